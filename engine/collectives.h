@@ -1,0 +1,75 @@
+/*
+ * collectives.h: what the ranks of a run do together. Two implementations: collectives_ucx.c (host
+ * memory, over UCX; CPU ranks) and collectives_nccl.c (CUDA). A world of 1 needs neither: every call
+ * is then a no-op on its buffer.
+ *
+ * A collective is asynchronous on the stream it is given, and all ranks of the group issue the same
+ * collectives in the same order. Over UCX sums are taken in rank order (((g0 + g1) + g2) + ...), so a sum
+ * has the same bits however the buffer was cut into buckets.
+ */
+#ifndef GPT2D_COLLECTIVES_H
+#define GPT2D_COLLECTIVES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+
+struct collectives;       /* this process's place among all ranks of the daemon; lives as long as the engine */
+struct collectives_group; /* the first `world` of those ranks; made once, kept over runs */
+
+enum collectives_type { COLLECTIVES_ELEM /* compute type */, COLLECTIVES_INT64, COLLECTIVES_DOUBLE };
+enum collectives_op { COLLECTIVES_SUM, COLLECTIVES_MAX };
+
+struct collectives_options {
+	struct k_context *ctx;
+	int rank;
+	int world;          /* all ranks of this daemon */
+	int64_t timeout_ns; /* a wait longer than this fails with "peer lost" */
+};
+
+/* 0 or a negative errno. */
+int collectives_create(const struct collectives_options *options, struct collectives **out);
+void collectives_destroy(struct collectives *c); /* takes NULL */
+
+/*
+ * Bootstrap. address: what the other ranks need to reach this one, printable (base64), and it names the
+ * UCX version and protocol settings, which must agree; owned by c. connect takes all ranks' addresses in
+ * rank order and returns once a message has gone to and come from every peer; on failure error (NUL
+ * terminated) says which pair and why.
+ */
+const char *collectives_address(const struct collectives *c);
+int collectives_connect(struct collectives *c, const char *const *addresses, char *error,
+	size_t error_bytes);
+const char *collectives_library(const struct collectives *c); /* "UCX 1.13.1 (self,sm)", "NCCL 2.28.9" */
+
+/* The first `world` ranks; -EINVAL when this rank is not one of them. */
+int collectives_group(struct collectives *c, int world, struct collectives_group **out);
+int collectives_rank(const struct collectives_group *g);
+int collectives_world(const struct collectives_group *g);
+
+/* In place on buf (n elements of the compute type, n a multiple of world): slice r = n/world from r*n/world.
+ * After reduce_scatter rank r's slice holds the sum, the other slices hold anything. */
+void collectives_reduce_scatter(struct collectives_group *g, void *buf, int64_t n, struct k_stream *s);
+/* In place: every rank's slice goes to all. */
+void collectives_all_gather(struct collectives_group *g, void *buf, int64_t n, struct k_stream *s);
+/* In place on n elements; any n. */
+void collectives_all_reduce(struct collectives_group *g, void *buf, int64_t n,
+	enum collectives_type type, enum collectives_op op, struct k_stream *s);
+void collectives_broadcast(struct collectives_group *g, void *buf, size_t bytes, int root,
+	struct k_stream *s);
+/* in (bytes) of every rank, in rank order, to out (world * bytes) of every rank; host memory, small. */
+void collectives_gather_all(struct collectives_group *g, void *out, const void *in, size_t bytes,
+	struct k_stream *s);
+void collectives_barrier(struct collectives_group *g, struct k_stream *s);
+
+/* Payload bytes this rank has sent to other ranks, by kind, since the group was made. */
+struct collectives_bytes {
+	int64_t reduce_scatter, all_gather, all_reduce, other;
+};
+void collectives_count(const struct collectives_group *g, struct collectives_bytes *out);
+
+/* First failure ("rank 2: no message for 30 s in reduce_scatter"), NULL when none. Later calls do nothing. */
+const char *collectives_error(const struct collectives *c);
+
+#endif

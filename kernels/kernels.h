@@ -1,0 +1,257 @@
+/*
+ * kernels.h: the one operation set under the engine. Two libraries implement it: kernels/cpu and
+ * kernels/cuda. It knows tensors, streams, events, graphs and memory; nothing about ZeRO, data or runs.
+ *
+ * Tensors. A `void *` tensor holds elements of the context's compute type (k_context_dtype()): what the
+ * model's parameters, activations and gradients are kept in. A `k_real *` tensor is always fp32:
+ * statistics, losses, master weights, AdamW moments. (With -DK_DOUBLE both are double; that build exists
+ * for gradient checks alone.) All tensors are dense and row-major; shapes stand at each declaration:
+ *   B batch rows (micro-batch)   T sequence length    C embedding width   NH heads   HS = C / NH
+ *   V real vocabulary            Vp vocabulary rows in memory, V padded up; columns V..Vp-1 take no part
+ *   R = B*T rows                 OC output width of a linear layer
+ *
+ * Order. Every operation is asynchronous on its stream and returns nothing. The first failure on any
+ * stream of a context is kept and read with k_context_error(); operations after it do nothing. Results
+ * do not depend on thread count, stream timing or earlier calls: same inputs, same bits.
+ *
+ * On the CPU the stream K_STREAM_INLINE runs each operation in the calling thread (helped by the
+ * context's pool of threads) before returning; any other stream is a worker thread of its own.
+ */
+#ifndef GPT2D_KERNELS_H
+#define GPT2D_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef K_DOUBLE
+typedef double k_real;
+#else
+typedef float k_real;
+#endif
+
+/* ---- context: a device, its threads and library handles, the compute type of the current run ---- */
+
+enum k_dtype { K_FP32, K_TF32, K_BF16, K_FP16, K_FP64 };
+
+struct k_context;
+struct k_stream;
+struct k_event;
+struct k_graph;
+
+struct k_context_options {
+	int device;  /* CUDA ordinal; ignored on the CPU */
+	int threads; /* CPU: threads that compute, the caller included, >= 1; ignored on CUDA */
+};
+
+/* What a device can say of itself; strings are owned by the context. */
+struct k_device_info {
+	const char *backend;      /* "cpu" or "cuda" */
+	const char *name;         /* processor or GPU model */
+	const char *library;      /* e.g. "OpenBLAS 0.3.21 Haswell", "cuBLAS 13.0" */
+	int64_t memory_total_bytes;
+	int64_t memory_free_bytes;
+};
+
+/* 0, or a negative errno. */
+int k_context_create(const struct k_context_options *options, struct k_context **out);
+void k_context_destroy(struct k_context *ctx); /* takes NULL */
+
+/* Threads used from now on (1..the number given at creation). */
+void k_context_set_threads(struct k_context *ctx, int threads);
+
+/* Compute type of what runs from now on. -ENOTSUP when the backend has no such type. */
+int k_context_set_dtype(struct k_context *ctx, enum k_dtype dtype);
+enum k_dtype k_context_dtype(const struct k_context *ctx);
+size_t k_elem_bytes(const struct k_context *ctx); /* bytes of one compute-type element */
+void k_context_info(const struct k_context *ctx, struct k_device_info *out);
+
+/* First failure since creation: NULL when none, else a message that names the operation. */
+const char *k_context_error(const struct k_context *ctx);
+
+/* ---- memory: device memory, 256-byte aligned ---- */
+
+void *k_alloc(struct k_context *ctx, size_t bytes); /* zeroed; NULL when there is not enough */
+void k_free(struct k_context *ctx, void *memory);   /* takes NULL */
+void k_copy_in(struct k_stream *s, void *device, const void *host, size_t bytes);
+void k_copy_out(struct k_stream *s, void *host, const void *device, size_t bytes);
+void k_copy(struct k_stream *s, void *dst, const void *src, size_t bytes); /* device to device */
+void k_zero(struct k_stream *s, void *device, size_t bytes);
+
+/* ---- streams, events, graphs ---- */
+
+enum k_stream_kind { K_STREAM_COMPUTE, K_STREAM_COMM };
+#define K_STREAM_INLINE K_STREAM_COMPUTE /* on the CPU the compute stream is the caller */
+
+int k_stream_create(struct k_context *ctx, enum k_stream_kind kind, const char *name,
+	struct k_stream **out);
+void k_stream_destroy(struct k_stream *s); /* waits for what is queued; takes NULL */
+
+/* Run fn(arg) on the host in stream order. */
+void k_stream_host(struct k_stream *s, void (*fn)(void *arg), void *arg);
+
+/* Wait until all that is queued has run: 0, -ETIMEDOUT after timeout_ns, or -EIO on a failure. */
+int k_stream_sync(struct k_stream *s, int64_t timeout_ns);
+
+int k_event_create(struct k_context *ctx, struct k_event **out);
+void k_event_destroy(struct k_event *e); /* takes NULL */
+void k_event_record(struct k_event *e, struct k_stream *s);
+void k_stream_wait(struct k_stream *s, struct k_event *e); /* s goes on once the last record of e ran */
+int k_event_sync(struct k_event *e, int64_t timeout_ns);   /* as k_stream_sync */
+
+/* Time from one recorded and completed event to another, measured where the streams run. */
+int64_t k_event_elapsed_ns(const struct k_event *from, const struct k_event *to);
+
+/* What is launched between begin and end is captured; on the CPU it runs at once and launch does nothing. */
+int k_graph_begin(struct k_stream *s);
+int k_graph_end(struct k_stream *s, struct k_graph **out);
+int k_graph_launch(struct k_graph *g, struct k_stream *s);
+void k_graph_destroy(struct k_graph *g); /* takes NULL */
+
+/* ---- random numbers: Philox4x32-10 counters (Salmon et al., SC11) ---- */
+
+/*
+ * out[i] = mean + std * n(seed, stream, first + i), n standard normal by Box-Muller. The value of an
+ * element depends on (seed, stream, its index) alone: not on world size, threads or how the range is cut.
+ */
+void k_init_normal(struct k_stream *s, k_real *out, int64_t n, uint64_t seed, uint32_t stream,
+	int64_t first, double mean, double std);
+void k_fill(struct k_stream *s, k_real *out, int64_t n, double value);
+
+/* compute type <- fp32 */
+void k_cast(struct k_stream *s, void *out, const k_real *in, int64_t n);
+
+/* ---- model operations ---- */
+
+enum k_gelu { K_GELU_TANH, K_GELU_EXACT };
+
+/* Dropout draws for element i of the tensor: keep when u(seed, offset, i) >= p; p = 0 switches it off. */
+struct k_dropout {
+	double p;
+	uint64_t seed;
+	uint64_t offset; /* unique for (step, micro-step, layer, place) */
+};
+
+/* out (R,C) = wte (Vp,C)[tokens] + wpe (n_positions,C)[position]. tokens (B,T) of int32. */
+void k_embedding_forward(struct k_stream *s, void *out, const int32_t *tokens, const void *wte,
+	const void *wpe, int64_t B, int64_t T, int64_t C, const struct k_dropout *drop);
+/* dwte (Vp,C) += , dwpe += ; rows are added in the order of their position in tokens. */
+void k_embedding_backward(struct k_stream *s, void *dwte, void *dwpe, const void *dout,
+	const int32_t *tokens, int64_t B, int64_t T, int64_t C, const struct k_dropout *drop);
+
+/* out, inp (R,C); mean, rstd (R); weight, bias (C); epsilon 1e-5. */
+void k_layernorm_forward(struct k_stream *s, void *out, k_real *mean, k_real *rstd, const void *inp,
+	const void *weight, const void *bias, int64_t R, int64_t C);
+/* residual = inp1 + dropout(inp2); out = layernorm(residual). All (R,C). residual may be inp1. */
+void k_residual_layernorm_forward(struct k_stream *s, void *residual, void *out, k_real *mean,
+	k_real *rstd, const void *inp1, const void *inp2, const void *weight, const void *bias,
+	int64_t R, int64_t C, const struct k_dropout *drop);
+/* dinp (R,C) += gradient through the norm; dweight, dbias (C) +=. */
+void k_layernorm_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias,
+	const void *dout, const void *inp, const void *weight, const k_real *mean, const k_real *rstd,
+	int64_t R, int64_t C);
+/* dinp = dropout mask applied to dout, both (n); in place allowed. */
+void k_dropout_backward(struct k_stream *s, void *dinp, const void *dout, int64_t n,
+	const struct k_dropout *drop);
+
+/* out (R,OC) = inp (R,C) weight(OC,C)^T + bias (OC; NULL for none). */
+void k_linear_forward(struct k_stream *s, void *out, const void *inp, const void *weight,
+	const void *bias, int64_t R, int64_t C, int64_t OC);
+/* pre (R,OC) = the linear layer; out (R,OC) = gelu(pre). */
+void k_linear_gelu_forward(struct k_stream *s, void *out, void *pre, const void *inp,
+	const void *weight, const void *bias, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu);
+/*
+ * dinp (R,C) = dout (R,OC) weight (overwritten; NULL: not wanted); dweight (OC,C) += dout^T inp;
+ * dbias (OC; NULL for none) += column sums of dout.
+ */
+void k_linear_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias, const void *dout,
+	const void *inp, const void *weight, int64_t R, int64_t C, int64_t OC);
+/* As k_linear_backward, and dinp is then multiplied by gelu'(pre), pre (R,C) being what came before inp. */
+void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void *dbias,
+	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R, int64_t C,
+	int64_t OC, enum k_gelu gelu);
+
+/*
+ * Causal self-attention, scores scaled by 1/sqrt(HS), never a T x T matrix over the batch.
+ * qkv (B,T,3C) as q|k|v, heads inside each; out (B,T,C); lse (B,NH,T) log-sum-exp of the scaled scores.
+ */
+void k_attention_forward(struct k_stream *s, void *out, k_real *lse, const void *qkv, int64_t B,
+	int64_t T, int64_t NH, int64_t HS, const struct k_dropout *drop);
+/* dqkv (B,T,3C) overwritten. */
+void k_attention_backward(struct k_stream *s, void *dqkv, const void *dout, const void *out,
+	const k_real *lse, const void *qkv, int64_t B, int64_t T, int64_t NH, int64_t HS,
+	const struct k_dropout *drop);
+
+/*
+ * Softmax cross-entropy over columns 0..V-1 of logits (R,Vp), in place: losses (R) = -log p[target], and
+ * logits become scale * (p - onehot), columns V..Vp-1 zero. scale = 0: losses only, logits untouched.
+ * scale holds 1/tokens of the global batch times the loss scale, so gradients need only be summed.
+ */
+void k_cross_entropy(struct k_stream *s, k_real *losses, void *logits, const int32_t *targets,
+	int64_t R, int64_t V, int64_t Vp, double scale);
+
+/* ---- optimizer operations ---- */
+
+/*
+ * A sum that does not depend on the order in which it was taken: a fixed-point number of 64-bit limbs,
+ * each holding 32 bits and room for carries. Whatever the bucket plan gives a rank to own, the gradient
+ * norm has the same bits. Limbs are added over ranks as integers.
+ */
+enum { K_EXACT_LIMBS = 24 };
+struct k_exact_sum {
+	int64_t limb[K_EXACT_LIMBS]; /* limb i weighs 2^(32 i - 448) */
+	int64_t nonfinite;           /* how many addends were inf or nan; those are not in the limbs */
+};
+double k_exact_value(const struct k_exact_sum *sum); /* host */
+
+/* The block of elements whose squares are summed in order, in double, before they go to the limbs. */
+enum { K_SUM_BLOCK_ELEMS = 128 };
+
+/* *sum += squares of x (n); x starts at a multiple of K_SUM_BLOCK_ELEMS of its arena. sum: device. */
+void k_sum_squares(struct k_stream *s, struct k_exact_sum *sum, const void *x, int64_t n);
+
+/*
+ * What changes from step to step lives in device memory, so that a captured graph can read it.
+ * k_step_prepare fills grad_norm, grad_mul and skip from the summed squares.
+ */
+struct k_step_state {
+	/* set by the host before the step */
+	double lr;
+	double clip;          /* max norm, 0: no clipping */
+	double loss_scale;    /* what backward multiplied the loss with */
+	int64_t t;            /* AdamW time of this step, from 1 */
+	/* set by k_step_prepare */
+	double grad_norm;     /* global, unscaled, before clipping; nan when skipped */
+	double grad_mul;      /* multiplies each gradient: unscaling and clipping */
+	int64_t skip;         /* 1: a gradient was inf or nan, nothing is updated */
+};
+/* norm = sqrt(sum)/loss_scale; c = max(1, (norm + 1e-6)/clip); grad_mul = 1/(c*loss_scale) (DeepSpeed). */
+void k_step_prepare(struct k_stream *s, struct k_step_state *state, const struct k_exact_sum *sum);
+
+/* A run of elements that one rank owns: [first, first + n) of the parameter arena. */
+struct k_range {
+	int64_t first;
+	int64_t n;
+};
+struct k_adamw {
+	double beta1, beta2, eps, weight_decay;
+	k_real *master;        /* arena of fp32 weights; equal to params when the compute type is fp32 */
+	void *params;          /* arena, compute type */
+	const void *grads;     /* arena, compute type */
+	k_real *m, *v;         /* moments, compact: range after range, owned elements only */
+	bool master_compact;   /* master is laid out like m and v instead of like the arena */
+	const struct k_range *ranges; /* device; owned slices in arena order */
+	int64_t n_ranges;
+	const struct k_range *decayed; /* device; parts of the arena that weight decay applies to, in order */
+	int64_t n_decayed;
+};
+/*
+ * m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; p -= lr (m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps) + wd p),
+ * g = grads * state->grad_mul, fp32; nothing when state->skip. One launch whatever n_ranges is.
+ */
+void k_adamw_step(struct k_stream *s, const struct k_adamw *args, const struct k_step_state *state);
+
+/* dst (n) = src0 + src1 + ... + src[count-1], added in that order; compute type; dst may be one of them. */
+void k_sum_in_order(struct k_stream *s, void *dst, const void *const *srcs, int count, int64_t n);
+
+#endif
