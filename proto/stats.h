@@ -10,7 +10,10 @@
 
 enum { STATS_P95_MIN_SAMPLES = 20 };
 
-/* Value at rank(percent) of n >= 1 samples; sorts a copy; percent 1..100. -ENOMEM or 0. */
+/*
+ * Value at rank(percent) of n >= 1 samples; sorts a copy; percent 1..100. 0, -ENOMEM, or -EINVAL when n or
+ * percent is outside that.
+ */
 int stats_percentile(const int64_t *samples, size_t n, int percent, int64_t *out);
 
 struct stats_summary {
@@ -19,6 +22,7 @@ struct stats_summary {
 	int64_t min, median, p95, max; /* p95 meaningful when n >= STATS_P95_MIN_SAMPLES */
 	int64_t total;
 };
+/* 0, -ENOMEM, -EINVAL without samples, -EOVERFLOW when their sum passes int64_t. */
 int stats_summarise(const int64_t *samples, size_t n, struct stats_summary *out);
 
 /* total tokens over total time, never a mean of rates; 0 when no time passed. */
