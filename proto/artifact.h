@@ -19,11 +19,15 @@
 
 /*
  * Write dir/name whole or not at all: dir/.name.tmp, fsync, rename, fsync of dir. 0 or a negative errno;
- * close and fsync errors count. Overwrites an older one.
+ * close and fsync errors count; on failure an older dir/name is as it was. name is a plain file name that
+ * does not begin with a dot, anything else is -EINVAL.
  */
 int artifact_write(const char *dir, const char *name, const void *bytes, size_t n);
 
-/* SHA-256 of bytes, hexadecimal. */
-void artifact_sha256(const void *bytes, size_t n, char out[65]);
+/* Remove dir/name durably (fsync of dir); 0 also when there is none. */
+int artifact_remove(const char *dir, const char *name);
+
+/* SHA-256 of bytes, hexadecimal, NUL-terminated; 0, or -EIO when libcrypto has no SHA-256 to offer. */
+int artifact_sha256(const void *bytes, size_t n, char out[65]);
 
 #endif

@@ -1,0 +1,125 @@
+#include "proto/artifact.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <openssl/evp.h>
+
+static bool name_is_plain(const char *name)
+{
+	return name[0] != '\0' && name[0] != '.' && strchr(name, '/') == NULL;
+}
+
+static int write_all(int fd, const char *bytes, size_t n)
+{
+	while (n > 0) {
+		ssize_t done = write(fd, bytes, n);
+		if (done < 0) {
+			if (errno == EINTR)
+				continue;
+			return -errno;
+		}
+		bytes += done;
+		n -= (size_t)done;
+	}
+	return 0;
+}
+
+static int open_dir(const char *dir)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/* A file of these bytes, durable under its temporary name. On failure nothing is left behind. */
+static int write_tmp(int dir_fd, const char *tmp, const void *bytes, size_t n)
+{
+	int rc;
+	int fd;
+
+	/* what lies under this name may be a link: it is replaced, never written through */
+	if (unlinkat(dir_fd, tmp, 0) < 0 && errno != ENOENT)
+		return -errno;
+	fd = openat(dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return -errno;
+	rc = write_all(fd, bytes, n);
+	if (rc == 0 && fsync(fd) < 0)
+		rc = -errno;
+	if (close(fd) < 0 && rc == 0)
+		rc = -errno;
+	if (rc < 0)
+		unlinkat(dir_fd, tmp, 0);
+	return rc;
+}
+
+int artifact_write(const char *dir, const char *name, const void *bytes, size_t n)
+{
+	char tmp[NAME_MAX + 1];
+	int dir_fd;
+	int rc;
+	int length;
+
+	if (!name_is_plain(name))
+		return -EINVAL;
+	length = snprintf(tmp, sizeof(tmp), ".%s.tmp", name);
+	if (length < 0 || (size_t)length >= sizeof(tmp))
+		return -ENAMETOOLONG;
+	dir_fd = open_dir(dir);
+	if (dir_fd < 0)
+		return dir_fd;
+
+	rc = write_tmp(dir_fd, tmp, bytes, n);
+	if (rc < 0)
+		goto out;
+	if (renameat(dir_fd, tmp, dir_fd, name) < 0) {
+		rc = -errno;
+		unlinkat(dir_fd, tmp, 0);
+		goto out;
+	}
+	if (fsync(dir_fd) < 0)
+		rc = -errno;
+out:
+	close(dir_fd);
+	return rc;
+}
+
+int artifact_remove(const char *dir, const char *name)
+{
+	int dir_fd;
+	int rc = 0;
+
+	if (!name_is_plain(name))
+		return -EINVAL;
+	dir_fd = open_dir(dir);
+	if (dir_fd < 0)
+		return dir_fd;
+	if (unlinkat(dir_fd, name, 0) < 0)
+		rc = errno == ENOENT ? 0 : -errno;
+	else if (fsync(dir_fd) < 0)
+		rc = -errno;
+	close(dir_fd);
+	return rc;
+}
+
+int artifact_sha256(const void *bytes, size_t n, char out[65])
+{
+	static const char hex[] = "0123456789abcdef";
+	unsigned char digest[EVP_MAX_MD_SIZE];
+	unsigned int length = 0;
+	size_t i;
+
+	if (EVP_Digest(bytes, n, digest, &length, EVP_sha256(), NULL) != 1 || length != 32)
+		return -EIO;
+	for (i = 0; i < 32; i++) {
+		out[2 * i] = hex[digest[i] >> 4];
+		out[2 * i + 1] = hex[digest[i] & 15];
+	}
+	out[64] = '\0';
+	return 0;
+}

@@ -1,0 +1,179 @@
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <dirent.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "proto/artifact.h"
+
+struct fixture {
+	char dir[64];
+};
+
+static int setup(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	assert_non_null(f);
+	snprintf(f->dir, sizeof(f->dir), "%s", "/tmp/test_artifact.XXXXXX");
+	assert_non_null(mkdtemp(f->dir));
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+	struct dirent *entry;
+	DIR *dir = opendir(f->dir);
+
+	assert_non_null(dir);
+	while ((entry = readdir(dir)) != NULL)
+		unlinkat(dirfd(dir), entry->d_name, 0);
+	closedir(dir);
+	rmdir(f->dir);
+	free(f);
+	return 0;
+}
+
+static int count_entries(const char *path)
+{
+	struct dirent *entry;
+	DIR *dir = opendir(path);
+	int n = 0;
+
+	assert_non_null(dir);
+	while ((entry = readdir(dir)) != NULL)
+		n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+	closedir(dir);
+	return n;
+}
+
+static void assert_content(const char *dir, const char *name, const char *expected)
+{
+	char path[256], found[256];
+	size_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "rb");
+	assert_non_null(f);
+	n = fread(found, 1, sizeof(found), f);
+	fclose(f);
+	assert_int_equal(n, strlen(expected));
+	assert_memory_equal(found, expected, n);
+}
+
+static void test_write_and_overwrite(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(artifact_write(f->dir, "a.json", "first", 5), 0);
+	assert_content(f->dir, "a.json", "first");
+	assert_int_equal(artifact_write(f->dir, "a.json", "2nd", 3), 0);
+	assert_content(f->dir, "a.json", "2nd");
+	assert_int_equal(artifact_write(f->dir, "empty", "", 0), 0);
+	assert_content(f->dir, "empty", "");
+	assert_int_equal(count_entries(f->dir), 2);
+}
+
+static void test_names_refused(void **state)
+{
+	struct fixture *f = *state;
+	static const char *const names[] = {"", ".", "..", "../x", "a/b", "/etc/x", ".hidden"};
+	char long_name[300];
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		assert_int_equal(artifact_write(f->dir, names[i], "x", 1), -EINVAL);
+		assert_int_equal(artifact_remove(f->dir, names[i]), -EINVAL);
+	}
+	memset(long_name, 'a', sizeof(long_name));
+	long_name[sizeof(long_name) - 1] = '\0';
+	assert_int_equal(artifact_write(f->dir, long_name, "x", 1), -ENAMETOOLONG);
+	assert_int_equal(artifact_write("/nonexistent-dir", "x", "x", 1), -ENOENT);
+	assert_int_equal(count_entries(f->dir), 0);
+}
+
+static void test_link_left_behind_is_not_written_through(void **state)
+{
+	struct fixture *f = *state;
+	char target[128], link_path[128];
+
+	assert_int_equal(artifact_write(f->dir, "victim", "precious", 8), 0);
+	snprintf(target, sizeof(target), "%s/victim", f->dir);
+	snprintf(link_path, sizeof(link_path), "%s/.a.json.tmp", f->dir);
+	assert_int_equal(symlink(target, link_path), 0);
+	assert_int_equal(artifact_write(f->dir, "a.json", "new", 3), 0);
+	assert_content(f->dir, "victim", "precious");
+	assert_content(f->dir, "a.json", "new");
+}
+
+/* a write that fails half way leaves the older file and no temporary one */
+static void test_failed_write_keeps_the_old(void **state)
+{
+	struct fixture *f = *state;
+	struct rlimit old, small;
+	char *big = malloc(1 << 16);
+	int rc;
+
+	assert_non_null(big);
+	memset(big, 'x', 1 << 16);
+	assert_int_equal(artifact_write(f->dir, "a.json", "old", 3), 0);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	small = old;
+	small.rlim_cur = 4096;
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	rc = artifact_write(f->dir, "a.json", big, 1 << 16);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	assert_int_equal(rc, -EFBIG);
+	assert_content(f->dir, "a.json", "old");
+	assert_int_equal(count_entries(f->dir), 1);
+	free(big);
+}
+
+static void test_remove(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(artifact_write(f->dir, ARTIFACT_COMPLETE, "x", 1), 0);
+	assert_int_equal(artifact_remove(f->dir, ARTIFACT_COMPLETE), 0);
+	assert_int_equal(count_entries(f->dir), 0);
+	assert_int_equal(artifact_remove(f->dir, ARTIFACT_COMPLETE), 0);
+	assert_int_equal(artifact_remove("/nonexistent-dir", ARTIFACT_COMPLETE), -ENOENT);
+}
+
+static void test_sha256(void **state)
+{
+	char hex[65];
+
+	(void)state;
+	assert_int_equal(artifact_sha256("", 0, hex), 0);
+	assert_string_equal(hex, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+	assert_int_equal(artifact_sha256("abc", 3, hex), 0);
+	assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_write_and_overwrite, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_names_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_link_left_behind_is_not_written_through, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_failed_write_keeps_the_old, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_remove, setup, teardown),
+		cmocka_unit_test(test_sha256),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
