@@ -1,0 +1,143 @@
+#include "proto/frame.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	FIRST_BYTES = 4096,
+	KEPT_BYTES = 64 << 10, /* an empty buffer larger than this is given back */
+};
+
+struct frame {
+	char *bytes;
+	size_t start;   /* of the line being gathered */
+	size_t scanned; /* no newline and no NUL between start and here */
+	size_t end;     /* of what was fed */
+	size_t size;    /* allocated */
+	size_t line_max;
+	enum frame_status broken; /* FRAME_LINE while the stream can be read */
+};
+
+struct frame *frame_create(size_t line_max)
+{
+	struct frame *f = calloc(1, sizeof(*f));
+
+	if (f == NULL)
+		return NULL;
+	f->line_max = line_max;
+	f->broken = FRAME_LINE;
+	return f;
+}
+
+void frame_destroy(struct frame *f)
+{
+	if (f == NULL)
+		return;
+	free(f->bytes);
+	free(f);
+}
+
+/*
+ * Room for n more bytes. Lines already taken are moved out of the way only when room is short, and the size
+ * doubles, so a byte is moved a constant number of times however the stream is cut up.
+ */
+static int make_room(struct frame *f, size_t n)
+{
+	size_t used = f->end - f->start;
+	size_t size = f->size ? f->size : FIRST_BYTES;
+	char *bytes;
+
+	if (n <= f->size - f->end)
+		return 0;
+	if (n > SIZE_MAX / 4 - used)
+		return -ENOMEM;
+	if (f->start >= used && n <= f->size - used) {
+		memmove(f->bytes, f->bytes + f->start, used);
+	} else {
+		while (size < used + n)
+			size *= 2;
+		bytes = malloc(size);
+		if (bytes == NULL)
+			return -ENOMEM;
+		if (used > 0)
+			memcpy(bytes, f->bytes + f->start, used);
+		free(f->bytes);
+		f->bytes = bytes;
+		f->size = size;
+	}
+	f->scanned -= f->start;
+	f->end = used;
+	f->start = 0;
+	return 0;
+}
+
+static void give_back(struct frame *f)
+{
+	f->start = f->scanned = f->end = 0;
+	if (f->size <= KEPT_BYTES)
+		return;
+	free(f->bytes);
+	f->bytes = NULL;
+	f->size = 0;
+}
+
+int frame_feed(struct frame *f, const void *bytes, size_t n)
+{
+	int rc;
+
+	if (n == 0 || f->broken != FRAME_LINE)
+		return 0;
+	if (f->start == f->end)
+		give_back(f);
+	rc = make_room(f, n);
+	if (rc < 0)
+		return rc;
+	memcpy(f->bytes + f->end, bytes, n);
+	f->end += n;
+	return 0;
+}
+
+static enum frame_status broken(struct frame *f, enum frame_status why)
+{
+	f->broken = why;
+	f->start = f->end;
+	give_back(f);
+	return why;
+}
+
+enum frame_status frame_next(struct frame *f, char **line, size_t *n)
+{
+	size_t fresh, length;
+	char *from, *newline;
+
+	if (f->broken != FRAME_LINE)
+		return f->broken;
+	if (f->start == f->end)
+		return FRAME_MORE;
+	from = f->bytes + f->scanned;
+	fresh = f->end - f->scanned;
+	newline = memchr(from, '\n', fresh);
+	length = (newline ? (size_t)(newline - f->bytes) : f->end) - f->start;
+	if (length > f->line_max)
+		return broken(f, FRAME_TOO_LONG);
+	if (memchr(from, '\0', newline ? (size_t)(newline - from) : fresh) != NULL)
+		return broken(f, FRAME_BAD);
+	if (newline == NULL) {
+		f->scanned = f->end;
+		return FRAME_MORE;
+	}
+	*newline = '\0';
+	*line = f->bytes + f->start;
+	*n = length;
+	f->start += length + 1;
+	f->scanned = f->start;
+	return FRAME_LINE;
+}
+
+size_t frame_pending(const struct frame *f)
+{
+	return f->end - f->start;
+}
