@@ -1,9 +1,9 @@
 /*
  * protocol.h: every message, by name, in one place. JSON-RPC 2.0, one object per line.
  *
- * Between gpt2ctl and gpt2d (Unix socket): requests with an id; "hello" first. Between gpt2d and an engine
- * rank (socketpair, fd 3 of the engine): notifications both ways; "engine.hello" first.
- * proto/protocol.7 shows an example of each.
+ * Between gpt2ctl and gpt2d (Unix socket): requests with an id; "hello" first. Between gpt2d and an
+ * engine rank (socketpair, fd 3 of the engine): notifications both ways; "engine.hello" first.
+ * proto/gpt2d-protocol.7 shows an example of each.
  */
 #ifndef GPT2D_PROTOCOL_H
 #define GPT2D_PROTOCOL_H
@@ -16,45 +16,123 @@ enum {
 	PROTOCOL_LINE_MAX = 16 << 20,
 };
 
-/* ---- requests of a client; params → result ---- */
-#define METHOD_HELLO    "hello"    /* {protocol, build?, client?} → {protocol, build, pid, uid, engine, ranks} */
-#define METHOD_SUBMIT   "submit"   /* {spec: {...}} → {id, name, state, spec_sha256, segments} */
-#define METHOD_DRY_RUN  "dry-run"  /* {spec: {...}} → {spec, spec_sha256, arms: [check]} */
-#define METHOD_STATUS   "status"   /* {} → {daemon, engine: {state, ranks: [...]}, running?, queued, counts} */
-#define METHOD_SHOW     "show"     /* {id} → {run, segments: [...], transitions: [...]} */
-#define METHOD_LIST     "list"     /* {after?, limit?, state?} → {runs: [run], next?} */
-#define METHOD_FOLLOW   "follow"   /* {id, after?} → {run, seq}; then event notifications until run.done */
-#define METHOD_CANCEL   "cancel"   /* {id} → {id, state, already} */
-#define METHOD_SHUTDOWN "shutdown" /* {now?} → {} */
-#define METHOD_VERSION  "version"  /* {} → {protocol, build, version, libraries} */
+/* ---- requests of a client; params -> result ----
+ *
+ * A member marked ? may be absent. Times are UTC texts ("2026-01-08T19:50:57.123Z") or null. A run,
+ * wherever one is sent, is
+ *   {id, name, uid, state, reason, gpus, segments, segments_done, attempt, restart, timeout_s,
+ *    spec_sha256, submitted_at, started_at, ended_at, dir}
+ * with state one of queued, starting, running, finishing, done, failed, cancelled, interrupted, and
+ * reason null or "code: text" ("engine_lost: rank 1 killed by signal 9"). Progress, wherever it is
+ * sent, is null or
+ *   {segment, segments, block, arm, step, steps, loss, tokens_per_sec, step_time_ns, eta_s}
+ * with segments and blocks counted from 0, steps from 1.
+ */
 
-/* ---- events of a followed run: {id, seq, at, ...}; seq counts per run, a gap means events were dropped ---- */
-#define EVENT_STATE    "run.state"    /* {state, reason?, segment?} */
-#define EVENT_SEGMENT  "run.segment"  /* {segment, segments, block, arm, state, summary?} */
-#define EVENT_STEP     "run.step"     /* {segment, segments, arm, step, steps, loss, tokens_per_sec, step_time_ns} coalesced */
-#define EVENT_ARTIFACT "run.artifact" /* {segment, path, bytes} */
-#define EVENT_DONE     "run.done"     /* {state, reason?, dir, dropped} the last one */
+/* {protocol, build?, client?} -> {protocol, build, version, pid, uid, engine, ranks} */
+#define METHOD_HELLO "hello"
+/* {spec: {...} or its text} -> {id, name, state, spec_sha256, segments, position} */
+#define METHOD_SUBMIT "submit"
+/*
+ * {spec: {...} or its text} -> {spec, spec_sha256, segments, order: [{block, position, arm}],
+ * arms: [{arm, spec_sha256, check}]}
+ */
+#define METHOD_DRY_RUN "dry-run"
+/*
+ * {} -> {daemon: {pid, uid, version, build, state, uptime_s, rss_bytes, socket, state_dir,
+ * clients}, engine: {state, reason, program, threads, restarts, retry_in_s, ranks: [{rank, pid,
+ * state, device}]}, running: null or {run, progress}, waiting, queued, counts: {state: n}}
+ */
+#define METHOD_STATUS "status"
+/*
+ * {id, after?, limit?} -> {run, spec, checks: [{arm, spec_sha256, check}], segments: [{segment,
+ * block, position, arm, state, reason, started_at, ended_at, dir, summary}], transitions: [{at,
+ * state, reason}], progress, next}
+ */
+#define METHOD_SHOW "show"
+/* {after?, limit?, state?, newest?} -> {runs: [run], next} */
+#define METHOD_LIST "list"
+/* {id, after?} -> {run, progress, seq, first}; then events until run.done */
+#define METHOD_FOLLOW "follow"
+/* {id} -> {id, state, already} */
+#define METHOD_CANCEL "cancel"
+/* {now?} -> {running: id or null} */
+#define METHOD_SHUTDOWN "shutdown"
+/* {} -> {protocol, build, version, libraries: {name: version}} */
+#define METHOD_VERSION "version"
 
-/* ---- gpt2d → engine ---- */
-#define ENGINE_CONNECT "engine.connect" /* {addresses: [..]} of all ranks, rank order */
-#define ENGINE_EXIT    "engine.exit"    /* {} end in good order */
-#define SEGMENT_START  "segment.start"  /* {run, segment, segments, name, arm, block, dir, spec: {...} of one arm, spec_sha256, ...} */
-#define SEGMENT_CANCEL "segment.cancel" /* {run, segment} */
-#define CHECK_REQUEST  "check"          /* {token, spec: {...} of one arm} to a process with role check */
+/*
+ * ---- events of a followed run: {id, seq, at, ...} ----
+ *
+ * seq counts per run from 1 and grows by one from event to event; a gap means that events were dropped
+ * for this follower. It starts anew when gpt2d does.
+ */
 
-/* ---- engine → gpt2d ---- */
-#define ENGINE_HELLO     "engine.hello"     /* {protocol, build, role, rank, pid, address?, device: {...}} */
-#define ENGINE_READY     "engine.ready"     /* {} connected and warm */
-#define ENGINE_ALIVE     "engine.alive"     /* {} at least every second while idle or busy */
-#define ENGINE_LOG       "engine.log"       /* {level, message} */
-#define SEGMENT_STARTED  "segment.started"  /* {run, segment, init_ns, switch_ns?} rank 0: parameters are initialised */
-#define SEGMENT_STEP     "segment.step"     /* {run, segment, step, steps, loss, tokens_per_sec, step_time_ns} rank 0 */
-#define SEGMENT_ARTIFACT "segment.artifact" /* {run, segment, path, bytes} rank 0 */
-#define SEGMENT_TRAINED  "segment.trained"  /* {run, segment} rank 0: work done, artifacts being written; another may start */
-#define SEGMENT_DONE     "segment.done"     /* {run, segment, summary} rank 0: artifacts are durable, marker last */
-#define SEGMENT_FAILED   "segment.failed"   /* {run, segment, reason, message, poisoned} any rank */
-#define SEGMENT_CANCELLED "segment.cancelled" /* {run, segment, step} rank 0 */
-#define CHECK_REPLY      "check.reply"      /* {token, ok, errors: [..], check: {...}} */
+/* {state, reason, segment?} */
+#define EVENT_STATE "run.state"
+/* {segment, segments, block, position, arm, state, reason, summary?} */
+#define EVENT_SEGMENT "run.segment"
+/* progress; coalesced, at most ten in a second */
+#define EVENT_STEP "run.step"
+/* {segment, path, bytes} */
+#define EVENT_ARTIFACT "run.artifact"
+/* {rank, level, message} what an engine had to say while the run was on it */
+#define EVENT_LOG "run.log"
+/* {state, reason, dir, dropped} the last one */
+#define EVENT_DONE "run.done"
+
+/*
+ * ---- gpt2d -> engine ----
+ *
+ * An engine is started as PROGRAM --role rank --rank R --ranks N --threads T, or PROGRAM --role check.
+ * Its fd 3 is the link, its stdin is empty, what it prints goes to gpt2d's log. It trains one segment at
+ * a time: the next segment.start comes after segment.trained (rank 0), segment.failed or
+ * segment.cancelled of the one before. dir is absolute, exists, and is the segment's own.
+ */
+
+/* {addresses: [..]} of all ranks, rank order; also when there is one rank */
+#define ENGINE_CONNECT "engine.connect"
+/* {} end in good order */
+#define ENGINE_EXIT "engine.exit"
+/*
+ * {run, segment, segments, name, arm, block, position, attempt, world, dir, spec: {...} of one
+ * arm, spec_sha256 (of that arm's text), run_spec_sha256} to the first `world` ranks
+ */
+#define SEGMENT_START "segment.start"
+/* {run, segment} */
+#define SEGMENT_CANCEL "segment.cancel"
+/* {token, world, spec: {...} of one arm} to a process with role check */
+#define CHECK_REQUEST "check"
+
+/* ---- engine -> gpt2d ---- */
+
+/* {protocol, build?, role, rank, pid, address?, device: {...}} */
+#define ENGINE_HELLO "engine.hello"
+/* {} connected and warm; role check: after engine.hello, nothing to connect */
+#define ENGINE_READY "engine.ready"
+/* {} at least every second while idle or busy */
+#define ENGINE_ALIVE "engine.alive"
+/* {level: debug|info|warning|error, message} */
+#define ENGINE_LOG "engine.log"
+/* {run, segment, init_ns, switch_ns?} rank 0: parameters are initialised */
+#define SEGMENT_STARTED "segment.started"
+/* {run, segment, step (from 1), steps, loss, tokens_per_sec, step_time_ns} rank 0 */
+#define SEGMENT_STEP "segment.step"
+/* {run, segment, path, bytes} rank 0 */
+#define SEGMENT_ARTIFACT "segment.artifact"
+/* {run, segment} rank 0: work done, artifacts being written; another may start */
+#define SEGMENT_TRAINED "segment.trained"
+/* {run, segment, summary: {...}} rank 0: artifacts are durable, marker last */
+#define SEGMENT_DONE "segment.done"
+/*
+ * {run, segment, reason, message, poisoned} any rank; reason is a code in lower case; "peer_lost"
+ * yields to what happened to the peer
+ */
+#define SEGMENT_FAILED "segment.failed"
+/* {run, segment, step} rank 0; nothing when it was trained already */
+#define SEGMENT_CANCELLED "segment.cancelled"
+/* {token, ok, errors: [{key, message}], check: {...}} */
+#define CHECK_REPLY "check.reply"
 
 /* ---- exit codes of an engine ---- */
 enum engine_exit {
