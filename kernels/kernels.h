@@ -14,8 +14,10 @@
  * stream of a context is kept and read with k_context_error(); operations after it do nothing. Results
  * do not depend on thread count, stream timing or earlier calls: same inputs, same bits.
  *
- * On the CPU the stream K_STREAM_INLINE runs each operation in the calling thread (helped by the
- * context's pool of threads) before returning; any other stream is a worker thread of its own.
+ * On the CPU a compute stream runs each operation in the calling thread (helped by the context's pool of
+ * threads) before returning, so only one thread at a time may use the compute streams of a context; any
+ * other stream is one worker thread with a bounded queue (a call blocks while it is full), and its
+ * operations run on that thread alone.
  */
 #ifndef GPT2D_KERNELS_H
 #define GPT2D_KERNELS_H
@@ -53,11 +55,11 @@ struct k_device_info {
 	int64_t memory_free_bytes;
 };
 
-/* 0, or a negative errno. */
+/* 0, or a negative errno: -EINVAL when threads is not 1..1024. The type is fp32 (double: fp64) at first. */
 int k_context_create(const struct k_context_options *options, struct k_context **out);
 void k_context_destroy(struct k_context *ctx); /* takes NULL */
 
-/* Threads used from now on (1..the number given at creation). */
+/* Threads used from now on, 1..the number given at creation; no operation may be under way. */
 void k_context_set_threads(struct k_context *ctx, int threads);
 
 /* Compute type of what runs from now on. -ENOTSUP when the backend has no such type. */
@@ -71,8 +73,9 @@ const char *k_context_error(const struct k_context *ctx);
 
 /* ---- memory: device memory, 256-byte aligned ---- */
 
-void *k_alloc(struct k_context *ctx, size_t bytes); /* zeroed; NULL when there is not enough */
-void k_free(struct k_context *ctx, void *memory);   /* takes NULL */
+/* zeroed; NULL when there is not enough */
+void *k_alloc(struct k_context *ctx, size_t bytes);
+void k_free(struct k_context *ctx, void *memory); /* takes NULL */
 void k_copy_in(struct k_stream *s, void *device, const void *host, size_t bytes);
 void k_copy_out(struct k_stream *s, void *host, const void *device, size_t bytes);
 void k_copy(struct k_stream *s, void *dst, const void *src, size_t bytes); /* device to device */
@@ -81,18 +84,19 @@ void k_zero(struct k_stream *s, void *device, size_t bytes);
 /* ---- streams, events, graphs ---- */
 
 enum k_stream_kind { K_STREAM_COMPUTE, K_STREAM_COMM };
-#define K_STREAM_INLINE K_STREAM_COMPUTE /* on the CPU the compute stream is the caller */
 
+/* name: of the thread or in profiles. 0 or a negative errno. */
 int k_stream_create(struct k_context *ctx, enum k_stream_kind kind, const char *name,
 	struct k_stream **out);
 void k_stream_destroy(struct k_stream *s); /* waits for what is queued; takes NULL */
 
-/* Run fn(arg) on the host in stream order. */
+/* Run fn(arg) on the host in stream order; after a failure too, since arg may be fn's to free. */
 void k_stream_host(struct k_stream *s, void (*fn)(void *arg), void *arg);
 
 /* Wait until all that is queued has run: 0, -ETIMEDOUT after timeout_ns, or -EIO on a failure. */
 int k_stream_sync(struct k_stream *s, int64_t timeout_ns);
 
+/* Records and waits work after a failure too. An event outlives the records and waits queued for it. */
 int k_event_create(struct k_context *ctx, struct k_event **out);
 void k_event_destroy(struct k_event *e); /* takes NULL */
 void k_event_record(struct k_event *e, struct k_stream *s);
@@ -102,7 +106,11 @@ int k_event_sync(struct k_event *e, int64_t timeout_ns);   /* as k_stream_sync *
 /* Time from one recorded and completed event to another, measured where the streams run. */
 int64_t k_event_elapsed_ns(const struct k_event *from, const struct k_event *to);
 
-/* What is launched between begin and end is captured; on the CPU it runs at once and launch does nothing. */
+/*
+ * What is launched between begin and end is captured, to be run by launch. A backend without graphs has
+ * run it by then and gives NULL, which launch takes and does nothing with. So this works everywhere:
+ * if (!graph) { begin; the work; end(s, &graph); } launch(graph, s);
+ */
 int k_graph_begin(struct k_stream *s);
 int k_graph_end(struct k_stream *s, struct k_graph **out);
 int k_graph_launch(struct k_graph *g, struct k_stream *s);

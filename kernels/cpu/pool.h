@@ -1,0 +1,35 @@
+/*
+ * pool.h: the threads that compute. One run at a time; the caller takes part. Work is cut into chunks by
+ * the caller, never by the number of threads, so that results do not depend on it.
+ *
+ * Idle threads look for work for some microseconds, giving way to others, and then sleep: several
+ * processes may share the cores. A run never waits for a thread that has not begun to help.
+ */
+#ifndef GPT2D_KERNELS_CPU_POOL_H
+#define GPT2D_KERNELS_CPU_POOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct pool;
+
+/* scratch: the running thread's own memory, of the size last reserved; contents undefined. */
+typedef void pool_fn(void *arg, int64_t chunk, void *scratch);
+
+/* threads >= 1, the caller included. 0 or a negative errno. */
+int pool_create(int threads, struct pool **out);
+void pool_destroy(struct pool *pool); /* takes NULL */
+
+void pool_set_threads(struct pool *pool, int threads); /* held to 1..the number at creation */
+int pool_threads(const struct pool *pool);
+
+/* At least bytes of scratch for every thread, 64-byte aligned. 0 or -ENOMEM. Not during a run. */
+int pool_reserve(struct pool *pool, size_t bytes);
+
+/* Memory that all chunks of an operation share; valid until the next call. NULL: not enough. */
+void *pool_shared(struct pool *pool, size_t bytes);
+
+/* fn(arg, 0..n_chunks-1, scratch) on all threads; returns when all have run. */
+void pool_run(struct pool *pool, int64_t n_chunks, pool_fn *fn, void *arg);
+
+#endif
