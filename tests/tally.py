@@ -11,12 +11,15 @@ import xml.etree.ElementTree as ElementTree
 
 RESULT = re.compile(r"^(ok|not ok) (\d+)(?: - (.*)| # SKIP ?(.*))?$")
 PLAN = re.compile(r"^1\.\.(\d+)$")
+CAUSE = re.compile(r"runtime error:|ERROR: \w+Sanitizer|Assertion .* failed|^E   ")
 GOOD = {"OK", "EXPECTEDFAIL"}
 
 
 def last_lines(text, n=8):
-    """The end of an output, indented, for a person to see what went wrong."""
-    return "".join("\n      " + line for line in text.rstrip().split("\n")[-n:] if line)
+    """What names a cause and the end of an output, indented, for a person to see what went wrong."""
+    lines = text.rstrip().split("\n")
+    kept = [line for line in lines[:-n] if CAUSE.search(line)][:n] + lines[-n:]
+    return "".join("\n      " + line for line in kept if line)
 
 
 def meson_cases(test):
@@ -42,8 +45,8 @@ def meson_cases(test):
     if not planned and not cases:
         return [["passed" if test["result"] in GOOD else "failed", name, how + end]]
     missing = planned - len(cases)
-    cases += [["failed", f"{name}: case {len(cases) + n + 1} of {planned}", "never ended; " + how + (end if n == 0 else "")]
-        for n in range(missing)]
+    cases += [["failed", f"{name}: case {len(cases) + n + 1} of {planned}",
+        "never ended" + ("; " + how + end if n == 0 else "")] for n in range(missing)]
     if test["result"] not in GOOD and all(case[0] != "failed" for case in cases):
         cases.append(["failed", name, how + end])
     return cases
