@@ -240,31 +240,32 @@ def header_comments(root):
         opening = re.match(r"/\*\s*(?:\*\s*)?(\S+):\s", text)
         if not opening or opening[1] != path.name:
             findings.append(f'{name}:1: does not begin with "/* {path.name}: ..."')
-        guard = "GPT2D_" + re.sub(r"\W", "_", path.name).upper()
-        if f"#ifndef {guard}\n#define {guard}\n" not in text:
-            findings.append(f"{name}: no guard {guard}")
+        guard = re.sub(r"\W", "_", path.name).upper()
+        if not re.search(rf"^#ifndef (GPT2D_(?:\w+_)?{guard})\n#define \1$", text, flags=re.M):
+            findings.append(f"{name}: no guard GPT2D_{guard}")
     return findings
 
 
 def prefixes_of(path):
     """What a public name of this file may begin with: its own name, or the first words of it."""
-    if path.name == "kernels.h" or "kernels" in path.parts:
+    if path.name == "kernels.h":
         return ("k_",)
     words = path.stem.split("_")
-    return tuple("_".join(words[:n]) + "_" for n in range(1, len(words) + 1))
+    own = tuple("_".join(words[:n]) + "_" for n in range(1, len(words) + 1))
+    return own + ("k_",) if "kernels" in path.parts else own
 
 
 def declared_functions(text):
     """(line, name) of the functions declared at the left margin of a header."""
+    text = re.sub(r"__attribute__\(\(.*?\)\)\)?[ \t]*", "", text)
     text = re.sub(r"/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.S)
-    for match in re.finditer(r"^(?!typedef|static|#|struct \w+ \{|enum)([A-Za-z_][\w \t\*]*?)"
-            r"([A-Za-z_]\w*)\s*\(", text, flags=re.M):
-        if match[2] != "__attribute__" and not match[1].strip().startswith("__attribute__"):
-            yield text.count("\n", 0, match.start()) + 1, match[2]
+    for match in re.finditer(r"^(?!typedef|static|enum)[A-Za-z_]\w*(?:[\s*]+\w+)*?[\s*]+([A-Za-z_]\w*)\s*\(",
+            text, flags=re.M):
+        yield text.count("\n", 0, match.start()) + 1, match[1]
 
 
 def public_names(root):
-    """A public function is named <file>_<verb>; in kernels/ k_<operation>."""
+    """A public function is named <file>_<verb>; in kernels/ also k_<operation>."""
     findings = []
     for path in files(root, (".h", ".cuh")):
         name = relative(root, path)

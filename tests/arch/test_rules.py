@@ -128,6 +128,8 @@ def test_header_comment(tmp_path, old, new, said):
 @pytest.mark.parametrize("declaration", [
     "int make_plan(struct plan *out);", "struct plan *bucket(int a,\n\tint b);",
     "const char *const *names(void);", "void\nplanmake(void);",
+    "int log_at(const char *format, ...)\n\t__attribute__((format(printf, 1, 2)));",
+    "__attribute__((format(printf, 1, 2))) int log_at(const char *format, ...);",
 ])
 def test_public_name(tmp_path, declaration):
     text = GOOD_HEADER.replace("int plan_make(struct plan *out);", declaration)
@@ -135,8 +137,9 @@ def test_public_name(tmp_path, declaration):
 
 
 def test_public_name_of_kernels(tmp_path):
-    root = tree(tmp_path, kernels__cpu__gemm_DOT_h="void gemm_run(void);\nvoid k_gemm(void);\n")
-    assert len(rules.public_names(root)) == 1
+    root = tree(tmp_path, kernels__cpu__gemm_DOT_h="void gemm_run(void);\nvoid k_gemm(void);\nvoid run(void);\n")
+    findings = rules.public_names(root)
+    assert len(findings) == 1 and ": run begins" in findings[0]
 
 
 def test_public_name_of_a_part(tmp_path):
