@@ -1,0 +1,53 @@
+"""What the built programs are made of: who links what, and no state that is nobody's."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("GPT2D_BUILD", ROOT / "build"))
+
+# What can crash, hang or be attacked through a port lives in the engines alone.
+PROGRAMS = {
+    "daemon/gpt2d": ("libucp", "libucs", "libuct", "libopenblas", "libblas", "libcuda", "libcudart", "libnccl"),
+    "ctl/gpt2ctl": ("libucp", "libucs", "libopenblas", "libblas", "libcuda", "libnccl", "libsqlite3", "libevent"),
+    "engine/gpt2-engine-cpu": ("libsqlite3", "libevent", "libsystemd", "libcuda", "libnccl"),
+}
+
+# Mutable variables of static lifetime, and why each may be.
+VARIABLES = {
+}
+
+
+def tool(*words):
+    return subprocess.run(words, check=True, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}).stdout
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_links(program):
+    needed = re.findall(r"\(NEEDED\).*\[(.*?)\]", tool("readelf", "-d", BUILD / program))
+    assert any(name.startswith("libc.so") for name in needed)
+    banned = [name for name in needed if name.startswith(PROGRAMS[program])]
+    assert not banned, f"{program} links {', '.join(banned)}"
+
+
+def variables():
+    for path in sorted(BUILD.rglob("*.o")):
+        if "tests" in path.relative_to(BUILD).parts:
+            continue
+        for line in tool("nm", "-f", "sysv", path).split("\n"):
+            columns = [column.strip() for column in line.split("|")]
+            if len(columns) == 7 and re.fullmatch(r"\.(t?data|t?bss|data\..*|bss\..*)|\*COM\*", columns[6]):
+                yield path.relative_to(BUILD).as_posix(), re.sub(r"\.\d+$", "", columns[0])
+
+
+def test_no_mutable_globals():
+    """Signal flags and the log may be; everything else is passed in a context."""
+    objects = [path for path in BUILD.rglob("*.o") if "tests" not in path.relative_to(BUILD).parts]
+    assert len(objects) > 10
+    found = [f"{path}: {name}" for path, name in variables()
+        if name not in VARIABLES and not name.startswith((".", "__asan", "__odr_asan", "_ub_", "__ubsan"))]
+    assert not found, "\n".join(found)
