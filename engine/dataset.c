@@ -92,18 +92,33 @@ static int check_headed(struct dataset *d, const int32_t *header, int64_t header
 	return 0;
 }
 
+/*
+ * A header of 256 numbers under another magic: of another program or version, or damaged. Its token count
+ * fits the size, or it is a few numbers and then zeros, or its first half word is no token.
+ */
+static bool looks_headed(const struct dataset *d, const int32_t *header, int64_t n)
+{
+	uint32_t magic = le32toh((uint32_t)header[0]);
+	int64_t count = (int32_t)le32toh((uint32_t)header[2]);
+	bool empty = true;
+	size_t i;
+
+	if (n < HEADER_BYTES || magic == 0 || header[1] == 0)
+		return false;
+	for (i = 8; i < HEADER_BYTES / 4; i++)
+		empty = empty && header[i] == 0;
+	return empty || (count > 0 && HEADER_BYTES + 2 * count == d->file_bytes)
+		|| (magic / 10000 == HEADER_MAGIC / 10000 && (magic & 0xffff) >= (uint64_t)d->vocab);
+}
+
 /* What the first bytes are when they are surely not uint16 tokens; NULL when they may be. */
-static const char *foreign_content(const uint8_t *bytes, int64_t n, int64_t vocab)
+static const char *foreign_content(const uint8_t *bytes, int64_t n)
 {
 	bool text = true, narrow = true;
 	int kinds = 0;
 	uint8_t seen[256] = {0};
 	int64_t i;
 
-	/* the other files of llm.c: magics 20240326, 20240328, 20240801 ... as int32 */
-	if (n >= HEADER_BYTES && bytes[2] == 0x34 && bytes[3] == 0x01
-		&& (bytes[0] | bytes[1] << 8) >= vocab)
-		return "a header with another magic";
 	if (n >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0)
 		return "a numpy file";
 	if (n >= 4 && memcmp(bytes, "PK\x03\x04", 4) == 0)
@@ -127,7 +142,7 @@ static const char *foreign_content(const uint8_t *bytes, int64_t n, int64_t voca
 
 static int check_raw(struct dataset *d, const uint8_t *bytes, int64_t n, char *error, size_t error_bytes)
 {
-	const char *foreign = foreign_content(bytes, n, d->vocab);
+	const char *foreign = foreign_content(bytes, n);
 
 	if (foreign != NULL)
 		return fail(error, error_bytes, -EINVAL,
@@ -155,6 +170,9 @@ static int check_format(struct dataset *d, char *error, size_t error_bytes)
 		return fail(error, error_bytes, (int)n, "%s: %s", d->path, strerror((int)-n));
 	if (n >= 4 && le32toh((uint32_t)start.header[0]) == HEADER_MAGIC)
 		return check_headed(d, start.header, n, error, error_bytes);
+	if (looks_headed(d, start.header, n))
+		return fail(error, error_bytes, -EINVAL, "%s: magic %d expected, %" PRIu32 " found", d->path,
+			HEADER_MAGIC, le32toh((uint32_t)start.header[0]));
 	return check_raw(d, start.bytes, n, error, error_bytes);
 }
 
@@ -306,6 +324,7 @@ static void cache_put(struct dataset_cache *cache, const struct dataset *d)
 static int scan_file(const struct dataset *d, uint16_t *buffer, char *error, size_t error_bytes)
 {
 	int64_t first, count, i;
+	uint16_t largest;
 	int rc;
 
 	posix_fadvise(d->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
@@ -314,10 +333,13 @@ static int scan_file(const struct dataset *d, uint16_t *buffer, char *error, siz
 		rc = read_tokens(d, buffer, first, count, error, error_bytes);
 		if (rc < 0)
 			return rc;
-		for (i = 0; i < count; i++) {
-			if (le16toh(buffer[i]) >= d->vocab)
-				return token_refused(d, first + i, le16toh(buffer[i]), error, error_bytes);
-		}
+		for (i = 0, largest = 0; i < count; i++)
+			largest = le16toh(buffer[i]) > largest ? le16toh(buffer[i]) : largest;
+		if (largest < d->vocab)
+			continue;
+		for (i = 0; le16toh(buffer[i]) < d->vocab; i++)
+			;
+		return token_refused(d, first + i, le16toh(buffer[i]), error, error_bytes);
 	}
 	posix_fadvise(d->fd, 0, 0, POSIX_FADV_NORMAL);
 	return check_unchanged(d, error, error_bytes);
