@@ -35,13 +35,21 @@ struct measure {
 	struct measure_step *slowest;  /* per field the largest over ranks; rank 0 only, after measure_merge */
 };
 
+/* 0, -ENOMEM, or -EINVAL when warmup >= steps: nothing would be left to measure. */
 int measure_init(struct measure *m, int64_t steps, int64_t warmup, int64_t tokens_per_step, int world);
 void measure_finish(struct measure *m);
 
-/* all: world * done steps, rank after rank, as gathered; fills slowest. */
+/* all: world * done steps, rank after rank, as gathered (own when the world is 1); fills slowest. */
 void measure_merge(struct measure *m, const struct measure_step *all);
 
-/* Figures of the steps after warm-up. */
+/* Steps after warm-up that were done, and their times (malloc'd; NULL without memory). After measure_merge. */
+int64_t measure_measured(const struct measure *m);
+int64_t *measure_step_times(const struct measure *m);
+
+/*
+ * Figures of the steps after warm-up. Losses, and the steps attempted, applied and skipped, are of all steps
+ * done. tok_s_per_gpu is kept to 43 bits, so that tok_s_global is its product with world exactly.
+ */
 struct measure_summary {
 	int64_t steps_attempted, steps_applied, steps_skipped, steps_measured;
 	int64_t tokens_total, tokens_measured;
@@ -49,9 +57,10 @@ struct measure_summary {
 	double tok_s_global, tok_s_per_gpu;
 	struct stats_summary step;
 	double data_mean_s, forward_mean_s, backward_mean_s, exposed_comm_mean_s, optimizer_mean_s;
-	double loss_mean, loss_first, loss_last; /* of finite losses */
+	double loss_mean, loss_first, loss_last; /* of finite losses; nan when there is none */
 	int64_t nonfinite;                       /* how many losses were not */
 };
+/* 0, -ENOMEM, or -ENODATA when no step after warm-up was done. After measure_merge. */
 int measure_summarise(const struct measure *m, struct measure_summary *out);
 
 #endif

@@ -1,0 +1,164 @@
+#include "engine/measure.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { RATE_BITS = 43 };
+
+int measure_init(struct measure *m, int64_t steps, int64_t warmup, int64_t tokens_per_step, int world)
+{
+	struct measure made = {
+		.steps = steps, .warmup = warmup, .tokens_per_step = tokens_per_step, .world = world,
+	};
+
+	if (steps < 1 || warmup < 0 || warmup >= steps || tokens_per_step < 1 || world < 1)
+		return -EINVAL;
+	made.own = calloc((size_t)steps, sizeof(*made.own));
+	made.slowest = calloc((size_t)steps, sizeof(*made.slowest));
+	if (made.own == NULL || made.slowest == NULL) {
+		measure_finish(&made);
+		return -ENOMEM;
+	}
+	*m = made;
+	return 0;
+}
+
+void measure_finish(struct measure *m)
+{
+	free(m->own);
+	free(m->slowest);
+	m->own = NULL;
+	m->slowest = NULL;
+}
+
+static void raise_to(int64_t *largest, int64_t value)
+{
+	if (value > *largest)
+		*largest = value;
+}
+
+void measure_merge(struct measure *m, const struct measure_step *all)
+{
+	int64_t i;
+	int rank;
+
+	for (i = 0; i < m->done; i++) {
+		struct measure_step *to = &m->slowest[i];
+
+		*to = all[i];
+		for (rank = 1; rank < m->world; rank++) {
+			const struct measure_step *from = &all[rank * m->done + i];
+
+			raise_to(&to->step_ns, from->step_ns);
+			raise_to(&to->data_ns, from->data_ns);
+			raise_to(&to->forward_ns, from->forward_ns);
+			raise_to(&to->backward_ns, from->backward_ns);
+			raise_to(&to->exposed_comm_ns, from->exposed_comm_ns);
+			raise_to(&to->optimizer_ns, from->optimizer_ns);
+			raise_to(&to->end_utc_ns, from->end_utc_ns);
+		}
+	}
+}
+
+int64_t measure_measured(const struct measure *m)
+{
+	return m->done > m->warmup ? m->done - m->warmup : 0;
+}
+
+int64_t *measure_step_times(const struct measure *m)
+{
+	int64_t n = measure_measured(m);
+	int64_t *times = malloc((size_t)(n > 0 ? n : 1) * sizeof(*times));
+	int64_t i;
+
+	for (i = 0; times != NULL && i < n; i++)
+		times[i] = m->slowest[m->warmup + i].step_ns;
+	return times;
+}
+
+static void summarise_losses(const struct measure *m, struct measure_summary *out)
+{
+	double sum = 0.0;
+	int64_t finite = 0;
+	int64_t i;
+
+	out->loss_mean = out->loss_first = out->loss_last = (double)NAN;
+	for (i = 0; i < m->done; i++) {
+		double loss = m->slowest[i].loss;
+
+		if (!isfinite(loss)) {
+			out->nonfinite++;
+			continue;
+		}
+		if (finite++ == 0)
+			out->loss_first = loss;
+		out->loss_last = loss;
+		sum += loss;
+	}
+	if (finite > 0)
+		out->loss_mean = sum / (double)finite;
+}
+
+static void summarise_phases(const struct measure *m, struct measure_summary *out)
+{
+	double n = (double)out->steps_measured * 1e9;
+	int64_t i;
+
+	for (i = m->warmup; i < m->done; i++) {
+		const struct measure_step *s = &m->slowest[i];
+
+		out->data_mean_s += (double)s->data_ns;
+		out->forward_mean_s += (double)s->forward_ns;
+		out->backward_mean_s += (double)s->backward_ns;
+		out->exposed_comm_mean_s += (double)s->exposed_comm_ns;
+		out->optimizer_mean_s += (double)s->optimizer_ns;
+	}
+	out->data_mean_s /= n;
+	out->forward_mean_s /= n;
+	out->backward_mean_s /= n;
+	out->exposed_comm_mean_s /= n;
+	out->optimizer_mean_s /= n;
+}
+
+/* x to RATE_BITS significant bits: its product with a world (at most 10 bits) is then exact. */
+static double keep_bits(double x)
+{
+	int exponent;
+	double fraction = frexp(x, &exponent);
+
+	return ldexp(nearbyint(ldexp(fraction, RATE_BITS)), exponent - RATE_BITS);
+}
+
+int measure_summarise(const struct measure *m, struct measure_summary *out)
+{
+	struct measure_summary s = {
+		.steps_attempted = m->done,
+		.steps_measured = measure_measured(m),
+		.tokens_total = m->done * m->tokens_per_step,
+	};
+	int64_t *times;
+	int64_t i;
+	int rc;
+
+	if (s.steps_measured == 0)
+		return -ENODATA;
+	times = measure_step_times(m);
+	if (times == NULL)
+		return -ENOMEM;
+	rc = stats_summarise(times, (size_t)s.steps_measured, &s.step);
+	free(times);
+	if (rc < 0)
+		return rc;
+	for (i = 0; i < m->done; i++)
+		s.steps_skipped += m->slowest[i].skipped != 0;
+	s.steps_applied = s.steps_attempted - s.steps_skipped;
+	s.tokens_measured = s.steps_measured * m->tokens_per_step;
+	s.seconds_measured = (double)s.step.total / 1e9;
+	s.tok_s_per_gpu = keep_bits(stats_tokens_per_s(s.tokens_measured, s.step.total) / m->world);
+	s.tok_s_global = s.tok_s_per_gpu * m->world;
+	summarise_phases(m, &s);
+	summarise_losses(m, &s);
+	*out = s;
+	return 0;
+}
