@@ -6,10 +6,20 @@
 
 enum { ARENA_ALIGN_ELEMS = 64, ARENA_VOCAB_MULTIPLE = 128 };
 
-/* Inside a block, the order in which backward has its gradients: from the block's end to its start. */
+/* Inside a block, the order in which backward has its gradients: from its end to its start. */
 static const enum arena_tensor block_order[] = {
-	ARENA_FCPROJ_W, ARENA_FCPROJ_B, ARENA_FC_W, ARENA_FC_B, ARENA_LN2_W, ARENA_LN2_B,
-	ARENA_PROJ_W, ARENA_PROJ_B, ARENA_QKV_W, ARENA_QKV_B, ARENA_LN1_W, ARENA_LN1_B,
+	ARENA_FCPROJ_W,
+	ARENA_FCPROJ_B,
+	ARENA_FC_W,
+	ARENA_FC_B,
+	ARENA_LN2_W,
+	ARENA_LN2_B,
+	ARENA_PROJ_W,
+	ARENA_PROJ_B,
+	ARENA_QKV_W,
+	ARENA_QKV_B,
+	ARENA_LN1_W,
+	ARENA_LN1_B,
 };
 static_assert(sizeof(block_order) / sizeof(block_order[0]) == ARENA_PER_BLOCK,
 	"every tensor of a block has a place");
@@ -25,19 +35,27 @@ int64_t arena_vocab_padded(int64_t vocab)
 }
 
 /* Rows and columns as they lie in memory; a linear layer is (outputs, inputs). */
-static void tensor_shape(const struct arena *a, enum arena_tensor tensor, int64_t *rows, int64_t *cols)
+static void tensor_shape(
+	const struct arena *a, enum arena_tensor tensor, int64_t *rows, int64_t *cols)
 {
 	const int64_t c = a->n_embd;
 	const struct {
 		int64_t rows, cols;
 	} shape[] = {
-		[ARENA_LN1_W] = {1, c}, [ARENA_LN1_B] = {1, c},
-		[ARENA_QKV_W] = {3 * c, c}, [ARENA_QKV_B] = {1, 3 * c},
-		[ARENA_PROJ_W] = {c, c}, [ARENA_PROJ_B] = {1, c},
-		[ARENA_LN2_W] = {1, c}, [ARENA_LN2_B] = {1, c},
-		[ARENA_FC_W] = {4 * c, c}, [ARENA_FC_B] = {1, 4 * c},
-		[ARENA_FCPROJ_W] = {c, 4 * c}, [ARENA_FCPROJ_B] = {1, c},
-		[ARENA_LNF_W] = {1, c}, [ARENA_LNF_B] = {1, c},
+		[ARENA_LN1_W] = {1, c},
+		[ARENA_LN1_B] = {1, c},
+		[ARENA_QKV_W] = {3 * c, c},
+		[ARENA_QKV_B] = {1, 3 * c},
+		[ARENA_PROJ_W] = {c, c},
+		[ARENA_PROJ_B] = {1, c},
+		[ARENA_LN2_W] = {1, c},
+		[ARENA_LN2_B] = {1, c},
+		[ARENA_FC_W] = {4 * c, c},
+		[ARENA_FC_B] = {1, 4 * c},
+		[ARENA_FCPROJ_W] = {c, 4 * c},
+		[ARENA_FCPROJ_B] = {1, c},
+		[ARENA_LNF_W] = {1, c},
+		[ARENA_LNF_B] = {1, c},
 		[ARENA_WPE] = {a->n_positions, c},
 		[ARENA_WTE] = {a->vocab_padded, c},
 		[ARENA_HEAD] = {a->vocab_padded, c},
@@ -113,14 +131,22 @@ const struct arena_entry *arena_find(const struct arena *a, enum arena_tensor te
 const char *arena_tensor_name(enum arena_tensor tensor)
 {
 	static const char *const names[] = {
-		[ARENA_LN1_W] = "ln_1.weight", [ARENA_LN1_B] = "ln_1.bias",
-		[ARENA_QKV_W] = "attn.c_attn.weight", [ARENA_QKV_B] = "attn.c_attn.bias",
-		[ARENA_PROJ_W] = "attn.c_proj.weight", [ARENA_PROJ_B] = "attn.c_proj.bias",
-		[ARENA_LN2_W] = "ln_2.weight", [ARENA_LN2_B] = "ln_2.bias",
-		[ARENA_FC_W] = "mlp.c_fc.weight", [ARENA_FC_B] = "mlp.c_fc.bias",
-		[ARENA_FCPROJ_W] = "mlp.c_proj.weight", [ARENA_FCPROJ_B] = "mlp.c_proj.bias",
-		[ARENA_LNF_W] = "ln_f.weight", [ARENA_LNF_B] = "ln_f.bias",
-		[ARENA_WPE] = "wpe.weight", [ARENA_WTE] = "wte.weight",
+		[ARENA_LN1_W] = "ln_1.weight",
+		[ARENA_LN1_B] = "ln_1.bias",
+		[ARENA_QKV_W] = "attn.c_attn.weight",
+		[ARENA_QKV_B] = "attn.c_attn.bias",
+		[ARENA_PROJ_W] = "attn.c_proj.weight",
+		[ARENA_PROJ_B] = "attn.c_proj.bias",
+		[ARENA_LN2_W] = "ln_2.weight",
+		[ARENA_LN2_B] = "ln_2.bias",
+		[ARENA_FC_W] = "mlp.c_fc.weight",
+		[ARENA_FC_B] = "mlp.c_fc.bias",
+		[ARENA_FCPROJ_W] = "mlp.c_proj.weight",
+		[ARENA_FCPROJ_B] = "mlp.c_proj.bias",
+		[ARENA_LNF_W] = "ln_f.weight",
+		[ARENA_LNF_B] = "ln_f.bias",
+		[ARENA_WPE] = "wpe.weight",
+		[ARENA_WTE] = "wte.weight",
 		[ARENA_HEAD] = "lm_head.weight",
 	};
 

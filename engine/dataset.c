@@ -70,8 +70,9 @@ static int check_headed(struct dataset *d, const int32_t *header, int64_t header
 	int64_t expected;
 
 	if (header_bytes < HEADER_BYTES)
-		return fail(error, error_bytes, -EINVAL, "%s: header of %d bytes expected, %" PRId64 " found",
-			d->path, HEADER_BYTES, header_bytes);
+		return fail(error, error_bytes, -EINVAL,
+			"%s: header of %d bytes expected, %" PRId64 " found", d->path, HEADER_BYTES,
+			header_bytes);
 	version = (int32_t)le32toh((uint32_t)header[1]);
 	if (version != HEADER_VERSION)
 		return fail(error, error_bytes, -EINVAL,
@@ -79,13 +80,15 @@ static int check_headed(struct dataset *d, const int32_t *header, int64_t header
 			HEADER_VERSION, version);
 	count = (int32_t)le32toh((uint32_t)header[2]);
 	if (count < 0)
-		return fail(error, error_bytes, -EINVAL, "%s: header says %" PRId32
-			" tokens, 0 to %" PRId32 " expected", d->path, count, INT32_MAX);
+		return fail(error, error_bytes, -EINVAL,
+			"%s: header says %" PRId32 " tokens, 0 to %" PRId32 " expected", d->path,
+			count, INT32_MAX);
 	expected = HEADER_BYTES + 2 * (int64_t)count;
 	if (d->file_bytes != expected)
-		return fail(error, error_bytes, -EINVAL, "%s: %" PRId64 " bytes, %" PRId64
-			" expected (%d header + 2 x %" PRId32 " tokens)", d->path, d->file_bytes, expected,
-			HEADER_BYTES, count);
+		return fail(error, error_bytes, -EINVAL,
+			"%s: %" PRId64 " bytes, %" PRId64 " expected (%d header + 2 x %" PRId32
+			" tokens)",
+			d->path, d->file_bytes, expected, HEADER_BYTES, count);
 	d->format = DATASET_HEADED;
 	d->tokens_first = HEADER_BYTES;
 	d->n_tokens = count;
@@ -93,8 +96,8 @@ static int check_headed(struct dataset *d, const int32_t *header, int64_t header
 }
 
 /*
- * A header of 256 numbers under another magic: of another program or version, or damaged. Its token count
- * fits the size, or it is a few numbers and then zeros, or its first half word is no token.
+ * A header of 256 numbers under another magic: of another program or version, or damaged. Its token
+ * count fits the size, or it is a few numbers and then zeros, or its first half word is no token.
  */
 static bool looks_headed(const struct dataset *d, const int32_t *header, int64_t n)
 {
@@ -107,8 +110,8 @@ static bool looks_headed(const struct dataset *d, const int32_t *header, int64_t
 		return false;
 	for (i = 8; i < HEADER_BYTES / 4; i++)
 		empty = empty && header[i] == 0;
-	return empty || (count > 0 && HEADER_BYTES + 2 * count == d->file_bytes)
-		|| (magic / 10000 == HEADER_MAGIC / 10000 && (magic & 0xffff) >= (uint64_t)d->vocab);
+	return empty || (count > 0 && HEADER_BYTES + 2 * count == d->file_bytes) ||
+		(magic / 10000 == HEADER_MAGIC / 10000 && (magic & 0xffff) >= (uint64_t)d->vocab);
 }
 
 /* What the first bytes are when they are surely not uint16 tokens; NULL when they may be. */
@@ -126,8 +129,8 @@ static const char *foreign_content(const uint8_t *bytes, int64_t n)
 	if (n >= 4 && memcmp(bytes, "\x1f\x8b\x08", 3) == 0 && (bytes[3] & 0xe0) == 0)
 		return "a gzip file";
 	for (i = 0; i < n; i++) {
-		text = text && ((bytes[i] >= 0x20 && bytes[i] < 0x7f) || bytes[i] == '\n'
-			|| bytes[i] == '\r' || bytes[i] == '\t');
+		text = text && ((bytes[i] >= 0x20 && bytes[i] < 0x7f) || bytes[i] == '\n' ||
+					bytes[i] == '\r' || bytes[i] == '\t');
 		if (i % 4 >= 2)
 			narrow = narrow && bytes[i] == 0;
 		else if (i % 4 == 0)
@@ -140,17 +143,19 @@ static const char *foreign_content(const uint8_t *bytes, int64_t n)
 	return NULL;
 }
 
-static int check_raw(struct dataset *d, const uint8_t *bytes, int64_t n, char *error, size_t error_bytes)
+static int check_raw(
+	struct dataset *d, const uint8_t *bytes, int64_t n, char *error, size_t error_bytes)
 {
 	const char *foreign = foreign_content(bytes, n);
 
 	if (foreign != NULL)
 		return fail(error, error_bytes, -EINVAL,
-			"%s: uint16 tokens, raw or with magic %d, expected, %s found", d->path, HEADER_MAGIC,
-			foreign);
+			"%s: uint16 tokens, raw or with magic %d, expected, %s found", d->path,
+			HEADER_MAGIC, foreign);
 	if (d->file_bytes % 2 != 0)
-		return fail(error, error_bytes, -EINVAL, "%s: %" PRId64
-			" bytes, an even number expected (uint16 tokens)", d->path, d->file_bytes);
+		return fail(error, error_bytes, -EINVAL,
+			"%s: %" PRId64 " bytes, an even number expected (uint16 tokens)", d->path,
+			d->file_bytes);
 	d->format = DATASET_RAW;
 	d->tokens_first = 0;
 	d->n_tokens = d->file_bytes / 2;
@@ -171,8 +176,8 @@ static int check_format(struct dataset *d, char *error, size_t error_bytes)
 	if (n >= 4 && le32toh((uint32_t)start.header[0]) == HEADER_MAGIC)
 		return check_headed(d, start.header, n, error, error_bytes);
 	if (looks_headed(d, start.header, n))
-		return fail(error, error_bytes, -EINVAL, "%s: magic %d expected, %" PRIu32 " found", d->path,
-			HEADER_MAGIC, le32toh((uint32_t)start.header[0]));
+		return fail(error, error_bytes, -EINVAL, "%s: magic %d expected, %" PRIu32 " found",
+			d->path, HEADER_MAGIC, le32toh((uint32_t)start.header[0]));
 	return check_raw(d, start.bytes, n, error, error_bytes);
 }
 
@@ -187,7 +192,8 @@ static int open_file(struct dataset *d, char *error, size_t error_bytes)
 {
 	struct stat st;
 
-	/* non-blocking: a FIFO under this name must not hang the rank; no effect on a regular file */
+	/* non-blocking: a FIFO under this name must not hang the rank; no effect on a regular file
+	 */
 	d->fd = open(d->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (d->fd < 0)
 		return fail(error, error_bytes, -errno, "%s: %s", d->path, strerror(errno));
@@ -228,10 +234,11 @@ int dataset_open(struct dataset *d, const struct spec_config *config, bool valid
 	if (rc < 0)
 		goto failed;
 	if (made.n_tokens < dataset_tokens_needed(config)) {
-		rc = fail(error, error_bytes, -EINVAL, "%s: %" PRId64 " tokens, %" PRId64
-			" needed (%" PRId64 " ranks x %" PRId64 " x %" PRId64 " + 1)", made.path,
-			made.n_tokens, dataset_tokens_needed(config), config->gpus, config->micro_batch,
-			config->seq_len);
+		rc = fail(error, error_bytes, -EINVAL,
+			"%s: %" PRId64 " tokens, %" PRId64 " needed (%" PRId64 " ranks x %" PRId64
+			" x %" PRId64 " + 1)",
+			made.path, made.n_tokens, dataset_tokens_needed(config), config->gpus,
+			config->micro_batch, config->seq_len);
 		goto failed;
 	}
 	made.n_sequences = (made.n_tokens - 1) / made.seq_len;
@@ -267,16 +274,18 @@ static int check_unchanged(const struct dataset *d, char *error, size_t error_by
 	if (fstat(d->fd, &st) < 0)
 		return fail(error, error_bytes, -EIO, "%s: %s", d->path, strerror(errno));
 	if (st.st_size != d->file_bytes)
-		return fail(error, error_bytes, -EIO, "%s: changed since it was opened: %" PRId64
-			" bytes then, %" PRId64 " now", d->path, d->file_bytes, (int64_t)st.st_size);
+		return fail(error, error_bytes, -EIO,
+			"%s: changed since it was opened: %" PRId64 " bytes then, %" PRId64 " now",
+			d->path, d->file_bytes, (int64_t)st.st_size);
 	if (!same_time(st.st_mtim, d->modified))
-		return fail(error, error_bytes, -EIO, "%s: written to since it was opened", d->path);
+		return fail(
+			error, error_bytes, -EIO, "%s: written to since it was opened", d->path);
 	return 0;
 }
 
 /* count tokens from token first on, as they lie in the file. */
-static int read_tokens(const struct dataset *d, uint16_t *out, int64_t first, int64_t count, char *error,
-	size_t error_bytes)
+static int read_tokens(const struct dataset *d, uint16_t *out, int64_t first, int64_t count,
+	char *error, size_t error_bytes)
 {
 	int64_t n = read_at(d->fd, out, 2 * count, d->tokens_first + 2 * first);
 
@@ -285,17 +294,19 @@ static int read_tokens(const struct dataset *d, uint16_t *out, int64_t first, in
 	if (n != 2 * count) {
 		int rc = check_unchanged(d, error, error_bytes);
 
-		return rc < 0 ? rc : fail(error, error_bytes, -EIO, "%s: short read at token %" PRId64,
-			d->path, first);
+		return rc < 0 ? rc
+				: fail(error, error_bytes, -EIO, "%s: short read at token %" PRId64,
+					d->path, first);
 	}
 	return 0;
 }
 
-static int token_refused(const struct dataset *d, int64_t offset, int64_t id, char *error,
-	size_t error_bytes)
+static int token_refused(
+	const struct dataset *d, int64_t offset, int64_t id, char *error, size_t error_bytes)
 {
-	return fail(error, error_bytes, -ERANGE, "%s: token %" PRId64 " is %" PRId64
-		", ids below %" PRId64 " expected", d->path, offset, id, d->vocab);
+	return fail(error, error_bytes, -ERANGE,
+		"%s: token %" PRId64 " is %" PRId64 ", ids below %" PRId64 " expected", d->path,
+		offset, id, d->vocab);
 }
 
 static bool cache_has(const struct dataset_cache *cache, const struct dataset *d)
@@ -305,9 +316,9 @@ static bool cache_has(const struct dataset_cache *cache, const struct dataset *d
 	for (i = 0; i < cache->n && i < DATASET_CACHE_FILES; i++) {
 		const struct dataset_cached *c = &cache->file[i];
 
-		if (c->dev == d->dev && c->ino == d->ino && c->file_bytes == d->file_bytes
-			&& same_time(c->modified, d->modified) && same_time(c->changed, d->changed)
-			&& c->vocab <= d->vocab)
+		if (c->dev == d->dev && c->ino == d->ino && c->file_bytes == d->file_bytes &&
+			same_time(c->modified, d->modified) && same_time(c->changed, d->changed) &&
+			c->vocab <= d->vocab)
 			return true;
 	}
 	return false;
@@ -316,8 +327,12 @@ static bool cache_has(const struct dataset_cache *cache, const struct dataset *d
 static void cache_put(struct dataset_cache *cache, const struct dataset *d)
 {
 	cache->file[cache->n++ % DATASET_CACHE_FILES] = (struct dataset_cached){
-		.dev = d->dev, .ino = d->ino, .file_bytes = d->file_bytes,
-		.modified = d->modified, .changed = d->changed, .vocab = d->vocab,
+		.dev = d->dev,
+		.ino = d->ino,
+		.file_bytes = d->file_bytes,
+		.modified = d->modified,
+		.changed = d->changed,
+		.vocab = d->vocab,
 	};
 }
 
@@ -345,7 +360,8 @@ static int scan_file(const struct dataset *d, uint16_t *buffer, char *error, siz
 	return check_unchanged(d, error, error_bytes);
 }
 
-int dataset_scan(const struct dataset *d, struct dataset_cache *cache, char *error, size_t error_bytes)
+int dataset_scan(
+	const struct dataset *d, struct dataset_cache *cache, char *error, size_t error_bytes)
 {
 	uint16_t *buffer;
 	int rc;

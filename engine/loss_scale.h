@@ -1,7 +1,7 @@
 /*
- * loss_scale.h: the fp16 loss scale, DeepSpeed's rules (0.19.6), with one difference: gradients are divided
- * by the scale that backward used, also on a step where the scale grows. So the caller takes scale before
- * backward, unscales with that value, and calls loss_scale_update last. Pure.
+ * loss_scale.h: the fp16 loss scale, DeepSpeed's rules (0.19.6), with one difference: gradients are
+ * divided by the scale that backward used, also on a step where the scale grows. So the caller
+ * takes scale before backward, unscales with that value, and calls loss_scale_update last. Pure.
  *
  * A fixed scale, and the 1 of the other precisions, cannot move: they count as being at the floor.
  */

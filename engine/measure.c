@@ -6,10 +6,14 @@
 
 enum { RATE_BITS = 43 };
 
-int measure_init(struct measure *m, int64_t steps, int64_t warmup, int64_t tokens_per_step, int world)
+int measure_init(
+	struct measure *m, int64_t steps, int64_t warmup, int64_t tokens_per_step, int world)
 {
 	struct measure made = {
-		.steps = steps, .warmup = warmup, .tokens_per_step = tokens_per_step, .world = world,
+		.steps = steps,
+		.warmup = warmup,
+		.tokens_per_step = tokens_per_step,
+		.world = world,
 	};
 
 	if (steps < 1 || warmup < 0 || warmup >= steps || tokens_per_step < 1 || world < 1)

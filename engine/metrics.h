@@ -1,11 +1,12 @@
 /*
  * metrics.h: the files of one segment, written by rank 0, and the summary that gpt2d keeps of it.
  *
- * spec.json, training_metrics.json, launcher_metadata.json, step_log.csv and train.log, each written whole
- * or not at all (proto/artifact.h), then RUN_COMPLETE.txt, which names the hashes of spec and metrics: a
- * directory without it is not a finished segment. training_metrics.json has all keys of schema 2.0 of the
- * harness this project comes from; those of Python libraries are null, and what is ours stands under
- * "gpt2d". A value that is not finite is null (empty in step_log.csv) and listed with its step.
+ * spec.json, training_metrics.json, launcher_metadata.json, step_log.csv and train.log, each
+ * written whole or not at all (proto/artifact.h), then RUN_COMPLETE.txt, which names the hashes of
+ * spec and metrics: a directory without it is not a finished segment. training_metrics.json has all
+ * keys of schema 2.0 of the harness this project comes from; those of Python libraries are null,
+ * and what is ours stands under "gpt2d". A value that is not finite is null (empty in step_log.csv)
+ * and listed with its step.
  */
 #ifndef GPT2D_METRICS_H
 #define GPT2D_METRICS_H
@@ -46,34 +47,35 @@ struct metrics_rank {
 void metrics_rank_read(struct metrics_rank *out);
 
 struct metrics_segment {
-	const char *dir;         /* exists */
-	const char *run;         /* the run's id as gpt2d prints it */
-	const char *name;        /* the run's name */
+	const char *dir;  /* exists */
+	const char *run;  /* the run's id as gpt2d prints it */
+	const char *name; /* the run's name */
 	const char *arm;
 	int64_t segment, segments, block, position, attempt;
-	const char *spec_text;   /* canonical text of this arm */
-	const char *spec_sha256; /* of spec_text */
+	const char *spec_text;       /* canonical text of this arm */
+	const char *spec_sha256;     /* of spec_text */
 	const char *run_spec_sha256; /* of the whole run's; NULL: not known */
 	const char *command_line;    /* NULL: not known */
 
 	const struct spec_config *config;
 	const struct arena *arena;
 	const struct plan *plan;
-	const struct measure *measure; /* merged, at least one measured step */
-	int64_t elem_bytes;            /* of the compute type */
+	const struct measure *measure;          /* merged, at least one measured step */
+	int64_t elem_bytes;                     /* of the compute type */
 	int64_t train_sequences, val_sequences; /* of the data; val 0: none */
 
 	const struct k_device_info *device;
-	const char *collectives; /* collectives_library(); NULL in a world of one */
-	struct collectives_bytes sent; /* by rank 0 in this segment's training steps */
+	const char *collectives;          /* collectives_library(); NULL in a world of one */
+	struct collectives_bytes sent;    /* by rank 0 in this segment's training steps */
 	const struct metrics_rank *ranks; /* world of them */
-	int threads;             /* that compute, per rank */
+	int threads;                      /* that compute, per rank */
 
-	double val_loss;         /* nan: none */
-	int64_t init_ns;         /* parameters from the seed */
-	int64_t switch_ns;       /* last step of the segment before to the first of this; -1: none before */
+	double val_loss;   /* nan: none */
+	int64_t init_ns;   /* parameters from the seed */
+	int64_t switch_ns; /* last step of the segment before to the first of this; -1: none before
+				*/
 	int64_t started_utc_ns;
-	int64_t wall_ns;         /* segment.start to now */
+	int64_t wall_ns; /* segment.start to now */
 	const struct metrics_log *log;
 };
 
@@ -92,8 +94,8 @@ struct metrics_files {
 int metrics_begin(const char *dir);
 
 /*
- * Write all files, the marker last. 0, or a negative errno with error naming file and cause ("enospc" is
- * -ENOSPC); then there is no marker.
+ * Write all files, the marker last. 0, or a negative errno with error naming file and cause
+ * ("enospc" is -ENOSPC); then there is no marker.
  */
 int metrics_write(const struct metrics_segment *s, struct metrics_files *files, char *error,
 	size_t error_bytes);

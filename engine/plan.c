@@ -55,26 +55,33 @@ int plan_make(struct plan *out, int64_t param_elems, int world, int64_t reduce_b
 	int64_t gather;
 
 	if (world < 1 || param_elems < 1 || reduce_bucket_elems < 1 || gather_bucket_elems < 1) {
-		snprintf(error, error_bytes, "bucket plan: at least 1 of each expected, found %" PRId64
-			" parameters, %d ranks, reduce_bucket_size %" PRId64 ", allgather_bucket_size %"
-			PRId64, param_elems, world, reduce_bucket_elems, gather_bucket_elems);
+		snprintf(error, error_bytes,
+			"bucket plan: at least 1 of each expected, found %" PRId64
+			" parameters, %d ranks, reduce_bucket_size %" PRId64
+			", allgather_bucket_size %" PRId64,
+			param_elems, world, reduce_bucket_elems, gather_bucket_elems);
 		return -EINVAL;
 	}
 	p.arena_elems = plan_arena_elems(param_elems, world);
 	p.reduce_elems = effective_elems(reduce_bucket_elems, p.arena_elems, world);
 	p.n_reduce = ceil_div(p.arena_elems, p.reduce_elems);
 	if (p.n_reduce > PLAN_BUCKETS_MAX) {
-		snprintf(error, error_bytes, "reduce_bucket_size: %" PRId64 " elements make %" PRId64
-			" buckets of %" PRId64 " for %" PRId64 " parameters on %d ranks, at most %d allowed:"
-			" at least %" PRId64 " elements", reduce_bucket_elems, p.n_reduce, p.reduce_elems,
-			param_elems, world, PLAN_BUCKETS_MAX, plan_smallest_bucket_elems(param_elems, world));
+		snprintf(error, error_bytes,
+			"reduce_bucket_size: %" PRId64 " elements make %" PRId64
+			" buckets of %" PRId64 " for %" PRId64
+			" parameters on %d ranks, at most %d allowed:"
+			" at least %" PRId64 " elements",
+			reduce_bucket_elems, p.n_reduce, p.reduce_elems, param_elems, world,
+			PLAN_BUCKETS_MAX, plan_smallest_bucket_elems(param_elems, world));
 		return -EINVAL;
 	}
 	gather = effective_elems(gather_bucket_elems, p.arena_elems, world);
 	if (gather < p.reduce_elems) {
-		snprintf(error, error_bytes, "allgather_bucket_size: %" PRId64 " elements are fewer than the"
+		snprintf(error, error_bytes,
+			"allgather_bucket_size: %" PRId64 " elements are fewer than the"
 			" effective reduce bucket of %" PRId64 ": at least %" PRId64 " elements",
-			gather_bucket_elems, p.reduce_elems, p.reduce_elems - unit_elems(world) + 1);
+			gather_bucket_elems, p.reduce_elems,
+			p.reduce_elems - unit_elems(world) + 1);
 		return -EINVAL;
 	}
 	gather = ceil_div(gather, p.reduce_elems) * p.reduce_elems;

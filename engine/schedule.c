@@ -49,11 +49,11 @@ static double warmup_cosine_lr(const struct spec_config *c, int64_t it)
 	double progress;
 
 	if (it < warmup_steps(c))
-		return c->lr * (c->warmup_min_ratio
-			+ (1.0 - c->warmup_min_ratio) * warmup_share(c, it));
+		return c->lr *
+			(c->warmup_min_ratio + (1.0 - c->warmup_min_ratio) * warmup_share(c, it));
 	progress = fmin(1.0, (double)(it - warmup_steps(c) + 1) / decay_steps(c));
-	return c->lr * fmax(0.0,
-		floor_ratio + (1.0 - floor_ratio) * (1.0 + cos(pi * progress)) / 2.0);
+	return c->lr *
+		fmax(0.0, floor_ratio + (1.0 - floor_ratio) * (1.0 + cos(pi * progress)) / 2.0);
 }
 
 double schedule_lr(const struct spec_config *config, int64_t applied)

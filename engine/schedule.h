@@ -1,6 +1,7 @@
 /*
- * schedule.h: the learning rate of each applied step, DeepSpeed's three schedules (0.19.6) and none. Pure.
- * `it` counts applied steps: -1 when built, so the first two steps run at the minimum rate.
+ * schedule.h: the learning rate of each applied step, DeepSpeed's three schedules (0.19.6) and
+ * none. Pure. `it` counts applied steps: -1 when built, so the first two steps run at the minimum
+ * rate.
  */
 #ifndef GPT2D_SCHEDULE_H
 #define GPT2D_SCHEDULE_H

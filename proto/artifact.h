@@ -1,7 +1,7 @@
 /*
- * artifact.h: the files of a run, by name, and how one is put on disk. A single run's directory holds them
- * itself; an experiment's directory holds one folder per segment (segments/NNN-ARM/) and, at its top,
- * spec.json and RUN_COMPLETE.txt (written last by gpt2d, after the last segment).
+ * artifact.h: the files of a run, by name, and how one is put on disk. A single run's directory
+ * holds them itself; an experiment's directory holds one folder per segment (segments/NNN-ARM/)
+ * and, at its top, spec.json and RUN_COMPLETE.txt (written last by gpt2d, after the last segment).
  */
 #ifndef GPT2D_ARTIFACT_H
 #define GPT2D_ARTIFACT_H
@@ -18,16 +18,17 @@
 #define ARTIFACT_METRICS_SCHEMA "2.0"
 
 /*
- * Write dir/name whole or not at all: dir/.name.tmp, fsync, rename, fsync of dir. 0 or a negative errno;
- * close and fsync errors count; on failure an older dir/name is as it was. name is a plain file name that
- * does not begin with a dot, anything else is -EINVAL.
+ * Write dir/name whole or not at all: dir/.name.tmp, fsync, rename, fsync of dir. 0 or a negative
+ * errno; close and fsync errors count; on failure an older dir/name is as it was. name is a plain
+ * file name that does not begin with a dot, anything else is -EINVAL.
  */
 int artifact_write(const char *dir, const char *name, const void *bytes, size_t n);
 
 /* Remove dir/name durably (fsync of dir); 0 also when there is none. */
 int artifact_remove(const char *dir, const char *name);
 
-/* SHA-256 of bytes, hexadecimal, NUL-terminated; 0, or -EIO when libcrypto has no SHA-256 to offer. */
+/* SHA-256 of bytes, hexadecimal, NUL-terminated; 0, or -EIO when libcrypto has no SHA-256 to offer.
+ */
 int artifact_sha256(const void *bytes, size_t n, char out[65]);
 
 #endif

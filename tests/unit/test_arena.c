@@ -11,8 +11,12 @@
 
 static struct spec_model gpt2(bool tied)
 {
-	return (struct spec_model){.n_layer = 12, .n_head = 12, .n_embd = 768, .vocab_size = 50257,
-		.n_positions = 1024, .tied_head = tied};
+	return (struct spec_model){.n_layer = 12,
+		.n_head = 12,
+		.n_embd = 768,
+		.vocab_size = 50257,
+		.n_positions = 1024,
+		.tied_head = tied};
 }
 
 static void test_published_counts(void **state)
@@ -84,13 +88,17 @@ static void test_every_element_once(void **state)
 	for (w = 0; w < sizeof(widths) / sizeof(widths[0]); w++) {
 		for (layers = 1; layers <= 4; layers++) {
 			for (tied = 0; tied <= 1; tied++) {
-				struct spec_model model = {.n_layer = layers, .n_head = 1,
-					.n_embd = widths[w], .vocab_size = 257, .n_positions = 33,
+				struct spec_model model = {.n_layer = layers,
+					.n_head = 1,
+					.n_embd = widths[w],
+					.vocab_size = 257,
+					.n_positions = 33,
 					.tied_head = tied != 0};
 				struct arena a;
 
 				assert_int_equal(arena_init(&a, &model), 0);
-				assert_int_equal(a.n_entries, layers * ARENA_PER_BLOCK + (tied ? 4 : 5));
+				assert_int_equal(
+					a.n_entries, layers * ARENA_PER_BLOCK + (tied ? 4 : 5));
 				check_layout(&a);
 				arena_finish(&a);
 			}
@@ -111,12 +119,14 @@ static void test_order_of_completion(void **state)
 	assert_int_equal(arena_complete_after(&a, 12), arena_find(&a, ARENA_FCPROJ_W, 11)->first);
 	assert_int_equal(arena_complete_after(&a, 12), 50304 * 768 + 2 * 768);
 	for (layer = 12; layer > 0; layer--)
-		assert_int_equal(arena_complete_after(&a, layer - 1) - arena_complete_after(&a, layer),
+		assert_int_equal(
+			arena_complete_after(&a, layer - 1) - arena_complete_after(&a, layer),
 			7087872);
 	assert_int_equal(arena_complete_after(&a, 0), arena_find(&a, ARENA_WPE, 0)->first);
 	assert_int_equal(arena_complete_after(&a, -1), a.param_elems);
 	/* inside a block, what comes last in forward comes first */
-	assert_true(arena_find(&a, ARENA_FCPROJ_W, 3)->first < arena_find(&a, ARENA_QKV_W, 3)->first);
+	assert_true(
+		arena_find(&a, ARENA_FCPROJ_W, 3)->first < arena_find(&a, ARENA_QKV_W, 3)->first);
 	assert_true(arena_find(&a, ARENA_QKV_W, 3)->first < arena_find(&a, ARENA_LN1_W, 3)->first);
 	arena_finish(&a);
 

@@ -160,9 +160,11 @@ static void test_sha256(void **state)
 
 	(void)state;
 	assert_int_equal(artifact_sha256("", 0, hex), 0);
-	assert_string_equal(hex, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+	assert_string_equal(
+		hex, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 	assert_int_equal(artifact_sha256("abc", 3, hex), 0);
-	assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+	assert_string_equal(
+		hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
 int main(void)
@@ -170,7 +172,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_write_and_overwrite, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_names_refused, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_link_left_behind_is_not_written_through, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_link_left_behind_is_not_written_through, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_failed_write_keeps_the_old, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_remove, setup, teardown),
 		cmocka_unit_test(test_sha256),

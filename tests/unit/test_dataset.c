@@ -40,8 +40,12 @@ static int teardown(void **state)
 
 static struct spec_config config(int64_t world, int64_t micro_batch, int64_t seq_len)
 {
-	struct spec_config c = {.data_kind = SPEC_DATA_FILE, .gpus = world, .micro_batch = micro_batch,
-		.seq_len = seq_len, .seed = 7, .model = {.vocab_size = 50257}};
+	struct spec_config c = {.data_kind = SPEC_DATA_FILE,
+		.gpus = world,
+		.micro_batch = micro_batch,
+		.seq_len = seq_len,
+		.seed = 7,
+		.model = {.vocab_size = 50257}};
 
 	snprintf(c.data_train, sizeof(c.data_train), "%s", path);
 	snprintf(c.data_val, sizeof(c.data_val), "%s", path);
@@ -213,7 +217,8 @@ static void test_one_token_short(void **state)
 	write_raw(32768, 0);
 	for (validation = 0; validation <= 1; validation++) {
 		assert_int_equal(dataset_open(&d, &c, validation, error, sizeof(error)), -EINVAL);
-		assert_non_null(strstr(error, "32768 tokens, 32769 needed (8 ranks x 4 x 1024 + 1)"));
+		assert_non_null(
+			strstr(error, "32768 tokens, 32769 needed (8 ranks x 4 x 1024 + 1)"));
 	}
 	write_raw(32769, 0);
 	for (validation = 0; validation <= 1; validation++) {
@@ -303,13 +308,15 @@ static void test_rows(void **state)
 		for (s = 0; s < 2 * 62; s++) {
 			int64_t r, i;
 
-			assert_int_equal(dataset_read(&d, s, 3, inputs, targets, error, sizeof(error)), 0);
+			assert_int_equal(
+				dataset_read(&d, s, 3, inputs, targets, error, sizeof(error)), 0);
 			for (r = 0; r < 3; r++) {
 				int64_t first = dataset_sequence(&d, s + r) * 16;
 
 				for (i = 0; i < 16; i++) {
 					assert_int_equal(inputs[r * 16 + i], token_at(first + i));
-					assert_int_equal(targets[r * 16 + i], token_at(first + i + 1));
+					assert_int_equal(
+						targets[r * 16 + i], token_at(first + i + 1));
 				}
 			}
 		}
@@ -491,7 +498,9 @@ static void test_synthetic(void **state)
 	assert_true(predicted < total);
 
 	assert_int_equal(dataset_open(&e, &c, true, error, sizeof(error)), 0);
-	assert_int_equal(dataset_read(&e, dataset_sequence(&d, 0), 1, again, dummy, error, sizeof(error)), 0);
+	assert_int_equal(
+		dataset_read(&e, dataset_sequence(&d, 0), 1, again, dummy, error, sizeof(error)),
+		0);
 	assert_int_equal(dataset_read(&d, 0, 1, inputs, targets, error, sizeof(error)), 0);
 	assert_memory_not_equal(inputs, again, 64 * sizeof(inputs[0]));
 	dataset_close(&e);
@@ -515,9 +524,11 @@ static void test_synthetic_small_vocabularies(void **state)
 		c.model.vocab_size = vocabs[v];
 		assert_int_equal(dataset_open(&d, &c, false, error, sizeof(error)), 0);
 		for (s = 0; s < 30; s++) {
-			assert_int_equal(dataset_read(&d, s, 1, inputs, targets, error, sizeof(error)), 0);
+			assert_int_equal(
+				dataset_read(&d, s, 1, inputs, targets, error, sizeof(error)), 0);
 			for (i = 0; i < 64; i++)
-				assert_true(inputs[i] >= 0 && inputs[i] < vocabs[v] && targets[i] < vocabs[v]);
+				assert_true(inputs[i] >= 0 && inputs[i] < vocabs[v] &&
+						targets[i] < vocabs[v]);
 		}
 		dataset_close(&d);
 	}

@@ -10,8 +10,11 @@
 
 static struct spec_config config(void)
 {
-	return (struct spec_config){.precision = SPEC_FP16, .fp16_loss_scale = 0.0,
-		.fp16_initial_scale_power = 16, .fp16_loss_scale_window = 1000, .fp16_hysteresis = 2,
+	return (struct spec_config){.precision = SPEC_FP16,
+		.fp16_loss_scale = 0.0,
+		.fp16_initial_scale_power = 16,
+		.fp16_loss_scale_window = 1000,
+		.fp16_hysteresis = 2,
 		.fp16_min_loss_scale = 1.0};
 }
 
@@ -76,7 +79,10 @@ static void test_window_from_the_last_overflow(void **state)
 	(void)state;
 	c.fp16_loss_scale_window = 3;
 	loss_scale_init(&s, &c);
-	run(&s, "o...." "oo", golden);
+	run(&s,
+		"o...."
+		"oo",
+		golden);
 }
 
 static void test_floor(void **state)
@@ -103,8 +109,8 @@ static void test_floor(void **state)
 }
 
 /*
- * The published order updates the scale and then unscales, so on a step where it grows gradients come out
- * half as large. Ours keeps the scale that backward used.
+ * The published order updates the scale and then unscales, so on a step where it grows gradients
+ * come out half as large. Ours keeps the scale that backward used.
  */
 static void test_growth_step_unscales_with_the_scale_of_backward(void **state)
 {

@@ -10,7 +10,8 @@
 
 #include "engine/measure.h"
 
-static struct measure with_times(const double *seconds, int64_t n, int64_t warmup, int64_t tokens, int world)
+static struct measure with_times(
+	const double *seconds, int64_t n, int64_t warmup, int64_t tokens, int world)
 {
 	struct measure m;
 	int64_t i;
@@ -52,8 +53,8 @@ static void test_per_gpu_ratio_is_exact(void **state)
 
 		assert_int_equal(measure_summarise(&m, &s), 0);
 		assert_true(s.tok_s_global / s.tok_s_per_gpu == (double)world);
-		assert_true(fabs(s.tok_s_global * s.seconds_measured / (double)s.tokens_measured - 1.0)
-			< 1e-12);
+		assert_true(fabs(s.tok_s_global * s.seconds_measured / (double)s.tokens_measured -
+					1.0) < 1e-12);
 		measure_finish(&m);
 	}
 }
@@ -96,10 +97,11 @@ static void test_warmup_refused(void **state)
 static void test_slowest_rank(void **state)
 {
 	struct measure_step all[3][2] = {
-		{{.step_ns = 10, .data_ns = 1, .loss = 2.5, .lr = 1e-4, .end_utc_ns = 100}, {.step_ns = 9}},
+		{{.step_ns = 10, .data_ns = 1, .loss = 2.5, .lr = 1e-4, .end_utc_ns = 100},
+			{.step_ns = 9}},
 		{{.step_ns = 12, .forward_ns = 5, .loss = 2.5, .end_utc_ns = 99}, {.step_ns = 7}},
-		{{.step_ns = 11, .data_ns = 3, .exposed_comm_ns = 4, .loss = 2.5}, {.step_ns = 30,
-			.skipped = 0}},
+		{{.step_ns = 11, .data_ns = 3, .exposed_comm_ns = 4, .loss = 2.5},
+			{.step_ns = 30, .skipped = 0}},
 	};
 	struct measure m;
 

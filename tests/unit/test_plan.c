@@ -72,10 +72,12 @@ static void check_plan(const struct plan *p)
 
 		assert_true(n >= next && n <= p->n_reduce);
 		if (n > 0 && complete < p->param_elems)
-			assert_true(plan_reduce_bucket(p, n - 1).first + plan_reduce_bucket(p, n - 1).n
-				<= complete);
+			assert_true(plan_reduce_bucket(p, n - 1).first +
+						plan_reduce_bucket(p, n - 1).n <=
+					complete);
 		if (n < p->n_reduce)
-			assert_true(plan_reduce_bucket(p, n).first + plan_reduce_bucket(p, n).n > complete);
+			assert_true(plan_reduce_bucket(p, n).first + plan_reduce_bucket(p, n).n >
+					complete);
 		next = n;
 	}
 	assert_int_equal(plan_complete_buckets(p, 0), 0);
@@ -103,7 +105,8 @@ static void check_caps(int64_t total, int64_t s, int world)
 	for (r = 0; r < sizeof(caps) / sizeof(caps[0]); r++) {
 		for (g = 0; g < sizeof(caps) / sizeof(caps[0]); g++) {
 			struct plan p;
-			int rc = plan_make(&p, total, world, caps[r], caps[g], error, sizeof(error));
+			int rc =
+				plan_make(&p, total, world, caps[r], caps[g], error, sizeof(error));
 
 			if (caps[r] < plan_smallest_bucket_elems(total, world)) {
 				assert_int_equal(rc, -EINVAL);
@@ -124,7 +127,11 @@ static void check_caps(int64_t total, int64_t s, int world)
 static void test_caps_of_a_model(void **state)
 {
 	struct spec_model models[] = {
-		{.n_layer = 12, .n_head = 12, .n_embd = 768, .vocab_size = 50257, .n_positions = 1024,
+		{.n_layer = 12,
+			.n_head = 12,
+			.n_embd = 768,
+			.vocab_size = 50257,
+			.n_positions = 1024,
 			.tied_head = true},
 		{.n_layer = 2, .n_head = 2, .n_embd = 24, .vocab_size = 97, .n_positions = 16},
 	};
@@ -158,7 +165,8 @@ static void test_all_sizes_of_small_arenas(void **state)
 				struct plan p;
 
 				assert_int_equal(plan_make(&p, totals[t], world, cap, cap, error,
-					sizeof(error)), 0);
+							 sizeof(error)),
+					0);
 				check_plan(&p);
 				assert_int_equal(p.gather_elems, p.reduce_elems);
 			}
@@ -168,8 +176,8 @@ static void test_all_sizes_of_small_arenas(void **state)
 
 static void test_smallest_is_accepted_and_one_less_is_not(void **state)
 {
-	static const int64_t totals[] = {1, 128 * 4096, 128 * 4096 + 1, 124475904, 163110000,
-		1557686400};
+	static const int64_t totals[] = {
+		1, 128 * 4096, 128 * 4096 + 1, 124475904, 163110000, 1557686400};
 	size_t t;
 	int world;
 
@@ -182,11 +190,13 @@ static void test_smallest_is_accepted_and_one_less_is_not(void **state)
 
 			assert_true(smallest >= 1);
 			assert_int_equal(plan_make(&p, totals[t], world, smallest, INT64_MAX, error,
-				sizeof(error)), 0);
+						 sizeof(error)),
+				0);
 			assert_true(p.n_reduce <= PLAN_BUCKETS_MAX);
 			assert_int_equal(p.n_gather, 1);
-			assert_int_equal(plan_make(&p, totals[t], world, smallest - 1, INT64_MAX, error,
-				sizeof(error)), -EINVAL);
+			assert_int_equal(plan_make(&p, totals[t], world, smallest - 1, INT64_MAX,
+						 error, sizeof(error)),
+				-EINVAL);
 			if (smallest > 1) {
 				snprintf(expected, sizeof(expected), "at least %lld elements",
 					(long long)smallest);
@@ -220,9 +230,11 @@ static void test_gpt2_buckets(void **state)
 
 	(void)state;
 	/* 5e8 and 2e8 elements are the same single bucket */
-	assert_int_equal(plan_make(&p, 163110000, 8, 500000000, 500000000, error, sizeof(error)), 0);
+	assert_int_equal(
+		plan_make(&p, 163110000, 8, 500000000, 500000000, error, sizeof(error)), 0);
 	assert_int_equal(p.n_reduce, 1);
-	assert_int_equal(plan_make(&p, 163110000, 8, 200000000, 200000000, error, sizeof(error)), 0);
+	assert_int_equal(
+		plan_make(&p, 163110000, 8, 200000000, 200000000, error, sizeof(error)), 0);
 	assert_int_equal(p.n_reduce, 1);
 	assert_int_equal(plan_make(&p, 124475904, 4, 20000000, 20000000, error, sizeof(error)), 0);
 	assert_int_equal(p.n_reduce, 7);

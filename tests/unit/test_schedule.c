@@ -10,12 +10,18 @@
 
 static struct spec_config config(enum spec_schedule schedule)
 {
-	return (struct spec_config){.schedule = schedule, .lr = 1.0, .warmup_min_lr = 0.0,
-		.warmup_max_lr = 1.0, .warmup_num_steps = 10, .total_num_steps = 20,
-		.warmup_type = SPEC_WARMUP_LOG, .cos_min_ratio = 1e-4};
+	return (struct spec_config){.schedule = schedule,
+		.lr = 1.0,
+		.warmup_min_lr = 0.0,
+		.warmup_max_lr = 1.0,
+		.warmup_num_steps = 10,
+		.total_num_steps = 20,
+		.warmup_type = SPEC_WARMUP_LOG,
+		.cos_min_ratio = 1e-4};
 }
 
-static void assert_lr(const struct spec_config *c, int64_t applied, double expected, double tolerance)
+static void assert_lr(
+	const struct spec_config *c, int64_t applied, double expected, double tolerance)
 {
 	double found = schedule_lr(c, applied);
 
