@@ -1,11 +1,17 @@
 /*
  * collectives.h: what the ranks of a run do together. Two implementations: collectives_ucx.c (host
- * memory, over UCX; CPU ranks) and collectives_nccl.c (CUDA). A world of 1 needs neither: every call
- * is then a no-op on its buffer.
+ * memory, over UCX; CPU ranks) and collectives_nccl.c (CUDA). A world of 1 needs neither: every
+ * call is then a no-op on its buffer.
  *
  * A collective is asynchronous on the stream it is given, and all ranks of the group issue the same
- * collectives in the same order. Over UCX sums are taken in rank order (((g0 + g1) + g2) + ...), so a sum
- * has the same bits however the buffer was cut into buckets.
+ * collectives in the same order. Over UCX sums are taken in rank order (((g0 + g1) + g2) + ...), so
+ * a sum has the same bits however the buffer was cut into buckets.
+ *
+ * Over UCX the collectives of one struct collectives run one after another in the order in which
+ * they were issued, on whatever streams; every collective hears from every rank of the group, so
+ * each is a barrier too. Ranks whose collectives differ in kind, size, type or root all get an
+ * error, and nothing of a rank that disagrees is taken. Once a collective has failed, streams go on and their buffers
+ * hold anything: look at collectives_error after a sync.
  */
 #ifndef GPT2D_COLLECTIVES_H
 #define GPT2D_COLLECTIVES_H
@@ -15,52 +21,68 @@
 
 #include "kernels/kernels.h"
 
-struct collectives;       /* this process's place among all ranks of the daemon; lives as long as the engine */
+struct collectives; /* this process's place among all ranks of the daemon; lives with the engine */
 struct collectives_group; /* the first `world` of those ranks; made once, kept over runs */
 
-enum collectives_type { COLLECTIVES_ELEM /* compute type */, COLLECTIVES_INT64, COLLECTIVES_DOUBLE };
+enum collectives_type {
+	COLLECTIVES_ELEM /* compute type */,
+	COLLECTIVES_INT64,
+	COLLECTIVES_DOUBLE
+};
 enum collectives_op { COLLECTIVES_SUM, COLLECTIVES_MAX };
 
 struct collectives_options {
 	struct k_context *ctx;
 	int rank;
 	int world;          /* all ranks of this daemon */
-	int64_t timeout_ns; /* a wait longer than this fails with "peer lost" */
+	int64_t timeout_ns; /* without a message for this long a collective fails */
 };
 
-/* 0 or a negative errno. */
+/*
+ * 0 or a negative errno. Over UCX: sets UCX_* variables of the process (ucx_worker.c says which),
+ * so call it before other threads read the environment. Inside a node no port is opened unless the
+ * user set UCX_TLS to say so.
+ */
 int collectives_create(const struct collectives_options *options, struct collectives **out);
-void collectives_destroy(struct collectives *c); /* takes NULL */
+/* After the streams it was used on were synced or destroyed. Takes NULL. Never waits for a peer
+ * that is gone. */
+void collectives_destroy(struct collectives *c);
 
 /*
- * Bootstrap. address: what the other ranks need to reach this one, printable (base64), and it names the
- * UCX version and protocol settings, which must agree; owned by c. connect takes all ranks' addresses in
- * rank order and returns once a message has gone to and come from every peer; on failure error (NUL
- * terminated) says which pair and why.
+ * Bootstrap. address: what the other ranks need to reach this one, printable (base64), and it names
+ * the UCX version and protocol settings, which must agree; owned by c. connect takes all ranks'
+ * addresses in rank order and returns once a message has gone to and come from every peer; on
+ * failure error (NUL terminated) says which pair and why, and c is only good for
+ * collectives_destroy.
  */
 const char *collectives_address(const struct collectives *c);
-int collectives_connect(struct collectives *c, const char *const *addresses, char *error,
-	size_t error_bytes);
-const char *collectives_library(const struct collectives *c); /* "UCX 1.13.1 (self,sm)", "NCCL 2.28.9" */
+int collectives_connect(
+	struct collectives *c, const char *const *addresses, char *error, size_t error_bytes);
+const char *collectives_library(
+	const struct collectives *c); /* "UCX 1.13.1 (self,sm)", "NCCL 2.28.9" */
 
 /* The first `world` ranks; -EINVAL when this rank is not one of them. */
 int collectives_group(struct collectives *c, int world, struct collectives_group **out);
 int collectives_rank(const struct collectives_group *g);
 int collectives_world(const struct collectives_group *g);
 
-/* In place on buf (n elements of the compute type, n a multiple of world): slice r = n/world from r*n/world.
- * After reduce_scatter rank r's slice holds the sum, the other slices hold anything. */
-void collectives_reduce_scatter(struct collectives_group *g, void *buf, int64_t n, struct k_stream *s);
+/*
+ * In place on buf (n elements of the compute type, n a multiple of world): slice r = n/world from
+ * r*n/world. After reduce_scatter rank r's slice holds the sum, the other slices hold anything.
+ */
+void collectives_reduce_scatter(
+	struct collectives_group *g, void *buf, int64_t n, struct k_stream *s);
 /* In place: every rank's slice goes to all. */
 void collectives_all_gather(struct collectives_group *g, void *buf, int64_t n, struct k_stream *s);
 /* In place on n elements; any n. */
 void collectives_all_reduce(struct collectives_group *g, void *buf, int64_t n,
 	enum collectives_type type, enum collectives_op op, struct k_stream *s);
-void collectives_broadcast(struct collectives_group *g, void *buf, size_t bytes, int root,
-	struct k_stream *s);
-/* in (bytes) of every rank, in rank order, to out (world * bytes) of every rank; host memory, small. */
-void collectives_gather_all(struct collectives_group *g, void *out, const void *in, size_t bytes,
-	struct k_stream *s);
+void collectives_broadcast(
+	struct collectives_group *g, void *buf, size_t bytes, int root, struct k_stream *s);
+/* in (bytes) of every rank, in rank order, to out (world * bytes) of every rank; host memory,
+ * small. */
+void collectives_gather_all(
+	struct collectives_group *g, void *out, const void *in, size_t bytes, struct k_stream *s);
 void collectives_barrier(struct collectives_group *g, struct k_stream *s);
 
 /* Payload bytes this rank has sent to other ranks, by kind, since the group was made. */
@@ -69,7 +91,17 @@ struct collectives_bytes {
 };
 void collectives_count(const struct collectives_group *g, struct collectives_bytes *out);
 
-/* First failure ("rank 2: no message for 30 s in reduce_scatter"), NULL when none. Later calls do nothing. */
+/*
+ * Memory that collectives of that many ranks take beyond the caller's buffers, of the kind the
+ * buffers are of; allocated by collectives_create.
+ */
+int64_t collectives_scratch_bytes(int world);
+
+/*
+ * First failure ("rank 2: no message for 30 s in reduce_scatter"), NULL when none. Later calls do
+ * nothing. A rank that finds a failure tells the others, whose text then ends in "(reported by rank
+ * 0)".
+ */
 const char *collectives_error(const struct collectives *c);
 
 #endif

@@ -1,0 +1,566 @@
+#include "engine/collectives.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine/ucx_exchange.h"
+#include "engine/ucx_sum.h"
+#include "engine/ucx_wire.h"
+
+/*
+ * A collective as it was issued. It runs where its stream runs host functions: on the stream's own
+ * thread, or in the caller for the compute stream.
+ */
+struct operation {
+	struct operation *next_free;
+	struct operation *next_made;
+	struct collectives_group *group;
+	enum ucx_kind kind;
+	void *buf;
+	const void *in;
+	int64_t n; /* elements, or bytes for broadcast and gather_all */
+	int root;
+	enum ucx_sum_type type;
+	enum collectives_op op;
+	bool elements; /* of the compute type: the bytes of all_reduce are then the plan's */
+	uint64_t ticket;
+	uint64_t sequence;
+};
+
+struct collectives_group {
+	struct collectives *c;
+	struct collectives_group *next;
+	int world;
+	uint64_t issued; /* collectives of this group */
+	struct ucx_block *blocks;
+	_Atomic int64_t sent[UCX_BARRIER + 1]; /* bytes, by enum ucx_kind */
+};
+
+/*
+ * Collectives run one at a time and in the order in which they were issued, whatever streams they
+ * are on: each takes a ticket when issued and waits for its turn. Two ranks can therefore never sit
+ * in different collectives waiting for each other, and one thread at a time is inside UCX.
+ */
+struct collectives {
+	struct k_context *ctx;
+	int rank, world;
+	char library[96];
+	struct ucx_wire *wire;         /* NULL: world 1 */
+	struct ucx_exchange *exchange; /* NULL: world 1 */
+	bool connected;
+	pthread_mutex_t lock; /* of what follows */
+	pthread_cond_t turn;  /* monotonic clock */
+	uint64_t issued, finished;
+	bool running;
+	struct operation *free_operations, *made_operations;
+	struct collectives_group *groups;
+};
+
+/* ---- life ---- */
+
+static int init_lock(struct collectives *c)
+{
+	pthread_condattr_t attributes;
+	int status;
+
+	status = pthread_mutex_init(&c->lock, NULL);
+	if (status != 0)
+		return -status;
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	status = pthread_cond_init(&c->turn, &attributes);
+	pthread_condattr_destroy(&attributes);
+	if (status != 0)
+		pthread_mutex_destroy(&c->lock);
+	return -status;
+}
+
+int collectives_create(const struct collectives_options *options, struct collectives **out)
+{
+	struct collectives *c;
+	int status;
+
+	if (options->world < 1 || options->rank < 0 || options->rank >= options->world)
+		return -EINVAL;
+	c = calloc(1, sizeof *c);
+	if (c == NULL)
+		return -ENOMEM;
+	c->ctx = options->ctx;
+	c->rank = options->rank;
+	c->world = options->world;
+	status = init_lock(c);
+	if (status != 0) {
+		free(c);
+		return status;
+	}
+	snprintf(c->library, sizeof c->library, "none (1 rank)");
+	if (c->world > 1) {
+		status = ucx_wire_create(c->rank, c->world, options->timeout_ns, &c->wire);
+		if (status == 0)
+			status = ucx_exchange_create(c->wire, c->rank, c->world, &c->exchange);
+		if (status != 0) {
+			collectives_destroy(c);
+			return status;
+		}
+		snprintf(c->library, sizeof c->library, "UCX %s (%s)", ucp_get_version_string(),
+			ucx_wire_transports(c->wire));
+	}
+	*out = c;
+	return 0;
+}
+
+void collectives_destroy(struct collectives *c)
+{
+	if (c == NULL)
+		return;
+	ucx_wire_destroy(c->wire);
+	ucx_exchange_destroy(c->exchange);
+	while (c->groups != NULL) {
+		struct collectives_group *g = c->groups;
+
+		c->groups = g->next;
+		free(g->blocks);
+		free(g);
+	}
+	while (c->made_operations != NULL) {
+		struct operation *o = c->made_operations;
+
+		c->made_operations = o->next_made;
+		free(o);
+	}
+	pthread_cond_destroy(&c->turn);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+int64_t collectives_scratch_bytes(int world)
+{
+	return ucx_exchange_bytes(world);
+}
+
+const char *collectives_address(const struct collectives *c)
+{
+	return c->wire == NULL ? "" : ucx_wire_address(c->wire);
+}
+
+int collectives_connect(
+	struct collectives *c, const char *const *addresses, char *error, size_t error_bytes)
+{
+	int status;
+
+	if (c->wire == NULL)
+		return 0;
+	status = ucx_wire_connect(c->wire, addresses, error, error_bytes);
+	c->connected = status == 0;
+	return status;
+}
+
+const char *collectives_library(const struct collectives *c)
+{
+	return c->library;
+}
+
+const char *collectives_error(const struct collectives *c)
+{
+	return c->wire == NULL ? NULL : ucx_wire_error(c->wire);
+}
+
+/* ---- groups ---- */
+
+int collectives_group(struct collectives *c, int world, struct collectives_group **out)
+{
+	struct collectives_group *g;
+
+	if (world < 1 || world > c->world || c->rank >= world)
+		return -EINVAL;
+	for (g = c->groups; g != NULL; g = g->next)
+		if (g->world == world) {
+			*out = g;
+			return 0;
+		}
+	g = calloc(1, sizeof *g);
+	if (g == NULL)
+		return -ENOMEM;
+	g->blocks = calloc((size_t)world, sizeof *g->blocks);
+	if (g->blocks == NULL) {
+		free(g);
+		return -ENOMEM;
+	}
+	g->c = c;
+	g->world = world;
+	g->next = c->groups;
+	c->groups = g;
+	*out = g;
+	return 0;
+}
+
+int collectives_rank(const struct collectives_group *g)
+{
+	return g->c->rank;
+}
+
+int collectives_world(const struct collectives_group *g)
+{
+	return g->world;
+}
+
+void collectives_count(const struct collectives_group *g, struct collectives_bytes *out)
+{
+	out->reduce_scatter = atomic_load(&g->sent[UCX_REDUCE_SCATTER]);
+	out->all_gather = atomic_load(&g->sent[UCX_ALL_GATHER]);
+	out->all_reduce = atomic_load(&g->sent[UCX_ALL_REDUCE]);
+	out->other = atomic_load(&g->sent[UCX_BROADCAST]) + atomic_load(&g->sent[UCX_GATHER_ALL]);
+}
+
+/* ---- what each collective exchanges ---- */
+
+/* First element of slice r of n elements in world slices that differ by one at most. */
+static int64_t slice_first(int64_t n, int world, int r)
+{
+	int64_t rest = n % world;
+
+	return n / world * r + (r < rest ? r : rest);
+}
+
+static size_t slice_bytes(const struct operation *o, int r)
+{
+	int world = o->group->world;
+
+	return (size_t)(slice_first(o->n, world, r + 1) - slice_first(o->n, world, r)) *
+		ucx_sum_elem_bytes(o->type);
+}
+
+static char *slice_at(const struct operation *o, int r)
+{
+	return (char *)o->buf +
+		(size_t)slice_first(o->n, o->group->world, r) * ucx_sum_elem_bytes(o->type);
+}
+
+static int exchange(
+	const struct operation *o, int phase, void *dst, const void *own, size_t reduce_bytes)
+{
+	const struct collectives_group *g = o->group;
+	struct ucx_exchange_args args = {
+		.head =
+			{
+				.sequence = o->sequence,
+				.n = o->n,
+				.kind = (uint16_t)o->kind,
+				.phase = (uint16_t)phase,
+				.world = (uint16_t)g->world,
+				.root = (uint16_t)o->root,
+				.type = (uint16_t)o->type,
+				.op = (uint16_t)o->op,
+			},
+		.blocks = g->blocks,
+		.dst = dst,
+		.own = own,
+		.reduce_bytes = reduce_bytes,
+	};
+
+	return ucx_exchange_run(g->c->exchange, &args);
+}
+
+/* Bytes sent are counted when the exchange has succeeded. */
+static int count_sent(const struct operation *o, int status, size_t bytes)
+{
+	if (status == 0)
+		atomic_fetch_add(&o->group->sent[o->kind], (int64_t)bytes);
+	return status;
+}
+
+static int run_reduce_scatter(const struct operation *o)
+{
+	const struct collectives_group *g = o->group;
+	size_t sent = 0;
+	char *own = slice_at(o, g->c->rank);
+	size_t own_bytes = slice_bytes(o, g->c->rank);
+
+	for (int p = 0; p < g->world; p++) {
+		g->blocks[p] =
+			(struct ucx_block){slice_at(o, p), slice_bytes(o, p), NULL, own_bytes};
+		sent += p == g->c->rank ? 0 : g->blocks[p].send_bytes;
+	}
+	return count_sent(o, exchange(o, 0, own, own, own_bytes), sent);
+}
+
+static int gather_slices(const struct operation *o, int phase)
+{
+	const struct collectives_group *g = o->group;
+	char *own = slice_at(o, g->c->rank);
+	size_t own_bytes = slice_bytes(o, g->c->rank);
+
+	for (int p = 0; p < g->world; p++)
+		g->blocks[p] =
+			(struct ucx_block){own, own_bytes, slice_at(o, p), slice_bytes(o, p)};
+	return count_sent(o, exchange(o, phase, NULL, NULL, 0), own_bytes * (size_t)(g->world - 1));
+}
+
+static int run_all_gather(const struct operation *o)
+{
+	return gather_slices(o, 0);
+}
+
+/* Few integers or doubles go whole to every rank, in one round. */
+static int run_small_all_reduce(const struct operation *o)
+{
+	const struct collectives_group *g = o->group;
+	size_t bytes = (size_t)o->n * ucx_sum_elem_bytes(o->type);
+
+	for (int p = 0; p < g->world; p++)
+		g->blocks[p] = (struct ucx_block){o->buf, bytes, NULL, bytes};
+	return count_sent(o, exchange(o, 0, o->buf, o->buf, bytes), bytes * (size_t)(g->world - 1));
+}
+
+static int run_all_reduce(const struct operation *o)
+{
+	int status;
+
+	if (!o->elements &&
+		(size_t)o->n * ucx_sum_elem_bytes(o->type) <= ucx_exchange_inline_bytes())
+		return run_small_all_reduce(o);
+	status = run_reduce_scatter(o);
+	return status != 0 ? status : gather_slices(o, 1);
+}
+
+static int run_broadcast(const struct operation *o)
+{
+	const struct collectives_group *g = o->group;
+	size_t bytes = (size_t)o->n, sends = g->c->rank == o->root ? bytes : 0;
+
+	for (int p = 0; p < g->world; p++)
+		g->blocks[p] = (struct ucx_block){o->buf, sends, o->buf, p == o->root ? bytes : 0};
+	return count_sent(o, exchange(o, 0, NULL, NULL, 0), sends * (size_t)(g->world - 1));
+}
+
+static int run_gather_all(const struct operation *o)
+{
+	const struct collectives_group *g = o->group;
+	size_t bytes = (size_t)o->n;
+
+	for (int p = 0; p < g->world; p++)
+		g->blocks[p] =
+			(struct ucx_block){o->in, bytes, (char *)o->buf + bytes * (size_t)p, bytes};
+	memmove((char *)o->buf + bytes * (size_t)g->c->rank, o->in, bytes);
+	return count_sent(o, exchange(o, 0, NULL, NULL, 0), bytes * (size_t)(g->world - 1));
+}
+
+static int run_barrier(const struct operation *o)
+{
+	const struct collectives_group *g = o->group;
+
+	memset(g->blocks, 0, (size_t)g->world * sizeof *g->blocks);
+	return exchange(o, 0, NULL, NULL, 0);
+}
+
+/* ---- issue and run in turn ---- */
+
+/*
+ * Wait until all collectives issued before have run. -ETIMEDOUT when none runs and the turn does
+ * not come: the stream of an earlier one stands still.
+ */
+static int wait_for_turn(struct collectives *c, const struct operation *o)
+{
+	int64_t since = ucx_wire_now_ns();
+	int status = 0;
+
+	pthread_mutex_lock(&c->lock);
+	while (c->finished != o->ticket && ucx_wire_error(c->wire) == NULL) {
+		int64_t at = ucx_wire_now_ns() + 100 * 1000 * 1000;
+		struct timespec t = {at / 1000000000, at % 1000000000};
+
+		pthread_cond_timedwait(&c->turn, &c->lock, &t);
+		if (c->running)
+			since = ucx_wire_now_ns();
+		if (c->finished != o->ticket &&
+			ucx_wire_now_ns() - since > ucx_wire_timeout_ns(c->wire)) {
+			status = -ETIMEDOUT;
+			break;
+		}
+	}
+	if (status == 0 && ucx_wire_error(c->wire) != NULL)
+		status = -ECANCELED;
+	if (status == 0)
+		c->running = true;
+	pthread_mutex_unlock(&c->lock);
+	return status;
+}
+
+static void end_turn(struct collectives *c, struct operation *o, bool ran)
+{
+	pthread_mutex_lock(&c->lock);
+	if (ran)
+		c->running = false;
+	if (c->finished <= o->ticket)
+		c->finished = o->ticket + 1;
+	o->next_free = c->free_operations;
+	c->free_operations = o;
+	pthread_cond_broadcast(&c->turn);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void run(void *arg)
+{
+	static int (*const runs[])(const struct operation *o) = {
+		[UCX_REDUCE_SCATTER] = run_reduce_scatter,
+		[UCX_ALL_GATHER] = run_all_gather,
+		[UCX_ALL_REDUCE] = run_all_reduce,
+		[UCX_BROADCAST] = run_broadcast,
+		[UCX_GATHER_ALL] = run_gather_all,
+		[UCX_BARRIER] = run_barrier,
+	};
+	struct operation *o = arg;
+	struct collectives *c = o->group->c;
+	int status = wait_for_turn(c, o);
+
+	if (status == -ETIMEDOUT)
+		ucx_wire_fail(c->wire,
+			"rank %d: %s: the collectives issued before it did not run for %g s",
+			c->rank, ucx_exchange_kind_name(o->kind),
+			(double)ucx_wire_timeout_ns(c->wire) * 1e-9);
+	if (status == 0)
+		runs[o->kind](o);
+	end_turn(c, o, status == 0);
+}
+
+static struct operation *take_operation(struct collectives *c)
+{
+	struct operation *o = c->free_operations;
+
+	if (o != NULL) {
+		c->free_operations = o->next_free;
+		return o;
+	}
+	o = calloc(1, sizeof *o);
+	if (o == NULL)
+		return NULL;
+	o->next_made = c->made_operations;
+	c->made_operations = o;
+	return o;
+}
+
+static void issue(struct collectives_group *g, struct operation what, struct k_stream *s)
+{
+	struct collectives *c = g->c;
+	struct operation *o;
+
+	if (ucx_wire_error(c->wire) != NULL)
+		return;
+	if (!c->connected) {
+		ucx_wire_fail(c->wire, "rank %d: %s before the ranks were connected", c->rank,
+			ucx_exchange_kind_name(what.kind));
+		return;
+	}
+	pthread_mutex_lock(&c->lock);
+	o = take_operation(c);
+	if (o != NULL) {
+		what.group = g;
+		what.next_made = o->next_made;
+		what.ticket = c->issued++;
+		what.sequence = g->issued++;
+		*o = what;
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (o == NULL)
+		ucx_wire_fail(c->wire, "rank %d: no memory to issue %s", c->rank,
+			ucx_exchange_kind_name(what.kind));
+	else
+		k_stream_host(s, run, o);
+}
+
+static enum ucx_sum_type elem_type(const struct collectives *c)
+{
+	return k_elem_bytes(c->ctx) == sizeof(double) ? UCX_SUM_DOUBLE : UCX_SUM_FLOAT;
+}
+
+/* Slices that are not equal are a fault of the caller's plan: refused before anything is sent. */
+static bool divides(struct collectives_group *g, enum ucx_kind kind, int64_t n)
+{
+	if (n % g->world == 0)
+		return true;
+	ucx_wire_fail(g->c->wire, "rank %d: %s of %lld elements, a multiple of %d expected",
+		g->c->rank, ucx_exchange_kind_name(kind), (long long)n, g->world);
+	return false;
+}
+
+void collectives_reduce_scatter(
+	struct collectives_group *g, void *buf, int64_t n, struct k_stream *s)
+{
+	if (g->world > 1 && n > 0 && divides(g, UCX_REDUCE_SCATTER, n))
+		issue(g,
+			(struct operation){.kind = UCX_REDUCE_SCATTER,
+				.buf = buf,
+				.n = n,
+				.type = elem_type(g->c),
+				.op = COLLECTIVES_SUM},
+			s);
+}
+
+void collectives_all_gather(struct collectives_group *g, void *buf, int64_t n, struct k_stream *s)
+{
+	if (g->world > 1 && n > 0 && divides(g, UCX_ALL_GATHER, n))
+		issue(g,
+			(struct operation){.kind = UCX_ALL_GATHER,
+				.buf = buf,
+				.n = n,
+				.type = elem_type(g->c)},
+			s);
+}
+
+void collectives_all_reduce(struct collectives_group *g, void *buf, int64_t n,
+	enum collectives_type type, enum collectives_op op, struct k_stream *s)
+{
+	bool elements = type == COLLECTIVES_ELEM;
+	enum ucx_sum_type sum = type == COLLECTIVES_INT64 ? UCX_SUM_INT64 : UCX_SUM_DOUBLE;
+
+	if (g->world > 1 && n > 0)
+		issue(g,
+			(struct operation){.kind = UCX_ALL_REDUCE,
+				.buf = buf,
+				.n = n,
+				.type = elements ? elem_type(g->c) : sum,
+				.op = op,
+				.elements = elements},
+			s);
+}
+
+void collectives_broadcast(
+	struct collectives_group *g, void *buf, size_t bytes, int root, struct k_stream *s)
+{
+	if (g->world > 1 && (root < 0 || root >= g->world))
+		ucx_wire_fail(g->c->wire, "rank %d: broadcast from rank %d in a group of %d",
+			g->c->rank, root, g->world);
+	else if (g->world > 1 && bytes > 0)
+		issue(g,
+			(struct operation){.kind = UCX_BROADCAST,
+				.buf = buf,
+				.n = (int64_t)bytes,
+				.root = root},
+			s);
+}
+
+void collectives_gather_all(
+	struct collectives_group *g, void *out, const void *in, size_t bytes, struct k_stream *s)
+{
+	if (bytes == 0)
+		return;
+	if (g->world == 1 && out != in)
+		k_copy(s, out, in, bytes);
+	if (g->world > 1)
+		issue(g,
+			(struct operation){
+				.kind = UCX_GATHER_ALL, .buf = out, .in = in, .n = (int64_t)bytes},
+			s);
+}
+
+void collectives_barrier(struct collectives_group *g, struct k_stream *s)
+{
+	if (g->world > 1)
+		issue(g, (struct operation){.kind = UCX_BARRIER}, s);
+}

@@ -1,0 +1,515 @@
+/*
+ * The UCX side of a wire's life: environment, context, worker, address, endpoints, end.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <ucs/debug/log_def.h>
+#include <unistd.h>
+
+#include "engine/ucx_private.h"
+
+static const int64_t flush_ns = INT64_C(2000000000);
+
+/* UCP settings that all ranks must share; those that a version does not have are left out. */
+static const char *const shared_settings[] = {
+	"UCX_TLS",
+	"UCX_PROTO_ENABLE",
+	"UCX_PROTO_INDIRECT_ID",
+	"UCX_ADDRESS_VERSION",
+	"UCX_SA_DATA_VERSION",
+	"UCX_UNIFIED_MODE",
+	"UCX_PROTOS",
+	"UCX_RNDV_SCHEME",
+	"UCX_SEG_SIZE",
+	"UCX_MAX_EAGER_RAILS",
+	"UCX_MAX_EAGER_LANES",
+	"UCX_MAX_RNDV_RAILS",
+	"UCX_MAX_RNDV_LANES",
+	"UCX_MULTI_LANE_MAX_RATIO",
+	"UCX_RKEY_MPOOL_MAX_MD",
+};
+
+/*
+ * UCX logs to stdout by default; only what it calls a warning or worse is let through, on stderr.
+ * What a failed wire leaves unfinished is no news.
+ */
+static ucs_log_func_rc_t log_to_stderr(const char *file, unsigned line, const char *function,
+	ucs_log_level_t level, const ucs_log_component_config_t *component, const char *message,
+	va_list args)
+{
+	char text[512];
+
+	if (level <= UCS_LOG_LEVEL_WARN && strstr(message, "was not returned to mpool") == NULL) {
+		int n = vsnprintf(text, sizeof text, message, args);
+
+		if (n > 0)
+			fprintf(stderr, "ucx: %s\n", text);
+	}
+	return UCS_LOG_FUNC_RC_STOP;
+}
+
+/* Names of transports in a UCX_TLS value that move data through shared memory. */
+static bool names_shared_memory(const char *transports)
+{
+	static const char *const shared[] = {
+		"all", "sm", "shm", "mm", "posix", "sysv", "cma", "xpmem", "knem"};
+	char list[256], *save = NULL;
+
+	if (transports[0] == '^')
+		return true;
+	snprintf(list, sizeof list, "%s", transports);
+	for (char *t = strtok_r(list, ",", &save); t != NULL; t = strtok_r(NULL, ",", &save))
+		for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
+			if (strcmp(t, shared[i]) == 0)
+				return true;
+	return false;
+}
+
+/*
+ * UCX_TLS       self,sm unless given: no port is opened.
+ * With any other value: UCX_NET_DEVICES=lo unless given, for UCX would listen on every interface;
+ * UCX_TCP_CM_REUSEADDR=y, or a port stays blocked for a minute after a kill.
+ * Transport settings are read from the environment alone, so ucp_config_modify would not do.
+ */
+static int set_environment(struct ucx_wire *w)
+{
+	const char *transports = getenv("UCX_TLS");
+
+	if (transports == NULL || transports[0] == '\0')
+		transports = "self,sm";
+	if (snprintf(w->transports, sizeof w->transports, "%s", transports) >=
+		(int)sizeof w->transports)
+		return -EINVAL;
+	w->reports_peers = !names_shared_memory(w->transports);
+	if (setenv("UCX_TLS", w->transports, 1) != 0)
+		return -ENOMEM;
+	if (strcmp(w->transports, "self,sm") == 0)
+		return 0;
+	if (setenv("UCX_NET_DEVICES", "lo", 0) != 0 || setenv("UCX_TCP_CM_REUSEADDR", "y", 1) != 0)
+		return -ENOMEM;
+	return 0;
+}
+
+/* Lines "version V" and "KEY VALUE" of the shared settings, as UCX itself prints them. */
+static int list_settings(const ucp_config_t *config, char *out, size_t out_bytes)
+{
+	char *text = NULL, *save = NULL;
+	size_t text_bytes = 0, used;
+	FILE *f = open_memstream(&text, &text_bytes);
+
+	if (f == NULL)
+		return -ENOMEM;
+	ucp_config_print(config, f, NULL, UCS_CONFIG_PRINT_CONFIG);
+	if (fclose(f) != 0 || text == NULL) {
+		free(text);
+		return -ENOMEM;
+	}
+	used = (size_t)snprintf(out, out_bytes, "UCX %s\n", ucp_get_version_string());
+	for (char *line = strtok_r(text, "\n", &save); line != NULL;
+		line = strtok_r(NULL, "\n", &save)) {
+		size_t key_bytes = strcspn(line, "=");
+
+		for (size_t i = 0; i < sizeof shared_settings / sizeof *shared_settings; i++) {
+			if (strlen(shared_settings[i]) != key_bytes ||
+				strncmp(line, shared_settings[i], key_bytes) != 0 ||
+				line[key_bytes] != '=')
+				continue;
+			if (used < out_bytes)
+				used += (size_t)snprintf(out + used, out_bytes - used, "%s %s\n",
+					shared_settings[i], line + key_bytes + 1);
+		}
+	}
+	free(text);
+	return used < out_bytes ? 0 : -EOVERFLOW;
+}
+
+/* Where a process id means something: this boot of this machine, this pid namespace. */
+static void describe_host(char *out, size_t out_bytes)
+{
+	char boot[40] = "?", space[40] = "?";
+	ssize_t n;
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0) {
+		n = read(fd, boot, sizeof boot - 1);
+		boot[n > 0 ? n : 0] = '\0';
+		boot[strcspn(boot, "\n")] = '\0';
+		close(fd);
+	}
+	n = readlink("/proc/self/ns/pid", space, sizeof space - 1);
+	space[n > 0 ? n : 0] = '\0';
+	snprintf(out, out_bytes, "%s/%s", boot, space);
+}
+
+static int create_worker(struct ucx_wire *w)
+{
+	ucp_params_t params = {
+		.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS |
+				UCP_PARAM_FIELD_ESTIMATED_NUM_PPN | UCP_PARAM_FIELD_NAME,
+		.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP,
+		.estimated_num_eps = (size_t)w->world - 1,
+		.estimated_num_ppn = (size_t)w->world,
+		.name = "gpt2-engine",
+	};
+	ucp_worker_params_t worker_params = {
+		.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+		.thread_mode = UCS_THREAD_MODE_SERIALIZED,
+	};
+	ucp_config_t *config;
+	ucp_address_t *address;
+	int status;
+
+	if (ucp_config_read(NULL, NULL, &config) != UCS_OK)
+		return -EINVAL;
+	status = list_settings(config, w->own.settings, sizeof w->own.settings);
+	if (status == 0 && ucp_init(&params, config, &w->context) != UCS_OK) {
+		w->context = NULL;
+		status = -EIO;
+	}
+	ucp_config_release(config);
+	if (status != 0)
+		return status;
+	if (ucp_worker_create(w->context, &worker_params, &w->worker) != UCS_OK) {
+		w->worker = NULL;
+		return -EIO;
+	}
+	if (ucp_worker_get_efd(w->worker, &w->polled[w->world].fd) != UCS_OK ||
+		ucp_worker_get_address(w->worker, &address, &w->own.worker_bytes) != UCS_OK)
+		return -EIO;
+	w->own.worker = address;
+	w->own_text = ucx_address_format(&w->own);
+	ucp_worker_release_address(w->worker, address);
+	w->own.worker = NULL;
+	return w->own_text == NULL ? -ENOMEM : 0;
+}
+
+static int allocate(struct ucx_wire *w)
+{
+	size_t world = (size_t)w->world;
+
+	w->peers = calloc(world, sizeof *w->peers);
+	w->polled = calloc(world + 1, sizeof *w->polled);
+	if (w->peers == NULL || w->polled == NULL)
+		return -ENOMEM;
+	for (int p = 0; p < w->world; p++) {
+		w->peers[p].wire = w;
+		w->peers[p].rank = p;
+	}
+	for (int p = 0; p <= w->world; p++)
+		w->polled[p] = (struct pollfd){.fd = -1, .events = POLLIN};
+	return 0;
+}
+
+int ucx_wire_create(int rank, int world, int64_t timeout_ns, struct ucx_wire **out)
+{
+	struct ucx_wire *w;
+	sigset_t all, before;
+	int status;
+
+	if (world < 2 || world > UCX_WIRE_WORLD_MAX || rank < 0 || rank >= world || timeout_ns <= 0)
+		return -EINVAL;
+	w = calloc(1, sizeof *w);
+	if (w == NULL)
+		return -ENOMEM;
+	w->rank = rank;
+	w->world = world;
+	w->timeout_ns = timeout_ns;
+	w->own = (struct ucx_address){.rank = rank, .world = world, .pid = getpid()};
+	pthread_mutex_init(&w->error_lock, NULL);
+	describe_host(w->own.host, sizeof w->own.host);
+	status = getrandom(&w->own.nonce, sizeof w->own.nonce, 0) == sizeof w->own.nonce ? 0 : -EIO;
+	if (status == 0)
+		status = allocate(w);
+	if (status == 0)
+		status = set_environment(w);
+	if (status == 0) {
+		ucs_log_push_handler(log_to_stderr);
+		w->log_pushed = true;
+		/* UCX's own thread inherits the mask: no signal meant for the engine is to end
+		 * there. */
+		sigfillset(&all);
+		pthread_sigmask(SIG_SETMASK, &all, &before);
+		status = create_worker(w);
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+	}
+	if (status != 0) {
+		ucx_wire_destroy(w);
+		return status;
+	}
+	*out = w;
+	return 0;
+}
+
+const char *ucx_wire_address(const struct ucx_wire *w)
+{
+	return w->own_text;
+}
+
+const char *ucx_wire_transports(const struct ucx_wire *w)
+{
+	return w->transports;
+}
+
+int64_t ucx_wire_timeout_ns(const struct ucx_wire *w)
+{
+	return w->timeout_ns;
+}
+
+/* ---- connect ---- */
+
+static int parse_addresses(
+	struct ucx_wire *w, const char *const *addresses, char *error, size_t error_bytes)
+{
+	char why[160];
+
+	for (int p = 0; p < w->world; p++) {
+		struct ucx_address *a = &w->peers[p].address;
+		int status = ucx_address_parse(addresses[p], a);
+
+		if (status != 0) {
+			snprintf(error, error_bytes,
+				"rank %d: the address of rank %d is not one: %s", w->rank, p,
+				strerror(-status));
+			return status;
+		}
+		if (a->rank != p) {
+			snprintf(error, error_bytes, "rank %d: address %d is that of rank %d",
+				w->rank, p, a->rank);
+			return -EINVAL;
+		}
+		if (ucx_address_compare(&w->own, a, why, sizeof why) != 0) {
+			snprintf(error, error_bytes, "rank %d and rank %d: %s", w->rank, p, why);
+			return -EPROTO;
+		}
+	}
+	if (w->peers[w->rank].address.nonce != w->own.nonce) {
+		snprintf(error, error_bytes,
+			"rank %d: the address given for it is of another process", w->rank);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static void on_endpoint_error(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+	struct ucx_peer *p = arg;
+
+	ucx_wire_mark_lost(p->wire, p->rank, ucs_status_string(status));
+}
+
+static int create_endpoint(struct ucx_wire *w, int peer, char *error, size_t error_bytes)
+{
+	struct ucx_peer *p = &w->peers[peer];
+	ucp_ep_params_t params = {
+		.field_mask =
+			UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+		.address = p->address.worker,
+		/* mode PEER rules shared memory out (UCX 1.13 to 1.18) */
+		.err_mode =
+			w->reports_peers ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE,
+		.err_handler = {.cb = on_endpoint_error, .arg = p},
+	};
+	ucs_status_t status;
+
+	if (w->reports_peers)
+		params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
+	status = ucp_ep_create(w->worker, &params, &p->ep);
+	if (status == UCS_OK)
+		return 0;
+	p->ep = NULL;
+	snprintf(error, error_bytes, "rank %d: no way to rank %d with UCX_TLS=%s: %s", w->rank,
+		peer, w->transports, ucs_status_string(status));
+	return -EHOSTUNREACH;
+}
+
+/* A peer on this machine is watched, so that its end is seen at once. */
+static void watch_process(struct ucx_wire *w, int peer)
+{
+	const struct ucx_address *a = &w->peers[peer].address;
+	int fd;
+
+	if (strcmp(a->host, w->own.host) != 0 || strchr(a->host, '?') != NULL)
+		return;
+	fd = (int)syscall(SYS_pidfd_open, (pid_t)a->pid, 0);
+	if (fd >= 0)
+		w->polled[peer].fd = fd;
+}
+
+/* The first peer whose hello has not come or not gone; w->rank when none. */
+static int missing_peer(const struct ucx_wire *w)
+{
+	for (int p = 0; p < w->world; p++)
+		if (p != w->rank && (w->peers[p].hello[0].state != UCX_MESSAGE_DONE ||
+						w->peers[p].hello[1].state != UCX_MESSAGE_DONE))
+			return p;
+	return w->rank;
+}
+
+static int check_hello(struct ucx_wire *w, int peer, char *error, size_t error_bytes)
+{
+	const struct ucx_peer *p = &w->peers[peer];
+	ucs_status_t status =
+		p->hello[0].status != UCS_OK ? p->hello[0].status : p->hello[1].status;
+
+	if (status != UCS_OK) {
+		snprintf(error, error_bytes, "rank %d: hello with rank %d: %s", w->rank, peer,
+			ucs_status_string(status));
+		return -EIO;
+	}
+	if (p->hello[1].bytes != sizeof p->hello_in || p->hello_in.from != p->address.nonce ||
+		p->hello_in.to != w->own.nonce) {
+		snprintf(error, error_bytes,
+			"rank %d: hello of rank %d is from or for another process", w->rank, peer);
+		return -EPROTO;
+	}
+	return 0;
+}
+
+static int wait_for_hellos(struct ucx_wire *w, char *error, size_t error_bytes)
+{
+	int p, status = 0;
+
+	ucx_wire_begin(w);
+	while ((p = missing_peer(w)) != w->rank && status == 0) {
+		const char *lost = ucx_wire_peer_lost(w, p);
+
+		if (lost != NULL) {
+			snprintf(error, error_bytes, "rank %d: rank %d: %s before its hello",
+				w->rank, p, lost);
+			return -ECONNRESET;
+		}
+		status = ucx_wire_turn(w);
+	}
+	if (status == -ETIMEDOUT)
+		snprintf(error, error_bytes, "rank %d: no hello from rank %d for %g s", w->rank, p,
+			(double)w->timeout_ns * 1e-9);
+	else if (status != 0)
+		snprintf(error, error_bytes, "%s", ucx_wire_error(w));
+	return status;
+}
+
+static int exchange_hellos(struct ucx_wire *w, char *error, size_t error_bytes)
+{
+	int status;
+
+	for (int r = 0; r < w->world; r++) {
+		struct ucx_peer *p = &w->peers[r];
+
+		if (r == w->rank)
+			continue;
+		p->hello_out = (struct ucx_hello){w->own.nonce, p->address.nonce};
+		ucx_wire_receive(w, UCX_WIRE_TAG_HELLO | (uint64_t)r, &p->hello_in,
+			sizeof p->hello_in, &p->hello[1]);
+		ucx_wire_send(w, r, UCX_WIRE_TAG_HELLO | (uint64_t)w->rank, &p->hello_out,
+			sizeof p->hello_out, &p->hello[0]);
+	}
+	status = wait_for_hellos(w, error, error_bytes);
+	for (int p = 0; p < w->world && status == 0; p++)
+		if (p != w->rank)
+			status = check_hello(w, p, error, error_bytes);
+	return status;
+}
+
+int ucx_wire_connect(
+	struct ucx_wire *w, const char *const *addresses, char *error, size_t error_bytes)
+{
+	sigset_t all, before;
+	int status;
+
+	if (w->connected) {
+		snprintf(error, error_bytes, "rank %d: connected already", w->rank);
+		return -EISCONN;
+	}
+	status = parse_addresses(w, addresses, error, error_bytes);
+	if (status != 0)
+		return status;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	for (int p = 0; p < w->world && status == 0; p++) {
+		if (p == w->rank)
+			continue;
+		watch_process(w, p);
+		status = create_endpoint(w, p, error, error_bytes);
+	}
+	if (status == 0) {
+		ucx_wire_listen(w);
+		status = exchange_hellos(w, error, error_bytes);
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (status == 0)
+		w->connected = true;
+	else
+		ucx_wire_fail(w, "%s", error);
+	return status;
+}
+
+/* ---- end ---- */
+
+/* Progress until a request of UCX has ended, or end_ns is over. A request still pending is left to
+ * the worker. */
+static void finish_request(struct ucx_wire *w, ucs_status_ptr_t request, int64_t end_ns)
+{
+	if (!UCS_PTR_IS_PTR(request))
+		return;
+	while (ucp_request_check_status(request) == UCS_INPROGRESS && ucx_wire_now_ns() < end_ns)
+		if (ucp_worker_progress(w->worker) == 0)
+			sched_yield();
+	ucp_request_free(request);
+}
+
+/* Mode PEER: what was sent still lies in UCX's buffers, and a worker destroyed now would drop it.
+ */
+static void close_endpoints(struct ucx_wire *w)
+{
+	ucp_request_param_t flush = {.op_attr_mask = 0};
+	ucp_request_param_t force = {
+		.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+		.flags = UCP_EP_CLOSE_FLAG_FORCE,
+	};
+	int64_t end_ns = ucx_wire_now_ns() + flush_ns;
+
+	finish_request(w, ucp_worker_flush_nbx(w->worker, &flush), end_ns);
+	if (!w->reports_peers)
+		return;
+	for (int p = 0; p < w->world; p++) {
+		if (w->peers[p].ep == NULL)
+			continue;
+		finish_request(w, ucp_ep_close_nbx(w->peers[p].ep, &force), end_ns);
+		w->peers[p].ep = NULL;
+	}
+}
+
+void ucx_wire_destroy(struct ucx_wire *w)
+{
+	if (w == NULL)
+		return;
+	if (w->connected && ucx_wire_error(w) == NULL) {
+		ucx_wire_cancel(w, &w->hear, 1);
+		close_endpoints(w);
+	}
+	if (w->worker != NULL)
+		ucp_worker_destroy(w->worker);
+	if (w->context != NULL)
+		ucp_cleanup(w->context);
+	if (w->log_pushed)
+		ucs_log_pop_handler();
+	for (int p = 0; p < w->world && w->peers != NULL; p++)
+		free(w->peers[p].address.worker);
+	for (int p = 0; p < w->world && w->polled != NULL; p++)
+		if (w->polled[p].fd >= 0)
+			close(w->polled[p].fd);
+	pthread_mutex_destroy(&w->error_lock);
+	free(w->own_text);
+	free(w->polled);
+	free(w->peers);
+	free(w);
+}
