@@ -1,0 +1,135 @@
+#include "tests/unit/ranks.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ADDRESS_BYTES = 8192 };
+
+/* Memory of all ranks and of the caller. */
+struct board {
+	_Atomic int ready; /* addresses written */
+	char address[RANKS_MAX][ADDRESS_BYTES];
+	char shared[RANKS_SHARED_BYTES];
+};
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static void nap(void)
+{
+	nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+}
+
+static int connect_rank(struct ranks_self *self, const struct ranks_options *o, struct board *board)
+{
+	const char *addresses[RANKS_MAX];
+	char error[512] = "";
+	int status;
+
+	snprintf(board->address[self->rank], ADDRESS_BYTES, "%s", collectives_address(self->c));
+	atomic_fetch_add(&board->ready, 1);
+	while (atomic_load(&board->ready) < self->world)
+		nap();
+	for (int p = 0; p < self->world; p++)
+		addresses[p] = board->address[p];
+	status = collectives_connect(self->c, addresses, error, sizeof error);
+	if (status == 0)
+		return collectives_group(self->c, self->world, &self->all) == 0 ? 0 : 98;
+	if (o->refused != NULL)
+		return -1 - o->refused(self, status, error);
+	fprintf(stderr, "connect: %s\n", error);
+	return 99;
+}
+
+static int run_rank(const struct ranks_options *o, int rank, struct board *board)
+{
+	struct ranks_self self = {
+		.rank = rank, .world = o->world, .arg = o->arg, .shared = board->shared};
+	struct k_context_options context = {.threads = 1};
+	struct collectives_options options = {
+		.rank = rank, .world = o->world, .timeout_ns = o->timeout_ns};
+	int status = 97;
+
+	if (k_context_create(&context, &self.ctx) != 0)
+		return status;
+	options.ctx = self.ctx;
+	if (k_stream_create(self.ctx, K_STREAM_COMPUTE, "compute", &self.compute) == 0 &&
+		k_stream_create(self.ctx, K_STREAM_COMM, "comm", &self.comm) == 0 &&
+		collectives_create(&options, &self.c) == 0) {
+		status = connect_rank(&self, o, board);
+		if (status == 0)
+			status = o->fn(&self);
+		else if (status < 0)
+			status = -1 - status;
+	}
+	k_stream_destroy(self.comm);
+	k_stream_destroy(self.compute);
+	collectives_destroy(self.c);
+	k_context_destroy(self.ctx);
+	return status;
+}
+
+static int wait_rank(pid_t pid, int64_t end_ns)
+{
+	int status, killed = 0;
+
+	for (;;) {
+		pid_t got = waitpid(pid, &status, killed ? 0 : WNOHANG);
+
+		if (got == pid)
+			break;
+		if (got < 0 && errno != EINTR)
+			return -errno;
+		if (!killed && now_ns() > end_ns) {
+			kill(pid, SIGKILL);
+			killed = 1;
+		}
+		nap();
+	}
+	if (killed)
+		return -1000;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+int ranks_run(const struct ranks_options *o, struct ranks_end *end)
+{
+	struct board *board = mmap(
+		NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int64_t end_ns = now_ns() + o->limit_ns;
+	pid_t pids[RANKS_MAX], parent = getpid();
+
+	if (board == MAP_FAILED)
+		return -errno;
+	fflush(NULL);
+	for (int r = 0; r < o->world; r++) {
+		pids[r] = fork();
+		if (pids[r] == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			if (getppid() != parent)
+				_exit(96);
+			if (o->before != NULL)
+				o->before(r);
+			/* exit, not _exit: leaks are reported there */
+			exit(run_rank(o, r, board));
+		}
+	}
+	for (int r = 0; r < o->world; r++)
+		end->exit_status[r] = pids[r] < 0 ? -1 : wait_rank(pids[r], end_ns);
+	memcpy(end->shared, board->shared, sizeof end->shared);
+	munmap(board, sizeof *board);
+	return 0;
+}

@@ -1,0 +1,45 @@
+/*
+ * ranks.h: processes that are the ranks of one world, for tests and benchmarks of collectives.
+ */
+#ifndef GPT2D_RANKS_H
+#define GPT2D_RANKS_H
+
+#include <stdint.h>
+
+#include "engine/collectives.h"
+#include "kernels/kernels.h"
+
+enum { RANKS_MAX = 16, RANKS_SHARED_BYTES = 1 << 16 };
+
+struct ranks_self {
+	int rank, world;
+	struct k_context *ctx;
+	struct k_stream *compute, *comm;
+	struct collectives *c;
+	struct collectives_group *all;
+	const void *arg;
+	char *shared; /* RANKS_SHARED_BYTES, zero at first, of all ranks and the caller */
+};
+
+struct ranks_options {
+	int world;
+	int64_t timeout_ns;
+	int64_t limit_ns;               /* ranks still there after this are killed */
+	void (*before)(int rank);       /* in the rank, before anything; NULL for nothing */
+	int (*fn)(struct ranks_self *); /* returns the exit status */
+	const void *arg;
+	/* called instead of fn when connect failed, and its return is the status; NULL: status 99
+	 */
+	int (*refused)(struct ranks_self *, int status, const char *error);
+};
+
+struct ranks_end {
+	int exit_status[RANKS_MAX]; /* -signal when a signal ended it, -1000 when it had to be
+				       killed */
+	char shared[RANKS_SHARED_BYTES];
+};
+
+/* Run fn in every rank, collectives connected, and wait for their ends. 0 or a negative errno. */
+int ranks_run(const struct ranks_options *options, struct ranks_end *end);
+
+#endif
