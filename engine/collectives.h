@@ -10,8 +10,8 @@
  * Over UCX the collectives of one struct collectives run one after another in the order in which
  * they were issued, on whatever streams; every collective hears from every rank of the group, so
  * each is a barrier too. Ranks whose collectives differ in kind, size, type or root all get an
- * error, and nothing of a rank that disagrees is taken. Once a collective has failed, streams go on and their buffers
- * hold anything: look at collectives_error after a sync.
+ * error, and nothing of a rank that disagrees is taken. Once a collective has failed, streams go on
+ * and their buffers hold anything: look at collectives_error after a sync.
  */
 #ifndef GPT2D_COLLECTIVES_H
 #define GPT2D_COLLECTIVES_H

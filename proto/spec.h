@@ -137,7 +137,10 @@ int spec_parse(const char *text, size_t n, const struct spec_options *options, s
 	struct spec_errors *errors);
 void spec_free(struct spec *spec); /* takes NULL */
 
-/* ---- canonical form: all keys, in table order, defaults written out; parses back to the same ---- */
+/*
+ * ---- canonical form: all keys that mean something, in table order, defaults written out, the first arm's
+ * values as the base and of each arm what differs; parses back to the same ----
+ */
 
 /* A malloc'd NUL-terminated JSON text; NULL without memory. */
 char *spec_canonical(const struct spec *spec);
@@ -145,10 +148,10 @@ char *spec_canonical(const struct spec *spec);
 char *spec_canonical_arm(const struct spec *spec, size_t arm);
 
 enum { SPEC_HASH_HEX = 64 };
-/* SHA-256 of the canonical text, hexadecimal, NUL-terminated: the identity of a run. */
+/* SHA-256 of the canonical text, hexadecimal: the identity of a run. "" without memory. */
 void spec_hash(const struct spec *spec, char out[SPEC_HASH_HEX + 1]);
 
-/* Work per arm in tokens: optimizer_steps * batch * seq_len. */
+/* Work per arm in tokens: optimizer_steps * batch * seq_len; 0 while one of them is not known. */
 int64_t spec_work_tokens(const struct spec_config *config);
 
 /* ---- the table, for --help, schema and manual ---- */

@@ -1,0 +1,44 @@
+/*
+ * gpt2-spec-docs schema: the JSON Schema of a run spec. gpt2-spec-docs man FRAME: the manual page
+ * FRAME with the line @KEYS@ replaced by the table's keys. Used by the build.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/spec.h"
+
+static int print_page(const char *frame)
+{
+	char text[1024];
+	FILE *in = fopen(frame, "r");
+	int failed;
+
+	if (!in) {
+		perror(frame);
+		return 1;
+	}
+	while (fgets(text, sizeof(text), in)) {
+		if (!strcmp(text, "@KEYS@\n"))
+			spec_print_man(stdout);
+		else
+			fputs(text, stdout);
+	}
+	failed = ferror(in);
+	fclose(in);
+	return failed;
+}
+
+int main(int argc, char **argv)
+{
+	int failed = 0;
+
+	if (argc == 2 && !strcmp(argv[1], "schema")) {
+		spec_print_schema(stdout);
+	} else if (argc == 3 && !strcmp(argv[1], "man")) {
+		failed = print_page(argv[2]);
+	} else {
+		fprintf(stderr, "usage: gpt2-spec-docs schema | man FRAME\n");
+		return 2;
+	}
+	return failed || fflush(stdout) || ferror(stdout);
+}

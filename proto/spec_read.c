@@ -1,0 +1,462 @@
+#include "proto/spec_read.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/spec_error.h"
+#include "proto/spec_value.h"
+#include "proto/suggest.h"
+
+enum { PATH_BYTES = 256, KEYS_NEAR = 4 };
+
+struct reading {
+	struct spec_source *source;
+	struct spec_errors *errors;
+	struct spec_layer *layer; /* where values go */
+	const char *arm;          /* of which arm; NULL: the base */
+	bool from_set;
+};
+
+static void read_members(struct reading *r, const struct spec_json *json,
+	const struct spec_json_node *object, const char *path);
+
+/* A key as the user has to find it: "arms.b.seq_len", "--set seq_len". */
+static void complain(const struct reading *r, int line, const char *path, const char *message)
+{
+	char key[2 * PATH_BYTES];
+
+	snprintf(key, sizeof(key), "%s%s%s%s%s", r->from_set ? "--set " : "", r->arm ? "arms." : "",
+		r->arm ? r->arm : "", r->arm && *path ? "." : "", path);
+	spec_error_add(r->errors, r->from_set ? 0 : line, key, "%s", message);
+}
+
+/*
+ * The nearest key: of the same object first, then one that has this name elsewhere. Dotted paths
+ * are compared whole.
+ */
+static const char *nearest_key(const char *object, const char *last, const char *path)
+{
+	const char *names[SPEC_KEY_COUNT], *keys[SPEC_KEY_COUNT], *found;
+	size_t n = 0, i;
+
+	for (i = 0; i < SPEC_KEY_COUNT; i++) {
+		if (spec_table_inside(&spec_table[i], object)) {
+			names[n] = spec_table_last(&spec_table[i]);
+			keys[n++] = spec_table[i].key;
+		}
+	}
+	found = suggest_nearest(last, names, n);
+	for (i = 0; found && i < n; i++)
+		if (names[i] == found)
+			return keys[i];
+	for (i = 0; i < SPEC_KEY_COUNT; i++) {
+		names[i] = strchr(last, '.') ? spec_table[i].key : spec_table_last(&spec_table[i]);
+		keys[i] = spec_table[i].key;
+	}
+	found = suggest_nearest(strchr(last, '.') ? path : last, names, SPEC_KEY_COUNT);
+	for (i = 0; found && i < SPEC_KEY_COUNT; i++)
+		if (names[i] == found)
+			return keys[i];
+	return NULL;
+}
+
+static void unknown_key(
+	struct reading *r, int line, const char *object, const char *last, const char *path)
+{
+	char message[PATH_BYTES + 64];
+	const char *near = spec_error_room(r->errors) ? nearest_key(object, last, path) : NULL;
+
+	if (!near)
+		snprintf(message, sizeof(message),
+			"unknown key; notes are called \"comment\" or \"x_...\"");
+	else if (!strcmp(near, path))
+		snprintf(message, sizeof(message),
+			"dotted keys stand in arms and --set only; nest it");
+	else
+		snprintf(message, sizeof(message), "unknown key; did you mean %s?", near);
+	complain(r, line, path, message);
+}
+
+static void read_scalar(struct reading *r, const struct spec_json *json,
+	const struct spec_json_node *node, const struct spec_row *row)
+{
+	struct spec_value *v = &r->layer->value[row - spec_table];
+	struct spec_value fresh = {.line = r->from_set ? 0 : node->line,
+		.from_set = r->from_set,
+		.from_arm = r->arm != NULL};
+	char message[256];
+
+	if (r->arm && row->scope == SPEC_SCOPE_RUN) {
+		complain(r, node->line, row->key,
+			"belongs to the whole run; an arm cannot change it");
+		return;
+	}
+	if (v->state != SPEC_ABSENT && !r->from_set) {
+		snprintf(message, sizeof(message), "given twice, first in line %d", v->line);
+		complain(r, node->line, row->key, message);
+		return;
+	}
+	if (spec_value_read(row, json, node, &fresh, message, sizeof(message)))
+		fresh.state = SPEC_GIVEN;
+	else
+		fresh.state = SPEC_WRONG;
+	*v = fresh;
+	if (fresh.state == SPEC_WRONG)
+		complain(r, node->line, row->key, message);
+}
+
+static void read_arm(
+	struct reading *r, const struct spec_json *json, const struct spec_json_node *node)
+{
+	const char *wrong = spec_table_name_wrong(node->key);
+	char path[PATH_BYTES + 8], what[96], message[160];
+	struct spec_source_arm *arm;
+	struct reading in = *r;
+
+	snprintf(path, sizeof(path), "arms.%.200s", node->key);
+	if (wrong) {
+		complain(r, node->line, path, wrong);
+		return;
+	}
+	if (node->type != SPEC_JSON_OBJECT) {
+		snprintf(message, sizeof(message), "an object of overrides expected, found %s",
+			spec_json_describe(node, what, sizeof(what)));
+		complain(r, node->line, path, message);
+		return;
+	}
+	if (r->source->n_arms == SPEC_ARMS_MAX) {
+		snprintf(message, sizeof(message), "more than %d arms", SPEC_ARMS_MAX);
+		complain(r, node->line, path, message);
+		return;
+	}
+	arm = &r->source->arms[r->source->n_arms++];
+	memcpy(arm->name, node->key, strlen(node->key) + 1);
+	arm->line = node->line;
+	in.arm = arm->name;
+	in.layer = &arm->layer;
+	read_members(&in, json, node, "");
+}
+
+static void read_arms(
+	struct reading *r, const struct spec_json *json, const struct spec_json_node *node)
+{
+	char what[96], message[160];
+
+	if (r->from_set || r->arm) {
+		complain(r, node->line, "arms",
+			r->arm ? "an arm has no arms"
+				: "only a key of an arm can be set: arms.NAME.KEY");
+		return;
+	}
+	r->source->has_arms = true;
+	if (node->type != SPEC_JSON_OBJECT) {
+		snprintf(message, sizeof(message), "an object of arms expected, found %s",
+			spec_json_describe(node, what, sizeof(what)));
+		complain(r, node->line, "arms", message);
+		return;
+	}
+	for (uint32_t i = node->child; i; i = json->node[i].next)
+		if (!spec_table_note(json->node[i].key))
+			read_arm(r, json, &json->node[i]);
+	if (r->source->n_arms == 0 && r->errors->n == 0)
+		complain(r, node->line, "arms", "holds no arm");
+}
+
+static void read_row(struct reading *r, const struct spec_json *json,
+	const struct spec_json_node *node, const struct spec_row *row)
+{
+	char what[96], message[200];
+
+	if (row->type == SPEC_TYPE_ARMS) {
+		read_arms(r, json, node);
+	} else if (row->type != SPEC_TYPE_OBJECT) {
+		read_scalar(r, json, node, row);
+	} else if (node->type == SPEC_JSON_OBJECT) {
+		read_members(r, json, node, row->key);
+	} else if (row->shorthand && node->type == SPEC_JSON_STRING) {
+		read_scalar(r, json, node, &spec_table[row->shorthand]);
+	} else {
+		snprintf(message, sizeof(message), "%s expected, found %s",
+			row->shorthand ? "a preset's name or an object" : "an object",
+			spec_json_describe(node, what, sizeof(what)));
+		complain(r, node->line, row->key, message);
+		r->layer->value[row - spec_table].state = SPEC_WRONG;
+	}
+}
+
+/* In an arm, and only there, a key may be a whole dotted path. */
+static void read_members(struct reading *r, const struct spec_json *json,
+	const struct spec_json_node *object, const char *path)
+{
+	for (uint32_t i = object->child; i; i = json->node[i].next) {
+		const struct spec_json_node *node = &json->node[i];
+		const struct spec_row *row;
+		char full[PATH_BYTES];
+		bool dotted = strchr(node->key, '.') != NULL, cut;
+
+		if (spec_table_note(node->key))
+			continue;
+		cut = snprintf(full, sizeof(full), "%s%s%s", path, *path ? "." : "", node->key) >=
+			(int)sizeof(full);
+		row = cut || (dotted && (!r->arm || *path)) ? NULL : spec_table_find(full);
+		if (row)
+			read_row(r, json, node, row);
+		else
+			unknown_key(r, node->line, path, node->key, full);
+	}
+}
+
+/* ---- --set ---- */
+
+/* Keep a tree for as long as values point into it. NULL without memory. */
+static struct spec_json *keep_json(struct spec_source *source, struct spec_json *json)
+{
+	struct spec_json *grown = realloc(source->json, (source->n_json + 1) * sizeof(*grown));
+
+	if (!grown) {
+		spec_json_finish(json);
+		return NULL;
+	}
+	source->json = grown;
+	grown[source->n_json] = *json;
+	return &grown[source->n_json++];
+}
+
+/* The arm a set's path begins with ("arms.NAME.", NAME may hold dots); NULL when there is none. */
+static struct spec_source_arm *set_arm(struct spec_source *source, const char *path, size_t *used)
+{
+	struct spec_source_arm *best = NULL;
+
+	*used = 0;
+	for (size_t i = 0; i < source->n_arms; i++) {
+		size_t n = strlen(source->arms[i].name);
+
+		if (!strncmp(path, source->arms[i].name, n) && path[n] == '.' && n >= *used) {
+			*used = n;
+			best = &source->arms[i];
+		}
+	}
+	return best;
+}
+
+static void unknown_arm(struct reading *r, const char *path)
+{
+	const char *names[SPEC_ARMS_MAX], *near;
+	char message[200], name[SPEC_NAME_MAX + 1];
+
+	for (size_t i = 0; i < r->source->n_arms; i++)
+		names[i] = r->source->arms[i].name;
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(path + 5, "."), path + 5);
+	near = suggest_nearest(name, names, r->source->n_arms);
+	if (r->source->n_arms == 0)
+		snprintf(message, sizeof(message), "the spec has no arms");
+	else if (near && !strcmp(near, name))
+		snprintf(message, sizeof(message), "only a key of an arm can be set: arms.%s.KEY",
+			name);
+	else if (near)
+		snprintf(message, sizeof(message), "no such arm; did you mean %s?", near);
+	else
+		snprintf(message, sizeof(message), "no such arm; the first of %zu is %s",
+			r->source->n_arms, names[0]);
+	complain(r, 0, path, message);
+}
+
+/*
+ * A value is JSON; what is not, and does not begin like a string, an array or an object, is a bare
+ * word. For names and paths every value without quotes is one, so that --set name=200 works.
+ */
+static int set_json(const struct spec_row *row, const char *value, struct spec_json *out,
+	struct spec_errors *errors)
+{
+	struct spec_errors *quiet;
+	bool bare = !strchr("\"[{", *value) || !*value;
+	int rc = -EINVAL;
+
+	if (!bare)
+		return spec_json_parse(value, strlen(value), out, errors);
+	quiet = calloc(1, sizeof(*quiet));
+	if (!quiet)
+		return -ENOMEM;
+	if (row->type != SPEC_TYPE_NAME && row->type != SPEC_TYPE_PATH)
+		rc = spec_json_parse(value, strlen(value), out, quiet);
+	free(quiet);
+	if (rc != -EINVAL)
+		return rc;
+	out->pool = strdup(value);
+	out->node = calloc(1, sizeof(*out->node));
+	if (!out->pool || !out->node) {
+		spec_json_finish(out);
+		return -ENOMEM;
+	}
+	out->n = 1;
+	out->node->type = SPEC_JSON_STRING;
+	out->node->text = out->pool;
+	return 0;
+}
+
+static bool all_utf8(const char *s)
+{
+	size_t left = strlen(s), n;
+
+	for (; left > 0; s += n, left -= n) {
+		n = spec_json_utf8(s, left);
+		if (n == 0)
+			return false;
+	}
+	return true;
+}
+
+static int read_set(struct reading *r, const char *set)
+{
+	struct spec_layer *target = &r->source->base, *layer = NULL;
+	const char *equals = strchr(set, '=');
+	char path[PATH_BYTES];
+	const char *key = path;
+	struct spec_source_arm *arm;
+	const struct spec_row *row;
+	struct spec_json json = {0}, *kept;
+	size_t used;
+	int rc;
+
+	if (!equals || equals == set || (size_t)(equals - set) >= sizeof(path) || !all_utf8(set)) {
+		complain(r, 0, "", "KEY=VALUE expected");
+		return 0;
+	}
+	snprintf(path, sizeof(path), "%.*s", (int)(equals - set), set);
+	if (!strncmp(path, "arms.", 5)) {
+		arm = set_arm(r->source, path + 5, &used);
+		if (!arm) {
+			unknown_arm(r, path);
+			return 0;
+		}
+		r->arm = arm->name;
+		target = &arm->layer;
+		key = path + 5 + used + 1;
+	}
+	row = spec_table_find(key);
+	if (!row) {
+		const char *dot = strrchr(key, '.');
+		char object[PATH_BYTES];
+
+		if (spec_table_note(dot ? dot + 1 : key))
+			return 0;
+		snprintf(object, sizeof(object), "%.*s", dot ? (int)(dot - key) : 0, key);
+		unknown_key(r, 0, object, dot ? dot + 1 : key, key);
+		return 0;
+	}
+	rc = set_json(row, equals + 1, &json, r->errors);
+	if (rc == -EINVAL)
+		complain(r, 0, key, "the value is no JSON");
+	if (rc)
+		return rc == -EINVAL ? 0 : rc;
+	kept = keep_json(r->source, &json);
+	layer = kept ? calloc(1, sizeof(*layer)) : NULL;
+	if (!layer)
+		return -ENOMEM;
+	r->layer = layer;
+	read_row(r, kept, &kept->node[0], row);
+	spec_layer_put(target, layer);
+	free(layer);
+	return 0;
+}
+
+void spec_layer_put(struct spec_layer *under, const struct spec_layer *over)
+{
+	bool cleared[SPEC_GROUP_WORK + 1] = {false};
+	size_t i;
+
+	for (i = 0; i < SPEC_KEY_COUNT; i++)
+		if (spec_table[i].leads && over->value[i].state != SPEC_ABSENT)
+			cleared[spec_table[i].group] = true;
+	for (i = 0; i < SPEC_KEY_COUNT; i++) {
+		if (over->value[i].state != SPEC_ABSENT)
+			under->value[i] = over->value[i];
+		else if (cleared[spec_table[i].group])
+			under->value[i] = (struct spec_value){0};
+	}
+}
+
+/* ---- defaults ---- */
+
+static int read_defaults(struct spec_source *source, struct spec_errors *errors)
+{
+	struct spec_json json = {0}, *kept;
+	char text[2048] = "[", message[256];
+	size_t n = 1, i;
+	uint32_t at;
+	int rc;
+
+	for (i = 0; i < SPEC_KEY_COUNT; i++)
+		if (spec_table[i].fallback)
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", n > 1 ? "," : "",
+				spec_table[i].fallback);
+	snprintf(text + n, sizeof(text) - n, "]");
+	rc = spec_json_parse(text, n + 1, &json, errors);
+	if (rc)
+		return rc;
+	kept = keep_json(source, &json);
+	if (!kept)
+		return -ENOMEM;
+	at = kept->node[0].child;
+	for (i = 0; i < SPEC_KEY_COUNT; i++) {
+		struct spec_value *v = &source->defaults.value[i];
+
+		if (!spec_table[i].fallback)
+			continue;
+		if (spec_value_read(
+				&spec_table[i], kept, &kept->node[at], v, message, sizeof(message)))
+			v->state = SPEC_DEFAULT;
+		at = kept->node[at].next;
+	}
+	return 0;
+}
+
+int spec_read(const char *text, size_t n, const struct spec_options *options,
+	struct spec_source **out, struct spec_errors *errors)
+{
+	struct spec_source *source = calloc(1, sizeof(*source));
+	struct reading r = {.source = source, .errors = errors};
+	struct spec_json json = {0}, *kept;
+	char what[96];
+	int rc;
+
+	if (!source)
+		return -ENOMEM;
+	*out = source;
+	rc = read_defaults(source, errors);
+	if (rc)
+		return rc;
+	rc = spec_json_parse(text, n, &json, errors);
+	if (rc)
+		return rc == -EINVAL ? -EBADMSG : rc;
+	kept = keep_json(source, &json);
+	if (!kept)
+		return -ENOMEM;
+	if (kept->node[0].type != SPEC_JSON_OBJECT) {
+		spec_error_add(errors, kept->node[0].line, "", "an object expected, found %s",
+			spec_json_describe(&kept->node[0], what, sizeof(what)));
+		return -EBADMSG;
+	}
+	r.layer = &source->base;
+	read_members(&r, kept, &kept->node[0], "");
+	for (size_t i = 0; i < options->n_sets; i++) {
+		struct reading set = {.source = source, .errors = errors, .from_set = true};
+
+		rc = read_set(&set, options->sets[i]);
+		if (rc)
+			return rc;
+	}
+	return errors->n > 0 ? -EINVAL : 0;
+}
+
+void spec_source_destroy(struct spec_source *source)
+{
+	if (!source)
+		return;
+	for (size_t i = 0; i < source->n_json; i++)
+		spec_json_finish(&source->json[i]);
+	free(source->json);
+	free(source);
+}
