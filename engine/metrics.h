@@ -19,32 +19,13 @@
 #include "engine/arena.h"
 #include "engine/collectives.h"
 #include "engine/measure.h"
+#include "engine/metrics_host.h"
+#include "engine/metrics_log.h"
 #include "engine/plan.h"
 #include "kernels/kernels.h"
 #include "proto/spec.h"
 
-/* ---- train.log: lines collected in memory while the segment runs, bounded ---- */
-
-struct metrics_log {
-	char *text;
-	size_t n, capacity;
-	int64_t dropped; /* lines beyond the bound, or for want of memory; the file says how many */
-};
-void metrics_log_init(struct metrics_log *log);
-void metrics_log_finish(struct metrics_log *log);
-void metrics_log_add(struct metrics_log *log, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
 /* ---- what is known of a segment; all pointers are borrowed for the call ---- */
-
-struct metrics_rank {
-	int pid;
-	char hostname[65];
-	int64_t peak_rss_bytes;
-	char cpus[128]; /* affinity as a list, "0-1,4" */
-};
-/* Of this process, now. */
-void metrics_rank_read(struct metrics_rank *out);
 
 struct metrics_segment {
 	const char *dir;  /* exists */
@@ -65,12 +46,13 @@ struct metrics_segment {
 	int64_t train_sequences, val_sequences; /* of the data; val 0: none */
 
 	const struct k_device_info *device;
-	const char *collectives;          /* collectives_library(); NULL in a world of one */
-	struct collectives_bytes sent;    /* by rank 0 in this segment's training steps */
-	const struct metrics_rank *ranks; /* world of them */
-	int threads;                      /* that compute, per rank */
+	const char *collectives;               /* collectives_library(); NULL in a world of one */
+	struct collectives_bytes sent;         /* by rank 0 in this segment's training steps */
+	const struct metrics_host_rank *ranks; /* world of them */
+	int threads;                           /* that compute, per rank */
 
-	double val_loss;   /* nan: none */
+	bool validated; /* val_loss was asked for */
+	double val_loss;
 	int64_t init_ns;   /* parameters from the seed */
 	int64_t switch_ns; /* last step of the segment before to the first of this; -1: none before
 				*/

@@ -1,0 +1,314 @@
+#include "engine/metrics.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine/metrics_report.h"
+#include "proto/artifact.h"
+#include "proto/version.h"
+
+/* Text in the making; numbers in it are written as in the C locale. */
+struct text {
+	char *bytes;
+	size_t n;
+	FILE *to;
+	locale_t c_locale, before;
+};
+
+static int text_open(struct text *t)
+{
+	*t = (struct text){.c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
+	if (t->c_locale == (locale_t)0)
+		return -ENOMEM;
+	t->to = open_memstream(&t->bytes, &t->n);
+	if (t->to == NULL) {
+		freelocale(t->c_locale);
+		return -ENOMEM;
+	}
+	t->before = uselocale(t->c_locale);
+	return 0;
+}
+
+/* bytes are then whole, n of them, or NULL without memory; to be freed. */
+static void text_close(struct text *t)
+{
+	bool failed = ferror(t->to) != 0;
+
+	if (fclose(t->to) != 0 || failed) {
+		free(t->bytes);
+		t->bytes = NULL;
+	}
+	uselocale(t->before);
+	freelocale(t->c_locale);
+}
+
+/* ---- the files as text: malloc'd, NULL without memory ---- */
+
+/* Steals value; a text of several lines with a newline at its end. */
+static char *json_text(json_t *value)
+{
+	struct text t;
+
+	if (value == NULL || text_open(&t) < 0) {
+		json_decref(value);
+		return NULL;
+	}
+	if (json_dumpf(value, t.to, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) == 0)
+		fputc('\n', t.to);
+	json_decref(value);
+	text_close(&t);
+	return t.bytes;
+}
+
+/* Names of the ranks' hosts, each once, one a line. */
+static json_t *list_hosts(const struct metrics_segment *s)
+{
+	struct text t;
+	json_t *hosts;
+	int rank, before;
+
+	if (text_open(&t) < 0)
+		return NULL;
+	for (rank = 0; rank < s->plan->world; rank++) {
+		const char *name = s->ranks[rank].hostname;
+
+		for (before = 0; strcmp(s->ranks[before].hostname, name) != 0; before++)
+			;
+		if (before == rank)
+			fprintf(t.to, "%s%s", rank > 0 ? "\n" : "", name);
+	}
+	text_close(&t);
+	hosts = t.bytes != NULL ? json_string(t.bytes) : NULL;
+	free(t.bytes);
+	return hosts;
+}
+
+static char *make_launcher(const struct metrics_segment *s)
+{
+	static const char *const nccl[] = {"NCCL_", NULL};
+	static const char *const libraries[] = {"UCX_", "OMP_", "OPENBLAS_", NULL};
+	json_t *slurm = metrics_host_scheduler();
+
+	if (json_is_object(slurm)) {
+		json_decref(slurm);
+		slurm = json_pack("{s:o, s:o, s:o}", "job_id",
+			metrics_host_variable("SLURM_JOB_ID"), "nodelist",
+			metrics_host_variable("SLURM_JOB_NODELIST"), "hosts", list_hosts(s));
+	}
+	return json_text(json_pack(
+		"{s:s, s:s, s:i, s:s, s:o, s:{s:o, s:o, s:o}, s:o, s:o, s:s, s:i}",
+		"checkpoint_path", s->dir, "rank0_host", s->ranks[0].hostname, "world_size",
+		s->plan->world, "git_commit", version_build, "slurm", slurm, "env",
+		"CUDA_VISIBLE_DEVICES", metrics_host_variable("CUDA_VISIBLE_DEVICES"),
+		"MASTER_ADDR", metrics_host_variable("MASTER_ADDR"), "MASTER_PORT",
+		metrics_host_variable("MASTER_PORT"), "nccl_env", metrics_host_variables(nccl),
+		"library_env", metrics_host_variables(libraries), "backend", s->device->backend,
+		"threads_per_rank", s->threads));
+}
+
+/* The shortest of 15 to 17 digits that reads back as the same number; nothing when it is not
+ * finite. */
+static void put_real(FILE *to, double value, const char *end)
+{
+	char digits[40] = "";
+	int precision;
+
+	for (precision = 15; isfinite(value) && precision <= 17; precision++) {
+		snprintf(digits, sizeof(digits), "%.*g", precision, value);
+		if (strtod(digits, NULL) == value)
+			break;
+	}
+	fprintf(to, "%s%s", digits, end);
+}
+
+static void put_seconds(FILE *to, int64_t ns, const char *end)
+{
+	fprintf(to, "%lld.%09lld%s", (long long)(ns / 1000000000), (long long)(ns % 1000000000),
+		end);
+}
+
+static void put_step(FILE *to, const struct measure *m, int64_t i)
+{
+	const struct measure_step *step = &m->slowest[i];
+	char at[METRICS_HOST_TIME_BYTES];
+
+	metrics_host_time(step->end_utc_ns, at);
+	fprintf(to, "%s,%lld,", at, (long long)i + 1);
+	put_seconds(to, step->step_ns, ",");
+	put_real(to, step->loss, ",");
+	put_real(to, stats_tokens_per_s(m->tokens_per_step, step->step_ns), ",,");
+	put_seconds(to, step->data_ns, ",");
+	put_seconds(to, step->forward_ns, ",");
+	put_seconds(to, step->backward_ns, ",");
+	put_seconds(to, step->exposed_comm_ns, ",");
+	put_seconds(to, step->optimizer_ns, ",");
+	put_real(to, step->grad_norm, ",");
+	put_real(to, step->lr, ",");
+	put_real(to, step->loss_scale, ",");
+	fprintf(to, "%d,%d\n", step->skipped != 0, i < m->warmup);
+}
+
+static char *make_step_log(const struct metrics_segment *s)
+{
+	struct text t;
+	int64_t i;
+
+	if (text_open(&t) < 0)
+		return NULL;
+	fputs("timestamp,global_step,step_time_s,loss,tokens_per_sec,gpu_max_mem_mb,data_s,forward_"
+		"s,"
+		"backward_s,exposed_comm_s,optimizer_s,grad_norm,lr,loss_scale,skipped,warmup\n",
+		t.to);
+	for (i = 0; i < s->measure->done; i++)
+		put_step(t.to, s->measure, i);
+	text_close(&t);
+	return t.bytes;
+}
+
+static char *make_log(const struct metrics_segment *s)
+{
+	struct text t;
+
+	if (text_open(&t) < 0)
+		return NULL;
+	if (s->log->text != NULL)
+		fputs(s->log->text, t.to);
+	if (s->log->dropped > 0)
+		fprintf(t.to, "%lld lines were left out\n", (long long)s->log->dropped);
+	text_close(&t);
+	return t.bytes;
+}
+
+static char *make_marker(const struct metrics_segment *s, const struct measure_summary *sum,
+	int64_t utc_ns, const char *status, const char *metrics_sha256)
+{
+	char now[METRICS_HOST_TIME_BYTES];
+	struct text t;
+
+	if (text_open(&t) < 0)
+		return NULL;
+	metrics_host_time_s(utc_ns, now);
+	fprintf(t.to,
+		"[Rank 0] RUN_COMPLETE checkpoint_path=%s world_size=%d tokens_per_sec=", s->dir,
+		s->plan->world);
+	put_real(t.to, sum->tok_s_global, " total_wall_time_sec=");
+	put_real(t.to, (double)s->wall_ns / 1e9, " timestamp_utc=");
+	fprintf(t.to, "%s run_id=%s segment=%lld status=%s spec_sha256=%s metrics_sha256=%s\n", now,
+		s->run, (long long)s->segment, status, s->spec_sha256, metrics_sha256);
+	text_close(&t);
+	return t.bytes;
+}
+
+/* ---- writing ---- */
+
+int metrics_begin(const char *dir)
+{
+	return artifact_remove(dir, ARTIFACT_COMPLETE);
+}
+
+static int no_memory(char *error, size_t error_bytes, const char *name)
+{
+	snprintf(error, error_bytes, "%s: no memory to write it", name);
+	return -ENOMEM;
+}
+
+/* Writes text under name and counts it; text NULL: it could not be made. */
+static int write_text(const struct metrics_segment *s, struct metrics_files *files,
+	const char *name, const char *text, char *error, size_t error_bytes)
+{
+	size_t n;
+	int rc;
+
+	if (text == NULL)
+		return no_memory(error, error_bytes, name);
+	n = strlen(text);
+	rc = artifact_write(s->dir, name, text, n);
+	if (rc < 0) {
+		snprintf(error, error_bytes, "%s/%s: %s", s->dir, name, strerror(-rc));
+		return rc;
+	}
+	files->file[files->n++] = (struct metrics_file){.name = name, .bytes = (int64_t)n};
+	return 0;
+}
+
+/* As write_text, and text is freed. */
+static int write_made(const struct metrics_segment *s, struct metrics_files *files,
+	const char *name, char *text, char *error, size_t error_bytes)
+{
+	int rc = write_text(s, files, name, text, error, error_bytes);
+
+	free(text);
+	return rc;
+}
+
+static int64_t now_utc_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static const char *status_of(const json_t *report)
+{
+	const json_t *ours = json_object_get(report, "gpt2d");
+
+	return json_string_value(json_object_get(ours, "status"));
+}
+
+int metrics_write(const struct metrics_segment *s, struct metrics_files *files, char *error,
+	size_t error_bytes)
+{
+	struct metrics_files made = {0};
+	struct measure_summary sum;
+	int64_t utc_ns = now_utc_ns();
+	char sha256[65], status[32];
+	json_t *report;
+	char *metrics = NULL;
+	int rc;
+
+	rc = measure_summarise(s->measure, &sum);
+	if (rc < 0) {
+		snprintf(error, error_bytes, "measurement: %s", strerror(-rc));
+		return rc;
+	}
+	report = metrics_report_make(s, &sum, utc_ns);
+	if (report == NULL)
+		return no_memory(error, error_bytes, ARTIFACT_METRICS);
+	snprintf(status, sizeof(status), "%s", status_of(report));
+	metrics = json_text(report);
+	rc = write_text(s, &made, ARTIFACT_SPEC, s->spec_text, error, error_bytes);
+	if (rc == 0)
+		rc = write_text(s, &made, ARTIFACT_METRICS, metrics, error, error_bytes);
+	if (rc == 0 && artifact_sha256(metrics, strlen(metrics), sha256) < 0) {
+		snprintf(error, error_bytes, "%s: no SHA-256 of it", ARTIFACT_METRICS);
+		rc = -EIO;
+	}
+	free(metrics);
+	if (rc == 0)
+		rc = write_made(s, &made, ARTIFACT_LAUNCHER, make_launcher(s), error, error_bytes);
+	if (rc == 0)
+		rc = write_made(s, &made, ARTIFACT_STEP_LOG, make_step_log(s), error, error_bytes);
+	if (rc == 0)
+		rc = write_made(s, &made, ARTIFACT_LOG, make_log(s), error, error_bytes);
+	if (rc == 0)
+		rc = write_made(s, &made, ARTIFACT_COMPLETE,
+			make_marker(s, &sum, utc_ns, status, sha256), error, error_bytes);
+	if (rc == 0)
+		*files = made;
+	return rc;
+}
+
+json_t *metrics_summary(const struct metrics_segment *s, const struct metrics_files *files)
+{
+	struct measure_summary sum;
+
+	if (measure_summarise(s->measure, &sum) < 0)
+		return NULL;
+	return metrics_report_summary(s, &sum, files);
+}

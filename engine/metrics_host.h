@@ -1,0 +1,39 @@
+/*
+ * metrics_host.h: what the machine says of itself for the files of a segment: host, process,
+ * Slurm's variables, times in UTC. Values that are not there are JSON null.
+ */
+#ifndef GPT2D_METRICS_HOST_H
+#define GPT2D_METRICS_HOST_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A rank as it is gathered from all ranks: plain bytes, no pointers. */
+struct metrics_host_rank {
+	int64_t pid;
+	int64_t peak_rss_bytes; /* of the process, which outlives segments; 0: not known */
+	char hostname[65];
+	char cpus[128]; /* affinity as a list, "0-1,4"; empty: not known */
+};
+void metrics_host_read(struct metrics_host_rank *out); /* of this process, now */
+
+enum { METRICS_HOST_TIME_BYTES = 40 };
+/* "2026-01-08T19:50:57.123Z" */
+void metrics_host_time(int64_t utc_ns, char out[METRICS_HOST_TIME_BYTES]);
+/* "2026-01-08T19:50:57Z" */
+void metrics_host_time_s(int64_t utc_ns, char out[METRICS_HOST_TIME_BYTES]);
+
+/* "Linux-6.1.0-x86_64-with-glibc2.36", as Python's platform module writes it; a new reference. */
+json_t *metrics_host_os(void);
+
+/* The variable's value, or null; a new reference. */
+json_t *metrics_host_variable(const char *name);
+
+/* {NAME: value} of all variables that begin with one of the prefixes (NULL ends them). */
+json_t *metrics_host_variables(const char *const *prefixes);
+
+/* {type, job_id, nodelist, nnodes, procid, localid, partition} inside a Slurm job, null outside. */
+json_t *metrics_host_scheduler(void);
+
+#endif
