@@ -1,23 +1,27 @@
 /*
  * kernels.h: the one operation set under the engine. Two libraries implement it: kernels/cpu and
- * kernels/cuda. It knows tensors, streams, events, graphs and memory; nothing about ZeRO, data or runs.
+ * kernels/cuda. It knows tensors, streams, events, graphs and memory; nothing about ZeRO, data or
+ * runs.
  *
- * Tensors. A `void *` tensor holds elements of the context's compute type (k_context_dtype()): what the
- * model's parameters, activations and gradients are kept in. A `k_real *` tensor is always fp32:
- * statistics, losses, master weights, AdamW moments. (With -DK_DOUBLE both are double; that build exists
- * for gradient checks alone.) All tensors are dense and row-major; shapes stand at each declaration:
- *   B batch rows (micro-batch)   T sequence length    C embedding width   NH heads   HS = C / NH
- *   V real vocabulary            Vp vocabulary rows in memory, V padded up; columns V..Vp-1 take no part
- *   R = B*T rows                 OC output width of a linear layer
+ * Tensors. A `void *` tensor holds elements of the context's compute type (k_context_dtype()): what
+ * the model's parameters, activations and gradients are kept in. A `k_real *` tensor is always
+ * fp32: statistics, losses, master weights, AdamW moments. (With -DK_DOUBLE both are double; that
+ * build exists for gradient checks alone.) All tensors are dense and row-major; shapes stand at
+ * each declaration:
+ *   B   batch rows (micro-batch)    T   sequence length    R   B*T rows
+ *   C   embedding width             NH  heads              HS  C / NH
+ *   OC  output width of a linear layer
+ *   V   real vocabulary
+ *   Vp  vocabulary rows in memory, V padded up; columns V..Vp-1 take no part
  *
- * Order. Every operation is asynchronous on its stream and returns nothing. The first failure on any
- * stream of a context is kept and read with k_context_error(); operations after it do nothing. Results
- * do not depend on thread count, stream timing or earlier calls: same inputs, same bits.
+ * Order. Every operation is asynchronous on its stream and returns nothing. The first failure on
+ * any stream of a context is kept and read with k_context_error(); operations after it do nothing.
+ * Results do not depend on thread count, stream timing or earlier calls: same inputs, same bits.
  *
- * On the CPU a compute stream runs each operation in the calling thread (helped by the context's pool of
- * threads) before returning, so only one thread at a time may use the compute streams of a context; any
- * other stream is one worker thread with a bounded queue (a call blocks while it is full), and its
- * operations run on that thread alone.
+ * On the CPU a compute stream runs each operation in the calling thread (helped by the context's
+ * pool of threads) before returning, so only one thread at a time may use the compute streams of a
+ * context; any other stream is one worker thread with a bounded queue (a call blocks while it is
+ * full), and its operations run on that thread alone.
  */
 #ifndef GPT2D_KERNELS_H
 #define GPT2D_KERNELS_H
@@ -32,7 +36,7 @@ typedef double k_real;
 typedef float k_real;
 #endif
 
-/* ---- context: a device, its threads and library handles, the compute type of the current run ---- */
+/* ---- context: a device, its threads and library handles, the compute type of the run ---- */
 
 enum k_dtype { K_FP32, K_TF32, K_BF16, K_FP16, K_FP64 };
 
@@ -48,14 +52,14 @@ struct k_context_options {
 
 /* What a device can say of itself; strings are owned by the context. */
 struct k_device_info {
-	const char *backend;      /* "cpu" or "cuda" */
-	const char *name;         /* processor or GPU model */
-	const char *library;      /* e.g. "OpenBLAS 0.3.21 Haswell", "cuBLAS 13.0" */
+	const char *backend; /* "cpu" or "cuda" */
+	const char *name;    /* processor or GPU model */
+	const char *library; /* e.g. "OpenBLAS 0.3.21 Haswell", "cuBLAS 13.0" */
 	int64_t memory_total_bytes;
 	int64_t memory_free_bytes;
 };
 
-/* 0, or a negative errno: -EINVAL when threads is not 1..1024. The type is fp32 (double: fp64) at first. */
+/* 0 or a negative errno (-EINVAL: threads not 1..1024). The type is fp32, in double fp64, at first. */
 int k_context_create(const struct k_context_options *options, struct k_context **out);
 void k_context_destroy(struct k_context *ctx); /* takes NULL */
 
@@ -86,8 +90,8 @@ void k_zero(struct k_stream *s, void *device, size_t bytes);
 enum k_stream_kind { K_STREAM_COMPUTE, K_STREAM_COMM };
 
 /* name: of the thread or in profiles. 0 or a negative errno. */
-int k_stream_create(struct k_context *ctx, enum k_stream_kind kind, const char *name,
-	struct k_stream **out);
+int k_stream_create(
+	struct k_context *ctx, enum k_stream_kind kind, const char *name, struct k_stream **out);
 void k_stream_destroy(struct k_stream *s); /* waits for what is queued; takes NULL */
 
 /* Run fn(arg) on the host in stream order; after a failure too, since arg may be fn's to free. */
@@ -96,31 +100,40 @@ void k_stream_host(struct k_stream *s, void (*fn)(void *arg), void *arg);
 /* Wait until all that is queued has run: 0, -ETIMEDOUT after timeout_ns, or -EIO on a failure. */
 int k_stream_sync(struct k_stream *s, int64_t timeout_ns);
 
-/* Records and waits work after a failure too. An event outlives the records and waits queued for it. */
+/* Records and waits work after a failure too. An event must outlive those queued for it. */
 int k_event_create(struct k_context *ctx, struct k_event **out);
 void k_event_destroy(struct k_event *e); /* takes NULL */
 void k_event_record(struct k_event *e, struct k_stream *s);
-void k_stream_wait(struct k_stream *s, struct k_event *e); /* s goes on once the last record of e ran */
-int k_event_sync(struct k_event *e, int64_t timeout_ns);   /* as k_stream_sync */
+/* s goes on once the last record of e before this call has run. */
+void k_stream_wait(struct k_stream *s, struct k_event *e);
+int k_event_sync(struct k_event *e, int64_t timeout_ns); /* as k_stream_sync */
 
 /* Time from one recorded and completed event to another, measured where the streams run. */
 int64_t k_event_elapsed_ns(const struct k_event *from, const struct k_event *to);
 
 /*
- * What is launched between begin and end is captured, to be run by launch. A backend without graphs has
- * run it by then and gives NULL, which launch takes and does nothing with. So this works everywhere:
- * if (!graph) { begin; the work; end(s, &graph); } launch(graph, s);
+ * What is launched between begin and end is captured, to be run by launch. A backend without graphs
+ * has run it by then and gives NULL, which launch takes and does nothing with. So this works
+ * everywhere:
+ *   if (!graph) { begin; the work; end(s, &graph); } launch(graph, s);
  */
 int k_graph_begin(struct k_stream *s);
 int k_graph_end(struct k_stream *s, struct k_graph **out);
 int k_graph_launch(struct k_graph *g, struct k_stream *s);
 void k_graph_destroy(struct k_graph *g); /* takes NULL */
 
-/* ---- random numbers: Philox4x32-10 counters (Salmon et al., SC11) ---- */
+/*
+ * ---- random numbers: Philox4x32-10 (Salmon et al., SC11) ----
+ *
+ * Element i of a sequence is word i mod 4 of the block whose counter words are (i/4 low, i/4 high,
+ * place low, place high) and whose key words are (seed low, seed high).
+ */
 
 /*
- * out[i] = mean + std * n(seed, stream, first + i), n standard normal by Box-Muller. The value of an
- * element depends on (seed, stream, its index) alone: not on world size, threads or how the range is cut.
+ * out[i] = mean + std * n(seed, stream, first + i), n standard normal by Box-Muller from the upper
+ * 24 bits of two words (elements 0 and 1 of a block: radius of word 0, angle of word 1, cosine then
+ * sine; likewise 2 and 3). place = stream | 0x696e6974 << 32. The value of an element depends on
+ * (seed, stream, its index) alone: not on world size, threads or how the range is cut.
  */
 void k_init_normal(struct k_stream *s, k_real *out, int64_t n, uint64_t seed, uint32_t stream,
 	int64_t first, double mean, double std);
@@ -133,11 +146,16 @@ void k_cast(struct k_stream *s, void *out, const k_real *in, int64_t n);
 
 enum k_gelu { K_GELU_TANH, K_GELU_EXACT };
 
-/* Dropout draws for element i of the tensor: keep when u(seed, offset, i) >= p; p = 0 switches it off. */
+/*
+ * Dropout draws for element i of the tensor: kept, and multiplied by 1/(1-p), when its word (place
+ * = offset) is at least floor(p * 2^32). 0 <= p < 1. p = 0, or a NULL pointer, switches it off.
+ * Read when the operation is called, not when it runs.
+ */
 struct k_dropout {
 	double p;
 	uint64_t seed;
-	uint64_t offset; /* unique for (step, micro-step, layer, place) */
+	uint64_t
+		offset; /* unique for (step, micro-step, layer, place); upper half not 0x696e6974 */
 };
 
 /* out (R,C) = wte (Vp,C)[tokens] + wpe (n_positions,C)[position]. tokens (B,T) of int32. */
@@ -156,11 +174,11 @@ void k_residual_layernorm_forward(struct k_stream *s, void *residual, void *out,
 	int64_t R, int64_t C, const struct k_dropout *drop);
 /* dinp (R,C) += gradient through the norm; dweight, dbias (C) +=. */
 void k_layernorm_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias,
-	const void *dout, const void *inp, const void *weight, const k_real *mean, const k_real *rstd,
-	int64_t R, int64_t C);
+	const void *dout, const void *inp, const void *weight, const k_real *mean,
+	const k_real *rstd, int64_t R, int64_t C);
 /* dinp = dropout mask applied to dout, both (n); in place allowed. */
-void k_dropout_backward(struct k_stream *s, void *dinp, const void *dout, int64_t n,
-	const struct k_dropout *drop);
+void k_dropout_backward(
+	struct k_stream *s, void *dinp, const void *dout, int64_t n, const struct k_dropout *drop);
 
 /* out (R,OC) = inp (R,C) weight(OC,C)^T + bias (OC; NULL for none). */
 void k_linear_forward(struct k_stream *s, void *out, const void *inp, const void *weight,
@@ -174,14 +192,18 @@ void k_linear_gelu_forward(struct k_stream *s, void *out, void *pre, const void 
  */
 void k_linear_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias, const void *dout,
 	const void *inp, const void *weight, int64_t R, int64_t C, int64_t OC);
-/* As k_linear_backward, and dinp is then multiplied by gelu'(pre), pre (R,C) being what came before inp. */
+/*
+ * As k_linear_backward, and dinp is then multiplied by gelu'(pre), pre (R,C) being what came before
+ * inp.
+ */
 void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void *dbias,
-	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R, int64_t C,
-	int64_t OC, enum k_gelu gelu);
+	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,
+	int64_t C, int64_t OC, enum k_gelu gelu);
 
 /*
  * Causal self-attention, scores scaled by 1/sqrt(HS), never a T x T matrix over the batch.
- * qkv (B,T,3C) as q|k|v, heads inside each; out (B,T,C); lse (B,NH,T) log-sum-exp of the scaled scores.
+ * qkv (B,T,3C) as q|k|v, heads inside each; out (B,T,C); lse (B,NH,T) log-sum-exp of the scaled
+ * scores.
  */
 void k_attention_forward(struct k_stream *s, void *out, k_real *lse, const void *qkv, int64_t B,
 	int64_t T, int64_t NH, int64_t HS, const struct k_dropout *drop);
@@ -191,9 +213,10 @@ void k_attention_backward(struct k_stream *s, void *dqkv, const void *dout, cons
 	const struct k_dropout *drop);
 
 /*
- * Softmax cross-entropy over columns 0..V-1 of logits (R,Vp), in place: losses (R) = -log p[target], and
- * logits become scale * (p - onehot), columns V..Vp-1 zero. scale = 0: losses only, logits untouched.
- * scale holds 1/tokens of the global batch times the loss scale, so gradients need only be summed.
+ * Softmax cross-entropy over columns 0..V-1 of logits (R,Vp), in place: losses (R) = -log
+ * p[target], and logits become scale * (p - onehot), columns V..Vp-1 zero. scale = 0: losses only,
+ * logits untouched. scale holds 1/tokens of the global batch times the loss scale, so gradients
+ * need only be summed.
  */
 void k_cross_entropy(struct k_stream *s, k_real *losses, void *logits, const int32_t *targets,
 	int64_t R, int64_t V, int64_t Vp, double scale);
@@ -201,21 +224,29 @@ void k_cross_entropy(struct k_stream *s, k_real *losses, void *logits, const int
 /* ---- optimizer operations ---- */
 
 /*
- * A sum that does not depend on the order in which it was taken: a fixed-point number of 64-bit limbs,
- * each holding 32 bits and room for carries. Whatever the bucket plan gives a rank to own, the gradient
- * norm has the same bits. Limbs are added over ranks as integers.
+ * A sum that does not depend on the order in which it was taken: a fixed-point number of 64-bit
+ * limbs, each holding 32 bits and room for carries. Whatever the bucket plan gives a rank to own,
+ * the gradient norm has the same bits. Limbs are added over ranks as integers.
  */
 enum { K_EXACT_LIMBS = 24 };
 struct k_exact_sum {
 	int64_t limb[K_EXACT_LIMBS]; /* limb i weighs 2^(32 i - 448) */
-	int64_t nonfinite;           /* how many addends were inf or nan; those are not in the limbs */
+	int64_t nonfinite; /* how many addends were inf or nan; those are not in the limbs */
 };
 double k_exact_value(const struct k_exact_sum *sum); /* host */
 
-/* The block of elements whose squares are summed in order, in double, before they go to the limbs. */
-enum { K_SUM_BLOCK_ELEMS = 128 };
+/*
+ * Blocks of elements whose squares are summed in double before they go to the limbs, in this order:
+ * lane j of K_SUM_LANES takes elements j, j + LANES, ... in turn; then lanes j and j + 4, 2, 1 are
+ * added.
+ */
+enum { K_SUM_BLOCK_ELEMS = 128, K_SUM_LANES = 8 };
 
-/* *sum += squares of x (n); x starts at a multiple of K_SUM_BLOCK_ELEMS of its arena. sum: device. */
+/*
+ * *sum += squares of x (n); x starts at a multiple of K_SUM_BLOCK_ELEMS of its arena. sum: device.
+ * What a double cannot hold, or 2^320 and above in one block, counts as not finite (double build
+ * only).
+ */
 void k_sum_squares(struct k_stream *s, struct k_exact_sum *sum, const void *x, int64_t n);
 
 /*
@@ -225,15 +256,18 @@ void k_sum_squares(struct k_stream *s, struct k_exact_sum *sum, const void *x, i
 struct k_step_state {
 	/* set by the host before the step */
 	double lr;
-	double clip;          /* max norm, 0: no clipping */
-	double loss_scale;    /* what backward multiplied the loss with */
-	int64_t t;            /* AdamW time of this step, from 1 */
+	double clip;       /* max norm, 0: no clipping */
+	double loss_scale; /* what backward multiplied the loss with */
+	int64_t t;         /* AdamW time of this step, from 1 */
 	/* set by k_step_prepare */
-	double grad_norm;     /* global, unscaled, before clipping; nan when skipped */
-	double grad_mul;      /* multiplies each gradient: unscaling and clipping */
-	int64_t skip;         /* 1: a gradient was inf or nan, nothing is updated */
+	double grad_norm; /* global, unscaled, before clipping; nan when skipped */
+	double grad_mul;  /* multiplies each gradient: unscaling and clipping */
+	int64_t skip;     /* 1: a gradient was inf or nan, nothing is updated */
 };
-/* norm = sqrt(sum)/loss_scale; c = max(1, (norm + 1e-6)/clip); grad_mul = 1/(c*loss_scale) (DeepSpeed). */
+/*
+ * norm = sqrt(sum)/loss_scale; c = max(1, (norm + 1e-6)/clip); grad_mul = 1/(c*loss_scale)
+ * (DeepSpeed).
+ */
 void k_step_prepare(struct k_stream *s, struct k_step_state *state, const struct k_exact_sum *sum);
 
 /* A run of elements that one rank owns: [first, first + n) of the parameter arena. */
@@ -243,23 +277,27 @@ struct k_range {
 };
 struct k_adamw {
 	double beta1, beta2, eps, weight_decay;
-	k_real *master;        /* arena of fp32 weights; equal to params when the compute type is fp32 */
-	void *params;          /* arena, compute type */
-	const void *grads;     /* arena, compute type */
-	k_real *m, *v;         /* moments, compact: range after range, owned elements only */
-	bool master_compact;   /* master is laid out like m and v instead of like the arena */
+	k_real *master; /* arena of fp32 weights; equal to params when the compute type is fp32 */
+	void *params;   /* arena, compute type */
+	const void *grads;   /* arena, compute type */
+	k_real *m, *v;       /* moments, compact: range after range, owned elements only */
+	bool master_compact; /* master is laid out like m and v instead of like the arena */
 	const struct k_range *ranges; /* device; owned slices in arena order */
 	int64_t n_ranges;
-	const struct k_range *decayed; /* device; parts of the arena that weight decay applies to, in order */
+	const struct k_range
+		*decayed; /* device; parts of the arena that weight decay applies to, in order */
 	int64_t n_decayed;
 };
 /*
- * m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; p -= lr (m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps) + wd p),
- * g = grads * state->grad_mul, fp32; nothing when state->skip. One launch whatever n_ranges is.
+ * m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; p -= lr (m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps) + wd
+ * p), g = grads * state->grad_mul, fp32; nothing when state->skip. One launch whatever n_ranges is.
  */
 void k_adamw_step(struct k_stream *s, const struct k_adamw *args, const struct k_step_state *state);
 
-/* dst (n) = src0 + src1 + ... + src[count-1], added in that order; compute type; dst may be one of them. */
+/*
+ * dst (n) = src0 + src1 + ... + src[count-1], added in that order; compute type; dst may be one of
+ * them.
+ */
 void k_sum_in_order(struct k_stream *s, void *dst, const void *const *srcs, int count, int64_t n);
 
 #endif

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/vec.h"
+
 #ifdef K_DOUBLE
 #define CONTEXT_DTYPE K_FP64
 #else
@@ -70,6 +72,7 @@ int k_context_create(const struct k_context_options *options, struct k_context *
 		return rc;
 	}
 	pthread_mutex_init(&ctx->lock, NULL);
+	ctx->vec = vec_choose(0);
 	ctx->dtype = CONTEXT_DTYPE;
 	/* The pool's threads call BLAS side by side: BLAS itself must not start threads. */
 	openblas_set_num_threads(1);

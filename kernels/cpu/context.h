@@ -22,7 +22,7 @@ struct k_context {
 };
 
 /* Keep this message if it is the context's first failure. */
-__attribute__((format(printf, 2, 3))) void context_fail(struct k_context *ctx, const char *format,
-	...);
+__attribute__((format(printf, 2, 3))) void context_fail(
+	struct k_context *ctx, const char *format, ...);
 
 #endif

@@ -9,12 +9,13 @@
 #include <stdlib.h>
 
 /*
- * The state word: a generation, how many threads may take part, whether the run is closed to newcomers,
- * and how many helpers are inside. One word, so that entering and closing cannot miss each other.
+ * The state word: a generation, how many threads may take part, whether the run is closed to
+ * newcomers, and how many helpers are inside. One word, so that entering and closing cannot miss
+ * each other.
  */
-#define STATE_INSIDE     UINT64_C(0xffff)
-#define STATE_CLOSED     (UINT64_C(1) << 16)
-#define STATE_THREADS(w) ((int)((w) >> 17 & 0x7fff))
+#define STATE_INSIDE        UINT64_C(0xffff)
+#define STATE_CLOSED        (UINT64_C(1) << 16)
+#define STATE_THREADS(w)    ((int)((w) >> 17 & 0x7fff))
 #define STATE_GENERATION(w) ((uint32_t)((w) >> 32))
 
 enum { POOL_THREADS_MAX = 1024, SPIN_PAUSES = 128, SPIN_YIELDS = 16, SCRATCH_ALIGN = 64 };

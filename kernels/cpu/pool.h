@@ -1,6 +1,6 @@
 /*
- * pool.h: the threads that compute. One run at a time; the caller takes part. Work is cut into chunks by
- * the caller, never by the number of threads, so that results do not depend on it.
+ * pool.h: the threads that compute. One run at a time; the caller takes part. Work is cut into
+ * chunks by the caller, never by the number of threads, so that results do not depend on it.
  *
  * Idle threads look for work for some microseconds, giving way to others, and then sleep: several
  * processes may share the cores. A run never waits for a thread that has not begun to help.

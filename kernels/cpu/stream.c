@@ -55,8 +55,8 @@ void stream_cond_init(pthread_cond_t *cond)
 	pthread_condattr_destroy(&attr);
 }
 
-static void run_now(struct k_stream *s, const char *name, stream_fn *fn, bool always,
-	const void *args)
+static void run_now(
+	struct k_stream *s, const char *name, stream_fn *fn, bool always, const void *args)
 {
 	int rc;
 
@@ -121,7 +121,8 @@ static void enqueue(struct stream_queue *q, struct k_context *ctx, const char *n
 	pthread_mutex_unlock(&q->lock);
 }
 
-void stream_submit(struct k_stream *s, const char *name, stream_fn *fn, const void *args, size_t bytes)
+void stream_submit(
+	struct k_stream *s, const char *name, stream_fn *fn, const void *args, size_t bytes)
 {
 	if (s->queue)
 		enqueue(s->queue, s->ctx, name, fn, false, args, bytes);
@@ -129,8 +130,8 @@ void stream_submit(struct k_stream *s, const char *name, stream_fn *fn, const vo
 		run_now(s, name, fn, false, args);
 }
 
-void stream_submit_always(struct k_stream *s, const char *name, stream_fn *fn, const void *args,
-	size_t bytes)
+void stream_submit_always(
+	struct k_stream *s, const char *name, stream_fn *fn, const void *args, size_t bytes)
 {
 	if (s->queue)
 		enqueue(s->queue, s->ctx, name, fn, true, args, bytes);
@@ -177,8 +178,8 @@ static void queue_destroy(struct stream_queue *q)
 	free(q);
 }
 
-int k_stream_create(struct k_context *ctx, enum k_stream_kind kind, const char *name,
-	struct k_stream **out)
+int k_stream_create(
+	struct k_context *ctx, enum k_stream_kind kind, const char *name, struct k_stream **out)
 {
 	struct k_stream *s = calloc(1, sizeof *s);
 	int rc;

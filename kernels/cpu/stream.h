@@ -1,7 +1,7 @@
 /*
- * stream.h: how an operation gets onto a stream. A compute stream runs it in the calling thread with the
- * context's pool; any other stream is one worker thread with a queue, and its operations run on that
- * thread alone.
+ * stream.h: how an operation gets onto a stream. A compute stream runs it in the calling thread
+ * with the context's pool; any other stream is one worker thread with a queue, and its operations
+ * run on that thread alone.
  */
 #ifndef GPT2D_KERNELS_CPU_STREAM_H
 #define GPT2D_KERNELS_CPU_STREAM_H
@@ -20,12 +20,14 @@ struct k_stream {
 typedef int stream_fn(struct k_stream *s, const void *args);
 
 /*
- * Run fn(s, args) in stream order; args (bytes) are copied when it cannot run at once. Blocks while the
- * queue is full. stream_submit runs nothing once the context has failed; stream_submit_always does.
+ * Run fn(s, args) in stream order; args (bytes) are copied when it cannot run at once. Blocks while
+ * the queue is full. stream_submit runs nothing once the context has failed; stream_submit_always
+ * does.
  */
-void stream_submit(struct k_stream *s, const char *name, stream_fn *fn, const void *args, size_t bytes);
-void stream_submit_always(struct k_stream *s, const char *name, stream_fn *fn, const void *args,
-	size_t bytes);
+void stream_submit(
+	struct k_stream *s, const char *name, stream_fn *fn, const void *args, size_t bytes);
+void stream_submit_always(
+	struct k_stream *s, const char *name, stream_fn *fn, const void *args, size_t bytes);
 
 /* CLOCK_MONOTONIC, timeout_ns from now; for condition variables made by stream_cond_init. */
 struct timespec stream_deadline(int64_t timeout_ns);

@@ -76,7 +76,8 @@ static void comm_stream_keeps_order(void **state)
 	struct k_stream *s;
 
 	log.n = 0;
-	assert_int_equal(k_stream_create(ctx, K_STREAM_COMM, "a-name-too-long-for-a-thread", &s), 0);
+	assert_int_equal(
+		k_stream_create(ctx, K_STREAM_COMM, "a-name-too-long-for-a-thread", &s), 0);
 	for (int i = 0; i < 1500; i++) {
 		notes[i] = (struct note){&log, i};
 		k_stream_host(s, append, &notes[i]);
@@ -254,9 +255,10 @@ static void context_refuses_bad_threads(void **state)
 {
 	struct k_context *out = NULL;
 
-	assert_int_equal(k_context_create(&(struct k_context_options){.threads = 0}, &out), -EINVAL);
-	assert_int_equal(k_context_create(&(struct k_context_options){.threads = 9999}, &out),
-		-EINVAL);
+	assert_int_equal(
+		k_context_create(&(struct k_context_options){.threads = 0}, &out), -EINVAL);
+	assert_int_equal(
+		k_context_create(&(struct k_context_options){.threads = 9999}, &out), -EINVAL);
 	assert_null(out);
 	k_context_destroy(NULL);
 }
@@ -361,7 +363,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(first_failure_stays, setup, teardown),
 		cmocka_unit_test_setup_teardown(context_says_what_it_is, setup, teardown),
 		cmocka_unit_test_setup_teardown(context_refuses_bad_threads, setup, teardown),
-		cmocka_unit_test_setup_teardown(memory_is_zeroed_aligned_and_copied, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			memory_is_zeroed_aligned_and_copied, setup, teardown),
 		cmocka_unit_test_setup_teardown(graph_runs_at_once, setup, teardown),
 		cmocka_unit_test(pool_runs_each_chunk_once),
 	};

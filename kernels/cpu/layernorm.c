@@ -1,0 +1,137 @@
+#include <errno.h>
+#include <string.h>
+
+#include "kernels/cpu/dropout.h"
+#include "kernels/cpu/stream.h"
+
+enum { FORWARD_ROWS = 16, BACKWARD_ROWS_MIN = 32, BACKWARD_BLOCKS_MAX = 64 };
+
+struct forward {
+	const struct vec *vec;
+	k_real *residual; /* NULL: inp1 is the input */
+	k_real *out, *mean, *rstd;
+	const k_real *inp1, *inp2, *weight, *bias;
+	int64_t R, C;
+	struct k_dropout drop;
+};
+
+static void forward_chunk(void *arg, int64_t chunk, void *scratch)
+{
+	const struct forward *a = arg;
+	int64_t first = chunk * FORWARD_ROWS, C = a->C;
+	int64_t end = first + FORWARD_ROWS < a->R ? first + FORWARD_ROWS : a->R;
+
+	for (int64_t r = first; r < end; r++) {
+		const k_real *inp = a->inp1 + r * C;
+
+		if (a->residual) {
+			const k_real *inp2 = a->inp2 + r * C;
+
+			if (a->drop.p != 0) {
+				dropout_apply(a->vec, scratch, inp2, C, &a->drop, r * C);
+				inp2 = scratch;
+			}
+			a->vec->add(a->residual + r * C, inp, inp2, C);
+			inp = a->residual + r * C;
+		}
+		a->vec->norm(a->out + r * C, &a->mean[r], &a->rstd[r], inp, a->weight, a->bias, C);
+	}
+}
+
+static int run_forward(struct k_stream *s, const void *args)
+{
+	struct forward a = *(const struct forward *)args;
+	int rc = pool_reserve(s->pool, (size_t)a.C * sizeof(k_real));
+
+	if (rc < 0)
+		return rc;
+	pool_run(s->pool, (a.R + FORWARD_ROWS - 1) / FORWARD_ROWS, forward_chunk, &a);
+	return 0;
+}
+
+void k_layernorm_forward(struct k_stream *s, void *out, k_real *mean, k_real *rstd, const void *inp,
+	const void *weight, const void *bias, int64_t R, int64_t C)
+{
+	struct forward a = {.vec = s->ctx->vec,
+		.out = out,
+		.mean = mean,
+		.rstd = rstd,
+		.inp1 = inp,
+		.weight = weight,
+		.bias = bias,
+		.R = R,
+		.C = C};
+
+	stream_submit(s, "k_layernorm_forward", run_forward, &a, sizeof a);
+}
+
+void k_residual_layernorm_forward(struct k_stream *s, void *residual, void *out, k_real *mean,
+	k_real *rstd, const void *inp1, const void *inp2, const void *weight, const void *bias,
+	int64_t R, int64_t C, const struct k_dropout *drop)
+{
+	struct forward a = {s->ctx->vec, residual, out, mean, rstd, inp1, inp2, weight, bias, R, C,
+		dropout_copy(drop)};
+
+	stream_submit(s, "k_residual_layernorm_forward", run_forward, &a, sizeof a);
+}
+
+struct backward {
+	const struct vec *vec;
+	k_real *dinp, *dweight, *dbias;
+	k_real *partial; /* (blocks, 2, C): each block's dweight and dbias */
+	const k_real *dout, *inp, *weight, *mean, *rstd;
+	int64_t R, C;
+	int64_t rows; /* of a block: from R alone, so that sums have one order */
+};
+
+static void backward_chunk(void *arg, int64_t chunk, void *scratch)
+{
+	const struct backward *a = arg;
+	int64_t C = a->C, first = chunk * a->rows;
+	int64_t end = first + a->rows < a->R ? first + a->rows : a->R;
+	k_real *dweight = a->partial + chunk * 2 * C, *dbias = dweight + C;
+
+	memset(dweight, 0, (size_t)(2 * C) * sizeof *dweight);
+	for (int64_t r = first; r < end; r++)
+		a->vec->norm_backward(a->dinp + r * C, dweight, dbias, a->dout + r * C,
+			a->inp + r * C, a->weight, a->mean[r], a->rstd[r], C);
+}
+
+static int run_backward(struct k_stream *s, const void *args)
+{
+	struct backward a = *(const struct backward *)args;
+	int64_t blocks;
+
+	a.rows = (a.R + BACKWARD_BLOCKS_MAX - 1) / BACKWARD_BLOCKS_MAX;
+	if (a.rows < BACKWARD_ROWS_MIN)
+		a.rows = BACKWARD_ROWS_MIN;
+	blocks = (a.R + a.rows - 1) / a.rows;
+	a.partial = pool_shared(s->pool, (size_t)(blocks * 2 * a.C) * sizeof(k_real));
+	if (!a.partial)
+		return -ENOMEM;
+	pool_run(s->pool, blocks, backward_chunk, &a);
+	for (int64_t i = 0; i < blocks; i++) {
+		a.vec->add(a.dweight, a.dweight, a.partial + i * 2 * a.C, a.C);
+		a.vec->add(a.dbias, a.dbias, a.partial + i * 2 * a.C + a.C, a.C);
+	}
+	return 0;
+}
+
+void k_layernorm_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias,
+	const void *dout, const void *inp, const void *weight, const k_real *mean,
+	const k_real *rstd, int64_t R, int64_t C)
+{
+	struct backward a = {.vec = s->ctx->vec,
+		.dinp = dinp,
+		.dweight = dweight,
+		.dbias = dbias,
+		.dout = dout,
+		.inp = inp,
+		.weight = weight,
+		.mean = mean,
+		.rstd = rstd,
+		.R = R,
+		.C = C};
+
+	stream_submit(s, "k_layernorm_backward", run_backward, &a, sizeof a);
+}

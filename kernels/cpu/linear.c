@@ -1,0 +1,219 @@
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/stream.h"
+#include "kernels/cpu/vec.h"
+
+/*
+ * A matrix product is cut into tiles of the result; each is one call of BLAS and then its epilogue
+ * while the tile is in the cache. The cut depends on the shape alone. Large tiles keep BLAS near
+ * its peak; small ones give every thread something to do.
+ */
+struct tiles {
+	int64_t rows, cols;     /* of a tile */
+	int64_t across, number; /* tiles side by side; in all */
+};
+
+enum { TILE_ROWS_MAX = 512, TILE_COLS_MAX = 256, TILE_MIN = 64, TILES_WANTED = 12 };
+
+static int64_t parts(int64_t whole, int64_t part)
+{
+	return (whole + part - 1) / part;
+}
+
+static int64_t at_most(int64_t x, int64_t limit)
+{
+	return x < limit ? x : limit;
+}
+
+static struct tiles cut(int64_t rows, int64_t cols)
+{
+	struct tiles t = {TILE_ROWS_MAX, TILE_COLS_MAX, 0, 0};
+
+	while (parts(rows, t.rows) * parts(cols, t.cols) < TILES_WANTED) {
+		if (at_most(t.cols, cols) > 2 * TILE_MIN ||
+			(t.rows <= TILE_MIN && t.cols > TILE_MIN))
+			t.cols /= 2;
+		else if (t.rows > TILE_MIN)
+			t.rows /= 2;
+		else
+			break;
+	}
+	t.across = parts(cols, t.cols);
+	t.number = t.across * parts(rows, t.rows);
+	return t;
+}
+
+/* ---- forward ---- */
+
+struct forward {
+	const struct vec *vec;
+	k_real *out;
+	k_real *pre; /* NULL: no GELU */
+	const k_real *inp, *weight, *bias;
+	int64_t R, C, OC;
+	enum k_gelu gelu;
+	struct tiles tiles;
+};
+
+static void forward_tile(void *arg, int64_t chunk, void *scratch)
+{
+	const struct forward *a = arg;
+	int64_t r = chunk / a->tiles.across * a->tiles.rows,
+		c = chunk % a->tiles.across * a->tiles.cols;
+	int64_t rows = at_most(a->R - r, a->tiles.rows), cols = at_most(a->OC - c, a->tiles.cols);
+	k_real *product = (a->pre ? a->pre : a->out) + r * a->OC + c;
+
+	gemm(product, a->OC, rows, cols, a->C, 1,
+		(struct gemm_matrix){a->inp + r * a->C, a->C, GEMM_N},
+		(struct gemm_matrix){a->weight + c * a->C, a->C, GEMM_T}, 0);
+	for (int64_t i = 0; i < rows; i++) {
+		k_real *row = product + i * a->OC;
+
+		if (a->bias)
+			a->vec->add(row, row, a->bias + c, cols);
+		if (a->pre)
+			a->vec->gelu(a->out + (r + i) * a->OC + c, row, cols, a->gelu);
+	}
+}
+
+static int run_forward(struct k_stream *s, const void *args)
+{
+	struct forward a = *(const struct forward *)args;
+
+	a.tiles = cut(a.R, a.OC);
+	pool_run(s->pool, a.tiles.number, forward_tile, &a);
+	return 0;
+}
+
+void k_linear_forward(struct k_stream *s, void *out, const void *inp, const void *weight,
+	const void *bias, int64_t R, int64_t C, int64_t OC)
+{
+	struct forward a = {.vec = s->ctx->vec,
+		.out = out,
+		.inp = inp,
+		.weight = weight,
+		.bias = bias,
+		.R = R,
+		.C = C,
+		.OC = OC};
+
+	stream_submit(s, "k_linear_forward", run_forward, &a, sizeof a);
+}
+
+void k_linear_gelu_forward(struct k_stream *s, void *out, void *pre, const void *inp,
+	const void *weight, const void *bias, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu)
+{
+	struct forward a = {.vec = s->ctx->vec,
+		.out = out,
+		.pre = pre,
+		.inp = inp,
+		.weight = weight,
+		.bias = bias,
+		.R = R,
+		.C = C,
+		.OC = OC,
+		.gelu = gelu};
+
+	stream_submit(s, "k_linear_gelu_forward", run_forward, &a, sizeof a);
+}
+
+/* ---- backward: tiles of dinp and tiles of dweight in one run ---- */
+
+struct backward {
+	const struct vec *vec;
+	k_real *dinp, *dweight, *dbias;
+	const k_real *dout, *inp, *weight;
+	const k_real *pre; /* NULL: no GELU before this layer */
+	int64_t R, C, OC;
+	enum k_gelu gelu;
+	struct tiles dinp_tiles, dweight_tiles;
+};
+
+static void dinp_tile(const struct backward *a, int64_t chunk)
+{
+	const struct tiles *t = &a->dinp_tiles;
+	int64_t r = chunk / t->across * t->rows, c = chunk % t->across * t->cols;
+	int64_t rows = at_most(a->R - r, t->rows), cols = at_most(a->C - c, t->cols);
+	k_real *dinp = a->dinp + r * a->C + c;
+
+	gemm(dinp, a->C, rows, cols, a->OC, 1,
+		(struct gemm_matrix){a->dout + r * a->OC, a->OC, GEMM_N},
+		(struct gemm_matrix){a->weight + c, a->C, GEMM_N}, 0);
+	if (!a->pre)
+		return;
+	for (int64_t i = 0; i < rows; i++)
+		a->vec->gelu_backward(dinp + i * a->C, a->pre + (r + i) * a->C + c, cols, a->gelu);
+}
+
+/* The tiles of the first column also sum their part of dbias, over all rows in order. */
+static void dweight_tile(const struct backward *a, int64_t chunk)
+{
+	const struct tiles *t = &a->dweight_tiles;
+	int64_t o = chunk / t->across * t->rows, c = chunk % t->across * t->cols;
+	int64_t rows = at_most(a->OC - o, t->rows), cols = at_most(a->C - c, t->cols);
+
+	gemm(a->dweight + o * a->C + c, a->C, rows, cols, a->R, 1,
+		(struct gemm_matrix){a->dout + o, a->OC, GEMM_T},
+		(struct gemm_matrix){a->inp + c, a->C, GEMM_N}, 1);
+	if (!a->dbias || c != 0)
+		return;
+	for (int64_t r = 0; r < a->R; r++)
+		a->vec->add(a->dbias + o, a->dbias + o, a->dout + r * a->OC + o, rows);
+}
+
+static void backward_tile(void *arg, int64_t chunk, void *scratch)
+{
+	const struct backward *a = arg;
+
+	if (chunk < a->dweight_tiles.number)
+		dweight_tile(a, chunk);
+	else
+		dinp_tile(a, chunk - a->dweight_tiles.number);
+}
+
+static int run_backward(struct k_stream *s, const void *args)
+{
+	struct backward a = *(const struct backward *)args;
+
+	a.dweight_tiles = cut(a.OC, a.C);
+	if (a.dinp)
+		a.dinp_tiles = cut(a.R, a.C);
+	pool_run(s->pool, a.dweight_tiles.number + a.dinp_tiles.number, backward_tile, &a);
+	return 0;
+}
+
+void k_linear_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias, const void *dout,
+	const void *inp, const void *weight, int64_t R, int64_t C, int64_t OC)
+{
+	struct backward a = {.vec = s->ctx->vec,
+		.dinp = dinp,
+		.dweight = dweight,
+		.dbias = dbias,
+		.dout = dout,
+		.inp = inp,
+		.weight = weight,
+		.R = R,
+		.C = C,
+		.OC = OC};
+
+	stream_submit(s, "k_linear_backward", run_backward, &a, sizeof a);
+}
+
+void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void *dbias,
+	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,
+	int64_t C, int64_t OC, enum k_gelu gelu)
+{
+	struct backward a = {.vec = s->ctx->vec,
+		.dinp = dinp,
+		.dweight = dweight,
+		.dbias = dbias,
+		.dout = dout,
+		.inp = inp,
+		.pre = pre,
+		.weight = weight,
+		.R = R,
+		.C = C,
+		.OC = OC,
+		.gelu = gelu};
+
+	stream_submit(s, "k_linear_backward_gelu", run_backward, &a, sizeof a);
+}

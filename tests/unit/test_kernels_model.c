@@ -1,0 +1,539 @@
+#include "tests/unit/kernels_fixture.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct k_dropout drop_off = {0, 0, 0};
+static const struct k_dropout drop_on = {0.25, 0x123456789abcdefu, 0xfedcba987654321u};
+
+/* ---- embedding ---- */
+
+struct embedding {
+	double *wte, *wpe, *w; /* w: what the loss multiplies the output with */
+	const int32_t *tokens;
+	int64_t B, T, C;
+	const struct k_dropout *drop;
+	double *out;
+};
+
+static double embedding_loss(void *env)
+{
+	struct embedding *e = env;
+
+	for (int64_t r = 0; r < e->B * e->T; r++) {
+		for (int64_t c = 0; c < e->C; c++)
+			e->out[r * e->C + c] =
+				fixture_mask(e->drop, r * e->C + c) *
+				(e->wte[e->tokens[r] * e->C + c] + e->wpe[r % e->T * e->C + c]);
+	}
+	return fixture_dot(e->out, e->w, e->B * e->T * e->C);
+}
+
+static void check_embedding(
+	int64_t B, int64_t T, int64_t C, int32_t Vp, const struct k_dropout *drop)
+{
+	int64_t R = B * T;
+	struct embedding e = {fixture_random(Vp * C, 1), fixture_random((T + 3) * C, 1),
+		fixture_random(R * C, 1), fixture_tokens(R, Vp - 1), B, T, C, drop,
+		fixture_host(R * C)};
+	double *before = fixture_random(Vp * C, 1), *grad;
+	k_real *wte = fixture_device(e.wte, Vp * C), *wpe = fixture_device(e.wpe, (T + 3) * C);
+	k_real *out = fixture_poison(R * C), *dout = fixture_device(e.w, R * C);
+	k_real *dwte = fixture_device(before, Vp * C);
+	k_real *dwpe = fixture_device(fixture_host((T + 3) * C), (T + 3) * C);
+
+	k_embedding_forward(fixture.s, out, e.tokens, wte, wpe, B, T, C, drop);
+	k_embedding_backward(fixture.s, dwte, dwpe, dout, e.tokens, B, T, C, drop);
+	embedding_loss(&e);
+	fixture_equal("embedding", fixture_copy(out, R * C), e.out, R * C, FIXTURE_FORWARD);
+	grad = fixture_copy(dwte, Vp * C);
+	for (int64_t i = 0; i < C; i++) /* a row that no token names keeps what it had */
+		assert_true(grad[(Vp - 1) * C + i] == before[(Vp - 1) * C + i]);
+	for (int64_t i = 0; i < Vp * C; i++)
+		grad[i] -= before[i];
+	fixture_gradient("dwte", embedding_loss, &e, e.wte, grad, Vp * C, 60);
+	fixture_gradient("dwpe", embedding_loss, &e, e.wpe, fixture_copy(dwpe, (T + 3) * C),
+		(T + 3) * C, 60);
+}
+
+static void embedding(void **state)
+{
+	check_embedding(1, 1, 1, 2, &drop_off);
+	check_embedding(2, 5, 7, 4, &drop_off);
+	check_embedding(3, 7, 130, 9, &drop_off);
+	check_embedding(2, 5, 7, 4, &drop_on);
+	check_embedding(3, 7, 130, 9, &drop_on);
+}
+
+/* ---- layernorm ---- */
+
+struct norm {
+	double *inp1, *inp2, *weight, *bias, *w;
+	int64_t R, C;
+	const struct k_dropout *drop; /* NULL: inp1 alone */
+	double *residual, *out, *mean, *rstd;
+};
+
+static double norm_loss(void *env)
+{
+	struct norm *n = env;
+
+	for (int64_t r = 0; r < n->R; r++) {
+		double *x = n->residual + r * n->C, sum = 0, squares = 0;
+
+		for (int64_t c = 0; c < n->C; c++) {
+			int64_t i = r * n->C + c;
+
+			x[c] = n->inp1[i];
+			if (n->drop)
+				x[c] += fixture_mask(n->drop, i) * n->inp2[i];
+			sum += x[c];
+		}
+		n->mean[r] = sum / (double)n->C;
+		for (int64_t c = 0; c < n->C; c++)
+			squares += (x[c] - n->mean[r]) * (x[c] - n->mean[r]);
+		n->rstd[r] = 1 / sqrt(squares / (double)n->C + 1e-5);
+		for (int64_t c = 0; c < n->C; c++)
+			n->out[r * n->C + c] =
+				(x[c] - n->mean[r]) * n->rstd[r] * n->weight[c] + n->bias[c];
+	}
+	return fixture_dot(n->out, n->w, n->R * n->C);
+}
+
+static struct norm make_norm(int64_t R, int64_t C, const struct k_dropout *drop)
+{
+	return (struct norm){fixture_random(R * C, 2), fixture_random(R * C, 2),
+		fixture_random(C, 1), fixture_random(C, 1), fixture_random(R * C, 1), R, C, drop,
+		fixture_host(R * C), fixture_host(R * C), fixture_host(R), fixture_host(R)};
+}
+
+/* dinp, dweight and dbias are added to: each starts from something. */
+static void check_norm_backward(
+	struct norm *n, k_real *inp, k_real *weight, k_real *mean, k_real *rstd)
+{
+	int64_t R = n->R, C = n->C, RC = R * C;
+	double *before = fixture_random(RC + 2 * C, 1), *grad;
+	k_real *d = fixture_device(before, RC + 2 * C), *masked = fixture_poison(RC);
+
+	k_layernorm_backward(fixture.s, d, d + RC, d + RC + C, fixture_device(n->w, RC), inp,
+		weight, mean, rstd, R, C);
+	grad = fixture_copy(d, RC + 2 * C);
+	for (int64_t i = 0; i < RC + 2 * C; i++)
+		grad[i] -= before[i];
+	fixture_gradient("dinp1", norm_loss, n, n->inp1, grad, RC, 60);
+	fixture_gradient("dweight", norm_loss, n, n->weight, grad + RC, C, 60);
+	fixture_gradient("dbias", norm_loss, n, n->bias, grad + RC + C, C, 60);
+	if (!n->drop)
+		return;
+	k_dropout_backward(fixture.s, masked, fixture_device(grad, RC), RC, n->drop);
+	fixture_gradient("dinp2", norm_loss, n, n->inp2, fixture_copy(masked, RC), RC, 60);
+}
+
+static void check_norm(int64_t R, int64_t C, const struct k_dropout *drop, bool in_place)
+{
+	struct norm n = make_norm(R, C, drop);
+	k_real *inp1 = fixture_device(n.inp1, R * C), *inp2 = fixture_device(n.inp2, R * C);
+	k_real *weight = fixture_device(n.weight, C), *bias = fixture_device(n.bias, C);
+	k_real *out = fixture_poison(R * C), *mean = fixture_poison(R), *rstd = fixture_poison(R);
+	k_real *residual = in_place ? inp1 : fixture_poison(R * C);
+
+	if (drop)
+		k_residual_layernorm_forward(
+			fixture.s, residual, out, mean, rstd, inp1, inp2, weight, bias, R, C, drop);
+	else
+		k_layernorm_forward(fixture.s, out, mean, rstd, inp1, weight, bias, R, C);
+	norm_loss(&n);
+	fixture_equal("out", fixture_copy(out, R * C), n.out, R * C, FIXTURE_FORWARD);
+	fixture_equal("mean", fixture_copy(mean, R), n.mean, R, FIXTURE_FORWARD);
+	fixture_equal("rstd", fixture_copy(rstd, R), n.rstd, R, FIXTURE_FORWARD);
+	if (drop)
+		fixture_equal("residual", fixture_copy(residual, R * C), n.residual, R * C,
+			FIXTURE_FORWARD);
+	check_norm_backward(&n, drop ? residual : inp1, weight, mean, rstd);
+}
+
+static void layernorm(void **state)
+{
+	check_norm(1, 5, NULL, false);
+	check_norm(3, 7, NULL, false);
+	check_norm(5, 64, NULL, false);
+	check_norm(150, 33, NULL, false);
+	check_norm(2500, 4, NULL, false);
+}
+
+static void residual_layernorm(void **state)
+{
+	check_norm(3, 7, &drop_off, false);
+	check_norm(3, 7, &drop_off, true);
+	check_norm(37, 33, &drop_on, false);
+	check_norm(37, 33, &drop_on, true);
+}
+
+/* ---- linear, with and without GELU on either side ---- */
+
+static double gelu_reference(double x, enum k_gelu gelu)
+{
+	if (gelu == K_GELU_EXACT)
+		return 0.5 * x * (1 + erf(x / sqrt(2)));
+	return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+}
+
+struct linear {
+	double *inp, *weight, *bias, *w;
+	int64_t R, C, OC;
+	bool gelu_after, gelu_before; /* out = gelu(layer), layer(gelu(inp)) */
+	enum k_gelu gelu;
+	double *pre, *out, *active;
+};
+
+static double linear_loss(void *env)
+{
+	struct linear *l = env;
+
+	for (int64_t i = 0; i < l->R * l->C; i++)
+		l->active[i] = l->gelu_before ? gelu_reference(l->inp[i], l->gelu) : l->inp[i];
+	for (int64_t r = 0; r < l->R; r++) {
+		for (int64_t o = 0; o < l->OC; o++) {
+			double sum = fixture_dot(l->active + r * l->C, l->weight + o * l->C, l->C);
+
+			sum += l->bias ? l->bias[o] : 0;
+			l->pre[r * l->OC + o] = sum;
+			l->out[r * l->OC + o] = l->gelu_after ? gelu_reference(sum, l->gelu) : sum;
+		}
+	}
+	return fixture_dot(l->out, l->w, l->R * l->OC);
+}
+
+static struct linear make_linear(int64_t R, int64_t C, int64_t OC, bool bias)
+{
+	return (struct linear){.inp = fixture_random(R * C, 2),
+		.weight = fixture_random(OC * C, 1),
+		.bias = bias ? fixture_random(OC, 1) : NULL,
+		.w = fixture_random(R * OC, 1),
+		.R = R,
+		.C = C,
+		.OC = OC,
+		.pre = fixture_host(R * OC),
+		.out = fixture_host(R * OC),
+		.active = fixture_host(R * C)};
+}
+
+static void check_linear_forward(struct linear *l)
+{
+	int64_t n = l->R * l->OC;
+	k_real *out = fixture_poison(n), *pre = fixture_poison(n);
+	k_real *inp = fixture_device(l->inp, l->R * l->C);
+	k_real *weight = fixture_device(l->weight, l->OC * l->C);
+	k_real *bias = l->bias ? fixture_device(l->bias, l->OC) : NULL;
+
+	linear_loss(l);
+	if (!l->gelu_after) {
+		k_linear_forward(fixture.s, out, inp, weight, bias, l->R, l->C, l->OC);
+	} else {
+		k_linear_gelu_forward(
+			fixture.s, out, pre, inp, weight, bias, l->R, l->C, l->OC, l->gelu);
+		fixture_equal("pre", fixture_copy(pre, n), l->pre, n, FIXTURE_FORWARD);
+	}
+	fixture_equal("linear", fixture_copy(out, n), l->out, n, FIXTURE_FORWARD);
+}
+
+static void check_linear_backward(struct linear *l, bool want_dinp)
+{
+	int64_t nw = l->OC * l->C, ni = l->R * l->C;
+	double *before = fixture_random(nw + l->OC, 1), *grad;
+	k_real *dweight = fixture_device(before, nw), *dbias = fixture_device(before + nw, l->OC);
+	k_real *dinp = want_dinp ? fixture_poison(ni) : NULL;
+	k_real *dout = fixture_device(l->w, l->R * l->OC), *inp = fixture_device(l->inp, ni);
+	k_real *weight = fixture_device(l->weight, nw);
+
+	linear_loss(l);
+	if (l->gelu_before)
+		k_linear_backward_gelu(fixture.s, dinp, dweight, l->bias ? dbias : NULL, dout,
+			fixture_device(l->active, ni), inp, weight, l->R, l->C, l->OC, l->gelu);
+	else
+		k_linear_backward(fixture.s, dinp, dweight, l->bias ? dbias : NULL, dout, inp,
+			weight, l->R, l->C, l->OC);
+	grad = fixture_copy(dweight, nw);
+	for (int64_t i = 0; i < nw; i++)
+		grad[i] -= before[i];
+	fixture_gradient("dweight", linear_loss, l, l->weight, grad, nw, 20);
+	if (want_dinp)
+		fixture_gradient("dinp", linear_loss, l, l->inp, fixture_copy(dinp, ni), ni, 20);
+	grad = fixture_copy(dbias, l->OC);
+	for (int64_t i = 0; i < l->OC; i++)
+		grad[i] -= before[nw + i];
+	if (l->bias)
+		fixture_gradient("dbias", linear_loss, l, l->bias, grad, l->OC, 20);
+	else
+		assert_true(grad[0] == 0);
+}
+
+static void check_linear(int64_t R, int64_t C, int64_t OC)
+{
+	for (int bias = 0; bias < 2; bias++) {
+		struct linear l = make_linear(R, C, OC, bias);
+
+		check_linear_forward(&l);
+		check_linear_backward(&l, true);
+		check_linear_backward(&l, false);
+		for (int gelu = 0; gelu < 2; gelu++) {
+			l.gelu = gelu ? K_GELU_EXACT : K_GELU_TANH;
+			l.gelu_after = true;
+			check_linear_forward(&l);
+			l.gelu_after = false;
+			l.gelu_before = true;
+			check_linear_backward(&l, true);
+			l.gelu_before = false;
+		}
+	}
+}
+
+static void linear_small(void **state)
+{
+	check_linear(1, 1, 1);
+	check_linear(3, 5, 7);
+	check_linear(70, 33, 19);
+}
+
+/* More than one tile in each direction, the last ones cut short. */
+static void linear_tiles(void **state)
+{
+	check_linear(531, 9, 70);
+	check_linear(20, 270, 15);
+	check_linear(30, 11, 530);
+}
+
+static void gelu_values(void **state)
+{
+	enum { N = 20001 };
+	double *x = fixture_host(N), *want = fixture_host(N), *slope = fixture_host(N);
+
+	for (int i = 0; i < N; i++)
+		x[i] = (double)(float)((i - N / 2) * 0.001);
+	for (int kind = 0; kind < 2; kind++) {
+		enum k_gelu gelu = kind ? K_GELU_EXACT : K_GELU_TANH;
+		k_real *pre = fixture_device(x, N), *out = fixture_poison(N);
+		k_real *grad = fixture_poison(N);
+
+		for (int i = 0; i < N; i++) {
+			double h = 1e-5;
+
+			want[i] = gelu_reference(x[i], gelu);
+			slope[i] =
+				(gelu_reference(x[i] + h, gelu) - gelu_reference(x[i] - h, gelu)) /
+				(2 * h);
+			grad[i] = 1;
+		}
+		fixture.ctx->vec->gelu(out, pre, N, gelu);
+		fixture.ctx->vec->gelu_backward(grad, pre, N, gelu);
+		for (int i = 0; i < N; i++) {
+			assert_true(fabs((double)out[i] - want[i]) <= 2e-7 * fmax(1, fabs(x[i])));
+			assert_true(fabs((double)grad[i] - slope[i]) <= 5e-7);
+		}
+	}
+}
+
+static void gelu_extremes(void **state)
+{
+	double x[8] = {-1e30, -100, -40, 0, 40, 100, 1e30, NAN};
+
+	for (int kind = 0; kind < 2; kind++) {
+		enum k_gelu gelu = kind ? K_GELU_EXACT : K_GELU_TANH;
+		k_real *pre = fixture_device(x, 8), *out = fixture_poison(8);
+		double ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+		k_real *grad = fixture_device(ones, 8);
+
+		fixture.ctx->vec->gelu(out, pre, 8, gelu);
+		fixture.ctx->vec->gelu_backward(grad, pre, 8, gelu);
+		for (int i = 0; i < 7; i++) {
+			double want = x[i] > 0 ? x[i] : 0, slope = x[i] > 0   ? 1
+									: x[i] < 0 ? 0
+										: 0.5;
+
+			assert_true(fabs((double)out[i] - want) <= 1e-6 * want + 1e-8);
+			assert_true(fabs((double)grad[i] - slope) <= 1e-6);
+		}
+		assert_true(isnan(out[7]));
+		assert_true(isnan(grad[7]));
+	}
+}
+
+/* ---- attention ---- */
+
+struct attention {
+	double *qkv, *w;
+	int64_t B, T, NH, HS;
+	const struct k_dropout *drop;
+	double *out, *lse, *prob;
+};
+
+static void attention_query(struct attention *a, int64_t b, int64_t h, int64_t t)
+{
+	int64_t C = a->NH * a->HS, head = b * a->NH + h;
+	const double *q = a->qkv + (b * a->T + t) * 3 * C + h * a->HS;
+	const double *k = a->qkv + b * a->T * 3 * C + C + h * a->HS, *v = k + C;
+	double *out = a->out + (b * a->T + t) * C + h * a->HS, sum = 0;
+
+	for (int64_t i = 0; i <= t; i++) {
+		a->prob[i] = exp(fixture_dot(q, k + i * 3 * C, a->HS) / sqrt((double)a->HS));
+		sum += a->prob[i];
+	}
+	a->lse[head * a->T + t] = log(sum);
+	memset(out, 0, (size_t)a->HS * sizeof *out);
+	for (int64_t i = 0; i <= t; i++) {
+		double p = a->prob[i] / sum * fixture_mask(a->drop, (head * a->T + t) * a->T + i);
+
+		for (int64_t j = 0; j < a->HS; j++)
+			out[j] += p * v[i * 3 * C + j];
+	}
+}
+
+static double attention_loss(void *env)
+{
+	struct attention *a = env;
+
+	for (int64_t b = 0; b < a->B; b++) {
+		for (int64_t h = 0; h < a->NH; h++) {
+			for (int64_t t = 0; t < a->T; t++)
+				attention_query(a, b, h, t);
+		}
+	}
+	return fixture_dot(a->out, a->w, a->B * a->T * a->NH * a->HS);
+}
+
+static void check_attention(
+	int64_t B, int64_t T, int64_t NH, int64_t HS, const struct k_dropout *drop)
+{
+	int64_t n = B * T * NH * HS;
+	struct attention a = {fixture_random(3 * n, 1.5), fixture_random(n, 1), B, T, NH, HS, drop,
+		fixture_host(n), fixture_host(B * NH * T), fixture_host(T)};
+	k_real *qkv = fixture_device(a.qkv, 3 * n), *out = fixture_poison(n);
+	k_real *lse = fixture_poison(B * NH * T), *dqkv = fixture_poison(3 * n);
+
+	k_attention_forward(fixture.s, out, lse, qkv, B, T, NH, HS, drop);
+	k_attention_backward(
+		fixture.s, dqkv, fixture_device(a.w, n), out, lse, qkv, B, T, NH, HS, drop);
+	attention_loss(&a);
+	fixture_equal("attention", fixture_copy(out, n), a.out, n, FIXTURE_FORWARD);
+	fixture_equal("lse", fixture_copy(lse, B * NH * T), a.lse, B * NH * T, FIXTURE_FORWARD);
+	fixture_gradient("dqkv", attention_loss, &a, a.qkv, fixture_copy(dqkv, 3 * n), 3 * n, 97);
+}
+
+static void attention(void **state)
+{
+	check_attention(1, 1, 1, 1, &drop_off);
+	check_attention(2, 5, 3, 7, &drop_off);
+	check_attention(1, 64, 1, 8, &drop_off);
+	check_attention(2, 65, 2, 5, &drop_off);
+	check_attention(1, 131, 2, 16, &drop_off);
+}
+
+static void attention_dropout(void **state)
+{
+	check_attention(2, 5, 3, 7, &drop_on);
+	check_attention(2, 65, 2, 5, &drop_on);
+	check_attention(1, 131, 2, 16, &drop_on);
+}
+
+/* ---- cross-entropy ---- */
+
+struct entropy {
+	double *logits;
+	const int32_t *targets;
+	int64_t R, V, Vp;
+	double scale;
+	double *losses;
+};
+
+static double entropy_loss(void *env)
+{
+	struct entropy *e = env;
+	double sum = 0;
+
+	for (int64_t r = 0; r < e->R; r++) {
+		const double *x = e->logits + r * e->Vp;
+		double total = 0, most = x[0];
+
+		for (int64_t v = 0; v < e->V; v++)
+			most = fmax(most, x[v]);
+		for (int64_t v = 0; v < e->V; v++)
+			total += exp(x[v] - most);
+		e->losses[r] = log(total) + most - x[e->targets[r]];
+		sum += e->losses[r];
+	}
+	return sum * e->scale;
+}
+
+static void check_entropy(int64_t R, int64_t V, int64_t Vp, double by)
+{
+	struct entropy e = {fixture_random(R * Vp, by), fixture_tokens(R, (int32_t)V), R, V, Vp,
+		0.37, fixture_host(R)};
+	k_real *logits = fixture_device(e.logits, R * Vp), *losses = fixture_poison(R);
+	double *grad;
+
+	for (int64_t r = 0; r < R; r++) {
+		for (int64_t v = V; v < Vp; v++)
+			logits[r * Vp + v] = (k_real)NAN;
+	}
+	entropy_loss(&e);
+	k_cross_entropy(fixture.s, losses, logits, e.targets, R, V, Vp, 0);
+	fixture_equal("losses", fixture_copy(losses, R), e.losses, R, FIXTURE_FORWARD);
+	for (int64_t i = 0; i < R * Vp; i++) /* untouched */
+		assert_true(i % Vp >= V ? isnan(logits[i]) : logits[i] == (k_real)e.logits[i]);
+	k_cross_entropy(fixture.s, losses, logits, e.targets, R, V, Vp, e.scale);
+	fixture_equal("losses", fixture_copy(losses, R), e.losses, R, FIXTURE_FORWARD);
+	for (int64_t i = 0; i < R * Vp; i++) {
+		if (i % Vp >= V)
+			assert_true(logits[i] == 0);
+	}
+	grad = fixture_copy(logits, R * Vp);
+	fixture_gradient("logits", entropy_loss, &e, e.logits, grad, R * Vp, 150);
+}
+
+static void cross_entropy(void **state)
+{
+	check_entropy(1, 1, 1, 1);
+	check_entropy(3, 5, 8, 3);
+	check_entropy(7, 300, 300, 3);
+	check_entropy(2, 5003, 5056, 8);
+	check_entropy(4, 17, 64, 80);
+}
+
+static void cross_entropy_refuses_targets(void **state)
+{
+	double x[8] = {0};
+	int32_t targets[2] = {3, 4};
+	k_real *logits = fixture_device(x, 8), losses[2];
+
+	k_cross_entropy(fixture.s, losses, logits, targets, 2, 4, 4, 1);
+	assert_string_equal(
+		k_context_error(fixture.ctx), "k_cross_entropy: target 4 in row 1, 0..3 expected");
+	for (int i = 0; i < 8; i++)
+		assert_true(logits[i] == 0);
+}
+
+static int teardown_failed(void **state)
+{
+	return fixture_teardown(state) == 0 ? -1 : 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(embedding, fixture_setup, fixture_teardown),
+		cmocka_unit_test_setup_teardown(layernorm, fixture_setup, fixture_teardown),
+		cmocka_unit_test_setup_teardown(
+			residual_layernorm, fixture_setup, fixture_teardown),
+		cmocka_unit_test_setup_teardown(linear_small, fixture_setup, fixture_teardown),
+		cmocka_unit_test_setup_teardown(linear_tiles, fixture_setup, fixture_teardown),
+		cmocka_unit_test_setup_teardown(gelu_values, fixture_setup, fixture_teardown),
+		cmocka_unit_test_setup_teardown(gelu_extremes, fixture_setup, fixture_teardown),
+		cmocka_unit_test_setup_teardown(attention, fixture_setup, fixture_teardown),
+		cmocka_unit_test_setup_teardown(attention_dropout, fixture_setup, fixture_teardown),
+		cmocka_unit_test_setup_teardown(cross_entropy, fixture_setup, fixture_teardown),
+		cmocka_unit_test_setup_teardown(
+			cross_entropy_refuses_targets, fixture_setup, teardown_failed),
+	};
+
+	return fixture_run(tests);
+}
