@@ -1,0 +1,270 @@
+#include "ctl/arguments.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/suggest.h"
+
+static const struct option_row *find_in(const struct option_row *table, const char *name, size_t n)
+{
+	for (const struct option_row *row = table; row && row->name; row++) {
+		if (strlen(row->name) == n && strncmp(row->name, name, n) == 0)
+			return row;
+		if (n == 1 && row->letter == *name)
+			return row;
+	}
+	return NULL;
+}
+
+static const struct option_row *find_row(const struct verb *verb, const char *name, size_t n)
+{
+	const struct option_row *row = find_in(global_options, name, n);
+
+	if (!row && verb)
+		row = find_in(verb->options, name, n);
+	return row;
+}
+
+static const char *suggest_option(const struct verb *verb, const char *name)
+{
+	const char *names[64];
+	size_t n = 0;
+
+	for (const struct option_row *row = global_options; row->name && n < 64; row++)
+		names[n++] = row->name;
+	for (const struct option_row *row = verb ? verb->options : NULL; row && row->name && n < 64;
+		row++)
+		names[n++] = row->name;
+	return suggest_nearest(name, names, n);
+}
+
+static int unknown_option(
+	const struct verb *verb, const char *given, const char *name, struct ctl_error *e)
+{
+	char clean[128];
+	const char *near;
+
+	snprintf(clean, sizeof(clean), "%s", name);
+	clean[strcspn(clean, "=")] = '\0';
+	near = suggest_option(verb, clean);
+	if (near)
+		return ctl_error_set(
+			e, CTL_USAGE, "%s: no such option; did you mean --%s?", given, near);
+	return ctl_error_set(e, CTL_USAGE, "%s: no such option; see: gpt2ctl help%s%s", given,
+		verb ? " " : "", verb ? verb->name : "");
+}
+
+static int parse_int(const char *text, int64_t *out)
+{
+	char *end;
+	long long value;
+
+	errno = 0;
+	value = strtoll(text, &end, 10);
+	if (errno || end == text || *end)
+		return -EINVAL;
+	*out = value;
+	return 0;
+}
+
+static int parse_real(const char *text, double *out)
+{
+	char *end;
+	double value;
+
+	errno = 0;
+	value = strtod(text, &end);
+	if (errno || end == text || *end || !isfinite(value))
+		return -EINVAL;
+	*out = value;
+	return 0;
+}
+
+static int check_value(const struct option_row *row, const char *text, struct ctl_error *e)
+{
+	int64_t i;
+	double real;
+
+	switch (row->kind) {
+	case OPTION_FLAG:
+	case OPTION_STRING:
+		return 0;
+	case OPTION_INT:
+		if (parse_int(text, &i) != 0)
+			return ctl_error_set(e, CTL_USAGE, "--%s: %s: a whole number is needed",
+				row->name, text);
+		real = (double)i;
+		break;
+	case OPTION_REAL:
+		if (parse_real(text, &real) != 0)
+			return ctl_error_set(
+				e, CTL_USAGE, "--%s: %s: a number is needed", row->name, text);
+		break;
+	default:
+		return ctl_error_set(e, CTL_USAGE, "--%s: bad option table", row->name);
+	}
+	if (real < row->min || real > row->max)
+		return ctl_error_set(e, CTL_USAGE, "--%s: %s is not allowed, from %.15g to %.15g",
+			row->name, text, row->min, row->max);
+	return 0;
+}
+
+/* Option argv[*i]; takes the next word too when the value stands there. */
+static int take_option(struct arguments *a, char **argv, int argc, int *i, struct ctl_error *e)
+{
+	const char *given = argv[*i];
+	const bool is_long = given[1] == '-';
+	const char *name = given + (is_long ? 2 : 1);
+	const char *value = is_long ? strchr(name, '=') : name[0] && name[1] ? name + 1 : NULL;
+	const size_t n = is_long ? (value ? (size_t)(value - name) : strlen(name)) : 1;
+	const struct option_row *row = find_row(a->verb, name, n);
+
+	if (!row || (is_long && n == 1))
+		return unknown_option(a->verb, given, name, e);
+	if (value && is_long)
+		value++;
+	if (row->kind == OPTION_FLAG) {
+		if (value)
+			return ctl_error_set(e, CTL_USAGE, "%s: takes no value", given);
+		value = "";
+	} else if (!value) {
+		if (*i + 1 >= argc)
+			return ctl_error_set(e, CTL_USAGE, "%s: %s is needed", given, row->arg);
+		value = argv[++*i];
+	}
+	if (check_value(row, value, e) != 0)
+		return CTL_USAGE;
+	a->values[a->n_values++] = (struct argument_value){row, value};
+	return 0;
+}
+
+static bool is_option(const char *word)
+{
+	return word[0] == '-' && word[1] != '\0'; /* "-" alone is standard input */
+}
+
+/* Words of the command line that are not options nor their values, as far as is known without a
+ * verb. */
+static int find_verb(struct arguments *a, int argc, char **argv, int *first, struct ctl_error *e)
+{
+	char *words[2];
+	size_t n = 0, used = 0;
+	const char *near;
+
+	int i = 0;
+	while (i < argc && is_option(argv[i])) {
+		if (strcmp(argv[i], "--") == 0)
+			break;
+		if (take_option(a, argv, argc, &i, e) != 0)
+			return CTL_USAGE;
+		i++;
+	}
+	for (int k = i; k < argc && n < 2; k++)
+		words[n++] = argv[k];
+	*first = i;
+	if (n == 0)
+		return 0;
+	a->verb = verb_find(words, n, &used);
+	if (!a->verb) {
+		near = verb_suggest(words, n);
+		if (near)
+			return ctl_error_set(
+				e, CTL_USAGE, "%s: no such verb; did you mean %s?", words[0], near);
+		return ctl_error_set(e, CTL_USAGE, "%s: no such verb; see: gpt2ctl help", words[0]);
+	}
+	*first = i + (int)used;
+	return 0;
+}
+
+static int check_count(const struct arguments *a, struct ctl_error *e)
+{
+	const struct verb *v = a->verb;
+
+	if (a->n_words < (size_t)v->min_args)
+		return ctl_error_set(e, CTL_USAGE, "%s: %zu given, %s needed; see: gpt2ctl help %s",
+			v->name, a->n_words, v->args, v->name);
+	if (v->max_args >= 0 && a->n_words > (size_t)v->max_args)
+		return ctl_error_set(e, CTL_USAGE,
+			"%s: %s: one argument too many; see: gpt2ctl help %s", v->name,
+			a->words[v->max_args], v->name);
+	return 0;
+}
+
+int arguments_parse(struct arguments *a, int argc, char **argv, struct ctl_error *e)
+{
+	bool options = true;
+	int first = 0;
+
+	*a = (struct arguments){0};
+	a->words = calloc((size_t)argc + 1, sizeof(*a->words));
+	a->values = calloc((size_t)argc + 1, sizeof(*a->values));
+	if (!a->words || !a->values)
+		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
+	if (find_verb(a, argc, argv, &first, e) != 0)
+		return CTL_USAGE;
+	if (!a->verb)
+		return 0;
+	for (int i = first; i < argc; i++) {
+		if (options && strcmp(argv[i], "--") == 0) {
+			options = false;
+		} else if (options && is_option(argv[i])) {
+			if (take_option(a, argv, argc, &i, e) != 0)
+				return CTL_USAGE;
+		} else {
+			a->words[a->n_words++] = argv[i];
+		}
+	}
+	if (arguments_has(a, "help"))
+		return 0;
+	return check_count(a, e);
+}
+
+void arguments_finish(struct arguments *a)
+{
+	free(a->words);
+	free(a->values);
+	*a = (struct arguments){0};
+}
+
+bool arguments_has(const struct arguments *a, const char *option)
+{
+	return arguments_string(a, option, NULL) != NULL;
+}
+
+const char *arguments_string(const struct arguments *a, const char *option, const char *otherwise)
+{
+	for (size_t i = a->n_values; i > 0; i--) {
+		if (strcmp(a->values[i - 1].row->name, option) == 0)
+			return a->values[i - 1].text;
+	}
+	return otherwise;
+}
+
+int64_t arguments_int(const struct arguments *a, const char *option, int64_t otherwise)
+{
+	const char *text = arguments_string(a, option, NULL);
+	int64_t value;
+
+	return text && parse_int(text, &value) == 0 ? value : otherwise;
+}
+
+double arguments_real(const struct arguments *a, const char *option, double otherwise)
+{
+	const char *text = arguments_string(a, option, NULL);
+	double value;
+
+	return text && parse_real(text, &value) == 0 ? value : otherwise;
+}
+
+int arguments_id(const char *word, int64_t *id, struct ctl_error *e)
+{
+	int64_t value;
+
+	if (parse_int(word, &value) != 0 || value < 1)
+		return ctl_error_set(e, CTL_USAGE,
+			"%s: not a run's id (a whole number from 1); see: gpt2ctl list", word);
+	*id = value;
+	return 0;
+}

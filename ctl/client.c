@@ -1,0 +1,444 @@
+#include "ctl/client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ctl/interrupt.h"
+#include "proto/frame.h"
+#include "proto/rpc.h"
+#include "proto/version.h"
+
+struct event {
+	struct event *next;
+	char name[64];
+	json_t *params;
+};
+
+struct client {
+	int fd;
+	json_int_t last_id;
+	struct frame *frame;
+	json_t *hello;
+	struct event *first, **end; /* events not taken yet */
+};
+
+static const char system_socket[] = "/run/gpt2d/gpt2d.sock";
+
+int64_t client_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int64_t deadline_in(int seconds)
+{
+	return client_now_ns() + (int64_t)seconds * 1000000000;
+}
+
+/* ---- which socket ---- */
+
+int client_socket_path(const struct ctl *ctl, char *path, size_t path_bytes, struct ctl_error *e)
+{
+	const char *env = getenv("GPT2D_SOCKET"), *xdg = getenv("XDG_RUNTIME_DIR");
+	const size_t max = sizeof(((struct sockaddr_un *)0)->sun_path) - 1;
+	int n;
+
+	if (ctl->socket) {
+		n = snprintf(path, path_bytes, "%s", ctl->socket);
+	} else if (env && *env) {
+		n = snprintf(path, path_bytes, "%s", env);
+	} else {
+		n = snprintf(path, path_bytes, "%s/gpt2d/gpt2d.sock", xdg && *xdg ? xdg : "");
+		if (!xdg || !*xdg || (size_t)n >= path_bytes || access(path, F_OK) != 0)
+			n = snprintf(path, path_bytes, "%s", system_socket);
+	}
+	if (n == 0)
+		return ctl_error_set(e, CTL_USAGE, "--socket: a path is needed");
+	if ((size_t)n >= path_bytes || (size_t)n > max)
+		return ctl_error_set(e, CTL_USAGE,
+			"%.200s: a socket's path has at most %zu bytes, this has %d", path, max, n);
+	return 0;
+}
+
+/* ---- connecting ---- */
+
+static int no_daemon(struct ctl_error *e, const char *path, int error)
+{
+	if (error == EACCES || error == EPERM)
+		return ctl_error_set(e, CTL_TRANSPORT,
+			"%s: %s; the daemon's owner or its group may use it", path,
+			strerror(error));
+	return ctl_error_set(e, CTL_NO_DAEMON,
+		"gpt2d is not running (%s: %s)\n"
+		"start one with: gpt2d, or as a service: systemctl start gpt2d\n"
+		"or name another's socket: --socket PATH, or GPT2D_SOCKET",
+		path, strerror(error));
+}
+
+/* A full backlog shows as EAGAIN: try again until the deadline. */
+static int connect_until(int fd, const char *path, int64_t deadline_ns, struct ctl_error *e)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const struct timespec pause = {0, 20000000};
+
+	memcpy(address.sun_path, path, strlen(path));
+	for (;;) {
+		if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+			return 0;
+		if (errno != EAGAIN && errno != EINTR)
+			return no_daemon(e, path, errno);
+		if (client_now_ns() > deadline_ns)
+			return ctl_error_set(e, CTL_TIMEOUT,
+				"%s: gpt2d did not accept a connection in %d s", path,
+				CLIENT_CONNECT_S);
+		nanosleep(&pause, NULL);
+	}
+}
+
+/* ---- bytes ---- */
+
+/* 0, -ETIMEDOUT, -EINTR, or another negative errno. deadline_ns -1: for ever. */
+static int wait_for(struct client *c, short events, int64_t deadline_ns)
+{
+	struct pollfd p = {c->fd, events, 0};
+	int64_t left = -1;
+	int n;
+
+	if (deadline_ns >= 0) {
+		left = deadline_ns - client_now_ns();
+		if (left < 0)
+			left = 0;
+	}
+	n = interrupt_poll(&p, left);
+	if (n < 0)
+		return -errno;
+	return n == 0 ? -ETIMEDOUT : 0;
+}
+
+static int send_all(struct client *c, const char *bytes, size_t n, int64_t deadline_ns)
+{
+	while (n > 0) {
+		const ssize_t k = send(c->fd, bytes, n, MSG_NOSIGNAL);
+		int error;
+
+		if (k >= 0) {
+			bytes += k;
+			n -= (size_t)k;
+			continue;
+		}
+		if (errno == EINTR)
+			continue;
+		if (errno != EAGAIN)
+			return -errno;
+		error = wait_for(c, POLLOUT, deadline_ns);
+		if (error && error != -EINTR)
+			return error;
+	}
+	return 0;
+}
+
+/* One read into the frame: 0, -EAGAIN, -ECONNRESET at the end of the stream, or another negative
+ * errno. */
+static int receive(struct client *c)
+{
+	char bytes[65536];
+	const ssize_t n = recv(c->fd, bytes, sizeof(bytes), 0);
+
+	if (n < 0)
+		return -errno;
+	if (n == 0)
+		return -ECONNRESET;
+	return frame_feed(c->frame, bytes, (size_t)n);
+}
+
+static int lost(struct ctl_error *e, int error)
+{
+	if (error == -ETIMEDOUT)
+		return ctl_error_set(e, CTL_TIMEOUT, "gpt2d did not answer in time");
+	if (error == -ECONNRESET || error == -EPIPE)
+		return ctl_error_set(e, CTL_TRANSPORT, "gpt2d closed the connection");
+	return ctl_error_set(e, CTL_TRANSPORT, "connection to gpt2d: %s", strerror(-error));
+}
+
+/*
+ * The next message: 0; -ETIMEDOUT, -EINTR when a signal came and signals count; another negative
+ * errno when the connection is of no more use. e is filled in each case but 0 and -EINTR.
+ */
+static int next_message(struct client *c, int64_t deadline_ns, bool signals, struct rpc_message *m,
+	struct ctl_error *e)
+{
+	char *line, why[256];
+	size_t n;
+	int error;
+
+	for (;;) {
+		const enum frame_status status = frame_next(c->frame, &line, &n);
+
+		if (status == FRAME_LINE) {
+			if (rpc_parse(line, n, m, NULL, why, sizeof(why)) == 0)
+				return 0;
+			ctl_error_set(e, CTL_TRANSPORT,
+				"gpt2d sent what is no JSON-RPC message: %s", why);
+			return -EPROTO;
+		}
+		if (status != FRAME_MORE) {
+			const bool too_long = status == FRAME_TOO_LONG;
+
+			ctl_error_set(e, CTL_TRANSPORT, "gpt2d sent %s",
+				too_long ? "a line longer than any message" : "a NUL byte");
+			return -EPROTO;
+		}
+		if (signals && interrupt_seen())
+			return -EINTR;
+		error = receive(c);
+		if (error == -EAGAIN || error == -EINTR) {
+			error = wait_for(c, POLLIN, deadline_ns);
+			if (error == -EINTR)
+				continue;
+		}
+		if (error) {
+			lost(e, error);
+			return error;
+		}
+	}
+}
+
+/* ---- replies ---- */
+
+static const struct {
+	int code, exit;
+} exits[] = {
+	{PROTOCOL_VERSION_MISMATCH, CTL_VERSION_MISMATCH},
+	{PROTOCOL_SPEC_REFUSED, CTL_USAGE},
+	{PROTOCOL_NO_SUCH_RUN, CTL_NO_SUCH_RUN},
+	{PROTOCOL_NOT_ALLOWED, CTL_USAGE},
+	{PROTOCOL_INVALID_PARAMS, CTL_USAGE},
+	{PROTOCOL_METHOD_NOT_FOUND, CTL_VERSION_MISMATCH},
+};
+
+static void error_of(const struct rpc_message *m, struct ctl_error *e)
+{
+	int exit = CTL_TRANSPORT;
+	char clean[900];
+
+	for (size_t i = 0; i < sizeof(exits) / sizeof(exits[0]); i++) {
+		if (exits[i].code == m->code)
+			exit = exits[i].exit;
+	}
+	term_clean(m->error, clean, sizeof(clean));
+	ctl_error_set(e, exit, "%s", clean);
+	e->data = json_incref(m->data);
+}
+
+static void keep_event(struct client *c, const struct rpc_message *m)
+{
+	struct event *event = calloc(1, sizeof(*event));
+
+	if (!event)
+		return; /* the gap in seq is seen */
+	snprintf(event->name, sizeof(event->name), "%s", m->method);
+	event->params = json_incref(m->params);
+	*c->end = event;
+	c->end = &event->next;
+}
+
+static int await_reply(
+	struct client *c, json_int_t id, int64_t deadline_ns, json_t **result, struct ctl_error *e)
+{
+	struct rpc_message m;
+	int exit;
+
+	for (;;) {
+		if (next_message(c, deadline_ns, false, &m, e) != 0)
+			return e->exit;
+		if (m.kind == RPC_NOTIFICATION) {
+			keep_event(c, &m);
+		} else if (m.kind != RPC_REQUEST) {
+			break;
+		}
+		rpc_clear(&m);
+	}
+	/* an error without an id tells of the connection as a whole */
+	if (m.kind == RPC_ERROR && (json_is_null(m.id) || json_integer_value(m.id) == id)) {
+		error_of(&m, e);
+		exit = e->exit;
+	} else if (m.kind == RPC_RESULT && json_integer_value(m.id) == id) {
+		*result = json_incref(m.result);
+		exit = 0;
+	} else {
+		exit = ctl_error_set(
+			e, CTL_TRANSPORT, "gpt2d answered another request than was asked");
+	}
+	rpc_clear(&m);
+	return exit;
+}
+
+int client_request(struct client *c, const char *method, json_t *params, int deadline_s,
+	json_t **result, struct ctl_error *e)
+{
+	const int64_t deadline_ns = deadline_in(deadline_s);
+	char why[sizeof(e->message)];
+	size_t n;
+	char *line = rpc_request(++c->last_id, method, params, &n);
+	int error, exit;
+
+	if (!line)
+		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
+	error = send_all(c, line, n, deadline_ns);
+	free(line);
+	/* a daemon that refuses a client says why before it closes: read on */
+	if (error && error != -EPIPE && error != -ECONNRESET)
+		return lost(e, error);
+	exit = await_reply(c, c->last_id, deadline_ns, result, e);
+	if (exit && !e->data && (exit == CTL_TIMEOUT || exit == CTL_TRANSPORT)) {
+		memcpy(why, e->message, sizeof(why));
+		ctl_error_set(e, exit, "%s: %.900s", method, why);
+	}
+	return exit;
+}
+
+/* ---- hello ---- */
+
+static int mismatch(struct ctl_error *e, const json_t *daemon)
+{
+	const char *build = json_string_value(json_object_get(daemon, "build"));
+	const json_t *protocol = json_object_get(daemon, "protocol");
+	char clean[128];
+
+	term_clean(build ? build : "unknown", clean, sizeof(clean));
+	return ctl_error_set(e, CTL_VERSION_MISMATCH,
+		"gpt2ctl speaks protocol %d (build %s), gpt2d speaks %lld (build %s)\n"
+		"install both from one build, then restart the daemon: systemctl restart gpt2d, or "
+		"end your own "
+		"gpt2d and start it again",
+		PROTOCOL_VERSION, version_build, (long long)json_integer_value(protocol), clean);
+}
+
+static int say_hello(struct client *c, struct ctl_error *e)
+{
+	json_t *params = json_pack("{s:i, s:s, s:s}", "protocol", PROTOCOL_VERSION, "build",
+		version_build, "client", "gpt2ctl");
+	const json_t *protocol;
+	int exit = client_request(c, METHOD_HELLO, params, CLIENT_REPLY_S, &c->hello, e);
+
+	if (exit == CTL_VERSION_MISMATCH && json_is_object(e->data))
+		return mismatch(e, e->data);
+	if (exit)
+		return exit;
+	protocol = json_object_get(c->hello, "protocol");
+	if (!json_is_integer(protocol))
+		return ctl_error_set(e, CTL_TRANSPORT, "hello: gpt2d named no protocol version");
+	if (json_integer_value(protocol) != PROTOCOL_VERSION)
+		return mismatch(e, c->hello);
+	return 0;
+}
+
+int client_open(const struct ctl *ctl, struct client **out, struct ctl_error *e)
+{
+	struct client *c = calloc(1, sizeof(*c));
+	char path[4096];
+	int exit;
+
+	if (!c)
+		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
+	c->fd = -1;
+	c->end = &c->first;
+	exit = client_socket_path(ctl, path, sizeof(path), e);
+	if (exit)
+		goto fail;
+	c->frame = frame_create(PROTOCOL_LINE_MAX);
+	c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (!c->frame || c->fd < 0) {
+		exit = ctl_error_set(
+			e, CTL_TRANSPORT, "socket: %s", strerror(c->frame ? errno : ENOMEM));
+		goto fail;
+	}
+	exit = connect_until(c->fd, path, deadline_in(CLIENT_CONNECT_S), e);
+	if (exit)
+		goto fail;
+	exit = say_hello(c, e);
+	if (exit)
+		goto fail;
+	*out = c;
+	return 0;
+fail:
+	client_close(c);
+	return exit;
+}
+
+void client_close(struct client *c)
+{
+	if (!c)
+		return;
+	if (c->fd >= 0)
+		close(c->fd);
+	frame_destroy(c->frame);
+	json_decref(c->hello);
+	while (c->first) {
+		struct event *event = c->first;
+
+		c->first = event->next;
+		json_decref(event->params);
+		free(event);
+	}
+	free(c);
+}
+
+const json_t *client_hello(const struct client *c)
+{
+	return c->hello;
+}
+
+/* ---- events ---- */
+
+static bool take_kept(struct client *c, char event[64], json_t **params)
+{
+	struct event *first = c->first;
+
+	if (!first)
+		return false;
+	memcpy(event, first->name, 64);
+	*params = first->params;
+	c->first = first->next;
+	if (!c->first)
+		c->end = &c->first;
+	free(first);
+	return true;
+}
+
+enum client_news client_next(
+	struct client *c, int64_t deadline_ns, char event[64], json_t **params, struct ctl_error *e)
+{
+	struct rpc_message m;
+	int error;
+
+	if (interrupt_seen())
+		return CLIENT_INTERRUPTED;
+	if (take_kept(c, event, params))
+		return CLIENT_EVENT;
+	for (;;) {
+		error = next_message(c, deadline_ns, true, &m, e);
+		if (error == -EINTR)
+			return CLIENT_INTERRUPTED;
+		if (error == -ETIMEDOUT)
+			return CLIENT_QUIET;
+		if (error)
+			return CLIENT_LOST;
+		if (m.kind == RPC_NOTIFICATION)
+			break;
+		rpc_clear(&m); /* no request is open: nothing to answer */
+	}
+	snprintf(event, 64, "%s", m.method);
+	*params = json_incref(m.params);
+	rpc_clear(&m);
+	return CLIENT_EVENT;
+}

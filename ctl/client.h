@@ -1,0 +1,54 @@
+/*
+ * client.h: a connection to gpt2d: the socket, hello, requests and the events of followed runs.
+ * Every wait has a deadline. Signals that end a wait are interrupt.h's.
+ */
+#ifndef GPT2D_CLIENT_H
+#define GPT2D_CLIENT_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "ctl/ctl.h"
+
+enum {
+	CLIENT_CONNECT_S = 5,
+	CLIENT_REPLY_S = 30,
+	CLIENT_CHECK_S = 600, /* submit, dry-run: the daemon may read all of the data first */
+};
+
+struct client;
+
+/* Which socket ctl means, into path; 0, or CTL_USAGE with e when it cannot be a socket's name. */
+int client_socket_path(const struct ctl *ctl, char *path, size_t path_bytes, struct ctl_error *e);
+
+/*
+ * Connect and say hello: 0, or CTL_NO_DAEMON, CTL_VERSION_MISMATCH, CTL_TRANSPORT, CTL_TIMEOUT with
+ * e. The daemon's answer to hello is client_hello().
+ */
+int client_open(const struct ctl *ctl, struct client **out, struct ctl_error *e);
+void client_close(struct client *c); /* takes NULL */
+const json_t *client_hello(const struct client *c);
+
+/*
+ * Send method and wait for its reply: 0 and *result (owned by the caller), or an exit code with e,
+ * by the daemon's error code. params is stolen. Events that arrive meanwhile are kept for
+ * client_next.
+ */
+int client_request(struct client *c, const char *method, json_t *params, int deadline_s,
+	json_t **result, struct ctl_error *e);
+
+enum client_news {
+	CLIENT_EVENT,       /* *event, *params */
+	CLIENT_QUIET,       /* the deadline passed */
+	CLIENT_INTERRUPTED, /* a signal, see interrupt.h */
+	CLIENT_LOST,        /* the connection ended or broke, e says how */
+};
+/* Wait for an event until deadline_ns (client_now_ns; -1: for ever). *params is owned by the
+ * caller. */
+enum client_news client_next(struct client *c, int64_t deadline_ns, char event[64], json_t **params,
+	struct ctl_error *e);
+
+/* The monotonic clock. */
+int64_t client_now_ns(void);
+
+#endif

@@ -1,0 +1,395 @@
+#include "ctl/comparison.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/format.h"
+#include "proto/rpc.h"
+#include "proto/spec.h"
+#include "proto/stats.h"
+
+enum part { PART_DATA, PART_FORWARD, PART_BACKWARD, PART_EXPOSED, PART_OPTIMIZER, N_PARTS };
+
+static const char *const part_keys[N_PARTS] = {
+	[PART_DATA] = "data_mean_s",
+	[PART_FORWARD] = "forward_mean_s",
+	[PART_BACKWARD] = "backward_mean_s",
+	[PART_EXPOSED] = "exposed_comm_mean_s",
+	[PART_OPTIMIZER] = "optimizer_mean_s",
+};
+
+struct work {
+	int64_t segments, tokens;
+	double seconds;
+};
+
+struct arm {
+	char name[SPEC_NAME_MAX + 1];
+	const json_t *plan; /* borrowed */
+	struct work work;
+	int64_t *samples; /* step times, ns */
+	size_t n;
+	double parts[N_PARTS]; /* sums over steps; NaN once a segment lacked one */
+	double max_loss_diff;  /* NaN once a trace could not be compared */
+	bool identical;        /* all traces bit-identical to the reference */
+};
+
+struct block {
+	int64_t number;
+	struct work work[SPEC_ARMS_MAX]; /* by arm */
+};
+
+struct totals {
+	struct arm arms[SPEC_ARMS_MAX];
+	size_t n_arms, baseline;
+	struct block *blocks;
+	size_t n_blocks;
+	int64_t used, left_out;
+	const json_t *reference; /* losses of the baseline's first segment; borrowed */
+	const char *reference_hash;
+};
+
+/* ---- gathering ---- */
+
+static size_t find_arm(const struct totals *t, const char *name)
+{
+	size_t i = 0;
+
+	while (i < t->n_arms && strcmp(t->arms[i].name, name) != 0)
+		i++;
+	return i;
+}
+
+static int add_arm(struct totals *t, const char *name)
+{
+	const size_t i = find_arm(t, name);
+
+	if (i < t->n_arms)
+		return (int)i;
+	if (i == SPEC_ARMS_MAX)
+		return -1;
+	snprintf(t->arms[i].name, sizeof(t->arms[i].name), "%s", name);
+	t->arms[i].identical = true;
+	t->n_arms++;
+	return (int)i;
+}
+
+static struct block *add_block(struct totals *t, int64_t number)
+{
+	struct block *blocks;
+
+	for (size_t i = 0; i < t->n_blocks; i++) {
+		if (t->blocks[i].number == number)
+			return &t->blocks[i];
+	}
+	blocks = reallocarray(t->blocks, t->n_blocks + 1, sizeof(*blocks));
+	if (!blocks)
+		return NULL;
+	t->blocks = blocks;
+	blocks[t->n_blocks] = (struct block){.number = number};
+	return &blocks[t->n_blocks++];
+}
+
+static int add_samples(struct arm *arm, const json_t *times)
+{
+	const size_t n = json_array_size(times);
+	int64_t *samples;
+
+	if (n == 0)
+		return 0;
+	samples = reallocarray(arm->samples, arm->n + n, sizeof(*samples));
+	if (!samples)
+		return -1;
+	arm->samples = samples;
+	for (size_t i = 0; i < n; i++)
+		samples[arm->n++] = json_integer_value(json_array_get(times, i));
+	return 0;
+}
+
+static void add_work(struct work *w, const json_t *summary)
+{
+	w->segments++;
+	w->tokens += format_int(summary, "tokens_measured", 0);
+	w->seconds += format_real(summary, "seconds_measured");
+}
+
+/* The largest |difference| of two traces; NaN when they cannot be compared. */
+static double trace_diff(const json_t *a, const json_t *b)
+{
+	const size_t n = json_array_size(a);
+	double largest = 0.0;
+
+	if (n == 0 || json_array_size(b) != n)
+		return (double)NAN;
+	for (size_t i = 0; i < n; i++) {
+		const json_t *x = json_array_get(a, i), *y = json_array_get(b, i);
+		double diff;
+
+		if (!json_is_number(x) || !json_is_number(y))
+			return (double)NAN;
+		diff = fabs(json_number_value(x) - json_number_value(y));
+		if (diff > largest)
+			largest = diff;
+	}
+	return largest;
+}
+
+static void add_losses(const struct totals *t, struct arm *arm, const json_t *summary)
+{
+	const double diff = trace_diff(t->reference, json_object_get(summary, "losses"));
+	const char *hash = json_string_value(json_object_get(summary, "loss_hash"));
+
+	if (isnan(diff) || diff > arm->max_loss_diff)
+		arm->max_loss_diff = isnan(arm->max_loss_diff) ? arm->max_loss_diff : diff;
+	if (!hash || !t->reference_hash || strcmp(hash, t->reference_hash) != 0)
+		arm->identical = false;
+}
+
+static bool is_done(const json_t *segment)
+{
+	const char *state = json_string_value(json_object_get(segment, "state"));
+
+	return state && strcmp(state, "done") == 0 &&
+		json_is_object(json_object_get(segment, "summary"));
+}
+
+static const char *arm_name(const json_t *segment)
+{
+	const char *name = json_string_value(json_object_get(segment, "arm"));
+
+	return name ? name : "?";
+}
+
+static int add_segment(struct totals *t, const json_t *segment)
+{
+	const json_t *summary = json_object_get(segment, "summary");
+	const json_t *times = json_object_get(summary, "step_time_ns");
+	const size_t i = find_arm(t, arm_name(segment));
+	struct block *block;
+	struct arm *arm;
+
+	if (i == t->n_arms || !is_done(segment)) {
+		t->left_out++;
+		return 0;
+	}
+	arm = &t->arms[i];
+	block = add_block(t, format_int(segment, "block", 0));
+	if (!block || add_samples(arm, times) != 0)
+		return -1;
+	for (int p = 0; p < N_PARTS; p++)
+		arm->parts[p] +=
+			format_real(summary, part_keys[p]) * (double)json_array_size(times);
+	if (!arm->plan)
+		arm->plan = json_object_get(summary, "plan");
+	add_work(&arm->work, summary);
+	add_work(&block->work[i], summary);
+	add_losses(t, arm, summary);
+	t->used++;
+	return 0;
+}
+
+/* Arms in the order of the spec where the daemon sent checks, else as the segments name them. */
+static void find_arms(struct totals *t, const json_t *show)
+{
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(json_object_get(show, "checks"), i, row) add_arm(t, arm_name(row));
+	json_array_foreach(json_object_get(show, "segments"), i, row) add_arm(t, arm_name(row));
+}
+
+static void find_reference(struct totals *t, const json_t *segments)
+{
+	const json_t *segment, *summary;
+	size_t i;
+
+	json_array_foreach(segments, i, segment)
+	{
+		if (!is_done(segment) || strcmp(arm_name(segment), t->arms[t->baseline].name) != 0)
+			continue;
+		summary = json_object_get(segment, "summary");
+		t->reference = json_object_get(summary, "losses");
+		t->reference_hash = json_string_value(json_object_get(summary, "loss_hash"));
+		return;
+	}
+}
+
+static int gather(struct totals *t, const json_t *show, const char *baseline, struct ctl_error *e)
+{
+	const json_t *segments = json_object_get(show, "segments"), *segment;
+	size_t i;
+
+	find_arms(t, show);
+	if (baseline) {
+		t->baseline = find_arm(t, baseline);
+		if (t->baseline == t->n_arms)
+			return ctl_error_set(
+				e, CTL_USAGE, "--baseline: %s: the run has no such arm", baseline);
+	}
+	find_reference(t, segments);
+	json_array_foreach(segments, i, segment)
+	{
+		if (add_segment(t, segment) != 0)
+			return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
+	}
+	if (t->used == 0)
+		return ctl_error_set(e, CTL_USAGE,
+			"nothing to compare yet: no segment of %zu is done",
+			json_array_size(segments));
+	return 0;
+}
+
+/* ---- the object ---- */
+
+static json_t *arm_json(const struct totals *t, const struct arm *arm)
+{
+	struct stats_summary s = {0};
+	json_t *row;
+
+	if (arm->n > 0 && stats_summarise(arm->samples, arm->n, &s) != 0)
+		return NULL;
+	row = json_pack("{s:s, s:O?, s:I, s:I, s:o, s:o, s:b, s:o}", "arm", arm->name, "plan",
+		arm->plan, "segments", (json_int_t)arm->work.segments, "steps", (json_int_t)arm->n,
+		"median_ns", arm->n ? json_integer(s.median) : json_null(), "p95_ns",
+		arm->n >= STATS_P95_MIN_SAMPLES ? json_integer(s.p95) : json_null(), "low_n",
+		arm->n < STATS_P95_MIN_SAMPLES, "mean_ns", arm->n ? rpc_real(s.mean) : json_null());
+	for (int p = 0; p < N_PARTS; p++)
+		json_object_set_new(row, part_keys[p],
+			arm->n ? rpc_real(arm->parts[p] / (double)arm->n) : json_null());
+	json_object_set_new(row, "tokens", json_integer(arm->work.tokens));
+	json_object_set_new(row, "seconds", rpc_real(arm->work.seconds));
+	json_object_set_new(row, "tok_s",
+		arm->work.seconds > 0.0 ? rpc_real((double)arm->work.tokens / arm->work.seconds)
+					: json_null());
+	json_object_set_new(
+		row, "max_loss_diff", arm->n ? rpc_real(arm->max_loss_diff) : json_null());
+	json_object_set_new(row, "losses_identical", json_boolean(arm->n && arm->identical));
+	return row;
+}
+
+static double rate(const struct work *w)
+{
+	return w->seconds > 0.0 ? (double)w->tokens / w->seconds : (double)NAN;
+}
+
+/* Time of the same work, arm / baseline: by tokens, so that arms of unequal steps are still
+ * comparable. */
+static double time_ratio(const struct work *arm, const struct work *base)
+{
+	return rate(base) / rate(arm);
+}
+
+/* A block counts for an arm when both it and the baseline are whole there. */
+static bool block_whole(const struct totals *t, const struct block *b, size_t arm)
+{
+	const struct work *base = &b->work[t->baseline], *other = &b->work[arm];
+
+	return base->segments > 0 && base->segments == other->segments && rate(base) > 0.0 &&
+		rate(other) > 0.0;
+}
+
+static json_t *blocks_json(const struct totals *t)
+{
+	json_t *rows = json_array();
+
+	for (size_t i = 0; i < t->n_blocks; i++) {
+		const struct block *b = &t->blocks[i];
+		json_t *ratios = json_array();
+
+		for (size_t a = 0; a < t->n_arms; a++) {
+			if (a == t->baseline || !block_whole(t, b, a))
+				continue;
+			json_array_append_new(ratios,
+				json_pack("{s:s, s:o, s:o}", "arm", t->arms[a].name, "tok_s_ratio",
+					rpc_real(rate(&b->work[a]) / rate(&b->work[t->baseline])),
+					"step_time_ratio",
+					rpc_real(time_ratio(&b->work[a], &b->work[t->baseline]))));
+		}
+		json_array_append_new(rows,
+			json_pack("{s:I, s:o}", "block", (json_int_t)b->number, "ratios", ratios));
+	}
+	return rows;
+}
+
+static json_t *ratio_json(const struct totals *t, size_t a)
+{
+	struct work base = {0}, other = {0};
+	double low = (double)INFINITY, high = 0.0;
+	int64_t n = 0;
+
+	for (size_t i = 0; i < t->n_blocks; i++) {
+		const struct work *x = &t->blocks[i].work[t->baseline], *y = &t->blocks[i].work[a];
+		double ratio;
+
+		if (!block_whole(t, &t->blocks[i], a))
+			continue;
+		ratio = rate(y) / rate(x);
+		low = fmin(low, ratio);
+		high = fmax(high, ratio);
+		base.tokens += x->tokens;
+		base.seconds += x->seconds;
+		other.tokens += y->tokens;
+		other.seconds += y->seconds;
+		n++;
+	}
+	return json_pack("{s:s, s:I, s:o, s:o, s:o, s:o}", "arm", t->arms[a].name, "blocks",
+		(json_int_t)n, "tok_s_ratio", rpc_real(rate(&other) / rate(&base)),
+		"tok_s_ratio_min", n ? rpc_real(low) : json_null(), "tok_s_ratio_max",
+		n ? rpc_real(high) : json_null(), "step_time_ratio",
+		rpc_real(time_ratio(&other, &base)));
+}
+
+static bool equal_tokens(const struct totals *t)
+{
+	for (size_t a = 1; a < t->n_arms; a++) {
+		if (t->arms[a].work.tokens != t->arms[0].work.tokens)
+			return false;
+	}
+	return true;
+}
+
+static json_t *build(const struct totals *t, const json_t *show)
+{
+	json_t *arms = json_array(), *ratios = json_array();
+	char note[256];
+
+	for (size_t a = 0; a < t->n_arms; a++) {
+		json_array_append_new(arms, arm_json(t, &t->arms[a]));
+		if (a != t->baseline)
+			json_array_append_new(ratios, ratio_json(t, a));
+	}
+	snprintf(note, sizeof(note),
+		"no verdict yet: %zu block%s; a verdict needs an interval over at least %d and is "
+		"not computed here, "
+		"see COMPARISON in gpt2ctl(1)",
+		t->n_blocks, t->n_blocks == 1 ? "" : "s", COMPARISON_BLOCKS_FOR_VERDICT);
+	return json_pack("{s:O?, s:s, s:I, s:I, s:o, s:o, s:o, s:b, s:n, s:s}", "run",
+		json_object_get(show, "run"), "baseline", t->arms[t->baseline].name,
+		"segments_used", (json_int_t)t->used, "segments_left_out", (json_int_t)t->left_out,
+		"arms", arms, "blocks", blocks_json(t), "ratios", ratios, "equal_tokens",
+		equal_tokens(t), "verdict", "note", note);
+}
+
+int comparison_make(const json_t *show, const char *baseline, json_t **out, struct ctl_error *e)
+{
+	struct totals *t = calloc(1, sizeof(*t));
+	json_t *object;
+	int exit;
+
+	if (!t)
+		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
+	exit = gather(t, show, baseline, e);
+	if (!exit) {
+		object = build(t, show);
+		if (object)
+			*out = object;
+		else
+			exit = ctl_error_set(e, CTL_TRANSPORT, "out of memory");
+	}
+	for (size_t a = 0; a < t->n_arms; a++)
+		free(t->arms[a].samples);
+	free(t->blocks);
+	free(t);
+	return exit;
+}

@@ -1,0 +1,31 @@
+#include "ctl/ctl.h"
+
+#include <stdarg.h>
+
+#include "ctl/output.h"
+
+int ctl_error_set(struct ctl_error *e, int exit, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(e->message, sizeof(e->message), format, ap);
+	va_end(ap);
+	e->exit = exit;
+	return exit;
+}
+
+void ctl_error_clear(struct ctl_error *e)
+{
+	json_decref(e->data);
+	e->data = NULL;
+}
+
+int ctl_fail(struct ctl *ctl, struct ctl_error *e)
+{
+	const int exit = e->exit;
+
+	ctl->output->error(ctl, e);
+	ctl_error_clear(e);
+	return exit;
+}

@@ -1,0 +1,41 @@
+/*
+ * ctl.h: what every verb gets: where to print and how, and which daemon is meant. A verb returns
+ * the exit code of the process (enum ctl_exit in proto/protocol.h).
+ */
+#ifndef GPT2D_CTL_H
+#define GPT2D_CTL_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "ctl/term.h"
+#include "proto/protocol.h"
+
+struct output;
+
+struct ctl {
+	const char *socket; /* --socket, or NULL: client_socket_path decides */
+	const struct output *output;
+	bool json;
+	bool out_failed; /* a write to stdout failed: nothing more is tried, exit 1 */
+	struct term out; /* stdout */
+	struct term err; /* stderr */
+};
+
+/* Why something did not work, and with which code the process ends. */
+struct ctl_error {
+	int exit; /* enum ctl_exit */
+	char message[1024];
+	json_t *data; /* what the daemon sent beside it, or NULL; owned */
+};
+
+/* Fill e and return exit. */
+int ctl_error_set(struct ctl_error *e, int exit, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+void ctl_error_clear(struct ctl_error *e);
+
+/* Tell the user through ctl->output, release e, and return its exit code. */
+int ctl_fail(struct ctl *ctl, struct ctl_error *e);
+
+#endif

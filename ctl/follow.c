@@ -1,0 +1,46 @@
+/* gpt2ctl follow: the progress of a run until it ends. */
+#include "ctl/arguments.h"
+#include "ctl/follow.h"
+#include "ctl/interrupt.h"
+#include "ctl/output.h"
+#include "ctl/verb.h"
+#include "ctl/watch.h"
+
+int follow_run(struct ctl *ctl, struct client **c, int64_t id, const struct term *term)
+{
+	struct progress progress;
+	struct watch w = {.id = id, .deadline_ns = -1, .progress = &progress};
+	struct ctl_error e = {0};
+	int exit;
+
+	progress_init(&progress, term);
+	interrupt_begin();
+	exit = watch_run(ctl, c, &w, &e);
+	return w.state[0] ? exit : ctl_fail(ctl, &e);
+}
+
+static int run(struct ctl *ctl, const struct arguments *args)
+{
+	struct client *c = NULL;
+	struct ctl_error e = {0};
+	int64_t id;
+	int exit;
+
+	if (arguments_id(args->words[0], &id, &e) != 0 || client_open(ctl, &c, &e) != 0)
+		return ctl_fail(ctl, &e);
+	exit = follow_run(ctl, &c, id, &ctl->out);
+	client_close(c);
+	return exit;
+}
+
+const struct verb verb_follow = {
+	.name = "follow",
+	.args = "ID",
+	.min_args = 1,
+	.max_args = 1,
+	.summary = "show a run's progress until it ends",
+	.text = "On a terminal: a bar with loss, tokens per second and the time left. Elsewhere: "
+		"plain lines. "
+		"Interrupting it (Ctrl-C) leaves the run alone. The exit code is the run's result.",
+	.run = run,
+};

@@ -1,0 +1,16 @@
+/* follow.h: what `submit --follow` shares with `follow`. */
+#ifndef GPT2D_FOLLOW_H
+#define GPT2D_FOLLOW_H
+
+#include <stdint.h>
+
+#include "ctl/client.h"
+#include "ctl/ctl.h"
+
+/*
+ * Show the run on term until it ends; the exit code by its result, or of what came between, which
+ * has been told to the user. *c may be replaced, and is NULL when the connection was lost.
+ */
+int follow_run(struct ctl *ctl, struct client **c, int64_t id, const struct term *term);
+
+#endif

@@ -1,0 +1,143 @@
+#include "ctl/format.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/term.h"
+
+/* three significant digits */
+static void three_digits(double value, const char *unit, char out[FORMAT_BYTES])
+{
+	const int decimals = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+
+	snprintf(out, FORMAT_BYTES, "%.*f%s", decimals, value, unit);
+}
+
+char *format_si(double value, char out[FORMAT_BYTES])
+{
+	static const char *const units[] = {" ", " k", " M", " G", " T", " P"};
+	size_t u = 0;
+
+	if (!isfinite(value)) {
+		snprintf(out, FORMAT_BYTES, "-");
+		return out;
+	}
+	while (fabs(value) >= 999.5 && u + 1 < sizeof(units) / sizeof(units[0])) {
+		value /= 1000.0;
+		u++;
+	}
+	if (u == 0)
+		snprintf(out, FORMAT_BYTES, "%.*f", value == floor(value) || value >= 99.95 ? 0 : 1,
+			value);
+	else
+		three_digits(value, units[u], out);
+	return out;
+}
+
+char *format_count(int64_t value, char out[FORMAT_BYTES])
+{
+	char digits[24];
+	size_t n, used = 0;
+	const char *p = digits;
+
+	snprintf(digits, sizeof(digits), "%lld", (long long)value);
+	if (*p == '-')
+		out[used++] = *p++;
+	n = strlen(p);
+	for (size_t i = 0; i < n; i++) {
+		if (i > 0 && (n - i) % 3 == 0)
+			out[used++] = ',';
+		out[used++] = p[i];
+	}
+	out[used] = '\0';
+	return out;
+}
+
+char *format_size(int64_t bytes, char out[FORMAT_BYTES])
+{
+	size_t n = strlen(format_si((double)bytes, out));
+
+	if (n + 3 > FORMAT_BYTES)
+		return out;
+	if (n > 0 && out[n - 1] <= '9')
+		out[n++] = ' ';
+	memcpy(out + n, "B", 2);
+	return out;
+}
+
+char *format_duration(double seconds, char out[FORMAT_BYTES])
+{
+	const long long whole = isfinite(seconds) && seconds < 1e15 ? llround(seconds) : 0;
+
+	if (!isfinite(seconds))
+		snprintf(out, FORMAT_BYTES, "-");
+	else if (seconds < 1e-3)
+		three_digits(seconds * 1e6, " us", out);
+	else if (seconds < 0.9995)
+		three_digits(seconds * 1e3, " ms", out);
+	else if (seconds < 59.95)
+		three_digits(seconds, " s", out);
+	else if (whole < 3600)
+		snprintf(out, FORMAT_BYTES, "%lldm%02llds", whole / 60, whole % 60);
+	else
+		snprintf(out, FORMAT_BYTES, "%lldh%02lldm", whole / 3600, whole % 3600 / 60);
+	return out;
+}
+
+char *format_change(double ratio, char out[FORMAT_BYTES])
+{
+	if (!isfinite(ratio))
+		snprintf(out, FORMAT_BYTES, "-");
+	else
+		snprintf(out, FORMAT_BYTES, "%+.2f%%", (ratio - 1.0) * 100.0);
+	return out;
+}
+
+const char *format_string(
+	const json_t *object, const char *key, const char *otherwise, char *out, size_t out_bytes)
+{
+	const json_t *value = json_object_get(object, key);
+
+	if (json_is_integer(value))
+		snprintf(out, out_bytes, "%lld", (long long)json_integer_value(value));
+	else if (json_is_string(value) && json_string_length(value) > 0)
+		term_clean(json_string_value(value), out, out_bytes);
+	else
+		snprintf(out, out_bytes, "%s", otherwise);
+	return out;
+}
+
+int64_t format_int(const json_t *object, const char *key, int64_t otherwise)
+{
+	const json_t *value = json_object_get(object, key);
+
+	return json_is_integer(value) ? json_integer_value(value) : otherwise;
+}
+
+double format_real(const json_t *object, const char *key)
+{
+	const json_t *value = json_object_get(object, key);
+
+	return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
+json_t *format_json_text(const char *text)
+{
+	json_t *string = json_string(text);
+	char *copy;
+
+	if (string)
+		return string;
+	copy = strdup(text);
+	if (!copy)
+		return NULL;
+	for (char *c = copy; *c; c++) {
+		if ((unsigned char)*c >= 0x80)
+			*c = '?';
+	}
+	string = json_string(copy);
+	free(copy);
+	return string;
+}

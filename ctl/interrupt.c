@@ -1,0 +1,42 @@
+#include "ctl/interrupt.h"
+
+#include <signal.h>
+#include <time.h>
+
+static volatile sig_atomic_t seen;
+
+static void on_signal(int number)
+{
+	(void)number;
+	seen = 1;
+}
+
+void interrupt_begin(void)
+{
+	struct sigaction action = {.sa_handler = on_signal};
+	sigset_t set;
+
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+bool interrupt_seen(void)
+{
+	return seen != 0;
+}
+
+int interrupt_poll(struct pollfd *fd, int64_t timeout_ns)
+{
+	const struct timespec timeout = {timeout_ns / 1000000000, timeout_ns % 1000000000};
+	sigset_t open;
+
+	sigprocmask(SIG_SETMASK, NULL, &open);
+	sigdelset(&open, SIGINT);
+	sigdelset(&open, SIGTERM);
+	return ppoll(fd, 1, timeout_ns < 0 ? NULL : &timeout, &open);
+}

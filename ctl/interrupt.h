@@ -1,0 +1,19 @@
+/*
+ * interrupt.h: SIGINT and SIGTERM while a run is followed: they end the wait, not the process, so
+ * that the user can be told that the run goes on. They are blocked but for the moments in which a
+ * wait sleeps.
+ */
+#ifndef GPT2D_INTERRUPT_H
+#define GPT2D_INTERRUPT_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+void interrupt_begin(void);
+bool interrupt_seen(void);
+
+/* poll that signals can end: as poll, with -1 and EINTR. timeout_ns -1: for ever. */
+int interrupt_poll(struct pollfd *fd, int64_t timeout_ns);
+
+#endif

@@ -1,0 +1,306 @@
+#include "ctl/output.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "ctl/format.h"
+#include "ctl/text.h"
+
+/* ---- stdout may be full, or closed ---- */
+
+static void check_stdout(struct ctl *ctl)
+{
+	FILE *out = ctl->out.file;
+	int error = 0;
+
+	if (ctl->out_failed)
+		return;
+	errno = 0;
+	if (fflush(out) != 0 || ferror(out))
+		error = errno ? errno : EIO;
+	if (!error)
+		return;
+	ctl->out_failed = true;
+	fprintf(ctl->err.file, "gpt2ctl: stdout: %s\n", strerror(error));
+}
+
+int output_finish(struct ctl *ctl, int exit)
+{
+	check_stdout(ctl);
+	return ctl->out_failed ? CTL_TRANSPORT : exit;
+}
+
+/* ---- JSON ---- */
+
+static void emit(struct ctl *ctl, const char *kind, const json_t *object)
+{
+	json_t *line = json_pack("{s:i, s:s}", "schema", OUTPUT_SCHEMA, "kind", kind);
+	json_t *copy = json_deep_copy(object);
+
+	if (ctl->out_failed || !line || json_object_update_missing(line, copy) != 0 ||
+		json_dumpf(line, ctl->out.file, JSON_COMPACT) != 0 ||
+		fputc('\n', ctl->out.file) == EOF) {
+		if (!ctl->out_failed && !ferror(ctl->out.file))
+			fprintf(ctl->err.file, "gpt2ctl: %s: not an object, or out of memory\n",
+				kind);
+	}
+	json_decref(copy);
+	json_decref(line);
+	check_stdout(ctl);
+}
+
+static void json_submitted(struct ctl *ctl, const json_t *reply)
+{
+	emit(ctl, "submit", reply);
+}
+
+static void json_dry_run(struct ctl *ctl, const json_t *reply)
+{
+	emit(ctl, "dry-run", reply);
+}
+
+static void json_status(struct ctl *ctl, const json_t *reply)
+{
+	emit(ctl, "status", reply);
+}
+
+static void json_list(struct ctl *ctl, const json_t *reply)
+{
+	emit(ctl, "list", reply);
+}
+
+static void json_show(struct ctl *ctl, const json_t *reply)
+{
+	emit(ctl, "show", reply);
+}
+
+static void json_compare(struct ctl *ctl, const json_t *comparison)
+{
+	emit(ctl, "compare", comparison);
+}
+
+static void json_cancelled(struct ctl *ctl, const json_t *reply)
+{
+	emit(ctl, "cancel", reply);
+}
+
+static void json_waited(struct ctl *ctl, const json_t *result)
+{
+	emit(ctl, "wait", result);
+}
+
+static void json_prepared(struct ctl *ctl, const json_t *result)
+{
+	emit(ctl, "data prepare", result);
+}
+
+static void json_shutdown(struct ctl *ctl, const json_t *reply)
+{
+	emit(ctl, "shutdown", reply);
+}
+
+static void json_version(struct ctl *ctl, const json_t *versions)
+{
+	emit(ctl, "version", versions);
+}
+
+static void json_event(
+	struct ctl *ctl, struct progress *progress, const char *event, const json_t *params)
+{
+	emit(ctl, event, params);
+}
+
+static void print_error(struct ctl *ctl, const char *message)
+{
+	fprintf(ctl->err.file, "%sgpt2ctl:%s %s\n", term_colour(&ctl->err, TERM_RED),
+		term_colour(&ctl->err, TERM_PLAIN), message);
+}
+
+static void json_error(struct ctl *ctl, const struct ctl_error *error)
+{
+	json_t *inner = json_pack("{s:i, s:o, s:O*}", "exit", error->exit, "message",
+		format_json_text(error->message), "data", error->data);
+	json_t *object = json_pack("{s:o}", "error", inner);
+
+	print_error(ctl, error->message);
+	emit(ctl, "error", object);
+	json_decref(object);
+}
+
+static void print_spec_errors(struct ctl *ctl, const char *file, const json_t *errors)
+{
+	const json_t *row;
+	char key[300], message[600];
+	size_t i;
+
+	json_array_foreach(errors, i, row)
+	{
+		const int64_t line = format_int(row, "line", 0);
+
+		format_string(row, "key", "", key, sizeof(key));
+		format_string(row, "message", "", message, sizeof(message));
+		fputs(file, ctl->err.file);
+		if (line > 0)
+			fprintf(ctl->err.file, ":%lld", (long long)line);
+		fprintf(ctl->err.file, ": %s%s%s\n", key, *key ? ": " : "", message);
+	}
+}
+
+static void json_spec_errors(struct ctl *ctl, const char *file, const json_t *errors)
+{
+	json_t *object =
+		json_pack("{s:{s:i, s:s, s:o, s:O}}", "error", "exit", CTL_USAGE, "message",
+			"the spec was refused", "file", format_json_text(file), "errors", errors);
+
+	print_spec_errors(ctl, file, errors);
+	emit(ctl, "error", object);
+	json_decref(object);
+}
+
+const struct output output_json = {
+	.submitted = json_submitted,
+	.dry_run = json_dry_run,
+	.status = json_status,
+	.list = json_list,
+	.show = json_show,
+	.compare = json_compare,
+	.cancelled = json_cancelled,
+	.waited = json_waited,
+	.prepared = json_prepared,
+	.shutdown = json_shutdown,
+	.version = json_version,
+	.event = json_event,
+	.error = json_error,
+	.spec_errors = json_spec_errors,
+};
+
+/* ---- text of few lines; the rest is in text_*.c ---- */
+
+static void line_cancelled(struct ctl *ctl, const json_t *reply)
+{
+	char id[32], state[32];
+
+	format_string(reply, "id", "?", id, sizeof(id));
+	format_string(reply, "state", "?", state, sizeof(state));
+	if (json_is_true(json_object_get(reply, "already")))
+		fprintf(ctl->out.file, "run %s is %s already, nothing to cancel\n", id, state);
+	else if (strcmp(state, "cancelled") == 0)
+		fprintf(ctl->out.file, "run %s is cancelled\n", id);
+	else
+		fprintf(ctl->out.file, "run %s is being cancelled (%s); its end: gpt2ctl wait %s\n",
+			id, state, id);
+	check_stdout(ctl);
+}
+
+static void line_waited(struct ctl *ctl, const json_t *result)
+{
+	char id[32], name[80], state[32], reason[512];
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(json_object_get(result, "runs"), i, row)
+	{
+		format_string(row, "id", "?", id, sizeof(id));
+		format_string(row, "name", "", name, sizeof(name));
+		format_string(row, "state", "?", state, sizeof(state));
+		format_string(row, "reason", "", reason, sizeof(reason));
+		fprintf(ctl->out.file, "run %s%s%s: %s%s%s%s%s\n", id, *name ? " " : "", name,
+			term_colour(&ctl->out, text_state_colour(state)), state,
+			term_colour(&ctl->out, TERM_PLAIN), *reason ? ": " : "", reason);
+	}
+	check_stdout(ctl);
+}
+
+static void line_prepared(struct ctl *ctl, const json_t *result)
+{
+	char path[4096], use[16], format[16], tokens[FORMAT_BYTES], size[FORMAT_BYTES];
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(json_object_get(result, "files"), i, row)
+	{
+		fprintf(ctl->out.file, "%s: %s tokens, %s, %s, for %s\n",
+			format_string(row, "path", "?", path, sizeof(path)),
+			format_count(format_int(row, "tokens", 0), tokens),
+			format_size(format_int(row, "bytes", 0), size),
+			format_string(row, "format", "?", format, sizeof(format)),
+			format_string(row, "use", "train", use, sizeof(use)));
+	}
+	fprintf(ctl->out.file, "tokenizer %s: vocab_size %lld, largest id found %lld\n",
+		format_string(result, "tokenizer", "?", path, sizeof(path)),
+		(long long)format_int(result, "vocab_size", 0),
+		(long long)format_int(result, "largest_token", -1));
+	check_stdout(ctl);
+}
+
+static void line_shutdown(struct ctl *ctl, const json_t *reply)
+{
+	fputs("gpt2d is shutting down\n", ctl->out.file);
+	check_stdout(ctl);
+}
+
+static void line_version(struct ctl *ctl, const json_t *versions)
+{
+	const json_t *side, *libraries, *library;
+	char version[64], build[128];
+	const char *name, *key;
+
+	json_object_foreach((json_t *)versions, name, side)
+	{
+		if (!json_is_object(side))
+			continue;
+		fprintf(ctl->out.file, "%s %s (build %s), protocol %lld\n", name,
+			format_string(side, "version", "?", version, sizeof(version)),
+			format_string(side, "build", "?", build, sizeof(build)),
+			(long long)format_int(side, "protocol", 0));
+		libraries = json_object_get(side, "libraries");
+		json_object_foreach((json_t *)libraries, key, library)
+			fprintf(ctl->out.file, "  %s %s\n", key,
+				format_string(libraries, key, "?", version, sizeof(version)));
+	}
+	check_stdout(ctl);
+}
+
+static void line_error(struct ctl *ctl, const struct ctl_error *error)
+{
+	print_error(ctl, error->message);
+}
+
+/* A text function whose last act is the check of stdout. */
+#define CHECKED(name, call)                                                                        \
+	static void name(struct ctl *ctl, const json_t *object)                                    \
+	{                                                                                          \
+		call(ctl, object);                                                                 \
+		check_stdout(ctl);                                                                 \
+	}
+CHECKED(checked_submitted, text_submitted)
+CHECKED(checked_dry_run, text_dry_run)
+CHECKED(checked_status, text_status)
+CHECKED(checked_list, text_list)
+CHECKED(checked_show, text_show)
+CHECKED(checked_compare, text_compare)
+#undef CHECKED
+
+static void checked_event(
+	struct ctl *ctl, struct progress *progress, const char *event, const json_t *params)
+{
+	text_event(ctl, progress, event, params);
+	check_stdout(ctl);
+}
+
+const struct output output_text = {
+	.submitted = checked_submitted,
+	.dry_run = checked_dry_run,
+	.status = checked_status,
+	.list = checked_list,
+	.show = checked_show,
+	.compare = checked_compare,
+	.cancelled = line_cancelled,
+	.waited = line_waited,
+	.prepared = line_prepared,
+	.shutdown = line_shutdown,
+	.version = line_version,
+	.event = checked_event,
+	.error = line_error,
+	.spec_errors = print_spec_errors,
+};

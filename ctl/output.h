@@ -1,0 +1,48 @@
+/*
+ * output.h: everything gpt2ctl prints, behind one table of functions; one table prints for people,
+ * the other JSON. Objects are as the daemon sent them, or as a verb built them. Verbs print nothing
+ * themselves.
+ *
+ * JSON: each line is an object with "schema" (OUTPUT_SCHEMA, raised when a key changes its meaning)
+ * and "kind" in front. Failures go to stderr as text in both; with JSON also to stdout as
+ * {"schema", "kind": "error", "error": {exit, message, data?}}.
+ */
+#ifndef GPT2D_OUTPUT_H
+#define GPT2D_OUTPUT_H
+
+#include <jansson.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "ctl/ctl.h"
+
+enum { OUTPUT_SCHEMA = 1 };
+
+struct progress;
+
+struct output {
+	void (*submitted)(struct ctl *ctl, const json_t *reply);
+	void (*dry_run)(struct ctl *ctl, const json_t *reply);
+	void (*status)(struct ctl *ctl, const json_t *reply);
+	void (*list)(struct ctl *ctl, const json_t *reply);
+	void (*show)(struct ctl *ctl, const json_t *reply);
+	void (*compare)(struct ctl *ctl, const json_t *comparison);
+	void (*cancelled)(struct ctl *ctl, const json_t *reply);
+	void (*waited)(
+		struct ctl *ctl, const json_t *result); /* {runs: [{id, name, state, reason}]} */
+	void (*prepared)(struct ctl *ctl, const json_t *result);
+	void (*shutdown)(struct ctl *ctl, const json_t *reply);
+	void (*version)(struct ctl *ctl, const json_t *versions);
+	void (*event)(struct ctl *ctl, struct progress *progress, const char *event,
+		const json_t *params);
+	void (*error)(struct ctl *ctl, const struct ctl_error *error);
+	/* spec errors of a file; n_dropped more were found */
+	void (*spec_errors)(struct ctl *ctl, const char *file, const json_t *errors);
+};
+
+extern const struct output output_text, output_json;
+
+/* Flush stdout: the exit code to leave with, CTL_TRANSPORT when anything could not be written. */
+int output_finish(struct ctl *ctl, int exit);
+
+#endif

@@ -1,0 +1,141 @@
+#include "ctl/progress.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ctl/format.h"
+
+enum { BAR_MIN = 8, BAR_MAX = 40, LINE_BYTES = 1024, SECOND_NS = 1000000000 };
+
+void progress_init(struct progress *p, const struct term *term)
+{
+	*p = (struct progress){.term = term, .start_ns = -1, .printed_segment = -1};
+}
+
+static int64_t total_done(const struct progress_step *s)
+{
+	return s->segment * s->steps + s->step;
+}
+
+/* Seconds left, from the pace since the first step seen; NaN before there is one. */
+static double seconds_left(const struct progress *p, const struct progress_step *s, int64_t now_ns)
+{
+	const int64_t done = total_done(s) - p->start_done;
+	const int64_t left = s->segments * s->steps - total_done(s);
+
+	if (done <= 0 || left < 0)
+		return (double)NAN;
+	return (double)(now_ns - p->start_ns) / SECOND_NS / (double)done * (double)left;
+}
+
+static void describe(const struct progress_step *s, char *before, size_t before_bytes)
+{
+	int n = snprintf(before, before_bytes, "run %lld %s", (long long)s->id, s->name);
+
+	if (s->segments > 1 && n > 0 && (size_t)n < before_bytes)
+		snprintf(before + n, before_bytes - (size_t)n, "  segment %lld/%lld %s",
+			(long long)s->segment + 1, (long long)s->segments, s->arm);
+}
+
+static void figures(const struct progress *p, const struct progress_step *s, int64_t now_ns,
+	char *out, size_t out_bytes)
+{
+	char rate[FORMAT_BYTES], left[FORMAT_BYTES], loss[32] = "";
+	const double seconds = seconds_left(p, s, now_ns);
+
+	if (isfinite(s->loss))
+		snprintf(loss, sizeof(loss), "  loss %.4f", s->loss);
+	snprintf(out, out_bytes, "step %lld/%lld%s  %s%s%s%s", (long long)s->step,
+		(long long)s->steps, loss,
+		isfinite(s->tokens_per_s) ? format_si(s->tokens_per_s, rate) : "",
+		isfinite(s->tokens_per_s) ? " tok/s" : "", isfinite(seconds) ? "  " : "",
+		isfinite(seconds) ? format_duration(seconds, left) : "");
+	if (isfinite(seconds) && strlen(out) + 6 < out_bytes)
+		strcat(out, " left");
+}
+
+/* Cut at columns, counted in code points. */
+static void cut(char *s, size_t columns)
+{
+	size_t n = 0;
+
+	for (; *s; s++) {
+		if (((unsigned char)*s & 0xc0) != 0x80 && n++ == columns)
+			break;
+	}
+	*s = '\0';
+}
+
+static void draw(struct progress *p, const struct progress_step *s, int64_t now_ns)
+{
+	const struct term *t = p->term;
+	const size_t width = (size_t)term_width(t);
+	const double fraction = s->segments * s->steps > 0
+		? (double)total_done(s) / (double)(s->segments * s->steps)
+		: 0.0;
+	char before[256], after[256], bar[BAR_MAX * 4 + 1] = "", line[LINE_BYTES];
+	size_t used, cells;
+
+	describe(s, before, sizeof(before));
+	figures(p, s, now_ns, after, sizeof(after));
+	used = term_columns(before) + term_columns(after) + strlen("  [] 100%  ") + 1;
+	cells = width > used ? width - used : 0;
+	if (cells > BAR_MAX)
+		cells = BAR_MAX;
+	if (cells >= BAR_MIN) {
+		term_bar(t, fraction, cells, bar, sizeof(bar));
+		fprintf(t->file, "\r\033[K%s  [%s%s%s] %3d%%  %s", before,
+			term_colour(t, TERM_CYAN), bar, term_colour(t, TERM_PLAIN),
+			(int)(fraction * 100.0), after);
+	} else {
+		snprintf(line, sizeof(line), "%3d%%  %s  %s", (int)(fraction * 100.0), after,
+			before);
+		cut(line, width > 1 ? width - 1 : 1);
+		fprintf(t->file, "\r\033[K%s", line);
+	}
+	fflush(t->file);
+	p->drawn = true;
+	p->drawn_ns = now_ns;
+}
+
+static void print_line(struct progress *p, const struct progress_step *s, int64_t now_ns)
+{
+	char before[256], after[256];
+
+	describe(s, before, sizeof(before));
+	figures(p, s, now_ns, after, sizeof(after));
+	fprintf(p->term->file, "%s  %s\n", before, after);
+	fflush(p->term->file);
+	p->printed_ns = now_ns;
+}
+
+void progress_show(struct progress *p, const struct progress_step *s, int64_t now_ns)
+{
+	const int64_t tenth = s->steps > 0 ? s->step * 10 / s->steps : 0;
+
+	if (p->start_ns < 0) {
+		p->start_ns = p->printed_ns = now_ns;
+		p->start_done = total_done(s);
+	}
+	if (p->term->tty) {
+		if (!p->drawn || s->step == s->steps ||
+			now_ns - p->drawn_ns >= SECOND_NS / PROGRESS_DRAWS_PER_S)
+			draw(p, s, now_ns);
+		return;
+	}
+	if (s->segment == p->printed_segment && tenth == p->printed_tenth &&
+		now_ns - p->printed_ns < (int64_t)PROGRESS_QUIET_S * SECOND_NS)
+		return;
+	p->printed_segment = s->segment;
+	p->printed_tenth = tenth;
+	print_line(p, s, now_ns);
+}
+
+void progress_clear(struct progress *p)
+{
+	if (!p->drawn)
+		return;
+	fputs("\r\033[K", p->term->file);
+	fflush(p->term->file);
+	p->drawn = false;
+}

@@ -1,0 +1,40 @@
+/* gpt2ctl shutdown: end the daemon. */
+#include "ctl/arguments.h"
+#include "ctl/client.h"
+#include "ctl/output.h"
+#include "ctl/verb.h"
+
+static const struct option_row options[] = {
+	{"now", 0, OPTION_FLAG, NULL, 0, 0,
+		"do not wait for the run that is going on: it becomes interrupted"},
+	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
+};
+
+static int run(struct ctl *ctl, const struct arguments *args)
+{
+	struct client *c = NULL;
+	struct ctl_error e = {0};
+	json_t *reply;
+	int exit;
+
+	if (client_open(ctl, &c, &e) != 0)
+		return ctl_fail(ctl, &e);
+	exit = client_request(c, METHOD_SHUTDOWN,
+		json_pack("{s:b}", "now", arguments_has(args, "now")), CLIENT_REPLY_S, &reply, &e);
+	client_close(c);
+	if (exit)
+		return ctl_fail(ctl, &e);
+	ctl->output->shutdown(ctl, reply);
+	json_decref(reply);
+	return CTL_OK;
+}
+
+const struct verb verb_shutdown = {
+	.name = "shutdown",
+	.args = "",
+	.summary = "end the daemon; queued runs stay queued",
+	.text = "The run that is going on is finished first, unless --now is given. The queue is "
+		"kept.",
+	.options = options,
+	.run = run,
+};

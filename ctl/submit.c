@@ -1,0 +1,291 @@
+/* gpt2ctl submit: a spec, checked here first, to the daemon's queue. */
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ctl/arguments.h"
+#include "ctl/client.h"
+#include "ctl/follow.h"
+#include "ctl/format.h"
+#include "ctl/output.h"
+#include "ctl/verb.h"
+#include "proto/spec.h"
+
+static const struct option_row options[] = {
+	{"follow", 'f', OPTION_FLAG, NULL, 0, 0,
+		"show its progress; the exit code is the run's result"},
+	{"dry-run", 'n', OPTION_FLAG, NULL, 0, 0,
+		"queue nothing: print the resolved spec, effective bucket plan, memory and data "
+		"checks"},
+	{"print-id", 0, OPTION_FLAG, NULL, 0, 0,
+		"print the run's id alone on stdout; progress goes to stderr"},
+	{"set", 0, OPTION_STRING, "KEY=VALUE", 0, 0,
+		"override a key of the spec, as zero_optimization.reduce_bucket_size=2e7; may be "
+		"repeated"},
+	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
+};
+
+/* ---- reading ---- */
+
+/* At most max bytes and one more of a file: 0 with *text (malloc'd) and *n, or an exit code with e.
+ */
+static int read_file(const char *file, size_t max, char **text, size_t *n, struct ctl_error *e)
+{
+	const bool is_stdin = strcmp(file, "-") == 0;
+	const int fd = is_stdin ? STDIN_FILENO : open(file, O_RDONLY | O_CLOEXEC);
+	char *bytes = malloc(max + 1);
+	size_t used = 0;
+	int exit = 0;
+
+	if (fd < 0 || !bytes) {
+		exit = ctl_error_set(
+			e, CTL_USAGE, "%s: %s", file, strerror(fd < 0 ? errno : ENOMEM));
+		goto out;
+	}
+	while (used <= max) {
+		const ssize_t k = read(fd, bytes + used, max + 1 - used);
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k < 0) {
+			exit = ctl_error_set(e, CTL_USAGE, "%s: %s", file, strerror(errno));
+			goto out;
+		}
+		if (k == 0)
+			break;
+		used += (size_t)k;
+	}
+	if (used > max) {
+		exit = ctl_error_set(
+			e, CTL_USAGE, "%s: a spec has at most %zu bytes, this has more", file, max);
+		goto out;
+	}
+	*text = bytes;
+	*n = used;
+	bytes = NULL;
+out:
+	free(bytes);
+	if (fd >= 0 && !is_stdin)
+		close(fd);
+	return exit;
+}
+
+/* The absolute folder that a spec's relative paths start from; malloc'd, NULL with errno. */
+static char *base_folder(const char *file)
+{
+	char *copy, *folder;
+
+	if (strcmp(file, "-") == 0)
+		return realpath(".", NULL);
+	copy = strdup(file);
+	if (!copy)
+		return NULL;
+	folder = realpath(dirname(copy), NULL);
+	free(copy);
+	return folder;
+}
+
+static void report_spec(struct ctl *ctl, const char *file, const struct spec_errors *errors)
+{
+	json_t *rows = json_array();
+
+	for (size_t i = 0; i < errors->n; i++) {
+		const struct spec_error *row = &errors->error[i];
+
+		json_array_append_new(rows,
+			json_pack("{s:i, s:o, s:o}", "line", row->line, "key",
+				format_json_text(row->key), "message",
+				format_json_text(row->message)));
+	}
+	if (errors->dropped > 0) {
+		char more[64];
+
+		snprintf(more, sizeof(more), "and %zu more errors", errors->dropped);
+		json_array_append_new(
+			rows, json_pack("{s:i, s:s, s:s}", "line", 0, "key", "", "message", more));
+	}
+	ctl->output->spec_errors(ctl, file, rows);
+	json_decref(rows);
+}
+
+/* The canonical spec as JSON, NULL when errors were told; *exit says how. */
+static json_t *parse(struct ctl *ctl, const struct arguments *args, const char *file, int *exit)
+{
+	const char **sets = calloc(args->n_values + 1, sizeof(*sets));
+	struct spec_options how = {.sets = sets};
+	struct spec_errors *errors = calloc(1, sizeof(*errors));
+	char *folder = base_folder(file), *text = NULL, *canonical = NULL;
+	struct spec *spec = NULL;
+	struct ctl_error e = {0};
+	json_t *json = NULL;
+	size_t n = 0;
+	int error;
+
+	*exit = 0;
+	if (!sets || !errors) {
+		*exit = ctl_error_set(&e, CTL_TRANSPORT, "out of memory");
+	} else if (!folder) {
+		*exit = ctl_error_set(&e, CTL_USAGE, "%s: %s", file, strerror(errno));
+	} else {
+		*exit = read_file(file, SPEC_BYTES_MAX, &text, &n, &e);
+	}
+	if (*exit) {
+		ctl_fail(ctl, &e);
+		goto out;
+	}
+	for (size_t i = 0; i < args->n_values; i++) {
+		if (strcmp(args->values[i].row->name, "set") == 0)
+			sets[how.n_sets++] = args->values[i].text;
+	}
+	how.base_dir = folder;
+	error = spec_parse(text, n, &how, &spec, errors);
+	if (error == -EINVAL) {
+		report_spec(ctl, strcmp(file, "-") == 0 ? "stdin" : file, errors);
+		*exit = CTL_USAGE;
+		goto out;
+	}
+	canonical = error ? NULL : spec_canonical(spec);
+	json = canonical ? json_loads(canonical, 0, NULL) : NULL;
+	if (!json) {
+		*exit = ctl_error_set(&e, CTL_TRANSPORT, "%s: out of memory", file);
+		ctl_fail(ctl, &e);
+	}
+out:
+	spec_free(spec);
+	free(canonical);
+	free(text);
+	free(folder);
+	free(errors);
+	free(sets);
+	return json;
+}
+
+/* ---- sending ---- */
+
+/* The daemon's refusal of a spec has rows like ours; its lines are of what was sent, not of the
+ * file. */
+static int refused(struct ctl *ctl, const char *file, struct ctl_error *e)
+{
+	const json_t *rows = json_object_get(e->data, "errors");
+	json_t *copy, *row;
+	size_t i;
+
+	if (json_array_size(rows) == 0)
+		return ctl_fail(ctl, e);
+	copy = json_deep_copy(rows);
+	json_array_foreach(copy, i, row) json_object_set_new(row, "line", json_integer(0));
+	ctl->output->spec_errors(ctl, strcmp(file, "-") == 0 ? "stdin" : file, copy);
+	json_decref(copy);
+	ctl_error_clear(e);
+	return CTL_USAGE;
+}
+
+/* What people want beside the reply: the arms, and where artifacts will lie. */
+static void complete(struct client *c, const json_t *spec, json_t *reply)
+{
+	json_t *params =
+		json_pack("{s:I, s:i}", "id", (json_int_t)format_int(reply, "id", 0), "limit", 1);
+	const json_t *arms = json_object_get(spec, "arms"), *dir;
+	json_t *names = json_array(), *shown = NULL;
+	struct ctl_error e = {0};
+	const char *name;
+	json_t *arm;
+
+	json_object_foreach((json_t *)arms, name, arm)
+		json_array_append_new(names, json_string(name));
+	json_object_set_new(reply, "arms", names);
+	/* the run is queued all the same when this cannot be told */
+	if (client_request(c, METHOD_SHOW, params, CLIENT_REPLY_S, &shown, &e) == 0) {
+		dir = json_object_get(json_object_get(shown, "run"), "dir");
+		json_object_set(reply, "dir", (json_t *)dir);
+	}
+	ctl_error_clear(&e);
+	json_decref(shown);
+}
+
+static void print_submitted(struct ctl *ctl, const struct arguments *args, struct client *c,
+	const json_t *spec, json_t *reply)
+{
+	if (arguments_has(args, "print-id")) {
+		fprintf(ctl->out.file, "%lld\n", (long long)format_int(reply, "id", 0));
+		fflush(ctl->out.file);
+		return;
+	}
+	complete(c, spec, reply);
+	ctl->output->submitted(ctl, reply);
+}
+
+static int send(struct ctl *ctl, const struct arguments *args, const char *file, json_t *spec)
+{
+	const bool dry_run = arguments_has(args, "dry-run");
+	const bool print_id = arguments_has(args, "print-id");
+	struct client *c = NULL;
+	struct ctl_error e = {0};
+	json_t *reply = NULL;
+	int exit = client_open(ctl, &c, &e);
+
+	if (!exit)
+		exit = client_request(c, dry_run ? METHOD_DRY_RUN : METHOD_SUBMIT,
+			json_pack("{s:O}", "spec", spec), CLIENT_CHECK_S, &reply, &e);
+	if (exit) {
+		exit = exit == CTL_USAGE ? refused(ctl, file, &e) : ctl_fail(ctl, &e);
+		goto out;
+	}
+	if (dry_run) {
+		ctl->output->dry_run(ctl, reply);
+		goto out;
+	}
+	print_submitted(ctl, args, c, spec, reply);
+	if (arguments_has(args, "follow"))
+		exit = follow_run(
+			ctl, &c, format_int(reply, "id", 0), print_id ? &ctl->err : &ctl->out);
+out:
+	json_decref(reply);
+	client_close(c);
+	return exit;
+}
+
+static int run(struct ctl *ctl, const struct arguments *args)
+{
+	const char *file = args->words[0];
+	struct ctl_error e = {0};
+	json_t *spec;
+	int exit;
+
+	if (arguments_has(args, "dry-run") &&
+		(arguments_has(args, "follow") || arguments_has(args, "print-id"))) {
+		ctl_error_set(&e, CTL_USAGE,
+			"submit: --dry-run queues nothing: no --follow or --print-id with it");
+		return ctl_fail(ctl, &e);
+	}
+	if (ctl->json && arguments_has(args, "print-id")) {
+		ctl_error_set(&e, CTL_USAGE, "submit: --print-id or --json, not both");
+		return ctl_fail(ctl, &e);
+	}
+	spec = parse(ctl, args, file, &exit);
+	if (!spec)
+		return exit;
+	exit = send(ctl, args, file, spec);
+	json_decref(spec);
+	return exit;
+}
+
+const struct verb verb_submit = {
+	.name = "submit",
+	.args = "FILE|-",
+	.min_args = 1,
+	.max_args = 1,
+	.summary = "queue a run or an experiment",
+	.text = "FILE is a run spec, see gpt2d-spec(5); \"-\" is standard input. All of its errors "
+		"are printed as "
+		"FILE:LINE: KEY: MESSAGE before any daemon is asked. Data paths are taken from the "
+		"spec's folder, "
+		"with \"-\" from the current one. An id is printed once the run is durable in the "
+		"daemon's queue.",
+	.options = options,
+	.run = run,
+};

@@ -1,0 +1,38 @@
+/* term.h: what a stream can show: a terminal or not, colours, UTF-8, columns. */
+#ifndef GPT2D_TERM_H
+#define GPT2D_TERM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+struct term {
+	FILE *file;
+	bool tty;    /* a terminal that can move its cursor */
+	bool colour; /* a terminal, and neither NO_COLOR nor TERM=dumb */
+	bool utf8;   /* by the locale */
+	int width;   /* columns; 80 where it is not a terminal */
+};
+
+enum term_colour { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_RED, TERM_GREEN, TERM_YELLOW, TERM_CYAN };
+
+/* Needs setlocale(LC_CTYPE, "") before. */
+struct term term_detect(FILE *file);
+/* Columns now (a terminal may have been resized). */
+int term_width(const struct term *t);
+
+/* Escape sequence, or "" where colours are off. TERM_PLAIN ends a colour. */
+const char *term_colour(const struct term *t, enum term_colour colour);
+
+/* Columns that s takes: one for each code point (no wide characters are printed by us). */
+size_t term_columns(const char *s);
+
+/* A bar of cells columns for fraction 0..1, in eighths of a column with UTF-8, '#' and '-' without.
+ */
+void term_bar(const struct term *t, double fraction, size_t cells, char *out, size_t out_bytes);
+
+/* Copy with control characters replaced by '?': what came from elsewhere must not drive the
+ * terminal. */
+void term_clean(const char *s, char *out, size_t out_bytes);
+
+#endif

@@ -1,0 +1,31 @@
+/* text.h: the parts of output_text, one subject per file. */
+#ifndef GPT2D_TEXT_H
+#define GPT2D_TEXT_H
+
+#include <jansson.h>
+
+#include "ctl/ctl.h"
+
+struct progress;
+
+void text_submitted(struct ctl *ctl, const json_t *reply);
+void text_dry_run(struct ctl *ctl, const json_t *reply);
+void text_status(struct ctl *ctl, const json_t *reply);
+void text_list(struct ctl *ctl, const json_t *reply);
+void text_show(struct ctl *ctl, const json_t *reply);
+void text_compare(struct ctl *ctl, const json_t *comparison);
+void text_event(
+	struct ctl *ctl, struct progress *progress, const char *event, const json_t *params);
+
+/* The colour of a run's or a segment's state. */
+enum term_colour text_state_colour(const char *state);
+/* "2026-01-31 12:00:03Z" of a timestamp (ISO string, or nanoseconds or seconds since 1970), or "-".
+ */
+const char *text_time(const json_t *object, const char *key, char *out, size_t out_bytes);
+
+/* "8 buckets of 1,048,576 el (4.19 MB)" of an engine's plan, or "-". */
+void text_plan(const json_t *plan, char *out, size_t out_bytes);
+/* A line with a bar of what protocol.h calls progress; nothing for null. */
+void text_progress_line(const struct term *t, const json_t *progress);
+
+#endif

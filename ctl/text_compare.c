@@ -1,0 +1,254 @@
+/* compare, for people. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl/format.h"
+#include "ctl/table.h"
+#include "ctl/text.h"
+
+enum { BAR_CELLS = 24 };
+
+static double ns(const json_t *row, const char *key)
+{
+	return format_real(row, key) * 1e-9;
+}
+
+static void cell(struct table *t, double value, char *(*format)(double, char *))
+{
+	char text[FORMAT_BYTES];
+
+	table_cell(t, "%s", isfinite(value) ? format(value, text) : "-");
+}
+
+static void print_plans(const struct term *t, const json_t *arms)
+{
+	const json_t *arm, *plan;
+	char name[80], text[200];
+	struct table table;
+	size_t i;
+
+	table_init(&table);
+	table_column(&table, "", false);
+	table_column(&table, "", false);
+	json_array_foreach(arms, i, arm)
+	{
+		plan = json_object_get(arm, "plan");
+		text_plan(plan, text, sizeof(text));
+		table_cell(&table, "%s", format_string(arm, "arm", "", name, sizeof(name)));
+		table_cell(&table, "%s", text);
+	}
+	table_print(&table, t, "  ");
+	table_finish(&table);
+}
+
+static double fastest(const json_t *arms)
+{
+	const json_t *arm;
+	double best = 0.0;
+	size_t i;
+
+	json_array_foreach(arms, i, arm)
+	{
+		const double rate = format_real(arm, "tok_s");
+
+		if (rate > best)
+			best = rate;
+	}
+	return best;
+}
+
+static void print_arms(const struct term *t, const json_t *arms)
+{
+	const double best = fastest(arms);
+	const json_t *arm;
+	char name[80], bar[128];
+	struct table table;
+	size_t i;
+
+	table_init(&table);
+	table_column(&table, "ARM", false);
+	table_column(&table, "STEPS", true);
+	table_column(&table, "MEDIAN", true);
+	table_column(&table, "P95", true);
+	table_column(&table, "EXPOSED COMM", true);
+	table_column(&table, "TOK/S", true);
+	table_column(&table, "", false);
+	json_array_foreach(arms, i, arm)
+	{
+		const double rate = format_real(arm, "tok_s");
+
+		term_bar(t, best > 0.0 && isfinite(rate) ? rate / best : 0.0, BAR_CELLS, bar,
+			sizeof(bar));
+		table_cell(&table, "%s", format_string(arm, "arm", "", name, sizeof(name)));
+		table_cell(&table, "%lld", (long long)format_int(arm, "steps", 0));
+		cell(&table, ns(arm, "median_ns"), format_duration);
+		if (json_is_true(json_object_get(arm, "low_n")))
+			table_cell(&table, "n<20");
+		else
+			cell(&table, ns(arm, "p95_ns"), format_duration);
+		cell(&table, format_real(arm, "exposed_comm_mean_s"), format_duration);
+		cell(&table, rate, format_si);
+		table_cell(&table, "%s", bar);
+	}
+	table_print(&table, t, "");
+	table_finish(&table);
+}
+
+static void print_parts(const struct term *t, const json_t *arms)
+{
+	static const char *const keys[] = {"data_mean_s", "forward_mean_s", "backward_mean_s",
+		"exposed_comm_mean_s", "optimizer_mean_s"};
+	static const char *const heads[] = {
+		"DATA", "FORWARD", "BACKWARD", "EXPOSED COMM", "OPTIMIZER"};
+	const json_t *arm;
+	struct table table;
+	char name[80];
+	size_t i;
+
+	table_init(&table);
+	table_column(&table, "MEAN PER STEP", false);
+	for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
+		table_column(&table, heads[k], true);
+	json_array_foreach(arms, i, arm)
+	{
+		table_cell(&table, "%s", format_string(arm, "arm", "", name, sizeof(name)));
+		for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
+			cell(&table, format_real(arm, keys[k]), format_duration);
+	}
+	table_print(&table, t, "");
+	table_finish(&table);
+}
+
+static void print_blocks(const struct term *t, const char *baseline, const json_t *blocks)
+{
+	const json_t *block, *ratio;
+	char name[80], change[FORMAT_BYTES], time[FORMAT_BYTES];
+	struct table table;
+	size_t i, k;
+
+	table_init(&table);
+	table_column(&table, "BLOCK", true);
+	table_column(&table, "RATIO", false);
+	table_column(&table, "TOK/S", true);
+	table_column(&table, "STEP TIME", true);
+	json_array_foreach(blocks, i, block)
+	{
+		json_array_foreach(json_object_get(block, "ratios"), k, ratio)
+		{
+			table_cell(&table, "%lld", (long long)format_int(block, "block", 0) + 1);
+			table_cell(&table, "%s / %s",
+				format_string(ratio, "arm", "", name, sizeof(name)), baseline);
+			table_cell(&table, "%s",
+				format_change(format_real(ratio, "tok_s_ratio"), change));
+			table_cell(&table, "%s",
+				format_change(format_real(ratio, "step_time_ratio"), time));
+		}
+	}
+	if (table.n_cells > 0) {
+		fputc('\n', t->file);
+		table_print(&table, t, "");
+	}
+	table_finish(&table);
+}
+
+static void print_ratios(const struct term *t, const char *baseline, const json_t *ratios)
+{
+	char name[80], change[FORMAT_BYTES], low[FORMAT_BYTES], high[FORMAT_BYTES],
+		time[FORMAT_BYTES];
+	const json_t *ratio;
+	size_t i;
+
+	json_array_foreach(ratios, i, ratio)
+	{
+		const int64_t n = format_int(ratio, "blocks", 0);
+
+		format_string(ratio, "arm", "", name, sizeof(name));
+		if (n == 0) {
+			fprintf(t->file, "%s / %s: no block in which both are done\n", name,
+				baseline);
+			continue;
+		}
+		fprintf(t->file,
+			"%s / %s  throughput %s%s%s  step time %s  (blocks %lld, from %s to %s)\n",
+			name, baseline, term_colour(t, TERM_BOLD),
+			format_change(format_real(ratio, "tok_s_ratio"), change),
+			term_colour(t, TERM_PLAIN),
+			format_change(format_real(ratio, "step_time_ratio"), time), (long long)n,
+			format_change(format_real(ratio, "tok_s_ratio_min"), low),
+			format_change(format_real(ratio, "tok_s_ratio_max"), high));
+	}
+}
+
+static void print_losses(const struct term *t, const char *baseline, const json_t *arms)
+{
+	const json_t *arm;
+	char name[80];
+	size_t i;
+
+	fputs("losses: ", t->file);
+	json_array_foreach(arms, i, arm)
+	{
+		const double diff = format_real(arm, "max_loss_diff");
+
+		fprintf(t->file, "%s%s ", i ? ", " : "",
+			format_string(arm, "arm", "", name, sizeof(name)));
+		if (json_is_true(json_object_get(arm, "losses_identical")))
+			fputs("bit-identical", t->file);
+		else if (isfinite(diff))
+			fprintf(t->file, "max |dloss| %.2g", diff);
+		else
+			fputs("not comparable", t->file);
+	}
+	fprintf(t->file, " (to the first segment of %s)\n", baseline);
+}
+
+static void print_tokens(const struct term *t, const json_t *comparison, const json_t *arms)
+{
+	char count[FORMAT_BYTES], name[80];
+	const json_t *arm;
+	size_t i;
+
+	if (json_is_true(json_object_get(comparison, "equal_tokens"))) {
+		fprintf(t->file, "tokens: equal, %s per arm\n",
+			format_count(format_int(json_array_get(arms, 0), "tokens", 0), count));
+		return;
+	}
+	fprintf(t->file, "%stokens: NOT equal:%s", term_colour(t, TERM_RED),
+		term_colour(t, TERM_PLAIN));
+	json_array_foreach(arms, i, arm) fprintf(t->file, "%s %s %s", i ? "," : "",
+		format_string(arm, "arm", "", name, sizeof(name)),
+		format_count(format_int(arm, "tokens", 0), count));
+	fputc('\n', t->file);
+}
+
+void text_compare(struct ctl *ctl, const json_t *comparison)
+{
+	const json_t *run = json_object_get(comparison, "run");
+	const json_t *arms = json_object_get(comparison, "arms");
+	const int64_t left_out = format_int(comparison, "segments_left_out", 0);
+	const struct term *t = &ctl->out;
+	char name[80], state[32], baseline[80], note[300];
+
+	format_string(comparison, "baseline", "", baseline, sizeof(baseline));
+	fprintf(t->file, "run %lld %s (%s), %lld segments", (long long)format_int(run, "id", 0),
+		format_string(run, "name", "", name, sizeof(name)),
+		format_string(run, "state", "?", state, sizeof(state)),
+		(long long)format_int(comparison, "segments_used", 0));
+	if (left_out > 0)
+		fprintf(t->file, "; %lld more are not done and left out", (long long)left_out);
+	fputc('\n', t->file);
+	print_plans(t, arms);
+	fputc('\n', t->file);
+	print_arms(t, arms);
+	fputc('\n', t->file);
+	print_parts(t, arms);
+	print_blocks(t, baseline, json_object_get(comparison, "blocks"));
+	fputc('\n', t->file);
+	print_ratios(t, baseline, json_object_get(comparison, "ratios"));
+	if (json_array_size(arms) > 1)
+		print_tokens(t, comparison, arms);
+	print_losses(t, baseline, arms);
+	if (json_array_size(arms) > 1)
+		fprintf(t->file, "%s\n", format_string(comparison, "note", "", note, sizeof(note)));
+}

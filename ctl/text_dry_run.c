@@ -1,0 +1,144 @@
+/* submit --dry-run, for people: what each arm would do, and the spec as it was understood. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl/format.h"
+#include "ctl/text.h"
+
+void text_plan(const json_t *plan, char *out, size_t out_bytes)
+{
+	const int64_t reduce = format_int(plan, "reduce_elems", -1);
+	const int64_t n = format_int(plan, "n_reduce", 0);
+	const int64_t gather = format_int(plan, "gather_elems", -1);
+	const int64_t n_gather = format_int(plan, "n_gather", 0);
+	const int64_t elem_bytes = format_int(plan, "elem_bytes", 4);
+	char count[FORMAT_BYTES], size[FORMAT_BYTES];
+	int used;
+
+	if (reduce < 0) {
+		snprintf(out, out_bytes, "-");
+		return;
+	}
+	used = snprintf(out, out_bytes, "%lld bucket%s of %s el (%s)", (long long)n,
+		n == 1 ? "" : "s", format_count(reduce, count),
+		format_size(reduce * elem_bytes, size));
+	if (gather >= 0 && used > 0 && (size_t)used < out_bytes &&
+		(gather != reduce || n_gather != n))
+		snprintf(out + used, out_bytes - (size_t)used, ", gathered in %lld of %s el",
+			(long long)n_gather, format_count(gather, count));
+}
+
+/* ---- any object, indented; the engine may add to it what is not known here ---- */
+
+static bool is_bytes(const char *key)
+{
+	const size_t n = strlen(key);
+
+	return n > 6 && strcmp(key + n - 6, "_bytes") == 0;
+}
+
+static void print_scalar(FILE *out, const char *key, const json_t *value)
+{
+	char count[FORMAT_BYTES], size[FORMAT_BYTES], clean[4096];
+
+	if (json_is_integer(value) && is_bytes(key))
+		fprintf(out, "%s (%s)", format_size(json_integer_value(value), size),
+			format_count(json_integer_value(value), count));
+	else if (json_is_integer(value))
+		fputs(format_count(json_integer_value(value), count), out);
+	else if (json_is_real(value))
+		fprintf(out, "%.6g", json_real_value(value));
+	else if (json_is_string(value)) {
+		term_clean(json_string_value(value), clean, sizeof(clean));
+		fputs(clean, out);
+	} else
+		fputs(json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "-", out);
+}
+
+static void print_object(FILE *out, const json_t *object, int indent);
+
+static void print_value(FILE *out, const char *key, const json_t *value, int indent)
+{
+	const json_t *element;
+	char clean[128];
+	size_t i;
+
+	term_clean(key, clean, sizeof(clean));
+	fprintf(out, "%*s%-*s", indent, "", 24 - indent, clean);
+	if (json_is_object(value)) {
+		fputc('\n', out);
+		print_object(out, value, indent + 2);
+		return;
+	}
+	if (!json_is_array(value)) {
+		fputc(' ', out);
+		print_scalar(out, key, value);
+		fputc('\n', out);
+		return;
+	}
+	json_array_foreach(value, i, element)
+	{
+		if (json_is_object(element)) {
+			fputc('\n', out);
+			print_object(out, element, indent + 2);
+		} else {
+			fputc(' ', out);
+			print_scalar(out, key, element);
+		}
+	}
+	fputc('\n', out);
+}
+
+/* indent stays small: objects nest as deep as the daemon's checks do, JSON's depth is limited by
+ * jansson */
+static void print_object(FILE *out, const json_t *object, int indent)
+{
+	const json_t *value;
+	const char *key;
+
+	json_object_foreach((json_t *)object, key, value)
+		print_value(out, key, value, indent < 20 ? indent : 20);
+}
+
+/* ---- the dry run ---- */
+
+static void print_asked(FILE *out, const json_t *check)
+{
+	const json_t *plan = json_object_get(check, "plan");
+	const int64_t asked = format_int(plan, "asked_reduce_elems", -1);
+	char text[160], count[FORMAT_BYTES];
+
+	text_plan(plan, text, sizeof(text));
+	fprintf(out, "  %-22s ", "buckets");
+	if (asked >= 0)
+		fprintf(out, "asked %s el, effective: ", format_count(asked, count));
+	fprintf(out, "%s\n", text);
+}
+
+static void print_arm(const struct term *t, const json_t *row)
+{
+	const json_t *check = json_object_get(row, "check");
+	char arm[80], hash[80];
+
+	fprintf(t->file, "%sarm %s%s  spec %.16s\n", term_colour(t, TERM_BOLD),
+		format_string(row, "arm", "", arm, sizeof(arm)), term_colour(t, TERM_PLAIN),
+		format_string(row, "spec_sha256", "-", hash, sizeof(hash)));
+	print_asked(t->file, check);
+	print_object(t->file, check, 2);
+	fputc('\n', t->file);
+}
+
+void text_dry_run(struct ctl *ctl, const json_t *reply)
+{
+	const json_t *rows = json_object_get(reply, "arms"), *row;
+	char hash[80];
+	size_t i;
+
+	fputs("dry run: nothing is queued\n\nspec, as understood:\n", ctl->out.file);
+	json_dumpf(json_object_get(reply, "spec"), ctl->out.file, JSON_INDENT(2));
+	fprintf(ctl->out.file, "\nspec_sha256 %s, %lld segments\n\n",
+		format_string(reply, "spec_sha256", "-", hash, sizeof(hash)),
+		(long long)format_int(reply, "segments", 1));
+	json_array_foreach(rows, i, row) print_arm(&ctl->out, row);
+}

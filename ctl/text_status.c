@@ -1,0 +1,226 @@
+/* status and list, for people. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl/format.h"
+#include "ctl/table.h"
+#include "ctl/text.h"
+
+enum term_colour text_state_colour(const char *state)
+{
+	static const struct {
+		const char *state;
+		enum term_colour colour;
+	} colours[] = {
+		{"done", TERM_GREEN},
+		{"running", TERM_CYAN},
+		{"starting", TERM_CYAN},
+		{"finishing", TERM_CYAN},
+		{"failed", TERM_RED},
+		{"cancelled", TERM_YELLOW},
+		{"interrupted", TERM_YELLOW},
+	};
+
+	for (size_t i = 0; i < sizeof(colours) / sizeof(colours[0]); i++) {
+		if (strcmp(colours[i].state, state) == 0)
+			return colours[i].colour;
+	}
+	return TERM_PLAIN;
+}
+
+const char *text_time(const json_t *object, const char *key, char *out, size_t out_bytes)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+	char clean[64];
+
+	if (!text) {
+		snprintf(out, out_bytes, "-");
+		return out;
+	}
+	term_clean(text, clean, sizeof(clean));
+	/* "2026-01-08T19:50:57.123Z": the seconds are enough */
+	if (strlen(clean) >= 20 && clean[10] == 'T')
+		snprintf(out, out_bytes, "%.10s %.8sZ", clean, clean + 11);
+	else
+		snprintf(out, out_bytes, "%s", clean);
+	return out;
+}
+
+/* ---- status ---- */
+
+static void print_daemon(const struct term *t, const json_t *daemon)
+{
+	char build[128], version[64], state[32], up[FORMAT_BYTES], size[FORMAT_BYTES], dir[4096];
+
+	fprintf(t->file, "gpt2d %s (build %s), %s, pid %lld, up %s, %s resident, %lld clients\n",
+		format_string(daemon, "version", "?", version, sizeof(version)),
+		format_string(daemon, "build", "?", build, sizeof(build)),
+		format_string(daemon, "state", "?", state, sizeof(state)),
+		(long long)format_int(daemon, "pid", 0),
+		format_duration(format_real(daemon, "uptime_s"), up),
+		format_size(format_int(daemon, "rss_bytes", 0), size),
+		(long long)format_int(daemon, "clients", 0));
+	fprintf(t->file, "socket  %s\n", format_string(daemon, "socket", "-", dir, sizeof(dir)));
+	fprintf(t->file, "state   %s\n", format_string(daemon, "state_dir", "-", dir, sizeof(dir)));
+}
+
+/* A device is an object of the engine's, or a name. */
+static void device_name(const json_t *rank, char *out, size_t out_bytes)
+{
+	const json_t *device = json_object_get(rank, "device");
+
+	if (json_is_object(device))
+		format_string(device, "name", "", out, out_bytes);
+	else
+		format_string(rank, "device", "", out, out_bytes);
+}
+
+static void print_engine(const struct term *t, const json_t *engine)
+{
+	char state[32], reason[600], program[4096], pid[32], rank_state[32], device[256];
+	char wait[FORMAT_BYTES];
+	const json_t *ranks = json_object_get(engine, "ranks"), *rank;
+	const double retry = format_real(engine, "retry_in_s");
+	struct table table;
+	size_t i;
+
+	format_string(engine, "reason", "", reason, sizeof(reason));
+	fprintf(t->file, "engine  %s: %s, %zu ranks x %lld threads, %lld restarts%s%s\n",
+		format_string(engine, "program", "-", program, sizeof(program)),
+		format_string(engine, "state", "?", state, sizeof(state)), json_array_size(ranks),
+		(long long)format_int(engine, "threads", 0),
+		(long long)format_int(engine, "restarts", 0), *reason ? ": " : "", reason);
+	if (isfinite(retry) && retry > 0.0)
+		fprintf(t->file, "        started again in %s\n", format_duration(retry, wait));
+	table_init(&table);
+	table_column(&table, "", false);
+	table_column(&table, "", false);
+	table_column(&table, "", false);
+	table_column(&table, "", false);
+	json_array_foreach(ranks, i, rank)
+	{
+		device_name(rank, device, sizeof(device));
+		table_cell(&table, "rank %lld", (long long)format_int(rank, "rank", (int64_t)i));
+		table_cell(&table, "%s",
+			format_string(rank, "state", "?", rank_state, sizeof(rank_state)));
+		table_cell(&table, "pid %s", format_string(rank, "pid", "-", pid, sizeof(pid)));
+		table_cell(&table, "%s", device);
+	}
+	table_print(&table, t, "        ");
+	table_finish(&table);
+}
+
+void text_progress_line(const struct term *t, const json_t *progress)
+{
+	const int64_t segment = format_int(progress, "segment", 0);
+	const int64_t segments = format_int(progress, "segments", 1);
+	const int64_t step = format_int(progress, "step", 0);
+	const int64_t steps = format_int(progress, "steps", 0);
+	const double total = (double)segments * (double)steps;
+	const double fraction =
+		total > 0.0 ? ((double)segment * (double)steps + (double)step) / total : 0.0;
+	const double loss = format_real(progress, "loss");
+	const double rate = format_real(progress, "tokens_per_sec");
+	const double eta = format_real(progress, "eta_s");
+	char bar[128], text[FORMAT_BYTES], arm[80];
+
+	if (!json_is_object(progress))
+		return;
+	term_bar(t, fraction, 24, bar, sizeof(bar));
+	fprintf(t->file, "        [%s%s%s] %3d%%", term_colour(t, TERM_CYAN), bar,
+		term_colour(t, TERM_PLAIN), (int)(fraction * 100.0));
+	if (segments > 1)
+		fprintf(t->file, "  segment %lld/%lld %s", (long long)segment + 1,
+			(long long)segments, format_string(progress, "arm", "", arm, sizeof(arm)));
+	fprintf(t->file, "  step %lld/%lld", (long long)step, (long long)steps);
+	if (isfinite(loss))
+		fprintf(t->file, "  loss %.4f", loss);
+	if (isfinite(rate))
+		fprintf(t->file, "  %s tok/s", format_si(rate, text));
+	if (isfinite(eta))
+		fprintf(t->file, "  %s left", format_duration(eta, text));
+	fputc('\n', t->file);
+}
+
+static void print_running(const struct term *t, const json_t *running)
+{
+	const json_t *run = json_object_get(running, "run");
+	char name[80], state[32];
+
+	if (!json_is_object(run)) {
+		fputs("running none\n", t->file);
+		return;
+	}
+	format_string(run, "state", "?", state, sizeof(state));
+	fprintf(t->file, "running %lld %s: %s%s%s\n", (long long)format_int(run, "id", 0),
+		format_string(run, "name", "", name, sizeof(name)),
+		term_colour(t, text_state_colour(state)), state, term_colour(t, TERM_PLAIN));
+	text_progress_line(t, json_object_get(running, "progress"));
+}
+
+static void print_counts(const struct term *t, const json_t *reply)
+{
+	const json_t *counts = json_object_get(reply, "counts"), *n;
+	char waiting[600];
+	const char *state, *comma = "";
+
+	format_string(reply, "waiting", "", waiting, sizeof(waiting));
+	fprintf(t->file, "queued  %lld%s%s\n", (long long)format_int(reply, "queued", 0),
+		*waiting ? ": " : "", waiting);
+	if (json_object_size(counts) == 0)
+		return;
+	fputs("runs    ", t->file);
+	json_object_foreach((json_t *)counts, state, n)
+	{
+		if (json_integer_value(n) == 0)
+			continue;
+		fprintf(t->file, "%s%lld %s", comma, (long long)json_integer_value(n), state);
+		comma = ", ";
+	}
+	fprintf(t->file, "%s\n", *comma ? "" : "none yet");
+}
+
+void text_status(struct ctl *ctl, const json_t *reply)
+{
+	print_daemon(&ctl->out, json_object_get(reply, "daemon"));
+	print_engine(&ctl->out, json_object_get(reply, "engine"));
+	print_running(&ctl->out, json_object_get(reply, "running"));
+	print_counts(&ctl->out, reply);
+}
+
+/* ---- list ---- */
+
+void text_list(struct ctl *ctl, const json_t *reply)
+{
+	const json_t *runs = json_object_get(reply, "runs"), *run;
+	char name[80], state[32], at[64], reason[600];
+	struct table t;
+	size_t i;
+
+	if (json_array_size(runs) == 0) {
+		fputs("no runs\n", ctl->out.file);
+		return;
+	}
+	table_init(&t);
+	table_column(&t, "ID", true);
+	table_column(&t, "NAME", false);
+	table_column(&t, "STATE", false);
+	table_column(&t, "SEGMENTS", true);
+	table_column(&t, "SUBMITTED", false);
+	table_column(&t, "REASON", false);
+	json_array_foreach(runs, i, run)
+	{
+		table_cell(&t, "%lld", (long long)format_int(run, "id", 0));
+		table_cell(&t, "%s", format_string(run, "name", "", name, sizeof(name)));
+		table_cell(&t, "%s", format_string(run, "state", "?", state, sizeof(state)));
+		table_cell(&t, "%lld/%lld", (long long)format_int(run, "segments_done", 0),
+			(long long)format_int(run, "segments", 0));
+		table_cell(&t, "%s", text_time(run, "submitted_at", at, sizeof(at)));
+		table_cell(&t, "%s", format_string(run, "reason", "", reason, sizeof(reason)));
+	}
+	if (json_is_true(json_object_get(reply, "older")))
+		fputs("older runs are left out: --limit 0 shows all\n", ctl->out.file);
+	table_print(&t, &ctl->out, "");
+	table_finish(&t);
+}

@@ -1,0 +1,210 @@
+#include "ctl/token_file.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+	MAGIC = 20240520,
+	FORMAT_VERSION = 1,
+	CHUNK_TOKENS = 32768,
+};
+
+static int io_error(struct ctl_error *e, const char *path, int error)
+{
+	return ctl_error_set(e, CTL_TRANSPORT, "%s: %s", path, strerror(error));
+}
+
+/* All of n bytes at offset: 0 or a negative errno. */
+static int write_all(int fd, const void *bytes, size_t n, off_t offset)
+{
+	const char *p = bytes;
+
+	while (n > 0) {
+		const ssize_t k = pwrite(fd, p, n, offset);
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k < 0)
+			return -errno;
+		p += k;
+		n -= (size_t)k;
+		offset += k;
+	}
+	return 0;
+}
+
+static int read_all(int fd, void *bytes, size_t n, off_t offset)
+{
+	char *p = bytes;
+
+	while (n > 0) {
+		const ssize_t k = pread(fd, p, n, offset);
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k < 0)
+			return -errno;
+		if (k == 0)
+			return -EIO;
+		p += k;
+		n -= (size_t)k;
+		offset += k;
+	}
+	return 0;
+}
+
+static off_t token_offset(const struct token_file *f, int64_t token)
+{
+	return (f->headed ? TOKEN_FILE_HEADER_BYTES : 0) + (off_t)token * 2;
+}
+
+int token_file_create(struct token_file *f, const char *path, bool headed, struct ctl_error *e)
+{
+	*f = (struct token_file){.fd = -1, .headed = headed};
+	f->path = strdup(path);
+	if (!f->path || asprintf(&f->tmp_path, "%s.tmp", path) < 0) {
+		f->tmp_path = NULL;
+		token_file_abandon(f);
+		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
+	}
+	f->fd = open(f->tmp_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	if (f->fd < 0) {
+		const int error = errno;
+
+		io_error(e, f->tmp_path, error);
+		if (error == ENOENT || error == ENOTDIR)
+			e->exit = CTL_USAGE;
+		free(f->tmp_path);
+		f->tmp_path = NULL; /* not ours to remove */
+		token_file_abandon(f);
+		return e->exit;
+	}
+	return 0;
+}
+
+int token_file_append(struct token_file *f, const uint16_t *tokens, size_t n, struct ctl_error *e)
+{
+	uint16_t little[CHUNK_TOKENS];
+
+	while (n > 0) {
+		const size_t k = n < CHUNK_TOKENS ? n : CHUNK_TOKENS;
+		int error;
+
+		for (size_t i = 0; i < k; i++)
+			little[i] = htole16(tokens[i]);
+		error = write_all(f->fd, little, k * 2, token_offset(f, f->n_tokens));
+		if (error)
+			return io_error(e, f->tmp_path, -error);
+		f->n_tokens += (int64_t)k;
+		tokens += k;
+		n -= k;
+	}
+	return 0;
+}
+
+int token_file_move_tail(
+	struct token_file *from, int64_t n, struct token_file *to, struct ctl_error *e)
+{
+	const int64_t first = from->n_tokens - n;
+	uint16_t little[CHUNK_TOKENS];
+
+	for (int64_t done = 0; done < n;) {
+		const int64_t k = n - done < CHUNK_TOKENS ? n - done : CHUNK_TOKENS;
+		int error =
+			read_all(from->fd, little, (size_t)k * 2, token_offset(from, first + done));
+
+		if (error)
+			return io_error(e, from->tmp_path, -error);
+		error = write_all(to->fd, little, (size_t)k * 2, token_offset(to, to->n_tokens));
+		if (error)
+			return io_error(e, to->tmp_path, -error);
+		to->n_tokens += k;
+		done += k;
+	}
+	if (ftruncate(from->fd, token_offset(from, first)) != 0)
+		return io_error(e, from->tmp_path, errno);
+	from->n_tokens = first;
+	return 0;
+}
+
+static int write_header(struct token_file *f, struct ctl_error *e)
+{
+	uint32_t header[TOKEN_FILE_HEADER_BYTES / 4] = {htole32(MAGIC), htole32(FORMAT_VERSION)};
+	int error;
+
+	if (f->n_tokens > INT32_MAX)
+		return ctl_error_set(e, CTL_USAGE,
+			"%s: %lld tokens, at most %d fit the headed format; use --format raw",
+			f->path, (long long)f->n_tokens, INT32_MAX);
+	header[2] = htole32((uint32_t)f->n_tokens);
+	error = write_all(f->fd, header, sizeof(header), 0);
+	return error ? io_error(e, f->tmp_path, -error) : 0;
+}
+
+static int sync_folder(const char *path)
+{
+	char *copy = strdup(path);
+	int fd, error = 0;
+
+	if (!copy)
+		return -ENOMEM;
+	fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	free(copy);
+	if (fd < 0)
+		return -errno;
+	if (fsync(fd) != 0)
+		error = -errno;
+	close(fd);
+	return error;
+}
+
+int token_file_commit(struct token_file *f, struct ctl_error *e)
+{
+	int error = 0;
+
+	if (f->headed && write_header(f, e) != 0)
+		goto out;
+	if (fsync(f->fd) != 0)
+		error = errno;
+	if (close(f->fd) != 0 && !error)
+		error = errno;
+	f->fd = -1;
+	if (!error && rename(f->tmp_path, f->path) != 0)
+		error = errno;
+	if (error) {
+		io_error(e, f->path, error);
+		goto out;
+	}
+	free(f->tmp_path);
+	f->tmp_path = NULL;
+	error = sync_folder(f->path);
+	if (error) {
+		io_error(e, f->path, -error);
+		goto out;
+	}
+	token_file_abandon(f);
+	return 0;
+out:
+	token_file_abandon(f);
+	return e->exit;
+}
+
+void token_file_abandon(struct token_file *f)
+{
+	if (f->tmp_path) {
+		if (f->fd >= 0)
+			close(f->fd);
+		unlink(f->tmp_path);
+	} else if (f->fd >= 0) {
+		close(f->fd);
+	}
+	free(f->path);
+	free(f->tmp_path);
+	*f = (struct token_file){.fd = -1};
+}

@@ -1,0 +1,51 @@
+/*
+ * verb.h: a verb of gpt2ctl as a row: what it is called, takes and does. Parsing, `help`, the
+ * manual page and the suggestion for a mistyped name all come from it. One verb per file; verbs.c
+ * lists them.
+ */
+#ifndef GPT2D_VERB_H
+#define GPT2D_VERB_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ctl;
+struct arguments;
+
+enum option_kind { OPTION_FLAG, OPTION_STRING, OPTION_INT, OPTION_REAL };
+
+struct option_row {
+	const char *name; /* without dashes; NULL ends a table */
+	char letter;      /* 0: none */
+	enum option_kind kind;
+	const char *arg; /* what the value is called; NULL for a flag */
+	double min, max; /* OPTION_INT, OPTION_REAL */
+	const char *help;
+};
+
+struct verb {
+	const char *name;                 /* one or two words */
+	const char *args;                 /* as the synopsis shows them, "" when there are none */
+	int min_args, max_args;           /* max_args -1: any number */
+	const char *summary;              /* one line */
+	const char *text;                 /* paragraphs, for help VERB and the manual page */
+	const struct option_row *options; /* NULL: none of its own */
+	int (*run)(struct ctl *ctl, const struct arguments *args);
+};
+
+extern const struct verb *const verbs[];
+extern const size_t n_verbs;
+
+/* Options that every verb takes, before or after its name. */
+extern const struct option_row global_options[];
+
+extern const struct verb verb_submit, verb_status, verb_list, verb_show, verb_follow, verb_wait,
+	verb_cancel, verb_compare, verb_data_prepare, verb_shutdown, verb_version, verb_help;
+
+/* The verb called by words[0] or words[0] words[1]; *used is how many words it took. NULL: no such
+ * verb. */
+const struct verb *verb_find(char *const *words, size_t n, size_t *used);
+/* The verb's name nearest to what was typed, or NULL when none is near. */
+const char *verb_suggest(char *const *words, size_t n);
+
+#endif

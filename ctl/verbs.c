@@ -1,0 +1,77 @@
+#include "ctl/verb.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/suggest.h"
+
+const struct verb *const verbs[] = {
+	&verb_submit,
+	&verb_status,
+	&verb_list,
+	&verb_show,
+	&verb_follow,
+	&verb_wait,
+	&verb_cancel,
+	&verb_compare,
+	&verb_data_prepare,
+	&verb_shutdown,
+	&verb_version,
+	&verb_help,
+};
+const size_t n_verbs = sizeof(verbs) / sizeof(verbs[0]);
+
+const struct option_row global_options[] = {
+	{"socket", 0, OPTION_STRING, "PATH", 0, 0,
+		"the daemon's socket; default $GPT2D_SOCKET, then "
+		"$XDG_RUNTIME_DIR/gpt2d/gpt2d.sock where "
+		"that exists, then /run/gpt2d/gpt2d.sock"},
+	{"json", 0, OPTION_FLAG, NULL, 0, 0,
+		"print one JSON object (events of a followed run: one a line), with its schema "
+		"version"},
+	{"help", 'h', OPTION_FLAG, NULL, 0, 0, "what the verb does and takes"},
+	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
+};
+
+const struct verb *verb_find(char *const *words, size_t n, size_t *used)
+{
+	char two[64];
+
+	if (n == 0)
+		return NULL;
+	snprintf(two, sizeof(two), "%.30s %.30s", words[0], n > 1 ? words[1] : "");
+	for (size_t i = 0; i < n_verbs; i++) {
+		if (strcmp(verbs[i]->name, words[0]) == 0) {
+			*used = 1;
+			return verbs[i];
+		}
+		if (n > 1 && strcmp(verbs[i]->name, two) == 0) {
+			*used = 2;
+			return verbs[i];
+		}
+	}
+	return NULL;
+}
+
+const char *verb_suggest(char *const *words, size_t n)
+{
+	const size_t len = n > 0 ? strlen(words[0]) : 0;
+	const char *names[64];
+	char two[64];
+	const char *near;
+
+	if (len == 0)
+		return NULL;
+	for (size_t i = 0; i < n_verbs && i < 64; i++) {
+		/* the first word of a verb of two */
+		if (strncmp(verbs[i]->name, words[0], len) == 0 && verbs[i]->name[len] == ' ')
+			return verbs[i]->name;
+		names[i] = verbs[i]->name;
+	}
+	near = suggest_nearest(words[0], names, n_verbs);
+	if (!near && n > 1) {
+		snprintf(two, sizeof(two), "%.30s %.30s", words[0], words[1]);
+		near = suggest_nearest(two, names, n_verbs);
+	}
+	return near;
+}

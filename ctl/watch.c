@@ -1,0 +1,214 @@
+#include "ctl/watch.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "ctl/format.h"
+#include "ctl/interrupt.h"
+#include "ctl/output.h"
+
+int watch_exit(const char *state)
+{
+	static const struct {
+		const char *state;
+		int exit;
+	} ends[] = {
+		{"done", CTL_OK},
+		{"failed", CTL_RUN_FAILED},
+		{"cancelled", CTL_CANCELLED},
+		{"interrupted", CTL_CANCELLED},
+	};
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		if (strcmp(ends[i].state, state) == 0)
+			return ends[i].exit;
+	}
+	return -1;
+}
+
+static void show(struct ctl *ctl, const struct watch *w, const char *event, json_t *params)
+{
+	if (!w->progress)
+		return;
+	/* events carry the id only; people want the name */
+	if (*w->name && !json_object_get(params, "name"))
+		json_object_set_new(params, "name", json_string(w->name));
+	ctl->output->event(ctl, w->progress, event, params);
+}
+
+static void remember_end(struct watch *w, const json_t *object)
+{
+	format_string(object, "state", "", w->state, sizeof(w->state));
+	format_string(object, "reason", "", w->reason, sizeof(w->reason));
+	format_string(object, "dir", w->dir, w->dir, sizeof(w->dir));
+}
+
+/* What is known of the stream of events: numbers start anew with each daemon. */
+struct stream {
+	int64_t pid, seq; /* of the daemon; the last event seen, 0 before the first */
+	bool ended;       /* the run had ended when it was asked for: only run.done is to come */
+};
+
+static int begin(struct client *c, struct watch *w, struct stream *s, struct ctl_error *e)
+{
+	const int64_t pid = format_int(client_hello(c), "pid", 0);
+	json_t *params = json_pack("{s:I}", "id", (json_int_t)w->id), *reply, *run;
+	int exit;
+
+	if (pid != s->pid)
+		s->seq = 0;
+	s->pid = pid;
+	if (s->seq > 0)
+		json_object_set_new(params, "after", json_integer(s->seq));
+	exit = client_request(c, METHOD_FOLLOW, params, CLIENT_REPLY_S, &reply, e);
+	if (exit)
+		return exit;
+	run = json_object_get(reply, "run");
+	format_string(run, "name", "", w->name, sizeof(w->name));
+	remember_end(w, run);
+	s->ended = watch_exit(w->state) >= 0;
+	json_decref(reply);
+	return 0;
+}
+
+static int timed_out(const struct watch *w, struct ctl_error *e)
+{
+	return ctl_error_set(e, CTL_TIMEOUT,
+		"run %lld has not ended in time; it goes on, see: gpt2ctl follow %lld",
+		(long long)w->id, (long long)w->id);
+}
+
+static int detached(const struct watch *w, struct ctl_error *e)
+{
+	return ctl_error_set(e, CTL_CANCELLED,
+		"detached; run %lld goes on\nsee it again: gpt2ctl follow %lld; end it: gpt2ctl "
+		"cancel %lld",
+		(long long)w->id, (long long)w->id, (long long)w->id);
+}
+
+/* Connect again within WATCH_RETURN_S; *c is closed in both cases, and replaced on success. */
+static int reconnect(struct ctl *ctl, struct client **c, const struct watch *w, struct ctl_error *e)
+{
+	const int64_t until_ns = client_now_ns() + (int64_t)WATCH_RETURN_S * 1000000000;
+	const struct timespec pause = {0, 100000000};
+	char why[sizeof(e->message)];
+	int exit;
+
+	snprintf(why, sizeof(why), "%s", e->message);
+	if (!ctl->json)
+		fprintf(ctl->err.file, "gpt2ctl: %s; looking for it again\n", why);
+	client_close(*c);
+	*c = NULL;
+	do {
+		nanosleep(&pause, NULL);
+		ctl_error_clear(e);
+		exit = client_open(ctl, c, e);
+	} while (exit == CTL_NO_DAEMON && client_now_ns() < until_ns && !interrupt_seen());
+	if (exit == CTL_NO_DAEMON)
+		return ctl_error_set(e, CTL_TRANSPORT,
+			"%s, and no daemon came back in %d s; how run %lld ended is not known\n"
+			"once gpt2d runs again: gpt2ctl show %lld",
+			why, WATCH_RETURN_S, (long long)w->id, (long long)w->id);
+	return exit;
+}
+
+/* One event: true when it was the last of the run. */
+static bool take_event(
+	struct ctl *ctl, struct watch *w, struct stream *s, const char *event, json_t *params)
+{
+	const bool last = strcmp(event, EVENT_DONE) == 0;
+	const int64_t seq = format_int(params, "seq", 0);
+
+	if (format_int(params, "id", w->id) != w->id)
+		return false; /* of a run followed before on this connection */
+	if (!last && seq > 0 && seq <= s->seq)
+		return false; /* seen before the reconnection */
+	s->seq = seq;
+	show(ctl, w, event, params);
+	if (last)
+		remember_end(w, params);
+	return last;
+}
+
+/*
+ * Events until the end: 0; CTL_NO_DAEMON when the connection was lost; or the exit code of what
+ * came between, with e. *any: at least one event was seen.
+ */
+static int watch_events(struct ctl *ctl, struct client *c, struct watch *w, struct stream *s,
+	bool *any, struct ctl_error *e)
+{
+	/* a daemon that sends no run.done for a run that had ended is not waited for */
+	const int64_t grace_ns = client_now_ns() + 2000000000;
+	char event[64];
+	json_t *params;
+	bool last;
+
+	for (;;) {
+		switch (client_next(c, s->ended ? grace_ns : w->deadline_ns, event, &params, e)) {
+		case CLIENT_EVENT:
+			*any = true;
+			last = take_event(ctl, w, s, event, params);
+			json_decref(params);
+			if (ctl->out_failed)
+				return ctl_error_set(e, CTL_TRANSPORT,
+					"nothing more is shown; run %lld goes on",
+					(long long)w->id);
+			if (last)
+				return 0;
+			break;
+		case CLIENT_QUIET:
+			return s->ended ? 0 : timed_out(w, e);
+		case CLIENT_INTERRUPTED:
+			return detached(w, e);
+		case CLIENT_LOST:
+			return s->ended ? 0 : CTL_NO_DAEMON;
+		}
+	}
+}
+
+/* Until the run's end, over one loss of the connection: 0, or an exit code with e. */
+static int watch_to_end(struct ctl *ctl, struct client **c, struct watch *w, struct ctl_error *e)
+{
+	struct stream s = {0};
+	bool any = true;
+	int exit = begin(*c, w, &s, e);
+
+	while (exit == 0) {
+		exit = watch_events(ctl, *c, w, &s, &any, e);
+		if (exit != CTL_NO_DAEMON)
+			break;
+		if (w->progress)
+			progress_clear(w->progress);
+		if (!any) /* lost twice without an event between: enough */
+			return ctl_error_set(e, CTL_TRANSPORT,
+				"connection to gpt2d lost twice; how run %lld ends is not known "
+				"here",
+				(long long)w->id);
+		any = false;
+		exit = reconnect(ctl, c, w, e);
+		if (exit == 0)
+			exit = begin(*c, w, &s, e);
+	}
+	return exit;
+}
+
+int watch_run(struct ctl *ctl, struct client **c, struct watch *w, struct ctl_error *e)
+{
+	int exit;
+
+	w->name[0] = w->state[0] = w->reason[0] = w->dir[0] = '\0';
+	exit = watch_to_end(ctl, c, w, e);
+	if (w->progress)
+		progress_clear(w->progress);
+	if (exit) {
+		w->state[0] = '\0';
+		return exit;
+	}
+	exit = watch_exit(w->state);
+	if (exit >= 0)
+		return exit;
+	ctl_error_set(e, CTL_TRANSPORT, "run %lld ended in a state not known here: %s",
+		(long long)w->id, w->state);
+	w->state[0] = '\0';
+	return e->exit;
+}
