@@ -90,7 +90,8 @@ static void test_summary_values(void **state)
 	assert_int_equal(s.total, 100);
 	assert_true(s.mean > 24.999 && s.mean < 25.001);
 	assert_int_equal(s.min, 10);
-	assert_int_equal(s.median, 20); /* nearest rank: the 2nd of 4, never a mean of two samples */
+	assert_int_equal(
+		s.median, 20); /* nearest rank: the 2nd of 4, never a mean of two samples */
 	assert_int_equal(s.p95, 40);
 	assert_int_equal(s.max, 40);
 }
@@ -116,8 +117,8 @@ static void test_tokens_per_s(void **state)
 	/* F1: B 4, T 1024, accumulation 8, world 2, 0.5 s */
 	const int64_t tokens = (int64_t)4 * 1024 * 8 * 2;
 	/* F3: [5.0, 1.0, 0.5 x 8] s, first two dropped */
-	const int64_t steps[] = {5000000000, 1000000000, 500000000, 500000000, 500000000,
-		500000000, 500000000, 500000000, 500000000, 500000000};
+	const int64_t steps[] = {5000000000, 1000000000, 500000000, 500000000, 500000000, 500000000,
+		500000000, 500000000, 500000000, 500000000};
 	struct stats_summary s;
 
 	assert_int_equal(tokens, 65536);

@@ -1,0 +1,110 @@
+"""gpt2ctl data prepare: what it writes, read back; odd inputs; nothing left behind."""
+
+import json
+import os
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("GPT2D_BUILD", ROOT / "build"))
+CTL = BUILD / "ctl" / "gpt2ctl"
+
+
+def prepare(*args, input=None, **more):
+    return subprocess.run([CTL, "data", "prepare", *map(str, args)], input=input, capture_output=True, timeout=60, **more)
+
+
+def read(path, headed=True):
+    raw = Path(path).read_bytes()
+    if headed:
+        header = struct.unpack("<256i", raw[:1024])
+        assert header[:2] == (20240520, 1) and not any(header[3:])
+        assert header[2] * 2 == len(raw) - 1024
+        raw = raw[1024:]
+    return list(struct.unpack(f"<{len(raw) // 2}H", raw))
+
+
+def test_round_trip(tmp_path):
+    text = bytes(range(256)) * 300 # past one chunk, and no UTF-8
+    (tmp_path / "a.txt").write_bytes(text)
+    out = tmp_path / "a.bin"
+    result = prepare(tmp_path / "a.txt", "-o", out)
+    assert result.returncode == 0, result.stderr
+    assert read(out) == list(text)
+    assert b"76,800 tokens" in result.stdout and b"vocab_size 257, largest id found 255" in result.stdout
+    assert prepare(tmp_path / "a.txt", "-o", out, "--format", "raw").returncode == 0
+    assert read(out, headed=False) == list(text)
+
+
+def test_documents_are_separated(tmp_path):
+    (tmp_path / "a").write_bytes(b"one")
+    (tmp_path / "b").write_bytes(b"")
+    out = tmp_path / "o.bin"
+    result = prepare(tmp_path / "a", tmp_path / "b", "-", "-o", out, "--json", input=b"two")
+    assert result.returncode == 0
+    assert read(out) == [*b"one", 256, 256, *b"two"]
+    value = json.loads(result.stdout)
+    assert value["schema"] == 1 and value["vocab_size"] == 257 and value["largest_token"] == 256
+    assert [row["tokens"] for row in value["inputs"]] == [3, 0, 3]
+    assert value["files"] == [{"use": "train", "path": str(out), "tokens": 8, "bytes": 1040, "format": "headed"}]
+
+
+def test_validation_split(tmp_path):
+    text = bytes(i % 251 for i in range(100001))
+    (tmp_path / "a.txt").write_bytes(text)
+    result = prepare("--val-fraction", "0.1", tmp_path / "a.txt", "--output", tmp_path / "a.bin")
+    assert result.returncode == 0, result.stderr
+    train, val = read(tmp_path / "a_train.bin"), read(tmp_path / "a_val.bin")
+    assert len(val) == 10000 and bytes(train + val) == text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "a_train.bin", "a_val.bin"]
+
+
+def test_one_huge_line(tmp_path):
+    with open(tmp_path / "a.txt", "wb") as file:
+        file.write(b"x" * 5000000)
+    assert prepare(tmp_path / "a.txt", "-o", tmp_path / "a.bin").returncode == 0
+    assert len(read(tmp_path / "a.bin")) == 5000000
+
+
+@pytest.mark.parametrize("args, says", [
+    (["missing", "-o", "o.bin"], "missing: No such file or directory"),
+    ([".", "-o", "o.bin"], "Is a directory"),
+    (["empty", "-o", "o.bin"], "o.bin: 0 tokens, at least 2 needed"),
+    (["one", "-o", "o.bin"], "o.bin: 1 tokens, at least 2 needed"),
+    (["text", "-o", "o.bin", "--val-fraction", "0.1"], "o_val.bin: 0 tokens, at least 2 needed"),
+    (["text", "-o", "o.bin", "--val-fraction", "0.9"], "o_train.bin: 1 tokens, at least 2 needed"),
+    (["text"], "--output OUT is needed"),
+    (["-o", "o.bin"], "IN... needed"),
+    (["text", "-o", "text"], "is the output too"),
+    (["text", "-o", "no/such/folder/o.bin"], "No such file or directory"),
+    (["text", "-o", "o.bin", "--tokenizer", "byte"], "did you mean bytes"),
+    (["text", "-o", "o.bin", "--format", "csv"], "headed or raw"),
+    (["text", "-o", "o.bin", "--val-fraction", "1.5"], "from 0 to 0.999"),
+])
+def test_refusals(tmp_path, args, says):
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "one").write_bytes(b"x")
+    (tmp_path / "text").write_bytes(b"some text")
+    result = prepare(*args, cwd=tmp_path)
+    assert result.returncode == 2
+    assert says in result.stderr.decode()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "one", "text"]
+    assert (tmp_path / "text").read_bytes() == b"some text"
+
+
+def test_failure_keeps_the_older_file(tmp_path):
+    (tmp_path / "o.bin").write_bytes(b"older")
+    assert prepare("missing", "-o", "o.bin", cwd=tmp_path).returncode == 2
+    assert (tmp_path / "o.bin").read_bytes() == b"older"
+
+
+def test_names_that_are_not_utf8(tmp_path):
+    name = os.fsencode(tmp_path) + b"/\xff.txt"
+    with open(name, "wb") as file:
+        file.write(b"text")
+    result = subprocess.run([CTL, "data", "prepare", name, "-o", name + b".bin", "--json"], capture_output=True)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["files"][0]["tokens"] == 4
