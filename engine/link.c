@@ -1,0 +1,380 @@
+#include "engine/link.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "proto/frame.h"
+#include "proto/protocol.h"
+
+#define ALIVE_NS INT64_C(1000000000)
+#define FLUSH_NS INT64_C(2000000000)
+
+enum { READ_BYTES = 1 << 16, BACKLOG_BYTES = 1 << 20 };
+
+struct message {
+	struct rpc_message rpc;
+	struct message *next;
+};
+
+struct link {
+	int fd, wake;
+	pthread_t thread;
+	bool started;
+	struct frame *frame; /* the thread's */
+
+	pthread_mutex_t lock;
+	pthread_cond_t arrived;
+	struct message *first, **last;
+	char *out; /* bytes [out_from, out_to) are still to be written */
+	size_t out_from, out_to, out_room;
+	bool closed;  /* nothing comes in any more */
+	bool closing; /* link_destroy: write what is left and end */
+};
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void wake(struct link *l)
+{
+	uint64_t one = 1;
+
+	if (write(l->wake, &one, sizeof(one)) < 0)
+		return; /* the counter is full: the thread is awake already */
+}
+
+/* ---- in ---- */
+
+static void close_input(struct link *l)
+{
+	pthread_mutex_lock(&l->lock);
+	l->closed = true;
+	pthread_cond_broadcast(&l->arrived);
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* Keeps a notification; false when the line is none, or memory is out. */
+static bool keep_line(struct link *l, const char *line, size_t n)
+{
+	struct message *m = calloc(1, sizeof(*m));
+	char error[128];
+
+	if (!m)
+		return false;
+	if (rpc_parse(line, n, &m->rpc, NULL, error, sizeof(error))) {
+		free(m);
+		return false;
+	}
+	if (m->rpc.kind != RPC_NOTIFICATION) {
+		rpc_clear(&m->rpc);
+		free(m);
+		return false;
+	}
+	pthread_mutex_lock(&l->lock);
+	*l->last = m;
+	l->last = &m->next;
+	pthread_cond_broadcast(&l->arrived);
+	pthread_mutex_unlock(&l->lock);
+	return true;
+}
+
+static bool keep_lines(struct link *l)
+{
+	enum frame_status status;
+	char *line;
+	size_t n;
+
+	while ((status = frame_next(l->frame, &line, &n)) == FRAME_LINE)
+		if (!keep_line(l, line, n))
+			return false;
+	return status == FRAME_MORE;
+}
+
+static void read_input(struct link *l)
+{
+	char buf[READ_BYTES];
+	ssize_t n = read(l->fd, buf, sizeof(buf));
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0 || frame_feed(l->frame, buf, (size_t)n) || !keep_lines(l))
+		close_input(l);
+}
+
+int link_receive(struct link *l, struct rpc_message *out)
+{
+	struct message *m;
+
+	pthread_mutex_lock(&l->lock);
+	while (!l->first && !l->closed)
+		pthread_cond_wait(&l->arrived, &l->lock);
+	m = l->first;
+	if (m) {
+		l->first = m->next;
+		if (!l->first)
+			l->last = &l->first;
+	}
+	pthread_mutex_unlock(&l->lock);
+	if (!m)
+		return -EPIPE;
+	*out = m->rpc;
+	free(m);
+	return 0;
+}
+
+static bool asks_to_stop(const struct rpc_message *rpc, int64_t run, int64_t segment)
+{
+	if (strcmp(rpc->method, ENGINE_EXIT) == 0)
+		return true;
+	return strcmp(rpc->method, SEGMENT_CANCEL) == 0 &&
+		json_integer_value(json_object_get(rpc->params, "run")) == run &&
+		json_integer_value(json_object_get(rpc->params, "segment")) == segment;
+}
+
+bool link_stop_asked(struct link *l, int64_t run, int64_t segment)
+{
+	bool asked;
+
+	pthread_mutex_lock(&l->lock);
+	asked = l->closed;
+	for (const struct message *m = l->first; m && !asked; m = m->next)
+		asked = asks_to_stop(&m->rpc, run, segment);
+	pthread_mutex_unlock(&l->lock);
+	return asked;
+}
+
+/* ---- out ---- */
+
+/* With the lock held. */
+static bool reserve_output(struct link *l, size_t n)
+{
+	char *bigger;
+	size_t room;
+
+	if (l->out_from) {
+		memmove(l->out, l->out + l->out_from, l->out_to - l->out_from);
+		l->out_to -= l->out_from;
+		l->out_from = 0;
+	}
+	if (l->out_to + n <= l->out_room)
+		return true;
+	room = (l->out_to + n) * 2;
+	bigger = realloc(l->out, room);
+	if (!bigger)
+		return false;
+	l->out = bigger;
+	l->out_room = room;
+	return true;
+}
+
+static void send_line(struct link *l, const char *method, json_t *params, bool lossy)
+{
+	size_t n;
+	char *line = rpc_notification(method, params, &n);
+
+	pthread_mutex_lock(&l->lock);
+	if (lossy && l->out_to - l->out_from > BACKLOG_BYTES) {
+		/* a later one says more */
+	} else if (line && reserve_output(l, n)) {
+		memcpy(l->out + l->out_to, line, n);
+		l->out_to += n;
+	} else {
+		l->closed = true; /* a lost message would leave gpt2d waiting for ever */
+		pthread_cond_broadcast(&l->arrived);
+	}
+	pthread_mutex_unlock(&l->lock);
+	free(line);
+	wake(l);
+}
+
+void link_send(struct link *l, const char *method, json_t *params)
+{
+	send_line(l, method, params, false);
+}
+
+void link_send_lossy(struct link *l, const char *method, json_t *params)
+{
+	send_line(l, method, params, true);
+}
+
+void link_log(struct link *l, const char *level, const char *format, ...)
+{
+	char message[2048];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	link_send(l, ENGINE_LOG, json_pack("{s:s, s:s}", "level", level, "message", message));
+}
+
+/* False when the reader is gone. */
+static bool write_output(struct link *l)
+{
+	bool ok = true;
+	ssize_t n;
+
+	pthread_mutex_lock(&l->lock);
+	if (l->out_to > l->out_from) {
+		n = write(l->fd, l->out + l->out_from, l->out_to - l->out_from);
+		if (n > 0)
+			l->out_from += (size_t)n;
+		else
+			ok = n < 0 && (errno == EAGAIN || errno == EINTR);
+		if (!ok)
+			l->out_from = l->out_to = 0;
+	}
+	pthread_mutex_unlock(&l->lock);
+	return ok;
+}
+
+/* ---- the thread ---- */
+
+struct turn {
+	bool closed, closing, output;
+};
+
+static struct turn look(struct link *l)
+{
+	struct turn t;
+
+	pthread_mutex_lock(&l->lock);
+	t = (struct turn){l->closed, l->closing, l->out_to > l->out_from};
+	pthread_mutex_unlock(&l->lock);
+	return t;
+}
+
+static void wait_for_events(struct link *l, const struct turn *t, int64_t until_ns)
+{
+	struct pollfd fds[2] = {
+		{.fd = l->wake, .events = POLLIN},
+		{.fd = l->fd,
+			.events = (short)((t->closed ? 0 : POLLIN) | (t->output ? POLLOUT : 0))},
+	};
+	int64_t left_ns = until_ns - now_ns();
+	uint64_t count;
+
+	if (t->closed && !t->output)
+		fds[1].fd = -1;
+	poll(fds, 2, left_ns <= 0 ? 0 : (int)(left_ns / 1000000 + 1));
+	if ((fds[0].revents & POLLIN) && read(l->wake, &count, sizeof(count)) < 0)
+		return;
+	if (!t->closed && (fds[1].revents & (POLLIN | POLLHUP | POLLERR)))
+		read_input(l);
+	if (t->output && !write_output(l))
+		close_input(l);
+}
+
+static void *run(void *arg)
+{
+	struct link *l = arg;
+	int64_t alive_ns = now_ns() + ALIVE_NS, end_ns = INT64_MAX;
+
+	for (;;) {
+		struct turn t = look(l);
+
+		if (t.closing && (!t.output || t.closed))
+			return NULL;
+		if ((t.closed || t.closing) && end_ns == INT64_MAX)
+			end_ns = now_ns() + (t.closing ? FLUSH_NS : LINK_ORPHAN_NS);
+		if (now_ns() >= end_ns) {
+			if (t.closing)
+				return NULL;
+			_exit(ENGINE_EXIT_ORPHAN);
+		}
+		if (now_ns() >= alive_ns) {
+			link_send_lossy(l, ENGINE_ALIVE, json_object());
+			alive_ns = now_ns() + ALIVE_NS;
+		}
+		wait_for_events(l, &t, end_ns < alive_ns ? end_ns : alive_ns);
+	}
+}
+
+static int start_thread(struct link *l)
+{
+	sigset_t all, before;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&l->thread, NULL, run, l);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	l->started = rc == 0;
+	return -rc;
+}
+
+int link_create(int fd, struct link **out)
+{
+	struct link *l = calloc(1, sizeof(*l));
+	int rc = -ENOMEM, flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) {
+		free(l);
+		return -errno;
+	}
+	if (!l)
+		return rc;
+	l->fd = fd;
+	l->last = &l->first;
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_cond_init(&l->arrived, NULL);
+	l->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	l->frame = frame_create(PROTOCOL_LINE_MAX);
+	if (l->wake < 0)
+		rc = -errno;
+	if (l->wake < 0 || !l->frame)
+		goto fail;
+	rc = start_thread(l);
+	if (rc)
+		goto fail;
+	*out = l;
+	return 0;
+
+fail:
+	l->fd = -1;
+	link_destroy(l);
+	return rc;
+}
+
+void link_destroy(struct link *l)
+{
+	struct message *m;
+
+	if (!l)
+		return;
+	if (l->started) {
+		pthread_mutex_lock(&l->lock);
+		l->closing = true;
+		pthread_mutex_unlock(&l->lock);
+		wake(l);
+		pthread_join(l->thread, NULL);
+	}
+	while ((m = l->first)) {
+		l->first = m->next;
+		rpc_clear(&m->rpc);
+		free(m);
+	}
+	frame_destroy(l->frame);
+	pthread_cond_destroy(&l->arrived);
+	pthread_mutex_destroy(&l->lock);
+	if (l->fd >= 0)
+		close(l->fd);
+	if (l->wake >= 0)
+		close(l->wake);
+	free(l->out);
+	free(l);
+}

@@ -1,0 +1,43 @@
+/*
+ * link.h: the engine's line to gpt2d (fd 3). A thread of its own reads, writes and says
+ * engine.alive every second, so that a long step neither looks like a hang nor is held up by a slow
+ * reader. Messages go out in the order of the calls. Every function may be called from any thread.
+ *
+ * When gpt2d goes away (end of file, a broken line), link_receive and link_stop_asked say so; a
+ * process that has not ended within LINK_ORPHAN_NS after that is ended with ENGINE_EXIT_ORPHAN.
+ */
+#ifndef GPT2D_LINK_H
+#define GPT2D_LINK_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/rpc.h"
+
+#define LINK_ORPHAN_NS INT64_C(5000000000)
+
+struct link;
+
+/* fd is owned by the link from here on. 0 or a negative errno. */
+int link_create(int fd, struct link **out);
+/* Sends what is left, for two seconds at most. Takes NULL. */
+void link_destroy(struct link *l);
+
+/* A notification; steals params. What cannot be kept for want of memory ends the link. */
+void link_send(struct link *l, const char *method, json_t *params);
+/* The same for what may be lost: dropped while a slow reader has a backlog. */
+void link_send_lossy(struct link *l, const char *method, json_t *params);
+/* engine.log */
+void link_log(struct link *l, const char *level, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/*
+ * The next message, waited for: 0 and *out (released by rpc_clear), or -EPIPE when gpt2d is gone.
+ */
+int link_receive(struct link *l, struct rpc_message *out);
+
+/* Whether segment.cancel for this segment, engine.exit or the end of gpt2d has come. */
+bool link_stop_asked(struct link *l, int64_t run, int64_t segment);
+
+#endif
