@@ -1,0 +1,316 @@
+#include "engine/model.h"
+
+#include <assert.h>
+
+enum { ALIGN_BYTES = 256 };
+
+/* Places that drop, the numbers of one block. The embedding is place 0 of a pass. */
+enum { DROP_ATTENTION, DROP_PROJ, DROP_FCPROJ, DROP_PER_BLOCK };
+
+static int64_t place(int64_t *at, int64_t bytes)
+{
+	int64_t here = *at;
+
+	*at += (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+	return here;
+}
+
+static void layout_make(
+	struct model_layout *l, const struct spec_model *spec, int64_t B, int64_t T, int64_t elem)
+{
+	int64_t R = B * T, C = spec->n_embd, stat = R * (int64_t)sizeof(k_real), at = 0;
+
+	l->residual = place(&at, R * C * elem);
+	l->ln1 = place(&at, R * C * elem);
+	l->ln1_mean = place(&at, stat);
+	l->ln1_rstd = place(&at, stat);
+	l->qkv = place(&at, R * 3 * C * elem);
+	l->attention = place(&at, R * C * elem);
+	l->lse = place(&at, stat * spec->n_head);
+	l->residual_mid = place(&at, R * C * elem);
+	l->ln2 = place(&at, R * C * elem);
+	l->ln2_mean = place(&at, stat);
+	l->ln2_rstd = place(&at, stat);
+	l->fc_pre = place(&at, R * 4 * C * elem);
+	l->fc = place(&at, R * 4 * C * elem);
+	l->block_bytes = at;
+
+	at = l->block_bytes * spec->n_layer;
+	l->residual_final = place(&at, R * C * elem);
+	l->lnf = place(&at, R * C * elem);
+	l->lnf_mean = place(&at, stat);
+	l->lnf_rstd = place(&at, stat);
+	l->logits = place(&at, R * arena_vocab_padded(spec->vocab_size) * elem);
+	l->branch = place(&at, R * C * elem);
+	l->d_residual = place(&at, R * C * elem);
+	l->d_narrow = place(&at, R * C * elem);
+	l->d_wide = place(&at, R * 4 * C * elem);
+	l->total_bytes = at;
+}
+
+int64_t model_activation_bytes(
+	const struct spec_model *spec, int64_t B, int64_t T, int64_t elem_bytes)
+{
+	struct model_layout l;
+
+	layout_make(&l, spec, B, T, elem_bytes);
+	return l.total_bytes;
+}
+
+void model_init(struct model *m, struct k_context *ctx, struct k_stream *stream,
+	const struct arena *arena, const struct spec_model *spec, int64_t B, int64_t T,
+	const struct model_buffers *buffers)
+{
+	*m = (struct model){
+		.ctx = ctx,
+		.stream = stream,
+		.arena = arena,
+		.spec = spec,
+		.B = B,
+		.T = T,
+		.params = buffers->params,
+		.grads = buffers->grads,
+		.acts = buffers->acts,
+	};
+	layout_make(&m->layout, spec, B, T, (int64_t)k_elem_bytes(ctx));
+}
+
+/* ---- where things are ---- */
+
+static void *at(const struct model *m, int64_t offset)
+{
+	return m->acts + offset;
+}
+
+static void *in_block(const struct model *m, int64_t layer, int64_t offset)
+{
+	return m->acts + layer * m->layout.block_bytes + offset;
+}
+
+static void *in_arena(const struct model *m, void *base, enum arena_tensor tensor, int64_t layer)
+{
+	const struct arena_entry *e = arena_find(m->arena, tensor, layer);
+
+	assert(e && base);
+	return (char *)base + (size_t)e->first * k_elem_bytes(m->ctx);
+}
+
+static void *param(const struct model *m, enum arena_tensor tensor, int64_t layer)
+{
+	return in_arena(m, m->params, tensor, layer);
+}
+
+static void *grad(const struct model *m, enum arena_tensor tensor, int64_t layer)
+{
+	return in_arena(m, m->grads, tensor, layer);
+}
+
+static enum arena_tensor head_tensor(const struct model *m)
+{
+	return m->spec->tied_head ? ARENA_WTE : ARENA_HEAD;
+}
+
+static enum k_gelu gelu_kind(const struct model *m)
+{
+	return m->spec->gelu == SPEC_GELU_TANH ? K_GELU_TANH : K_GELU_EXACT;
+}
+
+/* ---- hooks and dropout ---- */
+
+/*
+ * Part `layer` of the arena, as arena_complete_after counts: n_layer is the end of the model, -1
+ * its start.
+ */
+static void announce_need(const struct model *m, const struct model_hooks *hooks, int64_t layer)
+{
+	int64_t from = layer == m->spec->n_layer ? 0 : arena_complete_after(m->arena, layer + 1);
+
+	if (hooks && hooks->need)
+		hooks->need(hooks->arg, from, arena_complete_after(m->arena, layer) - from);
+}
+
+static void announce_done(const struct model *m, const struct model_hooks *hooks, int64_t layer)
+{
+	if (hooks && hooks->done)
+		hooks->done(hooks->arg, arena_complete_after(m->arena, layer));
+}
+
+static struct k_dropout drop_at(const struct model *m, const struct model_pass *pass, int64_t index)
+{
+	int64_t places = m->spec->n_layer * DROP_PER_BLOCK + 1;
+
+	return (struct k_dropout){
+		.p = pass->dropout,
+		.seed = pass->seed,
+		.offset = (uint64_t)(pass->first_sample * places + index),
+	};
+}
+
+static struct k_dropout drop_in_block(
+	const struct model *m, const struct model_pass *pass, int64_t layer, int64_t which)
+{
+	return drop_at(m, pass, 1 + layer * DROP_PER_BLOCK + which);
+}
+
+/* ---- forward ---- */
+
+/*
+ * The norm at the head of block `layer`, or the final one; it first adds what the block below left.
+ */
+static void forward_norm(struct model *m, const struct model_pass *pass, int64_t layer)
+{
+	const struct model_layout *l = &m->layout;
+	bool final = layer == m->spec->n_layer;
+	enum arena_tensor w = final ? ARENA_LNF_W : ARENA_LN1_W;
+	enum arena_tensor b = final ? ARENA_LNF_B : ARENA_LN1_B;
+	int64_t of = final ? 0 : layer, R = m->B * m->T, C = m->spec->n_embd;
+	void *residual = final ? at(m, l->residual_final) : in_block(m, layer, l->residual);
+	void *out = final ? at(m, l->lnf) : in_block(m, layer, l->ln1);
+	k_real *mean = final ? at(m, l->lnf_mean) : in_block(m, layer, l->ln1_mean);
+	k_real *rstd = final ? at(m, l->lnf_rstd) : in_block(m, layer, l->ln1_rstd);
+	struct k_dropout drop;
+
+	if (layer == 0) {
+		k_layernorm_forward(m->stream, out, mean, rstd, residual, param(m, w, of),
+			param(m, b, of), R, C);
+		return;
+	}
+	drop = drop_in_block(m, pass, layer - 1, DROP_FCPROJ);
+	k_residual_layernorm_forward(m->stream, residual, out, mean, rstd,
+		in_block(m, layer - 1, l->residual_mid), at(m, l->branch), param(m, w, of),
+		param(m, b, of), R, C, &drop);
+}
+
+static void forward_block(struct model *m, const struct model_pass *pass, int64_t layer)
+{
+	const struct model_layout *l = &m->layout;
+	int64_t R = m->B * m->T, C = m->spec->n_embd, NH = m->spec->n_head;
+	struct k_dropout drop;
+
+	forward_norm(m, pass, layer);
+	k_linear_forward(m->stream, in_block(m, layer, l->qkv), in_block(m, layer, l->ln1),
+		param(m, ARENA_QKV_W, layer), param(m, ARENA_QKV_B, layer), R, C, 3 * C);
+	drop = drop_in_block(m, pass, layer, DROP_ATTENTION);
+	k_attention_forward(m->stream, in_block(m, layer, l->attention), in_block(m, layer, l->lse),
+		in_block(m, layer, l->qkv), m->B, m->T, NH, C / NH, &drop);
+	k_linear_forward(m->stream, at(m, l->branch), in_block(m, layer, l->attention),
+		param(m, ARENA_PROJ_W, layer), param(m, ARENA_PROJ_B, layer), R, C, C);
+
+	drop = drop_in_block(m, pass, layer, DROP_PROJ);
+	k_residual_layernorm_forward(m->stream, in_block(m, layer, l->residual_mid),
+		in_block(m, layer, l->ln2), in_block(m, layer, l->ln2_mean),
+		in_block(m, layer, l->ln2_rstd), in_block(m, layer, l->residual), at(m, l->branch),
+		param(m, ARENA_LN2_W, layer), param(m, ARENA_LN2_B, layer), R, C, &drop);
+	k_linear_gelu_forward(m->stream, in_block(m, layer, l->fc), in_block(m, layer, l->fc_pre),
+		in_block(m, layer, l->ln2), param(m, ARENA_FC_W, layer),
+		param(m, ARENA_FC_B, layer), R, C, 4 * C, gelu_kind(m));
+	k_linear_forward(m->stream, at(m, l->branch), in_block(m, layer, l->fc),
+		param(m, ARENA_FCPROJ_W, layer), param(m, ARENA_FCPROJ_B, layer), R, 4 * C, C);
+}
+
+void model_forward(struct model *m, const struct model_pass *pass, const struct model_hooks *hooks)
+{
+	const struct model_layout *l = &m->layout;
+	int64_t C = m->spec->n_embd, n_layer = m->spec->n_layer;
+	struct k_dropout drop = drop_at(m, pass, 0);
+
+	announce_need(m, hooks, -1);
+	k_embedding_forward(m->stream, in_block(m, 0, l->residual), pass->tokens,
+		param(m, ARENA_WTE, 0), param(m, ARENA_WPE, 0), m->B, m->T, C, &drop);
+	for (int64_t layer = 0; layer < n_layer; layer++) {
+		announce_need(m, hooks, layer);
+		forward_block(m, pass, layer);
+	}
+	announce_need(m, hooks, n_layer);
+	forward_norm(m, pass, n_layer);
+	k_linear_forward(m->stream, at(m, l->logits), at(m, l->lnf), param(m, head_tensor(m), 0),
+		NULL, m->B * m->T, C, m->arena->vocab_padded);
+}
+
+void model_loss(struct model *m, k_real *losses, const int32_t *targets, double scale)
+{
+	k_cross_entropy(m->stream, losses, at(m, m->layout.logits), targets, m->B * m->T,
+		m->arena->vocab, m->arena->vocab_padded, scale);
+}
+
+/* ---- backward ---- */
+
+/*
+ * The gradient of a branch: that of the residual behind its dropout; without dropout they are one.
+ */
+static void *branch_gradient(struct model *m, const struct k_dropout *drop)
+{
+	const struct model_layout *l = &m->layout;
+
+	if (drop->p <= 0)
+		return at(m, l->d_residual);
+	k_dropout_backward(m->stream, at(m, l->branch), at(m, l->d_residual),
+		m->B * m->T * m->spec->n_embd, drop);
+	return at(m, l->branch);
+}
+
+static void backward_mlp(struct model *m, const struct model_pass *pass, int64_t layer)
+{
+	const struct model_layout *l = &m->layout;
+	int64_t R = m->B * m->T, C = m->spec->n_embd;
+	struct k_dropout drop = drop_in_block(m, pass, layer, DROP_FCPROJ);
+
+	k_linear_backward_gelu(m->stream, at(m, l->d_wide), grad(m, ARENA_FCPROJ_W, layer),
+		grad(m, ARENA_FCPROJ_B, layer), branch_gradient(m, &drop),
+		in_block(m, layer, l->fc), in_block(m, layer, l->fc_pre),
+		param(m, ARENA_FCPROJ_W, layer), R, 4 * C, C, gelu_kind(m));
+	k_linear_backward(m->stream, at(m, l->d_narrow), grad(m, ARENA_FC_W, layer),
+		grad(m, ARENA_FC_B, layer), at(m, l->d_wide), in_block(m, layer, l->ln2),
+		param(m, ARENA_FC_W, layer), R, C, 4 * C);
+	k_layernorm_backward(m->stream, at(m, l->d_residual), grad(m, ARENA_LN2_W, layer),
+		grad(m, ARENA_LN2_B, layer), at(m, l->d_narrow),
+		in_block(m, layer, l->residual_mid), param(m, ARENA_LN2_W, layer),
+		in_block(m, layer, l->ln2_mean), in_block(m, layer, l->ln2_rstd), R, C);
+}
+
+static void backward_attention(struct model *m, const struct model_pass *pass, int64_t layer)
+{
+	const struct model_layout *l = &m->layout;
+	int64_t R = m->B * m->T, C = m->spec->n_embd, NH = m->spec->n_head;
+	struct k_dropout drop = drop_in_block(m, pass, layer, DROP_PROJ);
+
+	k_linear_backward(m->stream, at(m, l->d_narrow), grad(m, ARENA_PROJ_W, layer),
+		grad(m, ARENA_PROJ_B, layer), branch_gradient(m, &drop),
+		in_block(m, layer, l->attention), param(m, ARENA_PROJ_W, layer), R, C, C);
+	drop = drop_in_block(m, pass, layer, DROP_ATTENTION);
+	k_attention_backward(m->stream, at(m, l->d_wide), at(m, l->d_narrow),
+		in_block(m, layer, l->attention), in_block(m, layer, l->lse),
+		in_block(m, layer, l->qkv), m->B, m->T, NH, C / NH, &drop);
+	k_linear_backward(m->stream, at(m, l->d_narrow), grad(m, ARENA_QKV_W, layer),
+		grad(m, ARENA_QKV_B, layer), at(m, l->d_wide), in_block(m, layer, l->ln1),
+		param(m, ARENA_QKV_W, layer), R, C, 3 * C);
+	k_layernorm_backward(m->stream, at(m, l->d_residual), grad(m, ARENA_LN1_W, layer),
+		grad(m, ARENA_LN1_B, layer), at(m, l->d_narrow), in_block(m, layer, l->residual),
+		param(m, ARENA_LN1_W, layer), in_block(m, layer, l->ln1_mean),
+		in_block(m, layer, l->ln1_rstd), R, C);
+}
+
+void model_backward(struct model *m, const struct model_pass *pass, const struct model_hooks *hooks)
+{
+	const struct model_layout *l = &m->layout;
+	int64_t R = m->B * m->T, C = m->spec->n_embd, n_layer = m->spec->n_layer;
+	struct k_dropout drop = drop_at(m, pass, 0);
+
+	k_linear_backward(m->stream, at(m, l->d_narrow), grad(m, head_tensor(m), 0), NULL,
+		at(m, l->logits), at(m, l->lnf), param(m, head_tensor(m), 0), R, C,
+		m->arena->vocab_padded);
+	k_zero(m->stream, at(m, l->d_residual), (size_t)(R * C) * k_elem_bytes(m->ctx));
+	k_layernorm_backward(m->stream, at(m, l->d_residual), grad(m, ARENA_LNF_W, 0),
+		grad(m, ARENA_LNF_B, 0), at(m, l->d_narrow), at(m, l->residual_final),
+		param(m, ARENA_LNF_W, 0), at(m, l->lnf_mean), at(m, l->lnf_rstd), R, C);
+	announce_done(m, hooks, n_layer);
+
+	for (int64_t layer = n_layer - 1; layer >= 0; layer--) {
+		backward_mlp(m, pass, layer);
+		backward_attention(m, pass, layer);
+		announce_done(m, hooks, layer);
+	}
+	k_embedding_backward(m->stream, grad(m, ARENA_WTE, 0), grad(m, ARENA_WPE, 0),
+		at(m, l->d_residual), pass->tokens, m->B, m->T, C, &drop);
+	announce_done(m, hooks, -1);
+}

@@ -1,0 +1,89 @@
+/*
+ * model.h: GPT-2 forward and backward on the operations of kernels.h. Pre-norm blocks, learned
+ * positions, q|k|v in one matrix, linear weights (out, in). Dropout, where the spec asks for it,
+ * acts in the places of GPT-2: embedding sum, attention weights, and the outputs of both
+ * projections that join the residual.
+ *
+ * The model owns nothing: parameters and gradients are arenas (arena.h), activations one buffer of
+ * model_activation_bytes(). Everything is launched on the stream given and nothing is waited for.
+ */
+#ifndef GPT2D_MODEL_H
+#define GPT2D_MODEL_H
+
+#include <stdint.h>
+
+#include "engine/arena.h"
+#include "kernels/kernels.h"
+#include "proto/spec.h"
+
+/*
+ * What others hang on to a pass. need: elements [first, first + n) of the parameter arena are about
+ * to be read (called before each part of forward). done: elements [0, complete) of the gradient
+ * arena are final (called after each part of backward). Either may be NULL.
+ */
+struct model_hooks {
+	void *arg;
+	void (*need)(void *arg, int64_t first, int64_t n);
+	void (*done)(void *arg, int64_t complete);
+};
+
+/* Byte offsets into the activation buffer. */
+struct model_layout {
+	/* of one block, from its start */
+	int64_t residual, ln1, ln1_mean, ln1_rstd, qkv, attention, lse;
+	int64_t residual_mid, ln2, ln2_mean, ln2_rstd, fc_pre, fc;
+	int64_t block_bytes;
+	/* once */
+	int64_t residual_final, lnf, lnf_mean, lnf_rstd, logits;
+	int64_t branch;     /* (R,C) what joins the residual next; backward: a masked gradient */
+	int64_t d_residual; /* (R,C) */
+	int64_t d_narrow;   /* (R,C) */
+	int64_t d_wide;     /* (R,4C) */
+	int64_t total_bytes;
+};
+
+struct model {
+	struct k_context *ctx;
+	struct k_stream *stream;
+	const struct arena *arena;
+	const struct spec_model *spec;
+	int64_t B, T;
+	void *params, *grads; /* arenas, compute type; grads may be NULL where no backward is run */
+	char *acts;
+	struct model_layout layout;
+};
+
+int64_t model_activation_bytes(
+	const struct spec_model *spec, int64_t B, int64_t T, int64_t elem_bytes);
+
+struct model_buffers {
+	void *params, *grads; /* arena elements of the compute type */
+	void *acts;           /* model_activation_bytes() */
+};
+void model_init(struct model *m, struct k_context *ctx, struct k_stream *stream,
+	const struct arena *arena, const struct spec_model *spec, int64_t B, int64_t T,
+	const struct model_buffers *buffers);
+
+/*
+ * One pass over (B,T) tokens. A pass with dropout takes its random numbers from seed and from
+ * `first_sample`, the number of the batch's first sample in the whole run: no two passes of a run
+ * share them.
+ */
+struct model_pass {
+	const int32_t *tokens; /* (B,T) device */
+	double dropout;
+	uint64_t seed;
+	int64_t first_sample;
+};
+
+/* Fills the activations up to the logits. */
+void model_forward(struct model *m, const struct model_pass *pass, const struct model_hooks *hooks);
+
+/* losses (B,T); scale as in k_cross_entropy: 0 leaves the logits as they are. */
+void model_loss(struct model *m, k_real *losses, const int32_t *targets, double scale);
+
+/* grads +=, from what model_loss left in place of the logits. */
+void model_backward(
+	struct model *m, const struct model_pass *pass, const struct model_hooks *hooks);
+
+#endif

@@ -1,0 +1,173 @@
+#include "engine/optimizer.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { ALIGN_BYTES = 256, STREAMS_PER_LAYER = 64 };
+
+static const double INIT_STD = 0.02;
+
+static int64_t aligned(int64_t bytes)
+{
+	return (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+}
+
+int64_t optimizer_small_bytes(const struct arena *arena, const struct plan *plan, int64_t stage)
+{
+	int64_t range = (int64_t)sizeof(struct k_range);
+
+	return aligned((int64_t)sizeof(struct k_step_state)) +
+		aligned((int64_t)sizeof(struct k_exact_sum)) +
+		aligned(zero_owned_ranges(plan, stage) * range) +
+		aligned((arena->n_entries + 1) * range);
+}
+
+static bool is_matrix(enum arena_tensor tensor)
+{
+	switch (tensor) {
+	case ARENA_QKV_W:
+	case ARENA_PROJ_W:
+	case ARENA_FC_W:
+	case ARENA_FCPROJ_W:
+	case ARENA_WPE:
+	case ARENA_WTE:
+	case ARENA_HEAD:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool is_norm_weight(enum arena_tensor tensor)
+{
+	return tensor == ARENA_LN1_W || tensor == ARENA_LN2_W || tensor == ARENA_LNF_W;
+}
+
+static int64_t owned_ranges(const struct plan *plan, int64_t stage, int rank, struct k_range *out)
+{
+	int64_t n = zero_owned_ranges(plan, stage);
+
+	for (int64_t i = 0; i < n; i++)
+		out[i] = zero_owned_range(plan, stage, rank, i);
+	return n;
+}
+
+static int64_t decayed_ranges(const struct arena *arena, const struct plan *plan,
+	enum spec_decay rule, struct k_range *out)
+{
+	int64_t n = 0;
+
+	if (rule == SPEC_DECAY_ALL) {
+		out[0] = (struct k_range){.first = 0, .n = plan->arena_elems};
+		return 1;
+	}
+	for (int64_t i = 0; i < arena->n_entries; i++) {
+		const struct arena_entry *e = &arena->entries[i];
+
+		if (is_matrix(e->tensor))
+			out[n++] = (struct k_range){.first = e->first, .n = e->rows * e->cols};
+	}
+	return n;
+}
+
+int optimizer_init(struct optimizer *o, const struct optimizer_options *options,
+	const struct optimizer_buffers *buffers)
+{
+	const struct spec_config *c = options->config;
+	int64_t max =
+		zero_owned_ranges(options->plan, c->zero_stage) + options->arena->n_entries + 1;
+	struct k_range *ranges = malloc((size_t)max * sizeof(*ranges)), *decayed;
+	char *small = buffers->small;
+
+	if (!ranges)
+		return -ENOMEM;
+	*o = (struct optimizer){
+		.ctx = options->ctx,
+		.stream = options->stream,
+		.plan = options->plan,
+		.stage = c->zero_stage,
+		.rank = options->rank,
+		.owned_elems = zero_owned_elems(options->plan, c->zero_stage, options->rank),
+	};
+	o->adamw = (struct k_adamw){
+		.beta1 = c->beta1,
+		.beta2 = c->beta2,
+		.eps = c->eps,
+		.weight_decay = c->weight_decay,
+		.master = buffers->master,
+		.params = buffers->params,
+		.grads = buffers->grads,
+		.m = buffers->m,
+		.v = buffers->v,
+	};
+	o->adamw.n_ranges = owned_ranges(o->plan, o->stage, o->rank, ranges);
+	decayed = ranges + o->adamw.n_ranges;
+	o->adamw.n_decayed = decayed_ranges(options->arena, o->plan, c->decay, decayed);
+
+	o->state = (struct k_step_state *)(void *)small;
+	small += aligned((int64_t)sizeof(struct k_step_state));
+	o->sum = (struct k_exact_sum *)(void *)small;
+	small += aligned((int64_t)sizeof(struct k_exact_sum));
+	o->adamw.ranges = (const struct k_range *)(void *)small;
+	k_copy_in(o->stream, small, ranges, (size_t)o->adamw.n_ranges * sizeof(*ranges));
+	small += aligned(o->adamw.n_ranges * (int64_t)sizeof(*ranges));
+	o->adamw.decayed = (const struct k_range *)(void *)small;
+	k_copy_in(o->stream, small, decayed, (size_t)o->adamw.n_decayed * sizeof(*decayed));
+	k_stream_sync(o->stream, INT64_MAX); /* the host copy goes away */
+	free(ranges);
+	return 0;
+}
+
+static void init_tensor(struct optimizer *o, const struct arena_entry *e,
+	const struct spec_model *model, uint64_t seed)
+{
+	k_real *out = o->adamw.master + e->first;
+	uint32_t stream = (uint32_t)(e->layer * STREAMS_PER_LAYER + (int64_t)e->tensor);
+	bool vocabulary = e->tensor == ARENA_WTE || e->tensor == ARENA_HEAD;
+	int64_t rows = vocabulary ? model->vocab_size : e->rows;
+	double std = INIT_STD;
+
+	if (is_norm_weight(e->tensor)) {
+		k_fill(o->stream, out, e->rows * e->cols, 1);
+	} else if (is_matrix(e->tensor)) {
+		if (e->tensor == ARENA_PROJ_W || e->tensor == ARENA_FCPROJ_W)
+			std /= sqrt(2 * (double)model->n_layer);
+		k_init_normal(o->stream, out, rows * e->cols, seed, stream, 0, 0, std);
+	}
+}
+
+void optimizer_reset(struct optimizer *o, const struct arena *arena, const struct spec_model *model,
+	uint64_t seed)
+{
+	struct k_adamw *a = &o->adamw;
+	int64_t n = o->plan->arena_elems;
+
+	k_zero(o->stream, a->master, (size_t)n * sizeof(k_real));
+	for (int64_t i = 0; i < arena->n_entries; i++)
+		init_tensor(o, &arena->entries[i], model, seed);
+	if ((void *)a->master != a->params)
+		k_cast(o->stream, a->params, a->master, n);
+	k_zero(o->stream, a->m, (size_t)o->owned_elems * sizeof(k_real));
+	k_zero(o->stream, a->v, (size_t)o->owned_elems * sizeof(k_real));
+}
+
+void optimizer_norm(struct optimizer *o, struct zero *zero)
+{
+	size_t elem = k_elem_bytes(o->ctx);
+
+	k_zero(o->stream, o->sum, sizeof(*o->sum));
+	for (int64_t i = 0; i < o->adamw.n_ranges; i++) {
+		struct k_range r = zero_owned_range(o->plan, o->stage, o->rank, i);
+
+		k_sum_squares(o->stream, o->sum,
+			(const char *)o->adamw.grads + (size_t)r.first * elem, r.n);
+	}
+	zero_sum_owned(zero, o->sum->limb, K_EXACT_LIMBS + 1);
+}
+
+void optimizer_update(struct optimizer *o)
+{
+	k_step_prepare(o->stream, o->state, o->sum);
+	k_adamw_step(o->stream, &o->adamw, o->state);
+}

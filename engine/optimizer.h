@@ -1,0 +1,67 @@
+/*
+ * optimizer.h: AdamW (Loshchilov & Hutter, 2019) over the ranges of the arena that this rank owns,
+ * the global gradient norm and clipping before it, and the initial parameters.
+ *
+ * Initial values are those of GPT-2 as nanoGPT and llm.c draw them: matrices, both embeddings
+ * included, from a normal distribution of deviation 0.02; the two projections that join the
+ * residual 0.02/sqrt(2 n_layer); norm weights 1; biases and padded vocabulary rows 0. A value
+ * depends on the seed and its place in its tensor alone, so every world starts from the same model.
+ */
+#ifndef GPT2D_OPTIMIZER_H
+#define GPT2D_OPTIMIZER_H
+
+#include <stdint.h>
+
+#include "engine/arena.h"
+#include "engine/plan.h"
+#include "engine/zero.h"
+#include "kernels/kernels.h"
+#include "proto/spec.h"
+
+/* Device memory behind an optimizer. m and v: zero_owned_elems() each, compact. */
+struct optimizer_buffers {
+	void *params, *grads; /* arenas, compute type */
+	k_real *master;       /* arena of fp32; params itself when that is fp32 */
+	k_real *m, *v;
+	void *small; /* optimizer_small_bytes() */
+};
+
+struct optimizer {
+	struct k_context *ctx;
+	struct k_stream *stream;
+	struct k_adamw adamw;
+	const struct plan *plan;
+	int64_t stage;
+	int rank;
+	int64_t owned_elems;
+	struct k_step_state *state; /* device */
+	struct k_exact_sum *sum;    /* device */
+};
+
+int64_t optimizer_small_bytes(const struct arena *arena, const struct plan *plan, int64_t stage);
+
+struct optimizer_options {
+	struct k_context *ctx;
+	struct k_stream *stream;
+	const struct spec_config *config;
+	const struct arena *arena;
+	const struct plan *plan; /* outlives the optimizer */
+	int rank;                /* among those that own slices */
+};
+/* 0 or -ENOMEM. */
+int optimizer_init(struct optimizer *o, const struct optimizer_options *options,
+	const struct optimizer_buffers *buffers);
+
+/* Parameters from the seed, moments zero. */
+void optimizer_reset(struct optimizer *o, const struct arena *arena, const struct spec_model *model,
+	uint64_t seed);
+
+/* Exact sum of squares of the owned gradients, summed over their owners. */
+void optimizer_norm(struct optimizer *o, struct zero *zero);
+
+/*
+ * Norm and clipping factor into the state, then the update; nothing when a gradient is not finite.
+ */
+void optimizer_update(struct optimizer *o);
+
+#endif

@@ -1,0 +1,76 @@
+/*
+ * step.h: one training step. Its order is written in step.c and nowhere else.
+ *
+ * The loss of a step is the mean over the tokens of the global batch. Gradients carry the factor
+ * loss_scale / tokens of the global batch from the loss on, so reducing them is a plain sum. A rank
+ * takes `accumulation` micro-batches in a row out of each global batch, rank after rank.
+ */
+#ifndef GPT2D_STEP_H
+#define GPT2D_STEP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/batch.h"
+#include "engine/loss_scale.h"
+#include "engine/measure.h"
+#include "engine/optimizer.h"
+#include "engine/zero.h"
+
+/* What all ranks add up once a step, as doubles on the device. */
+enum { STEP_SHARED_LOSS, STEP_SHARED_STOP, STEP_SHARED_FAILED, STEP_SHARED };
+
+struct step {
+	/* set by the caller */
+	const struct spec_config *config;
+	struct k_context *ctx;
+	struct k_stream *compute, *comm;
+	struct collectives *collectives; /* NULL in a world of one */
+	struct collectives_group *group; /* NULL in a world of one */
+	int rank;
+	struct model *model;
+	struct zero *zero;
+	struct optimizer *optimizer;
+	struct batch *batch;
+	const struct dataset *data;
+	struct timeline *time;
+	double *shared; /* device, STEP_SHARED doubles */
+	struct k_event *shared_in, *shared_out;
+	int64_t timeout_ns; /* of waiting for the device */
+
+	/* kept by step_run */
+	struct loss_scale scale;
+	int64_t attempted, applied;
+	double shared_host[STEP_SHARED];
+	struct k_step_state state;
+};
+
+/* What happened, beyond the times. */
+struct step_result {
+	struct measure_step measure;
+	bool stop; /* some rank asked to stop before this step; all ranks read the same */
+};
+
+/* Most marks a step puts on its timeline. */
+int64_t step_marks(const struct spec_config *config);
+
+/* Nothing attempted yet. The caller's fields are set. */
+void step_reset(struct step *s);
+
+/*
+ * One step. stop: this rank wants to end after this step. 0, or with error naming the cause:
+ *   -EIO, -ERANGE     of the data set; the ranks that could read all get -ECANCELED in the same
+ * step -EPIPE            a peer is lost -ENOTRECOVERABLE  the device failed, or -ETIMEDOUT: it did
+ * not answer After -EPIPE and the last two the process is of no further use.
+ */
+int step_run(struct step *s, bool stop, struct step_result *out, char *error, size_t error_bytes);
+
+/*
+ * Mean loss over `steps` micro-batches per rank of a data set in file order, without dropout.
+ * Errors as step_run.
+ */
+int step_validate(struct step *s, const struct dataset *data, int64_t steps, double *loss,
+	char *error, size_t error_bytes);
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * timeline.h: what the compute stream did during a step. Each mark is an event on the stream and
+ * begins a phase that lasts until the next mark; a step begins where the one before ended, so
+ * phases add up to the whole step and what the host does between steps is in it.
+ */
+#ifndef GPT2D_TIMELINE_H
+#define GPT2D_TIMELINE_H
+
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+
+enum timeline_phase {
+	TIMELINE_OTHER,
+	TIMELINE_DATA,
+	TIMELINE_FORWARD,
+	TIMELINE_BACKWARD,
+	TIMELINE_EXPOSED, /* compute waits for communication */
+	TIMELINE_OPTIMIZER,
+	TIMELINE_PHASES,
+};
+
+struct timeline {
+	struct k_context *ctx;
+	struct k_stream *stream;
+	struct k_event **events;
+	enum timeline_phase *phases;
+	int64_t n, capacity;
+};
+
+void timeline_init(struct timeline *t, struct k_context *ctx, struct k_stream *stream);
+void timeline_finish(struct timeline *t);
+
+/* Room for so many marks in one step; grows only, and forgets what was marked. 0 or a negative
+ * errno. */
+int timeline_reserve(struct timeline *t, int64_t marks);
+
+/* Forget everything: the next step begins at its own first mark. */
+void timeline_reset(struct timeline *t);
+
+/* A step begins, at the last mark of the step before when there was one. */
+void timeline_start(struct timeline *t);
+
+/* From here on it is `phase`; returns the phase until now. */
+enum timeline_phase timeline_enter(struct timeline *t, enum timeline_phase phase);
+
+/* Nanoseconds of each phase between the first and the last mark, all of which must have completed.
+ */
+void timeline_total(const struct timeline *t, int64_t ns[TIMELINE_PHASES]);
+
+#endif
