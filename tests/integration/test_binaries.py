@@ -19,6 +19,7 @@ PROGRAMS = {
 
 # Mutable variables of static lifetime, and why each may be.
 VARIABLES = {
+    "seen": "ctl/interrupt.c: a signal came",
 }
 
 
@@ -40,7 +41,7 @@ def variables():
             continue
         for line in tool("nm", "-f", "sysv", path).split("\n"):
             columns = [column.strip() for column in line.split("|")]
-            if len(columns) == 7 and re.fullmatch(r"\.(t?data|t?bss|data\..*|bss\..*)|\*COM\*", columns[6]):
+            if len(columns) == 7 and re.fullmatch(r"\.(t?data|t?bss|data\.(?!rel\.ro).*|bss\..*)|\*COM\*", columns[6]):
                 yield path.relative_to(BUILD).as_posix(), re.sub(r"\.\d+$", "", columns[0])
 
 
