@@ -139,17 +139,24 @@ void help_print(struct ctl *ctl, const struct verb *verb)
 
 /* ---- mdoc ---- */
 
-/* Text of a line: a period or apostrophe at the beginning would be a request, a backslash an
- * escape. */
+/*
+ * A sentence per line. A period or apostrophe at the beginning of a line would be a request, a
+ * backslash an escape.
+ */
 static void man_text(FILE *out, const char *text)
 {
+	char before = '\0';
+
 	if (*text == '.' || *text == '\'')
 		fputs("\\&", out);
 	for (; *text; text++) {
 		if (*text == '\\')
 			fputs("\\e", out);
+		else if (*text == ' ' && before == '.')
+			fputc('\n', out);
 		else
 			fputc(*text, out);
+		before = *text;
 	}
 	fputc('\n', out);
 }
@@ -177,7 +184,7 @@ void help_print_man(FILE *out)
 	fputs(".Sh VERBS\n.Bl -tag -width Ds\n", out);
 	for (size_t i = 0; i < n_verbs; i++) {
 		fprintf(out, ".It Cm %s%s%s%s\n", verbs[i]->name,
-			verbs[i]->options ? " Op Ar options" : "", *verbs[i]->args ? " Ar " : "",
+			verbs[i]->options ? " Oo Ar options Oc" : "", *verbs[i]->args ? " Ar " : "",
 			verbs[i]->args);
 		man_text(out, verbs[i]->summary);
 		if (*verbs[i]->text) {

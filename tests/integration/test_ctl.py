@@ -678,3 +678,10 @@ def test_events_in_pieces(path):
     with FakeDaemon(path, follow=follow_script(run_object(), [], slowly)):
         result = ctl("follow", 1, "--json", path=path)
     assert result.returncode == 0 and len(result.stdout.splitlines()) == 3
+
+
+# ---- the manual ----
+
+def test_manual_is_of_the_verb_table():
+    """The sections OPTIONS and VERBS of gpt2ctl.1 are what `gpt2ctl help --man` prints."""
+    assert ctl("help", "--man").stdout in (ROOT / "ctl" / "gpt2ctl.1").read_text()
