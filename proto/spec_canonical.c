@@ -12,7 +12,7 @@
 struct printing {
 	const struct spec *spec;
 	const struct spec_config *config;
-	const struct spec_config *base; /* print only what differs from it; NULL: all */
+	const struct spec_config *base; /* an arm: print what differs; NULL: all */
 	bool experiment;                /* print arms and design */
 	FILE *out;
 	int depth;
@@ -127,11 +127,34 @@ static bool group_differs(const struct printing *p, enum spec_group group)
 	return false;
 }
 
+static bool of_batch(const struct spec_row *row)
+{
+	size_t key = (size_t)(row - spec_table);
+
+	return key == SPEC_KEY_MICRO_BATCH || key == SPEC_KEY_ACCUMULATION || key == SPEC_KEY_BATCH;
+}
+
+/*
+ * While the number of ranks is not known, arms may know different ones of the three batch numbers.
+ * Then each arm states its own: what the base says cannot be taken back.
+ */
+static bool batch_per_arm(const struct printing *p)
+{
+	for (size_t i = 0; p->experiment && i < SPEC_KEY_COUNT; i++)
+		for (size_t arm = 1; of_batch(&spec_table[i]) && arm < p->spec->n_arms; arm++)
+			if (row_present(&spec_table[i], p->spec, &p->spec->arms[0].config) !=
+				row_present(&spec_table[i], p->spec, &p->spec->arms[arm].config))
+				return true;
+	return false;
+}
+
 static bool wanted(const struct printing *p, const struct spec_row *row)
 {
 	if (row->scope == SPEC_SCOPE_CONFIG && row->type != SPEC_TYPE_OBJECT &&
 		!row_present(row, p->spec, p->config))
 		return false;
+	if (of_batch(row) && batch_per_arm(p))
+		return p->base != NULL;
 	if (!p->base)
 		return true;
 	if (row->scope == SPEC_SCOPE_RUN)

@@ -232,13 +232,15 @@ void spec_print_schema(FILE *out)
 
 /* ---- manual ---- */
 
-/* Text that mdoc takes as text: no line begins with a control character, no backslash. */
+/* Text that mdoc takes as text, each sentence on a line of its own. */
 static void man_text(FILE *out, const char *text)
 {
 	if (*text == '.' || *text == '\'')
 		fputs("\\&", out);
 	for (; *text; text++) {
-		if (*text == '\\')
+		if (text[0] == '.' && text[1] == ' ' && text[2] != '.')
+			fputs(*++text ? ".\n" : ".", out);
+		else if (*text == '\\')
 			fputs("\\e", out);
 		else if (*text == '-')
 			fputs("\\-", out);

@@ -41,7 +41,7 @@ static const char *nearest_key(const char *object, const char *last, const char 
 	const char *names[SPEC_KEY_COUNT], *keys[SPEC_KEY_COUNT], *found;
 	size_t n = 0, i;
 
-	for (i = 0; i < SPEC_KEY_COUNT; i++) {
+	for (i = 0; i < SPEC_KEY_COUNT && !strchr(last, '.'); i++) {
 		if (spec_table_inside(&spec_table[i], object)) {
 			names[n] = spec_table_last(&spec_table[i]);
 			keys[n++] = spec_table[i].key;
@@ -66,14 +66,17 @@ static void unknown_key(
 	struct reading *r, int line, const char *object, const char *last, const char *path)
 {
 	char message[PATH_BYTES + 64];
-	const char *near = spec_error_room(r->errors) ? nearest_key(object, last, path) : NULL;
+	bool whole = strchr(last, '.') && spec_table_find(path);
+	const char *near = NULL;
 
-	if (!near)
-		snprintf(message, sizeof(message),
-			"unknown key; notes are called \"comment\" or \"x_...\"");
-	else if (!strcmp(near, path))
+	if (!whole && spec_error_room(r->errors))
+		near = nearest_key(object, last, path);
+	if (whole)
 		snprintf(message, sizeof(message),
 			"dotted keys stand in arms and --set only; nest it");
+	else if (!near)
+		snprintf(message, sizeof(message),
+			"unknown key; notes are called \"comment\" or \"x_...\"");
 	else
 		snprintf(message, sizeof(message), "unknown key; did you mean %s?", near);
 	complain(r, line, path, message);
@@ -174,6 +177,10 @@ static void read_row(struct reading *r, const struct spec_json *json,
 	} else if (row->type != SPEC_TYPE_OBJECT) {
 		read_scalar(r, json, node, row);
 	} else if (node->type == SPEC_JSON_OBJECT) {
+		r->layer->value[row - spec_table] = (struct spec_value){.state = SPEC_GIVEN,
+			.line = r->from_set ? 0 : node->line,
+			.from_set = r->from_set,
+			.from_arm = r->arm != NULL};
 		read_members(r, json, node, row->key);
 	} else if (row->shorthand && node->type == SPEC_JSON_STRING) {
 		read_scalar(r, json, node, &spec_table[row->shorthand]);
@@ -263,28 +270,10 @@ static void unknown_arm(struct reading *r, const char *path)
 	complain(r, 0, path, message);
 }
 
-/*
- * A value is JSON; what is not, and does not begin like a string, an array or an object, is a bare
- * word. For names and paths every value without quotes is one, so that --set name=200 works.
- */
-static int set_json(const struct spec_row *row, const char *value, struct spec_json *out,
-	struct spec_errors *errors)
+/* A bare word as the tree of a string. */
+static int word_json(const char *word, struct spec_json *out)
 {
-	struct spec_errors *quiet;
-	bool bare = !strchr("\"[{", *value) || !*value;
-	int rc = -EINVAL;
-
-	if (!bare)
-		return spec_json_parse(value, strlen(value), out, errors);
-	quiet = calloc(1, sizeof(*quiet));
-	if (!quiet)
-		return -ENOMEM;
-	if (row->type != SPEC_TYPE_NAME && row->type != SPEC_TYPE_PATH)
-		rc = spec_json_parse(value, strlen(value), out, quiet);
-	free(quiet);
-	if (rc != -EINVAL)
-		return rc;
-	out->pool = strdup(value);
+	out->pool = strdup(word);
 	out->node = calloc(1, sizeof(*out->node));
 	if (!out->pool || !out->node) {
 		spec_json_finish(out);
@@ -294,6 +283,34 @@ static int set_json(const struct spec_row *row, const char *value, struct spec_j
 	out->node->type = SPEC_JSON_STRING;
 	out->node->text = out->pool;
 	return 0;
+}
+
+/*
+ * A value is JSON; what is not, and does not begin like a string, an array or an object, is a bare
+ * word. For names and paths every value without quotes is one, so that --set name=200 works.
+ */
+static int set_json(struct reading *r, const char *key, const struct spec_row *row,
+	const char *value, struct spec_json *out)
+{
+	bool bare = !*value || !strchr("\"[{", *value);
+	bool text = row->type == SPEC_TYPE_NAME || row->type == SPEC_TYPE_PATH;
+	struct spec_errors *why = calloc(1, sizeof(*why));
+	char message[PATH_BYTES];
+	int rc = -EINVAL;
+
+	if (!why)
+		return -ENOMEM;
+	if (!bare || !text)
+		rc = spec_json_parse(value, strlen(value), out, why);
+	if (rc == -EINVAL && bare) {
+		rc = word_json(value, out);
+	} else if (rc == -EINVAL) {
+		snprintf(message, sizeof(message), "the value is no JSON: %.200s",
+			why->error[0].message);
+		complain(r, 0, key, message);
+	}
+	free(why);
+	return rc;
 }
 
 static bool all_utf8(const char *s)
@@ -308,57 +325,82 @@ static bool all_utf8(const char *s)
 	return true;
 }
 
+/* Where a set's value goes, and what is left of its path behind the arm; NULL: reported. */
+static const char *set_target(struct reading *r, const char *path)
+{
+	struct spec_source_arm *arm;
+	size_t used;
+
+	r->layer = &r->source->sets;
+	if (strncmp(path, "arms.", 5))
+		return path;
+	arm = set_arm(r->source, path + 5, &used);
+	if (!arm) {
+		unknown_arm(r, path);
+		return NULL;
+	}
+	r->arm = arm->name;
+	r->layer = &arm->sets;
+	return path + 5 + used + 1;
+}
+
+static void unknown_set(struct reading *r, const char *key)
+{
+	const char *dot = strrchr(key, '.'), *last = dot ? dot + 1 : key;
+	char object[PATH_BYTES];
+
+	if (spec_table_note(last))
+		return;
+	snprintf(object, sizeof(object), "%.*s", dot ? (int)(dot - key) : 0, key);
+	unknown_key(r, 0, object, last, key);
+}
+
 static int read_set(struct reading *r, const char *set)
 {
-	struct spec_layer *target = &r->source->base, *layer = NULL;
-	const char *equals = strchr(set, '=');
+	const char *equals = strchr(set, '='), *key;
 	char path[PATH_BYTES];
-	const char *key = path;
-	struct spec_source_arm *arm;
 	const struct spec_row *row;
 	struct spec_json json = {0}, *kept;
-	size_t used;
 	int rc;
 
 	if (!equals || equals == set || (size_t)(equals - set) >= sizeof(path) || !all_utf8(set)) {
-		complain(r, 0, "", "KEY=VALUE expected");
+		snprintf(path, sizeof(path), "%.100s", set);
+		complain(r, 0, path, "KEY=VALUE expected, in UTF-8");
 		return 0;
 	}
 	snprintf(path, sizeof(path), "%.*s", (int)(equals - set), set);
-	if (!strncmp(path, "arms.", 5)) {
-		arm = set_arm(r->source, path + 5, &used);
-		if (!arm) {
-			unknown_arm(r, path);
-			return 0;
-		}
-		r->arm = arm->name;
-		target = &arm->layer;
-		key = path + 5 + used + 1;
-	}
-	row = spec_table_find(key);
-	if (!row) {
-		const char *dot = strrchr(key, '.');
-		char object[PATH_BYTES];
-
-		if (spec_table_note(dot ? dot + 1 : key))
-			return 0;
-		snprintf(object, sizeof(object), "%.*s", dot ? (int)(dot - key) : 0, key);
-		unknown_key(r, 0, object, dot ? dot + 1 : key, key);
+	key = set_target(r, path);
+	row = key ? spec_table_find(key) : NULL;
+	if (key && !row)
+		unknown_set(r, key);
+	if (!row)
 		return 0;
-	}
-	rc = set_json(row, equals + 1, &json, r->errors);
-	if (rc == -EINVAL)
-		complain(r, 0, key, "the value is no JSON");
+	rc = set_json(r, key, row, equals + 1, &json);
 	if (rc)
 		return rc == -EINVAL ? 0 : rc;
 	kept = keep_json(r->source, &json);
-	layer = kept ? calloc(1, sizeof(*layer)) : NULL;
-	if (!layer)
+	if (!kept)
 		return -ENOMEM;
-	r->layer = layer;
 	read_row(r, kept, &kept->node[0], row);
-	spec_layer_put(target, layer);
-	free(layer);
+	return 0;
+}
+
+/* All of them before any is put on its layer: their order matters only where they set one key. */
+static int read_sets(
+	struct spec_source *source, const struct spec_options *options, struct spec_errors *errors)
+{
+	int rc;
+
+	for (size_t i = 0; i < options->n_sets; i++) {
+		struct reading r = {.source = source, .errors = errors, .from_set = true};
+
+		rc = read_set(&r, options->sets[i]);
+		if (rc)
+			return rc;
+	}
+	spec_layer_put(&source->base, &source->sets);
+	for (size_t i = 0; i < source->n_arms; i++)
+		spec_layer_put(&source->arms[i].layer, &source->arms[i].sets);
 	return 0;
 }
 
@@ -441,13 +483,9 @@ int spec_read(const char *text, size_t n, const struct spec_options *options,
 	}
 	r.layer = &source->base;
 	read_members(&r, kept, &kept->node[0], "");
-	for (size_t i = 0; i < options->n_sets; i++) {
-		struct reading set = {.source = source, .errors = errors, .from_set = true};
-
-		rc = read_set(&set, options->sets[i]);
-		if (rc)
-			return rc;
-	}
+	rc = read_sets(source, options, errors);
+	if (rc)
+		return rc;
 	return errors->n > 0 ? -EINVAL : 0;
 }
 

@@ -37,11 +37,11 @@ struct spec_layer {
 struct spec_source_arm {
 	char name[SPEC_NAME_MAX + 1];
 	int line;
-	struct spec_layer layer;
+	struct spec_layer layer, sets; /* sets: of --set, put on layer once read */
 };
 
 struct spec_source {
-	struct spec_layer defaults, base;
+	struct spec_layer defaults, base, sets;
 	bool has_arms, arms_wrong;
 	size_t n_arms;
 	struct spec_source_arm arms[SPEC_ARMS_MAX];

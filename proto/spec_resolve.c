@@ -34,9 +34,18 @@ void spec_resolve_complain(
 	spec_error_add(r->errors, v->line, path, "%s", message);
 }
 
+static enum spec_key parent_of(enum spec_key key)
+{
+	for (size_t i = key; i > 0; i--)
+		if (spec_table[i].type == SPEC_TYPE_OBJECT && i != key &&
+			spec_table_inside(&spec_table[key], spec_table[i].key))
+			return (enum spec_key)i;
+	return key;
+}
+
 /*
- * A key that is not there is missing where the key that asks for it stands: in the arm that chose
- * another data.kind, say.
+ * A key that is not there is missing where the key that asks for it stands (in the arm that chose
+ * another data.kind, say), or else its object.
  */
 static void complain_missing(
 	struct spec_resolving *r, enum spec_key key, enum spec_key asks, const char *message)
@@ -45,14 +54,15 @@ static void complain_missing(
 
 	if (spec_resolve_wrong(r, key) || spec_resolve_wrong(r, asks))
 		return;
+	if (!spec_resolve_given(r, asks))
+		asks = parent_of(key);
 	if (spec_resolve_given(r, asks))
 		r->values.value[key] = r->values.value[asks];
 	spec_resolve_complain(r, key, "%s", message);
 	r->values.value[key] = saved;
 }
 
-/* Of two keys that contradict each other, the one that was said last: by --set, by an arm, in the
- * base. */
+/* Of two keys that contradict each other, the one said last: by --set, by an arm, in the base. */
 static enum spec_key later(const struct spec_resolving *r, enum spec_key a, enum spec_key b)
 {
 	const struct spec_value *x = &r->values.value[a], *y = &r->values.value[b];
@@ -148,16 +158,15 @@ static void check_shape(struct spec_resolving *r)
 
 	if (m->n_embd > 0 && m->n_head > 0 && m->n_embd % m->n_head != 0)
 		spec_resolve_complain(r,
-			later(r, SPEC_KEY_MODEL_PRESET,
-				later(r, SPEC_KEY_MODEL_N_EMBD, SPEC_KEY_MODEL_N_HEAD)),
+			later(r, later(r, SPEC_KEY_MODEL_N_EMBD, SPEC_KEY_MODEL_N_HEAD),
+				SPEC_KEY_MODEL_PRESET),
 			"n_embd %" PRId64 " is not a multiple of n_head %" PRId64, m->n_embd,
 			m->n_head);
 	if (c->seq_len > 0 && m->n_positions > 0 && c->seq_len > m->n_positions)
 		spec_resolve_complain(r,
 			later(r, SPEC_KEY_SEQ_LEN,
 				later(r, SPEC_KEY_MODEL_N_POSITIONS, SPEC_KEY_MODEL_PRESET)),
-			"seq_len %" PRId64
-			" is not allowed, at most the model's n_positions %" PRId64,
+			"seq_len %" PRId64 " is more than the model's n_positions %" PRId64,
 			c->seq_len, m->n_positions);
 	if (r->values.value[SPEC_KEY_SEQ_LEN].state == SPEC_ABSENT)
 		spec_resolve_complain(r, SPEC_KEY_SEQ_LEN, "required: tokens of a sequence");
@@ -235,6 +244,7 @@ static void resolve_precision(struct spec_resolving *r)
 	static const enum spec_key flags[] = {
 		SPEC_KEY_TF32, SPEC_KEY_BF16_ENABLED, SPEC_KEY_FP16_ENABLED};
 	static const enum spec_precision kinds[] = {SPEC_TF32, SPEC_BF16, SPEC_FP16};
+	const struct spec_choice *grad_dtypes = spec_table[SPEC_KEY_GRAD_DTYPE].choices;
 	struct spec_config *c = r->config;
 	enum spec_precision compute;
 	int last = -1;
@@ -259,10 +269,9 @@ static void resolve_precision(struct spec_resolving *r)
 		c->grad_dtype = compute;
 	else if (c->grad_dtype != SPEC_FP32 && c->grad_dtype != compute)
 		spec_resolve_complain(r, SPEC_KEY_GRAD_DTYPE,
-			"\"%s\" is not allowed, the compute type \"%s\" or \"fp32\"",
-			spec_table_choice(
-				spec_table[SPEC_KEY_GRAD_DTYPE].choices, (int)c->grad_dtype),
-			spec_table_choice(spec_table[SPEC_KEY_GRAD_DTYPE].choices, (int)compute));
+			"\"%s\" is not allowed, only \"fp32\" and the compute type, here \"%s\"",
+			spec_table_choice(grad_dtypes, (int)c->grad_dtype),
+			spec_table_choice(grad_dtypes, (int)compute));
 	if (ldexp(1, (int)c->fp16_initial_scale_power) < c->fp16_min_loss_scale)
 		spec_resolve_complain(r,
 			later(r, SPEC_KEY_MIN_LOSS_SCALE, SPEC_KEY_INITIAL_SCALE_POWER),

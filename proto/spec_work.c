@@ -2,6 +2,7 @@
 #include "proto/spec_resolve.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,33 +30,41 @@ static void resolve_gpus(struct spec_resolving *r)
 			"%" PRId64 " ranks asked, the daemon has %d", c->gpus, world);
 }
 
-/* All three given, or two and the ranks: the numbers contradict each other. */
+/* For a message: what a factor would have to be, with four decimals unless they would hide the
+ * rest. */
+static void format_quotient(int64_t a, int64_t b, char out[SPEC_JSON_REAL_BYTES])
+{
+	double exact = (double)a / (double)b, shown = round(exact * 1e4) / 1e4;
+
+	spec_json_format_real(fabs(shown - round(shown)) > 0 ? shown : exact, out);
+}
+
+/* The numbers contradict each other: all of them are given, or one is asked for that is not whole.
+ */
 static void batch_mismatch(struct spec_resolving *r)
 {
 	const struct spec_config *c = r->config;
-	char micro[SPEC_JSON_REAL_BYTES] = "", accumulation[SPEC_JSON_REAL_BYTES] = "";
-	char gpus[64] = "gpus";
 	const char *all = spec_resolve_given(r, SPEC_KEY_GPUS) ? "" : " (all that the daemon has)";
-	double ranks = c->gpus ? (double)c->gpus : 1;
+	char micro[SPEC_JSON_REAL_BYTES], accumulation[SPEC_JSON_REAL_BYTES], gpus[64] = "gpus";
+	int64_t ranks = c->gpus ? c->gpus : 1;
 
 	if (c->gpus)
 		snprintf(gpus, sizeof(gpus), "gpus %" PRId64 "%s", c->gpus, all);
 	if (c->micro_batch && c->accumulation) {
 		spec_resolve_complain(r, SPEC_KEY_BATCH,
-			"%" PRId64 " is not train_micro_batch_size_per_gpu %" PRId64
-			" x gradient_accumulation_steps %" PRId64 " x %s%s%" PRId64,
-			c->batch, c->micro_batch, c->accumulation, gpus,
-			c->gpus ? " = " : ", not even a multiple of ",
-			c->micro_batch * c->accumulation * (c->gpus ? c->gpus : 1));
+			"%" PRId64 " is not %strain_micro_batch_size_per_gpu %" PRId64
+			" x gradient_accumulation_steps %" PRId64 "%s%s = %" PRId64,
+			c->batch, c->gpus ? "" : "a multiple of ", c->micro_batch, c->accumulation,
+			c->gpus ? " x " : "", c->gpus ? gpus : "",
+			c->micro_batch * c->accumulation * ranks);
 		return;
 	}
 	if (c->micro_batch) {
 		snprintf(micro, sizeof(micro), "%" PRId64, c->micro_batch);
-		spec_json_format_real(
-			(double)c->batch / (double)c->micro_batch / ranks, accumulation);
+		format_quotient(c->batch, c->micro_batch * ranks, accumulation);
 	} else {
 		snprintf(accumulation, sizeof(accumulation), "%" PRId64, c->accumulation);
-		spec_json_format_real((double)c->batch / (double)c->accumulation / ranks, micro);
+		format_quotient(c->batch, c->accumulation * ranks, micro);
 	}
 	spec_resolve_complain(r, SPEC_KEY_BATCH,
 		"%" PRId64 " cannot be made: train_micro_batch_size_per_gpu %s x "
