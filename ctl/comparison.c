@@ -24,15 +24,24 @@ struct work {
 	double seconds;
 };
 
+struct mean {
+	int64_t n;
+	double sum;
+};
+
 struct arm {
 	char name[SPEC_NAME_MAX + 1];
 	const json_t *plan; /* borrowed */
 	struct work work;
 	int64_t *samples; /* step times, ns */
 	size_t n;
-	double parts[N_PARTS]; /* sums over steps; NaN once a segment lacked one */
-	double max_loss_diff;  /* NaN once a trace could not be compared */
-	bool identical;        /* all traces bit-identical to the reference */
+	int64_t unlisted;      /* segments too long for their steps to be in the summary */
+	const json_t *summary; /* of the last such segment; borrowed */
+	double parts[N_PARTS]; /* weighted by tokens; NaN once a segment lacked one */
+	int64_t skipped;       /* steps */
+	struct mean init_ns, switch_ns;
+	double max_loss_diff; /* NaN once a trace could not be compared */
+	bool identical;       /* all traces bit-identical to the reference */
 };
 
 struct block {
@@ -107,6 +116,16 @@ static int add_samples(struct arm *arm, const json_t *times)
 	return 0;
 }
 
+static void add_mean(struct mean *m, const json_t *summary, const char *key)
+{
+	const json_t *value = json_object_get(summary, key);
+
+	if (!json_is_number(value))
+		return;
+	m->n++;
+	m->sum += json_number_value(value);
+}
+
 static void add_work(struct work *w, const json_t *summary)
 {
 	w->segments++;
@@ -177,9 +196,16 @@ static int add_segment(struct totals *t, const json_t *segment)
 	block = add_block(t, format_int(segment, "block", 0));
 	if (!block || add_samples(arm, times) != 0)
 		return -1;
+	if (!json_is_array(times)) {
+		arm->unlisted++;
+		arm->summary = summary;
+	}
 	for (int p = 0; p < N_PARTS; p++)
-		arm->parts[p] +=
-			format_real(summary, part_keys[p]) * (double)json_array_size(times);
+		arm->parts[p] += format_real(summary, part_keys[p]) *
+			(double)format_int(summary, "tokens_measured", 0);
+	arm->skipped += format_int(summary, "steps_skipped", 0);
+	add_mean(&arm->init_ns, summary, "init_ns");
+	add_mean(&arm->switch_ns, summary, "switch_ns");
 	if (!arm->plan)
 		arm->plan = json_object_get(summary, "plan");
 	add_work(&arm->work, summary);
@@ -195,8 +221,10 @@ static void find_arms(struct totals *t, const json_t *show)
 	const json_t *row;
 	size_t i;
 
-	json_array_foreach(json_object_get(show, "checks"), i, row) add_arm(t, arm_name(row));
-	json_array_foreach(json_object_get(show, "segments"), i, row) add_arm(t, arm_name(row));
+	json_array_foreach(json_object_get(show, "checks"), i, row)
+		add_arm(t, arm_name(row));
+	json_array_foreach(json_object_get(show, "segments"), i, row)
+		add_arm(t, arm_name(row));
 }
 
 static void find_reference(struct totals *t, const json_t *segments)
@@ -204,8 +232,7 @@ static void find_reference(struct totals *t, const json_t *segments)
 	const json_t *segment, *summary;
 	size_t i;
 
-	json_array_foreach(segments, i, segment)
-	{
+	json_array_foreach(segments, i, segment) {
 		if (!is_done(segment) || strcmp(arm_name(segment), t->arms[t->baseline].name) != 0)
 			continue;
 		summary = json_object_get(segment, "summary");
@@ -228,8 +255,7 @@ static int gather(struct totals *t, const json_t *show, const char *baseline, st
 				e, CTL_USAGE, "--baseline: %s: the run has no such arm", baseline);
 	}
 	find_reference(t, segments);
-	json_array_foreach(segments, i, segment)
-	{
+	json_array_foreach(segments, i, segment) {
 		if (add_segment(t, segment) != 0)
 			return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
 	}
@@ -242,35 +268,64 @@ static int gather(struct totals *t, const json_t *show, const char *baseline, st
 
 /* ---- the object ---- */
 
-static json_t *arm_json(const struct totals *t, const struct arm *arm)
-{
-	struct stats_summary s = {0};
-	json_t *row;
-
-	if (arm->n > 0 && stats_summarise(arm->samples, arm->n, &s) != 0)
-		return NULL;
-	row = json_pack("{s:s, s:O?, s:I, s:I, s:o, s:o, s:b, s:o}", "arm", arm->name, "plan",
-		arm->plan, "segments", (json_int_t)arm->work.segments, "steps", (json_int_t)arm->n,
-		"median_ns", arm->n ? json_integer(s.median) : json_null(), "p95_ns",
-		arm->n >= STATS_P95_MIN_SAMPLES ? json_integer(s.p95) : json_null(), "low_n",
-		arm->n < STATS_P95_MIN_SAMPLES, "mean_ns", arm->n ? rpc_real(s.mean) : json_null());
-	for (int p = 0; p < N_PARTS; p++)
-		json_object_set_new(row, part_keys[p],
-			arm->n ? rpc_real(arm->parts[p] / (double)arm->n) : json_null());
-	json_object_set_new(row, "tokens", json_integer(arm->work.tokens));
-	json_object_set_new(row, "seconds", rpc_real(arm->work.seconds));
-	json_object_set_new(row, "tok_s",
-		arm->work.seconds > 0.0 ? rpc_real((double)arm->work.tokens / arm->work.seconds)
-					: json_null());
-	json_object_set_new(
-		row, "max_loss_diff", arm->n ? rpc_real(arm->max_loss_diff) : json_null());
-	json_object_set_new(row, "losses_identical", json_boolean(arm->n && arm->identical));
-	return row;
-}
-
 static double rate(const struct work *w)
 {
 	return w->seconds > 0.0 ? (double)w->tokens / w->seconds : (double)NAN;
+}
+
+static json_t *mean_json(const struct mean *m)
+{
+	return m->n > 0 ? rpc_real(m->sum / (double)m->n) : json_null();
+}
+
+/* Steps of several segments that are not listed cannot be put in one order: no percentile then. */
+static int step_times(const struct arm *arm, json_t *row)
+{
+	const bool listed = arm->unlisted == 0 && arm->n > 0;
+	const bool single = arm->unlisted == 1 && arm->work.segments == 1;
+	json_t *median = json_null(), *p95 = json_null(), *mean = json_null();
+	struct stats_summary s;
+
+	if (listed) {
+		if (stats_summarise(arm->samples, arm->n, &s) != 0)
+			return -1;
+		median = json_integer(s.median);
+		mean = rpc_real(s.mean);
+		if (s.n >= STATS_P95_MIN_SAMPLES)
+			p95 = json_integer(s.p95);
+	} else if (single) {
+		median = json_deep_copy(json_object_get(arm->summary, "step_median_ns"));
+		p95 = json_deep_copy(json_object_get(arm->summary, "step_p95_ns"));
+	}
+	json_object_set_new(row, "steps", listed ? json_integer((json_int_t)arm->n) : json_null());
+	json_object_set_new(row, "median_ns", median ? median : json_null());
+	json_object_set_new(row, "p95_ns", p95 ? p95 : json_null());
+	json_object_set_new(row, "low_n", json_boolean(listed && arm->n < STATS_P95_MIN_SAMPLES));
+	json_object_set_new(row, "mean_ns", mean);
+	return 0;
+}
+
+static json_t *arm_json(const struct arm *arm)
+{
+	const bool any = arm->work.segments > 0;
+	json_t *row = json_pack("{s:s, s:O?, s:I, s:I, s:I}", "arm", arm->name, "plan", arm->plan,
+		"segments", (json_int_t)arm->work.segments, "tokens", (json_int_t)arm->work.tokens,
+		"skipped", (json_int_t)arm->skipped);
+
+	if (!row || step_times(arm, row) != 0) {
+		json_decref(row);
+		return NULL;
+	}
+	for (int p = 0; p < N_PARTS; p++)
+		json_object_set_new(
+			row, part_keys[p], rpc_real(arm->parts[p] / (double)arm->work.tokens));
+	json_object_set_new(row, "seconds", rpc_real(arm->work.seconds));
+	json_object_set_new(row, "tok_s", rpc_real(rate(&arm->work)));
+	json_object_set_new(row, "init_mean_ns", mean_json(&arm->init_ns));
+	json_object_set_new(row, "switch_mean_ns", mean_json(&arm->switch_ns));
+	json_object_set_new(row, "max_loss_diff", any ? rpc_real(arm->max_loss_diff) : json_null());
+	json_object_set_new(row, "losses_identical", json_boolean(any && arm->identical));
+	return row;
 }
 
 /* Time of the same work, arm / baseline: by tokens, so that arms of unequal steps are still
@@ -355,7 +410,7 @@ static json_t *build(const struct totals *t, const json_t *show)
 	char note[256];
 
 	for (size_t a = 0; a < t->n_arms; a++) {
-		json_array_append_new(arms, arm_json(t, &t->arms[a]));
+		json_array_append_new(arms, arm_json(&t->arms[a]));
 		if (a != t->baseline)
 			json_array_append_new(ratios, ratio_json(t, a));
 	}

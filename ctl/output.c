@@ -133,8 +133,7 @@ static void print_spec_errors(struct ctl *ctl, const char *file, const json_t *e
 	char key[300], message[600];
 	size_t i;
 
-	json_array_foreach(errors, i, row)
-	{
+	json_array_foreach(errors, i, row) {
 		const int64_t line = format_int(row, "line", 0);
 
 		format_string(row, "key", "", key, sizeof(key));
@@ -198,8 +197,7 @@ static void line_waited(struct ctl *ctl, const json_t *result)
 	const json_t *row;
 	size_t i;
 
-	json_array_foreach(json_object_get(result, "runs"), i, row)
-	{
+	json_array_foreach(json_object_get(result, "runs"), i, row) {
 		format_string(row, "id", "?", id, sizeof(id));
 		format_string(row, "name", "", name, sizeof(name));
 		format_string(row, "state", "?", state, sizeof(state));
@@ -217,8 +215,7 @@ static void line_prepared(struct ctl *ctl, const json_t *result)
 	const json_t *row;
 	size_t i;
 
-	json_array_foreach(json_object_get(result, "files"), i, row)
-	{
+	json_array_foreach(json_object_get(result, "files"), i, row) {
 		fprintf(ctl->out.file, "%s: %s tokens, %s, %s, for %s\n",
 			format_string(row, "path", "?", path, sizeof(path)),
 			format_count(format_int(row, "tokens", 0), tokens),
@@ -245,8 +242,7 @@ static void line_version(struct ctl *ctl, const json_t *versions)
 	char version[64], build[128];
 	const char *name, *key;
 
-	json_object_foreach((json_t *)versions, name, side)
-	{
+	json_object_foreach((json_t *)versions, name, side) {
 		if (!json_is_object(side))
 			continue;
 		fprintf(ctl->out.file, "%s %s (build %s), protocol %lld\n", name,

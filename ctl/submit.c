@@ -177,7 +177,8 @@ static int refused(struct ctl *ctl, const char *file, struct ctl_error *e)
 	if (json_array_size(rows) == 0)
 		return ctl_fail(ctl, e);
 	copy = json_deep_copy(rows);
-	json_array_foreach(copy, i, row) json_object_set_new(row, "line", json_integer(0));
+	json_array_foreach(copy, i, row)
+		json_object_set_new(row, "line", json_integer(0));
 	ctl->output->spec_errors(ctl, strcmp(file, "-") == 0 ? "stdin" : file, copy);
 	json_decref(copy);
 	ctl_error_clear(e);

@@ -31,8 +31,7 @@ static void print_plans(const struct term *t, const json_t *arms)
 	table_init(&table);
 	table_column(&table, "", false);
 	table_column(&table, "", false);
-	json_array_foreach(arms, i, arm)
-	{
+	json_array_foreach(arms, i, arm) {
 		plan = json_object_get(arm, "plan");
 		text_plan(plan, text, sizeof(text));
 		table_cell(&table, "%s", format_string(arm, "arm", "", name, sizeof(name)));
@@ -48,8 +47,7 @@ static double fastest(const json_t *arms)
 	double best = 0.0;
 	size_t i;
 
-	json_array_foreach(arms, i, arm)
-	{
+	json_array_foreach(arms, i, arm) {
 		const double rate = format_real(arm, "tok_s");
 
 		if (rate > best)
@@ -62,7 +60,7 @@ static void print_arms(const struct term *t, const json_t *arms)
 {
 	const double best = fastest(arms);
 	const json_t *arm;
-	char name[80], bar[128];
+	char name[80], bar[128], steps[32];
 	struct table table;
 	size_t i;
 
@@ -74,14 +72,13 @@ static void print_arms(const struct term *t, const json_t *arms)
 	table_column(&table, "EXPOSED COMM", true);
 	table_column(&table, "TOK/S", true);
 	table_column(&table, "", false);
-	json_array_foreach(arms, i, arm)
-	{
+	json_array_foreach(arms, i, arm) {
 		const double rate = format_real(arm, "tok_s");
 
 		term_bar(t, best > 0.0 && isfinite(rate) ? rate / best : 0.0, BAR_CELLS, bar,
 			sizeof(bar));
 		table_cell(&table, "%s", format_string(arm, "arm", "", name, sizeof(name)));
-		table_cell(&table, "%lld", (long long)format_int(arm, "steps", 0));
+		table_cell(&table, "%s", format_string(arm, "steps", "-", steps, sizeof(steps)));
 		cell(&table, ns(arm, "median_ns"), format_duration);
 		if (json_is_true(json_object_get(arm, "low_n")))
 			table_cell(&table, "n<20");
@@ -110,14 +107,34 @@ static void print_parts(const struct term *t, const json_t *arms)
 	table_column(&table, "MEAN PER STEP", false);
 	for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
 		table_column(&table, heads[k], true);
-	json_array_foreach(arms, i, arm)
-	{
+	json_array_foreach(arms, i, arm) {
 		table_cell(&table, "%s", format_string(arm, "arm", "", name, sizeof(name)));
 		for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
 			cell(&table, format_real(arm, keys[k]), format_duration);
 	}
 	table_print(&table, t, "");
 	table_finish(&table);
+}
+
+/* What a change of arm costs: the reason for a warm engine. */
+static void print_switches(const struct term *t, const json_t *arms)
+{
+	char name[80], change[FORMAT_BYTES], init[FORMAT_BYTES];
+	const char *separator = "switch to: ";
+	const json_t *arm;
+	size_t i;
+
+	json_array_foreach(arms, i, arm) {
+		if (!isfinite(ns(arm, "switch_mean_ns")))
+			continue;
+		fprintf(t->file, "%s%s %s (initialisation %s)", separator,
+			format_string(arm, "arm", "", name, sizeof(name)),
+			format_duration(ns(arm, "switch_mean_ns"), change),
+			format_duration(ns(arm, "init_mean_ns"), init));
+		separator = ", ";
+	}
+	if (*separator == ',')
+		fputc('\n', t->file);
 }
 
 static void print_blocks(const struct term *t, const char *baseline, const json_t *blocks)
@@ -132,10 +149,8 @@ static void print_blocks(const struct term *t, const char *baseline, const json_
 	table_column(&table, "RATIO", false);
 	table_column(&table, "TOK/S", true);
 	table_column(&table, "STEP TIME", true);
-	json_array_foreach(blocks, i, block)
-	{
-		json_array_foreach(json_object_get(block, "ratios"), k, ratio)
-		{
+	json_array_foreach(blocks, i, block) {
+		json_array_foreach(json_object_get(block, "ratios"), k, ratio) {
 			table_cell(&table, "%lld", (long long)format_int(block, "block", 0) + 1);
 			table_cell(&table, "%s / %s",
 				format_string(ratio, "arm", "", name, sizeof(name)), baseline);
@@ -159,8 +174,7 @@ static void print_ratios(const struct term *t, const char *baseline, const json_
 	const json_t *ratio;
 	size_t i;
 
-	json_array_foreach(ratios, i, ratio)
-	{
+	json_array_foreach(ratios, i, ratio) {
 		const int64_t n = format_int(ratio, "blocks", 0);
 
 		format_string(ratio, "arm", "", name, sizeof(name));
@@ -187,8 +201,7 @@ static void print_losses(const struct term *t, const char *baseline, const json_
 	size_t i;
 
 	fputs("losses: ", t->file);
-	json_array_foreach(arms, i, arm)
-	{
+	json_array_foreach(arms, i, arm) {
 		const double diff = format_real(arm, "max_loss_diff");
 
 		fprintf(t->file, "%s%s ", i ? ", " : "",
@@ -201,6 +214,26 @@ static void print_losses(const struct term *t, const char *baseline, const json_
 			fputs("not comparable", t->file);
 	}
 	fprintf(t->file, " (to the first segment of %s)\n", baseline);
+}
+
+static void print_skipped(const struct term *t, const json_t *arms)
+{
+	const json_t *arm;
+	int64_t total = 0;
+	char name[80];
+	size_t i;
+
+	json_array_foreach(arms, i, arm)
+		total += format_int(arm, "skipped", 0);
+	if (total == 0)
+		return;
+	fputs("skipped steps: ", t->file);
+	json_array_foreach(arms, i, arm) {
+		fprintf(t->file, "%s%s %lld", i ? ", " : "",
+			format_string(arm, "arm", "", name, sizeof(name)),
+			(long long)format_int(arm, "skipped", 0));
+	}
+	fputc('\n', t->file);
 }
 
 static void print_tokens(const struct term *t, const json_t *comparison, const json_t *arms)
@@ -216,9 +249,10 @@ static void print_tokens(const struct term *t, const json_t *comparison, const j
 	}
 	fprintf(t->file, "%stokens: NOT equal:%s", term_colour(t, TERM_RED),
 		term_colour(t, TERM_PLAIN));
-	json_array_foreach(arms, i, arm) fprintf(t->file, "%s %s %s", i ? "," : "",
-		format_string(arm, "arm", "", name, sizeof(name)),
-		format_count(format_int(arm, "tokens", 0), count));
+	json_array_foreach(arms, i, arm)
+		fprintf(t->file, "%s %s %s", i ? "," : "",
+			format_string(arm, "arm", "", name, sizeof(name)),
+			format_count(format_int(arm, "tokens", 0), count));
 	fputc('\n', t->file);
 }
 
@@ -249,6 +283,8 @@ void text_compare(struct ctl *ctl, const json_t *comparison)
 	if (json_array_size(arms) > 1)
 		print_tokens(t, comparison, arms);
 	print_losses(t, baseline, arms);
+	print_skipped(t, arms);
+	print_switches(t, arms);
 	if (json_array_size(arms) > 1)
 		fprintf(t->file, "%s\n", format_string(comparison, "note", "", note, sizeof(note)));
 }

@@ -77,8 +77,7 @@ static void print_value(FILE *out, const char *key, const json_t *value, int ind
 		fputc('\n', out);
 		return;
 	}
-	json_array_foreach(value, i, element)
-	{
+	json_array_foreach(value, i, element) {
 		if (json_is_object(element)) {
 			fputc('\n', out);
 			print_object(out, element, indent + 2);
@@ -140,5 +139,6 @@ void text_dry_run(struct ctl *ctl, const json_t *reply)
 	fprintf(ctl->out.file, "\nspec_sha256 %s, %lld segments\n\n",
 		format_string(reply, "spec_sha256", "-", hash, sizeof(hash)),
 		(long long)format_int(reply, "segments", 1));
-	json_array_foreach(rows, i, row) print_arm(&ctl->out, row);
+	json_array_foreach(rows, i, row)
+		print_arm(&ctl->out, row);
 }

@@ -22,8 +22,7 @@ void text_submitted(struct ctl *ctl, const json_t *reply)
 		fprintf(ctl->out.file, ", %lld before it\n", (long long)before);
 	if (json_array_size(arms) > 1) {
 		fputs("arms      ", ctl->out.file);
-		json_array_foreach(arms, i, arm)
-		{
+		json_array_foreach(arms, i, arm) {
 			term_clean(json_is_string(arm) ? json_string_value(arm) : "?", name,
 				sizeof(name));
 			fprintf(ctl->out.file, "%s%s", i ? ", " : "", name);
@@ -78,8 +77,7 @@ static void print_arms(const struct term *t, const json_t *checks)
 	table_column(&table, "ARM", false);
 	table_column(&table, "PLAN", false);
 	table_column(&table, "SPEC", false);
-	json_array_foreach(checks, i, check)
-	{
+	json_array_foreach(checks, i, check) {
 		text_plan(json_object_get(json_object_get(check, "check"), "plan"), plan,
 			sizeof(plan));
 		table_cell(&table, "%s", format_string(check, "arm", "", name, sizeof(name)));
@@ -116,8 +114,7 @@ static void print_segments(const struct term *t, const json_t *segments)
 	table_column(&table, "TOK/S", true);
 	table_column(&table, "EXPOSED COMM", true);
 	table_column(&table, "REASON", false);
-	json_array_foreach(segments, i, segment)
-	{
+	json_array_foreach(segments, i, segment) {
 		summary = json_object_get(segment, "summary");
 		table_cell(
 			&table, "%lld", (long long)format_int(segment, "segment", (int64_t)i) + 1);
@@ -148,8 +145,7 @@ static void print_transitions(const struct term *t, const json_t *transitions)
 	table_column(&table, "TIME", false);
 	table_column(&table, "STATE", false);
 	table_column(&table, "REASON", false);
-	json_array_foreach(transitions, i, row)
-	{
+	json_array_foreach(transitions, i, row) {
 		table_cell(&table, "%s", text_time(row, "at", at, sizeof(at)));
 		table_cell(&table, "%s", format_string(row, "state", "?", state, sizeof(state)));
 		table_cell(&table, "%s", format_string(row, "reason", "", reason, sizeof(reason)));

@@ -98,8 +98,7 @@ static void print_engine(const struct term *t, const json_t *engine)
 	table_column(&table, "", false);
 	table_column(&table, "", false);
 	table_column(&table, "", false);
-	json_array_foreach(ranks, i, rank)
-	{
+	json_array_foreach(ranks, i, rank) {
 		device_name(rank, device, sizeof(device));
 		table_cell(&table, "rank %lld", (long long)format_int(rank, "rank", (int64_t)i));
 		table_cell(&table, "%s",
@@ -171,8 +170,7 @@ static void print_counts(const struct term *t, const json_t *reply)
 	if (json_object_size(counts) == 0)
 		return;
 	fputs("runs    ", t->file);
-	json_object_foreach((json_t *)counts, state, n)
-	{
+	json_object_foreach((json_t *)counts, state, n) {
 		if (json_integer_value(n) == 0)
 			continue;
 		fprintf(t->file, "%s%lld %s", comma, (long long)json_integer_value(n), state);
@@ -209,8 +207,7 @@ void text_list(struct ctl *ctl, const json_t *reply)
 	table_column(&t, "SEGMENTS", true);
 	table_column(&t, "SUBMITTED", false);
 	table_column(&t, "REASON", false);
-	json_array_foreach(runs, i, run)
-	{
+	json_array_foreach(runs, i, run) {
 		table_cell(&t, "%lld", (long long)format_int(run, "id", 0));
 		table_cell(&t, "%s", format_string(run, "name", "", name, sizeof(name)));
 		table_cell(&t, "%s", format_string(run, "state", "?", state, sizeof(state)));
