@@ -185,7 +185,12 @@ static int check_format(struct dataset *d, char *error, size_t error_bytes)
 
 int64_t dataset_tokens_needed(const struct spec_config *config)
 {
-	return config->gpus * config->micro_batch * config->seq_len + 1;
+	int64_t n;
+
+	if (__builtin_mul_overflow(config->gpus, config->micro_batch, &n) ||
+		__builtin_mul_overflow(n, config->seq_len, &n) || n == INT64_MAX)
+		return INT64_MAX;
+	return n + 1;
 }
 
 static int open_file(struct dataset *d, char *error, size_t error_bytes)

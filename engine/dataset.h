@@ -81,7 +81,7 @@ void dataset_close(struct dataset *d);
 int dataset_scan(
 	const struct dataset *d, struct dataset_cache *cache, char *error, size_t error_bytes);
 
-/* Tokens each of train and val must hold: world * micro_batch * seq_len + 1. */
+/* Tokens each of train and val must hold: world * micro_batch * seq_len + 1, INT64_MAX at most. */
 int64_t dataset_tokens_needed(const struct spec_config *config);
 
 /* Sequence visited as sample s, s >= 0. */

@@ -8,7 +8,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "engine/measure.h"
 #include "engine/metrics_report.h"
+#include "engine/plan.h"
+#include "kernels/kernels.h"
 #include "proto/artifact.h"
 #include "proto/version.h"
 

@@ -16,14 +16,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/arena.h"
 #include "engine/collectives.h"
-#include "engine/measure.h"
 #include "engine/metrics_host.h"
 #include "engine/metrics_log.h"
-#include "engine/plan.h"
-#include "kernels/kernels.h"
-#include "proto/spec.h"
+
+struct arena;
+struct k_device_info;
+struct measure;
+struct plan;
+struct spec_config;
 
 /* ---- what is known of a segment; all pointers are borrowed for the call ---- */
 
@@ -55,7 +56,7 @@ struct metrics_segment {
 	double val_loss;
 	int64_t init_ns;   /* parameters from the seed */
 	int64_t switch_ns; /* last step of the segment before to the first of this; -1: none before
-				*/
+			    */
 	int64_t started_utc_ns;
 	int64_t wall_ns; /* segment.start to now */
 	const struct metrics_log *log;

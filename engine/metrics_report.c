@@ -4,8 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/arena.h"
+#include "engine/plan.h"
+#include "kernels/kernels.h"
 #include "proto/artifact.h"
 #include "proto/rpc.h"
+#include "proto/spec.h"
 #include "proto/version.h"
 
 #define INT(value) ((json_int_t)(value))
@@ -281,7 +285,7 @@ static json_t *pack_epoch(const struct metrics_segment *s, const struct measure_
 	for (i = 0; i < m->done; i++)
 		wall_ns += m->slowest[i].step_ns;
 	return json_pack("[{s:i, s:o, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:n, s:n, s:f, s:o, s:o,"
-			 " s:f, s:n, s:n}]",
+				" s:f, s:n, s:n}]",
 		"epoch_idx", 1, "epoch_wall_time_sec", ns_as_s(wall_ns), "steps", INT(micro_steps),
 		"micro_steps", INT(micro_steps), "optimizer_steps", INT(sum->steps_attempted),
 		"tokens_processed_global", INT(sum->tokens_total), "tokens_per_sec_global",

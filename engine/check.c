@@ -1,0 +1,394 @@
+#include "engine/check.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/arena.h"
+#include "engine/plan.h"
+
+#define INT(value) ((json_int_t)(value))
+
+/* What an engine can compute; the precisions and recomputations are sets of 1 << value. */
+static const struct backend {
+	const char *name;
+	unsigned precisions, recompute;
+	bool shared_memory; /* ranks take it from one machine's memory, not each from its own device
+			     */
+} backends[] = {
+	{"cpu", 1U << SPEC_FP32, 1U << SPEC_RECOMPUTE_NONE, true},
+};
+
+static const char *const precision_keys[] = {[SPEC_FP32] = "fp32",
+	[SPEC_TF32] = "tf32",
+	[SPEC_BF16] = "bf16.enabled",
+	[SPEC_FP16] = "fp16.enabled"};
+static const char *const precision_names[] = {
+	[SPEC_FP32] = "fp32", [SPEC_TF32] = "tf32", [SPEC_BF16] = "bf16", [SPEC_FP16] = "fp16"};
+static const char *const recompute_names[] = {[SPEC_RECOMPUTE_NONE] = "none",
+	[SPEC_RECOMPUTE_SELECTIVE] = "selective",
+	[SPEC_RECOMPUTE_FULL] = "full"};
+
+/* The check in the making. failed: no memory for a part of it. */
+struct checking {
+	const struct check_options *options;
+	const struct spec_config *config;
+	const struct backend *backend;
+	json_t *errors, *check, *warnings;
+	bool failed;
+	struct arena arena;
+	struct plan plan;
+	bool planned;
+	int64_t elem_bytes;
+};
+
+static void add(struct checking *k, json_t *object, const char *key, json_t *value)
+{
+	k->failed = json_object_set_new(object, key, value) < 0 || k->failed;
+}
+
+static void refuse(struct checking *k, const char *key, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void refuse(struct checking *k, const char *key, const char *format, ...)
+{
+	char message[SPEC_PATH_MAX + 512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	k->failed = json_array_append_new(k->errors,
+				json_pack("{s:s, s:s}", "key", key, "message", message)) < 0 ||
+			k->failed;
+}
+
+static void warn(struct checking *k, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void warn(struct checking *k, const char *format, ...)
+{
+	char message[SPEC_PATH_MAX + 512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	k->failed = json_array_append_new(k->warnings, json_string(message)) < 0 || k->failed;
+}
+
+/* ---- what the engine can do ---- */
+
+static void check_backend(struct checking *k)
+{
+	const struct spec_config *c = k->config;
+	const char *name = k->options->backend;
+	size_t i;
+
+	for (i = 0; i < sizeof(backends) / sizeof(backends[0]); i++) {
+		if (strcmp(backends[i].name, name) == 0)
+			k->backend = &backends[i];
+	}
+	if (k->backend == NULL) {
+		refuse(k, "", "engine: %s is not a device that checks are known for", name);
+		return;
+	}
+	if ((k->backend->precisions & 1U << c->precision) == 0)
+		refuse(k, precision_keys[c->precision], "the %s engine computes in fp32, not in %s",
+			name, precision_names[c->precision]);
+	else if ((k->backend->precisions & 1U << c->grad_dtype) == 0)
+		refuse(k, "grad_dtype", "the %s engine reduces in fp32, not in %s", name,
+			precision_names[c->grad_dtype]);
+	if ((k->backend->recompute & 1U << c->recompute) == 0)
+		refuse(k, "activation_checkpointing",
+			"the %s engine keeps all activations, %s is not known to it", name,
+			recompute_names[c->recompute]);
+}
+
+static void check_world(struct checking *k)
+{
+	const struct spec_config *c = k->config;
+
+	if (c->gpus > k->options->world)
+		refuse(k, "gpus", "%" PRId64 " ranks asked for, %d are there", c->gpus,
+			k->options->world);
+	add(k, k->check, "batch",
+		json_pack("{s:I, s:I, s:I, s:I}", "train_micro_batch_size_per_gpu",
+			INT(c->micro_batch), "gradient_accumulation_steps", INT(c->accumulation),
+			"world", INT(c->gpus), "train_batch_size", INT(c->batch)));
+}
+
+/* ---- plan ---- */
+
+/* plan_make's message is "key: text". */
+static void refuse_plan(struct checking *k, const char *message)
+{
+	const char *text = strchr(message, ' ');
+	char key[64];
+
+	if (text == NULL || text[-1] != ':') {
+		refuse(k, "zero_optimization", "%s", message);
+		return;
+	}
+	snprintf(key, sizeof(key), "zero_optimization.%.*s", (int)(text - 1 - message), message);
+	refuse(k, key, "%s", text + 1);
+}
+
+static void check_plan(struct checking *k)
+{
+	const struct spec_config *c = k->config;
+	const struct plan *p = &k->plan;
+	struct plan_traffic t;
+	char message[512];
+
+	add(k, k->check, "model",
+		json_pack("{s:I, s:I, s:I}", "parameters", INT(k->arena.model_params),
+			"vocab_padded", INT(k->arena.vocab_padded), "param_elems",
+			INT(k->arena.param_elems)));
+	if (plan_make(&k->plan, k->arena.param_elems, (int)c->gpus, c->reduce_bucket_elems,
+			c->allgather_bucket_elems, message, sizeof(message)) < 0) {
+		refuse_plan(k, message);
+		return;
+	}
+	k->planned = true;
+	add(k, k->check, "plan",
+		json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+			"asked_reduce_elems", INT(c->reduce_bucket_elems), "asked_gather_elems",
+			INT(c->allgather_bucket_elems), "reduce_elems", INT(p->reduce_elems),
+			"n_reduce", INT(p->n_reduce), "gather_elems", INT(p->gather_elems),
+			"n_gather", INT(p->n_gather), "arena_elems", INT(p->arena_elems),
+			"elem_bytes", INT(k->elem_bytes), "reduce_bucket_bytes",
+			INT(p->reduce_elems * k->elem_bytes), "gather_bucket_bytes",
+			INT(p->gather_elems * k->elem_bytes)));
+	t = plan_step_traffic(p, (int)c->zero_stage, c->reduce_scatter);
+	add(k, k->check, "traffic",
+		json_pack("{s:I, s:I, s:I}", "reduce_scatter_bytes",
+			INT(t.reduce_scatter_elems * k->elem_bytes), "all_gather_bytes",
+			INT(t.all_gather_elems * k->elem_bytes), "all_reduce_bytes",
+			INT(t.all_reduce_elems * k->elem_bytes)));
+}
+
+/* ---- memory ---- */
+
+int64_t check_logits_elems(const struct spec_config *config)
+{
+	int64_t elems;
+
+	if (__builtin_mul_overflow(config->micro_batch, config->seq_len, &elems) ||
+		__builtin_mul_overflow(elems, arena_vocab_padded(config->model.vocab_size), &elems))
+		return -1;
+	return elems;
+}
+
+/* Far beyond any memory, and far enough below 2^63 that sums of such sizes stay exact. */
+static bool beyond_reason(const struct spec_config *c)
+{
+	double rows = (double)c->micro_batch * (double)c->seq_len;
+	double per_row = (double)(c->model.n_embd * 64 + c->model.n_head * 8) *
+					(double)(c->model.n_layer + 1) +
+				(double)arena_vocab_padded(c->model.vocab_size) * 8;
+
+	return rows * per_row > 1e17;
+}
+
+static void check_memory(struct checking *k)
+{
+	const struct check_options *o = k->options;
+	const struct spec_config *c = k->config;
+	bool mixed = c->precision == SPEC_BF16 || c->precision == SPEC_FP16;
+	int64_t arena_bytes = k->plan.arena_elems * k->elem_bytes;
+	int64_t owned = c->zero_stage == 0 ? k->plan.arena_elems : plan_owned_elems(&k->plan, 0);
+	int64_t master = mixed ? k->plan.arena_elems * 4 : 0;
+	int64_t rows = c->micro_batch * c->seq_len;
+	int64_t activations, logits, batch, total, planned;
+
+	if (beyond_reason(c)) {
+		refuse(k, "train_micro_batch_size_per_gpu",
+			"a micro-batch of %" PRId64 " x %" PRId64
+			" tokens takes more than 100 PB of activations",
+			c->micro_batch, c->seq_len);
+		return;
+	}
+	logits = check_logits_elems(c) * k->elem_bytes;
+	activations =
+		o->activation_bytes(&c->model, c->micro_batch, c->seq_len, k->elem_bytes) - logits;
+	batch = 2 * rows * (2 * (int64_t)sizeof(int32_t) + (int64_t)sizeof(float));
+	total = 2 * arena_bytes + master + 8 * owned + activations + logits + batch + o->comm_bytes;
+	planned = k->backend != NULL && k->backend->shared_memory ? total * c->gpus : total;
+	add(k, k->check, "memory",
+		json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+			"parameters_bytes", INT(arena_bytes), "gradients_bytes", INT(arena_bytes),
+			"master_bytes", INT(master), "moment_m_bytes", INT(4 * owned),
+			"moment_v_bytes", INT(4 * owned), "activations_bytes", INT(activations),
+			"logits_bytes", INT(logits), "logits_elems", INT(check_logits_elems(c)),
+			"batch_bytes", INT(batch), "comm_bytes", INT(o->comm_bytes), "total_bytes",
+			INT(total), "planned_bytes", INT(planned), "available_bytes",
+			INT(o->memory_total_bytes), "free_bytes", INT(o->memory_free_bytes)));
+	if (o->memory_total_bytes > 0 && planned > o->memory_total_bytes)
+		refuse(k, "train_micro_batch_size_per_gpu",
+			"memory: %" PRId64 " bytes planned, %" PRId64 " available", planned,
+			o->memory_total_bytes);
+	else if (o->memory_free_bytes > 0 && planned > o->memory_free_bytes)
+		warn(k, "memory: %" PRId64 " bytes planned, %" PRId64 " free now", planned,
+			o->memory_free_bytes);
+}
+
+/* ---- data and work ---- */
+
+static const char *format_name(enum dataset_format format)
+{
+	static const char *const names[] = {[DATASET_RAW] = "raw uint16",
+		[DATASET_HEADED] = "llm.c header",
+		[DATASET_SYNTHETIC] = "synthetic"};
+
+	return names[format];
+}
+
+int64_t check_optimizer_steps(
+	const struct spec_config *config, int64_t n_sequences, int64_t *left_over)
+{
+	int64_t sequences;
+
+	*left_over = 0;
+	if (config->work_epochs == 0)
+		return config->optimizer_steps;
+	if (__builtin_mul_overflow(config->work_epochs, n_sequences, &sequences))
+		return 0;
+	*left_over = sequences % config->batch;
+	return sequences / config->batch;
+}
+
+static json_t *pack_data(const struct dataset *d, const struct spec_config *c)
+{
+	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "path", d->path, "format",
+		format_name(d->format), "tokens", INT(d->n_tokens), "needed",
+		INT(dataset_tokens_needed(c)), "sequences", INT(d->n_sequences), "left_out_tokens",
+		INT(d->n_tokens - 1 - d->n_sequences * d->seq_len));
+}
+
+static void check_work(struct checking *k, const struct dataset *train, json_t *data)
+{
+	const struct spec_config *c = k->config;
+	int64_t left_over, micro_steps, samples, tokens;
+	int64_t steps = check_optimizer_steps(c, train->n_sequences, &left_over);
+
+	if (steps == 0) {
+		refuse(k, "work.epochs",
+			"%" PRId64 " epochs of %" PRId64
+			" sequences do not fill one batch of %" PRId64,
+			c->work_epochs, train->n_sequences, c->batch);
+		return;
+	}
+	if (__builtin_mul_overflow(steps, c->accumulation, &micro_steps) ||
+		__builtin_mul_overflow(steps, c->batch, &samples) ||
+		__builtin_mul_overflow(samples, c->seq_len, &tokens)) {
+		refuse(k, "work", "%" PRId64 " steps are more than 2^63 tokens", steps);
+		return;
+	}
+	if (c->warmup_steps >= steps)
+		refuse(k, "work.warmup_steps",
+			"%" PRId64 " of %" PRId64 " steps: none is left to be measured",
+			c->warmup_steps, steps);
+	if (left_over > 0)
+		warn(k,
+			"%" PRId64 " epochs leave %" PRId64
+			" sequences over that do not fill a batch of %" PRId64,
+			c->work_epochs, left_over, c->batch);
+	add(k, data, "epochs", json_real((double)samples / (double)train->n_sequences));
+	add(k, k->check, "work",
+		json_pack("{s:I, s:I, s:I, s:I}", "optimizer_steps", INT(steps), "micro_steps",
+			INT(micro_steps), "tokens", INT(tokens), "left_over_sequences",
+			INT(left_over)));
+}
+
+static void check_validation(struct checking *k, const struct dataset *val, json_t *data)
+{
+	const struct spec_config *c = k->config;
+	int64_t samples;
+
+	if (__builtin_mul_overflow(c->validation_steps, c->micro_batch * c->gpus, &samples)) {
+		refuse(k, "work.validation_steps", "%" PRId64 " steps are more than 2^63 sequences",
+			c->validation_steps);
+		return;
+	}
+	add(k, data, "passes", json_real((double)samples / (double)val->n_sequences));
+	if (samples > val->n_sequences)
+		warn(k,
+			"%s: validation reads %" PRId64 " sequences, the file has %" PRId64
+			": some count more than once",
+			val->path, samples, val->n_sequences);
+}
+
+/* One of the two files; all that is wrong with it is one error, the first. */
+static void check_file(struct checking *k, json_t *data, bool validation)
+{
+	const char *key = validation ? "data.val" : "data.train";
+	char message[SPEC_PATH_MAX + 256];
+	struct dataset d;
+	json_t *entry;
+
+	if (dataset_open(&d, k->config, validation, message, sizeof(message)) < 0) {
+		refuse(k, key, "%s", message);
+		return;
+	}
+	entry = pack_data(&d, k->config);
+	add(k, data, validation ? "val" : "train", entry);
+	if (dataset_scan(&d, k->options->cache, message, sizeof(message)) < 0)
+		refuse(k, key, "%s", message);
+	if (entry != NULL && validation)
+		check_validation(k, &d, entry);
+	else if (entry != NULL)
+		check_work(k, &d, entry);
+	dataset_close(&d);
+}
+
+static void check_data(struct checking *k)
+{
+	const struct spec_config *c = k->config;
+	json_t *data = json_object();
+
+	add(k, k->check, "data", data);
+	if (data == NULL)
+		return;
+	check_file(k, data, false);
+	if (c->data_val[0] != '\0' || c->validation_steps > 0)
+		check_file(k, data, true);
+}
+
+int check_run(const struct check_options *options, json_t **errors, json_t **check)
+{
+	struct checking k = {
+		.options = options,
+		.config = options->config,
+		.errors = json_array(),
+		.check = json_object(),
+		.warnings = json_array(),
+	};
+	int rc = -ENOMEM;
+
+	k.elem_bytes = k.config->precision == SPEC_BF16 || k.config->precision == SPEC_FP16 ? 2 : 4;
+	if (k.errors == NULL || k.check == NULL || k.warnings == NULL)
+		goto out;
+	if (arena_init(&k.arena, &k.config->model) < 0)
+		goto out;
+	check_backend(&k);
+	check_world(&k);
+	check_plan(&k);
+	if (k.planned)
+		check_memory(&k);
+	check_data(&k);
+	add(&k, k.check, "warnings", json_incref(k.warnings));
+	arena_finish(&k.arena);
+	if (k.failed)
+		goto out;
+	*errors = json_incref(k.errors);
+	*check = json_incref(k.check);
+	rc = 0;
+out:
+	json_decref(k.errors);
+	json_decref(k.check);
+	json_decref(k.warnings);
+	return rc;
+}
