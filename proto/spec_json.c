@@ -149,7 +149,7 @@ static void put_utf8(struct reader *r, uint32_t c)
 
 static int read_unicode_escape(struct reader *r)
 {
-	uint32_t c, low;
+	uint32_t c = 0, low = 0;
 	int rc = hex4(r, &c);
 
 	if (rc)
