@@ -134,7 +134,8 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		IN_CONFIG(accumulation), .omit_empty = true,
 		.fallback_help = "from the two sizes; 1 with only one of them",
 		.help = "Micro-steps whose gradients make one optimizer step."},
-	[SPEC_KEY_BATCH] = {"train_batch_size", INTS(1, FACTOR), IN_CONFIG(batch), .omit_empty = true,
+	[SPEC_KEY_BATCH] = {"train_batch_size", INTS(1, FACTOR), IN_CONFIG(batch),
+		.omit_empty = true,
 		.fallback_help =
 			"train_micro_batch_size_per_gpu x gradient_accumulation_steps x gpus",
 		.help = "Sequences of one optimizer step, over all ranks."},

@@ -1,4 +1,4 @@
-/* Edges of spec.h that a golden pair cannot show. argv[1]: the folder of example specs. */
+/* Edges of spec.h that a golden pair cannot show. Arguments: the example specs' folder, the manual. */
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
@@ -15,7 +15,7 @@
 #include "proto/spec_json.h"
 #include "proto/spec_table.h"
 
-static const char *examples;
+static const char *examples, *manual;
 static struct spec_errors errors;
 
 static const char nano[] =
@@ -136,6 +136,30 @@ static void test_examples_parse(void **state)
 	}
 	closedir(dir);
 	assert_true(n_specs >= 3);
+}
+
+/* The manual's examples are displays that begin with a brace. */
+static void test_manual_parses(void **state)
+{
+	struct spec_options options = {.world = 2, .base_dir = "/specs"};
+	size_t n;
+	char *text = slurp(manual, &n), *at = text;
+	int n_specs = 0;
+
+	while ((at = strstr(at, "indent\n{"))) {
+		char *start = strchr(at, '{'), *end = strstr(start, ".Ed");
+		struct spec *spec = NULL;
+
+		assert_non_null(end);
+		if (spec_parse(start, (size_t)(end - start), &options, &spec, &errors))
+			spec_errors_print(&errors, manual, stderr);
+		assert_non_null(spec);
+		spec_free(spec);
+		n_specs++;
+		at = end;
+	}
+	assert_int_equal(n_specs, 2);
+	free(text);
 }
 
 static void test_out_is_left_alone_on_error(void **state)
@@ -434,6 +458,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_keys_of_an_object_stand_together),
 		cmocka_unit_test(test_defaults_are_kept),
 		cmocka_unit_test(test_examples_parse),
+		cmocka_unit_test(test_manual_parses),
 		cmocka_unit_test(test_out_is_left_alone_on_error),
 		cmocka_unit_test(test_errors_are_counted_anew),
 		cmocka_unit_test(test_size_limit),
@@ -448,8 +473,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_docs),
 	};
 
-	if (argc != 2)
+	if (argc != 3)
 		return 2;
 	examples = argv[1];
+	manual = argv[2];
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
