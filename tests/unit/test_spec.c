@@ -1,4 +1,4 @@
-/* Edges of spec.h that a golden pair cannot show. Arguments: the example specs' folder, the manual. */
+/* What a golden pair cannot show. Arguments: the folder of example specs, the manual page. */
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
