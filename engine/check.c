@@ -63,7 +63,7 @@ static void refuse(struct checking *k, const char *key, const char *format, ...)
 	va_end(args);
 	k->failed = json_array_append_new(k->errors,
 				json_pack("{s:s, s:s}", "key", key, "message", message)) < 0 ||
-			k->failed;
+		k->failed;
 }
 
 static void warn(struct checking *k, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -187,8 +187,8 @@ static bool beyond_reason(const struct spec_config *c)
 {
 	double rows = (double)c->micro_batch * (double)c->seq_len;
 	double per_row = (double)(c->model.n_embd * 64 + c->model.n_head * 8) *
-					(double)(c->model.n_layer + 1) +
-				(double)arena_vocab_padded(c->model.vocab_size) * 8;
+			(double)(c->model.n_layer + 1) +
+		(double)arena_vocab_padded(c->model.vocab_size) * 8;
 
 	return rows * per_row > 1e17;
 }

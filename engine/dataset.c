@@ -129,8 +129,9 @@ static const char *foreign_content(const uint8_t *bytes, int64_t n)
 	if (n >= 4 && memcmp(bytes, "\x1f\x8b\x08", 3) == 0 && (bytes[3] & 0xe0) == 0)
 		return "a gzip file";
 	for (i = 0; i < n; i++) {
-		text = text && ((bytes[i] >= 0x20 && bytes[i] < 0x7f) || bytes[i] == '\n' ||
-					bytes[i] == '\r' || bytes[i] == '\t');
+		text = text &&
+			((bytes[i] >= 0x20 && bytes[i] < 0x7f) || bytes[i] == '\n' ||
+				bytes[i] == '\r' || bytes[i] == '\t');
 		if (i % 4 >= 2)
 			narrow = narrow && bytes[i] == 0;
 		else if (i % 4 == 0)

@@ -362,7 +362,7 @@ static void test_ours(void **state)
 	assert_int_equal(json_integer_value(at(ours, "traffic.sent_bytes.reduce_scatter")), 123);
 	assert_int_equal(json_integer_value(at(ours, "batch.train_batch_size")), 16);
 	assert_true(json_real_value(at(ours, "tok_s_global")) ==
-			WORLD * json_real_value(at(ours, "tok_s_per_gpu")));
+		WORLD * json_real_value(at(ours, "tok_s_per_gpu")));
 	assert_true(json_integer_value(at(ours, "ranks.0.peak_rss_bytes")) > 0);
 	assert_true(json_is_null(at(ours, "mfu")));
 	json_decref(root);

@@ -73,11 +73,11 @@ static void check_plan(const struct plan *p)
 		assert_true(n >= next && n <= p->n_reduce);
 		if (n > 0 && complete < p->param_elems)
 			assert_true(plan_reduce_bucket(p, n - 1).first +
-						plan_reduce_bucket(p, n - 1).n <=
-					complete);
+					plan_reduce_bucket(p, n - 1).n <=
+				complete);
 		if (n < p->n_reduce)
 			assert_true(plan_reduce_bucket(p, n).first + plan_reduce_bucket(p, n).n >
-					complete);
+				complete);
 		next = n;
 	}
 	assert_int_equal(plan_complete_buckets(p, 0), 0);
