@@ -216,7 +216,13 @@ static void check_memory(struct checking *k)
 		o->activation_bytes(&c->model, c->micro_batch, c->seq_len, k->elem_bytes) - logits;
 	batch = 2 * rows * (2 * (int64_t)sizeof(int32_t) + (int64_t)sizeof(float));
 	total = 2 * arena_bytes + master + 8 * owned + activations + logits + batch + o->comm_bytes;
-	planned = k->backend != NULL && k->backend->shared_memory ? total * c->gpus : total;
+	planned = total;
+	if (k->backend != NULL && k->backend->shared_memory &&
+		__builtin_mul_overflow(total, c->gpus, &planned)) {
+		refuse(k, "model", "%" PRId64 " ranks x %" PRId64 " bytes are more than 2^63",
+			c->gpus, total);
+		return;
+	}
 	add(k, k->check, "memory",
 		json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
 			"parameters_bytes", INT(arena_bytes), "gradients_bytes", INT(arena_bytes),

@@ -211,6 +211,14 @@ static void test_sizes_beyond_32_bits(void **state)
 	run(&c, 2, INT64_C(1) << 34);
 	assert_string_equal(key_of(0), "train_micro_batch_size_per_gpu");
 	assert_non_null(strstr(message_of(0), "more than 100 PB"));
+	c = config();
+	c.model.n_layer = 4096;
+	c.model.n_embd = 1 << 20;
+	c.gpus = 1024;
+	c.reduce_bucket_elems = c.allgather_bucket_elems = INT64_MAX;
+	write_tokens(1024 * 2 * 16 + 1, 7);
+	run(&c, 1024, INT64_C(1) << 34);
+	assert_error("model", "1024 ranks x");
 }
 
 static void test_tight_memory_is_a_warning(void **state)
