@@ -130,10 +130,11 @@ void k_graph_destroy(struct k_graph *g); /* takes NULL */
  */
 
 /*
- * out[i] = mean + std * n(seed, stream, first + i), n standard normal by Box-Muller from the upper
- * 24 bits of two words (elements 0 and 1 of a block: radius of word 0, angle of word 1, cosine then
- * sine; likewise 2 and 3). place = stream | 0x696e6974 << 32. The value of an element depends on
- * (seed, stream, its index) alone: not on world size, threads or how the range is cut.
+ * out[i] = mean + std * n(seed, stream, first + i), n standard normal by Box-Muller. Elements 0 and 1
+ * of a block are r cos(a) and r sin(a): r = sqrt(-2 ln u), u = (word 0's upper 23 bits + 1/2)/2^23,
+ * a = 2 pi (word 1's upper 24 bits)/2^24; elements 2 and 3 likewise from words 2 and 3. place =
+ * stream | 0x696e6974 << 32. The value of an element depends on (seed, stream, its index) alone: not
+ * on world size, threads or how the range is cut.
  */
 void k_init_normal(struct k_stream *s, k_real *out, int64_t n, uint64_t seed, uint32_t stream,
 	int64_t first, double mean, double std);

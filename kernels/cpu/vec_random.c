@@ -87,11 +87,14 @@ void vec_dropout_mask(k_real *mask, int64_t n, struct vec_key key, int64_t first
 	cut(mask, n, key, first, make_mask, p, 0);
 }
 
-/* Box-Muller: words 0 and 1 give elements 0 and 1, words 2 and 3 give 2 and 3; 24 bits of each. */
+/*
+ * Box-Muller: words 0 and 1 give elements 0 and 1, words 2 and 3 give 2 and 3. The radius is from
+ * 23 bits and a half, the angle from 24: what float holds exactly.
+ */
 static void make_normal(
 	k_real *block, struct vec_key key, uint64_t counter, double mean, double std)
 {
-	k_real unit = (k_real)(1.0 / 16777216), m = (k_real)mean, s = (k_real)std;
+	k_real unit = (k_real)(1.0 / 8388608), m = (k_real)mean, s = (k_real)std;
 	k_real pair[4][COUNTERS];
 	struct words x;
 
@@ -99,8 +102,8 @@ static void make_normal(
 	for (int w = 0; w < 4; w += 2) {
 #pragma omp simd
 		for (int j = 0; j < COUNTERS; j++) {
-			k_real u = ((k_real)(int32_t)(x.w[w][j] >> 8) + (k_real)0.5) * unit;
-			k_real turns = (k_real)(int32_t)(x.w[w + 1][j] >> 8) * unit;
+			k_real u = ((k_real)(int32_t)(x.w[w][j] >> 9) + (k_real)0.5) * unit;
+			k_real turns = (k_real)(int32_t)(x.w[w + 1][j] >> 8) * (unit / 2);
 			k_real square = -2 * vec_logf(u), sine, cosine;
 #ifdef K_DOUBLE
 			k_real radius = sqrt(square);
