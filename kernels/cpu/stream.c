@@ -114,7 +114,7 @@ static void enqueue(struct stream_queue *q, struct k_context *ctx, const char *n
 	e->fn = fn;
 	e->always = always;
 	e->args_heap = heap;
-	if (!heap)
+	if (!heap && bytes > 0)
 		memcpy(e->args, args, bytes);
 	q->submitted++;
 	pthread_cond_signal(&q->filled);
