@@ -9,7 +9,7 @@ import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
-RESULT = re.compile(r"^(ok|not ok) (\d+)(?: - (.*)| # SKIP ?(.*))?$")
+RESULT = re.compile(r"^(ok|not ok) (\d+)(?: # SKIP ?(.*)| (?:- )?(.*))?$")
 PLAN = re.compile(r"^1\.\.(\d+)$")
 CAUSE = re.compile(r"runtime error:|ERROR: \w+Sanitizer|Assertion .* failed|^E   ")
 GOOD = {"OK", "EXPECTEDFAIL"}
@@ -31,8 +31,8 @@ def meson_cases(test):
         if plan:
             planned += int(plan[1])
         elif result:
-            case = f"{name}: {result[3] or result[4] or result[2]}"
-            if result[4] is not None:
+            case = f"{name}: {result[4] or result[3] or result[2]}"
+            if result[3] is not None:
                 cases.append(["skipped", case, "skipped by the test"])
             else:
                 cases.append(["passed" if result[1] == "ok" else "failed", case, ""])

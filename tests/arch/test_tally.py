@@ -28,6 +28,7 @@ def meson_log(tmp_path, **test):
     ({"stdout": "1..3\nok 1 - a\n", "result": "FAIL", "returncode": -6}, "1 2 0"),
     ({"stdout": "1..2\nok 1 - a\nok 2 - b\n", "result": "FAIL", "returncode": 23}, "2 1 0"),
     ({"stdout": "1..2\nok 1 - a\n1..1\nok 1 - c\n", "result": "TIMEOUT"}, "2 1 0"),
+    ({"stdout": "1..2\nok 1 a\nok 2\n"}, "2 0 0"),
     ({"stdout": "all well\n"}, "1 0 0"),
     ({"stdout": "", "result": "TIMEOUT", "returncode": -15}, "0 1 0"),
     ({"stdout": "", "result": "ERROR", "returncode": 127}, "0 1 0"),
