@@ -216,7 +216,7 @@ int arguments_parse(struct arguments *a, int argc, char **argv, struct ctl_error
 			a->words[a->n_words++] = argv[i];
 		}
 	}
-	if (arguments_has(a, "help"))
+	if (arguments_has(a, "help") || arguments_has(a, "version"))
 		return 0;
 	return check_count(a, e);
 }

@@ -27,6 +27,11 @@ void interrupt_begin(void)
 
 bool interrupt_seen(void)
 {
+	sigset_t pending;
+
+	/* events that come without a pause leave no moment to sleep in */
+	if (!seen && sigpending(&pending) == 0)
+		return sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1;
 	return seen != 0;
 }
 

@@ -35,6 +35,8 @@ int main(int argc, char **argv)
 		exit = ctl_fail(&ctl, &e);
 	} else if (arguments_has(&args, "help")) {
 		help_print(&ctl, args.verb);
+	} else if (arguments_has(&args, "version")) {
+		exit = verb_version.run(&ctl, &args);
 	} else if (!args.verb) {
 		help_print_to(stderr, NULL);
 		exit = CTL_USAGE;

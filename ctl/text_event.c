@@ -73,6 +73,20 @@ static void event_step(const struct shown *s)
 	progress_show(s->progress, &step, client_now_ns());
 }
 
+static void event_log(const struct shown *s)
+{
+	char level[32], message[1024];
+
+	format_string(s->params, "level", "", level, sizeof(level));
+	if (strcmp(level, "warning") != 0 && strcmp(level, "error") != 0)
+		return;
+	progress_clear(s->progress);
+	fprintf(s->term->file, "%s%s%s: rank %lld: %s\n",
+		term_colour(s->term, *level == 'e' ? TERM_RED : TERM_YELLOW), level,
+		term_colour(s->term, TERM_PLAIN), (long long)format_int(s->params, "rank", 0),
+		format_string(s->params, "message", "", message, sizeof(message)));
+}
+
 static void event_done(const struct shown *s)
 {
 	const int64_t dropped = format_int(s->params, "dropped", 0);
@@ -93,6 +107,7 @@ static const struct {
 	void (*show)(const struct shown *s);
 } shows[] = {
 	{EVENT_STATE, event_state}, {EVENT_SEGMENT, event_segment}, {EVENT_STEP, event_step},
+	{EVENT_LOG, event_log},
 	{EVENT_DONE, event_done},
 	/* EVENT_ARTIFACT: the folder is named at the end */
 };

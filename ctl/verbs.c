@@ -29,6 +29,7 @@ const struct option_row global_options[] = {
 	{"json", 0, OPTION_FLAG, NULL, 0, 0,
 		"print one JSON object (events of a followed run: one a line), with its schema "
 		"version"},
+	{"version", 'V', OPTION_FLAG, NULL, 0, 0, "the same as the verb version"},
 	{"help", 'h', OPTION_FLAG, NULL, 0, 0, "what the verb does and takes"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };

@@ -1,5 +1,6 @@
 """gpt2ctl against a scripted daemon: exit codes, JSON, errors, following, robustness."""
 
+import itertools
 import json
 import os
 import pty
@@ -119,6 +120,7 @@ def test_help_of_every_verb():
         assert result.stdout == ctl(*name.split(), "--help").stdout
         assert max(map(len, result.stdout.splitlines())) <= 80
     assert ctl("help", "nothing").returncode == 2
+    assert ctl("--version").stdout.startswith("gpt2ctl 0.1.0")
 
 
 # ---- no daemon, wrong daemon ----
@@ -461,6 +463,53 @@ def test_show(path):
     assert [row["segment"] for row in value["segments"]] == [0, 1, 2, 3, 4]
     assert "failed: engine_lost: rank 1 killed by signal 9" in text
     assert "1 bucket of 64 el" in text and "/state/runs/5-ab" in text
+
+
+def mutations(value):
+    """The value with one part at a time taken away or replaced by something of another type."""
+    if isinstance(value, dict):
+        keys, items = list(value), dict
+    elif isinstance(value, list):
+        keys, items = list(range(min(len(value), 1))), list
+    else:
+        return
+    for key in keys:
+        for other in (None, -1, 1e300, "x\x1b[2J" * 20, [], {}, [[{}]], {"a": [None]}, True):
+            copy = items(value)
+            copy[key] = other
+            yield copy
+        for inner in mutations(value[key]):
+            copy = items(value)
+            copy[key] = inner
+            yield copy
+
+
+def test_replies_of_any_shape(path):
+    """Nothing that a daemon sends ends gpt2ctl in a crash, moves the cursor or breaks --json."""
+    show = experiment(segment(0, "A", [10]), segment(1, "B", [10]))
+    check = {"plan": segment(0, "A", [1])["summary"]["plan"], "memory": {"a_bytes": 1}}
+    replies = {
+        ("status",): ("status", status_reply(None, None)),
+        ("show", "5"): ("show", {**show(None, None), "progress": step(1, 1)[1],
+            "checks": [{"arm": "A", "spec_sha256": "a", "check": check}],
+            "transitions": [{"at": "2026-01-08T19:50:57.123Z", "state": "queued", "reason": ""}]}),
+        ("compare", "5"): ("show", show(None, None)),
+        ("list",): ("list", {"runs": [run_object()], "next": None}),
+        ("cancel", "1"): ("cancel", {"id": 1, "state": "done", "already": True}),
+        ("version",): ("version", {"version": "1", "build": "b", "protocol": 1, "libraries": {"x": "1"}}),
+    }
+    current = []
+    with FakeDaemon(path, **{method: lambda params, connection: current[0]
+            for method in ("status", "show", "list", "cancel")}) as daemon:
+        daemon.methods["version"] = lambda params, connection: current[0]
+        for args, (method, reply) in replies.items():
+            for number, mutant in enumerate(itertools.islice(mutations(reply), 0, None, 3)):
+                current[:] = [mutant]
+                result = ctl(*args, *["--json"] * (number % 2), path=path)
+                assert result.returncode in (0, 1, 2), (args, mutant, result.stderr)
+                assert "\x1b" not in result.stdout + result.stderr
+                if number % 2:
+                    one_object(result.stdout)
 
 
 # ---- follow and wait ----
