@@ -102,29 +102,60 @@ static void print_object(FILE *out, const json_t *object, int indent)
 
 /* ---- the dry run ---- */
 
-static void print_asked(FILE *out, const json_t *check)
+static void print_bucket(FILE *out, const char *what, const json_t *plan, const char *const keys[3])
 {
-	const json_t *plan = json_object_get(check, "plan");
-	const int64_t asked = format_int(plan, "asked_reduce_elems", -1);
-	char text[160], count[FORMAT_BYTES];
+	const int64_t n = format_int(plan, keys[2], 0);
+	const int64_t elems = format_int(plan, keys[1], 0);
+	char asked[FORMAT_BYTES], effective[FORMAT_BYTES], size[FORMAT_BYTES];
 
-	text_plan(plan, text, sizeof(text));
-	fprintf(out, "  %-22s ", "buckets");
-	if (asked >= 0)
-		fprintf(out, "asked %s el, effective: ", format_count(asked, count));
-	fprintf(out, "%s\n", text);
+	fprintf(out, "  %-22s asked %s el, effective %s el (%s): %lld bucket%s\n", what,
+		format_count(format_int(plan, keys[0], 0), asked), format_count(elems, effective),
+		format_size(elems * format_int(plan, "elem_bytes", 4), size), (long long)n,
+		n == 1 ? "" : "s");
+}
+
+/* What was asked for, and what it comes to. */
+static void print_plan(FILE *out, const json_t *plan)
+{
+	static const char *const reduce[] = {"asked_reduce_elems", "reduce_elems", "n_reduce"};
+	static const char *const gather[] = {"asked_gather_elems", "gather_elems", "n_gather"};
+
+	if (!json_is_object(plan))
+		return;
+	print_bucket(out, "reduce buckets", plan, reduce);
+	print_bucket(out, "all-gather buckets", plan, gather);
+}
+
+static void print_warnings(const struct term *t, const json_t *warnings)
+{
+	const json_t *warning;
+	char clean[1024];
+	size_t i;
+
+	json_array_foreach(warnings, i, warning) {
+		if (!json_is_string(warning))
+			continue;
+		term_clean(json_string_value(warning), clean, sizeof(clean));
+		fprintf(t->file, "  %swarning%s: %s\n", term_colour(t, TERM_YELLOW),
+			term_colour(t, TERM_PLAIN), clean);
+	}
 }
 
 static void print_arm(const struct term *t, const json_t *row)
 {
-	const json_t *check = json_object_get(row, "check");
+	const json_t *check = json_object_get(row, "check"), *value;
 	char arm[80], hash[80];
+	const char *key;
 
 	fprintf(t->file, "%sarm %s%s  spec %.16s\n", term_colour(t, TERM_BOLD),
 		format_string(row, "arm", "", arm, sizeof(arm)), term_colour(t, TERM_PLAIN),
 		format_string(row, "spec_sha256", "-", hash, sizeof(hash)));
-	print_asked(t->file, check);
-	print_object(t->file, check, 2);
+	print_plan(t->file, json_object_get(check, "plan"));
+	json_object_foreach((json_t *)check, key, value) {
+		if (strcmp(key, "plan") != 0 && strcmp(key, "warnings") != 0)
+			print_value(t->file, key, value, 2);
+	}
+	print_warnings(t, json_object_get(check, "warnings"));
 	fputc('\n', t->file);
 }
 

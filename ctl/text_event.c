@@ -107,8 +107,7 @@ static const struct {
 	void (*show)(const struct shown *s);
 } shows[] = {
 	{EVENT_STATE, event_state}, {EVENT_SEGMENT, event_segment}, {EVENT_STEP, event_step},
-	{EVENT_LOG, event_log},
-	{EVENT_DONE, event_done},
+	{EVENT_LOG, event_log}, {EVENT_DONE, event_done},
 	/* EVENT_ARTIFACT: the folder is named at the end */
 };
 

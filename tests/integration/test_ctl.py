@@ -308,10 +308,10 @@ def test_submit_follow_returns_by_result(spec, path, state, exit):
 
 
 def test_dry_run(spec, path):
-    plan = {"reduce_elems": 1048576, "n_reduce": 8, "gather_elems": 1048576, "n_gather": 8, "arena_elems": 8388608,
-        "elem_bytes": 4}
+    plan = {"asked_reduce_elems": 1000000, "asked_gather_elems": 500000000, "reduce_elems": 1048576, "n_reduce": 8,
+        "gather_elems": 8388608, "n_gather": 1, "arena_elems": 8388608, "elem_bytes": 4}
     check = {"plan": plan, "memory": {"parameters_bytes": 33554432, "total_bytes": 99999999},
-        "data": {"train": {"path": "/x.bin", "tokens": 32769, "needed": 32769}}, "warnings": []}
+        "data": {"train": {"path": "/x.bin", "tokens": 32769, "needed": 32769}}, "warnings": ["memory is short"]}
 
     def dry_run(params, connection):
         return {"spec": params["spec"], "spec_sha256": "ef" * 32, "segments": 1,
@@ -322,7 +322,9 @@ def test_dry_run(spec, path):
         as_json = ctl("submit", spec, "-n", "--json", path=path)
     assert result.returncode == 0
     assert "nothing is queued" in result.stdout
-    assert "8 buckets of 1,048,576 el (4.19 MB)" in result.stdout
+    assert "asked 1,000,000 el, effective 1,048,576 el (4.19 MB): 8 buckets" in result.stdout
+    assert "asked 500,000,000 el, effective 8,388,608 el (33.6 MB): 1 bucket" in result.stdout
+    assert "warning: memory is short" in result.stdout
     assert "33.6 MB (33,554,432)" in result.stdout and "32,769" in result.stdout
     assert '"reduce_bucket_size"' in result.stdout
     assert one_object(as_json.stdout)["arms"][0]["check"] == check
