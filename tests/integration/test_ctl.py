@@ -273,6 +273,16 @@ def test_submit(spec, path):
     assert one_object(as_json.stdout)["id"] == 7
 
 
+def test_submit_names_the_arms(tmp_path, path):
+    file = tmp_path / "ab.json"
+    file.write_text(json.dumps({**SPEC, "arms": {"a": {}, "b": {"zero_optimization": {"reduce_bucket_size": 10000}}}, "design": {"repetitions": 2}}))
+    with FakeDaemon(path, submit=submit_reply, show=show_reply):
+        result = ctl("submit", file, path=path)
+        value = one_object(ctl("submit", file, "--json", path=path).stdout)
+    assert result.returncode == 0, result.stderr
+    assert value["arms"] == ["a", "b"] and "arms      a, b" in result.stdout
+
+
 def test_submit_refused_by_the_daemon(spec, path):
     def submit(params, connection):
         raise Refused(-32002, "refused", {"errors": [{"line": 3, "key": "gpus", "message": "2 asked, 1 there"}]})
@@ -398,6 +408,7 @@ def segment(number, arm, times, **more):
             "tokens_measured": tokens, "seconds_measured": sum(times) / 1e9, "tok_s_global": tokens * 1e9 / sum(times),
             "step_time_ns": times, "exposed_comm_mean_s": 1e-4, "forward_mean_s": 1e-3, "backward_mean_s": 2e-3,
             "optimizer_mean_s": 1e-4, "data_mean_s": 1e-5, "losses": [5.0, 4.0], "loss_hash": "aa",
+            "init_ns": 4000000, "switch_ns": 12000000 if number else None, "steps_skipped": 0,
             "plan": {"reduce_elems": 64, "n_reduce": 8 if arm == "B" else 1, "gather_elems": 64, "n_gather": 8,
                 "arena_elems": 512, "elem_bytes": 4}, **more}}
 
@@ -433,6 +444,22 @@ def test_compare(path):
     assert "B / A  throughput +21.95%  step time -18.00%" in text.stdout
     assert "#####" in text.stdout and "no verdict yet: 2 blocks" in text.stdout
     assert "\u2588" in unicode_text
+    assert "switch to: A 12.0 ms (initialisation 4.00 ms), B 12.0 ms" in text.stdout
+    assert "skipped" not in text.stdout
+
+
+def test_compare_of_steps_that_are_not_listed(path):
+    """A long segment's steps are not in its summary: its own percentiles are, and no list's."""
+    long = {"step_time_ns": None, "losses": None, "step_median_ns": 777, "step_p95_ns": 999, "steps_skipped": 2}
+    with FakeDaemon(path, show=experiment(segment(0, "A", [1000], **long))):
+        one = one_object(ctl("compare", 5, "--json", path=path).stdout)["arms"][0]
+        text = ctl("compare", 5, path=path).stdout
+    with FakeDaemon(path, show=experiment(segment(0, "A", [1000], **long), segment(1, "A", [1000]))):
+        two = one_object(ctl("compare", 5, "--json", path=path).stdout)["arms"][0]
+    assert (one["steps"], one["median_ns"], one["p95_ns"], one["low_n"]) == (None, 777, 999, False)
+    assert one["exposed_comm_mean_s"] == pytest.approx(1e-4) and one["losses_identical"]
+    assert (two["steps"], two["median_ns"], two["p95_ns"]) == (None, None, None)
+    assert "skipped steps: A 2" in text
 
 
 def test_compare_is_honest_about_what_is_missing(path):
@@ -729,3 +756,10 @@ def test_events_in_pieces(path):
     with FakeDaemon(path, follow=follow_script(run_object(), [], slowly)):
         result = ctl("follow", 1, "--json", path=path)
     assert result.returncode == 0 and len(result.stdout.splitlines()) == 3
+
+
+# ---- the manual ----
+
+def test_manual_is_of_the_verb_table():
+    """The sections OPTIONS and VERBS of gpt2ctl.1 are what `gpt2ctl help --man` prints."""
+    assert ctl("help", "--man").stdout in (ROOT / "ctl" / "gpt2ctl.1").read_text()

@@ -18,7 +18,7 @@ int fixture_setup(void **state)
 {
 	int rc = k_context_create(&(struct k_context_options){.threads = 3}, &fixture.ctx);
 
-	random_state = 88172645463325252u;
+	fixture_restart();
 	if (rc < 0)
 		return rc;
 	fixture.ctx->vec = vec_choose(table_index);
@@ -48,6 +48,11 @@ int fixture_run_group(const char *name, const struct CMUnitTest *tests, size_t n
 		failed += _cmocka_run_group_tests(name, tests, n, NULL, NULL);
 	}
 	return failed;
+}
+
+void fixture_restart(void)
+{
+	random_state = 88172645463325252u;
 }
 
 static void *keep(size_t bytes)

@@ -528,7 +528,7 @@ static void test_synthetic_small_vocabularies(void **state)
 				dataset_read(&d, s, 1, inputs, targets, error, sizeof(error)), 0);
 			for (i = 0; i < 64; i++)
 				assert_true(inputs[i] >= 0 && inputs[i] < vocabs[v] &&
-						targets[i] < vocabs[v]);
+					targets[i] < vocabs[v]);
 		}
 		dataset_close(&d);
 	}

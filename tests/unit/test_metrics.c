@@ -15,9 +15,14 @@
 
 #include <cmocka.h>
 
+#include "engine/arena.h"
+#include "engine/measure.h"
 #include "engine/metrics.h"
 #include "engine/metrics_report.h"
+#include "engine/plan.h"
+#include "kernels/kernels.h"
 #include "proto/artifact.h"
+#include "proto/spec.h"
 
 enum { STEPS = 30, WARMUP = 2, WORLD = 2 };
 
@@ -91,7 +96,7 @@ static int setup(void **state)
 	};
 	assert_int_equal(arena_init(&f->arena, &c->model), 0);
 	assert_int_equal(plan_make(&f->plan, f->arena.param_elems, WORLD, 60000, 60000, error,
-				 sizeof(error)),
+					sizeof(error)),
 		0);
 	assert_int_equal(measure_init(&f->measure, STEPS, WARMUP, 16 * 64, WORLD), 0);
 	fill_steps(&f->measure);
@@ -357,7 +362,7 @@ static void test_ours(void **state)
 	assert_int_equal(json_integer_value(at(ours, "traffic.sent_bytes.reduce_scatter")), 123);
 	assert_int_equal(json_integer_value(at(ours, "batch.train_batch_size")), 16);
 	assert_true(json_real_value(at(ours, "tok_s_global")) ==
-			WORLD * json_real_value(at(ours, "tok_s_per_gpu")));
+		WORLD * json_real_value(at(ours, "tok_s_per_gpu")));
 	assert_true(json_integer_value(at(ours, "ranks.0.peak_rss_bytes")) > 0);
 	assert_true(json_is_null(at(ours, "mfu")));
 	json_decref(root);

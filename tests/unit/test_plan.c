@@ -73,11 +73,11 @@ static void check_plan(const struct plan *p)
 		assert_true(n >= next && n <= p->n_reduce);
 		if (n > 0 && complete < p->param_elems)
 			assert_true(plan_reduce_bucket(p, n - 1).first +
-						plan_reduce_bucket(p, n - 1).n <=
-					complete);
+					plan_reduce_bucket(p, n - 1).n <=
+				complete);
 		if (n < p->n_reduce)
 			assert_true(plan_reduce_bucket(p, n).first + plan_reduce_bucket(p, n).n >
-					complete);
+				complete);
 		next = n;
 	}
 	assert_int_equal(plan_complete_buckets(p, 0), 0);
@@ -165,7 +165,7 @@ static void test_all_sizes_of_small_arenas(void **state)
 				struct plan p;
 
 				assert_int_equal(plan_make(&p, totals[t], world, cap, cap, error,
-							 sizeof(error)),
+								sizeof(error)),
 					0);
 				check_plan(&p);
 				assert_int_equal(p.gather_elems, p.reduce_elems);
@@ -190,12 +190,12 @@ static void test_smallest_is_accepted_and_one_less_is_not(void **state)
 
 			assert_true(smallest >= 1);
 			assert_int_equal(plan_make(&p, totals[t], world, smallest, INT64_MAX, error,
-						 sizeof(error)),
+							sizeof(error)),
 				0);
 			assert_true(p.n_reduce <= PLAN_BUCKETS_MAX);
 			assert_int_equal(p.n_gather, 1);
 			assert_int_equal(plan_make(&p, totals[t], world, smallest - 1, INT64_MAX,
-						 error, sizeof(error)),
+							error, sizeof(error)),
 				-EINVAL);
 			if (smallest > 1) {
 				snprintf(expected, sizeof(expected), "at least %lld elements",

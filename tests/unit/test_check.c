@@ -1,0 +1,384 @@
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/check.h"
+
+static char path[64];
+static json_t *errors, *check;
+
+static void write_tokens(int64_t n, uint16_t id)
+{
+	FILE *f = fopen(path, "wb");
+	int64_t i;
+
+	assert_non_null(f);
+	for (i = 0; i < n; i++) {
+		uint16_t token = i == n - 1 ? id : (uint16_t)(i * 31 % 257);
+
+		assert_int_equal(fwrite(&token, 2, 1, f), 1);
+	}
+	assert_int_equal(fclose(f), 0);
+}
+
+static int setup(void **state)
+{
+	int fd;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s", "/tmp/test_check.XXXXXX");
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	close(fd);
+	write_tokens(1025, 7); /* 64 sequences of 16 */
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	unlink(path);
+	json_decref(errors);
+	json_decref(check);
+	errors = check = NULL;
+	return 0;
+}
+
+/* as the engine's, the logits included, without the rest of its rules */
+static int64_t activation_bytes(const struct spec_model *m, int64_t B, int64_t T, int64_t elem)
+{
+	int64_t vocab = (m->vocab_size + 127) / 128 * 128;
+
+	return B * T * (m->n_embd * 10 * m->n_layer + vocab) * elem;
+}
+
+static struct spec_config config(void)
+{
+	struct spec_config c = {
+		.model = {.n_layer = 2,
+			.n_head = 2,
+			.n_embd = 128,
+			.vocab_size = 257,
+			.n_positions = 256,
+			.tied_head = true},
+		.data_kind = SPEC_DATA_FILE,
+		.seq_len = 16,
+		.gpus = 2,
+		.micro_batch = 2,
+		.accumulation = 2,
+		.batch = 8,
+		.zero_stage = 1,
+		.reduce_bucket_elems = 100000,
+		.allgather_bucket_elems = 200000,
+		.reduce_scatter = true,
+		.optimizer_steps = 20,
+		.warmup_steps = 2,
+	};
+
+	snprintf(c.data_train, sizeof(c.data_train), "%s", path);
+	return c;
+}
+
+static void run(const struct spec_config *c, int world, int64_t memory)
+{
+	struct check_options o = {.config = c,
+		.backend = "cpu",
+		.memory_total_bytes = memory,
+		.memory_free_bytes = memory / 2,
+		.world = world,
+		.comm_bytes = 1000,
+		.activation_bytes = activation_bytes};
+
+	json_decref(errors);
+	json_decref(check);
+	assert_int_equal(check_run(&o, &errors, &check), 0);
+	assert_non_null(json_object_get(check, "warnings"));
+}
+
+static const char *key_of(size_t i)
+{
+	return json_string_value(json_object_get(json_array_get(errors, i), "key"));
+}
+
+static const char *message_of(size_t i)
+{
+	return json_string_value(json_object_get(json_array_get(errors, i), "message"));
+}
+
+static void assert_error(const char *key, const char *message)
+{
+	assert_int_equal(json_array_size(errors), 1);
+	assert_string_equal(key_of(0), key);
+	if (strstr(message_of(0), message) == NULL)
+		fail_msg("\"%s\" expected in \"%s\"", message, message_of(0));
+}
+
+static int64_t number(const char *object, const char *key)
+{
+	json_t *value = json_object_get(json_object_get(check, object), key);
+
+	if (!json_is_integer(value))
+		fail_msg("%s.%s is no integer", object, key);
+	return json_integer_value(value);
+}
+
+static json_t *data(const char *which, const char *key)
+{
+	return json_object_get(json_object_get(json_object_get(check, "data"), which), key);
+}
+
+static void test_all_well(void **state)
+{
+	struct spec_config c = config();
+
+	(void)state;
+	run(&c, 2, INT64_C(1) << 33);
+	assert_int_equal(json_array_size(errors), 0);
+	assert_int_equal(json_array_size(json_object_get(check, "warnings")), 0);
+	assert_int_equal(number("plan", "asked_reduce_elems"), 100000);
+	assert_int_equal(number("plan", "reduce_elems"), 100096);
+	assert_int_equal(number("plan", "n_reduce"), 5);
+	assert_int_equal(number("plan", "reduce_bucket_bytes"), 400384);
+	assert_int_equal(number("work", "optimizer_steps"), 20);
+	assert_int_equal(number("work", "micro_steps"), 40);
+	assert_int_equal(number("work", "tokens"), 2560);
+	assert_int_equal(number("batch", "train_batch_size"), 8);
+	assert_int_equal(json_integer_value(data("train", "tokens")), 1025);
+	assert_int_equal(json_integer_value(data("train", "needed")), 65);
+	assert_int_equal(json_integer_value(data("train", "sequences")), 64);
+	assert_true(json_real_value(data("train", "epochs")) == 2.5);
+	assert_null(data("val", "path"));
+}
+
+static void test_memory_adds_up(void **state)
+{
+	static const char *const parts[] = {"parameters_bytes", "gradients_bytes", "master_bytes",
+		"moment_m_bytes", "moment_v_bytes", "activations_bytes", "logits_bytes",
+		"batch_bytes", "comm_bytes"};
+	struct spec_config c = config();
+	int64_t sum = 0, arena;
+	size_t i;
+
+	(void)state;
+	run(&c, 2, 0);
+	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		sum += number("memory", parts[i]);
+	assert_int_equal(sum, number("memory", "total_bytes"));
+	assert_int_equal(number("memory", "planned_bytes"), 2 * sum);
+	arena = number("plan", "arena_elems");
+	assert_int_equal(number("memory", "parameters_bytes"), 4 * arena);
+	assert_int_equal(number("memory", "moment_m_bytes"), 2 * arena);
+	assert_int_equal(number("memory", "logits_elems"), 2 * 16 * 384);
+	c.zero_stage = 0;
+	run(&c, 2, 0);
+	assert_int_equal(number("memory", "moment_m_bytes"), 4 * arena);
+}
+
+/* A9 */
+static void test_sizes_beyond_32_bits(void **state)
+{
+	struct spec_config c = config();
+
+	(void)state;
+	c.model = (struct spec_model){.n_layer = 12,
+		.n_head = 12,
+		.n_embd = 768,
+		.vocab_size = 50257,
+		.n_positions = 1024,
+		.tied_head = true};
+	c.micro_batch = 64;
+	c.seq_len = 1024;
+	assert_true(check_logits_elems(&c) == INT64_C(3296722944));
+	c.data_kind = SPEC_DATA_SYNTHETIC;
+	c.data_synthetic_tokens = 1 << 20;
+	run(&c, 2, INT64_C(1) << 34);
+	assert_true(number("memory", "logits_elems") == INT64_C(3296722944));
+	assert_true(number("memory", "planned_bytes") > INT64_C(1) << 34);
+	assert_int_equal(json_array_size(errors), 1);
+	assert_non_null(strstr(message_of(0), "bytes planned, 17179869184 available"));
+	c.micro_batch = INT32_MAX;
+	c.seq_len = INT32_MAX;
+	c.data_synthetic_tokens = INT64_MAX;
+	c.batch = 8;
+	run(&c, 2, INT64_C(1) << 34);
+	assert_string_equal(key_of(0), "train_micro_batch_size_per_gpu");
+	assert_non_null(strstr(message_of(0), "more than 100 PB"));
+	c = config();
+	c.model.n_layer = 4096;
+	c.model.n_embd = 1 << 20;
+	c.gpus = 1024;
+	c.reduce_bucket_elems = c.allgather_bucket_elems = INT64_MAX;
+	write_tokens(1024 * 2 * 16 + 1, 7);
+	run(&c, 1024, INT64_C(1) << 34);
+	assert_error("model", "1024 ranks x");
+}
+
+static void test_tight_memory_is_a_warning(void **state)
+{
+	struct spec_config c = config();
+	int64_t planned;
+
+	(void)state;
+	run(&c, 2, 0);
+	planned = number("memory", "planned_bytes");
+	run(&c, 2, planned);
+	assert_int_equal(json_array_size(errors), 0);
+	assert_int_equal(json_array_size(json_object_get(check, "warnings")), 1);
+	run(&c, 2, planned - 1);
+	assert_error("train_micro_batch_size_per_gpu", "bytes planned");
+}
+
+static void test_what_the_engine_cannot_do(void **state)
+{
+	struct spec_config c = config();
+
+	(void)state;
+	c.precision = SPEC_FP16;
+	run(&c, 2, 0);
+	assert_error("fp16.enabled", "the cpu engine computes in fp32, not in fp16");
+	c.precision = SPEC_BF16;
+	run(&c, 2, 0);
+	assert_error("bf16.enabled", "not in bf16");
+	c.precision = SPEC_TF32;
+	run(&c, 2, 0);
+	assert_error("tf32", "not in tf32");
+	c = config();
+	c.grad_dtype = SPEC_BF16;
+	run(&c, 2, 0);
+	assert_error("grad_dtype", "not in bf16");
+	c = config();
+	c.recompute = SPEC_RECOMPUTE_FULL;
+	run(&c, 2, 0);
+	assert_error("activation_checkpointing", "full is not known");
+	c = config();
+	run(&c, 1, 0);
+	assert_error("gpus", "2 ranks asked for, 1 are there");
+}
+
+static void test_plan_refused(void **state)
+{
+	struct spec_config c = config();
+
+	(void)state;
+	c.allgather_bucket_elems = 1000;
+	run(&c, 2, 0);
+	assert_error("zero_optimization.allgather_bucket_size", "1000 elements are fewer than");
+	assert_null(json_object_get(check, "plan"));
+	assert_null(json_object_get(check, "memory"));
+	assert_non_null(data("train", "tokens"));
+	c = config();
+	c.model.n_embd = 1024;
+	c.reduce_bucket_elems = 1;
+	run(&c, 2, 0);
+	assert_error("zero_optimization.reduce_bucket_size", "at most 4096 allowed: at least");
+}
+
+static void test_data_refused(void **state)
+{
+	struct spec_config c = config();
+
+	(void)state;
+	write_tokens(64, 7);
+	run(&c, 2, 0);
+	assert_error("data.train", "64 tokens, 65 needed (2 ranks x 2 x 16 + 1)");
+	write_tokens(1025, 257);
+	run(&c, 2, 0);
+	assert_error("data.train", "token 1024 is 257, ids below 257 expected");
+	write_tokens(1025, 256);
+	run(&c, 2, 0);
+	assert_int_equal(json_array_size(errors), 0);
+	snprintf(c.data_val, sizeof(c.data_val), "%s", "/nonexistent-dir/val.bin");
+	snprintf(c.data_train, sizeof(c.data_train), "%s", "/nonexistent-dir/train.bin");
+	run(&c, 2, 0); /* both in one go */
+	assert_int_equal(json_array_size(errors), 2);
+	assert_string_equal(key_of(0), "data.train");
+	assert_string_equal(key_of(1), "data.val");
+}
+
+static void test_validation(void **state)
+{
+	struct spec_config c = config();
+
+	(void)state;
+	snprintf(c.data_val, sizeof(c.data_val), "%s", path);
+	c.validation_steps = 16;
+	run(&c, 2, 0);
+	assert_int_equal(json_array_size(errors), 0);
+	assert_true(json_real_value(data("val", "passes")) == 1.0);
+	assert_int_equal(json_array_size(json_object_get(check, "warnings")), 0);
+	c.validation_steps = 17;
+	run(&c, 2, 0);
+	assert_int_equal(json_array_size(json_object_get(check, "warnings")), 1);
+}
+
+static void test_epochs(void **state)
+{
+	struct spec_config c = config();
+	int64_t left_over;
+
+	(void)state;
+	c.optimizer_steps = 0;
+	c.work_epochs = 2;
+	run(&c, 2, 0);
+	assert_int_equal(json_array_size(errors), 0);
+	assert_int_equal(number("work", "optimizer_steps"), 16);
+	assert_int_equal(number("work", "left_over_sequences"), 0);
+	c.batch = 12;
+	c.accumulation = 3;
+	run(&c, 2, 0);
+	assert_int_equal(number("work", "optimizer_steps"), 10);
+	assert_int_equal(number("work", "left_over_sequences"), 8);
+	assert_int_equal(json_array_size(json_object_get(check, "warnings")), 1);
+	c.batch = 132;
+	c.accumulation = 33;
+	run(&c, 2, 0);
+	assert_error("work.epochs", "2 epochs of 64 sequences do not fill one batch of 132");
+	c = config();
+	c.work_epochs = 1;
+	c.optimizer_steps = 0;
+	c.warmup_steps = 8;
+	run(&c, 2, 0);
+	assert_error("work.warmup_steps", "8 of 8 steps");
+	assert_int_equal(check_optimizer_steps(&c, 64, &left_over), 8);
+	assert_int_equal(left_over, 0);
+}
+
+static void test_backend_not_known(void **state)
+{
+	struct spec_config c = config();
+	struct check_options o = {.config = &c,
+		.backend = "abacus",
+		.world = 2,
+		.activation_bytes = activation_bytes};
+
+	(void)state;
+	assert_int_equal(check_run(&o, &errors, &check), 0);
+	assert_error("", "abacus");
+}
+
+#define WITH_FILE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		WITH_FILE(test_all_well),
+		WITH_FILE(test_memory_adds_up),
+		WITH_FILE(test_sizes_beyond_32_bits),
+		WITH_FILE(test_tight_memory_is_a_warning),
+		WITH_FILE(test_what_the_engine_cannot_do),
+		WITH_FILE(test_plan_refused),
+		WITH_FILE(test_data_refused),
+		WITH_FILE(test_validation),
+		WITH_FILE(test_epochs),
+		WITH_FILE(test_backend_not_known),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
