@@ -299,7 +299,7 @@ int metrics_write(const struct metrics_segment *s, struct metrics_files *files, 
 		rc = write_made(s, &made, ARTIFACT_STEP_LOG, make_step_log(s), error, error_bytes);
 	if (rc == 0)
 		rc = write_made(s, &made, ARTIFACT_LOG, make_log(s), error, error_bytes);
-	if (rc == 0)
+	if (rc == 0 && s->failed == NULL)
 		rc = write_made(s, &made, ARTIFACT_COMPLETE,
 			make_marker(s, &sum, utc_ns, status, sha256), error, error_bytes);
 	if (rc == 0)

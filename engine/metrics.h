@@ -60,6 +60,7 @@ struct metrics_segment {
 	int64_t started_utc_ns;
 	int64_t wall_ns; /* segment.start to now */
 	const struct metrics_log *log;
+	const char *failed; /* why it failed: the files get no marker then; NULL when it did not */
 };
 
 /* The files that were written, for segment.artifact and the summary. */

@@ -384,7 +384,8 @@ static json_t *pack_ours(const struct metrics_segment *s, const struct measure_s
 		"Sums over ranks are taken in rank order, so neither bucket sizes nor overlap "
 		"change a loss; the same spec, build, libraries and threads give the same bits.";
 	json_t *nonfinite = list_nonfinite(s);
-	const char *status = json_array_size(nonfinite) > 0 ? "completed_nonfinite" : "completed";
+	bool finite = json_array_size(nonfinite) == 0;
+	const char *status = s->failed ? "failed" : finite ? "completed" : "completed_nonfinite";
 	json_t *figures = json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:o, s:o, s:o, s:n, s:I, s:o}",
 		"status", status, "tokens_total", INT(sum->tokens_total), "tokens_measured",
 		INT(sum->tokens_measured), "seconds_measured", sum->seconds_measured,
@@ -425,7 +426,8 @@ json_t *metrics_report_make(
 		"epochs", pack_epoch(s, sum), "summary", "total_wall_time_sec", ns_as_s(s->wall_ns),
 		"best_val_loss", pack_val_loss(s), "mean_tokens_per_sec_global", sum->tok_s_global,
 		"shutdown", "destroy_process_group_called", 0, "quiet_nccl_monitor", 0,
-		"completion", "run_complete_file", ARTIFACT_COMPLETE, "printed_marker", 1,
+		"completion", "run_complete_file", ARTIFACT_COMPLETE, "printed_marker",
+		s->failed == NULL,
 		"timestamp_utc", now, "scheduler", metrics_host_scheduler(), "gpt2d",
 		pack_ours(s, sum));
 	return joined(head, work);

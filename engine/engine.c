@@ -1,0 +1,116 @@
+/*
+ * gpt2-engine-cpu, gpt2-engine-cuda: a training engine under gpt2d, one process per rank. The
+ * backend is the library that is linked. Not started by hand: descriptor 3 is the line to gpt2d
+ * (proto/protocol.h).
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "engine/link.h"
+#include "engine/rank.h"
+#include "proto/protocol.h"
+#include "proto/spec.h"
+#include "proto/version.h"
+
+enum { LINK_FD = 3, THREADS_MAX = 1024 };
+
+/* A peer that says nothing for so long is lost. */
+#define COLLECTIVE_TIMEOUT_NS INT64_C(60000000000)
+
+struct arguments {
+	bool check;
+	struct warm_options warm;
+};
+
+static int usage(const char *why)
+{
+	fprintf(stderr,
+		"gpt2-engine: %s\n"
+		"usage: gpt2-engine --role rank --rank R --ranks N --threads T\n"
+		"       gpt2-engine --role check\n"
+		"       gpt2-engine --version\n",
+		why);
+	return ENGINE_EXIT_USAGE;
+}
+
+/* Between min and max, or -1. */
+static int number(const char *text, int min, int max)
+{
+	char *end;
+	long n;
+
+	errno = 0;
+	n = strtol(text, &end, 10);
+	if (errno || end == text || *end || n < min || n > max)
+		return -1;
+	return (int)n;
+}
+
+static int read_arguments(int argc, char **argv, struct arguments *a)
+{
+	static const struct option options[] = {
+		{"role", required_argument, NULL, 'o'},
+		{"rank", required_argument, NULL, 'r'},
+		{"ranks", required_argument, NULL, 'n'},
+		{"threads", required_argument, NULL, 't'},
+		{"version", no_argument, NULL, 'V'},
+		{0},
+	};
+	const char *role = "";
+	int c;
+
+	*a = (struct arguments){.warm = {.rank = -1, .world = -1, .threads = -1}};
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (c == 'o')
+			role = optarg;
+		else if (c == 'r')
+			a->warm.rank = number(optarg, 0, SPEC_WORLD_MAX - 1);
+		else if (c == 'n')
+			a->warm.world = number(optarg, 1, SPEC_WORLD_MAX);
+		else if (c == 't')
+			a->warm.threads = number(optarg, 1, THREADS_MAX);
+		else if (c == 'V')
+			return printf("gpt2-engine %s (%s)\n", VERSION_RELEASE, version_build), -1;
+		else
+			return usage("an argument is not known");
+	}
+	if (optind < argc)
+		return usage("an argument is not known");
+	a->check = strcmp(role, "check") == 0;
+	if (a->check)
+		return 0;
+	if (strcmp(role, "rank") != 0)
+		return usage("--role: rank or check is needed");
+	if (a->warm.rank < 0 || a->warm.world <= a->warm.rank || a->warm.threads < 0)
+		return usage("--rank, --ranks, --threads: numbers are needed, rank below ranks");
+	a->warm.collective_timeout_ns = COLLECTIVE_TIMEOUT_NS;
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments a;
+	struct link *link;
+	int code = read_arguments(argc, argv, &a), rc;
+
+	if (code)
+		return code < 0 ? 0 : code;
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGINT, SIG_IGN); /* Ctrl-C is gpt2d's to handle */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	dup2(STDERR_FILENO, STDOUT_FILENO); /* some libraries print where nobody asked them to */
+	rc = link_create(LINK_FD, &link);
+	if (rc) {
+		fprintf(stderr, "gpt2-engine: descriptor 3: %s\n", strerror(-rc));
+		return ENGINE_EXIT_USAGE;
+	}
+	code = a.check ? rank_check(link) : rank_run(link, &a.warm);
+	link_destroy(link);
+	return code;
+}

@@ -1,0 +1,264 @@
+#include "engine/rank.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/check.h"
+#include "engine/segment.h"
+#include "engine/writer.h"
+#include "proto/protocol.h"
+#include "proto/version.h"
+
+/* ---- hello ---- */
+
+static json_t *pack_device(const struct k_context *ctx)
+{
+	struct k_device_info info;
+
+	k_context_info(ctx, &info);
+	return json_pack("{s:s, s:s, s:s, s:I, s:I}", "backend", info.backend, "name", info.name,
+		"library", info.library, "memory_total_bytes", (json_int_t)info.memory_total_bytes,
+		"memory_free_bytes", (json_int_t)info.memory_free_bytes);
+}
+
+static void say_hello(struct link *link, const char *role, int rank, const char *address,
+	const struct k_context *ctx)
+{
+	json_t *params = json_pack("{s:i, s:s, s:s, s:i, s:i, s:o}", "protocol", PROTOCOL_VERSION,
+		"build", version_build, "role", role, "rank", rank, "pid", (int)getpid(), "device",
+		pack_device(ctx));
+
+	if (address)
+		json_object_set_new(params, "address", json_string(address));
+	link_send(link, ENGINE_HELLO, params);
+}
+
+/* ---- role rank ---- */
+
+static int connect_ranks(struct link *link, struct warm *w, const json_t *addresses)
+{
+	const char **texts;
+	char error[512];
+	int rc;
+
+	if (w->world == 1)
+		return 0;
+	if ((int)json_array_size(addresses) != w->world) {
+		link_log(link, "error", "engine.connect: %d addresses, %d ranks",
+			(int)json_array_size(addresses), w->world);
+		return ENGINE_EXIT_BOOTSTRAP;
+	}
+	texts = calloc((size_t)w->world, sizeof(*texts));
+	if (!texts)
+		return ENGINE_EXIT_BOOTSTRAP;
+	for (int i = 0; i < w->world; i++) {
+		texts[i] = json_string_value(json_array_get(addresses, (size_t)i));
+		if (!texts[i])
+			texts[i] = "";
+	}
+	rc = collectives_connect(w->collectives, texts, error, sizeof(error));
+	free(texts);
+	if (!rc)
+		return 0;
+	link_log(link, "error", "rank %d: %s", w->rank, error);
+	return ENGINE_EXIT_BOOTSTRAP;
+}
+
+/* 0, or the code to exit with. Steals params. */
+static int run_segment(struct link *link, struct warm *w, struct writer *writer, json_t *params)
+{
+	struct segment *s = segment_create(params);
+	bool trained, agreed;
+	int exit_code;
+
+	if (!s)
+		return ENGINE_EXIT_POISONED; /* the others would wait for this rank */
+	agreed = segment_agree(s, w, segment_prepare(s, w));
+	trained = agreed && segment_train(s, w, link);
+	exit_code = s->failure.poisoned ? s->failure.exit_code : 0;
+
+	if (w->rank == 0 && trained)
+		link_send(link, SEGMENT_TRAINED,
+			json_pack("{s:I, s:I}", "run", (json_int_t)s->run, "segment",
+				(json_int_t)s->segment));
+	if (w->rank == 0 && s->cancelled && !s->failure.reason)
+		link_send(link, SEGMENT_CANCELLED,
+			json_pack("{s:I, s:I, s:I}", "run", (json_int_t)s->run, "segment",
+				(json_int_t)s->segment, "step", (json_int_t)s->measure.done));
+
+	if (w->rank == 0 && agreed && !exit_code && !s->cancelled) {
+		writer_add(writer, s);
+		return 0;
+	}
+	if (s->failure.reason)
+		segment_report_failure(s, link);
+	segment_destroy(s);
+	return exit_code;
+}
+
+/* Handles one message: -1 to go on, or an exit code. */
+static int handle(struct link *link, struct warm *w, struct writer *writer, struct rpc_message *m)
+{
+	int code;
+
+	if (strcmp(m->method, SEGMENT_START) == 0) {
+		code = run_segment(link, w, writer, json_incref(m->params));
+		return code ? code : -1;
+	}
+	if (strcmp(m->method, ENGINE_EXIT) == 0)
+		return ENGINE_EXIT_OK;
+	if (strcmp(m->method, ENGINE_CONNECT) == 0) {
+		code = connect_ranks(link, w, json_object_get(m->params, "addresses"));
+		if (code)
+			return code;
+		link_send(link, ENGINE_READY, json_object());
+		return -1;
+	}
+	/* a cancellation that came after its segment's end has nothing left to stop */
+	if (strcmp(m->method, SEGMENT_CANCEL) != 0)
+		link_log(link, "warning", "%.64s: no such message", m->method);
+	return -1;
+}
+
+static int serve(struct link *link, struct warm *w, struct writer *writer)
+{
+	struct rpc_message m;
+	int code = -1;
+
+	while (code < 0) {
+		if (link_receive(link, &m))
+			return ENGINE_EXIT_ORPHAN;
+		code = handle(link, w, writer, &m);
+		rpc_clear(&m);
+	}
+	return code;
+}
+
+int rank_run(struct link *link, const struct warm_options *options)
+{
+	struct writer_options wo = {.link = link, .threads = options->threads};
+	struct writer *writer = NULL;
+	struct warm *w;
+	char error[512];
+	int code = ENGINE_EXIT_POISONED;
+
+	if (warm_create(options, &w, error, sizeof(error))) {
+		link_log(link, "error", "rank %d: %s", options->rank, error);
+		return ENGINE_EXIT_POISONED;
+	}
+	k_context_info(w->ctx, &wo.device);
+	wo.collectives = w->collectives ? collectives_library(w->collectives) : NULL;
+	if (w->rank == 0 && writer_create(&wo, &writer)) {
+		link_log(link, "error", "rank 0: no thread to write files with");
+		goto out;
+	}
+	say_hello(link, "rank", w->rank,
+		w->collectives ? collectives_address(w->collectives) : NULL, w->ctx);
+	code = serve(link, w, writer);
+out:
+	writer_destroy(writer);
+	warm_destroy(w);
+	return code;
+}
+
+/* ---- role check ---- */
+
+static json_t *spec_error_list(const struct spec_errors *errors)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < errors->n; i++)
+		json_array_append_new(list, json_pack("{s:s, s:s}", "key", errors->error[i].key,
+							"message", errors->error[i].message));
+	return list;
+}
+
+/* Lists of what is wrong and what was found; false without memory. */
+static bool check_arm(const json_t *params, const struct k_device_info *info,
+	struct dataset_cache *cache, json_t **errors, json_t **report)
+{
+	int world = (int)json_integer_value(json_object_get(params, "world"));
+	struct spec_options options = {.world = world};
+	struct spec_errors wrong = {0};
+	struct spec *spec;
+	char *text = json_dumps(json_object_get(params, "spec"), JSON_COMPACT | JSON_ENCODE_ANY);
+	int rc = text ? spec_parse(text, strlen(text), &options, &spec, &wrong) : -EINVAL;
+
+	free(text);
+	if (rc == -ENOMEM)
+		return false;
+	if (rc) {
+		*errors = spec_error_list(&wrong);
+		*report = json_object();
+		return true;
+	}
+	rc = check_run(
+		&(struct check_options){
+			.config = &spec->arms[0].config,
+			.backend = info->backend,
+			.memory_total_bytes = info->memory_total_bytes,
+			.memory_free_bytes = info->memory_free_bytes,
+			.world = world,
+			.comm_bytes = world > 1 ? collectives_scratch_bytes(world) : 0,
+			.activation_bytes = model_activation_bytes,
+			.cache = cache,
+		},
+		errors, report);
+	spec_free(spec);
+	return rc == 0;
+}
+
+static void answer_check(struct link *link, const struct k_context *ctx,
+	struct dataset_cache *cache, const json_t *params)
+{
+	struct k_device_info info;
+	json_t *errors, *report;
+
+	k_context_info(ctx, &info);
+	if (!check_arm(params, &info, cache, &errors, &report)) {
+		errors = json_pack("[{s:s, s:s}]", "key", "", "message", "no memory for the check");
+		report = json_object();
+	}
+	link_send(link, CHECK_REPLY,
+		json_pack("{s:O, s:b, s:o, s:o}", "token", json_object_get(params, "token"), "ok",
+			json_array_size(errors) == 0, "errors", errors, "check", report));
+}
+
+static int serve_checks(struct link *link, const struct k_context *ctx, struct dataset_cache *cache)
+{
+	struct rpc_message m;
+	bool done = false;
+
+	while (!done) {
+		if (link_receive(link, &m))
+			return ENGINE_EXIT_ORPHAN;
+		if (strcmp(m.method, CHECK_REQUEST) == 0)
+			answer_check(link, ctx, cache, m.params);
+		done = strcmp(m.method, ENGINE_EXIT) == 0;
+		rpc_clear(&m);
+	}
+	return ENGINE_EXIT_OK;
+}
+
+int rank_check(struct link *link)
+{
+	struct k_context_options options = {.threads = 1};
+	struct dataset_cache *cache = calloc(1, sizeof(*cache));
+	struct k_context *ctx = NULL;
+	int code = ENGINE_EXIT_POISONED;
+
+	if (!cache || k_context_create(&options, &ctx)) {
+		link_log(link, "error", "check: no device to ask");
+		goto out;
+	}
+	say_hello(link, "check", 0, NULL, ctx);
+	link_send(link, ENGINE_READY, json_object());
+	code = serve_checks(link, ctx, cache);
+out:
+	k_context_destroy(ctx);
+	free(cache);
+	return code;
+}

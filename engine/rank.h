@@ -1,0 +1,17 @@
+/*
+ * rank.h: the life of an engine process: say hello, meet the other ranks, then one segment after
+ * another (role rank), or answers to checks (role check). Both return an exit code of
+ * proto/protocol.h.
+ */
+#ifndef GPT2D_RANK_H
+#define GPT2D_RANK_H
+
+#include "engine/link.h"
+#include "engine/warm.h"
+
+int rank_run(struct link *link, const struct warm_options *options);
+
+/* No device is used beyond asking what it is. */
+int rank_check(struct link *link);
+
+#endif

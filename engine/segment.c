@@ -1,0 +1,621 @@
+#include "engine/segment.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine/check.h"
+#include "proto/artifact.h"
+#include "proto/protocol.h"
+
+/* A step's message leaves at most so often; the last one always. */
+#define STEP_MESSAGE_NS INT64_C(50000000)
+
+static int64_t clock_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static bool failed(struct segment *s, const char *reason, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Always false. */
+static bool failed(struct segment *s, const char *reason, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(s->failure.message, sizeof(s->failure.message), format, args);
+	va_end(args);
+	s->failure.reason = reason;
+	return false;
+}
+
+static void poisoned(struct segment *s, int exit_code)
+{
+	s->failure.poisoned = true;
+	s->failure.exit_code = exit_code;
+}
+
+/* ---- life ---- */
+
+struct segment *segment_create(json_t *params)
+{
+	struct segment *s = calloc(1, sizeof(*s));
+
+	if (!s) {
+		json_decref(params);
+		return NULL;
+	}
+	s->params = params;
+	s->run = json_integer_value(json_object_get(params, "run"));
+	s->segment = json_integer_value(json_object_get(params, "segment"));
+	s->dir = json_string_value(json_object_get(params, "dir"));
+	s->world = (int)json_integer_value(json_object_get(params, "world"));
+	s->switch_ns = -1;
+	s->received_ns = clock_ns(CLOCK_MONOTONIC);
+	s->received_utc_ns = clock_ns(CLOCK_REALTIME);
+	metrics_log_init(&s->log);
+	return s;
+}
+
+void segment_destroy(struct segment *s)
+{
+	if (!s)
+		return;
+	if (s->has_train)
+		dataset_close(&s->train);
+	if (s->has_val)
+		dataset_close(&s->val);
+	arena_finish(&s->arena);
+	measure_finish(&s->measure);
+	metrics_log_finish(&s->log);
+	free(s->ranks);
+	free(s->spec_text);
+	spec_free(s->spec);
+	json_decref(s->params);
+	free(s);
+}
+
+/* ---- prepare ---- */
+
+static bool read_spec(struct segment *s)
+{
+	struct spec_options options = {.world = s->world};
+	struct spec_errors errors;
+	const char *expected = json_string_value(json_object_get(s->params, "spec_sha256"));
+	char *text = json_dumps(json_object_get(s->params, "spec"), JSON_COMPACT);
+	int rc;
+
+	if (!text)
+		return failed(s, "spec_refused", "segment.start holds no spec");
+	rc = spec_parse(text, strlen(text), &options, &s->spec, &errors);
+	free(text);
+	if (rc == -EINVAL)
+		return failed(
+			s, "spec_refused", "%s: %s", errors.error[0].key, errors.error[0].message);
+	if (!rc) {
+		s->config = s->spec->arms[0].config;
+		s->spec_text = spec_canonical_arm(s->spec, 0);
+	}
+	if (rc || !s->spec_text ||
+		artifact_sha256(s->spec_text, strlen(s->spec_text), s->spec_sha256))
+		return failed(s, "no_memory", "no memory for the spec");
+	if (expected && strcmp(expected, s->spec_sha256) != 0)
+		return failed(s, "spec_mismatch",
+			"the spec that came has SHA-256 %s, %s was announced", s->spec_sha256,
+			expected);
+	if (s->config.gpus != s->world)
+		return failed(s, "spec_refused",
+			"gpus: %" PRId64 " in the spec, %d ranks were told", s->config.gpus,
+			s->world);
+	return true;
+}
+
+static bool check(struct segment *s, struct warm *w)
+{
+	struct k_device_info info;
+	struct check_options options = {
+		.config = &s->config,
+		.world = w->world,
+		.comm_bytes = w->world > 1 ? collectives_scratch_bytes(w->world) : 0,
+		.activation_bytes = model_activation_bytes,
+		.cache = &w->scans,
+	};
+	json_t *errors, *report, *first;
+
+	k_context_info(w->ctx, &info);
+	options.backend = info.backend;
+	options.memory_total_bytes = info.memory_total_bytes;
+	if (check_run(&options, &errors, &report))
+		return failed(s, "no_memory", "no memory for the check");
+	first = json_array_get(errors, 0);
+	if (first)
+		failed(s, "spec_refused", "%s: %s",
+			json_string_value(json_object_get(first, "key")),
+			json_string_value(json_object_get(first, "message")));
+	json_decref(errors);
+	json_decref(report);
+	return !first;
+}
+
+static bool open_data(struct segment *s)
+{
+	char *error = s->failure.message;
+	size_t n = sizeof(s->failure.message);
+	int64_t left_over;
+
+	if (dataset_open(&s->train, &s->config, false, error, n)) {
+		s->failure.reason = "data";
+		return false;
+	}
+	s->has_train = true;
+	s->config.optimizer_steps =
+		check_optimizer_steps(&s->config, s->train.n_sequences, &left_over);
+	if (s->config.validation_steps == 0)
+		return true;
+	if (dataset_open(&s->val, &s->config, true, error, n)) {
+		s->failure.reason = "data";
+		return false;
+	}
+	s->has_val = true;
+	return true;
+}
+
+static enum k_dtype compute_type(enum spec_precision precision)
+{
+	static const enum k_dtype types[] = {
+		[SPEC_FP32] = K_FP32,
+		[SPEC_TF32] = K_TF32,
+		[SPEC_BF16] = K_BF16,
+		[SPEC_FP16] = K_FP16,
+	};
+
+	return types[precision];
+}
+
+static bool make_plan(struct segment *s, struct warm *w)
+{
+	const struct spec_config *c = &s->config;
+	char *error = s->failure.message;
+	size_t n = sizeof(s->failure.message);
+
+	if (k_context_set_dtype(w->ctx, compute_type(c->precision)))
+		return failed(s, "spec_refused", "this engine does not compute in that precision");
+	if (arena_init(&s->arena, &c->model))
+		return failed(s, "no_memory", "no memory for the plan");
+	s->elem_bytes = (int64_t)k_elem_bytes(w->ctx);
+	if (plan_make(&s->plan, s->arena.param_elems, s->world, c->reduce_bucket_elems,
+			c->allgather_bucket_elems, error, n)) {
+		s->failure.reason = "spec_refused";
+		return false;
+	}
+	if (measure_init(&s->measure, c->optimizer_steps, c->warmup_steps, c->batch * c->seq_len,
+			s->world))
+		return failed(s, "no_memory", "no memory for the times of %" PRId64 " steps",
+			c->optimizer_steps);
+	return true;
+}
+
+static void sizes(const struct segment *s, const struct warm *w, int64_t bytes[WARM_SLOTS])
+{
+	const struct spec_config *c = &s->config;
+	int64_t elem = (int64_t)k_elem_bytes(w->ctx), n = s->plan.arena_elems;
+	int64_t owned = zero_owned_elems(&s->plan, c->zero_stage, w->rank);
+
+	bytes[WARM_PARAMS] = n * elem;
+	bytes[WARM_GRADS] = n * elem;
+	bytes[WARM_MASTER] = elem == sizeof(k_real) ? 0 : n * (int64_t)sizeof(k_real);
+	bytes[WARM_MOMENT_M] = owned * (int64_t)sizeof(k_real);
+	bytes[WARM_MOMENT_V] = owned * (int64_t)sizeof(k_real);
+	bytes[WARM_ACTIVATIONS] =
+		model_activation_bytes(&c->model, c->micro_batch, c->seq_len, elem);
+	bytes[WARM_BATCH] = batch_bytes(c->micro_batch, c->seq_len);
+	bytes[WARM_OPTIMIZER] = optimizer_small_bytes(&s->arena, &s->plan, c->zero_stage);
+	bytes[WARM_SHARED] = STEP_SHARED * (int64_t)sizeof(double);
+}
+
+static bool take_memory(struct segment *s, struct warm *w, void *memory[WARM_SLOTS], void **host)
+{
+	int64_t bytes[WARM_SLOTS], growth;
+	struct k_device_info info;
+
+	sizes(s, w, bytes);
+	growth = warm_growth(w, bytes);
+	k_context_info(w->ctx, &info);
+	if (growth > info.memory_free_bytes)
+		return failed(s, "memory",
+			"%" PRId64 " bytes more are needed, %" PRId64 " are free", growth,
+			info.memory_free_bytes);
+	for (int i = 0; i < WARM_SLOTS; i++) {
+		memory[i] = NULL;
+		if (bytes[i] && warm_take(w, (enum warm_slot)i, bytes[i], &memory[i]))
+			return failed(s, "memory", "%" PRId64 " bytes were refused", bytes[i]);
+	}
+	if (warm_take_host_batch(w, bytes[WARM_BATCH], host))
+		return failed(s, "memory", "no memory for a batch");
+	return true;
+}
+
+static void fill_step(struct segment *s, struct warm *w, void *memory[WARM_SLOTS])
+{
+	s->step = (struct step){
+		.config = &s->config,
+		.ctx = w->ctx,
+		.compute = w->compute,
+		.comm = w->comm,
+		.rank = w->rank,
+		.model = &s->model,
+		.zero = &w->zero,
+		.optimizer = &s->optimizer,
+		.batch = &s->batch,
+		.data = &s->train,
+		.time = &w->time,
+		.shared = memory[WARM_SHARED],
+		.shared_in = w->shared_in,
+		.shared_out = w->shared_out,
+		.timeout_ns = INT64_MAX,
+	};
+}
+
+static bool make_parts(struct segment *s, struct warm *w)
+{
+	const struct spec_config *c = &s->config;
+	void *memory[WARM_SLOTS], *host;
+	struct model_buffers mb;
+	struct optimizer_buffers ob;
+	struct optimizer_options options = {
+		.ctx = w->ctx,
+		.stream = w->compute,
+		.config = c,
+		.arena = &s->arena,
+		.plan = &s->plan,
+		.rank = w->rank,
+	};
+
+	if (!take_memory(s, w, memory, &host))
+		return false;
+	mb = (struct model_buffers){
+		memory[WARM_PARAMS], memory[WARM_GRADS], memory[WARM_ACTIVATIONS]};
+	model_init(&s->model, w->ctx, w->compute, &s->arena, &c->model, c->micro_batch, c->seq_len,
+		&mb);
+	batch_init(&s->batch, w->compute, c->micro_batch, c->seq_len, host, memory[WARM_BATCH]);
+	ob = (struct optimizer_buffers){
+		.params = memory[WARM_PARAMS],
+		.grads = memory[WARM_GRADS],
+		.master = memory[memory[WARM_MASTER] ? WARM_MASTER : WARM_PARAMS],
+		.m = memory[WARM_MOMENT_M],
+		.v = memory[WARM_MOMENT_V],
+		.small = memory[WARM_OPTIMIZER],
+	};
+	if (optimizer_init(&s->optimizer, &options, &ob) ||
+		timeline_reserve(&w->time, step_marks(c)))
+		return failed(s, "no_memory", "no memory for the optimizer's ranges or events");
+	fill_step(s, w, memory);
+	return true;
+}
+
+bool segment_prepare(struct segment *s, struct warm *w)
+{
+	int rc;
+
+	if (!s->dir || s->world < 1 || w->rank >= s->world || s->world > w->world)
+		return failed(s, "spec_refused", "segment.start: %d ranks of %d, rank %d, dir %s",
+			s->world, w->world, w->rank, s->dir ? s->dir : "missing");
+	if (!read_spec(s) || !check(s, w) || !open_data(s) || !make_plan(s, w) || !make_parts(s, w))
+		return false;
+	if (w->rank == 0) {
+		rc = metrics_begin(s->dir);
+		if (rc)
+			return failed(s, rc == -ENOSPC ? "enospc" : "artifacts", "%s: %s", s->dir,
+				strerror(-rc));
+	}
+	return true;
+}
+
+/* ---- agree ---- */
+
+struct agreement {
+	char sha256[65]; /* of spec, plan and model shape */
+	bool prepared;
+};
+
+static void fill_agreement(const struct segment *s, bool prepared, struct agreement *out)
+{
+	char text[512];
+
+	memset(out, 0, sizeof(*out));
+	out->prepared = prepared;
+	if (!prepared)
+		return;
+	snprintf(text, sizeof(text),
+		"%s world %d arena %" PRId64 " of %" PRId64 " reduce %" PRId64 " x %" PRId64
+		" gather %" PRId64 " x %" PRId64 " steps %" PRId64 " sequences %" PRId64,
+		s->spec_sha256, s->plan.world, s->plan.param_elems, s->plan.arena_elems,
+		s->plan.n_reduce, s->plan.reduce_elems, s->plan.n_gather, s->plan.gather_elems,
+		s->config.optimizer_steps, s->train.n_sequences);
+	if (artifact_sha256(text, strlen(text), out->sha256))
+		out->prepared = false;
+}
+
+static bool sync_collectives(struct segment *s, struct warm *w)
+{
+	int rc = k_stream_sync(w->comm, INT64_MAX);
+	const char *lost = collectives_error(w->collectives);
+
+	if (!rc && !lost)
+		return true;
+	poisoned(s, ENGINE_EXIT_PEER_LOST);
+	return failed(s, "peer_lost", "%s", lost ? lost : strerror(-rc));
+}
+
+static bool compare_agreements(struct segment *s, const struct agreement *all, bool prepared)
+{
+	if (!prepared)
+		return false;
+	for (int i = 0; i < s->world; i++)
+		if (!all[i].prepared) {
+			s->failure.silent = true;
+			return failed(s, "peer_refused", "rank %d could not begin", i);
+		}
+	for (int i = 1; i < s->world; i++)
+		if (memcmp(all[i].sha256, all[0].sha256, sizeof(all[0].sha256)) != 0)
+			return failed(s, "spec_mismatch",
+				"rank %d means another spec, plan or data than rank 0 (%.12s, "
+				"%.12s)",
+				i, all[i].sha256, all[0].sha256);
+	return true;
+}
+
+static bool begin_zero(struct segment *s, struct warm *w)
+{
+	const struct zero_segment z = {
+		.group = s->group,
+		.plan = &s->plan,
+		.stage = s->config.zero_stage,
+		.reduce_scatter = s->config.reduce_scatter,
+		.overlap = s->config.overlap_comm,
+		.params = s->model.params,
+		.grads = s->model.grads,
+		.n_layer = s->config.model.n_layer,
+	};
+
+	s->step.group = s->group;
+	s->step.collectives = s->group ? w->collectives : NULL;
+	if (zero_begin(&w->zero, &z))
+		return failed(s, "no_memory", "no memory for events");
+	return true;
+}
+
+bool segment_agree(struct segment *s, struct warm *w, bool prepared)
+{
+	struct agreement own, *all;
+	bool agreed;
+
+	if (s->world < 1 || s->world > w->world || w->rank >= s->world)
+		return false;
+	if (s->world == 1)
+		return prepared && begin_zero(s, w);
+	all = calloc((size_t)s->world, sizeof(*all));
+	if (!all || collectives_group(w->collectives, s->world, &s->group)) {
+		free(all);
+		poisoned(s, ENGINE_EXIT_POISONED); /* the others wait for this rank */
+		return failed(s, "no_memory", "no memory for a group of %d ranks", s->world);
+	}
+	/* before, so that a rank without memory for its events is heard of by all */
+	prepared = prepared && begin_zero(s, w);
+	fill_agreement(s, prepared, &own);
+	collectives_gather_all(s->group, all, &own, sizeof(own), w->comm);
+	agreed = sync_collectives(s, w) && compare_agreements(s, all, prepared);
+	free(all);
+	return agreed;
+}
+
+/* ---- train ---- */
+
+static bool step_failed(struct segment *s, int rc, const char *error)
+{
+	switch (rc) {
+	case -EPIPE:
+		poisoned(s, ENGINE_EXIT_PEER_LOST);
+		return failed(s, "peer_lost", "%s", error);
+	case -ENOTRECOVERABLE:
+	case -ETIMEDOUT:
+		poisoned(s, ENGINE_EXIT_POISONED);
+		return failed(s, "device", "%s", error);
+	case -ECANCELED:
+		s->failure.silent = true;
+		return failed(s, "data", "%s", error);
+	default:
+		return failed(s, "data", "%s", error);
+	}
+}
+
+/* What no further step can mend; the same on every rank. */
+static bool worth_going_on(struct segment *s, const struct measure_step *m)
+{
+	const struct spec_config *c = &s->config;
+	const struct loss_scale *scale = &s->step.scale;
+	int64_t step = s->measure.done;
+
+	if (c->precision != SPEC_FP16 && !isfinite(m->loss))
+		return failed(
+			s, "nonfinite_loss", "step %" PRId64 ": the loss is %f", step, m->loss);
+	if (c->precision != SPEC_FP16 && m->skipped)
+		return failed(s, "nonfinite_gradient", "step %" PRId64 ": a gradient is not finite",
+			step);
+	if (c->precision == SPEC_FP16 && scale->skips_at_floor >= c->fp16_skips_max)
+		return failed(s, "loss_scale_floor",
+			"step %" PRId64 ": %" PRId64 " overflows in a row at the smallest scale %g",
+			step, scale->skips_at_floor, scale->scale);
+	return true;
+}
+
+static void send_step(struct segment *s, struct link *link, const struct measure_step *m)
+{
+	double tokens_per_s =
+		m->step_ns > 0 ? (double)s->measure.tokens_per_step * 1e9 / (double)m->step_ns : 0;
+
+	link_send_lossy(link, SEGMENT_STEP,
+		json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:I}", "run", (json_int_t)s->run,
+			"segment", (json_int_t)s->segment, "step", (json_int_t)s->measure.done,
+			"steps", (json_int_t)s->measure.steps, "loss", rpc_real(m->loss),
+			"tokens_per_sec", rpc_real(tokens_per_s), "step_time_ns",
+			(json_int_t)m->step_ns));
+}
+
+static void send_started(struct segment *s, struct link *link)
+{
+	json_t *params = json_pack("{s:I, s:I, s:I}", "run", (json_int_t)s->run, "segment",
+		(json_int_t)s->segment, "init_ns", (json_int_t)s->init_ns);
+
+	if (s->switch_ns >= 0)
+		json_object_set_new(params, "switch_ns", json_integer((json_int_t)s->switch_ns));
+	link_send(link, SEGMENT_STARTED, params);
+}
+
+static void set_up(struct segment *s, struct warm *w, struct link *link)
+{
+	int64_t begin = clock_ns(CLOCK_MONOTONIC), end;
+
+	optimizer_reset(&s->optimizer, &s->arena, &s->config.model, (uint64_t)s->config.seed);
+	k_stream_sync(w->compute, INT64_MAX);
+	step_reset(&s->step);
+	end = clock_ns(CLOCK_MONOTONIC);
+	s->init_ns = end - begin;
+	if (w->work_end_ns)
+		s->switch_ns = end - w->work_end_ns;
+	if (w->rank == 0)
+		send_started(s, link);
+	metrics_log_add(&s->log, "parameters initialised in %.3f ms", (double)s->init_ns / 1e6);
+}
+
+static bool run_steps(struct segment *s, struct warm *w, struct link *link)
+{
+	int64_t sent_ns = 0;
+
+	while (s->measure.done < s->measure.steps) {
+		bool stop = link_stop_asked(link, s->run, s->segment), last;
+		struct step_result result;
+		char error[sizeof(s->failure.message)];
+		int64_t now;
+		int rc = step_run(&s->step, stop, &result, error, sizeof(error));
+
+		if (rc)
+			return step_failed(s, rc, error);
+		s->measure.own[s->measure.done++] = result.measure;
+		last = s->measure.done == s->measure.steps;
+		now = clock_ns(CLOCK_MONOTONIC);
+		if (w->rank == 0 && (last || now - sent_ns >= STEP_MESSAGE_NS)) {
+			send_step(s, link, &result.measure);
+			sent_ns = now;
+		}
+		if (!worth_going_on(s, &result.measure))
+			return false;
+		s->cancelled = result.stop;
+		if (s->cancelled)
+			return false;
+	}
+	return true;
+}
+
+static bool validate(struct segment *s)
+{
+	char error[sizeof(s->failure.message)];
+	int rc;
+
+	if (!s->has_val)
+		return true;
+	rc = step_validate(
+		&s->step, &s->val, s->config.validation_steps, &s->val_loss, error, sizeof(error));
+	if (rc)
+		return step_failed(s, rc, error);
+	s->validated = true;
+	metrics_log_add(&s->log, "validation loss %.6f", s->val_loss);
+	return true;
+}
+
+/* Every rank's times and host to rank 0. */
+static bool gather(struct segment *s, struct warm *w)
+{
+	size_t bytes = (size_t)s->measure.done * sizeof(*s->measure.own), world = (size_t)s->world;
+	struct measure_step *all = NULL;
+	struct metrics_host_rank own;
+	bool ok = true;
+
+	metrics_host_read(&own);
+	s->ranks = calloc(world, sizeof(*s->ranks));
+	if (s->world > 1)
+		all = malloc(world * bytes);
+	if (!s->ranks || (s->world > 1 && !all)) {
+		free(all);
+		poisoned(s, ENGINE_EXIT_POISONED); /* the others wait for this rank */
+		return failed(s, "no_memory", "no memory for the times of %d ranks", s->world);
+	}
+	if (s->world > 1) {
+		collectives_gather_all(s->group, s->ranks, &own, sizeof(own), w->comm);
+		collectives_gather_all(s->group, all, s->measure.own, bytes, w->comm);
+		ok = sync_collectives(s, w);
+	} else {
+		s->ranks[0] = own;
+	}
+	if (ok)
+		measure_merge(&s->measure, s->world > 1 ? all : s->measure.own);
+	free(all);
+	return ok;
+}
+
+static void count_sent(const struct segment *s, struct collectives_bytes *out)
+{
+	*out = (struct collectives_bytes){0};
+	if (s->group)
+		collectives_count(s->group, out);
+}
+
+bool segment_train(struct segment *s, struct warm *w, struct link *link)
+{
+	struct collectives_bytes before, after;
+	bool trained, lost;
+
+	set_up(s, w, link);
+	count_sent(s, &before);
+	trained = run_steps(s, w, link);
+	lost = s->failure.poisoned;
+	if (!lost) {
+		zero_drain(&w->zero);
+		count_sent(s, &after);
+		s->sent = (struct collectives_bytes){
+			.reduce_scatter = after.reduce_scatter - before.reduce_scatter,
+			.all_gather = after.all_gather - before.all_gather,
+			.all_reduce = after.all_reduce - before.all_reduce,
+			.other = after.other - before.other,
+		};
+		trained = trained && validate(s);
+	}
+	w->work_end_ns = clock_ns(CLOCK_MONOTONIC);
+	/* a segment that failed on all ranks alike still has times worth keeping */
+	if (!s->failure.poisoned && !s->cancelled && s->measure.done > 0 && !gather(s, w))
+		trained = false;
+	s->wall_ns = clock_ns(CLOCK_MONOTONIC) - s->received_ns;
+	return trained;
+}
+
+void segment_report_failure(const struct segment *s, struct link *link)
+{
+	const struct segment_failure *f = &s->failure;
+
+	if (f->silent)
+		return;
+	link_send(link, SEGMENT_FAILED,
+		json_pack("{s:I, s:I, s:s, s:s, s:b}", "run", (json_int_t)s->run, "segment",
+			(json_int_t)s->segment, "reason", f->reason, "message", f->message,
+			"poisoned", f->poisoned));
+}

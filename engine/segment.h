@@ -1,0 +1,85 @@
+/*
+ * segment.h: one segment on one rank, from segment.start to its end. What it needs to know is read
+ * from the message, checked and opened (segment_prepare); the ranks then make sure that they all
+ * mean the same (segment_agree) before the first collective on tensors is issued; segment_train
+ * does the work. What rank 0 writes afterwards is writer.h's.
+ */
+#ifndef GPT2D_SEGMENT_H
+#define GPT2D_SEGMENT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/arena.h"
+#include "engine/link.h"
+#include "engine/measure.h"
+#include "engine/metrics.h"
+#include "engine/plan.h"
+#include "engine/step.h"
+#include "engine/warm.h"
+
+/* Why a segment failed: a code in lower case and a text, as segment.failed carries them. */
+struct segment_failure {
+	const char *reason; /* NULL: none */
+	bool poisoned;      /* the process is of no further use */
+	int exit_code;      /* then: what it ends with */
+	bool silent;        /* another rank reports it */
+	char message[1024];
+};
+
+struct segment {
+	json_t *params; /* of segment.start; owns the strings below */
+	int64_t run, segment;
+	const char *dir;
+	int world;
+	struct spec *spec;
+	struct spec_config config; /* of the one arm, optimizer_steps known */
+	char *spec_text;           /* canonical */
+	char spec_sha256[65];
+	struct arena arena;
+	struct plan plan;
+	struct dataset train, val;
+	bool has_train, has_val;
+
+	struct collectives_group *group; /* NULL in a world of one */
+	struct model model;
+	struct optimizer optimizer;
+	struct batch batch;
+	struct step step;
+
+	struct measure measure;
+	struct metrics_log log;
+	struct metrics_host_rank *ranks; /* rank 0: one of each rank */
+	struct collectives_bytes sent;
+	bool validated;
+	double val_loss;
+	bool cancelled; /* after `measure.done` steps */
+	int64_t received_ns, received_utc_ns, init_ns, switch_ns;
+	int64_t wall_ns, elem_bytes;
+
+	struct segment_failure failure;
+	struct segment *next; /* in the writer's queue */
+};
+
+/* Steals params. NULL without memory. */
+struct segment *segment_create(json_t *params);
+void segment_destroy(struct segment *s); /* takes NULL */
+
+/* Read, check, open, take memory. False: failure says why. Nothing but this rank is touched. */
+bool segment_prepare(struct segment *s, struct warm *w);
+
+/*
+ * All ranks hold the same spec and plan, and all are prepared. False: failure says why; no
+ * collective of this segment may follow. To be called whether segment_prepare worked or not, unless
+ * it could not read the world.
+ */
+bool segment_agree(struct segment *s, struct warm *w, bool prepared);
+
+/* Parameters, steps, validation, gathered times. False: failure, or cancelled, says why. */
+bool segment_train(struct segment *s, struct warm *w, struct link *link);
+
+/* segment.failed, unless another rank sends it. */
+void segment_report_failure(const struct segment *s, struct link *link);
+
+#endif

@@ -1,0 +1,121 @@
+#include "engine/warm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int make_device(struct warm *w)
+{
+	struct k_context_options options = {.device = w->rank, .threads = w->threads};
+	int rc = k_context_create(&options, &w->ctx);
+
+	if (!rc)
+		rc = k_stream_create(w->ctx, K_STREAM_COMPUTE, "compute", &w->compute);
+	if (!rc)
+		rc = k_stream_create(w->ctx, K_STREAM_COMM, "comm", &w->comm);
+	if (!rc)
+		rc = k_event_create(w->ctx, &w->shared_in);
+	if (!rc)
+		rc = k_event_create(w->ctx, &w->shared_out);
+	return rc;
+}
+
+int warm_create(
+	const struct warm_options *options, struct warm **out, char *error, size_t error_bytes)
+{
+	struct warm *w = calloc(1, sizeof(*w));
+	int rc;
+
+	if (!w) {
+		snprintf(error, error_bytes, "no memory");
+		return -ENOMEM;
+	}
+	w->rank = options->rank;
+	w->world = options->world;
+	w->threads = options->threads;
+	rc = make_device(w);
+	if (rc) {
+		snprintf(error, error_bytes, "device: %s", strerror(-rc));
+		goto fail;
+	}
+	if (w->world > 1) {
+		struct collectives_options c = {
+			.ctx = w->ctx,
+			.rank = w->rank,
+			.world = w->world,
+			.timeout_ns = options->collective_timeout_ns,
+		};
+
+		rc = collectives_create(&c, &w->collectives);
+		if (rc) {
+			snprintf(error, error_bytes, "collectives: %s", strerror(-rc));
+			goto fail;
+		}
+	}
+	timeline_init(&w->time, w->ctx, w->compute);
+	zero_init(&w->zero, w->ctx, w->compute, w->comm, &w->time);
+	*out = w;
+	return 0;
+
+fail:
+	warm_destroy(w);
+	return rc;
+}
+
+void warm_destroy(struct warm *w)
+{
+	if (!w)
+		return;
+	k_stream_destroy(w->comm);
+	k_stream_destroy(w->compute);
+	zero_finish(&w->zero);
+	timeline_finish(&w->time);
+	k_event_destroy(w->shared_in);
+	k_event_destroy(w->shared_out);
+	collectives_destroy(w->collectives);
+	for (int i = 0; i < WARM_SLOTS; i++)
+		k_free(w->ctx, w->memory[i]);
+	free(w->host_batch);
+	k_context_destroy(w->ctx);
+	free(w);
+}
+
+int warm_take(struct warm *w, enum warm_slot slot, int64_t bytes, void **out)
+{
+	if (bytes > w->bytes[slot]) {
+		k_free(w->ctx, w->memory[slot]);
+		w->bytes[slot] = 0;
+		w->memory[slot] = k_alloc(w->ctx, (size_t)bytes);
+		if (!w->memory[slot])
+			return -ENOMEM;
+		w->bytes[slot] = bytes;
+		k_zero(w->compute, w->memory[slot], (size_t)bytes);
+	}
+	*out = w->memory[slot];
+	return 0;
+}
+
+int warm_take_host_batch(struct warm *w, int64_t bytes, void **out)
+{
+	if (bytes > w->host_batch_bytes) {
+		free(w->host_batch);
+		w->host_batch_bytes = 0;
+		w->host_batch = calloc(1, (size_t)bytes);
+		if (!w->host_batch)
+			return -ENOMEM;
+		w->host_batch_bytes = bytes;
+	}
+	*out = w->host_batch;
+	return 0;
+}
+
+int64_t warm_growth(const struct warm *w, const int64_t bytes[WARM_SLOTS])
+{
+	int64_t growth = 0;
+
+	for (int i = 0; i < WARM_SLOTS; i++)
+		if (bytes[i] > w->bytes[i])
+			growth += bytes[i] - w->bytes[i];
+	return growth;
+}

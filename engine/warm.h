@@ -1,0 +1,68 @@
+/*
+ * warm.h: what an engine keeps from segment to segment: device, streams, communicator, events,
+ * memory, scans of data files. Nothing of it is a run's state: parameters, moments, the place in
+ * the data and random numbers are set anew by every segment.
+ */
+#ifndef GPT2D_WARM_H
+#define GPT2D_WARM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/collectives.h"
+#include "engine/dataset.h"
+#include "engine/timeline.h"
+#include "engine/zero.h"
+#include "kernels/kernels.h"
+
+/* Buffers; each grows to the largest that was asked for. */
+enum warm_slot {
+	WARM_PARAMS,
+	WARM_GRADS,
+	WARM_MASTER, /* fp32, where the compute type is another */
+	WARM_MOMENT_M,
+	WARM_MOMENT_V,
+	WARM_ACTIVATIONS,
+	WARM_BATCH,
+	WARM_OPTIMIZER,
+	WARM_SHARED,
+	WARM_SLOTS,
+};
+
+struct warm {
+	int rank, world; /* all ranks of this daemon */
+	int threads;
+	struct k_context *ctx;
+	struct k_stream *compute, *comm;
+	struct collectives *collectives; /* NULL in a world of one: nothing of UCX is touched */
+	struct timeline time;
+	struct zero zero;
+	struct k_event *shared_in, *shared_out;
+	void *memory[WARM_SLOTS];
+	int64_t bytes[WARM_SLOTS];
+	void *host_batch;
+	int64_t host_batch_bytes;
+	struct dataset_cache scans;
+	int64_t work_end_ns; /* monotonic, when the last segment's work ended; 0: none yet */
+};
+
+struct warm_options {
+	int rank, world, threads;
+	int64_t collective_timeout_ns;
+};
+/* 0 or a negative errno with error naming what failed. */
+int warm_create(
+	const struct warm_options *options, struct warm **out, char *error, size_t error_bytes);
+void warm_destroy(struct warm *w); /* takes NULL */
+
+/*
+ * At least `bytes` of device memory for a slot, as it was left or zero; memory that is new has been
+ * touched, so that no step pays for its pages. -ENOMEM leaves the slot empty.
+ */
+int warm_take(struct warm *w, enum warm_slot slot, int64_t bytes, void **out);
+int warm_take_host_batch(struct warm *w, int64_t bytes, void **out);
+
+/* Bytes that taking these sizes would add to what is held. */
+int64_t warm_growth(const struct warm *w, const int64_t bytes[WARM_SLOTS]);
+
+#endif
