@@ -63,18 +63,21 @@ static json_t *list_note(const struct measure *m)
 
 static int append_nonfinite(json_t *list, const char *field, int64_t step)
 {
+	if (json_array_size(list) >= METRICS_REPORT_NONFINITE_MAX)
+		return 0;
 	return json_array_append_new(
 		list, json_pack("{s:s, s:I}", "field", field, "step", INT(step)));
 }
 
 /*
- * Values that should be numbers and are not, with their step (from 1). The gradient norm of a
- * skipped step is none: it overflowed and that is what the loss scale is for.
+ * Values that should be numbers and are not, with their step (from 1). In fp16 the gradient norm of
+ * a skipped step is none: it overflowed and that is what the loss scale is for.
  */
 static json_t *list_nonfinite(const struct metrics_segment *s)
 {
 	const struct measure *m = s->measure;
 	json_t *list = json_array();
+	bool fp16 = s->config->precision == SPEC_FP16;
 	int rc = list == NULL ? -1 : 0;
 	int64_t i;
 
@@ -83,7 +86,7 @@ static json_t *list_nonfinite(const struct metrics_segment *s)
 
 		if (!isfinite(step->loss))
 			rc = append_nonfinite(list, "loss", i + 1);
-		if (rc == 0 && !step->skipped && !isfinite(step->grad_norm))
+		if (rc == 0 && !isfinite(step->grad_norm) && !(fp16 && step->skipped))
 			rc = append_nonfinite(list, "grad_norm", i + 1);
 	}
 	if (rc == 0 && s->validated && !isfinite(s->val_loss))

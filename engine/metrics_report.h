@@ -12,6 +12,8 @@
 
 /* More steps than this are not listed one by one; a "..._note" says so. */
 enum { METRICS_REPORT_STEPS_MAX = 100000 };
+/* Values that are not finite: the first so many are listed. */
+enum { METRICS_REPORT_NONFINITE_MAX = 1000 };
 
 /* Either is a new reference, NULL without memory. utc_ns: now. */
 json_t *metrics_report_make(

@@ -378,6 +378,7 @@ static void test_nonfinite(void **state)
 
 	f->measure.slowest[2].loss = (double)NAN;
 	f->measure.slowest[4].grad_norm = (double)INFINITY;
+	f->config.precision = SPEC_FP16;
 	f->measure.slowest[5].grad_norm = (double)NAN; /* skipped: has none */
 	f->measure.slowest[5].skipped = 1;
 	f->segment.val_loss = (double)NAN;
@@ -404,6 +405,42 @@ static void test_nonfinite(void **state)
 	assert_true(json_is_null(at(summary, "losses.2")));
 	assert_true(json_is_null(at(summary, "val_loss")));
 	json_decref(summary);
+}
+
+/* without a loss scale an overflow is no matter of course */
+static void test_overflow_in_fp32(void **state)
+{
+	struct fixture *f = *state;
+	struct metrics_files files = {0};
+	json_t *summary;
+
+	f->measure.slowest[5].grad_norm = (double)NAN;
+	f->measure.slowest[5].skipped = 1;
+	summary = metrics_summary(&f->segment, &files);
+	assert_int_equal(json_array_size(at(summary, "nonfinite")), 1);
+	assert_int_equal(json_integer_value(at(summary, "nonfinite.0.step")), 6);
+	assert_int_equal(json_integer_value(at(summary, "steps_skipped")), 1);
+	json_decref(summary);
+}
+
+static void test_nonfinite_list_is_bounded(void **state)
+{
+	struct fixture *f = *state;
+	struct metrics_files files = {0};
+	struct measure m;
+	json_t *s;
+	int64_t i;
+
+	assert_int_equal(measure_init(&m, 2000, 0, 1, 1), 0);
+	m.done = m.steps;
+	for (i = 0; i < m.done; i++)
+		m.slowest[i].loss = (double)NAN;
+	f->segment.measure = &m;
+	s = metrics_summary(&f->segment, &files);
+	assert_int_equal(json_array_size(at(s, "nonfinite")), METRICS_REPORT_NONFINITE_MAX);
+	assert_int_equal(json_array_size(at(s, "losses")), 2000);
+	json_decref(s);
+	measure_finish(&m);
 }
 
 static void test_marker(void **state)
@@ -682,6 +719,8 @@ int main(void)
 		WITH_DIR(test_schema),
 		WITH_DIR(test_ours),
 		WITH_DIR(test_nonfinite),
+		WITH_DIR(test_overflow_in_fp32),
+		WITH_DIR(test_nonfinite_list_is_bounded),
 		WITH_DIR(test_marker),
 		WITH_DIR(test_no_marker_without_the_files),
 		WITH_DIR(test_step_log),
