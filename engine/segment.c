@@ -75,7 +75,8 @@ void segment_destroy(struct segment *s)
 		dataset_close(&s->train);
 	if (s->has_val)
 		dataset_close(&s->val);
-	arena_finish(&s->arena);
+	if (s->has_training)
+		training_finish(&s->training);
 	measure_finish(&s->measure);
 	metrics_log_finish(&s->log);
 	free(s->ranks);
@@ -170,136 +171,21 @@ static bool open_data(struct segment *s)
 	return true;
 }
 
-static enum k_dtype compute_type(enum spec_precision precision)
-{
-	static const enum k_dtype types[] = {
-		[SPEC_FP32] = K_FP32,
-		[SPEC_TF32] = K_TF32,
-		[SPEC_BF16] = K_BF16,
-		[SPEC_FP16] = K_FP16,
-	};
-
-	return types[precision];
-}
-
-static bool make_plan(struct segment *s, struct warm *w)
+static bool make_training(struct segment *s, struct warm *w)
 {
 	const struct spec_config *c = &s->config;
-	char *error = s->failure.message;
-	size_t n = sizeof(s->failure.message);
+	int rc = training_init(
+		&s->training, w, c, &s->train, s->failure.message, sizeof(s->failure.message));
 
-	if (k_context_set_dtype(w->ctx, compute_type(c->precision)))
-		return failed(s, "spec_refused", "this engine does not compute in that precision");
-	if (arena_init(&s->arena, &c->model))
-		return failed(s, "no_memory", "no memory for the plan");
-	s->elem_bytes = (int64_t)k_elem_bytes(w->ctx);
-	if (plan_make(&s->plan, s->arena.param_elems, s->world, c->reduce_bucket_elems,
-			c->allgather_bucket_elems, error, n)) {
-		s->failure.reason = "spec_refused";
+	if (rc) {
+		s->failure.reason = rc == -ENOMEM ? "memory" : "spec_refused";
 		return false;
 	}
+	s->has_training = true;
 	if (measure_init(&s->measure, c->optimizer_steps, c->warmup_steps, c->batch * c->seq_len,
 			s->world))
 		return failed(s, "no_memory", "no memory for the times of %" PRId64 " steps",
 			c->optimizer_steps);
-	return true;
-}
-
-static void sizes(const struct segment *s, const struct warm *w, int64_t bytes[WARM_SLOTS])
-{
-	const struct spec_config *c = &s->config;
-	int64_t elem = (int64_t)k_elem_bytes(w->ctx), n = s->plan.arena_elems;
-	int64_t owned = zero_owned_elems(&s->plan, c->zero_stage, w->rank);
-
-	bytes[WARM_PARAMS] = n * elem;
-	bytes[WARM_GRADS] = n * elem;
-	bytes[WARM_MASTER] = elem == sizeof(k_real) ? 0 : n * (int64_t)sizeof(k_real);
-	bytes[WARM_MOMENT_M] = owned * (int64_t)sizeof(k_real);
-	bytes[WARM_MOMENT_V] = owned * (int64_t)sizeof(k_real);
-	bytes[WARM_ACTIVATIONS] =
-		model_activation_bytes(&c->model, c->micro_batch, c->seq_len, elem);
-	bytes[WARM_BATCH] = batch_bytes(c->micro_batch, c->seq_len);
-	bytes[WARM_OPTIMIZER] = optimizer_small_bytes(&s->arena, &s->plan, c->zero_stage);
-	bytes[WARM_SHARED] = STEP_SHARED * (int64_t)sizeof(double);
-}
-
-static bool take_memory(struct segment *s, struct warm *w, void *memory[WARM_SLOTS], void **host)
-{
-	int64_t bytes[WARM_SLOTS], growth;
-	struct k_device_info info;
-
-	sizes(s, w, bytes);
-	growth = warm_growth(w, bytes);
-	k_context_info(w->ctx, &info);
-	if (growth > info.memory_free_bytes)
-		return failed(s, "memory",
-			"%" PRId64 " bytes more are needed, %" PRId64 " are free", growth,
-			info.memory_free_bytes);
-	for (int i = 0; i < WARM_SLOTS; i++) {
-		memory[i] = NULL;
-		if (bytes[i] && warm_take(w, (enum warm_slot)i, bytes[i], &memory[i]))
-			return failed(s, "memory", "%" PRId64 " bytes were refused", bytes[i]);
-	}
-	if (warm_take_host_batch(w, bytes[WARM_BATCH], host))
-		return failed(s, "memory", "no memory for a batch");
-	return true;
-}
-
-static void fill_step(struct segment *s, struct warm *w, void *memory[WARM_SLOTS])
-{
-	s->step = (struct step){
-		.config = &s->config,
-		.ctx = w->ctx,
-		.compute = w->compute,
-		.comm = w->comm,
-		.rank = w->rank,
-		.model = &s->model,
-		.zero = &w->zero,
-		.optimizer = &s->optimizer,
-		.batch = &s->batch,
-		.data = &s->train,
-		.time = &w->time,
-		.shared = memory[WARM_SHARED],
-		.shared_in = w->shared_in,
-		.shared_out = w->shared_out,
-		.timeout_ns = INT64_MAX,
-	};
-}
-
-static bool make_parts(struct segment *s, struct warm *w)
-{
-	const struct spec_config *c = &s->config;
-	void *memory[WARM_SLOTS], *host;
-	struct model_buffers mb;
-	struct optimizer_buffers ob;
-	struct optimizer_options options = {
-		.ctx = w->ctx,
-		.stream = w->compute,
-		.config = c,
-		.arena = &s->arena,
-		.plan = &s->plan,
-		.rank = w->rank,
-	};
-
-	if (!take_memory(s, w, memory, &host))
-		return false;
-	mb = (struct model_buffers){
-		memory[WARM_PARAMS], memory[WARM_GRADS], memory[WARM_ACTIVATIONS]};
-	model_init(&s->model, w->ctx, w->compute, &s->arena, &c->model, c->micro_batch, c->seq_len,
-		&mb);
-	batch_init(&s->batch, w->compute, c->micro_batch, c->seq_len, host, memory[WARM_BATCH]);
-	ob = (struct optimizer_buffers){
-		.params = memory[WARM_PARAMS],
-		.grads = memory[WARM_GRADS],
-		.master = memory[memory[WARM_MASTER] ? WARM_MASTER : WARM_PARAMS],
-		.m = memory[WARM_MOMENT_M],
-		.v = memory[WARM_MOMENT_V],
-		.small = memory[WARM_OPTIMIZER],
-	};
-	if (optimizer_init(&s->optimizer, &options, &ob) ||
-		timeline_reserve(&w->time, step_marks(c)))
-		return failed(s, "no_memory", "no memory for the optimizer's ranges or events");
-	fill_step(s, w, memory);
 	return true;
 }
 
@@ -310,7 +196,7 @@ bool segment_prepare(struct segment *s, struct warm *w)
 	if (!s->dir || s->world < 1 || w->rank >= s->world || s->world > w->world)
 		return failed(s, "spec_refused", "segment.start: %d ranks of %d, rank %d, dir %s",
 			s->world, w->world, w->rank, s->dir ? s->dir : "missing");
-	if (!read_spec(s) || !check(s, w) || !open_data(s) || !make_plan(s, w) || !make_parts(s, w))
+	if (!read_spec(s) || !check(s, w) || !open_data(s) || !make_training(s, w))
 		return false;
 	if (w->rank == 0) {
 		rc = metrics_begin(s->dir);
@@ -339,9 +225,10 @@ static void fill_agreement(const struct segment *s, bool prepared, struct agreem
 	snprintf(text, sizeof(text),
 		"%s world %d arena %" PRId64 " of %" PRId64 " reduce %" PRId64 " x %" PRId64
 		" gather %" PRId64 " x %" PRId64 " steps %" PRId64 " sequences %" PRId64,
-		s->spec_sha256, s->plan.world, s->plan.param_elems, s->plan.arena_elems,
-		s->plan.n_reduce, s->plan.reduce_elems, s->plan.n_gather, s->plan.gather_elems,
-		s->config.optimizer_steps, s->train.n_sequences);
+		s->spec_sha256, s->training.plan.world, s->training.plan.param_elems,
+		s->training.plan.arena_elems, s->training.plan.n_reduce,
+		s->training.plan.reduce_elems, s->training.plan.n_gather,
+		s->training.plan.gather_elems, s->config.optimizer_steps, s->train.n_sequences);
 	if (artifact_sha256(text, strlen(text), out->sha256))
 		out->prepared = false;
 }
@@ -375,22 +262,9 @@ static bool compare_agreements(struct segment *s, const struct agreement *all, b
 	return true;
 }
 
-static bool begin_zero(struct segment *s, struct warm *w)
+static bool join(struct segment *s)
 {
-	const struct zero_segment z = {
-		.group = s->group,
-		.plan = &s->plan,
-		.stage = s->config.zero_stage,
-		.reduce_scatter = s->config.reduce_scatter,
-		.overlap = s->config.overlap_comm,
-		.params = s->model.params,
-		.grads = s->model.grads,
-		.n_layer = s->config.model.n_layer,
-	};
-
-	s->step.group = s->group;
-	s->step.collectives = s->group ? w->collectives : NULL;
-	if (zero_begin(&w->zero, &z))
+	if (training_join(&s->training, s->group))
 		return failed(s, "no_memory", "no memory for events");
 	return true;
 }
@@ -403,7 +277,7 @@ bool segment_agree(struct segment *s, struct warm *w, bool prepared)
 	if (s->world < 1 || s->world > w->world || w->rank >= s->world)
 		return false;
 	if (s->world == 1)
-		return prepared && begin_zero(s, w);
+		return prepared && join(s);
 	all = calloc((size_t)s->world, sizeof(*all));
 	if (!all || collectives_group(w->collectives, s->world, &s->group)) {
 		free(all);
@@ -411,7 +285,7 @@ bool segment_agree(struct segment *s, struct warm *w, bool prepared)
 		return failed(s, "no_memory", "no memory for a group of %d ranks", s->world);
 	}
 	/* before, so that a rank without memory for its events is heard of by all */
-	prepared = prepared && begin_zero(s, w);
+	prepared = prepared && join(s);
 	fill_agreement(s, prepared, &own);
 	collectives_gather_all(s->group, all, &own, sizeof(own), w->comm);
 	agreed = sync_collectives(s, w) && compare_agreements(s, all, prepared);
@@ -443,7 +317,7 @@ static bool step_failed(struct segment *s, int rc, const char *error)
 static bool worth_going_on(struct segment *s, const struct measure_step *m)
 {
 	const struct spec_config *c = &s->config;
-	const struct loss_scale *scale = &s->step.scale;
+	const struct loss_scale *scale = &s->training.step.scale;
 	int64_t step = s->measure.done;
 
 	if (c->precision != SPEC_FP16 && !isfinite(m->loss))
@@ -486,9 +360,7 @@ static void set_up(struct segment *s, struct warm *w, struct link *link)
 {
 	int64_t begin = clock_ns(CLOCK_MONOTONIC), end;
 
-	optimizer_reset(&s->optimizer, &s->arena, &s->config.model, (uint64_t)s->config.seed);
-	k_stream_sync(w->compute, INT64_MAX);
-	step_reset(&s->step);
+	training_reset(&s->training);
 	end = clock_ns(CLOCK_MONOTONIC);
 	s->init_ns = end - begin;
 	if (w->work_end_ns)
@@ -507,7 +379,7 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 		struct step_result result;
 		char error[sizeof(s->failure.message)];
 		int64_t now;
-		int rc = step_run(&s->step, stop, &result, error, sizeof(error));
+		int rc = step_run(&s->training.step, stop, &result, error, sizeof(error));
 
 		if (rc)
 			return step_failed(s, rc, error);
@@ -534,8 +406,8 @@ static bool validate(struct segment *s)
 
 	if (!s->has_val)
 		return true;
-	rc = step_validate(
-		&s->step, &s->val, s->config.validation_steps, &s->val_loss, error, sizeof(error));
+	rc = step_validate(&s->training.step, &s->val, s->config.validation_steps, &s->val_loss,
+		error, sizeof(error));
 	if (rc)
 		return step_failed(s, rc, error);
 	s->validated = true;

@@ -11,13 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/arena.h"
 #include "engine/link.h"
-#include "engine/measure.h"
 #include "engine/metrics.h"
-#include "engine/plan.h"
-#include "engine/step.h"
-#include "engine/warm.h"
+#include "engine/training.h"
 
 /* Why a segment failed: a code in lower case and a text, as segment.failed carries them. */
 struct segment_failure {
@@ -37,17 +33,12 @@ struct segment {
 	struct spec_config config; /* of the one arm, optimizer_steps known */
 	char *spec_text;           /* canonical */
 	char spec_sha256[65];
-	struct arena arena;
-	struct plan plan;
 	struct dataset train, val;
 	bool has_train, has_val;
+	struct training training;
+	bool has_training;
 
 	struct collectives_group *group; /* NULL in a world of one */
-	struct model model;
-	struct optimizer optimizer;
-	struct batch batch;
-	struct step step;
-
 	struct measure measure;
 	struct metrics_log log;
 	struct metrics_host_rank *ranks; /* rank 0: one of each rank */
@@ -56,7 +47,7 @@ struct segment {
 	double val_loss;
 	bool cancelled; /* after `measure.done` steps */
 	int64_t received_ns, received_utc_ns, init_ns, switch_ns;
-	int64_t wall_ns, elem_bytes;
+	int64_t wall_ns;
 
 	struct segment_failure failure;
 	struct segment *next; /* in the writer's queue */

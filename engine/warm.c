@@ -5,6 +5,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+int warm_init(struct warm *w)
+{
+	int rc;
+
+	timeline_init(&w->time, w->ctx, w->compute);
+	zero_init(&w->zero, w->ctx, w->compute, w->comm, &w->time);
+	rc = k_event_create(w->ctx, &w->shared_in);
+	if (!rc)
+		rc = k_event_create(w->ctx, &w->shared_out);
+	return rc;
+}
+
+void warm_finish(struct warm *w)
+{
+	zero_finish(&w->zero);
+	timeline_finish(&w->time);
+	k_event_destroy(w->shared_in);
+	k_event_destroy(w->shared_out);
+	for (int i = 0; i < WARM_SLOTS; i++)
+		k_free(w->ctx, w->memory[i]);
+	free(w->host_batch);
+}
+
 static int make_device(struct warm *w)
 {
 	struct k_context_options options = {.device = w->rank, .threads = w->threads};
@@ -15,9 +38,7 @@ static int make_device(struct warm *w)
 	if (!rc)
 		rc = k_stream_create(w->ctx, K_STREAM_COMM, "comm", &w->comm);
 	if (!rc)
-		rc = k_event_create(w->ctx, &w->shared_in);
-	if (!rc)
-		rc = k_event_create(w->ctx, &w->shared_out);
+		rc = warm_init(w);
 	return rc;
 }
 
@@ -53,8 +74,6 @@ int warm_create(
 			goto fail;
 		}
 	}
-	timeline_init(&w->time, w->ctx, w->compute);
-	zero_init(&w->zero, w->ctx, w->compute, w->comm, &w->time);
 	*out = w;
 	return 0;
 
@@ -69,14 +88,8 @@ void warm_destroy(struct warm *w)
 		return;
 	k_stream_destroy(w->comm);
 	k_stream_destroy(w->compute);
-	zero_finish(&w->zero);
-	timeline_finish(&w->time);
-	k_event_destroy(w->shared_in);
-	k_event_destroy(w->shared_out);
+	warm_finish(w);
 	collectives_destroy(w->collectives);
-	for (int i = 0; i < WARM_SLOTS; i++)
-		k_free(w->ctx, w->memory[i]);
-	free(w->host_batch);
 	k_context_destroy(w->ctx);
 	free(w);
 }

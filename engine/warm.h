@@ -46,11 +46,19 @@ struct warm {
 	int64_t work_end_ns; /* monotonic, when the last segment's work ended; 0: none yet */
 };
 
+/*
+ * The rest of a warm engine around a device, streams and (in a world of more than one) collectives
+ * that are there already: those fields, rank, world and threads are set. warm_finish leaves them
+ * alone.
+ */
+int warm_init(struct warm *w);
+void warm_finish(struct warm *w);
+
 struct warm_options {
 	int rank, world, threads;
 	int64_t collective_timeout_ns;
 };
-/* 0 or a negative errno with error naming what failed. */
+/* All of it. 0 or a negative errno with error naming what failed. */
 int warm_create(
 	const struct warm_options *options, struct warm **out, char *error, size_t error_bytes);
 void warm_destroy(struct warm *w); /* takes NULL */

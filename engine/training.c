@@ -1,0 +1,201 @@
+#include "engine/training.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+static enum k_dtype compute_type(enum spec_precision precision)
+{
+	static const enum k_dtype types[] = {
+		[SPEC_FP32] = K_FP32,
+		[SPEC_TF32] = K_TF32,
+		[SPEC_BF16] = K_BF16,
+		[SPEC_FP16] = K_FP16,
+	};
+
+	return types[precision];
+}
+
+static int no_memory(char *error, size_t error_bytes, const char *what)
+{
+	snprintf(error, error_bytes, "no memory for %s", what);
+	return -ENOMEM;
+}
+
+/* ---- memory ---- */
+
+static void sizes(const struct training *t, int64_t bytes[WARM_SLOTS])
+{
+	const struct spec_config *c = t->config;
+	int64_t real = (int64_t)sizeof(k_real), n = t->plan.arena_elems;
+	int64_t owned = zero_owned_elems(&t->plan, c->zero_stage, t->warm->rank);
+
+	bytes[WARM_PARAMS] = n * t->elem_bytes;
+	bytes[WARM_GRADS] = n * t->elem_bytes;
+	bytes[WARM_MASTER] = t->elem_bytes == real ? 0 : n * real;
+	bytes[WARM_MOMENT_M] = owned * real;
+	bytes[WARM_MOMENT_V] = owned * real;
+	bytes[WARM_ACTIVATIONS] =
+		model_activation_bytes(&c->model, c->micro_batch, c->seq_len, t->elem_bytes);
+	bytes[WARM_BATCH] = batch_bytes(c->micro_batch, c->seq_len);
+	bytes[WARM_OPTIMIZER] = optimizer_small_bytes(&t->arena, &t->plan, c->zero_stage);
+	bytes[WARM_SHARED] = STEP_SHARED * (int64_t)sizeof(double);
+}
+
+struct memory {
+	void *slot[WARM_SLOTS];
+	void *host_batch;
+};
+
+static int take_memory(struct training *t, struct memory *m, char *error, size_t error_bytes)
+{
+	int64_t bytes[WARM_SLOTS], growth;
+	struct k_device_info info;
+
+	sizes(t, bytes);
+	growth = warm_growth(t->warm, bytes);
+	k_context_info(t->warm->ctx, &info);
+	if (info.memory_free_bytes > 0 && growth > info.memory_free_bytes) {
+		snprintf(error, error_bytes,
+			"memory: %" PRId64 " bytes more are needed, %" PRId64 " are free", growth,
+			info.memory_free_bytes);
+		return -ENOMEM;
+	}
+	for (int i = 0; i < WARM_SLOTS; i++) {
+		m->slot[i] = NULL;
+		t->device_bytes += bytes[i];
+		if (bytes[i] && warm_take(t->warm, (enum warm_slot)i, bytes[i], &m->slot[i])) {
+			snprintf(error, error_bytes, "memory: %" PRId64 " bytes were refused",
+				bytes[i]);
+			return -ENOMEM;
+		}
+	}
+	if (warm_take_host_batch(t->warm, bytes[WARM_BATCH], &m->host_batch))
+		return no_memory(error, error_bytes, "a batch");
+	return 0;
+}
+
+/* ---- parts ---- */
+
+static void fill_step(struct training *t, const struct dataset *data, const struct memory *m)
+{
+	struct warm *w = t->warm;
+
+	t->step = (struct step){
+		.config = t->config,
+		.ctx = w->ctx,
+		.compute = w->compute,
+		.comm = w->comm,
+		.rank = w->rank,
+		.model = &t->model,
+		.zero = &w->zero,
+		.optimizer = &t->optimizer,
+		.batch = &t->batch,
+		.data = data,
+		.time = &w->time,
+		.shared = m->slot[WARM_SHARED],
+		.shared_in = w->shared_in,
+		.shared_out = w->shared_out,
+		.timeout_ns = INT64_MAX,
+	};
+}
+
+static int make_parts(struct training *t, const struct memory *m)
+{
+	const struct spec_config *c = t->config;
+	struct warm *w = t->warm;
+	struct model_buffers mb = {
+		.params = m->slot[WARM_PARAMS],
+		.grads = m->slot[WARM_GRADS],
+		.acts = m->slot[WARM_ACTIVATIONS],
+	};
+	struct optimizer_buffers ob = {
+		.params = m->slot[WARM_PARAMS],
+		.grads = m->slot[WARM_GRADS],
+		.master = m->slot[m->slot[WARM_MASTER] ? WARM_MASTER : WARM_PARAMS],
+		.m = m->slot[WARM_MOMENT_M],
+		.v = m->slot[WARM_MOMENT_V],
+		.small = m->slot[WARM_OPTIMIZER],
+	};
+	struct optimizer_options options = {
+		.ctx = w->ctx,
+		.stream = w->compute,
+		.config = c,
+		.arena = &t->arena,
+		.plan = &t->plan,
+		.rank = w->rank,
+	};
+	int rc;
+
+	model_init(&t->model, w->ctx, w->compute, &t->arena, &c->model, c->micro_batch, c->seq_len,
+		&mb);
+	batch_init(&t->batch, w->compute, c->micro_batch, c->seq_len, m->host_batch,
+		m->slot[WARM_BATCH]);
+	rc = optimizer_init(&t->optimizer, &options, &ob);
+	return rc ? rc : timeline_reserve(&w->time, step_marks(c));
+}
+
+int training_init(struct training *t, struct warm *w, const struct spec_config *config,
+	const struct dataset *data, char *error, size_t error_bytes)
+{
+	const struct spec_config *c = config;
+	struct memory memory;
+	int rc;
+
+	*t = (struct training){.warm = w, .config = config};
+	if (k_context_set_dtype(w->ctx, compute_type(c->precision))) {
+		snprintf(error, error_bytes, "this engine does not compute in that precision");
+		return -ENOTSUP;
+	}
+	t->elem_bytes = (int64_t)k_elem_bytes(w->ctx);
+	if (arena_init(&t->arena, &c->model))
+		return no_memory(error, error_bytes, "the arena's entries");
+	rc = plan_make(&t->plan, t->arena.param_elems, (int)c->gpus, c->reduce_bucket_elems,
+		c->allgather_bucket_elems, error, error_bytes);
+	if (rc)
+		goto fail;
+	rc = take_memory(t, &memory, error, error_bytes);
+	if (rc)
+		goto fail;
+	rc = make_parts(t, &memory);
+	if (rc) {
+		no_memory(error, error_bytes, "ranges or events");
+		goto fail;
+	}
+	fill_step(t, data, &memory);
+	return 0;
+
+fail:
+	arena_finish(&t->arena);
+	return rc;
+}
+
+void training_finish(struct training *t)
+{
+	arena_finish(&t->arena);
+}
+
+int training_join(struct training *t, struct collectives_group *group)
+{
+	const struct zero_segment z = {
+		.group = group,
+		.plan = &t->plan,
+		.stage = t->config->zero_stage,
+		.reduce_scatter = t->config->reduce_scatter,
+		.overlap = t->config->overlap_comm,
+		.params = t->model.params,
+		.grads = t->model.grads,
+		.n_layer = t->config->model.n_layer,
+	};
+
+	t->step.group = group;
+	t->step.collectives = group ? t->warm->collectives : NULL;
+	return zero_begin(&t->warm->zero, &z);
+}
+
+void training_reset(struct training *t)
+{
+	optimizer_reset(&t->optimizer, &t->arena, &t->config->model, (uint64_t)t->config->seed);
+	k_stream_sync(t->warm->compute, INT64_MAX);
+	step_reset(&t->step);
+}

@@ -1,0 +1,42 @@
+/*
+ * training.h: all that trains one configuration on one rank, put together out of what the engine
+ * keeps warm: plan, model, optimizer, batch and step. Several configurations can be prepared on one
+ * warm engine only one after another: they share its memory.
+ */
+#ifndef GPT2D_TRAINING_H
+#define GPT2D_TRAINING_H
+
+#include <stddef.h>
+
+#include "engine/step.h"
+#include "engine/warm.h"
+
+struct training {
+	struct warm *warm;
+	const struct spec_config *config;
+	struct arena arena;
+	struct plan plan;
+	struct model model;
+	struct optimizer optimizer;
+	struct batch batch;
+	struct step step;
+	int64_t elem_bytes;   /* of the compute type */
+	int64_t device_bytes; /* of all buffers */
+};
+
+/*
+ * For config->gpus ranks, of which this is w->rank. config and data outlive the training. 0, or
+ * with error: -ENOTSUP when the device lacks the precision, -EINVAL when there is no such plan,
+ * -ENOMEM.
+ */
+int training_init(struct training *t, struct warm *w, const struct spec_config *config,
+	const struct dataset *data, char *error, size_t error_bytes);
+void training_finish(struct training *t);
+
+/* With the ranks of group (NULL: alone) from here on. 0 or -ENOMEM. */
+int training_join(struct training *t, struct collectives_group *group);
+
+/* Parameters from the seed, moments zero, nothing trained; waits until it is so. */
+void training_reset(struct training *t);
+
+#endif
