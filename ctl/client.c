@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ctl/format.h"
 #include "ctl/interrupt.h"
 #include "proto/frame.h"
 #include "proto/rpc.h"
@@ -308,19 +309,29 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 
 /* ---- hello ---- */
 
+static const char advice[] = "install both from one build, then restart the daemon: systemctl "
+			     "restart gpt2d, or end your own gpt2d and start it again";
+
 static int mismatch(struct ctl_error *e, const json_t *daemon)
 {
-	const char *build = json_string_value(json_object_get(daemon, "build"));
 	const json_t *protocol = json_object_get(daemon, "protocol");
-	char clean[128];
+	char build[128];
 
-	term_clean(build ? build : "unknown", clean, sizeof(clean));
 	return ctl_error_set(e, CTL_VERSION_MISMATCH,
-		"gpt2ctl speaks protocol %d (build %s), gpt2d speaks %lld (build %s)\n"
-		"install both from one build, then restart the daemon: systemctl restart gpt2d, or "
-		"end your own "
-		"gpt2d and start it again",
-		PROTOCOL_VERSION, version_build, (long long)json_integer_value(protocol), clean);
+		"gpt2ctl speaks protocol %d (build %s), gpt2d speaks %lld (build %s)\n%s",
+		PROTOCOL_VERSION, version_build, (long long)json_integer_value(protocol),
+		format_string(daemon, "build", "unknown", build, sizeof(build)), advice);
+}
+
+/* gpt2d refused: it may have sent both versions, or have named them in its message. */
+static int refused(struct ctl_error *e)
+{
+	char why[sizeof(e->message)];
+
+	if (json_is_object(e->data) && json_object_get(e->data, "protocol"))
+		return mismatch(e, e->data);
+	memcpy(why, e->message, sizeof(why));
+	return ctl_error_set(e, CTL_VERSION_MISMATCH, "%.600s\n%s", why, advice);
 }
 
 static int say_hello(struct client *c, struct ctl_error *e)
@@ -330,8 +341,8 @@ static int say_hello(struct client *c, struct ctl_error *e)
 	const json_t *protocol;
 	int exit = client_request(c, METHOD_HELLO, params, CLIENT_REPLY_S, &c->hello, e);
 
-	if (exit == CTL_VERSION_MISMATCH && json_is_object(e->data))
-		return mismatch(e, e->data);
+	if (exit == CTL_VERSION_MISMATCH)
+		return refused(e);
 	if (exit)
 		return exit;
 	protocol = json_object_get(c->hello, "protocol");

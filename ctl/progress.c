@@ -23,7 +23,7 @@ static double seconds_left(const struct progress *p, const struct progress_step 
 	const int64_t done = total_done(s) - p->start_done;
 	const int64_t left = s->segments * s->steps - total_done(s);
 
-	if (done <= 0 || left < 0)
+	if (done <= 0 || left <= 0)
 		return (double)NAN;
 	return (double)(now_ns - p->start_ns) / SECOND_NS / (double)done * (double)left;
 }
@@ -112,6 +112,7 @@ static void print_line(struct progress *p, const struct progress_step *s, int64_
 void progress_show(struct progress *p, const struct progress_step *s, int64_t now_ns)
 {
 	const int64_t tenth = s->steps > 0 ? s->step * 10 / s->steps : 0;
+	bool quiet;
 
 	if (p->start_ns < 0) {
 		p->start_ns = p->printed_ns = now_ns;
@@ -123,8 +124,9 @@ void progress_show(struct progress *p, const struct progress_step *s, int64_t no
 			draw(p, s, now_ns);
 		return;
 	}
-	if (s->segment == p->printed_segment && tenth == p->printed_tenth &&
-		now_ns - p->printed_ns < (int64_t)PROGRESS_QUIET_S * SECOND_NS)
+	/* segments of an experiment get a line each when they are done */
+	quiet = s->segments > 1 || (s->segment == p->printed_segment && tenth == p->printed_tenth);
+	if (quiet && now_ns - p->printed_ns < (int64_t)PROGRESS_QUIET_S * SECOND_NS)
 		return;
 	p->printed_segment = s->segment;
 	p->printed_tenth = tenth;

@@ -1,6 +1,6 @@
 /*
  * progress.h: how far a followed run is. On a terminal one line that is drawn again and again at
- * the bottom; elsewhere a plain line at each tenth of a segment, and every PROGRESS_QUIET_S
+ * the bottom; elsewhere a plain line at each tenth of a single run, and every PROGRESS_QUIET_S
  * seconds.
  */
 #ifndef GPT2D_PROGRESS_H

@@ -65,12 +65,12 @@ static void print_value(FILE *out, const char *key, const json_t *value, int ind
 	size_t i;
 
 	term_clean(key, clean, sizeof(clean));
-	fprintf(out, "%*s%-*s", indent, "", 24 - indent, clean);
 	if (json_is_object(value)) {
-		fputc('\n', out);
+		fprintf(out, "%*s%s\n", indent, "", clean);
 		print_object(out, value, indent + 2);
 		return;
 	}
+	fprintf(out, "%*s%-*s", indent, "", 24 - indent, clean);
 	if (!json_is_array(value)) {
 		fputc(' ', out);
 		print_scalar(out, key, value);
@@ -166,7 +166,8 @@ void text_dry_run(struct ctl *ctl, const json_t *reply)
 	size_t i;
 
 	fputs("dry run: nothing is queued\n\nspec, as understood:\n", ctl->out.file);
-	json_dumpf(json_object_get(reply, "spec"), ctl->out.file, JSON_INDENT(2));
+	json_dumpf(json_object_get(reply, "spec"), ctl->out.file,
+		JSON_INDENT(2) | JSON_REAL_PRECISION(15));
 	fprintf(ctl->out.file, "\nspec_sha256 %s, %lld segments\n\n",
 		format_string(reply, "spec_sha256", "-", hash, sizeof(hash)),
 		(long long)format_int(reply, "segments", 1));

@@ -7,6 +7,7 @@
 #include "ctl/format.h"
 #include "ctl/progress.h"
 #include "ctl/text.h"
+#include "ctl/watch.h"
 
 enum { NAME_BYTES = 80, REASON_BYTES = 600 };
 
@@ -27,6 +28,8 @@ static void print_state(const struct shown *s)
 
 static void event_state(const struct shown *s)
 {
+	if (watch_exit(s->state) >= 0)
+		return; /* run.done follows and tells it */
 	progress_clear(s->progress);
 	print_state(s);
 }

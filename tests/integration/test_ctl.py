@@ -187,6 +187,15 @@ def test_version_mismatch(path, refuses):
     assert [method for method, _ in daemon.requests] == ["hello"]
 
 
+def test_build_mismatch(path):
+    def hello(params, connection):
+        raise Refused(-32001, f"client is build {params['build']}, gpt2d is build newer: restart gpt2d")
+    with FakeDaemon(path, hello=hello):
+        result = ctl("status", path=path)
+    assert result.returncode == 8
+    assert "gpt2d is build newer" in result.stderr and "systemctl restart gpt2d" in result.stderr
+
+
 @pytest.mark.parametrize("says", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00\x01\x02\n", b"{}\n", b"[1]\n", b'{"jsonrpc":"2.0",'])
 def test_no_gpt2d_on_the_socket(path, says):
     def hello(params, connection):
