@@ -6,12 +6,12 @@
 #include "kernels/cpu/stream.h"
 
 /*
- * Queries are taken BLOCK rows at a time against all keys up to the block's last row, so a thread
- * holds BLOCK x T scores (backward: twice) and nothing is T x T. Probabilities are made again in
- * backward from the log-sum-exp (Dao et al., arXiv:2205.14135). Dropout element: ((b*NH + h)*T +
- * query)*T + key.
+ * Queries are taken a block of rows at a time against all keys up to the block's last row, so a
+ * thread holds block x T scores (backward: twice) and nothing is T x T. Probabilities are made
+ * again in backward from the log-sum-exp (Dao et al., arXiv:2205.14135). Dropout element:
+ * ((b*NH + h)*T + query)*T + key.
  */
-enum { BLOCK = 64 };
+enum { BLOCK_MAX = 64, BLOCK_SHORT = 32, T_SHORT = 128 };
 
 struct attention {
 	const struct vec *vec;
@@ -21,7 +21,18 @@ struct attention {
 	int64_t B, T, NH, HS;
 	k_real scale;
 	struct k_dropout drop;
+	int64_t block; /* rows: few for a short T, where more would be above the diagonal */
 };
+
+static void set_block(struct attention *a)
+{
+	a->block = a->T <= T_SHORT ? BLOCK_SHORT : BLOCK_MAX;
+}
+
+static int64_t count_blocks(const struct attention *a)
+{
+	return (a->T + a->block - 1) / a->block;
+}
 
 /* One head of one sample. */
 struct head {
@@ -62,11 +73,13 @@ static void apply_mask(
 static void forward_block(void *arg, int64_t chunk, void *scratch)
 {
 	const struct attention *a = arg;
-	int64_t blocks = (a->T + BLOCK - 1) / BLOCK, C = a->NH * a->HS;
-	int64_t first = chunk % blocks * BLOCK, rows = a->T - first < BLOCK ? a->T - first : BLOCK;
+	int64_t blocks = count_blocks(a), C = a->NH * a->HS;
+	int64_t first = chunk % blocks * a->block;
+	int64_t rows = a->T - first < a->block ? a->T - first : a->block;
 	struct head h = find_head(a, chunk / blocks);
-	k_real *scores = scratch, *mask = scores + BLOCK * a->T, *out = a->out + h.at + first * C;
-	k_real inverse[BLOCK];
+	k_real *scores = scratch, *mask = scores + a->block * a->T,
+	       *out = a->out + h.at + first * C;
+	k_real inverse[BLOCK_MAX];
 
 	make_scores(a, &h, scores, first, rows);
 	for (int64_t i = 0; i < rows; i++) {
@@ -89,11 +102,13 @@ static void forward_block(void *arg, int64_t chunk, void *scratch)
 static int run_forward(struct k_stream *s, const void *args)
 {
 	struct attention a = *(const struct attention *)args;
-	int rc = pool_reserve(s->pool, (size_t)((BLOCK + 1) * a.T) * sizeof(k_real));
+	int rc;
 
+	set_block(&a);
+	rc = pool_reserve(s->pool, (size_t)((a.block + 1) * a.T) * sizeof(k_real));
 	if (rc < 0)
 		return rc;
-	pool_run(s->pool, a.B * a.NH * ((a.T + BLOCK - 1) / BLOCK), forward_block, &a);
+	pool_run(s->pool, a.B * a.NH * count_blocks(&a), forward_block, &a);
 	return 0;
 }
 
@@ -135,6 +150,28 @@ static void backward_row(const struct attention *a, const struct head *h, k_real
 		a->vec->mul(prob, prob, mask, keys);
 }
 
+/* What multiplied the values, and the gradient of the scores, of queries first .. first + rows - 1.
+ */
+static void backward_scores(const struct attention *a, const struct head *h, k_real *prob,
+	k_real *dprob, int64_t first, int64_t rows)
+{
+	int64_t C = a->NH * a->HS;
+	k_real *mask = dprob + a->block * a->T;
+
+	make_scores(a, h, prob, first, rows);
+	gemm(dprob, a->T, rows, first + rows, a->HS, 1,
+		(struct gemm_matrix){a->dout + h->at + first * C, C, GEMM_N},
+		(struct gemm_matrix){h->v, h->stride, GEMM_T}, 0);
+	for (int64_t i = 0; i < rows; i++) {
+		k_real *p = prob + i * a->T, *dp = dprob + i * a->T;
+		size_t beyond = (size_t)(rows - i - 1) * sizeof *p;
+
+		backward_row(a, h, p, dp, first + i, mask);
+		memset(p + first + i + 1, 0, beyond);
+		memset(dp + first + i + 1, 0, beyond);
+	}
+}
+
 /*
  * Blocks go from the last to the first: the last one reaches every key and writes dk and dv, the
  * others add to them.
@@ -143,40 +180,33 @@ static void backward_head(void *arg, int64_t chunk, void *scratch)
 {
 	const struct attention *a = arg;
 	struct head h = find_head(a, chunk);
-	int64_t C = a->NH * a->HS, T = a->T;
-	k_real *prob = scratch, *dprob = prob + BLOCK * T, *mask = dprob + BLOCK * T;
-	k_real *dq = a->dqkv + h.at3, *dk = dq + C, *dv = dq + 2 * C;
-	k_real beta = 0;
+	int64_t C = a->NH * a->HS;
+	k_real *prob = scratch, *dprob = prob + a->block * a->T;
+	k_real *dq = a->dqkv + h.at3, *dk = dq + C, *dv = dq + 2 * C, beta = 0;
 
-	for (int64_t first = (T - 1) / BLOCK * BLOCK; first >= 0; first -= BLOCK, beta = 1) {
-		int64_t rows = T - first < BLOCK ? T - first : BLOCK, keys = first + rows;
-		struct gemm_matrix dout = {a->dout + h.at + first * C, C, GEMM_N};
-		struct gemm_matrix q = {h.q + first * h.stride, h.stride, GEMM_N};
-		struct gemm_matrix prob_t = {prob, T, GEMM_T}, dprob_t = {dprob, T, GEMM_T};
+	for (int64_t i = count_blocks(a) - 1; i >= 0; i--, beta = 1) {
+		int64_t first = i * a->block;
+		int64_t rows = a->T - first < a->block ? a->T - first : a->block;
+		int64_t keys = first + rows;
 
-		make_scores(a, &h, prob, first, rows);
-		gemm(dprob, T, rows, keys, a->HS, 1, dout,
-			(struct gemm_matrix){h.v, h.stride, GEMM_T}, 0);
-		for (int64_t i = 0; i < rows; i++) {
-			size_t beyond = (size_t)(rows - i - 1) * sizeof(k_real);
-
-			backward_row(a, &h, prob + i * T, dprob + i * T, first + i, mask);
-			memset(prob + i * T + first + i + 1, 0, beyond);
-			memset(dprob + i * T + first + i + 1, 0, beyond);
-		}
+		backward_scores(a, &h, prob, dprob, first, rows);
 		gemm(dq + first * h.stride, h.stride, rows, a->HS, keys, 1,
-			(struct gemm_matrix){dprob, T, GEMM_N},
+			(struct gemm_matrix){dprob, a->T, GEMM_N},
 			(struct gemm_matrix){h.k, h.stride, GEMM_N}, 0);
-		gemm(dk, h.stride, keys, a->HS, rows, 1, dprob_t, q, beta);
-		gemm(dv, h.stride, keys, a->HS, rows, 1, prob_t, dout, beta);
+		gemm(dk, h.stride, keys, a->HS, rows, 1, (struct gemm_matrix){dprob, a->T, GEMM_T},
+			(struct gemm_matrix){h.q + first * h.stride, h.stride, GEMM_N}, beta);
+		gemm(dv, h.stride, keys, a->HS, rows, 1, (struct gemm_matrix){prob, a->T, GEMM_T},
+			(struct gemm_matrix){a->dout + h.at + first * C, C, GEMM_N}, beta);
 	}
 }
 
 static int run_backward(struct k_stream *s, const void *args)
 {
 	struct attention a = *(const struct attention *)args;
-	int rc = pool_reserve(s->pool, (size_t)((2 * BLOCK + 1) * a.T) * sizeof(k_real));
+	int rc;
 
+	set_block(&a);
+	rc = pool_reserve(s->pool, (size_t)((2 * a.block + 1) * a.T) * sizeof(k_real));
 	if (rc < 0)
 		return rc;
 	pool_run(s->pool, a.B * a.NH, backward_head, &a);
