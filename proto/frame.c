@@ -41,8 +41,8 @@ void frame_destroy(struct frame *f)
 }
 
 /*
- * Room for n more bytes. Lines already taken are moved out of the way only when room is short, and the size
- * doubles, so a byte is moved a constant number of times however the stream is cut up.
+ * Room for n more bytes. Lines already taken are moved out of the way only when room is short, and
+ * the size doubles, so a byte is moved a constant number of times however the stream is cut up.
  */
 static int make_room(struct frame *f, size_t n)
 {

@@ -1,6 +1,7 @@
 /*
- * frame.h: lines out of a byte stream, bounded. Knows no JSON and does no I/O: the owner reads bytes into
- * it and takes lines out, so a frame that came in pieces, or several in one read, are the same thing.
+ * frame.h: lines out of a byte stream, bounded. Knows no JSON and does no I/O: the owner reads
+ * bytes into it and takes lines out, so a frame that came in pieces, or several in one read, are
+ * the same thing.
  */
 #ifndef GPT2D_FRAME_H
 #define GPT2D_FRAME_H

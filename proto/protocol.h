@@ -64,8 +64,8 @@ enum {
 /*
  * ---- events of a followed run: {id, seq, at, ...} ----
  *
- * seq counts per run from 1 and grows by one from event to event; a gap means that events were dropped
- * for this follower. It starts anew when gpt2d does.
+ * seq counts per run from 1 and grows by one from event to event; a gap means that events were
+ * dropped for this follower. It starts anew when gpt2d does.
  */
 
 /* {state, reason, segment?} */
@@ -84,10 +84,11 @@ enum {
 /*
  * ---- gpt2d -> engine ----
  *
- * An engine is started as PROGRAM --role rank --rank R --ranks N --threads T, or PROGRAM --role check.
- * Its fd 3 is the link, its stdin is empty, what it prints goes to gpt2d's log. It trains one segment at
- * a time: the next segment.start comes after segment.trained (rank 0), segment.failed or
- * segment.cancelled of the one before. dir is absolute, exists, and is the segment's own.
+ * An engine is started as PROGRAM --role rank --rank R --ranks N --threads T, or PROGRAM --role
+ * check. Its fd 3 is the link, its stdin is empty, what it prints goes to gpt2d's log. It trains
+ * one segment at a time: the next segment.start comes after segment.trained (rank 0),
+ * segment.failed or segment.cancelled of the one before. dir is absolute, exists, and is the
+ * segment's own.
  */
 
 /* {addresses: [..]} of all ranks, rank order; also when there is one rank */
@@ -152,11 +153,11 @@ enum protocol_error {
 	PROTOCOL_INVALID_PARAMS = -32602,
 	PROTOCOL_INTERNAL = -32603,
 	PROTOCOL_VERSION_MISMATCH = -32001,
-	PROTOCOL_SPEC_REFUSED = -32002,  /* data: {errors: [{line, key, message}]} */
+	PROTOCOL_SPEC_REFUSED = -32002, /* data: {errors: [{line, key, message}]} */
 	PROTOCOL_NO_SUCH_RUN = -32003,
 	PROTOCOL_NOT_ALLOWED = -32004,
-	PROTOCOL_BUSY = -32005,          /* too many clients, shutting down */
-	PROTOCOL_STORE = -32006,         /* could not be made durable */
+	PROTOCOL_BUSY = -32005,  /* too many clients, shutting down */
+	PROTOCOL_STORE = -32006, /* could not be made durable */
 };
 
 /* ---- exit codes of gpt2ctl ---- */

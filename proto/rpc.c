@@ -12,7 +12,8 @@
 static int refuse(int code, char *error, size_t error_bytes, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* The text may quote a piece of a line, cut anywhere: only ASCII of it is sure to go into a reply. */
+/* The text may quote a piece of a line, cut anywhere: only ASCII of it is sure to go into a reply.
+ */
 static int refuse(int code, char *error, size_t error_bytes, const char *format, ...)
 {
 	va_list args;
@@ -29,7 +30,12 @@ static int refuse(int code, char *error, size_t error_bytes, const char *format,
 static bool is_member(const char *key)
 {
 	static const char *const members[] = {
-		"jsonrpc", "id", "method", "params", "result", "error",
+		"jsonrpc",
+		"id",
+		"method",
+		"params",
+		"result",
+		"error",
 	};
 
 	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
@@ -132,8 +138,8 @@ int rpc_parse(const char *line, size_t n, struct rpc_message *out, json_t **id, 
 
 	m.root = json_loadb(line, n, JSON_REJECT_DUPLICATES, &where);
 	if (m.root == NULL)
-		rc = refuse(PROTOCOL_PARSE_ERROR, error, error_bytes, "column %d: %s",
-			where.column, where.text);
+		rc = refuse(PROTOCOL_PARSE_ERROR, error, error_bytes, "column %d: %s", where.column,
+			where.text);
 	else
 		rc = read_message(&m, error, error_bytes);
 	if (id)

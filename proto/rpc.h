@@ -1,6 +1,6 @@
 /*
- * rpc.h: JSON-RPC 2.0 objects, one per line. Builds and takes apart; does no I/O. Batches are refused,
- * duplicate keys are refused, params must be an object.
+ * rpc.h: JSON-RPC 2.0 objects, one per line. Builds and takes apart; does no I/O. Batches are
+ * refused, duplicate keys are refused, params must be an object.
  */
 #ifndef GPT2D_RPC_H
 #define GPT2D_RPC_H
@@ -16,28 +16,29 @@ struct rpc_message {
 	json_t *root;       /* owns the rest; released by rpc_clear */
 	json_t *id;         /* request, result, error; NULL otherwise (error: may be JSON null) */
 	const char *method; /* request, notification */
-	json_t *params;     /* request, notification: an object, never NULL (an empty one when absent) */
-	json_t *result;     /* result */
-	int code;           /* error */
-	const char *error;  /* error */
-	json_t *data;       /* error; may be NULL */
+	json_t *params; /* request, notification: an object, never NULL (an empty one when absent)
+			 */
+	json_t *result; /* result */
+	int code;       /* error */
+	const char *error; /* error */
+	json_t *data;      /* error; may be NULL */
 };
 
 /*
- * 0 and *out, or the JSON-RPC error code to answer with (protocol.h) and why in error. id (when not NULL)
- * gets a new reference to the id to answer to, JSON null when there is none to be read.
+ * 0 and *out, or the JSON-RPC error code to answer with (protocol.h) and why in error. id (when not
+ * NULL) gets a new reference to the id to answer to, JSON null when there is none to be read.
  */
 int rpc_parse(const char *line, size_t n, struct rpc_message *out, json_t **id, char *error,
 	size_t error_bytes);
 void rpc_clear(struct rpc_message *m);
 
 /*
- * Lines ready to send: malloc'd, newline at the end, length in *n. They steal the reference of params,
- * result and data. NULL without memory.
+ * Lines ready to send: malloc'd, newline at the end, length in *n. They steal the reference of
+ * params, result and data. NULL without memory.
  */
 char *rpc_request(json_int_t id, const char *method, json_t *params, size_t *n);
 char *rpc_notification(const char *method, json_t *params, size_t *n);
-char *rpc_result(json_t *id, json_t *result, size_t *n);              /* borrows id */
+char *rpc_result(json_t *id, json_t *result, size_t *n); /* borrows id */
 char *rpc_error(json_t *id, int code, const char *message, json_t *data, size_t *n);
 
 /* A JSON real, or null when the value is not finite. */

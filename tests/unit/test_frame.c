@@ -152,8 +152,8 @@ static void test_every_cut(void **state)
 }
 
 /*
- * 4 MB in reads of one byte, asked after each: work that grows with the square of the length would take
- * hours and run into the test's time-out.
+ * 4 MB in reads of one byte, asked after each: work that grows with the square of the length would
+ * take hours and run into the test's time-out.
  */
 static void test_long_line_bytewise(void **state)
 {

@@ -24,34 +24,45 @@ static const struct refusal refusals[] = {
 	{"garbage", PROTOCOL_PARSE_ERROR, "null", "column"},
 	{"GET / HTTP/1.1\r", PROTOCOL_PARSE_ERROR, "null", "column"},
 	{"{\"jsonrpc\":\"2.0\",\"id\":1,", PROTOCOL_PARSE_ERROR, "null", "column"},
-	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"} x", PROTOCOL_PARSE_ERROR, "null", "end of"},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"} x", PROTOCOL_PARSE_ERROR, "null",
+		"end of"},
 	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"id\":2,\"method\":\"a\"}", PROTOCOL_PARSE_ERROR, "null",
 		"duplicate"},
 	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\",\"params\":{\"k\":{\"x\":1,\"x\":1}}}",
 		PROTOCOL_PARSE_ERROR, "null", "duplicate"},
-	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\",\"params\":{\"k\":NaN}}", PROTOCOL_PARSE_ERROR,
-		"null", "invalid token"},
-	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}", PROTOCOL_PARSE_ERROR, "null", "0xff"},
-	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\\u0000b\"}", PROTOCOL_PARSE_ERROR, "null", "\\u0000"},
-	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"caf\xc3\xa9\":1}", PROTOCOL_INVALID_REQUEST, "1", "caf??:"},
-	{"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"}]", PROTOCOL_INVALID_REQUEST, "null", "batches"},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\",\"params\":{\"k\":NaN}}",
+		PROTOCOL_PARSE_ERROR, "null", "invalid token"},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}", PROTOCOL_PARSE_ERROR, "null",
+		"0xff"},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\\u0000b\"}", PROTOCOL_PARSE_ERROR, "null",
+		"\\u0000"},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"caf\xc3\xa9\":1}", PROTOCOL_INVALID_REQUEST, "1",
+		"caf??:"},
+	{"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"}]", PROTOCOL_INVALID_REQUEST, "null",
+		"batches"},
 	{"[]", PROTOCOL_INVALID_REQUEST, "null", "batches"},
 	{"{}", PROTOCOL_INVALID_REQUEST, "null", "jsonrpc"},
-	{"{\"jsonrpc\":\"1.0\",\"id\":7,\"method\":\"a\"}", PROTOCOL_INVALID_REQUEST, "7", "jsonrpc"},
+	{"{\"jsonrpc\":\"1.0\",\"id\":7,\"method\":\"a\"}", PROTOCOL_INVALID_REQUEST, "7",
+		"jsonrpc"},
 	{"{\"jsonrpc\":2.0,\"id\":7,\"method\":\"a\"}", PROTOCOL_INVALID_REQUEST, "7", "jsonrpc"},
 	{"{\"jsonrpc\":\"2.0\",\"id\":7}", PROTOCOL_INVALID_REQUEST, "7", "method is missing"},
 	{"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":3}", PROTOCOL_INVALID_REQUEST, "7", "method"},
-	{"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"a\"}", PROTOCOL_INVALID_REQUEST, "null", "id"},
-	{"{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"a\"}", PROTOCOL_INVALID_REQUEST, "null", "id"},
-	{"{\"jsonrpc\":\"2.0\",\"id\":true,\"method\":\"a\"}", PROTOCOL_INVALID_REQUEST, "null", "id"},
-	{"{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"a\"}", PROTOCOL_INVALID_REQUEST, "null", "id"},
-	{"{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"method\":\"a\",\"params\":[1]}", PROTOCOL_INVALID_PARAMS,
-		"\"x\"", "object"},
-	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\",\"parms\":{}}", PROTOCOL_INVALID_REQUEST, "1",
-		"parms"},
-	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\",\"result\":1}", PROTOCOL_INVALID_REQUEST, "1",
-		"two of them"},
-	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":\"x\"}}", PROTOCOL_INVALID_REQUEST, "1", "code"},
+	{"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"a\"}", PROTOCOL_INVALID_REQUEST, "null",
+		"id"},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"a\"}", PROTOCOL_INVALID_REQUEST, "null",
+		"id"},
+	{"{\"jsonrpc\":\"2.0\",\"id\":true,\"method\":\"a\"}", PROTOCOL_INVALID_REQUEST, "null",
+		"id"},
+	{"{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"a\"}", PROTOCOL_INVALID_REQUEST, "null",
+		"id"},
+	{"{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"method\":\"a\",\"params\":[1]}",
+		PROTOCOL_INVALID_PARAMS, "\"x\"", "object"},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\",\"parms\":{}}", PROTOCOL_INVALID_REQUEST,
+		"1", "parms"},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\",\"result\":1}", PROTOCOL_INVALID_REQUEST,
+		"1", "two of them"},
+	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":\"x\"}}", PROTOCOL_INVALID_REQUEST, "1",
+		"code"},
 	{"{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":3}", PROTOCOL_INVALID_REQUEST, "1", "code"},
 };
 
@@ -98,7 +109,9 @@ static void test_kinds(void **state)
 {
 	struct rpc_message m;
 
-	parse("{\"jsonrpc\":\"2.0\",\"id\":9007199254740993,\"method\":\"show\",\"params\":{\"id\":3}}", &m);
+	parse("{\"jsonrpc\":\"2.0\",\"id\":9007199254740993,\"method\":\"show\","
+		"\"params\":{\"id\":3}}",
+		&m);
 	assert_int_equal(m.kind, RPC_REQUEST);
 	assert_string_equal(m.method, "show");
 	assert_int_equal(json_integer_value(m.id), 9007199254740993);
@@ -121,7 +134,9 @@ static void test_kinds(void **state)
 	assert_true(json_is_null(m.result));
 	rpc_clear(&m);
 
-	parse("{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"no\",\"data\":[1]}}", &m);
+	parse("{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"no\","
+		"\"data\":[1]}}",
+		&m);
 	assert_int_equal(m.kind, RPC_ERROR);
 	assert_int_equal(m.code, PROTOCOL_PARSE_ERROR);
 	assert_string_equal(m.error, "no");
@@ -149,9 +164,11 @@ static void test_build(void **state)
 	expect_text(rpc_result(id, json_object(), &n), &n,
 		"{\"jsonrpc\":\"2.0\",\"id\":\"x\\n\",\"result\":{}}\n");
 	expect_text(rpc_error(NULL, PROTOCOL_PARSE_ERROR, "bad", NULL, &n), &n,
-		"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"bad\"}}\n");
+		"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"bad\"}}"
+		"\n");
 	expect_text(rpc_error(id, 1, "bad", json_true(), &n), &n,
-		"{\"jsonrpc\":\"2.0\",\"id\":\"x\\n\",\"error\":{\"code\":1,\"message\":\"bad\",\"data\":true}}\n");
+		"{\"jsonrpc\":\"2.0\",\"id\":\"x\\n\",\"error\":{\"code\":1,\"message\":\"bad\","
+		"\"data\":true}}\n");
 	assert_null(rpc_notification("x", NULL, &n));
 	assert_null(rpc_result(id, NULL, &n));
 	json_decref(id);
