@@ -1,0 +1,370 @@
+#include "daemon/active.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+#include "daemon/daemon.h"
+#include "daemon/record.h"
+#include "daemon/settings.h"
+#include "proto/artifact.h"
+
+enum {
+	DIRS_AHEAD = 32, /* segment directories made before they are needed */
+	DIR_MODE = 0750,
+	MARKER_BYTES = 16 << 10,
+};
+
+static void on_job(void *arg, int rc);
+
+static void release(struct active *a)
+{
+	if (a->timeout)
+		event_free(a->timeout);
+	spec_free(a->spec);
+	free(a->order);
+	free(a);
+}
+
+void active_destroy(struct active *a)
+{
+	if (a->timeout)
+		evtimer_del(a->timeout);
+	if (a->working)
+		a->doomed = true;
+	else
+		release(a);
+}
+
+static void failed(struct active *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void failed(struct active *a, const char *format, ...)
+{
+	char failure[RUN_REASON_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(failure, sizeof(failure), format, args);
+	va_end(args);
+	a->changed(a, failure, a->arg);
+}
+
+/* ---- directories, in the store's thread: reads dir, spec, order, dirs, dirs_wanted ---- */
+
+int active_segment_dir(const struct active *a, int64_t segment, char *out)
+{
+	int n;
+
+	if (!a->spec->has_arms)
+		n = snprintf(out, PATH_MAX, "%s", a->dir);
+	else
+		n = snprintf(out, PATH_MAX, "%s/segments/%03lld-%s", a->dir, (long long)segment,
+			a->spec->arms[a->order[segment].arm].name);
+	return n >= 0 && n < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static int make_dir(const char *path)
+{
+	return mkdir(path, DIR_MODE) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+static int make_run_dir(const struct active *a)
+{
+	char path[PATH_MAX];
+	char *text;
+	int rc = make_dir(a->dir);
+
+	if (rc < 0 || !a->spec->has_arms)
+		return rc;
+	if (snprintf(path, sizeof(path), "%s/%s", a->dir, ARTIFACT_COMPLETE) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	if (unlink(path) < 0 && errno != ENOENT)
+		return -errno;
+	if (snprintf(path, sizeof(path), "%s/segments", a->dir) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	rc = make_dir(path);
+	if (rc < 0)
+		return rc;
+	text = spec_canonical(a->spec);
+	if (text == NULL)
+		return -ENOMEM;
+	rc = artifact_write(a->dir, ARTIFACT_SPEC, text, strlen(text));
+	free(text);
+	return rc;
+}
+
+static int dirs_work(void *arg)
+{
+	struct active *a = arg;
+	char path[PATH_MAX];
+	int rc = a->dirs == 0 ? make_run_dir(a) : 0;
+
+	for (int64_t i = a->dirs; i < a->dirs_wanted && rc == 0; i++) {
+		rc = active_segment_dir(a, i, path);
+		if (rc == 0)
+			rc = make_dir(path);
+	}
+	return rc;
+}
+
+static int discard_work(void *arg)
+{
+	struct active *a = arg;
+	char path[PATH_MAX];
+
+	for (int64_t i = 0; a->spec && a->spec->has_arms && i < a->dirs; i++)
+		if (active_segment_dir(a, i, path) == 0)
+			rmdir(path);
+	if (snprintf(path, sizeof(path), "%s/segments", a->dir) < PATH_MAX)
+		rmdir(path);
+	if (snprintf(path, sizeof(path), "%s/%s", a->dir, ARTIFACT_SPEC) < PATH_MAX)
+		unlink(path);
+	rmdir(a->dir);
+	return 0;
+}
+
+static int start_job(struct active *a, int (*work)(void *arg))
+{
+	int rc = record_files(a->daemon->store, work, on_job, a);
+
+	a->working = rc == 0;
+	return rc;
+}
+
+static void want_dirs(struct active *a)
+{
+	int64_t wanted = a->sent + DIRS_AHEAD;
+	int rc;
+
+	if (wanted > a->run->segments)
+		wanted = a->run->segments;
+	if (a->working || (a->prepared && a->dirs >= wanted))
+		return;
+	a->dirs_wanted = wanted;
+	rc = start_job(a, dirs_work);
+	if (rc < 0)
+		failed(a, "no_memory: %s", a->dir);
+}
+
+static void on_job(void *arg, int rc)
+{
+	struct active *a = arg;
+
+	a->working = false;
+	if (a->discarded && a->dirs_wanted > 0) {
+		a->dirs = a->dirs_wanted;
+		a->dirs_wanted = 0;
+		if (start_job(a, discard_work) == 0)
+			return;
+	}
+	if (a->doomed) {
+		release(a);
+		return;
+	}
+	if (rc < 0) {
+		failed(a, "%s: %s: %s", rc == -ENOSPC ? "enospc" : "io", a->dir, strerror(-rc));
+		return;
+	}
+	a->prepared = true;
+	a->dirs = a->dirs_wanted;
+	a->changed(a, NULL, a->arg);
+}
+
+void active_discard(struct active *a)
+{
+	a->discarded = true;
+	a->doomed = true;
+	if (a->working)
+		return;
+	a->dirs_wanted = 0;
+	if (!a->prepared || start_job(a, discard_work) < 0)
+		release(a);
+}
+
+/* ---- spec ---- */
+
+static int read_spec(struct active *a, const char *canonical)
+{
+	struct spec_options options = {.world = (int)a->daemon->settings->ranks};
+	struct spec_errors *errors = calloc(1, sizeof(*errors));
+	int rc;
+
+	if (errors == NULL)
+		return -ENOMEM;
+	rc = spec_parse(canonical, strlen(canonical), &options, &a->spec, errors);
+	if (rc < 0)
+		failed(a, "spec: %s: %s", errors->n > 0 ? errors->error[0].key : "",
+			errors->n > 0 ? errors->error[0].message : strerror(-rc));
+	free(errors);
+	if (rc < 0)
+		return rc;
+	a->order = calloc(design_count(a->spec), sizeof(*a->order));
+	if (a->order == NULL || (int64_t)design_count(a->spec) != a->run->segments) {
+		failed(a, "spec: %zu segments, %lld were stored", design_count(a->spec),
+			(long long)a->run->segments);
+		return -EINVAL;
+	}
+	design_order(a->spec, a->order);
+	return 0;
+}
+
+static void on_spec(void *arg, int rc, const char *canonical)
+{
+	struct active *a = arg;
+
+	a->working = false;
+	if (a->doomed) {
+		release(a);
+		return;
+	}
+	if (rc < 0)
+		failed(a, "store: the spec cannot be read: %s", strerror(-rc));
+	else if (read_spec(a, canonical) == 0)
+		want_dirs(a);
+}
+
+int active_create(struct daemon *d, struct run *run,
+	void (*changed)(struct active *a, const char *failure, void *arg), void *arg,
+	struct active **out)
+{
+	struct active *a = calloc(1, sizeof(*a));
+	int rc;
+
+	if (a == NULL)
+		return -ENOMEM;
+	a->daemon = d;
+	a->run = run;
+	a->changed = changed;
+	a->arg = arg;
+	rc = run_dir(run, d->state_dir, a->dir, sizeof(a->dir));
+	if (rc == 0)
+		rc = record_spec(d->store, run->id, on_spec, a);
+	if (rc < 0) {
+		free(a);
+		return rc;
+	}
+	a->working = true;
+	*out = a;
+	return 0;
+}
+
+bool active_ready(const struct active *a)
+{
+	return a->prepared && a->sent < a->dirs;
+}
+
+void active_look_ahead(struct active *a)
+{
+	if (a->dirs - a->sent <= DIRS_AHEAD / 2)
+		want_dirs(a);
+}
+
+json_t *active_segment_start(const struct active *a, int64_t i)
+{
+	const struct design_segment *s = &a->order[i];
+	char *text = spec_canonical_arm(a->spec, s->arm);
+	char dir[PATH_MAX], sha256[65];
+	json_t *spec;
+
+	if (text == NULL || active_segment_dir(a, i, dir) < 0) {
+		free(text);
+		return NULL;
+	}
+	artifact_sha256(text, strlen(text), sha256);
+	spec = json_loads(text, 0, NULL);
+	free(text);
+	return json_pack("{sI sI sI ss ss sI sI sI sI ss so ss ss}", "run", (json_int_t)a->run->id,
+		"segment", (json_int_t)i, "segments", (json_int_t)a->run->segments, "name",
+		a->run->name, "arm", a->spec->arms[s->arm].name, "block", (json_int_t)s->block,
+		"position", (json_int_t)s->position, "attempt", (json_int_t)a->run->attempt,
+		"world", (json_int_t)a->run->gpus, "dir", dir, "spec", spec, "spec_sha256", sha256,
+		"run_spec_sha256", a->run->spec_sha256);
+}
+
+/* ---- the end ---- */
+
+static int finish_work(void *arg)
+{
+	struct active *a = arg;
+	char line[PATH_MAX + 512], at[CLOCK_TEXT_BYTES];
+	double wall_s = (double)(clock_mono_ns() - a->started_ns) / 1e9;
+	double tokens = 0;
+	int n;
+
+	for (int64_t i = 0; i < a->run->segments; i++)
+		tokens += (double)spec_work_tokens(&a->spec->arms[a->order[i].arm].config);
+	clock_text(clock_utc_ns(), at);
+	n = snprintf(line, sizeof(line),
+		"[Rank 0] RUN_COMPLETE checkpoint_path=%s world_size=%lld tokens_per_sec=%.17g"
+		" total_wall_time_sec=%.17g timestamp_utc=%s run_id=%lld segments=%lld"
+		" spec_sha256=%s\n",
+		a->dir, (long long)a->run->gpus, tokens / wall_s, wall_s, at, (long long)a->run->id,
+		(long long)a->run->segments, a->run->spec_sha256);
+	if (n < 0 || (size_t)n >= sizeof(line))
+		return -ENAMETOOLONG;
+	return artifact_write(a->dir, ARTIFACT_COMPLETE, line, (size_t)n);
+}
+
+static void on_finished(void *arg, int rc)
+{
+	struct active *a = arg;
+
+	a->working = false;
+	if (a->doomed)
+		release(a);
+	else
+		a->complete(a, rc, a->arg);
+}
+
+int active_finish(struct active *a, void (*complete)(struct active *a, int rc, void *arg))
+{
+	int rc;
+
+	if (!a->spec->has_arms) { /* the engine wrote it */
+		complete(a, 0, a->arg);
+		return 0;
+	}
+	a->complete = complete;
+	rc = record_files(a->daemon->store, finish_work, on_finished, a);
+	a->working = rc == 0;
+	return rc;
+}
+
+/* The value of " key=" in a marker equals expected. */
+static bool names(const char *marker, const char *key, const char *expected)
+{
+	const char *at = strstr(marker, key);
+	size_t n = strlen(expected);
+
+	if (at == NULL)
+		return false;
+	at += strlen(key);
+	return strncmp(at, expected, n) == 0 && (at[n] == ' ' || at[n] == '\n');
+}
+
+bool active_marker_valid(const char *dir, const struct run *run)
+{
+	char path[PATH_MAX], marker[MARKER_BYTES + 1], id[24];
+	ssize_t n;
+	int fd;
+
+	if (snprintf(path, sizeof(path), "%s/%s", dir, ARTIFACT_COMPLETE) >= PATH_MAX)
+		return false;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return false;
+	n = read(fd, marker, MARKER_BYTES);
+	close(fd);
+	if (n <= 0)
+		return false;
+	marker[n] = '\0';
+	snprintf(id, sizeof(id), "%lld", (long long)run->id);
+	return names(marker, " run_id=", id) && names(marker, " spec_sha256=", run->spec_sha256);
+}

@@ -1,0 +1,80 @@
+/*
+ * active.h: a run that is being made ready or trained: its spec, the order of its segments, its
+ * directories. What touches the disk is done in the store's thread, ahead of need.
+ */
+#ifndef GPT2D_ACTIVE_H
+#define GPT2D_ACTIVE_H
+
+#include <jansson.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "daemon/run.h"
+#include "proto/design.h"
+#include "proto/spec.h"
+
+struct daemon;
+
+struct active {
+	TAILQ_ENTRY(active) link; /* scheduler.c */
+	struct daemon *daemon;
+	struct run *run;
+	struct spec *spec;
+	struct design_segment *order;
+	char dir[PATH_MAX];
+	int64_t sent, trained, done; /* segments: given to the engines, trained, durable */
+
+	/* a stop has been asked for: the state and reason it ends with once the engines have let go
+	 */
+	bool stopping;
+	enum run_state stop_state;
+	char stop_reason[RUN_REASON_BYTES];
+	struct event *timeout; /* timeout_s */
+	int64_t started_ns;    /* monotonic, of the first segment */
+
+	/* private to active.c */
+	bool prepared;
+	int64_t dirs; /* segments whose directory exists */
+	int64_t dirs_wanted;
+	bool working; /* a job of it is in the store's thread */
+	bool doomed;  /* destroyed when that job comes back */
+	bool discarded;
+	void (*changed)(struct active *a, const char *failure, void *arg);
+	void (*complete)(struct active *a, int rc, void *arg);
+	void *arg;
+};
+
+/*
+ * Begin to make run ready. changed is called in the loop whenever something has become ready, or
+ * with a failure ("code: text") when it cannot be.
+ */
+int active_create(struct daemon *d, struct run *run,
+	void (*changed)(struct active *a, const char *failure, void *arg), void *arg,
+	struct active **out);
+/* At once, or when its job in the store's thread is over; no callback comes any more. */
+void active_destroy(struct active *a);
+/* The same for one that never started: its directory goes too. */
+void active_discard(struct active *a);
+
+/* The next segment can be sent. */
+bool active_ready(const struct active *a);
+/* The next segment is about to be sent: see to the directories of those after it. */
+void active_look_ahead(struct active *a);
+
+/* out has PATH_MAX bytes; 0 or -ENAMETOOLONG. */
+int active_segment_dir(const struct active *a, int64_t segment, char *out);
+/* params of segment.start for segment i; NULL without memory. */
+json_t *active_segment_start(const struct active *a, int64_t i);
+
+/* All segments are durable: write the completion marker of an experiment, then call complete. */
+int active_finish(struct active *a, void (*complete)(struct active *a, int rc, void *arg));
+
+/*
+ * Whether the marker in dir names this run and its spec: what is left of a finished run after a
+ * restart. For an experiment (spec->has_arms) its own marker, else the segment's.
+ */
+bool active_marker_valid(const char *dir, const struct run *run);
+
+#endif

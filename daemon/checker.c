@@ -1,0 +1,267 @@
+#include "daemon/checker.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "daemon/engine_link.h"
+#include "daemon/log.h"
+#include "proto/protocol.h"
+#include "proto/version.h"
+
+enum { END_WAIT_S = 1 };
+
+struct question {
+	TAILQ_ENTRY(question) link;
+	int64_t token, world;
+	json_t *spec;
+	void (*answer)(void *arg, const char *failure, json_t *reply);
+	void *arg;
+};
+
+struct checker {
+	struct checker_options o;
+	struct engine_link *link;
+	bool greeted;
+	bool closed; /* it closed its link: its end is about to be known */
+	bool broken; /* its end is awaited */
+	bool asked;  /* the first question is with it */
+	int64_t last_token;
+	struct event *timer; /* of the question that is with it */
+	struct event *turn;  /* go on, from the loop and not from a callback of the link */
+	TAILQ_HEAD(, question) questions;
+};
+
+static void go_on(struct checker *c)
+{
+	event_active(c->turn, 0, 0);
+}
+
+static void answer_first(struct checker *c, const char *failure, json_t *reply)
+{
+	struct question *q = TAILQ_FIRST(&c->questions);
+
+	TAILQ_REMOVE(&c->questions, q, link);
+	c->asked = false;
+	evtimer_del(c->timer);
+	q->answer(q->arg, failure, reply);
+	json_decref(q->spec);
+	free(q);
+	go_on(c);
+}
+
+/* The process is of no more use: the question that is with it fails, the rest go to the next one.
+ */
+static void broke(struct checker *c, const char *why)
+{
+	char failure[320];
+
+	if (c->broken)
+		return;
+	c->broken = true;
+	log_write(LOG_ERROR, "checker: %s", why);
+	engine_link_kill(c->link);
+	if (c->asked || (!c->greeted && !TAILQ_EMPTY(&c->questions))) {
+		snprintf(failure, sizeof(failure), "the checker %s", why);
+		answer_first(c, failure, NULL);
+	}
+}
+
+static void on_hello(struct checker *c, json_t *params)
+{
+	json_t *build = json_object_get(params, "build");
+	long long protocol = json_integer_value(json_object_get(params, "protocol"));
+	char why[200];
+
+	if (protocol != PROTOCOL_VERSION) {
+		snprintf(why, sizeof(why), "speaks protocol %lld, gpt2d speaks %d", protocol,
+			PROTOCOL_VERSION);
+		broke(c, why);
+	} else if (json_is_string(build) && strcmp(json_string_value(build), version_build) != 0) {
+		snprintf(why, sizeof(why), "is build %.64s, gpt2d is build %s",
+			json_string_value(build), version_build);
+		broke(c, why);
+	} else {
+		c->greeted = true;
+		go_on(c);
+	}
+}
+
+static void on_message(struct engine_link *link, const char *method, json_t *params, void *arg)
+{
+	struct checker *c = arg;
+	struct question *q = TAILQ_FIRST(&c->questions);
+	const char *text = json_string_value(json_object_get(params, "message"));
+
+	if (c->broken)
+		return;
+	if (strcmp(method, ENGINE_HELLO) == 0)
+		on_hello(c, params);
+	else if (strcmp(method, ENGINE_LOG) == 0 && text != NULL)
+		log_write(LOG_INFO, "checker: %s", text);
+	else if (strcmp(method, CHECK_REPLY) == 0 && c->asked && q != NULL &&
+		json_integer_value(json_object_get(params, "token")) == q->token)
+		answer_first(c, NULL, params);
+}
+
+static void on_broken(struct engine_link *link, const char *why, void *arg)
+{
+	struct checker *c = arg;
+	static const struct timeval moment = {END_WAIT_S, 0};
+
+	if (c->broken)
+		return;
+	if (why != NULL) {
+		broke(c, why);
+		go_on(c);
+		return;
+	}
+	c->closed = true;
+	evtimer_add(c->timer, &moment);
+	checker_reap(c);
+}
+
+static int start(struct checker *c)
+{
+	char program[4096], role[] = "--role", role_check[] = "check";
+	char *argv[] = {program, role, role_check, NULL};
+	struct engine_link_options o = {
+		.base = c->o.base,
+		.program = c->o.program,
+		.argv = argv,
+		.what = "checker",
+		.message = on_message,
+		.broken = on_broken,
+		.arg = c,
+	};
+
+	snprintf(program, sizeof(program), "%s", c->o.program);
+	c->greeted = c->broken = c->closed = false;
+	return engine_link_create(&o, &c->link);
+}
+
+static void arm(struct checker *c)
+{
+	struct timeval t = {.tv_sec = (time_t)c->o.timeout_s};
+
+	evtimer_add(c->timer, &t);
+}
+
+static void on_turn(evutil_socket_t fd, short what, void *arg)
+{
+	struct checker *c = arg;
+	struct question *q;
+	char failure[128];
+	int rc;
+
+	if (c->link != NULL && c->broken && engine_link_reap(c->link)) {
+		engine_link_destroy(c->link);
+		c->link = NULL;
+	}
+	q = TAILQ_FIRST(&c->questions);
+	if (q == NULL || c->asked || (c->link != NULL && (c->broken || c->closed)))
+		return;
+	if (c->link == NULL) {
+		rc = start(c);
+		if (rc < 0) {
+			snprintf(failure, sizeof(failure), "the checker cannot be started: %s",
+				strerror(-rc));
+			answer_first(c, failure, NULL);
+			return;
+		}
+		arm(c);
+	}
+	if (!c->greeted)
+		return;
+	c->asked = true;
+	arm(c);
+	engine_link_send(c->link, CHECK_REQUEST,
+		json_pack("{sI sI sO}", "token", (json_int_t)q->token, "world",
+			(json_int_t)q->world, "spec", q->spec));
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct checker *c = arg;
+	char why[64] = "closed its link";
+
+	if (!c->closed)
+		snprintf(why, sizeof(why), "did not answer within %lld s",
+			(long long)c->o.timeout_s);
+	broke(c, why);
+	go_on(c);
+}
+
+int checker_create(const struct checker_options *options, struct checker **out)
+{
+	struct checker *c = calloc(1, sizeof(*c));
+
+	if (c == NULL)
+		return -ENOMEM;
+	c->o = *options;
+	TAILQ_INIT(&c->questions);
+	c->timer = evtimer_new(options->base, on_timer, c);
+	c->turn = event_new(options->base, -1, 0, on_turn, c);
+	if (!c->timer || !c->turn) {
+		checker_destroy(c);
+		return -ENOMEM;
+	}
+	*out = c;
+	return 0;
+}
+
+void checker_destroy(struct checker *c)
+{
+	struct question *q;
+
+	if (c == NULL)
+		return;
+	engine_link_destroy(c->link);
+	while ((q = TAILQ_FIRST(&c->questions)) != NULL) {
+		TAILQ_REMOVE(&c->questions, q, link);
+		json_decref(q->spec);
+		free(q);
+	}
+	if (c->timer)
+		event_free(c->timer);
+	if (c->turn)
+		event_free(c->turn);
+	free(c);
+}
+
+int checker_ask(struct checker *c, int64_t world, json_t *spec,
+	void (*answer)(void *arg, const char *failure, json_t *reply), void *arg)
+{
+	struct question *q = calloc(1, sizeof(*q));
+
+	if (q == NULL || spec == NULL) {
+		free(q);
+		json_decref(spec);
+		return -ENOMEM;
+	}
+	*q = (struct question){
+		.token = ++c->last_token,
+		.world = world,
+		.spec = spec,
+		.answer = answer,
+		.arg = arg,
+	};
+	TAILQ_INSERT_TAIL(&c->questions, q, link);
+	go_on(c);
+	return 0;
+}
+
+void checker_reap(struct checker *c)
+{
+	char why[128];
+
+	if (c->link == NULL || !engine_link_reap(c->link))
+		return;
+	snprintf(why, sizeof(why), "was %s", engine_link_end(c->link));
+	broke(c, why);
+	go_on(c);
+}

@@ -1,0 +1,34 @@
+/*
+ * checker.h: a resident engine process (--role check) that says whether a configuration can be
+ * trained here: data present, long enough, within the vocabulary; memory; bucket plan. Started when
+ * first needed, replaced when it dies or takes too long. One question is with it at a time, so that
+ * a crash has one culprit.
+ */
+#ifndef GPT2D_CHECKER_H
+#define GPT2D_CHECKER_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+struct event_base;
+struct checker;
+
+struct checker_options {
+	struct event_base *base;
+	const char *program;
+	int64_t timeout_s; /* of one question */
+};
+
+int checker_create(const struct checker_options *options, struct checker **out);
+void checker_destroy(struct checker *c); /* unanswered questions are dropped; takes NULL */
+
+/*
+ * Ask about one arm for a world; takes spec. answer comes once, later: failure NULL and reply
+ * (check.reply's params, borrowed), or failure a text (the checker broke or was too slow).
+ */
+int checker_ask(struct checker *c, int64_t world, json_t *spec,
+	void (*answer)(void *arg, const char *failure, json_t *reply), void *arg);
+
+void checker_reap(struct checker *c); /* on SIGCHLD */
+
+#endif

@@ -1,0 +1,335 @@
+#include "daemon/client.h"
+
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "daemon/log.h"
+#include "proto/frame.h"
+#include "proto/protocol.h"
+
+enum {
+	READ_BYTES = 64 << 10, /* held unread; a line in progress is held besides */
+	LINES_PER_TURN = 32,
+	HELLO_S = 30, /* a client that says nothing is let go */
+};
+
+struct client {
+	struct client_options o;
+	struct client_peer peer;
+	struct bufferevent *io;
+	struct event *again; /* lines are left for the next turn */
+	struct frame *frame;
+	json_t *request_id; /* of the request in progress */
+	bool busy;          /* a request is in progress */
+	bool greeted;
+	bool in_lines; /* on the stack: whoever ends the client leaves it to handle_lines */
+	bool eof;      /* it sends no more */
+	bool closing;  /* it gets what is buffered and then goes */
+	bool dead;
+	int held;
+	int follows;
+};
+
+static void handle_lines(struct client *client);
+
+void client_destroy(struct client *client)
+{
+	if (client->in_lines || client->held > 0) {
+		client->dead = true;
+		return;
+	}
+	client->o.gone(client, client->o.arg);
+	event_free(client->again);
+	bufferevent_free(client->io);
+	json_decref(client->request_id);
+	frame_destroy(client->frame);
+	free(client);
+}
+
+size_t client_unwritten_bytes(const struct client *client)
+{
+	return evbuffer_get_length(bufferevent_get_output(client->io));
+}
+
+/* Free what has nothing more to do. */
+static void settle(struct client *client)
+{
+	bool done = client->closing || (client->eof && !client->busy && client->follows == 0);
+
+	if (client->dead || (done && client_unwritten_bytes(client) == 0))
+		client_destroy(client);
+}
+
+static void write_line(struct client *client, char *line, size_t n)
+{
+	if (line == NULL || bufferevent_write(client->io, line, n) < 0) {
+		log_write(LOG_ERROR, "client %llu: out of memory for a reply",
+			(unsigned long long)client->peer.number);
+		client->closing = true;
+	}
+	free(line);
+}
+
+static void answered(struct client *client)
+{
+	json_decref(client->request_id);
+	client->request_id = NULL;
+	client->busy = false;
+	if (!client->in_lines && client->held == 0)
+		handle_lines(client);
+}
+
+void client_reply(struct client *client, json_t *result)
+{
+	size_t n = 0;
+	char *line = rpc_result(client->request_id, result, &n);
+
+	write_line(client, line, n);
+	answered(client);
+}
+
+static void refuse(struct client *client, int code, json_t *data, const char *format, va_list args)
+{
+	char message[1024], *line;
+	size_t n = 0;
+
+	vsnprintf(message, sizeof(message), format, args);
+	for (char *c = message; *c != '\0'; c++)
+		if ((unsigned char)*c >= 0x80)
+			*c = '?'; /* a quoted name may have been cut within a character */
+	log_write(LOG_DEBUG, "client %llu: refused: %s", (unsigned long long)client->peer.number,
+		message);
+	line = rpc_error(client->request_id, code, message, data, &n);
+	write_line(client, line, n);
+}
+
+void client_refuse(struct client *client, int code, json_t *data, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	refuse(client, code, data, format, args);
+	va_end(args);
+	answered(client);
+}
+
+void client_refuse_and_close(struct client *client, int code, json_t *data, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	refuse(client, code, data, format, args);
+	va_end(args);
+	client->closing = true;
+	answered(client);
+}
+
+bool client_event(struct client *client, const char *line, size_t n, bool must)
+{
+	if (client->closing || client->dead)
+		return false;
+	if (!must && client_unwritten_bytes(client) + n > (size_t)client->o.buffer_bytes)
+		return false;
+	return bufferevent_write(client->io, line, n) == 0;
+}
+
+/* ---- lines in ---- */
+
+static void handle_line(struct client *client, const char *line, size_t n)
+{
+	struct rpc_message m;
+	char error[256];
+	json_t *id = NULL;
+	int code;
+
+	client->busy = true;
+	code = rpc_parse(line, n, &m, &id, error, sizeof(error));
+	client->request_id = id;
+	if (code != 0) {
+		if (client->greeted)
+			client_refuse(client, code, NULL, "%s", error);
+		else
+			client_refuse_and_close(client, code, NULL, "%s", error);
+		return;
+	}
+	if (m.kind != RPC_REQUEST)
+		client_refuse(client, PROTOCOL_INVALID_REQUEST, NULL,
+			m.kind == RPC_NOTIFICATION ? "id is missing" : "a request is expected");
+	else
+		client->o.request(client, &m, client->o.arg);
+	rpc_clear(&m);
+}
+
+static void handle_broken(struct client *client, enum frame_status status)
+{
+	client->request_id = json_null();
+	client->busy = true;
+	if (status == FRAME_TOO_LONG)
+		client_refuse_and_close(client, PROTOCOL_INVALID_REQUEST, NULL,
+			"a line longer than %d bytes", PROTOCOL_CLIENT_LINE_MAX);
+	else
+		client_refuse_and_close(client, PROTOCOL_PARSE_ERROR, NULL, "a NUL byte in a line");
+}
+
+/* What has been read goes into the frame; false without memory. */
+static bool feed(struct client *client)
+{
+	struct evbuffer *in = bufferevent_get_input(client->io);
+	struct evbuffer_iovec piece;
+
+	while (evbuffer_peek(in, -1, NULL, &piece, 1) > 0 && piece.iov_len > 0) {
+		if (frame_feed(client->frame, piece.iov_base, piece.iov_len) < 0)
+			return false;
+		evbuffer_drain(in, piece.iov_len);
+	}
+	return true;
+}
+
+static bool may_take_line(const struct client *client)
+{
+	return !client->busy && !client->closing && !client->dead && client->held == 0 &&
+		client_unwritten_bytes(client) <= (size_t)client->o.buffer_bytes;
+}
+
+static void handle_lines(struct client *client)
+{
+	enum frame_status status = FRAME_MORE;
+	int taken = 0;
+	char *line;
+	size_t n;
+
+	client->in_lines = true;
+	while (may_take_line(client) && taken < LINES_PER_TURN) {
+		status = frame_next(client->frame, &line, &n);
+		if (status == FRAME_MORE) {
+			if (evbuffer_get_length(bufferevent_get_input(client->io)) == 0)
+				break;
+			if (!feed(client))
+				client->closing = true;
+			continue;
+		}
+		taken++;
+		if (status == FRAME_LINE)
+			handle_line(client, line, n);
+		else
+			handle_broken(client, status);
+	}
+	client->in_lines = false;
+	if (taken == LINES_PER_TURN)
+		event_active(client->again, 0, 0);
+	else
+		settle(client);
+}
+
+void client_hold(struct client *client)
+{
+	client->held++;
+}
+
+void client_release(struct client *client)
+{
+	if (--client->held == 0 && !client->in_lines)
+		handle_lines(client);
+}
+
+static void on_again(evutil_socket_t fd, short what, void *arg)
+{
+	handle_lines(arg);
+}
+
+static void on_read(struct bufferevent *io, void *arg)
+{
+	handle_lines(arg);
+}
+
+/* All is written: a client that was not listened to for its full buffer is again. */
+static void on_written(struct bufferevent *io, void *arg)
+{
+	handle_lines(arg);
+}
+
+static bool peer_closed(struct bufferevent *io)
+{
+	struct pollfd p = {.fd = bufferevent_getfd(io), .events = 0};
+
+	return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+static void on_event(struct bufferevent *io, short what, void *arg)
+{
+	struct client *client = arg;
+
+	if ((what & BEV_EVENT_EOF) != 0 && !peer_closed(io)) {
+		client->eof = true; /* it may still read: `printf ... | socat - UNIX:...` */
+		handle_lines(client);
+		return;
+	}
+	client->dead = true;
+	settle(client);
+}
+
+int client_create(const struct client_options *options, int fd, const struct client_peer *peer,
+	struct client **out)
+{
+	static const struct timeval hello = {HELLO_S, 0};
+	struct client *client = calloc(1, sizeof(*client));
+
+	if (client == NULL)
+		return -ENOMEM;
+	client->o = *options;
+	client->peer = *peer;
+	client->frame = frame_create(PROTOCOL_CLIENT_LINE_MAX);
+	client->again = event_new(options->base, -1, 0, on_again, client);
+	if (client->frame && client->again)
+		client->io = bufferevent_socket_new(options->base, fd, BEV_OPT_CLOSE_ON_FREE);
+	if (client->io == NULL) {
+		if (client->again)
+			event_free(client->again);
+		frame_destroy(client->frame);
+		free(client);
+		return -ENOMEM;
+	}
+	bufferevent_setcb(client->io, on_read, on_written, on_event, client);
+	bufferevent_setwatermark(client->io, EV_READ, 0, READ_BYTES);
+	bufferevent_set_timeouts(client->io, &hello, NULL);
+	bufferevent_enable(client->io, EV_READ | EV_WRITE);
+	*out = client;
+	return 0;
+}
+
+bool client_dead(const struct client *client)
+{
+	return client->dead;
+}
+
+const struct client_peer *client_peer(const struct client *client)
+{
+	return &client->peer;
+}
+
+bool client_greeted(const struct client *client)
+{
+	return client->greeted;
+}
+
+void client_set_greeted(struct client *client)
+{
+	client->greeted = true;
+	bufferevent_set_timeouts(client->io, NULL, NULL);
+}
+
+void client_add_follows(struct client *client, int n)
+{
+	client->follows += n;
+}
+
+int client_follows(const struct client *client)
+{
+	return client->follows;
+}

@@ -1,0 +1,70 @@
+/*
+ * client.h: one client of the control socket: who it is (the kernel says), its lines in, its lines
+ * out, and the bounds of both. One request at a time: the next line is looked at when the one
+ * before has been answered, so replies keep the order of requests.
+ */
+#ifndef GPT2D_CLIENT_H
+#define GPT2D_CLIENT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "proto/rpc.h"
+
+struct event_base;
+struct client;
+
+struct client_options {
+	struct event_base *base;
+	int64_t buffer_bytes; /* output held before events are dropped and no request is taken */
+	/* A request; answered by client_reply or client_refuse, now or later. */
+	void (*request)(struct client *client, const struct rpc_message *message, void *arg);
+	void (*gone)(struct client *client, void *arg); /* about to be freed */
+	void *arg;
+};
+
+struct client_peer {
+	uint64_t number; /* never used twice; what outlives a turn of the loop keeps this */
+	uid_t uid;
+	pid_t pid;
+};
+
+/* 0 and the client owns fd, or -ENOMEM. It frees itself when it has nothing more to do. */
+int client_create(const struct client_options *options, int fd, const struct client_peer *peer,
+	struct client **out);
+void client_destroy(struct client *client);    /* at once, or when its callback returns */
+bool client_dead(const struct client *client); /* only its memory is left */
+
+const struct client_peer *client_peer(const struct client *client);
+bool client_greeted(const struct client *client);
+void client_set_greeted(struct client *client);
+size_t client_unwritten_bytes(const struct client *client);
+
+/* Answer the request in progress. They take result and data; client may be freed before they
+ * return. */
+void client_reply(struct client *client, json_t *result);
+void client_refuse(struct client *client, int code, json_t *data, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+/* The same, and the connection ends once that has been written. */
+void client_refuse_and_close(struct client *client, int code, json_t *data, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/*
+ * Between hold and release nothing of it is freed and its next line waits: for a reply and what has
+ * to come right after it.
+ */
+void client_hold(struct client *client);
+void client_release(struct client *client);
+
+/* An event: true, or false when the client's buffer is full and it was dropped. must: never
+ * dropped. */
+bool client_event(struct client *client, const char *line, size_t n, bool must);
+
+/* Runs it waits for; a client that has ended its side is kept while there are any. */
+void client_add_follows(struct client *client, int n);
+int client_follows(const struct client *client);
+
+#endif

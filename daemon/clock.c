@@ -1,0 +1,46 @@
+#include "daemon/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static int64_t now_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (int64_t)t.tv_sec * CLOCK_S_NS + t.tv_nsec;
+}
+
+int64_t clock_mono_ns(void)
+{
+	return now_ns(CLOCK_MONOTONIC);
+}
+
+int64_t clock_utc_ns(void)
+{
+	return now_ns(CLOCK_REALTIME);
+}
+
+void clock_text(int64_t utc_ns, char out[CLOCK_TEXT_BYTES])
+{
+	time_t seconds = (time_t)(utc_ns / CLOCK_S_NS);
+	int millis = (int)(utc_ns % CLOCK_S_NS / 1000000);
+	char text[CLOCK_TEXT_BYTES - 8];
+	struct tm t;
+
+	if (gmtime_r(&seconds, &t) == NULL ||
+		strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &t) == 0)
+		strcpy(text, "?");
+	snprintf(out, CLOCK_TEXT_BYTES, "%s.%03dZ", text, millis);
+}
+
+json_t *clock_json(int64_t utc_ns)
+{
+	char text[CLOCK_TEXT_BYTES];
+
+	if (utc_ns == 0)
+		return json_null();
+	clock_text(utc_ns, text);
+	return json_string(text);
+}

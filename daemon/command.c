@@ -1,0 +1,505 @@
+#include "daemon/command.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+#include "daemon/control.h"
+#include "daemon/daemon.h"
+#include "daemon/engine_pool.h"
+#include "daemon/follow.h"
+#include "daemon/queue.h"
+#include "daemon/record.h"
+#include "daemon/scheduler.h"
+#include "daemon/settings.h"
+#include "daemon/submit.h"
+#include "proto/protocol.h"
+#include "proto/suggest.h"
+#include "proto/version.h"
+
+enum { ARGS_MAX = 4, PAGE_MAX = 10000, PAGE_STANDARD = 1000 };
+
+enum arg_type { ARG_INTEGER, ARG_TEXT, ARG_BOOL, ARG_SPEC };
+
+struct arg {
+	const char *name;
+	enum arg_type type;
+	bool required;
+};
+
+struct verb {
+	const char *name;
+	void (*handle)(struct daemon *d, struct client *client, json_t *params);
+	struct arg args[ARGS_MAX];
+	const char *help;
+};
+
+static int64_t integer_or(json_t *params, const char *key, int64_t standard)
+{
+	json_t *v = json_object_get(params, key);
+
+	return v ? json_integer_value(v) : standard;
+}
+
+static void no_such_run(struct client *client, int64_t id)
+{
+	client_refuse(client, PROTOCOL_NO_SUCH_RUN, NULL, "run %lld: no such run", (long long)id);
+}
+
+/* Own runs and own daemons; root may all. */
+static bool may(const struct client *client, uid_t owner)
+{
+	uid_t uid = client_peer(client)->uid;
+
+	return uid == owner || uid == 0 || uid == geteuid();
+}
+
+/* ---- hello, version ---- */
+
+static void do_hello(struct daemon *d, struct client *client, json_t *params)
+{
+	int64_t protocol = integer_or(params, "protocol", 0);
+	const char *build = json_string_value(json_object_get(params, "build"));
+
+	if (protocol != PROTOCOL_VERSION) {
+		client_refuse_and_close(client, PROTOCOL_VERSION_MISMATCH, NULL,
+			"client speaks protocol %lld, gpt2d %s speaks %d", (long long)protocol,
+			version_build, PROTOCOL_VERSION);
+		return;
+	}
+	if (build != NULL && strcmp(build, version_build) != 0) {
+		client_refuse_and_close(client, PROTOCOL_VERSION_MISMATCH, NULL,
+			"client is build %.64s, gpt2d is build %s: restart gpt2d", build,
+			version_build);
+		return;
+	}
+	client_set_greeted(client);
+	client_reply(client,
+		json_pack("{si ss ss sI sI ss sI}", "protocol", PROTOCOL_VERSION, "build",
+			version_build, "version", VERSION_RELEASE, "pid", (json_int_t)getpid(),
+			"uid", (json_int_t)geteuid(), "engine", d->settings->engine, "ranks",
+			(json_int_t)d->settings->ranks));
+}
+
+static void do_version(struct daemon *d, struct client *client, json_t *params)
+{
+	client_reply(client,
+		json_pack("{si ss ss s{ss ss ss}}", "protocol", PROTOCOL_VERSION, "build",
+			version_build, "version", VERSION_RELEASE, "libraries", "libevent",
+			event_get_version(), "jansson", jansson_version_str(), "sqlite3",
+			sqlite3_libversion()));
+}
+
+/* ---- submit, dry-run ---- */
+
+static void do_submit(struct daemon *d, struct client *client, json_t *params)
+{
+	if (d->stopping)
+		client_refuse(client, PROTOCOL_BUSY, NULL, "gpt2d is stopping");
+	else
+		submit_begin(d, client, params, false);
+}
+
+static void do_dry_run(struct daemon *d, struct client *client, json_t *params)
+{
+	submit_begin(d, client, params, true);
+}
+
+/* ---- status ---- */
+
+static int64_t rss_bytes(void)
+{
+	long long pages = 0, resident = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	if (f == NULL)
+		return 0;
+	if (fscanf(f, "%lld %lld", &pages, &resident) != 2)
+		resident = 0;
+	fclose(f);
+	return resident * sysconf(_SC_PAGESIZE);
+}
+
+static json_t *daemon_json(const struct daemon *d)
+{
+	return json_pack("{sI sI ss ss ss sf sI ss ss sI}", "pid", (json_int_t)getpid(), "uid",
+		(json_int_t)geteuid(), "version", VERSION_RELEASE, "build", version_build, "state",
+		d->stopping ? "stopping" : "running", "uptime_s",
+		(double)(clock_mono_ns() - d->started_ns) / 1e9, "rss_bytes",
+		(json_int_t)rss_bytes(), "socket", d->socket, "state_dir", d->state_dir, "clients",
+		(json_int_t)control_clients(d->control));
+}
+
+static void do_status(struct daemon *d, struct client *client, json_t *params)
+{
+	struct run *run = scheduler_running(d->scheduler);
+	json_t *counts = json_object(), *running = json_null();
+
+	for (int i = 0; i < RUN_STATES; i++)
+		json_object_set_new(
+			counts, run_state_name((enum run_state)i), json_integer(d->counts[i]));
+	if (run != NULL)
+		running = json_pack("{so so}", "run", run_json(run, d->state_dir), "progress",
+			follow_progress(run));
+	client_reply(client,
+		json_pack("{so so so ss? sI so}", "daemon", daemon_json(d), "engine",
+			engine_pool_json(d->pool), "running", running, "waiting",
+			scheduler_waiting(d->scheduler), "queued",
+			(json_int_t)queue_length(d->queue), "counts", counts));
+}
+
+/* ---- show, list ---- */
+
+struct question {
+	struct daemon *daemon;
+	uint64_t client;
+	int64_t id;
+	bool follow;
+};
+
+static struct question *question_create(struct daemon *d, struct client *client, int64_t id)
+{
+	struct question *q = calloc(1, sizeof(*q));
+
+	if (q != NULL)
+		*q = (struct question){d, client_peer(client)->number, id, false};
+	return q;
+}
+
+static void failed(struct client *client, int64_t id, int rc)
+{
+	if (rc == -ENOENT)
+		no_such_run(client, id);
+	else
+		client_refuse(client, PROTOCOL_STORE, NULL, "the store cannot be read: %s",
+			strerror(-rc));
+}
+
+/* A run that had ended before: the reply, and at once its last event. */
+static void reply_ended(struct client *client, json_t *result)
+{
+	json_t *json = json_object_get(result, "run");
+	struct run run = {.id = json_integer_value(json_object_get(json, "id"))};
+	const char *reason = json_string_value(json_object_get(json, "reason"));
+	const char *dir = json_string_value(json_object_get(json, "dir"));
+	char directory[SPEC_PATH_MAX];
+
+	run_state_parse(json_string_value(json_object_get(json, "state")), &run.state);
+	snprintf(run.reason, sizeof(run.reason), "%s", reason ? reason : "");
+	snprintf(directory, sizeof(directory), "%s", dir ? dir : "");
+	client_add_follows(client, 1); /* it is kept until both are on their way */
+	client_hold(client);
+	client_reply(
+		client, json_pack("{sO sn si si}", "run", json, "progress", "seq", 0, "first", 1));
+	follow_ended(client, &run, directory);
+	client_add_follows(client, -1);
+	client_release(client);
+	json_decref(result);
+}
+
+static void on_result(void *arg, int rc, json_t *result)
+{
+	struct question *q = arg;
+	struct client *client = control_find(q->daemon->control, q->client);
+	struct run *run;
+
+	if (client == NULL)
+		json_decref(result);
+	else if (rc < 0)
+		failed(client, q->id, rc);
+	else if (q->follow)
+		reply_ended(client, result);
+	else {
+		run = q->id ? queue_find(q->daemon->queue, q->id) : NULL;
+		if (q->id)
+			json_object_set_new(
+				result, "progress", run ? follow_progress(run) : json_null());
+		client_reply(client, result);
+	}
+	free(q);
+}
+
+/* False: it has been answered. */
+static bool page_limit(struct client *client, json_t *params, int64_t *limit)
+{
+	*limit = integer_or(params, "limit", PAGE_STANDARD);
+	if (*limit >= 1 && *limit <= PAGE_MAX)
+		return true;
+	client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL, "limit: %lld, 1 to %d is allowed",
+		(long long)*limit, PAGE_MAX);
+	return false;
+}
+
+static void do_show(struct daemon *d, struct client *client, json_t *params)
+{
+	int64_t id = integer_or(params, "id", 0);
+	struct question *q;
+	int64_t limit;
+
+	if (!page_limit(client, params, &limit))
+		return;
+	q = question_create(d, client, id);
+	if (q == NULL ||
+		record_show(d->store, d->state_dir, id, integer_or(params, "after", -1), limit,
+			on_result, q) < 0) {
+		free(q);
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+	}
+}
+
+static void do_list(struct daemon *d, struct client *client, json_t *params)
+{
+	const char *name = json_string_value(json_object_get(params, "state"));
+	struct question *q;
+	enum run_state state = RUN_QUEUED;
+	struct record_list list = {
+		.after = integer_or(params, "after", 0),
+		.newest = json_is_true(json_object_get(params, "newest")),
+		.state = -1,
+	};
+
+	if (!page_limit(client, params, &list.limit))
+		return;
+	if (name != NULL && run_state_parse(name, &state) < 0) {
+		client_refuse(
+			client, PROTOCOL_INVALID_PARAMS, NULL, "state: \"%.32s\" is none", name);
+		return;
+	}
+	if (name != NULL)
+		list.state = (int)state;
+	q = question_create(d, client, 0);
+	if (q == NULL || record_list(d->store, d->state_dir, &list, on_result, q) < 0) {
+		free(q);
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+	}
+}
+
+/* ---- follow ---- */
+
+static void follow_open(struct daemon *d, struct client *client, struct run *run, json_t *params)
+{
+	int64_t seq = 0, first = 0;
+	int rc = follow_add(d->follow, run, client, &seq, &first);
+
+	if (rc == -EALREADY) {
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"run %lld: is followed already on this connection", (long long)run->id);
+	} else if (rc == -E2BIG) {
+		client_refuse(
+			client, PROTOCOL_BUSY, NULL, "too many runs followed on a connection");
+	} else if (rc < 0) {
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+	} else {
+		client_hold(client);
+		client_reply(client,
+			json_pack("{so so sI sI}", "run", run_json(run, d->state_dir), "progress",
+				follow_progress(run), "seq", (json_int_t)seq, "first",
+				(json_int_t)first));
+		follow_replay(d->follow, run, client, integer_or(params, "after", seq));
+		client_release(client);
+	}
+}
+
+static void do_follow(struct daemon *d, struct client *client, json_t *params)
+{
+	int64_t id = integer_or(params, "id", 0);
+	struct run *run = queue_find(d->queue, id);
+	struct question *q;
+
+	if (run != NULL) {
+		follow_open(d, client, run, params);
+		return;
+	}
+	q = question_create(d, client, id);
+	if (q != NULL)
+		q->follow = true;
+	if (q == NULL || record_show(d->store, d->state_dir, id, -1, 1, on_result, q) < 0) {
+		free(q);
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+	}
+}
+
+/* ---- cancel ---- */
+
+static void reply_cancel(struct client *client, int64_t id, const char *state, bool already)
+{
+	client_reply(client,
+		json_pack("{sI ss sb}", "id", (json_int_t)id, "state", state, "already", already));
+}
+
+static void on_cancel_ended(void *arg, int rc, json_t *result)
+{
+	struct question *q = arg;
+	struct client *client = control_find(q->daemon->control, q->client);
+	json_t *run = json_object_get(result, "run");
+
+	if (client != NULL && rc < 0)
+		failed(client, q->id, rc);
+	else if (client != NULL &&
+		!may(client, (uid_t)json_integer_value(json_object_get(run, "uid"))))
+		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
+			"run %lld: belongs to another user", (long long)q->id);
+	else if (client != NULL)
+		reply_cancel(client, q->id, json_string_value(json_object_get(run, "state")), true);
+	json_decref(result);
+	free(q);
+}
+
+static void do_cancel(struct daemon *d, struct client *client, json_t *params)
+{
+	int64_t id = integer_or(params, "id", 0);
+	struct run *run = queue_find(d->queue, id);
+	struct question *q;
+	enum run_state before;
+	int rc;
+
+	if (run == NULL) {
+		q = question_create(d, client, id);
+		if (q == NULL ||
+			record_show(d->store, d->state_dir, id, -1, 1, on_cancel_ended, q) < 0) {
+			free(q);
+			client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+		}
+	} else if (!may(client, run->uid)) {
+		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
+			"run %lld: belongs to another user", (long long)id);
+	} else {
+		before = run->state;
+		rc = scheduler_cancel(d->scheduler, run);
+		/* with the engines it goes on until they have let go; what ended is known at once
+		 */
+		reply_cancel(client, id,
+			run_state_name(rc == 0 && before == RUN_QUEUED ? RUN_CANCELLED : before),
+			rc == -EALREADY);
+	}
+}
+
+/* ---- shutdown ---- */
+
+static void do_shutdown(struct daemon *d, struct client *client, json_t *params)
+{
+	struct run *run = scheduler_running(d->scheduler);
+
+	if (!may(client, geteuid())) {
+		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL, "gpt2d belongs to another user");
+		return;
+	}
+	client_hold(client);
+	client_reply(
+		client, json_pack("{so}", "running", run ? json_integer(run->id) : json_null()));
+	daemon_stop(d, json_is_true(json_object_get(params, "now")));
+	client_release(client);
+}
+
+/* ---- the table ---- */
+
+static const struct verb verbs[] = {
+	{METHOD_HELLO, do_hello,
+		{{"protocol", ARG_INTEGER, true}, {"build", ARG_TEXT, false},
+			{"client", ARG_TEXT, false}},
+		"say who one is; the first request of a connection"},
+	{METHOD_SUBMIT, do_submit, {{"spec", ARG_SPEC, true}}, "queue a run"},
+	{METHOD_DRY_RUN, do_dry_run, {{"spec", ARG_SPEC, true}},
+		"resolve and check a spec, queue nothing"},
+	{METHOD_STATUS, do_status, {{0}}, "daemon, engines, running run, queue"},
+	{METHOD_SHOW, do_show,
+		{{"id", ARG_INTEGER, true}, {"after", ARG_INTEGER, false},
+			{"limit", ARG_INTEGER, false}},
+		"a run with its spec, checks, segments and transitions"},
+	{METHOD_LIST, do_list,
+		{{"after", ARG_INTEGER, false}, {"limit", ARG_INTEGER, false},
+			{"state", ARG_TEXT, false}, {"newest", ARG_BOOL, false}},
+		"runs by id"},
+	{METHOD_FOLLOW, do_follow, {{"id", ARG_INTEGER, true}, {"after", ARG_INTEGER, false}},
+		"the events of a run until it ends"},
+	{METHOD_CANCEL, do_cancel, {{"id", ARG_INTEGER, true}}, "end a run"},
+	{METHOD_SHUTDOWN, do_shutdown, {{"now", ARG_BOOL, false}},
+		"end gpt2d, after the running run or now"},
+	{METHOD_VERSION, do_version, {{0}}, "versions of gpt2d and its libraries"},
+};
+
+enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };
+
+static bool fits(enum arg_type type, const json_t *value, const char **expected)
+{
+	switch (type) {
+	case ARG_INTEGER:
+		*expected = "an integer";
+		return json_is_integer(value);
+	case ARG_TEXT:
+		*expected = "a string";
+		return json_is_string(value);
+	case ARG_BOOL:
+		*expected = "true or false";
+		return json_is_boolean(value);
+	case ARG_SPEC:
+		*expected = "an object, or its text";
+		return json_is_object(value) || json_is_string(value);
+	}
+	return false;
+}
+
+/* Every parameter known, of its type, and the required ones there: whether. Else it is answered. */
+static bool check_args(const struct verb *verb, struct client *client, json_t *params)
+{
+	const char *key, *expected = "", *names[ARGS_MAX], *nearest;
+	size_t n = 0;
+	json_t *value;
+
+	for (; n < ARGS_MAX && verb->args[n].name; n++) {
+		names[n] = verb->args[n].name;
+		value = json_object_get(params, names[n]);
+		if (value ? !fits(verb->args[n].type, value, &expected) : verb->args[n].required) {
+			client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL, "%s: %s: %s%s",
+				verb->name, names[n], value ? expected : "is missing",
+				value ? " is expected" : "");
+			return false;
+		}
+	}
+	json_object_foreach(params, key, value) {
+		size_t i = 0;
+
+		while (i < n && strcmp(names[i], key) != 0)
+			i++;
+		if (i < n)
+			continue;
+		nearest = suggest_nearest(key, names, n);
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"%s: %.64s: no such parameter%s%s", verb->name, key,
+			nearest ? ", the nearest is " : "", nearest ? nearest : "");
+		return false;
+	}
+	return true;
+}
+
+static void unknown_verb(struct client *client, const char *method)
+{
+	const char *names[VERBS], *nearest;
+
+	for (size_t i = 0; i < VERBS; i++)
+		names[i] = verbs[i].name;
+	nearest = suggest_nearest(method, names, VERBS);
+	client_refuse(client, PROTOCOL_METHOD_NOT_FOUND, NULL, "%.64s: no such method%s%s", method,
+		nearest ? ", the nearest is " : "", nearest ? nearest : "");
+}
+
+void command_handle(struct daemon *d, struct client *client, const struct rpc_message *message)
+{
+	const struct verb *verb = NULL;
+
+	for (size_t i = 0; i < VERBS; i++)
+		if (strcmp(verbs[i].name, message->method) == 0)
+			verb = &verbs[i];
+	if (!client_greeted(client) && (verb == NULL || verb->handle != do_hello))
+		client_refuse_and_close(client, PROTOCOL_INVALID_REQUEST, NULL,
+			"%s is expected first", METHOD_HELLO);
+	else if (verb == NULL)
+		unknown_verb(client, message->method);
+	else if (check_args(verb, client, message->params))
+		verb->handle(d, client, message->params);
+}

@@ -1,0 +1,200 @@
+#include "daemon/control.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <event2/listener.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/log.h"
+#include "proto/protocol.h"
+
+enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128 };
+
+struct seat {
+	TAILQ_ENTRY(seat) link;
+	struct client *client;
+};
+
+struct control {
+	struct control_options o;
+	struct evconnlistener *listener;
+	struct event *resume;
+	TAILQ_HEAD(, seat) seats;
+	int64_t n_clients;
+	uint64_t last_number;
+};
+
+static void on_gone(struct client *client, void *arg)
+{
+	struct control *c = arg;
+	struct seat *seat;
+
+	c->o.client.gone(client, c->o.client.arg);
+	TAILQ_FOREACH(seat, &c->seats, link)
+		if (seat->client == client)
+			break;
+	if (seat == NULL)
+		return;
+	TAILQ_REMOVE(&c->seats, seat, link);
+	c->n_clients--;
+	free(seat);
+}
+
+static void on_request(struct client *client, const struct rpc_message *message, void *arg)
+{
+	struct control *c = arg;
+
+	c->o.client.request(client, message, c->o.client.arg);
+}
+
+static int64_t clients_of(const struct control *c, uid_t uid)
+{
+	struct seat *seat;
+	int64_t n = 0;
+
+	TAILQ_FOREACH(seat, &c->seats, link)
+		n += client_peer(seat->client)->uid == uid;
+	return n;
+}
+
+/* A line of its own to somebody who is not let in: as much as the socket takes at once. */
+static void turn_away(int fd, const char *why)
+{
+	size_t n = 0;
+	char *line = rpc_error(NULL, PROTOCOL_BUSY, why, NULL, &n);
+
+	if (line == NULL || send(fd, line, n, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		log_write(LOG_DEBUG, "client: turned away without a word");
+	free(line);
+	close(fd);
+}
+
+static int let_in(struct control *c, int fd, const struct ucred *peer)
+{
+	struct client_options options = c->o.client;
+	struct client_peer who = {c->last_number + 1, peer->uid, peer->pid};
+	struct seat *seat = calloc(1, sizeof(*seat));
+	int rc;
+
+	if (seat == NULL)
+		return -ENOMEM;
+	options.request = on_request;
+	options.gone = on_gone;
+	options.arg = c;
+	rc = client_create(&options, fd, &who, &seat->client);
+	if (rc < 0) {
+		free(seat);
+		return rc;
+	}
+	c->last_number++;
+	c->n_clients++;
+	TAILQ_INSERT_TAIL(&c->seats, seat, link);
+	return 0;
+}
+
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
+	int n, void *arg)
+{
+	struct control *c = arg;
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) {
+		log_write(LOG_WARNING, "client: no credentials: %s", strerror(errno));
+		close(fd);
+	} else if (c->n_clients >= c->o.clients_max) {
+		turn_away(fd, "too many clients");
+	} else if (clients_of(c, peer.uid) >= c->o.clients_per_uid) {
+		turn_away(fd, "too many clients of this user");
+	} else if (let_in(c, fd, &peer) < 0) {
+		turn_away(fd, "out of memory");
+	}
+}
+
+static void on_resume(evutil_socket_t fd, short what, void *arg)
+{
+	struct control *c = arg;
+
+	if (c->listener)
+		evconnlistener_enable(c->listener);
+}
+
+/* Descriptors have run out, most likely: those who wait in the backlog wait on. */
+static void on_accept_error(struct evconnlistener *listener, void *arg)
+{
+	static const struct timeval pause = {ACCEPT_PAUSE_S, 0};
+	struct control *c = arg;
+
+	log_write(LOG_WARNING, "control: accept: %s; none accepted for %d s", strerror(errno),
+		ACCEPT_PAUSE_S);
+	evconnlistener_disable(listener);
+	event_add(c->resume, &pause);
+}
+
+int control_create(const struct control_options *options, struct control **out)
+{
+	struct control *c = calloc(1, sizeof(*c));
+
+	if (c == NULL)
+		return -ENOMEM;
+	c->o = *options;
+	TAILQ_INIT(&c->seats);
+	c->resume = evtimer_new(c->o.client.base, on_resume, c);
+	c->listener = evconnlistener_new(c->o.client.base, on_accept, c,
+		LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, BACKLOG, c->o.fd);
+	if (!c->resume || !c->listener) {
+		control_destroy(c);
+		return -ENOMEM;
+	}
+	evconnlistener_set_error_cb(c->listener, on_accept_error);
+	*out = c;
+	return 0;
+}
+
+void control_stop_listening(struct control *c)
+{
+	if (c->listener)
+		evconnlistener_free(c->listener);
+	c->listener = NULL;
+}
+
+void control_destroy(struct control *c)
+{
+	if (c == NULL)
+		return;
+	control_stop_listening(c);
+	while (!TAILQ_EMPTY(&c->seats))
+		client_destroy(TAILQ_FIRST(&c->seats)->client);
+	if (c->resume)
+		event_free(c->resume);
+	free(c);
+}
+
+bool control_idle(const struct control *c)
+{
+	struct seat *seat;
+
+	TAILQ_FOREACH(seat, &c->seats, link)
+		if (client_unwritten_bytes(seat->client) > 0)
+			return false;
+	return true;
+}
+
+int64_t control_clients(const struct control *c)
+{
+	return c->n_clients;
+}
+
+struct client *control_find(const struct control *c, uint64_t number)
+{
+	struct seat *seat;
+
+	TAILQ_FOREACH(seat, &c->seats, link)
+		if (client_peer(seat->client)->number == number)
+			return client_dead(seat->client) ? NULL : seat->client;
+	return NULL;
+}

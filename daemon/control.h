@@ -1,0 +1,26 @@
+/*
+ * control.h: the listening socket: who is let in, how many, and where they are found again.
+ */
+#ifndef GPT2D_CONTROL_H
+#define GPT2D_CONTROL_H
+
+#include "daemon/client.h"
+
+struct control;
+
+struct control_options {
+	struct client_options client;
+	int fd;              /* bound and not yet listening; owned by control from here on */
+	int64_t clients_max; /* of all users together */
+	int64_t clients_per_uid;
+};
+
+int control_create(const struct control_options *options, struct control **out);
+void control_destroy(struct control *c); /* closes all; takes NULL */
+void control_stop_listening(struct control *c);
+bool control_idle(const struct control *c); /* nothing waits to be written */
+int64_t control_clients(const struct control *c);
+/* A client by its number; NULL when it has gone. */
+struct client *control_find(const struct control *c, uint64_t number);
+
+#endif

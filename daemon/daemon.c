@@ -1,0 +1,327 @@
+#include "daemon/daemon.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/checker.h"
+#include "daemon/clock.h"
+#include "daemon/command.h"
+#include "daemon/control.h"
+#include "daemon/engine_pool.h"
+#include "daemon/follow.h"
+#include "daemon/log.h"
+#include "daemon/notify.h"
+#include "daemon/place.h"
+#include "daemon/queue.h"
+#include "daemon/reconcile.h"
+#include "daemon/scheduler.h"
+#include "daemon/settings.h"
+#include "daemon/store.h"
+
+enum { LINGER_S = 1 }; /* at the end, for replies that are not read */
+
+/* ---- what the parts call ---- */
+
+static void on_request(struct client *client, const struct rpc_message *message, void *arg)
+{
+	command_handle(arg, client, message);
+}
+
+static void on_gone(struct client *client, void *arg)
+{
+	struct daemon *d = arg;
+
+	follow_forget(d->follow, client);
+	daemon_stop_turn(d);
+}
+
+static void on_engines_ready(void *arg)
+{
+	struct daemon *d = arg;
+	char status[256];
+
+	if (!d->ready_said) {
+		d->ready_said = true;
+		snprintf(status, sizeof(status), "socket %s, %lld ranks", d->socket,
+			(long long)d->settings->ranks);
+		printf("gpt2d: ready, %s\n", status);
+		fflush(stdout);
+		notify_ready(status);
+	}
+	scheduler_wake(d->scheduler);
+}
+
+static void on_engine_message(int rank, const char *method, json_t *params, void *arg)
+{
+	struct daemon *d = arg;
+
+	scheduler_message(d->scheduler, rank, method, params);
+}
+
+static void on_engines_lost(const char *reason, void *arg)
+{
+	struct daemon *d = arg;
+
+	scheduler_lost(d->scheduler, reason);
+}
+
+static void on_engines_stopped(void *arg)
+{
+	struct daemon *d = arg;
+
+	d->engines_gone = true;
+	daemon_stop_turn(d);
+}
+
+static void on_child(evutil_socket_t signal, short what, void *arg)
+{
+	struct daemon *d = arg;
+
+	if (d->pool)
+		engine_pool_reap(d->pool);
+	if (d->checker)
+		checker_reap(d->checker);
+}
+
+static void on_terminate(evutil_socket_t signal, short what, void *arg)
+{
+	log_write(LOG_INFO, "signal %d: stopping", (int)signal);
+	daemon_stop(arg, true);
+}
+
+static void on_completions(evutil_socket_t fd, short what, void *arg)
+{
+	struct daemon *d = arg;
+
+	store_deliver(d->store);
+	daemon_stop_turn(d);
+}
+
+/* ---- start ---- */
+
+static int start_places(struct daemon *d, char *error, size_t error_bytes)
+{
+	const struct settings *s = d->settings;
+	char path[SPEC_PATH_MAX + 16], parent[sizeof(d->socket)];
+	int rc;
+
+	rc = place_socket_path(s->socket, d->socket, sizeof(d->socket), error, error_bytes);
+	if (rc == 0)
+		rc = place_state_dir(
+			s->state_dir, d->state_dir, sizeof(d->state_dir), error, error_bytes);
+	if (rc < 0)
+		return rc;
+	snprintf(path, sizeof(path), "%s/runs", d->state_dir);
+	memcpy(parent, d->socket, sizeof(parent));
+	rc = place_make_dirs(path, error, error_bytes);
+	if (rc == 0)
+		rc = place_make_dirs(dirname(parent), error, error_bytes);
+	snprintf(path, sizeof(path), "%s/gpt2d.db", d->state_dir);
+	if (rc == 0)
+		rc = place_lock(path, &d->lock_fds[0], error, error_bytes);
+	if (rc == 0)
+		rc = place_lock(d->socket, &d->lock_fds[1], error, error_bytes);
+	return rc;
+}
+
+static int start_store(struct daemon *d, char *error, size_t error_bytes)
+{
+	char path[SPEC_PATH_MAX + 16], why[256];
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/gpt2d.db", d->state_dir);
+	rc = store_open(path, &d->store, why, sizeof(why));
+	if (rc < 0) {
+		snprintf(error, error_bytes, "%s: %s", path, why);
+		return rc;
+	}
+	d->queue = queue_create();
+	if (d->queue == NULL)
+		return -ENOMEM;
+	rc = reconcile_runs(d, error, error_bytes);
+	return rc < 0 ? rc : store_start(d->store);
+}
+
+static void on_turn(evutil_socket_t fd, short what, void *arg);
+
+static int start_signals(struct daemon *d)
+{
+	static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT};
+
+	signal(SIGPIPE, SIG_IGN);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		d->signals[i] = evsignal_new(
+			d->base, numbers[i], numbers[i] == SIGCHLD ? on_child : on_terminate, d);
+		if (d->signals[i] == NULL || event_add(d->signals[i], NULL) < 0)
+			return -ENOMEM;
+	}
+	d->turn = event_new(d->base, -1, 0, on_turn, d);
+	d->completions =
+		event_new(d->base, store_fd(d->store), EV_READ | EV_PERSIST, on_completions, d);
+	if (!d->turn || !d->completions || event_add(d->completions, NULL) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+static int start_engines(struct daemon *d)
+{
+	const struct settings *s = d->settings;
+	struct engine_pool_options pool = {
+		.base = d->base,
+		.program = s->engine,
+		.ranks = (int)s->ranks,
+		.threads = (int)s->threads,
+		.start_timeout_s = s->start_timeout_s,
+		.alive_timeout_s = s->alive_timeout_s,
+		.ready = on_engines_ready,
+		.message = on_engine_message,
+		.lost = on_engines_lost,
+		.stopped = on_engines_stopped,
+		.arg = d,
+	};
+	struct checker_options checker = {
+		.base = d->base,
+		.program = s->engine,
+		.timeout_s = s->check_timeout_s,
+	};
+	int rc = checker_create(&checker, &d->checker);
+
+	if (rc == 0)
+		rc = scheduler_create(d, &d->scheduler);
+	return rc < 0 ? rc : engine_pool_create(&pool, &d->pool);
+}
+
+static int start_control(struct daemon *d, char *error, size_t error_bytes)
+{
+	struct control_options options = {
+		.client =
+			{
+				.base = d->base,
+				.buffer_bytes = d->settings->client_buffer_bytes,
+				.request = on_request,
+				.gone = on_gone,
+				.arg = d,
+			},
+		.clients_max = d->settings->clients_max,
+		.clients_per_uid = d->settings->clients_per_uid,
+	};
+	int rc = place_bind(d->socket, &options.fd, error, error_bytes);
+
+	return rc < 0 ? rc : control_create(&options, &d->control);
+}
+
+int daemon_start(struct daemon *d, const struct settings *settings, char *error, size_t error_bytes)
+{
+	int rc;
+
+	d->settings = settings;
+	d->lock_fds[0] = d->lock_fds[1] = -1;
+	d->started_ns = clock_mono_ns();
+	snprintf(error, error_bytes, "out of memory");
+	d->base = event_base_new();
+	if (d->base == NULL)
+		return -ENOMEM;
+	rc = start_places(d, error, error_bytes);
+	if (rc == 0 && (d->follow = follow_create(d->base, d->state_dir)) == NULL)
+		rc = -ENOMEM;
+	if (rc == 0)
+		rc = start_store(d, error, error_bytes);
+	if (rc == 0)
+		rc = start_signals(d);
+	if (rc == 0)
+		rc = start_engines(d);
+	if (rc == 0)
+		rc = start_control(d, error, error_bytes);
+	return rc;
+}
+
+/* ---- stop ---- */
+
+/* Only our own: the name may have been taken away and used again. */
+static void unlink_socket(struct daemon *d)
+{
+	if (d->control == NULL)
+		return;
+	control_stop_listening(d->control);
+	if (d->lock_fds[1] >= 0)
+		unlink(d->socket);
+}
+
+void daemon_stop(struct daemon *d, bool now)
+{
+	if (!d->stopping) {
+		d->stopping = true;
+		notify_stopping();
+		if (!scheduler_busy(d->scheduler))
+			now = true;
+		log_write(LOG_INFO, now ? "stopping" : "stopping after the running run");
+	}
+	if (now)
+		scheduler_interrupt(d->scheduler);
+	daemon_stop_turn(d);
+}
+
+void daemon_stop_turn(struct daemon *d)
+{
+	if (d->stopping && d->turn)
+		event_active(d->turn, 0, 0);
+}
+
+/* One step after another: the runs, the engines, the followers' last events, the replies. */
+static void on_turn(evutil_socket_t fd, short what, void *arg)
+{
+	static const struct timeval soon = {0, 20000};
+	struct daemon *d = arg;
+
+	if (scheduler_busy(d->scheduler))
+		return;
+	if (!d->engines_told) {
+		d->engines_told = true;
+		unlink_socket(d);
+		scheduler_interrupt(d->scheduler); /* what was made ready ahead */
+		engine_pool_stop(d->pool);
+	}
+	if (!d->engines_gone)
+		return;
+	if (d->linger_ns == 0)
+		d->linger_ns = clock_mono_ns() + LINGER_S * CLOCK_S_NS;
+	if (clock_mono_ns() < d->linger_ns && !(store_idle(d->store) && control_idle(d->control)))
+		event_add(d->turn, &soon);
+	else
+		event_base_loopbreak(d->base);
+}
+
+int daemon_finish(struct daemon *d)
+{
+	int rc;
+
+	/* what is still to be written, and its callbacks, before the parts they call go */
+	rc = store_close(d->store);
+	control_destroy(d->control);
+	scheduler_destroy(d->scheduler);
+	engine_pool_destroy(d->pool);
+	checker_destroy(d->checker);
+	follow_destroy(d->follow);
+	queue_destroy(d->queue);
+	for (size_t i = 0; i < sizeof(d->signals) / sizeof(d->signals[0]); i++)
+		if (d->signals[i])
+			event_free(d->signals[i]);
+	if (d->turn)
+		event_free(d->turn);
+	if (d->completions)
+		event_free(d->completions);
+	for (size_t i = 0; i < 2; i++)
+		if (d->lock_fds[i] >= 0)
+			close(d->lock_fds[i]);
+	if (d->base)
+		event_base_free(d->base);
+	return rc;
+}

@@ -1,0 +1,52 @@
+/*
+ * daemon.h: the parts of a running gpt2d, so that they can reach each other, and their start and
+ * end.
+ */
+#ifndef GPT2D_DAEMON_H
+#define GPT2D_DAEMON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/run.h"
+
+struct daemon {
+	struct event_base *base;
+	const struct settings *settings;
+	char state_dir[SPEC_PATH_MAX]; /* absolute */
+	char socket[128];
+	struct store *store;
+	struct queue *queue;
+	struct follow *follow;
+	struct control *control;
+	struct engine_pool *pool;
+	struct checker *checker;
+	struct scheduler *scheduler;
+	int64_t counts[RUN_STATES]; /* of all runs there ever were */
+	int64_t started_ns;         /* monotonic */
+	bool stopping;              /* no submissions, no new starts */
+	bool ready_said;
+
+	/* private to daemon.c */
+	bool engines_told; /* to stop, as the last thing */
+	bool engines_gone;
+	int64_t linger_ns;  /* replies are waited for until then */
+	struct event *turn; /* the next step of stopping */
+	struct event *signals[3];
+	struct event *completions;
+	int lock_fds[2]; /* of the state directory and of the socket */
+};
+
+/* Everything that runs in the loop, from settings: 0, or a negative errno with error. */
+int daemon_start(
+	struct daemon *d, const struct settings *settings, char *error, size_t error_bytes);
+/* Undoes daemon_start, also one that failed. 0, or -EIO: not everything is on disk. */
+int daemon_finish(struct daemon *d);
+
+/* End in good order; now: interrupt the run in progress, else wait for it. May be called again. */
+void daemon_stop(struct daemon *d, bool now);
+/* Something that a stop waits for may have happened; nothing when there is no stop. */
+void daemon_stop_turn(struct daemon *d);
+
+#endif

@@ -1,0 +1,318 @@
+#include "daemon/engine_link.h"
+
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+#include "daemon/log.h"
+#include "proto/frame.h"
+#include "proto/protocol.h"
+#include "proto/rpc.h"
+
+enum {
+	LINK_FD = 3,
+	LINES_PER_TURN = 256,
+	EXEC_FAILED = 127,
+	OUTPUT_MAX = 4 * PROTOCOL_LINE_MAX, /* an engine that reads nothing is not fed for ever */
+};
+
+extern char **environ;
+
+struct engine_link {
+	struct engine_link_options o;
+	char what[32];
+	char end[96];
+	pid_t pid;
+	struct bufferevent *io;
+	struct event *again;
+	struct frame *frame;
+	int64_t heard_ns;
+	bool blames_peer;
+	bool broken;
+	bool eof; /* reported once all lines are taken */
+	bool in_lines, dead;
+};
+
+/* Between fork and exec: only calls that are safe there. */
+static void become_engine(const struct engine_link_options *o, int link_fd, int out_fd,
+	pid_t parent) __attribute__((noreturn));
+
+static void become_engine(
+	const struct engine_link_options *o, int link_fd, int out_fd, pid_t parent)
+{
+	static const char failed[] = "gpt2d: the engine cannot be started\n";
+	struct sigaction standard = {.sa_handler = SIG_DFL};
+	sigset_t none;
+	int null_fd;
+
+	sigemptyset(&none);
+	for (int s = 1; s < NSIG; s++)
+		sigaction(s, &standard, NULL);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
+		_exit(EXEC_FAILED);
+	null_fd = open("/dev/null", O_RDONLY);
+	link_fd = fcntl(link_fd, F_DUPFD, 10);
+	out_fd = fcntl(out_fd, F_DUPFD, 10);
+	if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 || dup2(out_fd, STDOUT_FILENO) < 0 ||
+		dup2(out_fd, STDERR_FILENO) < 0 || dup2(link_fd, LINK_FD) < 0)
+		_exit(EXEC_FAILED);
+	close_range(LINK_FD + 1, ~0u, 0);
+	execve(o->program, o->argv, environ);
+	if (write(STDERR_FILENO, failed, sizeof(failed) - 1) < 0)
+		_exit(EXEC_FAILED);
+	_exit(EXEC_FAILED);
+}
+
+static void report_broken(struct engine_link *link, const char *why)
+{
+	if (link->broken)
+		return;
+	link->broken = true;
+	bufferevent_disable(link->io, EV_READ);
+	link->o.broken(link, why, link->o.arg);
+}
+
+static void handle_line(struct engine_link *link, const char *line, size_t n)
+{
+	struct rpc_message m;
+	char error[256], why[320];
+
+	if (rpc_parse(line, n, &m, NULL, error, sizeof(error)) != 0) {
+		snprintf(why, sizeof(why), "sent what is no message: %s", error);
+		report_broken(link, why);
+		return;
+	}
+	link->heard_ns = clock_mono_ns();
+	if (m.kind == RPC_NOTIFICATION)
+		link->o.message(link, m.method, m.params, link->o.arg);
+	else
+		report_broken(link, "sent a request or a reply, a notification is expected");
+	rpc_clear(&m);
+}
+
+static bool feed(struct engine_link *link)
+{
+	struct evbuffer *in = bufferevent_get_input(link->io);
+	struct evbuffer_iovec piece;
+
+	while (evbuffer_peek(in, -1, NULL, &piece, 1) > 0 && piece.iov_len > 0) {
+		if (frame_feed(link->frame, piece.iov_base, piece.iov_len) < 0)
+			return false;
+		evbuffer_drain(in, piece.iov_len);
+	}
+	return true;
+}
+
+static void handle_lines(struct engine_link *link)
+{
+	enum frame_status status = FRAME_LINE;
+	int taken = 0;
+	char *line;
+	size_t n;
+
+	link->in_lines = true;
+	if (!feed(link))
+		report_broken(link, "sent more than there is memory for");
+	while (!link->broken && !link->dead && taken < LINES_PER_TURN) {
+		status = frame_next(link->frame, &line, &n);
+		if (status != FRAME_LINE)
+			break;
+		taken++;
+		handle_line(link, line, n);
+	}
+	if (!link->dead && (status == FRAME_TOO_LONG || status == FRAME_BAD))
+		report_broken(
+			link, status == FRAME_BAD ? "sent a NUL byte" : "sent too long a line");
+	link->in_lines = false;
+	if (link->dead)
+		engine_link_destroy(link);
+	else if (taken == LINES_PER_TURN)
+		event_active(link->again, 0, 0);
+	else if (link->eof)
+		report_broken(link, NULL);
+}
+
+static void on_again(evutil_socket_t fd, short what, void *arg)
+{
+	handle_lines(arg);
+}
+
+static void on_read(struct bufferevent *io, void *arg)
+{
+	handle_lines(arg);
+}
+
+static void on_event(struct bufferevent *io, short what, void *arg)
+{
+	struct engine_link *link = arg;
+
+	link->eof = true;
+	handle_lines(link);
+}
+
+static int fork_engine(struct engine_link *link, int fds[2])
+{
+	int out_fd = log_fd();
+	pid_t parent = getpid(), pid = fork();
+
+	if (pid < 0)
+		return -errno;
+	if (pid == 0)
+		become_engine(&link->o, fds[1], out_fd, parent);
+	link->pid = pid;
+	return 0;
+}
+
+int engine_link_create(const struct engine_link_options *options, struct engine_link **out)
+{
+	struct engine_link *link = calloc(1, sizeof(*link));
+	int fds[2], rc;
+
+	if (link == NULL)
+		return -ENOMEM;
+	link->o = *options;
+	snprintf(link->what, sizeof(link->what), "%s", options->what);
+	strcpy(link->end, "runs");
+	link->heard_ns = clock_mono_ns();
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0) {
+		rc = -errno;
+		goto free_link;
+	}
+	rc = -ENOMEM;
+	evutil_make_socket_nonblocking(fds[0]);
+	link->frame = frame_create(PROTOCOL_LINE_MAX);
+	link->again = event_new(options->base, -1, 0, on_again, link);
+	if (link->frame && link->again)
+		link->io = bufferevent_socket_new(options->base, fds[0], BEV_OPT_CLOSE_ON_FREE);
+	if (link->io == NULL)
+		goto close_fds;
+	rc = fork_engine(link, fds);
+	if (rc < 0)
+		goto free_io;
+	close(fds[1]);
+	bufferevent_setcb(link->io, on_read, NULL, on_event, link);
+	bufferevent_enable(link->io, EV_READ | EV_WRITE);
+	*out = link;
+	return 0;
+free_io:
+	bufferevent_free(link->io);
+	fds[0] = -1;
+close_fds:
+	if (fds[0] >= 0)
+		close(fds[0]);
+	close(fds[1]);
+free_link:
+	if (link->again)
+		event_free(link->again);
+	frame_destroy(link->frame);
+	free(link);
+	return rc;
+}
+
+void engine_link_destroy(struct engine_link *link)
+{
+	if (link == NULL)
+		return;
+	if (link->in_lines) {
+		link->dead = true;
+		return;
+	}
+	if (link->pid > 0) {
+		kill(link->pid, SIGKILL);
+		while (waitpid(link->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	}
+	bufferevent_free(link->io);
+	event_free(link->again);
+	frame_destroy(link->frame);
+	free(link);
+}
+
+void engine_link_send(struct engine_link *link, const char *method, json_t *params)
+{
+	size_t n = 0;
+	char *line = rpc_notification(method, params, &n);
+
+	if (line == NULL || link->broken ||
+		evbuffer_get_length(bufferevent_get_output(link->io)) > OUTPUT_MAX ||
+		bufferevent_write(link->io, line, n) < 0)
+		log_write(LOG_WARNING, "%s: %s was not sent", link->what, method);
+	free(line);
+}
+
+void engine_link_kill(struct engine_link *link)
+{
+	if (link->pid > 0)
+		kill(link->pid, SIGKILL);
+}
+
+pid_t engine_link_pid(const struct engine_link *link)
+{
+	return link->pid;
+}
+
+int64_t engine_link_heard_ns(const struct engine_link *link)
+{
+	return link->heard_ns;
+}
+
+static const char *exit_meaning(int status)
+{
+	switch (status) {
+	case ENGINE_EXIT_USAGE:
+		return " (refused its arguments)";
+	case ENGINE_EXIT_PEER_LOST:
+		return " (a peer went away)";
+	case ENGINE_EXIT_POISONED:
+		return " (its device needs a new process)";
+	case ENGINE_EXIT_ORPHAN:
+		return " (gpt2d went away)";
+	case ENGINE_EXIT_BOOTSTRAP:
+		return " (ranks could not reach each other)";
+	case EXEC_FAILED:
+		return " (could not be started)";
+	default:
+		return "";
+	}
+}
+
+bool engine_link_reap(struct engine_link *link)
+{
+	int status;
+
+	if (link->pid == 0)
+		return true;
+	if (waitpid(link->pid, &status, WNOHANG) <= 0)
+		return false;
+	link->pid = 0;
+	if (WIFSIGNALED(status))
+		snprintf(link->end, sizeof(link->end), "killed by signal %d", WTERMSIG(status));
+	else
+		snprintf(link->end, sizeof(link->end), "exited with status %d%s",
+			WEXITSTATUS(status), exit_meaning(WEXITSTATUS(status)));
+	link->blames_peer = WIFEXITED(status) && WEXITSTATUS(status) == ENGINE_EXIT_PEER_LOST;
+	return true;
+}
+
+const char *engine_link_end(const struct engine_link *link)
+{
+	return link->end;
+}
+
+bool engine_link_blames_peer(const struct engine_link *link)
+{
+	return link->blames_peer;
+}

@@ -1,0 +1,494 @@
+#include "daemon/engine_pool.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "daemon/clock.h"
+#include "daemon/engine_link.h"
+#include "daemon/log.h"
+#include "proto/protocol.h"
+#include "proto/version.h"
+
+enum {
+	END_WAIT_S = 1,  /* from a broken link to the end of its process, before all are killed */
+	STOP_WAIT_S = 5, /* from engine.exit to SIGKILL */
+	BACKOFF_FIRST_MS = 200,
+	BACKOFF_MAX_MS = 30000,
+};
+
+enum pool_state { POOL_DOWN, POOL_STARTING, POOL_READY, POOL_FAILING, POOL_STOPPING, POOL_STOPPED };
+
+static const char *const pool_state_names[] = {
+	"down",
+	"starting",
+	"ready",
+	"failing",
+	"stopping",
+	"stopped",
+};
+
+enum rank_state { RANK_DOWN, RANK_STARTED, RANK_GREETED, RANK_READY };
+
+static const char *const rank_state_names[] = {"down", "starting", "connecting", "ready"};
+
+struct rank {
+	struct engine_pool *pool;
+	int rank;
+	enum rank_state state;
+	struct engine_link *link;
+	char *address;
+	json_t *device;
+};
+
+struct engine_pool {
+	struct engine_pool_options o;
+	enum pool_state state;
+	char reason[512];   /* of the last loss */
+	bool told;          /* lost() was called for these engines */
+	int64_t started_ns; /* of the present state starting */
+	int64_t retry_ns;   /* when down: the next start */
+	int64_t backoff_ms; /* 0: the next start is immediate */
+	int64_t restarts;
+	struct event *timer; /* start, kill */
+	struct event *watch; /* deadlines, each second */
+	struct rank *ranks;
+};
+
+static void lose(struct engine_pool *p, const char *reason);
+static void set_state(struct engine_pool *p, enum pool_state state);
+
+static void arm(struct engine_pool *p, int64_t ms)
+{
+	struct timeval t = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+
+	evtimer_add(p->timer, &t);
+}
+
+/* ---- messages ---- */
+
+static void connect_all(struct engine_pool *p)
+{
+	json_t *addresses = json_array(), *params;
+
+	for (int i = 0; i < p->o.ranks; i++)
+		json_array_append_new(addresses,
+			p->ranks[i].address ? json_string(p->ranks[i].address) : json_null());
+	params = json_pack("{so}", "addresses", addresses);
+	engine_pool_send(p, p->o.ranks, ENGINE_CONNECT, params);
+	json_decref(params);
+}
+
+static bool all_in(const struct engine_pool *p, enum rank_state state)
+{
+	for (int i = 0; i < p->o.ranks; i++)
+		if (p->ranks[i].state != state)
+			return false;
+	return true;
+}
+
+/* Is this the engine that was started? Empty, or why not. */
+static void check_hello(const struct rank *r, json_t *params, char *why, size_t why_bytes)
+{
+	json_t *build = json_object_get(params, "build");
+	json_t *protocol = json_object_get(params, "protocol");
+	const char *role = json_string_value(json_object_get(params, "role"));
+	json_t *rank = json_object_get(params, "rank");
+
+	why[0] = '\0';
+	if (json_integer_value(protocol) != PROTOCOL_VERSION)
+		snprintf(why, why_bytes, "speaks protocol %lld, gpt2d speaks %d",
+			(long long)json_integer_value(protocol), PROTOCOL_VERSION);
+	else if (json_is_string(build) && strcmp(json_string_value(build), version_build) != 0)
+		snprintf(why, why_bytes, "is build %.64s, gpt2d is build %s",
+			json_string_value(build), version_build);
+	else if (role == NULL || strcmp(role, "rank") != 0 || json_integer_value(rank) != r->rank)
+		snprintf(why, why_bytes, "does not say that it is this rank");
+}
+
+static void on_hello(struct rank *r, json_t *params)
+{
+	struct engine_pool *p = r->pool;
+	const char *address = json_string_value(json_object_get(params, "address"));
+	char why[200], reason[256];
+
+	check_hello(r, params, why, sizeof(why));
+	if (r->state != RANK_STARTED)
+		snprintf(why, sizeof(why), "says hello twice");
+	if (why[0] != '\0') {
+		snprintf(reason, sizeof(reason), "engine_refused: rank %d %s", r->rank, why);
+		engine_pool_restart(p, reason);
+		return;
+	}
+	r->state = RANK_GREETED;
+	free(r->address);
+	r->address = address ? strdup(address) : NULL;
+	json_decref(r->device);
+	r->device = json_incref(json_object_get(params, "device"));
+	if (all_in(p, RANK_GREETED))
+		connect_all(p);
+}
+
+static void on_ready(struct rank *r)
+{
+	struct engine_pool *p = r->pool;
+
+	if (r->state != RANK_GREETED)
+		return;
+	r->state = RANK_READY;
+	if (!all_in(p, RANK_READY))
+		return;
+	log_write(LOG_INFO, "engines: %d ready after %.2f s", p->o.ranks,
+		(double)(clock_mono_ns() - p->started_ns) / 1e9);
+	set_state(p, POOL_READY);
+	p->o.ready(p->o.arg);
+}
+
+static void on_message(struct engine_link *link, const char *method, json_t *params, void *arg)
+{
+	struct rank *r = arg;
+	struct engine_pool *p = r->pool;
+
+	if (p->state != POOL_STARTING && p->state != POOL_READY && p->state != POOL_FAILING &&
+		p->state != POOL_STOPPING)
+		return;
+	if (strcmp(method, ENGINE_ALIVE) == 0)
+		return;
+	if (strcmp(method, ENGINE_HELLO) == 0)
+		on_hello(r, params);
+	else if (strcmp(method, ENGINE_READY) == 0)
+		on_ready(r);
+	else
+		p->o.message(r->rank, method, params, p->o.arg);
+}
+
+static void on_broken(struct engine_link *link, const char *why, void *arg)
+{
+	struct rank *r = arg;
+	struct engine_pool *p = r->pool;
+	char reason[512];
+
+	if (p->state != POOL_STARTING && p->state != POOL_READY)
+		return;
+	snprintf(reason, sizeof(reason), "engine_lost: rank %d %s", r->rank,
+		why ? why : "closed its link");
+	if (why != NULL) {
+		engine_pool_restart(p, reason);
+		return;
+	}
+	snprintf(p->reason, sizeof(p->reason), "%s", reason);
+	set_state(p, POOL_FAILING);
+	arm(p, END_WAIT_S * 1000);
+	engine_pool_reap(p);
+}
+
+/* ---- start and end ---- */
+
+static void set_state(struct engine_pool *p, enum pool_state state)
+{
+	log_write(LOG_DEBUG, "engines: %s -> %s", pool_state_names[p->state],
+		pool_state_names[state]);
+	p->state = state;
+}
+
+static int start_rank(struct engine_pool *p, struct rank *r)
+{
+	char rank[16], ranks[16], threads[16], what[32], program[4096];
+	char role[] = "--role", role_rank[] = "rank", a_rank[] = "--rank", a_ranks[] = "--ranks";
+	char a_threads[] = "--threads";
+	char *argv[] = {
+		program, role, role_rank, a_rank, rank, a_ranks, ranks, a_threads, threads, NULL};
+	struct engine_link_options o = {
+		.base = p->o.base,
+		.program = p->o.program,
+		.argv = argv,
+		.what = what,
+		.message = on_message,
+		.broken = on_broken,
+		.arg = r,
+	};
+
+	snprintf(program, sizeof(program), "%s", p->o.program);
+	snprintf(rank, sizeof(rank), "%d", r->rank);
+	snprintf(ranks, sizeof(ranks), "%d", p->o.ranks);
+	snprintf(threads, sizeof(threads), "%d", p->o.threads);
+	snprintf(what, sizeof(what), "rank %d", r->rank);
+	return engine_link_create(&o, &r->link);
+}
+
+static void start_all(struct engine_pool *p)
+{
+	char reason[128];
+	int rc;
+
+	set_state(p, POOL_STARTING);
+	p->told = false;
+	p->started_ns = clock_mono_ns();
+	for (int i = 0; i < p->o.ranks; i++) {
+		rc = start_rank(p, &p->ranks[i]);
+		if (rc < 0) {
+			snprintf(reason, sizeof(reason),
+				"engine_lost: rank %d cannot be started: %s", i, strerror(-rc));
+			engine_pool_restart(p, reason);
+			return;
+		}
+		p->ranks[i].state = RANK_STARTED;
+	}
+}
+
+/* All processes have ended: down, or stopped. */
+static void all_ended(struct engine_pool *p)
+{
+	for (int i = 0; i < p->o.ranks; i++) {
+		engine_link_destroy(p->ranks[i].link);
+		p->ranks[i].link = NULL;
+		p->ranks[i].state = RANK_DOWN;
+	}
+	evtimer_del(p->timer);
+	if (p->state == POOL_STOPPING) {
+		set_state(p, POOL_STOPPED);
+		p->o.stopped(p->o.arg);
+		return;
+	}
+	set_state(p, POOL_DOWN);
+	p->restarts++;
+	p->retry_ns = clock_mono_ns() + p->backoff_ms * 1000000;
+	arm(p, p->backoff_ms);
+	p->backoff_ms = p->backoff_ms ? p->backoff_ms * 2 : BACKOFF_FIRST_MS;
+	if (p->backoff_ms > BACKOFF_MAX_MS)
+		p->backoff_ms = BACKOFF_MAX_MS;
+}
+
+static void kill_all(struct engine_pool *p)
+{
+	for (int i = 0; i < p->o.ranks; i++)
+		if (p->ranks[i].link)
+			engine_link_kill(p->ranks[i].link);
+}
+
+static void lose(struct engine_pool *p, const char *reason)
+{
+	if (p->told)
+		return;
+	p->told = true;
+	if (reason != p->reason)
+		snprintf(p->reason, sizeof(p->reason), "%s", reason);
+	log_write(LOG_ERROR, "engines: %s", p->reason);
+	kill_all(p);
+	p->o.lost(p->reason, p->o.arg);
+}
+
+/*
+ * Why an ended rank ended, or NULL when none has. One that names its peer as the cause counts only
+ * when no other has ended (*sure is false then).
+ */
+static const struct rank *first_ended(const struct engine_pool *p, bool *left, bool *sure)
+{
+	const struct rank *first = NULL;
+
+	*left = *sure = false;
+	for (int i = 0; i < p->o.ranks; i++) {
+		const struct rank *r = &p->ranks[i];
+
+		if (r->link == NULL)
+			continue;
+		if (!engine_link_reap(r->link)) {
+			*left = true;
+		} else if (first == NULL || !*sure) {
+			first = r;
+			*sure = !engine_link_blames_peer(r->link);
+		}
+	}
+	return first;
+}
+
+void engine_pool_reap(struct engine_pool *p)
+{
+	bool left, sure;
+	const struct rank *ended = first_ended(p, &left, &sure);
+	char reason[256];
+
+	if (ended == NULL)
+		return;
+	if (p->state != POOL_STOPPING && !p->told) {
+		snprintf(reason, sizeof(reason), "engine_lost: rank %d %s", ended->rank,
+			engine_link_end(ended->link));
+		if (p->state != POOL_FAILING) {
+			set_state(p, POOL_FAILING);
+			arm(p, END_WAIT_S * 1000);
+		}
+		if (sure || !left)
+			lose(p, reason);
+		else
+			snprintf(p->reason, sizeof(p->reason), "%s", reason);
+	}
+	if (!left)
+		all_ended(p);
+}
+
+void engine_pool_restart(struct engine_pool *p, const char *reason)
+{
+	bool left = false;
+
+	if (p->state != POOL_STARTING && p->state != POOL_READY && p->state != POOL_FAILING)
+		return;
+	set_state(p, POOL_FAILING);
+	lose(p, reason);
+	for (int i = 0; i < p->o.ranks; i++)
+		left |= p->ranks[i].link != NULL && engine_link_pid(p->ranks[i].link) > 0;
+	if (left)
+		return;
+	/* none could be started at all */
+	all_ended(p);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct engine_pool *p = arg;
+
+	switch (p->state) {
+	case POOL_DOWN:
+		start_all(p);
+		break;
+	case POOL_FAILING:
+		lose(p, p->reason);
+		break;
+	case POOL_STOPPING:
+		log_write(LOG_WARNING, "engines: not ended within %d s, killed", STOP_WAIT_S);
+		kill_all(p);
+		break;
+	default:
+		break;
+	}
+}
+
+static void on_watch(evutil_socket_t fd, short what, void *arg)
+{
+	struct engine_pool *p = arg;
+	int64_t now = clock_mono_ns();
+	char reason[128];
+
+	if (p->state == POOL_STARTING && now - p->started_ns > p->o.start_timeout_s * CLOCK_S_NS) {
+		snprintf(reason, sizeof(reason), "engine_lost: engines are not ready after %lld s",
+			(long long)p->o.start_timeout_s);
+		engine_pool_restart(p, reason);
+	}
+	for (int i = 0; p->state == POOL_READY && i < p->o.ranks; i++) {
+		if (now - engine_link_heard_ns(p->ranks[i].link) <=
+			p->o.alive_timeout_s * CLOCK_S_NS)
+			continue;
+		snprintf(reason, sizeof(reason), "engine_hung: rank %d: no sign of life for %lld s",
+			i, (long long)p->o.alive_timeout_s);
+		engine_pool_restart(p, reason);
+	}
+}
+
+int engine_pool_create(const struct engine_pool_options *options, struct engine_pool **out)
+{
+	static const struct timeval second = {1, 0};
+	struct engine_pool *p = calloc(1, sizeof(*p));
+
+	if (p == NULL)
+		return -ENOMEM;
+	p->o = *options;
+	p->ranks = calloc((size_t)options->ranks, sizeof(*p->ranks));
+	p->timer = evtimer_new(options->base, on_timer, p);
+	p->watch = event_new(options->base, -1, EV_PERSIST, on_watch, p);
+	if (!p->ranks || !p->timer || !p->watch) {
+		engine_pool_destroy(p);
+		return -ENOMEM;
+	}
+	for (int i = 0; i < options->ranks; i++)
+		p->ranks[i] = (struct rank){.pool = p, .rank = i};
+	event_add(p->watch, &second);
+	arm(p, 0);
+	*out = p;
+	return 0;
+}
+
+void engine_pool_destroy(struct engine_pool *p)
+{
+	if (p == NULL)
+		return;
+	for (int i = 0; p->ranks && i < p->o.ranks; i++) {
+		engine_link_destroy(p->ranks[i].link);
+		free(p->ranks[i].address);
+		json_decref(p->ranks[i].device);
+	}
+	if (p->timer)
+		event_free(p->timer);
+	if (p->watch)
+		event_free(p->watch);
+	free(p->ranks);
+	free(p);
+}
+
+bool engine_pool_ready(const struct engine_pool *p)
+{
+	return p->state == POOL_READY;
+}
+
+void engine_pool_send(struct engine_pool *p, int n, const char *method, json_t *params)
+{
+	for (int i = 0; i < n && i < p->o.ranks; i++)
+		if (p->ranks[i].link)
+			engine_link_send(p->ranks[i].link, method, json_incref(params));
+}
+
+void engine_pool_worked(struct engine_pool *p)
+{
+	p->backoff_ms = 0;
+}
+
+void engine_pool_stop(struct engine_pool *p)
+{
+	json_t *params = json_object();
+	bool left = false;
+
+	if (p->state == POOL_STOPPING || p->state == POOL_STOPPED)
+		return;
+	for (int i = 0; i < p->o.ranks; i++)
+		left |= p->ranks[i].link != NULL;
+	set_state(p, POOL_STOPPING);
+	if (left) {
+		engine_pool_send(p, p->o.ranks, ENGINE_EXIT, params);
+		arm(p, STOP_WAIT_S * 1000);
+		engine_pool_reap(p);
+	} else {
+		all_ended(p);
+	}
+	json_decref(params);
+}
+
+json_t *engine_pool_json(const struct engine_pool *p)
+{
+	json_t *ranks = json_array();
+	int64_t retry = (p->retry_ns - clock_mono_ns() + CLOCK_S_NS - 1) / CLOCK_S_NS;
+
+	for (int i = 0; i < p->o.ranks; i++) {
+		const struct rank *r = &p->ranks[i];
+
+		json_array_append_new(ranks,
+			json_pack("{si sI ss sO?}", "rank", i, "pid",
+				(json_int_t)(r->link ? engine_link_pid(r->link) : 0), "state",
+				rank_state_names[r->state], "device", r->device));
+	}
+	return json_pack("{ss ss? ss si sI so so}", "state", pool_state_names[p->state], "reason",
+		p->reason[0] ? p->reason : NULL, "program", p->o.program, "threads", p->o.threads,
+		"restarts", (json_int_t)p->restarts, "retry_in_s",
+		p->state == POOL_DOWN ? json_integer(retry > 0 ? retry : 0) : json_null(), "ranks",
+		ranks);
+}
+
+const char *engine_pool_state_name(const struct engine_pool *p)
+{
+	return pool_state_names[p->state];
+}
+
+const char *engine_pool_reason(const struct engine_pool *p)
+{
+	return p->reason;
+}

@@ -1,0 +1,54 @@
+/*
+ * engine_pool.h: one engine process per rank, started together, connected together, killed
+ * together: after one is lost the others cannot go on. Lost ones are started anew, at growing
+ * intervals while that fails.
+ *
+ *   down (waits to start) -> starting (hello, connect, ready) -> ready -> failing (ends are
+ * awaited) -> down
+ */
+#ifndef GPT2D_ENGINE_POOL_H
+#define GPT2D_ENGINE_POOL_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct event_base;
+struct engine_pool;
+
+struct engine_pool_options {
+	struct event_base *base;
+	const char *program;
+	int ranks, threads;
+	int64_t start_timeout_s; /* from exec to ready */
+	int64_t alive_timeout_s; /* without any message */
+	void (*ready)(void *arg);
+	void (*message)(int rank, const char *method, json_t *params, void *arg);
+	/* Nothing more will come from these engines; reason: "engine_lost: rank 1 killed by signal
+	 * 9". */
+	void (*lost)(const char *reason, void *arg);
+	void (*stopped)(void *arg); /* after engine_pool_stop: no process is left */
+	void *arg;
+};
+
+int engine_pool_create(const struct engine_pool_options *options, struct engine_pool **out);
+void engine_pool_destroy(struct engine_pool *p); /* takes NULL */
+
+bool engine_pool_ready(const struct engine_pool *p);
+/* To the first n ranks; params is borrowed. */
+void engine_pool_send(struct engine_pool *p, int n, const char *method, json_t *params);
+/* Kill all and start anew; lost() is called with reason before this returns, unless they are lost
+ * already. */
+void engine_pool_restart(struct engine_pool *p, const char *reason);
+/* They did what they are for: the next failure is waited for as short as the first. */
+void engine_pool_worked(struct engine_pool *p);
+/* End them in good order, kill those that do not within 5 s; stopped() is called, maybe at once. */
+void engine_pool_stop(struct engine_pool *p);
+
+void engine_pool_reap(struct engine_pool *p); /* on SIGCHLD */
+/* {state, reason, program, threads, restarts, retry_in_s, ranks: [...]} */
+json_t *engine_pool_json(const struct engine_pool *p);
+const char *engine_pool_state_name(const struct engine_pool *p);
+const char *engine_pool_reason(const struct engine_pool *p); /* of the last loss; empty when none */
+
+#endif

@@ -1,0 +1,67 @@
+#include "daemon/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+
+static int log_to = STDERR_FILENO;
+static bool log_debug;
+
+static const char *const level_names[] = {"debug", "info", "warning", "error"};
+
+int log_open(const char *path, bool debug)
+{
+	int fd;
+
+	log_debug = debug;
+	if (path == NULL)
+		return 0;
+	fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	log_to = fd;
+	return 0;
+}
+
+int log_fd(void)
+{
+	return log_to;
+}
+
+void log_write(enum log_level level, const char *format, ...)
+{
+	char line[2048], at[CLOCK_TEXT_BYTES];
+	va_list args;
+	size_t n;
+	int rc;
+
+	if (level == LOG_DEBUG && !log_debug)
+		return;
+	clock_text(clock_utc_ns(), at);
+	n = (size_t)snprintf(line, sizeof(line), "%s %s ", at, level_names[level]);
+	va_start(args, format);
+	rc = vsnprintf(line + n, sizeof(line) - n - 1, format, args);
+	va_end(args);
+	if (rc < 0)
+		return;
+	n = strlen(line);
+	for (char *c = line; *c != '\0'; c++)
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			*c = ' '; /* what a peer sent stays on one line */
+	line[n++] = '\n';
+	if (write(log_to, line, n) < 0)
+		return; /* nowhere to say so */
+}
+
+enum log_level log_level_of(const char *name)
+{
+	for (int i = LOG_DEBUG; i <= LOG_ERROR; i++)
+		if (strcmp(name, level_names[i]) == 0)
+			return (enum log_level)i;
+	return LOG_INFO;
+}

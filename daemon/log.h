@@ -1,0 +1,17 @@
+/* log.h: gpt2d's log, one line each: "2026-01-08T19:50:57.123Z info run 3: queued". Main thread
+ * only. */
+#ifndef GPT2D_LOG_H
+#define GPT2D_LOG_H
+
+#include <stdbool.h>
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };
+
+/* path NULL: stderr. 0 or a negative errno. debug: whether LOG_DEBUG is written. */
+int log_open(const char *path, bool debug);
+int log_fd(void); /* what children print goes there */
+void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* "debug", "info", ... to a level; LOG_INFO for any other text. */
+enum log_level log_level_of(const char *name);
+
+#endif

@@ -1,0 +1,27 @@
+/*
+ * place.h: where gpt2d keeps its socket and its state, and that nobody else does: each is owned by
+ * whoever holds the lock of a file beside it. A socket that was left behind is replaced, one whose
+ * owner lives never is, whether that answers or not.
+ */
+#ifndef GPT2D_PLACE_H
+#define GPT2D_PLACE_H
+
+#include <stddef.h>
+
+/* All: 0, or a negative errno with error. out is absolute. */
+
+/* asked: a setting, or NULL for the standard place. */
+int place_socket_path(
+	const char *asked, char *out, size_t out_bytes, char *error, size_t error_bytes);
+int place_state_dir(
+	const char *asked, char *out, size_t out_bytes, char *error, size_t error_bytes);
+int place_engine(const char *asked, char *out, size_t out_bytes, char *error, size_t error_bytes);
+
+/* Make dir and what is above it (each 0700). */
+int place_make_dirs(const char *dir, char *error, size_t error_bytes);
+/* Lock path.lock for the life of *fd: -EBUSY names the process that holds it. */
+int place_lock(const char *path, int *fd, char *error, size_t error_bytes);
+/* A bound socket, mode 0600 from its first moment; the lock must be held. */
+int place_bind(const char *path, int *fd, char *error, size_t error_bytes);
+
+#endif

@@ -1,0 +1,91 @@
+#include "daemon/queue.h"
+
+#include <stdlib.h>
+
+struct queue {
+	TAILQ_HEAD(runs_head, run) runs; /* ascending ids */
+};
+
+struct queue *queue_create(void)
+{
+	struct queue *q = calloc(1, sizeof(*q));
+
+	if (q != NULL)
+		TAILQ_INIT(&q->runs);
+	return q;
+}
+
+void queue_destroy(struct queue *q)
+{
+	struct run *run;
+
+	if (q == NULL)
+		return;
+	while ((run = TAILQ_FIRST(&q->runs)) != NULL) {
+		TAILQ_REMOVE(&q->runs, run, link);
+		free(run);
+	}
+	free(q);
+}
+
+void queue_add(struct queue *q, struct run *run)
+{
+	struct run *before = TAILQ_LAST(&q->runs, runs_head);
+
+	while (before != NULL && before->id > run->id)
+		before = TAILQ_PREV(before, runs_head, link);
+	if (before != NULL)
+		TAILQ_INSERT_AFTER(&q->runs, before, run, link);
+	else
+		TAILQ_INSERT_HEAD(&q->runs, run, link);
+}
+
+void queue_remove(struct queue *q, struct run *run)
+{
+	TAILQ_REMOVE(&q->runs, run, link);
+}
+
+struct run *queue_find(const struct queue *q, int64_t id)
+{
+	struct run *run;
+
+	TAILQ_FOREACH(run, &q->runs, link)
+		if (run->id == id)
+			return run;
+	return NULL;
+}
+
+struct run *queue_next(const struct queue *q, const struct run *after)
+{
+	struct run *run = after ? TAILQ_NEXT(after, link) : TAILQ_FIRST(&q->runs);
+
+	while (run != NULL && run->state != RUN_QUEUED)
+		run = TAILQ_NEXT(run, link);
+	return run;
+}
+
+int64_t queue_before(const struct queue *q, int64_t id)
+{
+	struct run *run;
+	int64_t n = 0;
+
+	TAILQ_FOREACH(run, &q->runs, link)
+		if (run->id < id && run->state == RUN_QUEUED)
+			n++;
+	return n;
+}
+
+int64_t queue_length(const struct queue *q)
+{
+	return queue_before(q, INT64_MAX);
+}
+
+void queue_each(struct queue *q, void (*each)(struct run *run, void *arg), void *arg)
+{
+	struct run *run = TAILQ_FIRST(&q->runs), *next;
+
+	for (; run != NULL; run = next) {
+		next = TAILQ_NEXT(run, link);
+		each(run, arg);
+	}
+}

@@ -1,0 +1,17 @@
+/*
+ * reconcile.h: what the store holds when gpt2d starts, made true: no run is starting or running any
+ * more. One that was finishing and whose marker is on disk is done; the others are interrupted, and
+ * queued again when their spec says so. Queued ones keep their order.
+ */
+#ifndef GPT2D_RECONCILE_H
+#define GPT2D_RECONCILE_H
+
+#include <stddef.h>
+
+struct daemon;
+
+/* Before the loop and the store's thread: fills queue and counts. 0, or a negative errno with
+ * error. */
+int reconcile_runs(struct daemon *d, char *error, size_t error_bytes);
+
+#endif

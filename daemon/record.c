@@ -1,0 +1,296 @@
+#include "daemon/record.h"
+
+#include <errno.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/clock.h"
+
+static void job_init(struct store_job *job, enum store_kind kind, bool must,
+	int (*work)(struct store_job *, struct sqlite3 *), void (*done)(struct store_job *, int))
+{
+	*job = (struct store_job){.kind = kind, .must = must, .work = work, .done = done};
+}
+
+/* ---- submit ---- */
+
+struct submit_job {
+	struct store_job job;
+	struct run *run;
+	char *canonical, *checks;
+	struct design_segment *order;
+	char (*arms)[SPEC_NAME_MAX + 1];
+	void (*done)(void *arg, int rc);
+	void *arg;
+};
+
+static void submit_free(struct submit_job *j)
+{
+	free(j->canonical);
+	free(j->checks);
+	free(j->order);
+	free(j->arms);
+	free(j);
+}
+
+static int add_transition(struct sqlite3 *db, const struct run *run, int64_t at_ns)
+{
+	return store_sql(db, NULL, NULL,
+		"insert into transitions(run, at_ns, state, reason) values(?, ?, ?, ?)", "iitt",
+		run->id, at_ns, run_state_name(run->state), run->reason);
+}
+
+static int submit_work(struct store_job *job, struct sqlite3 *db)
+{
+	struct submit_job *j = (struct submit_job *)job;
+	struct run *r = j->run;
+	int rc;
+
+	rc = store_sql(db, NULL, NULL,
+		"insert into runs(name, uid, state, reason, spec, spec_sha256, checks, gpus, "
+		"segments,"
+		" segments_done, attempt, restart, timeout_s, submitted_ns, started_ns, ended_ns)"
+		" values(?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, 0, 0)",
+		"tittttt"
+		"iiiiii",
+		r->name, (int64_t)r->uid, run_state_name(r->state), r->reason, j->canonical,
+		r->spec_sha256, j->checks, r->gpus, r->segments, r->attempt, (int64_t)r->restart,
+		r->timeout_s, r->submitted_ns);
+	if (rc < 0)
+		return rc;
+	r->id = sqlite3_last_insert_rowid(db);
+	for (int64_t i = 0; i < r->segments && rc == 0; i++)
+		rc = store_sql(db, NULL, NULL,
+			"insert into segments values(?, ?, ?, ?, ?, 'waiting', '', 0, 0, '', null)",
+			"iiiit", r->id, i, j->order[i].block, j->order[i].position,
+			j->arms[j->order[i].arm]);
+	return rc < 0 ? rc : add_transition(db, r, r->submitted_ns);
+}
+
+static void submit_done(struct store_job *job, int rc)
+{
+	struct submit_job *j = (struct submit_job *)job;
+
+	j->done(j->arg, rc);
+	submit_free(j);
+}
+
+int record_submit(struct store *s, struct run *run, const struct spec *spec, const char *canonical,
+	const char *checks, void (*done)(void *arg, int rc), void *arg)
+{
+	struct submit_job *j = calloc(1, sizeof(*j));
+
+	if (j == NULL)
+		return -ENOMEM;
+	job_init(&j->job, STORE_WRITE, false, submit_work, submit_done);
+	j->run = run;
+	j->done = done;
+	j->arg = arg;
+	j->canonical = strdup(canonical);
+	j->checks = strdup(checks);
+	j->order = calloc((size_t)run->segments, sizeof(*j->order));
+	j->arms = calloc(spec->n_arms, sizeof(*j->arms));
+	if (!j->canonical || !j->checks || !j->order || !j->arms) {
+		submit_free(j);
+		return -ENOMEM;
+	}
+	design_order(spec, j->order);
+	for (size_t i = 0; i < spec->n_arms; i++)
+		memcpy(j->arms[i], spec->arms[i].name, sizeof(j->arms[i]));
+	store_add(s, &j->job);
+	return 0;
+}
+
+/* ---- transition ---- */
+
+struct transition_job {
+	struct store_job job;
+	struct run run; /* as it was */
+	int64_t at_ns;
+	void (*done)(void *arg, int rc);
+	void *arg;
+};
+
+static int transition_work(struct store_job *job, struct sqlite3 *db)
+{
+	const struct transition_job *j = (const struct transition_job *)job;
+	const struct run *r = &j->run;
+	const char *state = run_state_name(r->state);
+	int rc;
+
+	rc = store_sql(db, NULL, NULL,
+		"update runs set state = ?, reason = ?, segments_done = ?, attempt = ?,"
+		" started_ns = ?, ended_ns = ? where id = ?",
+		"ttiiiii", state, r->reason, r->segments_done, r->attempt, r->started_ns,
+		r->ended_ns, r->id);
+	if (rc == 0 && r->state == RUN_QUEUED)
+		rc = store_sql(db, NULL, NULL,
+			"update segments set state = 'waiting', reason = '', started_ns = 0,"
+			" ended_ns = 0, dir = '', summary = null where run = ?",
+			"i", r->id);
+	if (rc == 0 && run_state_ended(r->state) && r->state != RUN_DONE)
+		rc = store_sql(db, NULL, NULL,
+			"update segments set ended_ns = case state when 'waiting' then 0 else ? "
+			"end,"
+			" state = case state when 'waiting' then 'skipped' else ? end"
+			" where run = ? and state in ('waiting', 'training')",
+			"iti", j->at_ns, state, r->id);
+	return rc < 0 ? rc : add_transition(db, r, j->at_ns);
+}
+
+static void transition_done(struct store_job *job, int rc)
+{
+	struct transition_job *j = (struct transition_job *)job;
+
+	if (j->done)
+		j->done(j->arg, rc);
+	free(j);
+}
+
+int record_transition(
+	struct store *s, const struct run *run, void (*done)(void *arg, int rc), void *arg)
+{
+	struct transition_job *j = calloc(1, sizeof(*j));
+
+	if (j == NULL)
+		return -ENOMEM;
+	job_init(&j->job, STORE_WRITE, true, transition_work, transition_done);
+	j->run = *run;
+	j->at_ns = clock_utc_ns();
+	j->done = done;
+	j->arg = arg;
+	store_add(s, &j->job);
+	return 0;
+}
+
+int record_transition_now(struct store *s, const struct run *run)
+{
+	struct transition_job j = {.run = *run, .at_ns = clock_utc_ns()};
+	struct sqlite3 *db = store_db(s);
+	int rc = store_errno(sqlite3_exec(db, "begin immediate", NULL, NULL, NULL));
+
+	if (rc == 0)
+		rc = transition_work(&j.job, db);
+	if (rc == 0)
+		rc = store_errno(sqlite3_exec(db, "commit", NULL, NULL, NULL));
+	if (rc < 0)
+		sqlite3_exec(db, "rollback", NULL, NULL, NULL);
+	return rc;
+}
+
+/* ---- segment ---- */
+
+struct segment_job {
+	struct store_job job;
+	int64_t run, segment, at_ns;
+	char state[16];
+	char *reason, *dir, *summary;
+};
+
+static void segment_free(struct segment_job *j)
+{
+	free(j->reason);
+	free(j->dir);
+	free(j->summary);
+	free(j);
+}
+
+static int segment_work(struct store_job *job, struct sqlite3 *db)
+{
+	const struct segment_job *j = (const struct segment_job *)job;
+	int rc;
+
+	if (strcmp(j->state, "training") == 0)
+		return store_sql(db, NULL, NULL,
+			"update segments set state = ?, dir = ?, started_ns = ?"
+			" where run = ? and segment = ?",
+			"ttiii", j->state, j->dir ? j->dir : "", j->at_ns, j->run, j->segment);
+	rc = store_sql(db, NULL, NULL,
+		"update segments set state = ?, reason = ?, ended_ns = ?,"
+		" summary = coalesce(?, summary)"
+		" where run = ? and segment = ? and state in ('training', 'trained')",
+		"ttitii", j->state, j->reason ? j->reason : "", j->at_ns, j->summary, j->run,
+		j->segment);
+	if (rc == 0 && strcmp(j->state, "done") == 0)
+		rc = store_sql(db, NULL, NULL,
+			"update runs set segments_done = (select count(*) from segments"
+			" where run = runs.id and state = 'done') where id = ?",
+			"i", j->run);
+	return rc;
+}
+
+static void segment_done(struct store_job *job, int rc)
+{
+	segment_free((struct segment_job *)job);
+}
+
+static char *copy_of(const char *text, bool *failed)
+{
+	char *copy = text ? strdup(text) : NULL;
+
+	*failed |= text != NULL && copy == NULL;
+	return copy;
+}
+
+int record_segment(struct store *s, const struct record_segment *segment)
+{
+	struct segment_job *j = calloc(1, sizeof(*j));
+	bool failed = false;
+
+	if (j == NULL)
+		return -ENOMEM;
+	job_init(&j->job, STORE_WRITE, true, segment_work, segment_done);
+	j->run = segment->run;
+	j->segment = segment->segment;
+	j->at_ns = clock_utc_ns();
+	strncpy(j->state, segment->state, sizeof(j->state) - 1);
+	j->reason = copy_of(segment->reason, &failed);
+	j->dir = copy_of(segment->dir, &failed);
+	j->summary = copy_of(segment->summary, &failed);
+	if (failed) {
+		segment_free(j);
+		return -ENOMEM;
+	}
+	store_add(s, &j->job);
+	return 0;
+}
+
+/* ---- files ---- */
+
+struct files_job {
+	struct store_job job;
+	int (*work)(void *arg);
+	void (*done)(void *arg, int rc);
+	void *arg;
+};
+
+static int files_work(struct store_job *job, struct sqlite3 *db)
+{
+	struct files_job *j = (struct files_job *)job;
+
+	return j->work(j->arg);
+}
+
+static void files_done(struct store_job *job, int rc)
+{
+	struct files_job *j = (struct files_job *)job;
+
+	j->done(j->arg, rc);
+	free(j);
+}
+
+int record_files(
+	struct store *s, int (*work)(void *arg), void (*done)(void *arg, int rc), void *arg)
+{
+	struct files_job *j = calloc(1, sizeof(*j));
+
+	if (j == NULL)
+		return -ENOMEM;
+	job_init(&j->job, STORE_FILES, false, files_work, files_done);
+	j->work = work;
+	j->done = done;
+	j->arg = arg;
+	store_add(s, &j->job);
+	return 0;
+}

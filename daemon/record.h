@@ -1,0 +1,75 @@
+/*
+ * record.h: what the store holds of runs: submissions, transitions, segments; and the questions
+ * asked of it. Each call adds a job to the store; the callback comes in the loop, once, with arg.
+ * Writes are durable when it comes with 0. The JSON of answers is as protocol.h says.
+ */
+#ifndef GPT2D_RECORD_H
+#define GPT2D_RECORD_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "daemon/run.h"
+#include "daemon/store.h"
+#include "proto/design.h"
+#include "proto/spec.h"
+
+/* ---- writes ---- */
+
+/*
+ * A new run, its segments and its first transition. run's id is filled in before done comes;
+ * canonical and checks (JSON text) are copied, segments are laid out from spec. 0, or -ENOMEM with
+ * nothing added.
+ */
+int record_submit(struct store *s, struct run *run, const struct spec *spec, const char *canonical,
+	const char *checks, void (*done)(void *arg, int rc), void *arg);
+
+/*
+ * run as it stands now, after run_transition: its row, a row in transitions, and its segments that
+ * will not be trained any more (or, queued again, will be). Tried until it is durable. done may be
+ * NULL.
+ */
+int record_transition(
+	struct store *s, const struct run *run, void (*done)(void *arg, int rc), void *arg);
+
+/* state: "training", "trained", "done", "failed", "cancelled". dir (training) and summary (done)
+ * may be NULL. */
+struct record_segment {
+	int64_t run, segment;
+	const char *state, *reason, *dir, *summary;
+};
+int record_segment(struct store *s, const struct record_segment *segment);
+
+/* ---- questions ---- */
+
+/* The canonical spec of a run (NULL when rc is not 0; valid during the call). */
+int record_spec(struct store *s, int64_t id, void (*done)(void *arg, int rc, const char *canonical),
+	void *arg);
+
+/* The result of "show", without progress; rc -ENOENT: no such run. The callback owns result. */
+int record_show(struct store *s, const char *state_dir, int64_t id, int64_t after, int64_t limit,
+	void (*done)(void *arg, int rc, json_t *result), void *arg);
+
+struct record_list {
+	int64_t after; /* ids above it, or below it when newest; 0: from the end */
+	int64_t limit;
+	bool newest; /* highest ids first */
+	int state;   /* enum run_state, or -1: all */
+};
+int record_list(struct store *s, const char *state_dir, const struct record_list *what,
+	void (*done)(void *arg, int rc, json_t *result), void *arg);
+
+/* Any other work in the store's thread, without the database: files of runs. work owns nothing. */
+int record_files(
+	struct store *s, int (*work)(void *arg), void (*done)(void *arg, int rc), void *arg);
+
+/* ---- at the start, before store_start ---- */
+
+/* Every run that has not ended, ascending ids; each owns run. */
+int record_each_open(struct store *s, int (*each)(struct run *run, void *arg), void *arg);
+/* Runs by state. */
+int record_counts(struct store *s, int64_t counts[RUN_STATES]);
+/* What record_transition does, at once. */
+int record_transition_now(struct store *s, const struct run *run);
+
+#endif

@@ -1,0 +1,335 @@
+#include "daemon/record.h"
+
+#include <errno.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/clock.h"
+
+enum { PAGE_BYTES = 8 << 20 }; /* a page of segments ends here, well within PROTOCOL_LINE_MAX */
+
+#define RUN_COLUMNS                                                                                \
+	"id, name, uid, state, reason, spec_sha256, gpus, segments, segments_done, attempt,"       \
+	" restart, timeout_s, submitted_ns, started_ns, ended_ns"
+
+static const char *text_of(sqlite3_stmt *stmt, int column)
+{
+	const char *text = (const char *)sqlite3_column_text(stmt, column);
+
+	return text ? text : "";
+}
+
+static void copy_text(char *out, size_t out_bytes, sqlite3_stmt *stmt, int column)
+{
+	snprintf(out, out_bytes, "%s", text_of(stmt, column));
+}
+
+/* A row of RUN_COLUMNS: 0, or -EBADMSG for a state that nobody knows. */
+static int read_run(sqlite3_stmt *stmt, struct run *run)
+{
+	*run = (struct run){
+		.id = sqlite3_column_int64(stmt, 0),
+		.uid = (uid_t)sqlite3_column_int64(stmt, 2),
+		.gpus = sqlite3_column_int64(stmt, 6),
+		.segments = sqlite3_column_int64(stmt, 7),
+		.segments_done = sqlite3_column_int64(stmt, 8),
+		.attempt = sqlite3_column_int64(stmt, 9),
+		.restart = sqlite3_column_int(stmt, 10) != 0,
+		.timeout_s = sqlite3_column_int64(stmt, 11),
+		.submitted_ns = sqlite3_column_int64(stmt, 12),
+		.started_ns = sqlite3_column_int64(stmt, 13),
+		.ended_ns = sqlite3_column_int64(stmt, 14),
+	};
+	copy_text(run->name, sizeof(run->name), stmt, 1);
+	copy_text(run->reason, sizeof(run->reason), stmt, 4);
+	copy_text(run->spec_sha256, sizeof(run->spec_sha256), stmt, 5);
+	return run_state_parse(text_of(stmt, 3), &run->state) < 0 ? -EBADMSG : 0;
+}
+
+/* ---- one job for all questions ---- */
+
+struct query_job {
+	struct store_job job;
+	int64_t id;
+	struct record_list list;
+	int64_t after, limit;
+	char *state_dir;
+	json_t *result;
+	char *text;
+	json_t *rows; /* borrowed: the array being filled */
+	size_t bytes;
+	int64_t last;
+	void (*done_text)(void *arg, int rc, const char *text);
+	void (*done)(void *arg, int rc, json_t *result);
+	void *arg;
+};
+
+static void query_done(struct store_job *job, int rc)
+{
+	struct query_job *q = (struct query_job *)job;
+
+	if (q->done_text) {
+		q->done_text(q->arg, rc, rc < 0 ? NULL : q->text);
+	} else {
+		if (rc < 0) {
+			json_decref(q->result);
+			q->result = NULL;
+		}
+		q->done(q->arg, rc, q->result);
+	}
+	free(q->text);
+	free(q->state_dir);
+	free(q);
+}
+
+static struct query_job *query_create(
+	int (*work)(struct store_job *, struct sqlite3 *), const char *state_dir, void *arg)
+{
+	struct query_job *q = calloc(1, sizeof(*q));
+
+	if (q == NULL)
+		return NULL;
+	q->job = (struct store_job){.kind = STORE_READ, .work = work, .done = query_done};
+	q->arg = arg;
+	if (state_dir != NULL && (q->state_dir = strdup(state_dir)) == NULL) {
+		free(q);
+		return NULL;
+	}
+	return q;
+}
+
+/* ---- spec ---- */
+
+static int take_text(sqlite3_stmt *stmt, void *arg)
+{
+	struct query_job *q = arg;
+
+	q->text = strdup(text_of(stmt, 0));
+	return q->text ? 0 : -ENOMEM;
+}
+
+static int spec_work(struct store_job *job, struct sqlite3 *db)
+{
+	struct query_job *q = (struct query_job *)job;
+	int rc = store_sql(db, take_text, q, "select spec from runs where id = ?", "i", q->id);
+
+	return rc == 0 && q->text == NULL ? -ENOENT : rc;
+}
+
+int record_spec(struct store *s, int64_t id, void (*done)(void *arg, int rc, const char *canonical),
+	void *arg)
+{
+	struct query_job *q = query_create(spec_work, NULL, arg);
+
+	if (q == NULL)
+		return -ENOMEM;
+	q->id = id;
+	q->done_text = done;
+	store_add(s, &q->job);
+	return 0;
+}
+
+/* ---- list ---- */
+
+static int take_run(sqlite3_stmt *stmt, void *arg)
+{
+	struct query_job *q = arg;
+	struct run run;
+	int rc = read_run(stmt, &run);
+
+	if (rc < 0)
+		return rc;
+	q->last = run.id;
+	return json_array_append_new(q->rows, run_json(&run, q->state_dir)) < 0 ? -ENOMEM : 0;
+}
+
+#define LIST(compare, order)                                                                       \
+	"select " RUN_COLUMNS " from runs where id " compare " ?1"                                 \
+	" and (?2 is null or state = ?2) order by id " order " limit ?3"
+#define LIST_OLDEST LIST(">", "asc")
+#define LIST_NEWEST LIST("<", "desc")
+
+static int list_work(struct store_job *job, struct sqlite3 *db)
+{
+	struct query_job *q = (struct query_job *)job;
+	const struct record_list *l = &q->list;
+	int64_t after = l->newest && l->after == 0 ? INT64_MAX : l->after;
+	const char *state = l->state < 0 ? NULL : run_state_name((enum run_state)l->state);
+	const char *sql = l->newest ? LIST_NEWEST : LIST_OLDEST;
+	bool more;
+	int rc;
+
+	q->rows = json_array();
+	rc = store_sql(db, take_run, q, sql, "iti", after, state, l->limit);
+	more = (int64_t)json_array_size(q->rows) == l->limit;
+	q->result = json_pack(
+		"{so so}", "runs", q->rows, "next", more ? json_integer(q->last) : json_null());
+	return rc == 0 && q->result == NULL ? -ENOMEM : rc;
+}
+
+int record_list(struct store *s, const char *state_dir, const struct record_list *what,
+	void (*done)(void *arg, int rc, json_t *result), void *arg)
+{
+	struct query_job *q = query_create(list_work, state_dir, arg);
+
+	if (q == NULL)
+		return -ENOMEM;
+	q->list = *what;
+	q->done = done;
+	store_add(s, &q->job);
+	return 0;
+}
+
+/* ---- show ---- */
+
+static json_t *parsed_or_null(const char *text)
+{
+	json_t *value = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+
+	return value ? value : json_null();
+}
+
+static int take_shown_run(sqlite3_stmt *stmt, void *arg)
+{
+	struct query_job *q = arg;
+	struct run run;
+	int rc = read_run(stmt, &run);
+
+	if (rc < 0)
+		return rc;
+	q->result = json_pack("{so so so}", "run", run_json(&run, q->state_dir), "spec",
+		parsed_or_null(text_of(stmt, 15)), "checks", parsed_or_null(text_of(stmt, 16)));
+	return q->result ? 0 : -ENOMEM;
+}
+
+static int take_segment(sqlite3_stmt *stmt, void *arg)
+{
+	struct query_job *q = arg;
+	const char *summary = (const char *)sqlite3_column_text(stmt, 8);
+	json_t *row;
+
+	if ((int64_t)json_array_size(q->rows) == q->limit || q->bytes > PAGE_BYTES) {
+		json_object_set_new(q->result, "next", json_integer(q->last));
+		return 0;
+	}
+	q->last = sqlite3_column_int64(stmt, 0);
+	q->bytes += 512 + (summary ? strlen(summary) : 0);
+	row = json_pack("{sI sI sI ss ss ss so so ss so}", "segment", (json_int_t)q->last, "block",
+		(json_int_t)sqlite3_column_int64(stmt, 1), "position",
+		(json_int_t)sqlite3_column_int64(stmt, 2), "arm", text_of(stmt, 3), "state",
+		text_of(stmt, 4), "reason", text_of(stmt, 5), "started_at",
+		clock_json(sqlite3_column_int64(stmt, 6)), "ended_at",
+		clock_json(sqlite3_column_int64(stmt, 7)), "dir", text_of(stmt, 9), "summary",
+		parsed_or_null(summary));
+	return json_array_append_new(q->rows, row) < 0 ? -ENOMEM : 0;
+}
+
+static int take_transition(sqlite3_stmt *stmt, void *arg)
+{
+	struct query_job *q = arg;
+	json_t *row = json_pack("{so ss ss}", "at", clock_json(sqlite3_column_int64(stmt, 0)),
+		"state", text_of(stmt, 1), "reason", text_of(stmt, 2));
+
+	return json_array_append_new(q->rows, row) < 0 ? -ENOMEM : 0;
+}
+
+/* A fresh array under key of the result, to be filled. */
+static int begin_rows(struct query_job *q, const char *key)
+{
+	q->rows = json_array();
+	return json_object_set_new(q->result, key, q->rows) < 0 ? -ENOMEM : 0;
+}
+
+static int show_work(struct store_job *job, struct sqlite3 *db)
+{
+	struct query_job *q = (struct query_job *)job;
+	int rc;
+
+	rc = store_sql(db, take_shown_run, q,
+		"select " RUN_COLUMNS ", spec, checks from runs where id = ?", "i", q->id);
+	if (rc == 0 && q->result == NULL)
+		rc = -ENOENT;
+	if (rc == 0)
+		rc = begin_rows(q, "transitions");
+	if (rc == 0)
+		rc = store_sql(db, take_transition, q,
+			"select at_ns, state, reason from transitions where run = ? order by rowid",
+			"i", q->id);
+	if (rc == 0)
+		rc = begin_rows(q, "segments");
+	if (rc == 0 && json_object_set_new(q->result, "next", json_null()) < 0)
+		rc = -ENOMEM;
+	if (rc == 0)
+		rc = store_sql(db, take_segment, q,
+			"select segment, block, position, arm, state, reason, started_ns, ended_ns,"
+			" summary, dir from segments where run = ? and segment > ?"
+			" order by segment limit ?",
+			"iii", q->id, q->after, q->limit + 1);
+	return rc;
+}
+
+int record_show(struct store *s, const char *state_dir, int64_t id, int64_t after, int64_t limit,
+	void (*done)(void *arg, int rc, json_t *result), void *arg)
+{
+	struct query_job *q = query_create(show_work, state_dir, arg);
+
+	if (q == NULL)
+		return -ENOMEM;
+	q->id = id;
+	q->after = after;
+	q->limit = limit;
+	q->done = done;
+	store_add(s, &q->job);
+	return 0;
+}
+
+/* ---- at the start ---- */
+
+struct each_open {
+	int (*each)(struct run *run, void *arg);
+	void *arg;
+};
+
+static int take_open(sqlite3_stmt *stmt, void *arg)
+{
+	const struct each_open *e = arg;
+	struct run *run = malloc(sizeof(*run));
+	int rc = run ? read_run(stmt, run) : -ENOMEM;
+
+	if (rc < 0) {
+		free(run);
+		return rc;
+	}
+	return e->each(run, e->arg);
+}
+
+int record_each_open(struct store *s, int (*each)(struct run *run, void *arg), void *arg)
+{
+	struct each_open e = {each, arg};
+
+	return store_sql(store_db(s), take_open, &e,
+		"select " RUN_COLUMNS " from runs where state in"
+		" ('queued', 'starting', 'running', 'finishing') order by id",
+		"");
+}
+
+static int take_count(sqlite3_stmt *stmt, void *arg)
+{
+	int64_t *counts = arg;
+	enum run_state state;
+
+	if (run_state_parse(text_of(stmt, 0), &state) < 0)
+		return -EBADMSG;
+	counts[state] = sqlite3_column_int64(stmt, 1);
+	return 0;
+}
+
+int record_counts(struct store *s, int64_t counts[RUN_STATES])
+{
+	for (int i = 0; i < RUN_STATES; i++)
+		counts[i] = 0;
+	return store_sql(store_db(s), take_count, counts,
+		"select state, count(*) from runs group by state", "");
+}

@@ -1,0 +1,102 @@
+#include "daemon/run.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/clock.h"
+
+static const char *const state_names[RUN_STATES] = {
+	[RUN_QUEUED] = "queued",
+	[RUN_STARTING] = "starting",
+	[RUN_RUNNING] = "running",
+	[RUN_FINISHING] = "finishing",
+	[RUN_DONE] = "done",
+	[RUN_FAILED] = "failed",
+	[RUN_CANCELLED] = "cancelled",
+	[RUN_INTERRUPTED] = "interrupted",
+};
+
+#define BIT(state) (1u << (state))
+
+static const unsigned followers[RUN_STATES] = {
+	[RUN_QUEUED] = BIT(RUN_STARTING) | BIT(RUN_FAILED) | BIT(RUN_CANCELLED),
+	[RUN_STARTING] =
+		BIT(RUN_RUNNING) | BIT(RUN_FAILED) | BIT(RUN_CANCELLED) | BIT(RUN_INTERRUPTED),
+	[RUN_RUNNING] =
+		BIT(RUN_FINISHING) | BIT(RUN_FAILED) | BIT(RUN_CANCELLED) | BIT(RUN_INTERRUPTED),
+	[RUN_FINISHING] = BIT(RUN_DONE) | BIT(RUN_FAILED) | BIT(RUN_INTERRUPTED),
+	[RUN_INTERRUPTED] = BIT(RUN_QUEUED),
+};
+
+const char *run_state_name(enum run_state state)
+{
+	return state_names[state];
+}
+
+int run_state_parse(const char *name, enum run_state *out)
+{
+	for (int i = 0; i < RUN_STATES; i++) {
+		if (strcmp(name, state_names[i]) == 0) {
+			*out = (enum run_state)i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+bool run_state_ended(enum run_state state)
+{
+	return state >= RUN_DONE;
+}
+
+bool run_may(enum run_state from, enum run_state to)
+{
+	return (followers[from] & BIT(to)) != 0;
+}
+
+int run_transition(struct run *run, enum run_state to, const char *reason, int64_t at_ns)
+{
+	if (!run_may(run->state, to))
+		return -EINVAL;
+	if (to == RUN_QUEUED) {
+		run->attempt++;
+		run->started_ns = 0;
+		run->segments_done = 0;
+	}
+	if (to == RUN_STARTING)
+		run->started_ns = at_ns;
+	run->ended_ns = run_state_ended(to) ? at_ns : 0;
+	run->state = to;
+	snprintf(run->reason, sizeof(run->reason), "%s", reason ? reason : "");
+	return 0;
+}
+
+int run_dir(const struct run *run, const char *state_dir, char *out, size_t out_bytes)
+{
+	char attempt[24] = "";
+	int n;
+
+	if (run->attempt > 1)
+		snprintf(attempt, sizeof(attempt), ".%lld", (long long)run->attempt);
+	n = snprintf(out, out_bytes, "%s/runs/%lld-%s%s", state_dir, (long long)run->id, run->name,
+		attempt);
+	return n >= 0 && (size_t)n < out_bytes ? 0 : -ENAMETOOLONG;
+}
+
+json_t *run_json(const struct run *run, const char *state_dir)
+{
+	char dir[PATH_MAX];
+
+	if (run_dir(run, state_dir, dir, sizeof(dir)) < 0)
+		return NULL;
+	return json_pack("{sI ss sI ss ss? sI sI sI sI sb sI ss so so so ss}", "id",
+		(json_int_t)run->id, "name", run->name, "uid", (json_int_t)run->uid, "state",
+		run_state_name(run->state), "reason", run->reason[0] ? run->reason : NULL, "gpus",
+		(json_int_t)run->gpus, "segments", (json_int_t)run->segments, "segments_done",
+		(json_int_t)run->segments_done, "attempt", (json_int_t)run->attempt, "restart",
+		run->restart, "timeout_s", (json_int_t)run->timeout_s, "spec_sha256",
+		run->spec_sha256, "submitted_at", clock_json(run->submitted_ns), "started_at",
+		clock_json(run->started_ns), "ended_at", clock_json(run->ended_ns), "dir", dir);
+}

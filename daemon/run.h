@@ -1,0 +1,72 @@
+/*
+ * run.h: a run as gpt2d keeps it, and which state may follow which:
+ *
+ *   queued -> starting -> running -> finishing -> done
+ *
+ * and out of it to failed, cancelled (not once finishing) or interrupted; interrupted may be queued
+ * again. run_transition is the only writer of run->state.
+ */
+#ifndef GPT2D_RUN_H
+#define GPT2D_RUN_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "proto/spec.h"
+
+enum run_state {
+	RUN_QUEUED,
+	RUN_STARTING,
+	RUN_RUNNING,
+	RUN_FINISHING,
+	RUN_DONE,
+	RUN_FAILED,
+	RUN_CANCELLED,
+	RUN_INTERRUPTED,
+	RUN_STATES,
+};
+
+enum { RUN_REASON_BYTES = 1024 };
+
+struct follow_stream;
+
+struct run {
+	int64_t id; /* from 1, never used twice */
+	char name[SPEC_NAME_MAX + 1];
+	uid_t uid; /* who submitted it */
+	enum run_state state;
+	char reason[RUN_REASON_BYTES]; /* of the last transition; "code: text", or empty */
+	char spec_sha256[SPEC_HASH_HEX + 1];
+	int64_t gpus; /* ranks it uses */
+	int64_t segments, segments_done;
+	int64_t attempt; /* from 1; grows when it is queued again */
+	bool restart;
+	int64_t timeout_s;                          /* 0: none */
+	int64_t submitted_ns, started_ns, ended_ns; /* UTC; 0: not yet */
+
+	struct follow_stream *stream; /* follow.h; NULL until there is an event or a follower */
+	TAILQ_ENTRY(run) link;        /* queue.h */
+};
+
+const char *run_state_name(enum run_state state);
+int run_state_parse(const char *name, enum run_state *out); /* 0 or -EINVAL */
+bool run_state_ended(enum run_state state); /* done, failed, cancelled, interrupted */
+bool run_may(enum run_state from, enum run_state to);
+
+/*
+ * Move to another state at a time (UTC), for a reason (NULL: none): 0, or -EINVAL with nothing
+ * changed. Callers other than lifecycle.c and the store's reader go through lifecycle_move, which
+ * also makes it durable and tells the followers.
+ */
+int run_transition(struct run *run, enum run_state to, const char *reason, int64_t at_ns);
+
+/* STATE_DIR/runs/ID-NAME, and for later attempts ID-NAME.ATTEMPT: 0, or -ENAMETOOLONG. */
+int run_dir(const struct run *run, const char *state_dir, char *out, size_t out_bytes);
+
+/* What protocol.h calls a run. NULL without memory. */
+json_t *run_json(const struct run *run, const char *state_dir);
+
+#endif

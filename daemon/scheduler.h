@@ -1,0 +1,40 @@
+/*
+ * scheduler.h: gives the segments of the run at the head of the queue to the engines, one after
+ * another, and makes of what they answer the run's states. The next segment, also of the next run,
+ * is sent as soon as one is trained, while its artifacts are still being written; the next run is
+ * made ready before it is needed.
+ */
+#ifndef GPT2D_SCHEDULER_H
+#define GPT2D_SCHEDULER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/run.h"
+
+struct daemon;
+struct scheduler;
+
+int scheduler_create(struct daemon *d, struct scheduler **out);
+void scheduler_destroy(struct scheduler *s); /* takes NULL */
+
+/* Something changed: look whether a segment can be sent. */
+void scheduler_wake(struct scheduler *s);
+
+/* From the engines. */
+void scheduler_message(struct scheduler *s, int rank, const char *method, json_t *params);
+void scheduler_lost(struct scheduler *s, const char *reason);
+
+/* 0; -EALREADY when it is ending or nearly done: nothing is changed. */
+int scheduler_cancel(struct scheduler *s, struct run *run);
+
+/* Interrupt what is in progress, because gpt2d stops; a run with restart is queued again. */
+void scheduler_interrupt(struct scheduler *s);
+bool scheduler_busy(const struct scheduler *s); /* a run has begun and not ended */
+/* The run that is with the engines, NULL when none. */
+struct run *scheduler_running(const struct scheduler *s);
+/* Why the head of the queue waits: a text, or NULL when nothing is queued. */
+const char *scheduler_waiting(struct scheduler *s);
+
+#endif

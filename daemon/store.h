@@ -1,0 +1,70 @@
+/*
+ * store.h: one SQLite database, one thread that alone touches it, and jobs for that thread. Waiting
+ * write jobs are committed together (WAL, synchronous full); a job's done() is called in the loop
+ * after the commit. Jobs run and complete in the order in which they were added. What a job does to
+ * the tables: record.h.
+ */
+#ifndef GPT2D_STORE_H
+#define GPT2D_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct sqlite3;
+struct store;
+
+enum { STORE_SCHEMA = 1 };
+
+enum store_kind {
+	STORE_WRITE, /* in a transaction shared with its neighbours */
+	STORE_READ,
+	STORE_FILES, /* no database: directories and files of runs */
+};
+
+/* The head of a caller's own structure. */
+struct store_job {
+	enum store_kind kind;
+	/* A write that must not be lost: when the disk fails it is tried again, every second, and
+	 * writes that may fail are refused at once as long as that lasts. */
+	bool must;
+	/* In the thread: 0 or a negative errno. May be called again after a failed commit. */
+	int (*work)(struct store_job *job, struct sqlite3 *db);
+	/* In the loop; owns job. rc: of work, or of the commit. */
+	void (*done)(struct store_job *job, int rc);
+
+	int rc;                 /* private */
+	struct store_job *next; /* private */
+};
+
+/*
+ * Open or make the database and bring its schema up to date. 0, or a negative errno with error:
+ * -EPROTO for a schema newer than STORE_SCHEMA.
+ */
+int store_open(const char *path, struct store **out, char *error, size_t error_bytes);
+struct sqlite3 *store_db(struct store *s); /* before store_start only */
+int store_start(struct store *s);          /* the thread: 0 or a negative errno */
+void store_add(struct store *s, struct store_job *job);
+int store_fd(const struct store *s); /* readable when store_deliver has something to do */
+void store_deliver(struct store *s); /* calls done() of what is complete */
+bool store_failing(struct store *s); /* the last commit failed and is being retried */
+bool store_idle(struct store *s);    /* every job that was added has been delivered */
+
+/*
+ * Work off what waits (a write that must not be lost is tried once more), end the thread, deliver
+ * the rest, close. 0, or -EIO when something could not be written. Takes NULL.
+ */
+int store_close(struct store *s);
+
+/* A negative errno for a result code of SQLite; 0 for SQLITE_OK, SQLITE_ROW and SQLITE_DONE. */
+int store_errno(int sqlite_code);
+
+/*
+ * Run one statement with bound values: types is a string of 'i' (int64_t), 't' (const char *, NULL
+ * for null), one for each ?. row, when given, is called for every row and may return a negative
+ * errno to stop. 0 or a negative errno.
+ */
+struct sqlite3_stmt;
+int store_sql(struct sqlite3 *db, int (*row)(struct sqlite3_stmt *stmt, void *arg), void *arg,
+	const char *sql, const char *types, ...);
+
+#endif

@@ -1,0 +1,347 @@
+#include "daemon/submit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/checker.h"
+#include "daemon/clock.h"
+#include "daemon/control.h"
+#include "daemon/daemon.h"
+#include "daemon/lifecycle.h"
+#include "daemon/queue.h"
+#include "daemon/record.h"
+#include "daemon/scheduler.h"
+#include "daemon/settings.h"
+#include "proto/artifact.h"
+#include "proto/design.h"
+#include "proto/protocol.h"
+#include "proto/spec.h"
+
+struct submission {
+	struct daemon *daemon;
+	uint64_t client; /* its number: it may go at any time */
+	uid_t uid;
+	bool dry;
+	struct spec *spec;
+	char *canonical;
+	json_t *checks; /* array: {arm, spec_sha256, check} */
+	json_t *errors; /* array: {line, key, message} */
+	size_t arm;     /* being checked */
+	struct run *run;
+};
+
+static void submission_free(struct submission *s)
+{
+	spec_free(s->spec);
+	free(s->canonical);
+	json_decref(s->checks);
+	json_decref(s->errors);
+	free(s->run);
+	free(s);
+}
+
+static struct client *client_of(const struct submission *s)
+{
+	return control_find(s->daemon->control, s->client);
+}
+
+/* Answers with an error and ends the submission. Takes data. */
+static void refuse(struct submission *s, int code, json_t *data, const char *message)
+{
+	struct client *client = client_of(s);
+
+	submission_free(s);
+	if (client)
+		client_refuse(client, code, data, "%s", message);
+	else
+		json_decref(data);
+}
+
+static void refuse_spec(struct submission *s)
+{
+	json_t *first = json_array_get(s->errors, 0);
+	const char *key = json_string_value(json_object_get(first, "key"));
+	const char *text = json_string_value(json_object_get(first, "message"));
+	char message[900];
+	size_t more = json_array_size(s->errors) - 1;
+
+	snprintf(message, sizeof(message), "spec refused: %s%s%s", key ? key : "",
+		key && key[0] ? ": " : "", text ? text : "");
+	if (more > 0)
+		snprintf(message + strlen(message), sizeof(message) - strlen(message),
+			" (and %zu more)", more);
+	refuse(s, PROTOCOL_SPEC_REFUSED, json_pack("{sO}", "errors", s->errors), message);
+}
+
+static void add_error(struct submission *s, int line, const char *key, const char *message)
+{
+	json_array_append_new(
+		s->errors, json_pack("{si ss ss}", "line", line, "key", key, "message", message));
+}
+
+/* ---- data roots ---- */
+
+static bool below(const char *path, const char *root)
+{
+	size_t n = strlen(root);
+
+	while (n > 1 && root[n - 1] == '/')
+		n--;
+	return n == 1 || (strncmp(path, root, n) == 0 && path[n] == '/');
+}
+
+static void check_path(struct submission *s, const char *key, const char *path)
+{
+	const struct settings *settings = s->daemon->settings;
+	char message[SPEC_PATH_MAX + 200];
+
+	if (path[0] == '\0' || settings->n_data_roots == 0)
+		return;
+	/* ".." would undo the comparison */
+	if (strstr(path, "/../") == NULL && strcmp(path + strlen(path) - 2, "..") != 0)
+		for (size_t i = 0; i < settings->n_data_roots; i++)
+			if (below(path, settings->data_root[i]))
+				return;
+	snprintf(message, sizeof(message), "%s is not below a data root of gpt2d (%s%s)", path,
+		settings->data_root[0], settings->n_data_roots > 1 ? ", ..." : "");
+	add_error(s, 0, key, message);
+}
+
+/* ---- answers ---- */
+
+static json_t *order_json(const struct spec *spec)
+{
+	size_t n = design_count(spec);
+	struct design_segment *order = calloc(n, sizeof(*order));
+	json_t *all = json_array();
+
+	if (order == NULL) {
+		json_decref(all);
+		return NULL;
+	}
+	design_order(spec, order);
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(all,
+			json_pack("{sI sI ss}", "block", (json_int_t)order[i].block, "position",
+				(json_int_t)order[i].position, "arm",
+				spec->arms[order[i].arm].name));
+	free(order);
+	return all;
+}
+
+static void answer_dry(struct submission *s)
+{
+	struct client *client = client_of(s);
+	char sha256[SPEC_HASH_HEX + 1];
+	json_t *result;
+
+	spec_hash(s->spec, sha256);
+	result = json_pack("{so ss sI so sO}", "spec", json_loads(s->canonical, 0, NULL),
+		"spec_sha256", sha256, "segments", (json_int_t)design_count(s->spec), "order",
+		order_json(s->spec), "arms", s->checks);
+	submission_free(s);
+	if (client)
+		client_reply(client, result);
+	else
+		json_decref(result);
+}
+
+static void on_stored(void *arg, int rc)
+{
+	struct submission *s = arg;
+	struct daemon *d = s->daemon;
+	struct run *run = s->run;
+	struct client *client;
+	json_t *result;
+	char message[128];
+
+	if (rc < 0) {
+		snprintf(
+			message, sizeof(message), "the run could not be stored: %s", strerror(-rc));
+		refuse(s, PROTOCOL_STORE, NULL, message);
+		return;
+	}
+	s->run = NULL;
+	client = client_of(s);
+	submission_free(s);
+	lifecycle_begin(d, run);
+	result = json_pack("{sI ss ss ss sI sI}", "id", (json_int_t)run->id, "name", run->name,
+		"state", run_state_name(run->state), "spec_sha256", run->spec_sha256, "segments",
+		(json_int_t)run->segments, "position", (json_int_t)queue_before(d->queue, run->id));
+	if (client)
+		client_reply(client, result);
+	else
+		json_decref(result);
+	scheduler_wake(d->scheduler);
+}
+
+static void store_run(struct submission *s)
+{
+	struct run *run = calloc(1, sizeof(*run));
+	char *checks = json_dumps(s->checks, JSON_COMPACT);
+	int rc = -ENOMEM;
+
+	s->run = run;
+	if (run != NULL && checks != NULL) {
+		*run = (struct run){
+			.uid = s->uid,
+			.state = RUN_QUEUED,
+			.gpus = s->spec->arms[0].config.gpus,
+			.segments = (int64_t)design_count(s->spec),
+			.attempt = 1,
+			.restart = s->spec->restart,
+			.timeout_s = s->spec->timeout_s,
+			.submitted_ns = clock_utc_ns(),
+		};
+		for (size_t i = 1; i < s->spec->n_arms; i++)
+			if (s->spec->arms[i].config.gpus > run->gpus)
+				run->gpus = s->spec->arms[i].config.gpus;
+		snprintf(run->name, sizeof(run->name), "%s", s->spec->name);
+		spec_hash(s->spec, run->spec_sha256);
+		rc = record_submit(
+			s->daemon->store, run, s->spec, s->canonical, checks, on_stored, s);
+	}
+	free(checks);
+	if (rc < 0)
+		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
+}
+
+/* ---- checks, one arm after another ---- */
+
+static void check_next(struct submission *s);
+
+static void add_check(struct submission *s, json_t *check)
+{
+	char *text = spec_canonical_arm(s->spec, s->arm);
+	char sha256[65] = "";
+
+	if (text)
+		artifact_sha256(text, strlen(text), sha256);
+	free(text);
+	json_array_append_new(s->checks,
+		json_pack("{ss ss sO?}", "arm", s->spec->arms[s->arm].name, "spec_sha256", sha256,
+			"check", check));
+}
+
+static void on_answer(void *arg, const char *failure, json_t *reply)
+{
+	struct submission *s = arg;
+	json_t *errors, *error;
+	const char *key, *message;
+	size_t i;
+
+	if (client_of(s) == NULL) { /* nobody waits for it: nothing is queued */
+		submission_free(s);
+		return;
+	}
+	if (failure != NULL) {
+		refuse(s, PROTOCOL_INTERNAL, NULL, failure);
+		return;
+	}
+	errors = json_object_get(reply, "errors");
+	json_array_foreach(errors, i, error) {
+		key = json_string_value(json_object_get(error, "key"));
+		message = json_string_value(json_object_get(error, "message"));
+		if (message == NULL)
+			message = json_string_value(error);
+		add_error(s, 0, key ? key : "", message ? message : "refused without a reason");
+	}
+	if (!json_is_true(json_object_get(reply, "ok")) && json_array_size(s->errors) == 0)
+		add_error(s, 0, "", "refused by the checker without a reason");
+	if (json_array_size(s->errors) > 0) {
+		refuse_spec(s);
+		return;
+	}
+	add_check(s, json_object_get(reply, "check"));
+	s->arm++;
+	check_next(s);
+}
+
+static void check_next(struct submission *s)
+{
+	char *text;
+	json_t *arm;
+
+	if (s->arm == s->spec->n_arms) {
+		if (s->dry)
+			answer_dry(s);
+		else if (s->daemon->stopping)
+			refuse(s, PROTOCOL_BUSY, NULL, "gpt2d is stopping");
+		else
+			store_run(s);
+		return;
+	}
+	text = spec_canonical_arm(s->spec, s->arm);
+	arm = text ? json_loads(text, 0, NULL) : NULL;
+	free(text);
+	if (checker_ask(s->daemon->checker, s->spec->arms[s->arm].config.gpus, arm, on_answer, s) <
+		0)
+		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
+}
+
+/* ---- the beginning ---- */
+
+static int parse_spec(struct submission *s, const char *text, size_t n)
+{
+	struct spec_options options = {.world = (int)s->daemon->settings->ranks};
+	struct spec_errors *errors = calloc(1, sizeof(*errors));
+	int rc = -ENOMEM;
+
+	if (errors != NULL)
+		rc = spec_parse(text, n, &options, &s->spec, errors);
+	if (rc == -EINVAL)
+		for (size_t i = 0; i < errors->n; i++)
+			add_error(s, errors->error[i].line, errors->error[i].key,
+				errors->error[i].message);
+	free(errors);
+	return rc;
+}
+
+static void begin_with_text(struct submission *s, const char *text)
+{
+	int rc = parse_spec(s, text, strlen(text));
+
+	if (rc == 0) {
+		s->canonical = spec_canonical(s->spec);
+		for (size_t i = 0; i < s->spec->n_arms; i++) {
+			check_path(s, "data.train", s->spec->arms[i].config.data_train);
+			check_path(s, "data.val", s->spec->arms[i].config.data_val);
+		}
+	}
+	if (json_array_size(s->errors) > 0)
+		refuse_spec(s);
+	else if (rc < 0 || s->canonical == NULL)
+		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
+	else
+		check_next(s);
+}
+
+void submit_begin(struct daemon *d, struct client *client, json_t *params, bool dry)
+{
+	json_t *spec = json_object_get(params, "spec");
+	struct submission *s = calloc(1, sizeof(*s));
+	char *text;
+
+	if (s == NULL) {
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+		return;
+	}
+	s->daemon = d;
+	s->client = client_peer(client)->number;
+	s->uid = client_peer(client)->uid;
+	s->dry = dry;
+	s->checks = json_array();
+	s->errors = json_array();
+	if (json_is_string(spec)) {
+		begin_with_text(s, json_string_value(spec));
+		return;
+	}
+	text = json_dumps(spec, JSON_INDENT(1));
+	if (text == NULL)
+		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
+	else
+		begin_with_text(s, text);
+	free(text);
+}
