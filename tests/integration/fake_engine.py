@@ -1,0 +1,237 @@
+#!/usr/bin/python3
+"""An engine that trains nothing: it speaks gpt2d's side of fd 3 and misbehaves when asked to.
+
+How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2-x1":
+
+    ms20          20 ms a step (1 without)
+    crash.rR.sS   rank R kills itself with SIGKILL at step S
+    exitN.rR.sS   rank R exits with status N at step S
+    stop.rR.sS    rank R stops itself (SIGSTOP) at step S
+    hang.rR.sS    rank R says that it lives and does no more
+    fail.rR.sS    rank R reports the failure "made_up"
+    poison.rR.sS  the same, poisoned, and exits with 71
+    lost.rR.sS    rank R reports that a peer was lost
+    garbage.rR.sS rank R sends what is no message
+    deaf          segment.cancel is ignored
+    slowend       a second between segment.trained and segment.done
+    noend         segment.done never comes
+    endfail       the artifacts of a segment cannot be written
+    logs          a log message with each step
+
+Environment: GPT2D_FAKE_START "dead", "mute", "old" or "other" for engines that do not get ready;
+GPT2D_FAKE_CHECK "dead" or "mute" for a checker that does not answer. A spec whose seed is 666 is refused
+by the checker.
+"""
+
+import json
+import os
+import re
+import select
+import signal
+import socket
+import sys
+import time
+
+
+class Link:
+    def __init__(self):
+        self.socket = socket.socket(fileno=3)
+        self.buffer = b""
+
+    def send(self, method, **params):
+        line = json.dumps({"jsonrpc": "2.0", "method": method, "params": params}) + "\n"
+        self.socket.sendall(line.encode())
+
+    def receive(self, timeout):
+        """(method, params) or None; ends the process when gpt2d has gone."""
+        until = time.monotonic() + timeout
+        while b"\n" not in self.buffer:
+            left = until - time.monotonic()
+            if not select.select([self.socket], [], [], max(left, 0))[0]:
+                return None
+            data = self.socket.recv(65536)
+            if not data:
+                sys.exit(72)
+            self.buffer += data
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        message = json.loads(line)
+        return message["method"], message["params"]
+
+
+class Engine:
+    def __init__(self, link, rank, ranks):
+        self.link, self.rank, self.ranks = link, rank, ranks
+        self.segment = None
+        self.finishing = []  # (time, segment)
+        self.alive_at = 0
+
+    def hello(self):
+        start = os.environ.get("GPT2D_FAKE_START", "")
+        if start == "dead":
+            sys.exit(9)
+        if start == "mute":
+            time.sleep(3600)
+        self.link.send("engine.hello", protocol=99 if start == "old" else 1, role="rank", rank=self.rank,
+            pid=os.getpid(), address=f"fake-{self.rank}", device={"name": "fake", "kind": "cpu"},
+            **({"build": "another-build"} if start == "other" else {}))
+
+    def tell(self, method, segment=None, **params):
+        s = segment or self.segment
+        self.link.send(method, run=s["run"], segment=s["segment"], **params)
+
+    def option(self, word):
+        """The step at which this rank does word, or None; for crash.r1.s2 it is 2 on rank 1."""
+        match = re.search(rf"\b{word}(\d*)\.r(\d+)\.s(\d+)", self.segment["name"])
+        if match and int(match[2]) == self.rank and int(match[3]) == self.step:
+            return match[1] or "0"
+        return None
+
+    def has(self, word, segment=None):
+        return word in re.split(r"-", (segment or self.segment)["name"])
+
+    def start(self, params):
+        self.segment, self.step = params, 0
+        self.steps = params["spec"]["work"]["optimizer_steps"]
+        match = re.search(r"\bms(\d+)\b", params["name"])
+        self.pause = int(match[1]) / 1000 if match else 0.001
+        if self.rank == 0:
+            path = os.path.join(params["dir"], "RUN_COMPLETE.txt")
+            if os.path.exists(path):
+                os.unlink(path)
+            self.tell("segment.started", init_ns=1000)
+        self.next_step = time.monotonic() + self.pause
+
+    def misbehave(self):
+        """True when the segment is over for this rank."""
+        if self.option("crash"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.option("exit"):
+            os._exit(int(self.option("exit")))
+        if self.option("stop"):
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if self.option("hang"):
+            while True:
+                self.link.send("engine.alive")
+                time.sleep(0.3)
+        if self.option("garbage"):
+            self.link.socket.sendall(b"what?\n")
+            time.sleep(60)
+        if self.option("fail"):
+            self.tell("segment.failed", reason="made_up", message="as asked", poisoned=False)
+        elif self.option("poison"):
+            self.tell("segment.failed", reason="made_up", message="as asked", poisoned=True)
+            os._exit(71)
+        elif self.option("lost"):
+            self.tell("segment.failed", reason="peer_lost", message="no message for a while",
+                poisoned=False)
+        else:
+            return False
+        self.segment = None
+        return True
+
+    def train(self):
+        if time.monotonic() < self.next_step:
+            return
+        self.next_step = time.monotonic() + self.pause
+        self.step += 1
+        if self.misbehave() or self.rank != 0 and self.step < self.steps:
+            return
+        if self.rank == 0:
+            self.tell("segment.step", step=self.step, steps=self.steps, loss=10.0 / self.step,
+                tokens_per_sec=1000.0, step_time_ns=int(self.pause * 1e9))
+            if self.has("logs"):
+                self.link.send("engine.log", level="info", message=f"step {self.step}")
+        if self.step < self.steps:
+            return
+        if self.rank == 0:
+            self.tell("segment.trained")
+            self.finishing.append((time.monotonic() + self.has("slowend"), self.segment))
+        self.segment = None
+
+    def finish(self, segment):
+        if self.has("noend", segment):
+            return
+        if self.has("endfail", segment):
+            self.tell("segment.failed", segment, reason="enospc", message="step_log.csv: no space left",
+                poisoned=False)
+            return
+        text = json.dumps({"loss": 1.5})
+        with open(os.path.join(segment["dir"], "training_metrics.json"), "w") as f:
+            f.write(text)
+        self.tell("segment.artifact", segment, path="training_metrics.json", bytes=len(text))
+        with open(os.path.join(segment["dir"], "RUN_COMPLETE.txt"), "w") as f:
+            f.write(f"[Rank 0] RUN_COMPLETE checkpoint_path={segment['dir']} run_id={segment['run']}"
+                f" segment={segment['segment']} spec_sha256={segment['spec_sha256']} metrics_sha256=0\n")
+        self.tell("segment.done", segment, summary={"loss_last": 1.5, "arm": segment["arm"]})
+
+    def handle(self, method, params):
+        if method == "engine.connect":
+            assert len(params["addresses"]) == self.ranks
+            self.link.send("engine.ready")
+        elif method == "engine.exit":
+            sys.exit(0)
+        elif method == "segment.start":
+            assert params["world"] > self.rank
+            self.start(params)
+        elif method == "segment.cancel" and self.segment and not self.has("deaf"):
+            if (params["run"], params["segment"]) == (self.segment["run"], self.segment["segment"]):
+                if self.rank == 0:
+                    self.tell("segment.cancelled", step=self.step)
+                self.segment = None
+
+    def run(self):
+        self.hello()
+        while True:
+            now = time.monotonic()
+            if now >= self.alive_at:
+                self.link.send("engine.alive")
+                self.alive_at = now + 0.5
+            while self.finishing and self.finishing[0][0] <= now:
+                self.finish(self.finishing.pop(0)[1])
+            if self.segment:
+                self.train()
+            wait = 0.5
+            if self.segment:
+                wait = max(self.next_step - time.monotonic(), 0)
+            elif self.finishing:
+                wait = 0.02
+            message = self.link.receive(min(wait, 0.5))
+            if message:
+                self.handle(*message)
+
+
+def check(link):
+    how = os.environ.get("GPT2D_FAKE_CHECK", "")
+    link.send("engine.hello", protocol=1, role="check", pid=os.getpid(), device={"name": "fake"})
+    link.send("engine.ready")
+    while True:
+        message = link.receive(0.5)
+        if message is None:
+            link.send("engine.alive")
+            continue
+        method, params = message
+        if method == "engine.exit":
+            sys.exit(0)
+        if how == "dead":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if how == "mute":
+            continue
+        if params["spec"]["seed"] == 666:
+            link.send("check.reply", token=params["token"], ok=False,
+                errors=[{"key": "data.train", "message": "train.bin: 5 tokens, 6 needed"}])
+        else:
+            link.send("check.reply", token=params["token"], ok=True, errors=[],
+                check={"memory_bytes": 12345, "world": params["world"]})
+
+
+def main():
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    arguments = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+    if arguments["--role"] == "check":
+        check(Link())
+    else:
+        assert int(arguments["--threads"]) >= 1
+        Engine(Link(), int(arguments["--rank"]), int(arguments["--ranks"])).run()
+
+
+main()

@@ -1,0 +1,221 @@
+"""A gpt2d of one's own for a test: private socket and state directory, and a client of it.
+
+    def test_something(daemon):
+        with daemon(ranks=2) as d, d.client() as c:
+            run = c.submit(spec("some-name"))
+            events = c.follow(run)
+
+The engine is fake_engine.py unless engine= names another. The programs are taken from $GPT2D_BUILD,
+else from build/ of the source tree.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("GPT2D_BUILD", ROOT / "build"))
+FAKE_ENGINE = Path(__file__).resolve().parent / "fake_engine.py"
+PATIENCE_S = 10  # for what should be quick: a loaded machine and sanitizers are slow
+
+
+class RpcError(Exception):
+    def __init__(self, error):
+        super().__init__(error["message"])
+        self.code, self.message, self.data = error["code"], error["message"], error.get("data")
+
+
+def spec(name="run", steps=3, **more):
+    """The spec of a small run; more replaces or adds keys."""
+    return {
+        "name": name, "model": "nano", "data": {"kind": "synthetic"}, "seq_len": 64,
+        "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1,
+        "work": {"optimizer_steps": steps, "warmup_steps": 0}, **more,
+    }
+
+
+def experiment(name="exp", steps=3, repetitions=2, **more):
+    """Two arms, each block mirrored: 4 segments a repetition."""
+    return spec(name, steps, arms={
+        "a": {"zero_optimization": {"reduce_bucket_size": 1000000}},
+        "b": {"zero_optimization": {"reduce_bucket_size": 2000000}},
+    }, design={"repetitions": repetitions, "mirrored": True, "seed": 1}, **more)
+
+
+def wait_for(condition, what, patience=PATIENCE_S):
+    """The first true value of condition()."""
+    until = time.monotonic() + patience
+    while time.monotonic() < until:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError(f"{what}: not within {patience} s")
+
+
+class Client:
+    """A connection that has said hello."""
+
+    def __init__(self, path, hello=True):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(PATIENCE_S)
+        self.socket.connect(str(path))
+        self.buffer = b""
+        self.last_id = 0
+        self.events = []
+        if hello:
+            self.greeting = self.call("hello", protocol=1, client="test")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.socket.close()
+
+    def send_raw(self, data):
+        self.socket.sendall(data)
+
+    def receive(self):
+        """The next message, or None at the end of the stream."""
+        while b"\n" not in self.buffer:
+            data = self.socket.recv(1 << 20)
+            if not data:
+                return None
+            self.buffer += data
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        return json.loads(line)
+
+    def ask(self, method, **params):
+        self.last_id += 1
+        self.send_raw(json.dumps({"jsonrpc": "2.0", "id": self.last_id, "method": method,
+            "params": params}).encode() + b"\n")
+        return self.last_id
+
+    def reply(self, to):
+        while True:
+            message = self.receive()
+            if message is None:
+                raise EOFError("gpt2d closed the connection")
+            if "method" in message:
+                self.events.append(message)
+            elif "error" in message:
+                raise RpcError(message["error"])
+            else:
+                assert message["id"] == to
+                return message["result"]
+
+    def call(self, method, **params):
+        return self.reply(self.ask(method, **params))
+
+    def submit(self, run):
+        return self.call("submit", spec=run)["id"]
+
+    def event(self):
+        if self.events:
+            return self.events.pop(0)
+        message = self.receive()
+        assert message is None or "method" in message, message
+        return message
+
+    def follow(self, run, **params):
+        """All events of a run up to its last one."""
+        self.call("follow", id=run, **params)
+        events = []
+        while not events or events[-1]["method"] != "run.done":
+            event = self.event()
+            assert event is not None, f"the connection ended after {events}"
+            if event["params"]["id"] == run:
+                events.append(event)
+        return events
+
+    def wait(self, run):
+        """The last event's params."""
+        return self.follow(run)[-1]["params"]
+
+    def state(self, run):
+        return self.call("show", id=run)["run"]["state"]
+
+
+class Daemon:
+    def __init__(self, ranks=1, engine=FAKE_ENGINE, home=None, ready=True, environment=None, options=()):
+        self.own_home = home is None
+        self.home = Path(home or tempfile.mkdtemp(prefix="gpt2d-"))
+        self.socket = self.home / "run" / "gpt2d.sock"
+        self.state = self.home / "state"
+        self.log = self.home / "log"
+        self.command = [str(BUILD / "daemon" / "gpt2d"), "--socket", str(self.socket), "--state-dir",
+            str(self.state), "--engine", str(engine), "--ranks", str(ranks), "--threads", "1",
+            "--log", str(self.log), "--verbose", *options]
+        self.environment = {**os.environ, **(environment or {})}
+        self.process = None
+        self.start(ready)
+
+    def start(self, ready=True):
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=self.environment)
+        if ready:
+            line = self.process.stdout.readline()
+            assert line.startswith("gpt2d: ready, "), line + self.process.stderr.read() + self.said()
+        else:
+            wait_for(lambda: self.process.poll() is not None or self.accepts(), "gpt2d's socket")
+
+    def accepts(self):
+        try:
+            Client(self.socket).close()
+        except (OSError, EOFError):
+            return False
+        return True
+
+    def client(self, **options):
+        return Client(self.socket, **options)
+
+    def said(self):
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def kill(self, number=signal.SIGKILL):
+        self.process.send_signal(number)
+        self.process.wait(PATIENCE_S)
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+    def stop(self):
+        """SIGTERM; the exit status."""
+        self.process.terminate()
+        status = self.process.wait(PATIENCE_S)
+        self.process.stdout.close()
+        self.process.stderr.close()
+        return status
+
+    def engines(self):
+        """pid of every rank."""
+        with self.client() as c:
+            return [rank["pid"] for rank in c.call("status")["engine"]["ranks"]]
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        try:
+            if self.process.poll() is None:
+                status = self.stop()
+                if kind is None:
+                    assert status == 0, self.said()
+        finally:
+            if self.process.poll() is None:
+                self.kill()
+            if kind is not None:
+                print(self.said())
+            if self.own_home:
+                shutil.rmtree(self.home, ignore_errors=True)

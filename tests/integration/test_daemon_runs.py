@@ -1,0 +1,336 @@
+"""Runs through gpt2d with an engine that trains nothing: order, failures, cancels, restarts."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from helpers import Client, RpcError, experiment, spec, wait_for
+
+
+def methods(events, name):
+    return [event["params"] for event in events if event["method"] == name]
+
+
+def states(events):
+    return [params["state"] for params in methods(events, "run.state")]
+
+
+def test_a_run(daemon):
+    with daemon(ranks=2) as d, d.client() as c:
+        run = c.submit(spec("first"))
+        events = c.follow(run, after=0)
+        assert run == 1
+        assert states(events) == ["queued", "starting", "running", "finishing", "done"]
+        assert [e["params"]["seq"] for e in events] == list(range(1, len(events) + 1))
+        assert [p["state"] for p in methods(events, "run.segment")] == ["training", "trained", "done"]
+        steps = methods(events, "run.step")
+        assert steps[-1]["step"] == steps[-1]["steps"] == 3
+        done = events[-1]["params"]
+        assert done["state"] == "done" and done["dropped"] == 0 and done["reason"] is None
+        assert done["dir"] == str(d.state / "runs" / "1-first")
+        assert os.path.exists(done["dir"] + "/RUN_COMPLETE.txt")
+        shown = c.call("show", id=run)
+        assert shown["segments"][0]["summary"]["loss_last"] == 1.5
+        assert shown["checks"][0]["check"]["memory_bytes"] == 12345
+        assert shown["spec"]["gpus"] == 2
+        assert [t["state"] for t in shown["transitions"]] == states(events)
+        assert shown["run"]["uid"] == os.getuid()
+
+
+def test_an_experiment(daemon):
+    with daemon(ranks=2) as d, d.client() as c:
+        run = c.submit(experiment("ab", repetitions=3))
+        events = c.follow(run, after=0)
+        shown = c.call("show", id=run)
+        assert shown["run"]["segments"] == shown["run"]["segments_done"] == 12
+        order = [(s["block"], s["position"], s["arm"]) for s in shown["segments"]]
+        for block in range(3):
+            arms = "".join(arm for b, _, arm in order if b == block)
+            assert arms in ("abba", "baab")
+        # the next segment is with the engines before the one before it is durable
+        told = [(p["segment"], p["state"]) for p in methods(events, "run.segment")]
+        for segment in range(11):
+            assert told.index((segment + 1, "training")) < told.index((segment, "done"))
+        top = d.state / "runs" / f"{run}-ab"
+        assert json.loads((top / "spec.json").read_text())["name"] == "ab"
+        assert f"run_id={run} " in (top / "RUN_COMPLETE.txt").read_text()
+        for segment in shown["segments"]:
+            folder = top / "segments" / f"{segment['segment']:03d}-{segment['arm']}"
+            assert segment["dir"] == str(folder)
+            assert segment["state"] == "done" and segment["summary"]["arm"] == segment["arm"]
+            assert (folder / "RUN_COMPLETE.txt").exists()
+
+
+def test_marker_comes_last(daemon):
+    """The marker of an experiment is not there while its last segment is being written."""
+    with daemon() as d, d.client() as c:
+        run = c.submit(experiment("ab-slowend", repetitions=1))
+        marker = d.state / "runs" / f"{run}-ab-slowend" / "RUN_COMPLETE.txt"
+        wait_for(lambda: c.state(run) == "finishing", "finishing")
+        assert not marker.exists()
+        assert c.wait(run)["state"] == "done"
+        assert marker.exists()
+
+
+def test_fewer_ranks_than_there_are(daemon):
+    with daemon(ranks=3) as d, d.client() as c:
+        run = c.submit(spec("two", gpus=2))  # the engine asserts that it is one of the world
+        assert c.wait(run)["state"] == "done"
+        assert c.call("show", id=run)["run"]["gpus"] == 2
+        with pytest.raises(RpcError) as refused:
+            c.submit(spec("four", gpus=4))
+        assert refused.value.code == -32002 and refused.value.data["errors"][0]["key"] == "gpus"
+
+
+def test_first_in_first_out(daemon):
+    with daemon() as d, d.client() as c:
+        runs = [c.submit(spec(f"r{i}-ms10", 4)) for i in range(6)]
+        assert runs == [1, 2, 3, 4, 5, 6]
+        for run in runs:
+            assert c.wait(run)["state"] == "done"
+        listed = c.call("list")["runs"]
+        starts = [run["started_at"] for run in listed]
+        assert starts == sorted(starts)
+        assert [run["id"] for run in listed] == runs
+        assert [run["id"] for run in c.call("list", newest=True, limit=2)["runs"]] == [6, 5]
+        page = c.call("list", limit=4)
+        assert page["next"] == 4
+        assert [run["id"] for run in c.call("list", after=4)["runs"]] == [5, 6]
+        assert c.call("list", state="failed")["runs"] == []
+
+
+def test_status_while_a_run_trains(daemon):
+    with daemon() as d, d.client() as c:
+        assert c.call("status")["running"] is None
+        run = c.submit(spec("long-ms20", 500))
+        c.submit(spec("next"))
+        wait_for(lambda: (c.call("status")["running"] or {}).get("progress"), "progress")
+        status = c.call("status")
+        assert status["running"]["run"]["id"] == run
+        assert status["running"]["progress"]["steps"] == 500
+        assert status["running"]["progress"]["eta_s"] > 0
+        assert status["queued"] == 1 and status["counts"]["queued"] == 1
+        assert status["waiting"] == "run 1 is running"
+        assert status["engine"]["state"] == "ready"
+        c.call("cancel", id=run)
+
+
+@pytest.mark.parametrize("fault, reason", [
+    ("crash.r1.s2", "engine_lost: rank 1 killed by signal 9"),
+    ("crash.r0.s1", "engine_lost: rank 0 killed by signal 9"),
+    ("exit70.r1.s2", "engine_lost: rank 1 exited with status 70 (a peer went away)"),
+    ("exit3.r0.s2", "engine_lost: rank 0 exited with status 3"),
+    ("garbage.r1.s2", "engine_lost: rank 1 sent what is no message"),
+    ("fail.r1.s2", "made_up: rank 1: as asked"),
+    ("poison.r0.s2", "made_up: rank 0: as asked"),
+    ("lost.r0.s2", "peer_lost: rank 0: no message for a while"),
+    ("lost.r0.s2-crash.r1.s3", "engine_lost: rank 1 killed by signal 9"),
+    ("exit70.r0.s2-crash.r1.s3", "engine_lost: rank 1 killed by signal 9"),
+])
+def test_a_run_fails_and_the_queue_goes_on(daemon, fault, reason):
+    with daemon(ranks=2) as d, d.client() as c:
+        before = d.engines()
+        bad = c.submit(spec(fault + "-ms20", 1000))
+        good = c.submit(spec("good"))
+        end = c.wait(bad)
+        assert end["state"] == "failed"
+        assert end["reason"].startswith(reason)
+        assert c.wait(good)["state"] == "done"
+        assert (set(before) & set(d.engines()) == set()) == (not fault.startswith("fail"))
+        assert c.call("show", id=bad)["segments"][0]["state"] == "failed"
+
+
+@pytest.mark.parametrize("fault, reason", [
+    ("stop.r1.s2", "engine_hung: rank 1: no sign of life for 2 s"),
+    ("hang.r0.s2", "engine_hung: no progress for 3 s"),
+])
+def test_a_hung_engine_is_replaced(daemon, fault, reason):
+    options = ("--alive-timeout", "2", "--progress-timeout", "3")
+    with daemon(ranks=2, options=options) as d, d.client() as c:
+        bad = c.submit(spec(fault + "-ms20", 1000))
+        good = c.submit(spec("good"))
+        assert c.wait(bad)["reason"] == reason
+        assert c.wait(good)["state"] == "done"
+
+
+def test_engine_killed_from_outside(daemon):
+    with daemon(ranks=2) as d, d.client() as c:
+        run = c.submit(experiment("ab-ms20", 20))
+        wait_for(lambda: c.state(run) == "running", "running")
+        os.kill(d.engines()[1], signal.SIGKILL)
+        assert c.wait(run)["reason"] == "engine_lost: rank 1 killed by signal 9"
+        shown = c.call("show", id=run)
+        states = [segment["state"] for segment in shown["segments"]]
+        assert "failed" in states and states[-1] == "skipped"
+        os.kill(d.engines()[0], signal.SIGKILL)  # idle
+        wait_for(lambda: c.call("status")["engine"]["restarts"] >= 2, "restart")
+        assert c.wait(c.submit(spec("after")))["state"] == "done"
+
+
+def test_artifacts_cannot_be_written(daemon):
+    with daemon() as d, d.client() as c:
+        run = c.submit(spec("endfail"))
+        end = c.wait(run)
+        assert end["state"] == "failed" and end["reason"].startswith("enospc: rank 0: step_log.csv")
+        run = c.submit(experiment("ab-endfail-ms20", 20))
+        assert c.wait(run)["reason"].startswith("enospc")
+        assert c.wait(c.submit(spec("after")))["state"] == "done"
+
+
+def test_timeout(daemon):
+    with daemon() as d, d.client() as c:
+        run = c.submit(spec("long-ms20", 1000, timeout=1))
+        end = c.wait(run)
+        assert end["state"] == "failed" and end["reason"] == "timeout: not done within 1 s"
+        assert c.wait(c.submit(spec("after")))["state"] == "done"
+        assert c.call("status")["engine"]["restarts"] == 0
+
+
+# ---- cancel: case H12 ----
+
+def test_cancel_while_queued(daemon):
+    with daemon() as d, d.client() as c:
+        first = c.submit(spec("long-ms20", 1000))
+        runs = [c.submit(spec(f"q{i}")) for i in range(3)]
+        for run in runs:
+            assert c.call("cancel", id=run) == {"id": run, "state": "cancelled", "already": False}
+            again = c.call("cancel", id=run)
+            assert again == {"id": run, "state": "cancelled", "already": True}
+        assert c.call("status")["queued"] == 0
+        c.call("cancel", id=first)
+        assert c.wait(first)["state"] == "cancelled"
+        assert sorted(os.listdir(d.state / "runs")) == ["1-long-ms20"]
+
+
+def test_cancel_while_running(daemon):
+    with daemon(ranks=2) as d, d.client() as c:
+        before = d.engines()
+        run = c.submit(experiment("ab-ms20", 1000))
+        wait_for(lambda: c.state(run) == "running", "running")
+        with d.client() as other:
+            assert other.call("cancel", id=run)["already"] is False
+            assert other.call("cancel", id=run)["already"] is True
+        end = c.wait(run)
+        assert end["state"] == "cancelled"
+        assert c.call("cancel", id=run) == {"id": run, "state": "cancelled", "already": True}
+        shown = c.call("show", id=run)
+        assert [t["state"] for t in shown["transitions"]].count("cancelled") == 1
+        assert {s["state"] for s in shown["segments"]} == {"cancelled", "skipped"}
+        assert c.wait(c.submit(spec("after")))["state"] == "done"
+        assert d.engines() == before
+
+
+def test_cancel_at_any_moment(daemon):
+    """Exactly one end, whatever the moment, and the queue goes on."""
+    with daemon(ranks=2) as d, d.client() as c:
+        for i in range(25):
+            run = c.submit(experiment("ab-ms2", 3, repetitions=1))
+            time.sleep(0.005 * i)
+            c.call("cancel", id=run)
+            end = c.wait(run)
+            assert end["state"] in ("cancelled", "done")
+            ends = [t["state"] for t in c.call("show", id=run)["transitions"]
+                if t["state"] in ("cancelled", "done", "failed")]
+            assert ends == [end["state"]]
+        assert c.call("status")["engine"]["restarts"] == 0
+
+
+def test_cancel_while_finishing(daemon):
+    with daemon() as d, d.client() as c:
+        run = c.submit(spec("slowend"))
+        wait_for(lambda: c.state(run) == "finishing", "finishing")
+        assert c.call("cancel", id=run) == {"id": run, "state": "finishing", "already": True}
+        assert c.wait(run)["state"] == "done"
+
+
+def test_cancel_of_a_deaf_engine(daemon):
+    with daemon(ranks=2, options=("--cancel-timeout", "1")) as d, d.client() as c:
+        run = c.submit(spec("deaf-ms20", 10000))
+        wait_for(lambda: c.state(run) == "running", "running")
+        c.call("cancel", id=run)
+        assert c.wait(run)["state"] == "cancelled"
+        assert c.wait(c.submit(spec("after")))["state"] == "done"
+        assert c.call("status")["engine"]["restarts"] == 1
+
+
+def test_no_such_run(daemon):
+    with daemon() as d, d.client() as c:
+        for method in ("cancel", "show", "follow"):
+            for run in (0, 7, -1, 2**62):
+                with pytest.raises(RpcError) as refused:
+                    c.call(method, id=run)
+                assert refused.value.code == -32003
+                assert refused.value.message == f"run {run}: no such run"
+
+
+# ---- the checker ----
+
+def test_checks_refuse(daemon):
+    with daemon() as d, d.client() as c:
+        for method in ("submit", "dry-run"):
+            with pytest.raises(RpcError) as refused:
+                c.call(method, spec=spec(seed=666))
+            assert refused.value.code == -32002
+            assert "train.bin: 5 tokens, 6 needed" in refused.value.message
+        with pytest.raises(RpcError) as refused:
+            c.call("submit", spec=spec(reduce_bucket_sise=1, seed="x"))
+        assert len(refused.value.data["errors"]) == 2
+        with pytest.raises(RpcError) as refused:
+            c.call("submit", spec='{\n"name": "x",\n"seed": true}')
+        assert any(e["line"] == 3 and e["key"] == "seed" for e in refused.value.data["errors"])
+        assert c.call("list")["runs"] == []
+        assert c.call("dry-run", spec=experiment())["segments"] == 8
+        assert c.call("list")["runs"] == []
+
+
+@pytest.mark.parametrize("how, reason", [
+    ("dead", "the checker was killed by signal 11"),
+    ("mute", "the checker did not answer within 1 s"),
+])
+def test_a_broken_checker(daemon, how, reason):
+    with daemon(environment={"GPT2D_FAKE_CHECK": how}, options=("--check-timeout", "1")) as d:
+        with d.client() as c:
+            for _ in range(3):
+                with pytest.raises(RpcError) as refused:
+                    c.submit(spec())
+                assert refused.value.message == reason
+            assert c.call("list")["runs"] == []
+
+
+def test_data_roots(daemon, tmp_path):
+    (tmp_path / "ok.bin").write_bytes(b"\0" * 1000)
+    with daemon(options=("--data-root", str(tmp_path), "--data-root", "/nowhere/")) as d, d.client() as c:
+        c.submit(spec(data={"train": str(tmp_path / "ok.bin")}))
+        for path in ("/etc/passwd", str(tmp_path) + "2/ok.bin", f"{tmp_path}/../ok.bin"):
+            with pytest.raises(RpcError) as refused:
+                c.submit(spec(data={"train": path}))
+            assert "data root" in refused.value.message or ".." in refused.value.message
+
+
+# ---- engines that do not get ready ----
+
+@pytest.mark.parametrize("how, reason", [
+    ("dead", "engine_lost: rank 0 exited with status 9"),
+    ("old", "engine_refused: rank 0 speaks protocol 99, gpt2d speaks 1"),
+    ("other", "engine_refused: rank 0 is build another-build, gpt2d is build "),
+    ("mute", "engine_lost: engines are not ready after 1 s"),
+])
+def test_engines_that_do_not_start(daemon, how, reason):
+    with daemon(ready=False, environment={"GPT2D_FAKE_START": how}, options=("--start-timeout", "1")) as d:
+        with d.client() as c:
+            run = c.submit(spec())
+            wait_for(lambda: c.call("status")["engine"]["restarts"] >= 2, "restarts")
+            status = c.call("status")
+            assert status["engine"]["reason"].startswith(reason)
+            assert status["waiting"].startswith("engines are ")
+            assert c.state(run) == "queued"
+            assert c.call("cancel", id=run)["state"] == "cancelled"
+
+
+def test_engine_that_is_no_program(daemon):
+    with daemon(ready=False, engine="/etc/passwd") as d:
+        assert d.process.wait(20) == 2
+        assert "engine: /etc/passwd: Permission denied" in d.process.stderr.read()
