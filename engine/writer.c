@@ -90,6 +90,8 @@ static void write_segment(const struct writer *w, struct segment *s)
 
 	snprintf(run, sizeof(run), "%" PRId64, s->run);
 	describe(w, s, run, &m);
+	if (s->failure.reason && s->measure.done <= s->measure.warmup)
+		s->measure.warmup = 0; /* it ended so early that these are all there is */
 	if (s->measure.done > s->measure.warmup)
 		rc = metrics_write(&m, &files, error, sizeof(error));
 	if (rc && !s->failure.reason) {

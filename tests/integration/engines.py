@@ -56,7 +56,9 @@ class Rank:
             assert self.read(min(left, 1)), f"ended before {' or '.join(methods)}: {self.messages[-5:]}"
 
     def drain(self, seconds=0.2):
-        while select.select([self.sock], [], [], seconds)[0] and self.read(0):
+        """Whatever comes in that time."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self.read(max(0, deadline - time.monotonic())):
             pass
 
     def all(self, method):

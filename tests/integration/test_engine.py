@@ -1,10 +1,11 @@
 """The engine alone, as gpt2d drives it: segments, artifacts, warmth, ends."""
 
 import json
+import subprocess
 
 import pytest
 
-from engines import PROGRAM, Ranks, spec
+from engines import PROGRAM, Rank, Ranks, spec
 
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="no engine was built")
 
@@ -62,3 +63,198 @@ def test_fewer_ranks_than_there_are(folders):
     with Ranks(1) as ranks:
         other, _ = ranks.train(spec(1), folders())
     assert alone["loss_hash"] == again["loss_hash"] == other["loss_hash"]
+
+
+def no_marker(directory):
+    return not (directory / "RUN_COMPLETE.txt").exists()
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_cancel_between_steps(world, folders):
+    """Every rank stops at the same step and stays warm; a cancellation that comes too late changes nothing."""
+    directory = folders()
+    long = spec(world, work={"optimizer_steps": 100000})
+    with Ranks(world) as ranks:
+        segment = ranks.start(long, directory)
+        ranks[0].wait("segment.step")
+        for rank in ranks:
+            rank.send("segment.cancel", run=1, segment=segment)
+            rank.send("segment.cancel", run=1, segment=segment)
+        _, cancelled = ranks[0].wait("segment.cancelled")
+        assert cancelled["segment"] == segment and 0 < cancelled["step"] < 100000
+        summary, _ = ranks.train(spec(world), folders())
+        for rank in ranks:
+            rank.send("segment.cancel", run=1, segment=segment)
+        again, _ = ranks.train(spec(world), folders())
+        pids = [hello["pid"] for hello in ranks.hellos]
+        assert all(rank.process.poll() is None for rank in ranks) and len(set(pids)) == world
+        ends = [name for rank in ranks for name, p in rank.messages
+            if name in ("segment.done", "segment.failed", "segment.cancelled", "segment.trained") and p["segment"] == segment]
+    assert ends == ["segment.cancelled"]
+    assert summary["loss_hash"] == again["loss_hash"]
+    assert no_marker(directory)
+
+
+def test_cancel_before_the_first_step(folders):
+    """A cancellation that waits behind segment.start in the line is seen by the first step."""
+    with Ranks(2) as ranks:
+        for rank in ranks:
+            rank.send("segment.cancel", run=1, segment=7)
+        ranks.segment = 8
+        ranks.train(spec(2), folders())
+        segment = ranks.start(spec(2, work={"optimizer_steps": 100000}), folders())
+        for rank in ranks:
+            rank.send("segment.cancel", run=1, segment=segment)
+        assert ranks[0].wait("segment.cancelled")[1]["step"] < 100000
+
+
+def test_exit_ends_a_running_segment(folders):
+    with Ranks(2) as ranks:
+        ranks.start(spec(2, work={"optimizer_steps": 100000}), folders())
+        ranks[0].wait("segment.step")
+        for rank in ranks:
+            rank.send("engine.exit")
+        assert [rank.end() for rank in ranks] == [0, 0]
+        assert len(ranks[0].all("segment.cancelled")) == 1
+
+
+def test_a_lost_peer(folders):
+    """The survivors say so and end with a code of their own; nothing looks complete."""
+    directory = folders()
+    with Ranks(3) as ranks:
+        ranks.start(spec(3, work={"optimizer_steps": 100000}), directory)
+        ranks[0].wait("segment.step")
+        ranks[1].process.kill()
+        assert ranks[0].end() == 70 and ranks[2].end() == 70
+        failed = ranks[0].all("segment.failed")
+        assert len(failed) == 1 and failed[0]["reason"] == "peer_lost" and failed[0]["poisoned"]
+    assert no_marker(directory)
+
+
+def test_gpt2d_goes_away(folders):
+    with Ranks(2) as ranks:
+        ranks.start(spec(2, work={"optimizer_steps": 1000000}), folders())
+        ranks[0].wait("segment.step")
+        for rank in ranks:
+            rank.sock.close()
+        assert [rank.process.wait(20) for rank in ranks] == [72, 72]
+
+
+def test_ranks_that_mean_different_things(folders):
+    """D7: one rank's spec is another: all fail, before anything is exchanged, and stay usable."""
+    with Ranks(2) as ranks:
+        directory = folders()
+        for rank, seed in zip(ranks, (1, 2)):
+            rank.send("segment.start", run=1, segment=0, segments=1, name="n", arm="run", block=0, position=0,
+                attempt=1, world=2, dir=str(directory), spec=spec(2, seed=seed))
+        for rank in ranks:
+            assert rank.wait("segment.failed")[1]["reason"] == "spec_mismatch"
+            assert not rank.all("segment.started")
+        ranks.segment = 1
+        ranks.train(spec(2), folders())
+
+
+def test_a_spec_that_was_changed_on_the_way(folders):
+    with Ranks(1) as ranks:
+        ranks.start(spec(1), folders(), spec_sha256="0" * 64)
+        assert ranks[0].wait("segment.failed")[1]["reason"] == "spec_mismatch"
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_a_loss_that_is_not_finite(world, folders):
+    """F6: the files are valid and tell the step, the segment failed, the engine goes on."""
+    directory = folders()
+    diverging = spec(world, gradient_clipping=0, optimizer={"type": "AdamW", "params": {"lr": 1e18}})
+    with Ranks(world) as ranks:
+        segment = ranks.start(diverging, directory)
+        _, failed = ranks[0].wait("segment.done", "segment.failed", segment=segment)
+        assert failed["reason"] in ("nonfinite_loss", "nonfinite_gradient") and not failed["poisoned"]
+        ranks.train(spec(world), folders())
+        assert not [p for rank in ranks.ranks[1:] for p in rank.all("segment.failed") if p["segment"] != segment]
+    ours = metrics(directory)["gpt2d"]
+    assert ours["status"] == "failed" and ours["nonfinite"]
+    assert no_marker(directory)
+
+
+def test_data_that_cannot_be_read(folders, tmp_path):
+    data = tmp_path / "train.bin"
+    data.write_bytes(bytes(range(96)) * 2)
+    with Ranks(2) as ranks:
+        segment = ranks.start(spec(2, data={"train": str(data), "val": str(data)}), folders())
+        _, failed = ranks[0].wait("segment.failed", segment=segment)
+        assert str(data) in failed["message"]
+        ranks.train(spec(2), folders())
+
+
+def test_data_that_is_shortened_while_it_is_read(folders, tmp_path):
+    data = tmp_path / "train.bin"
+    data.write_bytes((b"\x01\x00\x02\x00" * 40000))
+    with Ranks(2) as ranks:
+        segment = ranks.start(spec(2, data={"train": str(data)}, work={"optimizer_steps": 100000}), folders())
+        ranks[0].wait("segment.step")
+        with open(data, "r+b") as out:
+            out.truncate(1000)
+        messages = []
+        for rank in ranks:
+            rank.drain(0.5)
+            messages += [p["message"] for p in rank.all("segment.failed") if p["segment"] == segment]
+        assert messages and all(str(data) in m for m in messages)
+        ranks.train(spec(2), folders())
+
+
+def test_files_that_cannot_be_written(folders):
+    directory = folders()
+    with Ranks(1) as ranks:
+        segment = ranks.start(spec(1, work={"optimizer_steps": 3000}), directory)
+        ranks[0].wait("segment.started")
+        directory.rmdir()
+        _, failed = ranks[0].wait("segment.done", "segment.failed", segment=segment)
+        assert failed["reason"] == "artifacts"
+        ranks.train(spec(1), folders())
+
+
+def test_one_rank_does_without_ucx(folders):
+    """Settings that UCX cannot live with do not matter to a world of one."""
+    with Ranks(1, env={"UCX_TLS": "nothing", "UCX_NET_DEVICES": "nowhere0"}) as ranks:
+        assert "address" not in ranks.hellos[0]
+        ranks.train(spec(1), folders())
+
+
+def test_messages_of_steps_are_few(folders):
+    with Ranks(1) as ranks:
+        _, steps = ranks.train(spec(1, work={"optimizer_steps": 4000}), folders())
+        started = ranks[0].all("segment.started")[0]
+    assert steps[-1]["step"] == 4000 and steps[-1]["steps"] == 4000
+    assert len(steps) < 1000
+    assert set(steps[0]) == {"run", "segment", "step", "steps", "loss", "tokens_per_sec", "step_time_ns"}
+    assert started["init_ns"] > 0
+
+
+def test_what_is_printed_is_not_in_the_way():
+    run = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True)
+    assert run.returncode == 0 and run.stdout.startswith("gpt2-engine ")
+    for wrong in (["--role", "rank"], ["--role", "king"], ["--rank", "x"], ["--role", "rank", "--rank", "2",
+            "--ranks", "2", "--threads", "1"], ["more"]):
+        run = subprocess.run([PROGRAM, *wrong], capture_output=True, text=True)
+        assert run.returncode == 2 and not run.stdout and "gpt2-engine" in run.stderr
+
+
+def test_checks(tmp_path):
+    """Role check: what an arm would do, or all that is wrong with it."""
+    rank = Rank("--role", "check")
+    try:
+        assert rank.wait("engine.hello")[1]["role"] == "check"
+        rank.wait("engine.ready")
+        rank.send("check", token=1, world=2, spec=spec(2))
+        good = rank.wait("check.reply")[1]
+        assert good["ok"] and good["token"] == 1 and not good["errors"]
+        assert good["check"]["plan"]["n_reduce"] > 1 and good["check"]["memory"]["total_bytes"] > 0
+        rank.send("check", token=2, world=1, spec=spec(2))
+        bad = rank.wait("check.reply")[1]
+        assert not bad["ok"] and bad["token"] == 2 and bad["errors"]
+        rank.send("check", token=3, world=1, spec={"name": "x"})
+        assert not rank.wait("check.reply")[1]["ok"]
+        rank.send("engine.exit")
+        assert rank.end() == 0
+    finally:
+        rank.kill()
