@@ -77,8 +77,8 @@ static void forward_block(void *arg, int64_t chunk, void *scratch)
 	int64_t first = chunk % blocks * a->block;
 	int64_t rows = a->T - first < a->block ? a->T - first : a->block;
 	struct head h = find_head(a, chunk / blocks);
-	k_real *scores = scratch, *mask = scores + a->block * a->T,
-	       *out = a->out + h.at + first * C;
+	k_real *scores = scratch, *mask = scores + a->block * a->T;
+	k_real *out = a->out + h.at + first * C;
 	k_real inverse[BLOCK_MAX];
 
 	make_scores(a, &h, scores, first, rows);

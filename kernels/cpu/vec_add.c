@@ -27,7 +27,7 @@ k_real vec_dot(const k_real *a, const k_real *b, int64_t n)
 
 #pragma omp simd reduction(+ : sum)
 	for (int64_t i = 0; i < n; i++)
-		sum = vec_fma(a[i], b[i], sum);
+		sum += a[i] * b[i];
 	return sum;
 }
 

@@ -13,7 +13,7 @@ void vec_norm(k_real *out, k_real *mean, k_real *rstd, const k_real *inp, const 
 	m = sum / (k_real)C;
 #pragma omp simd reduction(+ : squares)
 	for (int64_t i = 0; i < C; i++)
-		squares = vec_fma(inp[i] - m, inp[i] - m, squares);
+		squares += (inp[i] - m) * (inp[i] - m);
 	r = (k_real)(1 / sqrt((double)squares / (double)C + epsilon));
 #pragma omp simd
 	for (int64_t i = 0; i < C; i++)
@@ -36,7 +36,7 @@ void vec_norm_backward(k_real *dinp, k_real *dweight, k_real *dbias, const k_rea
 		k_real x = (inp[i] - mean) * rstd, d = dout[i] * weight[i];
 
 		sum += d;
-		with_x = vec_fma(d, x, with_x);
+		with_x += d * x;
 		dweight[i] = vec_fma(dout[i], x, dweight[i]);
 		dbias[i] += dout[i];
 	}

@@ -1,12 +1,32 @@
 #include "kernels/cpu/vec_math.h"
 
+static inline k_real larger(k_real a, k_real b)
+{
+	return a > b ? a : b;
+}
+
+/* Lanes by hand: clang keeps a plain loop scalar for the sake of NaN. */
 k_real vec_max(const k_real *x, int64_t n)
 {
-	k_real m = x[0];
+	enum { LANES = 32 };
+	k_real lane[LANES], m = x[0];
+	int64_t i = LANES;
 
-#pragma omp simd reduction(max : m)
-	for (int64_t i = 0; i < n; i++)
-		m = x[i] > m ? x[i] : m;
+	if (n >= LANES) {
+		for (int j = 0; j < LANES; j++)
+			lane[j] = x[j];
+		for (; i + LANES <= n; i += LANES) {
+#pragma omp simd
+			for (int j = 0; j < LANES; j++)
+				lane[j] = larger(x[i + j], lane[j]);
+		}
+		for (int j = 0; j < LANES; j++)
+			m = larger(lane[j], m);
+	} else {
+		i = 0;
+	}
+	for (; i < n; i++)
+		m = larger(x[i], m);
 	return m;
 }
 
