@@ -49,7 +49,23 @@ struct stream {
 	bool ended;       /* the run had ended when it was asked for: only run.done is to come */
 };
 
-static int begin(struct client *c, struct watch *w, struct stream *s, struct ctl_error *e)
+/* Where a run is that had begun before it was followed; with --json the events alone are printed.
+ */
+static void show_begun(struct ctl *ctl, const struct watch *w, const json_t *reply)
+{
+	json_t *progress = json_object_get(reply, "progress");
+
+	if (ctl->json || strcmp(w->state, "queued") == 0)
+		return;
+	show(ctl, w, EVENT_STATE, json_object_get(reply, "run"));
+	if (json_is_object(progress)) {
+		json_object_set_new(progress, "id", json_integer(w->id));
+		show(ctl, w, EVENT_STEP, progress);
+	}
+}
+
+static int begin(
+	struct ctl *ctl, struct client *c, struct watch *w, struct stream *s, struct ctl_error *e)
 {
 	const int64_t pid = format_int(client_hello(c), "pid", 0);
 	json_t *params = json_pack("{s:I}", "id", (json_int_t)w->id), *reply, *run;
@@ -67,6 +83,8 @@ static int begin(struct client *c, struct watch *w, struct stream *s, struct ctl
 	format_string(run, "name", "", w->name, sizeof(w->name));
 	remember_end(w, run);
 	s->ended = watch_exit(w->state) >= 0;
+	if (s->seq == 0 && !s->ended)
+		show_begun(ctl, w, reply);
 	json_decref(reply);
 	return 0;
 }
@@ -171,7 +189,7 @@ static int watch_to_end(struct ctl *ctl, struct client **c, struct watch *w, str
 {
 	struct stream s = {0};
 	bool any = true;
-	int exit = begin(*c, w, &s, e);
+	int exit = begin(ctl, *c, w, &s, e);
 
 	while (exit == 0) {
 		exit = watch_events(ctl, *c, w, &s, &any, e);
@@ -187,7 +205,7 @@ static int watch_to_end(struct ctl *ctl, struct client **c, struct watch *w, str
 		any = false;
 		exit = reconnect(ctl, c, w, e);
 		if (exit == 0)
-			exit = begin(*c, w, &s, e);
+			exit = begin(ctl, *c, w, &s, e);
 	}
 	return exit;
 }

@@ -685,8 +685,8 @@ def test_daemon_comes_back(path):
     with first:
         process = subprocess.Popen([CTL, "follow", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env=environment(path))
-        line = process.stdout.readline()
-        assert "step 5/20" in line
+        assert process.stdout.readline() == "run 1 demo: running\n"
+        assert "step 5/20" in process.stdout.readline()
         first.methods["follow"] = follow_script(run_object(state="running"), [step(5, 4), step(20, 5), done(6)])
         out, err = process.communicate(timeout=30)
     assert process.returncode == 0
@@ -701,6 +701,7 @@ def test_daemon_comes_back_as_another_process(path):
     with first:
         process = subprocess.Popen([CTL, "follow", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env=environment(path))
+        assert process.stdout.readline() == "run 1 demo: running\n"
         assert "step 5/20" in process.stdout.readline()
     second = FakeDaemon(path, follow=follow_script(run_object(state="queued"), [step(9, 1), done(2, "interrupted")]))
     second.pid = 1
@@ -715,6 +716,7 @@ def test_daemon_does_not_come_back(path):
     daemon = FakeDaemon(path, follow=follow_script(run_object(state="running"), [step(5, 1)])).start()
     process = subprocess.Popen([CTL, "follow", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=environment(path))
+    assert process.stdout.readline() == "run 1 demo: running\n"
     assert "step 5/20" in process.stdout.readline()
     daemon.stop()
     out, err = process.communicate(timeout=60)

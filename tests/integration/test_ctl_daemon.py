@@ -1,0 +1,190 @@
+"""gpt2ctl against a real gpt2d with an engine that trains nothing."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from helpers import BUILD, PATIENCE_S, experiment, spec, wait_for
+
+CTL = BUILD / "ctl" / "gpt2ctl"
+
+
+def environment(d):
+    return {**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": "C.UTF-8"}
+
+
+def ctl(d, *args, run=None):
+    return subprocess.run([CTL, *map(str, args)], input=json.dumps(run) if run else None, capture_output=True, text=True,
+        env=environment(d), timeout=120)
+
+
+def started(d, *args):
+    return subprocess.Popen([CTL, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env=environment(d))
+
+
+def submit(d, run):
+    result = ctl(d, "submit", "-", "--print-id", run=run)
+    assert result.returncode == 0, result.stderr
+    return int(result.stdout)
+
+
+def one_object(result):
+    lines = result.stdout.splitlines()
+    assert len(lines) == 1, result
+    value = json.loads(lines[0])
+    assert value["schema"] == 1
+    return value
+
+
+@pytest.mark.parametrize("name, exit, says", [
+    ("ok", 0, "done"),
+    ("fail.r0.s2", 4, "failed: made_up: rank 0: as asked"),
+    ("crash.r1.s2", 4, "failed"),
+    ("endfail", 4, "enospc"),
+])
+def test_exit_by_result(daemon, name, exit, says):
+    with daemon(ranks=2) as d:
+        result = ctl(d, "submit", "-", "--follow", run=spec(name, gpus=2))
+        assert result.returncode == exit, result
+        assert says in result.stdout and "artifacts: " in result.stdout
+        assert ctl(d, "wait", 1).returncode == exit
+        assert ctl(d, "follow", 1).returncode == exit
+        assert says in ctl(d, "show", 1).stdout
+
+
+def test_every_verb_as_json(daemon):
+    with daemon(ranks=2) as d:
+        value = one_object(ctl(d, "submit", "-", "--json", run=experiment(gpus=2)))
+        assert value["id"] == 1 and value["arms"] == ["a", "b"] and value["segments"] == 8
+        assert value["dir"] == str(d.state / "runs" / "1-exp")
+        assert one_object(ctl(d, "wait", 1, "--json"))["runs"][0]["state"] == "done"
+        assert one_object(ctl(d, "status", "--json"))["counts"]["done"] == 1
+        assert [run["id"] for run in one_object(ctl(d, "list", "--json"))["runs"]] == [1]
+        shown = one_object(ctl(d, "show", 1, "--json"))
+        assert len(shown["segments"]) == 8 and shown["run"]["segments_done"] == 8
+        compared = one_object(ctl(d, "compare", 1, "--json"))
+        assert [arm["arm"] for arm in compared["arms"]] == ["a", "b"] and compared["segments_used"] == 8
+        assert one_object(ctl(d, "cancel", 1, "--json"))["already"] is True
+        assert one_object(ctl(d, "version", "--json"))["gpt2d"]["protocol"] == 1
+        events = [json.loads(line) for line in ctl(d, "follow", 1, "--json").stdout.splitlines()]
+        assert events[-1]["kind"] == "run.done" and events[-1]["state"] == "done"
+        for args in (["status"], ["list"], ["show", 1], ["compare", 1], ["version"]):
+            text = ctl(d, *args)
+            assert text.returncode == 0 and text.stderr == "" and "\x1b" not in text.stdout
+
+
+def test_dry_run_queues_nothing(daemon):
+    with daemon(ranks=2) as d:
+        value = one_object(ctl(d, "submit", "-", "--dry-run", "--json", run=experiment(gpus=2)))
+        assert [row["arm"] for row in value["arms"]] == ["a", "b"]
+        text = ctl(d, "submit", "-", "--dry-run", run=experiment(gpus=2))
+        assert text.returncode == 0 and "8 segments" in text.stdout
+        assert one_object(ctl(d, "list", "--json"))["runs"] == []
+
+
+def test_refused_by_the_daemons_checks(daemon):
+    with daemon() as d:
+        for options in ([], ["--dry-run"]):
+            result = ctl(d, "submit", "-", *options, run=spec(seed=666))
+            assert result.returncode == 2
+            assert "stdin: data.train: train.bin: 5 tokens, 6 needed" in result.stderr
+        assert ctl(d, "list").stdout == "no runs\n"
+
+
+def test_no_such_run(daemon):
+    with daemon() as d:
+        for verb in ("show", "follow", "wait", "cancel", "compare"):
+            result = ctl(d, verb, 99)
+            assert result.returncode == 7, (verb, result)
+            assert "99: no such run" in result.stderr
+
+
+def test_cancel(daemon):
+    with daemon() as d:
+        running, queued = submit(d, spec("ms20", steps=10000)), submit(d, spec("later"))
+        follower = started(d, "follow", running)
+        assert "run 1 ms20" in follower.stdout.readline()
+        assert "run 2 is cancelled" in ctl(d, "cancel", queued).stdout
+        assert ctl(d, "cancel", running).returncode == 0
+        out, _ = follower.communicate(timeout=PATIENCE_S)
+        assert follower.returncode == 6 and "cancelled" in out
+        assert "nothing to cancel" in ctl(d, "cancel", running).stdout
+        assert ctl(d, "wait", running, queued).returncode == 6
+
+
+def test_wait_of_several_and_its_timeout(daemon):
+    with daemon() as d:
+        good, bad = submit(d, spec("good")), submit(d, spec("fail.r0.s1"))
+        long = submit(d, spec("ms20", steps=10000))
+        assert ctl(d, "wait", good).returncode == 0
+        result = ctl(d, "wait", good, bad)
+        assert result.returncode == 4
+        assert "run 1 good: done" in result.stdout and "failed: made_up" in result.stdout
+        assert ctl(d, "wait", long, "--timeout", 0.5).returncode == 124
+        assert d.client().state(long) in ("starting", "running")
+
+
+def test_detaching_leaves_the_run_alone(daemon):
+    with daemon() as d:
+        run = submit(d, spec("ms20", steps=100))
+        follower = started(d, "follow", run)
+        while "step" not in follower.stdout.readline():
+            pass
+        follower.send_signal(signal.SIGINT)
+        _, err = follower.communicate(timeout=PATIENCE_S)
+        assert follower.returncode == 6 and "goes on" in err
+        assert ctl(d, "wait", run).returncode == 0
+
+
+def test_killed_daemon_comes_back_under_a_follower(daemon):
+    with daemon() as d:
+        run = submit(d, spec("ms20", steps=10000))
+        follower = started(d, "follow", run)
+        while "step" not in follower.stdout.readline():
+            pass
+        d.kill()
+        d.start()
+        out, err = follower.communicate(timeout=PATIENCE_S)
+        assert follower.returncode == 6, (out, err)
+        assert "interrupted" in out and "looking for it again" in err
+
+
+def test_followers_that_are_killed_harm_nothing(daemon):
+    """Case H9: the daemon lives, the run is not disturbed, descriptors return."""
+    random.seed(1)
+    with daemon() as d:
+        ctl(d, "wait", submit(d, spec())) # what is started at the first run is there
+        before = d.descriptors()
+        run = submit(d, spec("ms10-logs", steps=200))
+        followers = [started(d, "follow", run, "--json") for _ in range(12)]
+        for follower in followers:
+            time.sleep(random.random() / 10)
+            follower.kill()
+            follower.communicate()
+        assert ctl(d, "wait", run).returncode == 0
+        wait_for(lambda: d.descriptors() <= before, "descriptors closed")
+
+
+def test_list_of_many(daemon):
+    with daemon() as d:
+        first = submit(d, spec("ms20", steps=10000))
+        for i in range(60):
+            d.client().submit(spec(f"r{i}"))
+        value = one_object(ctl(d, "list", "--json", "--state", "queued", "--limit", 7))
+        assert [run["id"] for run in value["runs"]] == list(range(55, 62)) and value["older"]
+        assert len(one_object(ctl(d, "list", "--json", "-n", 0))["runs"]) == 61
+        assert "60" in ctl(d, "status").stdout
+        ctl(d, "cancel", first)
+
+
+def test_shutdown(daemon):
+    with daemon() as d:
+        assert ctl(d, "shutdown").returncode == 0
+        assert d.process.wait(PATIENCE_S) == 0
+        assert ctl(d, "status").returncode == 3
