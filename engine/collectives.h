@@ -44,8 +44,10 @@ struct collectives_options {
  * user set UCX_TLS to say so.
  */
 int collectives_create(const struct collectives_options *options, struct collectives **out);
-/* After the streams it was used on were synced or destroyed. Takes NULL. Never waits for a peer
- * that is gone. */
+/*
+ * After the streams it was used on were synced or destroyed. Takes NULL. Never waits for a peer that is
+ * gone: after a failure the library's part is left to the end of the process, which should come soon.
+ */
 void collectives_destroy(struct collectives *c);
 
 /*
@@ -59,7 +61,7 @@ const char *collectives_address(const struct collectives *c);
 int collectives_connect(
 	struct collectives *c, const char *const *addresses, char *error, size_t error_bytes);
 const char *collectives_library(
-	const struct collectives *c); /* "UCX 1.13.1 (self,sm)", "NCCL 2.28.9" */
+	const struct collectives *c); /* "UCX 1.13.1 (self,posix,cma)", "NCCL 2.28.9" */
 
 /* The first `world` ranks; -EINVAL when this rank is not one of them. */
 int collectives_group(struct collectives *c, int world, struct collectives_group **out);

@@ -108,7 +108,7 @@ int collectives_create(const struct collectives_options *options, struct collect
 			collectives_destroy(c);
 			return status;
 		}
-		snprintf(c->library, sizeof c->library, "UCX %s (%s)", ucp_get_version_string(),
+		snprintf(c->library, sizeof c->library, "UCX %s (%s)", ucx_wire_version(c->wire),
 			ucx_wire_transports(c->wire));
 	}
 	*out = c;

@@ -67,8 +67,7 @@ size_t ucx_exchange_inline_bytes(void)
 int64_t ucx_exchange_bytes(int world)
 {
 	int64_t lane = WINDOW * REDUCE_PIECE + 2 * HEAD_BYTES +
-			2 * PER_LANE * (int64_t)sizeof(struct ucx_message) +
-			(int64_t)sizeof(struct lane);
+		2 * PER_LANE * (int64_t)sizeof(struct ucx_message) + (int64_t)sizeof(struct lane);
 
 	return world < 2 ? 0 : world * (lane + (int64_t)sizeof(void *));
 }
@@ -149,10 +148,15 @@ static const char *name(const struct ucx_exchange *x)
 	return kinds[x->args->head.kind].name;
 }
 
-static int send_failed(struct ucx_exchange *x, int peer, ucs_status_t status)
+/* False for a message that is not done, or that ended with an error: its peer counts as lost then.
+ */
+static bool arrived(struct ucx_exchange *x, int peer, const struct ucx_message *m)
 {
-	ucx_wire_fail(x->wire, "rank %d: %s in %s", peer, ucs_status_string(status), name(x));
-	return -EIO;
+	if (m->state != UCX_MESSAGE_DONE)
+		return false;
+	if (m->status != UCS_OK)
+		ucx_wire_mark_lost(x->wire, peer, m->status);
+	return m->status == UCS_OK;
 }
 
 static void describe(const struct ucx_head *h, char *out, size_t out_bytes)
@@ -178,8 +182,6 @@ static int check_head(struct ucx_exchange *x, int peer)
 	struct ucx_head there;
 	char text_here[80], text_there[80];
 
-	if (m->status != UCS_OK)
-		return send_failed(x, peer, m->status);
 	if (m->bytes < sizeof there) {
 		ucx_wire_fail(x->wire, "rank %d: a head of %zu bytes in %s, at least %zu expected",
 			peer, m->bytes, name(x), sizeof there);
@@ -211,26 +213,22 @@ static void post_head(struct ucx_exchange *x, int peer)
 }
 
 /* Keep WINDOW pieces under way to the peer. */
-static int advance_out(struct ucx_exchange *x, int peer)
+static void advance_out(struct ucx_exchange *x, int peer)
 {
 	const struct ucx_block *b = &x->args->blocks[peer];
 	struct lane *lane = &x->lanes[peer];
 
-	for (int i = 0; i < PER_LANE; i++)
-		if (lane->out[i].state == UCX_MESSAGE_DONE && lane->out[i].status != UCS_OK)
-			return send_failed(x, peer, lane->out[i].status);
 	while (lane->out_posted < lane->n_out) {
 		int64_t k = lane->out_posted;
 		struct ucx_message *m = &lane->out[1 + k % WINDOW];
 
-		if (m->state == UCX_MESSAGE_POSTED)
+		if (m->state != UCX_MESSAGE_FREE && !arrived(x, peer, m))
 			break;
 		ucx_wire_send(x->wire, peer, tag_of(x, x->rank, 1 + k),
 			(const char *)b->send + (size_t)k * x->piece_bytes,
 			piece_length(x, b->send_bytes, k), m);
 		lane->out_posted++;
 	}
-	return 0;
 }
 
 static int take_pieces(struct ucx_exchange *x, int peer)
@@ -242,10 +240,8 @@ static int take_pieces(struct ucx_exchange *x, int peer)
 		struct ucx_message *m = &lane->in[1 + lane->in_done % WINDOW];
 		size_t expected = piece_length(x, b->receive_bytes, lane->in_done);
 
-		if (m->state != UCX_MESSAGE_DONE)
+		if (!arrived(x, peer, m))
 			break;
-		if (m->status != UCS_OK)
-			return send_failed(x, peer, m->status);
 		if (m->bytes != expected) {
 			ucx_wire_fail(x->wire, "rank %d: a piece of %zu bytes in %s, %zu expected",
 				peer, m->bytes, name(x), expected);
@@ -264,7 +260,7 @@ static int advance_in(struct ucx_exchange *x, int peer)
 	int status;
 
 	if (!lane->head_taken) {
-		if (lane->in[0].state != UCX_MESSAGE_DONE)
+		if (!arrived(x, peer, &lane->in[0]))
 			return 0;
 		status = check_head(x, peer);
 		if (status != 0)
@@ -317,8 +313,9 @@ static bool advance_reduction(struct ucx_exchange *x)
 	if (bytes == 0 || x->reduced == (pieces == 0 ? 1 : pieces))
 		return false;
 	for (int p = 0; p < x->args->head.world; p++)
-		if (p != x->rank && (!x->lanes[p].head_taken ||
-						(pieces > 0 && x->lanes[p].in_done <= x->reduced)))
+		if (p != x->rank &&
+			(!x->lanes[p].head_taken ||
+				(pieces > 0 && x->lanes[p].in_done <= x->reduced)))
 			return false;
 	if (pieces == 0)
 		reduce_part(x, 0, bytes, true, sizeof x->args->head);
@@ -330,16 +327,20 @@ static bool advance_reduction(struct ucx_exchange *x)
 	return true;
 }
 
-static bool waits_to_send(const struct lane *lane)
+static bool waits_to_send(struct ucx_exchange *x, int peer)
 {
+	const struct lane *lane = &x->lanes[peer];
+
 	for (int i = 0; i < PER_LANE; i++)
-		if (lane->out[i].state == UCX_MESSAGE_POSTED)
+		if (lane->out[i].state != UCX_MESSAGE_FREE && !arrived(x, peer, &lane->out[i]))
 			return true;
 	return lane->out_posted < lane->n_out;
 }
 
-static bool waits_to_receive(const struct lane *lane)
+static bool waits_to_receive(const struct ucx_exchange *x, int peer)
 {
+	const struct lane *lane = &x->lanes[peer];
+
 	return !lane->head_taken || lane->in_done < lane->in_posted;
 }
 
@@ -353,12 +354,11 @@ static int advance(struct ucx_exchange *x, bool *done)
 		for (int i = 1; i < x->args->head.world; i++) {
 			int p = (x->rank + i) % x->args->head.world;
 
-			status = advance_out(x, p);
-			if (status == 0)
-				status = advance_in(x, p);
+			advance_out(x, p);
+			status = advance_in(x, p);
 			if (status != 0)
 				return status;
-			if (waits_to_send(&x->lanes[p]) || waits_to_receive(&x->lanes[p]))
+			if (waits_to_send(x, p) || waits_to_receive(x, p))
 				*done = false;
 		}
 	} while (x->args->dst != NULL && advance_reduction(x));
@@ -371,8 +371,7 @@ static int look_for_lost(struct ucx_exchange *x)
 	for (int p = 0; p < x->args->head.world; p++) {
 		const char *why;
 
-		if (p == x->rank ||
-			!(waits_to_send(&x->lanes[p]) || waits_to_receive(&x->lanes[p])))
+		if (p == x->rank || !(waits_to_send(x, p) || waits_to_receive(x, p)))
 			continue;
 		why = ucx_wire_peer_lost(x->wire, p);
 		if (why == NULL)
@@ -388,13 +387,13 @@ static void timed_out(struct ucx_exchange *x, int64_t timeout_ns)
 	double seconds = (double)timeout_ns * 1e-9;
 
 	for (int p = 0; p < x->args->head.world; p++) {
-		if (p == x->rank || !waits_to_receive(&x->lanes[p]))
+		if (p == x->rank || !waits_to_receive(x, p))
 			continue;
 		ucx_wire_fail(x->wire, "rank %d: no message for %g s in %s", p, seconds, name(x));
 		return;
 	}
 	for (int p = 0; p < x->args->head.world; p++) {
-		if (p == x->rank || !waits_to_send(&x->lanes[p]))
+		if (p == x->rank || !waits_to_send(x, p))
 			continue;
 		ucx_wire_fail(
 			x->wire, "rank %d: took no message for %g s in %s", p, seconds, name(x));

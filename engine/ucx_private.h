@@ -14,6 +14,8 @@
 #include <ucp/api/ucp.h>
 
 #include "engine/ucx_address.h"
+#include "engine/ucx_library.h"
+#include "engine/ucx_shm.h"
 #include "engine/ucx_wire.h"
 
 /* Tags of the wire's own messages; callers' tags have both bits 0. */
@@ -45,6 +47,8 @@ struct ucx_wire {
 	ucp_worker_h worker;
 	bool connected;     /* said hello to and heard it from every peer */
 	bool reports_peers; /* UCP_ERR_HANDLING_MODE_PEER */
+	struct ucx_shm shm;
+	struct ucx_library ucx;
 	bool log_pushed;
 	struct ucx_address own;
 	char *own_text;
@@ -64,6 +68,5 @@ struct ucx_wire {
 };
 
 void ucx_wire_listen(struct ucx_wire *w);
-void ucx_wire_mark_lost(struct ucx_wire *w, int peer, const char *why);
 
 #endif

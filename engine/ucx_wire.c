@@ -19,7 +19,7 @@
 enum {
 	SPIN_TURNS = 200, /* turns without progress before sleeping: about 50 us alone on a core */
 	YIELD_AFTER_TURNS = 20,
-	DEADLINE_TURNS = 4096, /* busy turns between two looks at the clock */
+	DEADLINE_TURNS = 4096, /* busy turns between two looks around */
 	SLEEP_MS = 100,        /* longest sleep, so that the deadline is looked at */
 };
 
@@ -48,15 +48,19 @@ static void finish_message(struct ucx_message *m, ucs_status_t status, size_t by
 
 static void on_sent(void *request, ucs_status_t status, void *user_data)
 {
-	finish_message(user_data, status, 0);
-	ucp_request_free(request);
+	struct ucx_message *m = user_data;
+
+	finish_message(m, status, 0);
+	m->wire->ucx.request_free(request);
 }
 
 static void on_received(
 	void *request, ucs_status_t status, const ucp_tag_recv_info_t *info, void *user_data)
 {
-	finish_message(user_data, status, status == UCS_OK ? info->length : 0);
-	ucp_request_free(request);
+	struct ucx_message *m = user_data;
+
+	finish_message(m, status, status == UCS_OK ? info->length : 0);
+	m->wire->ucx.request_free(request);
 }
 
 void ucx_wire_send(struct ucx_wire *w, int peer, uint64_t tag, const void *buf, size_t bytes,
@@ -70,7 +74,7 @@ void ucx_wire_send(struct ucx_wire *w, int peer, uint64_t tag, const void *buf, 
 	ucs_status_ptr_t request;
 
 	*m = (struct ucx_message){.state = UCX_MESSAGE_POSTED, .wire = w};
-	request = ucp_tag_send_nbx(w->peers[peer].ep, buf, bytes, tag, &param);
+	request = w->ucx.tag_send_nbx(w->peers[peer].ep, buf, bytes, tag, &param);
 	if (UCS_PTR_IS_PTR(request))
 		m->request = request;
 	else
@@ -86,14 +90,14 @@ static void receive_masked(struct ucx_wire *w, uint64_t tag, uint64_t mask, void
 {
 	ucp_request_param_t param = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-				UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+			UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
 		.cb.recv = on_received,
 		.user_data = m,
 	};
 	ucs_status_ptr_t request;
 
 	*m = (struct ucx_message){.state = UCX_MESSAGE_POSTED, .wire = w};
-	request = ucp_tag_recv_nbx(w->worker, buf, bytes, tag, mask, &param);
+	request = w->ucx.tag_recv_nbx(w->worker, buf, bytes, tag, mask, &param);
 	if (UCS_PTR_IS_ERR(request))
 		finish_message(m, UCS_PTR_STATUS(request), 0);
 	else if (m->state == UCX_MESSAGE_POSTED)
@@ -141,7 +145,7 @@ static int take_heard(struct ucx_wire *w)
 		ucx_wire_fail(w, "%s", w->heard);
 	} else {
 		ucx_wire_fail(w, "rank %d: the receive for failures of other ranks ended: %s",
-			w->rank, ucs_status_string(w->hear.status));
+			w->rank, w->ucx.status_string(w->hear.status));
 	}
 	return -ECANCELED;
 }
@@ -166,7 +170,7 @@ void ucx_wire_tell(struct ucx_wire *w)
 			ucx_wire_send(w, p, UCX_WIRE_TAG_FAILURE, w->told, sizeof w->told,
 				&w->peers[p].tell);
 	while (telling(w) && ucx_wire_now_ns() < end_ns)
-		if (ucp_worker_progress(w->worker) == 0)
+		if (w->ucx.worker_progress(w->worker) == 0)
 			sched_yield();
 }
 
@@ -184,9 +188,9 @@ void ucx_wire_cancel(struct ucx_wire *w, struct ucx_message *messages, int count
 
 	for (int i = 0; i < count; i++)
 		if (messages[i].state == UCX_MESSAGE_POSTED)
-			ucp_request_cancel(w->worker, messages[i].request);
+			w->ucx.request_cancel(w->worker, messages[i].request);
 	while (any_posted(messages, count) && ucx_wire_now_ns() < end_ns)
-		if (ucp_worker_progress(w->worker) == 0)
+		if (w->ucx.worker_progress(w->worker) == 0)
 			sched_yield();
 }
 
@@ -199,14 +203,14 @@ void ucx_wire_begin(struct ucx_wire *w)
 	w->idle = 0;
 }
 
-void ucx_wire_mark_lost(struct ucx_wire *w, int peer, const char *why)
+void ucx_wire_mark_lost(struct ucx_wire *w, int peer, ucs_status_t status)
 {
 	struct ucx_peer *p = &w->peers[peer];
 
 	if (p->lost_ns != 0)
 		return;
 	p->lost_ns = ucx_wire_now_ns();
-	snprintf(p->lost_why, sizeof p->lost_why, "%s", why);
+	snprintf(p->lost_why, sizeof p->lost_why, "%s", w->ucx.status_string(status));
 }
 
 const char *ucx_wire_peer_lost(struct ucx_wire *w, int peer)
@@ -223,7 +227,9 @@ static void look_at_processes(struct ucx_wire *w)
 	for (int p = 0; p < w->world; p++) {
 		if (w->polled[p].revents == 0)
 			continue;
-		ucx_wire_mark_lost(w, p, "its process ended");
+		ucx_wire_mark_lost(w, p, UCS_ERR_CONNECTION_RESET);
+		snprintf(w->peers[p].lost_why, sizeof w->peers[p].lost_why, "its process ended");
+		close(w->polled[p].fd);
 		w->polled[p].fd = -1;
 	}
 }
@@ -236,16 +242,21 @@ static bool any_lost(const struct ucx_wire *w)
 	return false;
 }
 
-/* The last entry of polled is the worker's own descriptor. */
-static void sleep_until_moved(struct ucx_wire *w)
+/*
+ * Sleep until there is something to do, or only look at the processes: UCX counts vain attempts to
+ * send to a full queue as progress, so a peer that died must also be noticed while it seems to be
+ * busy. The last entry of polled is the worker's own descriptor.
+ */
+static void look_around(struct ucx_wire *w, bool sleep)
 {
-	ucs_status_t status = ucp_worker_arm(w->worker);
-	int timeout_ms = any_lost(w) ? 10 : SLEEP_MS;
+	int timeout_ms = 0, descriptors = w->world;
 
-	if (status == UCS_ERR_BUSY)
-		return;
+	if (sleep && w->ucx.worker_arm(w->worker) == UCS_OK) {
+		timeout_ms = any_lost(w) ? 10 : SLEEP_MS;
+		descriptors++;
+	}
 	w->polled[w->world].revents = 0;
-	if (poll(w->polled, (nfds_t)w->world + 1, timeout_ms) > 0) {
+	if (poll(w->polled, (nfds_t)descriptors, timeout_ms) > 0) {
 		if (w->polled[w->world].revents != 0)
 			w->idle = 0;
 		look_at_processes(w);
@@ -259,7 +270,7 @@ int ucx_wire_turn(struct ucx_wire *w)
 
 	if (w->hear.state == UCX_MESSAGE_DONE)
 		return take_heard(w);
-	if (ucp_worker_progress(w->worker) != 0) {
+	if (w->ucx.worker_progress(w->worker) != 0) {
 		w->idle = 0;
 		if (++w->turns % DEADLINE_TURNS != 0)
 			return 0;
@@ -277,7 +288,6 @@ int ucx_wire_turn(struct ucx_wire *w)
 	} else if (now - w->moved_ns >= w->timeout_ns) {
 		return -ETIMEDOUT;
 	}
-	if (idle)
-		sleep_until_moved(w);
+	look_around(w, idle);
 	return 0;
 }

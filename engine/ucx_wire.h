@@ -37,13 +37,16 @@ enum { UCX_WIRE_WORLD_MAX = 1024, UCX_WIRE_ERROR_MAX = 256 };
 int ucx_wire_create(int rank, int world, int64_t timeout_ns, struct ucx_wire **out);
 
 /*
- * Takes NULL. After a failure nothing is flushed and no peer is asked: it returns at once whatever
- * became of them. Else what was sent is flushed, for two seconds at most.
+ * Takes NULL. What was sent is flushed, for two seconds at most. After a failure it returns at
+ * once, no peer is asked, and UCX's part is left to the end of the process, which should come soon.
  */
 void ucx_wire_destroy(struct ucx_wire *w);
 
 /* This rank's printable address; owned by w. */
 const char *ucx_wire_address(const struct ucx_wire *w);
+
+/* "1.13.1" */
+const char *ucx_wire_version(const struct ucx_wire *w);
 
 /* The transports in use: the value of UCX_TLS; owned by w. */
 const char *ucx_wire_transports(const struct ucx_wire *w);
@@ -74,8 +77,13 @@ void ucx_wire_begin(struct ucx_wire *w);
  */
 int ucx_wire_turn(struct ucx_wire *w);
 
-/* Why no more can be expected from or given to a peer; NULL while it may still live. Ask after a
- * turn. */
+/*
+ * A message to or from a peer ended with an error: the peer counts as lost for that reason, unless
+ * a better one turns up in the grace that follows: its process ended, or it told of a failure.
+ */
+void ucx_wire_mark_lost(struct ucx_wire *w, int peer, ucs_status_t status);
+
+/* Why no more can be expected from or given to a peer; NULL while it may still live. */
 const char *ucx_wire_peer_lost(struct ucx_wire *w, int peer);
 
 /* Keep the first failure. */

@@ -12,7 +12,6 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <ucs/debug/log_def.h>
 #include <unistd.h>
 
 #include "engine/ucx_private.h"
@@ -39,8 +38,9 @@ static const char *const shared_settings[] = {
 };
 
 /*
- * UCX logs to stdout by default; only what it calls a warning or worse is let through, on stderr.
- * What a failed wire leaves unfinished is no news.
+ * Warnings and worse go to stderr. UCX's own handler ends the process when a copy from the memory
+ * of a process that is no more fails (UCX 1.13, cma); that it fails is reported by the message as
+ * well.
  */
 static ucs_log_func_rc_t log_to_stderr(const char *file, unsigned line, const char *function,
 	ucs_log_level_t level, const ucs_log_component_config_t *component, const char *message,
@@ -48,12 +48,8 @@ static ucs_log_func_rc_t log_to_stderr(const char *file, unsigned line, const ch
 {
 	char text[512];
 
-	if (level <= UCS_LOG_LEVEL_WARN && strstr(message, "was not returned to mpool") == NULL) {
-		int n = vsnprintf(text, sizeof text, message, args);
-
-		if (n > 0)
-			fprintf(stderr, "ucx: %s\n", text);
-	}
+	if (level <= UCS_LOG_LEVEL_WARN && vsnprintf(text, sizeof text, message, args) > 0)
+		fprintf(stderr, "ucx: %s\n", text);
 	return UCS_LOG_FUNC_RC_STOP;
 }
 
@@ -75,32 +71,46 @@ static bool names_shared_memory(const char *transports)
 }
 
 /*
- * UCX_TLS       self,sm unless given: no port is opened.
- * With any other value: UCX_NET_DEVICES=lo unless given, for UCX would listen on every interface;
- * UCX_TCP_CM_REUSEADDR=y, or a port stays blocked for a minute after a kill.
+ * UCX_TLS: self,posix,cma unless given: no port is opened. (Not sm, which has System V memory too:
+ * a process killed at a bad moment leaves its segments for ever.) With shared memory:
+ *   UCX_POSIX_DIR: ucx_shm.h; UCX_POSIX_USE_PROC_LINK=y, so that files are unlinked once made.
+ * With any value that was given:
+ *   UCX_NET_DEVICES=lo unless given: UCX would listen on every interface;
+ *   UCX_TCP_CM_REUSEADDR=y, or a port stays blocked for a minute after a kill.
  * Transport settings are read from the environment alone, so ucp_config_modify would not do.
  */
 static int set_environment(struct ucx_wire *w)
 {
+	static const char inside_node[] = "self,posix,cma";
 	const char *transports = getenv("UCX_TLS");
+	int status = 0;
 
 	if (transports == NULL || transports[0] == '\0')
-		transports = "self,sm";
+		transports = inside_node;
 	if (snprintf(w->transports, sizeof w->transports, "%s", transports) >=
 		(int)sizeof w->transports)
 		return -EINVAL;
 	w->reports_peers = !names_shared_memory(w->transports);
 	if (setenv("UCX_TLS", w->transports, 1) != 0)
 		return -ENOMEM;
-	if (strcmp(w->transports, "self,sm") == 0)
-		return 0;
-	if (setenv("UCX_NET_DEVICES", "lo", 0) != 0 || setenv("UCX_TCP_CM_REUSEADDR", "y", 1) != 0)
+	if (strcmp(w->transports, inside_node) != 0 &&
+		(setenv("UCX_NET_DEVICES", "lo", 0) != 0 ||
+			setenv("UCX_TCP_CM_REUSEADDR", "y", 1) != 0))
 		return -ENOMEM;
-	return 0;
+	if (w->reports_peers)
+		return 0;
+	if (setenv("UCX_POSIX_USE_PROC_LINK", "y", 1) != 0)
+		return -ENOMEM;
+	status = ucx_shm_enter(&w->shm);
+	if (status != 0)
+		fprintf(stderr, "%s: not a directory of this user alone to share memory in: %s\n",
+			w->shm.path, strerror(-status));
+	return status;
 }
 
 /* Lines "version V" and "KEY VALUE" of the shared settings, as UCX itself prints them. */
-static int list_settings(const ucp_config_t *config, char *out, size_t out_bytes)
+static int list_settings(
+	const struct ucx_wire *w, const ucp_config_t *config, char *out, size_t out_bytes)
 {
 	char *text = NULL, *save = NULL;
 	size_t text_bytes = 0, used;
@@ -108,12 +118,12 @@ static int list_settings(const ucp_config_t *config, char *out, size_t out_bytes
 
 	if (f == NULL)
 		return -ENOMEM;
-	ucp_config_print(config, f, NULL, UCS_CONFIG_PRINT_CONFIG);
+	w->ucx.config_print(config, f, NULL, UCS_CONFIG_PRINT_CONFIG);
 	if (fclose(f) != 0 || text == NULL) {
 		free(text);
 		return -ENOMEM;
 	}
-	used = (size_t)snprintf(out, out_bytes, "UCX %s\n", ucp_get_version_string());
+	used = (size_t)snprintf(out, out_bytes, "UCX %s\n", w->ucx.get_version_string());
 	for (char *line = strtok_r(text, "\n", &save); line != NULL;
 		line = strtok_r(NULL, "\n", &save)) {
 		size_t key_bytes = strcspn(line, "=");
@@ -154,7 +164,7 @@ static int create_worker(struct ucx_wire *w)
 {
 	ucp_params_t params = {
 		.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS |
-				UCP_PARAM_FIELD_ESTIMATED_NUM_PPN | UCP_PARAM_FIELD_NAME,
+			UCP_PARAM_FIELD_ESTIMATED_NUM_PPN | UCP_PARAM_FIELD_NAME,
 		.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP,
 		.estimated_num_eps = (size_t)w->world - 1,
 		.estimated_num_ppn = (size_t)w->world,
@@ -168,26 +178,28 @@ static int create_worker(struct ucx_wire *w)
 	ucp_address_t *address;
 	int status;
 
-	if (ucp_config_read(NULL, NULL, &config) != UCS_OK)
+	if (w->ucx.config_read(NULL, NULL, &config) != UCS_OK)
 		return -EINVAL;
-	status = list_settings(config, w->own.settings, sizeof w->own.settings);
-	if (status == 0 && ucp_init(&params, config, &w->context) != UCS_OK) {
+	status = list_settings(w, config, w->own.settings, sizeof w->own.settings);
+	if (status == 0 &&
+		w->ucx.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &w->context) !=
+			UCS_OK) {
 		w->context = NULL;
 		status = -EIO;
 	}
-	ucp_config_release(config);
+	w->ucx.config_release(config);
 	if (status != 0)
 		return status;
-	if (ucp_worker_create(w->context, &worker_params, &w->worker) != UCS_OK) {
+	if (w->ucx.worker_create(w->context, &worker_params, &w->worker) != UCS_OK) {
 		w->worker = NULL;
 		return -EIO;
 	}
-	if (ucp_worker_get_efd(w->worker, &w->polled[w->world].fd) != UCS_OK ||
-		ucp_worker_get_address(w->worker, &address, &w->own.worker_bytes) != UCS_OK)
+	if (w->ucx.worker_get_efd(w->worker, &w->polled[w->world].fd) != UCS_OK ||
+		w->ucx.worker_get_address(w->worker, &address, &w->own.worker_bytes) != UCS_OK)
 		return -EIO;
 	w->own.worker = address;
 	w->own_text = ucx_address_format(&w->own);
-	ucp_worker_release_address(w->worker, address);
+	w->ucx.worker_release_address(w->worker, address);
 	w->own.worker = NULL;
 	return w->own_text == NULL ? -ENOMEM : 0;
 }
@@ -224,6 +236,7 @@ int ucx_wire_create(int rank, int world, int64_t timeout_ns, struct ucx_wire **o
 	w->world = world;
 	w->timeout_ns = timeout_ns;
 	w->own = (struct ucx_address){.rank = rank, .world = world, .pid = getpid()};
+	w->shm.fd = -1;
 	pthread_mutex_init(&w->error_lock, NULL);
 	describe_host(w->own.host, sizeof w->own.host);
 	status = getrandom(&w->own.nonce, sizeof w->own.nonce, 0) == sizeof w->own.nonce ? 0 : -EIO;
@@ -232,13 +245,16 @@ int ucx_wire_create(int rank, int world, int64_t timeout_ns, struct ucx_wire **o
 	if (status == 0)
 		status = set_environment(w);
 	if (status == 0) {
-		ucs_log_push_handler(log_to_stderr);
-		w->log_pushed = true;
 		/* UCX's own thread inherits the mask: no signal meant for the engine is to end
 		 * there. */
 		sigfillset(&all);
 		pthread_sigmask(SIG_SETMASK, &all, &before);
-		status = create_worker(w);
+		status = ucx_library_open(&w->ucx);
+		if (status == 0) {
+			w->ucx.log_push_handler(log_to_stderr);
+			w->log_pushed = true;
+			status = create_worker(w);
+		}
 		pthread_sigmask(SIG_SETMASK, &before, NULL);
 	}
 	if (status != 0) {
@@ -252,6 +268,11 @@ int ucx_wire_create(int rank, int world, int64_t timeout_ns, struct ucx_wire **o
 const char *ucx_wire_address(const struct ucx_wire *w)
 {
 	return w->own_text;
+}
+
+const char *ucx_wire_version(const struct ucx_wire *w)
+{
+	return w->ucx.get_version_string();
 }
 
 const char *ucx_wire_transports(const struct ucx_wire *w)
@@ -303,10 +324,10 @@ static void on_endpoint_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
 	struct ucx_peer *p = arg;
 
-	ucx_wire_mark_lost(p->wire, p->rank, ucs_status_string(status));
+	ucx_wire_mark_lost(p->wire, p->rank, status);
 }
 
-static int create_endpoint(struct ucx_wire *w, int peer, char *error, size_t error_bytes)
+static ucs_status_t create_endpoint(struct ucx_wire *w, int peer)
 {
 	struct ucx_peer *p = &w->peers[peer];
 	ucp_ep_params_t params = {
@@ -322,13 +343,10 @@ static int create_endpoint(struct ucx_wire *w, int peer, char *error, size_t err
 
 	if (w->reports_peers)
 		params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
-	status = ucp_ep_create(w->worker, &params, &p->ep);
-	if (status == UCS_OK)
-		return 0;
-	p->ep = NULL;
-	snprintf(error, error_bytes, "rank %d: no way to rank %d with UCX_TLS=%s: %s", w->rank,
-		peer, w->transports, ucs_status_string(status));
-	return -EHOSTUNREACH;
+	status = w->ucx.ep_create(w->worker, &params, &p->ep);
+	if (status != UCS_OK)
+		p->ep = NULL;
+	return status;
 }
 
 /* A peer on this machine is watched, so that its end is seen at once. */
@@ -348,8 +366,9 @@ static void watch_process(struct ucx_wire *w, int peer)
 static int missing_peer(const struct ucx_wire *w)
 {
 	for (int p = 0; p < w->world; p++)
-		if (p != w->rank && (w->peers[p].hello[0].state != UCX_MESSAGE_DONE ||
-						w->peers[p].hello[1].state != UCX_MESSAGE_DONE))
+		if (p != w->rank &&
+			(w->peers[p].hello[0].state != UCX_MESSAGE_DONE ||
+				w->peers[p].hello[1].state != UCX_MESSAGE_DONE))
 			return p;
 	return w->rank;
 }
@@ -362,7 +381,7 @@ static int check_hello(struct ucx_wire *w, int peer, char *error, size_t error_b
 
 	if (status != UCS_OK) {
 		snprintf(error, error_bytes, "rank %d: hello with rank %d: %s", w->rank, peer,
-			ucs_status_string(status));
+			w->ucx.status_string(status));
 		return -EIO;
 	}
 	if (p->hello[1].bytes != sizeof p->hello_in || p->hello_in.from != p->address.nonce ||
@@ -419,36 +438,55 @@ static int exchange_hellos(struct ucx_wire *w, char *error, size_t error_bytes)
 	return status;
 }
 
+/* All that can be made, also after one failed: the others are to hear of it. */
+static int create_endpoints(struct ucx_wire *w, char *error, size_t error_bytes)
+{
+	int first = 0;
+
+	for (int p = 0; p < w->world; p++) {
+		ucs_status_t status;
+
+		if (p == w->rank)
+			continue;
+		watch_process(w, p);
+		status = create_endpoint(w, p);
+		if (status == UCS_OK || first != 0)
+			continue;
+		first = -EHOSTUNREACH;
+		snprintf(error, error_bytes, "rank %d: no way to rank %d with UCX_TLS=%s: %s",
+			w->rank, p, w->transports, w->ucx.status_string(status));
+	}
+	return first;
+}
+
 int ucx_wire_connect(
 	struct ucx_wire *w, const char *const *addresses, char *error, size_t error_bytes)
 {
 	sigset_t all, before;
 	int status;
 
-	if (w->connected) {
-		snprintf(error, error_bytes, "rank %d: connected already", w->rank);
+	if (w->connected || ucx_wire_error(w) != NULL) {
+		snprintf(error, error_bytes, "rank %d: connected already, or failed to", w->rank);
 		return -EISCONN;
 	}
 	status = parse_addresses(w, addresses, error, error_bytes);
-	if (status != 0)
+	if (status != 0) {
+		ucx_wire_fail(w, "%s", error);
 		return status;
+	}
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	for (int p = 0; p < w->world && status == 0; p++) {
-		if (p == w->rank)
-			continue;
-		watch_process(w, p);
-		status = create_endpoint(w, p, error, error_bytes);
-	}
-	if (status == 0) {
-		ucx_wire_listen(w);
-		status = exchange_hellos(w, error, error_bytes);
-	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	ucx_wire_listen(w);
+	status = create_endpoints(w, error, error_bytes);
 	if (status == 0)
-		w->connected = true;
-	else
+		status = exchange_hellos(w, error, error_bytes);
+	if (status != 0) {
 		ucx_wire_fail(w, "%s", error);
+		if (status != -ECANCELED)
+			ucx_wire_tell(w);
+	}
+	w->connected = status == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return status;
 }
 
@@ -460,10 +498,10 @@ static void finish_request(struct ucx_wire *w, ucs_status_ptr_t request, int64_t
 {
 	if (!UCS_PTR_IS_PTR(request))
 		return;
-	while (ucp_request_check_status(request) == UCS_INPROGRESS && ucx_wire_now_ns() < end_ns)
-		if (ucp_worker_progress(w->worker) == 0)
+	while (w->ucx.request_check_status(request) == UCS_INPROGRESS && ucx_wire_now_ns() < end_ns)
+		if (w->ucx.worker_progress(w->worker) == 0)
 			sched_yield();
-	ucp_request_free(request);
+	w->ucx.request_free(request);
 }
 
 /* Mode PEER: what was sent still lies in UCX's buffers, and a worker destroyed now would drop it.
@@ -477,13 +515,13 @@ static void close_endpoints(struct ucx_wire *w)
 	};
 	int64_t end_ns = ucx_wire_now_ns() + flush_ns;
 
-	finish_request(w, ucp_worker_flush_nbx(w->worker, &flush), end_ns);
+	finish_request(w, w->ucx.worker_flush_nbx(w->worker, &flush), end_ns);
 	if (!w->reports_peers)
 		return;
 	for (int p = 0; p < w->world; p++) {
 		if (w->peers[p].ep == NULL)
 			continue;
-		finish_request(w, ucp_ep_close_nbx(w->peers[p].ep, &force), end_ns);
+		finish_request(w, w->ucx.ep_close_nbx(w->peers[p].ep, &force), end_ns);
 		w->peers[p].ep = NULL;
 	}
 }
@@ -492,21 +530,29 @@ void ucx_wire_destroy(struct ucx_wire *w)
 {
 	if (w == NULL)
 		return;
-	if (w->connected && ucx_wire_error(w) == NULL) {
+	ucx_shm_leave(&w->shm);
+	for (int p = 0; p < w->world && w->polled != NULL; p++)
+		if (w->polled[p].fd >= 0)
+			close(w->polled[p].fd);
+	/*
+	 * UCX 1.13 aborts when a worker is destroyed with requests on endpoints in mode PEER,
+	 * cannot close an endpoint by force in mode NONE, and may write into memory of the caller
+	 * when it goes on to progress. So what failed is left as it is to the end of the process.
+	 */
+	if (ucx_wire_error(w) != NULL && w->worker != NULL)
+		return;
+	if (w->connected) {
 		ucx_wire_cancel(w, &w->hear, 1);
 		close_endpoints(w);
 	}
 	if (w->worker != NULL)
-		ucp_worker_destroy(w->worker);
+		w->ucx.worker_destroy(w->worker);
 	if (w->context != NULL)
-		ucp_cleanup(w->context);
+		w->ucx.cleanup(w->context);
 	if (w->log_pushed)
-		ucs_log_pop_handler();
+		w->ucx.log_pop_handler();
 	for (int p = 0; p < w->world && w->peers != NULL; p++)
 		free(w->peers[p].address.worker);
-	for (int p = 0; p < w->world && w->polled != NULL; p++)
-		if (w->polled[p].fd >= 0)
-			close(w->polled[p].fd);
 	pthread_mutex_destroy(&w->error_lock);
 	free(w->own_text);
 	free(w->polled);
