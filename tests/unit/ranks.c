@@ -44,6 +44,8 @@ static int connect_rank(struct ranks_self *self, const struct ranks_options *o, 
 	atomic_fetch_add(&board->ready, 1);
 	while (atomic_load(&board->ready) < self->world)
 		nap();
+	if (self->rank >= self->world - o->absent)
+		return 95;
 	for (int p = 0; p < self->world; p++)
 		addresses[p] = board->address[p];
 	status = collectives_connect(self->c, addresses, error, sizeof error);
@@ -110,7 +112,7 @@ int ranks_run(const struct ranks_options *o, struct ranks_end *end)
 	struct board *board = mmap(
 		NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int64_t end_ns = now_ns() + o->limit_ns;
-	pid_t pids[RANKS_MAX], parent = getpid();
+	pid_t pids[RANKS_MAX] = {0}, parent = getpid();
 
 	if (board == MAP_FAILED)
 		return -errno;
@@ -129,6 +131,7 @@ int ranks_run(const struct ranks_options *o, struct ranks_end *end)
 	}
 	for (int r = 0; r < o->world; r++)
 		end->exit_status[r] = pids[r] < 0 ? -1 : wait_rank(pids[r], end_ns);
+	memcpy(end->pids, pids, sizeof end->pids);
 	memcpy(end->shared, board->shared, sizeof end->shared);
 	munmap(board, sizeof *board);
 	return 0;

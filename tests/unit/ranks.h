@@ -5,6 +5,7 @@
 #define GPT2D_RANKS_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "engine/collectives.h"
 #include "kernels/kernels.h"
@@ -24,8 +25,9 @@ struct ranks_self {
 struct ranks_options {
 	int world;
 	int64_t timeout_ns;
-	int64_t limit_ns;               /* ranks still there after this are killed */
-	void (*before)(int rank);       /* in the rank, before anything; NULL for nothing */
+	int64_t limit_ns;         /* ranks still there after this are killed */
+	void (*before)(int rank); /* in the rank, before anything; NULL for nothing */
+	int absent;               /* so many of the last ranks end between address and connect */
 	int (*fn)(struct ranks_self *); /* returns the exit status */
 	const void *arg;
 	/* called instead of fn when connect failed, and its return is the status; NULL: status 99
@@ -36,6 +38,7 @@ struct ranks_options {
 struct ranks_end {
 	int exit_status[RANKS_MAX]; /* -signal when a signal ended it, -1000 when it had to be
 				       killed */
+	pid_t pids[RANKS_MAX];
 	char shared[RANKS_SHARED_BYTES];
 };
 
