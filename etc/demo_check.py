@@ -1,0 +1,39 @@
+"""What etc/demo promises, checked: demo_check.py DRY-RUN.json SHOW.json COMPARE.json, as gpt2ctl --json prints them.
+
+The arms have different effective bucket plans, every segment is done and its folder is complete, all arms trained the
+same tokens to the same losses. Prints one line for each; status 1 when one does not hold.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+ARTIFACTS = ("spec.json", "training_metrics.json", "launcher_metadata.json", "step_log.csv", "train.log")
+MARKER = "RUN_COMPLETE.txt"
+wrong = 0
+
+
+def check(holds, what):
+    global wrong
+    print(f"  {'ok ' if holds else 'NO '} {what}")
+    wrong += not holds
+
+
+dry_run, show, compare = (json.loads(Path(name).read_text()) for name in sys.argv[1:4])
+
+plans = {arm["arm"]: arm["check"]["plan"]["n_reduce"] for arm in dry_run["arms"]}
+check(len(set(plans.values())) == len(plans) > 1,
+    "different plans: " + ", ".join(f"{arm} has {n} reduce bucket{'s' * (n != 1)}" for arm, n in plans.items()))
+
+done = [segment for segment in show["segments"] if segment["state"] == "done"]
+check(show["run"]["state"] == "done" and len(done) == show["run"]["segments"],
+    f"run {show['run']['id']} is {show['run']['state']}, {len(done)} of {show['run']['segments']} segments are done")
+
+missing = [str(Path(segment["dir"]) / name) for segment in show["segments"] for name in (*ARTIFACTS, MARKER)
+    if not (Path(segment["dir"]) / name).is_file()]
+missing += [name for name in [str(Path(show["run"]["dir"]) / MARKER)] if not Path(name).is_file()]
+check(not missing, "every segment has its artifacts and its " + MARKER + "".join(f"\n       no {name}" for name in missing))
+
+check(compare["equal_tokens"] is True, "the arms trained the same number of tokens")
+check(all(arm["losses_identical"] for arm in compare["arms"]), "their losses are the same to the last bit")
+sys.exit(1 if wrong else 0)
