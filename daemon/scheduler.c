@@ -78,12 +78,15 @@ static void free_slot(struct scheduler *s)
 static void end(struct scheduler *s, struct active *a, enum run_state state, const char *reason)
 {
 	struct run *run = a->run;
+	char why[RUN_REASON_BYTES] = ""; /* reason may lie in a */
 
+	if (reason)
+		snprintf(why, sizeof(why), "%s", reason);
 	if (s->slot == a)
 		free_slot(s);
 	TAILQ_REMOVE(&s->begun, a, link);
 	active_destroy(a);
-	lifecycle_move(s->daemon, run, state, reason);
+	lifecycle_move(s->daemon, run, state, reason ? why : NULL);
 	scheduler_wake(s);
 	daemon_stop_turn(s->daemon);
 }
