@@ -213,7 +213,7 @@ static int start_control(struct daemon *d, char *error, size_t error_bytes)
 		.clients_max = d->settings->clients_max,
 		.clients_per_uid = d->settings->clients_per_uid,
 	};
-	int rc = place_bind(d->socket, &options.fd, error, error_bytes);
+	int rc = place_bind(d->socket, &options.fd, &d->socket_mark, error, error_bytes);
 
 	return rc < 0 ? rc : control_create(&options, &d->control);
 }
@@ -245,16 +245,6 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 
 /* ---- stop ---- */
 
-/* Only our own: the name may have been taken away and used again. */
-static void unlink_socket(struct daemon *d)
-{
-	if (d->control == NULL)
-		return;
-	control_stop_listening(d->control);
-	if (d->lock_fds[1] >= 0)
-		unlink(d->socket);
-}
-
 void daemon_stop(struct daemon *d, bool now)
 {
 	if (!d->stopping) {
@@ -285,7 +275,8 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 		return;
 	if (!d->engines_told) {
 		d->engines_told = true;
-		unlink_socket(d);
+		control_stop_listening(d->control);
+		place_unlink(d->socket, &d->socket_mark);
 		scheduler_interrupt(d->scheduler); /* what was made ready ahead */
 		engine_pool_stop(d->pool);
 	}

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/place.h"
 #include "daemon/run.h"
 
 struct daemon {
@@ -35,6 +36,7 @@ struct daemon {
 	struct event *turn; /* the next step of stopping */
 	struct event *signals[3];
 	struct event *completions;
+	struct place_mark socket_mark;
 	int lock_fds[2]; /* of the state directory and of the socket */
 };
 

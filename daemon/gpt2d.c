@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/daemon.h"
@@ -71,6 +72,7 @@ int main(int argc, char **argv)
 	char error[512];
 	int status = STATUS_USAGE, rc;
 
+	umask(077); /* what runs leave behind is for whom gpt2d belongs to; others ask it */
 	json_object_seed(0); /* before there is a second thread */
 	settings_init(&settings);
 	rc = settings_parse(&settings, argc, argv, &action, error, sizeof(error));

@@ -190,7 +190,7 @@ int place_lock(const char *path, int *fd, char *error, size_t error_bytes)
 	return 0;
 }
 
-int place_bind(const char *path, int *fd, char *error, size_t error_bytes)
+int place_bind(const char *path, int *fd, struct place_mark *mark, char *error, size_t error_bytes)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct stat st;
@@ -213,6 +213,8 @@ int place_bind(const char *path, int *fd, char *error, size_t error_bytes)
 	if (rc == 0 && bind(f, (struct sockaddr *)&address, sizeof(address)) < 0)
 		rc = -errno;
 	umask(mask);
+	if (rc == 0 && lstat(path, &st) < 0)
+		rc = -errno;
 	if (rc < 0) {
 		snprintf(error, error_bytes, "%s: %s", path, strerror(-rc));
 		if (f >= 0)
@@ -220,5 +222,14 @@ int place_bind(const char *path, int *fd, char *error, size_t error_bytes)
 		return rc;
 	}
 	*fd = f;
+	*mark = (struct place_mark){st.st_dev, st.st_ino};
 	return 0;
+}
+
+void place_unlink(const char *path, const struct place_mark *mark)
+{
+	struct stat st;
+
+	if (lstat(path, &st) == 0 && st.st_dev == mark->device && st.st_ino == mark->inode)
+		unlink(path);
 }

@@ -7,6 +7,7 @@
 #define GPT2D_PLACE_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 /* All: 0, or a negative errno with error. out is absolute. */
 
@@ -21,7 +22,14 @@ int place_engine(const char *asked, char *out, size_t out_bytes, char *error, si
 int place_make_dirs(const char *dir, char *error, size_t error_bytes);
 /* Lock path.lock for the life of *fd: -EBUSY names the process that holds it. */
 int place_lock(const char *path, int *fd, char *error, size_t error_bytes);
+/* Which file a name stood for. */
+struct place_mark {
+	dev_t device;
+	ino_t inode;
+};
 /* A bound socket, mode 0600 from its first moment; the lock must be held. */
-int place_bind(const char *path, int *fd, char *error, size_t error_bytes);
+int place_bind(const char *path, int *fd, struct place_mark *mark, char *error, size_t error_bytes);
+/* Remove the socket if the name still stands for it. */
+void place_unlink(const char *path, const struct place_mark *mark);
 
 #endif

@@ -104,6 +104,14 @@ int record_submit(struct store *s, struct run *run, const struct spec *spec, con
 
 /* ---- transition ---- */
 
+static int count_done(struct sqlite3 *db, int64_t run)
+{
+	return store_sql(db, NULL, NULL,
+		"update runs set segments_done = (select count(*) from segments"
+		" where run = runs.id and state = 'done') where id = ?",
+		"i", run);
+}
+
 struct transition_job {
 	struct store_job job;
 	struct run run; /* as it was */
@@ -120,10 +128,9 @@ static int transition_work(struct store_job *job, struct sqlite3 *db)
 	int rc;
 
 	rc = store_sql(db, NULL, NULL,
-		"update runs set state = ?, reason = ?, segments_done = ?, attempt = ?,"
-		" started_ns = ?, ended_ns = ? where id = ?",
-		"ttiiiii", state, r->reason, r->segments_done, r->attempt, r->started_ns,
-		r->ended_ns, r->id);
+		"update runs set state = ?, reason = ?, attempt = ?, started_ns = ?, ended_ns = ?"
+		" where id = ?",
+		"ttiiii", state, r->reason, r->attempt, r->started_ns, r->ended_ns, r->id);
 	if (rc == 0 && r->state == RUN_QUEUED)
 		rc = store_sql(db, NULL, NULL,
 			"update segments set state = 'waiting', reason = '', started_ns = 0,"
@@ -136,6 +143,8 @@ static int transition_work(struct store_job *job, struct sqlite3 *db)
 			" state = case state when 'waiting' then 'skipped' else ? end"
 			" where run = ? and state in ('waiting', 'training')",
 			"iti", j->at_ns, state, r->id);
+	if (rc == 0 && r->state == RUN_QUEUED)
+		rc = count_done(db, r->id);
 	return rc < 0 ? rc : add_transition(db, r, j->at_ns);
 }
 
@@ -213,10 +222,7 @@ static int segment_work(struct store_job *job, struct sqlite3 *db)
 		"ttitii", j->state, j->reason ? j->reason : "", j->at_ns, j->summary, j->run,
 		j->segment);
 	if (rc == 0 && strcmp(j->state, "done") == 0)
-		rc = store_sql(db, NULL, NULL,
-			"update runs set segments_done = (select count(*) from segments"
-			" where run = runs.id and state = 'done') where id = ?",
-			"i", j->run);
+		rc = count_done(db, j->run);
 	return rc;
 }
 
