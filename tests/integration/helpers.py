@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("GPT2D_BUILD", ROOT / "build"))
 FAKE_ENGINE = Path(__file__).resolve().parent / "fake_engine.py"
-PATIENCE_S = 10  # for what should be quick: a loaded machine and sanitizers are slow
+PATIENCE_S = 60  # for what should be quick: a loaded machine and sanitizers are slow
 
 
 class RpcError(Exception):

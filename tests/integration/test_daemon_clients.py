@@ -1,0 +1,295 @@
+"""Clients of gpt2d that do not behave: frames, greetings, followers that go or do not read (cases H5, H9, H11)."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from helpers import Client, RpcError, experiment, spec, wait_for
+
+HELLO = b'{"jsonrpc":"2.0","id":1,"method":"hello","params":{"protocol":1}}\n'
+
+
+def rss_bytes(d):
+    with d.client() as c:
+        return c.call("status")["daemon"]["rss_bytes"]
+
+
+def alive(d):
+    """It answers, trains and has lost nothing."""
+    with d.client() as c:
+        assert c.wait(c.submit(spec("alive")))["state"] == "done"
+
+
+def test_hello_comes_first(daemon):
+    with daemon() as d:
+        for line in (b'{"jsonrpc":"2.0","id":5,"method":"status"}\n',
+                b'{"jsonrpc":"2.0","id":5,"method":"no-such","params":{}}\n'):
+            with d.client(hello=False) as c:
+                c.send_raw(line)
+                error = c.receive()
+                assert error["id"] == 5 and error["error"]["code"] == -32600
+                assert error["error"]["message"] == "hello is expected first"
+                assert c.receive() is None
+        alive(d)
+
+
+def test_versions_are_compared(daemon):
+    with daemon() as d:
+        for params, says in (({"protocol": 2}, "client speaks protocol 2, gpt2d "),
+                ({"protocol": 1, "build": "old-build"}, "client is build old-build, gpt2d is build ")):
+            with d.client(hello=False) as c:
+                with pytest.raises(RpcError) as refused:
+                    c.call("hello", **params)
+                assert refused.value.code == -32001 and refused.value.message.startswith(says)
+                assert c.receive() is None
+        with d.client() as c:
+            build = c.greeting["build"]
+        with d.client(hello=False) as c:
+            assert c.call("hello", protocol=1, build=build)["ranks"] == 1
+
+
+def test_what_is_no_request(daemon):
+    with daemon() as d, d.client() as c:
+        for line, code in (
+                (b"garbage", -32700), (b"{", -32700), (b"\xff\xfe", -32700), (b"", -32700),
+                (b"[]", -32600), (b'[{"jsonrpc":"2.0","id":1,"method":"status"}]', -32600),
+                (b'{"jsonrpc":"2.0","method":"status"}', -32600),
+                (b'{"jsonrpc":"2.0","id":1,"result":1}', -32600),
+                (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"status"}', -32700),
+                (b'{"jsonrpc":"2.0","id":1,"method":"status","params":[]}', -32602),
+                (b'{"jsonrpc":"2.0","id":1,"method":"statsu"}', -32601),
+                (b'{"jsonrpc":"2.0","id":1,"method":"show"}', -32602),
+                (b'{"jsonrpc":"2.0","id":1,"method":"show","params":{"id":"1"}}', -32602),
+                (b'{"jsonrpc":"2.0","id":1,"method":"show","params":{"id":1,"ide":1}}', -32602),
+                (b'{"jsonrpc":"2.0","id":1,"method":"list","params":{"limit":0}}', -32602),
+                (b'{"jsonrpc":"2.0","id":1,"method":"list","params":{"state":"odd"}}', -32602),
+                (b'{"jsonrpc":"2.0","id":1,"method":"submit","params":{"spec":[]}}', -32602),
+                (b'{"jsonrpc":"2.0","id":1,"method":"a%s"}' % ("ä" * 100).encode(), -32601)):
+            c.send_raw(line + b"\n")
+            assert c.receive()["error"]["code"] == code, line
+        with pytest.raises(RpcError) as refused:
+            c.call("cancle", id=1)
+        assert refused.value.message == "cancle: no such method, the nearest is cancel"
+        assert c.call("status")["queued"] == 0
+
+
+def test_http(daemon):
+    with daemon() as d:
+        with d.client(hello=False) as c:
+            c.send_raw(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert c.receive()["error"]["code"] == -32700
+            assert c.receive() is None
+        alive(d)
+
+
+def test_one_byte_at_a_time_and_two_in_one(daemon):
+    with daemon() as d, d.client(hello=False) as c:
+        line = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "submit",
+            "params": {"spec": spec("bytes")}}).encode() + b"\n"
+        for byte in HELLO + line:
+            c.send_raw(bytes([byte]))
+        assert c.receive()["id"] == 1
+        assert c.receive()["result"]["id"] == 1
+        c.send_raw(line + line.replace(b'"id": 2', b'"id": 3') + HELLO)
+        assert [c.receive()["id"] for _ in range(3)] == [2, 3, 1]
+        assert c.call("list")["runs"][2]["id"] == 3
+
+
+def test_a_large_spec(daemon):
+    with daemon() as d, d.client() as c:
+        run = c.submit(spec("large", comment=["x" * 1000] * 300))
+        assert c.wait(run)["state"] == "done"
+
+
+def test_ten_megabytes_without_a_newline(daemon):
+    with daemon() as d:
+        before = rss_bytes(d)
+        for greeted in (True, False):
+            with d.client(hello=greeted) as c:
+                with pytest.raises(OSError):
+                    for _ in range(1000):
+                        c.send_raw(b"x" * (1 << 20))
+                assert "longer than" in c.receive()["error"]["message"]
+        assert rss_bytes(d) - before < 16 << 20
+        alive(d)
+
+
+def test_nul(daemon):
+    with daemon() as d, d.client() as c:
+        c.send_raw(b'{"jsonrpc":"2.0",\0"id":1,"method":"status"}\n')
+        assert "NUL" in c.receive()["error"]["message"]
+        assert c.receive() is None
+
+
+def test_half_a_frame_and_the_end(daemon):
+    with daemon() as d:
+        line = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "submit", "params": {"spec": spec()}})
+        for cut in (1, 20, len(line) - 1, len(line)):
+            with d.client() as c:
+                c.send_raw(line[:cut].encode())
+                c.socket.shutdown(socket.SHUT_WR)
+                assert c.receive() is None
+        with d.client() as c:
+            assert c.call("list")["runs"] == []
+
+
+def test_client_that_ends_its_side_is_answered(daemon):
+    """printf ... | socat - UNIX:gpt2d.sock"""
+    with daemon() as d, d.client(hello=False) as c:
+        submit = {"jsonrpc": "2.0", "id": 2, "method": "submit", "params": {"spec": spec("r-ms20", 20)}}
+        follow = {"jsonrpc": "2.0", "id": 3, "method": "follow", "params": {"id": 1}}
+        c.send_raw(HELLO + json.dumps(submit).encode() + b"\n" + json.dumps(follow).encode() + b"\n")
+        c.socket.shutdown(socket.SHUT_WR)
+        messages = []
+        while (message := c.receive()) is not None:
+            messages.append(message)
+        assert [m["id"] for m in messages if "id" in m] == [1, 2, 3]
+        assert messages[-1]["method"] == "run.done"
+
+
+def test_random_frames(daemon):
+    """Many connections of random bytes, some of them nearly right."""
+    dice = random.Random(1)
+    with daemon() as d:
+        base = d.descriptors()
+        for _ in range(300):
+            with d.client(hello=False) as c:
+                data = bytearray(HELLO * 2 if dice.random() < 0.7 else dice.randbytes(200))
+                for _ in range(dice.randrange(4)):
+                    data[dice.randrange(len(data))] = dice.randrange(256)
+                try:
+                    c.send_raw(bytes(data))
+                    if dice.random() < 0.5:
+                        c.socket.shutdown(socket.SHUT_WR)
+                        while c.receive() is not None:
+                            pass
+                except OSError:
+                    pass
+        alive(d)
+        wait_for(lambda: d.descriptors() <= base + 2, "closed descriptors")
+
+
+def test_clients_are_counted(daemon):
+    with daemon(options=("--clients-per-user", "5")) as d:
+        clients = [d.client() for _ in range(5)]
+        with pytest.raises((RpcError, EOFError, OSError)) as refused:
+            d.client()
+        if isinstance(refused.value, RpcError):
+            assert refused.value.code == -32005
+        clients.pop().close()
+        wait_for(d.accepts, "a free seat")
+        for c in clients:
+            assert c.call("status")["daemon"]["state"] == "running"
+            c.close()
+
+
+FOLLOWER = """
+import sys; sys.path.insert(0, {folder!r})
+from helpers import Client
+c = Client({socket!r})
+c.call("follow", id={run})
+while c.event(): pass
+"""
+
+
+def test_fifty_followers_killed(daemon):
+    with daemon() as d, d.client() as c:
+        run = c.submit(spec("long-ms2", 3000))
+        base = d.descriptors()
+        folder = os.path.dirname(__file__)
+        script = FOLLOWER.format(folder=folder, socket=str(d.socket), run=run)
+        dice = random.Random(2)
+        for _ in range(5):
+            followers = [subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+                for _ in range(10)]
+            time.sleep(dice.random() * 0.5)
+            for follower in followers:
+                follower.kill()
+            for follower in followers:
+                follower.wait()
+        assert d.process.poll() is None
+        wait_for(lambda: d.descriptors() <= base, "closed descriptors")
+        assert c.wait(run)["state"] == "done"
+
+
+def test_a_follower_that_does_not_read(daemon):
+    """It loses events, is told how many, and the run is none the slower."""
+    with daemon(options=("--client-buffer", "4096")) as d, d.client() as c, d.client() as slow:
+        run = c.submit(spec("logs-ms1", 4000))
+        slow.ask("follow", id=run)
+        assert c.wait(run)["state"] == "done"
+        seen = []
+        while not seen or seen[-1]["method"] != "run.done":
+            message = slow.receive()
+            if "method" in message:
+                seen.append(message)
+        dropped = seen[-1]["params"]["dropped"]
+        assert dropped > 0
+        seqs = [m["params"]["seq"] for m in seen]
+        assert seqs == sorted(seqs)
+        assert seqs[-1] - len(seqs) - (seqs[0] - 1) == dropped
+
+
+def test_a_client_that_asks_and_does_not_read(daemon):
+    with daemon() as d:
+        with d.client() as c:
+            for i in range(200):
+                c.submit(spec(f"r{i}"))
+        with d.client(hello=False) as greedy:
+            greedy.send_raw(HELLO)
+            greedy.socket.settimeout(1)
+            question = b'{"jsonrpc":"2.0","id":7,"method":"list","params":{}}\n'
+            with pytest.raises(TimeoutError):
+                for _ in range(100000):
+                    greedy.send_raw(question * 100)
+            assert rss_bytes(d) < 64 << 20
+            with d.client() as c:
+                assert c.call("status")["daemon"]["state"] == "running"
+
+
+def test_many_follow_one_after_the_end(daemon):
+    with daemon() as d, d.client() as c:
+        run = c.submit(spec("short"))
+        c.wait(run)
+        for _ in range(3):
+            events = c.follow(run)
+            assert len(events) == 1 and events[0]["params"]["state"] == "done"
+        assert c.follow(run)[0]["params"]["dir"].endswith("1-short")
+
+
+def test_replay(daemon):
+    with daemon() as d, d.client() as c:
+        run = c.submit(experiment("ab-ms20", 5, repetitions=4))
+        wait_for(lambda: c.call("show", id=run)["run"]["segments_done"] >= 2, "two segments")
+        with d.client() as late:
+            reply = late.call("follow", id=run, after=0)
+            assert reply["first"] == 1
+            events = [late.event() for _ in range(reply["seq"])]
+            assert [e["params"]["seq"] for e in events] == list(range(1, reply["seq"] + 1))
+            with pytest.raises(RpcError) as refused:
+                late.call("follow", id=run)
+            assert "followed already" in refused.value.message
+        c.call("cancel", id=run)
+
+
+def test_two_thousand_runs_listed(daemon):
+    with daemon() as d, d.client() as c:
+        first = c.submit(spec("long-ms20", 100000))
+        for i in range(0, 2000, 100):
+            for k in range(100):
+                c.ask("submit", spec=spec(f"r{i + k}"))
+            for k in range(100):
+                assert "result" in c.receive()
+        runs = c.call("list", limit=10000)["runs"]
+        assert [run["id"] for run in runs] == list(range(1, 2002))
+        assert c.call("status")["counts"]["queued"] == 2000
+        c.call("cancel", id=first)
+        c.call("shutdown", now=True)
+        d.process.wait(30)

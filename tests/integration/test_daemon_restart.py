@@ -1,0 +1,301 @@
+"""What gpt2d finds when it starts: stale and live sockets, runs that were open (cases H1, H2, H4, H6, H7)."""
+
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import time
+
+import pytest
+
+from helpers import BUILD, Daemon, RpcError, experiment, spec, wait_for
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path
+
+
+def second(d, **changes):
+    """Another gpt2d with the same command line, but for changes; (status, stderr)."""
+    command = list(d.command)
+    for option, value in changes.items():
+        command[command.index("--" + option) + 1] = str(value)
+    process = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    return process.returncode, process.stderr
+
+
+def test_killed_and_started_again(home):
+    """Submit 5, kill -9 during the first: it is interrupted, the others run in order, ids unchanged."""
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            runs = [c.submit(spec("first-ms20", 1000))] + [c.submit(spec(f"r{i}")) for i in range(4)]
+            wait_for(lambda: c.state(runs[0]) == "running", "running")
+        engines = d.engines()
+        d.kill()
+        for pid in engines:
+            wait_for(lambda: not os.path.exists(f"/proc/{pid}") or
+                open(f"/proc/{pid}/stat").read().split()[2] == "Z", "the engines' end")
+        d.start()
+        with d.client() as c:
+            for run in runs[1:]:
+                assert c.wait(run)["state"] == "done"
+            shown = c.call("show", id=runs[0])
+            assert shown["run"]["state"] == "interrupted"
+            assert shown["run"]["reason"] == "daemon_restart: gpt2d went away while the run was running"
+            assert shown["segments"][0]["state"] == "interrupted"
+            starts = [run["started_at"] for run in c.call("list")["runs"]]
+            assert starts == sorted(starts)
+            assert c.submit(spec("next")) == 6
+
+
+def test_restart_when_asked_for(home):
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            run = c.submit(experiment("again-ms20", 20, repetitions=1, restart=True))
+            wait_for(lambda: c.call("show", id=run)["run"]["segments_done"] >= 1, "a segment")
+        d.kill()
+        d.start()
+        with d.client() as c:
+            end = c.wait(run)
+            assert end["state"] == "done"
+            assert end["dir"].endswith(f"/{run}-again-ms20.2")
+            shown = c.call("show", id=run)
+            assert shown["run"]["attempt"] == 2 and shown["run"]["segments_done"] == 4
+            assert [t["state"] for t in shown["transitions"]] == ["queued", "starting", "running",
+                "interrupted", "queued", "starting", "running", "finishing", "done"]
+
+
+@pytest.mark.parametrize("kind", ["single", "experiment"])
+@pytest.mark.parametrize("marker", ["valid", "absent", "of another run"])
+def test_killed_while_finishing(home, kind, marker):
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            run = c.submit(spec("noend") if kind == "single" else experiment("noend", repetitions=1))
+            if kind == "single":
+                wait_for(lambda: c.state(run) == "finishing", "finishing")
+            else:
+                wait_for(lambda: c.state(run) == "finishing", "finishing")
+            folder = c.call("show", id=run)["run"]["dir"]
+            sha256 = c.call("show", id=run)["run"]["spec_sha256"]
+        d.kill()
+        if marker != "absent":
+            with open(folder + "/RUN_COMPLETE.txt", "w") as f:
+                f.write(f"[Rank 0] RUN_COMPLETE checkpoint_path={folder}"
+                    f" run_id={run if marker == 'valid' else run + 1} spec_sha256={sha256}\n")
+        d.start()
+        with d.client() as c:
+            assert c.state(run) == ("done" if marker == "valid" else "interrupted")
+
+
+def test_many_kills_lose_nothing(home):
+    """kill -9 at random moments of submitting: what was acknowledged is there, in order, and ends once."""
+    with Daemon(home=home) as d:
+        known = {}
+        for round in range(8):
+            with d.client() as c:
+                until = time.monotonic() + 0.05 * (round + 1)
+                while time.monotonic() < until:
+                    name = f"r{round}.{len(known)}"
+                    known[c.submit(spec(name))] = name
+            d.kill()
+            d.start()
+        with d.client() as c:
+            wait_for(lambda: c.call("status")["queued"] == 0 and not c.call("status")["running"], "the end")
+            runs = {run["id"]: run for run in c.call("list", limit=10000)["runs"]}
+            for run, name in known.items():
+                assert runs[run]["name"] == name
+                assert runs[run]["state"] in ("done", "interrupted")
+                if runs[run]["state"] == "done":
+                    assert os.path.exists(runs[run]["dir"] + "/RUN_COMPLETE.txt")
+
+
+def test_wal_cut_at_any_byte(home):
+    """A torn write of the database: it opens, and a prefix of what was committed is there."""
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            c.submit(spec("long-ms20", 100000))
+            for i in range(5):
+                c.submit(spec(f"r{i}"))
+        d.kill()
+        saved = home / "saved"
+        shutil.copytree(d.state, saved)
+        wal = (saved / "gpt2d.db-wal").read_bytes()
+        counts = []
+        for cut in list(range(0, len(wal), max(1, len(wal) // 12))) + [len(wal)]:
+            shutil.rmtree(d.state)
+            shutil.copytree(saved, d.state)
+            (d.state / "gpt2d.db-wal").write_bytes(wal[:cut])
+            (d.state / "gpt2d.db-shm").unlink(missing_ok=True)
+            d.start()
+            with d.client() as c:
+                runs = c.call("list")["runs"]
+                assert [run["id"] for run in runs] == list(range(1, len(runs) + 1))
+                counts.append(len(runs))
+            d.kill()
+        assert counts == sorted(counts) and counts[-1] == 6
+        d.start()
+
+
+def test_newer_schema_is_refused(home):
+    with Daemon(home=home) as d:
+        d.stop()
+        with sqlite3.connect(d.state / "gpt2d.db") as db:
+            db.execute("update schema set version = 99")
+        status, said = second(d)
+        assert status == 1
+        assert said.endswith("gpt2d.db: schema 99, this gpt2d knows 1 and older ones\n")
+        with sqlite3.connect(d.state / "gpt2d.db") as db:
+            db.execute("update schema set version = 1")
+        d.start()
+
+
+def test_what_is_no_database(home):
+    state = home / "state"
+    state.mkdir()
+    (state / "gpt2d.db").write_text("this is no database " * 100)
+    with Daemon(home=home, ready=False) as d:
+        assert d.process.wait(20) == 1
+        assert "gpt2d.db: file is not a database" in d.process.stderr.read()
+    assert (state / "gpt2d.db").read_text().startswith("this is no database")
+
+
+# ---- the socket ----
+
+def test_stale_socket_is_replaced(home):
+    with Daemon(home=home) as d:
+        d.kill()
+        assert d.socket.exists()
+        d.start()
+        with d.client() as c:
+            c.call("status")
+
+
+def test_live_socket_is_not(home):
+    with Daemon(home=home) as d:
+        inode = d.socket.stat().st_ino
+        for stopped in (False, True):
+            if stopped:
+                d.process.send_signal(signal.SIGSTOP)
+            # the same socket and state; the same socket; the same state
+            for changes in ({}, {"state-dir": home / "other"}, {"socket": home / "other.sock"}):
+                status, said = second(d, **changes)
+                assert status == 3
+                assert f"in use by another gpt2d (process {d.process.pid})" in said
+        d.process.send_signal(signal.SIGCONT)
+        assert d.socket.stat().st_ino == inode
+        with d.client() as c:
+            assert c.wait(c.submit(spec()))["state"] == "done"
+
+
+def test_socket_is_private(home):
+    old = os.umask(0)
+    try:
+        with Daemon(home=home) as d:
+            assert d.socket.stat().st_mode & 0o777 == 0o600
+            assert d.socket.parent.stat().st_mode & 0o777 == 0o700
+            assert d.state.stat().st_mode & 0o777 == 0o700
+            assert (d.state / "gpt2d.db").stat().st_mode & 0o077 == 0
+    finally:
+        os.umask(old)
+
+
+def test_a_file_in_the_way_is_left_alone(home):
+    (home / "run").mkdir()
+    (home / "run" / "gpt2d.sock").write_text("mine")
+    with Daemon(home=home, ready=False) as d:
+        assert d.process.wait(20) == 1
+        assert "is there and is no socket" in d.process.stderr.read()
+    assert (home / "run" / "gpt2d.sock").read_text() == "mine"
+
+
+def test_a_socket_taken_by_another_is_left_alone(home):
+    """At exit only the own socket is removed."""
+    with Daemon(home=home) as d:
+        d.socket.unlink()
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(str(d.socket))
+            assert d.stop() == 0
+            assert d.socket.exists()
+        d.socket.unlink()
+        d.start()
+
+
+# ---- stop ----
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stop_by_signal(home, number):
+    with Daemon(ranks=2, home=home) as d:
+        with d.client() as c:
+            run = c.submit(spec("long-ms20", 100000))
+            again = c.submit(spec("again", restart=True))
+            wait_for(lambda: c.state(run) == "running", "running")
+            c.call("follow", id=run)
+            d.process.send_signal(number)
+            events = []
+            while (event := c.event()) is not None:
+                events.append(event)
+            assert events[-1]["method"] == "run.done"
+            assert events[-1]["params"]["state"] == "interrupted"
+        assert d.process.wait(30) == 0
+        assert not d.socket.exists()
+        d.start()
+        with d.client() as c:
+            assert c.state(run) == "interrupted"
+            assert c.wait(again)["state"] == "done"
+
+
+def test_shutdown_waits_for_the_run(home):
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            run = c.submit(spec("r-ms20", 50))
+            queued = c.submit(spec("queued"))
+            wait_for(lambda: c.state(run) == "running", "running")
+            assert c.call("shutdown") == {"running": run}
+            with pytest.raises(RpcError) as refused:
+                c.submit(spec("late"))
+            assert refused.value.code == -32005
+            assert c.wait(run)["state"] == "done"
+        assert d.process.wait(30) == 0
+        d.start()
+        with d.client() as c:
+            assert c.wait(queued)["state"] == "done"
+
+
+def test_shutdown_now(home):
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            run = c.submit(spec("long-ms20", 100000, restart=True))
+            wait_for(lambda: c.state(run) == "running", "running")
+            c.call("shutdown", now=True)
+        assert d.process.wait(30) == 0
+        d.start()
+        with d.client() as c:
+            wait_for(lambda: c.state(run) == "running", "running again")
+            assert [t["state"] for t in c.call("show", id=run)["transitions"]] == ["queued", "starting",
+                "running", "interrupted", "queued", "starting", "running"]
+
+
+def test_options():
+    gpt2d = BUILD / "daemon" / "gpt2d"
+
+    def run(*arguments, **environment):
+        return subprocess.run([gpt2d, *arguments], capture_output=True, text=True, timeout=20, check=False,
+            env=environment or None)
+
+    shown = run("--help")
+    assert shown.returncode == 0 and "--alive-timeout S" in shown.stdout
+    assert run("--version").stdout.startswith("gpt2d 0.1.0 (")
+    for arguments, says in (
+            (("--rank", "2"), 'rank: no such setting, the nearest is "ranks"'),
+            (("--ranks", "0"), 'ranks: "0", an integer from 1 to 1024 is expected'),
+            (("--ranks", "2x"), 'ranks: "2x", an integer'),
+            (("--ranks",), "--ranks: a value is expected"),
+            (("--verbose=1",), "--verbose: takes no value"),
+            (("--data-root", "a"), 'data-root: "a": an absolute path is expected'),
+            (("x",), "x: an option (--name) is expected"),
+            (("--engine", "/nowhere/engine"), "engine: /nowhere/engine: No such file or directory")):
+        refused = run(*arguments)
+        assert refused.returncode == 2 and refused.stderr.startswith("gpt2d: " + says), refused.stderr

@@ -1,0 +1,139 @@
+#include <setjmp.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "daemon/queue.h"
+#include "daemon/run.h"
+
+/* Row: from; column: to. queued starting running finishing done failed cancelled interrupted */
+static const char *const allowed[RUN_STATES] = {
+	[RUN_QUEUED] = ".x...xx.",
+	[RUN_STARTING] = "..x..xxx",
+	[RUN_RUNNING] = "...x.xxx",
+	[RUN_FINISHING] = "....xx.x",
+	[RUN_DONE] = "........",
+	[RUN_FAILED] = "........",
+	[RUN_CANCELLED] = "........",
+	[RUN_INTERRUPTED] = "x.......",
+};
+
+static void test_every_pair(void **state)
+{
+	for (int from = 0; from < RUN_STATES; from++) {
+		for (int to = 0; to < RUN_STATES; to++) {
+			struct run run = {.state = (enum run_state)from, .reason = "before"};
+			struct run before = run;
+			bool may = allowed[from][to] == 'x';
+			int rc = run_transition(&run, (enum run_state)to, "because", 1000);
+
+			assert_int_equal(run_may((enum run_state)from, (enum run_state)to), may);
+			if (may) {
+				assert_int_equal(rc, 0);
+				assert_int_equal(run.state, to);
+				assert_string_equal(run.reason, "because");
+			} else {
+				assert_int_equal(rc, -EINVAL);
+				assert_memory_equal(&run, &before, sizeof(run));
+			}
+		}
+	}
+}
+
+static void test_times(void **state)
+{
+	struct run run = {.state = RUN_QUEUED, .attempt = 1};
+
+	assert_int_equal(run_transition(&run, RUN_STARTING, NULL, 10), 0);
+	assert_int_equal(run.started_ns, 10);
+	assert_int_equal(run.ended_ns, 0);
+	assert_int_equal(run_transition(&run, RUN_RUNNING, NULL, 20), 0);
+	assert_int_equal(run.started_ns, 10);
+	run.segments_done = 3;
+	assert_int_equal(run_transition(&run, RUN_INTERRUPTED, "daemon_restart", 30), 0);
+	assert_int_equal(run.ended_ns, 30);
+	assert_int_equal(run_transition(&run, RUN_QUEUED, NULL, 40), 0);
+	assert_int_equal(run.attempt, 2);
+	assert_int_equal(run.started_ns, 0);
+	assert_int_equal(run.ended_ns, 0);
+	assert_int_equal(run.segments_done, 0);
+	assert_string_equal(run.reason, "");
+}
+
+static void test_names(void **state)
+{
+	enum run_state s = RUN_DONE;
+
+	for (int i = 0; i < RUN_STATES; i++) {
+		assert_int_equal(run_state_parse(run_state_name((enum run_state)i), &s), 0);
+		assert_int_equal(s, i);
+		assert_int_equal(run_state_ended(s), i >= RUN_DONE);
+	}
+	assert_int_equal(run_state_parse("Queued", &s), -EINVAL);
+}
+
+static void test_dir(void **state)
+{
+	struct run run = {.id = 17, .name = "a.b", .attempt = 1};
+	char dir[64], small[8];
+
+	assert_int_equal(run_dir(&run, "/s", dir, sizeof(dir)), 0);
+	assert_string_equal(dir, "/s/runs/17-a.b");
+	run.attempt = 3;
+	assert_int_equal(run_dir(&run, "/s", dir, sizeof(dir)), 0);
+	assert_string_equal(dir, "/s/runs/17-a.b.3");
+	assert_int_equal(run_dir(&run, "/s", small, sizeof(small)), -ENAMETOOLONG);
+}
+
+static struct run *new_run(struct queue *q, int64_t id)
+{
+	struct run *run = calloc(1, sizeof(*run));
+
+	run->id = id;
+	queue_add(q, run);
+	return run;
+}
+
+static void test_queue(void **state)
+{
+	struct queue *q = queue_create();
+	struct run *two, *three, *one;
+
+	assert_null(queue_next(q, NULL));
+	two = new_run(q, 2);
+	three = new_run(q, 3);
+	one = new_run(q, 1);
+	assert_ptr_equal(queue_next(q, NULL), one);
+	assert_ptr_equal(queue_next(q, one), two);
+	assert_int_equal(queue_length(q), 3);
+	assert_int_equal(queue_before(q, 3), 2);
+	one->state = RUN_RUNNING;
+	assert_ptr_equal(queue_next(q, NULL), two);
+	assert_int_equal(queue_length(q), 2);
+	assert_ptr_equal(queue_find(q, 1), one);
+	queue_remove(q, two);
+	free(two);
+	assert_null(queue_find(q, 2));
+	assert_ptr_equal(queue_next(q, NULL), three);
+	queue_destroy(q);
+	queue_destroy(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_every_pair),
+		cmocka_unit_test(test_times),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_dir),
+		cmocka_unit_test(test_queue),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

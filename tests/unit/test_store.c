@@ -1,0 +1,427 @@
+/* The store by itself: commits, reopening, a writer that is killed, schema versions, a full disk.
+ */
+#include <setjmp.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "daemon/record.h"
+#include "daemon/store.h"
+#include "proto/spec.h"
+
+static const char text[] =
+	"{\"name\": \"x\", \"model\": \"nano\", \"data\": {\"kind\": \"synthetic\"}, \"seq_len\": "
+	"8,"
+	" \"train_micro_batch_size_per_gpu\": 1, \"gradient_accumulation_steps\": 1,"
+	" \"work\": {\"optimizer_steps\": 2, \"warmup_steps\": 0},"
+	" \"arms\": {\"a\": {}, \"b\": {\"seed\": 2}}, \"design\": {\"repetitions\": 2}}";
+
+struct fixture {
+	char folder[64], path[96];
+	struct spec *spec;
+	char *canonical;
+};
+
+static int set_up(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	struct spec_options options = {.world = 1};
+	struct spec_errors *errors = calloc(1, sizeof(*errors));
+
+	strcpy(f->folder, "/tmp/test_store.XXXXXX");
+	assert_non_null(mkdtemp(f->folder));
+	snprintf(f->path, sizeof(f->path), "%s/db", f->folder);
+	if (spec_parse(text, strlen(text), &options, &f->spec, errors) != 0)
+		fail_msg("%s: %s", errors->error[0].key, errors->error[0].message);
+	f->canonical = spec_canonical(f->spec);
+	free(errors);
+	*state = f;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *f = *state;
+	static const char *const names[] = {"db", "db-wal", "db-shm"};
+	char path[128];
+
+	for (int i = 0; i < 3; i++) {
+		snprintf(path, sizeof(path), "%s/%s", f->folder, names[i]);
+		unlink(path);
+	}
+	rmdir(f->folder);
+	free(f->canonical);
+	spec_free(f->spec);
+	free(f);
+	return 0;
+}
+
+static struct store *open_store(const struct fixture *f)
+{
+	struct store *s = NULL;
+	char error[256] = "";
+
+	if (store_open(f->path, &s, error, sizeof(error)) != 0)
+		fail_msg("%s", error);
+	return s;
+}
+
+static void wait_and_deliver(struct store *s)
+{
+	struct pollfd p = {.fd = store_fd(s), .events = POLLIN};
+
+	assert_int_equal(poll(&p, 1, 30000), 1);
+	store_deliver(s);
+}
+
+struct outcome {
+	int called, rc;
+	json_t *result;
+};
+
+static void on_done(void *arg, int rc)
+{
+	struct outcome *o = arg;
+
+	o->called++;
+	o->rc = rc;
+}
+
+static void on_json(void *arg, int rc, json_t *result)
+{
+	on_done(arg, rc);
+	((struct outcome *)arg)->result = result;
+}
+
+static void wait_for(struct store *s, const struct outcome *o)
+{
+	while (!o->called)
+		wait_and_deliver(s);
+}
+
+static struct run new_run(const struct fixture *f)
+{
+	struct run run = {.state = RUN_QUEUED, .attempt = 1, .gpus = 1, .submitted_ns = 1};
+
+	strcpy(run.name, f->spec->name);
+	strcpy(run.spec_sha256, "abc");
+	run.segments = (int64_t)design_count(f->spec);
+	return run;
+}
+
+static int64_t submit(struct store *s, const struct fixture *f)
+{
+	struct run run = new_run(f);
+	struct outcome o = {0};
+
+	assert_int_equal(record_submit(s, &run, f->spec, f->canonical, "[]", on_done, &o), 0);
+	wait_for(s, &o);
+	assert_int_equal(o.rc, 0);
+	return run.id;
+}
+
+static json_t *show(struct store *s, int64_t id, int64_t after, int64_t limit)
+{
+	struct outcome o = {0};
+
+	assert_int_equal(record_show(s, "/state", id, after, limit, on_json, &o), 0);
+	wait_for(s, &o);
+	assert_int_equal(o.rc, 0);
+	return o.result;
+}
+
+static const char *at(json_t *array, size_t i, const char *key)
+{
+	return json_string_value(json_object_get(json_array_get(array, i), key));
+}
+
+static void test_submit_and_reopen(void **state)
+{
+	struct fixture *f = *state;
+	struct store *s = open_store(f);
+	int64_t n = (int64_t)design_count(f->spec);
+	json_t *shown, *segments;
+
+	assert_int_equal(store_start(s), 0);
+	assert_int_equal(submit(s, f), 1);
+	assert_int_equal(submit(s, f), 2);
+	assert_int_equal(store_close(s), 0);
+
+	s = open_store(f);
+	assert_int_equal(store_start(s), 0);
+	assert_int_equal(submit(s, f), 3);
+	shown = show(s, 2, -1, 1000);
+	segments = json_object_get(shown, "segments");
+	assert_int_equal((int64_t)json_array_size(segments), n);
+	assert_string_equal(at(segments, 0, "state"), "waiting");
+	assert_true(json_is_null(json_object_get(shown, "next")));
+	assert_true(json_is_object(json_object_get(shown, "spec")));
+	json_decref(shown);
+	/* a page */
+	shown = show(s, 2, -1, 3);
+	assert_int_equal(json_array_size(json_object_get(shown, "segments")), 3);
+	assert_int_equal(json_integer_value(json_object_get(shown, "next")), 2);
+	json_decref(shown);
+	shown = show(s, 2, 2, 1000);
+	assert_int_equal((int64_t)json_array_size(json_object_get(shown, "segments")), n - 3);
+	json_decref(shown);
+	assert_int_equal(store_close(s), 0);
+}
+
+static void test_no_such_run(void **state)
+{
+	struct store *s = open_store(*state);
+	struct outcome o = {0};
+
+	assert_int_equal(store_start(s), 0);
+	assert_int_equal(record_show(s, "/state", 5, -1, 10, on_json, &o), 0);
+	wait_for(s, &o);
+	assert_int_equal(o.rc, -ENOENT);
+	assert_null(o.result);
+	assert_int_equal(store_close(s), 0);
+}
+
+static void move(struct store *s, struct run *run, enum run_state to, const char *reason)
+{
+	struct outcome o = {0};
+
+	assert_int_equal(run_transition(run, to, reason, 5), 0);
+	assert_int_equal(record_transition(s, run, on_done, &o), 0);
+	wait_for(s, &o);
+	assert_int_equal(o.rc, 0);
+}
+
+static void test_transitions(void **state)
+{
+	struct fixture *f = *state;
+	struct store *s = open_store(f);
+	struct run run = new_run(f);
+	struct record_segment training = {.segment = 0, .state = "training", .dir = "/d"};
+	struct record_segment done = {.segment = 0, .state = "done", .summary = "{\"x\": 1}"};
+	struct record_segment second = {.segment = 1, .state = "training"};
+	int64_t counts[RUN_STATES];
+	json_t *shown, *rows;
+
+	assert_int_equal(store_start(s), 0);
+	run.id = training.run = done.run = second.run = submit(s, f);
+	move(s, &run, RUN_STARTING, NULL);
+	assert_int_equal(record_segment(s, &training), 0);
+	move(s, &run, RUN_RUNNING, NULL);
+	assert_int_equal(record_segment(s, &done), 0);
+	assert_int_equal(record_segment(s, &second), 0);
+	move(s, &run, RUN_FAILED, "enospc: no");
+	/* late news of a run that has ended does not change its other segments */
+	shown = show(s, run.id, -1, 1000);
+	rows = json_object_get(shown, "segments");
+	assert_string_equal(at(rows, 0, "state"), "done");
+	assert_string_equal(at(rows, 1, "state"), "failed");
+	assert_string_equal(at(rows, 2, "state"), "skipped");
+	assert_int_equal(json_integer_value(json_object_get(
+				 json_object_get(json_array_get(rows, 0), "summary"), "x")),
+		1);
+	rows = json_object_get(shown, "transitions");
+	assert_int_equal(json_array_size(rows), 4);
+	assert_string_equal(at(rows, 3, "state"), "failed");
+	assert_string_equal(at(rows, 3, "reason"), "enospc: no");
+	rows = json_object_get(shown, "run");
+	assert_int_equal(json_integer_value(json_object_get(rows, "segments_done")), 1);
+	json_decref(shown);
+	assert_int_equal(store_close(s), 0);
+
+	s = open_store(f);
+	assert_int_equal(record_counts(s, counts), 0);
+	assert_int_equal(counts[RUN_FAILED], 1);
+	assert_int_equal(counts[RUN_QUEUED], 0);
+	assert_int_equal(store_close(s), 0);
+}
+
+/* A writer reports each committed id through a pipe and is killed in the middle: all of them are
+ * there. */
+static void test_killed_writer(void **state)
+{
+	struct fixture *f = *state;
+	int64_t id, last = 0, counts[RUN_STATES];
+	struct store *s;
+	int fds[2];
+	pid_t pid;
+
+	for (int round = 0; round < 5; round++) {
+		assert_int_equal(pipe(fds), 0);
+		pid = fork();
+		if (pid == 0) {
+			close(fds[0]);
+			s = open_store(f);
+			store_start(s);
+			for (;;) {
+				id = submit(s, f);
+				if (write(fds[1], &id, sizeof(id)) != sizeof(id))
+					_exit(1);
+			}
+		}
+		close(fds[1]);
+		for (int i = 0; i < 20 * (round + 1); i++)
+			if (read(fds[0], &id, sizeof(id)) == sizeof(id))
+				last = id;
+		kill(pid, SIGKILL);
+		while (read(fds[0], &id, sizeof(id)) == sizeof(id))
+			last = id;
+		close(fds[0]);
+		waitpid(pid, NULL, 0);
+		s = open_store(f);
+		assert_int_equal(record_counts(s, counts), 0);
+		/* one more may have been committed and not yet reported */
+		assert_in_range(counts[RUN_QUEUED], last, last + round + 1);
+		assert_int_equal(store_close(s), 0);
+	}
+}
+
+static void test_newer_schema(void **state)
+{
+	struct fixture *f = *state;
+	struct store *s = open_store(f), *again = NULL;
+	char error[256];
+
+	assert_int_equal(store_sql(store_db(s), NULL, NULL, "update schema set version = ?", "i",
+				 (int64_t)STORE_SCHEMA + 1),
+		0);
+	assert_int_equal(store_close(s), 0);
+	assert_int_equal(store_open(f->path, &again, error, sizeof(error)), -EPROTO);
+	assert_null(again);
+	assert_non_null(strstr(error, "schema 2, this gpt2d knows 1"));
+}
+
+/* A job that fails by itself takes no other of its transaction with it. */
+struct odd_job {
+	struct store_job job;
+	const char *sql;
+	struct outcome outcome;
+};
+
+static int odd_work(struct store_job *job, struct sqlite3 *db)
+{
+	int rc = store_sql(db, NULL, NULL, ((struct odd_job *)job)->sql, "");
+
+	return rc < 0 ? -EINVAL : 0;
+}
+
+static void odd_done(struct store_job *job, int rc)
+{
+	on_done(&((struct odd_job *)job)->outcome, rc);
+}
+
+static void test_one_job_fails_alone(void **state)
+{
+	struct store *s = open_store(*state);
+	struct odd_job jobs[3] = {
+		{.sql = "create table t(x)"},
+		{.sql = "insert into nowhere values(1)"},
+		{.sql = "insert into t values(1)"},
+	};
+
+	for (int i = 0; i < 3; i++) {
+		jobs[i].job = (struct store_job){.work = odd_work, .done = odd_done};
+		store_add(s, &jobs[i].job);
+	}
+	assert_int_equal(store_start(s), 0);
+	wait_for(s, &jobs[2].outcome);
+	assert_int_equal(jobs[0].outcome.rc, 0);
+	assert_int_equal(jobs[1].outcome.rc, -EINVAL);
+	assert_int_equal(jobs[2].outcome.rc, 0);
+	assert_true(store_idle(s));
+	assert_int_equal(store_close(s), 0);
+}
+
+static void limit_files(rlim_t bytes)
+{
+	struct rlimit limit;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	limit.rlim_cur = bytes;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/*
+ * No file may grow: a submission is refused, a transition waits and is durable once there is room
+ * again, without anybody asking for it.
+ */
+static void test_disk_full(void **state)
+{
+	struct fixture *f = *state;
+	struct store *s = open_store(f);
+	struct run run = new_run(f), other = new_run(f);
+	struct outcome kept = {0}, refused = {0};
+	int64_t counts[RUN_STATES];
+
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(store_start(s), 0);
+	run.id = submit(s, f);
+	limit_files(100);
+	assert_int_equal(run_transition(&run, RUN_STARTING, NULL, 5), 0);
+	assert_int_equal(record_transition(s, &run, on_done, &kept), 0);
+	assert_int_equal(
+		record_submit(s, &other, f->spec, f->canonical, "[]", on_done, &refused), 0);
+	wait_for(s, &refused);
+	assert_true(refused.rc == -EIO || refused.rc == -ENOSPC);
+	assert_int_equal(kept.called, 0);
+	assert_false(store_idle(s));
+	limit_files(RLIM_INFINITY);
+	wait_for(s, &kept);
+	assert_int_equal(kept.rc, 0);
+	assert_false(store_failing(s));
+	assert_int_equal(submit(s, f), 2);
+	assert_int_equal(store_close(s), 0);
+
+	s = open_store(f);
+	assert_int_equal(record_counts(s, counts), 0);
+	assert_int_equal(counts[RUN_STARTING], 1);
+	assert_int_equal(counts[RUN_QUEUED], 1);
+	assert_int_equal(store_close(s), 0);
+}
+
+/* Closed while the disk is still full: it says that something was lost, and does not hang. */
+static void test_disk_full_at_the_end(void **state)
+{
+	struct fixture *f = *state;
+	struct store *s = open_store(f);
+	struct run run = new_run(f);
+	struct outcome lost = {0};
+
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(store_start(s), 0);
+	run.id = submit(s, f);
+	limit_files(100);
+	assert_int_equal(run_transition(&run, RUN_STARTING, NULL, 5), 0);
+	assert_int_equal(record_transition(s, &run, on_done, &lost), 0);
+	assert_int_equal(store_close(s), -EIO);
+	limit_files(RLIM_INFINITY);
+	assert_int_equal(lost.called, 1);
+	assert_true(lost.rc < 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_submit_and_reopen, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_no_such_run, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_transitions, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_killed_writer, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_newer_schema, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_one_job_fails_alone, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_disk_full, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_disk_full_at_the_end, set_up, tear_down),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
