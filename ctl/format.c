@@ -73,7 +73,9 @@ char *format_duration(double seconds, char out[FORMAT_BYTES])
 
 	if (!isfinite(seconds))
 		snprintf(out, FORMAT_BYTES, "-");
-	else if (seconds < 1e-3)
+	else if (seconds <= 0.0)
+		snprintf(out, FORMAT_BYTES, "0 s");
+	else if (seconds < 0.9995e-3)
 		three_digits(seconds * 1e6, " us", out);
 	else if (seconds < 0.9995)
 		three_digits(seconds * 1e3, " ms", out);

@@ -204,7 +204,8 @@ static void line_waited(struct ctl *ctl, const json_t *result)
 		format_string(row, "reason", "", reason, sizeof(reason));
 		fprintf(ctl->out.file, "run %s%s%s: %s%s%s%s%s\n", id, *name ? " " : "", name,
 			term_colour(&ctl->out, text_state_colour(state)), state,
-			term_colour(&ctl->out, TERM_PLAIN), *reason ? ": " : "", reason);
+			term_colour(&ctl->out, TERM_PLAIN), *reason ? ": " : "",
+			text_reason(state, reason));
 	}
 	check_stdout(ctl);
 }

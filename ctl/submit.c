@@ -166,15 +166,23 @@ out:
 
 /* ---- sending ---- */
 
-/* The daemon's refusal of a spec has rows like ours; its lines are of what was sent, not of the
- * file. */
-static int refused(struct ctl *ctl, const char *file, struct ctl_error *e)
+/*
+ * The daemon's refusal of a spec has rows like ours; its lines are of what was sent, not of the
+ * file. A connection that broke after a run was sent leaves open whether it was queued.
+ */
+static int refused(struct ctl *ctl, const char *file, bool sent, struct ctl_error *e)
 {
 	const json_t *rows = json_object_get(e->data, "errors");
+	char why[sizeof(e->message)];
 	json_t *copy, *row;
 	size_t i;
 
-	if (json_array_size(rows) == 0)
+	if (sent && !e->data && (e->exit == CTL_TRANSPORT || e->exit == CTL_TIMEOUT)) {
+		memcpy(why, e->message, sizeof(why));
+		ctl_error_set(e, e->exit,
+			"%.700s\nwhether the run is queued is not known: gpt2ctl list", why);
+	}
+	if (e->exit != CTL_USAGE || json_array_size(rows) == 0)
 		return ctl_fail(ctl, e);
 	copy = json_deep_copy(rows);
 	json_array_foreach(copy, i, row)
@@ -233,7 +241,7 @@ static int send(struct ctl *ctl, const struct arguments *args, const char *file,
 		exit = client_request(c, dry_run ? METHOD_DRY_RUN : METHOD_SUBMIT,
 			json_pack("{s:O}", "spec", spec), CLIENT_CHECK_S, &reply, &e);
 	if (exit) {
-		exit = exit == CTL_USAGE ? refused(ctl, file, &e) : ctl_fail(ctl, &e);
+		exit = refused(ctl, file, c && !dry_run, &e);
 		goto out;
 	}
 	if (dry_run) {

@@ -79,6 +79,12 @@ void term_bar(const struct term *t, double fraction, size_t cells, char *out, si
 		out[used] = '\0';
 }
 
+/* C0 and DEL, and C1 (U+0080 to U+009F), which begin escape sequences in UTF-8 too. */
+static bool is_control(const unsigned char *s)
+{
+	return *s < 0x20 || *s == 0x7f || (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0);
+}
+
 void term_clean(const char *s, char *out, size_t out_bytes)
 {
 	size_t n = 0;
@@ -86,16 +92,19 @@ void term_clean(const char *s, char *out, size_t out_bytes)
 	if (out_bytes == 0)
 		return;
 	for (; *s && n + 1 < out_bytes; s++) {
-		const unsigned char c = (unsigned char)*s;
-
-		out[n++] = c < 0x20 || c == 0x7f ? '?' : *s;
-	}
-	/* never half a code point at the end */
-	if (*s) {
-		while (n > 0 && ((unsigned char)*s & 0xc0) == 0x80) {
-			s--;
-			n--;
+		if (is_control((const unsigned char *)s)) {
+			s += (unsigned char)*s == 0xc2;
+			out[n++] = '?';
+		} else {
+			out[n++] = *s;
 		}
+	}
+	/* cut within a code point: without its beginning */
+	if (((unsigned char)*s & 0xc0) == 0x80) {
+		while (n > 0 && ((unsigned char)out[n - 1] & 0xc0) == 0x80)
+			n--;
+		if (n > 0 && (unsigned char)out[n - 1] >= 0xc0)
+			n--;
 	}
 	out[n] = '\0';
 }

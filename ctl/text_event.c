@@ -23,7 +23,8 @@ static void print_state(const struct shown *s)
 {
 	fprintf(s->term->file, "run %s %s: %s%s%s%s%s\n", s->id, s->name,
 		term_colour(s->term, text_state_colour(s->state)), s->state,
-		term_colour(s->term, TERM_PLAIN), *s->reason ? ": " : "", s->reason);
+		term_colour(s->term, TERM_PLAIN), *s->reason ? ": " : "",
+		text_reason(s->state, s->reason));
 }
 
 static void event_state(const struct shown *s)

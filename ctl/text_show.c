@@ -50,7 +50,7 @@ static void print_head(const struct term *t, const json_t *run)
 	fprintf(t->file, "run %lld %s: %s%s%s%s%s\n", (long long)format_int(run, "id", 0),
 		format_string(run, "name", "", name, sizeof(name)),
 		term_colour(t, text_state_colour(state)), state, term_colour(t, TERM_PLAIN),
-		*reason ? ": " : "", reason);
+		*reason ? ": " : "", text_reason(state, reason));
 	fprintf(t->file, "submitted %s", text_time(run, "submitted_at", text, sizeof(text)));
 	fprintf(t->file, "  started %s", text_time(run, "started_at", text, sizeof(text)));
 	fprintf(t->file, "  ended %s\n", text_time(run, "ended_at", text, sizeof(text)));

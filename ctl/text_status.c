@@ -29,6 +29,14 @@ enum term_colour text_state_colour(const char *state)
 	return TERM_PLAIN;
 }
 
+const char *text_reason(const char *state, const char *reason)
+{
+	const size_t n = strlen(state);
+
+	return strncmp(reason, state, n) == 0 && strncmp(reason + n, ": ", 2) == 0 ? reason + n + 2
+										   : reason;
+}
+
 const char *text_time(const json_t *object, const char *key, char *out, size_t out_bytes)
 {
 	const char *text = json_string_value(json_object_get(object, key));
@@ -214,7 +222,8 @@ void text_list(struct ctl *ctl, const json_t *reply)
 		table_cell(&t, "%lld/%lld", (long long)format_int(run, "segments_done", 0),
 			(long long)format_int(run, "segments", 0));
 		table_cell(&t, "%s", text_time(run, "submitted_at", at, sizeof(at)));
-		table_cell(&t, "%s", format_string(run, "reason", "", reason, sizeof(reason)));
+		format_string(run, "reason", "", reason, sizeof(reason));
+		table_cell(&t, "%s", text_reason(state, reason));
 	}
 	if (json_is_true(json_object_get(reply, "older")))
 		fputs("older runs are left out: --limit 0 shows all\n", ctl->out.file);

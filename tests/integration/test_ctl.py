@@ -301,6 +301,13 @@ def test_submit_refused_by_the_daemon(spec, path):
     assert f"{spec}: gpus: 2 asked, 1 there" in result.stderr
 
 
+def test_submit_with_an_unknown_end(spec, path):
+    with FakeDaemon(path, submit=lambda params, connection: connection.close()):
+        result = ctl("submit", spec, path=path)
+    assert result.returncode == 1
+    assert "whether the run is queued is not known" in result.stderr
+
+
 def test_paths_are_made_absolute(tmp_path, path):
     tokens = tmp_path / "t.bin"
     tokens.write_bytes(b"ab" * 5000)

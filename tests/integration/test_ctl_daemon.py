@@ -113,7 +113,7 @@ def test_cancel(daemon):
         assert "run 2 is cancelled" in ctl(d, "cancel", queued).stdout
         assert ctl(d, "cancel", running).returncode == 0
         out, _ = follower.communicate(timeout=PATIENCE_S)
-        assert follower.returncode == 6 and "cancelled: cancelled: asked for" in out
+        assert follower.returncode == 6 and "ms20: cancelled: asked for" in out
         assert "nothing to cancel" in ctl(d, "cancel", running).stdout
         assert ctl(d, "wait", running, queued).returncode == 6
 
