@@ -78,7 +78,10 @@ static void draw(struct progress *p, const struct progress_step *s, int64_t now_
 
 	describe(s, before, sizeof(before));
 	figures(p, s, now_ns, after, sizeof(after));
-	used = term_columns(before) + term_columns(after) + strlen("  [] 100%  ") + 1;
+	used = term_columns(before) + term_columns(after);
+	if (used > p->widest)
+		p->widest = used;
+	used = p->widest + strlen("  [] 100%  ") + 1;
 	cells = width > used ? width - used : 0;
 	if (cells > BAR_MAX)
 		cells = BAR_MAX;

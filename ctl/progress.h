@@ -15,6 +15,7 @@ enum { PROGRESS_QUIET_S = 10, PROGRESS_DRAWS_PER_S = 20 };
 
 struct progress {
 	const struct term *term;
+	size_t widest;      /* text beside the bar so far: the bar keeps its width */
 	bool drawn;         /* the bar stands on the terminal's last line */
 	int64_t start_ns;   /* monotonic, of the first step seen */
 	int64_t start_done; /* steps done by then, over all segments */

@@ -9,14 +9,13 @@
 
 void text_submitted(struct ctl *ctl, const json_t *reply)
 {
-	const long long id = (long long)format_int(reply, "id", 0);
 	const int64_t segments = format_int(reply, "segments", 1);
 	const int64_t before = format_int(reply, "position", 0);
 	const json_t *arms = json_object_get(reply, "arms"), *arm;
 	char name[80], dir[4096], hash[80];
 	size_t i;
 
-	fprintf(ctl->out.file, "run %lld %s queued%s", id,
+	fprintf(ctl->out.file, "run %lld %s queued%s", (long long)format_int(reply, "id", 0),
 		format_string(reply, "name", "", name, sizeof(name)), before > 0 ? "" : "\n");
 	if (before > 0)
 		fprintf(ctl->out.file, ", %lld before it\n", (long long)before);
@@ -35,10 +34,6 @@ void text_submitted(struct ctl *ctl, const json_t *reply)
 	format_string(reply, "dir", "", dir, sizeof(dir));
 	if (*dir)
 		fprintf(ctl->out.file, "artifacts %s\n", dir);
-	if (!*dir || !ctl->out.tty)
-		return;
-	fprintf(ctl->out.file, "%sgpt2ctl follow %lld%s\n", term_colour(&ctl->out, TERM_DIM), id,
-		term_colour(&ctl->out, TERM_PLAIN));
 }
 
 static void print_head(const struct term *t, const json_t *run)
