@@ -20,6 +20,8 @@ PROGRAMS = {
 # Mutable variables of static lifetime, and why each may be.
 VARIABLES = {
     "seen": "ctl/interrupt.c: a signal came",
+    "log_to": "daemon/log.c: the log",
+    "log_debug": "daemon/log.c: the log",
 }
 
 
