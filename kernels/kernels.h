@@ -159,7 +159,10 @@ struct k_dropout {
 		offset; /* unique for (step, micro-step, layer, place); upper half not 0x696e6974 */
 };
 
-/* out (R,C) = wte (Vp,C)[tokens] + wpe (n_positions,C)[position]. tokens (B,T) of int32. */
+/*
+ * out (R,C) = wte (Vp,C)[tokens] + wpe (n_positions,C)[position], then dropout. tokens (B,T): the
+ * caller has seen to it that they are in 0..Vp-1.
+ */
 void k_embedding_forward(struct k_stream *s, void *out, const int32_t *tokens, const void *wte,
 	const void *wpe, int64_t B, int64_t T, int64_t C, const struct k_dropout *drop);
 /* dwte (Vp,C) += , dwpe += ; rows are added in the order of their position in tokens. */
@@ -217,7 +220,7 @@ void k_attention_backward(struct k_stream *s, void *dqkv, const void *dout, cons
  * Softmax cross-entropy over columns 0..V-1 of logits (R,Vp), in place: losses (R) = -log
  * p[target], and logits become scale * (p - onehot), columns V..Vp-1 zero. scale = 0: losses only,
  * logits untouched. scale holds 1/tokens of the global batch times the loss scale, so gradients
- * need only be summed.
+ * need only be summed. A target outside 0..V-1 fails the context.
  */
 void k_cross_entropy(struct k_stream *s, k_real *losses, void *logits, const int32_t *targets,
 	int64_t R, int64_t V, int64_t Vp, double scale);

@@ -3,7 +3,7 @@
  * same run: a large matrix product by BLAS on the same threads, and copying memory. Best of several
  * rounds.
  *
- *   kernels_cpu [THREADS [nano|gpt2 [OPERATION]]]
+ *   bench_kernels_cpu [THREADS [nano|gpt2 [OPERATION]]]
  */
 #include <cblas.h>
 #include <stdio.h>
@@ -272,7 +272,7 @@ static void *make(struct k_stream *s, int64_t n, double std)
 	k_real *x = k_alloc(s->ctx, (size_t)n * sizeof *x);
 
 	if (!x) {
-		fprintf(stderr, "kernels_cpu: no memory for %lld elements\n", (long long)n);
+		fprintf(stderr, "bench_kernels_cpu: no memory for %lld elements\n", (long long)n);
 		exit(1);
 	}
 	k_init_normal(s, x, n, 1, 2, 0, 0, std);
@@ -379,7 +379,7 @@ int main(int argc, char **argv)
 	struct ceilings c;
 
 	if (k_context_create(&options, &ctx) < 0) {
-		fprintf(stderr, "usage: kernels_cpu [THREADS [nano|gpt2 [OPERATION]]]\n");
+		fprintf(stderr, "usage: bench_kernels_cpu [THREADS [nano|gpt2 [OPERATION]]]\n");
 		return 2;
 	}
 	if (k_stream_create(ctx, K_STREAM_COMPUTE, "compute", &s) < 0)
@@ -395,7 +395,7 @@ int main(int argc, char **argv)
 			print_shape(s, &shapes[i], &c, argc > 3 ? argv[3] : NULL);
 	}
 	if (k_context_error(ctx))
-		fprintf(stderr, "kernels_cpu: %s\n", k_context_error(ctx));
+		fprintf(stderr, "bench_kernels_cpu: %s\n", k_context_error(ctx));
 	k_stream_destroy(s);
 	k_context_destroy(ctx);
 	return 0;
