@@ -295,18 +295,15 @@ static int finish_work(void *arg)
 	struct active *a = arg;
 	char line[PATH_MAX + 512], at[CLOCK_TEXT_BYTES];
 	double wall_s = (double)(clock_mono_ns() - a->started_ns) / 1e9;
-	double tokens = 0;
 	int n;
 
-	for (int64_t i = 0; i < a->run->segments; i++)
-		tokens += (double)spec_work_tokens(&a->spec->arms[a->order[i].arm].config);
 	clock_text(clock_utc_ns(), at);
 	n = snprintf(line, sizeof(line),
 		"[Rank 0] RUN_COMPLETE checkpoint_path=%s world_size=%lld tokens_per_sec=%.17g"
 		" total_wall_time_sec=%.17g timestamp_utc=%s run_id=%lld segments=%lld"
 		" spec_sha256=%s\n",
-		a->dir, (long long)a->run->gpus, tokens / wall_s, wall_s, at, (long long)a->run->id,
-		(long long)a->run->segments, a->run->spec_sha256);
+		a->dir, (long long)a->run->gpus, a->tokens / wall_s, wall_s, at,
+		(long long)a->run->id, (long long)a->run->segments, a->run->spec_sha256);
 	if (n < 0 || (size_t)n >= sizeof(line))
 		return -ENAMETOOLONG;
 	return artifact_write(a->dir, ARTIFACT_COMPLETE, line, (size_t)n);

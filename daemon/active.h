@@ -33,6 +33,7 @@ struct active {
 	char stop_reason[RUN_REASON_BYTES];
 	struct event *timeout; /* timeout_s */
 	int64_t started_ns;    /* monotonic, of the first segment */
+	double tokens;         /* of the segments that are durable */
 
 	/* private to active.c */
 	bool prepared;

@@ -210,12 +210,13 @@ static int take_segment(sqlite3_stmt *stmt, void *arg)
 	const char *summary = (const char *)sqlite3_column_text(stmt, 8);
 	json_t *row;
 
-	if ((int64_t)json_array_size(q->rows) == q->limit || q->bytes > PAGE_BYTES) {
+	q->bytes += 512 + (summary ? strlen(summary) : 0);
+	if ((int64_t)json_array_size(q->rows) == q->limit ||
+		(q->bytes > PAGE_BYTES && json_array_size(q->rows) > 0)) {
 		json_object_set_new(q->result, "next", json_integer(q->last));
 		return 0;
 	}
 	q->last = sqlite3_column_int64(stmt, 0);
-	q->bytes += 512 + (summary ? strlen(summary) : 0);
 	row = json_pack("{sI sI sI ss ss ss so so ss so}", "segment", (json_int_t)q->last, "block",
 		(json_int_t)sqlite3_column_int64(stmt, 1), "position",
 		(json_int_t)sqlite3_column_int64(stmt, 2), "arm", text_of(stmt, 3), "state",

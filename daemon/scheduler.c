@@ -20,7 +20,10 @@
 #include "proto/protocol.h"
 #include "proto/rpc.h"
 
-enum { PEER_LOST_MS = 2000 }; /* from "peer_lost" of one rank to the news of the other */
+enum {
+	PEER_LOST_MS = 2000, /* from "peer_lost" of one rank to the news of the other */
+	BRIEF_MAX = 16,      /* elements of an array in an event */
+};
 
 struct scheduler {
 	struct daemon *daemon;
@@ -344,12 +347,27 @@ static void on_complete(struct active *a, int rc, void *arg)
 	end_failed(s, a, reason);
 }
 
+/* Without its long arrays (a value for each step), which "show" has: an event has to fit a buffer.
+ */
+static json_t *in_brief(json_t *summary)
+{
+	json_t *brief = json_copy(summary), *value;
+	const char *key;
+	void *next;
+
+	json_object_foreach_safe(brief, next, key, value)
+		if (json_array_size(value) > BRIEF_MAX)
+			json_object_del(brief, key);
+	return brief;
+}
+
 static void on_done(struct scheduler *s, const struct about *w, json_t *params)
 {
 	json_t *summary = json_object_get(params, "summary");
 	char *text = summary ? json_dumps(summary, JSON_COMPACT) : NULL;
 	struct record_segment r = {w->run, w->segment, "done", NULL, NULL, text};
 	struct about now = *w;
+	json_t *brief;
 	int rc;
 
 	if (w->in_slot) {
@@ -364,7 +382,10 @@ static void on_done(struct scheduler *s, const struct about *w, json_t *params)
 		return; /* its run has ended; what is on disk is on disk */
 	w->a->done++;
 	w->a->run->segments_done++;
-	tell_segment(w->a, w->segment, "done", NULL, summary);
+	w->a->tokens += json_number_value(json_object_get(summary, "tokens_total"));
+	brief = in_brief(summary);
+	tell_segment(w->a, w->segment, "done", NULL, brief);
+	json_decref(brief);
 	if (w->a->done < w->a->run->segments)
 		return;
 	rc = active_finish(w->a, on_complete);
