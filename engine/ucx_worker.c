@@ -42,6 +42,7 @@ static const char *const shared_settings[] = {
  * of a process that is no more fails (UCX 1.13, cma); that it fails is reported by the message as
  * well.
  */
+__attribute__((format(printf, 6, 0)))
 static ucs_log_func_rc_t log_to_stderr(const char *file, unsigned line, const char *function,
 	ucs_log_level_t level, const ucs_log_component_config_t *component, const char *message,
 	va_list args)
