@@ -112,5 +112,7 @@ int main(int argc, char **argv)
 	}
 	code = a.check ? rank_check(link) : rank_run(link, &a.warm);
 	link_destroy(link);
+	if (code == ENGINE_EXIT_PEER_LOST || code == ENGINE_EXIT_POISONED)
+		_exit(code);
 	return code;
 }

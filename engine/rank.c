@@ -160,7 +160,10 @@ int rank_run(struct link *link, const struct warm_options *options)
 	code = serve(link, w, writer);
 out:
 	writer_destroy(writer);
-	warm_destroy(w);
+	/* without its peers, or on a broken device, taking things down in order can wait for ever
+	 */
+	if (code != ENGINE_EXIT_PEER_LOST && code != ENGINE_EXIT_POISONED)
+		warm_destroy(w);
 	return code;
 }
 
@@ -171,8 +174,9 @@ static json_t *spec_error_list(const struct spec_errors *errors)
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < errors->n; i++)
-		json_array_append_new(list, json_pack("{s:s, s:s}", "key", errors->error[i].key,
-							"message", errors->error[i].message));
+		json_array_append_new(list,
+			json_pack("{s:s, s:s}", "key", errors->error[i].key, "message",
+				errors->error[i].message));
 	return list;
 }
 

@@ -1,7 +1,8 @@
 /*
  * rank.h: the life of an engine process: say hello, meet the other ranks, then one segment after
  * another (role rank), or answers to checks (role check). Both return an exit code of
- * proto/protocol.h.
+ * proto/protocol.h; after ENGINE_EXIT_PEER_LOST and ENGINE_EXIT_POISONED nothing has been taken
+ * down, and the process ends with _exit.
  */
 #ifndef GPT2D_RANK_H
 #define GPT2D_RANK_H

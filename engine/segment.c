@@ -13,8 +13,10 @@
 #include "proto/artifact.h"
 #include "proto/protocol.h"
 
-/* A step's message leaves at most so often; the last one always. */
+/* A step's message leaves at most so often, and a line for train.log; those of the last one always.
+ */
 #define STEP_MESSAGE_NS INT64_C(50000000)
+#define STEP_LINE_NS    INT64_C(1000000000)
 
 static int64_t clock_ns(clockid_t clock)
 {
@@ -346,6 +348,14 @@ static void send_step(struct segment *s, struct link *link, const struct measure
 			(json_int_t)m->step_ns));
 }
 
+static void log_step(struct segment *s, const struct measure_step *m)
+{
+	metrics_log_add(&s->log,
+		"step %" PRId64 "/%" PRId64 " loss %.6f grad norm %.4g lr %.4g %.3f ms",
+		s->measure.done, s->measure.steps, m->loss, m->grad_norm, m->lr,
+		(double)m->step_ns / 1e6);
+}
+
 static void send_started(struct segment *s, struct link *link)
 {
 	json_t *params = json_pack("{s:I, s:I, s:I}", "run", (json_int_t)s->run, "segment",
@@ -372,7 +382,7 @@ static void set_up(struct segment *s, struct warm *w, struct link *link)
 
 static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 {
-	int64_t sent_ns = 0;
+	int64_t sent_ns = 0, logged_ns = 0;
 
 	while (s->measure.done < s->measure.steps) {
 		bool stop = link_stop_asked(link, s->run, s->segment), last;
@@ -389,6 +399,10 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 		if (w->rank == 0 && (last || now - sent_ns >= STEP_MESSAGE_NS)) {
 			send_step(s, link, &result.measure);
 			sent_ns = now;
+		}
+		if (w->rank == 0 && (last || now - logged_ns >= STEP_LINE_NS)) {
+			log_step(s, &result.measure);
+			logged_ns = now;
 		}
 		if (!worth_going_on(s, &result.measure))
 			return false;

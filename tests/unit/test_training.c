@@ -190,7 +190,6 @@ static int train(struct warm *w, struct collectives_group *group, const struct t
 static int run_rank(struct ranks_self *self)
 {
 	const struct trials *trials = self->arg;
-	struct outcome *outcomes = (struct outcome *)(void *)self->shared;
 	struct warm w = {
 		.rank = self->rank,
 		.world = self->world,
@@ -207,7 +206,7 @@ static int run_rank(struct ranks_self *self)
 
 		rc = train(&w, self->world > 1 ? self->all : NULL, &trials->trial[i], &out);
 		if (self->rank == 0)
-			outcomes[i] = out;
+			memcpy(self->shared + (size_t)i * sizeof(out), &out, sizeof(out));
 	}
 	warm_finish(&w);
 	return rc ? 1 : 0;
