@@ -192,12 +192,10 @@ static void reply_ended(struct client *client, json_t *result)
 	run_state_parse(json_string_value(json_object_get(json, "state")), &run.state);
 	snprintf(run.reason, sizeof(run.reason), "%s", reason ? reason : "");
 	snprintf(directory, sizeof(directory), "%s", dir ? dir : "");
-	client_add_follows(client, 1); /* it is kept until both are on their way */
 	client_hold(client);
 	client_reply(
 		client, json_pack("{sO sn si si}", "run", json, "progress", "seq", 0, "first", 1));
 	follow_ended(client, &run, directory);
-	client_add_follows(client, -1);
 	client_release(client);
 	json_decref(result);
 }

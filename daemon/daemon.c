@@ -26,7 +26,10 @@
 #include "daemon/settings.h"
 #include "daemon/store.h"
 
-enum { LINGER_S = 1 }; /* at the end, for replies that are not read */
+enum {
+	FINISH_S = 10, /* for runs whose work is done, when gpt2d has to stop now */
+	LINGER_S = 1,  /* at the end, for replies that are not read */
+};
 
 /* ---- what the parts call ---- */
 
@@ -254,8 +257,10 @@ void daemon_stop(struct daemon *d, bool now)
 			now = true;
 		log_write(LOG_INFO, now ? "stopping" : "stopping after the running run");
 	}
-	if (now)
-		scheduler_interrupt(d->scheduler);
+	if (now) {
+		scheduler_interrupt(d->scheduler, false);
+		d->finish_ns = clock_mono_ns() + FINISH_S * CLOCK_S_NS;
+	}
 	daemon_stop_turn(d);
 }
 
@@ -271,13 +276,18 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	static const struct timeval soon = {0, 20000};
 	struct daemon *d = arg;
 
-	if (scheduler_busy(d->scheduler))
+	if (d->finish_ns != 0 && clock_mono_ns() > d->finish_ns)
+		scheduler_interrupt(d->scheduler, true);
+	if (scheduler_busy(d->scheduler)) {
+		if (d->finish_ns != 0)
+			event_add(d->turn, &soon);
 		return;
+	}
 	if (!d->engines_told) {
 		d->engines_told = true;
 		control_stop_listening(d->control);
 		place_unlink(d->socket, &d->socket_mark);
-		scheduler_interrupt(d->scheduler); /* what was made ready ahead */
+		scheduler_interrupt(d->scheduler, true); /* what was made ready ahead */
 		engine_pool_stop(d->pool);
 	}
 	if (!d->engines_gone)

@@ -32,6 +32,7 @@ struct daemon {
 	/* private to daemon.c */
 	bool engines_told; /* to stop, as the last thing */
 	bool engines_gone;
+	int64_t finish_ns;  /* when stopping now: runs that are being written are waited for */
 	int64_t linger_ns;  /* replies are waited for until then */
 	struct event *turn; /* the next step of stopping */
 	struct event *signals[3];

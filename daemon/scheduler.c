@@ -614,19 +614,23 @@ int scheduler_cancel(struct scheduler *s, struct run *run)
 	return 0;
 }
 
-void scheduler_interrupt(struct scheduler *s)
+void scheduler_interrupt(struct scheduler *s, bool all)
 {
-	struct active *a;
+	struct active *a, *next;
 	struct run *run;
 
 	if (s->next != NULL) {
 		active_discard(s->next);
 		s->next = NULL;
 	}
-	free_slot(s);
-	while ((a = TAILQ_FIRST(&s->begun)) != NULL) {
-		TAILQ_REMOVE(&s->begun, a, link);
+	for (a = TAILQ_FIRST(&s->begun); a != NULL; a = next) {
+		next = TAILQ_NEXT(a, link);
 		run = a->run;
+		if (run->state == RUN_FINISHING && !all)
+			continue;
+		if (s->slot == a)
+			free_slot(s);
+		TAILQ_REMOVE(&s->begun, a, link);
 		active_destroy(a);
 		lifecycle_move(s->daemon, run, RUN_INTERRUPTED, "daemon_stop: gpt2d was stopped");
 		if (run->restart)

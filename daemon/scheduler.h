@@ -29,8 +29,11 @@ void scheduler_lost(struct scheduler *s, const char *reason);
 /* 0; -EALREADY when it is ending or nearly done: nothing is changed. */
 int scheduler_cancel(struct scheduler *s, struct run *run);
 
-/* Interrupt what is in progress, because gpt2d stops; a run with restart is queued again. */
-void scheduler_interrupt(struct scheduler *s);
+/*
+ * Interrupt what is in progress, because gpt2d stops; a run with restart is queued again. Runs
+ * whose work is done and that are being written are left to finish unless all.
+ */
+void scheduler_interrupt(struct scheduler *s, bool all);
 bool scheduler_busy(const struct scheduler *s); /* a run has begun and not ended */
 /* The run that is with the engines, NULL when none. */
 struct run *scheduler_running(const struct scheduler *s);

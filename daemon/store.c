@@ -156,6 +156,7 @@ static int migrate(sqlite3 *db, char *error, size_t error_bytes)
 int store_open(const char *path, struct store **out, char *error, size_t error_bytes)
 {
 	struct store *s = calloc(1, sizeof(*s));
+	pthread_condattr_t monotonic;
 	int rc;
 
 	snprintf(error, error_bytes, "out of memory");
@@ -164,7 +165,10 @@ int store_open(const char *path, struct store **out, char *error, size_t error_b
 	s->waiting.end = &s->waiting.first;
 	s->complete.end = &s->complete.first;
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_cond_init(&s->wake, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&s->wake, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	s->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (s->fd < 0) {
 		rc = -errno;
@@ -285,75 +289,75 @@ static void set_failing(struct store *s, bool failing)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Waits up to a second, shorter when the store is closed; whether it is being closed. */
-static bool pause_before_retry(struct store *s)
+/* A failed transaction: what may fail fails, what must not be lost goes to kept. */
+static void sort_failed(
+	struct store *s, struct store_job *job, struct store_job *end, int rc, struct jobs *kept)
 {
-	struct timespec until;
-	bool closing;
-
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec++;
-	pthread_mutex_lock(&s->lock);
-	while (!s->closing && pthread_cond_timedwait(&s->wake, &s->lock, &until) != ETIMEDOUT)
-		;
-	closing = s->closing;
-	pthread_mutex_unlock(&s->lock);
-	return closing;
-}
-
-/* A failed transaction: what may fail fails; the list of what must not be lost. */
-static struct store_job *sort_failed(
-	struct store *s, struct store_job *first, struct store_job *end, int rc)
-{
-	struct jobs kept = {NULL, &kept.first};
-	struct store_job *job = first, *next;
+	struct store_job *next;
 
 	for (; job != end; job = next) {
 		next = job->next;
 		if (job->must)
-			append(&kept, job);
+			append(kept, job);
 		else
 			complete(s, job, rc);
 	}
-	return kept.first;
 }
 
-/* Writes added while a failed one is being retried, and not allowed to wait, are refused. */
-static void refuse_waiting(struct store *s, int rc)
+/* Jobs that came while a write is being retried: questions and files go on, writes wait or are
+ * refused. */
+static void serve_waiting(struct store *s, struct store_job *job, int rc, struct jobs *kept)
 {
-	struct jobs kept = {NULL, &kept.first};
-	struct jobs refused = {NULL, &refused.first};
-	struct store_job *job, *next;
+	struct store_job *next;
 
-	pthread_mutex_lock(&s->lock);
-	for (job = take_all(&s->waiting); job != NULL; job = next) {
+	for (; job != NULL; job = next) {
 		next = job->next;
-		append(job->kind == STORE_WRITE && !job->must ? &refused : &kept, job);
-	}
-	s->waiting = kept;
-	if (kept.first == NULL)
-		s->waiting.end = &s->waiting.first;
-	pthread_mutex_unlock(&s->lock);
-	for (job = refused.first; job != NULL; job = next) {
-		next = job->next;
-		complete(s, job, rc);
+		if (job->kind != STORE_WRITE)
+			complete(s, job, job->work(job, job->kind == STORE_READ ? s->db : NULL));
+		else
+			sort_failed(s, job, next, rc, kept);
 	}
 }
 
+/* A second, in which other jobs are served, cut short when the store is closed; whether it is. */
+static bool pause_before_retry(struct store *s, int rc, struct jobs *kept)
+{
+	struct store_job *jobs;
+	struct timespec until;
+	bool closing = false, late = false;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec++;
+	while (!closing && !late) {
+		pthread_mutex_lock(&s->lock);
+		while (s->waiting.first == NULL && !s->closing && !late)
+			late = pthread_cond_timedwait(&s->wake, &s->lock, &until) == ETIMEDOUT;
+		closing = s->closing;
+		jobs = take_all(&s->waiting);
+		pthread_mutex_unlock(&s->lock);
+		serve_waiting(s, jobs, rc, kept);
+	}
+	return closing;
+}
+
+/* first up to (not with) end in one transaction, again and again as long as there is what must not
+ * be lost. */
 static void do_writes(struct store *s, struct store_job *first, struct store_job *end)
 {
+	struct jobs kept;
 	struct store_job *job, *next;
 	bool last_try = false;
 	int rc;
 
 	while ((rc = commit_writes(s, first, end)) < 0) {
-		first = sort_failed(s, first, end, rc);
+		kept = (struct jobs){NULL, &kept.first};
+		sort_failed(s, first, end, rc, &kept);
+		first = kept.first;
 		end = NULL;
 		if (first == NULL || last_try)
 			break;
 		set_failing(s, true);
-		last_try = pause_before_retry(s);
-		refuse_waiting(s, rc);
+		last_try = pause_before_retry(s, rc, &kept);
 	}
 	set_failing(s, false);
 	for (job = first; job != end; job = next) {
@@ -367,21 +371,37 @@ static void do_writes(struct store *s, struct store_job *first, struct store_job
 	}
 }
 
+/* Give back what was taken and not begun: it comes before what came since. */
+static void put_back(struct store *s, struct store_job *jobs)
+{
+	struct store_job *last = jobs;
+
+	if (jobs == NULL)
+		return;
+	while (last->next != NULL)
+		last = last->next;
+	pthread_mutex_lock(&s->lock);
+	last->next = s->waiting.first;
+	if (s->waiting.first == NULL)
+		s->waiting.end = &last->next;
+	s->waiting.first = jobs;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* The first job, or the writes that stand first; the others are put back. */
 static void do_jobs(struct store *s, struct store_job *job)
 {
-	struct store_job *end;
+	struct store_job *end = job->next, *last = job;
 
-	while (job != NULL) {
-		end = job->next;
-		if (job->kind != STORE_WRITE) {
-			complete(s, job, job->work(job, job->kind == STORE_READ ? s->db : NULL));
-		} else {
-			while (end != NULL && end->kind == STORE_WRITE)
-				end = end->next;
-			do_writes(s, job, end);
-		}
-		job = end;
-	}
+	if (job->kind == STORE_WRITE)
+		for (; end != NULL && end->kind == STORE_WRITE; end = end->next)
+			last = end;
+	last->next = NULL;
+	put_back(s, end);
+	if (job->kind == STORE_WRITE)
+		do_writes(s, job, NULL);
+	else
+		complete(s, job, job->work(job, job->kind == STORE_READ ? s->db : NULL));
 }
 
 static void *run_thread(void *arg)

@@ -1,6 +1,7 @@
 #include "daemon/submit.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,21 +93,52 @@ static bool below(const char *path, const char *root)
 	return n == 1 || (strncmp(path, root, n) == 0 && path[n] == '/');
 }
 
+/* A path that leads out of the data roots, links followed, is an error; one that leads nowhere is
+ * not yet. */
 static void check_path(struct submission *s, const char *key, const char *path)
 {
 	const struct settings *settings = s->daemon->settings;
-	char message[SPEC_PATH_MAX + 200];
+	char real[PATH_MAX], root[PATH_MAX], message[SPEC_PATH_MAX + PATH_MAX + 100];
 
-	if (path[0] == '\0' || settings->n_data_roots == 0)
+	if (path[0] == '\0')
 		return;
-	/* ".." would undo the comparison */
-	if (strstr(path, "/../") == NULL && strcmp(path + strlen(path) - 2, "..") != 0)
-		for (size_t i = 0; i < settings->n_data_roots; i++)
-			if (below(path, settings->data_root[i]))
-				return;
+	if (realpath(path, real) == NULL)
+		snprintf(real, sizeof(real), "%s", strstr(path, "/..") ? "" : path);
+	for (size_t i = 0; i < settings->n_data_roots; i++)
+		if (realpath(settings->data_root[i], root) != NULL && below(real, root))
+			return;
 	snprintf(message, sizeof(message), "%s is not below a data root of gpt2d (%s%s)", path,
 		settings->data_root[0], settings->n_data_roots > 1 ? ", ..." : "");
 	add_error(s, 0, key, message);
+}
+
+/* In the store's thread: a file system may be slow. */
+static int check_paths(void *arg)
+{
+	struct submission *s = arg;
+
+	const struct spec_config *config, *first = &s->spec->arms[0].config;
+
+	for (size_t i = 0; i < s->spec->n_arms; i++) {
+		config = &s->spec->arms[i].config;
+		if (i == 0 || strcmp(config->data_train, first->data_train) != 0)
+			check_path(s, "data.train", config->data_train);
+		if (i == 0 || strcmp(config->data_val, first->data_val) != 0)
+			check_path(s, "data.val", config->data_val);
+	}
+	return 0;
+}
+
+static void check_next(struct submission *s);
+
+static void on_paths(void *arg, int rc)
+{
+	struct submission *s = arg;
+
+	if (json_array_size(s->errors) > 0)
+		refuse_spec(s);
+	else
+		check_next(s);
 }
 
 /* ---- answers ---- */
@@ -210,8 +242,6 @@ static void store_run(struct submission *s)
 
 /* ---- checks, one arm after another ---- */
 
-static void check_next(struct submission *s);
-
 static void add_check(struct submission *s, json_t *check)
 {
 	char *text = spec_canonical_arm(s->spec, s->arm);
@@ -303,19 +333,16 @@ static void begin_with_text(struct submission *s, const char *text)
 {
 	int rc = parse_spec(s, text, strlen(text));
 
-	if (rc == 0) {
+	if (rc == 0)
 		s->canonical = spec_canonical(s->spec);
-		for (size_t i = 0; i < s->spec->n_arms; i++) {
-			check_path(s, "data.train", s->spec->arms[i].config.data_train);
-			check_path(s, "data.val", s->spec->arms[i].config.data_val);
-		}
-	}
 	if (json_array_size(s->errors) > 0)
 		refuse_spec(s);
 	else if (rc < 0 || s->canonical == NULL)
 		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
-	else
+	else if (s->daemon->settings->n_data_roots == 0)
 		check_next(s);
+	else if (record_files(s->daemon->store, check_paths, on_paths, s) < 0)
+		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
 }
 
 void submit_begin(struct daemon *d, struct client *client, json_t *params, bool dry)
