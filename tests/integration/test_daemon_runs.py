@@ -301,13 +301,22 @@ def test_a_broken_checker(daemon, how, reason):
 
 
 def test_data_roots(daemon, tmp_path):
-    (tmp_path / "ok.bin").write_bytes(b"\0" * 1000)
-    with daemon(options=("--data-root", str(tmp_path), "--data-root", "/nowhere/")) as d, d.client() as c:
-        c.submit(spec(data={"train": str(tmp_path / "ok.bin")}))
-        for path in ("/etc/passwd", str(tmp_path) + "2/ok.bin", f"{tmp_path}/../ok.bin"):
+    data, elsewhere = tmp_path / "data", tmp_path / "data2"
+    for folder in (data, elsewhere):
+        folder.mkdir()
+        (folder / "ok.bin").write_bytes(b"\0" * 1000)
+    (data / "out.bin").symlink_to(elsewhere / "ok.bin")
+    (data / "in.bin").symlink_to(data / "ok.bin")
+    (tmp_path / "root").symlink_to(data)
+    with daemon(options=("--data-root", "/nowhere/", "--data-root", f"{tmp_path}/root")) as d, d.client() as c:
+        for name in ("ok.bin", "in.bin", "not-there.bin"):
+            c.submit(spec(data={"train": str(data / name)}))
+        for path in ("/etc/passwd", str(elsewhere / "ok.bin"), f"{data}/../data2/ok.bin", str(data / "out.bin"),
+                f"{data}/../x", f"{data}/no/../ok.bin", str(data)):
             with pytest.raises(RpcError) as refused:
                 c.submit(spec(data={"train": path}))
-            assert "data root" in refused.value.message or ".." in refused.value.message
+            assert "not below a data root" in refused.value.message
+            assert refused.value.data["errors"][0]["key"] == "data.train"
 
 
 # ---- engines that do not get ready ----

@@ -363,6 +363,7 @@ static void test_disk_full(void **state)
 	struct run run = new_run(f), other = new_run(f);
 	struct outcome kept = {0}, refused = {0};
 	int64_t counts[RUN_STATES];
+	json_t *shown;
 
 	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(store_start(s), 0);
@@ -376,6 +377,13 @@ static void test_disk_full(void **state)
 	assert_true(refused.rc == -EIO || refused.rc == -ENOSPC);
 	assert_int_equal(kept.called, 0);
 	assert_false(store_idle(s));
+	assert_true(store_failing(s));
+	shown = show(s, 1, -1, 10); /* questions are answered meanwhile */
+	assert_string_equal(
+		json_string_value(json_object_get(json_object_get(shown, "run"), "state")),
+		"queued");
+	json_decref(shown);
+	assert_int_equal(kept.called, 0);
 	limit_files(RLIM_INFINITY);
 	wait_for(s, &kept);
 	assert_int_equal(kept.rc, 0);
