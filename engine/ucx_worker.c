@@ -350,17 +350,19 @@ static ucs_status_t create_endpoint(struct ucx_wire *w, int peer)
 	return status;
 }
 
-/* A peer on this machine is watched, so that its end is seen at once. */
-static void watch_process(struct ucx_wire *w, int peer)
+/* A peer on this machine is watched, so that its end is seen at once. False: it has ended already.
+ */
+static bool watch_process(struct ucx_wire *w, int peer)
 {
 	const struct ucx_address *a = &w->peers[peer].address;
-	int fd;
+	struct pollfd *polled = &w->polled[peer];
 
 	if (strcmp(a->host, w->own.host) != 0 || strchr(a->host, '?') != NULL)
-		return;
-	fd = (int)syscall(SYS_pidfd_open, (pid_t)a->pid, 0);
-	if (fd >= 0)
-		w->polled[peer].fd = fd;
+		return true;
+	polled->fd = (int)syscall(SYS_pidfd_open, (pid_t)a->pid, 0);
+	if (polled->fd < 0)
+		return errno != ESRCH;
+	return poll(polled, 1, 0) <= 0;
 }
 
 /* The first peer whose hello has not come or not gone; w->rank when none. */
@@ -439,23 +441,33 @@ static int exchange_hellos(struct ucx_wire *w, char *error, size_t error_bytes)
 	return status;
 }
 
-/* All that can be made, also after one failed: the others are to hear of it. */
+/*
+ * All that can be made, also after one failed: the others are to hear of it. None to a process that
+ * has ended: UCX 1.13 may abort when a connection over tcp is refused.
+ */
 static int create_endpoints(struct ucx_wire *w, char *error, size_t error_bytes)
 {
 	int first = 0;
 
 	for (int p = 0; p < w->world; p++) {
-		ucs_status_t status;
+		ucs_status_t status = UCS_ERR_UNREACHABLE;
+		bool lives;
 
 		if (p == w->rank)
 			continue;
-		watch_process(w, p);
-		status = create_endpoint(w, p);
+		lives = watch_process(w, p);
+		if (lives)
+			status = create_endpoint(w, p);
 		if (status == UCS_OK || first != 0)
 			continue;
 		first = -EHOSTUNREACH;
-		snprintf(error, error_bytes, "rank %d: no way to rank %d with UCX_TLS=%s: %s",
-			w->rank, p, w->transports, w->ucx.status_string(status));
+		if (lives)
+			snprintf(error, error_bytes,
+				"rank %d: no way to rank %d with UCX_TLS=%s: %s", w->rank, p,
+				w->transports, w->ucx.status_string(status));
+		else
+			snprintf(error, error_bytes, "rank %d: rank %d: its process has ended",
+				w->rank, p);
 	}
 	return first;
 }

@@ -619,8 +619,11 @@ static void test_nothing_left(void **state)
 
 		death_us = i * 700;
 		assert_int_equal(ranks_run(&options, &end), 0);
-		assert_int_equal(end.exit_status[0], -SIGKILL);
-		assert_int_equal(end.exit_status[1], -SIGKILL);
+		for (int r = 0; r < 2; r++)
+			/* UCX 1.13 may abort when tcp is refused by the other, dead already */
+			if (end.exit_status[r] != -SIGKILL &&
+				(shared_memory() || end.exit_status[r] != -SIGABRT))
+				fail_msg("rank %d: status %d", r, end.exit_status[r]);
 		memcpy(makers + 2 * i, end.pids, 2 * sizeof *makers);
 	}
 	assert_int_equal(ranks_run(&orderly, &end), 0);
