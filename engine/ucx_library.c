@@ -39,6 +39,17 @@ static const struct {
 	{"ucs_log_pop_handler", offsetof(struct ucx_library, log_pop_handler)},
 };
 
+/*
+ * Read by LeakSanitizer where a program is built with it: a worker that is left to the end of the
+ * process keeps memory that only UCX's own pointers, not plain ones, lead to.
+ */
+const char *__lsan_default_suppressions(void);
+
+const char *__lsan_default_suppressions(void)
+{
+	return "leak:libucs.so\nleak:libuct.so\nleak:libucp.so\n";
+}
+
 static int set_environment(void)
 {
 	const char *log_file = getenv("UCX_LOG_FILE");
