@@ -1,16 +1,14 @@
 /*
- * Time of the collectives over UCX between processes of one machine: reduce_scatter + all_gather of
- * n elements, as a training step does them. Rates are bytes a rank sends (2 (W-1)/W n elements) per
- * second.
+ * Time of the collectives over UCX between processes of one machine, alone and as a training step
+ * has them: reduce_scatter, then all_gather. Rates are of the bytes a rank sends, (W-1)/W n
+ * elements in each of the two.
  *
  *   bench_collectives [ranks [elements]]
  */
 #include <inttypes.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #include "tests/unit/ranks.h"
@@ -53,8 +51,10 @@ static void measure(struct ranks_self *self, const char *what, int64_t n, float 
 	void (*fn)(struct ranks_self *, float *, int64_t))
 {
 	int64_t *t = calloc((size_t)rounds, sizeof *t);
-	double sent = 2.0 * (self->world - 1) / self->world * (double)n * sizeof *buf;
+	double sent;
+	struct collectives_bytes before, after;
 
+	collectives_count(self->all, &before);
 	for (int i = -2; i < rounds; i++) {
 		int64_t from;
 
@@ -65,6 +65,10 @@ static void measure(struct ranks_self *self, const char *what, int64_t n, float 
 		if (i >= 0)
 			t[i] = now_ns() - from;
 	}
+	collectives_count(self->all, &after);
+	sent = (double)(after.reduce_scatter - before.reduce_scatter + after.all_gather -
+			before.all_gather) /
+		(rounds + 2);
 	qsort(t, (size_t)rounds, sizeof *t, compare);
 	if (self->rank == 0)
 		printf("%d ranks  %-26s %10" PRId64

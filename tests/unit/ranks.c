@@ -136,3 +136,51 @@ int ranks_run(const struct ranks_options *o, struct ranks_end *end)
 	munmap(board, sizeof *board);
 	return 0;
 }
+
+void ranks_keep_error(struct ranks_self *self)
+{
+	const char *error = collectives_error(self->c);
+
+	snprintf(self->shared + self->rank * RANKS_TEXT_BYTES, RANKS_TEXT_BYTES, "%s",
+		error == NULL ? "" : error);
+}
+
+const char *ranks_error_of(const struct ranks_end *end, int rank)
+{
+	return end->shared + rank * RANKS_TEXT_BYTES;
+}
+
+bool ranks_shared_memory(void)
+{
+	const char *transports = getenv("UCX_TLS");
+
+	return transports == NULL || strcmp(transports, "tcp") != 0;
+}
+
+void ranks_nap_us(int64_t us)
+{
+	nanosleep(&(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}, NULL);
+}
+
+void ranks_work(struct ranks_self *self, int rounds)
+{
+	enum { N = 12 * 100000 };
+	float *x = calloc(N, sizeof *x);
+	int64_t flag = 0;
+
+	for (int i = 0; x != NULL && i < rounds && collectives_error(self->c) == NULL; i++) {
+		collectives_reduce_scatter(self->all, x, N, self->comm);
+		collectives_all_gather(self->all, x, N, self->comm);
+		collectives_all_reduce(
+			self->all, &flag, 1, COLLECTIVES_INT64, COLLECTIVES_MAX, self->comm);
+		k_stream_sync(self->comm, INT64_C(100000000000));
+	}
+	free(x);
+}
+
+void *ranks_kill_later(void *us)
+{
+	ranks_nap_us(*(const int64_t *)us);
+	kill(getpid(), SIGKILL);
+	return NULL;
+}

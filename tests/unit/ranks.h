@@ -4,13 +4,14 @@
 #ifndef GPT2D_RANKS_H
 #define GPT2D_RANKS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "engine/collectives.h"
 #include "kernels/kernels.h"
 
-enum { RANKS_MAX = 16, RANKS_SHARED_BYTES = 1 << 16 };
+enum { RANKS_MAX = 16, RANKS_SHARED_BYTES = 1 << 16, RANKS_TEXT_BYTES = 512 };
 
 struct ranks_self {
 	int rank, world;
@@ -44,5 +45,18 @@ struct ranks_end {
 
 /* Run fn in every rank, collectives connected, and wait for their ends. 0 or a negative errno. */
 int ranks_run(const struct ranks_options *options, struct ranks_end *end);
+
+/* In a rank: leave the text of collectives_error for the caller, who reads it with ranks_error_of.
+ */
+void ranks_keep_error(struct ranks_self *self);
+const char *ranks_error_of(const struct ranks_end *end, int rank);
+
+/* Large and small collectives until one fails, or so many rounds are over. */
+void ranks_work(struct ranks_self *self, int rounds);
+
+bool ranks_shared_memory(void); /* false under UCX_TLS=tcp */
+void ranks_nap_us(int64_t us);
+void *ranks_kill_later(
+	void *us); /* thread: kill -9 of its own process after so many us (int64_t) */
 
 #endif
