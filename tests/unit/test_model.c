@@ -113,9 +113,9 @@ static void make_buffers(struct fixture *f)
 
 	f->params = k_alloc(f->ctx, arena_bytes);
 	f->grads = k_alloc(f->ctx, arena_bytes);
-	f->acts =
-		k_alloc(f->ctx, (size_t)model_activation_bytes(&f->config.model,
-					f->config.micro_batch, f->config.seq_len, sizeof(k_real)));
+	f->acts = k_alloc(f->ctx,
+		(size_t)model_activation_bytes(&f->config.model, f->config.micro_batch,
+			f->config.seq_len, sizeof(k_real)));
 	f->buffers = (struct optimizer_buffers){
 		.params = f->params,
 		.grads = f->grads,
@@ -198,11 +198,21 @@ static void take_batch(struct fixture *f, int64_t step)
 		}
 }
 
+static struct model_pass make_pass(const struct fixture *f)
+{
+	return (struct model_pass){
+		.tokens = f->inputs,
+		.dropout = f->config.model.dropout,
+		.seed = 11,
+		.first_sample = 5,
+	};
+}
+
 /* Gradients of one batch, from zero; the mean loss. */
 static double run_batch(struct fixture *f, const struct model_hooks *hooks)
 {
 	int64_t R = f->config.micro_batch * f->config.seq_len;
-	struct model_pass pass = {.tokens = f->inputs};
+	struct model_pass pass = make_pass(f);
 	double sum = 0;
 
 	k_zero(f->stream, f->grads, (size_t)f->plan.arena_elems * sizeof(k_real));
@@ -314,6 +324,54 @@ static void five_steps_match_torch(void **state)
 	}
 }
 
+#ifdef K_DOUBLE
+static double loss_alone(struct fixture *f)
+{
+	int64_t R = f->config.micro_batch * f->config.seq_len;
+	struct model_pass pass = make_pass(f);
+	double sum = 0;
+
+	model_forward(&f->model, &pass, NULL);
+	model_loss(&f->model, f->losses, f->targets, 0);
+	for (int64_t i = 0; i < R; i++)
+		sum += f->losses[i];
+	return sum / (double)R;
+}
+
+/* With dropout: the masks of backward are those of forward, in every place. */
+static void gradients_match_differences_with_dropout(void **state)
+{
+	const double h = 1e-5;
+	struct fixture f;
+	double plain, dropped;
+
+	setup(&f, true, SPEC_GELU_TANH, SPEC_DECAY_ALL);
+	take_batch(&f, 0);
+	plain = loss_alone(&f);
+	f.config.model.dropout = 0.3;
+	dropped = loss_alone(&f);
+	assert_true(fabs(plain - dropped) > 1e-3);
+	assert_true(run_batch(&f, NULL) == dropped);
+	for (int64_t i = 0; i < f.arena.n_entries; i++) {
+		const struct arena_entry *e = &f.arena.entries[i];
+
+		for (int64_t j = 0; j < 3; j++) {
+			k_real *p = &f.params[e->first + (j * 29) % (e->rows * e->cols)], was = *p;
+			double up, down;
+
+			*p = was + h;
+			up = loss_alone(&f);
+			*p = was - h;
+			down = loss_alone(&f);
+			*p = was;
+			check_close(arena_tensor_name(e->tensor), f.grads[p - f.params],
+				(up - down) / (2 * h), 1e-8);
+		}
+	}
+	teardown(&f);
+}
+#endif
+
 /* ---- the hooks ---- */
 
 enum { CALLS_MAX = 16 };
@@ -412,6 +470,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gradients_match_torch),
 		cmocka_unit_test(five_steps_match_torch),
+#ifdef K_DOUBLE
+		cmocka_unit_test(gradients_match_differences_with_dropout),
+#endif
 		cmocka_unit_test(hooks_tell_the_truth),
 		cmocka_unit_test(init_is_gpt2s),
 	};
