@@ -1,0 +1,52 @@
+/*
+ * scheduler_inner.h: what scheduler.c (what is sent and how runs end) and scheduler_news.c (what
+ * the engines say) share. Nobody else includes it.
+ */
+#ifndef GPT2D_SCHEDULER_INNER_H
+#define GPT2D_SCHEDULER_INNER_H
+
+#include "daemon/active.h"
+#include "daemon/scheduler.h"
+
+struct scheduler {
+	struct daemon *daemon;
+	TAILQ_HEAD(active_head, active)
+	begun;               /* have sent a segment and not ended; at most the last
+			      * one has segments left to send */
+	struct active *next; /* made ready ahead; still queued */
+
+	struct active *slot; /* whose segment the engines train; NULL: they are free */
+	int64_t slot_segment;
+	int64_t heard_ns;    /* of the last message about it */
+	int64_t stop_ns;     /* segment.cancel was sent; 0: not */
+	double step_ns;      /* of its last step, for the time left */
+	int64_t steps;       /* of its segments, as the engine says */
+	struct event *watch; /* deadlines, each second */
+
+	char peer_lost[RUN_REASON_BYTES]; /* a rank failed because of another: why */
+	struct event *peer_timer;
+	char waiting[256];
+};
+
+/* A segment's state to the store; reason, dir and summary may be NULL. */
+void scheduler_record(const struct active *a, int64_t segment, const char *state,
+	const char *reason, const char *dir, const char *summary);
+/* The same to the followers; reason and summary may be NULL. */
+void scheduler_tell(const struct active *a, int64_t segment, const char *state, const char *reason,
+	json_t *summary);
+
+/* The engines are free. */
+void scheduler_free_slot(struct scheduler *s);
+
+/* The run ends here, whatever its segments still do; a is gone afterwards. */
+void scheduler_end(struct scheduler *s, struct active *a, enum run_state state, const char *reason);
+/* The same, failed, unless a stop had been asked for: then as that wants it. */
+void scheduler_end_failed(struct scheduler *s, struct active *a, const char *reason);
+/* Ask the engines to let go of the run's segment and end it then; at once when they have none. */
+void scheduler_stop(struct scheduler *s, struct active *a, enum run_state state, const char *format,
+	...) __attribute__((format(printf, 4, 5)));
+
+/* No news of the lost peer came in time. */
+void scheduler_peer_timer(int fd, short what, void *arg);
+
+#endif

@@ -1,0 +1,287 @@
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/clock.h"
+#include "daemon/daemon.h"
+#include "daemon/engine_pool.h"
+#include "daemon/follow.h"
+#include "daemon/lifecycle.h"
+#include "daemon/log.h"
+#include "daemon/record.h"
+#include "daemon/scheduler_inner.h"
+#include "proto/protocol.h"
+#include "proto/rpc.h"
+
+enum {
+	PEER_LOST_MS = 2000, /* from "peer_lost" of one rank to the news of the other */
+	BRIEF_MAX = 16,      /* elements of an array in an event */
+};
+
+struct about {
+	struct active *a; /* NULL: not in progress any more */
+	int64_t run, segment;
+	bool in_slot;
+	int rank;
+};
+
+static struct about about_what(const struct scheduler *s, int rank, json_t *params)
+{
+	struct about w = {.rank = rank};
+	struct active *a;
+
+	w.run = json_integer_value(json_object_get(params, "run"));
+	w.segment = json_integer_value(json_object_get(params, "segment"));
+	TAILQ_FOREACH(a, &s->begun, link)
+		if (a->run->id == w.run && w.segment >= 0 && w.segment < a->sent)
+			w.a = a;
+	w.in_slot = w.a != NULL && w.a == s->slot && w.segment == s->slot_segment;
+	return w;
+}
+
+static void on_started(struct scheduler *s, const struct about *w, json_t *params)
+{
+	if (w->in_slot && w->a->run->state == RUN_STARTING)
+		lifecycle_move(s->daemon, w->a->run, RUN_RUNNING, NULL);
+}
+
+/* Seconds until the run is trained, from the last step's time and what its segments have in common.
+ */
+static json_t *eta_s(const struct scheduler *s, const struct about *w, int64_t step, int64_t steps)
+{
+	int64_t segments_left = w->a->run->segments - w->segment - 1;
+	double steps_left = (double)(steps - step) + (double)segments_left * (double)steps;
+
+	return rpc_real(steps_left * s->step_ns / 1e9);
+}
+
+static void on_step(struct scheduler *s, const struct about *w, json_t *params)
+{
+	const struct design_segment *d;
+	int64_t step = json_integer_value(json_object_get(params, "step"));
+	double step_ns = json_number_value(json_object_get(params, "step_time_ns"));
+	json_t *loss = json_object_get(params, "loss");
+	json_t *tokens = json_object_get(params, "tokens_per_sec");
+
+	if (!w->in_slot)
+		return;
+	on_started(s, w, params);
+	d = &w->a->order[w->segment];
+	s->steps = json_integer_value(json_object_get(params, "steps"));
+	s->step_ns = s->step_ns > 0 ? 0.9 * s->step_ns + 0.1 * step_ns : step_ns;
+	follow_step(s->daemon->follow, w->a->run,
+		json_pack("{sI sI sI ss sI sI so so sI so}", "segment", (json_int_t)w->segment,
+			"segments", (json_int_t)w->a->run->segments, "block", (json_int_t)d->block,
+			"arm", w->a->spec->arms[d->arm].name, "step", (json_int_t)step, "steps",
+			(json_int_t)s->steps, "loss", loss ? json_incref(loss) : json_null(),
+			"tokens_per_sec", tokens ? json_incref(tokens) : json_null(),
+			"step_time_ns", (json_int_t)step_ns, "eta_s", eta_s(s, w, step, s->steps)));
+}
+
+static void on_artifact(struct scheduler *s, const struct about *w, json_t *params)
+{
+	json_t *path = json_object_get(params, "path"), *bytes = json_object_get(params, "bytes");
+
+	if (w->a != NULL && path != NULL && bytes != NULL)
+		follow_event(s->daemon->follow, w->a->run, EVENT_ARTIFACT,
+			json_pack("{sI sO sO}", "segment", (json_int_t)w->segment, "path", path,
+				"bytes", bytes));
+}
+
+static void on_trained(struct scheduler *s, const struct about *w, json_t *params)
+{
+	if (!w->in_slot)
+		return;
+	on_started(s, w, params);
+	scheduler_free_slot(s);
+	w->a->trained++;
+	if (w->a->trained == w->a->run->segments) {
+		/* too late for a stop: the work is done */
+		w->a->stopping = false;
+		lifecycle_move(s->daemon, w->a->run, RUN_FINISHING, NULL);
+	}
+	if (w->a->stopping) {
+		scheduler_record(w->a, w->segment, "trained", NULL, NULL, NULL);
+		scheduler_end(s, w->a, w->a->stop_state, w->a->stop_reason);
+		return;
+	}
+	scheduler_record(w->a, w->segment, "trained", NULL, NULL, NULL);
+	scheduler_tell(w->a, w->segment, "trained", NULL, NULL);
+	scheduler_wake(s);
+}
+
+static void on_complete(struct active *a, int rc, void *arg)
+{
+	struct scheduler *s = arg;
+	char reason[128];
+
+	if (rc == 0) {
+		engine_pool_worked(s->daemon->pool);
+		scheduler_end(s, a, RUN_DONE, NULL);
+		return;
+	}
+	snprintf(reason, sizeof(reason), "%s: completion marker: %s",
+		rc == -ENOSPC ? "enospc" : "io", strerror(-rc));
+	scheduler_end_failed(s, a, reason);
+}
+
+/* Without its long arrays (a value for each step), which "show" has: an event has to fit a buffer.
+ */
+static json_t *in_brief(json_t *summary)
+{
+	json_t *brief = json_copy(summary), *value;
+	const char *key;
+	void *next;
+
+	json_object_foreach_safe(brief, next, key, value)
+		if (json_array_size(value) > BRIEF_MAX)
+			json_object_del(brief, key);
+	return brief;
+}
+
+static void on_done(struct scheduler *s, const struct about *w, json_t *params)
+{
+	json_t *summary = json_object_get(params, "summary");
+	char *text = summary ? json_dumps(summary, JSON_COMPACT) : NULL;
+	struct record_segment r = {w->run, w->segment, "done", NULL, NULL, text};
+	struct about now = *w;
+	json_t *brief;
+	int rc;
+
+	if (w->in_slot) {
+		on_trained(s, w, params);
+		now = about_what(s, w->rank, params); /* that may have ended the run */
+		w = &now;
+	}
+	if (record_segment(s->daemon->store, &r) < 0)
+		log_write(LOG_ERROR, "run %lld: out of memory", (long long)w->run);
+	free(text);
+	if (w->a == NULL)
+		return; /* its run has ended; what is on disk is on disk */
+	w->a->done++;
+	w->a->run->segments_done++;
+	w->a->tokens += json_number_value(json_object_get(summary, "tokens_total"));
+	brief = in_brief(summary);
+	scheduler_tell(w->a, w->segment, "done", NULL, brief);
+	json_decref(brief);
+	if (w->a->done < w->a->run->segments)
+		return;
+	rc = active_finish(w->a, on_complete);
+	if (rc < 0)
+		on_complete(w->a, rc, s);
+}
+
+static void segment_failed(
+	struct scheduler *s, const struct about *w, const char *reason, bool poisoned)
+{
+	struct active *a = w->a;
+
+	scheduler_record(a, w->segment, "failed", reason, NULL, NULL);
+	scheduler_tell(a, w->segment, "failed", reason, NULL);
+	if (poisoned) { /* ends the run as well */
+		engine_pool_restart(s->daemon->pool, reason);
+		return;
+	}
+	if (w->in_slot)
+		scheduler_free_slot(s);
+	if (s->slot == a) /* an earlier segment's artifacts; the next one is being trained */
+		scheduler_stop(s, a, RUN_FAILED, "%s", reason);
+	else
+		scheduler_end_failed(s, a, reason);
+}
+
+static void on_failed(struct scheduler *s, const struct about *w, json_t *params)
+{
+	static const struct timeval grace = {PEER_LOST_MS / 1000, PEER_LOST_MS % 1000 * 1000};
+	const char *code = json_string_value(json_object_get(params, "reason"));
+	const char *message = json_string_value(json_object_get(params, "message"));
+	bool poisoned = json_is_true(json_object_get(params, "poisoned"));
+	char reason[RUN_REASON_BYTES];
+
+	if (w->a == NULL)
+		return;
+	snprintf(reason, sizeof(reason), "%s: rank %d: %s", code ? code : "engine", w->rank,
+		message ? message : "no message");
+	if (code == NULL || strcmp(code, "peer_lost") != 0 || !w->in_slot) {
+		segment_failed(s, w, reason, poisoned);
+		return;
+	}
+	/* what happened to the peer is about to be known, and says more */
+	if (s->peer_lost[0] != '\0')
+		return;
+	snprintf(s->peer_lost, sizeof(s->peer_lost), "%s", reason);
+	evtimer_add(s->peer_timer, &grace);
+}
+
+void scheduler_peer_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct scheduler *s = arg;
+	char reason[RUN_REASON_BYTES];
+
+	snprintf(reason, sizeof(reason), "%s", s->peer_lost);
+	engine_pool_restart(s->daemon->pool, reason);
+}
+
+static void on_cancelled(struct scheduler *s, const struct about *w, json_t *params)
+{
+	struct active *a = w->a;
+
+	if (!w->in_slot || !a->stopping)
+		return;
+	scheduler_record(a, w->segment, "cancelled", a->stop_reason, NULL, NULL);
+	scheduler_tell(a, w->segment, "cancelled", a->stop_reason, NULL);
+	scheduler_end(s, a, a->stop_state, a->stop_reason);
+}
+
+static void on_log(struct scheduler *s, int rank, json_t *params)
+{
+	const char *level = json_string_value(json_object_get(params, "level"));
+	const char *text = json_string_value(json_object_get(params, "message"));
+
+	if (text == NULL)
+		return;
+	log_write(log_level_of(level ? level : ""), "rank %d: %s", rank, text);
+	if (s->slot != NULL && log_level_of(level ? level : "") > LOG_DEBUG)
+		follow_event(s->daemon->follow, s->slot->run, EVENT_LOG,
+			json_pack("{si ss ss}", "rank", rank, "level", level ? level : "info",
+				"message", text));
+}
+
+struct handler {
+	const char *method;
+	bool rank0_only;
+	void (*handle)(struct scheduler *s, const struct about *w, json_t *params);
+};
+
+static const struct handler handlers[] = {
+	{SEGMENT_STEP, true, on_step},
+	{SEGMENT_STARTED, true, on_started},
+	{SEGMENT_ARTIFACT, true, on_artifact},
+	{SEGMENT_TRAINED, true, on_trained},
+	{SEGMENT_DONE, true, on_done},
+	{SEGMENT_FAILED, false, on_failed},
+	{SEGMENT_CANCELLED, true, on_cancelled},
+};
+
+void scheduler_message(struct scheduler *s, int rank, const char *method, json_t *params)
+{
+	struct about w;
+
+	if (strcmp(method, ENGINE_LOG) == 0) {
+		on_log(s, rank, params);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
+		if (strcmp(method, handlers[i].method) != 0)
+			continue;
+		w = about_what(s, rank, params);
+		if (w.in_slot)
+			s->heard_ns = clock_mono_ns();
+		if (rank == 0 || !handlers[i].rank0_only)
+			handlers[i].handle(s, &w, params);
+		return;
+	}
+	log_write(LOG_WARNING, "rank %d: %.64s: unknown message", rank, method);
+}
