@@ -17,6 +17,7 @@
 #include "engine/ucx_private.h"
 
 static const int64_t flush_ns = INT64_C(2000000000);
+static const int64_t hear_ns = 200 * 1000 * 1000;
 
 /* UCP settings that all ranks must share; those that a version does not have are left out. */
 static const char *const shared_settings[] = {
@@ -42,10 +43,9 @@ static const char *const shared_settings[] = {
  * of a process that is no more fails (UCX 1.13, cma); that it fails is reported by the message as
  * well.
  */
-__attribute__((format(printf, 6, 0)))
-static ucs_log_func_rc_t log_to_stderr(const char *file, unsigned line, const char *function,
-	ucs_log_level_t level, const ucs_log_component_config_t *component, const char *message,
-	va_list args)
+__attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t log_to_stderr(const char *file,
+	unsigned line, const char *function, ucs_log_level_t level,
+	const ucs_log_component_config_t *component, const char *message, va_list args)
 {
 	char text[512];
 
@@ -472,6 +472,19 @@ static int create_endpoints(struct ucx_wire *w, char *error, size_t error_bytes)
 	return first;
 }
 
+/* After a peer was found dead or out of reach: another may have been first, and have told of the
+ * cause. */
+static bool hears_cause(struct ucx_wire *w)
+{
+	int64_t end_ns = ucx_wire_now_ns() + hear_ns;
+	int status = 0;
+
+	ucx_wire_begin(w);
+	while (status == 0 && ucx_wire_now_ns() < end_ns)
+		status = ucx_wire_turn(w);
+	return status == -ECANCELED;
+}
+
 int ucx_wire_connect(
 	struct ucx_wire *w, const char *const *addresses, char *error, size_t error_bytes)
 {
@@ -491,8 +504,12 @@ int ucx_wire_connect(
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	ucx_wire_listen(w);
 	status = create_endpoints(w, error, error_bytes);
-	if (status == 0)
+	if (status == 0) {
 		status = exchange_hellos(w, error, error_bytes);
+	} else if (hears_cause(w)) {
+		status = -ECANCELED;
+		snprintf(error, error_bytes, "%s", ucx_wire_error(w));
+	}
 	if (status != 0) {
 		ucx_wire_fail(w, "%s", error);
 		if (status != -ECANCELED)
