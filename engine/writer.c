@@ -10,12 +10,17 @@
 
 #include "proto/protocol.h"
 
+/* Segments of a few milliseconds come faster than a disk takes their files: then the engine waits.
+ */
+enum { QUEUE_MAX = 8 };
+
 struct writer {
 	struct writer_options options;
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct segment *first, **last;
+	int queued;
 	bool closing;
 };
 
@@ -127,6 +132,8 @@ static void *run(void *arg)
 			w->first = s->next;
 			if (!w->first)
 				w->last = &w->first;
+			w->queued--;
+			pthread_cond_broadcast(&w->changed);
 		}
 		pthread_mutex_unlock(&w->lock);
 		if (!s)
@@ -180,8 +187,11 @@ void writer_add(struct writer *w, struct segment *s)
 {
 	s->next = NULL;
 	pthread_mutex_lock(&w->lock);
+	while (w->queued >= QUEUE_MAX)
+		pthread_cond_wait(&w->changed, &w->lock);
 	*w->last = s;
 	w->last = &s->next;
-	pthread_cond_signal(&w->changed);
+	w->queued++;
+	pthread_cond_broadcast(&w->changed);
 	pthread_mutex_unlock(&w->lock);
 }

@@ -23,7 +23,7 @@ int writer_create(const struct writer_options *options, struct writer **out);
 /* Finishes what is queued. Takes NULL. */
 void writer_destroy(struct writer *w);
 
-/* Steals the segment. */
+/* Steals the segment. Waits while a few others are still to be written. */
 void writer_add(struct writer *w, struct segment *s);
 
 #endif
