@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "engine/training.h"
-#include "tests/unit/ranks.h"
+#include "tests/unit/tiny.h"
 
 enum { STEPS = 20, BATCH = 32, TRIALS_MAX = 80 };
 
@@ -92,40 +92,17 @@ static void set_fault(const struct training *t, enum fault which)
 
 /* ---- one rank ---- */
 
-static void make_config(struct spec_config *c, const struct trial *t, int world)
+static struct spec_config make_config(const struct trial *t, int world)
 {
-	*c = (struct spec_config){
-		.model =
-			{
-				.n_layer = 2,
-				.n_head = 2,
-				.n_embd = 16,
-				.vocab_size = 61,
-				.n_positions = 12,
-				.tied_head = true,
-			},
-		.data_kind = SPEC_DATA_SYNTHETIC,
-		.data_synthetic_tokens = 4096,
-		.seq_len = 8,
-		.seed = 3,
-		.gpus = world,
-		.micro_batch = t->micro_batch,
-		.accumulation = t->accumulation,
-		.batch = t->micro_batch * t->accumulation * world,
-		.zero_stage = t->stage,
-		.reduce_bucket_elems = t->reduce_bucket,
-		.allgather_bucket_elems = t->gather_bucket,
-		.overlap_comm = t->overlap,
-		.reduce_scatter = t->reduce_scatter,
-		.gradient_clipping = 0.5,
-		.lr = 3e-3,
-		.beta1 = 0.9,
-		.beta2 = 0.95,
-		.eps = 1e-8,
-		.weight_decay = 0.1,
-		.decay = SPEC_DECAY_MATRICES,
-		.optimizer_steps = STEPS,
-	};
+	struct spec_config c = tiny_config(world, t->accumulation, t->micro_batch);
+
+	c.zero_stage = t->stage;
+	c.reduce_bucket_elems = t->reduce_bucket;
+	c.allgather_bucket_elems = t->gather_bucket;
+	c.overlap_comm = t->overlap;
+	c.reduce_scatter = t->reduce_scatter;
+	c.optimizer_steps = STEPS;
+	return c;
 }
 
 static uint64_t hash_params(const struct training *t)
@@ -141,14 +118,13 @@ static uint64_t hash_params(const struct training *t)
 static int train(struct warm *w, struct collectives_group *group, const struct trial *trial,
 	struct outcome *out)
 {
-	struct spec_config config;
+	struct spec_config config = make_config(trial, w->world);
 	struct training t;
 	struct dataset data;
 	char error[512] = "";
 	uint64_t hashes[RANKS_MAX] = {0}, own;
 	int rc;
 
-	make_config(&config, trial, w->world);
 	rc = dataset_open(&data, &config, false, error, sizeof(error));
 	if (!rc)
 		rc = training_init(&t, w, &config, &data, error, sizeof(error));
@@ -190,16 +166,8 @@ static int train(struct warm *w, struct collectives_group *group, const struct t
 static int run_rank(struct ranks_self *self)
 {
 	const struct trials *trials = self->arg;
-	struct warm w = {
-		.rank = self->rank,
-		.world = self->world,
-		.threads = 1,
-		.ctx = self->ctx,
-		.compute = self->compute,
-		.comm = self->comm,
-		.collectives = self->world > 1 ? self->c : NULL,
-	};
-	int rc = warm_init(&w);
+	struct warm w;
+	int rc = tiny_warm(&w, self);
 
 	for (int i = 0; i < trials->n && !rc; i++) {
 		struct outcome out = {0};

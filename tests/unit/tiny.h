@@ -1,0 +1,15 @@
+/* tiny.h: a model that trains in microseconds, and a warm engine around a rank of ranks.h. */
+#ifndef GPT2D_TESTS_TINY_H
+#define GPT2D_TESTS_TINY_H
+
+#include "engine/warm.h"
+#include "proto/spec.h"
+#include "tests/unit/ranks.h"
+
+/* Synthetic data, ZeRO-1 in one bucket, clipping at work; batch and steps are the caller's. */
+struct spec_config tiny_config(int world, int64_t accumulation, int64_t micro_batch);
+
+/* To be finished with warm_finish. 0 or a negative errno. */
+int tiny_warm(struct warm *w, struct ranks_self *self);
+
+#endif
