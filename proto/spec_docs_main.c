@@ -1,5 +1,5 @@
 /*
- * gpt2-spec-docs schema: the JSON Schema of a run spec. gpt2-spec-docs man FRAME: the manual page
+ * gpt2d-spec-docs schema: the JSON Schema of a run spec. gpt2d-spec-docs man FRAME: the manual page
  * FRAME with the line @KEYS@ replaced by the table's keys. Used by the build.
  */
 #include <stdio.h>
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
 	} else if (argc == 3 && !strcmp(argv[1], "man")) {
 		failed = print_page(argv[2]);
 	} else {
-		fprintf(stderr, "usage: gpt2-spec-docs schema | man FRAME\n");
+		fprintf(stderr, "usage: gpt2d-spec-docs schema | man FRAME\n");
 		return 2;
 	}
 	return failed || fflush(stdout) || ferror(stdout);
