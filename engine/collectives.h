@@ -45,8 +45,9 @@ struct collectives_options {
  */
 int collectives_create(const struct collectives_options *options, struct collectives **out);
 /*
- * After the streams it was used on were synced or destroyed. Takes NULL. Never waits for a peer that is
- * gone: after a failure the library's part is left to the end of the process, which should come soon.
+ * After the streams it was used on were synced or destroyed. Takes NULL. Never waits for a peer
+ * that is gone: after a failure the library's part is left to the end of the process, which should
+ * come soon.
  */
 void collectives_destroy(struct collectives *c);
 

@@ -59,7 +59,9 @@ struct k_device_info {
 	int64_t memory_free_bytes;
 };
 
-/* 0 or a negative errno (-EINVAL: threads not 1..1024). The type is fp32, in double fp64, at first. */
+/*
+ * 0 or a negative errno (-EINVAL: threads not 1..1024). The type is fp32, in double fp64, at first.
+ */
 int k_context_create(const struct k_context_options *options, struct k_context **out);
 void k_context_destroy(struct k_context *ctx); /* takes NULL */
 
@@ -130,11 +132,11 @@ void k_graph_destroy(struct k_graph *g); /* takes NULL */
  */
 
 /*
- * out[i] = mean + std * n(seed, stream, first + i), n standard normal by Box-Muller. Elements 0 and 1
- * of a block are r cos(a) and r sin(a): r = sqrt(-2 ln u), u = (word 0's upper 23 bits + 1/2)/2^23,
- * a = 2 pi (word 1's upper 24 bits)/2^24; elements 2 and 3 likewise from words 2 and 3. place =
- * stream | 0x696e6974 << 32. The value of an element depends on (seed, stream, its index) alone: not
- * on world size, threads or how the range is cut.
+ * out[i] = mean + std * n(seed, stream, first + i), n standard normal by Box-Muller. Elements 0 and
+ * 1 of a block are r cos(a) and r sin(a): r = sqrt(-2 ln u), u = (word 0's upper 23 bits +
+ * 1/2)/2^23, a = 2 pi (word 1's upper 24 bits)/2^24; elements 2 and 3 likewise from words 2 and 3.
+ * place = stream | 0x696e6974 << 32. The value of an element depends on (seed, stream, its index)
+ * alone: not on world size, threads or how the range is cut.
  */
 void k_init_normal(struct k_stream *s, k_real *out, int64_t n, uint64_t seed, uint32_t stream,
 	int64_t first, double mean, double std);

@@ -1,7 +1,7 @@
 /*
- * design.h: the order in which an experiment's arms run. A segment is fixed work after a switch; a block
- * is a seeded random order of all arms and then, when mirrored, that order backwards (two arms: ABBA or
- * BAAB). A run without arms is an experiment of one segment.
+ * design.h: the order in which an experiment's arms run. A segment is fixed work after a switch; a
+ * block is a seeded random order of all arms and then, when mirrored, that order backwards (two
+ * arms: ABBA or BAAB). A run without arms is an experiment of one segment.
  */
 #ifndef GPT2D_DESIGN_H
 #define GPT2D_DESIGN_H

@@ -70,7 +70,9 @@ enum {
 
 /* {state, reason, segment?} */
 #define EVENT_STATE "run.state"
-/* {segment, segments, block, position, arm, state, reason, summary?}; summary without long arrays */
+/*
+ * {segment, segments, block, position, arm, state, reason, summary?}; summary without long arrays
+ */
 #define EVENT_SEGMENT "run.segment"
 /* progress; coalesced, at most ten in a second */
 #define EVENT_STEP "run.step"

@@ -1,9 +1,10 @@
 /*
- * spec.h: the run spec, from JSON text to resolved configurations. One parser for gpt2ctl, gpt2d and the
- * engines. The keys stand in one table (spec_table.c): a row gives the key's type, range, default,
- * help, JSON Schema and manual text. Nothing is rounded, coerced or ignored: every unknown, duplicate,
- * wrong-typed, out-of-range or contradictory key is an error with file, line and key, and all errors of
- * a file are reported in one go. Keys that begin with "x_" and the key "comment" are free for notes.
+ * spec.h: the run spec, from JSON text to resolved configurations. One parser for gpt2ctl, gpt2d
+ * and the engines. The keys stand in one table (spec_table.c): a row gives the key's type, range,
+ * default, help, JSON Schema and manual text. Nothing is rounded, coerced or ignored: every
+ * unknown, duplicate, wrong-typed, out-of-range or contradictory key is an error with file, line
+ * and key, and all errors of a file are reported in one go. Keys that begin with "x_" and the key
+ * "comment" are free for notes.
  */
 #ifndef GPT2D_SPEC_H
 #define GPT2D_SPEC_H
@@ -82,8 +83,8 @@ struct spec_config {
 
 	/* work: optimizer_steps is always resolved, the rest as asked (0: not asked) */
 	int64_t optimizer_steps;
-	int64_t work_micro_steps, work_tokens, work_epochs; /* epochs: optimizer_steps is resolved by the
-	                                                      * engine, which knows the data */
+	int64_t work_micro_steps, work_tokens;
+	int64_t work_epochs;           /* the engine resolves optimizer_steps by the data */
 	int64_t warmup_steps;          /* first steps of a segment, outside the timing */
 	int64_t validation_steps;      /* micro-batches per rank after the last step */
 };
@@ -122,24 +123,29 @@ void spec_errors_print(const struct spec_errors *errors, const char *file, FILE 
 /* ---- reading ---- */
 
 struct spec_options {
-	const char *base_dir; /* relative data paths are taken from here; NULL: they are refused */
-	int world;            /* ranks the daemon has; 0: not known (a client), then `gpus` may stay 0 and
-	                       * batch numbers that need it are checked later by the daemon */
-	const char *const *sets; /* "key=value" overrides, as --set; a value is JSON, or a bare word */
+	/* relative data paths are taken from here; NULL: they are refused */
+	const char *base_dir;
+	/*
+	 * ranks the daemon has; 0: not known (a client), then `gpus` may stay 0 and batch numbers
+	 * that need it are checked later by the daemon
+	 */
+	int world;
+	/* "key=value" overrides, as --set; a value is JSON, or a bare word */
+	const char *const *sets;
 	size_t n_sets;
 };
 
 /*
- * Text (n bytes, need not end in NUL) to a resolved spec. 0, or -EINVAL with errors filled (n >= 1), or
- * -ENOMEM. *out is written on success only and freed with spec_free.
+ * Text (n bytes, need not end in NUL) to a resolved spec. 0, or -EINVAL with errors filled
+ * (n >= 1), or -ENOMEM. *out is written on success only and freed with spec_free.
  */
 int spec_parse(const char *text, size_t n, const struct spec_options *options, struct spec **out,
 	struct spec_errors *errors);
 void spec_free(struct spec *spec); /* takes NULL */
 
 /*
- * ---- canonical form: all keys that mean something, in table order, defaults written out, the first arm's
- * values as the base and of each arm what differs; parses back to the same ----
+ * ---- canonical form: all keys that mean something, in table order, defaults written out, the
+ * first arm's values as the base and of each arm what differs; parses back to the same ----
  */
 
 /* A malloc'd NUL-terminated JSON text; NULL without memory. */

@@ -11,8 +11,8 @@
 enum { STATS_P95_MIN_SAMPLES = 20 };
 
 /*
- * Value at rank(percent) of n >= 1 samples; sorts a copy; percent 1..100. 0, -ENOMEM, or -EINVAL when n or
- * percent is outside that.
+ * Value at rank(percent) of n >= 1 samples; sorts a copy; percent 1..100. 0, -ENOMEM, or -EINVAL
+ * when n or percent is outside that.
  */
 int stats_percentile(const int64_t *samples, size_t n, int percent, int64_t *out);
 
