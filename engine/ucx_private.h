@@ -68,5 +68,6 @@ struct ucx_wire {
 };
 
 void ucx_wire_listen(struct ucx_wire *w);
+void ucx_wire_flush(struct ucx_wire *w, int64_t end_ns); /* what was sent, until end_ns at most */
 
 #endif

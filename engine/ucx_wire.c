@@ -28,6 +28,7 @@ enum {
 static const int64_t lost_grace_ns = 200 * 1000 * 1000;
 /* How long telling the others of a failure, or taking receives back, may take. */
 static const int64_t tell_ns = 50 * 1000 * 1000;
+static const int64_t tell_flush_ns = 500 * 1000 * 1000;
 
 int64_t ucx_wire_now_ns(void)
 {
@@ -172,6 +173,9 @@ void ucx_wire_tell(struct ucx_wire *w)
 	while (telling(w) && ucx_wire_now_ns() < end_ns)
 		if (w->ucx.worker_progress(w->worker) == 0)
 			sched_yield();
+	/* over tcp it may still lie in UCX's buffers, behind pieces of the collective */
+	if (w->reports_peers)
+		ucx_wire_flush(w, ucx_wire_now_ns() + tell_flush_ns);
 }
 
 static bool any_posted(const struct ucx_message *messages, int count)

@@ -537,18 +537,24 @@ static void finish_request(struct ucx_wire *w, ucs_status_ptr_t request, int64_t
 	w->ucx.request_free(request);
 }
 
+void ucx_wire_flush(struct ucx_wire *w, int64_t end_ns)
+{
+	ucp_request_param_t param = {.op_attr_mask = 0};
+
+	finish_request(w, w->ucx.worker_flush_nbx(w->worker, &param), end_ns);
+}
+
 /* Mode PEER: what was sent still lies in UCX's buffers, and a worker destroyed now would drop it.
  */
 static void close_endpoints(struct ucx_wire *w)
 {
-	ucp_request_param_t flush = {.op_attr_mask = 0};
 	ucp_request_param_t force = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
 		.flags = UCP_EP_CLOSE_FLAG_FORCE,
 	};
 	int64_t end_ns = ucx_wire_now_ns() + flush_ns;
 
-	finish_request(w, w->ucx.worker_flush_nbx(w->worker, &flush), end_ns);
+	ucx_wire_flush(w, end_ns);
 	if (!w->reports_peers)
 		return;
 	for (int p = 0; p < w->world; p++) {
