@@ -10,7 +10,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { LOCK_TRIES = 20, LOCK_PAUSE_MS = 25 };
 
 static int absolute(const char *path, const char *what, char *out, size_t out_bytes, char *error,
 	size_t error_bytes)
@@ -157,6 +160,22 @@ static void write_owner(int fd)
 		return; /* it is only for the message to a second one */
 }
 
+/*
+ * A gpt2d that was killed while it started an engine has left a child that holds the lock until it
+ * calls exec or notices that its parent is gone.
+ */
+static int lock_with_patience(int fd)
+{
+	static const struct timespec pause = {0, LOCK_PAUSE_MS * 1000000L};
+	int rc = flock(fd, LOCK_EX | LOCK_NB);
+
+	for (int i = 0; i < LOCK_TRIES && rc < 0 && errno == EWOULDBLOCK; i++) {
+		nanosleep(&pause, NULL);
+		rc = flock(fd, LOCK_EX | LOCK_NB);
+	}
+	return rc;
+}
+
 int place_lock(const char *path, int *fd, char *error, size_t error_bytes)
 {
 	char lock[PATH_MAX], owner[32] = "";
@@ -172,7 +191,7 @@ int place_lock(const char *path, int *fd, char *error, size_t error_bytes)
 		snprintf(error, error_bytes, "%s: %s", lock, strerror(-rc));
 		return rc;
 	}
-	if (flock(f, LOCK_EX | LOCK_NB) < 0) {
+	if (lock_with_patience(f) < 0) {
 		rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
 		if (pread(f, owner, sizeof(owner) - 1, 0) > 0)
 			owner[strcspn(owner, "\n")] = '\0';

@@ -43,8 +43,11 @@ static struct about about_what(const struct scheduler *s, int rank, json_t *para
 
 static void on_started(struct scheduler *s, const struct about *w, json_t *params)
 {
-	if (w->in_slot && w->a->run->state == RUN_STARTING)
-		lifecycle_move(s->daemon, w->a->run, RUN_RUNNING, NULL);
+	if (!w->in_slot || w->a->run->state != RUN_STARTING)
+		return;
+	/* engines that get to work are no reason to wait, whatever this run does to them */
+	engine_pool_worked(s->daemon->pool);
+	lifecycle_move(s->daemon, w->a->run, RUN_RUNNING, NULL);
 }
 
 /* Seconds until the run is trained, from the last step's time and what its segments have in common.
@@ -118,7 +121,6 @@ static void on_complete(struct active *a, int rc, void *arg)
 	char reason[128];
 
 	if (rc == 0) {
-		engine_pool_worked(s->daemon->pool);
 		scheduler_end(s, a, RUN_DONE, NULL);
 		return;
 	}
