@@ -1,4 +1,5 @@
-/* gpt2ctl data prepare: text files to a token file, or to one for training and one for validation.
+/*
+ * gpt2ctl data prepare: text files to a token file, or to one for training and one for validation.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -31,7 +31,8 @@ static const struct option_row options[] = {
 
 /* ---- reading ---- */
 
-/* At most max bytes and one more of a file: 0 with *text (malloc'd) and *n, or an exit code with e.
+/*
+ * At most max bytes and one more of a file: 0 with *text (malloc'd) and *n, or an exit code with e.
  */
 static int read_file(const char *file, size_t max, char **text, size_t *n, struct ctl_error *e)
 {

@@ -27,7 +27,8 @@ const char *term_colour(const struct term *t, enum term_colour colour);
 /* Columns that s takes: one for each code point (no wide characters are printed by us). */
 size_t term_columns(const char *s);
 
-/* A bar of cells columns for fraction 0..1, in eighths of a column with UTF-8, '#' and '-' without.
+/*
+ * A bar of cells columns for fraction 0..1, in eighths of a column with UTF-8, '#' and '-' without.
  */
 void term_bar(const struct term *t, double fraction, size_t cells, char *out, size_t out_bytes);
 

@@ -21,7 +21,8 @@ void text_event(
 enum term_colour text_state_colour(const char *state);
 /* The reason without the state's name, which daemons repeat in it ("cancelled: asked for"). */
 const char *text_reason(const char *state, const char *reason);
-/* "2026-01-31 12:00:03Z" of a timestamp (ISO string, or nanoseconds or seconds since 1970), or "-".
+/*
+ * "2026-01-31 12:00:03Z" of a timestamp (ISO string, or nanoseconds or seconds since 1970), or "-".
  */
 const char *text_time(const json_t *object, const char *key, char *out, size_t out_bytes);
 

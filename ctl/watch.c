@@ -49,7 +49,8 @@ struct stream {
 	bool ended;       /* the run had ended when it was asked for: only run.done is to come */
 };
 
-/* Where a run is that had begun before it was followed; with --json the events alone are printed.
+/*
+ * Where a run is that had begun before it was followed; with --json the events alone are printed.
  */
 static void show_begun(struct ctl *ctl, const struct watch *w, const json_t *reply)
 {

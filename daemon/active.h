@@ -26,8 +26,7 @@ struct active {
 	char dir[PATH_MAX];
 	int64_t sent, trained, done; /* segments: given to the engines, trained, durable */
 
-	/* a stop has been asked for: the state and reason it ends with once the engines have let go
-	 */
+	/* asked to stop: the state and reason it ends with once the engines have let go */
 	bool stopping;
 	enum run_state stop_state;
 	char stop_reason[RUN_REASON_BYTES];

@@ -54,7 +54,8 @@ static void answer_first(struct checker *c, const char *failure, json_t *reply)
 	go_on(c);
 }
 
-/* The process is of no more use: the question that is with it fails, the rest go to the next one.
+/*
+ * The process is of no more use: the question that is with it fails, the rest go to the next one.
  */
 static void broke(struct checker *c, const char *why)
 {

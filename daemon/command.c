@@ -369,7 +369,8 @@ static void do_cancel(struct daemon *d, struct client *client, json_t *params)
 	} else {
 		before = run->state;
 		rc = scheduler_cancel(d->scheduler, run);
-		/* with the engines it goes on until they have let go; what ended is known at once
+		/*
+		 * with the engines it goes on until they have let go; what ended is known at once
 		 */
 		reply_cancel(client, id,
 			run_state_name(rc == 0 && before == RUN_QUEUED ? RUN_CANCELLED : before),

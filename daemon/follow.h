@@ -21,7 +21,8 @@ void follow_destroy(struct follow *f);                   /* takes NULL */
 
 /* An event to all who follow the run; takes params, to which id, seq and at are added. */
 void follow_event(struct follow *f, struct run *run, const char *method, json_t *params);
-/* A step: sent now or, when the last one was a moment ago, soon; the newest wins. Takes progress.
+/*
+ * A step: sent now or, when the last one was a moment ago, soon; the newest wins. Takes progress.
  */
 void follow_step(struct follow *f, struct run *run, json_t *progress);
 /* The last progress of a run, a new reference; JSON null when there is none. */

@@ -50,7 +50,8 @@ static void on_started(struct scheduler *s, const struct about *w, json_t *param
 	lifecycle_move(s->daemon, w->a->run, RUN_RUNNING, NULL);
 }
 
-/* Seconds until the run is trained, from the last step's time and what its segments have in common.
+/*
+ * Seconds until the run is trained, from the last step's time and what its segments have in common.
  */
 static json_t *eta_s(const struct scheduler *s, const struct about *w, int64_t step, int64_t steps)
 {
@@ -129,7 +130,8 @@ static void on_complete(struct active *a, int rc, void *arg)
 	scheduler_end_failed(s, a, reason);
 }
 
-/* Without its long arrays (a value for each step), which "show" has: an event has to fit a buffer.
+/*
+ * Without its long arrays (a value for each step), which "show" has: an event has to fit a buffer.
  */
 static json_t *in_brief(json_t *summary)
 {

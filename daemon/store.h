@@ -1,8 +1,9 @@
 /*
  * store.h: one SQLite database, one thread that alone touches it, and jobs for that thread. Waiting
  * write jobs are committed together (WAL, synchronous full); a job's done() is called in the loop
- * after the commit. Jobs run and complete in the order in which they were added. What a job does to
- * the tables: record.h.
+ * after the commit. Jobs run and complete in the order in which they were added, but for writes
+ * that are being retried (see must): reads and files go ahead of them. What a job does to the
+ * tables: record.h.
  */
 #ifndef GPT2D_STORE_H
 #define GPT2D_STORE_H

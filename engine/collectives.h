@@ -25,9 +25,9 @@ struct collectives; /* this process's place among all ranks of the daemon; lives
 struct collectives_group; /* the first `world` of those ranks; made once, kept over runs */
 
 enum collectives_type {
-	COLLECTIVES_ELEM /* compute type */,
+	COLLECTIVES_ELEM, /* the compute type */
 	COLLECTIVES_INT64,
-	COLLECTIVES_DOUBLE
+	COLLECTIVES_DOUBLE,
 };
 enum collectives_op { COLLECTIVES_SUM, COLLECTIVES_MAX };
 
@@ -61,8 +61,8 @@ void collectives_destroy(struct collectives *c);
 const char *collectives_address(const struct collectives *c);
 int collectives_connect(
 	struct collectives *c, const char *const *addresses, char *error, size_t error_bytes);
-const char *collectives_library(
-	const struct collectives *c); /* "UCX 1.13.1 (self,posix,cma)", "NCCL 2.28.9" */
+/* "UCX 1.13.1 (self,posix,cma)", "NCCL 2.28.9" */
+const char *collectives_library(const struct collectives *c);
 
 /* The first `world` ranks; -EINVAL when this rank is not one of them. */
 int collectives_group(struct collectives *c, int world, struct collectives_group **out);

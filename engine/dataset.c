@@ -198,7 +198,8 @@ static int open_file(struct dataset *d, char *error, size_t error_bytes)
 {
 	struct stat st;
 
-	/* non-blocking: a FIFO under this name must not hang the rank; no effect on a regular file
+	/*
+	 * non-blocking: a FIFO under this name must not hang the rank; no effect on a regular file
 	 */
 	d->fd = open(d->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (d->fd < 0)

@@ -32,8 +32,8 @@ struct measure {
 	int64_t tokens_per_step; /* global */
 	int world;
 	struct measure_step *own; /* this rank's */
-	struct measure_step
-		*slowest; /* per field the largest over ranks; rank 0 only, after measure_merge */
+	/* per field the largest over ranks; rank 0 only, after measure_merge */
+	struct measure_step *slowest;
 };
 
 /* 0, -ENOMEM, or -EINVAL when warmup >= steps: nothing would be left to measure. */
@@ -41,7 +41,8 @@ int measure_init(
 	struct measure *m, int64_t steps, int64_t warmup, int64_t tokens_per_step, int world);
 void measure_finish(struct measure *m);
 
-/* all: world * done steps, rank after rank, as gathered (own when the world is 1); fills slowest.
+/*
+ * all: world * done steps, rank after rank, as gathered (own when the world is 1); fills slowest.
  */
 void measure_merge(struct measure *m, const struct measure_step *all);
 

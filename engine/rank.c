@@ -160,7 +160,8 @@ int rank_run(struct link *link, const struct warm_options *options)
 	code = serve(link, w, writer);
 out:
 	writer_destroy(writer);
-	/* without its peers, or on a broken device, taking things down in order can wait for ever
+	/*
+	 * without its peers, or on a broken device, taking things down in order can wait for ever
 	 */
 	if (code != ENGINE_EXIT_PEER_LOST && code != ENGINE_EXIT_POISONED)
 		warm_destroy(w);

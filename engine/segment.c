@@ -13,7 +13,8 @@
 #include "proto/artifact.h"
 #include "proto/protocol.h"
 
-/* A step's message leaves at most so often, and a line for train.log; those of the last one always.
+/*
+ * A step's message leaves at most so often, and a line for train.log; those of the last one always.
  */
 #define STEP_MESSAGE_NS INT64_C(50000000)
 #define STEP_LINE_NS    INT64_C(1000000000)

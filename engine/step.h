@@ -49,7 +49,7 @@ struct step {
 /* What happened, beyond the times. */
 struct step_result {
 	struct measure_step measure;
-	bool stop; /* some rank asked to stop before this step; all ranks read the same */
+	bool stop; /* some rank asked to end after this step; all ranks read the same */
 };
 
 /* Most marks a step puts on its timeline. */
@@ -60,9 +60,12 @@ void step_reset(struct step *s);
 
 /*
  * One step. stop: this rank wants to end after this step. 0, or with error naming the cause:
- *   -EIO, -ERANGE     of the data set; the ranks that could read all get -ECANCELED in the same
- * step -EPIPE            a peer is lost -ENOTRECOVERABLE  the device failed, or -ETIMEDOUT: it did
- * not answer After -EPIPE and the last two the process is of no further use.
+ *   -EIO, -ERANGE     this rank's data cannot be read; the ranks that could read theirs all get
+ *                     -ECANCELED in the same step
+ *   -EPIPE            a peer is lost
+ *   -ENOTRECOVERABLE  the device failed
+ *   -ETIMEDOUT        the device did not answer
+ * After the last three the process is of no further use.
  */
 int step_run(struct step *s, bool stop, struct step_result *out, char *error, size_t error_bytes);
 

@@ -44,7 +44,8 @@ void timeline_start(struct timeline *t);
 /* From here on it is `phase`; returns the phase until now. */
 enum timeline_phase timeline_enter(struct timeline *t, enum timeline_phase phase);
 
-/* Nanoseconds of each phase between the first and the last mark, all of which must have completed.
+/*
+ * Nanoseconds of each phase between the first and the last mark, all of which must have completed.
  */
 void timeline_total(const struct timeline *t, int64_t ns[TIMELINE_PHASES]);
 

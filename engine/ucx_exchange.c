@@ -9,8 +9,8 @@
 
 enum {
 	WINDOW = 3, /* pieces in flight to and from each peer */
-	REDUCE_PIECE =
-		256 * 1024, /* with those of the other ranks it should fit the second-level cache */
+	/* with those of the other ranks it should fit the second-level cache */
+	REDUCE_PIECE = 256 * 1024,
 	DIRECT_PIECE = 1024 * 1024,
 	HEAD_BYTES = 8192, /* one eager message over shared memory */
 	INLINE_BYTES = HEAD_BYTES - (int)sizeof(struct ucx_head),
@@ -148,7 +148,8 @@ static const char *name(const struct ucx_exchange *x)
 	return kinds[x->args->head.kind].name;
 }
 
-/* False for a message that is not done, or that ended with an error: its peer counts as lost then.
+/*
+ * False for a message that is not done, or that ended with an error: its peer counts as lost then.
  */
 static bool arrived(struct ucx_exchange *x, int peer, const struct ucx_message *m)
 {

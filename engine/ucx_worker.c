@@ -353,7 +353,8 @@ static ucs_status_t create_endpoint(struct ucx_wire *w, int peer)
 	return status;
 }
 
-/* A peer on this machine is watched, so that its end is seen at once. False: it has ended already.
+/*
+ * A peer on this machine is watched, so that its end is seen at once. False: it has ended already.
  */
 static bool watch_process(struct ucx_wire *w, int peer)
 {
@@ -544,7 +545,8 @@ void ucx_wire_flush(struct ucx_wire *w, int64_t end_ns)
 	finish_request(w, w->ucx.worker_flush_nbx(w->worker, &param), end_ns);
 }
 
-/* Mode PEER: what was sent still lies in UCX's buffers, and a worker destroyed now would drop it.
+/*
+ * Mode PEER: what was sent still lies in UCX's buffers, and a worker destroyed now would drop it.
  */
 static void close_endpoints(struct ucx_wire *w)
 {

@@ -10,7 +10,8 @@
 
 #include "proto/protocol.h"
 
-/* Segments of a few milliseconds come faster than a disk takes their files: then the engine waits.
+/*
+ * Segments of a few milliseconds come faster than a disk takes their files: then the engine waits.
  */
 enum { QUEUE_MAX = 8 };
 

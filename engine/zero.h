@@ -70,7 +70,8 @@ int64_t zero_owned_elems(const struct plan *plan, int64_t stage, int rank);
 struct model_hooks zero_forward_hooks(struct zero *z);
 struct model_hooks zero_backward_hooks(struct zero *z); /* of the last micro-step */
 
-/* After backward of the last micro-step: launch what has not left yet; compute waits for all of it.
+/*
+ * After backward of the last micro-step: launch what has not left yet; compute waits for all of it.
  */
 void zero_reduce_finish(struct zero *z);
 

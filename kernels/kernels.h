@@ -157,8 +157,8 @@ enum k_gelu { K_GELU_TANH, K_GELU_EXACT };
 struct k_dropout {
 	double p;
 	uint64_t seed;
-	uint64_t
-		offset; /* unique for (step, micro-step, layer, place); upper half not 0x696e6974 */
+	/* unique for (step, micro-step, layer, place); upper half not 0x696e6974 */
+	uint64_t offset;
 };
 
 /*
@@ -290,8 +290,8 @@ struct k_adamw {
 	bool master_compact; /* master is laid out like m and v instead of like the arena */
 	const struct k_range *ranges; /* device; owned slices in arena order */
 	int64_t n_ranges;
-	const struct k_range
-		*decayed; /* device; parts of the arena that weight decay applies to, in order */
+	/* device; parts of the arena that weight decay applies to, in order */
+	const struct k_range *decayed;
 	int64_t n_decayed;
 };
 /*

@@ -27,7 +27,8 @@ int artifact_write(const char *dir, const char *name, const void *bytes, size_t 
 /* Remove dir/name durably (fsync of dir); 0 also when there is none. */
 int artifact_remove(const char *dir, const char *name);
 
-/* SHA-256 of bytes, hexadecimal, NUL-terminated; 0, or -EIO when libcrypto has no SHA-256 to offer.
+/*
+ * SHA-256 of bytes, hexadecimal, NUL-terminated; 0, or -EIO when libcrypto has no SHA-256 to offer.
  */
 int artifact_sha256(const void *bytes, size_t n, char out[65]);
 

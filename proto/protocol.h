@@ -16,7 +16,8 @@ enum {
 	PROTOCOL_LINE_MAX = 16 << 20,
 };
 
-/* ---- requests of a client; params -> result ----
+/*
+ * ---- requests of a client; params -> result ----
  *
  * A member marked ? may be absent. Times are UTC texts ("2026-01-08T19:50:57.123Z") or null. A run,
  * wherever one is sent, is

@@ -12,7 +12,8 @@
 static int refuse(int code, char *error, size_t error_bytes, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* The text may quote a piece of a line, cut anywhere: only ASCII of it is sure to go into a reply.
+/*
+ * The text may quote a piece of a line, cut anywhere: only ASCII of it is sure to go into a reply.
  */
 static int refuse(int code, char *error, size_t error_bytes, const char *format, ...)
 {

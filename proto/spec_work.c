@@ -39,7 +39,8 @@ static void format_quotient(int64_t a, int64_t b, char out[SPEC_JSON_REAL_BYTES]
 	spec_json_format_real(fabs(shown - round(shown)) > 0 ? shown : exact, out);
 }
 
-/* The numbers contradict each other: all of them are given, or one is asked for that is not whole.
+/*
+ * The numbers contradict each other: all of them are given, or one is asked for that is not whole.
  */
 static void batch_mismatch(struct spec_resolving *r)
 {

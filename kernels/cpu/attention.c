@@ -150,7 +150,8 @@ static void backward_row(const struct attention *a, const struct head *h, k_real
 		a->vec->mul(prob, prob, mask, keys);
 }
 
-/* What multiplied the values, and the gradient of the scores, of queries first .. first + rows - 1.
+/*
+ * What multiplied the values, and the gradient of the scores, of queries first .. first + rows - 1.
  */
 static void backward_scores(const struct attention *a, const struct head *h, k_real *prob,
 	k_real *dprob, int64_t first, int64_t rows)

@@ -2,7 +2,8 @@
 
 #include "kernels/cpu/vec_math.h"
 
-/* Elements are made in whole blocks, from a multiple of BLOCK on: how a range is cut cannot matter.
+/*
+ * Elements are made in whole blocks, from a multiple of BLOCK on: how a range is cut cannot matter.
  */
 enum { COUNTERS = VEC_PHILOX_WORDS / 4, BLOCK = VEC_PHILOX_WORDS };
 

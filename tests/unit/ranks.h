@@ -31,7 +31,8 @@ struct ranks_options {
 	int absent;               /* so many of the last ranks end between address and connect */
 	int (*fn)(struct ranks_self *); /* returns the exit status */
 	const void *arg;
-	/* called instead of fn when connect failed, and its return is the status; NULL: status 99
+	/*
+	 * called instead of fn when connect failed, and its return is the status; NULL: status 99
 	 */
 	int (*refused)(struct ranks_self *, int status, const char *error);
 };
@@ -46,7 +47,8 @@ struct ranks_end {
 /* Run fn in every rank, collectives connected, and wait for their ends. 0 or a negative errno. */
 int ranks_run(const struct ranks_options *options, struct ranks_end *end);
 
-/* In a rank: leave the text of collectives_error for the caller, who reads it with ranks_error_of.
+/*
+ * In a rank: leave the text of collectives_error for the caller, who reads it with ranks_error_of.
  */
 void ranks_keep_error(struct ranks_self *self);
 const char *ranks_error_of(const struct ranks_end *end, int rank);

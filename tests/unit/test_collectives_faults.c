@@ -69,7 +69,8 @@ static void test_timeout(void **state)
 		assert_memory_equal(ranks_error_of(&end, r), text, strlen(text));
 }
 
-/* The communication stream stands still on one rank: what the caller issues after it must not hang.
+/*
+ * The communication stream stands still on one rank: what the caller issues after it must not hang.
  */
 static void hold(void *arg)
 {
@@ -121,7 +122,8 @@ static int one_dies(struct ranks_self *self)
 	return collectives_error(self->c) == NULL;
 }
 
-/* The deadline is far away: the others learn it from the end of the process or of the connection.
+/*
+ * The deadline is far away: the others learn it from the end of the process or of the connection.
  */
 static void test_killed_peer(void **state)
 {

@@ -202,7 +202,8 @@ static void test_size_limit(void **state)
 	free(text);
 }
 
-/* Text of the largest size, made of what a quadratic reader would be slowest at: ends in no time.
+/*
+ * Text of the largest size, made of what a quadratic reader would be slowest at: ends in no time.
  */
 static void large_text(const char *before, const char *after)
 {

@@ -1,4 +1,5 @@
-/* The store by itself: commits, reopening, a writer that is killed, schema versions, a full disk.
+/*
+ * The store by itself: commits, reopening, a writer that is killed, schema versions, a full disk.
  */
 #include <setjmp.h>
 #include <errno.h>
