@@ -110,11 +110,6 @@ def test_unfinished(tmp_path):
     assert len(rules.nothing_unfinished(root)) == 2
 
 
-def test_forbidden(tmp_path):
-    root = tree(tmp_path, etc__run_DOT_json='{"data": "/wo' + 'rk/x.bin"}\n')
-    assert len(rules.nothing_forbidden(root)) == 1
-
-
 @pytest.mark.parametrize("old, new, said", [
     ("plan.h: which", "Which", "does not begin"),
     ("plan.h: which", "plans.h: which", "does not begin"),
