@@ -190,7 +190,7 @@ static void a_scale_changes_nothing(void **state)
 		if (i == 0)
 			memcpy(first, out, sizeof(first));
 		assert_memory_equal(first[0].loss, out[0].loss, sizeof(out[0].loss));
-		/* the exact sum becomes a double limb by limb, which rounds by where the limbs are */
+		/* a double is made of the exact sum limb by limb: it rounds by where they are */
 		for (int64_t s = 0; s < STEPS; s++)
 			assert_true(fabs(first[0].norm[s] / out[0].norm[s] - 1) < 1e-14);
 		assert_memory_equal(first[0].hash, out[0].hash, sizeof(out[0].hash));
