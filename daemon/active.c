@@ -266,6 +266,11 @@ void active_look_ahead(struct active *a)
 		want_dirs(a);
 }
 
+int active_segment_gpus(const struct active *a, int64_t i)
+{
+	return (int)a->spec->arms[a->order[i].arm].config.gpus;
+}
+
 json_t *active_segment_start(const struct active *a, int64_t i)
 {
 	const struct design_segment *s = &a->order[i];
@@ -280,11 +285,11 @@ json_t *active_segment_start(const struct active *a, int64_t i)
 	artifact_sha256(text, strlen(text), sha256);
 	spec = json_loads(text, 0, NULL);
 	free(text);
-	return json_pack("{sI sI sI ss ss sI sI sI sI ss so ss ss}", "run", (json_int_t)a->run->id,
+	return json_pack("{sI sI sI ss ss sI sI sI si ss so ss ss}", "run", (json_int_t)a->run->id,
 		"segment", (json_int_t)i, "segments", (json_int_t)a->run->segments, "name",
 		a->run->name, "arm", a->spec->arms[s->arm].name, "block", (json_int_t)s->block,
 		"position", (json_int_t)s->position, "attempt", (json_int_t)a->run->attempt,
-		"world", (json_int_t)a->run->gpus, "dir", dir, "spec", spec, "spec_sha256", sha256,
+		"world", active_segment_gpus(a, i), "dir", dir, "spec", spec, "spec_sha256", sha256,
 		"run_spec_sha256", a->run->spec_sha256);
 }
 

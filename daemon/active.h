@@ -65,6 +65,8 @@ void active_look_ahead(struct active *a);
 
 /* out has PATH_MAX bytes; 0 or -ENAMETOOLONG. */
 int active_segment_dir(const struct active *a, int64_t segment, char *out);
+/* Ranks of segment i, its world: those of its arm. */
+int active_segment_gpus(const struct active *a, int64_t i);
 /* params of segment.start for segment i; NULL without memory. */
 json_t *active_segment_start(const struct active *a, int64_t i);
 

@@ -40,7 +40,7 @@ struct run {
 	enum run_state state;
 	char reason[RUN_REASON_BYTES]; /* of the last transition; "code: text", or empty */
 	char spec_sha256[SPEC_HASH_HEX + 1];
-	int64_t gpus; /* ranks it uses */
+	int64_t gpus; /* ranks it uses; with arms that differ, the most */
 	int64_t segments, segments_done;
 	int64_t attempt; /* from 1; grows when it is queued again */
 	bool restart;

@@ -94,7 +94,8 @@ void scheduler_stop(struct scheduler *s, struct active *a, enum run_state state,
 	}
 	params = json_pack(
 		"{sI sI}", "run", (json_int_t)a->run->id, "segment", (json_int_t)s->slot_segment);
-	engine_pool_send(s->daemon->pool, (int)a->run->gpus, SEGMENT_CANCEL, params);
+	engine_pool_send(s->daemon->pool, active_segment_gpus(a, s->slot_segment), SEGMENT_CANCEL,
+		params);
 	json_decref(params);
 	s->stop_ns = clock_mono_ns();
 }
@@ -174,7 +175,8 @@ static void send_segment(struct scheduler *s, struct active *a)
 	s->slot_segment = a->sent++;
 	s->stop_ns = 0;
 	s->heard_ns = clock_mono_ns();
-	engine_pool_send(s->daemon->pool, (int)a->run->gpus, SEGMENT_START, params);
+	engine_pool_send(s->daemon->pool, active_segment_gpus(a, s->slot_segment), SEGMENT_START,
+		params);
 	json_decref(params);
 	scheduler_record(a, s->slot_segment, "training", NULL, dir, NULL);
 	scheduler_tell(a, s->slot_segment, "training", NULL, NULL);
