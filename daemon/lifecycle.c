@@ -14,6 +14,7 @@
 struct ending {
 	struct daemon *daemon;
 	struct run *run;
+	enum run_state state;
 };
 
 static json_t *state_params(const struct run *run)
@@ -36,7 +37,7 @@ static void on_ended(void *arg, int rc)
 {
 	struct ending *e = arg;
 
-	if (!run_state_ended(e->run->state)) { /* queued again meanwhile */
+	if (e->run->state != e->state) { /* queued again meanwhile, and perhaps ended anew */
 		free(e);
 		return;
 	}
@@ -73,7 +74,7 @@ int lifecycle_move(struct daemon *d, struct run *run, enum run_state to, const c
 		follow_event(d->follow, run, EVENT_STATE, state_params(run));
 		return record_transition(d->store, run, NULL, NULL);
 	}
-	*e = (struct ending){d, run};
+	*e = (struct ending){d, run, to};
 	rc = record_transition(d->store, run, on_ended, e);
 	if (rc < 0)
 		on_ended(e, rc);

@@ -1,5 +1,6 @@
 """What gpt2d finds when it starts: stale and live sockets, runs that were open (cases H1, H2, H4, H6, H7)."""
 
+import json
 import os
 import shutil
 import signal
@@ -288,6 +289,25 @@ def test_shutdown_waits_for_the_run(home):
         d.start()
         with d.client() as c:
             assert c.wait(queued)["state"] == "done"
+
+
+def test_cancelled_while_it_goes_back_to_the_queue(home):
+    """Interrupted, queued again and cancelled before the first of it is on disk: it ends once."""
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            run = c.submit(spec("long-ms20", 100000, restart=True))
+            wait_for(lambda: c.state(run) == "running", "running")
+            requests = [("shutdown", {"now": True}), ("cancel", {"id": run})]
+            c.send_raw(b"".join(json.dumps({"jsonrpc": "2.0", "id": 90 + i, "method": method, "params": params})
+                .encode() + b"\n" for i, (method, params) in enumerate(requests)))
+            c.reply(90)
+            assert c.reply(91)["state"] == "cancelled"
+        assert d.process.wait(30) == 0
+        d.start()
+        with d.client() as c:
+            shown = c.call("show", id=run)
+        assert [t["state"] for t in shown["transitions"]][-3:] == ["interrupted", "queued", "cancelled"]
+        assert shown["run"]["state"] == "cancelled"
 
 
 def test_shutdown_now(home):
