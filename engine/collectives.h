@@ -88,7 +88,11 @@ void collectives_gather_all(
 	struct collectives_group *g, void *out, const void *in, size_t bytes, struct k_stream *s);
 void collectives_barrier(struct collectives_group *g, struct k_stream *s);
 
-/* Payload bytes this rank has sent to other ranks, by kind, since the group was made. */
+/*
+ * Payload bytes this rank has sent to other ranks, by kind, since the group was made. all_reduce is
+ * of elements alone, so that it can be held against plan_step_traffic; integers and doubles count
+ * as other.
+ */
 struct collectives_bytes {
 	int64_t reduce_scatter, all_gather, all_reduce, other;
 };

@@ -1,6 +1,5 @@
 #include "engine/collectives.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -28,9 +27,18 @@ struct operation {
 	int root;
 	enum ucx_sum_type type;
 	enum collectives_op op;
-	bool elements; /* of the compute type: the bytes of all_reduce are then the plan's */
+	bool elements; /* of the compute type: the plan's, not the engine's own few numbers */
 	uint64_t ticket;
 	uint64_t sequence;
+};
+
+/* The fields of struct collectives_bytes. */
+enum counted {
+	COUNTED_REDUCE_SCATTER,
+	COUNTED_ALL_GATHER,
+	COUNTED_ALL_REDUCE,
+	COUNTED_OTHER,
+	COUNTED,
 };
 
 struct collectives_group {
@@ -39,7 +47,7 @@ struct collectives_group {
 	int world;
 	uint64_t issued; /* collectives of this group */
 	struct ucx_block *blocks;
-	_Atomic int64_t sent[UCX_BARRIER + 1]; /* bytes, by enum ucx_kind */
+	_Atomic int64_t sent[COUNTED]; /* bytes */
 };
 
 /*
@@ -212,10 +220,10 @@ int collectives_world(const struct collectives_group *g)
 
 void collectives_count(const struct collectives_group *g, struct collectives_bytes *out)
 {
-	out->reduce_scatter = atomic_load(&g->sent[UCX_REDUCE_SCATTER]);
-	out->all_gather = atomic_load(&g->sent[UCX_ALL_GATHER]);
-	out->all_reduce = atomic_load(&g->sent[UCX_ALL_REDUCE]);
-	out->other = atomic_load(&g->sent[UCX_BROADCAST]) + atomic_load(&g->sent[UCX_GATHER_ALL]);
+	out->reduce_scatter = atomic_load(&g->sent[COUNTED_REDUCE_SCATTER]);
+	out->all_gather = atomic_load(&g->sent[COUNTED_ALL_GATHER]);
+	out->all_reduce = atomic_load(&g->sent[COUNTED_ALL_REDUCE]);
+	out->other = atomic_load(&g->sent[COUNTED_OTHER]);
 }
 
 /* ---- what each collective exchanges ---- */
@@ -267,11 +275,25 @@ static int exchange(
 	return ucx_exchange_run(g->c->exchange, &args);
 }
 
+static enum counted counted_as(const struct operation *o)
+{
+	switch (o->kind) {
+	case UCX_REDUCE_SCATTER:
+		return COUNTED_REDUCE_SCATTER;
+	case UCX_ALL_GATHER:
+		return COUNTED_ALL_GATHER;
+	case UCX_ALL_REDUCE:
+		return o->elements ? COUNTED_ALL_REDUCE : COUNTED_OTHER;
+	default:
+		return COUNTED_OTHER;
+	}
+}
+
 /* Bytes sent are counted when the exchange has succeeded. */
 static int count_sent(const struct operation *o, int status, size_t bytes)
 {
 	if (status == 0)
-		atomic_fetch_add(&o->group->sent[o->kind], (int64_t)bytes);
+		atomic_fetch_add(&o->group->sent[counted_as(o)], (int64_t)bytes);
 	return status;
 }
 

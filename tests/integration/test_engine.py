@@ -65,6 +65,20 @@ def test_fewer_ranks_than_there_are(folders):
     assert alone["loss_hash"] == again["loss_hash"] == other["loss_hash"]
 
 
+@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("stage, reduce_scatter", [(0, True), (1, True), (1, False)])
+def test_bytes_sent_are_the_plans(world, stage, reduce_scatter, folders):
+    directory = folders()
+    zero = {"stage": stage, "reduce_scatter": reduce_scatter, "reduce_bucket_size": 4096}
+    with Ranks(world) as ranks:
+        ranks.train(spec(world, zero_optimization=zero), directory)
+    traffic = metrics(directory)["gpt2d"]["traffic"]
+    planned, sent = traffic["planned_bytes"], traffic["sent_bytes"]
+    assert {kind: sent[kind] for kind in planned} == planned
+    assert (planned["all_reduce"] > 0) == (stage == 0 or not reduce_scatter)
+    assert (planned["all_gather"] > 0) == (stage == 1)
+
+
 def no_marker(directory):
     return not (directory / "RUN_COMPLETE.txt").exists()
 

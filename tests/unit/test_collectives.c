@@ -288,6 +288,7 @@ static int traffic(struct ranks_self *self)
 	struct plan_traffic t;
 	struct collectives_bytes sent[3];
 	struct k_range b;
+	double few[3] = {1, 2, 3};
 	float *x;
 
 	CHECK(plan_make(&plan, 300001, self->world, 50000, 50000, error, sizeof error) == 0);
@@ -309,8 +310,12 @@ static int traffic(struct ranks_self *self)
 		collectives_all_reduce(
 			self->all, x + b.first, b.n, COLLECTIVES_ELEM, COLLECTIVES_SUM, self->comm);
 	}
+	/* what the engine adds up for itself is no part of the plan */
+	collectives_all_reduce(
+		self->all, few, 3, COLLECTIVES_DOUBLE, COLLECTIVES_SUM, self->comm);
 	CHECK(sync_all(self));
 	collectives_count(self->all, &sent[2]);
+	CHECK(sent[2].other - sent[1].other == (int64_t)sizeof few * (self->world - 1));
 	t = plan_step_traffic(&plan, 1, 1);
 	CHECK(sent[1].reduce_scatter - sent[0].reduce_scatter == t.reduce_scatter_elems * 4);
 	CHECK(sent[1].all_gather - sent[0].all_gather == t.all_gather_elems * 4);
