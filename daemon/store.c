@@ -135,7 +135,7 @@ static int migrate(sqlite3 *db, char *error, size_t error_bytes)
 		rc = store_sql(db, read_int, &version, "select version from schema", "");
 	if (rc < 0)
 		return rc;
-	if (version > STORE_SCHEMA) {
+	if (version > STORE_SCHEMA || version < 0) {
 		snprintf(error, error_bytes, "schema %lld, this gpt2d knows %d and older ones",
 			(long long)version, STORE_SCHEMA);
 		return -EPROTO;

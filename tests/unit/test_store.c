@@ -288,19 +288,29 @@ static void test_killed_writer(void **state)
 	}
 }
 
-static void test_newer_schema(void **state)
+/* A schema of another gpt2d is refused by name: a newer one, and one that never was. */
+static void refused_schema(struct fixture *f, int64_t version, const char *says)
 {
-	struct fixture *f = *state;
 	struct store *s = open_store(f), *again = NULL;
 	char error[256];
 
 	assert_int_equal(store_sql(store_db(s), NULL, NULL, "update schema set version = ?", "i",
-				 (int64_t)STORE_SCHEMA + 1),
+				 version),
 		0);
 	assert_int_equal(store_close(s), 0);
 	assert_int_equal(store_open(f->path, &again, error, sizeof(error)), -EPROTO);
 	assert_null(again);
-	assert_non_null(strstr(error, "schema 2, this gpt2d knows 1"));
+	assert_non_null(strstr(error, says));
+}
+
+static void test_newer_schema(void **state)
+{
+	refused_schema(*state, STORE_SCHEMA + 1, "schema 2, this gpt2d knows 1");
+}
+
+static void test_negative_schema(void **state)
+{
+	refused_schema(*state, -1, "schema -1, this gpt2d knows 1");
 }
 
 /* A job that fails by itself takes no other of its transaction with it. */
@@ -427,6 +437,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_transitions, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_killed_writer, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_newer_schema, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_negative_schema, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_one_job_fails_alone, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_disk_full, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_disk_full_at_the_end, set_up, tear_down),
