@@ -31,7 +31,6 @@ const struct verb verb_cancel = {
 	.max_args = 1,
 	.summary = "cancel a run",
 	.text = "A queued run never starts; a running one stops after the step it is in. "
-		"Cancelling a run that has "
-		"ended changes nothing and is no error.",
+		"Cancelling a run that has ended changes nothing and is no error.",
 	.run = run,
 };

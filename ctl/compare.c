@@ -35,12 +35,9 @@ const struct verb verb_compare = {
 	.max_args = 1,
 	.summary = "the arms of an experiment side by side",
 	.text = "Per arm: effective bucket plan, median and p95 step time (nearest rank; no p95 "
-		"under 20 steps), "
-		"tokens per second (total tokens over total time), exposed communication, and how "
-		"far the losses "
-		"agree. Per block: the ratio to the baseline. It works on a run that has not "
-		"ended, with the "
-		"segments that are done.",
+		"under 20 steps), tokens per second (total tokens over total time), exposed "
+		"communication, and how far the losses agree. Per block: the ratio to the "
+		"baseline. It works on a run that has not ended, with the segments that are done.",
 	.options = options,
 	.run = run,
 };

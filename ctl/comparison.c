@@ -416,8 +416,7 @@ static json_t *build(const struct totals *t, const json_t *show)
 	}
 	snprintf(note, sizeof(note),
 		"no verdict yet: %zu block%s; a verdict needs an interval over at least %d and is "
-		"not computed here, "
-		"see COMPARISON in gpt2ctl(1)",
+		"not computed here, see COMPARISON in gpt2ctl(1)",
 		t->n_blocks, t->n_blocks == 1 ? "" : "s", COMPARISON_BLOCKS_FOR_VERDICT);
 	return json_pack("{s:O?, s:s, s:I, s:I, s:o, s:o, s:o, s:b, s:n, s:s}", "run",
 		json_object_get(show, "run"), "baseline", t->arms[t->baseline].name,

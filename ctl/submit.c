@@ -291,11 +291,9 @@ const struct verb verb_submit = {
 	.max_args = 1,
 	.summary = "queue a run or an experiment",
 	.text = "FILE is a run spec, see gpt2d-spec(5); \"-\" is standard input. All of its errors "
-		"are printed as "
-		"FILE:LINE: KEY: MESSAGE before any daemon is asked. Data paths are taken from the "
-		"spec's folder, "
-		"with \"-\" from the current one. An id is printed once the run is durable in the "
-		"daemon's queue.",
+		"are printed as FILE:LINE: KEY: MESSAGE before any daemon is asked. Data paths are "
+		"taken from the spec's folder, with \"-\" from the current one. An id is printed "
+		"once the run is durable in the daemon's queue.",
 	.options = options,
 	.run = run,
 };

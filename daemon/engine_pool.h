@@ -3,8 +3,8 @@
  * together: after one is lost the others cannot go on. Lost ones are started anew, at growing
  * intervals while that fails.
  *
- *   down (waits to start) -> starting (hello, connect, ready) -> ready -> failing (ends are
- * awaited) -> down
+ *   down (waits to start) -> starting (hello, connect, ready) -> ready
+ *     -> failing (ends are awaited) -> down
  */
 #ifndef GPT2D_ENGINE_POOL_H
 #define GPT2D_ENGINE_POOL_H

@@ -31,11 +31,9 @@ json_t *follow_progress(const struct run *run);
 void follow_end(struct follow *f, struct run *run);
 
 /*
- * client follows run: the reply's numbers go to *seq (the last event's) and *first (of the oldest
- * that is kept; seq
- * + 1 when none is). Send the reply, then follow_replay: 0, or a negative errno with nothing
- * changed
- * (-EALREADY: it does already; -E2BIG: it follows too many).
+ * client follows run: the reply's numbers go to *seq (the last event's) and *first (that of the
+ * oldest that is kept; seq + 1 when none is). Send the reply, then follow_replay: 0, or a negative
+ * errno with nothing changed (-EALREADY: it does already; -E2BIG: it follows too many).
  */
 int follow_add(
 	struct follow *f, struct run *run, struct client *client, int64_t *seq, int64_t *first);

@@ -48,12 +48,11 @@ static int submit_work(struct store_job *job, struct sqlite3 *db)
 	int rc;
 
 	rc = store_sql(db, NULL, NULL,
-		"insert into runs(name, uid, state, reason, spec, spec_sha256, checks, gpus, "
-		"segments,"
-		" segments_done, attempt, restart, timeout_s, submitted_ns, started_ns, ended_ns)"
+		"insert into runs(name, uid, state, reason, spec, spec_sha256, checks,"
+		" gpus, segments, segments_done, attempt, restart, timeout_s, submitted_ns,"
+		" started_ns, ended_ns)"
 		" values(?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, 0, 0)",
-		"tittttt"
-		"iiiiii",
+		"titttttiiiiii",
 		r->name, (int64_t)r->uid, run_state_name(r->state), r->reason, j->canonical,
 		r->spec_sha256, j->checks, r->gpus, r->segments, r->attempt, (int64_t)r->restart,
 		r->timeout_s, r->submitted_ns);
@@ -138,8 +137,8 @@ static int transition_work(struct store_job *job, struct sqlite3 *db)
 			"i", r->id);
 	if (rc == 0 && run_state_ended(r->state) && r->state != RUN_DONE)
 		rc = store_sql(db, NULL, NULL,
-			"update segments set ended_ns = case state when 'waiting' then 0 else ? "
-			"end,"
+			"update segments set"
+			" ended_ns = case state when 'waiting' then 0 else ? end,"
 			" state = case state when 'waiting' then 'skipped' else ? end"
 			" where run = ? and state in ('waiting', 'training')",
 			"iti", j->at_ns, state, r->id);

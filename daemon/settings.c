@@ -21,13 +21,11 @@ struct row {
 
 static const struct row rows[] = {
 	{"socket", TYPE_TEXT, "PATH", AT(socket), 0, 0, 0,
-		"control socket ($GPT2D_SOCKET, else $XDG_RUNTIME_DIR/gpt2d/gpt2d.sock, else, for "
-		"root,"
-		" /run/gpt2d/gpt2d.sock)"},
+		"control socket ($GPT2D_SOCKET, else $XDG_RUNTIME_DIR/gpt2d/gpt2d.sock, else, "
+		"for root, /run/gpt2d/gpt2d.sock)"},
 	{"state-dir", TYPE_TEXT, "DIR", AT(state_dir), 0, 0, 0,
-		"queue, runs and artifacts ($XDG_STATE_HOME/gpt2d, else ~/.local/state/gpt2d; for "
-		"root"
-		" /var/lib/gpt2d)"},
+		"queue, runs and artifacts ($XDG_STATE_HOME/gpt2d, else ~/.local/state/gpt2d; "
+		"for root /var/lib/gpt2d)"},
 	{"engine", TYPE_TEXT, "PATH", AT(engine), 0, 0, 0,
 		"engine program (gpt2-engine-cpu beside gpt2d, else in ../libexec/gpt2d)"},
 	{"ranks", TYPE_INTEGER, "N", AT(ranks), 1, 1024, 1,

@@ -16,8 +16,7 @@
 static const struct backend {
 	const char *name;
 	unsigned precisions, recompute;
-	bool shared_memory; /* ranks take it from one machine's memory, not each from its own device
-			     */
+	bool shared_memory; /* ranks share one machine's memory, not each has its own device's */
 } backends[] = {
 	{"cpu", 1U << SPEC_FP32, 1U << SPEC_RECOMPUTE_NONE, true},
 };

@@ -4,17 +4,23 @@
  * else. gpt2d asks for it at submit and for a dry run.
  *
  * *errors: [{key, message}], key being the spec's ("data.train"), empty when the arm can run.
+ *
  * *check, all numbers per rank unless said otherwise, members absent when an error left them
- * unknown: model {parameters, vocab_padded, param_elems} plan {asked_reduce_elems,
- * asked_gather_elems, reduce_elems, n_reduce, gather_elems, n_gather, arena_elems, elem_bytes,
- * reduce_bucket_bytes, gather_bucket_bytes} traffic {reduce_scatter_bytes, all_gather_bytes,
- * all_reduce_bytes} that a rank sends in a step memory {parameters_bytes, gradients_bytes,
- * master_bytes, moment_m_bytes, moment_v_bytes, activations_bytes, logits_bytes, logits_elems,
- * batch_bytes, comm_bytes, total_bytes, planned_bytes (of all ranks that share the memory),
- * available_bytes, free_bytes} data {train {path, format, tokens, needed, sequences,
- * left_out_tokens, epochs}, val {..., passes}} work {optimizer_steps, micro_steps, tokens,
- * left_over_sequences (of epochs that do not fill a batch)} batch {train_micro_batch_size_per_gpu,
- * gradient_accumulation_steps, world, train_batch_size} warnings [text]
+ * unknown:
+ *   model     {parameters, vocab_padded, param_elems}
+ *   plan      {asked_reduce_elems, asked_gather_elems, reduce_elems, n_reduce, gather_elems,
+ *             n_gather, arena_elems, elem_bytes, reduce_bucket_bytes, gather_bucket_bytes}
+ *   traffic   {reduce_scatter_bytes, all_gather_bytes, all_reduce_bytes}, sent in a step
+ *   memory    {parameters_bytes, gradients_bytes, master_bytes, moment_m_bytes, moment_v_bytes,
+ *             activations_bytes, logits_bytes, logits_elems, batch_bytes, comm_bytes, total_bytes,
+ *             planned_bytes (of all ranks that share the memory), available_bytes, free_bytes}
+ *   data      {train {path, format, tokens, needed, sequences, left_out_tokens, epochs},
+ *             val {..., passes}}
+ *   work      {optimizer_steps, micro_steps, tokens, left_over_sequences (of epochs that do not
+ *             fill a batch)}
+ *   batch     {train_micro_batch_size_per_gpu, gradient_accumulation_steps, world,
+ *             train_batch_size}
+ *   warnings  [text]
  */
 #ifndef GPT2D_CHECK_H
 #define GPT2D_CHECK_H

@@ -34,8 +34,7 @@ struct dataset {
 	enum dataset_format format;
 	int64_t n_tokens;
 	int64_t seq_len;
-	int64_t n_sequences; /* (n_tokens - 1) / seq_len; the tokens behind the last whole one are
-				left out */
+	int64_t n_sequences; /* (n_tokens - 1) / seq_len; tokens behind the last are left out */
 	uint64_t seed;
 	bool shuffled;
 	int64_t vocab;

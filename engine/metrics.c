@@ -163,9 +163,9 @@ static char *make_step_log(const struct metrics_segment *s)
 
 	if (text_open(&t) < 0)
 		return NULL;
-	fputs("timestamp,global_step,step_time_s,loss,tokens_per_sec,gpu_max_mem_mb,data_s,forward_"
-		"s,"
-		"backward_s,exposed_comm_s,optimizer_s,grad_norm,lr,loss_scale,skipped,warmup\n",
+	fputs("timestamp,global_step,step_time_s,loss,tokens_per_sec,gpu_max_mem_mb,"
+		"data_s,forward_s,backward_s,exposed_comm_s,optimizer_s,grad_norm,lr,loss_scale,"
+		"skipped,warmup\n",
 		t.to);
 	for (i = 0; i < s->measure->done; i++)
 		put_step(t.to, s->measure, i);

@@ -55,8 +55,7 @@ struct metrics_segment {
 	bool validated; /* val_loss was asked for */
 	double val_loss;
 	int64_t init_ns;   /* parameters from the seed */
-	int64_t switch_ns; /* last step of the segment before to the first of this; -1: none before
-			    */
+	int64_t switch_ns; /* last step of the segment before to the first of this; -1: none */
 	int64_t started_utc_ns;
 	int64_t wall_ns; /* segment.start to now */
 	const struct metrics_log *log;

@@ -23,8 +23,7 @@ struct plan {
 	int64_t param_elems;  /* of the arena, those that are parameters; padding follows */
 	int64_t arena_elems;  /* a multiple of world * PLAN_ALIGN_ELEMS */
 	int64_t reduce_elems; /* effective reduce bucket */
-	int64_t gather_elems; /* effective all-gather bucket: whole reduce buckets, at most the
-					arena */
+	int64_t gather_elems; /* effective all-gather bucket: whole reduce buckets */
 	int64_t n_reduce;     /* number of reduce buckets, 1..PLAN_BUCKETS_MAX */
 	int64_t n_gather;
 };

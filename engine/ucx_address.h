@@ -16,8 +16,7 @@ enum { UCX_ADDRESS_SETTINGS_MAX = 1024, UCX_ADDRESS_HOST_MAX = 96 };
 
 struct ucx_address {
 	int rank, world;
-	uint64_t nonce; /* drawn anew by every process: an address of an earlier process is
-			   recognised */
+	uint64_t nonce; /* drawn anew by every process, so that an earlier one's is recognised */
 	int64_t pid;
 	char host[UCX_ADDRESS_HOST_MAX]; /* machine and process-id namespace that pid belongs to */
 	char settings[UCX_ADDRESS_SETTINGS_MAX]; /* "key value\n" each; equal among all ranks */

@@ -69,7 +69,7 @@ enum {
  * dropped for this follower. It starts anew when gpt2d does.
  */
 
-/* {state, reason, segment?} */
+/* {state, reason} */
 #define EVENT_STATE "run.state"
 /*
  * {segment, segments, block, position, arm, state, reason, summary?}; summary without long arrays

@@ -16,8 +16,7 @@ struct rpc_message {
 	json_t *root;       /* owns the rest; released by rpc_clear */
 	json_t *id;         /* request, result, error; NULL otherwise (error: may be JSON null) */
 	const char *method; /* request, notification */
-	json_t *params; /* request, notification: an object, never NULL (an empty one when absent)
-			 */
+	json_t *params;     /* request, notification: an object, an empty one when absent */
 	json_t *result; /* result */
 	int code;       /* error */
 	const char *error; /* error */

@@ -88,8 +88,7 @@ static void resolve_batch(struct spec_resolving *r)
 		if (c->accumulation)
 			spec_resolve_complain(r, SPEC_KEY_ACCUMULATION,
 				"alone gives no batch: train_micro_batch_size_per_gpu or "
-				"train_batch_size is "
-				"required too");
+				"train_batch_size is required too");
 		else
 			spec_resolve_complain(r, SPEC_KEY_MICRO_BATCH,
 				"required, or train_batch_size, or both with "
@@ -258,8 +257,7 @@ static void compare_arms(
 	else if (x->work_epochs && !same_epoch(x, y))
 		spec_error_add(errors, line, key,
 			"epochs are the same work only where the arms agree on data, "
-			"train_batch_size and "
-			"seq_len, and arm %s differs",
+			"train_batch_size and seq_len, and arm %s differs",
 			a->name);
 	else if (x->work_micro_steps && y->work_micro_steps && x->accumulation != y->accumulation)
 		spec_error_add(errors, line, key,

@@ -38,8 +38,7 @@ struct ranks_options {
 };
 
 struct ranks_end {
-	int exit_status[RANKS_MAX]; /* -signal when a signal ended it, -1000 when it had to be
-				       killed */
+	int exit_status[RANKS_MAX]; /* -signal that ended it, -1000 when it had to be killed */
 	pid_t pids[RANKS_MAX];
 	char shared[RANKS_SHARED_BYTES];
 };

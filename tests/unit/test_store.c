@@ -23,8 +23,8 @@
 #include "proto/spec.h"
 
 static const char text[] =
-	"{\"name\": \"x\", \"model\": \"nano\", \"data\": {\"kind\": \"synthetic\"}, \"seq_len\": "
-	"8,"
+	"{\"name\": \"x\", \"model\": \"nano\", \"data\": {\"kind\": \"synthetic\"},"
+	" \"seq_len\": 8,"
 	" \"train_micro_batch_size_per_gpu\": 1, \"gradient_accumulation_steps\": 1,"
 	" \"work\": {\"optimizer_steps\": 2, \"warmup_steps\": 0},"
 	" \"arms\": {\"a\": {}, \"b\": {\"seed\": 2}}, \"design\": {\"repetitions\": 2}}";
