@@ -41,6 +41,7 @@ LIBRARIES = {
     "cblas.h": {"kernels/cpu", "tests"},
     "cuda": {"kernels/cuda", "tests"},
     "cublas": {"kernels/cuda", "tests"},
+    "cub/": {"kernels/cuda"},
     "cooperative_groups": {"kernels/cuda"},
     "mma.h": {"kernels/cuda"},
     "zlib.h": {"ctl"},

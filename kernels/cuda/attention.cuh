@@ -1,0 +1,34 @@
+/*
+ * attention.cuh: causal attention for the choice made in attention.cu. Two ways lead to the same
+ * result: matrix units for head size 64 in 16 bits (Dao, arXiv:2307.08691), and plain fp32
+ * arithmetic for everything else. Dropout element: ((b*NH + h)*T + query)*T + key.
+ */
+#ifndef GPT2D_KERNELS_CUDA_ATTENTION_CUH
+#define GPT2D_KERNELS_CUDA_ATTENTION_CUH
+
+#include "kernels/cuda/philox.cuh"
+#include "kernels/cuda/stream.cuh"
+
+enum { ATTENTION_MMA_HS = 64, ATTENTION_MMA_CAPABILITY = 80 };
+
+template <typename E> struct attention {
+	E *out; /* (B,T,C) forward */
+	float *lse_out;
+	E *dqkv; /* (B,T,3C) backward */
+	const E *dout, *qkv;
+	const float *lse;   /* (B,NH,T) */
+	const float *delta; /* (B,NH,T): for each query, dout . out */
+	int64_t B, T, NH, HS;
+	float scale;
+	struct philox_dropout drop;
+};
+
+/* Each launches on the stream; the caller checks. */
+template <typename E> void attention_mma_forward(struct k_stream *s, const struct attention<E> &a);
+template <typename E> void attention_mma_backward(struct k_stream *s, const struct attention<E> &a);
+template <typename E>
+void attention_plain_forward(struct k_stream *s, const struct attention<E> &a);
+template <typename E>
+void attention_plain_backward(struct k_stream *s, const struct attention<E> &a);
+
+#endif

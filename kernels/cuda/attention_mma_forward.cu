@@ -1,0 +1,221 @@
+#include <math.h>
+
+#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+/*
+ * Four warps, each with UNITS times 16 queries, go over the keys 64 at a time; the next keys and
+ * values are fetched meanwhile. Scores stay in registers. Exponentials are of base 2.
+ */
+enum { THREADS = 128, KEYS = 64, TILE_BYTES = KEYS * MMA_ROW_BYTES };
+
+#if MMA_THERE
+
+static __device__ __forceinline__ float max_of_four(float x)
+{
+	x = fmaxf(x, __shfl_xor_sync(reduce_all_lanes, x, 1));
+	return fmaxf(x, __shfl_xor_sync(reduce_all_lanes, x, 2));
+}
+
+static __device__ __forceinline__ float sum_of_four(float x)
+{
+	x += __shfl_xor_sync(reduce_all_lanes, x, 1);
+	return x + __shfl_xor_sync(reduce_all_lanes, x, 2);
+}
+
+/* A lane's part of 16 queries: rows l / 4 and l / 4 + 8. */
+struct unit {
+	float out[8][4];
+	float max[2], sum[2];
+};
+
+/* scores become what multiplies the values; first: the first key's number less the first row's */
+static __device__ __forceinline__ void softmax(
+	struct unit &u, float (&scores)[8][4], int first, float scale)
+{
+	int row = (threadIdx.x & 31) >> 2, column = 2 * (threadIdx.x & 3);
+
+	if (first + KEYS - 1 > 0) {
+#pragma unroll
+		for (int n = 0; n < 8; n++) {
+#pragma unroll
+			for (int i = 0; i < 4; i++) {
+				if (first + 8 * n + column + (i & 1) > row + 8 * (i >> 1))
+					scores[n][i] = -INFINITY;
+			}
+		}
+	}
+#pragma unroll
+	for (int half = 0; half < 2; half++) {
+		float max = -INFINITY, sum = 0, keep;
+
+#pragma unroll
+		for (int n = 0; n < 8; n++)
+			max = fmaxf(max, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
+		max = fmaxf(u.max[half], max_of_four(max) * scale);
+		keep = exp2f(u.max[half] - max);
+#pragma unroll
+		for (int n = 0; n < 8; n++) {
+#pragma unroll
+			for (int i = 2 * half; i < 2 * half + 2; i++) {
+				scores[n][i] = exp2f(fmaf(scores[n][i], scale, -max));
+				sum += scores[n][i];
+				u.out[n][i] *= keep;
+			}
+		}
+		u.sum[half] = u.sum[half] * keep + sum;
+		u.max[half] = max;
+	}
+}
+
+template <typename E>
+static __device__ __forceinline__ void drop_scores(float (&scores)[8][4],
+	const struct attention<E> &a, int64_t head, int64_t query, int64_t key)
+{
+#pragma unroll
+	for (int half = 0; half < 2; half++) {
+#pragma unroll
+		for (int n = 0; n < 8; n++) {
+			float2 mask = philox_mask2(
+				a.drop, (head * a.T + query + 8 * half) * a.T + key + 8 * n);
+
+			scores[n][2 * half] *= mask.x;
+			scores[n][2 * half + 1] *= mask.y;
+		}
+	}
+}
+
+template <typename E, int UNITS>
+static __device__ __forceinline__ void finish(
+	struct unit (&u)[UNITS], const struct attention<E> &a, int64_t head, E *out, int64_t first)
+{
+	int row = (int)(threadIdx.x / REDUCE_WARP) * 16 * UNITS + ((threadIdx.x & 31) >> 2);
+	int there = (int)(a.T - first < 64 * UNITS ? a.T - first : 64 * UNITS);
+	const float ln_2 = 0.6931471805599453f;
+
+#pragma unroll
+	for (int i = 0; i < UNITS; i++) {
+		float inverse[2];
+
+#pragma unroll
+		for (int half = 0; half < 2; half++) {
+			float sum = sum_of_four(u[i].sum[half]);
+			int r = row + 16 * i + 8 * half;
+
+			inverse[half] = 1 / sum;
+			if ((threadIdx.x & 3) == 0 && r < there)
+				a.lse_out[head * a.T + first + r] =
+					(u[i].max[half] + log2f(sum)) * ln_2;
+		}
+		mma_store(out, a.NH * a.HS, u[i].out, row + 16 * i, there, inverse[0], inverse[1]);
+	}
+}
+
+#endif
+
+template <typename E, int UNITS>
+static __global__ void __launch_bounds__(THREADS)
+	attention_forward_by_units(const __grid_constant__ struct attention<E> a)
+{
+#if MMA_THERE
+	extern __shared__ __align__(128) char memory[];
+	const int queries = 64 * UNITS;
+	const float scale = a.scale * 1.4426950408889634f;
+	int64_t head = blockIdx.y, b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
+	/* those with most keys go first */
+	int64_t first = (int64_t)(gridDim.x - 1 - blockIdx.x) * queries;
+	int warp = threadIdx.x / REDUCE_WARP;
+	const E *q = a.qkv + b * a.T * 3 * C + h * a.HS, *k = q + C, *v = k + C;
+	int64_t stride = 3 * C * (int64_t)sizeof(E);
+	uint32_t q_tile = (uint32_t)__cvta_generic_to_shared(memory);
+	uint32_t kv_tile = q_tile + UNITS * TILE_BYTES;
+	int64_t last_query = first + queries < a.T ? first + queries - 1 : a.T - 1;
+	int tiles = (int)(last_query / KEYS) + 1;
+	uint32_t q_fragments[UNITS][4][4];
+	struct unit u[UNITS];
+
+	mma_fetch<queries, THREADS>(
+		q_tile, q + first * 3 * C, stride, (int)(last_query + 1 - first));
+	mma_fetch<KEYS, THREADS>(kv_tile, k, stride, (int)(a.T < KEYS ? a.T : KEYS));
+	mma_fetch<KEYS, THREADS>(kv_tile + TILE_BYTES, v, stride, (int)(a.T < KEYS ? a.T : KEYS));
+	mma_fetch_end();
+#pragma unroll
+	for (int i = 0; i < UNITS; i++) {
+#pragma unroll
+		for (int n = 0; n < 8; n++)
+			u[i].out[n][0] = u[i].out[n][1] = u[i].out[n][2] = u[i].out[n][3] = 0;
+		u[i].max[0] = u[i].max[1] = -INFINITY;
+		u[i].sum[0] = u[i].sum[1] = 0;
+	}
+	for (int t = 0; t < tiles; t++) {
+		uint32_t k_now = kv_tile + (uint32_t)(t & 1) * 2 * TILE_BYTES;
+		int64_t next = (int64_t)(t + 1) * KEYS, here = (int64_t)t * KEYS;
+
+		if (t + 1 < tiles) {
+			uint32_t to = kv_tile + (uint32_t)(~t & 1) * 2 * TILE_BYTES;
+			int there = (int)(a.T - next < KEYS ? a.T - next : KEYS);
+
+			mma_fetch<KEYS, THREADS>(to, k + next * 3 * C, stride, there);
+			mma_fetch<KEYS, THREADS>(to + TILE_BYTES, v + next * 3 * C, stride, there);
+			mma_fetch_end();
+			mma_fetch_wait<1>();
+		} else {
+			mma_fetch_wait<0>();
+		}
+		__syncthreads();
+		if (t == 0) {
+#pragma unroll
+			for (int i = 0; i < UNITS; i++) {
+#pragma unroll
+				for (int kk = 0; kk < 4; kk++)
+					mma_load_a(q_fragments[i][kk], q_tile,
+						warp * 16 * UNITS + 16 * i, kk);
+			}
+		}
+#pragma unroll
+		for (int i = 0; i < UNITS; i++) {
+			int64_t row = first + warp * 16 * UNITS + 16 * i;
+			float scores[8][4] = {};
+
+			if (here > row + 15) /* all of these keys come after all of these queries */
+				continue;
+			mma_times_rows(scores, q_fragments[i], k_now, E());
+			softmax(u[i], scores, (int)(here - row), scale);
+			if (a.drop.on)
+				drop_scores(scores, a, head, row + ((threadIdx.x & 31) >> 2),
+					here + 2 * (threadIdx.x & 3));
+			mma_times_tile(u[i].out, scores, k_now + TILE_BYTES, E());
+		}
+		__syncthreads();
+	}
+	finish(u, a, head, a.out + (b * a.T + first) * C + h * a.HS, first);
+#endif
+}
+
+template <typename E, int UNITS>
+static void launch(struct k_stream *s, const struct attention<E> &a)
+{
+	int bytes = (UNITS + 4) * TILE_BYTES;
+	dim3 grid(
+		(unsigned int)((a.T + 64 * UNITS - 1) / (64 * UNITS)), (unsigned int)(a.B * a.NH));
+
+	context_check(s->ctx, "k_attention_forward",
+		cudaFuncSetAttribute(attention_forward_by_units<E, UNITS>,
+			cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+	attention_forward_by_units<E, UNITS><<<grid, THREADS, (size_t)bytes, s->cuda>>>(a);
+}
+
+/* Twice as many queries a block read the keys half as often, if there are blocks enough. */
+template <typename E> void attention_mma_forward(struct k_stream *s, const struct attention<E> &a)
+{
+	int64_t blocks = (a.T + 127) / 128 * a.B * a.NH;
+
+	if (blocks >= 4 * s->ctx->multiprocessors)
+		launch<E, 2>(s, a);
+	else
+		launch<E, 1>(s, a);
+}
+
+template void attention_mma_forward(struct k_stream *s, const struct attention<__nv_bfloat16> &a);
+template void attention_mma_forward(struct k_stream *s, const struct attention<__half> &a);

@@ -1,0 +1,177 @@
+#include "kernels/cuda/context.cuh"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/gemm.cuh"
+
+void context_fail(struct k_context *ctx, const char *format, ...)
+{
+	va_list args;
+
+	pthread_mutex_lock(&ctx->lock);
+	if (!__atomic_load_n(&ctx->failed, __ATOMIC_ACQUIRE)) {
+		va_start(args, format);
+		vsnprintf(ctx->error, sizeof ctx->error, format, args);
+		va_end(args);
+		__atomic_store_n(&ctx->failed, true, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&ctx->lock);
+}
+
+bool context_check(struct k_context *ctx, const char *what, cudaError_t rc)
+{
+	if (rc == cudaSuccess)
+		return true;
+	context_fail(ctx, "%s: %s", what, cudaGetErrorString(rc));
+	return false;
+}
+
+static void read_finding(struct k_context *ctx)
+{
+	struct context_finding *f = ctx->finding;
+
+	if (__atomic_load_n(&f->bad_target, __ATOMIC_ACQUIRE) == 0)
+		return;
+	context_fail(ctx, "k_cross_entropy: target %d in row %lld, 0..%lld expected", f->target,
+		(long long)f->row, (long long)f->classes - 1);
+}
+
+bool context_ready(struct k_context *ctx)
+{
+	read_finding(ctx);
+	return !__atomic_load_n(&ctx->failed, __ATOMIC_ACQUIRE) &&
+		context_check(ctx, "cudaSetDevice", cudaSetDevice(ctx->device));
+}
+
+static cudaError_t describe(struct k_context *ctx)
+{
+	struct cudaDeviceProp properties;
+	cudaError_t rc = cudaGetDeviceProperties(&properties, ctx->device);
+	int clock_khz = 0, width_bits = 0, runtime = 0;
+
+	if (rc != cudaSuccess)
+		return rc;
+	cudaDeviceGetAttribute(&clock_khz, cudaDevAttrMemoryClockRate, ctx->device);
+	cudaDeviceGetAttribute(&width_bits, cudaDevAttrGlobalMemoryBusWidth, ctx->device);
+	cudaRuntimeGetVersion(&runtime);
+	ctx->multiprocessors = properties.multiProcessorCount;
+	ctx->capability = 10 * properties.major + properties.minor;
+	ctx->bytes_per_second = 2e3 * clock_khz * width_bits / 8;
+	snprintf(ctx->name, sizeof ctx->name, "%s", properties.name);
+	snprintf(ctx->library, sizeof ctx->library, "CUDA %d.%d, cuBLASLt %zu", runtime / 1000,
+		runtime % 1000 / 10, cublasLtGetVersion());
+	return cudaSuccess;
+}
+
+static int errno_of(cudaError_t rc)
+{
+	switch (rc) {
+	case cudaSuccess:
+		return 0;
+	case cudaErrorMemoryAllocation:
+		return -ENOMEM;
+	case cudaErrorInvalidDevice:
+	case cudaErrorNoDevice:
+	case cudaErrorInsufficientDriver:
+		return -ENODEV;
+	default:
+		return -EIO;
+	}
+}
+
+int k_context_create(const struct k_context_options *options, struct k_context **out)
+{
+	struct k_context *ctx;
+	cudaError_t rc;
+
+	if (options->threads < 1 || options->threads > 1024)
+		return -EINVAL;
+	ctx = (struct k_context *)calloc(1, sizeof *ctx);
+	if (!ctx)
+		return -ENOMEM;
+	pthread_mutex_init(&ctx->lock, NULL);
+	ctx->device = options->device;
+	ctx->dtype = K_FP32;
+	rc = cudaSetDevice(ctx->device);
+	if (rc == cudaSuccess)
+		rc = describe(ctx);
+	if (rc == cudaSuccess)
+		rc = cudaStreamCreateWithFlags(&ctx->internal, cudaStreamNonBlocking);
+	if (rc == cudaSuccess)
+		rc = cudaHostAlloc(
+			(void **)&ctx->finding, sizeof *ctx->finding, cudaHostAllocMapped);
+	if (rc == cudaSuccess) {
+		memset(ctx->finding, 0, sizeof *ctx->finding);
+		if (cublasLtCreate(&ctx->blas) == CUBLAS_STATUS_SUCCESS) {
+			*out = ctx;
+			return 0;
+		}
+		rc = cudaErrorUnknown;
+	}
+	k_context_destroy(ctx);
+	return errno_of(rc);
+}
+
+void k_context_destroy(struct k_context *ctx)
+{
+	if (!ctx)
+		return;
+	cudaSetDevice(ctx->device);
+	gemm_forget(ctx);
+	if (ctx->blas)
+		cublasLtDestroy(ctx->blas);
+	if (ctx->finding)
+		cudaFreeHost(ctx->finding);
+	if (ctx->internal)
+		cudaStreamDestroy(ctx->internal);
+	pthread_mutex_destroy(&ctx->lock);
+	free(ctx);
+}
+
+void k_context_set_threads(struct k_context *ctx, int threads)
+{
+}
+
+int k_context_set_dtype(struct k_context *ctx, enum k_dtype dtype)
+{
+	bool has = dtype == K_FP32 || dtype == K_FP16 ||
+		((dtype == K_TF32 || dtype == K_BF16) && ctx->capability >= 80);
+
+	if (!has)
+		return -ENOTSUP;
+	ctx->dtype = dtype;
+	return 0;
+}
+
+enum k_dtype k_context_dtype(const struct k_context *ctx)
+{
+	return ctx->dtype;
+}
+
+size_t k_elem_bytes(const struct k_context *ctx)
+{
+	return ctx->dtype == K_BF16 || ctx->dtype == K_FP16 ? 2 : 4;
+}
+
+void k_context_info(const struct k_context *ctx, struct k_device_info *out)
+{
+	size_t free_bytes = 0, total_bytes = 0;
+
+	cudaSetDevice(ctx->device);
+	cudaMemGetInfo(&free_bytes, &total_bytes);
+	out->backend = "cuda";
+	out->name = ctx->name;
+	out->library = ctx->library;
+	out->memory_total_bytes = (int64_t)total_bytes;
+	out->memory_free_bytes = (int64_t)free_bytes;
+}
+
+const char *k_context_error(const struct k_context *ctx)
+{
+	read_finding((struct k_context *)ctx);
+	return __atomic_load_n(&ctx->failed, __ATOMIC_ACQUIRE) ? ctx->error : NULL;
+}

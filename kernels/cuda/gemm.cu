@@ -1,0 +1,357 @@
+#include "kernels/cuda/gemm.cuh"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/element.cuh"
+
+enum { CANDIDATES = 16, ALIGNMENT_MAX = 256 };
+
+struct gemm_key {
+	int64_t m, n, k;
+	int32_t transpose_a, transpose_b, add, epilogue, dtype;
+	uint32_t align[5]; /* of a, b, d, bias, aux */
+};
+
+struct gemm_plan {
+	struct gemm_plan *next;
+	struct gemm_key key;
+	cublasLtMatmulDesc_t desc;
+	cublasLtMatrixLayout_t a, b, d;
+	cublasLtMatmulAlgo_t algo;
+	double seconds; /* infinite: there is no algorithm */
+};
+
+static uint32_t alignment(const void *p)
+{
+	uintptr_t lowest = (uintptr_t)p & (~(uintptr_t)p + 1);
+
+	return !p || lowest > ALIGNMENT_MAX ? ALIGNMENT_MAX : (uint32_t)lowest;
+}
+
+static struct gemm_key make_key(const struct k_context *ctx, const struct gemm_call *c)
+{
+	struct gemm_key key;
+
+	memset(&key, 0, sizeof key); /* compared as bytes */
+	key.m = c->m;
+	key.n = c->n;
+	key.k = c->k;
+	key.transpose_a = c->transpose_a;
+	key.transpose_b = c->transpose_b;
+	key.add = c->add;
+	key.epilogue = c->epilogue;
+	key.dtype = ctx->dtype;
+	key.align[0] = alignment(c->a);
+	key.align[1] = alignment(c->b);
+	key.align[2] = alignment(c->d);
+	key.align[3] = alignment(c->bias);
+	key.align[4] = alignment(c->aux);
+	return key;
+}
+
+static cudaDataType_t data_type(enum k_dtype dtype)
+{
+	if (dtype == K_BF16)
+		return CUDA_R_16BF;
+	return dtype == K_FP16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+template <typename T>
+static void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t what, T value)
+{
+	cublasLtMatmulDescSetAttribute(desc, what, &value, sizeof value);
+}
+
+static const cublasLtEpilogue_t epilogues[] = {
+	CUBLASLT_EPILOGUE_DEFAULT,
+	CUBLASLT_EPILOGUE_BIAS,
+	CUBLASLT_EPILOGUE_GELU_AUX,
+	CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+	CUBLASLT_EPILOGUE_DGELU,
+	CUBLASLT_EPILOGUE_BGRADB,
+};
+
+static void set_pointers(const struct gemm_plan *p, const void *bias, const void *aux)
+{
+	if (bias)
+		set(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+	if (aux)
+		set(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+}
+
+static bool describe(struct gemm_plan *p, const struct gemm_call *c)
+{
+	cudaDataType_t type = data_type((enum k_dtype)p->key.dtype);
+	cublasComputeType_t compute =
+		p->key.dtype == K_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+	int64_t a_rows = c->transpose_a ? c->k : c->m, a_cols = c->transpose_a ? c->m : c->k;
+	int64_t b_rows = c->transpose_b ? c->n : c->k, b_cols = c->transpose_b ? c->k : c->n;
+
+	if (cublasLtMatmulDescCreate(&p->desc, compute, CUDA_R_32F) != CUBLAS_STATUS_SUCCESS ||
+		cublasLtMatrixLayoutCreate(&p->a, type, (uint64_t)a_rows, (uint64_t)a_cols,
+			a_rows) != CUBLAS_STATUS_SUCCESS ||
+		cublasLtMatrixLayoutCreate(&p->b, type, (uint64_t)b_rows, (uint64_t)b_cols,
+			b_rows) != CUBLAS_STATUS_SUCCESS ||
+		cublasLtMatrixLayoutCreate(&p->d, type, (uint64_t)c->m, (uint64_t)c->n, c->m) !=
+			CUBLAS_STATUS_SUCCESS)
+		return false;
+	set(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, c->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+	set(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, c->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+	set(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogues[c->epilogue]);
+	if (c->aux)
+		set(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, c->m);
+	set_pointers(p, c->bias, c->aux);
+	return true;
+}
+
+static int find_candidates(struct k_context *ctx, const struct gemm_plan *p,
+	cublasLtMatmulHeuristicResult_t found[CANDIDATES])
+{
+	uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+	const uint32_t *align = p->key.align;
+	size_t workspace = STREAM_WORKSPACE_BYTES;
+	cublasLtMatmulPreference_t prefer;
+	int n = 0;
+
+	if (cublasLtMatmulPreferenceCreate(&prefer) != CUBLAS_STATUS_SUCCESS)
+		return 0;
+	cublasLtMatmulPreferenceSetAttribute(
+		prefer, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+	cublasLtMatmulPreferenceSetAttribute(
+		prefer, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes);
+	cublasLtMatmulPreferenceSetAttribute(
+		prefer, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align[0], sizeof align[0]);
+	cublasLtMatmulPreferenceSetAttribute(
+		prefer, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align[1], sizeof align[1]);
+	cublasLtMatmulPreferenceSetAttribute(
+		prefer, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align[2], sizeof align[2]);
+	cublasLtMatmulPreferenceSetAttribute(
+		prefer, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align[2], sizeof align[2]);
+	if (cublasLtMatmulAlgoGetHeuristic(ctx->blas, p->desc, p->a, p->b, p->d, p->d, prefer,
+		    CANDIDATES, found, &n) != CUBLAS_STATUS_SUCCESS)
+		n = 0;
+	cublasLtMatmulPreferenceDestroy(prefer);
+	return n;
+}
+
+static cublasStatus_t multiply(struct k_context *ctx, const struct gemm_plan *p,
+	const cublasLtMatmulAlgo_t *algo, const void *a, const void *b, void *d, void *workspace,
+	cudaStream_t stream)
+{
+	float alpha = 1, beta = p->key.add ? 1 : 0;
+
+	return cublasLtMatmul(ctx->blas, p->desc, &alpha, a, p->a, b, p->b, &beta, d, p->d, d, p->d,
+		algo, workspace, STREAM_WORKSPACE_BYTES, stream);
+}
+
+/* ---- the choice of an algorithm ---- */
+
+enum { TRIAL_A, TRIAL_B, TRIAL_D, TRIAL_AUX, TRIAL_BIAS, TRIAL_WORKSPACE, TRIALS };
+
+struct trial {
+	void *memory[TRIALS];
+	cudaEvent_t from, to;
+};
+
+/* Numbers in [1/2, 1) of either sign. On zeros the matrix units run faster than on real data. */
+static __global__ void gemm_trial_fill(uint32_t *words, int64_t n, uint32_t fixed, uint32_t random)
+{
+	int64_t stride = (int64_t)gridDim.x * blockDim.x;
+
+	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
+		uint32_t x = (uint32_t)i * 0x9e3779b9u;
+
+		x = (x ^ x >> 15) * 0x85ebca6bu;
+		words[i] = fixed | ((x ^ x >> 13) & random);
+	}
+}
+
+static void fill(struct k_context *ctx, int dtype, void *memory, size_t bytes)
+{
+	uint32_t fixed = 0x3f000000, random = 0x807fffff;
+
+	if (dtype == K_BF16) {
+		fixed = 0x3f003f00;
+		random = 0x807f807f;
+	} else if (dtype == K_FP16) {
+		fixed = 0x38003800;
+		random = 0x83ff83ff;
+	}
+	gemm_trial_fill<<<1024, 256, 0, ctx->internal>>>(
+		(uint32_t *)memory, (int64_t)bytes / 4, fixed, random);
+}
+
+static void trial_finish(struct trial *t)
+{
+	for (int i = 0; i < TRIALS; i++)
+		cudaFree(t->memory[i]);
+	if (t->from)
+		cudaEventDestroy(t->from);
+	if (t->to)
+		cudaEventDestroy(t->to);
+	cudaGetLastError(); /* no memory for a trial is no failure */
+}
+
+static bool trial_init(struct k_context *ctx, const struct gemm_call *c, struct trial *t)
+{
+	size_t elem = k_elem_bytes(ctx), sizes[TRIALS];
+	int64_t widest = c->m > c->n ? c->m : c->n;
+
+	memset(t, 0, sizeof *t);
+	sizes[TRIAL_A] = (size_t)(c->m * c->k) * elem;
+	sizes[TRIAL_B] = (size_t)(c->k * c->n) * elem;
+	sizes[TRIAL_D] = (size_t)(c->m * c->n) * elem;
+	sizes[TRIAL_AUX] = c->aux ? sizes[TRIAL_D] : 0;
+	sizes[TRIAL_BIAS] = (size_t)widest * elem;
+	sizes[TRIAL_WORKSPACE] = STREAM_WORKSPACE_BYTES;
+	for (int i = 0; i < TRIALS; i++) {
+		if (sizes[i] == 0)
+			continue;
+		if (cudaMalloc(&t->memory[i], sizes[i] + 4) != cudaSuccess)
+			return false;
+		if (i != TRIAL_WORKSPACE)
+			fill(ctx, ctx->dtype, t->memory[i], sizes[i]);
+	}
+	return cudaEventCreate(&t->from) == cudaSuccess && cudaEventCreate(&t->to) == cudaSuccess;
+}
+
+static bool run_trial(struct k_context *ctx, const struct gemm_plan *p, const struct trial *t,
+	const cublasLtMatmulAlgo_t *algo, int times, double *seconds)
+{
+	float ms = 0;
+
+	cudaEventRecord(t->from, ctx->internal);
+	for (int i = 0; i < times; i++) {
+		if (multiply(ctx, p, algo, t->memory[TRIAL_A], t->memory[TRIAL_B],
+			    t->memory[TRIAL_D], t->memory[TRIAL_WORKSPACE],
+			    ctx->internal) != CUBLAS_STATUS_SUCCESS)
+			return false;
+	}
+	cudaEventRecord(t->to, ctx->internal);
+	if (cudaEventSynchronize(t->to) != cudaSuccess ||
+		cudaEventElapsedTime(&ms, t->from, t->to) != cudaSuccess)
+		return false;
+	*seconds = (double)ms * 1e-3 / times;
+	return true;
+}
+
+/* Best of three rounds, about as long for small products as for large ones. */
+static double time_candidate(struct k_context *ctx, const struct gemm_plan *p,
+	const struct trial *t, const cublasLtMatmulAlgo_t *algo)
+{
+	const double round_seconds = 1e-4;
+	double best = INFINITY, seconds;
+	int times;
+
+	if (!run_trial(ctx, p, t, algo, 1, &seconds) || !run_trial(ctx, p, t, algo, 1, &seconds))
+		return INFINITY;
+	times = seconds < round_seconds ? 1 + (int)(round_seconds / seconds) : 1;
+	for (int round = 0; round < 3; round++) {
+		if (!run_trial(ctx, p, t, algo, times, &seconds))
+			return INFINITY;
+		best = seconds < best ? seconds : best;
+	}
+	return best;
+}
+
+static void choose(struct k_context *ctx, struct gemm_plan *p, const struct gemm_call *c)
+{
+	cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+	int n = find_candidates(ctx, p, found);
+	struct trial t;
+
+	p->seconds = INFINITY;
+	if (n == 0)
+		return;
+	if (trial_init(ctx, c, &t)) {
+		set_pointers(p, c->bias ? t.memory[TRIAL_BIAS] : NULL, t.memory[TRIAL_AUX]);
+		for (int i = 0; i < n; i++) {
+			double seconds = time_candidate(ctx, p, &t, &found[i].algo);
+
+			if (seconds < p->seconds) {
+				p->seconds = seconds;
+				p->algo = found[i].algo;
+			}
+		}
+	}
+	trial_finish(&t);
+	if (isinf(p->seconds)) { /* not tried: by what the operations would take */
+		p->seconds = 2.0 * (double)c->m * (double)c->n * (double)c->k * 2e-15;
+		p->algo = found[0].algo;
+	}
+}
+
+static struct gemm_plan *find(struct k_stream *s, const struct gemm_call *call)
+{
+	struct k_context *ctx = s->ctx;
+	struct gemm_key key = make_key(ctx, call);
+	struct gemm_plan *p;
+
+	for (p = ctx->plans; p; p = p->next) {
+		if (memcmp(&p->key, &key, sizeof key) == 0)
+			return p;
+	}
+	p = (struct gemm_plan *)calloc(1, sizeof *p);
+	if (!p) {
+		context_fail(ctx, "matrix product: no memory for its plan");
+		return NULL;
+	}
+	p->key = key;
+	p->seconds = INFINITY;
+	p->next = ctx->plans;
+	ctx->plans = p;
+	if (describe(p, call))
+		choose(ctx, p, call);
+	return p;
+}
+
+double gemm_seconds(struct k_stream *s, const struct gemm_call *call)
+{
+	struct gemm_plan *p = find(s, call);
+
+	return p ? p->seconds : INFINITY;
+}
+
+void gemm_run(struct k_stream *s, const char *name, const struct gemm_call *call)
+{
+	struct gemm_plan *p;
+	cublasStatus_t rc;
+	void *workspace;
+
+	if (call->m <= 0 || call->n <= 0 || call->k <= 0 || !stream_ready(s))
+		return;
+	p = find(s, call);
+	workspace = stream_workspace(s);
+	if (!p || !workspace)
+		return;
+	if (isinf(p->seconds)) {
+		context_fail(s->ctx, "%s: cuBLASLt has no algorithm for %lld x %lld x %lld", name,
+			(long long)call->m, (long long)call->n, (long long)call->k);
+		return;
+	}
+	set_pointers(p, call->bias, call->aux);
+	rc = multiply(s->ctx, p, &p->algo, call->a, call->b, call->d, workspace, s->cuda);
+	if (rc != CUBLAS_STATUS_SUCCESS)
+		context_fail(s->ctx, "%s: %s", name, cublasLtGetStatusString(rc));
+	stream_check(s, name);
+}
+
+void gemm_forget(struct k_context *ctx)
+{
+	while (ctx->plans) {
+		struct gemm_plan *p = ctx->plans;
+
+		ctx->plans = p->next;
+		if (p->desc)
+			cublasLtMatmulDescDestroy(p->desc);
+		if (p->a)
+			cublasLtMatrixLayoutDestroy(p->a);
+		if (p->b)
+			cublasLtMatrixLayoutDestroy(p->b);
+		if (p->d)
+			cublasLtMatrixLayoutDestroy(p->d);
+		free(p);
+	}
+}

@@ -1,0 +1,150 @@
+#include <math.h>
+
+#include "kernels/cuda/column_sum.cuh"
+#include "kernels/cuda/gelu.cuh"
+#include "kernels/cuda/gemm.cuh"
+
+/*
+ * Row-major (rows, columns) is column-major (columns, rows): out (R,OC) = inp weight^T is
+ * out^T (OC,R) = weight inp^T. What goes along with the product (GELU, its derivative, the bias's
+ * gradient) does so where cuBLASLt can and it is faster than a pass of its own.
+ */
+
+/* cuBLASLt's GELU is good to 5e-6: enough for tensors that are rounded to 11 bits, not for fp32. */
+static bool gelu_fits(const struct k_context *ctx, enum k_gelu gelu)
+{
+	return gelu == K_GELU_TANH && ctx->dtype != K_FP32;
+}
+
+/* Of a kernel that reads or writes so many bytes once. */
+static double pass_seconds(const struct k_context *ctx, int64_t elems)
+{
+	const double of_peak = 0.8, launch = 2e-6;
+
+	return (double)elems * (double)k_elem_bytes(ctx) / (of_peak * ctx->bytes_per_second) +
+		launch;
+}
+
+static struct gemm_call forward_call(void *out, const void *inp, const void *weight,
+	const void *bias, int64_t R, int64_t C, int64_t OC)
+{
+	struct gemm_call c = {};
+
+	c.transpose_a = true;
+	c.m = OC;
+	c.n = R;
+	c.k = C;
+	c.a = weight;
+	c.b = inp;
+	c.d = out;
+	c.epilogue = bias ? GEMM_BIAS : GEMM_PLAIN;
+	c.bias = (void *)bias;
+	return c;
+}
+
+void k_linear_forward(struct k_stream *s, void *out, const void *inp, const void *weight,
+	const void *bias, int64_t R, int64_t C, int64_t OC)
+{
+	struct gemm_call c = forward_call(out, inp, weight, bias, R, C, OC);
+
+	gemm_run(s, "k_linear_forward", &c);
+}
+
+void k_linear_gelu_forward(struct k_stream *s, void *out, void *pre, const void *inp,
+	const void *weight, const void *bias, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu)
+{
+	struct gemm_call apart = forward_call(pre, inp, weight, bias, R, C, OC), fused = apart;
+
+	if (!stream_ready(s))
+		return;
+	fused.d = out;
+	fused.aux = pre;
+	fused.epilogue = bias ? GEMM_GELU_BIAS : GEMM_GELU;
+	if (gelu_fits(s->ctx, gelu) &&
+		gemm_seconds(s, &fused) <
+			gemm_seconds(s, &apart) + pass_seconds(s->ctx, 2 * R * OC)) {
+		gemm_run(s, "k_linear_gelu_forward", &fused);
+		return;
+	}
+	gemm_run(s, "k_linear_gelu_forward", &apart);
+	gelu_forward(s, out, pre, R * OC, gelu);
+}
+
+static void backward_input(struct k_stream *s, const char *name, void *dinp, const void *dout,
+	const void *weight, const void *pre, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu)
+{
+	struct gemm_call apart = {}, fused;
+
+	apart.m = C;
+	apart.n = R;
+	apart.k = OC;
+	apart.a = weight;
+	apart.b = dout;
+	apart.d = dinp;
+	fused = apart;
+	fused.epilogue = GEMM_DGELU;
+	fused.aux = (void *)pre;
+	if (pre && gelu_fits(s->ctx, gelu) &&
+		gemm_seconds(s, &fused) <
+			gemm_seconds(s, &apart) + pass_seconds(s->ctx, 3 * R * C)) {
+		gemm_run(s, name, &fused);
+		return;
+	}
+	gemm_run(s, name, &apart);
+	if (pre)
+		gelu_backward(s, dinp, pre, R * C, gelu);
+}
+
+static void backward_parameters(struct k_stream *s, const char *name, void *dweight, void *dbias,
+	const void *dout, const void *inp, int64_t R, int64_t C, int64_t OC)
+{
+	struct gemm_call apart = {}, fused;
+
+	apart.transpose_b = true;
+	apart.m = C;
+	apart.n = OC;
+	apart.k = R;
+	apart.a = inp;
+	apart.b = dout;
+	apart.d = dweight;
+	apart.add = true;
+	if (!dbias) {
+		gemm_run(s, name, &apart);
+		return;
+	}
+	fused = apart;
+	fused.epilogue = GEMM_SUM_B;
+	fused.bias = stream_scratch(s, (size_t)OC * k_elem_bytes(s->ctx));
+	if (!fused.bias)
+		return;
+	if (gemm_seconds(s, &fused) < gemm_seconds(s, &apart) + pass_seconds(s->ctx, R * OC)) {
+		gemm_run(s, name, &fused);
+		column_sum_add(s, dbias, fused.bias, 1, OC);
+		return;
+	}
+	gemm_run(s, name, &apart);
+	column_sum_add(s, dbias, dout, R, OC);
+}
+
+void k_linear_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias, const void *dout,
+	const void *inp, const void *weight, int64_t R, int64_t C, int64_t OC)
+{
+	if (R <= 0 || !stream_ready(s))
+		return;
+	backward_parameters(s, "k_linear_backward", dweight, dbias, dout, inp, R, C, OC);
+	if (dinp)
+		backward_input(
+			s, "k_linear_backward", dinp, dout, weight, NULL, R, C, OC, K_GELU_TANH);
+}
+
+void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void *dbias,
+	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,
+	int64_t C, int64_t OC, enum k_gelu gelu)
+{
+	if (R <= 0 || !stream_ready(s))
+		return;
+	backward_parameters(s, "k_linear_backward_gelu", dweight, dbias, dout, inp, R, C, OC);
+	if (dinp)
+		backward_input(
+			s, "k_linear_backward_gelu", dinp, dout, weight, pre, R, C, OC, gelu);
+}

@@ -1,0 +1,50 @@
+#include "kernels/cuda/stream.cuh"
+
+void *k_alloc(struct k_context *ctx, size_t bytes)
+{
+	size_t some = bytes ? bytes : 1;
+	void *memory = NULL;
+
+	cudaSetDevice(ctx->device);
+	if (cudaMalloc(&memory, some) != cudaSuccess) {
+		cudaGetLastError(); /* not there is an answer, not a failure */
+		return NULL;
+	}
+	context_check(ctx, "k_alloc", cudaMemsetAsync(memory, 0, some, ctx->internal));
+	context_check(ctx, "k_alloc", cudaStreamSynchronize(ctx->internal));
+	return memory;
+}
+
+void k_free(struct k_context *ctx, void *memory)
+{
+	cudaSetDevice(ctx->device);
+	context_check(ctx, "k_free", cudaFree(memory));
+}
+
+static void copy(struct k_stream *s, const char *name, void *dst, const void *src, size_t bytes,
+	enum cudaMemcpyKind kind)
+{
+	if (bytes > 0 && stream_ready(s))
+		context_check(s->ctx, name, cudaMemcpyAsync(dst, src, bytes, kind, s->cuda));
+}
+
+void k_copy_in(struct k_stream *s, void *device, const void *host, size_t bytes)
+{
+	copy(s, "k_copy_in", device, host, bytes, cudaMemcpyHostToDevice);
+}
+
+void k_copy_out(struct k_stream *s, void *host, const void *device, size_t bytes)
+{
+	copy(s, "k_copy_out", host, device, bytes, cudaMemcpyDeviceToHost);
+}
+
+void k_copy(struct k_stream *s, void *dst, const void *src, size_t bytes)
+{
+	copy(s, "k_copy", dst, src, bytes, cudaMemcpyDeviceToDevice);
+}
+
+void k_zero(struct k_stream *s, void *device, size_t bytes)
+{
+	if (bytes > 0 && stream_ready(s))
+		context_check(s->ctx, "k_zero", cudaMemsetAsync(device, 0, bytes, s->cuda));
+}
