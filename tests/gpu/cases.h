@@ -1,0 +1,34 @@
+/* cases.h: what is run on both libraries. */
+#ifndef GPT2D_TESTS_GPU_CASES_H
+#define GPT2D_TESTS_GPU_CASES_H
+
+#include "tests/gpu/harness.h"
+
+/* What a shape's numbers mean is the case's own business. */
+struct cases_shape {
+	int64_t a, b, c, d, e;
+	double p; /* of the dropout */
+};
+
+/*
+ * CASES_NEAR: compared with the CPU library in double, by the tolerance of the type. CASES_EXACT:
+ * fp32, compared with the CPU library in float, which must give the same bits.
+ */
+enum cases_set { CASES_NEAR, CASES_EXACT };
+
+struct cases_case {
+	const char *name;
+	void (*run)(struct harness *h, const struct cases_shape *shape);
+	struct cases_shape shape;
+	bool small; /* also under compute-sanitizer */
+};
+
+/* The list ends with a name of NULL. */
+extern const struct cases_case cases_linear[], cases_layers[], cases_attention[], cases_optimizer[],
+	cases_exact[];
+
+/* Runs each case of the set; small_only: those alone. before_case may be NULL. */
+void cases_run(struct harness *h, enum cases_set set, bool small_only,
+	void (*run_case)(struct harness *h, const struct cases_case *c, uint64_t seed));
+
+#endif

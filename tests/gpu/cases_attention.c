@@ -1,0 +1,38 @@
+#include <stddef.h>
+
+#include "tests/gpu/cases.h"
+
+/* Shapes are B, T, NH, HS. */
+static void attention(struct harness *h, const struct cases_shape *s)
+{
+	int64_t B = s->a, T = s->b, NH = s->c, HS = s->d, C = NH * HS;
+	double tolerance = harness_tolerance(h);
+	struct k_dropout drop = {s->p, 42, 9};
+	void *qkv = harness_tensor(h, B * T * 3 * C, 0, 2),
+	     *dout = harness_tensor(h, B * T * C, 0, 1);
+	void *out = harness_poison(h, B * T * C), *dqkv = harness_poison(h, B * T * 3 * C);
+	k_real *lse = harness_poison_real(h, B * NH * T);
+
+	k_attention_forward(h->s, out, lse, qkv, B, T, NH, HS, &drop);
+	harness_result(h, "out", out, B * T * C, tolerance);
+	harness_result_real(h, "lse", lse, B * NH * T, tolerance < 1e-4 ? 4e-6 : 1e-5);
+	k_attention_backward(h->s, dqkv, dout, out, lse, qkv, B, T, NH, HS, &drop);
+	harness_result(h, "dqkv", dqkv, B * T * 3 * C, 2 * tolerance);
+}
+
+const struct cases_case cases_attention[] = {
+	{"attention", attention, {1, 64, 1, 64, 0, 0}, true},
+	{"attention", attention, {2, 65, 2, 64, 0, 0}, true},
+	{"attention", attention, {1, 1, 2, 64, 0, 0}, true},
+	{"attention", attention, {2, 33, 3, 64, 0, 0.1}, true},
+	{"attention", attention, {1, 50, 2, 32, 0, 0.1}, true},
+	{"attention", attention, {1, 40, 3, 20, 0, 0}, true},
+	{"attention", attention, {2, 200, 3, 64, 0, 0}, false},
+	{"attention", attention, {1, 130, 2, 64, 0, 0.25}, false},
+	{"attention", attention, {16, 300, 12, 64, 0, 0}, false},
+	{"attention", attention, {1, 1024, 4, 64, 0, 0}, false},
+	{"attention", attention, {1, 1000, 2, 64, 0, 0.1}, false},
+	{"attention", attention, {1, 257, 2, 80, 0, 0}, false},
+	{"attention", attention, {1, 100, 1, 128, 0, 0}, false},
+	{NULL, NULL, {0, 0, 0, 0, 0, 0}, false},
+};

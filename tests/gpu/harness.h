@@ -1,0 +1,60 @@
+/*
+ * harness.h: one case run on two libraries. The same cases are linked with the CPU library, which
+ * writes what it computes to a file, and with the CUDA library, which is compared with that file.
+ * Inputs are the same in both: random, and rounded to the type under test.
+ */
+#ifndef GPT2D_TESTS_GPU_HARNESS_H
+#define GPT2D_TESTS_GPU_HARNESS_H
+
+#include "kernels/kernels.h"
+
+enum { HARNESS_BLOCKS_MAX = 64 };
+
+struct harness {
+	struct k_context *ctx;
+	struct k_stream *s;
+	enum k_dtype under_test; /* what inputs are rounded to */
+	uint64_t random;
+	void *blocks[HARNESS_BLOCKS_MAX]; /* device memory of the case */
+	int n_blocks;
+	/* Called with each result; tolerance 0: the same bits. */
+	void (*result)(
+		struct harness *h, const char *name, const double *x, int64_t n, double tolerance);
+	void *owner;
+};
+
+/* 0 or a negative errno; message on stderr. */
+int harness_init(struct harness *h, enum k_dtype under_test);
+void harness_finish(struct harness *h);
+
+/* Before each case: the same random numbers again, and no memory. */
+void harness_restart(struct harness *h, uint64_t seed);
+
+/* "fp32", "tf32", "bf16", "fp16"; -1: no such type. */
+int harness_dtype(const char *name);
+
+/* Relative tolerance of a result that was rounded to the type under test about once. */
+double harness_tolerance(const struct harness *h);
+
+/*
+ * Device tensors of the case: uniform in mean-by..mean+by, or all NaN. The k_real ones are rounded
+ * to fp32 only.
+ */
+void *harness_tensor(struct harness *h, int64_t n, double mean, double by);
+k_real *harness_real(struct harness *h, int64_t n, double mean, double by);
+void *harness_poison(struct harness *h, int64_t n);
+k_real *harness_poison_real(struct harness *h, int64_t n);
+int32_t *harness_tokens(struct harness *h, int64_t n, int32_t below);
+void *harness_bytes(struct harness *h, const void *from, size_t bytes);
+
+/* Hands results to h->result. */
+void harness_result(
+	struct harness *h, const char *name, const void *tensor, int64_t n, double tolerance);
+void harness_result_real(
+	struct harness *h, const char *name, const k_real *tensor, int64_t n, double tolerance);
+
+/* An element in memory and back. */
+void harness_encode(enum k_dtype dtype, double x, void *to);
+double harness_decode(enum k_dtype dtype, const void *from);
+
+#endif

@@ -1,0 +1,173 @@
+/*
+ * kernels_gpu: the cases on the GPU, beside what gpu_reference wrote. Each case runs twice on
+ * poisoned outputs and must give the same bits. The last line is "N passed, N failed".
+ *
+ *   kernels_gpu fp32|tf32|bf16|fp16 near|exact REFERENCE [small]
+ *
+ * A result passes when |got - want| / |want|, Euclidean norms, is at most its tolerance, and no
+ * element is further off than PEAK tolerances of the largest |want|. NaN never passes, but where
+ * NaN is wanted.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/gpu/cases.h"
+
+static const double peak = 8;
+
+enum { RESULTS_MAX = 16 };
+
+/* What the first run of a case gave. */
+struct kept {
+	double *x;
+	int64_t n;
+};
+
+struct comparison {
+	FILE *reference;
+	const char *dtype;
+	const struct cases_case *now;
+	struct kept first[RESULTS_MAX];
+	int at;      /* which result of the case comes next */
+	bool second; /* run */
+	int passed, failed;
+};
+
+static void *allocated(size_t bytes)
+{
+	void *memory = malloc(bytes ? bytes : 1);
+
+	if (!memory) {
+		fprintf(stderr, "kernels_gpu: no memory for %zu bytes\n", bytes);
+		exit(2);
+	}
+	return memory;
+}
+
+static void row(struct comparison *c, const char *name, double norm, double worst, double tolerance,
+	const char *verdict)
+{
+	const struct cases_shape *s = &c->now->shape;
+
+	printf("%-5s %-22s %5lld %5lld %5lld %5lld %-4.2g %-14s %9.2e %9.2e %9.2e %s\n", c->dtype,
+		c->now->name, (long long)s->a, (long long)s->b, (long long)s->c, (long long)s->d,
+		s->p, name, norm, worst, tolerance, verdict);
+	fflush(stdout);
+}
+
+static double *read_reference(struct comparison *c, const char *name, int64_t n)
+{
+	double *want = allocated((size_t)n * sizeof *want);
+	int64_t found = -1;
+
+	if (fread(&found, sizeof found, 1, c->reference) != 1 || found != n ||
+		fread(want, sizeof *want, (size_t)n, c->reference) != (size_t)n) {
+		fprintf(stderr, "kernels_gpu: %s, %s: reference has %lld elements, %lld expected\n",
+			c->now->name, name, (long long)found, (long long)n);
+		exit(2);
+	}
+	return want;
+}
+
+static void compare(
+	struct comparison *c, const char *name, const double *x, int64_t n, double tolerance)
+{
+	double *want = read_reference(c, name, n);
+	double difference = 0, size = 0, worst = 0, largest = 0;
+	bool good;
+
+	for (int64_t i = 0; i < n; i++) {
+		double d = isnan(x[i]) && isnan(want[i]) ? 0 : fabs(x[i] - want[i]);
+
+		difference += d * d;
+		size += isnan(want[i]) ? 0 : want[i] * want[i];
+		worst = d > worst || isnan(d) ? d : worst;
+		largest = fabs(want[i]) > largest ? fabs(want[i]) : largest;
+	}
+	difference = size > 0 ? sqrt(difference / size) : sqrt(difference);
+	worst = largest > 0 ? worst / largest : worst;
+	good = difference <= tolerance && worst <= peak * tolerance;
+	row(c, name, difference, worst, tolerance, good ? "ok" : "FAILED");
+	if (good)
+		c->passed++;
+	else
+		c->failed++;
+	free(want);
+}
+
+/* Results of the first run go to the reference, those of the second to the first. */
+static void take_result(
+	struct harness *h, const char *name, const double *x, int64_t n, double tolerance)
+{
+	struct comparison *c = h->owner;
+	struct kept *first = &c->first[c->at++];
+
+	if (c->second) {
+		if (memcmp(first->x, x, (size_t)n * sizeof *x) != 0) {
+			row(c, name, 0, 0, tolerance, "FAILED: other bits the second time");
+			c->failed++;
+		}
+		free(first->x);
+		return;
+	}
+	first->n = n;
+	first->x = allocated((size_t)n * sizeof *x);
+	memcpy(first->x, x, (size_t)n * sizeof *x);
+	compare(c, name, x, n, tolerance);
+}
+
+static void run_case(struct harness *h, const struct cases_case *cc, uint64_t seed)
+{
+	struct comparison *c = h->owner;
+
+	c->now = cc;
+	for (int round = 0; round < 2; round++) {
+		c->second = round == 1;
+		c->at = 0;
+		harness_restart(h, seed);
+		cc->run(h, &cc->shape);
+	}
+}
+
+static int run(struct comparison *c, enum k_dtype dtype, enum cases_set set, bool small_only)
+{
+	struct harness h;
+
+	if (harness_init(&h, dtype) < 0)
+		return -1;
+	h.result = take_result;
+	h.owner = c;
+	cases_run(&h, set, small_only, run_case);
+	if (k_context_error(h.ctx)) {
+		printf("context: %s\n", k_context_error(h.ctx));
+		c->failed++;
+	}
+	harness_finish(&h);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	int dtype = argc > 3 ? harness_dtype(argv[1]) : -1;
+	struct comparison c = {0};
+
+	if (dtype < 0) {
+		fprintf(stderr,
+			"usage: kernels_gpu fp32|tf32|bf16|fp16 near|exact REFERENCE [small]\n");
+		return 2;
+	}
+	c.dtype = argv[1];
+	c.reference = fopen(argv[3], "re");
+	if (!c.reference) {
+		perror(argv[3]);
+		return 2;
+	}
+	if (run(&c, (enum k_dtype)dtype, strcmp(argv[2], "exact") == 0 ? CASES_EXACT : CASES_NEAR,
+		    argc > 4 && strcmp(argv[4], "small") == 0) < 0)
+		return 1;
+	fclose(c.reference);
+	printf("%d passed, %d failed\n", c.passed, c.failed);
+	return c.failed == 0 ? 0 : 1;
+}
