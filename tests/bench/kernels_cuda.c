@@ -1,0 +1,506 @@
+/*
+ * kernels_cuda: what each operation of the CUDA library costs at the shapes of GPT-2 124M, beside
+ * two ceilings measured in the same run: a large matrix product and copying device memory.
+ *
+ *   bench_kernels_cuda [bf16|fp16|tf32|fp32 [OPERATION]]
+ *
+ * A figure is the median of several rounds, each of as many calls as take some milliseconds, timed
+ * by events of the device. Operations of a few microseconds are launched one by one: what is shown
+ * for those is bounded by launching.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+enum { ROUNDS = 7, BIG = 8192 };
+static const int64_t wait_ns = 60000000000;
+static const double round_ns = 4e6;
+
+struct shape {
+	const char *name;
+	int64_t B, T, NH, HS, V, Vp;
+};
+
+static const struct shape shapes[] = {
+	{"micro 2, T 512", 2, 512, 12, 64, 50257, 50304},
+	{"B 64, T 1024", 64, 1024, 12, 64, 50257, 50304},
+};
+
+/* Everything an operation may need, sized for one shape. */
+struct tensors {
+	struct shape s;
+	int64_t R, C, params;
+	void *x, *y, *z, *dx;     /* (R,4C) */
+	void *weight, *dweight;   /* (Vp,C) */
+	void *bias, *dbias;       /* (8C) */
+	k_real *mean, *rstd;      /* (R,NH) */
+	void *logits;             /* (R,Vp) */
+	k_real *master, *m, *v;   /* (params) */
+	void *params_low, *grads; /* (params) */
+	int32_t *tokens;
+	struct k_dropout drop;
+	struct k_exact_sum *sum;
+	struct k_step_state *step;
+	struct k_range *range;
+};
+
+struct bench {
+	struct k_context *ctx;
+	struct k_stream *s;
+	struct k_event *from, *to;
+	double flops, bytes; /* ceilings, per second */
+};
+
+typedef void operation(struct k_stream *s, struct tensors *t);
+
+static void embedding_forward(struct k_stream *s, struct tensors *t)
+{
+	k_embedding_forward(s, t->y, t->tokens, t->weight, t->x, t->s.B, t->s.T, t->C, NULL);
+}
+
+static void embedding_backward(struct k_stream *s, struct tensors *t)
+{
+	k_embedding_backward(s, t->dweight, t->dx, t->x, t->tokens, t->s.B, t->s.T, t->C, NULL);
+}
+
+static void layernorm_forward(struct k_stream *s, struct tensors *t)
+{
+	k_layernorm_forward(s, t->y, t->mean, t->rstd, t->x, t->bias, t->bias, t->R, t->C);
+}
+
+static void residual_layernorm(struct k_stream *s, struct tensors *t)
+{
+	k_residual_layernorm_forward(
+		s, t->z, t->y, t->mean, t->rstd, t->x, t->dx, t->bias, t->bias, t->R, t->C, NULL);
+}
+
+static void residual_layernorm_dropout(struct k_stream *s, struct tensors *t)
+{
+	k_residual_layernorm_forward(s, t->z, t->y, t->mean, t->rstd, t->x, t->dx, t->bias, t->bias,
+		t->R, t->C, &t->drop);
+}
+
+static void layernorm_backward(struct k_stream *s, struct tensors *t)
+{
+	k_layernorm_backward(s, t->dx, t->dbias, (char *)t->dbias + t->C * 4, t->y, t->x, t->bias,
+		t->mean, t->rstd, t->R, t->C);
+}
+
+static void linear_qkv(struct k_stream *s, struct tensors *t)
+{
+	k_linear_forward(s, t->y, t->x, t->weight, t->bias, t->R, t->C, 3 * t->C);
+}
+
+static void linear_square(struct k_stream *s, struct tensors *t)
+{
+	k_linear_forward(s, t->y, t->x, t->weight, t->bias, t->R, t->C, t->C);
+}
+
+static void linear_gelu(struct k_stream *s, struct tensors *t)
+{
+	k_linear_gelu_forward(
+		s, t->y, t->z, t->x, t->weight, t->bias, t->R, t->C, 4 * t->C, K_GELU_TANH);
+}
+
+static void linear_down(struct k_stream *s, struct tensors *t)
+{
+	k_linear_forward(s, t->y, t->x, t->weight, t->bias, t->R, 4 * t->C, t->C);
+}
+
+static void linear_backward_qkv(struct k_stream *s, struct tensors *t)
+{
+	k_linear_backward(
+		s, t->dx, t->dweight, t->dbias, t->y, t->x, t->weight, t->R, t->C, 3 * t->C);
+}
+
+static void linear_backward_square(struct k_stream *s, struct tensors *t)
+{
+	k_linear_backward(s, t->dx, t->dweight, t->dbias, t->y, t->x, t->weight, t->R, t->C, t->C);
+}
+
+static void linear_backward_up(struct k_stream *s, struct tensors *t)
+{
+	k_linear_backward(
+		s, t->dx, t->dweight, t->dbias, t->y, t->x, t->weight, t->R, t->C, 4 * t->C);
+}
+
+static void linear_backward_down_gelu(struct k_stream *s, struct tensors *t)
+{
+	k_linear_backward_gelu(s, t->dx, t->dweight, t->dbias, t->y, t->x, t->z, t->weight, t->R,
+		4 * t->C, t->C, K_GELU_TANH);
+}
+
+static void vocabulary(struct k_stream *s, struct tensors *t)
+{
+	k_linear_forward(s, t->logits, t->x, t->weight, NULL, t->R, t->C, t->s.Vp);
+}
+
+static void vocabulary_backward(struct k_stream *s, struct tensors *t)
+{
+	k_linear_backward(
+		s, t->dx, t->dweight, NULL, t->logits, t->x, t->weight, t->R, t->C, t->s.Vp);
+}
+
+static void attention_forward(struct k_stream *s, struct tensors *t)
+{
+	k_attention_forward(s, t->y, t->mean, t->x, t->s.B, t->s.T, t->s.NH, t->s.HS, NULL);
+}
+
+static void attention_backward(struct k_stream *s, struct tensors *t)
+{
+	k_attention_backward(
+		s, t->dx, t->z, t->y, t->mean, t->x, t->s.B, t->s.T, t->s.NH, t->s.HS, NULL);
+}
+
+static void attention_forward_dropout(struct k_stream *s, struct tensors *t)
+{
+	k_attention_forward(s, t->y, t->mean, t->x, t->s.B, t->s.T, t->s.NH, t->s.HS, &t->drop);
+}
+
+static void attention_backward_dropout(struct k_stream *s, struct tensors *t)
+{
+	k_attention_backward(
+		s, t->dx, t->z, t->y, t->mean, t->x, t->s.B, t->s.T, t->s.NH, t->s.HS, &t->drop);
+}
+
+static void cross_entropy(struct k_stream *s, struct tensors *t)
+{
+	k_cross_entropy(s, t->mean, t->logits, t->tokens, t->R, t->s.V, t->s.Vp, 1e-3);
+}
+
+static void sum_squares(struct k_stream *s, struct tensors *t)
+{
+	k_sum_squares(s, t->sum, t->grads, t->params);
+}
+
+static void adamw(struct k_stream *s, struct tensors *t)
+{
+	k_adamw_step(s,
+		&(struct k_adamw){.beta1 = 0.9,
+			.beta2 = 0.95,
+			.eps = 1e-8,
+			.weight_decay = 0.1,
+			.master = t->master,
+			.params = t->params_low,
+			.grads = t->grads,
+			.m = t->m,
+			.v = t->v,
+			.ranges = t->range,
+			.n_ranges = 1,
+			.decayed = t->range,
+			.n_decayed = 1},
+		t->step);
+}
+
+static void init_normal(struct k_stream *s, struct tensors *t)
+{
+	k_init_normal(s, t->m, t->params, 1, 2, 0, 0, 0.02);
+}
+
+static void cast(struct k_stream *s, struct tensors *t)
+{
+	k_cast(s, t->params_low, t->master, t->params);
+}
+
+static void sum_in_order(struct k_stream *s, struct tensors *t)
+{
+	const void *srcs[] = {t->grads, t->params_low};
+
+	k_sum_in_order(s, t->grads, srcs, 2, t->params);
+}
+
+/* Work in units: flops and bytes are multiples of the named product of sizes. */
+enum unit { RC, RCC, RVC, ATTENTION, RV, PARAMS };
+
+/* bytes: of the compute type, and of fp32; each tensor read or written once */
+static const struct {
+	const char *name;
+	operation *op;
+	enum unit unit;
+	double flops;        /* per unit; 0: bounded by memory */
+	double elems, reals; /* per unit, moved */
+} operations[] = {
+	{"embedding_forward", embedding_forward, RC, 0, 2, 0},
+	{"embedding_backward", embedding_backward, RC, 0, 3, 0},
+	{"layernorm_forward", layernorm_forward, RC, 0, 2, 0},
+	{"residual_layernorm", residual_layernorm, RC, 0, 4, 0},
+	{"residual_layernorm_dropout", residual_layernorm_dropout, RC, 0, 4, 0},
+	{"layernorm_backward", layernorm_backward, RC, 0, 4, 0},
+	{"linear_qkv", linear_qkv, RCC, 6, 0, 0},
+	{"linear_square", linear_square, RCC, 2, 0, 0},
+	{"linear_gelu_tanh", linear_gelu, RCC, 8, 0, 0},
+	{"linear_down", linear_down, RCC, 8, 0, 0},
+	{"linear_backward_qkv", linear_backward_qkv, RCC, 12, 0, 0},
+	{"linear_backward_square", linear_backward_square, RCC, 4, 0, 0},
+	{"linear_backward_up", linear_backward_up, RCC, 16, 0, 0},
+	{"linear_backward_down_gelu", linear_backward_down_gelu, RCC, 16, 0, 0},
+	{"vocabulary", vocabulary, RVC, 2, 0, 0},
+	{"vocabulary_backward", vocabulary_backward, RVC, 4, 0, 0},
+	{"attention_forward", attention_forward, ATTENTION, 2, 0, 0},
+	{"attention_forward_dropout", attention_forward_dropout, ATTENTION, 2, 0, 0},
+	{"attention_backward", attention_backward, ATTENTION, 5, 0, 0},
+	{"attention_backward_dropout", attention_backward_dropout, ATTENTION, 5, 0, 0},
+	{"cross_entropy", cross_entropy, RV, 0, 2, 0},
+	{"sum_squares", sum_squares, PARAMS, 0, 1, 0},
+	{"adamw", adamw, PARAMS, 0, 2, 6},
+	{"init_normal", init_normal, PARAMS, 0, 0, 1},
+	{"cast", cast, PARAMS, 0, 1, 1},
+	{"sum_in_order_2", sum_in_order, PARAMS, 0, 3, 0},
+};
+
+/* ATTENTION: a product of matrices over the causal half, flops included. */
+static double unit_size(enum unit unit, const struct tensors *t)
+{
+	double R = (double)t->R, C = (double)t->C;
+
+	switch (unit) {
+	case RC:
+		return R * C;
+	case RCC:
+		return R * C * C;
+	case RVC:
+		return R * (double)t->s.Vp * C;
+	case ATTENTION:
+		return R * C * (double)(t->s.T + 1);
+	case RV:
+		return R * (double)t->s.Vp;
+	case PARAMS:
+		return (double)t->params;
+	}
+	return 0;
+}
+
+static int ascending(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double time_round(struct bench *b, operation *op, struct tensors *t, int times)
+{
+	k_event_record(b->from, b->s);
+	for (int i = 0; i < times; i++)
+		op(b->s, t);
+	k_event_record(b->to, b->s);
+	if (k_event_sync(b->to, wait_ns) < 0) {
+		fprintf(stderr, "bench_kernels_cuda: %s\n",
+			k_context_error(b->ctx) ? k_context_error(b->ctx) : "no end");
+		exit(1);
+	}
+	return (double)k_event_elapsed_ns(b->from, b->to) / times;
+}
+
+/* median, in seconds */
+static double seconds(struct bench *b, operation *op, struct tensors *t)
+{
+	double took[ROUNDS];
+	int times;
+
+	time_round(b, op, t, 1);
+	times = 1 + (int)(round_ns / time_round(b, op, t, 1));
+	if (times > 1000)
+		times = 1000;
+	for (int i = 0; i < ROUNDS; i++)
+		took[i] = time_round(b, op, t, times);
+	qsort(took, ROUNDS, sizeof took[0], ascending);
+	return took[ROUNDS / 2] * 1e-9;
+}
+
+static void *alloc(struct bench *b, size_t bytes)
+{
+	void *memory = k_alloc(b->ctx, bytes);
+
+	if (!memory) {
+		fprintf(stderr, "bench_kernels_cuda: no memory for %zu bytes\n", bytes);
+		exit(1);
+	}
+	return memory;
+}
+
+/* Normal random numbers in the compute type, never zeros: those are faster. */
+static void *make(struct bench *b, int64_t n, double std)
+{
+	const int64_t piece = INT64_C(1) << 26;
+	char *out = alloc(b, (size_t)n * k_elem_bytes(b->ctx));
+	k_real *x = alloc(b, (size_t)piece * sizeof *x);
+
+	for (int64_t at = 0; at < n; at += piece) {
+		int64_t some = n - at < piece ? n - at : piece;
+
+		k_init_normal(b->s, x, some, 1, 2, at, 0, std);
+		k_cast(b->s, out + (size_t)at * k_elem_bytes(b->ctx), x, some);
+	}
+	k_stream_sync(b->s, wait_ns);
+	k_free(b->ctx, x);
+	return out;
+}
+
+static k_real *make_real(struct bench *b, int64_t n, double std)
+{
+	k_real *x = alloc(b, (size_t)n * sizeof *x);
+
+	k_init_normal(b->s, x, n, 1, 3, 0, 0, std);
+	return x;
+}
+
+static void make_small(struct bench *b, struct tensors *t)
+{
+	struct k_step_state step = {.lr = 1e-4, .t = 10, .grad_mul = 1};
+	struct k_range range = {0, t->params};
+	int32_t *tokens = malloc((size_t)t->R * sizeof *tokens);
+
+	if (!tokens)
+		exit(1);
+	for (int64_t r = 0; r < t->R; r++)
+		tokens[r] = (int32_t)(r * 7919 % t->s.V);
+	t->tokens = alloc(b, (size_t)t->R * sizeof *tokens);
+	t->sum = alloc(b, sizeof *t->sum);
+	t->step = alloc(b, sizeof step);
+	t->range = alloc(b, sizeof range);
+	k_copy_in(b->s, t->tokens, tokens, (size_t)t->R * sizeof *tokens);
+	k_copy_in(b->s, t->step, &step, sizeof step);
+	k_copy_in(b->s, t->range, &range, sizeof range);
+	k_stream_sync(b->s, wait_ns);
+	free(tokens);
+}
+
+static void make_tensors(struct bench *b, struct tensors *t, const struct shape *shape)
+{
+	int64_t R = shape->B * shape->T, C = shape->NH * shape->HS, wide = R * 4 * C;
+
+	*t = (struct tensors){.s = *shape, .R = R, .C = C, .params = 124475904};
+	t->x = make(b, wide, 1);
+	t->y = make(b, wide, 1);
+	t->z = make(b, wide, 1);
+	t->dx = make(b, wide, 1);
+	t->weight = make(b, shape->Vp * C, 0.02);
+	t->dweight = make(b, shape->Vp * C, 0.02);
+	t->bias = make(b, 8 * C, 1);
+	t->dbias = make(b, 8 * C, 1);
+	t->mean = make_real(b, R * shape->NH, 1);
+	t->rstd = make_real(b, R * shape->NH, 1);
+	t->logits = make(b, R * shape->Vp, 1);
+	t->master = make_real(b, t->params, 0.02);
+	t->m = make_real(b, t->params, 0.02);
+	t->v = make_real(b, t->params, 0);
+	t->params_low = make(b, t->params, 0.02);
+	t->grads = make(b, t->params, 0.02);
+	t->drop = (struct k_dropout){0.1, 1, 2};
+	make_small(b, t);
+}
+
+static void free_tensors(struct bench *b, struct tensors *t)
+{
+	void *all[] = {t->x, t->y, t->z, t->dx, t->weight, t->dweight, t->bias, t->dbias, t->mean,
+		t->rstd, t->logits, t->master, t->m, t->v, t->params_low, t->grads, t->tokens,
+		t->sum, t->step, t->range};
+
+	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+		k_free(b->ctx, all[i]);
+}
+
+static void big_product(struct k_stream *s, struct tensors *t)
+{
+	k_linear_forward(s, t->y, t->x, t->z, NULL, BIG, BIG, BIG);
+}
+
+static void big_copy(struct k_stream *s, struct tensors *t)
+{
+	k_copy(s, t->m, t->v, (size_t)BIG * BIG * 8 * sizeof *t->m);
+}
+
+static void measure_ceilings(struct bench *b)
+{
+	struct tensors t = {.m = NULL};
+	int64_t n = (int64_t)BIG * BIG;
+
+	t.x = make(b, n, 1);
+	t.y = make(b, n, 1);
+	t.z = make(b, n, 1);
+	t.m = alloc(b, (size_t)n * 8 * sizeof *t.m);
+	t.v = make_real(b, 8 * n, 1);
+	b->flops = 2.0 * BIG * (double)n / seconds(b, big_product, &t);
+	b->bytes = 2.0 * 8 * (double)n * sizeof *t.m / seconds(b, big_copy, &t);
+	k_free(b->ctx, t.x);
+	k_free(b->ctx, t.y);
+	k_free(b->ctx, t.z);
+	k_free(b->ctx, t.m);
+	k_free(b->ctx, t.v);
+}
+
+static void print_shape(struct bench *b, const struct shape *shape, const char *only)
+{
+	struct tensors t;
+
+	make_tensors(b, &t, shape);
+	printf("\n%s\n", shape->name);
+	for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
+		double took, size = unit_size(operations[i].unit, &t), work;
+
+		if (only && !strstr(operations[i].name, only))
+			continue;
+		took = seconds(b, operations[i].op, &t);
+		printf("%-28s %10.2f us", operations[i].name, took * 1e6);
+		if (operations[i].flops > 0) {
+			work = operations[i].flops * size / took;
+			printf("  %8.1f TFLOP/s %5.2f of the product\n", work / 1e12,
+				work / b->flops);
+		} else {
+			work = (operations[i].elems * (double)k_elem_bytes(b->ctx) +
+				       operations[i].reals * sizeof(k_real)) *
+				size / took;
+			printf("  %8.1f GB/s    %5.2f of the copy\n", work / 1e9, work / b->bytes);
+		}
+		fflush(stdout);
+	}
+	free_tensors(b, &t);
+}
+
+static int dtype_of(const char *name)
+{
+	static const char *const names[] = {"fp32", "tf32", "bf16", "fp16"};
+	static const enum k_dtype dtypes[] = {K_FP32, K_TF32, K_BF16, K_FP16};
+
+	for (int i = 0; i < 4; i++) {
+		if (strcmp(names[i], name) == 0)
+			return (int)dtypes[i];
+	}
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	const char *type = argc > 1 ? argv[1] : "bf16";
+	struct k_context_options options = {.threads = 1};
+	struct k_device_info info;
+	struct bench b = {NULL, NULL, NULL, NULL, 0, 0};
+	int dtype = dtype_of(type);
+
+	if (dtype < 0) {
+		fprintf(stderr, "usage: bench_kernels_cuda [bf16|fp16|tf32|fp32 [OPERATION]]\n");
+		return 2;
+	}
+	if (k_context_create(&options, &b.ctx) < 0 ||
+		k_context_set_dtype(b.ctx, (enum k_dtype)dtype) < 0 ||
+		k_stream_create(b.ctx, K_STREAM_COMPUTE, "compute", &b.s) < 0 ||
+		k_event_create(b.ctx, &b.from) < 0 || k_event_create(b.ctx, &b.to) < 0) {
+		fprintf(stderr, "bench_kernels_cuda: no GPU for %s\n", type);
+		return 1;
+	}
+	k_context_info(b.ctx, &info);
+	measure_ceilings(&b);
+	printf("%s, %s, %s\nceilings: product %d^3 %.1f TFLOP/s, copy %.1f GB/s\n", info.name,
+		info.library, type, BIG, b.flops / 1e12, b.bytes / 1e9);
+	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+		print_shape(&b, &shapes[i], argc > 2 ? argv[2] : NULL);
+	if (k_context_error(b.ctx))
+		fprintf(stderr, "bench_kernels_cuda: %s\n", k_context_error(b.ctx));
+	k_event_destroy(b.from);
+	k_event_destroy(b.to);
+	k_stream_destroy(b.s);
+	k_context_destroy(b.ctx);
+	return 0;
+}
