@@ -1,5 +1,6 @@
 """The project itself follows the rules of rules.py."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,13 @@ def test_manual_pages_refer_to_pages_that_are_there():
             if words[:1] == [".Xr"] and words[1].startswith("gpt2") and f"{words[1]}.{words[2]}" not in pages:
                 found.append(f"{rules.relative(ROOT, path)}:{number}: no page {words[1]}({words[2]})")
     assert not found, "\n".join(found)
+
+
+def test_every_case_names_tests_that_are_there():
+    """tests/cases.md says `path` or `path:function`."""
+    text = (ROOT / "tests/cases.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[^`:]+\.\w+)(?::(\w+))?`", text)
+    gone = [f"{path}:{function}" for path, function in named if not (ROOT / path).is_file()
+        or not re.search(rf"\b{function}\b", (ROOT / path).read_text(encoding="utf-8"))]
+    assert len(named) > 50 and not gone, "\n".join(gone)
+    assert all(f"| {case} |" in text for case in "A1 A3 A4 A5 A8 A9 B1 B2 B3 C1 C8 D1 F1 F2 F3".split())
