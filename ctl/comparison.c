@@ -205,7 +205,9 @@ static int add_segment(struct totals *t, const json_t *segment)
 			(double)format_int(summary, "tokens_measured", 0);
 	arm->skipped += format_int(summary, "steps_skipped", 0);
 	add_mean(&arm->init_ns, summary, "init_ns");
-	add_mean(&arm->switch_ns, summary, "switch_ns");
+	/* before a run's first segment the engines were idle, who knows how long */
+	if (format_int(segment, "segment", 0) > 0)
+		add_mean(&arm->switch_ns, summary, "switch_ns");
 	if (!arm->plan)
 		arm->plan = json_object_get(summary, "plan");
 	add_work(&arm->work, summary);
@@ -415,8 +417,7 @@ static json_t *build(const struct totals *t, const json_t *show)
 			json_array_append_new(ratios, ratio_json(t, a));
 	}
 	snprintf(note, sizeof(note),
-		"no verdict yet: %zu block%s; a verdict needs an interval over at least %d and is "
-		"not computed here, see COMPARISON in gpt2ctl(1)",
+		"no verdict: intervals are not computed yet (%zu block%s; a verdict needs %d)",
 		t->n_blocks, t->n_blocks == 1 ? "" : "s", COMPARISON_BLOCKS_FOR_VERDICT);
 	return json_pack("{s:O?, s:s, s:I, s:I, s:o, s:o, s:o, s:b, s:n, s:s}", "run",
 		json_object_get(show, "run"), "baseline", t->arms[t->baseline].name,

@@ -7,7 +7,8 @@
 #include "ctl/table.h"
 #include "ctl/text.h"
 
-enum { BAR_CELLS = 24 };
+/* Of a bar; and what the columns between an arm's name and its bar take. */
+enum { BAR_MIN = 8, BAR_MAX = 24, FIGURES_COLUMNS = 50 };
 
 static double ns(const json_t *row, const char *key)
 {
@@ -56,9 +57,31 @@ static double fastest(const json_t *arms)
 	return best;
 }
 
+/* So that no bar is cut at the line's end, which would make all look alike; 0: no room. */
+static size_t bar_cells(const struct term *t, const json_t *arms)
+{
+	size_t widest = strlen("ARM"), width = (size_t)term_width(t), cells;
+	const json_t *arm;
+	char name[80];
+	size_t i;
+
+	json_array_foreach(arms, i, arm) {
+		const size_t columns =
+			term_columns(format_string(arm, "arm", "", name, sizeof(name)));
+
+		if (columns > widest)
+			widest = columns;
+	}
+	cells = width > widest + FIGURES_COLUMNS ? width - widest - FIGURES_COLUMNS : 0;
+	if (cells > BAR_MAX)
+		cells = BAR_MAX;
+	return cells >= BAR_MIN ? cells : 0;
+}
+
 static void print_arms(const struct term *t, const json_t *arms)
 {
 	const double best = fastest(arms);
+	const size_t cells = bar_cells(t, arms);
 	const json_t *arm;
 	char name[80], bar[128], steps[32];
 	struct table table;
@@ -75,7 +98,7 @@ static void print_arms(const struct term *t, const json_t *arms)
 	json_array_foreach(arms, i, arm) {
 		const double rate = format_real(arm, "tok_s");
 
-		term_bar(t, best > 0.0 && isfinite(rate) ? rate / best : 0.0, BAR_CELLS, bar,
+		term_bar(t, best > 0.0 && isfinite(rate) ? rate / best : 0.0, cells, bar,
 			sizeof(bar));
 		table_cell(&table, "%s", format_string(arm, "arm", "", name, sizeof(name)));
 		table_cell(&table, "%s", format_string(arm, "steps", "-", steps, sizeof(steps)));
@@ -119,22 +142,27 @@ static void print_parts(const struct term *t, const json_t *arms)
 /* What a change of arm costs: the reason for a warm engine. */
 static void print_switches(const struct term *t, const json_t *arms)
 {
-	char name[80], change[FORMAT_BYTES], init[FORMAT_BYTES];
-	const char *separator = "switch to: ";
+	struct table table;
 	const json_t *arm;
+	char name[80];
 	size_t i;
 
+	table_init(&table);
+	table_column(&table, "SWITCH TO", false);
+	table_column(&table, "MEAN", true);
+	table_column(&table, "INITIALISATION IN IT", true);
 	json_array_foreach(arms, i, arm) {
 		if (!isfinite(ns(arm, "switch_mean_ns")))
 			continue;
-		fprintf(t->file, "%s%s %s (initialisation %s)", separator,
-			format_string(arm, "arm", "", name, sizeof(name)),
-			format_duration(ns(arm, "switch_mean_ns"), change),
-			format_duration(ns(arm, "init_mean_ns"), init));
-		separator = ", ";
+		table_cell(&table, "%s", format_string(arm, "arm", "", name, sizeof(name)));
+		cell(&table, ns(arm, "switch_mean_ns"), format_duration);
+		cell(&table, ns(arm, "init_mean_ns"), format_duration);
 	}
-	if (*separator == ',')
+	if (table.n_cells > 0) {
 		fputc('\n', t->file);
+		table_print(&table, t, "");
+	}
+	table_finish(&table);
 }
 
 static void print_blocks(const struct term *t, const char *baseline, const json_t *blocks)
@@ -184,11 +212,13 @@ static void print_ratios(const struct term *t, const char *baseline, const json_
 			continue;
 		}
 		fprintf(t->file,
-			"%s / %s  throughput %s%s%s  step time %s  (blocks %lld, from %s to %s)\n",
+			"%s / %s  throughput %s%s%s  step time %s\n"
+			"  throughput in %lld block%s: from %s to %s\n",
 			name, baseline, term_colour(t, TERM_BOLD),
 			format_change(format_real(ratio, "tok_s_ratio"), change),
 			term_colour(t, TERM_PLAIN),
 			format_change(format_real(ratio, "step_time_ratio"), time), (long long)n,
+			n == 1 ? "" : "s",
 			format_change(format_real(ratio, "tok_s_ratio_min"), low),
 			format_change(format_real(ratio, "tok_s_ratio_max"), high));
 	}
@@ -197,9 +227,16 @@ static void print_ratios(const struct term *t, const char *baseline, const json_
 static void print_losses(const struct term *t, const char *baseline, const json_t *arms)
 {
 	const json_t *arm;
+	size_t i, identical = 0;
 	char name[80];
-	size_t i;
 
+	json_array_foreach(arms, i, arm)
+		identical += json_is_true(json_object_get(arm, "losses_identical"));
+	if (identical == json_array_size(arms)) {
+		fprintf(t->file, "losses: all bit-identical to the first segment of %s\n",
+			baseline);
+		return;
+	}
 	fputs("losses: ", t->file);
 	json_array_foreach(arms, i, arm) {
 		const double diff = format_real(arm, "max_loss_diff");
@@ -260,15 +297,16 @@ void text_compare(struct ctl *ctl, const json_t *comparison)
 {
 	const json_t *run = json_object_get(comparison, "run");
 	const json_t *arms = json_object_get(comparison, "arms");
+	const int64_t used = format_int(comparison, "segments_used", 0);
 	const int64_t left_out = format_int(comparison, "segments_left_out", 0);
 	const struct term *t = &ctl->out;
 	char name[80], state[32], baseline[80], note[300];
 
 	format_string(comparison, "baseline", "", baseline, sizeof(baseline));
-	fprintf(t->file, "run %lld %s (%s), %lld segments", (long long)format_int(run, "id", 0),
+	fprintf(t->file, "run %lld %s (%s), %lld segment%s", (long long)format_int(run, "id", 0),
 		format_string(run, "name", "", name, sizeof(name)),
-		format_string(run, "state", "?", state, sizeof(state)),
-		(long long)format_int(comparison, "segments_used", 0));
+		format_string(run, "state", "?", state, sizeof(state)), (long long)used,
+		used == 1 ? "" : "s");
 	if (left_out > 0)
 		fprintf(t->file, "; %lld more are not done and left out", (long long)left_out);
 	fputc('\n', t->file);
@@ -286,5 +324,6 @@ void text_compare(struct ctl *ctl, const json_t *comparison)
 	print_skipped(t, arms);
 	print_switches(t, arms);
 	if (json_array_size(arms) > 1)
-		fprintf(t->file, "%s\n", format_string(comparison, "note", "", note, sizeof(note)));
+		fprintf(t->file, "\n%s\n",
+			format_string(comparison, "note", "", note, sizeof(note)));
 }
