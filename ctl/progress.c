@@ -28,25 +28,34 @@ static double seconds_left(const struct progress *p, const struct progress_step 
 	return (double)(now_ns - p->start_ns) / SECOND_NS / (double)done * (double)left;
 }
 
-static void describe(const struct progress_step *s, char *before, size_t before_bytes)
+/* The run and where in it; briefly the segment alone, if there are several. */
+static void describe(const struct progress_step *s, bool brief, char *before, size_t before_bytes)
 {
-	int n = snprintf(before, before_bytes, "run %lld %s", (long long)s->id, s->name);
+	int n = 0;
 
-	if (s->segments > 1 && n > 0 && (size_t)n < before_bytes)
-		snprintf(before + n, before_bytes - (size_t)n, "  segment %lld/%lld %s",
-			(long long)s->segment + 1, (long long)s->segments, s->arm);
+	*before = '\0';
+	if (!brief)
+		n = snprintf(before, before_bytes, "run %lld %s%s", (long long)s->id, s->name,
+			s->segments > 1 ? "  " : "");
+	if (s->segments > 1 && n >= 0 && (size_t)n < before_bytes)
+		snprintf(before + n, before_bytes - (size_t)n, "segment %lld/%lld%s%s",
+			(long long)s->segment + 1, (long long)s->segments, brief ? "" : " ",
+			brief ? "" : s->arm);
 }
 
+/* Briefly without the step, where the segment is told. */
 static void figures(const struct progress *p, const struct progress_step *s, int64_t now_ns,
-	char *out, size_t out_bytes)
+	bool brief, char *out, size_t out_bytes)
 {
-	char rate[FORMAT_BYTES], left[FORMAT_BYTES], loss[32] = "";
+	char rate[FORMAT_BYTES], left[FORMAT_BYTES], step[64] = "", loss[32] = "";
 	const double seconds = seconds_left(p, s, now_ns);
 
+	if (!brief || s->segments <= 1)
+		snprintf(step, sizeof(step), "step %lld/%lld  ", (long long)s->step,
+			(long long)s->steps);
 	if (isfinite(s->loss))
-		snprintf(loss, sizeof(loss), "  loss %.4f", s->loss);
-	snprintf(out, out_bytes, "step %lld/%lld%s  %s%s%s%s", (long long)s->step,
-		(long long)s->steps, loss,
+		snprintf(loss, sizeof(loss), "loss %.4f  ", s->loss);
+	snprintf(out, out_bytes, "%s%s%s%s%s%s", step, loss,
 		isfinite(s->tokens_per_s) ? format_si(s->tokens_per_s, rate) : "",
 		isfinite(s->tokens_per_s) ? " tok/s" : "", isfinite(seconds) ? "  " : "",
 		isfinite(seconds) ? format_duration(seconds, left) : "");
@@ -66,6 +75,20 @@ static void cut(char *s, size_t columns)
 	*s = '\0';
 }
 
+/* Cells of the bar beside these texts. */
+static size_t bar_cells(struct progress *p, bool brief, const char *before, const char *after)
+{
+	const size_t width = (size_t)term_width(p->term);
+	size_t used = term_columns(before) + term_columns(after);
+
+	if (used > p->widest[brief])
+		p->widest[brief] = used;
+	used = p->widest[brief] + strlen("  [] 100%  ") + 1;
+	if (width <= used)
+		return 0;
+	return width - used < BAR_MAX ? width - used : BAR_MAX;
+}
+
 static void draw(struct progress *p, const struct progress_step *s, int64_t now_ns)
 {
 	const struct term *t = p->term;
@@ -74,20 +97,16 @@ static void draw(struct progress *p, const struct progress_step *s, int64_t now_
 		? (double)total_done(s) / (double)(s->segments * s->steps)
 		: 0.0;
 	char before[256], after[256], bar[BAR_MAX * 4 + 1] = "", line[LINE_BYTES];
-	size_t used, cells;
+	size_t cells = 0;
 
-	describe(s, before, sizeof(before));
-	figures(p, s, now_ns, after, sizeof(after));
-	used = term_columns(before) + term_columns(after);
-	if (used > p->widest)
-		p->widest = used;
-	used = p->widest + strlen("  [] 100%  ") + 1;
-	cells = width > used ? width - used : 0;
-	if (cells > BAR_MAX)
-		cells = BAR_MAX;
+	for (int brief = 0; brief < 2 && cells < BAR_MIN; brief++) {
+		describe(s, brief, before, sizeof(before));
+		figures(p, s, now_ns, brief, after, sizeof(after));
+		cells = bar_cells(p, brief, before, after);
+	}
 	if (cells >= BAR_MIN) {
 		term_bar(t, fraction, cells, bar, sizeof(bar));
-		fprintf(t->file, "\r\033[K%s  [%s%s%s] %3d%%  %s", before,
+		fprintf(t->file, "\r\033[K%s%s[%s%s%s] %3d%%  %s", before, *before ? "  " : "",
 			term_colour(t, TERM_CYAN), bar, term_colour(t, TERM_PLAIN),
 			(int)(fraction * 100.0), after);
 	} else {
@@ -105,8 +124,8 @@ static void print_line(struct progress *p, const struct progress_step *s, int64_
 {
 	char before[256], after[256];
 
-	describe(s, before, sizeof(before));
-	figures(p, s, now_ns, after, sizeof(after));
+	describe(s, false, before, sizeof(before));
+	figures(p, s, now_ns, false, after, sizeof(after));
 	fprintf(p->term->file, "%s  %s\n", before, after);
 	fflush(p->term->file);
 	p->printed_ns = now_ns;

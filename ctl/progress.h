@@ -1,7 +1,7 @@
 /*
  * progress.h: how far a followed run is. On a terminal one line that is drawn again and again at
- * the bottom; elsewhere a plain line at each tenth of a single run, and every PROGRESS_QUIET_S
- * seconds.
+ * the bottom, with less beside the bar where it is narrow; elsewhere a plain line at each tenth of
+ * a single run, and every PROGRESS_QUIET_S seconds.
  */
 #ifndef GPT2D_PROGRESS_H
 #define GPT2D_PROGRESS_H
@@ -15,9 +15,9 @@ enum { PROGRESS_QUIET_S = 10, PROGRESS_DRAWS_PER_S = 20 };
 
 struct progress {
 	const struct term *term;
-	size_t widest;      /* text beside the bar so far: the bar keeps its width */
-	bool drawn;         /* the bar stands on the terminal's last line */
-	int64_t start_ns;   /* monotonic, of the first step seen */
+	size_t widest[2]; /* text beside the bar so far, long and brief: the bar keeps its width */
+	bool drawn;       /* the bar stands on the terminal's last line */
+	int64_t start_ns; /* monotonic, of the first step seen */
 	int64_t start_done; /* steps done by then, over all segments */
 	int64_t drawn_ns, printed_ns;
 	int64_t printed_segment, printed_tenth;

@@ -35,7 +35,7 @@ static void event_state(const struct shown *s)
 	print_state(s);
 }
 
-/* "  12.3 k tok/s, median 5.31 ms, exposed communication 0.71 ms" of what the summary holds */
+/* ": 12.3 k tok/s, exposed comm 0.71 ms" of what the summary holds */
 static void print_summary(FILE *out, const json_t *summary)
 {
 	const double rate = format_real(summary, "tok_s_global");
@@ -45,7 +45,7 @@ static void print_summary(FILE *out, const json_t *summary)
 	if (isfinite(rate))
 		fprintf(out, ": %s tok/s", format_si(rate, text));
 	if (isfinite(exposed))
-		fprintf(out, ", exposed communication %s a step", format_duration(exposed, text));
+		fprintf(out, ", exposed comm %s", format_duration(exposed, text));
 }
 
 static void event_segment(const struct shown *s)
