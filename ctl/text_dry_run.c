@@ -108,10 +108,10 @@ static void print_bucket(FILE *out, const char *what, const json_t *plan, const 
 	const int64_t elems = format_int(plan, keys[1], 0);
 	char asked[FORMAT_BYTES], effective[FORMAT_BYTES], size[FORMAT_BYTES];
 
-	fprintf(out, "  %-22s asked %s el, effective %s el (%s): %lld bucket%s\n", what,
-		format_count(format_int(plan, keys[0], 0), asked), format_count(elems, effective),
-		format_size(elems * format_int(plan, "elem_bytes", 4), size), (long long)n,
-		n == 1 ? "" : "s");
+	fprintf(out, "  %-22s %lld bucket%s of %s el (%s), asked %s el\n", what, (long long)n,
+		n == 1 ? "" : "s", format_count(elems, effective),
+		format_size(elems * format_int(plan, "elem_bytes", 4), size),
+		format_count(format_int(plan, keys[0], 0), asked));
 }
 
 /* What was asked for, and what it comes to. */
@@ -162,15 +162,16 @@ static void print_arm(const struct term *t, const json_t *row)
 void text_dry_run(struct ctl *ctl, const json_t *reply)
 {
 	const json_t *rows = json_object_get(reply, "arms"), *row;
+	const int64_t segments = format_int(reply, "segments", 1);
 	char hash[80];
 	size_t i;
 
 	fputs("dry run: nothing is queued\n\nspec, as understood:\n", ctl->out.file);
 	json_dumpf(json_object_get(reply, "spec"), ctl->out.file,
 		JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-	fprintf(ctl->out.file, "\nspec_sha256 %s, %lld segments\n\n",
-		format_string(reply, "spec_sha256", "-", hash, sizeof(hash)),
-		(long long)format_int(reply, "segments", 1));
+	fprintf(ctl->out.file, "\nspec_sha256 %s\n%lld segment%s\n\n",
+		format_string(reply, "spec_sha256", "-", hash, sizeof(hash)), (long long)segments,
+		segments == 1 ? "" : "s");
 	json_array_foreach(rows, i, row)
 		print_arm(&ctl->out, row);
 }

@@ -61,7 +61,9 @@ static void print_daemon(const struct term *t, const json_t *daemon)
 {
 	char build[128], version[64], state[32], up[FORMAT_BYTES], size[FORMAT_BYTES], dir[4096];
 
-	fprintf(t->file, "gpt2d %s (build %s), %s, pid %lld, up %s, %s resident, clients %lld\n",
+	fprintf(t->file,
+		"gpt2d %s (build %s): %s\n"
+		"process %lld, up %s, %s resident, clients %lld\n",
 		format_string(daemon, "version", "?", version, sizeof(version)),
 		format_string(daemon, "build", "?", build, sizeof(build)),
 		format_string(daemon, "state", "?", state, sizeof(state)),
@@ -94,7 +96,9 @@ static void print_engine(const struct term *t, const json_t *engine)
 	size_t i;
 
 	format_string(engine, "reason", "", reason, sizeof(reason));
-	fprintf(t->file, "engine  %s: %s, ranks %zu, threads per rank %lld, restarts %lld%s%s\n",
+	fprintf(t->file,
+		"engine  %s\n"
+		"        %s, ranks %zu, threads per rank %lld, restarts %lld%s%s\n",
 		format_string(engine, "program", "-", program, sizeof(program)),
 		format_string(engine, "state", "?", state, sizeof(state)), json_array_size(ranks),
 		(long long)format_int(engine, "threads", 0),

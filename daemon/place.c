@@ -117,8 +117,12 @@ int place_engine(const char *asked, char *out, size_t out_bytes, char *error, si
 		int length =
 			snprintf(out, out_bytes, "%.*s/%s", (int)(slash - own), own, places[i]);
 
-		if (length > 0 && (size_t)length < out_bytes && access(out, X_OK) == 0)
+		if (length > 0 && (size_t)length < out_bytes && access(out, X_OK) == 0) {
+			/* for those who read it in status: without "..", if it can be told */
+			if (realpath(out, own) != NULL && strlen(own) < out_bytes)
+				strcpy(out, own);
 			return 0;
+		}
 	}
 	snprintf(error, error_bytes, "engine: no gpt2-engine-cpu beside %s: give --engine", own);
 	return -ENOENT;
