@@ -214,8 +214,9 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		if (!verb) {
 			const char *near = verb_suggest(args->words, args->n_words);
 
-			ctl_error_set(&e, CTL_USAGE, "%s: no such verb%s%s", args->words[0],
-				near ? "; did you mean " : "; see: gpt2ctl help", near ? near : "");
+			ctl_error_set(&e, CTL_USAGE, "%s: no such verb%s%s%s", args->words[0],
+				near ? "; did you mean " : "; see: gpt2ctl help", near ? near : "",
+				near ? "?" : "");
 			return ctl_fail(ctl, &e);
 		}
 	}

@@ -198,6 +198,8 @@ static void line_waited(struct ctl *ctl, const json_t *result)
 	size_t i;
 
 	json_array_foreach(json_object_get(result, "runs"), i, row) {
+		if (!json_is_string(json_object_get(row, "state")))
+			continue; /* its error is told already */
 		format_string(row, "id", "?", id, sizeof(id));
 		format_string(row, "name", "", name, sizeof(name));
 		format_string(row, "state", "?", state, sizeof(state));

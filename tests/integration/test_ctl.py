@@ -348,8 +348,8 @@ def test_dry_run(spec, path):
         as_json = ctl("submit", spec, "-n", "--json", path=path)
     assert result.returncode == 0
     assert "nothing is queued" in result.stdout
-    assert "asked 1,000,000 el, effective 1,048,576 el (4.19 MB): 8 buckets" in result.stdout
-    assert "asked 500,000,000 el, effective 8,388,608 el (33.6 MB): 1 bucket" in result.stdout
+    assert "8 buckets of 1,048,576 el (4.19 MB), asked 1,000,000 el" in result.stdout
+    assert "1 bucket of 8,388,608 el (33.6 MB), asked 500,000,000 el" in result.stdout
     assert "warning: memory is short" in result.stdout
     assert "33.6 MB (33,554,432)" in result.stdout and "32,769" in result.stdout
     assert '"reduce_bucket_size"' in result.stdout
@@ -438,7 +438,7 @@ def experiment(*segments):
 
 def test_compare(path):
     ms = 1000000
-    show = experiment(segment(0, "A", [10 * ms] * 20), segment(1, "B", [8 * ms] * 19 + [16 * ms]),
+    show = experiment(segment(0, "A", [10 * ms] * 20, switch_ns=29000 * ms), segment(1, "B", [8 * ms] * 19 + [16 * ms]),
         segment(2, "B", [8 * ms] * 20, losses=[5.0, 4.25], loss_hash="bb"), segment(3, "A", [10 * ms] * 20))
     with FakeDaemon(path, show=show):
         value = one_object(ctl("compare", 5, "--json", path=path).stdout)
@@ -458,9 +458,11 @@ def test_compare(path):
     assert reversed_value["ratios"][0]["arm"] == "A"
     assert text.returncode == 0 and text.stdout.isascii()
     assert "B / A  throughput +21.95%  step time -18.00%" in text.stdout
-    assert "#####" in text.stdout and "no verdict yet: 2 blocks" in text.stdout
+    assert "#####" in text.stdout
+    assert "no verdict: intervals are not computed yet (2 blocks; a verdict needs 8)" in text.stdout
     assert "\u2588" in unicode_text
-    assert "switch to: A 12.0 ms (initialisation 4.00 ms), B 12.0 ms" in text.stdout
+    assert "SWITCH TO     MEAN  INITIALISATION IN IT\nA          12.0 ms               4.00 ms\n" in text.stdout
+    assert max(len(line) for line in unicode_text.splitlines()) <= 80
     assert "skipped" not in text.stdout
 
 
@@ -619,12 +621,15 @@ def test_follow_on_a_terminal(path):
         connection.notify("run.done", id=1, **done(21)[1])
     with FakeDaemon(path, follow=follow_script(run_object(), [], slowly)):
         text, code = read_pty(["follow", 1], path, width=100)
+        brief, _ = read_pty(["follow", 1], path, width=72)
         narrow, _ = read_pty(["follow", 1], path, width=40)
         plain, _ = read_pty(["follow", 1], path, env={"NO_COLOR": "1"})
         dumb, _ = read_pty(["follow", 1], path, env={"TERM": "dumb"})
     assert code == 0
     assert "\r\x1b[K" in text and "\u2588" in text and "\x1b[36m" in text and "100%" in text
     assert " left" in text
+    assert "\r\x1b[Krun 1 demo  [" in text
+    assert "\r\x1b[K[" in brief and "\u2588" in brief and "step 20/20" in brief and " left" in brief
     assert text.replace("\r\n", "\n").endswith("done\x1b[0m\nartifacts: /state/runs/1-demo\n")
     for frame in narrow.split("\r"):
         line = frame.replace("\x1b[K", "").replace("\n", "")
@@ -654,7 +659,9 @@ def test_no_such_run(path):
         raise Refused(-32003, f"run {params['id']}: no such run")
     with FakeDaemon(path, follow=follow):
         assert ctl("follow", 9, path=path).returncode == 7
+        text = ctl("wait", 9, path=path)
         result = ctl("wait", 9, "--json", path=path)
+    assert text.stdout == "" and "run 9: no such run" in text.stderr
     assert result.returncode == 7
     assert one_object(result.stdout)["runs"][0]["exit"] == 7
 
