@@ -23,7 +23,7 @@ dry_run, show, compare = (json.loads(Path(name).read_text()) for name in sys.arg
 
 plans = {arm["arm"]: arm["check"]["plan"]["n_reduce"] for arm in dry_run["arms"]}
 check(len(set(plans.values())) == len(plans) > 1,
-    "different plans: " + ", ".join(f"{arm} has {n} reduce bucket{'s' * (n != 1)}" for arm, n in plans.items()))
+    "different plans: " + ", ".join(f"{n} reduce bucket{'s' * (n != 1)} in {arm}" for arm, n in plans.items()))
 
 done = [segment for segment in show["segments"] if segment["state"] == "done"]
 check(show["run"]["state"] == "done" and len(done) == show["run"]["segments"],
