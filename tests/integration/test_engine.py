@@ -79,6 +79,18 @@ def test_bytes_sent_are_the_plans(world, stage, reduce_scatter, folders):
     assert (planned["all_gather"] > 0) == (stage == 1)
 
 
+def test_the_same_over_tcp(folders):
+    """The way between the ranks changes no bit of a training, and no byte that is counted."""
+    hashes, traffic = [], []
+    for env in (None, {"UCX_TLS": "tcp"}):
+        directory = folders()
+        with Ranks(2, env=env) as ranks:
+            hashes.append(ranks.train(spec(2), directory)[0]["loss_hash"])
+        traffic.append(metrics(directory)["gpt2d"]["traffic"])
+        assert ("tcp" in metrics(directory)["env"]["collectives"]) == (env is not None)
+    assert hashes[0] == hashes[1] and traffic[0] == traffic[1]
+
+
 def no_marker(directory):
     return not (directory / "RUN_COMPLETE.txt").exists()
 
