@@ -47,7 +47,8 @@ static int64_t deadline_in(int seconds)
 
 /* ---- which socket ---- */
 
-int client_socket_path(const struct ctl *ctl, char *path, size_t path_bytes, struct ctl_error *e)
+/* Which socket ctl means; 0, or CTL_USAGE with e when it cannot be a socket's name. */
+static int socket_path(const struct ctl *ctl, char *path, size_t path_bytes, struct ctl_error *e)
 {
 	const char *env = getenv("GPT2D_SOCKET"), *xdg = getenv("XDG_RUNTIME_DIR");
 	const size_t max = sizeof(((struct sockaddr_un *)0)->sun_path) - 1;
@@ -363,7 +364,7 @@ int client_open(const struct ctl *ctl, struct client **out, struct ctl_error *e)
 		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
 	c->fd = -1;
 	c->end = &c->first;
-	exit = client_socket_path(ctl, path, sizeof(path), e);
+	exit = socket_path(ctl, path, sizeof(path), e);
 	if (exit)
 		goto fail;
 	c->frame = frame_create(PROTOCOL_LINE_MAX);

@@ -18,9 +18,6 @@ enum {
 
 struct client;
 
-/* Which socket ctl means, into path; 0, or CTL_USAGE with e when it cannot be a socket's name. */
-int client_socket_path(const struct ctl *ctl, char *path, size_t path_bytes, struct ctl_error *e);
-
 /*
  * Connect and say hello: 0, or CTL_NO_DAEMON, CTL_VERSION_MISMATCH, CTL_TRANSPORT, CTL_TIMEOUT with
  * e. The daemon's answer to hello is client_hello().

@@ -15,7 +15,7 @@
 struct output;
 
 struct ctl {
-	const char *socket; /* --socket, or NULL: client_socket_path decides */
+	const char *socket; /* --socket, or NULL: client.c decides */
 	const struct output *output;
 	bool json;
 	bool out_failed; /* a write to stdout failed: nothing more is tried, exit 1 */

@@ -1,5 +1,4 @@
 /* submit --dry-run, for people: what each arm would do, and the spec as it was understood. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 

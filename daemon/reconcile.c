@@ -1,6 +1,5 @@
 #include "daemon/reconcile.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -65,14 +65,16 @@ void measure_merge(struct measure *m, const struct measure_step *all)
 	}
 }
 
-int64_t measure_measured(const struct measure *m)
+/* Steps after warm-up that were done. */
+static int64_t measured(const struct measure *m)
 {
 	return m->done > m->warmup ? m->done - m->warmup : 0;
 }
 
-int64_t *measure_step_times(const struct measure *m)
+/* Their times, malloc'd; NULL without memory. */
+static int64_t *step_times(const struct measure *m)
 {
-	int64_t n = measure_measured(m);
+	int64_t n = measured(m);
 	int64_t *times = malloc((size_t)(n > 0 ? n : 1) * sizeof(*times));
 	int64_t i;
 
@@ -138,7 +140,7 @@ int measure_summarise(const struct measure *m, struct measure_summary *out)
 {
 	struct measure_summary s = {
 		.steps_attempted = m->done,
-		.steps_measured = measure_measured(m),
+		.steps_measured = measured(m),
 		.tokens_total = m->done * m->tokens_per_step,
 	};
 	int64_t *times;
@@ -147,7 +149,7 @@ int measure_summarise(const struct measure *m, struct measure_summary *out)
 
 	if (s.steps_measured == 0)
 		return -ENODATA;
-	times = measure_step_times(m);
+	times = step_times(m);
 	if (times == NULL)
 		return -ENOMEM;
 	rc = stats_summarise(times, (size_t)s.steps_measured, &s.step);

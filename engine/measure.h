@@ -5,7 +5,6 @@
 #ifndef GPT2D_MEASURE_H
 #define GPT2D_MEASURE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/stats.h"
@@ -45,11 +44,6 @@ void measure_finish(struct measure *m);
  * all: world * done steps, rank after rank, as gathered (own when the world is 1); fills slowest.
  */
 void measure_merge(struct measure *m, const struct measure_step *all);
-
-/* Steps after warm-up that were done, and their times (malloc'd; NULL without memory). After
- * measure_merge. */
-int64_t measure_measured(const struct measure *m);
-int64_t *measure_step_times(const struct measure *m);
 
 /*
  * Figures of the steps after warm-up. Losses, and the steps attempted, applied and skipped, are of

@@ -27,11 +27,6 @@ static int64_t ceil_div(int64_t a, int64_t b)
 	return a / b + (a % b != 0);
 }
 
-int64_t plan_arena_elems(int64_t param_elems, int world)
-{
-	return units(param_elems, world) * unit_elems(world);
-}
-
 int64_t plan_smallest_bucket_elems(int64_t param_elems, int world)
 {
 	int64_t smallest_units = ceil_div(units(param_elems, world), PLAN_BUCKETS_MAX);
@@ -62,7 +57,7 @@ int plan_make(struct plan *out, int64_t param_elems, int world, int64_t reduce_b
 			param_elems, world, reduce_bucket_elems, gather_bucket_elems);
 		return -EINVAL;
 	}
-	p.arena_elems = plan_arena_elems(param_elems, world);
+	p.arena_elems = units(param_elems, world) * unit_elems(world);
 	p.reduce_elems = effective_elems(reduce_bucket_elems, p.arena_elems, world);
 	p.n_reduce = ceil_div(p.arena_elems, p.reduce_elems);
 	if (p.n_reduce > PLAN_BUCKETS_MAX) {

@@ -28,9 +28,6 @@ struct plan {
 	int64_t n_gather;
 };
 
-/* The arena's size for a world: parameters rounded up to world * PLAN_ALIGN_ELEMS. */
-int64_t plan_arena_elems(int64_t param_elems, int world);
-
 /*
  * The smallest reduce_bucket_size that keeps a plan within PLAN_BUCKETS_MAX; one less is refused.
  */

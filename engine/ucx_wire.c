@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>

@@ -1,7 +1,6 @@
 #include "proto/frame.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

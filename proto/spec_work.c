@@ -142,7 +142,7 @@ static void resolve_micro_steps(struct spec_resolving *r)
 static void resolve_tokens(struct spec_resolving *r)
 {
 	struct spec_config *c = r->config;
-	int64_t step = c->batch * c->seq_len; /* 31 and 20 bits */
+	int64_t step = c->batch * c->seq_len; /* 24 and 20 bits */
 
 	if (step == 0)
 		return;

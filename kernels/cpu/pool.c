@@ -238,11 +238,6 @@ void pool_set_threads(struct pool *pool, int threads)
 	pool->threads = threads < pool->capacity ? threads : pool->capacity;
 }
 
-int pool_threads(const struct pool *pool)
-{
-	return pool->threads;
-}
-
 int pool_reserve(struct pool *pool, size_t bytes)
 {
 	for (int i = 0; i < pool->threads; i++) {

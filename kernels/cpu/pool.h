@@ -21,7 +21,6 @@ int pool_create(int threads, struct pool **out);
 void pool_destroy(struct pool *pool); /* takes NULL */
 
 void pool_set_threads(struct pool *pool, int threads); /* held to 1..the number at creation */
-int pool_threads(const struct pool *pool);
 
 /* At least bytes of scratch for every thread, 64-byte aligned. 0 or -ENOMEM. Not during a run. */
 int pool_reserve(struct pool *pool, size_t bytes);

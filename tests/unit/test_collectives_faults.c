@@ -2,9 +2,7 @@
  * What becomes of collectives when ranks disagree, stand still, die or never were there; what is
  * left on the machine afterwards; what opens a port and what does not.
  */
-#include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -16,8 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 

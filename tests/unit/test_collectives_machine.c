@@ -3,20 +3,16 @@
  * left in shared memory after a kill; nothing at all for a world of one.
  */
 #include <dirent.h>
-#include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
