@@ -81,7 +81,7 @@ static int no_daemon(struct ctl_error *e, const char *path, int error)
 			strerror(error));
 	return ctl_error_set(e, CTL_NO_DAEMON,
 		"gpt2d is not running (%s: %s)\n"
-		"start one with: gpt2d, or as a service: systemctl start gpt2d\n"
+		"start one with: gpt2d --ranks N\n"
 		"or name another's socket: --socket PATH, or GPT2D_SOCKET",
 		path, strerror(error));
 }
@@ -310,8 +310,8 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 
 /* ---- hello ---- */
 
-static const char advice[] = "install both from one build, then restart the daemon: systemctl "
-			     "restart gpt2d, or end your own gpt2d and start it again";
+static const char advice[] = "install both from one build, then restart that gpt2d: end it and "
+			     "start it again";
 
 static int mismatch(struct ctl_error *e, const json_t *daemon)
 {

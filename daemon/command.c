@@ -250,6 +250,18 @@ static void do_show(struct daemon *d, struct client *client, json_t *params)
 	}
 }
 
+static void refuse_state(struct client *client, const char *name)
+{
+	char states[128] = "";
+	size_t used = 0;
+
+	for (int i = 0; i < RUN_STATES && used < sizeof(states); i++)
+		used += (size_t)snprintf(states + used, sizeof(states) - used, "%s%s",
+			i > 0 ? ", " : "", run_state_name((enum run_state)i));
+	client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		"state: \"%.32s\" is not a run's state (%s)", name, states);
+}
+
 static void do_list(struct daemon *d, struct client *client, json_t *params)
 {
 	const char *name = json_string_value(json_object_get(params, "state"));
@@ -264,8 +276,7 @@ static void do_list(struct daemon *d, struct client *client, json_t *params)
 	if (!page_limit(client, params, &list.limit))
 		return;
 	if (name != NULL && run_state_parse(name, &state) < 0) {
-		client_refuse(
-			client, PROTOCOL_INVALID_PARAMS, NULL, "state: \"%.32s\" is none", name);
+		refuse_state(client, name);
 		return;
 	}
 	if (name != NULL)

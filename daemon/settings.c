@@ -143,7 +143,8 @@ static void unknown(const char *name, char *error, size_t error_bytes)
 	names[ROWS + 1] = "version";
 	nearest = suggest_nearest(name, names, ROWS + 2);
 	snprintf(error, error_bytes, "%s: no such setting%s%s%s", name,
-		nearest ? ", the nearest is \"" : "", nearest ? nearest : "", nearest ? "\"" : "");
+		nearest ? ", the nearest is \"" : "; gpt2d --help lists them",
+		nearest ? nearest : "", nearest ? "\"" : "");
 }
 
 int settings_set(
