@@ -264,8 +264,8 @@ static void man_range(FILE *out, const struct spec_row *row)
 	case SPEC_TYPE_BETAS:
 		spec_json_format_real(row->low, low);
 		spec_json_format_real(row->high, high);
-		fprintf(out, "%s, %s %s and %s %s",
-			row->type == SPEC_TYPE_BETAS ? "array of two numbers, each" : "number",
+		fprintf(out, "%s %s %s and %s %s",
+			row->type == SPEC_TYPE_BETAS ? "array of two numbers, each" : "number,",
 			row->above_low ? "above" : "at least", low,
 			row->below_high ? "below" : "at most", high);
 		break;
