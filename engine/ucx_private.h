@@ -1,6 +1,7 @@
 /*
- * ucx_private.h: the inside of struct ucx_wire, for the two files that work on it:
- * ucx_worker.c (context, worker, endpoints, bootstrap) and ucx_wire.c (messages).
+ * ucx_private.h: the inside of struct ucx_wire, for the three files that work on it:
+ * ucx_worker.c (context, worker, end), ucx_connect.c (endpoints, bootstrap) and ucx_wire.c
+ * (messages).
  */
 #ifndef GPT2D_UCX_PRIVATE_H
 #define GPT2D_UCX_PRIVATE_H
