@@ -13,6 +13,7 @@
 #include "daemon/log.h"
 #include "daemon/place.h"
 #include "daemon/settings.h"
+#include "proto/protocol.h"
 #include "proto/version.h"
 
 enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_IN_USE = 3 };
@@ -41,6 +42,8 @@ static int complete(struct settings *s, char *error, size_t error_bytes)
 		rc = settings_set(s, "engine", engine, error, error_bytes);
 	if (rc == 0 && s->threads == 0)
 		s->threads = processors > s->ranks ? processors / s->ranks : 1;
+	if (s->threads > PROTOCOL_THREADS_MAX)
+		s->threads = PROTOCOL_THREADS_MAX; /* only where they were left open */
 	return rc;
 }
 

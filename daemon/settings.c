@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/protocol.h"
 #include "proto/suggest.h"
 
 enum type { TYPE_TEXT, TYPE_INTEGER, TYPE_SWITCH, TYPE_LIST };
@@ -30,7 +31,7 @@ static const struct row rows[] = {
 		"engine program (gpt2-engine-cpu beside gpt2d, else in ../libexec/gpt2d)"},
 	{"ranks", TYPE_INTEGER, "N", AT(ranks), 1, 1024, 1,
 		"engine processes, the largest world of a run"},
-	{"threads", TYPE_INTEGER, "N", AT(threads), 0, 4096, 0,
+	{"threads", TYPE_INTEGER, "N", AT(threads), 0, PROTOCOL_THREADS_MAX, 0,
 		"computing threads of each rank; 0: processors / ranks, at least 1"},
 	{"data-root", TYPE_LIST, "DIR", AT(data_root), 0, 0, 0,
 		"runs may read data below it; may be given several times; never given: anywhere"},

@@ -18,7 +18,7 @@
 #include "proto/spec.h"
 #include "proto/version.h"
 
-enum { LINK_FD = 3, THREADS_MAX = 1024 };
+enum { LINK_FD = 3 };
 
 /* A peer that says nothing for so long is lost. */
 #define COLLECTIVE_TIMEOUT_NS INT64_C(60000000000)
@@ -74,7 +74,7 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
 		else if (c == 'n')
 			a->warm.world = number(optarg, 1, SPEC_WORLD_MAX);
 		else if (c == 't')
-			a->warm.threads = number(optarg, 1, THREADS_MAX);
+			a->warm.threads = number(optarg, 1, PROTOCOL_THREADS_MAX);
 		else if (c == 'V')
 			return printf("gpt2-engine %s (%s)\n", VERSION_RELEASE, version_build), -1;
 		else

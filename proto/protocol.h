@@ -91,8 +91,9 @@ enum {
  * check. Its fd 3 is the link, its stdin is empty, what it prints goes to gpt2d's log. It trains
  * one segment at a time: the next segment.start comes after segment.trained (rank 0),
  * segment.failed or segment.cancelled of the one before. dir is absolute, exists, and is the
- * segment's own.
+ * segment's own. T is at most PROTOCOL_THREADS_MAX.
  */
+enum { PROTOCOL_THREADS_MAX = 1024 };
 
 /* {addresses: [..]} of all ranks, rank order; also when there is one rank */
 #define ENGINE_CONNECT "engine.connect"

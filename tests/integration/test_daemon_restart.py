@@ -337,6 +337,7 @@ def test_options():
     for arguments, says in (
             (("--rank", "2"), 'rank: no such setting, the nearest is "ranks"'),
             (("--ranks", "0"), 'ranks: "0", an integer from 1 to 1024 is expected'),
+            (("--threads", "1025"), 'threads: "1025", an integer from 0 to 1024 is expected'),
             (("--ranks", "2x"), 'ranks: "2x", an integer'),
             (("--ranks",), "--ranks: a value is expected"),
             (("--verbose=1",), "--verbose: takes no value"),
