@@ -13,7 +13,7 @@
 #include "daemon/log.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
-#include "daemon/scheduler_inner.h"
+#include "daemon/scheduler_private.h"
 #include "daemon/settings.h"
 #include "proto/protocol.h"
 

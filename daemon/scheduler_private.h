@@ -1,9 +1,9 @@
 /*
- * scheduler_inner.h: what scheduler.c (what is sent and how runs end) and scheduler_news.c (what
- * the engines say) share. Nobody else includes it.
+ * scheduler_private.h: what scheduler.c (what is sent and how runs end) and scheduler_messages.c
+ * (what the engines say) share. Nobody else includes it.
  */
-#ifndef GPT2D_SCHEDULER_INNER_H
-#define GPT2D_SCHEDULER_INNER_H
+#ifndef GPT2D_SCHEDULER_PRIVATE_H
+#define GPT2D_SCHEDULER_PRIVATE_H
 
 #include "daemon/active.h"
 #include "daemon/scheduler.h"

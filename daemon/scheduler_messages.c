@@ -11,7 +11,7 @@
 #include "daemon/lifecycle.h"
 #include "daemon/log.h"
 #include "daemon/record.h"
-#include "daemon/scheduler_inner.h"
+#include "daemon/scheduler_private.h"
 #include "proto/protocol.h"
 #include "proto/rpc.h"
 
