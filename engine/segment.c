@@ -316,13 +316,16 @@ static bool step_failed(struct segment *s, int rc, const char *error)
 	}
 }
 
-/* What no further step can mend; the same on every rank. */
-static bool worth_going_on(struct segment *s, const struct measure_step *m)
+/* What no further step can mend; the same on every rank, and told by rank 0 once its files are
+ * written.
+ */
+static bool worth_going_on(struct segment *s, int rank, const struct measure_step *m)
 {
 	const struct spec_config *c = &s->config;
 	const struct loss_scale *scale = &s->training.step.scale;
 	int64_t step = s->measure.done;
 
+	s->failure.silent = rank != 0;
 	if (c->precision != SPEC_FP16 && !isfinite(m->loss))
 		return failed(
 			s, "nonfinite_loss", "step %" PRId64 ": the loss is %f", step, m->loss);
@@ -333,6 +336,7 @@ static bool worth_going_on(struct segment *s, const struct measure_step *m)
 		return failed(s, "loss_scale_floor",
 			"step %" PRId64 ": %" PRId64 " overflows in a row at the smallest scale %g",
 			step, scale->skips_at_floor, scale->scale);
+	s->failure.silent = false;
 	return true;
 }
 
@@ -405,7 +409,7 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 			log_step(s, &result.measure);
 			logged_ns = now;
 		}
-		if (!worth_going_on(s, &result.measure))
+		if (!worth_going_on(s, w->rank, &result.measure))
 			return false;
 		s->cancelled = result.stop;
 		if (s->cancelled)
