@@ -18,6 +18,8 @@
  */
 #define STEP_MESSAGE_NS INT64_C(50000000)
 #define STEP_LINE_NS    INT64_C(1000000000)
+/* A long validation repeats the last step's message: gpt2d takes silence for a hang. */
+#define VALIDATION_MESSAGE_NS INT64_C(10000000000)
 
 static int64_t clock_ns(clockid_t clock)
 {
@@ -418,15 +420,42 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 	return true;
 }
 
-static bool validate(struct segment *s)
+/* A validation in progress, which has no steps to tell of. */
+struct validating {
+	struct segment *s;
+	struct link *link;
+	bool tells; /* this rank reports */
+	int64_t told_ns;
+};
+
+/* Says from time to time that there is progress; whether to end. */
+static bool validation_stop(void *arg)
 {
+	struct validating *v = arg;
+	struct segment *s = v->s;
+	int64_t now = clock_ns(CLOCK_MONOTONIC);
+
+	if (v->tells && now - v->told_ns >= VALIDATION_MESSAGE_NS) {
+		send_step(s, v->link, &s->measure.own[s->measure.done - 1]);
+		v->told_ns = now;
+	}
+	return link_stop_asked(v->link, s->run, s->segment);
+}
+
+static bool validate(struct segment *s, struct warm *w, struct link *link)
+{
+	struct validating v = {s, link, w->rank == 0, clock_ns(CLOCK_MONOTONIC)};
+	struct step_asked asked = {validation_stop, &v};
 	char error[sizeof(s->failure.message)];
 	int rc;
 
 	if (!s->has_val)
 		return true;
-	rc = step_validate(&s->training.step, &s->val, s->config.validation_steps, &s->val_loss,
-		error, sizeof(error));
+	rc = step_validate(&s->training.step, &s->val, s->config.validation_steps, &asked,
+		&s->val_loss, error, sizeof(error));
+	s->cancelled = rc == -EINTR;
+	if (s->cancelled)
+		return false;
 	if (rc)
 		return step_failed(s, rc, error);
 	s->validated = true;
@@ -489,7 +518,7 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 			.all_reduce = after.all_reduce - before.all_reduce,
 			.other = after.other - before.other,
 		};
-		trained = trained && validate(s);
+		trained = trained && validate(s, w, link);
 	}
 	w->work_end_ns = clock_ns(CLOCK_MONOTONIC);
 	/* a segment that failed on all ranks alike still has times worth keeping */

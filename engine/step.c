@@ -197,32 +197,40 @@ int step_run(struct step *s, bool stop, struct step_result *out, char *error, si
 
 /* ---- validation ---- */
 
-int step_validate(struct step *s, const struct dataset *data, int64_t steps, double *loss,
-	char *error, size_t error_bytes)
+/* One micro-batch and, after it, the sums over all ranks so far. */
+static int validate_one(struct step *s, const struct dataset *data, int64_t i,
+	const struct step_asked *asked, char *error, size_t error_bytes)
 {
 	const struct spec_config *c = s->config;
 	struct model_hooks hooks = zero_forward_hooks(s->zero);
+	int64_t first = (i * c->gpus + s->rank) * c->micro_batch;
+	int rc, data_rc = batch_read(s->batch, data, first, error, error_bytes);
+	struct model_pass pass = make_pass(s, first, 0);
+
+	model_forward(s->model, &pass, &hooks);
+	model_loss(s->model, s->batch->losses, batch_targets(s->batch), 0);
+	batch_collect(s->batch);
+	share_loss(s, asked->stop(asked->arg), data_rc != 0);
+	rc = wait_for_all(s, error, error_bytes);
+	return rc ? rc : data_failure(s, data_rc, error, error_bytes);
+}
+
+int step_validate(struct step *s, const struct dataset *data, int64_t steps,
+	const struct step_asked *asked, double *loss, char *error, size_t error_bytes)
+{
+	const struct spec_config *c = s->config;
 	int64_t tokens = steps * c->gpus * c->micro_batch * c->seq_len;
-	int rc, data_rc = 0;
+	int rc;
 
 	batch_reset(s->batch);
 	timeline_start(s->time); /* what is awaited here belongs to no step */
 	for (int64_t i = 0; i < steps; i++) {
-		int64_t first = (i * c->gpus + s->rank) * c->micro_batch;
-		struct model_pass pass;
-
-		if (!data_rc)
-			data_rc = batch_read(s->batch, data, first, error, error_bytes);
-		pass = make_pass(s, first, 0);
-		model_forward(s->model, &pass, &hooks);
-		model_loss(s->model, s->batch->losses, batch_targets(s->batch), 0);
-		batch_collect(s->batch);
+		rc = validate_one(s, data, i, asked, error, error_bytes);
+		if (rc)
+			return rc;
+		if (s->shared_host[STEP_SHARED_STOP] > 0 && i + 1 < steps)
+			return -EINTR;
 	}
-	share_loss(s, false, data_rc != 0);
-	rc = wait_for_all(s, error, error_bytes);
-	if (!rc)
-		rc = data_failure(s, data_rc, error, error_bytes);
-	if (!rc)
-		*loss = s->shared_host[STEP_SHARED_LOSS] / (double)tokens;
-	return rc;
+	*loss = s->shared_host[STEP_SHARED_LOSS] / (double)tokens;
+	return 0;
 }

@@ -69,11 +69,18 @@ void step_reset(struct step *s);
  */
 int step_run(struct step *s, bool stop, struct step_result *out, char *error, size_t error_bytes);
 
+/* Asked after each micro-batch of a validation: does this rank want to end it? */
+struct step_asked {
+	bool (*stop)(void *arg);
+	void *arg;
+};
+
 /*
  * Mean loss over `steps` micro-batches per rank of a data set in file order, without dropout.
- * Errors as step_run.
+ * Errors as step_run, and -EINTR: some rank wanted to end; all ranks get it after the same
+ * micro-batch.
  */
-int step_validate(struct step *s, const struct dataset *data, int64_t steps, double *loss,
-	char *error, size_t error_bytes);
+int step_validate(struct step *s, const struct dataset *data, int64_t steps,
+	const struct step_asked *asked, double *loss, char *error, size_t error_bytes);
 
 #endif

@@ -134,6 +134,19 @@ def test_cancel_before_the_first_step(folders):
         assert ranks[0].wait("segment.cancelled")[1]["step"] < 100000
 
 
+@pytest.mark.parametrize("world", [1, 2])
+def test_cancel_while_validating(world, folders):
+    """A validation of hours is left as soon as a training step, and the engine stays warm."""
+    work = {"optimizer_steps": 3, "validation_steps": 2**31 - 1}
+    with Ranks(world) as ranks:
+        segment = ranks.start(spec(world, work=work), folders())
+        ranks[0].wait("segment.step", step=3)
+        for rank in ranks:
+            rank.send("segment.cancel", run=1, segment=segment)
+        assert ranks[0].wait("segment.cancelled", segment=segment)[1]["step"] == 3
+        ranks.train(spec(world), folders())
+
+
 def test_exit_ends_a_running_segment(folders):
     with Ranks(2) as ranks:
         ranks.start(spec(2, work={"optimizer_steps": 100000}), folders())
