@@ -1,7 +1,9 @@
 /* gpt2ctl: the client of gpt2d. Finds the verb and runs it; exit codes are in proto/protocol.h. */
+#include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "ctl/arguments.h"
 #include "ctl/help.h"
@@ -18,6 +20,17 @@ static void settle(struct ctl *ctl, const struct arguments *args)
 	ctl->socket = arguments_string(args, "socket", NULL);
 }
 
+/*
+ * A standard stream that came closed keeps its number: else the socket gets it, and what is printed
+ * goes to gpt2d. It takes no writing, so that the loss is noticed.
+ */
+static void fill_standard_streams(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0)
+			return;
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments args;
@@ -25,6 +38,7 @@ int main(int argc, char **argv)
 	struct ctl_error e = {0};
 	int exit;
 
+	fill_standard_streams();
 	/* only characters: numbers are written and read the same in every locale */
 	setlocale(LC_CTYPE, "");
 	/* a closed pipe is an error of a write, and ends with exit code 1 */

@@ -1,6 +1,7 @@
 /* gpt2d: the daemon's main: settings, log, loop. */
 #include <errno.h>
 #include <event2/event.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,15 @@
 #include "proto/version.h"
 
 enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_IN_USE = 3 };
+
+/* A standard stream that came closed keeps its number: else a lock file or a socket gets it, and the
+ * log. */
+static void fill_standard_streams(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
+			return;
+}
 
 /* Descriptors for as many clients as the system lets us have. */
 static void raise_descriptors(void)
@@ -75,6 +85,7 @@ int main(int argc, char **argv)
 	char error[512];
 	int status = STATUS_USAGE, rc;
 
+	fill_standard_streams();
 	umask(077); /* what runs leave behind is for whom gpt2d belongs to; others ask it */
 	json_object_seed(0); /* before there is a second thread */
 	settings_init(&settings);

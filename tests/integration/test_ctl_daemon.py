@@ -188,3 +188,16 @@ def test_shutdown(daemon):
         assert ctl(d, "shutdown").returncode == 0
         assert d.process.wait(PATIENCE_S) == 0
         assert ctl(d, "status").returncode == 3
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_a_closed_standard_stream_is_not_the_socket(daemon, tmp_path, closed):
+    """What cannot be printed is a failure; the daemon is not told it."""
+    (tmp_path / "spec.json").write_text(json.dumps(spec("closed")))
+    with daemon() as d:
+        for command in ("submit --print-id", "submit --follow", "submit --dry-run"):
+            result = subprocess.run(["/bin/sh", "-c", f'"$0" {command} "$1" {closed}', CTL, tmp_path / "spec.json"],
+                capture_output=True, text=True, env=environment(d), timeout=60)
+            assert result.returncode == 1, (command, result)
+            assert result.stderr == "" if "2>&-" in closed else "gpt2ctl: stdout: " in result.stderr
+        assert "refused" not in d.said()

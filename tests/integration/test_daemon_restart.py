@@ -346,3 +346,19 @@ def test_options():
             (("--engine", "/nowhere/engine"), "engine: /nowhere/engine: No such file or directory")):
         refused = run(*arguments)
         assert refused.returncode == 2 and refused.stderr.startswith("gpt2d: " + says), refused.stderr
+
+
+def test_started_without_standard_streams(home):
+    """The log goes nowhere, and not into a file or socket that got the number of standard error."""
+    with Daemon(home=home) as d:
+        command = [word for word in d.command if word != "--log" and word != str(d.log)]
+        assert d.stop() == 0
+        d.process = subprocess.Popen(["/bin/sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', *command], env=d.environment,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        wait_for(d.accepts, "gpt2d's socket")
+        for fd in range(3):
+            assert os.readlink(f"/proc/{d.process.pid}/fd/{fd}") == "/dev/null"
+        with d.client() as c:
+            assert c.wait(c.submit(spec("quiet")))["state"] == "done"
+        for lock in (d.state / "gpt2d.db.lock", d.socket.with_name("gpt2d.sock.lock")):
+            assert lock.read_text().strip() == str(d.process.pid)
