@@ -329,8 +329,8 @@ static bool worth_going_on(struct segment *s, int rank, const struct measure_ste
 
 	s->failure.silent = rank != 0;
 	if (c->precision != SPEC_FP16 && !isfinite(m->loss))
-		return failed(
-			s, "nonfinite_loss", "step %" PRId64 ": the loss is %f", step, m->loss);
+		return failed(s, "nonfinite_loss", "step %" PRId64 ": the loss is %s", step,
+			isnan(m->loss) ? "nan" : "infinite");
 	if (c->precision != SPEC_FP16 && m->skipped)
 		return failed(s, "nonfinite_gradient", "step %" PRId64 ": a gradient is not finite",
 			step);
