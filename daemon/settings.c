@@ -42,7 +42,7 @@ static const struct row rows[] = {
 	{"alive-timeout", TYPE_INTEGER, "S", AT(alive_timeout_s), 2, 86400, 15,
 		"an engine that says nothing for it is taken for hung"},
 	{"progress-timeout", TYPE_INTEGER, "S", AT(progress_timeout_s), 1, 604800, 600,
-		"a segment without a new step for it is taken for hung"},
+		"a segment that tells of no step for it is taken for hung"},
 	{"cancel-timeout", TYPE_INTEGER, "S", AT(cancel_timeout_s), 1, 86400, 30,
 		"engines that do not stop a segment within it are killed"},
 	{"check-timeout", TYPE_INTEGER, "S", AT(check_timeout_s), 1, 86400, 120,
