@@ -19,8 +19,7 @@
 
 enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_IN_USE = 3 };
 
-/* A standard stream that came closed keeps its number: else a lock file or a socket gets it, and the
- * log. */
+/* A standard stream that came closed keeps its number: else a lock file or a socket gets it. */
 static void fill_standard_streams(void)
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
