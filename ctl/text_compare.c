@@ -109,6 +109,8 @@ static void print_arms(const struct term *t, const json_t *arms)
 			cell(&table, ns(arm, "p95_ns"), format_duration);
 		cell(&table, format_real(arm, "exposed_comm_mean_s"), format_duration);
 		cell(&table, rate, format_si);
+		while (*bar && bar[strlen(bar) - 1] == ' ')
+			bar[strlen(bar) - 1] = '\0';
 		table_cell(&table, "%s", bar);
 	}
 	table_print(&table, t, "");

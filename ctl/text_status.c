@@ -144,7 +144,7 @@ void text_progress_line(const struct term *t, const json_t *progress)
 	if (segments > 1)
 		fprintf(t->file, "  segment %lld/%lld %s", (long long)segment + 1,
 			(long long)segments, format_string(progress, "arm", "", arm, sizeof(arm)));
-	fprintf(t->file, "  step %lld/%lld", (long long)step, (long long)steps);
+	fprintf(t->file, "\n        step %lld/%lld", (long long)step, (long long)steps);
 	if (isfinite(loss))
 		fprintf(t->file, "  loss %.4f", loss);
 	if (isfinite(rate))
