@@ -6,18 +6,14 @@
 
 static int run(struct ctl *ctl, const struct arguments *args)
 {
-	struct client *c = NULL;
 	struct ctl_error e = {0};
-	json_t *reply;
+	json_t *params, *reply;
 	int64_t id;
-	int exit;
 
-	if (arguments_id(args->words[0], &id, &e) != 0 || client_open(ctl, &c, &e) != 0)
+	if (arguments_id(args->words[0], &id, &e) != 0)
 		return ctl_fail(ctl, &e);
-	exit = client_request(c, METHOD_CANCEL, json_pack("{s:I}", "id", (json_int_t)id),
-		CLIENT_REPLY_S, &reply, &e);
-	client_close(c);
-	if (exit)
+	params = json_pack("{s:I}", "id", (json_int_t)id);
+	if (client_ask(ctl, METHOD_CANCEL, params, &reply, &e) != 0)
 		return ctl_fail(ctl, &e);
 	ctl->output->cancelled(ctl, reply);
 	json_decref(reply);

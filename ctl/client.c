@@ -410,6 +410,21 @@ const json_t *client_hello(const struct client *c)
 	return c->hello;
 }
 
+int client_ask(const struct ctl *ctl, const char *method, json_t *params, json_t **result,
+	struct ctl_error *e)
+{
+	struct client *c = NULL;
+	int exit = client_open(ctl, &c, e);
+
+	if (exit) {
+		json_decref(params);
+		return exit;
+	}
+	exit = client_request(c, method, params, CLIENT_REPLY_S, result, e);
+	client_close(c);
+	return exit;
+}
+
 /* ---- events ---- */
 
 static bool take_kept(struct client *c, char event[64], json_t **params)

@@ -34,6 +34,10 @@ const json_t *client_hello(const struct client *c);
 int client_request(struct client *c, const char *method, json_t *params, int deadline_s,
 	json_t **result, struct ctl_error *e);
 
+/* The same on a connection of its own, with CLIENT_REPLY_S. */
+int client_ask(const struct ctl *ctl, const char *method, json_t *params, json_t **result,
+	struct ctl_error *e);
+
 enum client_news {
 	CLIENT_EVENT,       /* *event, *params */
 	CLIENT_QUIET,       /* the deadline passed */

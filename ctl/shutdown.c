@@ -12,17 +12,10 @@ static const struct option_row options[] = {
 
 static int run(struct ctl *ctl, const struct arguments *args)
 {
-	struct client *c = NULL;
 	struct ctl_error e = {0};
-	json_t *reply;
-	int exit;
+	json_t *params = json_pack("{s:b}", "now", arguments_has(args, "now")), *reply;
 
-	if (client_open(ctl, &c, &e) != 0)
-		return ctl_fail(ctl, &e);
-	exit = client_request(c, METHOD_SHUTDOWN,
-		json_pack("{s:b}", "now", arguments_has(args, "now")), CLIENT_REPLY_S, &reply, &e);
-	client_close(c);
-	if (exit)
+	if (client_ask(ctl, METHOD_SHUTDOWN, params, &reply, &e) != 0)
 		return ctl_fail(ctl, &e);
 	ctl->output->shutdown(ctl, reply);
 	json_decref(reply);

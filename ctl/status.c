@@ -6,16 +6,10 @@
 
 static int run(struct ctl *ctl, const struct arguments *args)
 {
-	struct client *c = NULL;
 	struct ctl_error e = {0};
 	json_t *reply;
-	int exit;
 
-	if (client_open(ctl, &c, &e) != 0)
-		return ctl_fail(ctl, &e);
-	exit = client_request(c, METHOD_STATUS, json_object(), CLIENT_REPLY_S, &reply, &e);
-	client_close(c);
-	if (exit)
+	if (client_ask(ctl, METHOD_STATUS, json_object(), &reply, &e) != 0)
 		return ctl_fail(ctl, &e);
 	ctl->output->status(ctl, reply);
 	json_decref(reply);
