@@ -1,5 +1,7 @@
 #include "engine/metrics_host.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -35,6 +37,18 @@ void metrics_host_read(struct metrics_host_rank *out)
 	while (fgets(line, sizeof(line), status) != NULL)
 		take_status_line(out, line);
 	fclose(status);
+}
+
+int metrics_host_reset_peak(void)
+{
+	int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC), rc = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (write(fd, "5", 1) != 1) /* 5: VmHWM alone, see proc(5) */
+		rc = -errno;
+	close(fd);
+	return rc;
 }
 
 static struct tm utc(int64_t utc_ns)

@@ -12,11 +12,17 @@
 /* A rank as it is gathered from all ranks: plain bytes, no pointers. */
 struct metrics_host_rank {
 	int64_t pid;
-	int64_t peak_rss_bytes; /* of the process, which outlives segments; 0: not known */
+	int64_t peak_rss_bytes; /* since metrics_host_reset_peak; 0: not known */
 	char hostname[65];
 	char cpus[128]; /* affinity as a list, "0-1,4"; empty: not known */
 };
 void metrics_host_read(struct metrics_host_rank *out); /* of this process, now */
+
+/*
+ * The peak of resident memory counts from here: the process outlives its segments, and what an
+ * earlier one needed says nothing of this one, beyond what is kept warm. 0, or a negative errno: then it goes on counting.
+ */
+int metrics_host_reset_peak(void);
 
 enum { METRICS_HOST_TIME_BYTES = 40 };
 /* "2026-01-08T19:50:57.123Z" */

@@ -376,7 +376,11 @@ static void send_started(struct segment *s, struct link *link)
 static void set_up(struct segment *s, struct warm *w, struct link *link)
 {
 	int64_t begin = clock_ns(CLOCK_MONOTONIC), end;
+	int rc = metrics_host_reset_peak();
 
+	if (rc)
+		metrics_log_add(&s->log, "peak memory counts from the engine's start: %s",
+			strerror(-rc));
 	training_reset(&s->training);
 	end = clock_ns(CLOCK_MONOTONIC);
 	s->init_ns = end - begin;
