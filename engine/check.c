@@ -8,9 +8,12 @@
 #include <string.h>
 
 #include "engine/arena.h"
+#include "engine/measure.h"
 #include "engine/plan.h"
 
 #define INT(value) ((json_int_t)(value))
+
+static const int64_t STEP_TIMES_BYTES_MAX = INT64_C(4) << 30;
 
 /* What an engine can compute; the precisions and recomputations are sets of 1 << value. */
 static const struct backend {
@@ -273,6 +276,18 @@ static json_t *pack_data(const struct dataset *d, const struct spec_config *c)
 		INT(d->n_tokens - 1 - d->n_sequences * d->seq_len));
 }
 
+/* Rank 0 keeps the times of each step, every rank's and the slowest, until the artifacts. */
+static void check_step_times(struct checking *k, int64_t steps)
+{
+	int64_t bytes, each = ((int64_t)k->config->gpus + 2) * (int64_t)sizeof(struct measure_step);
+
+	if (__builtin_mul_overflow(steps, each, &bytes) || bytes > STEP_TIMES_BYTES_MAX)
+		refuse(k, "work",
+			"%" PRId64 " steps: the times of at most %" PRId64 " steps of %" PRId64
+			" ranks are kept",
+			steps, STEP_TIMES_BYTES_MAX / each, k->config->gpus);
+}
+
 static void check_work(struct checking *k, const struct dataset *train, json_t *data)
 {
 	const struct spec_config *c = k->config;
@@ -296,6 +311,7 @@ static void check_work(struct checking *k, const struct dataset *train, json_t *
 		refuse(k, "work.warmup_steps",
 			"%" PRId64 " of %" PRId64 " steps: none is left to be measured",
 			c->warmup_steps, steps);
+	check_step_times(k, steps);
 	if (left_over > 0)
 		warn(k,
 			"%" PRId64 " epochs leave %" PRId64

@@ -20,7 +20,8 @@ void metrics_host_read(struct metrics_host_rank *out); /* of this process, now *
 
 /*
  * The peak of resident memory counts from here: the process outlives its segments, and what an
- * earlier one needed says nothing of this one, beyond what is kept warm. 0, or a negative errno: then it goes on counting.
+ * earlier one needed says nothing of this one, beyond what is kept warm. 0, or a negative errno:
+ * then it goes on counting.
  */
 int metrics_host_reset_peak(void);
 

@@ -158,6 +158,19 @@ static void test_all_well(void **state)
 	assert_null(data("val", "path"));
 }
 
+static void test_more_steps_than_times_are_kept(void **state)
+{
+	struct spec_config c = config();
+
+	(void)state;
+	c.optimizer_steps = INT64_C(1000000000);
+	run(&c, 2, INT64_C(1) << 33);
+	assert_error("work", "1000000000 steps: the times of at most 11184810 steps of 2 ranks");
+	c.optimizer_steps = 11184810;
+	run(&c, 2, INT64_C(1) << 33);
+	assert_int_equal(json_array_size(errors), 0);
+}
+
 static void test_memory_adds_up(void **state)
 {
 	static const char *const parts[] = {"parameters_bytes", "gradients_bytes", "master_bytes",
@@ -370,6 +383,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WITH_FILE(test_all_well),
+		WITH_FILE(test_more_steps_than_times_are_kept),
 		WITH_FILE(test_memory_adds_up),
 		WITH_FILE(test_sizes_beyond_32_bits),
 		WITH_FILE(test_tight_memory_is_a_warning),
