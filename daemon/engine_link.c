@@ -5,6 +5,7 @@
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@
 enum {
 	LINK_FD = 3,
 	LINES_PER_TURN = 256,
+	DRAIN_MAX = 1 << 20, /* bytes: more than a socket holds */
 	EXEC_FAILED = 127,
 	OUTPUT_MAX = 4 * PROTOCOL_LINE_MAX, /* an engine that reads nothing is not fed for ever */
 };
@@ -116,7 +118,8 @@ static bool feed(struct engine_link *link)
 	return true;
 }
 
-static void handle_lines(struct engine_link *link)
+/* Handles up to max lines; how many there were. */
+static int take_lines(struct engine_link *link, int max)
 {
 	enum frame_status status = FRAME_LINE;
 	int taken = 0;
@@ -126,7 +129,7 @@ static void handle_lines(struct engine_link *link)
 	link->in_lines = true;
 	if (!feed(link))
 		report_broken(link, "sent more than there is memory for");
-	while (!link->broken && !link->dead && taken < LINES_PER_TURN) {
+	while (!link->broken && !link->dead && taken < max) {
 		status = frame_next(link->frame, &line, &n);
 		if (status != FRAME_LINE)
 			break;
@@ -137,6 +140,13 @@ static void handle_lines(struct engine_link *link)
 		report_broken(
 			link, status == FRAME_BAD ? "sent a NUL byte" : "sent too long a line");
 	link->in_lines = false;
+	return taken;
+}
+
+static void handle_lines(struct engine_link *link)
+{
+	int taken = take_lines(link, LINES_PER_TURN);
+
 	if (link->dead)
 		engine_link_destroy(link);
 	else if (taken == LINES_PER_TURN)
@@ -287,6 +297,38 @@ static const char *exit_meaning(int status)
 	default:
 		return "";
 	}
+}
+
+bool engine_link_ended(const struct engine_link *link)
+{
+	siginfo_t info = {0};
+
+	return link->pid == 0 ||
+		(waitid(P_PID, (id_t)link->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+			info.si_pid != 0);
+}
+
+void engine_link_drain(struct engine_link *link)
+{
+	int fd = bufferevent_getfd(link->io);
+	char piece[16384];
+	ssize_t n = 1;
+
+	if (link->in_lines)
+		return;
+	take_lines(link, INT_MAX); /* what has been read comes first */
+	for (size_t all = 0; n > 0 && all < DRAIN_MAX && !link->broken && !link->dead;
+		all += (size_t)n) {
+		n = recv(fd, piece, sizeof(piece), MSG_DONTWAIT);
+		if (n <= 0)
+			break;
+		if (frame_feed(link->frame, piece, (size_t)n) < 0)
+			report_broken(link, "sent more than there is memory for");
+		else
+			take_lines(link, INT_MAX);
+	}
+	if (link->dead)
+		engine_link_destroy(link);
 }
 
 bool engine_link_reap(struct engine_link *link)

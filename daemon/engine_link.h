@@ -40,6 +40,14 @@ void engine_link_kill(struct engine_link *link);
 pid_t engine_link_pid(const struct engine_link *link);        /* 0 once it has been waited for */
 int64_t engine_link_heard_ns(const struct engine_link *link); /* monotonic, of the last message */
 
+/* Whether the process has ended, be it waited for or not. */
+bool engine_link_ended(const struct engine_link *link);
+/*
+ * Of a process that has ended and is not waited for yet: handle the lines it left, its last words,
+ * which may say better than its end why it ended. At most 1 MiB is read: a child of it may hold the
+ * link open and write on.
+ */
+void engine_link_drain(struct engine_link *link);
 /* On SIGCHLD: whether the process has ended, now or before; then engine_link_end says how. */
 bool engine_link_reap(struct engine_link *link);
 /* "killed by signal 9", "exited with status 70 (a peer went away)"; "runs" while it does. */

@@ -136,7 +136,7 @@ static void on_ready(struct rank *r)
 {
 	struct engine_pool *p = r->pool;
 
-	if (r->state != RANK_GREETED)
+	if (p->state != POOL_STARTING || r->state != RANK_GREETED)
 		return;
 	r->state = RANK_READY;
 	if (!all_in(p, RANK_READY))
@@ -282,22 +282,40 @@ static void lose(struct engine_pool *p, const char *reason)
 }
 
 /*
+ * What an ended rank said last is handled before its end is judged: SIGCHLD may come before its
+ * lines. Nothing new is given to these engines meanwhile.
+ */
+static void hear_out(struct engine_pool *p, struct rank *r)
+{
+	if (p->state == POOL_STARTING || p->state == POOL_READY) {
+		set_state(p, POOL_FAILING);
+		arm(p, END_WAIT_S * 1000);
+	}
+	if (engine_link_pid(r->link) > 0)
+		engine_link_drain(r->link);
+}
+
+/*
  * Why an ended rank ended, or NULL when none has. One that names its peer as the cause counts only
  * when no other has ended (*sure is false then).
  */
-static const struct rank *first_ended(const struct engine_pool *p, bool *left, bool *sure)
+static const struct rank *first_ended(struct engine_pool *p, bool *left, bool *sure)
 {
 	const struct rank *first = NULL;
 
 	*left = *sure = false;
 	for (int i = 0; i < p->o.ranks; i++) {
-		const struct rank *r = &p->ranks[i];
+		struct rank *r = &p->ranks[i];
 
 		if (r->link == NULL)
 			continue;
-		if (!engine_link_reap(r->link)) {
+		if (!engine_link_ended(r->link)) {
 			*left = true;
-		} else if (first == NULL || !*sure) {
+			continue;
+		}
+		hear_out(p, r);
+		engine_link_reap(r->link);
+		if (first == NULL || !*sure) {
 			first = r;
 			*sure = !engine_link_blames_peer(r->link);
 		}
@@ -316,10 +334,6 @@ void engine_pool_reap(struct engine_pool *p)
 	if (p->state != POOL_STOPPING && !p->told) {
 		snprintf(reason, sizeof(reason), "engine_lost: rank %d %s", ended->rank,
 			engine_link_end(ended->link));
-		if (p->state != POOL_FAILING) {
-			set_state(p, POOL_FAILING);
-			arm(p, END_WAIT_S * 1000);
-		}
 		if (sure || !left)
 			lose(p, reason);
 		else

@@ -10,6 +10,7 @@ How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2
     hang.rR.sS    rank R says that it lives and does no more
     fail.rR.sS    rank R reports the failure "made_up"
     poison.rR.sS  the same, poisoned, and exits with 71
+    last.rR.sS    the same as fail, after many log messages, and exits with 3 at once
     lost.rR.sS    rank R reports that a peer was lost
     garbage.rR.sS rank R sends what is no message
     deaf          segment.cancel is ignored
@@ -121,6 +122,12 @@ class Engine:
         elif self.option("poison"):
             self.tell("segment.failed", reason="made_up", message="as asked", poisoned=True)
             os._exit(71)
+        elif self.option("last"):
+            # more than one turn of gpt2d's loop takes, so that it learns of the exit in between
+            for _ in range(1000):
+                self.link.send("engine.log", level="debug", message="about to fail")
+            self.tell("segment.failed", reason="made_up", message="as asked", poisoned=False)
+            os._exit(3)
         elif self.option("lost"):
             self.tell("segment.failed", reason="peer_lost", message="no message for a while",
                 poisoned=False)

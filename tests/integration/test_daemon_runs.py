@@ -143,6 +143,17 @@ def test_a_run_fails_and_the_queue_goes_on(daemon, fault, reason):
         assert c.call("show", id=bad)["segments"][0]["state"] == "failed"
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_last_words_of_an_engine(daemon, rank):
+    """An engine says why it fails and ends at once: what it said is the reason."""
+    with daemon(ranks=2) as d, d.client() as c:
+        for i in range(8):
+            bad = c.submit(spec(f"last.r{rank}.s2", 1000))
+            assert c.wait(bad)["reason"] == f"made_up: rank {rank}: as asked"
+            wait_for(lambda: c.call("status")["engine"]["restarts"] > i, "restart")
+        assert c.wait(c.submit(spec("after")))["state"] == "done"
+
+
 @pytest.mark.parametrize("fault, reason", [
     ("stop.r1.s2", "engine_hung: rank 1: no sign of life for 2 s"),
     ("hang.r0.s2", "engine_hung: no progress for 3 s"),
