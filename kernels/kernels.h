@@ -82,6 +82,13 @@ const char *k_context_error(const struct k_context *ctx);
 /* zeroed; NULL when there is not enough */
 void *k_alloc(struct k_context *ctx, size_t bytes);
 void k_free(struct k_context *ctx, void *memory); /* takes NULL */
+/*
+ * Host memory that the device copies from and to by itself: zeroed, NULL when there is not enough.
+ * Copies to and from other host memory may hold up the caller, and may read it before the stream
+ * has come so far.
+ */
+void *k_alloc_host(struct k_context *ctx, size_t bytes);
+void k_free_host(struct k_context *ctx, void *memory); /* takes NULL */
 void k_copy_in(struct k_stream *s, void *device, const void *host, size_t bytes);
 void k_copy_out(struct k_stream *s, void *host, const void *device, size_t bytes);
 void k_copy(struct k_stream *s, void *dst, const void *src, size_t bytes); /* device to device */
@@ -95,6 +102,12 @@ enum k_stream_kind { K_STREAM_COMPUTE, K_STREAM_COMM };
 int k_stream_create(
 	struct k_context *ctx, enum k_stream_kind kind, const char *name, struct k_stream **out);
 void k_stream_destroy(struct k_stream *s); /* waits for what is queued; takes NULL */
+
+/*
+ * The backend's own stream (cudaStream_t), for libraries beside this one, and its device made that
+ * of the calling thread. NULL on the CPU.
+ */
+void *k_stream_native(struct k_stream *s);
 
 /* Run fn(arg) on the host in stream order; after a failure too, since arg may be fn's to free. */
 void k_stream_host(struct k_stream *s, void (*fn)(void *arg), void *arg);

@@ -23,6 +23,16 @@ void k_free(struct k_context *ctx, void *memory)
 	free(memory);
 }
 
+void *k_alloc_host(struct k_context *ctx, size_t bytes)
+{
+	return k_alloc(ctx, bytes);
+}
+
+void k_free_host(struct k_context *ctx, void *memory)
+{
+	k_free(ctx, memory);
+}
+
 /* ---- copies and zeros, cut into pieces so that a compute stream uses all its threads ---- */
 
 enum { PIECE_BYTES = 1 << 18 };

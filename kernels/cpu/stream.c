@@ -252,6 +252,11 @@ static int queue_wait(struct stream_queue *q, int64_t timeout_ns)
 	return rc;
 }
 
+void *k_stream_native(struct k_stream *s)
+{
+	return NULL;
+}
+
 int k_stream_sync(struct k_stream *s, int64_t timeout_ns)
 {
 	int rc = s->queue ? queue_wait(s->queue, timeout_ns) : 0;

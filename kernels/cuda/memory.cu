@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "kernels/cuda/stream.cuh"
 
 void *k_alloc(struct k_context *ctx, size_t bytes)
@@ -19,6 +21,25 @@ void k_free(struct k_context *ctx, void *memory)
 {
 	cudaSetDevice(ctx->device);
 	context_check(ctx, "k_free", cudaFree(memory));
+}
+
+void *k_alloc_host(struct k_context *ctx, size_t bytes)
+{
+	size_t some = bytes ? bytes : 1;
+	void *memory = NULL;
+
+	cudaSetDevice(ctx->device);
+	if (cudaHostAlloc(&memory, some, cudaHostAllocDefault) != cudaSuccess) {
+		cudaGetLastError();
+		return NULL;
+	}
+	return memset(memory, 0, some);
+}
+
+void k_free_host(struct k_context *ctx, void *memory)
+{
+	cudaSetDevice(ctx->device);
+	context_check(ctx, "k_free_host", cudaFreeHost(memory));
 }
 
 static void copy(struct k_stream *s, const char *name, void *dst, const void *src, size_t bytes,

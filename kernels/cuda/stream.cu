@@ -85,6 +85,12 @@ void k_stream_destroy(struct k_stream *s)
 	free(s);
 }
 
+void *k_stream_native(struct k_stream *s)
+{
+	cudaSetDevice(s->ctx->device);
+	return s->cuda;
+}
+
 /* A stream that takes nothing more has run all it ever will: fn is then called here. */
 void k_stream_host(struct k_stream *s, void (*fn)(void *arg), void *arg)
 {
