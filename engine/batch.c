@@ -16,18 +16,27 @@ int64_t batch_bytes(int64_t rows, int64_t T)
 	return tokens_bytes(rows, T) + rows * T * (int64_t)sizeof(k_real);
 }
 
-void batch_init(
-	struct batch *b, struct k_stream *stream, int64_t rows, int64_t T, void *host, void *device)
+int64_t batch_host_bytes(int64_t rows, int64_t T)
 {
+	return BATCH_HOST_SLOTS * tokens_bytes(rows, T) + rows * T * (int64_t)sizeof(k_real);
+}
+
+void batch_init(struct batch *b, struct k_stream *stream, int64_t rows, int64_t T, void *host,
+	void *device, struct k_event *const *taken)
+{
+	char *at = host;
+
 	*b = (struct batch){
 		.stream = stream,
 		.rows = rows,
 		.T = T,
-		.host_tokens = host,
+		.taken = taken,
 		.tokens = device,
-		.host_losses = (k_real *)(void *)((char *)host + tokens_bytes(rows, T)),
 		.losses = (k_real *)(void *)((char *)device + tokens_bytes(rows, T)),
 	};
+	for (int i = 0; i < BATCH_HOST_SLOTS; i++, at += tokens_bytes(rows, T))
+		b->host_tokens[i] = (int32_t *)(void *)at;
+	b->host_losses = (k_real *)(void *)at;
 }
 
 void batch_reset(struct batch *b)
@@ -39,12 +48,18 @@ int batch_read(
 	struct batch *b, const struct dataset *data, int64_t first, char *error, size_t error_bytes)
 {
 	int64_t n = b->rows * b->T;
-	int rc = dataset_read(
-		data, first, b->rows, b->host_tokens, b->host_tokens + n, error, error_bytes);
+	int slot = (int)(b->reads % BATCH_HOST_SLOTS), rc;
+	int32_t *tokens = b->host_tokens[slot];
 
+	/* a failure of the device shows at the step's end */
+	if (b->reads >= BATCH_HOST_SLOTS)
+		k_event_sync(b->taken[slot], INT64_MAX);
+	rc = dataset_read(data, first, b->rows, tokens, tokens + n, error, error_bytes);
 	if (rc)
-		memset(b->host_tokens, 0, (size_t)(2 * n) * sizeof(int32_t));
-	k_copy_in(b->stream, b->tokens, b->host_tokens, (size_t)(2 * n) * sizeof(int32_t));
+		memset(tokens, 0, (size_t)(2 * n) * sizeof(*tokens));
+	k_copy_in(b->stream, b->tokens, tokens, (size_t)(2 * n) * sizeof(*tokens));
+	k_event_record(b->taken[slot], b->stream);
+	b->reads++;
 	return rc;
 }
 

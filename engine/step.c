@@ -25,13 +25,13 @@ void step_reset(struct step *s)
 
 static void set_state(struct step *s)
 {
-	s->state = (struct k_step_state){
+	s->host->state = (struct k_step_state){
 		.lr = schedule_lr(s->config, s->applied),
 		.clip = s->config->gradient_clipping,
 		.loss_scale = s->scale.scale,
 		.t = s->applied + 1,
 	};
-	k_copy_in(s->compute, s->optimizer->state, &s->state, sizeof(s->state));
+	k_copy_in(s->compute, s->optimizer->state, &s->host->state, sizeof(s->host->state));
 	k_zero(s->compute, s->model->grads,
 		(size_t)s->optimizer->plan->arena_elems * k_elem_bytes(s->ctx));
 	batch_reset(s->batch);
@@ -51,7 +51,7 @@ static void write_shared(void *arg)
 {
 	struct step *s = arg;
 
-	s->shared_host[STEP_SHARED_LOSS] = s->batch->loss_sum;
+	s->host->shared[STEP_SHARED_LOSS] = s->batch->loss_sum;
 }
 
 /*
@@ -60,19 +60,19 @@ static void write_shared(void *arg)
  */
 static void share_loss(struct step *s, bool stop, bool failed)
 {
-	size_t bytes = sizeof(s->shared_host);
+	size_t bytes = sizeof(s->host->shared);
 
-	s->shared_host[STEP_SHARED_STOP] = stop ? 1 : 0;
-	s->shared_host[STEP_SHARED_FAILED] = failed ? 1 : 0;
+	s->host->shared[STEP_SHARED_STOP] = stop ? 1 : 0;
+	s->host->shared[STEP_SHARED_FAILED] = failed ? 1 : 0;
 	k_stream_host(s->compute, write_shared, s);
 	if (!s->group)
 		return;
-	k_copy_in(s->compute, s->shared, s->shared_host, bytes);
+	k_copy_in(s->compute, s->shared, s->host->shared, bytes);
 	k_event_record(s->shared_in, s->compute);
 	k_stream_wait(s->comm, s->shared_in);
 	collectives_all_reduce(
 		s->group, s->shared, STEP_SHARED, COLLECTIVES_DOUBLE, COLLECTIVES_SUM, s->comm);
-	k_copy_out(s->comm, s->shared_host, s->shared, bytes);
+	k_copy_out(s->comm, s->host->shared, s->shared, bytes);
 	k_event_record(s->shared_out, s->comm);
 }
 
@@ -100,7 +100,7 @@ static int data_failure(const struct step *s, int own, char *error, size_t error
 {
 	if (own)
 		return own;
-	if (s->shared_host[STEP_SHARED_FAILED] > 0) {
+	if (s->host->shared[STEP_SHARED_FAILED] > 0) {
 		snprintf(error, error_bytes, "another rank could not read its data");
 		return -ECANCELED;
 	}
@@ -120,11 +120,11 @@ static void measure_step(struct step *s, struct measure_step *out)
 		.backward_ns = ns[TIMELINE_BACKWARD],
 		.exposed_comm_ns = ns[TIMELINE_EXPOSED],
 		.optimizer_ns = ns[TIMELINE_OPTIMIZER],
-		.loss = s->shared_host[STEP_SHARED_LOSS] / (double)tokens,
-		.grad_norm = s->state.grad_norm,
-		.lr = s->state.lr,
-		.loss_scale = s->state.loss_scale,
-		.skipped = s->state.skip,
+		.loss = s->host->shared[STEP_SHARED_LOSS] / (double)tokens,
+		.grad_norm = s->host->state.grad_norm,
+		.lr = s->host->state.lr,
+		.loss_scale = s->host->state.loss_scale,
+		.skipped = s->host->state.skip,
 		.end_utc_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec,
 	};
 	for (int i = 0; i < TIMELINE_PHASES; i++)
@@ -174,7 +174,7 @@ int step_run(struct step *s, bool stop, struct step_result *out, char *error, si
 	timeline_enter(s->time, TIMELINE_OPTIMIZER);
 	optimizer_norm(s->optimizer, s->zero);
 	optimizer_update(s->optimizer);
-	k_copy_out(s->compute, &s->state, s->optimizer->state, sizeof(s->state));
+	k_copy_out(s->compute, &s->host->state, s->optimizer->state, sizeof(s->host->state));
 	zero_gather(s->zero);
 	timeline_enter(s->time, TIMELINE_OTHER);
 
@@ -185,12 +185,12 @@ int step_run(struct step *s, bool stop, struct step_result *out, char *error, si
 		return rc;
 
 	s->attempted++;
-	if (!s->state.skip)
+	if (!s->host->state.skip)
 		s->applied++; /* the schedule and AdamW's time stand still on a skipped step */
 	if (c->precision == SPEC_FP16)
-		loss_scale_update(&s->scale, s->state.skip != 0);
+		loss_scale_update(&s->scale, s->host->state.skip != 0);
 
-	out->stop = s->shared_host[STEP_SHARED_STOP] > 0;
+	out->stop = s->host->shared[STEP_SHARED_STOP] > 0;
 	measure_step(s, &out->measure);
 	return 0;
 }
@@ -228,9 +228,9 @@ int step_validate(struct step *s, const struct dataset *data, int64_t steps,
 		rc = validate_one(s, data, i, asked, error, error_bytes);
 		if (rc)
 			return rc;
-		if (s->shared_host[STEP_SHARED_STOP] > 0 && i + 1 < steps)
+		if (s->host->shared[STEP_SHARED_STOP] > 0 && i + 1 < steps)
 			return -EINTR;
 	}
-	*loss = s->shared_host[STEP_SHARED_LOSS] / (double)tokens;
+	*loss = s->host->shared[STEP_SHARED_LOSS] / (double)tokens;
 	return 0;
 }

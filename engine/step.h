@@ -21,6 +21,12 @@
 /* What all ranks add up once a step, as doubles on the device. */
 enum { STEP_SHARED_LOSS, STEP_SHARED_STOP, STEP_SHARED_FAILED, STEP_SHARED };
 
+/* Host memory (k_alloc_host) that the device reads and writes while a step runs. */
+struct step_host {
+	double shared[STEP_SHARED];
+	struct k_step_state state;
+};
+
 struct step {
 	/* set by the caller */
 	const struct spec_config *config;
@@ -36,14 +42,13 @@ struct step {
 	const struct dataset *data;
 	struct timeline *time;
 	double *shared; /* device, STEP_SHARED doubles */
+	struct step_host *host;
 	struct k_event *shared_in, *shared_out;
 	int64_t timeout_ns; /* of waiting for the device */
 
 	/* kept by step_run */
 	struct loss_scale scale;
 	int64_t attempted, applied;
-	double shared_host[STEP_SHARED];
-	struct k_step_state state;
 };
 
 /* What happened, beyond the times. */

@@ -4,6 +4,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* of struct step_host, up to where a batch may begin */
+enum { STEP_HOST_BYTES = (sizeof(struct step_host) + 255) / 256 * 256 };
+
 static enum k_dtype compute_type(enum spec_precision precision)
 {
 	static const enum k_dtype types[] = {
@@ -44,8 +47,22 @@ static void sizes(const struct training *t, int64_t bytes[WARM_SLOTS])
 
 struct memory {
 	void *slot[WARM_SLOTS];
+	struct step_host *host_step;
 	void *host_batch;
 };
+
+static int take_host_memory(struct training *t, struct memory *m, char *error, size_t error_bytes)
+{
+	const struct spec_config *c = t->config;
+	int64_t batch = batch_host_bytes(c->micro_batch, c->seq_len);
+	void *memory;
+
+	if (warm_take_host(t->warm, STEP_HOST_BYTES + batch, &memory))
+		return no_memory(error, error_bytes, "a batch");
+	m->host_step = memory;
+	m->host_batch = (char *)memory + STEP_HOST_BYTES;
+	return 0;
+}
 
 static int take_memory(struct training *t, struct memory *m, char *error, size_t error_bytes)
 {
@@ -70,9 +87,7 @@ static int take_memory(struct training *t, struct memory *m, char *error, size_t
 			return -ENOMEM;
 		}
 	}
-	if (warm_take_host_batch(t->warm, bytes[WARM_BATCH], &m->host_batch))
-		return no_memory(error, error_bytes, "a batch");
-	return 0;
+	return take_host_memory(t, m, error, error_bytes);
 }
 
 /* ---- parts ---- */
@@ -94,6 +109,7 @@ static void fill_step(struct training *t, const struct dataset *data, const stru
 		.data = data,
 		.time = &w->time,
 		.shared = m->slot[WARM_SHARED],
+		.host = m->host_step,
 		.shared_in = w->shared_in,
 		.shared_out = w->shared_out,
 		.timeout_ns = INT64_MAX,
@@ -130,7 +146,7 @@ static int make_parts(struct training *t, const struct memory *m)
 	model_init(&t->model, w->ctx, w->compute, &t->arena, &c->model, c->micro_batch, c->seq_len,
 		&mb);
 	batch_init(&t->batch, w->compute, c->micro_batch, c->seq_len, m->host_batch,
-		m->slot[WARM_BATCH]);
+		m->slot[WARM_BATCH], w->batch_taken);
 	rc = optimizer_init(&t->optimizer, &options, &ob);
 	return rc ? rc : timeline_reserve(&w->time, step_marks(c));
 }

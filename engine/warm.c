@@ -14,6 +14,8 @@ int warm_init(struct warm *w)
 	rc = k_event_create(w->ctx, &w->shared_in);
 	if (!rc)
 		rc = k_event_create(w->ctx, &w->shared_out);
+	for (int i = 0; i < BATCH_HOST_SLOTS && !rc; i++)
+		rc = k_event_create(w->ctx, &w->batch_taken[i]);
 	return rc;
 }
 
@@ -23,9 +25,11 @@ void warm_finish(struct warm *w)
 	timeline_finish(&w->time);
 	k_event_destroy(w->shared_in);
 	k_event_destroy(w->shared_out);
+	for (int i = 0; i < BATCH_HOST_SLOTS; i++)
+		k_event_destroy(w->batch_taken[i]);
 	for (int i = 0; i < WARM_SLOTS; i++)
 		k_free(w->ctx, w->memory[i]);
-	free(w->host_batch);
+	k_free_host(w->ctx, w->host);
 }
 
 static int make_device(struct warm *w)
@@ -109,17 +113,17 @@ int warm_take(struct warm *w, enum warm_slot slot, int64_t bytes, void **out)
 	return 0;
 }
 
-int warm_take_host_batch(struct warm *w, int64_t bytes, void **out)
+int warm_take_host(struct warm *w, int64_t bytes, void **out)
 {
-	if (bytes > w->host_batch_bytes) {
-		free(w->host_batch);
-		w->host_batch_bytes = 0;
-		w->host_batch = calloc(1, (size_t)bytes);
-		if (!w->host_batch)
+	if (bytes > w->host_bytes) {
+		k_free_host(w->ctx, w->host);
+		w->host_bytes = 0;
+		w->host = k_alloc_host(w->ctx, (size_t)bytes);
+		if (!w->host)
 			return -ENOMEM;
-		w->host_batch_bytes = bytes;
+		w->host_bytes = bytes;
 	}
-	*out = w->host_batch;
+	*out = w->host;
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/batch.h"
 #include "engine/collectives.h"
 #include "engine/dataset.h"
 #include "engine/timeline.h"
@@ -19,7 +20,7 @@
 enum warm_slot {
 	WARM_PARAMS,
 	WARM_GRADS,
-	WARM_MASTER, /* fp32, where the compute type is another */
+	WARM_MASTER, /* fp32 of what is owned, where the compute type is another */
 	WARM_MOMENT_M,
 	WARM_MOMENT_V,
 	WARM_ACTIVATIONS,
@@ -40,8 +41,9 @@ struct warm {
 	struct k_event *shared_in, *shared_out;
 	void *memory[WARM_SLOTS];
 	int64_t bytes[WARM_SLOTS];
-	void *host_batch;
-	int64_t host_batch_bytes;
+	struct k_event *batch_taken[BATCH_HOST_SLOTS];
+	void *host; /* that the device copies from and to */
+	int64_t host_bytes;
 	struct dataset_cache scans;
 	int64_t work_end_ns; /* monotonic, when the last segment's work ended; 0: none yet */
 };
@@ -68,7 +70,7 @@ void warm_destroy(struct warm *w); /* takes NULL */
  * touched, so that no step pays for its pages. -ENOMEM leaves the slot empty.
  */
 int warm_take(struct warm *w, enum warm_slot slot, int64_t bytes, void **out);
-int warm_take_host_batch(struct warm *w, int64_t bytes, void **out);
+int warm_take_host(struct warm *w, int64_t bytes, void **out); /* likewise, host memory */
 
 /* Bytes that taking these sizes would add to what is held. */
 int64_t warm_growth(const struct warm *w, const int64_t bytes[WARM_SLOTS]);
