@@ -89,6 +89,8 @@ int optimizer_init(struct optimizer *o, const struct optimizer_options *options,
 		.stage = c->zero_stage,
 		.rank = options->rank,
 		.owned_elems = zero_owned_elems(options->plan, c->zero_stage, options->rank),
+		.scratch = buffers->scratch,
+		.scratch_elems = buffers->scratch_elems,
 	};
 	o->adamw = (struct k_adamw){
 		.beta1 = c->beta1,
@@ -96,6 +98,7 @@ int optimizer_init(struct optimizer *o, const struct optimizer_options *options,
 		.eps = c->eps,
 		.weight_decay = c->weight_decay,
 		.master = buffers->master,
+		.master_compact = (void *)buffers->master != buffers->params,
 		.params = buffers->params,
 		.grads = buffers->grads,
 		.m = buffers->m,
@@ -119,21 +122,73 @@ int optimizer_init(struct optimizer *o, const struct optimizer_options *options,
 	return 0;
 }
 
-static void init_tensor(struct optimizer *o, const struct arena_entry *e,
-	const struct spec_model *model, uint64_t seed)
+/* Values of a tensor, and how many of its elements are not zero: none, or those from its start. */
+struct initial {
+	const struct arena_entry *entry;
+	int64_t elems;
+	double std; /* 0: all are 1 */
+	uint64_t seed;
+	uint32_t stream;
+};
+
+static struct initial initial_values(
+	const struct arena_entry *e, const struct spec_model *model, uint64_t seed)
 {
-	k_real *out = o->adamw.master + e->first;
-	uint32_t stream = (uint32_t)(e->layer * STREAMS_PER_LAYER + (int64_t)e->tensor);
 	bool vocabulary = e->tensor == ARENA_WTE || e->tensor == ARENA_HEAD;
-	int64_t rows = vocabulary ? model->vocab_size : e->rows;
-	double std = INIT_STD;
+	struct initial i = {
+		.entry = e,
+		.seed = seed,
+		.stream = (uint32_t)(e->layer * STREAMS_PER_LAYER + (int64_t)e->tensor),
+	};
 
 	if (is_norm_weight(e->tensor)) {
-		k_fill(o->stream, out, e->rows * e->cols, 1);
+		i.elems = e->rows * e->cols;
 	} else if (is_matrix(e->tensor)) {
+		i.elems = (vocabulary ? model->vocab_size : e->rows) * e->cols;
+		i.std = INIT_STD;
 		if (e->tensor == ARENA_PROJ_W || e->tensor == ARENA_FCPROJ_W)
-			std /= sqrt(2 * (double)model->n_layer);
-		k_init_normal(o->stream, out, rows * e->cols, seed, stream, 0, 0, std);
+			i.std /= sqrt(2 * (double)model->n_layer);
+	}
+	return i;
+}
+
+static void draw(
+	struct optimizer *o, const struct initial *i, k_real *out, int64_t first, int64_t n)
+{
+	if (i->std > 0)
+		k_init_normal(o->stream, out, n, i->seed, i->stream, first, 0, i->std);
+	else
+		k_fill(o->stream, out, n, 1);
+}
+
+/* The arena of the compute type, through fp32. */
+static void init_params(struct optimizer *o, const struct initial *i)
+{
+	char *params = (char *)o->adamw.params + (size_t)i->entry->first * k_elem_bytes(o->ctx);
+
+	for (int64_t first = 0; first < i->elems; first += o->scratch_elems) {
+		int64_t left = i->elems - first;
+		int64_t n = left < o->scratch_elems ? left : o->scratch_elems;
+
+		draw(o, i, o->scratch, first, n);
+		k_cast(o->stream, params + (size_t)first * k_elem_bytes(o->ctx), o->scratch, n);
+	}
+}
+
+/* What is owned of a tensor, drawn again into the compact master. */
+static void init_master(struct optimizer *o, const struct initial *i)
+{
+	int64_t begin = i->entry->first, end = begin + i->elems, compact = 0;
+
+	for (int64_t j = 0; j < o->adamw.n_ranges; j++) {
+		struct k_range r = zero_owned_range(o->plan, o->stage, o->rank, j);
+		int64_t from = r.first > begin ? r.first : begin;
+		int64_t to = r.first + r.n < end ? r.first + r.n : end;
+
+		if (from < to)
+			draw(o, i, o->adamw.master + compact + from - r.first, from - begin,
+				to - from);
+		compact += r.n;
 	}
 }
 
@@ -141,15 +196,25 @@ void optimizer_reset(struct optimizer *o, const struct arena *arena, const struc
 	uint64_t seed)
 {
 	struct k_adamw *a = &o->adamw;
-	int64_t n = o->plan->arena_elems;
+	size_t owned_bytes = (size_t)o->owned_elems * sizeof(k_real);
 
-	k_zero(o->stream, a->master, (size_t)n * sizeof(k_real));
-	for (int64_t i = 0; i < arena->n_entries; i++)
-		init_tensor(o, &arena->entries[i], model, seed);
-	if ((void *)a->master != a->params)
-		k_cast(o->stream, a->params, a->master, n);
-	k_zero(o->stream, a->m, (size_t)o->owned_elems * sizeof(k_real));
-	k_zero(o->stream, a->v, (size_t)o->owned_elems * sizeof(k_real));
+	k_zero(o->stream, a->params, (size_t)o->plan->arena_elems * k_elem_bytes(o->ctx));
+	if (a->master_compact)
+		k_zero(o->stream, a->master, owned_bytes);
+	for (int64_t j = 0; j < arena->n_entries; j++) {
+		struct initial i = initial_values(&arena->entries[j], model, seed);
+
+		if (i.elems == 0)
+			continue;
+		if (!a->master_compact) {
+			draw(o, &i, a->master + i.entry->first, 0, i.elems);
+		} else {
+			init_params(o, &i);
+			init_master(o, &i);
+		}
+	}
+	k_zero(o->stream, a->m, owned_bytes);
+	k_zero(o->stream, a->v, owned_bytes);
 }
 
 void optimizer_norm(struct optimizer *o, struct zero *zero)

@@ -21,9 +21,12 @@
 /* Device memory behind an optimizer. m and v: zero_owned_elems() each, compact. */
 struct optimizer_buffers {
 	void *params, *grads; /* arenas, compute type */
-	k_real *master;       /* arena of fp32; params itself when that is fp32 */
+	k_real *master; /* params itself when that is fp32, else laid out like m and v */
 	k_real *m, *v;
 	void *small; /* optimizer_small_bytes() */
+	/* used by optimizer_reset alone, and only where master is not params */
+	k_real *scratch;
+	int64_t scratch_elems; /* > 0; fewer take more launches */
 };
 
 struct optimizer {
@@ -34,6 +37,8 @@ struct optimizer {
 	int64_t stage;
 	int rank;
 	int64_t owned_elems;
+	k_real *scratch;
+	int64_t scratch_elems;
 	struct k_step_state *state; /* device */
 	struct k_exact_sum *sum;    /* device */
 };

@@ -35,7 +35,7 @@ static void sizes(const struct training *t, int64_t bytes[WARM_SLOTS])
 
 	bytes[WARM_PARAMS] = n * t->elem_bytes;
 	bytes[WARM_GRADS] = n * t->elem_bytes;
-	bytes[WARM_MASTER] = t->elem_bytes == real ? 0 : n * real;
+	bytes[WARM_MASTER] = t->elem_bytes == real ? 0 : owned * real;
 	bytes[WARM_MOMENT_M] = owned * real;
 	bytes[WARM_MOMENT_V] = owned * real;
 	bytes[WARM_ACTIVATIONS] =
@@ -132,6 +132,10 @@ static int make_parts(struct training *t, const struct memory *m)
 		.m = m->slot[WARM_MOMENT_M],
 		.v = m->slot[WARM_MOMENT_V],
 		.small = m->slot[WARM_OPTIMIZER],
+		.scratch = m->slot[WARM_ACTIVATIONS],
+		.scratch_elems = model_activation_bytes(&c->model, c->micro_batch, c->seq_len,
+					 t->elem_bytes) /
+			(int64_t)sizeof(k_real),
 	};
 	struct optimizer_options options = {
 		.ctx = w->ctx,
