@@ -22,6 +22,8 @@ static const struct backend {
 	bool shared_memory; /* ranks share one machine's memory, not each has its own device's */
 } backends[] = {
 	{"cpu", 1U << SPEC_FP32, 1U << SPEC_RECOMPUTE_NONE, true},
+	{"cuda", 1U << SPEC_FP32 | 1U << SPEC_TF32 | 1U << SPEC_BF16 | 1U << SPEC_FP16,
+		1U << SPEC_RECOMPUTE_NONE, false},
 };
 
 static const char *const precision_keys[] = {[SPEC_FP32] = "fp32",
@@ -87,6 +89,8 @@ static void check_backend(struct checking *k)
 {
 	const struct spec_config *c = k->config;
 	const char *name = k->options->backend;
+	/* gradients are kept and reduced in the type they are computed in */
+	enum spec_precision reduced = c->precision == SPEC_TF32 ? SPEC_FP32 : c->precision;
 	size_t i;
 
 	for (i = 0; i < sizeof(backends) / sizeof(backends[0]); i++) {
@@ -100,8 +104,9 @@ static void check_backend(struct checking *k)
 	if ((k->backend->precisions & 1U << c->precision) == 0)
 		refuse(k, precision_keys[c->precision], "the %s engine computes in fp32, not in %s",
 			name, precision_names[c->precision]);
-	else if ((k->backend->precisions & 1U << c->grad_dtype) == 0)
-		refuse(k, "grad_dtype", "the %s engine reduces in fp32, not in %s", name,
+	else if (c->grad_dtype != reduced)
+		refuse(k, "grad_dtype", "the %s engine reduces %s gradients in %s, not in %s", name,
+			precision_names[c->precision], precision_names[reduced],
 			precision_names[c->grad_dtype]);
 	if ((k->backend->recompute & 1U << c->recompute) == 0)
 		refuse(k, "activation_checkpointing",
@@ -202,7 +207,7 @@ static void check_memory(struct checking *k)
 	bool mixed = c->precision == SPEC_BF16 || c->precision == SPEC_FP16;
 	int64_t arena_bytes = k->plan.arena_elems * k->elem_bytes;
 	int64_t owned = c->zero_stage == 0 ? k->plan.arena_elems : plan_owned_elems(&k->plan, 0);
-	int64_t master = mixed ? k->plan.arena_elems * 4 : 0;
+	int64_t master = mixed ? owned * 4 : 0;
 	int64_t rows = c->micro_batch * c->seq_len;
 	int64_t activations, logits, batch, total, planned;
 

@@ -364,6 +364,50 @@ static void test_epochs(void **state)
 	assert_int_equal(left_over, 0);
 }
 
+static void run_cuda(const struct spec_config *c)
+{
+	struct check_options options = {
+		.config = c,
+		.backend = "cuda",
+		.world = 2,
+		.activation_bytes = activation_bytes,
+	};
+
+	json_decref(errors);
+	json_decref(check);
+	assert_int_equal(check_run(&options, &errors, &check), 0);
+}
+
+static void test_cuda_engine(void **state)
+{
+	static const enum spec_precision wide[] = {SPEC_FP32, SPEC_TF32};
+	static const enum spec_precision narrow[] = {SPEC_BF16, SPEC_FP16};
+	struct spec_config c = config();
+
+	(void)state;
+	c.grad_dtype = SPEC_FP32;
+	for (int i = 0; i < 2; i++) {
+		c.precision = wide[i];
+		run_cuda(&c);
+		assert_int_equal(json_array_size(errors), 0);
+		assert_int_equal(number("memory", "master_bytes"), 0);
+		/* each rank has a device of its own */
+		assert_int_equal(
+			number("memory", "planned_bytes"), number("memory", "total_bytes"));
+	}
+	for (int i = 0; i < 2; i++) {
+		c.precision = narrow[i];
+		c.grad_dtype = c.precision;
+		run_cuda(&c);
+		assert_int_equal(json_array_size(errors), 0);
+		assert_int_equal(
+			number("memory", "master_bytes"), number("memory", "moment_m_bytes"));
+		c.grad_dtype = SPEC_FP32;
+		run_cuda(&c);
+		assert_error("grad_dtype", "not in fp32");
+	}
+}
+
 static void test_backend_not_known(void **state)
 {
 	struct spec_config c = config();
@@ -392,6 +436,7 @@ int main(void)
 		WITH_FILE(test_data_refused),
 		WITH_FILE(test_validation),
 		WITH_FILE(test_epochs),
+		WITH_FILE(test_cuda_engine),
 		WITH_FILE(test_backend_not_known),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
