@@ -1,7 +1,7 @@
 /*
  * collectives.h: what the ranks of a run do together. Two implementations: collectives_ucx.c (host
- * memory, over UCX; CPU ranks) and collectives_nccl.c (CUDA). A world of 1 needs neither: every
- * call is then a no-op on its buffer.
+ * memory, over UCX; CPU ranks) and collectives_nccl.c (device memory, over NCCL; CUDA ranks, which
+ * meet over UCX). A world of 1 needs neither: every call is then a no-op on its buffer.
  *
  * A collective is asynchronous on the stream it is given, and all ranks of the group issue the same
  * collectives in the same order. Over UCX sums are taken in rank order (((g0 + g1) + g2) + ...), so
@@ -12,6 +12,10 @@
  * each is a barrier too. Ranks whose collectives differ in kind, size, type or root all get an
  * error, and nothing of a rank that disagrees is taken. Once a collective has failed, streams go on
  * and their buffers hold anything: look at collectives_error after a sync.
+ *
+ * Over NCCL sums are taken in NCCL's order, and a disagreement of the ranks is found by nobody: the
+ * collective does not end, until the deadline does that. A thread watches peers, NCCL's errors and
+ * the deadline, and aborts: so streams go on after a failure there too.
  */
 #ifndef GPT2D_COLLECTIVES_H
 #define GPT2D_COLLECTIVES_H
@@ -64,7 +68,10 @@ int collectives_connect(
 /* "UCX 1.13.1 (self,posix,cma)", "NCCL 2.28.9" */
 const char *collectives_library(const struct collectives *c);
 
-/* The first `world` ranks; -EINVAL when this rank is not one of them. */
+/*
+ * The first `world` ranks; -EINVAL when this rank is not one of them. All of them call it, for NCCL
+ * makes a communicator the first time; when that fails, a negative errno and collectives_error.
+ */
 int collectives_group(struct collectives *c, int world, struct collectives_group **out);
 int collectives_rank(const struct collectives_group *g);
 int collectives_world(const struct collectives_group *g);
@@ -75,6 +82,12 @@ int collectives_world(const struct collectives_group *g);
  */
 void collectives_reduce_scatter(
 	struct collectives_group *g, void *buf, int64_t n, struct k_stream *s);
+/*
+ * Collectives of one kind issued to one stream between begin and end may be run as one (a gather
+ * bucket's). None of them has been started before end, so nothing is to wait for them before.
+ */
+void collectives_begin(struct collectives_group *g);
+void collectives_end(struct collectives_group *g);
 /* In place: every rank's slice goes to all. */
 void collectives_all_gather(struct collectives_group *g, void *buf, int64_t n, struct k_stream *s);
 /* In place on n elements; any n. */
@@ -83,7 +96,7 @@ void collectives_all_reduce(struct collectives_group *g, void *buf, int64_t n,
 void collectives_broadcast(
 	struct collectives_group *g, void *buf, size_t bytes, int root, struct k_stream *s);
 /* in (bytes) of every rank, in rank order, to out (world * bytes) of every rank; host memory,
- * small. */
+ * small. NCCL: done when the call returns. */
 void collectives_gather_all(
 	struct collectives_group *g, void *out, const void *in, size_t bytes, struct k_stream *s);
 void collectives_barrier(struct collectives_group *g, struct k_stream *s);

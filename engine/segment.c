@@ -274,6 +274,17 @@ static bool join(struct segment *s)
 	return true;
 }
 
+/* The others wait for this rank. */
+static bool no_group(struct segment *s, const struct warm *w)
+{
+	const char *lost = collectives_error(w->collectives);
+
+	poisoned(s, lost ? ENGINE_EXIT_PEER_LOST : ENGINE_EXIT_POISONED);
+	if (lost)
+		return failed(s, "peer_lost", "%s", lost);
+	return failed(s, "no_memory", "no memory for a group of %d ranks", s->world);
+}
+
 bool segment_agree(struct segment *s, struct warm *w, bool prepared)
 {
 	struct agreement own, *all;
@@ -286,8 +297,7 @@ bool segment_agree(struct segment *s, struct warm *w, bool prepared)
 	all = calloc((size_t)s->world, sizeof(*all));
 	if (!all || collectives_group(w->collectives, s->world, &s->group)) {
 		free(all);
-		poisoned(s, ENGINE_EXIT_POISONED); /* the others wait for this rank */
-		return failed(s, "no_memory", "no memory for a group of %d ranks", s->world);
+		return no_group(s, w);
 	}
 	/* before, so that a rank without memory for its events is heard of by all */
 	prepared = prepared && join(s);

@@ -458,3 +458,16 @@ int ucx_exchange_run(struct ucx_exchange *x, const struct ucx_exchange_args *arg
 	x->args = NULL;
 	return status;
 }
+
+int ucx_exchange_gather(struct ucx_exchange *x, const struct ucx_head *head,
+	struct ucx_block *blocks, void *out, const void *in, size_t bytes)
+{
+	struct ucx_exchange_args args = {.head = *head, .blocks = blocks};
+
+	args.head.kind = UCX_GATHER_ALL;
+	args.head.n = (int64_t)bytes;
+	for (int p = 0; p < head->world; p++)
+		blocks[p] = (struct ucx_block){in, bytes, (char *)out + bytes * (size_t)p, bytes};
+	memmove((char *)out + bytes * (size_t)x->rank, in, bytes);
+	return ucx_exchange_run(x, &args);
+}

@@ -76,6 +76,13 @@ size_t ucx_exchange_inline_bytes(void);
 /* 0, or a negative errno: the wire has failed then. */
 int ucx_exchange_run(struct ucx_exchange *x, const struct ucx_exchange_args *args);
 
+/*
+ * The gather_all of every implementation: bytes of each rank to all, in rank order. head says
+ * sequence and world; blocks: room for head->world.
+ */
+int ucx_exchange_gather(struct ucx_exchange *x, const struct ucx_head *head,
+	struct ucx_block *blocks, void *out, const void *in, size_t bytes);
+
 /* "reduce_scatter" */
 const char *ucx_exchange_kind_name(enum ucx_kind kind);
 

@@ -294,3 +294,22 @@ int ucx_wire_turn(struct ucx_wire *w)
 	look_around(w, idle);
 	return 0;
 }
+
+int ucx_wire_watch(struct ucx_wire *w)
+{
+	while (w->ucx.worker_progress(w->worker) != 0)
+		;
+	if (w->hear.state == UCX_MESSAGE_DONE)
+		return take_heard(w);
+	if (poll(w->polled, (nfds_t)w->world, 0) > 0)
+		look_at_processes(w);
+	for (int p = 0; p < w->world; p++) {
+		const char *why = ucx_wire_peer_lost(w, p);
+
+		if (why != NULL) {
+			ucx_wire_fail(w, "rank %d: %s", p, why);
+			return -ECONNRESET;
+		}
+	}
+	return 0;
+}

@@ -78,6 +78,12 @@ void ucx_wire_begin(struct ucx_wire *w);
 int ucx_wire_turn(struct ucx_wire *w);
 
 /*
+ * Between waits: look at the peers' processes and at what other ranks told, without waiting. 0, or
+ * a negative errno: the wire has failed then (by another rank's word: -ECANCELED).
+ */
+int ucx_wire_watch(struct ucx_wire *w);
+
+/*
  * A message to or from a peer ended with an error: the peer counts as lost for that reason, unless
  * a better one turns up in the grace that follows: its process ended, or it told of a failure.
  */

@@ -181,6 +181,7 @@ static void gather_bucket(struct zero *z, int64_t bucket)
 	struct k_range g = plan_gather_bucket(z->plan, bucket);
 	int64_t first = g.first / z->plan->reduce_elems;
 
+	collectives_begin(z->group);
 	for (int64_t i = first; i < z->plan->n_reduce; i++) {
 		struct k_range r = plan_reduce_bucket(z->plan, i);
 
@@ -189,6 +190,7 @@ static void gather_bucket(struct zero *z, int64_t bucket)
 		collectives_all_gather(
 			z->group, z->params + (size_t)r.first * z->elem_bytes, r.n, z->comm);
 	}
+	collectives_end(z->group);
 }
 
 void zero_gather(struct zero *z)
