@@ -1,0 +1,164 @@
+#include "engine/nccl_comm.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Two sizes, so that what NCCL uses for small and for large messages is there. */
+enum { SMALL_ELEMS = 256, LARGE_ELEMS = 4 << 20, NAP_NS = 2000000 };
+
+struct opening {
+	struct nccl_comm_options o;
+	ncclComm_t comm;
+	int status;
+	char error[256];
+	atomic_bool done;
+};
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static bool succeeded(struct opening *p, const char *what, ncclResult_t result)
+{
+	if (result == ncclSuccess)
+		return true;
+	snprintf(p->error, sizeof(p->error), "%s: %s: %.160s", what, ncclGetErrorString(result),
+		ncclGetLastError(NULL));
+	p->status = -EIO;
+	return false;
+}
+
+/* All collectives on `each` fp32 elements of every rank. */
+static bool run_all(struct opening *p, float *buf, size_t each, cudaStream_t s)
+{
+	size_t world = (size_t)p->o.world, n = each * world;
+	float *own = buf + each * (size_t)p->o.rank;
+	ncclComm_t comm = p->comm;
+
+	return succeeded(p, "reduce-scatter",
+		       ncclReduceScatter(buf, own, each, ncclFloat, ncclSum, comm, s)) &&
+		succeeded(p, "all-gather", ncclAllGather(own, buf, each, ncclFloat, comm, s)) &&
+		succeeded(p, "all-reduce",
+			ncclAllReduce(buf, buf, n, ncclFloat, ncclSum, comm, s)) &&
+		succeeded(p, "all-reduce",
+			ncclAllReduce(buf, buf, n / 2, ncclInt64, ncclSum, comm, s)) &&
+		succeeded(p, "all-reduce",
+			ncclAllReduce(buf, buf, n / 2, ncclDouble, ncclSum, comm, s)) &&
+		succeeded(p, "broadcast", ncclBroadcast(buf, buf, n, ncclFloat, 0, comm, s));
+}
+
+static void warm_up(struct opening *p, struct k_stream *s)
+{
+	size_t large = LARGE_ELEMS / (size_t)p->o.world;
+	float *buf = k_alloc(p->o.ctx, large * (size_t)p->o.world * sizeof(*buf));
+	cudaStream_t stream = k_stream_native(s);
+
+	if (buf == NULL) {
+		snprintf(p->error, sizeof(p->error), "no memory for a trial");
+		p->status = -ENOMEM;
+		return;
+	}
+	if (run_all(p, buf, SMALL_ELEMS, stream) && run_all(p, buf, large, stream)) {
+		p->status = k_stream_sync(s, p->o.timeout_ns);
+		if (p->status != 0)
+			snprintf(p->error, sizeof(p->error), "trial of the collectives: %s",
+				strerror(-p->status));
+	}
+	k_free(p->o.ctx, buf);
+}
+
+static void *make(void *arg)
+{
+	struct opening *p = arg;
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	struct k_stream *s;
+
+	config.blocking = 1;
+	p->status = k_stream_create(p->o.ctx, K_STREAM_COMM, "nccl", &s);
+	if (p->status != 0) {
+		snprintf(p->error, sizeof(p->error), "no stream: %s", strerror(-p->status));
+	} else {
+		k_stream_native(s); /* sets the device of this thread */
+		if (succeeded(p, "ncclCommInitRankConfig",
+			    ncclCommInitRankConfig(
+				    &p->comm, p->o.world, p->o.id, p->o.rank, &config)))
+			warm_up(p, s);
+		k_stream_destroy(s);
+	}
+	atomic_store(&p->done, true);
+	return NULL;
+}
+
+static int start_thread(struct opening *p, pthread_t *thread)
+{
+	sigset_t all, before;
+	int status;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	status = pthread_create(thread, NULL, make, p);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -status;
+}
+
+static int wait_for(struct opening *p)
+{
+	const struct timespec nap = {0, NAP_NS};
+	int64_t since = now_ns();
+
+	while (!atomic_load(&p->done)) {
+		int status = p->o.watch(p->o.arg);
+
+		if (status != 0)
+			return status;
+		if (now_ns() - since >= p->o.timeout_ns)
+			return -ETIMEDOUT;
+		nanosleep(&nap, NULL);
+	}
+	return 0;
+}
+
+int nccl_comm_open(const struct nccl_comm_options *options, ncclComm_t *out, char *error,
+	size_t error_bytes)
+{
+	struct opening *p = calloc(1, sizeof(*p));
+	pthread_t thread;
+	int status;
+
+	if (p == NULL) {
+		snprintf(error, error_bytes, "no memory for a communicator");
+		return -ENOMEM;
+	}
+	p->o = *options;
+	status = start_thread(p, &thread);
+	if (status != 0) {
+		snprintf(error, error_bytes, "no thread to make a communicator");
+		free(p);
+		return status;
+	}
+	status = wait_for(p);
+	if (status != 0) {
+		snprintf(error, error_bytes, "no communicator of %d ranks after %g s",
+			options->world, (double)options->timeout_ns * 1e-9);
+		pthread_detach(thread);
+		return status; /* p is the thread's */
+	}
+	pthread_join(thread, NULL);
+	status = p->status;
+	if (status == 0)
+		*out = p->comm;
+	else
+		snprintf(error, error_bytes, "%s", p->error);
+	free(p);
+	return status;
+}
