@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/reduce.cuh"
 
@@ -13,11 +14,11 @@ enum { THREADS = 128, TILE = 64, TILE_BYTES = TILE * MMA_ROW_BYTES, ROW_FLOATS =
 
 #if MMA_THERE
 
-static __device__ __forceinline__ void zero(float (&d)[8][4])
+static __device__ __forceinline__ void zero(float (&d)[1][8][4])
 {
 #pragma unroll
 	for (int n = 0; n < 8; n++)
-		d[n][0] = d[n][1] = d[n][2] = d[n][3] = 0;
+		d[0][n][0] = d[0][n][1] = d[0][n][2] = d[0][n][3] = 0;
 }
 
 static __device__ __forceinline__ int rows_there(int64_t T, int64_t first)
@@ -25,13 +26,13 @@ static __device__ __forceinline__ int rows_there(int64_t T, int64_t first)
 	return (int)(T - first < TILE ? T - first : TILE);
 }
 
-static __device__ __forceinline__ void load_fragments(uint32_t (&a)[4][4], uint32_t tile)
+static __device__ __forceinline__ void load_fragments(uint32_t (&a)[1][4][4], uint32_t tile)
 {
 	int row = (int)(threadIdx.x / REDUCE_WARP) * 16;
 
 #pragma unroll
 	for (int k = 0; k < 4; k++)
-		mma_load_a(a[k], tile, row, k);
+		mma_load_a(a[0][k], tile, row, k);
 }
 
 static const float log2_e = 1.4426950408889634f;
@@ -73,8 +74,8 @@ static __global__ void __launch_bounds__(THREADS)
 	int64_t stride = 3 * C * (int64_t)sizeof(E), dout_stride = C * (int64_t)sizeof(E);
 	uint32_t base = (uint32_t)__cvta_generic_to_shared(memory);
 	float *rows = (float *)(memory + 4 * TILE_BYTES);
-	uint32_t k_fragments[4][4], v_fragments[4][4];
-	float dk[8][4], dv[8][4];
+	uint32_t k_fragments[1][4][4], v_fragments[1][4][4];
+	float dk[1][8][4], dv[1][8][4];
 	E *to = a.dqkv + (b * a.T + first) * 3 * C + h * a.HS;
 
 	/* through the second pair of tiles, which is free until the first is worked on */
@@ -99,7 +100,7 @@ static __global__ void __launch_bounds__(THREADS)
 		uint32_t q_tile = base + (uint32_t)odd * 2 * TILE_BYTES;
 		const float *lse = rows + odd * ROW_FLOATS, *delta = lse + TILE;
 		int64_t here = (int64_t)t * TILE, next = here + TILE;
-		float p[8][4], dp[8][4];
+		float p[1][8][4], dp[1][8][4];
 
 		if (t + 1 < tiles) {
 			uint32_t at = base + (uint32_t)(odd ^ 1) * 2 * TILE_BYTES;
@@ -123,34 +124,35 @@ static __global__ void __launch_bounds__(THREADS)
 			for (int i = 0; i < 4; i++) {
 				int query = 8 * n + column + (i & 1), key = row + 8 * (i >> 1);
 
-				p[n][i] = exp2f(fmaf(p[n][i], scale, -lse[query]));
+				p[0][n][i] = element_exp2(fmaf(p[0][n][i], scale, -lse[query]));
 				if (t == (int)blockIdx.x && key > query)
-					p[n][i] = 0;
+					p[0][n][i] = 0;
 			}
 		}
 		zero(dp);
 		mma_times_rows(dp, v_fragments, q_tile + TILE_BYTES, E());
 #pragma unroll
 		for (int n = 0; n < 8; n++) {
+			float mask[4] = {1, 1, 1, 1};
+			int64_t at = (head * a.T + here + 8 * n + column) * a.T + first + row;
+			const int64_t drops[4] = {at, at + a.T, at + 8, at + a.T + 8};
+
+			if (a.drop.on)
+				philox_mask_turned(mask, a.drop, drops, a.T % 4 == 0);
 #pragma unroll
 			for (int i = 0; i < 4; i++) {
 				int query = 8 * n + column + (i & 1);
-				float mask = 1;
 
-				if (a.drop.on)
-					mask = philox_mask(a.drop,
-						(head * a.T + here + query) * a.T + first + row +
-							8 * (i >> 1));
-				dp[n][i] = p[n][i] * (dp[n][i] * mask - delta[query]);
-				p[n][i] *= mask;
+				dp[0][n][i] = p[0][n][i] * (dp[0][n][i] * mask[i] - delta[query]);
+				p[0][n][i] *= mask[i];
 			}
 		}
 		mma_times_tile(dv, p, q_tile + TILE_BYTES, E());
 		mma_times_tile(dk, dp, q_tile, E());
 		__syncthreads();
 	}
-	mma_store(to + C, 3 * C, dk, row, rows_there(a.T, first), a.scale, a.scale);
-	mma_store(to + 2 * C, 3 * C, dv, row, rows_there(a.T, first), 1.0f, 1.0f);
+	mma_store(to + C, 3 * C, dk[0], row, rows_there(a.T, first), a.scale, a.scale);
+	mma_store(to + 2 * C, 3 * C, dv[0], row, rows_there(a.T, first), 1.0f, 1.0f);
 #endif
 }
 
@@ -170,8 +172,9 @@ static __global__ void __launch_bounds__(THREADS)
 	const E *dout = a.dout + (b * a.T + first) * C + h * a.HS;
 	int64_t stride = 3 * C * (int64_t)sizeof(E);
 	uint32_t base = (uint32_t)__cvta_generic_to_shared(memory);
-	uint32_t q_fragments[4][4], dout_fragments[4][4];
-	float dq[8][4], lse[2], delta[2];
+	uint32_t q_fragments[1][4][4], dout_fragments[1][4][4];
+	float dq[1][8][4], lse[2], delta[2];
+	int64_t at = (head * a.T + first + row) * a.T + column; /* of the dropout's elements */
 
 	mma_fetch<TILE, THREADS>(
 		base + 2 * TILE_BYTES, q + first * 3 * C, stride, rows_there(a.T, first));
@@ -197,15 +200,15 @@ static __global__ void __launch_bounds__(THREADS)
 	for (int t = 0; t < tiles; t++) {
 		uint32_t k_tile = base + (uint32_t)(t & 1) * 2 * TILE_BYTES;
 		int64_t here = (int64_t)t * TILE, next = here + TILE;
-		float p[8][4], dp[8][4];
+		float p[1][8][4], dp[1][8][4];
 
 		if (t + 1 < tiles) {
-			uint32_t at = base + (uint32_t)(~t & 1) * 2 * TILE_BYTES;
+			uint32_t to = base + (uint32_t)(~t & 1) * 2 * TILE_BYTES;
 
 			mma_fetch<TILE, THREADS>(
-				at, k + next * 3 * C, stride, rows_there(a.T, next));
+				to, k + next * 3 * C, stride, rows_there(a.T, next));
 			mma_fetch<TILE, THREADS>(
-				at + TILE_BYTES, v + next * 3 * C, stride, rows_there(a.T, next));
+				to + TILE_BYTES, v + next * 3 * C, stride, rows_there(a.T, next));
 			mma_fetch_end();
 			mma_fetch_wait<1>();
 		} else {
@@ -218,25 +221,27 @@ static __global__ void __launch_bounds__(THREADS)
 		mma_times_rows(dp, dout_fragments, k_tile + TILE_BYTES, E());
 #pragma unroll
 		for (int n = 0; n < 8; n++) {
+			float mask[4] = {1, 1, 1, 1};
+
 #pragma unroll
 			for (int i = 0; i < 4; i++) {
 				int half = i >> 1, key = 8 * n + column + (i & 1);
-				int64_t query = first + row + 8 * half;
-				float mask = 1;
 
-				p[n][i] = exp2f(fmaf(p[n][i], scale, -lse[half]));
-				if (here + key > query)
-					p[n][i] = 0;
-				if (a.drop.on)
-					mask = philox_mask(
-						a.drop, (head * a.T + query) * a.T + here + key);
-				dp[n][i] = p[n][i] * (dp[n][i] * mask - delta[half]);
+				p[0][n][i] = element_exp2(fmaf(p[0][n][i], scale, -lse[half]));
+				if (here + key > first + row + 8 * half)
+					p[0][n][i] = 0;
 			}
+			if (a.drop.on)
+				philox_mask_tile(mask, a.drop, at + here + 8 * n,
+					at + here + 8 * n + 8 * a.T, a.T % 4 == 0);
+#pragma unroll
+			for (int i = 0; i < 4; i++)
+				dp[0][n][i] = p[0][n][i] * (dp[0][n][i] * mask[i] - delta[i >> 1]);
 		}
 		mma_times_tile(dq, dp, k_tile, E());
 		__syncthreads();
 	}
-	mma_store(a.dqkv + (b * a.T + first) * 3 * C + h * a.HS, 3 * C, dq, row,
+	mma_store(a.dqkv + (b * a.T + first) * 3 * C + h * a.HS, 3 * C, dq[0], row,
 		rows_there(a.T, first), a.scale, a.scale);
 #endif
 }

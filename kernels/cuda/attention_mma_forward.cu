@@ -1,14 +1,17 @@
 #include <math.h>
 
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 /*
  * Four warps, each with UNITS times 16 queries, go over the keys 64 at a time; the next keys and
- * values are fetched meanwhile. Scores stay in registers. Exponentials are of base 2.
+ * values are fetched meanwhile. Scores stay in registers. Exponentials are of base 2. One unit and
+ * four blocks to a multiprocessor were faster than two units and two blocks.
  */
-enum { THREADS = 128, KEYS = 64, TILE_BYTES = KEYS * MMA_ROW_BYTES };
+enum { THREADS = 128, BLOCKS = 4, UNITS = 1, ROWS = 64 * UNITS };
+enum { KEYS = 64, TILE_BYTES = KEYS * MMA_ROW_BYTES };
 
 #if MMA_THERE
 
@@ -26,13 +29,12 @@ static __device__ __forceinline__ float sum_of_four(float x)
 
 /* A lane's part of 16 queries: rows l / 4 and l / 4 + 8. */
 struct unit {
-	float out[8][4];
 	float max[2], sum[2];
 };
 
 /* scores become what multiplies the values; first: the first key's number less the first row's */
 static __device__ __forceinline__ void softmax(
-	struct unit &u, float (&scores)[8][4], int first, float scale)
+	struct unit &u, float (&out)[8][4], float (&scores)[8][4], int first, float scale)
 {
 	int row = (threadIdx.x & 31) >> 2, column = 2 * (threadIdx.x & 3);
 
@@ -54,14 +56,14 @@ static __device__ __forceinline__ void softmax(
 		for (int n = 0; n < 8; n++)
 			max = fmaxf(max, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
 		max = fmaxf(u.max[half], max_of_four(max) * scale);
-		keep = exp2f(u.max[half] - max);
+		keep = element_exp2(u.max[half] - max);
 #pragma unroll
 		for (int n = 0; n < 8; n++) {
 #pragma unroll
 			for (int i = 2 * half; i < 2 * half + 2; i++) {
-				scores[n][i] = exp2f(fmaf(scores[n][i], scale, -max));
+				scores[n][i] = element_exp2(fmaf(scores[n][i], scale, -max));
 				sum += scores[n][i];
-				u.out[n][i] *= keep;
+				out[n][i] *= keep;
 			}
 		}
 		u.sum[half] = u.sum[half] * keep + sum;
@@ -73,25 +75,26 @@ template <typename E>
 static __device__ __forceinline__ void drop_scores(float (&scores)[8][4],
 	const struct attention<E> &a, int64_t head, int64_t query, int64_t key)
 {
-#pragma unroll
-	for (int half = 0; half < 2; half++) {
-#pragma unroll
-		for (int n = 0; n < 8; n++) {
-			float2 mask = philox_mask2(
-				a.drop, (head * a.T + query + 8 * half) * a.T + key + 8 * n);
+	int64_t at = (head * a.T + query) * a.T + key;
 
-			scores[n][2 * half] *= mask.x;
-			scores[n][2 * half + 1] *= mask.y;
-		}
+#pragma unroll
+	for (int n = 0; n < 8; n++) {
+		float mask[4];
+
+		philox_mask_tile(mask, a.drop, at + 8 * n, at + 8 * a.T + 8 * n, a.T % 4 == 0);
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			scores[n][i] *= mask[i];
 	}
 }
 
-template <typename E, int UNITS>
-static __device__ __forceinline__ void finish(
-	struct unit (&u)[UNITS], const struct attention<E> &a, int64_t head, E *out, int64_t first)
+template <typename E>
+static __device__ __forceinline__ void finish(struct unit (&u)[UNITS],
+	const float (&d)[UNITS][8][4], const struct attention<E> &a, int64_t head, E *out,
+	int64_t first)
 {
 	int row = (int)(threadIdx.x / REDUCE_WARP) * 16 * UNITS + ((threadIdx.x & 31) >> 2);
-	int there = (int)(a.T - first < 64 * UNITS ? a.T - first : 64 * UNITS);
+	int there = (int)(a.T - first < ROWS ? a.T - first : ROWS);
 	const float ln_2 = 0.6931471805599453f;
 
 #pragma unroll
@@ -108,35 +111,35 @@ static __device__ __forceinline__ void finish(
 				a.lse_out[head * a.T + first + r] =
 					(u[i].max[half] + log2f(sum)) * ln_2;
 		}
-		mma_store(out, a.NH * a.HS, u[i].out, row + 16 * i, there, inverse[0], inverse[1]);
+		mma_store(out, a.NH * a.HS, d[i], row + 16 * i, there, inverse[0], inverse[1]);
 	}
 }
 
 #endif
 
-template <typename E, int UNITS>
-static __global__ void __launch_bounds__(THREADS)
+template <typename E>
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
 	attention_forward_by_units(const __grid_constant__ struct attention<E> a)
 {
 #if MMA_THERE
 	extern __shared__ __align__(128) char memory[];
-	const int queries = 64 * UNITS;
 	const float scale = a.scale * 1.4426950408889634f;
 	int64_t head = blockIdx.y, b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
 	/* those with most keys go first */
-	int64_t first = (int64_t)(gridDim.x - 1 - blockIdx.x) * queries;
+	int64_t first = (int64_t)(gridDim.x - 1 - blockIdx.x) * ROWS;
 	int warp = threadIdx.x / REDUCE_WARP;
+	int64_t row = first + warp * 16 * UNITS;
 	const E *q = a.qkv + b * a.T * 3 * C + h * a.HS, *k = q + C, *v = k + C;
 	int64_t stride = 3 * C * (int64_t)sizeof(E);
 	uint32_t q_tile = (uint32_t)__cvta_generic_to_shared(memory);
 	uint32_t kv_tile = q_tile + UNITS * TILE_BYTES;
-	int64_t last_query = first + queries < a.T ? first + queries - 1 : a.T - 1;
+	int64_t last_query = first + ROWS < a.T ? first + ROWS - 1 : a.T - 1;
 	int tiles = (int)(last_query / KEYS) + 1;
 	uint32_t q_fragments[UNITS][4][4];
 	struct unit u[UNITS];
+	float out[UNITS][8][4];
 
-	mma_fetch<queries, THREADS>(
-		q_tile, q + first * 3 * C, stride, (int)(last_query + 1 - first));
+	mma_fetch<ROWS, THREADS>(q_tile, q + first * 3 * C, stride, (int)(last_query + 1 - first));
 	mma_fetch<KEYS, THREADS>(kv_tile, k, stride, (int)(a.T < KEYS ? a.T : KEYS));
 	mma_fetch<KEYS, THREADS>(kv_tile + TILE_BYTES, v, stride, (int)(a.T < KEYS ? a.T : KEYS));
 	mma_fetch_end();
@@ -144,7 +147,7 @@ static __global__ void __launch_bounds__(THREADS)
 	for (int i = 0; i < UNITS; i++) {
 #pragma unroll
 		for (int n = 0; n < 8; n++)
-			u[i].out[n][0] = u[i].out[n][1] = u[i].out[n][2] = u[i].out[n][3] = 0;
+			out[i][n][0] = out[i][n][1] = out[i][n][2] = out[i][n][3] = 0;
 		u[i].max[0] = u[i].max[1] = -INFINITY;
 		u[i].sum[0] = u[i].sum[1] = 0;
 	}
@@ -173,48 +176,32 @@ static __global__ void __launch_bounds__(THREADS)
 						warp * 16 * UNITS + 16 * i, kk);
 			}
 		}
-#pragma unroll
-		for (int i = 0; i < UNITS; i++) {
-			int64_t row = first + warp * 16 * UNITS + 16 * i;
-			float scores[8][4] = {};
+		if (here <= row) { /* else all of these keys come after all of the warp's queries */
+			float scores[UNITS][8][4] = {};
 
-			if (here > row + 15) /* all of these keys come after all of these queries */
-				continue;
-			mma_times_rows(scores, q_fragments[i], k_now, E());
-			softmax(u[i], scores, (int)(here - row), scale);
-			if (a.drop.on)
-				drop_scores(scores, a, head, row + ((threadIdx.x & 31) >> 2),
-					here + 2 * (threadIdx.x & 3));
-			mma_times_tile(u[i].out, scores, k_now + TILE_BYTES, E());
+			mma_times_rows(scores, q_fragments, k_now, E());
+#pragma unroll
+			for (int i = 0; i < UNITS; i++) {
+				softmax(u[i], out[i], scores[i], (int)(here - row) - 16 * i, scale);
+				if (a.drop.on)
+					drop_scores(scores[i], a, head,
+						row + 16 * i + ((threadIdx.x & 31) >> 2),
+						here + 2 * (threadIdx.x & 3));
+			}
+			mma_times_tile(out, scores, k_now + TILE_BYTES, E());
 		}
 		__syncthreads();
 	}
-	finish(u, a, head, a.out + (b * a.T + first) * C + h * a.HS, first);
+	finish(u, out, a, head, a.out + (b * a.T + first) * C + h * a.HS, first);
 #endif
 }
 
-template <typename E, int UNITS>
-static void launch(struct k_stream *s, const struct attention<E> &a)
-{
-	int bytes = (UNITS + 4) * TILE_BYTES;
-	dim3 grid(
-		(unsigned int)((a.T + 64 * UNITS - 1) / (64 * UNITS)), (unsigned int)(a.B * a.NH));
-
-	context_check(s->ctx, "k_attention_forward",
-		cudaFuncSetAttribute(attention_forward_by_units<E, UNITS>,
-			cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-	attention_forward_by_units<E, UNITS><<<grid, THREADS, (size_t)bytes, s->cuda>>>(a);
-}
-
-/* Twice as many queries a block read the keys half as often, if there are blocks enough. */
 template <typename E> void attention_mma_forward(struct k_stream *s, const struct attention<E> &a)
 {
-	int64_t blocks = (a.T + 127) / 128 * a.B * a.NH;
+	int bytes = (UNITS + 4) * TILE_BYTES;
+	dim3 grid((unsigned int)((a.T + ROWS - 1) / ROWS), (unsigned int)(a.B * a.NH));
 
-	if (blocks >= 4 * s->ctx->multiprocessors)
-		launch<E, 2>(s, a);
-	else
-		launch<E, 1>(s, a);
+	attention_forward_by_units<<<grid, THREADS, (size_t)bytes, s->cuda>>>(a);
 }
 
 template void attention_mma_forward(struct k_stream *s, const struct attention<__nv_bfloat16> &a);

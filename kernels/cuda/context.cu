@@ -60,6 +60,7 @@ static cudaError_t describe(struct k_context *ctx)
 	cudaRuntimeGetVersion(&runtime);
 	ctx->multiprocessors = properties.multiProcessorCount;
 	ctx->capability = 10 * properties.major + properties.minor;
+	ctx->shared_bytes = (int64_t)properties.sharedMemPerMultiprocessor;
 	ctx->bytes_per_second = 2e3 * clock_khz * width_bits / 8;
 	snprintf(ctx->name, sizeof ctx->name, "%s", properties.name);
 	snprintf(ctx->library, sizeof ctx->library, "CUDA %d.%d, cuBLASLt %zu", runtime / 1000,

@@ -27,6 +27,7 @@ struct context_finding {
 struct k_context {
 	int device;
 	int multiprocessors;
+	int64_t shared_bytes; /* of a multiprocessor */
 	int capability;          /* 90 for 9.0 */
 	double bytes_per_second; /* of the device's memory, by its clock and width */
 	enum k_dtype dtype;

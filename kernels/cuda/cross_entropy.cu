@@ -2,27 +2,25 @@
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/stream.cuh"
 
-/* A block takes a row. The second pass finds the row in the L2 cache. */
-enum { THREADS = 512 };
+/*
+ * A block takes a row. Where two rows fit into a multiprocessor's shared memory it keeps it there
+ * between the two passes; else the second pass finds the row in the L2 cache.
+ */
+enum { THREADS = 512, ROWS_KEPT = 2, SHARED_BESIDE = 2048 };
 static const float log2_e = 1.4426950408889634f;
 
-/* The largest so far and the sum of exp(x - max); lowest, so that no inf - inf comes about. */
+/* The largest so far, times log2 e, and the sum of 2^(x log2 e - max). */
 struct partial {
 	float max, sum;
 };
-static const float lowest = -3.0e38f;
-
-static __device__ __forceinline__ float exp_of(float difference)
-{
-	return exp2f(difference * log2_e);
-}
+static const float lowest = -3.0e38f; /* not -inf: no inf - inf comes about */
 
 static __device__ __forceinline__ struct partial join(struct partial a, struct partial b)
 {
 	struct partial c;
 
 	c.max = fmaxf(a.max, b.max);
-	c.sum = a.sum * exp_of(a.max - c.max) + b.sum * exp_of(b.max - c.max);
+	c.sum = a.sum * element_exp2(a.max - c.max) + b.sum * element_exp2(b.max - c.max);
 	return c;
 }
 
@@ -53,64 +51,121 @@ static __device__ struct partial join_block(struct partial p, struct partial *sh
 	return p;
 }
 
-template <typename T, int N> static __device__ struct partial sum_row(const T *row, int64_t V)
+/* N elements beginning at column i, those from V on as if they were lowest. */
+template <typename T, int N>
+static __device__ __forceinline__ void read_piece(
+	float (&x)[N], const T *from, int64_t i, int64_t V)
+{
+	element_load(x, from);
+	if (i + N <= V)
+		return;
+#pragma unroll
+	for (int j = 0; j < N; j++)
+		x[j] = i + j < V ? x[j] : lowest / log2_e;
+}
+
+template <typename T, int N, bool KEEP>
+static __device__ struct partial sum_row(T *kept, const T *row, int64_t V)
 {
 	struct partial p = {lowest, 0};
 
+#pragma unroll 4
 	for (int64_t i = (int64_t)threadIdx.x * N; i < V; i += THREADS * N) {
-		float x[N], max = p.max, sum = 0;
+		float x[N], max = lowest, sum = 0;
 
-		element_load(x, row + i);
+		if (KEEP) {
+			element_vec<T, N> piece = *(const element_vec<T, N> *)(row + i);
+
+			*(element_vec<T, N> *)(kept + i) = piece;
+			read_piece(x, piece.v, i, V);
+		} else {
+			read_piece(x, row + i, i, V);
+		}
 #pragma unroll
 		for (int j = 0; j < N; j++)
-			max = i + j < V ? fmaxf(max, x[j]) : max;
+			max = fmaxf(max, x[j]);
+		max = fmaxf(p.max, max * log2_e);
 #pragma unroll
 		for (int j = 0; j < N; j++)
-			sum += i + j < V ? exp_of(x[j] - max) : 0;
-		p.sum = p.sum * exp_of(p.max - max) + sum;
+			sum += element_exp2(fmaf(x[j], log2_e, -max));
+		p.sum = p.sum * element_exp2(p.max - max) + sum;
 		p.max = max;
 	}
 	return p;
 }
 
+/* from: the row itself or what was kept of it, by the same thread */
 template <typename T, int N>
-static __global__ void __launch_bounds__(THREADS) cross_entropy(float *losses, T *logits,
-	const int32_t *targets, int64_t V, int64_t Vp, float scale, struct context_finding *finding)
+static __device__ void write_gradient(
+	T *row, const T *from, int64_t target, struct partial p, int64_t V, int64_t Vp, float scale)
 {
-	__shared__ struct partial shared[REDUCE_WARP];
-	int64_t r = blockIdx.x, target = targets[r];
-	T *row = logits + r * Vp;
-	struct partial p;
-	float logit, by;
+	float by = scale / p.sum;
 
-	if (target < 0 || target >= V) {
-		if (threadIdx.x == 0) {
-			finding->target = (int32_t)target;
-			finding->row = r;
-			finding->classes = V;
-			__threadfence_system();
-			finding->bad_target = 1;
-		}
-		return;
-	}
-	logit = element_float(row[target]);
-	p = join_block(sum_row<T, N>(row, V), shared);
-	if (threadIdx.x == 0)
-		losses[r] = logf(p.sum) + (p.max - logit);
-	if (scale == 0)
-		return;
-	by = scale / p.sum;
+#pragma unroll 2
 	for (int64_t i = (int64_t)threadIdx.x * N; i < Vp; i += THREADS * N) {
-		float x[N];
+		float x[N] = {};
 
-		element_load(x, row + i);
+		if (i < V) {
+			read_piece(x, from + i, i, V);
 #pragma unroll
-		for (int j = 0; j < N; j++) {
-			x[j] = i + j < V ? exp_of(x[j] - p.max) * by : 0;
-			x[j] -= i + j == target ? scale : 0;
+			for (int j = 0; j < N; j++)
+				x[j] = element_exp2(fmaf(x[j], log2_e, -p.max)) * by;
+		}
+		if (i <= target && target < i + N) {
+#pragma unroll
+			for (int j = 0; j < N; j++)
+				x[j] -= i + j == target ? scale : 0;
 		}
 		element_store(row + i, x);
 	}
+}
+
+static __device__ void report(
+	struct context_finding *finding, int64_t target, int64_t row, int64_t classes)
+{
+	finding->target = (int32_t)target;
+	finding->row = row;
+	finding->classes = classes;
+	__threadfence_system();
+	finding->bad_target = 1;
+}
+
+template <typename T, int N, bool KEEP>
+static __global__ void __launch_bounds__(THREADS) cross_entropy(float *losses, T *logits,
+	const int32_t *targets, int64_t V, int64_t Vp, float scale, struct context_finding *finding)
+{
+	extern __shared__ __align__(16) char memory[];
+	__shared__ struct partial shared[REDUCE_WARP];
+	int64_t r = blockIdx.x, target = targets[r];
+	T *row = logits + r * Vp, *kept = (T *)memory;
+	struct partial p;
+	float logit;
+
+	if (target < 0 || target >= V) {
+		if (threadIdx.x == 0)
+			report(finding, target, r, V);
+		return;
+	}
+	logit = element_float(row[target]);
+	p = join_block(sum_row<T, N, KEEP>(kept, row, V), shared);
+	if (threadIdx.x == 0)
+		losses[r] = logf(p.sum) + (p.max / log2_e - logit);
+	if (scale != 0)
+		write_gradient<T, N>(row, KEEP ? kept : row, target, p, V, Vp, scale);
+}
+
+template <typename T, int N, bool KEEP>
+static void launch(struct k_stream *s, float *losses, T *logits, const int32_t *targets, int64_t R,
+	int64_t V, int64_t Vp, double scale)
+{
+	size_t bytes = KEEP ? (size_t)Vp * sizeof(T) : 0;
+
+	if (KEEP)
+		context_check(s->ctx, "k_cross_entropy",
+			cudaFuncSetAttribute(cross_entropy<T, N, KEEP>,
+				cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+	cross_entropy<T, N, KEEP><<<(unsigned int)R, THREADS, bytes, s->cuda>>>(
+		losses, logits, targets, V, Vp, (float)scale, s->ctx->finding);
 }
 
 void k_cross_entropy(struct k_stream *s, k_real *losses, void *logits, const int32_t *targets,
@@ -121,13 +176,15 @@ void k_cross_entropy(struct k_stream *s, k_real *losses, void *logits, const int
 	context_dispatch(s->ctx, [&](auto zero) {
 		typedef decltype(zero) T;
 		const int N = element_wide<T>::n;
+		int64_t row_bytes = Vp * (int64_t)sizeof(T) + SHARED_BESIDE;
+		bool wide = Vp % N == 0 && element_aligned(logits, 16);
 
-		if (Vp % N == 0 && element_aligned(logits, 16))
-			cross_entropy<T, N><<<(unsigned int)R, THREADS, 0, s->cuda>>>(
-				losses, (T *)logits, targets, V, Vp, (float)scale, s->ctx->finding);
+		if (wide && scale != 0 && ROWS_KEPT * row_bytes <= s->ctx->shared_bytes)
+			launch<T, N, true>(s, losses, (T *)logits, targets, R, V, Vp, scale);
+		else if (wide)
+			launch<T, N, false>(s, losses, (T *)logits, targets, R, V, Vp, scale);
 		else
-			cross_entropy<T, 1><<<(unsigned int)R, THREADS, 0, s->cuda>>>(
-				losses, (T *)logits, targets, V, Vp, (float)scale, s->ctx->finding);
+			launch<T, 1, false>(s, losses, (T *)logits, targets, R, V, Vp, scale);
 	});
 	stream_check(s, "k_cross_entropy");
 }

@@ -144,10 +144,13 @@ static __device__ __forceinline__ void mma_pack_a(
 	a[3] = mma_pack(right[2], right[3], type);
 }
 
-/* d (16 x 64) += a (16 x 64, as fragments) times the transpose of a tile of 64 rows */
-template <typename E>
+/*
+ * For each of UNITS: d (16 x 64) += a (16 x 64, as fragments) times the transpose of a tile of 64
+ * rows, which is read once for all.
+ */
+template <typename E, int UNITS>
 static __device__ __forceinline__ void mma_times_rows(
-	float (&d)[8][4], const uint32_t (&a)[4][4], uint32_t tile, E type)
+	float (&d)[UNITS][8][4], const uint32_t (&a)[UNITS][4][4], uint32_t tile, E type)
 {
 #pragma unroll
 	for (int k = 0; k < 4; k++) {
@@ -156,29 +159,40 @@ static __device__ __forceinline__ void mma_times_rows(
 			uint32_t b[4];
 
 			mma_load_b(b, tile, 8 * n, k);
-			mma_multiply(d[n], a[k], b[0], b[1], type);
-			mma_multiply(d[n + 1], a[k], b[2], b[3], type);
+#pragma unroll
+			for (int u = 0; u < UNITS; u++) {
+				mma_multiply(d[u][n], a[u][k], b[0], b[1], type);
+				mma_multiply(d[u][n + 1], a[u][k], b[2], b[3], type);
+			}
 		}
 	}
 }
 
-/* d (16 x 64) += x (16 x 64, accumulators, rounded to E) times a tile of 64 rows */
-template <typename E>
+/*
+ * For each of UNITS: d (16 x 64) += x (16 x 64, accumulators, rounded to E) times a tile of 64
+ * rows.
+ */
+template <typename E, int UNITS>
 static __device__ __forceinline__ void mma_times_tile(
-	float (&d)[8][4], const float (&x)[8][4], uint32_t tile, E type)
+	float (&d)[UNITS][8][4], const float (&x)[UNITS][8][4], uint32_t tile, E type)
 {
 #pragma unroll
 	for (int k = 0; k < 4; k++) {
-		uint32_t a[4];
+		uint32_t a[UNITS][4];
 
-		mma_pack_a(a, x[2 * k], x[2 * k + 1], type);
+#pragma unroll
+		for (int u = 0; u < UNITS; u++)
+			mma_pack_a(a[u], x[u][2 * k], x[u][2 * k + 1], type);
 #pragma unroll
 		for (int n = 0; n < 8; n += 2) {
 			uint32_t b[4];
 
 			mma_load_b_turned(b, tile, 8 * n, k);
-			mma_multiply(d[n], a, b[0], b[1], type);
-			mma_multiply(d[n + 1], a, b[2], b[3], type);
+#pragma unroll
+			for (int u = 0; u < UNITS; u++) {
+				mma_multiply(d[u][n], a[u], b[0], b[1], type);
+				mma_multiply(d[u][n + 1], a[u], b[2], b[3], type);
+			}
 		}
 	}
 }

@@ -78,6 +78,69 @@ static __device__ __forceinline__ float2 philox_mask2(const struct philox_dropou
 		     : make_float2(philox_kept(d, words.x), philox_kept(d, words.y));
 }
 
+/*
+ * Elements at, at + 1 and below, below + 1; lane 2k + 1 of the warp asks for the two beyond
+ * those of lane 2k, and all lanes ask. whole: these are four of one block, and each lane draws one
+ * block for both.
+ */
+static __device__ __forceinline__ void philox_mask_tile(
+	float (&mask)[4], const struct philox_dropout &d, int64_t at, int64_t below, bool whole)
+{
+	bool odd = threadIdx.x & 1;
+	uint32_t give0, give1;
+	uint4 words;
+
+	if (!whole) {
+		float2 upper = philox_mask2(d, at), lower = philox_mask2(d, below);
+
+		mask[0] = upper.x;
+		mask[1] = upper.y;
+		mask[2] = lower.x;
+		mask[3] = lower.y;
+		return;
+	}
+	words = philox_block((uint64_t)(odd ? below : at) / 4, d.seed, d.place);
+	give0 = __shfl_xor_sync(0xffffffff, odd ? words.x : words.z, 1);
+	give1 = __shfl_xor_sync(0xffffffff, odd ? words.y : words.w, 1);
+	mask[0] = philox_kept(d, odd ? give0 : words.x);
+	mask[1] = philox_kept(d, odd ? give1 : words.y);
+	mask[2] = philox_kept(d, odd ? words.z : give0);
+	mask[3] = philox_kept(d, odd ? words.w : give1);
+}
+
+/*
+ * The same, turned: four lanes 4 apart (their number's bits 2 and 3) have neighbouring elements. A
+ * lane's own four, at[i], lie in four blocks, of which each of the lanes draws one for all.
+ */
+static __device__ __forceinline__ void philox_mask_turned(
+	float (&mask)[4], const struct philox_dropout &d, const int64_t (&at)[4], bool whole)
+{
+	int role = threadIdx.x >> 2 & 3;
+	int64_t mine = at[0];
+	uint4 words;
+
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		if (whole)
+			mine = role == i ? at[i] : mine;
+		else
+			mask[i] = philox_mask(d, at[i]);
+	}
+	if (!whole)
+		return;
+	words = philox_block((uint64_t)mine / 4, d.seed, d.place);
+#pragma unroll
+	for (int step = 0; step < 4; step++) {
+		int other = role ^ step; /* takes the word of its place, gives the one of mine */
+		uint32_t low = other & 1 ? words.y : words.x, high = other & 1 ? words.w : words.z;
+		uint32_t word = __shfl_xor_sync(0xffffffff, other & 2 ? high : low, step << 2);
+
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			mask[i] = other == i ? philox_kept(d, word) : mask[i];
+	}
+}
+
 /* x times the mask of elements first .. first+N-1; first a multiple of 4 unless N is 1. */
 template <int N>
 static __device__ __forceinline__ void philox_drop(
