@@ -25,6 +25,7 @@ const struct cases_case cases_attention[] = {
 	{"attention", attention, {2, 65, 2, 64, 0, 0}, true},
 	{"attention", attention, {1, 1, 2, 64, 0, 0}, true},
 	{"attention", attention, {2, 33, 3, 64, 0, 0.1}, true},
+	{"attention", attention, {1, 76, 2, 64, 0, 0.25}, true},
 	{"attention", attention, {1, 50, 2, 32, 0, 0.1}, true},
 	{"attention", attention, {1, 40, 3, 20, 0, 0}, true},
 	{"attention", attention, {2, 200, 3, 64, 0, 0}, false},
