@@ -1,6 +1,9 @@
 #include "proto/suggest.h"
 
+#include <stdbool.h>
 #include <string.h>
+
+enum { PREFIX_MIN = 3 }; /* fewer letters begin too many names */
 
 static size_t min3(size_t a, size_t b, size_t c)
 {
@@ -40,6 +43,15 @@ size_t suggest_distance(const char *a, const char *b)
 	return row[n % 3][m];
 }
 
+static bool begins(const char *name, const char *word, size_t letters)
+{
+	for (size_t i = 0; i < letters; i++) {
+		if (lower(name[i]) != lower(word[i]))
+			return false;
+	}
+	return true;
+}
+
 const char *suggest_nearest(const char *word, const char *const *names, size_t n)
 {
 	size_t letters = strnlen(word, SUGGEST_WORD_MAX + 1);
@@ -56,6 +68,10 @@ const char *suggest_nearest(const char *word, const char *const *names, size_t n
 			best = d;
 			nearest = names[i];
 		}
+	}
+	for (size_t i = 0; i < n && !nearest && letters >= PREFIX_MIN; i++) {
+		if (begins(names[i], word, letters))
+			nearest = names[i];
 	}
 	return nearest;
 }

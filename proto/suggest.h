@@ -17,8 +17,10 @@ enum {
  */
 size_t suggest_distance(const char *a, const char *b);
 
-/* The nearest name, the first of equals; NULL when none is near: a third of the word's letters, at
- * least 1. */
+/*
+ * The nearest name, the first of equals, within a third of the word's letters, at least 1; else the
+ * first name that begins with the word, from 3 letters on; else NULL.
+ */
 const char *suggest_nearest(const char *word, const char *const *names, size_t n);
 
 #endif

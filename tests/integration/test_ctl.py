@@ -79,6 +79,7 @@ def one_object(text):
 
 @pytest.mark.parametrize("args, says", [
     (["submti", "x"], "did you mean submit?"),
+    (["stat"], "did you mean status?"),
     (["frobnicate"], "no such verb"),
     (["status", "--jsno"], "did you mean --json?"),
     (["data"], "did you mean data prepare?"),

@@ -165,6 +165,8 @@ static void test_nearest(void **state)
 	assert_string_equal(suggest_nearest("sumbit", verbs, 6), "submit");
 	assert_string_equal(suggest_nearest("stats", verbs, 6), "status");
 	assert_string_equal(suggest_nearest("wiat", verbs, 6), "wait");
+	assert_string_equal(suggest_nearest("stat", verbs, 6), "status");
+	assert_string_equal(suggest_nearest("FOLL", verbs, 6), "follow");
 	assert_null(suggest_nearest("explode", verbs, 6));
 	assert_null(suggest_nearest("", verbs, 6));
 	assert_null(suggest_nearest("xy", verbs, 6));
