@@ -8,6 +8,7 @@
 #include "proto/rpc.h"
 #include "proto/spec.h"
 #include "proto/stats.h"
+#include "proto/suggest.h"
 
 enum part { PART_DATA, PART_FORWARD, PART_BACKWARD, PART_EXPOSED, PART_OPTIMIZER, N_PARTS };
 
@@ -244,6 +245,28 @@ static void find_reference(struct totals *t, const json_t *segments)
 	}
 }
 
+/* The run's arms, and the nearest. */
+static int no_such_arm(const struct totals *t, const char *name, struct ctl_error *e)
+{
+	char list[512] = "", clean[SPEC_NAME_MAX + 1];
+	const char *names[SPEC_ARMS_MAX], *near;
+	size_t used = 0;
+
+	for (size_t i = 0; i < t->n_arms && used < sizeof(list); i++) {
+		term_clean(t->arms[i].name, clean, sizeof(clean));
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
+			clean);
+	}
+	for (size_t i = 0; i < t->n_arms; i++)
+		names[i] = t->arms[i].name;
+	near = suggest_nearest(name, names, t->n_arms);
+	term_clean(near ? near : "", clean, sizeof(clean));
+	return ctl_error_set(e, CTL_USAGE,
+		"--baseline: %.80s: the run has no such arm; its arms: %s%s%s%s%s", name, list,
+		used < sizeof(list) ? "" : "...", near ? "; did you mean " : "", clean,
+		near ? "?" : "");
+}
+
 static int gather(struct totals *t, const json_t *show, const char *baseline, struct ctl_error *e)
 {
 	const json_t *segments = json_object_get(show, "segments"), *segment;
@@ -253,8 +276,7 @@ static int gather(struct totals *t, const json_t *show, const char *baseline, st
 	if (baseline) {
 		t->baseline = find_arm(t, baseline);
 		if (t->baseline == t->n_arms)
-			return ctl_error_set(
-				e, CTL_USAGE, "--baseline: %s: the run has no such arm", baseline);
+			return no_such_arm(t, baseline, e);
 	}
 	find_reference(t, segments);
 	json_array_foreach(segments, i, segment) {

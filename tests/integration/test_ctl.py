@@ -446,7 +446,11 @@ def test_compare(path):
         text = ctl("compare", 5, path=path, env={"LC_ALL": "C"})
         unicode_text = ctl("compare", 5, path=path, env={"LC_ALL": "C.UTF-8"}).stdout
         reversed_value = one_object(ctl("compare", 5, "--json", "--baseline", "B", path=path).stdout)
-        assert ctl("compare", 5, "--baseline", "C", path=path).returncode == 2
+        unknown = ctl("compare", 5, "--baseline", "nothing", path=path)
+        near = ctl("compare", 5, "--baseline", "AA", path=path)
+    assert unknown.returncode == 2 and near.returncode == 2
+    assert unknown.stderr.endswith("no such arm; its arms: A, B\n")
+    assert "its arms: A, B; did you mean A?" in near.stderr
     a, b = value["arms"]
     assert (a["arm"], a["steps"], a["median_ns"], a["p95_ns"], a["low_n"]) == ("A", 40, 10 * ms, 10 * ms, False)
     assert (b["median_ns"], b["p95_ns"]) == (8 * ms, 8 * ms) # rank 38 of 40
