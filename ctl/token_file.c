@@ -64,6 +64,22 @@ static off_t token_offset(const struct token_file *f, int64_t token)
 	return (f->headed ? TOKEN_FILE_HEADER_BYTES : 0) + (off_t)token * 2;
 }
 
+/* Why tmp_path could not be made: with the folder's name where that is not one, or missing. */
+static int creation_error(const struct token_file *f, int error, struct ctl_error *e)
+{
+	char *copy = strdup(f->path);
+	const char *folder = copy ? dirname(copy) : NULL;
+
+	if (folder && (error == ENOTDIR || access(folder, F_OK) != 0))
+		io_error(e, folder, error);
+	else
+		io_error(e, f->tmp_path, error);
+	if (error == ENOENT || error == ENOTDIR)
+		e->exit = CTL_USAGE;
+	free(copy);
+	return e->exit;
+}
+
 int token_file_create(struct token_file *f, const char *path, bool headed, struct ctl_error *e)
 {
 	*f = (struct token_file){.fd = -1, .headed = headed};
@@ -75,11 +91,7 @@ int token_file_create(struct token_file *f, const char *path, bool headed, struc
 	}
 	f->fd = open(f->tmp_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	if (f->fd < 0) {
-		const int error = errno;
-
-		io_error(e, f->tmp_path, error);
-		if (error == ENOENT || error == ENOTDIR)
-			e->exit = CTL_USAGE;
+		creation_error(f, errno, e);
 		free(f->tmp_path);
 		f->tmp_path = NULL; /* not ours to remove */
 		token_file_abandon(f);
