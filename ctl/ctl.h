@@ -19,6 +19,7 @@ struct ctl {
 	const struct output *output;
 	bool json;
 	bool out_failed; /* a write to stdout failed: nothing more is tried, exit 1 */
+	bool out_unread; /* it failed as the reader went away: exit 141 */
 	struct term out; /* stdout */
 	struct term err; /* stderr */
 };

@@ -17,7 +17,8 @@ static const struct option_row options[] = {
 
 static const char exit_codes[] =
 	"exit codes: 0 ok, 1 transport, 2 usage or spec refused, 3 no daemon, 4 run failed,\n"
-	"  6 cancelled or interrupted, 7 no such run, 8 version mismatch, 124 time-out\n";
+	"  6 cancelled or interrupted, 7 no such run, 8 version mismatch, 124 time-out,\n"
+	"  141 the reader of the output went away\n";
 
 /* Words of text from column at, lines of TEXT_WIDTH, further lines indented to indent. */
 static void wrap(FILE *out, const char *text, size_t at, size_t indent)

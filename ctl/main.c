@@ -41,7 +41,7 @@ int main(int argc, char **argv)
 	fill_standard_streams();
 	/* only characters: numbers are written and read the same in every locale */
 	setlocale(LC_CTYPE, "");
-	/* a closed pipe is an error of a write, and ends with exit code 1 */
+	/* a closed pipe is an error of a write: output.c sees to stdout, client.c to the socket */
 	signal(SIGPIPE, SIG_IGN);
 	exit = arguments_parse(&args, argc > 0 ? argc - 1 : 0, argv + 1, &e);
 	settle(&ctl, &args);

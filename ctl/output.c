@@ -1,12 +1,21 @@
 #include "ctl/output.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 
 #include "ctl/format.h"
 #include "ctl/text.h"
 
 /* ---- stdout may be full, or closed ---- */
+
+/* A pipe that nobody reads any more. */
+static bool reader_gone(FILE *out)
+{
+	struct pollfd p = {.fd = fileno(out)};
+
+	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
+}
 
 static void check_stdout(struct ctl *ctl)
 {
@@ -17,16 +26,21 @@ static void check_stdout(struct ctl *ctl)
 		return;
 	errno = 0;
 	if (fflush(out) != 0 || ferror(out))
-		error = errno ? errno : EIO;
+		error = errno ? errno : reader_gone(out) ? EPIPE : EIO;
 	if (!error)
 		return;
 	ctl->out_failed = true;
+	ctl->out_unread = error == EPIPE;
+	if (ctl->out_unread)
+		return; /* head has what it wanted */
 	fprintf(ctl->err.file, "gpt2ctl: stdout: %s\n", strerror(error));
 }
 
 int output_finish(struct ctl *ctl, int exit)
 {
 	check_stdout(ctl);
+	if (ctl->out_unread)
+		return CTL_UNREAD;
 	return ctl->out_failed ? CTL_TRANSPORT : exit;
 }
 
@@ -112,6 +126,8 @@ static void json_event(
 
 static void print_error(struct ctl *ctl, const char *message)
 {
+	if (ctl->out_unread)
+		return; /* follow's remark that it shows no more */
 	fprintf(ctl->err.file, "%sgpt2ctl:%s %s\n", term_colour(&ctl->err, TERM_RED),
 		term_colour(&ctl->err, TERM_PLAIN), message);
 }

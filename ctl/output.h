@@ -42,7 +42,10 @@ struct output {
 
 extern const struct output output_text, output_json;
 
-/* Flush stdout: the exit code to leave with, CTL_TRANSPORT when anything could not be written. */
+/*
+ * Flush stdout: the exit code to leave with, CTL_TRANSPORT when anything could not be written,
+ * CTL_UNREAD when that is because its reader went away, of which nothing is said.
+ */
 int output_finish(struct ctl *ctl, int exit);
 
 #endif

@@ -176,6 +176,7 @@ enum ctl_exit {
 	CTL_NO_SUCH_RUN = 7,
 	CTL_VERSION_MISMATCH = 8,
 	CTL_TIMEOUT = 124,
+	CTL_UNREAD = 141, /* stdout's reader went away; what shells show for SIGPIPE */
 };
 
 #endif

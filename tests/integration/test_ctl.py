@@ -768,10 +768,24 @@ def test_closed_pipe(path):
             env=environment(path))
         process.stdout.readline()
         process.stdout.close()
-        assert process.wait(30) == 1
-        assert b"Broken pipe" in process.stderr.read()
+        assert process.wait(30) == 141
+        assert process.stderr.read() == b""
         process.stderr.close()
     assert daemon.asked("cancel") == []
+
+
+@pytest.mark.parametrize("json_too", [[], ["--json"]])
+def test_a_reader_that_leaves_early(path, json_too):
+    """Nothing is said of it, whether the output fits the buffers or not."""
+    for n in (1, 2000):
+        page = {"runs": [run_object(i, f"r{i}", "done") for i in range(n, 0, -1)], "next": None}
+        read, write = os.pipe()
+        os.close(read)
+        with FakeDaemon(path, list=lambda params, connection: page):
+            process = subprocess.run([CTL, "list", *json_too], stdout=write, stderr=subprocess.PIPE, text=True,
+                env=environment(path))
+        os.close(write)
+        assert (process.returncode, process.stderr) == (141, "")
 
 
 def test_events_in_pieces(path):
