@@ -68,7 +68,7 @@ static void json_submitted(struct ctl *ctl, const json_t *reply)
 	emit(ctl, "submit", reply);
 }
 
-static void json_dry_run(struct ctl *ctl, const json_t *reply)
+static void json_dry_run(struct ctl *ctl, const json_t *reply, bool verbose)
 {
 	emit(ctl, "dry-run", reply);
 }
@@ -289,12 +289,17 @@ static void line_error(struct ctl *ctl, const struct ctl_error *error)
 		check_stdout(ctl);                                                                 \
 	}
 CHECKED(checked_submitted, text_submitted)
-CHECKED(checked_dry_run, text_dry_run)
 CHECKED(checked_status, text_status)
 CHECKED(checked_list, text_list)
 CHECKED(checked_show, text_show)
 CHECKED(checked_compare, text_compare)
 #undef CHECKED
+
+static void checked_dry_run(struct ctl *ctl, const json_t *reply, bool verbose)
+{
+	text_dry_run(ctl, reply, verbose);
+	check_stdout(ctl);
+}
 
 static void checked_event(
 	struct ctl *ctl, struct progress *progress, const char *event, const json_t *params)

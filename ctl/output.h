@@ -22,7 +22,8 @@ struct progress;
 
 struct output {
 	void (*submitted)(struct ctl *ctl, const json_t *reply);
-	void (*dry_run)(struct ctl *ctl, const json_t *reply);
+	/* verbose: with the resolved spec, which JSON has always */
+	void (*dry_run)(struct ctl *ctl, const json_t *reply, bool verbose);
 	void (*status)(struct ctl *ctl, const json_t *reply);
 	void (*list)(struct ctl *ctl, const json_t *reply);
 	void (*show)(struct ctl *ctl, const json_t *reply);

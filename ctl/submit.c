@@ -19,8 +19,8 @@ static const struct option_row options[] = {
 	{"follow", 'f', OPTION_FLAG, NULL, 0, 0,
 		"show its progress; the exit code is the run's result"},
 	{"dry-run", 'n', OPTION_FLAG, NULL, 0, 0,
-		"queue nothing: print the resolved spec, effective bucket plan, memory and data "
-		"checks"},
+		"queue nothing: print the effective bucket plan, memory, data and work of each arm"},
+	{"verbose", 'v', OPTION_FLAG, NULL, 0, 0, "with --dry-run: print the resolved spec too"},
 	{"print-id", 0, OPTION_FLAG, NULL, 0, 0,
 		"print the run's id alone on stdout; progress goes to stderr"},
 	{"set", 0, OPTION_STRING, "KEY=VALUE", 0, 0,
@@ -246,7 +246,7 @@ static int send(struct ctl *ctl, const struct arguments *args, const char *file,
 		goto out;
 	}
 	if (dry_run) {
-		ctl->output->dry_run(ctl, reply);
+		ctl->output->dry_run(ctl, reply, arguments_has(args, "verbose"));
 		goto out;
 	}
 	print_submitted(ctl, args, c, spec, reply);
@@ -270,6 +270,10 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		(arguments_has(args, "follow") || arguments_has(args, "print-id"))) {
 		ctl_error_set(&e, CTL_USAGE,
 			"submit: --dry-run queues nothing: no --follow or --print-id with it");
+		return ctl_fail(ctl, &e);
+	}
+	if (arguments_has(args, "verbose") && !arguments_has(args, "dry-run")) {
+		ctl_error_set(&e, CTL_USAGE, "submit: --verbose is for --dry-run");
 		return ctl_fail(ctl, &e);
 	}
 	if (ctl->json && arguments_has(args, "print-id")) {

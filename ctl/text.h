@@ -9,7 +9,7 @@
 struct progress;
 
 void text_submitted(struct ctl *ctl, const json_t *reply);
-void text_dry_run(struct ctl *ctl, const json_t *reply);
+void text_dry_run(struct ctl *ctl, const json_t *reply, bool verbose);
 void text_status(struct ctl *ctl, const json_t *reply);
 void text_list(struct ctl *ctl, const json_t *reply);
 void text_show(struct ctl *ctl, const json_t *reply);

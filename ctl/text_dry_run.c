@@ -1,5 +1,11 @@
-/* submit --dry-run, for people: what each arm would do, and the spec as it was understood. */
+/*
+ * submit --dry-run, for people: what all arms would do, then what is each arm's own, then warnings.
+ * The spec as it was understood comes with --verbose; all figures there are, with --json.
+ */
+#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ctl/format.h"
@@ -28,78 +34,179 @@ void text_plan(const json_t *plan, char *out, size_t out_bytes)
 			(long long)n_gather, format_count(gather, count));
 }
 
-/* ---- any object, indented; the engine may add to it what is not known here ---- */
+/* ---- what is said of an arm: an array of whole lines, so that arms' lines can be compared ---- */
 
-static bool is_bytes(const char *key)
+static void add(json_t *lines, const char *label, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void add(json_t *lines, const char *label, const char *format, ...)
 {
-	const size_t n = strlen(key);
+	char *text;
+	va_list ap;
+	int n;
 
-	return n > 6 && strcmp(key + n - 6, "_bytes") == 0;
+	va_start(ap, format);
+	n = vasprintf(&text, format, ap);
+	va_end(ap);
+	if (n < 0)
+		return;
+	json_array_append_new(lines, json_sprintf("  %-22s %s", label, text));
+	free(text);
 }
 
-static void print_scalar(FILE *out, const char *key, const json_t *value)
+static void add_model(json_t *lines, const json_t *model)
 {
-	char count[FORMAT_BYTES], size[FORMAT_BYTES], clean[4096];
+	char parameters[FORMAT_BYTES], vocabulary[FORMAT_BYTES];
 
-	if (json_is_integer(value) && is_bytes(key))
-		fprintf(out, "%s (%s)", format_size(json_integer_value(value), size),
-			format_count(json_integer_value(value), count));
-	else if (json_is_integer(value))
-		fputs(format_count(json_integer_value(value), count), out);
-	else if (json_is_real(value))
-		fprintf(out, "%.6g", json_real_value(value));
-	else if (json_is_string(value)) {
-		term_clean(json_string_value(value), clean, sizeof(clean));
-		fputs(clean, out);
-	} else
-		fputs(json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "-", out);
+	if (json_is_object(model))
+		add(lines, "model", "%s parameters, vocabulary padded to %s",
+			format_count(format_int(model, "parameters", 0), parameters),
+			format_count(format_int(model, "vocab_padded", 0), vocabulary));
 }
 
-static void print_object(FILE *out, const json_t *object, int indent);
-
-static void print_value(FILE *out, const char *key, const json_t *value, int indent)
+static void add_batch(json_t *lines, const json_t *batch)
 {
-	const json_t *element;
-	char clean[128];
+	char sequences[FORMAT_BYTES];
+
+	if (json_is_object(batch))
+		add(lines, "batch", "%s sequences: ranks %lld x %lld, accumulated %lld times",
+			format_count(format_int(batch, "train_batch_size", 0), sequences),
+			(long long)format_int(batch, "world", 0),
+			(long long)format_int(batch, "train_micro_batch_size_per_gpu", 0),
+			(long long)format_int(batch, "gradient_accumulation_steps", 0));
+}
+
+static void add_work(json_t *lines, const json_t *work)
+{
+	char steps[FORMAT_BYTES], micro[FORMAT_BYTES], tokens[FORMAT_BYTES];
+
+	if (json_is_object(work))
+		add(lines, "work", "%s steps, %s micro-steps, %s tokens",
+			format_count(format_int(work, "optimizer_steps", 0), steps),
+			format_count(format_int(work, "micro_steps", 0), micro),
+			format_count(format_int(work, "tokens", 0), tokens));
+}
+
+/* passes: the key of how often the file is read. */
+static void add_file(json_t *lines, const char *label, const json_t *file, const char *passes)
+{
+	char tokens[FORMAT_BYTES], needed[FORMAT_BYTES], times[64] = "", text[4096];
+	const double read = format_real(file, passes);
+
+	if (!json_is_object(file))
+		return;
+	if (isfinite(read))
+		snprintf(times, sizeof(times), ", %s %.3g", passes, read);
+	add(lines, label, "%s tokens, %s needed%s",
+		format_count(format_int(file, "tokens", 0), tokens),
+		format_count(format_int(file, "needed", 0), needed), times);
+	add(lines, "", "%s", format_string(file, "path", "-", text, sizeof(text)));
+}
+
+static const struct {
+	const char *label, *key, *second; /* second: a key to be added, or NULL */
+} memory_parts[] = {
+	{"  parameters", "parameters_bytes", NULL},
+	{"  gradients", "gradients_bytes", NULL},
+	{"  fp32 parameters", "master_bytes", NULL},
+	{"  Adam's moments", "moment_m_bytes", "moment_v_bytes"},
+	{"  activations", "activations_bytes", NULL},
+	{"  logits", "logits_bytes", NULL},
+	{"  batches of tokens", "batch_bytes", NULL},
+	{"  communication", "comm_bytes", NULL},
+};
+
+static void add_memory(json_t *lines, const json_t *memory)
+{
+	const int64_t total = format_int(memory, "total_bytes", 0);
+	const int64_t planned = format_int(memory, "planned_bytes", 0);
+	const int64_t available = format_int(memory, "available_bytes", 0);
+	char a[FORMAT_BYTES], b[FORMAT_BYTES], c[FORMAT_BYTES];
+
+	if (!json_is_object(memory))
+		return;
+	add(lines, "memory of a rank", "%s", format_size(total, a));
+	for (size_t i = 0; i < sizeof(memory_parts) / sizeof(memory_parts[0]); i++) {
+		int64_t bytes = format_int(memory, memory_parts[i].key, 0);
+
+		if (memory_parts[i].second)
+			bytes += format_int(memory, memory_parts[i].second, 0);
+		if (bytes > 0)
+			add(lines, memory_parts[i].label, "%s", format_size(bytes, a));
+	}
+	if (available > 0)
+		add(lines, planned == total ? "of the device" : "all ranks together",
+			"%s of %s, %s free now", format_size(planned, a),
+			format_size(available, b),
+			format_size(format_int(memory, "free_bytes", 0), c));
+}
+
+static void add_traffic(json_t *lines, const json_t *traffic)
+{
+	char scatter[FORMAT_BYTES], gather[FORMAT_BYTES], reduce[FORMAT_BYTES];
+
+	if (!json_is_object(traffic))
+		return;
+	add(lines, "sent in a step", "reduce-scatter %s, all-gather %s, all-reduce %s",
+		format_size(format_int(traffic, "reduce_scatter_bytes", 0), scatter),
+		format_size(format_int(traffic, "all_gather_bytes", 0), gather),
+		format_size(format_int(traffic, "all_reduce_bytes", 0), reduce));
+}
+
+/* New reference, NULL without memory. */
+static json_t *describe(const json_t *check)
+{
+	const json_t *data = json_object_get(check, "data");
+	json_t *lines = json_array();
+
+	add_model(lines, json_object_get(check, "model"));
+	add_file(lines, "training data", json_object_get(data, "train"), "epochs");
+	add_file(lines, "validation data", json_object_get(data, "val"), "passes");
+	add_batch(lines, json_object_get(check, "batch"));
+	add_work(lines, json_object_get(check, "work"));
+	add_traffic(lines, json_object_get(check, "traffic"));
+	add_memory(lines, json_object_get(check, "memory"));
+	return lines;
+}
+
+static bool has_text(const json_t *texts, const json_t *text)
+{
+	const json_t *other;
 	size_t i;
 
-	term_clean(key, clean, sizeof(clean));
-	if (json_is_object(value)) {
-		fprintf(out, "%*s%s\n", indent, "", clean);
-		print_object(out, value, indent + 2);
-		return;
+	json_array_foreach(texts, i, other) {
+		if (json_equal(other, text))
+			return true;
 	}
-	fprintf(out, "%*s%-*s", indent, "", 24 - indent, clean);
-	if (!json_is_array(value)) {
-		fputc(' ', out);
-		print_scalar(out, key, value);
-		fputc('\n', out);
-		return;
-	}
-	json_array_foreach(value, i, element) {
-		if (json_is_object(element)) {
-			fputc('\n', out);
-			print_object(out, element, indent + 2);
-		} else {
-			fputc(' ', out);
-			print_scalar(out, key, element);
-		}
-	}
-	fputc('\n', out);
+	return false;
 }
 
-/* indent stays small: objects nest as deep as the daemon's checks do, JSON's depth is limited by
- * jansson */
-static void print_object(FILE *out, const json_t *object, int indent)
+/* In all of several arms' arrays. */
+static bool is_common(const json_t *arms, const json_t *text)
 {
-	const json_t *value;
-	const char *key;
+	const json_t *texts;
+	size_t i;
 
-	json_object_foreach((json_t *)object, key, value)
-		print_value(out, key, value, indent < 20 ? indent : 20);
+	json_array_foreach(arms, i, texts) {
+		if (!has_text(texts, text))
+			return false;
+	}
+	return json_array_size(arms) > 1;
 }
 
-/* ---- the dry run ---- */
+/* The lines that are common, or those that are not. */
+static void print_lines(FILE *out, const json_t *arms, size_t arm, bool common)
+{
+	const json_t *line;
+	size_t i;
+
+	json_array_foreach(json_array_get(arms, arm), i, line) {
+		if (is_common(arms, line) == common)
+			fprintf(out, "%s\n", json_string_value(line));
+	}
+}
+
+/* ---- the plan: always told of each arm ---- */
 
 static void print_bucket(FILE *out, const char *what, const json_t *plan, const char *const keys[3])
 {
@@ -125,52 +232,140 @@ static void print_plan(FILE *out, const json_t *plan)
 	print_bucket(out, "all-gather buckets", plan, gather);
 }
 
-static void print_warnings(const struct term *t, const json_t *warnings)
-{
-	const json_t *warning;
-	char clean[1024];
-	size_t i;
+/* ---- what an arm changes in the first one's spec ---- */
 
-	json_array_foreach(warnings, i, warning) {
-		if (!json_is_string(warning))
-			continue;
-		term_clean(json_string_value(warning), clean, sizeof(clean));
-		fprintf(t->file, "  %swarning%s: %s\n", term_colour(t, TERM_YELLOW),
-			term_colour(t, TERM_PLAIN), clean);
-	}
+enum { CHANGE_DEPTH = 8 };
+
+static void print_json(FILE *out, const json_t *value)
+{
+	char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
+	char clean[1024];
+
+	term_clean(text ? text : "absent", clean, sizeof(clean));
+	fputs(clean, out);
+	free(text);
 }
 
-static void print_arm(const struct term *t, const json_t *row)
+static void print_changes(
+	FILE *out, const json_t *changes, const json_t *base, const char *path, int depth)
 {
-	const json_t *check = json_object_get(row, "check"), *value;
-	char arm[80], hash[80];
+	const json_t *value, *before;
+	char inner[512], clean[512];
 	const char *key;
 
-	fprintf(t->file, "%sarm %s%s  spec %.16s\n", term_colour(t, TERM_BOLD),
-		format_string(row, "arm", "", arm, sizeof(arm)), term_colour(t, TERM_PLAIN),
-		format_string(row, "spec_sha256", "-", hash, sizeof(hash)));
-	print_plan(t->file, json_object_get(check, "plan"));
-	json_object_foreach((json_t *)check, key, value) {
-		if (strcmp(key, "plan") != 0 && strcmp(key, "warnings") != 0)
-			print_value(t->file, key, value, 2);
+	json_object_foreach((json_t *)changes, key, value) {
+		snprintf(inner, sizeof(inner), "%s%s%s", path, *path ? "." : "", key);
+		before = json_object_get(base, key);
+		if (json_is_object(value) && depth < CHANGE_DEPTH) {
+			print_changes(out, value, before, inner, depth + 1);
+			continue;
+		}
+		term_clean(inner, clean, sizeof(clean));
+		fprintf(out, "    %s ", clean);
+		print_json(out, value);
+		fputs(", not ", out);
+		print_json(out, before);
+		fputc('\n', out);
 	}
-	print_warnings(t, json_object_get(check, "warnings"));
-	fputc('\n', t->file);
 }
 
-void text_dry_run(struct ctl *ctl, const json_t *reply)
+static void print_arm(const struct term *t, const json_t *reply, const json_t *lines, size_t arm)
+{
+	const json_t *rows = json_object_get(reply, "arms"), *row = json_array_get(rows, arm);
+	const json_t *spec = json_object_get(reply, "spec"), *changes;
+	char name[80], first[80], hash[80];
+
+	format_string(row, "arm", "", name, sizeof(name));
+	fprintf(t->file, "\n%sarm %s%s  spec %.16s\n", term_colour(t, TERM_BOLD), name,
+		term_colour(t, TERM_PLAIN),
+		format_string(row, "spec_sha256", "-", hash, sizeof(hash)));
+	changes = json_object_get(
+		json_object_get(spec, "arms"), json_string_value(json_object_get(row, "arm")));
+	if (arm > 0) {
+		format_string(json_array_get(rows, 0), "arm", "", first, sizeof(first));
+		fprintf(t->file, "  %s %s%s\n",
+			json_object_size(changes) ? "differs from" : "the same as", first,
+			json_object_size(changes) ? ":" : "");
+		print_changes(t->file, changes, spec, "", 0);
+	}
+	print_plan(t->file, json_object_get(json_object_get(row, "check"), "plan"));
+	print_lines(t->file, lines, arm, false);
+}
+
+/* ---- warnings ---- */
+
+static void print_warning(const struct term *t, const char *arm, const char *warning)
+{
+	char clean[1024];
+
+	term_clean(warning, clean, sizeof(clean));
+	fprintf(t->file, "%swarning%s: %s%s%s%s\n", term_colour(t, TERM_YELLOW),
+		term_colour(t, TERM_PLAIN), arm ? "arm " : "", arm ? arm : "", arm ? ": " : "",
+		clean);
+}
+
+/* Once where all arms have it. */
+static void print_warnings(const struct term *t, const json_t *rows)
+{
+	json_t *all = json_array();
+	const json_t *row, *warnings, *warning;
+	const bool one = json_array_size(rows) == 1;
+	bool told = false;
+	char name[80];
+	size_t i, k;
+
+	json_array_foreach(rows, i, row)
+		json_array_append(
+			all, json_object_get(json_object_get(row, "check"), "warnings"));
+	if (json_array_size(all) != json_array_size(rows))
+		json_array_clear(all); /* an arm has no list: none is common */
+	json_array_foreach(rows, i, row) {
+		warnings = json_object_get(json_object_get(row, "check"), "warnings");
+		format_string(row, "arm", "", name, sizeof(name));
+		json_array_foreach(warnings, k, warning) {
+			const bool common = one || is_common(all, warning);
+
+			if (!json_is_string(warning) || (common && i > 0))
+				continue;
+			if (!told)
+				fputc('\n', t->file);
+			told = true;
+			print_warning(t, common ? NULL : name, json_string_value(warning));
+		}
+	}
+	json_decref(all);
+}
+
+/* ---- all of it ---- */
+
+void text_dry_run(struct ctl *ctl, const json_t *reply, bool verbose)
 {
 	const json_t *rows = json_object_get(reply, "arms"), *row;
+	const json_t *spec = json_object_get(reply, "spec");
 	const int64_t segments = format_int(reply, "segments", 1);
-	char hash[80];
+	const size_t n = json_array_size(rows);
+	FILE *out = ctl->out.file;
+	json_t *lines = json_array();
+	char name[80], hash[80];
 	size_t i;
 
-	fputs("dry run: nothing is queued\n\nspec, as understood:\n", ctl->out.file);
-	json_dumpf(json_object_get(reply, "spec"), ctl->out.file,
-		JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-	fprintf(ctl->out.file, "\nspec_sha256 %s\n%lld segment%s\n\n",
-		format_string(reply, "spec_sha256", "-", hash, sizeof(hash)), (long long)segments,
-		segments == 1 ? "" : "s");
+	fprintf(out, "dry run: nothing is queued\n%s: %zu arm%s, %lld segment%s, spec %.16s\n",
+		format_string(spec, "name", "-", name, sizeof(name)), n, n == 1 ? "" : "s",
+		(long long)segments, segments == 1 ? "" : "s",
+		format_string(reply, "spec_sha256", "-", hash, sizeof(hash)));
+	if (verbose) {
+		fputs("\nspec, as understood:\n", out);
+		json_dumpf(spec, out, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+		fputc('\n', out);
+	}
 	json_array_foreach(rows, i, row)
-		print_arm(&ctl->out, row);
+		json_array_append_new(lines, describe(json_object_get(row, "check")));
+	if (n > 1) {
+		fputs("\nall arms\n", out);
+		print_lines(out, lines, 0, true);
+	}
+	for (i = 0; i < n; i++)
+		print_arm(&ctl->out, reply, lines, i);
+	print_warnings(&ctl->out, rows);
+	json_decref(lines);
 }

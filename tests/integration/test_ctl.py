@@ -94,6 +94,7 @@ def one_object(text):
     (["wait", "--timeout", "nan", "1"], "a number is needed"),
     (["status", "--socket", "x" * 200], "at most 107 bytes, this has 200"),
     (["submit", "--dry-run", "--follow", "x"], "--dry-run queues nothing"),
+    (["submit", "--verbose", "x"], "--verbose is for --dry-run"),
 ])
 def test_usage(args, says):
     result = ctl(*args)
@@ -347,15 +348,42 @@ def test_dry_run(spec, path):
     with FakeDaemon(path, **{"dry-run": dry_run}) as daemon:
         result = ctl("submit", spec, "--dry-run", path=path)
         as_json = ctl("submit", spec, "-n", "--json", path=path)
+        verbose = ctl("submit", spec, "-n", "--verbose", path=path)
     assert result.returncode == 0
     assert "nothing is queued" in result.stdout
     assert "8 buckets of 1,048,576 el (4.19 MB), asked 1,000,000 el" in result.stdout
     assert "1 bucket of 8,388,608 el (33.6 MB), asked 500,000,000 el" in result.stdout
     assert "warning: memory is short" in result.stdout
-    assert "33.6 MB (33,554,432)" in result.stdout and "32,769" in result.stdout
-    assert '"reduce_bucket_size"' in result.stdout
+    assert result.stdout.endswith("warning: memory is short\n")
+    assert "parameters           33.6 MB" in result.stdout and "32,769 tokens, 32,769 needed" in result.stdout
+    assert "_bytes" not in result.stdout and '"reduce_bucket_size"' not in result.stdout
+    assert '"reduce_bucket_size"' in verbose.stdout
     assert one_object(as_json.stdout)["arms"][0]["check"] == check
     assert daemon.asked("submit") == []
+
+
+def test_dry_run_of_arms(spec, path):
+    """What is common is told once, what differs by the arm."""
+    def check(reduce, warnings):
+        return {"memory": {"total_bytes": 1000, "activations_bytes": reduce}, "warnings": warnings,
+            "work": {"optimizer_steps": 30, "micro_steps": 60, "tokens": 61440, "left_over_sequences": 0}}
+
+    def dry_run(params, connection):
+        understood = {"name": "ab", "zero_optimization": {"reduce_bucket_size": 500}, "seed": 1,
+            "arms": {"a": {}, "b": {"zero_optimization": {"reduce_bucket_size": 64}}, "c": {}}}
+        return {"spec": understood, "spec_sha256": "ef" * 32, "segments": 6, "order": [],
+            "arms": [{"arm": "a", "spec_sha256": "aa" * 32, "check": check(1, ["both"])},
+                {"arm": "b", "spec_sha256": "bb" * 32, "check": check(2000, ["both", "alone"])},
+                {"arm": "c", "spec_sha256": "aa" * 32, "check": check(1, ["both"])}]}
+    with FakeDaemon(path, **{"dry-run": dry_run}):
+        text = ctl("submit", spec, "--dry-run", path=path).stdout
+    assert "ab: 3 arms, 6 segments" in text
+    assert text.count("61,440 tokens") == 1 and text.index("61,440 tokens") < text.index("\narm a")
+    assert "  differs from a:\n    zero_optimization.reduce_bucket_size 64, not 500\n" in text
+    assert "  the same as a\n" in text
+    assert text.index("\narm b") < text.index("activations          2.00 kB") < text.index("\narm c")
+    assert text.endswith("\nwarning: both\nwarning: arm b: alone\n")
+    assert max(map(len, text.splitlines())) <= 80
 
 
 # ---- the other verbs ----
