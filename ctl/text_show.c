@@ -46,9 +46,9 @@ static void print_head(const struct term *t, const json_t *run)
 		format_string(run, "name", "", name, sizeof(name)),
 		term_colour(t, text_state_colour(state)), state, term_colour(t, TERM_PLAIN),
 		*reason ? ": " : "", text_reason(state, reason));
-	fprintf(t->file, "submitted %s", text_time(run, "submitted_at", text, sizeof(text)));
-	fprintf(t->file, "  started %s", text_time(run, "started_at", text, sizeof(text)));
-	fprintf(t->file, "  ended %s\n", text_time(run, "ended_at", text, sizeof(text)));
+	fprintf(t->file, "submitted %s\n", text_time(run, "submitted_at", text, sizeof(text)));
+	fprintf(t->file, "started   %s\n", text_time(run, "started_at", text, sizeof(text)));
+	fprintf(t->file, "ended     %s\n", text_time(run, "ended_at", text, sizeof(text)));
 	fprintf(t->file, "ranks %lld  segments %lld/%lld  attempt %lld  uid %lld\n",
 		(long long)format_int(run, "gpus", 0),
 		(long long)format_int(run, "segments_done", 0),
@@ -59,30 +59,22 @@ static void print_head(const struct term *t, const json_t *run)
 	fprintf(t->file, "artifacts %s\n", format_string(run, "dir", "-", text, sizeof(text)));
 }
 
+/* A plan takes most of a line. */
 static void print_arms(const struct term *t, const json_t *checks)
 {
 	char name[80], hash[80], plan[160];
 	const json_t *check;
-	struct table table;
 	size_t i;
 
-	if (json_array_size(checks) == 0)
-		return;
-	table_init(&table);
-	table_column(&table, "ARM", false);
-	table_column(&table, "PLAN", false);
-	table_column(&table, "SPEC", false);
+	if (json_array_size(checks) > 0)
+		fputc('\n', t->file);
 	json_array_foreach(checks, i, check) {
 		text_plan(json_object_get(json_object_get(check, "check"), "plan"), plan,
 			sizeof(plan));
-		table_cell(&table, "%s", format_string(check, "arm", "", name, sizeof(name)));
-		table_cell(&table, "%s", plan);
-		table_cell(&table, "%.16s",
-			format_string(check, "spec_sha256", "-", hash, sizeof(hash)));
+		fprintf(t->file, "arm %s  spec %.16s\n  %s\n",
+			format_string(check, "arm", "", name, sizeof(name)),
+			format_string(check, "spec_sha256", "-", hash, sizeof(hash)), plan);
 	}
-	fputc('\n', t->file);
-	table_print(&table, t, "");
-	table_finish(&table);
 }
 
 static void real_cell(struct table *t, double value, char *(*format)(double, char *))

@@ -335,6 +335,14 @@ def test_submit_follow_returns_by_result(spec, path, state, exit):
     assert quiet.stdout == "7\n" and "step 20/20" in quiet.stderr
 
 
+def test_a_line_of_progress_fits(path):
+    name = "n" * 60
+    events = [step(1, 1, name=name), step(20, 2, name=name), done(3)]
+    with FakeDaemon(path, follow=follow_script(run_object(1, name, state="running"), events)):
+        lines = ctl("follow", 1, path=path).stdout.splitlines()
+    assert [len(line) <= 80 for line in lines if "step 20/20" in line] == [True]
+
+
 def test_dry_run(spec, path):
     plan = {"asked_reduce_elems": 1000000, "asked_gather_elems": 500000000, "reduce_elems": 1048576, "n_reduce": 8,
         "gather_elems": 8388608, "n_gather": 1, "arena_elems": 8388608, "elem_bytes": 4}
@@ -530,11 +538,13 @@ def test_compare_is_honest_about_what_is_missing(path):
 
 
 def test_show(path):
+    plan = {"reduce_elems": 64, "n_reduce": 1, "gather_elems": 124439808, "n_gather": 13, "elem_bytes": 4}
+
     def show(params, connection):
         first = params.get("after", -1) + 1
         rows = [segment(i, "AB"[i % 2], [10]) for i in range(first, min(first + 2, 5))]
         return {"run": run_object(5, "ab", "failed", reason="engine_lost: rank 1 killed by signal 9"), "spec": {},
-            "checks": [{"arm": "A", "spec_sha256": "11" * 32, "check": {"plan": rows[0]["summary"]["plan"]}}],
+            "checks": [{"arm": "A", "spec_sha256": "11" * 32, "check": {"plan": plan}}],
             "segments": rows, "transitions": [{"at": "2026-01-08T19:50:57.123Z", "state": "queued", "reason": ""}],
             "progress": None, "next": first + 1 if first + 2 < 5 else None}
     with FakeDaemon(path, show=show):
@@ -543,6 +553,7 @@ def test_show(path):
     assert [row["segment"] for row in value["segments"]] == [0, 1, 2, 3, 4]
     assert "failed: engine_lost: rank 1 killed by signal 9" in text
     assert "1 bucket of 64 el" in text and "/state/runs/5-ab" in text
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def mutations(value):
