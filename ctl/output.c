@@ -6,6 +6,7 @@
 
 #include "ctl/format.h"
 #include "ctl/text.h"
+#include "proto/spec.h"
 
 /* ---- stdout may be full, or closed ---- */
 
@@ -145,19 +146,15 @@ static void json_error(struct ctl *ctl, const struct ctl_error *error)
 
 static void print_spec_errors(struct ctl *ctl, const char *file, const json_t *errors)
 {
+	struct spec_error error;
 	const json_t *row;
-	char key[300], message[600];
 	size_t i;
 
 	json_array_foreach(errors, i, row) {
-		const int64_t line = format_int(row, "line", 0);
-
-		format_string(row, "key", "", key, sizeof(key));
-		format_string(row, "message", "", message, sizeof(message));
-		fputs(file, ctl->err.file);
-		if (line > 0)
-			fprintf(ctl->err.file, ":%lld", (long long)line);
-		fprintf(ctl->err.file, ": %s%s%s\n", key, *key ? ": " : "", message);
+		error.line = (int)format_int(row, "line", 0);
+		format_string(row, "key", "", error.key, sizeof(error.key));
+		format_string(row, "message", "", error.message, sizeof(error.message));
+		spec_error_print(&error, file, ctl->err.file);
 	}
 }
 

@@ -118,6 +118,7 @@ struct spec_errors {
 	struct spec_error error[64];
 	size_t dropped; /* errors beyond the 64 kept */
 };
+void spec_error_print(const struct spec_error *error, const char *file, FILE *out);
 void spec_errors_print(const struct spec_errors *errors, const char *file, FILE *out);
 
 /* ---- reading ---- */

@@ -65,18 +65,20 @@ void spec_error_add(struct spec_errors *errors, int line, const char *key, const
 	errors->n++;
 }
 
+void spec_error_print(const struct spec_error *error, const char *file, FILE *out)
+{
+	fprintf(out, "%s:", file);
+	if (error->line > 0)
+		fprintf(out, "%d:", error->line);
+	if (error->key[0])
+		fprintf(out, " %s:", error->key);
+	fprintf(out, " %s\n", error->message);
+}
+
 void spec_errors_print(const struct spec_errors *errors, const char *file, FILE *out)
 {
-	for (size_t i = 0; i < errors->n; i++) {
-		const struct spec_error *e = &errors->error[i];
-
-		fprintf(out, "%s:", file);
-		if (e->line > 0)
-			fprintf(out, "%d:", e->line);
-		if (e->key[0])
-			fprintf(out, " %s:", e->key);
-		fprintf(out, " %s\n", e->message);
-	}
+	for (size_t i = 0; i < errors->n; i++)
+		spec_error_print(&errors->error[i], file, out);
 	if (errors->dropped > 0)
 		fprintf(out, "%s: %zu more errors\n", file, errors->dropped);
 }
