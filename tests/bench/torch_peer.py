@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The same training as bench_step in PyTorch on the CPU: torch_peer.py SPEC [THREADS]
+"""The same training as bench_step in PyTorch on the CPU: torch_peer.py SPEC [THREADS [BLAS_THREADS]]
 
 Reads the spec's own keys (the model written out, not a preset); tokens are random. Attention, GELU and loss
 are PyTorch's own operations, scaled_dot_product_attention where this PyTorch has it; AdamW is PyTorch's,
@@ -12,6 +12,10 @@ import os
 import re
 import sys
 import time
+
+THREADS = int(sys.argv[2]) if len(sys.argv) > 2 else 2
+# set_num_threads does not reach OpenBLAS's own threads: they are counted when it is loaded
+os.environ["OPENBLAS_NUM_THREADS"] = sys.argv[3] if len(sys.argv) > 3 else str(THREADS)
 
 import torch
 import torch.nn as nn
@@ -91,7 +95,7 @@ def blas_libraries():
 
 def main():
     spec = json.load(open(sys.argv[1], encoding="utf-8"))
-    torch.set_num_threads(int(sys.argv[2]) if len(sys.argv) > 2 else 2)
+    torch.set_num_threads(THREADS)
     torch.manual_seed(1)
     m, work = spec["model"], spec["work"]
     rows, t = spec["train_micro_batch_size_per_gpu"], spec["seq_len"]
@@ -119,7 +123,8 @@ def main():
     print(json.dumps({
         "tokens_per_s": len(times) * accumulation * rows * t / sum(times),
         "step_ms_median": 1e3 * sorted(times)[(len(times) + 1) // 2 - 1],
-        "steps": len(times), "threads": torch.get_num_threads(), "torch": torch.__version__,
+        "steps": len(times), "threads": torch.get_num_threads(),
+        "blas_threads": int(os.environ["OPENBLAS_NUM_THREADS"]), "torch": torch.__version__,
         "adamw": form, "sdpa": hasattr(F, "scaled_dot_product_attention"), "blas": blas_libraries(),
         "params": sum(p.numel() for p in model.parameters()), "loss_first": losses[0], "loss_last": losses[-1],
     }))
