@@ -19,7 +19,8 @@ static const struct option_row options[] = {
 	{"follow", 'f', OPTION_FLAG, NULL, 0, 0,
 		"show its progress; the exit code is the run's result"},
 	{"dry-run", 'n', OPTION_FLAG, NULL, 0, 0,
-		"queue nothing: print the effective bucket plan, memory, data and work of each arm"},
+		"queue nothing: print the effective bucket plan, memory, data and work of each "
+		"arm"},
 	{"verbose", 'v', OPTION_FLAG, NULL, 0, 0, "with --dry-run: print the resolved spec too"},
 	{"print-id", 0, OPTION_FLAG, NULL, 0, 0,
 		"print the run's id alone on stdout; progress goes to stderr"},
