@@ -18,7 +18,7 @@ static const struct option_row *find_in(const struct option_row *table, const ch
 	return NULL;
 }
 
-static const struct option_row *find_row(const struct verb *verb, const char *name, size_t n)
+const struct option_row *arguments_row(const struct verb *verb, const char *name, size_t n)
 {
 	const struct option_row *row = find_in(global_options, name, n);
 
@@ -111,25 +111,13 @@ static int check_value(const struct option_row *row, const char *text, struct ct
 	return 0;
 }
 
-/* Option argv[*i]; takes the next word too when the value stands there. */
-static int take_option(struct arguments *a, char **argv, int argc, int *i, struct ctl_error *e)
+/* The value of an option: what stands in its own word, or else the next word. */
+static int take_value(struct arguments *a, const struct option_row *row, const char *value,
+	char **argv, int argc, int *i, struct ctl_error *e)
 {
 	const char *given = argv[*i];
-	const bool is_long = given[1] == '-';
-	const char *name = given + (is_long ? 2 : 1);
-	const char *value = is_long ? strchr(name, '=') : name[0] && name[1] ? name + 1 : NULL;
-	const size_t n = is_long ? (value ? (size_t)(value - name) : strlen(name)) : 1;
-	const struct option_row *row = find_row(a->verb, name, n);
 
-	if (!row || (is_long && n == 1))
-		return unknown_option(a->verb, given, name, e);
-	if (value && is_long)
-		value++;
-	if (row->kind == OPTION_FLAG) {
-		if (value)
-			return ctl_error_set(e, CTL_USAGE, "%s: takes no value", given);
-		value = "";
-	} else if (!value) {
+	if (!value) {
 		if (*i + 1 >= argc)
 			return ctl_error_set(e, CTL_USAGE, "%s: %s is needed", given, row->arg);
 		value = argv[++*i];
@@ -140,9 +128,46 @@ static int take_option(struct arguments *a, char **argv, int argc, int *i, struc
 	return 0;
 }
 
-static bool is_option(const char *word)
+/* Letters that stand together: the last of them may take a value. */
+static int take_letters(struct arguments *a, char **argv, int argc, int *i, struct ctl_error *e)
 {
-	return word[0] == '-' && word[1] != '\0'; /* "-" alone is standard input */
+	for (const char *letter = argv[*i] + 1; *letter; letter++) {
+		const struct option_row *row = arguments_row(a->verb, letter, 1);
+
+		if (!row)
+			return unknown_option(a->verb, argv[*i], argv[*i] + 1, e);
+		if (row->kind != OPTION_FLAG)
+			return take_value(
+				a, row, letter[1] ? letter + 1 : NULL, argv, argc, i, e);
+		a->values[a->n_values++] = (struct argument_value){row, ""};
+	}
+	return 0;
+}
+
+/* Option argv[*i]; takes the next word too when the value stands there. */
+static int take_option(struct arguments *a, char **argv, int argc, int *i, struct ctl_error *e)
+{
+	const char *given = argv[*i], *name = given + 2;
+	const size_t n = strcspn(name, "=");
+	const struct option_row *row;
+
+	if (given[1] != '-')
+		return take_letters(a, argv, argc, i, e);
+	row = n > 1 ? arguments_row(a->verb, name, n) : NULL;
+	if (!row)
+		return unknown_option(a->verb, given, name, e);
+	if (row->kind != OPTION_FLAG)
+		return take_value(a, row, name[n] ? name + n + 1 : NULL, argv, argc, i, e);
+	if (name[n])
+		return ctl_error_set(e, CTL_USAGE, "%s: takes no value", given);
+	a->values[a->n_values++] = (struct argument_value){row, ""};
+	return 0;
+}
+
+bool arguments_is_option(const char *word)
+{
+	/* "-" alone is standard input, "-5" a number */
+	return word[0] == '-' && word[1] != '\0' && (word[1] < '0' || word[1] > '9');
 }
 
 /* Words of the command line that are not options nor their values, as far as is known without a
@@ -154,7 +179,7 @@ static int find_verb(struct arguments *a, int argc, char **argv, int *first, str
 	const char *near;
 
 	int i = 0;
-	while (i < argc && is_option(argv[i])) {
+	while (i < argc && arguments_is_option(argv[i])) {
 		if (strcmp(argv[i], "--") == 0)
 			break;
 		if (take_option(a, argv, argc, &i, e) != 0)
@@ -192,6 +217,16 @@ static int check_count(const struct arguments *a, struct ctl_error *e)
 	return 0;
 }
 
+/* Each letter of a word may be one. */
+static size_t options_at_most(int argc, char **argv)
+{
+	size_t n = 1;
+
+	for (int i = 0; i < argc; i++)
+		n += argv[i][0] == '-' ? strlen(argv[i]) : 0;
+	return n;
+}
+
 int arguments_parse(struct arguments *a, int argc, char **argv, struct ctl_error *e)
 {
 	bool options = true;
@@ -199,7 +234,7 @@ int arguments_parse(struct arguments *a, int argc, char **argv, struct ctl_error
 
 	*a = (struct arguments){0};
 	a->words = calloc((size_t)argc + 1, sizeof(*a->words));
-	a->values = calloc((size_t)argc + 1, sizeof(*a->values));
+	a->values = calloc(options_at_most(argc, argv), sizeof(*a->values));
 	if (!a->words || !a->values)
 		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
 	if (find_verb(a, argc, argv, &first, e) != 0)
@@ -209,7 +244,7 @@ int arguments_parse(struct arguments *a, int argc, char **argv, struct ctl_error
 	for (int i = first; i < argc; i++) {
 		if (options && strcmp(argv[i], "--") == 0) {
 			options = false;
-		} else if (options && is_option(argv[i])) {
+		} else if (options && arguments_is_option(argv[i])) {
 			if (take_option(a, argv, argc, &i, e) != 0)
 				return CTL_USAGE;
 		} else {

@@ -35,6 +35,11 @@ const char *arguments_string(const struct arguments *a, const char *option, cons
 int64_t arguments_int(const struct arguments *a, const char *option, int64_t otherwise);
 double arguments_real(const struct arguments *a, const char *option, double otherwise);
 
+/* Is the word one of options, or letters of them? */
+bool arguments_is_option(const char *word);
+/* The row of an option, by its name or its letter (n 1), the verb's or a global one; NULL: none. */
+const struct option_row *arguments_row(const struct verb *verb, const char *name, size_t n);
+
 /* A run's id, 1 or more, from a word: 0, or CTL_USAGE with e. */
 int arguments_id(const char *word, int64_t *id, struct ctl_error *e);
 

@@ -21,7 +21,7 @@ static const struct option_row options[] = {
 	{"output", 'o', OPTION_STRING, "OUT", 0, 0, "the file to write; needed"},
 	{"tokenizer", 't', OPTION_STRING, "NAME", 0, 0,
 		"bytes (default): one token for each byte, ids 0 to 255, and 256 between files"},
-	{"format", 0, OPTION_STRING, "FORMAT", 0, 0,
+	{"format", 0, OPTION_STRING, "headed|raw", 0, 0,
 		"headed (default): llm.c's header and uint16 tokens; raw: the tokens alone, as "
 		"nanoGPT"},
 	{"val-fraction", 0, OPTION_REAL, "F", 0.0, 0.999,

@@ -4,21 +4,11 @@
 #include <string.h>
 
 #include "ctl/arguments.h"
+#include "ctl/exits.h"
 #include "ctl/output.h"
 #include "ctl/term.h"
 
 enum { TEXT_WIDTH = 80, NAME_COLUMN = 26 };
-
-static const struct option_row options[] = {
-	{"man", 0, OPTION_FLAG, NULL, 0, 0,
-		"print the manual page's sections of verbs and options, as mdoc"},
-	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
-};
-
-static const char exit_codes[] =
-	"exit codes: 0 ok, 1 transport, 2 usage or spec refused, 3 no daemon, 4 run failed,\n"
-	"  6 cancelled or interrupted, 7 no such run, 8 version mismatch, 124 time-out,\n"
-	"  141 the reader of the output went away\n";
 
 /* Words of text from column at, lines of TEXT_WIDTH, further lines indented to indent. */
 static void wrap(FILE *out, const char *text, size_t at, size_t indent)
@@ -66,6 +56,18 @@ static void print_options(FILE *out, const struct option_row *table)
 	}
 }
 
+static void print_exits(FILE *out)
+{
+	char codes[512];
+	size_t n = 0;
+
+	for (const struct exits_row *row = exits_table; row->brief && n < sizeof(codes); row++)
+		n += (size_t)snprintf(codes + n, sizeof(codes) - n, "%s%d %s", n ? ", " : "",
+			(int)row->code, row->brief);
+	fputs("  ", out);
+	wrap(out, codes, 2, 2);
+}
+
 static void print_overview(FILE *out)
 {
 	char name[80];
@@ -78,7 +80,9 @@ static void print_overview(FILE *out)
 	}
 	fputs("\noptions of every verb:\n", out);
 	print_options(out, global_options);
-	fprintf(out, "\n%s\nmore: gpt2ctl help VERB, gpt2ctl(1), gpt2d-spec(5)\n", exit_codes);
+	fputs("\nexit codes:\n", out);
+	print_exits(out);
+	fputs("\nmore: gpt2ctl help VERB, gpt2ctl(1), gpt2d-spec(5)\n", out);
 }
 
 void help_print_to(FILE *out, const struct verb *verb)
@@ -137,66 +141,6 @@ void help_print(struct ctl *ctl, const struct verb *verb)
 	json_decref(object);
 }
 
-/* ---- mdoc ---- */
-
-/*
- * A sentence per line. A period or apostrophe at the beginning of a line would be a request, a
- * backslash an escape.
- */
-static void man_text(FILE *out, const char *text)
-{
-	char before = '\0';
-
-	if (*text == '.' || *text == '\'')
-		fputs("\\&", out);
-	for (; *text; text++) {
-		if (*text == '\\')
-			fputs("\\e", out);
-		else if (*text == ' ' && before == '.')
-			fputc('\n', out);
-		else
-			fputc(*text, out);
-		before = *text;
-	}
-	fputc('\n', out);
-}
-
-static void man_options(FILE *out, const struct option_row *table)
-{
-	fputs(".Bl -tag -width Ds\n", out);
-	for (const struct option_row *row = table; row->name; row++) {
-		fputs(".It", out);
-		if (row->letter)
-			fprintf(out, " Fl %c ,", row->letter);
-		fprintf(out, " Fl -%s", row->name);
-		if (row->arg)
-			fprintf(out, " Ar %s", row->arg);
-		fputc('\n', out);
-		man_text(out, row->help);
-	}
-	fputs(".El\n", out);
-}
-
-void help_print_man(FILE *out)
-{
-	fputs(".Sh OPTIONS\nEvery verb takes these, before or after its name:\n", out);
-	man_options(out, global_options);
-	fputs(".Sh VERBS\n.Bl -tag -width Ds\n", out);
-	for (size_t i = 0; i < n_verbs; i++) {
-		fprintf(out, ".It Cm %s%s%s%s\n", verbs[i]->name,
-			verbs[i]->options ? " Oo Ar options Oc" : "", *verbs[i]->args ? " Ar " : "",
-			verbs[i]->args);
-		man_text(out, verbs[i]->summary);
-		if (*verbs[i]->text) {
-			fputs(".Pp\n", out);
-			man_text(out, verbs[i]->text);
-		}
-		if (verbs[i]->options)
-			man_options(out, verbs[i]->options);
-	}
-	fputs(".El\n", out);
-}
-
 /* ---- the verb ---- */
 
 static int run(struct ctl *ctl, const struct arguments *args)
@@ -205,10 +149,6 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	struct ctl_error e = {0};
 	size_t used;
 
-	if (arguments_has(args, "man")) {
-		help_print_man(ctl->out.file);
-		return CTL_OK;
-	}
 	if (args->n_words > 0) {
 		verb = verb_find(args->words, args->n_words, &used);
 		if (!verb) {
@@ -230,6 +170,5 @@ const struct verb verb_help = {
 	.max_args = 2,
 	.summary = "this overview, or what a verb does and takes",
 	.text = "",
-	.options = options,
 	.run = run,
 };

@@ -1,4 +1,4 @@
-/* help.h: help and the manual page's sections, from the verb table. */
+/* help.h: help, from the verb table. */
 #ifndef GPT2D_HELP_H
 #define GPT2D_HELP_H
 
@@ -10,8 +10,5 @@
 /* The verb's help, or with NULL the overview, to stdout; as JSON where that was asked for. */
 void help_print(struct ctl *ctl, const struct verb *verb);
 void help_print_to(FILE *out, const struct verb *verb);
-
-/* mdoc: the sections VERBS and OPTIONS. */
-void help_print_man(FILE *out);
 
 #endif

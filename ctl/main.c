@@ -17,6 +17,8 @@ static void settle(struct ctl *ctl, const struct arguments *args)
 	ctl->err = term_detect(stderr);
 	ctl->json = arguments_has(args, "json");
 	ctl->output = ctl->json ? &output_json : &output_text;
+	if (arguments_has(args, "quiet") && !ctl->json && !arguments_has(args, "print-id"))
+		ctl->out = term_nowhere();
 	ctl->socket = arguments_string(args, "socket", NULL);
 }
 

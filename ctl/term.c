@@ -29,6 +29,13 @@ struct term term_detect(FILE *file)
 	return t;
 }
 
+struct term term_nowhere(void)
+{
+	FILE *file = fopen("/dev/null", "we");
+
+	return file ? term_detect(file) : term_detect(stdout);
+}
+
 int term_width(const struct term *t)
 {
 	struct winsize size;

@@ -18,6 +18,8 @@ enum term_colour { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_RED, TERM_GREEN, TERM_Y
 
 /* Needs setlocale(LC_CTYPE, "") before. */
 struct term term_detect(FILE *file);
+/* What is printed there is not seen. */
+struct term term_nowhere(void);
 /* Columns now (a terminal may have been resized). */
 int term_width(const struct term *t);
 

@@ -36,11 +36,18 @@ struct verb {
 extern const struct verb *const verbs[];
 extern const size_t n_verbs;
 
+/*
+ * What a verb's args and an option's arg are called says what may stand there, and shells complete
+ * by it: see the kinds in complete.c (ID, FILE, DIR, ...); words in lower case with | between
+ * ("raw|headed") are themselves the choices. [...] may be left out, the last may end in "...".
+ */
+
 /* Options that every verb takes, before or after its name. */
 extern const struct option_row global_options[];
 
 extern const struct verb verb_submit, verb_status, verb_list, verb_show, verb_follow, verb_wait,
-	verb_cancel, verb_compare, verb_data_prepare, verb_shutdown, verb_version, verb_help;
+	verb_cancel, verb_compare, verb_data_prepare, verb_shutdown, verb_completion, verb_version,
+	verb_help;
 
 /* The verb called by words[0] or words[0] words[1]; *used is how many words it took. NULL: no such
  * verb. */

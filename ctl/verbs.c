@@ -16,6 +16,7 @@ const struct verb *const verbs[] = {
 	&verb_compare,
 	&verb_data_prepare,
 	&verb_shutdown,
+	&verb_completion,
 	&verb_version,
 	&verb_help,
 };
@@ -26,9 +27,11 @@ const struct option_row global_options[] = {
 		"the daemon's socket; default $GPT2D_SOCKET, then "
 		"$XDG_RUNTIME_DIR/gpt2d/gpt2d.sock where "
 		"that exists, then /run/gpt2d/gpt2d.sock"},
-	{"json", 0, OPTION_FLAG, NULL, 0, 0,
+	{"json", 'j', OPTION_FLAG, NULL, 0, 0,
 		"print one JSON object (events of a followed run: one a line), with its schema "
 		"version"},
+	{"quiet", 'q', OPTION_FLAG, NULL, 0, 0,
+		"print nothing but errors, and what --json or --print-id asks for"},
 	{"version", 'V', OPTION_FLAG, NULL, 0, 0, "the same as the verb version"},
 	{"help", 'h', OPTION_FLAG, NULL, 0, 0, "what the verb does and takes"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},

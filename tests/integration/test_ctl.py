@@ -91,6 +91,10 @@ def one_object(text):
     (["list", "--limit", "2.5"], "whole number"),
     (["list", "--limit"], "N is needed"),
     (["status", "--json=yes"], "takes no value"),
+    (["status", "-version"], "-version: no such option; did you mean --version?"),
+    (["status", "-qx"], "-qx: no such option"),
+    (["list", "-qn"], "-qn: N is needed"),
+    (["list", "-qn-1"], "-1 is not allowed, from 0"),
     (["wait", "--timeout", "nan", "1"], "a number is needed"),
     (["status", "--socket", "x" * 200], "at most 107 bytes, this has 200"),
     (["submit", "--dry-run", "--follow", "x"], "--dry-run queues nothing"),
@@ -101,6 +105,25 @@ def test_usage(args, says):
     assert result.returncode == 2
     assert says in result.stderr
     assert result.stdout == ""
+
+
+def test_letters_stand_together(path):
+    with FakeDaemon(path, list=lambda params, connection: {"runs": [run_object()], "next": None}) as daemon:
+        assert one_object(ctl("list", "-jn", "3", path=path).stdout)["kind"] == "list"
+        assert one_object(ctl("list", "-jn3", path=path).stdout)["kind"] == "list"
+        assert one_object(ctl("-j", "list", "--limit=3", path=path).stdout)["kind"] == "list"
+        assert [params["limit"] for params in daemon.asked("list")] == [3, 3, 3]
+        quiet = ctl("list", "-q", path=path)
+        assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
+        assert one_object(ctl("list", "-qj", path=path).stdout)["kind"] == "list"
+    quiet = ctl("list", "-q", path=path)
+    assert quiet.returncode == 3 and quiet.stdout == "" and "not running" in quiet.stderr
+
+
+def test_two_dashes_end_the_options(tmp_path, path):
+    result = ctl("submit", "--", "-no-such-file", path=path, cwd=tmp_path)
+    assert result.returncode == 2 and "-no-such-file: No such file" in result.stderr
+    assert "-5: not a run's id" in ctl("show", "-5", path=path).stderr
 
 
 def test_no_verb_is_usage():
@@ -839,10 +862,3 @@ def test_events_in_pieces(path):
     with FakeDaemon(path, follow=follow_script(run_object(), [], slowly)):
         result = ctl("follow", 1, "--json", path=path)
     assert result.returncode == 0 and len(result.stdout.splitlines()) == 3
-
-
-# ---- the manual ----
-
-def test_manual_is_of_the_verb_table():
-    """The sections OPTIONS and VERBS of gpt2ctl.1 are what `gpt2ctl help --man` prints."""
-    assert ctl("help", "--man").stdout in (ROOT / "ctl" / "gpt2ctl.1").read_text()

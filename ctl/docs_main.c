@@ -1,0 +1,42 @@
+/*
+ * gpt2ctl-docs man FRAME: gpt2ctl's manual page. gpt2ctl-docs completion SHELL: its completion for
+ * bash, zsh or fish. Used by the build.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl/completion.h"
+#include "ctl/man.h"
+
+static int print_page(const char *name)
+{
+	FILE *frame = fopen(name, "r");
+	int failed;
+
+	if (!frame) {
+		perror(name);
+		return 1;
+	}
+	failed = man_print(frame, stdout) != 0;
+	if (failed)
+		fprintf(stderr, "%s: a line that begins with @ and is no part\n", name);
+	failed = ferror(frame) || failed;
+	fclose(frame);
+	return failed;
+}
+
+int main(int argc, char **argv)
+{
+	int failed;
+
+	if (argc == 3 && strcmp(argv[1], "man") == 0) {
+		failed = print_page(argv[2]);
+	} else if (argc == 3 && strcmp(argv[1], "completion") == 0) {
+		failed = completion_print(argv[2], stdout) != 0;
+	} else {
+		fputs("usage: gpt2ctl-docs man FRAME | completion bash|zsh|fish\n", stderr);
+		return 2;
+	}
+	return failed || fflush(stdout) || ferror(stdout);
+}

@@ -1,0 +1,16 @@
+/* exits.h: the exit codes of gpt2ctl as rows, for help and the manual page. */
+#ifndef GPT2D_EXITS_H
+#define GPT2D_EXITS_H
+
+#include "proto/protocol.h"
+
+struct exits_row {
+	enum ctl_exit code;
+	const char *brief; /* in the overview */
+	const char *text;  /* in the manual page */
+};
+
+/* Ends with a row whose brief is NULL. */
+extern const struct exits_row exits_table[];
+
+#endif

@@ -1,0 +1,256 @@
+"""Shells complete gpt2ctl's command line: what gpt2ctl says, and three shells that ask it."""
+
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from fake_daemon import FakeDaemon, run_object
+from helpers import PATIENCE_S, ROOT
+from test_ctl import CTL, ctl, environment, verbs
+
+RUNS = [run_object(12, "other", "queued"), run_object(7, "demo", "running")]
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    with FakeDaemon(tmp_path / "s", list=lambda params, connection: {"runs": RUNS, "next": None}) as d:
+        yield d
+
+
+def words(*line, path=None):
+    result = ctl("completion", "--words", "--", *line, path=path)
+    assert result.returncode == 0 and result.stderr == ""
+    return [row.split("\t")[0] for row in result.stdout.splitlines()]
+
+
+def test_every_verb_and_option_is_offered():
+    first = words("")
+    for verb in verbs():
+        name = verb["name"].split()
+        assert name[0] in first
+        assert len(name) == 1 or name[1] in words(name[0], "")
+        options = words(*name, "-")
+        assert {f"--{option['name']}" for option in verb["options"]} <= set(options)
+        assert "--json" in options
+    assert len(first) == len(set(first))
+
+
+@pytest.mark.parametrize("line, expected", [
+    (["sub"], ["submit"]),
+    (["--json", "stat"], ["status"]),
+    (["--socket", "stat"], [":files"]),
+    (["data", ""], ["prepare"]),
+    (["dat"], ["data"]),
+    (["help", "comple"], ["completion"]),
+    (["list", "--state", "f"], ["finishing", "failed"]),
+    (["list", "--state=f"], ["--state=finishing", "--state=failed"]),
+    (["list", "-js", "f"], ["finishing", "failed"]),
+    (["list", "-sf"], []),
+    (["data", "prepare", "--format", "r"], ["raw"]),
+    (["data", "prepare", "x", ""], [":files"]),
+    (["submit", ""], [":files"]),
+    (["submit", "x", ""], []),
+    (["submit", "--", "--f"], [":files"]),
+    (["submit", "--fol"], ["--follow"]),
+    (["submit", "--set", "zero_optimization.st"], ["zero_optimization.stage="]),
+    (["submit", "--set=tf3"], ["--set=tf32="]),
+    (["submit", "--set", "tf32=t"], ["tf32=true"]),
+    (["submit", "--set", "model.preset=n"], ["model.preset=nano"]),
+    (["completion", "z"], ["zsh"]),
+    (["nothing", ""], []),
+    ([], None),
+])
+def test_words(line, expected):
+    found = words(*line)
+    assert found == expected if expected is not None else "submit" in found
+
+
+def test_runs_come_from_the_daemon(daemon):
+    assert words("show", "", path=daemon.path) == ["12", "7"]
+    assert words("show", "1", path=daemon.path) == ["12"]
+    assert words("show", "de", path=daemon.path) == ["7"]
+    assert words("wait", "7", "", path=daemon.path) == ["12", "7"]
+    assert words("show", "7", "", path=daemon.path) == []
+    assert words("--socket", daemon.path, "cancel", "") == ["12", "7"]
+    assert words(f"--socket={daemon.path}", "cancel", "") == ["12", "7"]
+
+
+def test_no_daemon_no_runs(tmp_path):
+    assert words("show", "", path=tmp_path / "none") == []
+
+
+def test_a_daemon_that_does_not_answer_is_not_waited_for(tmp_path):
+    def silence(params, connection):
+        time.sleep(PATIENCE_S)
+
+    with FakeDaemon(tmp_path / "s", list=silence) as d:
+        result = subprocess.run([CTL, "completion", "--words", "--", "show", ""], env=environment(d.path),
+            capture_output=True, text=True, timeout=20)
+        assert result.returncode == 0 and result.stdout == result.stderr == ""
+        for connection in d.connections:
+            connection.close()
+        d.threads.clear()
+
+
+def test_other_shells_are_refused():
+    for args in (["csh"], [], ["bash", "zsh"]):
+        result = ctl("completion", *args)
+        assert result.returncode == 2 and "one of bash, zsh, fish is needed" in result.stderr
+
+
+# ---- the shells ----
+
+def script(tmp_path, shell):
+    """The script, and an environment in which gpt2ctl is found."""
+    file = tmp_path / f"completion.{shell}"
+    file.write_text(ctl("completion", shell).stdout)
+    return file, {**environment(tmp_path / "s"), "PATH": f"{CTL.parent}:{os.environ['PATH']}",
+        "HOME": str(tmp_path), "INPUTRC": "/dev/null"}
+
+
+def need(shell):
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_syntax(tmp_path, shell):
+    need(shell)
+    file, _ = script(tmp_path, shell)
+    subprocess.run([shell, "-n", file], check=True, timeout=PATIENCE_S)
+
+
+BASH = r"""
+source "$1"; shift
+compopt() { printf 'compopt %s\n' "$*"; }
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_gpt2ctl gpt2ctl
+printf '%s\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize("line, expected", [
+    (["sub"], "submit"),
+    (["submit", "--se"], "--set"),
+    (["submit", "--set", "tf3"], "compopt -o nospace\ntf32="),
+    (["submit", "--set", "="], None),
+    (["submit", "--set", "=", "tf3"], "compopt -o nospace\ntf32="),
+    (["submit", "--set", "tf32", "=", "f"], "false"),
+    (["submit", "--set", "=", "tf32", "=", "f"], "false"),
+    (["submit", "a"], "compopt -o default\n"),
+    (["show", "de"], "7"),
+])
+def test_bash_function(tmp_path, daemon, line, expected):
+    """Words as bash breaks them, at "=" too."""
+    file, env = script(tmp_path, "bash")
+    found = subprocess.run(["bash", "--norc", "-c", BASH, "bash", file, "gpt2ctl", *line], env=env,
+        capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert found.stderr == ""
+    if expected is None:
+        assert "compopt -o nospace" in found.stdout and "\ntf32=\n" in found.stdout
+    else:
+        assert found.stdout.strip() == expected.strip()
+
+
+def test_fish(tmp_path, daemon):
+    need("fish")
+    file, env = script(tmp_path, "fish")
+
+    def complete(line):
+        found = subprocess.run(["fish", "--no-config", "-c", f"source {file}; complete -C '{line}'"], env=env,
+            capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+        return [row.split("\t")[0] for row in found.stdout.splitlines()]
+
+    assert complete("gpt2ctl sub") == ["submit"]
+    assert complete("gpt2ctl submit --set tf3") == ["tf32="]
+    assert complete("gpt2ctl list --state=run") == ["--state=running"]
+    assert complete("gpt2ctl show ") == ["12", "7"]
+    (tmp_path / "experiment.json").write_text("{}")
+    assert complete(f"gpt2ctl submit {tmp_path}/exp") == [f"{tmp_path}/experiment.json"]
+
+
+class Terminal:
+    """An interactive program on a terminal of its own."""
+
+    def __init__(self, command, env):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execvpe(command[0], command, {**env, "PS1": "$ ", "PROMPT": "$ ", "TERM": "xterm"})
+        self.seen = ""
+
+    def type(self, text):
+        self.seen = ""
+        os.write(self.fd, text.encode())
+
+    def wait(self, pattern):
+        """Until it is seen, bells and sequences of the terminal left out."""
+        until = time.monotonic() + PATIENCE_S
+        while not re.search(pattern, re.sub(r"\x07|\x1b\[[?0-9;]*[a-zA-Z]", "", self.seen)):
+            assert time.monotonic() < until, f"{pattern} is not in {self.seen!r}"
+            if select.select([self.fd], [], [], 0.1)[0]:
+                self.seen += os.read(self.fd, 65536).decode(errors="replace")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+@pytest.mark.parametrize("shell, command, load", [
+    ("bash", ["bash", "--norc", "--noprofile", "-i"], "source {file}"),
+    ("zsh", ["zsh", "-f", "-i"], "autoload -U compinit && compinit -u -D && source {file}"),
+])
+def test_typed_into_a_shell(tmp_path, daemon, shell, command, load):
+    need(shell)
+    file, env = script(tmp_path, shell)
+    (tmp_path / "experiment.json").write_text("{}")
+    with Terminal(command, env) as terminal:
+        terminal.wait(r"\$ ")
+        # quotes, so that the echo of what was typed is not taken for the answer
+        terminal.type(load.format(file=file) + f" && cd {tmp_path} && echo loa''ded\n")
+        terminal.wait(r"loaded[\s\S]*\$ ")
+        terminal.type("gpt2ctl vers\t\n")
+        terminal.wait(r"gpt2ctl 0\.1\.0[\s\S]*\$ ")
+        for typed, becomes in (("submit --set tf32=tr", "tf32=true"), ("list --state=fini", "--state=finishing"),
+                ("submit exper", r"experiment\.json"), ("cancel 1", "cancel 12")):
+            terminal.type(f"gpt2ctl {typed}\t")
+            terminal.wait(becomes)
+            terminal.type("\x15")
+
+
+def test_installed_scripts_are_these(tmp_path):
+    """What the build made is what gpt2ctl prints."""
+    for shell, name in (("bash", "gpt2ctl.bash"), ("zsh", "_gpt2ctl"), ("fish", "gpt2ctl.fish")):
+        assert (CTL.parent / name).read_text() == ctl("completion", shell).stdout
+
+
+def test_frame_of_the_manual():
+    """The page has what the tables have, and nothing of the frame is left open."""
+    page = (CTL.parent / "gpt2ctl.1").read_text()
+    assert not re.search("^@", page, flags=re.M)
+    for verb in verbs():
+        assert re.search(rf"^\.It Cm {verb['name']}( |$)", page, flags=re.M)
+        for option in verb["options"]:
+            assert f" Fl -{option['name']}" in page
+
+
+def test_exit_codes_are_the_same_everywhere():
+    header = re.search(r"enum ctl_exit \{(.*?)\};", (ROOT / "proto/protocol.h").read_text(), flags=re.S)[1]
+    codes = re.findall(r"= (\d+),", header)
+    page = (CTL.parent / "gpt2ctl.1").read_text()
+    rows = re.findall(r"^\.It (\d+)\n(.+)\n", page[page.index(".Sh EXIT STATUS"):], flags=re.M)
+    assert [code for code, _ in rows] == codes
+    readme = re.findall(r"^\| (\d+) \| (.+) \|$", (ROOT / "README.md").read_text(), flags=re.M)
+    assert readme == rows
+    brief = " ".join(ctl("help").stdout.split())
+    assert all(re.search(rf"[ ,]{code} [a-z]", brief) for code in codes)
