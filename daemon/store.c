@@ -340,27 +340,34 @@ static bool pause_before_retry(struct store *s, int rc, struct jobs *kept)
 	return closing;
 }
 
-/* first up to (not with) end in one transaction, again and again as long as there is what must not
- * be lost. */
-static void do_writes(struct store *s, struct store_job *first, struct store_job *end)
+static bool any_must(const struct store_job *job)
+{
+	while (job != NULL && !job->must)
+		job = job->next;
+	return job != NULL;
+}
+
+/* All of them in one transaction, again and again as long as there is what must not be lost. */
+static void do_writes(struct store *s, struct store_job *first)
 {
 	struct jobs kept;
 	struct store_job *job, *next;
 	bool last_try = false;
 	int rc;
 
-	while ((rc = commit_writes(s, first, end)) < 0) {
+	while ((rc = commit_writes(s, first, NULL)) < 0) {
 		kept = (struct jobs){NULL, &kept.first};
-		sort_failed(s, first, end, rc, &kept);
+		/* before a refusal is delivered: who is refused may ask for the reason at once */
+		if (any_must(first) && !last_try)
+			set_failing(s, true);
+		sort_failed(s, first, NULL, rc, &kept);
 		first = kept.first;
-		end = NULL;
 		if (first == NULL || last_try)
 			break;
-		set_failing(s, true);
 		last_try = pause_before_retry(s, rc, &kept);
 	}
 	set_failing(s, false);
-	for (job = first; job != end; job = next) {
+	for (job = first; job != NULL; job = next) {
 		next = job->next;
 		if (rc < 0) {
 			pthread_mutex_lock(&s->lock);
@@ -399,7 +406,7 @@ static void do_jobs(struct store *s, struct store_job *job)
 	last->next = NULL;
 	put_back(s, end);
 	if (job->kind == STORE_WRITE)
-		do_writes(s, job, NULL);
+		do_writes(s, job);
 	else
 		complete(s, job, job->work(job, job->kind == STORE_READ ? s->db : NULL));
 }

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -35,12 +36,25 @@ struct fixture {
 	char *canonical;
 };
 
+/* No file of this process may grow beyond that; RLIM_INFINITY: as far as was allowed at first. */
+static void limit_files(rlim_t bytes)
+{
+	struct rlimit limit;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
 static int set_up(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
 	struct spec_options options = {.world = 1};
 	struct spec_errors *errors = calloc(1, sizeof(*errors));
 
+	/* a test that failed may have left the limit of test_disk_full */
+	limit_files(RLIM_INFINITY);
+	signal(SIGXFSZ, SIG_IGN);
 	strcpy(f->folder, "/tmp/test_store.XXXXXX");
 	assert_non_null(mkdtemp(f->folder));
 	snprintf(f->path, sizeof(f->path), "%s/db", f->folder);
@@ -354,15 +368,6 @@ static void test_one_job_fails_alone(void **state)
 	assert_int_equal(store_close(s), 0);
 }
 
-static void limit_files(rlim_t bytes)
-{
-	struct rlimit limit;
-
-	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
-	limit.rlim_cur = bytes;
-	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-}
-
 /*
  * No file may grow: a submission is refused, a transition waits and is durable once there is room
  * again, without anybody asking for it.
@@ -376,7 +381,6 @@ static void test_disk_full(void **state)
 	int64_t counts[RUN_STATES];
 	json_t *shown;
 
-	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(store_start(s), 0);
 	run.id = submit(s, f);
 	limit_files(100);
@@ -417,7 +421,6 @@ static void test_disk_full_at_the_end(void **state)
 	struct run run = new_run(f);
 	struct outcome lost = {0};
 
-	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(store_start(s), 0);
 	run.id = submit(s, f);
 	limit_files(100);
@@ -427,6 +430,43 @@ static void test_disk_full_at_the_end(void **state)
 	limit_files(RLIM_INFINITY);
 	assert_int_equal(lost.called, 1);
 	assert_true(lost.rc < 0);
+}
+
+/* Whoever is refused because of the disk may at once ask whether the disk is the reason. */
+static atomic_bool disk_is_full;
+
+static int full_work(struct store_job *job, struct sqlite3 *db)
+{
+	return atomic_load(&disk_is_full) ? -ENOSPC : 0;
+}
+
+static void test_refused_knows_why(void **state)
+{
+	enum { REFUSED = 20000 };
+	struct store *s = open_store(*state);
+	struct odd_job must = {.job = {.must = true, .work = full_work, .done = odd_done}};
+	struct odd_job *refused = calloc(REFUSED, sizeof(*refused));
+
+	assert_non_null(refused);
+	atomic_store(&disk_is_full, true);
+	store_add(s, &must.job);
+	for (int i = 0; i < REFUSED; i++) {
+		refused[i].job = (struct store_job){.work = full_work, .done = odd_done};
+		store_add(s, &refused[i].job);
+	}
+	assert_int_equal(store_start(s), 0);
+	wait_for(s, &refused[0].outcome);
+	assert_true(store_failing(s));
+	assert_int_equal(refused[0].outcome.rc, -ENOSPC);
+	wait_for(s, &refused[REFUSED - 1].outcome);
+	assert_true(store_failing(s));
+	assert_int_equal(must.outcome.called, 0);
+	atomic_store(&disk_is_full, false);
+	wait_for(s, &must.outcome);
+	assert_int_equal(must.outcome.rc, 0);
+	assert_false(store_failing(s));
+	assert_int_equal(store_close(s), 0);
+	free(refused);
 }
 
 int main(void)
@@ -439,6 +479,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_newer_schema, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_negative_schema, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_one_job_fails_alone, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_refused_knows_why, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_disk_full, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_disk_full_at_the_end, set_up, tear_down),
 	};
