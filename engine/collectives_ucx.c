@@ -383,7 +383,8 @@ static int run_barrier(const struct operation *o)
 
 /*
  * Wait until all collectives issued before have run. -ETIMEDOUT when none runs and the turn does
- * not come: the stream of an earlier one stands still.
+ * not come: the stream of an earlier one stands still. Then, too, no other is inside UCX until
+ * end_turn.
  */
 static int wait_for_turn(struct collectives *c, const struct operation *o)
 {
@@ -406,7 +407,7 @@ static int wait_for_turn(struct collectives *c, const struct operation *o)
 	}
 	if (status == 0 && ucx_wire_error(c->wire) != NULL)
 		status = -ECANCELED;
-	if (status == 0)
+	if (status != -ECANCELED)
 		c->running = true;
 	pthread_mutex_unlock(&c->lock);
 	return status;
@@ -439,14 +440,16 @@ static void run(void *arg)
 	struct collectives *c = o->group->c;
 	int status = wait_for_turn(c, o);
 
-	if (status == -ETIMEDOUT)
+	if (status == -ETIMEDOUT) {
 		ucx_wire_fail(c->wire,
 			"rank %d: %s: the collectives issued before it did not run for %g s",
 			c->rank, ucx_exchange_kind_name(o->kind),
 			(double)ucx_wire_timeout_ns(c->wire) * 1e-9);
+		ucx_wire_tell(c->wire);
+	}
 	if (status == 0)
 		runs[o->kind](o);
-	end_turn(c, o, status == 0);
+	end_turn(c, o, status != -ECANCELED);
 }
 
 static struct operation *take_operation(struct collectives *c)

@@ -216,15 +216,6 @@ void ucx_wire_mark_lost(struct ucx_wire *w, int peer, ucs_status_t status)
 	snprintf(p->lost_why, sizeof p->lost_why, "%s", w->ucx.status_string(status));
 }
 
-const char *ucx_wire_peer_lost(struct ucx_wire *w, int peer)
-{
-	const struct ucx_peer *p = &w->peers[peer];
-
-	if (p->lost_ns == 0 || ucx_wire_now_ns() - p->lost_ns < lost_grace_ns)
-		return NULL;
-	return p->lost_why;
-}
-
 static void look_at_processes(struct ucx_wire *w)
 {
 	for (int p = 0; p < w->world; p++) {
@@ -235,6 +226,18 @@ static void look_at_processes(struct ucx_wire *w)
 		close(w->polled[p].fd);
 		w->polled[p].fd = -1;
 	}
+}
+
+const char *ucx_wire_peer_lost(struct ucx_wire *w, int peer)
+{
+	const struct ucx_peer *p = &w->peers[peer];
+
+	if (p->lost_ns == 0 || ucx_wire_now_ns() - p->lost_ns < lost_grace_ns)
+		return NULL;
+	/* on a busy machine the grace may be over before the turns came to look */
+	if (poll(w->polled, (nfds_t)w->world, 0) > 0)
+		look_at_processes(w);
+	return p->lost_why;
 }
 
 static bool any_lost(const struct ucx_wire *w)

@@ -71,7 +71,9 @@ static bool names_shared_memory(const char *transports)
  *   UCX_POSIX_DIR: ucx_shm.h; UCX_POSIX_USE_PROC_LINK=y, so that files are unlinked once made.
  * With any value that was given:
  *   UCX_NET_DEVICES=lo unless given: UCX would listen on every interface;
- *   UCX_TCP_CM_REUSEADDR=y, or a port stays blocked for a minute after a kill.
+ *   UCX_TCP_CM_REUSEADDR=y, or a port stays blocked for a minute after a kill;
+ *   UCX_TCP_CONN_NB=y: UCX 1.13 aborts when a peer ends between a blocking connect and the first
+ *   bytes sent there (tcp_ep.c: the endpoint fails before it counts as one that sends).
  * Without shared memory:
  *   UCX_RNDV_THRESH=inf: a peer lost in the midst of a rendezvous ends this process too (UCX 1.16:
  *   SIGSEGV, 1.13: an assertion); large messages take a fifth to a half longer for it.
@@ -93,7 +95,8 @@ static int set_environment(struct ucx_wire *w)
 		return -ENOMEM;
 	if (strcmp(w->transports, inside_node) != 0 &&
 		(setenv("UCX_NET_DEVICES", "lo", 0) != 0 ||
-			setenv("UCX_TCP_CM_REUSEADDR", "y", 1) != 0))
+			setenv("UCX_TCP_CM_REUSEADDR", "y", 1) != 0 ||
+			setenv("UCX_TCP_CONN_NB", "y", 1) != 0))
 		return -ENOMEM;
 	if (w->reports_peers)
 		return setenv("UCX_RNDV_THRESH", "inf", 1) == 0 ? 0 : -ENOMEM;

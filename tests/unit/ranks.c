@@ -85,26 +85,55 @@ static int run_rank(const struct ranks_options *o, int rank, struct board *board
 	return status;
 }
 
-static int wait_rank(pid_t pid, int64_t end_ns)
+/* One look: whether the rank has ended. *stopped when a signal made it stand still. */
+static bool look_at_rank(pid_t pid, int *exit_status, bool *stopped)
 {
-	int status, killed = 0;
+	int status;
+	pid_t got = waitpid(pid, &status, WNOHANG | WUNTRACED);
 
-	for (;;) {
-		pid_t got = waitpid(pid, &status, killed ? 0 : WNOHANG);
+	if (got == 0 || (got < 0 && errno == EINTR))
+		return false;
+	if (got == pid && WIFSTOPPED(status)) {
+		*stopped = true;
+		return false;
+	}
+	if (got < 0)
+		*exit_status = -errno;
+	else
+		*exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+	return true;
+}
 
-		if (got == pid)
-			break;
-		if (got < 0 && errno != EINTR)
-			return -errno;
-		if (!killed && now_ns() > end_ns) {
-			kill(pid, SIGKILL);
-			killed = 1;
+/* Until all have ended. Killed are those still there at end_ns, and stopped ones once no other is
+ * left. */
+static void wait_ranks(const pid_t *pids, int world, int64_t end_ns, int *exit_status)
+{
+	bool ended[RANKS_MAX], stopped[RANKS_MAX] = {false};
+	int left = world, running;
+
+	for (int r = 0; r < world; r++) {
+		exit_status[r] = -1;
+		ended[r] = pids[r] < 0;
+	}
+	while (left > 0) {
+		left = running = 0;
+		for (int r = 0; r < world; r++) {
+			if (!ended[r])
+				ended[r] = look_at_rank(pids[r], &exit_status[r], &stopped[r]);
+			left += !ended[r];
+			running += !ended[r] && !stopped[r];
 		}
+		if (left > 0 && (running == 0 || now_ns() > end_ns))
+			break;
 		nap();
 	}
-	if (killed)
-		return -1000;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+	for (int r = 0; r < world; r++) {
+		if (ended[r])
+			continue;
+		kill(pids[r], SIGKILL);
+		waitpid(pids[r], NULL, 0);
+		exit_status[r] = -1000;
+	}
 }
 
 int ranks_run(const struct ranks_options *o, struct ranks_end *end)
@@ -129,8 +158,7 @@ int ranks_run(const struct ranks_options *o, struct ranks_end *end)
 			exit(run_rank(o, r, board));
 		}
 	}
-	for (int r = 0; r < o->world; r++)
-		end->exit_status[r] = pids[r] < 0 ? -1 : wait_rank(pids[r], end_ns);
+	wait_ranks(pids, o->world, end_ns, end->exit_status);
 	memcpy(end->pids, pids, sizeof end->pids);
 	memcpy(end->shared, board->shared, sizeof end->shared);
 	munmap(board, sizeof *board);

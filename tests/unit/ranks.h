@@ -26,7 +26,8 @@ struct ranks_self {
 struct ranks_options {
 	int world;
 	int64_t timeout_ns;
-	int64_t limit_ns;         /* ranks still there after this are killed */
+	/* ranks still there after this are killed; stopped ones as soon as the others ended */
+	int64_t limit_ns;
 	void (*before)(int rank); /* in the rank, before anything; NULL for nothing */
 	int absent;               /* so many of the last ranks end between address and connect */
 	int (*fn)(struct ranks_self *); /* returns the exit status */

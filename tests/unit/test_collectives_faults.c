@@ -21,6 +21,7 @@
 #include "tests/unit/ranks.h"
 
 static const int64_t second_ns = 1000 * 1000 * 1000;
+static const int64_t limit_ns = INT64_C(60) * 1000 * 1000 * 1000;
 enum { TEXT_BYTES = RANKS_TEXT_BYTES };
 
 /* ---- a rank that stands still ---- */
@@ -37,14 +38,14 @@ static int one_stands_still(struct ranks_self *self)
 		return 0;
 	}
 	collectives_reduce_scatter(self->all, x, 12, self->comm);
-	k_stream_sync(self->comm, 100 * second_ns);
+	k_stream_sync(self->comm, limit_ns);
 	ranks_keep_error(self);
-	/* what comes later does nothing: with the deadline of 0.3 s, 10,000 waits would show */
+	/* what comes later does nothing: with the deadline of 2 s, 10,000 waits would show */
 	for (int i = 0; i < 10000; i++) {
 		collectives_all_gather(self->all, x, 12, self->comm);
 		collectives_barrier(self->all, self->compute);
 	}
-	k_stream_sync(self->comm, 100 * second_ns);
+	k_stream_sync(self->comm, limit_ns);
 	atomic_fetch_add(reported, 1);
 	return 0;
 }
@@ -53,10 +54,10 @@ static void test_timeout(void **state)
 {
 	static struct ranks_end end;
 	struct ranks_options options = {.world = 3,
-		.timeout_ns = 300 * 1000 * 1000,
-		.limit_ns = 60 * second_ns,
+		.timeout_ns = 2 * second_ns,
+		.limit_ns = limit_ns,
 		.fn = one_stands_still};
-	const char *text = "rank 2: no message for 0.3 s in reduce_scatter";
+	const char *text = "rank 2: no message for 2 s in reduce_scatter";
 
 	assert_int_equal(ranks_run(&options, &end), 0);
 	for (int r = 0; r < 3; r++)
@@ -84,7 +85,7 @@ static int earlier_never_runs(struct ranks_self *self)
 	collectives_barrier(self->all, self->compute);
 	ranks_keep_error(self);
 	atomic_store(&go_on, true);
-	k_stream_sync(self->comm, 100 * second_ns);
+	k_stream_sync(self->comm, limit_ns);
 	return 0;
 }
 
@@ -92,15 +93,21 @@ static void test_earlier_never_runs(void **state)
 {
 	static struct ranks_end end;
 	struct ranks_options options = {.world = 2,
-		.timeout_ns = 300 * 1000 * 1000,
-		.limit_ns = 60 * second_ns,
+		.timeout_ns = 2 * second_ns,
+		.limit_ns = limit_ns,
 		.fn = earlier_never_runs};
+	static const char stuck[] =
+		"rank 0: barrier: the collectives issued before it did not run for 2 s";
+	static const char silent[] = "rank 0: no message for 2 s in barrier";
 
 	assert_int_equal(ranks_run(&options, &end), 0);
 	assert_int_equal(end.exit_status[0], 0);
 	assert_int_equal(end.exit_status[1], 0);
-	assert_non_null(strstr(ranks_error_of(&end, 0), "rank "));
-	assert_non_null(strstr(ranks_error_of(&end, 1), "rank 0: no message for 0.3 s in barrier"));
+	/* each by its own deadline, or by the other's word when that was first */
+	for (int r = 0; r < 2; r++)
+		if (strncmp(ranks_error_of(&end, r), stuck, strlen(stuck)) != 0 &&
+			strncmp(ranks_error_of(&end, r), silent, strlen(silent)) != 0)
+			fail_msg("rank %d: %s", r, ranks_error_of(&end, r));
 }
 
 /* ---- a rank that dies ---- */
@@ -129,7 +136,7 @@ static void test_killed_peer(void **state)
 		int64_t after_us = i * i * 700 + i * 37;
 		struct ranks_options options = {.world = 2 + i % 3,
 			.timeout_ns = 100 * second_ns,
-			.limit_ns = 40 * second_ns,
+			.limit_ns = limit_ns,
 			.fn = one_dies,
 			.arg = &after_us};
 
@@ -161,8 +168,8 @@ static void test_stopped_peer(void **state)
 {
 	static struct ranks_end end;
 	struct ranks_options options = {.world = 3,
-		.timeout_ns = 300 * 1000 * 1000,
-		.limit_ns = 3 * second_ns,
+		.timeout_ns = 2 * second_ns,
+		.limit_ns = limit_ns,
 		.fn = stops_for_ever};
 
 	assert_int_equal(ranks_run(&options, &end), 0);
@@ -224,7 +231,7 @@ static int disagree(struct ranks_self *self)
 		return 1;
 	memset(buf, odd ? 'X' : 0, bytes);
 	issue_variant(self, odd ? d->there : d->here, buf, odd ? d->n_there : d->n_here);
-	k_stream_sync(self->comm, 100 * second_ns);
+	k_stream_sync(self->comm, limit_ns);
 	ranks_keep_error(self);
 	if (!odd && memchr(buf, 'X', bytes) != NULL)
 		return 2;
@@ -257,7 +264,7 @@ static void test_disagreement(void **state)
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct ranks_options options = {.world = 2 + (int)i % 3,
 			.timeout_ns = 30 * second_ns,
-			.limit_ns = 20 * second_ns,
+			.limit_ns = limit_ns,
 			.fn = disagree,
 			.refused = heard_early,
 			.arg = &cases[i]};
@@ -286,7 +293,7 @@ static int does_not_divide(struct ranks_self *self)
 	float x[3] = {1, 2, 3};
 
 	collectives_reduce_scatter(self->all, x, 3, self->comm);
-	k_stream_sync(self->comm, 100 * second_ns);
+	k_stream_sync(self->comm, limit_ns);
 	ranks_keep_error(self);
 	return 0;
 }
@@ -296,7 +303,7 @@ static void test_does_not_divide(void **state)
 	static struct ranks_end end;
 	struct ranks_options options = {.world = 2,
 		.timeout_ns = 30 * second_ns,
-		.limit_ns = 20 * second_ns,
+		.limit_ns = limit_ns,
 		.fn = does_not_divide};
 
 	assert_int_equal(ranks_run(&options, &end), 0);
@@ -329,7 +336,7 @@ static void test_settings_differ(void **state)
 	int expected = -EPROTO;
 	struct ranks_options options = {.world = 2,
 		.timeout_ns = 30 * second_ns,
-		.limit_ns = 20 * second_ns,
+		.limit_ns = limit_ns,
 		.before = other_setting,
 		.fn = must_not_connect,
 		.refused = keep_refusal,
@@ -349,16 +356,19 @@ static void test_peer_never_connects(void **state)
 	static struct ranks_end end;
 	struct ranks_options options = {.world = 3,
 		.timeout_ns = 30 * second_ns,
-		.limit_ns = 20 * second_ns,
+		.limit_ns = limit_ns,
 		.fn = must_not_connect,
 		.refused = keep_refusal,
 		.absent = 1};
 
-	assert_int_equal(ranks_run(&options, &end), 0);
-	for (int r = 0; r < 2; r++) {
-		assert_int_equal(end.exit_status[r], 0);
-		if (strstr(ranks_error_of(&end, r), "rank 2") == NULL)
-			fail_msg("rank %d: %s", r, ranks_error_of(&end, r));
+	/* it may end before, in or after any step of the others' connecting */
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(ranks_run(&options, &end), 0);
+		for (int r = 0; r < 2; r++) {
+			assert_int_equal(end.exit_status[r], 0);
+			if (strstr(ranks_error_of(&end, r), "rank 2") == NULL)
+				fail_msg("rank %d: %s", r, ranks_error_of(&end, r));
+		}
 	}
 }
 

@@ -108,7 +108,7 @@ static void test_ports_and_signals(void **state)
 	static struct ranks_end end;
 	struct ranks_options options = {.world = 2,
 		.timeout_ns = 30 * second_ns,
-		.limit_ns = 20 * second_ns,
+		.limit_ns = 60 * second_ns,
 		.fn = count_ports};
 	int all, abroad;
 
@@ -193,7 +193,7 @@ static void test_nothing_left(void **state)
 	char parent[] = "/dev/shm/gpt2d-test-XXXXXX";
 	struct ranks_options orderly = {.world = 2,
 		.timeout_ns = 30 * second_ns,
-		.limit_ns = 20 * second_ns,
+		.limit_ns = 60 * second_ns,
 		.fn = once_more};
 	pid_t makers[2 * KILLS];
 
@@ -203,7 +203,7 @@ static void test_nothing_left(void **state)
 	for (int i = 0; i < KILLS; i++) {
 		struct ranks_options options = {.world = 2,
 			.timeout_ns = 30 * second_ns,
-			.limit_ns = 20 * second_ns,
+			.limit_ns = 60 * second_ns,
 			.before = die_later,
 			.fn = all_die,
 			.refused = refused_and_die};
@@ -249,7 +249,7 @@ static void test_alone(void **state)
 {
 	static struct ranks_end end;
 	struct ranks_options options = {
-		.world = 1, .timeout_ns = second_ns, .limit_ns = 20 * second_ns, .fn = alone};
+		.world = 1, .timeout_ns = second_ns, .limit_ns = 60 * second_ns, .fn = alone};
 
 	assert_int_equal(ranks_run(&options, &end), 0);
 	assert_int_equal(end.exit_status[0], 0);
