@@ -89,6 +89,7 @@ static void device_name(const json_t *rank, char *out, size_t out_bytes)
 static void print_engine(const struct term *t, const json_t *engine)
 {
 	char state[32], reason[600], program[4096], pid[32], rank_state[32], device[256];
+	char why[512];
 	char wait[FORMAT_BYTES];
 	const json_t *ranks = json_object_get(engine, "ranks"), *rank;
 	const double retry = format_real(engine, "retry_in_s");
@@ -103,6 +104,9 @@ static void print_engine(const struct term *t, const json_t *engine)
 		format_string(engine, "state", "?", state, sizeof(state)), json_array_size(ranks),
 		(long long)format_int(engine, "threads", 0),
 		(long long)format_int(engine, "restarts", 0), *reason ? ": " : "", reason);
+	if (*format_string(engine, "device_why", "", why, sizeof(why)))
+		fprintf(t->file, "        on %s: %s\n",
+			format_string(engine, "device", "?", device, sizeof(device)), why);
 	if (isfinite(retry) && retry > 0.0)
 		fprintf(t->file, "        started again in %s\n", format_duration(retry, wait));
 	table_init(&table);

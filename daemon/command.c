@@ -12,6 +12,7 @@
 #include "daemon/control.h"
 #include "daemon/daemon.h"
 #include "daemon/engine_pool.h"
+#include "daemon/engine_program.h"
 #include "daemon/follow.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
@@ -82,7 +83,7 @@ static void do_hello(struct daemon *d, struct client *client, json_t *params)
 	client_reply(client,
 		json_pack("{si ss ss sI sI ss sI}", "protocol", PROTOCOL_VERSION, "build",
 			version_build, "version", VERSION_RELEASE, "pid", (json_int_t)getpid(),
-			"uid", (json_int_t)geteuid(), "engine", d->settings->engine, "ranks",
+			"uid", (json_int_t)geteuid(), "engine", d->program->path, "ranks",
 			(json_int_t)d->settings->ranks));
 }
 
@@ -135,6 +136,18 @@ static json_t *daemon_json(const struct daemon *d)
 		(json_int_t)control_clients(d->control));
 }
 
+static json_t *engine_json(const struct daemon *d)
+{
+	const struct engine_program *p = d->program;
+	json_t *engine = engine_pool_json(d->pool);
+
+	json_object_set_new(
+		engine, "device", json_string(engine_program_device_name(p->device)));
+	json_object_set_new(
+		engine, "device_why", p->why[0] ? json_string(p->why) : json_null());
+	return engine;
+}
+
 static void do_status(struct daemon *d, struct client *client, json_t *params)
 {
 	struct run *run = scheduler_running(d->scheduler);
@@ -148,7 +161,7 @@ static void do_status(struct daemon *d, struct client *client, json_t *params)
 			follow_progress(run));
 	client_reply(client,
 		json_pack("{so so so ss? sI so}", "daemon", daemon_json(d), "engine",
-			engine_pool_json(d->pool), "running", running, "waiting",
+			engine_json(d), "running", running, "waiting",
 			scheduler_waiting(d->scheduler), "queued",
 			(json_int_t)queue_length(d->queue), "counts", counts));
 }

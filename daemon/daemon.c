@@ -16,9 +16,11 @@
 #include "daemon/command.h"
 #include "daemon/control.h"
 #include "daemon/engine_pool.h"
+#include "daemon/engine_program.h"
 #include "daemon/follow.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
+#include "daemon/paths.h"
 #include "daemon/place.h"
 #include "daemon/queue.h"
 #include "daemon/reconcile.h"
@@ -116,9 +118,9 @@ static int start_places(struct daemon *d, char *error, size_t error_bytes)
 	char path[SPEC_PATH_MAX + 16], parent[sizeof(d->socket)];
 	int rc;
 
-	rc = place_socket_path(s->socket, d->socket, sizeof(d->socket), error, error_bytes);
+	rc = paths_socket(s->socket, d->socket, sizeof(d->socket), error, error_bytes);
 	if (rc == 0)
-		rc = place_state_dir(
+		rc = paths_state_dir(
 			s->state_dir, d->state_dir, sizeof(d->state_dir), error, error_bytes);
 	if (rc < 0)
 		return rc;
@@ -179,9 +181,9 @@ static int start_engines(struct daemon *d)
 	const struct settings *s = d->settings;
 	struct engine_pool_options pool = {
 		.base = d->base,
-		.program = s->engine,
+		.program = d->program->path,
 		.ranks = (int)s->ranks,
-		.threads = (int)s->threads,
+		.threads = d->threads,
 		.start_timeout_s = s->start_timeout_s,
 		.alive_timeout_s = s->alive_timeout_s,
 		.ready = on_engines_ready,
@@ -192,7 +194,7 @@ static int start_engines(struct daemon *d)
 	};
 	struct checker_options checker = {
 		.base = d->base,
-		.program = s->engine,
+		.program = d->program->path,
 		.timeout_s = s->check_timeout_s,
 	};
 	int rc = checker_create(&checker, &d->checker);

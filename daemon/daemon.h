@@ -15,6 +15,8 @@
 struct daemon {
 	struct event_base *base;
 	const struct settings *settings;
+	const struct engine_program *program;
+	int threads; /* of each rank */
 	char state_dir[SPEC_PATH_MAX]; /* absolute */
 	char socket[128];
 	struct store *store;
@@ -41,7 +43,8 @@ struct daemon {
 	int lock_fds[2]; /* of the state directory and of the socket */
 };
 
-/* Everything that runs in the loop, from settings: 0, or a negative errno with error. */
+/* Everything that runs in the loop, from settings (and program and threads, which the caller has
+ * set): 0, or a negative errno with error. */
 int daemon_start(
 	struct daemon *d, const struct settings *settings, char *error, size_t error_bytes);
 /* Undoes daemon_start, also one that failed. 0, or -EIO: not everything is on disk. */

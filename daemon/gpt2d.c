@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
+#include "daemon/engine_program.h"
 #include "daemon/log.h"
-#include "daemon/place.h"
 #include "daemon/settings.h"
 #include "proto/protocol.h"
 #include "proto/version.h"
@@ -40,25 +40,34 @@ static void raise_descriptors(void)
 			strerror(errno));
 }
 
-/* Settings that were left open. */
-static int complete(struct settings *s, char *error, size_t error_bytes)
+/* 0: as many as each rank can have of the processors. */
+static int threads_of(const struct settings *s)
 {
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	char engine[SPEC_PATH_MAX];
-	int rc = place_engine(s->engine, engine, sizeof(engine), error, error_bytes);
+	int64_t threads = s->threads;
 
-	if (rc == 0)
-		rc = settings_set(s, "engine", engine, error, error_bytes);
-	if (rc == 0 && s->threads == 0)
-		s->threads = processors > s->ranks ? processors / s->ranks : 1;
-	if (s->threads > PROTOCOL_THREADS_MAX)
-		s->threads = PROTOCOL_THREADS_MAX; /* only where they were left open */
-	return rc;
+	if (threads == 0)
+		threads = processors > s->ranks ? processors / s->ranks : 1;
+	return threads < PROTOCOL_THREADS_MAX ? (int)threads : PROTOCOL_THREADS_MAX;
 }
 
-static int run(struct settings *settings)
+static void log_start(const struct daemon *d)
 {
-	struct daemon daemon = {0};
+	const struct engine_program *p = d->program;
+
+	log_write(LOG_INFO, "gpt2d %s: socket %s, state %s, settings %s", version_build, d->socket,
+		d->state_dir,
+		d->settings->config_file ? d->settings->config_file : "of no file");
+	log_write(LOG_INFO, "engine %s, %lld ranks of %d threads", p->path,
+		(long long)d->settings->ranks, d->threads);
+	if (p->why[0] != '\0')
+		log_write(LOG_INFO, "device: auto took %s: %s",
+			engine_program_device_name(p->device), p->why);
+}
+
+static int run(struct settings *settings, const struct engine_program *program)
+{
+	struct daemon daemon = {.program = program, .threads = threads_of(settings)};
 	char error[1024];
 	int rc;
 
@@ -68,51 +77,93 @@ static int run(struct settings *settings)
 		daemon_finish(&daemon);
 		return rc == -EBUSY ? STATUS_IN_USE : STATUS_FAILED;
 	}
-	log_write(LOG_INFO, "gpt2d %s: socket %s, state %s, engine %s, %lld ranks of %lld threads",
-		version_build, daemon.socket, daemon.state_dir, settings->engine,
-		(long long)settings->ranks, (long long)settings->threads);
+	log_start(&daemon);
 	event_base_dispatch(daemon.base);
 	rc = daemon_finish(&daemon);
 	log_write(LOG_INFO, "gpt2d: stopped%s", rc < 0 ? "; not everything could be written" : "");
 	return rc < 0 ? STATUS_FAILED : STATUS_OK;
 }
 
+/* -n: what is wrong has been told; with -v what is in force, in a form that can be read again. */
+static int test_settings(const struct settings *s, const struct settings_command *command)
+{
+	if (command->verbose)
+		settings_print(s, stdout);
+	else if (s->config_file != NULL)
+		printf("%s: the settings are good\n", s->config_file);
+	else
+		printf("no file; the settings are good\n");
+	return fflush(stdout) == 0 && !ferror(stdout) ? STATUS_OK : STATUS_FAILED;
+}
+
+static int run_with_log(struct settings *settings)
+{
+	struct engine_program program;
+	char error[PATH_MAX + 512];
+	int rc = engine_program_find(settings, &program, error, sizeof(error));
+
+	if (rc < 0) {
+		fprintf(stderr, "gpt2d: %s\n", error);
+		return STATUS_USAGE;
+	}
+	rc = log_open(settings->log_file, (enum log_level)settings->log_level);
+	if (rc < 0) {
+		fprintf(stderr, "gpt2d: log_file: %s: %s\n", settings->log_file, strerror(-rc));
+		return STATUS_USAGE;
+	}
+	raise_descriptors();
+	return run(settings, &program);
+}
+
+/* Every line of it after "gpt2d: ". */
+static void print_errors(char *errors)
+{
+	for (char *line = strtok(errors, "\n"); line != NULL; line = strtok(NULL, "\n"))
+		fprintf(stderr, "gpt2d: %s\n", line);
+}
+
 int main(int argc, char **argv)
 {
-	enum settings_action action;
+	struct settings_command command;
 	struct settings settings;
-	char error[512];
+	char *errors = NULL;
+	size_t errors_bytes = 0;
 	int status = STATUS_USAGE, rc;
+	FILE *to;
 
 	fill_standard_streams();
 	umask(077); /* what runs leave behind is for whom gpt2d belongs to; others ask it */
 	json_object_seed(0); /* before there is a second thread */
-	settings_init(&settings);
-	rc = settings_parse(&settings, argc, argv, &action, error, sizeof(error));
-	if (rc == 0 && action == SETTINGS_HELP) {
+	to = open_memstream(&errors, &errors_bytes);
+	if (to == NULL) {
+		fprintf(stderr, "gpt2d: out of memory\n");
+		return STATUS_FAILED;
+	}
+	rc = settings_load(&settings, argc, argv, &command, to);
+	fclose(to);
+	if (rc < 0) {
+		print_errors(errors);
+		goto finish;
+	}
+	switch (command.action) {
+	case SETTINGS_HELP:
 		settings_print_help(stdout);
-		status = STATUS_OK;
-		goto finish;
-	}
-	if (rc == 0 && action == SETTINGS_VERSION) {
+		status = fflush(stdout) == 0 ? STATUS_OK : STATUS_FAILED;
+		break;
+	case SETTINGS_VERSION:
 		printf("gpt2d %s (%s)\n", VERSION_RELEASE, version_build);
-		status = STATUS_OK;
-		goto finish;
+		status = fflush(stdout) == 0 ? STATUS_OK : STATUS_FAILED;
+		break;
+	case SETTINGS_TEST:
+		status = test_settings(&settings, &command);
+		break;
+	case SETTINGS_CHECK:
+	case SETTINGS_RUN:
+		status = run_with_log(&settings);
+		break;
 	}
-	if (rc == 0)
-		rc = complete(&settings, error, sizeof(error));
-	if (rc < 0) {
-		fprintf(stderr, "gpt2d: %s\n", error);
-		goto finish;
-	}
-	rc = log_open(settings.log, settings.verbose);
-	if (rc < 0) {
-		fprintf(stderr, "gpt2d: %s: %s\n", settings.log, strerror(-rc));
-		goto finish;
-	}
-	raise_descriptors();
-	status = run(&settings);
 finish:
+	free(errors);
 	settings_finish(&settings);
 	return status;
 }

@@ -10,16 +10,16 @@
 #include "daemon/clock.h"
 
 static int log_to = STDERR_FILENO;
-static bool log_debug;
+static enum log_level log_least = LOG_INFO;
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
-int log_open(const char *path, bool debug)
+int log_open(const char *path, enum log_level least)
 {
 	int fd;
 
-	log_debug = debug;
-	if (path == NULL)
+	log_least = least;
+	if (path == NULL || strcmp(path, "stderr") == 0)
 		return 0;
 	fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0)
@@ -40,7 +40,7 @@ void log_write(enum log_level level, const char *format, ...)
 	size_t n;
 	int rc;
 
-	if (level == LOG_DEBUG && !log_debug)
+	if (level < log_least)
 		return;
 	clock_text(clock_utc_ns(), at);
 	n = (size_t)snprintf(line, sizeof(line), "%s %s ", at, level_names[level]);

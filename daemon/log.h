@@ -3,12 +3,11 @@
 #ifndef GPT2D_LOG_H
 #define GPT2D_LOG_H
 
-#include <stdbool.h>
-
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };
 
-/* path NULL: stderr. 0 or a negative errno. debug: whether LOG_DEBUG is written. */
-int log_open(const char *path, bool debug);
+/* path NULL or "stderr": standard error. 0 or a negative errno. least: what is below it is not
+ * written. */
+int log_open(const char *path, enum log_level least);
 int log_fd(void); /* what children print goes there */
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "debug", "info", ... to a level; LOG_INFO for any other text. */

@@ -9,14 +9,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* All: 0, or a negative errno with error. out is absolute. */
-
-/* asked: a setting, or NULL for the standard place. */
-int place_socket_path(
-	const char *asked, char *out, size_t out_bytes, char *error, size_t error_bytes);
-int place_state_dir(
-	const char *asked, char *out, size_t out_bytes, char *error, size_t error_bytes);
-int place_engine(const char *asked, char *out, size_t out_bytes, char *error, size_t error_bytes);
+/* All: 0, or a negative errno with error. */
 
 /* Make dir and what is above it (each 0700). */
 int place_make_dirs(const char *dir, char *error, size_t error_bytes);

@@ -1,218 +1,97 @@
 #include "daemon/settings.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "daemon/log.h"
+#include "daemon/settings_table.h"
 #include "proto/protocol.h"
-#include "proto/suggest.h"
 
-enum type { TYPE_TEXT, TYPE_INTEGER, TYPE_SWITCH, TYPE_LIST };
+#define AT(member) .offset = offsetof(struct settings, member)
+#define RANGE(least, most, usual) .min = (least), .max = (most), .standard = (usual)
 
-struct row {
-	const char *name;
-	enum type type;
-	const char *argument; /* what the help calls the value */
-	size_t offset;        /* in struct settings */
-	int64_t min, max, standard;
-	const char *help;
+enum { HOUR_S = 3600, DAY_S = 24 * HOUR_S };
+
+const struct settings_row settings_rows[] = {
+	{"socket", SETTING_PATH, AT(socket),
+		.unset = "gpt2d/gpt2d.sock below $XDG_RUNTIME_DIR; for root and services "
+			 "/run/gpt2d/gpt2d.sock",
+		.help = "the control socket; $GPT2D_SOCKET comes before the file",
+		.manual = "Clients find it by the same rules.\n"
+			  "Its folder is made if it is not there, open to nobody but those who "
+			  "may use the socket.\n"},
+	{"socket_group", SETTING_GROUP, AT(socket_group), .unset = "the group gpt2d runs with",
+		.help = "the group the socket belongs to"},
+	{"socket_mode", SETTING_MODE, AT(socket_mode), RANGE(0600, 0777, -1),
+		.unset = "0600, with socket_group 0660",
+		.help = "who may connect: the owner, the group, all",
+		.manual = "What somebody who may connect is allowed to do is told under\n"
+			  ".Cm admin_group .\n"},
+	{"admin_group", SETTING_GROUP, AT(admin_group),
+		.unset = "only root and whom gpt2d runs as",
+		.help = "who is in it may cancel the runs of others, and shut gpt2d down",
+		.manual = "Everybody else who may connect submits runs, sees all of them, and "
+			  "ends his own.\n"
+			  "It is the groups that a client has when it connects that count.\n"},
+	{"state_dir", SETTING_PATH, AT(state_dir),
+		.unset = "gpt2d below $XDG_STATE_HOME or ~/.local/state; for root and services "
+			 "/var/lib/gpt2d",
+		.help = "queue, runs and artifacts"},
+	{"device", SETTING_WORD, AT(device), RANGE(DEVICE_CPU, DEVICE_AUTO, DEVICE_UNSET),
+		.words = {NULL, "cpu", "cuda", "auto"},
+		.unset = "auto for a user's own daemon, cpu for root and services",
+		.help = "what is trained on",
+		.manual = ".Cm cuda\n"
+			  "takes the GPUs of this machine, one for each rank, and it is an error "
+			  "when there is none or\n"
+			  ".Pa gpt2-engine-cuda\n"
+			  "is not installed.\n"
+			  ".Cm auto\n"
+			  "takes them where both are there and the processors where not, and says "
+			  "in the log and in\n"
+			  ".Ic gpt2ctl status\n"
+			  "which and why; it is for a user's own daemon only.\n"},
+	{"engine", SETTING_PATH, AT(engine),
+		.unset = "gpt2-engine-cpu or gpt2-engine-cuda beside gpt2d, else in "
+			 "../libexec/gpt2d",
+		.help = "the engine program, where it is not the installed one"},
+	{"ranks", SETTING_COUNT, AT(ranks), RANGE(1, 1024, 1),
+		.help = "engine processes, the largest world of a run"},
+	{"threads", SETTING_COUNT, AT(threads), RANGE(0, PROTOCOL_THREADS_MAX, 0),
+		.help = "computing threads of each rank; 0: processors / ranks, at least 1"},
+	{"data_roots", SETTING_LIST, AT(data_roots), .unset = "anywhere",
+		.help = "folders below which runs may read data",
+		.manual = "A path is judged by the file that it leads to when the engine opens "
+			  "it, links followed.\n"},
+	{"log_file", SETTING_PATH, AT(log_file), .unset = "standard error",
+		.help = "log file, appended to; or the word stderr, or journal",
+		.manual = "A file is opened anew on\n"
+			  ".Dv SIGHUP .\n"
+			  ".Cm journal\n"
+			  "is that of\n"
+			  ".Xr systemd 1 .\n"},
+	{"log_level", SETTING_WORD, AT(log_level), RANGE(LOG_DEBUG, LOG_ERROR, LOG_INFO),
+		.words = {"debug", "info", "warning", "error"}, .reload = true,
+		.help = "the least that is logged"},
+	{"start_timeout", SETTING_SECONDS, AT(start_timeout_s), RANGE(1, DAY_S, 120),
+		.help = "engines that are not ready after it are started anew"},
+	{"alive_timeout", SETTING_SECONDS, AT(alive_timeout_s), RANGE(2, DAY_S, 15),
+		.help = "an engine that says nothing for it is taken for hung"},
+	{"progress_timeout", SETTING_SECONDS, AT(progress_timeout_s), RANGE(1, 7 * DAY_S, 600),
+		.reload = true,
+		.help = "a segment that tells of no step for it is taken for hung"},
+	{"cancel_timeout", SETTING_SECONDS, AT(cancel_timeout_s), RANGE(1, DAY_S, 30),
+		.reload = true,
+		.help = "engines that do not stop a segment within it are killed"},
+	{"check_timeout", SETTING_SECONDS, AT(check_timeout_s), RANGE(1, DAY_S, 120),
+		.help = "for the check of one arm of a spec"},
+	{"clients", SETTING_COUNT, AT(clients_max), RANGE(1, 65536, 512), .reload = true,
+		.help = "clients at once"},
+	{"clients_per_user", SETTING_COUNT, AT(clients_per_uid), RANGE(1, 65536, 128),
+		.reload = true, .help = "clients of one user at once"},
+	{"client_buffer", SETTING_BYTES, AT(client_buffer_bytes),
+		RANGE(4096, INT64_C(1) << 30, 1 << 20),
+		.help = "output held for a client before it loses events"},
 };
 
-#define AT(member) offsetof(struct settings, member)
+const size_t settings_n_rows = sizeof(settings_rows) / sizeof(settings_rows[0]);
 
-static const struct row rows[] = {
-	{"socket", TYPE_TEXT, "PATH", AT(socket), 0, 0, 0,
-		"control socket ($GPT2D_SOCKET, else $XDG_RUNTIME_DIR/gpt2d/gpt2d.sock, else, "
-		"for root, /run/gpt2d/gpt2d.sock)"},
-	{"state-dir", TYPE_TEXT, "DIR", AT(state_dir), 0, 0, 0,
-		"queue, runs and artifacts ($XDG_STATE_HOME/gpt2d, else ~/.local/state/gpt2d; "
-		"for root /var/lib/gpt2d)"},
-	{"engine", TYPE_TEXT, "PATH", AT(engine), 0, 0, 0,
-		"engine program (gpt2-engine-cpu beside gpt2d, else in ../libexec/gpt2d)"},
-	{"ranks", TYPE_INTEGER, "N", AT(ranks), 1, 1024, 1,
-		"engine processes, the largest world of a run"},
-	{"threads", TYPE_INTEGER, "N", AT(threads), 0, PROTOCOL_THREADS_MAX, 0,
-		"computing threads of each rank; 0: processors / ranks, at least 1"},
-	{"data-root", TYPE_LIST, "DIR", AT(data_root), 0, 0, 0,
-		"runs may read data below it; may be given several times; never given: anywhere"},
-	{"log", TYPE_TEXT, "FILE", AT(log), 0, 0, 0,
-		"log file, appended to; never given: standard error"},
-	{"start-timeout", TYPE_INTEGER, "S", AT(start_timeout_s), 1, 86400, 120,
-		"engines that are not ready after it are started anew"},
-	{"alive-timeout", TYPE_INTEGER, "S", AT(alive_timeout_s), 2, 86400, 15,
-		"an engine that says nothing for it is taken for hung"},
-	{"progress-timeout", TYPE_INTEGER, "S", AT(progress_timeout_s), 1, 604800, 600,
-		"a segment that tells of no step for it is taken for hung"},
-	{"cancel-timeout", TYPE_INTEGER, "S", AT(cancel_timeout_s), 1, 86400, 30,
-		"engines that do not stop a segment within it are killed"},
-	{"check-timeout", TYPE_INTEGER, "S", AT(check_timeout_s), 1, 86400, 120,
-		"for the check of one arm of a spec"},
-	{"clients", TYPE_INTEGER, "N", AT(clients_max), 1, 65536, 512, "clients at once"},
-	{"clients-per-user", TYPE_INTEGER, "N", AT(clients_per_uid), 1, 65536, 128,
-		"clients of one user at once"},
-	{"client-buffer", TYPE_INTEGER, "BYTES", AT(client_buffer_bytes), 4096, 1 << 30, 1 << 20,
-		"output held for a client before it loses events"},
-	{"verbose", TYPE_SWITCH, NULL, AT(verbose), 0, 0, 0, "log more"},
-};
-
-enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
-
-void settings_init(struct settings *s)
-{
-	*s = (struct settings){0};
-	for (size_t i = 0; i < ROWS; i++)
-		if (rows[i].type == TYPE_INTEGER)
-			*(int64_t *)(void *)((char *)s + rows[i].offset) = rows[i].standard;
-}
-
-void settings_finish(struct settings *s)
-{
-	for (size_t i = 0; i < ROWS; i++)
-		if (rows[i].type == TYPE_TEXT)
-			free(*(char **)(void *)((char *)s + rows[i].offset));
-	for (size_t i = 0; i < s->n_data_roots; i++)
-		free(s->data_root[i]);
-}
-
-static const struct row *find(const char *name, size_t n)
-{
-	for (size_t i = 0; i < ROWS; i++)
-		if (strlen(rows[i].name) == n && strncmp(rows[i].name, name, n) == 0)
-			return &rows[i];
-	return NULL;
-}
-
-static int set_integer(struct settings *s, const struct row *row, const char *value, char *error,
-	size_t error_bytes)
-{
-	char *end = NULL;
-	long long v;
-
-	errno = 0;
-	v = strtoll(value, &end, 10);
-	if (end == value || *end != '\0' || errno != 0 || v < row->min || v > row->max) {
-		snprintf(error, error_bytes, "%s: \"%s\", an integer from %lld to %lld is expected",
-			row->name, value, (long long)row->min, (long long)row->max);
-		return -EINVAL;
-	}
-	*(int64_t *)(void *)((char *)s + row->offset) = v;
-	return 0;
-}
-
-static int set_row(struct settings *s, const struct row *row, const char *value, char *error,
-	size_t error_bytes)
-{
-	char **text = (char **)(void *)((char *)s + row->offset);
-	char *copy;
-
-	if (row->type == TYPE_SWITCH) {
-		*(bool *)((char *)s + row->offset) = true;
-		return 0;
-	}
-	if (row->type == TYPE_INTEGER)
-		return set_integer(s, row, value, error, error_bytes);
-	if (value[0] == '\0') {
-		snprintf(error, error_bytes, "%s: empty, a path is expected", row->name);
-		return -EINVAL;
-	}
-	if (row->type == TYPE_LIST && (value[0] != '/' || s->n_data_roots == SETTINGS_ROOTS_MAX)) {
-		snprintf(error, error_bytes, "%s: \"%s\": %s", row->name, value,
-			value[0] != '/' ? "an absolute path is expected" : "too many");
-		return -EINVAL;
-	}
-	copy = strdup(value);
-	if (copy == NULL) {
-		snprintf(error, error_bytes, "out of memory");
-		return -ENOMEM;
-	}
-	if (row->type == TYPE_LIST) {
-		s->data_root[s->n_data_roots++] = copy;
-		return 0;
-	}
-	free(*text);
-	*text = copy;
-	return 0;
-}
-
-static void unknown(const char *name, char *error, size_t error_bytes)
-{
-	const char *names[ROWS + 2], *nearest;
-
-	for (size_t i = 0; i < ROWS; i++)
-		names[i] = rows[i].name;
-	names[ROWS] = "help";
-	names[ROWS + 1] = "version";
-	nearest = suggest_nearest(name, names, ROWS + 2);
-	snprintf(error, error_bytes, "%s: no such setting%s%s%s", name,
-		nearest ? ", the nearest is \"" : "; gpt2d --help lists them",
-		nearest ? nearest : "", nearest ? "\"" : "");
-}
-
-int settings_set(
-	struct settings *s, const char *name, const char *value, char *error, size_t error_bytes)
-{
-	const struct row *row = find(name, strlen(name));
-
-	if (row == NULL) {
-		unknown(name, error, error_bytes);
-		return -ENOENT;
-	}
-	return set_row(s, row, value, error, error_bytes);
-}
-
-int settings_parse(struct settings *s, int argc, char **argv, enum settings_action *action,
-	char *error, size_t error_bytes)
-{
-	*action = SETTINGS_RUN;
-	for (int i = 1; i < argc; i++) {
-		const char *name = argv[i], *value;
-		const struct row *row;
-		int rc;
-
-		if (strcmp(name, "--help") == 0 || strcmp(name, "--version") == 0) {
-			*action = name[2] == 'h' ? SETTINGS_HELP : SETTINGS_VERSION;
-			return 0;
-		}
-		if (strncmp(name, "--", 2) != 0 || name[2] == '\0') {
-			snprintf(error, error_bytes, "%s: an option (--name) is expected", name);
-			return -EINVAL;
-		}
-		name += 2;
-		row = find(name, strcspn(name, "="));
-		value = strchr(name, '=');
-		if (row == NULL) {
-			unknown(name, error, error_bytes);
-			return -EINVAL;
-		}
-		if (value != NULL)
-			value++;
-		else if (row->type != TYPE_SWITCH && i + 1 < argc)
-			value = argv[++i];
-		if ((row->type == TYPE_SWITCH) != (value == NULL)) {
-			snprintf(error, error_bytes, "--%s: %s", row->name,
-				value ? "takes no value" : "a value is expected");
-			return -EINVAL;
-		}
-		rc = set_row(s, row, value, error, error_bytes);
-		if (rc < 0)
-			return rc;
-	}
-	return 0;
-}
-
-void settings_print_help(FILE *out)
-{
-	fputs("usage: gpt2d [--option value]...\n\n", out);
-	fputs("The daemon that keeps engines warm and the queue of runs safe.\n\n", out);
-	for (size_t i = 0; i < ROWS; i++) {
-		const struct row *r = &rows[i];
-
-		fprintf(out, "  --%s%s%s\n        %s", r->name, r->argument ? " " : "",
-			r->argument ? r->argument : "", r->help);
-		if (r->type == TYPE_INTEGER)
-			fprintf(out, " (%lld to %lld, default %lld)", (long long)r->min,
-				(long long)r->max, (long long)r->standard);
-		fputc('\n', out);
-	}
-	fputs("  --version\n        print what this build is\n  --help\n        print this\n", out);
-}
+_Static_assert(sizeof(settings_rows) / sizeof(settings_rows[0]) <= SETTINGS_ROWS_MAX,
+	"SETTINGS_ROWS_MAX is as large as the table");

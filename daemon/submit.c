@@ -104,11 +104,11 @@ static void check_path(struct submission *s, const char *key, const char *path)
 		return;
 	if (realpath(path, real) == NULL)
 		snprintf(real, sizeof(real), "%s", strstr(path, "/..") ? "" : path);
-	for (size_t i = 0; i < settings->n_data_roots; i++)
-		if (realpath(settings->data_root[i], root) != NULL && below(real, root))
+	for (size_t i = 0; i < settings->data_roots.n; i++)
+		if (realpath(settings->data_roots.path[i], root) != NULL && below(real, root))
 			return;
 	snprintf(message, sizeof(message), "%s is not below a data root of gpt2d (%s%s)", path,
-		settings->data_root[0], settings->n_data_roots > 1 ? ", ..." : "");
+		settings->data_roots.path[0], settings->data_roots.n > 1 ? ", ..." : "");
 	add_error(s, 0, key, message);
 }
 
@@ -339,7 +339,7 @@ static void begin_with_text(struct submission *s, const char *text)
 		refuse_spec(s);
 	else if (rc < 0 || s->canonical == NULL)
 		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
-	else if (s->daemon->settings->n_data_roots == 0)
+	else if (s->daemon->settings->data_roots.n == 0)
 		check_next(s);
 	else if (record_files(s->daemon->store, check_paths, on_paths, s) < 0)
 		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");

@@ -41,8 +41,10 @@ enum {
 #define METHOD_DRY_RUN "dry-run"
 /*
  * {} -> {daemon: {pid, uid, version, build, state, uptime_s, rss_bytes, socket, state_dir,
- * clients}, engine: {state, reason, program, threads, restarts, retry_in_s, ranks: [{rank, pid,
- * state, device}]}, running: null or {run, progress}, waiting, queued, counts: {state: n}}
+ * clients}, engine: {state, reason, program, device, device_why, threads, restarts, retry_in_s,
+ * ranks: [{rank, pid, state, device}]}, running: null or {run, progress}, waiting, queued,
+ * counts: {state: n}}. engine's device: cpu, cuda, or engine (the program was named); device_why:
+ * why "auto" took it, else null.
  */
 #define METHOD_STATUS "status"
 /*

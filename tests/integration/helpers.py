@@ -146,15 +146,16 @@ class Client:
 
 
 class Daemon:
-    def __init__(self, ranks=1, engine=FAKE_ENGINE, home=None, ready=True, environment=None, options=()):
+    def __init__(self, ranks=1, engine=FAKE_ENGINE, home=None, ready=True, environment=None, options=(),
+            config=None):
         self.own_home = home is None
         self.home = Path(home or tempfile.mkdtemp(prefix="gpt2d-"))
         self.socket = self.home / "run" / "gpt2d.sock"
         self.state = self.home / "state"
         self.log = self.home / "log"
-        self.command = [str(BUILD / "daemon" / "gpt2d"), "--socket", str(self.socket), "--state-dir",
+        self.command = [str(BUILD / "daemon" / "gpt2d"), "-c", str(config or "/dev/null"), "--socket", str(self.socket), "--state-dir",
             str(self.state), "--engine", str(engine), "--ranks", str(ranks), "--threads", "1",
-            "--log", str(self.log), "--verbose", *options]
+            "--log-file", str(self.log), "--verbose", *options]
         # freed memory that a sanitizer holds back would count as the daemon's
         sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"
         self.environment = {**os.environ, "ASAN_OPTIONS": sanitizer, **(environment or {})}

@@ -332,7 +332,7 @@ def test_options():
             env=environment or None)
 
     shown = run("--help")
-    assert shown.returncode == 0 and "--alive-timeout S" in shown.stdout
+    assert shown.returncode == 0 and "--alive-timeout  2s to 86400s" in shown.stdout
     assert run("--version").stdout.startswith("gpt2d 0.1.0 (")
     for arguments, says in (
             (("--rank", "2"), 'rank: no such setting, the nearest is "ranks"'),
@@ -341,7 +341,7 @@ def test_options():
             (("--ranks", "2x"), 'ranks: "2x", an integer'),
             (("--ranks",), "--ranks: a value is expected"),
             (("--verbose=1",), "--verbose: takes no value"),
-            (("--data-root", "a"), 'data-root: "a": an absolute path is expected'),
+            (("--data-roots", "a"), 'data_roots: "a": an absolute path is expected'),
             (("x",), "x: an option (--name) is expected"),
             (("--engine", "/nowhere/engine"), "engine: /nowhere/engine: No such file or directory")):
         refused = run(*arguments)
@@ -351,7 +351,7 @@ def test_options():
 def test_started_without_standard_streams(home):
     """The log goes nowhere, and not into a file or socket that got the number of standard error."""
     with Daemon(home=home) as d:
-        command = [word for word in d.command if word != "--log" and word != str(d.log)]
+        command = [word for word in d.command if word != "--log-file" and word != str(d.log)]
         assert d.stop() == 0
         d.process = subprocess.Popen(["/bin/sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', *command], env=d.environment,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)

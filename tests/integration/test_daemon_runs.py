@@ -319,7 +319,7 @@ def test_data_roots(daemon, tmp_path):
     (data / "out.bin").symlink_to(elsewhere / "ok.bin")
     (data / "in.bin").symlink_to(data / "ok.bin")
     (tmp_path / "root").symlink_to(data)
-    with daemon(options=("--data-root", "/nowhere/", "--data-root", f"{tmp_path}/root")) as d, d.client() as c:
+    with daemon(options=("--data-roots", "/nowhere/", "--data-roots", f"{tmp_path}/root")) as d, d.client() as c:
         for name in ("ok.bin", "in.bin", "not-there.bin"):
             c.submit(spec(data={"train": str(data / name)}))
         for path in ("/etc/passwd", str(elsewhere / "ok.bin"), f"{data}/../data2/ok.bin", str(data / "out.bin"),

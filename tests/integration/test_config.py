@@ -1,0 +1,206 @@
+"""gpt2d.conf: what it says, what is refused, what comes over what, and where things are when nobody says."""
+
+import os
+import subprocess
+
+import pytest
+
+from helpers import BUILD, ROOT, RpcError, spec
+
+GPT2D = BUILD / "daemon" / "gpt2d"
+
+
+def run(*words, conf=None, user=None, **environment):
+    environment = {"PATH": os.environ["PATH"], **{k: str(v) for k, v in environment.items()}}
+    options = ("-c", conf) if conf else ()
+    return subprocess.run([GPT2D, *options, *words], capture_output=True, text=True, timeout=60, check=False,
+        env=environment, user=user)
+
+
+def write(tmp_path, text, mode=0o600):
+    path = tmp_path / "gpt2d.conf"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    path.chmod(mode)
+    return path
+
+
+def settings(text):
+    """What -nv printed, as a dictionary."""
+    return dict(line.split(" = ", 1) for line in text.splitlines() if not line.startswith("#"))
+
+
+def test_all_errors_at_once(tmp_path):
+    conf = write(tmp_path, """rank = 4
+ranks = 4 5
+ranks = 5
+alive_timeout = 1
+client_buffer = 1MB
+client_buffer = 2MiB # what was given first counts
+threads
+= 5
+socket_group = no-such-group
+data_roots = /a "b c"
+log_level = "inf
+log_file = "a b"c
+socket_mode = 0999
+device = gpu
+clients# = 5
+start-timeout = 5s
+check_timeout =
+cancel_timeout = 99999999999999999999
+progress_timeout = 10 parsecs
+""" + "x" * 5000 + " = 1\nstate_dir = a\0b\n")
+    shown = run("-n", conf=conf)
+    assert shown.returncode == 2 and shown.stdout == ""
+    expected = [
+        '1: rank: no such setting, the nearest is "ranks"',
+        '2: ranks: one value is expected, "5" is a second one',
+        "3: ranks: given twice, first in line 2",
+        '4: alive_timeout: "1", a time from 2s to 86400s is expected',
+        '5: client_buffer: "1MB", a size from 4KiB to 1GiB is expected',
+        "6: client_buffer: given twice, first in line 5",
+        '7: "threads": NAME = VALUE is expected',
+        '8: "=": NAME = VALUE is expected',
+        '9: socket_group: "no-such-group": no such group (groupadd makes one)',
+        '10: data_roots: "b c": an absolute path is expected',
+        "11: log_level: a quote is not closed",
+        "12: log_file: a blank is expected after a quote",
+        '13: socket_mode: "0999", an octal mode from 0600 to 0777 is expected',
+        '14: device: "gpu", cpu, cuda or auto is expected',
+        '15: "clients": NAME = VALUE is expected',
+        '16: start-timeout: no such setting, the nearest is "start_timeout"',
+        "17: check_timeout: a value is missing",
+        '18: cancel_timeout: "99999999999999999999", a time from 1s to 86400s is expected',
+        '19: progress_timeout: "10 parsecs", a time from 1s to 604800s is expected',
+        f"20: {'x' * 64}: no such setting; gpt2d --help lists them",
+        "21: a NUL byte",
+    ]
+    lines = [line.removeprefix(f"gpt2d: {conf}:") for line in shown.stderr.splitlines()]
+    expected[18] = '19: progress_timeout: one value is expected, "parsecs" is a second one'
+    assert lines == expected
+
+
+def test_a_daemon_does_not_start_with_a_wrong_file(tmp_path):
+    conf = write(tmp_path, "ranks = 0\n")
+    refused = run("--state-dir", tmp_path / "state", "--socket", tmp_path / "s", conf=conf)
+    assert refused.returncode == 2 and "gpt2d.conf:1: ranks: " in refused.stderr
+    assert not (tmp_path / "state").exists()
+
+
+def test_units_and_canonical_form(tmp_path):
+    conf = write(tmp_path, """
+  # a comment
+socket="/tmp/a b/s#1"      # quoted
+state_dir = "/tmp/\\"q\\"\\\\" \r
+data_roots = /a "/b c" /d# and no more
+alive_timeout = 2min
+progress_timeout = 1d
+start_timeout = 1h
+cancel_timeout = 90
+client_buffer = 64KiB
+socket_mode = 660
+ranks = 3""")
+    shown = run("-nv", conf=conf)
+    assert shown.returncode == 0, shown.stderr
+    found = settings(shown.stdout)
+    assert found["socket"] == '"/tmp/a b/s#1"' and found["state_dir"] == '"/tmp/\\"q\\"\\\\"'
+    assert found["data_roots"] == '/a "/b c" /d' and found["client_buffer"] == "64KiB"
+    assert [found[f"{name}_timeout"] for name in ("alive", "progress", "start", "cancel", "check")] == \
+        ["120s", "86400s", "3600s", "90s", "120s"]
+    assert found["socket_mode"] == "0660" and found["ranks"] == "3"
+    again = run("-nv", conf=write(tmp_path, shown.stdout))
+    assert again.returncode == 0 and again.stdout == shown.stdout
+
+
+def test_options_come_over_the_environment_over_the_file(tmp_path):
+    conf = write(tmp_path, "socket = /file\nranks = 2\ndata_roots = /a /b\n")
+    assert settings(run("-nv", conf=conf).stdout)["socket"] == "/file"
+    found = settings(run("-nv", conf=conf, GPT2D_SOCKET="/environment").stdout)
+    assert found["socket"] == "/environment" and found["ranks"] == "2" and found["data_roots"] == "/a /b"
+    found = settings(run("-nv", "--socket=/option", "--data-roots", "/c", "--data-roots", "/d", "--ranks", "4",
+        conf=conf, GPT2D_SOCKET="/environment").stdout)
+    assert found["socket"] == "/option" and found["ranks"] == "4" and found["data_roots"] == "/c /d"
+
+
+def test_whose_file_it_is(tmp_path):
+    for mode in (0o620, 0o602, 0o666):
+        refused = run("-n", conf=write(tmp_path, "ranks = 2\n", mode))
+        assert refused.returncode == 2 and f"others can write to it (mode {mode:04o}): chmod go-w" in refused.stderr
+    assert run("-n", conf=write(tmp_path, "ranks = 2\n", 0o644)).returncode == 0
+    refused = run("-n", conf=tmp_path)
+    assert refused.returncode == 2 and "is not a regular file" in refused.stderr
+    refused = run("-n", conf=tmp_path / "none")
+    assert refused.returncode == 2 and refused.stderr == f"gpt2d: {tmp_path}/none: No such file or directory\n"
+    refused = run("-n", conf=write(tmp_path, "#" * (1 << 20) + "\n"))
+    assert refused.returncode == 2 and "1048577 bytes, at most 1048576 are read" in refused.stderr
+    assert run("-n", conf="/dev/null").returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file to somebody else")
+def test_a_file_of_somebody_else(tmp_path):
+    conf = write(tmp_path, "ranks = 2\n", 0o644)
+    os.chown(conf, 65534, 65534)
+    refused = run("-n", conf=conf)
+    assert refused.returncode == 2 and "belongs to uid 65534, it has to be root's or one's own (uid 0)" in refused.stderr
+
+
+def test_the_example_is_the_table(tmp_path):
+    shown = subprocess.run([BUILD / "daemon" / "gpt2d-settings-docs", "example"], capture_output=True, text=True,
+        timeout=20, check=True).stdout
+    assert (ROOT / "etc/gpt2d.conf").read_text() == shown, "`ninja -C build example-conf` writes it"
+    found = settings(run("-nv", conf=write(tmp_path, shown)).stdout)
+    standard = settings(run("-nv", conf="/dev/null").stdout)
+    assert found == {**standard, "device": "cuda"}
+    # every line that is commented out is right as well, but for groups that are not there
+    lines = [line.removeprefix("#") for line in shown.splitlines() if " = " in line and not line.startswith("# ")]
+    lines = [line for line in lines if "_group" not in line]
+    assert len(lines) > 15
+    assert run("-n", conf=write(tmp_path, "\n".join(lines))).returncode == 0
+
+
+def test_places_of_ones_own(tmp_path):
+    """Not root's: below the XDG folders. The error of a file that is there tells that it was found."""
+    user = 65534 if os.geteuid() == 0 else None
+    for folder in ("run", "state", "config/gpt2d", ".config/gpt2d"):
+        (tmp_path / folder).mkdir(parents=True)
+    for path in (tmp_path, *tmp_path.parents):
+        if os.stat(path).st_uid == os.geteuid() and path != tmp_path.parents[-1]:
+            path.chmod(os.stat(path).st_mode | 0o055)
+    (tmp_path / "config/gpt2d/gpt2d.conf").write_text("x = 1\n")
+    (tmp_path / ".config/gpt2d/gpt2d.conf").write_text("y = 1\n")
+    for environment, name in (({"XDG_CONFIG_HOME": tmp_path / "config"}, "x"), ({}, "y")):
+        shown = run("-n", user=user, HOME=tmp_path, **environment)
+        if "Permission denied" in shown.stderr:
+            pytest.skip("the build cannot be reached by another user")
+        assert shown.returncode == 2
+        if user:
+            assert "belongs to uid" in shown.stderr or f": {name}: no such setting" in shown.stderr
+        else:
+            assert f":1: {name}: no such setting" in shown.stderr
+
+
+def test_device(tmp_path):
+    """Never another device unseen."""
+    if not os.path.exists("/dev/nvidia0"):
+        refused = run("--device", "cuda", "--state-dir", tmp_path / "state", "--socket", tmp_path / "s",
+            conf="/dev/null")
+        assert refused.returncode == 2
+        assert refused.stderr.startswith("gpt2d: device: cuda: no ")
+        assert "or device = cpu trains on the processors" in refused.stderr
+        assert not (tmp_path / "state").exists()
+    if os.geteuid() == 0:
+        refused = run("-n", "--device", "auto", conf="/dev/null")
+        assert refused.returncode == 2 and "auto is for a user's own daemon" in refused.stderr
+    refused = run("-n", "--device", "auto", conf="/dev/null", STATE_DIRECTORY="/var/lib/gpt2d")
+    assert refused.returncode == 2 and "auto is for a user's own daemon" in refused.stderr
+
+
+def test_a_daemon_with_a_file(daemon, tmp_path):
+    conf = write(tmp_path, "clients_per_user = 3\nranks = 2\n")
+    with daemon(config=conf) as d, d.client() as c:
+        assert c.greeting["ranks"] == 1  # the option
+        assert c.wait(c.submit(spec("conf")))["state"] == "done"
+        engine = c.call("status")["engine"]
+        assert engine["device"] == "engine" and engine["device_why"] is None
+        with d.client(), d.client(), pytest.raises((RpcError, EOFError, OSError)):
+            d.client()
