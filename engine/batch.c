@@ -4,85 +4,74 @@
 
 enum { ALIGN_BYTES = 256 };
 
-static int64_t tokens_bytes(int64_t rows, int64_t T)
+static int64_t tokens_bytes(int64_t rows, int64_t T, int64_t micros)
 {
-	int64_t bytes = 2 * rows * T * (int64_t)sizeof(int32_t);
+	int64_t bytes = 2 * micros * rows * T * (int64_t)sizeof(int32_t);
 
 	return (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
 }
 
-int64_t batch_bytes(int64_t rows, int64_t T)
+int64_t batch_bytes(int64_t rows, int64_t T, int64_t micros)
 {
-	return tokens_bytes(rows, T) + rows * T * (int64_t)sizeof(k_real);
+	return tokens_bytes(rows, T, micros) + rows * T * (int64_t)sizeof(k_real);
 }
 
-int64_t batch_host_bytes(int64_t rows, int64_t T)
+int64_t batch_host_bytes(int64_t rows, int64_t T, int64_t micros)
 {
-	return BATCH_HOST_SLOTS * tokens_bytes(rows, T) + rows * T * (int64_t)sizeof(k_real);
+	return tokens_bytes(rows, T, micros);
 }
 
-void batch_init(struct batch *b, struct k_stream *stream, int64_t rows, int64_t T, void *host,
-	void *device, struct k_event *const *taken)
+void batch_init(struct batch *b, struct k_stream *stream, int64_t rows, int64_t T, int64_t micros,
+	void *host, void *device)
 {
-	char *at = host;
+	char *losses = (char *)device + tokens_bytes(rows, T, micros);
 
 	*b = (struct batch){
 		.stream = stream,
 		.rows = rows,
 		.T = T,
-		.taken = taken,
+		.micros = micros,
+		.host_tokens = host,
 		.tokens = device,
-		.losses = (k_real *)(void *)((char *)device + tokens_bytes(rows, T)),
+		.losses = (k_real *)(void *)losses,
 	};
-	for (int i = 0; i < BATCH_HOST_SLOTS; i++, at += tokens_bytes(rows, T))
-		b->host_tokens[i] = (int32_t *)(void *)at;
-	b->host_losses = (k_real *)(void *)at;
 }
 
-void batch_reset(struct batch *b)
+/* From the first input to the first target. */
+static int64_t half(const struct batch *b)
 {
-	b->loss_sum = 0;
+	return b->micros * b->rows * b->T;
 }
 
-int batch_read(
-	struct batch *b, const struct dataset *data, int64_t first, char *error, size_t error_bytes)
+int batch_read(struct batch *b, const struct dataset *data, int64_t first, int64_t micros,
+	char *error, size_t error_bytes)
 {
-	int64_t n = b->rows * b->T;
-	int slot = (int)(b->reads % BATCH_HOST_SLOTS), rc;
-	int32_t *tokens = b->host_tokens[slot];
+	int rc = dataset_read(data, first, micros * b->rows, b->host_tokens,
+		b->host_tokens + half(b), error, error_bytes);
 
-	/* a failure of the device shows at the step's end */
-	if (b->reads >= BATCH_HOST_SLOTS)
-		k_event_sync(b->taken[slot], INT64_MAX);
-	rc = dataset_read(data, first, b->rows, tokens, tokens + n, error, error_bytes);
 	if (rc)
-		memset(tokens, 0, (size_t)(2 * n) * sizeof(*tokens));
-	k_copy_in(b->stream, b->tokens, tokens, (size_t)(2 * n) * sizeof(*tokens));
-	k_event_record(b->taken[slot], b->stream);
-	b->reads++;
+		memset(b->host_tokens, 0, (size_t)(2 * half(b)) * sizeof(*b->host_tokens));
 	return rc;
 }
 
-const int32_t *batch_inputs(const struct batch *b)
+void batch_send(struct batch *b, int64_t micros)
 {
-	return b->tokens;
+	size_t bytes = (size_t)(micros * b->rows * b->T) * sizeof(*b->tokens);
+
+	if (micros == b->micros) {
+		k_copy_in(b->stream, b->tokens, b->host_tokens, 2 * bytes);
+		return;
+	}
+	k_copy_in(b->stream, b->tokens, b->host_tokens, bytes);
+	k_copy_in(b->stream, b->tokens + half(b), b->host_tokens + half(b), bytes);
 }
 
-const int32_t *batch_targets(const struct batch *b)
+const int32_t *batch_inputs(const struct batch *b, int64_t micro)
 {
-	return b->tokens + b->rows * b->T;
+	return b->tokens + micro * b->rows * b->T;
 }
 
-static void add_losses(void *arg)
+const int32_t *batch_targets(const struct batch *b, int64_t micro)
 {
-	struct batch *b = arg;
-
-	for (int64_t i = 0; i < b->rows * b->T; i++)
-		b->loss_sum += (double)b->host_losses[i];
-}
-
-void batch_collect(struct batch *b)
-{
-	k_copy_out(b->stream, b->host_losses, b->losses, (size_t)(b->rows * b->T) * sizeof(k_real));
-	k_stream_host(b->stream, add_losses, b);
+	return batch_inputs(b, micro) + half(b);
 }

@@ -66,7 +66,7 @@ static void refuse(struct checking *k, const char *key, const char *format, ...)
 	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
 	k->failed = json_array_append_new(k->errors,
-				json_pack("{s:s, s:s}", "key", key, "message", message)) < 0 ||
+			    json_pack("{s:s, s:s}", "key", key, "message", message)) < 0 ||
 		k->failed;
 }
 
@@ -155,7 +155,7 @@ static void check_plan(struct checking *k)
 			"vocab_padded", INT(k->arena.vocab_padded), "param_elems",
 			INT(k->arena.param_elems)));
 	if (plan_make(&k->plan, k->arena.param_elems, (int)c->gpus, c->reduce_bucket_elems,
-			c->allgather_bucket_elems, message, sizeof(message)) < 0) {
+		    c->allgather_bucket_elems, message, sizeof(message)) < 0) {
 		refuse_plan(k, message);
 		return;
 	}
@@ -197,7 +197,7 @@ static bool beyond_reason(const struct spec_config *c)
 			(double)(c->model.n_layer + 1) +
 		(double)arena_vocab_padded(c->model.vocab_size) * 8;
 
-	return rows * per_row > 1e17;
+	return rows * per_row > 1e17 || rows * (double)c->accumulation * 16 > 1e17;
 }
 
 static void check_memory(struct checking *k)
@@ -213,15 +213,17 @@ static void check_memory(struct checking *k)
 
 	if (beyond_reason(c)) {
 		refuse(k, "train_micro_batch_size_per_gpu",
-			"a micro-batch of %" PRId64 " x %" PRId64
-			" tokens takes more than 100 PB of activations",
-			c->micro_batch, c->seq_len);
+			"a micro-batch of %" PRId64 " x %" PRId64 " tokens, %" PRId64
+			" times, takes more than 100 PB",
+			c->micro_batch, c->seq_len, c->accumulation);
 		return;
 	}
 	logits = check_logits_elems(c) * k->elem_bytes;
 	activations =
 		o->activation_bytes(&c->model, c->micro_batch, c->seq_len, k->elem_bytes) - logits;
-	batch = 2 * rows * (2 * (int64_t)sizeof(int32_t) + (int64_t)sizeof(float));
+	/* inputs and targets of a whole step, on the host and on the device; losses */
+	batch = 4 * c->accumulation * rows * (int64_t)sizeof(int32_t) +
+		rows * (int64_t)sizeof(float);
 	total = 2 * arena_bytes + master + 8 * owned + activations + logits + batch + o->comm_bytes;
 	planned = total;
 	if (k->backend != NULL && k->backend->shared_memory &&

@@ -135,14 +135,18 @@ static void announce_done(const struct model *m, const struct model_hooks *hooks
 		hooks->done(hooks->arg, arena_complete_after(m->arena, layer));
 }
 
+uint64_t model_dropout_from(const struct spec_model *spec, int64_t sample)
+{
+	return (uint64_t)(sample * (spec->n_layer * DROP_PER_BLOCK + 1));
+}
+
 static struct k_dropout drop_at(const struct model *m, const struct model_pass *pass, int64_t index)
 {
-	int64_t places = m->spec->n_layer * DROP_PER_BLOCK + 1;
-
 	return (struct k_dropout){
 		.p = pass->dropout,
 		.seed = pass->seed,
-		.offset = (uint64_t)(pass->first_sample * places + index),
+		.offset = model_dropout_from(m->spec, pass->first_sample) + (uint64_t)index,
+		.offset_from = pass->dropout_from,
 	};
 }
 
@@ -227,10 +231,11 @@ void model_forward(struct model *m, const struct model_pass *pass, const struct 
 		NULL, m->B * m->T, C, m->arena->vocab_padded);
 }
 
-void model_loss(struct model *m, k_real *losses, const int32_t *targets, double scale)
+void model_loss(
+	struct model *m, k_real *losses, const int32_t *targets, double scale, const double *times)
 {
 	k_cross_entropy(m->stream, losses, at(m, m->layout.logits), targets, m->B * m->T,
-		m->arena->vocab, m->arena->vocab_padded, scale);
+		m->arena->vocab, m->arena->vocab_padded, scale, times);
 }
 
 /* ---- backward ---- */

@@ -65,22 +65,25 @@ void model_init(struct model *m, struct k_context *ctx, struct k_stream *stream,
 	const struct model_buffers *buffers);
 
 /*
- * One pass over (B,T) tokens. A pass with dropout takes its random numbers from seed and from
- * `first_sample`, the number of the batch's first sample in the whole run: no two passes of a run
- * share them.
+ * One pass over (B,T) tokens. A pass with dropout takes its random numbers from seed and from the
+ * number of the batch's first sample in the whole run, so that no two passes of a run share them:
+ * that is `first_sample`, plus what *dropout_from stands for.
  */
 struct model_pass {
 	const int32_t *tokens; /* (B,T) device */
 	double dropout;
 	uint64_t seed;
 	int64_t first_sample;
+	const uint64_t *dropout_from; /* device, model_dropout_from() of a sample; NULL: of 0 */
 };
+uint64_t model_dropout_from(const struct spec_model *spec, int64_t sample);
 
 /* Fills the activations up to the logits. */
 void model_forward(struct model *m, const struct model_pass *pass, const struct model_hooks *hooks);
 
-/* losses (B,T); scale as in k_cross_entropy: 0 leaves the logits as they are. */
-void model_loss(struct model *m, k_real *losses, const int32_t *targets, double scale);
+/* losses (B,T); scale and times as in k_cross_entropy: scale 0 leaves the logits as they are. */
+void model_loss(
+	struct model *m, k_real *losses, const int32_t *targets, double scale, const double *times);
 
 /* grads +=, from what model_loss left in place of the logits. */
 void model_backward(

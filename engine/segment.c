@@ -188,7 +188,7 @@ static bool make_training(struct segment *s, struct warm *w)
 	}
 	s->has_training = true;
 	if (measure_init(&s->measure, c->optimizer_steps, c->warmup_steps, c->batch * c->seq_len,
-			s->world))
+		    s->world))
 		return failed(s, "no_memory", "no memory for the times of %" PRId64 " steps",
 			c->optimizer_steps);
 	return true;
@@ -389,8 +389,8 @@ static void set_up(struct segment *s, struct warm *w, struct link *link)
 	int rc = metrics_host_reset_peak();
 
 	if (rc)
-		metrics_log_add(&s->log, "peak memory counts from the engine's start: %s",
-			strerror(-rc));
+		metrics_log_add(
+			&s->log, "peak memory counts from the engine's start: %s", strerror(-rc));
 	training_reset(&s->training);
 	end = clock_ns(CLOCK_MONOTONIC);
 	s->init_ns = end - begin;
@@ -399,6 +399,24 @@ static void set_up(struct segment *s, struct warm *w, struct link *link)
 	if (w->rank == 0)
 		send_started(s, link);
 	metrics_log_add(&s->log, "parameters initialised in %.3f ms", (double)s->init_ns / 1e6);
+}
+
+/* How steps are launched, once it is known: after the second one. */
+static void log_launches(struct segment *s, struct warm *w, struct link *link)
+{
+	const struct step *step = &s->training.step;
+
+	if (step->no_graph[0]) {
+		metrics_log_add(
+			&s->log, "steps are launched operation by operation: %s", step->no_graph);
+		if (w->rank == 0)
+			link_log(link, "info",
+				"run %" PRId64 ": steps are launched operation by operation: %s",
+				s->run, step->no_graph);
+	} else if (step->replayed) {
+		metrics_log_add(&s->log, "steps are launched as a graph, captured in %.3f ms",
+			(double)step->capture_ns / 1e6);
+	}
 }
 
 static bool run_steps(struct segment *s, struct warm *w, struct link *link)
@@ -416,6 +434,8 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 			return step_failed(s, rc, error);
 		s->measure.own[s->measure.done++] = result.measure;
 		last = s->measure.done == s->measure.steps;
+		if (s->measure.done == 2)
+			log_launches(s, w, link);
 		now = clock_ns(CLOCK_MONOTONIC);
 		if (w->rank == 0 && (last || now - sent_ns >= STEP_MESSAGE_NS)) {
 			send_step(s, link, &result.measure);

@@ -9,70 +9,81 @@
 
 int64_t step_marks(const struct spec_config *config)
 {
-	/* per micro-batch: data, forward, backward; then optimizer and the two ends */
-	return 3 * config->accumulation + 8 + zero_marks(config->model.n_layer);
+	/* data, other, per micro-batch forward and backward, optimizer */
+	return 2 * config->accumulation + 3 + zero_marks(config->model.n_layer);
+}
+
+static void give_up_graphs(struct step *s, const char *why)
+{
+	snprintf(s->no_graph, sizeof(s->no_graph), "%s", why);
+	s->graphs = NULL;
 }
 
 void step_reset(struct step *s)
 {
 	s->attempted = 0;
 	s->applied = 0;
+	s->replayed = 0;
+	s->capture_ns = 0;
+	s->no_graph[0] = '\0';
 	loss_scale_init(&s->scale, s->config);
 	timeline_reset(s->time);
+	if (s->graphs && s->group)
+		give_up_graphs(s, "there is more than one rank");
+	if (s->graphs && !graphs_key_fits(&s->key))
+		give_up_graphs(s, "its key is too long");
 }
 
 /* ---- the parts ---- */
 
-static void set_state(struct step *s)
+/* What the step reads of this rank, for the device to fetch. */
+static void write_host(struct step *s, int64_t sample, bool stop, bool failed)
 {
+	s->host->own[STEP_SHARED_LOSS] = 0;
+	s->host->own[STEP_SHARED_STOP] = stop ? 1 : 0;
+	s->host->own[STEP_SHARED_FAILED] = failed ? 1 : 0;
 	s->host->state = (struct k_step_state){
 		.lr = schedule_lr(s->config, s->applied),
 		.clip = s->config->gradient_clipping,
 		.loss_scale = s->scale.scale,
 		.t = s->applied + 1,
+		.dropout = model_dropout_from(&s->config->model, sample),
 	};
+}
+
+static void set_state(struct step *s)
+{
+	k_copy_in(s->compute, s->shared, s->host->own, sizeof(s->host->own));
 	k_copy_in(s->compute, s->optimizer->state, &s->host->state, sizeof(s->host->state));
 	k_zero(s->compute, s->model->grads,
 		(size_t)s->optimizer->plan->arena_elems * k_elem_bytes(s->ctx));
-	batch_reset(s->batch);
 }
 
-static struct model_pass make_pass(const struct step *s, int64_t first_sample, double dropout)
+static void add_losses(struct step *s)
 {
-	return (struct model_pass){
-		.tokens = batch_inputs(s->batch),
-		.dropout = dropout,
-		.seed = (uint64_t)s->config->seed,
-		.first_sample = first_sample,
-	};
-}
-
-static void write_shared(void *arg)
-{
-	struct step *s = arg;
-
-	s->host->shared[STEP_SHARED_LOSS] = s->batch->loss_sum;
+	k_sum_losses(s->compute, s->shared + STEP_SHARED_LOSS, s->batch->losses,
+		s->batch->rows * s->batch->T);
 }
 
 /*
  * The sum of the losses, the wish to stop and a failure to read go round while backward runs. A
  * rank that cannot read goes through the step like all others, so that nobody waits for it.
  */
-static void share_loss(struct step *s, bool stop, bool failed)
+static void share_loss(struct step *s)
 {
+	double *sums = s->shared + STEP_SHARED;
 	size_t bytes = sizeof(s->host->shared);
 
-	s->host->shared[STEP_SHARED_STOP] = stop ? 1 : 0;
-	s->host->shared[STEP_SHARED_FAILED] = failed ? 1 : 0;
-	k_stream_host(s->compute, write_shared, s);
-	if (!s->group)
+	if (!s->group) {
+		k_copy_out(s->compute, s->host->shared, s->shared, bytes);
 		return;
-	k_copy_in(s->compute, s->shared, s->host->shared, bytes);
+	}
+	k_copy(s->compute, sums, s->shared, bytes);
 	k_event_record(s->shared_in, s->compute);
 	k_stream_wait(s->comm, s->shared_in);
 	collectives_all_reduce(
-		s->group, s->shared, STEP_SHARED, COLLECTIVES_DOUBLE, COLLECTIVES_SUM, s->comm);
-	k_copy_out(s->comm, s->host->shared, s->shared, bytes);
+		s->group, sums, STEP_SHARED, COLLECTIVES_DOUBLE, COLLECTIVES_SUM, s->comm);
+	k_copy_out(s->comm, s->host->shared, sums, bytes);
 	k_event_record(s->shared_out, s->comm);
 }
 
@@ -133,42 +144,48 @@ static void measure_step(struct step *s, struct measure_step *out)
 
 /* ---- the step ---- */
 
-int step_run(struct step *s, bool stop, struct step_result *out, char *error, size_t error_bytes)
+static void enqueue_micro(struct step *s, int64_t micro, double scale)
 {
 	const struct spec_config *c = s->config;
-	struct model_hooks forward_hooks = zero_forward_hooks(s->zero), backward_hooks;
-	double scale = s->scale.scale / (double)(c->batch * c->seq_len);
-	int64_t sample = s->attempted * c->batch + s->rank * c->accumulation * c->micro_batch;
-	int rc, data_rc = 0;
+	struct model_hooks forward = zero_forward_hooks(s->zero), backward;
+	bool last = micro + 1 == c->accumulation;
+	struct model_pass pass = {
+		.tokens = batch_inputs(s->batch, micro),
+		.dropout = c->model.dropout,
+		.seed = (uint64_t)c->seed,
+		.first_sample = micro * c->micro_batch,
+		.dropout_from = &s->optimizer->state->dropout,
+	};
 
-	timeline_start(s->time);
+	timeline_enter(s->time, TIMELINE_FORWARD);
+	model_forward(s->model, &pass, &forward);
+	model_loss(s->model, s->batch->losses, batch_targets(s->batch, micro), scale,
+		&s->optimizer->state->loss_scale);
+	add_losses(s);
+	if (last)
+		share_loss(s);
+
+	/*
+	 * gradients add up over the micro-batches; the last one lets the buckets go as they
+	 * complete
+	 */
+	timeline_enter(s->time, TIMELINE_BACKWARD);
+	if (last)
+		backward = zero_backward_hooks(s->zero);
+	model_backward(s->model, &pass, last ? &backward : NULL);
+}
+
+/* All that is done on the device; nothing in it differs from step to step but what is in memory. */
+static void enqueue(struct step *s)
+{
+	const struct spec_config *c = s->config;
+	double scale = 1 / (double)(c->batch * c->seq_len);
+
+	batch_send(s->batch, c->accumulation);
+	timeline_enter(s->time, TIMELINE_OTHER);
 	set_state(s);
-
-	for (int64_t micro = 0; micro < c->accumulation; micro++, sample += c->micro_batch) {
-		bool last = micro + 1 == c->accumulation;
-		struct model_pass pass;
-
-		timeline_enter(s->time, TIMELINE_DATA);
-		if (!data_rc)
-			data_rc = batch_read(s->batch, s->data, sample, error, error_bytes);
-		pass = make_pass(s, sample, c->model.dropout);
-
-		timeline_enter(s->time, TIMELINE_FORWARD);
-		model_forward(s->model, &pass, &forward_hooks);
-		model_loss(s->model, s->batch->losses, batch_targets(s->batch), scale);
-		batch_collect(s->batch);
-		if (last)
-			share_loss(s, stop, data_rc != 0);
-
-		/*
-		 * gradients add up over the micro-batches; the last one lets the buckets go as they
-		 * complete
-		 */
-		timeline_enter(s->time, TIMELINE_BACKWARD);
-		if (last)
-			backward_hooks = zero_backward_hooks(s->zero);
-		model_backward(s->model, &pass, last ? &backward_hooks : NULL);
-	}
+	for (int64_t micro = 0; micro < c->accumulation; micro++)
+		enqueue_micro(s, micro, scale);
 	zero_reduce_finish(s->zero);
 
 	timeline_enter(s->time, TIMELINE_OPTIMIZER);
@@ -176,7 +193,69 @@ int step_run(struct step *s, bool stop, struct step_result *out, char *error, si
 	optimizer_update(s->optimizer);
 	k_copy_out(s->compute, &s->host->state, s->optimizer->state, sizeof(s->host->state));
 	zero_gather(s->zero);
-	timeline_enter(s->time, TIMELINE_OTHER);
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* The step as a graph. NULL: there is none and never will be in this segment. */
+static const struct graphs_entry *capture(struct step *s)
+{
+	const struct graphs_entry *entry = NULL;
+	struct k_graph *graph = NULL;
+	int64_t marks = s->time->n, from = now_ns();
+	int rc = k_graph_begin(s->compute);
+
+	if (!rc) {
+		enqueue(s);
+		rc = k_graph_end(s->compute, &graph);
+	}
+	if (!rc)
+		entry = graphs_add(
+			s->graphs, &s->key, graph, s->time->phases + marks, s->time->n - marks);
+	if (!entry) {
+		const char *why = rc ? k_graph_error(s->ctx) : NULL;
+
+		k_graph_destroy(graph);
+		give_up_graphs(s, why ? why : strerror(rc ? -rc : ENOMEM));
+	}
+	s->time->n = marks;
+	s->capture_ns = now_ns() - from;
+	return entry;
+}
+
+static void launch(struct step *s)
+{
+	const struct graphs_entry *entry = s->graphs ? graphs_find(s->graphs, &s->key) : NULL;
+
+	if (!entry && s->graphs && s->attempted > 0)
+		entry = capture(s);
+	if (!entry) {
+		enqueue(s);
+		return;
+	}
+	timeline_replay(s->time, entry->phases, entry->n_phases);
+	k_graph_launch(entry->graph, s->compute); /* its failure is the context's */
+	s->replayed++;
+}
+
+int step_run(struct step *s, bool stop, struct step_result *out, char *error, size_t error_bytes)
+{
+	const struct spec_config *c = s->config;
+	int64_t sample = s->attempted * c->batch + s->rank * c->accumulation * c->micro_batch;
+	int rc, data_rc;
+
+	timeline_start(s->time);
+	timeline_enter(s->time, TIMELINE_DATA);
+	data_rc = batch_read(s->batch, s->data, sample, c->accumulation, error, error_bytes);
+	write_host(s, sample, stop, data_rc != 0);
+	launch(s);
+	timeline_end(s->time);
 
 	rc = wait_for_all(s, error, error_bytes);
 	if (!rc)
@@ -204,13 +283,18 @@ static int validate_one(struct step *s, const struct dataset *data, int64_t i,
 	const struct spec_config *c = s->config;
 	struct model_hooks hooks = zero_forward_hooks(s->zero);
 	int64_t first = (i * c->gpus + s->rank) * c->micro_batch;
-	int rc, data_rc = batch_read(s->batch, data, first, error, error_bytes);
-	struct model_pass pass = make_pass(s, first, 0);
+	int rc, data_rc = batch_read(s->batch, data, first, 1, error, error_bytes);
+	struct model_pass pass = {.tokens = batch_inputs(s->batch, 0)};
+	int begin = i == 0 ? 0 : STEP_SHARED_LOSS + 1; /* the losses add up */
 
+	write_host(s, 0, asked->stop(asked->arg), data_rc != 0);
+	k_copy_in(s->compute, s->shared + begin, s->host->own + begin,
+		(size_t)(STEP_SHARED - begin) * sizeof(double));
+	batch_send(s->batch, 1);
 	model_forward(s->model, &pass, &hooks);
-	model_loss(s->model, s->batch->losses, batch_targets(s->batch), 0);
-	batch_collect(s->batch);
-	share_loss(s, asked->stop(asked->arg), data_rc != 0);
+	model_loss(s->model, s->batch->losses, batch_targets(s->batch, 0), 0, NULL);
+	add_losses(s);
+	share_loss(s);
 	rc = wait_for_all(s, error, error_bytes);
 	return rc ? rc : data_failure(s, data_rc, error, error_bytes);
 }
@@ -222,7 +306,6 @@ int step_validate(struct step *s, const struct dataset *data, int64_t steps,
 	int64_t tokens = steps * c->gpus * c->micro_batch * c->seq_len;
 	int rc;
 
-	batch_reset(s->batch);
 	timeline_start(s->time); /* what is awaited here belongs to no step */
 	for (int64_t i = 0; i < steps; i++) {
 		rc = validate_one(s, data, i, asked, error, error_bytes);

@@ -4,6 +4,11 @@
  * The loss of a step is the mean over the tokens of the global batch. Gradients carry the factor
  * loss_scale / tokens of the global batch from the loss on, so reducing them is a plain sum. A rank
  * takes `accumulation` micro-batches in a row out of each global batch, rank after rank.
+ *
+ * With graphs, and where the backend has them, the first step is launched operation by operation,
+ * the second is captured, and it and all others are one launch. What differs between steps is in
+ * memory: tokens, learning rate, time, loss scale, dropout's offset. In a world of more than one,
+ * or when a capture fails, steps go on as the first; no_graph says why.
  */
 #ifndef GPT2D_STEP_H
 #define GPT2D_STEP_H
@@ -13,17 +18,19 @@
 #include <stdint.h>
 
 #include "engine/batch.h"
+#include "engine/graphs.h"
 #include "engine/loss_scale.h"
 #include "engine/measure.h"
 #include "engine/optimizer.h"
 #include "engine/zero.h"
 
-/* What all ranks add up once a step, as doubles on the device. */
+/* What all ranks add up once a step, as doubles on the device: this rank's, then the sums. */
 enum { STEP_SHARED_LOSS, STEP_SHARED_STOP, STEP_SHARED_FAILED, STEP_SHARED };
+enum { STEP_SHARED_BYTES = 2 * STEP_SHARED * sizeof(double) };
 
 /* Host memory (k_alloc_host) that the device reads and writes while a step runs. */
 struct step_host {
-	double shared[STEP_SHARED];
+	double own[STEP_SHARED], shared[STEP_SHARED];
 	struct k_step_state state;
 };
 
@@ -41,14 +48,19 @@ struct step {
 	struct batch *batch;
 	const struct dataset *data;
 	struct timeline *time;
-	double *shared; /* device, STEP_SHARED doubles */
+	double *shared; /* device, STEP_SHARED_BYTES */
 	struct step_host *host;
 	struct k_event *shared_in, *shared_out;
-	int64_t timeout_ns; /* of waiting for the device */
+	int64_t timeout_ns;    /* of waiting for the device */
+	struct graphs *graphs; /* NULL: every operation of every step is launched by itself */
+	struct graphs_key key; /* with graphs: all that is the same in every step */
 
 	/* kept by step_run */
 	struct loss_scale scale;
 	int64_t attempted, applied;
+	int64_t replayed;   /* steps launched as a graph */
+	int64_t capture_ns; /* what capturing took; 0: none was captured */
+	char no_graph[256]; /* why no step is captured although it was asked for; empty: none */
 };
 
 /* What happened, beyond the times. */

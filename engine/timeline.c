@@ -5,9 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void timeline_init(struct timeline *t, struct k_context *ctx, struct k_stream *stream)
+int timeline_init(struct timeline *t, struct k_context *ctx, struct k_stream *stream)
 {
+	int rc;
+
 	*t = (struct timeline){.ctx = ctx, .stream = stream};
+	rc = k_event_create(ctx, &t->ends[0]);
+	return rc ? rc : k_event_create(ctx, &t->ends[1]);
 }
 
 void timeline_finish(struct timeline *t)
@@ -16,6 +20,8 @@ void timeline_finish(struct timeline *t)
 		k_event_destroy(t->events[i]);
 	free(t->events);
 	free(t->phases);
+	k_event_destroy(t->ends[0]);
+	k_event_destroy(t->ends[1]);
 	*t = (struct timeline){0};
 }
 
@@ -25,7 +31,7 @@ int timeline_reserve(struct timeline *t, int64_t marks)
 	enum timeline_phase *phases;
 	int rc;
 
-	t->n = 0;
+	timeline_reset(t);
 	if (marks <= t->capacity)
 		return 0;
 	events = realloc(t->events, (size_t)marks * sizeof(*events));
@@ -47,21 +53,15 @@ int timeline_reserve(struct timeline *t, int64_t marks)
 void timeline_reset(struct timeline *t)
 {
 	t->n = 0;
+	t->begun = false;
 }
 
 void timeline_start(struct timeline *t)
 {
-	struct k_event *last;
-
-	if (!t->n) {
-		timeline_enter(t, TIMELINE_OTHER);
-		return;
-	}
-	last = t->events[t->n - 1];
-	t->events[t->n - 1] = t->events[0];
-	t->events[0] = last;
-	t->phases[0] = TIMELINE_OTHER;
-	t->n = 1;
+	if (!t->begun)
+		k_event_record(t->ends[t->last], t->stream);
+	t->begun = true;
+	t->n = 0;
 }
 
 enum timeline_phase timeline_enter(struct timeline *t, enum timeline_phase phase)
@@ -75,9 +75,28 @@ enum timeline_phase timeline_enter(struct timeline *t, enum timeline_phase phase
 	return before;
 }
 
+void timeline_replay(struct timeline *t, const enum timeline_phase *phases, int64_t n)
+{
+	assert(t->n + n <= t->capacity);
+	memcpy(t->phases + t->n, phases, (size_t)n * sizeof(*phases));
+	t->n += n;
+}
+
+void timeline_end(struct timeline *t)
+{
+	t->last = !t->last;
+	k_event_record(t->ends[t->last], t->stream);
+}
+
 void timeline_total(const struct timeline *t, int64_t ns[TIMELINE_PHASES])
 {
+	const struct k_event *from = t->ends[!t->last];
+
 	memset(ns, 0, TIMELINE_PHASES * sizeof(*ns));
-	for (int64_t i = 0; i + 1 < t->n; i++)
-		ns[t->phases[i]] += k_event_elapsed_ns(t->events[i], t->events[i + 1]);
+	for (int64_t i = 0; i <= t->n; i++) {
+		const struct k_event *to = i < t->n ? t->events[i] : t->ends[t->last];
+
+		ns[i ? t->phases[i - 1] : TIMELINE_OTHER] += k_event_elapsed_ns(from, to);
+		from = to;
+	}
 }

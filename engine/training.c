@@ -40,9 +40,9 @@ static void sizes(const struct training *t, int64_t bytes[WARM_SLOTS])
 	bytes[WARM_MOMENT_V] = owned * real;
 	bytes[WARM_ACTIVATIONS] =
 		model_activation_bytes(&c->model, c->micro_batch, c->seq_len, t->elem_bytes);
-	bytes[WARM_BATCH] = batch_bytes(c->micro_batch, c->seq_len);
+	bytes[WARM_BATCH] = batch_bytes(c->micro_batch, c->seq_len, c->accumulation);
 	bytes[WARM_OPTIMIZER] = optimizer_small_bytes(&t->arena, &t->plan, c->zero_stage);
-	bytes[WARM_SHARED] = STEP_SHARED * (int64_t)sizeof(double);
+	bytes[WARM_SHARED] = STEP_SHARED_BYTES;
 }
 
 struct memory {
@@ -54,7 +54,7 @@ struct memory {
 static int take_host_memory(struct training *t, struct memory *m, char *error, size_t error_bytes)
 {
 	const struct spec_config *c = t->config;
-	int64_t batch = batch_host_bytes(c->micro_batch, c->seq_len);
+	int64_t batch = batch_host_bytes(c->micro_batch, c->seq_len, c->accumulation);
 	void *memory;
 
 	if (warm_take_host(t->warm, STEP_HOST_BYTES + batch, &memory))
@@ -95,7 +95,9 @@ static int take_memory(struct training *t, struct memory *m, char *error, size_t
 static void fill_step(struct training *t, const struct dataset *data, const struct memory *m)
 {
 	struct warm *w = t->warm;
+	struct k_device_info info;
 
+	k_context_info(w->ctx, &info);
 	t->step = (struct step){
 		.config = t->config,
 		.ctx = w->ctx,
@@ -113,7 +115,31 @@ static void fill_step(struct training *t, const struct dataset *data, const stru
 		.shared_in = w->shared_in,
 		.shared_out = w->shared_out,
 		.timeout_ns = INT64_MAX,
+		.graphs = info.graphs && !w->no_graphs ? &w->graphs : NULL,
 	};
+}
+
+/*
+ * All that a captured step of one rank holds: addresses, sizes and constants of what its operations
+ * are called with. Streams, events and the device are this engine's and do not change.
+ */
+static void fill_key(struct training *t)
+{
+	const struct spec_config *c = t->config;
+	const struct spec_model *m = &c->model;
+	const void *const addresses[] = {t->model.params, t->model.grads, t->model.acts,
+		t->optimizer.adamw.master, t->optimizer.adamw.m, t->optimizer.adamw.v,
+		t->optimizer.state, t->batch.tokens, t->batch.host_tokens, t->step.shared,
+		t->step.host};
+	const int64_t numbers[] = {m->n_layer, m->n_head, m->n_embd, m->vocab_size, m->n_positions,
+		m->tied_head, m->gelu, c->micro_batch, c->accumulation, c->batch, c->seq_len,
+		c->precision, c->seed, c->decay, c->zero_stage, c->gpus, t->plan.arena_elems,
+		t->plan.n_reduce, t->optimizer.adamw.n_ranges, t->optimizer.adamw.n_decayed};
+	const double reals[] = {m->dropout, c->beta1, c->beta2, c->eps, c->weight_decay};
+
+	graphs_key_add(&t->step.key, addresses, sizeof(addresses));
+	graphs_key_add(&t->step.key, numbers, sizeof(numbers));
+	graphs_key_add(&t->step.key, reals, sizeof(reals));
 }
 
 static int make_parts(struct training *t, const struct memory *m)
@@ -133,8 +159,8 @@ static int make_parts(struct training *t, const struct memory *m)
 		.v = m->slot[WARM_MOMENT_V],
 		.small = m->slot[WARM_OPTIMIZER],
 		.scratch = m->slot[WARM_ACTIVATIONS],
-		.scratch_elems = model_activation_bytes(&c->model, c->micro_batch, c->seq_len,
-					 t->elem_bytes) /
+		.scratch_elems = model_activation_bytes(
+					 &c->model, c->micro_batch, c->seq_len, t->elem_bytes) /
 			(int64_t)sizeof(k_real),
 	};
 	struct optimizer_options options = {
@@ -149,8 +175,8 @@ static int make_parts(struct training *t, const struct memory *m)
 
 	model_init(&t->model, w->ctx, w->compute, &t->arena, &c->model, c->micro_batch, c->seq_len,
 		&mb);
-	batch_init(&t->batch, w->compute, c->micro_batch, c->seq_len, m->host_batch,
-		m->slot[WARM_BATCH], w->batch_taken);
+	batch_init(&t->batch, w->compute, c->micro_batch, c->seq_len, c->accumulation,
+		m->host_batch, m->slot[WARM_BATCH]);
 	rc = optimizer_init(&t->optimizer, &options, &ob);
 	return rc ? rc : timeline_reserve(&w->time, step_marks(c));
 }
@@ -183,6 +209,7 @@ int training_init(struct training *t, struct warm *w, const struct spec_config *
 		goto fail;
 	}
 	fill_step(t, data, &memory);
+	fill_key(t);
 	return 0;
 
 fail:

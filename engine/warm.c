@@ -9,24 +9,23 @@ int warm_init(struct warm *w)
 {
 	int rc;
 
-	timeline_init(&w->time, w->ctx, w->compute);
+	graphs_init(&w->graphs);
 	zero_init(&w->zero, w->ctx, w->compute, w->comm, &w->time);
-	rc = k_event_create(w->ctx, &w->shared_in);
+	rc = timeline_init(&w->time, w->ctx, w->compute);
+	if (!rc)
+		rc = k_event_create(w->ctx, &w->shared_in);
 	if (!rc)
 		rc = k_event_create(w->ctx, &w->shared_out);
-	for (int i = 0; i < BATCH_HOST_SLOTS && !rc; i++)
-		rc = k_event_create(w->ctx, &w->batch_taken[i]);
 	return rc;
 }
 
 void warm_finish(struct warm *w)
 {
+	graphs_finish(&w->graphs);
 	zero_finish(&w->zero);
 	timeline_finish(&w->time);
 	k_event_destroy(w->shared_in);
 	k_event_destroy(w->shared_out);
-	for (int i = 0; i < BATCH_HOST_SLOTS; i++)
-		k_event_destroy(w->batch_taken[i]);
 	for (int i = 0; i < WARM_SLOTS; i++)
 		k_free(w->ctx, w->memory[i]);
 	k_free_host(w->ctx, w->host);
@@ -59,6 +58,7 @@ int warm_create(
 	w->rank = options->rank;
 	w->world = options->world;
 	w->threads = options->threads;
+	w->no_graphs = options->no_graphs;
 	rc = make_device(w);
 	if (rc) {
 		snprintf(error, error_bytes, "device: %s", strerror(-rc));

@@ -9,9 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/batch.h"
 #include "engine/collectives.h"
 #include "engine/dataset.h"
+#include "engine/graphs.h"
 #include "engine/timeline.h"
 #include "engine/zero.h"
 #include "kernels/kernels.h"
@@ -41,7 +41,8 @@ struct warm {
 	struct k_event *shared_in, *shared_out;
 	void *memory[WARM_SLOTS];
 	int64_t bytes[WARM_SLOTS];
-	struct k_event *batch_taken[BATCH_HOST_SLOTS];
+	struct graphs graphs;
+	bool no_graphs; /* every operation is launched by itself */
 	void *host; /* that the device copies from and to */
 	int64_t host_bytes;
 	struct dataset_cache scans;
@@ -58,6 +59,7 @@ void warm_finish(struct warm *w);
 
 struct warm_options {
 	int rank, world, threads;
+	bool no_graphs; /* for comparison: where there are graphs, do without */
 	int64_t collective_timeout_ns;
 };
 /* All of it. 0 or a negative errno with error naming what failed. */

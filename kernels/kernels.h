@@ -57,6 +57,7 @@ struct k_device_info {
 	const char *library; /* e.g. "OpenBLAS 0.3.21 Haswell", "cuBLAS 13.0" */
 	int64_t memory_total_bytes;
 	int64_t memory_free_bytes;
+	bool graphs; /* k_graph_end gives graphs */
 };
 
 /*
@@ -131,9 +132,12 @@ int64_t k_event_elapsed_ns(const struct k_event *from, const struct k_event *to)
  * has run it by then and gives NULL, which launch takes and does nothing with. So this works
  * everywhere:
  *   if (!graph) { begin; the work; end(s, &graph); } launch(graph, s);
+ * begin and end return 0 or a negative errno. What fails in between fails the capture and not the
+ * context: end says so, k_graph_error why, and the work can be launched anew without a capture.
  */
 int k_graph_begin(struct k_stream *s);
 int k_graph_end(struct k_stream *s, struct k_graph **out);
+const char *k_graph_error(const struct k_context *ctx); /* of the last capture; NULL: none */
 int k_graph_launch(struct k_graph *g, struct k_stream *s);
 void k_graph_destroy(struct k_graph *g); /* takes NULL */
 
@@ -164,14 +168,16 @@ enum k_gelu { K_GELU_TANH, K_GELU_EXACT };
 
 /*
  * Dropout draws for element i of the tensor: kept, and multiplied by 1/(1-p), when its word (place
- * = offset) is at least floor(p * 2^32). 0 <= p < 1. p = 0, or a NULL pointer, switches it off.
- * Read when the operation is called, not when it runs.
+ * = offset + *offset_from) is at least floor(p * 2^32). 0 <= p < 1. p = 0, or a NULL pointer,
+ * switches it off. The struct is read when the operation is called, not when it runs; *offset_from
+ * when it runs.
  */
 struct k_dropout {
 	double p;
 	uint64_t seed;
 	/* unique for (step, micro-step, layer, place); upper half not 0x696e6974 */
 	uint64_t offset;
+	const uint64_t *offset_from; /* device; NULL: 0 */
 };
 
 /*
@@ -233,12 +239,14 @@ void k_attention_backward(struct k_stream *s, void *dqkv, const void *dout, cons
 
 /*
  * Softmax cross-entropy over columns 0..V-1 of logits (R,Vp), in place: losses (R) = -log
- * p[target], and logits become scale * (p - onehot), columns V..Vp-1 zero. scale = 0: losses only,
- * logits untouched. scale holds 1/tokens of the global batch times the loss scale, so gradients
- * need only be summed. A target outside 0..V-1 fails the context.
+ * p[target], and logits become scale * *times * (p - onehot), columns V..Vp-1 zero. scale = 0:
+ * losses only, logits untouched. scale holds 1/tokens of the global batch and *times (device; NULL:
+ * 1) the loss scale, so gradients need only be summed. A target outside 0..V-1 fails the context.
  */
 void k_cross_entropy(struct k_stream *s, k_real *losses, void *logits, const int32_t *targets,
-	int64_t R, int64_t V, int64_t Vp, double scale);
+	int64_t R, int64_t V, int64_t Vp, double scale, const double *times);
+/* *sum (device) += losses (n), in an order that depends on n alone. */
+void k_sum_losses(struct k_stream *s, double *sum, const k_real *losses, int64_t n);
 
 /* ---- optimizer operations ---- */
 
@@ -278,6 +286,7 @@ struct k_step_state {
 	double clip;       /* max norm, 0: no clipping */
 	double loss_scale; /* what backward multiplied the loss with */
 	int64_t t;         /* AdamW time of this step, from 1 */
+	uint64_t dropout;  /* what the offsets of this step's dropouts count from */
 	/* set by k_step_prepare */
 	double grad_norm; /* global, unscaled, before clipping; nan when skipped */
 	double grad_mul;  /* multiplies each gradient: unscaling and clipping */

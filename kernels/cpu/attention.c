@@ -105,6 +105,7 @@ static int run_forward(struct k_stream *s, const void *args)
 	int rc;
 
 	set_block(&a);
+	dropout_resolve(&a.drop);
 	rc = pool_reserve(s->pool, (size_t)((a.block + 1) * a.T) * sizeof(k_real));
 	if (rc < 0)
 		return rc;
@@ -207,6 +208,7 @@ static int run_backward(struct k_stream *s, const void *args)
 	int rc;
 
 	set_block(&a);
+	dropout_resolve(&a.drop);
 	rc = pool_reserve(s->pool, (size_t)((2 * a.block + 1) * a.T) * sizeof(k_real));
 	if (rc < 0)
 		return rc;

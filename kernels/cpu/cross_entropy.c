@@ -15,6 +15,7 @@ struct cross_entropy {
 	const int32_t *targets;
 	int64_t R, V, Vp;
 	double scale;
+	const double *times;
 };
 
 /* The row stays in the cache over its passes: largest, exponentials and their sum, gradient. */
@@ -63,14 +64,16 @@ static int run(struct k_stream *s, const void *args)
 			a.targets[r], r, a.V - 1);
 		return -EINVAL;
 	}
+	if (a.times)
+		a.scale *= *a.times;
 	pool_run(s->pool, (a.R + CHUNK_ROWS - 1) / CHUNK_ROWS, do_chunk, &a);
 	return 0;
 }
 
 void k_cross_entropy(struct k_stream *s, k_real *losses, void *logits, const int32_t *targets,
-	int64_t R, int64_t V, int64_t Vp, double scale)
+	int64_t R, int64_t V, int64_t Vp, double scale, const double *times)
 {
-	struct cross_entropy a = {s->ctx, losses, logits, targets, R, V, Vp, scale};
+	struct cross_entropy a = {s->ctx, losses, logits, targets, R, V, Vp, scale, times};
 
 	stream_submit(s, "k_cross_entropy", run, &a, sizeof a);
 }

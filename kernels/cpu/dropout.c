@@ -11,6 +11,13 @@ struct k_dropout dropout_copy(const struct k_dropout *drop)
 	return drop ? *drop : (struct k_dropout){0};
 }
 
+void dropout_resolve(struct k_dropout *drop)
+{
+	if (drop->offset_from)
+		drop->offset += *drop->offset_from;
+	drop->offset_from = NULL;
+}
+
 void dropout_mask(
 	const struct vec *vec, k_real *mask, int64_t n, const struct k_dropout *drop, int64_t first)
 {
@@ -58,6 +65,7 @@ static int run_backward(struct k_stream *s, const void *args)
 {
 	struct backward a = *(const struct backward *)args;
 
+	dropout_resolve(&a.drop);
 	if (a.drop.p != 0 || a.dinp != a.dout)
 		pool_run(s->pool, (a.n + CHUNK_ELEMS - 1) / CHUNK_ELEMS, backward_chunk, &a);
 	return 0;

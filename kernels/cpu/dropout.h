@@ -4,8 +4,11 @@
 
 #include "kernels/cpu/vec.h"
 
-/* NULL becomes p = 0. */
+/* For an operation's arguments. NULL becomes p = 0. */
 struct k_dropout dropout_copy(const struct k_dropout *drop);
+
+/* When the operation runs: offset becomes what it stands for. */
+void dropout_resolve(struct k_dropout *drop);
 
 /* mask (n): 0 or 1/(1-p) for elements first .. first+n-1. */
 void dropout_mask(const struct vec *vec, k_real *mask, int64_t n, const struct k_dropout *drop,

@@ -34,6 +34,7 @@ static int run_forward(struct k_stream *s, const void *args)
 {
 	struct embedding a = *(const struct embedding *)args;
 
+	dropout_resolve(&a.drop);
 	pool_run(s->pool, (a.B * a.T + CHUNK_ROWS - 1) / CHUNK_ROWS, forward_chunk, &a);
 	return 0;
 }
@@ -77,6 +78,7 @@ static int run_backward(struct k_stream *s, const void *args)
 {
 	struct embedding a = *(const struct embedding *)args;
 
+	dropout_resolve(&a.drop);
 	pool_run(s->pool, (a.C + STRIPE - 1) / STRIPE, backward_stripe, &a);
 	return 0;
 }

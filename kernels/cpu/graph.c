@@ -18,6 +18,11 @@ int k_graph_launch(struct k_graph *g, struct k_stream *s)
 	return 0;
 }
 
+const char *k_graph_error(const struct k_context *ctx)
+{
+	return NULL;
+}
+
 void k_graph_destroy(struct k_graph *g)
 {
 }

@@ -45,6 +45,7 @@ static int run_forward(struct k_stream *s, const void *args)
 
 	if (rc < 0)
 		return rc;
+	dropout_resolve(&a.drop);
 	pool_run(s->pool, (a.R + FORWARD_ROWS - 1) / FORWARD_ROWS, forward_chunk, &a);
 	return 0;
 }

@@ -13,7 +13,14 @@ void context_fail(struct k_context *ctx, const char *format, ...)
 	va_list args;
 
 	pthread_mutex_lock(&ctx->lock);
-	if (!__atomic_load_n(&ctx->failed, __ATOMIC_ACQUIRE)) {
+	if (ctx->capturing) {
+		if (!ctx->capture_failed) {
+			va_start(args, format);
+			vsnprintf(ctx->capture_error, sizeof ctx->capture_error, format, args);
+			va_end(args);
+			ctx->capture_failed = true;
+		}
+	} else if (!__atomic_load_n(&ctx->failed, __ATOMIC_ACQUIRE)) {
 		va_start(args, format);
 		vsnprintf(ctx->error, sizeof ctx->error, format, args);
 		va_end(args);
@@ -169,6 +176,7 @@ void k_context_info(const struct k_context *ctx, struct k_device_info *out)
 	out->library = ctx->library;
 	out->memory_total_bytes = (int64_t)total_bytes;
 	out->memory_free_bytes = (int64_t)free_bytes;
+	out->graphs = true;
 }
 
 const char *k_context_error(const struct k_context *ctx)

@@ -38,11 +38,14 @@ struct k_context {
 	pthread_mutex_t lock;
 	bool failed; /* read and set by __atomic operations */
 	char error[256];
+	/* of the capture under way or the last one; failures during it are its own */
+	bool capturing, capture_failed;
+	char capture_error[256];
 	char name[256];
 	char library[64];
 };
 
-/* Keep this message if it is the context's first failure. */
+/* Keep this message if it is the context's first failure; or, while it captures, the capture's. */
 __attribute__((format(printf, 2, 3))) void context_fail(
 	struct k_context *ctx, const char *format, ...);
 

@@ -132,14 +132,15 @@ static __device__ void report(
 
 template <typename T, int N, bool KEEP>
 static __global__ void __launch_bounds__(THREADS) cross_entropy(float *losses, T *logits,
-	const int32_t *targets, int64_t V, int64_t Vp, float scale, struct context_finding *finding)
+	const int32_t *targets, int64_t V, int64_t Vp, double factor, const double *times,
+	struct context_finding *finding)
 {
 	extern __shared__ __align__(16) char memory[];
 	__shared__ struct partial shared[REDUCE_WARP];
 	int64_t r = blockIdx.x, target = targets[r];
 	T *row = logits + r * Vp, *kept = (T *)memory;
 	struct partial p;
-	float logit;
+	float logit, scale = (float)(times ? factor * *times : factor);
 
 	if (target < 0 || target >= V) {
 		if (threadIdx.x == 0)
@@ -150,13 +151,13 @@ static __global__ void __launch_bounds__(THREADS) cross_entropy(float *losses, T
 	p = join_block(sum_row<T, N, KEEP>(kept, row, V), shared);
 	if (threadIdx.x == 0)
 		losses[r] = logf(p.sum) + (p.max / log2_e - logit);
-	if (scale != 0)
+	if (factor != 0)
 		write_gradient<T, N>(row, KEEP ? kept : row, target, p, V, Vp, scale);
 }
 
 template <typename T, int N, bool KEEP>
 static void launch(struct k_stream *s, float *losses, T *logits, const int32_t *targets, int64_t R,
-	int64_t V, int64_t Vp, double scale)
+	int64_t V, int64_t Vp, double scale, const double *times)
 {
 	size_t bytes = KEEP ? (size_t)Vp * sizeof(T) : 0;
 
@@ -165,11 +166,11 @@ static void launch(struct k_stream *s, float *losses, T *logits, const int32_t *
 			cudaFuncSetAttribute(cross_entropy<T, N, KEEP>,
 				cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
 	cross_entropy<T, N, KEEP><<<(unsigned int)R, THREADS, bytes, s->cuda>>>(
-		losses, logits, targets, V, Vp, (float)scale, s->ctx->finding);
+		losses, logits, targets, V, Vp, scale, times, s->ctx->finding);
 }
 
 void k_cross_entropy(struct k_stream *s, k_real *losses, void *logits, const int32_t *targets,
-	int64_t R, int64_t V, int64_t Vp, double scale)
+	int64_t R, int64_t V, int64_t Vp, double scale, const double *times)
 {
 	if (R <= 0 || !stream_ready(s))
 		return;
@@ -180,11 +181,14 @@ void k_cross_entropy(struct k_stream *s, k_real *losses, void *logits, const int
 		bool wide = Vp % N == 0 && element_aligned(logits, 16);
 
 		if (wide && scale != 0 && ROWS_KEPT * row_bytes <= s->ctx->shared_bytes)
-			launch<T, N, true>(s, losses, (T *)logits, targets, R, V, Vp, scale);
+			launch<T, N, true>(s, losses, (T *)logits, targets, R, V, Vp, scale,
+				times);
 		else if (wide)
-			launch<T, N, false>(s, losses, (T *)logits, targets, R, V, Vp, scale);
+			launch<T, N, false>(s, losses, (T *)logits, targets, R, V, Vp, scale,
+				times);
 		else
-			launch<T, 1, false>(s, losses, (T *)logits, targets, R, V, Vp, scale);
+			launch<T, 1, false>(s, losses, (T *)logits, targets, R, V, Vp, scale,
+				times);
 	});
 	stream_check(s, "k_cross_entropy");
 }

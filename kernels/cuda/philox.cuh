@@ -33,7 +33,15 @@ struct philox_dropout {
 	float kept; /* 1/(1-p) */
 	uint32_t limit;
 	uint64_t seed, place;
+	const uint64_t *place_from; /* NULL: 0 */
 };
+
+static __device__ __forceinline__ uint4 philox_draw(const struct philox_dropout &d, int64_t block)
+{
+	uint64_t from = d.place_from ? __ldg((const unsigned long long *)d.place_from) : 0;
+
+	return philox_block((uint64_t)block, d.seed, d.place + from);
+}
 
 static inline struct philox_dropout philox_dropout_of(const struct k_dropout *drop)
 {
@@ -48,6 +56,7 @@ static inline struct philox_dropout philox_dropout_of(const struct k_dropout *dr
 	d.limit = limit > UINT32_MAX ? UINT32_MAX : (uint32_t)limit;
 	d.seed = drop->seed;
 	d.place = drop->offset;
+	d.place_from = drop->offset_from;
 	return d;
 }
 
@@ -59,7 +68,7 @@ static __device__ __forceinline__ float philox_kept(const struct philox_dropout 
 /* What element i is multiplied by. */
 static __device__ __forceinline__ float philox_mask(const struct philox_dropout &d, int64_t i)
 {
-	uint4 words = philox_block((uint64_t)i / 4, d.seed, d.place);
+	uint4 words = philox_draw(d, i / 4);
 	int which = (int)(i & 3);
 	uint32_t low = which & 1 ? words.y : words.x, high = which & 1 ? words.w : words.z;
 
@@ -73,7 +82,7 @@ static __device__ __forceinline__ float2 philox_mask2(const struct philox_dropou
 
 	if (i & 1)
 		return make_float2(philox_mask(d, i), philox_mask(d, i + 1));
-	words = philox_block((uint64_t)i / 4, d.seed, d.place);
+	words = philox_draw(d, i / 4);
 	return i & 2 ? make_float2(philox_kept(d, words.z), philox_kept(d, words.w))
 		     : make_float2(philox_kept(d, words.x), philox_kept(d, words.y));
 }
@@ -99,7 +108,7 @@ static __device__ __forceinline__ void philox_mask_tile(
 		mask[3] = lower.y;
 		return;
 	}
-	words = philox_block((uint64_t)(odd ? below : at) / 4, d.seed, d.place);
+	words = philox_draw(d, (odd ? below : at) / 4);
 	give0 = __shfl_xor_sync(0xffffffff, odd ? words.x : words.z, 1);
 	give1 = __shfl_xor_sync(0xffffffff, odd ? words.y : words.w, 1);
 	mask[0] = philox_kept(d, odd ? give0 : words.x);
@@ -128,7 +137,7 @@ static __device__ __forceinline__ void philox_mask_turned(
 	}
 	if (!whole)
 		return;
-	words = philox_block((uint64_t)mine / 4, d.seed, d.place);
+	words = philox_draw(d, mine / 4);
 #pragma unroll
 	for (int step = 0; step < 4; step++) {
 		int other = role ^ step; /* takes the word of its place, gives the one of mine */
@@ -153,7 +162,7 @@ static __device__ __forceinline__ void philox_drop(
 	} else {
 #pragma unroll
 		for (int i = 0; i + 4 <= N; i += 4) {
-			uint4 words = philox_block((uint64_t)(first + i) / 4, d.seed, d.place);
+			uint4 words = philox_draw(d, (first + i) / 4);
 
 			x[i] *= philox_kept(d, words.x);
 			x[i + 1] *= philox_kept(d, words.y);

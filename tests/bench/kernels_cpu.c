@@ -154,7 +154,7 @@ static void attention_forward_dropout(struct k_stream *s, struct tensors *t)
 
 static void cross_entropy(struct k_stream *s, struct tensors *t)
 {
-	k_cross_entropy(s, t->mean, t->logits, t->tokens, t->R, t->s.V, t->s.Vp, 1e-3);
+	k_cross_entropy(s, t->mean, t->logits, t->tokens, t->R, t->s.V, t->s.Vp, 1e-3, NULL);
 }
 
 static void sum_squares(struct k_stream *s, struct tensors *t)

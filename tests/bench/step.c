@@ -1,7 +1,8 @@
 /*
  * The engine's step alone, one rank, no daemon and no files: what a spec's first arm takes.
  *
- *   bench_step SPEC [THREADS]       one JSON object: median step, tokens/s, phases, start, memory
+ *   bench_step [--no-graphs] SPEC [THREADS]   one JSON object: median step, tokens/s, phases,
+ *                                             start, memory
  */
 #include <inttypes.h>
 #include <locale.h>
@@ -104,17 +105,19 @@ static void report(const struct warm *w, const struct training *t, const struct 
 	k_context_info(w->ctx, &info);
 	stats_percentile(times->step_ns, (size_t)times->n, 50, &median);
 	printf("{\"tokens_per_s\": %.1f, \"step_ms_median\": %.3f, \"step_ms_mean\": %.3f,"
-		" \"data_ms\": %.3f, \"forward_ms\": %.3f, \"backward_ms\": %.3f,"
-		" \"optimizer_ms\": %.3f, \"start_ms\": %.1f, \"init_ms\": %.3f,"
-		" \"memory_mib\": %.1f, \"params\": %" PRId64 ", \"steps\": %" PRId64
-		", \"loss_first\": %.5f, \"loss_last\": %.5f, \"threads\": %d,"
-		" \"library\": \"%s\", \"device\": \"%s\"}\n",
+	       " \"data_ms\": %.3f, \"forward_ms\": %.3f, \"backward_ms\": %.3f,"
+	       " \"optimizer_ms\": %.3f, \"start_ms\": %.1f, \"init_ms\": %.3f,"
+	       " \"memory_mib\": %.1f, \"params\": %" PRId64 ", \"steps\": %" PRId64
+	       ", \"loss_first\": %.5f, \"loss_last\": %.5f, \"threads\": %d,"
+	       " \"graph_steps\": %" PRId64 ", \"capture_ms\": %.3f, \"no_graph\": \"%s\","
+	       " \"library\": \"%s\", \"device\": \"%s\"}\n",
 		stats_tokens_per_s(times->n * c->batch * c->seq_len, sum->step_ns),
 		(double)median / 1e6, (double)sum->step_ns / n, (double)sum->data_ns / n,
 		(double)sum->forward_ns / n, (double)sum->backward_ns / n,
 		(double)sum->optimizer_ns / n, (double)create_ns / 1e6, (double)init_ns / 1e6,
 		(double)t->device_bytes / 1048576, t->arena.model_params, times->n,
-		times->loss_first, times->loss_last, w->threads, info.library, info.name);
+		times->loss_first, times->loss_last, w->threads, t->step.replayed,
+		(double)t->step.capture_ns / 1e6, t->step.no_graph, info.library, info.name);
 }
 
 static int bench(struct warm *w, const struct spec_config *c, int64_t create_ns)
@@ -151,14 +154,22 @@ out:
 
 int main(int argc, char **argv)
 {
-	struct spec *spec = read_spec(argc > 1 ? argv[1] : NULL);
-	struct warm_options options = {.world = 1, .threads = argc > 2 ? atoi(argv[2]) : 2};
+	struct warm_options options = {.world = 1, .threads = 2};
 	int64_t from = now_ns();
+	struct spec *spec;
 	struct warm *w;
 	char error[512];
 	int rc;
 
 	setlocale(LC_NUMERIC, "C");
+	if (argc > 1 && strcmp(argv[1], "--no-graphs") == 0) {
+		options.no_graphs = true;
+		argc--;
+		argv++;
+	}
+	if (argc > 2)
+		options.threads = atoi(argv[2]);
+	spec = read_spec(argc > 1 ? argv[1] : NULL);
 	if (!spec)
 		return 1;
 	if (warm_create(&options, &w, error, sizeof(error))) {

@@ -77,12 +77,19 @@ static void cross_entropy(struct harness *h, const struct cases_shape *s)
 	void *logits = harness_tensor(h, R * Vp, 0, 8);
 	int32_t *targets = harness_tokens(h, R, (int32_t)V);
 	k_real *losses = harness_poison_real(h, R), *only = harness_poison_real(h, R);
+	double half = 0.5, total = 3;
+	const double *times = harness_bytes(h, &half, sizeof half);
+	double *sum = harness_bytes(h, &total, sizeof total);
 
-	k_cross_entropy(h->s, only, logits, targets, R, V, Vp, 0);
+	k_cross_entropy(h->s, only, logits, targets, R, V, Vp, 0, NULL);
 	harness_result_real(h, "losses only", only, R, 1e-5);
 	harness_result(h, "untouched", logits, R * Vp, 1e-12);
-	k_cross_entropy(h->s, losses, logits, targets, R, V, Vp, 1);
+	k_cross_entropy(h->s, losses, logits, targets, R, V, Vp, 2, times);
 	harness_result_real(h, "losses", losses, R, 1e-5);
+	k_sum_losses(h->s, sum, losses, R);
+	k_copy_out(h->s, &total, sum, sizeof total);
+	k_stream_sync(h->s, INT64_MAX);
+	h->result(h, "sum of losses", &total, 1, 1e-5);
 	harness_result(h, "gradient", logits, R * Vp, harness_tolerance(h) + 1e-5);
 }
 
@@ -92,11 +99,17 @@ static void dropout(struct harness *h, const struct cases_shape *s)
 {
 	struct k_dropout drop = dropout_of(s);
 	void *dout = harness_tensor(h, s->a, 0, 1), *dinp = harness_poison(h, s->a);
+	void *again = harness_tensor(h, s->a, 0, 1);
+	uint64_t from = 1;
 
 	k_dropout_backward(h->s, dinp, dout, s->a, &drop);
 	harness_result(h, "dinp", dinp, s->a, harness_tolerance(h));
 	k_dropout_backward(h->s, dout, dout, s->a, &drop);
 	harness_result(h, "in place", dout, s->a, harness_tolerance(h));
+	drop.offset -= from;
+	drop.offset_from = harness_bytes(h, &from, sizeof from);
+	k_dropout_backward(h->s, dinp, again, s->a, &drop);
+	harness_result(h, "offset in memory", dinp, s->a, harness_tolerance(h));
 }
 
 const struct cases_case cases_layers[] = {

@@ -207,6 +207,30 @@ static void test_capture_of_products(struct machine *m)
 	k_free(m->ctx, out);
 }
 
+/* An operation that cannot be captured: the capture fails, the context does not. */
+static void test_failed_capture(struct machine *m)
+{
+	k_real *a = k_alloc(m->ctx, N * sizeof *a);
+	const void *srcs[1] = {a};
+	struct k_graph *graph = NULL;
+
+	check(m, "a capture begins", k_graph_begin(m->compute) == 0);
+	k_sum_in_order(m->compute, a, srcs, 1000, N); /* more sources than it takes */
+	check(m, "its failure is told at its end", k_graph_end(m->compute, &graph) == -EIO && !graph);
+	check(m, "with the reason",
+		k_graph_error(m->ctx) && strstr(k_graph_error(m->ctx), "1000 sources"));
+	check(m, "the context goes on", !k_context_error(m->ctx));
+	k_fill(m->compute, a, N, 7);
+	check(m, "and computes", all_are(m, a, 7));
+	check(m, "a later capture", k_graph_begin(m->compute) == 0);
+	k_fill(m->compute, a, N, 8);
+	check(m, "succeeds", k_graph_end(m->compute, &graph) == 0 && graph &&
+		!k_graph_error(m->ctx) && k_graph_launch(graph, m->compute) == 0);
+	check(m, "and runs", all_are(m, a, 8));
+	k_graph_destroy(graph);
+	k_free(m->ctx, a);
+}
+
 /* The last test: the context fails and stays so. */
 static void test_failure(struct machine *m)
 {
@@ -218,7 +242,7 @@ static void test_failure(struct machine *m)
 	atomic_int calls = 0;
 
 	k_copy_in(m->compute, on_device, targets, sizeof targets);
-	k_cross_entropy(m->compute, losses, logits, on_device, R, V, V, 1);
+	k_cross_entropy(m->compute, losses, logits, on_device, R, V, V, 1, NULL);
 	check(m, "a bad target fails the stream", k_stream_sync(m->compute, wait_ns) == -EIO);
 	check(m, "and says which",
 		k_context_error(m->ctx) &&
@@ -244,6 +268,7 @@ int main(void)
 	test_deadline(&m);
 	test_dtypes(&m);
 	test_capture_of_products(&m);
+	test_failed_capture(&m);
 	check(&m, "no failure so far", !k_context_error(m.ctx));
 	if (k_context_error(m.ctx))
 		printf("%s\n", k_context_error(m.ctx));

@@ -34,3 +34,14 @@ const char *collectives_error(const struct collectives *c)
 {
 	abort();
 }
+
+int collectives_create(const struct collectives_options *options, struct collectives **out)
+{
+	abort();
+}
+
+void collectives_destroy(struct collectives *c)
+{
+	if (c)
+		abort();
+}

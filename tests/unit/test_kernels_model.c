@@ -476,11 +476,11 @@ static void check_entropy(int64_t R, int64_t V, int64_t Vp, double by)
 			logits[r * Vp + v] = (k_real)NAN;
 	}
 	entropy_loss(&e);
-	k_cross_entropy(fixture.s, losses, logits, e.targets, R, V, Vp, 0);
+	k_cross_entropy(fixture.s, losses, logits, e.targets, R, V, Vp, 0, NULL);
 	fixture_equal("losses", fixture_copy(losses, R), e.losses, R, FIXTURE_FORWARD);
 	for (int64_t i = 0; i < R * Vp; i++) /* untouched */
 		assert_true(i % Vp >= V ? isnan(logits[i]) : logits[i] == (k_real)e.logits[i]);
-	k_cross_entropy(fixture.s, losses, logits, e.targets, R, V, Vp, e.scale);
+	k_cross_entropy(fixture.s, losses, logits, e.targets, R, V, Vp, e.scale, NULL);
 	fixture_equal("losses", fixture_copy(losses, R), e.losses, R, FIXTURE_FORWARD);
 	for (int64_t i = 0; i < R * Vp; i++) {
 		if (i % Vp >= V)
@@ -499,13 +499,41 @@ static void cross_entropy(void **state)
 	check_entropy(4, 17, 64, 80);
 }
 
+/* A factor read when the operation runs is as good as one in the call. */
+static void cross_entropy_times(void **state)
+{
+	enum { R = 5, V = 17, Vp = 24 };
+	double *x = fixture_random(R * Vp, 2), times = 0.5;
+	const int32_t *targets = fixture_tokens(R, V);
+	k_real *want = fixture_device(x, R * Vp), *logits = fixture_device(x, R * Vp);
+	k_real losses[R];
+
+	k_cross_entropy(fixture.s, losses, want, targets, R, V, Vp, 0.37 * times, NULL);
+	k_cross_entropy(fixture.s, losses, logits, targets, R, V, Vp, 0.37, &times);
+	assert_memory_equal(logits, want, R * Vp * sizeof(*want));
+}
+
+static void losses_are_summed_in_order(void **state)
+{
+	enum { N = 4099 };
+	k_real *losses = fixture_device(fixture_random(N, 3), N);
+	double sum = 2, want = 2;
+
+	for (int i = 0; i < N; i++)
+		want += (double)losses[i];
+	k_sum_losses(fixture.s, &sum, losses, N);
+	assert_true(sum == want);
+	k_sum_losses(fixture.s, &sum, losses, 0);
+	assert_true(sum == want);
+}
+
 static void cross_entropy_refuses_targets(void **state)
 {
 	double x[8] = {0};
 	int32_t targets[2] = {3, 4};
 	k_real *logits = fixture_device(x, 8), losses[2];
 
-	k_cross_entropy(fixture.s, losses, logits, targets, 2, 4, 4, 1);
+	k_cross_entropy(fixture.s, losses, logits, targets, 2, 4, 4, 1, NULL);
 	assert_string_equal(
 		k_context_error(fixture.ctx), "k_cross_entropy: target 4 in row 1, 0..3 expected");
 	for (int i = 0; i < 8; i++)
@@ -531,6 +559,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(attention, fixture_setup, fixture_teardown),
 		cmocka_unit_test_setup_teardown(attention_dropout, fixture_setup, fixture_teardown),
 		cmocka_unit_test_setup_teardown(cross_entropy, fixture_setup, fixture_teardown),
+		cmocka_unit_test_setup_teardown(
+			cross_entropy_times, fixture_setup, fixture_teardown),
+		cmocka_unit_test_setup_teardown(
+			losses_are_summed_in_order, fixture_setup, fixture_teardown),
 		cmocka_unit_test_setup_teardown(
 			cross_entropy_refuses_targets, fixture_setup, teardown_failed),
 	};

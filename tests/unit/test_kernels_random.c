@@ -122,6 +122,22 @@ static void dropout_mask_is_as_drawn(void **state)
 	fixture_equal("p = 0", fixture_copy(dinp, N), dout, N, 0);
 }
 
+static void dropout_offset_may_lie_in_memory(void **state)
+{
+	enum { N = 5003 };
+	uint64_t from = 1000;
+	struct k_dropout whole = {0.5, 5, 1077}, parts = {0.5, 5, 77, &from};
+	k_real *dout = fixture_device(fixture_random(N, 1), N);
+	k_real *want = fixture_poison(N), *dinp = fixture_poison(N);
+
+	k_dropout_backward(fixture.s, want, dout, N, &whole);
+	k_dropout_backward(fixture.s, dinp, dout, N, &parts);
+	assert_memory_equal(dinp, want, N * sizeof *want);
+	from = 1001;
+	k_dropout_backward(fixture.s, dinp, dout, N, &parts);
+	assert_memory_not_equal(dinp, want, N * sizeof *want);
+}
+
 static void fill_and_cast(void **state)
 {
 	enum { N = 70001 };
@@ -143,6 +159,7 @@ int main(void)
 		TEST(init_is_normal),
 		TEST(init_does_not_depend_on_the_cut),
 		TEST(dropout_mask_is_as_drawn),
+		TEST(dropout_offset_may_lie_in_memory),
 		TEST(fill_and_cast),
 	};
 

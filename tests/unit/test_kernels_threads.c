@@ -90,7 +90,8 @@ static void cross_entropy(struct k_stream *s, struct outputs *out)
 	k_real *logits = output(out, 1, R * Vp, 3);
 
 	k_cross_entropy(
-		s, output(out, 0, R, 0), logits, fixture_tokens(R, (int32_t)V), R, V, Vp, 0.5);
+		s, output(out, 0, R, 0), logits, fixture_tokens(R, (int32_t)V), R, V, Vp, 0.5,
+		NULL);
 }
 
 static void optimizer(struct k_stream *s, struct outputs *out)

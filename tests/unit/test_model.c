@@ -147,7 +147,7 @@ static void setup(struct fixture *f, bool tied, enum spec_gelu gelu, enum spec_d
 	rc = plan_make(&f->plan, f->arena.param_elems, 1, 1 << 20, 1 << 20, error, sizeof(error));
 	assert_int_equal(rc, 0);
 	make_buffers(f);
-	timeline_init(&f->time, f->ctx, f->stream);
+	assert_int_equal(timeline_init(&f->time, f->ctx, f->stream), 0);
 	zero_init(&f->zero, f->ctx, f->stream, NULL, &f->time);
 	optimizer = (struct optimizer_options){
 		.ctx = f->ctx,
@@ -217,7 +217,7 @@ static double run_batch(struct fixture *f, const struct model_hooks *hooks)
 
 	k_zero(f->stream, f->grads, (size_t)f->plan.arena_elems * sizeof(k_real));
 	model_forward(&f->model, &pass, hooks);
-	model_loss(&f->model, f->losses, f->targets, 1.0 / (double)R);
+	model_loss(&f->model, f->losses, f->targets, 1.0 / (double)R, NULL);
 	model_backward(&f->model, &pass, hooks);
 	assert_int_equal(k_stream_sync(f->stream, INT64_MAX), 0);
 	for (int64_t i = 0; i < R; i++)
@@ -332,7 +332,7 @@ static double loss_alone(struct fixture *f)
 	double sum = 0;
 
 	model_forward(&f->model, &pass, NULL);
-	model_loss(&f->model, f->losses, f->targets, 0);
+	model_loss(&f->model, f->losses, f->targets, 0, NULL);
 	for (int64_t i = 0; i < R; i++)
 		sum += f->losses[i];
 	return sum / (double)R;

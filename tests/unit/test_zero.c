@@ -173,7 +173,7 @@ static void begin(struct zero *z, struct timeline *time, struct plan *plan, cons
 	arena_elems = plan->arena_elems;
 	assert_true(arena_elems <= ELEMS_MAX);
 	compute.knows.gathered = comm.knows.gathered = arena_elems;
-	timeline_init(time, NULL, &compute);
+	assert_int_equal(timeline_init(time, NULL, &compute), 0);
 	assert_int_equal(timeline_reserve(time, zero_marks(segment.n_layer) + 2), 0);
 	zero_init(z, NULL, &compute, &comm, time);
 	assert_int_equal(zero_begin(z, &segment), 0);
