@@ -216,7 +216,8 @@ static void test_failed_capture(struct machine *m)
 
 	check(m, "a capture begins", k_graph_begin(m->compute) == 0);
 	k_sum_in_order(m->compute, a, srcs, 1000, N); /* more sources than it takes */
-	check(m, "its failure is told at its end", k_graph_end(m->compute, &graph) == -EIO && !graph);
+	check(m, "its failure is told at its end",
+		k_graph_end(m->compute, &graph) == -EIO && !graph);
 	check(m, "with the reason",
 		k_graph_error(m->ctx) && strstr(k_graph_error(m->ctx), "1000 sources"));
 	check(m, "the context goes on", !k_context_error(m->ctx));
@@ -224,8 +225,9 @@ static void test_failed_capture(struct machine *m)
 	check(m, "and computes", all_are(m, a, 7));
 	check(m, "a later capture", k_graph_begin(m->compute) == 0);
 	k_fill(m->compute, a, N, 8);
-	check(m, "succeeds", k_graph_end(m->compute, &graph) == 0 && graph &&
-		!k_graph_error(m->ctx) && k_graph_launch(graph, m->compute) == 0);
+	check(m, "succeeds",
+		k_graph_end(m->compute, &graph) == 0 && graph && !k_graph_error(m->ctx) &&
+			k_graph_launch(graph, m->compute) == 0);
 	check(m, "and runs", all_are(m, a, 8));
 	k_graph_destroy(graph);
 	k_free(m->ctx, a);

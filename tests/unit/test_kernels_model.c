@@ -22,8 +22,7 @@ static double embedding_loss(void *env)
 
 	for (int64_t r = 0; r < e->B * e->T; r++) {
 		for (int64_t c = 0; c < e->C; c++)
-			e->out[r * e->C + c] =
-				fixture_mask(e->drop, r * e->C + c) *
+			e->out[r * e->C + c] = fixture_mask(e->drop, r * e->C + c) *
 				(e->wte[e->tokens[r] * e->C + c] + e->wpe[r % e->T * e->C + c]);
 	}
 	return fixture_dot(e->out, e->w, e->B * e->T * e->C);
@@ -346,9 +345,10 @@ static void gelu_extremes(void **state)
 		fixture.ctx->vec->gelu(out, pre, 8, gelu);
 		fixture.ctx->vec->gelu_backward(grad, pre, 8, gelu);
 		for (int i = 0; i < 7; i++) {
-			double want = x[i] > 0 ? x[i] : 0, slope = x[i] > 0   ? 1
-									: x[i] < 0 ? 0
-										: 0.5;
+			double want = x[i] > 0 ? x[i] : 0,
+			       slope = x[i] > 0 ? 1
+				: x[i] < 0      ? 0
+						: 0.5;
 
 			assert_true(fabs((double)out[i] - want) <= 1e-6 * want + 1e-8);
 			assert_true(fabs((double)grad[i] - slope) <= 1e-6);
