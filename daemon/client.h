@@ -30,6 +30,7 @@ struct client_peer {
 	uint64_t number; /* never used twice; what outlives a turn of the loop keeps this */
 	uid_t uid;
 	pid_t pid;
+	bool admin; /* role.h */
 };
 
 /* 0 and the client owns fd, or -ENOMEM. It frees itself when it has nothing more to do. */

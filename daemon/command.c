@@ -16,6 +16,7 @@
 #include "daemon/follow.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
+#include "daemon/role.h"
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
 #include "daemon/submit.h"
@@ -52,12 +53,9 @@ static void no_such_run(struct client *client, int64_t id)
 	client_refuse(client, PROTOCOL_NO_SUCH_RUN, NULL, "run %lld: no such run", (long long)id);
 }
 
-/* Own runs and own daemons; root may all. */
 static bool may(const struct client *client, uid_t owner)
 {
-	uid_t uid = client_peer(client)->uid;
-
-	return uid == owner || uid == 0 || uid == geteuid();
+	return role_may_change(client_peer(client), owner);
 }
 
 /* ---- hello, version ---- */
@@ -409,7 +407,8 @@ static void do_shutdown(struct daemon *d, struct client *client, json_t *params)
 	struct run *run = scheduler_running(d->scheduler);
 
 	if (!may(client, geteuid())) {
-		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL, "gpt2d belongs to another user");
+		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL, 
+			"shutdown: only root, whom gpt2d runs as, and admin_group may");
 		return;
 	}
 	client_hold(client);

@@ -3,16 +3,20 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <event2/listener.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "daemon/log.h"
+#include "daemon/role.h"
+#include "daemon/settings.h"
 #include "proto/protocol.h"
 
-enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128 };
+enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128, DESCRIPTORS_KEPT = 64 };
 
 struct seat {
 	TAILQ_ENTRY(seat) link;
@@ -73,10 +77,22 @@ static void turn_away(int fd, const char *why)
 	close(fd);
 }
 
+/* The rest is kept for engines, the database and the files of runs. A new one has the least number
+ * that is free, so that its number tells how many there are. */
+static int descriptors_for_clients(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > INT_MAX)
+		return INT_MAX;
+	return (int)limit.rlim_cur - DESCRIPTORS_KEPT;
+}
+
 static int let_in(struct control *c, int fd, const struct ucred *peer)
 {
 	struct client_options options = c->o.client;
-	struct client_peer who = {c->last_number + 1, peer->uid, peer->pid};
+	struct client_peer who = {c->last_number + 1, peer->uid, peer->pid,
+		role_is_admin(fd, peer->uid, peer->gid, &c->o.settings->admin_group)};
 	struct seat *seat = calloc(1, sizeof(*seat));
 	int rc;
 
@@ -100,15 +116,18 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 	int n, void *arg)
 {
 	struct control *c = arg;
+	const struct settings *s = c->o.settings;
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) {
 		log_write(LOG_WARNING, "client: no credentials: %s", strerror(errno));
 		close(fd);
-	} else if (c->n_clients >= c->o.clients_max) {
+	} else if (fd >= descriptors_for_clients()) {
+		turn_away(fd, "gpt2d has no more descriptors for clients");
+	} else if (c->n_clients >= s->clients_max) {
 		turn_away(fd, "too many clients");
-	} else if (clients_of(c, peer.uid) >= c->o.clients_per_uid) {
+	} else if (clients_of(c, peer.uid) >= s->clients_per_uid) {
 		turn_away(fd, "too many clients of this user");
 	} else if (let_in(c, fd, &peer) < 0) {
 		turn_away(fd, "out of memory");

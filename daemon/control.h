@@ -7,12 +7,12 @@
 #include "daemon/client.h"
 
 struct control;
+struct settings;
 
 struct control_options {
 	struct client_options client;
 	int fd;              /* bound and not yet listening; owned by control from here on */
-	int64_t clients_max; /* of all users together */
-	int64_t clients_per_uid;
+	const struct settings *settings; /* limits and admins, as they are at each time */
 };
 
 int control_create(const struct control_options *options, struct control **out);

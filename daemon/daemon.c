@@ -112,9 +112,18 @@ static void on_completions(evutil_socket_t fd, short what, void *arg)
 
 /* ---- start ---- */
 
+static struct place_access access_of(const struct settings *s)
+{
+	bool grouped = s->socket_group.name != NULL;
+	int64_t mode = s->socket_mode >= 0 ? s->socket_mode : grouped ? 0660 : 0600;
+
+	return (struct place_access){(mode_t)mode, grouped ? s->socket_group.gid : (gid_t)-1};
+}
+
 static int start_places(struct daemon *d, char *error, size_t error_bytes)
 {
 	const struct settings *s = d->settings;
+	struct place_access access = access_of(s);
 	char path[SPEC_PATH_MAX + 16], parent[sizeof(d->socket)];
 	int rc;
 
@@ -128,7 +137,8 @@ static int start_places(struct daemon *d, char *error, size_t error_bytes)
 	memcpy(parent, d->socket, sizeof(parent));
 	rc = place_make_dirs(path, error, error_bytes);
 	if (rc == 0)
-		rc = place_make_dirs(dirname(parent), error, error_bytes);
+		rc = place_make_socket_dir(
+			dirname(parent), &access, error, error_bytes);
 	snprintf(path, sizeof(path), "%s/gpt2d.db", d->state_dir);
 	if (rc == 0)
 		rc = place_lock(path, &d->lock_fds[0], error, error_bytes);
@@ -215,10 +225,11 @@ static int start_control(struct daemon *d, char *error, size_t error_bytes)
 				.gone = on_gone,
 				.arg = d,
 			},
-		.clients_max = d->settings->clients_max,
-		.clients_per_uid = d->settings->clients_per_uid,
+		.settings = d->settings,
 	};
-	int rc = place_bind(d->socket, &options.fd, &d->socket_mark, error, error_bytes);
+	struct place_access access = access_of(d->settings);
+	int rc = place_bind(
+		d->socket, &access, &options.fd, &d->socket_mark, error, error_bytes);
 
 	return rc < 0 ? rc : control_create(&options, &d->control);
 }

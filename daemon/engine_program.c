@@ -20,8 +20,8 @@ const char *engine_program_device_name(enum settings_device device)
 }
 
 /* gpt2-engine-NAME beside this program: installed, and in the build's folders. */
-static int find_beside(const char *name, char *out, size_t out_bytes, char *error,
-	size_t error_bytes)
+static int find_beside(
+	const char *name, char *out, size_t out_bytes, char *error, size_t error_bytes)
 {
 	static const char *const folders[] = {"", "../libexec/gpt2d/", "../engine/"};
 	char own[PATH_MAX], *slash;
@@ -61,11 +61,10 @@ int engine_program_gpu(char *why, size_t why_bytes)
 	return -ENODEV;
 }
 
-static int given(const struct settings *s, struct engine_program *p, char *error,
-	size_t error_bytes)
+static int given(
+	const struct settings *s, struct engine_program *p, char *error, size_t error_bytes)
 {
-	int rc = paths_absolute(
-		s->engine, "engine", p->path, sizeof(p->path), error, error_bytes);
+	int rc = paths_absolute(s->engine, "engine", p->path, sizeof(p->path), error, error_bytes);
 
 	if (rc == 0 && access(p->path, X_OK) < 0) {
 		rc = -errno;

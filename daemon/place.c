@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "daemon/log.h"
 
 enum { LOCK_TRIES = 20, LOCK_PAUSE_MS = 25 };
 
@@ -100,18 +103,96 @@ int place_lock(const char *path, int *fd, char *error, size_t error_bytes)
 	return 0;
 }
 
-int place_bind(const char *path, int *fd, struct place_mark *mark, char *error, size_t error_bytes)
+int place_make_socket_dir(
+	const char *dir, const struct place_access *access, char *error, size_t error_bytes)
+{
+	bool group = (access->mode & 0060) != 0, others = (access->mode & 0006) != 0;
+	mode_t mode = 0700 | (group ? 0010 : 0) | (others ? 0001 : 0);
+	struct stat st;
+	int rc;
+
+	if (stat(dir, &st) == 0) {
+		if ((mode & 0011 & ~st.st_mode) != 0)
+			log_write(LOG_WARNING,
+				"socket: %s: those who may connect cannot enter it (mode %04o)",
+				dir, (unsigned)st.st_mode & 07777);
+		return 0;
+	}
+	rc = place_make_dirs(dir, error, error_bytes);
+	if (rc < 0 || mode == 0700)
+		return rc;
+	if (access->group != (gid_t)-1 && chown(dir, (uid_t)-1, access->group) < 0)
+		rc = -errno;
+	if (rc == 0 && chmod(dir, mode) < 0)
+		rc = -errno;
+	if (rc < 0)
+		snprintf(error, error_bytes, "%s: mode %04o for gid %d: %s", dir, (unsigned)mode,
+			(int)access->group, strerror(-rc));
+	return rc;
+}
+
+/* Whoever can rename in a folder can put a socket of his own where clients look for gpt2d. */
+static int check_folder(const char *path, char *error, size_t error_bytes)
+{
+	char dir[PATH_MAX];
+	struct stat st;
+
+	snprintf(dir, sizeof(dir), "%s", path);
+	*strrchr(dir, '/') = '\0';
+	if (stat(dir[0] ? dir : "/", &st) < 0) {
+		int rc = -errno;
+
+		snprintf(error, error_bytes, "%s: %s", dir, strerror(-rc));
+		return rc;
+	}
+	if ((st.st_mode & S_IWOTH) == 0 || (st.st_mode & S_ISVTX) != 0)
+		return 0;
+	snprintf(error, error_bytes,
+		"socket: %s: everybody can write to its folder (mode %04o): chmod o-w %s", path,
+		(unsigned)st.st_mode & 07777, dir);
+	return -EPERM;
+}
+
+/* 0600 from its first moment, then for whom it is; nobody can connect before it listens. */
+static int bind_for(int fd, const struct sockaddr_un *address, const struct place_access *access,
+	char *error, size_t error_bytes)
+{
+	mode_t mask = umask(0177);
+	int rc = bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? -errno : 0;
+
+	umask(mask);
+	if (rc < 0) {
+		snprintf(error, error_bytes, "%s: %s", address->sun_path, strerror(-rc));
+		return rc;
+	}
+	if (access->group != (gid_t)-1 && lchown(address->sun_path, (uid_t)-1, access->group) < 0)
+		rc = -errno;
+	if (rc == 0 && access->mode != 0600 && chmod(address->sun_path, access->mode) < 0)
+		rc = -errno;
+	if (rc < 0) {
+		snprintf(error, error_bytes, "socket: %s: mode %04o for gid %d: %s",
+			address->sun_path, (unsigned)access->mode, (int)access->group,
+			strerror(-rc));
+		unlink(address->sun_path);
+	}
+	return rc;
+}
+
+int place_bind(const char *path, const struct place_access *access, int *fd,
+	struct place_mark *mark, char *error, size_t error_bytes)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct stat st;
-	mode_t mask;
-	int f, rc = 0;
+	int f, rc;
 
 	if (strlen(path) >= sizeof(address.sun_path)) {
 		snprintf(error, error_bytes, "%s: longer than a socket's name may be", path);
 		return -ENAMETOOLONG;
 	}
 	strcpy(address.sun_path, path);
+	rc = check_folder(path, error, error_bytes);
+	if (rc < 0)
+		return rc;
 	if (lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode)) {
 		snprintf(error, error_bytes, "%s: is there and is no socket", path);
 		return -EEXIST;
@@ -119,14 +200,15 @@ int place_bind(const char *path, int *fd, struct place_mark *mark, char *error, 
 	f = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (f < 0 || (unlink(path) < 0 && errno != ENOENT))
 		rc = -errno;
-	mask = umask(0177);
-	if (rc == 0 && bind(f, (struct sockaddr *)&address, sizeof(address)) < 0)
-		rc = -errno;
-	umask(mask);
-	if (rc == 0 && lstat(path, &st) < 0)
-		rc = -errno;
-	if (rc < 0) {
+	if (rc < 0)
 		snprintf(error, error_bytes, "%s: %s", path, strerror(-rc));
+	else
+		rc = bind_for(f, &address, access, error, error_bytes);
+	if (rc == 0 && lstat(path, &st) < 0) {
+		rc = -errno;
+		snprintf(error, error_bytes, "%s: %s", path, strerror(-rc));
+	}
+	if (rc < 0) {
 		if (f >= 0)
 			close(f);
 		return rc;

@@ -20,8 +20,21 @@ struct place_mark {
 	dev_t device;
 	ino_t inode;
 };
-/* A bound socket, mode 0600 from its first moment; the lock must be held. */
-int place_bind(const char *path, int *fd, struct place_mark *mark, char *error, size_t error_bytes);
+/* Who may connect: mode and group ((gid_t)-1: as it comes). */
+struct place_access {
+	mode_t mode;
+	gid_t group;
+};
+/* The socket's folder, if it is not there: entered by those who may connect, listed by the owner. */
+int place_make_socket_dir(
+	const char *dir, const struct place_access *access, char *error, size_t error_bytes);
+/*
+ * A bound socket that has its mode and group before anybody can connect, and is never open wider
+ * than that; -EPERM when its folder lets anybody put another one in its place. The lock must be
+ * held.
+ */
+int place_bind(const char *path, const struct place_access *access, int *fd,
+	struct place_mark *mark, char *error, size_t error_bytes);
 /* Remove the socket if the name still stands for it. */
 void place_unlink(const char *path, const struct place_mark *mark);
 

@@ -35,7 +35,7 @@ enum settings_device { DEVICE_UNSET, DEVICE_CPU, DEVICE_CUDA, DEVICE_AUTO };
 enum settings_source { BY_DEFAULT, BY_FILE, BY_ENVIRONMENT, BY_OPTION };
 
 struct settings {
-	char *socket; /* NULL: the standard place */
+	char *socket;        /* NULL: the standard place */
 	int64_t socket_mode; /* -1: not given */
 	struct settings_group socket_group, admin_group;
 	char *state_dir;
@@ -78,16 +78,16 @@ void settings_finish(struct settings *s);
  * after all that is wrong was written to errors, a line each; s is to be finished in any case. A
  * command line that asks for --help or --version is not read on, and no file is.
  */
-int settings_load(struct settings *s, int argc, char **argv, struct settings_command *command,
-	FILE *errors);
+int settings_load(
+	struct settings *s, int argc, char **argv, struct settings_command *command, FILE *errors);
 
 /*
  * After settings_load of the same words anew: what may change while gpt2d runs is taken over from
  * fresh. For each difference told is called: the setting, both values, whether it was taken.
  */
 void settings_take(struct settings *s, const struct settings *fresh,
-	void (*told)(const char *name, const char *before, const char *after, bool taken,
-		void *arg),
+	void (*told)(
+		const char *name, const char *before, const char *after, bool taken, void *arg),
 	void *arg);
 
 /* One setting by its name in the file: 0, or -EINVAL, -ENOENT (no such setting), -ENOMEM with

@@ -21,8 +21,7 @@ static const struct flag flags[] = {
 	[FLAG_CONFIG] = {'c', "config", "FILE",
 		"read FILE instead of /etc/gpt2d/gpt2d.conf (root, services) or "
 		"gpt2d/gpt2d.conf below $XDG_CONFIG_HOME or ~/.config"},
-	[FLAG_TEST] = {'n', "test", NULL,
-		"only check the settings; with -v print them as a file"},
+	[FLAG_TEST] = {'n', "test", NULL, "only check the settings; with -v print them as a file"},
 	[FLAG_VERBOSE] = {'v', "verbose", NULL, "log more: log_level is debug"},
 	[FLAG_CHECK] = {0, "check", NULL,
 		"look at this machine and this installation: a line for each thing, and what to "
@@ -135,8 +134,8 @@ static int take_long(struct words *w, const char *word)
 	return settings_set_row(w->s, row, value, w->error, sizeof(w->error));
 }
 
-static int take_words(struct settings *s, int argc, char **argv, struct settings_command *command,
-	FILE *errors)
+static int take_words(
+	struct settings *s, int argc, char **argv, struct settings_command *command, FILE *errors)
 {
 	struct words w = {.argc = argc, .at = 1, .argv = argv, .s = s, .command = command};
 	int rc = 0;
@@ -220,8 +219,8 @@ static int check_together(const struct settings *s, FILE *errors)
 	return rc;
 }
 
-int settings_load(struct settings *s, int argc, char **argv, struct settings_command *command,
-	FILE *errors)
+int settings_load(
+	struct settings *s, int argc, char **argv, struct settings_command *command, FILE *errors)
 {
 	struct settings ignored;
 	int rc, file_rc;

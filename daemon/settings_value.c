@@ -18,8 +18,7 @@ struct unit {
 static const struct unit second_units[] = {
 	{"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}, {NULL, 0}};
 static const struct unit byte_units[] = {{"B", 1}, {"KiB", INT64_C(1) << 10},
-	{"MiB", INT64_C(1) << 20}, {"GiB", INT64_C(1) << 30}, {"TiB", INT64_C(1) << 40},
-	{NULL, 0}};
+	{"MiB", INT64_C(1) << 20}, {"GiB", INT64_C(1) << 30}, {"TiB", INT64_C(1) << 40}, {NULL, 0}};
 
 static const struct unit *units_of(enum settings_type type)
 {
@@ -122,8 +121,8 @@ int settings_set(
 
 /* ---- from text ---- */
 
-static int expected(const struct settings_row *row, const char *value, char *error,
-	size_t error_bytes)
+static int expected(
+	const struct settings_row *row, const char *value, char *error, size_t error_bytes)
 {
 	static const char *const what[] = {
 		[SETTING_COUNT] = "an integer from ",
@@ -250,8 +249,7 @@ int settings_set_row(struct settings *s, const struct settings_row *row, const c
 
 /* ---- to text ---- */
 
-static void format_number(
-	enum settings_type type, int64_t value, char *out, size_t out_bytes)
+static void format_number(enum settings_type type, int64_t value, char *out, size_t out_bytes)
 {
 	const struct unit *unit = units_of(type);
 	size_t i = 0;
@@ -377,8 +375,8 @@ static char *text_of(const struct settings *s, const struct settings_row *row)
 }
 
 void settings_take(struct settings *s, const struct settings *fresh,
-	void (*told)(const char *name, const char *before, const char *after, bool taken,
-		void *arg),
+	void (*told)(
+		const char *name, const char *before, const char *after, bool taken, void *arg),
 	void *arg)
 {
 	for (size_t i = 0; i < settings_n_rows; i++) {

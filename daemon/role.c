@@ -1,0 +1,64 @@
+#include "daemon/role.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/client.h"
+#include "daemon/log.h"
+#include "daemon/settings.h"
+
+enum { GROUPS_AT_FIRST = 64, GROUPS_MAX = 65536 /* Linux has no more for a process */ };
+
+/* The peer's further groups: how many, or a negative errno. */
+static int peer_groups(int fd, gid_t **out)
+{
+	socklen_t bytes = GROUPS_AT_FIRST * sizeof(gid_t);
+	gid_t *groups = NULL, *more;
+	int rc = -ERANGE;
+
+	while (rc == -ERANGE && bytes <= GROUPS_MAX * sizeof(gid_t)) {
+		more = realloc(groups, bytes);
+		if (more == NULL) {
+			rc = -ENOMEM;
+			break;
+		}
+		groups = more;
+		/* too small: the kernel says how many bytes it takes */
+		rc = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes) < 0 ? -errno : 0;
+	}
+	if (rc < 0) {
+		free(groups);
+		return rc;
+	}
+	*out = groups;
+	return (int)(bytes / sizeof(gid_t));
+}
+
+bool role_is_admin(int fd, uid_t uid, gid_t gid, const struct settings_group *admins)
+{
+	gid_t *groups = NULL;
+	bool found = false;
+	int n;
+
+	if (uid == 0 || uid == geteuid())
+		return true;
+	if (admins->name == NULL)
+		return false;
+	if (gid == admins->gid)
+		return true;
+	n = peer_groups(fd, &groups);
+	if (n < 0)
+		log_write(LOG_WARNING, "client: the groups of uid %u are not known: error %d",
+			(unsigned)uid, -n);
+	for (int i = 0; i < n && !found; i++)
+		found = groups[i] == admins->gid;
+	free(groups);
+	return found;
+}
+
+bool role_may_change(const struct client_peer *who, uid_t owner)
+{
+	return who->admin || who->uid == owner;
+}

@@ -1,0 +1,22 @@
+/*
+ * role.h: who a client is to gpt2d, and what that allows. Everybody who may connect submits runs
+ * and sees all there are. A run belongs to whom it was submitted by. Admins are root, the user that
+ * gpt2d runs as, and who is in admin_group.
+ */
+#ifndef GPT2D_ROLE_H
+#define GPT2D_ROLE_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct client_peer;
+struct settings_group;
+
+/* Of a connected socket and its credentials; the groups are those the peer had when it connected.
+ */
+bool role_is_admin(int fd, uid_t uid, gid_t gid, const struct settings_group *admins);
+
+/* Whether who may change what belongs to owner; the daemon itself belongs to its own user. */
+bool role_may_change(const struct client_peer *who, uid_t owner);
+
+#endif

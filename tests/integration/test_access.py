@@ -1,0 +1,194 @@
+"""Who may connect, and who may do what: the socket's mode and group, roles, two real users (case H4)."""
+
+import grp
+import json
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from helpers import Daemon, RpcError, spec, wait_for
+
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
+ONE, TWO = 61001, 61002  # uids of nobody in particular
+
+CLIENT = """
+import json, socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.settimeout(60)
+s.connect(sys.argv[1])
+f = s.makefile("rwb")
+def ask(id, method, params):
+    f.write(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode() + b"\\n")
+    f.flush()
+    return json.loads(f.readline())
+ask(1, "hello", {"protocol": 1})
+print(json.dumps([ask(2 + i, *q) for i, q in enumerate(json.loads(sys.argv[2]))]))
+"""
+
+
+@pytest.fixture
+def home():
+    path = Path(tempfile.mkdtemp(prefix="gpt2d-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def as_user(path, uid, *questions, groups=(), gid=65534):
+    """The replies to [method, params]... as another user, or why the socket cannot be reached."""
+    done = subprocess.run(["/usr/bin/env", "python3", "-I", "-c", CLIENT, str(path), json.dumps(questions)],
+        capture_output=True, text=True, timeout=120, user=uid, group=gid, extra_groups=groups, check=False,
+        env={"PATH": "/usr/bin:/bin"}, cwd="/")
+    if done.returncode != 0:
+        assert "PermissionError" in done.stderr or "ConnectionRefusedError" in done.stderr, done.stderr
+        return done.stderr.splitlines()[-1].split(":")[0]
+    return json.loads(done.stdout)
+
+
+def mode(path):
+    return stat.S_IMODE(os.lstat(path).st_mode)
+
+
+def a_group():
+    """Some group that is not root's: name and gid."""
+    return next((g.gr_name, g.gr_gid) for g in grp.getgrall() if g.gr_gid not in (0, 65534))
+
+
+def test_the_owner_only_unless_said(home):
+    os.chmod(home, 0o755)
+    before = os.umask(0)
+    try:
+        with Daemon(home=home) as d:
+            assert mode(d.socket) == 0o600 and mode(d.socket.parent) == 0o700
+            assert mode(d.state) == 0o700
+    finally:
+        os.umask(before)
+
+
+@ROOT_ONLY
+def test_mode_and_group(home):
+    name, gid = a_group()
+    with Daemon(home=home, options=("--socket-group", name)) as d:
+        assert mode(d.socket) == 0o660 and os.stat(d.socket).st_gid == gid
+        assert mode(d.socket.parent) == 0o710 and os.stat(d.socket.parent).st_gid == gid
+        assert as_user(d.socket, ONE, ["status", {}], groups=[gid])[0]["result"]["daemon"]["state"] == "running"
+        assert as_user(d.socket, ONE, ["status", {}]) == "PermissionError"
+
+
+def test_group_that_cannot_be_given(home):
+    if os.geteuid() == 0:
+        pytest.skip("root may give a file to any group")
+    mine = set(os.getgroups()) | {os.getegid()}
+    name = next(g.gr_name for g in grp.getgrall() if g.gr_gid not in mine)
+    d = Daemon(home=home, options=("--socket-group", name), ready=False)
+    assert d.process.wait(60) == 1 and "Operation not permitted" in d.process.stderr.read()
+    assert not d.socket.exists()
+
+
+def test_a_socket_is_never_open_wider(home):
+    """Watched while daemons come and go: a socket that can be connected to has its mode."""
+    seen, stop = set(), threading.Event()
+    socket = home / "run" / "gpt2d.sock"
+
+    def watch():
+        while not stop.is_set():
+            try:
+                seen.add(mode(socket))
+            except OSError:
+                pass
+
+    watcher = threading.Thread(target=watch)
+    before = os.umask(0)
+    try:
+        watcher.start()
+        for _ in range(5):
+            with Daemon(home=home, options=("--socket-mode", "0660")):
+                pass
+    finally:
+        stop.set()
+        watcher.join()
+        os.umask(before)
+    assert 0o660 in seen and seen <= {0o600, 0o660}
+
+
+def test_contradictions(home):
+    name = grp.getgrgid(os.getegid()).gr_name
+    d = Daemon(home=home, options=("--socket-group", name, "--socket-mode", "0600"), ready=False)
+    assert d.process.wait(60) == 2
+    assert "socket_mode: 0600 shuts out the socket_group" in d.process.stderr.read()
+
+
+def test_a_folder_that_everybody_writes_to(home):
+    (home / "run").mkdir()
+    (home / "run").chmod(0o777)
+    d = Daemon(home=home, ready=False)
+    assert d.process.wait(60) == 1
+    assert "everybody can write to its folder (mode 0777): chmod o-w" in d.process.stderr.read()
+    (home / "run").chmod(0o1777)  # as /tmp
+    d.start()
+    d.stop()
+
+
+@ROOT_ONLY
+def test_two_users(home):
+    """A run is its owner's; what is the daemon's is the admins'."""
+    name, gid = a_group()
+    with Daemon(home=home, options=("--socket-mode", "0666", "--admin-group", name)) as d, d.client() as c:
+        first = as_user(d.socket, ONE, ["submit", {"spec": spec("one-ms20", 100000)}])[0]["result"]["id"]
+        second = as_user(d.socket, TWO, ["submit", {"spec": spec("two")}])[0]["result"]["id"]
+        assert [run["uid"] for run in c.call("list")["runs"]] == [ONE, TWO]
+        refused = as_user(d.socket, TWO, ["cancel", {"id": first}], ["shutdown", {"now": True}])
+        assert [r["error"]["code"] for r in refused] == [-32004, -32004]
+        assert "admin_group" in refused[1]["error"]["message"]
+        assert c.state(first) in ("queued", "starting", "running")
+        # own ones
+        assert as_user(d.socket, TWO, ["cancel", {"id": second}])[0]["result"]["id"] == second
+        # others', by the group: the first one, or a further one
+        third = as_user(d.socket, TWO, ["submit", {"spec": spec("three")}])[0]["result"]["id"]
+        assert "error" in as_user(d.socket, ONE, ["cancel", {"id": third}])[0]
+        assert "result" in as_user(d.socket, ONE, ["cancel", {"id": third}], groups=[gid])[0]
+        assert "result" in as_user(d.socket, TWO, ["cancel", {"id": first}], gid=gid)[0]
+        assert c.wait(first)["state"] == "cancelled"
+        # one that has ended is still its owner's
+        assert as_user(d.socket, TWO, ["cancel", {"id": first}])[0]["error"]["code"] == -32004
+        assert "result" in as_user(d.socket, TWO, ["shutdown", {"now": True}], groups=[gid])[0]
+        assert d.process.wait(60) == 0
+
+
+@ROOT_ONLY
+def test_clients_of_one_user_do_not_shut_out_another(home):
+    with Daemon(home=home, options=("--socket-mode", "0666", "--clients-per-user", "2")) as d:
+        with d.client(), d.client():
+            assert not d.accepts()
+            assert "result" in as_user(d.socket, ONE, ["status", {}])[0]
+
+
+def test_descriptors_are_kept_for_the_rest(home):
+    """Clients take what is not needed otherwise; with all of theirs taken, a run is trained as ever."""
+    command = Daemon(home=home, options=("--clients-per-user", "512"))
+    assert command.stop() == 0
+    limited = ["/bin/sh", "-c", 'ulimit -n 128 && exec "$0" "$@"', *command.command]
+    command.command = limited
+    command.start()
+    with command as d, d.client() as c:
+        others, refused = [], None
+        while refused is None and len(others) < 200:
+            try:
+                others.append(d.client())
+            except (OSError, EOFError, RpcError) as error:
+                refused = error
+        assert refused is not None and 20 < len(others) < 64
+        assert c.wait(c.submit(spec("full")))["state"] == "done"
+        os.kill(c.call("status")["engine"]["ranks"][0]["pid"], 9)
+        assert wait_for(lambda: c.call("status")["engine"]["restarts"] > 0 and
+            c.call("status")["engine"]["state"] == "ready", "new engines")
+        assert c.wait(c.submit(spec("again")))["state"] == "done"
+        for other in others:
+            other.close()
+        wait_for(d.accepts, "a free seat")
