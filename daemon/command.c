@@ -407,7 +407,7 @@ static void do_shutdown(struct daemon *d, struct client *client, json_t *params)
 	struct run *run = scheduler_running(d->scheduler);
 
 	if (!may(client, geteuid())) {
-		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL, 
+		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
 			"shutdown: only root, whom gpt2d runs as, and admin_group may");
 		return;
 	}
