@@ -25,7 +25,7 @@ struct place_access {
 	mode_t mode;
 	gid_t group;
 };
-/* The socket's folder, if it is not there: entered by those who may connect, listed by the owner. */
+/* The socket's folder, if it is not there: entered by those who may connect. */
 int place_make_socket_dir(
 	const char *dir, const struct place_access *access, char *error, size_t error_bytes);
 /*
