@@ -75,6 +75,23 @@ static void print_daemon(const struct term *t, const json_t *daemon)
 	fprintf(t->file, "state   %s\n", format_string(daemon, "state_dir", "-", dir, sizeof(dir)));
 }
 
+/* Nothing when it can be written. */
+static void print_store(const struct term *t, const json_t *store)
+{
+	char path[4096], error[256], advice[256], at[64];
+
+	if (!json_is_object(store))
+		return;
+	fprintf(t->file,
+		"%sstore   %s cannot be written since %s: %s\n"
+		"        no run starts and submissions are refused until it can: %s%s\n",
+		term_colour(t, TERM_RED), format_string(store, "path", "?", path, sizeof(path)),
+		text_time(store, "since", at, sizeof(at)),
+		format_string(store, "error", "?", error, sizeof(error)),
+		format_string(store, "advice", "", advice, sizeof(advice)),
+		term_colour(t, TERM_PLAIN));
+}
+
 /* A device is an object of the engine's, or a name. */
 static void device_name(const json_t *rank, char *out, size_t out_bytes)
 {
@@ -198,6 +215,7 @@ static void print_counts(const struct term *t, const json_t *reply)
 void text_status(struct ctl *ctl, const json_t *reply)
 {
 	print_daemon(&ctl->out, json_object_get(reply, "daemon"));
+	print_store(&ctl->out, json_object_get(reply, "store"));
 	print_engine(&ctl->out, json_object_get(reply, "engine"));
 	print_running(&ctl->out, json_object_get(reply, "running"));
 	print_counts(&ctl->out, reply);

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <event2/event.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,6 @@
 enum {
 	DIRS_AHEAD = 32, /* segment directories made before they are needed */
 	DIR_MODE = 0750,
-	MARKER_BYTES = 16 << 10,
 };
 
 static void on_job(void *arg, int rc);
@@ -75,11 +73,25 @@ static int make_dir(const char *path)
 	return mkdir(path, DIR_MODE) < 0 && errno != EEXIST ? -errno : 0;
 }
 
+/* Its parent may have been removed under gpt2d. */
+static int make_own_dir(const struct active *a)
+{
+	char runs[PATH_MAX];
+	int rc = make_dir(a->dir);
+
+	if (rc != -ENOENT)
+		return rc;
+	if (snprintf(runs, sizeof(runs), "%s/runs", a->daemon->state_dir) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	rc = make_dir(runs);
+	return rc < 0 ? rc : make_dir(a->dir);
+}
+
 static int make_run_dir(const struct active *a)
 {
 	char path[PATH_MAX];
 	char *text;
-	int rc = make_dir(a->dir);
+	int rc = make_own_dir(a);
 
 	if (rc < 0 || !a->spec->has_arms)
 		return rc;
@@ -337,36 +349,4 @@ int active_finish(struct active *a, void (*complete)(struct active *a, int rc, v
 	rc = record_files(a->daemon->store, finish_work, on_finished, a);
 	a->working = rc == 0;
 	return rc;
-}
-
-/* The value of " key=" in a marker equals expected. */
-static bool names(const char *marker, const char *key, const char *expected)
-{
-	const char *at = strstr(marker, key);
-	size_t n = strlen(expected);
-
-	if (at == NULL)
-		return false;
-	at += strlen(key);
-	return strncmp(at, expected, n) == 0 && (at[n] == ' ' || at[n] == '\n');
-}
-
-bool active_marker_valid(const char *dir, const struct run *run)
-{
-	char path[PATH_MAX], marker[MARKER_BYTES + 1], id[24];
-	ssize_t n;
-	int fd;
-
-	if (snprintf(path, sizeof(path), "%s/%s", dir, ARTIFACT_COMPLETE) >= PATH_MAX)
-		return false;
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
-		return false;
-	n = read(fd, marker, MARKER_BYTES);
-	close(fd);
-	if (n <= 0)
-		return false;
-	marker[n] = '\0';
-	snprintf(id, sizeof(id), "%lld", (long long)run->id);
-	return names(marker, " run_id=", id) && names(marker, " spec_sha256=", run->spec_sha256);
 }

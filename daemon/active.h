@@ -32,6 +32,7 @@ struct active {
 	char stop_reason[RUN_REASON_BYTES];
 	struct event *timeout; /* timeout_s */
 	int64_t started_ns;    /* monotonic, of the first segment */
+	bool unrecorded;       /* the store does not know all that became of its segments */
 	double tokens;         /* of the segments that are durable */
 
 	/* private to active.c */
@@ -72,11 +73,5 @@ json_t *active_segment_start(const struct active *a, int64_t i);
 
 /* All segments are durable: write the completion marker of an experiment, then call complete. */
 int active_finish(struct active *a, void (*complete)(struct active *a, int rc, void *arg));
-
-/*
- * Whether the marker in dir names this run and its spec: what is left of a finished run after a
- * restart. For an experiment (spec->has_arms) its own marker, else the segment's.
- */
-bool active_marker_valid(const char *dir, const struct run *run);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/cancel.h"
 #include "daemon/clock.h"
 #include "daemon/control.h"
 #include "daemon/daemon.h"
@@ -139,11 +140,21 @@ static json_t *engine_json(const struct daemon *d)
 	const struct engine_program *p = d->program;
 	json_t *engine = engine_pool_json(d->pool);
 
-	json_object_set_new(
-		engine, "device", json_string(engine_program_device_name(p->device)));
-	json_object_set_new(
-		engine, "device_why", p->why[0] ? json_string(p->why) : json_null());
+	json_object_set_new(engine, "device", json_string(engine_program_device_name(p->device)));
+	json_object_set_new(engine, "device_why", p->why[0] ? json_string(p->why) : json_null());
 	return engine;
+}
+
+/* NULL's place is taken by JSON null: it can be written. */
+static json_t *store_json(const struct daemon *d)
+{
+	struct store_failure f;
+
+	if (!store_failure(d->store, &f))
+		return json_null();
+	return json_pack("{ss ss ss so ss}", "path", f.path, "errno", strerrorname_np(-f.rc),
+		"error", store_error_text(f.rc), "since", clock_json(f.since_ns), "advice",
+		f.advice);
 }
 
 static void do_status(struct daemon *d, struct client *client, json_t *params)
@@ -158,8 +169,8 @@ static void do_status(struct daemon *d, struct client *client, json_t *params)
 		running = json_pack("{so so}", "run", run_json(run, d->state_dir), "progress",
 			follow_progress(run));
 	client_reply(client,
-		json_pack("{so so so ss? sI so}", "daemon", daemon_json(d), "engine",
-			engine_json(d), "running", running, "waiting",
+		json_pack("{so so so so ss? sI so}", "daemon", daemon_json(d), "store",
+			store_json(d), "engine", engine_json(d), "running", running, "waiting",
 			scheduler_waiting(d->scheduler), "queued",
 			(json_int_t)queue_length(d->queue), "counts", counts));
 }
@@ -211,6 +222,34 @@ static void reply_ended(struct client *client, json_t *result)
 	json_decref(result);
 }
 
+/*
+ * While the store cannot be written it holds what was true before: what has happened since is
+ * known here only.
+ */
+static json_t *as_in_memory(const struct daemon *d, const json_t *stored)
+{
+	struct run *run = queue_find(d->queue, json_integer_value(json_object_get(stored, "id")));
+
+	return run ? run_json(run, d->state_dir) : NULL;
+}
+
+static void correct_result(const struct daemon *d, json_t *result)
+{
+	json_t *runs = json_object_get(result, "runs"), *stored, *now;
+	size_t i;
+
+	if (!store_failing(d->store))
+		return;
+	now = as_in_memory(d, json_object_get(result, "run"));
+	if (now != NULL)
+		json_object_set_new(result, "run", now);
+	json_array_foreach(runs, i, stored) {
+		now = as_in_memory(d, stored);
+		if (now != NULL)
+			json_array_set_new(runs, i, now);
+	}
+}
+
 static void on_result(void *arg, int rc, json_t *result)
 {
 	struct question *q = arg;
@@ -224,6 +263,7 @@ static void on_result(void *arg, int rc, json_t *result)
 	else if (q->follow)
 		reply_ended(client, result);
 	else {
+		correct_result(q->daemon, result);
 		run = q->id ? queue_find(q->daemon->queue, q->id) : NULL;
 		if (q->id)
 			json_object_set_new(
@@ -375,8 +415,6 @@ static void do_cancel(struct daemon *d, struct client *client, json_t *params)
 	int64_t id = integer_or(params, "id", 0);
 	struct run *run = queue_find(d->queue, id);
 	struct question *q;
-	enum run_state before;
-	int rc;
 
 	if (run == NULL) {
 		q = question_create(d, client, id);
@@ -389,14 +427,7 @@ static void do_cancel(struct daemon *d, struct client *client, json_t *params)
 		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
 			"run %lld: belongs to another user", (long long)id);
 	} else {
-		before = run->state;
-		rc = scheduler_cancel(d->scheduler, run);
-		/*
-		 * with the engines it goes on until they have let go; what ended is known at once
-		 */
-		reply_cancel(client, id,
-			run_state_name(rc == 0 && before == RUN_QUEUED ? RUN_CANCELLED : before),
-			rc == -EALREADY);
+		cancel_begin(d, client, run);
 	}
 }
 

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/cancel.h"
 #include "daemon/checker.h"
 #include "daemon/clock.h"
 #include "daemon/command.h"
@@ -102,11 +103,31 @@ static void on_terminate(evutil_socket_t signal, short what, void *arg)
 	daemon_stop(arg, true);
 }
 
+static void tell_store(const struct daemon *d, bool failing)
+{
+	struct store_failure failure;
+
+	if (failing && store_failure(d->store, &failure))
+		log_write(LOG_ERROR, "%s: cannot be written: %s: %s; tried again every second",
+			failure.path, store_error_text(failure.rc), failure.advice);
+	else
+		log_write(LOG_INFO, "%s/gpt2d.db: can be written again", d->state_dir);
+}
+
 static void on_completions(evutil_socket_t fd, short what, void *arg)
 {
 	struct daemon *d = arg;
+	bool failing;
 
 	store_deliver(d->store);
+	failing = store_failing(d->store);
+	if (failing)
+		cancel_store_fails(d);
+	if (failing != d->store_failing)
+		tell_store(d, failing);
+	d->store_failing = failing;
+	if (!failing)
+		scheduler_wake(d->scheduler);
 	daemon_stop_turn(d);
 }
 
@@ -248,6 +269,8 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 	rc = start_places(d, error, error_bytes);
 	if (rc == 0 && (d->follow = follow_create(d->base, d->state_dir)) == NULL)
 		rc = -ENOMEM;
+	if (rc == 0 && (d->cancels = cancels_create()) == NULL)
+		rc = -ENOMEM;
 	if (rc == 0)
 		rc = start_store(d, error, error_bytes);
 	if (rc == 0)
@@ -323,6 +346,7 @@ int daemon_finish(struct daemon *d)
 	scheduler_destroy(d->scheduler);
 	engine_pool_destroy(d->pool);
 	checker_destroy(d->checker);
+	cancels_destroy(d->cancels);
 	follow_destroy(d->follow);
 	queue_destroy(d->queue);
 	for (size_t i = 0; i < sizeof(d->signals) / sizeof(d->signals[0]); i++)

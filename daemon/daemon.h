@@ -26,12 +26,15 @@ struct daemon {
 	struct engine_pool *pool;
 	struct checker *checker;
 	struct scheduler *scheduler;
+	struct cancels *cancels;
 	int64_t counts[RUN_STATES]; /* of all runs there ever were */
 	int64_t started_ns;         /* monotonic */
+	bool unwritten;             /* lifecycle.h: there may be runs of which that is true */
 	bool stopping;              /* no submissions, no new starts */
 	bool ready_said;
 
 	/* private to daemon.c */
+	bool store_failing;
 	bool engines_told; /* to stop, as the last thing */
 	bool engines_gone;
 	int64_t finish_ns;  /* when stopping now: runs that are being written are waited for */

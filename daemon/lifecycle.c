@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/cancel.h"
 #include "daemon/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/follow.h"
@@ -10,12 +11,6 @@
 #include "daemon/queue.h"
 #include "daemon/record.h"
 #include "proto/protocol.h"
-
-struct ending {
-	struct daemon *daemon;
-	struct run *run;
-	enum run_state state;
-};
 
 static json_t *state_params(const struct run *run)
 {
@@ -32,51 +27,64 @@ void lifecycle_begin(struct daemon *d, struct run *run)
 	follow_event(d->follow, run, EVENT_STATE, state_params(run));
 }
 
-/* The end is durable: tell it, and forget the run. */
-static void on_ended(void *arg, int rc)
+/* The state is durable. An end is told then, and the run is forgotten. */
+static void on_written(void *arg, struct run *run, enum run_state state, int rc)
 {
-	struct ending *e = arg;
+	struct daemon *d = arg;
 
-	if (e->run->state != e->state) { /* queued again meanwhile, and perhaps ended anew */
-		free(e);
-		return;
-	}
 	if (rc < 0)
-		log_write(
-			LOG_ERROR, "run %lld: its end could not be written", (long long)e->run->id);
-	follow_event(e->daemon->follow, e->run, EVENT_STATE, state_params(e->run));
-	follow_end(e->daemon->follow, e->run);
-	queue_remove(e->daemon->queue, e->run);
-	free(e->run);
-	free(e);
+		log_write(LOG_ERROR, "run %lld: that it is %s could not be written: %s",
+			(long long)run->id, run_state_name(state), store_error_text(rc));
+	if (!run_state_ended(state) || run->state != state)
+		return; /* goes on, or was queued again meanwhile, and perhaps ended anew */
+	cancel_settled(d, run, false);
+	follow_event(d->follow, run, EVENT_STATE, state_params(run));
+	follow_end(d->follow, run);
+	queue_remove(d->queue, run);
+	free(run);
+}
+
+static void write_state(struct daemon *d, struct run *run)
+{
+	int rc = record_transition(d->store, run, on_written, d);
+
+	if (rc < 0 && !run->unwritten)
+		log_write(LOG_ERROR, "run %lld: no memory to write that it is %s: tried again",
+			(long long)run->id, run_state_name(run->state));
+	run->unwritten = rc < 0;
+	d->unwritten |= rc < 0;
+}
+
+static void retry(struct run *run, void *arg)
+{
+	if (run->unwritten)
+		write_state(arg, run);
+}
+
+void lifecycle_retry(struct daemon *d)
+{
+	if (!d->unwritten)
+		return;
+	d->unwritten = false;
+	queue_each(d->queue, retry, d);
 }
 
 int lifecycle_move(struct daemon *d, struct run *run, enum run_state to, const char *reason)
 {
 	enum run_state from = run->state;
-	struct ending *e = NULL;
-	int rc;
+	int rc = run_transition(run, to, reason, clock_utc_ns());
 
-	if (run_state_ended(to) && (e = malloc(sizeof(*e))) == NULL)
-		return -ENOMEM;
-	rc = run_transition(run, to, reason, clock_utc_ns());
 	if (rc < 0) {
 		log_write(LOG_ERROR, "run %lld: %s -> %s is not allowed", (long long)run->id,
 			run_state_name(from), run_state_name(to));
-		free(e);
 		return rc;
 	}
 	d->counts[from]--;
 	d->counts[to]++;
 	log_write(LOG_INFO, "run %lld: %s%s%s", (long long)run->id, run_state_name(to),
 		run->reason[0] ? ": " : "", run->reason);
-	if (e == NULL) {
+	if (!run_state_ended(to))
 		follow_event(d->follow, run, EVENT_STATE, state_params(run));
-		return record_transition(d->store, run, NULL, NULL);
-	}
-	*e = (struct ending){d, run, to};
-	rc = record_transition(d->store, run, on_ended, e);
-	if (rc < 0)
-		on_ended(e, rc);
-	return rc;
+	write_state(d, run);
+	return 0;
 }

@@ -1,6 +1,7 @@
 /*
  * lifecycle.h: the one place where a run changes its state: checked against run.h's table, written
- * to the store, told to the followers, logged. A run that ended leaves memory when that is durable.
+ * to the store, told to the followers, logged. A run that ended leaves memory when that is durable,
+ * never before the caller returns to the loop.
  */
 #ifndef GPT2D_LIFECYCLE_H
 #define GPT2D_LIFECYCLE_H
@@ -13,9 +14,12 @@ struct daemon;
 void lifecycle_begin(struct daemon *d, struct run *run);
 
 /*
- * 0, or -EINVAL when the table does not allow it. reason may be NULL. After a state that ends a run
- * the caller must not touch it again, unless it queues it again at once (restart).
+ * 0, or -EINVAL when the table does not allow it. reason may be NULL. Needs no memory: where there
+ * is none to hand the new state to the store, lifecycle_retry does it later.
  */
 int lifecycle_move(struct daemon *d, struct run *run, enum run_state to, const char *reason);
+
+/* To be called from time to time: states that could not be handed to the store. */
+void lifecycle_retry(struct daemon *d);
 
 #endif

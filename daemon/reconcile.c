@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/active.h"
 #include "daemon/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/log.h"
+#include "daemon/marker.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
+#include "daemon/sweep.h"
 
 static int take(struct run *run, void *arg)
 {
@@ -42,11 +43,15 @@ static void settle(struct run *run, void *arg)
 	struct outcome *o = arg;
 	struct daemon *d = o->daemon;
 	char reason[128], dir[PATH_MAX];
+	bool placed = run_dir(run, d->state_dir, dir, sizeof(dir)) == 0;
 
-	if (o->rc < 0 || run->state == RUN_QUEUED)
+	if (o->rc < 0)
 		return;
-	if (run->state == RUN_FINISHING && run_dir(run, d->state_dir, dir, sizeof(dir)) == 0 &&
-		active_marker_valid(dir, run)) {
+	if (placed)
+		sweep_run_dir(dir);
+	if (run->state == RUN_QUEUED)
+		return;
+	if (run->state == RUN_FINISHING && placed && marker_valid(dir, run)) {
 		o->rc = move(d, run, RUN_DONE, NULL);
 	} else {
 		snprintf(reason, sizeof(reason),

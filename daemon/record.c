@@ -52,10 +52,9 @@ static int submit_work(struct store_job *job, struct sqlite3 *db)
 		" gpus, segments, segments_done, attempt, restart, timeout_s, submitted_ns,"
 		" started_ns, ended_ns)"
 		" values(?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, 0, 0)",
-		"titttttiiiiii",
-		r->name, (int64_t)r->uid, run_state_name(r->state), r->reason, j->canonical,
-		r->spec_sha256, j->checks, r->gpus, r->segments, r->attempt, (int64_t)r->restart,
-		r->timeout_s, r->submitted_ns);
+		"titttttiiiiii", r->name, (int64_t)r->uid, run_state_name(r->state), r->reason,
+		j->canonical, r->spec_sha256, j->checks, r->gpus, r->segments, r->attempt,
+		(int64_t)r->restart, r->timeout_s, r->submitted_ns);
 	if (rc < 0)
 		return rc;
 	r->id = sqlite3_last_insert_rowid(db);
@@ -114,23 +113,36 @@ static int count_done(struct sqlite3 *db, int64_t run)
 struct transition_job {
 	struct store_job job;
 	struct run run; /* as it was */
+	struct run *of;
 	int64_t at_ns;
-	void (*done)(void *arg, int rc);
+	void (*done)(void *arg, struct run *run, enum run_state state, int rc);
 	void *arg;
 };
+
+/* The attempt that is stored, to see that a run has been queued again. */
+static int stored_attempt(struct sqlite3_stmt *stmt, void *arg)
+{
+	*(int64_t *)arg = sqlite3_column_int64(stmt, 0);
+	return 0;
+}
 
 static int transition_work(struct store_job *job, struct sqlite3 *db)
 {
 	const struct transition_job *j = (const struct transition_job *)job;
 	const struct run *r = &j->run;
 	const char *state = run_state_name(r->state);
+	int64_t attempt = r->attempt;
 	int rc;
 
+	rc = store_sql(
+		db, stored_attempt, &attempt, "select attempt from runs where id = ?", "i", r->id);
+	if (rc < 0)
+		return rc;
 	rc = store_sql(db, NULL, NULL,
 		"update runs set state = ?, reason = ?, attempt = ?, started_ns = ?, ended_ns = ?"
 		" where id = ?",
 		"ttiiii", state, r->reason, r->attempt, r->started_ns, r->ended_ns, r->id);
-	if (rc == 0 && r->state == RUN_QUEUED)
+	if (rc == 0 && attempt != r->attempt)
 		rc = store_sql(db, NULL, NULL,
 			"update segments set state = 'waiting', reason = '', started_ns = 0,"
 			" ended_ns = 0, dir = '', summary = null where run = ?",
@@ -142,7 +154,13 @@ static int transition_work(struct store_job *job, struct sqlite3 *db)
 			" state = case state when 'waiting' then 'skipped' else ? end"
 			" where run = ? and state in ('waiting', 'training')",
 			"iti", j->at_ns, state, r->id);
-	if (rc == 0 && r->state == RUN_QUEUED)
+	/* its marker says so, also where gpt2d went away before it was told */
+	if (rc == 0 && r->state == RUN_DONE)
+		rc = store_sql(db, NULL, NULL,
+			"update segments set state = 'done', ended_ns = ?"
+			" where run = ? and state in ('training', 'trained')",
+			"ii", j->at_ns, r->id);
+	if (rc == 0 && (attempt != r->attempt || r->state == RUN_DONE))
 		rc = count_done(db, r->id);
 	return rc < 0 ? rc : add_transition(db, r, j->at_ns);
 }
@@ -151,13 +169,12 @@ static void transition_done(struct store_job *job, int rc)
 {
 	struct transition_job *j = (struct transition_job *)job;
 
-	if (j->done)
-		j->done(j->arg, rc);
+	j->done(j->arg, j->of, j->run.state, rc);
 	free(j);
 }
 
-int record_transition(
-	struct store *s, const struct run *run, void (*done)(void *arg, int rc), void *arg)
+int record_transition(struct store *s, struct run *run,
+	void (*done)(void *arg, struct run *run, enum run_state state, int rc), void *arg)
 {
 	struct transition_job *j = calloc(1, sizeof(*j));
 
@@ -165,6 +182,7 @@ int record_transition(
 		return -ENOMEM;
 	job_init(&j->job, STORE_WRITE, true, transition_work, transition_done);
 	j->run = *run;
+	j->of = run;
 	j->at_ns = clock_utc_ns();
 	j->done = done;
 	j->arg = arg;
@@ -176,12 +194,12 @@ int record_transition_now(struct store *s, const struct run *run)
 {
 	struct transition_job j = {.run = *run, .at_ns = clock_utc_ns()};
 	struct sqlite3 *db = store_db(s);
-	int rc = store_errno(sqlite3_exec(db, "begin immediate", NULL, NULL, NULL));
+	int rc = store_errno(db, sqlite3_exec(db, "begin immediate", NULL, NULL, NULL));
 
 	if (rc == 0)
 		rc = transition_work(&j.job, db);
 	if (rc == 0)
-		rc = store_errno(sqlite3_exec(db, "commit", NULL, NULL, NULL));
+		rc = store_errno(db, sqlite3_exec(db, "commit", NULL, NULL, NULL));
 	if (rc < 0)
 		sqlite3_exec(db, "rollback", NULL, NULL, NULL);
 	return rc;

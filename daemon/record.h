@@ -26,11 +26,12 @@ int record_submit(struct store *s, struct run *run, const struct spec *spec, con
 
 /*
  * run as it stands now, after run_transition: its row, a row in transitions, and its segments that
- * will not be trained any more (or, queued again, will be). Tried until it is durable. done may be
- * NULL.
+ * will not be trained any more (or, queued again, will be). Tried until it is durable: then done is
+ * called with the state that was written; run must live until then. 0, or -ENOMEM with nothing
+ * added.
  */
-int record_transition(
-	struct store *s, const struct run *run, void (*done)(void *arg, int rc), void *arg);
+int record_transition(struct store *s, struct run *run,
+	void (*done)(void *arg, struct run *run, enum run_state state, int rc), void *arg);
 
 /* state: "training", "trained", "done", "failed", "cancelled". dir (training) and summary (done)
  * may be NULL. */

@@ -47,6 +47,7 @@ struct run {
 	int64_t timeout_s;                          /* 0: none */
 	int64_t submitted_ns, started_ns, ended_ns; /* UTC; 0: not yet */
 
+	bool unwritten;               /* lifecycle.h: its state could not be handed to the store */
 	struct follow_stream *stream; /* follow.h; NULL until there is an event or a follower */
 	TAILQ_ENTRY(run) link;        /* queue.h */
 };

@@ -15,18 +15,22 @@
 #include "daemon/record.h"
 #include "daemon/scheduler_private.h"
 #include "daemon/settings.h"
+#include "daemon/store.h"
+#include "daemon/sweep.h"
 #include "proto/protocol.h"
 
 /* ---- ends ---- */
 
-void scheduler_record(const struct active *a, int64_t segment, const char *state,
-	const char *reason, const char *dir, const char *summary)
+void scheduler_record(struct active *a, int64_t segment, const char *state, const char *reason,
+	const char *dir, const char *summary)
 {
 	struct record_segment r = {a->run->id, segment, state, reason, dir, summary};
 
-	if (record_segment(a->daemon->store, &r) < 0)
-		log_write(LOG_ERROR, "run %lld: segment %lld: out of memory", (long long)r.run,
-			(long long)segment);
+	if (record_segment(a->daemon->store, &r) == 0)
+		return;
+	log_write(LOG_ERROR, "run %lld: segment %lld: no memory to write that it is %s",
+		(long long)r.run, (long long)segment, state);
+	a->unrecorded = true;
 }
 
 void scheduler_tell(const struct active *a, int64_t segment, const char *state, const char *reason,
@@ -56,11 +60,16 @@ void scheduler_end(struct scheduler *s, struct active *a, enum run_state state, 
 
 	if (reason)
 		snprintf(why, sizeof(why), "%s", reason);
+	if (state == RUN_DONE && a->unrecorded) {
+		state = RUN_FAILED;
+		snprintf(why, sizeof(why),
+			"no_memory: what became of its segments could not be written");
+	}
 	if (s->slot == a)
 		scheduler_free_slot(s);
 	TAILQ_REMOVE(&s->begun, a, link);
 	active_destroy(a);
-	lifecycle_move(s->daemon, run, state, reason ? why : NULL);
+	lifecycle_move(s->daemon, run, state, why[0] ? why : NULL);
 	scheduler_wake(s);
 	daemon_stop_turn(s->daemon);
 }
@@ -75,8 +84,8 @@ void scheduler_end_failed(struct scheduler *s, struct active *a, const char *rea
 
 /* ---- stop: ask the engines to let go of the segment, then end ---- */
 
-void scheduler_stop(struct scheduler *s, struct active *a, enum run_state state, const char *format,
-	...)
+void scheduler_stop(
+	struct scheduler *s, struct active *a, enum run_state state, const char *format, ...)
 {
 	json_t *params;
 	va_list args;
@@ -94,8 +103,8 @@ void scheduler_stop(struct scheduler *s, struct active *a, enum run_state state,
 	}
 	params = json_pack(
 		"{sI sI}", "run", (json_int_t)a->run->id, "segment", (json_int_t)s->slot_segment);
-	engine_pool_send(s->daemon->pool, active_segment_gpus(a, s->slot_segment), SEGMENT_CANCEL,
-		params);
+	engine_pool_send(
+		s->daemon->pool, active_segment_gpus(a, s->slot_segment), SEGMENT_CANCEL, params);
 	json_decref(params);
 	s->stop_ns = clock_mono_ns();
 }
@@ -132,19 +141,23 @@ static void on_changed(struct active *a, const char *failure, void *arg)
 /* See to it that the head of the queue is being made ready. */
 static void prefetch(struct scheduler *s)
 {
-	struct run *head = queue_next(s->daemon->queue, NULL);
+	struct run *head;
 	int rc;
 
-	if (s->daemon->stopping || s->next != NULL || head == NULL)
-		return;
-	rc = active_create(s->daemon, head, on_changed, s, &s->next);
-	if (rc == -ENAMETOOLONG)
-		lifecycle_move(s->daemon, head, RUN_FAILED, "io: its directory's path is too long");
-	else if (rc < 0)
-		lifecycle_move(s->daemon, head, RUN_FAILED, "no_memory: to make it ready");
+	/* with a disk that takes nothing it would fail, and all others after it */
+	while (!s->daemon->stopping && !store_failing(s->daemon->store) && s->next == NULL &&
+		(head = queue_next(s->daemon->queue, NULL)) != NULL) {
+		rc = active_create(s->daemon, head, on_changed, s, &s->next);
+		if (rc == -ENAMETOOLONG)
+			lifecycle_move(s->daemon, head, RUN_FAILED,
+				"io: its directory's path is too long");
+		else if (rc < 0)
+			lifecycle_move(s->daemon, head, RUN_FAILED, "no_memory: to make it ready");
+	}
 }
 
-static void begin(struct scheduler *s, struct active *a)
+/* Whether it has begun; without its deadline it would not end as it was asked to. */
+static bool begin(struct scheduler *s, struct active *a)
 {
 	struct timeval timeout = {.tv_sec = (time_t)a->run->timeout_s};
 
@@ -154,10 +167,12 @@ static void begin(struct scheduler *s, struct active *a)
 	s->step_ns = 0;
 	lifecycle_move(s->daemon, a->run, RUN_STARTING, NULL);
 	if (a->run->timeout_s == 0)
-		return;
+		return true;
 	a->timeout = evtimer_new(s->daemon->base, on_timeout, a);
-	if (a->timeout)
-		evtimer_add(a->timeout, &timeout);
+	if (a->timeout != NULL && evtimer_add(a->timeout, &timeout) == 0)
+		return true;
+	scheduler_end(s, a, RUN_FAILED, "no_memory: for its deadline");
+	return false;
 }
 
 static void send_segment(struct scheduler *s, struct active *a)
@@ -175,8 +190,8 @@ static void send_segment(struct scheduler *s, struct active *a)
 	s->slot_segment = a->sent++;
 	s->stop_ns = 0;
 	s->heard_ns = clock_mono_ns();
-	engine_pool_send(s->daemon->pool, active_segment_gpus(a, s->slot_segment), SEGMENT_START,
-		params);
+	engine_pool_send(
+		s->daemon->pool, active_segment_gpus(a, s->slot_segment), SEGMENT_START, params);
 	json_decref(params);
 	scheduler_record(a, s->slot_segment, "training", NULL, dir, NULL);
 	scheduler_tell(a, s->slot_segment, "training", NULL, NULL);
@@ -191,17 +206,59 @@ static struct active *unfinished(const struct scheduler *s)
 	return a != NULL && a->sent < a->run->segments ? a : NULL;
 }
 
+/* ---- what killed engines leave behind ---- */
+
+static void sweep_later(struct scheduler *s, const char *dir)
+{
+	struct sweep *sweep = malloc(sizeof(*sweep));
+
+	if (sweep == NULL)
+		return; /* reconcile.h does it for runs that were open; others keep a stray file */
+	snprintf(sweep->dir, sizeof(sweep->dir), "%s", dir);
+	TAILQ_INSERT_TAIL(&s->sweeps, sweep, link);
+}
+
+static int sweep_work(void *arg)
+{
+	const struct sweep *sweep = arg;
+
+	sweep_run_dir(sweep->dir);
+	return 0;
+}
+
+static void on_swept(void *arg, int rc)
+{
+	free(arg);
+}
+
+/* Once there are new engines the old ones write no more. */
+static void flush_sweeps(struct scheduler *s)
+{
+	struct sweep *sweep;
+
+	while ((sweep = TAILQ_FIRST(&s->sweeps)) != NULL) {
+		if (record_files(s->daemon->store, sweep_work, on_swept, sweep) < 0)
+			return;
+		TAILQ_REMOVE(&s->sweeps, sweep, link);
+	}
+}
+
 void scheduler_wake(struct scheduler *s)
 {
 	struct active *a = unfinished(s);
 
+	if (engine_pool_ready(s->daemon->pool))
+		flush_sweeps(s);
 	prefetch(s);
 	if (s->slot != NULL || !engine_pool_ready(s->daemon->pool))
+		return;
+	if (a == NULL && store_failing(s->daemon->store))
 		return;
 	if (a == NULL && s->next != NULL && !s->daemon->stopping && active_ready(s->next)) {
 		a = s->next;
 		s->next = NULL;
-		begin(s, a);
+		if (!begin(s, a))
+			return; /* its end has woken the scheduler */
 		prefetch(s);
 	}
 	if (a != NULL && active_ready(a))
@@ -220,6 +277,7 @@ void scheduler_lost(struct scheduler *s, const char *reason)
 			continue; /* between two segments: it goes on with the next engines */
 		if (s->slot == a)
 			scheduler_record(a, s->slot_segment, "failed", reason, NULL, NULL);
+		sweep_later(s, a->dir);
 		scheduler_end_failed(s, a, reason);
 	}
 }
@@ -233,6 +291,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 	int64_t now = clock_mono_ns();
 	char reason[128];
 
+	lifecycle_retry(s->daemon);
 	if (s->slot == NULL)
 		return;
 	if (s->stop_ns != 0 && now - s->stop_ns > settings->cancel_timeout_s * CLOCK_S_NS) {
@@ -257,6 +316,7 @@ int scheduler_create(struct daemon *d, struct scheduler **out)
 		return -ENOMEM;
 	s->daemon = d;
 	TAILQ_INIT(&s->begun);
+	TAILQ_INIT(&s->sweeps);
 	s->watch = event_new(d->base, -1, EV_PERSIST, on_watch, s);
 	s->peer_timer = evtimer_new(d->base, scheduler_peer_timer, s);
 	if (!s->watch || !s->peer_timer) {
@@ -270,6 +330,7 @@ int scheduler_create(struct daemon *d, struct scheduler **out)
 
 void scheduler_destroy(struct scheduler *s)
 {
+	struct sweep *sweep;
 	struct active *a;
 
 	if (s == NULL)
@@ -280,6 +341,11 @@ void scheduler_destroy(struct scheduler *s)
 	}
 	if (s->next)
 		active_destroy(s->next);
+	while ((sweep = TAILQ_FIRST(&s->sweeps)) != NULL) {
+		TAILQ_REMOVE(&s->sweeps, sweep, link);
+		sweep_run_dir(sweep->dir); /* no engine is left */
+		free(sweep);
+	}
 	if (s->watch)
 		event_free(s->watch);
 	if (s->peer_timer)
@@ -332,6 +398,11 @@ void scheduler_interrupt(struct scheduler *s, bool all)
 			continue;
 		if (s->slot == a)
 			scheduler_free_slot(s);
+		sweep_later(s, a->dir);
+		if (a->stopping) {
+			scheduler_end(s, a, a->stop_state, a->stop_reason);
+			continue;
+		}
 		TAILQ_REMOVE(&s->begun, a, link);
 		active_destroy(a);
 		lifecycle_move(s->daemon, run, RUN_INTERRUPTED, "daemon_stop: gpt2d was stopped");
@@ -357,20 +428,22 @@ const char *scheduler_waiting(struct scheduler *s)
 {
 	struct run *running = scheduler_running(s);
 	struct daemon *d = s->daemon;
+	struct store_failure failure;
 
 	if (queue_next(d->queue, NULL) == NULL)
 		return NULL;
 	if (d->stopping)
 		return "gpt2d is stopping";
-	if (running != NULL)
+	if (store_failure(d->store, &failure))
+		snprintf(s->waiting, sizeof(s->waiting), "%.180s cannot be written: %s",
+			failure.path, store_error_text(failure.rc));
+	else if (running != NULL)
 		snprintf(s->waiting, sizeof(s->waiting), "run %lld is %s", (long long)running->id,
 			run_state_name(running->state));
 	else if (!engine_pool_ready(d->pool))
 		snprintf(s->waiting, sizeof(s->waiting), "engines are %s%s%.200s",
 			engine_pool_state_name(d->pool), engine_pool_reason(d->pool)[0] ? ": " : "",
 			engine_pool_reason(d->pool));
-	else if (store_failing(d->store))
-		return "the state directory cannot be written";
 	else
 		return "it is being made ready";
 	return s->waiting;

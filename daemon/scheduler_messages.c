@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/cancel.h"
 #include "daemon/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/engine_pool.h"
@@ -105,6 +106,7 @@ static void on_trained(struct scheduler *s, const struct about *w, json_t *param
 		/* too late for a stop: the work is done */
 		w->a->stopping = false;
 		lifecycle_move(s->daemon, w->a->run, RUN_FINISHING, NULL);
+		cancel_settled(s->daemon, w->a->run, true);
 	}
 	if (w->a->stopping) {
 		scheduler_record(w->a, w->segment, "trained", NULL, NULL, NULL);
@@ -151,6 +153,7 @@ static void on_done(struct scheduler *s, const struct about *w, json_t *params)
 	char *text = summary ? json_dumps(summary, JSON_COMPACT) : NULL;
 	struct record_segment r = {w->run, w->segment, "done", NULL, NULL, text};
 	struct about now = *w;
+	bool recorded = summary == NULL || text != NULL;
 	json_t *brief;
 	int rc;
 
@@ -159,11 +162,14 @@ static void on_done(struct scheduler *s, const struct about *w, json_t *params)
 		now = about_what(s, w->rank, params); /* that may have ended the run */
 		w = &now;
 	}
-	if (record_segment(s->daemon->store, &r) < 0)
-		log_write(LOG_ERROR, "run %lld: out of memory", (long long)w->run);
+	recorded = recorded && record_segment(s->daemon->store, &r) == 0;
 	free(text);
+	if (!recorded)
+		log_write(LOG_ERROR, "run %lld: segment %lld: no memory to write that it is done",
+			(long long)w->run, (long long)w->segment);
 	if (w->a == NULL)
 		return; /* its run has ended; what is on disk is on disk */
+	w->a->unrecorded |= !recorded;
 	w->a->done++;
 	w->a->run->segments_done++;
 	w->a->tokens += json_number_value(json_object_get(summary, "tokens_total"));

@@ -8,11 +8,18 @@
 #include "daemon/active.h"
 #include "daemon/scheduler.h"
 
+/* The folder of a run whose engines were killed. */
+struct sweep {
+	TAILQ_ENTRY(sweep) link;
+	char dir[PATH_MAX];
+};
+
 struct scheduler {
 	struct daemon *daemon;
 	TAILQ_HEAD(active_head, active)
-	begun;               /* have sent a segment and not ended; at most the last
+	begun; /* have sent a segment and not ended; at most the last
 			      * one has segments left to send */
+	TAILQ_HEAD(sweep_head, sweep) sweeps;
 	struct active *next; /* made ready ahead; still queued */
 
 	struct active *slot; /* whose segment the engines train; NULL: they are free */
@@ -29,8 +36,8 @@ struct scheduler {
 };
 
 /* A segment's state to the store; reason, dir and summary may be NULL. */
-void scheduler_record(const struct active *a, int64_t segment, const char *state,
-	const char *reason, const char *dir, const char *summary);
+void scheduler_record(struct active *a, int64_t segment, const char *state, const char *reason,
+	const char *dir, const char *summary);
 /* The same to the followers; reason and summary may be NULL. */
 void scheduler_tell(const struct active *a, int64_t segment, const char *state, const char *reason,
 	json_t *summary);

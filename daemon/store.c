@@ -13,51 +13,48 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
+#include "daemon/database.h"
+#include "daemon/filesystem.h"
+
 struct jobs {
 	struct store_job *first, **end;
 };
 
 struct store {
-	sqlite3 *db;
+	struct database db; /* of the thread, once it is started */
 	pthread_t thread;
 	bool started;
-	int fd; /* eventfd: something is complete */
+	int fd; /* eventfd: something is complete, or failing began or ended */
 
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t wake;
 	struct jobs waiting, complete;
 	bool closing, failing;
+	struct store_failure failure;
 	int64_t undelivered;
 	int lost; /* writes given up at the close */
 };
 
-static const char schema_1[] =
-	"create table schema(version integer not null);"
-	"insert into schema values(1);"
-	"create table runs("
-	" id integer primary key autoincrement, name text not null, uid integer not null,"
-	" state text not null, reason text not null, spec text not null,"
-	" spec_sha256 text not null, checks text not null, gpus integer not null,"
-	" segments integer not null, segments_done integer not null, attempt integer not null,"
-	" restart integer not null, timeout_s integer not null, submitted_ns integer not null,"
-	" started_ns integer not null, ended_ns integer not null);"
-	"create index runs_state on runs(state, id);"
-	"create table segments("
-	" run integer not null references runs(id), segment integer not null,"
-	" block integer not null, position integer not null, arm text not null,"
-	" state text not null, reason text not null, started_ns integer not null,"
-	" ended_ns integer not null, dir text not null, summary text,"
-	" primary key(run, segment)) without rowid;"
-	"create table transitions("
-	" run integer not null references runs(id), at_ns integer not null,"
-	" state text not null, reason text not null);"
-	"create index transitions_run on transitions(run);";
-
-/* Step i brings schema i to i + 1. */
-static const char *const steps[STORE_SCHEMA] = {schema_1};
-
-int store_errno(int code)
+/*
+ * The system's errno behind an error of reading or writing, where it is one that says more. SQLite
+ * keeps it for some of them only; for the others it is still in errno.
+ */
+static int system_errno(struct sqlite3 *db, int last)
 {
+	static const int telling[] = {ENOSPC, EDQUOT, EROFS, EFBIG, EACCES, EPERM, ENOMEM};
+	int kept = db ? sqlite3_system_errno(db) : 0;
+
+	for (size_t i = 0; i < sizeof(telling) / sizeof(telling[0]); i++)
+		if (kept == telling[i] || last == telling[i])
+			return -telling[i];
+	return -EIO;
+}
+
+int store_errno(struct sqlite3 *db, int code)
+{
+	int last = errno;
+
 	switch (code & 0xff) {
 	case SQLITE_OK:
 	case SQLITE_ROW:
@@ -76,9 +73,21 @@ int store_errno(int code)
 		return -EBADMSG;
 	case SQLITE_TOOBIG:
 		return -E2BIG;
+	case SQLITE_ERROR:
+	case SQLITE_CONSTRAINT:
+		return -EINVAL;
 	default:
-		return -EIO;
+		return system_errno(db, last);
 	}
+}
+
+const char *store_error_text(int rc)
+{
+	if (rc == -ESTALE)
+		return "it was removed or replaced while gpt2d had it open";
+	if (rc == -EBADMSG)
+		return "the database is damaged";
+	return strerror(-rc);
 }
 
 static int bind_values(sqlite3_stmt *stmt, const char *types, va_list args)
@@ -102,66 +111,27 @@ int store_sql(struct sqlite3 *db, int (*row)(struct sqlite3_stmt *stmt, void *ar
 	va_list args;
 	int rc, stop = 0;
 
+	errno = 0;
 	rc = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
 	if (rc != SQLITE_OK)
-		return store_errno(rc);
+		return store_errno(db, rc);
 	va_start(args, types);
 	rc = bind_values(stmt, types, args);
 	va_end(args);
 	if (rc != SQLITE_OK) {
 		sqlite3_finalize(stmt);
-		return store_errno(rc);
+		return store_errno(db, rc);
 	}
 	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW && stop == 0)
 		stop = row ? row(stmt, arg) : 0;
 	sqlite3_finalize(stmt);
-	return stop ? stop : store_errno(rc);
+	return stop ? stop : store_errno(db, rc);
 }
 
-static int read_int(sqlite3_stmt *stmt, void *arg)
+static void init_lock(struct store *s)
 {
-	*(int64_t *)arg = sqlite3_column_int64(stmt, 0);
-	return 0;
-}
-
-static int migrate(sqlite3 *db, char *error, size_t error_bytes)
-{
-	int64_t tables = 0, version = 0;
-	int rc;
-
-	rc = store_sql(db, read_int, &tables,
-		"select count(*) from sqlite_master where type = 'table' and name = 'schema'", "");
-	if (rc == 0 && tables > 0)
-		rc = store_sql(db, read_int, &version, "select version from schema", "");
-	if (rc < 0)
-		return rc;
-	if (version > STORE_SCHEMA || version < 0) {
-		snprintf(error, error_bytes, "schema %lld, this gpt2d knows %d and older ones",
-			(long long)version, STORE_SCHEMA);
-		return -EPROTO;
-	}
-	while (version < STORE_SCHEMA) {
-		rc = sqlite3_exec(db, "begin immediate", NULL, NULL, NULL);
-		if (rc == SQLITE_OK)
-			rc = sqlite3_exec(db, steps[version], NULL, NULL, NULL);
-		if (rc == SQLITE_OK)
-			rc = sqlite3_exec(db, "commit", NULL, NULL, NULL);
-		if (rc != SQLITE_OK)
-			return store_errno(rc);
-		version++;
-	}
-	return 0;
-}
-
-int store_open(const char *path, struct store **out, char *error, size_t error_bytes)
-{
-	struct store *s = calloc(1, sizeof(*s));
 	pthread_condattr_t monotonic;
-	int rc;
 
-	snprintf(error, error_bytes, "out of memory");
-	if (s == NULL)
-		return -ENOMEM;
 	s->waiting.end = &s->waiting.first;
 	s->complete.end = &s->complete.first;
 	pthread_mutex_init(&s->lock, NULL);
@@ -169,38 +139,35 @@ int store_open(const char *path, struct store **out, char *error, size_t error_b
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&s->wake, &monotonic);
 	pthread_condattr_destroy(&monotonic);
+}
+
+int store_open(const char *path, struct store **out, char *error, size_t error_bytes)
+{
+	struct store *s = calloc(1, sizeof(*s));
+	int rc;
+
+	snprintf(error, error_bytes, "out of memory");
+	if (s == NULL)
+		return -ENOMEM;
+	init_lock(s);
 	s->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (s->fd < 0) {
 		rc = -errno;
 		snprintf(error, error_bytes, "eventfd: %s", strerror(errno));
-		goto close;
+	} else {
+		rc = database_open(&s->db, path, error, error_bytes);
 	}
-	rc = store_errno(sqlite3_open_v2(path, &s->db,
-		SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL));
-	if (rc == 0)
-		rc = store_errno(sqlite3_exec(s->db,
-			"pragma busy_timeout = 5000; pragma journal_mode = wal;"
-			"pragma synchronous = full; pragma foreign_keys = on",
-			NULL, NULL, NULL));
-	if (s->db != NULL)
-		snprintf(error, error_bytes, "%s", sqlite3_errmsg(s->db));
-	if (rc == 0) {
-		rc = migrate(s->db, error, error_bytes);
-		if (rc < 0 && rc != -EPROTO)
-			snprintf(error, error_bytes, "%s", sqlite3_errmsg(s->db));
+	if (rc < 0) {
+		store_close(s);
+		return rc;
 	}
-	if (rc < 0)
-		goto close;
 	*out = s;
 	return 0;
-close:
-	store_close(s);
-	return rc;
 }
 
 struct sqlite3 *store_db(struct store *s)
 {
-	return s->db;
+	return s->db.handle;
 }
 
 int store_fd(const struct store *s)
@@ -233,6 +200,18 @@ void store_add(struct store *s, struct store_job *job)
 	pthread_mutex_unlock(&s->lock);
 }
 
+bool store_failure(struct store *s, struct store_failure *out)
+{
+	bool failing;
+
+	pthread_mutex_lock(&s->lock);
+	failing = s->failing;
+	if (failing)
+		*out = s->failure;
+	pthread_mutex_unlock(&s->lock);
+	return failing;
+}
+
 bool store_failing(struct store *s)
 {
 	bool failing;
@@ -243,59 +222,104 @@ bool store_failing(struct store *s)
 	return failing;
 }
 
-static void complete(struct store *s, struct store_job *job, int rc)
+static void wake_loop(struct store *s)
 {
 	uint64_t one = 1;
 
-	job->rc = rc;
-	pthread_mutex_lock(&s->lock);
-	append(&s->complete, job);
-	pthread_mutex_unlock(&s->lock);
 	if (write(s->fd, &one, sizeof(one)) < 0)
 		return; /* the counter is full: it is readable already */
 }
 
+static void complete(struct store *s, struct store_job *job, int rc)
+{
+	job->rc = rc;
+	pthread_mutex_lock(&s->lock);
+	append(&s->complete, job);
+	pthread_mutex_unlock(&s->lock);
+	wake_loop(s);
+}
+
+/* A reason of the job's own; any other is one of the disk, or of memory, and may pass. */
+static bool is_own(int rc)
+{
+	return rc == -EINVAL || rc == -ENOENT || rc == -E2BIG;
+}
+
+static int exec(struct store *s, const char *sql)
+{
+	errno = 0;
+	return store_errno(s->db.handle, sqlite3_exec(s->db.handle, sql, NULL, NULL, NULL));
+}
+
 /*
- * One transaction for the writes from first up to (not with) end. A job whose work fails for a
+ * One transaction for the writes from first on. A job whose work fails for a
  * reason of its own is undone alone; an error of the disk undoes all.
  */
-static int commit_writes(struct store *s, struct store_job *first, struct store_job *end)
+static int commit_writes(struct store *s, struct store_job *first)
 {
-	int rc = store_errno(sqlite3_exec(s->db, "begin immediate", NULL, NULL, NULL));
+	int rc = database_gone(&s->db) ? -ESTALE : exec(s, "begin immediate");
 
-	for (struct store_job *job = first; rc == 0 && job != end; job = job->next) {
-		rc = store_errno(sqlite3_exec(s->db, "savepoint job", NULL, NULL, NULL));
+	for (struct store_job *job = first; rc == 0 && job != NULL; job = job->next) {
+		rc = exec(s, "savepoint job");
 		if (rc < 0)
 			break;
-		job->rc = job->work(job, s->db);
-		if (job->rc == -ENOSPC || job->rc == -EIO || job->rc == -EROFS || job->rc == -EBUSY)
+		job->rc = job->work(job, s->db.handle);
+		if (job->rc < 0 && !is_own(job->rc))
 			rc = job->rc;
 		else
-			rc = store_errno(sqlite3_exec(s->db,
-				job->rc < 0 ? "rollback to job; release job" : "release job", NULL,
-				NULL, NULL));
+			rc = exec(s, job->rc < 0 ? "rollback to job; release job" : "release job");
 	}
 	if (rc == 0)
-		rc = store_errno(sqlite3_exec(s->db, "commit", NULL, NULL, NULL));
-	if (rc < 0 && sqlite3_get_autocommit(s->db) == 0)
-		sqlite3_exec(s->db, "rollback", NULL, NULL, NULL);
+		rc = exec(s, "commit");
+	if (rc < 0 && sqlite3_get_autocommit(s->db.handle) == 0)
+		sqlite3_exec(s->db.handle, "rollback", NULL, NULL, NULL);
 	return rc;
 }
 
-static void set_failing(struct store *s, bool failing)
+static void describe_failure(struct store *s, int rc, struct store_failure *f)
 {
+	char where[PATH_MAX + 64];
+
+	f->rc = rc;
+	snprintf(f->path, sizeof(f->path), "%s", s->db.path);
+	filesystem_describe(s->db.path, where, sizeof(where));
+	if (rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG)
+		snprintf(f->advice, sizeof(f->advice), "make room on %.180s", where);
+	else if (rc == -ESTALE)
+		snprintf(f->advice, sizeof(f->advice), "start gpt2d again");
+	else if (rc == -EROFS)
+		snprintf(f->advice, sizeof(f->advice), "make %.180s writable", where);
+	else if (rc == -ENOMEM)
+		snprintf(f->advice, sizeof(f->advice), "free some memory");
+	else
+		snprintf(f->advice, sizeof(f->advice), "see the kernel's log about %.180s", where);
+}
+
+static void set_failing(struct store *s, int rc)
+{
+	struct store_failure now = {0};
+	bool changed;
+
+	if (rc == 0 && !s->failing) /* only this thread writes it */
+		return;
+	if (rc < 0)
+		describe_failure(s, rc, &now);
 	pthread_mutex_lock(&s->lock);
-	s->failing = failing;
+	now.since_ns = s->failing ? s->failure.since_ns : clock_utc_ns();
+	changed = s->failing != (rc < 0);
+	s->failing = rc < 0;
+	s->failure = now;
 	pthread_mutex_unlock(&s->lock);
+	if (changed)
+		wake_loop(s);
 }
 
 /* A failed transaction: what may fail fails, what must not be lost goes to kept. */
-static void sort_failed(
-	struct store *s, struct store_job *job, struct store_job *end, int rc, struct jobs *kept)
+static void sort_failed(struct store *s, struct store_job *job, int rc, struct jobs *kept)
 {
 	struct store_job *next;
 
-	for (; job != end; job = next) {
+	for (; job != NULL; job = next) {
 		next = job->next;
 		if (job->must)
 			append(kept, job);
@@ -304,38 +328,48 @@ static void sort_failed(
 	}
 }
 
-/* Jobs that came while a write is being retried: questions and files go on, writes wait or are
- * refused. */
-static void serve_waiting(struct store *s, struct store_job *job, int rc, struct jobs *kept)
+/*
+ * Jobs that came while a write is being retried: questions and files go on, writes join what is
+ * tried; whether there was one.
+ */
+static bool serve_waiting(struct store *s, struct store_job *job, struct jobs *kept)
 {
 	struct store_job *next;
+	bool written = false;
 
 	for (; job != NULL; job = next) {
 		next = job->next;
-		if (job->kind != STORE_WRITE)
-			complete(s, job, job->work(job, job->kind == STORE_READ ? s->db : NULL));
-		else
-			sort_failed(s, job, next, rc, kept);
+		if (job->kind != STORE_WRITE) {
+			complete(s, job,
+				job->work(job, job->kind == STORE_READ ? s->db.handle : NULL));
+			continue;
+		}
+		append(kept, job);
+		written = true;
 	}
+	return written;
 }
 
-/* A second, in which other jobs are served, cut short when the store is closed; whether it is. */
-static bool pause_before_retry(struct store *s, int rc, struct jobs *kept)
+/*
+ * A second, in which other jobs are served, cut short by a write, which gets a try of its own, and
+ * when the store is closed; whether it is.
+ */
+static bool pause_before_retry(struct store *s, struct jobs *kept)
 {
 	struct store_job *jobs;
 	struct timespec until;
-	bool closing = false, late = false;
+	bool closing = false, late = false, written = false;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec++;
-	while (!closing && !late) {
+	while (!closing && !late && !written) {
 		pthread_mutex_lock(&s->lock);
 		while (s->waiting.first == NULL && !s->closing && !late)
 			late = pthread_cond_timedwait(&s->wake, &s->lock, &until) == ETIMEDOUT;
 		closing = s->closing;
 		jobs = take_all(&s->waiting);
 		pthread_mutex_unlock(&s->lock);
-		serve_waiting(s, jobs, rc, kept);
+		written = serve_waiting(s, jobs, kept);
 	}
 	return closing;
 }
@@ -347,7 +381,7 @@ static bool any_must(const struct store_job *job)
 	return job != NULL;
 }
 
-/* All of them in one transaction, again and again as long as there is what must not be lost. */
+/* Jobs from first on in one transaction, again and again as long as there is what must not be lost. */
 static void do_writes(struct store *s, struct store_job *first)
 {
 	struct jobs kept;
@@ -355,18 +389,19 @@ static void do_writes(struct store *s, struct store_job *first)
 	bool last_try = false;
 	int rc;
 
-	while ((rc = commit_writes(s, first, NULL)) < 0) {
+	while ((rc = commit_writes(s, first)) < 0) {
 		kept = (struct jobs){NULL, &kept.first};
 		/* before a refusal is delivered: who is refused may ask for the reason at once */
 		if (any_must(first) && !last_try)
-			set_failing(s, true);
-		sort_failed(s, first, NULL, rc, &kept);
+			set_failing(s, rc);
+		sort_failed(s, first, rc, &kept);
 		first = kept.first;
 		if (first == NULL || last_try)
 			break;
-		last_try = pause_before_retry(s, rc, &kept);
+		last_try = pause_before_retry(s, &kept);
+		first = kept.first;
 	}
-	set_failing(s, false);
+	set_failing(s, 0);
 	for (job = first; job != NULL; job = next) {
 		next = job->next;
 		if (rc < 0) {
@@ -408,7 +443,7 @@ static void do_jobs(struct store *s, struct store_job *job)
 	if (job->kind == STORE_WRITE)
 		do_writes(s, job);
 	else
-		complete(s, job, job->work(job, job->kind == STORE_READ ? s->db : NULL));
+		complete(s, job, job->work(job, job->kind == STORE_READ ? s->db.handle : NULL));
 }
 
 static void *run_thread(void *arg)
@@ -485,7 +520,7 @@ int store_close(struct store *s)
 		pthread_join(s->thread, NULL);
 		store_deliver(s);
 	}
-	sqlite3_close(s->db);
+	database_close(&s->db);
 	if (s->fd >= 0)
 		close(s->fd);
 	pthread_cond_destroy(&s->wake);

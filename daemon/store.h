@@ -8,8 +8,10 @@
 #ifndef GPT2D_STORE_H
 #define GPT2D_STORE_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct sqlite3;
 struct store;
@@ -25,8 +27,8 @@ enum store_kind {
 /* The head of a caller's own structure. */
 struct store_job {
 	enum store_kind kind;
-	/* A write that must not be lost: when the disk fails it is tried again, every second, and
-	 * writes that may fail are refused at once as long as that lasts. */
+	/* A write that must not be lost: when the disk fails it is tried again, every second and
+	 * with each write that comes meanwhile; one that may fail is refused when its try fails. */
 	bool must;
 	/* In the thread: 0 or a negative errno. May be called again after a failed commit. */
 	int (*work)(struct store_job *job, struct sqlite3 *db);
@@ -39,16 +41,30 @@ struct store_job {
 
 /*
  * Open or make the database and bring its schema up to date. 0, or a negative errno with error:
- * -EPROTO for a schema newer than STORE_SCHEMA.
+ * -EPROTO for a schema newer than STORE_SCHEMA, -ENOTSUP for a file system without what the
+ * write-ahead log needs.
  */
 int store_open(const char *path, struct store **out, char *error, size_t error_bytes);
 struct sqlite3 *store_db(struct store *s); /* before store_start only */
 int store_start(struct store *s);          /* the thread: 0 or a negative errno */
 void store_add(struct store *s, struct store_job *job);
-int store_fd(const struct store *s); /* readable when store_deliver has something to do */
+int store_fd(const struct store *s); /* readable when store_deliver has something to do, and
+				      * when failing begins or ends */
 void store_deliver(struct store *s); /* calls done() of what is complete */
 bool store_failing(struct store *s); /* the last commit failed and is being retried */
-bool store_idle(struct store *s);    /* every job that was added has been delivered */
+
+/* Of the commit that fails: what was said of it last, and since when. */
+struct store_failure {
+	int rc;           /* a negative errno; -ESTALE: the files are not there any more */
+	int64_t since_ns; /* UTC */
+	char path[PATH_MAX];
+	char advice[256]; /* what to do about it */
+};
+/* Whether the store is failing; out is filled when it is. */
+bool store_failure(struct store *s, struct store_failure *out);
+/* What an error of the store is in words: "No space left on device". */
+const char *store_error_text(int rc);
+bool store_idle(struct store *s); /* every job that was added has been delivered */
 
 /*
  * Work off what waits (a write that must not be lost is tried once more), end the thread, deliver
@@ -56,8 +72,11 @@ bool store_idle(struct store *s);    /* every job that was added has been delive
  */
 int store_close(struct store *s);
 
-/* A negative errno for a result code of SQLite; 0 for SQLITE_OK, SQLITE_ROW and SQLITE_DONE. */
-int store_errno(int sqlite_code);
+/*
+ * A negative errno for a result code that SQLite has just given; 0 for SQLITE_OK, SQLITE_ROW and
+ * SQLITE_DONE. Where the system refused something, its own errno: set errno to 0 before the call.
+ */
+int store_errno(struct sqlite3 *db, int sqlite_code);
 
 /*
  * Run one statement with bound values: types is a string of 'i' (int64_t), 't' (const char *, NULL

@@ -41,7 +41,8 @@ enum {
 #define METHOD_DRY_RUN "dry-run"
 /*
  * {} -> {daemon: {pid, uid, version, build, state, uptime_s, rss_bytes, socket, state_dir,
- * clients}, engine: {state, reason, program, device, device_why, threads, restarts, retry_in_s,
+ * clients}, store: null or, while it cannot be written, {path, errno, error, since, advice},
+ * engine: {state, reason, program, device, device_why, threads, restarts, retry_in_s,
  * ranks: [{rank, pid, state, device}]}, running: null or {run, progress}, waiting, queued,
  * counts: {state: n}}. engine's device: cpu, cuda, or engine (the program was named); device_why:
  * why "auto" took it, else null.
@@ -57,7 +58,11 @@ enum {
 #define METHOD_LIST "list"
 /* {id, after?} -> {run, progress, seq, first}; then events until run.done */
 #define METHOD_FOLLOW "follow"
-/* {id} -> {id, state, already} */
+/*
+ * {id} -> {id, state, already}; the answer comes when it is true and durable: state "cancelled" and
+ * already false, or the run had ended, or nearly, before the engines heard of it. PROTOCOL_STORE: it
+ * is cancelled, but not on disk.
+ */
 #define METHOD_CANCEL "cancel"
 /* {now?} -> {running: id or null} */
 #define METHOD_SHUTDOWN "shutdown"

@@ -16,6 +16,7 @@ How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2
     deaf          segment.cancel is ignored
     slowend       a second between segment.trained and segment.done
     noend         segment.done never comes
+    nosay         the same, although all files are there
     endfail       the artifacts of a segment cannot be written
     logs          a log message with each step
 
@@ -24,6 +25,7 @@ GPT2D_FAKE_CHECK "dead" or "mute" for a checker that does not answer. A spec who
 by the checker.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -168,8 +170,10 @@ class Engine:
         self.tell("segment.artifact", segment, path="training_metrics.json", bytes=len(text))
         with open(os.path.join(segment["dir"], "RUN_COMPLETE.txt"), "w") as f:
             f.write(f"[Rank 0] RUN_COMPLETE checkpoint_path={segment['dir']} run_id={segment['run']}"
-                f" segment={segment['segment']} spec_sha256={segment['spec_sha256']} metrics_sha256=0\n")
-        self.tell("segment.done", segment, summary={"loss_last": 1.5, "arm": segment["arm"]})
+                f" segment={segment['segment']} spec_sha256={segment['spec_sha256']}"
+                f" metrics_sha256={hashlib.sha256(text.encode()).hexdigest()}\n")
+        if not self.has("nosay", segment):
+            self.tell("segment.done", segment, summary={"loss_last": 1.5, "arm": segment["arm"]})
 
     def handle(self, method, params):
         if method == "engine.connect":

@@ -8,6 +8,7 @@ import socket
 import sqlite3
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -70,25 +71,44 @@ def test_restart_when_asked_for(home):
 
 
 @pytest.mark.parametrize("kind", ["single", "experiment"])
-@pytest.mark.parametrize("marker", ["valid", "absent", "of another run"])
+@pytest.mark.parametrize("marker", ["valid", "absent", "of another run", "of another spec", "of other metrics", "cut"])
 def test_killed_while_finishing(home, kind, marker):
+    """Everything is on disk, and gpt2d is killed before it heard of it: done only when all of it fits."""
     with Daemon(home=home) as d:
         with d.client() as c:
-            run = c.submit(spec("noend") if kind == "single" else experiment("noend", repetitions=1))
-            if kind == "single":
-                wait_for(lambda: c.state(run) == "finishing", "finishing")
-            else:
-                wait_for(lambda: c.state(run) == "finishing", "finishing")
-            folder = c.call("show", id=run)["run"]["dir"]
-            sha256 = c.call("show", id=run)["run"]["spec_sha256"]
+            run = c.submit(spec("nosay") if kind == "single" else experiment("nosay", repetitions=1))
+            wait_for(lambda: c.state(run) == "finishing", "finishing")
+            shown = c.call("show", id=run)
+        folder = Path(shown["run"]["dir"])
+        segments = [Path(segment["dir"]) for segment in shown["segments"]]
+        for segment in segments:
+            wait_for((segment / "RUN_COMPLETE.txt").exists, "the segment's marker")
         d.kill()
-        if marker != "absent":
-            with open(folder + "/RUN_COMPLETE.txt", "w") as f:
-                f.write(f"[Rank 0] RUN_COMPLETE checkpoint_path={folder}"
-                    f" run_id={run if marker == 'valid' else run + 1} spec_sha256={sha256}\n")
+        top = folder / "RUN_COMPLETE.txt"
+        if kind == "experiment":
+            top.write_text(f"[Rank 0] RUN_COMPLETE checkpoint_path={folder} run_id={run} segments={len(segments)}"
+                f" spec_sha256={shown['run']['spec_sha256']}\n")
+        text = top.read_text()
+        if marker == "absent":
+            top.unlink()
+        elif marker == "of another run":
+            top.write_text(text.replace(f"run_id={run} ", f"run_id={run + 1} "))
+        elif marker == "of another spec":
+            top.write_text(text.replace(shown["run"]["spec_sha256"], "0" * 64))
+        elif marker == "of other metrics":
+            (segments[-1] / "training_metrics.json").write_text("{}")
+        elif marker == "cut":
+            top.write_text(text[:len(text) // 2])
+        for where in (folder, *segments):
+            (where / ".step_log.csv.tmp").write_text("half of it")
         d.start()
         with d.client() as c:
-            assert c.state(run) == ("done" if marker == "valid" else "interrupted")
+            shown = c.call("show", id=run)
+            assert shown["run"]["state"] == ("done" if marker == "valid" else "interrupted")
+            if marker == "valid":
+                assert shown["run"]["segments_done"] == len(segments)
+                assert {segment["state"] for segment in shown["segments"]} == {"done"}
+        assert not list(folder.rglob("*.tmp"))
 
 
 def test_many_kills_lose_nothing(home):

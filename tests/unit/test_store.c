@@ -114,6 +114,11 @@ static void on_done(void *arg, int rc)
 	o->rc = rc;
 }
 
+static void on_moved(void *arg, struct run *run, enum run_state state, int rc)
+{
+	on_done(arg, rc);
+}
+
 static void on_json(void *arg, int rc, json_t *result)
 {
 	on_done(arg, rc);
@@ -213,7 +218,7 @@ static void move(struct store *s, struct run *run, enum run_state to, const char
 	struct outcome o = {0};
 
 	assert_int_equal(run_transition(run, to, reason, 5), 0);
-	assert_int_equal(record_transition(s, run, on_done, &o), 0);
+	assert_int_equal(record_transition(s, run, on_moved, &o), 0);
 	wait_for(s, &o);
 	assert_int_equal(o.rc, 0);
 }
@@ -308,8 +313,8 @@ static void refused_schema(struct fixture *f, int64_t version, const char *says)
 	struct store *s = open_store(f), *again = NULL;
 	char error[256];
 
-	assert_int_equal(store_sql(store_db(s), NULL, NULL, "update schema set version = ?", "i",
-				 version),
+	assert_int_equal(
+		store_sql(store_db(s), NULL, NULL, "update schema set version = ?", "i", version),
 		0);
 	assert_int_equal(store_close(s), 0);
 	assert_int_equal(store_open(f->path, &again, error, sizeof(error)), -EPROTO);
@@ -385,11 +390,11 @@ static void test_disk_full(void **state)
 	run.id = submit(s, f);
 	limit_files(100);
 	assert_int_equal(run_transition(&run, RUN_STARTING, NULL, 5), 0);
-	assert_int_equal(record_transition(s, &run, on_done, &kept), 0);
+	assert_int_equal(record_transition(s, &run, on_moved, &kept), 0);
 	assert_int_equal(
 		record_submit(s, &other, f->spec, f->canonical, "[]", on_done, &refused), 0);
 	wait_for(s, &refused);
-	assert_true(refused.rc == -EIO || refused.rc == -ENOSPC);
+	assert_int_equal(refused.rc, -EFBIG);
 	assert_int_equal(kept.called, 0);
 	assert_false(store_idle(s));
 	assert_true(store_failing(s));
@@ -425,7 +430,7 @@ static void test_disk_full_at_the_end(void **state)
 	run.id = submit(s, f);
 	limit_files(100);
 	assert_int_equal(run_transition(&run, RUN_STARTING, NULL, 5), 0);
-	assert_int_equal(record_transition(s, &run, on_done, &lost), 0);
+	assert_int_equal(record_transition(s, &run, on_moved, &lost), 0);
 	assert_int_equal(store_close(s), -EIO);
 	limit_files(RLIM_INFINITY);
 	assert_int_equal(lost.called, 1);
@@ -469,6 +474,82 @@ static void test_refused_knows_why(void **state)
 	free(refused);
 }
 
+/* While a transition waits for room each submission is tried, not refused unseen. */
+static void test_submit_tries_by_itself(void **state)
+{
+	struct fixture *f = *state;
+	struct store *s = open_store(f);
+	struct run run = new_run(f), other = new_run(f);
+	struct outcome kept = {0}, tried = {0};
+	struct store_failure failure;
+
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(store_start(s), 0);
+	assert_false(store_failure(s, &failure));
+	run.id = submit(s, f);
+	limit_files(100);
+	assert_int_equal(run_transition(&run, RUN_STARTING, NULL, 5), 0);
+	assert_int_equal(record_transition(s, &run, on_moved, &kept), 0);
+	while (!store_failure(s, &failure))
+		wait_and_deliver(s);
+	assert_int_equal(failure.rc, -EFBIG);
+	assert_string_equal(failure.path, f->path);
+	assert_true(failure.since_ns > 0);
+	assert_non_null(strstr(failure.advice, "make room on /"));
+	limit_files(RLIM_INFINITY);
+	/* of both jobs the first that comes back takes the other along */
+	assert_int_equal(record_submit(s, &other, f->spec, f->canonical, "[]", on_done, &tried), 0);
+	wait_for(s, &tried);
+	assert_int_equal(tried.rc, 0);
+	assert_int_equal(kept.called, 1);
+	assert_int_equal(kept.rc, 0);
+	assert_false(store_failing(s));
+	assert_int_equal(store_close(s), 0);
+}
+
+/* Nothing is committed to files that have no name any more. */
+static void test_files_taken_away(void **state)
+{
+	static const char *const suffixes[] = {"", "-wal"};
+	struct fixture *f = *state;
+
+	for (int i = 0; i < 2; i++) {
+		struct store *s = open_store(f);
+		struct run run = new_run(f);
+		struct outcome o = {0};
+		char path[128], moved[160];
+
+		assert_int_equal(store_start(s), 0);
+		submit(s, f);
+		snprintf(path, sizeof(path), "%s%s", f->path, suffixes[i]);
+		snprintf(moved, sizeof(moved), "%s.moved", path);
+		assert_int_equal(rename(path, moved), 0);
+		assert_int_equal(
+			record_submit(s, &run, f->spec, f->canonical, "[]", on_done, &o), 0);
+		wait_for(s, &o);
+		assert_int_equal(o.rc, -ESTALE);
+		assert_int_equal(rename(moved, path), 0);
+		submit(s, f);
+		assert_int_equal(store_close(s), 0);
+	}
+}
+
+/* A file system without shared memory of files, as SQLite sees it. */
+static void test_no_write_ahead_log(void **state)
+{
+	struct fixture *f = *state;
+	struct store *s = NULL;
+	sqlite3_vfs *standard = sqlite3_vfs_find(NULL), *other = sqlite3_vfs_find("unix-dotfile");
+	char error[512] = "";
+
+	assert_non_null(other);
+	sqlite3_vfs_register(other, 1);
+	assert_int_equal(store_open(f->path, &s, error, sizeof(error)), -ENOTSUP);
+	sqlite3_vfs_register(standard, 1);
+	assert_null(s);
+	assert_non_null(strstr(error, "journal mode \"delete\", \"wal\" is needed: /"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -482,6 +563,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_refused_knows_why, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_disk_full, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_disk_full_at_the_end, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_submit_tries_by_itself, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_files_taken_away, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_no_write_ahead_log, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,126 @@
+#include "daemon/cancel.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+
+#include "daemon/client.h"
+#include "daemon/control.h"
+#include "daemon/daemon.h"
+#include "daemon/queue.h"
+#include "daemon/scheduler.h"
+#include "daemon/store.h"
+#include "proto/protocol.h"
+
+struct wait {
+	TAILQ_ENTRY(wait) link;
+	int64_t run;
+	int64_t client; /* its number */
+	bool already;   /* it was ending before */
+};
+
+struct cancels {
+	TAILQ_HEAD(wait_head, wait) waits;
+};
+
+struct cancels *cancels_create(void)
+{
+	struct cancels *c = malloc(sizeof(*c));
+
+	if (c != NULL)
+		TAILQ_INIT(&c->waits);
+	return c;
+}
+
+static void forget(struct cancels *c, struct wait *w)
+{
+	TAILQ_REMOVE(&c->waits, w, link);
+	free(w);
+}
+
+void cancels_destroy(struct cancels *c)
+{
+	if (c == NULL)
+		return;
+	while (!TAILQ_EMPTY(&c->waits))
+		forget(c, TAILQ_FIRST(&c->waits));
+	free(c);
+}
+
+static void reply(struct client *client, const struct run *run, bool already)
+{
+	client_reply(client,
+		json_pack("{sI ss sb}", "id", (json_int_t)run->id, "state",
+			run_state_name(run->state), "already", already));
+}
+
+/* In memory only: true as long as this gpt2d lives. */
+static void refuse(struct daemon *d, struct client *client, const struct run *run)
+{
+	struct store_failure failure = {0};
+
+	store_failure(d->store, &failure);
+	client_refuse(client, PROTOCOL_STORE, NULL,
+		"run %lld: is %s, but that is not on disk: %s: %s; it is tried again as long as"
+		" gpt2d lives",
+		(long long)run->id, run_state_name(run->state), failure.path,
+		store_error_text(failure.rc));
+}
+
+void cancel_settled(struct daemon *d, const struct run *run, bool late)
+{
+	struct wait *w, *next;
+	struct client *client;
+	bool already;
+
+	for (w = TAILQ_FIRST(&d->cancels->waits); w != NULL; w = next) {
+		next = TAILQ_NEXT(w, link);
+		if (w->run != run->id)
+			continue;
+		client = control_find(d->control, w->client);
+		already = late || w->already || run->state != RUN_CANCELLED;
+		forget(d->cancels, w);
+		if (client != NULL)
+			reply(client, run, already);
+	}
+}
+
+void cancel_store_fails(struct daemon *d)
+{
+	struct wait *w, *next;
+	struct client *client;
+	struct run *run;
+
+	for (w = TAILQ_FIRST(&d->cancels->waits); w != NULL; w = next) {
+		next = TAILQ_NEXT(w, link);
+		run = queue_find(d->queue, w->run);
+		if (run == NULL || !run_state_ended(run->state))
+			continue;
+		client = control_find(d->control, w->client);
+		forget(d->cancels, w);
+		if (client != NULL)
+			refuse(d, client, run);
+	}
+}
+
+void cancel_begin(struct daemon *d, struct client *client, struct run *run)
+{
+	struct wait *w = malloc(sizeof(*w));
+	int rc;
+
+	if (w == NULL) {
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+		return;
+	}
+	*w = (struct wait){.run = run->id, .client = client_peer(client)->number};
+	TAILQ_INSERT_TAIL(&d->cancels->waits, w, link);
+	rc = scheduler_cancel(d->scheduler, run);
+	if (rc == -EALREADY && run->state == RUN_FINISHING) {
+		forget(d->cancels, w);
+		reply(client, run, true);
+		return;
+	}
+	w->already = rc == -EALREADY;
+	if (store_failing(d->store))
+		cancel_store_fails(d);
+}

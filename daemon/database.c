@@ -1,0 +1,173 @@
+#include "daemon/database.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <sqlite3.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "daemon/filesystem.h"
+#include "daemon/store.h"
+
+enum { MODE_BYTES = 16 };
+
+static const char *const file_suffixes[DATABASE_FILES] = {"", "-wal"};
+
+static const char schema_1[] =
+	"create table schema(version integer not null);"
+	"insert into schema values(1);"
+	"create table runs("
+	" id integer primary key autoincrement, name text not null, uid integer not null,"
+	" state text not null, reason text not null, spec text not null,"
+	" spec_sha256 text not null, checks text not null, gpus integer not null,"
+	" segments integer not null, segments_done integer not null, attempt integer not null,"
+	" restart integer not null, timeout_s integer not null, submitted_ns integer not null,"
+	" started_ns integer not null, ended_ns integer not null);"
+	"create index runs_state on runs(state, id);"
+	"create table segments("
+	" run integer not null references runs(id), segment integer not null,"
+	" block integer not null, position integer not null, arm text not null,"
+	" state text not null, reason text not null, started_ns integer not null,"
+	" ended_ns integer not null, dir text not null, summary text,"
+	" primary key(run, segment)) without rowid;"
+	"create table transitions("
+	" run integer not null references runs(id), at_ns integer not null,"
+	" state text not null, reason text not null);"
+	"create index transitions_run on transitions(run);";
+
+/* Step i brings schema i to i + 1. */
+static const char *const steps[STORE_SCHEMA] = {schema_1};
+
+bool database_gone(struct database *d)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	for (size_t i = 0; i < DATABASE_FILES; i++) {
+		struct database_mark *mark = &d->marks[i];
+
+		snprintf(path, sizeof(path), "%s%s", d->path, file_suffixes[i]);
+		if (stat(path, &st) < 0) {
+			if (mark->known && (errno == ENOENT || errno == ENOTDIR))
+				return true;
+		} else if (!mark->known) {
+			*mark = (struct database_mark){true, st.st_dev, st.st_ino};
+		} else if (mark->device != st.st_dev || mark->inode != st.st_ino) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int read_int(sqlite3_stmt *stmt, void *arg)
+{
+	*(int64_t *)arg = sqlite3_column_int64(stmt, 0);
+	return 0;
+}
+
+static int migrate(sqlite3 *db, char *error, size_t error_bytes)
+{
+	int64_t tables = 0, version = 0;
+	int rc;
+
+	rc = store_sql(db, read_int, &tables,
+		"select count(*) from sqlite_master where type = 'table' and name = 'schema'", "");
+	if (rc == 0 && tables > 0)
+		rc = store_sql(db, read_int, &version, "select version from schema", "");
+	if (rc < 0)
+		return rc;
+	if (version > STORE_SCHEMA || version < 0) {
+		snprintf(error, error_bytes, "schema %lld, this gpt2d knows %d and older ones",
+			(long long)version, STORE_SCHEMA);
+		return -EPROTO;
+	}
+	while (version < STORE_SCHEMA) {
+		rc = sqlite3_exec(db, "begin immediate", NULL, NULL, NULL);
+		if (rc == SQLITE_OK)
+			rc = sqlite3_exec(db, steps[version], NULL, NULL, NULL);
+		if (rc == SQLITE_OK)
+			rc = sqlite3_exec(db, "commit", NULL, NULL, NULL);
+		if (rc != SQLITE_OK)
+			return store_errno(db, rc);
+		version++;
+	}
+	return 0;
+}
+
+static int read_mode(sqlite3_stmt *stmt, void *arg)
+{
+	const char *mode = (const char *)sqlite3_column_text(stmt, 0);
+
+	snprintf(arg, MODE_BYTES, "%s", mode ? mode : "");
+	return 0;
+}
+
+/* SQLite falls back to another journal without an error where it cannot have this one. */
+static int use_wal(struct database *d, char *error, size_t error_bytes)
+{
+	char mode[MODE_BYTES] = "", where[PATH_MAX + 64];
+	int rc = store_sql(d->handle, read_mode, mode, "pragma journal_mode = wal", "");
+
+	if (rc < 0) {
+		snprintf(error, error_bytes, "%s", sqlite3_errmsg(d->handle));
+		return rc;
+	}
+	if (strcmp(mode, "wal") == 0)
+		return 0;
+	filesystem_describe(d->path, where, sizeof(where));
+	snprintf(error, error_bytes,
+		"journal mode \"%s\", \"wal\" is needed: %s offers no shared memory of files or no"
+		" locks: choose a --state-dir on a local disk",
+		mode, where);
+	return -ENOTSUP;
+}
+
+static int prepare(struct database *d, char *error, size_t error_bytes)
+{
+	int rc = sqlite3_open_v2(d->path, &d->handle,
+		SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
+
+	rc = store_errno(d->handle, rc);
+	if (rc == 0)
+		rc = store_errno(d->handle,
+			sqlite3_exec(d->handle, "pragma busy_timeout = 5000", NULL, NULL, NULL));
+	if (rc == 0) {
+		rc = use_wal(d, error, error_bytes);
+		if (rc < 0)
+			return rc;
+		rc = store_errno(d->handle,
+			sqlite3_exec(d->handle,
+				"pragma synchronous = full; pragma foreign_keys = on", NULL, NULL,
+				NULL));
+	}
+	if (rc == 0)
+		rc = migrate(d->handle, error, error_bytes);
+	if (rc < 0 && rc != -EPROTO && d->handle != NULL)
+		snprintf(error, error_bytes, "%s", sqlite3_errmsg(d->handle));
+	return rc;
+}
+
+int database_open(struct database *d, const char *path, char *error, size_t error_bytes)
+{
+	int rc;
+
+	snprintf(error, error_bytes, "out of memory");
+	d->path = strdup(path);
+	if (d->path == NULL)
+		return -ENOMEM;
+	rc = prepare(d, error, error_bytes);
+	if (rc == 0 && database_gone(d)) {
+		snprintf(error, error_bytes, "%s", store_error_text(-ESTALE));
+		rc = -ESTALE;
+	}
+	return rc;
+}
+
+void database_close(struct database *d)
+{
+	sqlite3_close(d->handle);
+	free(d->path);
+}

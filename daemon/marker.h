@@ -1,0 +1,16 @@
+/* marker.h: whether what a run has left on disk says that it was completed. */
+#ifndef GPT2D_MARKER_H
+#define GPT2D_MARKER_H
+
+#include <stdbool.h>
+
+#include "daemon/run.h"
+
+/*
+ * The marker in dir names this run and its spec, and the metrics are those that it was written
+ * for. In an experiment's directory the marker counts the segments: as many of them have a marker
+ * that fits their metrics.
+ */
+bool marker_valid(const char *dir, const struct run *run);
+
+#endif
