@@ -60,8 +60,8 @@ enum {
 #define METHOD_FOLLOW "follow"
 /*
  * {id} -> {id, state, already}; the answer comes when it is true and durable: state "cancelled" and
- * already false, or the run had ended, or nearly, before the engines heard of it. PROTOCOL_STORE: it
- * is cancelled, but not on disk.
+ * already false, or the run had ended, or nearly, before the engines heard of it. PROTOCOL_STORE:
+ * it is cancelled, but not on disk.
  */
 #define METHOD_CANCEL "cancel"
 /* {now?} -> {running: id or null} */
