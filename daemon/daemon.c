@@ -193,6 +193,7 @@ static int start_signals(struct daemon *d)
 	static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT};
 
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		d->signals[i] = evsignal_new(
 			d->base, numbers[i], numbers[i] == SIGCHLD ? on_child : on_terminate, d);

@@ -483,7 +483,6 @@ static void test_submit_tries_by_itself(void **state)
 	struct outcome kept = {0}, tried = {0};
 	struct store_failure failure;
 
-	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(store_start(s), 0);
 	assert_false(store_failure(s, &failure));
 	run.id = submit(s, f);
