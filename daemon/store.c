@@ -381,7 +381,7 @@ static bool any_must(const struct store_job *job)
 	return job != NULL;
 }
 
-/* Jobs from first on in one transaction, again and again as long as there is what must not be lost. */
+/* Jobs from first on in one transaction, again and again while there is what must not be lost. */
 static void do_writes(struct store *s, struct store_job *first)
 {
 	struct jobs kept;
