@@ -23,7 +23,7 @@ struct cancels {
 	TAILQ_HEAD(wait_head, wait) waits;
 };
 
-struct cancels *cancels_create(void)
+struct cancels *cancel_create(void)
 {
 	struct cancels *c = malloc(sizeof(*c));
 
@@ -38,7 +38,7 @@ static void forget(struct cancels *c, struct wait *w)
 	free(w);
 }
 
-void cancels_destroy(struct cancels *c)
+void cancel_destroy(struct cancels *c)
 {
 	if (c == NULL)
 		return;

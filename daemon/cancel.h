@@ -13,8 +13,8 @@ struct client;
 struct daemon;
 struct run;
 
-struct cancels *cancels_create(void);    /* NULL without memory */
-void cancels_destroy(struct cancels *c); /* takes NULL */
+struct cancels *cancel_create(void);    /* NULL without memory */
+void cancel_destroy(struct cancels *c); /* takes NULL */
 
 /* A request to cancel a run that is in memory; it is answered now or later. */
 void cancel_begin(struct daemon *d, struct client *client, struct run *run);

@@ -270,7 +270,7 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 	rc = start_places(d, error, error_bytes);
 	if (rc == 0 && (d->follow = follow_create(d->base, d->state_dir)) == NULL)
 		rc = -ENOMEM;
-	if (rc == 0 && (d->cancels = cancels_create()) == NULL)
+	if (rc == 0 && (d->cancels = cancel_create()) == NULL)
 		rc = -ENOMEM;
 	if (rc == 0)
 		rc = start_store(d, error, error_bytes);
@@ -347,7 +347,7 @@ int daemon_finish(struct daemon *d)
 	scheduler_destroy(d->scheduler);
 	engine_pool_destroy(d->pool);
 	checker_destroy(d->checker);
-	cancels_destroy(d->cancels);
+	cancel_destroy(d->cancels);
 	follow_destroy(d->follow);
 	queue_destroy(d->queue);
 	for (size_t i = 0; i < sizeof(d->signals) / sizeof(d->signals[0]); i++)
