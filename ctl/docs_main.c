@@ -1,6 +1,6 @@
 /*
- * gpt2ctl-docs man FRAME: gpt2ctl's manual page. gpt2ctl-docs completion SHELL: its completion for
- * bash, zsh or fish. Used by the build.
+ * gpt2ctl-docs man FRAME: a manual page of gpt2ctl. gpt2ctl-docs schema: the JSON Schema of what it
+ * prints. gpt2ctl-docs completion SHELL: its completion for bash, zsh or fish. Used by the build.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 
 #include "ctl/completion.h"
 #include "ctl/man.h"
+#include "ctl/schema_outputs.h"
 
 static int print_page(const char *name)
 {
@@ -32,10 +33,13 @@ int main(int argc, char **argv)
 
 	if (argc == 3 && strcmp(argv[1], "man") == 0) {
 		failed = print_page(argv[2]);
+	} else if (argc == 2 && strcmp(argv[1], "schema") == 0) {
+		failed = schema_print(&schema_outputs_document, stdout) != 0;
 	} else if (argc == 3 && strcmp(argv[1], "completion") == 0) {
 		failed = completion_print(argv[2], stdout) != 0;
 	} else {
-		fputs("usage: gpt2ctl-docs man FRAME | completion bash|zsh|fish\n", stderr);
+		fputs("usage: gpt2ctl-docs man FRAME | schema | completion bash|zsh|fish\n",
+			stderr);
 		return 2;
 	}
 	return failed || fflush(stdout) || ferror(stdout);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ctl/exits.h"
+#include "ctl/schema_outputs.h"
 #include "ctl/verb.h"
 
 /*
@@ -84,6 +85,11 @@ static void print_exits(FILE *out)
 	fputs(".El\n", out);
 }
 
+static void print_outputs(FILE *out)
+{
+	schema_print_man(&schema_outputs_document, out);
+}
+
 static const struct {
 	const char *line;
 	void (*print)(FILE *out);
@@ -92,6 +98,7 @@ static const struct {
 	{"@OPTIONS@\n", print_global},
 	{"@VERBS@\n", print_verbs},
 	{"@EXITS@\n", print_exits},
+	{"@OUTPUTS@\n", print_outputs},
 };
 
 static int print_part(const char *line, FILE *out)

@@ -28,8 +28,8 @@ const struct option_row global_options[] = {
 		"$XDG_RUNTIME_DIR/gpt2d/gpt2d.sock where "
 		"that exists, then /run/gpt2d/gpt2d.sock"},
 	{"json", 'j', OPTION_FLAG, NULL, 0, 0,
-		"print one JSON object (events of a followed run: one a line), with its schema "
-		"version"},
+		"print one JSON object (events of a followed run: one a line), see "
+		"gpt2ctl-json(5)"},
 	{"quiet", 'q', OPTION_FLAG, NULL, 0, 0,
 		"print nothing but errors, and what --json or --print-id asks for"},
 	{"version", 'V', OPTION_FLAG, NULL, 0, 0, "the same as the verb version"},

@@ -1,10 +1,12 @@
 /*
- * gpt2d-spec-docs schema: the JSON Schema of a run spec. gpt2d-spec-docs man FRAME: the manual page
- * FRAME with the line @KEYS@ replaced by the table's keys. Used by the build.
+ * gpt2d-spec-docs schema, events or artifacts: the JSON Schema of a run spec, of events, of what a
+ * run leaves. gpt2d-spec-docs man FRAME: the manual page FRAME with the line @KEYS@ replaced by the
+ * spec's keys, or @ARTIFACTS@ by those of the artifacts. Used by the build.
  */
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/schema.h"
 #include "proto/spec.h"
 
 static int print_page(const char *frame)
@@ -20,6 +22,8 @@ static int print_page(const char *frame)
 	while (fgets(text, sizeof(text), in)) {
 		if (!strcmp(text, "@KEYS@\n"))
 			spec_print_man(stdout);
+		else if (!strcmp(text, "@ARTIFACTS@\n"))
+			schema_print_man(&schema_artifact_document, stdout);
 		else
 			fputs(text, stdout);
 	}
@@ -34,10 +38,14 @@ int main(int argc, char **argv)
 
 	if (argc == 2 && !strcmp(argv[1], "schema")) {
 		spec_print_schema(stdout);
+	} else if (argc == 2 && !strcmp(argv[1], "events")) {
+		failed = schema_print(&schema_event_document, stdout) != 0;
+	} else if (argc == 2 && !strcmp(argv[1], "artifacts")) {
+		failed = schema_print(&schema_artifact_document, stdout) != 0;
 	} else if (argc == 3 && !strcmp(argv[1], "man")) {
 		failed = print_page(argv[2]);
 	} else {
-		fprintf(stderr, "usage: gpt2d-spec-docs schema | man FRAME\n");
+		fprintf(stderr, "usage: gpt2d-spec-docs schema | events | artifacts | man FRAME\n");
 		return 2;
 	}
 	return failed || fflush(stdout) || ferror(stdout);

@@ -75,7 +75,8 @@ class Engine:
         if start == "mute":
             time.sleep(3600)
         self.link.send("engine.hello", protocol=99 if start == "old" else 1, role="rank", rank=self.rank,
-            pid=os.getpid(), address=f"fake-{self.rank}", device={"name": "fake", "kind": "cpu"},
+            pid=os.getpid(), address=f"fake-{self.rank}", device={"backend": "cpu", "name": "fake", "library": "none",
+            "memory_total_bytes": 1, "memory_free_bytes": 1},
             **({"build": "another-build"} if start == "other" else {}))
 
     def tell(self, method, segment=None, **params):

@@ -1,0 +1,173 @@
+"""What gpt2ctl prints, gpt2d sends and a run leaves behind, against the JSON Schemas that are installed.
+
+Every object refuses what it does not describe: a member that is new needs a row in ctl/schema_outputs.c,
+proto/schema_messages.c or proto/schema_artifacts.c, from which the manual pages are made too.
+"""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from engines import PROGRAM
+from helpers import BUILD, ROOT, experiment, spec
+from test_ctl_daemon import ctl
+
+jsonschema = pytest.importorskip("jsonschema")
+
+SCHEMAS = {name: json.loads((BUILD / folder / f"{name}.schema.json").read_text()) for name, folder in (
+    ("output", "ctl"), ("events", "proto"), ("artifacts", "proto"), ("spec", "proto"))}
+
+
+def check(schema, value, name=None):
+    """value is what the schema's object of that name describes."""
+    if name is not None:
+        assert name in schema["$defs"], f"{name} is described nowhere"
+        schema = {"$schema": schema["$schema"], "$ref": f"#/$defs/{name.replace(' ', '%20')}", "$defs": schema["$defs"]}
+    errors = [f"{'.'.join(map(str, error.absolute_path))}: {error.message}"
+        for error in jsonschema.Draft202012Validator(schema).iter_errors(value)]
+    assert not errors, "\n".join([str(name), *errors[:10]])
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_it_is_a_schema(name):
+    jsonschema.Draft202012Validator.check_schema(SCHEMAS[name])
+
+
+def test_every_kind_is_described():
+    kinds = set(re.findall(r'emit\(ctl, "([^"]+)"', "".join(path.read_text() for path in (ROOT / "ctl").glob("*.c"))))
+    assert len(kinds) > 10
+    assert kinds - set(SCHEMAS["output"]["$defs"]) == set()
+
+
+def test_every_event_is_described():
+    names = set(re.findall(r'^#define EVENT_\w+ "([^"]+)"', (ROOT / "proto/protocol.h").read_text(), flags=re.M))
+    roots = {root["$ref"].removeprefix("#/$defs/") for root in SCHEMAS["events"]["anyOf"]}
+    assert names == roots
+
+
+def test_every_key_is_in_the_manual():
+    for name, page in (("output", BUILD / "ctl/gpt2ctl-json.5"), ("artifacts", BUILD / "proto/gpt2d-artifacts.5")):
+        text = page.read_text()
+        for title, described in SCHEMAS[name]["$defs"].items():
+            section = re.search(rf"^\.Ss {re.escape(title)}\n(.*?)(?=^\.S[sh] )", text, flags=re.M | re.S)
+            assert section, title
+            keys = set(described["properties"]) - {"schema", "kind", "id", "seq", "at", "name"}
+            assert keys <= set(re.findall(r"^\.It Ic (\S+)$", section[1], flags=re.M)), title
+
+
+def lines(result, fake=False):
+    """The objects printed, checked; what a fake engine makes of a spec is left out."""
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert found, result
+    for line in found:
+        if fake and "checks" in line:
+            line["checks"] = []
+        check(SCHEMAS["output"], line, line["kind"])
+    return found
+
+
+def test_a_drift_is_found(daemon):
+    with daemon() as d:
+        status = lines(ctl(d, "status", "--json"))[0]
+    for change in ({"more": 1}, {"queued": "1"}, {"counts": {**status["counts"], "lost": 0}}, {"schema": 2}):
+        with pytest.raises(AssertionError):
+            check(SCHEMAS["output"], {**status, **change}, "status")
+    with pytest.raises(AssertionError):
+        check(SCHEMAS["output"], {key: value for key, value in status.items() if key != "queued"}, "status")
+    check(SCHEMAS["output"], status)
+    with pytest.raises(AssertionError):
+        check(SCHEMAS["output"], {"schema": 1, "kind": "nothing"})
+
+
+# ---- a run ----
+
+def marker(text):
+    """key=value of a marker, numbers as numbers."""
+    assert text.startswith("[Rank 0] RUN_COMPLETE ")
+    pairs = dict(word.split("=", 1) for word in text.split()[3:])
+    return {key: json.loads(value) if re.fullmatch(r"[0-9.e+-]+", value) else value for key, value in pairs.items()}
+
+
+def check_segment(folder):
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"spec.json", "training_metrics.json", "launcher_metadata.json", "step_log.csv", "train.log",
+        "RUN_COMPLETE.txt"}
+    check(SCHEMAS["spec"], json.loads((folder / "spec.json").read_text()))
+    for name in ("training_metrics.json", "launcher_metadata.json"):
+        check(SCHEMAS["artifacts"], json.loads((folder / name).read_text()), name)
+    check(SCHEMAS["artifacts"], marker((folder / "RUN_COMPLETE.txt").read_text()), "RUN_COMPLETE.txt")
+    with open(folder / "step_log.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert rows
+    for row in rows:
+        values = {key: value if key == "timestamp" else json.loads(value or "null") for key, value in row.items()}
+        check(SCHEMAS["artifacts"], values, "step_log.csv")
+
+
+@pytest.mark.skipif(not PROGRAM.exists(), reason="no engine was built")
+def test_a_real_run(daemon, tmp_path):
+    """An experiment over real data with validation: every line printed, every event, every file."""
+    text = tmp_path / "text.txt"
+    text.write_text("to be or not to be, that is the question. " * 400)
+    token = tmp_path / "text.bin"
+    with daemon(ranks=2, engine=PROGRAM) as d:
+        lines(ctl(d, "data", "prepare", "--json", "--val-fraction", "0.2", "-o", token, text))
+        run = experiment("ab", 25, data={"train": str(tmp_path / "text_train.bin"), "val": str(tmp_path / "text_val.bin")},
+            work={"optimizer_steps": 25, "warmup_steps": 2, "validation_steps": 2}, gpus=2)
+        check(SCHEMAS["spec"], run)
+        plan = lines(ctl(d, "submit", "-", "--dry-run", "--json", run=run))[0]
+        check(SCHEMAS["spec"], plan["spec"])
+        followed = lines(ctl(d, "submit", "-", "--follow", "--json", run=run))
+        assert {line["kind"] for line in followed} >= {"submit", "run.state", "run.segment", "run.step", "run.artifact",
+            "run.done"}
+        assert followed[-1]["state"] == "done"
+        shown = lines(ctl(d, "show", 1, "--json"))[0]
+        check(SCHEMAS["spec"], shown["spec"])
+        for args in (["status"], ["list"], ["compare", 1], ["wait", 1], ["cancel", 1], ["version"], ["help"],
+                ["help", "submit"]):
+            lines(ctl(d, *args, "--json"))
+        folder = Path(shown["run"]["dir"])
+        assert {path.name for path in folder.iterdir()} == {"spec.json", "segments", "RUN_COMPLETE.txt"}
+        check(SCHEMAS["spec"], json.loads((folder / "spec.json").read_text()))
+        check(SCHEMAS["artifacts"], marker((folder / "RUN_COMPLETE.txt").read_text()), "RUN_COMPLETE.txt-experiment")
+        assert len(shown["segments"]) == 8
+        for segment in shown["segments"]:
+            check_segment(Path(segment["dir"]))
+        lines(ctl(d, "submit", "-", "--follow", "--json", run=spec("single")))
+        check_segment(Path(lines(ctl(d, "show", 2, "--json"))[0]["run"]["dir"]))
+        with d.client() as c:
+            for event in c.follow(c.submit(spec("events", 5))):
+                check(SCHEMAS["events"], event, event["method"])
+        lines(ctl(d, "shutdown", "--json"))
+        d.process.wait(60)
+
+
+def test_what_goes_wrong(daemon):
+    """Failures, other states, a run in mid-step and a log message."""
+    with daemon(ranks=2) as d:
+        refused = lines(ctl(d, "submit", "-", "--json", run={"nam": 1}))[0]
+        assert refused["error"]["errors"]
+        lines(ctl(d, "submit", "-", "--json", run=spec("wide", gpus=64)))
+        lines(ctl(d, "show", 99, "--json"))
+        lines(ctl(d, "wait", 99, "--json"))
+        lines(ctl(d, "--json", "frobnicate"))
+        for name in ("logs-fail.r0.s2", "crash.r1.s2"):
+            lines(ctl(d, "submit", "-", "--follow", "--json", run=spec(name, gpus=2)))
+        with d.client() as c:
+            run = c.submit(spec("ms20-logs", 100000))
+            c.submit(spec("behind"))
+            c.call("follow", id=run)
+            while (event := c.event())["method"] != "run.step":
+                check(SCHEMAS["events"], event, event["method"])
+            for args in (["status"], ["list"], ["show", run], ["cancel", run + 1], ["cancel", run]):
+                lines(ctl(d, *args, "--json"), fake=True)
+            while event["method"] != "run.done":
+                check(SCHEMAS["events"], event, event["method"])
+                event = c.event()
+            check(SCHEMAS["events"], event, event["method"])
+        lines(ctl(d, "list", "--json"))
+        for number in range(1, run + 2):
+            lines(ctl(d, "show", number, "--json"), fake=True)
