@@ -89,6 +89,11 @@ static void json_show(struct ctl *ctl, const json_t *reply)
 	emit(ctl, "show", reply);
 }
 
+static void json_artifacts(struct ctl *ctl, const json_t *result)
+{
+	emit(ctl, "artifacts", result);
+}
+
 static void json_compare(struct ctl *ctl, const json_t *comparison)
 {
 	emit(ctl, "compare", comparison);
@@ -175,6 +180,7 @@ const struct output output_json = {
 	.status = json_status,
 	.list = json_list,
 	.show = json_show,
+	.artifacts = json_artifacts,
 	.compare = json_compare,
 	.cancelled = json_cancelled,
 	.waited = json_waited,
@@ -289,6 +295,7 @@ CHECKED(checked_submitted, text_submitted)
 CHECKED(checked_status, text_status)
 CHECKED(checked_list, text_list)
 CHECKED(checked_show, text_show)
+CHECKED(checked_artifacts, text_artifacts)
 CHECKED(checked_compare, text_compare)
 #undef CHECKED
 
@@ -311,6 +318,7 @@ const struct output output_text = {
 	.status = checked_status,
 	.list = checked_list,
 	.show = checked_show,
+	.artifacts = checked_artifacts,
 	.compare = checked_compare,
 	.cancelled = line_cancelled,
 	.waited = line_waited,

@@ -27,6 +27,9 @@ struct output {
 	void (*status)(struct ctl *ctl, const json_t *reply);
 	void (*list)(struct ctl *ctl, const json_t *reply);
 	void (*show)(struct ctl *ctl, const json_t *reply);
+	/* the reply to "artifacts", all pages; after a copy with "copied_to" and each file's
+	 * "result" */
+	void (*artifacts)(struct ctl *ctl, const json_t *result);
 	void (*compare)(struct ctl *ctl, const json_t *comparison);
 	void (*cancelled)(struct ctl *ctl, const json_t *reply);
 	void (*waited)(

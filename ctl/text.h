@@ -13,6 +13,7 @@ void text_dry_run(struct ctl *ctl, const json_t *reply, bool verbose);
 void text_status(struct ctl *ctl, const json_t *reply);
 void text_list(struct ctl *ctl, const json_t *reply);
 void text_show(struct ctl *ctl, const json_t *reply);
+void text_artifacts(struct ctl *ctl, const json_t *result);
 void text_compare(struct ctl *ctl, const json_t *comparison);
 void text_event(
 	struct ctl *ctl, struct progress *progress, const char *event, const json_t *params);

@@ -13,6 +13,7 @@ const struct verb *const verbs[] = {
 	&verb_follow,
 	&verb_wait,
 	&verb_cancel,
+	&verb_artifacts,
 	&verb_compare,
 	&verb_data_prepare,
 	&verb_shutdown,

@@ -27,6 +27,7 @@ static void release(struct active *a)
 	if (a->timeout)
 		event_free(a->timeout);
 	spec_free(a->spec);
+	json_decref(a->artifacts);
 	free(a->order);
 	free(a);
 }

@@ -34,6 +34,7 @@ struct active {
 	int64_t started_ns;    /* monotonic, of the first segment */
 	bool unrecorded;       /* the store does not know all that became of its segments */
 	double tokens;         /* of the segments that are durable */
+	json_t *artifacts;     /* of segments that are being written: {"0": [{path, bytes}]} */
 
 	/* private to active.c */
 	bool prepared;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/artifacts.h"
 #include "daemon/cancel.h"
 #include "daemon/clock.h"
 #include "daemon/control.h"
@@ -25,7 +26,7 @@
 #include "proto/suggest.h"
 #include "proto/version.h"
 
-enum { ARGS_MAX = 4, PAGE_MAX = 10000, PAGE_STANDARD = 1000 };
+enum { ARGS_MAX = 8, PAGE_MAX = 10000, PAGE_STANDARD = 1000 };
 
 enum arg_type { ARG_INTEGER, ARG_TEXT, ARG_BOOL, ARG_SPEC };
 
@@ -470,6 +471,14 @@ static const struct verb verbs[] = {
 		"runs by id"},
 	{METHOD_FOLLOW, do_follow, {{"id", ARG_INTEGER, true}, {"after", ARG_INTEGER, false}},
 		"the events of a run until it ends"},
+	{METHOD_ARTIFACTS, artifacts_list,
+		{{"id", ARG_INTEGER, true}, {"segment", ARG_INTEGER, false},
+			{"after", ARG_INTEGER, false}, {"limit", ARG_INTEGER, false}},
+		"the files of a run, with their hashes"},
+	{METHOD_ARTIFACT_READ, artifacts_read,
+		{{"id", ARG_INTEGER, true}, {"path", ARG_TEXT, true},
+			{"offset", ARG_INTEGER, false}, {"bytes", ARG_INTEGER, false}},
+		"a piece of a file of a run"},
 	{METHOD_CANCEL, do_cancel, {{"id", ARG_INTEGER, true}}, "end a run"},
 	{METHOD_SHUTDOWN, do_shutdown, {{"now", ARG_BOOL, false}},
 		"end gpt2d, after the running run or now"},

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/artifacts.h"
 #include "daemon/cancel.h"
 #include "daemon/checker.h"
 #include "daemon/clock.h"
@@ -28,6 +29,7 @@
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
 #include "daemon/store.h"
+#include "daemon/worker.h"
 
 enum {
 	FINISH_S = 10, /* for runs whose work is done, when gpt2d has to stop now */
@@ -272,8 +274,12 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 		rc = -ENOMEM;
 	if (rc == 0 && (d->cancels = cancel_create()) == NULL)
 		rc = -ENOMEM;
+	if (rc == 0 && (d->artifacts = artifacts_create()) == NULL)
+		rc = -ENOMEM;
 	if (rc == 0)
 		rc = start_store(d, error, error_bytes);
+	if (rc == 0)
+		rc = worker_create(d->base, &d->worker);
 	if (rc == 0)
 		rc = start_signals(d);
 	if (rc == 0)
@@ -342,6 +348,7 @@ int daemon_finish(struct daemon *d)
 	int rc;
 
 	/* what is still to be written, and its callbacks, before the parts they call go */
+	worker_stop(d->worker);
 	rc = store_close(d->store);
 	control_destroy(d->control);
 	scheduler_destroy(d->scheduler);
@@ -350,6 +357,8 @@ int daemon_finish(struct daemon *d)
 	cancel_destroy(d->cancels);
 	follow_destroy(d->follow);
 	queue_destroy(d->queue);
+	artifacts_destroy(d->artifacts);
+	worker_destroy(d->worker);
 	for (size_t i = 0; i < sizeof(d->signals) / sizeof(d->signals[0]); i++)
 		if (d->signals[i])
 			event_free(d->signals[i]);

@@ -27,6 +27,8 @@ struct daemon {
 	struct checker *checker;
 	struct scheduler *scheduler;
 	struct cancels *cancels;
+	struct worker *worker;
+	struct artifacts *artifacts;
 	int64_t counts[RUN_STATES]; /* of all runs there ever were */
 	int64_t started_ns;         /* monotonic */
 	bool unwritten;             /* lifecycle.h: there may be runs of which that is true */

@@ -38,8 +38,19 @@ static const char schema_1[] =
 	" state text not null, reason text not null);"
 	"create index transitions_run on transitions(run);";
 
+/* What engines and gpt2d (rank null) said of a run, n growing. */
+static const char schema_2[] =
+	"alter table runs add column kept integer not null default 0;"
+	"alter table runs add column log_dropped integer not null default 0;"
+	"alter table segments add column artifacts text;"
+	"create table log("
+	" n integer primary key, run integer not null references runs(id), at_ns integer not null,"
+	" rank integer, level integer not null, message text not null);"
+	"create index log_run on log(run, n);"
+	"update schema set version = 2;";
+
 /* Step i brings schema i to i + 1. */
-static const char *const steps[STORE_SCHEMA] = {schema_1};
+static const char *const steps[STORE_SCHEMA] = {schema_1, schema_2};
 
 bool database_gone(struct database *d)
 {

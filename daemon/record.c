@@ -60,7 +60,8 @@ static int submit_work(struct store_job *job, struct sqlite3 *db)
 	r->id = sqlite3_last_insert_rowid(db);
 	for (int64_t i = 0; i < r->segments && rc == 0; i++)
 		rc = store_sql(db, NULL, NULL,
-			"insert into segments values(?, ?, ?, ?, ?, 'waiting', '', 0, 0, '', null)",
+			"insert into segments(run, segment, block, position, arm, state, reason,"
+			" started_ns, ended_ns, dir) values(?, ?, ?, ?, ?, 'waiting', '', 0, 0, '')",
 			"iiiit", r->id, i, j->order[i].block, j->order[i].position,
 			j->arms[j->order[i].arm]);
 	return rc < 0 ? rc : add_transition(db, r, r->submitted_ns);
@@ -145,7 +146,7 @@ static int transition_work(struct store_job *job, struct sqlite3 *db)
 	if (rc == 0 && attempt != r->attempt)
 		rc = store_sql(db, NULL, NULL,
 			"update segments set state = 'waiting', reason = '', started_ns = 0,"
-			" ended_ns = 0, dir = '', summary = null where run = ?",
+			" ended_ns = 0, dir = '', summary = null, artifacts = null where run = ?",
 			"i", r->id);
 	if (rc == 0 && run_state_ended(r->state) && r->state != RUN_DONE)
 		rc = store_sql(db, NULL, NULL,
@@ -211,7 +212,7 @@ struct segment_job {
 	struct store_job job;
 	int64_t run, segment, at_ns;
 	char state[16];
-	char *reason, *dir, *summary;
+	char *reason, *dir, *summary, *artifacts;
 };
 
 static void segment_free(struct segment_job *j)
@@ -219,6 +220,7 @@ static void segment_free(struct segment_job *j)
 	free(j->reason);
 	free(j->dir);
 	free(j->summary);
+	free(j->artifacts);
 	free(j);
 }
 
@@ -234,10 +236,10 @@ static int segment_work(struct store_job *job, struct sqlite3 *db)
 			"ttiii", j->state, j->dir ? j->dir : "", j->at_ns, j->run, j->segment);
 	rc = store_sql(db, NULL, NULL,
 		"update segments set state = ?, reason = ?, ended_ns = ?,"
-		" summary = coalesce(?, summary)"
+		" summary = coalesce(?, summary), artifacts = coalesce(?, artifacts)"
 		" where run = ? and segment = ? and state in ('training', 'trained')",
-		"ttitii", j->state, j->reason ? j->reason : "", j->at_ns, j->summary, j->run,
-		j->segment);
+		"ttittii", j->state, j->reason ? j->reason : "", j->at_ns, j->summary, j->artifacts,
+		j->run, j->segment);
 	if (rc == 0 && strcmp(j->state, "done") == 0)
 		rc = count_done(db, j->run);
 	return rc;
@@ -271,6 +273,7 @@ int record_segment(struct store *s, const struct record_segment *segment)
 	j->reason = copy_of(segment->reason, &failed);
 	j->dir = copy_of(segment->dir, &failed);
 	j->summary = copy_of(segment->summary, &failed);
+	j->artifacts = copy_of(segment->artifacts, &failed);
 	if (failed) {
 		segment_free(j);
 		return -ENOMEM;

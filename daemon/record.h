@@ -33,11 +33,13 @@ int record_submit(struct store *s, struct run *run, const struct spec *spec, con
 int record_transition(struct store *s, struct run *run,
 	void (*done)(void *arg, struct run *run, enum run_state state, int rc), void *arg);
 
-/* state: "training", "trained", "done", "failed", "cancelled". dir (training) and summary (done)
- * may be NULL. */
+/*
+ * state: "training", "trained", "done", "failed", "cancelled". dir (training), summary (done) and
+ * artifacts (JSON: [{path, bytes}], what the engine wrote) may be NULL.
+ */
 struct record_segment {
 	int64_t run, segment;
-	const char *state, *reason, *dir, *summary;
+	const char *state, *reason, *dir, *summary, *artifacts;
 };
 int record_segment(struct store *s, const struct record_segment *segment);
 

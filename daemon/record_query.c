@@ -12,7 +12,7 @@ enum { PAGE_BYTES = 8 << 20 }; /* a page of segments ends here, well within PROT
 
 #define RUN_COLUMNS                                                                                \
 	"id, name, uid, state, reason, spec_sha256, gpus, segments, segments_done, attempt,"       \
-	" restart, timeout_s, submitted_ns, started_ns, ended_ns"
+	" restart, timeout_s, submitted_ns, started_ns, ended_ns, kept"
 
 static const char *text_of(sqlite3_stmt *stmt, int column)
 {
@@ -41,6 +41,7 @@ static int read_run(sqlite3_stmt *stmt, struct run *run)
 		.submitted_ns = sqlite3_column_int64(stmt, 12),
 		.started_ns = sqlite3_column_int64(stmt, 13),
 		.ended_ns = sqlite3_column_int64(stmt, 14),
+		.kept = sqlite3_column_int(stmt, 15) != 0,
 	};
 	copy_text(run->name, sizeof(run->name), stmt, 1);
 	copy_text(run->reason, sizeof(run->reason), stmt, 4);
@@ -200,7 +201,7 @@ static int take_shown_run(sqlite3_stmt *stmt, void *arg)
 	if (rc < 0)
 		return rc;
 	q->result = json_pack("{so so so}", "run", run_json(&run, q->state_dir), "spec",
-		parsed_or_null(text_of(stmt, 15)), "checks", parsed_or_null(text_of(stmt, 16)));
+		parsed_or_null(text_of(stmt, 16)), "checks", parsed_or_null(text_of(stmt, 17)));
 	return q->result ? 0 : -ENOMEM;
 }
 
@@ -217,13 +218,14 @@ static int take_segment(sqlite3_stmt *stmt, void *arg)
 		return 0;
 	}
 	q->last = sqlite3_column_int64(stmt, 0);
-	row = json_pack("{sI sI sI ss ss ss so so ss so}", "segment", (json_int_t)q->last, "block",
+	row = json_pack("{sI sI sI ss ss ss so so ss so so}", "segment", (json_int_t)q->last, "block",
 		(json_int_t)sqlite3_column_int64(stmt, 1), "position",
 		(json_int_t)sqlite3_column_int64(stmt, 2), "arm", text_of(stmt, 3), "state",
 		text_of(stmt, 4), "reason", text_of(stmt, 5), "started_at",
 		clock_json(sqlite3_column_int64(stmt, 6)), "ended_at",
 		clock_json(sqlite3_column_int64(stmt, 7)), "dir", text_of(stmt, 9), "summary",
-		parsed_or_null(summary));
+		parsed_or_null(summary), "artifacts",
+		parsed_or_null((const char *)sqlite3_column_text(stmt, 10)));
 	return json_array_append_new(q->rows, row) < 0 ? -ENOMEM : 0;
 }
 
@@ -265,7 +267,7 @@ static int show_work(struct store_job *job, struct sqlite3 *db)
 	if (rc == 0)
 		rc = store_sql(db, take_segment, q,
 			"select segment, block, position, arm, state, reason, started_ns, ended_ns,"
-			" summary, dir from segments where run = ? and segment > ?"
+			" summary, dir, artifacts from segments where run = ? and segment > ?"
 			" order by segment limit ?",
 			"iii", q->id, q->after, q->limit + 1);
 	return rc;

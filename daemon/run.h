@@ -44,6 +44,7 @@ struct run {
 	int64_t segments, segments_done;
 	int64_t attempt; /* from 1; grows when it is queued again */
 	bool restart;
+	bool kept; /* prune and retention leave it alone */
 	int64_t timeout_s;                          /* 0: none */
 	int64_t submitted_ns, started_ns, ended_ns; /* UTC; 0: not yet */
 

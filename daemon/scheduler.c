@@ -24,7 +24,7 @@
 void scheduler_record(struct active *a, int64_t segment, const char *state, const char *reason,
 	const char *dir, const char *summary)
 {
-	struct record_segment r = {a->run->id, segment, state, reason, dir, summary};
+	struct record_segment r = {a->run->id, segment, state, reason, dir, summary, NULL};
 
 	if (record_segment(a->daemon->store, &r) == 0)
 		return;

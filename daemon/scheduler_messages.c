@@ -19,6 +19,7 @@
 enum {
 	PEER_LOST_MS = 2000, /* from "peer_lost" of one rank to the news of the other */
 	BRIEF_MAX = 16,      /* elements of an array in an event */
+	ARTIFACTS_MAX = 1000, /* of a segment that are remembered */
 };
 
 struct about {
@@ -85,14 +86,49 @@ static void on_step(struct scheduler *s, const struct about *w, json_t *params)
 			"step_time_ns", (json_int_t)step_ns, "eta_s", eta_s(s, w, step, s->steps)));
 }
 
+/* What the engine wrote, until the segment's end is stored with it. */
+static void remember_artifact(struct active *a, int64_t segment, json_t *path, json_t *bytes)
+{
+	char key[24];
+	json_t *rows;
+
+	snprintf(key, sizeof(key), "%lld", (long long)segment);
+	if (a->artifacts == NULL)
+		a->artifacts = json_object();
+	rows = json_object_get(a->artifacts, key);
+	if (rows == NULL) {
+		rows = json_array();
+		json_object_set_new(a->artifacts, key, rows);
+	}
+	if (json_array_size(rows) < ARTIFACTS_MAX)
+		json_array_append_new(rows, json_pack("{sO sO}", "path", path, "bytes", bytes));
+}
+
+/* They as JSON, and no longer remembered; NULL: none. The caller frees it. */
+static char *take_artifacts(struct active *a, int64_t segment)
+{
+	char key[24], *text = NULL;
+	json_t *rows;
+
+	snprintf(key, sizeof(key), "%lld", (long long)segment);
+	rows = a ? json_object_get(a->artifacts, key) : NULL;
+	if (rows == NULL)
+		return NULL;
+	text = json_dumps(rows, JSON_COMPACT);
+	json_object_del(a->artifacts, key);
+	return text;
+}
+
 static void on_artifact(struct scheduler *s, const struct about *w, json_t *params)
 {
 	json_t *path = json_object_get(params, "path"), *bytes = json_object_get(params, "bytes");
 
-	if (w->a != NULL && path != NULL && bytes != NULL)
-		follow_event(s->daemon->follow, w->a->run, EVENT_ARTIFACT,
-			json_pack("{sI sO sO}", "segment", (json_int_t)w->segment, "path", path,
-				"bytes", bytes));
+	if (w->a == NULL || !json_is_string(path) || !json_is_integer(bytes))
+		return;
+	remember_artifact(w->a, w->segment, path, bytes);
+	follow_event(s->daemon->follow, w->a->run, EVENT_ARTIFACT,
+		json_pack("{sI sO sO}", "segment", (json_int_t)w->segment, "path", path, "bytes",
+			bytes));
 }
 
 static void on_trained(struct scheduler *s, const struct about *w, json_t *params)
@@ -151,7 +187,8 @@ static void on_done(struct scheduler *s, const struct about *w, json_t *params)
 {
 	json_t *summary = json_object_get(params, "summary");
 	char *text = summary ? json_dumps(summary, JSON_COMPACT) : NULL;
-	struct record_segment r = {w->run, w->segment, "done", NULL, NULL, text};
+	char *artifacts = take_artifacts(w->a, w->segment);
+	struct record_segment r = {w->run, w->segment, "done", NULL, NULL, text, artifacts};
 	struct about now = *w;
 	bool recorded = summary == NULL || text != NULL;
 	json_t *brief;
@@ -167,6 +204,7 @@ static void on_done(struct scheduler *s, const struct about *w, json_t *params)
 	if (!recorded)
 		log_write(LOG_ERROR, "run %lld: segment %lld: no memory to write that it is done",
 			(long long)w->run, (long long)w->segment);
+	free(artifacts);
 	if (w->a == NULL)
 		return; /* its run has ended; what is on disk is on disk */
 	w->a->unrecorded |= !recorded;
@@ -187,8 +225,12 @@ static void segment_failed(
 	struct scheduler *s, const struct about *w, const char *reason, bool poisoned)
 {
 	struct active *a = w->a;
+	char *artifacts = take_artifacts(a, w->segment);
+	struct record_segment r = {w->run, w->segment, "failed", reason, NULL, NULL, artifacts};
 
-	scheduler_record(a, w->segment, "failed", reason, NULL, NULL);
+	if (record_segment(s->daemon->store, &r) < 0)
+		log_write(LOG_ERROR, "run %lld: out of memory", (long long)w->run);
+	free(artifacts);
 	scheduler_tell(a, w->segment, "failed", reason, NULL);
 	if (poisoned) { /* ends the run as well */
 		engine_pool_restart(s->daemon->pool, reason);

@@ -107,6 +107,32 @@ int artifact_remove(const char *dir, const char *name)
 	return rc;
 }
 
+static bool part_valid(const char *name, size_t n)
+{
+	if (n == 0 || n > NAME_MAX || name[0] == '.')
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)name[i] <= 0x20 || (unsigned char)name[i] >= 0x7f)
+			return false;
+	return true;
+}
+
+bool artifact_path_valid(const char *path)
+{
+	if (strlen(path) >= PATH_MAX)
+		return false;
+	for (int depth = 1; depth <= ARTIFACT_DEPTH; depth++) {
+		const size_t n = strcspn(path, "/");
+
+		if (!part_valid(path, n))
+			return false;
+		if (path[n] == '\0')
+			return true;
+		path += n + 1;
+	}
+	return false;
+}
+
 int artifact_sha256(const void *bytes, size_t n, char out[65])
 {
 	static const char hex[] = "0123456789abcdef";

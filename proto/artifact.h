@@ -6,6 +6,7 @@
 #ifndef GPT2D_ARTIFACT_H
 #define GPT2D_ARTIFACT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define ARTIFACT_SPEC     "spec.json"
@@ -26,6 +27,14 @@ int artifact_write(const char *dir, const char *name, const void *bytes, size_t 
 
 /* Remove dir/name durably (fsync of dir); 0 also when there is none. */
 int artifact_remove(const char *dir, const char *name);
+
+enum { ARTIFACT_DEPTH = 8 }; /* names in a path */
+
+/*
+ * Whether path may name a file below a run's directory, or below where it is copied to: relative,
+ * each name printable ASCII without blanks and not beginning with a dot.
+ */
+bool artifact_path_valid(const char *path);
 
 /*
  * SHA-256 of bytes, hexadecimal, NUL-terminated; 0, or -EIO when libcrypto has no SHA-256 to offer.

@@ -16,12 +16,15 @@ enum {
 	PROTOCOL_LINE_MAX = 16 << 20,
 };
 
+/* Bytes of a file in a reply. */
+enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
+
 /*
  * ---- requests of a client; params -> result ----
  *
  * A member marked ? may be absent. Times are UTC texts ("2026-01-08T19:50:57.123Z") or null. A run,
  * wherever one is sent, is
- *   {id, name, uid, state, reason, gpus, segments, segments_done, attempt, restart, timeout_s,
+ *   {id, name, uid, state, reason, gpus, segments, segments_done, attempt, restart, kept, timeout_s,
  *    spec_sha256, submitted_at, started_at, ended_at, dir}
  * with state one of queued, starting, running, finishing, done, failed, cancelled, interrupted, and
  * reason null or "code: text" ("engine_lost: rank 1 killed by signal 9"). Progress, wherever it is
@@ -50,7 +53,7 @@ enum {
 #define METHOD_STATUS "status"
 /*
  * {id, after?, limit?} -> {run, spec, checks: [{arm, spec_sha256, check}], segments: [{segment,
- * block, position, arm, state, reason, started_at, ended_at, dir, summary}], transitions: [{at,
+ * block, position, arm, state, reason, started_at, ended_at, dir, summary, artifacts}], transitions: [{at,
  * state, reason}], progress, next}
  */
 #define METHOD_SHOW "show"
@@ -58,6 +61,14 @@ enum {
 #define METHOD_LIST "list"
 /* {id, after?} -> {run, progress, seq, first}; then events until run.done */
 #define METHOD_FOLLOW "follow"
+/*
+ * The files of a run, of its latest attempt; pages end with a segment.
+ * {id, segment?, after?, limit?} -> {id, name, state, dir, files: [{path, segment, bytes, announced,
+ * sha256}], missing: [{path, segment, bytes}], left_out, next}
+ */
+#define METHOD_ARTIFACTS "artifacts"
+/* {id, path, offset?, bytes?} -> {id, path, offset, bytes, size, data (base64)} */
+#define METHOD_ARTIFACT_READ "artifact-read"
 /*
  * {id} -> {id, state, already}; the answer comes when it is true and durable: state "cancelled" and
  * already false, or the run had ended, or nearly, before the engines heard of it. PROTOCOL_STORE:
@@ -169,6 +180,7 @@ enum protocol_error {
 	PROTOCOL_NOT_ALLOWED = -32004,
 	PROTOCOL_BUSY = -32005,  /* too many clients, shutting down */
 	PROTOCOL_STORE = -32006, /* could not be made durable */
+	PROTOCOL_NO_SUCH_FILE = -32007,
 };
 
 /* ---- exit codes of gpt2ctl ---- */

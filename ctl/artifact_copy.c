@@ -1,0 +1,404 @@
+#include "ctl/artifact_copy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ctl/format.h"
+#include "proto/artifact.h"
+#include "proto/base64.h"
+#include "proto/digest.h"
+
+enum {
+	DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+	DRAW_NS = 100000000,
+	BAR_CELLS = 24,
+	MESSAGE_BYTES = 256,
+};
+
+struct copy {
+	struct ctl *ctl;
+	struct client *client;
+	int64_t run;
+	int dir; /* where to */
+	bool force;
+	int64_t done, total; /* bytes, of all files */
+	int64_t start_ns, drawn_ns;
+	bool drawn;
+};
+
+/* One file on its way. */
+struct item {
+	const char *path, *sha256;
+	int64_t bytes;
+	int folder;       /* its folder below where to; -1 */
+	const char *name; /* in it */
+	char part[NAME_MAX + 1];
+	int fd; /* the part; -1 */
+	struct digest *digest;
+	int64_t have;                /* bytes in the part */
+	char message[MESSAGE_BYTES]; /* why it was not copied */
+};
+
+enum outcome { COPIED, PRESENT, DIFFERS, FAILED, AGAIN, BROKEN };
+
+static enum outcome fail(struct item *item, enum outcome outcome, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static enum outcome fail(struct item *item, enum outcome outcome, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(item->message, sizeof(item->message), format, args);
+	va_end(args);
+	return outcome;
+}
+
+/* ---- the bar ---- */
+
+static void draw(struct copy *k, const struct item *item, int64_t now_ns)
+{
+	const struct term *t = &k->ctl->err;
+	const double seconds = (double)(now_ns - k->start_ns) / 1e9;
+	const double fraction = k->total > 0 ? (double)k->done / (double)k->total : 1.0;
+	char bar[BAR_CELLS * 4 + 1], done[FORMAT_BYTES], total[FORMAT_BYTES], rate[FORMAT_BYTES];
+	char name[80];
+
+	term_bar(t, fraction, BAR_CELLS, bar, sizeof(bar));
+	term_clean(item->path, name, sizeof(name));
+	format_size(seconds > 0.0 ? (int64_t)((double)k->done / seconds) : 0, rate);
+	fprintf(t->file, "\r\033[K[%s%s%s] %3d%%  %s of %s  %s/s", term_colour(t, TERM_CYAN), bar,
+		term_colour(t, TERM_PLAIN), (int)(fraction * 100.0), format_size(k->done, done),
+		format_size(k->total, total), rate);
+	if (term_width(t) > 100)
+		fprintf(t->file, "  %.40s", name);
+	fflush(t->file);
+	k->drawn = true;
+	k->drawn_ns = now_ns;
+}
+
+static void advance(struct copy *k, const struct item *item, int64_t bytes)
+{
+	const int64_t now_ns = client_now_ns();
+
+	k->done += bytes;
+	if (k->ctl->err.tty && !k->ctl->json && now_ns - k->drawn_ns >= DRAW_NS)
+		draw(k, item, now_ns);
+}
+
+static void clear_bar(struct copy *k)
+{
+	if (!k->drawn)
+		return;
+	fputs("\r\033[K", k->ctl->err.file);
+	fflush(k->ctl->err.file);
+	k->drawn = false;
+}
+
+/* ---- where it goes ---- */
+
+/* The folder of the item below where to, made where it is not there; no link is followed. */
+static enum outcome open_folder(struct copy *k, struct item *item)
+{
+	char name[NAME_MAX + 1];
+	const char *rest = item->path;
+	int fd = dup(k->dir), next;
+
+	while (fd >= 0 && strchr(rest, '/') != NULL) {
+		const size_t n = strcspn(rest, "/");
+
+		memcpy(name, rest, n);
+		name[n] = '\0';
+		rest += n + 1;
+		if (mkdirat(fd, name, 0777) < 0 && errno != EEXIST)
+			next = -1;
+		else
+			next = openat(fd, name, DIR_FLAGS);
+		if (next < 0)
+			fail(item, FAILED, "%s: %s", name, strerror(errno));
+		close(fd);
+		fd = next;
+	}
+	if (fd < 0)
+		return item->message[0] ? FAILED : fail(item, FAILED, "%s", strerror(errno));
+	item->folder = fd;
+	item->name = rest;
+	return COPIED;
+}
+
+/* Add n bytes of fd to the digest: 0 or a negative errno; -ENODATA: there are fewer. */
+static int digest_file(int fd, struct digest *digest, int64_t n)
+{
+	char bytes[65536];
+
+	while (n > 0) {
+		const ssize_t k = read(fd, bytes, n < 65536 ? (size_t)n : sizeof(bytes));
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k < 0)
+			return -errno;
+		if (k == 0)
+			return -ENODATA;
+		if (digest_add(digest, bytes, (size_t)k) < 0)
+			return -EIO;
+		n -= k;
+	}
+	return 0;
+}
+
+static bool same_content(const struct item *item)
+{
+	int fd = openat(item->folder, item->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct digest *digest = digest_create();
+	char sha256[65] = "";
+
+	if (fd >= 0 && digest && digest_file(fd, digest, item->bytes) == 0)
+		digest_finish(digest, sha256);
+	digest_destroy(digest);
+	if (fd >= 0)
+		close(fd);
+	return strcmp(sha256, item->sha256) == 0;
+}
+
+/* COPIED: the way is free. */
+static enum outcome look_at_target(const struct copy *k, struct item *item)
+{
+	struct stat st;
+
+	if (fstatat(item->folder, item->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? COPIED : fail(item, FAILED, "%s", strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return fail(item, DIFFERS, "what is there is no regular file");
+	if (st.st_size == item->bytes && same_content(item))
+		return PRESENT;
+	if (k->force)
+		return COPIED;
+	return fail(item, DIFFERS, "another file is there; --force replaces it");
+}
+
+/* Open the part, with what an earlier copy left of the same file. */
+static enum outcome open_part(struct copy *k, struct item *item)
+{
+	struct stat st;
+	int rc;
+
+	if (snprintf(item->part, sizeof(item->part), ".%s.%.16s.part", item->name, item->sha256) >=
+		(int)sizeof(item->part))
+		return fail(item, FAILED, "its name is too long");
+	item->fd = openat(item->folder, item->part,
+		O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+	if (item->fd < 0 || fstat(item->fd, &st) < 0)
+		return fail(item, FAILED, "%s: %s", item->part, strerror(errno));
+	if (!S_ISREG(st.st_mode) || st.st_nlink != 1)
+		return fail(item, FAILED, "%s: is no file of its own", item->part);
+	if (flock(item->fd, LOCK_EX | LOCK_NB) < 0)
+		return fail(item, FAILED, "another copy is writing it");
+	item->have = st.st_size <= item->bytes ? st.st_size : 0;
+	item->digest = digest_create();
+	rc = item->digest ? digest_file(item->fd, item->digest, item->have) : -ENOMEM;
+	if (rc == 0 && ftruncate(item->fd, item->have) < 0)
+		rc = -errno;
+	if (rc < 0)
+		return fail(item, FAILED, "%s: %s", item->part, strerror(-rc));
+	advance(k, item, item->have);
+	return COPIED;
+}
+
+/* ---- pieces ---- */
+
+static enum outcome write_piece(struct item *item, const unsigned char *bytes, size_t n)
+{
+	if (digest_add(item->digest, bytes, n) < 0)
+		return fail(item, FAILED, "libcrypto has no SHA-256 to offer");
+	item->have += (int64_t)n;
+	while (n > 0) {
+		const ssize_t k = write(item->fd, bytes, n);
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k < 0)
+			return fail(item, errno == ENOSPC ? BROKEN : FAILED, "%s", strerror(errno));
+		bytes += k;
+		n -= (size_t)k;
+	}
+	return COPIED;
+}
+
+static enum outcome take_piece(
+	struct copy *k, struct item *item, const json_t *reply, struct ctl_error *e)
+{
+	const json_t *data = json_object_get(reply, "data");
+	const size_t length = json_string_length(data);
+	unsigned char bytes[PROTOCOL_ARTIFACT_PIECE + 3];
+	enum outcome outcome;
+	size_t n = 0;
+
+	if (length > base64_length(PROTOCOL_ARTIFACT_PIECE) ||
+		base64_decode(json_string_value(data) ? json_string_value(data) : "=", length,
+			bytes, &n) < 0 ||
+		(int64_t)n > item->bytes - item->have) {
+		ctl_error_set(
+			e, CTL_TRANSPORT, "%.200s: gpt2d sent what is no piece of it", item->path);
+		return BROKEN;
+	}
+	if (n == 0)
+		return fail(item, FAILED, "it has become shorter while it was copied");
+	outcome = write_piece(item, bytes, n);
+	if (outcome == BROKEN)
+		ctl_error_set(e, CTL_TRANSPORT, "%.200s: %s", item->path, item->message);
+	advance(k, item, (int64_t)n);
+	return outcome;
+}
+
+static enum outcome fetch(struct copy *k, struct item *item, struct ctl_error *e)
+{
+	enum outcome outcome = COPIED;
+	json_t *reply;
+	int exit;
+
+	while (outcome == COPIED && item->have < item->bytes) {
+		const int64_t left = item->bytes - item->have;
+
+		exit = client_request(k->client, METHOD_ARTIFACT_READ,
+			json_pack("{s:I, s:s, s:I, s:I}", "id", (json_int_t)k->run, "path",
+				item->path, "offset", (json_int_t)item->have, "bytes",
+				(json_int_t)(left < PROTOCOL_ARTIFACT_PIECE
+						? left
+						: PROTOCOL_ARTIFACT_PIECE)),
+			CLIENT_CHECK_S, &reply, e);
+		if (exit == CTL_NO_SUCH_RUN || exit == CTL_USAGE) {
+			fail(item, FAILED, "%.200s", e->message);
+			ctl_error_clear(e);
+			return FAILED;
+		}
+		if (exit)
+			return BROKEN;
+		outcome = take_piece(k, item, reply, e);
+		json_decref(reply);
+	}
+	return outcome;
+}
+
+/* The part becomes the file. */
+static enum outcome settle(struct item *item, bool resumed)
+{
+	char sha256[65];
+
+	if (digest_finish(item->digest, sha256) < 0)
+		return fail(item, FAILED, "libcrypto has no SHA-256 to offer");
+	if (strcmp(sha256, item->sha256) != 0) {
+		unlinkat(item->folder, item->part, 0);
+		return resumed ? AGAIN : fail(item, FAILED, "it changed while it was copied");
+	}
+	if (fsync(item->fd) < 0 ||
+		renameat(item->folder, item->part, item->folder, item->name) < 0 ||
+		fsync(item->folder) < 0)
+		return fail(item, FAILED, "%s", strerror(errno));
+	return COPIED;
+}
+
+static void close_item(struct item *item)
+{
+	if (item->fd >= 0)
+		close(item->fd);
+	if (item->folder >= 0)
+		close(item->folder);
+	digest_destroy(item->digest);
+	item->fd = item->folder = -1;
+	item->digest = NULL;
+}
+
+static enum outcome try_item(struct copy *k, struct item *item, struct ctl_error *e)
+{
+	enum outcome outcome = open_folder(k, item);
+	bool resumed = false;
+
+	if (outcome == COPIED)
+		outcome = look_at_target(k, item);
+	if (outcome == COPIED)
+		outcome = open_part(k, item);
+	if (outcome == COPIED) {
+		resumed = item->have > 0;
+		outcome = fetch(k, item, e);
+	}
+	if (outcome == COPIED)
+		outcome = settle(item, resumed);
+	close_item(item);
+	return outcome;
+}
+
+static enum outcome copy_item(struct copy *k, json_t *file, struct item *item, struct ctl_error *e)
+{
+	const int64_t before = k->done;
+	enum outcome outcome;
+
+	item->path = json_string_value(json_object_get(file, "path"));
+	item->sha256 = json_string_value(json_object_get(file, "sha256"));
+	item->bytes = format_int(file, "bytes", -1);
+	if (item->path == NULL || !artifact_path_valid(item->path) || item->bytes < 0)
+		return fail(item, FAILED, "gpt2d sent a name that no artifact has");
+	if (item->sha256 == NULL)
+		return fail(item, FAILED, "gpt2d could not read it");
+	if (strlen(item->sha256) != 64 || strspn(item->sha256, "0123456789abcdef") != 64)
+		return fail(item, FAILED, "gpt2d sent what is no SHA-256");
+	outcome = try_item(k, item, e);
+	if (outcome == AGAIN) { /* what was there was not the beginning of it */
+		k->done = before;
+		outcome = try_item(k, item, e);
+	}
+	k->done = before + item->bytes;
+	return outcome;
+}
+
+static int open_dir(const char *dir, int *fd, struct ctl_error *e)
+{
+	if (mkdir(dir, 0777) < 0 && errno != EEXIST)
+		return ctl_error_set(e, CTL_USAGE, "--copy: %.900s: %s", dir, strerror(errno));
+	*fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*fd < 0)
+		return ctl_error_set(e, CTL_USAGE, "--copy: %.900s: %s", dir, strerror(errno));
+	return 0;
+}
+
+int artifact_copy_all(struct ctl *ctl, struct client *c, json_t *result, const char *dir,
+	bool force, bool *incomplete, struct ctl_error *e)
+{
+	static const char *const names[] = {[COPIED] = "copied",
+		[PRESENT] = "present",
+		[DIFFERS] = "differs",
+		[FAILED] = "failed"};
+	struct copy k = {.ctl = ctl, .client = c, .force = force, .start_ns = client_now_ns()};
+	enum outcome outcome = COPIED;
+	json_t *file;
+	size_t i;
+
+	*incomplete = false;
+	k.run = format_int(result, "id", 0);
+	json_array_foreach(json_object_get(result, "files"), i, file)
+		k.total += format_int(file, "bytes", 0);
+	if (open_dir(dir, &k.dir, e) != 0)
+		return e->exit;
+	json_array_foreach(json_object_get(result, "files"), i, file) {
+		struct item item = {.folder = -1, .fd = -1};
+
+		outcome = copy_item(&k, file, &item, e);
+		if (outcome == BROKEN)
+			break;
+		json_object_set_new(file, "result", json_string(names[outcome]));
+		if (outcome == DIFFERS || outcome == FAILED) {
+			json_object_set_new(file, "message", format_json_text(item.message));
+			*incomplete = true;
+		}
+	}
+	clear_bar(&k);
+	close(k.dir);
+	return outcome == BROKEN ? e->exit : 0;
+}

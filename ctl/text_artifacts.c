@@ -1,0 +1,128 @@
+/* artifacts, for people. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl/format.h"
+#include "ctl/table.h"
+#include "ctl/text.h"
+
+static void segment_cell(struct table *t, const json_t *file)
+{
+	const int64_t segment = format_int(file, "segment", -1);
+
+	if (segment < 0)
+		table_cell(t, "-");
+	else
+		table_cell(t, "%lld", (long long)segment + 1);
+}
+
+static void print_files(const struct term *t, const json_t *files)
+{
+	char path[4096], count[FORMAT_BYTES], sha256[80];
+	const json_t *file;
+	struct table table;
+	size_t i;
+
+	if (json_array_size(files) == 0)
+		return;
+	table_init(&table);
+	table_column(&table, "SEGMENT", true);
+	table_column(&table, "BYTES", true);
+	table_column(&table, "FILE", false);
+	table_column(&table, "SHA-256", false);
+	json_array_foreach(files, i, file) {
+		segment_cell(&table, file);
+		table_cell(&table, "%s", format_count(format_int(file, "bytes", 0), count));
+		table_cell(&table, "%s", format_string(file, "path", "?", path, sizeof(path)));
+		table_cell(&table, "%s",
+			format_string(file, "sha256", "(cannot be read)", sha256, sizeof(sha256)));
+	}
+	table_print(&table, t, "");
+	table_finish(&table);
+}
+
+/* Figures of a copy; each file that is not in the copy has a line with the reason. */
+static void print_copy(const struct term *t, const json_t *result)
+{
+	char path[4096], text[300], dir[4096], size[FORMAT_BYTES];
+	int64_t copied = 0, present = 0, bytes = 0;
+	const json_t *file;
+	size_t i;
+
+	json_array_foreach(json_object_get(result, "files"), i, file) {
+		format_string(file, "result", "", text, sizeof(text));
+		if (strcmp(text, "copied") == 0) {
+			copied++;
+			bytes += format_int(file, "bytes", 0);
+		} else if (strcmp(text, "present") == 0) {
+			present++;
+		} else {
+			fprintf(t->file, "left out  %s: %s\n",
+				format_string(file, "path", "?", path, sizeof(path)),
+				format_string(file, "message", "?", text, sizeof(text)));
+		}
+	}
+	fprintf(t->file, "copied %lld file%s, %s, to %s", (long long)copied, copied == 1 ? "" : "s",
+		format_size(bytes, size),
+		format_string(result, "copied_to", "?", dir, sizeof(dir)));
+	if (present > 0)
+		fprintf(t->file, "; %lld %s there already", (long long)present,
+			present == 1 ? "was" : "were");
+	fputc('\n', t->file);
+}
+
+/* Of another size than the engine said when it had written it. */
+static bool is_altered(const json_t *file)
+{
+	const int64_t announced = format_int(file, "announced", -1);
+
+	return announced >= 0 && announced != format_int(file, "bytes", announced);
+}
+
+static void print_trouble(const struct term *t, const json_t *result)
+{
+	const int64_t left_out = format_int(result, "left_out", 0);
+	const json_t *file;
+	char path[4096];
+	size_t i;
+
+	json_array_foreach(json_object_get(result, "missing"), i, file)
+		fprintf(t->file, "missing   %s: the engine wrote it (%lld bytes), it is gone\n",
+			format_string(file, "path", "?", path, sizeof(path)),
+			(long long)format_int(file, "bytes", 0));
+	json_array_foreach(json_object_get(result, "files"), i, file) {
+		if (is_altered(file))
+			fprintf(t->file, "altered   %s: %lld bytes, the engine wrote %lld\n",
+				format_string(file, "path", "?", path, sizeof(path)),
+				(long long)format_int(file, "bytes", 0),
+				(long long)format_int(file, "announced", 0));
+	}
+	if (left_out > 0)
+		fprintf(t->file, "left out  %lld name%s that no artifact has\n",
+			(long long)left_out, left_out == 1 ? "" : "s");
+}
+
+void text_artifacts(struct ctl *ctl, const json_t *result)
+{
+	const json_t *files = json_object_get(result, "files"), *file;
+	const struct term *t = &ctl->out;
+	char name[80], state[32], dir[4096], size[FORMAT_BYTES];
+	int64_t bytes = 0;
+	size_t i;
+
+	json_array_foreach(files, i, file)
+		bytes += format_int(file, "bytes", 0);
+	if (!json_object_get(result, "copied_to")) {
+		fprintf(t->file, "run %lld %s (%s): %zu file%s, %s, in %s\n",
+			(long long)format_int(result, "id", 0),
+			format_string(result, "name", "", name, sizeof(name)),
+			format_string(result, "state", "?", state, sizeof(state)),
+			json_array_size(files), json_array_size(files) == 1 ? "" : "s",
+			format_size(bytes, size),
+			format_string(result, "dir", "?", dir, sizeof(dir)));
+		print_files(t, files);
+	}
+	print_trouble(t, result);
+	if (json_object_get(result, "copied_to"))
+		print_copy(t, result);
+}

@@ -1,0 +1,17 @@
+/* digest.h: the SHA-256 of what comes in pieces. */
+#ifndef GPT2D_DIGEST_H
+#define GPT2D_DIGEST_H
+
+#include <stddef.h>
+
+struct digest;
+
+/* NULL without memory, or when libcrypto has no SHA-256 to offer. */
+struct digest *digest_create(void);
+void digest_destroy(struct digest *d); /* takes NULL */
+
+int digest_add(struct digest *d, const void *bytes, size_t n); /* 0 or -EIO */
+/* Hexadecimal, NUL-terminated; once, nothing can be added after it. 0 or -EIO. */
+int digest_finish(struct digest *d, char out[65]);
+
+#endif
