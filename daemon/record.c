@@ -61,7 +61,8 @@ static int submit_work(struct store_job *job, struct sqlite3 *db)
 	for (int64_t i = 0; i < r->segments && rc == 0; i++)
 		rc = store_sql(db, NULL, NULL,
 			"insert into segments(run, segment, block, position, arm, state, reason,"
-			" started_ns, ended_ns, dir) values(?, ?, ?, ?, ?, 'waiting', '', 0, 0, '')",
+			" started_ns, ended_ns, dir)"
+			" values(?, ?, ?, ?, ?, 'waiting', '', 0, 0, '')",
 			"iiiit", r->id, i, j->order[i].block, j->order[i].position,
 			j->arms[j->order[i].arm]);
 	return rc < 0 ? rc : add_transition(db, r, r->submitted_ns);

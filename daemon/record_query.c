@@ -218,8 +218,8 @@ static int take_segment(sqlite3_stmt *stmt, void *arg)
 		return 0;
 	}
 	q->last = sqlite3_column_int64(stmt, 0);
-	row = json_pack("{sI sI sI ss ss ss so so ss so so}", "segment", (json_int_t)q->last, "block",
-		(json_int_t)sqlite3_column_int64(stmt, 1), "position",
+	row = json_pack("{sI sI sI ss ss ss so so ss so so}", "segment", (json_int_t)q->last,
+		"block", (json_int_t)sqlite3_column_int64(stmt, 1), "position",
 		(json_int_t)sqlite3_column_int64(stmt, 2), "arm", text_of(stmt, 3), "state",
 		text_of(stmt, 4), "reason", text_of(stmt, 5), "started_at",
 		clock_json(sqlite3_column_int64(stmt, 6)), "ended_at",

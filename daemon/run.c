@@ -96,7 +96,8 @@ json_t *run_json(const struct run *run, const char *state_dir)
 		run_state_name(run->state), "reason", run->reason[0] ? run->reason : NULL, "gpus",
 		(json_int_t)run->gpus, "segments", (json_int_t)run->segments, "segments_done",
 		(json_int_t)run->segments_done, "attempt", (json_int_t)run->attempt, "restart",
-		run->restart, "kept", run->kept, "timeout_s", (json_int_t)run->timeout_s, "spec_sha256",
-		run->spec_sha256, "submitted_at", clock_json(run->submitted_ns), "started_at",
-		clock_json(run->started_ns), "ended_at", clock_json(run->ended_ns), "dir", dir);
+		run->restart, "kept", run->kept, "timeout_s", (json_int_t)run->timeout_s,
+		"spec_sha256", run->spec_sha256, "submitted_at", clock_json(run->submitted_ns),
+		"started_at", clock_json(run->started_ns), "ended_at", clock_json(run->ended_ns),
+		"dir", dir);
 }

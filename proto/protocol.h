@@ -24,8 +24,8 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  *
  * A member marked ? may be absent. Times are UTC texts ("2026-01-08T19:50:57.123Z") or null. A run,
  * wherever one is sent, is
- *   {id, name, uid, state, reason, gpus, segments, segments_done, attempt, restart, kept, timeout_s,
- *    spec_sha256, submitted_at, started_at, ended_at, dir}
+ *   {id, name, uid, state, reason, gpus, segments, segments_done, attempt, restart, kept,
+ *    timeout_s, spec_sha256, submitted_at, started_at, ended_at, dir}
  * with state one of queued, starting, running, finishing, done, failed, cancelled, interrupted, and
  * reason null or "code: text" ("engine_lost: rank 1 killed by signal 9"). Progress, wherever it is
  * sent, is null or
@@ -53,8 +53,8 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 #define METHOD_STATUS "status"
 /*
  * {id, after?, limit?} -> {run, spec, checks: [{arm, spec_sha256, check}], segments: [{segment,
- * block, position, arm, state, reason, started_at, ended_at, dir, summary, artifacts}], transitions: [{at,
- * state, reason}], progress, next}
+ * block, position, arm, state, reason, started_at, ended_at, dir, summary, artifacts}],
+ * transitions: [{at, state, reason}], progress, next}
  */
 #define METHOD_SHOW "show"
 /* {after?, limit?, state?, newest?} -> {runs: [run], next} */
@@ -63,8 +63,8 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 #define METHOD_FOLLOW "follow"
 /*
  * The files of a run, of its latest attempt; pages end with a segment.
- * {id, segment?, after?, limit?} -> {id, name, state, dir, files: [{path, segment, bytes, announced,
- * sha256}], missing: [{path, segment, bytes}], left_out, next}
+ * {id, segment?, after?, limit?} -> {id, name, state, dir, files: [{path, segment, bytes,
+ * announced, sha256}], missing: [{path, segment, bytes}], left_out, next}
  */
 #define METHOD_ARTIFACTS "artifacts"
 /* {id, path, offset?, bytes?} -> {id, path, offset, bytes, size, data (base64)} */

@@ -1,0 +1,205 @@
+"""A run's files through the socket: listed, copied, and never anything else."""
+
+import base64
+import hashlib
+import json
+import os
+import subprocess
+
+import pytest
+
+from helpers import BUILD, RpcError, experiment, spec, wait_for
+
+CTL = BUILD / "ctl" / "gpt2ctl"
+PIECE = 256 << 10
+
+
+def ctl(d, *args):
+    return subprocess.run([CTL, *map(str, args)], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": "C.UTF-8"})
+
+
+def finished(c, run):
+    number = c.submit(run)
+    assert c.wait(number)["state"] == "done"
+    return number
+
+
+def all_files(c, run, **params):
+    page = c.call("artifacts", id=run, **params)
+    files = page["files"]
+    while page["next"] is not None:
+        page = c.call("artifacts", id=run, **{**params, "after": page["next"]})
+        files += page["files"]
+    return files
+
+
+def test_list(daemon):
+    with daemon() as d, d.client() as c:
+        run = finished(c, experiment())
+        files = all_files(c, run, limit=3)
+        assert files == all_files(c, run)
+        assert {(f["path"].rsplit("/", 1)[0], f["segment"]) for f in files if f["segment"] is not None} == \
+            {(f"segments/{f['segment']:03d}-{f['path'].split('-')[1][0]}", f["segment"])
+                for f in files if f["segment"] is not None}
+        assert [f["path"] for f in files if f["segment"] is None] == ["RUN_COMPLETE.txt", "spec.json"]
+        assert len([f for f in files if f["path"].endswith("/training_metrics.json")]) == 8
+        for f in files:
+            content = (d.state / "runs" / "1-exp" / f["path"]).read_bytes()
+            assert (f["bytes"], f["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+        metrics = [f for f in files if f["path"].endswith("metrics.json")]
+        assert all(f["announced"] == f["bytes"] for f in metrics)
+        assert {f["segment"] for f in all_files(c, run, segment=3)} == {3}
+        for params, code in (({"segment": 8}, -32602), ({"limit": 0}, -32602), ({"id": 9}, -32003)):
+            with pytest.raises(RpcError) as refused:
+                c.call("artifacts", **{"id": run, **params})
+            assert refused.value.code == code
+        shown = c.call("show", id=run)["segments"][0]["artifacts"]
+        assert shown == [{"path": "training_metrics.json", "bytes": 13}]
+
+
+def test_what_a_queued_run_has(daemon):
+    with daemon() as d, d.client() as c:
+        first, second = c.submit(spec("ms50", 1000)), c.submit(spec("later"))
+        assert c.call("artifacts", id=second)["files"] == []
+        c.call("cancel", id=first)
+
+
+def test_pieces(daemon):
+    with daemon() as d, d.client() as c:
+        run = finished(c, spec("one"))
+        content = os.urandom(2 * PIECE + 5)
+        (d.state / "runs" / "1-one" / "big.bin").write_bytes(content)
+        got = b""
+        while len(got) < len(content):
+            piece = c.call("artifact-read", id=run, path="big.bin", offset=len(got))
+            assert piece["size"] == len(content) and 0 < piece["bytes"] <= PIECE
+            got += base64.b64decode(piece["data"], validate=True)
+        assert got == content
+        assert c.call("artifact-read", id=run, path="big.bin", offset=len(content))["bytes"] == 0
+        assert c.call("artifact-read", id=run, path="big.bin", offset=3, bytes=4)["data"] == \
+            base64.b64encode(content[3:7]).decode()
+
+
+def test_no_way_out(daemon):
+    """Links, dots, absolute paths, files on the way: nothing outside the run's directory is read."""
+    with daemon() as d, d.client() as c:
+        run = finished(c, spec("one"))
+        here = d.state / "runs" / "1-one"
+        (d.state / "runs" / "secret").write_text("secret")
+        (here / "link").symlink_to("../secret")
+        (here / "up").symlink_to("..")
+        os.mkfifo(here / "pipe")
+        (here / ".hidden").write_text("secret")
+        names = {f["path"] for f in all_files(c, run)}
+        assert names == {"RUN_COMPLETE.txt", "training_metrics.json"}
+        for path, code in (("link", -32007), ("up/secret", -32007), ("up", -32007), ("pipe", -32007),
+                ("none", -32007), ("RUN_COMPLETE.txt/x", -32007), (".hidden", -32602), ("../secret", -32602),
+                ("/etc/passwd", -32602), ("x/../../secret", -32602), ("", -32602), (".", -32602),
+                ("a//b", -32602), ("x" * 5000, -32602)):
+            with pytest.raises(RpcError) as refused:
+                c.call("artifact-read", id=run, path=path)
+            assert refused.value.code == code, path
+        for params in ({"offset": 10 ** 6}, {"offset": -1}, {"bytes": 0}, {"bytes": PIECE + 1}):
+            with pytest.raises(RpcError) as refused:
+                c.call("artifact-read", id=run, path="RUN_COMPLETE.txt", **params)
+            assert refused.value.code == -32602
+        with pytest.raises(RpcError) as refused:
+            c.call("artifact-read", id=7, path="x")
+        assert refused.value.code == -32003
+
+
+def test_copy(daemon, tmp_path):
+    with daemon() as d, d.client() as c:
+        run = finished(c, experiment())
+        source = d.state / "runs" / "1-exp"
+        (source / "segments" / "001-b" / "big.bin").write_bytes(os.urandom(3 * PIECE + 1))
+        to = tmp_path / "to"
+        result = ctl(d, "artifacts", run, "--copy", to)
+        assert result.returncode == 0 and result.stderr == "", result
+        assert subprocess.run(["diff", "-r", source, to]).returncode == 0
+        result = ctl(d, "artifacts", run, "--copy", to, "--json")
+        assert {f["result"] for f in json.loads(result.stdout)["files"]} == {"present"}
+        # one that differs is left alone unless it is forced, and so is what is no file
+        (to / "spec.json").write_text("mine")
+        (to / "RUN_COMPLETE.txt").unlink()
+        (to / "RUN_COMPLETE.txt").mkdir()
+        result = ctl(d, "artifacts", run, "--copy", to)
+        assert result.returncode == 1 and (to / "spec.json").read_text() == "mine"
+        assert "spec.json: another file is there; --force replaces it" in result.stdout
+        assert "RUN_COMPLETE.txt: what is there is no regular file" in result.stdout
+        (to / "RUN_COMPLETE.txt").rmdir()
+        assert ctl(d, "artifacts", run, "--copy", to, "--force").returncode == 0
+        assert subprocess.run(["diff", "-r", source, to]).returncode == 0
+        result = ctl(d, "artifacts", run, "--copy", tmp_path / "no" / "where")
+        assert result.returncode == 2 and "--copy: " in result.stderr
+
+
+def test_copy_stays_in_its_folder(daemon, tmp_path):
+    """Links in the folder are not followed, neither as a folder nor as a file nor as a part."""
+    with daemon() as d, d.client() as c:
+        run = finished(c, experiment())
+        outside, to = tmp_path / "outside", tmp_path / "to"
+        outside.mkdir()
+        to.mkdir()
+        (to / "segments").symlink_to(outside)
+        (to / "spec.json").symlink_to(outside / "file")
+        result = ctl(d, "artifacts", run, "--copy", to, "--force")
+        assert result.returncode == 1 and list(outside.iterdir()) == []
+        assert "spec.json: what is there is no regular file" in result.stdout
+        assert (to / "RUN_COMPLETE.txt").is_file()
+
+
+def test_copy_goes_on(daemon, tmp_path):
+    with daemon() as d, d.client() as c:
+        run = finished(c, spec("one"))
+        content = os.urandom(4 * PIECE)
+        (d.state / "runs" / "1-one" / "big.bin").write_bytes(content)
+        part = tmp_path / f".big.bin.{hashlib.sha256(content).hexdigest()[:16]}.part"
+        part.write_bytes(content[:3 * PIECE])
+        assert ctl(d, "artifacts", run, "--copy", tmp_path).returncode == 0
+        assert (tmp_path / "big.bin").read_bytes() == content and not part.exists()
+        # a part that is not the beginning of it is given up
+        (tmp_path / "big.bin").unlink()
+        part.write_bytes(b"x" * PIECE)
+        assert ctl(d, "artifacts", run, "--copy", tmp_path).returncode == 0
+        assert (tmp_path / "big.bin").read_bytes() == content and not part.exists()
+
+
+def test_missing_and_altered(daemon, tmp_path):
+    with daemon() as d, d.client() as c:
+        run = finished(c, experiment())
+        (d.state / "runs" / "1-exp" / "segments" / "000-a" / "training_metrics.json").unlink(missing_ok=True)
+        first = c.call("show", id=run)["segments"][0]["arm"]
+        here = d.state / "runs" / "1-exp" / "segments"
+        (here / f"000-{first}" / "training_metrics.json").unlink(missing_ok=True)
+        second = c.call("show", id=run)["segments"][1]["arm"]
+        with open(here / f"001-{second}" / "training_metrics.json", "a") as f:
+            f.write("more")
+        missing = c.call("artifacts", id=run)["missing"]
+        assert missing == [{"path": f"segments/000-{first}/training_metrics.json", "segment": 0, "bytes": 13}]
+        result = ctl(d, "artifacts", run)
+        assert result.returncode == 0
+        assert f"missing   segments/000-{first}/training_metrics.json: the engine wrote it" in result.stdout
+        assert f"altered   segments/001-{second}/training_metrics.json: 17 bytes, the engine wrote 13" in result.stdout
+        assert ctl(d, "artifacts", run, "--copy", tmp_path).returncode == 1
+
+
+def test_others_are_served_while_a_file_is_hashed(daemon):
+    """64 GiB of nothing take longer than the test: others are answered, and the file is let go with its client."""
+    with daemon() as d:
+        with d.client() as c, d.client() as other:
+            run = finished(c, spec("one"))
+            with open(d.state / "runs" / "1-one" / "huge.bin", "wb") as f:
+                f.truncate(64 << 30)
+            asked = c.ask("artifacts", id=run)
+            number = other.submit(spec("second"))
+            assert other.wait(number)["state"] == "done"
+            assert other.call("artifacts", id=number)["files"] != []
+            before = d.descriptors()
+            c.socket.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                c.reply(asked)
+        wait_for(lambda: d.descriptors() <= before - 3, "the clients and the file are closed")
+        with d.client() as c:
+            assert c.state(run) == "done"
