@@ -15,9 +15,9 @@
 /*
  * result: the reply to "artifacts", all pages. Each of its files gets "result": "copied", "present"
  * (the same file was there), "differs" (another was there, and force was not given) or "failed",
- * the last two with "message". *incomplete: whether there are files of the last two kinds. dir is made
- * where it is not there. A bar on stderr where that is a terminal. 0, or an exit code with e when
- * nothing more could be copied.
+ * the last two with "message". *incomplete: whether there are files of the last two kinds. dir is
+ * made where it is not there. A bar on stderr where that is a terminal. 0, or an exit code with e
+ * when nothing more could be copied.
  */
 int artifact_copy_all(struct ctl *ctl, struct client *c, json_t *result, const char *dir,
 	bool force, bool *incomplete, struct ctl_error *e);
