@@ -21,7 +21,7 @@ PROGRAMS = {
 VARIABLES = {
     "seen": "ctl/interrupt.c: a signal came",
     "log_to": "daemon/log.c: the log",
-    "log_debug": "daemon/log.c: the log",
+    "log_least": "daemon/log.c: the log",
 }
 
 
