@@ -1,7 +1,6 @@
 #include "daemon/active.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +23,6 @@ static void on_job(void *arg, int rc);
 
 static void release(struct active *a)
 {
-	if (a->timeout)
-		event_free(a->timeout);
 	spec_free(a->spec);
 	json_decref(a->artifacts);
 	free(a->order);
@@ -34,8 +31,6 @@ static void release(struct active *a)
 
 void active_destroy(struct active *a)
 {
-	if (a->timeout)
-		evtimer_del(a->timeout);
 	if (a->working)
 		a->doomed = true;
 	else

@@ -30,11 +30,12 @@ struct active {
 	bool stopping;
 	enum run_state stop_state;
 	char stop_reason[RUN_REASON_BYTES];
-	struct event *timeout; /* timeout_s */
-	int64_t started_ns;    /* monotonic, of the first segment */
-	bool unrecorded;       /* the store does not know all that became of its segments */
-	double tokens;         /* of the segments that are durable */
-	json_t *artifacts;     /* of segments that are being written: {"0": [{path, bytes}]} */
+	int64_t started_ns; /* monotonic, of the first segment */
+	int64_t written_ns; /* of the last news of artifacts, or since they are waited for */
+	bool sent_again;    /* a segment went to the next engines: nobody had begun it */
+	bool unrecorded;    /* the store does not know all that became of its segments */
+	double tokens;      /* of the segments that are durable */
+	json_t *artifacts;  /* of segments that are being written: {"0": [{path, bytes}]} */
 
 	/* private to active.c */
 	bool prepared;

@@ -109,16 +109,6 @@ void scheduler_stop(
 	s->stop_ns = clock_mono_ns();
 }
 
-static void on_timeout(evutil_socket_t fd, short what, void *arg)
-{
-	struct active *a = arg;
-
-	if (a->run->state == RUN_FINISHING)
-		return; /* the work is done */
-	scheduler_stop(a->daemon->scheduler, a, RUN_FAILED, "timeout: not done within %lld s",
-		(long long)a->run->timeout_s);
-}
-
 /* ---- starts ---- */
 
 static void on_changed(struct active *a, const char *failure, void *arg)
@@ -156,23 +146,13 @@ static void prefetch(struct scheduler *s)
 	}
 }
 
-/* Whether it has begun; without its deadline it would not end as it was asked to. */
-static bool begin(struct scheduler *s, struct active *a)
+static void begin(struct scheduler *s, struct active *a)
 {
-	struct timeval timeout = {.tv_sec = (time_t)a->run->timeout_s};
-
 	TAILQ_INSERT_TAIL(&s->begun, a, link);
 	a->started_ns = clock_mono_ns();
 	s->steps = 0;
 	s->step_ns = 0;
 	lifecycle_move(s->daemon, a->run, RUN_STARTING, NULL);
-	if (a->run->timeout_s == 0)
-		return true;
-	a->timeout = evtimer_new(s->daemon->base, on_timeout, a);
-	if (a->timeout != NULL && evtimer_add(a->timeout, &timeout) == 0)
-		return true;
-	scheduler_end(s, a, RUN_FAILED, "no_memory: for its deadline");
-	return false;
 }
 
 static void send_segment(struct scheduler *s, struct active *a)
@@ -188,6 +168,7 @@ static void send_segment(struct scheduler *s, struct active *a)
 	}
 	s->slot = a;
 	s->slot_segment = a->sent++;
+	s->slot_begun = false;
 	s->stop_ns = 0;
 	s->heard_ns = clock_mono_ns();
 	engine_pool_send(
@@ -257,12 +238,31 @@ void scheduler_wake(struct scheduler *s)
 	if (a == NULL && s->next != NULL && !s->daemon->stopping && active_ready(s->next)) {
 		a = s->next;
 		s->next = NULL;
-		if (!begin(s, a))
-			return; /* its end has woken the scheduler */
+		begin(s, a);
 		prefetch(s);
 	}
 	if (a != NULL && active_ready(a))
 		send_segment(s, a);
+}
+
+/*
+ * Engines may end just as they are given a segment, through no fault of its run: the next ones get
+ * it, once, when nothing of it was begun and nothing else of the run is in hand.
+ */
+static bool send_again(struct scheduler *s, struct active *a, const char *reason)
+{
+	bool untouched = s->slot == a && !s->slot_begun && a->done == a->trained;
+
+	if (!untouched || a->stopping || a->sent_again ||
+		strncmp(reason, "engine_lost: ", strlen("engine_lost: ")) != 0)
+		return false;
+	log_write(LOG_WARNING, "run %lld: segment %lld was not begun: it goes to the next engines",
+		(long long)a->run->id, (long long)s->slot_segment);
+	a->sent_again = true;
+	a->sent--;
+	scheduler_tell(a, s->slot_segment, "waiting", reason, NULL);
+	scheduler_free_slot(s);
+	return true;
 }
 
 void scheduler_lost(struct scheduler *s, const char *reason)
@@ -273,8 +273,8 @@ void scheduler_lost(struct scheduler *s, const char *reason)
 	for (a = TAILQ_FIRST(&s->begun); a != NULL; a = next) {
 		next = TAILQ_NEXT(a, link);
 		in_hand = a->done < a->sent && a->done < a->run->segments;
-		if (!in_hand)
-			continue; /* between two segments: it goes on with the next engines */
+		if (!in_hand || send_again(s, a, reason))
+			continue; /* it goes on with the next engines */
 		if (s->slot == a)
 			scheduler_record(a, s->slot_segment, "failed", reason, NULL, NULL);
 		sweep_later(s, a->dir);
@@ -284,25 +284,59 @@ void scheduler_lost(struct scheduler *s, const char *reason)
 
 /* ---- deadlines ---- */
 
+/* Runs that took longer than their spec allows; one whose work is done is let finish. */
+static void end_late(struct scheduler *s, int64_t now)
+{
+	struct active *a, *next;
+
+	for (a = TAILQ_FIRST(&s->begun); a != NULL; a = next) {
+		next = TAILQ_NEXT(a, link);
+		if (a->run->timeout_s > 0 && a->run->state != RUN_FINISHING &&
+			now - a->started_ns >= a->run->timeout_s * CLOCK_S_NS)
+			scheduler_stop(s, a, RUN_FAILED, "timeout: not done within %lld s",
+				(long long)a->run->timeout_s);
+	}
+}
+
+/* Whether the engines have had all the time they get; reason says for what. */
+static bool engines_hang(const struct scheduler *s, int64_t now, char *reason, size_t reason_bytes)
+{
+	const struct settings *settings = s->daemon->settings;
+	int64_t patience_ns = settings->progress_timeout_s * CLOCK_S_NS;
+	const struct active *a;
+
+	if (s->slot != NULL && s->stop_ns != 0 &&
+		now - s->stop_ns > settings->cancel_timeout_s * CLOCK_S_NS) {
+		snprintf(reason, reason_bytes, "engine_hung: did not stop within %lld s",
+			(long long)settings->cancel_timeout_s);
+		return true;
+	}
+	TAILQ_FOREACH(a, &s->begun, link) {
+		if (a->done == a->trained || now - a->written_ns <= patience_ns)
+			continue;
+		snprintf(reason, reason_bytes,
+			"disk_hung: segment %lld is trained, nothing of it was written for %lld s"
+			" below %.250s",
+			(long long)a->done, (long long)settings->progress_timeout_s, a->dir);
+		return true;
+	}
+	if (s->slot == NULL || now - s->heard_ns <= patience_ns)
+		return false;
+	snprintf(reason, reason_bytes, "engine_hung: no progress for %lld s",
+		(long long)settings->progress_timeout_s);
+	return true;
+}
+
 static void on_watch(evutil_socket_t fd, short what, void *arg)
 {
 	struct scheduler *s = arg;
-	const struct settings *settings = s->daemon->settings;
 	int64_t now = clock_mono_ns();
-	char reason[128];
+	char reason[RUN_REASON_BYTES];
 
 	lifecycle_retry(s->daemon);
-	if (s->slot == NULL)
-		return;
-	if (s->stop_ns != 0 && now - s->stop_ns > settings->cancel_timeout_s * CLOCK_S_NS) {
-		snprintf(reason, sizeof(reason), "engine_hung: did not stop within %lld s",
-			(long long)settings->cancel_timeout_s);
+	end_late(s, now);
+	if (engines_hang(s, now, reason, sizeof(reason)))
 		engine_pool_restart(s->daemon->pool, reason);
-	} else if (now - s->heard_ns > settings->progress_timeout_s * CLOCK_S_NS) {
-		snprintf(reason, sizeof(reason), "engine_hung: no progress for %lld s",
-			(long long)settings->progress_timeout_s);
-		engine_pool_restart(s->daemon->pool, reason);
-	}
 }
 
 /* ---- from outside ---- */

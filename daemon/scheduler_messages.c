@@ -137,6 +137,8 @@ static void on_trained(struct scheduler *s, const struct about *w, json_t *param
 		return;
 	on_started(s, w, params);
 	scheduler_free_slot(s);
+	if (w->a->done == w->a->trained)
+		w->a->written_ns = clock_mono_ns();
 	w->a->trained++;
 	if (w->a->trained == w->a->run->segments) {
 		/* too late for a stop: the work is done */
@@ -329,8 +331,12 @@ void scheduler_message(struct scheduler *s, int rank, const char *method, json_t
 		if (strcmp(method, handlers[i].method) != 0)
 			continue;
 		w = about_what(s, rank, params);
-		if (w.in_slot)
+		if (w.in_slot) {
 			s->heard_ns = clock_mono_ns();
+			s->slot_begun = true;
+		} else if (w.a != NULL) {
+			w.a->written_ns = clock_mono_ns();
+		}
 		if (rank == 0 || !handlers[i].rank0_only)
 			handlers[i].handle(s, &w, params);
 		return;

@@ -24,6 +24,7 @@ struct scheduler {
 
 	struct active *slot; /* whose segment the engines train; NULL: they are free */
 	int64_t slot_segment;
+	bool slot_begun;     /* the engines have said something about it */
 	int64_t heard_ns;    /* of the last message about it */
 	int64_t stop_ns;     /* segment.cancel was sent; 0: not */
 	double step_ns;      /* of its last step, for the time left */

@@ -76,7 +76,9 @@ const struct settings_row settings_rows[] = {
 		.help = "an engine that says nothing for it is taken for hung"},
 	{"progress_timeout", SETTING_SECONDS, AT(progress_timeout_s), RANGE(1, 7 * DAY_S, 600),
 		.reload = true,
-		.help = "a segment that tells of no step for it is taken for hung"},
+		.help = "a segment that tells of no step for it is taken for hung",
+		.manual = "So is the disk when nothing of a trained segment is written for as "
+			  "long.\n"},
 	{"cancel_timeout", SETTING_SECONDS, AT(cancel_timeout_s), RANGE(1, DAY_S, 30),
 		.reload = true,
 		.help = "engines that do not stop a segment within it are killed"},

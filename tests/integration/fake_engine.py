@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 """An engine that trains nothing: it speaks gpt2d's side of fd 3 and misbehaves when asked to.
 
+As in a collective, rank 0 goes no further than the step in which another rank misbehaves.
+
 How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2-x1":
 
     ms20          20 ms a step (1 without)
@@ -13,6 +15,10 @@ How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2
     last.rR.sS    the same as fail, after many log messages, and exits with 3 at once
     lost.rR.sS    rank R reports that a peer was lost
     garbage.rR.sS rank R sends what is no message
+    long.rR.sS    rank R sends 100 MB without a newline
+    flood.rR.sS   rank R sends log messages for ever, as fast as it can
+    early.rR      rank R kills itself as soon as it is given the segment, the first time only
+    never.rR      the same, each time
     deaf          segment.cancel is ignored
     slowend       a second between segment.trained and segment.done
     noend         segment.done never comes
@@ -20,7 +26,8 @@ How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2
     endfail       the artifacts of a segment cannot be written
     logs          a log message with each step
 
-Environment: GPT2D_FAKE_START "dead", "mute", "old" or "other" for engines that do not get ready;
+Environment: GPT2D_FAKE_START "dead", "mute", "old" or "other" for engines that do not get ready, "stay" for
+engines that do not heed engine.exit, "half" for one (rank 1) that dies while the ranks connect;
 GPT2D_FAKE_CHECK "dead" or "mute" for a checker that does not answer. A spec whose seed is 666 is refused
 by the checker.
 """
@@ -34,6 +41,7 @@ import signal
 import socket
 import sys
 import time
+from pathlib import Path
 
 
 class Link:
@@ -90,11 +98,20 @@ class Engine:
             return match[1] or "0"
         return None
 
+    def held(self):
+        """Whether another rank has stopped taking part."""
+        faults = re.findall(r"\b[a-z]+\d*\.r(\d+)\.s(\d+)", self.segment["name"])
+        return any(int(rank) not in (self.rank, 0) and self.step + 1 >= int(step) for rank, step in faults)
+
     def has(self, word, segment=None):
         return word in re.split(r"-", (segment or self.segment)["name"])
 
     def start(self, params):
         self.segment, self.step = params, 0
+        once = os.path.join(params["dir"], "died-early")
+        if self.has(f"never.r{self.rank}") or self.has(f"early.r{self.rank}") and not os.path.exists(once):
+            Path(once).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         self.steps = params["spec"]["work"]["optimizer_steps"]
         match = re.search(r"\bms(\d+)\b", params["name"])
         self.pause = int(match[1]) / 1000 if match else 0.001
@@ -120,6 +137,11 @@ class Engine:
         if self.option("garbage"):
             self.link.socket.sendall(b"what?\n")
             time.sleep(60)
+        if self.option("long"):
+            self.link.socket.sendall(b"x" * 100_000_000)
+            time.sleep(3600)
+        while self.option("flood"):
+            self.link.send("engine.log", level="debug", message="and another one")
         if self.option("fail"):
             self.tell("segment.failed", reason="made_up", message="as asked", poisoned=False)
         elif self.option("poison"):
@@ -140,7 +162,7 @@ class Engine:
         return True
 
     def train(self):
-        if time.monotonic() < self.next_step:
+        if time.monotonic() < self.next_step or self.rank == 0 and self.held():
             return
         self.next_step = time.monotonic() + self.pause
         self.step += 1
@@ -177,10 +199,16 @@ class Engine:
             self.tell("segment.done", segment, summary={"loss_last": 1.5, "arm": segment["arm"]})
 
     def handle(self, method, params):
+        start = os.environ.get("GPT2D_FAKE_START", "")
         if method == "engine.connect":
             assert len(params["addresses"]) == self.ranks
+            if start == "half" and self.rank == 1:
+                os._exit(73)
             self.link.send("engine.ready")
         elif method == "engine.exit":
+            while start == "stay":
+                self.link.send("engine.alive")
+                time.sleep(0.3)
             sys.exit(0)
         elif method == "segment.start":
             assert params["world"] > self.rank
@@ -203,7 +231,7 @@ class Engine:
             if self.segment:
                 self.train()
             wait = 0.5
-            if self.segment:
+            if self.segment and not (self.rank == 0 and self.held()):
                 wait = max(self.next_step - time.monotonic(), 0)
             elif self.finishing:
                 wait = 0.02

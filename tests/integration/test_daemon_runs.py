@@ -124,6 +124,8 @@ def test_status_while_a_run_trains(daemon):
     ("exit70.r1.s2", "engine_lost: rank 1 exited with status 70 (a peer went away)"),
     ("exit3.r0.s2", "engine_lost: rank 0 exited with status 3"),
     ("garbage.r1.s2", "engine_lost: rank 1 sent what is no message"),
+    ("long.r1.s2", "engine_lost: rank 1 sent too long a line"),
+    ("never.r1", "engine_lost: rank 1 killed by signal 9"),
     ("fail.r1.s2", "made_up: rank 1: as asked"),
     ("poison.r0.s2", "made_up: rank 0: as asked"),
     ("lost.r0.s2", "peer_lost: rank 0: no message for a while"),
@@ -156,7 +158,10 @@ def test_last_words_of_an_engine(daemon, rank):
 
 @pytest.mark.parametrize("fault, reason", [
     ("stop.r1.s2", "engine_hung: rank 1: no sign of life for 2 s"),
+    ("stop.r0.s2", "engine_hung: rank 0: no sign of life for 2 s"),
     ("hang.r0.s2", "engine_hung: no progress for 3 s"),
+    ("hang.r1.s2", "engine_hung: no progress for 3 s"),
+    ("flood.r1.s2", "engine_hung: no progress for 3 s"),
 ])
 def test_a_hung_engine_is_replaced(daemon, fault, reason):
     options = ("--alive-timeout", "2", "--progress-timeout", "3")
@@ -165,6 +170,52 @@ def test_a_hung_engine_is_replaced(daemon, fault, reason):
         good = c.submit(spec("good"))
         assert c.wait(bad)["reason"] == reason
         assert c.wait(good)["state"] == "done"
+
+
+def test_engines_that_end_before_they_begin(daemon):
+    """They are given a run and end: that is not the run's fault, and the next ones get it, once."""
+    with daemon(ranks=2) as d, d.client() as c:
+        events = c.follow(c.submit(spec("early.r0")), after=0)
+        assert events[-1]["params"]["state"] == "done"
+        assert states(events) == ["queued", "starting", "running", "finishing", "done"]
+        assert [p["state"] for p in methods(events, "run.segment")] == [
+            "training", "waiting", "training", "trained", "done"]
+        run = c.submit(experiment("ab-early.r0", 3))  # each segment
+        assert c.wait(run)["reason"] == "engine_lost: rank 0 killed by signal 9"
+        bad = c.submit(spec("never.r0"))
+        assert c.wait(bad)["reason"] == "engine_lost: rank 0 killed by signal 9"
+        assert c.wait(c.submit(spec("after")))["state"] == "done"
+
+
+def test_artifacts_that_never_come(daemon):
+    """The disk stands still: the run does not stay "finishing" for ever, and the reason is the disk."""
+    with daemon(options=("--progress-timeout", "2")) as d, d.client() as c:
+        bad = c.submit(spec("noend"))
+        end = c.wait(bad)
+        assert end["state"] == "failed"
+        assert end["reason"].startswith("disk_hung: segment 0 is trained, nothing of it was written for 2 s below ")
+        assert c.wait(c.submit(spec("after")))["state"] == "done"
+
+
+def test_idle_engine_stopped(daemon):
+    """Nobody's run: the engines are replaced, and clients and queue do not notice."""
+    with daemon(ranks=2, options=("--alive-timeout", "2")) as d, d.client() as c:
+        before = d.engines()
+        os.kill(before[1], signal.SIGSTOP)
+        wait_for(lambda: c.call("status")["engine"]["restarts"] == 1, "restart")
+        assert c.call("status")["engine"]["reason"] == "engine_hung: rank 1: no sign of life for 2 s"
+        assert c.wait(c.submit(spec("after")))["state"] == "done"
+        assert set(before) & set(d.engines()) == set()
+
+
+def test_engines_that_do_not_end(daemon):
+    """engine.exit is not heeded: they are killed, and gpt2d ends all the same."""
+    with daemon(ranks=2, environment={"GPT2D_FAKE_START": "stay"}) as d:
+        pids = d.engines()
+        os.kill(pids[1], signal.SIGSTOP)
+        assert d.stop() == 0
+        assert "engines: not ended within 5 s, killed" in d.said()
+        assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
 def test_engine_killed_from_outside(daemon):
@@ -336,10 +387,12 @@ def test_data_roots(daemon, tmp_path):
     ("dead", "engine_lost: rank 0 exited with status 9"),
     ("old", "engine_refused: rank 0 speaks protocol 99, gpt2d speaks 1"),
     ("other", "engine_refused: rank 0 is build another-build, gpt2d is build "),
+    ("half", "engine_lost: rank 1 exited with status 73 (ranks could not reach each other)"),
     ("mute", "engine_lost: engines are not ready after 1 s"),
 ])
 def test_engines_that_do_not_start(daemon, how, reason):
-    with daemon(ready=False, environment={"GPT2D_FAKE_START": how}, options=("--start-timeout", "1")) as d:
+    with daemon(ranks=2 if how == "half" else 1, ready=False, environment={"GPT2D_FAKE_START": how},
+            options=("--start-timeout", "1" if how == "mute" else "60")) as d:
         with d.client() as c:
             run = c.submit(spec())
             wait_for(lambda: c.call("status")["engine"]["restarts"] >= 2, "restarts")
