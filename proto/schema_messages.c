@@ -18,6 +18,7 @@ const struct schema_row schema_messages[] = {
 	{"segments_done", "count", ""},
 	{"attempt", "count", "from 1; more after restarts of gpt2d"},
 	{"restart", "bool", "whether it is queued again when gpt2d ends under it"},
+	{"kept", "bool", "whether it is left alone when old runs are removed"},
 	{"timeout_s", "count", "0: none"},
 	{"spec_sha256", "sha256", "of the canonical spec"},
 	{"submitted_at", "time", ""},
@@ -153,6 +154,7 @@ const struct schema_row schema_messages[] = {
 	{"ended_at", "time|null", ""},
 	{"dir", "text", "of its artifacts"},
 	{"summary", "summary|null", "null before it is done"},
+	{"artifacts", "[file]|null", "that the engine said it wrote; null before its end"},
 
 	{"transition", SCHEMA_OBJECT, "A change of a run's state."},
 	{"at", "time", ""},
