@@ -33,7 +33,8 @@ void warm_finish(struct warm *w)
 
 static int make_device(struct warm *w)
 {
-	struct k_context_options options = {.device = w->rank, .threads = w->threads};
+	struct k_context_options options = {
+		.device = w->rank, .threads = w->threads, .no_branches = w->no_branches};
 	int rc = k_context_create(&options, &w->ctx);
 
 	if (!rc)
@@ -59,6 +60,7 @@ int warm_create(
 	w->world = options->world;
 	w->threads = options->threads;
 	w->no_graphs = options->no_graphs;
+	w->no_branches = options->no_branches;
 	rc = make_device(w);
 	if (rc) {
 		snprintf(error, error_bytes, "device: %s", strerror(-rc));

@@ -42,8 +42,9 @@ struct warm {
 	void *memory[WARM_SLOTS];
 	int64_t bytes[WARM_SLOTS];
 	struct graphs graphs;
-	bool no_graphs; /* every operation is launched by itself */
-	void *host; /* that the device copies from and to */
+	bool no_graphs;   /* every operation is launched by itself */
+	bool no_branches; /* in graphs one operation runs after another */
+	void *host;       /* that the device copies from and to */
 	int64_t host_bytes;
 	struct dataset_cache scans;
 	int64_t work_end_ns; /* monotonic, when the last segment's work ended; 0: none yet */
@@ -59,7 +60,8 @@ void warm_finish(struct warm *w);
 
 struct warm_options {
 	int rank, world, threads;
-	bool no_graphs; /* for comparison: where there are graphs, do without */
+	/* for comparison: where there are graphs, do without, or without branches in them */
+	bool no_graphs, no_branches;
 	int64_t collective_timeout_ns;
 };
 /* All of it. 0 or a negative errno with error naming what failed. */

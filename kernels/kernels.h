@@ -48,6 +48,7 @@ struct k_graph;
 struct k_context_options {
 	int device;  /* CUDA ordinal; ignored on the CPU */
 	int threads; /* CPU: threads that compute, the caller included, >= 1; ignored on CUDA */
+	bool no_branches; /* CUDA, for comparison: a graph runs one operation after another */
 };
 
 /* What a device can say of itself; strings are owned by the context. */

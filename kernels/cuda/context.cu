@@ -104,6 +104,7 @@ int k_context_create(const struct k_context_options *options, struct k_context *
 	pthread_mutex_init(&ctx->lock, NULL);
 	ctx->device = options->device;
 	ctx->dtype = K_FP32;
+	ctx->no_branches = options->no_branches;
 	rc = cudaSetDevice(ctx->device);
 	if (rc == cudaSuccess)
 		rc = describe(ctx);

@@ -36,6 +36,7 @@ struct k_context {
 	cudaStream_t internal;   /* zeroing of new memory, trials of matrix products */
 	struct context_finding *finding;
 	pthread_mutex_t lock;
+	bool no_branches;
 	bool failed; /* read and set by __atomic operations */
 	char error[256];
 	/* of the capture under way or the last one; failures during it are its own */

@@ -126,25 +126,33 @@ static void backward_parameters(struct k_stream *s, const char *name, void *dwei
 	column_sum_add(s, dbias, dout, R, OC);
 }
 
+/* Both gradients read dout and write apart from each other. */
+static void backward(struct k_stream *s, const char *name, void *dinp, void *dweight, void *dbias,
+	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,
+	int64_t C, int64_t OC, enum k_gelu gelu)
+{
+	struct k_stream *branch;
+
+	if (R <= 0 || !stream_ready(s))
+		return;
+	branch = dinp ? stream_fork(s) : s;
+	backward_parameters(branch, name, dweight, dbias, dout, inp, R, C, OC);
+	if (dinp)
+		backward_input(s, name, dinp, dout, weight, pre, R, C, OC, gelu);
+	stream_join(s, branch);
+}
+
 void k_linear_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias, const void *dout,
 	const void *inp, const void *weight, int64_t R, int64_t C, int64_t OC)
 {
-	if (R <= 0 || !stream_ready(s))
-		return;
-	backward_parameters(s, "k_linear_backward", dweight, dbias, dout, inp, R, C, OC);
-	if (dinp)
-		backward_input(
-			s, "k_linear_backward", dinp, dout, weight, NULL, R, C, OC, K_GELU_TANH);
+	backward(s, "k_linear_backward", dinp, dweight, dbias, dout, inp, NULL, weight, R, C, OC,
+		K_GELU_TANH);
 }
 
 void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void *dbias,
 	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,
 	int64_t C, int64_t OC, enum k_gelu gelu)
 {
-	if (R <= 0 || !stream_ready(s))
-		return;
-	backward_parameters(s, "k_linear_backward_gelu", dweight, dbias, dout, inp, R, C, OC);
-	if (dinp)
-		backward_input(
-			s, "k_linear_backward_gelu", dinp, dout, weight, pre, R, C, OC, gelu);
+	backward(s, "k_linear_backward_gelu", dinp, dweight, dbias, dout, inp, pre, weight, R, C,
+		OC, gelu);
 }

@@ -51,6 +51,37 @@ unsigned long long stream_capture(struct k_stream *s)
 	return id;
 }
 
+static bool make_branch(struct k_stream *s)
+{
+	if (s->branch)
+		return true;
+	return context_check(s->ctx, "stream_fork",
+		       cudaEventCreateWithFlags(&s->parting, cudaEventDisableTiming)) &&
+		context_check(s->ctx, "stream_fork",
+			cudaEventCreateWithFlags(&s->meeting, cudaEventDisableTiming)) &&
+		k_stream_create(s->ctx, K_STREAM_COMPUTE, "branch", &s->branch) == 0;
+}
+
+static void follow(struct k_stream *s, struct k_stream *first, cudaEvent_t event, const char *name)
+{
+	if (context_check(s->ctx, name, cudaEventRecord(event, first->cuda)))
+		context_check(s->ctx, name, cudaStreamWaitEvent(s->cuda, event, 0));
+}
+
+struct k_stream *stream_fork(struct k_stream *s)
+{
+	if (s->ctx->no_branches || !stream_capture(s) || !make_branch(s))
+		return s;
+	follow(s->branch, s, s->parting, "stream_fork");
+	return s->branch;
+}
+
+void stream_join(struct k_stream *s, struct k_stream *branch)
+{
+	if (branch != s)
+		follow(s, branch, s->meeting, "stream_join");
+}
+
 int k_stream_create(
 	struct k_context *ctx, enum k_stream_kind kind, const char *name, struct k_stream **out)
 {
@@ -82,6 +113,11 @@ void k_stream_destroy(struct k_stream *s)
 	for (int i = 0; i < s->scratches; i++)
 		cudaFree(s->scratch[i]);
 	cudaFree(s->workspace);
+	if (s->parting)
+		cudaEventDestroy(s->parting);
+	if (s->meeting)
+		cudaEventDestroy(s->meeting);
+	k_stream_destroy(s->branch);
 	free(s);
 }
 

@@ -17,6 +17,9 @@ struct k_stream {
 	int scratches;
 	size_t scratch_bytes;
 	void *workspace; /* of cuBLASLt */
+	/* a branch beside this one in captured graphs; made when it is first needed */
+	struct k_stream *branch;
+	cudaEvent_t parting, meeting;
 };
 
 enum { STREAM_WORKSPACE_BYTES = 64 << 20 };
@@ -33,6 +36,14 @@ void stream_check(struct k_stream *s, const char *name);
  */
 void *stream_scratch(struct k_stream *s, size_t bytes);
 void *stream_workspace(struct k_stream *s); /* STREAM_WORKSPACE_BYTES, likewise */
+
+/*
+ * Work that may run beside what follows on s goes to the stream that fork gives: in a capture a
+ * branch of the graph, else s itself, for launching to two streams costs more than it gains. join:
+ * s goes on once that work has run. One fork at a time.
+ */
+struct k_stream *stream_fork(struct k_stream *s);
+void stream_join(struct k_stream *s, struct k_stream *branch);
 
 /* Number of the capture that this stream is part of, 0: none. */
 unsigned long long stream_capture(struct k_stream *s);

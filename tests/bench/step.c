@@ -1,8 +1,10 @@
 /*
  * The engine's step alone, one rank, no daemon and no files: what a spec's first arm takes.
  *
- *   bench_step [--no-graphs] SPEC [THREADS]   one JSON object: median step, tokens/s, phases,
- *                                             start, memory
+ *   bench_step [--no-graphs] [--no-branches] SPEC [THREADS]
+ *       one JSON object: median step, tokens/s, phases, start, memory
+ *   bench_step --lines [--no-branches]
+ *       the same for each line "[--no-graphs] SPEC" of standard input, in one warm engine
  */
 #include <inttypes.h>
 #include <locale.h>
@@ -152,33 +154,66 @@ out:
 	return rc;
 }
 
+/* One run of a spec's first arm; what started at `from` is the start. */
+static int bench_file(struct warm *w, const char *path, int64_t from)
+{
+	struct spec *spec = read_spec(path);
+	int rc = -1;
+
+	if (spec)
+		rc = bench(w, &spec->arms[0].config, now_ns() - from);
+	spec_free(spec);
+	fflush(stdout);
+	return rc;
+}
+
+/* A run for each line of standard input: "SPEC" or "--no-graphs SPEC"; the engine stays warm. */
+static int bench_lines(struct warm *w)
+{
+	static const char option[] = "--no-graphs ";
+	char line[4096];
+	int rc = 0;
+
+	while (!rc && fgets(line, sizeof(line), stdin)) {
+		size_t skip;
+
+		line[strcspn(line, "\n")] = '\0';
+		w->no_graphs = strncmp(line, option, strlen(option)) == 0;
+		skip = w->no_graphs ? strlen(option) : 0;
+		rc = bench_file(w, line + skip, now_ns());
+	}
+	return rc;
+}
+
+/* The option at argv[1] is taken away. */
+static bool take_option(int *argc, char ***argv, const char *name)
+{
+	if (*argc < 2 || strcmp((*argv)[1], name) != 0)
+		return false;
+	--*argc;
+	++*argv;
+	return true;
+}
+
 int main(int argc, char **argv)
 {
 	struct warm_options options = {.world = 1, .threads = 2};
+	bool lines = take_option(&argc, &argv, "--lines");
 	int64_t from = now_ns();
-	struct spec *spec;
 	struct warm *w;
 	char error[512];
 	int rc;
 
 	setlocale(LC_NUMERIC, "C");
-	if (argc > 1 && strcmp(argv[1], "--no-graphs") == 0) {
-		options.no_graphs = true;
-		argc--;
-		argv++;
-	}
+	options.no_graphs = take_option(&argc, &argv, "--no-graphs");
+	options.no_branches = take_option(&argc, &argv, "--no-branches");
 	if (argc > 2)
 		options.threads = atoi(argv[2]);
-	spec = read_spec(argc > 1 ? argv[1] : NULL);
-	if (!spec)
-		return 1;
 	if (warm_create(&options, &w, error, sizeof(error))) {
 		fprintf(stderr, "bench_step: %s\n", error);
-		spec_free(spec);
 		return 1;
 	}
-	rc = bench(w, &spec->arms[0].config, now_ns() - from);
+	rc = lines ? bench_lines(w) : bench_file(w, argc > 1 ? argv[1] : NULL, from);
 	warm_destroy(w);
-	spec_free(spec);
 	return rc ? 1 : 0;
 }

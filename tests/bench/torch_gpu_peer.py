@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""The same training as bench_step --lines in PyTorch on a GPU: torch_gpu_peer.py < LINES
+
+For each line "SPEC" of standard input one JSON object. The model is compiled, and a whole step (every
+micro-batch forward and backward, clipping, fused AdamW) is one CUDA graph; tokens are copied in before each launch,
+and the host waits once, after the last step: more favourable than bench_step, which waits for each step's loss. The
+vocabulary is padded to a multiple of 128. Weights are fp32 under autocast for bf16 and fp16 (without a loss scale), and
+what is summed over micro-batches is fp32. The spec's model must be written out.
+"""
+
+import json
+import math
+import sys
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+WARM_UP = 3  # steps before the capture
+
+
+class Block(nn.Module):
+    def __init__(self, m):
+        super().__init__()
+        c = m["n_embd"]
+        self.heads = m["n_head"]
+        self.ln_1, self.ln_2 = nn.LayerNorm(c), nn.LayerNorm(c)
+        self.qkv, self.proj = nn.Linear(c, 3 * c), nn.Linear(c, c)
+        self.fc, self.fcproj = nn.Linear(c, 4 * c), nn.Linear(4 * c, c)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = (a.view(b, t, self.heads, c // self.heads).transpose(1, 2)
+                   for a in self.qkv(self.ln_1(x)).split(c, dim=2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
+        return x + self.fcproj(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
+
+
+class GPT2(nn.Module):
+    def __init__(self, m):
+        super().__init__()
+        self.vocab = m["vocab_size"]
+        padded = (self.vocab + 127) // 128 * 128
+        self.wte = nn.Embedding(padded, m["n_embd"])
+        self.wpe = nn.Embedding(m["n_positions"], m["n_embd"])
+        self.blocks = nn.ModuleList(Block(m) for _ in range(m["n_layer"]))
+        self.ln_f = nn.LayerNorm(m["n_embd"])
+        for name, p in self.named_parameters():
+            if p.dim() == 2:
+                nn.init.normal_(p, std=0.02 / math.sqrt(2 * m["n_layer"]) if "proj.weight" in name else 0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(p)
+
+    def forward(self, tokens, targets):
+        x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        logits = F.linear(self.ln_f(x), self.wte.weight)
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+
+
+def precision(spec):
+    for name, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
+        if spec.get(name, {}).get("enabled"):
+            return name, dtype
+    return ("tf32" if spec.get("tf32") else "fp32"), None
+
+
+class Peer:
+    """One spec: compiled, captured, ready to be timed."""
+
+    def __init__(self, spec):
+        self.spec = spec
+        self.name, self.dtype = precision(spec)
+        torch.backends.cuda.matmul.allow_tf32 = self.name == "tf32"
+        torch.backends.cudnn.allow_tf32 = self.name == "tf32"
+        torch.manual_seed(1)
+        self.micros = spec.get("gradient_accumulation_steps", 1)
+        self.rows, self.t = spec["train_micro_batch_size_per_gpu"], spec["seq_len"]
+        self.model = GPT2(spec["model"]).cuda()
+        self.forward = torch.compile(self.model, dynamic=False)
+        p = spec["optimizer"]["params"]
+        self.adamw = torch.optim.AdamW(
+            self.model.parameters(), lr=torch.tensor(p["lr"], device="cuda"), betas=tuple(p.get("betas", (0.9, 0.999))),
+            weight_decay=p.get("weight_decay", 0.01), fused=True, capturable=True)
+        shape = (self.micros, self.rows, self.t + 1)
+        self.batches = [torch.randint(0, spec["model"]["vocab_size"], shape).pin_memory() for _ in range(8)]
+        self.batch = self.batches[0].cuda()
+        self.loss = torch.zeros((), device="cuda")
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP):
+                self.step()
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.step()
+
+    def step(self):
+        self.adamw.zero_grad(set_to_none=True)
+        self.loss.zero_()
+        for micro in range(self.micros):
+            x = self.batch[micro]
+            with torch.autocast("cuda", dtype=self.dtype or torch.bfloat16, enabled=self.dtype is not None,
+                                cache_enabled=False):
+                loss = self.forward(x[:, :-1].contiguous(), x[:, 1:].contiguous()) / self.micros
+            loss.backward()
+            self.loss += loss.detach()
+        clip = self.spec.get("gradient_clipping", 0)
+        if clip:
+            nn.utils.clip_grad_norm_(self.model.parameters(), clip, foreach=True)
+        self.adamw.step()
+
+    def launch(self, steps):
+        for i in range(steps):
+            self.batch.copy_(self.batches[i % len(self.batches)], non_blocking=True)
+            self.graph.replay()
+
+    def run(self):
+        work = self.spec["work"]
+        warm = work.get("warmup_steps", 0)
+        steps = work["optimizer_steps"] - warm
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        self.launch(warm)
+        begin.record()
+        self.launch(steps)
+        end.record()
+        torch.cuda.synchronize()
+        ms = begin.elapsed_time(end) / steps
+        return {"tokens_per_s": 1e3 * self.micros * self.rows * self.t / ms, "step_ms_mean": ms, "steps": steps,
+                "loss_last": float(self.loss), "precision": self.name, "grad_dtype": "fp32",
+                "memory_mib": torch.cuda.max_memory_allocated() / 2**20, "torch": torch.__version__,
+                "device": torch.cuda.get_device_name()}
+
+
+def main():
+    peers = {}
+    for line in sys.stdin:
+        path = line.strip()
+        try:
+            start = time.monotonic()
+            if path not in peers:
+                peers.clear()  # one model's memory at a time
+                peers[path] = Peer(json.load(open(path, encoding="utf-8")))
+            made = time.monotonic() - start
+            print(json.dumps(peers[path].run() | {"made_s": made}), flush=True)
+        except Exception as e:  # the driver goes on with its other works
+            print(json.dumps({"error": f"{type(e).__name__}: {e}"[:300]}), flush=True)
+
+
+main()
