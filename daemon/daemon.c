@@ -27,6 +27,7 @@
 #include "daemon/queue.h"
 #include "daemon/reconcile.h"
 #include "daemon/scheduler.h"
+#include "daemon/service.h"
 #include "daemon/settings.h"
 #include "daemon/store.h"
 #include "daemon/worker.h"
@@ -54,15 +55,12 @@ static void on_gone(struct client *client, void *arg)
 static void on_engines_ready(void *arg)
 {
 	struct daemon *d = arg;
-	char status[256];
 
 	if (!d->ready_said) {
 		d->ready_said = true;
-		snprintf(status, sizeof(status), "socket %s, %lld ranks", d->socket,
+		printf("gpt2d: ready, socket %s, %lld ranks\n", d->socket,
 			(long long)d->settings->ranks);
-		printf("gpt2d: ready, %s\n", status);
 		fflush(stdout);
-		notify_ready(status);
 	}
 	scheduler_wake(d->scheduler);
 }
@@ -114,6 +112,11 @@ static void tell_store(const struct daemon *d, bool failing)
 			failure.path, store_error_text(failure.rc), failure.advice);
 	else
 		log_write(LOG_INFO, "%s/gpt2d.db: can be written again", d->state_dir);
+}
+
+static void on_reload(evutil_socket_t signal, short what, void *arg)
+{
+	service_reload(arg);
 }
 
 static void on_completions(evutil_socket_t fd, short what, void *arg)
@@ -192,13 +195,16 @@ static void on_turn(evutil_socket_t fd, short what, void *arg);
 
 static int start_signals(struct daemon *d)
 {
-	static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT};
+	static const struct {
+		int number;
+		void (*called)(evutil_socket_t signal, short what, void *arg);
+	} signals[] = {{SIGCHLD, on_child}, {SIGTERM, on_terminate}, {SIGINT, on_terminate},
+		{SIGHUP, on_reload}};
 
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		d->signals[i] = evsignal_new(
-			d->base, numbers[i], numbers[i] == SIGCHLD ? on_child : on_terminate, d);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+		d->signals[i] = evsignal_new(d->base, signals[i].number, signals[i].called, d);
 		if (d->signals[i] == NULL || event_add(d->signals[i], NULL) < 0)
 			return -ENOMEM;
 	}
@@ -286,6 +292,8 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 		rc = start_engines(d);
 	if (rc == 0)
 		rc = start_control(d, error, error_bytes);
+	if (rc == 0)
+		rc = service_create(d, &d->service);
 	return rc;
 }
 
@@ -295,7 +303,7 @@ void daemon_stop(struct daemon *d, bool now)
 {
 	if (!d->stopping) {
 		d->stopping = true;
-		notify_stopping();
+		notify("STOPPING=1\nSTATUS=stopping");
 		if (!scheduler_busy(d->scheduler))
 			now = true;
 		log_write(LOG_INFO, now ? "stopping" : "stopping after the running run");
@@ -350,6 +358,7 @@ int daemon_finish(struct daemon *d)
 	/* what is still to be written, and its callbacks, before the parts they call go */
 	worker_stop(d->worker);
 	rc = store_close(d->store);
+	service_destroy(d->service);
 	control_destroy(d->control);
 	scheduler_destroy(d->scheduler);
 	engine_pool_destroy(d->pool);

@@ -17,6 +17,11 @@ struct daemon {
 	const struct settings *settings;
 	const struct engine_program *program;
 	int threads; /* of each rank */
+	struct {     /* what settings came from, to read them anew; settings is the same object */
+		int argc;
+		char **argv;
+		struct settings *settings;
+	} words;
 	char state_dir[SPEC_PATH_MAX]; /* absolute */
 	char socket[128];
 	struct store *store;
@@ -29,6 +34,7 @@ struct daemon {
 	struct cancels *cancels;
 	struct worker *worker;
 	struct artifacts *artifacts;
+	struct service *service;
 	int64_t counts[RUN_STATES]; /* of all runs there ever were */
 	int64_t started_ns;         /* monotonic */
 	bool unwritten;             /* lifecycle.h: there may be runs of which that is true */
@@ -42,14 +48,14 @@ struct daemon {
 	int64_t finish_ns;  /* when stopping now: runs that are being written are waited for */
 	int64_t linger_ns;  /* replies are waited for until then */
 	struct event *turn; /* the next step of stopping */
-	struct event *signals[3];
+	struct event *signals[5];
 	struct event *completions;
 	struct place_mark socket_mark;
 	int lock_fds[2]; /* of the state directory and of the socket */
 };
 
-/* Everything that runs in the loop, from settings (and program and threads, which the caller has
- * set): 0, or a negative errno with error. */
+/* Everything that runs in the loop, from settings (and program, threads and words,
+ * which the caller has set): 0, or a negative errno with error. */
 int daemon_start(
 	struct daemon *d, const struct settings *settings, char *error, size_t error_bytes);
 /* Undoes daemon_start, also one that failed. 0, or -EIO: not everything is on disk. */

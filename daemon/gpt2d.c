@@ -65,9 +65,14 @@ static void log_start(const struct daemon *d)
 			engine_program_device_name(p->device), p->why);
 }
 
-static int run(struct settings *settings, const struct engine_program *program)
+static int run(struct settings *settings, const struct engine_program *program, int argc,
+	char **argv)
 {
-	struct daemon daemon = {.program = program, .threads = threads_of(settings)};
+	struct daemon daemon = {
+		.program = program,
+		.threads = threads_of(settings),
+		.words = {argc, argv, settings},
+	};
 	char error[1024];
 	int rc;
 
@@ -96,7 +101,7 @@ static int test_settings(const struct settings *s, const struct settings_command
 	return fflush(stdout) == 0 && !ferror(stdout) ? STATUS_OK : STATUS_FAILED;
 }
 
-static int run_with_log(struct settings *settings)
+static int run_with_log(struct settings *settings, int argc, char **argv)
 {
 	struct engine_program program;
 	char error[PATH_MAX + 512];
@@ -106,13 +111,14 @@ static int run_with_log(struct settings *settings)
 		fprintf(stderr, "gpt2d: %s\n", error);
 		return STATUS_USAGE;
 	}
-	rc = log_open(settings->log_file, (enum log_level)settings->log_level);
+	log_set_level((enum log_level)settings->log_level);
+	rc = log_open(settings->log_file);
 	if (rc < 0) {
 		fprintf(stderr, "gpt2d: log_file: %s: %s\n", settings->log_file, strerror(-rc));
 		return STATUS_USAGE;
 	}
 	raise_descriptors();
-	return run(settings, &program);
+	return run(settings, &program, argc, argv);
 }
 
 /* Every line of it after "gpt2d: ". */
@@ -159,7 +165,7 @@ int main(int argc, char **argv)
 		break;
 	case SETTINGS_CHECK:
 	case SETTINGS_RUN:
-		status = run_with_log(&settings);
+		status = run_with_log(&settings, argc, argv);
 		break;
 	}
 finish:

@@ -3,29 +3,61 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "daemon/clock.h"
+#include "daemon/journal.h"
 
 static int log_to = STDERR_FILENO;
+static const char *log_path; /* NULL: not a file */
+static bool log_in_journal;
 static enum log_level log_least = LOG_INFO;
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
-int log_open(const char *path, enum log_level least)
+static int open_path(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int log_open(const char *to)
+{
+	bool journal = to != NULL && strcmp(to, "journal") == 0;
+	int fd;
+
+	if (to == NULL || strcmp(to, "stderr") == 0)
+		return 0;
+	fd = journal ? journal_open() : open_path(to);
+	if (fd < 0)
+		return fd;
+	log_to = fd;
+	log_in_journal = journal;
+	log_path = journal ? NULL : to;
+	return 0;
+}
+
+int log_reopen(void)
 {
 	int fd;
 
-	log_least = least;
-	if (path == NULL || strcmp(path, "stderr") == 0)
+	if (log_path == NULL)
 		return 0;
-	fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+	fd = open_path(log_path);
 	if (fd < 0)
-		return -errno;
+		return fd;
+	close(log_to);
 	log_to = fd;
 	return 0;
+}
+
+void log_set_level(enum log_level least)
+{
+	log_least = least;
 }
 
 int log_fd(void)
@@ -49,10 +81,14 @@ void log_write(enum log_level level, const char *format, ...)
 	va_end(args);
 	if (rc < 0)
 		return;
-	n = strlen(line);
 	for (char *c = line; *c != '\0'; c++)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			*c = ' '; /* what a peer sent stays on one line */
+	if (log_in_journal) {
+		journal_write((int)level, line + n);
+		return;
+	}
+	n = strlen(line);
 	line[n++] = '\n';
 	if (write(log_to, line, n) < 0)
 		return; /* nowhere to say so */

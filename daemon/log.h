@@ -5,10 +5,16 @@
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };
 
-/* path NULL or "stderr": standard error. 0 or a negative errno. least: what is below it is not
- * written. */
-int log_open(const char *path, enum log_level least);
-int log_fd(void); /* what children print goes there */
+/*
+ * to: a file, appended to; NULL or "stderr": standard error; "journal": systemd's, which keeps time
+ * and level itself. 0 or a negative errno. to must stay.
+ */
+int log_open(const char *to);
+/* Open the file anew, which may have been moved away: 0, or a negative errno and the log goes on
+ * where it was. */
+int log_reopen(void);
+void log_set_level(enum log_level least); /* what is below it is not written */
+int log_fd(void);                         /* what children print goes there */
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "debug", "info", ... to a level; LOG_INFO for any other text. */
 enum log_level log_level_of(const char *name);

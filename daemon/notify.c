@@ -1,19 +1,19 @@
 #include "daemon/notify.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <systemd/sd-daemon.h>
 
 #include "daemon/log.h"
 
-void notify_ready(const char *status)
+void notify(const char *format, ...)
 {
-	int rc = sd_notifyf(0, "READY=1\nSTATUS=%s", status);
+	char message[512];
+	va_list args;
 
-	if (rc < 0)
-		log_write(LOG_WARNING, "NOTIFY_SOCKET: systemd was not told that gpt2d is ready");
-}
-
-void notify_stopping(void)
-{
-	if (sd_notify(0, "STOPPING=1") < 0)
-		log_write(LOG_WARNING, "NOTIFY_SOCKET: systemd was not told that gpt2d stops");
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	if (sd_notify(0, message) < 0)
+		log_write(LOG_WARNING, "NOTIFY_SOCKET: systemd was not told: %s", message);
 }

@@ -1,8 +1,8 @@
-/* notify.h: what systemd wants to know, when it asked (NOTIFY_SOCKET). */
+/* notify.h: a message to systemd, when it asked for some (NOTIFY_SOCKET). */
 #ifndef GPT2D_NOTIFY_H
 #define GPT2D_NOTIFY_H
 
-void notify_ready(const char *status);
-void notify_stopping(void);
+/* "READY=1", "STATUS=...": sd_notify(3). */
+void notify(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

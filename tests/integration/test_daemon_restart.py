@@ -283,18 +283,6 @@ def test_stop_lets_a_finished_run_finish(home):
             assert c.state(2) == "interrupted" or c.wait(2)["state"] == "done"
 
 
-def test_systemd_is_told(home):
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.settimeout(20)
-        listener.bind(str(home / "notify"))
-        with Daemon(home=home, environment={"NOTIFY_SOCKET": str(home / "notify")}) as d:
-            assert listener.recv(1000).decode().split("\n") == ["READY=1",
-                f"STATUS=socket {d.socket}, 1 ranks"]
-            d.stop()
-            assert listener.recv(1000) == b"STOPPING=1"
-            d.start()
-
-
 def test_shutdown_waits_for_the_run(home):
     with Daemon(home=home) as d:
         with d.client() as c:

@@ -1,0 +1,22 @@
+#include "daemon/journal.h"
+
+#include <errno.h>
+#include <systemd/sd-journal.h>
+#include <unistd.h>
+
+static const char journal_socket[] = "/run/systemd/journal/socket";
+
+int journal_open(void)
+{
+	if (access(journal_socket, W_OK) < 0)
+		return -errno;
+	return sd_journal_stream_fd("gpt2-engine", LOG_INFO, 0);
+}
+
+void journal_write(int severity, const char *line)
+{
+	static const int priorities[] = {LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERR};
+
+	sd_journal_send("MESSAGE=%s", line, "PRIORITY=%d", priorities[severity],
+		"SYSLOG_IDENTIFIER=gpt2d", NULL);
+}

@@ -1,0 +1,11 @@
+/* journal.h: systemd's journal. */
+#ifndef GPT2D_JOURNAL_H
+#define GPT2D_JOURNAL_H
+
+/* A descriptor whose lines go to the journal, for what engines print; or a negative errno: there is
+ * no journal. */
+int journal_open(void);
+/* severity: 0 debug, 1 info, 2 warning, 3 error. */
+void journal_write(int severity, const char *line);
+
+#endif
