@@ -303,7 +303,7 @@ void daemon_stop(struct daemon *d, bool now)
 {
 	if (!d->stopping) {
 		d->stopping = true;
-		notify("STOPPING=1\nSTATUS=stopping");
+		notify_send("STOPPING=1\nSTATUS=stopping");
 		if (!scheduler_busy(d->scheduler))
 			now = true;
 		log_write(LOG_INFO, now ? "stopping" : "stopping after the running run");

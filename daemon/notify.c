@@ -6,7 +6,7 @@
 
 #include "daemon/log.h"
 
-void notify(const char *format, ...)
+void notify_send(const char *format, ...)
 {
 	char message[512];
 	va_list args;

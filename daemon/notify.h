@@ -3,6 +3,6 @@
 #define GPT2D_NOTIFY_H
 
 /* "READY=1", "STATUS=...": sd_notify(3). */
-void notify(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void notify_send(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

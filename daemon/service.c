@@ -56,7 +56,7 @@ static void tell_status(struct service *s)
 	if (strcmp(status, s->status) == 0)
 		return;
 	strcpy(s->status, status);
-	notify("STATUS=%s", status);
+	notify_send("STATUS=%s", status);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -68,7 +68,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	if (!s->watched)
 		return;
 	if (s->answered)
-		notify("WATCHDOG=1");
+		notify_send("WATCHDOG=1");
 	s->answered = false;
 	if (!s->asked) {
 		s->asked = true;
@@ -87,7 +87,7 @@ int service_create(struct daemon *d, struct service **out)
 	struct service *s;
 
 	*out = NULL;
-	notify("READY=1\nSTATUS=engines starting");
+	notify_send("READY=1\nSTATUS=engines starting");
 	if (getenv("NOTIFY_SOCKET") == NULL)
 		return 0;
 	s = calloc(1, sizeof(*s));
@@ -162,7 +162,7 @@ void service_reload(struct daemon *d)
 {
 	int rc;
 
-	notify("RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_mono_ns() / 1000);
+	notify_send("RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_mono_ns() / 1000);
 	rc = log_reopen();
 	if (rc < 0)
 		log_write(LOG_ERROR, "log_file: %s: %s: it goes on where it was",
@@ -170,5 +170,5 @@ void service_reload(struct daemon *d)
 	else
 		log_write(LOG_INFO, "SIGHUP: the log is open");
 	reread(d);
-	notify("READY=1");
+	notify_send("READY=1");
 }

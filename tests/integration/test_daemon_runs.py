@@ -227,6 +227,7 @@ def test_engine_killed_from_outside(daemon):
         shown = c.call("show", id=run)
         states = [segment["state"] for segment in shown["segments"]]
         assert "failed" in states and states[-1] == "skipped"
+        wait_for(lambda: c.call("status")["engine"]["state"] == "ready", "new engines")
         os.kill(d.engines()[0], signal.SIGKILL)  # idle
         wait_for(lambda: c.call("status")["engine"]["restarts"] >= 2, "restart")
         assert c.wait(c.submit(spec("after")))["state"] == "done"
