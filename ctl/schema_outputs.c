@@ -108,6 +108,7 @@ const struct schema_row schema_outputs[] = {
 
 	{"status", SCHEMA_OUTPUT, "The daemon, its engine, the run with it, the queue."},
 	{"daemon", "daemon", ""},
+	{"host", "host", ""},
 	{"store", "store|null", "null: all is well"},
 	{"engine", "engine", ""},
 	{"running", "running|null", ""},

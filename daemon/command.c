@@ -22,6 +22,7 @@
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
 #include "daemon/submit.h"
+#include "daemon/usage.h"
 #include "proto/protocol.h"
 #include "proto/suggest.h"
 #include "proto/version.h"
@@ -113,34 +114,26 @@ static void do_dry_run(struct daemon *d, struct client *client, json_t *params)
 
 /* ---- status ---- */
 
-static int64_t rss_bytes(void)
-{
-	long long pages = 0, resident = 0;
-	FILE *f = fopen("/proc/self/statm", "re");
-
-	if (f == NULL)
-		return 0;
-	if (fscanf(f, "%lld %lld", &pages, &resident) != 2)
-		resident = 0;
-	fclose(f);
-	return resident * sysconf(_SC_PAGESIZE);
-}
-
 static json_t *daemon_json(const struct daemon *d)
 {
-	return json_pack("{sI sI ss ss ss sf sI ss ss sI}", "pid", (json_int_t)getpid(), "uid",
-		(json_int_t)geteuid(), "version", VERSION_RELEASE, "build", version_build, "state",
-		d->stopping ? "stopping" : "running", "uptime_s",
-		(double)(clock_mono_ns() - d->started_ns) / 1e9, "rss_bytes",
-		(json_int_t)rss_bytes(), "socket", d->socket, "state_dir", d->state_dir, "clients",
-		(json_int_t)control_clients(d->control));
+	json_t *daemon = json_pack("{sI sI ss ss ss sf ss ss sI}", "pid", (json_int_t)getpid(),
+		"uid", (json_int_t)geteuid(), "version", VERSION_RELEASE, "build", version_build,
+		"state", d->stopping ? "stopping" : "running", "uptime_s",
+		(double)(clock_mono_ns() - d->started_ns) / 1e9, "socket", d->socket, "state_dir",
+		d->state_dir, "clients", (json_int_t)control_clients(d->control));
+
+	usage_add(daemon, getpid());
+	return daemon;
 }
 
 static json_t *engine_json(const struct daemon *d)
 {
 	const struct engine_program *p = d->program;
-	json_t *engine = engine_pool_json(d->pool);
+	json_t *engine = engine_pool_json(d->pool), *rank;
+	size_t i;
 
+	json_array_foreach(json_object_get(engine, "ranks"), i, rank)
+		usage_add(rank, (pid_t)json_integer_value(json_object_get(rank, "pid")));
 	json_object_set_new(engine, "device", json_string(engine_program_device_name(p->device)));
 	json_object_set_new(engine, "device_why", p->why[0] ? json_string(p->why) : json_null());
 	return engine;
@@ -170,9 +163,9 @@ static void do_status(struct daemon *d, struct client *client, json_t *params)
 		running = json_pack("{so so}", "run", run_json(run, d->state_dir), "progress",
 			follow_progress(run));
 	client_reply(client,
-		json_pack("{so so so so ss? sI so}", "daemon", daemon_json(d), "store",
-			store_json(d), "engine", engine_json(d), "running", running, "waiting",
-			scheduler_waiting(d->scheduler), "queued",
+		json_pack("{so so so so so ss? sI so}", "daemon", daemon_json(d), "host",
+			usage_host(), "store", store_json(d), "engine", engine_json(d), "running",
+			running, "waiting", scheduler_waiting(d->scheduler), "queued",
 			(json_int_t)queue_length(d->queue), "counts", counts));
 }
 

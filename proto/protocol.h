@@ -43,12 +43,13 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  */
 #define METHOD_DRY_RUN "dry-run"
 /*
- * {} -> {daemon: {pid, uid, version, build, state, uptime_s, rss_bytes, socket, state_dir,
- * clients}, store: null or, while it cannot be written, {path, errno, error, since, advice},
- * engine: {state, reason, program, device, device_why, threads, restarts, retry_in_s,
- * ranks: [{rank, pid, state, device}]}, running: null or {run, progress}, waiting, queued,
- * counts: {state: n}}. engine's device: cpu, cuda, or engine (the program was named); device_why:
- * why "auto" took it, else null.
+ * {} -> {daemon: {pid, uid, version, build, state, uptime_s, cpu_s, rss_bytes, socket,
+ * state_dir, clients}, host: {processors, load_1m, memory_bytes, memory_available_bytes}, store:
+ * null or, while it cannot be written, {path, errno, error, since, advice}, engine: {state, reason,
+ * program, device, device_why, threads, restarts, retry_in_s, ranks: [{rank, pid, state, device,
+ * cpu_s, rss_bytes}]}, running: null or {run, progress}, waiting, queued, counts: {state: n}}.
+ * cpu_s is processor time since the process began; engine's device: cpu, cuda, or engine (the
+ * program was named); device_why: why "auto" took it, else null.
  */
 #define METHOD_STATUS "status"
 /*
