@@ -70,7 +70,7 @@ static int connect_ranks(struct link *link, struct warm *w, const json_t *addres
 static int run_segment(struct link *link, struct warm *w, struct writer *writer, json_t *params)
 {
 	struct segment *s = segment_create(params);
-	bool trained, agreed;
+	bool trained, agreed, writes;
 	int exit_code;
 
 	if (!s)
@@ -78,7 +78,10 @@ static int run_segment(struct link *link, struct warm *w, struct writer *writer,
 	agreed = segment_agree(s, w, segment_prepare(s, w));
 	trained = agreed && segment_train(s, w, link);
 	exit_code = s->failure.poisoned ? s->failure.exit_code : 0;
+	writes = w->rank == 0 && agreed && !exit_code && !s->cancelled;
 
+	if (writes)
+		writer_wait(writer);
 	if (w->rank == 0 && trained)
 		link_send(link, SEGMENT_TRAINED,
 			json_pack("{s:I, s:I}", "run", (json_int_t)s->run, "segment",
@@ -88,7 +91,7 @@ static int run_segment(struct link *link, struct warm *w, struct writer *writer,
 			json_pack("{s:I, s:I, s:I}", "run", (json_int_t)s->run, "segment",
 				(json_int_t)s->segment, "step", (json_int_t)s->measure.done));
 
-	if (w->rank == 0 && agreed && !exit_code && !s->cancelled) {
+	if (writes) {
 		writer_add(writer, s);
 		return 0;
 	}

@@ -7,13 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "proto/protocol.h"
 
 /*
  * Segments of a few milliseconds come faster than a disk takes their files: then the engine waits.
  */
-enum { QUEUE_MAX = 8 };
+enum { QUEUE_MAX = 8, PATIENCE_S = 5 };
 
 struct writer {
 	struct writer_options options;
@@ -147,6 +148,7 @@ static void *run(void *arg)
 int writer_create(const struct writer_options *options, struct writer **out)
 {
 	struct writer *w = calloc(1, sizeof(*w));
+	pthread_condattr_t monotonic;
 	sigset_t all, before;
 	int rc;
 
@@ -155,7 +157,10 @@ int writer_create(const struct writer_options *options, struct writer **out)
 	w->options = *options;
 	w->last = &w->first;
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->changed, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&w->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	rc = pthread_create(&w->thread, NULL, run, w);
@@ -184,12 +189,33 @@ void writer_destroy(struct writer *w)
 	free(w);
 }
 
+void writer_wait(struct writer *w)
+{
+	struct timespec until;
+	int queued, status = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += PATIENCE_S;
+	pthread_mutex_lock(&w->lock);
+	while (w->queued >= QUEUE_MAX && status != ETIMEDOUT)
+		status = pthread_cond_timedwait(&w->changed, &w->lock, &until);
+	queued = w->queued;
+	pthread_mutex_unlock(&w->lock);
+	if (queued < QUEUE_MAX)
+		return;
+	link_log(w->options.link, "warning",
+		"rank 0 waits for the disk: the files of %d segments are still to be written",
+		queued);
+	pthread_mutex_lock(&w->lock);
+	while (w->queued >= QUEUE_MAX)
+		pthread_cond_wait(&w->changed, &w->lock);
+	pthread_mutex_unlock(&w->lock);
+}
+
 void writer_add(struct writer *w, struct segment *s)
 {
 	s->next = NULL;
 	pthread_mutex_lock(&w->lock);
-	while (w->queued >= QUEUE_MAX)
-		pthread_cond_wait(&w->changed, &w->lock);
 	*w->last = s;
 	w->last = &s->next;
 	w->queued++;

@@ -23,7 +23,13 @@ int writer_create(const struct writer_options *options, struct writer **out);
 /* Finishes what is queued. Takes NULL. */
 void writer_destroy(struct writer *w);
 
-/* Steals the segment. Waits while a few others are still to be written. */
+/*
+ * Until only a few segments are still to be written. To be called before gpt2d is told that another
+ * segment may start: its other ranks would wait for this one, and blame it. That the disk is what
+ * is waited for is logged after five seconds.
+ */
+void writer_wait(struct writer *w);
+/* Steals the segment. */
 void writer_add(struct writer *w, struct segment *s);
 
 #endif
