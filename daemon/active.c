@@ -233,7 +233,7 @@ static void on_spec(void *arg, int rc, const char *canonical)
 		return;
 	}
 	if (rc < 0)
-		failed(a, "store: the spec cannot be read: %s", strerror(-rc));
+		failed(a, "store: the spec cannot be read: %s", store_error_text(rc));
 	else if (read_spec(a, canonical) == 0)
 		want_dirs(a);
 }

@@ -224,6 +224,7 @@ void checker_destroy(struct checker *c)
 	engine_link_destroy(c->link);
 	while ((q = TAILQ_FIRST(&c->questions)) != NULL) {
 		TAILQ_REMOVE(&c->questions, q, link);
+		q->answer(q->arg, "gpt2d has stopped", NULL);
 		json_decref(q->spec);
 		free(q);
 	}

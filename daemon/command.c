@@ -193,7 +193,7 @@ static void failed(struct client *client, int64_t id, int rc)
 		no_such_run(client, id);
 	else
 		client_refuse(client, PROTOCOL_STORE, NULL, "the store cannot be read: %s",
-			strerror(-rc));
+			store_error_text(rc));
 }
 
 /* A run that had ended before: the reply, and at once its last event. */

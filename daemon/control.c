@@ -212,6 +212,8 @@ struct client *control_find(const struct control *c, uint64_t number)
 {
 	struct seat *seat;
 
+	if (c == NULL)
+		return NULL;
 	TAILQ_FOREACH(seat, &c->seats, link)
 		if (client_peer(seat->client)->number == number)
 			return client_dead(seat->client) ? NULL : seat->client;

@@ -20,7 +20,7 @@ void control_destroy(struct control *c); /* closes all; takes NULL */
 void control_stop_listening(struct control *c);
 bool control_idle(const struct control *c); /* nothing waits to be written */
 int64_t control_clients(const struct control *c);
-/* A client by its number; NULL when it has gone. */
+/* A client by its number; NULL when it has gone, or c is NULL. */
 struct client *control_find(const struct control *c, uint64_t number);
 
 #endif

@@ -360,6 +360,7 @@ int daemon_finish(struct daemon *d)
 	rc = store_close(d->store);
 	service_destroy(d->service);
 	control_destroy(d->control);
+	d->control = NULL; /* who asked the checker is not found any more */
 	scheduler_destroy(d->scheduler);
 	engine_pool_destroy(d->pool);
 	checker_destroy(d->checker);

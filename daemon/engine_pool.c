@@ -10,6 +10,7 @@
 #include "daemon/clock.h"
 #include "daemon/engine_link.h"
 #include "daemon/log.h"
+#include "daemon/text.h"
 #include "proto/protocol.h"
 #include "proto/version.h"
 
@@ -276,6 +277,7 @@ static void lose(struct engine_pool *p, const char *reason)
 	p->told = true;
 	if (reason != p->reason)
 		snprintf(p->reason, sizeof(p->reason), "%s", reason);
+	text_clean(p->reason);
 	log_write(LOG_ERROR, "engines: %s", p->reason);
 	kill_all(p);
 	p->o.lost(p->reason, p->o.arg);

@@ -77,6 +77,7 @@ int reconcile_runs(struct daemon *d, char *error, size_t error_bytes)
 	if (o.rc == 0)
 		o.rc = record_counts(d->store, d->counts);
 	if (o.rc < 0)
-		snprintf(error, error_bytes, "%s/gpt2d.db: %s", d->state_dir, strerror(-o.rc));
+		snprintf(error, error_bytes, "%s/gpt2d.db: %s", d->state_dir,
+			store_error_text(o.rc));
 	return o.rc;
 }

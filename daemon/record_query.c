@@ -7,8 +7,13 @@
 #include <string.h>
 
 #include "daemon/clock.h"
+#include "daemon/text.h"
+#include "proto/spec_table.h"
 
-enum { PAGE_BYTES = 8 << 20 }; /* a page of segments ends here, well within PROTOCOL_LINE_MAX */
+enum {
+	PAGE_BYTES = 8 << 20, /* a page of segments ends here, well within PROTOCOL_LINE_MAX */
+	SEGMENTS_MAX = SPEC_ARMS_MAX * SPEC_REPETITIONS_MAX * 2,
+};
 
 #define RUN_COLUMNS                                                                                \
 	"id, name, uid, state, reason, spec_sha256, gpus, segments, segments_done, attempt,"       \
@@ -26,7 +31,17 @@ static void copy_text(char *out, size_t out_bytes, sqlite3_stmt *stmt, int colum
 	snprintf(out, out_bytes, "%s", text_of(stmt, column));
 }
 
-/* A row of RUN_COLUMNS: 0, or -EBADMSG for a state that nobody knows. */
+/* Whether gpt2d can have written it: sums are made of these, and a path of the name. */
+static bool is_sound(const struct run *r)
+{
+	return r->id > 0 && spec_table_name_wrong(r->name) == NULL && r->gpus >= 0 &&
+		r->gpus <= SPEC_WORLD_MAX && r->segments > 0 && r->segments <= SEGMENTS_MAX &&
+		r->segments_done >= 0 && r->segments_done <= r->segments && r->attempt > 0 &&
+		r->attempt < INT32_MAX && r->timeout_s >= 0 && r->submitted_ns >= 0 &&
+		r->started_ns >= 0 && r->ended_ns >= 0;
+}
+
+/* A row of RUN_COLUMNS: 0, or -EBADMSG for one that gpt2d did not write. */
 static int read_run(sqlite3_stmt *stmt, struct run *run)
 {
 	*run = (struct run){
@@ -46,7 +61,11 @@ static int read_run(sqlite3_stmt *stmt, struct run *run)
 	copy_text(run->name, sizeof(run->name), stmt, 1);
 	copy_text(run->reason, sizeof(run->reason), stmt, 4);
 	copy_text(run->spec_sha256, sizeof(run->spec_sha256), stmt, 5);
-	return run_state_parse(text_of(stmt, 3), &run->state) < 0 ? -EBADMSG : 0;
+	text_clean(run->reason);
+	text_clean(run->spec_sha256);
+	if (run_state_parse(text_of(stmt, 3), &run->state) < 0 || !is_sound(run))
+		return -EBADMSG;
+	return 0;
 }
 
 /* ---- one job for all questions ---- */
@@ -218,13 +237,13 @@ static int take_segment(sqlite3_stmt *stmt, void *arg)
 		return 0;
 	}
 	q->last = sqlite3_column_int64(stmt, 0);
-	row = json_pack("{sI sI sI ss ss ss so so ss so so}", "segment", (json_int_t)q->last,
+	row = json_pack("{sI sI sI so so so so so so so so}", "segment", (json_int_t)q->last,
 		"block", (json_int_t)sqlite3_column_int64(stmt, 1), "position",
-		(json_int_t)sqlite3_column_int64(stmt, 2), "arm", text_of(stmt, 3), "state",
-		text_of(stmt, 4), "reason", text_of(stmt, 5), "started_at",
-		clock_json(sqlite3_column_int64(stmt, 6)), "ended_at",
-		clock_json(sqlite3_column_int64(stmt, 7)), "dir", text_of(stmt, 9), "summary",
-		parsed_or_null(summary), "artifacts",
+		(json_int_t)sqlite3_column_int64(stmt, 2), "arm", text_json(text_of(stmt, 3)),
+		"state", text_json(text_of(stmt, 4)), "reason", text_json(text_of(stmt, 5)),
+		"started_at", clock_json(sqlite3_column_int64(stmt, 6)), "ended_at",
+		clock_json(sqlite3_column_int64(stmt, 7)), "dir", text_json(text_of(stmt, 9)),
+		"summary", parsed_or_null(summary), "artifacts",
 		parsed_or_null((const char *)sqlite3_column_text(stmt, 10)));
 	return json_array_append_new(q->rows, row) < 0 ? -ENOMEM : 0;
 }
@@ -232,8 +251,8 @@ static int take_segment(sqlite3_stmt *stmt, void *arg)
 static int take_transition(sqlite3_stmt *stmt, void *arg)
 {
 	struct query_job *q = arg;
-	json_t *row = json_pack("{so ss ss}", "at", clock_json(sqlite3_column_int64(stmt, 0)),
-		"state", text_of(stmt, 1), "reason", text_of(stmt, 2));
+	json_t *row = json_pack("{so so so}", "at", clock_json(sqlite3_column_int64(stmt, 0)),
+		"state", text_json(text_of(stmt, 1)), "reason", text_json(text_of(stmt, 2)));
 
 	return json_array_append_new(q->rows, row) < 0 ? -ENOMEM : 0;
 }

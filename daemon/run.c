@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/clock.h"
+#include "daemon/text.h"
 
 static const char *const state_names[RUN_STATES] = {
 	[RUN_QUEUED] = "queued",
@@ -70,6 +71,7 @@ int run_transition(struct run *run, enum run_state to, const char *reason, int64
 	run->ended_ns = run_state_ended(to) ? at_ns : 0;
 	run->state = to;
 	snprintf(run->reason, sizeof(run->reason), "%s", reason ? reason : "");
+	text_clean(run->reason);
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "daemon/log.h"
 #include "daemon/record.h"
 #include "daemon/scheduler_private.h"
+#include "daemon/text.h"
 #include "proto/protocol.h"
 #include "proto/rpc.h"
 
@@ -21,6 +22,8 @@ enum {
 	BRIEF_MAX = 16,      /* elements of an array in an event */
 	ARTIFACTS_MAX = 1000, /* of a segment that are remembered */
 };
+
+#define STEP_NS_MAX 1e18 /* 31 years; fits an int64_t */
 
 struct about {
 	struct active *a; /* NULL: not in progress any more */
@@ -67,15 +70,21 @@ static void on_step(struct scheduler *s, const struct about *w, json_t *params)
 {
 	const struct design_segment *d;
 	int64_t step = json_integer_value(json_object_get(params, "step"));
+	int64_t steps = json_integer_value(json_object_get(params, "steps"));
 	double step_ns = json_number_value(json_object_get(params, "step_time_ns"));
 	json_t *loss = json_object_get(params, "loss");
 	json_t *tokens = json_object_get(params, "tokens_per_sec");
 
 	if (!w->in_slot)
 		return;
+	if (step < 1 || steps < step || !(step_ns >= 0 && step_ns <= STEP_NS_MAX)) {
+		log_write(LOG_WARNING, "rank %d: %s: numbers that cannot be", w->rank,
+			SEGMENT_STEP);
+		return;
+	}
 	on_started(s, w, params);
 	d = &w->a->order[w->segment];
-	s->steps = json_integer_value(json_object_get(params, "steps"));
+	s->steps = steps;
 	s->step_ns = s->step_ns > 0 ? 0.9 * s->step_ns + 0.1 * step_ns : step_ns;
 	follow_step(s->daemon->follow, w->a->run,
 		json_pack("{sI sI sI ss sI sI so so sI so}", "segment", (json_int_t)w->segment,
@@ -258,6 +267,7 @@ static void on_failed(struct scheduler *s, const struct about *w, json_t *params
 		return;
 	snprintf(reason, sizeof(reason), "%s: rank %d: %s", code ? code : "engine", w->rank,
 		message ? message : "no message");
+	text_clean(reason);
 	if (code == NULL || strcmp(code, "peer_lost") != 0 || !w->in_slot) {
 		segment_failed(s, w, reason, poisoned);
 		return;

@@ -199,18 +199,28 @@ static int take_file(struct settings *s, const char *asked, FILE *errors)
 	return rc < 0 && rc != -ENOMEM ? -EINVAL : rc;
 }
 
+/* "FILE:LINE: " of a setting, where it came from the file. */
+static void print_place(const struct settings *s, const char *name, FILE *errors)
+{
+	for (size_t i = 0; i < settings_n_rows; i++)
+		if (strcmp(settings_rows[i].name, name) == 0 && s->source[i] == BY_FILE)
+			fprintf(errors, "%s:%d: ", s->config_file, s->line[i]);
+}
+
 /* What no single row can say. */
 static int check_together(const struct settings *s, FILE *errors)
 {
 	int rc = 0;
 
 	if (s->device == DEVICE_AUTO && paths_are_system()) {
+		print_place(s, "device", errors);
 		fprintf(errors,
 			"device: auto is for a user's own daemon; a service says cpu or cuda, "
 			"so that it never trains on something else unseen\n");
 		rc = -EINVAL;
 	}
 	if (s->socket_group.name != NULL && s->socket_mode >= 0 && (s->socket_mode & 0060) == 0) {
+		print_place(s, "socket_mode", errors);
 		fprintf(errors,
 			"socket_mode: %04o shuts out the socket_group \"%s\", 0660 lets it in\n",
 			(unsigned)s->socket_mode, s->socket_group.name);

@@ -86,7 +86,7 @@ const char *store_error_text(int rc)
 	if (rc == -ESTALE)
 		return "it was removed or replaced while gpt2d had it open";
 	if (rc == -EBADMSG)
-		return "the database is damaged";
+		return "the database is damaged, gpt2d(8) says what to do";
 	return strerror(-rc);
 }
 
@@ -506,6 +506,21 @@ bool store_idle(struct store *s)
 	return idle;
 }
 
+/* What is asked for by those who are told now comes too late. */
+static void deliver_rest(struct store *s)
+{
+	struct store_job *job, *next;
+
+	do {
+		store_deliver(s);
+		job = take_all(&s->waiting);
+		for (; job != NULL; job = next) {
+			next = job->next;
+			complete(s, job, -ECANCELED);
+		}
+	} while (s->complete.first != NULL);
+}
+
 int store_close(struct store *s)
 {
 	int rc;
@@ -518,7 +533,7 @@ int store_close(struct store *s)
 		pthread_cond_signal(&s->wake);
 		pthread_mutex_unlock(&s->lock);
 		pthread_join(s->thread, NULL);
-		store_deliver(s);
+		deliver_rest(s);
 	}
 	database_close(&s->db);
 	if (s->fd >= 0)

@@ -190,8 +190,8 @@ static void on_stored(void *arg, int rc)
 	char message[128];
 
 	if (rc < 0) {
-		snprintf(
-			message, sizeof(message), "the run could not be stored: %s", strerror(-rc));
+		snprintf(message, sizeof(message), "the run could not be stored: %s",
+			store_error_text(rc));
 		refuse(s, PROTOCOL_STORE, NULL, message);
 		return;
 	}

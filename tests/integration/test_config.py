@@ -195,6 +195,14 @@ def test_device(tmp_path):
     assert refused.returncode == 2 and "auto is for a user's own daemon" in refused.stderr
 
 
+def test_settings_that_contradict_each_other_name_their_line(tmp_path):
+    conf = write(tmp_path, "# a comment\ndevice = auto\nsocket_group = root\nsocket_mode = 0600\n")
+    refused = run("-n", conf=conf, STATE_DIRECTORY="/var/lib/gpt2d")
+    assert refused.returncode == 2
+    assert f"gpt2d: {conf}:2: device: auto is for" in refused.stderr
+    assert f"gpt2d: {conf}:4: socket_mode: 0600 shuts out" in refused.stderr
+
+
 def test_a_daemon_with_a_file(daemon, tmp_path):
     conf = write(tmp_path, "clients_per_user = 3\nranks = 2\n")
     with daemon(config=conf) as d, d.client() as c:

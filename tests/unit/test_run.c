@@ -125,6 +125,32 @@ static void test_queue(void **state)
 	queue_destroy(NULL);
 }
 
+/* A reason may be cut within a character; of a run whose reason is no UTF-8 there is no JSON. */
+static void test_reason_that_is_cut(void **state)
+{
+	struct run run = {.id = 1, .name = "x", .state = RUN_QUEUED, .attempt = 1};
+	char reason[2 * RUN_REASON_BYTES + 2] = "x";
+	json_t *json;
+
+	for (size_t i = 0; i < RUN_REASON_BYTES; i++)
+		strcat(reason, "\xc3\xa4");
+	assert_int_equal(run_transition(&run, RUN_FAILED, reason, 5), 0);
+	assert_int_equal(strlen(run.reason), RUN_REASON_BYTES - 1);
+	json = run_json(&run, "/state");
+	assert_non_null(json);
+	assert_string_equal(
+		json_string_value(json_object_get(json, "reason")), run.reason);
+	json_decref(json);
+	assert_int_equal(run.reason[RUN_REASON_BYTES - 2], '\xa4');
+
+	run = (struct run){.id = 1, .name = "x", .state = RUN_QUEUED, .attempt = 1};
+	assert_int_equal(run_transition(&run, RUN_FAILED, reason + 1, 5), 0);
+	assert_int_equal(run.reason[RUN_REASON_BYTES - 2], '?');
+	json = run_json(&run, "/state");
+	assert_non_null(json);
+	json_decref(json);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -133,6 +159,7 @@ int main(void)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_dir),
 		cmocka_unit_test(test_queue),
+		cmocka_unit_test(test_reason_that_is_cut),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,14 @@
+/*
+ * text.h: text that came from elsewhere, or was cut to fit, made fit for JSON: what is no UTF-8 in
+ * it becomes '?'.
+ */
+#ifndef GPT2D_TEXT_H
+#define GPT2D_TEXT_H
+
+#include <jansson.h>
+
+void text_clean(char *text);
+/* A JSON string of text, which stays as it is; NULL without memory. */
+json_t *text_json(const char *text);
+
+#endif

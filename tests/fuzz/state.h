@@ -1,0 +1,30 @@
+/*
+ * state.h: a state directory as a gpt2d leaves it, to be spoilt: three runs, of which one is done,
+ * one was being trained, one waits.
+ */
+#ifndef GPT2D_FUZZ_STATE_H
+#define GPT2D_FUZZ_STATE_H
+
+#include <stdint.h>
+#include <stddef.h>
+
+enum state_file { STATE_DB, STATE_WAL, STATE_FILES };
+
+struct state_copy {
+	uint8_t *bytes; /* NULL: no such file */
+	size_t n;
+};
+
+/*
+ * Of the database and its log, made at the first call and kept: as they lie there after a gpt2d
+ * that was stopped, or (killed) after one that was killed.
+ */
+const struct state_copy *state_of_stopped(void);
+const struct state_copy *state_of_killed(void);
+
+/* A fresh folder (house.h) with these files in it. */
+void state_put(const struct state_copy files[STATE_FILES]);
+/* What a gpt2d makes of it: it starts or refuses to, and answers whatever it is asked. */
+void state_ask(void);
+
+#endif
