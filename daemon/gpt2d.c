@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
+#include "daemon/diagnose.h"
 #include "daemon/engine_program.h"
 #include "daemon/log.h"
 #include "daemon/settings.h"
@@ -121,6 +122,16 @@ static int run_with_log(struct settings *settings, int argc, char **argv)
 	return run(settings, &program, argc, argv);
 }
 
+/* --check; errors: of the settings, which are the defaults then. */
+static int check(const struct settings *s, const char *errors, bool json)
+{
+	int failed = diagnose(s, errors, json, stdout);
+
+	if (failed < 0)
+		fprintf(stderr, "gpt2d: out of memory\n");
+	return failed == 0 && fflush(stdout) == 0 && !ferror(stdout) ? STATUS_OK : STATUS_FAILED;
+}
+
 /* Every line of it after "gpt2d: ". */
 static void print_errors(char *errors)
 {
@@ -147,6 +158,12 @@ int main(int argc, char **argv)
 	}
 	rc = settings_load(&settings, argc, argv, &command, to);
 	fclose(to);
+	if (rc == -EINVAL && command.action == SETTINGS_CHECK) {
+		settings_finish(&settings);
+		settings_init(&settings);
+		status = check(&settings, errors, command.json);
+		goto finish;
+	}
 	if (rc < 0) {
 		print_errors(errors);
 		goto finish;
@@ -164,6 +181,8 @@ int main(int argc, char **argv)
 		status = test_settings(&settings, &command);
 		break;
 	case SETTINGS_CHECK:
+		status = check(&settings, "", command.json);
+		break;
 	case SETTINGS_RUN:
 		status = run_with_log(&settings, argc, argv);
 		break;

@@ -14,6 +14,7 @@
 
 #include "engine/link.h"
 #include "engine/rank.h"
+#include "engine/ucx_library.h"
 #include "proto/protocol.h"
 #include "proto/spec.h"
 #include "proto/version.h"
@@ -52,6 +53,15 @@ static int number(const char *text, int min, int max)
 	return (int)n;
 }
 
+static void print_version(void)
+{
+	struct ucx_library ucx;
+
+	printf("gpt2-engine %s (%s)\n", VERSION_RELEASE, version_build);
+	if (ucx_library_open(&ucx) == 0)
+		printf("UCX %s\n", ucx.get_version_string());
+}
+
 static int read_arguments(int argc, char **argv, struct arguments *a)
 {
 	static const struct option options[] = {
@@ -79,7 +89,7 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
 		else if (c == 'G')
 			a->warm.no_graphs = true;
 		else if (c == 'V')
-			return printf("gpt2-engine %s (%s)\n", VERSION_RELEASE, version_build), -1;
+			return print_version(), -1;
 		else
 			return usage("an argument is not known");
 	}

@@ -1,0 +1,231 @@
+/* The engine program: which it is, whether it is of this build, whether it answers as a checker. */
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/diagnosis.h"
+#include "daemon/engine_link.h"
+#include "proto/protocol.h"
+#include "proto/spec.h"
+#include "proto/version.h"
+
+enum { VERSION_WAIT_MS = 20000, END_TRIES = 100 };
+
+extern char **environ;
+
+static void check_program(struct diagnosis *d)
+{
+	struct engine_program *p = &d->program;
+	char error[PATH_MAX + 512];
+
+	if (engine_program_find(d->settings, p, error, sizeof(error)) < 0) {
+		p->path[0] = '\0';
+		diagnosis_add(d, "device", VERDICT_FAIL, "see device and engine in gpt2d.conf(5)",
+			"%s", error);
+		return;
+	}
+	diagnosis_add(d, "device", VERDICT_OK, NULL, "%s%s%s%s, %s",
+		engine_program_device_name(p->device), p->why[0] ? " (auto: " : "", p->why,
+		p->why[0] ? ")" : "", p->path);
+}
+
+/* ---- --version ---- */
+
+/* What it prints within a while, as one line; false when it does not end well. */
+static bool ask_version(char *program, char *out, size_t out_bytes)
+{
+	char option[] = "--version", *argv[] = {program, option, NULL};
+	struct pollfd p = {.events = POLLIN};
+	posix_spawn_file_actions_t actions;
+	int fds[2], status = -1;
+	size_t used = 0;
+	ssize_t n = 1;
+	pid_t pid;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return false;
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
+	posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+	if (posix_spawn(&pid, program, &actions, NULL, argv, environ) != 0)
+		pid = -1;
+	posix_spawn_file_actions_destroy(&actions);
+	close(fds[1]);
+	p.fd = fds[0];
+	while (pid > 0 && n > 0 && used + 1 < out_bytes && poll(&p, 1, VERSION_WAIT_MS) > 0) {
+		n = read(fds[0], out + used, out_bytes - 1 - used);
+		used += n > 0 ? (size_t)n : 0;
+	}
+	close(fds[0]);
+	if (pid > 0 && n > 0)
+		kill(pid, SIGKILL);
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	out[used] = '\0';
+	while (used > 0 && out[used - 1] == '\n')
+		out[--used] = '\0';
+	for (char *c = out; *c != '\0'; c++)
+		if (*c == '\n')
+			*c = ' ';
+	return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 && used > 0;
+}
+
+static void check_version(struct diagnosis *d)
+{
+	char says[256], build[80];
+
+	if (!ask_version(d->program.path, says, sizeof(says))) {
+		diagnosis_add(d, "engine", VERDICT_FAIL,
+			"run it by hand with --version: a library "
+			"that is missing is told there",
+			"%s --version fails", d->program.path);
+		return;
+	}
+	snprintf(build, sizeof(build), "(%s)", version_build);
+	if (strstr(says, build) == NULL)
+		diagnosis_add(d, "engine", VERDICT_FAIL,
+			"install gpt2d and its engine from the same build", "%s: gpt2d is build %s",
+			says, version_build);
+	else if (strstr(says, "UCX ") == NULL)
+		diagnosis_add(d, "engine", VERDICT_WARN,
+			"install libucx0: without it there is one rank only", "%s, no UCX", says);
+	else
+		diagnosis_add(d, "engine", VERDICT_OK, NULL, "%s", says);
+}
+
+/* ---- role check ---- */
+
+struct asking {
+	struct event_base *base;
+	char device[256], failure[512];
+	bool answered, closed;
+};
+
+static const char small_run[] =
+	"{\"name\": \"check\", \"model\": \"nano\", \"data\": {\"kind\": \"synthetic\"},"
+	" \"seq_len\": 64, \"train_micro_batch_size_per_gpu\": 1,"
+	" \"gradient_accumulation_steps\": 1,"
+	" \"work\": {\"optimizer_steps\": 1, \"warmup_steps\": 0}}";
+
+/* The params of "check"; NULL without memory. */
+static json_t *question(void)
+{
+	struct spec_options options = {.world = 1};
+	struct spec_errors *errors = calloc(1, sizeof(*errors));
+	struct spec *spec = NULL;
+	char *text = NULL;
+	json_t *params = NULL;
+
+	if (errors != NULL &&
+		spec_parse(small_run, strlen(small_run), &options, &spec, errors) == 0)
+		text = spec_canonical_arm(spec, 0);
+	if (text != NULL)
+		params = json_pack(
+			"{si si so}", "token", 1, "world", 1, "spec", json_loads(text, 0, NULL));
+	free(text);
+	spec_free(spec);
+	free(errors);
+	return params;
+}
+
+static void on_message(struct engine_link *link, const char *method, json_t *params, void *arg)
+{
+	struct asking *a = arg;
+	const json_t *device = json_object_get(params, "device");
+	const char *name = json_string_value(json_object_get(device, "name"));
+	const char *library = json_string_value(json_object_get(device, "library")), *message;
+	const json_t *errors;
+
+	if (strcmp(method, ENGINE_HELLO) == 0) {
+		snprintf(a->device, sizeof(a->device), "%s%s%s", name ? name : "a device",
+			library ? ", " : "", library ? library : "");
+		engine_link_send(link, CHECK_REQUEST, question());
+	} else if (strcmp(method, CHECK_REPLY) == 0) {
+		a->answered = json_is_true(json_object_get(params, "ok"));
+		errors = json_object_get(params, "errors");
+		message = json_string_value(json_object_get(json_array_get(errors, 0), "message"));
+		snprintf(a->failure, sizeof(a->failure), "it refuses a small model: %.400s",
+			message ? message : "without a reason");
+		event_base_loopbreak(a->base);
+	}
+}
+
+static void on_broken(struct engine_link *link, const char *why, void *arg)
+{
+	struct asking *a = arg;
+
+	snprintf(a->failure, sizeof(a->failure), "it %s", why ? why : "closed its link");
+	a->closed = why == NULL;
+	event_base_loopbreak(a->base);
+}
+
+static void ask(struct diagnosis *d, struct asking *a)
+{
+	char role[] = "--role", check[] = "check";
+	char *argv[] = {d->program.path, role, check, NULL};
+	struct timeval wait = {.tv_sec = (time_t)d->settings->check_timeout_s};
+	struct engine_link_options o = {
+		.base = a->base,
+		.program = d->program.path,
+		.argv = argv,
+		.what = "check",
+		.message = on_message,
+		.broken = on_broken,
+		.arg = a,
+	};
+	static const struct timespec pause = {0, 20000000};
+	struct engine_link *link;
+	int rc = engine_link_create(&o, &link);
+
+	if (rc < 0) {
+		snprintf(a->failure, sizeof(a->failure), "it cannot be started: %s", strerror(-rc));
+		return;
+	}
+	snprintf(a->failure, sizeof(a->failure), "no answer within %lld s", (long long)wait.tv_sec);
+	event_base_loopexit(a->base, &wait);
+	event_base_dispatch(a->base);
+	/* how it ended says more, and is known soon */
+	for (int i = 0; a->closed && i < END_TRIES; i++) {
+		if (engine_link_reap(link)) {
+			snprintf(a->failure, sizeof(a->failure), "it %s", engine_link_end(link));
+			break;
+		}
+		nanosleep(&pause, NULL);
+	}
+	engine_link_destroy(link);
+}
+
+static void check_answer(struct diagnosis *d)
+{
+	struct asking a = {.base = event_base_new()};
+
+	if (a.base == NULL)
+		return;
+	ask(d, &a);
+	event_base_free(a.base);
+	if (a.answered)
+		diagnosis_add(d, "checker", VERDICT_OK, NULL, "the engine answers: %s", a.device);
+	else
+		diagnosis_add(d, "checker", VERDICT_FAIL,
+			"what the engine printed is above, on standard error",
+			"the engine does not check a spec: %s", a.failure);
+}
+
+void diagnose_engine(struct diagnosis *d)
+{
+	check_program(d);
+	if (d->program.path[0] == '\0')
+		return;
+	check_version(d);
+	check_answer(d);
+}

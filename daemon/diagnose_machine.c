@@ -1,0 +1,184 @@
+/* What the machine gives: processors, memory, limits, GPUs, the clock. */
+#include <errno.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/timex.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/diagnosis.h"
+
+enum {
+	BUILT_S = 1735689600, /* 2025: a clock before that has never been set */
+	DESCRIPTORS_PER_CLIENT = 1,
+	DESCRIPTORS_ELSE = 128,
+};
+static const int64_t SHM_BYTES = INT64_C(64) << 20; /* what containers give by default */
+
+static void check_processors(struct diagnosis *d)
+{
+	const struct settings *s = d->settings;
+	int usable = 0;
+	struct utsname os;
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set) == 0)
+		usable = CPU_COUNT(&set);
+	if (uname(&os) < 0)
+		return;
+	if (d->program.device != DEVICE_CUDA && usable > 0 && s->ranks > usable)
+		diagnosis_add(d, "processors", VERDICT_WARN,
+			"fewer ranks: each has less than one processor",
+			"%d to use, %" PRId64 " ranks; Linux %s", usable, s->ranks, os.release);
+	else
+		diagnosis_add(d, "processors", VERDICT_OK, NULL, "%d to use, %ld on; Linux %s %s",
+			usable, sysconf(_SC_NPROCESSORS_ONLN), os.release, os.machine);
+}
+
+static void check_memory(struct diagnosis *d)
+{
+	long long total = 0, available = 0;
+	char line[128];
+	FILE *f = fopen("/proc/meminfo", "re");
+
+	while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+		sscanf(line, "MemTotal: %lld kB", &total);
+		sscanf(line, "MemAvailable: %lld kB", &available);
+	}
+	if (f != NULL)
+		fclose(f);
+	diagnosis_add(d, "memory", VERDICT_OK, NULL, "%lld MiB, %lld MiB of it available",
+		total >> 10, available >> 10);
+}
+
+static void check_shm(struct diagnosis *d)
+{
+	struct statvfs fs;
+	int64_t size, room;
+
+	if (statvfs("/dev/shm", &fs) < 0) {
+		diagnosis_add(d, "/dev/shm", d->settings->ranks > 1 ? VERDICT_FAIL : VERDICT_WARN,
+			"mount a tmpfs there: ranks exchange data through it", "%s",
+			strerror(errno));
+		return;
+	}
+	size = (int64_t)fs.f_blocks * (int64_t)fs.f_frsize;
+	room = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
+	if (d->settings->ranks > 1 && room < SHM_BYTES * d->settings->ranks)
+		diagnosis_add(d, "/dev/shm", VERDICT_WARN,
+			"a larger one (docker run --shm-size, podman run --shm-size): ranks "
+			"exchange data through it",
+			"%" PRId64 " MiB, %" PRId64 " MiB free, for %" PRId64 " ranks", size >> 20,
+			room >> 20, d->settings->ranks);
+	else
+		diagnosis_add(d, "/dev/shm", VERDICT_OK, NULL,
+			"%" PRId64 " MiB, %" PRId64 " MiB free", size >> 20, room >> 20);
+}
+
+static void limit_text(rlim_t limit, char *out, size_t out_bytes)
+{
+	if (limit == RLIM_INFINITY)
+		snprintf(out, out_bytes, "no limit");
+	else
+		snprintf(out, out_bytes, "%llu", (unsigned long long)limit);
+}
+
+static void check_limits(struct diagnosis *d)
+{
+	const struct settings *s = d->settings;
+	rlim_t needed =
+		(rlim_t)(s->clients_max * DESCRIPTORS_PER_CLIENT + 2 * s->ranks + DESCRIPTORS_ELSE);
+	struct rlimit files, locked;
+	char text[32];
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || getrlimit(RLIMIT_MEMLOCK, &locked) < 0)
+		return;
+	limit_text(files.rlim_max, text, sizeof(text));
+	if (files.rlim_max < needed)
+		diagnosis_add(d, "nofile", VERDICT_WARN,
+			"raise it (LimitNOFILE= of the unit, ulimit -Hn), or lower clients",
+			"%s descriptors, %llu for as many clients as are allowed", text,
+			(unsigned long long)needed);
+	else
+		diagnosis_add(d, "nofile", VERDICT_OK, NULL, "%s", text);
+	limit_text(locked.rlim_max, text, sizeof(text));
+	if (d->program.device == DEVICE_CUDA && locked.rlim_max < (rlim_t)SHM_BYTES)
+		diagnosis_add(d, "memlock", VERDICT_WARN,
+			"raise it (LimitMEMLOCK=infinity of the unit, ulimit -Hl)",
+			"%s bytes: transfers between GPUs may want more", text);
+	else
+		diagnosis_add(d, "memlock", VERDICT_OK, NULL, "%s%s", text,
+			locked.rlim_max == RLIM_INFINITY ? "" : " bytes");
+}
+
+static void check_gpus(struct diagnosis *d)
+{
+	char line[256] = "", why[512];
+	FILE *f = fopen("/proc/driver/nvidia/version", "re");
+	bool driver = f != NULL && fgets(line, sizeof(line), f) != NULL;
+	glob_t found = {0};
+	size_t n = 0;
+
+	if (f != NULL)
+		fclose(f);
+	line[strcspn(line, "\n")] = '\0';
+	if (glob("/dev/nvidia[0-9]*", 0, NULL, &found) == 0)
+		n = found.gl_pathc;
+	if (n > 0 && access(found.gl_pathv[0], R_OK | W_OK) < 0)
+		diagnosis_add(d, "GPUs", VERDICT_WARN,
+			"be in the group that the device belongs to (video, render)", "%s: %s",
+			found.gl_pathv[0], strerror(errno));
+	else if (n > 0)
+		diagnosis_add(d, "GPUs", VERDICT_OK, NULL, "%zu device%s; %s", n, n == 1 ? "" : "s",
+			driver ? line : "the driver does not tell its version");
+	else if (driver)
+		diagnosis_add(d, "GPUs", VERDICT_WARN,
+			"nvidia-modprobe makes the devices; a container has to be given them "
+			"(--gpus all)",
+			"%s, but no /dev/nvidia0", line);
+	else if (engine_program_gpu(why, sizeof(why)) == 0)
+		diagnosis_add(d, "GPUs", VERDICT_OK, NULL, "that of the Windows host (/dev/dxg)");
+	else
+		diagnosis_add(d, "GPUs", VERDICT_OK, NULL, "none: no NVIDIA driver, no device");
+	globfree(&found);
+	if (d->program.device == DEVICE_CUDA && n > 0 && (size_t)d->settings->ranks > n)
+		diagnosis_add(d, "ranks", VERDICT_FAIL, "set ranks to the number of GPUs",
+			"%" PRId64 " ranks, one GPU for each, %zu GPUs", d->settings->ranks, n);
+}
+
+static void check_clock(struct diagnosis *d)
+{
+	struct timex t = {0};
+	char at[32];
+	time_t now = time(NULL);
+	struct tm utc;
+	int state = adjtimex(&t);
+
+	gmtime_r(&now, &utc);
+	strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%SZ", &utc);
+	if (now < BUILT_S)
+		diagnosis_add(d, "clock", VERDICT_WARN, "set it: the times of runs would be wrong",
+			"%s", at);
+	else
+		diagnosis_add(d, "clock", VERDICT_OK, NULL, "%s, %s", at,
+			state < 0 ? "not known whether it is kept right"
+				: (t.status & STA_UNSYNC) != 0
+				? "not kept right by a time service (durations do not go by it)"
+				: "kept right by a time service");
+}
+
+void diagnose_machine(struct diagnosis *d)
+{
+	check_processors(d);
+	check_memory(d);
+	check_shm(d);
+	check_limits(d);
+	check_gpus(d);
+	check_clock(d);
+}
