@@ -1,13 +1,25 @@
 /*
- * diagnosis.h: what the checks of diagnose_*.c share: how one says what it found.
+ * diagnosis.h: gpt2d --check: what gpt2d needs, looked at without starting it or changing anything
+ * that is there. A line for each thing: ok, warn or fail, what was found, and what to do.
  */
 #ifndef GPT2D_DIAGNOSIS_H
 #define GPT2D_DIAGNOSIS_H
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
 
 #include "daemon/engine_program.h"
 #include "daemon/settings.h"
+
+/*
+ * errors: what was wrong with the settings (then s holds defaults), or empty. As JSON:
+ *   {version, build, ok, checks: [{check, verdict: ok|warn|fail, found, advice or null}]}
+ * The number of things that failed, or -ENOMEM.
+ */
+int diagnosis_run(const struct settings *s, const char *errors, bool json, FILE *out);
+
+/* ---- for the checks ---- */
 
 enum verdict { VERDICT_OK, VERDICT_WARN, VERDICT_FAIL };
 
@@ -23,10 +35,10 @@ struct diagnosis {
 void diagnosis_add(struct diagnosis *d, const char *check, enum verdict verdict, const char *advice,
 	const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* The checks, in files by what they look at. */
-void diagnose_engine(struct diagnosis *d);    /* the program, its libraries, its answer */
-void diagnose_socket(struct diagnosis *d);    /* its place, and who listens there */
-void diagnose_state_dir(struct diagnosis *d); /* rights, file system, room, a database in it */
-void diagnose_machine(struct diagnosis *d);   /* processors, memory, limits, GPUs, clock */
+/* The checks, in diagnosis_*.c. */
+void diagnosis_engine(struct diagnosis *d);    /* the program, its libraries, its answer */
+void diagnosis_socket(struct diagnosis *d);    /* its place, and who listens there */
+void diagnosis_state_dir(struct diagnosis *d); /* rights, file system, room, a database in it */
+void diagnosis_machine(struct diagnosis *d);   /* processors, memory, limits, GPUs, clock */
 
 #endif

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
-#include "daemon/diagnose.h"
+#include "daemon/diagnosis.h"
 #include "daemon/engine_program.h"
 #include "daemon/log.h"
 #include "daemon/settings.h"
@@ -125,7 +125,7 @@ static int run_with_log(struct settings *settings, int argc, char **argv)
 /* --check; errors: of the settings, which are the defaults then. */
 static int check(const struct settings *s, const char *errors, bool json)
 {
-	int failed = diagnose(s, errors, json, stdout);
+	int failed = diagnosis_run(s, errors, json, stdout);
 
 	if (failed < 0)
 		fprintf(stderr, "gpt2d: out of memory\n");

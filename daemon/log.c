@@ -11,10 +11,12 @@
 #include "daemon/clock.h"
 #include "daemon/journal.h"
 
-static int log_to = STDERR_FILENO;
-static const char *log_path; /* NULL: not a file */
-static bool log_in_journal;
-static enum log_level log_least = LOG_INFO;
+static struct {
+	int fd;
+	const char *path; /* NULL: not a file */
+	bool in_journal;
+	enum log_level least;
+} log_state = {.fd = STDERR_FILENO, .least = LOG_INFO};
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
@@ -35,9 +37,9 @@ int log_open(const char *to)
 	fd = journal ? journal_open() : open_path(to);
 	if (fd < 0)
 		return fd;
-	log_to = fd;
-	log_in_journal = journal;
-	log_path = journal ? NULL : to;
+	log_state.fd = fd;
+	log_state.in_journal = journal;
+	log_state.path = journal ? NULL : to;
 	return 0;
 }
 
@@ -45,24 +47,24 @@ int log_reopen(void)
 {
 	int fd;
 
-	if (log_path == NULL)
+	if (log_state.path == NULL)
 		return 0;
-	fd = open_path(log_path);
+	fd = open_path(log_state.path);
 	if (fd < 0)
 		return fd;
-	close(log_to);
-	log_to = fd;
+	close(log_state.fd);
+	log_state.fd = fd;
 	return 0;
 }
 
 void log_set_level(enum log_level least)
 {
-	log_least = least;
+	log_state.least = least;
 }
 
 int log_fd(void)
 {
-	return log_to;
+	return log_state.fd;
 }
 
 void log_write(enum log_level level, const char *format, ...)
@@ -72,7 +74,7 @@ void log_write(enum log_level level, const char *format, ...)
 	size_t n;
 	int rc;
 
-	if (level < log_least)
+	if (level < log_state.least)
 		return;
 	clock_text(clock_utc_ns(), at);
 	n = (size_t)snprintf(line, sizeof(line), "%s %s ", at, level_names[level]);
@@ -84,13 +86,13 @@ void log_write(enum log_level level, const char *format, ...)
 	for (char *c = line; *c != '\0'; c++)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			*c = ' '; /* what a peer sent stays on one line */
-	if (log_in_journal) {
+	if (log_state.in_journal) {
 		journal_write((int)level, line + n);
 		return;
 	}
 	n = strlen(line);
 	line[n++] = '\n';
-	if (write(log_to, line, n) < 0)
+	if (write(log_state.fd, line, n) < 0)
 		return; /* nowhere to say so */
 }
 

@@ -20,8 +20,7 @@ PROGRAMS = {
 # Mutable variables of static lifetime, and why each may be.
 VARIABLES = {
     "seen": "ctl/interrupt.c: a signal came",
-    "log_to": "daemon/log.c: the log",
-    "log_least": "daemon/log.c: the log",
+    "log_state": "daemon/log.c: the log",
 }
 
 

@@ -1,4 +1,4 @@
-#include "daemon/diagnose.h"
+#include "daemon/diagnosis.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -8,7 +8,6 @@
 #include <string.h>
 #include <systemd/sd-daemon.h>
 
-#include "daemon/diagnosis.h"
 #include "daemon/paths.h"
 #include "proto/protocol.h"
 #include "proto/version.h"
@@ -101,10 +100,10 @@ static int print(const struct diagnosis *d, bool json, FILE *out)
 	return rc;
 }
 
-int diagnose(const struct settings *s, const char *errors, bool json, FILE *out)
+int diagnosis_run(const struct settings *s, const char *errors, bool json, FILE *out)
 {
 	static void (*const checks[])(struct diagnosis * d) = {check_gpt2d, check_settings,
-		diagnose_engine, diagnose_socket, diagnose_state_dir, diagnose_machine,
+		diagnosis_engine, diagnosis_socket, diagnosis_state_dir, diagnosis_machine,
 		check_systemd};
 	struct diagnosis d = {.settings = s, .errors = errors, .checks = json_array()};
 	int rc;

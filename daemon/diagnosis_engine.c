@@ -221,7 +221,7 @@ static void check_answer(struct diagnosis *d)
 			"the engine does not check a spec: %s", a.failure);
 }
 
-void diagnose_engine(struct diagnosis *d)
+void diagnosis_engine(struct diagnosis *d)
 {
 	check_program(d);
 	if (d->program.path[0] == '\0')

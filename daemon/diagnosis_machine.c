@@ -173,7 +173,7 @@ static void check_clock(struct diagnosis *d)
 				: "kept right by a time service");
 }
 
-void diagnose_machine(struct diagnosis *d)
+void diagnosis_machine(struct diagnosis *d)
 {
 	check_processors(d);
 	check_memory(d);

@@ -66,7 +66,7 @@ static void check_lock(struct diagnosis *d, const char *what, const char *path)
 			what, pid);
 }
 
-void diagnose_socket(struct diagnosis *d)
+void diagnosis_socket(struct diagnosis *d)
 {
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)], folder[PATH_MAX], error[512];
 	struct stat st;
@@ -173,7 +173,7 @@ static void check_room(struct diagnosis *d, const char *state, const char *folde
 			strcmp(state, folder) == 0 ? "" : ", to be made");
 }
 
-void diagnose_state_dir(struct diagnosis *d)
+void diagnosis_state_dir(struct diagnosis *d)
 {
 	char state[PATH_MAX], folder[PATH_MAX], database[PATH_MAX + 16], error[512];
 
