@@ -94,6 +94,16 @@ static void json_artifacts(struct ctl *ctl, const json_t *result)
 	emit(ctl, "artifacts", result);
 }
 
+static void json_logs(struct ctl *ctl, const json_t *result)
+{
+	emit(ctl, "logs", result);
+}
+
+static void json_log_line(struct ctl *ctl, const json_t *line)
+{
+	emit(ctl, "log", line);
+}
+
 static void json_compare(struct ctl *ctl, const json_t *comparison)
 {
 	emit(ctl, "compare", comparison);
@@ -181,6 +191,8 @@ const struct output output_json = {
 	.list = json_list,
 	.show = json_show,
 	.artifacts = json_artifacts,
+	.logs = json_logs,
+	.log_line = json_log_line,
 	.compare = json_compare,
 	.cancelled = json_cancelled,
 	.waited = json_waited,
@@ -296,6 +308,8 @@ CHECKED(checked_status, text_status)
 CHECKED(checked_list, text_list)
 CHECKED(checked_show, text_show)
 CHECKED(checked_artifacts, text_artifacts)
+CHECKED(checked_logs, text_logs)
+CHECKED(checked_log_line, text_log_line)
 CHECKED(checked_compare, text_compare)
 #undef CHECKED
 
@@ -319,6 +333,8 @@ const struct output output_text = {
 	.list = checked_list,
 	.show = checked_show,
 	.artifacts = checked_artifacts,
+	.logs = checked_logs,
+	.log_line = checked_log_line,
 	.compare = checked_compare,
 	.cancelled = line_cancelled,
 	.waited = line_waited,

@@ -30,6 +30,8 @@ struct output {
 	/* the reply to "artifacts", all pages; after a copy with "copied_to" and each file's
 	 * "result" */
 	void (*artifacts)(struct ctl *ctl, const json_t *result);
+	void (*logs)(struct ctl *ctl, const json_t *result);   /* the reply, all pages */
+	void (*log_line)(struct ctl *ctl, const json_t *line); /* one of them, with id */
 	void (*compare)(struct ctl *ctl, const json_t *comparison);
 	void (*cancelled)(struct ctl *ctl, const json_t *reply);
 	void (*waited)(

@@ -14,6 +14,7 @@ const struct verb *const verbs[] = {
 	&verb_wait,
 	&verb_cancel,
 	&verb_artifacts,
+	&verb_logs,
 	&verb_compare,
 	&verb_data_prepare,
 	&verb_shutdown,

@@ -19,6 +19,7 @@
 #include "daemon/queue.h"
 #include "daemon/record.h"
 #include "daemon/role.h"
+#include "daemon/run_log.h"
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
 #include "daemon/submit.h"
@@ -472,6 +473,10 @@ static const struct verb verbs[] = {
 		{{"id", ARG_INTEGER, true}, {"path", ARG_TEXT, true},
 			{"offset", ARG_INTEGER, false}, {"bytes", ARG_INTEGER, false}},
 		"a piece of a file of a run"},
+	{METHOD_LOGS, run_log_request,
+		{{"id", ARG_INTEGER, false}, {"after", ARG_INTEGER, false},
+			{"limit", ARG_INTEGER, false}, {"level", ARG_TEXT, false}},
+		"what engines and gpt2d said of a run, or gpt2d of itself"},
 	{METHOD_CANCEL, do_cancel, {{"id", ARG_INTEGER, true}}, "end a run"},
 	{METHOD_SHUTDOWN, do_shutdown, {{"now", ARG_BOOL, false}},
 		"end gpt2d, after the running run or now"},

@@ -26,6 +26,7 @@
 #include "daemon/place.h"
 #include "daemon/queue.h"
 #include "daemon/reconcile.h"
+#include "daemon/run_log.h"
 #include "daemon/scheduler.h"
 #include "daemon/service.h"
 #include "daemon/settings.h"
@@ -280,6 +281,8 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 		rc = -ENOMEM;
 	if (rc == 0 && (d->cancels = cancel_create()) == NULL)
 		rc = -ENOMEM;
+	if (rc == 0 && (d->run_log = run_log_create()) == NULL)
+		rc = -ENOMEM;
 	if (rc == 0 && (d->artifacts = artifacts_create()) == NULL)
 		rc = -ENOMEM;
 	if (rc == 0)
@@ -368,6 +371,7 @@ int daemon_finish(struct daemon *d)
 	follow_destroy(d->follow);
 	queue_destroy(d->queue);
 	artifacts_destroy(d->artifacts);
+	run_log_destroy(d->run_log);
 	worker_destroy(d->worker);
 	for (size_t i = 0; i < sizeof(d->signals) / sizeof(d->signals[0]); i++)
 		if (d->signals[i])

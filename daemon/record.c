@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <sqlite3.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/clock.h"
+#include "daemon/log.h"
 
 static void job_init(struct store_job *job, enum store_kind kind, bool must,
 	int (*work)(struct store_job *, struct sqlite3 *), void (*done)(struct store_job *, int))
@@ -34,11 +36,32 @@ static void submit_free(struct submit_job *j)
 	free(j);
 }
 
+/* The same among what was said of the run. */
+static int log_transition(struct sqlite3 *db, const struct run *run, int64_t at_ns)
+{
+	enum log_level level = LOG_INFO;
+	char message[RUN_REASON_BYTES + 64], by[32] = "";
+
+	if (run->state == RUN_FAILED)
+		level = LOG_ERROR;
+	else if (run->state == RUN_CANCELLED || run->state == RUN_INTERRUPTED)
+		level = LOG_WARNING;
+	if (run->state == RUN_QUEUED && run->attempt == 1)
+		snprintf(by, sizeof(by), " by uid %u", (unsigned)run->uid);
+	snprintf(message, sizeof(message), "%s%s%s%s", run_state_name(run->state), by,
+		run->reason[0] ? ": " : "", run->reason);
+	return store_sql(db, NULL, NULL,
+		"insert into log(run, at_ns, rank, level, message) values(?, ?, null, ?, ?)",
+		"iiit", run->id, at_ns, (int64_t)level, message);
+}
+
 static int add_transition(struct sqlite3 *db, const struct run *run, int64_t at_ns)
 {
-	return store_sql(db, NULL, NULL,
+	int rc = store_sql(db, NULL, NULL,
 		"insert into transitions(run, at_ns, state, reason) values(?, ?, ?, ?)", "iitt",
 		run->id, at_ns, run_state_name(run->state), run->reason);
+
+	return rc < 0 ? rc : log_transition(db, run, at_ns);
 }
 
 static int submit_work(struct store_job *job, struct sqlite3 *db)

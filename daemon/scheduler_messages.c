@@ -12,6 +12,7 @@
 #include "daemon/lifecycle.h"
 #include "daemon/log.h"
 #include "daemon/record.h"
+#include "daemon/run_log.h"
 #include "daemon/scheduler_private.h"
 #include "daemon/text.h"
 #include "proto/protocol.h"
@@ -243,6 +244,10 @@ static void segment_failed(
 		log_write(LOG_ERROR, "run %lld: out of memory", (long long)w->run);
 	free(artifacts);
 	scheduler_tell(a, w->segment, "failed", reason, NULL);
+	if (a->spec->has_arms)
+		run_log_write(s->daemon, a->run, -1, LOG_ERROR, "segment %lld (%s): %s",
+			(long long)w->segment + 1, a->spec->arms[a->order[w->segment].arm].name,
+			reason);
 	if (poisoned) { /* ends the run as well */
 		engine_pool_restart(s->daemon->pool, reason);
 		return;
@@ -301,16 +306,15 @@ static void on_cancelled(struct scheduler *s, const struct about *w, json_t *par
 
 static void on_log(struct scheduler *s, int rank, json_t *params)
 {
+	struct run *run = scheduler_running(s);
 	const char *level = json_string_value(json_object_get(params, "level"));
 	const char *text = json_string_value(json_object_get(params, "message"));
 
 	if (text == NULL)
 		return;
 	log_write(log_level_of(level ? level : ""), "rank %d: %s", rank, text);
-	if (s->slot != NULL && log_level_of(level ? level : "") > LOG_DEBUG)
-		follow_event(s->daemon->follow, s->slot->run, EVENT_LOG,
-			json_pack("{si ss ss}", "rank", rank, "level", level ? level : "info",
-				"message", text));
+	if (run != NULL && log_level_of(level ? level : "") > LOG_DEBUG)
+		run_log_write(s->daemon, run, rank, log_level_of(level ? level : ""), "%s", text);
 }
 
 struct handler {

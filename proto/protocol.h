@@ -71,6 +71,12 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 /* {id, path, offset?, bytes?} -> {id, path, offset, bytes, size, data (base64)} */
 #define METHOD_ARTIFACT_READ "artifact-read"
 /*
+ * What was said of a run; without id, what gpt2d said of itself (id, name and state are null then).
+ * {id?, after?, limit?, level?} -> {id, name, state, lines: [{n, at, rank (null: gpt2d), level,
+ * message}], dropped, next, more, open}
+ */
+#define METHOD_LOGS "logs"
+/*
  * {id} -> {id, state, already}; the answer comes when it is true and durable: state "cancelled" and
  * already false, or the run had ended, or nearly, before the engines heard of it. PROTOCOL_STORE:
  * it is cancelled, but not on disk.
@@ -98,7 +104,7 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 #define EVENT_STEP "run.step"
 /* {segment, path, bytes} */
 #define EVENT_ARTIFACT "run.artifact"
-/* {rank, level, message} what an engine had to say while the run was on it */
+/* {rank, level, message} what an engine, or gpt2d (rank null), had to say of the run */
 #define EVENT_LOG "run.log"
 /* {state, reason, dir, dropped} the last one */
 #define EVENT_DONE "run.done"

@@ -204,8 +204,8 @@ const struct schema_row schema_events[] = {
 	{"path", "text", "in the segment's folder"},
 	{"bytes", "count", ""},
 
-	{"run.log", SCHEMA_EVENT, "What an engine had to say while the run was on it."},
-	{"rank", "count", ""},
+	{"run.log", SCHEMA_EVENT, "What an engine, or gpt2d, had to say of the run."},
+	{"rank", "count|null", "null: gpt2d"},
 	{"level", "=debug,info,warning,error", ""},
 	{"message", "text", ""},
 

@@ -21,6 +21,7 @@ PROGRAMS = {
 VARIABLES = {
     "seen": "ctl/interrupt.c: a signal came",
     "log_state": "daemon/log.c: the log",
+    "log_kept": "daemon/log.c: the log",
 }
 
 

@@ -1,0 +1,174 @@
+/* gpt2ctl logs: what engines and gpt2d said of a run. */
+#include <string.h>
+
+#include "ctl/arguments.h"
+#include "ctl/client.h"
+#include "ctl/format.h"
+#include "ctl/output.h"
+#include "ctl/verb.h"
+
+enum { QUIET_MS = 500 }; /* without news of the run it is asked again */
+
+static const struct option_row options[] = {
+	{"follow", 'f', OPTION_FLAG, NULL, 0, 0, "print what comes too, until the run has ended"},
+	{"level", 'l', OPTION_STRING, "debug|info|warning|error", 0, 0,
+		"only messages of this level and above"},
+	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
+};
+
+struct logs {
+	struct ctl *ctl;
+	struct client *client;
+	int64_t id; /* 0: gpt2d itself */
+	const char *level;
+	int64_t after;
+	bool more, open;
+};
+
+static json_t *params_of(const struct logs *l)
+{
+	json_t *params = json_pack("{s:I}", "after", (json_int_t)l->after);
+
+	if (l->id > 0)
+		json_object_set_new(params, "id", json_integer(l->id));
+	if (l->level)
+		json_object_set_new(params, "level", format_json_text(l->level));
+	return params;
+}
+
+static int ask(struct logs *l, json_t **page, struct ctl_error *e)
+{
+	const json_t *next;
+	int exit = client_request(l->client, METHOD_LOGS, params_of(l), CLIENT_REPLY_S, page, e);
+
+	if (exit)
+		return exit;
+	next = json_object_get(*page, "next");
+	l->more = json_is_true(json_object_get(*page, "more"));
+	l->open = json_is_true(json_object_get(*page, "open"));
+	if (!json_is_integer(next) || json_integer_value(next) < l->after ||
+		(l->more && json_integer_value(next) == l->after)) {
+		json_decref(*page);
+		return ctl_error_set(e, CTL_TRANSPORT, "logs: gpt2d sent no next page");
+	}
+	l->after = json_integer_value(next);
+	return 0;
+}
+
+/* What there is, as one object. */
+static int print_all(struct logs *l, struct ctl_error *e)
+{
+	json_t *all = NULL, *page;
+	int exit;
+
+	do {
+		exit = ask(l, &page, e);
+		if (exit)
+			break;
+		if (all == NULL) {
+			all = page;
+			continue;
+		}
+		json_array_extend(json_object_get(all, "lines"), json_object_get(page, "lines"));
+		json_decref(page);
+	} while (l->more);
+	if (!exit) {
+		json_object_del(all, "next");
+		json_object_del(all, "more");
+		l->ctl->output->logs(l->ctl, all);
+	}
+	json_decref(all);
+	return exit;
+}
+
+static void print_lines(struct logs *l, const json_t *page)
+{
+	const json_t *line;
+	json_t *copy;
+	size_t i;
+
+	json_array_foreach(json_object_get(page, "lines"), i, line) {
+		copy = json_copy((json_t *)line);
+		json_object_set(copy, "id", json_object_get(page, "id"));
+		l->ctl->output->log_line(l->ctl, copy);
+		json_decref(copy);
+	}
+}
+
+/* Until there is something to ask for: 0, or an exit code with e. */
+static int await_news(struct logs *l, struct ctl_error *e)
+{
+	const int64_t until_ns = client_now_ns() + (int64_t)QUIET_MS * 1000000;
+	char event[64];
+	json_t *params;
+
+	for (;;) {
+		switch (client_next(l->client, until_ns, event, &params, e)) {
+		case CLIENT_EVENT:
+			json_decref(params);
+			if (strcmp(event, EVENT_STEP) != 0)
+				return 0;
+			break;
+		case CLIENT_QUIET:
+			return 0;
+		case CLIENT_INTERRUPTED:
+		case CLIENT_LOST:
+			return e->exit;
+		}
+	}
+}
+
+static int print_until_end(struct logs *l, struct ctl_error *e)
+{
+	json_t *page, *reply;
+	int exit = 0;
+
+	if (l->id > 0) {
+		exit = client_request(l->client, METHOD_FOLLOW,
+			json_pack("{s:I}", "id", (json_int_t)l->id), CLIENT_REPLY_S, &reply, e);
+		if (exit)
+			return exit;
+		json_decref(reply);
+	}
+	for (;;) {
+		exit = ask(l, &page, e);
+		if (exit)
+			return exit;
+		print_lines(l, page);
+		json_decref(page);
+		if (l->ctl->out_failed || (!l->more && !l->open))
+			return 0;
+		if (!l->more)
+			exit = await_news(l, e);
+		if (exit)
+			return exit;
+	}
+}
+
+static int run(struct ctl *ctl, const struct arguments *args)
+{
+	struct logs l = {.ctl = ctl, .level = arguments_string(args, "level", NULL)};
+	struct ctl_error e = {0};
+	int exit = 0;
+
+	if (args->n_words > 0)
+		exit = arguments_id(args->words[0], &l.id, &e);
+	if (!exit)
+		exit = client_open(ctl, &l.client, &e);
+	if (!exit)
+		exit = arguments_has(args, "follow") ? print_until_end(&l, &e) : print_all(&l, &e);
+	client_close(l.client);
+	return exit ? ctl_fail(ctl, &e) : CTL_OK;
+}
+
+const struct verb verb_logs = {
+	.name = "logs",
+	.args = "[ID]",
+	.max_args = 1,
+	.summary = "what engines and gpt2d said of a run",
+	.text = "Also of a run that has ended: the newest 1000 messages of each are kept, and how "
+		"many were dropped is said. Without ID: what gpt2d said of itself lately, for "
+		"whom it belongs to and its administrators.",
+	.options = options,
+	.run = run,
+};

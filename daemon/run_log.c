@@ -1,0 +1,253 @@
+#include "daemon/run_log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+#include "daemon/control.h"
+#include "daemon/daemon.h"
+#include "daemon/follow.h"
+#include "daemon/queue.h"
+#include "daemon/record_log.h"
+#include "daemon/role.h"
+#include "proto/protocol.h"
+
+enum { LINES_STANDARD = 1000 };
+
+struct run_log {
+	struct record_log_lines waiting, writing;
+	int64_t n_waiting;
+};
+
+static void free_lines(struct record_log_lines *lines)
+{
+	struct record_log_line *line;
+
+	while ((line = TAILQ_FIRST(lines)) != NULL) {
+		TAILQ_REMOVE(lines, line, link);
+		free(line);
+	}
+}
+
+struct run_log *run_log_create(void)
+{
+	struct run_log *log = calloc(1, sizeof(*log));
+
+	if (log != NULL) {
+		TAILQ_INIT(&log->waiting);
+		TAILQ_INIT(&log->writing);
+	}
+	return log;
+}
+
+void run_log_destroy(struct run_log *log)
+{
+	if (log == NULL)
+		return;
+	free_lines(&log->waiting);
+	free_lines(&log->writing);
+	free(log);
+}
+
+/* ---- write ---- */
+
+static void flush(struct daemon *d);
+
+static void on_written(void *arg, int rc)
+{
+	struct daemon *d = arg;
+
+	if (rc < 0)
+		log_write(LOG_ERROR, "what was said of runs could not be written: %s",
+			store_error_text(rc));
+	free_lines(&d->run_log->writing);
+	flush(d);
+}
+
+static void flush(struct daemon *d)
+{
+	struct run_log *log = d->run_log;
+
+	if (!TAILQ_EMPTY(&log->writing) || TAILQ_EMPTY(&log->waiting))
+		return;
+	TAILQ_CONCAT(&log->writing, &log->waiting, link);
+	log->n_waiting = 0;
+	if (record_log_add(d->store, &log->writing, on_written, d) == 0)
+		return;
+	/* without memory: with the next line */
+	TAILQ_CONCAT(&log->waiting, &log->writing, link);
+	log->n_waiting = RUN_LOG_WAITING;
+}
+
+static struct record_log_line *last_of(const struct run_log *log, int64_t run)
+{
+	struct record_log_line *line;
+
+	TAILQ_FOREACH_REVERSE(line, &log->waiting, record_log_lines, link)
+	if (line->run == run)
+		return line;
+	return NULL;
+}
+
+/* One line of printable text; a character that was cut in two goes. */
+static void clean(char *text)
+{
+	size_t n = strlen(text);
+	json_t *value;
+
+	for (char *c = text; *c != '\0'; c++)
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			*c = ' ';
+	for (int i = 0; i < 3 && n > 0; i++) {
+		value = json_string(text);
+		json_decref(value);
+		if (value != NULL)
+			return;
+		text[--n] = '\0';
+	}
+	for (char *c = text; *c != '\0'; c++)
+		if ((unsigned char)*c >= 0x80)
+			*c = '?';
+}
+
+void run_log_write(
+	struct daemon *d, struct run *run, int rank, enum log_level level, const char *format, ...)
+{
+	struct run_log *log = d->run_log;
+	struct record_log_line *line, *last;
+	va_list args;
+
+	last = log->n_waiting >= RUN_LOG_WAITING ? last_of(log, run->id) : NULL;
+	line = last ? NULL : calloc(1, sizeof(*line));
+	if (line == NULL) {
+		if (last != NULL)
+			last->dropped++;
+		return;
+	}
+	*line = (struct record_log_line){
+		.run = run->id, .at_ns = clock_utc_ns(), .rank = rank, .level = level};
+	va_start(args, format);
+	vsnprintf(line->message, sizeof(line->message), format, args);
+	va_end(args);
+	clean(line->message);
+	TAILQ_INSERT_TAIL(&log->waiting, line, link);
+	log->n_waiting++;
+	follow_event(d->follow, run, EVENT_LOG,
+		json_pack("{so ss ss}", "rank", rank < 0 ? json_null() : json_integer(rank),
+			"level", log_level_name(level), "message", line->message));
+	flush(d);
+}
+
+/* ---- logs ---- */
+
+struct question {
+	struct daemon *daemon;
+	uint64_t client;
+	int64_t id;
+};
+
+static bool in_hand(const struct daemon *d, int64_t id)
+{
+	const struct record_log_line *line;
+
+	TAILQ_FOREACH(line, &d->run_log->writing, link)
+		if (line->run == id)
+			return true;
+	return queue_find(d->queue, id) != NULL || last_of(d->run_log, id) != NULL;
+}
+
+static void on_lines(void *arg, int rc, json_t *result)
+{
+	struct question *q = arg;
+	struct client *client = control_find(q->daemon->control, q->client);
+
+	if (client == NULL) {
+		json_decref(result);
+	} else if (rc == -ENOENT) {
+		client_refuse(client, PROTOCOL_NO_SUCH_RUN, NULL, "run %lld: no such run",
+			(long long)q->id);
+	} else if (rc < 0) {
+		client_refuse(client, PROTOCOL_STORE, NULL, "the store cannot be read: %s",
+			store_error_text(rc));
+	} else {
+		json_object_set_new(result, "open", json_boolean(in_hand(q->daemon, q->id)));
+		client_reply(client, result);
+	}
+	free(q);
+}
+
+/* gpt2d's own messages, of which the newest are in memory. */
+static json_t *own_lines(int64_t after, int64_t limit, enum log_level level)
+{
+	json_t *lines = json_array();
+	struct log_line line;
+	int64_t n = after;
+
+	while ((int64_t)json_array_size(lines) < limit && log_recent(n + 1, &line)) {
+		n = line.n;
+		if (line.level < level)
+			continue;
+		json_array_append_new(lines,
+			json_pack("{sI so sn ss ss}", "n", (json_int_t)line.n, "at",
+				clock_json(line.at_ns), "rank", "level", log_level_name(line.level),
+				"message", line.message));
+	}
+	return json_pack("{sn sn sn so sI sI sb sb}", "id", "name", "state", "lines", lines,
+		"dropped", (json_int_t)log_forgotten(), "next", (json_int_t)n, "more",
+		log_recent(n + 1, &line), "open", 1);
+}
+
+static int64_t integer_or(json_t *params, const char *key, int64_t standard)
+{
+	json_t *v = json_object_get(params, key);
+
+	return v ? json_integer_value(v) : standard;
+}
+
+/* False: it has been answered. */
+static bool take_level(struct client *client, json_t *params, enum log_level *level)
+{
+	const char *name = json_string_value(json_object_get(params, "level"));
+
+	*level = name ? log_level_of(name) : LOG_DEBUG;
+	if (name == NULL || strcmp(log_level_name(*level), name) == 0)
+		return true;
+	client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		"level: \"%.32s\" is none (debug, info, warning, error)", name);
+	return false;
+}
+
+void run_log_request(struct daemon *d, struct client *client, json_t *params)
+{
+	int64_t after = integer_or(params, "after", 0);
+	int64_t limit = integer_or(params, "limit", LINES_STANDARD);
+	enum log_level level;
+	struct question *q;
+
+	if (!take_level(client, params, &level))
+		return;
+	if (limit < 1 || limit > LINES_STANDARD || after < 0) {
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"limit: 1 to %d is allowed; after: 0 and above", LINES_STANDARD);
+		return;
+	}
+	if (json_object_get(params, "id") == NULL) {
+		if (role_may_change(client_peer(client), geteuid()))
+			client_reply(client, own_lines(after, limit, level));
+		else
+			client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
+				"what gpt2d itself says is for its owner and administrators");
+		return;
+	}
+	q = calloc(1, sizeof(*q));
+	if (q != NULL)
+		*q = (struct question){d, client_peer(client)->number, integer_or(params, "id", 0)};
+	if (q == NULL || record_log_read(d->store, q->id, after, limit, level, on_lines, q) < 0) {
+		free(q);
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+	}
+}

@@ -1,0 +1,106 @@
+"""What engines and gpt2d said of a run: kept, bounded, followed."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from helpers import BUILD, Daemon, RpcError, experiment, spec, wait_for
+
+CTL = BUILD / "ctl" / "gpt2ctl"
+
+
+def environment(d):
+    return {**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": "C.UTF-8"}
+
+
+def ctl(d, *args):
+    return subprocess.run([CTL, *map(str, args)], capture_output=True, text=True, timeout=120, env=environment(d))
+
+
+def logged(c, run, **params):
+    """All lines once nothing more can come, and the last reply."""
+    wait_for(lambda: not c.call("logs", id=run)["open"], "the log to be closed")
+    page = c.call("logs", id=run, **params)
+    lines = page["lines"]
+    while page["more"]:
+        page = c.call("logs", id=run, **{**params, "after": page["next"]})
+        lines += page["lines"]
+    return lines, page
+
+
+def test_what_is_said(daemon):
+    with daemon() as d, d.client() as c:
+        run = c.submit(spec("logs", 5))
+        assert c.wait(run)["state"] == "done"
+        lines, page = logged(c, run)
+        assert [(l["rank"], l["message"]) for l in lines if l["rank"] is not None] == \
+            [(0, f"step {i}") for i in range(1, 6)]
+        assert [l["message"] for l in lines if l["rank"] is None] == \
+            [f"queued by uid {os.getuid()}", "starting", "running", "finishing", "done"]
+        assert [l["n"] for l in lines] == sorted(l["n"] for l in lines)
+        assert page["dropped"] == 0 and page["state"] == "done"
+        assert logged(c, run, limit=2)[0] == lines
+        failed = c.submit(experiment("fail.r0.s2"))
+        assert c.wait(failed)["state"] == "failed"
+        lines, _ = logged(c, failed, level="warning")
+        assert {l["message"].split(" (")[0] for l in lines} == \
+            {"segment 1", "failed: made_up: rank 0: as asked"}
+        for params, code in (({"id": 9}, -32003), ({"level": "loud"}, -32602), ({"limit": 0}, -32602)):
+            with pytest.raises(RpcError) as refused:
+                c.call("logs", **{"id": run, **params})
+            assert refused.value.code == code
+
+
+def test_it_outlives_gpt2d(daemon):
+    with daemon() as d:
+        with d.client() as c:
+            run = c.submit(spec("ms20-logs", 100000))
+            wait_for(lambda: len(c.call("logs", id=run)["lines"]) > 5, "messages")
+            before = c.call("logs", id=run)["lines"]
+        d.kill()
+        d.start()
+        with d.client() as c:
+            lines, page = logged(c, run)
+            assert lines[:len(before)] == before and page["state"] == "interrupted"
+            assert lines[-1]["message"].startswith("interrupted: daemon_restart")
+
+
+def test_it_is_bounded(daemon):
+    """The newest thousand; what was dropped is counted."""
+    with daemon() as d, d.client() as c:
+        run = c.submit(spec("logs", 1500))
+        assert c.wait(run)["state"] == "done"
+        lines, page = logged(c, run)
+        assert page["dropped"] > 0
+        assert len(lines) + page["dropped"] == 1500 + 5
+        assert len(lines) <= 1000 + 5
+        assert lines[-1]["message"] == "done"
+
+
+def test_follow(daemon):
+    with daemon() as d, d.client() as c:
+        run = c.submit(spec("ms20-logs", 30))
+        follower = subprocess.run([CTL, "logs", str(run), "-f"], capture_output=True, text=True, timeout=120,
+            env=environment(d))
+        assert follower.returncode == 0 and follower.stderr == ""
+        whole = ctl(d, "logs", run)
+        assert whole.stdout == follower.stdout and whole.stdout.count("rank 0: step ") == 30
+        result = ctl(d, "logs", run, "--follow", "--json")
+        objects = [json.loads(line) for line in result.stdout.splitlines()]
+        assert len(objects) == 35 and {o["kind"] for o in objects} == {"log"}
+        assert json.loads(ctl(d, "logs", run, "--json", "--level", "warning").stdout)["lines"] == []
+        assert ctl(d, "logs", 99).returncode == 7
+
+
+def test_its_own(daemon):
+    with daemon() as d:
+        result = ctl(d, "logs")
+        assert result.returncode == 0 and " gpt2d: engines: 1 ready after " in result.stdout
+        with d.client() as c:
+            for _ in range(300):
+                with pytest.raises(RpcError):
+                    c.call("cancel", id=99)
+            page = c.call("logs", limit=1000)
+            assert page["dropped"] > 0 and len(page["lines"]) <= 256 and page["id"] is None
