@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
+#include <unistd.h>
 
 #include "daemon/engine_link.h"
 #include "daemon/log.h"
+#include "daemon/process.h"
 #include "proto/protocol.h"
 #include "proto/version.h"
 
@@ -59,7 +61,7 @@ static void answer_first(struct checker *c, const char *failure, json_t *reply)
  */
 static void broke(struct checker *c, const char *why)
 {
-	char failure[320];
+	char failure[960];
 
 	if (c->broken)
 		return;
@@ -76,15 +78,21 @@ static void on_hello(struct checker *c, json_t *params)
 {
 	json_t *build = json_object_get(params, "build");
 	long long protocol = json_integer_value(json_object_get(params, "protocol"));
-	char why[200];
+	char why[900], ours[400];
 
+	process_describe(getpid(), ours, sizeof(ours));
 	if (protocol != PROTOCOL_VERSION) {
-		snprintf(why, sizeof(why), "speaks protocol %lld, gpt2d speaks %d", protocol,
-			PROTOCOL_VERSION);
+		snprintf(why, sizeof(why),
+			"speaks protocol %lld, gpt2d speaks %d"
+			" (checker: %.300s, pid %d; gpt2d: %s)",
+			protocol, PROTOCOL_VERSION, c->o.program, (int)engine_link_pid(c->link),
+			ours);
 		broke(c, why);
 	} else if (json_is_string(build) && strcmp(json_string_value(build), version_build) != 0) {
-		snprintf(why, sizeof(why), "is build %.64s, gpt2d is build %s",
-			json_string_value(build), version_build);
+		snprintf(why, sizeof(why),
+			"is build %.64s, gpt2d is build %s (checker: %.300s, pid %d; gpt2d: %s)",
+			json_string_value(build), version_build, c->o.program,
+			(int)engine_link_pid(c->link), ours);
 		broke(c, why);
 	} else {
 		c->greeted = true;
@@ -217,17 +225,12 @@ int checker_create(const struct checker_options *options, struct checker **out)
 
 void checker_destroy(struct checker *c)
 {
-	struct question *q;
-
 	if (c == NULL)
 		return;
 	engine_link_destroy(c->link);
-	while ((q = TAILQ_FIRST(&c->questions)) != NULL) {
-		TAILQ_REMOVE(&c->questions, q, link);
-		q->answer(q->arg, "gpt2d has stopped", NULL);
-		json_decref(q->spec);
-		free(q);
-	}
+	c->link = NULL;
+	while (!TAILQ_EMPTY(&c->questions))
+		answer_first(c, "gpt2d is stopping", NULL);
 	if (c->timer)
 		event_free(c->timer);
 	if (c->turn)

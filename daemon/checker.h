@@ -20,7 +20,8 @@ struct checker_options {
 };
 
 int checker_create(const struct checker_options *options, struct checker **out);
-void checker_destroy(struct checker *c); /* unanswered questions fail; takes NULL */
+/* What is still asked is answered with a failure first. Takes NULL. */
+void checker_destroy(struct checker *c);
 
 /*
  * Ask about one arm for a world; takes spec. answer comes once, later: failure NULL and reply

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "daemon/clock.h"
 #include "daemon/log.h"
 #include "proto/frame.h"
 #include "proto/protocol.h"
@@ -34,6 +35,7 @@ struct client {
 	bool dead;
 	int held;
 	int follows;
+	int64_t heard_ns; /* of its last bytes or its last answer */
 };
 
 static void handle_lines(struct client *client);
@@ -81,6 +83,7 @@ static void answered(struct client *client)
 	json_decref(client->request_id);
 	client->request_id = NULL;
 	client->busy = false;
+	client->heard_ns = clock_mono_ns();
 	if (!client->in_lines && client->held == 0)
 		handle_lines(client);
 }
@@ -246,6 +249,7 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
 
 static void on_read(struct bufferevent *io, void *arg)
 {
+	((struct client *)arg)->heard_ns = clock_mono_ns();
 	handle_lines(arg);
 }
 
@@ -285,6 +289,7 @@ int client_create(const struct client_options *options, int fd, const struct cli
 		return -ENOMEM;
 	client->o = *options;
 	client->peer = *peer;
+	client->heard_ns = clock_mono_ns();
 	client->frame = frame_create(PROTOCOL_CLIENT_LINE_MAX);
 	client->again = event_new(options->base, -1, 0, on_again, client);
 	if (client->frame && client->again)
@@ -333,4 +338,29 @@ void client_add_follows(struct client *client, int n)
 int client_follows(const struct client *client)
 {
 	return client->follows;
+}
+
+int64_t client_idle_since_ns(const struct client *client)
+{
+	if (client->busy || client->held > 0 || client->follows > 0 || client->closing ||
+		client->dead)
+		return INT64_MAX;
+	return client->heard_ns;
+}
+
+void client_dismiss(struct client *client, const char *why)
+{
+	bool reads = client_unwritten_bytes(client) == 0;
+	char *line;
+	size_t n = 0;
+
+	log_write(LOG_INFO, "client %llu: dismissed: %s", (unsigned long long)client->peer.number,
+		why);
+	if (reads) {
+		line = rpc_error(NULL, PROTOCOL_BUSY, why, NULL, &n);
+		write_line(client, line, n);
+	}
+	client->closing = true;
+	if (!reads)
+		client_destroy(client);
 }

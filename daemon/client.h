@@ -64,6 +64,11 @@ void client_release(struct client *client);
  * dropped. */
 bool client_event(struct client *client, const char *line, size_t n, bool must);
 
+/* Since when it has nothing to do here and says nothing, monotonic; INT64_MAX when it has. */
+int64_t client_idle_since_ns(const struct client *client);
+/* It goes, and is told why when it reads what it gets. */
+void client_dismiss(struct client *client, const char *why);
+
 /* Runs it waits for; a client that has ended its side is kept while there are any. */
 void client_add_follows(struct client *client, int n);
 int client_follows(const struct client *client);

@@ -16,6 +16,7 @@
 #include "daemon/engine_pool.h"
 #include "daemon/engine_program.h"
 #include "daemon/follow.h"
+#include "daemon/process.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
 #include "daemon/role.h"
@@ -68,17 +69,21 @@ static void do_hello(struct daemon *d, struct client *client, json_t *params)
 {
 	int64_t protocol = integer_or(params, "protocol", 0);
 	const char *build = json_string_value(json_object_get(params, "build"));
+	char theirs[400], ours[400];
 
+	process_describe(client_peer(client)->pid, theirs, sizeof(theirs));
+	process_describe(getpid(), ours, sizeof(ours));
 	if (protocol != PROTOCOL_VERSION) {
 		client_refuse_and_close(client, PROTOCOL_VERSION_MISMATCH, NULL,
-			"client speaks protocol %lld, gpt2d %s speaks %d", (long long)protocol,
-			version_build, PROTOCOL_VERSION);
+			"client speaks protocol %lld, gpt2d %s speaks %d (client: %s; gpt2d: %s)",
+			(long long)protocol, version_build, PROTOCOL_VERSION, theirs, ours);
 		return;
 	}
 	if (build != NULL && strcmp(build, version_build) != 0) {
 		client_refuse_and_close(client, PROTOCOL_VERSION_MISMATCH, NULL,
-			"client is build %.64s, gpt2d is build %s: restart gpt2d", build,
-			version_build);
+			"client is build %.64s, gpt2d is build %s (client: %s; gpt2d: %s):"
+			" restart gpt2d, or call the gpt2ctl of its build",
+			build, version_build, theirs, ours);
 		return;
 	}
 	client_set_greeted(client);

@@ -4,6 +4,7 @@
 #include <event2/event.h>
 #include <event2/listener.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
@@ -11,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
 #include "daemon/log.h"
 #include "daemon/role.h"
 #include "daemon/settings.h"
@@ -112,6 +114,31 @@ static int let_in(struct control *c, int fd, const struct ucred *peer)
 	return 0;
 }
 
+/* Whoever has been idle longest goes, so that nobody is locked out by clients that do nothing. */
+static bool make_room(struct control *c, bool any_uid, uid_t uid)
+{
+	int64_t since, longest = clock_mono_ns() - c->o.settings->client_idle_s * CLOCK_S_NS;
+	struct client *idle = NULL;
+	struct seat *seat;
+	char why[160];
+
+	TAILQ_FOREACH(seat, &c->seats, link) {
+		since = client_idle_since_ns(seat->client);
+		if ((any_uid || client_peer(seat->client)->uid == uid) && since <= longest) {
+			longest = since;
+			idle = seat->client;
+		}
+	}
+	if (idle == NULL)
+		return false;
+	snprintf(why, sizeof(why),
+		"closed: idle for %lld s, and there are as many clients%s as may be",
+		(long long)((clock_mono_ns() - longest) / CLOCK_S_NS),
+		any_uid ? "" : " of this user");
+	client_dismiss(idle, why);
+	return true;
+}
+
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
 	int n, void *arg)
 {
@@ -123,11 +150,12 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) {
 		log_write(LOG_WARNING, "client: no credentials: %s", strerror(errno));
 		close(fd);
-	} else if (fd >= descriptors_for_clients()) {
+	} else if (fd >= descriptors_for_clients() && !make_room(c, true, 0)) {
 		turn_away(fd, "gpt2d has no more descriptors for clients");
-	} else if (c->n_clients >= s->clients_max) {
+	} else if (c->n_clients >= s->clients_max && !make_room(c, true, 0)) {
 		turn_away(fd, "too many clients");
-	} else if (clients_of(c, peer.uid) >= s->clients_per_uid) {
+	} else if (clients_of(c, peer.uid) >= s->clients_per_uid &&
+		!make_room(c, false, peer.uid)) {
 		turn_away(fd, "too many clients of this user");
 	} else if (let_in(c, fd, &peer) < 0) {
 		turn_away(fd, "out of memory");

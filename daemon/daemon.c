@@ -324,6 +324,15 @@ void daemon_stop_turn(struct daemon *d)
 		event_active(d->turn, 0, 0);
 }
 
+/* Who waits for a check is told, while it can still be told. */
+static void end_checks(struct daemon *d)
+{
+	struct checker *checker = d->checker;
+
+	d->checker = NULL; /* nothing more is asked */
+	checker_destroy(checker);
+}
+
 /* One step after another: the runs, the engines, the followers' last events, the replies. */
 static void on_turn(evutil_socket_t fd, short what, void *arg)
 {
@@ -339,6 +348,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	}
 	if (!d->engines_told) {
 		d->engines_told = true;
+		end_checks(d);
 		control_stop_listening(d->control);
 		place_unlink(d->socket, &d->socket_mark);
 		scheduler_interrupt(d->scheduler, true); /* what was made ready ahead */
@@ -358,15 +368,14 @@ int daemon_finish(struct daemon *d)
 {
 	int rc;
 
-	/* what is still to be written, and its callbacks, before the parts they call go */
+	/* what is asked and to be written, and its callbacks, before the parts they call go */
+	end_checks(d);
 	worker_stop(d->worker);
 	rc = store_close(d->store);
 	service_destroy(d->service);
 	control_destroy(d->control);
-	d->control = NULL; /* who asked the checker is not found any more */
 	scheduler_destroy(d->scheduler);
 	engine_pool_destroy(d->pool);
-	checker_destroy(d->checker);
 	cancel_destroy(d->cancels);
 	follow_destroy(d->follow);
 	queue_destroy(d->queue);

@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include "daemon/clock.h"
 #include "daemon/engine_link.h"
 #include "daemon/log.h"
+#include "daemon/process.h"
 #include "daemon/text.h"
 #include "proto/protocol.h"
 #include "proto/version.h"
@@ -48,7 +50,7 @@ struct rank {
 struct engine_pool {
 	struct engine_pool_options o;
 	enum pool_state state;
-	char reason[512];   /* of the last loss */
+	char reason[1024];  /* of the last loss */
 	bool told;          /* lost() was called for these engines */
 	int64_t started_ns; /* of the present state starting */
 	int64_t retry_ns;   /* when down: the next start */
@@ -98,14 +100,20 @@ static void check_hello(const struct rank *r, json_t *params, char *why, size_t 
 	json_t *protocol = json_object_get(params, "protocol");
 	const char *role = json_string_value(json_object_get(params, "role"));
 	json_t *rank = json_object_get(params, "rank");
+	char ours[400];
 
 	why[0] = '\0';
+	process_describe(getpid(), ours, sizeof(ours));
 	if (json_integer_value(protocol) != PROTOCOL_VERSION)
-		snprintf(why, why_bytes, "speaks protocol %lld, gpt2d speaks %d",
-			(long long)json_integer_value(protocol), PROTOCOL_VERSION);
+		snprintf(why, why_bytes,
+			"speaks protocol %lld, gpt2d speaks %d (engine: %.300s, pid %d; gpt2d: %s)",
+			(long long)json_integer_value(protocol), PROTOCOL_VERSION,
+			r->pool->o.program, (int)engine_link_pid(r->link), ours);
 	else if (json_is_string(build) && strcmp(json_string_value(build), version_build) != 0)
-		snprintf(why, why_bytes, "is build %.64s, gpt2d is build %s",
-			json_string_value(build), version_build);
+		snprintf(why, why_bytes,
+			"is build %.64s, gpt2d is build %s (engine: %.300s, pid %d; gpt2d: %s)",
+			json_string_value(build), version_build, r->pool->o.program,
+			(int)engine_link_pid(r->link), ours);
 	else if (role == NULL || strcmp(role, "rank") != 0 || json_integer_value(rank) != r->rank)
 		snprintf(why, why_bytes, "does not say that it is this rank");
 }
@@ -114,7 +122,7 @@ static void on_hello(struct rank *r, json_t *params)
 {
 	struct engine_pool *p = r->pool;
 	const char *address = json_string_value(json_object_get(params, "address"));
-	char why[200], reason[256];
+	char why[900], reason[960];
 
 	check_hello(r, params, why, sizeof(why));
 	if (r->state != RANK_STARTED)

@@ -88,6 +88,10 @@ const struct settings_row settings_rows[] = {
 		.help = "clients at once"},
 	{"clients_per_user", SETTING_COUNT, AT(clients_per_uid), RANGE(1, 65536, 128),
 		.reload = true, .help = "clients of one user at once"},
+	{"client_idle", SETTING_SECONDS, AT(client_idle_s), RANGE(1, DAY_S, 30), .reload = true,
+		.help = "a client idle for it is closed when another needs its place",
+		.manual = "It is told so.\n"
+			  "Clients that follow a run or wait for an answer are left alone.\n"},
 	{"client_buffer", SETTING_BYTES, AT(client_buffer_bytes),
 		RANGE(4096, INT64_C(1) << 30, 1 << 20),
 		.help = "output held for a client before it loses events"},

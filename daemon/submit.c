@@ -294,13 +294,16 @@ static void check_next(struct submission *s)
 	char *text;
 	json_t *arm;
 
+	if (s->arm == s->spec->n_arms && s->dry) {
+		answer_dry(s);
+		return;
+	}
+	if (s->daemon->checker == NULL || (s->daemon->stopping && !s->dry)) {
+		refuse(s, PROTOCOL_BUSY, NULL, "gpt2d is stopping");
+		return;
+	}
 	if (s->arm == s->spec->n_arms) {
-		if (s->dry)
-			answer_dry(s);
-		else if (s->daemon->stopping)
-			refuse(s, PROTOCOL_BUSY, NULL, "gpt2d is stopping");
-		else
-			store_run(s);
+		store_run(s);
 		return;
 	}
 	text = spec_canonical_arm(s->spec, s->arm);

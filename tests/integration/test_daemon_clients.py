@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from helpers import Client, RpcError, experiment, spec, wait_for
+from helpers import BUILD, Client, RpcError, experiment, spec, wait_for
 
 HELLO = b'{"jsonrpc":"2.0","id":1,"method":"hello","params":{"protocol":1}}\n'
 
@@ -42,12 +42,15 @@ def test_hello_comes_first(daemon):
 
 def test_versions_are_compared(daemon):
     with daemon() as d:
+        who = (f"(client: {os.path.realpath('/proc/self/exe')}, pid {os.getpid()};"
+            f" gpt2d: {(BUILD / 'daemon/gpt2d').resolve()}, pid {d.process.pid})")
         for params, says in (({"protocol": 2}, "client speaks protocol 2, gpt2d "),
                 ({"protocol": 1, "build": "old-build"}, "client is build old-build, gpt2d is build ")):
             with d.client(hello=False) as c:
                 with pytest.raises(RpcError) as refused:
                     c.call("hello", **params)
                 assert refused.value.code == -32001 and refused.value.message.startswith(says)
+                assert who in refused.value.message
                 assert c.receive() is None
         with d.client() as c:
             build = c.greeting["build"]
@@ -188,6 +191,50 @@ def test_clients_are_counted(daemon):
         for c in clients:
             assert c.call("status")["daemon"]["state"] == "running"
             c.close()
+
+
+def test_idle_clients_make_room(daemon):
+    """A user whose clients do nothing is not locked out by them: status and cancel come in."""
+    with daemon(options=("--clients-per-user", "3", "--client-idle", "1")) as d:
+        follower, first, second = d.client(), d.client(), d.client()
+        run = follower.submit(spec("long-ms20", 100000))
+        follower.call("follow", id=run)
+        second.call("status")  # the first has been idle for longer
+
+        def get_in():
+            try:
+                return d.client()
+            except (RpcError, EOFError, OSError):
+                return None
+
+        late = wait_for(get_in, "a place")
+        message = first.receive()
+        assert message["id"] is None and message["error"]["code"] == -32005
+        assert message["error"]["message"].startswith("closed: idle for ")
+        assert message["error"]["message"].endswith("as many clients of this user as may be")
+        assert first.receive() is None
+        assert late.call("cancel", id=run)["id"] == run
+        event = follower.event()
+        while event["method"] != "run.done":
+            event = follower.event()
+        assert event["params"]["state"] == "cancelled"
+        for c in (follower, second, late):
+            c.close()
+
+
+def test_followers_are_left_alone(daemon):
+    with daemon(options=("--clients-per-user", "2", "--client-idle", "1")) as d:
+        followers = [d.client() for _ in range(2)]
+        run = followers[0].submit(spec("long-ms20", 100000))
+        for c in followers:
+            c.call("follow", id=run)
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            assert not d.accepts()
+            assert all(c.event() for c in followers)
+        for c in followers:
+            c.close()
+        wait_for(d.accepts, "a free seat")
 
 
 FOLLOWER = """

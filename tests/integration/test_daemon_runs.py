@@ -363,6 +363,20 @@ def test_a_broken_checker(daemon, how, reason):
             assert c.call("list")["runs"] == []
 
 
+def test_stopped_while_a_spec_is_checked(daemon):
+    """Whoever waits for the checker is answered, not cut off."""
+    with daemon(environment={"GPT2D_FAKE_CHECK": "mute"}) as d, d.client() as c, d.client() as other:
+        asked = [(client, client.ask("submit", spec=spec())) for client in (c, other)]
+        with d.client() as third:
+            third.call("status")
+        d.process.terminate()
+        for client, number in asked:
+            with pytest.raises(RpcError) as refused:
+                client.reply(number)
+            assert refused.value.message == "gpt2d is stopping"
+        assert d.process.wait(60) == 0
+
+
 def test_data_roots(daemon, tmp_path):
     data, elsewhere = tmp_path / "data", tmp_path / "data2"
     for folder in (data, elsewhere):
