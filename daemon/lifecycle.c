@@ -53,6 +53,8 @@ static void write_state(struct daemon *d, struct run *run)
 			(long long)run->id, run_state_name(run->state));
 	run->unwritten = rc < 0;
 	d->unwritten |= rc < 0;
+	if (run_state_ended(run->state) && store_failing(d->store))
+		cancel_store_fails(d);
 }
 
 static void retry(struct run *run, void *arg)

@@ -15,6 +15,7 @@
 #include "daemon/record.h"
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
+#include "daemon/store.h"
 #include "proto/artifact.h"
 #include "proto/design.h"
 #include "proto/protocol.h"

@@ -30,8 +30,8 @@ struct written {
 };
 
 static struct written written[8];
-static int n_written, n_settled, n_ended;
-static bool no_memory;
+static int n_written, n_settled, n_ended, n_told;
+static bool no_memory, store_fails;
 
 int record_transition(struct store *s, struct run *run,
 	void (*done)(void *arg, struct run *run, enum run_state state, int rc), void *arg)
@@ -45,6 +45,16 @@ int record_transition(struct store *s, struct run *run,
 const char *store_error_text(int rc)
 {
 	return strerror(-rc);
+}
+
+bool store_failing(struct store *s)
+{
+	return store_fails;
+}
+
+void cancel_store_fails(struct daemon *d)
+{
+	n_told++;
 }
 
 void cancel_settled(struct daemon *d, const struct run *run, bool late)
@@ -73,8 +83,8 @@ static int set_up(void **state)
 	struct daemon *d = calloc(1, sizeof(*d));
 
 	d->queue = queue_create();
-	n_written = n_settled = n_ended = 0;
-	no_memory = false;
+	n_written = n_settled = n_ended = n_told = 0;
+	no_memory = store_fails = false;
 	*state = d;
 	return 0;
 }
@@ -181,6 +191,22 @@ static void test_a_later_state_is_enough(void **state)
 	deliver(0);
 }
 
+/* Who waits for an end that cannot be written is told at once. */
+static void test_an_end_while_the_store_fails(void **state)
+{
+	struct daemon *d = *state;
+	struct run *run = new_run(d, 1);
+
+	store_fails = true;
+	assert_int_equal(lifecycle_move(d, run, RUN_STARTING, NULL), 0);
+	assert_int_equal(n_told, 0);
+	assert_int_equal(lifecycle_move(d, run, RUN_CANCELLED, NULL), 0);
+	assert_int_equal(n_told, 1);
+	deliver(0);
+	deliver(1);
+	assert_int_equal(n_settled, 1);
+}
+
 static void test_what_is_not_allowed(void **state)
 {
 	struct daemon *d = *state;
@@ -199,6 +225,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_back_to_the_queue_without_memory, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_a_later_state_is_enough, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			test_an_end_while_the_store_fails, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_what_is_not_allowed, set_up, tear_down),
 	};
 

@@ -1,0 +1,324 @@
+/*
+ * Faults at a chosen point, for tests: a library to be preloaded, which counts what a program does
+ * to files below $GPT2D_FAULTS_UNDER and, at the numbers that are asked for, kills the process or
+ * makes the call fail. $GPT2D_FAULTS is a folder; a program takes part when the folder has a file of
+ * its name, which is a struct control. faults.py writes it.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum op {
+	OP_WRITE = 1,
+	OP_SYNC = 2,
+	OP_RENAME = 4,
+	OP_TRUNCATE = 8,
+	OP_UNLINK = 16,
+	OP_MKDIR = 32,
+	OP_CREATE = 64,
+	OP_EVENT = 128, /* event_new of libevent: no file at all */
+};
+
+enum action {
+	ACTION_KILL = 1, /* before it is done */
+	ACTION_TORN = 2, /* after it is done, a write by half */
+	ACTION_FAIL = 3,
+	ACTION_SHORT = 4, /* a write of half of it; others as always */
+};
+
+/* Shared with the test and by all processes of the program. */
+struct control {
+	int64_t count; /* calls so far */
+	int64_t first, last;
+	int64_t action, error, ops;
+};
+
+static struct control *control;
+static char under[PATH_MAX];
+
+__attribute__((constructor)) static void begin(void)
+{
+	const char *folder = getenv("GPT2D_FAULTS"), *below = getenv("GPT2D_FAULTS_UNDER");
+	char path[PATH_MAX];
+	void *map;
+	int fd;
+
+	if (folder == NULL || below == NULL)
+		return;
+	snprintf(under, sizeof(under), "%s", below);
+	snprintf(path, sizeof(path), "%s/%s", folder, program_invocation_short_name);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	map = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (map != MAP_FAILED)
+		control = map;
+}
+
+/* The function that would be called without this library. */
+static void find_next(const char *name, void *function)
+{
+	void *symbol = dlsym(RTLD_NEXT, name);
+
+	if (symbol == NULL)
+		abort();
+	memcpy(function, &symbol, sizeof(symbol)); /* C has no cast for it */
+}
+
+#define NEXT(result, name, ...)                                                                    \
+	result (*real)(__VA_ARGS__);                                                               \
+	find_next(name, &real)
+
+static void die(void)
+{
+	kill(getpid(), SIGKILL);
+	for (;;)
+		pause();
+}
+
+/* What to do at this call; errno is set for ACTION_FAIL. A kill before it does not come back. */
+static enum action count(enum op op)
+{
+	int64_t n;
+
+	if (control == NULL || (control->ops & op) == 0)
+		return 0;
+	n = __atomic_add_fetch(&control->count, 1, __ATOMIC_SEQ_CST);
+	if (control->first == 0 || n < control->first || n > control->last)
+		return 0;
+	if (control->action == ACTION_KILL)
+		die();
+	if (control->action == ACTION_FAIL)
+		errno = (int)control->error;
+	return (enum action)control->action;
+}
+
+static bool is_below(const char *path)
+{
+	size_t n = strlen(under);
+
+	return strncmp(path, under, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+static enum action at_fd(enum op op, int fd)
+{
+	char link[64], path[PATH_MAX];
+	int before = errno;
+	ssize_t n;
+
+	if (control == NULL)
+		return 0;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	errno = before;
+	if (n < 0)
+		return 0;
+	path[n] = '\0';
+	return is_below(path) ? count(op) : 0;
+}
+
+static enum action at_name(enum op op, int dir, const char *name)
+{
+	if (control == NULL)
+		return 0;
+	if (name[0] == '/')
+		return is_below(name) ? count(op) : 0;
+	return dir == AT_FDCWD ? 0 : at_fd(op, dir);
+}
+
+static int ended(enum action action, int result)
+{
+	if (action == ACTION_TORN)
+		die();
+	return result;
+}
+
+/* ---- writes ---- */
+
+static size_t part(enum action action, size_t n)
+{
+	return (action == ACTION_TORN || action == ACTION_SHORT) && n > 1 ? n / 2 : n;
+}
+
+ssize_t write(int fd, const void *bytes, size_t n)
+{
+	NEXT(ssize_t, "write", int, const void *, size_t);
+	enum action action = at_fd(OP_WRITE, fd);
+	ssize_t done;
+
+	if (action == ACTION_FAIL)
+		return -1;
+	done = real(fd, bytes, part(action, n));
+	if (action == ACTION_TORN)
+		die();
+	return done;
+}
+
+static ssize_t write_at(const char *name, int fd, const void *bytes, size_t n, off_t at)
+{
+	NEXT(ssize_t, name, int, const void *, size_t, off_t);
+	enum action action = at_fd(OP_WRITE, fd);
+	ssize_t done;
+
+	if (action == ACTION_FAIL)
+		return -1;
+	done = real(fd, bytes, part(action, n), at);
+	if (action == ACTION_TORN)
+		die();
+	return done;
+}
+
+/* With 64-bit offsets the compiler's pwrite is the library's pwrite64: both names are needed. */
+#define BOTH(result, one, arguments, call)                                                         \
+	result one##_small arguments __asm__(#one);                                                \
+	result one##_small arguments                                                               \
+	{                                                                                          \
+		return call;                                                                       \
+	}                                                                                          \
+	result one##_large arguments __asm__(#one "64");                                           \
+	result one##_large arguments                                                               \
+	{                                                                                          \
+		return call;                                                                       \
+	}
+
+BOTH(ssize_t, pwrite, (int fd, const void *bytes, size_t n, off_t at),
+	write_at("pwrite64", fd, bytes, n, at))
+
+static int truncate_to(int fd, off_t bytes)
+{
+	NEXT(int, "ftruncate64", int, off_t);
+	enum action action = at_fd(OP_TRUNCATE, fd);
+
+	return action == ACTION_FAIL ? -1 : ended(action, real(fd, bytes));
+}
+
+BOTH(int, ftruncate, (int fd, off_t bytes), truncate_to(fd, bytes))
+
+/* ---- syncs ---- */
+
+int fsync(int fd)
+{
+	NEXT(int, "fsync", int);
+	enum action action = at_fd(OP_SYNC, fd);
+
+	return action == ACTION_FAIL ? -1 : ended(action, real(fd));
+}
+
+int fdatasync(int fd)
+{
+	NEXT(int, "fdatasync", int);
+	enum action action = at_fd(OP_SYNC, fd);
+
+	return action == ACTION_FAIL ? -1 : ended(action, real(fd));
+}
+
+/* ---- names ---- */
+
+int renameat(int from_dir, const char *from, int to_dir, const char *to)
+{
+	NEXT(int, "renameat", int, const char *, int, const char *);
+	enum action action = at_name(OP_RENAME, to_dir, to);
+
+	return action == ACTION_FAIL ? -1 : ended(action, real(from_dir, from, to_dir, to));
+}
+
+int rename(const char *from, const char *to)
+{
+	return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+int unlink(const char *path)
+{
+	NEXT(int, "unlink", const char *);
+	enum action action = at_name(OP_UNLINK, AT_FDCWD, path);
+
+	return action == ACTION_FAIL ? -1 : ended(action, real(path));
+}
+
+int unlinkat(int dir, const char *path, int flags)
+{
+	NEXT(int, "unlinkat", int, const char *, int);
+	enum action action = at_name(OP_UNLINK, dir, path);
+
+	return action == ACTION_FAIL ? -1 : ended(action, real(dir, path, flags));
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+	NEXT(int, "mkdir", const char *, mode_t);
+	enum action action = at_name(OP_MKDIR, AT_FDCWD, path);
+
+	return action == ACTION_FAIL ? -1 : ended(action, real(path, mode));
+}
+
+static int open_at(int dir, const char *path, int flags, mode_t mode)
+{
+	NEXT(int, "openat64", int, const char *, int, ...);
+	enum action action = (flags & O_CREAT) ? at_name(OP_CREATE, dir, path) : 0;
+
+	return action == ACTION_FAIL ? -1 : ended(action, real(dir, path, flags, mode));
+}
+
+static mode_t mode_of(int flags, va_list args)
+{
+	return (flags & (O_CREAT | __O_TMPFILE)) ? (mode_t)va_arg(args, int) : 0;
+}
+
+#define OPEN(name, symbol)                                                                         \
+	int name(const char *path, int flags, ...) __asm__(symbol);                                \
+	int name(const char *path, int flags, ...)                                                 \
+	{                                                                                          \
+		va_list args;                                                                      \
+		mode_t mode;                                                                       \
+                                                                                                   \
+		va_start(args, flags);                                                             \
+		mode = mode_of(flags, args);                                                       \
+		va_end(args);                                                                      \
+		return open_at(AT_FDCWD, path, flags, mode);                                       \
+	}
+
+#define OPENAT(name, symbol)                                                                       \
+	int name(int dir, const char *path, int flags, ...) __asm__(symbol);                       \
+	int name(int dir, const char *path, int flags, ...)                                        \
+	{                                                                                          \
+		va_list args;                                                                      \
+		mode_t mode;                                                                       \
+                                                                                                   \
+		va_start(args, flags);                                                             \
+		mode = mode_of(flags, args);                                                       \
+		va_end(args);                                                                      \
+		return open_at(dir, path, flags, mode);                                            \
+	}
+
+OPEN(open_small, "open")
+OPEN(open_large, "open64")
+OPENAT(openat_small, "openat")
+OPENAT(openat_large, "openat64")
+
+/* ---- libevent ---- */
+
+struct event_base;
+struct event;
+struct event *event_new(struct event_base *base, int fd, short what,
+	void (*callback)(int, short, void *), void *arg);
+
+struct event *event_new(struct event_base *base, int fd, short what,
+	void (*callback)(int, short, void *), void *arg)
+{
+	NEXT(struct event *, "event_new", struct event_base *, int, short,
+		void (*)(int, short, void *), void *);
+
+	return count(OP_EVENT) == ACTION_FAIL ? NULL : real(base, fd, what, callback, arg);
+}

@@ -1,0 +1,312 @@
+"""Every write of gpt2d and of an engine: killed there, refused there, done by half (cases F7, H6, H7, H8)."""
+
+import errno
+import os
+import random
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from engines import PROGRAM
+from faults import (EVENT, FAIL, KILL, NEEDS_ROOM, LIBRARY, LONG, SHORT, TORN, Faults, check_all, check_next_run,
+    ensure_ended, sample, start_if_it_can, submit_and_wait)
+from helpers import BUILD, FAKE_ENGINE, Daemon, RpcError, experiment, spec, wait_for
+
+pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+
+
+@pytest.fixture
+def faults(tmp_path):
+    return Faults(tmp_path)
+
+
+def counted(d, program, known):
+    """How often program writes from the start of gpt2d to its end, with runs in between."""
+    before = program.count
+    assert start_if_it_can(d)
+    submit_and_wait(d, known)
+    ensure_ended(d)
+    return program.count - before
+
+
+def through_a_full_disk(d, program, known):
+    """Runs are refused, fail or wait; then there is room, and all goes on without a restart."""
+    client = threading.Thread(target=submit_and_wait, args=(d, known))
+    client.start()
+
+    def noticed():
+        if not client.is_alive():
+            return True
+        with d.client() as c:
+            return c.call("status")["store"]
+
+    wait_for(noticed, "what a full disk does")
+    program.disarm()
+    client.join(60)
+    assert not client.is_alive(), d.said()
+    check_next_run(d)
+    check_all(d, known)
+
+
+@pytest.mark.parametrize("who", ["daemon", "engine"])
+@pytest.mark.parametrize("how", ["killed", "killed after half", "refused", "refused from there on", "written by half"])
+def test_at_every_write(tmp_path, faults, who, how):
+    action, error, forever = {"killed": (KILL, 0, False), "killed after half": (TORN, 0, False),
+        "refused": (FAIL, errno.EIO, False), "refused from there on": (FAIL, errno.ENOSPC, True),
+        "written by half": (SHORT, 0, False)}[how]
+    program = getattr(faults, who)
+    known = {}
+    with Daemon(home=tmp_path, environment=faults.environment, engine=PROGRAM if who == "engine" else FAKE_ENGINE) as d:
+        d.stop()
+        total = counted(d, program, known)
+        assert total > 20
+        for n in sample(total, 4):
+            if forever:
+                program.arm(action, error, first=n, ops=NEEDS_ROOM)
+            else:
+                program.arm(action, error, first=n, last=n)
+            if start_if_it_can(d):
+                if forever:
+                    through_a_full_disk(d, program, known)
+                else:
+                    submit_and_wait(d, known)
+            ensure_ended(d)
+            program.disarm()
+            d.start()
+            check_all(d, known)
+            check_next_run(d)
+            assert d.stop() == 0
+        d.start()
+
+
+def test_full_disk_is_told(tmp_path, faults):
+    """One truth in show, list and status; the file, the errno and what to do; a submission tries by itself."""
+    with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c, d.client() as other:
+        run = c.submit(experiment("long-ms20", repetitions=1000))
+        waits = c.submit(spec("waits"))
+        wait_for(lambda: c.state(run) == "running", "running")
+        wait_for((d.state / "runs" / f"{waits}-waits").exists, "the next run's folder")
+        faults.daemon.arm(FAIL, errno.ENOSPC, ops=NEEDS_ROOM)
+        store = wait_for(lambda: other.call("status")["store"], "the news of the full disk")
+        assert store["path"] == str(d.state / "gpt2d.db")
+        assert store["errno"] == "ENOSPC" and store["error"] == "No space left on device"
+        assert store["advice"].startswith("make room on /") and store["since"].endswith("Z")
+        with pytest.raises(RpcError) as told:
+            c.call("cancel", id=run)
+        assert told.value.code == -32006
+        assert f"run {run}: is cancelled, but that is not on disk: {d.state}/gpt2d.db: No space" in told.value.message
+        status = other.call("status")
+        assert status["counts"]["cancelled"] == 1 and status["running"] is None
+        assert status["waiting"] == f"{d.state}/gpt2d.db cannot be written: No space left on device"
+        assert other.call("show", id=run)["run"]["state"] == "cancelled"
+        assert [r["state"] for r in other.call("list")["runs"]] == ["cancelled", "queued"]
+        text = subprocess.run([BUILD / "ctl" / "gpt2ctl", "status"], capture_output=True, text=True, timeout=60,
+            check=True, env={**os.environ, "GPT2D_SOCKET": str(d.socket)}).stdout
+        assert "gpt2d.db cannot be written since " in text and "make room on /" in text
+        with pytest.raises(RpcError) as refused:
+            other.submit(spec("refused"))
+        assert refused.value.code == -32006 and "No space left on device" in refused.value.message
+        faults.daemon.disarm()
+        accepted = other.submit(spec("accepted"))  # at once, not when the next try is due
+        assert other.call("status")["store"] is None
+        assert other.wait(waits)["state"] == "done"
+        assert other.wait(accepted)["state"] == "done"
+        assert other.state(run) == "cancelled"
+
+
+def test_sync_without_room_is_no_io_error(tmp_path, faults):
+    """Some file systems say so at fsync only."""
+    with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c:
+        faults.daemon.arm(FAIL, errno.ENOSPC, ops=2)
+        with pytest.raises(RpcError) as refused:
+            c.submit(spec("refused"))
+        assert refused.value.message.endswith("could not be stored: No space left on device")
+        faults.daemon.disarm()
+        assert c.wait(c.submit(spec("next")))["state"] == "done"
+
+
+def test_a_deadline_needs_memory(tmp_path, faults):
+    """A run whose timer cannot be made fails; it does not run without one."""
+    with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c:
+        faults.daemon.disarm(ops=EVENT)
+        blocker = c.submit(spec("long-ms20", 100000))
+        wait_for(lambda: c.state(blocker) == "running", "running")
+        run = c.submit(spec("x", timeout=1000))
+        faults.daemon.arm(FAIL, ops=EVENT)
+        c.call("cancel", id=blocker)
+        wait_for(lambda: c.state(run) not in ("queued", "starting"), "its end")
+        faults.daemon.disarm()
+        shown = c.call("show", id=run)["run"]
+        assert (shown["state"], shown["reason"]) == ("failed", "no_memory: for its deadline")
+        assert c.wait(c.submit(spec("next", timeout=1000)))["state"] == "done"
+
+
+def test_the_folder_of_runs_is_taken_away(tmp_path):
+    """It is made again; runs go on without a restart."""
+    with Daemon(home=tmp_path) as d, d.client() as c:
+        assert c.wait(c.submit(spec("before")))["state"] == "done"
+        shutil.rmtree(d.state / "runs")
+        for run in (spec("single"), experiment("arms", repetitions=1), spec("last")):
+            assert c.wait(c.submit(run))["state"] == "done"
+
+
+def test_the_state_directory_is_replaced(tmp_path):
+    """What is written to files without a name is lost: nothing is accepted, and it says what to do."""
+    with Daemon(home=tmp_path) as d, d.client() as c:
+        first = c.submit(spec("first"))
+        assert c.wait(first)["state"] == "done"
+        os.rename(d.state, tmp_path / "moved")
+        d.state.mkdir()
+        with pytest.raises(RpcError) as refused:
+            c.submit(spec("lost"))
+        assert refused.value.code == -32006
+        assert "removed or replaced while gpt2d had it open" in refused.value.message
+        d.state.rmdir()
+        os.rename(tmp_path / "moved", d.state)
+        assert c.wait(c.submit(spec("next")))["state"] == "done"
+
+
+def test_a_killed_engine_leaves_no_half_file(tmp_path, faults):
+    """Its temporary file goes when there are new engines, also while gpt2d lives on."""
+    with Daemon(home=tmp_path, environment=faults.environment, engine=PROGRAM) as d, d.client() as c:
+        faults.engine.arm(KILL, ops=4, last=1)  # the first rename: a whole temporary file is there
+        run = c.submit(spec("one"))
+        assert c.wait(run)["state"] == "failed"
+        folder = c.call("show", id=run)["run"]["dir"]
+        faults.engine.disarm()
+        assert c.wait(c.submit(spec("next")))["state"] == "done"
+        wait_for(lambda: not [name for name in os.listdir(folder) if name.startswith(".")], "the sweep")
+
+
+# ---- a real file system without room ----
+
+def small_file_system(path):
+    """None, or why there is none."""
+    if os.geteuid() != 0:
+        return "only root mounts a file system"
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(path)], capture_output=True,
+        text=True, check=False)
+    return mounted.stderr.strip() or "mount failed" if mounted.returncode else None
+
+
+def fill(path):
+    """No byte of room is left."""
+    with open(path, "wb", buffering=0) as f:
+        for size in (1 << 16, 4096, 1):
+            try:
+                while f.write(bytes(size)):
+                    pass
+            except OSError as full:
+                assert full.errno == errno.ENOSPC
+
+
+def test_a_full_file_system(tmp_path):
+    """Filled and emptied again and again: nothing that was acknowledged is lost, and no restart is needed."""
+    home = tmp_path / "small"
+    reason = small_file_system(home)
+    if reason:
+        pytest.skip(f"no small file system: {reason}")
+    known = {}
+    try:
+        with Daemon(home=home, engine=PROGRAM, options=("--log-file", str(tmp_path / "log"))) as d:
+            for i in range(20 if LONG else 4):
+                submit_and_wait(d, known, [spec(f"before{i}")])
+                fill(home / "filler")
+                client = threading.Thread(target=submit_and_wait, args=(d, known, [spec(f"full{i}")]))
+                client.start()
+                with d.client() as c:
+                    try:
+                        known[c.submit(experiment(f"arms{i}", repetitions=1))] = f"arms{i}"
+                    except RpcError as no:
+                        assert no.code == -32006, no.message
+                    c.call("status")
+                (home / "filler").unlink()
+                client.join(60)
+                assert not client.is_alive()
+                check_all(d, known)
+                check_next_run(d)
+    finally:
+        subprocess.run(["umount", "-l", str(home)], check=False)
+
+
+# ---- kills at any moment ----
+
+def processes(d):
+    """gpt2d and its children."""
+    with open(f"/proc/{d.process.pid}/task/{d.process.pid}/children") as f:
+        return [int(pid) for pid in f.read().split()]
+
+
+def kill_one(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def clients(d, known, stop, ctl):
+    """Submit, follow and cancel as people do, until told to stop, whatever is killed meanwhile."""
+    i = 0
+    while not stop.is_set():
+        i += 1
+        name = f"r{threading.get_ident()}.{i}"
+        try:
+            with d.client() as c:
+                number = c.submit(spec(name, steps=random.choice((1, 5, 50)), restart=random.random() < 0.2)
+                    if random.random() < 0.7 else experiment(name, repetitions=1))
+                known[number] = name
+                if random.random() < 0.5:
+                    follower = subprocess.Popen([BUILD / "ctl" / "gpt2ctl", "follow", str(number)],
+                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                        env={**os.environ, "GPT2D_SOCKET": str(d.socket)})
+                    ctl.append(follower)
+                if random.random() < 0.2:
+                    c.call("cancel", id=number)
+                elif random.random() < 0.5:
+                    c.wait(number)
+        except (OSError, EOFError, RpcError, AssertionError):
+            time.sleep(0.02)
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_kills_at_any_moment(tmp_path, world):
+    """kill -9 of gpt2d, of an engine, of a client, of all at once: nothing is lost, nothing is done that is not."""
+    kills = 100 if LONG else 6
+    known, ctl, stop = {}, [], threading.Event()
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    random.seed(seed)
+    with Daemon(home=tmp_path, ranks=world, engine=PROGRAM) as d:
+        workers = [threading.Thread(target=clients, args=(d, known, stop, ctl)) for _ in range(2)]
+        for worker in workers:
+            worker.start()
+        try:
+            for _ in range(kills):
+                time.sleep(random.random() * 0.4)
+                what = random.choice(("daemon", "engine", "client", "all"))
+                children = processes(d)
+                if what in ("engine", "all") and children:
+                    for pid in children if what == "all" else [random.choice(children)]:
+                        kill_one(pid)
+                if what in ("client", "all"):
+                    for follower in ctl[-2:]:
+                        follower.kill()
+                if what in ("daemon", "all"):
+                    d.kill()
+                    d.start()
+        finally:
+            stop.set()
+            for worker in workers:
+                worker.join(120)
+            for follower in ctl:
+                follower.kill()
+                follower.wait()
+        assert not any(worker.is_alive() for worker in workers)
+        check_all(d, known)
+        check_next_run(d)
+        print(len(known), "runs acknowledged")
