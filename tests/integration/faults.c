@@ -1,8 +1,8 @@
 /*
  * Faults at a chosen point, for tests: a library to be preloaded, which counts what a program does
  * to files below $GPT2D_FAULTS_UNDER and, at the numbers that are asked for, kills the process or
- * makes the call fail. $GPT2D_FAULTS is a folder; a program takes part when the folder has a file of
- * its name, which is a struct control. faults.py writes it.
+ * makes the call fail. $GPT2D_FAULTS is a folder; a program takes part when the folder has a file
+ * of its name, which is a struct control. faults.py writes it.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -282,7 +282,7 @@ static mode_t mode_of(int flags, va_list args)
 	{                                                                                          \
 		va_list args;                                                                      \
 		mode_t mode;                                                                       \
-                                                                                                   \
+\
 		va_start(args, flags);                                                             \
 		mode = mode_of(flags, args);                                                       \
 		va_end(args);                                                                      \
@@ -295,7 +295,7 @@ static mode_t mode_of(int flags, va_list args)
 	{                                                                                          \
 		va_list args;                                                                      \
 		mode_t mode;                                                                       \
-                                                                                                   \
+\
 		va_start(args, flags);                                                             \
 		mode = mode_of(flags, args);                                                       \
 		va_end(args);                                                                      \
