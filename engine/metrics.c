@@ -164,11 +164,22 @@ static char *make_step_log(const struct metrics_segment *s)
 	if (text_open(&t) < 0)
 		return NULL;
 	fputs("timestamp,global_step,step_time_s,loss,tokens_per_sec,gpu_max_mem_mb,"
-		"data_s,forward_s,backward_s,exposed_comm_s,optimizer_s,grad_norm,lr,loss_scale,"
-		"skipped,warmup\n",
+	      "data_s,forward_s,backward_s,exposed_comm_s,optimizer_s,grad_norm,lr,loss_scale,"
+	      "skipped,warmup\n",
 		t.to);
 	for (i = 0; i < s->measure->done; i++)
 		put_step(t.to, s->measure, i);
+	text_close(&t);
+	return t.bytes;
+}
+
+static char *make_gpu_log(const struct metrics_segment *s)
+{
+	struct text t;
+
+	if (text_open(&t) < 0)
+		return NULL;
+	gpu_log_write(t.to, &s->ranks[0].gpu.device, s->gpu);
 	text_close(&t);
 	return t.bytes;
 }
@@ -297,6 +308,8 @@ int metrics_write(const struct metrics_segment *s, struct metrics_files *files, 
 		rc = write_made(s, &made, ARTIFACT_LAUNCHER, make_launcher(s), error, error_bytes);
 	if (rc == 0)
 		rc = write_made(s, &made, ARTIFACT_STEP_LOG, make_step_log(s), error, error_bytes);
+	if (rc == 0 && s->gpu != NULL && s->gpu->n > 0)
+		rc = write_made(s, &made, ARTIFACT_GPU_LOG, make_gpu_log(s), error, error_bytes);
 	if (rc == 0)
 		rc = write_made(s, &made, ARTIFACT_LOG, make_log(s), error, error_bytes);
 	if (rc == 0 && s->failed == NULL)

@@ -9,12 +9,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/gpu_log.h"
+
 /* A rank as it is gathered from all ranks: plain bytes, no pointers. */
 struct metrics_host_rank {
 	int64_t pid;
 	int64_t peak_rss_bytes; /* since metrics_host_reset_peak; 0: not known */
 	char hostname[65];
-	char cpus[128]; /* affinity as a list, "0-1,4"; empty: not known */
+	char cpus[128];             /* affinity as a list, "0-1,4"; empty: not known */
+	struct gpu_log_summary gpu; /* the caller's to fill in; samples 0: no GPU */
 };
 void metrics_host_read(struct metrics_host_rank *out); /* of this process, now */
 

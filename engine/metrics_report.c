@@ -43,7 +43,7 @@ static json_t *list_steps(const struct measure *m, int64_t first, enum column co
 	for (i = first; list != NULL && i < m->done; i++) {
 		const struct measure_step *step = &m->slowest[i];
 		json_t *value = column == COLUMN_LOSS ? rpc_real(step->loss)
-							: json_integer(INT(step->step_ns));
+						      : json_integer(INT(step->step_ns));
 
 		if (json_array_append_new(list, value) < 0) {
 			json_decref(list);
@@ -288,7 +288,7 @@ static json_t *pack_epoch(const struct metrics_segment *s, const struct measure_
 	for (i = 0; i < m->done; i++)
 		wall_ns += m->slowest[i].step_ns;
 	return json_pack("[{s:i, s:o, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:n, s:n, s:f, s:o, s:o,"
-				" s:f, s:n, s:n}]",
+			 " s:f, s:n, s:n}]",
 		"epoch_idx", 1, "epoch_wall_time_sec", ns_as_s(wall_ns), "steps", INT(micro_steps),
 		"micro_steps", INT(micro_steps), "optimizer_steps", INT(sum->steps_attempted),
 		"tokens_processed_global", INT(sum->tokens_total), "tokens_per_sec_global",
@@ -302,6 +302,32 @@ static json_t *pack_epoch(const struct metrics_segment *s, const struct measure_
 
 /* ---- training_metrics.json: ours ---- */
 
+static json_t *count_or_null(int64_t value)
+{
+	return value < 0 ? json_null() : json_integer(INT(value));
+}
+
+/* Of the samples of a rank's GPU; null where there are none. */
+static json_t *pack_gpu(const struct gpu_log_summary *g)
+{
+	json_t *who, *means;
+
+	if (g->samples == 0)
+		return json_null();
+	who = json_pack("{s:o, s:o, s:o, s:o, s:I}", "name", text_or_null(g->device.name), "uuid",
+		text_or_null(g->device.uuid), "driver", text_or_null(g->device.driver), "index",
+		count_or_null(g->device.index), "samples", INT(g->samples));
+	means = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "sm_clock_mhz_mean",
+		rpc_real(g->sm_mhz), "memory_clock_mhz_mean", rpc_real(g->memory_mhz),
+		"temperature_c_mean", rpc_real(g->temperature_c), "temperature_c_max",
+		count_or_null(g->temperature_max_c), "power_w_mean", rpc_real(g->power_w),
+		"gpu_percent_mean", rpc_real(g->gpu_percent), "memory_percent_mean",
+		rpc_real(g->memory_percent), "memory_used_max_bytes",
+		count_or_null(g->used_max_bytes), "throttle_reasons", count_or_null(g->throttle),
+		"other_processes_max", count_or_null(g->others_max));
+	return joined(who, means);
+}
+
 static json_t *pack_ranks(const struct metrics_segment *s)
 {
 	json_t *list = json_array();
@@ -309,10 +335,11 @@ static json_t *pack_ranks(const struct metrics_segment *s)
 
 	for (rank = 0; list != NULL && rank < s->plan->world; rank++) {
 		const struct metrics_host_rank *r = &s->ranks[rank];
-		json_t *entry = json_pack("{s:i, s:I, s:o, s:o, s:o}", "rank", rank, "pid",
+		json_t *entry = json_pack("{s:i, s:I, s:o, s:o, s:o, s:o}", "rank", rank, "pid",
 			INT(r->pid), "hostname", text_or_null(r->hostname), "cpus",
 			text_or_null(r->cpus), "peak_rss_bytes",
-			r->peak_rss_bytes > 0 ? json_integer(INT(r->peak_rss_bytes)) : json_null());
+			r->peak_rss_bytes > 0 ? json_integer(INT(r->peak_rss_bytes)) : json_null(),
+			"gpu", pack_gpu(&r->gpu));
 
 		if (json_array_append_new(list, entry) < 0) {
 			json_decref(list);
@@ -430,8 +457,7 @@ json_t *metrics_report_make(
 		"best_val_loss", pack_val_loss(s), "mean_tokens_per_sec_global", sum->tok_s_global,
 		"shutdown", "destroy_process_group_called", 0, "quiet_nccl_monitor", 0,
 		"completion", "run_complete_file", ARTIFACT_COMPLETE, "printed_marker",
-		s->failed == NULL,
-		"timestamp_utc", now, "scheduler", metrics_host_scheduler(), "gpt2d",
-		pack_ours(s, sum));
+		s->failed == NULL, "timestamp_utc", now, "scheduler", metrics_host_scheduler(),
+		"gpt2d", pack_ours(s, sum));
 	return joined(head, work);
 }

@@ -84,6 +84,7 @@ void segment_destroy(struct segment *s)
 		training_finish(&s->training);
 	measure_finish(&s->measure);
 	metrics_log_finish(&s->log);
+	gpu_log_samples_finish(&s->gpu);
 	free(s->ranks);
 	free(s->spec_text);
 	spec_free(s->spec);
@@ -506,6 +507,8 @@ static bool gather(struct segment *s, struct warm *w)
 	bool ok = true;
 
 	metrics_host_read(&own);
+	if (w->gpu_log)
+		gpu_log_summarise(gpu_log_device(w->gpu_log), &s->gpu, &own.gpu);
 	s->ranks = calloc(world, sizeof(*s->ranks));
 	if (s->world > 1)
 		all = malloc(world * bytes);
@@ -540,6 +543,10 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 	bool trained, lost;
 
 	set_up(s, w, link);
+	if (w->gpu_log)
+		gpu_log_begin(w->gpu_log);
+	else if (w->no_gpu_log[0])
+		metrics_log_add(&s->log, "no log of the GPU: %s", w->no_gpu_log);
 	count_sent(s, &before);
 	trained = run_steps(s, w, link);
 	lost = s->failure.poisoned;
@@ -555,6 +562,8 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 		trained = trained && validate(s, w, link);
 	}
 	w->work_end_ns = clock_ns(CLOCK_MONOTONIC);
+	if (w->gpu_log)
+		gpu_log_end(w->gpu_log, &s->gpu);
 	/* a segment that failed on all ranks alike still has times worth keeping */
 	if (!s->failure.poisoned && !s->cancelled && s->measure.done > 0 && !gather(s, w))
 		trained = false;

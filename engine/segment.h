@@ -42,6 +42,7 @@ struct segment {
 	struct measure measure;
 	struct metrics_log log;
 	struct metrics_host_rank *ranks; /* rank 0: one of each rank */
+	struct gpu_log_samples gpu;      /* of this rank's GPU */
 	struct collectives_bytes sent;
 	bool validated;
 	double val_loss;

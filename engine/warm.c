@@ -46,6 +46,16 @@ static int make_device(struct warm *w)
 	return rc;
 }
 
+/* Without it nothing is missing but what it would have told. */
+static void watch_device(struct warm *w)
+{
+	struct k_device_info info;
+
+	k_context_info(w->ctx, &info);
+	if (info.pci)
+		gpu_log_create(NULL, info.pci, &w->gpu_log, w->no_gpu_log, sizeof(w->no_gpu_log));
+}
+
 int warm_create(
 	const struct warm_options *options, struct warm **out, char *error, size_t error_bytes)
 {
@@ -66,6 +76,7 @@ int warm_create(
 		snprintf(error, error_bytes, "device: %s", strerror(-rc));
 		goto fail;
 	}
+	watch_device(w);
 	if (w->world > 1) {
 		struct collectives_options c = {
 			.ctx = w->ctx,
@@ -92,6 +103,7 @@ void warm_destroy(struct warm *w)
 {
 	if (!w)
 		return;
+	gpu_log_destroy(w->gpu_log);
 	k_stream_destroy(w->comm);
 	k_stream_destroy(w->compute);
 	warm_finish(w);

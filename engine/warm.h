@@ -11,6 +11,7 @@
 
 #include "engine/collectives.h"
 #include "engine/dataset.h"
+#include "engine/gpu_log.h"
 #include "engine/graphs.h"
 #include "engine/timeline.h"
 #include "engine/zero.h"
@@ -41,6 +42,9 @@ struct warm {
 	struct k_event *shared_in, *shared_out;
 	void *memory[WARM_SLOTS];
 	int64_t bytes[WARM_SLOTS];
+	struct gpu_log
+		*gpu_log; /* NULL: no GPU, or nothing that tells of it; no_gpu_log says why */
+	char no_gpu_log[256];
 	struct graphs graphs;
 	bool no_graphs;   /* every operation is launched by itself */
 	bool no_branches; /* in graphs one operation runs after another */

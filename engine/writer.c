@@ -65,6 +65,7 @@ static void describe(const struct writer *w, const struct segment *s, const char
 		.collectives = s->world > 1 ? w->options.collectives : NULL,
 		.sent = s->sent,
 		.ranks = s->ranks,
+		.gpu = &s->gpu,
 		.threads = w->options.threads,
 		.validated = s->validated,
 		.val_loss = s->val_loss,

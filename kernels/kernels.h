@@ -58,7 +58,8 @@ struct k_device_info {
 	const char *library; /* e.g. "OpenBLAS 0.3.21 Haswell", "cuBLAS 13.0" */
 	int64_t memory_total_bytes;
 	int64_t memory_free_bytes;
-	bool graphs; /* k_graph_end gives graphs */
+	bool graphs;     /* k_graph_end gives graphs */
+	const char *pci; /* "0000:01:00.0", by which NVML finds it; NULL on the CPU */
 };
 
 /*

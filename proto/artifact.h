@@ -13,6 +13,7 @@
 #define ARTIFACT_METRICS  "training_metrics.json"
 #define ARTIFACT_LAUNCHER "launcher_metadata.json"
 #define ARTIFACT_STEP_LOG "step_log.csv"
+#define ARTIFACT_GPU_LOG  "gpu_log.csv"
 #define ARTIFACT_LOG      "train.log"
 #define ARTIFACT_COMPLETE "RUN_COMPLETE.txt"
 

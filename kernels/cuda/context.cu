@@ -70,6 +70,7 @@ static cudaError_t describe(struct k_context *ctx)
 	ctx->shared_bytes = (int64_t)properties.sharedMemPerMultiprocessor;
 	ctx->bytes_per_second = 2e3 * clock_khz * width_bits / 8;
 	snprintf(ctx->name, sizeof ctx->name, "%s", properties.name);
+	cudaDeviceGetPCIBusId(ctx->pci, sizeof ctx->pci, ctx->device);
 	snprintf(ctx->library, sizeof ctx->library, "CUDA %d.%d, cuBLASLt %zu", runtime / 1000,
 		runtime % 1000 / 10, cublasLtGetVersion());
 	return cudaSuccess;
@@ -178,6 +179,7 @@ void k_context_info(const struct k_context *ctx, struct k_device_info *out)
 	out->memory_total_bytes = (int64_t)total_bytes;
 	out->memory_free_bytes = (int64_t)free_bytes;
 	out->graphs = true;
+	out->pci = ctx->pci;
 }
 
 const char *k_context_error(const struct k_context *ctx)

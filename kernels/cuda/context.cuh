@@ -43,6 +43,7 @@ struct k_context {
 	bool capturing, capture_failed;
 	char capture_error[256];
 	char name[256];
+	char pci[32];
 	char library[64];
 };
 

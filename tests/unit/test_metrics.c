@@ -152,6 +152,38 @@ static void test_no_marker_without_the_files(void **state)
 	assert_null(metrics_fixture_read_file(f, ARTIFACT_COMPLETE));
 }
 
+/* a rank's GPU: the table of its samples, their figures in the report */
+static void test_gpu(void **state)
+{
+	struct metrics_fixture *f = *state;
+	const struct nvml_device device = {.name = "Some GPU", .uuid = "GPU-1", .index = 2};
+	struct gpu_log_sample two[2] = {
+		{1700000000123000000, {.sm_mhz = 1000, .memory_mhz = -1, .others = -1}},
+		{1700000000323000000, {.sm_mhz = 2000, .memory_mhz = -1, .others = -1}},
+	};
+	struct gpu_log_samples samples = {.sample = two, .n = 2};
+	struct metrics_files files;
+	json_t *root;
+	char *text;
+
+	gpu_log_summarise(&device, &samples, &f->ranks[0].gpu);
+	f->segment.gpu = &samples;
+	metrics_fixture_write_all(f, &files);
+	assert_int_equal(files.n, METRICS_FILES);
+	text = metrics_fixture_read_file(f, ARTIFACT_GPU_LOG);
+	assert_non_null(strstr(
+		text, "\n2023/11/14 22:13:20.123, 2, Some GPU, GPU-1, [N/A], 1000, [N/A], 0x"));
+	free(text);
+	root = metrics_fixture_read_json(f, ARTIFACT_METRICS);
+	assert_true(json_real_value(at(root, "gpt2d.ranks.0.gpu.sm_clock_mhz_mean")) == 1500);
+	assert_true(json_is_null(at(root, "gpt2d.ranks.0.gpu.memory_clock_mhz_mean")));
+	assert_true(json_is_null(at(root, "gpt2d.ranks.0.gpu.driver")));
+	assert_true(json_is_null(at(root, "gpt2d.ranks.0.gpu.other_processes_max")));
+	assert_int_equal(json_integer_value(at(root, "gpt2d.ranks.0.gpu.samples")), 2);
+	assert_true(json_is_null(at(root, "gpt2d.ranks.1.gpu")));
+	json_decref(root);
+}
+
 /* a run that failed keeps what it measured, without a marker */
 static void test_failed(void **state)
 {
@@ -161,7 +193,7 @@ static void test_failed(void **state)
 
 	f->segment.failed = "loss_scale_floor";
 	metrics_fixture_write_all(f, &files);
-	assert_int_equal(files.n, METRICS_FILES - 1);
+	assert_int_equal(files.n, METRICS_FILES - 2); /* nor a GPU */
 	assert_null(metrics_fixture_read_file(f, ARTIFACT_COMPLETE));
 	root = metrics_fixture_read_json(f, ARTIFACT_METRICS);
 	assert_string_equal(json_string_value(at(root, "gpt2d.status")), "failed");
@@ -228,8 +260,8 @@ static void test_other_files(void **state)
 	assert_true(json_is_object(at(launcher, "nccl_env")));
 	assert_string_equal(json_string_value(at(launcher, "library_env.UCX_TLS")), "self,sm");
 	json_decref(launcher);
-	assert_int_equal(files.n, METRICS_FILES);
-	assert_string_equal(files.file[METRICS_FILES - 1].name, ARTIFACT_COMPLETE);
+	assert_int_equal(files.n, METRICS_FILES - 1); /* no GPU */
+	assert_string_equal(files.file[METRICS_FILES - 2].name, ARTIFACT_COMPLETE);
 	for (i = 0; i < files.n; i++) {
 		text = metrics_fixture_read_file(f, files.file[i].name);
 		assert_int_equal(strlen(text), files.file[i].bytes);
@@ -260,7 +292,7 @@ static void test_summary(void **state)
 	assert_int_equal(json_object_size(s), sizeof(keys) / sizeof(keys[0]));
 	assert_int_equal(json_integer_value(at(s, "step_p95_ns")), 500000000);
 	assert_int_equal(json_object_size(at(s, "plan")), 6);
-	assert_int_equal(json_array_size(at(s, "artifacts")), METRICS_FILES);
+	assert_int_equal(json_array_size(at(s, "artifacts")), METRICS_FILES - 1);
 	assert_string_equal(json_string_value(at(s, "artifacts.0.path")), ARTIFACT_SPEC);
 	assert_int_equal(json_integer_value(at(s, "switch_ns")), 5000000);
 	json_decref(s);
@@ -369,6 +401,7 @@ int main(void)
 		WITH_DIR(test_no_marker_without_the_files),
 		WITH_DIR(test_failed),
 		WITH_DIR(test_step_log),
+		WITH_DIR(test_gpu),
 		WITH_DIR(test_other_files),
 		WITH_DIR(test_summary),
 		WITH_DIR(test_loss_hash_tells_losses_apart),

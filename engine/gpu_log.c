@@ -1,0 +1,309 @@
+#include "engine/gpu_log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { THROTTLE_IDLE = 1 };
+static const char not_known[] = "[N/A]";
+
+struct gpu_log {
+	struct nvml *nvml;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool on, closing;
+	struct gpu_log_samples samples;
+};
+
+void gpu_log_samples_finish(struct gpu_log_samples *samples)
+{
+	free(samples->sample);
+	*samples = (struct gpu_log_samples){0};
+}
+
+static bool has_room(struct gpu_log_samples *s)
+{
+	size_t capacity = s->capacity ? 2 * s->capacity : 64;
+	struct gpu_log_sample *more;
+
+	if (s->n < s->capacity)
+		return true;
+	if (s->n >= GPU_LOG_SAMPLES_MAX)
+		return false;
+	more = realloc(s->sample, capacity * sizeof(*more));
+	if (!more)
+		return false;
+	s->sample = more;
+	s->capacity = capacity;
+	return true;
+}
+
+/* With the lock, which is let go while the driver is asked. */
+static void take_sample(struct gpu_log *log)
+{
+	struct gpu_log_sample sample;
+	struct timespec now;
+
+	pthread_mutex_unlock(&log->lock);
+	nvml_read(log->nvml, &sample.s);
+	clock_gettime(CLOCK_REALTIME, &now);
+	sample.utc_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+	pthread_mutex_lock(&log->lock);
+	if (has_room(&log->samples))
+		log->samples.sample[log->samples.n++] = sample;
+	else
+		log->samples.dropped++;
+}
+
+static struct timespec next_time(struct timespec t)
+{
+	t.tv_nsec += GPU_LOG_PERIOD_MS * 1000000L;
+	t.tv_sec += t.tv_nsec / 1000000000;
+	t.tv_nsec %= 1000000000;
+	return t;
+}
+
+static void *run(void *arg)
+{
+	struct gpu_log *log = arg;
+
+	pthread_mutex_lock(&log->lock);
+	while (!log->closing) {
+		struct timespec until;
+
+		if (!log->on) {
+			pthread_cond_wait(&log->changed, &log->lock);
+			continue;
+		}
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until = next_time(until);
+		while (log->on && !log->closing &&
+			pthread_cond_timedwait(&log->changed, &log->lock, &until) != ETIMEDOUT)
+			;
+		if (log->on && !log->closing)
+			take_sample(log);
+	}
+	pthread_mutex_unlock(&log->lock);
+	return NULL;
+}
+
+static int start_thread(struct gpu_log *log)
+{
+	pthread_condattr_t attributes;
+	sigset_t all, before;
+	int rc;
+
+	pthread_mutex_init(&log->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&log->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&log->thread, NULL, run, log);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc) {
+		pthread_cond_destroy(&log->changed);
+		pthread_mutex_destroy(&log->lock);
+	}
+	return -rc;
+}
+
+int gpu_log_create(
+	const char *library, const char *pci, struct gpu_log **out, char *error, size_t error_bytes)
+{
+	struct gpu_log *log = calloc(1, sizeof(*log));
+	int rc;
+
+	if (!log) {
+		snprintf(error, error_bytes, "nvml: no memory");
+		return -ENOMEM;
+	}
+	rc = nvml_open(library, pci, &log->nvml, error, error_bytes);
+	if (!rc) {
+		rc = start_thread(log);
+		if (rc)
+			snprintf(error, error_bytes, "nvml: no thread: %s", strerror(-rc));
+	}
+	if (rc) {
+		nvml_close(log->nvml);
+		free(log);
+		return rc;
+	}
+	*out = log;
+	return 0;
+}
+
+void gpu_log_destroy(struct gpu_log *log)
+{
+	if (!log)
+		return;
+	pthread_mutex_lock(&log->lock);
+	log->closing = true;
+	pthread_cond_signal(&log->changed);
+	pthread_mutex_unlock(&log->lock);
+	pthread_join(log->thread, NULL);
+	pthread_cond_destroy(&log->changed);
+	pthread_mutex_destroy(&log->lock);
+	gpu_log_samples_finish(&log->samples);
+	nvml_close(log->nvml);
+	free(log);
+}
+
+const struct nvml_device *gpu_log_device(const struct gpu_log *log)
+{
+	return nvml_device(log->nvml);
+}
+
+void gpu_log_begin(struct gpu_log *log)
+{
+	pthread_mutex_lock(&log->lock);
+	gpu_log_samples_finish(&log->samples);
+	take_sample(log);
+	log->on = true;
+	pthread_cond_signal(&log->changed);
+	pthread_mutex_unlock(&log->lock);
+}
+
+void gpu_log_end(struct gpu_log *log, struct gpu_log_samples *out)
+{
+	pthread_mutex_lock(&log->lock);
+	log->on = false;
+	pthread_cond_signal(&log->changed);
+	take_sample(log);
+	*out = log->samples;
+	log->samples = (struct gpu_log_samples){0};
+	pthread_mutex_unlock(&log->lock);
+}
+
+/* ---- figures ---- */
+
+struct mean {
+	double sum;
+	int64_t n;
+};
+
+static void add(struct mean *m, int64_t value)
+{
+	if (value < 0)
+		return;
+	m->sum += (double)value;
+	m->n++;
+}
+
+static double value_of(const struct mean *m)
+{
+	return m->n ? m->sum / (double)m->n : (double)NAN;
+}
+
+static void raise_to(int64_t *largest, int64_t value)
+{
+	if (value > *largest)
+		*largest = value;
+}
+
+void gpu_log_summarise(const struct nvml_device *device, const struct gpu_log_samples *samples,
+	struct gpu_log_summary *out)
+{
+	struct mean sm = {0}, memory = {0}, temperature = {0}, power = {0}, gpu = {0}, copy = {0};
+
+	memset(out, 0, sizeof(*out)); /* its bytes travel */
+	out->device = *device;
+	out->samples = (int64_t)samples->n;
+	out->temperature_max_c = out->used_max_bytes = out->throttle = out->others_max = -1;
+	for (size_t i = 0; i < samples->n; i++) {
+		const struct nvml_sample *s = &samples->sample[i].s;
+
+		add(&sm, s->sm_mhz);
+		add(&memory, s->memory_mhz);
+		add(&temperature, s->temperature_c);
+		add(&power, s->power_mw);
+		add(&gpu, s->gpu_percent);
+		add(&copy, s->memory_percent);
+		raise_to(&out->temperature_max_c, s->temperature_c);
+		raise_to(&out->used_max_bytes, s->used_bytes);
+		raise_to(&out->others_max, s->others);
+		if (s->throttle >= 0)
+			out->throttle = (out->throttle < 0 ? 0 : out->throttle) |
+				(s->throttle & ~(int64_t)THROTTLE_IDLE);
+	}
+	out->sm_mhz = value_of(&sm);
+	out->memory_mhz = value_of(&memory);
+	out->temperature_c = value_of(&temperature);
+	out->power_w = value_of(&power) / 1e3;
+	out->gpu_percent = value_of(&gpu);
+	out->memory_percent = value_of(&copy);
+}
+
+/* ---- as a table ---- */
+
+static void put_number(FILE *to, int64_t value, int64_t unit, const char *end)
+{
+	if (value < 0)
+		fprintf(to, "%s%s", not_known, end);
+	else
+		fprintf(to, "%" PRId64 "%s", value / unit, end);
+}
+
+static void put_text(FILE *to, const char *text)
+{
+	fprintf(to, "%s, ", text[0] ? text : not_known);
+}
+
+static void put_time(FILE *to, int64_t utc_ns)
+{
+	time_t seconds = (time_t)(utc_ns / 1000000000);
+	struct tm tm = {0};
+	char text[32];
+
+	gmtime_r(&seconds, &tm);
+	strftime(text, sizeof(text), "%Y/%m/%d %H:%M:%S", &tm);
+	fprintf(to, "%s.%03d, ", text, (int)(utc_ns / 1000000 % 1000));
+}
+
+static void put_sample(FILE *to, const struct nvml_device *d, const struct gpu_log_sample *sample)
+{
+	const struct nvml_sample *s = &sample->s;
+
+	put_time(to, sample->utc_ns);
+	put_number(to, d->index, 1, ", ");
+	put_text(to, d->name);
+	put_text(to, d->uuid);
+	put_text(to, d->driver);
+	put_number(to, s->sm_mhz, 1, ", ");
+	put_number(to, s->memory_mhz, 1, ", ");
+	if (s->throttle < 0)
+		put_text(to, "");
+	else
+		fprintf(to, "0x%016" PRIx64 ", ", (uint64_t)s->throttle);
+	put_number(to, s->temperature_c, 1, ", ");
+	if (s->power_mw < 0)
+		put_text(to, "");
+	else
+		fprintf(to, "%" PRId64 ".%02d, ", s->power_mw / 1000,
+			(int)(s->power_mw % 1000 / 10));
+	put_number(to, s->gpu_percent, 1, ", ");
+	put_number(to, s->memory_percent, 1, ", ");
+	put_number(to, s->used_bytes, 1 << 20, ", ");
+	put_number(to, s->total_bytes, 1 << 20, ", ");
+	put_number(to, s->others, 1, "\n");
+}
+
+void gpu_log_write(
+	FILE *to, const struct nvml_device *device, const struct gpu_log_samples *samples)
+{
+	fputs("timestamp, index, name, uuid, driver_version, clocks.current.sm [MHz], "
+	      "clocks.current.memory [MHz], clocks_throttle_reasons.active, temperature.gpu, "
+	      "power.draw [W], utilization.gpu [%], utilization.memory [%], memory.used [MiB], "
+	      "memory.total [MiB], other_processes\n",
+		to);
+	for (size_t i = 0; i < samples->n; i++)
+		put_sample(to, device, &samples->sample[i]);
+}

@@ -1,0 +1,126 @@
+/* A libnvidia-ml.so.1 of one GPU whose values change from call to call. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct utilization {
+	unsigned int gpu, memory;
+};
+struct memory {
+	unsigned long long total, free, used;
+};
+struct process {
+	unsigned int pid;
+	unsigned long long used;
+	unsigned int gi, ci;
+};
+
+static int the_device;
+
+int nvmlInit_v2(void);
+int nvmlShutdown(void);
+int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **out);
+int nvmlSystemGetDriverVersion(char *out, unsigned int bytes);
+int nvmlDeviceGetName(void *d, char *out, unsigned int bytes);
+int nvmlDeviceGetUUID(void *d, char *out, unsigned int bytes);
+int nvmlDeviceGetIndex(void *d, unsigned int *out);
+int nvmlDeviceGetClockInfo(void *d, int which, unsigned int *mhz);
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *d, unsigned long long *reasons);
+int nvmlDeviceGetTemperature(void *d, int sensor, unsigned int *celsius);
+int nvmlDeviceGetPowerUsage(void *d, unsigned int *mw);
+int nvmlDeviceGetUtilizationRates(void *d, struct utilization *out);
+int nvmlDeviceGetMemoryInfo(void *d, struct memory *out);
+int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned int *n, struct process *out);
+
+int nvmlInit_v2(void)
+{
+	return 0;
+}
+
+int nvmlShutdown(void)
+{
+	return 0;
+}
+
+int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **out)
+{
+	if (strcmp(pci, "0000:01:00.0") != 0)
+		return 6;
+	*out = &the_device;
+	return 0;
+}
+
+int nvmlSystemGetDriverVersion(char *out, unsigned int bytes)
+{
+	snprintf(out, bytes, "580.1");
+	return 0;
+}
+
+int nvmlDeviceGetName(void *d, char *out, unsigned int bytes)
+{
+	snprintf(out, bytes, "Some GPU");
+	return 0;
+}
+
+int nvmlDeviceGetUUID(void *d, char *out, unsigned int bytes)
+{
+	snprintf(out, bytes, "GPU-1-2");
+	return 0;
+}
+
+int nvmlDeviceGetIndex(void *d, unsigned int *out)
+{
+	*out = 3;
+	return 0;
+}
+
+int nvmlDeviceGetClockInfo(void *d, int which, unsigned int *mhz)
+{
+	*mhz = which == 1 ? 1980 : 2619;
+	return d == &the_device ? 0 : 1;
+}
+
+/* idle at first, then power */
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *d, unsigned long long *reasons)
+{
+	static int calls;
+
+	*reasons = calls++ ? 4 : 1;
+	return 0;
+}
+
+int nvmlDeviceGetTemperature(void *d, int sensor, unsigned int *celsius)
+{
+	static unsigned int calls;
+
+	*celsius = 40 + calls++ % 2 * 10;
+	return 0;
+}
+
+int nvmlDeviceGetPowerUsage(void *d, unsigned int *mw)
+{
+	*mw = 412345;
+	return 0;
+}
+
+int nvmlDeviceGetUtilizationRates(void *d, struct utilization *out)
+{
+	return 3; /* not supported */
+}
+
+int nvmlDeviceGetMemoryInfo(void *d, struct memory *out)
+{
+	*out = (struct memory){80ULL << 30, 60ULL << 30, 20ULL << 30};
+	return 0;
+}
+
+/* This process, and process 1. */
+int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned int *n, struct process *out)
+{
+	if (*n < 2)
+		return 7;
+	out[0] = (struct process){.pid = (unsigned int)getpid()};
+	out[1] = (struct process){.pid = 1};
+	*n = 2;
+	return 0;
+}

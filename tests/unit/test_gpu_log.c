@@ -1,0 +1,133 @@
+/* The GPU's log over a library made for the test, whose path is the program's argument. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "engine/gpu_log.h"
+
+static const char *library;
+static const char pci[] = "0000:01:00.0";
+
+static void library_and_device_are_named(void **state)
+{
+	char error[256] = "";
+	struct nvml *n;
+
+	assert_int_equal(
+		nvml_open("/nonexistent/nvml.so", pci, &n, error, sizeof(error)), -ELIBACC);
+	assert_non_null(strstr(error, "/nonexistent/nvml.so"));
+	assert_int_equal(nvml_open("libm.so.6", pci, &n, error, sizeof(error)), -ELIBACC);
+	assert_string_equal(error, "nvml: libm.so.6 has no nvmlInit_v2");
+	assert_int_equal(nvml_open(library, "0000:02:00.0", &n, error, sizeof(error)), -ENODEV);
+	assert_string_equal(error, "nvml: it has no device 0000:02:00.0: code 6");
+}
+
+static void one_sample(void **state)
+{
+	char error[256] = "";
+	struct nvml_sample s;
+	struct nvml *n;
+
+	assert_int_equal(nvml_open(library, pci, &n, error, sizeof(error)), 0);
+	assert_string_equal(nvml_device(n)->name, "Some GPU");
+	assert_string_equal(nvml_device(n)->uuid, "GPU-1-2");
+	assert_string_equal(nvml_device(n)->driver, "580.1");
+	assert_int_equal(nvml_device(n)->index, 3);
+	nvml_read(n, &s);
+	assert_int_equal(s.sm_mhz, 1980);
+	assert_int_equal(s.memory_mhz, 2619);
+	assert_int_equal(s.power_mw, 412345);
+	assert_int_equal(s.gpu_percent, -1);
+	assert_int_equal(s.used_bytes, (int64_t)20 << 30);
+	assert_int_equal(s.others, 1);
+	nvml_close(n);
+	nvml_close(NULL);
+}
+
+static char *text_of(const struct gpu_log *log, const struct gpu_log_samples *samples)
+{
+	char *text;
+	size_t n;
+	FILE *to = open_memstream(&text, &n);
+
+	assert_non_null(to);
+	gpu_log_write(to, gpu_log_device(log), samples);
+	fclose(to);
+	return text;
+}
+
+static void a_segment(void **state)
+{
+	struct timespec nap = {0, 5000000};
+	struct gpu_log_samples samples;
+	struct gpu_log_summary sum;
+	struct gpu_log *log;
+	char error[256] = "", *text;
+	size_t lines = 0;
+
+	assert_int_equal(gpu_log_create(library, pci, &log, error, sizeof(error)), 0);
+	gpu_log_begin(log);
+	nanosleep(&nap, NULL);
+	gpu_log_end(log, &samples);
+	assert_true(samples.n >= 2); /* the first and the last, whatever the time between */
+	assert_int_equal(samples.dropped, 0);
+	gpu_log_summarise(gpu_log_device(log), &samples, &sum);
+	assert_int_equal(sum.samples, samples.n);
+	assert_true(sum.sm_mhz == 1980 && sum.memory_mhz == 2619);
+	assert_true(fabs(sum.power_w - 412.345) < 1e-9);
+	assert_true(isnan(sum.gpu_percent));
+	assert_int_equal(sum.temperature_max_c, 50);
+	assert_int_equal(sum.throttle & 1, 0); /* idle throttles nothing */
+	assert_int_equal(sum.others_max, 1);
+	text = text_of(log, &samples);
+	for (const char *at = text; (at = strchr(at, '\n')); at++)
+		lines++;
+	assert_int_equal(lines, samples.n + 1);
+	assert_int_equal(strncmp(text, "timestamp, index, name, uuid, ", 30), 0);
+	assert_non_null(strstr(text, ", 3, Some GPU, GPU-1-2, 580.1, 1980, 2619, 0x"));
+	assert_non_null(strstr(text, ", 412.34, [N/A], [N/A], 20480, 81920, 1\n"));
+	free(text);
+	gpu_log_samples_finish(&samples);
+	gpu_log_destroy(log);
+	gpu_log_destroy(NULL);
+}
+
+static void many_segments(void **state)
+{
+	struct gpu_log_samples samples;
+	struct gpu_log *log;
+	char error[256] = "";
+
+	assert_int_equal(gpu_log_create(library, pci, &log, error, sizeof(error)), 0);
+	for (int i = 0; i < 200; i++) {
+		gpu_log_begin(log);
+		gpu_log_end(log, &samples);
+		assert_true(samples.n >= 2);
+		gpu_log_samples_finish(&samples);
+	}
+	gpu_log_begin(log);
+	gpu_log_destroy(log);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(library_and_device_are_named),
+		cmocka_unit_test(one_sample),
+		cmocka_unit_test(a_segment),
+		cmocka_unit_test(many_segments),
+	};
+
+	if (argc < 2)
+		return 2;
+	library = argv[1];
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
