@@ -284,6 +284,7 @@ json_t *active_segment_start(const struct active *a, int64_t i)
 	const struct design_segment *s = &a->order[i];
 	char *text = spec_canonical_arm(a->spec, s->arm);
 	char dir[PATH_MAX], sha256[65];
+	struct data_roots roots = settings_data_roots(a->daemon->settings);
 	json_t *spec;
 
 	if (text == NULL || active_segment_dir(a, i, dir) < 0) {
@@ -293,12 +294,13 @@ json_t *active_segment_start(const struct active *a, int64_t i)
 	artifact_sha256(text, strlen(text), sha256);
 	spec = json_loads(text, 0, NULL);
 	free(text);
-	return json_pack("{sI sI sI ss ss sI sI sI si ss so ss ss}", "run", (json_int_t)a->run->id,
-		"segment", (json_int_t)i, "segments", (json_int_t)a->run->segments, "name",
-		a->run->name, "arm", a->spec->arms[s->arm].name, "block", (json_int_t)s->block,
-		"position", (json_int_t)s->position, "attempt", (json_int_t)a->run->attempt,
-		"world", active_segment_gpus(a, i), "dir", dir, "spec", spec, "spec_sha256", sha256,
-		"run_spec_sha256", a->run->spec_sha256);
+	return json_pack("{sI sI sI ss ss sI sI sI si ss so ss ss so}", "run",
+		(json_int_t)a->run->id, "segment", (json_int_t)i, "segments",
+		(json_int_t)a->run->segments, "name", a->run->name, "arm",
+		a->spec->arms[s->arm].name, "block", (json_int_t)s->block, "position",
+		(json_int_t)s->position, "attempt", (json_int_t)a->run->attempt, "world",
+		active_segment_gpus(a, i), "dir", dir, "spec", spec, "spec_sha256", sha256,
+		"run_spec_sha256", a->run->spec_sha256, "data_roots", data_roots_json(&roots));
 }
 
 /* ---- the end ---- */

@@ -189,8 +189,9 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	c->asked = true;
 	arm(c);
 	engine_link_send(c->link, CHECK_REQUEST,
-		json_pack("{sI sI sO}", "token", (json_int_t)q->token, "world",
-			(json_int_t)q->world, "spec", q->spec));
+		json_pack("{sI sI sO so}", "token", (json_int_t)q->token, "world",
+			(json_int_t)q->world, "spec", q->spec, "data_roots",
+			data_roots_json(&c->o.data_roots)));
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)

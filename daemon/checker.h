@@ -10,6 +10,8 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#include "proto/data_roots.h"
+
 struct event_base;
 struct checker;
 
@@ -17,6 +19,7 @@ struct checker_options {
 	struct event_base *base;
 	const char *program;
 	int64_t timeout_s; /* of one question */
+	struct data_roots data_roots;
 };
 
 int checker_create(const struct checker_options *options, struct checker **out);

@@ -17,7 +17,9 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-enum { SETTINGS_ROOTS_MAX = 64, SETTINGS_ROWS_MAX = 64 };
+#include "proto/data_roots.h"
+
+enum { SETTINGS_ROOTS_MAX = DATA_ROOTS_MAX, SETTINGS_ROWS_MAX = 64 };
 
 struct settings_list {
 	char *path[SETTINGS_ROOTS_MAX];
@@ -94,6 +96,9 @@ void settings_take(struct settings *s, const struct settings *fresh,
  * error. */
 int settings_set(
 	struct settings *s, const char *name, const char *value, char *error, size_t error_bytes);
+
+/* Borrowed. */
+struct data_roots settings_data_roots(const struct settings *s);
 
 /* Every setting as a line of the file; read again they are the same. */
 void settings_print(const struct settings *s, FILE *out);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <grp.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,6 +120,15 @@ int settings_set(
 	return settings_set_row(s, row, value, error, error_bytes);
 }
 
+struct data_roots settings_data_roots(const struct settings *s)
+{
+	struct data_roots roots = {.n = s->data_roots.n};
+
+	for (size_t i = 0; i < roots.n; i++)
+		roots.path[i] = s->data_roots.path[i];
+	return roots;
+}
+
 /* ---- from text ---- */
 
 static int expected(
@@ -199,6 +209,15 @@ static int set_group(struct settings *s, const struct settings_row *row, const c
 	return 0;
 }
 
+static bool is_text(const char *value)
+{
+	json_t *text = json_string(value);
+	bool is = text != NULL;
+
+	json_decref(text);
+	return is;
+}
+
 static int set_path(struct settings *s, const struct settings_row *row, const char *value,
 	char *error, size_t error_bytes)
 {
@@ -209,6 +228,8 @@ static int set_path(struct settings *s, const struct settings_row *row, const ch
 
 	if (value[0] == '\0')
 		wrong = "empty, a path is expected";
+	else if (!is_text(value))
+		wrong = "not UTF-8, which messages are made of";
 	else if (listed && value[0] != '/')
 		wrong = "an absolute path is expected";
 	else if (listed && list->n == SETTINGS_ROOTS_MAX)

@@ -17,6 +17,7 @@
 #include "daemon/settings.h"
 #include "daemon/store.h"
 #include "proto/artifact.h"
+#include "proto/data_roots.h"
 #include "proto/design.h"
 #include "proto/protocol.h"
 #include "proto/spec.h"
@@ -85,31 +86,18 @@ static void add_error(struct submission *s, int line, const char *key, const cha
 
 /* ---- data roots ---- */
 
-static bool below(const char *path, const char *root)
-{
-	size_t n = strlen(root);
-
-	while (n > 1 && root[n - 1] == '/')
-		n--;
-	return n == 1 || (strncmp(path, root, n) == 0 && path[n] == '/');
-}
-
-/* A path that leads out of the data roots, links followed, is an error; one that leads nowhere is
- * not yet. */
+/* A path that leads out of the data roots is an error; that it leads nowhere is the engine's to
+ * tell. */
 static void check_path(struct submission *s, const char *key, const char *path)
 {
-	const struct settings *settings = s->daemon->settings;
-	char real[PATH_MAX], root[PATH_MAX], message[SPEC_PATH_MAX + PATH_MAX + 100];
+	const struct settings_list *list = &s->daemon->settings->data_roots;
+	struct data_roots roots = settings_data_roots(s->daemon->settings);
+	char message[SPEC_PATH_MAX + PATH_MAX + 100];
 
-	if (path[0] == '\0')
+	if (path[0] == '\0' || data_roots_hold(&roots, path))
 		return;
-	if (realpath(path, real) == NULL)
-		snprintf(real, sizeof(real), "%s", strstr(path, "/..") ? "" : path);
-	for (size_t i = 0; i < settings->data_roots.n; i++)
-		if (realpath(settings->data_roots.path[i], root) != NULL && below(real, root))
-			return;
 	snprintf(message, sizeof(message), "%s is not below a data root of gpt2d (%s%s)", path,
-		settings->data_roots.path[0], settings->data_roots.n > 1 ? ", ..." : "");
+		list->path[0], list->n > 1 ? ", ..." : "");
 	add_error(s, 0, key, message);
 }
 

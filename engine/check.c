@@ -357,7 +357,8 @@ static void check_file(struct checking *k, json_t *data, bool validation)
 	struct dataset d;
 	json_t *entry;
 
-	if (dataset_open(&d, k->config, validation, message, sizeof(message)) < 0) {
+	if (dataset_open_below(&d, k->config, validation, &k->options->data_roots, message,
+			sizeof(message)) < 0) {
 		refuse(k, key, "%s", message);
 		return;
 	}

@@ -42,6 +42,7 @@ struct check_options {
 	int64_t (*activation_bytes)(
 		const struct spec_model *model, int64_t B, int64_t T, int64_t elem_bytes);
 	struct dataset_cache *cache; /* may be NULL */
+	struct data_roots data_roots;
 };
 
 /* 0 with new references in both, or -ENOMEM. */

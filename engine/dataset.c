@@ -194,14 +194,45 @@ int64_t dataset_tokens_needed(const struct spec_config *config)
 	return n + 1;
 }
 
-static int open_file(struct dataset *d, char *error, size_t error_bytes)
+/*
+ * First without access, then by that descriptor: what the name leads to is judged once, and nothing
+ * else is opened.
+ */
+static int open_below(
+	struct dataset *d, const struct data_roots *roots, char *error, size_t error_bytes)
+{
+	char name[64];
+	int place = open(d->path, O_PATH | O_CLOEXEC), rc = 0;
+
+	if (place < 0)
+		return fail(error, error_bytes, -errno, "%s: %s", d->path, strerror(errno));
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", place);
+	if (!data_roots_hold_fd(roots, place))
+		rc = fail(error, error_bytes, -EACCES,
+			"%s is not below a data root of gpt2d (%s%s)", d->path, roots->path[0],
+			roots->n > 1 ? ", ..." : "");
+	else if ((d->fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0)
+		rc = fail(error, error_bytes, -errno, "%s: %s", d->path, strerror(errno));
+	close(place);
+	return rc;
+}
+
+static int open_file(
+	struct dataset *d, const struct data_roots *roots, char *error, size_t error_bytes)
 {
 	struct stat st;
+	int rc;
 
 	/*
 	 * non-blocking: a FIFO under this name must not hang the rank; no effect on a regular file
 	 */
-	d->fd = open(d->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (roots->n > 0) {
+		rc = open_below(d, roots, error, error_bytes);
+		if (rc < 0)
+			return rc;
+	} else {
+		d->fd = open(d->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	}
 	if (d->fd < 0)
 		return fail(error, error_bytes, -errno, "%s: %s", d->path, strerror(errno));
 	if (fstat(d->fd, &st) < 0)
@@ -218,6 +249,14 @@ static int open_file(struct dataset *d, char *error, size_t error_bytes)
 
 int dataset_open(struct dataset *d, const struct spec_config *config, bool validation, char *error,
 	size_t error_bytes)
+{
+	static const struct data_roots anywhere = {.n = 0};
+
+	return dataset_open_below(d, config, validation, &anywhere, error, error_bytes);
+}
+
+int dataset_open_below(struct dataset *d, const struct spec_config *config, bool validation,
+	const struct data_roots *roots, char *error, size_t error_bytes)
 {
 	struct dataset made = {
 		.fd = -1,
@@ -237,7 +276,7 @@ int dataset_open(struct dataset *d, const struct spec_config *config, bool valid
 	}
 	snprintf(made.path, sizeof(made.path), "%s", path);
 	if (made.format != DATASET_SYNTHETIC)
-		rc = open_file(&made, error, error_bytes);
+		rc = open_file(&made, roots, error, error_bytes);
 	if (rc < 0)
 		goto failed;
 	if (made.n_tokens < dataset_tokens_needed(config)) {
@@ -302,7 +341,7 @@ static int read_tokens(const struct dataset *d, uint16_t *out, int64_t first, in
 		int rc = check_unchanged(d, error, error_bytes);
 
 		return rc < 0 ? rc
-				: fail(error, error_bytes, -EIO, "%s: short read at token %" PRId64,
+			      : fail(error, error_bytes, -EIO, "%s: short read at token %" PRId64,
 					d->path, first);
 	}
 	return 0;

@@ -26,6 +26,7 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "proto/data_roots.h"
 #include "proto/spec.h"
 
 enum dataset_format { DATASET_RAW, DATASET_HEADED, DATASET_SYNTHETIC };
@@ -71,6 +72,9 @@ struct dataset_cache {
  */
 int dataset_open(struct dataset *d, const struct spec_config *config, bool validation, char *error,
 	size_t error_bytes);
+/* The same; -EACCES for a file that is not below roots, of which nothing is read then. */
+int dataset_open_below(struct dataset *d, const struct spec_config *config, bool validation,
+	const struct data_roots *roots, char *error, size_t error_bytes);
 void dataset_close(struct dataset *d);
 
 /*

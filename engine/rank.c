@@ -190,6 +190,7 @@ static bool check_arm(const json_t *params, const struct k_device_info *info,
 	int world = (int)json_integer_value(json_object_get(params, "world"));
 	struct spec_options options = {.world = world};
 	struct spec_errors wrong = {0};
+	struct data_roots roots = {.n = 0};
 	struct spec *spec;
 	char *text = json_dumps(json_object_get(params, "spec"), JSON_COMPACT | JSON_ENCODE_ANY);
 	int rc = text ? spec_parse(text, strlen(text), &options, &spec, &wrong) : -EINVAL;
@@ -197,6 +198,13 @@ static bool check_arm(const json_t *params, const struct k_device_info *info,
 	free(text);
 	if (rc == -ENOMEM)
 		return false;
+	if (rc == 0 && data_roots_read(&roots, json_object_get(params, "data_roots")) < 0) {
+		spec_free(spec);
+		*errors = json_pack("[{ss ss}]", "key", "data", "message",
+			"the data_roots that gpt2d told are not understood");
+		*report = json_object();
+		return true;
+	}
 	if (rc) {
 		*errors = spec_error_list(&wrong);
 		*report = json_object();
@@ -212,6 +220,7 @@ static bool check_arm(const json_t *params, const struct k_device_info *info,
 			.comm_bytes = world > 1 ? collectives_scratch_bytes(world) : 0,
 			.activation_bytes = model_activation_bytes,
 			.cache = cache,
+			.data_roots = roots,
 		},
 		errors, report);
 	spec_free(spec);

@@ -120,6 +120,8 @@ static bool read_spec(struct segment *s)
 		return failed(s, "spec_mismatch",
 			"the spec that came has SHA-256 %s, %s was announced", s->spec_sha256,
 			expected);
+	if (data_roots_read(&s->data_roots, json_object_get(s->params, "data_roots")) < 0)
+		return failed(s, "spec_refused", "segment.start: data_roots is not understood");
 	if (s->config.gpus != s->world)
 		return failed(s, "spec_refused",
 			"gpus: %" PRId64 " in the spec, %d ranks were told", s->config.gpus,
@@ -136,6 +138,7 @@ static bool check(struct segment *s, struct warm *w)
 		.comm_bytes = w->world > 1 ? collectives_scratch_bytes(w->world) : 0,
 		.activation_bytes = model_activation_bytes,
 		.cache = &w->scans,
+		.data_roots = s->data_roots,
 	};
 	json_t *errors, *report, *first;
 
@@ -160,7 +163,7 @@ static bool open_data(struct segment *s)
 	size_t n = sizeof(s->failure.message);
 	int64_t left_over;
 
-	if (dataset_open(&s->train, &s->config, false, error, n)) {
+	if (dataset_open_below(&s->train, &s->config, false, &s->data_roots, error, n)) {
 		s->failure.reason = "data";
 		return false;
 	}
@@ -169,7 +172,7 @@ static bool open_data(struct segment *s)
 		check_optimizer_steps(&s->config, s->train.n_sequences, &left_over);
 	if (s->config.validation_steps == 0)
 		return true;
-	if (dataset_open(&s->val, &s->config, true, error, n)) {
+	if (dataset_open_below(&s->val, &s->config, true, &s->data_roots, error, n)) {
 		s->failure.reason = "data";
 		return false;
 	}

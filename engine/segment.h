@@ -30,6 +30,7 @@ struct segment {
 	const char *dir;
 	int world;
 	struct spec *spec;
+	struct data_roots data_roots;
 	struct spec_config config; /* of the one arm, optimizer_steps known */
 	char *spec_text;           /* canonical */
 	char spec_sha256[65];

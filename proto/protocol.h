@@ -126,12 +126,13 @@ enum { PROTOCOL_THREADS_MAX = 1024 };
 #define ENGINE_EXIT "engine.exit"
 /*
  * {run, segment, segments, name, arm, block, position, attempt, world, dir, spec: {...} of one
- * arm, spec_sha256 (of that arm's text), run_spec_sha256} to the first `world` ranks
+ * arm, spec_sha256 (of that arm's text), run_spec_sha256, data_roots: [folder]} to the first
+ * `world` ranks
  */
 #define SEGMENT_START "segment.start"
 /* {run, segment} */
 #define SEGMENT_CANCEL "segment.cancel"
-/* {token, world, spec: {...} of one arm} to a process with role check */
+/* {token, world, spec: {...} of one arm, data_roots: [folder]} to a process with role check */
 #define CHECK_REQUEST "check"
 
 /* ---- engine -> gpt2d ---- */

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import Daemon, RpcError, spec, wait_for
+from helpers import BUILD, Daemon, RpcError, spec, wait_for
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
 ONE, TWO = 61001, 61002  # uids of nobody in particular
@@ -192,3 +192,29 @@ def test_descriptors_are_kept_for_the_rest(home):
         for other in others:
             other.close()
         wait_for(d.accepts, "a free seat")
+
+
+def test_data_that_is_led_elsewhere_after_the_check(tmp_path):
+    """The engine judges the file that it opens: a link changed after the submission leads nowhere."""
+    data, secret = tmp_path / "data", tmp_path / "secret"
+    data.mkdir()
+    for path in (data / "ok.bin", secret):
+        path.write_bytes(b"".join(bytes((token, 0)) for token in range(100)) * 100)
+    link = data / "link.bin"
+    link.symlink_to(data / "ok.bin")
+    with Daemon(engine=BUILD / "engine/gpt2-engine-cpu", options=("--data-roots", str(data))) as d, d.client() as c:
+        good = {"kind": "file", "train": str(link)}
+        assert c.wait(c.submit(spec("good", 1, data=good)))["state"] == "done"
+        first = c.submit(spec("long", 1000000))
+        second = c.submit(spec("led", 1, data=good))
+        link.unlink()
+        link.symlink_to(secret)
+        with pytest.raises(RpcError) as refused:
+            c.submit(spec("late", 1, data=good))
+        assert "is not below a data root of gpt2d" in refused.value.message
+        c.call("cancel", id=first)
+        end = c.wait(second)
+        assert end["state"] == "failed" and f"{link} is not below a data root of gpt2d ({data})" in end["reason"]
+        with pytest.raises(RpcError) as refused:
+            c.submit(spec("none", 1, data={"kind": "file", "train": str(data / "none.bin")}))
+        assert "none.bin: No such file or directory" in refused.value.message
