@@ -120,7 +120,7 @@ static int wait_for(struct client *c, short events, int64_t deadline_ns)
 		if (left < 0)
 			left = 0;
 	}
-	n = interrupt_poll(&p, left);
+	n = interrupt_poll(&p, 1, left);
 	if (n < 0)
 		return -errno;
 	return n == 0 ? -ETIMEDOUT : 0;
@@ -404,6 +404,11 @@ void client_close(struct client *c)
 		free(event);
 	}
 	free(c);
+}
+
+int client_fd(const struct client *c)
+{
+	return c->fd;
 }
 
 const json_t *client_hello(const struct client *c)

@@ -25,6 +25,8 @@ struct client;
 int client_open(const struct ctl *ctl, struct client **out, struct ctl_error *e);
 void client_close(struct client *c); /* takes NULL */
 const json_t *client_hello(const struct client *c);
+/* To be polled for reading with other things, once client_next says that nothing is left. */
+int client_fd(const struct client *c);
 
 /*
  * Send method and wait for its reply: 0 and *result (owned by the caller), or an exit code with e,

@@ -17,7 +17,6 @@ const struct exits_row exits_table[] = {
 	{CTL_VERSION_MISMATCH, "version mismatch",
 		"client and daemon are of different builds, or speak different protocol versions"},
 	{CTL_TIMEOUT, "time-out", "time-out"},
-	{CTL_UNREAD, "output not read",
-		"the reader of standard output went away, as head(1) does"},
+	{CTL_UNREAD, "output not read", "the reader of standard output went away, as head(1) does"},
 	{0, NULL, NULL},
 };

@@ -35,7 +35,7 @@ bool interrupt_seen(void)
 	return seen != 0;
 }
 
-int interrupt_poll(struct pollfd *fd, int64_t timeout_ns)
+int interrupt_poll(struct pollfd *fds, size_t n, int64_t timeout_ns)
 {
 	const struct timespec timeout = {timeout_ns / 1000000000, timeout_ns % 1000000000};
 	sigset_t open;
@@ -43,5 +43,5 @@ int interrupt_poll(struct pollfd *fd, int64_t timeout_ns)
 	sigprocmask(SIG_SETMASK, NULL, &open);
 	sigdelset(&open, SIGINT);
 	sigdelset(&open, SIGTERM);
-	return ppoll(fd, 1, timeout_ns < 0 ? NULL : &timeout, &open);
+	return ppoll(fds, n, timeout_ns < 0 ? NULL : &timeout, &open);
 }

@@ -8,12 +8,13 @@
 
 #include <poll.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 void interrupt_begin(void);
 bool interrupt_seen(void);
 
 /* poll that signals can end: as poll, with -1 and EINTR. timeout_ns -1: for ever. */
-int interrupt_poll(struct pollfd *fd, int64_t timeout_ns);
+int interrupt_poll(struct pollfd *fds, size_t n, int64_t timeout_ns);
 
 #endif

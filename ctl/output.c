@@ -6,6 +6,7 @@
 
 #include "ctl/format.h"
 #include "ctl/text.h"
+#include "ctl/view.h"
 #include "proto/spec.h"
 
 /* ---- stdout may be full, or closed ---- */
@@ -77,6 +78,11 @@ static void json_dry_run(struct ctl *ctl, const json_t *reply, bool verbose)
 static void json_status(struct ctl *ctl, const json_t *reply)
 {
 	emit(ctl, "status", reply);
+}
+
+static void json_top(struct ctl *ctl, const json_t *object, const struct view *view)
+{
+	emit(ctl, "top", object);
 }
 
 static void json_list(struct ctl *ctl, const json_t *reply)
@@ -188,6 +194,7 @@ const struct output output_json = {
 	.submitted = json_submitted,
 	.dry_run = json_dry_run,
 	.status = json_status,
+	.top = json_top,
 	.list = json_list,
 	.show = json_show,
 	.artifacts = json_artifacts,
@@ -313,6 +320,12 @@ CHECKED(checked_log_line, text_log_line)
 CHECKED(checked_compare, text_compare)
 #undef CHECKED
 
+static void checked_top(struct ctl *ctl, const json_t *object, const struct view *view)
+{
+	text_top(&ctl->out, view, TEXT_ROWS_ALL);
+	check_stdout(ctl);
+}
+
 static void checked_dry_run(struct ctl *ctl, const json_t *reply, bool verbose)
 {
 	text_dry_run(ctl, reply, verbose);
@@ -330,6 +343,7 @@ const struct output output_text = {
 	.submitted = checked_submitted,
 	.dry_run = checked_dry_run,
 	.status = checked_status,
+	.top = checked_top,
 	.list = checked_list,
 	.show = checked_show,
 	.artifacts = checked_artifacts,

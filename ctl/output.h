@@ -19,12 +19,14 @@
 enum { OUTPUT_SCHEMA = 1 };
 
 struct progress;
+struct view;
 
 struct output {
 	void (*submitted)(struct ctl *ctl, const json_t *reply);
 	/* verbose: with the resolved spec, which JSON has always */
 	void (*dry_run)(struct ctl *ctl, const json_t *reply, bool verbose);
 	void (*status)(struct ctl *ctl, const json_t *reply);
+	void (*top)(struct ctl *ctl, const json_t *object, const struct view *view);
 	void (*list)(struct ctl *ctl, const json_t *reply);
 	void (*show)(struct ctl *ctl, const json_t *reply);
 	/* the reply to "artifacts", all pages; after a copy with "copied_to" and each file's

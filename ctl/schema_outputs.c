@@ -116,6 +116,18 @@ const struct schema_row schema_outputs[] = {
 	{"queued", "count", ""},
 	{"counts", "counts", ""},
 
+	{"top", SCHEMA_OUTPUT, "What status prints, with load, queue and losses."},
+	{"daemon", "daemon", ""},
+	{"host", "host", ""},
+	{"store", "store|null", "null: all is well"},
+	{"engine", "engine", ""},
+	{"running", "running|null", ""},
+	{"waiting", "text|null", "why the head of the queue does not start"},
+	{"queued", "count", ""},
+	{"counts", "counts", ""},
+	{"queue", "[run]", "at most 100 that wait"},
+	{"losses", "[real|null]", "of the segment that trains now, at most 1024, thinned evenly"},
+
 	{"list", SCHEMA_OUTPUT, "Runs, the newest last."},
 	{"runs", "[run]", ""},
 	{"older", "bool", "there are more, see --limit"},

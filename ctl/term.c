@@ -40,7 +40,8 @@ int term_width(const struct term *t)
 {
 	struct winsize size;
 
-	if (!t->tty || ioctl(fileno(t->file), TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+	if (!t->tty || t->fixed || ioctl(fileno(t->file), TIOCGWINSZ, &size) != 0 ||
+		size.ws_col == 0)
 		return t->width;
 	return size.ws_col;
 }

@@ -12,6 +12,7 @@ struct term {
 	bool colour; /* a terminal, and neither NO_COLOR nor TERM=dumb */
 	bool utf8;   /* by the locale */
 	int width;   /* columns; 80 where it is not a terminal */
+	bool fixed;  /* width is as it is, file is no terminal itself */
 };
 
 enum term_colour { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_RED, TERM_GREEN, TERM_YELLOW, TERM_CYAN };

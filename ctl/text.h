@@ -7,10 +7,14 @@
 #include "ctl/ctl.h"
 
 struct progress;
+struct view;
 
 void text_submitted(struct ctl *ctl, const json_t *reply);
 void text_dry_run(struct ctl *ctl, const json_t *reply, bool verbose);
 void text_status(struct ctl *ctl, const json_t *reply);
+/* Of ranks and queue what fits into rows lines. */
+enum { TEXT_ROWS_ALL = 1 << 20 };
+void text_top(const struct term *t, const struct view *v, int rows);
 void text_list(struct ctl *ctl, const json_t *reply);
 void text_show(struct ctl *ctl, const json_t *reply);
 void text_artifacts(struct ctl *ctl, const json_t *result);

@@ -45,6 +45,7 @@ extern const size_t n_verbs;
 /* Options that every verb takes, before or after its name. */
 extern const struct option_row global_options[];
 
+extern const struct verb verb_top;
 extern const struct verb verb_submit, verb_status, verb_list, verb_show, verb_follow, verb_wait,
 	verb_cancel, verb_artifacts, verb_logs, verb_compare, verb_data_prepare, verb_shutdown,
 	verb_completion, verb_version, verb_help;

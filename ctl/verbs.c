@@ -8,6 +8,7 @@
 const struct verb *const verbs[] = {
 	&verb_submit,
 	&verb_status,
+	&verb_top,
 	&verb_list,
 	&verb_show,
 	&verb_follow,

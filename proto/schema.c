@@ -101,8 +101,8 @@ static json_t *one_schema(const struct schema_document *d, const char *type, siz
 	if (n > 1 && type[0] == '=')
 		return words_schema(type + 1, n - 1);
 	if (n > 2 && type[0] == '[' && type[n - 1] == ']')
-		return json_pack("{s:s, s:o}", "type", "array", "items",
-			schema_of(d, type + 1, n - 2));
+		return json_pack(
+			"{s:s, s:o}", "type", "array", "items", schema_of(d, type + 1, n - 2));
 	if (n > 2 && type[0] == '{' && type[n - 1] == '}')
 		return json_pack("{s:s, s:o}", "type", "object", "additionalProperties",
 			schema_of(d, type + 1, n - 2));

@@ -3,8 +3,7 @@
 
 #include "proto/schema.h"
 
-#define RUN_STATES                                                                                 \
-	"=queued,starting,running,finishing,done,failed,cancelled,interrupted"
+#define RUN_STATES "=queued,starting,running,finishing,done,failed,cancelled,interrupted"
 
 const struct schema_row schema_messages[] = {
 	{"run", SCHEMA_OBJECT, "A run, wherever one stands."},
@@ -52,6 +51,7 @@ const struct schema_row schema_messages[] = {
 	{"device", "device|null", "null before it said hello"},
 	{"cpu_s", "real|null", "processor time of all its threads since it began"},
 	{"rss_bytes", "count|null", "resident memory"},
+	{"cpu_load", "?real|null", "of top alone: processors' worth since the look before"},
 
 	{"engine", SCHEMA_OBJECT, "The engine of this gpt2d."},
 	{"state", "=down,starting,ready,failing,stopping,stopped", ""},
@@ -73,6 +73,7 @@ const struct schema_row schema_messages[] = {
 	{"uptime_s", "real", ""},
 	{"cpu_s", "real|null", "processor time since it began"},
 	{"rss_bytes", "count|null", "resident memory"},
+	{"cpu_load", "?real|null", "of top alone: processors' worth since the look before"},
 	{"socket", "text", ""},
 	{"state_dir", "text", ""},
 	{"clients", "count", "connected now, this one too"},

@@ -1,11 +1,8 @@
 """Shells complete gpt2ctl's command line: what gpt2ctl says, and three shells that ask it."""
 
 import os
-import pty
 import re
-import select
 import shutil
-import signal
 import subprocess
 import time
 
@@ -13,6 +10,7 @@ import pytest
 
 from fake_daemon import FakeDaemon, run_object
 from helpers import PATIENCE_S, ROOT
+from terminal import Terminal
 from test_ctl import CTL, ctl, environment, verbs
 
 RUNS = [run_object(12, "other", "queued"), run_object(7, "demo", "running")]
@@ -174,36 +172,6 @@ def test_fish(tmp_path, daemon):
     assert complete("gpt2ctl show ") == ["12", "7"]
     (tmp_path / "experiment.json").write_text("{}")
     assert complete(f"gpt2ctl submit {tmp_path}/exp") == [f"{tmp_path}/experiment.json"]
-
-
-class Terminal:
-    """An interactive program on a terminal of its own."""
-
-    def __init__(self, command, env):
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.execvpe(command[0], command, {**env, "PS1": "$ ", "PROMPT": "$ ", "TERM": "xterm"})
-        self.seen = ""
-
-    def type(self, text):
-        self.seen = ""
-        os.write(self.fd, text.encode())
-
-    def wait(self, pattern):
-        """Until it is seen, bells and sequences of the terminal left out."""
-        until = time.monotonic() + PATIENCE_S
-        while not re.search(pattern, re.sub(r"\x07|\x1b\[[?0-9;]*[a-zA-Z]", "", self.seen)):
-            assert time.monotonic() < until, f"{pattern} is not in {self.seen!r}"
-            if select.select([self.fd], [], [], 0.1)[0]:
-                self.seen += os.read(self.fd, 65536).decode(errors="replace")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        os.close(self.fd)
 
 
 @pytest.mark.parametrize("shell, command, load", [

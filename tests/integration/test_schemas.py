@@ -126,8 +126,8 @@ def test_a_real_run(daemon, tmp_path):
         assert followed[-1]["state"] == "done"
         shown = lines(ctl(d, "show", 1, "--json"))[0]
         check(SCHEMAS["spec"], shown["spec"])
-        for args in (["status"], ["list"], ["compare", 1], ["wait", 1], ["cancel", 1], ["version"], ["help"],
-                ["help", "submit"], ["artifacts", 1], ["logs", 1], ["logs"], ["logs", 1, "-f"],
+        for args in (["status"], ["top", "-n", 2, "-i", 0.1], ["list"], ["compare", 1], ["wait", 1], ["cancel", 1],
+                ["version"], ["help"], ["help", "submit"], ["artifacts", 1], ["logs", 1], ["logs"], ["logs", 1, "-f"],
                 ["artifacts", 1, "--copy", tmp_path / "copy"]):
             lines(ctl(d, *args, "--json"))
         folder = Path(shown["run"]["dir"])
@@ -163,7 +163,7 @@ def test_what_goes_wrong(daemon):
             c.call("follow", id=run)
             while (event := c.event())["method"] != "run.step":
                 check(SCHEMAS["events"], event, event["method"])
-            for args in (["status"], ["list"], ["show", run], ["cancel", run + 1], ["cancel", run]):
+            for args in (["status"], ["top", "-n", 2, "-i", 0.1], ["list"], ["show", run], ["cancel", run + 1], ["cancel", run]):
                 lines(ctl(d, *args, "--json"), fake=True)
             while event["method"] != "run.done":
                 check(SCHEMAS["events"], event, event["method"])

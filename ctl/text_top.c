@@ -1,0 +1,208 @@
+/* gpt2ctl top, for people. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl/format.h"
+#include "ctl/table.h"
+#include "ctl/text.h"
+#include "ctl/view.h"
+
+enum { SPARK_MAX = 120, NAME_BYTES = 80 };
+
+/* "98%" of a processor, or "-" */
+static const char *load_text(const json_t *object, char *out, size_t out_bytes)
+{
+	const double load = format_real(object, "cpu_load");
+
+	if (isfinite(load))
+		snprintf(out, out_bytes, "%.0f%%", load * 100.0);
+	else
+		snprintf(out, out_bytes, "-");
+	return out;
+}
+
+static const char *size_text(const json_t *object, const char *key, char out[FORMAT_BYTES])
+{
+	if (!json_is_integer(json_object_get(object, key)))
+		return "-";
+	return format_size(format_int(object, key, 0), out);
+}
+
+/* ---- losses as a row of bars ---- */
+
+/* Mean of losses [from, to), of those that are finite. */
+static double mean_of(const double *losses, size_t from, size_t to)
+{
+	double sum = 0.0;
+	int n = 0;
+
+	for (size_t i = from; i < to; i++) {
+		if (!isfinite(losses[i]))
+			continue;
+		sum += losses[i];
+		n++;
+	}
+	return n > 0 ? sum / n : (double)NAN;
+}
+
+static void put_bar(const struct term *t, double height)
+{
+	static const char plain[] = "_.-=+*%#";
+	const int eighth = (int)(height * 7.0 + 0.5);
+
+	if (!isfinite(height))
+		fputc('?', t->file);
+	else if (t->utf8) /* U+2581 to U+2588 */
+		fprintf(t->file, "\xe2\x96%c", (char)(0x81 + eighth));
+	else
+		fputc(plain[eighth], t->file);
+}
+
+static void print_losses(const struct view *v, const struct term *t)
+{
+	const size_t room = t->width > 40 ? (size_t)t->width - 30 : 10;
+	const size_t limit = room < SPARK_MAX ? room : SPARK_MAX;
+	const size_t cells = v->n_losses < limit ? v->n_losses : limit;
+	double value[SPARK_MAX], low = INFINITY, high = -INFINITY;
+
+	if (cells < 2)
+		return;
+	for (size_t i = 0; i < cells; i++) {
+		value[i] =
+			mean_of(v->losses, i * v->n_losses / cells, (i + 1) * v->n_losses / cells);
+		low = fmin(low, value[i]);
+		high = fmax(high, value[i]);
+	}
+	fprintf(t->file, "loss    %s", term_colour(t, TERM_CYAN));
+	for (size_t i = 0; i < cells; i++)
+		put_bar(t, high > low ? (value[i] - low) / (high - low) : value[i] - low);
+	fprintf(t->file, "%s %.4f to %.4f\n", term_colour(t, TERM_PLAIN), v->losses[0],
+		v->losses[v->n_losses - 1]);
+}
+
+/* ---- parts ---- */
+
+static void print_head(const struct view *v, const struct term *t)
+{
+	const json_t *daemon = json_object_get(v->status, "daemon");
+	const json_t *host = json_object_get(v->status, "host");
+	const json_t *store = json_object_get(v->status, "store");
+	char version[64], state[32], up[FORMAT_BYTES], free[FORMAT_BYTES], all[FORMAT_BYTES];
+	char load[32], rss[FORMAT_BYTES], error[600], advice[600];
+	const double load_1m = format_real(host, "load_1m");
+
+	fprintf(t->file, "%sgpt2d %s%s %s, up %s, cpu %s, %s, clients %lld\n",
+		term_colour(t, TERM_BOLD),
+		format_string(daemon, "version", "?", version, sizeof(version)),
+		term_colour(t, TERM_PLAIN),
+		format_string(daemon, "state", "?", state, sizeof(state)),
+		format_duration(format_real(daemon, "uptime_s"), up),
+		load_text(daemon, load, sizeof(load)), size_text(daemon, "rss_bytes", rss),
+		(long long)format_int(daemon, "clients", 0));
+	fprintf(t->file, "host    %lld processors, load %.2f, %s of %s free\n",
+		(long long)format_int(host, "processors", 0), isfinite(load_1m) ? load_1m : 0.0,
+		size_text(host, "memory_available_bytes", free),
+		size_text(host, "memory_bytes", all));
+	if (json_is_object(store))
+		fprintf(t->file, "%sstore   %s: %s%s\n", term_colour(t, TERM_RED),
+			format_string(store, "error", "?", error, sizeof(error)),
+			format_string(store, "advice", "", advice, sizeof(advice)),
+			term_colour(t, TERM_PLAIN));
+}
+
+static void print_run(const struct view *v, const struct term *t)
+{
+	const json_t *running = json_object_get(v->status, "running");
+	const json_t *run = json_object_get(running, "run");
+	char name[NAME_BYTES], state[32];
+
+	if (!json_is_object(run)) {
+		fputs("running none\n", t->file);
+		return;
+	}
+	format_string(run, "state", "?", state, sizeof(state));
+	fprintf(t->file, "running %lld %s: %s%s%s\n", (long long)format_int(run, "id", 0),
+		format_string(run, "name", "", name, sizeof(name)),
+		term_colour(t, text_state_colour(state)), state, term_colour(t, TERM_PLAIN));
+	text_progress_line(t, json_object_get(running, "progress"));
+	print_losses(v, t);
+}
+
+static void print_ranks(const struct view *v, const struct term *t, size_t rows)
+{
+	const json_t *engine = json_object_get(v->status, "engine");
+	const json_t *ranks = json_object_get(engine, "ranks"), *rank;
+	char state[32], pid[32], load[32], rss[FORMAT_BYTES], device[256], reason[600];
+	struct table table;
+	size_t i;
+
+	format_string(engine, "reason", "", reason, sizeof(reason));
+	fprintf(t->file, "engine  %s, restarts %lld%s%s\n",
+		format_string(engine, "state", "?", state, sizeof(state)),
+		(long long)format_int(engine, "restarts", 0), *reason ? ": " : "", reason);
+	table_init(&table);
+	table_column(&table, "RANK", true);
+	table_column(&table, "STATE", false);
+	table_column(&table, "PID", true);
+	table_column(&table, "CPU", true);
+	table_column(&table, "MEMORY", true);
+	table_column(&table, "DEVICE", false);
+	json_array_foreach(ranks, i, rank) {
+		if (i == rows)
+			break;
+		table_cell(&table, "%lld", (long long)format_int(rank, "rank", (int64_t)i));
+		table_cell(&table, "%s", format_string(rank, "state", "?", state, sizeof(state)));
+		table_cell(&table, "%s", format_string(rank, "pid", "-", pid, sizeof(pid)));
+		table_cell(&table, "%s", load_text(rank, load, sizeof(load)));
+		table_cell(&table, "%s", size_text(rank, "rss_bytes", rss));
+		table_cell(&table, "%s",
+			format_string(json_object_get(rank, "device"), "name", "-", device,
+				sizeof(device)));
+	}
+	table_print(&table, t, "        ");
+	table_finish(&table);
+	if (i < json_array_size(ranks))
+		fprintf(t->file, "        and %zu more\n", json_array_size(ranks) - i);
+}
+
+static void print_queue(const struct view *v, const struct term *t, size_t rows)
+{
+	const int64_t queued = format_int(v->status, "queued", 0);
+	char waiting[600], name[NAME_BYTES], at[64];
+	const json_t *run;
+	struct table table;
+	size_t i;
+
+	format_string(v->status, "waiting", "", waiting, sizeof(waiting));
+	fprintf(t->file, "queued  %lld%s%s\n", (long long)queued, *waiting ? ": " : "", waiting);
+	table_init(&table);
+	for (int c = 0; c < 4; c++)
+		table_column(&table, "", c == 0 || c == 2);
+	json_array_foreach(v->queue, i, run) {
+		if (i == rows)
+			break;
+		table_cell(&table, "%lld", (long long)format_int(run, "id", 0));
+		table_cell(&table, "%s", format_string(run, "name", "", name, sizeof(name)));
+		table_cell(&table, "%lld segments", (long long)format_int(run, "segments", 0));
+		table_cell(&table, "%s", text_time(run, "submitted_at", at, sizeof(at)));
+	}
+	table_print(&table, t, "        ");
+	table_finish(&table);
+	if ((int64_t)i < queued)
+		fprintf(t->file, "        and %lld more\n", (long long)(queued - (int64_t)i));
+}
+
+/* Of the rows that are not needed elsewhere, ranks get up to a half, the queue what is left. */
+void text_top(const struct term *t, const struct view *v, int rows)
+{
+	const int fixed = 2 + 4 + 3 + 2, left = rows > fixed + 2 ? rows - fixed : 2;
+	const size_t n_ranks =
+		json_array_size(json_object_get(json_object_get(v->status, "engine"), "ranks"));
+	const size_t half = (size_t)left / 2, ranks = n_ranks < half ? n_ranks : half;
+
+	print_head(v, t);
+	print_run(v, t);
+	print_ranks(v, t, ranks);
+	print_queue(v, t, (size_t)left - ranks);
+}

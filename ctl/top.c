@@ -1,0 +1,211 @@
+/* gpt2ctl top: the daemon at a glance, again and again. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "ctl/arguments.h"
+#include "ctl/client.h"
+#include "ctl/interrupt.h"
+#include "ctl/output.h"
+#include "ctl/screen.h"
+#include "ctl/text.h"
+#include "ctl/verb.h"
+#include "ctl/view.h"
+
+enum { FIRST_NS = 200000000 };
+
+static const struct option_row options[] = {
+	{"interval", 'i', OPTION_REAL, "SECONDS", 0.1, 3600.0, "between two looks (default 1)"},
+	{"count", 'n', OPTION_INT, "N", 1, 1e9,
+		"end after N looks; default: on a terminal and with --json none, else 1"},
+	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
+};
+
+struct top {
+	struct ctl *ctl;
+	struct client *client; /* NULL: gpt2d is away */
+	struct view view;
+	struct screen *screen; /* NULL: no terminal, or JSON */
+	int64_t interval_ns;
+	int64_t left; /* looks; -1: without end */
+};
+
+/* ---- showing ---- */
+
+/* The picture, and above it why it is old, if it is. */
+static int draw(struct top *top, const char *away)
+{
+	struct term t = top->ctl->out;
+	char *text = NULL;
+	size_t n;
+	int rc;
+
+	screen_resize(top->screen);
+	t.file = open_memstream(&text, &n);
+	if (!t.file)
+		return -ENOMEM;
+	t.width = top->screen->columns;
+	t.fixed = true;
+	if (away)
+		fprintf(t.file, "%s%s%s\n", term_colour(&t, TERM_RED), away,
+			term_colour(&t, TERM_PLAIN));
+	if (top->view.status)
+		text_top(&t, &top->view, top->screen->rows - (away ? 2 : 1));
+	fclose(t.file);
+	rc = screen_draw(top->screen, text, "q: quit");
+	free(text);
+	return rc;
+}
+
+static int show(struct top *top)
+{
+	json_t *object;
+
+	if (top->screen)
+		return draw(top, NULL);
+	object = view_json(&top->view);
+	top->ctl->output->top(top->ctl, object, &top->view);
+	json_decref(object);
+	return top->ctl->out_failed ? -EPIPE : 0;
+}
+
+/* ---- waiting ---- */
+
+/* Until then, events taken and keys read meanwhile: true when the user has had enough. */
+static bool wait_until(struct top *top, int64_t until_ns, struct ctl_error *e, bool *lost)
+{
+	*lost = false;
+	while (!interrupt_seen()) {
+		struct pollfd fds[2] = {{.fd = -1}, {.fd = -1}};
+		const int64_t left_ns = until_ns - client_now_ns();
+		int key;
+
+		if (left_ns <= 0)
+			return false;
+		if (top->client)
+			fds[0] = (struct pollfd){.fd = client_fd(top->client), .events = POLLIN};
+		if (top->screen && top->screen->keys)
+			fds[1] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
+		if (interrupt_poll(fds, 2, left_ns) < 0 && errno == EINTR && top->screen &&
+			!interrupt_seen())
+			return false; /* another size */
+		key = fds[1].revents ? screen_key(top->screen) : -EAGAIN;
+		if (key == 'q' || key == 'Q' || key == -EIO ||
+			(fds[1].revents & (POLLHUP | POLLERR)))
+			return true;
+		if (fds[0].revents && view_take_events(&top->view, top->client, e) != 0) {
+			*lost = true;
+			return false;
+		}
+	}
+	return true;
+}
+
+/* ---- looking ---- */
+
+/* On a terminal a daemon that is away is looked for again. */
+static int look(struct top *top, struct ctl_error *e)
+{
+	int exit = 0;
+
+	if (!top->client) {
+		exit = client_open(top->ctl, &top->client, e);
+		view_forget_run(&top->view);
+	}
+	return exit ? exit : view_look(&top->view, top->client, e);
+}
+
+static bool may_come_back(const struct top *top, int exit)
+{
+	return top->screen && top->view.status &&
+		(exit == CTL_NO_DAEMON || exit == CTL_TRANSPORT || exit == CTL_TIMEOUT);
+}
+
+static int away(struct top *top, struct ctl_error *e)
+{
+	const int rc = draw(top, e->message);
+
+	client_close(top->client);
+	top->client = NULL;
+	ctl_error_clear(e);
+	return rc;
+}
+
+static int look_again(struct top *top, struct ctl_error *e)
+{
+	bool lost, first = true;
+	int exit, rc;
+
+	while (top->left != 0) {
+		const int64_t begun_ns = client_now_ns();
+
+		exit = look(top, e);
+		if (exit && !may_come_back(top, exit))
+			return exit;
+		if (exit)
+			rc = away(top, e);
+		else if (first && !top->screen)
+			rc = 0; /* the load needs two looks */
+		else
+			rc = show(top);
+		if (rc < 0)
+			return CTL_OK; /* nobody sees it any more; output_finish says why */
+		if (!(first && !top->screen) && top->left > 0 && --top->left == 0)
+			break;
+		if (wait_until(top,
+			    begun_ns +
+				    (first && top->interval_ns > FIRST_NS ? FIRST_NS
+									  : top->interval_ns),
+			    e, &lost))
+			break;
+		if (lost && !may_come_back(top, e->exit))
+			return e->exit;
+		if (lost)
+			away(top, e);
+		first = false;
+	}
+	return CTL_OK;
+}
+
+static int run(struct ctl *ctl, const struct arguments *args)
+{
+	const bool terminal = ctl->out.tty && !ctl->json;
+	struct top top = {
+		.ctl = ctl,
+		.interval_ns = (int64_t)(arguments_real(args, "interval", 1.0) * 1e9),
+		.left = arguments_int(args, "count", terminal || ctl->json ? -1 : 1),
+	};
+	struct ctl_error e = {0};
+	struct screen screen;
+	int exit;
+
+	view_init(&top.view);
+	exit = client_open(ctl, &top.client, &e);
+	if (exit)
+		return ctl_fail(ctl, &e);
+	interrupt_begin();
+	if (terminal) {
+		screen_begin(&screen);
+		top.screen = &screen;
+	}
+	exit = look_again(&top, &e);
+	if (terminal)
+		screen_end(&screen);
+	view_finish(&top.view);
+	client_close(top.client);
+	return exit ? ctl_fail(ctl, &e) : CTL_OK;
+}
+
+const struct verb verb_top = {
+	.name = "top",
+	.args = "",
+	.summary = "a live view of daemon, engine, run and queue",
+	.text = "On a terminal it is drawn again each interval, until q is pressed; where gpt2d "
+		"goes away it is looked for again. Shown are the load and memory of each rank "
+		"(100% is a processor), the run with its progress, speed, time left and the losses "
+		"of its segment, and the queue. Elsewhere it is printed once, and with --json an "
+		"object for each interval.",
+	.options = options,
+	.run = run,
+};

@@ -1,0 +1,220 @@
+"""gpt2ctl top: printed once, as JSON, on a terminal, in tmux."""
+
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import termios
+
+import pytest
+
+from fake_daemon import FakeDaemon, run_object
+from helpers import wait_for
+from terminal import Terminal
+from test_ctl import CTL, ctl, environment
+
+DEVICE = {"backend": "cpu", "name": "made-up device", "library": "none", "memory_total_bytes": 1, "memory_free_bytes": 1}
+PROGRESS = {"segment": 0, "segments": 4, "block": 0, "arm": "a", "step": 50, "steps": 100, "loss": 2.5,
+    "tokens_per_sec": 12345.0, "step_time_ns": 1000000, "eta_s": 62.0}
+RUN = run_object(7, "demo", "running", segments=4)
+LOOK = itertools.count(1)
+
+
+def status(params, connection):
+    """Rank 0 uses a processor and rank 1 half of one, if a look comes every second."""
+    look = next(LOOK)
+    return {"daemon": {"pid": 1, "uid": 0, "version": "0.1.0", "build": "fake", "state": "running", "uptime_s": 61.0,
+            "cpu_s": 0.5, "rss_bytes": 9000000, "socket": "s", "state_dir": "d", "clients": 1},
+        "host": {"processors": 8, "load_1m": 1.25, "memory_bytes": 2000000000, "memory_available_bytes": 1000000000},
+        "store": None,
+        "engine": {"state": "ready", "reason": None, "program": "p", "device": "cpu", "device_why": None, "threads": 1,
+            "restarts": 0, "retry_in_s": None, "ranks": [
+                {"rank": rank, "pid": 100 + rank, "state": "ready", "device": DEVICE, "cpu_s": look / (1 + rank),
+                    "rss_bytes": 20000000} for rank in range(2)]},
+        "running": {"run": RUN, "progress": PROGRESS}, "waiting": "run 7 is running", "queued": 1,
+        "counts": {"queued": 1, "running": 1}}
+
+
+def follow(params, connection):
+    def after():
+        for step in range(1, 51):
+            connection.notify("run.step", id=7, seq=step, at="2026-01-08T19:51:00.000Z",
+                **{**PROGRESS, "step": step, "loss": 5.0 - step / 20})
+    connection.after = after
+    return {"run": RUN, "progress": PROGRESS, "seq": 50, "first": 1}
+
+
+def fake(path):
+    return FakeDaemon(path, status=status, follow=follow,
+        list=lambda params, connection: {"runs": [run_object(8, "behind", "queued")], "next": None})
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    with fake(tmp_path / "s") as d:
+        yield d
+
+
+def top(d, *args, rows=24, columns=80, **more):
+    return Terminal([str(CTL), "top", "-i", "0.1", *args], environment(d.path, **more), rows, columns)
+
+
+def test_once_where_there_is_no_terminal(daemon):
+    result = ctl("top", path=daemon.path, env={"LC_ALL": "C.UTF-8"})
+    assert result.returncode == 0 and result.stderr == "" and "\033" not in result.stdout
+    lines = result.stdout.splitlines()
+    assert sum(line.startswith("gpt2d 0.1.0 running") for line in lines) == 1
+    for expected in (r"host +8 processors, load 1\.25, 1\.00 GB of 2\.00 GB free", r"running 7 demo: running",
+            r"segment 1/4 a", r"step 50/100  loss 2\.5000  12\.3 k tok/s  1m02s left", r"loss +█.*▁ 4\.9500 to 2\.5000",
+            r"0  ready  100 +\d+%  20\.0 MB  made-up device", r"queued  1: run 7 is running", r"8  behind"):
+        assert re.search(expected, result.stdout), f"{expected} is not in\n{result.stdout}"
+    assert daemon.asked("follow") == [{"id": 7, "after": 0}]
+
+
+def test_a_dumb_terminal_is_none(daemon):
+    with top(daemon, TERM="dumb") as terminal:
+        assert terminal.end() == 0
+        assert terminal.seen.count("gpt2d 0.1.0") == 1 and "\033" not in terminal.seen
+
+
+def test_json_lines(daemon):
+    result = ctl("top", "--json", "-n", 3, "-i", 0.2, path=daemon.path)
+    objects = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [value["kind"] for value in objects] == ["top"] * 3
+    for value in objects:
+        loads = [rank["cpu_load"] for rank in value["engine"]["ranks"]]
+        assert loads[0] > 0 and abs(loads[0] - 2 * loads[1]) < 1e-6 * loads[0]
+        assert value["daemon"]["cpu_load"] == 0
+        assert value["queue"][0]["name"] == "behind" and value["running"]["run"]["id"] == 7
+    assert len(objects[-1]["losses"]) == 50
+    assert len(daemon.asked("follow")) == 1
+
+
+def test_json_without_end_ends_with_its_reader(daemon):
+    with subprocess.Popen([CTL, "top", "--json", "-i", "0.1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=environment(daemon.path)) as process:
+        assert json.loads(process.stdout.readline())["kind"] == "top"
+        process.stdout.close()
+        assert process.wait(60) == 141
+        assert process.stderr.read() == ""
+
+
+def test_no_daemon(tmp_path):
+    assert ctl("top", path=tmp_path / "none").returncode == 3
+
+
+# ---- on a terminal ----
+
+def test_drawn_until_q(daemon):
+    with top(daemon) as terminal:
+        terminal.wait(r"\d%  20\.0 MB  made-up device")
+        assert "\033[?1049h" in terminal.seen and "\033[36m" in terminal.seen
+        assert not termios.tcgetattr(terminal.fd)[3] & termios.ICANON
+        looks = len(daemon.asked("status"))
+        wait_for(lambda: len(daemon.asked("status")) > looks + 5, "more looks")
+        terminal.type("q")
+        assert terminal.end() == 0
+        # only what changed: the load of the ranks
+        assert "\033[2J" not in terminal.seen and "gpt2d 0.1.0" not in terminal.seen and "q: quit" not in terminal.seen
+        assert terminal.seen.endswith("\033[?25h\033[?1049l")
+
+
+def test_the_terminal_is_left_as_it_was(daemon):
+    """A shell's terminal after q, and after Ctrl-C."""
+    for key in ("q", "\x03"):
+        script = f"trap : INT; stty -g; {CTL} top -i 0.1; echo status $?; stty -g"
+        with Terminal(["sh", "-c", script], environment(daemon.path)) as terminal:
+            terminal.wait("q: quit")
+            modes = r"[0-9a-f]+(?::[0-9a-f]+){10,}"
+            before = re.search(modes, terminal.seen)[0]
+            terminal.type(key)
+            assert terminal.end() == 0
+            assert "status 0" in terminal.seen
+            assert re.search(modes, terminal.seen)[0] == before
+
+
+def test_no_color(daemon):
+    with top(daemon, NO_COLOR="1") as terminal:
+        terminal.wait("q: quit")
+        terminal.type("q")
+        assert terminal.end() == 0
+        assert not re.search(r"\033\[[1-9]\d*m", terminal.seen)
+
+
+@pytest.mark.parametrize("rows, columns", [(8, 20), (2, 10), (1, 1), (60, 200)])
+def test_any_size(daemon, rows, columns):
+    with top(daemon, rows=rows, columns=columns) as terminal:
+        looks = len(daemon.asked("status"))
+        wait_for(lambda: len(daemon.asked("status")) > looks + 3, "looks")
+        terminal.type("q")
+        assert terminal.end() == 0
+        for row, line in re.findall(r"\033\[(\d+);1H(.*?)\033\[K", terminal.seen):
+            assert int(row) <= rows
+            assert len(re.sub(r"\033\[\d*m", "", line)) <= columns, line
+
+
+def test_resize(daemon):
+    with top(daemon) as terminal:
+        terminal.wait("q: quit")
+        terminal.seen = ""
+        terminal.resize(10, 30)
+        terminal.wait("q: quit")
+        assert "\033[2J" in terminal.seen and "\033[10;1Hq: quit" in terminal.seen
+        terminal.seen = ""
+        terminal.resize(30, 100)
+        terminal.wait(r"made-up device[\s\S]*q: quit")
+        assert "\033[30;1Hq: quit" in terminal.seen
+        terminal.type("q")
+        assert terminal.end() == 0
+
+
+def test_a_daemon_that_comes_back(tmp_path):
+    path = tmp_path / "s"
+    with fake(path) as first, top(first) as terminal:
+        terminal.wait("made-up device")
+        first.stop()
+        terminal.wait("gpt2d closed the connection|gpt2d is not running")
+        terminal.wait("gpt2d is not running")
+        terminal.seen = ""
+        with fake(path) as second:
+            wait_for(lambda: len(second.asked("status")) > 2, "looks at the new daemon")
+            assert second.asked("follow") == [{"id": 7, "after": 0}]
+            terminal.type("q")
+            assert terminal.end() == 0
+
+
+def test_in_tmux(daemon, tmp_path):
+    if not shutil.which("tmux"):
+        pytest.skip("tmux is not installed")
+    base = ["tmux", "-S", str(tmp_path / "tmux"), "-f", "/dev/null"]
+    env = environment(daemon.path, LC_ALL="C.UTF-8")
+
+    def tmux(*args):
+        return subprocess.run([*base, *args], env=env, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    def screen():
+        return tmux("capture-pane", "-p", "-t", "t")
+
+    tmux("new-session", "-d", "-s", "t", "-x", "100", "-y", "20",
+        f"{CTL} top -i 0.1; printf 'it ended with %s\\n' $?; exec cat")
+    try:
+        wait_for(lambda: "made-up device" in screen() and "loss    █" in screen(), "the view in tmux")
+        shown = screen().splitlines()
+        assert shown[0].startswith("gpt2d 0.1.0 running") and shown[19] == "q: quit"
+        tmux("resize-window", "-t", "t", "-x", "40", "-y", "10")
+        wait_for(lambda: screen().splitlines()[9:] == ["q: quit"], "the smaller view")
+        assert max(map(len, screen().splitlines())) <= 40
+        tmux("send-keys", "-t", "t", "q")
+        wait_for(lambda: "it ended with 0" in screen() and "made-up" not in screen(), "the end")
+    finally:
+        subprocess.run([*base, "kill-server"], check=False, timeout=60)
+
+
+def test_a_hangup_ends_it(daemon):
+    with top(daemon) as terminal:
+        terminal.wait("q: quit")
+        os.kill(terminal.pid, signal.SIGHUP)
+        assert terminal.end() in (0, -signal.SIGHUP)
