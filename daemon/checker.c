@@ -32,6 +32,7 @@ struct checker {
 	bool closed; /* it closed its link: its end is about to be known */
 	bool broken; /* its end is awaited */
 	bool asked;  /* the first question is with it */
+	bool rest;   /* its process ends when there is no question */
 	int64_t last_token;
 	struct event *timer; /* of the question that is with it */
 	struct event *turn;  /* go on, from the loop and not from a callback of the link */
@@ -172,6 +173,10 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 		c->link = NULL;
 	}
 	q = TAILQ_FIRST(&c->questions);
+	if (q == NULL && c->rest && c->link != NULL && !c->broken) {
+		c->broken = true;
+		engine_link_kill(c->link);
+	}
 	if (q == NULL || c->asked || (c->link != NULL && (c->broken || c->closed)))
 		return;
 	if (c->link == NULL) {
@@ -259,6 +264,14 @@ int checker_ask(struct checker *c, int64_t world, json_t *spec,
 	TAILQ_INSERT_TAIL(&c->questions, q, link);
 	go_on(c);
 	return 0;
+}
+
+void checker_rest(struct checker *c, bool rest)
+{
+	if (c->rest == rest)
+		return;
+	c->rest = rest;
+	go_on(c);
 }
 
 void checker_reap(struct checker *c)

@@ -8,6 +8,7 @@
 #define GPT2D_CHECKER_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/data_roots.h"
@@ -32,6 +33,12 @@ void checker_destroy(struct checker *c);
  */
 int checker_ask(struct checker *c, int64_t world, json_t *spec,
 	void (*answer)(void *arg, const char *failure, json_t *reply), void *arg);
+
+/*
+ * Whether its process ends when it has nothing to do, since the engines have given their devices
+ * back and it holds some memory of one.
+ */
+void checker_rest(struct checker *c, bool rest);
 
 void checker_reap(struct checker *c); /* on SIGCHLD */
 

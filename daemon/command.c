@@ -11,11 +11,14 @@
 #include "daemon/artifacts.h"
 #include "daemon/cancel.h"
 #include "daemon/clock.h"
+#include "daemon/command_queue.h"
 #include "daemon/control.h"
 #include "daemon/daemon.h"
 #include "daemon/engine_pool.h"
 #include "daemon/engine_program.h"
 #include "daemon/follow.h"
+#include "daemon/gate.h"
+#include "daemon/outlook.h"
 #include "daemon/process.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
@@ -120,11 +123,20 @@ static void do_dry_run(struct daemon *d, struct client *client, json_t *params)
 
 /* ---- status ---- */
 
+static const char *daemon_state(const struct daemon *d)
+{
+	if (d->stopping)
+		return "stopping";
+	if (gate_held(d->gate, GATE_RELEASED))
+		return "released";
+	return gate_held(d->gate, GATE_DRAINED) ? "drained" : "running";
+}
+
 static json_t *daemon_json(const struct daemon *d)
 {
 	json_t *daemon = json_pack("{sI sI ss ss ss sf ss ss sI}", "pid", (json_int_t)getpid(),
 		"uid", (json_int_t)geteuid(), "version", VERSION_RELEASE, "build", version_build,
-		"state", d->stopping ? "stopping" : "running", "uptime_s",
+		"state", daemon_state(d), "uptime_s",
 		(double)(clock_mono_ns() - d->started_ns) / 1e9, "socket", d->socket, "state_dir",
 		d->state_dir, "clients", (json_int_t)control_clients(d->control));
 
@@ -169,10 +181,12 @@ static void do_status(struct daemon *d, struct client *client, json_t *params)
 		running = json_pack("{so so}", "run", run_json(run, d->state_dir), "progress",
 			follow_progress(run));
 	client_reply(client,
-		json_pack("{so so so so so ss? sI so}", "daemon", daemon_json(d), "host",
+		json_pack("{so so so so so so sI so so so so}", "daemon", daemon_json(d), "host",
 			usage_host(), "store", store_json(d), "engine", engine_json(d), "running",
-			running, "waiting", scheduler_waiting(d->scheduler), "queued",
-			(json_int_t)queue_length(d->queue), "counts", counts));
+			running, "waiting", outlook_head(d), "queued",
+			(json_int_t)queue_length(d->queue), "queue", outlook_queue(d), "drained",
+			gate_json(d->gate, GATE_DRAINED), "released",
+			gate_json(d->gate, GATE_RELEASED), "counts", counts));
 }
 
 /* ---- show, list ---- */
@@ -215,8 +229,9 @@ static void reply_ended(struct client *client, json_t *result)
 	snprintf(run.reason, sizeof(run.reason), "%s", reason ? reason : "");
 	snprintf(directory, sizeof(directory), "%s", dir ? dir : "");
 	client_hold(client);
-	client_reply(
-		client, json_pack("{sO sn si si}", "run", json, "progress", "seq", 0, "first", 1));
+	client_reply(client,
+		json_pack("{sO sn sn si si}", "run", json, "progress", "outlook", "seq", 0, "first",
+			1));
 	follow_ended(client, &run, directory);
 	client_release(client);
 	json_decref(result);
@@ -253,7 +268,8 @@ static void correct_result(const struct daemon *d, json_t *result)
 static void on_result(void *arg, int rc, json_t *result)
 {
 	struct question *q = arg;
-	struct client *client = control_find(q->daemon->control, q->client);
+	struct daemon *d = q->daemon;
+	struct client *client = control_find(d->control, q->client);
 	struct run *run;
 
 	if (client == NULL)
@@ -263,11 +279,14 @@ static void on_result(void *arg, int rc, json_t *result)
 	else if (q->follow)
 		reply_ended(client, result);
 	else {
-		correct_result(q->daemon, result);
-		run = q->id ? queue_find(q->daemon->queue, q->id) : NULL;
+		correct_result(d, result);
+		run = q->id ? queue_find(d->queue, q->id) : NULL;
 		if (q->id)
 			json_object_set_new(
 				result, "progress", run ? follow_progress(run) : json_null());
+		if (q->id)
+			json_object_set_new(
+				result, "outlook", run ? outlook_run(d, run) : json_null());
 		client_reply(client, result);
 	}
 	free(q);
@@ -357,9 +376,9 @@ static void follow_open(struct daemon *d, struct client *client, struct run *run
 	} else {
 		client_hold(client);
 		client_reply(client,
-			json_pack("{so so sI sI}", "run", run_json(run, d->state_dir), "progress",
-				follow_progress(run), "seq", (json_int_t)seq, "first",
-				(json_int_t)first));
+			json_pack("{so so so sI sI}", "run", run_json(run, d->state_dir),
+				"progress", follow_progress(run), "outlook", outlook_run(d, run),
+				"seq", (json_int_t)seq, "first", (json_int_t)first));
 		follow_replay(d->follow, run, client, integer_or(params, "after", seq));
 		client_release(client);
 	}
@@ -426,6 +445,8 @@ static void do_cancel(struct daemon *d, struct client *client, json_t *params)
 	} else if (!may(client, run->uid)) {
 		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
 			"run %lld: belongs to another user", (long long)id);
+	} else if (run->state != RUN_QUEUED && json_is_true(json_object_get(params, "queued"))) {
+		reply_cancel(client, id, run_state_name(run->state), true);
 	} else {
 		cancel_begin(d, client, run);
 	}
@@ -456,7 +477,10 @@ static const struct verb verbs[] = {
 		{{"protocol", ARG_INTEGER, true}, {"build", ARG_TEXT, false},
 			{"client", ARG_TEXT, false}},
 		"say who one is; the first request of a connection"},
-	{METHOD_SUBMIT, do_submit, {{"spec", ARG_SPEC, true}}, "queue a run"},
+	{METHOD_SUBMIT, do_submit,
+		{{"spec", ARG_SPEC, true}, {"priority", ARG_INTEGER, false},
+			{"rerun_of", ARG_INTEGER, false}},
+		"queue a run"},
 	{METHOD_DRY_RUN, do_dry_run, {{"spec", ARG_SPEC, true}},
 		"resolve and check a spec, queue nothing"},
 	{METHOD_STATUS, do_status, {{0}}, "daemon, engines, running run, queue"},
@@ -482,7 +506,17 @@ static const struct verb verbs[] = {
 		{{"id", ARG_INTEGER, false}, {"after", ARG_INTEGER, false},
 			{"limit", ARG_INTEGER, false}, {"level", ARG_TEXT, false}},
 		"what engines and gpt2d said of a run, or gpt2d of itself"},
-	{METHOD_CANCEL, do_cancel, {{"id", ARG_INTEGER, true}}, "end a run"},
+	{METHOD_CANCEL, do_cancel, {{"id", ARG_INTEGER, true}, {"queued", ARG_BOOL, false}},
+		"end a run"},
+	{METHOD_PRIORITY, command_priority,
+		{{"id", ARG_INTEGER, true}, {"priority", ARG_INTEGER, true}}, "move a queued run"},
+	{METHOD_DRAIN, command_drain, {{"reason", ARG_TEXT, false}, {"wait", ARG_BOOL, false}},
+		"start no more runs"},
+	{METHOD_RESUME, command_resume, {{0}}, "start runs again"},
+	{METHOD_RELEASE, command_release,
+		{{"reason", ARG_TEXT, false}, {"wait", ARG_BOOL, false}, {"now", ARG_BOOL, false}},
+		"end the engines, keep the queue"},
+	{METHOD_WARM, command_warm, {{"wait", ARG_BOOL, false}}, "take the engines again"},
 	{METHOD_SHUTDOWN, do_shutdown, {{"now", ARG_BOOL, false}},
 		"end gpt2d, after the running run or now"},
 	{METHOD_VERSION, do_version, {{0}}, "versions of gpt2d and its libraries"},

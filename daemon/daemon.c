@@ -20,6 +20,7 @@
 #include "daemon/engine_pool.h"
 #include "daemon/engine_program.h"
 #include "daemon/follow.h"
+#include "daemon/gate.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
 #include "daemon/paths.h"
@@ -53,17 +54,31 @@ static void on_gone(struct client *client, void *arg)
 	daemon_stop_turn(d);
 }
 
+/* Once: runs can be submitted, and the engines are there or not wanted. */
+static void say_ready(struct daemon *d)
+{
+	if (d->ready_said)
+		return;
+	d->ready_said = true;
+	printf("gpt2d: ready, socket %s, %lld ranks%s\n", d->socket,
+		(long long)d->settings->ranks,
+		gate_held(d->gate, GATE_RELEASED) ? ", released" : "");
+	fflush(stdout);
+}
+
 static void on_engines_ready(void *arg)
 {
 	struct daemon *d = arg;
 
-	if (!d->ready_said) {
-		d->ready_said = true;
-		printf("gpt2d: ready, socket %s, %lld ranks\n", d->socket,
-			(long long)d->settings->ranks);
-		fflush(stdout);
-	}
+	say_ready(d);
 	scheduler_wake(d->scheduler);
+}
+
+static void on_engines_released(void *arg)
+{
+	struct daemon *d = arg;
+
+	gate_turn(d->gate);
 }
 
 static void on_engine_message(int rank, const char *method, json_t *params, void *arg)
@@ -78,6 +93,7 @@ static void on_engines_lost(const char *reason, void *arg)
 	struct daemon *d = arg;
 
 	scheduler_lost(d->scheduler, reason);
+	gate_lost(d->gate, reason);
 }
 
 static void on_engines_stopped(void *arg)
@@ -117,7 +133,10 @@ static void tell_store(const struct daemon *d, bool failing)
 
 static void on_reload(evutil_socket_t signal, short what, void *arg)
 {
-	service_reload(arg);
+	struct daemon *d = arg;
+
+	service_reload(d);
+	gate_turn(d->gate); /* idle_release may have changed */
 }
 
 static void on_completions(evutil_socket_t fd, short what, void *arg)
@@ -189,6 +208,8 @@ static int start_store(struct daemon *d, char *error, size_t error_bytes)
 	if (d->queue == NULL)
 		return -ENOMEM;
 	rc = reconcile_runs(d, error, error_bytes);
+	if (rc == 0)
+		rc = gate_create(d, &d->gate);
 	return rc < 0 ? rc : store_start(d->store);
 }
 
@@ -225,11 +246,13 @@ static int start_engines(struct daemon *d)
 		.program = d->program->path,
 		.ranks = (int)s->ranks,
 		.threads = d->threads,
+		.away = gate_held(d->gate, GATE_RELEASED),
 		.start_timeout_s = s->start_timeout_s,
 		.alive_timeout_s = s->alive_timeout_s,
 		.ready = on_engines_ready,
 		.message = on_engine_message,
 		.lost = on_engines_lost,
+		.released = on_engines_released,
 		.stopped = on_engines_stopped,
 		.arg = d,
 	};
@@ -298,6 +321,8 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 		rc = start_control(d, error, error_bytes);
 	if (rc == 0)
 		rc = service_create(d, &d->service);
+	if (rc == 0 && gate_held(d->gate, GATE_RELEASED))
+		say_ready(d);
 	return rc;
 }
 
@@ -308,6 +333,7 @@ void daemon_stop(struct daemon *d, bool now)
 	if (!d->stopping) {
 		d->stopping = true;
 		notify_send("STOPPING=1\nSTATUS=stopping");
+		gate_stop(d->gate);
 		if (!scheduler_busy(d->scheduler))
 			now = true;
 		log_write(LOG_INFO, now ? "stopping" : "stopping after the running run");
@@ -378,6 +404,7 @@ int daemon_finish(struct daemon *d)
 	scheduler_destroy(d->scheduler);
 	engine_pool_destroy(d->pool);
 	cancel_destroy(d->cancels);
+	gate_destroy(d->gate);
 	follow_destroy(d->follow);
 	queue_destroy(d->queue);
 	artifacts_destroy(d->artifacts);

@@ -49,8 +49,17 @@ static const char schema_2[] =
 	"create index log_run on log(run, n);"
 	"update schema set version = 2;";
 
+/* holds: what keeps queued runs from starting, by gate.h's names. */
+static const char schema_3[] =
+	"alter table runs add column priority integer not null default 0;"
+	"alter table runs add column rerun_of integer not null default 0;"
+	"create table holds("
+	" what text primary key, since_ns integer not null, uid integer not null,"
+	" reason text not null) without rowid;"
+	"update schema set version = 3;";
+
 /* Step i brings schema i to i + 1. */
-static const char *const steps[STORE_SCHEMA] = {schema_1, schema_2};
+static const char *const steps[STORE_SCHEMA] = {schema_1, schema_2, schema_3};
 
 bool database_gone(struct database *d)
 {

@@ -23,13 +23,24 @@ enum {
 	BACKOFF_MAX_MS = 30000,
 };
 
-enum pool_state { POOL_DOWN, POOL_STARTING, POOL_READY, POOL_FAILING, POOL_STOPPING, POOL_STOPPED };
+enum pool_state {
+	POOL_DOWN,
+	POOL_STARTING,
+	POOL_READY,
+	POOL_FAILING,
+	POOL_RELEASING,
+	POOL_RELEASED,
+	POOL_STOPPING,
+	POOL_STOPPED,
+};
 
 static const char *const pool_state_names[] = {
 	"down",
 	"starting",
 	"ready",
 	"failing",
+	"releasing",
+	"released",
 	"stopping",
 	"stopped",
 };
@@ -52,7 +63,9 @@ struct engine_pool {
 	enum pool_state state;
 	char reason[1024];  /* of the last loss */
 	bool told;          /* lost() was called for these engines */
-	int64_t started_ns; /* of the present state starting */
+	bool warm_next;     /* releasing, and to be started once that is over */
+	int64_t started_ns; /* of the last start */
+	int64_t ready_ns;   /* how long it took; 0: it has not ended well */
 	int64_t retry_ns;   /* when down: the next start */
 	int64_t backoff_ms; /* 0: the next start is immediate */
 	int64_t restarts;
@@ -150,8 +163,9 @@ static void on_ready(struct rank *r)
 	r->state = RANK_READY;
 	if (!all_in(p, RANK_READY))
 		return;
-	log_write(LOG_INFO, "engines: %d ready after %.2f s", p->o.ranks,
-		(double)(clock_mono_ns() - p->started_ns) / 1e9);
+	p->ready_ns = clock_mono_ns() - p->started_ns;
+	log_write(
+		LOG_INFO, "engines: %d ready after %.2f s", p->o.ranks, (double)p->ready_ns / 1e9);
 	set_state(p, POOL_READY);
 	p->o.ready(p->o.arg);
 }
@@ -236,6 +250,7 @@ static void start_all(struct engine_pool *p)
 	set_state(p, POOL_STARTING);
 	p->told = false;
 	p->started_ns = clock_mono_ns();
+	p->ready_ns = 0;
 	for (int i = 0; i < p->o.ranks; i++) {
 		rc = start_rank(p, &p->ranks[i]);
 		if (rc < 0) {
@@ -248,7 +263,7 @@ static void start_all(struct engine_pool *p)
 	}
 }
 
-/* All processes have ended: down, or stopped. */
+/* All processes have ended: down, released, or stopped. */
 static void all_ended(struct engine_pool *p)
 {
 	for (int i = 0; i < p->o.ranks; i++) {
@@ -260,6 +275,14 @@ static void all_ended(struct engine_pool *p)
 	if (p->state == POOL_STOPPING) {
 		set_state(p, POOL_STOPPED);
 		p->o.stopped(p->o.arg);
+		return;
+	}
+	if (p->state == POOL_RELEASING) {
+		set_state(p, POOL_RELEASED);
+		if (p->warm_next)
+			engine_pool_warm(p);
+		else
+			p->o.released(p->o.arg);
 		return;
 	}
 	set_state(p, POOL_DOWN);
@@ -341,7 +364,7 @@ void engine_pool_reap(struct engine_pool *p)
 
 	if (ended == NULL)
 		return;
-	if (p->state != POOL_STOPPING && !p->told) {
+	if (p->state != POOL_STOPPING && p->state != POOL_RELEASING && !p->told) {
 		snprintf(reason, sizeof(reason), "engine_lost: rank %d %s", ended->rank,
 			engine_link_end(ended->link));
 		if (sure || !left)
@@ -380,6 +403,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	case POOL_FAILING:
 		lose(p, p->reason);
 		break;
+	case POOL_RELEASING:
 	case POOL_STOPPING:
 		log_write(LOG_WARNING, "engines: not ended within %d s, killed", STOP_WAIT_S);
 		kill_all(p);
@@ -428,7 +452,10 @@ int engine_pool_create(const struct engine_pool_options *options, struct engine_
 	for (int i = 0; i < options->ranks; i++)
 		p->ranks[i] = (struct rank){.pool = p, .rank = i};
 	event_add(p->watch, &second);
-	arm(p, 0);
+	if (options->away)
+		p->state = POOL_RELEASED;
+	else
+		arm(p, 0);
 	*out = p;
 	return 0;
 }
@@ -467,16 +494,15 @@ void engine_pool_worked(struct engine_pool *p)
 	p->backoff_ms = 0;
 }
 
-void engine_pool_stop(struct engine_pool *p)
+/* In good order; state is what they are on the way to their end. */
+static void end_processes(struct engine_pool *p, enum pool_state state)
 {
 	json_t *params = json_object();
 	bool left = false;
 
-	if (p->state == POOL_STOPPING || p->state == POOL_STOPPED)
-		return;
 	for (int i = 0; i < p->o.ranks; i++)
 		left |= p->ranks[i].link != NULL;
-	set_state(p, POOL_STOPPING);
+	set_state(p, state);
 	if (left) {
 		engine_pool_send(p, p->o.ranks, ENGINE_EXIT, params);
 		arm(p, STOP_WAIT_S * 1000);
@@ -487,10 +513,57 @@ void engine_pool_stop(struct engine_pool *p)
 	json_decref(params);
 }
 
+void engine_pool_release(struct engine_pool *p)
+{
+	p->warm_next = false;
+	if (p->state == POOL_RELEASING || p->state == POOL_RELEASED || p->state == POOL_STOPPING ||
+		p->state == POOL_STOPPED)
+		return;
+	end_processes(p, POOL_RELEASING);
+}
+
+void engine_pool_warm(struct engine_pool *p)
+{
+	p->warm_next = p->state == POOL_RELEASING;
+	if (p->state != POOL_RELEASED)
+		return;
+	p->backoff_ms = 0;
+	start_all(p);
+}
+
+bool engine_pool_away(const struct engine_pool *p)
+{
+	return p->state == POOL_RELEASED || (p->state == POOL_RELEASING && !p->warm_next);
+}
+
+bool engine_pool_released(const struct engine_pool *p)
+{
+	return p->state == POOL_RELEASED;
+}
+
+void engine_pool_stop(struct engine_pool *p)
+{
+	if (p->state != POOL_STOPPING && p->state != POOL_STOPPED)
+		end_processes(p, POOL_STOPPING);
+}
+
+double engine_pool_starting_s(const struct engine_pool *p)
+{
+	return p->state == POOL_STARTING ? (double)(clock_mono_ns() - p->started_ns) / 1e9 : -1.0;
+}
+
+int64_t engine_pool_retry_s(const struct engine_pool *p)
+{
+	int64_t retry = (p->retry_ns - clock_mono_ns() + CLOCK_S_NS - 1) / CLOCK_S_NS;
+
+	return p->state != POOL_DOWN ? -1 : retry > 0 ? retry : 0;
+}
+
 json_t *engine_pool_json(const struct engine_pool *p)
 {
 	json_t *ranks = json_array();
-	int64_t retry = (p->retry_ns - clock_mono_ns() + CLOCK_S_NS - 1) / CLOCK_S_NS;
+	double starting = engine_pool_starting_s(p);
+	int64_t retry = engine_pool_retry_s(p);
 
 	for (int i = 0; i < p->o.ranks; i++) {
 		const struct rank *r = &p->ranks[i];
@@ -500,11 +573,12 @@ json_t *engine_pool_json(const struct engine_pool *p)
 				(json_int_t)(r->link ? engine_link_pid(r->link) : 0), "state",
 				rank_state_names[r->state], "device", r->device));
 	}
-	return json_pack("{ss ss? ss si sI so so}", "state", pool_state_names[p->state], "reason",
-		p->reason[0] ? p->reason : NULL, "program", p->o.program, "threads", p->o.threads,
-		"restarts", (json_int_t)p->restarts, "retry_in_s",
-		p->state == POOL_DOWN ? json_integer(retry > 0 ? retry : 0) : json_null(), "ranks",
-		ranks);
+	return json_pack("{ss ss? ss si sI so so so so}", "state", pool_state_names[p->state],
+		"reason", p->reason[0] ? p->reason : NULL, "program", p->o.program, "threads",
+		p->o.threads, "restarts", (json_int_t)p->restarts, "starting_s",
+		starting >= 0 ? json_real(starting) : json_null(), "ready_after_s",
+		p->ready_ns > 0 ? json_real((double)p->ready_ns / 1e9) : json_null(), "retry_in_s",
+		retry >= 0 ? json_integer(retry) : json_null(), "ranks", ranks);
 }
 
 const char *engine_pool_state_name(const struct engine_pool *p)

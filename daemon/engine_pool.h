@@ -5,6 +5,8 @@
  *
  *   down (waits to start) -> starting (hello, connect, ready) -> ready
  *     -> failing (ends are awaited) -> down
+ *
+ * and from any of them, when they are not wanted: releasing -> released, until they are again.
  */
 #ifndef GPT2D_ENGINE_POOL_H
 #define GPT2D_ENGINE_POOL_H
@@ -20,6 +22,7 @@ struct engine_pool_options {
 	struct event_base *base;
 	const char *program;
 	int ranks, threads;
+	bool away;               /* begin as released */
 	int64_t start_timeout_s; /* from exec to ready */
 	int64_t alive_timeout_s; /* without any message */
 	void (*ready)(void *arg);
@@ -27,7 +30,8 @@ struct engine_pool_options {
 	/* Nothing more will come from these engines; reason: "engine_lost: rank 1 killed by signal
 	 * 9". */
 	void (*lost)(const char *reason, void *arg);
-	void (*stopped)(void *arg); /* after engine_pool_stop: no process is left */
+	void (*released)(void *arg); /* after engine_pool_release: no process is left */
+	void (*stopped)(void *arg);  /* after engine_pool_stop: the same */
 	void *arg;
 };
 
@@ -42,11 +46,24 @@ void engine_pool_send(struct engine_pool *p, int n, const char *method, json_t *
 void engine_pool_restart(struct engine_pool *p, const char *reason);
 /* They did what they are for: the next failure is waited for as short as the first. */
 void engine_pool_worked(struct engine_pool *p);
+/*
+ * End them as engine_pool_stop does, until engine_pool_warm starts them again; both may be called
+ * in any state. Not while a segment is with them.
+ */
+void engine_pool_release(struct engine_pool *p);
+void engine_pool_warm(struct engine_pool *p);
+bool engine_pool_away(const struct engine_pool *p);     /* released, or about to be */
+bool engine_pool_released(const struct engine_pool *p); /* no process is left */
 /* End them in good order, kill those that do not within 5 s; stopped() is called, maybe at once. */
 void engine_pool_stop(struct engine_pool *p);
 
 void engine_pool_reap(struct engine_pool *p); /* on SIGCHLD */
-/* {state, reason, program, threads, restarts, retry_in_s, ranks: [...]} */
+/* Seconds since they are being started, -1 when they are not; until they are tried again, or -1. */
+double engine_pool_starting_s(const struct engine_pool *p);
+int64_t engine_pool_retry_s(const struct engine_pool *p);
+/*
+ * {state, reason, program, threads, restarts, starting_s, ready_after_s, retry_in_s, ranks: [...]}
+ */
 json_t *engine_pool_json(const struct engine_pool *p);
 const char *engine_pool_state_name(const struct engine_pool *p);
 const char *engine_pool_reason(const struct engine_pool *p); /* of the last loss; empty when none */

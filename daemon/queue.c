@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 struct queue {
-	TAILQ_HEAD(runs_head, run) runs; /* ascending ids */
+	TAILQ_HEAD(runs_head, run) runs; /* in the order in which they start */
 };
 
 struct queue *queue_create(void)
@@ -28,11 +28,17 @@ void queue_destroy(struct queue *q)
 	free(q);
 }
 
+/* Whether a starts before b. */
+static bool earlier(const struct run *a, const struct run *b)
+{
+	return a->priority != b->priority ? a->priority > b->priority : a->id < b->id;
+}
+
 void queue_add(struct queue *q, struct run *run)
 {
 	struct run *before = TAILQ_LAST(&q->runs, runs_head);
 
-	while (before != NULL && before->id > run->id)
+	while (before != NULL && earlier(run, before))
 		before = TAILQ_PREV(before, runs_head, link);
 	if (before != NULL)
 		TAILQ_INSERT_AFTER(&q->runs, before, run, link);
@@ -43,6 +49,13 @@ void queue_add(struct queue *q, struct run *run)
 void queue_remove(struct queue *q, struct run *run)
 {
 	TAILQ_REMOVE(&q->runs, run, link);
+}
+
+void queue_set_priority(struct queue *q, struct run *run, int64_t priority)
+{
+	queue_remove(q, run);
+	run->priority = priority;
+	queue_add(q, run);
 }
 
 struct run *queue_find(const struct queue *q, int64_t id)
@@ -64,20 +77,22 @@ struct run *queue_next(const struct queue *q, const struct run *after)
 	return run;
 }
 
-int64_t queue_before(const struct queue *q, int64_t id)
+int64_t queue_before(const struct queue *q, const struct run *before)
 {
 	struct run *run;
 	int64_t n = 0;
 
-	TAILQ_FOREACH(run, &q->runs, link)
-		if (run->id < id && run->state == RUN_QUEUED)
-			n++;
+	TAILQ_FOREACH(run, &q->runs, link) {
+		if (run == before)
+			break;
+		n += run->state == RUN_QUEUED;
+	}
 	return n;
 }
 
 int64_t queue_length(const struct queue *q)
 {
-	return queue_before(q, INT64_MAX);
+	return queue_before(q, NULL);
 }
 
 void queue_each(struct queue *q, void (*each)(struct run *run, void *arg), void *arg)

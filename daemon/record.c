@@ -64,20 +64,34 @@ static int add_transition(struct sqlite3 *db, const struct run *run, int64_t at_
 	return rc < 0 ? rc : log_transition(db, run, at_ns);
 }
 
+static int found(struct sqlite3_stmt *stmt, void *arg)
+{
+	*(bool *)arg = true;
+	return 0;
+}
+
 static int submit_work(struct store_job *job, struct sqlite3 *db)
 {
 	struct submit_job *j = (struct submit_job *)job;
 	struct run *r = j->run;
-	int rc;
+	bool known = r->rerun_of == 0;
+	int rc = 0;
 
+	if (!known)
+		rc = store_sql(
+			db, found, &known, "select 1 from runs where id = ?", "i", r->rerun_of);
+	if (rc == 0 && !known)
+		rc = -ENOENT;
+	if (rc < 0)
+		return rc;
 	rc = store_sql(db, NULL, NULL,
 		"insert into runs(name, uid, state, reason, spec, spec_sha256, checks,"
 		" gpus, segments, segments_done, attempt, restart, timeout_s, submitted_ns,"
-		" started_ns, ended_ns)"
-		" values(?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, 0, 0)",
-		"titttttiiiiii", r->name, (int64_t)r->uid, run_state_name(r->state), r->reason,
+		" started_ns, ended_ns, priority, rerun_of)"
+		" values(?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, 0, 0, ?, ?)",
+		"titttttiiiiiiii", r->name, (int64_t)r->uid, run_state_name(r->state), r->reason,
 		j->canonical, r->spec_sha256, j->checks, r->gpus, r->segments, r->attempt,
-		(int64_t)r->restart, r->timeout_s, r->submitted_ns);
+		(int64_t)r->restart, r->timeout_s, r->submitted_ns, r->priority, r->rerun_of);
 	if (rc < 0)
 		return rc;
 	r->id = sqlite3_last_insert_rowid(db);
@@ -302,6 +316,47 @@ int record_segment(struct store *s, const struct record_segment *segment)
 		segment_free(j);
 		return -ENOMEM;
 	}
+	store_add(s, &j->job);
+	return 0;
+}
+
+/* ---- priority ---- */
+
+struct priority_job {
+	struct store_job job;
+	int64_t run, priority;
+	void (*done)(void *arg, int rc);
+	void *arg;
+};
+
+static int priority_work(struct store_job *job, struct sqlite3 *db)
+{
+	const struct priority_job *j = (const struct priority_job *)job;
+
+	return store_sql(db, NULL, NULL, "update runs set priority = ? where id = ?", "ii",
+		j->priority, j->run);
+}
+
+static void priority_done(struct store_job *job, int rc)
+{
+	struct priority_job *j = (struct priority_job *)job;
+
+	j->done(j->arg, rc);
+	free(j);
+}
+
+int record_priority(
+	struct store *s, int64_t run, int64_t priority, void (*done)(void *arg, int rc), void *arg)
+{
+	struct priority_job *j = calloc(1, sizeof(*j));
+
+	if (j == NULL)
+		return -ENOMEM;
+	job_init(&j->job, STORE_WRITE, false, priority_work, priority_done);
+	j->run = run;
+	j->priority = priority;
+	j->done = done;
+	j->arg = arg;
 	store_add(s, &j->job);
 	return 0;
 }

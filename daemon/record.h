@@ -19,7 +19,7 @@
 /*
  * A new run, its segments and its first transition. run's id is filled in before done comes;
  * canonical and checks (JSON text) are copied, segments are laid out from spec. 0, or -ENOMEM with
- * nothing added.
+ * nothing added. done's rc is -ENOENT when rerun_of names no run.
  */
 int record_submit(struct store *s, struct run *run, const struct spec *spec, const char *canonical,
 	const char *checks, void (*done)(void *arg, int rc), void *arg);
@@ -42,6 +42,9 @@ struct record_segment {
 	const char *state, *reason, *dir, *summary, *artifacts;
 };
 int record_segment(struct store *s, const struct record_segment *segment);
+
+int record_priority(
+	struct store *s, int64_t run, int64_t priority, void (*done)(void *arg, int rc), void *arg);
 
 /* ---- questions ---- */
 
@@ -68,7 +71,7 @@ int record_files(
 
 /* ---- at the start, before store_start ---- */
 
-/* Every run that has not ended, ascending ids; each owns run. */
+/* Every run that has not ended, in the order in which they start; each owns run. */
 int record_each_open(struct store *s, int (*each)(struct run *run, void *arg), void *arg);
 /* Runs by state. */
 int record_counts(struct store *s, int64_t counts[RUN_STATES]);

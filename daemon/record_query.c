@@ -17,7 +17,8 @@ enum {
 
 #define RUN_COLUMNS                                                                                \
 	"id, name, uid, state, reason, spec_sha256, gpus, segments, segments_done, attempt,"       \
-	" restart, timeout_s, submitted_ns, started_ns, ended_ns, kept"
+	" restart, timeout_s, submitted_ns, started_ns, ended_ns, kept, priority,"                 \
+	" rerun_of"
 
 static const char *text_of(sqlite3_stmt *stmt, int column)
 {
@@ -57,6 +58,8 @@ static int read_run(sqlite3_stmt *stmt, struct run *run)
 		.started_ns = sqlite3_column_int64(stmt, 13),
 		.ended_ns = sqlite3_column_int64(stmt, 14),
 		.kept = sqlite3_column_int(stmt, 15) != 0,
+		.priority = sqlite3_column_int64(stmt, 16),
+		.rerun_of = sqlite3_column_int64(stmt, 17),
 	};
 	copy_text(run->name, sizeof(run->name), stmt, 1);
 	copy_text(run->reason, sizeof(run->reason), stmt, 4);
@@ -220,7 +223,7 @@ static int take_shown_run(sqlite3_stmt *stmt, void *arg)
 	if (rc < 0)
 		return rc;
 	q->result = json_pack("{so so so}", "run", run_json(&run, q->state_dir), "spec",
-		parsed_or_null(text_of(stmt, 16)), "checks", parsed_or_null(text_of(stmt, 17)));
+		parsed_or_null(text_of(stmt, 18)), "checks", parsed_or_null(text_of(stmt, 19)));
 	return q->result ? 0 : -ENOMEM;
 }
 
@@ -333,7 +336,7 @@ int record_each_open(struct store *s, int (*each)(struct run *run, void *arg), v
 
 	return store_sql(store_db(s), take_open, &e,
 		"select " RUN_COLUMNS " from runs where state in"
-		" ('queued', 'starting', 'running', 'finishing') order by id",
+		" ('queued', 'starting', 'running', 'finishing') order by priority desc, id",
 		"");
 }
 

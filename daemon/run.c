@@ -93,9 +93,11 @@ json_t *run_json(const struct run *run, const char *state_dir)
 
 	if (run_dir(run, state_dir, dir, sizeof(dir)) < 0)
 		return NULL;
-	return json_pack("{sI ss sI ss ss? sI sI sI sI sb sb sI ss so so so ss}", "id",
+	return json_pack("{sI ss sI ss ss? sI so sI sI sI sI sb sb sI ss so so so ss}", "id",
 		(json_int_t)run->id, "name", run->name, "uid", (json_int_t)run->uid, "state",
-		run_state_name(run->state), "reason", run->reason[0] ? run->reason : NULL, "gpus",
+		run_state_name(run->state), "reason", run->reason[0] ? run->reason : NULL,
+		"priority", (json_int_t)run->priority, "rerun_of",
+		run->rerun_of ? json_integer(run->rerun_of) : json_null(), "gpus",
 		(json_int_t)run->gpus, "segments", (json_int_t)run->segments, "segments_done",
 		(json_int_t)run->segments_done, "attempt", (json_int_t)run->attempt, "restart",
 		run->restart, "kept", run->kept, "timeout_s", (json_int_t)run->timeout_s,

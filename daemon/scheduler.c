@@ -9,6 +9,7 @@
 #include "daemon/daemon.h"
 #include "daemon/engine_pool.h"
 #include "daemon/follow.h"
+#include "daemon/gate.h"
 #include "daemon/lifecycle.h"
 #include "daemon/log.h"
 #include "daemon/queue.h"
@@ -70,6 +71,8 @@ void scheduler_end(struct scheduler *s, struct active *a, enum run_state state, 
 	TAILQ_REMOVE(&s->begun, a, link);
 	active_destroy(a);
 	lifecycle_move(s->daemon, run, state, why[0] ? why : NULL);
+	if (state == RUN_INTERRUPTED && run->restart)
+		lifecycle_move(s->daemon, run, RUN_QUEUED, "restart: asked for in its spec");
 	scheduler_wake(s);
 	daemon_stop_turn(s->daemon);
 }
@@ -131,9 +134,13 @@ static void on_changed(struct active *a, const char *failure, void *arg)
 /* See to it that the head of the queue is being made ready. */
 static void prefetch(struct scheduler *s)
 {
-	struct run *head;
+	struct run *head = queue_next(s->daemon->queue, NULL);
 	int rc;
 
+	if (s->next != NULL && s->next->run != head) { /* one of a higher priority has come */
+		active_discard(s->next);
+		s->next = NULL;
+	}
 	/* with a disk that takes nothing it would fail, and all others after it */
 	while (!s->daemon->stopping && !store_failing(s->daemon->store) && s->next == NULL &&
 		(head = queue_next(s->daemon->queue, NULL)) != NULL) {
@@ -231,11 +238,12 @@ void scheduler_wake(struct scheduler *s)
 	if (engine_pool_ready(s->daemon->pool))
 		flush_sweeps(s);
 	prefetch(s);
+	gate_turn(s->daemon->gate);
 	if (s->slot != NULL || !engine_pool_ready(s->daemon->pool))
 		return;
 	if (a == NULL && store_failing(s->daemon->store))
 		return;
-	if (a == NULL && s->next != NULL && !s->daemon->stopping && active_ready(s->next)) {
+	if (a == NULL && s->next != NULL && gate_open(s->daemon->gate) && active_ready(s->next)) {
 		a = s->next;
 		s->next = NULL;
 		begin(s, a);
@@ -397,21 +405,29 @@ static struct active *active_of(const struct scheduler *s, const struct run *run
 	return NULL;
 }
 
+static const char asked_for[] = "cancelled: asked for";
+
 int scheduler_cancel(struct scheduler *s, struct run *run)
 {
 	struct active *a = active_of(s, run);
 
+	if (a != NULL && a->stopping && a->stop_state == RUN_INTERRUPTED) {
+		/* it gives way, and might be queued again */
+		a->stop_state = RUN_CANCELLED;
+		snprintf(a->stop_reason, sizeof(a->stop_reason), "%s", asked_for);
+		return 0;
+	}
 	if (run_state_ended(run->state) || run->state == RUN_FINISHING || (a && a->stopping))
 		return -EALREADY;
 	if (a != NULL) {
-		scheduler_stop(s, a, RUN_CANCELLED, "cancelled: asked for");
+		scheduler_stop(s, a, RUN_CANCELLED, "%s", asked_for);
 		return 0;
 	}
 	if (s->next != NULL && s->next->run == run) {
 		active_discard(s->next);
 		s->next = NULL;
 	}
-	lifecycle_move(s->daemon, run, RUN_CANCELLED, "cancelled: asked for");
+	lifecycle_move(s->daemon, run, RUN_CANCELLED, asked_for);
 	scheduler_wake(s);
 	return 0;
 }
@@ -446,6 +462,17 @@ void scheduler_interrupt(struct scheduler *s, bool all)
 	}
 }
 
+void scheduler_yield(struct scheduler *s, const char *reason)
+{
+	struct active *a, *next;
+
+	for (a = TAILQ_FIRST(&s->begun); a != NULL; a = next) {
+		next = TAILQ_NEXT(a, link);
+		if (a->run->state != RUN_FINISHING)
+			scheduler_stop(s, a, RUN_INTERRUPTED, "%s", reason);
+	}
+}
+
 bool scheduler_busy(const struct scheduler *s)
 {
 	return !TAILQ_EMPTY(&s->begun);
@@ -456,29 +483,4 @@ struct run *scheduler_running(const struct scheduler *s)
 	struct active *a = TAILQ_LAST(&s->begun, active_head);
 
 	return s->slot ? s->slot->run : a ? a->run : NULL;
-}
-
-const char *scheduler_waiting(struct scheduler *s)
-{
-	struct run *running = scheduler_running(s);
-	struct daemon *d = s->daemon;
-	struct store_failure failure;
-
-	if (queue_next(d->queue, NULL) == NULL)
-		return NULL;
-	if (d->stopping)
-		return "gpt2d is stopping";
-	if (store_failure(d->store, &failure))
-		snprintf(s->waiting, sizeof(s->waiting), "%.180s cannot be written: %s",
-			failure.path, store_error_text(failure.rc));
-	else if (running != NULL)
-		snprintf(s->waiting, sizeof(s->waiting), "run %lld is %s", (long long)running->id,
-			run_state_name(running->state));
-	else if (!engine_pool_ready(d->pool))
-		snprintf(s->waiting, sizeof(s->waiting), "engines are %s%s%.200s",
-			engine_pool_state_name(d->pool), engine_pool_reason(d->pool)[0] ? ": " : "",
-			engine_pool_reason(d->pool));
-	else
-		return "it is being made ready";
-	return s->waiting;
 }

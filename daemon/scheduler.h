@@ -34,10 +34,13 @@ int scheduler_cancel(struct scheduler *s, struct run *run);
  * whose work is done and that are being written are left to finish unless all.
  */
 void scheduler_interrupt(struct scheduler *s, bool all);
+/*
+ * Interrupt what is in progress and not yet trained, as the engines are wanted back; they let go of
+ * it first. A run with restart is queued again.
+ */
+void scheduler_yield(struct scheduler *s, const char *reason);
 bool scheduler_busy(const struct scheduler *s); /* a run has begun and not ended */
 /* The run that is with the engines, NULL when none. */
 struct run *scheduler_running(const struct scheduler *s);
-/* Why the head of the queue waits: a text, or NULL when nothing is queued. */
-const char *scheduler_waiting(struct scheduler *s);
 
 #endif

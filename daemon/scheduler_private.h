@@ -33,7 +33,6 @@ struct scheduler {
 
 	char peer_lost[RUN_REASON_BYTES]; /* a rank failed because of another: why */
 	struct event *peer_timer;
-	char waiting[256];
 };
 
 /* A segment's state to the store; reason, dir and summary may be NULL. */

@@ -84,6 +84,11 @@ const struct settings_row settings_rows[] = {
 		.help = "engines that do not stop a segment within it are killed"},
 	{"check_timeout", SETTING_SECONDS, AT(check_timeout_s), RANGE(1, DAY_S, 120),
 		.help = "for the check of one arm of a spec"},
+	{"idle_release", SETTING_SECONDS, AT(idle_release_s), RANGE(0, 365 * DAY_S, 0),
+		.reload = true,
+		.help = "engines without a run end after it and give their devices back; 0: never",
+		.manual = "They come again by themselves for the next run, and with\n"
+			  ".Ic gpt2ctl warm .\n"},
 	{"clients", SETTING_COUNT, AT(clients_max), RANGE(1, 65536, 512), .reload = true,
 		.help = "clients at once"},
 	{"clients_per_user", SETTING_COUNT, AT(clients_per_uid), RANGE(1, 65536, 128),

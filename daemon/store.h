@@ -16,7 +16,7 @@
 struct sqlite3;
 struct store;
 
-enum { STORE_SCHEMA = 2 };
+enum { STORE_SCHEMA = 3 };
 
 enum store_kind {
 	STORE_WRITE, /* in a transaction shared with its neighbours */

@@ -11,6 +11,7 @@
 #include "daemon/control.h"
 #include "daemon/daemon.h"
 #include "daemon/lifecycle.h"
+#include "daemon/outlook.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
 #include "daemon/scheduler.h"
@@ -27,6 +28,7 @@ struct submission {
 	uint64_t client; /* its number: it may go at any time */
 	uid_t uid;
 	bool dry;
+	int64_t priority, rerun_of;
 	struct spec *spec;
 	char *canonical;
 	json_t *checks; /* array: {arm, spec_sha256, check} */
@@ -175,9 +177,15 @@ static void on_stored(void *arg, int rc)
 	struct daemon *d = s->daemon;
 	struct run *run = s->run;
 	struct client *client;
-	json_t *result;
+	json_t *result, *outlook;
 	char message[128];
 
+	if (rc == -ENOENT) {
+		snprintf(message, sizeof(message), "rerun_of: run %lld: no such run",
+			(long long)s->rerun_of);
+		refuse(s, PROTOCOL_NO_SUCH_RUN, NULL, message);
+		return;
+	}
 	if (rc < 0) {
 		snprintf(message, sizeof(message), "the run could not be stored: %s",
 			store_error_text(rc));
@@ -190,7 +198,10 @@ static void on_stored(void *arg, int rc)
 	lifecycle_begin(d, run);
 	result = json_pack("{sI ss ss ss sI sI}", "id", (json_int_t)run->id, "name", run->name,
 		"state", run_state_name(run->state), "spec_sha256", run->spec_sha256, "segments",
-		(json_int_t)run->segments, "position", (json_int_t)queue_before(d->queue, run->id));
+		(json_int_t)run->segments, "position", (json_int_t)queue_before(d->queue, run));
+	outlook = outlook_run(d, run);
+	json_object_set(result, "waiting", json_object_get(outlook, "waiting"));
+	json_decref(outlook);
 	if (client)
 		client_reply(client, result);
 	else
@@ -214,6 +225,8 @@ static void store_run(struct submission *s)
 			.attempt = 1,
 			.restart = s->spec->restart,
 			.timeout_s = s->spec->timeout_s,
+			.priority = s->priority,
+			.rerun_of = s->rerun_of,
 			.submitted_ns = clock_utc_ns(),
 		};
 		for (size_t i = 1; i < s->spec->n_arms; i++)
@@ -340,9 +353,19 @@ static void begin_with_text(struct submission *s, const char *text)
 void submit_begin(struct daemon *d, struct client *client, json_t *params, bool dry)
 {
 	json_t *spec = json_object_get(params, "spec");
-	struct submission *s = calloc(1, sizeof(*s));
+	json_int_t priority = json_integer_value(json_object_get(params, "priority"));
+	json_int_t rerun_of = json_integer_value(json_object_get(params, "rerun_of"));
+	struct submission *s;
 	char *text;
 
+	if (priority < -RUN_PRIORITY_MAX || priority > RUN_PRIORITY_MAX || rerun_of < 0) {
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL, "%s: %lld, %s",
+			rerun_of < 0 ? "rerun_of" : "priority",
+			(long long)(rerun_of < 0 ? rerun_of : priority),
+			rerun_of < 0 ? "a run's id is expected" : "-100 to 100 is allowed");
+		return;
+	}
+	s = calloc(1, sizeof(*s));
 	if (s == NULL) {
 		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
 		return;
@@ -351,6 +374,8 @@ void submit_begin(struct daemon *d, struct client *client, json_t *params, bool 
 	s->client = client_peer(client)->number;
 	s->uid = client_peer(client)->uid;
 	s->dry = dry;
+	s->priority = priority;
+	s->rerun_of = rerun_of;
 	s->checks = json_array();
 	s->errors = json_array();
 	if (json_is_string(spec)) {

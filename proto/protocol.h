@@ -24,18 +24,28 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  *
  * A member marked ? may be absent. Times are UTC texts ("2026-01-08T19:50:57.123Z") or null. A run,
  * wherever one is sent, is
- *   {id, name, uid, state, reason, gpus, segments, segments_done, attempt, restart, kept,
- *    timeout_s, spec_sha256, submitted_at, started_at, ended_at, dir}
+ *   {id, name, uid, state, reason, priority, rerun_of, gpus, segments, segments_done, attempt,
+ *    restart, kept, timeout_s, spec_sha256, submitted_at, started_at, ended_at, dir}
  * with state one of queued, starting, running, finishing, done, failed, cancelled, interrupted, and
  * reason null or "code: text" ("engine_lost: rank 1 killed by signal 9"). Progress, wherever it is
  * sent, is null or
  *   {segment, segments, block, arm, step, steps, loss, tokens_per_sec, step_time_ns, eta_s}
- * with segments and blocks counted from 0, steps from 1.
+ * with segments and blocks counted from 0, steps from 1. Priorities are -100 to 100, of two queued
+ * runs the one with the higher priority starts first, of equals the one with the lower id; rerun_of
+ * is the id of the run whose spec was submitted again, or null. An outlook is null for a run that
+ * is not queued, else
+ *   {position, waiting, starts_in_s}
+ * with position the queued runs that start before it, waiting "code: text" (codes stopping,
+ * released, drained, store, behind, engines, preparing), and starts_in_s a number or null. A hold
+ * is null or {since, uid, reason}, reason null when none was given.
  */
 
 /* {protocol, build?, client?} -> {protocol, build, version, pid, uid, engine, ranks} */
 #define METHOD_HELLO "hello"
-/* {spec: {...} or its text} -> {id, name, state, spec_sha256, segments, position} */
+/*
+ * {spec: {...} or its text, priority?, rerun_of?} -> {id, name, state, spec_sha256, segments,
+ * position, waiting}; waiting as in an outlook
+ */
 #define METHOD_SUBMIT "submit"
 /*
  * {spec: {...} or its text} -> {spec, spec_sha256, segments, order: [{block, position, arm}],
@@ -46,21 +56,23 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  * {} -> {daemon: {pid, uid, version, build, state, uptime_s, cpu_s, rss_bytes, socket,
  * state_dir, clients}, host: {processors, load_1m, memory_bytes, memory_available_bytes}, store:
  * null or, while it cannot be written, {path, errno, error, since, advice}, engine: {state, reason,
- * program, device, device_why, threads, restarts, retry_in_s, ranks: [{rank, pid, state, device,
- * cpu_s, rss_bytes}]}, running: null or {run, progress}, waiting, queued, counts: {state: n}}.
- * cpu_s is processor time since the process began; engine's device: cpu, cuda, or engine (the
- * program was named); device_why: why "auto" took it, else null.
+ * program, device, device_why, threads, restarts, starting_s, ready_after_s, retry_in_s, ranks:
+ * [{rank, pid, state, device, cpu_s, rss_bytes}]}, running: null or {run, progress}, waiting (of
+ * the head of the queue), queued, queue: [{id, name, uid, priority} and its outlook] (the first
+ * 100), drained: hold, released: hold, counts: {state: n}}. cpu_s is processor time since the
+ * process began; engine's device: cpu, cuda, or engine (the program was named); device_why: why
+ * "auto" took it, else null.
  */
 #define METHOD_STATUS "status"
 /*
  * {id, after?, limit?} -> {run, spec, checks: [{arm, spec_sha256, check}], segments: [{segment,
  * block, position, arm, state, reason, started_at, ended_at, dir, summary, artifacts}],
- * transitions: [{at, state, reason}], progress, next}
+ * transitions: [{at, state, reason}], progress, outlook, next}
  */
 #define METHOD_SHOW "show"
 /* {after?, limit?, state?, newest?} -> {runs: [run], next} */
 #define METHOD_LIST "list"
-/* {id, after?} -> {run, progress, seq, first}; then events until run.done */
+/* {id, after?} -> {run, progress, outlook, seq, first}; then events until run.done */
 #define METHOD_FOLLOW "follow"
 /*
  * The files of a run, of its latest attempt; pages end with a segment.
@@ -77,11 +89,25 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  */
 #define METHOD_LOGS "logs"
 /*
- * {id} -> {id, state, already}; the answer comes when it is true and durable: state "cancelled" and
- * already false, or the run had ended, or nearly, before the engines heard of it. PROTOCOL_STORE:
- * it is cancelled, but not on disk.
+ * {id, queued?} -> {id, state, already}; the answer comes when it is true and durable: state
+ * "cancelled" and already false, or the run had ended, or nearly, before the engines heard of it.
+ * PROTOCOL_STORE: it is cancelled, but not on disk. queued: leave it alone when it has begun.
  */
 #define METHOD_CANCEL "cancel"
+/* {id, priority} -> {id, name, state, priority, before, outlook} */
+#define METHOD_PRIORITY "priority"
+/*
+ * What follows answers {drained: hold, released: hold, already, running: id or null, queued,
+ * engine: its state, took_s}; with wait only when it has come about.
+ */
+/* {reason?, wait?} start no more runs; wait: until the one in progress has ended */
+#define METHOD_DRAIN "drain"
+/* {} start runs again */
+#define METHOD_RESUME "resume"
+/* {reason?, wait?, now?} end the engines, after the run in progress, or now: it is interrupted */
+#define METHOD_RELEASE "release"
+/* {wait?} take the engines again; wait: until they are ready */
+#define METHOD_WARM "warm"
 /* {now?} -> {running: id or null} */
 #define METHOD_SHUTDOWN "shutdown"
 /* {} -> {protocol, build, version, libraries: {name: version}} */
@@ -186,7 +212,7 @@ enum protocol_error {
 	PROTOCOL_SPEC_REFUSED = -32002, /* data: {errors: [{line, key, message}]} */
 	PROTOCOL_NO_SUCH_RUN = -32003,
 	PROTOCOL_NOT_ALLOWED = -32004,
-	PROTOCOL_BUSY = -32005,  /* too many clients, shutting down */
+	PROTOCOL_BUSY = -32005,  /* too many clients, stopping, what was waited for will not be */
 	PROTOCOL_STORE = -32006, /* could not be made durable */
 	PROTOCOL_NO_SUCH_FILE = -32007,
 };

@@ -113,7 +113,7 @@ def test_status_while_a_run_trains(daemon):
         assert status["running"]["progress"]["steps"] == 500
         assert status["running"]["progress"]["eta_s"] > 0
         assert status["queued"] == 1 and status["counts"]["queued"] == 1
-        assert status["waiting"] == "run 1 is running"
+        assert status["waiting"].startswith("behind: run 1 is running")
         assert status["engine"]["state"] == "ready"
         c.call("cancel", id=run)
 
@@ -413,7 +413,7 @@ def test_engines_that_do_not_start(daemon, how, reason):
             wait_for(lambda: c.call("status")["engine"]["restarts"] >= 2, "restarts")
             status = c.call("status")
             assert status["engine"]["reason"].startswith(reason)
-            assert status["waiting"].startswith("engines are ")
+            assert status["waiting"].startswith("engines: ")
             assert c.state(run) == "queued"
             assert c.call("cancel", id=run)["state"] == "cancelled"
 

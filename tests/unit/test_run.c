@@ -112,7 +112,7 @@ static void test_queue(void **state)
 	assert_ptr_equal(queue_next(q, NULL), one);
 	assert_ptr_equal(queue_next(q, one), two);
 	assert_int_equal(queue_length(q), 3);
-	assert_int_equal(queue_before(q, 3), 2);
+	assert_int_equal(queue_before(q, three), 2);
 	one->state = RUN_RUNNING;
 	assert_ptr_equal(queue_next(q, NULL), two);
 	assert_int_equal(queue_length(q), 2);
@@ -151,6 +151,40 @@ static void test_reason_that_is_cut(void **state)
 	json_decref(json);
 }
 
+/* Names of the queued runs in their order, one digit each. */
+static void assert_order(const struct queue *q, const char *expected)
+{
+	char order[16] = "";
+	size_t n = 0;
+
+	for (struct run *run = queue_next(q, NULL); run != NULL; run = queue_next(q, run))
+		order[n++] = (char)('0' + run->id);
+	assert_string_equal(order, expected);
+}
+
+static void test_priorities(void **state)
+{
+	struct queue *q = queue_create();
+	struct run *runs[6];
+
+	for (int64_t id = 1; id <= 5; id++)
+		runs[id] = new_run(q, id);
+	assert_order(q, "12345");
+	queue_set_priority(q, runs[4], 7);
+	queue_set_priority(q, runs[2], -7);
+	assert_order(q, "41352");
+	queue_set_priority(q, runs[5], 7);
+	assert_order(q, "45132");
+	assert_int_equal(queue_before(q, runs[1]), 2);
+	queue_set_priority(q, runs[4], 0);
+	assert_order(q, "51342");
+	queue_set_priority(q, runs[1], 0); /* as it was: it keeps its place */
+	assert_order(q, "51342");
+	runs[5]->state = RUN_RUNNING;
+	assert_int_equal(queue_before(q, runs[2]), 3);
+	queue_destroy(q);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -160,6 +194,7 @@ int main(void)
 		cmocka_unit_test(test_dir),
 		cmocka_unit_test(test_queue),
 		cmocka_unit_test(test_reason_that_is_cut),
+		cmocka_unit_test(test_priorities),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

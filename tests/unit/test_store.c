@@ -324,12 +324,12 @@ static void refused_schema(struct fixture *f, int64_t version, const char *says)
 
 static void test_newer_schema(void **state)
 {
-	refused_schema(*state, STORE_SCHEMA + 1, "schema 3, this gpt2d knows 2");
+	refused_schema(*state, STORE_SCHEMA + 1, "schema 4, this gpt2d knows 3");
 }
 
 static void test_negative_schema(void **state)
 {
-	refused_schema(*state, -1, "schema -1, this gpt2d knows 2");
+	refused_schema(*state, -1, "schema -1, this gpt2d knows 3");
 }
 
 /* A job that fails by itself takes no other of its transaction with it. */

@@ -1,0 +1,165 @@
+#include "daemon/command_queue.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/control.h"
+#include "daemon/daemon.h"
+#include "daemon/gate.h"
+#include "daemon/log.h"
+#include "daemon/outlook.h"
+#include "daemon/queue.h"
+#include "daemon/record.h"
+#include "daemon/record_hold.h"
+#include "daemon/role.h"
+#include "daemon/scheduler.h"
+#include "proto/protocol.h"
+
+/* ---- drain, resume, release, warm ---- */
+
+/* True when it may; else it has been answered. */
+static bool check_gate(struct client *client, const char *verb, const struct gate_request *request)
+{
+	const size_t max = sizeof(((struct record_hold *)0)->reason) - 1;
+
+	if (!role_may_change(client_peer(client), geteuid())) {
+		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
+			"%s: only root, whom gpt2d runs as (uid %u), and admin_group may", verb,
+			(unsigned)geteuid());
+		return false;
+	}
+	if (request->reason != NULL && strlen(request->reason) > max) {
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"%s: reason: %zu bytes, at most %zu are kept; say it shorter", verb,
+			strlen(request->reason), max);
+		return false;
+	}
+	return true;
+}
+
+static struct gate_request request_of(enum gate_hold hold, json_t *params)
+{
+	const char *reason = json_string_value(json_object_get(params, "reason"));
+
+	return (struct gate_request){
+		.hold = hold,
+		.reason = reason,
+		.now = json_is_true(json_object_get(params, "now")),
+		.wait = json_is_true(json_object_get(params, "wait")),
+	};
+}
+
+void command_drain(struct daemon *d, struct client *client, json_t *params)
+{
+	struct gate_request request = request_of(GATE_DRAINED, params);
+
+	if (check_gate(client, METHOD_DRAIN, &request))
+		gate_close(d->gate, &request, client);
+}
+
+void command_resume(struct daemon *d, struct client *client, json_t *params)
+{
+	struct gate_request request = request_of(GATE_DRAINED, params);
+
+	if (check_gate(client, METHOD_RESUME, &request))
+		gate_lift(d->gate, &request, client);
+}
+
+void command_release(struct daemon *d, struct client *client, json_t *params)
+{
+	struct gate_request request = request_of(GATE_RELEASED, params);
+
+	if (check_gate(client, METHOD_RELEASE, &request))
+		gate_close(d->gate, &request, client);
+}
+
+void command_warm(struct daemon *d, struct client *client, json_t *params)
+{
+	struct gate_request request = request_of(GATE_RELEASED, params);
+
+	if (check_gate(client, METHOD_WARM, &request))
+		gate_lift(d->gate, &request, client);
+}
+
+/* ---- priority ---- */
+
+struct reorder {
+	struct daemon *daemon;
+	uint64_t client;
+	int64_t id, priority, before;
+};
+
+/* The run may have begun while it was written: then it is said so, and nothing else happens. */
+static void on_priority(void *arg, int rc)
+{
+	struct reorder *r = arg;
+	struct daemon *d = r->daemon;
+	struct client *client = control_find(d->control, r->client);
+	struct run *run = queue_find(d->queue, r->id);
+	json_t *result;
+
+	if (rc == 0 && run != NULL) {
+		queue_set_priority(d->queue, run, r->priority);
+		log_write(LOG_INFO, "run %lld: priority %lld, was %lld", (long long)r->id,
+			(long long)r->priority, (long long)r->before);
+	}
+	if (client != NULL && rc < 0) {
+		client_refuse(client, PROTOCOL_STORE, NULL,
+			"run %lld: the priority could not be stored: %s; it is %lld as before",
+			(long long)r->id, store_error_text(rc), (long long)r->before);
+	} else if (client != NULL && run == NULL) {
+		client_refuse(client, PROTOCOL_NO_SUCH_RUN, NULL,
+			"run %lld: has ended meanwhile; its priority is of no more use",
+			(long long)r->id);
+	} else if (client != NULL) {
+		result = json_pack("{sI ss ss sI sI}", "id", (json_int_t)r->id, "name", run->name,
+			"state", run_state_name(run->state), "priority", (json_int_t)r->priority,
+			"before", (json_int_t)r->before);
+		json_object_set_new(result, "outlook", outlook_run(d, run));
+		client_reply(client, result);
+	}
+	free(r);
+	scheduler_wake(d->scheduler);
+}
+
+static void reorder(struct daemon *d, struct client *client, struct run *run, int64_t priority)
+{
+	struct reorder *r = malloc(sizeof(*r));
+
+	if (r != NULL) {
+		*r = (struct reorder){
+			d, client_peer(client)->number, run->id, priority, run->priority};
+		if (record_priority(d->store, run->id, priority, on_priority, r) == 0)
+			return;
+	}
+	free(r);
+	client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+}
+
+void command_priority(struct daemon *d, struct client *client, json_t *params)
+{
+	int64_t id = json_integer_value(json_object_get(params, "id"));
+	int64_t priority = json_integer_value(json_object_get(params, "priority"));
+	struct run *run = queue_find(d->queue, id);
+
+	if (priority < -RUN_PRIORITY_MAX || priority > RUN_PRIORITY_MAX)
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"priority: %lld, %d to %d is allowed", (long long)priority,
+			-RUN_PRIORITY_MAX, RUN_PRIORITY_MAX);
+	else if (run == NULL)
+		client_refuse(client, PROTOCOL_NO_SUCH_RUN, NULL,
+			"run %lld: is not queued, only a queued run has a place to change; those "
+			"that are: gpt2ctl list --state queued",
+			(long long)id);
+	else if (!role_may_change(client_peer(client), run->uid))
+		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
+			"run %lld: belongs to another user; ask uid %u", (long long)id,
+			(unsigned)run->uid);
+	else if (run->state != RUN_QUEUED)
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"run %lld: is %s, only a queued run has a place to change", (long long)id,
+			run_state_name(run->state));
+	else
+		reorder(d, client, run, priority);
+}

@@ -1,0 +1,146 @@
+#include "daemon/outlook.h"
+
+#include <stdio.h>
+
+#include "daemon/daemon.h"
+#include "daemon/engine_pool.h"
+#include "daemon/follow.h"
+#include "daemon/gate.h"
+#include "daemon/queue.h"
+#include "daemon/scheduler.h"
+#include "daemon/store.h"
+
+enum { WHY_BYTES = 900 };
+
+/* Seconds until the run in progress is trained; negative: not known. */
+static double left_s(const struct daemon *d)
+{
+	struct run *run = scheduler_running(d->scheduler);
+	json_t *progress, *eta;
+	double left = -1.0;
+
+	if (run == NULL)
+		return left;
+	progress = follow_progress(run);
+	eta = json_object_get(progress, "eta_s");
+	if (json_is_number(eta))
+		left = json_number_value(eta);
+	json_decref(progress);
+	return left;
+}
+
+static void why_engines(const struct engine_pool *pool, char why[WHY_BYTES])
+{
+	const char *reason = engine_pool_reason(pool);
+	int64_t retry = engine_pool_retry_s(pool);
+	double starting = engine_pool_starting_s(pool);
+
+	if (starting >= 0)
+		snprintf(why, WHY_BYTES, "engines: they are being started, since %.0f s", starting);
+	else if (engine_pool_away(pool))
+		snprintf(why, WHY_BYTES, "engines: they are released and about to be started");
+	else if (retry >= 0)
+		snprintf(why, WHY_BYTES, "engines: started again in %lld s%s%s", (long long)retry,
+			reason[0] ? ", lost by " : "", reason);
+	else
+		snprintf(why, WHY_BYTES, "engines: %s%s%s", engine_pool_state_name(pool),
+			reason[0] ? ", " : "", reason);
+}
+
+/* before: the queued run ahead of this one, NULL for the head of the queue. */
+static void why_waits(const struct daemon *d, const struct run *before, char why[WHY_BYTES])
+{
+	const struct run *running = scheduler_running(d->scheduler);
+	const char *held = gate_why(d->gate);
+	double left = left_s(d);
+	struct store_failure failure;
+
+	if (held != NULL)
+		snprintf(why, WHY_BYTES, "%s", held);
+	else if (store_failure(d->store, &failure))
+		snprintf(why, WHY_BYTES, "store: %.300s cannot be written: %s; %s", failure.path,
+			store_error_text(failure.rc), failure.advice);
+	else if (before != NULL)
+		snprintf(why, WHY_BYTES, "behind: run %lld is queued before it",
+			(long long)before->id);
+	else if (running != NULL && left >= 0)
+		snprintf(why, WHY_BYTES, "behind: run %lld is %s, about %.0f s left",
+			(long long)running->id, run_state_name(running->state), left);
+	else if (running != NULL)
+		snprintf(why, WHY_BYTES, "behind: run %lld is %s", (long long)running->id,
+			run_state_name(running->state));
+	else if (!engine_pool_ready(d->pool))
+		why_engines(d->pool, why);
+	else
+		snprintf(why, WHY_BYTES, "preparing: it is being made ready");
+}
+
+static json_t *starts_in_s(const struct daemon *d, const struct run *before)
+{
+	double left = left_s(d);
+
+	if (before != NULL || left < 0 || !gate_open(d->gate) || store_failing(d->store))
+		return json_null();
+	return json_real(left);
+}
+
+/* What was cut within a character, or came so from an engine, is shown as far as it can be. */
+static json_t *text_json(char why[WHY_BYTES])
+{
+	json_t *text = json_string(why);
+
+	for (char *c = why; text == NULL && *c != '\0'; c++)
+		if ((unsigned char)*c >= 0x80)
+			*c = '?';
+	return text ? text : json_string(why);
+}
+
+json_t *outlook_head(const struct daemon *d)
+{
+	char why[WHY_BYTES];
+
+	if (queue_next(d->queue, NULL) == NULL)
+		return json_null();
+	why_waits(d, NULL, why);
+	return text_json(why);
+}
+
+/* before: as for why_waits. */
+static json_t *describe(const struct daemon *d, int64_t position, const struct run *before)
+{
+	char why[WHY_BYTES];
+
+	why_waits(d, before, why);
+	return json_pack("{sI so so}", "position", (json_int_t)position, "waiting", text_json(why),
+		"starts_in_s", starts_in_s(d, before));
+}
+
+json_t *outlook_run(const struct daemon *d, const struct run *run)
+{
+	const struct run *before = NULL, *next = queue_next(d->queue, NULL);
+	int64_t position = 0;
+
+	if (run->state != RUN_QUEUED)
+		return json_null();
+	for (; next != NULL && next != run; next = queue_next(d->queue, next)) {
+		before = next;
+		position++;
+	}
+	return describe(d, position, before);
+}
+
+json_t *outlook_queue(const struct daemon *d)
+{
+	const struct run *before = NULL, *run = queue_next(d->queue, NULL);
+	json_t *rows = json_array(), *row;
+
+	for (int64_t i = 0; run != NULL && i < OUTLOOK_RUNS_MAX; i++) {
+		row = json_pack("{sI ss sI sI}", "id", (json_int_t)run->id, "name", run->name,
+			"uid", (json_int_t)run->uid, "priority", (json_int_t)run->priority);
+		json_object_update_new(row, describe(d, i, before));
+		json_array_append_new(rows, row);
+		before = run;
+		run = queue_next(d->queue, run);
+	}
+	return rows;
+}

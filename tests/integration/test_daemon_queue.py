@@ -1,0 +1,338 @@
+"""The queue as its users move it: priorities, drain and resume, release and warm, why a run waits."""
+
+import os
+import signal
+
+import pytest
+
+from helpers import Daemon, RpcError, experiment, spec, wait_for
+
+
+def queue(c):
+    return [row["id"] for row in c.call("status")["queue"]]
+
+
+def waiting(c, run):
+    outlook = c.call("show", id=run)["outlook"]
+    return outlook and outlook["waiting"]
+
+
+def begun(c, run):
+    wait_for(lambda: c.state(run) == "running", f"run {run} running")
+    return run
+
+
+def refused(call, *args, **params):
+    with pytest.raises(RpcError) as error:
+        call(*args, **params)
+    return error.value
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# ---- priority ----
+
+def test_priority_is_the_order(tmp_path):
+    with Daemon(home=tmp_path) as d, d.client() as c:
+        long = begun(c, c.submit(spec("long-ms20", 100000)))
+        low = c.call("submit", spec=spec("low"), priority=-5)
+        assert low["position"] == 0 and low["waiting"].startswith(f"behind: run {long} is running")
+        plain = c.submit(spec("plain"))
+        high = c.call("submit", spec=spec("high"), priority=100)
+        assert high["position"] == 0
+        assert queue(c) == [high["id"], plain, low["id"]]
+        moved = c.call("priority", id=low["id"], priority=7)
+        assert (moved["priority"], moved["before"], moved["state"]) == (7, -5, "queued")
+        assert moved["outlook"]["position"] == 1
+        assert moved["outlook"]["waiting"] == f"behind: run {high['id']} is queued before it"
+        assert queue(c) == [high["id"], low["id"], plain]
+        d.kill()
+        d.start()
+        for run in (high["id"], low["id"], plain):
+            assert c_wait(d, run) == "done"
+        with d.client() as c:
+            runs = {run["id"]: run for run in c.call("list")["runs"]}
+            assert [runs[i]["priority"] for i in (long, low["id"], plain, high["id"])] == [0, 7, 0, 100]
+            starts = [runs[i]["started_at"] for i in (high["id"], low["id"], plain)]
+            assert starts == sorted(starts)
+
+
+def c_wait(d, run):
+    with d.client() as c:
+        return c.wait(run)["state"]
+
+
+def test_priority_is_refused_where_it_means_nothing(daemon):
+    with daemon() as d, d.client() as c:
+        run = begun(c, c.submit(spec("long-ms20", 100000)))
+        waits = c.submit(spec("waits"))
+        assert "is running" in refused(c.call, "priority", id=run, priority=1).message
+        error = refused(c.call, "priority", id=99, priority=1)
+        assert error.code == -32003 and "gpt2ctl list" in error.message
+        for value in (101, -101, 1 << 40):
+            assert "-100 to 100" in refused(c.call, "priority", id=waits, priority=value).message
+            assert "-100 to 100" in refused(c.call, "submit", spec=spec(), priority=value).message
+        assert refused(c.call, "priority", id=waits, priority="high").code == -32602
+        assert queue(c) == [waits]
+        c.call("cancel", id=run)
+
+
+def test_the_one_made_ready_ahead_gives_way(daemon):
+    """A run of a higher priority comes when the next one has its directory already."""
+    with daemon() as d, d.client() as c:
+        long = begun(c, c.submit(spec("long-ms20", 100000)))
+        first = c.submit(experiment("first"))
+        folder = c.call("show", id=first)["run"]["dir"]
+        wait_for(lambda: os.path.exists(folder + "/segments"), "made ready")
+        urgent = c.call("submit", spec=spec("urgent"), priority=1)["id"]
+        wait_for(lambda: not os.path.exists(folder), "given up")
+        c.call("priority", id=first, priority=2)
+        wait_for(lambda: os.path.exists(folder + "/segments"), "made ready again")
+        c.call("priority", id=first, priority=0)
+        c.call("cancel", id=long)
+        assert c.wait(urgent)["state"] == "done" and c.wait(first)["state"] == "done"
+        runs = {run["id"]: run for run in c.call("list")["runs"]}
+        assert runs[urgent]["started_at"] <= runs[first]["started_at"]
+
+
+# ---- rerun ----
+
+def test_rerun_of_is_kept(tmp_path):
+    with Daemon(home=tmp_path) as d:
+        with d.client() as c:
+            run = c.submit(spec("first"))
+            again = c.call("submit", spec=c.call("show", id=run)["spec"], rerun_of=run)["id"]
+            assert c.wait(again)["state"] == "done"
+            error = refused(c.call, "submit", spec=spec(), rerun_of=99)
+            assert error.code == -32003 and "rerun_of: run 99: no such run" in error.message
+            assert refused(c.call, "submit", spec=spec(), rerun_of=-1).code == -32602
+        d.kill()
+        d.start()
+        with d.client() as c:
+            runs = c.call("list")["runs"]
+            assert [run["rerun_of"] for run in runs] == [None, run]
+            assert runs[0]["spec_sha256"] == runs[1]["spec_sha256"]
+
+
+# ---- drain ----
+
+def test_drain_and_resume(tmp_path):
+    with Daemon(home=tmp_path) as d:
+        with d.client() as c:
+            run = begun(c, c.submit(spec("r-ms20", 50)))
+            queued = c.submit(spec("queued"))
+            reply = c.call("drain", reason="new disk")
+            assert reply["running"] == run and reply["queued"] == 1 and not reply["already"]
+            assert reply["drained"]["uid"] == os.getuid() and reply["drained"]["reason"] == "new disk"
+            assert c.call("drain", reason="another")["already"]
+            assert c.wait(run)["state"] == "done"
+            late = c.call("submit", spec=spec("late"))
+            assert late["position"] == 1 and late["waiting"].startswith("drained: since ")
+            assert late["waiting"].endswith(": new disk; gpt2ctl resume lets runs start")
+            status = c.call("status")
+            assert status["daemon"]["state"] == "drained" and status["engine"]["state"] == "ready"
+            assert status["drained"] == reply["drained"] and status["running"] is None
+            assert [row["waiting"][:8] for row in status["queue"]] == ["drained:"] * 2
+        d.kill()
+        d.start()
+        with d.client() as c:
+            status = c.call("status")
+            assert status["drained"] == reply["drained"] and status["queued"] == 2
+            assert c.state(queued) == "queued"
+            resumed = c.call("resume")
+            assert resumed["drained"] is None and not resumed["already"]
+            assert c.call("resume")["already"]
+            assert c.wait(queued)["state"] == "done" and c.wait(late["id"])["state"] == "done"
+            assert c.call("status")["daemon"]["state"] == "running"
+        d.kill()
+        d.start()
+        with d.client() as c:
+            assert c.call("status")["drained"] is None
+
+
+def test_drain_waits_for_the_run(daemon):
+    with daemon() as d, d.client() as c, d.client() as other, d.client() as third:
+        run = begun(c, c.submit(spec("r-ms20-slowend", 20)))
+        token = c.ask("drain", wait=True)
+        wait_for(lambda: other.call("status")["drained"], "drained")
+        assert c.reply(token)["running"] is None
+        assert other.state(run) == "done"
+        assert other.call("drain", wait=True)["already"]
+        other.call("resume")
+        run = begun(other, other.submit(spec("long-ms20", 100000)))
+        token = c.ask("drain", wait=True)
+        wait_for(lambda: other.call("status")["drained"], "drained again")
+        other.call("resume")
+        error = refused(c.reply, token)
+        assert error.code == -32005 and "resumed meanwhile" in error.message
+        # a client that goes away while it waits harms nothing
+        third.ask("drain", wait=True)
+        wait_for(lambda: other.call("status")["drained"], "drained for the third time")
+        third.close()
+        other.call("cancel", id=run)
+        assert other.call("drain", wait=True)["already"]
+
+
+# ---- release, warm ----
+
+def test_release_and_warm(tmp_path):
+    with Daemon(home=tmp_path, ranks=2) as d:
+        pids = d.engines()
+        with d.client() as c:
+            run = begun(c, c.submit(spec("r-ms20", 50, gpus=2)))
+            queued = c.submit(spec("queued", gpus=2))
+            reply = c.call("release", reason="for Ann", wait=True)
+            assert reply["engine"] == "released" and reply["running"] is None
+            assert not any(alive(pid) for pid in pids)
+            assert c.state(run) == "done" and c.state(queued) == "queued"
+            assert waiting(c, queued).startswith("released: since ")
+            assert waiting(c, queued).endswith(": for Ann; gpt2ctl warm takes the engines again")
+            late = c.call("submit", spec=spec("late"))
+            assert late["waiting"].startswith("released: ")
+            assert c.call("status")["daemon"]["state"] == "released"
+        d.kill()
+        d.start()
+        with d.client() as c:
+            status = c.call("status")
+            assert status["engine"]["state"] == "released" and status["released"] == reply["released"]
+            assert [rank["pid"] for rank in status["engine"]["ranks"]] == [0, 0]
+            warm = c.call("warm", wait=True)
+            assert warm["engine"] == "ready" and warm["took_s"] > 0 and not warm["already"]
+            assert c.wait(queued)["state"] == "done" and c.wait(late["id"])["state"] == "done"
+            assert c.call("warm", wait=True)["already"]
+            assert c.call("status")["engine"]["restarts"] == 0
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_release_now_interrupts(daemon, restart):
+    with daemon() as d, d.client() as c:
+        run = begun(c, c.submit(spec("long-ms20", 100000, restart=restart)))
+        assert c.call("release", now=True, wait=True)["engine"] == "released"
+        shown = c.call("show", id=run)
+        assert shown["run"]["state"] == ("queued" if restart else "interrupted")
+        assert [t["reason"] for t in shown["transitions"] if t["state"] == "interrupted"] == [
+            "released: the engines were asked back at once"]
+        c.call("warm")
+        if restart:
+            begun(c, run)
+            c.call("cancel", id=run)
+        else:
+            assert c.wait(c.submit(spec("next")))["state"] == "done"
+
+
+def test_release_now_lets_a_trained_run_finish(daemon):
+    with daemon() as d, d.client() as c:
+        run = c.submit(spec("slowend"))
+        wait_for(lambda: c.state(run) == "finishing", "finishing")
+        assert c.call("release", now=True, wait=True)["engine"] == "released"
+        assert c.state(run) == "done"
+
+
+def test_release_and_warm_in_a_row(daemon):
+    """Asked for faster than engines end and start: the last word counts."""
+    with daemon(ranks=2) as d, d.client() as c, d.client() as other:
+        for _ in range(5):
+            c.call("release")
+            c.call("warm")
+        assert c.call("warm", wait=True)["engine"] == "ready"
+        assert c.wait(c.submit(spec("runs", gpus=2)))["state"] == "done"
+        for _ in range(5):
+            c.call("warm")
+            c.call("release")
+        assert c.call("release", wait=True)["already"]
+        token = other.ask("warm", wait=True)
+        wait_for(lambda: c.call("status")["released"] is None, "no longer released")
+        c.call("release")
+        try:
+            assert other.reply(token)["engine"] == "ready"
+        except RpcError as error:
+            assert "released again meanwhile" in error.message
+        assert c.call("release", wait=True)["engine"] == "released"
+
+
+def test_engines_that_do_not_stop_are_ended(daemon):
+    """The rank that is stopped does not read engine.exit."""
+    with daemon(ranks=2) as d, d.client() as c:
+        pids = d.engines()
+        os.kill(pids[1], signal.SIGSTOP)
+        assert c.call("release", wait=True)["engine"] == "released"
+        assert not any(alive(pid) for pid in pids)
+        assert c.call("warm", wait=True)["engine"] == "ready"
+
+
+def test_warm_that_fails_says_why(tmp_path):
+    with Daemon(home=tmp_path) as d:
+        with d.client() as c:
+            c.call("release", wait=True)
+            queued = c.submit(spec("queued"))
+        d.stop()
+        d.environment["GPT2D_FAKE_START"] = "dead"
+        d.start()
+        with d.client() as c:
+            error = refused(c.call, "warm", wait=True)
+            assert error.code == -32005 and "exited with status 9" in error.message
+            assert "gpt2ctl status" in error.message
+            wait_for(lambda: waiting(c, queued).startswith("engines: "), "the reason")
+            assert c.call("release", wait=True)["engine"] == "released"
+
+
+def test_idle_release_wakes_for_a_run(daemon):
+    with daemon(options=["--idle-release", "1"]) as d, d.client() as c:
+        pids = d.engines()
+        wait_for(lambda: c.call("status")["engine"]["state"] == "released", "released")
+        assert not any(alive(pid) for pid in pids)
+        assert c.call("status")["released"] is None and c.call("status")["daemon"]["state"] == "running"
+        assert c.wait(c.submit(spec("wakes")))["state"] == "done"
+        wait_for(lambda: c.call("status")["engine"]["state"] == "released", "released again")
+        assert not c.call("warm", wait=True)["already"]
+        run = begun(c, c.submit(spec("long-ms20", 200)))
+        assert c.wait(run)["state"] == "done" # 4 s: a run is no idleness
+
+
+# ---- why ----
+
+def test_engines_that_do_not_start_are_the_reason(daemon):
+    with daemon(environment={"GPT2D_FAKE_START": "mute"}, ready=False) as d, d.client() as c:
+        run = c.submit(spec("waits"))
+        assert waiting(c, run).startswith("engines: they are being started, since ")
+        assert c.call("status")["engine"]["starting_s"] >= 0
+
+
+def test_start_is_estimated(daemon):
+    with daemon() as d, d.client() as c:
+        long = begun(c, c.submit(spec("long-ms20", 100000)))
+        second, third = c.submit(spec("second")), c.submit(spec("third"))
+        wait_for(lambda: c.call("show", id=second)["outlook"]["starts_in_s"], "an estimate")
+        head, last = c.call("status")["queue"]
+        assert 100 < head["starts_in_s"] < 4000 and last["starts_in_s"] is None
+        assert head["waiting"].startswith(f"behind: run {long} is running, about ")
+        assert last["waiting"] == f"behind: run {second} is queued before it"
+        assert (head["id"], last["id"], last["position"]) == (second, third, 1)
+        c.call("cancel", id=long)
+
+
+def test_cancel_of_queued_ones_only(daemon):
+    with daemon() as d, d.client() as c:
+        run = begun(c, c.submit(spec("long-ms20", 100000)))
+        queued = c.submit(spec("queued"))
+        assert c.call("cancel", id=run, queued=True) == {"id": run, "state": "running", "already": True}
+        assert c.call("cancel", id=queued, queued=True)["state"] == "cancelled"
+        assert c.state(run) == "running"
+        c.call("cancel", id=run)
+
+
+def test_a_shutdown_answers_who_waits(daemon):
+    with daemon() as d, d.client() as c, d.client() as other:
+        begun(c, c.submit(spec("long-ms20", 100000)))
+        token = c.ask("drain", wait=True)
+        wait_for(lambda: other.call("status")["drained"], "drained")
+        other.call("shutdown", now=True)
+        assert "is stopping" in refused(c.reply, token).message
+        assert d.process.wait(30) == 0
+        d.start()
