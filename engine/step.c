@@ -158,12 +158,16 @@ static void enqueue_micro(struct step *s, int64_t micro, double scale)
 	};
 
 	timeline_enter(s->time, TIMELINE_FORWARD);
+	k_range_begin("train/forward");
 	model_forward(s->model, &pass, &forward);
+	k_range_end();
+	k_range_begin("train/loss");
 	model_loss(s->model, s->batch->losses, batch_targets(s->batch, micro), scale,
 		&s->optimizer->state->loss_scale);
 	add_losses(s);
 	if (last)
 		share_loss(s);
+	k_range_end();
 
 	/*
 	 * gradients add up over the micro-batches; the last one lets the buckets go as they
@@ -172,7 +176,9 @@ static void enqueue_micro(struct step *s, int64_t micro, double scale)
 	timeline_enter(s->time, TIMELINE_BACKWARD);
 	if (last)
 		backward = zero_backward_hooks(s->zero);
+	k_range_begin("train/backward");
 	model_backward(s->model, &pass, last ? &backward : NULL);
+	k_range_end();
 }
 
 /* All that is done on the device; nothing in it differs from step to step but what is in memory. */
@@ -189,10 +195,12 @@ static void enqueue(struct step *s)
 	zero_reduce_finish(s->zero);
 
 	timeline_enter(s->time, TIMELINE_OPTIMIZER);
+	k_range_begin("train/optimizer_step");
 	optimizer_norm(s->optimizer, s->zero);
 	optimizer_update(s->optimizer);
 	k_copy_out(s->compute, &s->host->state, s->optimizer->state, sizeof(s->host->state));
 	zero_gather(s->zero);
+	k_range_end();
 }
 
 static int64_t now_ns(void)
@@ -252,7 +260,9 @@ int step_run(struct step *s, bool stop, struct step_result *out, char *error, si
 
 	timeline_start(s->time);
 	timeline_enter(s->time, TIMELINE_DATA);
+	k_range_begin("train/dataload");
 	data_rc = batch_read(s->batch, s->data, sample, c->accumulation, error, error_bytes);
+	k_range_end();
 	write_host(s, sample, stop, data_rc != 0);
 	launch(s);
 	timeline_end(s->time);
@@ -291,10 +301,14 @@ static int validate_one(struct step *s, const struct dataset *data, int64_t i,
 	k_copy_in(s->compute, s->shared + begin, s->host->own + begin,
 		(size_t)(STEP_SHARED - begin) * sizeof(double));
 	batch_send(s->batch, 1);
+	k_range_begin("val/forward");
 	model_forward(s->model, &pass, &hooks);
+	k_range_end();
+	k_range_begin("val/loss");
 	model_loss(s->model, s->batch->losses, batch_targets(s->batch, 0), 0, NULL);
 	add_losses(s);
 	share_loss(s);
+	k_range_end();
 	rc = wait_for_all(s, error, error_bytes);
 	return rc ? rc : data_failure(s, data_rc, error, error_bytes);
 }

@@ -144,6 +144,13 @@ int k_graph_launch(struct k_graph *g, struct k_stream *s);
 void k_graph_destroy(struct k_graph *g); /* takes NULL */
 
 /*
+ * A named range of the calling thread for a profiler (NVTX), ranges in ranges; nothing where the
+ * backend has no profiler. What is launched in it belongs to it, except what a graph launches.
+ */
+void k_range_begin(const char *name);
+void k_range_end(void);
+
+/*
  * ---- random numbers: Philox4x32-10 (Salmon et al., SC11) ----
  *
  * Element i of a sequence is word i mod 4 of the block whose counter words are (i/4 low, i/4 high,

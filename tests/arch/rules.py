@@ -44,6 +44,7 @@ LIBRARIES = {
     "cub/": {"kernels/cuda"},
     "cooperative_groups": {"kernels/cuda"},
     "mma.h": {"kernels/cuda"},
+    "nvtx3/": {"kernels/cuda"},
     "zlib.h": {"ctl"},
     "zstd.h": {"ctl"},
     "pcre2.h": {"ctl"},
