@@ -22,7 +22,7 @@ void run_log_destroy(struct run_log *log); /* takes NULL */
 
 /* rank -1: gpt2d itself. Control characters and what is no UTF-8 are replaced. */
 void run_log_write(struct daemon *d, struct run *run, int rank, enum log_level level,
-	const char *format, ...) __attribute__((format(printf, 5, 6)));
+	const char *format, ...) __attribute__((format(printf, 5, 6), nonnull(5)));
 
 /* The method "logs"; it answers the request, now or later. */
 void run_log_request(struct daemon *d, struct client *client, json_t *params);
