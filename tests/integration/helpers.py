@@ -199,9 +199,13 @@ class Daemon:
         return status
 
     def engines(self):
-        """pid of every rank."""
+        """pid of every rank, once all are ready: one that has just died is still listed for a moment."""
         with self.client() as c:
-            return [rank["pid"] for rank in c.call("status")["engine"]["ranks"]]
+            def ready():
+                engine = c.call("status")["engine"]
+                return engine if engine["state"] == "ready" else None
+
+            return [rank["pid"] for rank in wait_for(ready, "engines that are ready")["ranks"]]
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))

@@ -1,0 +1,125 @@
+"""The engines that train, when something happens to them: the run fails with the reason, others take their place."""
+
+import os
+import signal
+
+import pytest
+
+from helpers import BUILD, experiment, spec, wait_for
+
+CPU = BUILD / "engine" / "gpt2-engine-cpu"
+SOON = ("--alive-timeout", "6")
+
+
+def small(name, steps=3, **more):
+    return spec(name, steps, model={"n_layer": 1, "n_head": 2, "n_embd": 32, "vocab_size": 96, "n_positions": 64},
+        **more)
+
+
+def endless(name="endless", **more):
+    return small(name, 1_000_000, **more)
+
+
+def trains(c, run):
+    def progress():
+        running = c.call("status")["running"]
+        return running and running["run"]["id"] == run and running["progress"]
+
+    wait_for(progress, f"a step of run {run}")
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("number, reason", [
+    (signal.SIGKILL, "engine_lost: rank {} killed by signal 9"),
+    (signal.SIGSEGV, "engine_lost: rank {} "),  # a sanitizer makes an exit status of it
+    (signal.SIGSTOP, "engine_hung: rank {}: no sign of life for 6 s"),
+])
+def test_one_rank_of_three(daemon, rank, number, reason):
+    options = SOON if number == signal.SIGSTOP else ()
+    with daemon(ranks=3, engine=CPU, options=options) as d, d.client() as c, d.client() as follower:
+        before = d.engines()
+        bad, good = c.submit(endless()), c.submit(small("good"))
+        follower.call("follow", id=bad)
+        trains(c, bad)
+        os.kill(before[rank], number)
+        end = c.wait(bad)
+        assert end["state"] == "failed" and end["reason"].startswith(reason.format(rank)), end
+        assert c.wait(good)["state"] == "done"
+        assert set(before) & set(d.engines()) == set()
+        event = follower.event()  # it has kept its connection
+        while event["method"] != "run.done":
+            event = follower.event()
+        assert event["params"]["reason"] == end["reason"]
+        assert not os.path.exists(end["dir"] + "/RUN_COMPLETE.txt")
+
+
+def test_all_ranks_at_once(daemon):
+    with daemon(ranks=2, engine=CPU) as d, d.client() as c:
+        bad, good = c.submit(endless()), c.submit(small("good"))
+        trains(c, bad)
+        for pid in d.engines():
+            os.kill(pid, signal.SIGKILL)
+        assert c.wait(bad)["reason"].startswith("engine_lost: rank ")
+        assert c.wait(good)["state"] == "done"
+
+
+def test_killed_while_the_ranks_connect(daemon):
+    """A rank ends during the start, again and again: no run is lost by it, and the queue goes on."""
+    with daemon(ranks=3, engine=CPU) as d, d.client() as c:
+        run = c.submit(small("waits"))
+        assert c.wait(run)["state"] == "done"
+        for i in range(6):
+            engine = c.call("status")["engine"]
+            restarts = engine["restarts"]
+            victim = engine["ranks"][i % 3]["pid"]
+            if victim:
+                try:
+                    os.kill(victim, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                wait_for(lambda: c.call("status")["engine"]["restarts"] > restarts, "restart")
+            wait_for(lambda: all(rank["pid"] for rank in c.call("status")["engine"]["ranks"]), "new engines")
+        assert c.wait(c.submit(small("after")))["state"] == "done"
+
+
+def test_stopped_while_the_ranks_connect(daemon):
+    with daemon(ranks=2, engine=CPU, options=("--start-timeout", "20")) as d, d.client() as c:
+        for pid in d.engines():
+            os.kill(pid, signal.SIGKILL)
+
+        def caught():
+            """Whether one was stopped before it was ready."""
+            for rank in c.call("status")["engine"]["ranks"]:
+                if rank["state"] != "ready" and rank["pid"]:
+                    try:
+                        os.kill(rank["pid"], signal.SIGSTOP)
+                    except ProcessLookupError:
+                        return False
+                    return True
+            return False
+
+        wait_for(caught, "a rank that connects")
+        wait_for(lambda: c.call("status")["engine"]["restarts"] >= 2, "restart")
+        assert c.wait(c.submit(small("after")))["state"] == "done"
+
+
+def test_deadline_of_a_run(daemon):
+    with daemon(ranks=2, engine=CPU) as d, d.client() as c:
+        before = d.engines()
+        late, good = c.submit(endless("late", timeout=1)), c.submit(small("good"))
+        assert c.wait(late)["reason"] == "timeout: not done within 1 s"
+        assert c.wait(good)["state"] == "done"
+        assert d.engines() == before
+
+
+def test_the_same_engines_for_what_is_not_their_fault(daemon):
+    """A cancel or a run that fails by itself costs no start."""
+    with daemon(ranks=2, engine=CPU) as d, d.client() as c:
+        before = d.engines()
+        for _ in range(3):
+            run = c.submit(endless())
+            trains(c, run)
+            c.call("cancel", id=run)
+            assert c.wait(run)["state"] == "cancelled"
+        assert c.wait(c.submit(experiment(repetitions=1, model=small("x")["model"])))["state"] == "done"
+        assert d.engines() == before and c.call("status")["engine"]["restarts"] == 0
