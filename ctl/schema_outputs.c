@@ -12,6 +12,7 @@ const struct schema_row schema_outputs[] = {
 	{"spec_sha256", "sha256", "of the canonical spec"},
 	{"segments", "count", ""},
 	{"position", "count", "queued runs that start before it"},
+	{"waiting", "text|null", "why it does not start at once: a code, a colon, a text"},
 	{"arms", "[text]", "in the order of the spec"},
 	{"dir", "?text", "where its artifacts will be"},
 
@@ -114,6 +115,9 @@ const struct schema_row schema_outputs[] = {
 	{"running", "running|null", ""},
 	{"waiting", "text|null", "why the head of the queue does not start"},
 	{"queued", "count", ""},
+	{"queue", "[queued]", "the first 100, in the order in which they start"},
+	{"drained", "hold|null", ""},
+	{"released", "hold|null", ""},
 	{"counts", "counts", ""},
 
 	{"top", SCHEMA_OUTPUT, "What status prints, with load, queue and losses."},
@@ -124,6 +128,8 @@ const struct schema_row schema_outputs[] = {
 	{"running", "running|null", ""},
 	{"waiting", "text|null", "why the head of the queue does not start"},
 	{"queued", "count", ""},
+	{"drained", "hold|null", ""},
+	{"released", "hold|null", ""},
 	{"counts", "counts", ""},
 	{"queue", "[run]", "at most 100 that wait"},
 	{"losses", "[real|null]", "of the segment that trains now, at most 1024, thinned evenly"},
@@ -139,6 +145,7 @@ const struct schema_row schema_outputs[] = {
 	{"segments", "[segment]", ""},
 	{"transitions", "[transition]", "in order"},
 	{"progress", "progress|null", ""},
+	{"outlook", "outlook|null", "null: it is not queued"},
 
 	{"wait", SCHEMA_OUTPUT, "Runs that have ended, or why that is not known."},
 	{"runs", "[waited]", ""},
