@@ -106,7 +106,8 @@ void warm_destroy(struct warm *w)
 	gpu_log_destroy(w->gpu_log);
 	k_stream_destroy(w->comm);
 	k_stream_destroy(w->compute);
-	warm_finish(w);
+	if (w->ctx) /* else there was no device to make anything on */
+		warm_finish(w);
 	collectives_destroy(w->collectives);
 	k_context_destroy(w->ctx);
 	free(w);
