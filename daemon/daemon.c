@@ -183,8 +183,7 @@ static int start_places(struct daemon *d, char *error, size_t error_bytes)
 	memcpy(parent, d->socket, sizeof(parent));
 	rc = place_make_dirs(path, error, error_bytes);
 	if (rc == 0)
-		rc = place_make_socket_dir(
-			dirname(parent), &access, error, error_bytes);
+		rc = place_make_socket_dir(dirname(parent), &access, error, error_bytes);
 	snprintf(path, sizeof(path), "%s/gpt2d.db", d->state_dir);
 	if (rc == 0)
 		rc = place_lock(path, &d->lock_fds[0], error, error_bytes);
@@ -244,6 +243,9 @@ static int start_engines(struct daemon *d)
 	struct engine_pool_options pool = {
 		.base = d->base,
 		.program = d->program->path,
+		.backend = d->program->device == DEVICE_UNSET
+			? NULL
+			: engine_program_device_name(d->program->device),
 		.ranks = (int)s->ranks,
 		.threads = d->threads,
 		.away = gate_held(d->gate, GATE_RELEASED),
@@ -283,8 +285,7 @@ static int start_control(struct daemon *d, char *error, size_t error_bytes)
 		.settings = d->settings,
 	};
 	struct place_access access = access_of(d->settings);
-	int rc = place_bind(
-		d->socket, &access, &options.fd, &d->socket_mark, error, error_bytes);
+	int rc = place_bind(d->socket, &access, &options.fd, &d->socket_mark, error, error_bytes);
 
 	return rc < 0 ? rc : control_create(&options, &d->control);
 }

@@ -113,6 +113,9 @@ static void check_hello(const struct rank *r, json_t *params, char *why, size_t 
 	json_t *protocol = json_object_get(params, "protocol");
 	const char *role = json_string_value(json_object_get(params, "role"));
 	json_t *rank = json_object_get(params, "rank");
+	json_t *device = json_object_get(params, "device");
+	const char *backend = json_string_value(json_object_get(device, "backend"));
+	const char *asked = r->pool->o.backend;
 	char ours[400];
 
 	why[0] = '\0';
@@ -129,6 +132,9 @@ static void check_hello(const struct rank *r, json_t *params, char *why, size_t 
 			(int)engine_link_pid(r->link), ours);
 	else if (role == NULL || strcmp(role, "rank") != 0 || json_integer_value(rank) != r->rank)
 		snprintf(why, why_bytes, "does not say that it is this rank");
+	else if (asked != NULL && (backend == NULL || strcmp(backend, asked) != 0))
+		snprintf(why, why_bytes, "computes on %.32s, the setting device asks for %s",
+			backend ? backend : "what it does not say", asked);
 }
 
 static void on_hello(struct rank *r, json_t *params)

@@ -21,6 +21,7 @@ struct engine_pool;
 struct engine_pool_options {
 	struct event_base *base;
 	const char *program;
+	const char *backend; /* "cpu", "cuda": what it has to compute on; NULL: whatever it does */
 	int ranks, threads;
 	bool away;               /* begin as released */
 	int64_t start_timeout_s; /* from exec to ready */

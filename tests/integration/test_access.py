@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import BUILD, Daemon, RpcError, spec, wait_for
+from helpers import BUILD, FAKE_ENGINE, Daemon, RpcError, spec, wait_for
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
 ONE, TWO = 61001, 61002  # uids of nobody in particular
@@ -218,3 +218,50 @@ def test_data_that_is_led_elsewhere_after_the_check(tmp_path):
         with pytest.raises(RpcError) as refused:
             c.submit(spec("none", 1, data={"kind": "file", "train": str(data / "none.bin")}))
         assert "none.bin: No such file or directory" in refused.value.message
+
+
+@ROOT_ONLY
+def test_auto_says_what_it_took(home):
+    """A user's own daemon: below the XDG folders, on what there is, and it says which and why."""
+    for folder in ("run", "state", "config/gpt2d"):
+        (home / folder).mkdir(parents=True)
+    (home / "config/gpt2d/gpt2d.conf").write_text("device = auto\n")
+    subprocess.run(["chown", "-R", f"{ONE}:{ONE}", home], check=True)
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(home), "XDG_RUNTIME_DIR": str(home / "run"),
+        "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
+    words = [str(BUILD / "daemon/gpt2d"), "--log-file", str(home / "log")]
+    if subprocess.run([*words, "--version"], user=ONE, capture_output=True, check=False).returncode != 0:
+        pytest.skip("the build cannot be reached by another user")
+    process = subprocess.Popen(words, user=ONE, group=ONE, extra_groups=[], env=environment, cwd="/",
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        socket = home / "run/gpt2d/gpt2d.sock"
+        assert process.stdout.readline() == f"gpt2d: ready, socket {socket}, 1 ranks\n"
+        engine, = as_user(socket, ONE, ["status", {}])
+        engine = engine["result"]["engine"]
+        assert engine["device"] in ("cpu", "cuda")
+        assert f"device: auto took {engine['device']}: {engine['device_why']}" in (home / "log").read_text()
+        if engine["device"] == "cpu":
+            assert engine["device_why"].startswith("no ")
+            assert engine["program"].endswith("gpt2-engine-cpu")
+        assert (home / "state/gpt2d/gpt2d.db").exists()
+        assert as_user(socket, TWO, ["status", {}]) == "PermissionError"
+        text = subprocess.run([BUILD / "ctl/gpt2ctl", "status"], env=environment, capture_output=True, text=True,
+            timeout=60, check=True).stdout
+        assert f"on {engine['device']}: {engine['device_why']}" in " ".join(text.split())
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
+        process.stdout.close()
+
+
+def test_an_engine_on_another_device(home):
+    """device and engine that do not fit are not taken for well."""
+    with Daemon(home=home, options=("--device", "cpu")) as d, d.client() as c:
+        assert c.call("status")["engine"]["device"] == "cpu"
+    other = home / "other.py"
+    other.write_text(FAKE_ENGINE.read_text().replace('"backend": "cpu"', '"backend": "odd"'))
+    other.chmod(0o700)
+    with Daemon(home=home, engine=other, options=("--device", "cpu"), ready=False) as d, d.client() as c:
+        reason = wait_for(lambda: c.call("status")["engine"]["reason"], "the reason")
+        assert reason == "engine_refused: rank 0 computes on odd, the setting device asks for cpu"
