@@ -110,6 +110,16 @@ static void json_log_line(struct ctl *ctl, const json_t *line)
 	emit(ctl, "log", line);
 }
 
+static void json_pruned(struct ctl *ctl, const json_t *result)
+{
+	emit(ctl, "prune", result);
+}
+
+static void json_kept(struct ctl *ctl, const json_t *reply)
+{
+	emit(ctl, "keep", reply);
+}
+
 static void json_compare(struct ctl *ctl, const json_t *comparison)
 {
 	emit(ctl, "compare", comparison);
@@ -200,6 +210,8 @@ const struct output output_json = {
 	.artifacts = json_artifacts,
 	.logs = json_logs,
 	.log_line = json_log_line,
+	.pruned = json_pruned,
+	.kept = json_kept,
 	.compare = json_compare,
 	.cancelled = json_cancelled,
 	.waited = json_waited,
@@ -317,6 +329,8 @@ CHECKED(checked_show, text_show)
 CHECKED(checked_artifacts, text_artifacts)
 CHECKED(checked_logs, text_logs)
 CHECKED(checked_log_line, text_log_line)
+CHECKED(checked_pruned, text_pruned)
+CHECKED(checked_kept, text_kept)
 CHECKED(checked_compare, text_compare)
 #undef CHECKED
 
@@ -349,6 +363,8 @@ const struct output output_text = {
 	.artifacts = checked_artifacts,
 	.logs = checked_logs,
 	.log_line = checked_log_line,
+	.pruned = checked_pruned,
+	.kept = checked_kept,
 	.compare = checked_compare,
 	.cancelled = line_cancelled,
 	.waited = line_waited,

@@ -34,6 +34,8 @@ struct output {
 	void (*artifacts)(struct ctl *ctl, const json_t *result);
 	void (*logs)(struct ctl *ctl, const json_t *result);   /* the reply, all pages */
 	void (*log_line)(struct ctl *ctl, const json_t *line); /* one of them, with id */
+	void (*pruned)(struct ctl *ctl, const json_t *result); /* {runs, bytes, dry_run} */
+	void (*kept)(struct ctl *ctl, const json_t *reply);
 	void (*compare)(struct ctl *ctl, const json_t *comparison);
 	void (*cancelled)(struct ctl *ctl, const json_t *reply);
 	void (*waited)(

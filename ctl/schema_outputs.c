@@ -211,6 +211,22 @@ const struct schema_row schema_outputs[] = {
 	{"level", "=debug,info,warning,error", ""},
 	{"message", "text", ""},
 
+	{"prune", SCHEMA_OUTPUT, "Runs that were removed, or would be."},
+	{"runs", "[pruned]", "in the order of their ids"},
+	{"bytes", "count", "that they took"},
+	{"dry_run", "bool", "nothing was removed"},
+
+	{"pruned", SCHEMA_OBJECT, "One of them."},
+	{"id", "count", ""},
+	{"name", "text", ""},
+	{"state", "=done,failed,cancelled,interrupted", ""},
+	{"ended_at", "time|null", ""},
+	{"bytes", "count", "its files"},
+
+	{"keep", SCHEMA_OUTPUT, "Whether a run is left alone when old ones are removed."},
+	{"id", "count", ""},
+	{"kept", "bool", ""},
+
 	{"compare", SCHEMA_OUTPUT, "The arms of an experiment side by side."},
 	{"run", "run", ""},
 	{"baseline", "text", "the arm that others are compared with"},

@@ -20,6 +20,8 @@ void text_show(struct ctl *ctl, const json_t *reply);
 void text_artifacts(struct ctl *ctl, const json_t *result);
 void text_logs(struct ctl *ctl, const json_t *result);
 void text_log_line(struct ctl *ctl, const json_t *line);
+void text_pruned(struct ctl *ctl, const json_t *result);
+void text_kept(struct ctl *ctl, const json_t *reply);
 void text_compare(struct ctl *ctl, const json_t *comparison);
 void text_event(
 	struct ctl *ctl, struct progress *progress, const char *event, const json_t *params);

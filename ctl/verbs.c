@@ -16,6 +16,8 @@ const struct verb *const verbs[] = {
 	&verb_cancel,
 	&verb_artifacts,
 	&verb_logs,
+	&verb_prune,
+	&verb_keep,
 	&verb_compare,
 	&verb_data_prepare,
 	&verb_shutdown,

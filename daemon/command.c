@@ -20,6 +20,7 @@
 #include "daemon/gate.h"
 #include "daemon/outlook.h"
 #include "daemon/process.h"
+#include "daemon/prune.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
 #include "daemon/role.h"
@@ -506,6 +507,13 @@ static const struct verb verbs[] = {
 		{{"id", ARG_INTEGER, false}, {"after", ARG_INTEGER, false},
 			{"limit", ARG_INTEGER, false}, {"level", ARG_TEXT, false}},
 		"what engines and gpt2d said of a run, or gpt2d of itself"},
+	{METHOD_PRUNE, prune_request,
+		{{"keep", ARG_INTEGER, false}, {"older_than_s", ARG_INTEGER, false},
+			{"state", ARG_TEXT, false}, {"dry_run", ARG_BOOL, false},
+			{"after", ARG_INTEGER, false}, {"limit", ARG_INTEGER, false}},
+		"remove runs that have ended, with their files"},
+	{METHOD_KEEP, prune_keep, {{"id", ARG_INTEGER, true}, {"kept", ARG_BOOL, false}},
+		"have a run left alone by prune, or not any more"},
 	{METHOD_CANCEL, do_cancel, {{"id", ARG_INTEGER, true}, {"queued", ARG_BOOL, false}},
 		"end a run"},
 	{METHOD_PRIORITY, command_priority,

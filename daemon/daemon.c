@@ -25,6 +25,7 @@
 #include "daemon/notify.h"
 #include "daemon/paths.h"
 #include "daemon/place.h"
+#include "daemon/prune.h"
 #include "daemon/queue.h"
 #include "daemon/reconcile.h"
 #include "daemon/run_log.h"
@@ -206,7 +207,9 @@ static int start_store(struct daemon *d, char *error, size_t error_bytes)
 	d->queue = queue_create();
 	if (d->queue == NULL)
 		return -ENOMEM;
-	rc = reconcile_runs(d, error, error_bytes);
+	rc = prune_recover(d, error, error_bytes);
+	if (rc == 0)
+		rc = reconcile_runs(d, error, error_bytes);
 	if (rc == 0)
 		rc = gate_create(d, &d->gate);
 	return rc < 0 ? rc : store_start(d->store);
@@ -315,6 +318,8 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 	if (rc == 0)
 		rc = worker_create(d->base, &d->worker);
 	if (rc == 0)
+		rc = prune_create(d, &d->pruner);
+	if (rc == 0)
 		rc = start_signals(d);
 	if (rc == 0)
 		rc = start_engines(d);
@@ -410,6 +415,7 @@ int daemon_finish(struct daemon *d)
 	queue_destroy(d->queue);
 	artifacts_destroy(d->artifacts);
 	run_log_destroy(d->run_log);
+	prune_destroy(d->pruner);
 	worker_destroy(d->worker);
 	for (size_t i = 0; i < sizeof(d->signals) / sizeof(d->signals[0]); i++)
 		if (d->signals[i])

@@ -8,6 +8,7 @@
 #include "daemon/daemon.h"
 #include "daemon/follow.h"
 #include "daemon/log.h"
+#include "daemon/prune.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
 #include "proto/protocol.h"
@@ -42,6 +43,7 @@ static void on_written(void *arg, struct run *run, enum run_state state, int rc)
 	follow_end(d->follow, run);
 	queue_remove(d->queue, run);
 	free(run);
+	prune_soon(d->pruner);
 }
 
 static void write_state(struct daemon *d, struct run *run)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/clock.h"
+#include "daemon/record_prune.h"
 #include "daemon/text.h"
 #include "proto/spec_table.h"
 
@@ -77,6 +78,7 @@ struct query_job {
 	struct store_job job;
 	int64_t id;
 	struct record_list list;
+	struct record_prunable prunable;
 	int64_t after, limit;
 	char *state_dir;
 	json_t *result;
@@ -200,6 +202,45 @@ int record_list(struct store *s, const char *state_dir, const struct record_list
 	if (q == NULL)
 		return -ENOMEM;
 	q->list = *what;
+	q->done = done;
+	store_add(s, &q->job);
+	return 0;
+}
+
+/* ---- runs that may go ---- */
+
+#define PRUNABLE                                                                                   \
+	" state in ('done', 'failed', 'cancelled', 'interrupted') and kept = 0"                    \
+	" and (?1 is null or state = ?1) and (?2 < 0 or uid = ?2)"
+
+static int prunable_work(struct store_job *job, struct sqlite3 *db)
+{
+	struct query_job *q = (struct query_job *)job;
+	const struct record_prunable *p = &q->prunable;
+	const char *state = p->state < 0 ? NULL : run_state_name((enum run_state)p->state);
+	bool more;
+	int rc;
+
+	q->rows = json_array();
+	rc = store_sql(db, take_run, q,
+		"select " RUN_COLUMNS " from runs where" PRUNABLE " and ended_ns < ?3 and id > ?4"
+		" and (?5 < 0 or id <= (select id from runs where" PRUNABLE
+		" order by id desc limit 1 offset max(?5, 0))) order by id limit ?6",
+		"tiiiii", state, p->uid, p->ended_before_ns, p->after, p->keep, p->limit);
+	more = (int64_t)json_array_size(q->rows) == p->limit;
+	q->result = json_pack(
+		"{so so}", "runs", q->rows, "next", more ? json_integer(q->last) : json_null());
+	return rc == 0 && q->result == NULL ? -ENOMEM : rc;
+}
+
+int record_prunable(struct store *s, const char *state_dir, const struct record_prunable *what,
+	void (*done)(void *arg, int rc, json_t *result), void *arg)
+{
+	struct query_job *q = query_create(prunable_work, state_dir, arg);
+
+	if (q == NULL)
+		return -ENOMEM;
+	q->prunable = *what;
 	q->done = done;
 	store_add(s, &q->job);
 	return 0;

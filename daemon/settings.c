@@ -100,6 +100,18 @@ const struct settings_row settings_rows[] = {
 	{"client_buffer", SETTING_BYTES, AT(client_buffer_bytes),
 		RANGE(4096, INT64_C(1) << 30, 1 << 20),
 		.help = "output held for a client before it loses events"},
+	{"retain_runs", SETTING_COUNT, AT(retain_runs), RANGE(0, 1000000000, 0), .reload = true,
+		.help = "ended runs that stay, the newest; 0: all",
+		.manual = "Older ones are removed, with their files, when no run is with the "
+			  "engines.\n"
+			  "Runs marked with\n"
+			  ".Ic gpt2ctl keep\n"
+			  "stay and are not counted.\n"},
+	{"retain_days", SETTING_COUNT, AT(retain_days), RANGE(0, 36500, 0), .reload = true,
+		.help = "days for which ended runs stay; 0: for ever",
+		.manual = "As with\n"
+			  ".Cm retain_runs ;\n"
+			  "where both are set, a run goes as soon as one of them says so.\n"},
 };
 
 const size_t settings_n_rows = sizeof(settings_rows) / sizeof(settings_rows[0]);

@@ -89,6 +89,15 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  */
 #define METHOD_LOGS "logs"
 /*
+ * Remove ended runs to which all that is given applies, at least one of the first three; of others
+ * than one's own admins only.
+ * {keep?, older_than_s?, state?, dry_run?, after?, limit?} -> {runs: [{id, name, state, ended_at,
+ * bytes}], bytes, dry_run, next}
+ */
+#define METHOD_PRUNE "prune"
+/* {id, kept? (true)} -> {id, kept} */
+#define METHOD_KEEP "keep"
+/*
  * {id, queued?} -> {id, state, already}; the answer comes when it is true and durable: state
  * "cancelled" and already false, or the run had ended, or nearly, before the engines heard of it.
  * PROTOCOL_STORE: it is cancelled, but not on disk. queued: leave it alone when it has begun.

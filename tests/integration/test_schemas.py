@@ -127,7 +127,8 @@ def test_a_real_run(daemon, tmp_path):
         shown = lines(ctl(d, "show", 1, "--json"))[0]
         check(SCHEMAS["spec"], shown["spec"])
         for args in (["status"], ["top", "-n", 2, "-i", 0.1], ["list"], ["compare", 1], ["wait", 1], ["cancel", 1],
-                ["version"], ["help"], ["help", "submit"], ["artifacts", 1], ["logs", 1], ["logs"], ["logs", 1, "-f"],
+                ["version"], ["help"], ["help", "submit"], ["artifacts", 1], ["logs", 1], ["logs"],
+                ["prune", "--keep", 0, "-n"], ["keep", 1], ["logs", 1, "-f"],
                 ["artifacts", 1, "--copy", tmp_path / "copy"]):
             lines(ctl(d, *args, "--json"))
         folder = Path(shown["run"]["dir"])

@@ -1,0 +1,168 @@
+/* gpt2ctl prune: runs that have ended go, with their files. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ctl/arguments.h"
+#include "ctl/client.h"
+#include "ctl/format.h"
+#include "ctl/output.h"
+#include "ctl/verb.h"
+
+static const struct option_row options[] = {
+	{"keep", 'k', OPTION_INT, "N", 0, 1e9, "the newest N of them stay"},
+	{"older-than", 'o', OPTION_STRING, "TIME", 0, 0,
+		"only those that ended so long ago: a number and s, m, h, d or w"},
+	{"state", 's', OPTION_STRING, "done|failed|cancelled|interrupted", 0, 0,
+		"only those in this state"},
+	{"dry-run", 'n', OPTION_FLAG, NULL, 0, 0, "remove nothing, print what would go"},
+	{"yes", 'y', OPTION_FLAG, NULL, 0, 0, "do not ask"},
+	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
+};
+
+/* "30d" to seconds: 0, or CTL_USAGE with e. */
+static int parse_time(const char *text, int64_t *seconds, struct ctl_error *e)
+{
+	static const struct {
+		char letter;
+		int64_t seconds;
+	} units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 604800}};
+	char *end;
+	long long n;
+
+	errno = 0;
+	n = strtoll(text, &end, 10);
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (end == text || errno || n < 0 || n > 1000000000 || end[0] != units[i].letter ||
+			end[1] != '\0')
+			continue;
+		*seconds = n * units[i].seconds;
+		return 0;
+	}
+	return ctl_error_set(e, CTL_USAGE,
+		"--older-than: %.80s: a number and a unit are needed, as 12h, 30d, 4w", text);
+}
+
+static int make_params(const struct arguments *args, json_t **out, struct ctl_error *e)
+{
+	const char *older = arguments_string(args, "older-than", NULL);
+	const char *state = arguments_string(args, "state", NULL);
+	int64_t seconds = 0;
+	json_t *params;
+
+	if (!older && !state && !arguments_has(args, "keep"))
+		return ctl_error_set(e, CTL_USAGE,
+			"prune: which? --keep N, --older-than TIME or --state STATE is needed "
+			"(--keep 0: all that have ended)");
+	if (older && parse_time(older, &seconds, e) != 0)
+		return e->exit;
+	params = json_object();
+	if (older)
+		json_object_set_new(params, "older_than_s", json_integer(seconds));
+	if (state)
+		json_object_set_new(params, "state", format_json_text(state));
+	if (arguments_has(args, "keep"))
+		json_object_set_new(params, "keep", json_integer(arguments_int(args, "keep", 0)));
+	*out = params;
+	return 0;
+}
+
+/* All pages; on a terminal how far it is. *result gets what was done also when it failed. */
+static int fetch(struct ctl *ctl, struct client *c, const json_t *params, bool dry, json_t *result,
+	struct ctl_error *e)
+{
+	const bool tell = ctl->err.tty && !ctl->json && !dry;
+	json_t *runs = json_object_get(result, "runs"), *page, *next;
+	int64_t after = 0, bytes = 0;
+	int exit;
+
+	do {
+		json_t *mine = json_copy((json_t *)params);
+
+		json_object_set_new(mine, "dry_run", json_boolean(dry));
+		json_object_set_new(mine, "after", json_integer(after));
+		exit = client_request(c, METHOD_PRUNE, mine, CLIENT_CHECK_S, &page, e);
+		if (exit)
+			break;
+		next = json_object_get(page, "next");
+		if (json_is_integer(next) && json_integer_value(next) <= after)
+			exit = ctl_error_set(e, CTL_TRANSPORT, "prune: gpt2d sent no next page");
+		after = json_is_integer(next) ? json_integer_value(next) : 0;
+		bytes += format_int(page, "bytes", 0);
+		json_array_extend(runs, json_object_get(page, "runs"));
+		json_decref(page);
+		if (tell)
+			fprintf(ctl->err.file, "\r\033[K%zu removed", json_array_size(runs));
+	} while (!exit && after > 0);
+	if (tell)
+		fputs("\r\033[K", ctl->err.file);
+	json_object_set_new(result, "bytes", json_integer(bytes));
+	json_object_set_new(result, "dry_run", json_boolean(dry));
+	return exit;
+}
+
+/* Show what would go, and ask: 0 and *yes, or an exit code with e. */
+static int confirm(
+	struct ctl *ctl, struct client *c, const json_t *params, bool *yes, struct ctl_error *e)
+{
+	json_t *result = json_pack("{s:[]}", "runs");
+	char answer[16] = "", size[FORMAT_BYTES];
+	int exit = fetch(ctl, c, params, true, result, e);
+	const size_t n = json_array_size(json_object_get(result, "runs"));
+
+	format_size(format_int(result, "bytes", 0), size);
+	json_decref(result);
+	*yes = n == 0; /* nothing is lost, and that there is nothing is said */
+	if (exit || n == 0)
+		return exit;
+	if (ctl->json || !ctl->err.tty || !isatty(STDIN_FILENO))
+		return ctl_error_set(e, CTL_USAGE,
+			"prune: %zu run%s, %s would be removed; give --yes to do it, --dry-run to "
+			"see them",
+			n, n == 1 ? "" : "s", size);
+	fprintf(ctl->err.file, "remove %zu run%s, %s, for good? [y/N] ", n, n == 1 ? "" : "s",
+		size);
+	fflush(ctl->err.file);
+	*yes = fgets(answer, sizeof(answer), stdin) != NULL &&
+		(strcmp(answer, "y\n") == 0 || strcmp(answer, "yes\n") == 0);
+	if (!*yes)
+		return ctl_error_set(e, CTL_CANCELLED, "nothing was removed");
+	return 0;
+}
+
+static int run(struct ctl *ctl, const struct arguments *args)
+{
+	const bool dry = arguments_has(args, "dry-run");
+	json_t *params = NULL, *result = json_pack("{s:[]}", "runs");
+	bool yes = dry || arguments_has(args, "yes");
+	struct client *c = NULL;
+	struct ctl_error e = {0};
+	int exit = make_params(args, &params, &e);
+
+	if (!exit)
+		exit = client_open(ctl, &c, &e);
+	if (!exit && !yes)
+		exit = confirm(ctl, c, params, &yes, &e);
+	if (!exit) {
+		exit = fetch(ctl, c, params, dry, result, &e);
+		if (!exit || (json_array_size(json_object_get(result, "runs")) > 0 && !ctl->json))
+			ctl->output->pruned(ctl, result);
+	}
+	client_close(c);
+	json_decref(params);
+	json_decref(result);
+	return exit ? ctl_fail(ctl, &e) : CTL_OK;
+}
+
+const struct verb verb_prune = {
+	.name = "prune",
+	.args = "",
+	.summary = "remove runs that have ended, with their files",
+	.text = "Those to which all that is given applies: one's own, or as an administrator "
+		"everybody's. Never one that waits or runs, nor one that was marked with keep. "
+		"It asks first, where there is a terminal; elsewhere --yes is needed. A removal "
+		"that was begun is finished, by the next daemon if need be.",
+	.options = options,
+	.run = run,
+};

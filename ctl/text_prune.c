@@ -1,0 +1,56 @@
+/* prune and keep, for people. */
+#include <stdio.h>
+
+#include "ctl/format.h"
+#include "ctl/table.h"
+#include "ctl/text.h"
+
+static void print_runs(const struct term *t, const json_t *runs)
+{
+	char name[80], state[32], at[64], size[FORMAT_BYTES];
+	const json_t *run;
+	struct table table;
+	size_t i;
+
+	table_init(&table);
+	table_column(&table, "ID", true);
+	table_column(&table, "STATE", false);
+	table_column(&table, "ENDED", false);
+	table_column(&table, "SIZE", true);
+	table_column(&table, "NAME", false);
+	json_array_foreach(runs, i, run) {
+		table_cell(&table, "%lld", (long long)format_int(run, "id", 0));
+		table_cell(&table, "%s", format_string(run, "state", "?", state, sizeof(state)));
+		table_cell(&table, "%s", text_time(run, "ended_at", at, sizeof(at)));
+		table_cell(&table, "%s", format_size(format_int(run, "bytes", 0), size));
+		table_cell(&table, "%s", format_string(run, "name", "", name, sizeof(name)));
+	}
+	table_print(&table, t, "");
+	table_finish(&table);
+}
+
+void text_pruned(struct ctl *ctl, const json_t *result)
+{
+	const json_t *runs = json_object_get(result, "runs");
+	const bool dry = json_is_true(json_object_get(result, "dry_run"));
+	const size_t n = json_array_size(runs);
+	char size[FORMAT_BYTES];
+
+	if (n == 0) {
+		fputs("no run to remove\n", ctl->out.file);
+		return;
+	}
+	if (dry)
+		print_runs(&ctl->out, runs);
+	fprintf(ctl->out.file, "%zu run%s %s, %s %s\n", n, n == 1 ? "" : "s",
+		dry ? "would be removed" : "removed",
+		format_size(format_int(result, "bytes", 0), size), dry ? "in all" : "freed");
+}
+
+void text_kept(struct ctl *ctl, const json_t *reply)
+{
+	const bool kept = json_is_true(json_object_get(reply, "kept"));
+
+	fprintf(ctl->out.file, "run %lld %s when old ones are removed\n",
+		(long long)format_int(reply, "id", 0), kept ? "stays" : "goes with the others");
+}

@@ -1,0 +1,37 @@
+/*
+ * prune.h: old runs go, with their files: asked for by "prune", or by the settings retain_runs
+ * and retain_days when no run is with the engines. Never one that has not ended, nor one marked as
+ * kept.
+ *
+ * The directories of a run are moved to STATE_DIR/trash first: that decides it. Then they are
+ * emptied, its rows are deleted, and the empty directories removed. What a gpt2d that went away has
+ * left in the trash, the next one finishes (prune_recover).
+ */
+#ifndef GPT2D_PRUNE_H
+#define GPT2D_PRUNE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct client;
+struct daemon;
+struct pruner;
+
+/* Before the loop: rows of runs in the trash go. 0, or a negative errno with error. */
+int prune_recover(struct daemon *d, char *error, size_t error_bytes);
+
+/* Empties the trash in the background, and keeps to the settings. */
+int prune_create(struct daemon *d, struct pruner **out);
+void prune_destroy(struct pruner *p); /* after worker_stop and store_close; takes NULL */
+
+/* A run has ended: see soon whether another is to go. */
+void prune_soon(struct pruner *p);
+/* Whether a run is being removed, or is about to be. */
+bool prune_has(const struct pruner *p, int64_t id);
+
+/* The methods "prune" and "keep"; they answer the request, now or later. */
+void prune_request(struct daemon *d, struct client *client, json_t *params);
+void prune_keep(struct daemon *d, struct client *client, json_t *params);
+
+#endif

@@ -1,0 +1,129 @@
+#include "daemon/trash.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/run_files.h"
+
+static int trash_path(const char *state_dir, const char *name, char out[PATH_MAX])
+{
+	int n = snprintf(out, PATH_MAX, "%s/trash%s%s", state_dir, *name ? "/" : "", name);
+
+	return n >= 0 && n < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+/* Where an attempt of the run is, and where in the trash. */
+static int places(const char *state_dir, const struct run *run, int64_t attempt,
+	char from[PATH_MAX], char to[PATH_MAX])
+{
+	struct run one = *run;
+	int rc;
+
+	one.attempt = attempt;
+	rc = run_dir(&one, state_dir, from, PATH_MAX);
+	return rc < 0 ? rc : trash_path(state_dir, strrchr(from, '/') + 1, to);
+}
+
+static int sync_dir(const char *state_dir, const char *name)
+{
+	char path[PATH_MAX];
+	int fd, rc = 0;
+
+	if (snprintf(path, sizeof(path), "%s/%s", state_dir, name) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (fsync(fd) < 0)
+		rc = -errno;
+	close(fd);
+	return rc;
+}
+
+int trash_move(const char *state_dir, const struct run *run)
+{
+	char from[PATH_MAX], to[PATH_MAX];
+	int rc = trash_path(state_dir, "", to);
+
+	if (rc == 0 && mkdir(to, 0700) < 0 && errno != EEXIST)
+		rc = -errno;
+	for (int64_t i = 1; i <= run->attempt && rc == 0; i++) {
+		rc = places(state_dir, run, i, from, to);
+		if (rc == 0 && rename(from, to) < 0 && errno != ENOENT)
+			rc = -errno;
+	}
+	if (rc == 0)
+		rc = sync_dir(state_dir, "trash");
+	return rc < 0 ? rc : sync_dir(state_dir, "runs");
+}
+
+int trash_empty(const char *state_dir, const struct run *run, int64_t budget)
+{
+	char from[PATH_MAX], to[PATH_MAX];
+	int64_t bytes = 0;
+	int rc = 0;
+
+	for (int64_t i = 1; i <= run->attempt && rc == 0; i++) {
+		rc = places(state_dir, run, i, from, to);
+		if (rc == 0)
+			rc = run_files_remove(to, &budget, &bytes);
+	}
+	return rc;
+}
+
+int trash_remove(const char *state_dir, const struct run *run)
+{
+	char from[PATH_MAX], to[PATH_MAX];
+	int rc = 0;
+
+	for (int64_t i = 1; i <= run->attempt && rc == 0; i++) {
+		rc = places(state_dir, run, i, from, to);
+		if (rc == 0 && rmdir(to) < 0 && errno != ENOENT)
+			rc = -errno;
+	}
+	return rc;
+}
+
+int64_t trash_bytes(const char *state_dir, const struct run *run)
+{
+	char from[PATH_MAX], to[PATH_MAX];
+	int64_t bytes = 0;
+
+	for (int64_t i = 1; i <= run->attempt; i++)
+		if (places(state_dir, run, i, from, to) == 0)
+			bytes += run_files_bytes(from);
+	return bytes;
+}
+
+int trash_each(const char *state_dir, int (*each)(int64_t id, void *arg), void *arg)
+{
+	const struct dirent *entry;
+	char path[PATH_MAX];
+	DIR *stream;
+	int rc = trash_path(state_dir, "", path);
+
+	stream = rc == 0 ? opendir(path) : NULL;
+	if (stream == NULL)
+		return rc < 0 ? rc : errno == ENOENT ? 0 : -errno;
+	while (rc == 0 && (entry = readdir(stream)) != NULL)
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+			rc = each(strtoll(entry->d_name, NULL, 10), arg);
+	closedir(stream);
+	return rc;
+}
+
+int trash_empty_all(const char *state_dir, int64_t budget)
+{
+	char path[PATH_MAX];
+	int64_t bytes = 0;
+	int rc = trash_path(state_dir, "", path);
+
+	return rc < 0 ? rc : run_files_remove(path, &budget, &bytes);
+}

@@ -1,0 +1,182 @@
+"""Old runs go with their files, by whole runs, whatever happens meanwhile."""
+
+import json
+import os
+import random
+import subprocess
+import time
+
+import pytest
+
+from helpers import BUILD, Daemon, RpcError, experiment, spec, wait_for
+
+CTL = BUILD / "ctl" / "gpt2ctl"
+
+
+def ctl(d, *args, text=None):
+    return subprocess.run([CTL, *map(str, args)], capture_output=True, text=True, timeout=120, input=text,
+        env={**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": "C.UTF-8"})
+
+
+def ids(c):
+    return [run["id"] for run in c.call("list", limit=10000)["runs"]]
+
+
+def folders(d):
+    return sorted(int(path.name.split("-")[0]) for path in (d.state / "runs").iterdir())
+
+
+def trash(d):
+    path = d.state / "trash"
+    return sorted(entry.name for entry in path.iterdir()) if path.exists() else []
+
+
+def ended(c, *names):
+    for run in [c.submit(spec(name)) for name in names]:
+        c.wait(run)
+
+
+def test_rules(daemon):
+    with daemon() as d, d.client() as c:
+        ended(c, "a", "fail.r0.s1", "b", "c", "fail.r0.s1-x", "d")
+        c.call("keep", id=3)
+        waits = c.submit(spec("ms50", 1000))
+
+        def would(**params):
+            return [run["id"] for run in c.call("prune", dry_run=True, **params)["runs"]]
+
+        assert would(keep=0) == [1, 2, 4, 5, 6]
+        assert would(keep=2) == [1, 2, 4]
+        assert would(keep=2, state="done") == [1] and would(keep=5) == would(keep=99) == []
+        assert would(state="failed") == [2, 5] and would(state="cancelled") == []
+        assert would(older_than_s=3600) == [] and would(older_than_s=0) == [1, 2, 4, 5, 6]
+        page = c.call("prune", dry_run=True, keep=0, limit=2)
+        assert page["next"] == 2 and page["bytes"] == sum(run["bytes"] for run in page["runs"])
+        assert would(keep=0, after=2, limit=2) == [4, 5]
+        c.call("keep", id=3, kept=False)
+        assert would(keep=0) == [1, 2, 3, 4, 5, 6]
+        assert ids(c) == [1, 2, 3, 4, 5, 6, waits] and trash(d) == []
+        for params in ({}, {"keep": -2}, {"older_than_s": -5}, {"state": "running"}, {"state": "odd"},
+                {"keep": 1, "limit": 0}):
+            with pytest.raises(RpcError) as refused:
+                c.call("prune", **params)
+            assert refused.value.code == -32602, params
+        with pytest.raises(RpcError) as refused:
+            c.call("keep", id=99)
+        assert refused.value.code == -32003
+        c.call("cancel", id=waits)
+
+
+def test_removal(daemon):
+    with daemon() as d:
+        with d.client() as c:
+            ended(c, "a", "b")
+            assert c.wait(c.submit(experiment()))["state"] == "done"
+            (d.state / "runs" / "1-a" / "deep" / "er").mkdir(parents=True)
+            (d.state / "runs" / "1-a" / "deep" / "er" / "file").write_bytes(b"x" * 1000)
+            outside = d.home / "outside"
+            outside.write_text("mine")
+            (d.state / "runs" / "1-a" / "link").symlink_to(outside)
+            (d.state / "runs" / "1-a" / "up").symlink_to(d.home)
+            result = c.call("prune", keep=1)
+            assert [run["id"] for run in result["runs"]] == [1, 2] and result["bytes"] > 1000
+            assert ids(c) == [3] and folders(d) == [3] and trash(d) == []
+            assert outside.read_text() == "mine"
+            counts = c.call("status")["counts"]
+            assert counts["done"] == 1
+            with pytest.raises(RpcError) as refused:
+                c.call("show", id=1)
+            assert refused.value.code == -32003
+            assert c.call("logs", id=3)["lines"] != []
+        d.stop()
+        d.start()
+        with d.client() as c:
+            assert c.call("status")["counts"] == counts
+            assert c.submit(spec("next")) == 4
+
+
+def test_all_attempts_go(daemon):
+    with daemon() as d:
+        with d.client() as c:
+            run = c.submit(spec("ms10", 30, restart=True))
+            wait_for(lambda: c.state(run) == "running", "the run")
+        d.kill()
+        d.start()
+        with d.client() as c:
+            assert c.wait(run)["state"] == "done"
+            assert folders(d) == [1, 1]
+            c.call("prune", keep=0)
+            assert folders(d) == [] and trash(d) == [] and ids(c) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_killed_while_it_removes(daemon, seed):
+    """kill -9 anywhere in it: what is listed has its files, what is not has none, and the trash empties."""
+    dice = random.Random(seed)
+    with daemon() as d:
+        with d.client() as c:
+            ended(c, *[f"r{i}" for i in range(12)])
+        for folder in (d.state / "runs").iterdir():
+            for i in range(300):
+                (folder / f"file{i}").write_bytes(b"x")
+        for _ in range(3):
+            with d.client() as c:
+                before = ids(c)
+                c.ask("prune", keep=0)
+                time.sleep(dice.random() * 0.06)
+                d.kill()
+            d.start()
+            with d.client() as c:
+                left = ids(c)
+                assert set(left) <= set(before) and folders(d) == left
+                for run in left:
+                    assert len(c.call("artifacts", id=run)["files"]) == 302
+                wait_for(lambda: trash(d) == [], "the trash is empty")
+        with d.client() as c:
+            assert c.wait(c.submit(spec("next")))["state"] == "done"
+
+
+def test_marked_in_the_trash(daemon):
+    """Moved and no more: the next gpt2d deletes the rows and what other attempts have left."""
+    with daemon() as d:
+        with d.client() as c:
+            ended(c, "a", "b")
+        d.stop()
+        (d.state / "trash").mkdir(exist_ok=True)
+        (d.state / "runs" / "1-a").rename(d.state / "trash" / "1-a")
+        d.start()
+        with d.client() as c:
+            assert ids(c) == [2] and folders(d) == [2]
+            wait_for(lambda: trash(d) == [], "the trash is empty")
+
+
+def test_settings(daemon):
+    with daemon(options=["--retain-runs", "3"]) as d, d.client() as c:
+        ended(c, *[f"r{i}" for i in range(8)])
+        wait_for(lambda: len(ids(c)) == 3, "the older ones are gone")
+        assert ids(c) == [6, 7, 8] == folders(d)
+        c.call("keep", id=6)
+        ended(c, "more")
+        wait_for(lambda: len(ids(c)) == 4, "a look after the run")
+        assert ids(c) == [6, 7, 8, 9]
+
+
+def test_ctl(daemon):
+    with daemon() as d, d.client() as c:
+        ended(c, "a", "fail.r0.s1", "b")
+        assert ctl(d, "prune").returncode == 2
+        assert ctl(d, "prune", "--older-than", "30").returncode == 2
+        result = ctl(d, "prune", "--state", "failed")
+        assert result.returncode == 2 and "1 run, " in result.stderr and "give --yes" in result.stderr
+        result = ctl(d, "prune", "--older-than", "1h", "-y")
+        assert result.returncode == 0 and result.stdout == "no run to remove\n"
+        result = ctl(d, "prune", "--state", "failed", "--dry-run")
+        assert result.returncode == 0 and "1 run would be removed, " in result.stdout
+        assert ctl(d, "keep", 1).stdout == "run 1 stays when old ones are removed\n"
+        result = json.loads(ctl(d, "prune", "--keep", 0, "--yes", "--json").stdout)
+        assert [run["id"] for run in result["runs"]] == [2, 3] and result["dry_run"] is False
+        assert json.loads(ctl(d, "show", 1, "--json").stdout)["run"]["kept"] is True
+        assert ctl(d, "keep", 1, "--off").returncode == 0
+        assert ctl(d, "prune", "--older-than", "0s", "--yes").stdout.startswith("1 run removed, ")
+        assert ids(c) == []
+        assert ctl(d, "keep", 1).returncode == 7
