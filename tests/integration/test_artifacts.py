@@ -16,7 +16,7 @@ PIECE = 256 << 10
 
 def ctl(d, *args):
     return subprocess.run([CTL, *map(str, args)], capture_output=True, text=True, timeout=120,
-        env={**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": "C.UTF-8"})
+        env={**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": os.environ.get("LC_ALL", "C.UTF-8")})
 
 
 def finished(c, run):

@@ -12,7 +12,7 @@ CTL = BUILD / "ctl" / "gpt2ctl"
 
 
 def environment(d):
-    return {**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": "C.UTF-8"}
+    return {**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": os.environ.get("LC_ALL", "C.UTF-8")}
 
 
 def ctl(d, *args):
