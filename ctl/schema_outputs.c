@@ -120,7 +120,7 @@ const struct schema_row schema_outputs[] = {
 	{"released", "hold|null", ""},
 	{"counts", "counts", ""},
 
-	{"top", SCHEMA_OUTPUT, "What status prints, with load, queue and losses."},
+	{"top", SCHEMA_OUTPUT, "What status prints, with load and losses."},
 	{"daemon", "daemon", ""},
 	{"host", "host", ""},
 	{"store", "store|null", "null: all is well"},
@@ -131,7 +131,7 @@ const struct schema_row schema_outputs[] = {
 	{"drained", "hold|null", ""},
 	{"released", "hold|null", ""},
 	{"counts", "counts", ""},
-	{"queue", "[run]", "at most 100 that wait"},
+	{"queue", "[queued]", "the first 100, in the order in which they start"},
 	{"losses", "[real|null]", "of the segment that trains now, at most 1024, thinned evenly"},
 
 	{"list", SCHEMA_OUTPUT, "Runs, the newest last."},

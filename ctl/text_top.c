@@ -169,7 +169,7 @@ static void print_ranks(const struct view *v, const struct term *t, size_t rows)
 static void print_queue(const struct view *v, const struct term *t, size_t rows)
 {
 	const int64_t queued = format_int(v->status, "queued", 0);
-	char waiting[600], name[NAME_BYTES], at[64];
+	char waiting[600], name[NAME_BYTES], at[FORMAT_BYTES];
 	const json_t *run;
 	struct table table;
 	size_t i;
@@ -177,15 +177,20 @@ static void print_queue(const struct view *v, const struct term *t, size_t rows)
 	format_string(v->status, "waiting", "", waiting, sizeof(waiting));
 	fprintf(t->file, "queued  %lld%s%s\n", (long long)queued, *waiting ? ": " : "", waiting);
 	table_init(&table);
-	for (int c = 0; c < 4; c++)
-		table_column(&table, "", c == 0 || c == 2);
-	json_array_foreach(v->queue, i, run) {
+	for (int c = 0; c < 5; c++)
+		table_column(&table, "", c == 0);
+	json_array_foreach(json_object_get(v->status, "queue"), i, run) {
+		const double in = format_real(run, "starts_in_s");
+
 		if (i == rows)
 			break;
 		table_cell(&table, "%lld", (long long)format_int(run, "id", 0));
 		table_cell(&table, "%s", format_string(run, "name", "", name, sizeof(name)));
-		table_cell(&table, "%lld segments", (long long)format_int(run, "segments", 0));
-		table_cell(&table, "%s", text_time(run, "submitted_at", at, sizeof(at)));
+		table_cell(&table, "priority %lld", (long long)format_int(run, "priority", 0));
+		table_cell(&table, "%s%s", isfinite(in) ? "in " : "",
+			isfinite(in) ? format_duration(in, at) : "");
+		table_cell(
+			&table, "%s", format_string(run, "waiting", "", waiting, sizeof(waiting)));
 	}
 	table_print(&table, t, "        ");
 	table_finish(&table);

@@ -14,7 +14,6 @@ void view_init(struct view *v)
 void view_finish(struct view *v)
 {
 	json_decref(v->status);
-	json_decref(v->queue);
 	view_init(v);
 }
 
@@ -114,7 +113,7 @@ int view_take_events(struct view *v, struct client *c, struct ctl_error *e)
 
 int view_look(struct view *v, struct client *c, struct ctl_error *e)
 {
-	json_t *status = NULL, *queue = NULL, *params;
+	json_t *status = NULL;
 	int64_t id, now_ns;
 	int exit = client_request(c, METHOD_STATUS, json_object(), CLIENT_REPLY_S, &status, e);
 
@@ -125,13 +124,6 @@ int view_look(struct view *v, struct client *c, struct ctl_error *e)
 	json_decref(v->status);
 	v->status = status;
 	v->at_ns = now_ns;
-	params = json_pack("{s:s, s:i}", "state", "queued", "limit", VIEW_QUEUE);
-	exit = client_request(c, METHOD_LIST, params, CLIENT_REPLY_S, &queue, e);
-	if (exit)
-		return exit;
-	json_decref(v->queue);
-	v->queue = json_incref(json_object_get(queue, "runs"));
-	json_decref(queue);
 	id = format_int(json_object_get(json_object_get(status, "running"), "run"), "id", 0);
 	if (id != v->run) {
 		view_forget_run(v);
@@ -147,7 +139,6 @@ json_t *view_json(const struct view *v)
 
 	for (size_t i = 0; i < v->n_losses; i++)
 		json_array_append_new(losses, rpc_real(v->losses[i]));
-	json_object_set(object, "queue", v->queue);
 	json_object_set_new(object, "losses", losses);
 	return object;
 }

@@ -1,5 +1,5 @@
 /*
- * view.h: what gpt2ctl top shows: the daemon's status, the queue, the load of the processes between
+ * view.h: what gpt2ctl top shows: the daemon's status, the load of the processes between
  * two looks, and the losses of the segment that trains now.
  */
 #ifndef GPT2D_VIEW_H
@@ -11,12 +11,12 @@
 #include "ctl/client.h"
 #include "ctl/ctl.h"
 
-enum { VIEW_LOSSES = 1024, VIEW_QUEUE = 100 };
+enum { VIEW_LOSSES = 1024 };
 
 struct view {
 	json_t *status; /* with cpu_load in daemon and ranks: processors since the look before */
-	json_t *queue; /* array of runs that wait */
-	int64_t at_ns; /* of status, monotonic */
+	json_t *queue;  /* array of runs that wait */
+	int64_t at_ns;  /* of status, monotonic */
 	/* the run whose events come, and its segment of these losses; 0 and -1: none */
 	int64_t run, segment;
 	double losses[VIEW_LOSSES];
@@ -34,7 +34,7 @@ void view_forget_run(struct view *v);
 /* Take the events that have come: 0, or an exit code with e when the connection is lost. */
 int view_take_events(struct view *v, struct client *c, struct ctl_error *e);
 
-/* {status's members, queue, losses} */
+/* {status's members, losses} */
 json_t *view_json(const struct view *v);
 
 #endif
