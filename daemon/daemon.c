@@ -61,8 +61,7 @@ static void say_ready(struct daemon *d)
 	if (d->ready_said)
 		return;
 	d->ready_said = true;
-	printf("gpt2d: ready, socket %s, %lld ranks%s\n", d->socket,
-		(long long)d->settings->ranks,
+	printf("gpt2d: ready, socket %s, %lld ranks%s\n", d->socket, (long long)d->settings->ranks,
 		gate_held(d->gate, GATE_RELEASED) ? ", released" : "");
 	fflush(stdout);
 }
@@ -117,8 +116,13 @@ static void on_child(evutil_socket_t signal, short what, void *arg)
 
 static void on_terminate(evutil_socket_t signal, short what, void *arg)
 {
+	struct daemon *d = arg;
+	int64_t left_s = d->stopping ? 0 : d->settings->stop_timeout_s;
+
 	log_write(LOG_INFO, "signal %d: stopping", (int)signal);
-	daemon_stop(arg, true);
+	if (left_s > 0)
+		d->drain_ns = clock_mono_ns() + left_s * CLOCK_S_NS;
+	daemon_stop(d, left_s == 0);
 }
 
 static void tell_store(const struct daemon *d, bool failing)
@@ -366,12 +370,30 @@ static void end_checks(struct daemon *d)
 	checker_destroy(checker);
 }
 
+/* The run in progress has its time, and not more. */
+static void drain(struct daemon *d)
+{
+	int64_t left_ns = d->drain_ns - clock_mono_ns();
+	struct timeval left = {
+		.tv_sec = left_ns / CLOCK_S_NS, .tv_usec = left_ns % CLOCK_S_NS / 1000};
+
+	if (left_ns >= 1000) {
+		event_add(d->turn, &left);
+		return;
+	}
+	log_write(LOG_INFO, "the run in progress has not ended within stop_timeout, %lld s",
+		(long long)d->settings->stop_timeout_s);
+	daemon_stop(d, true);
+}
+
 /* One step after another: the runs, the engines, the followers' last events, the replies. */
 static void on_turn(evutil_socket_t fd, short what, void *arg)
 {
 	static const struct timeval soon = {0, 20000};
 	struct daemon *d = arg;
 
+	if (d->drain_ns != 0 && d->finish_ns == 0 && scheduler_busy(d->scheduler))
+		drain(d);
 	if (d->finish_ns != 0 && clock_mono_ns() > d->finish_ns)
 		scheduler_interrupt(d->scheduler, true);
 	if (scheduler_busy(d->scheduler)) {

@@ -48,6 +48,7 @@ struct daemon {
 	bool store_failing;
 	bool engines_told; /* to stop, as the last thing */
 	bool engines_gone;
+	int64_t drain_ns;   /* a signal's stop becomes one at once then; 0: there was none */
 	int64_t finish_ns;  /* when stopping now: runs that are being written are waited for */
 	int64_t linger_ns;  /* replies are waited for until then */
 	struct event *turn; /* the next step of stopping */

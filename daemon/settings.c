@@ -82,6 +82,10 @@ const struct settings_row settings_rows[] = {
 	{"cancel_timeout", SETTING_SECONDS, AT(cancel_timeout_s), RANGE(1, DAY_S, 30),
 		.reload = true,
 		.help = "engines that do not stop a segment within it are killed"},
+	{"stop_timeout", SETTING_SECONDS, AT(stop_timeout_s), RANGE(0, DAY_S, 0), .reload = true,
+		.help = "what SIGTERM and SIGINT leave the run in progress to end; 0: nothing",
+		.manual = "No other run starts meanwhile, and a second signal cuts it short.\n"
+			  "A service manager has to wait longer than that and 20 s.\n"},
 	{"check_timeout", SETTING_SECONDS, AT(check_timeout_s), RANGE(1, DAY_S, 120),
 		.help = "for the check of one arm of a spec"},
 	{"idle_release", SETTING_SECONDS, AT(idle_release_s), RANGE(0, 365 * DAY_S, 0),

@@ -269,6 +269,38 @@ def test_stop_by_signal(home, number):
             assert c.wait(again)["state"] == "done"
 
 
+def test_stop_leaves_a_run_its_time(home):
+    """stop_timeout: what ends within it is done, what does not is interrupted, and nothing else starts."""
+    with Daemon(home=home, options=("--stop-timeout", "3600")) as d:
+        with d.client() as c:
+            run = c.submit(spec("r-ms20", 50))
+            queued = c.submit(spec("queued"))
+            wait_for(lambda: c.state(run) == "running", "running")
+            d.process.terminate()
+            assert c.wait(run)["state"] == "done"
+        assert d.process.wait(30) == 0
+        d.command[d.command.index("3600")] = "1"
+        d.start()
+        with d.client() as c:
+            assert c.wait(queued)["state"] == "done"
+            run = c.submit(spec("long-ms20", 100000))
+            wait_for(lambda: c.state(run) == "running", "running")
+            d.process.terminate()
+            assert c.wait(run)["state"] == "interrupted"
+        assert d.process.wait(30) == 0
+        d.command[d.command.index("--stop-timeout") + 1] = "3600"
+        d.start()
+        with d.client() as c:
+            run = c.submit(spec("long-ms20", 100000))
+            wait_for(lambda: c.state(run) == "running", "running")
+            d.process.terminate()
+            wait_for(lambda: c.call("status")["daemon"]["state"] == "stopping", "the stop")
+            d.process.terminate()
+            assert c.wait(run)["state"] == "interrupted"
+        assert d.process.wait(30) == 0
+        d.start()
+
+
 def test_stop_lets_a_finished_run_finish(home):
     """Its work is done and its artifacts are being written: they are waited for, not thrown away."""
     with Daemon(home=home) as d:
