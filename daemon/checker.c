@@ -278,7 +278,7 @@ void checker_reap(struct checker *c)
 {
 	char why[128];
 
-	if (c->link == NULL || !engine_link_reap(c->link))
+	if (c == NULL || c->link == NULL || !engine_link_reap(c->link))
 		return;
 	snprintf(why, sizeof(why), "was %s", engine_link_end(c->link));
 	broke(c, why);

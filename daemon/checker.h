@@ -40,6 +40,6 @@ int checker_ask(struct checker *c, int64_t world, json_t *spec,
  */
 void checker_rest(struct checker *c, bool rest);
 
-void checker_reap(struct checker *c); /* on SIGCHLD */
+void checker_reap(struct checker *c); /* on SIGCHLD; takes NULL */
 
 #endif
