@@ -46,6 +46,7 @@ struct arg {
 struct verb {
 	const char *name;
 	void (*handle)(struct daemon *d, struct client *client, json_t *params);
+	enum role role;
 	struct arg args[ARGS_MAX];
 	const char *help;
 };
@@ -459,11 +460,6 @@ static void do_shutdown(struct daemon *d, struct client *client, json_t *params)
 {
 	struct run *run = scheduler_running(d->scheduler);
 
-	if (!may(client, geteuid())) {
-		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
-			"shutdown: only root, whom gpt2d runs as, and admin_group may");
-		return;
-	}
 	client_hold(client);
 	client_reply(
 		client, json_pack("{so}", "running", run ? json_integer(run->id) : json_null()));
@@ -474,60 +470,63 @@ static void do_shutdown(struct daemon *d, struct client *client, json_t *params)
 /* ---- the table ---- */
 
 static const struct verb verbs[] = {
-	{METHOD_HELLO, do_hello,
+	{METHOD_HELLO, do_hello, ROLE_ANYBODY,
 		{{"protocol", ARG_INTEGER, true}, {"build", ARG_TEXT, false},
 			{"client", ARG_TEXT, false}},
 		"say who one is; the first request of a connection"},
-	{METHOD_SUBMIT, do_submit,
+	{METHOD_SUBMIT, do_submit, ROLE_ANYBODY,
 		{{"spec", ARG_SPEC, true}, {"priority", ARG_INTEGER, false},
 			{"rerun_of", ARG_INTEGER, false}},
 		"queue a run"},
-	{METHOD_DRY_RUN, do_dry_run, {{"spec", ARG_SPEC, true}},
+	{METHOD_DRY_RUN, do_dry_run, ROLE_ANYBODY, {{"spec", ARG_SPEC, true}},
 		"resolve and check a spec, queue nothing"},
-	{METHOD_STATUS, do_status, {{0}}, "daemon, engines, running run, queue"},
-	{METHOD_SHOW, do_show,
+	{METHOD_STATUS, do_status, ROLE_ANYBODY, {{0}}, "daemon, engines, running run, queue"},
+	{METHOD_SHOW, do_show, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, true}, {"after", ARG_INTEGER, false},
 			{"limit", ARG_INTEGER, false}},
 		"a run with its spec, checks, segments and transitions"},
-	{METHOD_LIST, do_list,
+	{METHOD_LIST, do_list, ROLE_ANYBODY,
 		{{"after", ARG_INTEGER, false}, {"limit", ARG_INTEGER, false},
 			{"state", ARG_TEXT, false}, {"newest", ARG_BOOL, false}},
 		"runs by id"},
-	{METHOD_FOLLOW, do_follow, {{"id", ARG_INTEGER, true}, {"after", ARG_INTEGER, false}},
+	{METHOD_FOLLOW, do_follow, ROLE_ANYBODY,
+		{{"id", ARG_INTEGER, true}, {"after", ARG_INTEGER, false}},
 		"the events of a run until it ends"},
-	{METHOD_ARTIFACTS, artifacts_list,
+	{METHOD_ARTIFACTS, artifacts_list, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, true}, {"segment", ARG_INTEGER, false},
 			{"after", ARG_INTEGER, false}, {"limit", ARG_INTEGER, false}},
 		"the files of a run, with their hashes"},
-	{METHOD_ARTIFACT_READ, artifacts_read,
+	{METHOD_ARTIFACT_READ, artifacts_read, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, true}, {"path", ARG_TEXT, true},
 			{"offset", ARG_INTEGER, false}, {"bytes", ARG_INTEGER, false}},
 		"a piece of a file of a run"},
-	{METHOD_LOGS, run_log_request,
+	{METHOD_LOGS, run_log_request, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, false}, {"after", ARG_INTEGER, false},
 			{"limit", ARG_INTEGER, false}, {"level", ARG_TEXT, false}},
 		"what engines and gpt2d said of a run, or gpt2d of itself"},
-	{METHOD_PRUNE, prune_request,
+	{METHOD_PRUNE, prune_request, ROLE_OWNER,
 		{{"keep", ARG_INTEGER, false}, {"older_than_s", ARG_INTEGER, false},
 			{"state", ARG_TEXT, false}, {"dry_run", ARG_BOOL, false},
 			{"after", ARG_INTEGER, false}, {"limit", ARG_INTEGER, false}},
 		"remove runs that have ended, with their files"},
-	{METHOD_KEEP, prune_keep, {{"id", ARG_INTEGER, true}, {"kept", ARG_BOOL, false}},
+	{METHOD_KEEP, prune_keep, ROLE_OWNER,
+		{{"id", ARG_INTEGER, true}, {"kept", ARG_BOOL, false}},
 		"have a run left alone by prune, or not any more"},
-	{METHOD_CANCEL, do_cancel, {{"id", ARG_INTEGER, true}, {"queued", ARG_BOOL, false}},
-		"end a run"},
-	{METHOD_PRIORITY, command_priority,
+	{METHOD_CANCEL, do_cancel, ROLE_OWNER,
+		{{"id", ARG_INTEGER, true}, {"queued", ARG_BOOL, false}}, "end a run"},
+	{METHOD_PRIORITY, command_priority, ROLE_OWNER,
 		{{"id", ARG_INTEGER, true}, {"priority", ARG_INTEGER, true}}, "move a queued run"},
-	{METHOD_DRAIN, command_drain, {{"reason", ARG_TEXT, false}, {"wait", ARG_BOOL, false}},
-		"start no more runs"},
-	{METHOD_RESUME, command_resume, {{0}}, "start runs again"},
-	{METHOD_RELEASE, command_release,
+	{METHOD_DRAIN, command_drain, ROLE_ADMIN,
+		{{"reason", ARG_TEXT, false}, {"wait", ARG_BOOL, false}}, "start no more runs"},
+	{METHOD_RESUME, command_resume, ROLE_ADMIN, {{0}}, "start runs again"},
+	{METHOD_RELEASE, command_release, ROLE_ADMIN,
 		{{"reason", ARG_TEXT, false}, {"wait", ARG_BOOL, false}, {"now", ARG_BOOL, false}},
 		"end the engines, keep the queue"},
-	{METHOD_WARM, command_warm, {{"wait", ARG_BOOL, false}}, "take the engines again"},
-	{METHOD_SHUTDOWN, do_shutdown, {{"now", ARG_BOOL, false}},
+	{METHOD_WARM, command_warm, ROLE_ADMIN, {{"wait", ARG_BOOL, false}},
+		"take the engines again"},
+	{METHOD_SHUTDOWN, do_shutdown, ROLE_ADMIN, {{"now", ARG_BOOL, false}},
 		"end gpt2d, after the running run or now"},
-	{METHOD_VERSION, do_version, {{0}}, "versions of gpt2d and its libraries"},
+	{METHOD_VERSION, do_version, ROLE_ANYBODY, {{0}}, "versions of gpt2d and its libraries"},
 };
 
 enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };
@@ -607,6 +606,10 @@ void command_handle(struct daemon *d, struct client *client, const struct rpc_me
 			"%s is expected first", METHOD_HELLO);
 	else if (verb == NULL)
 		unknown_verb(client, message->method);
+	else if (!role_may_ask(client_peer(client), verb->role))
+		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
+			"%s: only root, whom gpt2d runs as (uid %u), and admin_group may",
+			verb->name, (unsigned)geteuid());
 	else if (check_args(verb, client, message->params))
 		verb->handle(d, client, message->params);
 }

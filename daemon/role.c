@@ -62,3 +62,8 @@ bool role_may_change(const struct client_peer *who, uid_t owner)
 {
 	return who->admin || who->uid == owner;
 }
+
+bool role_may_ask(const struct client_peer *who, enum role needed)
+{
+	return who->admin || needed == ROLE_ANYBODY || needed == ROLE_OWNER;
+}

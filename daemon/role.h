@@ -12,6 +12,16 @@
 struct client_peer;
 struct settings_group;
 
+/* What a request needs. */
+enum role {
+	ROLE_ANYBODY = 1, /* who may connect */
+	ROLE_OWNER,       /* of the run, or an admin: asked again once the run is known */
+	ROLE_ADMIN,
+};
+
+/* Whether who may ask for it at all. */
+bool role_may_ask(const struct client_peer *who, enum role needed);
+
 /* Of a connected socket and its credentials; the groups are those the peer had when it connected.
  */
 bool role_is_admin(int fd, uid_t uid, gid_t gid, const struct settings_group *admins);

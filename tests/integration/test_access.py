@@ -3,6 +3,7 @@
 import grp
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import BUILD, FAKE_ENGINE, Daemon, RpcError, spec, wait_for
+from helpers import BUILD, FAKE_ENGINE, ROOT, Daemon, RpcError, spec, wait_for
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
 ONE, TWO = 61001, 61002  # uids of nobody in particular
@@ -159,6 +160,42 @@ def test_two_users(home):
         assert as_user(d.socket, TWO, ["cancel", {"id": first}])[0]["error"]["code"] == -32004
         assert "result" in as_user(d.socket, TWO, ["shutdown", {"now": True}], groups=[gid])[0]
         assert d.process.wait(60) == 0
+
+
+def verbs():
+    """{request: role} of the table of requests."""
+    text = (ROOT / "daemon/command.c").read_text()
+    table = text[text.index("static const struct verb verbs[]"):text.index("enum { VERBS =")]
+    names = dict(re.findall(r'#define METHOD_(\w+) "([^"]+)"', (ROOT / "proto/protocol.h").read_text()))
+    found = {names[name]: role for name, role in re.findall(r"\{METHOD_(\w+), \w+, ROLE_(\w+),", table)}
+    assert len(found) == table.count("{METHOD_") == len(names)
+    return found
+
+
+def test_every_request_has_a_role():
+    admins = {"drain", "resume", "release", "warm", "shutdown"}
+    owners = {"cancel", "priority", "keep", "prune"}
+    assert {name: role for name, role in verbs().items() if role != "ANYBODY"} == \
+        {**dict.fromkeys(admins, "ADMIN"), **dict.fromkeys(owners, "OWNER")}
+
+
+@ROOT_ONLY
+def test_requests_of_others(home):
+    """What is the admins' is refused to everybody else, what is an owner's to another user."""
+    with Daemon(home=home, options=("--socket-mode", "0666")) as d, d.client() as c:
+        run = as_user(d.socket, ONE, ["submit", {"spec": spec("one-ms20", 100000)}])[0]["result"]["id"]
+        admins = [name for name, role in verbs().items() if role == "ADMIN"]
+        for reply in as_user(d.socket, TWO, *([name, {}] for name in admins)):
+            assert reply["error"]["code"] == -32004 and "admin_group may" in reply["error"]["message"]
+        for reply in as_user(d.socket, TWO, ["cancel", {"id": run}], ["priority", {"id": run, "priority": 1}],
+                ["keep", {"id": run, "kept": True}]):
+            assert reply["error"]["code"] == -32004, reply
+        assert "result" in as_user(d.socket, ONE, ["cancel", {"id": run}])[0]
+        assert c.wait(run)["state"] == "cancelled"
+        as_user(d.socket, TWO, ["prune", {"keep": 0}])  # its own, of which there are none
+        assert c.state(run) == "cancelled"
+        as_user(d.socket, ONE, ["prune", {"keep": 0}])
+        wait_for(lambda: c.call("list")["runs"] == [], "a pruned run")
 
 
 @ROOT_ONLY
