@@ -426,6 +426,13 @@ static int read_value(struct reader *r, uint32_t at)
 	return rc;
 }
 
+/* Of UTF-8, or of UTF-16 in either order. */
+static bool has_mark(const char *text, size_t n)
+{
+	return (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) ||
+		(n >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0));
+}
+
 int spec_json_parse(const char *text, size_t n, struct spec_json *out, struct spec_errors *errors)
 {
 	struct reader r = {.p = text, .end = text + n, .line = 1, .errors = errors};
@@ -441,6 +448,8 @@ int spec_json_parse(const char *text, size_t n, struct spec_json *out, struct sp
 	if (!r.pool)
 		return -ENOMEM;
 	rc = add_node(&r, &root);
+	if (!rc && has_mark(text, n))
+		rc = fail(&r, "a byte order mark (BOM) is in front: save it as UTF-8 without one");
 	if (!rc)
 		rc = read_value(&r, root);
 	if (!rc) {
