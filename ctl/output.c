@@ -120,6 +120,11 @@ static void json_kept(struct ctl *ctl, const json_t *reply)
 	emit(ctl, "keep", reply);
 }
 
+static void json_metrics(struct ctl *ctl, const json_t *reply)
+{
+	emit(ctl, "metrics", reply);
+}
+
 static void json_compare(struct ctl *ctl, const json_t *comparison)
 {
 	emit(ctl, "compare", comparison);
@@ -212,6 +217,7 @@ const struct output output_json = {
 	.log_line = json_log_line,
 	.pruned = json_pruned,
 	.kept = json_kept,
+	.metrics = json_metrics,
 	.compare = json_compare,
 	.cancelled = json_cancelled,
 	.waited = json_waited,
@@ -315,6 +321,14 @@ static void line_error(struct ctl *ctl, const struct ctl_error *error)
 	print_error(ctl, error->message);
 }
 
+/* Meant for programs: as it is. */
+static void text_metrics(struct ctl *ctl, const json_t *reply)
+{
+	const char *text = json_string_value(json_object_get(reply, "text"));
+
+	fputs(text ? text : "", ctl->out.file);
+}
+
 /* A text function whose last act is the check of stdout. */
 #define CHECKED(name, call)                                                                        \
 	static void name(struct ctl *ctl, const json_t *object)                                    \
@@ -331,6 +345,7 @@ CHECKED(checked_logs, text_logs)
 CHECKED(checked_log_line, text_log_line)
 CHECKED(checked_pruned, text_pruned)
 CHECKED(checked_kept, text_kept)
+CHECKED(checked_metrics, text_metrics)
 CHECKED(checked_compare, text_compare)
 #undef CHECKED
 
@@ -365,6 +380,7 @@ const struct output output_text = {
 	.log_line = checked_log_line,
 	.pruned = checked_pruned,
 	.kept = checked_kept,
+	.metrics = checked_metrics,
 	.compare = checked_compare,
 	.cancelled = line_cancelled,
 	.waited = line_waited,

@@ -36,6 +36,7 @@ struct output {
 	void (*log_line)(struct ctl *ctl, const json_t *line); /* one of them, with id */
 	void (*pruned)(struct ctl *ctl, const json_t *result); /* {runs, bytes, dry_run} */
 	void (*kept)(struct ctl *ctl, const json_t *reply);
+	void (*metrics)(struct ctl *ctl, const json_t *reply); /* {text} */
 	void (*compare)(struct ctl *ctl, const json_t *comparison);
 	void (*cancelled)(struct ctl *ctl, const json_t *reply);
 	void (*waited)(

@@ -211,6 +211,9 @@ const struct schema_row schema_outputs[] = {
 	{"level", "=debug,info,warning,error", ""},
 	{"message", "text", ""},
 
+	{"metrics", SCHEMA_OUTPUT, "Figures for a monitoring system."},
+	{"text", "text", "in OpenMetrics' format"},
+
 	{"prune", SCHEMA_OUTPUT, "Runs that were removed, or would be."},
 	{"runs", "[pruned]", "in the order of their ids"},
 	{"bytes", "count", "that they took"},

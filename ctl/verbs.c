@@ -18,6 +18,7 @@ const struct verb *const verbs[] = {
 	&verb_logs,
 	&verb_prune,
 	&verb_keep,
+	&verb_metrics,
 	&verb_compare,
 	&verb_data_prepare,
 	&verb_shutdown,

@@ -18,6 +18,7 @@
 #include "daemon/engine_program.h"
 #include "daemon/follow.h"
 #include "daemon/gate.h"
+#include "daemon/openmetrics.h"
 #include "daemon/outlook.h"
 #include "daemon/process.h"
 #include "daemon/prune.h"
@@ -504,6 +505,8 @@ static const struct verb verbs[] = {
 		{{"id", ARG_INTEGER, false}, {"after", ARG_INTEGER, false},
 			{"limit", ARG_INTEGER, false}, {"level", ARG_TEXT, false}},
 		"what engines and gpt2d said of a run, or gpt2d of itself"},
+	{METHOD_METRICS, openmetrics_request, ROLE_ANYBODY, {{0}},
+		"figures for a monitoring system"},
 	{METHOD_PRUNE, prune_request, ROLE_OWNER,
 		{{"keep", ARG_INTEGER, false}, {"older_than_s", ARG_INTEGER, false},
 			{"state", ARG_TEXT, false}, {"dry_run", ARG_BOOL, false},

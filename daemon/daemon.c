@@ -24,6 +24,7 @@
 #include "daemon/log.h"
 #include "daemon/notify.h"
 #include "daemon/paths.h"
+#include "daemon/openmetrics.h"
 #include "daemon/place.h"
 #include "daemon/prune.h"
 #include "daemon/queue.h"
@@ -323,6 +324,9 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 		rc = worker_create(d->base, &d->worker);
 	if (rc == 0)
 		rc = prune_create(d, &d->pruner);
+	if (rc == 0 && (rc = openmetrics_create(d, &d->openmetrics)) == -EINVAL)
+		snprintf(error, error_bytes, "metrics_file: %s: a file's name is needed",
+			settings->metrics_file);
 	if (rc == 0)
 		rc = start_signals(d);
 	if (rc == 0)
@@ -438,6 +442,7 @@ int daemon_finish(struct daemon *d)
 	artifacts_destroy(d->artifacts);
 	run_log_destroy(d->run_log);
 	prune_destroy(d->pruner);
+	openmetrics_destroy(d->openmetrics);
 	worker_destroy(d->worker);
 	for (size_t i = 0; i < sizeof(d->signals) / sizeof(d->signals[0]); i++)
 		if (d->signals[i])

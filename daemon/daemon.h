@@ -38,6 +38,7 @@ struct daemon {
 	struct run_log *run_log;
 	struct gate *gate;
 	struct pruner *pruner;
+	struct openmetrics *openmetrics;
 	int64_t counts[RUN_STATES]; /* of all runs there ever were */
 	int64_t started_ns;         /* monotonic */
 	bool unwritten;             /* lifecycle.h: there may be runs of which that is true */

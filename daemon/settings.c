@@ -116,6 +116,16 @@ const struct settings_row settings_rows[] = {
 		.manual = "As with\n"
 			  ".Cm retain_runs ;\n"
 			  "where both are set, a run goes as soon as one of them says so.\n"},
+	{"metrics_file", SETTING_PATH, AT(metrics_file), .unset = "none",
+		.help = "a file of figures for a monitoring system, as OpenMetrics text",
+		.manual = "As\n"
+			  ".Ic gpt2ctl metrics\n"
+			  "prints them; for a\n"
+			  ".Pa .prom\n"
+			  "file of node_exporter's textfile collector.\n"
+			  "The file is removed when gpt2d ends in good order.\n"},
+	{"metrics_period", SETTING_SECONDS, AT(metrics_period_s), RANGE(1, HOUR_S, 15),
+		.reload = true, .help = "between two of these files"},
 };
 
 const size_t settings_n_rows = sizeof(settings_rows) / sizeof(settings_rows[0]);

@@ -51,6 +51,8 @@ struct settings {
 		stop_timeout_s, check_timeout_s, idle_release_s;
 	int64_t clients_max, clients_per_uid, client_idle_s, client_buffer_bytes;
 	int64_t retain_runs, retain_days; /* 0: all, for ever */
+	char *metrics_file;               /* NULL: none */
+	int64_t metrics_period_s;
 
 	/* of each row, in the table's order */
 	enum settings_source source[SETTINGS_ROWS_MAX];

@@ -88,6 +88,8 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  * message}], dropped, next, more, open}
  */
 #define METHOD_LOGS "logs"
+/* {} -> {text: in OpenMetrics' format} */
+#define METHOD_METRICS "metrics"
 /*
  * Remove ended runs to which all that is given applies, at least one of the first three; of others
  * than one's own admins only.

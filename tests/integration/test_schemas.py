@@ -128,7 +128,7 @@ def test_a_real_run(daemon, tmp_path):
         check(SCHEMAS["spec"], shown["spec"])
         for args in (["status"], ["top", "-n", 2, "-i", 0.1], ["list"], ["compare", 1], ["wait", 1], ["cancel", 1],
                 ["version"], ["help"], ["help", "submit"], ["artifacts", 1], ["logs", 1], ["logs"],
-                ["prune", "--keep", 0, "-n"], ["keep", 1], ["logs", 1, "-f"],
+                ["prune", "--keep", 0, "-n"], ["keep", 1], ["metrics"], ["logs", 1, "-f"],
                 ["artifacts", 1, "--copy", tmp_path / "copy"]):
             lines(ctl(d, *args, "--json"))
         folder = Path(shown["run"]["dir"])

@@ -1,0 +1,390 @@
+#include "daemon/openmetrics.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <libgen.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+#include "daemon/control.h"
+#include "daemon/daemon.h"
+#include "daemon/engine_pool.h"
+#include "daemon/follow.h"
+#include "daemon/gate.h"
+#include "daemon/log.h"
+#include "daemon/queue.h"
+#include "daemon/record.h"
+#include "daemon/scheduler.h"
+#include "daemon/settings.h"
+#include "daemon/usage.h"
+#include "daemon/worker.h"
+#include "proto/artifact.h"
+#include "proto/protocol.h"
+#include "proto/version.h"
+
+struct openmetrics {
+	struct daemon *daemon;
+	struct event *timer; /* NULL: no file is wanted */
+	char dir[PATH_MAX], name[NAME_MAX + 1];
+	bool failed; /* the last write, which has been logged */
+};
+
+/* On its way through the store's queue, which tells how long that is, to the client or the file. */
+struct sample {
+	struct worker_job job;
+	struct daemon *daemon;
+	uint64_t client; /* 0: the file */
+	int64_t asked_ns;
+	double lag_s;
+	double free_bytes, total_bytes; /* of the state directory's file system; NaN: not known */
+	char *text;
+	size_t n;
+};
+
+static void sample_free(struct sample *s)
+{
+	free(s->text);
+	free(s);
+}
+
+/* ---- the text ---- */
+
+/* unit "": none. type: gauge or counter, whose sample is called name_total. */
+static void family(
+	FILE *out, const char *name, const char *type, const char *unit, const char *help)
+{
+	fprintf(out, "# TYPE %s %s\n", name, type);
+	if (*unit)
+		fprintf(out, "# UNIT %s %s\n", name, unit);
+	fprintf(out, "# HELP %s %s\n", name, help);
+}
+
+static void number(FILE *out, double value)
+{
+	if (isnan(value))
+		fputs(" NaN\n", out);
+	else if (isinf(value))
+		fputs(value > 0 ? " +Inf\n" : " -Inf\n", out);
+	else
+		fprintf(out, " %.17g\n", value);
+}
+
+static void gauge(FILE *out, const char *name, const char *unit, const char *help, double value)
+{
+	family(out, name, "gauge", unit, help);
+	fputs(name, out);
+	number(out, value);
+}
+
+/* As a label's value. */
+static void label(FILE *out, const char *text)
+{
+	for (; text != NULL && *text != '\0'; text++) {
+		if (*text == '\\' || *text == '"')
+			fprintf(out, "\\%c", *text);
+		else
+			fputc(*text == '\n' ? ' ' : *text, out);
+	}
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+static void write_daemon(FILE *out, const struct daemon *d)
+{
+	json_t *usage = json_object();
+
+	usage_add(usage, getpid());
+	family(out, "gpt2d_build_info", "gauge", "", "Always 1; which gpt2d this is.");
+	fprintf(out, "gpt2d_build_info{version=\"%s\",build=\"", VERSION_RELEASE);
+	label(out, version_build);
+	fputs("\"} 1\n", out);
+	gauge(out, "gpt2d_uptime_seconds", "seconds", "Since this gpt2d started.",
+		(double)(clock_mono_ns() - d->started_ns) / 1e9);
+	gauge(out, "gpt2d_resident_memory_bytes", "bytes", "Of gpt2d, without its engines.",
+		json_number_value(json_object_get(usage, "rss_bytes")));
+	gauge(out, "gpt2d_clients", "", "Clients connected now.",
+		(double)control_clients(d->control));
+	gauge(out, "gpt2d_queue_length", "", "Runs that wait.", (double)queue_length(d->queue));
+	gauge(out, "gpt2d_drained", "",
+		"1 while no more runs are started, because it was asked for.",
+		gate_held(d->gate, GATE_DRAINED));
+	gauge(out, "gpt2d_released", "", "1 while the engines are ended, because it was asked for.",
+		gate_held(d->gate, GATE_RELEASED));
+	json_decref(usage);
+}
+
+static void write_runs(FILE *out, const struct daemon *d)
+{
+	family(out, "gpt2d_runs", "gauge", "", "Runs in the store, by state.");
+	for (int i = 0; i < RUN_STATES; i++)
+		fprintf(out, "gpt2d_runs{state=\"%s\"} %lld\n", run_state_name((enum run_state)i),
+			(long long)d->counts[i]);
+}
+
+static void write_store(FILE *out, const struct sample *s)
+{
+	gauge(out, "gpt2d_store_lag_seconds", "seconds",
+		"How long a question to the store took to be its turn.", s->lag_s);
+	gauge(out, "gpt2d_store_failing", "", "1 while the store cannot be written.",
+		store_failing(s->daemon->store));
+	gauge(out, "gpt2d_state_dir_free_bytes", "bytes",
+		"Free for gpt2d on the state directory's file system.", s->free_bytes);
+	gauge(out, "gpt2d_state_dir_size_bytes", "bytes", "Size of that file system.",
+		s->total_bytes);
+}
+
+/* Memory of what is no CPU: GPUs, where the engine reports them. */
+static void write_devices(FILE *out, const json_t *ranks)
+{
+	const json_t *rank, *device;
+	bool any = false;
+	size_t i;
+
+	json_array_foreach(ranks, i, rank) {
+		device = json_object_get(rank, "device");
+		if (!json_is_object(device) || strcmp(text_of(device, "backend"), "cpu") == 0 ||
+			!json_is_number(json_object_get(device, "memory_total_bytes")))
+			continue;
+		if (!any)
+			family(out, "gpt2d_gpu_memory_bytes", "gauge", "bytes",
+				"Memory of the GPU of a rank, in all.");
+		any = true;
+		fprintf(out, "gpt2d_gpu_memory_bytes{rank=\"%zu\",name=\"", i);
+		label(out, text_of(device, "name"));
+		fputs("\"}", out);
+		number(out, json_number_value(json_object_get(device, "memory_total_bytes")));
+	}
+}
+
+static void write_engine(FILE *out, const struct daemon *d)
+{
+	static const char *const states[] = {
+		"down", "starting", "ready", "failing", "stopping", "stopped"};
+	json_t *engine = engine_pool_json(d->pool), *ranks = json_object_get(engine, "ranks");
+	const char *state = text_of(engine, "state");
+
+	family(out, "gpt2d_engine_state", "gauge", "", "1 for the state the engines are in.");
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+		fprintf(out, "gpt2d_engine_state{state=\"%s\"} %d\n", states[i],
+			strcmp(states[i], state) == 0);
+	gauge(out, "gpt2d_ranks", "", "Ranks, the largest world of a run.",
+		(double)json_array_size(ranks));
+	family(out, "gpt2d_engine_restarts", "counter", "",
+		"How often the engines were started anew.");
+	fprintf(out, "gpt2d_engine_restarts_total %lld\n",
+		(long long)json_integer_value(json_object_get(engine, "restarts")));
+	write_devices(out, ranks);
+	json_decref(engine);
+}
+
+/* Nothing where no run is with the engines: a figure that is not there is not 0. */
+static void write_run(FILE *out, const struct daemon *d)
+{
+	static const struct {
+		const char *name, *unit, *help, *key;
+		double scale;
+	} rows[] = {
+		{"gpt2d_run_step", "", "The last step done, in its segment.", "step", 1},
+		{"gpt2d_run_steps", "", "Steps of a segment.", "steps", 1},
+		{"gpt2d_run_segment", "", "The segment it is at, from 1.", "segment", 1},
+		{"gpt2d_run_segments", "", "Segments it has.", "segments", 1},
+		{"gpt2d_run_tokens_per_second", "", "Of the last step.", "tokens_per_sec", 1},
+		{"gpt2d_run_step_time_seconds", "seconds", "Of the last step.", "step_time_ns",
+			1e-9},
+		{"gpt2d_run_loss", "", "Of the last step.", "loss", 1},
+		{"gpt2d_run_remaining_seconds", "seconds", "Until it is trained, at this pace.",
+			"eta_s", 1},
+	};
+	const struct run *run = scheduler_running(d->scheduler);
+	json_t *progress;
+
+	if (run == NULL)
+		return;
+	gauge(out, "gpt2d_run_id", "", "The run that is with the engines.", (double)run->id);
+	progress = follow_progress(run);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const json_t *value = json_object_get(progress, rows[i].key);
+
+		if (json_is_number(value))
+			gauge(out, rows[i].name, rows[i].unit, rows[i].help,
+				json_number_value(value) * rows[i].scale +
+					(strcmp(rows[i].key, "segment") == 0));
+	}
+	json_decref(progress);
+}
+
+/* 0, or -ENOMEM. */
+static int write_text(struct sample *s)
+{
+	FILE *out = open_memstream(&s->text, &s->n);
+	bool failed;
+
+	if (out == NULL)
+		return -ENOMEM;
+	write_daemon(out, s->daemon);
+	write_runs(out, s->daemon);
+	write_engine(out, s->daemon);
+	write_run(out, s->daemon);
+	write_store(out, s);
+	fputs("# EOF\n", out);
+	failed = ferror(out) != 0;
+	return fclose(out) != 0 || failed ? -ENOMEM : 0;
+}
+
+/* ---- the file ---- */
+
+static int file_work(struct worker_job *job)
+{
+	struct sample *s = (struct sample *)job;
+	const struct openmetrics *m = s->daemon->openmetrics;
+
+	return artifact_write(m->dir, m->name, s->text, s->n);
+}
+
+static void file_done(struct worker_job *job, int rc)
+{
+	struct sample *s = (struct sample *)job;
+	struct openmetrics *m = s->daemon->openmetrics;
+
+	if (rc < 0 && rc != -ECANCELED && !m->failed)
+		log_write(LOG_WARNING, "metrics_file: %s/%s: %s; tried again each period", m->dir,
+			m->name, strerror(-rc));
+	if (rc == 0 && m->failed)
+		log_write(LOG_INFO, "metrics_file: %s/%s: written again", m->dir, m->name);
+	m->failed = rc < 0 && rc != -ECANCELED;
+	sample_free(s);
+}
+
+/* ---- samples ---- */
+
+/* In the store's thread, whose disk it is. */
+static int ask_disk(void *arg)
+{
+	struct sample *s = arg;
+	struct statvfs fs;
+
+	s->free_bytes = s->total_bytes = (double)NAN;
+	if (statvfs(s->daemon->state_dir, &fs) == 0) {
+		s->free_bytes = (double)fs.f_bavail * (double)fs.f_frsize;
+		s->total_bytes = (double)fs.f_blocks * (double)fs.f_frsize;
+	}
+	return 0;
+}
+
+static void on_disk(void *arg, int rc)
+{
+	struct sample *s = arg;
+	struct client *client = s->client ? control_find(s->daemon->control, s->client) : NULL;
+
+	s->lag_s = (double)(clock_mono_ns() - s->asked_ns) / 1e9;
+	if (s->client != 0 && client == NULL) {
+		sample_free(s);
+		return;
+	}
+	rc = write_text(s);
+	if (client == NULL && rc == 0) {
+		worker_add(s->daemon->worker, &s->job);
+		return;
+	}
+	if (client != NULL && rc == 0)
+		client_reply(client, json_pack("{ss}", "text", s->text));
+	else if (client != NULL)
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+	sample_free(s);
+}
+
+/* 0, or -ENOMEM. */
+static int take_sample(struct daemon *d, uint64_t client)
+{
+	struct sample *s = calloc(1, sizeof(*s));
+
+	if (s == NULL)
+		return -ENOMEM;
+	s->job = (struct worker_job){.work = file_work, .done = file_done};
+	s->daemon = d;
+	s->client = client;
+	s->asked_ns = clock_mono_ns();
+	if (record_files(d->store, ask_disk, on_disk, s) == 0)
+		return 0;
+	sample_free(s);
+	return -ENOMEM;
+}
+
+void openmetrics_request(struct daemon *d, struct client *client, json_t *params)
+{
+	if (take_sample(d, client_peer(client)->number) < 0)
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct openmetrics *m = arg;
+	struct timeval period = {.tv_sec = (time_t)m->daemon->settings->metrics_period_s};
+
+	evtimer_add(m->timer, &period);
+	if (!m->daemon->stopping)
+		take_sample(m->daemon, 0);
+}
+
+/* The file's folder and its name: 0, or -EINVAL when it cannot be one. */
+static int split(struct openmetrics *m, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : path;
+	size_t n = slash ? (size_t)(slash - path) : 0;
+
+	if (*name == '\0' || *name == '.' || strlen(name) > NAME_MAX || n >= sizeof(m->dir))
+		return -EINVAL;
+	memcpy(m->dir, path, n);
+	m->dir[n] = '\0';
+	if (n == 0)
+		strcpy(m->dir, slash ? "/" : ".");
+	strcpy(m->name, name);
+	return 0;
+}
+
+int openmetrics_create(struct daemon *d, struct openmetrics **out)
+{
+	static const struct timeval now = {0, 0};
+	const char *path = d->settings->metrics_file;
+	struct openmetrics *m = calloc(1, sizeof(*m));
+	int rc = 0;
+
+	if (m == NULL)
+		return -ENOMEM;
+	m->daemon = d;
+	if (path != NULL)
+		rc = split(m, path);
+	if (path != NULL && rc == 0) {
+		m->timer = evtimer_new(d->base, on_timer, m);
+		rc = m->timer && evtimer_add(m->timer, &now) == 0 ? 0 : -ENOMEM;
+	}
+	if (rc < 0) {
+		openmetrics_destroy(m);
+		return rc;
+	}
+	*out = m;
+	return 0;
+}
+
+void openmetrics_destroy(struct openmetrics *m)
+{
+	if (m == NULL)
+		return;
+	if (m->timer) {
+		event_free(m->timer);
+		artifact_remove(m->dir, m->name);
+	}
+	free(m);
+}

@@ -1,0 +1,151 @@
+"""Figures for a monitoring system: the text is OpenMetrics, read by a strict parser of it, and says what is so."""
+
+import json
+import math
+import os
+import re
+import subprocess
+
+import pytest
+
+from helpers import BUILD, ROOT, spec, wait_for
+
+CTL = BUILD / "ctl" / "gpt2ctl"
+NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"'
+SUFFIXES = {"gauge": "", "counter": "_total"}
+
+
+def ctl(d, *args):
+    return subprocess.run([CTL, *map(str, args)], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": "C.UTF-8"})
+
+
+def parse(text):
+    """{(name, labels): value} of an exposition of gauges and counters; AssertionError for what is none."""
+    assert text.endswith("# EOF\n"), "no end"
+    lines = text[:-len("# EOF\n")].split("\n")
+    assert lines.pop() == ""
+    samples, families, family = {}, {}, None
+    for line in lines:
+        assert line and line == line.strip(), repr(line)
+        comment = re.fullmatch(rf"# (TYPE|UNIT|HELP) ({NAME}) (.*)", line)
+        if comment:
+            kind, name, value = comment.groups()
+            if name != family:
+                assert name not in families, f"{name} is interleaved"
+                families[name], family = {}, name
+            assert kind not in families[name], f"{kind} of {name} twice"
+            assert not any(key[0].startswith(name) and key[0] in (name, name + "_total") for key in samples), line
+            assert value, line
+            if kind == "TYPE":
+                assert value in SUFFIXES
+            if kind == "UNIT":
+                assert name.endswith("_" + value)
+            families[name][kind] = value
+            continue
+        match = re.fullmatch(rf"({NAME})(?:\{{({LABEL}(?:,{LABEL})*)\}})? (NaN|[+-]Inf|-?[0-9][0-9.]*(?:e[+-]?[0-9]+)?)",
+            line)
+        assert match, repr(line)
+        name, labels, value = match[1], tuple(re.findall(LABEL, match[2] or "")), float(match[match.lastindex])
+        assert family and name == family + SUFFIXES[families[family]["TYPE"]], f"{name} in {family}"
+        assert len({key for key, _ in labels}) == len(labels), line
+        assert (name, labels) not in samples, f"{line} twice"
+        assert families[family]["TYPE"] != "counter" or value >= 0
+        samples[name, labels] = value
+    for name, described in families.items():
+        assert {"TYPE", "HELP"} <= set(described), name
+        assert any(key[0].startswith(name) for key in samples), f"{name} has no sample"
+    return samples
+
+
+@pytest.mark.parametrize("text", [
+    "", "a 1\n", "# EOF", "# EOF\n# EOF\n", "# TYPE a gauge\n# HELP a x\na 1\n",
+    "# TYPE a gauge\n# HELP a x\na  1\n# EOF\n", "# TYPE a counter\n# HELP a x\na 1\n# EOF\n",
+    "# TYPE a gauge\na 1\n# EOF\n", "# TYPE a gauge\n# HELP a x\na 1\na 2\n# EOF\n",
+    "# TYPE a gauge\n# UNIT a seconds\n# HELP a x\na 1\n# EOF\n", "# TYPE a gauge\n# HELP a x\na{b=c} 1\n# EOF\n",
+    "# TYPE a gauge\n# HELP a x\na 1,5\n# EOF\n", "# TYPE a gauge\n# HELP a x\nb 1\n# EOF\n",
+    "# TYPE a gauge\n# HELP a x\n# EOF\n", "\n# EOF\n",
+])
+def test_the_parser_is_strict(text):
+    with pytest.raises(AssertionError):
+        parse(text)
+
+
+def test_it_says_what_is_so(daemon):
+    with daemon(ranks=2) as d, d.client() as c:
+        c.wait(c.submit(spec("a")))
+        c.wait(c.submit(spec("fail.r0.s1")))
+        values = parse(ctl(d, "metrics").stdout)
+        assert values["gpt2d_runs", (("state", "done"),)] == 1 == values["gpt2d_runs", (("state", "failed"),)]
+        assert values["gpt2d_queue_length", ()] == 0 and values["gpt2d_ranks", ()] == 2
+        assert values["gpt2d_engine_state", (("state", "ready"),)] == 1
+        assert sum(value for (name, _), value in values.items() if name == "gpt2d_engine_state") == 1
+        assert not any(name.startswith("gpt2d_run_") for name, _ in values)
+        assert not any("gpu" in name for name, _ in values)
+        assert values["gpt2d_clients", ()] == 2 and values["gpt2d_resident_memory_bytes", ()] > 1 << 20
+        assert 0 < values["gpt2d_state_dir_free_bytes", ()] <= values["gpt2d_state_dir_size_bytes", ()]
+        assert values["gpt2d_store_lag_seconds", ()] >= 0 == values["gpt2d_store_failing", ()]
+        build = [labels for name, labels in values if name == "gpt2d_build_info"]
+        assert dict(build[0])["build"] == c.greeting["build"]
+
+        run = c.submit(spec("ms20", 100000))
+        c.submit(spec("b"))
+        wait_for(lambda: "gpt2d_run_loss " in c.call("metrics")["text"], "a step")
+        values = parse(c.call("metrics")["text"])
+        assert values["gpt2d_run_id", ()] == run and values["gpt2d_queue_length", ()] == 1
+        assert values["gpt2d_run_steps", ()] == 100000 and values["gpt2d_run_tokens_per_second", ()] == 1000
+        assert values["gpt2d_run_step_time_seconds", ()] == pytest.approx(0.02)
+        assert values["gpt2d_run_segment", ()] == 1 == values["gpt2d_run_segments", ()]
+        assert math.isfinite(values["gpt2d_run_remaining_seconds", ()])
+        os.kill(d.engines()[1], 9)
+        c.wait(run)
+        wait_for(lambda: c.call("status")["engine"]["state"] == "ready", "the engines")
+        assert parse(c.call("metrics")["text"])["gpt2d_engine_restarts_total", ()] == 1
+
+
+def test_another_parser(daemon):
+    """The Python client of Prometheus reads both: as OpenMetrics, and as the older text format."""
+    openmetrics = pytest.importorskip("prometheus_client.openmetrics.parser")
+    older = pytest.importorskip("prometheus_client.parser")
+    with daemon() as d, d.client() as c:
+        c.submit(spec("ms20", 100000))
+        wait_for(lambda: "gpt2d_run_loss " in c.call("metrics")["text"], "a step")
+        text = c.call("metrics")["text"]
+        ours = {name for name, _ in parse(text)}
+        for parser in (openmetrics, older):
+            assert {sample.name for family in parser.text_string_to_metric_families(text)
+                for sample in family.samples} == ours
+
+
+def test_file(daemon, tmp_path):
+    path = tmp_path / "gpt2d.prom"
+    with daemon(options=["--metrics-file", str(path), "--metrics-period", "1"]) as d:
+        wait_for(path.exists, "the file")
+        first = parse(path.read_text())
+        wait_for(lambda: parse(path.read_text()) != first, "another one")
+        assert [entry.name for entry in tmp_path.iterdir() if not entry.name.startswith(".")] == ["gpt2d.prom"]
+        with d.client() as c:
+            assert c.wait(c.submit(spec("a")))["state"] == "done"
+    assert not path.exists()
+
+
+def test_a_file_that_cannot_be_written(daemon, tmp_path):
+    with daemon(options=["--metrics-file", str(tmp_path / "none" / "gpt2d.prom"), "--metrics-period", "1"]) as d:
+        wait_for(lambda: "metrics_file: " in d.said(), "a word about it")
+        with d.client() as c:
+            assert c.wait(c.submit(spec("a")))["state"] == "done"
+        (tmp_path / "none").mkdir()
+        wait_for((tmp_path / "none" / "gpt2d.prom").exists, "the file")
+        assert d.said().count("no such file or directory") + d.said().count("No such file or directory") == 1
+
+
+def test_every_name_is_in_the_manual(daemon):
+    page = (ROOT / "daemon" / "gpt2d.8").read_text()
+    source = (ROOT / "daemon" / "openmetrics.c").read_text()
+    names = {name + ("_total" if name == "gpt2d_engine_restarts" else "")
+        for name in re.findall(r'"(gpt2d_[a-z_]+)"', source)}
+    assert len(names) > 20
+    assert names == set(re.findall(r"\bgpt2d_[a-z_]+", page))
+    with daemon() as d:
+        assert json.loads(ctl(d, "metrics", "--json").stdout)["text"].startswith("# TYPE gpt2d_build_info gauge\n")
