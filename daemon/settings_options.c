@@ -44,10 +44,14 @@ struct words {
 /* The value of an option: behind "=" or the next word. NULL with error. */
 static const char *value_of(struct words *w, const char *option, const char *equals)
 {
+	const char *value = NULL;
+
 	if (equals != NULL)
-		return equals + 1;
-	if (w->at < w->argc)
-		return w->argv[w->at++];
+		value = equals + 1;
+	else if (w->at < w->argc)
+		value = w->argv[w->at++];
+	if (value != NULL && value[0] != '\0')
+		return value;
 	snprintf(w->error, sizeof(w->error), "%.64s: a value is expected", option);
 	return NULL;
 }
@@ -155,6 +159,10 @@ static int take_words(
 		}
 		if (command->action == SETTINGS_HELP || command->action == SETTINGS_VERSION)
 			break;
+	}
+	if (rc == 0 && command->json && command->action != SETTINGS_CHECK) {
+		snprintf(w.error, sizeof(w.error), "--json: goes with --check");
+		rc = -EINVAL;
 	}
 	if (rc < 0)
 		fprintf(errors, "%s\n", w.error);

@@ -142,10 +142,17 @@ static int expected(
 		[SETTING_WORD] = "",
 	};
 	char range[128];
+	const struct unit *unit = units_of(row->type);
+	size_t n;
 
 	settings_format_range(row, range, sizeof(range));
 	snprintf(error, error_bytes, "%s: \"%.64s\", %s%s is expected", row->name, value,
 		what[row->type], range);
+	for (; unit != NULL && unit->name != NULL; unit++) {
+		n = strlen(error);
+		snprintf(error + n, error_bytes - n, "%s%s%s", unit->size == 1 ? " (in " : ", ",
+			unit->name, unit[1].name ? "" : ")");
+	}
 	return -EINVAL;
 }
 

@@ -474,6 +474,8 @@ int store_start(struct store *s)
 	rc = pthread_create(&s->thread, NULL, run_thread, s);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	s->started = rc == 0;
+	if (s->started)
+		pthread_setname_np(s->thread, "store"); /* for those who look with top or gdb */
 	return -rc;
 }
 

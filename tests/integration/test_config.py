@@ -56,8 +56,8 @@ progress_timeout = 10 parsecs
         '1: rank: no such setting, the nearest is "ranks"',
         '2: ranks: one value is expected, "5" is a second one',
         "3: ranks: given twice, first in line 2",
-        '4: alive_timeout: "1", a time from 2s to 86400s is expected',
-        '5: client_buffer: "1MB", a size from 4KiB to 1GiB is expected',
+        '4: alive_timeout: "1", a time from 2s to 86400s is expected (in s, min, h, d)',
+        '5: client_buffer: "1MB", a size from 4KiB to 1GiB is expected (in B, KiB, MiB, GiB, TiB)',
         "6: client_buffer: given twice, first in line 5",
         '7: "threads": NAME = VALUE is expected',
         '8: "=": NAME = VALUE is expected',
@@ -70,7 +70,7 @@ progress_timeout = 10 parsecs
         '15: "clients": NAME = VALUE is expected',
         '16: start-timeout: no such setting, the nearest is "start_timeout"',
         "17: check_timeout: a value is missing",
-        '18: cancel_timeout: "99999999999999999999", a time from 1s to 86400s is expected',
+        '18: cancel_timeout: "99999999999999999999", a time from 1s to 86400s is expected (in s, min, h, d)',
         '19: progress_timeout: "10 parsecs", a time from 1s to 604800s is expected',
         f"20: {'x' * 64}: no such setting; gpt2d --help lists them",
         "21: a NUL byte",
@@ -78,6 +78,18 @@ progress_timeout = 10 parsecs
     lines = [line.removeprefix(f"gpt2d: {conf}:") for line in shown.stderr.splitlines()]
     expected[18] = '19: progress_timeout: one value is expected, "parsecs" is a second one'
     assert lines == expected
+
+
+def test_words_that_mean_nothing(tmp_path):
+    for words, says in (
+            (("--json",), "--json: goes with --check"), (("-n", "--json"), "--json: goes with --check"),
+            (("-nx",), "-x: no such option; gpt2d --help lists them"), (("-c",), "-c: a value is expected"),
+            (("--config=",), "--config: a value is expected"), (("--ranks=",), "--ranks: a value is expected"),
+            (("--socket_group", "x"), 'socket_group: no such setting, the nearest is "socket-group"'),
+            (("--",), "--: an option (--name) is expected"), (("--check=1",), "--check: takes no value")):
+        refused = run(*words)
+        assert refused.returncode == 2 and refused.stderr == f"gpt2d: {says}\n", words
+    assert run("-c/dev/null", "-nv").stdout == run("--config=/dev/null", "--test", "--verbose").stdout != ""
 
 
 def test_a_daemon_does_not_start_with_a_wrong_file(tmp_path):

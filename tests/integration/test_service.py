@@ -1,5 +1,6 @@
 """gpt2d as a service: what systemd is told, SIGHUP, the log."""
 
+import ctypes
 import os
 import shutil
 import signal
@@ -38,6 +39,15 @@ class Systemd:
                 self.seen.append((key, value))
                 if key == name and accept(value):
                     return value
+
+    def drain(self):
+        """Take what has come; from then on nobody waits for a message."""
+        self.socket.setblocking(False)
+        try:
+            while True:
+                self.socket.recv(4096)
+        except BlockingIOError:
+            pass
 
     def close(self):
         self.socket.close()
@@ -82,18 +92,44 @@ def test_watchdog(home, systemd):
         os.kill(d.process.pid, signal.SIGSTOP)
         wait_for(lambda: Path(f"/proc/{d.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T",
             "a stopped gpt2d")
-        systemd.socket.setblocking(False)
-        try:
-            while True:
-                systemd.socket.recv(4096)
-        except BlockingIOError:
-            pass
+        systemd.drain()
         time.sleep(1.5)
         with pytest.raises(BlockingIOError):
             systemd.socket.recv(4096)
         systemd.socket.settimeout(PATIENCE_S)
         os.kill(d.process.pid, signal.SIGCONT)
         systemd.until("WATCHDOG")
+
+
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 17, 0x4206, 0x4207, 0x40000000
+
+
+def test_watchdog_of_the_store(home, systemd):
+    """With the store's thread held the loop answers, and systemd gets no sign of life."""
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    ptrace.argtypes = [ctypes.c_long] * 4
+    environment = {"NOTIFY_SOCKET": str(systemd.path), "WATCHDOG_USEC": "400000"}
+    with Daemon(home=home, environment=environment) as d, d.client() as c:
+        systemd.until("WATCHDOG")
+        tasks = Path(f"/proc/{d.process.pid}/task")
+        store, = (int(task.name) for task in tasks.iterdir() if (task / "comm").read_text() == "store\n")
+        if ptrace(PTRACE_SEIZE, store, 0, 0) != 0:
+            pytest.skip(f"ptrace: {os.strerror(ctypes.get_errno())}")
+        assert ptrace(PTRACE_INTERRUPT, store, 0, 0) == 0
+        os.waitpid(store, WALL)
+        systemd.drain()
+        seen, until = [], time.monotonic() + 2.5
+        while time.monotonic() < until:
+            try:
+                seen.append(systemd.socket.recv(4096))
+            except BlockingIOError:
+                c.call("status")
+                time.sleep(0.05)
+        assert seen.count(b"WATCHDOG=1") <= 1  # for the last answer
+        assert ptrace(PTRACE_DETACH, store, 0, 0) == 0
+        systemd.socket.settimeout(PATIENCE_S)
+        for _ in range(2):
+            systemd.until("WATCHDOG")
 
 
 def test_log_rotation(home):
