@@ -33,6 +33,7 @@ struct active {
 	int64_t started_ns; /* monotonic, of the first segment */
 	int64_t written_ns; /* of the last news of artifacts, or since they are waited for */
 	bool sent_again;    /* a segment went to the next engines: nobody had begun it */
+	bool lacking;       /* a segment of it has failed: it cannot become done */
 	bool unrecorded;    /* the store does not know all that became of its segments */
 	double tokens;      /* of the segments that are durable */
 	json_t *artifacts;  /* of segments that are being written: {"0": [{path, bytes}]} */

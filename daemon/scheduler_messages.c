@@ -150,7 +150,7 @@ static void on_trained(struct scheduler *s, const struct about *w, json_t *param
 	if (w->a->done == w->a->trained)
 		w->a->written_ns = clock_mono_ns();
 	w->a->trained++;
-	if (w->a->trained == w->a->run->segments) {
+	if (w->a->trained == w->a->run->segments && !w->a->lacking) {
 		/* too late for a stop: the work is done */
 		w->a->stopping = false;
 		lifecycle_move(s->daemon, w->a->run, RUN_FINISHING, NULL);
@@ -240,6 +240,7 @@ static void segment_failed(
 	char *artifacts = take_artifacts(a, w->segment);
 	struct record_segment r = {w->run, w->segment, "failed", reason, NULL, NULL, artifacts};
 
+	a->lacking = true;
 	if (record_segment(s->daemon->store, &r) < 0)
 		log_write(LOG_ERROR, "run %lld: out of memory", (long long)w->run);
 	free(artifacts);

@@ -24,6 +24,7 @@ How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2
     noend         segment.done never comes
     nosay         the same, although all files are there
     endfail       the artifacts of a segment cannot be written
+    endfail0      those of the first segment cannot
     logs          a log message with each step
 
 Environment: GPT2D_FAKE_START "dead", "mute", "old" or "other" for engines that do not get ready, "stay" for
@@ -183,7 +184,7 @@ class Engine:
     def finish(self, segment):
         if self.has("noend", segment):
             return
-        if self.has("endfail", segment):
+        if self.has("endfail", segment) or self.has("endfail0", segment) and segment["segment"] == 0:
             self.tell("segment.failed", segment, reason="enospc", message="step_log.csv: no space left",
                 poisoned=False)
             return

@@ -243,6 +243,16 @@ def test_artifacts_cannot_be_written(daemon):
         assert c.wait(c.submit(spec("after")))["state"] == "done"
 
 
+def test_artifacts_fail_while_the_last_segment_trains(daemon):
+    """An engine that does not hear the stop trains the last one to its end: the run has failed all the same."""
+    with daemon(options=("--cancel-timeout", "60")) as d, d.client() as c:
+        run = c.submit(experiment("endfail0-slowend-deaf-ms100", 20, repetitions=1) | {
+            "design": {"repetitions": 1, "mirrored": False, "seed": 1}})
+        end = c.wait(run)
+        assert end["state"] == "failed" and end["reason"].startswith("enospc: ")
+        assert c.wait(c.submit(spec("next")))["state"] == "done"
+
+
 def test_timeout(daemon):
     with daemon() as d, d.client() as c:
         run = c.submit(spec("long-ms20", 1000, timeout=1))
