@@ -25,6 +25,7 @@ struct event {
 struct client {
 	int fd;
 	json_int_t last_id;
+	int64_t until_ns; /* no wait for a reply is longer; -1: as long as each may take */
 	struct frame *frame;
 	json_t *hello;
 	struct event *first, **end; /* events not taken yet */
@@ -40,9 +41,12 @@ int64_t client_now_ns(void)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static int64_t deadline_in(int seconds)
+/* In so many seconds, but not after until_ns (-1: never). */
+static int64_t deadline_in(int seconds, int64_t until_ns)
 {
-	return client_now_ns() + (int64_t)seconds * 1000000000;
+	const int64_t ns = client_now_ns() + (int64_t)seconds * 1000000000;
+
+	return until_ns >= 0 && until_ns < ns ? until_ns : ns;
 }
 
 /* ---- which socket ---- */
@@ -100,8 +104,7 @@ static int connect_until(int fd, const char *path, int64_t deadline_ns, struct c
 			return no_daemon(e, path, errno);
 		if (client_now_ns() > deadline_ns)
 			return ctl_error_set(e, CTL_TIMEOUT,
-				"%s: gpt2d did not accept a connection in %d s", path,
-				CLIENT_CONNECT_S);
+				"%s: gpt2d did not accept a connection in time", path);
 		nanosleep(&pause, NULL);
 	}
 }
@@ -288,7 +291,7 @@ static int await_reply(
 int client_request(struct client *c, const char *method, json_t *params, int deadline_s,
 	json_t **result, struct ctl_error *e)
 {
-	const int64_t deadline_ns = deadline_in(deadline_s);
+	const int64_t deadline_ns = deadline_in(deadline_s, c->until_ns);
 	char why[sizeof(e->message)];
 	size_t n;
 	char *line = rpc_request(++c->last_id, method, params, &n);
@@ -357,6 +360,12 @@ static int say_hello(struct client *c, struct ctl_error *e)
 
 int client_open(const struct ctl *ctl, struct client **out, struct ctl_error *e)
 {
+	return client_open_until(ctl, -1, out, e);
+}
+
+int client_open_until(
+	const struct ctl *ctl, int64_t until_ns, struct client **out, struct ctl_error *e)
+{
 	struct client *c = calloc(1, sizeof(*c));
 	char path[4096];
 	int exit;
@@ -364,6 +373,7 @@ int client_open(const struct ctl *ctl, struct client **out, struct ctl_error *e)
 	if (!c)
 		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
 	c->fd = -1;
+	c->until_ns = until_ns;
 	c->end = &c->first;
 	exit = socket_path(ctl, path, sizeof(path), e);
 	if (exit)
@@ -375,7 +385,7 @@ int client_open(const struct ctl *ctl, struct client **out, struct ctl_error *e)
 			e, CTL_TRANSPORT, "socket: %s", strerror(c->frame ? errno : ENOMEM));
 		goto fail;
 	}
-	exit = connect_until(c->fd, path, deadline_in(CLIENT_CONNECT_S), e);
+	exit = connect_until(c->fd, path, deadline_in(CLIENT_CONNECT_S, until_ns), e);
 	if (exit)
 		goto fail;
 	exit = say_hello(c, e);

@@ -23,6 +23,9 @@ struct client;
  * e. The daemon's answer to hello is client_hello().
  */
 int client_open(const struct ctl *ctl, struct client **out, struct ctl_error *e);
+/* The same; no wait on this connection, that for hello included, goes on after until_ns. */
+int client_open_until(
+	const struct ctl *ctl, int64_t until_ns, struct client **out, struct ctl_error *e);
 void client_close(struct client *c); /* takes NULL */
 const json_t *client_hello(const struct client *c);
 /* To be polled for reading with other things, once client_next says that nothing is left. */

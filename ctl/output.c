@@ -135,6 +135,16 @@ static void json_cancelled(struct ctl *ctl, const json_t *reply)
 	emit(ctl, "cancel", reply);
 }
 
+static void json_gate(struct ctl *ctl, const char *method, const json_t *reply)
+{
+	emit(ctl, method, reply);
+}
+
+static void json_priority(struct ctl *ctl, const json_t *reply)
+{
+	emit(ctl, "priority", reply);
+}
+
 static void json_waited(struct ctl *ctl, const json_t *result)
 {
 	emit(ctl, "wait", result);
@@ -220,6 +230,8 @@ const struct output output_json = {
 	.metrics = json_metrics,
 	.compare = json_compare,
 	.cancelled = json_cancelled,
+	.gate = json_gate,
+	.priority = json_priority,
 	.waited = json_waited,
 	.prepared = json_prepared,
 	.shutdown = json_shutdown,
@@ -230,22 +242,6 @@ const struct output output_json = {
 };
 
 /* ---- text of few lines; the rest is in text_*.c ---- */
-
-static void line_cancelled(struct ctl *ctl, const json_t *reply)
-{
-	char id[32], state[32];
-
-	format_string(reply, "id", "?", id, sizeof(id));
-	format_string(reply, "state", "?", state, sizeof(state));
-	if (json_is_true(json_object_get(reply, "already")))
-		fprintf(ctl->out.file, "run %s is %s already, nothing to cancel\n", id, state);
-	else if (strcmp(state, "cancelled") == 0)
-		fprintf(ctl->out.file, "run %s is cancelled\n", id);
-	else
-		fprintf(ctl->out.file, "run %s is being cancelled (%s); its end: gpt2ctl wait %s\n",
-			id, state, id);
-	check_stdout(ctl);
-}
 
 static void line_waited(struct ctl *ctl, const json_t *result)
 {
@@ -347,11 +343,19 @@ CHECKED(checked_pruned, text_pruned)
 CHECKED(checked_kept, text_kept)
 CHECKED(checked_metrics, text_metrics)
 CHECKED(checked_compare, text_compare)
+CHECKED(checked_cancelled, text_cancelled)
+CHECKED(checked_priority, text_priority)
 #undef CHECKED
 
 static void checked_top(struct ctl *ctl, const json_t *object, const struct view *view)
 {
 	text_top(&ctl->out, view, TEXT_ROWS_ALL);
+	check_stdout(ctl);
+}
+
+static void checked_gate(struct ctl *ctl, const char *method, const json_t *reply)
+{
+	text_gate(ctl, method, reply);
 	check_stdout(ctl);
 }
 
@@ -382,7 +386,9 @@ const struct output output_text = {
 	.kept = checked_kept,
 	.metrics = checked_metrics,
 	.compare = checked_compare,
-	.cancelled = line_cancelled,
+	.cancelled = checked_cancelled,
+	.gate = checked_gate,
+	.priority = checked_priority,
 	.waited = line_waited,
 	.prepared = line_prepared,
 	.shutdown = line_shutdown,

@@ -38,7 +38,11 @@ struct output {
 	void (*kept)(struct ctl *ctl, const json_t *reply);
 	void (*metrics)(struct ctl *ctl, const json_t *reply); /* {text} */
 	void (*compare)(struct ctl *ctl, const json_t *comparison);
-	void (*cancelled)(struct ctl *ctl, const json_t *reply);
+	/* {runs: [{id, state, already, exit} or {id, state null, error, exit}], exit} */
+	void (*cancelled)(struct ctl *ctl, const json_t *result);
+	/* the reply to drain, resume, release, warm */
+	void (*gate)(struct ctl *ctl, const char *method, const json_t *reply);
+	void (*priority)(struct ctl *ctl, const json_t *reply);
 	void (*waited)(
 		struct ctl *ctl, const json_t *result); /* {runs: [{id, name, state, reason}]} */
 	void (*prepared)(struct ctl *ctl, const json_t *result);

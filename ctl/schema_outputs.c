@@ -4,6 +4,16 @@
 
 #include "ctl/output.h"
 
+/* What keeps runs from starting, and how far that is. */
+#define HELD                                                                                       \
+	{"drained", "hold|null", ""}, {"released", "hold|null", ""},                               \
+		{"already", "bool", "nothing was changed"},                                        \
+		{"running", "count|null", "the run that is with the engines"},                     \
+		{"queued", "count", ""}, {"engine", "text", "its state"},                          \
+	{                                                                                          \
+		"took_s", "real", "from request to reply"                                          \
+	}
+
 const struct schema_row schema_outputs[] = {
 	{"submit", SCHEMA_OUTPUT, "A run is in the queue, durably."},
 	{"id", "count", "of the run"},
@@ -159,10 +169,33 @@ const struct schema_row schema_outputs[] = {
 	{"error", "?text", ""},
 	{"exit", "count", "what the exit code would be for it alone"},
 
-	{"cancel", SCHEMA_OUTPUT, "A run is cancelled, or about to be."},
+	{"cancel", SCHEMA_OUTPUT, "Runs that are cancelled, or why not."},
+	{"runs", "[cancelled]", ""},
+	{"exit", "count", "the exit code"},
+
+	{"cancelled", SCHEMA_OBJECT, "One of them."},
 	{"id", "count", ""},
-	{"state", "text", ""},
-	{"already", "bool", "nothing was changed: it has ended, or is about to"},
+	{"state", "text|null", "null: error says why"},
+	{"already", "?bool", "nothing was changed: it has ended, or is about to"},
+	{"error", "?text", ""},
+	{"exit", "count", "what the exit code would be for it alone"},
+
+	{"priority", SCHEMA_OUTPUT, "A queued run has another place."},
+	{"id", "count", ""},
+	{"name", "text", ""},
+	{"state", "text", "it may have begun meanwhile"},
+	{"priority", "int", ""},
+	{"before", "int", "the priority it had"},
+	{"outlook", "outlook|null", "null: it is not queued any more"},
+
+	{"drain", SCHEMA_OUTPUT, "No more runs start."},
+	HELD,
+	{"resume", SCHEMA_OUTPUT, "Runs start again."},
+	HELD,
+	{"release", SCHEMA_OUTPUT, "The engines end."},
+	HELD,
+	{"warm", SCHEMA_OUTPUT, "The engines are started."},
+	HELD,
 
 	{"artifacts", SCHEMA_OUTPUT, "The files of a run, or what became of their copies."},
 	{"id", "count", "of the run"},

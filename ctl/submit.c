@@ -12,6 +12,7 @@
 #include "ctl/follow.h"
 #include "ctl/format.h"
 #include "ctl/output.h"
+#include "ctl/submit.h"
 #include "ctl/verb.h"
 #include "proto/spec.h"
 
@@ -22,6 +23,8 @@ static const struct option_row options[] = {
 		"queue nothing: print the effective bucket plan, memory, data and work of each "
 		"arm"},
 	{"verbose", 'v', OPTION_FLAG, NULL, 0, 0, "with --dry-run: print the resolved spec too"},
+	{"priority", 'p', OPTION_INT, "N", -100, 100,
+		"start before queued runs of a lower one; default 0"},
 	{"print-id", 0, OPTION_FLAG, NULL, 0, 0,
 		"print the run's id alone on stdout; progress goes to stderr"},
 	{"set", 0, OPTION_STRING, "KEY=VALUE", 0, 0,
@@ -114,53 +117,62 @@ static void report_spec(struct ctl *ctl, const char *file, const struct spec_err
 	json_decref(rows);
 }
 
+/* name="..." as --set wants it; malloc'd, NULL when it is no UTF-8 or without memory. */
+static char *set_name(const char *name)
+{
+	json_t *text = json_string(name);
+	char *quoted = json_dumps(text, JSON_ENCODE_ANY), *set = NULL;
+	const size_t n = quoted ? strlen(quoted) + sizeof("name=") : 0;
+
+	json_decref(text);
+	set = quoted ? malloc(n) : NULL;
+	if (set)
+		snprintf(set, n, "name=%s", quoted);
+	free(quoted);
+	return set;
+}
+
 /* The canonical spec as JSON, NULL when errors were told; *exit says how. */
-static json_t *parse(struct ctl *ctl, const struct arguments *args, const char *file, int *exit)
+static json_t *parse(struct ctl *ctl, const struct arguments *args,
+	const struct submit_source *source, int *exit)
 {
 	const char **sets = calloc(args->n_values + 1, sizeof(*sets));
-	struct spec_options how = {.sets = sets};
+	struct spec_options how = {.base_dir = source->folder, .sets = sets};
 	struct spec_errors *errors = calloc(1, sizeof(*errors));
-	char *folder = base_folder(file), *text = NULL, *canonical = NULL;
+	const char *name = arguments_string(args, "name", NULL);
+	char *canonical = NULL, *named = name ? set_name(name) : NULL;
 	struct spec *spec = NULL;
 	struct ctl_error e = {0};
 	json_t *json = NULL;
-	size_t n = 0;
-	int error;
+	int error = -ENOMEM;
 
 	*exit = 0;
-	if (!sets || !errors) {
-		*exit = ctl_error_set(&e, CTL_TRANSPORT, "out of memory");
-	} else if (!folder) {
-		*exit = ctl_error_set(&e, CTL_USAGE, "%s: %s", file, strerror(errno));
-	} else {
-		*exit = read_file(file, SPEC_BYTES_MAX, &text, &n, &e);
-	}
-	if (*exit) {
-		ctl_fail(ctl, &e);
-		goto out;
-	}
-	for (size_t i = 0; i < args->n_values; i++) {
+	for (size_t i = 0; sets && i < args->n_values; i++) {
 		if (strcmp(args->values[i].row->name, "set") == 0)
 			sets[how.n_sets++] = args->values[i].text;
 	}
-	how.base_dir = folder;
-	error = spec_parse(text, n, &how, &spec, errors);
-	if (error == -EINVAL) {
-		report_spec(ctl, strcmp(file, "-") == 0 ? "stdin" : file, errors);
-		*exit = CTL_USAGE;
-		goto out;
+	if (sets && named)
+		sets[how.n_sets++] = named;
+	if (name && !named) {
+		*exit = ctl_error_set(&e, CTL_USAGE, "--name: it is not UTF-8");
+	} else if (sets && errors) {
+		error = spec_parse(source->text, source->n, &how, &spec, errors);
+		if (error == -EINVAL) {
+			report_spec(ctl, source->name, errors);
+			*exit = CTL_USAGE;
+			goto out;
+		}
 	}
 	canonical = error ? NULL : spec_canonical(spec);
 	json = canonical ? json_loads(canonical, 0, NULL) : NULL;
-	if (!json) {
-		*exit = ctl_error_set(&e, CTL_TRANSPORT, "%s: out of memory", file);
+	if (!json && !*exit)
+		*exit = ctl_error_set(&e, CTL_TRANSPORT, "%s: out of memory", source->name);
+	if (!json)
 		ctl_fail(ctl, &e);
-	}
 out:
 	spec_free(spec);
 	free(canonical);
-	free(text);
-	free(folder);
+	free(named);
 	free(errors);
 	free(sets);
 	return json;
@@ -172,7 +184,7 @@ out:
  * The daemon's refusal of a spec has rows like ours; its lines are of what was sent, not of the
  * file. A connection that broke after a run was sent leaves open whether it was queued.
  */
-static int refused(struct ctl *ctl, const char *file, bool sent, struct ctl_error *e)
+static int refused(struct ctl *ctl, const char *name, bool sent, struct ctl_error *e)
 {
 	const json_t *rows = json_object_get(e->data, "errors");
 	char why[sizeof(e->message)];
@@ -189,7 +201,7 @@ static int refused(struct ctl *ctl, const char *file, bool sent, struct ctl_erro
 	copy = json_deep_copy(rows);
 	json_array_foreach(copy, i, row)
 		json_object_set_new(row, "line", json_integer(0));
-	ctl->output->spec_errors(ctl, strcmp(file, "-") == 0 ? "stdin" : file, copy);
+	ctl->output->spec_errors(ctl, name, copy);
 	json_decref(copy);
 	ctl_error_clear(e);
 	return CTL_USAGE;
@@ -230,20 +242,28 @@ static void print_submitted(struct ctl *ctl, const struct arguments *args, struc
 	ctl->output->submitted(ctl, reply);
 }
 
-static int send(struct ctl *ctl, const struct arguments *args, const char *file, json_t *spec)
+static int send(struct ctl *ctl, const struct arguments *args, const struct submit_source *source,
+	json_t *spec)
 {
 	const bool dry_run = arguments_has(args, "dry-run");
 	const bool print_id = arguments_has(args, "print-id");
 	struct client *c = NULL;
 	struct ctl_error e = {0};
-	json_t *reply = NULL;
+	json_t *params = json_pack("{s:O}", "spec", spec), *reply = NULL;
 	int exit = client_open(ctl, &c, &e);
 
-	if (!exit)
-		exit = client_request(c, dry_run ? METHOD_DRY_RUN : METHOD_SUBMIT,
-			json_pack("{s:O}", "spec", spec), CLIENT_CHECK_S, &reply, &e);
+	if (!dry_run && arguments_has(args, "priority"))
+		json_object_set_new(
+			params, "priority", json_integer(arguments_int(args, "priority", 0)));
+	if (!dry_run && source->rerun_of > 0)
+		json_object_set_new(params, "rerun_of", json_integer(source->rerun_of));
+	if (exit)
+		json_decref(params);
+	else
+		exit = client_request(c, dry_run ? METHOD_DRY_RUN : METHOD_SUBMIT, params,
+			CLIENT_CHECK_S, &reply, &e);
 	if (exit) {
-		exit = refused(ctl, file, c && !dry_run, &e);
+		exit = refused(ctl, source->name, c && !dry_run, &e);
 		goto out;
 	}
 	if (dry_run) {
@@ -260,32 +280,59 @@ out:
 	return exit;
 }
 
+int submit_check(struct ctl *ctl, const struct arguments *args)
+{
+	const char *verb = args->verb->name;
+	struct ctl_error e = {0};
+
+	if (arguments_has(args, "dry-run") &&
+		(arguments_has(args, "follow") || arguments_has(args, "print-id")))
+		ctl_error_set(&e, CTL_USAGE,
+			"%s: --dry-run queues nothing: no --follow or --print-id with it", verb);
+	else if (arguments_has(args, "verbose") && !arguments_has(args, "dry-run"))
+		ctl_error_set(&e, CTL_USAGE, "%s: --verbose is for --dry-run", verb);
+	else if (ctl->json && arguments_has(args, "print-id"))
+		ctl_error_set(&e, CTL_USAGE, "%s: --print-id or --json, not both", verb);
+	return e.exit ? ctl_fail(ctl, &e) : 0;
+}
+
+int submit_send(struct ctl *ctl, const struct arguments *args, const struct submit_source *source)
+{
+	int exit;
+	json_t *spec = parse(ctl, args, source, &exit);
+
+	if (!spec)
+		return exit;
+	exit = send(ctl, args, source, spec);
+	json_decref(spec);
+	return exit;
+}
+
 static int run(struct ctl *ctl, const struct arguments *args)
 {
 	const char *file = args->words[0];
 	struct ctl_error e = {0};
-	json_t *spec;
-	int exit;
+	char *folder = NULL, *text = NULL;
+	size_t n = 0;
+	int exit = submit_check(ctl, args);
 
-	if (arguments_has(args, "dry-run") &&
-		(arguments_has(args, "follow") || arguments_has(args, "print-id"))) {
-		ctl_error_set(&e, CTL_USAGE,
-			"submit: --dry-run queues nothing: no --follow or --print-id with it");
-		return ctl_fail(ctl, &e);
-	}
-	if (arguments_has(args, "verbose") && !arguments_has(args, "dry-run")) {
-		ctl_error_set(&e, CTL_USAGE, "submit: --verbose is for --dry-run");
-		return ctl_fail(ctl, &e);
-	}
-	if (ctl->json && arguments_has(args, "print-id")) {
-		ctl_error_set(&e, CTL_USAGE, "submit: --print-id or --json, not both");
-		return ctl_fail(ctl, &e);
-	}
-	spec = parse(ctl, args, file, &exit);
-	if (!spec)
+	if (exit)
 		return exit;
-	exit = send(ctl, args, file, spec);
-	json_decref(spec);
+	folder = base_folder(file);
+	if (!folder)
+		exit = ctl_error_set(&e, CTL_USAGE, "%s: %s", file, strerror(errno));
+	else
+		exit = read_file(file, SPEC_BYTES_MAX, &text, &n, &e);
+	if (exit)
+		exit = ctl_fail(ctl, &e);
+	else
+		exit = submit_send(ctl, args,
+			&(struct submit_source){.name = strcmp(file, "-") == 0 ? "stdin" : file,
+				.text = text,
+				.n = n,
+				.folder = folder});
+	free(text);
+	free(folder);
 	return exit;
 }
 

@@ -22,9 +22,17 @@ void text_logs(struct ctl *ctl, const json_t *result);
 void text_log_line(struct ctl *ctl, const json_t *line);
 void text_pruned(struct ctl *ctl, const json_t *result);
 void text_kept(struct ctl *ctl, const json_t *reply);
+void text_cancelled(struct ctl *ctl, const json_t *result);
+void text_gate(struct ctl *ctl, const char *method, const json_t *reply);
+void text_priority(struct ctl *ctl, const json_t *reply);
 void text_compare(struct ctl *ctl, const json_t *comparison);
 void text_event(
 	struct ctl *ctl, struct progress *progress, const char *event, const json_t *params);
+
+/* "LABEL since 2026-01-31 12:00:03Z by ann: new disk"; nothing for null. */
+void text_hold(const struct term *t, const char *label, const json_t *hold);
+/* A line of what protocol.h calls an outlook; nothing for null. */
+void text_outlook(const struct term *t, const json_t *outlook);
 
 /* The colour of a run's or a segment's state. */
 enum term_colour text_state_colour(const char *state);

@@ -12,7 +12,7 @@ void text_submitted(struct ctl *ctl, const json_t *reply)
 	const int64_t segments = format_int(reply, "segments", 1);
 	const int64_t before = format_int(reply, "position", 0);
 	const json_t *arms = json_object_get(reply, "arms"), *arm;
-	char name[80], dir[4096], hash[80];
+	char name[80], dir[4096], hash[80], waiting[900];
 	size_t i;
 
 	fprintf(ctl->out.file, "run %lld %s queued%s", (long long)format_int(reply, "id", 0),
@@ -34,6 +34,9 @@ void text_submitted(struct ctl *ctl, const json_t *reply)
 	format_string(reply, "dir", "", dir, sizeof(dir));
 	if (*dir)
 		fprintf(ctl->out.file, "artifacts %s\n", dir);
+	format_string(reply, "waiting", "", waiting, sizeof(waiting));
+	if (*waiting && strncmp(waiting, "preparing:", 10) != 0)
+		fprintf(ctl->out.file, "waits     %s\n", waiting);
 }
 
 static void print_head(const struct term *t, const json_t *run)
@@ -54,6 +57,10 @@ static void print_head(const struct term *t, const json_t *run)
 		(long long)format_int(run, "segments_done", 0),
 		(long long)format_int(run, "segments", 0), (long long)format_int(run, "attempt", 1),
 		(long long)format_int(run, "uid", -1));
+	if (format_int(run, "priority", 0) != 0)
+		fprintf(t->file, "priority  %lld\n", (long long)format_int(run, "priority", 0));
+	if (format_int(run, "rerun_of", 0) > 0)
+		fprintf(t->file, "rerun of  run %lld\n", (long long)format_int(run, "rerun_of", 0));
 	fprintf(t->file, "spec      %s\n",
 		format_string(run, "spec_sha256", "-", text, sizeof(text)));
 	fprintf(t->file, "artifacts %s\n", format_string(run, "dir", "-", text, sizeof(text)));
@@ -147,6 +154,7 @@ void text_show(struct ctl *ctl, const json_t *reply)
 	const struct term *t = &ctl->out;
 
 	print_head(t, json_object_get(reply, "run"));
+	text_outlook(t, json_object_get(reply, "outlook"));
 	text_progress_line(t, json_object_get(reply, "progress"));
 	print_arms(t, json_object_get(reply, "checks"));
 	print_segments(t, json_object_get(reply, "segments"));

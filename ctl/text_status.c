@@ -7,6 +7,8 @@
 #include "ctl/table.h"
 #include "ctl/text.h"
 
+enum { QUEUE_ROWS = 10 };
+
 enum term_colour text_state_colour(const char *state)
 {
 	static const struct {
@@ -191,15 +193,51 @@ static void print_running(const struct term *t, const json_t *running)
 	text_progress_line(t, json_object_get(running, "progress"));
 }
 
+/* The first few that wait; the head's reason stands before them. */
+static void print_queue(const struct term *t, const json_t *reply)
+{
+	const json_t *queue = json_object_get(reply, "queue"), *run;
+	const int64_t queued = format_int(reply, "queued", 0);
+	char name[80], waiting[900], in[FORMAT_BYTES];
+	struct table table;
+	double starts;
+	size_t i;
+
+	table_init(&table);
+	table_column(&table, "", true);
+	table_column(&table, "", false);
+	table_column(&table, "", false);
+	table_column(&table, "", false);
+	json_array_foreach(queue, i, run) {
+		if (i == QUEUE_ROWS)
+			break;
+		starts = format_real(run, "starts_in_s");
+		format_string(run, "waiting", "", waiting, sizeof(waiting));
+		table_cell(&table, "%lld", (long long)format_int(run, "id", 0));
+		table_cell(&table, "%s", format_string(run, "name", "", name, sizeof(name)));
+		table_cell(&table, "priority %lld", (long long)format_int(run, "priority", 0));
+		if (starts >= 0)
+			table_cell(&table, "in about %s", format_duration(starts, in));
+		else
+			table_cell(&table, "%s", i == 0 ? "next" : waiting);
+	}
+	table_print(&table, t, "        ");
+	table_finish(&table);
+	if (queued > QUEUE_ROWS)
+		fprintf(t->file, "        and %lld more: gpt2ctl list --state queued\n",
+			(long long)(queued - QUEUE_ROWS));
+}
+
 static void print_counts(const struct term *t, const json_t *reply)
 {
 	const json_t *counts = json_object_get(reply, "counts"), *n;
-	char waiting[600];
+	char waiting[900];
 	const char *state, *comma = "";
 
 	format_string(reply, "waiting", "", waiting, sizeof(waiting));
 	fprintf(t->file, "queued  %lld%s%s\n", (long long)format_int(reply, "queued", 0),
 		*waiting ? ": " : "", waiting);
+	print_queue(t, reply);
 	if (json_object_size(counts) == 0)
 		return;
 	fputs("runs    ", t->file);
@@ -215,6 +253,8 @@ static void print_counts(const struct term *t, const json_t *reply)
 void text_status(struct ctl *ctl, const json_t *reply)
 {
 	print_daemon(&ctl->out, json_object_get(reply, "daemon"));
+	text_hold(&ctl->out, "drained", json_object_get(reply, "drained"));
+	text_hold(&ctl->out, "released", json_object_get(reply, "released"));
 	print_store(&ctl->out, json_object_get(reply, "store"));
 	print_engine(&ctl->out, json_object_get(reply, "engine"));
 	print_running(&ctl->out, json_object_get(reply, "running"));
@@ -240,6 +280,7 @@ void text_list(struct ctl *ctl, const json_t *reply)
 	table_column(&t, "STATE", false);
 	table_column(&t, "SEGMENTS", true);
 	table_column(&t, "SUBMITTED", false);
+	table_column(&t, "PRIORITY", true);
 	table_column(&t, "REASON", false);
 	json_array_foreach(runs, i, run) {
 		table_cell(&t, "%lld", (long long)format_int(run, "id", 0));
@@ -248,6 +289,7 @@ void text_list(struct ctl *ctl, const json_t *reply)
 		table_cell(&t, "%lld/%lld", (long long)format_int(run, "segments_done", 0),
 			(long long)format_int(run, "segments", 0));
 		table_cell(&t, "%s", text_time(run, "submitted_at", at, sizeof(at)));
+		table_cell(&t, "%lld", (long long)format_int(run, "priority", 0));
 		format_string(run, "reason", "", reason, sizeof(reason));
 		table_cell(&t, "%s", text_reason(state, reason));
 	}

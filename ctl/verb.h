@@ -47,8 +47,9 @@ extern const struct option_row global_options[];
 
 extern const struct verb verb_top;
 extern const struct verb verb_submit, verb_status, verb_list, verb_show, verb_follow, verb_wait,
-	verb_cancel, verb_artifacts, verb_logs, verb_prune, verb_keep, verb_metrics, verb_compare,
-	verb_data_prepare, verb_shutdown, verb_completion, verb_version, verb_help;
+	verb_cancel, verb_priority, verb_rerun, verb_artifacts, verb_logs, verb_prune, verb_keep,
+	verb_metrics, verb_compare, verb_data_prepare, verb_drain, verb_resume, verb_release,
+	verb_warm, verb_shutdown, verb_completion, verb_version, verb_help;
 
 /* The verb called by words[0] or words[0] words[1]; *used is how many words it took. NULL: no such
  * verb. */

@@ -1,5 +1,6 @@
 /* gpt2ctl wait: until runs have ended, and how they ended in the exit code. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "ctl/arguments.h"
 #include "ctl/format.h"
@@ -9,96 +10,257 @@
 #include "ctl/watch.h"
 
 static const struct option_row options[] = {
+	{"any", 'a', OPTION_FLAG, NULL, 0, 0,
+		"until the first of them has ended; the exit code is of that one"},
 	{"timeout", 't', OPTION_REAL, "SECONDS", 0.0, 1e9,
 		"give up after this time with exit code 124"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
-/* Of two exit codes the one that tells more: what is last here. */
-static int worse(int a, int b)
-{
-	static const int order[] = {CTL_OK, CTL_CANCELLED, CTL_GATE_FAILED, CTL_RUN_FAILED,
-		CTL_NO_SUCH_RUN, CTL_TRANSPORT};
-	int at_a = -1, at_b = -1;
+/* gpt2d lets a connection follow 64 at once. */
+enum { FOLLOWED_MAX = 60 };
 
-	for (int i = 0; i < (int)(sizeof(order) / sizeof(order[0])); i++) {
-		if (order[i] == a)
-			at_a = i;
-		if (order[i] == b)
-			at_b = i;
-	}
-	return at_b > at_a ? b : a;
+struct waited {
+	int64_t id;
+	char name[80];
+	bool followed;
+	json_t *row; /* NULL: it has not ended */
+};
+
+struct wait {
+	struct ctl *ctl;
+	struct client *c;
+	struct waited *runs;
+	size_t n;
+	bool any;
+	int64_t deadline_ns; /* client_now_ns; -1: none */
+};
+
+static struct waited *find(const struct wait *w, int64_t id)
+{
+	for (size_t i = 0; i < w->n; i++)
+		if (w->runs[i].id == id)
+			return &w->runs[i];
+	return NULL;
 }
 
-/* Wait for one; its result into runs. *go_on: the connection can be used for the next. */
-static int wait_one(struct ctl *ctl, struct client **c, struct watch *w, json_t *runs, bool *go_on)
+/* The first that has not ended; NULL when nothing is waited for any more. */
+static struct waited *open_run(const struct wait *w)
 {
-	struct ctl_error e = {0};
-	int exit = watch_run(ctl, c, w, &e);
+	struct waited *open = NULL;
 
-	*go_on = true;
-	if (w->state[0]) {
-		json_array_append_new(runs,
-			json_pack("{s:I, s:s, s:s, s:s, s:i}", "id", (json_int_t)w->id, "name",
-				w->name, "state", w->state, "reason", w->reason, "exit", exit));
-		return exit;
+	for (size_t i = w->n; i > 0; i--) {
+		if (!w->runs[i - 1].row)
+			open = &w->runs[i - 1];
+		else if (w->any)
+			return NULL;
 	}
-	*go_on = exit == CTL_NO_SUCH_RUN;
-	json_array_append_new(runs,
-		json_pack("{s:I, s:n, s:o, s:i}", "id", (json_int_t)w->id, "state", "error",
-			format_json_text(e.message), "exit", exit));
-	/* with JSON the one object printed at the end holds it */
-	if (ctl->json)
-		ctl_error_clear(&e);
+	return open;
+}
+
+/* object: the run, or its last event. */
+static void set_ended(struct waited *r, const json_t *object)
+{
+	char state[32], reason[600];
+
+	format_string(object, "state", "", state, sizeof(state));
+	format_string(object, "reason", "", reason, sizeof(reason));
+	if (!r->row && watch_exit(state) >= 0)
+		r->row = json_pack("{s:I, s:s, s:s, s:s, s:i}", "id", (json_int_t)r->id, "name",
+			r->name, "state", state, "reason", reason, "exit", watch_exit(state));
+}
+
+/* Why it is not known how it ends; with JSON the one object printed at the end holds it. */
+static void set_error(struct wait *w, struct waited *r, struct ctl_error *e)
+{
+	r->row = json_pack("{s:I, s:n, s:o, s:i}", "id", (json_int_t)r->id, "state", "error",
+		format_json_text(e->message), "exit", e->exit);
+	if (w->ctl->json)
+		ctl_error_clear(e);
 	else
-		ctl_fail(ctl, &e);
-	return exit;
+		ctl_fail(w->ctl, e);
 }
 
-static int wait_all(
-	struct ctl *ctl, struct client **c, const struct arguments *args, const int64_t *ids)
+/*
+ * Ask for the events of runs that have not ended, as many as one may at once: 0, or an exit code
+ * with e.
+ */
+static int follow_more(struct wait *w, struct ctl_error *e)
 {
-	const double timeout = arguments_real(args, "timeout", -1.0);
-	struct watch w = {.deadline_ns = -1};
-	json_t *runs = json_array(), *result;
-	bool go_on = true;
+	size_t n = 0;
+
+	for (size_t i = 0; i < w->n; i++)
+		n += w->runs[i].followed && !w->runs[i].row;
+	for (size_t i = 0; i < w->n && n < FOLLOWED_MAX; i++) {
+		struct waited *r = &w->runs[i];
+		json_t *reply = NULL, *run;
+		int exit;
+
+		if (r->row || r->followed)
+			continue;
+		exit = client_request(w->c, METHOD_FOLLOW,
+			json_pack("{s:I}", "id", (json_int_t)r->id), CLIENT_REPLY_S, &reply, e);
+		if (exit == CTL_NO_SUCH_RUN) {
+			set_error(w, r, e);
+			continue;
+		}
+		if (exit)
+			return exit;
+		run = json_object_get(reply, "run");
+		format_string(run, "name", "", r->name, sizeof(r->name));
+		set_ended(r, run);
+		r->followed = true;
+		n += !r->row;
+		json_decref(reply);
+	}
+	return 0;
+}
+
+static int timed_out(int64_t id, struct ctl_error *e)
+{
+	return ctl_error_set(e, CTL_TIMEOUT,
+		"run %lld has not ended in time; it goes on, see: gpt2ctl follow %lld",
+		(long long)id, (long long)id);
+}
+
+/*
+ * Events until nothing is open: 0; CTL_NO_DAEMON when the connection was lost; or the exit code of
+ * what came between, with e. *any: at least one event was seen.
+ */
+static int take_events(struct wait *w, bool *any, struct ctl_error *e)
+{
+	struct waited *r;
+	char event[64];
+	json_t *params;
+
+	while ((r = open_run(w)) != NULL) {
+		switch (client_next(w->c, w->deadline_ns, event, &params, e)) {
+		case CLIENT_EVENT:
+			*any = true;
+			r = find(w, format_int(params, "id", 0));
+			if (r && strcmp(event, EVENT_DONE) == 0)
+				set_ended(r, params);
+			json_decref(params);
+			if (r && r->row) {
+				const int exit = follow_more(w, e);
+
+				if (exit)
+					return exit;
+			}
+			break;
+		case CLIENT_QUIET:
+			return timed_out(r->id, e);
+		case CLIENT_INTERRUPTED:
+			return ctl_error_set(e, CTL_CANCELLED,
+				"run %lld goes on\nsee it: gpt2ctl follow %lld; end it: gpt2ctl "
+				"cancel %lld",
+				(long long)r->id, (long long)r->id, (long long)r->id);
+		case CLIENT_LOST:
+			return CTL_NO_DAEMON;
+		}
+	}
+	return 0;
+}
+
+/* To the end, over one loss of the connection: 0, or an exit code with e. */
+static int wait_for_all(struct wait *w, struct ctl_error *e)
+{
+	const struct waited *r;
+	bool any = true;
+	int exit;
+
+	for (;;) {
+		exit = follow_more(w, e);
+		if (exit == 0)
+			exit = take_events(w, &any, e);
+		if (exit != CTL_NO_DAEMON && exit != CTL_TRANSPORT)
+			return exit;
+		r = open_run(w);
+		if (!any || !r) /* lost twice without an event between: enough */
+			return ctl_error_set(e, CTL_TRANSPORT,
+				"connection to gpt2d lost twice; how the runs end is not known "
+				"here: gpt2ctl list");
+		any = false;
+		exit = watch_reconnect(w->ctl, &w->c, r->id, w->deadline_ns, e);
+		if (exit)
+			return exit;
+		for (size_t i = 0; i < w->n; i++)
+			w->runs[i].followed = false;
+	}
+}
+
+/* What is still open could not be waited for. */
+static void give_up(struct wait *w, int exit, struct ctl_error *e)
+{
+	struct waited *r = open_run(w);
+	struct ctl_error more = {0};
+
+	if (!r)
+		return;
+	set_error(w, r, e);
+	while (exit == CTL_TIMEOUT && !w->any && (r = open_run(w)) != NULL) {
+		timed_out(r->id, &more);
+		set_error(w, r, &more);
+	}
+}
+
+static int report(const struct wait *w)
+{
+	json_t *rows = json_array(), *result;
 	int exit = CTL_OK;
 
-	if (timeout >= 0.0)
-		w.deadline_ns = client_now_ns() + (int64_t)(timeout * 1e9);
-	for (size_t i = 0; i < args->n_words && go_on; i++) {
-		w.id = ids[i];
-		const int one = wait_one(ctl, c, &w, runs, &go_on);
-
-		exit = go_on ? worse(exit, one) : one;
+	for (size_t i = 0; i < w->n; i++) {
+		if (!w->runs[i].row)
+			continue;
+		exit = watch_worse(exit, (int)format_int(w->runs[i].row, "exit", 0));
+		json_array_append(rows, w->runs[i].row);
 	}
-	result = json_pack("{s:o, s:i}", "runs", runs, "exit", exit);
-	ctl->output->waited(ctl, result);
+	result = json_pack("{s:o, s:i}", "runs", rows, "exit", exit);
+	w->ctl->output->waited(w->ctl, result);
 	json_decref(result);
 	return exit;
 }
 
+static int wait_on(struct wait *w)
+{
+	struct ctl_error e = {0};
+	int exit = client_open_until(w->ctl, w->deadline_ns, &w->c, &e);
+
+	if (exit)
+		return ctl_fail(w->ctl, &e);
+	interrupt_begin();
+	exit = wait_for_all(w, &e);
+	if (exit)
+		give_up(w, exit, &e);
+	client_close(w->c);
+	return report(w);
+}
+
 static int run(struct ctl *ctl, const struct arguments *args)
 {
-	struct client *c = NULL;
+	const double timeout = arguments_real(args, "timeout", -1.0);
+	struct wait w = {.ctl = ctl, .any = arguments_has(args, "any"), .deadline_ns = -1};
 	struct ctl_error e = {0};
-	int64_t *ids = calloc(args->n_words, sizeof(*ids));
 	int exit = CTL_OK;
+	int64_t id;
 
-	if (!ids)
+	if (timeout >= 0.0)
+		w.deadline_ns = client_now_ns() + (int64_t)(timeout * 1e9);
+	w.runs = calloc(args->n_words, sizeof(*w.runs));
+	if (!w.runs)
 		exit = ctl_error_set(&e, CTL_TRANSPORT, "out of memory");
-	for (size_t i = 0; i < args->n_words && !exit; i++)
-		exit = arguments_id(args->words[i], &ids[i], &e);
-	if (!exit)
-		exit = client_open(ctl, &c, &e);
-	if (exit) {
-		exit = ctl_fail(ctl, &e);
-	} else {
-		interrupt_begin();
-		exit = wait_all(ctl, &c, args, ids);
+	for (size_t i = 0; i < args->n_words && !exit; i++) {
+		exit = arguments_id(args->words[i], &id, &e);
+		if (!exit && !find(&w, id)) /* one that stands twice counts once */
+			w.runs[w.n++].id = id;
 	}
-	client_close(c);
-	free(ids);
+	if (!exit && w.any && w.n > FOLLOWED_MAX)
+		exit = ctl_error_set(
+			&e, CTL_USAGE, "wait: --any is for at most %d runs at once", FOLLOWED_MAX);
+	exit = exit ? ctl_fail(ctl, &e) : wait_on(&w);
+	for (size_t i = 0; i < w.n; i++)
+		json_decref(w.runs[i].row);
+	free(w.runs);
 	return exit;
 }
 

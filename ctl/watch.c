@@ -26,6 +26,22 @@ int watch_exit(const char *state)
 	return -1;
 }
 
+/* What is last here tells more. */
+int watch_worse(int a, int b)
+{
+	static const int order[] = {CTL_OK, CTL_CANCELLED, CTL_GATE_FAILED, CTL_RUN_FAILED,
+		CTL_NO_SUCH_RUN, CTL_USAGE, CTL_TIMEOUT, CTL_TRANSPORT};
+	int at_a = -1, at_b = -1;
+
+	for (int i = 0; i < (int)(sizeof(order) / sizeof(order[0])); i++) {
+		if (order[i] == a)
+			at_a = i;
+		if (order[i] == b)
+			at_b = i;
+	}
+	return at_b > at_a ? b : a;
+}
+
 static void show(struct ctl *ctl, const struct watch *w, const char *event, json_t *params)
 {
 	if (!w->progress)
@@ -105,8 +121,8 @@ static int detached(const struct watch *w, struct ctl_error *e)
 		(long long)w->id, (long long)w->id, (long long)w->id);
 }
 
-/* Connect again within WATCH_RETURN_S; *c is closed in both cases, and replaced on success. */
-static int reconnect(struct ctl *ctl, struct client **c, const struct watch *w, struct ctl_error *e)
+int watch_reconnect(
+	struct ctl *ctl, struct client **c, int64_t id, int64_t deadline_ns, struct ctl_error *e)
 {
 	const int64_t until_ns = client_now_ns() + (int64_t)WATCH_RETURN_S * 1000000000;
 	const struct timespec pause = {0, 100000000};
@@ -121,13 +137,13 @@ static int reconnect(struct ctl *ctl, struct client **c, const struct watch *w, 
 	do {
 		nanosleep(&pause, NULL);
 		ctl_error_clear(e);
-		exit = client_open(ctl, c, e);
+		exit = client_open_until(ctl, deadline_ns, c, e);
 	} while (exit == CTL_NO_DAEMON && client_now_ns() < until_ns && !interrupt_seen());
 	if (exit == CTL_NO_DAEMON)
 		return ctl_error_set(e, CTL_TRANSPORT,
 			"%s, and no daemon came back in %d s; how run %lld ended is not known\n"
 			"once gpt2d runs again: gpt2ctl show %lld",
-			why, WATCH_RETURN_S, (long long)w->id, (long long)w->id);
+			why, WATCH_RETURN_S, (long long)id, (long long)id);
 	return exit;
 }
 
@@ -204,7 +220,7 @@ static int watch_to_end(struct ctl *ctl, struct client **c, struct watch *w, str
 				"here",
 				(long long)w->id);
 		any = false;
-		exit = reconnect(ctl, c, w, e);
+		exit = watch_reconnect(ctl, c, w->id, w->deadline_ns, e);
 		if (exit == 0)
 			exit = begin(ctl, *c, w, &s, e);
 	}

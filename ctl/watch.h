@@ -29,7 +29,16 @@ struct watch {
  */
 int watch_run(struct ctl *ctl, struct client **c, struct watch *w, struct ctl_error *e);
 
+/*
+ * Connect again within WATCH_RETURN_S; *c is closed in both cases, and replaced on success. e holds
+ * why it was lost; id is a run of which one does not know how it ends.
+ */
+int watch_reconnect(
+	struct ctl *ctl, struct client **c, int64_t id, int64_t deadline_ns, struct ctl_error *e);
+
 /* The exit code of a run that ended in state; -1 for a state that is no end. */
 int watch_exit(const char *state);
+/* Of two exit codes the one that tells more. */
+int watch_worse(int a, int b);
 
 #endif

@@ -151,7 +151,7 @@ def test_help_of_every_verb():
 # ---- no daemon, wrong daemon ----
 
 NEEDS_DAEMON = (["status"], ["list"], ["show", "1"], ["follow", "1"], ["wait", "1"], ["cancel", "1"], ["compare", "1"],
-    ["shutdown"])
+    ["shutdown"], ["drain"], ["resume"], ["release"], ["warm"], ["priority", "1", "2"], ["rerun", "1"])
 
 
 @pytest.mark.parametrize("args", NEEDS_DAEMON, ids=lambda args: args[0])

@@ -70,7 +70,7 @@ def test_every_verb_as_json(daemon):
         assert len(shown["segments"]) == 8 and shown["run"]["segments_done"] == 8
         compared = one_object(ctl(d, "compare", 1, "--json"))
         assert [arm["arm"] for arm in compared["arms"]] == ["a", "b"] and compared["segments_used"] == 8
-        assert one_object(ctl(d, "cancel", 1, "--json"))["already"] is True
+        assert one_object(ctl(d, "cancel", 1, "--json"))["runs"][0]["already"] is True
         assert one_object(ctl(d, "version", "--json"))["gpt2d"]["protocol"] == 1
         events = [json.loads(line) for line in ctl(d, "follow", 1, "--json").stdout.splitlines()]
         assert events[-1]["kind"] == "run.done" and events[-1]["state"] == "done"

@@ -1,0 +1,46 @@
+/* gpt2ctl priority: move a queued run. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "ctl/arguments.h"
+#include "ctl/client.h"
+#include "ctl/output.h"
+#include "ctl/verb.h"
+
+static int run(struct ctl *ctl, const struct arguments *args)
+{
+	struct ctl_error e = {0};
+	json_t *params, *reply;
+	char *end;
+	long long priority;
+	int64_t id;
+
+	if (arguments_id(args->words[0], &id, &e) != 0)
+		return ctl_fail(ctl, &e);
+	errno = 0;
+	priority = strtoll(args->words[1], &end, 10);
+	if (errno || end == args->words[1] || *end) {
+		ctl_error_set(&e, CTL_USAGE,
+			"priority: %.64s: a whole number from -100 to 100 is needed",
+			args->words[1]);
+		return ctl_fail(ctl, &e);
+	}
+	params = json_pack("{s:I, s:I}", "id", (json_int_t)id, "priority", (json_int_t)priority);
+	if (client_ask(ctl, METHOD_PRIORITY, params, &reply, &e) != 0)
+		return ctl_fail(ctl, &e);
+	ctl->output->priority(ctl, reply);
+	json_decref(reply);
+	return CTL_OK;
+}
+
+const struct verb verb_priority = {
+	.name = "priority",
+	.args = "ID N",
+	.min_args = 2,
+	.max_args = 2,
+	.summary = "move a queued run: a higher priority starts earlier",
+	.text = "N is -100 to 100; 0 is what a run has that was submitted without. Of equals the "
+		"one that was submitted first starts first. A run that is going on is not "
+		"interrupted.",
+	.run = run,
+};

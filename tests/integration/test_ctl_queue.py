@@ -1,0 +1,248 @@
+"""gpt2ctl's verbs about the queue: drain, release, priority, rerun, cancel and wait of several."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from fake_daemon import FakeDaemon, run_object
+from helpers import PATIENCE_S, spec, wait_for
+from test_ctl_daemon import CTL, ctl, environment, one_object, started, submit
+from test_schemas import lines
+
+
+def begun(d, run):
+    with d.client() as c:
+        wait_for(lambda: c.state(run) == "running", f"run {run} running")
+    return run
+
+
+def states(d):
+    return [run["state"] for run in one_object(ctl(d, "list", "--json"))["runs"]]
+
+
+def test_drain_and_resume(daemon):
+    with daemon() as d:
+        run = begun(d, submit(d, spec("r-ms20", 30)))
+        text = ctl(d, "drain", "--reason", "new disk").stdout
+        assert "drained since " in text and ": new disk" in text
+        assert f"run {run} goes on; its end: gpt2ctl wait {run}" in text and "gpt2ctl resume" in text
+        result = ctl(d, "submit", "-", run=spec("waits"))
+        assert result.returncode == 0 and "waits     drained: since " in result.stdout
+        assert "gpt2ctl resume lets runs start" in result.stdout
+        status = ctl(d, "status").stdout
+        assert "drained since " in status and "queued  1: drained: since" in status
+        drained = lines(ctl(d, "drain", "--wait", "--json"))[0]
+        assert drained["already"] and drained["running"] is None and drained["drained"]["reason"] == "new disk"
+        assert states(d) == ["done", "queued"]
+        assert ctl(d, "resume").stdout == "resumed: queued runs start again\n"
+        assert ctl(d, "wait", 2).returncode == 0
+        assert lines(ctl(d, "resume", "--json"))[0]["already"]
+
+
+def test_drain_wait_gives_up_in_time(daemon):
+    with daemon() as d:
+        run = begun(d, submit(d, spec("long-ms20", 100000)))
+        result = ctl(d, "drain", "--wait", "--timeout", 0.3)
+        assert result.returncode == 124 and "in time" in result.stderr
+        assert ctl(d, "drain", "--timeout", 3).returncode == 2
+        assert "drained since " in ctl(d, "status").stdout
+        ctl(d, "cancel", run)
+
+
+def test_release_and_warm(daemon):
+    with daemon(ranks=2) as d:
+        text = ctl(d, "release", "--wait", "-r", "for Ann").stdout
+        assert "released since " in text and ": for Ann" in text and "the engines have ended" in text
+        assert "waits     released: since " in ctl(d, "submit", "-", run=spec("waits")).stdout
+        status = ctl(d, "status").stdout
+        assert "released since " in status and "gpt2ctl warm takes the engines again" in status
+        assert "waits     0 before it; released: since " in ctl(d, "show", 1).stdout
+        assert ctl(d, "warm", "--wait").stdout.startswith("the engines are ready after ")
+        assert ctl(d, "wait", 1).returncode == 0
+        assert lines(ctl(d, "warm", "--json"))[0]["already"]
+        long = begun(d, submit(d, spec("long-ms20", 100000)))
+        assert lines(ctl(d, "release", "--now", "--wait", "--json"))[0]["engine"] == "released"
+        assert ctl(d, "wait", long).returncode == 6
+        ctl(d, "warm")
+
+
+def test_priority(daemon):
+    with daemon() as d:
+        long = begun(d, submit(d, spec("long-ms20", 100000)))
+        first = submit(d, spec("first"))
+        second = int(ctl(d, "submit", "-", "--priority", -3, "--print-id", run=spec("second")).stdout)
+        assert [row["id"] for row in one_object(ctl(d, "status", "--json"))["queue"]] == [first, second]
+        text = ctl(d, "priority", second, 5).stdout
+        assert f"run {second} second: priority 5, was -3\nwaits     0 before it" in text
+        assert lines(ctl(d, "priority", first, "-5", "--json"))[0]["outlook"]["position"] == 1
+        status = ctl(d, "status").stdout.splitlines()
+        at = next(i for i, line in enumerate(status) if line.startswith("queued  2: behind: run 1"))
+        assert "second  priority 5" in status[at + 1] and f"run {second} is queued before it" in status[at + 2]
+        assert "priority  5" in ctl(d, "show", second).stdout
+        for words, says in ((["x", 1], "not a run's id"), ([first, "high"], "whole number"), ([first, 101], "-100 to 100"),
+                ([long, 1], "is running")):
+            result = ctl(d, "priority", *words)
+            assert result.returncode == 2 and says in result.stderr
+        assert ctl(d, "priority", 99, 1).returncode == 7
+        ctl(d, "cancel", long)
+        assert ctl(d, "wait", first, second).returncode == 0
+
+
+def test_rerun(daemon):
+    with daemon() as d:
+        first = submit(d, spec("first", 3))
+        result = ctl(d, "rerun", first, "--set", "work.optimizer_steps=5", "--name", "again", "--follow")
+        assert result.returncode == 0 and "run 2 again queued" in result.stdout
+        shown = one_object(ctl(d, "show", 2, "--json"))
+        assert shown["run"]["rerun_of"] == first and shown["run"]["name"] == "again"
+        assert shown["spec"]["work"]["optimizer_steps"] == 5
+        assert "rerun of  run 1" in ctl(d, "show", 2).stdout
+        same = int(ctl(d, "rerun", 2, "--print-id", "--priority", 3).stdout)
+        runs = {run["id"]: run for run in one_object(ctl(d, "list", "--json"))["runs"]}
+        assert runs[same]["spec_sha256"] == runs[2]["spec_sha256"] and runs[same]["rerun_of"] == 2
+        assert ctl(d, "rerun", 99).returncode == 7
+        result = ctl(d, "rerun", 1, "--set", "seq_len=x", "--name", "a/b")
+        assert result.returncode == 2 and "run 1:" in result.stderr and "seq_len" in result.stderr
+        assert ctl(d, "rerun", 1, "--dry-run", "--follow").returncode == 2
+        ctl(d, "wait", same)
+        assert len(states(d)) == 3
+
+
+# ---- cancel ----
+
+def test_cancel_of_several(daemon):
+    with daemon() as d:
+        runs = [submit(d, spec("long-ms20", 100000)), submit(d, spec("a")), submit(d, spec("b"))]
+        begun(d, runs[0])
+        result = ctl(d, "cancel", runs[1], 99, runs[0])
+        assert result.returncode == 7 and "run 99: no such run" in result.stderr
+        assert f"run {runs[1]} is cancelled" in result.stdout
+        rows = lines(ctl(d, "cancel", runs[1], 99, "--json"))[0]
+        assert rows["exit"] == 7 and [row["exit"] for row in rows["runs"]] == [0, 7]
+        assert rows["runs"][0]["already"] and "no such run" in rows["runs"][1]["error"]
+        assert ctl(d, "wait", runs[2]).returncode == 0
+
+
+def test_cancel_all_that_wait(daemon):
+    with daemon() as d:
+        long = begun(d, submit(d, spec("long-ms20", 100000)))
+        for i in range(5):
+            submit(d, spec(f"r{i}"))
+        result = ctl(d, "cancel", "--all")
+        assert result.returncode == 2 and "would cancel 5 queued runs; say so with --yes" in result.stderr
+        assert "not both" in ctl(d, "cancel", "--all", 3).stderr
+        assert "or --all" in ctl(d, "cancel").stderr
+        assert states(d) == ["running"] + ["queued"] * 5
+        assert ctl(d, "cancel", "--all", "--yes").returncode == 0
+        assert states(d) == ["running"] + ["cancelled"] * 5
+        assert ctl(d, "cancel", "--all", "--yes").stdout == "nothing to cancel\n"
+        ctl(d, "cancel", long)
+
+
+# ---- wait ----
+
+def test_wait_for_any(daemon):
+    with daemon() as d:
+        long = begun(d, submit(d, spec("long-ms20", 100000)))
+        queued = submit(d, spec("queued"))
+        waiting = started(d, "wait", "--any", long, queued)
+        assert ctl(d, "cancel", queued).returncode == 0
+        out, _ = waiting.communicate(timeout=PATIENCE_S)
+        assert waiting.returncode == 6 and out == f"run {queued} queued: cancelled: asked for\n"
+        result = one_object(ctl(d, "wait", "--any", long, queued, queued, "--json"))
+        assert [row["id"] for row in result["runs"]] == [queued]
+        ctl(d, "cancel", long)
+
+
+def test_wait_for_more_than_can_be_followed_at_once(daemon):
+    with daemon() as d:
+        with d.client() as c:
+            runs = [c.submit(spec(f"r{i}")) for i in range(70)]
+        result = one_object(ctl(d, "wait", *runs, "--json"))
+        assert [row["state"] for row in result["runs"]] == ["done"] * 70
+        assert "at most 60" in ctl(d, "wait", "--any", *runs).stderr
+
+
+def test_wait_tells_what_has_not_ended(daemon):
+    with daemon() as d:
+        done = submit(d, spec("done"))
+        long = submit(d, spec("long-ms20", 100000))
+        queued = submit(d, spec("queued"))
+        ctl(d, "wait", done)
+        result = ctl(d, "wait", done, long, queued, "-t", 0.3)
+        assert result.returncode == 124 and result.stdout == f"run {done} done: done\n"
+        assert f"run {long} has not ended" in result.stderr and f"run {queued} has not ended" in result.stderr
+        rows = lines(ctl(d, "wait", done, long, 99, "-t", 0.3, "--json"))[0]
+        assert [row["exit"] for row in rows["runs"]] == [0, 124, 7] and rows["exit"] == 124
+        ctl(d, "cancel", long)
+
+
+@pytest.mark.parametrize("when", ["before hello", "after"])
+def test_wait_is_over_in_time_with_a_stopped_daemon(daemon, when):
+    """With hello alone unanswered it would be half a minute; the limit here is far below that."""
+    with daemon() as d:
+        long = begun(d, submit(d, spec("long-ms20", 100000)))
+        if when == "after":
+            waiting = started(d, "wait", long, "-t", 2)
+            time.sleep(0.5) # most likely it waits by then; if not, the limit holds as well
+        os.kill(d.process.pid, signal.SIGSTOP)
+        try:
+            if when == "before hello":
+                waiting = subprocess.Popen([CTL, "wait", str(long), "-t", "0.5"], stderr=subprocess.PIPE,
+                    stdout=subprocess.PIPE, text=True, env=environment(d))
+            _, err = waiting.communicate(timeout=25)
+            assert waiting.returncode == 124 and "in time" in err
+        finally:
+            os.kill(d.process.pid, signal.SIGCONT)
+        ctl(d, "cancel", long)
+
+
+def test_wait_goes_on_with_a_daemon_that_comes_back(tmp_path):
+    path = tmp_path / "s"
+
+    def follow(state):
+        return lambda params, connection: {"run": run_object(params["id"], f"r{params['id']}", state), "progress": None,
+            "outlook": None, "seq": 0, "first": 1}
+    with FakeDaemon(path, follow=follow("running")) as first:
+        waiting = subprocess.Popen([CTL, "wait", "1", "2", "--socket", path], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+        wait_for(lambda: len(first.asked("follow")) == 2, "it waits for both")
+    with FakeDaemon(path, follow=follow("done")):
+        out, err = waiting.communicate(timeout=PATIENCE_S)
+    assert waiting.returncode == 0 and "looking for it again" in err
+    assert out == "run 1 r1: done\nrun 2 r2: done\n"
+
+
+def test_others_may_not(daemon):
+    """Another user has no say in the queue; what is refused says who has."""
+    if os.getuid() != 0:
+        pytest.skip("needs two users")
+    nobody = 65534
+    with daemon(options=["--socket-mode", "0666"]) as d:
+        d.home.chmod(0o755)
+        d.socket.parent.chmod(0o755)
+        run = begun(d, submit(d, spec("long-ms20", 100000)))
+        queued = submit(d, spec("queued"))
+
+        def other(*args):
+            return subprocess.run([CTL, *map(str, args)], capture_output=True, text=True, env=environment(d),
+                timeout=60, user=nobody, group=nobody, extra_groups=[])
+        for verb in ("drain", "resume", "release", "warm"):
+            result = other(verb)
+            assert result.returncode == 2 and f"{verb}: only root, whom gpt2d runs as" in result.stderr, result
+        assert "belongs to another user" in other("priority", queued, 5).stderr
+        assert "another user" in other("cancel", queued, run).stderr
+        assert other("cancel", "--all", "--yes").stdout == "nothing to cancel\n"
+        assert other("wait", run, "-t", 0.1).returncode == 124
+        assert states(d) == ["running", "queued"]
+        again = int(json.loads(other("rerun", queued, "--json", "--priority", 9).stdout)["id"])
+        shown = one_object(ctl(d, "show", again, "--json"))["run"]
+        assert shown["uid"] == nobody and shown["rerun_of"] == queued
+        assert other("priority", again, -9).returncode == 0
+        assert ctl(d, "priority", again, 9).returncode == 0
+        assert other("cancel", "--all", "--yes").stdout == f"run {again} is cancelled\n"
+        ctl(d, "cancel", run)
