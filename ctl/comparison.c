@@ -254,8 +254,8 @@ static int no_such_arm(const struct totals *t, const char *name, struct ctl_erro
 
 	for (size_t i = 0; i < t->n_arms && used < sizeof(list); i++) {
 		term_clean(t->arms[i].name, clean, sizeof(clean));
-		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
-			clean);
+		used += (size_t)snprintf(
+			list + used, sizeof(list) - used, "%s%s", i ? ", " : "", clean);
 	}
 	for (size_t i = 0; i < t->n_arms; i++)
 		names[i] = t->arms[i].name;
@@ -265,6 +265,49 @@ static int no_such_arm(const struct totals *t, const char *name, struct ctl_erro
 		"--baseline: %.80s: the run has no such arm; its arms: %s%s%s%s%s", name, list,
 		used < sizeof(list) ? "" : "...", near ? "; did you mean " : "", clean,
 		near ? "?" : "");
+}
+
+/* Of a run that has ended nothing more will come: what it failed of, and where to read on. */
+static int nothing_done(const json_t *show, struct ctl_error *e)
+{
+	const json_t *run = json_object_get(show, "run");
+	const size_t n = json_array_size(json_object_get(show, "segments"));
+	const long long id = (long long)format_int(run, "id", 0);
+	char state[32], reason[600];
+
+	format_string(run, "state", "?", state, sizeof(state));
+	format_string(run, "reason", "", reason, sizeof(reason));
+	if (strcmp(state, "failed") != 0 && strcmp(state, "cancelled") != 0 &&
+		strcmp(state, "interrupted") != 0)
+		return ctl_error_set(e, CTL_USAGE,
+			"nothing to compare yet: no segment of %zu is done (run %lld is %s)", n, id,
+			state);
+	return ctl_error_set(e, CTL_USAGE,
+		"nothing to compare: run %lld is %s%s%s, and no segment of %zu is done\n"
+		"what was said of it: gpt2ctl logs %lld; again: gpt2ctl rerun %lld",
+		id, state, *reason ? ": " : "", reason, n, id, id);
+}
+
+/* Segments that failed, with their reasons. */
+static json_t *failed_json(const json_t *segments)
+{
+	json_t *rows = json_array();
+	const json_t *segment;
+	char state[32];
+	size_t i;
+
+	json_array_foreach(segments, i, segment) {
+		format_string(segment, "state", "", state, sizeof(state));
+		if (strcmp(state, "failed") != 0 && strcmp(state, "cancelled") != 0 &&
+			strcmp(state, "interrupted") != 0)
+			continue;
+		json_array_append_new(rows,
+			json_pack("{s:I, s:s, s:s, s:O?}", "segment",
+				(json_int_t)format_int(segment, "segment", (int64_t)i), "arm",
+				arm_name(segment), "state", state, "reason",
+				json_object_get(segment, "reason")));
+	}
+	return rows;
 }
 
 static int gather(struct totals *t, const json_t *show, const char *baseline, struct ctl_error *e)
@@ -283,11 +326,7 @@ static int gather(struct totals *t, const json_t *show, const char *baseline, st
 		if (add_segment(t, segment) != 0)
 			return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
 	}
-	if (t->used == 0)
-		return ctl_error_set(e, CTL_USAGE,
-			"nothing to compare yet: no segment of %zu is done",
-			json_array_size(segments));
-	return 0;
+	return t->used == 0 ? nothing_done(show, e) : 0;
 }
 
 /* ---- the object ---- */
@@ -441,11 +480,12 @@ static json_t *build(const struct totals *t, const json_t *show)
 	snprintf(note, sizeof(note),
 		"no verdict: intervals are not computed yet (%zu block%s; a verdict needs %d)",
 		t->n_blocks, t->n_blocks == 1 ? "" : "s", COMPARISON_BLOCKS_FOR_VERDICT);
-	return json_pack("{s:O?, s:s, s:I, s:I, s:o, s:o, s:o, s:b, s:n, s:s}", "run",
+	return json_pack("{s:O?, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:b, s:n, s:s}", "run",
 		json_object_get(show, "run"), "baseline", t->arms[t->baseline].name,
 		"segments_used", (json_int_t)t->used, "segments_left_out", (json_int_t)t->left_out,
-		"arms", arms, "blocks", blocks_json(t), "ratios", ratios, "equal_tokens",
-		equal_tokens(t), "verdict", "note", note);
+		"failed", failed_json(json_object_get(show, "segments")), "arms", arms, "blocks",
+		blocks_json(t), "ratios", ratios, "equal_tokens", equal_tokens(t), "verdict",
+		"note", note);
 }
 
 int comparison_make(const json_t *show, const char *baseline, json_t **out, struct ctl_error *e)

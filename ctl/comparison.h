@@ -2,7 +2,7 @@
  * comparison.h: the arms of an experiment side by side, from the summaries of its segments. Only
  * figures that are counted or measured; no interval and no verdict.
  *
- *   {run, baseline, segments_used, segments_left_out,
+ *   {run, baseline, segments_used, segments_left_out, failed: [{segment, arm, state, reason}],
  *    arms: [{arm, plan, segments, tokens, skipped, steps, median_ns, p95_ns (null under 20), low_n,
  *            mean_ns, data_mean_s, forward_mean_s, backward_mean_s, exposed_comm_mean_s,
  *            optimizer_mean_s, seconds, tok_s, init_mean_ns, switch_mean_ns, max_loss_diff,

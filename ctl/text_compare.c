@@ -295,6 +295,29 @@ static void print_tokens(const struct term *t, const json_t *comparison, const j
 	fputc('\n', t->file);
 }
 
+/* What became of a run that is not done: the figures are of what was done before. */
+static void print_failure(const struct term *t, const json_t *comparison)
+{
+	const json_t *run = json_object_get(comparison, "run"), *segment;
+	char state[32], reason[600], arm[80];
+	size_t i;
+
+	format_string(run, "state", "?", state, sizeof(state));
+	format_string(run, "reason", "", reason, sizeof(reason));
+	if (strcmp(state, "failed") != 0 && strcmp(state, "cancelled") != 0 &&
+		strcmp(state, "interrupted") != 0)
+		return;
+	fprintf(t->file, "%s%s%s: %s\n", term_colour(t, text_state_colour(state)), state,
+		term_colour(t, TERM_PLAIN),
+		*reason ? text_reason(state, reason) : "no reason known");
+	json_array_foreach(json_object_get(comparison, "failed"), i, segment)
+		fprintf(t->file, "  segment %lld (%s) %s\n",
+			(long long)format_int(segment, "segment", 0) + 1,
+			format_string(segment, "arm", "", arm, sizeof(arm)),
+			format_string(segment, "state", "", state, sizeof(state)));
+	fputs("compared is what was done before; ratios are of whole blocks only\n", t->file);
+}
+
 void text_compare(struct ctl *ctl, const json_t *comparison)
 {
 	const json_t *run = json_object_get(comparison, "run");
@@ -312,6 +335,7 @@ void text_compare(struct ctl *ctl, const json_t *comparison)
 	if (left_out > 0)
 		fprintf(t->file, "; %lld more are not done and left out", (long long)left_out);
 	fputc('\n', t->file);
+	print_failure(t, comparison);
 	print_plans(t, arms);
 	fputc('\n', t->file);
 	print_arms(t, arms);

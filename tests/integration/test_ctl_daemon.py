@@ -201,3 +201,25 @@ def test_a_closed_standard_stream_is_not_the_socket(daemon, tmp_path, closed):
             assert result.returncode == 1, (command, result)
             assert result.stderr == "" if "2>&-" in closed else "gpt2ctl: stdout: " in result.stderr
         assert "refused" not in d.said()
+
+
+def test_compare_of_what_failed(daemon):
+    """What failed, why, and what is comparable all the same; or that nothing is."""
+    with daemon() as d:
+        first = submit(d, experiment("fail.r0.s2", repetitions=2))
+        ctl(d, "wait", first)
+        result = ctl(d, "compare", first)
+        assert result.returncode == 2 and "nothing to compare: run 1 is failed: made_up: rank 0: as asked, and no " \
+            "segment of 8 is done\nwhat was said of it: gpt2ctl logs 1" in result.stderr
+        second = submit(d, experiment("ms20", 50, repetitions=2))
+        wait_for(lambda: json.loads(ctl(d, "show", second, "--json").stdout)["run"]["segments_done"] >= 1, "a segment")
+        ctl(d, "cancel", second)
+        ctl(d, "wait", second)
+        value = one_object(ctl(d, "compare", second, "--json"))
+        assert value["segments_used"] >= 1 and [row["state"] for row in value["failed"]] == ["cancelled"]
+        text = ctl(d, "compare", second).stdout
+        assert f"segment {value['failed'][0]['segment'] + 1} ({value['failed'][0]['arm']}) cancelled\n" in text
+        assert "cancelled: asked for\n" in text and "compared is what was done before" in text
+        third = submit(d, spec("ms50", 1000))
+        result = ctl(d, "compare", third)
+        assert result.returncode == 2 and "nothing to compare yet: no segment of 1 is done (run 3 is " in result.stderr
