@@ -42,7 +42,7 @@ class Rank:
             self.messages.append((message["method"], message["params"]))
         return bool(data)
 
-    def wait(self, *methods, seconds=30, **wanted):
+    def wait(self, *methods, seconds=120, **wanted):
         """The next message of one of the methods whose params hold what is wanted, after the last one waited for."""
         deadline = time.monotonic() + seconds
         while True:
@@ -64,7 +64,7 @@ class Rank:
     def all(self, method):
         return [params for name, params in self.messages if name == method]
 
-    def end(self, seconds=20):
+    def end(self, seconds=60):
         """Its exit status, once its line is at its end."""
         while self.read(seconds):
             pass
