@@ -119,7 +119,7 @@ def test_a_socket_is_never_open_wider(home):
 
 
 def test_contradictions(home):
-    name = grp.getgrgid(os.getegid()).gr_name
+    name = grp.getgrall()[0].gr_name
     d = Daemon(home=home, options=("--socket-group", name, "--socket-mode", "0600"), ready=False)
     assert d.process.wait(60) == 2
     assert "socket_mode: 0600 shuts out the socket_group" in d.process.stderr.read()

@@ -2,6 +2,8 @@
 
 import os
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -170,14 +172,17 @@ def test_the_example_is_the_table(tmp_path):
     assert run("-n", conf=write(tmp_path, "\n".join(lines))).returncode == 0
 
 
-def test_places_of_ones_own(tmp_path):
+def test_places_of_ones_own():
     """Not root's: below the XDG folders. The error of a file that is there tells that it was found."""
+    with tempfile.TemporaryDirectory(prefix="gpt2d-") as home:
+        os.chmod(home, 0o755)
+        places_of_ones_own(Path(home))
+
+
+def places_of_ones_own(tmp_path):
     user = 65534 if os.geteuid() == 0 else None
     for folder in ("run", "state", "config/gpt2d", ".config/gpt2d"):
         (tmp_path / folder).mkdir(parents=True)
-    for path in (tmp_path, *tmp_path.parents):
-        if os.stat(path).st_uid == os.geteuid() and path != tmp_path.parents[-1]:
-            path.chmod(os.stat(path).st_mode | 0o055)
     (tmp_path / "config/gpt2d/gpt2d.conf").write_text("x = 1\n")
     (tmp_path / ".config/gpt2d/gpt2d.conf").write_text("y = 1\n")
     for environment, name in (({"XDG_CONFIG_HOME": tmp_path / "config"}, "x"), ({}, "y")):
