@@ -101,7 +101,8 @@ def test_full_disk_is_told(tmp_path, faults):
         assert f"run {run}: is cancelled, but that is not on disk: {d.state}/gpt2d.db: No space" in told.value.message
         status = other.call("status")
         assert status["counts"]["cancelled"] == 1 and status["running"] is None
-        assert status["waiting"] == f"{d.state}/gpt2d.db cannot be written: No space left on device"
+        assert status["waiting"].startswith(
+            f"store: {d.state}/gpt2d.db cannot be written: No space left on device; make room on /")
         assert other.call("show", id=run)["run"]["state"] == "cancelled"
         assert [r["state"] for r in other.call("list")["runs"]] == ["cancelled", "queued"]
         text = subprocess.run([BUILD / "ctl" / "gpt2ctl", "status"], capture_output=True, text=True, timeout=60,
