@@ -12,6 +12,7 @@
 #include "ctl/follow.h"
 #include "ctl/format.h"
 #include "ctl/output.h"
+#include "ctl/spec_line.h"
 #include "ctl/submit.h"
 #include "ctl/verb.h"
 #include "proto/spec.h"
@@ -180,11 +181,58 @@ out:
 
 /* ---- sending ---- */
 
+/* Of a key of an arm ("arms.NAME.KEY") that is not in source, the spec's own KEY. */
+static const char *base_key(const struct submit_source *source, const char *key)
+{
+	const char *at = key;
+
+	if (strncmp(key, "arms.", 5) != 0 || spec_line(source->text, source->n, key) > 0)
+		return key;
+	/* an arm's name may have dots of its own */
+	for (at += 5; (at = strchr(at, '.')) != NULL;)
+		if (spec_line(source->text, source->n, ++at) > 0)
+			return at;
+	return key;
+}
+
+static bool is_set(const struct arguments *args, const char *key)
+{
+	const size_t n = strlen(key);
+
+	for (size_t i = 0; i < args->n_values; i++)
+		if (strcmp(args->values[i].row->name, "set") == 0 &&
+			strncmp(args->values[i].text, key, n) == 0 &&
+			args->values[i].text[n] == '=')
+			return true;
+	return false;
+}
+
 /*
- * The daemon's refusal of a spec has rows like ours; its lines are of what was sent, not of the
- * file. A connection that broke after a run was sent leaves open whether it was queued.
+ * The daemon's lines are of what was sent: a key is looked for in the options, then in the file. A
+ * run that is queued again has no file.
  */
-static int refused(struct ctl *ctl, const char *name, bool sent, struct ctl_error *e)
+static void place_error(
+	const struct arguments *args, const struct submit_source *source, json_t *row)
+{
+	const char *key = json_string_value(json_object_get(row, "key"));
+	char set[300];
+	int line = 0;
+
+	if (key && key[0] && is_set(args, key)) {
+		snprintf(set, sizeof(set), "--set %.256s", key);
+		json_object_set_new(row, "key", json_string(set));
+	} else if (key && key[0] && source->rerun_of == 0) {
+		line = spec_line(source->text, source->n, base_key(source, key));
+	}
+	json_object_set_new(row, "line", json_integer(line));
+}
+
+/*
+ * The daemon's refusal of a spec has rows like ours. A connection that broke after a run was sent
+ * leaves open whether it was queued.
+ */
+static int refused(struct ctl *ctl, const struct arguments *args,
+	const struct submit_source *source, bool sent, struct ctl_error *e)
 {
 	const json_t *rows = json_object_get(e->data, "errors");
 	char why[sizeof(e->message)];
@@ -200,8 +248,8 @@ static int refused(struct ctl *ctl, const char *name, bool sent, struct ctl_erro
 		return ctl_fail(ctl, e);
 	copy = json_deep_copy(rows);
 	json_array_foreach(copy, i, row)
-		json_object_set_new(row, "line", json_integer(0));
-	ctl->output->spec_errors(ctl, name, copy);
+		place_error(args, source, row);
+	ctl->output->spec_errors(ctl, source->name, copy);
 	json_decref(copy);
 	ctl_error_clear(e);
 	return CTL_USAGE;
@@ -263,7 +311,7 @@ static int send(struct ctl *ctl, const struct arguments *args, const struct subm
 		exit = client_request(c, dry_run ? METHOD_DRY_RUN : METHOD_SUBMIT, params,
 			CLIENT_CHECK_S, &reply, &e);
 	if (exit) {
-		exit = refused(ctl, source->name, c && !dry_run, &e);
+		exit = refused(ctl, args, source, c && !dry_run, &e);
 		goto out;
 	}
 	if (dry_run) {

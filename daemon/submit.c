@@ -16,6 +16,7 @@
 #include "daemon/record.h"
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
+#include "daemon/text.h"
 #include "daemon/store.h"
 #include "proto/artifact.h"
 #include "proto/data_roots.h"
@@ -84,6 +85,17 @@ static void add_error(struct submission *s, int line, const char *key, const cha
 {
 	json_array_append_new(
 		s->errors, json_pack("{si ss ss}", "line", line, "key", key, "message", message));
+}
+
+/* Of the arm that is being checked. */
+static void add_arm_error(struct submission *s, const char *key, const char *message)
+{
+	char of_arm[400];
+
+	snprintf(of_arm, sizeof(of_arm), "arms.%s%s%s", s->spec->arms[s->arm].name,
+		key[0] ? "." : "", key);
+	text_clean(of_arm);
+	add_error(s, 0, s->spec->has_arms ? of_arm : key, message);
 }
 
 /* ---- data roots ---- */
@@ -278,7 +290,7 @@ static void on_answer(void *arg, const char *failure, json_t *reply)
 		message = json_string_value(json_object_get(error, "message"));
 		if (message == NULL)
 			message = json_string_value(error);
-		add_error(s, 0, key ? key : "", message ? message : "refused without a reason");
+		add_arm_error(s, key ? key : "", message ? message : "refused without a reason");
 	}
 	if (!json_is_true(json_object_get(reply, "ok")) && json_array_size(s->errors) == 0)
 		add_error(s, 0, "", "refused by the checker without a reason");

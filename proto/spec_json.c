@@ -76,10 +76,14 @@ static int fail(struct reader *r, const char *format, ...)
 
 static int fail_found(struct reader *r, const char *expected)
 {
+	static const char no_comments[] =
+		"; JSON has no comments, notes are called \"comment\" or \"x_...\"";
+
 	if (r->p == r->end)
 		return fail(r, "%s expected, found the end of the text", expected);
 	if (*r->p > 0x20 && *r->p < 0x7f)
-		return fail(r, "%s expected, found '%c'", expected, *r->p);
+		return fail(r, "%s expected, found '%c'%s", expected, *r->p,
+			*r->p == '/' || *r->p == '#' ? no_comments : "");
 	return fail(r, "%s expected, found byte 0x%02x", expected, (unsigned char)*r->p);
 }
 

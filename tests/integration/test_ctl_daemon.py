@@ -223,3 +223,43 @@ def test_compare_of_what_failed(daemon):
         third = submit(d, spec("ms50", 1000))
         result = ctl(d, "compare", third)
         assert result.returncode == 2 and "nothing to compare yet: no segment of 1 is done (run 3 is " in result.stderr
+
+
+# ---- what the daemon finds wrong with a spec is told where it stands in the file: cases A1, B1, B3 ----
+
+def refused(d, path, *options):
+    before = json.loads(ctl(d, "list", "--json").stdout)["runs"]
+    result = ctl(d, "submit", path, *options)
+    assert result.returncode == 2 and json.loads(ctl(d, "list", "--json").stdout)["runs"] == before
+    return result.stderr.splitlines()
+
+
+def test_the_daemons_refusals_name_the_line(tmp_path, daemon):
+    path = tmp_path / "spec.json"
+    with daemon(ranks=2, engine=BUILD / "engine" / "gpt2-engine-cpu") as d:
+        path.write_text(json.dumps(spec(gpus=4), indent=1))
+        line = path.read_text().splitlines().index(' "gpus": 4') + 1
+        assert refused(d, path) == [f"{path}:{line}: gpus: 4 ranks asked, the daemon has 2"]
+        assert refused(d, path, "--set", "gpus=9") == [f"{path}: --set gpus: 9 ranks asked, the daemon has 2"]
+
+        (tmp_path / "short.bin").write_bytes(b"\x05\x00" * 128)
+        path.write_text(json.dumps(spec(data={"train": "short.bin"}), indent=1))
+        line = path.read_text().splitlines().index('  "train": "short.bin"') + 1
+        assert refused(d, path) == [
+            f"{path}:{line}: data.train: {tmp_path}/short.bin: 128 tokens, 129 needed (2 ranks x 1 x 64 + 1)"]
+
+
+def test_the_daemons_refusals_name_the_arm(tmp_path, daemon):
+    path = tmp_path / "spec.json"
+    missing = f"{tmp_path}/none.bin: No such file or directory"
+    with daemon(ranks=1, engine=BUILD / "engine" / "gpt2-engine-cpu") as d:
+        # an arm of its own, whose name has a dot
+        (tmp_path / "good.bin").write_bytes(b"\x05\x00" * 1000)
+        arms = {"a": {}, "v1.5": {"data.train": "none.bin"}}
+        path.write_text(json.dumps({**experiment(data={"train": "good.bin"}), "arms": arms}, indent=1))
+        line = path.read_text().splitlines().index('   "data.train": "none.bin"') + 1
+        assert refused(d, path) == [f"{path}:{line}: arms.v1.5.data.train: {missing}"]
+        # what all arms share
+        path.write_text(json.dumps(experiment(data={"train": "none.bin"}), indent=1))
+        line = path.read_text().splitlines().index('  "train": "none.bin"') + 1
+        assert refused(d, path) == [f"{path}:{line}: arms.a.data.train: {missing}"]
