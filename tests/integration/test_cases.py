@@ -1,0 +1,157 @@
+"""Faults of tests/cases.md that show only in the whole of daemon, checker and engine; each test names its case."""
+
+import json
+import struct
+from pathlib import Path
+
+import engines
+import pytest
+
+from helpers import RpcError, spec
+
+HEADER = struct.pack("<3i", 20240520, 1, 4000) + bytes(1012)
+GOOD = HEADER + struct.pack("<4000H", *(i % 96 for i in range(4000)))
+SPOILT = {
+    "other magic": (b"\x01" + GOOD[1:], "magic 20240520 expected"),
+    "other version": (GOOD[:4] + b"\x02" + GOOD[5:], "version 1 of the token format expected, 2 found"),
+    "header cut": (GOOD[:500], "header of 1024 bytes expected, 500 found"),
+    "one byte short": (GOOD[:-1], "9023 bytes, 9024 expected"),
+    "one token short": (GOOD[:-2], "9022 bytes, 9024 expected"),
+    "a count below zero": (GOOD[:8] + struct.pack("<i", -1) + GOOD[12:], "header says -1 tokens"),
+    "a token too large": (GOOD[:-2] + struct.pack("<H", 96), "token 3999 is 96, ids below 96 expected"),
+    "gone": (None, "No such file or directory"),
+}
+
+
+def metrics(segment):
+    text = (Path(segment["dir"]) / "training_metrics.json").read_text()
+    return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))["gpt2d"]
+
+
+def trained(c, run):
+    done = c.wait(run)
+    assert done["state"] == "done", done
+    return [metrics(segment) for segment in c.call("show", id=run)["segments"]]
+
+
+def tree(folder):
+    return sorted(str(path) for path in Path(folder).rglob("*"))
+
+
+def refused(c, run):
+    with pytest.raises(RpcError) as wrong:
+        c.submit(run)
+    return wrong.value.message
+
+
+def test_batch_numbers(daemon):
+    """A1: three of four give the fourth, all four are told; what cannot be is refused with the world there is."""
+    with daemon(ranks=2, engine=engines.PROGRAM) as d, d.client() as c:
+        run = engines.spec(2, train_batch_size=16)
+        del run["gradient_accumulation_steps"]
+        batch = trained(c, c.submit(run))[0]["batch"]
+        assert batch == {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "world": 2,
+            "train_batch_size": 16, "seq_len": 16, "tokens_per_step": 256}
+        check = c.call("show", id=1)["checks"][0]["check"]["batch"]
+        assert check == {key: batch[key] for key in check} and len(check) == 4
+        run["train_batch_size"] = 6
+        message = refused(c, run)
+        for number in ("train_batch_size: 6 ", "train_micro_batch_size_per_gpu 2 ", "1.5 ", "gpus 2"):
+            assert number in message, message
+        assert "train_batch_size: 16 is not" in refused(c, engines.spec(2, train_batch_size=16))
+        assert trained(c, c.submit(engines.spec(2, train_batch_size=8)))
+        assert c.call("status")["counts"]["done"] == 2 == len(c.call("list")["runs"])
+
+
+def test_a_bucket_of_one(daemon):
+    """A3: as small as can be trains the same as one that holds everything."""
+    run = engines.spec(2, arms={"one": {"zero_optimization.reduce_bucket_size": 1},
+        "all": {"zero_optimization.reduce_bucket_size": 2e8}}, design={"repetitions": 1, "mirrored": False})
+    with daemon(ranks=2, engine=engines.PROGRAM) as d, d.client() as c:
+        found = {m["arm"]: m for m in trained(c, c.submit(run))}
+        assert found["one"]["losses"] == found["all"]["losses"]
+        assert found["one"]["plan"]["n_reduce"] > 1 == found["all"]["plan"]["n_reduce"]
+        for bucket in (0, -1, 0.5, True, None, "2e8"):
+            assert "zero_optimization.reduce_bucket_size" in refused(c,
+                engines.spec(2, zero_optimization={"reduce_bucket_size": bucket}))
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "/etc/x", ".", "..", "", "a\nb", "a\0b", "-x", " ", "x" * 65, 5, None])
+def test_names_that_lead_out(daemon, name):
+    """A8: gpt2d itself refuses them, whatever the client let through, and makes nothing."""
+    with daemon() as d, d.client() as c:
+        before = tree(d.home)
+        assert ("\\u0000" if "\0" in str(name) else "name") in refused(c, spec(name))
+        arms = {str(name): {}, "other": {"seed": 2}}
+        if isinstance(name, str) and "\0" not in name:
+            assert "arms" in refused(c, spec(arms=arms, design={"repetitions": 1}))
+        assert c.call("list")["runs"] == [] and tree(d.home) == before
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_data_that_is_spoilt_while_the_run_waits(daemon, tmp_path, how):
+    """B1, B2, B5: it was good at the submission; the run fails and says why, the next one trains."""
+    path = tmp_path / "train.bin"
+    path.write_bytes(GOOD)
+    content, reason = SPOILT[how]
+    other = tmp_path / "other.bin"
+    other.write_bytes(GOOD)
+    work = {"optimizer_steps": 4, "warmup_steps": 0}
+    with daemon(ranks=1, engine=engines.PROGRAM) as d, d.client() as c:
+        engine = d.engines()
+        first = c.submit(engines.spec(1, work={"optimizer_steps": 1000000, "warmup_steps": 0}))
+        second = c.submit(engines.spec(1, data={"train": str(path)}, work=work))
+        third = c.submit(engines.spec(1, data={"train": str(other)}, work=work))
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+        c.call("cancel", id=first)
+        failed = c.wait(second)
+        assert failed["state"] == "failed" and str(path) in failed["reason"] and reason in failed["reason"]
+        assert not list(Path(failed["dir"]).rglob("RUN_COMPLETE.txt"))
+        trained(c, third)
+        assert d.engines() == engine
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_one_token_short(daemon, tmp_path, split):
+    """B3: found at the submission, with both numbers; one token more is one batch."""
+    needed = 2 * 2 * 16 + 1
+    data = {}
+    for name in ("train", "val"):
+        data[name] = str(tmp_path / f"{name}.bin")
+        (tmp_path / f"{name}.bin").write_bytes(bytes(2 * needed))
+    with daemon(ranks=2, engine=engines.PROGRAM) as d, d.client() as c:
+        run = engines.spec(2, data=data, gradient_accumulation_steps=1)
+        trained(c, c.submit(run))
+        Path(data[split]).write_bytes(bytes(2 * (needed - 1)))
+        assert f"{data[split]}: {needed - 1} tokens, {needed} needed (2 ranks x 2 x 16 + 1)" in refused(c, run)
+        assert len(c.call("list")["runs"]) == 1
+
+
+def test_rates(daemon):
+    """F1, F2, F3: what is counted is the work; the rates follow from it; warm-up is left out; A and A do the same."""
+    run = engines.spec(2, arms={"first": {}, "again": {}}, gradient_accumulation_steps=4,
+        design={"repetitions": 1, "mirrored": True})
+    with daemon(ranks=2, engine=engines.PROGRAM) as d, d.client() as c:
+        found = trained(c, c.submit(run))
+    assert len(found) == 4
+    for m in found:
+        assert m["tokens_total"] == 12 * 2 * 16 * 4 * 2 and m["tokens_measured"] == m["tokens_total"] * 10 // 12
+        assert m["steps"] == {"attempted": 12, "applied": 12, "skipped": 0, "warmup": 2, "measured": 10}
+        assert m["tok_s_global"] == pytest.approx(m["tokens_measured"] / m["seconds_measured"], rel=1e-3)
+        assert m["tok_s_global"] == m["tok_s_per_gpu"] * 2
+        assert m["seconds_measured"] == pytest.approx(sum(m["step_time_ns"]) / 1e9, rel=1e-6)
+        assert len(m["step_time_ns"]) == 10
+        assert m["mfu"] is None
+    assert len({json.dumps(m["losses"]) for m in found}) == 1
+
+
+def test_a_name_twice(daemon):
+    """F7: the second run of a name has a folder of its own; the first one's files stay as they are."""
+    with daemon(ranks=1, engine=engines.PROGRAM) as d, d.client() as c:
+        first = c.wait(c.submit(engines.spec(1)))["dir"]
+        before = {path: path.read_bytes() for path in Path(first).rglob("*") if path.is_file()}
+        second = c.wait(c.submit(engines.spec(1)))["dir"]
+        assert second != first and (Path(second) / "RUN_COMPLETE.txt").exists()
+        assert before == {path: path.read_bytes() for path in Path(first).rglob("*") if path.is_file()}
