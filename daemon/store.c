@@ -287,6 +287,9 @@ static void describe_failure(struct store *s, int rc, struct store_failure *f)
 		snprintf(f->advice, sizeof(f->advice), "make room on %.180s", where);
 	else if (rc == -ESTALE)
 		snprintf(f->advice, sizeof(f->advice), "start gpt2d again");
+	else if (rc == -EBADMSG)
+		snprintf(f->advice, sizeof(f->advice),
+			"end gpt2d, see A DAMAGED DATABASE in gpt2d(8)");
 	else if (rc == -EROFS)
 		snprintf(f->advice, sizeof(f->advice), "make %.180s writable", where);
 	else if (rc == -ENOMEM)
