@@ -65,12 +65,14 @@ static int delete_rows(struct sqlite3 *db, int64_t id)
 		"delete from log where run = ?",
 		"delete from transitions where run = ?",
 		"delete from segments where run = ?",
-		"delete from runs where id = ? and " ENDED,
 	};
 	int rc = 0;
 
 	for (size_t i = 0; i < sizeof(statements) / sizeof(statements[0]) && rc == 0; i++)
 		rc = store_sql(db, NULL, NULL, statements[i], "i", id);
+	if (rc == 0)
+		rc = store_sql(
+			db, NULL, NULL, "delete from runs where id = ? and " ENDED, "i", id);
 	return rc;
 }
 
