@@ -67,16 +67,24 @@ static void refuse(struct daemon *d, struct client *client, const struct run *ru
 		store_error_text(failure.rc));
 }
 
+static struct wait *find(const struct cancels *c, int64_t run, int64_t client)
+{
+	struct wait *w;
+
+	TAILQ_FOREACH(w, &c->waits, link)
+		if (w->run == run && (client == 0 || w->client == client))
+			return w;
+	return NULL;
+}
+
 void cancel_settled(struct daemon *d, const struct run *run, bool late)
 {
-	struct wait *w, *next;
 	struct client *client;
+	struct wait *w;
 	bool already;
 
-	for (w = TAILQ_FIRST(&d->cancels->waits); w != NULL; w = next) {
-		next = TAILQ_NEXT(w, link);
-		if (w->run != run->id)
-			continue;
+	/* who is answered may ask for more at once: nothing of the list is held over an answer */
+	while ((w = find(d->cancels, run->id, 0)) != NULL) {
 		client = control_find(d->control, w->client);
 		already = late || w->already || run->state != RUN_CANCELLED;
 		forget(d->cancels, w);
@@ -85,17 +93,26 @@ void cancel_settled(struct daemon *d, const struct run *run, bool late)
 	}
 }
 
+/* The first whose run has ended in memory; *run is that. */
+static struct wait *first_ended(const struct daemon *d, struct run **run)
+{
+	struct wait *w;
+
+	TAILQ_FOREACH(w, &d->cancels->waits, link) {
+		*run = queue_find(d->queue, w->run);
+		if (*run != NULL && run_state_ended((*run)->state))
+			return w;
+	}
+	return NULL;
+}
+
 void cancel_store_fails(struct daemon *d)
 {
-	struct wait *w, *next;
 	struct client *client;
 	struct run *run;
+	struct wait *w;
 
-	for (w = TAILQ_FIRST(&d->cancels->waits); w != NULL; w = next) {
-		next = TAILQ_NEXT(w, link);
-		run = queue_find(d->queue, w->run);
-		if (run == NULL || !run_state_ended(run->state))
-			continue;
+	while ((w = first_ended(d, &run)) != NULL) {
 		client = control_find(d->control, w->client);
 		forget(d->cancels, w);
 		if (client != NULL)
@@ -115,6 +132,10 @@ void cancel_begin(struct daemon *d, struct client *client, struct run *run)
 	*w = (struct wait){.run = run->id, .client = client_peer(client)->number};
 	TAILQ_INSERT_TAIL(&d->cancels->waits, w, link);
 	rc = scheduler_cancel(d->scheduler, run);
+	/* a store that fails may have answered it already */
+	w = find(d->cancels, run->id, (int64_t)client_peer(client)->number);
+	if (w == NULL)
+		return;
 	if (rc == -EALREADY && run->state == RUN_FINISHING) {
 		forget(d->cancels, w);
 		reply(client, run, true);
