@@ -112,6 +112,14 @@ struct collectives_bytes {
 void collectives_count(const struct collectives_group *g, struct collectives_bytes *out);
 
 /*
+ * Around the launch on s of a graph that holds collectives: it counts as having sent so much, and
+ * is late as one collective would be. Capturing counts too, though nothing is sent.
+ */
+void collectives_graph_begin(struct collectives_group *g, struct k_stream *s);
+void collectives_graph_end(
+	struct collectives_group *g, const struct collectives_bytes *sent, struct k_stream *s);
+
+/*
  * Memory that collectives of that many ranks take beyond the caller's buffers, of the kind the
  * buffers are of; allocated by collectives_create.
  */

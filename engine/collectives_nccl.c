@@ -41,7 +41,7 @@ struct collectives_group {
 	ncclComm_t comm;          /* NULL: world 1 */
 	struct ucx_block *blocks; /* of gather_all */
 	uint64_t gathers;
-	/* between begin and end */
+	/* between begin and end, of collectives or of a graph's launch */
 	bool open;
 	struct k_stream *stream; /* of the first collective in it; NULL: none yet */
 	struct nccl_deadline_mark *mark;
@@ -652,4 +652,22 @@ void collectives_gather_all(
 void collectives_barrier(struct collectives_group *g, struct k_stream *s)
 {
 	collectives_all_reduce(g, g->c->barrier, 1, COLLECTIVES_INT64, COLLECTIVES_SUM, s);
+}
+
+void collectives_graph_begin(struct collectives_group *g, struct k_stream *s)
+{
+	if (g->world > 1)
+		g->mark = nccl_deadline_begin(&g->c->deadline, "a captured step", s);
+}
+
+void collectives_graph_end(
+	struct collectives_group *g, const struct collectives_bytes *sent, struct k_stream *s)
+{
+	if (g->world == 1)
+		return;
+	nccl_deadline_end(&g->c->deadline, g->mark, s);
+	g->sent[COUNTED_REDUCE_SCATTER] += sent->reduce_scatter;
+	g->sent[COUNTED_ALL_GATHER] += sent->all_gather;
+	g->sent[COUNTED_ALL_REDUCE] += sent->all_reduce;
+	g->sent[COUNTED_OTHER] += sent->other;
 }

@@ -41,7 +41,7 @@ static bool equal(const struct graphs_key *a, const struct graphs_key *b)
 	return a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
 }
 
-const struct graphs_entry *graphs_find(struct graphs *g, const struct graphs_key *key)
+struct graphs_entry *graphs_find(struct graphs *g, const struct graphs_key *key)
 {
 	for (int i = 0; i < g->n; i++)
 		if (equal(&g->entry[i].key, key)) {
@@ -49,6 +49,12 @@ const struct graphs_entry *graphs_find(struct graphs *g, const struct graphs_key
 			return &g->entry[i];
 		}
 	return NULL;
+}
+
+void graphs_drop(struct graphs *g, struct graphs_entry *entry)
+{
+	if (entry)
+		drop(g, (int)(entry - g->entry));
 }
 
 static void make_room(struct graphs *g)
@@ -63,7 +69,7 @@ static void make_room(struct graphs *g)
 	drop(g, oldest);
 }
 
-const struct graphs_entry *graphs_add(struct graphs *g, const struct graphs_key *key,
+struct graphs_entry *graphs_add(struct graphs *g, const struct graphs_key *key,
 	struct k_graph *graph, const enum timeline_phase *phases, int64_t n_phases)
 {
 	enum timeline_phase *copy = malloc((size_t)(n_phases + 1) * sizeof(*copy));

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/collectives.h"
 #include "engine/timeline.h"
 #include "kernels/kernels.h"
 
@@ -26,6 +27,7 @@ struct graphs_entry {
 	struct k_graph *graph;
 	enum timeline_phase *phases; /* of the marks in it */
 	int64_t n_phases;
+	struct collectives_bytes sent; /* by a launch; set by whoever captured it */
 	int64_t used; /* a larger number: later */
 };
 
@@ -43,14 +45,17 @@ void graphs_key_add(struct graphs_key *key, const void *value, size_t bytes);
 
 bool graphs_key_fits(const struct graphs_key *key);
 
-/* NULL: not there. Valid until the next graphs_add. */
-const struct graphs_entry *graphs_find(struct graphs *g, const struct graphs_key *key);
+/* NULL: not there. Valid until the next graphs_add or graphs_drop. */
+struct graphs_entry *graphs_find(struct graphs *g, const struct graphs_key *key);
 
 /*
  * Takes the graph over, with the phases of the marks it makes. No graph of these may be under way.
  * The entry, or NULL without memory: the graph is then still the caller's.
  */
-const struct graphs_entry *graphs_add(struct graphs *g, const struct graphs_key *key,
+struct graphs_entry *graphs_add(struct graphs *g, const struct graphs_key *key,
 	struct k_graph *graph, const enum timeline_phase *phases, int64_t n_phases);
+
+/* It is not under way. Takes NULL. */
+void graphs_drop(struct graphs *g, struct graphs_entry *entry);
 
 #endif

@@ -35,6 +35,8 @@ struct nccl_deadline_mark *nccl_deadline_begin(
 	uint64_t issued = atomic_load(&d->issued);
 	struct nccl_deadline_mark *mark = &d->ring[issued % NCCL_DEADLINE_MARKS];
 
+	if (k_graph_capturing(s))
+		return NULL;
 	if (issued - atomic_load(&d->ended) >= NCCL_DEADLINE_MARKS)
 		return &d->ring[(issued - 1) % NCCL_DEADLINE_MARKS];
 	mark->name = name;
@@ -45,6 +47,8 @@ struct nccl_deadline_mark *nccl_deadline_begin(
 void nccl_deadline_end(
 	struct nccl_deadline *d, struct nccl_deadline_mark *mark, struct k_stream *s)
 {
+	if (!mark)
+		return;
 	k_event_record(mark->ended, s);
 	if (mark == &d->ring[atomic_load(&d->issued) % NCCL_DEADLINE_MARKS])
 		atomic_fetch_add(&d->issued, 1);

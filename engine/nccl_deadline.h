@@ -31,7 +31,10 @@ struct nccl_deadline {
 int nccl_deadline_init(struct nccl_deadline *d, struct k_context *ctx);
 void nccl_deadline_finish(struct nccl_deadline *d); /* also when all 0 */
 
-/* Around the launch of a collective on s; name lives as long as d. */
+/*
+ * Around the launch of a collective on s; name lives as long as d. In a capture there is no mark,
+ * NULL: nobody may look at the events of one. The launch of the graph is then what has marks.
+ */
 struct nccl_deadline_mark *nccl_deadline_begin(
 	struct nccl_deadline *d, const char *name, struct k_stream *s);
 void nccl_deadline_end(

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -23,12 +24,13 @@ void step_reset(struct step *s)
 {
 	s->attempted = 0;
 	s->applied = 0;
+	s->graph = NULL;
 	s->replayed = 0;
 	s->capture_ns = 0;
 	s->no_graph[0] = '\0';
 	loss_scale_init(&s->scale, s->config);
 	timeline_reset(s->time);
-	if (s->graphs && s->group)
+	if (s->graphs && s->group && !s->zero->deferred)
 		give_up_graphs(s, "there is more than one rank");
 	if (s->graphs && !graphs_key_fits(&s->key))
 		give_up_graphs(s, "its key is too long");
@@ -187,6 +189,7 @@ static void enqueue(struct step *s)
 	const struct spec_config *c = s->config;
 	double scale = 1 / (double)(c->batch * c->seq_len);
 
+	zero_step_begin(s->zero);
 	batch_send(s->batch, c->accumulation);
 	timeline_enter(s->time, TIMELINE_OTHER);
 	set_state(s);
@@ -211,18 +214,63 @@ static int64_t now_ns(void)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* The step as a graph. NULL: there is none and never will be in this segment. */
-static const struct graphs_entry *capture(struct step *s)
+/* Whether it is so on every rank. False when that cannot be told: the collectives have failed. */
+static bool on_all_ranks(struct step *s, bool own)
 {
-	const struct graphs_entry *entry = NULL;
-	struct k_graph *graph = NULL;
-	int64_t marks = s->time->n, from = now_ns();
+	int64_t n = s->group ? s->config->gpus : 1;
+	bool *all, result = true;
+
+	if (!s->group)
+		return own;
+	all = calloc((size_t)n, sizeof(*all));
+	if (!all)
+		return false;
+	collectives_gather_all(s->group, all, &own, sizeof(own), s->comm);
+	for (int64_t i = 0; i < n; i++)
+		result = result && all[i];
+	free(all);
+	return result;
+}
+
+/* The graph of an earlier segment. */
+static struct graphs_entry *find_kept(struct step *s)
+{
+	struct graphs_entry *entry = graphs_find(s->graphs, &s->key);
+
+	if (on_all_ranks(s, entry != NULL))
+		return entry;
+	graphs_drop(s->graphs, entry);
+	return NULL;
+}
+
+static int capture_graph(struct step *s, struct k_graph **graph)
+{
 	int rc = k_graph_begin(s->compute);
 
-	if (!rc) {
-		enqueue(s);
-		rc = k_graph_end(s->compute, &graph);
-	}
+	if (rc)
+		return rc;
+	enqueue(s);
+	return k_graph_end(s->compute, graph);
+}
+
+static void count_sent(const struct step *s, struct collectives_bytes *sent)
+{
+	if (s->group)
+		collectives_count(s->group, sent);
+}
+
+/* The step as a graph. NULL: there is none and never will be in this segment. */
+static struct graphs_entry *capture(struct step *s)
+{
+	struct collectives_bytes before = {0}, after = {0};
+	struct graphs_entry *entry = NULL;
+	struct k_graph *graph = NULL;
+	int64_t marks = s->time->n, from = now_ns();
+	int rc;
+
+	count_sent(s, &before);
+	rc = capture_graph(s, &graph);
+	count_sent(s, &after);
 	if (!rc)
 		entry = graphs_add(
 			s->graphs, &s->key, graph, s->time->phases + marks, s->time->n - marks);
@@ -230,26 +278,52 @@ static const struct graphs_entry *capture(struct step *s)
 		const char *why = rc ? k_graph_error(s->ctx) : NULL;
 
 		k_graph_destroy(graph);
+		on_all_ranks(s, false);
 		give_up_graphs(s, why ? why : strerror(rc ? -rc : ENOMEM));
-	}
+	} else if (!on_all_ranks(s, true)) {
+		graphs_drop(s->graphs, entry);
+		entry = NULL;
+		give_up_graphs(s, "another rank could not capture its step");
+	} else
+		entry->sent = (struct collectives_bytes){
+			.reduce_scatter = after.reduce_scatter - before.reduce_scatter,
+			.all_gather = after.all_gather - before.all_gather,
+			.all_reduce = after.all_reduce - before.all_reduce,
+			.other = after.other - before.other,
+		};
 	s->time->n = marks;
 	s->capture_ns = now_ns() - from;
 	return entry;
 }
 
+static void launch_graph(struct step *s, const struct collectives_bytes *sent)
+{
+	timeline_replay(s->time, s->graph->phases, s->graph->n_phases);
+	if (s->group)
+		collectives_graph_begin(s->group, s->compute);
+	k_graph_launch(s->graph->graph, s->compute); /* its failure is the context's */
+	if (s->group)
+		collectives_graph_end(s->group, sent, s->compute);
+	zero_replayed(s->zero);
+	s->replayed++;
+}
+
 static void launch(struct step *s)
 {
-	const struct graphs_entry *entry = s->graphs ? graphs_find(s->graphs, &s->key) : NULL;
+	const struct collectives_bytes nothing = {0};
 
-	if (!entry && s->graphs && s->attempted > 0)
-		entry = capture(s);
-	if (!entry) {
-		enqueue(s);
+	if (s->graphs && s->attempted == 0)
+		s->graph = find_kept(s);
+	if (s->graph) {
+		launch_graph(s, &s->graph->sent);
 		return;
 	}
-	timeline_replay(s->time, entry->phases, entry->n_phases);
-	k_graph_launch(entry->graph, s->compute); /* its failure is the context's */
-	s->replayed++;
+	if (s->graphs && s->attempted > 0)
+		s->graph = capture(s);
+	if (s->graph)
+		launch_graph(s, &nothing); /* counted while it was captured */
+	else
+		enqueue(s);
 }
 
 int step_run(struct step *s, bool stop, struct step_result *out, char *error, size_t error_bytes)
@@ -301,6 +375,7 @@ static int validate_one(struct step *s, const struct dataset *data, int64_t i,
 	k_copy_in(s->compute, s->shared + begin, s->host->own + begin,
 		(size_t)(STEP_SHARED - begin) * sizeof(double));
 	batch_send(s->batch, 1);
+	zero_flush(s->zero);
 	k_range_begin("val/forward");
 	model_forward(s->model, &pass, &hooks);
 	k_range_end();

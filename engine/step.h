@@ -7,8 +7,11 @@
  *
  * With graphs, and where the backend has them, the first step is launched operation by operation,
  * the second is captured, and it and all others are one launch. What differs between steps is in
- * memory: tokens, learning rate, time, loss scale, dropout's offset. In a world of more than one,
- * or when a capture fails, steps go on as the first; no_graph says why.
+ * memory: tokens, learning rate, time, loss scale, dropout's offset. When a capture fails, steps go
+ * on as the first; no_graph says why.
+ *
+ * Ranks capture in the same step or not at all, and one that keeps the graph of an earlier segment
+ * uses it only when all do. Their steps begin with the gather of what the step before updated.
  */
 #ifndef GPT2D_STEP_H
 #define GPT2D_STEP_H
@@ -58,6 +61,7 @@ struct step {
 	/* kept by step_run */
 	struct loss_scale scale;
 	int64_t attempted, applied;
+	struct graphs_entry *graph; /* NULL: none yet */
 	int64_t replayed;   /* steps launched as a graph */
 	int64_t capture_ns; /* what capturing took; 0: none was captured */
 	char no_graph[256]; /* why no step is captured although it was asked for; empty: none */

@@ -120,7 +120,7 @@ static void fill_step(struct training *t, const struct dataset *data, const stru
 }
 
 /*
- * All that a captured step of one rank holds: addresses, sizes and constants of what its operations
+ * All that a captured step holds: addresses, sizes and constants of what its operations
  * are called with. Streams, events and the device are this engine's and do not change.
  */
 static void fill_key(struct training *t)
@@ -134,7 +134,9 @@ static void fill_key(struct training *t)
 	const int64_t numbers[] = {m->n_layer, m->n_head, m->n_embd, m->vocab_size, m->n_positions,
 		m->tied_head, m->gelu, c->micro_batch, c->accumulation, c->batch, c->seq_len,
 		c->precision, c->seed, c->decay, c->zero_stage, c->gpus, t->plan.arena_elems,
-		t->plan.n_reduce, t->optimizer.adamw.n_ranges, t->optimizer.adamw.n_decayed};
+		t->plan.n_reduce, t->plan.reduce_elems, t->plan.gather_elems, c->reduce_scatter,
+		c->overlap_comm, t->warm->ranks_graphs, t->optimizer.adamw.n_ranges,
+		t->optimizer.adamw.n_decayed};
 	const double reals[] = {m->dropout, c->beta1, c->beta2, c->eps, c->weight_decay};
 
 	graphs_key_add(&t->step.key, addresses, sizeof(addresses));
@@ -230,6 +232,7 @@ int training_join(struct training *t, struct collectives_group *group)
 		.stage = t->config->zero_stage,
 		.reduce_scatter = t->config->reduce_scatter,
 		.overlap = t->config->overlap_comm,
+		.deferred = t->warm->ranks_graphs && !t->warm->no_graphs,
 		.params = t->model.params,
 		.grads = t->model.grads,
 		.n_layer = t->config->model.n_layer,

@@ -70,6 +70,7 @@ int warm_create(
 	w->world = options->world;
 	w->threads = options->threads;
 	w->no_graphs = options->no_graphs;
+	w->ranks_graphs = options->ranks_graphs;
 	w->no_branches = options->no_branches;
 	rc = make_device(w);
 	if (rc) {
@@ -116,6 +117,8 @@ void warm_destroy(struct warm *w)
 int warm_take(struct warm *w, enum warm_slot slot, int64_t bytes, void **out)
 {
 	if (bytes > w->bytes[slot]) {
+		/* peers may have mapped this memory for collectives of graphs */
+		graphs_finish(&w->graphs);
 		k_free(w->ctx, w->memory[slot]);
 		w->bytes[slot] = 0;
 		w->memory[slot] = k_alloc(w->ctx, (size_t)bytes);

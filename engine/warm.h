@@ -46,6 +46,7 @@ struct warm {
 		*gpu_log; /* NULL: no GPU, or nothing that tells of it; no_gpu_log says why */
 	char no_gpu_log[256];
 	struct graphs graphs;
+	bool ranks_graphs; /* graphs in a world of more than one, too */
 	bool no_graphs;   /* every operation is launched by itself */
 	bool no_branches; /* in graphs one operation runs after another */
 	void *host;       /* that the device copies from and to */
@@ -62,10 +63,14 @@ struct warm {
 int warm_init(struct warm *w);
 void warm_finish(struct warm *w);
 
+/* Whether the engine captures steps of more than one rank. */
+enum { WARM_RANKS_GRAPHS = 0 };
+
 struct warm_options {
 	int rank, world, threads;
 	/* for comparison: where there are graphs, do without, or without branches in them */
 	bool no_graphs, no_branches;
+	bool ranks_graphs;
 	int64_t collective_timeout_ns;
 };
 /* All of it. 0 or a negative errno with error naming what failed. */

@@ -58,11 +58,13 @@ int zero_begin(struct zero *z, const struct zero_segment *segment)
 	z->stage = segment->stage;
 	z->reduce_scatter = segment->reduce_scatter;
 	z->overlap = segment->overlap;
+	z->deferred = segment->deferred;
 	z->params = segment->params;
 	z->grads = segment->grads;
 	z->elem_bytes = k_elem_bytes(z->ctx);
 	z->reduced = 0;
 	z->ready = 0;
+	z->owed = false;
 	z->gather_pending = 0;
 	if (!z->group)
 		return 0;
@@ -193,10 +195,14 @@ static void gather_bucket(struct zero *z, int64_t bucket)
 	collectives_end(z->group);
 }
 
-void zero_gather(struct zero *z)
+static bool gathers(const struct zero *z)
 {
-	if (!z->group || z->stage < 1)
-		return;
+	return z->group && z->stage >= 1;
+}
+
+static void send_params(struct zero *z)
+{
+	z->owed = false;
 	k_event_record(z->events[EVENT_TO_COMM], z->compute);
 	k_stream_wait(z->comm, z->events[EVENT_TO_COMM]);
 	/* forward reads the arena from its end */
@@ -207,6 +213,33 @@ void zero_gather(struct zero *z)
 	z->gather_pending = z->plan->n_gather;
 	if (!z->overlap)
 		zero_drain(z);
+}
+
+void zero_gather(struct zero *z)
+{
+	if (!gathers(z))
+		return;
+	if (z->deferred)
+		z->owed = true;
+	else
+		send_params(z);
+}
+
+void zero_step_begin(struct zero *z)
+{
+	if (gathers(z) && z->deferred)
+		send_params(z);
+}
+
+void zero_replayed(struct zero *z)
+{
+	z->owed = gathers(z) && z->deferred;
+}
+
+void zero_flush(struct zero *z)
+{
+	if (z->owed)
+		send_params(z);
 }
 
 static void on_need(void *arg, int64_t first, int64_t n)
@@ -228,6 +261,7 @@ struct model_hooks zero_forward_hooks(struct zero *z)
 
 void zero_drain(struct zero *z)
 {
+	zero_flush(z);
 	if (z->gather_pending)
 		on_need(z, 0, 1);
 }

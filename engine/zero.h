@@ -35,13 +35,14 @@ struct zero {
 	struct collectives_group *group; /* NULL in a world of one */
 	const struct plan *plan;
 	int64_t stage;
-	bool reduce_scatter, overlap;
+	bool reduce_scatter, overlap, deferred;
 	char *params, *grads;
 	size_t elem_bytes;
 
 	/* of this step */
 	int64_t reduced;        /* buckets [0, reduced) are launched */
 	int64_t ready;          /* events used for "gradients are final" */
+	bool owed;              /* parameters were updated and are not on their way */
 	int64_t gather_pending; /* gather buckets [0, gather_pending) are not yet waited for */
 };
 
@@ -54,6 +55,7 @@ struct zero_segment {
 	const struct plan *plan; /* outlives the segment */
 	int64_t stage;
 	bool reduce_scatter, overlap;
+	bool deferred; /* updated parameters travel when the next step begins */
 	void *params, *grads;
 	int64_t n_layer;
 };
@@ -78,10 +80,22 @@ void zero_reduce_finish(struct zero *z);
 /* Sum n int64 of device memory over the ranks that own slices; compute waits for it. */
 void zero_sum_owned(struct zero *z, int64_t *values, int64_t n);
 
-/* After the optimizer: the updated parameters go to all. */
+/* After the optimizer: the updated parameters go to all; deferred: zero_step_begin sends them. */
 void zero_gather(struct zero *z);
 
-/* Compute waits until no parameter is on its way. */
+/*
+ * Deferred, the parameters travel here in every step, also when there is nothing new in them: the
+ * collectives of a step are the same whatever went before it.
+ */
+void zero_step_begin(struct zero *z);
+
+/* A captured step was launched: what it left behind is what one that is launched singly leaves. */
+void zero_replayed(struct zero *z);
+
+/* Before forward outside of a step: parameters that are owed are sent off. */
+void zero_flush(struct zero *z);
+
+/* The same, and compute waits until no parameter is on its way. */
 void zero_drain(struct zero *z);
 
 /* Most marks a step puts on the timeline here. */

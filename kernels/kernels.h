@@ -139,6 +139,7 @@ int64_t k_event_elapsed_ns(const struct k_event *from, const struct k_event *to)
  */
 int k_graph_begin(struct k_stream *s);
 int k_graph_end(struct k_stream *s, struct k_graph **out);
+bool k_graph_capturing(struct k_stream *s); /* what is launched to s becomes part of a graph */
 const char *k_graph_error(const struct k_context *ctx); /* of the last capture; NULL: none */
 int k_graph_launch(struct k_graph *g, struct k_stream *s);
 void k_graph_destroy(struct k_graph *g); /* takes NULL */

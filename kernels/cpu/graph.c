@@ -18,6 +18,11 @@ int k_graph_launch(struct k_graph *g, struct k_stream *s)
 	return 0;
 }
 
+bool k_graph_capturing(struct k_stream *s)
+{
+	return false;
+}
+
 const char *k_graph_error(const struct k_context *ctx)
 {
 	return NULL;

@@ -70,6 +70,11 @@ int k_graph_end(struct k_stream *s, struct k_graph **out)
 	return 0;
 }
 
+bool k_graph_capturing(struct k_stream *s)
+{
+	return stream_capture(s) != 0;
+}
+
 const char *k_graph_error(const struct k_context *ctx)
 {
 	return ctx->capture_failed ? ctx->capture_error : NULL;

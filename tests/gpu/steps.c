@@ -176,7 +176,8 @@ static void compare(struct machine *m, const char *what, const struct spec_confi
 	check(m, what, "graph: the bits of single launches", same(&o[0], &o[1]));
 	check(m, what, "again, the graph kept", same(&o[0], &o[2]));
 	check(m, what, "a graph was launched",
-		was_replayed(m, &o[1], STEPS - 1) && was_replayed(m, &o[2], STEPS));
+		/* a loss scale is no part of a graph: that of the training before is found */
+		was_replayed(m, &o[1], skips ? STEPS : STEPS - 1) && was_replayed(m, &o[2], STEPS));
 	if (skips)
 		check(m, what, "some steps were skipped, some not",
 			o[0].skipped > 0 && o[0].skipped < STEPS);

@@ -45,3 +45,25 @@ void collectives_destroy(struct collectives *c)
 	if (c)
 		abort();
 }
+
+void collectives_graph_begin(struct collectives_group *g, struct k_stream *s)
+{
+	abort();
+}
+
+void collectives_graph_end(
+	struct collectives_group *g, const struct collectives_bytes *sent, struct k_stream *s)
+{
+	abort();
+}
+
+void collectives_count(const struct collectives_group *g, struct collectives_bytes *out)
+{
+	abort();
+}
+
+void collectives_gather_all(
+	struct collectives_group *g, void *out, const void *in, size_t bytes, struct k_stream *s)
+{
+	abort();
+}

@@ -61,7 +61,7 @@ static int run_rank(const struct ranks_options *o, int rank, struct board *board
 {
 	struct ranks_self self = {
 		.rank = rank, .world = o->world, .arg = o->arg, .shared = board->shared};
-	struct k_context_options context = {.threads = 1};
+	struct k_context_options context = {.device = rank, .threads = 1};
 	struct collectives_options options = {
 		.rank = rank, .world = o->world, .timeout_ns = o->timeout_ns};
 	int status = 97;
