@@ -76,8 +76,9 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
 	const char *role = "";
 	int c;
 
-	*a = (struct arguments){.warm = {
-		.rank = -1, .world = -1, .threads = -1, .ranks_graphs = WARM_RANKS_GRAPHS}};
+	*a = (struct arguments){
+		.warm = {
+			.rank = -1, .world = -1, .threads = -1, .ranks_graphs = WARM_RANKS_GRAPHS}};
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (c == 'o')
 			role = optarg;

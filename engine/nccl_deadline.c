@@ -44,8 +44,7 @@ struct nccl_deadline_mark *nccl_deadline_begin(
 	return mark;
 }
 
-void nccl_deadline_end(
-	struct nccl_deadline *d, struct nccl_deadline_mark *mark, struct k_stream *s)
+void nccl_deadline_end(struct nccl_deadline *d, struct nccl_deadline_mark *mark, struct k_stream *s)
 {
 	if (!mark)
 		return;
