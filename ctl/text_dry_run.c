@@ -254,7 +254,7 @@ static void print_changes(
 	const char *key;
 
 	json_object_foreach((json_t *)changes, key, value) {
-		snprintf(inner, sizeof(inner), "%s%s%s", path, *path ? "." : "", key);
+		snprintf(inner, sizeof(inner), "%.255s%s%.255s", path, *path ? "." : "", key);
 		before = json_object_get(base, key);
 		if (json_is_object(value) && depth < CHANGE_DEPTH) {
 			print_changes(out, value, before, inner, depth + 1);
