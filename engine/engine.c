@@ -77,8 +77,7 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
 	int c;
 
 	*a = (struct arguments){
-		.warm = {
-			.rank = -1, .world = -1, .threads = -1, .ranks_graphs = WARM_RANKS_GRAPHS}};
+		.warm = {.rank = -1, .world = -1, .threads = -1}};
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (c == 'o')
 			role = optarg;

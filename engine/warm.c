@@ -47,19 +47,17 @@ static int make_device(struct warm *w)
 }
 
 /* Without it nothing is missing but what it would have told. */
-static void watch_device(struct warm *w)
+static void watch_device(struct warm *w, const char *pci)
 {
-	struct k_device_info info;
-
-	k_context_info(w->ctx, &info);
-	if (info.pci)
-		gpu_log_create(NULL, info.pci, &w->gpu_log, w->no_gpu_log, sizeof(w->no_gpu_log));
+	if (pci)
+		gpu_log_create(NULL, pci, &w->gpu_log, w->no_gpu_log, sizeof(w->no_gpu_log));
 }
 
 int warm_create(
 	const struct warm_options *options, struct warm **out, char *error, size_t error_bytes)
 {
 	struct warm *w = calloc(1, sizeof(*w));
+	struct k_device_info info;
 	int rc;
 
 	if (!w) {
@@ -70,14 +68,15 @@ int warm_create(
 	w->world = options->world;
 	w->threads = options->threads;
 	w->no_graphs = options->no_graphs;
-	w->ranks_graphs = options->ranks_graphs;
 	w->no_branches = options->no_branches;
 	rc = make_device(w);
 	if (rc) {
 		snprintf(error, error_bytes, "device: %s", strerror(-rc));
 		goto fail;
 	}
-	watch_device(w);
+	k_context_info(w->ctx, &info);
+	w->ranks_graphs = info.graphs;
+	watch_device(w, info.pci);
 	if (w->world > 1) {
 		struct collectives_options c = {
 			.ctx = w->ctx,

@@ -63,14 +63,10 @@ struct warm {
 int warm_init(struct warm *w);
 void warm_finish(struct warm *w);
 
-/* Whether the engine captures steps of more than one rank. */
-enum { WARM_RANKS_GRAPHS = 0 };
-
 struct warm_options {
 	int rank, world, threads;
 	/* for comparison: where there are graphs, do without, or without branches in them */
 	bool no_graphs, no_branches;
-	bool ranks_graphs;
 	int64_t collective_timeout_ns;
 };
 /* All of it. 0 or a negative errno with error naming what failed. */
