@@ -1,6 +1,6 @@
 /*
  * database.h: the SQLite file of the store: opening it, its schema, and whether it is still where
- * it was. WAL, synchronous full.
+ * it was. WAL, synchronous full; a commit itself never checkpoints.
  */
 #ifndef GPT2D_DATABASE_H
 #define GPT2D_DATABASE_H
@@ -14,9 +14,17 @@ struct sqlite3;
 /* The database and its write-ahead log: what is committed to files without a name is lost. */
 enum { DATABASE_FILES = 2 };
 
+/*
+ * Pages of the write-ahead log from which on it is checkpointed: when there is nothing else to do,
+ * and at the latest. A submission writes about ten pages of 4 KiB: at 4,096 it is one of some 400
+ * that may find the store busy with that.
+ */
+enum { DATABASE_WAL_IDLE = 1000, DATABASE_WAL_FULL = 4096 };
+
 struct database {
 	struct sqlite3 *handle;
 	char *path;
+	int wal_pages; /* after the last commit; 0 since a checkpoint */
 	/* private to database.c: which files the names stood for */
 	struct database_mark {
 		bool known;
@@ -31,6 +39,13 @@ struct database {
  */
 int database_open(struct database *d, const char *path, char *error, size_t error_bytes);
 void database_close(struct database *d);
+
+/*
+ * Moves what the write-ahead log holds into the database, if it holds that many pages, so that the
+ * next commit writes from its start. Outside a transaction. An error loses nothing: the log grows,
+ * and it is tried again after another commit.
+ */
+void database_checkpoint(struct database *d, int pages);
 
 /*
  * Whether the name of a file that is open stands for another file or for none. What is seen for the

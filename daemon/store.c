@@ -414,6 +414,8 @@ static void do_writes(struct store *s, struct store_job *first)
 		}
 		complete(s, job, rc < 0 ? rc : job->rc);
 	}
+	/* who waited for the commit has been told */
+	database_checkpoint(&s->db, DATABASE_WAL_FULL);
 }
 
 /* Give back what was taken and not begun: it comes before what came since. */
@@ -449,21 +451,41 @@ static void do_jobs(struct store *s, struct store_job *job)
 		complete(s, job, job->work(job, job->kind == STORE_READ ? s->db.handle : NULL));
 }
 
+/* Whether a second went by with nothing to do, where that is worth knowing. With the lock. */
+static bool wait_for_jobs(struct store *s)
+{
+	struct timespec until;
+	bool quiet = false;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec++;
+	while (s->waiting.first == NULL && !s->closing && !quiet) {
+		if (s->db.wal_pages >= DATABASE_WAL_IDLE)
+			quiet = pthread_cond_timedwait(&s->wake, &s->lock, &until) == ETIMEDOUT;
+		else
+			pthread_cond_wait(&s->wake, &s->lock);
+	}
+	return quiet;
+}
+
 static void *run_thread(void *arg)
 {
 	struct store *s = arg;
 	struct store_job *jobs;
+	bool closing, quiet;
 
-	for (;;) {
+	do {
 		pthread_mutex_lock(&s->lock);
-		while (s->waiting.first == NULL && !s->closing)
-			pthread_cond_wait(&s->wake, &s->lock);
+		quiet = wait_for_jobs(s);
 		jobs = take_all(&s->waiting);
+		closing = s->closing;
 		pthread_mutex_unlock(&s->lock);
-		if (jobs == NULL)
-			return NULL;
-		do_jobs(s, jobs);
-	}
+		if (jobs != NULL)
+			do_jobs(s, jobs);
+		else if (quiet)
+			database_checkpoint(&s->db, DATABASE_WAL_IDLE);
+	} while (jobs != NULL || !closing);
+	return NULL;
 }
 
 int store_start(struct store *s)

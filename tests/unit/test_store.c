@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -549,6 +551,86 @@ static void test_no_write_ahead_log(void **state)
 	assert_non_null(strstr(error, "journal mode \"delete\", \"wal\" is needed: /"));
 }
 
+struct big_write {
+	struct store_job job;
+	bool written;
+};
+
+static void on_written(struct store_job *job, int rc)
+{
+	assert_int_equal(rc, 0);
+	((struct big_write *)job)->written = true;
+}
+
+/* A row of 400,000 bytes: some hundred pages. */
+static int write_much(struct store_job *job, struct sqlite3 *db)
+{
+	return store_sql(db, NULL, NULL,
+		"insert into transitions(run, at_ns, state, reason)"
+		" values(1, 1, 'queued', zeroblob(400000))",
+		"");
+}
+
+static void write_rows(struct store *s, int rows)
+{
+	for (int i = 0; i < rows; i++) {
+		struct big_write j = {
+			{.kind = STORE_WRITE, .work = write_much, .done = on_written}, false};
+
+		store_add(s, &j.job);
+		while (!j.written)
+			wait_and_deliver(s);
+	}
+}
+
+static int64_t file_bytes(const char *path, const char *suffix)
+{
+	char name[128];
+	struct stat st;
+
+	snprintf(name, sizeof(name), "%s%s", path, suffix);
+	assert_int_equal(stat(name, &st), 0);
+	return st.st_size;
+}
+
+/* Writes that never pause: the log is written over from its start again and again. */
+static void test_log_is_bounded(void **state)
+{
+	struct fixture *f = *state;
+	struct store *s = open_store(f);
+	struct outcome submitted = {0};
+	struct run run = new_run(f);
+
+	assert_int_equal(store_start(s), 0);
+	assert_int_equal(
+		record_submit(s, &run, f->spec, f->canonical, "[]", on_done, &submitted), 0);
+	wait_for(s, &submitted);
+	write_rows(s, 150);
+	assert_true(file_bytes(f->path, "") > 40 * 400000);
+	assert_in_range(file_bytes(f->path, "-wal"), 10 << 20, 20 << 20);
+	assert_int_equal(store_close(s), 0);
+}
+
+/* A log of middling size is not left to itself when there is nothing more to do. */
+static void test_log_is_emptied_at_rest(void **state)
+{
+	struct fixture *f = *state;
+	struct store *s = open_store(f);
+	struct outcome submitted = {0};
+	struct run run = new_run(f);
+	struct timespec moment = {.tv_nsec = 20000000};
+
+	assert_int_equal(store_start(s), 0);
+	assert_int_equal(
+		record_submit(s, &run, f->spec, f->canonical, "[]", on_done, &submitted), 0);
+	wait_for(s, &submitted);
+	write_rows(s, 15);
+	for (int i = 0; i < 3000 && file_bytes(f->path, "") < 15 * 400000; i++)
+		nanosleep(&moment, NULL);
+	assert_true(file_bytes(f->path, "") >= 15 * 400000);
+	assert_int_equal(store_close(s), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -565,6 +647,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_submit_tries_by_itself, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_files_taken_away, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_no_write_ahead_log, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_log_is_bounded, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_log_is_emptied_at_rest, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
