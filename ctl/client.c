@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -79,6 +80,12 @@ static int socket_path(const struct ctl *ctl, char *path, size_t path_bytes, str
 
 static int no_daemon(struct ctl_error *e, const char *path, int error)
 {
+	struct stat st;
+
+	if (error == ECONNREFUSED && stat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
+		return ctl_error_set(e, CTL_NO_DAEMON,
+			"%s: a %s, the socket of a gpt2d is expected", path,
+			S_ISDIR(st.st_mode) ? "directory" : "file");
 	if (error == EACCES || error == EPERM)
 		return ctl_error_set(e, CTL_TRANSPORT,
 			"%s: %s; the daemon's owner or its group may use it", path,

@@ -162,6 +162,16 @@ def test_no_daemon(args, path):
     assert "start one with" in result.stderr
 
 
+def test_no_socket_at_all(path):
+    result = ctl("status", path=path.parent)
+    assert result.returncode == 3
+    assert f"{path.parent}: a directory, the socket of a gpt2d is expected" in result.stderr
+    path.write_text("")
+    result = ctl("status", path=path)
+    assert result.returncode == 3
+    assert f"{path}: a file, the socket of a gpt2d is expected" in result.stderr
+
+
 def test_stale_socket_is_no_daemon(path):
     stale = socket.socket(socket.AF_UNIX)
     stale.bind(str(path))
