@@ -11,6 +11,7 @@
 #include "daemon/daemon.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
+#include "daemon/request.h"
 #include "daemon/run_files.h"
 #include "daemon/worker.h"
 #include "proto/artifact.h"
@@ -44,23 +45,6 @@ struct artifacts *artifacts_create(void)
 void artifacts_destroy(struct artifacts *all)
 {
 	free(all);
-}
-
-static int64_t integer_or(json_t *params, const char *key, int64_t standard)
-{
-	json_t *v = json_object_get(params, key);
-
-	return v ? json_integer_value(v) : standard;
-}
-
-static void refuse_lookup(struct client *client, int64_t id, int rc)
-{
-	if (rc == -ENOENT)
-		client_refuse(
-			client, PROTOCOL_NO_SUCH_RUN, NULL, "run %lld: no such run", (long long)id);
-	else
-		client_refuse(client, PROTOCOL_STORE, NULL, "the store cannot be read: %s",
-			strerror(-rc));
 }
 
 /* ---- the list ---- */
@@ -120,7 +104,7 @@ static bool is_single(const struct listing *l)
 	json_t *first = json_array_get(json_object_get(l->show, "segments"), 0);
 	const char *dir = text_of(first, "dir");
 
-	return integer_or(json_object_get(l->show, "run"), "segments", 1) == 1 &&
+	return request_integer(json_object_get(l->show, "run"), "segments", 1) == 1 &&
 		(dir[0] == '\0' || strcmp(dir, run_dir_of(l)) == 0);
 }
 
@@ -265,8 +249,8 @@ static int end_row(struct listing *l)
 	l->listed = false;
 	l->row++;
 	if (json_array_size(l->files) >= PAGE_FILES && row_of(l) != NULL) {
-		json_object_set_new(
-			l->show, "next", json_integer(integer_or(row_of(l), "segment", 0) - 1));
+		json_object_set_new(l->show, "next",
+			json_integer(request_integer(row_of(l), "segment", 0) - 1));
 		l->finished = true;
 	}
 	return 0;
@@ -325,7 +309,7 @@ static void on_show(void *arg, int rc, json_t *result)
 {
 	struct listing *l = arg;
 	struct client *client = control_find(l->daemon->control, l->client);
-	const int64_t segments = integer_or(json_object_get(result, "run"), "segments", 0);
+	const int64_t segments = request_integer(json_object_get(result, "run"), "segments", 0);
 
 	l->show = result;
 	if (client != NULL && rc == 0 && l->segment < segments) {
@@ -337,7 +321,7 @@ static void on_show(void *arg, int rc, json_t *result)
 		return;
 	}
 	if (client != NULL && rc < 0)
-		refuse_lookup(client, l->id, rc);
+		request_unread(client, l->id, rc);
 	else if (client != NULL)
 		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
 			"segment: run %lld has %lld, %lld is not among 0 to %lld", (long long)l->id,
@@ -347,9 +331,9 @@ static void on_show(void *arg, int rc, json_t *result)
 
 void artifacts_list(struct daemon *d, struct client *client, json_t *params)
 {
-	int64_t after = integer_or(params, "after", -1);
-	int64_t limit = integer_or(params, "limit", SEGMENTS_STANDARD);
-	int64_t segment = integer_or(params, "segment", -1);
+	int64_t after = request_integer(params, "after", -1);
+	int64_t limit = request_integer(params, "limit", SEGMENTS_STANDARD);
+	int64_t segment = request_integer(params, "segment", -1);
 	struct listing *l;
 
 	if (limit < 1 || limit > SEGMENTS_MAX || after < -1 || segment < -1) {
@@ -363,7 +347,7 @@ void artifacts_list(struct daemon *d, struct client *client, json_t *params)
 		l->job.done = listing_done;
 		l->daemon = d;
 		l->client = client_peer(client)->number;
-		l->id = integer_or(params, "id", 0);
+		l->id = request_integer(params, "id", 0);
 		l->segment = segment;
 		l->row = segment < 0 && after < 0 ? -1 : 0;
 		l->fd = -1;
@@ -480,7 +464,7 @@ static void on_place(void *arg, int rc, json_t *result)
 		return;
 	}
 	if (client != NULL)
-		refuse_lookup(client, r->id, rc);
+		request_unread(client, r->id, rc);
 	reading_free(r);
 }
 
@@ -511,9 +495,9 @@ static struct reading *reading_create(struct daemon *d, struct client *client, j
 	r->job.done = reading_done;
 	r->daemon = d;
 	r->client = client_peer(client)->number;
-	r->id = integer_or(params, "id", 0);
-	r->offset = integer_or(params, "offset", 0);
-	r->wanted = integer_or(params, "bytes", PROTOCOL_ARTIFACT_PIECE);
+	r->id = request_integer(params, "id", 0);
+	r->offset = request_integer(params, "offset", 0);
+	r->wanted = request_integer(params, "bytes", PROTOCOL_ARTIFACT_PIECE);
 	r->path = strdup(text_of(params, "path"));
 	r->bytes = malloc((size_t)r->wanted);
 	if (r->path && r->bytes)
@@ -525,7 +509,7 @@ static struct reading *reading_create(struct daemon *d, struct client *client, j
 void artifacts_read(struct daemon *d, struct client *client, json_t *params)
 {
 	const char *path = text_of(params, "path");
-	int64_t bytes = integer_or(params, "bytes", PROTOCOL_ARTIFACT_PIECE);
+	int64_t bytes = request_integer(params, "bytes", PROTOCOL_ARTIFACT_PIECE);
 	struct reading *r;
 
 	if (!artifact_path_valid(path)) {
@@ -533,7 +517,8 @@ void artifacts_read(struct daemon *d, struct client *client, json_t *params)
 			"path: \"%.200s\" cannot be a file of a run; artifacts lists them", path);
 		return;
 	}
-	if (bytes < 1 || bytes > PROTOCOL_ARTIFACT_PIECE || integer_or(params, "offset", 0) < 0) {
+	if (bytes < 1 || bytes > PROTOCOL_ARTIFACT_PIECE ||
+		request_integer(params, "offset", 0) < 0) {
 		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
 			"bytes: 1 to %d is allowed; offset: 0 and above", PROTOCOL_ARTIFACT_PIECE);
 		return;

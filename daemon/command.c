@@ -1,17 +1,14 @@
 #include "daemon/command.h"
 
-#include <errno.h>
 #include <event2/event.h>
 #include <sqlite3.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "daemon/artifacts.h"
-#include "daemon/cancel.h"
 #include "daemon/clock.h"
 #include "daemon/command_queue.h"
+#include "daemon/command_run.h"
 #include "daemon/control.h"
 #include "daemon/daemon.h"
 #include "daemon/engine_pool.h"
@@ -23,18 +20,19 @@
 #include "daemon/process.h"
 #include "daemon/prune.h"
 #include "daemon/queue.h"
-#include "daemon/record.h"
+#include "daemon/request.h"
 #include "daemon/role.h"
 #include "daemon/run_log.h"
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
+#include "daemon/store.h"
 #include "daemon/submit.h"
 #include "daemon/usage.h"
 #include "proto/protocol.h"
 #include "proto/suggest.h"
 #include "proto/version.h"
 
-enum { ARGS_MAX = 8, PAGE_MAX = 10000, PAGE_STANDARD = 1000 };
+enum { ARGS_MAX = 8 };
 
 enum arg_type { ARG_INTEGER, ARG_TEXT, ARG_BOOL, ARG_SPEC };
 
@@ -52,28 +50,11 @@ struct verb {
 	const char *help;
 };
 
-static int64_t integer_or(json_t *params, const char *key, int64_t standard)
-{
-	json_t *v = json_object_get(params, key);
-
-	return v ? json_integer_value(v) : standard;
-}
-
-static void no_such_run(struct client *client, int64_t id)
-{
-	client_refuse(client, PROTOCOL_NO_SUCH_RUN, NULL, "run %lld: no such run", (long long)id);
-}
-
-static bool may(const struct client *client, uid_t owner)
-{
-	return role_may_change(client_peer(client), owner);
-}
-
 /* ---- hello, version ---- */
 
 static void do_hello(struct daemon *d, struct client *client, json_t *params)
 {
-	int64_t protocol = integer_or(params, "protocol", 0);
+	int64_t protocol = request_integer(params, "protocol", 0);
 	const char *build = json_string_value(json_object_get(params, "build"));
 	char theirs[400], ours[400];
 
@@ -192,269 +173,6 @@ static void do_status(struct daemon *d, struct client *client, json_t *params)
 			gate_json(d->gate, GATE_RELEASED), "counts", counts));
 }
 
-/* ---- show, list ---- */
-
-struct question {
-	struct daemon *daemon;
-	uint64_t client;
-	int64_t id;
-	bool follow;
-};
-
-static struct question *question_create(struct daemon *d, struct client *client, int64_t id)
-{
-	struct question *q = calloc(1, sizeof(*q));
-
-	if (q != NULL)
-		*q = (struct question){d, client_peer(client)->number, id, false};
-	return q;
-}
-
-static void failed(struct client *client, int64_t id, int rc)
-{
-	if (rc == -ENOENT)
-		no_such_run(client, id);
-	else
-		client_refuse(client, PROTOCOL_STORE, NULL, "the store cannot be read: %s",
-			store_error_text(rc));
-}
-
-/* A run that had ended before: the reply, and at once its last event. */
-static void reply_ended(struct client *client, json_t *result)
-{
-	json_t *json = json_object_get(result, "run");
-	struct run run = {.id = json_integer_value(json_object_get(json, "id"))};
-	const char *reason = json_string_value(json_object_get(json, "reason"));
-	const char *dir = json_string_value(json_object_get(json, "dir"));
-	char directory[SPEC_PATH_MAX];
-
-	run_state_parse(json_string_value(json_object_get(json, "state")), &run.state);
-	snprintf(run.reason, sizeof(run.reason), "%s", reason ? reason : "");
-	snprintf(directory, sizeof(directory), "%s", dir ? dir : "");
-	client_hold(client);
-	client_reply(client,
-		json_pack("{sO sn sn si si}", "run", json, "progress", "outlook", "seq", 0, "first",
-			1));
-	follow_ended(client, &run, directory);
-	client_release(client);
-	json_decref(result);
-}
-
-/*
- * While the store cannot be written it holds what was true before: what has happened since is
- * known here only.
- */
-static json_t *as_in_memory(const struct daemon *d, const json_t *stored)
-{
-	struct run *run = queue_find(d->queue, json_integer_value(json_object_get(stored, "id")));
-
-	return run ? run_json(run, d->state_dir) : NULL;
-}
-
-static void correct_result(const struct daemon *d, json_t *result)
-{
-	json_t *runs = json_object_get(result, "runs"), *stored, *now;
-	size_t i;
-
-	if (!store_failing(d->store))
-		return;
-	now = as_in_memory(d, json_object_get(result, "run"));
-	if (now != NULL)
-		json_object_set_new(result, "run", now);
-	json_array_foreach(runs, i, stored) {
-		now = as_in_memory(d, stored);
-		if (now != NULL)
-			json_array_set_new(runs, i, now);
-	}
-}
-
-static void on_result(void *arg, int rc, json_t *result)
-{
-	struct question *q = arg;
-	struct daemon *d = q->daemon;
-	struct client *client = control_find(d->control, q->client);
-	struct run *run;
-
-	if (client == NULL)
-		json_decref(result);
-	else if (rc < 0)
-		failed(client, q->id, rc);
-	else if (q->follow)
-		reply_ended(client, result);
-	else {
-		correct_result(d, result);
-		run = q->id ? queue_find(d->queue, q->id) : NULL;
-		if (q->id)
-			json_object_set_new(
-				result, "progress", run ? follow_progress(run) : json_null());
-		if (q->id)
-			json_object_set_new(
-				result, "outlook", run ? outlook_run(d, run) : json_null());
-		client_reply(client, result);
-	}
-	free(q);
-}
-
-/* False: it has been answered. */
-static bool page_limit(struct client *client, json_t *params, int64_t *limit)
-{
-	*limit = integer_or(params, "limit", PAGE_STANDARD);
-	if (*limit >= 1 && *limit <= PAGE_MAX)
-		return true;
-	client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL, "limit: %lld, 1 to %d is allowed",
-		(long long)*limit, PAGE_MAX);
-	return false;
-}
-
-static void do_show(struct daemon *d, struct client *client, json_t *params)
-{
-	int64_t id = integer_or(params, "id", 0);
-	struct question *q;
-	int64_t limit;
-
-	if (!page_limit(client, params, &limit))
-		return;
-	q = question_create(d, client, id);
-	if (q == NULL ||
-		record_show(d->store, d->state_dir, id, integer_or(params, "after", -1), limit,
-			on_result, q) < 0) {
-		free(q);
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
-	}
-}
-
-static void refuse_state(struct client *client, const char *name)
-{
-	char states[128] = "";
-	size_t used = 0;
-
-	for (int i = 0; i < RUN_STATES && used < sizeof(states); i++)
-		used += (size_t)snprintf(states + used, sizeof(states) - used, "%s%s",
-			i > 0 ? ", " : "", run_state_name((enum run_state)i));
-	client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
-		"state: \"%.32s\" is not a run's state (%s)", name, states);
-}
-
-static void do_list(struct daemon *d, struct client *client, json_t *params)
-{
-	const char *name = json_string_value(json_object_get(params, "state"));
-	struct question *q;
-	enum run_state state = RUN_QUEUED;
-	struct record_list list = {
-		.after = integer_or(params, "after", 0),
-		.newest = json_is_true(json_object_get(params, "newest")),
-		.state = -1,
-	};
-
-	if (!page_limit(client, params, &list.limit))
-		return;
-	if (name != NULL && run_state_parse(name, &state) < 0) {
-		refuse_state(client, name);
-		return;
-	}
-	if (name != NULL)
-		list.state = (int)state;
-	q = question_create(d, client, 0);
-	if (q == NULL || record_list(d->store, d->state_dir, &list, on_result, q) < 0) {
-		free(q);
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
-	}
-}
-
-/* ---- follow ---- */
-
-static void follow_open(struct daemon *d, struct client *client, struct run *run, json_t *params)
-{
-	int64_t seq = 0, first = 0;
-	int rc = follow_add(d->follow, run, client, &seq, &first);
-
-	if (rc == -EALREADY) {
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
-			"run %lld: is followed already on this connection", (long long)run->id);
-	} else if (rc == -E2BIG) {
-		client_refuse(
-			client, PROTOCOL_BUSY, NULL, "too many runs followed on a connection");
-	} else if (rc < 0) {
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
-	} else {
-		client_hold(client);
-		client_reply(client,
-			json_pack("{so so so sI sI}", "run", run_json(run, d->state_dir),
-				"progress", follow_progress(run), "outlook", outlook_run(d, run),
-				"seq", (json_int_t)seq, "first", (json_int_t)first));
-		follow_replay(d->follow, run, client, integer_or(params, "after", seq));
-		client_release(client);
-	}
-}
-
-static void do_follow(struct daemon *d, struct client *client, json_t *params)
-{
-	int64_t id = integer_or(params, "id", 0);
-	struct run *run = queue_find(d->queue, id);
-	struct question *q;
-
-	if (run != NULL) {
-		follow_open(d, client, run, params);
-		return;
-	}
-	q = question_create(d, client, id);
-	if (q != NULL)
-		q->follow = true;
-	if (q == NULL || record_show(d->store, d->state_dir, id, -1, 1, on_result, q) < 0) {
-		free(q);
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
-	}
-}
-
-/* ---- cancel ---- */
-
-static void reply_cancel(struct client *client, int64_t id, const char *state, bool already)
-{
-	client_reply(client,
-		json_pack("{sI ss sb}", "id", (json_int_t)id, "state", state, "already", already));
-}
-
-static void on_cancel_ended(void *arg, int rc, json_t *result)
-{
-	struct question *q = arg;
-	struct client *client = control_find(q->daemon->control, q->client);
-	json_t *run = json_object_get(result, "run");
-
-	if (client != NULL && rc < 0)
-		failed(client, q->id, rc);
-	else if (client != NULL &&
-		!may(client, (uid_t)json_integer_value(json_object_get(run, "uid"))))
-		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
-			"run %lld: belongs to another user", (long long)q->id);
-	else if (client != NULL)
-		reply_cancel(client, q->id, json_string_value(json_object_get(run, "state")), true);
-	json_decref(result);
-	free(q);
-}
-
-static void do_cancel(struct daemon *d, struct client *client, json_t *params)
-{
-	int64_t id = integer_or(params, "id", 0);
-	struct run *run = queue_find(d->queue, id);
-	struct question *q;
-
-	if (run == NULL) {
-		q = question_create(d, client, id);
-		if (q == NULL ||
-			record_show(d->store, d->state_dir, id, -1, 1, on_cancel_ended, q) < 0) {
-			free(q);
-			client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
-		}
-	} else if (!may(client, run->uid)) {
-		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
-			"run %lld: belongs to another user", (long long)id);
-	} else if (run->state != RUN_QUEUED && json_is_true(json_object_get(params, "queued"))) {
-		reply_cancel(client, id, run_state_name(run->state), true);
-	} else {
-		cancel_begin(d, client, run);
-	}
-}
-
 /* ---- shutdown ---- */
 
 static void do_shutdown(struct daemon *d, struct client *client, json_t *params)
@@ -482,15 +200,15 @@ static const struct verb verbs[] = {
 	{METHOD_DRY_RUN, do_dry_run, ROLE_ANYBODY, {{"spec", ARG_SPEC, true}},
 		"resolve and check a spec, queue nothing"},
 	{METHOD_STATUS, do_status, ROLE_ANYBODY, {{0}}, "daemon, engines, running run, queue"},
-	{METHOD_SHOW, do_show, ROLE_ANYBODY,
+	{METHOD_SHOW, command_show, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, true}, {"after", ARG_INTEGER, false},
 			{"limit", ARG_INTEGER, false}},
 		"a run with its spec, checks, segments and transitions"},
-	{METHOD_LIST, do_list, ROLE_ANYBODY,
+	{METHOD_LIST, command_list, ROLE_ANYBODY,
 		{{"after", ARG_INTEGER, false}, {"limit", ARG_INTEGER, false},
 			{"state", ARG_TEXT, false}, {"newest", ARG_BOOL, false}},
 		"runs by id"},
-	{METHOD_FOLLOW, do_follow, ROLE_ANYBODY,
+	{METHOD_FOLLOW, command_follow, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, true}, {"after", ARG_INTEGER, false}},
 		"the events of a run until it ends"},
 	{METHOD_ARTIFACTS, artifacts_list, ROLE_ANYBODY,
@@ -515,7 +233,7 @@ static const struct verb verbs[] = {
 	{METHOD_KEEP, prune_keep, ROLE_OWNER,
 		{{"id", ARG_INTEGER, true}, {"kept", ARG_BOOL, false}},
 		"have a run left alone by prune, or not any more"},
-	{METHOD_CANCEL, do_cancel, ROLE_OWNER,
+	{METHOD_CANCEL, command_cancel, ROLE_OWNER,
 		{{"id", ARG_INTEGER, true}, {"queued", ARG_BOOL, false}}, "end a run"},
 	{METHOD_PRIORITY, command_priority, ROLE_OWNER,
 		{{"id", ARG_INTEGER, true}, {"priority", ARG_INTEGER, true}}, "move a queued run"},

@@ -14,6 +14,7 @@
 #include "daemon/queue.h"
 #include "daemon/record.h"
 #include "daemon/record_prune.h"
+#include "daemon/request.h"
 #include "daemon/role.h"
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
@@ -57,13 +58,6 @@ struct pruner {
 
 static void next_run(struct batch *b);
 static void arm(struct pruner *p, int seconds);
-
-static int64_t integer_or(json_t *params, const char *key, int64_t standard)
-{
-	json_t *v = json_object_get(params, key);
-
-	return v ? json_integer_value(v) : standard;
-}
 
 static struct client *client_of(const struct batch *b)
 {
@@ -202,7 +196,7 @@ static void next_run(struct batch *b)
 	const char *name = json_string_value(json_object_get(run, "name"));
 
 	/* in memory: it has been queued again, or its end has not been told */
-	while (run != NULL && queue_find(d->queue, integer_or(run, "id", 0)) != NULL)
+	while (run != NULL && queue_find(d->queue, request_integer(run, "id", 0)) != NULL)
 		run = json_array_get(json_object_get(b->selected, "runs"), ++b->i);
 	if (run == NULL || d->stopping || (b->client == 0 && scheduler_busy(d->scheduler)) ||
 		(b->client != 0 && client_of(b) == NULL)) {
@@ -210,7 +204,7 @@ static void next_run(struct batch *b)
 		return;
 	}
 	b->run = (struct run){
-		.id = integer_or(run, "id", 0), .attempt = integer_or(run, "attempt", 1)};
+		.id = request_integer(run, "id", 0), .attempt = request_integer(run, "attempt", 1)};
 	snprintf(b->run.name, sizeof(b->run.name), "%s", name ? name : "");
 	b->bytes = 0;
 	go(b, b->dry ? STEP_MEASURE : STEP_MOVE);
@@ -227,8 +221,7 @@ static void on_selected(void *arg, int rc, json_t *result)
 		return;
 	}
 	if (client != NULL)
-		client_refuse(client, PROTOCOL_STORE, NULL, "the store cannot be read: %s",
-			store_error_text(rc));
+		request_unread(client, 0, rc);
 	end_batch(b);
 }
 
@@ -264,7 +257,7 @@ bool prune_has(const struct pruner *p, int64_t id)
 	if (p->batch->selected == NULL)
 		return true; /* it may be among them */
 	json_array_foreach(json_object_get(p->batch->selected, "runs"), i, run)
-		if (i >= p->batch->i && integer_or(run, "id", 0) == id)
+		if (i >= p->batch->i && request_integer(run, "id", 0) == id)
 			return true;
 	return false;
 }
@@ -275,15 +268,15 @@ bool prune_has(const struct pruner *p, int64_t id)
 static bool take_params(struct client *client, json_t *params, struct record_prunable *what)
 {
 	const char *state = json_string_value(json_object_get(params, "state"));
-	int64_t older_s = integer_or(params, "older_than_s", -1);
+	int64_t older_s = request_integer(params, "older_than_s", -1);
 	enum run_state parsed = RUN_DONE;
 
-	*what = (struct record_prunable){.keep = integer_or(params, "keep", -1),
+	*what = (struct record_prunable){.keep = request_integer(params, "keep", -1),
 		.ended_before_ns = INT64_MAX,
 		.uid = client_peer(client)->admin ? -1 : (int64_t)client_peer(client)->uid,
 		.state = -1,
-		.after = integer_or(params, "after", 0),
-		.limit = integer_or(params, "limit", BATCH_STANDARD)};
+		.after = request_integer(params, "after", 0),
+		.limit = request_integer(params, "limit", BATCH_STANDARD)};
 	if (json_object_get(params, "keep") == NULL && state == NULL && older_s < 0) {
 		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
 			"prune: one of keep, older_than_s and state is needed");
@@ -345,8 +338,7 @@ static void refuse_keeping(struct keeping *k, int rc)
 	struct client *client = keeping_client(k);
 
 	if (client != NULL && rc == -ENOENT)
-		client_refuse(client, PROTOCOL_NO_SUCH_RUN, NULL, "run %lld: no such run",
-			(long long)k->id);
+		request_no_run(client, k->id);
 	else if (client != NULL)
 		client_refuse(client, PROTOCOL_STORE, NULL, "run %lld: %s", (long long)k->id,
 			store_error_text(rc));
@@ -375,14 +367,13 @@ static void on_owner(void *arg, int rc, json_t *result)
 {
 	struct keeping *k = arg;
 	struct client *client = keeping_client(k);
-	uid_t owner = (uid_t)integer_or(json_object_get(result, "run"), "uid", 0);
+	uid_t owner = (uid_t)request_integer(json_object_get(result, "run"), "uid", 0);
 
 	json_decref(result);
 	if (client == NULL || rc < 0) {
 		refuse_keeping(k, rc);
 	} else if (!role_may_change(client_peer(client), owner)) {
-		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
-			"run %lld: belongs to another user", (long long)k->id);
+		request_not_owner(client, k->id);
 		free(k);
 	} else if (prune_has(k->daemon->pruner, k->id)) {
 		client_refuse(client, PROTOCOL_BUSY, NULL, "run %lld: is being removed",
@@ -401,8 +392,8 @@ void prune_keep(struct daemon *d, struct client *client, json_t *params)
 	struct keeping *k = calloc(1, sizeof(*k));
 
 	if (k != NULL)
-		*k = (struct keeping){d, client_peer(client)->number, integer_or(params, "id", 0),
-			kept == NULL || json_is_true(kept)};
+		*k = (struct keeping){d, client_peer(client)->number,
+			request_integer(params, "id", 0), kept == NULL || json_is_true(kept)};
 	if (k == NULL || record_show(d->store, d->state_dir, k->id, -1, 1, on_owner, k) < 0) {
 		free(k);
 		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");

@@ -1,6 +1,5 @@
 #include "daemon/run_log.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "daemon/follow.h"
 #include "daemon/queue.h"
 #include "daemon/record_log.h"
+#include "daemon/request.h"
 #include "daemon/role.h"
 #include "proto/protocol.h"
 
@@ -167,12 +167,8 @@ static void on_lines(void *arg, int rc, json_t *result)
 
 	if (client == NULL) {
 		json_decref(result);
-	} else if (rc == -ENOENT) {
-		client_refuse(client, PROTOCOL_NO_SUCH_RUN, NULL, "run %lld: no such run",
-			(long long)q->id);
 	} else if (rc < 0) {
-		client_refuse(client, PROTOCOL_STORE, NULL, "the store cannot be read: %s",
-			store_error_text(rc));
+		request_unread(client, q->id, rc);
 	} else {
 		json_object_set_new(result, "open", json_boolean(in_hand(q->daemon, q->id)));
 		client_reply(client, result);
@@ -201,13 +197,6 @@ static json_t *own_lines(int64_t after, int64_t limit, enum log_level level)
 		log_recent(n + 1, &line), "open", 1);
 }
 
-static int64_t integer_or(json_t *params, const char *key, int64_t standard)
-{
-	json_t *v = json_object_get(params, key);
-
-	return v ? json_integer_value(v) : standard;
-}
-
 /* False: it has been answered. */
 static bool take_level(struct client *client, json_t *params, enum log_level *level)
 {
@@ -223,8 +212,8 @@ static bool take_level(struct client *client, json_t *params, enum log_level *le
 
 void run_log_request(struct daemon *d, struct client *client, json_t *params)
 {
-	int64_t after = integer_or(params, "after", 0);
-	int64_t limit = integer_or(params, "limit", LINES_STANDARD);
+	int64_t after = request_integer(params, "after", 0);
+	int64_t limit = request_integer(params, "limit", LINES_STANDARD);
 	enum log_level level;
 	struct question *q;
 
@@ -245,7 +234,8 @@ void run_log_request(struct daemon *d, struct client *client, json_t *params)
 	}
 	q = calloc(1, sizeof(*q));
 	if (q != NULL)
-		*q = (struct question){d, client_peer(client)->number, integer_or(params, "id", 0)};
+		*q = (struct question){
+			d, client_peer(client)->number, request_integer(params, "id", 0)};
 	if (q == NULL || record_log_read(d->store, q->id, after, limit, level, on_lines, q) < 0) {
 		free(q);
 		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");

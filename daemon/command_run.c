@@ -1,0 +1,273 @@
+#include "daemon/command_run.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "daemon/cancel.h"
+#include "daemon/control.h"
+#include "daemon/daemon.h"
+#include "daemon/follow.h"
+#include "daemon/outlook.h"
+#include "daemon/queue.h"
+#include "daemon/record.h"
+#include "daemon/request.h"
+#include "daemon/role.h"
+#include "daemon/run.h"
+#include "daemon/store.h"
+#include "proto/protocol.h"
+
+enum { PAGE_MAX = 10000, PAGE_STANDARD = 1000 };
+
+/* ---- show, list ---- */
+
+struct question {
+	struct daemon *daemon;
+	uint64_t client;
+	int64_t id;
+	bool follow;
+};
+
+static struct question *question_create(struct daemon *d, struct client *client, int64_t id)
+{
+	struct question *q = calloc(1, sizeof(*q));
+
+	if (q != NULL)
+		*q = (struct question){d, client_peer(client)->number, id, false};
+	return q;
+}
+
+/* A run that had ended before: the reply, and at once its last event. */
+static void reply_ended(struct client *client, json_t *result)
+{
+	json_t *json = json_object_get(result, "run");
+	struct run run = {.id = json_integer_value(json_object_get(json, "id"))};
+	const char *reason = json_string_value(json_object_get(json, "reason"));
+	const char *dir = json_string_value(json_object_get(json, "dir"));
+	char directory[SPEC_PATH_MAX];
+
+	run_state_parse(json_string_value(json_object_get(json, "state")), &run.state);
+	snprintf(run.reason, sizeof(run.reason), "%s", reason ? reason : "");
+	snprintf(directory, sizeof(directory), "%s", dir ? dir : "");
+	client_hold(client);
+	client_reply(client,
+		json_pack("{sO sn sn si si}", "run", json, "progress", "outlook", "seq", 0, "first",
+			1));
+	follow_ended(client, &run, directory);
+	client_release(client);
+	json_decref(result);
+}
+
+/*
+ * While the store cannot be written it holds what was true before: what has happened since is
+ * known here only.
+ */
+static json_t *as_in_memory(const struct daemon *d, const json_t *stored)
+{
+	struct run *run = queue_find(d->queue, json_integer_value(json_object_get(stored, "id")));
+
+	return run ? run_json(run, d->state_dir) : NULL;
+}
+
+static void correct_result(const struct daemon *d, json_t *result)
+{
+	json_t *runs = json_object_get(result, "runs"), *stored, *now;
+	size_t i;
+
+	if (!store_failing(d->store))
+		return;
+	now = as_in_memory(d, json_object_get(result, "run"));
+	if (now != NULL)
+		json_object_set_new(result, "run", now);
+	json_array_foreach(runs, i, stored) {
+		now = as_in_memory(d, stored);
+		if (now != NULL)
+			json_array_set_new(runs, i, now);
+	}
+}
+
+static void on_result(void *arg, int rc, json_t *result)
+{
+	struct question *q = arg;
+	struct daemon *d = q->daemon;
+	struct client *client = control_find(d->control, q->client);
+	struct run *run;
+
+	if (client == NULL)
+		json_decref(result);
+	else if (rc < 0)
+		request_unread(client, q->id, rc);
+	else if (q->follow)
+		reply_ended(client, result);
+	else {
+		correct_result(d, result);
+		run = q->id ? queue_find(d->queue, q->id) : NULL;
+		if (q->id)
+			json_object_set_new(
+				result, "progress", run ? follow_progress(run) : json_null());
+		if (q->id)
+			json_object_set_new(
+				result, "outlook", run ? outlook_run(d, run) : json_null());
+		client_reply(client, result);
+	}
+	free(q);
+}
+
+/* False: it has been answered. */
+static bool page_limit(struct client *client, json_t *params, int64_t *limit)
+{
+	*limit = request_integer(params, "limit", PAGE_STANDARD);
+	if (*limit >= 1 && *limit <= PAGE_MAX)
+		return true;
+	client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL, "limit: %lld, 1 to %d is allowed",
+		(long long)*limit, PAGE_MAX);
+	return false;
+}
+
+void command_show(struct daemon *d, struct client *client, json_t *params)
+{
+	int64_t id = request_integer(params, "id", 0);
+	struct question *q;
+	int64_t limit;
+
+	if (!page_limit(client, params, &limit))
+		return;
+	q = question_create(d, client, id);
+	if (q == NULL ||
+		record_show(d->store, d->state_dir, id, request_integer(params, "after", -1), limit,
+			on_result, q) < 0) {
+		free(q);
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+	}
+}
+
+static void refuse_state(struct client *client, const char *name)
+{
+	char states[128] = "";
+	size_t used = 0;
+
+	for (int i = 0; i < RUN_STATES && used < sizeof(states); i++)
+		used += (size_t)snprintf(states + used, sizeof(states) - used, "%s%s",
+			i > 0 ? ", " : "", run_state_name((enum run_state)i));
+	client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		"state: \"%.32s\" is not a run's state (%s)", name, states);
+}
+
+void command_list(struct daemon *d, struct client *client, json_t *params)
+{
+	const char *name = json_string_value(json_object_get(params, "state"));
+	struct question *q;
+	enum run_state state = RUN_QUEUED;
+	struct record_list list = {
+		.after = request_integer(params, "after", 0),
+		.newest = json_is_true(json_object_get(params, "newest")),
+		.state = -1,
+	};
+
+	if (!page_limit(client, params, &list.limit))
+		return;
+	if (name != NULL && run_state_parse(name, &state) < 0) {
+		refuse_state(client, name);
+		return;
+	}
+	if (name != NULL)
+		list.state = (int)state;
+	q = question_create(d, client, 0);
+	if (q == NULL || record_list(d->store, d->state_dir, &list, on_result, q) < 0) {
+		free(q);
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+	}
+}
+
+/* ---- follow ---- */
+
+static void follow_open(struct daemon *d, struct client *client, struct run *run, json_t *params)
+{
+	int64_t seq = 0, first = 0;
+	int rc = follow_add(d->follow, run, client, &seq, &first);
+
+	if (rc == -EALREADY) {
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"run %lld: is followed already on this connection", (long long)run->id);
+	} else if (rc == -E2BIG) {
+		client_refuse(
+			client, PROTOCOL_BUSY, NULL, "too many runs followed on a connection");
+	} else if (rc < 0) {
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+	} else {
+		client_hold(client);
+		client_reply(client,
+			json_pack("{so so so sI sI}", "run", run_json(run, d->state_dir),
+				"progress", follow_progress(run), "outlook", outlook_run(d, run),
+				"seq", (json_int_t)seq, "first", (json_int_t)first));
+		follow_replay(d->follow, run, client, request_integer(params, "after", seq));
+		client_release(client);
+	}
+}
+
+void command_follow(struct daemon *d, struct client *client, json_t *params)
+{
+	int64_t id = request_integer(params, "id", 0);
+	struct run *run = queue_find(d->queue, id);
+	struct question *q;
+
+	if (run != NULL) {
+		follow_open(d, client, run, params);
+		return;
+	}
+	q = question_create(d, client, id);
+	if (q != NULL)
+		q->follow = true;
+	if (q == NULL || record_show(d->store, d->state_dir, id, -1, 1, on_result, q) < 0) {
+		free(q);
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+	}
+}
+
+/* ---- cancel ---- */
+
+static void reply_cancel(struct client *client, int64_t id, const char *state, bool already)
+{
+	client_reply(client,
+		json_pack("{sI ss sb}", "id", (json_int_t)id, "state", state, "already", already));
+}
+
+static void on_cancel_ended(void *arg, int rc, json_t *result)
+{
+	struct question *q = arg;
+	struct client *client = control_find(q->daemon->control, q->client);
+	json_t *run = json_object_get(result, "run");
+
+	if (client != NULL && rc < 0)
+		request_unread(client, q->id, rc);
+	else if (client != NULL &&
+		!role_may_change(client_peer(client),
+			(uid_t)json_integer_value(json_object_get(run, "uid"))))
+		request_not_owner(client, q->id);
+	else if (client != NULL)
+		reply_cancel(client, q->id, json_string_value(json_object_get(run, "state")), true);
+	json_decref(result);
+	free(q);
+}
+
+void command_cancel(struct daemon *d, struct client *client, json_t *params)
+{
+	int64_t id = request_integer(params, "id", 0);
+	struct run *run = queue_find(d->queue, id);
+	struct question *q;
+
+	if (run == NULL) {
+		q = question_create(d, client, id);
+		if (q == NULL ||
+			record_show(d->store, d->state_dir, id, -1, 1, on_cancel_ended, q) < 0) {
+			free(q);
+			client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+		}
+	} else if (!role_may_change(client_peer(client), run->uid)) {
+		request_not_owner(client, id);
+	} else if (run->state != RUN_QUEUED && json_is_true(json_object_get(params, "queued"))) {
+		reply_cancel(client, id, run_state_name(run->state), true);
+	} else {
+		cancel_begin(d, client, run);
+	}
+}

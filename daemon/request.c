@@ -1,0 +1,33 @@
+#include "daemon/request.h"
+
+#include <errno.h>
+
+#include "daemon/store.h"
+#include "proto/protocol.h"
+
+int64_t request_integer(const json_t *params, const char *key, int64_t standard)
+{
+	const json_t *v = json_object_get(params, key);
+
+	return v ? json_integer_value(v) : standard;
+}
+
+void request_no_run(struct client *client, int64_t id)
+{
+	client_refuse(client, PROTOCOL_NO_SUCH_RUN, NULL, "run %lld: no such run", (long long)id);
+}
+
+void request_not_owner(struct client *client, int64_t id)
+{
+	client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL, "run %lld: belongs to another user",
+		(long long)id);
+}
+
+void request_unread(struct client *client, int64_t id, int rc)
+{
+	if (rc == -ENOENT)
+		request_no_run(client, id);
+	else
+		client_refuse(client, PROTOCOL_STORE, NULL, "the store cannot be read: %s",
+			store_error_text(rc));
+}

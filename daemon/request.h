@@ -1,0 +1,25 @@
+/*
+ * request.h: what those who answer requests share: a parameter's value, and the refusals that
+ * several of them give in the same words.
+ */
+#ifndef GPT2D_REQUEST_H
+#define GPT2D_REQUEST_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "daemon/client.h"
+
+/* An integer of params (or of any object); standard where it is absent. */
+int64_t request_integer(const json_t *params, const char *key, int64_t standard);
+
+/* There is no run of that id. */
+void request_no_run(struct client *client, int64_t id);
+
+/* The client may not change that run: role.h. */
+void request_not_owner(struct client *client, int64_t id);
+
+/* The store answered with rc, a negative errno; of run id, where it is -ENOENT. */
+void request_unread(struct client *client, int64_t id, int rc);
+
+#endif
