@@ -47,5 +47,7 @@ const char *text_time(const json_t *object, const char *key, char *out, size_t o
 void text_plan(const json_t *plan, char *out, size_t out_bytes);
 /* A line with a bar of what protocol.h calls progress; nothing for null. */
 void text_progress_line(const struct term *t, const json_t *progress);
+/* What status says of the running run, {run, progress} or null: its name, state and progress. */
+void text_running(const struct term *t, const json_t *running);
 
 #endif

@@ -177,7 +177,7 @@ void text_progress_line(const struct term *t, const json_t *progress)
 	fputc('\n', t->file);
 }
 
-static void print_running(const struct term *t, const json_t *running)
+void text_running(const struct term *t, const json_t *running)
 {
 	const json_t *run = json_object_get(running, "run");
 	char name[80], state[32];
@@ -257,7 +257,7 @@ void text_status(struct ctl *ctl, const json_t *reply)
 	text_hold(&ctl->out, "released", json_object_get(reply, "released"));
 	print_store(&ctl->out, json_object_get(reply, "store"));
 	print_engine(&ctl->out, json_object_get(reply, "engine"));
-	print_running(&ctl->out, json_object_get(reply, "running"));
+	text_running(&ctl->out, json_object_get(reply, "running"));
 	print_counts(&ctl->out, reply);
 }
 

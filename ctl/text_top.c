@@ -111,24 +111,6 @@ static void print_head(const struct view *v, const struct term *t)
 			term_colour(t, TERM_PLAIN));
 }
 
-static void print_run(const struct view *v, const struct term *t)
-{
-	const json_t *running = json_object_get(v->status, "running");
-	const json_t *run = json_object_get(running, "run");
-	char name[NAME_BYTES], state[32];
-
-	if (!json_is_object(run)) {
-		fputs("running none\n", t->file);
-		return;
-	}
-	format_string(run, "state", "?", state, sizeof(state));
-	fprintf(t->file, "running %lld %s: %s%s%s\n", (long long)format_int(run, "id", 0),
-		format_string(run, "name", "", name, sizeof(name)),
-		term_colour(t, text_state_colour(state)), state, term_colour(t, TERM_PLAIN));
-	text_progress_line(t, json_object_get(running, "progress"));
-	print_losses(v, t);
-}
-
 static void print_ranks(const struct view *v, const struct term *t, size_t rows)
 {
 	const json_t *engine = json_object_get(v->status, "engine");
@@ -205,9 +187,12 @@ void text_top(const struct term *t, const struct view *v, int rows)
 	const size_t n_ranks =
 		json_array_size(json_object_get(json_object_get(v->status, "engine"), "ranks"));
 	const size_t half = (size_t)left / 2, ranks = n_ranks < half ? n_ranks : half;
+	const json_t *running = json_object_get(v->status, "running");
 
 	print_head(v, t);
-	print_run(v, t);
+	text_running(t, running);
+	if (json_is_object(json_object_get(running, "run")))
+		print_losses(v, t);
 	print_ranks(v, t, ranks);
 	print_queue(v, t, (size_t)left - ranks);
 }
