@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/training.h"
+#include "tests/gpu/small_training.h"
 
 enum { STEPS = 12, OUTCOMES = 4 };
 
@@ -37,66 +37,18 @@ static void check(struct machine *m, const char *what, const char *part, bool go
 		m->failed++;
 }
 
-static bool never(void *arg)
-{
-	return false;
-}
-
 static struct spec_config make_config(enum spec_precision precision)
 {
-	return (struct spec_config){
-		.model = {.n_layer = 2,
-			.n_head = 2,
-			.n_embd = 128,
-			.vocab_size = 1000,
-			.n_positions = 64,
-			.tied_head = true},
-		.data_kind = SPEC_DATA_SYNTHETIC,
-		.data_synthetic_tokens = 65536,
-		.seq_len = 64,
-		.seed = 3,
-		.gpus = 1,
-		.micro_batch = 2,
-		.accumulation = 1,
-		.batch = 2,
-		.reduce_bucket_elems = 1 << 24,
-		.allgather_bucket_elems = 1 << 24,
-		.gradient_clipping = 1,
-		.lr = 1e-3,
-		.beta1 = 0.9,
-		.beta2 = 0.95,
-		.eps = 1e-8,
-		.weight_decay = 0.1,
-		.decay = SPEC_DECAY_MATRICES,
-		.precision = precision,
-		.fp16_initial_scale_power = 8,
-		.fp16_loss_scale_window = 4,
-		.fp16_hysteresis = 1,
-		.fp16_min_loss_scale = 1,
-		.optimizer_steps = STEPS,
-	};
-}
+	struct spec_config c = small_training_config(precision);
 
-static uint64_t hash_params(struct machine *m, const struct training *t)
-{
-	size_t bytes = (size_t)(t->plan.param_elems * t->elem_bytes);
-	unsigned char *host = k_alloc_host(m->w.ctx, bytes);
-	uint64_t h = 1469598103934665603U;
-
-	if (!host)
-		return 0;
-	k_copy_out(m->w.compute, host, t->model.params, bytes);
-	k_stream_sync(m->w.compute, INT64_MAX);
-	for (size_t i = 0; i < bytes; i++)
-		h = (h ^ host[i]) * 1099511628211U;
-	k_free_host(m->w.ctx, host);
-	return h;
+	c.optimizer_steps = STEPS;
+	return c;
 }
 
 static int run_steps(struct machine *m, struct training *t, const struct dataset *data,
 	struct outcome *out, char *error, size_t error_bytes)
 {
-	const struct step_asked asked = {.stop = never};
+	const struct step_asked asked = {.stop = small_training_never};
 
 	training_reset(t);
 	for (int i = 0; i < STEPS; i++) {
@@ -110,7 +62,7 @@ static int run_steps(struct machine *m, struct training *t, const struct dataset
 		out->skipped += r.measure.skipped;
 	}
 	out->replayed = t->step.replayed;
-	out->params = hash_params(m, t);
+	out->params = small_training_hash(&m->w, t);
 	snprintf(out->no_graph, sizeof(out->no_graph), "%s", t->step.no_graph);
 	return step_validate(&t->step, data, 2, &asked, &out->val_loss, error, error_bytes);
 }
