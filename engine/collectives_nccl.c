@@ -11,6 +11,8 @@
 
 #include <nccl.h>
 
+#include "engine/collectives_counted.h"
+#include "engine/nccl_call.h"
 #include "engine/nccl_comm.h"
 #include "engine/nccl_deadline.h"
 #include "engine/ucx_exchange.h"
@@ -24,15 +26,6 @@ enum {
 
 /* An allowance for NCCL's buffers and channels, which depend on the machine's links. */
 #define SCRATCH_BYTES (INT64_C(512) << 20)
-
-/* The fields of struct collectives_bytes. */
-enum counted {
-	COUNTED_REDUCE_SCATTER,
-	COUNTED_ALL_GATHER,
-	COUNTED_ALL_REDUCE,
-	COUNTED_OTHER,
-	COUNTED,
-};
 
 struct collectives_group {
 	struct collectives *c;
@@ -100,8 +93,8 @@ static void look_at_errors(struct collectives *c)
 		if (g->comm != NULL &&
 			(ncclCommGetAsyncError(g->comm, &result) != ncclSuccess ||
 				(result != ncclSuccess && result != ncclInProgress)))
-			ucx_wire_fail(c->wire, "rank %d: nccl: %s", c->rank,
-				ncclGetErrorString(result));
+			ucx_wire_fail(
+				c->wire, "rank %d: nccl: %s", c->rank, ncclGetErrorString(result));
 	}
 	pthread_mutex_unlock(&c->nccl_lock);
 }
@@ -413,70 +406,6 @@ void collectives_count(const struct collectives_group *g, struct collectives_byt
 
 /* ---- collectives ---- */
 
-enum kind { REDUCE_SCATTER, ALL_GATHER, ALL_REDUCE, BROADCAST };
-
-static const char *const kind_names[] = {
-	[REDUCE_SCATTER] = "reduce_scatter",
-	[ALL_GATHER] = "all_gather",
-	[ALL_REDUCE] = "all_reduce",
-	[BROADCAST] = "broadcast",
-};
-
-struct call {
-	enum kind kind;
-	enum counted counted;
-	void *buf;
-	int64_t n;
-	ncclDataType_t type;
-	size_t elem_bytes;
-	enum collectives_op op;
-	int root;
-};
-
-static ncclResult_t start(
-	const struct collectives_group *g, const struct call *call, cudaStream_t s)
-{
-	ncclRedOp_t op = call->op == COLLECTIVES_MAX ? ncclMax : ncclSum;
-	size_t n = (size_t)call->n, each = n / (size_t)g->world;
-	char *own = (char *)call->buf + each * (size_t)g->c->rank * call->elem_bytes;
-
-	switch (call->kind) {
-	case REDUCE_SCATTER:
-		return ncclReduceScatter(call->buf, own, each, call->type, op, g->comm, s);
-	case ALL_GATHER:
-		return ncclAllGather(own, call->buf, each, call->type, g->comm, s);
-	case ALL_REDUCE:
-		return ncclAllReduce(call->buf, call->buf, n, call->type, op, g->comm, s);
-	case BROADCAST:
-		break;
-	}
-	return ncclBroadcast(call->buf, call->buf, n, call->type, call->root, g->comm, s);
-}
-
-/*
- * As the collectives over UCX count: what the others get from this rank. An all_reduce is a
- * reduce-scatter and an all-gather of slices that differ by one element at most; one of few
- * integers or doubles goes whole to every rank.
- */
-static int64_t sent_elems(const struct collectives_group *g, const struct call *call)
-{
-	int64_t others = g->world - 1, own = call->n / g->world;
-
-	switch (call->kind) {
-	case REDUCE_SCATTER:
-	case ALL_GATHER:
-		return own * others;
-	case ALL_REDUCE:
-		if (call->counted == COUNTED_OTHER)
-			return call->n * others;
-		own += g->c->rank < call->n % g->world ? 1 : 0;
-		return call->n - own + own * others;
-	case BROADCAST:
-		break;
-	}
-	return g->c->rank == call->root ? call->n * others : 0;
-}
-
 static bool usable(const struct collectives_group *g)
 {
 	return g->world > 1 && !g->c->aborted && ucx_wire_error(g->c->wire) == NULL &&
@@ -485,14 +414,14 @@ static bool usable(const struct collectives_group *g)
 
 static void failed(struct collectives *c, const char *name, ncclResult_t result)
 {
-	ucx_wire_fail(c->wire, "rank %d: %s: %s: %.120s", c->rank, name,
-		ncclGetErrorString(result), ncclGetLastError(NULL));
+	ucx_wire_fail(c->wire, "rank %d: %s: %s: %.120s", c->rank, name, ncclGetErrorString(result),
+		ncclGetLastError(NULL));
 }
 
-static void launch(struct collectives_group *g, struct call call, struct k_stream *s)
+static void launch(struct collectives_group *g, struct nccl_call call, struct k_stream *s)
 {
 	struct collectives *c = g->c;
-	const char *name = kind_names[call.kind];
+	const char *name = nccl_call_name(call.kind);
 	struct nccl_deadline_mark *mark = NULL;
 	ncclResult_t result;
 
@@ -508,13 +437,14 @@ static void launch(struct collectives_group *g, struct call call, struct k_strea
 		g->stream = s;
 		g->mark = mark;
 	}
-	result = start(g, &call, k_stream_native(s));
+	result = nccl_call_start(&call, g->comm, c->rank, g->world, k_stream_native(s));
 	if (!g->open)
 		nccl_deadline_end(&c->deadline, mark, s);
 	if (result != ncclSuccess)
 		failed(c, name, result);
 	else
-		g->sent[call.counted] += sent_elems(g, &call) * (int64_t)call.elem_bytes;
+		g->sent[call.counted] +=
+			nccl_call_sent(&call, c->rank, g->world) * (int64_t)call.elem_bytes;
 out:
 	if (!g->open)
 		pthread_mutex_unlock(&c->nccl_lock);
@@ -554,36 +484,20 @@ void collectives_end(struct collectives_group *g)
 	pthread_mutex_unlock(&g->c->nccl_lock);
 }
 
-static ncclDataType_t elem_type(const struct collectives *c)
-{
-	switch (k_context_dtype(c->ctx)) {
-	case K_BF16:
-		return ncclBfloat16;
-	case K_FP16:
-		return ncclFloat16;
-	case K_FP64:
-		return ncclFloat64;
-	case K_FP32:
-	case K_TF32:
-		break;
-	}
-	return ncclFloat32;
-}
-
-static void launch_sliced(struct collectives_group *g, enum kind kind, enum counted counted,
-	void *buf, int64_t n, struct k_stream *s)
+static void launch_sliced(struct collectives_group *g, enum nccl_call_kind kind,
+	enum collectives_counted counted, void *buf, int64_t n, struct k_stream *s)
 {
 	if (g->world > 1 && n % g->world != 0) {
 		ucx_wire_fail(g->c->wire, "rank %d: %s of %lld elements among %d ranks", g->c->rank,
-			kind_names[kind], (long long)n, g->world);
+			nccl_call_name(kind), (long long)n, g->world);
 		return;
 	}
 	launch(g,
-		(struct call){.kind = kind,
+		(struct nccl_call){.kind = kind,
 			.counted = counted,
 			.buf = buf,
 			.n = n,
-			.type = elem_type(g->c),
+			.type = nccl_call_elem_type(g->c->ctx),
 			.elem_bytes = k_elem_bytes(g->c->ctx)},
 		s);
 }
@@ -591,19 +505,19 @@ static void launch_sliced(struct collectives_group *g, enum kind kind, enum coun
 void collectives_reduce_scatter(
 	struct collectives_group *g, void *buf, int64_t n, struct k_stream *s)
 {
-	launch_sliced(g, REDUCE_SCATTER, COUNTED_REDUCE_SCATTER, buf, n, s);
+	launch_sliced(g, NCCL_REDUCE_SCATTER, COUNTED_REDUCE_SCATTER, buf, n, s);
 }
 
 void collectives_all_gather(struct collectives_group *g, void *buf, int64_t n, struct k_stream *s)
 {
-	launch_sliced(g, ALL_GATHER, COUNTED_ALL_GATHER, buf, n, s);
+	launch_sliced(g, NCCL_ALL_GATHER, COUNTED_ALL_GATHER, buf, n, s);
 }
 
 void collectives_all_reduce(struct collectives_group *g, void *buf, int64_t n,
 	enum collectives_type type, enum collectives_op op, struct k_stream *s)
 {
-	struct call call = {
-		.kind = ALL_REDUCE,
+	struct nccl_call call = {
+		.kind = NCCL_ALL_REDUCE,
 		.counted = COUNTED_OTHER,
 		.buf = buf,
 		.n = n,
@@ -614,7 +528,7 @@ void collectives_all_reduce(struct collectives_group *g, void *buf, int64_t n,
 
 	if (type == COLLECTIVES_ELEM) {
 		call.counted = COUNTED_ALL_REDUCE;
-		call.type = elem_type(g->c);
+		call.type = nccl_call_elem_type(g->c->ctx);
 		call.elem_bytes = k_elem_bytes(g->c->ctx);
 	}
 	launch(g, call, s);
@@ -628,7 +542,7 @@ void collectives_broadcast(
 			g->c->rank, root, g->world);
 	else
 		launch(g,
-			(struct call){.kind = BROADCAST,
+			(struct nccl_call){.kind = NCCL_BROADCAST,
 				.counted = COUNTED_OTHER,
 				.buf = buf,
 				.n = (int64_t)bytes,

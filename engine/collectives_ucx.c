@@ -5,10 +5,11 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
+#include "engine/collectives_counted.h"
 #include "engine/ucx_exchange.h"
+#include "engine/ucx_operation.h"
 #include "engine/ucx_sum.h"
 #include "engine/ucx_wire.h"
 
@@ -20,25 +21,8 @@ struct operation {
 	struct operation *next_free;
 	struct operation *next_made;
 	struct collectives_group *group;
-	enum ucx_kind kind;
-	void *buf;
-	const void *in;
-	int64_t n; /* elements, or bytes for broadcast and gather_all */
-	int root;
-	enum ucx_sum_type type;
-	enum collectives_op op;
-	bool elements; /* of the compute type: the plan's, not the engine's own few numbers */
+	struct ucx_operation what;
 	uint64_t ticket;
-	uint64_t sequence;
-};
-
-/* The fields of struct collectives_bytes. */
-enum counted {
-	COUNTED_REDUCE_SCATTER,
-	COUNTED_ALL_GATHER,
-	COUNTED_ALL_REDUCE,
-	COUNTED_OTHER,
-	COUNTED,
 };
 
 struct collectives_group {
@@ -226,159 +210,6 @@ void collectives_count(const struct collectives_group *g, struct collectives_byt
 	out->other = atomic_load(&g->sent[COUNTED_OTHER]);
 }
 
-/* ---- what each collective exchanges ---- */
-
-/* First element of slice r of n elements in world slices that differ by one at most. */
-static int64_t slice_first(int64_t n, int world, int r)
-{
-	int64_t rest = n % world;
-
-	return n / world * r + (r < rest ? r : rest);
-}
-
-static size_t slice_bytes(const struct operation *o, int r)
-{
-	int world = o->group->world;
-
-	return (size_t)(slice_first(o->n, world, r + 1) - slice_first(o->n, world, r)) *
-		ucx_sum_elem_bytes(o->type);
-}
-
-static char *slice_at(const struct operation *o, int r)
-{
-	return (char *)o->buf +
-		(size_t)slice_first(o->n, o->group->world, r) * ucx_sum_elem_bytes(o->type);
-}
-
-static int exchange(
-	const struct operation *o, int phase, void *dst, const void *own, size_t reduce_bytes)
-{
-	const struct collectives_group *g = o->group;
-	struct ucx_exchange_args args = {
-		.head =
-			{
-				.sequence = o->sequence,
-				.n = o->n,
-				.kind = (uint16_t)o->kind,
-				.phase = (uint16_t)phase,
-				.world = (uint16_t)g->world,
-				.root = (uint16_t)o->root,
-				.type = (uint16_t)o->type,
-				.op = (uint16_t)o->op,
-			},
-		.blocks = g->blocks,
-		.dst = dst,
-		.own = own,
-		.reduce_bytes = reduce_bytes,
-	};
-
-	return ucx_exchange_run(g->c->exchange, &args);
-}
-
-static enum counted counted_as(const struct operation *o)
-{
-	switch (o->kind) {
-	case UCX_REDUCE_SCATTER:
-		return COUNTED_REDUCE_SCATTER;
-	case UCX_ALL_GATHER:
-		return COUNTED_ALL_GATHER;
-	case UCX_ALL_REDUCE:
-		return o->elements ? COUNTED_ALL_REDUCE : COUNTED_OTHER;
-	default:
-		return COUNTED_OTHER;
-	}
-}
-
-/* Bytes sent are counted when the exchange has succeeded. */
-static int count_sent(const struct operation *o, int status, size_t bytes)
-{
-	if (status == 0)
-		atomic_fetch_add(&o->group->sent[counted_as(o)], (int64_t)bytes);
-	return status;
-}
-
-static int run_reduce_scatter(const struct operation *o)
-{
-	const struct collectives_group *g = o->group;
-	size_t sent = 0;
-	char *own = slice_at(o, g->c->rank);
-	size_t own_bytes = slice_bytes(o, g->c->rank);
-
-	for (int p = 0; p < g->world; p++) {
-		g->blocks[p] =
-			(struct ucx_block){slice_at(o, p), slice_bytes(o, p), NULL, own_bytes};
-		sent += p == g->c->rank ? 0 : g->blocks[p].send_bytes;
-	}
-	return count_sent(o, exchange(o, 0, own, own, own_bytes), sent);
-}
-
-static int gather_slices(const struct operation *o, int phase)
-{
-	const struct collectives_group *g = o->group;
-	char *own = slice_at(o, g->c->rank);
-	size_t own_bytes = slice_bytes(o, g->c->rank);
-
-	for (int p = 0; p < g->world; p++)
-		g->blocks[p] =
-			(struct ucx_block){own, own_bytes, slice_at(o, p), slice_bytes(o, p)};
-	return count_sent(o, exchange(o, phase, NULL, NULL, 0), own_bytes * (size_t)(g->world - 1));
-}
-
-static int run_all_gather(const struct operation *o)
-{
-	return gather_slices(o, 0);
-}
-
-/* Few integers or doubles go whole to every rank, in one round. */
-static int run_small_all_reduce(const struct operation *o)
-{
-	const struct collectives_group *g = o->group;
-	size_t bytes = (size_t)o->n * ucx_sum_elem_bytes(o->type);
-
-	for (int p = 0; p < g->world; p++)
-		g->blocks[p] = (struct ucx_block){o->buf, bytes, NULL, bytes};
-	return count_sent(o, exchange(o, 0, o->buf, o->buf, bytes), bytes * (size_t)(g->world - 1));
-}
-
-static int run_all_reduce(const struct operation *o)
-{
-	int status;
-
-	if (!o->elements &&
-		(size_t)o->n * ucx_sum_elem_bytes(o->type) <= ucx_exchange_inline_bytes())
-		return run_small_all_reduce(o);
-	status = run_reduce_scatter(o);
-	return status != 0 ? status : gather_slices(o, 1);
-}
-
-static int run_broadcast(const struct operation *o)
-{
-	const struct collectives_group *g = o->group;
-	size_t bytes = (size_t)o->n, sends = g->c->rank == o->root ? bytes : 0;
-
-	for (int p = 0; p < g->world; p++)
-		g->blocks[p] = (struct ucx_block){o->buf, sends, o->buf, p == o->root ? bytes : 0};
-	return count_sent(o, exchange(o, 0, NULL, NULL, 0), sends * (size_t)(g->world - 1));
-}
-
-static int run_gather_all(const struct operation *o)
-{
-	const struct collectives_group *g = o->group;
-	struct ucx_head head = {.sequence = o->sequence, .world = (uint16_t)g->world};
-	size_t bytes = (size_t)o->n;
-	int status = ucx_exchange_gather(g->c->exchange, &head, g->blocks, o->buf, o->in, bytes);
-
-	return count_sent(o, status, bytes * (size_t)(g->world - 1));
-}
-
-static int run_barrier(const struct operation *o)
-{
-	const struct collectives_group *g = o->group;
-
-	memset(g->blocks, 0, (size_t)g->world * sizeof *g->blocks);
-	return exchange(o, 0, NULL, NULL, 0);
-}
-
 /* ---- issue and run in turn ---- */
 
 /*
@@ -426,29 +257,38 @@ static void end_turn(struct collectives *c, struct operation *o, bool ran)
 	pthread_mutex_unlock(&c->lock);
 }
 
+static enum collectives_counted counted_as(const struct ucx_operation *o)
+{
+	switch (o->kind) {
+	case UCX_REDUCE_SCATTER:
+		return COUNTED_REDUCE_SCATTER;
+	case UCX_ALL_GATHER:
+		return COUNTED_ALL_GATHER;
+	case UCX_ALL_REDUCE:
+		return o->elements ? COUNTED_ALL_REDUCE : COUNTED_OTHER;
+	default:
+		return COUNTED_OTHER;
+	}
+}
+
 static void run(void *arg)
 {
-	static int (*const runs[])(const struct operation *o) = {
-		[UCX_REDUCE_SCATTER] = run_reduce_scatter,
-		[UCX_ALL_GATHER] = run_all_gather,
-		[UCX_ALL_REDUCE] = run_all_reduce,
-		[UCX_BROADCAST] = run_broadcast,
-		[UCX_GATHER_ALL] = run_gather_all,
-		[UCX_BARRIER] = run_barrier,
-	};
 	struct operation *o = arg;
 	struct collectives *c = o->group->c;
 	int status = wait_for_turn(c, o);
+	int64_t sent = 0;
 
 	if (status == -ETIMEDOUT) {
 		ucx_wire_fail(c->wire,
 			"rank %d: %s: the collectives issued before it did not run for %g s",
-			c->rank, ucx_exchange_kind_name(o->kind),
+			c->rank, ucx_exchange_kind_name(o->what.kind),
 			(double)ucx_wire_timeout_ns(c->wire) * 1e-9);
 		ucx_wire_tell(c->wire);
 	}
-	if (status == 0)
-		runs[o->kind](o);
+	if (status == 0) {
+		ucx_operation_run(&o->what, &sent);
+		atomic_fetch_add(&o->group->sent[counted_as(&o->what)], sent);
+	}
 	end_turn(c, o, status != -ECANCELED);
 }
 
@@ -468,7 +308,7 @@ static struct operation *take_operation(struct collectives *c)
 	return o;
 }
 
-static void issue(struct collectives_group *g, struct operation what, struct k_stream *s)
+static void issue(struct collectives_group *g, struct ucx_operation what, struct k_stream *s)
 {
 	struct collectives *c = g->c;
 	struct operation *o;
@@ -483,11 +323,14 @@ static void issue(struct collectives_group *g, struct operation what, struct k_s
 	pthread_mutex_lock(&c->lock);
 	o = take_operation(c);
 	if (o != NULL) {
-		what.group = g;
-		what.next_made = o->next_made;
-		what.ticket = c->issued++;
 		what.sequence = g->issued++;
-		*o = what;
+		what.rank = c->rank;
+		what.world = g->world;
+		what.exchange = c->exchange;
+		what.blocks = g->blocks;
+		o->group = g;
+		o->ticket = c->issued++;
+		o->what = what;
 	}
 	pthread_mutex_unlock(&c->lock);
 	if (o == NULL)
@@ -517,7 +360,7 @@ void collectives_reduce_scatter(
 {
 	if (g->world > 1 && n > 0 && divides(g, UCX_REDUCE_SCATTER, n))
 		issue(g,
-			(struct operation){.kind = UCX_REDUCE_SCATTER,
+			(struct ucx_operation){.kind = UCX_REDUCE_SCATTER,
 				.buf = buf,
 				.n = n,
 				.type = elem_type(g->c),
@@ -529,7 +372,7 @@ void collectives_all_gather(struct collectives_group *g, void *buf, int64_t n, s
 {
 	if (g->world > 1 && n > 0 && divides(g, UCX_ALL_GATHER, n))
 		issue(g,
-			(struct operation){.kind = UCX_ALL_GATHER,
+			(struct ucx_operation){.kind = UCX_ALL_GATHER,
 				.buf = buf,
 				.n = n,
 				.type = elem_type(g->c)},
@@ -544,7 +387,7 @@ void collectives_all_reduce(struct collectives_group *g, void *buf, int64_t n,
 
 	if (g->world > 1 && n > 0)
 		issue(g,
-			(struct operation){.kind = UCX_ALL_REDUCE,
+			(struct ucx_operation){.kind = UCX_ALL_REDUCE,
 				.buf = buf,
 				.n = n,
 				.type = elements ? elem_type(g->c) : sum,
@@ -561,7 +404,7 @@ void collectives_broadcast(
 			g->c->rank, root, g->world);
 	else if (g->world > 1 && bytes > 0)
 		issue(g,
-			(struct operation){.kind = UCX_BROADCAST,
+			(struct ucx_operation){.kind = UCX_BROADCAST,
 				.buf = buf,
 				.n = (int64_t)bytes,
 				.root = root},
@@ -577,7 +420,7 @@ void collectives_gather_all(
 		k_copy(s, out, in, bytes);
 	if (g->world > 1)
 		issue(g,
-			(struct operation){
+			(struct ucx_operation){
 				.kind = UCX_GATHER_ALL, .buf = out, .in = in, .n = (int64_t)bytes},
 			s);
 }
@@ -585,7 +428,7 @@ void collectives_gather_all(
 void collectives_barrier(struct collectives_group *g, struct k_stream *s)
 {
 	if (g->world > 1)
-		issue(g, (struct operation){.kind = UCX_BARRIER}, s);
+		issue(g, (struct ucx_operation){.kind = UCX_BARRIER}, s);
 }
 
 /* Each is run by itself: over shared memory nothing is won by runs of several. */
