@@ -202,8 +202,14 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct checker *c = arg;
+	const bool asked = c->asked, greeted = c->greeted;
 	char why[64] = "closed its link";
 
+	if (!c->closed && c->link != NULL) {
+		engine_link_drain(c->link);
+		if (c->broken || c->closed || c->asked != asked || c->greeted != greeted)
+			return; /* it was gpt2d that stood still */
+	}
 	if (!c->closed)
 		snprintf(why, sizeof(why), "did not answer within %lld s",
 			(long long)c->o.timeout_s);

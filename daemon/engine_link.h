@@ -43,9 +43,9 @@ int64_t engine_link_heard_ns(const struct engine_link *link); /* monotonic, of t
 /* Whether the process has ended, be it waited for or not. */
 bool engine_link_ended(const struct engine_link *link);
 /*
- * Of a process that has ended and is not waited for yet: handle the lines it left, its last words,
- * which may say better than its end why it ended. At most 1 MiB is read: a child of it may hold the
- * link open and write on.
+ * Handle now what it has written, before its silence or its end is judged: gpt2d itself may have
+ * stood still, and its last words may say better than its end why it ended. At most 1 MiB is read:
+ * it, or a child that holds the link open, may write on.
  */
 void engine_link_drain(struct engine_link *link);
 /* On SIGCHLD: whether the process has ended, now or before; then engine_link_end says how. */

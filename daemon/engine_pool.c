@@ -419,12 +419,22 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
+void engine_pool_hear(struct engine_pool *p)
+{
+	for (int i = 0; (p->state == POOL_STARTING || p->state == POOL_READY) && i < p->o.ranks;
+		i++)
+		if (p->ranks[i].link)
+			engine_link_drain(p->ranks[i].link);
+}
+
 static void on_watch(evutil_socket_t fd, short what, void *arg)
 {
 	struct engine_pool *p = arg;
-	int64_t now = clock_mono_ns();
 	char reason[128];
+	int64_t now;
 
+	engine_pool_hear(p);
+	now = clock_mono_ns();
 	if (p->state == POOL_STARTING && now - p->started_ns > p->o.start_timeout_s * CLOCK_S_NS) {
 		snprintf(reason, sizeof(reason), "engine_lost: engines are not ready after %lld s",
 			(long long)p->o.start_timeout_s);

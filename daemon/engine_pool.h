@@ -39,6 +39,9 @@ struct engine_pool_options {
 int engine_pool_create(const struct engine_pool_options *options, struct engine_pool **out);
 void engine_pool_destroy(struct engine_pool *p); /* takes NULL */
 
+/* Handles what the engines have written, before anybody judges how long they say nothing. */
+void engine_pool_hear(struct engine_pool *p);
+
 bool engine_pool_ready(const struct engine_pool *p);
 /* To the first n ranks; params is borrowed. */
 void engine_pool_send(struct engine_pool *p, int n, const char *method, json_t *params);

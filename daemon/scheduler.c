@@ -338,9 +338,11 @@ static bool engines_hang(const struct scheduler *s, int64_t now, char *reason, s
 static void on_watch(evutil_socket_t fd, short what, void *arg)
 {
 	struct scheduler *s = arg;
-	int64_t now = clock_mono_ns();
 	char reason[RUN_REASON_BYTES];
+	int64_t now;
 
+	engine_pool_hear(s->daemon->pool);
+	now = clock_mono_ns();
 	lifecycle_retry(s->daemon);
 	end_late(s, now);
 	if (engines_hang(s, now, reason, sizeof(reason)))

@@ -29,8 +29,8 @@ How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2
 
 Environment: GPT2D_FAKE_START "dead", "mute", "old" or "other" for engines that do not get ready, "stay" for
 engines that do not heed engine.exit, "half" for one (rank 1) that dies while the ranks connect;
-GPT2D_FAKE_CHECK "dead" or "mute" for a checker that does not answer. A spec whose seed is 666 is refused
-by the checker.
+GPT2D_FAKE_CHECK "dead" or "mute" for a checker that does not answer, "slow" for one that takes two seconds. A spec
+whose seed is 666 is refused by the checker.
 """
 
 import hashlib
@@ -257,6 +257,8 @@ def check(link):
             os.kill(os.getpid(), signal.SIGSEGV)
         if how == "mute":
             continue
+        if how == "slow":
+            time.sleep(2)
         if params["spec"]["seed"] == 666:
             link.send("check.reply", token=params["token"], ok=False,
                 errors=[{"key": "data.train", "message": "train.bin: 5 tokens, 6 needed"}])

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import pytest
 
@@ -51,6 +52,33 @@ def test_one_rank_of_three(daemon, rank, number, reason):
             event = follower.event()
         assert event["params"]["reason"] == end["reason"]
         assert not os.path.exists(end["dir"] + "/RUN_COMPLETE.txt")
+
+
+def test_gpt2d_stopped_is_no_silence_of_engines(daemon):
+    """Stopped for longer than engines may be silent, it first hears what they said meanwhile."""
+    with daemon(ranks=2, engine=CPU, options=(*SOON, "--progress-timeout", "6")) as d, d.client() as c:
+        before, run = d.engines(), c.submit(endless())
+        trains(c, run)
+        for _ in range(3):
+            step = c.call("status")["running"]["progress"]["step"]
+            os.kill(d.process.pid, signal.SIGSTOP)
+            time.sleep(8)
+            os.kill(d.process.pid, signal.SIGCONT)
+            wait_for(lambda: c.call("status")["running"]["progress"]["step"] > step, "another step")
+        status = c.call("status")
+        assert status["running"]["run"]["id"] == run and status["engine"]["restarts"] == 0
+        assert d.engines() == before
+
+
+def test_gpt2d_stopped_is_no_silence_of_the_checker(daemon):
+    with daemon(environment={"GPT2D_FAKE_CHECK": "slow"}, options=("--check-timeout", "6")) as d, d.client() as c:
+        number = c.ask("submit", spec=spec())
+        with d.client() as other:
+            other.call("status")  # the checker has been asked, or is about to be
+        os.kill(d.process.pid, signal.SIGSTOP)
+        time.sleep(8)
+        os.kill(d.process.pid, signal.SIGCONT)
+        assert c.wait(c.reply(number)["id"])["state"] == "done"
 
 
 def test_all_ranks_at_once(daemon):
