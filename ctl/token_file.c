@@ -80,11 +80,39 @@ static int creation_error(const struct token_file *f, int error, struct ctl_erro
 	return e->exit;
 }
 
+static const char *file_type(mode_t mode)
+{
+	return S_ISDIR(mode)                     ? "directory"
+		: S_ISLNK(mode)                  ? "symbolic link to nothing"
+		: S_ISCHR(mode) || S_ISBLK(mode) ? "device"
+		: S_ISSOCK(mode)                 ? "socket"
+						 : "pipe";
+}
+
+/*
+ * The file that a rename is to replace: only a regular one, or none. A symbolic link stays and what
+ * it stands for is replaced.
+ */
+static int final_path(const char *path, char **out, struct ctl_error *e)
+{
+	struct stat named, meant;
+	bool there = lstat(path, &named) == 0;
+
+	if (there && stat(path, &meant) != 0)
+		meant = named;
+	if (there && !S_ISREG(meant.st_mode))
+		return ctl_error_set(e, CTL_USAGE, "%s: a %s, a regular file or none is expected",
+			path, file_type(meant.st_mode));
+	*out = there && S_ISLNK(named.st_mode) ? realpath(path, NULL) : strdup(path);
+	return *out ? 0 : io_error(e, path, errno);
+}
+
 int token_file_create(struct token_file *f, const char *path, bool headed, struct ctl_error *e)
 {
 	*f = (struct token_file){.fd = -1, .headed = headed};
-	f->path = strdup(path);
-	if (!f->path || asprintf(&f->tmp_path, "%s.tmp", path) < 0) {
+	if (final_path(path, &f->path, e) != 0)
+		return e->exit;
+	if (asprintf(&f->tmp_path, "%s.tmp", f->path) < 0) {
 		f->tmp_path = NULL;
 		token_file_abandon(f);
 		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");

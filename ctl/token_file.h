@@ -21,7 +21,10 @@ struct token_file {
 
 enum { TOKEN_FILE_HEADER_BYTES = 256 * 4 };
 
-/* 0, or CTL_TRANSPORT (or CTL_USAGE: the folder does not exist) with e. */
+/*
+ * 0, or with e: CTL_USAGE (the folder does not exist, or path is there and is no regular file), or
+ * CTL_TRANSPORT.
+ */
 int token_file_create(struct token_file *f, const char *path, bool headed, struct ctl_error *e);
 int token_file_append(struct token_file *f, const uint16_t *tokens, size_t n, struct ctl_error *e);
 

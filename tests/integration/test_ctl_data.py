@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import struct
 import subprocess
 from pathlib import Path
@@ -100,6 +101,22 @@ def test_failure_keeps_the_older_file(tmp_path):
     (tmp_path / "o.bin").write_bytes(b"older")
     assert prepare("missing", "-o", "o.bin", cwd=tmp_path).returncode == 2
     assert (tmp_path / "o.bin").read_bytes() == b"older"
+
+
+def test_only_a_regular_file_is_replaced(tmp_path):
+    text, pipe, link, target = tmp_path / "text", tmp_path / "pipe", tmp_path / "link", tmp_path / "target.bin"
+    text.write_text("some text\n")
+    os.mkfifo(pipe)
+    link.symlink_to(target)
+    for path, what in ((pipe, "pipe"), (link, "symbolic link to nothing"), (tmp_path, "directory")):
+        result = prepare(text, "-o", path)
+        assert result.returncode == 2
+        assert result.stderr.decode() == f"gpt2ctl: {path}: a {what}, a regular file or none is expected\n"
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+    target.write_bytes(b"older")
+    assert prepare(text, "-o", link).returncode == 0
+    assert link.is_symlink() and read(target)[:4] == list(b"some")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "pipe", "target.bin", "text"]
 
 
 def test_names_that_are_not_utf8(tmp_path):
