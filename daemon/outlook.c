@@ -9,6 +9,7 @@
 #include "daemon/queue.h"
 #include "daemon/scheduler.h"
 #include "daemon/store.h"
+#include "daemon/text.h"
 
 enum { WHY_BYTES = 900 };
 
@@ -82,17 +83,6 @@ static json_t *starts_in_s(const struct daemon *d, const struct run *before)
 	if (before != NULL || left < 0 || !gate_open(d->gate) || store_failing(d->store))
 		return json_null();
 	return json_real(left);
-}
-
-/* What was cut within a character, or came so from an engine, is shown as far as it can be. */
-static json_t *text_json(char why[WHY_BYTES])
-{
-	json_t *text = json_string(why);
-
-	for (char *c = why; text == NULL && *c != '\0'; c++)
-		if ((unsigned char)*c >= 0x80)
-			*c = '?';
-	return text ? text : json_string(why);
 }
 
 json_t *outlook_head(const struct daemon *d)

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -217,18 +216,13 @@ static int64_t now_ns(void)
 /* Whether it is so on every rank. False when that cannot be told: the collectives have failed. */
 static bool on_all_ranks(struct step *s, bool own)
 {
-	int64_t n = s->group ? s->config->gpus : 1;
-	bool *all, result = true;
+	bool all[SPEC_WORLD_MAX] = {false}, result = true;
 
 	if (!s->group)
 		return own;
-	all = calloc((size_t)n, sizeof(*all));
-	if (!all)
-		return false;
 	collectives_gather_all(s->group, all, &own, sizeof(own), s->comm);
-	for (int64_t i = 0; i < n; i++)
+	for (int64_t i = 0; i < s->config->gpus; i++)
 		result = result && all[i];
-	free(all);
 	return result;
 }
 
