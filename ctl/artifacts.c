@@ -16,6 +16,18 @@ static const struct option_row options[] = {
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
+/* In the protocol they count from 0. */
+static void count_from_one(int64_t id, int64_t segment, struct ctl_error *e)
+{
+	const int64_t segments = format_int(e->data, "segments", 0);
+
+	if (segment > 0 && segments > 0)
+		ctl_error_set(e, e->exit,
+			"--segment %lld: run %lld has %lld segment%s, the first is 1",
+			(long long)segment, (long long)id, (long long)segments,
+			segments > 1 ? "s" : "");
+}
+
 /* Pages end with a segment; *result gets the files of all. */
 static int fetch(
 	struct client *c, int64_t id, int64_t segment, json_t **result, struct ctl_error *e)
@@ -32,8 +44,10 @@ static int fetch(
 		else if (after >= 0)
 			json_object_set_new(params, "after", json_integer(after));
 		exit = client_request(c, METHOD_ARTIFACTS, params, CLIENT_CHECK_S, &page, e);
-		if (exit)
+		if (exit) {
+			count_from_one(id, segment, e);
 			break;
+		}
 		next = json_object_get(page, "next");
 		if (json_is_integer(next) && json_integer_value(next) <= after)
 			exit = ctl_error_set(

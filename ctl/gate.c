@@ -1,11 +1,30 @@
 #include "ctl/gate.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ctl/client.h"
+#include "ctl/format.h"
 #include "ctl/output.h"
 
 enum { FOREVER_S = 1000000000 };
+
+/* Whether it has come about, by an answer that came at once: 0, or CTL_TIMEOUT with e. */
+static int look(const char *method, const json_t *reply, struct ctl_error *e)
+{
+	const bool drain = strcmp(method, METHOD_DRAIN) == 0;
+	const char *wanted = strcmp(method, METHOD_WARM) == 0 ? "ready" : "released";
+	const int64_t running = format_int(reply, "running", 0);
+	char engine[32];
+
+	format_string(reply, "engine", "?", engine, sizeof(engine));
+	if (drain && running > 0)
+		return ctl_error_set(e, CTL_TIMEOUT, "drain: run %lld goes on", (long long)running);
+	if (!drain && strcmp(engine, wanted) != 0)
+		return ctl_error_set(e, CTL_TIMEOUT, "%s: the engines are %s, not yet %s", method,
+			engine, wanted);
+	return 0;
+}
 
 int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
 {
@@ -31,18 +50,21 @@ int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
 	}
 	if (arguments_has(args, "now"))
 		json_object_set_new(params, "now", json_true());
-	if (wait)
+	if (wait && timeout > 0.0)
 		json_object_set_new(params, "wait", json_true());
 	exit = client_open(ctl, &c, &e);
 	if (exit)
 		json_decref(params);
 	else
-		exit = client_request(
-			c, method, params, wait ? (int)ceil(timeout) : CLIENT_REPLY_S, &reply, &e);
+		exit = client_request(c, method, params,
+			wait && timeout > 0.0 ? (int)ceil(timeout) : CLIENT_REPLY_S, &reply, &e);
 	client_close(c);
+	if (!exit && wait && timeout <= 0.0)
+		exit = look(method, reply, &e);
 	if (exit)
-		return ctl_fail(ctl, &e);
-	ctl->output->gate(ctl, method, reply);
+		ctl_fail(ctl, &e);
+	else
+		ctl->output->gate(ctl, method, reply);
 	json_decref(reply);
-	return CTL_OK;
+	return exit;
 }

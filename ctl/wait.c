@@ -13,7 +13,7 @@ static const struct option_row options[] = {
 	{"any", 'a', OPTION_FLAG, NULL, 0, 0,
 		"until the first of them has ended; the exit code is of that one"},
 	{"timeout", 't', OPTION_REAL, "SECONDS", 0.0, 1e9,
-		"give up after this time with exit code 124"},
+		"give up after this time with exit code 124; 0: look once"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
@@ -33,8 +33,14 @@ struct wait {
 	struct waited *runs;
 	size_t n;
 	bool any;
-	int64_t deadline_ns; /* client_now_ns; -1: none */
+	int64_t deadline_ns; /* client_now_ns; -1: none; 0: look once */
 };
+
+/* To look takes what it takes. */
+static int64_t answer_until_ns(const struct wait *w)
+{
+	return w->deadline_ns > 0 ? w->deadline_ns : -1;
+}
 
 static struct waited *find(const struct wait *w, int64_t id)
 {
@@ -181,7 +187,7 @@ static int wait_for_all(struct wait *w, struct ctl_error *e)
 				"connection to gpt2d lost twice; how the runs end is not known "
 				"here: gpt2ctl list");
 		any = false;
-		exit = watch_reconnect(w->ctl, &w->c, r->id, w->deadline_ns, e);
+		exit = watch_reconnect(w->ctl, &w->c, r->id, answer_until_ns(w), e);
 		if (exit)
 			return exit;
 		for (size_t i = 0; i < w->n; i++)
@@ -224,7 +230,7 @@ static int report(const struct wait *w)
 static int wait_on(struct wait *w)
 {
 	struct ctl_error e = {0};
-	int exit = client_open_until(w->ctl, w->deadline_ns, &w->c, &e);
+	int exit = client_open_until(w->ctl, answer_until_ns(w), &w->c, &e);
 
 	if (exit)
 		return ctl_fail(w->ctl, &e);
@@ -245,7 +251,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	int64_t id;
 
 	if (timeout >= 0.0)
-		w.deadline_ns = client_now_ns() + (int64_t)(timeout * 1e9);
+		w.deadline_ns = timeout > 0.0 ? client_now_ns() + (int64_t)(timeout * 1e9) : 0;
 	w.runs = calloc(args->n_words, sizeof(*w.runs));
 	if (!w.runs)
 		exit = ctl_error_set(&e, CTL_TRANSPORT, "out of memory");

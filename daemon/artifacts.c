@@ -323,9 +323,10 @@ static void on_show(void *arg, int rc, json_t *result)
 	if (client != NULL && rc < 0)
 		request_unread(client, l->id, rc);
 	else if (client != NULL)
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
-			"segment: run %lld has %lld, %lld is not among 0 to %lld", (long long)l->id,
-			(long long)segments, (long long)l->segment, (long long)segments - 1);
+		client_refuse(client, PROTOCOL_INVALID_PARAMS,
+			json_pack("{sI}", "segments", (json_int_t)segments),
+			"segment: run %lld has %lld, counted from 0, and no %lld", (long long)l->id,
+			(long long)segments, (long long)l->segment);
 	listing_free(l);
 }
 

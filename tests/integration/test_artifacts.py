@@ -54,6 +54,8 @@ def test_list(daemon):
             with pytest.raises(RpcError) as refused:
                 c.call("artifacts", **{"id": run, **params})
             assert refused.value.code == code
+        assert "--segment 9: run 1 has 8 segments, the first is 1" in ctl(d, "artifacts", run, "--segment", 9).stderr
+        assert "segments/007-" in ctl(d, "artifacts", run, "--segment", 8).stdout
         shown = c.call("show", id=run)["segments"][0]["artifacts"]
         assert shown == [{"path": "training_metrics.json", "bytes": 13}]
 

@@ -158,6 +158,26 @@ def test_wait_for_any(daemon):
         ctl(d, "cancel", long)
 
 
+def test_to_look_once(daemon):
+    """A time-out of 0 finds what has come about, and says what has not."""
+    with daemon() as d:
+        assert ctl(d, "warm", "--wait", "--timeout", 0).returncode == 0
+        run = submit(d, spec("short"))
+        assert ctl(d, "wait", run).returncode == 0
+        done = ctl(d, "wait", "--timeout", 0, run)
+        assert (done.returncode, done.stdout) == (0, f"run {run} short: done\n"), done.stderr
+        long = begun(d, submit(d, spec("long-ms20", 100000)))
+        going_on = ctl(d, "wait", "--timeout", 0, long)
+        assert going_on.returncode == 124 and f"run {long} has not ended" in going_on.stderr
+        draining = ctl(d, "drain", "--wait", "--timeout", 0)
+        assert draining.returncode == 124 and f"drain: run {long} goes on" in draining.stderr
+        ctl(d, "cancel", long)
+        assert ctl(d, "wait", long).returncode == 6
+        assert ctl(d, "drain", "--wait", "--timeout", 0).returncode == 0
+        assert ctl(d, "release", "--wait").returncode == 0
+        assert ctl(d, "release", "--wait", "--timeout", 0).returncode == 0
+
+
 def test_wait_for_more_than_can_be_followed_at_once(daemon):
     with daemon() as d:
         with d.client() as c:
