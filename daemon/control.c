@@ -191,14 +191,26 @@ int control_create(const struct control_options *options, struct control **out)
 	c->o = *options;
 	TAILQ_INIT(&c->seats);
 	c->resume = evtimer_new(c->o.client.base, on_resume, c);
-	c->listener = evconnlistener_new(c->o.client.base, on_accept, c,
-		LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, BACKLOG, c->o.fd);
-	if (!c->resume || !c->listener) {
+	if (control_listen(c, c->o.fd) < 0 || !c->resume) {
 		control_destroy(c);
 		return -ENOMEM;
 	}
-	evconnlistener_set_error_cb(c->listener, on_accept_error);
 	*out = c;
+	return 0;
+}
+
+int control_listen(struct control *c, int fd)
+{
+	struct evconnlistener *listener = evconnlistener_new(c->o.client.base, on_accept, c,
+		LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, BACKLOG, fd);
+
+	if (listener == NULL) {
+		close(fd);
+		return -ENOMEM;
+	}
+	control_stop_listening(c);
+	evconnlistener_set_error_cb(listener, on_accept_error);
+	c->listener = listener;
 	return 0;
 }
 

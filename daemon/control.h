@@ -11,12 +11,14 @@ struct settings;
 
 struct control_options {
 	struct client_options client;
-	int fd;              /* bound and not yet listening; owned by control from here on */
+	int fd; /* bound and not yet listening; owned by control from here on */
 	const struct settings *settings; /* limits and admins, as they are at each time */
 };
 
 int control_create(const struct control_options *options, struct control **out);
 void control_destroy(struct control *c); /* closes all; takes NULL */
+/* Go on at another socket, as options.fd; who is connected stays. 0 or -ENOMEM. */
+int control_listen(struct control *c, int fd);
 void control_stop_listening(struct control *c);
 bool control_idle(const struct control *c); /* nothing waits to be written */
 int64_t control_clients(const struct control *c);

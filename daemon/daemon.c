@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/address.h"
 #include "daemon/artifacts.h"
 #include "daemon/cancel.h"
 #include "daemon/checker.h"
@@ -142,6 +143,7 @@ static void on_reload(evutil_socket_t signal, short what, void *arg)
 	struct daemon *d = arg;
 
 	service_reload(d);
+	address_check(d->address);
 	gate_turn(d->gate); /* idle_release may have changed */
 }
 
@@ -164,18 +166,10 @@ static void on_completions(evutil_socket_t fd, short what, void *arg)
 
 /* ---- start ---- */
 
-static struct place_access access_of(const struct settings *s)
-{
-	bool grouped = s->socket_group.name != NULL;
-	int64_t mode = s->socket_mode >= 0 ? s->socket_mode : grouped ? 0660 : 0600;
-
-	return (struct place_access){(mode_t)mode, grouped ? s->socket_group.gid : (gid_t)-1};
-}
-
 static int start_places(struct daemon *d, char *error, size_t error_bytes)
 {
 	const struct settings *s = d->settings;
-	struct place_access access = access_of(s);
+	struct place_access access = address_access(s);
 	char path[SPEC_PATH_MAX + 16], parent[sizeof(d->socket)];
 	int rc;
 
@@ -292,8 +286,7 @@ static int start_control(struct daemon *d, char *error, size_t error_bytes)
 			},
 		.settings = d->settings,
 	};
-	struct place_access access = access_of(d->settings);
-	int rc = place_bind(d->socket, &access, &options.fd, &d->socket_mark, error, error_bytes);
+	int rc = address_create(d, &options.fd, &d->address, error, error_bytes);
 
 	return rc < 0 ? rc : control_create(&options, &d->control);
 }
@@ -409,7 +402,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 		d->engines_told = true;
 		end_checks(d);
 		control_stop_listening(d->control);
-		place_unlink(d->socket, &d->socket_mark);
+		address_withdraw(d->address);
 		scheduler_interrupt(d->scheduler, true); /* what was made ready ahead */
 		engine_pool_stop(d->pool);
 	}
@@ -432,6 +425,7 @@ int daemon_finish(struct daemon *d)
 	worker_stop(d->worker);
 	rc = store_close(d->store);
 	service_destroy(d->service);
+	address_destroy(d->address);
 	control_destroy(d->control);
 	scheduler_destroy(d->scheduler);
 	engine_pool_destroy(d->pool);

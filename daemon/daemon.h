@@ -9,7 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/place.h"
 #include "daemon/run.h"
 
 struct daemon {
@@ -27,6 +26,7 @@ struct daemon {
 	struct store *store;
 	struct queue *queue;
 	struct follow *follow;
+	struct address *address;
 	struct control *control;
 	struct engine_pool *pool;
 	struct checker *checker;
@@ -55,7 +55,6 @@ struct daemon {
 	struct event *turn; /* the next step of stopping */
 	struct event *signals[5];
 	struct event *completions;
-	struct place_mark socket_mark;
 	int lock_fds[2]; /* of the state directory and of the socket */
 };
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,19 +57,19 @@ static void write_owner(int fd)
  * A gpt2d that was killed while it started an engine has left a child that holds the lock until it
  * calls exec or notices that its parent is gone.
  */
-static int lock_with_patience(int fd)
+static int lock_with_patience(int fd, int tries)
 {
 	static const struct timespec pause = {0, LOCK_PAUSE_MS * 1000000L};
 	int rc = flock(fd, LOCK_EX | LOCK_NB);
 
-	for (int i = 0; i < LOCK_TRIES && rc < 0 && errno == EWOULDBLOCK; i++) {
+	for (int i = 0; i < tries && rc < 0 && errno == EWOULDBLOCK; i++) {
 		nanosleep(&pause, NULL);
 		rc = flock(fd, LOCK_EX | LOCK_NB);
 	}
 	return rc;
 }
 
-int place_lock(const char *path, int *fd, char *error, size_t error_bytes)
+static int lock_file(const char *path, int tries, int *fd, char *error, size_t error_bytes)
 {
 	char lock[PATH_MAX], owner[32] = "";
 	int f, rc;
@@ -85,7 +84,7 @@ int place_lock(const char *path, int *fd, char *error, size_t error_bytes)
 		snprintf(error, error_bytes, "%s: %s", lock, strerror(-rc));
 		return rc;
 	}
-	if (lock_with_patience(f) < 0) {
+	if (lock_with_patience(f, tries) < 0) {
 		rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
 		if (pread(f, owner, sizeof(owner) - 1, 0) > 0)
 			owner[strcspn(owner, "\n")] = '\0';
@@ -101,6 +100,27 @@ int place_lock(const char *path, int *fd, char *error, size_t error_bytes)
 	write_owner(f);
 	*fd = f;
 	return 0;
+}
+
+int place_lock(const char *path, int *fd, char *error, size_t error_bytes)
+{
+	return lock_file(path, LOCK_TRIES, fd, error, error_bytes);
+}
+
+int place_lock_now(const char *path, int *fd, char *error, size_t error_bytes)
+{
+	return lock_file(path, 0, fd, error, error_bytes);
+}
+
+bool place_lock_stands(const char *path, int fd)
+{
+	struct stat ours, there;
+	char lock[PATH_MAX];
+
+	if (snprintf(lock, sizeof(lock), "%s.lock", path) >= (int)sizeof(lock))
+		return false;
+	return fstat(fd, &ours) == 0 && lstat(lock, &there) == 0 && ours.st_dev == there.st_dev &&
+		ours.st_ino == there.st_ino;
 }
 
 int place_make_socket_dir(
@@ -153,14 +173,18 @@ static int check_folder(const char *path, char *error, size_t error_bytes)
 	return -EPERM;
 }
 
-/* 0600 from its first moment, then for whom it is; nobody can connect before it listens. */
+/*
+ * 0600 from its first moment, then for whom it is; nobody can connect before it listens. The mode
+ * of a socket becomes that of its name; a umask would be that of other threads as well.
+ */
 static int bind_for(int fd, const struct sockaddr_un *address, const struct place_access *access,
 	char *error, size_t error_bytes)
 {
-	mode_t mask = umask(0177);
-	int rc = bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? -errno : 0;
+	int rc = 0;
 
-	umask(mask);
+	if (fchmod(fd, 0600) < 0 ||
+		bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0)
+		rc = -errno;
 	if (rc < 0) {
 		snprintf(error, error_bytes, "%s: %s", address->sun_path, strerror(-rc));
 		return rc;
@@ -218,10 +242,34 @@ int place_bind(const char *path, const struct place_access *access, int *fd,
 	return 0;
 }
 
-void place_unlink(const char *path, const struct place_mark *mark)
+bool place_stands(const char *path, const struct place_mark *mark)
 {
 	struct stat st;
 
-	if (lstat(path, &st) == 0 && st.st_dev == mark->device && st.st_ino == mark->inode)
+	return lstat(path, &st) == 0 && st.st_dev == mark->device && st.st_ino == mark->inode;
+}
+
+bool place_answers(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	bool answers = false;
+	int fd;
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return false;
+	strcpy(address.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return false;
+	/* EAGAIN: as many as it takes wait already */
+	answers = connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 ||
+		errno == EAGAIN;
+	close(fd);
+	return answers;
+}
+
+void place_unlink(const char *path, const struct place_mark *mark)
+{
+	if (place_stands(path, mark))
 		unlink(path);
 }

@@ -6,6 +6,7 @@
 #ifndef GPT2D_PLACE_H
 #define GPT2D_PLACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -15,6 +16,10 @@
 int place_make_dirs(const char *dir, char *error, size_t error_bytes);
 /* Lock path.lock for the life of *fd: -EBUSY names the process that holds it. */
 int place_lock(const char *path, int *fd, char *error, size_t error_bytes);
+/* The same without patience for one that is about to let go. */
+int place_lock_now(const char *path, int *fd, char *error, size_t error_bytes);
+/* Whether path.lock still is the file that fd has locked. */
+bool place_lock_stands(const char *path, int fd);
 /* Which file a name stood for. */
 struct place_mark {
 	dev_t device;
@@ -35,6 +40,10 @@ int place_make_socket_dir(
  */
 int place_bind(const char *path, const struct place_access *access, int *fd,
 	struct place_mark *mark, char *error, size_t error_bytes);
+/* Whether path is still what mark was taken of. */
+bool place_stands(const char *path, const struct place_mark *mark);
+/* Whether somebody listens at the socket path. */
+bool place_answers(const char *path);
 /* Remove the socket if the name still stands for it. */
 void place_unlink(const char *path, const struct place_mark *mark);
 
