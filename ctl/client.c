@@ -6,11 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "ctl/endpoint.h"
 #include "ctl/format.h"
 #include "ctl/interrupt.h"
 #include "proto/frame.h"
@@ -25,14 +24,15 @@ struct event {
 
 struct client {
 	int fd;
+	struct endpoint endpoint;
+	FILE *notice_to;   /* NULL: nobody is told that gpt2d is waited for */
+	int64_t notice_ns; /* when, -1: not, or told already */
 	json_int_t last_id;
 	int64_t until_ns; /* no wait for a reply is longer; -1: as long as each may take */
 	struct frame *frame;
 	json_t *hello;
 	struct event *first, **end; /* events not taken yet */
 };
-
-static const char system_socket[] = "/run/gpt2d/gpt2d.sock";
 
 int64_t client_now_ns(void)
 {
@@ -50,68 +50,39 @@ static int64_t deadline_in(int seconds, int64_t until_ns)
 	return until_ns >= 0 && until_ns < ns ? until_ns : ns;
 }
 
-/* ---- which socket ---- */
-
-/* Which socket ctl means; 0, or CTL_USAGE with e when it cannot be a socket's name. */
-static int socket_path(const struct ctl *ctl, char *path, size_t path_bytes, struct ctl_error *e)
-{
-	const char *env = getenv("GPT2D_SOCKET"), *xdg = getenv("XDG_RUNTIME_DIR");
-	const size_t max = sizeof(((struct sockaddr_un *)0)->sun_path) - 1;
-	int n;
-
-	if (ctl->socket) {
-		n = snprintf(path, path_bytes, "%s", ctl->socket);
-	} else if (env && *env) {
-		n = snprintf(path, path_bytes, "%s", env);
-	} else {
-		n = snprintf(path, path_bytes, "%s/gpt2d/gpt2d.sock", xdg && *xdg ? xdg : "");
-		if (!xdg || !*xdg || (size_t)n >= path_bytes || access(path, F_OK) != 0)
-			n = snprintf(path, path_bytes, "%s", system_socket);
-	}
-	if (n == 0)
-		return ctl_error_set(e, CTL_USAGE, "--socket: a path is needed");
-	if ((size_t)n >= path_bytes || (size_t)n > max)
-		return ctl_error_set(e, CTL_USAGE,
-			"%.200s: a socket's path has at most %zu bytes, this has %d", path, max, n);
-	return 0;
-}
-
 /* ---- connecting ---- */
 
-static int no_daemon(struct ctl_error *e, const char *path, int error)
+static double seconds_since(int64_t then_ns)
 {
-	struct stat st;
+	return (double)(client_now_ns() - then_ns) / 1e9;
+}
 
-	if (error == ECONNREFUSED && stat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
-		return ctl_error_set(e, CTL_NO_DAEMON,
-			"%s: a %s, the socket of a gpt2d is expected", path,
-			S_ISDIR(st.st_mode) ? "directory" : "file");
-	if (error == EACCES || error == EPERM)
-		return ctl_error_set(e, CTL_TRANSPORT,
-			"%s: %s; the daemon's owner or its group may use it", path,
-			strerror(error));
-	return ctl_error_set(e, CTL_NO_DAEMON,
-		"gpt2d is not running (%s: %s)\n"
-		"start one with: gpt2d --ranks N\n"
-		"or name another's socket: --socket PATH, or GPT2D_SOCKET",
-		path, strerror(error));
+/* Once, when it is time to. */
+static void notice(struct client *c, int64_t deadline_ns)
+{
+	if (c->notice_ns < 0 || client_now_ns() < c->notice_ns)
+		return;
+	c->notice_ns = -1;
+	if (c->notice_to)
+		endpoint_notice(&c->endpoint, c->notice_to, -seconds_since(deadline_ns));
 }
 
 /* A full backlog shows as EAGAIN: try again until the deadline. */
-static int connect_until(int fd, const char *path, int64_t deadline_ns, struct ctl_error *e)
+static int connect_until(struct client *c, int64_t deadline_ns, struct ctl_error *e)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	const struct timespec pause = {0, 20000000};
+	const int64_t begun_ns = client_now_ns();
 
-	memcpy(address.sun_path, path, strlen(path));
+	memcpy(address.sun_path, c->endpoint.path, sizeof(address.sun_path));
 	for (;;) {
-		if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+		if (connect(c->fd, (struct sockaddr *)&address, sizeof(address)) == 0)
 			return 0;
 		if (errno != EAGAIN && errno != EINTR)
-			return no_daemon(e, path, errno);
+			return endpoint_absent(&c->endpoint, errno, e);
 		if (client_now_ns() > deadline_ns)
-			return ctl_error_set(e, CTL_TIMEOUT,
-				"%s: gpt2d did not accept a connection in time", path);
+			return endpoint_silent(&c->endpoint, seconds_since(begun_ns), e);
+		notice(c, deadline_ns);
 		nanosleep(&pause, NULL);
 	}
 }
@@ -134,6 +105,19 @@ static int wait_for(struct client *c, short events, int64_t deadline_ns)
 	if (n < 0)
 		return -errno;
 	return n == 0 ? -ETIMEDOUT : 0;
+}
+
+/* The same, and tell when it takes long. */
+static int wait_patiently(struct client *c, short events, int64_t deadline_ns)
+{
+	if (c->notice_ns >= 0 && c->notice_ns < deadline_ns) {
+		const int error = wait_for(c, events, c->notice_ns);
+
+		if (error != -ETIMEDOUT)
+			return error;
+		notice(c, deadline_ns);
+	}
+	return wait_for(c, events, deadline_ns);
 }
 
 static int send_all(struct client *c, const char *bytes, size_t n, int64_t deadline_ns)
@@ -174,19 +158,17 @@ static int receive(struct client *c)
 
 static int lost(struct ctl_error *e, int error)
 {
-	if (error == -ETIMEDOUT)
-		return ctl_error_set(e, CTL_TIMEOUT, "gpt2d did not answer in time");
 	if (error == -ECONNRESET || error == -EPIPE)
 		return ctl_error_set(e, CTL_TRANSPORT, "gpt2d closed the connection");
 	return ctl_error_set(e, CTL_TRANSPORT, "connection to gpt2d: %s", strerror(-error));
 }
 
 /*
- * The next message: 0; -ETIMEDOUT, -EINTR when a signal came and signals count; another negative
- * errno when the connection is of no more use. e is filled in each case but 0 and -EINTR.
+ * The next message: 0; -ETIMEDOUT, -EINTR when a signal came; another negative errno, with e, when
+ * the connection is of no more use.
  */
-static int next_message(struct client *c, int64_t deadline_ns, bool signals, struct rpc_message *m,
-	struct ctl_error *e)
+static int next_message(
+	struct client *c, int64_t deadline_ns, struct rpc_message *m, struct ctl_error *e)
 {
 	char *line, why[256];
 	size_t n;
@@ -209,18 +191,18 @@ static int next_message(struct client *c, int64_t deadline_ns, bool signals, str
 				too_long ? "a line longer than any message" : "a NUL byte");
 			return -EPROTO;
 		}
-		if (signals && interrupt_seen())
+		if (interrupt_seen())
 			return -EINTR;
 		error = receive(c);
 		if (error == -EAGAIN || error == -EINTR) {
-			error = wait_for(c, POLLIN, deadline_ns);
+			error = wait_patiently(c, POLLIN, deadline_ns);
 			if (error == -EINTR)
 				continue;
 		}
-		if (error) {
+		if (error && error != -ETIMEDOUT)
 			lost(e, error);
+		if (error)
 			return error;
-		}
 	}
 }
 
@@ -264,15 +246,32 @@ static void keep_event(struct client *c, const struct rpc_message *m)
 	c->end = &event->next;
 }
 
+/* No answer came: an exit code with e. */
+static int unanswered(struct client *c, int64_t begun_ns, int error, struct ctl_error *e)
+{
+	if (error == -EINTR)
+		return ctl_error_set(e, CTL_CANCELLED, "interrupted");
+	if (error != -ETIMEDOUT)
+		return e->exit;
+	if (!c->hello)
+		return endpoint_silent(&c->endpoint, seconds_since(begun_ns), e);
+	return ctl_error_set(e, CTL_TIMEOUT,
+		"gpt2d (process %ld) has not answered for %.3g s\n"
+		"whether it answers at all: gpt2ctl status",
+		(long)c->endpoint.pid, seconds_since(begun_ns));
+}
+
 static int await_reply(
 	struct client *c, json_int_t id, int64_t deadline_ns, json_t **result, struct ctl_error *e)
 {
+	const int64_t begun_ns = client_now_ns();
 	struct rpc_message m;
-	int exit;
+	int error, exit;
 
 	for (;;) {
-		if (next_message(c, deadline_ns, false, &m, e) != 0)
-			return e->exit;
+		error = next_message(c, deadline_ns, &m, e);
+		if (error)
+			return unanswered(c, begun_ns, error, e);
 		if (m.kind == RPC_NOTIFICATION) {
 			keep_event(c, &m);
 		} else if (m.kind != RPC_REQUEST) {
@@ -309,10 +308,12 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 	error = send_all(c, line, n, deadline_ns);
 	free(line);
 	/* a daemon that refuses a client says why before it closes: read on */
+	if (error == -ETIMEDOUT)
+		return unanswered(c, client_now_ns() - (int64_t)deadline_s * 1000000000, error, e);
 	if (error && error != -EPIPE && error != -ECONNRESET)
 		return lost(e, error);
 	exit = await_reply(c, c->last_id, deadline_ns, result, e);
-	if (exit && !e->data && (exit == CTL_TIMEOUT || exit == CTL_TRANSPORT)) {
+	if (exit && !e->data && (exit == CTL_TIMEOUT || exit == CTL_TRANSPORT) && c->hello) {
 		memcpy(why, e->message, sizeof(why));
 		ctl_error_set(e, exit, "%s: %.900s", method, why);
 	}
@@ -351,8 +352,9 @@ static int say_hello(struct client *c, struct ctl_error *e)
 	json_t *params = json_pack("{s:i, s:s, s:s}", "protocol", PROTOCOL_VERSION, "build",
 		version_build, "client", "gpt2ctl");
 	const json_t *protocol;
-	int exit = client_request(c, METHOD_HELLO, params, CLIENT_REPLY_S, &c->hello, e);
+	int exit = client_request(c, METHOD_HELLO, params, CLIENT_HELLO_S, &c->hello, e);
 
+	c->notice_ns = -1;
 	if (exit == CTL_VERSION_MISMATCH)
 		return refused(e);
 	if (exit)
@@ -374,15 +376,16 @@ int client_open_until(
 	const struct ctl *ctl, int64_t until_ns, struct client **out, struct ctl_error *e)
 {
 	struct client *c = calloc(1, sizeof(*c));
-	char path[4096];
 	int exit;
 
 	if (!c)
 		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
 	c->fd = -1;
+	c->notice_to = ctl->drawn ? NULL : ctl->err.file;
+	c->notice_ns = deadline_in(CLIENT_NOTICE_S, -1);
 	c->until_ns = until_ns;
 	c->end = &c->first;
-	exit = socket_path(ctl, path, sizeof(path), e);
+	exit = endpoint_find(ctl, &c->endpoint, e);
 	if (exit)
 		goto fail;
 	c->frame = frame_create(PROTOCOL_LINE_MAX);
@@ -392,9 +395,10 @@ int client_open_until(
 			e, CTL_TRANSPORT, "socket: %s", strerror(c->frame ? errno : ENOMEM));
 		goto fail;
 	}
-	exit = connect_until(c->fd, path, deadline_in(CLIENT_CONNECT_S, until_ns), e);
+	exit = connect_until(c, deadline_in(CLIENT_CONNECT_S, until_ns), e);
 	if (exit)
 		goto fail;
+	endpoint_ask(&c->endpoint, c->fd);
 	exit = say_hello(c, e);
 	if (exit)
 		goto fail;
@@ -476,7 +480,7 @@ enum client_news client_next(
 	if (take_kept(c, event, params))
 		return CLIENT_EVENT;
 	for (;;) {
-		error = next_message(c, deadline_ns, true, &m, e);
+		error = next_message(c, deadline_ns, &m, e);
 		if (error == -EINTR)
 			return CLIENT_INTERRUPTED;
 		if (error == -ETIMEDOUT)

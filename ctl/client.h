@@ -1,6 +1,6 @@
 /*
  * client.h: a connection to gpt2d: the socket, hello, requests and the events of followed runs.
- * Every wait has a deadline. Signals that end a wait are interrupt.h's.
+ * Every wait has a deadline. Signals that end a wait, that for a reply included, are interrupt.h's.
  */
 #ifndef GPT2D_CLIENT_H
 #define GPT2D_CLIENT_H
@@ -12,6 +12,8 @@
 
 enum {
 	CLIENT_CONNECT_S = 5,
+	CLIENT_NOTICE_S = 2, /* then stderr tells that gpt2d is waited for */
+	CLIENT_HELLO_S = 10,
 	CLIENT_REPLY_S = 30,
 	CLIENT_CHECK_S = 600, /* submit, dry-run: the daemon may read all of the data first */
 };
@@ -33,8 +35,8 @@ int client_fd(const struct client *c);
 
 /*
  * Send method and wait for its reply: 0 and *result (owned by the caller), or an exit code with e,
- * by the daemon's error code. params is stolen. Events that arrive meanwhile are kept for
- * client_next.
+ * by the daemon's error code; CTL_CANCELLED after a signal. params is stolen. Events that arrive
+ * meanwhile are kept for client_next.
  */
 int client_request(struct client *c, const char *method, json_t *params, int deadline_s,
 	json_t **result, struct ctl_error *e);

@@ -18,6 +18,7 @@ struct ctl {
 	const char *socket; /* --socket, or NULL: client.c decides */
 	const struct output *output;
 	bool json;
+	bool drawn;      /* the terminal shows a picture (screen.h): nothing is written into it */
 	bool out_failed; /* a write to stdout failed: nothing more is tried, exit 1 */
 	bool out_unread; /* it failed as the reader went away: exit 141 */
 	struct term out; /* stdout */

@@ -59,6 +59,9 @@ int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
 		exit = client_request(c, method, params,
 			wait && timeout > 0.0 ? (int)ceil(timeout) : CLIENT_REPLY_S, &reply, &e);
 	client_close(c);
+	if (c && exit == CTL_TIMEOUT && wait)
+		ctl_error_set(
+			&e, exit, "%s: it has not come about in time; it stays asked for", method);
 	if (!exit && wait && timeout <= 0.0)
 		exit = look(method, reply, &e);
 	if (exit)

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "ctl/arguments.h"
@@ -13,7 +14,7 @@
 #include "ctl/verb.h"
 #include "ctl/view.h"
 
-enum { FIRST_NS = 200000000 };
+enum { FIRST_NS = 200000000, SCREEN_REPLY_S = 5 };
 
 static const struct option_row options[] = {
 	{"interval", 'i', OPTION_REAL, "SECONDS", 0.1, 3600.0, "between two looks (default 1)"},
@@ -33,25 +34,41 @@ struct top {
 
 /* ---- showing ---- */
 
+/* How many lines it took. */
+static int print_away(const struct term *t, const char *away)
+{
+	int lines = 0;
+
+	for (const char *at = away; *at; lines++) {
+		const int n = (int)strcspn(at, "\n");
+
+		fprintf(t->file, "%s%.*s%s\n", term_colour(t, TERM_RED), n, at,
+			term_colour(t, TERM_PLAIN));
+		at += n;
+		at += *at == '\n';
+	}
+	return lines;
+}
+
 /* The picture, and above it why it is old, if it is. */
 static int draw(struct top *top, const char *away)
 {
 	struct term t = top->ctl->out;
 	char *text = NULL;
 	size_t n;
-	int rc;
+	int rows, rc;
 
 	screen_resize(top->screen);
 	t.file = open_memstream(&text, &n);
 	if (!t.file)
 		return -ENOMEM;
+	rows = top->screen->rows - 1;
 	t.width = top->screen->columns;
 	t.fixed = true;
 	if (away)
-		fprintf(t.file, "%s%s%s\n", term_colour(&t, TERM_RED), away,
-			term_colour(&t, TERM_PLAIN));
+		rows -= print_away(&t, away);
 	if (top->view.status)
-		text_top(&t, &top->view, top->screen->rows - (away ? 2 : 1));
+		text_top(&t, &top->view, rows);
 	fclose(t.file);
 	rc = screen_draw(top->screen, text, "q: quit");
 	free(text);
@@ -141,6 +158,8 @@ static int look_again(struct top *top, struct ctl_error *e)
 		const int64_t begun_ns = client_now_ns();
 
 		exit = look(top, e);
+		if (exit && interrupt_seen())
+			return CTL_OK;
 		if (exit && !may_come_back(top, exit))
 			return exit;
 		if (exit)
@@ -181,6 +200,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	int exit;
 
 	view_init(&top.view);
+	top.view.reply_s = terminal ? SCREEN_REPLY_S : CLIENT_REPLY_S;
 	exit = client_open(ctl, &top.client, &e);
 	if (exit)
 		return ctl_fail(ctl, &e);
@@ -188,10 +208,12 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	if (terminal) {
 		screen_begin(&screen);
 		top.screen = &screen;
+		ctl->drawn = true;
 	}
 	exit = look_again(&top, &e);
 	if (terminal)
 		screen_end(&screen);
+	ctl->drawn = false;
 	view_finish(&top.view);
 	client_close(top.client);
 	return exit ? ctl_fail(ctl, &e) : CTL_OK;

@@ -8,7 +8,7 @@
 
 void view_init(struct view *v)
 {
-	*v = (struct view){.segment = -1, .every = 1};
+	*v = (struct view){.segment = -1, .every = 1, .reply_s = CLIENT_REPLY_S};
 }
 
 void view_finish(struct view *v)
@@ -72,8 +72,7 @@ static int follow(struct view *v, struct client *c, int64_t id, struct ctl_error
 	json_t *reply;
 	/* the events that gpt2d has kept: the losses so far */
 	const int exit = client_request(c, METHOD_FOLLOW,
-		json_pack("{s:I, s:i}", "id", (json_int_t)id, "after", 0), CLIENT_REPLY_S, &reply,
-		e);
+		json_pack("{s:I, s:i}", "id", (json_int_t)id, "after", 0), v->reply_s, &reply, e);
 
 	if (exit == 0) {
 		json_decref(reply);
@@ -115,7 +114,7 @@ int view_look(struct view *v, struct client *c, struct ctl_error *e)
 {
 	json_t *status = NULL;
 	int64_t id, now_ns;
-	int exit = client_request(c, METHOD_STATUS, json_object(), CLIENT_REPLY_S, &status, e);
+	int exit = client_request(c, METHOD_STATUS, json_object(), v->reply_s, &status, e);
 
 	if (exit)
 		return exit;

@@ -1,0 +1,188 @@
+#include "ctl/endpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+static const char system_socket[] = "/run/gpt2d/gpt2d.sock";
+
+/* ---- which ---- */
+
+int endpoint_find(const struct ctl *ctl, struct endpoint *out, struct ctl_error *e)
+{
+	const char *env = getenv("GPT2D_SOCKET"), *xdg = getenv("XDG_RUNTIME_DIR");
+	const size_t max = sizeof(out->path) - 1;
+	char path[4096];
+	int n;
+
+	if (ctl->socket) {
+		n = snprintf(path, sizeof(path), "%s", ctl->socket);
+	} else if (env && *env) {
+		n = snprintf(path, sizeof(path), "%s", env);
+	} else {
+		n = snprintf(path, sizeof(path), "%s/gpt2d/gpt2d.sock", xdg && *xdg ? xdg : "");
+		if (!xdg || !*xdg || (size_t)n >= sizeof(path) || access(path, F_OK) != 0)
+			n = snprintf(path, sizeof(path), "%s", system_socket);
+	}
+	if (n == 0)
+		return ctl_error_set(e, CTL_USAGE, "--socket: a path is needed");
+	if ((size_t)n > max)
+		return ctl_error_set(e, CTL_USAGE,
+			"%.200s: a socket's path has at most %zu bytes, this has %d", path, max, n);
+	*out = (struct endpoint){.pid = 0};
+	memcpy(out->path, path, (size_t)n);
+	return 0;
+}
+
+/* ---- who ---- */
+
+void endpoint_ask(struct endpoint *p, int fd)
+{
+	struct ucred peer;
+	socklen_t n = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 && peer.pid > 0)
+		p->pid = peer.pid;
+}
+
+/* By the kernel's list of locks, which anybody may read: who holds that of st; 0: not found. */
+static pid_t holder_of(const struct stat *st)
+{
+	FILE *locks = fopen("/proc/locks", "re");
+	unsigned major_of, minor_of;
+	unsigned long inode;
+	pid_t holder = 0;
+	char line[256];
+	long pid;
+
+	if (!locks)
+		return 0;
+	while (!holder && fgets(line, sizeof(line), locks)) {
+		/* "1: FLOCK  ADVISORY  WRITE 708 08:01:1311 0 EOF" */
+		if (sscanf(line, "%*d: FLOCK %*s WRITE %ld %x:%x:%lu", &pid, &major_of, &minor_of,
+			    &inode) == 4 &&
+			inode == st->st_ino && makedev(major_of, minor_of) == st->st_dev)
+			holder = (pid_t)pid;
+	}
+	fclose(locks);
+	return holder;
+}
+
+/*
+ * The gpt2d that owns the socket's name, as daemon/place.h tells: it has locked path.lock. 0: there
+ * is none, or it is another user's and not to be found.
+ */
+static pid_t owner_of(const struct endpoint *p)
+{
+	char lock[sizeof(p->path) + 8], text[32] = "";
+	struct stat st;
+	pid_t owner = 0;
+	int fd;
+
+	snprintf(lock, sizeof(lock), "%s.lock", p->path);
+	fd = open(lock, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+		return errno == EACCES && stat(lock, &st) == 0 ? holder_of(&st) : 0;
+	/* one that takes the lock meanwhile tries for longer than this lasts */
+	if (flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK &&
+		read(fd, text, sizeof(text) - 1) > 0)
+		owner = (pid_t)atoi(text);
+	close(fd);
+	return owner;
+}
+
+/* The state of a process as ps(1) shows it; '?': not known. */
+static char state_of(pid_t pid)
+{
+	char path[64], line[512] = "", state = '?';
+	const char *end;
+	FILE *stat;
+
+	snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
+	stat = fopen(path, "re");
+	if (!stat)
+		return '?';
+	if (fgets(line, sizeof(line), stat)) {
+		end = strrchr(line, ')'); /* its name may hold anything */
+		if (end && end[1] == ' ' && end[2] != '\0')
+			state = end[2];
+	}
+	fclose(stat);
+	return state;
+}
+
+static const char *process_text(pid_t pid, char *out, size_t out_bytes)
+{
+	out[0] = '\0';
+	if (pid > 0)
+		snprintf(out, out_bytes, " (process %ld)", (long)pid);
+	return out;
+}
+
+/* ---- what to say ---- */
+
+int endpoint_absent(const struct endpoint *p, int error, struct ctl_error *e)
+{
+	struct stat st;
+	pid_t owner;
+
+	if (error == ECONNREFUSED && stat(p->path, &st) == 0 && !S_ISSOCK(st.st_mode))
+		return ctl_error_set(e, CTL_NO_DAEMON,
+			"%s: a %s, the socket of a gpt2d is expected", p->path,
+			S_ISDIR(st.st_mode) ? "directory" : "file");
+	if (error == EACCES || error == EPERM)
+		return ctl_error_set(e, CTL_TRANSPORT,
+			"%s: %s; the daemon's owner or its group may use it", p->path,
+			strerror(error));
+	owner = owner_of(p);
+	if (owner > 0)
+		return ctl_error_set(e, CTL_NO_DAEMON,
+			"gpt2d (process %ld) holds %s.lock, but does not listen on its socket "
+			"(%s)\n"
+			"it is starting, or ending, or the socket was removed: that is bound anew "
+			"within 2 s, at once after: kill -HUP %ld",
+			(long)owner, p->path, strerror(error), (long)owner);
+	return ctl_error_set(e, CTL_NO_DAEMON,
+		"gpt2d is not running (%s: %s)\n"
+		"start one with: gpt2d --ranks N\n"
+		"or name another's socket: --socket PATH, or GPT2D_SOCKET",
+		p->path, strerror(error));
+}
+
+int endpoint_silent(const struct endpoint *p, double seconds, struct ctl_error *e)
+{
+	const pid_t pid = p->pid > 0 ? p->pid : owner_of(p);
+	const char state = pid > 0 ? state_of(pid) : '?';
+	char process[48];
+
+	process_text(pid, process, sizeof(process));
+	if (state == 'T' || state == 't')
+		return ctl_error_set(e, CTL_TIMEOUT,
+			"gpt2d%s has not answered on %s for %.3g s: it is stopped\n"
+			"let it go on with: kill -CONT %ld",
+			process, p->path, seconds, (long)pid);
+	if (pid <= 0)
+		return ctl_error_set(e, CTL_TIMEOUT, "gpt2d has not answered on %s for %.3g s",
+			p->path, seconds);
+	return ctl_error_set(e, CTL_TIMEOUT,
+		"gpt2d%s has not answered on %s for %.3g s\n"
+		"its log may say why, and: ps -o pid,stat,wchan:32,args -p %ld\n"
+		"if it does not come back: kill -KILL %ld, and start it anew; what it has accepted "
+		"is on disk",
+		process, p->path, seconds, (long)pid, (long)pid);
+}
+
+void endpoint_notice(const struct endpoint *p, FILE *to, double seconds)
+{
+	char process[48];
+
+	fprintf(to, "gpt2ctl: gpt2d%s has not answered on %s yet; waiting up to %.3g s more\n",
+		process_text(p->pid, process, sizeof(process)), p->path, seconds);
+	fflush(to);
+}

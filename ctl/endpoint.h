@@ -1,0 +1,31 @@
+/*
+ * endpoint.h: the socket that is meant, which process should answer there, and what to say when
+ * none does.
+ */
+#ifndef GPT2D_ENDPOINT_H
+#define GPT2D_ENDPOINT_H
+
+#include <stdio.h>
+#include <sys/types.h>
+#include <sys/un.h>
+
+#include "ctl/ctl.h"
+
+struct endpoint {
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	pid_t pid; /* who listens there; 0: not known */
+};
+
+/* Which socket ctl means; 0, or CTL_USAGE with e when it cannot be a socket's name. */
+int endpoint_find(const struct ctl *ctl, struct endpoint *out, struct ctl_error *e);
+/* Who listens, once fd is connected. */
+void endpoint_ask(struct endpoint *p, int fd);
+
+/* It cannot be connected to: an exit code with e, by errno. */
+int endpoint_absent(const struct endpoint *p, int error, struct ctl_error *e);
+/* Nothing came for so many seconds: CTL_TIMEOUT with e, which says what can be done. */
+int endpoint_silent(const struct endpoint *p, double seconds, struct ctl_error *e);
+/* A line of the same while it is waited on. */
+void endpoint_notice(const struct endpoint *p, FILE *to, double seconds);
+
+#endif

@@ -1,0 +1,107 @@
+"""gpt2ctl where gpt2d does not answer: stopped, hung, or without its socket."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from fake_daemon import FakeDaemon
+from helpers import PATIENCE_S
+from terminal import Terminal
+from test_ctl import CTL, environment
+from test_ctl_daemon import ctl, one_object
+
+
+def test_a_stopped_daemon_is_named(daemon):
+    with daemon() as d:
+        d.process.send_signal(signal.SIGSTOP)
+        try:
+            result = ctl(d, "status")
+            as_json = ctl(d, "list", "--json")
+        finally:
+            d.process.send_signal(signal.SIGCONT)
+        assert result.returncode == 124 and result.stdout == ""
+        notice, error, advice = result.stderr.splitlines()
+        who = f"gpt2d (process {d.process.pid}) has not answered on {d.socket}"
+        assert notice.startswith(f"gpt2ctl: {who} yet; waiting up to ")
+        assert error == f"gpt2ctl: {who} for 10 s: it is stopped"
+        assert advice == f"let it go on with: kill -CONT {d.process.pid}"
+        assert one_object(as_json)["error"]["exit"] == 124
+        assert ctl(d, "status").stderr == ""
+
+
+def test_a_hung_daemon_is_named(tmp_path):
+    end = threading.Event()
+    with FakeDaemon(tmp_path / "s", hello=lambda params, connection: end.wait(PATIENCE_S) and {}) as daemon:
+        result = subprocess.run([CTL, "status"], capture_output=True, text=True, timeout=PATIENCE_S,
+            env=environment(daemon.path))
+        end.set()
+    assert result.returncode == 124
+    assert f"gpt2d (process {os.getpid()}) has not answered on {daemon.path} for 10 s\n" in result.stderr
+    assert f"kill -KILL {os.getpid()}" in result.stderr
+
+
+def test_top_ends_while_nothing_answers(daemon):
+    """It stays on the screen, says what it waits for, and leaves when it is asked to."""
+    with daemon() as d, Terminal([str(CTL), "top"], environment(d.socket), rows=40, columns=120) as t:
+        t.wait("queued")
+        d.process.send_signal(signal.SIGSTOP)
+        try:
+            t.wait(rf"gpt2d \(process {d.process.pid}\) has not answered")
+            os.kill(t.pid, signal.SIGINT)
+            assert t.end() == 0
+        finally:
+            d.process.send_signal(signal.SIGCONT)
+        assert "yet; waiting" not in t.seen
+
+
+@pytest.fixture
+def held():
+    """A socket's name whose lock is held, in a folder that everybody can enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o711)
+        path = Path(folder) / "s"
+        with open(os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600), "w+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock.write("4711\n")
+            lock.flush()
+            yield path, lock
+
+
+def status(path, **more):
+    return subprocess.run([CTL, "status"], capture_output=True, text=True, timeout=PATIENCE_S, env=environment(path),
+        **more)
+
+
+def test_a_daemon_without_its_socket(held):
+    path, lock = held
+    result = status(path)
+    assert result.returncode == 3
+    assert f"gpt2d (process 4711) holds {path}.lock, but does not listen on its socket" in result.stderr
+    assert "kill -HUP 4711" in result.stderr
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    result = status(path)
+    assert result.returncode == 3
+    assert "gpt2d is not running" in result.stderr and "start one with" in result.stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+def test_a_daemon_of_another_user_without_its_socket(held):
+    """The lock's file cannot be read then: the kernel's list of locks tells who holds it."""
+    path, _ = held
+    st = os.stat(f"{path}.lock")
+    mark = f" {os.major(st.st_dev):02x}:{os.minor(st.st_dev):02x}:{st.st_ino} "
+    if mark not in Path("/proc/locks").read_text():
+        pytest.skip("this file system's locks are not listed by the number that stat tells")
+    copy = path.with_name("gpt2ctl")
+    copy.write_bytes(CTL.read_bytes())
+    copy.chmod(0o755)
+    result = subprocess.run([copy, "status"], capture_output=True, text=True, timeout=PATIENCE_S,
+        env=environment(path), user=65534, group=65534, extra_groups=[], cwd="/")
+    assert result.returncode == 3
+    assert f"gpt2d (process {os.getpid()}) holds {path}.lock" in result.stderr, result.stderr
