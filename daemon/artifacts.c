@@ -321,7 +321,7 @@ static void on_show(void *arg, int rc, json_t *result)
 		return;
 	}
 	if (client != NULL && rc < 0)
-		request_unread(client, l->id, rc);
+		request_unread(client, l->daemon->store, l->id, rc);
 	else if (client != NULL)
 		client_refuse(client, PROTOCOL_INVALID_PARAMS,
 			json_pack("{sI}", "segments", (json_int_t)segments),
@@ -465,7 +465,7 @@ static void on_place(void *arg, int rc, json_t *result)
 		return;
 	}
 	if (client != NULL)
-		request_unread(client, r->id, rc);
+		request_unread(client, r->daemon->store, r->id, rc);
 	reading_free(r);
 }
 

@@ -13,6 +13,7 @@
 #include "daemon/daemon.h"
 #include "daemon/engine_pool.h"
 #include "daemon/engine_program.h"
+#include "daemon/failure.h"
 #include "daemon/follow.h"
 #include "daemon/gate.h"
 #include "daemon/openmetrics.h"
@@ -141,18 +142,6 @@ static json_t *engine_json(const struct daemon *d)
 	return engine;
 }
 
-/* NULL's place is taken by JSON null: it can be written. */
-static json_t *store_json(const struct daemon *d)
-{
-	struct store_failure f;
-
-	if (!store_failure(d->store, &f))
-		return json_null();
-	return json_pack("{ss ss ss so ss}", "path", f.path, "errno", strerrorname_np(-f.rc),
-		"error", store_error_text(f.rc), "since", clock_json(f.since_ns), "advice",
-		f.advice);
-}
-
 static void do_status(struct daemon *d, struct client *client, json_t *params)
 {
 	struct run *run = scheduler_running(d->scheduler);
@@ -166,8 +155,8 @@ static void do_status(struct daemon *d, struct client *client, json_t *params)
 			follow_progress(run));
 	client_reply(client,
 		json_pack("{so so so so so so sI so so so so}", "daemon", daemon_json(d), "host",
-			usage_host(), "store", store_json(d), "engine", engine_json(d), "running",
-			running, "waiting", outlook_head(d), "queued",
+			usage_host(), "store", failure_json(d->store), "engine", engine_json(d),
+			"running", running, "waiting", outlook_head(d), "queued",
 			(json_int_t)queue_length(d->queue), "queue", outlook_queue(d), "drained",
 			gate_json(d->gate, GATE_DRAINED), "released",
 			gate_json(d->gate, GATE_RELEASED), "counts", counts));

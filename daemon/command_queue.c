@@ -6,6 +6,7 @@
 
 #include "daemon/control.h"
 #include "daemon/daemon.h"
+#include "daemon/failure.h"
 #include "daemon/gate.h"
 #include "daemon/log.h"
 #include "daemon/outlook.h"
@@ -91,6 +92,7 @@ static void on_priority(void *arg, int rc)
 	struct daemon *d = r->daemon;
 	struct client *client = control_find(d->control, r->client);
 	struct run *run = queue_find(d->queue, r->id);
+	char why[FAILURE_TEXT_BYTES];
 	json_t *result;
 
 	if (rc == 0 && run != NULL) {
@@ -99,9 +101,10 @@ static void on_priority(void *arg, int rc)
 			(long long)r->priority, (long long)r->before);
 	}
 	if (client != NULL && rc < 0) {
+		failure_text(d->store, rc, why);
 		client_refuse(client, PROTOCOL_STORE, NULL,
-			"run %lld: the priority could not be stored: %s; it is %lld as before",
-			(long long)r->id, store_error_text(rc), (long long)r->before);
+			"run %lld: the priority is %lld as before, it could not be stored: %s",
+			(long long)r->id, (long long)r->before, why);
 	} else if (client != NULL && run == NULL) {
 		client_refuse(client, PROTOCOL_NO_SUCH_RUN, NULL,
 			"run %lld: has ended meanwhile; its priority is of no more use",

@@ -96,7 +96,7 @@ static void on_result(void *arg, int rc, json_t *result)
 	if (client == NULL)
 		json_decref(result);
 	else if (rc < 0)
-		request_unread(client, q->id, rc);
+		request_unread(client, q->daemon->store, q->id, rc);
 	else if (q->follow)
 		reply_ended(client, result);
 	else {
@@ -239,7 +239,7 @@ static void on_cancel_ended(void *arg, int rc, json_t *result)
 	json_t *run = json_object_get(result, "run");
 
 	if (client != NULL && rc < 0)
-		request_unread(client, q->id, rc);
+		request_unread(client, q->daemon->store, q->id, rc);
 	else if (client != NULL &&
 		!role_may_change(client_peer(client),
 			(uid_t)json_integer_value(json_object_get(run, "uid"))))

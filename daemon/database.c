@@ -1,6 +1,8 @@
 #include "daemon/database.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <sqlite3.h>
 #include <stdint.h>
@@ -8,11 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "daemon/filesystem.h"
 #include "daemon/store.h"
 
-enum { MODE_BYTES = 16 };
+enum {
+	MODE_BYTES = 16,
+	BUSY_MS = 5000, /* for whoever else has the database locked */
+};
 
 static const char *const file_suffixes[DATABASE_FILES] = {"", "-wal"};
 
@@ -162,6 +168,59 @@ void database_checkpoint(struct database *d, int pages)
 	d->wal_pages = 0;
 }
 
+bool database_unsure(const struct database *d)
+{
+	int code = sqlite3_extended_errcode(d->handle);
+
+	/* the frame that says "committed" is written last of all */
+	switch (code & 0xff) {
+	case SQLITE_FULL:
+	case SQLITE_READONLY:
+	case SQLITE_BUSY:
+		return false;
+	default:
+		return code != SQLITE_IOERR_WRITE;
+	}
+}
+
+/* Whether there is room, in a file without a name; 0 where there cannot be such files. */
+static int probe_room(const char *path)
+{
+	static const char zeros[4096];
+	char folder[PATH_MAX];
+	int fd, rc = 0;
+
+	snprintf(folder, sizeof(folder), "%s", path);
+	fd = open(dirname(folder), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return errno == EOPNOTSUPP || errno == EISDIR ? 0 : -errno;
+	for (size_t n = 0; n < DATABASE_PROBE && rc == 0; n += sizeof(zeros)) {
+		ssize_t written = write(fd, zeros, sizeof(zeros));
+
+		if (written < 0)
+			rc = -errno;
+		else if (written < (ssize_t)sizeof(zeros))
+			rc = -ENOSPC;
+	}
+	close(fd);
+	return rc;
+}
+
+int database_probe(struct database *d)
+{
+	int rc = database_gone(d) ? -ESTALE : probe_room(d->path);
+
+	if (rc < 0)
+		return rc;
+	sqlite3_busy_timeout(d->handle, 0);
+	errno = 0;
+	/* a page and a sync; nobody reads that number */
+	rc = store_errno(
+		d->handle, sqlite3_exec(d->handle, "pragma user_version = 1", NULL, NULL, NULL));
+	sqlite3_busy_timeout(d->handle, BUSY_MS);
+	return rc;
+}
+
 static int prepare(struct database *d, char *error, size_t error_bytes)
 {
 	int rc = sqlite3_open_v2(d->path, &d->handle,
@@ -169,8 +228,7 @@ static int prepare(struct database *d, char *error, size_t error_bytes)
 
 	rc = store_errno(d->handle, rc);
 	if (rc == 0)
-		rc = store_errno(d->handle,
-			sqlite3_exec(d->handle, "pragma busy_timeout = 5000", NULL, NULL, NULL));
+		rc = store_errno(d->handle, sqlite3_busy_timeout(d->handle, BUSY_MS));
 	if (rc == 0) {
 		rc = use_wal(d, error, error_bytes);
 		if (rc < 0)

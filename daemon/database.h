@@ -47,6 +47,18 @@ void database_close(struct database *d);
  */
 void database_checkpoint(struct database *d, int pages);
 
+/* After a commit that failed: whether all of it may have got into the write-ahead log. */
+bool database_unsure(const struct database *d);
+
+/* Room, in bytes, that a probe asks for: a submission takes some ten pages. */
+enum { DATABASE_PROBE = 64 << 10 };
+
+/*
+ * Writes a little that says nothing. 0, or what is in the way, a negative errno. Waits for nobody
+ * who has the database locked.
+ */
+int database_probe(struct database *d);
+
 /*
  * Whether the name of a file that is open stands for another file or for none. What is seen for the
  * first time is remembered.

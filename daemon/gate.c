@@ -12,6 +12,7 @@
 #include "daemon/control.h"
 #include "daemon/daemon.h"
 #include "daemon/engine_pool.h"
+#include "daemon/failure.h"
 #include "daemon/log.h"
 #include "daemon/queue.h"
 #include "daemon/record_hold.h"
@@ -215,12 +216,12 @@ static void on_stored(void *arg, int rc)
 	struct gate *g = c->gate;
 	struct held *h = &g->held[c->waiter.hold];
 	const struct record_hold none = {.what = h->record.what};
-	char message[200];
+	char why[FAILURE_TEXT_BYTES], message[FAILURE_TEXT_BYTES + 80];
 
 	if (rc < 0) {
+		failure_text(g->daemon->store, rc, why);
 		snprintf(message, sizeof(message),
-			"%s: it could not be stored: %s; nothing is changed, try again",
-			h->record.what, store_error_text(rc));
+			"%s: nothing is changed, it could not be stored: %s", h->record.what, why);
 		h->lifting = false;
 		if (!c->waiter.lift)
 			set_held(g, c->waiter.hold, &none);

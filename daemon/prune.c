@@ -10,6 +10,7 @@
 #include "daemon/clock.h"
 #include "daemon/control.h"
 #include "daemon/daemon.h"
+#include "daemon/failure.h"
 #include "daemon/log.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
@@ -221,7 +222,7 @@ static void on_selected(void *arg, int rc, json_t *result)
 		return;
 	}
 	if (client != NULL)
-		request_unread(client, 0, rc);
+		request_unread(client, b->pruner->daemon->store, 0, rc);
 	end_batch(b);
 }
 
@@ -336,12 +337,16 @@ static struct client *keeping_client(const struct keeping *k)
 static void refuse_keeping(struct keeping *k, int rc)
 {
 	struct client *client = keeping_client(k);
+	char why[FAILURE_TEXT_BYTES];
+
+	failure_text(k->daemon->store, rc, why);
 
 	if (client != NULL && rc == -ENOENT)
 		request_no_run(client, k->id);
 	else if (client != NULL)
-		client_refuse(client, PROTOCOL_STORE, NULL, "run %lld: %s", (long long)k->id,
-			store_error_text(rc));
+		client_refuse(client, PROTOCOL_STORE, NULL,
+			"run %lld: nothing is changed, it could not be stored: %s",
+			(long long)k->id, why);
 	free(k);
 }
 

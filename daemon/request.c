@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-#include "daemon/store.h"
+#include "daemon/failure.h"
 #include "proto/protocol.h"
 
 int64_t request_integer(const json_t *params, const char *key, int64_t standard)
@@ -23,11 +23,13 @@ void request_not_owner(struct client *client, int64_t id)
 		(long long)id);
 }
 
-void request_unread(struct client *client, int64_t id, int rc)
+void request_unread(struct client *client, struct store *s, int64_t id, int rc)
 {
+	char why[FAILURE_TEXT_BYTES];
+
+	failure_text(s, rc, why);
 	if (rc == -ENOENT)
 		request_no_run(client, id);
 	else
-		client_refuse(client, PROTOCOL_STORE, NULL, "the store cannot be read: %s",
-			store_error_text(rc));
+		client_refuse(client, PROTOCOL_STORE, NULL, "the store cannot be read: %s", why);
 }

@@ -10,6 +10,8 @@
 
 #include "daemon/client.h"
 
+struct store;
+
 /* An integer of params (or of any object); standard where it is absent. */
 int64_t request_integer(const json_t *params, const char *key, int64_t standard);
 
@@ -20,6 +22,6 @@ void request_no_run(struct client *client, int64_t id);
 void request_not_owner(struct client *client, int64_t id);
 
 /* The store answered with rc, a negative errno; of run id, where it is -ENOENT. */
-void request_unread(struct client *client, int64_t id, int rc);
+void request_unread(struct client *client, struct store *s, int64_t id, int rc);
 
 #endif

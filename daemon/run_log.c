@@ -168,7 +168,7 @@ static void on_lines(void *arg, int rc, json_t *result)
 	if (client == NULL) {
 		json_decref(result);
 	} else if (rc < 0) {
-		request_unread(client, q->id, rc);
+		request_unread(client, q->daemon->store, q->id, rc);
 	} else {
 		json_object_set_new(result, "open", json_boolean(in_hand(q->daemon, q->id)));
 		client_reply(client, result);

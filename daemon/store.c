@@ -15,7 +15,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/database.h"
-#include "daemon/filesystem.h"
+#include "daemon/failure.h"
 
 struct jobs {
 	struct store_job *first, **end;
@@ -34,6 +34,10 @@ struct store {
 	struct store_failure failure;
 	int64_t undelivered;
 	int lost; /* writes given up at the close */
+
+	/* of the thread */
+	bool unsure;      /* a commit failed of which the disk may hold all */
+	int64_t probe_ns; /* monotonic: when it is next tried whether it still fails */
 };
 
 /*
@@ -170,6 +174,11 @@ struct sqlite3 *store_db(struct store *s)
 	return s->db.handle;
 }
 
+const char *store_path(const struct store *s)
+{
+	return s->db.path;
+}
+
 int store_fd(const struct store *s)
 {
 	return s->fd;
@@ -269,44 +278,29 @@ static int commit_writes(struct store *s, struct store_job *first)
 		else
 			rc = exec(s, job->rc < 0 ? "rollback to job; release job" : "release job");
 	}
-	if (rc == 0)
+	if (rc == 0) {
 		rc = exec(s, "commit");
+		s->unsure |= rc < 0 && database_unsure(&s->db);
+	}
 	if (rc < 0 && sqlite3_get_autocommit(s->db.handle) == 0)
 		sqlite3_exec(s->db.handle, "rollback", NULL, NULL, NULL);
 	return rc;
 }
 
-static void describe_failure(struct store *s, int rc, struct store_failure *f)
-{
-	char where[PATH_MAX + 64];
-
-	f->rc = rc;
-	snprintf(f->path, sizeof(f->path), "%s", s->db.path);
-	filesystem_describe(s->db.path, where, sizeof(where));
-	if (rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG)
-		snprintf(f->advice, sizeof(f->advice), "make room on %.180s", where);
-	else if (rc == -ESTALE)
-		snprintf(f->advice, sizeof(f->advice), "start gpt2d again");
-	else if (rc == -EBADMSG)
-		snprintf(f->advice, sizeof(f->advice),
-			"end gpt2d, see A DAMAGED DATABASE in gpt2d(8)");
-	else if (rc == -EROFS)
-		snprintf(f->advice, sizeof(f->advice), "make %.180s writable", where);
-	else if (rc == -ENOMEM)
-		snprintf(f->advice, sizeof(f->advice), "free some memory");
-	else
-		snprintf(f->advice, sizeof(f->advice), "see the kernel's log about %.180s", where);
-}
-
+/* rc: of the last try to write. */
 static void set_failing(struct store *s, int rc)
 {
 	struct store_failure now = {0};
 	bool changed;
 
+	if (rc == 0)
+		s->unsure = false;  /* what it was about has been written over */
 	if (rc == 0 && !s->failing) /* only this thread writes it */
 		return;
 	if (rc < 0)
-		describe_failure(s, rc, &now);
+		failure_describe(s->db.path, rc, &now);
+	now.unsure = s->unsure;
+	s->probe_ns = clock_mono_ns() + CLOCK_S_NS;
 	pthread_mutex_lock(&s->lock);
 	now.since_ns = s->failing ? s->failure.since_ns : clock_utc_ns();
 	changed = s->failing != (rc < 0);
@@ -377,13 +371,6 @@ static bool pause_before_retry(struct store *s, struct jobs *kept)
 	return closing;
 }
 
-static bool any_must(const struct store_job *job)
-{
-	while (job != NULL && !job->must)
-		job = job->next;
-	return job != NULL;
-}
-
 /* Jobs from first on in one transaction, again and again while there is what must not be lost. */
 static void do_writes(struct store *s, struct store_job *first)
 {
@@ -395,7 +382,7 @@ static void do_writes(struct store *s, struct store_job *first)
 	while ((rc = commit_writes(s, first)) < 0) {
 		kept = (struct jobs){NULL, &kept.first};
 		/* before a refusal is delivered: who is refused may ask for the reason at once */
-		if (any_must(first) && !last_try)
+		if (!is_own(rc))
 			set_failing(s, rc);
 		sort_failed(s, first, rc, &kept);
 		first = kept.first;
@@ -404,7 +391,8 @@ static void do_writes(struct store *s, struct store_job *first)
 		last_try = pause_before_retry(s, &kept);
 		first = kept.first;
 	}
-	set_failing(s, 0);
+	if (rc == 0)
+		set_failing(s, 0);
 	for (job = first; job != NULL; job = next) {
 		next = job->next;
 		if (rc < 0) {
@@ -451,21 +439,35 @@ static void do_jobs(struct store *s, struct store_job *job)
 		complete(s, job, job->work(job, job->kind == STORE_READ ? s->db.handle : NULL));
 }
 
-/* Whether a second went by with nothing to do, where that is worth knowing. With the lock. */
+/*
+ * Whether there was nothing to do for a second, where that is worth knowing, or until the next
+ * probe of a store that fails. With the lock.
+ */
 static bool wait_for_jobs(struct store *s)
 {
-	struct timespec until;
+	int64_t until_ns = s->failing ? s->probe_ns : clock_mono_ns() + CLOCK_S_NS;
+	struct timespec until = {until_ns / CLOCK_S_NS, until_ns % CLOCK_S_NS};
 	bool quiet = false;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec++;
 	while (s->waiting.first == NULL && !s->closing && !quiet) {
-		if (s->db.wal_pages >= DATABASE_WAL_IDLE)
+		if (s->failing || s->db.wal_pages >= DATABASE_WAL_IDLE)
 			quiet = pthread_cond_timedwait(&s->wake, &s->lock, &until) == ETIMEDOUT;
 		else
 			pthread_cond_wait(&s->wake, &s->lock);
 	}
 	return quiet;
+}
+
+/*
+ * Nothing waits to be written since a write was refused: what ends the failure is looked for. Of a
+ * database that is damaged a small write says nothing.
+ */
+static void probe(struct store *s)
+{
+	if (s->failure.rc == -EBADMSG)
+		s->probe_ns = clock_mono_ns() + CLOCK_S_NS;
+	else
+		set_failing(s, database_probe(&s->db));
 }
 
 static void *run_thread(void *arg)
@@ -482,8 +484,10 @@ static void *run_thread(void *arg)
 		pthread_mutex_unlock(&s->lock);
 		if (jobs != NULL)
 			do_jobs(s, jobs);
-		else if (quiet)
+		else if (quiet && !s->failing)
 			database_checkpoint(&s->db, DATABASE_WAL_IDLE);
+		if (s->failing && !closing && clock_mono_ns() >= s->probe_ns)
+			probe(s);
 	} while (jobs != NULL || !closing);
 	return NULL;
 }

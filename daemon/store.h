@@ -46,17 +46,26 @@ struct store_job {
  */
 int store_open(const char *path, struct store **out, char *error, size_t error_bytes);
 struct sqlite3 *store_db(struct store *s); /* before store_start only */
-int store_start(struct store *s);          /* the thread: 0 or a negative errno */
+const char *store_path(const struct store *s);
+int store_start(struct store *s); /* the thread: 0 or a negative errno */
 void store_add(struct store *s, struct store_job *job);
 int store_fd(const struct store *s); /* readable when store_deliver has something to do, and
 				      * when failing begins or ends */
 void store_deliver(struct store *s); /* calls done() of what is complete */
-bool store_failing(struct store *s); /* the last commit failed and is being retried */
 
-/* Of the commit that fails: what was said of it last, and since when. */
+/*
+ * The last try to write failed. It is tried again each second, with what must not be lost or else
+ * with a little that says nothing, until a write succeeds.
+ */
+bool store_failing(struct store *s);
+
+/* Of the write that fails: what was said of it last, and since when. */
 struct store_failure {
 	int rc;           /* a negative errno; -ESTALE: the files are not there any more */
 	int64_t since_ns; /* UTC */
+	/* What was refused since may all the same be found written if gpt2d is killed before the
+	 * next write that succeeds: it was not the writing that failed, but to have it synced. */
+	bool unsure;
 	char path[PATH_MAX];
 	char advice[256]; /* what to do about it */
 };

@@ -10,6 +10,7 @@
 #include "daemon/clock.h"
 #include "daemon/control.h"
 #include "daemon/daemon.h"
+#include "daemon/failure.h"
 #include "daemon/lifecycle.h"
 #include "daemon/outlook.h"
 #include "daemon/queue.h"
@@ -183,6 +184,20 @@ static void answer_dry(struct submission *s)
 		json_decref(result);
 }
 
+/* Not queued, as far as can be known: an error of a sync leaves it open until the next write. */
+static void refuse_unstored(struct submission *s, int rc)
+{
+	char why[FAILURE_TEXT_BYTES], message[FAILURE_TEXT_BYTES + 160];
+	struct store_failure f;
+	bool unsure = store_failure(s->daemon->store, &f) && f.unsure;
+
+	failure_text(s->daemon->store, rc, why);
+	snprintf(message, sizeof(message), "the run is not queued%s; it could not be stored: %s",
+		unsure ? ", unless gpt2d is killed before it can write again" : "", why);
+	refuse(s, PROTOCOL_STORE, json_pack("{so}", "queued", unsure ? json_null() : json_false()),
+		message);
+}
+
 static void on_stored(void *arg, int rc)
 {
 	struct submission *s = arg;
@@ -190,7 +205,7 @@ static void on_stored(void *arg, int rc)
 	struct run *run = s->run;
 	struct client *client;
 	json_t *result, *outlook;
-	char message[128];
+	char message[64];
 
 	if (rc == -ENOENT) {
 		snprintf(message, sizeof(message), "rerun_of: run %lld: no such run",
@@ -199,9 +214,7 @@ static void on_stored(void *arg, int rc)
 		return;
 	}
 	if (rc < 0) {
-		snprintf(message, sizeof(message), "the run could not be stored: %s",
-			store_error_text(rc));
-		refuse(s, PROTOCOL_STORE, NULL, message);
+		refuse_unstored(s, rc);
 		return;
 	}
 	s->run = NULL;

@@ -119,14 +119,67 @@ def test_full_disk_is_told(tmp_path, faults):
         assert other.state(run) == "cancelled"
 
 
+def refusal(call, *args, **params):
+    """The error that a request is answered with."""
+    with pytest.raises(RpcError) as refused:
+        call(*args, **params)
+    return refused.value
+
+
 def test_sync_without_room_is_no_io_error(tmp_path, faults):
-    """Some file systems say so at fsync only."""
+    """Some file systems say so at fsync only; then the disk may hold what was refused, until the next write."""
     with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c:
         faults.daemon.arm(FAIL, errno.ENOSPC, ops=2)
-        with pytest.raises(RpcError) as refused:
-            c.submit(spec("refused"))
-        assert refused.value.message.endswith("could not be stored: No space left on device")
+        refused = refusal(c.submit, spec("refused"))
+        assert refused.message.startswith("the run is not queued, unless gpt2d is killed before it can write again; it "
+            f"could not be stored: {d.state}/gpt2d.db: No space left on device; make room on /")
+        assert refused.data == {"queued": None}
         faults.daemon.disarm()
+        wait_for(lambda: c.call("status")["store"] is None, "the end of it")
+        assert c.wait(c.submit(spec("next")))["state"] == "done"
+        d.kill()
+        d.start()
+        with d.client() as again:
+            assert [run["name"] for run in again.call("list")["runs"]] == ["next"]
+
+
+def failing(c):
+    """What status and the metrics say of the store, which is the same."""
+    store = c.call("status")["store"]
+    said = "\ngpt2d_store_failing 1\n" in c.call("metrics")["text"]
+    return store if said == (store is not None) else None
+
+
+@pytest.mark.parametrize("error, advice", [(errno.ENOSPC, "make room on /"), (errno.EROFS, "make /"),
+    (errno.EIO, "see the kernel's log about /")])
+def test_an_idle_daemon_tells_of_its_disk(tmp_path, faults, error, advice):
+    """A refusal is enough for status and metrics to show it, and it ends by itself; each refusal names the file."""
+    file = f"{tmp_path}/state/gpt2d.db: {os.strerror(error)}; {advice}"
+    with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c:
+        done, waits = c.submit(spec("done")), None
+        assert c.wait(done)["state"] == "done"
+        c.call("drain")
+        waits = c.submit(spec("waits"))
+        c.call("resume")
+        assert c.wait(waits)["state"] == "done"
+        for call, begins in ((lambda: c.submit(spec("a")), "the run is not queued; it could not be stored: "),
+                (lambda: c.call("submit", spec=spec("b"), rerun_of=done), "the run is not queued; it could not be "),
+                (lambda: c.call("keep", id=done), f"run {done}: nothing is changed, it could not be stored: "),
+                (lambda: c.call("drain"), "drained: nothing is changed, it could not be stored: "),
+                (lambda: c.call("release"), "released: nothing is changed, it could not be stored: ")):
+            assert c.call("status")["store"] is None
+            faults.daemon.arm(FAIL, error, ops=NEEDS_ROOM - 2)  # a sync that works: what is refused is not on disk
+            refused = refusal(call)
+            assert refused.code == -32006 and refused.message.startswith(begins) and file in refused.message
+            assert refused.data in (None, {"queued": False})
+            store = failing(c)
+            assert store["errno"] == errno.errorcode[error] and store["path"] == str(d.state / "gpt2d.db")
+            assert store["advice"].startswith(advice) and store["since"].endswith("Z")
+            said = refusal(c.submit, spec("again")).message  # and it goes on failing
+            assert file in said and failing(c)["since"] == store["since"]
+            faults.daemon.disarm()
+            wait_for(lambda: c.call("status")["store"] is None, "that the store is tried")
+        assert "gpt2d_store_failing 0\n" in c.call("metrics")["text"]
         assert c.wait(c.submit(spec("next")))["state"] == "done"
 
 
@@ -165,7 +218,9 @@ def test_the_state_directory_is_replaced(tmp_path):
         with pytest.raises(RpcError) as refused:
             c.submit(spec("lost"))
         assert refused.value.code == -32006
-        assert "removed or replaced while gpt2d had it open" in refused.value.message
+        assert (f"{d.state}/gpt2d.db: it was removed or replaced while gpt2d had it open; start gpt2d again"
+            in refused.value.message)
+        assert refused.value.data == {"queued": False} and c.call("status")["store"]["errno"] == "ESTALE"
         d.state.rmdir()
         os.rename(tmp_path / "moved", d.state)
         assert c.wait(c.submit(spec("next")))["state"] == "done"

@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "daemon/record_prune.h"
 #include "tests/unit/store_fixture.h"
 
 /* A job that fails by itself takes no other of its transaction with it. */
@@ -198,6 +199,50 @@ static void test_submit_tries_by_itself(void **state)
 	assert_int_equal(store_close(s), 0);
 }
 
+/* A refusal is enough, also where nothing waits to be written: it is over when there is room. */
+static void test_failing_ends_by_itself(void **state)
+{
+	struct store_fixture *f = *state;
+	struct store *s = store_fixture_open(f);
+	struct run run = store_fixture_run(f);
+	struct store_outcome refused = {0};
+	struct store_failure failure = {0};
+
+	assert_int_equal(store_start(s), 0);
+	store_fixture_submit(s, f);
+	store_fixture_limit(100);
+	assert_int_equal(
+		record_submit(s, &run, f->spec, f->canonical, "[]", store_fixture_done, &refused),
+		0);
+	store_fixture_wait(s, &refused);
+	assert_int_equal(refused.rc, -EFBIG);
+	assert_true(store_failure(s, &failure));
+	assert_int_equal(failure.rc, -EFBIG);
+	assert_false(failure.unsure);
+	assert_string_equal(failure.path, f->path);
+	assert_true(failure.since_ns > 0);
+	store_fixture_limit(RLIM_INFINITY);
+	while (store_failing(s))
+		store_fixture_deliver(s); /* the end wakes the loop */
+	assert_int_equal(store_fixture_submit(s, f), 2);
+	assert_int_equal(store_close(s), 0);
+}
+
+/* A job of which the fault is its own says nothing of the disk. */
+static void test_own_fault_is_no_failure(void **state)
+{
+	struct store_fixture *f = *state;
+	struct store *s = store_fixture_open(f);
+	struct store_outcome o = {0};
+
+	assert_int_equal(store_start(s), 0);
+	assert_int_equal(record_keep(s, 99, true, store_fixture_done, &o), 0);
+	store_fixture_wait(s, &o);
+	assert_int_equal(o.rc, -ENOENT);
+	assert_false(store_failing(s));
+	assert_int_equal(store_close(s), 0);
+}
+
 /* Nothing is committed to files that have no name any more. */
 static void test_files_taken_away(void **state)
 {
@@ -337,6 +382,10 @@ int main(void)
 			test_disk_full_at_the_end, store_fixture_set_up, store_fixture_tear_down),
 		cmocka_unit_test_setup_teardown(
 			test_submit_tries_by_itself, store_fixture_set_up, store_fixture_tear_down),
+		cmocka_unit_test_setup_teardown(
+			test_failing_ends_by_itself, store_fixture_set_up, store_fixture_tear_down),
+		cmocka_unit_test_setup_teardown(test_own_fault_is_no_failure, store_fixture_set_up,
+			store_fixture_tear_down),
 		cmocka_unit_test_setup_teardown(
 			test_files_taken_away, store_fixture_set_up, store_fixture_tear_down),
 		cmocka_unit_test_setup_teardown(
