@@ -1,23 +1,35 @@
 #!/usr/bin/env python3
-"""The same training as bench_step --lines in PyTorch on a GPU: torch_gpu_peer.py < LINES
+"""The same training as bench_step --lines in PyTorch on GPUs: torch_gpu_peer.py [--ranks N] < LINES
 
 For each line "SPEC" of standard input one JSON object. The model is compiled, and a whole step (every
 micro-batch forward and backward, clipping, fused AdamW) is one CUDA graph; tokens are copied in before each launch,
 and the host waits once, after the last step: more favourable than bench_step, which waits for each step's loss. The
 vocabulary is padded to a multiple of 128. Weights are fp32 under autocast for bf16 and fp16 (without a loss scale), and
-what is summed over micro-batches is fp32. The spec's model must be written out.
+what is summed over micro-batches is fp32. With several ranks, one process each, the model is in
+DistributedDataParallel, which reduces fp32 in its own buckets; the graph holds the collectives too. The spec's model must
+be written out.
 """
 
+import contextlib
+import ctypes
 import json
 import math
+import os
+import signal
+import socket
+import subprocess
 import sys
 import time
 
+os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")  # its watchdog may not query events during a capture
+
 import torch
+import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
 
 WARM_UP = 3  # steps before the capture
+WARM_UP_DDP = 11  # what DistributedDataParallel asks for
 
 
 class Block(nn.Module):
@@ -79,7 +91,14 @@ class Peer:
         torch.manual_seed(1)
         self.micros = spec.get("gradient_accumulation_steps", 1)
         self.rows, self.t = spec["train_micro_batch_size_per_gpu"], spec["seq_len"]
+        self.ranks = dist.get_world_size() if dist.is_initialized() else 1
         self.model = GPT2(spec["model"]).cuda()
+        side = torch.cuda.Stream()
+        if self.ranks > 1:
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                self.model = nn.parallel.DistributedDataParallel(self.model, gradient_as_bucket_view=True)
+            torch.cuda.current_stream().wait_stream(side)
         self.forward = torch.compile(self.model, dynamic=False)
         p = spec["optimizer"]["params"]
         self.adamw = torch.optim.AdamW(
@@ -89,26 +108,27 @@ class Peer:
         self.batches = [torch.randint(0, spec["model"]["vocab_size"], shape).pin_memory() for _ in range(8)]
         self.batch = self.batches[0].cuda()
         self.loss = torch.zeros((), device="cuda")
-        side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            for _ in range(WARM_UP):
+            for _ in range(WARM_UP if self.ranks == 1 else WARM_UP_DDP):
                 self.step()
         torch.cuda.current_stream().wait_stream(side)
         torch.cuda.synchronize()
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
             self.step()
 
     def step(self):
-        self.adamw.zero_grad(set_to_none=True)
+        self.adamw.zero_grad(set_to_none=self.ranks == 1)
         self.loss.zero_()
         for micro in range(self.micros):
             x = self.batch[micro]
-            with torch.autocast("cuda", dtype=self.dtype or torch.bfloat16, enabled=self.dtype is not None,
-                                cache_enabled=False):
-                loss = self.forward(x[:, :-1].contiguous(), x[:, 1:].contiguous()) / self.micros
-            loss.backward()
+            alone = self.ranks > 1 and micro < self.micros - 1
+            with self.model.no_sync() if alone else contextlib.nullcontext():
+                with torch.autocast("cuda", dtype=self.dtype or torch.bfloat16, enabled=self.dtype is not None,
+                                    cache_enabled=False):
+                    loss = self.forward(x[:, :-1].contiguous(), x[:, 1:].contiguous()) / self.micros
+                loss.backward()
             self.loss += loss.detach()
         clip = self.spec.get("gradient_clipping", 0)
         if clip:
@@ -131,25 +151,68 @@ class Peer:
         end.record()
         torch.cuda.synchronize()
         ms = begin.elapsed_time(end) / steps
-        return {"tokens_per_s": 1e3 * self.micros * self.rows * self.t / ms, "step_ms_mean": ms, "steps": steps,
+        tokens = self.micros * self.rows * self.t * self.ranks
+        return {"tokens_per_s": 1e3 * tokens / ms, "step_ms_mean": ms, "steps": steps, "ranks": self.ranks,
                 "loss_last": float(self.loss), "precision": self.name, "grad_dtype": "fp32",
                 "memory_mib": torch.cuda.max_memory_allocated() / 2**20, "torch": torch.__version__,
                 "device": torch.cuda.get_device_name()}
 
 
+def lines(rank, ranks):
+    """Standard input's lines, which rank 0 reads and the others are told."""
+    while True:
+        line = [sys.stdin.readline() if rank == 0 else None]
+        if ranks > 1:
+            dist.broadcast_object_list(line, src=0, device=torch.device("cuda"))
+        if not line[0]:
+            return
+        yield line[0].strip()
+
+
+def start_others(ranks):
+    """The other ranks, as this program again; they end with this one."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks), "RANK": "0"}
+    return [subprocess.Popen([sys.executable] + sys.argv, env=os.environ | {"RANK": str(rank)}, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL) for rank in range(1, ranks)]
+
+
+def end_with_parent():
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main():
+    ranks = int(sys.argv[sys.argv.index("--ranks") + 1]) if "--ranks" in sys.argv else 1
+    others = start_others(ranks) if ranks > 1 and "RANK" not in os.environ else []
+    rank = int(os.environ.get("RANK", "0"))
+    if ranks > 1:
+        if rank > 0:
+            end_with_parent()
+        torch.cuda.set_device(rank)
+        dist.init_process_group("nccl", rank=rank, world_size=ranks)
     peers = {}
-    for line in sys.stdin:
-        path = line.strip()
+    for path in lines(rank, ranks):
         try:
             start = time.monotonic()
             if path not in peers:
                 peers.clear()  # one model's memory at a time
-                peers[path] = Peer(json.load(open(path, encoding="utf-8")))
+                torch.cuda.empty_cache()
+                with open(path, encoding="utf-8") as spec:
+                    peers[path] = Peer(json.load(spec))
             made = time.monotonic() - start
-            print(json.dumps(peers[path].run() | {"made_s": made}), flush=True)
+            answer = peers[path].run() | {"made_s": made}
         except Exception as e:  # the driver goes on with its other works
-            print(json.dumps({"error": f"{type(e).__name__}: {e}"[:300]}), flush=True)
+            answer = {"error": f"{type(e).__name__}: {e}"[:300]}
+        if rank == 0:
+            print(json.dumps(answer), flush=True)
+    for other in others:
+        other.kill()  # capturing left them nothing to say
+        other.wait()
+    if ranks > 1:
+        os._exit(0)  # a graph that holds collectives can keep the interpreter's end waiting
 
 
 main()
