@@ -248,6 +248,7 @@ static int start_engines(struct daemon *d)
 		.backend = d->program->device == DEVICE_UNSET
 			? NULL
 			: engine_program_device_name(d->program->device),
+		.tuning_dir = d->tuning_dir,
 		.ranks = (int)s->ranks,
 		.threads = d->threads,
 		.away = gate_held(d->gate, GATE_RELEASED),
@@ -268,6 +269,7 @@ static int start_engines(struct daemon *d)
 	};
 	int rc = checker_create(&checker, &d->checker);
 
+	snprintf(d->tuning_dir, sizeof(d->tuning_dir), "%s/tuning", d->state_dir);
 	if (rc == 0)
 		rc = scheduler_create(d, &d->scheduler);
 	return rc < 0 ? rc : engine_pool_create(&pool, &d->pool);

@@ -22,6 +22,7 @@ struct daemon {
 		struct settings *settings;
 	} words;
 	char state_dir[SPEC_PATH_MAX]; /* absolute */
+	char tuning_dir[SPEC_PATH_MAX + sizeof("/tuning")];
 	char socket[128];
 	struct store *store;
 	struct queue *queue;

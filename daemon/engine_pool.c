@@ -227,9 +227,9 @@ static int start_rank(struct engine_pool *p, struct rank *r)
 {
 	char rank[16], ranks[16], threads[16], what[32], program[4096];
 	char role[] = "--role", role_rank[] = "rank", a_rank[] = "--rank", a_ranks[] = "--ranks";
-	char a_threads[] = "--threads";
-	char *argv[] = {
-		program, role, role_rank, a_rank, rank, a_ranks, ranks, a_threads, threads, NULL};
+	char a_threads[] = "--threads", a_tuning[] = "--tuning-dir", tuning[4096];
+	char *argv[] = {program, role, role_rank, a_rank, rank, a_ranks, ranks, a_threads, threads,
+		a_tuning, tuning, NULL};
 	struct engine_link_options o = {
 		.base = p->o.base,
 		.program = p->o.program,
@@ -244,6 +244,7 @@ static int start_rank(struct engine_pool *p, struct rank *r)
 	snprintf(rank, sizeof(rank), "%d", r->rank);
 	snprintf(ranks, sizeof(ranks), "%d", p->o.ranks);
 	snprintf(threads, sizeof(threads), "%d", p->o.threads);
+	snprintf(tuning, sizeof(tuning), "%s", p->o.tuning_dir);
 	snprintf(what, sizeof(what), "rank %d", r->rank);
 	return engine_link_create(&o, &r->link);
 }

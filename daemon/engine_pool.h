@@ -22,6 +22,7 @@ struct engine_pool_options {
 	struct event_base *base;
 	const char *program;
 	const char *backend; /* "cpu", "cuda": what it has to compute on; NULL: whatever it does */
+	const char *tuning_dir; /* where they keep what they found out by timing */
 	int ranks, threads;
 	bool away;               /* begin as released */
 	int64_t start_timeout_s; /* from exec to ready */

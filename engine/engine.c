@@ -33,7 +33,8 @@ static int usage(const char *why)
 {
 	fprintf(stderr,
 		"gpt2-engine: %s\n"
-		"usage: gpt2-engine --role rank --rank R --ranks N --threads T [--no-graphs]\n"
+		"usage: gpt2-engine --role rank --rank R --ranks N --threads T \n"
+		"                   [--tuning-dir DIR] [--no-graphs]\n"
 		"       gpt2-engine --role check\n"
 		"       gpt2-engine --version\n",
 		why);
@@ -69,6 +70,7 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
 		{"rank", required_argument, NULL, 'r'},
 		{"ranks", required_argument, NULL, 'n'},
 		{"threads", required_argument, NULL, 't'},
+		{"tuning-dir", required_argument, NULL, 'u'},
 		{"no-graphs", no_argument, NULL, 'G'},
 		{"version", no_argument, NULL, 'V'},
 		{0},
@@ -87,6 +89,8 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
 			a->warm.world = number(optarg, 1, SPEC_WORLD_MAX);
 		else if (c == 't')
 			a->warm.threads = number(optarg, 1, PROTOCOL_THREADS_MAX);
+		else if (c == 'u')
+			a->warm.tuning_dir = optarg;
 		else if (c == 'G')
 			a->warm.no_graphs = true;
 		else if (c == 'V')

@@ -49,6 +49,7 @@ struct metrics_segment {
 
 	const struct k_device_info *device;
 	const char *collectives;               /* collectives_library(); NULL in a world of one */
+	const char *tuning_sha256; /* of the choices of algorithms; NULL: none are made */
 	struct collectives_bytes sent;         /* by rank 0 in this segment's training steps */
 	const struct metrics_host_rank *ranks; /* world of them */
 	const struct gpu_log_samples *gpu;     /* of rank 0's; NULL or empty: no gpu_log.csv */

@@ -410,9 +410,12 @@ static json_t *pack_place(const struct metrics_segment *s)
 
 static json_t *pack_ours(const struct metrics_segment *s, const struct measure_summary *sum)
 {
-	static const char determinism[] =
+	static const char in_order[] =
 		"Sums over ranks are taken in rank order, so neither bucket sizes nor overlap "
 		"change a loss; the same spec, build, libraries and threads give the same bits.";
+	static const char by_choices[] =
+		"The same spec, build, libraries, kind and number of GPUs and "
+		"tuning_cache_sha256 give the same bits.";
 	json_t *nonfinite = list_nonfinite(s);
 	bool finite = json_array_size(nonfinite) == 0;
 	const char *status = s->failed ? "failed" : finite ? "completed" : "completed_nonfinite";
@@ -428,11 +431,13 @@ static json_t *pack_ours(const struct metrics_segment *s, const struct measure_s
 		"loss_hash", hash_losses(s->measure), "loss_first", rpc_real(sum->loss_first),
 		"loss_last", rpc_real(last_step(s)->loss), "grad_norm_last",
 		rpc_real(last_step(s)->grad_norm));
-	json_t *setting = json_pack("{s:o, s:o, s:o, s:o, s:i, s:I, s:I, s:s, s:s}", "batch",
+	json_t *setting = json_pack("{s:o, s:o, s:o, s:o, s:i, s:I, s:I, s:s, s:s, s:o}", "batch",
 		pack_batch(s), "plan", pack_buckets(s), "traffic", pack_traffic(s), "ranks",
 		pack_ranks(s), "world", s->plan->world, "model_params", INT(s->arena->model_params),
 		"param_elems", INT(s->arena->param_elems), "grad_dtype",
-		precisions[s->config->grad_dtype], "determinism", determinism);
+		precisions[s->config->grad_dtype], "determinism",
+		s->tuning_sha256 ? by_choices : in_order, "tuning_cache_sha256",
+		text_or_null(s->tuning_sha256));
 
 	return joined(joined(pack_place(s), figures), joined(lists, setting));
 }

@@ -75,7 +75,7 @@ static int run_segment(struct link *link, struct warm *w, struct writer *writer,
 
 	if (!s)
 		return ENGINE_EXIT_POISONED; /* the others would wait for this rank */
-	agreed = segment_agree(s, w, segment_prepare(s, w));
+	agreed = segment_agree(s, w, segment_prepare(s, w), link);
 	trained = agreed && segment_train(s, w, link);
 	exit_code = s->failure.poisoned ? s->failure.exit_code : 0;
 	writes = w->rank == 0 && agreed && !exit_code && !s->cancelled;
@@ -151,6 +151,8 @@ int rank_run(struct link *link, const struct warm_options *options)
 		link_log(link, "error", "rank %d: %s", options->rank, error);
 		return ENGINE_EXIT_POISONED;
 	}
+	if (w->rank == 0 && w->tuned.note[0])
+		link_log(link, "warning", "algorithms are chosen anew: %s", w->tuned.note);
 	k_context_info(w->ctx, &wo.device);
 	wo.collectives = w->collectives ? collectives_library(w->collectives) : NULL;
 	if (w->rank == 0 && writer_create(&wo, &writer)) {

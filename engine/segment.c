@@ -221,6 +221,7 @@ bool segment_prepare(struct segment *s, struct warm *w)
 struct agreement {
 	char sha256[65]; /* of spec, plan and model shape */
 	bool prepared;
+	bool tuned; /* the kernels' choices are made, and the same on all ranks it was among then */
 };
 
 static void fill_agreement(const struct segment *s, bool prepared, struct agreement *out)
@@ -231,6 +232,7 @@ static void fill_agreement(const struct segment *s, bool prepared, struct agreem
 	out->prepared = prepared;
 	if (!prepared)
 		return;
+	out->tuned = tuned_has(&s->training.warm->tuned, &s->config);
 	snprintf(text, sizeof(text),
 		"%s world %d arena %" PRId64 " of %" PRId64 " reduce %" PRId64 " x %" PRId64
 		" gather %" PRId64 " x %" PRId64 " steps %" PRId64 " sequences %" PRId64,
@@ -271,6 +273,47 @@ static bool compare_agreements(struct segment *s, const struct agreement *all, b
 	return true;
 }
 
+/*
+ * Before the first step, so that all steps of all ranks go by the same choices. A rank that cannot
+ * go on makes the others wait.
+ */
+static bool tune(struct segment *s, struct warm *w, struct link *link)
+{
+	int64_t changed = 0, begin = clock_ns(CLOCK_MONOTONIC);
+	int rc = training_try(&s->training, s->failure.message, sizeof(s->failure.message));
+
+	if (rc) {
+		poisoned(s, ENGINE_EXIT_POISONED);
+		s->failure.reason = "device";
+		return false;
+	}
+	rc = tuned_share(&w->tuned, s->group, w->comm, w->rank, &changed);
+	if (s->group && !sync_collectives(s, w))
+		return false;
+	if (rc) {
+		poisoned(s, ENGINE_EXIT_POISONED);
+		return failed(s, "no_memory", "no memory for the choices of algorithms");
+	}
+	if (changed > 0)
+		graphs_finish(&w->graphs);
+	tuned_add(&w->tuned, &s->config);
+	if (w->tuned.note[0])
+		link_log(link, "warning", "the choices of algorithms are not kept: %s",
+			w->tuned.note);
+	metrics_log_add(&s->log, "algorithms chosen in %.3f ms",
+		(double)(clock_ns(CLOCK_MONOTONIC) - begin) / 1e6);
+	return true;
+}
+
+static bool all_tuned(const struct segment *s, const struct agreement *all)
+{
+	bool tuned = true;
+
+	for (int i = 0; i < s->world; i++)
+		tuned = tuned && all[i].tuned;
+	return tuned;
+}
+
 static bool join(struct segment *s)
 {
 	if (training_join(&s->training, s->group))
@@ -289,15 +332,28 @@ static bool no_group(struct segment *s, const struct warm *w)
 	return failed(s, "no_memory", "no memory for a group of %d ranks", s->world);
 }
 
-bool segment_agree(struct segment *s, struct warm *w, bool prepared)
+/* All ranks are ready to begin. */
+static bool settle(
+	struct segment *s, struct warm *w, const struct agreement *all, struct link *link)
+{
+	bool tuned = all_tuned(s, all) || tune(s, w, link);
+
+	snprintf(s->tuning_sha256, sizeof(s->tuning_sha256), "%s", w->tuned.sha256);
+	return tuned;
+}
+
+bool segment_agree(struct segment *s, struct warm *w, bool prepared, struct link *link)
 {
 	struct agreement own, *all;
 	bool agreed;
 
 	if (s->world < 1 || s->world > w->world || w->rank >= s->world)
 		return false;
-	if (s->world == 1)
-		return prepared && join(s);
+	if (s->world == 1) {
+		prepared = prepared && join(s);
+		fill_agreement(s, prepared, &own);
+		return prepared && settle(s, w, &own, link);
+	}
 	all = calloc((size_t)s->world, sizeof(*all));
 	if (!all || collectives_group(w->collectives, s->world, &s->group)) {
 		free(all);
@@ -307,7 +363,8 @@ bool segment_agree(struct segment *s, struct warm *w, bool prepared)
 	prepared = prepared && join(s);
 	fill_agreement(s, prepared, &own);
 	collectives_gather_all(s->group, all, &own, sizeof(own), w->comm);
-	agreed = sync_collectives(s, w) && compare_agreements(s, all, prepared);
+	agreed = sync_collectives(s, w) && compare_agreements(s, all, prepared) &&
+		settle(s, w, all, link);
 	free(all);
 	return agreed;
 }

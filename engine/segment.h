@@ -44,6 +44,7 @@ struct segment {
 	struct metrics_log log;
 	struct metrics_host_rank *ranks; /* rank 0: one of each rank */
 	struct gpu_log_samples gpu;      /* of this rank's GPU */
+	char tuning_sha256[65];          /* of the choices it ran by; empty: there are none */
 	struct collectives_bytes sent;
 	bool validated;
 	double val_loss;
@@ -63,11 +64,12 @@ void segment_destroy(struct segment *s); /* takes NULL */
 bool segment_prepare(struct segment *s, struct warm *w);
 
 /*
- * All ranks hold the same spec and plan, and all are prepared. False: failure says why; no
+ * All ranks hold the same spec and plan, all are prepared, and their kernels' choices (tuned.h) are
+ * the same. False: failure says why; no
  * collective of this segment may follow. To be called whether segment_prepare worked or not, unless
  * it could not read the world.
  */
-bool segment_agree(struct segment *s, struct warm *w, bool prepared);
+bool segment_agree(struct segment *s, struct warm *w, bool prepared, struct link *link);
 
 /* Parameters, steps, validation, gathered times. False: failure, or cancelled, says why. */
 bool segment_train(struct segment *s, struct warm *w, struct link *link);

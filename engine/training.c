@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* of struct step_host, up to where a batch may begin */
 enum { STEP_HOST_BYTES = (sizeof(struct step_host) + 255) / 256 * 256 };
@@ -241,6 +242,33 @@ int training_join(struct training *t, struct collectives_group *group)
 	t->step.group = group;
 	t->step.collectives = group ? t->warm->collectives : NULL;
 	return zero_begin(&t->warm->zero, &z);
+}
+
+int training_try(struct training *t, char *error, size_t error_bytes)
+{
+	const struct spec_config *c = t->config;
+	const struct step *s = &t->step;
+	struct model_pass pass = {
+		.tokens = batch_inputs(&t->batch, 0),
+		.dropout = c->model.dropout,
+		.seed = (uint64_t)c->seed,
+		.dropout_from = &t->optimizer.state->dropout,
+	};
+	int rc;
+
+	k_zero(s->compute, t->batch.tokens,
+		(size_t)batch_host_bytes(c->micro_batch, c->seq_len, c->accumulation));
+	model_forward(&t->model, &pass, NULL);
+	model_loss(&t->model, t->batch.losses, batch_targets(&t->batch, 0), 1, NULL);
+	model_backward(&t->model, &pass, NULL);
+	rc = k_stream_sync(s->compute, s->timeout_ns);
+	if (k_context_error(s->ctx)) {
+		snprintf(error, error_bytes, "%s", k_context_error(s->ctx));
+		return -ENOTRECOVERABLE;
+	}
+	if (rc)
+		snprintf(error, error_bytes, "device: %s", strerror(-rc));
+	return rc;
 }
 
 void training_reset(struct training *t)

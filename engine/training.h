@@ -36,6 +36,13 @@ void training_finish(struct training *t);
 /* With the ranks of group (NULL: alone) from here on. 0 or -ENOMEM. */
 int training_join(struct training *t, struct collectives_group *group);
 
+/*
+ * One pass over a micro-batch without sense, for what the kernels choose when they first meet a
+ * shape. Parameters are zero, or those of an earlier training; gradients afterwards are nobody's.
+ * Waits until it is over: 0, -ENOTRECOVERABLE or -ETIMEDOUT with error.
+ */
+int training_try(struct training *t, char *error, size_t error_bytes);
+
 /* Parameters from the seed, moments zero, nothing trained; waits until it is so. */
 void training_reset(struct training *t);
 

@@ -10,6 +10,7 @@ int warm_init(struct warm *w)
 	int rc;
 
 	graphs_init(&w->graphs);
+	tuned_init(&w->tuned, w->ctx, w->tuned.dir);
 	zero_init(&w->zero, w->ctx, w->compute, w->comm, &w->time);
 	rc = timeline_init(&w->time, w->ctx, w->compute);
 	if (!rc)
@@ -69,6 +70,7 @@ int warm_create(
 	w->threads = options->threads;
 	w->no_graphs = options->no_graphs;
 	w->no_branches = options->no_branches;
+	w->tuned.dir = options->tuning_dir;
 	rc = make_device(w);
 	if (rc) {
 		snprintf(error, error_bytes, "device: %s", strerror(-rc));

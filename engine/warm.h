@@ -14,6 +14,7 @@
 #include "engine/gpu_log.h"
 #include "engine/graphs.h"
 #include "engine/timeline.h"
+#include "engine/tuned.h"
 #include "engine/zero.h"
 #include "kernels/kernels.h"
 
@@ -46,6 +47,7 @@ struct warm {
 		*gpu_log; /* NULL: no GPU, or nothing that tells of it; no_gpu_log says why */
 	char no_gpu_log[256];
 	struct graphs graphs;
+	struct tuned tuned;
 	bool ranks_graphs; /* graphs in a world of more than one, too */
 	bool no_graphs;   /* every operation is launched by itself */
 	bool no_branches; /* in graphs one operation runs after another */
@@ -57,8 +59,8 @@ struct warm {
 
 /*
  * The rest of a warm engine around a device, streams and (in a world of more than one) collectives
- * that are there already: those fields, rank, world and threads are set. warm_finish leaves them
- * alone.
+ * that are there already: those fields, rank, world, threads and tuned.dir are set. warm_finish
+ * leaves them alone.
  */
 int warm_init(struct warm *w);
 void warm_finish(struct warm *w);
@@ -68,6 +70,7 @@ struct warm_options {
 	/* for comparison: where there are graphs, do without, or without branches in them */
 	bool no_graphs, no_branches;
 	int64_t collective_timeout_ns;
+	const char *tuning_dir; /* outlives the engine; NULL: what was timed is not kept */
 };
 /* All of it. 0 or a negative errno with error naming what failed. */
 int warm_create(

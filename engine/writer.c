@@ -63,6 +63,7 @@ static void describe(const struct writer *w, const struct segment *s, const char
 		.val_sequences = s->has_val ? s->val.n_sequences : 0,
 		.device = &w->options.device,
 		.collectives = s->world > 1 ? w->options.collectives : NULL,
+		.tuning_sha256 = s->tuning_sha256[0] ? s->tuning_sha256 : NULL,
 		.sent = s->sent,
 		.ranks = s->ranks,
 		.gpu = &s->gpu,

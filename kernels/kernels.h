@@ -60,6 +60,8 @@ struct k_device_info {
 	int64_t memory_free_bytes;
 	bool graphs;     /* k_graph_end gives graphs */
 	const char *pci; /* "0000:01:00.0", by which NVML finds it; NULL on the CPU */
+	/* the GPU model and library that choices (below) hold for; NULL: none are made */
+	const char *choices;
 };
 
 /*
@@ -79,6 +81,33 @@ void k_context_info(const struct k_context *ctx, struct k_device_info *out);
 
 /* First failure since creation: NULL when none, else a message that names the operation. */
 const char *k_context_error(const struct k_context *ctx);
+
+/*
+ * ---- choices: which of several algorithms a matrix product takes ----
+ *
+ * They are made by timing, once per product, and so may differ from one context to the next, and
+ * results with them in the last bits. What one context chose can be read, kept and given to
+ * another. All fields are the backend's own; there is no padding in them.
+ */
+struct k_product {
+	int64_t m, n, k;
+	int32_t transpose_a, transpose_b, add, epilogue, dtype;
+	uint32_t align[5]; /* of a, b, d, bias, aux */
+};
+enum { K_ALGORITHM_WORDS = 8 };
+struct k_choice {
+	struct k_product product;
+	uint64_t algorithm[K_ALGORITHM_WORDS];
+	int64_t picoseconds; /* that it takes; -1: there is no algorithm */
+	int64_t timed;       /* 0: there was no memory to try them, it is the library's guess */
+};
+/* The first max of all choices in force, in the order they were made in; how many there are. */
+int64_t k_choices(const struct k_context *ctx, struct k_choice *out, int64_t max);
+/*
+ * From now on these n are in force too, instead of what was chosen for the same products: how many
+ * of those were others, or -ENOMEM. Nothing may be under way.
+ */
+int64_t k_choices_set(struct k_context *ctx, const struct k_choice *choices, int64_t n);
 
 /* ---- memory: device memory, 256-byte aligned ---- */
 

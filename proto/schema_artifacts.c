@@ -163,7 +163,10 @@ const struct schema_row schema_artifacts[] = {
 	{"model_params", "count", ""},
 	{"param_elems", "count", "with padding"},
 	{"grad_dtype", "=fp32,bf16,fp16", "what is reduced"},
-	{"determinism", "text", ""},
+	{"determinism", "text", "what gives the same bits again"},
+	{"tuning_cache_sha256", "sha256|null",
+		"of the algorithms that matrix products took, as gpt2d(8) keeps them; null: there "
+		"is no choice"},
 
 	{"metrics_steps", SCHEMA_OBJECT, "Optimizer steps."},
 	{"attempted", "count", ""},

@@ -124,6 +124,16 @@ void k_context_info(const struct k_context *ctx, struct k_device_info *out)
 	};
 }
 
+int64_t k_choices(const struct k_context *ctx, struct k_choice *out, int64_t max)
+{
+	return 0;
+}
+
+int64_t k_choices_set(struct k_context *ctx, const struct k_choice *choices, int64_t n)
+{
+	return 0;
+}
+
 void context_fail(struct k_context *ctx, const char *format, ...)
 {
 	va_list args;

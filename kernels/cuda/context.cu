@@ -73,6 +73,8 @@ static cudaError_t describe(struct k_context *ctx)
 	cudaDeviceGetPCIBusId(ctx->pci, sizeof ctx->pci, ctx->device);
 	snprintf(ctx->library, sizeof ctx->library, "CUDA %d.%d, cuBLASLt %zu", runtime / 1000,
 		runtime % 1000 / 10, cublasLtGetVersion());
+	snprintf(ctx->choices_for, sizeof ctx->choices_for, "%s, sm_%d, cuBLASLt %zu", ctx->name,
+		ctx->capability, cublasLtGetVersion());
 	return cudaSuccess;
 }
 
@@ -180,6 +182,7 @@ void k_context_info(const struct k_context *ctx, struct k_device_info *out)
 	out->memory_free_bytes = (int64_t)free_bytes;
 	out->graphs = true;
 	out->pci = ctx->pci;
+	out->choices = ctx->choices_for;
 }
 
 const char *k_context_error(const struct k_context *ctx)

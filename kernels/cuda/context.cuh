@@ -33,6 +33,8 @@ struct k_context {
 	enum k_dtype dtype;
 	cublasLtHandle_t blas;
 	struct gemm_plan *plans; /* gemm.cu */
+	struct k_choice *choices;
+	int64_t n_choices, choices_room;
 	cudaStream_t internal;   /* zeroing of new memory, trials of matrix products */
 	struct context_finding *finding;
 	pthread_mutex_t lock;
@@ -45,6 +47,7 @@ struct k_context {
 	char name[256];
 	char pci[32];
 	char library[64];
+	char choices_for[320];
 };
 
 /* Keep this message if it is the context's first failure; or, while it captures, the capture's. */

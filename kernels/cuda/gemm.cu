@@ -1,5 +1,7 @@
 #include "kernels/cuda/gemm.cuh"
 
+#include <assert.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,20 +10,16 @@
 
 enum { CANDIDATES = 16, ALIGNMENT_MAX = 256 };
 
-struct gemm_key {
-	int64_t m, n, k;
-	int32_t transpose_a, transpose_b, add, epilogue, dtype;
-	uint32_t align[5]; /* of a, b, d, bias, aux */
-};
-
+/* A choice, and what cuBLASLt needs to act by it. */
 struct gemm_plan {
 	struct gemm_plan *next;
-	struct gemm_key key;
+	struct k_choice choice;
 	cublasLtMatmulDesc_t desc;
 	cublasLtMatrixLayout_t a, b, d;
-	cublasLtMatmulAlgo_t algo;
-	double seconds; /* infinite: there is no algorithm */
 };
+
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(((struct k_choice *)NULL)->algorithm),
+	"an algorithm of cuBLASLt is kept in its words");
 
 static uint32_t alignment(const void *p)
 {
@@ -30,9 +28,9 @@ static uint32_t alignment(const void *p)
 	return !p || lowest > ALIGNMENT_MAX ? ALIGNMENT_MAX : (uint32_t)lowest;
 }
 
-static struct gemm_key make_key(const struct k_context *ctx, const struct gemm_call *c)
+static struct k_product make_product(const struct k_context *ctx, const struct gemm_call *c)
 {
-	struct gemm_key key;
+	struct k_product key;
 
 	memset(&key, 0, sizeof key); /* compared as bytes */
 	key.m = c->m;
@@ -83,9 +81,10 @@ static void set_pointers(const struct gemm_plan *p, const void *bias, const void
 
 static bool describe(struct gemm_plan *p, const struct gemm_call *c)
 {
-	cudaDataType_t type = data_type((enum k_dtype)p->key.dtype);
+	enum k_dtype dtype = (enum k_dtype)p->choice.product.dtype;
+	cudaDataType_t type = data_type(dtype);
 	cublasComputeType_t compute =
-		p->key.dtype == K_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+		dtype == K_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 	int64_t a_rows = c->transpose_a ? c->k : c->m, a_cols = c->transpose_a ? c->m : c->k;
 	int64_t b_rows = c->transpose_b ? c->n : c->k, b_cols = c->transpose_b ? c->k : c->n;
 
@@ -110,7 +109,7 @@ static int find_candidates(struct k_context *ctx, const struct gemm_plan *p,
 	cublasLtMatmulHeuristicResult_t found[CANDIDATES])
 {
 	uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-	const uint32_t *align = p->key.align;
+	const uint32_t *align = p->choice.product.align;
 	size_t workspace = STREAM_WORKSPACE_BYTES;
 	cublasLtMatmulPreference_t prefer;
 	int n = 0;
@@ -136,11 +135,19 @@ static int find_candidates(struct k_context *ctx, const struct gemm_plan *p,
 	return n;
 }
 
+static cublasLtMatmulAlgo_t algorithm_of(const struct gemm_plan *p)
+{
+	cublasLtMatmulAlgo_t algo;
+
+	memcpy(&algo, p->choice.algorithm, sizeof algo);
+	return algo;
+}
+
 static cublasStatus_t multiply(struct k_context *ctx, const struct gemm_plan *p,
 	const cublasLtMatmulAlgo_t *algo, const void *a, const void *b, void *d, void *workspace,
 	cudaStream_t stream)
 {
-	float alpha = 1, beta = p->key.add ? 1 : 0;
+	float alpha = 1, beta = p->choice.product.add ? 1 : 0;
 
 	return cublasLtMatmul(ctx->blas, p->desc, &alpha, a, p->a, b, p->b, &beta, d, p->d, d, p->d,
 		algo, workspace, STREAM_WORKSPACE_BYTES, stream);
@@ -259,10 +266,11 @@ static double time_candidate(struct k_context *ctx, const struct gemm_plan *p,
 static void choose(struct k_context *ctx, struct gemm_plan *p, const struct gemm_call *c)
 {
 	cublasLtMatmulHeuristicResult_t found[CANDIDATES];
-	int n = find_candidates(ctx, p, found);
+	int n = find_candidates(ctx, p, found), best = 0;
+	double best_seconds = INFINITY;
 	struct trial t;
 
-	p->seconds = INFINITY;
+	p->choice.timed = 1;
 	if (n == 0)
 		return;
 	if (trial_init(ctx, c, &t)) {
@@ -270,27 +278,89 @@ static void choose(struct k_context *ctx, struct gemm_plan *p, const struct gemm
 		for (int i = 0; i < n; i++) {
 			double seconds = time_candidate(ctx, p, &t, &found[i].algo);
 
-			if (seconds < p->seconds) {
-				p->seconds = seconds;
-				p->algo = found[i].algo;
+			if (seconds < best_seconds) {
+				best_seconds = seconds;
+				best = i;
 			}
 		}
 	}
 	trial_finish(&t);
-	if (isinf(p->seconds)) { /* not tried: by what the operations would take */
-		p->seconds = 2.0 * (double)c->m * (double)c->n * (double)c->k * 2e-15;
-		p->algo = found[0].algo;
+	p->choice.timed = isfinite(best_seconds);
+	if (!p->choice.timed) /* by what the operations would take */
+		best_seconds = 2.0 * (double)c->m * (double)c->n * (double)c->k * 2e-15;
+	p->choice.picoseconds = llround(best_seconds * 1e12);
+	memcpy(p->choice.algorithm, &found[best].algo, sizeof found[best].algo);
+}
+
+/* ---- choices made earlier ---- */
+
+static struct k_choice *find_choice(const struct k_context *ctx, const struct k_product *product)
+{
+	for (int64_t i = 0; i < ctx->n_choices; i++) {
+		if (memcmp(&ctx->choices[i].product, product, sizeof *product) == 0)
+			return &ctx->choices[i];
 	}
+	return NULL;
+}
+
+static bool keep_choice(struct k_context *ctx, const struct k_choice *choice)
+{
+	struct k_choice *known = find_choice(ctx, &choice->product);
+	int64_t room = ctx->choices_room ? 2 * ctx->choices_room : 64;
+
+	if (known) {
+		*known = *choice;
+		return true;
+	}
+	if (ctx->n_choices == ctx->choices_room) {
+		known = (struct k_choice *)realloc(ctx->choices, (size_t)room * sizeof *known);
+		if (!known)
+			return false;
+		ctx->choices = known;
+		ctx->choices_room = room;
+	}
+	ctx->choices[ctx->n_choices++] = *choice;
+	return true;
+}
+
+/* Whether this device and library can act by a choice that was made elsewhere. */
+static bool can_act_by(struct k_context *ctx, const struct gemm_plan *p)
+{
+	cublasLtMatmulAlgo_t algo = algorithm_of(p);
+	cublasLtMatmulHeuristicResult_t needs;
+
+	if (p->choice.picoseconds < 0)
+		return true;
+	return cublasLtMatmulAlgoCheck(ctx->blas, p->desc, p->a, p->b, p->d, p->d, &algo,
+		       &needs) == CUBLAS_STATUS_SUCCESS &&
+		needs.workspaceSize <= STREAM_WORKSPACE_BYTES;
+}
+
+/* The plan's choice: as it was made earlier, or by timing now. */
+static void decide(struct k_context *ctx, struct gemm_plan *p, const struct gemm_call *call)
+{
+	const struct k_choice *known = find_choice(ctx, &p->choice.product);
+
+	if (known) {
+		p->choice = *known;
+		if (can_act_by(ctx, p))
+			return;
+		memset(p->choice.algorithm, 0, sizeof p->choice.algorithm);
+		p->choice.picoseconds = -1;
+	}
+	choose(ctx, p, call);
+	if (!keep_choice(ctx, &p->choice))
+		context_fail(ctx, "matrix product: no memory to remember its algorithm");
 }
 
 static struct gemm_plan *find(struct k_stream *s, const struct gemm_call *call)
 {
 	struct k_context *ctx = s->ctx;
-	struct gemm_key key = make_key(ctx, call);
+	struct k_product product = make_product(ctx, call);
 	struct gemm_plan *p;
 
 	for (p = ctx->plans; p; p = p->next) {
-		if (memcmp(&p->key, &key, sizeof key) == 0)
+		if (memcmp(&p->choice.product, &product, sizeof product) == 0)
 			return p;
 	}
 	p = (struct gemm_plan *)calloc(1, sizeof *p);
@@ -298,24 +368,30 @@ static struct gemm_plan *find(struct k_stream *s, const struct gemm_call *call)
 		context_fail(ctx, "matrix product: no memory for its plan");
 		return NULL;
 	}
-	p->key = key;
-	p->seconds = INFINITY;
+	p->choice.product = product;
+	p->choice.picoseconds = -1;
 	p->next = ctx->plans;
 	ctx->plans = p;
 	if (describe(p, call))
-		choose(ctx, p, call);
+		decide(ctx, p, call);
 	return p;
+}
+
+static double seconds_of(const struct gemm_plan *p)
+{
+	return p->choice.picoseconds < 0 ? INFINITY : (double)p->choice.picoseconds * 1e-12;
 }
 
 double gemm_seconds(struct k_stream *s, const struct gemm_call *call)
 {
 	struct gemm_plan *p = find(s, call);
 
-	return p ? p->seconds : INFINITY;
+	return p ? seconds_of(p) : INFINITY;
 }
 
 void gemm_run(struct k_stream *s, const char *name, const struct gemm_call *call)
 {
+	cublasLtMatmulAlgo_t algo;
 	struct gemm_plan *p;
 	cublasStatus_t rc;
 	void *workspace;
@@ -326,16 +402,70 @@ void gemm_run(struct k_stream *s, const char *name, const struct gemm_call *call
 	workspace = stream_workspace(s);
 	if (!p || !workspace)
 		return;
-	if (isinf(p->seconds)) {
+	if (p->choice.picoseconds < 0) {
 		context_fail(s->ctx, "%s: cuBLASLt has no algorithm for %lld x %lld x %lld", name,
 			(long long)call->m, (long long)call->n, (long long)call->k);
 		return;
 	}
 	set_pointers(p, call->bias, call->aux);
-	rc = multiply(s->ctx, p, &p->algo, call->a, call->b, call->d, workspace, s->cuda);
+	algo = algorithm_of(p);
+	rc = multiply(s->ctx, p, &algo, call->a, call->b, call->d, workspace, s->cuda);
 	if (rc != CUBLAS_STATUS_SUCCESS)
 		context_fail(s->ctx, "%s: %s", name, cublasLtGetStatusString(rc));
 	stream_check(s, name);
+}
+
+static void free_plan(struct gemm_plan *p)
+{
+	if (p->desc)
+		cublasLtMatmulDescDestroy(p->desc);
+	if (p->a)
+		cublasLtMatrixLayoutDestroy(p->a);
+	if (p->b)
+		cublasLtMatrixLayoutDestroy(p->b);
+	if (p->d)
+		cublasLtMatrixLayoutDestroy(p->d);
+	free(p);
+}
+
+int64_t k_choices(const struct k_context *ctx, struct k_choice *out, int64_t max)
+{
+	if (max > 0 && ctx->n_choices > 0)
+		memcpy(out, ctx->choices,
+			(size_t)(max < ctx->n_choices ? max : ctx->n_choices) * sizeof *out);
+	return ctx->n_choices;
+}
+
+/* It is made anew, by the choice that is then in force, when the product is next asked for. */
+static void drop_plan(struct k_context *ctx, const struct k_product *product)
+{
+	for (struct gemm_plan **at = &ctx->plans; *at; at = &(*at)->next) {
+		struct gemm_plan *p = *at;
+
+		if (memcmp(&p->choice.product, product, sizeof *product) != 0)
+			continue;
+		*at = p->next;
+		free_plan(p);
+		return;
+	}
+}
+
+int64_t k_choices_set(struct k_context *ctx, const struct k_choice *choices, int64_t n)
+{
+	int64_t changed = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		const struct k_choice *known = find_choice(ctx, &choices[i].product);
+
+		if (known && memcmp(known, &choices[i], sizeof *known) == 0)
+			continue;
+		if (known)
+			changed++;
+		if (!keep_choice(ctx, &choices[i]))
+			return -ENOMEM;
+		drop_plan(ctx, &choices[i].product);
+	}
+	return changed;
 }
 
 void gemm_forget(struct k_context *ctx)
@@ -344,14 +474,9 @@ void gemm_forget(struct k_context *ctx)
 		struct gemm_plan *p = ctx->plans;
 
 		ctx->plans = p->next;
-		if (p->desc)
-			cublasLtMatmulDescDestroy(p->desc);
-		if (p->a)
-			cublasLtMatrixLayoutDestroy(p->a);
-		if (p->b)
-			cublasLtMatrixLayoutDestroy(p->b);
-		if (p->d)
-			cublasLtMatrixLayoutDestroy(p->d);
-		free(p);
+		free_plan(p);
 	}
+	free(ctx->choices);
+	ctx->choices = NULL;
+	ctx->n_choices = ctx->choices_room = 0;
 }

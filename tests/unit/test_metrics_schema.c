@@ -161,6 +161,24 @@ static void test_ours(void **state)
 		METRICS_WORLD * json_real_value(at(ours, "tok_s_per_gpu")));
 	assert_true(json_integer_value(at(ours, "ranks.0.peak_rss_bytes")) > 0);
 	assert_true(json_is_null(at(ours, "mfu")));
+	assert_true(json_is_null(at(ours, "tuning_cache_sha256")));
+	assert_non_null(strstr(json_string_value(at(ours, "determinism")), "rank order"));
+	json_decref(root);
+}
+
+/* Where algorithms are chosen by timing, the same bits take the same choices. */
+static void test_tuning(void **state)
+{
+	struct metrics_fixture *f = *state;
+	struct metrics_files files;
+	json_t *root;
+
+	f->segment.tuning_sha256 = "00aa";
+	metrics_fixture_write_all(f, &files);
+	root = metrics_fixture_read_json(f, ARTIFACT_METRICS);
+	assert_string_equal(json_string_value(at(root, "gpt2d.tuning_cache_sha256")), "00aa");
+	assert_non_null(strstr(json_string_value(at(root, "gpt2d.determinism")),
+		"tuning_cache_sha256"));
 	json_decref(root);
 }
 
@@ -216,6 +234,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		WITH_DIR(test_schema),
 		WITH_DIR(test_ours),
+		WITH_DIR(test_tuning),
 		WITH_DIR(test_slurm),
 		cmocka_unit_test(test_peak_starts_anew),
 	};
