@@ -279,6 +279,13 @@ int active_segment_gpus(const struct active *a, int64_t i)
 	return (int)a->spec->arms[a->order[i].arm].config.gpus;
 }
 
+bool active_segment_reads(const struct active *a, int64_t i)
+{
+	const struct spec_config *config = &a->spec->arms[a->order[i].arm].config;
+
+	return config->data_train[0] != '\0' || config->data_val[0] != '\0';
+}
+
 json_t *active_segment_start(const struct active *a, int64_t i)
 {
 	const struct design_segment *s = &a->order[i];

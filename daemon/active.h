@@ -71,6 +71,7 @@ void active_look_ahead(struct active *a);
 int active_segment_dir(const struct active *a, int64_t segment, char *out);
 /* Ranks of segment i, its world: those of its arm. */
 int active_segment_gpus(const struct active *a, int64_t i);
+bool active_segment_reads(const struct active *a, int64_t i); /* files, as data */
 /* params of segment.start for segment i; NULL without memory. */
 json_t *active_segment_start(const struct active *a, int64_t i);
 

@@ -1,6 +1,7 @@
 #include "daemon/role.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -56,6 +57,20 @@ bool role_is_admin(int fd, uid_t uid, gid_t gid, const struct settings_group *ad
 		found = groups[i] == admins->gid;
 	free(groups);
 	return found;
+}
+
+bool role_may_read(const struct settings *s, uid_t uid)
+{
+	return s->data_roots.n > 0 || uid == 0 || uid == geteuid();
+}
+
+void role_say_unreadable(uid_t uid, char *out, size_t out_bytes)
+{
+	snprintf(out, out_bytes,
+		"gpt2d runs as uid %u and reads files for others, as uid %u, below its data_roots "
+		"only: none is set in gpt2d.conf (data_roots = / allows every file that gpt2d may "
+		"read)",
+		(unsigned)geteuid(), (unsigned)uid);
 }
 
 bool role_may_change(const struct client_peer *who, uid_t owner)

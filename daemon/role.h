@@ -7,9 +7,11 @@
 #define GPT2D_ROLE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 struct client_peer;
+struct settings;
 struct settings_group;
 
 /* What a request needs. */
@@ -25,6 +27,14 @@ bool role_may_ask(const struct client_peer *who, enum role needed);
 /* Of a connected socket and its credentials; the groups are those the peer had when it connected.
  */
 bool role_is_admin(int fd, uid_t uid, gid_t gid, const struct settings_group *admins);
+
+/*
+ * Whether runs of uid may read files at all: with data_roots everybody's may, below those. Without,
+ * what gpt2d may read is for root and for the user that it runs as: not for all who may connect.
+ */
+bool role_may_read(const struct settings *s, uid_t uid);
+/* Why they may not, and what the owner of gpt2d can do about it. */
+void role_say_unreadable(uid_t uid, char *out, size_t out_bytes);
 
 /* Whether who may change what belongs to owner; the daemon itself belongs to its own user. */
 bool role_may_change(const struct client_peer *who, uid_t owner);

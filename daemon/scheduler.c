@@ -14,6 +14,7 @@
 #include "daemon/log.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
+#include "daemon/role.h"
 #include "daemon/scheduler_private.h"
 #include "daemon/settings.h"
 #include "daemon/store.h"
@@ -164,9 +165,16 @@ static void begin(struct scheduler *s, struct active *a)
 
 static void send_segment(struct scheduler *s, struct active *a)
 {
-	char dir[PATH_MAX];
-	json_t *params = active_segment_start(a, a->sent);
+	char dir[PATH_MAX], why[300];
+	json_t *params;
 
+	/* the settings may be others than those it was submitted with */
+	if (active_segment_reads(a, a->sent) && !role_may_read(s->daemon->settings, a->run->uid)) {
+		role_say_unreadable(a->run->uid, why, sizeof(why));
+		scheduler_stop(s, a, RUN_FAILED, "spec_refused: data.train: %s", why);
+		return;
+	}
+	params = active_segment_start(a, a->sent);
 	if (params == NULL || active_segment_dir(a, a->sent, dir) < 0) {
 		json_decref(params);
 		scheduler_stop(s, a, RUN_FAILED, "no_memory: segment %lld cannot be started",

@@ -4,7 +4,7 @@
 #include "daemon/settings_table.h"
 #include "proto/protocol.h"
 
-#define AT(member) .offset = offsetof(struct settings, member)
+#define AT(member)                .offset = offsetof(struct settings, member)
 #define RANGE(least, most, usual) .min = (least), .max = (most), .standard = (usual)
 
 enum { HOUR_S = 3600, DAY_S = 24 * HOUR_S };
@@ -24,8 +24,7 @@ const struct settings_row settings_rows[] = {
 		.help = "who may connect: the owner, the group, all",
 		.manual = "What somebody who may connect is allowed to do is told under\n"
 			  ".Cm admin_group .\n"},
-	{"admin_group", SETTING_GROUP, AT(admin_group),
-		.unset = "only root and whom gpt2d runs as",
+	{"admin_group", SETTING_GROUP, AT(admin_group), .unset = "only root and whom gpt2d runs as",
 		.help = "who is in it may cancel the runs of others, and shut gpt2d down",
 		.manual = "Everybody else who may connect submits runs, sees all of them, and "
 			  "ends his own.\n"
@@ -56,10 +55,17 @@ const struct settings_row settings_rows[] = {
 		.help = "engine processes, the largest world of a run"},
 	{"threads", SETTING_COUNT, AT(threads), RANGE(0, PROTOCOL_THREADS_MAX, 0),
 		.help = "computing threads of each rank; 0: processors / ranks, at least 1"},
-	{"data_roots", SETTING_LIST, AT(data_roots), .unset = "anywhere",
+	{"data_roots", SETTING_LIST, AT(data_roots),
+		.unset = "anywhere for root and the user gpt2d runs as, nowhere for others",
 		.help = "folders below which runs may read data",
 		.manual = "A path is judged by the file that it leads to when the engine opens "
-			  "it, links followed.\n"},
+			  "it, links followed.\n"
+			  "Where others may connect as well\n"
+			  ".Pq Cm socket_mode , socket_group ,\n"
+			  "their runs read no file until this is set: they would read with the "
+			  "rights of gpt2d.\n"
+			  ".Ql data_roots = /\n"
+			  "lets all of them read whatever gpt2d may read.\n"},
 	{"log_file", SETTING_PATH, AT(log_file), .unset = "standard error",
 		.help = "log file, appended to; or the word stderr, or journal",
 		.manual = "A file is opened anew on\n"
@@ -75,13 +81,11 @@ const struct settings_row settings_rows[] = {
 	{"alive_timeout", SETTING_SECONDS, AT(alive_timeout_s), RANGE(2, DAY_S, 15),
 		.help = "an engine that says nothing for it is taken for hung"},
 	{"progress_timeout", SETTING_SECONDS, AT(progress_timeout_s), RANGE(1, 7 * DAY_S, 600),
-		.reload = true,
-		.help = "a segment that tells of no step for it is taken for hung",
+		.reload = true, .help = "a segment that tells of no step for it is taken for hung",
 		.manual = "So is the disk when nothing of a trained segment is written for as "
 			  "long.\n"},
 	{"cancel_timeout", SETTING_SECONDS, AT(cancel_timeout_s), RANGE(1, DAY_S, 30),
-		.reload = true,
-		.help = "engines that do not stop a segment within it are killed"},
+		.reload = true, .help = "engines that do not stop a segment within it are killed"},
 	{"stop_timeout", SETTING_SECONDS, AT(stop_timeout_s), RANGE(0, DAY_S, 0), .reload = true,
 		.help = "what SIGTERM and SIGINT leave the run in progress to end; 0: nothing",
 		.manual = "No other run starts meanwhile, and a second signal cuts it short.\n"

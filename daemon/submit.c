@@ -15,6 +15,7 @@
 #include "daemon/outlook.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
+#include "daemon/role.h"
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
 #include "daemon/text.h"
@@ -114,6 +115,25 @@ static void check_path(struct submission *s, const char *key, const char *path)
 	snprintf(message, sizeof(message), "%s is not below a data root of gpt2d (%s%s)", path,
 		list->path[0], list->n > 1 ? ", ..." : "");
 	add_error(s, 0, key, message);
+}
+
+/* Whether files of others would be read for this user; then that is an error. */
+static bool is_barred(struct submission *s)
+{
+	const struct spec_config *config;
+	char message[300];
+
+	if (role_may_read(s->daemon->settings, s->uid))
+		return false;
+	role_say_unreadable(s->uid, message, sizeof(message));
+	for (size_t i = 0; i < s->spec->n_arms; i++) {
+		config = &s->spec->arms[i].config;
+		if (config->data_train[0] != '\0' || config->data_val[0] != '\0') {
+			add_error(s, 0, config->data_train[0] ? "data.train" : "data.val", message);
+			return true;
+		}
+	}
+	return false;
 }
 
 /* In the store's thread: a file system may be slow. */
@@ -365,7 +385,7 @@ static void begin_with_text(struct submission *s, const char *text)
 
 	if (rc == 0)
 		s->canonical = spec_canonical(s->spec);
-	if (json_array_size(s->errors) > 0)
+	if (json_array_size(s->errors) > 0 || (rc == 0 && is_barred(s)))
 		refuse_spec(s);
 	else if (rc < 0 || s->canonical == NULL)
 		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");

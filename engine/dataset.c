@@ -202,16 +202,20 @@ static int open_below(
 	struct dataset *d, const struct data_roots *roots, char *error, size_t error_bytes)
 {
 	char name[64];
-	int place = open(d->path, O_PATH | O_CLOEXEC), rc = 0;
+	int place = open(d->path, O_PATH | O_CLOEXEC), rc = place < 0 ? -errno : 0;
 
-	if (place < 0)
-		return fail(error, error_bytes, -errno, "%s: %s", d->path, strerror(errno));
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", place);
-	if (!data_roots_hold_fd(roots, place))
-		rc = fail(error, error_bytes, -EACCES,
+	/* a link to outside tells nothing of what is or is not there */
+	if (place < 0 ? !data_roots_hold(roots, d->path) : !data_roots_hold_fd(roots, place)) {
+		if (place >= 0)
+			close(place);
+		return fail(error, error_bytes, -EACCES,
 			"%s is not below a data root of gpt2d (%s%s)", d->path, roots->path[0],
 			roots->n > 1 ? ", ..." : "");
-	else if ((d->fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0)
+	}
+	if (place < 0)
+		return fail(error, error_bytes, rc, "%s: %s", d->path, strerror(-rc));
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", place);
+	if ((d->fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0)
 		rc = fail(error, error_bytes, -errno, "%s: %s", d->path, strerror(errno));
 	close(place);
 	return rc;

@@ -257,6 +257,96 @@ def test_data_that_is_led_elsewhere_after_the_check(tmp_path):
         assert "none.bin: No such file or directory" in refused.value.message
 
 
+@pytest.fixture
+def secret(home):
+    """A file that only gpt2d's user may read, and one that all may, both good data."""
+    (home / "open").mkdir()
+    (home / "open").chmod(0o755)
+    (home / "closed").mkdir(mode=0o700)
+    for folder in ("open", "closed"):
+        path = home / folder / "tokens.bin"
+        path.write_bytes(b"".join(bytes((token, 0)) for token in range(100)) * 100)
+        path.chmod(0o644)
+    return home / "closed"
+
+
+def refusal(d, path, uid=ONE, name="steals"):
+    """What a submission with that data is answered: its error, or None."""
+    data = {"kind": "file", "train": str(path)}
+    return as_user(d.socket, uid, ["submit", {"spec": spec(name, 1, data=data)}])[0].get("error")
+
+
+@ROOT_ONLY
+def test_files_are_not_read_for_others_unless_said(home, secret):
+    """gpt2d's rights are not those of all who may connect; whatever the file is, the answer is the same."""
+    with Daemon(home=home, engine=BUILD / "engine/gpt2-engine-cpu", options=("--socket-mode", "0666")) as d, \
+            d.client() as c:
+        answers = {refusal(d, path)["message"] for path in
+            (secret / "tokens.bin", secret / "none", "/etc/shadow", "/dev/zero", home / "open/tokens.bin", "/")}
+        assert answers == {"spec refused: data.train: gpt2d runs as uid 0 and reads files for others, as uid 61001, "
+            "below its data_roots only: none is set in gpt2d.conf (data_roots = / allows every file that gpt2d may "
+            "read)"}
+        assert "others than the user that gpt2d runs as may connect: their runs read no files" in d.said()
+        # what reads no file is welcome, and so is whom gpt2d belongs to
+        made = as_user(d.socket, ONE, ["submit", {"spec": spec("made", 1)}])[0]["result"]["id"]
+        with_file = spec("own", 1, data={"kind": "file", "train": str(secret / "tokens.bin")})
+        own = c.submit(with_file)
+        assert c.wait(made)["state"] == c.wait(own)["state"] == "done"
+        # nor by running again what another one was allowed to
+        again = as_user(d.socket, ONE, ["submit", {"spec": with_file, "rerun_of": own}])[0]
+        assert again["error"]["message"] in answers
+
+
+@ROOT_ONLY
+def test_data_roots_say_what_others_may_read(home, secret):
+    engine = BUILD / "engine/gpt2-engine-cpu"
+    with Daemon(home=home, engine=engine, options=("--socket-mode", "0666", "--data-roots", "/")) as d:
+        assert refusal(d, secret / "tokens.bin") is None
+    with Daemon(home=home, engine=engine, options=("--socket-mode", "0666", "--data-roots", str(home / "open"))) as d:
+        assert refusal(d, home / "open/tokens.bin") is None
+        told = {refusal(d, path)["message"].replace(str(path), "PATH") for path in
+            (secret / "tokens.bin", secret / "none", "/etc/shadow", "/dev/zero", home / "open/../closed/tokens.bin")}
+        assert told == {f"spec refused: data.train: PATH is not below a data root of gpt2d ({home}/open)"}
+
+
+@ROOT_ONLY
+def test_queued_before_the_settings_changed(home, secret):
+    """What was accepted with data_roots is not read without them."""
+    engine = BUILD / "engine/gpt2-engine-cpu"
+    d = Daemon(home=home, engine=engine, options=("--socket-mode", "0666", "--data-roots", "/"))
+    with d.client() as c:
+        c.call("drain")
+    assert refusal(d, secret / "tokens.bin") is None
+    assert d.stop() == 0
+    with Daemon(home=home, engine=engine, options=("--socket-mode", "0666")) as d, d.client() as c:
+        c.call("resume")
+        end = c.wait(1)
+        assert end["state"] == "failed" and end["reason"].startswith("spec_refused: data.train: gpt2d runs as uid 0")
+        assert c.wait(c.submit(spec("next", 1)))["state"] == "done"
+
+
+def test_a_link_tells_nothing_of_what_is_elsewhere(tmp_path):
+    """Led out of the data roots after the submission, to what is there and to what is not: the same words."""
+    data = tmp_path / "data"
+    data.mkdir()
+    good = data / "good.bin"
+    good.write_bytes(b"".join(bytes((token, 0)) for token in range(100)) * 100)
+    reasons = set()
+    with Daemon(engine=BUILD / "engine/gpt2-engine-cpu", options=("--data-roots", str(data))) as d, d.client() as c:
+        c.call("drain")
+        links = {data / "there": "/etc/passwd", data / "not": "/etc/none", data / "within": "/etc/passwd/none"}
+        for link in links:
+            link.symlink_to(good)
+            c.submit(spec("led", 1, data={"kind": "file", "train": str(link)}))
+        for link, target in links.items():
+            link.unlink()
+            link.symlink_to(target)
+        c.call("resume")
+        for run, link in enumerate(links, 1):
+            reasons.add(c.wait(run)["reason"].replace(str(link), "LINK"))
+    assert len(reasons) == 1 and f"LINK is not below a data root of gpt2d ({data})" in reasons.pop()
+
+
 @ROOT_ONLY
 def test_auto_says_what_it_took(home):
     """A user's own daemon: below the XDG folders, on what there is, and it says which and why."""
