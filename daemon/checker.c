@@ -282,11 +282,13 @@ void checker_rest(struct checker *c, bool rest)
 
 void checker_reap(struct checker *c)
 {
-	char why[128];
+	char why[900];
+	const char *end;
 
 	if (c == NULL || c->link == NULL || !engine_link_reap(c->link))
 		return;
-	snprintf(why, sizeof(why), "was %s", engine_link_end(c->link));
+	end = engine_link_end(c->link);
+	snprintf(why, sizeof(why), "%s%s", strncmp(end, "killed", 6) == 0 ? "was " : "", end);
 	broke(c, why);
 	go_on(c);
 }

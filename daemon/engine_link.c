@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -35,7 +36,8 @@ extern char **environ;
 struct engine_link {
 	struct engine_link_options o;
 	char what[32];
-	char end[96];
+	char end[800];
+	int *exec_errno; /* shared with the child until it calls exec */
 	pid_t pid;
 	struct bufferevent *io;
 	struct event *again;
@@ -48,13 +50,11 @@ struct engine_link {
 };
 
 /* Between fork and exec: only calls that are safe there. */
-static void become_engine(const struct engine_link_options *o, int link_fd, int out_fd,
-	pid_t parent) __attribute__((noreturn));
+static void become_engine(const struct engine_link *link, int link_fd, int out_fd, pid_t parent)
+	__attribute__((noreturn));
 
-static void become_engine(
-	const struct engine_link_options *o, int link_fd, int out_fd, pid_t parent)
+static void become_engine(const struct engine_link *link, int link_fd, int out_fd, pid_t parent)
 {
-	static const char failed[] = "gpt2d: the engine cannot be started\n";
 	struct sigaction standard = {.sa_handler = SIG_DFL};
 	sigset_t none;
 	int null_fd;
@@ -62,6 +62,9 @@ static void become_engine(
 	sigemptyset(&none);
 	for (int s = 1; s < NSIG; s++)
 		sigaction(s, &standard, NULL);
+	/* a group of its own, so that what it starts ends with it; it may write to a terminal */
+	setpgid(0, 0);
+	signal(SIGTTOU, SIG_IGN);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
 		_exit(EXEC_FAILED);
@@ -70,11 +73,11 @@ static void become_engine(
 	out_fd = fcntl(out_fd, F_DUPFD, 10);
 	if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 || dup2(out_fd, STDOUT_FILENO) < 0 ||
 		dup2(out_fd, STDERR_FILENO) < 0 || dup2(link_fd, LINK_FD) < 0)
-		_exit(EXEC_FAILED);
+		goto failed;
 	close_range(LINK_FD + 1, ~0u, 0);
-	execve(o->program, o->argv, environ);
-	if (write(STDERR_FILENO, failed, sizeof(failed) - 1) < 0)
-		_exit(EXEC_FAILED);
+	execve(link->o.program, link->o.argv, environ);
+failed:
+	*link->exec_errno = errno;
 	_exit(EXEC_FAILED);
 }
 
@@ -181,9 +184,20 @@ static int fork_engine(struct engine_link *link, int fds[2])
 	if (pid < 0)
 		return -errno;
 	if (pid == 0)
-		become_engine(&link->o, fds[1], out_fd, parent);
+		become_engine(link, fds[1], out_fd, parent);
+	setpgid(pid, pid); /* whichever of the two is first; not before it could be killed */
 	link->pid = pid;
 	return 0;
+}
+
+static void free_link(struct engine_link *link)
+{
+	if (link->again)
+		event_free(link->again);
+	if (link->exec_errno != MAP_FAILED)
+		munmap(link->exec_errno, sizeof(*link->exec_errno));
+	frame_destroy(link->frame);
+	free(link);
 }
 
 int engine_link_create(const struct engine_link_options *options, struct engine_link **out)
@@ -197,7 +211,10 @@ int engine_link_create(const struct engine_link_options *options, struct engine_
 	snprintf(link->what, sizeof(link->what), "%s", options->what);
 	strcpy(link->end, "runs");
 	link->heard_ns = clock_mono_ns();
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0) {
+	link->exec_errno = mmap(NULL, sizeof(*link->exec_errno), PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (link->exec_errno == MAP_FAILED ||
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0) {
 		rc = -errno;
 		goto free_link;
 	}
@@ -225,10 +242,7 @@ close_fds:
 		close(fds[0]);
 	close(fds[1]);
 free_link:
-	if (link->again)
-		event_free(link->again);
-	frame_destroy(link->frame);
-	free(link);
+	free_link(link);
 	return rc;
 }
 
@@ -241,14 +255,12 @@ void engine_link_destroy(struct engine_link *link)
 		return;
 	}
 	if (link->pid > 0) {
-		kill(link->pid, SIGKILL);
+		engine_link_kill(link);
 		while (waitpid(link->pid, NULL, 0) < 0 && errno == EINTR)
 			;
 	}
 	bufferevent_free(link->io);
-	event_free(link->again);
-	frame_destroy(link->frame);
-	free(link);
+	free_link(link);
 }
 
 void engine_link_send(struct engine_link *link, const char *method, json_t *params)
@@ -266,7 +278,7 @@ void engine_link_send(struct engine_link *link, const char *method, json_t *para
 void engine_link_kill(struct engine_link *link)
 {
 	if (link->pid > 0)
-		kill(link->pid, SIGKILL);
+		kill(-link->pid, SIGKILL);
 }
 
 pid_t engine_link_pid(const struct engine_link *link)
@@ -292,8 +304,6 @@ static const char *exit_meaning(int status)
 		return " (gpt2d went away)";
 	case ENGINE_EXIT_BOOTSTRAP:
 		return " (ranks could not reach each other)";
-	case EXEC_FAILED:
-		return " (could not be started)";
 	default:
 		return "";
 	}
@@ -337,10 +347,19 @@ bool engine_link_reap(struct engine_link *link)
 
 	if (link->pid == 0)
 		return true;
+	if (!engine_link_ended(link))
+		return false;
+	engine_link_kill(link); /* what it has left behind, while its number is taken */
 	if (waitpid(link->pid, &status, WNOHANG) <= 0)
 		return false;
 	link->pid = 0;
-	if (WIFSIGNALED(status))
+	if (WIFEXITED(status) && WEXITSTATUS(status) == EXEC_FAILED && *link->exec_errno != 0)
+		snprintf(link->end, sizeof(link->end), "could not be started: %.640s: %s%s",
+			link->o.program, strerror(*link->exec_errno),
+			*link->exec_errno == ENOENT && access(link->o.program, F_OK) == 0
+				? " (what its first line names)"
+				: "");
+	else if (WIFSIGNALED(status))
 		snprintf(link->end, sizeof(link->end), "killed by signal %d", WTERMSIG(status));
 	else
 		snprintf(link->end, sizeof(link->end), "exited with status %d%s",

@@ -30,7 +30,7 @@ struct engine_link_options {
 };
 
 int engine_link_create(const struct engine_link_options *options, struct engine_link **out);
-/* Kills the process if it still is one, and waits for its end (it has been sent SIGKILL). Takes
+/* Kills the process, and what it has started, if it still is one, and waits for its end (it has been sent SIGKILL). Takes
  * NULL. */
 void engine_link_destroy(struct engine_link *link);
 
@@ -50,7 +50,8 @@ bool engine_link_ended(const struct engine_link *link);
 void engine_link_drain(struct engine_link *link);
 /* On SIGCHLD: whether the process has ended, now or before; then engine_link_end says how. */
 bool engine_link_reap(struct engine_link *link);
-/* "killed by signal 9", "exited with status 70 (a peer went away)"; "runs" while it does. */
+/* "killed by signal 9", "exited with status 70 (a peer went away)", "could not be started: PATH: No
+ * such file or directory"; "runs" while it does. */
 const char *engine_link_end(const struct engine_link *link);
 /* It ended because of another one (ENGINE_EXIT_PEER_LOST): the cause is elsewhere. */
 bool engine_link_blames_peer(const struct engine_link *link);

@@ -367,7 +367,7 @@ void engine_pool_reap(struct engine_pool *p)
 {
 	bool left, sure;
 	const struct rank *ended = first_ended(p, &left, &sure);
-	char reason[256];
+	char reason[900];
 
 	if (ended == NULL)
 		return;

@@ -1,12 +1,14 @@
 """The engines that train, when something happens to them: the run fails with the reason, others take their place."""
 
 import os
+import shutil
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
-from helpers import BUILD, experiment, spec, wait_for
+from helpers import BUILD, FAKE_ENGINE, RpcError, experiment, spec, wait_for
 
 CPU = BUILD / "engine" / "gpt2-engine-cpu"
 SOON = ("--alive-timeout", "6")
@@ -151,3 +153,42 @@ def test_the_same_engines_for_what_is_not_their_fault(daemon):
             assert c.wait(run)["state"] == "cancelled"
         assert c.wait(c.submit(experiment(repetitions=1, model=small("x")["model"])))["state"] == "done"
         assert d.engines() == before and c.call("status")["engine"]["restarts"] == 0
+
+
+@pytest.mark.parametrize("harm, says", [
+    (lambda path: path.unlink(), "No such file or directory"),
+    (lambda path: path.chmod(0o600), "Permission denied"),
+    (lambda path: path.write_text("no program\n"), "Exec format error"),
+    (lambda path: path.write_text("#!/none/sh\n"), "No such file or directory (what its first line names)"),
+], ids=["gone", "rights", "format", "interpreter"])
+def test_an_engine_that_cannot_be_started_is_named(daemon, tmp_path, harm, says):
+    """In status, in the log, to who submits, with its path and the system's reason; and all goes on once it can."""
+    engine = tmp_path / "engine.py"
+    shutil.copy(FAKE_ENGINE, engine)
+    with daemon(engine=engine) as d, d.client() as c:
+        harm(engine)
+        os.kill(d.engines()[0], signal.SIGKILL)
+        reason = f"could not be started: {engine}: {says}"
+        wait_for(lambda: c.call("status")["engine"]["reason"] == f"engine_lost: rank 0 {reason}", "the reason")
+        assert f"error engines: engine_lost: rank 0 {reason}\n" in d.said()
+        with pytest.raises(RpcError) as refused:
+            c.submit(spec("next"))
+        assert refused.value.message == f"the checker {reason}"
+        shutil.copy(FAKE_ENGINE, tmp_path / "new")
+        os.replace(tmp_path / "new", engine)
+        wait_for(lambda: c.call("status")["engine"]["state"] == "ready", "engines")
+        assert c.wait(c.submit(spec("again")))["state"] == "done"
+
+
+def test_what_an_engine_starts_ends_with_it(daemon, tmp_path):
+    """An engine that is started by a script: all of it goes, when it is killed as when it ends."""
+    engine, pids = tmp_path / "engine.sh", tmp_path / "pids"
+    engine.write_text(f'#!/bin/sh\nsleep 100000 &\necho $! >>{pids}\nexec {FAKE_ENGINE} "$@"\n')
+    engine.chmod(0o700)
+    with daemon(engine=engine) as d, d.client() as c:
+        assert c.wait(c.submit(spec("one")))["state"] == "done"  # a checker and a rank
+        os.kill(d.engines()[0], signal.SIGKILL)
+        assert c.wait(c.submit(spec("two")))["state"] == "done"
+    for pid in pids.read_text().split():
+        wait_for(lambda: not Path(f"/proc/{pid}").exists() or ") Z " in Path(f"/proc/{pid}/stat").read_text(),
+            f"the end of process {pid}")
