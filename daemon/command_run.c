@@ -126,16 +126,19 @@ static bool page_limit(struct client *client, json_t *params, int64_t *limit)
 
 void command_show(struct daemon *d, struct client *client, json_t *params)
 {
-	int64_t id = request_integer(params, "id", 0);
+	int64_t id = request_integer(params, "id", 0), limit;
+	int64_t after = request_integer(params, "after", -1);
 	struct question *q;
-	int64_t limit;
 
 	if (!page_limit(client, params, &limit))
 		return;
+	if (after < -1) {
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"after: %lld, a segment's number or -1 is expected", (long long)after);
+		return;
+	}
 	q = question_create(d, client, id);
-	if (q == NULL ||
-		record_show(d->store, d->state_dir, id, request_integer(params, "after", -1), limit,
-			on_result, q) < 0) {
+	if (q == NULL || record_show(d->store, d->state_dir, id, after, limit, on_result, q) < 0) {
 		free(q);
 		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
 	}

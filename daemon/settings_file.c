@@ -173,9 +173,15 @@ static bool trusted(struct reading *r, int fd, off_t *bytes)
 
 static void read_lines(struct reading *r, char *text, size_t n)
 {
+	static const char mark[] = "\xef\xbb\xbf";
 	char *line = text, *end;
 
-	for (r->line = 1; line < text + n; line = end + 1, r->line++) {
+	r->line = 1;
+	if (n >= sizeof(mark) - 1 && memcmp(text, mark, sizeof(mark) - 1) == 0) {
+		wrong(r, "begins with a byte order mark (EF BB BF): save the file without one");
+		line += sizeof(mark) - 1;
+	}
+	for (; line < text + n; line = end + 1, r->line++) {
 		end = memchr(line, '\n', (size_t)(text + n - line));
 		if (end == NULL)
 			end = text + n;

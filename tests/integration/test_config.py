@@ -82,6 +82,14 @@ progress_timeout = 10 parsecs
     assert lines == expected
 
 
+def test_a_byte_order_mark_is_named(tmp_path):
+    conf = write(tmp_path, b"\xef\xbb\xbfranks = 2\nrank = 3\n")
+    shown = run("-n", conf=conf)
+    assert shown.returncode == 2 and shown.stderr.splitlines() == [
+        f"gpt2d: {conf}:1: begins with a byte order mark (EF BB BF): save the file without one",
+        f'gpt2d: {conf}:2: rank: no such setting, the nearest is "ranks"']
+
+
 def test_words_that_mean_nothing(tmp_path):
     for words, says in (
             (("--json",), "--json: goes with --check"), (("-n", "--json"), "--json: goes with --check"),

@@ -72,6 +72,7 @@ def test_what_is_no_request(daemon):
                 (b'{"jsonrpc":"2.0","id":1,"method":"show","params":{"id":"1"}}', -32602),
                 (b'{"jsonrpc":"2.0","id":1,"method":"show","params":{"id":1,"ide":1}}', -32602),
                 (b'{"jsonrpc":"2.0","id":1,"method":"list","params":{"limit":0}}', -32602),
+                (b'{"jsonrpc":"2.0","id":1,"method":"show","params":{"id":1,"after":-5}}', -32602),
                 (b'{"jsonrpc":"2.0","id":1,"method":"list","params":{"state":"odd"}}', -32602),
                 (b'{"jsonrpc":"2.0","id":1,"method":"submit","params":{"spec":[]}}', -32602),
                 (b'{"jsonrpc":"2.0","id":1,"method":"a%s"}' % ("ä" * 100).encode(), -32601)):
