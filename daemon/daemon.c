@@ -319,9 +319,8 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 		rc = worker_create(d->base, &d->worker);
 	if (rc == 0)
 		rc = prune_create(d, &d->pruner);
-	if (rc == 0 && (rc = openmetrics_create(d, &d->openmetrics)) == -EINVAL)
-		snprintf(error, error_bytes, "metrics_file: %s: a file's name is needed",
-			settings->metrics_file);
+	if (rc == 0)
+		rc = openmetrics_create(d, &d->openmetrics);
 	if (rc == 0)
 		rc = start_signals(d);
 	if (rc == 0)

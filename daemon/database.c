@@ -94,22 +94,38 @@ static int read_int(sqlite3_stmt *stmt, void *arg)
 	return 0;
 }
 
-static int migrate(sqlite3 *db, char *error, size_t error_bytes)
+int database_version(sqlite3 *db, int *out, char *error, size_t error_bytes)
 {
-	int64_t tables = 0, version = 0;
+	int64_t tables = 0, others = 0, version = 0;
 	int rc;
 
 	rc = store_sql(db, read_int, &tables,
 		"select count(*) from sqlite_master where type = 'table' and name = 'schema'", "");
 	if (rc == 0 && tables > 0)
 		rc = store_sql(db, read_int, &version, "select version from schema", "");
+	else if (rc == 0)
+		rc = store_sql(db, read_int, &others, "select count(*) from sqlite_master", "");
 	if (rc < 0)
 		return rc;
+	if (others > 0) {
+		snprintf(error, error_bytes, "a database of another program, with no table schema");
+		return -EPROTO;
+	}
 	if (version > STORE_SCHEMA || version < 0) {
 		snprintf(error, error_bytes, "schema %lld, this gpt2d knows %d and older ones",
 			(long long)version, STORE_SCHEMA);
 		return -EPROTO;
 	}
+	*out = (int)version;
+	return 0;
+}
+
+static int migrate(sqlite3 *db, char *error, size_t error_bytes)
+{
+	int version = 0, rc = database_version(db, &version, error, error_bytes);
+
+	if (rc < 0)
+		return rc;
 	while (version < STORE_SCHEMA) {
 		rc = sqlite3_exec(db, "begin immediate", NULL, NULL, NULL);
 		if (rc == SQLITE_OK)
@@ -137,10 +153,8 @@ static int use_wal(struct database *d, char *error, size_t error_bytes)
 	char mode[MODE_BYTES] = "", where[PATH_MAX + 64];
 	int rc = store_sql(d->handle, read_mode, mode, "pragma journal_mode = wal", "");
 
-	if (rc < 0) {
-		snprintf(error, error_bytes, "%s", sqlite3_errmsg(d->handle));
+	if (rc < 0)
 		return rc;
-	}
 	if (strcmp(mode, "wal") == 0)
 		return 0;
 	filesystem_describe(d->path, where, sizeof(where));
@@ -231,8 +245,10 @@ static int prepare(struct database *d, char *error, size_t error_bytes)
 		rc = store_errno(d->handle, sqlite3_busy_timeout(d->handle, BUSY_MS));
 	if (rc == 0) {
 		rc = use_wal(d, error, error_bytes);
-		if (rc < 0)
+		if (rc == -ENOTSUP)
 			return rc;
+	}
+	if (rc == 0) {
 		rc = store_errno(d->handle,
 			sqlite3_exec(d->handle,
 				"pragma synchronous = full; pragma foreign_keys = on", NULL, NULL,
@@ -243,7 +259,8 @@ static int prepare(struct database *d, char *error, size_t error_bytes)
 		rc = migrate(d->handle, error, error_bytes);
 	}
 	if (rc < 0 && rc != -EPROTO && d->handle != NULL)
-		snprintf(error, error_bytes, "%s", sqlite3_errmsg(d->handle));
+		snprintf(error, error_bytes, "%s%s", sqlite3_errmsg(d->handle),
+			rc == -EBADMSG ? "; A DAMAGED DATABASE in gpt2d(8) says what to do" : "");
 	return rc;
 }
 

@@ -38,6 +38,9 @@ struct database {
  * errno with error (store.h names them); database_close is due either way.
  */
 int database_open(struct database *d, const char *path, char *error, size_t error_bytes);
+/* The schema that is in it, 0 for none as yet; an error as store_sql's, or -EPROTO with error when
+ * it is not one that this gpt2d knows. */
+int database_version(struct sqlite3 *db, int *out, char *error, size_t error_bytes);
 void database_close(struct database *d);
 
 /*

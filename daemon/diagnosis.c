@@ -103,8 +103,8 @@ static int print(const struct diagnosis *d, bool json, FILE *out)
 int diagnosis_run(const struct settings *s, const char *errors, bool json, FILE *out)
 {
 	static void (*const checks[])(struct diagnosis * d) = {check_gpt2d, check_settings,
-		diagnosis_engine, diagnosis_socket, diagnosis_state_dir, diagnosis_machine,
-		check_systemd};
+		diagnosis_engine, diagnosis_socket, diagnosis_state_dir, diagnosis_files,
+		diagnosis_machine, check_systemd};
 	struct diagnosis d = {.settings = s, .errors = errors, .checks = json_array()};
 	int rc;
 

@@ -21,6 +21,8 @@ int diagnosis_run(const struct settings *s, const char *errors, bool json, FILE 
 
 /* ---- for the checks ---- */
 
+enum { DIAGNOSIS_DATA = 1, DIAGNOSIS_METRICS = 2 };
+
 enum verdict { VERDICT_OK, VERDICT_WARN, VERDICT_FAIL };
 
 struct diagnosis {
@@ -29,6 +31,7 @@ struct diagnosis {
 	struct engine_program program; /* path empty: none was found */
 	json_t *checks;                /* array */
 	int failed;
+	unsigned warned; /* DIAGNOSIS_*: what was said not to be right, of the same check */
 };
 
 /* One line. advice: what to do, NULL with VERDICT_OK. */
@@ -38,7 +41,8 @@ void diagnosis_add(struct diagnosis *d, const char *check, enum verdict verdict,
 /* The checks, in diagnosis_*.c. */
 void diagnosis_engine(struct diagnosis *d);    /* the program, its libraries, its answer */
 void diagnosis_socket(struct diagnosis *d);    /* its place, and who listens there */
-void diagnosis_state_dir(struct diagnosis *d); /* rights, file system, room, a database in it */
+void diagnosis_state_dir(struct diagnosis *d); /* rights, file system, room, the queue */
+void diagnosis_files(struct diagnosis *d);     /* log, data, metrics */
 void diagnosis_machine(struct diagnosis *d);   /* processors, memory, limits, GPUs, clock */
 
 #endif

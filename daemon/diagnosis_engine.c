@@ -12,13 +12,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
 #include "daemon/diagnosis.h"
 #include "daemon/engine_link.h"
 #include "proto/protocol.h"
 #include "proto/spec.h"
 #include "proto/version.h"
 
-enum { VERSION_WAIT_MS = 20000, END_TRIES = 100 };
+enum { END_TRIES = 100 };
+static const struct timespec moment = {0, 20000000};
 
 extern char **environ;
 
@@ -40,36 +42,74 @@ static void check_program(struct diagnosis *d)
 
 /* ---- --version ---- */
 
-/* What it prints within a while, as one line; false when it does not end well. */
-static bool ask_version(char *program, char *out, size_t out_bytes)
+/* check_timeout is for all that is asked of the engine. */
+static int64_t left_ms(int64_t until_ns)
+{
+	int64_t left = (until_ns - clock_mono_ns()) / 1000000;
+
+	return left > 0 ? left : 0;
+}
+
+/* In a process group of its own: 0 with what it prints in *fd, or a negative errno. */
+static int spawn_version(char *program, pid_t *pid, int *fd)
 {
 	char option[] = "--version", *argv[] = {program, option, NULL};
-	struct pollfd p = {.events = POLLIN};
 	posix_spawn_file_actions_t actions;
-	int fds[2], status = -1;
-	size_t used = 0;
-	ssize_t n = 1;
-	pid_t pid;
+	posix_spawnattr_t group;
+	int fds[2], rc;
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
-		return false;
+		return -errno;
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
 	posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-	if (posix_spawn(&pid, program, &actions, NULL, argv, environ) != 0)
-		pid = -1;
+	posix_spawnattr_init(&group);
+	posix_spawnattr_setflags(&group, POSIX_SPAWN_SETPGROUP);
+	rc = posix_spawn(pid, program, &actions, &group, argv, environ);
+	posix_spawnattr_destroy(&group);
 	posix_spawn_file_actions_destroy(&actions);
 	close(fds[1]);
-	p.fd = fds[0];
-	while (pid > 0 && n > 0 && used + 1 < out_bytes && poll(&p, 1, VERSION_WAIT_MS) > 0) {
-		n = read(fds[0], out + used, out_bytes - 1 - used);
+	if (rc == 0)
+		*fd = fds[0];
+	else
+		close(fds[0]);
+	return -rc;
+}
+
+static bool has_ended(pid_t pid)
+{
+	siginfo_t info = {0};
+
+	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid != 0;
+}
+
+/*
+ * What it prints, as one line: 0, -ETIMEDOUT, -EPROTO when it does not end well, or why it cannot
+ * be started. What it has started goes with it.
+ */
+static int ask_version(char *program, int64_t until_ns, char *out, size_t out_bytes)
+{
+	struct pollfd p = {.events = POLLIN};
+	int status = -1, rc;
+	size_t used = 0;
+	ssize_t n = 1;
+	bool late;
+	pid_t pid;
+
+	rc = spawn_version(program, &pid, &p.fd);
+	if (rc < 0)
+		return rc;
+	while (n > 0 && used + 1 < out_bytes && poll(&p, 1, (int)left_ms(until_ns)) > 0) {
+		n = read(p.fd, out + used, out_bytes - 1 - used);
 		used += n > 0 ? (size_t)n : 0;
 	}
-	close(fds[0]);
-	if (pid > 0 && n > 0)
-		kill(pid, SIGKILL);
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+	while (!has_ended(pid) && left_ms(until_ns) > 0) /* its output is closed */
+		nanosleep(&moment, NULL);
+	late = !has_ended(pid);
+	kill(-pid, SIGKILL);
+	close(p.fd);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	out[used] = '\0';
 	while (used > 0 && out[used - 1] == '\n')
@@ -77,20 +117,38 @@ static bool ask_version(char *program, char *out, size_t out_bytes)
 	for (char *c = out; *c != '\0'; c++)
 		if (*c == '\n')
 			*c = ' ';
-	return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 && used > 0;
+	if (late)
+		return -ETIMEDOUT;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 && used > 0 ? 0 : -EPROTO;
 }
 
-static void check_version(struct diagnosis *d)
+/* Whether it is worth asking it more. */
+static bool tell_no_version(struct diagnosis *d, int rc)
 {
-	char says[256], build[80];
-
-	if (!ask_version(d->program.path, says, sizeof(says))) {
+	if (rc == -ETIMEDOUT)
+		diagnosis_add(d, "engine", VERDICT_FAIL,
+			"run it by hand with --version, or set a longer check_timeout",
+			"%s --version hangs: it has not ended within %lld s", d->program.path,
+			(long long)d->settings->check_timeout_s);
+	else if (rc == -EPROTO)
 		diagnosis_add(d, "engine", VERDICT_FAIL,
 			"run it by hand with --version: a library "
 			"that is missing is told there",
 			"%s --version fails", d->program.path);
-		return;
-	}
+	else
+		diagnosis_add(d, "engine", VERDICT_FAIL, "see engine in gpt2d.conf(5)",
+			"%s cannot be started: %s", d->program.path, strerror(-rc));
+	return rc == -EPROTO;
+}
+
+/* Whether it is worth asking it more. */
+static bool check_version(struct diagnosis *d, int64_t until_ns)
+{
+	char says[256], build[80];
+	int rc = ask_version(d->program.path, until_ns, says, sizeof(says));
+
+	if (rc < 0)
+		return tell_no_version(d, rc);
 	snprintf(build, sizeof(build), "(%s)", version_build);
 	if (strstr(says, build) == NULL)
 		diagnosis_add(d, "engine", VERDICT_FAIL,
@@ -101,6 +159,7 @@ static void check_version(struct diagnosis *d)
 			"install libucx0: without it there is one rank only", "%s, no UCX", says);
 	else
 		diagnosis_add(d, "engine", VERDICT_OK, NULL, "%s", says);
+	return true;
 }
 
 /* ---- role check ---- */
@@ -169,11 +228,12 @@ static void on_broken(struct engine_link *link, const char *why, void *arg)
 	event_base_loopbreak(a->base);
 }
 
-static void ask(struct diagnosis *d, struct asking *a)
+static void ask(struct diagnosis *d, struct asking *a, int64_t until_ns)
 {
 	char role[] = "--role", check[] = "check";
 	char *argv[] = {d->program.path, role, check, NULL};
-	struct timeval wait = {.tv_sec = (time_t)d->settings->check_timeout_s};
+	int64_t wait_ms = left_ms(until_ns);
+	struct timeval wait = {(time_t)(wait_ms / 1000), (suseconds_t)(wait_ms % 1000 * 1000)};
 	struct engine_link_options o = {
 		.base = a->base,
 		.program = d->program.path,
@@ -183,7 +243,6 @@ static void ask(struct diagnosis *d, struct asking *a)
 		.broken = on_broken,
 		.arg = a,
 	};
-	static const struct timespec pause = {0, 20000000};
 	struct engine_link *link;
 	int rc = engine_link_create(&o, &link);
 
@@ -191,7 +250,9 @@ static void ask(struct diagnosis *d, struct asking *a)
 		snprintf(a->failure, sizeof(a->failure), "it cannot be started: %s", strerror(-rc));
 		return;
 	}
-	snprintf(a->failure, sizeof(a->failure), "no answer within %lld s", (long long)wait.tv_sec);
+	snprintf(a->failure, sizeof(a->failure),
+		"no answer within %lld s: it hangs, or check_timeout is too short",
+		(long long)d->settings->check_timeout_s);
 	event_base_loopexit(a->base, &wait);
 	event_base_dispatch(a->base);
 	/* how it ended says more, and is known soon */
@@ -200,18 +261,18 @@ static void ask(struct diagnosis *d, struct asking *a)
 			snprintf(a->failure, sizeof(a->failure), "it %s", engine_link_end(link));
 			break;
 		}
-		nanosleep(&pause, NULL);
+		nanosleep(&moment, NULL);
 	}
 	engine_link_destroy(link);
 }
 
-static void check_answer(struct diagnosis *d)
+static void check_answer(struct diagnosis *d, int64_t until_ns)
 {
 	struct asking a = {.base = event_base_new()};
 
 	if (a.base == NULL)
 		return;
-	ask(d, &a);
+	ask(d, &a, until_ns);
 	event_base_free(a.base);
 	if (a.answered)
 		diagnosis_add(d, "checker", VERDICT_OK, NULL, "the engine answers: %s", a.device);
@@ -223,9 +284,9 @@ static void check_answer(struct diagnosis *d)
 
 void diagnosis_engine(struct diagnosis *d)
 {
+	int64_t until_ns = clock_mono_ns() + d->settings->check_timeout_s * CLOCK_S_NS;
+
 	check_program(d);
-	if (d->program.path[0] == '\0')
-		return;
-	check_version(d);
-	check_answer(d);
+	if (d->program.path[0] != '\0' && check_version(d, until_ns))
+		check_answer(d, until_ns);
 }

@@ -12,10 +12,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/database_look.h"
 #include "daemon/diagnosis.h"
 #include "daemon/filesystem.h"
 #include "daemon/paths.h"
+#include "daemon/preflight.h"
 
+enum { QUEUE_LOOK_MS = 10000 };
 static const int64_t ROOM_BYTES = INT64_C(1) << 30; /* a queue is small, artifacts are not */
 
 /* The nearest folder on the way to path that is there: path has PATH_MAX bytes. */
@@ -66,33 +69,80 @@ static void check_lock(struct diagnosis *d, const char *what, const char *path)
 			what, pid);
 }
 
+/* What the start would say; whether it would go on. */
+static bool check_preflight(
+	struct diagnosis *d, const char *check, enum preflight what, const char *setting)
+{
+	char error[PATH_MAX + 512], advice[128];
+	int rc = preflight(what, d->settings, error, sizeof(error));
+
+	if (rc == 0)
+		return true;
+	if (rc == -EACCES || rc == -EROFS)
+		snprintf(advice, sizeof(advice), "run gpt2d as whom it belongs to, or set %s",
+			setting);
+	else if (rc == -EPERM)
+		snprintf(advice, sizeof(advice), "chmod o-w that folder, or set %s", setting);
+	else if (rc == -ENOENT)
+		snprintf(advice, sizeof(advice), "make its folder, or set %s", setting);
+	else
+		snprintf(advice, sizeof(advice), "set %s to another path%s", setting,
+			rc == -ENAMETOOLONG ? " (of a socket: at most 107 bytes)" : "");
+	diagnosis_add(d, check, VERDICT_FAIL, advice, "%s", error);
+	return false;
+}
+
 void diagnosis_socket(struct diagnosis *d)
 {
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)], folder[PATH_MAX], error[512];
 	struct stat st;
 
-	if (paths_socket(d->settings->socket, path, sizeof(path), error, sizeof(error)) < 0) {
-		diagnosis_add(d, "socket", VERDICT_FAIL,
-			"set socket to a path of at most 107 bytes, or GPT2D_SOCKET", "%s", error);
+	if (!check_preflight(d, "socket", PREFLIGHT_SOCKET, "socket") ||
+		paths_socket(d->settings->socket, path, sizeof(path), error, sizeof(error)) < 0)
 		return;
-	}
 	snprintf(folder, sizeof(folder), "%s", path);
 	*strrchr(folder, '/') = '\0';
 	existing_folder(folder);
-	if (stat(folder, &st) < 0 || access(folder, W_OK | X_OK) < 0)
-		diagnosis_add(d, "socket", VERDICT_FAIL,
-			"run gpt2d as whom the folder belongs to, or set socket",
-			"%s: %s: no right to write there", path, folder);
-	else if ((st.st_mode & S_IWOTH) != 0 && (st.st_mode & S_ISVTX) == 0)
-		diagnosis_add(d, "socket", VERDICT_FAIL, "chmod o-w that folder",
-			"%s: everybody can write to %s (mode %04o)", path, folder,
-			(unsigned)st.st_mode & 07777);
-	else
+	if (stat(folder, &st) == 0)
 		diagnosis_add(d, "socket", VERDICT_OK, NULL,
 			"%s (%zu of %zu bytes), %s mode %04o of uid %u", path, strlen(path),
 			sizeof(path) - 1, folder, (unsigned)st.st_mode & 07777,
 			(unsigned)st.st_uid);
 	check_lock(d, "socket", path);
+}
+
+/* ---- log, data, metrics ---- */
+
+static void add_warning(const char *text, void *arg)
+{
+	struct diagnosis *d = arg;
+	const char *colon = strchr(text, ':');
+	char check[32];
+
+	/* the setting's name is the check's */
+	snprintf(check, sizeof(check), "%.*s", (int)strcspn(text, "_"), text);
+	diagnosis_add(d, check, VERDICT_WARN, "see it in gpt2d.conf(5)", "%s",
+		colon ? text : "nothing told");
+	d->warned |= check[0] == 'd' ? DIAGNOSIS_DATA : DIAGNOSIS_METRICS;
+}
+
+void diagnosis_files(struct diagnosis *d)
+{
+	const struct settings *s = d->settings;
+
+	if (check_preflight(d, "log", PREFLIGHT_LOG, "log_file"))
+		diagnosis_add(d, "log", VERDICT_OK, NULL, "%s",
+			s->log_file ? s->log_file : "standard error");
+	d->warned = 0;
+	preflight_warn(s, add_warning, d);
+	if ((d->warned & DIAGNOSIS_DATA) == 0)
+		diagnosis_add(d, "data", VERDICT_OK, NULL, "data_roots: %s%s",
+			s->data_roots.n > 0 ? s->data_roots.path[0] : "anywhere",
+			s->data_roots.n > 1 ? ", ..." : "");
+	if (check_preflight(d, "metrics", PREFLIGHT_METRICS, "metrics_file") &&
+		(d->warned & DIAGNOSIS_METRICS) == 0)
+		diagnosis_add(d, "metrics", VERDICT_OK, NULL, "%s",
+			s->metrics_file ? s->metrics_file : "in no file");
 }
 
 /* ---- state ---- */
@@ -155,11 +205,7 @@ static void check_room(struct diagnosis *d, const char *state, const char *folde
 		return;
 	}
 	room = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
-	if (access(folder, W_OK | X_OK) < 0)
-		diagnosis_add(d, "state", VERDICT_FAIL,
-			"run gpt2d as whom it belongs to, or set state_dir", "%s: %s: %s", state,
-			folder, strerror(errno));
-	else if (strstr(system, "(nfs") != NULL || strstr(system, "(cifs)") != NULL)
+	if (strstr(system, "(nfs") != NULL || strstr(system, "(cifs)") != NULL)
 		diagnosis_add(d, "state", VERDICT_WARN,
 			"set state_dir to a disk of this machine: over the network locks and "
 			"commits are slow, and on some servers not safe",
@@ -173,19 +219,50 @@ static void check_room(struct diagnosis *d, const char *state, const char *folde
 			strcmp(state, folder) == 0 ? "" : ", to be made");
 }
 
+/* What is in it already. A gpt2d that has it open tells by itself what is wrong with it. */
+static void check_queue(struct diagnosis *d, const char *path)
+{
+	struct database_look look;
+	char error[512];
+	long pid = holder(path);
+	int rc;
+
+	if (pid >= 0) {
+		diagnosis_add(d, "queue", VERDICT_OK, NULL,
+			"%s is open in gpt2d, process %ld: gpt2ctl status", path, pid);
+		return;
+	}
+	rc = database_look(path, QUEUE_LOOK_MS, &look, error, sizeof(error));
+	if (rc == -ENOENT)
+		diagnosis_add(d, "queue", VERDICT_OK, NULL, "%s is to be made", path);
+	else if (rc == -EBADMSG)
+		diagnosis_add(d, "queue", VERDICT_FAIL,
+			"A DAMAGED DATABASE in gpt2d(8) says what to do", "%s: %s", path, error);
+	else if (rc < 0)
+		diagnosis_add(d, "queue", VERDICT_FAIL,
+			rc == -EPROTO ? "install the gpt2d that wrote it, or set state_dir"
+				      : "see gpt2d.db in gpt2d(8), or set state_dir",
+			"%s: %s", path, error);
+	else
+		diagnosis_add(d, "queue", VERDICT_OK, NULL, "%s: %lld runs, schema %d, %s", path,
+			(long long)look.runs, look.schema,
+			look.complete ? "nothing is wrong with it"
+				      : "too large to be looked at to the end");
+}
+
 void diagnosis_state_dir(struct diagnosis *d)
 {
 	char state[PATH_MAX], folder[PATH_MAX], database[PATH_MAX + 16], error[512];
 
-	if (paths_state_dir(d->settings->state_dir, state, sizeof(state), error, sizeof(error)) <
-		0) {
-		diagnosis_add(d, "state", VERDICT_FAIL, "set state_dir", "%s", error);
+	if (!check_preflight(d, "state", PREFLIGHT_STATE, "state_dir") ||
+		paths_state_dir(
+			d->settings->state_dir, state, sizeof(state), error, sizeof(error)) < 0)
 		return;
-	}
 	snprintf(folder, sizeof(folder), "%s", state);
 	existing_folder(folder);
 	check_room(d, state, folder);
 	check_database(d, folder);
 	snprintf(database, sizeof(database), "%s/gpt2d.db", state);
 	check_lock(d, "state directory", database);
+	check_queue(d, database);
 }

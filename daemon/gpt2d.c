@@ -14,6 +14,7 @@
 #include "daemon/diagnosis.h"
 #include "daemon/engine_program.h"
 #include "daemon/log.h"
+#include "daemon/preflight.h"
 #include "daemon/settings.h"
 #include "proto/protocol.h"
 #include "proto/version.h"
@@ -57,8 +58,7 @@ static void log_start(const struct daemon *d)
 	const struct engine_program *p = d->program;
 
 	log_write(LOG_INFO, "gpt2d %s: socket %s, state %s, settings %s", version_build, d->socket,
-		d->state_dir,
-		d->settings->config_file ? d->settings->config_file : "of no file");
+		d->state_dir, d->settings->config_file ? d->settings->config_file : "of no file");
 	log_write(LOG_INFO, "engine %s, %lld ranks of %d threads", p->path,
 		(long long)d->settings->ranks, d->threads);
 	if (p->why[0] != '\0')
@@ -66,8 +66,13 @@ static void log_start(const struct daemon *d)
 			engine_program_device_name(p->device), p->why);
 }
 
-static int run(struct settings *settings, const struct engine_program *program, int argc,
-	char **argv)
+static void log_warning(const char *text, void *arg)
+{
+	log_write(LOG_WARNING, "%s", text);
+}
+
+static int run(
+	struct settings *settings, const struct engine_program *program, int argc, char **argv)
 {
 	struct daemon daemon = {
 		.program = program,
@@ -84,22 +89,51 @@ static int run(struct settings *settings, const struct engine_program *program, 
 		return rc == -EBUSY ? STATUS_IN_USE : STATUS_FAILED;
 	}
 	log_start(&daemon);
+	preflight_warn(settings, log_warning, NULL);
 	event_base_dispatch(daemon.base);
 	rc = daemon_finish(&daemon);
 	log_write(LOG_INFO, "gpt2d: stopped%s", rc < 0 ? "; not everything could be written" : "");
 	return rc < 0 ? STATUS_FAILED : STATUS_OK;
 }
 
-/* -n: what is wrong has been told; with -v what is in force, in a form that can be read again. */
+static void print_warning(const char *text, void *arg)
+{
+	fprintf(stderr, "gpt2d: warning: %s\n", text);
+}
+
+/* Of files and folders that the settings name; rights may be others' than who asks with -n. */
+static bool test_places(const struct settings *s)
+{
+	char error[PATH_MAX + 512];
+	bool good = true;
+	int rc;
+
+	for (enum preflight i = 0; i < PREFLIGHTS; i++) {
+		rc = preflight_is_set(i, s) ? preflight(i, s, error, sizeof(error)) : 0;
+		if (rc == 0 || rc == -EACCES || rc == -EROFS)
+			continue;
+		fprintf(stderr, "gpt2d: %s\n", error);
+		good = false;
+	}
+	preflight_warn(s, print_warning, NULL);
+	return good;
+}
+
+/* -n: what is wrong in the file has been told; with -v what is in force, in a form that can be read
+ * again. */
 static int test_settings(const struct settings *s, const struct settings_command *command)
 {
+	bool good = test_places(s);
+
 	if (command->verbose)
 		settings_print(s, stdout);
-	else if (s->config_file != NULL)
+	else if (good && s->config_file != NULL)
 		printf("%s: the settings are good\n", s->config_file);
-	else
+	else if (good)
 		printf("no file; the settings are good\n");
-	return fflush(stdout) == 0 && !ferror(stdout) ? STATUS_OK : STATUS_FAILED;
+	if (fflush(stdout) != 0 || ferror(stdout))
+		return STATUS_FAILED;
+	return good ? STATUS_OK : STATUS_USAGE;
 }
 
 static int run_with_log(struct settings *settings, int argc, char **argv)
@@ -111,6 +145,12 @@ static int run_with_log(struct settings *settings, int argc, char **argv)
 	if (rc < 0) {
 		fprintf(stderr, "gpt2d: %s\n", error);
 		return STATUS_USAGE;
+	}
+	for (enum preflight i = 0; i < PREFLIGHTS; i++) {
+		if (preflight(i, settings, error, sizeof(error)) == 0)
+			continue;
+		fprintf(stderr, "gpt2d: %s\n", error);
+		return i == PREFLIGHT_LOG || i == PREFLIGHT_METRICS ? STATUS_USAGE : STATUS_FAILED;
 	}
 	log_set_level((enum log_level)settings->log_level);
 	rc = log_open(settings->log_file);

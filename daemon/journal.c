@@ -6,11 +6,16 @@
 
 static const char journal_socket[] = "/run/systemd/journal/socket";
 
+int journal_there(void)
+{
+	return access(journal_socket, W_OK) < 0 ? -errno : 0;
+}
+
 int journal_open(void)
 {
-	if (access(journal_socket, W_OK) < 0)
-		return -errno;
-	return sd_journal_stream_fd("gpt2-engine", LOG_INFO, 0);
+	int rc = journal_there();
+
+	return rc < 0 ? rc : sd_journal_stream_fd("gpt2-engine", LOG_INFO, 0);
 }
 
 void journal_write(int severity, const char *line)

@@ -258,10 +258,11 @@ static void file_done(struct worker_job *job, int rc)
 	struct openmetrics *m = s->daemon->openmetrics;
 
 	if (rc < 0 && rc != -ECANCELED && !m->failed)
-		log_write(LOG_WARNING, "metrics_file: %s/%s: %s; tried again each period", m->dir,
-			m->name, strerror(-rc));
+		log_write(LOG_WARNING, "metrics_file: %s: %s; tried again each period",
+			s->daemon->settings->metrics_file, strerror(-rc));
 	if (rc == 0 && m->failed)
-		log_write(LOG_INFO, "metrics_file: %s/%s: written again", m->dir, m->name);
+		log_write(LOG_INFO, "metrics_file: %s: written again",
+			s->daemon->settings->metrics_file);
 	m->failed = rc < 0 && rc != -ECANCELED;
 	sample_free(s);
 }
@@ -337,19 +338,33 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		take_sample(m->daemon, 0);
 }
 
+static const char *name_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+bool openmetrics_can_be(const char *path)
+{
+	const char *name = name_of(path);
+
+	return *name != '\0' && *name != '.' && strlen(name) <= NAME_MAX &&
+		strlen(path) < sizeof(((struct openmetrics *)0)->dir);
+}
+
 /* The file's folder and its name: 0, or -EINVAL when it cannot be one. */
 static int split(struct openmetrics *m, const char *path)
 {
-	const char *slash = strrchr(path, '/');
-	const char *name = slash ? slash + 1 : path;
-	size_t n = slash ? (size_t)(slash - path) : 0;
+	const char *name = name_of(path);
+	size_t n = name == path ? 0 : (size_t)(name - path) - 1;
 
-	if (*name == '\0' || *name == '.' || strlen(name) > NAME_MAX || n >= sizeof(m->dir))
+	if (!openmetrics_can_be(path))
 		return -EINVAL;
 	memcpy(m->dir, path, n);
 	m->dir[n] = '\0';
 	if (n == 0)
-		strcpy(m->dir, slash ? "/" : ".");
+		strcpy(m->dir, name == path ? "." : "/");
 	strcpy(m->name, name);
 	return 0;
 }

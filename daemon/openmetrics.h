@@ -8,10 +8,13 @@
 #define GPT2D_OPENMETRICS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 struct client;
 struct daemon;
 struct openmetrics;
+
+bool openmetrics_can_be(const char *path); /* the name of that file */
 
 int openmetrics_create(struct daemon *d, struct openmetrics **out);
 /* After worker_stop and store_close. The file goes: a gpt2d that has ended has no figures. Takes

@@ -202,25 +202,33 @@ static int bind_for(int fd, const struct sockaddr_un *address, const struct plac
 	return rc;
 }
 
+int place_check_socket(const char *path, char *error, size_t error_bytes)
+{
+	struct stat st;
+	int rc;
+
+	if (strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path)) {
+		snprintf(error, error_bytes, "%s: longer than a socket's name may be", path);
+		return -ENAMETOOLONG;
+	}
+	rc = check_folder(path, error, error_bytes);
+	if (rc == 0 && lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode)) {
+		snprintf(error, error_bytes, "%s: is there and is no socket", path);
+		rc = -EEXIST;
+	}
+	return rc;
+}
+
 int place_bind(const char *path, const struct place_access *access, int *fd,
 	struct place_mark *mark, char *error, size_t error_bytes)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct stat st;
-	int f, rc;
+	int f, rc = place_check_socket(path, error, error_bytes);
 
-	if (strlen(path) >= sizeof(address.sun_path)) {
-		snprintf(error, error_bytes, "%s: longer than a socket's name may be", path);
-		return -ENAMETOOLONG;
-	}
-	strcpy(address.sun_path, path);
-	rc = check_folder(path, error, error_bytes);
 	if (rc < 0)
 		return rc;
-	if (lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode)) {
-		snprintf(error, error_bytes, "%s: is there and is no socket", path);
-		return -EEXIST;
-	}
+	strcpy(address.sun_path, path);
 	f = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (f < 0 || (unlink(path) < 0 && errno != ENOENT))
 		rc = -errno;

@@ -30,6 +30,8 @@ struct place_access {
 	mode_t mode;
 	gid_t group;
 };
+/* What place_bind asks of a path that is to be a socket: its length, its folder, what is there. */
+int place_check_socket(const char *path, char *error, size_t error_bytes);
 /* The socket's folder, if it is not there: entered by those who may connect. */
 int place_make_socket_dir(
 	const char *dir, const struct place_access *access, char *error, size_t error_bytes);

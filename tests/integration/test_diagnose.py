@@ -1,19 +1,23 @@
 """gpt2d --check: a line for each thing, what is wrong and what to do, and nothing changed."""
 
+import hashlib
 import json
 import os
 import shutil
+import signal
+import sqlite3
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
-from helpers import BUILD, FAKE_ENGINE, Daemon
+from helpers import BUILD, FAKE_ENGINE, Daemon, spec, wait_for
 
 GPT2D = BUILD / "daemon" / "gpt2d"
 NAMES = ["gpt2d", "settings", "device", "engine", "checker", "socket", "lock", "state", "database", "lock",
-    "processors", "memory", "/dev/shm", "nofile", "memlock", "GPUs", "clock", "systemd"]
+    "queue", "log", "data", "metrics", "processors", "memory", "/dev/shm", "nofile", "memlock", "GPUs", "clock", "systemd"]
 
 
 @pytest.fixture
@@ -81,7 +85,162 @@ def test_an_engine_that_does_not_answer(home):
     silent.write_text("#!/bin/sh\n[ \"$1\" = --version ] && exit 1\nexec sleep 1000\n")
     silent.chmod(0o700)
     found = checks(home, "--engine", silent, "--check-timeout", "1", status=1)
-    assert found["checker"][1] == "the engine does not check a spec: no answer within 1 s"
+    assert found["checker"][1] == \
+        "the engine does not check a spec: no answer within 1 s: it hangs, or check_timeout is too short"
+
+
+def processes_of(marker):
+    """Processes with that in their environment."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if marker in Path(f"/proc/{pid}/environ").read_bytes():
+                found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+@pytest.mark.parametrize("when", ["--version", "--role"])
+def test_an_engine_that_hangs(home, when):
+    """Told as that, within check_timeout, and nothing that it has started stays."""
+    hangs = home / "hangs"
+    hangs.write_text(f'#!/bin/sh\n[ "$1" = {when} ] || {{ echo x; exit; }}\nsleep 1000 &\nsleep 1000\n')
+    hangs.chmod(0o700)
+    before = time.monotonic()
+    found = checks(home, "--engine", hangs, "--check-timeout", "2", status=1, env={**os.environ, "MARK": str(home)})
+    assert time.monotonic() - before < 18  # it was 20 s, whatever check_timeout said
+    if when == "--version":
+        assert found["engine"][:2] == ("fail", f"{hangs} --version hangs: it has not ended within 2 s")
+        assert "checker" not in found
+    else:
+        assert "no answer within 2 s: it hangs" in found["checker"][1]
+    wait_for(lambda: not processes_of(f"MARK={home}".encode()), "the end of all that was started")
+
+
+def test_an_engine_that_cannot_be_started(home):
+    odd = home / "odd"
+    odd.write_bytes(b"no program\n")
+    odd.chmod(0o700)
+    found = checks(home, "--engine", odd, status=1)
+    assert found["engine"][:2] == ("fail", f"{odd} cannot be started: Exec format error")
+
+
+# ---- as the start ----
+
+def started(home, *words):
+    """What the start says, which does not succeed: (status, words)."""
+    done = subprocess.run([GPT2D, "-c", "/dev/null", "--engine", FAKE_ENGINE, "--socket", home / "s", "--state-dir",
+        home / "state", *words], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "" and done.stderr.startswith("gpt2d: ") and done.stderr.count("\n") == 1
+    return done.returncode, done.stderr.removeprefix("gpt2d: ").rstrip()
+
+
+def tree(folder):
+    """All that is in it, with what files hold."""
+    return sorted((str(path), path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest(), path.lstat().st_mode)
+        for path in folder.rglob("*"))
+
+
+def wrong_places(home):
+    """(what to change, options, the check, the status of the start)."""
+    (home / "file").touch()
+    (home / "folder").mkdir()
+    (home / "dir.db/gpt2d.db").mkdir(parents=True)
+    (home / "runs.file").mkdir()
+    (home / "runs.file/runs").touch()
+    return (
+        (("--socket", home / "file"), "socket", 1),
+        (("--socket", home / "file/s"), "socket", 1),
+        (("--socket", home / "folder"), "socket", 1),
+        (("--state-dir", home / "file"), "state", 1),
+        (("--state-dir", home / "file/state"), "state", 1),
+        (("--state-dir", home / "runs.file"), "state", 1),
+        (("--state-dir", home / "dir.db"), "state", 1),
+        (("--log-file", home / "none/log"), "log", 2),
+        (("--log-file", home / "folder"), "log", 2),
+        (("--metrics-file", home / "folder"), "metrics", 2),
+        (("--metrics-file", f"{home}/folder/"), "metrics", 2),
+    )
+
+
+def test_places_where_the_start_fails(home):
+    """--check and -n say what the start says, word by word, and nothing is made or changed by any of them."""
+    for words, name, status in wrong_places(home):
+        before = tree(home)
+        told, text = started(home, *words)
+        assert told == status, (words, text)
+        verdict, found, advice = checks(home, "--engine", FAKE_ENGINE, *words, status=1)[name]
+        assert (verdict, found) == ("fail", text) and advice, words
+        assert text.count(str(home)) == 1, text
+        tested = subprocess.run([GPT2D, "-c", "/dev/null", "-n", *words], capture_output=True, text=True, timeout=60,
+            check=False)
+        assert (tested.returncode, tested.stdout, tested.stderr) == (2, "", f"gpt2d: {text}\n")
+        assert tree(home) == before, words
+
+
+def test_what_the_start_only_warns_of(home):
+    words = ("--data-roots", home / "none", "--metrics-file", home / "none/m")
+    found = checks(home, *words)
+    assert found["data"][:2] == ("warn", f"data_roots: {home}/none: No such file or directory: runs read nothing below it")
+    assert found["metrics"][0] == "warn" and f"{home}/none/m: No such file or directory" in found["metrics"][1]
+    tested = subprocess.run([GPT2D, "-c", "/dev/null", "-n", *words], capture_output=True, text=True, timeout=60,
+        check=False)
+    assert tested.returncode == 0 and f"warning: {found['data'][1]}\n" in tested.stderr
+    with Daemon(home=home, options=words) as d:
+        wait_for(lambda: found["data"][1] in d.said() and found["metrics"][1] in d.said(), "the warnings")
+    assert checks(home, "--socket-mode", "0660")["data"][0] == "warn"
+    assert checks(home, "--socket-mode", "0660", "--data-roots", home)["data"][0] == "ok"
+
+
+def database(home):
+    """A gpt2d.db with two runs, the newest pages in its write-ahead log."""
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            for name in ("one", "two"):
+                c.wait(c.submit(spec(name)))
+        d.kill(signal.SIGKILL)
+        assert (d.state / "gpt2d.db-wal").stat().st_size > 0
+        return d
+
+
+def test_the_database_that_is_there(home):
+    """Read as it is, its write-ahead log as well, and left as it is."""
+    d = database(home)
+    before = tree(home)
+    verdict, found, _ = checks(home)["queue"]
+    assert verdict == "ok" and found.endswith("/gpt2d.db: 2 runs, schema 3, nothing is wrong with it"), found
+    assert tree(home) == before
+    d.start()
+    assert d.stop() == 0
+
+
+def test_a_damaged_database(home):
+    d = database(home)
+    d.start()
+    assert d.stop() == 0  # all of it is in one file
+    path = d.state / "gpt2d.db"
+    good = path.read_bytes()
+    for damage in (os.urandom(20000), good[:4096] + os.urandom(len(good) - 4096)):
+        path.write_bytes(damage)
+        before = tree(home)
+        verdict, found, advice = checks(home, "--engine", FAKE_ENGINE, status=1)["queue"]
+        assert verdict == "fail" and advice == "A DAMAGED DATABASE in gpt2d(8) says what to do", found
+        assert tree(home) == before
+    path.write_bytes(os.urandom(20000))
+    assert started(home) == (1, f"{path}: file is not a database; A DAMAGED DATABASE in gpt2d(8) says what to do")
+
+
+@pytest.mark.parametrize("sql, says", [("update schema set version = 99", "schema 99, this gpt2d knows 3 and older ones"),
+    ("drop table schema", "a database of another program, with no table schema")])
+def test_a_database_of_others(home, sql, says):
+    d = database(home)
+    path = d.state / "gpt2d.db"
+    with sqlite3.connect(path) as db:
+        db.execute(sql)
+    db.close()
+    assert checks(home, status=1)["queue"][:2] == ("fail", f"{path}: {says}")
+    assert started(home) == (1, f"{path}: {says}")
 
 
 def test_device(home):
@@ -94,11 +253,11 @@ def test_device(home):
 def test_places(home):
     long = home / ("x" * 100)
     verdict, found, advice = checks(home, "--socket", long, status=1)["socket"]
-    assert verdict == "fail" and "longer than 107 bytes" in found and "107" in advice
+    assert verdict == "fail" and "longer than 107 bytes" in found and "at most 107 bytes" in advice
     (home / "open").mkdir()
     (home / "open").chmod(0o777)
     verdict, found, advice = checks(home, "--socket", home / "open/s", status=1)["socket"]
-    assert verdict == "fail" and "everybody can write to" in found and "chmod o-w" in advice
+    assert verdict == "fail" and "everybody can write to its folder" in found and "chmod o-w" in advice
     found = checks(home, "--state-dir", "/proc/gpt2d", status=1)
     assert found["database"][0] == "fail"
 
@@ -111,7 +270,7 @@ def test_no_rights(home):
     if probe.returncode != 0:
         pytest.skip("the build cannot be reached by another user")
     found = checks(home, status=1, user=65534)
-    for name in ("socket", "state", "database"):
+    for name in ("socket", "state"):
         assert found[name][0] == "fail" and "run gpt2d as whom" in found[name][2]
 
 

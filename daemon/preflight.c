@@ -1,0 +1,227 @@
+#include "daemon/preflight.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "daemon/address.h"
+#include "daemon/journal.h"
+#include "daemon/openmetrics.h"
+#include "daemon/paths.h"
+#include "daemon/place.h"
+
+/* ---- files and folders ---- */
+
+/* With the rights that gpt2d will have. */
+static int may(const char *path, int how)
+{
+	return faccessat(AT_FDCWD, path, how, AT_EACCESS) < 0 ? -errno : 0;
+}
+
+static int refuse(int rc, const char *what, const char *path, char *error, size_t error_bytes)
+{
+	snprintf(error, error_bytes, "%s: %s: %s", what, path, strerror(-rc));
+	return rc;
+}
+
+/* The folder that path is in: out has PATH_MAX bytes, path is shorter. */
+static void folder_of(const char *path, char *out)
+{
+	char *slash;
+
+	snprintf(out, PATH_MAX, "%s", path);
+	slash = strrchr(out, '/');
+	if (slash == NULL)
+		strcpy(out, ".");
+	else
+		slash[slash == out] = '\0';
+}
+
+/* A folder that is there, to write in, or one that can be made. */
+static int try_folder(const char *what, const char *path, char *error, size_t error_bytes)
+{
+	char at[PATH_MAX];
+	struct stat st;
+	int rc = 0;
+
+	if (strlen(path) >= sizeof(at))
+		return refuse(-ENAMETOOLONG, what, path, error, error_bytes);
+	strcpy(at, path);
+	/* up to the nearest that is there; a file in the way is ENOTDIR until it is reached */
+	while (stat(at, &st) < 0) {
+		rc = -errno;
+		if ((rc != -ENOENT && rc != -ENOTDIR) || strrchr(at, '/') == NULL)
+			return refuse(rc, what, at, error, error_bytes);
+		if (lstat(at, &st) == 0) /* a link that leads nowhere: no folder is made there */
+			return refuse(rc, what, at, error, error_bytes);
+		*strrchr(at, '/') = '\0';
+		if (at[0] == '\0')
+			strcpy(at, "/");
+	}
+	rc = S_ISDIR(st.st_mode) ? may(at, W_OK | X_OK) : -ENOTDIR;
+	return rc < 0 ? refuse(rc, what, at, error, error_bytes) : 0;
+}
+
+/* A file that is there, to write to, or one that can be made in its folder. */
+static int try_file(const char *what, const char *path, char *error, size_t error_bytes)
+{
+	char folder[PATH_MAX];
+	struct stat st;
+	int rc;
+
+	if (strlen(path) >= sizeof(folder))
+		return refuse(-ENAMETOOLONG, what, path, error, error_bytes);
+	rc = stat(path, &st) < 0 ? -errno : S_ISDIR(st.st_mode) ? -EISDIR : may(path, W_OK);
+	if (rc == -ENOENT && lstat(path, &st) < 0) {
+		folder_of(path, folder);
+		rc = may(folder, W_OK | X_OK);
+	}
+	return rc < 0 ? refuse(rc, what, path, error, error_bytes) : 0;
+}
+
+/* gpt2d holds the lock of a file beside what it owns, and follows no link there. */
+static int try_lock(const char *what, const char *path, char *error, size_t error_bytes)
+{
+	char lock[PATH_MAX];
+	struct stat st;
+
+	if (snprintf(lock, sizeof(lock), "%s.lock", path) >= (int)sizeof(lock))
+		return refuse(-ENAMETOOLONG, what, path, error, error_bytes);
+	if (lstat(lock, &st) == 0 && S_ISLNK(st.st_mode))
+		return refuse(-ELOOP, what, lock, error, error_bytes);
+	return try_file(what, lock, error, error_bytes);
+}
+
+/* ---- the four ---- */
+
+static int try_log(const struct settings *s, char *error, size_t error_bytes)
+{
+	int rc;
+
+	if (s->log_file == NULL || strcmp(s->log_file, "stderr") == 0)
+		return 0;
+	if (strcmp(s->log_file, "journal") == 0) {
+		rc = journal_there();
+		return rc < 0 ? refuse(rc, "log_file", "journal", error, error_bytes) : 0;
+	}
+	return try_file("log_file", s->log_file, error, error_bytes);
+}
+
+/* That it cannot be written now is a warning: it is tried again in each period. */
+static int try_metrics(const struct settings *s, char *error, size_t error_bytes)
+{
+	struct stat st;
+
+	if (s->metrics_file != NULL && !openmetrics_can_be(s->metrics_file)) {
+		snprintf(error, error_bytes, "metrics_file: %s: a file's name is needed",
+			s->metrics_file);
+		return -EINVAL;
+	}
+	if (s->metrics_file == NULL || stat(s->metrics_file, &st) < 0 || !S_ISDIR(st.st_mode))
+		return 0;
+	return refuse(-EISDIR, "metrics_file", s->metrics_file, error, error_bytes);
+}
+
+static int try_state(const struct settings *s, char *error, size_t error_bytes)
+{
+	char state[PATH_MAX], path[PATH_MAX + 16];
+	struct stat st;
+	int rc = paths_state_dir(s->state_dir, state, sizeof(state), error, error_bytes);
+
+	if (rc == 0)
+		rc = try_folder("state_dir", state, error, error_bytes);
+	snprintf(path, sizeof(path), "%s/runs", state);
+	if (rc == 0)
+		rc = try_folder("state_dir", path, error, error_bytes);
+	snprintf(path, sizeof(path), "%s/gpt2d.db", state);
+	if (rc < 0 || stat(state, &st) < 0)
+		return rc;
+	rc = try_lock("state_dir", path, error, error_bytes);
+	return rc < 0 ? rc : try_file("state_dir", path, error, error_bytes);
+}
+
+static int try_socket(const struct settings *s, char *error, size_t error_bytes)
+{
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)], folder[PATH_MAX];
+	struct stat st;
+	int rc = paths_socket(s->socket, path, sizeof(path), error, error_bytes);
+
+	if (rc < 0)
+		return rc;
+	folder_of(path, folder);
+	rc = try_folder("socket", folder, error, error_bytes);
+	if (rc < 0 || stat(folder, &st) < 0)
+		return rc;
+	rc = place_check_socket(path, error, error_bytes);
+	return rc < 0 ? rc : try_lock("socket", path, error, error_bytes);
+}
+
+int preflight(enum preflight what, const struct settings *s, char *error, size_t error_bytes)
+{
+	static int (*const tries[PREFLIGHTS])(
+		const struct settings *s, char *error, size_t error_bytes) = {
+		[PREFLIGHT_LOG] = try_log,
+		[PREFLIGHT_METRICS] = try_metrics,
+		[PREFLIGHT_STATE] = try_state,
+		[PREFLIGHT_SOCKET] = try_socket,
+	};
+
+	return tries[what](s, error, error_bytes);
+}
+
+bool preflight_is_set(enum preflight what, const struct settings *s)
+{
+	const char *const values[PREFLIGHTS] = {
+		[PREFLIGHT_LOG] = s->log_file,
+		[PREFLIGHT_METRICS] = s->metrics_file,
+		[PREFLIGHT_STATE] = s->state_dir,
+		[PREFLIGHT_SOCKET] = s->socket,
+	};
+
+	return values[what] != NULL;
+}
+
+/* ---- warnings ---- */
+
+static void warn_of_data(
+	const struct settings *s, void (*warn)(const char *text, void *arg), void *arg)
+{
+	char text[PATH_MAX + 256];
+	struct stat st;
+	int rc;
+
+	if ((address_access(s).mode & 0066) != 0 && s->data_roots.n == 0)
+		warn("data_roots: not set, and others than the user that gpt2d runs as may connect: their runs "
+		     "read no files; data_roots = DIR ... lets them read below those folders",
+			arg);
+	for (size_t i = 0; i < s->data_roots.n; i++) {
+		rc = stat(s->data_roots.path[i], &st) < 0 ? -errno
+			: S_ISDIR(st.st_mode)             ? may(s->data_roots.path[i], X_OK)
+							  : -ENOTDIR;
+		snprintf(text, sizeof(text), "data_roots: %.*s: %s: runs read nothing below it",
+			PATH_MAX, s->data_roots.path[i], strerror(-rc));
+		if (rc < 0)
+			warn(text, arg);
+	}
+}
+
+void preflight_warn(const struct settings *s, void (*warn)(const char *text, void *arg), void *arg)
+{
+	char error[PATH_MAX + 256], folder[PATH_MAX];
+	int rc;
+
+	warn_of_data(s, warn, arg);
+	if (s->metrics_file == NULL || strlen(s->metrics_file) >= sizeof(folder))
+		return;
+	folder_of(s->metrics_file, folder); /* written beside it, then renamed */
+	rc = may(folder, W_OK | X_OK);
+	snprintf(error, sizeof(error), "metrics_file: %s: %s: it is tried again in each period",
+		s->metrics_file, strerror(-rc));
+	if (rc < 0)
+		warn(error, arg);
+}
