@@ -74,7 +74,7 @@ static bool check_preflight(
 	struct diagnosis *d, const char *check, enum preflight what, const char *setting)
 {
 	char error[PATH_MAX + 512], advice[128];
-	int rc = preflight(what, d->settings, error, sizeof(error));
+	int rc = preflight_try(what, d->settings, error, sizeof(error));
 
 	if (rc == 0)
 		return true;

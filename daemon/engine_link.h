@@ -30,8 +30,8 @@ struct engine_link_options {
 };
 
 int engine_link_create(const struct engine_link_options *options, struct engine_link **out);
-/* Kills the process, and what it has started, if it still is one, and waits for its end (it has been sent SIGKILL). Takes
- * NULL. */
+/* Kills the process and what it has started, if it still is one, and waits for its end (it has been
+ * sent SIGKILL). Takes NULL. */
 void engine_link_destroy(struct engine_link *link);
 
 /* Takes params. */

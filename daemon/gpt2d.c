@@ -109,7 +109,7 @@ static bool test_places(const struct settings *s)
 	int rc;
 
 	for (enum preflight i = 0; i < PREFLIGHTS; i++) {
-		rc = preflight_is_set(i, s) ? preflight(i, s, error, sizeof(error)) : 0;
+		rc = preflight_is_set(i, s) ? preflight_try(i, s, error, sizeof(error)) : 0;
 		if (rc == 0 || rc == -EACCES || rc == -EROFS)
 			continue;
 		fprintf(stderr, "gpt2d: %s\n", error);
@@ -147,7 +147,7 @@ static int run_with_log(struct settings *settings, int argc, char **argv)
 		return STATUS_USAGE;
 	}
 	for (enum preflight i = 0; i < PREFLIGHTS; i++) {
-		if (preflight(i, settings, error, sizeof(error)) == 0)
+		if (preflight_try(i, settings, error, sizeof(error)) == 0)
 			continue;
 		fprintf(stderr, "gpt2d: %s\n", error);
 		return i == PREFLIGHT_LOG || i == PREFLIGHT_METRICS ? STATUS_USAGE : STATUS_FAILED;

@@ -161,7 +161,7 @@ static int try_socket(const struct settings *s, char *error, size_t error_bytes)
 	return rc < 0 ? rc : try_lock("socket", path, error, error_bytes);
 }
 
-int preflight(enum preflight what, const struct settings *s, char *error, size_t error_bytes)
+int preflight_try(enum preflight what, const struct settings *s, char *error, size_t error_bytes)
 {
 	static int (*const tries[PREFLIGHTS])(
 		const struct settings *s, char *error, size_t error_bytes) = {
@@ -196,8 +196,8 @@ static void warn_of_data(
 	int rc;
 
 	if ((address_access(s).mode & 0066) != 0 && s->data_roots.n == 0)
-		warn("data_roots: not set, and others than the user that gpt2d runs as may connect: their runs "
-		     "read no files; data_roots = DIR ... lets them read below those folders",
+		warn("data_roots: not set, and others than the user that gpt2d runs as may "
+		     "connect: their runs read no files; data_roots = DIR ... lets them read below those folders",
 			arg);
 	for (size_t i = 0; i < s->data_roots.n; i++) {
 		rc = stat(s->data_roots.path[i], &st) < 0 ? -errno

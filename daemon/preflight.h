@@ -20,7 +20,7 @@ enum preflight {
 };
 
 /* 0, or a negative errno with error, which names the path. */
-int preflight(enum preflight what, const struct settings *s, char *error, size_t error_bytes);
+int preflight_try(enum preflight what, const struct settings *s, char *error, size_t error_bytes);
 /* Whether the setting behind it is given; if not, the standard place is meant. */
 bool preflight_is_set(enum preflight what, const struct settings *s);
 
