@@ -121,7 +121,8 @@ void run_log_write(
 	struct record_log_line *line, *last;
 	va_list args;
 
-	last = log->n_waiting >= RUN_LOG_WAITING ? last_of(log, run->id) : NULL;
+	/* what gpt2d says of a run is little, and its end is the last thing to leave out */
+	last = rank >= 0 && log->n_waiting >= RUN_LOG_WAITING ? last_of(log, run->id) : NULL;
 	line = last ? NULL : calloc(1, sizeof(*line));
 	if (line == NULL) {
 		if (last != NULL)
