@@ -197,7 +197,8 @@ static void warn_of_data(
 
 	if ((address_access(s).mode & 0066) != 0 && s->data_roots.n == 0)
 		warn("data_roots: not set, and others than the user that gpt2d runs as may "
-		     "connect: their runs read no files; data_roots = DIR ... lets them read below those folders",
+		     "connect: their runs read no files; data_roots = DIR ... lets them read "
+		     "below those folders",
 			arg);
 	for (size_t i = 0; i < s->data_roots.n; i++) {
 		rc = stat(s->data_roots.path[i], &st) < 0 ? -errno
