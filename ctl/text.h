@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "ctl/ctl.h"
+#include "ctl/format.h"
 
 struct progress;
 struct view;
@@ -47,6 +48,14 @@ const char *text_time(const json_t *object, const char *key, char *out, size_t o
 void text_plan(const json_t *plan, char *out, size_t out_bytes);
 /* A line with a bar of what protocol.h calls progress; nothing for null. */
 void text_progress_line(const struct term *t, const json_t *progress);
+/* A table of the first ranks of an engine, with the load of their processors or GPUs. */
+void text_ranks(const struct term *t, const json_t *engine, size_t rows);
+/* Up to rows lines, one for each rank whose GPU others compute on: how many were printed. */
+int text_other_processes(const struct term *t, const json_t *ranks, int rows);
+/* cpu_load as "98%" of a processor, or "-". */
+const char *text_load(const json_t *object, char *out, size_t out_bytes);
+/* "61.2 GB", or "-" */
+const char *text_size(const json_t *object, const char *key, char out[FORMAT_BYTES]);
 /* What status says of the running run, {run, progress} or null: its name, state and progress. */
 void text_running(const struct term *t, const json_t *running);
 

@@ -143,6 +143,7 @@ static void print_engine(const struct term *t, const json_t *engine)
 	}
 	table_print(&table, t, "        ");
 	table_finish(&table);
+	text_other_processes(t, ranks, TEXT_ROWS_ALL);
 }
 
 void text_progress_line(const struct term *t, const json_t *progress)

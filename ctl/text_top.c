@@ -10,25 +10,6 @@
 
 enum { SPARK_MAX = 120, NAME_BYTES = 80 };
 
-/* "98%" of a processor, or "-" */
-static const char *load_text(const json_t *object, char *out, size_t out_bytes)
-{
-	const double load = format_real(object, "cpu_load");
-
-	if (isfinite(load))
-		snprintf(out, out_bytes, "%.0f%%", load * 100.0);
-	else
-		snprintf(out, out_bytes, "-");
-	return out;
-}
-
-static const char *size_text(const json_t *object, const char *key, char out[FORMAT_BYTES])
-{
-	if (!json_is_integer(json_object_get(object, key)))
-		return "-";
-	return format_size(format_int(object, key, 0), out);
-}
-
 /* ---- losses as a row of bars ---- */
 
 /* Mean of losses [from, to), of those that are finite. */
@@ -98,12 +79,12 @@ static void print_head(const struct view *v, const struct term *t)
 		term_colour(t, TERM_PLAIN),
 		format_string(daemon, "state", "?", state, sizeof(state)),
 		format_duration(format_real(daemon, "uptime_s"), up),
-		load_text(daemon, load, sizeof(load)), size_text(daemon, "rss_bytes", rss),
+		text_load(daemon, load, sizeof(load)), text_size(daemon, "rss_bytes", rss),
 		(long long)format_int(daemon, "clients", 0));
 	fprintf(t->file, "host    %lld processors, load %.2f, %s of %s free\n",
 		(long long)format_int(host, "processors", 0), isfinite(load_1m) ? load_1m : 0.0,
-		size_text(host, "memory_available_bytes", free),
-		size_text(host, "memory_bytes", all));
+		text_size(host, "memory_available_bytes", free),
+		text_size(host, "memory_bytes", all));
 	if (json_is_object(store))
 		fprintf(t->file, "%sstore   %s: %s%s\n", term_colour(t, TERM_RED),
 			format_string(store, "error", "?", error, sizeof(error)),
@@ -111,41 +92,17 @@ static void print_head(const struct view *v, const struct term *t)
 			term_colour(t, TERM_PLAIN));
 }
 
-static void print_ranks(const struct view *v, const struct term *t, size_t rows)
+static void print_engine(const struct view *v, const struct term *t, size_t rows)
 {
 	const json_t *engine = json_object_get(v->status, "engine");
-	const json_t *ranks = json_object_get(engine, "ranks"), *rank;
-	char state[32], pid[32], load[32], rss[FORMAT_BYTES], device[256], reason[600];
-	struct table table;
-	size_t i;
+	char state[32], reason[600];
 
 	format_string(engine, "reason", "", reason, sizeof(reason));
 	fprintf(t->file, "engine  %s, restarts %lld%s%s\n",
 		format_string(engine, "state", "?", state, sizeof(state)),
 		(long long)format_int(engine, "restarts", 0), *reason ? ": " : "", reason);
-	table_init(&table);
-	table_column(&table, "RANK", true);
-	table_column(&table, "STATE", false);
-	table_column(&table, "PID", true);
-	table_column(&table, "CPU", true);
-	table_column(&table, "MEMORY", true);
-	table_column(&table, "DEVICE", false);
-	json_array_foreach(ranks, i, rank) {
-		if (i == rows)
-			break;
-		table_cell(&table, "%lld", (long long)format_int(rank, "rank", (int64_t)i));
-		table_cell(&table, "%s", format_string(rank, "state", "?", state, sizeof(state)));
-		table_cell(&table, "%s", format_string(rank, "pid", "-", pid, sizeof(pid)));
-		table_cell(&table, "%s", load_text(rank, load, sizeof(load)));
-		table_cell(&table, "%s", size_text(rank, "rss_bytes", rss));
-		table_cell(&table, "%s",
-			format_string(json_object_get(rank, "device"), "name", "-", device,
-				sizeof(device)));
-	}
-	table_print(&table, t, "        ");
-	table_finish(&table);
-	if (i < json_array_size(ranks))
-		fprintf(t->file, "        and %zu more\n", json_array_size(ranks) - i);
+	text_ranks(t, engine, rows);
+	text_other_processes(t, json_object_get(engine, "ranks"), 1);
 }
 
 static void print_queue(const struct view *v, const struct term *t, size_t rows)
@@ -193,6 +150,6 @@ void text_top(const struct term *t, const struct view *v, int rows)
 	text_running(t, running);
 	if (json_is_object(json_object_get(running, "run")))
 		print_losses(v, t);
-	print_ranks(v, t, ranks);
+	print_engine(v, t, ranks);
 	print_queue(v, t, (size_t)left - ranks);
 }

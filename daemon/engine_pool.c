@@ -56,6 +56,7 @@ struct rank {
 	struct engine_link *link;
 	char *address;
 	json_t *device;
+	json_t *gpu; /* of its last sign of life; NULL: it told of none */
 };
 
 struct engine_pool {
@@ -176,6 +177,23 @@ static void on_ready(struct rank *r)
 	p->o.ready(p->o.arg);
 }
 
+/* Of what it says only what is known here, and only numbers. */
+static void on_alive(struct rank *r, const json_t *params)
+{
+	static const char *const keys[] = {"utilization", "memory_used_bytes", "memory_total_bytes",
+		"temperature_c", "power_w", "other_processes"};
+	const json_t *said = json_object_get(params, "gpu");
+
+	json_decref(r->gpu);
+	r->gpu = json_is_object(said) ? json_object() : NULL;
+	for (size_t i = 0; r->gpu && i < sizeof(keys) / sizeof(keys[0]); i++) {
+		json_t *value = json_object_get(said, keys[i]);
+
+		json_object_set_new(
+			r->gpu, keys[i], json_is_number(value) ? json_incref(value) : json_null());
+	}
+}
+
 static void on_message(struct engine_link *link, const char *method, json_t *params, void *arg)
 {
 	struct rank *r = arg;
@@ -185,8 +203,8 @@ static void on_message(struct engine_link *link, const char *method, json_t *par
 		p->state != POOL_STOPPING)
 		return;
 	if (strcmp(method, ENGINE_ALIVE) == 0)
-		return;
-	if (strcmp(method, ENGINE_HELLO) == 0)
+		on_alive(r, params);
+	else if (strcmp(method, ENGINE_HELLO) == 0)
 		on_hello(r, params);
 	else if (strcmp(method, ENGINE_READY) == 0)
 		on_ready(r);
@@ -277,6 +295,8 @@ static void all_ended(struct engine_pool *p)
 		engine_link_destroy(p->ranks[i].link);
 		p->ranks[i].link = NULL;
 		p->ranks[i].state = RANK_DOWN;
+		json_decref(p->ranks[i].gpu);
+		p->ranks[i].gpu = NULL;
 	}
 	evtimer_del(p->timer);
 	if (p->state == POOL_STOPPING) {
@@ -485,6 +505,7 @@ void engine_pool_destroy(struct engine_pool *p)
 		engine_link_destroy(p->ranks[i].link);
 		free(p->ranks[i].address);
 		json_decref(p->ranks[i].device);
+		json_decref(p->ranks[i].gpu);
 	}
 	if (p->timer)
 		event_free(p->timer);
@@ -586,9 +607,9 @@ json_t *engine_pool_json(const struct engine_pool *p)
 		const struct rank *r = &p->ranks[i];
 
 		json_array_append_new(ranks,
-			json_pack("{si sI ss sO?}", "rank", i, "pid",
+			json_pack("{si sI ss sO? sO?}", "rank", i, "pid",
 				(json_int_t)(r->link ? engine_link_pid(r->link) : 0), "state",
-				rank_state_names[r->state], "device", r->device));
+				rank_state_names[r->state], "device", r->device, "gpu", r->gpu));
 	}
 	return json_pack("{ss ss? ss si sI so so so so}", "state", pool_state_names[p->state],
 		"reason", p->reason[0] ? p->reason : NULL, "program", p->o.program, "threads",

@@ -144,33 +144,56 @@ static void write_store(FILE *out, const struct sample *s)
 		s->total_bytes);
 }
 
-/* Memory of what is no CPU: GPUs, where the engine reports them. */
+static bool is_gpu(const json_t *device)
+{
+	return json_is_object(device) && strcmp(text_of(device, "backend"), "cpu") != 0;
+}
+
+/* GPUs, where the engine reports them; of a figure that the driver does not tell there is none. */
 static void write_devices(FILE *out, const json_t *ranks)
 {
-	const json_t *rank, *device;
-	bool any = false;
+	static const struct {
+		const char *name, *unit, *help, *of, *key;
+	} rows[] = {
+		{"gpt2d_gpu_memory_bytes", "bytes", "Memory of the GPU of a rank, in all.",
+			"device", "memory_total_bytes"},
+		{"gpt2d_gpu_memory_used_bytes", "bytes", "Of that, used by all processes.", "gpu",
+			"memory_used_bytes"},
+		{"gpt2d_gpu_utilization_ratio", "ratio",
+			"Part of the time in which it computed, 0 to 1.", "gpu", "utilization"},
+		{"gpt2d_gpu_temperature_celsius", "celsius", "Its temperature.", "gpu",
+			"temperature_c"},
+		{"gpt2d_gpu_power_watts", "watts", "What it draws.", "gpu", "power_w"},
+		{"gpt2d_gpu_other_processes", "", "Processes that compute on it, beside gpt2d's.",
+			"gpu", "other_processes"},
+	};
+	const json_t *rank, *device, *value;
 	size_t i;
 
-	json_array_foreach(ranks, i, rank) {
-		device = json_object_get(rank, "device");
-		if (!json_is_object(device) || strcmp(text_of(device, "backend"), "cpu") == 0 ||
-			!json_is_number(json_object_get(device, "memory_total_bytes")))
-			continue;
-		if (!any)
-			family(out, "gpt2d_gpu_memory_bytes", "gauge", "bytes",
-				"Memory of the GPU of a rank, in all.");
-		any = true;
-		fprintf(out, "gpt2d_gpu_memory_bytes{rank=\"%zu\",name=\"", i);
-		label(out, text_of(device, "name"));
-		fputs("\"}", out);
-		number(out, json_number_value(json_object_get(device, "memory_total_bytes")));
+	for (size_t row = 0; row < sizeof(rows) / sizeof(rows[0]); row++) {
+		bool any = false;
+
+		json_array_foreach(ranks, i, rank) {
+			device = json_object_get(rank, "device");
+			value = json_object_get(json_object_get(rank, rows[row].of), rows[row].key);
+			if (!is_gpu(device) || !json_is_number(value))
+				continue;
+			if (!any)
+				family(out, rows[row].name, "gauge", rows[row].unit,
+					rows[row].help);
+			any = true;
+			fprintf(out, "%s{rank=\"%zu\",name=\"", rows[row].name, i);
+			label(out, text_of(device, "name"));
+			fputs("\"}", out);
+			number(out, json_number_value(value));
+		}
 	}
 }
 
 static void write_engine(FILE *out, const struct daemon *d)
 {
-	static const char *const states[] = {
-		"down", "starting", "ready", "failing", "stopping", "stopped"};
+	static const char *const states[] = {"down", "starting", "ready", "failing", "releasing",
+		"released", "stopping", "stopped"};
 	json_t *engine = engine_pool_json(d->pool), *ranks = json_object_get(engine, "ranks");
 	const char *state = text_of(engine, "state");
 

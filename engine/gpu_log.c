@@ -5,7 +5,6 @@
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -19,6 +18,8 @@ struct gpu_log {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool on, closing;
+	struct nvml_sample latest;
+	int64_t latest_ns; /* monotonic; 0: there is none */
 	struct gpu_log_samples samples;
 };
 
@@ -45,8 +46,16 @@ static bool has_room(struct gpu_log_samples *s)
 	return true;
 }
 
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 /* With the lock, which is let go while the driver is asked. */
-static void take_sample(struct gpu_log *log)
+static struct gpu_log_sample read_sample(struct gpu_log *log)
 {
 	struct gpu_log_sample sample;
 	struct timespec now;
@@ -56,18 +65,24 @@ static void take_sample(struct gpu_log *log)
 	clock_gettime(CLOCK_REALTIME, &now);
 	sample.utc_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 	pthread_mutex_lock(&log->lock);
+	log->latest = sample.s;
+	log->latest_ns = now_ns();
+	return sample;
+}
+
+static void keep(struct gpu_log *log, struct gpu_log_sample sample)
+{
 	if (has_room(&log->samples))
 		log->samples.sample[log->samples.n++] = sample;
 	else
 		log->samples.dropped++;
 }
 
-static struct timespec next_time(struct timespec t)
+static struct timespec time_in_ms(int64_t ms)
 {
-	t.tv_nsec += GPU_LOG_PERIOD_MS * 1000000L;
-	t.tv_sec += t.tv_nsec / 1000000000;
-	t.tv_nsec %= 1000000000;
-	return t;
+	const int64_t ns = now_ns() + ms * 1000000;
+
+	return (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
 }
 
 static void *run(void *arg)
@@ -76,19 +91,18 @@ static void *run(void *arg)
 
 	pthread_mutex_lock(&log->lock);
 	while (!log->closing) {
-		struct timespec until;
+		const bool on = log->on;
+		const struct timespec until = time_in_ms(on ? GPU_LOG_PERIOD_MS : GPU_LOG_REST_MS);
+		struct gpu_log_sample sample;
 
-		if (!log->on) {
-			pthread_cond_wait(&log->changed, &log->lock);
-			continue;
-		}
-		clock_gettime(CLOCK_MONOTONIC, &until);
-		until = next_time(until);
-		while (log->on && !log->closing &&
+		while (log->on == on && !log->closing &&
 			pthread_cond_timedwait(&log->changed, &log->lock, &until) != ETIMEDOUT)
 			;
-		if (log->on && !log->closing)
-			take_sample(log);
+		if (log->on != on || log->closing)
+			continue;
+		sample = read_sample(log);
+		if (log->on)
+			keep(log, sample);
 	}
 	pthread_mutex_unlock(&log->lock);
 	return NULL;
@@ -162,11 +176,26 @@ const struct nvml_device *gpu_log_device(const struct gpu_log *log)
 	return nvml_device(log->nvml);
 }
 
+bool gpu_log_latest(struct gpu_log *log, struct nvml_sample *out)
+{
+	bool fresh;
+
+	pthread_mutex_lock(&log->lock);
+	fresh = log->latest_ns != 0 &&
+		now_ns() - log->latest_ns < (int64_t)GPU_LOG_FRESH_MS * 1000000;
+	*out = log->latest;
+	pthread_mutex_unlock(&log->lock);
+	return fresh;
+}
+
 void gpu_log_begin(struct gpu_log *log)
 {
+	struct gpu_log_sample first;
+
 	pthread_mutex_lock(&log->lock);
+	first = read_sample(log);
 	gpu_log_samples_finish(&log->samples);
-	take_sample(log);
+	keep(log, first);
 	log->on = true;
 	pthread_cond_signal(&log->changed);
 	pthread_mutex_unlock(&log->lock);
@@ -177,7 +206,7 @@ void gpu_log_end(struct gpu_log *log, struct gpu_log_samples *out)
 	pthread_mutex_lock(&log->lock);
 	log->on = false;
 	pthread_cond_signal(&log->changed);
-	take_sample(log);
+	keep(log, read_sample(log));
 	*out = log->samples;
 	log->samples = (struct gpu_log_samples){0};
 	pthread_mutex_unlock(&log->lock);

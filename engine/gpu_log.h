@@ -1,20 +1,26 @@
 /*
- * gpu_log.h: the state of this rank's GPU every 200 ms while a segment runs, taken by a thread of
- * its own, so that no step waits for it. Bounded: samples beyond the bound are counted and left
- * out.
+ * gpu_log.h: the state of this rank's GPU every 200 ms while a segment runs, and each second
+ * between segments, taken by a thread of its own, so that nothing waits for the driver. Bounded:
+ * samples beyond the bound are counted and left out.
  */
 #ifndef GPT2D_GPU_LOG_H
 #define GPT2D_GPU_LOG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include "engine/nvml.h"
 
-enum { GPU_LOG_PERIOD_MS = 200, GPU_LOG_SAMPLES_MAX = 100000 };
+enum {
+	GPU_LOG_PERIOD_MS = 200,
+	GPU_LOG_REST_MS = 1000,
+	GPU_LOG_FRESH_MS = 5000,
+	GPU_LOG_SAMPLES_MAX = 100000,
+};
 
-struct gpu_log; /* the thread, resting between segments */
+struct gpu_log; /* the thread */
 
 struct gpu_log_sample {
 	int64_t utc_ns;
@@ -47,6 +53,12 @@ int gpu_log_create(const char *library, const char *pci, struct gpu_log **out, c
 	size_t error_bytes);
 void gpu_log_destroy(struct gpu_log *log); /* takes NULL */
 const struct nvml_device *gpu_log_device(const struct gpu_log *log);
+
+/*
+ * The latest sample, of a segment or between them; false when the driver has said nothing for
+ * GPU_LOG_FRESH_MS. Does not ask it. From any thread.
+ */
+bool gpu_log_latest(struct gpu_log *log, struct nvml_sample *out);
 
 /* Sampling from here on, with one sample at once; and until here, with a last one. */
 void gpu_log_begin(struct gpu_log *log);

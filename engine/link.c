@@ -37,6 +37,8 @@ struct link {
 	struct message *first, **last;
 	char *out; /* bytes [out_from, out_to) are still to be written */
 	size_t out_from, out_to, out_room;
+	json_t *(*vitals)(void *arg); /* may be NULL */
+	void *vitals_arg;
 	bool closed;  /* nothing comes in any more */
 	bool closing; /* link_destroy: write what is left and end */
 };
@@ -242,6 +244,24 @@ static bool write_output(struct link *l)
 	return ok;
 }
 
+void link_set_vitals(struct link *l, json_t *(*vitals)(void *arg), void *arg)
+{
+	pthread_mutex_lock(&l->lock);
+	l->vitals = vitals;
+	l->vitals_arg = arg;
+	pthread_mutex_unlock(&l->lock);
+}
+
+static void say_alive(struct link *l)
+{
+	json_t *params;
+
+	pthread_mutex_lock(&l->lock);
+	params = l->vitals ? l->vitals(l->vitals_arg) : json_object();
+	pthread_mutex_unlock(&l->lock);
+	link_send_lossy(l, ENGINE_ALIVE, params);
+}
+
 /* ---- the thread ---- */
 
 struct turn {
@@ -297,7 +317,7 @@ static void *run(void *arg)
 			_exit(ENGINE_EXIT_ORPHAN);
 		}
 		if (now_ns() >= alive_ns) {
-			link_send_lossy(l, ENGINE_ALIVE, json_object());
+			say_alive(l);
 			alive_ns = now_ns() + ALIVE_NS;
 		}
 		wait_for_events(l, &t, end_ns < alive_ns ? end_ns : alive_ns);

@@ -28,6 +28,11 @@ void link_destroy(struct link *l);
 void link_send(struct link *l, const char *method, json_t *params);
 /* The same for what may be lost: dropped while a slow reader has a backlog. */
 void link_send_lossy(struct link *l, const char *method, json_t *params);
+/*
+ * What engine.alive says besides: called on the link's thread, must not wait for anything. NULL:
+ * nothing, from the return on.
+ */
+void link_set_vitals(struct link *l, json_t *(*vitals)(void *arg), void *arg);
 /* engine.log */
 void link_log(struct link *l, const char *level, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -35,6 +35,29 @@ static void say_hello(struct link *link, const char *role, int rank, const char 
 	link_send(link, ENGINE_HELLO, params);
 }
 
+/* ---- signs of life ---- */
+
+static json_t *known(int64_t value, double unit)
+{
+	return value < 0 ? json_null() : json_real((double)value * unit);
+}
+
+static json_t *vitals(void *arg)
+{
+	const struct warm *w = arg;
+	struct nvml_sample s;
+
+	if (!gpu_log_latest(w->gpu_log, &s))
+		return json_object();
+	return json_pack("{s:{s:o, s:o, s:o, s:o, s:o, s:o}}", "gpu", "utilization",
+		known(s.gpu_percent, 1e-2), "memory_used_bytes",
+		s.used_bytes < 0 ? json_null() : json_integer((json_int_t)s.used_bytes),
+		"memory_total_bytes",
+		s.total_bytes < 0 ? json_null() : json_integer((json_int_t)s.total_bytes),
+		"temperature_c", known(s.temperature_c, 1.0), "power_w", known(s.power_mw, 1e-3),
+		"other_processes", s.others < 0 ? json_null() : json_integer((json_int_t)s.others));
+}
+
 /* ---- role rank ---- */
 
 static int connect_ranks(struct link *link, struct warm *w, const json_t *addresses)
@@ -161,7 +184,10 @@ int rank_run(struct link *link, const struct warm_options *options)
 	}
 	say_hello(link, "rank", w->rank,
 		w->collectives ? collectives_address(w->collectives) : NULL, w->ctx);
+	if (w->gpu_log)
+		link_set_vitals(link, vitals, w);
 	code = serve(link, w, writer);
+	link_set_vitals(link, NULL, NULL);
 out:
 	writer_destroy(writer);
 	/*

@@ -58,11 +58,11 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  * state_dir, clients}, host: {processors, load_1m, memory_bytes, memory_available_bytes}, store:
  * null or, while it cannot be written, {path, errno, error, since, advice}, engine: {state, reason,
  * program, device, device_why, threads, restarts, starting_s, ready_after_s, retry_in_s, ranks:
- * [{rank, pid, state, device, cpu_s, rss_bytes}]}, running: null or {run, progress}, waiting (of
- * the head of the queue), queued, queue: [{id, name, uid, priority} and its outlook] (the first
+ * [{rank, pid, state, device, gpu, cpu_s, rss_bytes}]}, running: null or {run, progress}, waiting
+ * (of the head of the queue), queued, queue: [{id, name, uid, priority} and its outlook] (the first
  * 100), drained: hold, released: hold, counts: {state: n}}. cpu_s is processor time since the
- * process began; engine's device: cpu, cuda, or engine (the program was named); device_why: why
- * "auto" took it, else null.
+ * process began; gpu: what the rank's last engine.alive told of it, else null; engine's device:
+ * cpu, cuda, or engine (the program was named); device_why: why "auto" took it, else null.
  */
 #define METHOD_STATUS "status"
 /*
@@ -179,7 +179,11 @@ enum { PROTOCOL_THREADS_MAX = 1024 };
 #define ENGINE_HELLO "engine.hello"
 /* {} connected and warm; role check: after engine.hello, nothing to connect */
 #define ENGINE_READY "engine.ready"
-/* {} at least every second while idle or busy */
+/*
+ * {gpu?: {utilization (0 to 1), memory_used_bytes, memory_total_bytes, temperature_c, power_w,
+ * other_processes: that compute on it, beside the engines}} at least every second while idle or
+ * busy; null is what the driver does not say
+ */
 #define ENGINE_ALIVE "engine.alive"
 /* {level: debug|info|warning|error, message} */
 #define ENGINE_LOG "engine.log"

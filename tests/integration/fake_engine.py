@@ -29,8 +29,8 @@ How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2
 
 Environment: GPT2D_FAKE_START "dead", "mute", "old" or "other" for engines that do not get ready, "stay" for
 engines that do not heed engine.exit, "half" for one (rank 1) that dies while the ranks connect;
-GPT2D_FAKE_CHECK "dead" or "mute" for a checker that does not answer, "slow" for one that takes two seconds. A spec
-whose seed is 666 is refused by the checker.
+GPT2D_FAKE_CHECK "dead" or "mute" for a checker that does not answer, "slow" for one that takes two seconds;
+GPT2D_FAKE_GPU a list (JSON) of what the ranks tell of their GPUs. A spec whose seed is 666 is refused by the checker.
 """
 
 import hashlib
@@ -76,6 +76,8 @@ class Engine:
         self.segment = None
         self.finishing = []  # (time, segment)
         self.alive_at = 0
+        gpus = json.loads(os.environ.get("GPT2D_FAKE_GPU", "null"))
+        self.gpu = gpus and gpus[rank]
 
     def hello(self):
         start = os.environ.get("GPT2D_FAKE_START", "")
@@ -84,7 +86,7 @@ class Engine:
         if start == "mute":
             time.sleep(3600)
         self.link.send("engine.hello", protocol=99 if start == "old" else 1, role="rank", rank=self.rank,
-            pid=os.getpid(), address=f"fake-{self.rank}", device={"backend": "cpu", "name": "fake", "library": "none",
+            pid=os.getpid(), address=f"fake-{self.rank}", device={"backend": "cuda" if self.gpu else "cpu", "name": "fake", "library": "none",
             "memory_total_bytes": 1, "memory_free_bytes": 1},
             **({"build": "another-build"} if start == "other" else {}))
 
@@ -225,7 +227,7 @@ class Engine:
         while True:
             now = time.monotonic()
             if now >= self.alive_at:
-                self.link.send("engine.alive")
+                self.link.send("engine.alive", **({"gpu": self.gpu} if self.gpu else {}))
                 self.alive_at = now + 0.5
             while self.finishing and self.finishing[0][0] <= now:
                 self.finish(self.finishing.pop(0)[1])

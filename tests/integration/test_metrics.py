@@ -104,6 +104,35 @@ def test_it_says_what_is_so(daemon):
         assert parse(c.call("metrics")["text"])["gpt2d_engine_restarts_total", ()] == 1
 
 
+def test_gpus(daemon):
+    """What a driver tells is there with its unit, what it does not tell is not; it goes with the engines."""
+    gpus = [{"utilization": 0.98, "memory_used_bytes": 61000000000, "memory_total_bytes": 85000000000, "temperature_c": 54.0,
+        "power_w": 412.345, "other_processes": 2, "serial": "x"}, {"utilization": 0.5, "memory_used_bytes": None,
+        "memory_total_bytes": "many", "temperature_c": [], "power_w": None, "other_processes": None}]
+    with daemon(ranks=2, environment={"GPT2D_FAKE_GPU": json.dumps(gpus)}) as d, d.client() as c:
+        ranks = wait_for(lambda: all(rank["gpu"] for rank in c.call("status")["engine"]["ranks"]) and
+            c.call("status")["engine"]["ranks"], "what both ranks tell")
+        assert ranks[0]["gpu"] == {key: value for key, value in gpus[0].items() if key != "serial"}
+        assert ranks[1]["gpu"] == {**dict.fromkeys(gpus[1]), "utilization": 0.5}
+        values = {name: value for (name, labels), value in parse(c.call("metrics")["text"]).items()
+            if "_gpu_" in name and dict(labels) == {"rank": "0", "name": "fake"}}
+        assert values == {"gpt2d_gpu_memory_bytes": 1, "gpt2d_gpu_memory_used_bytes": 61000000000,
+            "gpt2d_gpu_utilization_ratio": 0.98, "gpt2d_gpu_temperature_celsius": 54,
+            "gpt2d_gpu_power_watts": 412.345, "gpt2d_gpu_other_processes": 2}
+        assert {name for name, labels in parse(c.call("metrics")["text"]) if dict(labels).get("rank") == "1"} == \
+            {"gpt2d_gpu_memory_bytes", "gpt2d_gpu_utilization_ratio"}
+        text = ctl(d, "status").stdout
+        assert "rank 0: 2 other processes on its GPU; what is measured meanwhile is not to be trusted" in text
+        assert "rank 1: " not in text
+        line = next(line for line in ctl(d, "top").stdout.splitlines() if "61.0 GB" in line)
+        assert "98%" in line and "54 C" in line and "412 W" in line and "\u2588" in line
+        c.call("release", wait=True)
+        assert [rank["gpu"] for rank in c.call("status")["engine"]["ranks"]] == [None, None]
+        values = parse(c.call("metrics")["text"])
+        assert values["gpt2d_engine_state", (("state", "released"),)] == 1
+        assert not any(name.startswith("gpt2d_gpu_power") for name, _ in values)
+
+
 def test_another_parser(daemon):
     """The Python client of Prometheus reads both: as OpenMetrics, and as the older text format."""
     openmetrics = pytest.importorskip("prometheus_client.openmetrics.parser")

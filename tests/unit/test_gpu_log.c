@@ -117,6 +117,25 @@ static void many_segments(void **state)
 	gpu_log_destroy(log);
 }
 
+/* Also where no segment runs, within a rest. */
+static void the_latest(void **state)
+{
+	struct timespec nap = {0, 20000000};
+	struct nvml_sample s = {0};
+	struct gpu_log *log;
+	char error[256] = "";
+	int naps = 0;
+
+	assert_int_equal(gpu_log_create(library, pci, &log, error, sizeof(error)), 0);
+	while (!gpu_log_latest(log, &s) && naps++ < 3000)
+		nanosleep(&nap, NULL);
+	assert_true(gpu_log_latest(log, &s));
+	assert_int_equal(s.power_mw, 412345);
+	assert_int_equal(s.gpu_percent, -1);
+	assert_int_equal(s.others, 1);
+	gpu_log_destroy(log);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -124,6 +143,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(one_sample),
 		cmocka_unit_test(a_segment),
 		cmocka_unit_test(many_segments),
+		cmocka_unit_test(the_latest),
 	};
 
 	if (argc < 2)

@@ -177,6 +177,31 @@ static void it_says_that_it_lives(void **state)
 	close(p.fd);
 }
 
+static json_t *count(void *arg)
+{
+	return json_pack("{s:i}", "calls", ++*(int *)arg);
+}
+
+static void it_says_more_when_it_lives(void **state)
+{
+	size_t n;
+	int peer, calls = 0;
+	struct link *l = open_link(&peer);
+	char *text;
+
+	link_set_vitals(l, count, &calls);
+	text = read_until(peer, "\"calls\":2}", &n);
+	assert_non_null(strstr(text, ENGINE_ALIVE));
+	free(text);
+	link_set_vitals(l, NULL, NULL);
+	calls = -1; /* nobody counts any more */
+	text = read_until(peer, "\"params\":{}", &n);
+	assert_int_equal(calls, -1);
+	free(text);
+	link_destroy(l);
+	close(peer);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -186,6 +211,7 @@ int main(void)
 		cmocka_unit_test(stops_are_seen_where_they_wait),
 		cmocka_unit_test(ends),
 		cmocka_unit_test(it_says_that_it_lives),
+		cmocka_unit_test(it_says_more_when_it_lives),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
