@@ -251,6 +251,14 @@ void k_linear_forward(struct k_stream *s, void *out, const void *inp, const void
 void k_linear_gelu_forward(struct k_stream *s, void *out, void *pre, const void *inp,
 	const void *weight, const void *bias, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu);
 /*
+ * out once more, with the bits that k_linear_gelu_forward gave it. All else is as in that call, and
+ * pre what it left there. From pre alone where that gives those bits; where GELU went along with
+ * the product it took what pre was before it was rounded, and the product is taken once more (pre
+ * is written anew).
+ */
+void k_linear_gelu_again(struct k_stream *s, void *out, void *pre, const void *inp,
+	const void *weight, const void *bias, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu);
+/*
  * dinp (R,C) = dout (R,OC) weight (overwritten; NULL: not wanted); dweight (OC,C) += dout^T inp;
  * dbias (OC; NULL for none) += column sums of dout.
  */

@@ -117,6 +117,36 @@ void k_linear_gelu_forward(struct k_stream *s, void *out, void *pre, const void 
 	stream_submit(s, "k_linear_gelu_forward", run_forward, &a, sizeof a);
 }
 
+/* The tiles of the product, so that an element is met by the same instructions as before. */
+static void gelu_tile(void *arg, int64_t chunk, void *scratch)
+{
+	const struct forward *a = arg;
+	int64_t r = chunk / a->tiles.across * a->tiles.rows,
+		c = chunk % a->tiles.across * a->tiles.cols;
+	int64_t rows = at_most(a->R - r, a->tiles.rows), cols = at_most(a->OC - c, a->tiles.cols);
+
+	for (int64_t i = r; i < r + rows; i++)
+		a->vec->gelu(a->out + i * a->OC + c, a->pre + i * a->OC + c, cols, a->gelu);
+}
+
+static int run_gelu(struct k_stream *s, const void *args)
+{
+	struct forward a = *(const struct forward *)args;
+
+	a.tiles = cut(a.R, a.OC, TILES_WANTED);
+	pool_run(s->pool, a.tiles.number, gelu_tile, &a);
+	return 0;
+}
+
+void k_linear_gelu_again(struct k_stream *s, void *out, void *pre, const void *inp,
+	const void *weight, const void *bias, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu)
+{
+	struct forward a = {
+		.vec = s->ctx->vec, .out = out, .pre = pre, .R = R, .OC = OC, .gelu = gelu};
+
+	stream_submit(s, "k_linear_gelu_again", run_gelu, &a, sizeof a);
+}
+
 /* ---- backward: tiles of dinp and tiles of dweight in one run ---- */
 
 struct backward {

@@ -50,8 +50,10 @@ void k_linear_forward(struct k_stream *s, void *out, const void *inp, const void
 	gemm_run(s, "k_linear_forward", &c);
 }
 
-void k_linear_gelu_forward(struct k_stream *s, void *out, void *pre, const void *inp,
-	const void *weight, const void *bias, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu)
+/* again: out alone is wanted once more, pre is there. */
+static void gelu_layer(struct k_stream *s, const char *name, bool again, void *out, void *pre,
+	const void *inp, const void *weight, const void *bias, int64_t R, int64_t C, int64_t OC,
+	enum k_gelu gelu)
 {
 	struct gemm_call apart = forward_call(pre, inp, weight, bias, R, C, OC), fused = apart;
 
@@ -63,11 +65,24 @@ void k_linear_gelu_forward(struct k_stream *s, void *out, void *pre, const void 
 	if (gelu_fits(s->ctx, gelu) &&
 		gemm_seconds(s, &fused) <
 			gemm_seconds(s, &apart) + pass_seconds(s->ctx, 2 * R * OC)) {
-		gemm_run(s, "k_linear_gelu_forward", &fused);
+		gemm_run(s, name, &fused);
 		return;
 	}
-	gemm_run(s, "k_linear_gelu_forward", &apart);
+	if (!again)
+		gemm_run(s, name, &apart);
 	gelu_forward(s, out, pre, R * OC, gelu);
+}
+
+void k_linear_gelu_forward(struct k_stream *s, void *out, void *pre, const void *inp,
+	const void *weight, const void *bias, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu)
+{
+	gelu_layer(s, "k_linear_gelu_forward", false, out, pre, inp, weight, bias, R, C, OC, gelu);
+}
+
+void k_linear_gelu_again(struct k_stream *s, void *out, void *pre, const void *inp,
+	const void *weight, const void *bias, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu)
+{
+	gelu_layer(s, "k_linear_gelu_again", true, out, pre, inp, weight, bias, R, C, OC, gelu);
 }
 
 static void backward_input(struct k_stream *s, const char *name, void *dinp, const void *dout,

@@ -31,10 +31,14 @@ static void gelu(struct harness *h, const struct cases_shape *s, enum k_gelu kin
 	void *weight = harness_tensor(h, OC * C, 0, weight_size(s));
 	void *bias = harness_tensor(h, OC, 0, 1);
 	void *out = harness_poison(h, R * OC), *pre = harness_poison(h, R * OC);
+	void *again = harness_poison(h, R * OC);
 
 	k_linear_gelu_forward(h->s, out, pre, inp, weight, bias, R, C, OC, kind);
 	harness_result(h, "out", out, R * OC, harness_tolerance(h));
 	harness_result(h, "pre", pre, R * OC, harness_tolerance(h));
+	k_linear_gelu_again(h->s, again, pre, inp, weight, bias, R, C, OC, kind);
+	harness_same(h, "again", again, out, R * OC);
+	harness_result(h, "pre again", pre, R * OC, harness_tolerance(h));
 }
 
 static void gelu_tanh(struct harness *h, const struct cases_shape *s)

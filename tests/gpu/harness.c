@@ -307,3 +307,19 @@ void harness_result_real(
 {
 	hand_out(h, name, real_dtype, tensor, n, tolerance);
 }
+
+void harness_same(struct harness *h, const char *name, const void *a, const void *b, int64_t n)
+{
+	size_t elem = k_elem_bytes(h->ctx), bytes = (size_t)n * elem;
+	char *x = host(bytes), *y = host(bytes);
+	double differ = 0;
+
+	k_copy_out(h->s, x, a, bytes);
+	k_copy_out(h->s, y, b, bytes);
+	k_stream_sync(h->s, wait_ns);
+	for (size_t i = 0; i < bytes; i += elem)
+		differ += memcmp(x + i, y + i, elem) != 0;
+	h->result(h, name, &differ, 1, 0);
+	free(x);
+	free(y);
+}

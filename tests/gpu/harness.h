@@ -53,6 +53,9 @@ void harness_result(
 void harness_result_real(
 	struct harness *h, const char *name, const k_real *tensor, int64_t n, double tolerance);
 
+/* A result of one number, how many elements of the two differ in a bit: none on either library. */
+void harness_same(struct harness *h, const char *name, const void *a, const void *b, int64_t n);
+
 /* An element in memory and back. */
 void harness_encode(enum k_dtype dtype, double x, void *to);
 double harness_decode(enum k_dtype dtype, const void *from);

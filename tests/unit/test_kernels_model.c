@@ -220,7 +220,7 @@ static struct linear make_linear(int64_t R, int64_t C, int64_t OC, bool bias)
 static void check_linear_forward(struct linear *l)
 {
 	int64_t n = l->R * l->OC;
-	k_real *out = fixture_poison(n), *pre = fixture_poison(n);
+	k_real *out = fixture_poison(n), *pre = fixture_poison(n), *again = fixture_poison(n);
 	k_real *inp = fixture_device(l->inp, l->R * l->C);
 	k_real *weight = fixture_device(l->weight, l->OC * l->C);
 	k_real *bias = l->bias ? fixture_device(l->bias, l->OC) : NULL;
@@ -231,6 +231,10 @@ static void check_linear_forward(struct linear *l)
 	} else {
 		k_linear_gelu_forward(
 			fixture.s, out, pre, inp, weight, bias, l->R, l->C, l->OC, l->gelu);
+		k_linear_gelu_again(
+			fixture.s, again, pre, inp, weight, bias, l->R, l->C, l->OC, l->gelu);
+		assert_memory_equal(fixture_copy(again, n), fixture_copy(out, n),
+			(size_t)n * sizeof(double));
 		fixture_equal("pre", fixture_copy(pre, n), l->pre, n, FIXTURE_FORWARD);
 	}
 	fixture_equal("linear", fixture_copy(out, n), l->out, n, FIXTURE_FORWARD);
