@@ -116,6 +116,19 @@ static const struct {
 	{"  communication", "comm_bytes", NULL},
 };
 
+/* What activation_checkpointing would make of them. */
+static void add_activations(json_t *lines, const json_t *memory)
+{
+	const int64_t none = format_int(memory, "activations_none_bytes", 0);
+	char a[FORMAT_BYTES], b[FORMAT_BYTES], c[FORMAT_BYTES];
+
+	if (none > 0)
+		add(lines, "activations would be", "none %s, selective %s, full %s",
+			format_size(none, a),
+			format_size(format_int(memory, "activations_selective_bytes", 0), b),
+			format_size(format_int(memory, "activations_full_bytes", 0), c));
+}
+
 static void add_memory(json_t *lines, const json_t *memory)
 {
 	const int64_t total = format_int(memory, "total_bytes", 0);
@@ -139,6 +152,7 @@ static void add_memory(json_t *lines, const json_t *memory)
 			"%s of %s, %s free now", format_size(planned, a),
 			format_size(available, b),
 			format_size(format_int(memory, "free_bytes", 0), c));
+	add_activations(lines, memory);
 }
 
 static void add_traffic(json_t *lines, const json_t *traffic)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/activations.h"
 #include "engine/arena.h"
 #include "engine/measure.h"
 #include "engine/plan.h"
@@ -15,15 +16,14 @@
 
 static const int64_t STEP_TIMES_BYTES_MAX = INT64_C(4) << 30;
 
-/* What an engine can compute; the precisions and recomputations are sets of 1 << value. */
+/* What an engine can compute; the precisions are a set of 1 << value. */
 static const struct backend {
 	const char *name;
-	unsigned precisions, recompute;
+	unsigned precisions;
 	bool shared_memory; /* ranks share one machine's memory, not each has its own device's */
 } backends[] = {
-	{"cpu", 1U << SPEC_FP32, 1U << SPEC_RECOMPUTE_NONE, true},
-	{"cuda", 1U << SPEC_FP32 | 1U << SPEC_TF32 | 1U << SPEC_BF16 | 1U << SPEC_FP16,
-		1U << SPEC_RECOMPUTE_NONE, false},
+	{"cpu", 1U << SPEC_FP32, true},
+	{"cuda", 1U << SPEC_FP32 | 1U << SPEC_TF32 | 1U << SPEC_BF16 | 1U << SPEC_FP16, false},
 };
 
 static const char *const precision_keys[] = {[SPEC_FP32] = "fp32",
@@ -32,9 +32,6 @@ static const char *const precision_keys[] = {[SPEC_FP32] = "fp32",
 	[SPEC_FP16] = "fp16.enabled"};
 static const char *const precision_names[] = {
 	[SPEC_FP32] = "fp32", [SPEC_TF32] = "tf32", [SPEC_BF16] = "bf16", [SPEC_FP16] = "fp16"};
-static const char *const recompute_names[] = {[SPEC_RECOMPUTE_NONE] = "none",
-	[SPEC_RECOMPUTE_SELECTIVE] = "selective",
-	[SPEC_RECOMPUTE_FULL] = "full"};
 
 /* The check in the making. failed: no memory for a part of it. */
 struct checking {
@@ -108,10 +105,6 @@ static void check_backend(struct checking *k)
 		refuse(k, "grad_dtype", "the %s engine reduces %s gradients in %s, not in %s", name,
 			precision_names[c->precision], precision_names[reduced],
 			precision_names[c->grad_dtype]);
-	if ((k->backend->recompute & 1U << c->recompute) == 0)
-		refuse(k, "activation_checkpointing",
-			"the %s engine keeps all activations, %s is not known to it", name,
-			recompute_names[c->recompute]);
 }
 
 static void check_world(struct checking *k)
@@ -200,16 +193,99 @@ static bool beyond_reason(const struct spec_config *c)
 	return rows * per_row > 1e17 || rows * (double)c->accumulation * 16 > 1e17;
 }
 
+/* What a rank plans, in bytes. */
+struct needed {
+	struct activations_shape shape;
+	int64_t arena, master, moment, activations, logits, batch, total;
+	int64_t ranks;   /* that share the memory */
+	int64_t planned; /* by those */
+};
+
+static struct activations_shape shape_of(const struct checking *k)
+{
+	return (struct activations_shape){
+		.model = &k->config->model,
+		.recompute = k->config->recompute,
+		.B = k->config->micro_batch,
+		.T = k->config->seq_len,
+		.elem_bytes = k->elem_bytes,
+		.real_bytes = (int64_t)sizeof(float),
+	};
+}
+
+static void add_up(const struct checking *k, struct needed *n)
+{
+	const struct spec_config *c = k->config;
+	bool mixed = c->precision == SPEC_BF16 || c->precision == SPEC_FP16;
+	int64_t owned = c->zero_stage == 0 ? k->plan.arena_elems : plan_owned_elems(&k->plan, 0);
+	int64_t rows = c->micro_batch * c->seq_len;
+
+	n->shape = shape_of(k);
+	n->arena = k->plan.arena_elems * k->elem_bytes;
+	n->master = mixed ? owned * 4 : 0;
+	n->moment = owned * 4;
+	n->logits = activations_logits_bytes(&n->shape);
+	n->activations = activations_bytes(&n->shape) - n->logits;
+	/* inputs and targets of a whole step, on the host and on the device; losses */
+	n->batch = 4 * c->accumulation * rows * (int64_t)sizeof(int32_t) +
+		rows * (int64_t)sizeof(float);
+	n->total = 2 * n->arena + n->master + 2 * n->moment + n->activations + n->logits +
+		n->batch + k->options->comm_bytes;
+	n->ranks = k->backend && k->backend->shared_memory ? c->gpus : 1;
+}
+
+static json_t *pack_memory(const struct checking *k, const struct needed *n)
+{
+	const struct check_options *o = k->options;
+	int64_t with[SPEC_RECOMPUTE_FULL + 1];
+	json_t *memory;
+
+	for (int r = SPEC_RECOMPUTE_NONE; r <= SPEC_RECOMPUTE_FULL; r++)
+		with[r] = activations_bytes_with(&n->shape, (enum spec_recompute)r) - n->logits;
+	memory = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+		"parameters_bytes", INT(n->arena), "gradients_bytes", INT(n->arena), "master_bytes",
+		INT(n->master), "moment_m_bytes", INT(n->moment), "moment_v_bytes", INT(n->moment),
+		"activations_bytes", INT(n->activations), "logits_bytes", INT(n->logits),
+		"logits_elems", INT(check_logits_elems(k->config)), "batch_bytes", INT(n->batch),
+		"comm_bytes", INT(o->comm_bytes), "total_bytes", INT(n->total), "planned_bytes",
+		INT(n->planned), "available_bytes", INT(o->memory_total_bytes), "free_bytes",
+		INT(o->memory_free_bytes));
+	if (memory != NULL &&
+		json_object_update_new(memory,
+			json_pack("{s:s, s:I, s:I, s:I}", "activation_checkpointing",
+				activations_recompute_name(n->shape.recompute),
+				"activations_none_bytes", INT(with[SPEC_RECOMPUTE_NONE]),
+				"activations_selective_bytes", INT(with[SPEC_RECOMPUTE_SELECTIVE]),
+				"activations_full_bytes", INT(with[SPEC_RECOMPUTE_FULL]))) < 0) {
+		json_decref(memory);
+		return NULL;
+	}
+	return memory;
+}
+
+/* Names the first setting with which the limit would hold; empty when none is. */
+static const char *say_what_fits(const struct needed *n, int64_t limit, char out[96])
+{
+	int64_t own = activations_bytes(&n->shape);
+
+	out[0] = '\0';
+	for (int r = (int)n->shape.recompute + 1; r <= SPEC_RECOMPUTE_FULL && !out[0]; r++) {
+		enum spec_recompute setting = (enum spec_recompute)r;
+		int64_t saved = own - activations_bytes_with(&n->shape, setting);
+
+		if (n->planned - n->ranks * saved <= limit)
+			snprintf(out, 96, "; with activation_checkpointing %s %" PRId64,
+				activations_recompute_name(setting), n->planned - n->ranks * saved);
+	}
+	return out;
+}
+
 static void check_memory(struct checking *k)
 {
 	const struct check_options *o = k->options;
 	const struct spec_config *c = k->config;
-	bool mixed = c->precision == SPEC_BF16 || c->precision == SPEC_FP16;
-	int64_t arena_bytes = k->plan.arena_elems * k->elem_bytes;
-	int64_t owned = c->zero_stage == 0 ? k->plan.arena_elems : plan_owned_elems(&k->plan, 0);
-	int64_t master = mixed ? owned * 4 : 0;
-	int64_t rows = c->micro_batch * c->seq_len;
-	int64_t activations, logits, batch, total, planned;
+	struct needed n;
+	char hint[96];
 
 	if (beyond_reason(c)) {
 		refuse(k, "train_micro_batch_size_per_gpu",
@@ -218,36 +294,20 @@ static void check_memory(struct checking *k)
 			c->micro_batch, c->seq_len, c->accumulation);
 		return;
 	}
-	logits = check_logits_elems(c) * k->elem_bytes;
-	activations =
-		o->activation_bytes(&c->model, c->micro_batch, c->seq_len, k->elem_bytes) - logits;
-	/* inputs and targets of a whole step, on the host and on the device; losses */
-	batch = 4 * c->accumulation * rows * (int64_t)sizeof(int32_t) +
-		rows * (int64_t)sizeof(float);
-	total = 2 * arena_bytes + master + 8 * owned + activations + logits + batch + o->comm_bytes;
-	planned = total;
-	if (k->backend != NULL && k->backend->shared_memory &&
-		__builtin_mul_overflow(total, c->gpus, &planned)) {
+	add_up(k, &n);
+	if (__builtin_mul_overflow(n.total, n.ranks, &n.planned)) {
 		refuse(k, "model", "%" PRId64 " ranks x %" PRId64 " bytes are more than 2^63",
-			c->gpus, total);
+			n.ranks, n.total);
 		return;
 	}
-	add(k, k->check, "memory",
-		json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-			"parameters_bytes", INT(arena_bytes), "gradients_bytes", INT(arena_bytes),
-			"master_bytes", INT(master), "moment_m_bytes", INT(4 * owned),
-			"moment_v_bytes", INT(4 * owned), "activations_bytes", INT(activations),
-			"logits_bytes", INT(logits), "logits_elems", INT(check_logits_elems(c)),
-			"batch_bytes", INT(batch), "comm_bytes", INT(o->comm_bytes), "total_bytes",
-			INT(total), "planned_bytes", INT(planned), "available_bytes",
-			INT(o->memory_total_bytes), "free_bytes", INT(o->memory_free_bytes)));
-	if (o->memory_total_bytes > 0 && planned > o->memory_total_bytes)
+	add(k, k->check, "memory", pack_memory(k, &n));
+	if (o->memory_total_bytes > 0 && n.planned > o->memory_total_bytes)
 		refuse(k, "train_micro_batch_size_per_gpu",
-			"memory: %" PRId64 " bytes planned, %" PRId64 " available", planned,
-			o->memory_total_bytes);
-	else if (o->memory_free_bytes > 0 && planned > o->memory_free_bytes)
-		warn(k, "memory: %" PRId64 " bytes planned, %" PRId64 " free now", planned,
-			o->memory_free_bytes);
+			"memory: %" PRId64 " bytes planned, %" PRId64 " available%s", n.planned,
+			o->memory_total_bytes, say_what_fits(&n, o->memory_total_bytes, hint));
+	else if (o->memory_free_bytes > 0 && n.planned > o->memory_free_bytes)
+		warn(k, "memory: %" PRId64 " bytes planned, %" PRId64 " free now%s", n.planned,
+			o->memory_free_bytes, say_what_fits(&n, o->memory_free_bytes, hint));
 }
 
 /* ---- data and work ---- */

@@ -12,8 +12,10 @@
  *             n_gather, arena_elems, elem_bytes, reduce_bucket_bytes, gather_bucket_bytes}
  *   traffic   {reduce_scatter_bytes, all_gather_bytes, all_reduce_bytes}, sent in a step
  *   memory    {parameters_bytes, gradients_bytes, master_bytes, moment_m_bytes, moment_v_bytes,
- *             activations_bytes, logits_bytes, logits_elems, batch_bytes, comm_bytes, total_bytes,
- *             planned_bytes (of all ranks that share the memory), available_bytes, free_bytes}
+ *             activation_checkpointing, activations_bytes, activations_none_bytes,
+ *             activations_selective_bytes, activations_full_bytes (with each setting),
+ *             logits_bytes, logits_elems, batch_bytes, comm_bytes, total_bytes, planned_bytes (of
+ *             all ranks that share the memory), available_bytes, free_bytes}
  *   data      {train {path, format, tokens, needed, sequences, left_out_tokens, epochs},
  *             val {..., passes}}
  *   work      {optimizer_steps, micro_steps, tokens, left_over_sequences (of epochs that do not
@@ -38,9 +40,6 @@ struct check_options {
 	int64_t memory_free_bytes; /* now, idle engines' memory not counted as free; 0: not known */
 	int world;                 /* ranks there are */
 	int64_t comm_bytes;        /* what collectives take beyond the arenas, per rank */
-	/* model_activation_bytes(), logits included */
-	int64_t (*activation_bytes)(
-		const struct spec_model *model, int64_t B, int64_t T, int64_t elem_bytes);
 	struct dataset_cache *cache; /* may be NULL */
 	struct data_roots data_roots;
 };

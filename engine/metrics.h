@@ -21,6 +21,7 @@
 #include "engine/metrics_host.h"
 #include "engine/metrics_log.h"
 
+struct activations_shape;
 struct arena;
 struct k_device_info;
 struct measure;
@@ -43,8 +44,10 @@ struct metrics_segment {
 	const struct spec_config *config;
 	const struct arena *arena;
 	const struct plan *plan;
+	const struct activations_shape *activations;
 	const struct measure *measure;          /* merged, at least one measured step */
 	int64_t elem_bytes;                     /* of the compute type */
+	int64_t device_bytes;                   /* of all of rank 0's buffers */
 	int64_t train_sequences, val_sequences; /* of the data; val 0: none */
 
 	const struct k_device_info *device;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/activations.h"
 #include "engine/arena.h"
 #include "engine/plan.h"
 #include "kernels/kernels.h"
@@ -364,6 +365,16 @@ static json_t *pack_traffic(const struct metrics_segment *s)
 		INT(s->sent.other));
 }
 
+static json_t *pack_memory(const struct metrics_segment *s)
+{
+	int64_t logits = activations_logits_bytes(s->activations);
+
+	return json_pack("{s:s, s:I, s:I, s:I}", "activation_checkpointing",
+		activations_recompute_name(s->activations->recompute), "activations_bytes",
+		INT(activations_bytes(s->activations) - logits), "logits_bytes", INT(logits),
+		"device_bytes", INT(s->device_bytes));
+}
+
 static json_t *pack_batch(const struct metrics_segment *s)
 {
 	const struct spec_config *c = s->config;
@@ -431,12 +442,12 @@ static json_t *pack_ours(const struct metrics_segment *s, const struct measure_s
 		"loss_hash", hash_losses(s->measure), "loss_first", rpc_real(sum->loss_first),
 		"loss_last", rpc_real(last_step(s)->loss), "grad_norm_last",
 		rpc_real(last_step(s)->grad_norm));
-	json_t *setting = json_pack("{s:o, s:o, s:o, s:o, s:i, s:I, s:I, s:s, s:s, s:o}", "batch",
-		pack_batch(s), "plan", pack_buckets(s), "traffic", pack_traffic(s), "ranks",
-		pack_ranks(s), "world", s->plan->world, "model_params", INT(s->arena->model_params),
-		"param_elems", INT(s->arena->param_elems), "grad_dtype",
-		precisions[s->config->grad_dtype], "determinism",
-		s->tuning_sha256 ? by_choices : in_order, "tuning_cache_sha256",
+	json_t *setting = json_pack("{s:o, s:o, s:o, s:o, s:o, s:i, s:I, s:I, s:s, s:s, s:o}",
+		"batch", pack_batch(s), "plan", pack_buckets(s), "memory", pack_memory(s),
+		"traffic", pack_traffic(s), "ranks", pack_ranks(s), "world", s->plan->world,
+		"model_params", INT(s->arena->model_params), "param_elems",
+		INT(s->arena->param_elems), "grad_dtype", precisions[s->config->grad_dtype],
+		"determinism", s->tuning_sha256 ? by_choices : in_order, "tuning_cache_sha256",
 		text_or_null(s->tuning_sha256));
 
 	return joined(joined(pack_place(s), figures), joined(lists, setting));

@@ -2,77 +2,27 @@
 
 #include <assert.h>
 
-enum { ALIGN_BYTES = 256 };
-
 /* Places that drop, the numbers of one block. The embedding is place 0 of a pass. */
 enum { DROP_ATTENTION, DROP_PROJ, DROP_FCPROJ, DROP_PER_BLOCK };
 
-static int64_t place(int64_t *at, int64_t bytes)
-{
-	int64_t here = *at;
-
-	*at += (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
-	return here;
-}
-
-static void layout_make(
-	struct model_layout *l, const struct spec_model *spec, int64_t B, int64_t T, int64_t elem)
-{
-	int64_t R = B * T, C = spec->n_embd, stat = R * (int64_t)sizeof(k_real), at = 0;
-
-	l->residual = place(&at, R * C * elem);
-	l->ln1 = place(&at, R * C * elem);
-	l->ln1_mean = place(&at, stat);
-	l->ln1_rstd = place(&at, stat);
-	l->qkv = place(&at, R * 3 * C * elem);
-	l->attention = place(&at, R * C * elem);
-	l->lse = place(&at, stat * spec->n_head);
-	l->residual_mid = place(&at, R * C * elem);
-	l->ln2 = place(&at, R * C * elem);
-	l->ln2_mean = place(&at, stat);
-	l->ln2_rstd = place(&at, stat);
-	l->fc_pre = place(&at, R * 4 * C * elem);
-	l->fc = place(&at, R * 4 * C * elem);
-	l->block_bytes = at;
-
-	at = l->block_bytes * spec->n_layer;
-	l->residual_final = place(&at, R * C * elem);
-	l->lnf = place(&at, R * C * elem);
-	l->lnf_mean = place(&at, stat);
-	l->lnf_rstd = place(&at, stat);
-	l->logits = place(&at, R * arena_vocab_padded(spec->vocab_size) * elem);
-	l->branch = place(&at, R * C * elem);
-	l->d_residual = place(&at, R * C * elem);
-	l->d_narrow = place(&at, R * C * elem);
-	l->d_wide = place(&at, R * 4 * C * elem);
-	l->total_bytes = at;
-}
-
-int64_t model_activation_bytes(
-	const struct spec_model *spec, int64_t B, int64_t T, int64_t elem_bytes)
-{
-	struct model_layout l;
-
-	layout_make(&l, spec, B, T, elem_bytes);
-	return l.total_bytes;
-}
-
 void model_init(struct model *m, struct k_context *ctx, struct k_stream *stream,
-	const struct arena *arena, const struct spec_model *spec, int64_t B, int64_t T,
+	const struct arena *arena, const struct activations_shape *shape,
 	const struct model_buffers *buffers)
 {
+	assert(shape->elem_bytes == (int64_t)k_elem_bytes(ctx));
 	*m = (struct model){
 		.ctx = ctx,
 		.stream = stream,
 		.arena = arena,
-		.spec = spec,
-		.B = B,
-		.T = T,
+		.spec = shape->model,
+		.recompute = shape->recompute,
+		.B = shape->B,
+		.T = shape->T,
 		.params = buffers->params,
 		.grads = buffers->grads,
 		.acts = buffers->acts,
 	};
-	layout_make(&m->layout, spec, B, T, (int64_t)k_elem_bytes(ctx));
+	activations_place(&m->layout, shape);
 }
 
 /* ---- where things are ---- */
@@ -82,9 +32,9 @@ static void *at(const struct model *m, int64_t offset)
 	return m->acts + offset;
 }
 
-static void *in_block(const struct model *m, int64_t layer, int64_t offset)
+static void *in_block(const struct model *m, int64_t layer, struct activations_tensor tensor)
 {
-	return m->acts + layer * m->layout.block_bytes + offset;
+	return m->acts + tensor.first + layer * tensor.stride;
 }
 
 static void *in_arena(const struct model *m, void *base, enum arena_tensor tensor, int64_t layer)
@@ -163,7 +113,7 @@ static struct k_dropout drop_in_block(
  */
 static void forward_norm(struct model *m, const struct model_pass *pass, int64_t layer)
 {
-	const struct model_layout *l = &m->layout;
+	const struct activations *l = &m->layout;
 	bool final = layer == m->spec->n_layer;
 	enum arena_tensor w = final ? ARENA_LNF_W : ARENA_LN1_W;
 	enum arena_tensor b = final ? ARENA_LNF_B : ARENA_LN1_B;
@@ -185,22 +135,28 @@ static void forward_norm(struct model *m, const struct model_pass *pass, int64_t
 		param(m, b, of), R, C, &drop);
 }
 
-static void forward_block(struct model *m, const struct model_pass *pass, int64_t layer)
+/* From the output of the block's first norm to what attention gives the residual. */
+static void forward_attention(struct model *m, const struct model_pass *pass, int64_t layer)
 {
-	const struct model_layout *l = &m->layout;
+	const struct activations *l = &m->layout;
 	int64_t R = m->B * m->T, C = m->spec->n_embd, NH = m->spec->n_head;
-	struct k_dropout drop;
+	struct k_dropout drop = drop_in_block(m, pass, layer, DROP_ATTENTION);
 
-	forward_norm(m, pass, layer);
 	k_linear_forward(m->stream, in_block(m, layer, l->qkv), in_block(m, layer, l->ln1),
 		param(m, ARENA_QKV_W, layer), param(m, ARENA_QKV_B, layer), R, C, 3 * C);
-	drop = drop_in_block(m, pass, layer, DROP_ATTENTION);
 	k_attention_forward(m->stream, in_block(m, layer, l->attention), in_block(m, layer, l->lse),
 		in_block(m, layer, l->qkv), m->B, m->T, NH, C / NH, &drop);
 	k_linear_forward(m->stream, at(m, l->branch), in_block(m, layer, l->attention),
 		param(m, ARENA_PROJ_W, layer), param(m, ARENA_PROJ_B, layer), R, C, C);
+}
 
-	drop = drop_in_block(m, pass, layer, DROP_PROJ);
+/* On from there, up to and with GELU. */
+static void forward_gelu(struct model *m, const struct model_pass *pass, int64_t layer)
+{
+	const struct activations *l = &m->layout;
+	int64_t R = m->B * m->T, C = m->spec->n_embd;
+	struct k_dropout drop = drop_in_block(m, pass, layer, DROP_PROJ);
+
 	k_residual_layernorm_forward(m->stream, in_block(m, layer, l->residual_mid),
 		in_block(m, layer, l->ln2), in_block(m, layer, l->ln2_mean),
 		in_block(m, layer, l->ln2_rstd), in_block(m, layer, l->residual), at(m, l->branch),
@@ -208,13 +164,23 @@ static void forward_block(struct model *m, const struct model_pass *pass, int64_
 	k_linear_gelu_forward(m->stream, in_block(m, layer, l->fc), in_block(m, layer, l->fc_pre),
 		in_block(m, layer, l->ln2), param(m, ARENA_FC_W, layer),
 		param(m, ARENA_FC_B, layer), R, C, 4 * C, gelu_kind(m));
+}
+
+static void forward_block(struct model *m, const struct model_pass *pass, int64_t layer)
+{
+	const struct activations *l = &m->layout;
+	int64_t R = m->B * m->T, C = m->spec->n_embd;
+
+	forward_norm(m, pass, layer);
+	forward_attention(m, pass, layer);
+	forward_gelu(m, pass, layer);
 	k_linear_forward(m->stream, at(m, l->branch), in_block(m, layer, l->fc),
 		param(m, ARENA_FCPROJ_W, layer), param(m, ARENA_FCPROJ_B, layer), R, 4 * C, C);
 }
 
 void model_forward(struct model *m, const struct model_pass *pass, const struct model_hooks *hooks)
 {
-	const struct model_layout *l = &m->layout;
+	const struct activations *l = &m->layout;
 	int64_t C = m->spec->n_embd, n_layer = m->spec->n_layer;
 	struct k_dropout drop = drop_at(m, pass, 0);
 
@@ -238,6 +204,67 @@ void model_loss(
 		m->arena->vocab, m->arena->vocab_padded, scale, times);
 }
 
+/* ---- what was not kept, anew ---- */
+
+/* The norms' statistics are written once more, with the same bits. */
+static void again_ln1(struct model *m, int64_t layer)
+{
+	const struct activations *l = &m->layout;
+
+	k_layernorm_forward(m->stream, in_block(m, layer, l->ln1), in_block(m, layer, l->ln1_mean),
+		in_block(m, layer, l->ln1_rstd), in_block(m, layer, l->residual),
+		param(m, ARENA_LN1_W, layer), param(m, ARENA_LN1_B, layer), m->B * m->T,
+		m->spec->n_embd);
+}
+
+static void again_ln2(struct model *m, int64_t layer)
+{
+	const struct activations *l = &m->layout;
+
+	k_layernorm_forward(m->stream, in_block(m, layer, l->ln2), in_block(m, layer, l->ln2_mean),
+		in_block(m, layer, l->ln2_rstd), in_block(m, layer, l->residual_mid),
+		param(m, ARENA_LN2_W, layer), param(m, ARENA_LN2_B, layer), m->B * m->T,
+		m->spec->n_embd);
+}
+
+static void again_gelu(struct model *m, int64_t layer)
+{
+	const struct activations *l = &m->layout;
+	int64_t C = m->spec->n_embd;
+
+	k_linear_gelu_again(m->stream, in_block(m, layer, l->fc), in_block(m, layer, l->fc_pre),
+		in_block(m, layer, l->ln2), param(m, ARENA_FC_W, layer),
+		param(m, ARENA_FC_B, layer), m->B * m->T, C, 4 * C, gelu_kind(m));
+}
+
+/*
+ * What the MLP's gradients take. Of the last block forward has left everything but the norms, whose
+ * buffer the final one took.
+ */
+static void again_for_mlp(struct model *m, const struct model_pass *pass, int64_t layer)
+{
+	bool last = layer == m->spec->n_layer - 1;
+
+	if (m->recompute == SPEC_RECOMPUTE_NONE)
+		return;
+	if (m->recompute == SPEC_RECOMPUTE_FULL && !last) {
+		again_ln1(m, layer);
+		forward_attention(m, pass, layer);
+		forward_gelu(m, pass, layer);
+		return;
+	}
+	again_ln2(m, layer);
+	if (!last)
+		again_gelu(m, layer);
+}
+
+/* What is left for those of attention. */
+static void again_for_attention(struct model *m, int64_t layer)
+{
+	if (m->recompute != SPEC_RECOMPUTE_NONE)
+		again_ln1(m, layer);
+}
+
 /* ---- backward ---- */
 
 /*
@@ -245,7 +272,7 @@ void model_loss(
  */
 static void *branch_gradient(struct model *m, const struct k_dropout *drop)
 {
-	const struct model_layout *l = &m->layout;
+	const struct activations *l = &m->layout;
 
 	if (drop->p <= 0)
 		return at(m, l->d_residual);
@@ -256,7 +283,7 @@ static void *branch_gradient(struct model *m, const struct k_dropout *drop)
 
 static void backward_mlp(struct model *m, const struct model_pass *pass, int64_t layer)
 {
-	const struct model_layout *l = &m->layout;
+	const struct activations *l = &m->layout;
 	int64_t R = m->B * m->T, C = m->spec->n_embd;
 	struct k_dropout drop = drop_in_block(m, pass, layer, DROP_FCPROJ);
 
@@ -275,7 +302,7 @@ static void backward_mlp(struct model *m, const struct model_pass *pass, int64_t
 
 static void backward_attention(struct model *m, const struct model_pass *pass, int64_t layer)
 {
-	const struct model_layout *l = &m->layout;
+	const struct activations *l = &m->layout;
 	int64_t R = m->B * m->T, C = m->spec->n_embd, NH = m->spec->n_head;
 	struct k_dropout drop = drop_in_block(m, pass, layer, DROP_PROJ);
 
@@ -297,7 +324,7 @@ static void backward_attention(struct model *m, const struct model_pass *pass, i
 
 void model_backward(struct model *m, const struct model_pass *pass, const struct model_hooks *hooks)
 {
-	const struct model_layout *l = &m->layout;
+	const struct activations *l = &m->layout;
 	int64_t R = m->B * m->T, C = m->spec->n_embd, n_layer = m->spec->n_layer;
 	struct k_dropout drop = drop_at(m, pass, 0);
 
@@ -311,7 +338,9 @@ void model_backward(struct model *m, const struct model_pass *pass, const struct
 	announce_done(m, hooks, n_layer);
 
 	for (int64_t layer = n_layer - 1; layer >= 0; layer--) {
+		again_for_mlp(m, pass, layer);
 		backward_mlp(m, pass, layer);
+		again_for_attention(m, layer);
 		backward_attention(m, pass, layer);
 		announce_done(m, hooks, layer);
 	}

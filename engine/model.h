@@ -4,14 +4,17 @@
  * acts in the places of GPT-2: embedding sum, attention weights, and the outputs of both
  * projections that join the residual.
  *
- * The model owns nothing: parameters and gradients are arenas (arena.h), activations one buffer of
- * model_activation_bytes(). Everything is launched on the stream given and nothing is waited for.
+ * The model owns nothing: parameters and gradients are arenas (arena.h), activations one buffer
+ * (activations.h). What that does not keep, backward computes anew, with the operations, shapes and
+ * random numbers of forward, so that gradients have the same bits whatever is kept. Everything is
+ * launched on the stream given and nothing is waited for.
  */
 #ifndef GPT2D_MODEL_H
 #define GPT2D_MODEL_H
 
 #include <stdint.h>
 
+#include "engine/activations.h"
 #include "engine/arena.h"
 #include "kernels/kernels.h"
 #include "proto/spec.h"
@@ -27,41 +30,25 @@ struct model_hooks {
 	void (*done)(void *arg, int64_t complete);
 };
 
-/* Byte offsets into the activation buffer. */
-struct model_layout {
-	/* of one block, from its start */
-	int64_t residual, ln1, ln1_mean, ln1_rstd, qkv, attention, lse;
-	int64_t residual_mid, ln2, ln2_mean, ln2_rstd, fc_pre, fc;
-	int64_t block_bytes;
-	/* once */
-	int64_t residual_final, lnf, lnf_mean, lnf_rstd, logits;
-	int64_t branch;     /* (R,C) what joins the residual next; backward: a masked gradient */
-	int64_t d_residual; /* (R,C) */
-	int64_t d_narrow;   /* (R,C) */
-	int64_t d_wide;     /* (R,4C) */
-	int64_t total_bytes;
-};
-
 struct model {
 	struct k_context *ctx;
 	struct k_stream *stream;
 	const struct arena *arena;
 	const struct spec_model *spec;
+	enum spec_recompute recompute;
 	int64_t B, T;
 	void *params, *grads; /* arenas, compute type; grads may be NULL where no backward is run */
 	char *acts;
-	struct model_layout layout;
+	struct activations layout;
 };
-
-int64_t model_activation_bytes(
-	const struct spec_model *spec, int64_t B, int64_t T, int64_t elem_bytes);
 
 struct model_buffers {
 	void *params, *grads; /* arena elements of the compute type */
-	void *acts;           /* model_activation_bytes() */
+	void *acts;           /* activations_bytes() */
 };
+/* The shape's model outlives this one; its element is the context's. */
 void model_init(struct model *m, struct k_context *ctx, struct k_stream *stream,
-	const struct arena *arena, const struct spec_model *spec, int64_t B, int64_t T,
+	const struct arena *arena, const struct activations_shape *shape,
 	const struct model_buffers *buffers);
 
 /*
@@ -85,7 +72,10 @@ void model_forward(struct model *m, const struct model_pass *pass, const struct 
 void model_loss(
 	struct model *m, k_real *losses, const int32_t *targets, double scale, const double *times);
 
-/* grads +=, from what model_loss left in place of the logits. */
+/*
+ * grads +=, from what model_loss left in place of the logits; the pass is the one that forward ran
+ * last.
+ */
 void model_backward(
 	struct model *m, const struct model_pass *pass, const struct model_hooks *hooks);
 

@@ -136,7 +136,6 @@ static bool check(struct segment *s, struct warm *w)
 		.config = &s->config,
 		.world = w->world,
 		.comm_bytes = w->world > 1 ? collectives_scratch_bytes(w->world) : 0,
-		.activation_bytes = model_activation_bytes,
 		.cache = &w->scans,
 		.data_roots = s->data_roots,
 	};

@@ -39,8 +39,7 @@ static void sizes(const struct training *t, int64_t bytes[WARM_SLOTS])
 	bytes[WARM_MASTER] = t->elem_bytes == real ? 0 : owned * real;
 	bytes[WARM_MOMENT_M] = owned * real;
 	bytes[WARM_MOMENT_V] = owned * real;
-	bytes[WARM_ACTIVATIONS] =
-		model_activation_bytes(&c->model, c->micro_batch, c->seq_len, t->elem_bytes);
+	bytes[WARM_ACTIVATIONS] = activations_bytes(&t->shape);
 	bytes[WARM_BATCH] = batch_bytes(c->micro_batch, c->seq_len, c->accumulation);
 	bytes[WARM_OPTIMIZER] = optimizer_small_bytes(&t->arena, &t->plan, c->zero_stage);
 	bytes[WARM_SHARED] = STEP_SHARED_BYTES;
@@ -65,20 +64,34 @@ static int take_host_memory(struct training *t, struct memory *m, char *error, s
 	return 0;
 }
 
+/* What is missing, and the first setting with which nothing would be. */
+static int refuse_memory(struct training *t, int64_t bytes[WARM_SLOTS], int64_t free, char *error,
+	size_t error_bytes)
+{
+	int64_t growth = warm_growth(t->warm, bytes);
+	const char *enough = NULL;
+
+	for (int r = (int)t->shape.recompute + 1; r <= SPEC_RECOMPUTE_FULL && !enough; r++) {
+		bytes[WARM_ACTIVATIONS] = activations_bytes_with(&t->shape, (enum spec_recompute)r);
+		if (warm_growth(t->warm, bytes) <= free)
+			enough = activations_recompute_name((enum spec_recompute)r);
+	}
+	snprintf(error, error_bytes,
+		"memory: %" PRId64 " bytes more are needed, %" PRId64 " are free%s%s%s", growth,
+		free, enough ? "; with activation_checkpointing " : "", enough ? enough : "",
+		enough ? " they suffice" : "");
+	return -ENOMEM;
+}
+
 static int take_memory(struct training *t, struct memory *m, char *error, size_t error_bytes)
 {
-	int64_t bytes[WARM_SLOTS], growth;
+	int64_t bytes[WARM_SLOTS];
 	struct k_device_info info;
 
 	sizes(t, bytes);
-	growth = warm_growth(t->warm, bytes);
 	k_context_info(t->warm->ctx, &info);
-	if (info.memory_free_bytes > 0 && growth > info.memory_free_bytes) {
-		snprintf(error, error_bytes,
-			"memory: %" PRId64 " bytes more are needed, %" PRId64 " are free", growth,
-			info.memory_free_bytes);
-		return -ENOMEM;
-	}
+	if (info.memory_free_bytes > 0 && warm_growth(t->warm, bytes) > info.memory_free_bytes)
+		return refuse_memory(t, bytes, info.memory_free_bytes, error, error_bytes);
 	for (int i = 0; i < WARM_SLOTS; i++) {
 		m->slot[i] = NULL;
 		t->device_bytes += bytes[i];
@@ -133,11 +146,11 @@ static void fill_key(struct training *t)
 		t->optimizer.state, t->batch.tokens, t->batch.host_tokens, t->step.shared,
 		t->step.host};
 	const int64_t numbers[] = {m->n_layer, m->n_head, m->n_embd, m->vocab_size, m->n_positions,
-		m->tied_head, m->gelu, c->micro_batch, c->accumulation, c->batch, c->seq_len,
-		c->precision, c->seed, c->decay, c->zero_stage, c->gpus, t->plan.arena_elems,
-		t->plan.n_reduce, t->plan.reduce_elems, t->plan.gather_elems, c->reduce_scatter,
-		c->overlap_comm, t->warm->ranks_graphs, t->optimizer.adamw.n_ranges,
-		t->optimizer.adamw.n_decayed};
+		m->tied_head, m->gelu, c->recompute, c->micro_batch, c->accumulation, c->batch,
+		c->seq_len, c->precision, c->seed, c->decay, c->zero_stage, c->gpus,
+		t->plan.arena_elems, t->plan.n_reduce, t->plan.reduce_elems, t->plan.gather_elems,
+		c->reduce_scatter, c->overlap_comm, t->warm->ranks_graphs,
+		t->optimizer.adamw.n_ranges, t->optimizer.adamw.n_decayed};
 	const double reals[] = {m->dropout, c->beta1, c->beta2, c->eps, c->weight_decay};
 
 	graphs_key_add(&t->step.key, addresses, sizeof(addresses));
@@ -162,9 +175,7 @@ static int make_parts(struct training *t, const struct memory *m)
 		.v = m->slot[WARM_MOMENT_V],
 		.small = m->slot[WARM_OPTIMIZER],
 		.scratch = m->slot[WARM_ACTIVATIONS],
-		.scratch_elems = model_activation_bytes(
-					 &c->model, c->micro_batch, c->seq_len, t->elem_bytes) /
-			(int64_t)sizeof(k_real),
+		.scratch_elems = activations_bytes(&t->shape) / (int64_t)sizeof(k_real),
 	};
 	struct optimizer_options options = {
 		.ctx = w->ctx,
@@ -176,8 +187,7 @@ static int make_parts(struct training *t, const struct memory *m)
 	};
 	int rc;
 
-	model_init(&t->model, w->ctx, w->compute, &t->arena, &c->model, c->micro_batch, c->seq_len,
-		&mb);
+	model_init(&t->model, w->ctx, w->compute, &t->arena, &t->shape, &mb);
 	batch_init(&t->batch, w->compute, c->micro_batch, c->seq_len, c->accumulation,
 		m->host_batch, m->slot[WARM_BATCH]);
 	rc = optimizer_init(&t->optimizer, &options, &ob);
@@ -197,6 +207,14 @@ int training_init(struct training *t, struct warm *w, const struct spec_config *
 		return -ENOTSUP;
 	}
 	t->elem_bytes = (int64_t)k_elem_bytes(w->ctx);
+	t->shape = (struct activations_shape){
+		.model = &c->model,
+		.recompute = c->recompute,
+		.B = c->micro_batch,
+		.T = c->seq_len,
+		.elem_bytes = t->elem_bytes,
+		.real_bytes = (int64_t)sizeof(k_real),
+	};
 	if (arena_init(&t->arena, &c->model))
 		return no_memory(error, error_bytes, "the arena's entries");
 	rc = plan_make(&t->plan, t->arena.param_elems, (int)c->gpus, c->reduce_bucket_elems,

@@ -16,6 +16,7 @@ struct training {
 	const struct spec_config *config;
 	struct arena arena;
 	struct plan plan;
+	struct activations_shape shape;
 	struct model model;
 	struct optimizer optimizer;
 	struct batch batch;

@@ -157,6 +157,7 @@ const struct schema_row schema_artifacts[] = {
 	{"grad_norm_last", "real|null", ""},
 	{"batch", "metrics_batch", ""},
 	{"plan", "metrics_plan", ""},
+	{"memory", "metrics_memory", ""},
 	{"traffic", "metrics_traffic", ""},
 	{"ranks", "[metrics_rank]", ""},
 	{"world", "count", ""},
@@ -205,6 +206,12 @@ const struct schema_row schema_artifacts[] = {
 	{"asked_gather_elems", "count", ""},
 	{"overlap_comm", "bool", ""},
 	{"reduce_scatter", "bool", ""},
+
+	{"metrics_memory", SCHEMA_OBJECT, "Memory of rank 0's device."},
+	{"activation_checkpointing", "=none,selective,full", ""},
+	{"activations_bytes", "count", "without the logits"},
+	{"logits_bytes", "count", ""},
+	{"device_bytes", "count", "of all buffers, without what libraries take"},
 
 	{"metrics_traffic", SCHEMA_OBJECT, "Bytes that rank 0 sends in the segment."},
 	{"planned_bytes", "metrics_planned", ""},

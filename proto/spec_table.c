@@ -259,8 +259,9 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 			"fp32 is always possible."},
 	[SPEC_KEY_RECOMPUTE] = {"activation_checkpointing", ONE_OF(recomputes),
 		IN_CONFIG(recompute), .fallback = "\"none\"",
-		.help = "What backward computes anew to save memory: nothing, GELU and "
-			"LayerNorm, or whole blocks."},
+		.help = "What backward computes anew to save memory. none: nothing, all "
+			"activations are kept. selective: the outputs of GELU and LayerNorm. full: "
+			"of each block all but its input. See ACTIVATION CHECKPOINTING."},
 
 	[SPEC_KEY_RESTART] = {"restart", BOOL, IN_SPEC(restart), .fallback = "false",
 		.help = "Queue the run again when the daemon went away in the middle of it."},

@@ -1,9 +1,10 @@
 /*
  * gpu_steps: a training of some steps launched operation by operation and the same as a captured
  * graph must agree to the bit: losses, norms, parameters. Per precision, with and without dropout,
- * with accumulation, with skipped steps, and when graphs of several trainings are used in turn.
- * Linked with the CPU library, which has no graphs, it compares trainings with themselves. The last
- * line is "N passed, N failed".
+ * with accumulation, with skipped steps, and when graphs of several trainings are used in turn. So
+ * must trainings that keep all activations and those that compute some anew. Linked with the CPU
+ * library, which has no graphs, it compares trainings with themselves. The last line is "N passed,
+ * N failed".
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -184,6 +185,66 @@ static void test_in_turn(struct machine *m)
 		same(&o[0], &o[2]) && o[2].loss[STEPS - 1] != o[1].loss[STEPS - 1]);
 }
 
+/* The three settings of activation_checkpointing, each launched singly and as a graph. */
+static void compare_settings(struct machine *m, const char *what, const struct spec_config *c)
+{
+	static struct outcome none, other;
+	struct spec_config with = *c;
+	bool ran = train(m, c, false, &none);
+
+	check(m, what, "trains", ran && none.loss[STEPS - 1] < none.loss[0] + 1);
+	for (int r = SPEC_RECOMPUTE_NONE; r <= SPEC_RECOMPUTE_FULL && ran; r++)
+		for (int graphs = 0; graphs < 2 && ran; graphs++) {
+			char part[64];
+
+			with.recompute = (enum spec_recompute)r;
+			ran = train(m, &with, graphs, &other);
+			snprintf(part, sizeof(part), "%s%s: the bits of none",
+				activations_recompute_name(with.recompute),
+				graphs ? ", graph" : "");
+			check(m, what, part, ran && same(&none, &other));
+			if (ran && graphs)
+				check(m, what, "a graph of its own was launched",
+					was_replayed(m, &other, STEPS - 1));
+		}
+}
+
+static void test_recompute(struct machine *m)
+{
+	static const struct {
+		const char *name;
+		enum spec_precision precision;
+	} types[] = {
+		{"fp32", SPEC_FP32}, {"tf32", SPEC_TF32}, {"bf16", SPEC_BF16}, {"fp16", SPEC_FP16}};
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		struct spec_config c = make_config(types[i].precision);
+		char what[64];
+
+		if (!m->graphs && types[i].precision != SPEC_FP32)
+			continue;
+		c.model.n_layer = 4;
+		c.accumulation = 2;
+		c.batch = c.accumulation * c.micro_batch;
+		snprintf(what, sizeof(what), "recompute, %s", types[i].name);
+		compare_settings(m, what, &c);
+		c.model.dropout = 0.1;
+		c.model.gelu = SPEC_GELU_EXACT;
+		snprintf(what, sizeof(what), "recompute, %s, dropout, erf", types[i].name);
+		compare_settings(m, what, &c);
+		if (!m->graphs)
+			continue;
+		/* products so large that GELU goes along with them where it can */
+		c.model.n_embd = 768;
+		c.model.n_head = 12;
+		c.model.n_layer = 2;
+		c.model.n_positions = c.seq_len = 512;
+		c.model.gelu = SPEC_GELU_TANH;
+		snprintf(what, sizeof(what), "recompute, %s, 768 wide, T 512", types[i].name);
+		compare_settings(m, what, &c);
+	}
+}
+
 static bool start(struct machine *m)
 {
 	struct k_context_options options = {.threads = 1};
@@ -209,6 +270,7 @@ int main(void)
 	}
 	test_precisions(&m);
 	test_in_turn(&m);
+	test_recompute(&m);
 	check(&m, "the device", "has not failed", !k_context_error(m.w.ctx));
 	if (k_context_error(m.w.ctx))
 		printf("%s\n", k_context_error(m.w.ctx));

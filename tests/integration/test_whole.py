@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
+import pytest
+
 import engines
+from helpers import RpcError
 
 
 def shown_done(c, run):
@@ -28,3 +31,44 @@ def test_arms_of_different_worlds(daemon):
         losses = {segment["arm"]: metrics(segment)["losses"] for segment in segments}
     assert len(segments) == 8 and worlds == {"one": 1, "two": 2}
     assert max(abs(a - b) for a, b in zip(losses["one"], losses["two"])) < 1e-5
+
+
+def test_recomputed_activations_are_the_same_training(daemon):
+    """Arms that keep all activations, some, or only the blocks' inputs: one loss trace, less memory."""
+    settings = ["none", "selective", "full"]
+    model = {"n_layer": 4, "n_head": 2, "n_embd": 32, "vocab_size": 96, "n_positions": 32, "dropout": 0.1}
+    run = engines.spec(2, model=model, arms={s: {"activation_checkpointing": s} for s in settings},
+        design={"repetitions": 2})
+    with daemon(ranks=2, engine=engines.PROGRAM) as d, d.client() as c:
+        planned = {arm["arm"]: arm["check"]["memory"] for arm in c.call("dry-run", spec=run)["arms"]}
+        segments = shown_done(c, c.submit(run))["segments"]
+        taken = {segment["arm"]: metrics(segment)["memory"] for segment in segments}
+        losses = {segment["arm"]: metrics(segment)["losses"] for segment in segments}
+        hashes = {segment["summary"]["loss_hash"] for segment in segments}
+    assert len(hashes) == 1 and len(segments) == 12
+    assert losses["none"] == losses["selective"] == losses["full"]
+    for setting in settings:
+        assert taken[setting]["activation_checkpointing"] == planned[setting]["activation_checkpointing"] == setting
+        for key in ("activations_bytes", "logits_bytes"):
+            assert taken[setting][key] == planned[setting][key] > 0
+        assert planned["none"][f"activations_{setting}_bytes"] == planned[setting]["activations_bytes"]
+    assert taken["full"]["device_bytes"] < taken["selective"]["device_bytes"] < taken["none"]["device_bytes"]
+
+
+def test_a_refusal_for_memory_names_what_would_fit(daemon):
+    """As many sequences as the machine has no room for while all is kept, and plenty when little is."""
+    model = {"n_layer": 40, "n_head": 2, "n_embd": 128, "vocab_size": 96, "n_positions": 32}
+    run = engines.spec(1, model=model, data={"kind": "synthetic", "synthetic_tokens": 2**40}, gradient_accumulation_steps=1)
+    with daemon(ranks=1, engine=engines.PROGRAM) as d, d.client() as c:
+        memory = c.call("dry-run", spec=run)["arms"][0]["check"]["memory"]
+        per_sequence = memory["activations_selective_bytes"] / run["train_micro_batch_size_per_gpu"]
+        run["train_micro_batch_size_per_gpu"] = int(memory["available_bytes"] / per_sequence) + 1
+        with pytest.raises(RpcError) as refused:
+            c.submit(run)
+        assert not c.call("list")["runs"]
+        run["activation_checkpointing"] = "full"
+        memory = c.call("dry-run", spec=run)["arms"][0]["check"]["memory"]
+    error = refused.value.data["errors"][0]
+    assert error["key"] == "train_micro_batch_size_per_gpu"
+    assert error["message"].endswith(f"; with activation_checkpointing full {memory['planned_bytes']}")
+    assert memory["planned_bytes"] < memory["available_bytes"]

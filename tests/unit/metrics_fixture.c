@@ -76,6 +76,12 @@ int metrics_fixture_setup(void **state)
 		measure_init(&f->measure, METRICS_STEPS, METRICS_WARMUP, 16 * 64, METRICS_WORLD),
 		0);
 	fill_steps(&f->measure);
+	f->activations = (struct activations_shape){.model = &c->model,
+		.recompute = SPEC_RECOMPUTE_SELECTIVE,
+		.B = c->micro_batch,
+		.T = c->seq_len,
+		.elem_bytes = 4,
+		.real_bytes = 4};
 	metrics_log_init(&f->log);
 	metrics_log_add(&f->log, "step %d loss %.1f", 1, 5.0);
 	metrics_host_read(&f->ranks[0]);
@@ -100,8 +106,10 @@ int metrics_fixture_setup(void **state)
 		.config = c,
 		.arena = &f->arena,
 		.plan = &f->plan,
+		.activations = &f->activations,
 		.measure = &f->measure,
 		.elem_bytes = 4,
+		.device_bytes = 7000000,
 		.train_sequences = 1000,
 		.val_sequences = 50,
 		.device = &f->device,

@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 
+#include "engine/activations.h"
 #include "engine/arena.h"
 #include "engine/measure.h"
 #include "engine/metrics.h"
@@ -20,6 +21,7 @@ struct metrics_fixture {
 	struct spec_config config;
 	struct arena arena;
 	struct plan plan;
+	struct activations_shape activations;
 	struct measure measure;
 	struct metrics_log log;
 	struct metrics_host_rank ranks[METRICS_WORLD];

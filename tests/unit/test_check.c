@@ -52,14 +52,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* as the engine's, the logits included, without the rest of its rules */
-static int64_t activation_bytes(const struct spec_model *m, int64_t B, int64_t T, int64_t elem)
-{
-	int64_t vocab = (m->vocab_size + 127) / 128 * 128;
-
-	return B * T * (m->n_embd * 10 * m->n_layer + vocab) * elem;
-}
-
 static struct spec_config config(void)
 {
 	struct spec_config c = {
@@ -94,8 +86,7 @@ static void run(const struct spec_config *c, int world, int64_t memory)
 		.memory_total_bytes = memory,
 		.memory_free_bytes = memory / 2,
 		.world = world,
-		.comm_bytes = 1000,
-		.activation_bytes = activation_bytes};
+		.comm_bytes = 1000};
 
 	json_decref(errors);
 	json_decref(check);
@@ -249,6 +240,52 @@ static void test_tight_memory_is_a_warning(void **state)
 	assert_error("train_micro_batch_size_per_gpu", "bytes planned");
 }
 
+static int64_t planned_with(enum spec_recompute recompute)
+{
+	struct spec_config c = config();
+
+	c.recompute = recompute;
+	run(&c, 2, 0);
+	return number("memory", "planned_bytes");
+}
+
+/* A refusal names the first setting that fits, and does not promise one that does not. */
+static void test_what_would_fit_is_named(void **state)
+{
+	int64_t none = planned_with(SPEC_RECOMPUTE_NONE);
+	int64_t selective = planned_with(SPEC_RECOMPUTE_SELECTIVE);
+	int64_t full = planned_with(SPEC_RECOMPUTE_FULL);
+	struct spec_config c = config();
+	char expected[128];
+
+	(void)state;
+	assert_true(full < selective && selective < none);
+	assert_int_equal(
+		number("memory", "activations_full_bytes"), number("memory", "activations_bytes"));
+	assert_int_equal(none - full,
+		2 *
+			(number("memory", "activations_none_bytes") -
+				number("memory", "activations_full_bytes")));
+	run(&c, 2, none - 1);
+	snprintf(expected, sizeof(expected),
+		"%lld available; with activation_checkpointing selective %lld", (long long)none - 1,
+		(long long)selective);
+	assert_error("train_micro_batch_size_per_gpu", expected);
+	run(&c, 2, selective - 1);
+	snprintf(expected, sizeof(expected), "available; with activation_checkpointing full %lld",
+		(long long)full);
+	assert_error("train_micro_batch_size_per_gpu", expected);
+	run(&c, 2, full - 1);
+	assert_error("train_micro_batch_size_per_gpu", "available");
+	assert_null(strstr(message_of(0), "activation_checkpointing"));
+	c.recompute = SPEC_RECOMPUTE_FULL;
+	run(&c, 2, full - 1);
+	assert_error("train_micro_batch_size_per_gpu", "available");
+	assert_null(strstr(message_of(0), "activation_checkpointing"));
+	run(&c, 2, full);
+	assert_int_equal(json_array_size(errors), 0);
+}
+
 static void test_what_the_engine_cannot_do(void **state)
 {
 	struct spec_config c = config();
@@ -267,10 +304,6 @@ static void test_what_the_engine_cannot_do(void **state)
 	c.grad_dtype = SPEC_BF16;
 	run(&c, 2, 0);
 	assert_error("grad_dtype", "not in bf16");
-	c = config();
-	c.recompute = SPEC_RECOMPUTE_FULL;
-	run(&c, 2, 0);
-	assert_error("activation_checkpointing", "full is not known");
 	c = config();
 	run(&c, 1, 0);
 	assert_error("gpus", "2 ranks asked for, 1 are there");
@@ -370,7 +403,6 @@ static void run_cuda(const struct spec_config *c)
 		.config = c,
 		.backend = "cuda",
 		.world = 2,
-		.activation_bytes = activation_bytes,
 	};
 
 	json_decref(errors);
@@ -411,10 +443,7 @@ static void test_cuda_engine(void **state)
 static void test_backend_not_known(void **state)
 {
 	struct spec_config c = config();
-	struct check_options o = {.config = &c,
-		.backend = "abacus",
-		.world = 2,
-		.activation_bytes = activation_bytes};
+	struct check_options o = {.config = &c, .backend = "abacus", .world = 2};
 
 	(void)state;
 	assert_int_equal(check_run(&o, &errors, &check), 0);
@@ -431,6 +460,7 @@ int main(void)
 		WITH_FILE(test_memory_adds_up),
 		WITH_FILE(test_sizes_beyond_32_bits),
 		WITH_FILE(test_tight_memory_is_a_warning),
+		WITH_FILE(test_what_would_fit_is_named),
 		WITH_FILE(test_what_the_engine_cannot_do),
 		WITH_FILE(test_plan_refused),
 		WITH_FILE(test_data_refused),

@@ -30,6 +30,7 @@ struct fixture {
 	struct timeline time;
 	struct zero zero;
 	struct optimizer optimizer;
+	struct activations_shape shape;
 	struct model model;
 	int32_t *inputs, *targets;
 	k_real *losses, *params, *grads;
@@ -113,9 +114,13 @@ static void make_buffers(struct fixture *f)
 
 	f->params = k_alloc(f->ctx, arena_bytes);
 	f->grads = k_alloc(f->ctx, arena_bytes);
-	f->acts = k_alloc(f->ctx,
-		(size_t)model_activation_bytes(&f->config.model, f->config.micro_batch,
-			f->config.seq_len, sizeof(k_real)));
+	f->shape = (struct activations_shape){.model = &f->config.model,
+		.recompute = f->config.recompute,
+		.B = f->config.micro_batch,
+		.T = f->config.seq_len,
+		.elem_bytes = sizeof(k_real),
+		.real_bytes = sizeof(k_real)};
+	f->acts = k_alloc(f->ctx, (size_t)activations_bytes(&f->shape));
 	f->buffers = (struct optimizer_buffers){
 		.params = f->params,
 		.grads = f->grads,
@@ -125,8 +130,7 @@ static void make_buffers(struct fixture *f)
 		.small = k_alloc(f->ctx, (size_t)optimizer_small_bytes(&f->arena, &f->plan, 0)),
 	};
 	mb = (struct model_buffers){.params = f->params, .grads = f->grads, .acts = f->acts};
-	model_init(&f->model, f->ctx, f->stream, &f->arena, &f->config.model, f->config.micro_batch,
-		f->config.seq_len, &mb);
+	model_init(&f->model, f->ctx, f->stream, &f->arena, &f->shape, &mb);
 }
 
 static void setup(struct fixture *f, bool tied, enum spec_gelu gelu, enum spec_decay decay)

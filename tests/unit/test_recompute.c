@@ -1,0 +1,274 @@
+/*
+ * activation_checkpointing changes memory and time and nothing else: losses, gradients and
+ * parameters of its three settings bit for bit, over shapes, dropout, accumulation, ZeRO stages and
+ * ranks. And what a training uses of its activations' buffer is what activations.h said before.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/training.h"
+#include "tests/unit/tiny.h"
+
+enum { STEPS = 4, SETTINGS = SPEC_RECOMPUTE_FULL + 1, TRIALS_MAX = 24 };
+
+struct outcome {
+	double loss[STEPS], norm[STEPS];
+	uint64_t params, grads;
+	int64_t bytes;         /* of the buffer, as planned */
+	int64_t words_unused;  /* of it, not written by any step */
+	int64_t words_written; /* behind it */
+};
+
+struct trials {
+	int n;
+	struct spec_config config[TRIALS_MAX];
+	struct outcome outcome[TRIALS_MAX][SETTINGS];
+};
+
+static uint64_t hash(const void *memory, int64_t bytes)
+{
+	const unsigned char *at = memory;
+	uint64_t h = 1469598103934665603U;
+
+	for (int64_t i = 0; i < bytes; i++)
+		h = (h ^ at[i]) * 1099511628211U;
+	return h;
+}
+
+static const uint32_t POISON = 0x7fc12345; /* a NaN of no operation's */
+
+static void poison(struct warm *w)
+{
+	uint32_t *at = w->memory[WARM_ACTIVATIONS];
+
+	for (int64_t i = 0; i < w->bytes[WARM_ACTIVATIONS] / 4; i++)
+		at[i] = POISON;
+}
+
+static void count_words(const struct warm *w, int64_t planned, struct outcome *out)
+{
+	const uint32_t *at = w->memory[WARM_ACTIVATIONS];
+
+	for (int64_t i = 0; i < w->bytes[WARM_ACTIVATIONS] / 4; i++) {
+		out->words_unused += i < planned / 4 && at[i] == POISON;
+		out->words_written += i >= planned / 4 && at[i] != POISON;
+	}
+	out->bytes = planned;
+}
+
+static int run_steps(struct training *t, struct outcome *out)
+{
+	char error[512] = "";
+
+	training_reset(t);
+	poison(t->warm);
+	for (int step = 0; step < STEPS; step++) {
+		struct step_result r;
+		int rc = step_run(&t->step, false, &r, error, sizeof(error));
+
+		if (rc) {
+			fprintf(stderr, "rank %d: %s\n", t->warm->rank, error);
+			return rc;
+		}
+		out->loss[step] = r.measure.loss;
+		out->norm[step] = r.measure.grad_norm;
+	}
+	zero_drain(&t->warm->zero);
+	k_stream_sync(t->warm->compute, INT64_MAX);
+	out->params = hash(t->model.params, t->plan.param_elems * t->elem_bytes);
+	out->grads = hash(t->model.grads, t->plan.param_elems * t->elem_bytes);
+	count_words(t->warm, activations_bytes(&t->shape), out);
+	return 0;
+}
+
+static int train(struct warm *w, struct collectives_group *group, const struct spec_config *config,
+	struct outcome *out)
+{
+	struct training t;
+	struct dataset data;
+	char error[512] = "";
+	int rc;
+
+	rc = dataset_open(&data, config, false, error, sizeof(error));
+	if (!rc)
+		rc = training_init(&t, w, config, &data, error, sizeof(error));
+	if (!rc)
+		rc = training_join(&t, group);
+	if (rc) {
+		fprintf(stderr, "rank %d: %s\n", w->rank, error);
+		return rc;
+	}
+	rc = run_steps(&t, out);
+	training_finish(&t);
+	dataset_close(&data);
+	return rc;
+}
+
+/* The settings in turn, from none to full: the buffer stays as large as the first needs it. */
+static int run_rank(struct ranks_self *self)
+{
+	const struct trials *trials = self->arg;
+	struct warm w;
+	int rc = tiny_warm(&w, self);
+
+	for (int i = 0; i < trials->n && !rc; i++) {
+		struct spec_config config = trials->config[i];
+		struct outcome out[SETTINGS] = {0};
+
+		for (int r = 0; r < SETTINGS && !rc; r++) {
+			config.recompute = (enum spec_recompute)r;
+			rc = train(&w, self->world > 1 ? self->all : NULL, &config, &out[r]);
+		}
+		if (self->rank == 0)
+			memcpy(self->shared + (size_t)i * sizeof(out), out, sizeof(out));
+	}
+	warm_finish(&w);
+	return rc ? 1 : 0;
+}
+
+static void run(struct trials *t, int world)
+{
+	struct ranks_options options = {
+		.world = world,
+		.timeout_ns = INT64_C(60000000000),
+		.limit_ns = INT64_C(240000000000),
+		.fn = run_rank,
+		.arg = t,
+	};
+	static struct ranks_end end;
+
+	_Static_assert(sizeof(t->outcome) <= RANKS_SHARED_BYTES, "outcomes fit");
+	assert_int_equal(ranks_run(&options, &end), 0);
+	for (int r = 0; r < world; r++)
+		assert_int_equal(end.exit_status[r], 0);
+	memcpy(t->outcome, end.shared, sizeof(t->outcome));
+}
+
+static void check_same(const struct trials *t)
+{
+	for (int i = 0; i < t->n; i++)
+		for (int r = 1; r < SETTINGS; r++) {
+			const struct outcome *a = &t->outcome[i][0], *b = &t->outcome[i][r];
+			const char *name = activations_recompute_name((enum spec_recompute)r);
+
+			for (int step = 0; step < STEPS; step++)
+				assert_true(isfinite(b->loss[step]) && isfinite(b->norm[step]));
+			if (memcmp(a->loss, b->loss, sizeof(a->loss)))
+				fail_msg("trial %d, %s: other losses", i, name);
+			if (memcmp(a->norm, b->norm, sizeof(a->norm)))
+				fail_msg("trial %d, %s: other gradient norms", i, name);
+			if (a->grads != b->grads)
+				fail_msg("trial %d, %s: other gradients", i, name);
+			if (a->params != b->params)
+				fail_msg("trial %d, %s: other parameters", i, name);
+		}
+	assert_true(t->outcome[0][0].loss[0] != t->outcome[0][0].loss[STEPS - 1]);
+}
+
+static void add(struct trials *t, const struct spec_config *config)
+{
+	assert_true(t->n < TRIALS_MAX);
+	t->config[t->n++] = *config;
+}
+
+/* Both kinds of GELU, with and without dropout. */
+static void add_kinds(struct trials *t, const struct spec_config *config)
+{
+	for (int gelu = 0; gelu < 2; gelu++)
+		for (int dropout = 0; dropout < 2; dropout++) {
+			struct spec_config c = *config;
+
+			c.model.gelu = gelu ? SPEC_GELU_EXACT : SPEC_GELU_TANH;
+			c.model.dropout = dropout ? 0.2 : 0;
+			add(t, &c);
+		}
+}
+
+static void the_same_training(void **state)
+{
+	static struct trials trials; /* no leak in a forked rank */
+	struct spec_config c = tiny_config(1, 1, 2);
+
+	add_kinds(&trials, &c);
+	c = tiny_config(1, 2, 3);
+	c.model.n_layer = 5;
+	c.model.n_head = 3;
+	c.model.n_embd = 33; /* rows that are no multiple of any vector */
+	c.seq_len = 11;
+	c.model.tied_head = false;
+	add_kinds(&trials, &c);
+	c = tiny_config(1, 3, 1);
+	c.model.n_layer = 1;
+	add_kinds(&trials, &c);
+	c = tiny_config(1, 1, 4); /* products of several tiles */
+	c.model.n_embd = 192;
+	c.model.n_positions = c.seq_len = 130;
+	c.model.n_layer = 3;
+	add_kinds(&trials, &c);
+	run(&trials, 1);
+	check_same(&trials);
+}
+
+static void the_same_training_of_ranks(void **state)
+{
+	static struct trials trials; /* no leak in a forked rank */
+
+	for (int stage = 0; stage < 2; stage++)
+		for (int overlap = 0; overlap < 2; overlap++) {
+			struct spec_config c = tiny_config(2, 2, 2);
+
+			c.model.n_layer = 4;
+			c.model.dropout = 0.1;
+			c.zero_stage = stage;
+			c.overlap_comm = overlap;
+			c.reduce_bucket_elems = c.allgather_bucket_elems = 2048;
+			add(&trials, &c);
+		}
+	run(&trials, 2);
+	check_same(&trials);
+}
+
+/* Sizes that leave no gaps, so that every word of the buffer is there to be written. */
+static void the_buffer_is_what_was_planned(void **state)
+{
+	static struct trials trials; /* no leak in a forked rank */
+	struct spec_config c = tiny_config(1, 1, 8);
+
+	for (int64_t layers = 1; layers <= 5; layers += 2) {
+		c.model.n_layer = layers;
+		c.model.dropout = 0;
+		add(&trials, &c);
+		c.model.dropout = 0.2;
+		add(&trials, &c);
+	}
+	run(&trials, 1);
+	for (int i = 0; i < trials.n; i++) {
+		const struct outcome *o = trials.outcome[i];
+
+		for (int r = 0; r < SETTINGS; r++) {
+			assert_int_equal(o[r].words_unused, 0);
+			assert_int_equal(o[r].words_written, 0);
+		}
+		assert_true(o[SPEC_RECOMPUTE_SELECTIVE].bytes < o[SPEC_RECOMPUTE_NONE].bytes);
+		if (trials.config[i].model.n_layer > 1)
+			assert_true(
+				o[SPEC_RECOMPUTE_FULL].bytes < o[SPEC_RECOMPUTE_SELECTIVE].bytes);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_same_training),
+		cmocka_unit_test(the_same_training_of_ranks),
+		cmocka_unit_test(the_buffer_is_what_was_planned),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
