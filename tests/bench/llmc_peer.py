@@ -43,11 +43,19 @@ def command_of(program, spec, folder, rank, steps):
     return [program] + [str(part) for key, value in options.items() for part in ("-" + key, value)]
 
 
+def used_mib():
+    """What other programs hold on the first GPU: llm.c prints what all of them do."""
+    said = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
+                          capture_output=True, text=True, check=True).stdout.split()
+    return float(said[int((os.environ.get("CUDA_VISIBLE_DEVICES") or "0").split(",")[0])])
+
+
 def train(program, spec, folder):
     work = spec["work"]
     warm, steps, ranks = work.get("warmup_steps", 0), work["optimizer_steps"], spec.get("gpus", 1)
     for left_over in folder.glob("ncclUniqueId*"):
         left_over.unlink()
+    others_mib = used_mib()
     start = time.monotonic()
     logs = [folder / f"rank{rank}.log" for rank in range(ranks)]
     children = []
@@ -73,7 +81,7 @@ def train(program, spec, folder):
     total = ranks * spec["train_micro_batch_size_per_gpu"] * spec["seq_len"] * spec.get("gradient_accumulation_steps", 1)
     return {"tokens_per_s": 1e3 * total / statistics.fmean(ms), "step_ms_mean": statistics.fmean(ms),
             "step_ms_median": statistics.median(ms), "steps": len(ms), "loss_last": float(found[-1][1]),
-            "precision": "bf16", "grad_dtype": "bf16", "memory_mib": float(memory.group(1)) if memory else None,
+            "precision": "bf16", "grad_dtype": "bf16", "memory_mib": float(memory.group(1)) - others_mib if memory else None,
             "seconds": time.monotonic() - start}
 
 

@@ -159,11 +159,13 @@ class Peer:
 
 
 def lines(rank, ranks):
-    """Standard input's lines, which rank 0 reads and the others are told."""
+    """Standard input's lines, which rank 0 reads and the others are told: not by NCCL, whose kernels would wait on the GPU
+    for the next line while another program is measured there."""
+    idle = dist.new_group(backend="gloo") if ranks > 1 else None
     while True:
         line = [sys.stdin.readline() if rank == 0 else None]
         if ranks > 1:
-            dist.broadcast_object_list(line, src=0, device=torch.device("cuda"))
+            dist.broadcast_object_list(line, src=0, group=idle)
         if not line[0]:
             return
         yield line[0].strip()
