@@ -17,13 +17,20 @@ struct batch {
 	struct k_stream *stream;
 	int64_t rows, T, micros; /* rows of a micro-batch */
 	int32_t *host_tokens;    /* (2, micros * rows, T): inputs, targets */
+	int32_t *ahead_tokens;   /* the same of a batch to come, host */
 	int32_t *tokens;         /* the same on the device */
 	k_real *losses;          /* (rows, T) of the micro-batch under way, device */
+	struct batch_ahead {
+		const struct dataset *data; /* NULL: nothing was read ahead */
+		int64_t first, micros;
+	} ahead;
 };
 
 /* Bytes of the device and of the host buffer (k_alloc_host) that batch_init takes. */
 int64_t batch_bytes(int64_t rows, int64_t T, int64_t micros);
 int64_t batch_host_bytes(int64_t rows, int64_t T, int64_t micros);
+/* Bytes of the tokens of a whole step. */
+int64_t batch_tokens_bytes(int64_t rows, int64_t T, int64_t micros);
 /* Nothing of an earlier batch in this memory is under way. */
 void batch_init(struct batch *b, struct k_stream *stream, int64_t rows, int64_t T, int64_t micros,
 	void *host, void *device);
@@ -34,6 +41,12 @@ void batch_init(struct batch *b, struct k_stream *stream, int64_t rows, int64_t 
  */
 int batch_read(struct batch *b, const struct dataset *data, int64_t first, int64_t micros,
 	char *error, size_t error_bytes);
+
+/*
+ * To be called while the device works on another batch: batch_read of the same has little to do
+ * then. What cannot be read is left for batch_read to tell.
+ */
+void batch_read_ahead(struct batch *b, const struct dataset *data, int64_t first, int64_t micros);
 
 /* On the stream: what was read goes to the device. */
 void batch_send(struct batch *b, int64_t micros);

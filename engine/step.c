@@ -334,6 +334,8 @@ int step_run(struct step *s, bool stop, struct step_result *out, char *error, si
 	write_host(s, sample, stop, data_rc != 0);
 	launch(s);
 	timeline_end(s->time);
+	if (s->attempted + 1 < c->optimizer_steps)
+		batch_read_ahead(s->batch, s->data, sample + c->batch, c->accumulation);
 
 	rc = wait_for_all(s, error, error_bytes);
 	if (!rc)

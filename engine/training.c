@@ -275,7 +275,7 @@ int training_try(struct training *t, char *error, size_t error_bytes)
 	int rc;
 
 	k_zero(s->compute, t->batch.tokens,
-		(size_t)batch_host_bytes(c->micro_batch, c->seq_len, c->accumulation));
+		(size_t)batch_tokens_bytes(c->micro_batch, c->seq_len, c->accumulation));
 	model_forward(&t->model, &pass, NULL);
 	model_loss(&t->model, t->batch.losses, batch_targets(&t->batch, 0), 1, NULL);
 	model_backward(&t->model, &pass, NULL);
