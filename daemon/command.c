@@ -16,6 +16,7 @@
 #include "daemon/failure.h"
 #include "daemon/follow.h"
 #include "daemon/gate.h"
+#include "daemon/keep.h"
 #include "daemon/openmetrics.h"
 #include "daemon/outlook.h"
 #include "daemon/process.h"
@@ -219,7 +220,7 @@ static const struct verb verbs[] = {
 			{"state", ARG_TEXT, false}, {"dry_run", ARG_BOOL, false},
 			{"after", ARG_INTEGER, false}, {"limit", ARG_INTEGER, false}},
 		"remove runs that have ended, with their files"},
-	{METHOD_KEEP, prune_keep, ROLE_OWNER,
+	{METHOD_KEEP, keep_request, ROLE_OWNER,
 		{{"id", ARG_INTEGER, true}, {"kept", ARG_BOOL, false}},
 		"have a run left alone by prune, or not any more"},
 	{METHOD_CANCEL, command_cancel, ROLE_OWNER,

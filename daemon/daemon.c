@@ -4,6 +4,7 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,8 @@
 #include "daemon/control.h"
 #include "daemon/engine_pool.h"
 #include "daemon/engine_program.h"
+#include "daemon/failure.h"
+#include "daemon/filesystem.h"
 #include "daemon/follow.h"
 #include "daemon/gate.h"
 #include "daemon/log.h"
@@ -30,6 +33,7 @@
 #include "daemon/prune.h"
 #include "daemon/queue.h"
 #include "daemon/reconcile.h"
+#include "daemon/reserve.h"
 #include "daemon/run_log.h"
 #include "daemon/scheduler.h"
 #include "daemon/service.h"
@@ -192,7 +196,7 @@ static int start_places(struct daemon *d, char *error, size_t error_bytes)
 	return rc;
 }
 
-static int start_store(struct daemon *d, char *error, size_t error_bytes)
+static int open_store(struct daemon *d, char *error, size_t error_bytes)
 {
 	char path[SPEC_PATH_MAX + 16], why[256];
 	int rc;
@@ -209,8 +213,36 @@ static int start_store(struct daemon *d, char *error, size_t error_bytes)
 	rc = prune_recover(d, error, error_bytes);
 	if (rc == 0)
 		rc = reconcile_runs(d, error, error_bytes);
-	if (rc == 0)
-		rc = gate_create(d, &d->gate);
+	return rc < 0 ? rc : gate_create(d, &d->gate);
+}
+
+static void close_store(struct daemon *d)
+{
+	gate_destroy(d->gate);
+	queue_destroy(d->queue);
+	store_close(d->store);
+	d->gate = NULL;
+	d->queue = NULL;
+	d->store = NULL;
+}
+
+/* On a full disk with the room that is kept for it. */
+static int start_store(struct daemon *d, char *error, size_t error_bytes)
+{
+	char where[PATH_MAX + 64];
+	int rc = open_store(d, error, error_bytes);
+
+	if (failure_is_full(rc) && reserve_release(d->state_dir) == 0) {
+		log_write(
+			LOG_WARNING, "%s; %s/reserve: given up for the start", error, d->state_dir);
+		close_store(d);
+		rc = open_store(d, error, error_bytes);
+	}
+	if (failure_is_full(rc)) {
+		filesystem_describe(d->state_dir, where, sizeof(where));
+		snprintf(error + strlen(error), error_bytes - strlen(error), "; make room on %s",
+			where);
+	}
 	return rc < 0 ? rc : store_start(d->store);
 }
 

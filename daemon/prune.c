@@ -16,6 +16,7 @@
 #include "daemon/record.h"
 #include "daemon/record_prune.h"
 #include "daemon/request.h"
+#include "daemon/reserve.h"
 #include "daemon/role.h"
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
@@ -29,10 +30,11 @@ enum {
 	RETENTION_BATCH = 16,
 	TURN_NAMES = 256, /* removed at a time, before another job has its turn */
 	PERIOD_S = 60,
+	LACKING_S = 2, /* while there is no reserve */
 	SOON_S = 1,
 };
 
-enum step { STEP_MOVE, STEP_EMPTY, STEP_REMOVE, STEP_MEASURE };
+enum step { STEP_MOVE, STEP_EMPTY, STEP_DELETE, STEP_REMOVE, STEP_MEASURE, STEP_RELEASE };
 
 /* What one request, or the settings, remove: one run after another. */
 struct batch {
@@ -44,9 +46,15 @@ struct batch {
 	size_t i;
 	json_t *removed;
 	int64_t freed;
-	struct run run; /* the one that it is at: id, name, attempt */
+	json_t *now;    /* of selected, or late: the one that it is at */
+	struct run run; /* its id, name, attempt */
 	enum step step;
 	int64_t bytes; /* of it */
+
+	bool released;   /* the disk is full, and the reserve is given up */
+	enum step again; /* after that */
+	json_t *late;    /* emptied, but there was no room to delete their rows: tried at the end */
+	size_t n_late;   /* of them that are tried */
 };
 
 struct pruner {
@@ -54,11 +62,16 @@ struct pruner {
 	struct event *timer;
 	struct batch *batch;        /* at work; NULL: none */
 	struct worker_job leftover; /* in the trash from before */
-	bool by_age, by_age_next;   /* retain_days is what the settings' batch is for, will be */
+	struct worker_job reserve;
+	bool reserving;           /* that job is at work, or waits */
+	int reserve_rc;           /* what it came to last */
+	bool by_age, by_age_next; /* retain_days is what the settings' batch is for, will be */
 };
 
 static void next_run(struct batch *b);
 static void arm(struct pruner *p, int seconds);
+static void keep_reserve(struct pruner *p);
+static void delete_rows(struct batch *b);
 
 static struct client *client_of(const struct batch *b)
 {
@@ -71,8 +84,11 @@ static void end_batch(struct batch *b)
 
 	if (p->batch == b)
 		p->batch = NULL;
+	if (b->released)
+		keep_reserve(p);
 	json_decref(b->selected);
 	json_decref(b->removed);
+	json_decref(b->late);
 	free(b);
 }
 
@@ -81,14 +97,21 @@ static void fail_batch(struct batch *b, int rc)
 {
 	struct client *client = client_of(b);
 	const bool more = json_array_size(b->removed) > 0;
+	char why[FAILURE_TEXT_BYTES];
 
+	if (b->step == STEP_DELETE)
+		failure_text(b->pruner->daemon->store, rc, why);
+	else
+		snprintf(why, sizeof(why), "%.320s: %s", b->pruner->daemon->state_dir,
+			store_error_text(rc));
 	if (rc != -ECANCELED)
 		log_write(LOG_WARNING, "run %lld: it could not be removed: %s",
-			(long long)b->run.id, store_error_text(rc));
+			(long long)b->run.id, why);
 	if (client != NULL)
 		client_refuse(client, PROTOCOL_STORE, NULL,
-			"run %lld: it could not be removed: %s%s", (long long)b->run.id,
-			store_error_text(rc), more ? "; others before it were" : "");
+			"run %lld: it could not be removed%s: %s%s", (long long)b->run.id,
+			b->step == STEP_DELETE ? ", but its files are" : "", why,
+			more ? "; others were" : "");
 	end_batch(b);
 }
 
@@ -128,6 +151,10 @@ static int work(struct worker_job *job)
 	case STEP_MEASURE:
 		b->bytes = trash_bytes(state_dir, &b->run);
 		break;
+	case STEP_RELEASE:
+		return reserve_release(state_dir);
+	case STEP_DELETE:
+		break; /* the store's */
 	}
 	return 0;
 }
@@ -135,13 +162,16 @@ static int work(struct worker_job *job)
 static void go(struct batch *b, enum step step)
 {
 	b->step = step;
-	worker_add(b->pruner->daemon->worker, &b->job);
+	if (step == STEP_DELETE)
+		delete_rows(b);
+	else
+		worker_add(b->pruner->daemon->worker, &b->job);
 }
 
 /* The run is done with. */
 static void add_removed(struct batch *b)
 {
-	json_t *run = json_array_get(json_object_get(b->selected, "runs"), b->i);
+	json_t *run = b->now;
 
 	json_array_append_new(b->removed,
 		json_pack("{sO sO sO sO sI}", "id", json_object_get(run, "id"), "name",
@@ -149,66 +179,138 @@ static void add_removed(struct batch *b)
 			"ended_at", json_object_get(run, "ended_at"), "bytes",
 			(json_int_t)b->bytes));
 	b->freed += b->bytes;
-	b->i++;
 	next_run(b);
 }
+
+/* ---- a full disk ---- */
+
+static void on_compacted(void *arg, int rc)
+{
+	struct batch *b = arg;
+
+	go(b, b->again);
+}
+
+/* Then the step that there was no room for, or that was put off. */
+static void compact(struct batch *b, enum step then)
+{
+	b->again = then;
+	if (record_compact(b->pruner->daemon->store, RESERVE_BYTES / 2, on_compacted, b) < 0)
+		on_compacted(b, -ENOMEM);
+}
+
+static void on_released(struct batch *b, int rc)
+{
+	if (rc == 0)
+		log_write(LOG_WARNING, "%s/reserve: given up, there is no room to remove runs in",
+			b->pruner->daemon->state_dir);
+	compact(b, b->again);
+}
+
+/* It stays until the files of the others are gone as well. */
+static void put_off(struct batch *b)
+{
+	json_object_set_new(b->now, "bytes", json_integer(b->bytes));
+	json_array_append(b->late, b->now);
+	next_run(b);
+}
+
+/* Whether more can be done where rc says that the disk is full; then it is being done. */
+static bool make_room(struct batch *b, int rc)
+{
+	if (!failure_is_full(rc))
+		return false;
+	if (!b->released) {
+		b->released = true;
+		b->again = b->step;
+		go(b, STEP_RELEASE);
+	} else if (b->step == STEP_DELETE && b->n_late == 0) {
+		put_off(b);
+	} else {
+		return false;
+	}
+	return true;
+}
+
+/* ---- step by step ---- */
 
 static void on_deleted(void *arg, int rc)
 {
 	struct batch *b = arg;
-	json_t *run = json_array_get(json_object_get(b->selected, "runs"), b->i);
 	enum run_state state = RUN_DONE;
 
 	if (rc < 0) {
-		fail_batch(b, rc);
+		if (!make_room(b, rc))
+			fail_batch(b, rc);
 		return;
 	}
-	if (run_state_parse(json_string_value(json_object_get(run, "state")), &state) == 0)
+	if (run_state_parse(json_string_value(json_object_get(b->now, "state")), &state) == 0)
 		b->pruner->daemon->counts[state]--;
 	log_write(LOG_INFO, "run %lld: removed, %lld bytes freed", (long long)b->run.id,
 		(long long)b->bytes);
 	go(b, STEP_REMOVE);
 }
 
+static void delete_rows(struct batch *b)
+{
+	int rc = record_delete(b->pruner->daemon->store, b->run.id, on_deleted, b);
+
+	if (rc < 0)
+		fail_batch(b, rc);
+}
+
 static void done(struct worker_job *job, int rc)
 {
 	struct batch *b = (struct batch *)job;
-	struct daemon *d = b->pruner->daemon;
 
-	if (b->step == STEP_EMPTY && rc == -EAGAIN) {
-		worker_add(d->worker, &b->job);
-	} else if (b->step == STEP_REMOVE || (rc == 0 && b->step == STEP_MEASURE)) {
-		add_removed(b); /* an empty directory that stays in the trash does no harm */
-	} else if (rc < 0) {
-		fail_batch(b, rc);
-	} else if (b->step == STEP_MOVE) {
+	if (b->step == STEP_RELEASE && rc != -ECANCELED)
+		on_released(b, rc);
+	else if (b->step == STEP_EMPTY && rc == -EAGAIN)
 		go(b, STEP_EMPTY);
-	} else {
-		rc = record_delete(d->store, b->run.id, on_deleted, b);
-		if (rc < 0)
-			fail_batch(b, rc);
+	else if (b->step == STEP_REMOVE || (rc == 0 && b->step == STEP_MEASURE))
+		add_removed(b); /* an empty directory that stays in the trash does no harm */
+	else if (rc == 0 && b->step == STEP_EMPTY && json_array_size(b->late) > 0)
+		put_off(b);
+	else if (rc == 0)
+		go(b, b->step == STEP_MOVE ? STEP_EMPTY : STEP_DELETE);
+	else if (!make_room(b, rc))
+		fail_batch(b, rc);
+}
+
+/* The next of those that are selected; after them, of those whose rows are still there. */
+static json_t *take_next(struct batch *b)
+{
+	json_t *runs = json_object_get(b->selected, "runs"), *run;
+
+	/* in memory: it has been queued again, or its end has not been told */
+	while ((run = json_array_get(runs, b->i)) != NULL) {
+		b->i++;
+		if (queue_find(b->pruner->daemon->queue, request_integer(run, "id", 0)) == NULL)
+			return run;
 	}
+	return json_array_get(b->late, b->n_late++);
 }
 
 static void next_run(struct batch *b)
 {
 	struct daemon *d = b->pruner->daemon;
-	json_t *run = json_array_get(json_object_get(b->selected, "runs"), b->i);
-	const char *name = json_string_value(json_object_get(run, "name"));
+	const char *name;
 
-	/* in memory: it has been queued again, or its end has not been told */
-	while (run != NULL && queue_find(d->queue, request_integer(run, "id", 0)) != NULL)
-		run = json_array_get(json_object_get(b->selected, "runs"), ++b->i);
-	if (run == NULL || d->stopping || (b->client == 0 && scheduler_busy(d->scheduler)) ||
+	b->now = take_next(b);
+	if (b->now == NULL || d->stopping || (b->client == 0 && scheduler_busy(d->scheduler)) ||
 		(b->client != 0 && client_of(b) == NULL)) {
 		finish_batch(b);
 		return;
 	}
-	b->run = (struct run){
-		.id = request_integer(run, "id", 0), .attempt = request_integer(run, "attempt", 1)};
+	name = json_string_value(json_object_get(b->now, "name"));
+	b->run = (struct run){.id = request_integer(b->now, "id", 0),
+		.attempt = request_integer(b->now, "attempt", 1)};
 	snprintf(b->run.name, sizeof(b->run.name), "%s", name ? name : "");
-	b->bytes = 0;
-	go(b, b->dry ? STEP_MEASURE : STEP_MOVE);
+	b->bytes = b->n_late > 0 ? request_integer(b->now, "bytes", 0) : 0;
+	if (b->n_late == 1)
+		compact(b, STEP_DELETE);
+	else
+		go(b, b->dry ? STEP_MEASURE : b->n_late > 0 ? STEP_DELETE : STEP_MOVE);
 }
 
 static void on_selected(void *arg, int rc, json_t *result)
@@ -240,6 +342,7 @@ static int start_batch(
 	b->client = client;
 	b->dry = dry;
 	b->removed = json_array();
+	b->late = json_array();
 	if (!dry)
 		p->batch = b;
 	if (record_prunable(p->daemon->store, p->daemon->state_dir, what, on_selected, b) == 0)
@@ -250,15 +353,21 @@ static int start_batch(
 
 bool prune_has(const struct pruner *p, int64_t id)
 {
+	const struct batch *b = p->batch;
 	json_t *run;
 	size_t i;
 
-	if (p->batch == NULL)
+	if (b == NULL)
 		return false;
-	if (p->batch->selected == NULL)
+	if (b->selected == NULL)
 		return true; /* it may be among them */
-	json_array_foreach(json_object_get(p->batch->selected, "runs"), i, run)
-		if (i >= p->batch->i && request_integer(run, "id", 0) == id)
+	if (b->now != NULL && b->run.id == id)
+		return true;
+	json_array_foreach(b->late, i, run)
+		if (request_integer(run, "id", 0) == id)
+			return true;
+	json_array_foreach(json_object_get(b->selected, "runs"), i, run)
+		if (i >= b->i && request_integer(run, "id", 0) == id)
 			return true;
 	return false;
 }
@@ -320,91 +429,6 @@ void prune_request(struct daemon *d, struct client *client, json_t *params)
 		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
 }
 
-/* ---- keep ---- */
-
-struct keeping {
-	struct daemon *daemon;
-	uint64_t client;
-	int64_t id;
-	bool kept;
-};
-
-static struct client *keeping_client(const struct keeping *k)
-{
-	return control_find(k->daemon->control, k->client);
-}
-
-static void refuse_keeping(struct keeping *k, int rc)
-{
-	struct client *client = keeping_client(k);
-	char why[FAILURE_TEXT_BYTES];
-
-	failure_text(k->daemon->store, rc, why);
-
-	if (client != NULL && rc == -ENOENT)
-		request_no_run(client, k->id);
-	else if (client != NULL)
-		client_refuse(client, PROTOCOL_STORE, NULL,
-			"run %lld: nothing is changed, it could not be stored: %s",
-			(long long)k->id, why);
-	free(k);
-}
-
-static void on_kept(void *arg, int rc)
-{
-	struct keeping *k = arg;
-	struct client *client = keeping_client(k);
-	struct run *run = queue_find(k->daemon->queue, k->id);
-
-	if (rc < 0) {
-		refuse_keeping(k, rc);
-		return;
-	}
-	if (run != NULL)
-		run->kept = k->kept;
-	if (client != NULL)
-		client_reply(
-			client, json_pack("{sI sb}", "id", (json_int_t)k->id, "kept", k->kept));
-	free(k);
-}
-
-static void on_owner(void *arg, int rc, json_t *result)
-{
-	struct keeping *k = arg;
-	struct client *client = keeping_client(k);
-	uid_t owner = (uid_t)request_integer(json_object_get(result, "run"), "uid", 0);
-
-	json_decref(result);
-	if (client == NULL || rc < 0) {
-		refuse_keeping(k, rc);
-	} else if (!role_may_change(client_peer(client), owner)) {
-		request_not_owner(client, k->id);
-		free(k);
-	} else if (prune_has(k->daemon->pruner, k->id)) {
-		client_refuse(client, PROTOCOL_BUSY, NULL, "run %lld: is being removed",
-			(long long)k->id);
-		free(k);
-	} else {
-		rc = record_keep(k->daemon->store, k->id, k->kept, on_kept, k);
-		if (rc < 0)
-			refuse_keeping(k, rc);
-	}
-}
-
-void prune_keep(struct daemon *d, struct client *client, json_t *params)
-{
-	json_t *kept = json_object_get(params, "kept");
-	struct keeping *k = calloc(1, sizeof(*k));
-
-	if (k != NULL)
-		*k = (struct keeping){d, client_peer(client)->number,
-			request_integer(params, "id", 0), kept == NULL || json_is_true(kept)};
-	if (k == NULL || record_show(d->store, d->state_dir, k->id, -1, 1, on_owner, k) < 0) {
-		free(k);
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
-	}
-}
-
 /* ---- by the settings ---- */
 
 static void on_timer(evutil_socket_t fd, short events, void *arg)
@@ -417,7 +441,9 @@ static void on_timer(evutil_socket_t fd, short events, void *arg)
 		.state = -1,
 		.limit = RETENTION_BATCH};
 
-	arm(p, PERIOD_S);
+	arm(p, p->reserve_rc < 0 ? LACKING_S : PERIOD_S);
+	if (p->batch == NULL)
+		keep_reserve(p);
 	if ((s->retain_runs == 0 && s->retain_days == 0) || p->batch != NULL ||
 		p->daemon->stopping || scheduler_busy(p->daemon->scheduler))
 		return;
@@ -460,6 +486,8 @@ static int remove_rows(int64_t id, void *arg)
 		rc = trash_move(d->state_dir, &was);
 	if (rc == 0)
 		rc = record_delete_now(d->store, id);
+	if (failure_is_full(rc) && trash_empty(d->state_dir, &was, INT64_MAX) == 0)
+		rc = record_delete_now(d->store, id);
 	if (rc == 0)
 		log_write(LOG_INFO, "run %lld: its removal is finished", (long long)id);
 	return rc;
@@ -493,6 +521,42 @@ static void leftover_done(struct worker_job *job, int rc)
 		log_write(LOG_WARNING, "%s/trash: %s", p->daemon->state_dir, strerror(-rc));
 }
 
+/* ---- the reserve ---- */
+
+static struct pruner *of_reserve(struct worker_job *job)
+{
+	return (struct pruner *)(void *)((char *)job - offsetof(struct pruner, reserve));
+}
+
+static int reserve_work(struct worker_job *job)
+{
+	return reserve_make(of_reserve(job)->daemon->state_dir);
+}
+
+static void reserve_done(struct worker_job *job, int rc)
+{
+	struct pruner *p = of_reserve(job);
+
+	p->reserving = false;
+	if (rc < 0 && rc != -ECANCELED && rc != p->reserve_rc)
+		log_write(LOG_WARNING, "%s/reserve: it could not be made: %s", p->daemon->state_dir,
+			strerror(-rc));
+	else if (rc == 0 && p->reserve_rc < 0)
+		log_write(LOG_INFO, "%s/reserve: there again", p->daemon->state_dir);
+	p->reserve_rc = rc;
+	if (rc < 0 && rc != -ECANCELED && !p->daemon->stopping)
+		arm(p, LACKING_S);
+}
+
+/* See to it that it is there. */
+static void keep_reserve(struct pruner *p)
+{
+	if (p->reserving)
+		return;
+	p->reserving = true;
+	worker_add(p->daemon->worker, &p->reserve);
+}
+
 int prune_create(struct daemon *d, struct pruner **out)
 {
 	struct pruner *p = calloc(1, sizeof(*p));
@@ -508,6 +572,8 @@ int prune_create(struct daemon *d, struct pruner **out)
 	arm(p, SOON_S);
 	p->leftover = (struct worker_job){.work = leftover_work, .done = leftover_done};
 	worker_add(d->worker, &p->leftover);
+	p->reserve = (struct worker_job){.work = reserve_work, .done = reserve_done};
+	keep_reserve(p);
 	*out = p;
 	return 0;
 }

@@ -6,6 +6,10 @@
  * The directories of a run are moved to STATE_DIR/trash first: that decides it. Then they are
  * emptied, its rows are deleted, and the empty directories removed. What a gpt2d that went away has
  * left in the trash, the next one finishes (prune_recover).
+ *
+ * On a full disk rows find no room to be deleted in. Then the reserve is given up (reserve.h), and
+ * where that is not enough, the files of all that are to go are removed before the rows of the
+ * first.
  */
 #ifndef GPT2D_PRUNE_H
 #define GPT2D_PRUNE_H
@@ -30,8 +34,7 @@ void prune_soon(struct pruner *p);
 /* Whether a run is being removed, or is about to be. */
 bool prune_has(const struct pruner *p, int64_t id);
 
-/* The methods "prune" and "keep"; they answer the request, now or later. */
+/* The method "prune"; it answers the request, now or later. */
 void prune_request(struct daemon *d, struct client *client, json_t *params);
-void prune_keep(struct daemon *d, struct client *client, json_t *params);
 
 #endif

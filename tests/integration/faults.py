@@ -9,6 +9,7 @@
 GPT2D_LONG=1 in the environment: every write instead of a sample, and many more rounds.
 """
 
+import errno
 import hashlib
 import mmap
 import os
@@ -59,14 +60,14 @@ class Program:
 
 
 class Faults:
-    def __init__(self, home):
+    def __init__(self, home, under=None):
         folder = home / "faults"
         folder.mkdir()
         self.daemon = Program(folder / "gpt2d")
         self.engine = Program(folder / "gpt2-engine-cpu")
         sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1:verify_asan_link_order=0"
         self.environment = {"LD_PRELOAD": str(LIBRARY), "GPT2D_FAULTS": str(folder),
-            "GPT2D_FAULTS_UNDER": str(home / "state"), "ASAN_OPTIONS": sanitizer}
+            "GPT2D_FAULTS_UNDER": str(under or home / "state"), "ASAN_OPTIONS": sanitizer}
 
 
 def sample(total, n):
@@ -146,3 +147,24 @@ def check_next_run(d):
     with d.client() as c:
         number = c.submit(spec("next"))
         assert c.wait(number)["state"] == "done", d.said()
+
+
+def small_file_system(path):
+    """None, or why there is none."""
+    if os.geteuid() != 0:
+        return "only root mounts a file system"
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(path)], capture_output=True,
+        text=True, check=False)
+    return mounted.stderr.strip() or "mount failed" if mounted.returncode else None
+
+
+def fill(path):
+    """No byte of room is left."""
+    with open(path, "wb", buffering=0) as f:
+        for size in (1 << 16, 4096, 1):
+            try:
+                while f.write(bytes(size)):
+                    pass
+            except OSError as full:
+                assert full.errno == errno.ENOSPC

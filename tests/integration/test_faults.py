@@ -13,7 +13,7 @@ import pytest
 
 from engines import PROGRAM
 from faults import (EVENT, FAIL, KILL, NEEDS_ROOM, LIBRARY, LONG, SHORT, TORN, Faults, check_all, check_next_run,
-    ensure_ended, sample, start_if_it_can, submit_and_wait)
+    ensure_ended, fill, sample, small_file_system, start_if_it_can, submit_and_wait)
 from helpers import BUILD, FAKE_ENGINE, Daemon, RpcError, experiment, spec, wait_for
 
 pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
@@ -239,27 +239,6 @@ def test_a_killed_engine_leaves_no_half_file(tmp_path, faults):
 
 
 # ---- a real file system without room ----
-
-def small_file_system(path):
-    """None, or why there is none."""
-    if os.geteuid() != 0:
-        return "only root mounts a file system"
-    path.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(path)], capture_output=True,
-        text=True, check=False)
-    return mounted.stderr.strip() or "mount failed" if mounted.returncode else None
-
-
-def fill(path):
-    """No byte of room is left."""
-    with open(path, "wb", buffering=0) as f:
-        for size in (1 << 16, 4096, 1):
-            try:
-                while f.write(bytes(size)):
-                    pass
-            except OSError as full:
-                assert full.errno == errno.ENOSPC
-
 
 def test_a_full_file_system(tmp_path):
     """Filled and emptied again and again: nothing that was acknowledged is lost, and no restart is needed."""

@@ -1,0 +1,180 @@
+"""A state directory on a file system of a few MiB that has no byte left (case H8)."""
+
+import errno
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from faults import FILES, KILL, LIBRARY, TORN, Faults, fill, sample, small_file_system
+from helpers import BUILD, Daemon, RpcError, experiment, spec, wait_for
+
+RESERVE = 1 << 20
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A folder on a file system of 16 MiB."""
+    path = tmp_path / "small"
+    reason = small_file_system(path)
+    if reason:
+        pytest.skip(f"no small file system: {reason}")
+    yield path
+    subprocess.run(["umount", "-l", str(path)], check=False)
+
+
+def on(path, tmp_path, **options):
+    """A daemon there; its log is elsewhere."""
+    return Daemon(home=path, options=("--log-file", str(tmp_path / "log")), **options)
+
+
+def done(c, names):
+    for name in names:
+        assert c.wait(c.submit(spec(name)))["state"] == "done"
+
+
+def has_reserve(d):
+    file = d.state / "reserve"
+    return file.exists() and file.stat().st_size == RESERVE
+
+
+def ids(c):
+    return [run["id"] for run in c.call("list", limit=10000)["runs"]]
+
+
+def folders(d):
+    return sorted(int(path.name.split("-")[0]) for path in (d.state / "runs").iterdir())
+
+
+def trash(d):
+    path = d.state / "trash"
+    return sorted(path.iterdir()) if path.exists() else []
+
+
+def refused(call, *args, **params):
+    with pytest.raises(RpcError) as refusal:
+        call(*args, **params)
+    assert refusal.value.code == -32006
+    return refusal.value.message
+
+
+def gpt2ctl(d, *args):
+    return subprocess.run([BUILD / "ctl" / "gpt2ctl", *args], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "GPT2D_SOCKET": str(d.socket)})
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_prune_makes_room(small, tmp_path, large):
+    """Whether the files of the runs free more than the deletion of their rows takes, or less."""
+    filler = small / "filler"
+    with on(small, tmp_path) as d, d.client() as c:
+        wait_for(lambda: has_reserve(d), "the reserve")
+        for _ in range(3 if large else 1):
+            done(c, [f"r{i}" for i in range(12)])
+            if large:
+                for run in folders(d)[-12:]:
+                    (next((d.state / "runs").glob(f"{run}-*")) / "more").write_bytes(bytes(200000))
+            fill(filler)
+            keep = ids(c)[-5:]
+            assert "gpt2d.db: No space left on device; make room on " in refused(c.submit, spec("refused"))
+            assert c.call("status")["store"]["errno"] == "ENOSPC"
+            pruned = gpt2ctl(d, "prune", "--yes", "--keep", "5")
+            assert pruned.returncode == 0, pruned.stderr
+            assert ids(c) == folders(d) == keep and trash(d) == []
+            done(c, ["after"])
+            assert c.call("status")["store"] is None
+            if not large:
+                assert "/state/reserve: given up, " in (tmp_path / "log").read_text()
+            if large:  # there is room for it now, or once the filler is gone
+                wait_for(lambda: has_reserve(d), "the reserve")
+            filler.unlink()
+
+
+def test_prune_without_a_reserve(small, tmp_path):
+    """What the files of all runs free is there for the rows of the first."""
+    with on(small, tmp_path) as d, d.client() as c:
+        wait_for(lambda: has_reserve(d), "the reserve")
+        done(c, [f"r{i}" for i in range(40)])
+        (d.state / "reserve").unlink()
+        for i in range(2, 41):
+            (d.state / "runs" / f"{i}-r{i - 1}" / "more").write_bytes(bytes(10000))
+        fill(small / "filler")
+        for run in (d.state / "runs" / "1-r0").iterdir():
+            run.unlink()
+        fill(small / "filler2")  # the first one frees nothing
+        assert refused(c.call, "prune", state="done", keep=39).startswith(
+            f"run 1: it could not be removed, but its files are: {d.state}/gpt2d.db: No space left on device; make room ")
+        assert ids(c) == list(range(1, 41))
+        assert len(c.call("prune", keep=5)["runs"]) == 35
+        assert ids(c) == folders(d) == [36, 37, 38, 39, 40] and trash(d) == []
+        done(c, ["after"])
+
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+@pytest.mark.parametrize("action", [KILL, TORN])
+def test_prune_is_killed_at_every_step(small, tmp_path, action):
+    """On the full disk gpt2d starts again, and each run is there with its files, or gone with them."""
+    faults = Faults(tmp_path, under=small / "state")
+    filler, pruned = small / "filler", 0
+    with on(small, tmp_path, environment=faults.environment) as d:
+        with d.client() as c:
+            wait_for(lambda: has_reserve(d), "the reserve")
+            done(c, ["x"])
+            fill(filler)
+            before = faults.daemon.count
+            c.call("prune", keep=0)
+            total = faults.daemon.count - before
+            assert total > 20
+            filler.unlink()
+        for n in sample(total, 8):
+            with d.client() as c:
+                wait_for(lambda: has_reserve(d), "the reserve", patience=120)
+                done(c, ["a", "b", "c"])
+                whole = ids(c)
+                files = {run: sorted(os.listdir(c.call("show", id=run)["run"]["dir"])) for run in whole}
+                fill(filler)
+                faults.daemon.arm(action, first=n, last=n, ops=FILES)
+                try:
+                    c.call("prune", keep=1)
+                except (OSError, EOFError):
+                    pass
+            faults.daemon.disarm()
+            if d.process.poll() is None:
+                d.kill()
+            d.process.wait()
+            d.start()
+            with d.client() as c:
+                left = ids(c)
+                assert left == folders(d) and set(left) <= set(whole) and whole[-1] in left
+                for run in left:
+                    shown = c.call("show", id=run)["run"]
+                    assert shown["state"] == "done" and sorted(os.listdir(shown["dir"])) == files[run]
+                wait_for(lambda: trash(d) == [], "the trash is emptied")
+                pruned += len(whole) - len(left)
+                c.call("prune", keep=1)
+                assert ids(c) == [whole[-1]] == folders(d)
+                done(c, ["works"])
+                filler.unlink()
+        assert pruned > 0
+
+
+def test_start_on_a_full_disk(small, tmp_path):
+    """After a kill and after a good end; runs can be removed then."""
+    with on(small, tmp_path) as d:
+        for end in (d.kill, d.stop):
+            with d.client() as c:
+                wait_for(lambda: has_reserve(d), "the reserve", patience=120)
+                done(c, ["a", "b", "c"])
+                c.call("drain")
+                waits = c.submit(spec("waits"))
+            end()
+            fill(small / "filler")
+            d.start()
+            with d.client() as c:
+                assert c.state(waits) == "queued" and c.call("status")["drained"]
+                c.call("prune", keep=1)
+                assert ids(c) == [waits - 1, waits]
+                (small / "filler").unlink()
+                c.call("resume")
+                assert c.wait(waits)["state"] == "done"
