@@ -11,6 +11,7 @@
 #include "daemon/prune.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
+#include "daemon/run_log.h"
 #include "proto/protocol.h"
 
 static json_t *state_params(const struct run *run)
@@ -48,8 +49,10 @@ static void on_written(void *arg, struct run *run, enum run_state state, int rc)
 
 static void write_state(struct daemon *d, struct run *run)
 {
-	int rc = record_transition(d->store, run, on_written, d);
+	int rc;
 
+	run_log_hand_over(d); /* said before: "logs" has it before */
+	rc = record_transition(d->store, run, on_written, d);
 	if (rc < 0 && !run->unwritten)
 		log_write(LOG_ERROR, "run %lld: no memory to write that it is %s: tried again",
 			(long long)run->id, run_state_name(run->state));

@@ -18,9 +18,17 @@
 
 enum { LINES_STANDARD = 1000 };
 
+/* Lines that are with the store. */
+struct batch {
+	TAILQ_ENTRY(batch) link;
+	struct daemon *daemon;
+	struct record_log_lines lines;
+};
+
 struct run_log {
-	struct record_log_lines waiting, writing;
+	struct record_log_lines waiting;
 	int64_t n_waiting;
+	TAILQ_HEAD(, batch) batches;
 };
 
 static void free_lines(struct record_log_lines *lines)
@@ -39,55 +47,69 @@ struct run_log *run_log_create(void)
 
 	if (log != NULL) {
 		TAILQ_INIT(&log->waiting);
-		TAILQ_INIT(&log->writing);
+		TAILQ_INIT(&log->batches);
 	}
 	return log;
 }
 
+static void free_batch(struct run_log *log, struct batch *b)
+{
+	TAILQ_REMOVE(&log->batches, b, link);
+	free_lines(&b->lines);
+	free(b);
+}
+
 void run_log_destroy(struct run_log *log)
 {
+	struct batch *b;
+
 	if (log == NULL)
 		return;
 	free_lines(&log->waiting);
-	free_lines(&log->writing);
+	while ((b = TAILQ_FIRST(&log->batches)) != NULL)
+		free_batch(log, b);
 	free(log);
 }
 
 /* ---- write ---- */
 
-static void flush(struct daemon *d);
-
 static void on_written(void *arg, int rc)
 {
-	struct daemon *d = arg;
+	struct batch *b = arg;
+	struct daemon *d = b->daemon;
 
 	if (rc < 0)
 		log_write(LOG_ERROR, "what was said of runs could not be written: %s",
 			store_error_text(rc));
-	free_lines(&d->run_log->writing);
-	flush(d);
+	free_batch(d->run_log, b);
+	if (TAILQ_EMPTY(&d->run_log->batches))
+		run_log_hand_over(d);
 }
 
-static void flush(struct daemon *d)
+void run_log_hand_over(struct daemon *d)
 {
 	struct run_log *log = d->run_log;
+	struct batch *b = TAILQ_EMPTY(&log->waiting) ? NULL : calloc(1, sizeof(*b));
 
-	if (!TAILQ_EMPTY(&log->writing) || TAILQ_EMPTY(&log->waiting))
+	if (b == NULL)
+		return; /* without memory: with the next line */
+	b->daemon = d;
+	TAILQ_INIT(&b->lines);
+	TAILQ_CONCAT(&b->lines, &log->waiting, link);
+	TAILQ_INSERT_TAIL(&log->batches, b, link);
+	if (record_log_add(d->store, &b->lines, on_written, b) == 0) {
+		log->n_waiting = 0;
 		return;
-	TAILQ_CONCAT(&log->writing, &log->waiting, link);
-	log->n_waiting = 0;
-	if (record_log_add(d->store, &log->writing, on_written, d) == 0)
-		return;
-	/* without memory: with the next line */
-	TAILQ_CONCAT(&log->waiting, &log->writing, link);
-	log->n_waiting = RUN_LOG_WAITING;
+	}
+	TAILQ_CONCAT(&log->waiting, &b->lines, link);
+	free_batch(log, b);
 }
 
-static struct record_log_line *last_of(const struct run_log *log, int64_t run)
+static struct record_log_line *last_of(const struct record_log_lines *lines, int64_t run)
 {
 	struct record_log_line *line;
 
-	TAILQ_FOREACH_REVERSE(line, &log->waiting, record_log_lines, link)
+	TAILQ_FOREACH_REVERSE(line, lines, record_log_lines, link)
 	if (line->run == run)
 		return line;
 	return NULL;
@@ -121,8 +143,7 @@ void run_log_write(
 	struct record_log_line *line, *last;
 	va_list args;
 
-	/* what gpt2d says of a run is little, and its end is the last thing to leave out */
-	last = rank >= 0 && log->n_waiting >= RUN_LOG_WAITING ? last_of(log, run->id) : NULL;
+	last = log->n_waiting >= RUN_LOG_WAITING ? last_of(&log->waiting, run->id) : NULL;
 	line = last ? NULL : calloc(1, sizeof(*line));
 	if (line == NULL) {
 		if (last != NULL)
@@ -140,7 +161,8 @@ void run_log_write(
 	follow_event(d->follow, run, EVENT_LOG,
 		json_pack("{so ss ss}", "rank", rank < 0 ? json_null() : json_integer(rank),
 			"level", log_level_name(level), "message", line->message));
-	flush(d);
+	if (TAILQ_EMPTY(&log->batches))
+		run_log_hand_over(d);
 }
 
 /* ---- logs ---- */
@@ -153,12 +175,12 @@ struct question {
 
 static bool in_hand(const struct daemon *d, int64_t id)
 {
-	const struct record_log_line *line;
+	const struct batch *b;
 
-	TAILQ_FOREACH(line, &d->run_log->writing, link)
-		if (line->run == id)
+	TAILQ_FOREACH(b, &d->run_log->batches, link)
+		if (last_of(&b->lines, id) != NULL)
 			return true;
-	return queue_find(d->queue, id) != NULL || last_of(d->run_log, id) != NULL;
+	return queue_find(d->queue, id) != NULL || last_of(&d->run_log->waiting, id) != NULL;
 }
 
 static void on_lines(void *arg, int rc, json_t *result)

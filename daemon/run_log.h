@@ -24,6 +24,9 @@ void run_log_destroy(struct run_log *log); /* takes NULL */
 void run_log_write(struct daemon *d, struct run *run, int rank, enum log_level level,
 	const char *format, ...) __attribute__((format(printf, 5, 6), nonnull(5)));
 
+/* Lines that wait go to the store now, ahead of what is written next. */
+void run_log_hand_over(struct daemon *d);
+
 /* The method "logs"; it answers the request, now or later. */
 void run_log_request(struct daemon *d, struct client *client, json_t *params);
 

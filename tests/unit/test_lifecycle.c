@@ -20,6 +20,7 @@
 #include "daemon/prune.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
+#include "daemon/run_log.h"
 
 /* ---- what lifecycle.c calls ---- */
 
@@ -74,6 +75,10 @@ void follow_end(struct follow *f, struct run *run)
 }
 
 void prune_soon(struct pruner *p)
+{
+}
+
+void run_log_hand_over(struct daemon *d)
 {
 }
 
