@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "daemon/filesystem.h"
@@ -180,6 +181,44 @@ void database_checkpoint(struct database *d, int pages)
 		return;
 	sqlite3_wal_checkpoint_v2(d->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 	d->wal_pages = 0;
+}
+
+/* As SQLite lays it out: a header, and a smaller one before each page. */
+enum { WAL_HEADER = 32, FRAME_HEADER = 24, PAGE = 4096 };
+enum { RESERVED = WAL_HEADER + DATABASE_WAL_FULL * (FRAME_HEADER + PAGE), PIECE = 2 << 20 };
+/* The disk must have that many times as much room. */
+enum { RESERVED_SHARE = 64 };
+
+/* Whether there is more to do. What lies behind the last commit is not read by anyone. */
+static bool reserve_piece(int fd)
+{
+	struct statvfs disk;
+	struct stat st;
+	ssize_t written;
+	void *zeros;
+
+	if (fstat(fd, &st) < 0 || st.st_size >= RESERVED || fstatvfs(fd, &disk) < 0 ||
+		disk.f_bavail < (uint64_t)RESERVED_SHARE * RESERVED / disk.f_frsize)
+		return false;
+	zeros = calloc(1, PIECE);
+	if (zeros == NULL)
+		return false;
+	written = pwrite(fd, zeros, PIECE, st.st_size);
+	free(zeros);
+	/* the next commit is not to wait for these as well */
+	return written == PIECE && fdatasync(fd) == 0;
+}
+
+void database_reserve(struct database *d)
+{
+	char path[PATH_MAX];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s%s", d->path, file_suffixes[DATABASE_FILES - 1]);
+	fd = database_gone(d) ? -1 : open(path, O_WRONLY | O_CLOEXEC);
+	d->reserved = fd < 0 || !reserve_piece(fd);
+	if (fd >= 0)
+		close(fd);
 }
 
 bool database_unsure(const struct database *d)

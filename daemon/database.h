@@ -25,6 +25,7 @@ struct database {
 	struct sqlite3 *handle;
 	char *path;
 	int wal_pages; /* after the last commit; 0 since a checkpoint */
+	bool reserved; /* database_reserve has no more to do */
 	/* private to database.c: which files the names stood for */
 	struct database_mark {
 		bool known;
@@ -49,6 +50,14 @@ void database_close(struct database *d);
  * and it is tried again after another commit.
  */
 void database_checkpoint(struct database *d, int pages);
+
+/*
+ * Makes the file of the write-ahead log longer, by a piece a call, up to what DATABASE_WAL_FULL
+ * pages take: a commit into a file that need not grow writes nothing but its pages, not the inode
+ * too, and finds room on a disk that has become full. Only where the disk has much more room than
+ * that; where it is not possible commits make the file longer, as they need it.
+ */
+void database_reserve(struct database *d);
 
 /* After a commit that failed: whether all of it may have got into the write-ahead log. */
 bool database_unsure(const struct database *d);

@@ -205,8 +205,8 @@ void store_add(struct store *s, struct store_job *job)
 	pthread_mutex_lock(&s->lock);
 	append(&s->waiting, job);
 	s->undelivered++;
-	pthread_cond_signal(&s->wake);
 	pthread_mutex_unlock(&s->lock);
+	pthread_cond_signal(&s->wake); /* without the lock, which is what it would wait for next */
 }
 
 bool store_failure(struct store *s, struct store_failure *out)
@@ -450,7 +450,7 @@ static bool wait_for_jobs(struct store *s)
 	bool quiet = false;
 
 	while (s->waiting.first == NULL && !s->closing && !quiet) {
-		if (s->failing || s->db.wal_pages >= DATABASE_WAL_IDLE)
+		if (s->failing || s->db.wal_pages >= DATABASE_WAL_IDLE || !s->db.reserved)
 			quiet = pthread_cond_timedwait(&s->wake, &s->lock, &until) == ETIMEDOUT;
 		else
 			pthread_cond_wait(&s->wake, &s->lock);
@@ -470,6 +470,15 @@ static void probe(struct store *s)
 		set_failing(s, database_probe(&s->db));
 }
 
+/* One of these a time: a job may come meanwhile. */
+static void at_rest(struct store *s)
+{
+	if (s->db.wal_pages >= DATABASE_WAL_IDLE)
+		database_checkpoint(&s->db, DATABASE_WAL_IDLE);
+	else if (!s->db.reserved)
+		database_reserve(&s->db);
+}
+
 static void *run_thread(void *arg)
 {
 	struct store *s = arg;
@@ -485,7 +494,7 @@ static void *run_thread(void *arg)
 		if (jobs != NULL)
 			do_jobs(s, jobs);
 		else if (quiet && !s->failing)
-			database_checkpoint(&s->db, DATABASE_WAL_IDLE);
+			at_rest(s);
 		if (s->failing && !closing && clock_mono_ns() >= s->probe_ns)
 			probe(s);
 	} while (jobs != NULL || !closing);

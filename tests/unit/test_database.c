@@ -1,0 +1,188 @@
+/*
+ * The database by itself: the file of its write-ahead log is made long beforehand, and what lies
+ * behind the last commit is nothing.
+ */
+#include <setjmp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "daemon/database.h"
+#include "tests/unit/store_fixture.h"
+
+enum { FULL_BYTES = DATABASE_WAL_FULL * 4096, MANY = 100 };
+
+static int64_t log_bytes(const struct store_fixture *f)
+{
+	char name[128];
+	struct stat st;
+
+	snprintf(name, sizeof(name), "%s-wal", f->path);
+	assert_int_equal(stat(name, &st), 0);
+	return st.st_size;
+}
+
+static void open_database(struct database *d, const char *path)
+{
+	char error[512] = "";
+
+	*d = (struct database){0};
+	if (database_open(d, path, error, sizeof(error)) < 0)
+		fail_msg("%s", error);
+}
+
+static void commit(struct database *d)
+{
+	assert_int_equal(
+		sqlite3_exec(d->handle, "insert into holds values(hex(randomblob(9)), 1, 1, '')",
+			NULL, NULL, NULL),
+		SQLITE_OK);
+}
+
+static int64_t commits(struct database *d)
+{
+	sqlite3_stmt *stmt;
+	int64_t n;
+
+	assert_int_equal(
+		sqlite3_prepare_v2(d->handle, "select count(*) from holds", -1, &stmt, NULL),
+		SQLITE_OK);
+	assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+	n = sqlite3_column_int64(stmt, 0);
+	sqlite3_finalize(stmt);
+	return n;
+}
+
+static bool has_room(const struct store_fixture *f)
+{
+	struct statvfs disk;
+
+	assert_int_equal(statvfs(f->folder, &disk), 0);
+	return disk.f_bavail > (UINT64_C(66) * FULL_BYTES) / disk.f_frsize;
+}
+
+static void reserve(struct database *d)
+{
+	for (int i = 0; i < 20 && !d->reserved; i++)
+		database_reserve(d);
+	assert_true(d->reserved);
+}
+
+/* What a process that is killed leaves, under another name. */
+static void copy(const struct store_fixture *f, const char *to)
+{
+	static const char *const suffixes[] = {"", "-wal"};
+	char from[128], name[160], *bytes = malloc(1 << 20);
+	ssize_t n;
+	int in, out;
+
+	assert_non_null(bytes);
+	for (int i = 0; i < 2; i++) {
+		snprintf(from, sizeof(from), "%s%s", f->path, suffixes[i]);
+		snprintf(name, sizeof(name), "%s%s", to, suffixes[i]);
+		in = open(from, O_RDONLY);
+		out = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+		assert_true(in >= 0 && out >= 0);
+		while ((n = read(in, bytes, 1 << 20)) > 0)
+			assert_int_equal(write(out, bytes, (size_t)n), n);
+		close(in);
+		close(out);
+	}
+	free(bytes);
+}
+
+static void test_log_does_not_grow(void **state)
+{
+	struct store_fixture *f = *state;
+	struct database d, after;
+	char killed[128];
+	int64_t bytes;
+
+	if (!has_room(f))
+		skip();
+	open_database(&d, f->path);
+	commit(&d);
+	reserve(&d);
+	bytes = log_bytes(f);
+	assert_in_range(bytes, FULL_BYTES, FULL_BYTES + (4 << 20));
+	for (int i = 1; i < MANY; i++)
+		commit(&d);
+	assert_int_equal(log_bytes(f), bytes);
+	snprintf(killed, sizeof(killed), "%s/killed", f->folder);
+	for (int round = 0; round < 2; round++) {
+		copy(f, killed);
+		open_database(&after, killed);
+		assert_int_equal(commits(&after), MANY + round);
+		commit(&after);
+		assert_int_equal(commits(&after), MANY + round + 1);
+		database_close(&after);
+		/* once more, when the log has begun anew before older pages */
+		database_checkpoint(&d, 1);
+		commit(&d);
+	}
+	database_close(&d);
+	assert_int_equal(unlink(killed), 0);
+}
+
+/* A limit is no error: there is less beforehand, and commits go on. */
+static void test_no_room_beforehand(void **state)
+{
+	struct store_fixture *f = *state;
+	struct database d;
+
+	open_database(&d, f->path);
+	commit(&d);
+	store_fixture_limit(1 << 20);
+	reserve(&d);
+	for (int i = 1; i < MANY; i++)
+		commit(&d);
+	assert_true(log_bytes(f) <= 1 << 20);
+	store_fixture_limit(RLIM_INFINITY);
+	assert_int_equal(commits(&d), MANY);
+	database_close(&d);
+}
+
+/* A store does it when it has nothing else to do. */
+static void test_store_at_rest(void **state)
+{
+	struct store_fixture *f = *state;
+	struct timespec moment = {.tv_nsec = 20000000};
+	struct store *s;
+
+	if (!has_room(f))
+		skip();
+	s = store_fixture_open(f);
+	assert_int_equal(store_start(s), 0);
+	store_fixture_submit(s, f);
+	for (int i = 0; i < 3000 && log_bytes(f) < 1 << 20; i++)
+		nanosleep(&moment, NULL);
+	assert_true(log_bytes(f) >= 1 << 20);
+	store_fixture_submit(s, f);
+	assert_int_equal(store_close(s), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			test_log_does_not_grow, store_fixture_set_up, store_fixture_tear_down),
+		cmocka_unit_test_setup_teardown(
+			test_no_room_beforehand, store_fixture_set_up, store_fixture_tear_down),
+		cmocka_unit_test_setup_teardown(
+			test_store_at_rest, store_fixture_set_up, store_fixture_tear_down),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
