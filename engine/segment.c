@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "engine/check.h"
+#include "engine/patience.h"
 #include "proto/artifact.h"
 #include "proto/protocol.h"
 
@@ -245,7 +246,10 @@ static void fill_agreement(const struct segment *s, bool prepared, struct agreem
 
 static bool sync_collectives(struct segment *s, struct warm *w)
 {
-	int rc = k_stream_sync(w->comm, INT64_MAX);
+	const struct patience p = {.collectives = w->collectives,
+		.timeout_ns = INT64_MAX,
+		.patience_ns = PATIENCE_NS};
+	int rc = patience_stream(&p, w->comm);
 	const char *lost = collectives_error(w->collectives);
 
 	if (!rc && !lost)
@@ -600,7 +604,10 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 {
 	struct collectives_bytes before, after;
 	bool trained, lost;
+	char name[64];
 
+	snprintf(name, sizeof(name), "run %" PRId64 " segment %" PRId64, s->run, s->segment);
+	k_range_begin(name); /* around all that profilers are told in it */
 	set_up(s, w, link);
 	if (w->gpu_log)
 		gpu_log_begin(w->gpu_log);
@@ -621,12 +628,17 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 		trained = trained && validate(s, w, link);
 	}
 	w->work_end_ns = clock_ns(CLOCK_MONOTONIC);
+	if (tuned_missed(&w->tuned) > 0)
+		metrics_log_add(&s->log,
+			"%" PRId64 " algorithms were chosen in a step and are not kept",
+			tuned_missed(&w->tuned));
 	if (w->gpu_log)
 		gpu_log_end(w->gpu_log, &s->gpu);
 	/* a segment that failed on all ranks alike still has times worth keeping */
 	if (!s->failure.poisoned && !s->cancelled && s->measure.done > 0 && !gather(s, w))
 		trained = false;
 	s->wall_ns = clock_ns(CLOCK_MONOTONIC) - s->received_ns;
+	k_range_end();
 	return trained;
 }
 

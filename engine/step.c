@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "engine/patience.h"
 #include "engine/schedule.h"
 
 int64_t step_marks(const struct spec_config *config)
@@ -91,10 +92,13 @@ static void share_loss(struct step *s)
 /* Until the compute stream is done and the shared sums are here. */
 static int wait_for_all(struct step *s, char *error, size_t error_bytes)
 {
-	int rc = k_stream_sync(s->compute, s->timeout_ns);
+	const struct patience p = {.collectives = s->collectives,
+		.timeout_ns = s->timeout_ns,
+		.patience_ns = PATIENCE_NS};
+	int rc = patience_stream(&p, s->compute);
 
 	if (s->group && !rc)
-		rc = k_event_sync(s->shared_out, s->timeout_ns);
+		rc = patience_event(&p, s->shared_out);
 	if (s->collectives && collectives_error(s->collectives)) {
 		snprintf(error, error_bytes, "%s", collectives_error(s->collectives));
 		return -EPIPE;

@@ -12,6 +12,12 @@
  *
  * Ranks capture in the same step or not at all, and one that keeps the graph of an earlier segment
  * uses it only when all do. Their steps begin with the gather of what the step before updated.
+ *
+ * For a profiler (NVTX) a segment is the range "run R segment S", in it train/dataload,
+ * train/forward, train/loss, train/backward, train/optimizer_step, val/forward, val/loss, and in
+ * those "train/reduce bucket B" and "train/gather bucket B". They are there while operations are
+ * launched one by one or captured, not when a graph is launched: an engine that is to be profiled
+ * by them is started with --no-graphs.
  */
 #ifndef GPT2D_STEP_H
 #define GPT2D_STEP_H

@@ -2,6 +2,8 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,16 +114,26 @@ static void compute_waits_for(struct zero *z, struct k_event *event)
 	timeline_enter(z->time, before);
 }
 
+static void name_range(const char *what, int64_t bucket)
+{
+	char name[48];
+
+	snprintf(name, sizeof(name), "train/%s bucket %" PRId64, what, bucket);
+	k_range_begin(name);
+}
+
 static void reduce_bucket(struct zero *z, int64_t bucket)
 {
 	struct k_range r = plan_reduce_bucket(z->plan, bucket);
 	void *buf = z->grads + (size_t)r.first * z->elem_bytes;
 
+	name_range("reduce", bucket);
 	if (z->stage >= 1 && z->reduce_scatter)
 		collectives_reduce_scatter(z->group, buf, r.n, z->comm);
 	else
 		collectives_all_reduce(
 			z->group, buf, r.n, COLLECTIVES_ELEM, COLLECTIVES_SUM, z->comm);
+	k_range_end();
 }
 
 static void reduce_up_to(struct zero *z, int64_t complete, struct k_event *ready)
@@ -183,6 +195,7 @@ static void gather_bucket(struct zero *z, int64_t bucket)
 	struct k_range g = plan_gather_bucket(z->plan, bucket);
 	int64_t first = g.first / z->plan->reduce_elems;
 
+	name_range("gather", bucket);
 	collectives_begin(z->group);
 	for (int64_t i = first; i < z->plan->n_reduce; i++) {
 		struct k_range r = plan_reduce_bucket(z->plan, i);
@@ -193,6 +206,7 @@ static void gather_bucket(struct zero *z, int64_t bucket)
 			z->group, z->params + (size_t)r.first * z->elem_bytes, r.n, z->comm);
 	}
 	collectives_end(z->group);
+	k_range_end();
 }
 
 static bool gathers(const struct zero *z)

@@ -78,6 +78,22 @@ int64_t k_event_elapsed_ns(const struct k_event *from, const struct k_event *to)
 	return 1;
 }
 
+/* Collectives are issued in ranges that name their bucket, one at a time. */
+static char range[64];
+
+void k_range_begin(const char *name)
+{
+	assert_string_equal(range, "");
+	assert_non_null(strstr(name, " bucket "));
+	snprintf(range, sizeof(range), "%s", name);
+}
+
+void k_range_end(void)
+{
+	assert_string_not_equal(range, "");
+	range[0] = '\0';
+}
+
 size_t k_elem_bytes(const struct k_context *ctx)
 {
 	return ELEM_BYTES;
@@ -88,6 +104,7 @@ static void count_reduced(const void *buf, int64_t n, const struct k_stream *s)
 	int64_t first = ((const char *)buf - grads) / ELEM_BYTES;
 
 	assert_ptr_equal(s, &comm);
+	assert_memory_equal(range, "train/reduce", 12);
 	assert_true(n > 0 && first + n <= arena_elems);
 	if (comm.knows.final < first + n)
 		fail_msg("[%d, %d) leaves when [0, %d) is final", (int)first, (int)(first + n),
