@@ -22,12 +22,16 @@ static struct k_choice *all_choices(const struct tuned *t, int64_t *n)
 	return choices;
 }
 
+int64_t tuned_missed(const struct tuned *t)
+{
+	return t->holds_for ? k_choices(t->ctx, NULL, 0) - t->n : 0;
+}
+
 /* Those in force as text, malloc'd, and its hash; NULL without memory. */
 static char *text_in_force(struct tuned *t)
 {
-	int64_t n;
-	struct k_choice *choices = all_choices(t, &n);
-	char *text = choices ? tuning_text(t->holds_for, choices, n) : NULL;
+	struct k_choice *choices = all_choices(t, &t->n);
+	char *text = choices ? tuning_text(t->holds_for, choices, t->n) : NULL;
 
 	free(choices);
 	if (!text || artifact_sha256(text, strlen(text), t->sha256))

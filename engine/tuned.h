@@ -24,6 +24,7 @@ struct tuned {
 		int64_t number[TUNED_NUMBERS];
 	} shape[TUNED_SHAPES]; /* the latest */
 	int64_t shapes;
+	int64_t n;            /* choices that sha256 is of */
 	char sha256[65];      /* of all choices in force as a file of tuning.h; empty: none */
 	char file_sha256[65]; /* of the file as it was read or written */
 	char note[512];       /* what was wrong with the file; empty: nothing */
@@ -35,6 +36,9 @@ void tuned_init(struct tuned *t, struct k_context *ctx, const char *dir);
 /* Whether all products of such a training have their choice, and that it is so from here on. */
 bool tuned_has(const struct tuned *t, const struct spec_config *config);
 void tuned_add(struct tuned *t, const struct spec_config *config);
+
+/* Products whose choice was made since tuned_share: neither disk nor other ranks have it. */
+int64_t tuned_missed(const struct tuned *t);
 
 /*
  * Rank 0's choices to all of group (NULL: alone), and to disk unless the file has them already;

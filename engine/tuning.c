@@ -291,8 +291,8 @@ int tuning_read(const char *dir, const char *holds_for, struct k_choice **out, i
 	return rc;
 }
 
-int tuning_write(const char *dir, const char *holds_for, const char *text, char *error,
-	size_t error_bytes)
+int tuning_write(
+	const char *dir, const char *holds_for, const char *text, char *error, size_t error_bytes)
 {
 	char name[TUNING_NAME_BYTES];
 	int rc = 0;

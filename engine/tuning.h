@@ -39,7 +39,7 @@ int tuning_read(const char *dir, const char *holds_for, struct k_choice **out, i
 	char *error, size_t error_bytes);
 
 /* Whole or not at all; dir is made where its parent is there. 0, or a negative errno with error. */
-int tuning_write(const char *dir, const char *holds_for, const char *text, char *error,
-	size_t error_bytes);
+int tuning_write(
+	const char *dir, const char *holds_for, const char *text, char *error, size_t error_bytes);
 
 #endif

@@ -80,9 +80,9 @@ class Rank:
 class Ranks:
     """A world of engines, connected and ready."""
 
-    def __init__(self, world=1, threads=1, env=None):
+    def __init__(self, world=1, threads=1, env=None, options=()):
         self.world = world
-        self.ranks = [Rank("--role", "rank", "--rank", r, "--ranks", world, "--threads", threads, env=env)
+        self.ranks = [Rank("--role", "rank", "--rank", r, "--ranks", world, "--threads", threads, *options, env=env)
             for r in range(world)]
         hellos = [rank.wait("engine.hello")[1] for rank in self.ranks]
         for rank in self.ranks:

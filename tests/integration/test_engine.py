@@ -43,6 +43,15 @@ def test_a_segment_from_start_to_done(world, folders):
     assert (directory / "RUN_COMPLETE.txt").exists()
 
 
+def test_nothing_is_tuned_on_a_cpu(folders, tmp_path):
+    directory = folders()
+    with Ranks(1, options=("--tuning-dir", tmp_path / "tuning")) as ranks:
+        ranks.train(spec(1), directory)
+    ours = metrics(directory)["gpt2d"]
+    assert ours["tuning_cache_sha256"] is None and "rank order" in ours["determinism"]
+    assert not (tmp_path / "tuning").exists()
+
+
 @pytest.mark.parametrize("world", [1, 2])
 def test_warm_segments_repeat_bit_for_bit(world, folders):
     """A, B (of other sizes and seed), A: the two A's are one."""

@@ -179,6 +179,9 @@ static void started_again(void **state)
 	assert_string_equal(t.note, "");
 	assert_int_equal(strlen(t.sha256), 64);
 	assert_string_equal(t.sha256, t.file_sha256);
+	assert_int_equal(tuned_missed(&t), 0);
+	choose(&first, 3, 30, 1);
+	assert_int_equal(tuned_missed(&t), 1);
 
 	tuned_init(&u, &second, *state);
 	assert_string_equal(u.note, "");

@@ -65,8 +65,7 @@ static void read_as_written(void **state)
 	char *text = make_text(choices), error[256];
 	int64_t n = 0;
 
-	assert_int_equal(
-		tuning_parse(text, strlen(text), gpu, &out, &n, error, sizeof(error)), 0);
+	assert_int_equal(tuning_parse(text, strlen(text), gpu, &out, &n, error, sizeof(error)), 0);
 	assert_int_equal(n, CHOICES);
 	assert_memory_equal(out, choices, sizeof(choices));
 	assert_int_equal(out[0].product.m, 2304 - CHOICES + 1); /* in ascending order */
@@ -96,8 +95,7 @@ static void none_is_a_set_too(void **state)
 	int64_t n = -1;
 
 	assert_non_null(text);
-	assert_int_equal(
-		tuning_parse(text, strlen(text), gpu, &out, &n, error, sizeof(error)), 0);
+	assert_int_equal(tuning_parse(text, strlen(text), gpu, &out, &n, error, sizeof(error)), 0);
 	assert_int_equal(n, 0);
 	free(out);
 	free(text);
@@ -108,8 +106,8 @@ static void another_gpu_is_told(void **state)
 	struct k_choice choices[CHOICES];
 	char *text = make_text(choices), error[256];
 
-	assert_int_equal(parse(text, strlen(text), "NVIDIA H100, sm_90, cuBLASLt 130100", error),
-		-EINVAL);
+	assert_int_equal(
+		parse(text, strlen(text), "NVIDIA H100, sm_90, cuBLASLt 130100", error), -EINVAL);
 	assert_non_null(strstr(error, "not for NVIDIA H100"));
 	assert_int_equal(parse(text, strlen(text), "NVIDIA H200", error), -EINVAL);
 	assert_int_equal(parse("gpt2d tuning 2\n", 15, gpu, error), -EINVAL);
@@ -154,8 +152,8 @@ static void numbers_too_large(void **state)
 	char text[512], error[256];
 
 	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
-		int n = snprintf(text, sizeof(text), "gpt2d tuning 1\nfor %s\nchoices %s", gpu,
-			heads[i]);
+		int n = snprintf(
+			text, sizeof(text), "gpt2d tuning 1\nfor %s\nchoices %s", gpu, heads[i]);
 
 		assert_int_equal(parse(text, (size_t)n, gpu, error), -EINVAL);
 	}
