@@ -78,9 +78,9 @@ static struct tuned_shape shape_of(const struct spec_config *c)
 {
 	const struct spec_model *m = &c->model;
 
-	return (struct tuned_shape){
-		{m->n_layer, m->n_head, m->n_embd, m->vocab_size, m->n_positions, m->tied_head,
-			m->gelu, m->dropout > 0, c->micro_batch, c->seq_len, c->precision, 0}};
+	return (struct tuned_shape){{m->n_layer, m->n_head, m->n_embd, m->vocab_size,
+		m->n_positions, m->tied_head, m->gelu, m->dropout > 0, c->micro_batch, c->seq_len,
+		c->precision, c->recompute}};
 }
 
 bool tuned_has(const struct tuned *t, const struct spec_config *config)
