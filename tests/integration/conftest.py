@@ -1,3 +1,4 @@
+import json
 import sys
 from pathlib import Path
 
@@ -5,6 +6,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import client
 import helpers
 
 
@@ -12,3 +14,17 @@ import helpers
 def daemon():
     """helpers.Daemon, as a thing to call."""
     return helpers.Daemon
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Where a scripted daemon may have its socket."""
+    return tmp_path / "s"
+
+
+@pytest.fixture
+def spec(tmp_path):
+    """A spec's file."""
+    file = tmp_path / "demo.json"
+    file.write_text(json.dumps(client.SPEC, indent=2))
+    return file

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
+from client import CTL, ctl, environment, verbs
 from fake_daemon import FakeDaemon, run_object
 from helpers import PATIENCE_S, ROOT
 from terminal import Terminal
-from test_ctl import CTL, ctl, environment, verbs
 
 RUNS = [run_object(12, "other", "queued"), run_object(7, "demo", "running")]
 

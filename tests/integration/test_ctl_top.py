@@ -11,10 +11,10 @@ import termios
 
 import pytest
 
+from client import CTL, ctl, environment
 from fake_daemon import FakeDaemon, run_object
 from helpers import wait_for
 from terminal import Terminal
-from test_ctl import CTL, ctl, environment
 
 DEVICE = {"backend": "cpu", "name": "made-up device", "library": "none", "memory_total_bytes": 1, "memory_free_bytes": 1}
 PROGRESS = {"segment": 0, "segments": 4, "block": 0, "arm": "a", "step": 50, "steps": 100, "loss": 2.5,

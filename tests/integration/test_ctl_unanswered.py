@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from client import CTL, environment
 from fake_daemon import FakeDaemon
 from helpers import PATIENCE_S
 from terminal import Terminal
-from test_ctl import CTL, environment
 from test_ctl_daemon import ctl, one_object
 
 

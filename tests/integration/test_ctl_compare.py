@@ -1,0 +1,70 @@
+"""gpt2ctl compare of segments that a scripted daemon shows."""
+
+import pytest
+
+from client import ctl, experiment, one_object, segment
+from fake_daemon import FakeDaemon
+
+
+def test_compare(path):
+    ms = 1000000
+    show = experiment(segment(0, "A", [10 * ms] * 20, switch_ns=29000 * ms), segment(1, "B", [8 * ms] * 19 + [16 * ms]),
+        segment(2, "B", [8 * ms] * 20, losses=[5.0, 4.25], loss_hash="bb"), segment(3, "A", [10 * ms] * 20))
+    with FakeDaemon(path, show=show):
+        value = one_object(ctl("compare", 5, "--json", path=path).stdout)
+        text = ctl("compare", 5, path=path, env={"LC_ALL": "C"})
+        unicode_text = ctl("compare", 5, path=path, env={"LC_ALL": "C.UTF-8"}).stdout
+        reversed_value = one_object(ctl("compare", 5, "--json", "--baseline", "B", path=path).stdout)
+        unknown = ctl("compare", 5, "--baseline", "nothing", path=path)
+        near = ctl("compare", 5, "--baseline", "AA", path=path)
+    assert unknown.returncode == 2 and near.returncode == 2
+    assert unknown.stderr.endswith("no such arm; its arms: A, B\n")
+    assert "its arms: A, B; did you mean A?" in near.stderr
+    a, b = value["arms"]
+    assert (a["arm"], a["steps"], a["median_ns"], a["p95_ns"], a["low_n"]) == ("A", 40, 10 * ms, 10 * ms, False)
+    assert (b["median_ns"], b["p95_ns"]) == (8 * ms, 8 * ms) # rank 38 of 40
+    assert a["tok_s"] == pytest.approx(10000) and b["tok_s"] == pytest.approx(4000 / 0.328)
+    assert a["losses_identical"] and not b["losses_identical"] and b["max_loss_diff"] == 0.25
+    assert value["equal_tokens"] and value["verdict"] is None
+    assert [block["ratios"][0]["tok_s_ratio"] for block in value["blocks"]] == pytest.approx([200 / 168, 1.25])
+    assert value["ratios"][0]["tok_s_ratio"] == pytest.approx(0.4 / 0.328)
+    assert value["ratios"][0]["step_time_ratio"] == pytest.approx(0.328 / 0.4)
+    assert reversed_value["ratios"][0]["arm"] == "A"
+    assert text.returncode == 0 and text.stdout.isascii()
+    assert "B / A  throughput +21.95%  step time -18.00%" in text.stdout
+    assert "#####" in text.stdout
+    assert "no verdict: intervals are not computed yet (2 blocks; a verdict needs 8)" in text.stdout
+    assert "\u2588" in unicode_text
+    assert "SWITCH TO     MEAN  INITIALISATION IN IT\nA          12.0 ms               4.00 ms\n" in text.stdout
+    assert max(len(line) for line in unicode_text.splitlines()) <= 80
+    assert "skipped" not in text.stdout
+
+
+def test_compare_of_steps_that_are_not_listed(path):
+    """A long segment's steps are not in its summary: its own percentiles are, and no list's."""
+    long = {"step_time_ns": None, "losses": None, "step_median_ns": 777, "step_p95_ns": 999, "steps_skipped": 2}
+    with FakeDaemon(path, show=experiment(segment(0, "A", [1000], **long))):
+        one = one_object(ctl("compare", 5, "--json", path=path).stdout)["arms"][0]
+        text = ctl("compare", 5, path=path).stdout
+    with FakeDaemon(path, show=experiment(segment(0, "A", [1000], **long), segment(1, "A", [1000]))):
+        two = one_object(ctl("compare", 5, "--json", path=path).stdout)["arms"][0]
+    assert (one["steps"], one["median_ns"], one["p95_ns"], one["low_n"]) == (None, 777, 999, False)
+    assert one["exposed_comm_mean_s"] == pytest.approx(1e-4) and one["losses_identical"]
+    assert (two["steps"], two["median_ns"], two["p95_ns"]) == (None, None, None)
+    assert "skipped steps: A 2" in text
+
+
+def test_compare_is_honest_about_what_is_missing(path):
+    failed = {**segment(3, "B", [5]), "state": "failed", "summary": None}
+    unequal = segment(1, "B", [2000], tokens_measured=77, losses=[None, 1.0], loss_hash="cc")
+    with FakeDaemon(path, show=experiment(segment(0, "A", [1000]), unequal, segment(2, "A", [1000]), failed)):
+        value = one_object(ctl("compare", 5, "--json", path=path).stdout)
+        text = ctl("compare", 5, path=path).stdout
+    assert value["segments_left_out"] == 1 and not value["equal_tokens"]
+    assert value["arms"][0]["p95_ns"] is None and value["arms"][0]["low_n"]
+    assert value["arms"][1]["max_loss_diff"] is None
+    assert value["ratios"][0]["blocks"] == 1 and value["blocks"][1]["ratios"] == []
+    assert "NOT equal" in text and "n<20" in text and "not comparable" in text
+    with FakeDaemon(path, show=experiment(failed)):
+        result = ctl("compare", 5, path=path)
+    assert result.returncode == 2 and "nothing to compare yet" in result.stderr

@@ -1,0 +1,220 @@
+"""gpt2ctl follow and wait against a scripted daemon: lines, terminals, exit codes, a daemon that goes and comes back."""
+
+import itertools
+import json
+import os
+import queue
+import select
+import signal
+import subprocess
+
+import pytest
+
+from client import CTL, ctl, done, environment, one_object, step
+from fake_daemon import FakeDaemon, Refused, follow_script, run_object
+from helpers import PATIENCE_S, wait_for
+from terminal import Terminal
+
+
+def test_follow_plain_lines(path):
+    events = [("run.state", {"seq": 1, "state": "running", "reason": None})]
+    events += [step(n, n + 1) for n in range(1, 21)] + [done(22)]
+    with FakeDaemon(path, follow=follow_script(run_object(), events)):
+        result = ctl("follow", 1, path=path)
+    assert result.returncode == 0
+    assert "\x1b" not in result.stdout and "\r" not in result.stdout
+    lines = result.stdout.splitlines()
+    assert lines[0] == "run 1 demo: running"
+    assert 10 <= sum("tok/s" in line for line in lines) <= 12
+    assert "step 20/20  loss 3.5000  12.3 k tok/s" in lines[-3]
+    assert lines[-2:] == ["run 1 demo: done", "artifacts: /state/runs/1-demo"]
+
+
+def test_follow_json_lines(path):
+    with FakeDaemon(path, follow=follow_script(run_object(), [step(1, 1), done(2, dropped=3)])):
+        result = ctl("follow", 1, "--json", path=path)
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line["kind"] for line in lines] == ["run.step", "run.done"]
+    assert all(line["schema"] == 1 and line["id"] == 1 for line in lines)
+
+
+def followed(path, columns=100, **env):
+    """All that follow writes on a terminal on which it has shown steps 2, 10 and 20, and its exit code."""
+    connections, seq = queue.Queue(), itertools.count(1)
+    with FakeDaemon(path, follow=follow_script(run_object(), [], connections.put)), \
+            Terminal([str(CTL), "follow", "1"], environment(path, LC_ALL="C.UTF-8", **env), columns=columns) as terminal:
+        connection = connections.get(timeout=PATIENCE_S)
+
+        def shown(n):
+            # a step that comes too soon after the one before is not drawn
+            connection.notify("run.step", id=1, **step(n, next(seq))[1])
+            if select.select([terminal.fd], [], [], 0.05)[0]:
+                terminal.read()
+            return f" {5 * n}%" in terminal.seen or f"step {n}/20" in terminal.seen
+        for n in (2, 10, 20):
+            wait_for(lambda: shown(n), f"step {n} of {terminal.seen!r}")
+        connection.notify("run.done", id=1, **done(next(seq))[1])
+        code = terminal.end()
+        return terminal.seen, code
+
+
+def test_follow_on_a_terminal(path):
+    text, code = followed(path)
+    assert code == 0
+    assert "\r\x1b[K" in text and "\u2588" in text and "\x1b[36m" in text and "100%" in text
+    assert " left" in text
+    assert "\r\x1b[Krun 1 demo  [" in text
+    assert text.replace("\r\n", "\n").endswith("done\x1b[0m\nartifacts: /state/runs/1-demo\n")
+
+
+def test_follow_on_narrow_terminals(path):
+    brief, _ = followed(path, columns=72)
+    narrow, _ = followed(path, columns=40)
+    assert "\r\x1b[K[" in brief and "\u2588" in brief and "step 20/20" in brief and " left" in brief
+    for frame in narrow.split("\r"):
+        line = frame.replace("\x1b[K", "").replace("\n", "")
+        if "tok/s" in line:
+            assert len(line) < 40
+
+
+def test_follow_on_terminals_that_can_do_less(path):
+    plain, _ = followed(path, NO_COLOR="1")
+    dumb, _ = followed(path, TERM="dumb")
+    assert "\x1b[3" not in plain and "\u2588" in plain
+    assert "\x1b" not in dumb
+
+
+def test_interrupting_follow_detaches(path):
+    with FakeDaemon(path, follow=follow_script(run_object(state="running"), [step(3, 1)])) as daemon, \
+            Terminal([str(CTL), "follow", "1"], environment(path)) as terminal:
+        terminal.wait("step 3/20")
+        os.kill(terminal.pid, signal.SIGINT)
+        assert terminal.end() == 6
+    assert "detached; run 1 goes on" in terminal.seen and "gpt2ctl cancel 1" in terminal.seen
+    assert daemon.asked("cancel") == []
+
+
+@pytest.mark.parametrize("state, exit", [("done", 0), ("failed", 4), ("cancelled", 6), ("interrupted", 6)])
+def test_follow_of_an_ended_run(path, state, exit):
+    with FakeDaemon(path, follow=follow_script(run_object(state=state), [done(1, state)])):
+        assert ctl("follow", 1, path=path).returncode == exit
+
+
+def test_no_such_run(path):
+    def follow(params, connection):
+        raise Refused(-32003, f"run {params['id']}: no such run")
+    with FakeDaemon(path, follow=follow):
+        assert ctl("follow", 9, path=path).returncode == 7
+        text = ctl("wait", 9, path=path)
+        result = ctl("wait", 9, "--json", path=path)
+    assert text.stdout == "" and "run 9: no such run" in text.stderr
+    assert result.returncode == 7
+    assert one_object(result.stdout)["runs"][0]["exit"] == 7
+
+
+def test_wait_of_several(path):
+    states = {1: "done", 2: "failed", 3: "cancelled", 4: "done"}
+
+    def follow(params, connection):
+        state = states.get(params["id"])
+        if not state:
+            raise Refused(-32003, "no such run")
+        return follow_script(run_object(params["id"]), [done(1, state)])(params, connection)
+    with FakeDaemon(path, follow=follow):
+        assert ctl("wait", 1, 4, path=path).returncode == 0
+        assert ctl("wait", 1, 3, 4, path=path).returncode == 6
+        assert ctl("wait", 3, 2, 1, path=path).returncode == 4
+        result = ctl("wait", 9, 2, 1, path=path)
+        value = one_object(ctl("wait", 1, 2, 3, "--json", path=path).stdout)
+    assert result.returncode == 7
+    assert "run 2 demo: failed" in result.stdout and "run 1 demo: done" in result.stdout
+    assert [run["exit"] for run in value["runs"]] == [0, 4, 6] and value["exit"] == 4
+
+
+def test_wait_timeout(path):
+    with FakeDaemon(path, follow=follow_script(run_object(state="running"), [])):
+        result = ctl("wait", 1, "--timeout", "0.3", path=path)
+    assert result.returncode == 124
+    assert "has not ended in time" in result.stderr
+
+
+def test_daemon_comes_back(path):
+    """Killed in mid-run: the follower connects again and goes on after the last event it saw."""
+    first = FakeDaemon(path, follow=follow_script(run_object(state="running"), [step(5, 4)],
+        lambda connection: connection.close()))
+    with first:
+        process = subprocess.Popen([CTL, "follow", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=environment(path))
+        assert process.stdout.readline() == "run 1 demo: running\n"
+        assert "step 5/20" in process.stdout.readline()
+        first.methods["follow"] = follow_script(run_object(state="running"), [step(5, 4), step(20, 5), done(6)])
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "looking for it again" in err
+    assert out.count("step 5/20") == 0 and out.count("step 20/20") == 1
+    assert first.asked("follow") == [{"id": 1}, {"id": 1, "after": 4}]
+
+
+def test_daemon_comes_back_as_another_process(path):
+    """Numbers start anew with a new daemon: nothing is taken for seen."""
+    first = FakeDaemon(path, follow=follow_script(run_object(state="running"), [step(5, 40)]))
+    with first:
+        process = subprocess.Popen([CTL, "follow", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=environment(path))
+        assert process.stdout.readline() == "run 1 demo: running\n"
+        assert "step 5/20" in process.stdout.readline()
+    second = FakeDaemon(path, follow=follow_script(run_object(state="queued"), [step(9, 1), done(2, "interrupted")]))
+    second.pid = 1
+    with second:
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 6
+    assert "step 9/20" in out
+    assert second.asked("follow") == [{"id": 1}]
+
+
+def test_daemon_does_not_come_back(path):
+    daemon = FakeDaemon(path, follow=follow_script(run_object(state="running"), [step(5, 1)])).start()
+    process = subprocess.Popen([CTL, "follow", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(path))
+    assert process.stdout.readline() == "run 1 demo: running\n"
+    assert "step 5/20" in process.stdout.readline()
+    daemon.stop()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "how run 1 ended is not known" in err and "gpt2ctl show 1" in err
+
+
+def test_a_connection_lost_twice_is_enough(path):
+    lose = follow_script(run_object(state="running"), [], lambda connection: connection.close())
+    with FakeDaemon(path, follow=lose) as daemon:
+        result = ctl("follow", 1, path=path)
+    assert result.returncode == 1
+    assert len(daemon.asked("follow")) == 2
+
+
+def test_closed_pipe(path):
+    """A reader that goes away ends follow; the run goes on."""
+    events = [step(n % 20 + 1, n + 1) for n in range(2000)]
+    with FakeDaemon(path, follow=follow_script(run_object(state="running"), events)) as daemon:
+        process = subprocess.Popen([CTL, "follow", "1", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=environment(path))
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(30) == 141
+        assert process.stderr.read() == b""
+        process.stderr.close()
+    assert daemon.asked("cancel") == []
+
+
+def test_events_in_pieces(path):
+    """Bytes may come one at a time or many lines at once."""
+    text = b"".join(json.dumps({"jsonrpc": "2.0", "method": method, "params": {"id": 1, **params}}).encode() + b"\n"
+        for method, params in [step(1, 1), step(2, 2), done(3)])
+
+    def slowly(connection):
+        for i in range(0, len(text) - 200):
+            connection.send(text[i:i + 1])
+        connection.send(text[len(text) - 200:])
+    with FakeDaemon(path, follow=follow_script(run_object(), [], slowly)):
+        result = ctl("follow", 1, "--json", path=path)
+    assert result.returncode == 0 and len(result.stdout.splitlines()) == 3

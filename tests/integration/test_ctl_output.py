@@ -1,0 +1,147 @@
+"""What gpt2ctl prints of what a scripted daemon says, and where it cannot print it."""
+
+import itertools
+import os
+import subprocess
+
+import pytest
+
+from client import CTL, ctl, environment, experiment, one_object, segment, status_reply, step
+from fake_daemon import FakeDaemon, run_object
+
+
+def test_status(path):
+    with FakeDaemon(path, status=status_reply):
+        text = ctl("status", path=path)
+        value = one_object(ctl("status", "--json", path=path).stdout)
+    assert text.returncode == 0
+    for part in ("gpt2d 0.1.0", "rank 0", "cpu", "3 demo: running", " 50%", "queued  4", "2 done"):
+        assert part in text.stdout
+    assert value["kind"] == "status" and value["queued"] == 4
+
+
+def test_list_pages(path):
+    def page(params, connection):
+        assert params["newest"] is True
+        last = params.get("after", 2501) - 1
+        ids = range(last, max(last - params["limit"], 0), -1)
+        return {"runs": [run_object(i, f"r{i}", "done") for i in ids],
+            "next": ids[-1] if len(ids) == params["limit"] else None}
+    with FakeDaemon(path, list=page):
+        newest = one_object(ctl("list", "--json", path=path).stdout)
+        everything = one_object(ctl("list", "--limit", 0, "--json", path=path).stdout)
+        text = ctl("list", "--limit", 3, path=path).stdout.splitlines()
+    assert [run["id"] for run in newest["runs"]] == list(range(2451, 2501)) and newest["older"]
+    assert [run["id"] for run in everything["runs"]] == list(range(1, 2501)) and not everything["older"]
+    assert [line.split()[0] for line in text[-3:]] == ["2498", "2499", "2500"]
+
+
+def test_list_empty_and_state(path):
+    with FakeDaemon(path, list=lambda params, connection: {"runs": [], "next": None}) as daemon:
+        assert ctl("list", "--state", "failed", path=path).stdout == "no runs\n"
+    assert daemon.asked("list")[0]["state"] == "failed"
+
+
+def test_cancel(path):
+    reply = {"id": 3, "state": "cancelled", "already": False}
+    with FakeDaemon(path, cancel=lambda params, connection: reply):
+        assert ctl("cancel", 3, path=path).stdout == "run 3 is cancelled\n"
+        reply["already"] = True
+        result = ctl("cancel", 3, path=path)
+    assert result.returncode == 0 and "nothing to cancel" in result.stdout
+
+
+def test_shutdown(path):
+    with FakeDaemon(path, shutdown=lambda params, connection: {"running": None}) as daemon:
+        assert ctl("shutdown", path=path).returncode == 0
+        assert ctl("shutdown", "--now", "--json", path=path).returncode == 0
+    assert [params["now"] for params in daemon.asked("shutdown")] == [False, True]
+
+
+def test_show(path):
+    plan = {"reduce_elems": 64, "n_reduce": 1, "gather_elems": 124439808, "n_gather": 13, "elem_bytes": 4}
+
+    def show(params, connection):
+        first = params.get("after", -1) + 1
+        rows = [segment(i, "AB"[i % 2], [10]) for i in range(first, min(first + 2, 5))]
+        return {"run": run_object(5, "ab", "failed", reason="engine_lost: rank 1 killed by signal 9"), "spec": {},
+            "checks": [{"arm": "A", "spec_sha256": "11" * 32, "check": {"plan": plan}}],
+            "segments": rows, "transitions": [{"at": "2026-01-08T19:50:57.123Z", "state": "queued", "reason": ""}],
+            "progress": None, "next": first + 1 if first + 2 < 5 else None}
+    with FakeDaemon(path, show=show):
+        text = ctl("show", 5, path=path).stdout
+        value = one_object(ctl("show", 5, "--json", path=path).stdout)
+    assert [row["segment"] for row in value["segments"]] == [0, 1, 2, 3, 4]
+    assert "failed: engine_lost: rank 1 killed by signal 9" in text
+    assert "1 bucket of 64 el" in text and "/state/runs/5-ab" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def mutations(value):
+    """The value with one part at a time taken away or replaced by something of another type."""
+    if isinstance(value, dict):
+        keys, items = list(value), dict
+    elif isinstance(value, list):
+        keys, items = list(range(min(len(value), 1))), list
+    else:
+        return
+    for key in keys:
+        for other in (None, -1, 1e300, "x\x1b[2J" * 20, [], {}, [[{}]], {"a": [None]}, True):
+            copy = items(value)
+            copy[key] = other
+            yield copy
+        for inner in mutations(value[key]):
+            copy = items(value)
+            copy[key] = inner
+            yield copy
+
+
+def test_replies_of_any_shape(path):
+    """Nothing that a daemon sends ends gpt2ctl in a crash, moves the cursor or breaks --json."""
+    show = experiment(segment(0, "A", [10]), segment(1, "B", [10]))
+    check = {"plan": segment(0, "A", [1])["summary"]["plan"], "memory": {"a_bytes": 1}}
+    replies = {
+        ("status",): ("status", status_reply(None, None)),
+        ("show", "5"): ("show", {**show(None, None), "progress": step(1, 1)[1],
+            "checks": [{"arm": "A", "spec_sha256": "a", "check": check}],
+            "transitions": [{"at": "2026-01-08T19:50:57.123Z", "state": "queued", "reason": ""}]}),
+        ("compare", "5"): ("show", show(None, None)),
+        ("list",): ("list", {"runs": [run_object()], "next": None}),
+        ("cancel", "1"): ("cancel", {"id": 1, "state": "done", "already": True}),
+        ("version",): ("version", {"version": "1", "build": "b", "protocol": 1, "libraries": {"x": "1"}}),
+    }
+    current = []
+    with FakeDaemon(path, **{method: lambda params, connection: current[0]
+            for method in ("status", "show", "list", "cancel")}) as daemon:
+        daemon.methods["version"] = lambda params, connection: current[0]
+        for args, (method, reply) in replies.items():
+            for number, mutant in enumerate(itertools.islice(mutations(reply), 0, None, 3)):
+                current[:] = [mutant]
+                result = ctl(*args, *["--json"] * (number % 2), path=path)
+                assert result.returncode in (0, 1, 2), (args, mutant, result.stderr)
+                assert "\x1b" not in result.stdout + result.stderr
+                if number % 2:
+                    one_object(result.stdout)
+
+
+# ---- what cannot be written ----
+
+def test_full_stdout(path):
+    with FakeDaemon(path, status=status_reply), open("/dev/full", "w") as full:
+        process = subprocess.run([CTL, "status"], stdout=full, stderr=subprocess.PIPE, text=True, env=environment(path))
+    assert process.returncode == 1
+    assert "stdout: No space left on device" in process.stderr
+
+
+@pytest.mark.parametrize("json_too", [[], ["--json"]])
+def test_a_reader_that_leaves_early(path, json_too):
+    """Nothing is said of it, whether the output fits the buffers or not."""
+    for n in (1, 2000):
+        page = {"runs": [run_object(i, f"r{i}", "done") for i in range(n, 0, -1)], "next": None}
+        read, write = os.pipe()
+        os.close(read)
+        with FakeDaemon(path, list=lambda params, connection: page):
+            process = subprocess.run([CTL, "list", *json_too], stdout=write, stderr=subprocess.PIPE, text=True,
+                env=environment(path))
+        os.close(write)
+        assert (process.returncode, process.stderr) == (141, "")

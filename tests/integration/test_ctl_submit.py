@@ -1,0 +1,166 @@
+"""gpt2ctl submit against a scripted daemon: files, errors with their lines, trials, the result as exit code."""
+
+import json
+
+import pytest
+
+from client import SPEC, ctl, done, one_object, step
+from fake_daemon import FakeDaemon, Refused, follow_script, run_object
+
+
+def test_spec_errors_before_any_socket(tmp_path, path):
+    file = tmp_path / "bad.json"
+    file.write_text('{\n "nam": "x",\n "model": {"preset": "nano"},\n "seq_len": "64"\n}\n')
+    with FakeDaemon(path) as daemon:
+        result = ctl("submit", file, path=path)
+    assert result.returncode == 2
+    assert daemon.requests == []
+    assert f"{file}:2: nam: " in result.stderr and f"{file}:4: seq_len: " in result.stderr
+    assert result.stdout == ""
+    value = one_object(ctl("submit", file, "--json", path=path).stdout)
+    assert [row["key"] for row in value["error"]["errors"]][0] == "nam"
+
+
+def test_submit_errors_of_files(tmp_path, path):
+    assert ctl("submit", tmp_path / "missing.json", path=path).returncode == 2
+    result = ctl("submit", tmp_path, path=path)
+    assert result.returncode == 2 and "Is a directory" in result.stderr
+    big = tmp_path / "big.json"
+    big.write_bytes(b" " * ((1 << 20) + 1))
+    assert "at most 1048576 bytes" in ctl("submit", big, path=path).stderr
+    for text in ("", "{", "[]", "\x00", "\xff"):
+        result = ctl("submit", "-", input=text, path=path)
+        assert result.returncode == 2 and result.stderr.startswith("stdin"), text
+
+
+def submit_reply(params, connection):
+    return {"id": 7, "name": "demo", "state": "queued", "spec_sha256": "cd" * 32, "segments": 1, "position": 2}
+
+
+def show_reply(params, connection):
+    return {"run": run_object(7), "segments": [], "transitions": [], "checks": [], "progress": None, "next": None}
+
+
+def test_submit(spec, path):
+    with FakeDaemon(path, submit=submit_reply, show=show_reply) as daemon:
+        result = ctl("submit", spec, "--set", "seq_len=128", path=path)
+        from_stdin = ctl("submit", "-", "--print-id", input=spec.read_text(), path=path)
+        as_json = ctl("submit", spec, "--json", path=path)
+    assert result.returncode == 0
+    assert "run 7 demo queued, 2 before it" in result.stdout
+    assert "artifacts /state/runs/7-demo" in result.stdout
+    assert daemon.asked("submit")[0]["spec"]["seq_len"] == 128
+    assert from_stdin.returncode == 0 and from_stdin.stdout == "7\n"
+    assert one_object(as_json.stdout)["id"] == 7
+
+
+def test_submit_names_the_arms(tmp_path, path):
+    file = tmp_path / "ab.json"
+    file.write_text(json.dumps({**SPEC, "arms": {"a": {}, "b": {"zero_optimization": {"reduce_bucket_size": 10000}}}, "design": {"repetitions": 2}}))
+    with FakeDaemon(path, submit=submit_reply, show=show_reply):
+        result = ctl("submit", file, path=path)
+        value = one_object(ctl("submit", file, "--json", path=path).stdout)
+    assert result.returncode == 0, result.stderr
+    assert value["arms"] == ["a", "b"] and "arms      a, b" in result.stdout
+
+
+def test_submit_refused_by_the_daemon(spec, path):
+    def submit(params, connection):
+        raise Refused(-32002, "refused", {"errors": [{"line": 3, "key": "gpus", "message": "2 asked, 1 there"}]})
+    with FakeDaemon(path, submit=submit):
+        result = ctl("submit", spec, path=path)
+    assert result.returncode == 2
+    # the file's line, not that of what was sent
+    line = next(n for n, text in enumerate(spec.read_text().splitlines(), 1) if '"gpus"' in text)
+    assert line != 3 and f"{spec}:{line}: gpus: 2 asked, 1 there" in result.stderr
+
+
+def test_submit_with_an_unknown_end(spec, path):
+    with FakeDaemon(path, submit=lambda params, connection: connection.close()):
+        result = ctl("submit", spec, path=path)
+    assert result.returncode == 1
+    assert "whether the run is queued is not known" in result.stderr
+
+
+def test_paths_are_made_absolute(tmp_path, path):
+    tokens = tmp_path / "t.bin"
+    tokens.write_bytes(b"ab" * 5000)
+    file = tmp_path / "s.json"
+    file.write_text(json.dumps({**SPEC, "data": {"train": "t.bin"}}))
+    with FakeDaemon(path, submit=submit_reply, show=show_reply) as daemon:
+        assert ctl("submit", file, path=path, cwd="/").returncode == 0
+        assert ctl("submit", "-", path=path, cwd=tmp_path, input=file.read_text()).returncode == 0
+    for params in daemon.asked("submit"):
+        assert params["spec"]["data"]["train"] == str(tokens)
+
+
+@pytest.mark.parametrize("state, exit", [("done", 0), ("failed", 4), ("cancelled", 6), ("interrupted", 6)])
+def test_submit_follow_returns_by_result(spec, path, state, exit):
+    run = run_object(7, state="running")
+    follow = follow_script(run, [step(1, 1), step(20, 2), done(3, state, "why: because")])
+    with FakeDaemon(path, submit=submit_reply, show=show_reply, follow=follow):
+        result = ctl("submit", spec, "--follow", path=path)
+        quiet = ctl("submit", spec, "--follow", "--print-id", path=path)
+    assert result.returncode == exit
+    assert "step 20/20" in result.stdout and f"{state}: why: because" in result.stdout
+    assert quiet.returncode == exit
+    assert quiet.stdout == "7\n" and "step 20/20" in quiet.stderr
+
+
+def test_a_line_of_progress_fits(path):
+    name = "n" * 60
+    events = [step(1, 1, name=name), step(20, 2, name=name), done(3)]
+    with FakeDaemon(path, follow=follow_script(run_object(1, name, state="running"), events)):
+        lines = ctl("follow", 1, path=path).stdout.splitlines()
+    assert [len(line) <= 80 for line in lines if "step 20/20" in line] == [True]
+
+
+def test_dry_run(spec, path):
+    plan = {"asked_reduce_elems": 1000000, "asked_gather_elems": 500000000, "reduce_elems": 1048576, "n_reduce": 8,
+        "gather_elems": 8388608, "n_gather": 1, "arena_elems": 8388608, "elem_bytes": 4}
+    check = {"plan": plan, "memory": {"parameters_bytes": 33554432, "total_bytes": 99999999},
+        "data": {"train": {"path": "/x.bin", "tokens": 32769, "needed": 32769}}, "warnings": ["memory is short"]}
+
+    def dry_run(params, connection):
+        return {"spec": params["spec"], "spec_sha256": "ef" * 32, "segments": 1,
+            "order": [{"block": 0, "position": 0, "arm": "run"}],
+            "arms": [{"arm": "run", "spec_sha256": "ef" * 32, "check": check}]}
+    with FakeDaemon(path, **{"dry-run": dry_run}) as daemon:
+        result = ctl("submit", spec, "--dry-run", path=path)
+        as_json = ctl("submit", spec, "-n", "--json", path=path)
+        verbose = ctl("submit", spec, "-n", "--verbose", path=path)
+    assert result.returncode == 0
+    assert "nothing is queued" in result.stdout
+    assert "8 buckets of 1,048,576 el (4.19 MB), asked 1,000,000 el" in result.stdout
+    assert "1 bucket of 8,388,608 el (33.6 MB), asked 500,000,000 el" in result.stdout
+    assert "warning: memory is short" in result.stdout
+    assert result.stdout.endswith("warning: memory is short\n")
+    assert "parameters           33.6 MB" in result.stdout and "32,769 tokens, 32,769 needed" in result.stdout
+    assert "_bytes" not in result.stdout and '"reduce_bucket_size"' not in result.stdout
+    assert '"reduce_bucket_size"' in verbose.stdout
+    assert one_object(as_json.stdout)["arms"][0]["check"] == check
+    assert daemon.asked("submit") == []
+
+
+def test_dry_run_of_arms(spec, path):
+    """What is common is told once, what differs by the arm."""
+    def check(reduce, warnings):
+        return {"memory": {"total_bytes": 1000, "activations_bytes": reduce}, "warnings": warnings,
+            "work": {"optimizer_steps": 30, "micro_steps": 60, "tokens": 61440, "left_over_sequences": 0}}
+
+    def dry_run(params, connection):
+        understood = {"name": "ab", "zero_optimization": {"reduce_bucket_size": 500}, "seed": 1,
+            "arms": {"a": {}, "b": {"zero_optimization": {"reduce_bucket_size": 64}}, "c": {}}}
+        return {"spec": understood, "spec_sha256": "ef" * 32, "segments": 6, "order": [],
+            "arms": [{"arm": "a", "spec_sha256": "aa" * 32, "check": check(1, ["both"])},
+                {"arm": "b", "spec_sha256": "bb" * 32, "check": check(2000, ["both", "alone"])},
+                {"arm": "c", "spec_sha256": "aa" * 32, "check": check(1, ["both"])}]}
+    with FakeDaemon(path, **{"dry-run": dry_run}):
+        text = ctl("submit", spec, "--dry-run", path=path).stdout
+    assert "ab: 3 arms, 6 segments" in text
+    assert text.count("61,440 tokens") == 1 and text.index("61,440 tokens") < text.index("\narm a")
+    assert "  differs from a:\n    zero_optimization.reduce_bucket_size 64, not 500\n" in text
+    assert "  the same as a\n" in text
+    assert text.index("\narm b") < text.index("activations          2.00 kB") < text.index("\narm c")
+    assert text.endswith("\nwarning: both\nwarning: arm b: alone\n")
+    assert max(map(len, text.splitlines())) <= 80
