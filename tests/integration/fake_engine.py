@@ -85,9 +85,11 @@ class Engine:
             sys.exit(9)
         if start == "mute":
             time.sleep(3600)
+        device = {"backend": "cpu", "name": "fake", "library": "none", "memory_total_bytes": 1, "memory_free_bytes": 1}
+        if self.gpu:
+            device["backend"] = "cuda"
         self.link.send("engine.hello", protocol=99 if start == "old" else 1, role="rank", rank=self.rank,
-            pid=os.getpid(), address=f"fake-{self.rank}", device={"backend": "cuda" if self.gpu else "cpu", "name": "fake", "library": "none",
-            "memory_total_bytes": 1, "memory_free_bytes": 1},
+            pid=os.getpid(), address=f"fake-{self.rank}", device=device,
             **({"build": "another-build"} if start == "other" else {}))
 
     def tell(self, method, segment=None, **params):
