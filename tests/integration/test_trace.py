@@ -1,0 +1,24 @@
+"""A training's losses and gradient norms beside PyTorch's from the same parameters, as tests/gpu/run compares them on a GPU."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engines import BUILD
+
+PROGRAM = BUILD / "tests/gpu/trace_cpu"
+REFERENCE = Path(__file__).resolve().parents[1] / "gpu/torch_trace.py"
+
+pytestmark = [
+    pytest.mark.skipif(not PROGRAM.exists(), reason="no engine was built"),
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no PyTorch"),
+]
+
+
+def test_losses_beside_pytorch(tmp_path):
+    subprocess.run([PROGRAM, tmp_path, "small"], check=True, timeout=120)
+    end = subprocess.run([sys.executable, REFERENCE, tmp_path, "cpu"], capture_output=True, text=True, timeout=300)
+    assert end.stdout.splitlines()[-1] == "3 passed, 0 failed", end.stdout + end.stderr
