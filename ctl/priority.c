@@ -41,6 +41,7 @@ const struct verb verb_priority = {
 	.summary = "move a queued run: a higher priority starts earlier",
 	.text = "N is -100 to 100; 0 is what a run has that was submitted without. Of equals the "
 		"one that was submitted first starts first. A run that is going on is not "
-		"interrupted.",
+		"interrupted. Above 0 is for who runs the daemon, and admins, as such a run starts "
+		"before those of others.",
 	.run = run,
 };

@@ -12,7 +12,7 @@ static const struct option_row options[] = {
 		"override a key of the spec, as for submit; may be repeated"},
 	{"name", 0, OPTION_STRING, "NAME", 0, 0, "another name for the new run"},
 	{"priority", 'p', OPTION_INT, "N", -100, 100,
-		"start before queued runs of a lower one; default 0"},
+		"start before queued runs of a lower one; default 0; above it for admins"},
 	{"follow", 'f', OPTION_FLAG, NULL, 0, 0,
 		"show its progress; the exit code is the run's result"},
 	{"dry-run", 'n', OPTION_FLAG, NULL, 0, 0, "queue nothing: print what it would do"},

@@ -25,7 +25,7 @@ static const struct option_row options[] = {
 		"arm"},
 	{"verbose", 'v', OPTION_FLAG, NULL, 0, 0, "with --dry-run: print the resolved spec too"},
 	{"priority", 'p', OPTION_INT, "N", -100, 100,
-		"start before queued runs of a lower one; default 0"},
+		"start before queued runs of a lower one; default 0; above it for admins"},
 	{"print-id", 0, OPTION_FLAG, NULL, 0, 0,
 		"print the run's id alone on stdout; progress goes to stderr"},
 	{"set", 0, OPTION_STRING, "KEY=VALUE", 0, 0,

@@ -134,6 +134,14 @@ static void reorder(struct daemon *d, struct client *client, struct run *run, in
 	client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
 }
 
+static void refuse_rank(struct client *client, int64_t id, int64_t priority)
+{
+	char why[256];
+
+	role_say_unranked(priority, why, sizeof(why));
+	client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL, "run %lld: %s", (long long)id, why);
+}
+
 void command_priority(struct daemon *d, struct client *client, json_t *params)
 {
 	int64_t id = json_integer_value(json_object_get(params, "id"));
@@ -157,6 +165,8 @@ void command_priority(struct daemon *d, struct client *client, json_t *params)
 		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
 			"run %lld: is %s, only a queued run has a place to change", (long long)id,
 			run_state_name(run->state));
-	else
+	else if (role_may_rank(client_peer(client), priority, run->priority))
 		reorder(d, client, run, priority);
+	else
+		refuse_rank(client, id, priority);
 }

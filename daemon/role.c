@@ -82,3 +82,16 @@ bool role_may_ask(const struct client_peer *who, enum role needed)
 {
 	return who->admin || needed == ROLE_ANYBODY || needed == ROLE_OWNER;
 }
+
+bool role_may_rank(const struct client_peer *who, int64_t priority, int64_t before)
+{
+	return who->admin || priority <= 0 || priority <= before;
+}
+
+void role_say_unranked(int64_t priority, char *out, size_t out_bytes)
+{
+	snprintf(out, out_bytes,
+		"priority: %lld, above 0 only root, whom gpt2d runs as (uid %u), and admin_group "
+		"may, as such a run starts before those of others; up to 0 is allowed",
+		(long long)priority, (unsigned)geteuid());
+}

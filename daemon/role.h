@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct client_peer;
@@ -38,5 +39,14 @@ void role_say_unreadable(uid_t uid, char *out, size_t out_bytes);
 
 /* Whether who may change what belongs to owner; the daemon itself belongs to its own user. */
 bool role_may_change(const struct client_peer *who, uid_t owner);
+
+/*
+ * Whether who may give a run this priority; before is the one that it has, 0 when it is submitted.
+ * Above 0 a run comes before those of everybody else: that is for admins. To lower, or to order
+ * one's own below 0, is everybody's.
+ */
+bool role_may_rank(const struct client_peer *who, int64_t priority, int64_t before);
+/* Why not. */
+void role_say_unranked(int64_t priority, char *out, size_t out_bytes);
 
 #endif

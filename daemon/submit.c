@@ -401,13 +401,18 @@ void submit_begin(struct daemon *d, struct client *client, json_t *params, bool 
 	json_int_t priority = json_integer_value(json_object_get(params, "priority"));
 	json_int_t rerun_of = json_integer_value(json_object_get(params, "rerun_of"));
 	struct submission *s;
-	char *text;
+	char *text, why[256];
 
 	if (priority < -RUN_PRIORITY_MAX || priority > RUN_PRIORITY_MAX || rerun_of < 0) {
 		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL, "%s: %lld, %s",
 			rerun_of < 0 ? "rerun_of" : "priority",
 			(long long)(rerun_of < 0 ? rerun_of : priority),
 			rerun_of < 0 ? "a run's id is expected" : "-100 to 100 is allowed");
+		return;
+	}
+	if (!role_may_rank(client_peer(client), priority, 0)) {
+		role_say_unranked(priority, why, sizeof(why));
+		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL, "%s", why);
 		return;
 	}
 	s = calloc(1, sizeof(*s));
