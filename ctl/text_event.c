@@ -91,6 +91,31 @@ static void event_log(const struct shown *s)
 		format_string(s->params, "message", "", message, sizeof(message)));
 }
 
+void text_store(const struct term *t, const json_t *store)
+{
+	char path[4096], error[256], advice[256], at[64];
+
+	if (json_is_object(store))
+		fprintf(t->file,
+			"%sgpt2d cannot write %s since %s: %s; %s%s\n"
+			"how a run ends is told once it can\n",
+			term_colour(t, TERM_RED),
+			format_string(store, "path", "?", path, sizeof(path)),
+			text_time(store, "since", at, sizeof(at)),
+			format_string(store, "error", "?", error, sizeof(error)),
+			format_string(store, "advice", "", advice, sizeof(advice)),
+			term_colour(t, TERM_PLAIN));
+	else
+		fputs("gpt2d can write again\n", t->file);
+	fflush(t->file);
+}
+
+static void event_store(const struct shown *s)
+{
+	progress_clear(s->progress);
+	text_store(s->term, json_object_get(s->params, "store"));
+}
+
 static void event_done(const struct shown *s)
 {
 	const int64_t dropped = format_int(s->params, "dropped", 0);
@@ -111,7 +136,7 @@ static const struct {
 	void (*show)(const struct shown *s);
 } shows[] = {
 	{EVENT_STATE, event_state}, {EVENT_SEGMENT, event_segment}, {EVENT_STEP, event_step},
-	{EVENT_LOG, event_log}, {EVENT_DONE, event_done},
+	{EVENT_LOG, event_log}, {EVENT_STORE, event_store}, {EVENT_DONE, event_done},
 	/* EVENT_ARTIFACT: the folder is named at the end */
 };
 

@@ -6,6 +6,7 @@
 #include "ctl/format.h"
 #include "ctl/interrupt.h"
 #include "ctl/output.h"
+#include "ctl/text.h"
 #include "ctl/verb.h"
 #include "ctl/watch.h"
 
@@ -33,6 +34,7 @@ struct wait {
 	struct waited *runs;
 	size_t n;
 	bool any;
+	bool store_fails;    /* that was said */
 	int64_t deadline_ns; /* client_now_ns; -1: none; 0: look once */
 };
 
@@ -87,6 +89,16 @@ static void set_error(struct wait *w, struct waited *r, struct ctl_error *e)
 		ctl_fail(w->ctl, e);
 }
 
+/* store: of gpt2d's, null when it can be written. Said once, and once when it can again. */
+static void take_store(struct wait *w, const json_t *store)
+{
+	if (json_is_object(store) == w->store_fails)
+		return;
+	w->store_fails = json_is_object(store);
+	if (!w->ctl->json)
+		text_store(&w->ctl->err, store);
+}
+
 /*
  * Ask for the events of runs that have not ended, as many as one may at once: 0, or an exit code
  * with e.
@@ -114,7 +126,10 @@ static int follow_more(struct wait *w, struct ctl_error *e)
 			return exit;
 		run = json_object_get(reply, "run");
 		format_string(run, "name", "", r->name, sizeof(r->name));
-		set_ended(r, run);
+		if (json_is_object(json_object_get(reply, "store")))
+			take_store(w, json_object_get(reply, "store"));
+		else /* then an end is on disk */
+			set_ended(r, run);
 		r->followed = true;
 		n += !r->row;
 		json_decref(reply);
@@ -146,6 +161,8 @@ static int take_events(struct wait *w, bool *any, struct ctl_error *e)
 			r = find(w, format_int(params, "id", 0));
 			if (r && strcmp(event, EVENT_DONE) == 0)
 				set_ended(r, params);
+			else if (strcmp(event, EVENT_STORE) == 0)
+				take_store(w, json_object_get(params, "store"));
 			json_decref(params);
 			if (r && r->row) {
 				const int exit = follow_more(w, e);
@@ -190,6 +207,7 @@ static int wait_for_all(struct wait *w, struct ctl_error *e)
 		exit = watch_reconnect(w->ctl, &w->c, r->id, answer_until_ns(w), e);
 		if (exit)
 			return exit;
+		w->store_fails = false;
 		for (size_t i = 0; i < w->n; i++)
 			w->runs[i].followed = false;
 	}

@@ -99,9 +99,12 @@ static int begin(
 	run = json_object_get(reply, "run");
 	format_string(run, "name", "", w->name, sizeof(w->name));
 	remember_end(w, run);
-	s->ended = watch_exit(w->state) >= 0;
+	/* an end that is not on disk yet may be another one after a restart */
+	s->ended = watch_exit(w->state) >= 0 && !json_is_object(json_object_get(reply, "store"));
 	if (s->seq == 0 && !s->ended)
 		show_begun(ctl, w, reply);
+	if (!ctl->json && json_is_object(json_object_get(reply, "store")))
+		show(ctl, w, EVENT_STORE, reply);
 	json_decref(reply);
 	return 0;
 }

@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/cancel.h"
 #include "daemon/control.h"
 #include "daemon/daemon.h"
+#include "daemon/failure.h"
 #include "daemon/follow.h"
 #include "daemon/outlook.h"
 #include "daemon/queue.h"
@@ -26,6 +28,7 @@ struct question {
 	uint64_t client;
 	int64_t id;
 	bool follow;
+	int state; /* of a list: enum run_state, or -1: all */
 };
 
 static struct question *question_create(struct daemon *d, struct client *client, int64_t id)
@@ -33,7 +36,7 @@ static struct question *question_create(struct daemon *d, struct client *client,
 	struct question *q = calloc(1, sizeof(*q));
 
 	if (q != NULL)
-		*q = (struct question){d, client_peer(client)->number, id, false};
+		*q = (struct question){d, client_peer(client)->number, id, false, -1};
 	return q;
 }
 
@@ -51,8 +54,8 @@ static void reply_ended(struct client *client, json_t *result)
 	snprintf(directory, sizeof(directory), "%s", dir ? dir : "");
 	client_hold(client);
 	client_reply(client,
-		json_pack("{sO sn sn si si}", "run", json, "progress", "outlook", "seq", 0, "first",
-			1));
+		json_pack("{sO sn sn sn si si}", "run", json, "progress", "outlook", "store", "seq",
+			0, "first", 1));
 	follow_ended(client, &run, directory);
 	client_release(client);
 	json_decref(result);
@@ -69,7 +72,8 @@ static json_t *as_in_memory(const struct daemon *d, const json_t *stored)
 	return run ? run_json(run, d->state_dir) : NULL;
 }
 
-static void correct_result(const struct daemon *d, json_t *result)
+/* state: enum run_state that was asked for, or -1. */
+static void correct_result(const struct daemon *d, json_t *result, int state)
 {
 	json_t *runs = json_object_get(result, "runs"), *stored, *now;
 	size_t i;
@@ -83,6 +87,11 @@ static void correct_result(const struct daemon *d, json_t *result)
 		now = as_in_memory(d, stored);
 		if (now != NULL)
 			json_array_set_new(runs, i, now);
+	}
+	for (i = json_array_size(runs); state >= 0 && i > 0; i--) {
+		now = json_object_get(json_array_get(runs, i - 1), "state");
+		if (strcmp(json_string_value(now), run_state_name((enum run_state)state)) != 0)
+			json_array_remove(runs, i - 1); /* it has another since it was looked up */
 	}
 }
 
@@ -100,7 +109,7 @@ static void on_result(void *arg, int rc, json_t *result)
 	else if (q->follow)
 		reply_ended(client, result);
 	else {
-		correct_result(d, result);
+		correct_result(d, result, q->state);
 		run = q->id ? queue_find(d->queue, q->id) : NULL;
 		if (q->id)
 			json_object_set_new(
@@ -156,6 +165,38 @@ static void refuse_state(struct client *client, const char *name)
 		"state: \"%.32s\" is not a run's state (%s)", name, states);
 }
 
+/* The runs in memory, those in a state and the others: JSON arrays of ids. */
+struct sorted {
+	enum run_state state;
+	json_t *in, *out;
+};
+
+static void sort_run(struct run *run, void *arg)
+{
+	struct sorted *s = arg;
+
+	json_array_append_new(run->state == s->state ? s->in : s->out, json_integer(run->id));
+}
+
+/* In memory it is known what is not stored while the store cannot be written. */
+static int ask_list(struct daemon *d, struct record_list *list, struct question *q)
+{
+	struct sorted s = {(enum run_state)list->state, json_array(), json_array()};
+	char *also, *except;
+	int rc;
+
+	if (list->state >= 0 && store_failing(d->store))
+		queue_each(d->queue, sort_run, &s);
+	list->also = also = json_dumps(s.in, JSON_COMPACT);
+	list->except = except = json_dumps(s.out, JSON_COMPACT);
+	rc = also && except ? record_list(d->store, d->state_dir, list, on_result, q) : -ENOMEM;
+	free(also);
+	free(except);
+	json_decref(s.in);
+	json_decref(s.out);
+	return rc;
+}
+
 void command_list(struct daemon *d, struct client *client, json_t *params)
 {
 	const char *name = json_string_value(json_object_get(params, "state"));
@@ -176,7 +217,9 @@ void command_list(struct daemon *d, struct client *client, json_t *params)
 	if (name != NULL)
 		list.state = (int)state;
 	q = question_create(d, client, 0);
-	if (q == NULL || record_list(d->store, d->state_dir, &list, on_result, q) < 0) {
+	if (q != NULL)
+		q->state = list.state;
+	if (q == NULL || ask_list(d, &list, q) < 0) {
 		free(q);
 		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
 	}
@@ -200,9 +243,10 @@ static void follow_open(struct daemon *d, struct client *client, struct run *run
 	} else {
 		client_hold(client);
 		client_reply(client,
-			json_pack("{so so so sI sI}", "run", run_json(run, d->state_dir),
+			json_pack("{so so so so sI sI}", "run", run_json(run, d->state_dir),
 				"progress", follow_progress(run), "outlook", outlook_run(d, run),
-				"seq", (json_int_t)seq, "first", (json_int_t)first));
+				"store", failure_json(d->store), "seq", (json_int_t)seq, "first",
+				(json_int_t)first));
 		follow_replay(d->follow, run, client, request_integer(params, "after", seq));
 		client_release(client);
 	}

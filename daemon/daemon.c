@@ -133,8 +133,11 @@ static void on_terminate(evutil_socket_t signal, short what, void *arg)
 
 static void tell_store(const struct daemon *d, bool failing)
 {
+	json_t *store = failure_json(d->store);
 	struct store_failure failure;
 
+	follow_store(d->follow, store);
+	json_decref(store);
 	if (failing && store_failure(d->store, &failure))
 		log_write(LOG_ERROR, "%s: cannot be written: %s: %s; tried again every second",
 			failure.path, store_error_text(failure.rc), failure.advice);

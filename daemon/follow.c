@@ -261,6 +261,15 @@ void follow_end(struct follow *f, struct run *run)
 	stream_destroy(s);
 }
 
+void follow_store(struct follow *f, json_t *store)
+{
+	struct follow_stream *s;
+
+	TAILQ_FOREACH(s, &f->streams, link)
+		if (!TAILQ_EMPTY(&s->followers))
+			follow_event(f, s->run, EVENT_STORE, json_pack("{sO}", "store", store));
+}
+
 void follow_ended(struct client *client, const struct run *run, const char *dir)
 {
 	send_done(client, run, 1, dir, 0);

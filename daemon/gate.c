@@ -92,8 +92,10 @@ static void say_why(struct gate *g)
 		if (r->since_ns == 0)
 			continue;
 		clock_text(r->since_ns, at);
-		snprintf(g->why, sizeof(g->why), "%s: since %s by uid %u%s%s; %s", names[i].what,
-			at, (unsigned)r->uid, r->reason[0] ? ": " : "", r->reason, names[i].lift);
+		/* the seconds are enough: "2026-01-08 19:50:57Z" */
+		snprintf(g->why, sizeof(g->why), "%s: since %.10s %.8sZ by uid %u%s%s; %s",
+			names[i].what, at, at + 11, (unsigned)r->uid, r->reason[0] ? ": " : "",
+			r->reason, names[i].lift);
 	}
 }
 

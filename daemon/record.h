@@ -61,6 +61,9 @@ struct record_list {
 	int64_t limit;
 	bool newest; /* highest ids first */
 	int state;   /* enum run_state, or -1: all */
+	/* With a state, where it is known better than it is stored: JSON arrays of the ids of runs
+	 * that are in it, and of those that are not, whatever is stored; NULL: none. Copied. */
+	const char *also, *except;
 };
 int record_list(struct store *s, const char *state_dir, const struct record_list *what,
 	void (*done)(void *arg, int rc, json_t *result), void *arg);

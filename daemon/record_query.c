@@ -82,7 +82,7 @@ struct query_job {
 	int64_t after, limit;
 	char *state_dir;
 	json_t *result;
-	char *text;
+	char *text, *also, *except;
 	json_t *rows; /* borrowed: the array being filled */
 	size_t bytes;
 	int64_t last;
@@ -90,6 +90,15 @@ struct query_job {
 	void (*done)(void *arg, int rc, json_t *result);
 	void *arg;
 };
+
+static void query_free(struct query_job *q)
+{
+	free(q->text);
+	free(q->also);
+	free(q->except);
+	free(q->state_dir);
+	free(q);
+}
 
 static void query_done(struct store_job *job, int rc)
 {
@@ -104,9 +113,7 @@ static void query_done(struct store_job *job, int rc)
 		}
 		q->done(q->arg, rc, q->result);
 	}
-	free(q->text);
-	free(q->state_dir);
-	free(q);
+	query_free(q);
 }
 
 static struct query_job *query_create(
@@ -172,7 +179,8 @@ static int take_run(sqlite3_stmt *stmt, void *arg)
 
 #define LIST(compare, order)                                                                       \
 	"select " RUN_COLUMNS " from runs where id " compare " ?1"                                 \
-	" and (?2 is null or state = ?2) order by id " order " limit ?3"
+	" and (?2 is null or (state = ?2 and id not in (select value from json_each(?5)))"         \
+	" or id in (select value from json_each(?4))) order by id " order " limit ?3"
 #define LIST_OLDEST LIST(">", "asc")
 #define LIST_NEWEST LIST("<", "desc")
 
@@ -187,7 +195,8 @@ static int list_work(struct store_job *job, struct sqlite3 *db)
 	int rc;
 
 	q->rows = json_array();
-	rc = store_sql(db, take_run, q, sql, "iti", after, state, l->limit);
+	rc = store_sql(db, take_run, q, sql, "ititt", after, state, l->limit,
+		q->also ? q->also : "[]", q->except ? q->except : "[]");
 	more = (int64_t)json_array_size(q->rows) == l->limit;
 	q->result = json_pack(
 		"{so so}", "runs", q->rows, "next", more ? json_integer(q->last) : json_null());
@@ -202,6 +211,12 @@ int record_list(struct store *s, const char *state_dir, const struct record_list
 	if (q == NULL)
 		return -ENOMEM;
 	q->list = *what;
+	q->also = what->also ? strdup(what->also) : NULL;
+	q->except = what->except ? strdup(what->except) : NULL;
+	if ((what->also && !q->also) || (what->except && !q->except)) {
+		query_free(q);
+		return -ENOMEM;
+	}
 	q->done = done;
 	store_add(s, &q->job);
 	return 0;

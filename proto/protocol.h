@@ -73,7 +73,10 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 #define METHOD_SHOW "show"
 /* {after?, limit?, state?, newest?} -> {runs: [run], next} */
 #define METHOD_LIST "list"
-/* {id, after?} -> {run, progress, outlook, seq, first}; then events until run.done */
+/*
+ * {id, after?} -> {run, progress, outlook, store, seq, first}; then events until run.done. store as
+ * in status: while it is an object, an end of the run is not on disk, and run.done comes later
+ */
 #define METHOD_FOLLOW "follow"
 /*
  * The files of a run, of its latest attempt; pages end with a segment.
@@ -144,6 +147,11 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 #define EVENT_ARTIFACT "run.artifact"
 /* {rank, level, message} what an engine, or gpt2d (rank null), had to say of the run */
 #define EVENT_LOG "run.log"
+/*
+ * {store: null or as in status} the store cannot be written, and the run's end not told therefore;
+ * null: it can be again
+ */
+#define EVENT_STORE "run.store"
 /* {state, reason, dir, dropped} the last one */
 #define EVENT_DONE "run.done"
 

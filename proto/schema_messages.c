@@ -242,6 +242,10 @@ const struct schema_row schema_events[] = {
 	{"level", "=debug,info,warning,error", ""},
 	{"message", "text", ""},
 
+	{"run.store", SCHEMA_EVENT,
+		"The store cannot be written, so no end of the run is told; or it can again."},
+	{"store", "store|null", "null: it can be written again"},
+
 	{"run.done", SCHEMA_EVENT, "The last one: how the run ended."},
 	{"state", "=done,failed,cancelled,interrupted", ""},
 	{"reason", "text|null", ""},

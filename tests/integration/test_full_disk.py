@@ -2,13 +2,13 @@
 
 import errno
 import os
-import shutil
 import subprocess
 
 import pytest
 
-from faults import FILES, KILL, LIBRARY, TORN, Faults, fill, sample, small_file_system
-from helpers import BUILD, Daemon, RpcError, experiment, spec, wait_for
+from faults import FAIL, FILES, KILL, LIBRARY, NEEDS_ROOM, TORN, Faults, fill, sample, small_file_system
+from helpers import BUILD, Daemon, RpcError, spec, wait_for
+from test_ctl_daemon import started
 
 RESERVE = 1 << 20
 
@@ -178,3 +178,50 @@ def test_start_on_a_full_disk(small, tmp_path):
                 (small / "filler").unlink()
                 c.call("resume")
                 assert c.wait(waits)["state"] == "done"
+
+
+# ---- who waits for a run ----
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+def test_who_waits_is_told(tmp_path):
+    """Once that no end can be written, once that it can again; what is listed by state is what is known."""
+    faults = Faults(tmp_path)
+    cannot = f"gpt2d cannot write {tmp_path}/state/gpt2d.db since "
+    with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c, d.client() as events:
+        run, waits = c.submit(spec("long-ms20", 100000)), c.submit(spec("waits"))
+        wait_for(lambda: c.state(run) == "running", "running")
+        wait_for((d.state / "runs" / f"{waits}-waits").exists, "the next run's folder")
+        assert events.call("follow", id=waits)["store"] is None
+        follows, queued = started(d, "follow", run), started(d, "follow", waits)
+        waiting = started(d, "wait", run, waits)
+        assert "running" in follows.stdout.readline()
+        wait_for(lambda: c.call("status")["daemon"]["clients"] == 5, "the clients")
+        faults.daemon.arm(FAIL, errno.ENOSPC, ops=NEEDS_ROOM)
+        refused(c.submit, spec("refused"))  # from now on no run starts
+        refused(c.call, "cancel", id=run)
+        while (event := events.event())["method"] != "run.store":
+            pass
+        assert event["params"]["id"] == waits and event["params"]["store"] == c.call("status")["store"]
+        late, late_wait = started(d, "follow", run), started(d, "wait", run)
+        assert any(cannot in line for line in late.stdout)
+        assert any(cannot in line for line in late_wait.stderr)
+        assert c.call("follow", id=run)["run"]["state"] == "cancelled"
+        for state, expected in (("cancelled", [run]), ("running", []), ("queued", [waits]), ("done", [])):
+            assert [r["id"] for r in c.call("list", state=state)["runs"]] == expected
+            assert [r["id"] for r in c.call("list", state=state, newest=True, limit=1)["runs"]] == expected
+        for client in (follows, queued, waiting, late, late_wait):
+            assert client.poll() is None
+        faults.daemon.disarm()
+        while (event := events.event())["method"] != "run.store":
+            pass
+        assert event["params"]["store"] is None
+        for client, status in ((follows, 6), (late, 6), (late_wait, 6), (queued, 0), (waiting, 6)):
+            out, err = client.communicate(timeout=60)
+            assert client.returncode == status, (client.args, out, err)
+            if client in (follows, queued):
+                assert out.count(cannot) == 1 and out.count("how a run ends is told once it can\n") == 1
+            if client is queued:
+                assert out.count("gpt2d can write again\n") == 1
+            if client is waiting:
+                assert err.count(cannot) == 1 and err.count("gpt2d can write again\n") == 1
+        assert [r["id"] for r in c.call("list", state="done")["runs"]] == [waits]

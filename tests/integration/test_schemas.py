@@ -5,6 +5,7 @@ proto/schema_messages.c or proto/schema_artifacts.c, from which the manual pages
 """
 
 import csv
+import errno
 import json
 import re
 from pathlib import Path
@@ -12,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from engines import PROGRAM
-from helpers import BUILD, ROOT, experiment, spec
-from test_ctl_daemon import ctl
+from faults import FAIL, LIBRARY, NEEDS_ROOM, Faults
+from helpers import BUILD, ROOT, RpcError, experiment, spec, wait_for
+from test_ctl_daemon import ctl, started
 
 jsonschema = pytest.importorskip("jsonschema")
 
@@ -105,6 +107,37 @@ def check_segment(folder):
     for row in rows:
         values = {key: value if key == "timestamp" else json.loads(value or "null") for key, value in row.items()}
         check(SCHEMAS["artifacts"], values, "step_log.csv")
+
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+def test_a_store_that_fails(daemon, tmp_path):
+    """Status, and the events of a run meanwhile."""
+    faults = Faults(tmp_path)
+    with daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c, d.client() as raw:
+        run = c.submit(spec("long-ms20", 100000))
+        raw.call("follow", id=run)
+        follows = started(d, "follow", run, "--json")
+        wait_for(lambda: c.call("status")["daemon"]["clients"] == 3, "the follower")
+        assert json.loads(follows.stdout.readline())["kind"].startswith("run.")
+        faults.daemon.arm(FAIL, errno.ENOSPC, ops=NEEDS_ROOM)
+        with pytest.raises(RpcError):
+            c.submit(spec("refused"))
+        assert lines(ctl(d, "status", "--json"))[0]["store"]["errno"] == "ENOSPC"
+        faults.daemon.disarm()
+        wait_for(lambda: c.call("status")["store"] is None, "its end")
+        c.call("cancel", id=run)
+        out, err = follows.communicate(timeout=60)
+        assert follows.returncode == 6, err
+        events = [json.loads(line) for line in out.splitlines()]
+        for event in events:
+            check(SCHEMAS["output"], event, event["kind"])
+        told = [event["store"] for event in events if event["kind"] == "run.store"]
+        assert len(told) == 2 and told[0]["path"] == f"{d.state}/gpt2d.db" and told[1] is None
+        sent = []
+        while not sent or sent[-1]["method"] != "run.done":
+            sent.append(raw.event())
+            check(SCHEMAS["events"], sent[-1])
+        assert [event["params"]["store"] for event in sent if event["method"] == "run.store"] == told
 
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason="no engine was built")
