@@ -1,13 +1,15 @@
 """Faults of tests/cases.md that show only in the whole of daemon, checker and engine; each test names its case."""
 
 import json
+import os
+import re
 import struct
 from pathlib import Path
 
 import engines
 import pytest
 
-from helpers import RpcError, spec
+from helpers import RpcError, spec, wait_for
 
 HEADER = struct.pack("<3i", 20240520, 1, 4000) + bytes(1012)
 GOOD = HEADER + struct.pack("<4000H", *(i % 96 for i in range(4000)))
@@ -155,3 +157,52 @@ def test_a_name_twice(daemon):
         second = c.wait(c.submit(engines.spec(1)))["dir"]
         assert second != first and (Path(second) / "RUN_COMPLETE.txt").exists()
         assert before == {path: path.read_bytes() for path in Path(first).rglob("*") if path.is_file()}
+
+
+def test_a_jump_of_the_queue(daemon):
+    """k1: what is urgent is next after the run that goes on, the others keep their order."""
+    with daemon() as d, d.client() as c:
+        going_on = c.submit(spec("long-ms20", 100000))
+        wait_for(lambda: c.state(going_on) == "running", "a run that goes on")
+        low = [c.submit(spec(f"low{i}")) for i in range(3)]
+        high = c.call("submit", spec=spec("high"), priority=1)["id"]
+        assert c.state(going_on) == "running"
+        c.call("cancel", id=going_on)
+        for run in (high, *low):
+            assert c.wait(run)["state"] == "done"
+        started = {run["id"]: run["started_at"] for run in c.call("list")["runs"]}
+        assert sorted((high, *low), key=started.get) == [high, *low]
+
+
+def mapped(pid):
+    """The libraries for several ranks that a process has loaded."""
+    return set(re.findall(r"lib(uc[pst]|nccl|mpi)\b", Path(f"/proc/{pid}/maps").read_text()))
+
+
+def test_one_rank_loads_nothing_for_several(daemon):
+    """k7: neither UCX nor NCCL nor MPI is loaded in a world of one, so none of them has to be there."""
+    with daemon(ranks=1, engine=engines.PROGRAM) as d, d.client() as c:
+        assert c.wait(c.submit(engines.spec(1)))["state"] == "done"
+        assert [mapped(pid) for pid in d.engines()] == [set()]
+    with daemon(ranks=2, engine=engines.PROGRAM) as d, d.client() as c:
+        assert c.wait(c.submit(engines.spec(2)))["state"] == "done"
+        assert all(mapped(pid) >= {"ucp", "ucs"} for pid in d.engines())
+
+
+def test_what_was_really_used(daemon):
+    """k9: the files of a run tell the buckets as they were, the processes, hosts, libraries and the build."""
+    with daemon(ranks=2, engine=engines.PROGRAM) as d, d.client() as c:
+        run = c.submit(engines.spec(2, zero_optimization={"stage": 1, "reduce_bucket_size": 5000}))
+        ours, = trained(c, run)
+        folder = Path(c.call("show", id=run)["segments"][0]["dir"])
+        whole = json.loads((folder / "training_metrics.json").read_text())
+        plan = ours["plan"]
+        assert plan["asked_reduce_elems"] == 5000 <= plan["reduce_elems"]
+        assert plan["n_reduce"] == -(-plan["arena_elems"] // plan["reduce_elems"]) > 1
+        assert [rank["pid"] for rank in ours["ranks"]] == d.engines()
+        assert {rank["hostname"] for rank in ours["ranks"]} == {os.uname().nodename}
+        assert whole["git_commit"] == c.greeting["build"]
+        assert os.uname().release in json.dumps(whole["host"]) and "gpt2d_build" in json.dumps(whole)
+        launched = json.loads((folder / "launcher_metadata.json").read_text())
+        assert launched["git_commit"] == c.greeting["build"] and launched["backend"] == "cpu"
+        assert any(name.startswith("UCX_") for name in launched["library_env"])
