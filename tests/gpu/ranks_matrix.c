@@ -7,7 +7,8 @@
  * same global batch as graphs, with ZeRO 0 and 1, reduce buckets of 1e6 and 2e6 elements and a
  * single one, overlap on and off, reduce_scatter on and off. All loss traces agree with the first
  * one's, those of one world and those of different worlds, to the tolerance below; each plan
- * trained again, after all the others, gives the same bits. In fp32 and bf16.
+ * trained again, after all the others, gives the same bits, and so do the other settings of
+ * activation_checkpointing with overlapped buckets. In fp32 and bf16.
  *
  * Tolerance: of |loss - loss of the first plan| / loss at each step. Gradients are summed over
  * ranks in another order, so the first steps differ by roundings alone; 200 steps of a model that
@@ -98,6 +99,24 @@ static void describe(int type, const struct trial *m, const struct plan_of *p, c
 		p->stage && !p->reduce_scatter ? " all-reduce" : "");
 }
 
+/* What backward computes anew does not show, also while buckets leave. */
+static void test_recompute(
+	struct trial *m, int type, const struct plan_of *plan, const struct trial_outcome *first)
+{
+	static struct trial_outcome o;
+	char what[96], part[64];
+
+	describe(type, m, plan, what);
+	for (int r = SPEC_RECOMPUTE_SELECTIVE; r <= SPEC_RECOMPUTE_FULL; r++) {
+		struct spec_config c = make_config(m, type, plan);
+
+		c.recompute = (enum spec_recompute)r;
+		snprintf(part, sizeof(part), "activation_checkpointing %s: same bits",
+			activations_recompute_name(c.recompute));
+		trial_check(m, what, part, trial_run(m, &c, true, &o) && trial_same(first, &o));
+	}
+}
+
 static bool test_type(struct trial *m, int type, double *trace)
 {
 	static struct trial_outcome first[PLANS], again;
@@ -129,6 +148,9 @@ static bool test_type(struct trial *m, int type, double *trace)
 				off <= (m->graphs ? types[type].tolerance : 0) &&
 					o->loss[c.optimizer_steps - 1] < o->loss[0]);
 		}
+	for (int i = 0; i < n; i++)
+		if (m->w.world == 1 ? i == 0 : plans[i].bucket < 2000000 && plans[i].overlap)
+			test_recompute(m, type, &plans[i], &first[i]);
 	memcpy(trace, first[0].loss, STEPS * sizeof(*trace));
 	return true;
 }

@@ -118,7 +118,9 @@ def test_a_line_of_progress_fits(path):
 def test_dry_run(spec, path):
     plan = {"asked_reduce_elems": 1000000, "asked_gather_elems": 500000000, "reduce_elems": 1048576, "n_reduce": 8,
         "gather_elems": 8388608, "n_gather": 1, "arena_elems": 8388608, "elem_bytes": 4}
-    check = {"plan": plan, "memory": {"parameters_bytes": 33554432, "total_bytes": 99999999},
+    memory = {"parameters_bytes": 33554432, "total_bytes": 99999999, "activations_bytes": 13439074304,
+        "activations_none_bytes": 20284178432, "activations_selective_bytes": 13439074304, "activations_full_bytes": 3427270656}
+    check = {"plan": plan, "memory": memory,
         "data": {"train": {"path": "/x.bin", "tokens": 32769, "needed": 32769}}, "warnings": ["memory is short"]}
 
     def dry_run(params, connection):
@@ -136,6 +138,7 @@ def test_dry_run(spec, path):
     assert "warning: memory is short" in result.stdout
     assert result.stdout.endswith("warning: memory is short\n")
     assert "parameters           33.6 MB" in result.stdout and "32,769 tokens, 32,769 needed" in result.stdout
+    assert "activations would be   none 20.3 GB, selective 13.4 GB, full 3.43 GB" in result.stdout
     assert "_bytes" not in result.stdout and '"reduce_bucket_size"' not in result.stdout
     assert '"reduce_bucket_size"' in verbose.stdout
     assert one_object(as_json.stdout)["arms"][0]["check"] == check
