@@ -45,10 +45,17 @@ struct k_stream;
 struct k_event;
 struct k_graph;
 
+/*
+ * Ways of k_attention_* on CUDA: plain arithmetic, and for head size 64 in 16 bits the matrix units
+ * of sm_80 and up, and Hopper's own. BEST: the last of them that there is.
+ */
+enum k_attention { K_ATTENTION_BEST, K_ATTENTION_PLAIN, K_ATTENTION_MMA, K_ATTENTION_WGMMA };
+
 struct k_context_options {
 	int device;  /* CUDA ordinal; ignored on the CPU */
 	int threads; /* CPU: threads that compute, the caller included, >= 1; ignored on CUDA */
 	bool no_branches; /* CUDA, for comparison: a graph runs one operation after another */
+	enum k_attention attention; /* CUDA, for comparison: this way or a failure */
 };
 
 /* What a device can say of itself; strings are owned by the context. */

@@ -25,41 +25,105 @@ static __global__ void attention_delta(
 		delta[(b * NH + h) * T + t] = sum;
 }
 
-/* ATTENTION_MMA_HS in 16 bits, and rows that can be read 16 bytes at a time. */
-static bool by_matrix_units(const struct k_context *ctx, int64_t HS, const void *const *all, int n)
+/* Matrix units take ATTENTION_MMA_HS in 16 bits, and rows that can be read 16 bytes at a time. */
+static bool can(const struct k_context *ctx, enum k_attention way, int64_t HS,
+	const void *const *all, int n)
 {
-	bool can = (ctx->dtype == K_BF16 || ctx->dtype == K_FP16) && HS == ATTENTION_MMA_HS &&
-		ctx->capability >= ATTENTION_MMA_CAPABILITY;
+	bool fits = (ctx->dtype == K_BF16 || ctx->dtype == K_FP16) && HS == ATTENTION_MMA_HS;
 
 	for (int i = 0; i < n; i++)
-		can = can && element_aligned(all[i], 16);
-	return can;
+		fits = fits && element_aligned(all[i], 16);
+	switch (way) {
+	case K_ATTENTION_WGMMA:
+		return fits && ATTENTION_WGMMA_BUILT &&
+			ctx->capability == ATTENTION_WGMMA_CAPABILITY;
+	case K_ATTENTION_MMA:
+		return fits && ctx->capability >= ATTENTION_MMA_CAPABILITY;
+	case K_ATTENTION_PLAIN:
+	case K_ATTENTION_BEST:
+		break;
+	}
+	return true;
 }
 
-static void forward_mma(struct k_stream *s, const struct attention<float> &a)
+/* K_ATTENTION_BEST: the context asks for a way that cannot be gone, and has failed. */
+static enum k_attention choose(
+	struct k_context *ctx, const char *name, int64_t HS, const void *const *all, int n)
 {
+	static const enum k_attention ways[] = {
+		K_ATTENTION_WGMMA, K_ATTENTION_MMA, K_ATTENTION_PLAIN};
+
+	for (int i = 0; i < 3; i++) {
+		if (ctx->attention != K_ATTENTION_BEST && ctx->attention != ways[i])
+			continue;
+		if (can(ctx, ways[i], HS, all, n))
+			return ways[i];
+	}
+	context_fail(ctx,
+		"%s: way %d asked for, but not there for head size %lld in this type on %s", name,
+		(int)ctx->attention, (long long)HS, ctx->name);
+	return K_ATTENTION_BEST;
 }
 
-template <typename E> static void forward_mma(struct k_stream *s, const struct attention<E> &a)
+static void forward(struct k_stream *s, enum k_attention way, const struct attention<float> &a)
 {
-	attention_mma_forward(s, a);
+	attention_plain_forward(s, a);
 }
 
-static void backward_mma(struct k_stream *s, const struct attention<float> &a)
+template <typename E>
+static void forward(struct k_stream *s, enum k_attention way, const struct attention<E> &a)
 {
+	if (way == K_ATTENTION_WGMMA)
+		attention_wgmma_forward(s, a);
+	else if (way == K_ATTENTION_MMA)
+		attention_mma_forward(s, a);
+	else
+		attention_plain_forward(s, a);
 }
 
-template <typename E> static void backward_mma(struct k_stream *s, const struct attention<E> &a)
+/* What the ways that need it share: delta, then theirs. */
+template <typename E, typename F>
+static void backward_with_delta(struct k_stream *s, struct attention<E> a, const E *out, F way)
 {
-	attention_mma_backward(s, a);
+	int64_t rows = a.B * a.T * a.NH;
+	float *delta = (float *)stream_scratch(s, (size_t)rows * sizeof(float));
+
+	if (!delta)
+		return;
+	attention_delta<<<element_blocks(rows, DELTA_WARPS, INT32_MAX), DELTA_WARPS * REDUCE_WARP,
+		0, s->cuda>>>(delta, a.dout, out, rows, a.T, a.NH, a.HS);
+	a.delta = delta;
+	way(s, a);
+}
+
+static void backward(struct k_stream *s, enum k_attention way, const struct attention<float> &a,
+	const float *out)
+{
+	backward_with_delta(s, a, out, attention_plain_backward<float>);
+}
+
+template <typename E>
+static void backward(
+	struct k_stream *s, enum k_attention way, const struct attention<E> &a, const E *out)
+{
+	if (way == K_ATTENTION_WGMMA)
+		attention_wgmma_backward(s, a, out);
+	else if (way == K_ATTENTION_MMA)
+		backward_with_delta(s, a, out, attention_mma_backward<E>);
+	else
+		backward_with_delta(s, a, out, attention_plain_backward<E>);
 }
 
 void k_attention_forward(struct k_stream *s, void *out, k_real *lse, const void *qkv, int64_t B,
 	int64_t T, int64_t NH, int64_t HS, const struct k_dropout *drop)
 {
 	const void *all[] = {out, qkv};
+	enum k_attention way;
 
 	if (B * T * NH <= 0 || !stream_ready(s))
+		return;
+	way = choose(s->ctx, "k_attention_forward", HS, all, 2);
+	if (way == K_ATTENTION_BEST)
 		return;
 	context_dispatch(s->ctx, [&](auto zero) {
 		typedef decltype(zero) E;
@@ -68,10 +132,7 @@ void k_attention_forward(struct k_stream *s, void *out, k_real *lse, const void 
 				(float)(1 / sqrt((double)HS)), philox_dropout_of(drop)
 		};
 
-		if (by_matrix_units(s->ctx, HS, all, 2))
-			forward_mma(s, a);
-		else
-			attention_plain_forward(s, a);
+		forward(s, way, a);
 	});
 	stream_check(s, "k_attention_forward");
 }
@@ -80,30 +141,23 @@ void k_attention_backward(struct k_stream *s, void *dqkv, const void *dout, cons
 	const k_real *lse, const void *qkv, int64_t B, int64_t T, int64_t NH, int64_t HS,
 	const struct k_dropout *drop)
 {
-	const void *all[] = {dqkv, dout, qkv};
-	int64_t rows = B * T * NH;
-	float *delta;
+	const void *all[] = {dqkv, dout, qkv, out};
+	enum k_attention way;
 
-	if (rows <= 0 || !stream_ready(s))
+	if (B * T * NH <= 0 || !stream_ready(s))
 		return;
-	delta = (float *)stream_scratch(s, (size_t)rows * sizeof(float));
-	if (!delta)
+	way = choose(s->ctx, "k_attention_backward", HS, all, 4);
+	if (way == K_ATTENTION_BEST)
 		return;
 	context_dispatch(s->ctx, [&](auto zero) {
 		typedef decltype(zero) E;
 		struct attention<E> a = {
 			NULL, NULL, (E *)dqkv, (const E *)dout,
-				(const E *)qkv, lse, delta, B, T, NH, HS,
+				(const E *)qkv, lse, NULL, B, T, NH, HS,
 				(float)(1 / sqrt((double)HS)), philox_dropout_of(drop)
 		};
 
-		attention_delta<<<element_blocks(rows, DELTA_WARPS, INT32_MAX),
-			DELTA_WARPS * REDUCE_WARP, 0, s->cuda>>>(
-			delta, a.dout, (const E *)out, rows, T, NH, HS);
-		if (by_matrix_units(s->ctx, HS, all, 3))
-			backward_mma(s, a);
-		else
-			attention_plain_backward(s, a);
+		backward(s, way, a, (const E *)out);
 	});
 	stream_check(s, "k_attention_backward");
 }

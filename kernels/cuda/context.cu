@@ -108,6 +108,7 @@ int k_context_create(const struct k_context_options *options, struct k_context *
 	ctx->device = options->device;
 	ctx->dtype = K_FP32;
 	ctx->no_branches = options->no_branches;
+	ctx->attention = options->attention;
 	rc = cudaSetDevice(ctx->device);
 	if (rc == cudaSuccess)
 		rc = describe(ctx);

@@ -39,6 +39,8 @@ struct k_context {
 	struct context_finding *finding;
 	pthread_mutex_t lock;
 	bool no_branches;
+	enum k_attention attention;
+	void *tensor_map_encode; /* of the driver, once found; attention_wgmma.cu */
 	bool failed; /* read and set by __atomic operations */
 	char error[256];
 	/* of the capture under way or the last one; failures during it are its own */

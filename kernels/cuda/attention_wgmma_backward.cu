@@ -1,0 +1,403 @@
+#include <math.h>
+
+#include "kernels/cuda/attention_wgmma.cuh"
+#include "kernels/cuda/element.cuh"
+
+/*
+ * As in attention_mma_backward.cu, with the halves that own keys and queries in one launch: first
+ * a kernel writes what both need of each query, then blocks of either kind run beside each other.
+ * A block is one group; three to a multiprocessor were faster than two or three groups in a block,
+ * or two with the next scores begun before the gradients are done.
+ */
+enum { STAGES = 3, BLOCKS = 3 };
+enum { ROW_THREADS = 128, ROW_LANES = 8 };
+
+static const float log2_e = 1.4426950408889634f;
+
+/*
+ * Log-sum-exp (base 2) and delta of 64 queries of a head, to place tile of the head; beyond the
+ * last query the former is inf, which makes the probability 0.
+ */
+template <typename E>
+static __global__ void __launch_bounds__(ROW_THREADS)
+	attention_rows(float *rows, const __grid_constant__ struct attention<E> a, const E *out)
+{
+	enum { AT_ONCE = ROW_THREADS / ROW_LANES, STEPS = WGMMA_TILE / AT_ONCE };
+	int64_t head = blockIdx.y, b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
+	int64_t first = (int64_t)blockIdx.x * WGMMA_TILE;
+	int lane = threadIdx.x % ROW_LANES, row = threadIdx.x / ROW_LANES;
+	float x[STEPS][8], y[STEPS][8];
+	float *to = rows + (head * gridDim.x + blockIdx.x) * ATTENTION_ROWS_FLOATS;
+
+#pragma unroll
+	for (int i = 0; i < STEPS; i++) {
+		int64_t t = first + row + i * AT_ONCE;
+		int64_t at = (b * a.T + (t < a.T ? t : a.T - 1)) * C + h * a.HS + 8 * lane;
+
+		element_load(x[i], a.dout + at);
+		element_load(y[i], out + at);
+	}
+#pragma unroll
+	for (int i = 0; i < STEPS; i++) {
+		int in_tile = row + i * AT_ONCE;
+		int64_t t = first + in_tile;
+		float sum = 0;
+
+#pragma unroll
+		for (int j = 0; j < 8; j++)
+			sum = fmaf(x[i][j], y[i][j], sum);
+#pragma unroll
+		for (int by = ROW_LANES / 2; by > 0; by /= 2)
+			sum += __shfl_xor_sync(reduce_all_lanes, sum, by);
+		if (lane == 0) {
+			to[in_tile] = t < a.T ? a.lse[head * a.T + t] * log2_e : INFINITY;
+			to[WGMMA_TILE + in_tile] = t < a.T ? sum : 0;
+		}
+	}
+}
+
+#if WGMMA_THERE
+
+typedef attention_ring<1, STAGES, 2, true> ring;
+
+/* Where a block is, and a thread in it. */
+struct place {
+	int head, b, x, C; /* x: first column of q */
+	int mine, tiles;   /* the block's 64 rows; all of T */
+	int row, column;   /* of the thread: row in its tile, column in each 8 */
+};
+
+template <typename E>
+static __device__ __forceinline__ struct place place_of(const struct attention<E> &a, int mine)
+{
+	int head = (int)blockIdx.y, NH = (int)a.NH, lane = threadIdx.x & 31;
+
+	return {head, head / NH, head % NH * WGMMA_TILE, (int)(a.NH * a.HS), mine,
+		(int)((a.T + WGMMA_TILE - 1) / WGMMA_TILE),
+		(int)(threadIdx.x / REDUCE_WARP) * 16 + (lane >> 2), 2 * (lane & 3)};
+}
+
+/* To the i-th step; f(i, stage) fetches what step i works on. */
+template <typename F>
+static __device__ __forceinline__ void turn(const ring &r, int i, int count, F f)
+{
+	if (i > 0)
+		attention_let_go(r.empty((i - 1) % STAGES));
+	if (threadIdx.x == 0 && i > 0 && i - 1 + STAGES < count) {
+		int stage = (i - 1) % STAGES;
+
+		bulk_wait(r.empty(stage), (i - 1) / STAGES & 1);
+		f(i - 1 + STAGES, stage);
+	}
+	__syncwarp();
+}
+
+/* Keys of the diagonal tile that come after the query. */
+template <bool TURNED>
+static __device__ __forceinline__ void mask_diagonal(float (&s)[8][4], const struct place &p)
+{
+#pragma unroll
+	for (int n = 0; n < 8; n++) {
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			int column = 8 * n + p.column + (i & 1), row = p.row + 8 * (i >> 1);
+
+			if (TURNED ? row > column : column > row)
+				s[n][i] = -INFINITY;
+		}
+	}
+}
+
+/* What a step multiplies dp by: as philox.cuh's. */
+template <typename E>
+static __device__ __forceinline__ void draw_turned(
+	float (&mask)[4], const struct attention<E> &a, const struct place &p, int tile, int n)
+{
+	int64_t query = tile * WGMMA_TILE + 8 * n + p.column;
+	int64_t at = (p.head * a.T + query) * a.T + p.mine * WGMMA_TILE + p.row;
+	const int64_t all[4] = {at, at + a.T, at + 8, at + a.T + 8};
+
+	philox_mask_turned(mask, a.drop, all, a.T % 4 == 0);
+}
+
+template <typename E>
+static __device__ __forceinline__ void draw(
+	float (&mask)[4], const struct attention<E> &a, const struct place &p, int tile, int n)
+{
+	int64_t query = p.mine * WGMMA_TILE + p.row;
+	int64_t at = (p.head * a.T + query) * a.T + tile * WGMMA_TILE + 8 * n + p.column;
+
+	philox_mask_tile(mask, a.drop, at, at + 8 * a.T, a.T % 4 == 0);
+}
+
+/* Two tiles of a head as one barrier's, at columns x0 of qkv and x1 of other. */
+static __device__ __forceinline__ void fetch_pair(uint32_t to, uint32_t barrier,
+	const struct attention_maps &m, int x0, const CUtensorMap *other, int x1, int tile, int b)
+{
+	bulk_load(to, &m.qkv, x0, tile * WGMMA_TILE, b, barrier);
+	bulk_load(to + WGMMA_TILE_BYTES, other, x1, tile * WGMMA_TILE, b, barrier);
+}
+
+/* Scores, rows being keys, become probabilities. */
+static __device__ __forceinline__ void probabilities_turned(
+	float (&s)[8][4], const struct place &p, const float *lse, float scale)
+{
+#pragma unroll
+	for (int n = 0; n < 8; n++) {
+		float2 l = *(const float2 *)(lse + 8 * n + p.column);
+
+#pragma unroll
+		for (int j = 0; j < 4; j++)
+			s[n][j] = element_exp2(fmaf(s[n][j], scale, j & 1 ? -l.y : -l.x));
+	}
+}
+
+/* dp becomes ds; with dropout also s, the probabilities, what multiplies dout. */
+template <typename E, bool DROP>
+static __device__ __forceinline__ void score_gradients_turned(float (&dp)[8][4], float (&s)[8][4],
+	const struct attention<E> &a, const struct place &p, const float *delta, int tile)
+{
+#pragma unroll
+	for (int n = 0; n < 8; n++) {
+		float2 d = *(const float2 *)(delta + 8 * n + p.column);
+		float mask[4] = {1, 1, 1, 1};
+
+		if constexpr (DROP)
+			draw_turned(mask, a, p, tile, n);
+#pragma unroll
+		for (int j = 0; j < 4; j++) {
+			dp[n][j] = s[n][j] * (dp[n][j] * mask[j] - (j & 1 ? d.y : d.x));
+			s[n][j] *= mask[j];
+		}
+	}
+}
+
+/* The same for scores of which rows are queries. */
+template <typename E, bool DROP>
+static __device__ __forceinline__ void score_gradients(float (&dp)[8][4], const float (&s)[8][4],
+	const struct attention<E> &a, const struct place &p, const float (&delta)[2], int tile)
+{
+#pragma unroll
+	for (int n = 0; n < 8; n++) {
+		float mask[4] = {1, 1, 1, 1};
+
+		if constexpr (DROP)
+			draw(mask, a, p, tile, n);
+#pragma unroll
+		for (int j = 0; j < 4; j++)
+			dp[n][j] = s[n][j] * (dp[n][j] * mask[j] - delta[j >> 1]);
+	}
+}
+
+/* dk and dv of 64 keys. Scores are held transposed: rows are keys, columns queries. */
+template <typename E, bool DROP>
+static __device__ __forceinline__ void own_keys(const struct attention<E> &a,
+	const struct attention_maps &m, const float *all_rows, int mine)
+{
+	extern __shared__ char attention_memory[];
+	const struct place p = place_of(a, mine);
+	const float scale = a.scale * log2_e;
+	float dk[8][4], dv[8][4];
+	int count = p.tiles - mine, i = 0;
+	ring r;
+
+	attention_ring_init(r, 1, STAGES);
+	auto fetch = [&](int i, int stage) {
+		const float *rows =
+			all_rows + ((int64_t)p.head * p.tiles + mine + i) * ATTENTION_ROWS_FLOATS;
+
+		bulk_expect(r.full(stage), ring::pair_bytes);
+		fetch_pair(r.pair(stage), r.full(stage), m, p.x, &m.dout, p.x, mine + i, p.b);
+		bulk_load_bytes(r.rows(stage), rows, ATTENTION_ROWS_BYTES, r.full(stage));
+	};
+	if (threadIdx.x == 0) {
+		bulk_expect(r.owned(), 2 * WGMMA_TILE_BYTES);
+		fetch_pair(r.own(0), r.owned(), m, p.C + p.x, &m.qkv, 2 * p.C + p.x, mine, p.b);
+		for (int j = 0; j < STAGES && j < count; j++)
+			fetch(j, j);
+	}
+	__syncwarp();
+	bulk_wait(r.owned(), 0);
+	attention_zero(dk);
+	attention_zero(dv);
+	do {
+		int stage = i % STAGES;
+		uint64_t q_tile = wgmma_tile(r.pair(stage));
+		uint64_t dout_tile = wgmma_tile(r.pair(stage) + WGMMA_TILE_BYTES);
+		const float *lse = (const float *)(attention_memory + r.rows_offset(stage));
+		uint32_t fragments[4][4], ds_fragments[4][4];
+		float s[8][4], dp[8][4];
+
+		bulk_wait(r.full(stage), i / STAGES & 1);
+		wgmma_fence();
+		wgmma_times_rows(s, wgmma_tile(r.own(0)), q_tile, E());
+		wgmma_end();
+		wgmma_times_rows(dp, wgmma_tile(r.own(1)), dout_tile, E());
+		wgmma_end();
+		wgmma_wait<1>(s);
+		turn(r, i, count, fetch);
+		if (i == 0)
+			mask_diagonal<true>(s, p);
+		probabilities_turned(s, p, lse, scale);
+		if constexpr (!DROP) {
+			attention_pack(fragments, s, E());
+			wgmma_fence();
+			wgmma_times_tile(dv, fragments, dout_tile, E());
+			wgmma_end();
+			wgmma_wait<1>(dp);
+		} else {
+			wgmma_wait<0>(dp);
+		}
+		score_gradients_turned<E, DROP>(dp, s, a, p, lse + WGMMA_TILE, mine + i);
+		if constexpr (DROP) {
+			attention_pack(fragments, s, E());
+			wgmma_fence();
+			wgmma_times_tile(dv, fragments, dout_tile, E());
+		}
+		attention_pack(ds_fragments, dp, E());
+		wgmma_fence();
+		wgmma_times_tile(dk, ds_fragments, q_tile, E());
+		wgmma_end();
+		wgmma_wait<0>(dk);
+		wgmma_ended(dv);
+	} while (++i < count);
+	__syncthreads();
+	attention_put(r.own(0), dk, a.scale, a.scale, E());
+	attention_put(r.own(1), dv, 1, 1, E());
+	bulk_fence();
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		int y = mine * WGMMA_TILE;
+
+		bulk_store(&m.to, p.C + p.x, y, p.b, r.own(0));
+		bulk_store(&m.to, 2 * p.C + p.x, y, p.b, r.own(1));
+		bulk_store_wait();
+	}
+}
+
+/* dq of 64 queries. */
+template <typename E, bool DROP>
+static __device__ __forceinline__ void own_queries(const struct attention<E> &a,
+	const struct attention_maps &m, const float *all_rows, int mine)
+{
+	const struct place p = place_of(a, mine);
+	const float scale = a.scale * log2_e;
+	const float *rows =
+		all_rows + ((int64_t)p.head * p.tiles + mine) * ATTENTION_ROWS_FLOATS + p.row;
+	const float lse[2] = {rows[0], rows[8]};
+	const float delta[2] = {rows[WGMMA_TILE], rows[WGMMA_TILE + 8]};
+	float dq[8][4];
+	int count = mine + 1, i = 0;
+	ring r;
+
+	attention_ring_init(r, 1, STAGES);
+	auto fetch = [&](int i, int stage) {
+		bulk_expect(r.full(stage), 2 * WGMMA_TILE_BYTES);
+		fetch_pair(
+			r.pair(stage), r.full(stage), m, p.C + p.x, &m.qkv, 2 * p.C + p.x, i, p.b);
+	};
+	if (threadIdx.x == 0) {
+		bulk_expect(r.owned(), 2 * WGMMA_TILE_BYTES);
+		fetch_pair(r.own(0), r.owned(), m, p.x, &m.dout, p.x, mine, p.b);
+		for (int j = 0; j < STAGES && j < count; j++)
+			fetch(j, j);
+	}
+	__syncwarp();
+	bulk_wait(r.owned(), 0);
+	attention_zero(dq);
+	do {
+		int stage = i % STAGES;
+		uint64_t k_tile = wgmma_tile(r.pair(stage));
+		uint64_t v_tile = wgmma_tile(r.pair(stage) + WGMMA_TILE_BYTES);
+		uint32_t fragments[4][4];
+		float s[8][4], dp[8][4];
+
+		bulk_wait(r.full(stage), i / STAGES & 1);
+		wgmma_fence();
+		wgmma_times_rows(s, wgmma_tile(r.own(0)), k_tile, E());
+		wgmma_end();
+		wgmma_times_rows(dp, wgmma_tile(r.own(1)), v_tile, E());
+		wgmma_end();
+		wgmma_wait<1>(s);
+		turn(r, i, count, fetch);
+		if (i == mine)
+			mask_diagonal<false>(s, p);
+#pragma unroll
+		for (int n = 0; n < 8; n++) {
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				s[n][j] = element_exp2(fmaf(s[n][j], scale, -lse[j >> 1]));
+		}
+		wgmma_wait<0>(dp);
+		score_gradients<E, DROP>(dp, s, a, p, delta, i);
+		attention_pack(fragments, dp, E());
+		wgmma_fence();
+		wgmma_times_tile(dq, fragments, k_tile, E());
+		wgmma_end();
+	} while (++i < count);
+	wgmma_wait<0>(dq);
+	__syncthreads();
+	attention_put(r.own(0), dq, a.scale, a.scale, E());
+	bulk_fence();
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		bulk_store(&m.to, p.x, mine * WGMMA_TILE, p.b, r.own(0));
+		bulk_store_wait();
+	}
+}
+
+#endif
+
+/* A head's blocks with most work first, by turns of either kind. */
+template <typename E, bool DROP>
+static __global__ void __launch_bounds__(WGMMA_THREADS, BLOCKS)
+	attention_backward_by_groups(const __grid_constant__ struct attention<E> a,
+		const __grid_constant__ struct attention_maps maps, const float *rows)
+{
+#if WGMMA_THERE
+	int at = (int)blockIdx.x / 2;
+
+	if (blockIdx.x % 2 == 0)
+		own_keys<E, DROP>(a, maps, rows, at);
+	else
+		own_queries<E, DROP>(a, maps, rows, (int)gridDim.x / 2 - 1 - at);
+#endif
+}
+
+template <typename E, bool DROP>
+static void launch(struct k_stream *s, const struct attention<E> &a,
+	const struct attention_maps &maps, const float *rows, dim3 grid)
+{
+	const int bytes = attention_ring<1, STAGES, 2, true>::bytes;
+	auto *kernel = attention_backward_by_groups<E, DROP>;
+
+	grid.x *= 2;
+	if (context_check(s->ctx, "k_attention_backward",
+		    cudaFuncSetAttribute(
+			    kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)))
+		kernel<<<grid, WGMMA_THREADS, (size_t)bytes, s->cuda>>>(a, maps, rows);
+}
+
+template <typename E>
+void attention_wgmma_backward(struct k_stream *s, const struct attention<E> &a, const E *out)
+{
+	int64_t tiles = (a.T + WGMMA_TILE - 1) / WGMMA_TILE, heads = a.B * a.NH, C = a.NH * a.HS;
+	dim3 grid((unsigned int)tiles, (unsigned int)heads);
+	struct attention_maps maps;
+	float *rows = (float *)stream_scratch(s, (size_t)(heads * tiles) * ATTENTION_ROWS_BYTES);
+
+	if (!rows || !attention_make_map(s->ctx, &maps.qkv, a.qkv, a.B, a.T, 3 * C) ||
+		!attention_make_map(s->ctx, &maps.dout, a.dout, a.B, a.T, C) ||
+		!attention_make_map(s->ctx, &maps.to, a.dqkv, a.B, a.T, 3 * C))
+		return;
+	attention_rows<<<grid, ROW_THREADS, 0, s->cuda>>>(rows, a, out);
+	if (a.drop.on)
+		launch<E, true>(s, a, maps, rows, grid);
+	else
+		launch<E, false>(s, a, maps, rows, grid);
+}
+
+template void attention_wgmma_backward(
+	struct k_stream *s, const struct attention<__nv_bfloat16> &a, const __nv_bfloat16 *out);
+template void attention_wgmma_backward(
+	struct k_stream *s, const struct attention<__half> &a, const __half *out);

@@ -1,0 +1,93 @@
+/*
+ * bulk.cuh: Hopper's copy engine, and barriers in shared memory that count what it brings. For
+ * sm_90a alone, as wgmma.cuh. Addresses are of shared memory.
+ */
+#ifndef GPT2D_KERNELS_CUDA_BULK_CUH
+#define GPT2D_KERNELS_CUDA_BULK_CUH
+
+#include <cuda.h>
+
+#include "kernels/cuda/wgmma.cuh"
+
+#if WGMMA_THERE
+
+static __device__ __forceinline__ void bulk_barrier_init(uint32_t barrier, int arrivals)
+{
+	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
+		     : "memory");
+}
+
+/* Barriers made and shared memory written by this thread are seen by the copy engine. */
+static __device__ __forceinline__ void bulk_fence()
+{
+	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+static __device__ __forceinline__ void bulk_arrive(uint32_t barrier)
+{
+	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/* An arrival, and so many bytes to come. */
+static __device__ __forceinline__ void bulk_expect(uint32_t barrier, int bytes)
+{
+	asm volatile(
+		"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+		: "memory");
+}
+
+/* Until the barrier's phase of this parity has ended. */
+static __device__ __forceinline__ void bulk_wait(uint32_t barrier, int parity)
+{
+	uint32_t done;
+
+	do {
+		asm volatile("{.reg .pred p; "
+			     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
+			     "selp.u32 %0, 1, 0, p;}"
+			     : "=r"(done)
+			     : "r"(barrier), "r"(parity)
+			     : "memory");
+	} while (!done);
+}
+
+/* A tile from x, y, z of a tensor; what lies outside the tensor is zero. */
+static __device__ __forceinline__ void bulk_load(
+	uint32_t tile, const CUtensorMap *map, int x, int y, int z, uint32_t barrier)
+{
+	asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile"
+		     ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(tile),
+		     "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier)
+		     : "memory");
+}
+
+/* Bytes and both addresses are multiples of 16. */
+static __device__ __forceinline__ void bulk_load_bytes(
+	uint32_t to, const void *from, int bytes, uint32_t barrier)
+{
+	asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+		     "[%0], [%1], %2, [%3];" ::"r"(to),
+		     "l"(from), "r"(bytes), "r"(barrier)
+		     : "memory");
+}
+
+/* A tile to x, y, z of a tensor, but for what lies outside; it may be written again after wait. */
+static __device__ __forceinline__ void bulk_store(
+	const CUtensorMap *map, int x, int y, int z, uint32_t tile)
+{
+	asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group "
+		     "[%0, {%1, %2, %3}], [%4];" ::"l"(map),
+		     "r"(x), "r"(y), "r"(z), "r"(tile)
+		     : "memory");
+}
+
+static __device__ __forceinline__ void bulk_store_wait()
+{
+	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+	asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+#endif
+
+#endif
