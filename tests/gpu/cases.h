@@ -12,9 +12,10 @@ struct cases_shape {
 
 /*
  * CASES_NEAR: compared with the CPU library in double, by the tolerance of the type. CASES_EXACT:
- * fp32, compared with the CPU library in float, which must give the same bits.
+ * fp32, compared with the CPU library in float, which must give the same bits. CASES_ATTENTION:
+ * those of the former that every way of attention takes.
  */
-enum cases_set { CASES_NEAR, CASES_EXACT };
+enum cases_set { CASES_NEAR, CASES_EXACT, CASES_ATTENTION };
 
 struct cases_case {
 	const char *name;
@@ -22,6 +23,9 @@ struct cases_case {
 	struct cases_shape shape;
 	bool small; /* also under compute-sanitizer */
 };
+
+/* "near", "exact", "attention"; -1: no such set. */
+int cases_set_named(const char *name);
 
 /* The list ends with a name of NULL. */
 extern const struct cases_case cases_linear[], cases_layers[], cases_attention[], cases_optimizer[],

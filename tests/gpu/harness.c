@@ -45,13 +45,24 @@ double harness_tolerance(const struct harness *h)
 	return 0;
 }
 
-int harness_init(struct harness *h, enum k_dtype under_test)
+int harness_way(const char *name)
+{
+	static const char *const names[] = {"best", "plain", "mma", "wgmma"};
+
+	for (int i = 0; i < 4; i++) {
+		if (strcmp(name, names[i]) == 0)
+			return (int)K_ATTENTION_BEST + i;
+	}
+	return -1;
+}
+
+int harness_init(struct harness *h, enum k_dtype under_test, enum k_attention way)
 {
 	struct k_device_info info;
 	int rc;
 
 	*h = (struct harness){.under_test = under_test};
-	rc = k_context_create(&(struct k_context_options){.threads = 2}, &h->ctx);
+	rc = k_context_create(&(struct k_context_options){.threads = 2, .attention = way}, &h->ctx);
 	if (rc < 0) {
 		fprintf(stderr, "context: %s\n", strerror(-rc));
 		return rc;

@@ -23,8 +23,8 @@ struct harness {
 	void *owner;
 };
 
-/* 0 or a negative errno; message on stderr. */
-int harness_init(struct harness *h, enum k_dtype under_test);
+/* 0 or a negative errno; message on stderr. way: of attention, for the CUDA library. */
+int harness_init(struct harness *h, enum k_dtype under_test, enum k_attention way);
 void harness_finish(struct harness *h);
 
 /* Before each case: the same random numbers again, and no memory. */
@@ -32,6 +32,9 @@ void harness_restart(struct harness *h, uint64_t seed);
 
 /* "fp32", "tf32", "bf16", "fp16"; -1: no such type. */
 int harness_dtype(const char *name);
+
+/* "best", "plain", "mma", "wgmma"; -1: no such way. */
+int harness_way(const char *name);
 
 /* Relative tolerance of a result that was rounded to the type under test about once. */
 double harness_tolerance(const struct harness *h);

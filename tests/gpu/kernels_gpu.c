@@ -2,7 +2,9 @@
  * kernels_gpu: the cases on the GPU, beside what gpu_reference wrote. Each case runs twice on
  * poisoned outputs and must give the same bits. The last line is "N passed, N failed".
  *
- *   kernels_gpu fp32|tf32|bf16|fp16 near|exact REFERENCE [small]
+ *   kernels_gpu fp32|tf32|bf16|fp16 near|exact|attention REFERENCE [small|all [WAY]]
+ *
+ * WAY: which one attention is to go, best, plain, mma or wgmma.
  *
  * A result passes when |got - want| / |want|, Euclidean norms, is at most its tolerance, and no
  * element is further off than PEAK tolerances of the largest |want|. NaN never passes, but where
@@ -131,11 +133,12 @@ static void run_case(struct harness *h, const struct cases_case *cc, uint64_t se
 	}
 }
 
-static int run(struct comparison *c, enum k_dtype dtype, enum cases_set set, bool small_only)
+static int run(struct comparison *c, enum k_dtype dtype, enum cases_set set, bool small_only,
+	enum k_attention way)
 {
 	struct harness h;
 
-	if (harness_init(&h, dtype) < 0)
+	if (harness_init(&h, dtype, way) < 0)
 		return -1;
 	h.result = take_result;
 	h.owner = c;
@@ -151,11 +154,14 @@ static int run(struct comparison *c, enum k_dtype dtype, enum cases_set set, boo
 int main(int argc, char **argv)
 {
 	int dtype = argc > 3 ? harness_dtype(argv[1]) : -1;
+	int set = argc > 3 ? cases_set_named(argv[2]) : -1;
+	int way = argc > 5 ? harness_way(argv[5]) : K_ATTENTION_BEST;
 	struct comparison c = {0};
 
-	if (dtype < 0) {
+	if (dtype < 0 || set < 0 || way < 0) {
 		fprintf(stderr,
-			"usage: kernels_gpu fp32|tf32|bf16|fp16 near|exact REFERENCE [small]\n");
+			"usage: kernels_gpu fp32|tf32|bf16|fp16 near|exact|attention "
+			"REFERENCE [small|all [WAY]]\n");
 		return 2;
 	}
 	c.dtype = argv[1];
@@ -164,8 +170,8 @@ int main(int argc, char **argv)
 		perror(argv[3]);
 		return 2;
 	}
-	if (run(&c, (enum k_dtype)dtype, strcmp(argv[2], "exact") == 0 ? CASES_EXACT : CASES_NEAR,
-		    argc > 4 && strcmp(argv[4], "small") == 0) < 0)
+	if (run(&c, (enum k_dtype)dtype, (enum cases_set)set,
+		    argc > 4 && strcmp(argv[4], "small") == 0, (enum k_attention)way) < 0)
 		return 1;
 	fclose(c.reference);
 	printf("%d passed, %d failed\n", c.passed, c.failed);

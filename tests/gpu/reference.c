@@ -2,7 +2,7 @@
  * gpu_reference, gpu_reference_float: what the CPU library computes for the cases, to stdout. Each
  * result is its number of elements and the elements, as int64_t and doubles of this machine.
  *
- *   gpu_reference fp32|tf32|bf16|fp16 near|exact [small]
+ *   gpu_reference fp32|tf32|bf16|fp16 near|exact|attention [small]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,17 +29,18 @@ static void run_case(struct harness *h, const struct cases_case *c, uint64_t see
 int main(int argc, char **argv)
 {
 	int dtype = argc > 2 ? harness_dtype(argv[1]) : -1, status = 0;
+	int set = argc > 2 ? cases_set_named(argv[2]) : -1;
 	struct harness h;
 
-	if (dtype < 0) {
-		fprintf(stderr, "usage: gpu_reference fp32|tf32|bf16|fp16 near|exact [small]\n");
+	if (dtype < 0 || set < 0) {
+		fprintf(stderr,
+			"usage: gpu_reference fp32|tf32|bf16|fp16 near|exact|attention [small]\n");
 		return 2;
 	}
-	if (harness_init(&h, (enum k_dtype)dtype) < 0)
+	if (harness_init(&h, (enum k_dtype)dtype, K_ATTENTION_BEST) < 0)
 		return 1;
 	h.result = write_result;
-	cases_run(&h, strcmp(argv[2], "exact") == 0 ? CASES_EXACT : CASES_NEAR,
-		argc > 3 && strcmp(argv[3], "small") == 0, run_case);
+	cases_run(&h, (enum cases_set)set, argc > 3 && strcmp(argv[3], "small") == 0, run_case);
 	if (k_context_error(h.ctx)) {
 		fprintf(stderr, "gpu_reference: %s\n", k_context_error(h.ctx));
 		status = 1;
