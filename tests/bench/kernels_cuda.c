@@ -2,7 +2,9 @@
  * kernels_cuda: what each operation of the CUDA library costs at the shapes of GPT-2 124M, beside
  * two ceilings measured in the same run: a large matrix product and copying device memory.
  *
- *   bench_kernels_cuda [bf16|fp16|tf32|fp32 [OPERATION]]
+ *   bench_kernels_cuda [bf16|fp16|tf32|fp32 [OPERATION [ways]]]
+ *
+ * ways: attention also by each way of it that this GPU has, in turn with the others of a round.
  *
  * A figure is the median of several rounds, each of as many calls as take some milliseconds, timed
  * by events of the device. Operations of a few microseconds are launched one by one: what is shown
@@ -14,7 +16,7 @@
 
 #include "kernels/kernels.h"
 
-enum { ROUNDS = 7, BIG = 8192 };
+enum { ROUNDS = 7, BIG = 8192, WAYS = K_ATTENTION_WGMMA + 1 };
 static const int64_t wait_ns = 60000000000;
 static const double round_ns = 4e6;
 
@@ -51,6 +53,8 @@ struct bench {
 	struct k_stream *s;
 	struct k_event *from, *to;
 	double flops, bytes; /* ceilings, per second */
+	/* of the same device, each made for one way of attention; by enum k_attention */
+	struct bench *ways[WAYS];
 };
 
 typedef void operation(struct k_stream *s, struct tensors *t);
@@ -293,16 +297,21 @@ static double time_round(struct bench *b, operation *op, struct tensors *t, int 
 	return (double)k_event_elapsed_ns(b->from, b->to) / times;
 }
 
+static int calls_of_round(struct bench *b, operation *op, struct tensors *t)
+{
+	double calls;
+
+	time_round(b, op, t, 1);
+	calls = 1 + round_ns / time_round(b, op, t, 1);
+	return calls < 1000 ? (int)calls : 1000;
+}
+
 /* median, in seconds */
 static double seconds(struct bench *b, operation *op, struct tensors *t)
 {
 	double took[ROUNDS];
-	int times;
+	int times = calls_of_round(b, op, t);
 
-	time_round(b, op, t, 1);
-	times = 1 + (int)(round_ns / time_round(b, op, t, 1));
-	if (times > 1000)
-		times = 1000;
 	for (int i = 0; i < ROUNDS; i++)
 		took[i] = time_round(b, op, t, times);
 	qsort(took, ROUNDS, sizeof took[0], ascending);
@@ -431,6 +440,51 @@ static void measure_ceilings(struct bench *b)
 	k_free(b->ctx, t.v);
 }
 
+static void print_operation(struct bench *b, size_t i, const struct tensors *t, double took)
+{
+	double size = unit_size(operations[i].unit, t), work;
+
+	printf("%-28s %10.2f us", operations[i].name, took * 1e6);
+	if (operations[i].flops > 0) {
+		work = operations[i].flops * size / took;
+		printf("  %8.1f TFLOP/s %5.2f of the product", work / 1e12, work / b->flops);
+	} else {
+		work = (operations[i].elems * (double)k_elem_bytes(b->ctx) +
+			       operations[i].reals * sizeof(k_real)) *
+			size / took;
+		printf("  %8.1f GB/s    %5.2f of the copy", work / 1e9, work / b->bytes);
+	}
+}
+
+/* Each way in turn, ROUNDS times. */
+static void print_ways(struct bench *b, size_t which, struct tensors *t)
+{
+	double took[WAYS][ROUNDS];
+	int times[WAYS];
+
+	for (int round = -1; round < ROUNDS; round++) {
+		for (int way = 0; way < WAYS; way++) {
+			if (!b->ways[way])
+				continue;
+			if (round < 0)
+				times[way] = calls_of_round(b->ways[way], operations[which].op, t);
+			else
+				took[way][round] = 1e-9 * time_round(b->ways[way],
+					operations[which].op, t, times[way]);
+		}
+	}
+	for (int way = 0; way < WAYS; way++) {
+		static const char *const names[WAYS] = {"best", "plain", "mma", "wgmma"};
+
+		if (!b->ways[way])
+			continue;
+		qsort(took[way], ROUNDS, sizeof took[way][0], ascending);
+		print_operation(b, which, t, took[way][ROUNDS / 2]);
+		printf(" %-5s %.2f .. %.2f us\n", names[way], took[way][0] * 1e6,
+			took[way][ROUNDS - 1] * 1e6);
+	}
+}
+
 static void print_shape(struct bench *b, const struct shape *shape, const char *only)
 {
 	struct tensors t;
@@ -438,21 +492,13 @@ static void print_shape(struct bench *b, const struct shape *shape, const char *
 	make_tensors(b, &t, shape);
 	printf("\n%s\n", shape->name);
 	for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
-		double took, size = unit_size(operations[i].unit, &t), work;
-
 		if (only && !strstr(operations[i].name, only))
 			continue;
-		took = seconds(b, operations[i].op, &t);
-		printf("%-28s %10.2f us", operations[i].name, took * 1e6);
-		if (operations[i].flops > 0) {
-			work = operations[i].flops * size / took;
-			printf("  %8.1f TFLOP/s %5.2f of the product\n", work / 1e12,
-				work / b->flops);
+		if (b->ways[K_ATTENTION_BEST] && operations[i].unit == ATTENTION) {
+			print_ways(b, i, &t);
 		} else {
-			work = (operations[i].elems * (double)k_elem_bytes(b->ctx) +
-				       operations[i].reals * sizeof(k_real)) *
-				size / took;
-			printf("  %8.1f GB/s    %5.2f of the copy\n", work / 1e9, work / b->bytes);
+			print_operation(b, i, &t, seconds(b, operations[i].op, &t));
+			printf("\n");
 		}
 		fflush(stdout);
 	}
@@ -471,36 +517,74 @@ static int dtype_of(const char *name)
 	return -1;
 }
 
+static bool bench_init(struct bench *b, enum k_dtype dtype, enum k_attention way)
+{
+	struct k_context_options options = {.threads = 1, .attention = way};
+
+	return k_context_create(&options, &b->ctx) == 0 &&
+		k_context_set_dtype(b->ctx, dtype) == 0 &&
+		k_stream_create(b->ctx, K_STREAM_COMPUTE, "compute", &b->s) == 0 &&
+		k_event_create(b->ctx, &b->from) == 0 && k_event_create(b->ctx, &b->to) == 0;
+}
+
+static void bench_finish(struct bench *b)
+{
+	if (k_context_error(b->ctx))
+		fprintf(stderr, "bench_kernels_cuda: %s\n", k_context_error(b->ctx));
+	k_event_destroy(b->from);
+	k_event_destroy(b->to);
+	k_stream_destroy(b->s);
+	k_context_destroy(b->ctx);
+}
+
+/* Those that run: a way that is not there fails its context. */
+static void make_ways(struct bench *b, struct bench *ways, enum k_dtype dtype)
+{
+	size_t elems = 3 * 64;
+	void *memory = alloc(b, 2 * elems * k_elem_bytes(b->ctx));
+	k_real *lse = make_real(b, 1, 1);
+
+	k_stream_sync(b->s, wait_ns);
+	for (int way = 0; way < WAYS; way++) {
+		if (!bench_init(&ways[way], dtype, (enum k_attention)way))
+			exit(1);
+		k_attention_forward(ways[way].s, (char *)memory + elems * k_elem_bytes(b->ctx),
+			lse, memory, 1, 1, 1, 64, NULL);
+		if (k_stream_sync(ways[way].s, wait_ns) == 0 && !k_context_error(ways[way].ctx))
+			b->ways[way] = &ways[way];
+	}
+	k_free(b->ctx, memory);
+	k_free(b->ctx, lse);
+}
+
 int main(int argc, char **argv)
 {
 	const char *type = argc > 1 ? argv[1] : "bf16";
-	struct k_context_options options = {.threads = 1};
 	struct k_device_info info;
-	struct bench b = {NULL, NULL, NULL, NULL, 0, 0};
+	struct bench b = {.ctx = NULL}, ways[WAYS] = {{.ctx = NULL}};
 	int dtype = dtype_of(type);
 
-	if (dtype < 0) {
-		fprintf(stderr, "usage: bench_kernels_cuda [bf16|fp16|tf32|fp32 [OPERATION]]\n");
+	if (dtype < 0 || (argc > 3 && strcmp(argv[3], "ways") != 0)) {
+		fprintf(stderr,
+			"usage: bench_kernels_cuda [bf16|fp16|tf32|fp32 [OPERATION [ways]]]\n");
 		return 2;
 	}
-	if (k_context_create(&options, &b.ctx) < 0 ||
-		k_context_set_dtype(b.ctx, (enum k_dtype)dtype) < 0 ||
-		k_stream_create(b.ctx, K_STREAM_COMPUTE, "compute", &b.s) < 0 ||
-		k_event_create(b.ctx, &b.from) < 0 || k_event_create(b.ctx, &b.to) < 0) {
+	if (!bench_init(&b, (enum k_dtype)dtype, K_ATTENTION_BEST)) {
 		fprintf(stderr, "bench_kernels_cuda: no GPU for %s\n", type);
 		return 1;
 	}
+	if (argc > 3)
+		make_ways(&b, ways, (enum k_dtype)dtype);
 	k_context_info(b.ctx, &info);
 	measure_ceilings(&b);
 	printf("%s, %s, %s\nceilings: product %d^3 %.1f TFLOP/s, copy %.1f GB/s\n", info.name,
 		info.library, type, BIG, b.flops / 1e12, b.bytes / 1e9);
 	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
 		print_shape(&b, &shapes[i], argc > 2 ? argv[2] : NULL);
-	if (k_context_error(b.ctx))
-		fprintf(stderr, "bench_kernels_cuda: %s\n", k_context_error(b.ctx));
-	k_event_destroy(b.from);
-	k_event_destroy(b.to);
-	k_stream_destroy(b.s);
-	k_context_destroy(b.ctx);
+	for (int way = 0; argc > 3 && way < WAYS; way++) {
+		if (b.ways[way])
+			bench_finish(&ways[way]);
+	}
+	bench_finish(&b);
 	return 0;
 }
