@@ -19,18 +19,37 @@ static bool reader_gone(FILE *out)
 	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
 }
 
+/*
+ * What the write that failed left behind, where that was not the last one; other calls leave other
+ * codes.
+ */
+static bool of_a_write(int error)
+{
+	static const int errors[] = {ENOSPC, EDQUOT, EFBIG, EROFS, EBADF, EPIPE};
+
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+		if (errors[i] == error)
+			return true;
+	return false;
+}
+
 static void check_stdout(struct ctl *ctl)
 {
+	const int before = errno;
 	FILE *out = ctl->out.file;
-	int error = 0;
+	int error;
 
 	if (ctl->out_failed)
 		return;
 	errno = 0;
-	if (fflush(out) != 0 || ferror(out))
-		error = errno ? errno : reader_gone(out) ? EPIPE : EIO;
-	if (!error)
+	if (fflush(out) == 0 && !ferror(out))
 		return;
+	if (errno)
+		error = errno;
+	else if (reader_gone(out))
+		error = EPIPE;
+	else
+		error = of_a_write(before) ? before : EIO;
 	ctl->out_failed = true;
 	ctl->out_unread = error == EPIPE;
 	if (ctl->out_unread)

@@ -21,7 +21,7 @@ struct term term_detect(FILE *file)
 	const char *name = getenv("TERM"), *no_color = getenv("NO_COLOR");
 	struct term t = {.file = file};
 
-	t.tty = isatty(fileno(file)) && name && strcmp(name, "dumb") != 0;
+	t.tty = isatty(fileno(file)) && name && *name && strcmp(name, "dumb") != 0;
 	t.colour = t.tty && !(no_color && *no_color);
 	t.utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 	t.width = 80;

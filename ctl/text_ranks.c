@@ -160,11 +160,11 @@ int text_other_processes(const struct term *t, const json_t *ranks, int rows)
 		if (others <= 0 || lines == rows)
 			continue;
 		lines++;
-		fprintf(t->file,
-			"        %srank %lld: %lld other process%s on its GPU; what is measured "
-			"meanwhile is not to be trusted%s\n",
+		fprintf(t->file, "        %srank %lld: %lld other process%s on its GPU %s%s\n",
 			term_colour(t, TERM_RED), (long long)format_int(rank, "rank", (int64_t)i),
-			(long long)others, others == 1 ? "" : "es", term_colour(t, TERM_PLAIN));
+			(long long)others, others == 1 ? "" : "es",
+			others == 1 ? "disturbs what is measured" : "disturb what is measured",
+			term_colour(t, TERM_PLAIN));
 	}
 	return lines;
 }

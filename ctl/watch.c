@@ -187,12 +187,12 @@ static int watch_events(struct ctl *ctl, struct client *c, struct watch *w, stru
 			*any = true;
 			last = take_event(ctl, w, s, event, params);
 			json_decref(params);
+			if (last)
+				return 0;
 			if (ctl->out_failed)
 				return ctl_error_set(e, CTL_TRANSPORT,
 					"nothing more is shown; run %lld goes on",
 					(long long)w->id);
-			if (last)
-				return 0;
 			break;
 		case CLIENT_QUIET:
 			return s->ended ? 0 : timed_out(w, e);

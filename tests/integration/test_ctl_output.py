@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from client import CTL, ctl, environment, experiment, one_object, segment, status_reply, step
-from fake_daemon import FakeDaemon, run_object
+from client import CTL, ctl, done, environment, experiment, one_object, segment, status_reply, step
+from fake_daemon import FakeDaemon, follow_script, run_object
 
 
 def test_status(path):
@@ -126,11 +126,23 @@ def test_replies_of_any_shape(path):
 
 # ---- what cannot be written ----
 
-def test_full_stdout(path):
-    with FakeDaemon(path, status=status_reply), open("/dev/full", "w") as full:
-        process = subprocess.run([CTL, "status"], stdout=full, stderr=subprocess.PIPE, text=True, env=environment(path))
+@pytest.mark.parametrize("verb", [["status"], ["metrics"], ["follow", "1"], ["follow", "1", "--json"], ["help"]])
+def test_full_stdout(path, verb):
+    """The reason is told, whichever write found it, and nothing of a run that is not so."""
+    with FakeDaemon(path, status=status_reply, metrics=lambda params, connection: {"text": "# x\n" * 10000},
+            follow=follow_script(run_object(state="running"), [step(20, 1), done(2)])), open("/dev/full", "w") as full:
+        process = subprocess.run([CTL, *verb], stdout=full, stderr=subprocess.PIPE, text=True, env=environment(path))
     assert process.returncode == 1
-    assert "stdout: No space left on device" in process.stderr
+    assert process.stderr.startswith("gpt2ctl: stdout: No space left on device\n")
+
+
+def test_stdout_fails_with_the_last_event(path):
+    """A run that has ended is not said to go on."""
+    with FakeDaemon(path, follow=follow_script(run_object(state="done"), [done(1)])), open("/dev/full", "w") as full:
+        process = subprocess.run([CTL, "follow", "1"], stdout=full, stderr=subprocess.PIPE, text=True,
+            env=environment(path))
+    assert process.returncode == 1
+    assert process.stderr == "gpt2ctl: stdout: No space left on device\n"
 
 
 @pytest.mark.parametrize("json_too", [[], ["--json"]])

@@ -75,8 +75,9 @@ def test_once_where_there_is_no_terminal(daemon):
     assert daemon.asked("follow") == [{"id": 7, "after": 0}]
 
 
-def test_a_dumb_terminal_is_none(daemon):
-    with top(daemon, TERM="dumb") as terminal:
+@pytest.mark.parametrize("name", ["dumb", ""])
+def test_a_dumb_terminal_is_none(daemon, name):
+    with top(daemon, TERM=name) as terminal:
         assert terminal.end() == 0
         assert terminal.seen.count("gpt2d 0.1.0") == 1 and "\033" not in terminal.seen
 
@@ -145,7 +146,7 @@ def test_no_color(daemon):
         assert not re.search(r"\033\[[1-9]\d*m", terminal.seen)
 
 
-@pytest.mark.parametrize("rows, columns", [(8, 20), (2, 10), (1, 1), (60, 200)])
+@pytest.mark.parametrize("rows, columns", [(8, 20), (5, 20), (2, 10), (1, 1), (60, 200)])
 def test_any_size(daemon, rows, columns):
     with top(daemon, rows=rows, columns=columns) as terminal:
         looks = len(daemon.asked("status"))
