@@ -3,6 +3,7 @@
  * parameters of its three settings bit for bit, over shapes, dropout, accumulation, ZeRO stages and
  * ranks. And what a training uses of its activations' buffer is what activations.h said before.
  */
+#include <errno.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -262,12 +263,110 @@ static void the_buffer_is_what_was_planned(void **state)
 	}
 }
 
+/* ---- a device with less memory ---- */
+
+static int64_t free_bytes; /* 0: as it is */
+
+void __real_k_context_info(const struct k_context *ctx, struct k_device_info *out);
+void __wrap_k_context_info(const struct k_context *ctx, struct k_device_info *out);
+
+void __wrap_k_context_info(const struct k_context *ctx, struct k_device_info *out)
+{
+	__real_k_context_info(ctx, out);
+	if (free_bytes)
+		out->memory_free_bytes = free_bytes;
+}
+
+/* What training_init answers with so much free memory, and what it takes. */
+static int try_free(struct warm *w, enum spec_recompute recompute, int64_t bytes, char *error,
+	size_t error_bytes, int64_t *taken)
+{
+	struct spec_config config = tiny_config(1, 1, 8);
+	struct dataset data;
+	struct training t;
+	int rc = dataset_open(&data, &config, false, error, error_bytes);
+
+	if (rc)
+		return rc;
+	config.model.n_layer = 4;
+	config.recompute = recompute;
+	error[0] = '\0';
+	free_bytes = bytes;
+	rc = training_init(&t, w, &config, &data, error, error_bytes);
+	free_bytes = 0;
+	if (!rc) {
+		*taken = t.device_bytes;
+		training_finish(&t);
+	}
+	dataset_close(&data);
+	return rc;
+}
+
+/* The exit status says what was not as it should be. */
+static int refuse_on_rank(struct ranks_self *self)
+{
+	static const char enough[] = "are free; with activation_checkpointing full they suffice";
+	int64_t taken[SETTINGS], held;
+	char error[512];
+	struct warm w;
+
+	for (int r = SETTINGS - 1; r >= 0; r--) { /* each on an engine that holds nothing */
+		if (tiny_warm(&w, self) ||
+			try_free(&w, (enum spec_recompute)r, 0, error, sizeof(error), &taken[r]))
+			return 1;
+		warm_finish(&w);
+	}
+	if (tiny_warm(&w, self))
+		return 2;
+	if (try_free(&w, SPEC_RECOMPUTE_NONE, taken[SPEC_RECOMPUTE_FULL], error, sizeof(error),
+		    &held) != -ENOMEM ||
+		!strstr(error, enough))
+		return 3;
+	if (try_free(&w, SPEC_RECOMPUTE_NONE, taken[SPEC_RECOMPUTE_FULL] - 1, error, sizeof(error),
+		    &held) != -ENOMEM ||
+		strstr(error, "activation_checkpointing"))
+		return 4;
+	for (int i = 0; i < WARM_SLOTS; i++)
+		if (w.bytes[i])
+			return 5;
+	if (try_free(&w, SPEC_RECOMPUTE_FULL, taken[SPEC_RECOMPUTE_FULL], error, sizeof(error),
+		    &held))
+		return 6;
+	/* what is held already is not asked of the device again */
+	if (try_free(&w, SPEC_RECOMPUTE_NONE,
+		    taken[SPEC_RECOMPUTE_SELECTIVE] - taken[SPEC_RECOMPUTE_FULL], error,
+		    sizeof(error), &held) != -ENOMEM ||
+		!strstr(error, "with activation_checkpointing selective they suffice"))
+		return 7;
+	if (try_free(&w, SPEC_RECOMPUTE_NONE,
+		    taken[SPEC_RECOMPUTE_NONE] - taken[SPEC_RECOMPUTE_FULL], error, sizeof(error),
+		    &held))
+		return 8;
+	warm_finish(&w);
+	return 0;
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+	struct ranks_options options = {
+		.world = 1,
+		.timeout_ns = INT64_C(60000000000),
+		.limit_ns = INT64_C(240000000000),
+		.fn = refuse_on_rank,
+	};
+	static struct ranks_end end;
+
+	assert_int_equal(ranks_run(&options, &end), 0);
+	assert_int_equal(end.exit_status[0], 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_same_training),
 		cmocka_unit_test(the_same_training_of_ranks),
 		cmocka_unit_test(the_buffer_is_what_was_planned),
+		cmocka_unit_test(what_does_not_fit_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
