@@ -13,6 +13,8 @@
 #include "daemon/record.h"
 #include "daemon/sweep.h"
 
+enum { BROKEN_SWEPT = 16 }; /* only the very last ones can have something left */
+
 static int take(struct run *run, void *arg)
 {
 	struct daemon *d = arg;
@@ -33,6 +35,25 @@ static int move(struct daemon *d, struct run *run, enum run_state to, const char
 	return rc;
 }
 
+/* What engines that were killed were writing, in this attempt and in the one before. */
+static void sweep_attempts(const struct daemon *d, const struct run *run)
+{
+	struct run attempt = *run;
+	char dir[PATH_MAX];
+
+	for (; attempt.attempt > 0 && attempt.attempt > run->attempt - 2; attempt.attempt--)
+		if (run_dir(&attempt, d->state_dir, dir, sizeof(dir)) == 0)
+			sweep_run_dir(dir);
+}
+
+/* gpt2d may have gone away between the end of its run and the end of its engines. */
+static int sweep_broken(struct run *run, void *arg)
+{
+	sweep_attempts(arg, run);
+	free(run);
+	return 0;
+}
+
 struct outcome {
 	struct daemon *daemon;
 	int rc;
@@ -47,8 +68,7 @@ static void settle(struct run *run, void *arg)
 
 	if (o->rc < 0)
 		return;
-	if (placed)
-		sweep_run_dir(dir);
+	sweep_attempts(d, run);
 	if (run->state == RUN_QUEUED)
 		return;
 	if (run->state == RUN_FINISHING && placed && marker_valid(dir, run)) {
@@ -71,7 +91,9 @@ int reconcile_runs(struct daemon *d, char *error, size_t error_bytes)
 {
 	struct outcome o = {d, 0};
 
-	o.rc = record_each_open(d->store, take, d);
+	o.rc = record_each_broken(d->store, BROKEN_SWEPT, sweep_broken, d);
+	if (o.rc == 0)
+		o.rc = record_each_open(d->store, take, d);
 	if (o.rc == 0)
 		queue_each(d->queue, settle, &o);
 	if (o.rc == 0)

@@ -76,6 +76,9 @@ int record_files(
 
 /* Every run that has not ended, in the order in which they start; each owns run. */
 int record_each_open(struct store *s, int (*each)(struct run *run, void *arg), void *arg);
+/* The last so many that ended, but not as done; each owns run. */
+int record_each_broken(
+	struct store *s, int64_t limit, int (*each)(struct run *run, void *arg), void *arg);
 /* Runs by state. */
 int record_counts(struct store *s, int64_t counts[RUN_STATES]);
 /* What record_transition does, at once. */

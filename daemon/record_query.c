@@ -396,6 +396,17 @@ int record_each_open(struct store *s, int (*each)(struct run *run, void *arg), v
 		"");
 }
 
+int record_each_broken(
+	struct store *s, int64_t limit, int (*each)(struct run *run, void *arg), void *arg)
+{
+	struct each_open e = {each, arg};
+
+	return store_sql(store_db(s), take_open, &e,
+		"select " RUN_COLUMNS " from runs where state in"
+		" ('failed', 'cancelled', 'interrupted') order by ended_ns desc limit ?",
+		"i", limit);
+}
+
 static int take_count(sqlite3_stmt *stmt, void *arg)
 {
 	int64_t *counts = arg;

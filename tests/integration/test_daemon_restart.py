@@ -111,6 +111,32 @@ def test_killed_while_finishing(home, kind, marker):
         assert not list(folder.rglob("*.tmp"))
 
 
+def test_what_killed_engines_leave_goes(home):
+    """Also of a run that had ended, and of the attempt before; other files stay."""
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            failed = c.submit(experiment("fail.r0.s1", repetitions=1))
+            assert c.wait(failed)["state"] == "failed"
+            c.call("drain")
+            waits = c.submit(experiment("waits-ms20", 100000, repetitions=1, restart=True))
+            c.call("resume")
+            wait_for(lambda: c.state(waits) == "running", "running")
+            folders = [Path(c.call("show", id=run)["run"]["dir"]) for run in (failed, waits)]
+        d.kill()
+        d.start()
+        with d.client() as c:
+            wait_for(lambda: c.state(waits) == "running", "running again")
+            c.call("drain")
+        d.kill()
+        for folder in folders:
+            for where in (folder, *(folder / "segments").iterdir()):
+                (where / ".step_log.csv.tmp").write_text("half of it")
+                (where / ".other").write_text("whose?")
+        d.start()
+        for folder in folders:
+            assert not list(folder.rglob("*.tmp")) and list(folder.rglob(".other"))
+
+
 def test_many_kills_lose_nothing(home):
     """kill -9 at random moments of submitting: what was acknowledged is there, in order, and ends once."""
     with Daemon(home=home) as d:
