@@ -1,5 +1,7 @@
 #include "daemon/reconcile.h"
 
+#include <errno.h>
+#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +13,10 @@
 #include "daemon/marker.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
+#include "daemon/run_files.h"
+#include "daemon/summary.h"
 #include "daemon/sweep.h"
+#include "proto/artifact.h"
 
 enum { BROKEN_SWEPT = 16 }; /* only the very last ones can have something left */
 
@@ -54,6 +59,60 @@ static int sweep_broken(struct run *run, void *arg)
 	return 0;
 }
 
+/* [{path, bytes}] of what lies in dir. */
+static json_t *files_of(const char *dir)
+{
+	struct run_files files = {0};
+	json_t *list = json_array();
+
+	if (run_files_list(dir, NULL, &files) < 0)
+		return list;
+	for (size_t i = 0; i < files.n; i++)
+		json_array_append_new(list,
+			json_pack("{ss sI}", "path", files.file[i].path, "bytes",
+				(json_int_t)files.file[i].bytes));
+	run_files_finish(&files);
+	return list;
+}
+
+/* Nothing where the metrics in dir are none: the run is done all the same. */
+static int find_summary(struct daemon *d, int64_t run, int64_t segment, const char *dir)
+{
+	char path[PATH_MAX], *summary_text = NULL, *files_text = NULL;
+	json_t *metrics = NULL, *summary = NULL, *files = NULL;
+	int rc = 0;
+
+	if (snprintf(path, sizeof(path), "%s/%s", dir, ARTIFACT_METRICS) < PATH_MAX)
+		metrics = json_load_file(path, 0, NULL);
+	summary = summary_of_metrics(metrics);
+	files = files_of(dir);
+	if (summary != NULL && json_object_set(summary, "artifacts", files) == 0) {
+		summary_text = json_dumps(summary, JSON_COMPACT);
+		files_text = json_dumps(files, JSON_COMPACT);
+	}
+	if (summary_text != NULL && files_text != NULL)
+		rc = record_found(d->store, run, segment, summary_text, files_text);
+	free(summary_text);
+	free(files_text);
+	json_decref(files);
+	json_decref(summary);
+	json_decref(metrics);
+	return rc;
+}
+
+/* A run is done of whose segments the engine did not come to speak: what it would have said. */
+static int find_summaries(struct daemon *d, const struct run *run)
+{
+	char dir[SPEC_PATH_MAX];
+	int64_t segment = -1;
+	int rc;
+
+	while ((rc = record_unsaid(d->store, run->id, segment, &segment, dir)) == 0 &&
+		(rc = find_summary(d, run->id, segment, dir)) == 0)
+		;
+	return rc == -ENOENT ? 0 : rc;
+}
+
 struct outcome {
 	struct daemon *daemon;
 	int rc;
@@ -72,7 +131,9 @@ static void settle(struct run *run, void *arg)
 	if (run->state == RUN_QUEUED)
 		return;
 	if (run->state == RUN_FINISHING && placed && marker_valid(dir, run)) {
-		o->rc = move(d, run, RUN_DONE, NULL);
+		o->rc = find_summaries(d, run);
+		if (o->rc == 0)
+			o->rc = move(d, run, RUN_DONE, NULL);
 	} else {
 		snprintf(reason, sizeof(reason),
 			"daemon_restart: gpt2d went away while the run was %s",

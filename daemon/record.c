@@ -320,6 +320,43 @@ int record_segment(struct store *s, const struct record_segment *segment)
 	return 0;
 }
 
+struct unsaid {
+	int64_t segment;
+	char *dir;
+};
+
+static int take_unsaid(sqlite3_stmt *stmt, void *arg)
+{
+	struct unsaid *u = arg;
+
+	u->segment = sqlite3_column_int64(stmt, 0);
+	snprintf(u->dir, SPEC_PATH_MAX, "%s", (const char *)sqlite3_column_text(stmt, 1));
+	return 0;
+}
+
+int record_unsaid(struct store *s, int64_t run, int64_t after, int64_t *segment, char *dir)
+{
+	struct unsaid u = {-1, dir};
+	int rc = store_sql(store_db(s), take_unsaid, &u,
+		"select segment, dir from segments where run = ? and segment > ?"
+		" and summary is null and dir <> '' order by segment limit 1",
+		"ii", run, after);
+
+	if (rc < 0)
+		return rc;
+	*segment = u.segment;
+	return u.segment < 0 ? -ENOENT : 0;
+}
+
+int record_found(
+	struct store *s, int64_t run, int64_t segment, const char *summary, const char *artifacts)
+{
+	return store_sql(store_db(s), NULL, NULL,
+		"update segments set summary = ?, artifacts = coalesce(artifacts, ?)"
+		" where run = ? and segment = ?",
+		"ttii", summary, artifacts, run, segment);
+}
+
 /* ---- priority ---- */
 
 struct priority_job {

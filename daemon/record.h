@@ -76,6 +76,14 @@ int record_files(
 
 /* Every run that has not ended, in the order in which they start; each owns run. */
 int record_each_open(struct store *s, int (*each)(struct run *run, void *arg), void *arg);
+/*
+ * The first segment of a run above after that has a directory and no summary: 0 with *segment and
+ * dir (SPEC_PATH_MAX bytes); -ENOENT: none.
+ */
+int record_unsaid(struct store *s, int64_t run, int64_t after, int64_t *segment, char *dir);
+/* What its segment.done would have brought. artifacts: as in struct record_segment. */
+int record_found(
+	struct store *s, int64_t run, int64_t segment, const char *summary, const char *artifacts);
 /* The last so many that ended, but not as done; each owns run. */
 int record_each_broken(
 	struct store *s, int64_t limit, int (*each)(struct run *run, void *arg), void *arg);

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from engines import PROGRAM
 from helpers import BUILD, Daemon, RpcError, experiment, spec, wait_for
 
 
@@ -109,6 +110,32 @@ def test_killed_while_finishing(home, kind, marker):
                 assert shown["run"]["segments_done"] == len(segments)
                 assert {segment["state"] for segment in shown["segments"]} == {"done"}
         assert not list(folder.rglob("*.tmp"))
+
+
+@pytest.mark.skipif(not PROGRAM.exists(), reason="no engine was built")
+@pytest.mark.parametrize("work", [{"optimizer_steps": 25, "warmup_steps": 2}, {"optimizer_steps": 3, "warmup_steps": 0}])
+@pytest.mark.parametrize("kind", [spec, experiment])
+def test_found_done_with_its_figures(home, kind, work):
+    """As if gpt2d had been killed between the marker and segment.done: what that said is read from the files."""
+    with Daemon(home=home, engine=PROGRAM) as d:
+        with d.client() as c:
+            assert c.wait(c.submit(kind("done", work=work)))["state"] == "done"
+            before = c.call("show", id=1)
+        assert d.stop() == 0
+        db = sqlite3.connect(d.state / "gpt2d.db")
+        db.execute("update runs set state = 'finishing', segments_done = 0, ended_ns = 0")
+        db.execute("update segments set state = 'trained', ended_ns = 0, summary = null, artifacts = null")
+        db.commit()
+        db.close()
+        d.start()
+        with d.client() as c:
+            after = c.call("show", id=1)
+        assert after["run"]["state"] == "done" and len(after["segments"]) == len(before["segments"])
+        for was, found in zip(before["segments"], after["segments"]):
+            for which in (was, found, was["summary"], found["summary"]):
+                which["artifacts"] = {file["path"]: file["bytes"] for file in which["artifacts"]}
+            assert found["summary"] == was["summary"]
+            assert found["artifacts"] == was["artifacts"] and found["state"] == "done"
 
 
 def test_what_killed_engines_leave_goes(home):
