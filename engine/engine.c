@@ -120,7 +120,13 @@ int main(int argc, char **argv)
 	if (code)
 		return code < 0 ? 0 : code;
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGINT, SIG_IGN); /* Ctrl-C is gpt2d's to handle */
+	/*
+	 * what reaches every process of a group, a control group or a terminal is gpt2d's to handle:
+	 * it lets a run end first, and ends its engines by their link
+	 */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(STDERR_FILENO, STDOUT_FILENO); /* some libraries print where nobody asked them to */
 	rc = link_create(LINK_FD, &link);

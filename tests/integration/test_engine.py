@@ -1,6 +1,7 @@
 """The engine alone, as gpt2d drives it: segments, artifacts, warmth, ends."""
 
 import json
+import signal
 import subprocess
 
 import pytest
@@ -154,6 +155,17 @@ def test_cancel_while_validating(world, folders):
             rank.send("segment.cancel", run=1, segment=segment)
         assert ranks[0].wait("segment.cancelled", segment=segment)[1]["step"] == 3
         ranks.train(spec(world), folders())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_for_everybody_is_gpt2ds(number, folders):
+    """As a service manager sends it to a whole control group: the run in progress goes on."""
+    with Ranks(2) as ranks:
+        segment = ranks.start(spec(2, work={"optimizer_steps": 400}), folders())
+        ranks[0].wait("segment.step")
+        for rank in ranks:
+            rank.process.send_signal(number)
+        ranks[0].wait("segment.done", segment=segment)
 
 
 def test_exit_ends_a_running_segment(folders):
