@@ -260,7 +260,6 @@ static int start_signals(struct daemon *d)
 		{SIGHUP, on_reload}};
 
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
 		d->signals[i] = evsignal_new(d->base, signals[i].number, signals[i].called, d);
 		if (d->signals[i] == NULL || event_add(d->signals[i], NULL) < 0)

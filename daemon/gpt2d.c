@@ -3,6 +3,7 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,6 +190,7 @@ int main(int argc, char **argv)
 	FILE *to;
 
 	fill_standard_streams();
+	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
 	umask(077); /* what runs leave behind is for whom gpt2d belongs to; others ask it */
 	json_object_seed(0); /* before there is a second thread */
 	to = open_memstream(&errors, &errors_bytes);
