@@ -57,14 +57,33 @@ static void on_started(struct scheduler *s, const struct about *w, json_t *param
 }
 
 /*
- * Seconds until the run is trained, from the last step's time and what its segments have in common.
+ * Not every step has a message, and one slow step says nothing of thousands: the mean of all since
+ * the segment's first message counts. What an earlier segment took stands until there is one.
+ */
+static void keep_pace(struct scheduler_pace *pace, int64_t segment, int64_t step, double step_ns)
+{
+	int64_t now = clock_mono_ns();
+
+	if (segment == pace->segment && step > pace->step) {
+		pace->step_ns = (double)(now - pace->at_ns) / (double)(step - pace->step);
+		return;
+	}
+	pace->segment = segment;
+	pace->step = step;
+	pace->at_ns = now;
+	if (pace->step_ns == 0)
+		pace->step_ns = step_ns;
+}
+
+/*
+ * Seconds until the run is trained, from the pace of its steps and what its segments have in common.
  */
 static json_t *eta_s(const struct scheduler *s, const struct about *w, int64_t step, int64_t steps)
 {
 	int64_t segments_left = w->a->run->segments - w->segment - 1;
 	double steps_left = (double)(steps - step) + (double)segments_left * (double)steps;
 
-	return rpc_real(steps_left * s->step_ns / 1e9);
+	return rpc_real(steps_left * s->pace.step_ns / 1e9);
 }
 
 static void on_step(struct scheduler *s, const struct about *w, json_t *params)
@@ -86,7 +105,7 @@ static void on_step(struct scheduler *s, const struct about *w, json_t *params)
 	on_started(s, w, params);
 	d = &w->a->order[w->segment];
 	s->steps = steps;
-	s->step_ns = s->step_ns > 0 ? 0.9 * s->step_ns + 0.1 * step_ns : step_ns;
+	keep_pace(&s->pace, w->segment, step, step_ns);
 	follow_step(s->daemon->follow, w->a->run,
 		json_pack("{sI sI sI ss sI sI so so sI so}", "segment", (json_int_t)w->segment,
 			"segments", (json_int_t)w->a->run->segments, "block", (json_int_t)d->block,

@@ -27,8 +27,11 @@ struct scheduler {
 	bool slot_begun;     /* the engines have said something about it */
 	int64_t heard_ns;    /* of the last message about it */
 	int64_t stop_ns;     /* segment.cancel was sent; 0: not */
-	double step_ns;      /* of its last step, for the time left */
 	int64_t steps;       /* of its segments, as the engine says */
+	struct scheduler_pace {
+		int64_t segment, step, at_ns; /* the first message of a step of this segment */
+		double step_ns;               /* mean since then, for the time left; 0: unknown */
+	} pace;
 	struct event *watch; /* deadlines, each second */
 
 	char peer_lost[RUN_REASON_BYTES]; /* a rank failed because of another: why */

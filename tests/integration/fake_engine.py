@@ -26,6 +26,7 @@ How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2
     endfail       the artifacts of a segment cannot be written
     endfail0      those of the first segment cannot
     logs          a log message with each step
+    jitter        an hour is told as the time of each step
 
 Environment: GPT2D_FAKE_START "dead", "mute", "old" or "other" for engines that do not get ready, "stay" for
 engines that do not heed engine.exit, "half" for one (rank 1) that dies while the ranks connect;
@@ -175,7 +176,7 @@ class Engine:
             return
         if self.rank == 0:
             self.tell("segment.step", step=self.step, steps=self.steps, loss=10.0 / self.step,
-                tokens_per_sec=1000.0, step_time_ns=int(self.pause * 1e9))
+                tokens_per_sec=1000.0, step_time_ns=int((3600 if self.has("jitter") else self.pause) * 1e9))
             if self.has("logs"):
                 self.link.send("engine.log", level="info", message=f"step {self.step}")
         if self.step < self.steps:

@@ -102,6 +102,16 @@ def test_first_in_first_out(daemon):
         assert c.call("list", state="failed")["runs"] == []
 
 
+def test_the_time_left_is_not_that_of_one_step(daemon):
+    """It is the pace since the segment began: 2 s are left here, and no step says so."""
+    with daemon() as d, d.client() as c:
+        run = c.submit(spec("jitter-ms10", 200))
+        c.call("follow", id=run)
+        while (event := c.event()) and not (event["method"] == "run.step" and event["params"]["step"] > 10):
+            pass
+        assert 0 < event["params"]["eta_s"] < 3600
+
+
 def test_status_while_a_run_trains(daemon):
     with daemon() as d, d.client() as c:
         assert c.call("status")["running"] is None
