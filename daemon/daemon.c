@@ -195,6 +195,8 @@ static int start_places(struct daemon *d, char *error, size_t error_bytes)
 	if (rc == 0)
 		rc = place_lock(path, &d->lock_fds[0], error, error_bytes);
 	if (rc == 0)
+		rc = place_lock_dir(d->state_dir, &d->lock_fds[2], error, error_bytes);
+	if (rc == 0)
 		rc = place_lock(d->socket, &d->lock_fds[1], error, error_bytes);
 	return rc;
 }
@@ -332,7 +334,7 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 	int rc;
 
 	d->settings = settings;
-	d->lock_fds[0] = d->lock_fds[1] = -1;
+	d->lock_fds[0] = d->lock_fds[1] = d->lock_fds[2] = -1;
 	d->started_ns = clock_mono_ns();
 	snprintf(error, error_bytes, "out of memory");
 	d->base = event_base_new();
@@ -480,7 +482,7 @@ int daemon_finish(struct daemon *d)
 		event_free(d->turn);
 	if (d->completions)
 		event_free(d->completions);
-	for (size_t i = 0; i < 2; i++)
+	for (size_t i = 0; i < sizeof(d->lock_fds) / sizeof(d->lock_fds[0]); i++)
 		if (d->lock_fds[i] >= 0)
 			close(d->lock_fds[i]);
 	if (d->base)

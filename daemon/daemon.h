@@ -56,7 +56,7 @@ struct daemon {
 	struct event *turn; /* the next step of stopping */
 	struct event *signals[5];
 	struct event *completions;
-	int lock_fds[2]; /* of the state directory and of the socket */
+	int lock_fds[3]; /* of the database, of the socket, of the state directory itself */
 };
 
 /* Everything that runs in the loop, from settings (and program, threads and words,

@@ -112,6 +112,25 @@ int place_lock_now(const char *path, int *fd, char *error, size_t error_bytes)
 	return lock_file(path, 0, fd, error, error_bytes);
 }
 
+int place_lock_dir(const char *dir, int *fd, char *error, size_t error_bytes)
+{
+	int f = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
+
+	if (f >= 0 && lock_with_patience(f, LOCK_TRIES) == 0) {
+		*fd = f;
+		return 0;
+	}
+	rc = f < 0 || errno != EWOULDBLOCK ? -errno : -EBUSY;
+	if (rc == -EBUSY)
+		snprintf(error, error_bytes,
+			"%s: in use by another gpt2d, whose lock file in it was removed", dir);
+	else
+		snprintf(error, error_bytes, "%s: %s", dir, strerror(-rc));
+	if (f >= 0)
+		close(f);
+	return rc;
+}
+
 bool place_lock_stands(const char *path, int fd)
 {
 	struct stat ours, there;

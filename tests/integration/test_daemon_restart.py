@@ -266,6 +266,19 @@ def test_live_socket_is_not(home):
             assert c.wait(c.submit(spec()))["state"] == "done"
 
 
+def test_state_is_owned_without_its_lock_file(home):
+    """A second one that is told of a lock file tempts people to remove it: the state stays the first one's."""
+    with Daemon(home=home) as d, d.client() as c:
+        run = c.submit(spec("long-ms20", 100000))
+        wait_for(lambda: c.state(run) == "running", "running")
+        (d.state / "gpt2d.db.lock").unlink()
+        for _ in range(2):
+            status, said = second(d, socket=home / "other.sock")
+            assert status == 3
+            assert f"{d.state}: in use by another gpt2d, whose lock file in it was removed" in said
+        assert c.state(run) == "running"
+
+
 def test_socket_is_private(home):
     old = os.umask(0)
     try:
