@@ -57,6 +57,12 @@ static void check_stdout(struct ctl *ctl)
 	fprintf(ctl->err.file, "gpt2ctl: stdout: %s\n", strerror(error));
 }
 
+bool output_goes_on(struct ctl *ctl)
+{
+	check_stdout(ctl);
+	return !ctl->out_failed;
+}
+
 int output_finish(struct ctl *ctl, int exit)
 {
 	check_stdout(ctl);

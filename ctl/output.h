@@ -57,6 +57,9 @@ struct output {
 
 extern const struct output output_text, output_json;
 
+/* Flush stdout: false, which is said once, when anything of it could not be written. */
+bool output_goes_on(struct ctl *ctl);
+
 /*
  * Flush stdout: the exit code to leave with, CTL_TRANSPORT when anything could not be written,
  * CTL_UNREAD when that is because its reader went away, of which nothing is said.

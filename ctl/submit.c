@@ -281,13 +281,17 @@ static void complete(struct client *c, const json_t *spec, json_t *reply)
 static void print_submitted(struct ctl *ctl, const struct arguments *args, struct client *c,
 	const json_t *spec, json_t *reply)
 {
-	if (arguments_has(args, "print-id")) {
-		fprintf(ctl->out.file, "%lld\n", (long long)format_int(reply, "id", 0));
-		fflush(ctl->out.file);
-		return;
+	const long long id = format_int(reply, "id", 0);
+
+	if (arguments_has(args, "print-id"))
+		fprintf(ctl->out.file, "%lld\n", id);
+	else {
+		complete(c, spec, reply);
+		ctl->output->submitted(ctl, reply);
 	}
-	complete(c, spec, reply);
-	ctl->output->submitted(ctl, reply);
+	/* whoever takes the exit code for a refusal would train twice */
+	if (!output_goes_on(ctl))
+		fprintf(ctl->err.file, "gpt2ctl: run %lld is queued\n", id);
 }
 
 static int send(struct ctl *ctl, const struct arguments *args, const struct submit_source *source,

@@ -42,6 +42,17 @@ def one_object(result):
     return value
 
 
+@pytest.mark.parametrize("more", [(), ("--print-id",), ("--json",)])
+def test_a_run_that_is_queued_unseen(daemon, more):
+    """Who retries because of the exit code is told that there is a run already."""
+    with daemon() as d, open("/dev/full", "w") as full:
+        result = subprocess.run([CTL, "submit", "-", *more], input=json.dumps(spec()), stdout=full, stderr=subprocess.PIPE,
+            text=True, env=environment(d), timeout=120)
+        assert result.returncode == 1
+        assert result.stderr.splitlines() == ["gpt2ctl: stdout: No space left on device", "gpt2ctl: run 1 is queued"]
+        assert ctl(d, "wait", 1).returncode == 0
+
+
 @pytest.mark.parametrize("name, exit, says", [
     ("ok", 0, "done"),
     ("fail.r0.s2", 4, "failed: made_up: rank 0: as asked"),
