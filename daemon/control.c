@@ -18,7 +18,7 @@
 #include "daemon/settings.h"
 #include "proto/protocol.h"
 
-enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128, DESCRIPTORS_KEPT = 64 };
+enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128 };
 
 struct seat {
 	TAILQ_ENTRY(seat) link;
@@ -87,7 +87,7 @@ static int descriptors_for_clients(void)
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > INT_MAX)
 		return INT_MAX;
-	return (int)limit.rlim_cur - DESCRIPTORS_KEPT;
+	return (int)limit.rlim_cur - CONTROL_DESCRIPTORS_KEPT;
 }
 
 static int let_in(struct control *c, int fd, const struct ucred *peer)

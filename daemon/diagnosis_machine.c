@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/control.h"
 #include "daemon/diagnosis.h"
 
 enum {
@@ -101,7 +102,8 @@ static void check_limits(struct diagnosis *d)
 		return;
 	limit_text(files.rlim_max, text, sizeof(text));
 	if (files.rlim_max < needed)
-		diagnosis_add(d, "nofile", VERDICT_WARN,
+		diagnosis_add(d, "nofile",
+			files.rlim_max < CONTROL_DESCRIPTORS_MIN ? VERDICT_FAIL : VERDICT_WARN,
 			"raise it (LimitNOFILE= of the unit, ulimit -Hn), or lower clients",
 			"%s descriptors, %llu for as many clients as are allowed", text,
 			(unsigned long long)needed);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/control.h"
 #include "daemon/daemon.h"
 #include "daemon/diagnosis.h"
 #include "daemon/engine_program.h"
@@ -30,17 +31,24 @@ static void fill_standard_streams(void)
 			return;
 }
 
-/* Descriptors for as many clients as the system lets us have. */
-static void raise_descriptors(void)
+/* Descriptors for as many clients as the system lets us have; 0, or -EMFILE when that is none. */
+static int raise_descriptors(void)
 {
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return;
+		return 0;
 	limit.rlim_cur = limit.rlim_max;
 	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
 		log_write(LOG_WARNING, "descriptors: the limit cannot be raised: %s",
 			strerror(errno));
+	if (limit.rlim_max >= CONTROL_DESCRIPTORS_MIN)
+		return 0;
+	log_write(LOG_ERROR,
+		"%llu descriptors, %d needed at least: raise the limit (LimitNOFILE= of the unit, "
+		"ulimit -Hn)",
+		(unsigned long long)limit.rlim_max, CONTROL_DESCRIPTORS_MIN);
+	return -EMFILE;
 }
 
 /* 0: as many as each rank can have of the processors. */
@@ -159,7 +167,8 @@ static int run_with_log(struct settings *settings, int argc, char **argv)
 		fprintf(stderr, "gpt2d: log_file: %s: %s\n", settings->log_file, strerror(-rc));
 		return STATUS_USAGE;
 	}
-	raise_descriptors();
+	if (raise_descriptors() < 0)
+		return STATUS_FAILED;
 	return run(settings, &program, argc, argv);
 }
 

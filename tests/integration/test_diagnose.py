@@ -290,3 +290,14 @@ def test_more_than_there_is(home):
         timeout=180, check=True)
     nofile = next(c for c in json.loads(done.stdout)["checks"] if c["check"] == "nofile")
     assert nofile["verdict"] == "warn" and nofile["found"].startswith("100 descriptors")
+
+
+def test_too_few_descriptors_for_any_client(home):
+    """Where nobody could connect it does not start, and says why."""
+    few = ["/bin/sh", "-c", 'ulimit -n 40; exec "$0" "$@"', GPT2D, "-c", "/dev/null", "--socket", home / "s",
+        "--state-dir", home / "state"]
+    started = subprocess.run(few, capture_output=True, text=True, timeout=60, check=False)
+    assert started.returncode == 1 and "40 descriptors, 80 needed at least" in started.stderr
+    done = subprocess.run([*few, "--check", "--json"], capture_output=True, text=True, timeout=180, check=False)
+    nofile = next(c for c in json.loads(done.stdout)["checks"] if c["check"] == "nofile")
+    assert done.returncode == 1 and nofile["verdict"] == "fail"
