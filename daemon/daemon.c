@@ -212,7 +212,7 @@ static int open_store(struct daemon *d, char *error, size_t error_bytes)
 		snprintf(error, error_bytes, "%s: %s", path, why);
 		return rc;
 	}
-	d->queue = queue_create();
+	d->queue = queue_create(d->settings->ranks);
 	if (d->queue == NULL)
 		return -ENOMEM;
 	rc = prune_recover(d, error, error_bytes);

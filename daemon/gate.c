@@ -332,7 +332,7 @@ static bool needed(const struct gate *g)
 {
 	const struct daemon *d = g->daemon;
 
-	return scheduler_busy(d->scheduler) || (gate_open(g) && queue_next(d->queue, NULL) != NULL);
+	return scheduler_busy(d->scheduler) || (gate_open(g) && queue_head(d->queue) != NULL);
 }
 
 static void watch_idle(struct gate *g)

@@ -8,6 +8,7 @@
 #include "daemon/gate.h"
 #include "daemon/queue.h"
 #include "daemon/scheduler.h"
+#include "daemon/settings.h"
 #include "daemon/store.h"
 #include "daemon/text.h"
 
@@ -49,7 +50,8 @@ static void why_engines(const struct engine_pool *pool, char why[WHY_BYTES])
 }
 
 /* before: the queued run ahead of this one, NULL for the head of the queue. */
-static void why_waits(const struct daemon *d, const struct run *before, char why[WHY_BYTES])
+static void why_waits(const struct daemon *d, const struct run *run, const struct run *before,
+	char why[WHY_BYTES])
 {
 	const struct run *running = scheduler_running(d->scheduler);
 	const char *held = gate_why(d->gate);
@@ -58,6 +60,10 @@ static void why_waits(const struct daemon *d, const struct run *before, char why
 
 	if (held != NULL)
 		snprintf(why, WHY_BYTES, "%s", held);
+	else if (!queue_fits(d->queue, run))
+		snprintf(why, WHY_BYTES,
+			"ranks: it trains on %lld, gpt2d has %lld; start it with --ranks %lld",
+			(long long)run->gpus, (long long)d->settings->ranks, (long long)run->gpus);
 	else if (store_failure(d->store, &failure))
 		snprintf(why, WHY_BYTES, "store: %.300s cannot be written: %s; %s", failure.path,
 			store_error_text(failure.rc), failure.advice);
@@ -76,33 +82,36 @@ static void why_waits(const struct daemon *d, const struct run *before, char why
 		snprintf(why, WHY_BYTES, "preparing: it is being made ready");
 }
 
-static json_t *starts_in_s(const struct daemon *d, const struct run *before)
+static json_t *starts_in_s(
+	const struct daemon *d, const struct run *run, const struct run *before)
 {
 	double left = left_s(d);
 
-	if (before != NULL || left < 0 || !gate_open(d->gate) || store_failing(d->store))
+	if (!queue_fits(d->queue, run) || before != NULL || left < 0 || !gate_open(d->gate) || store_failing(d->store))
 		return json_null();
 	return json_real(left);
 }
 
 json_t *outlook_head(const struct daemon *d)
 {
+	const struct run *run = queue_next(d->queue, NULL);
 	char why[WHY_BYTES];
 
-	if (queue_next(d->queue, NULL) == NULL)
+	if (run == NULL)
 		return json_null();
-	why_waits(d, NULL, why);
+	why_waits(d, run, NULL, why);
 	return text_json(why);
 }
 
 /* before: as for why_waits. */
-static json_t *describe(const struct daemon *d, int64_t position, const struct run *before)
+static json_t *describe(const struct daemon *d, const struct run *run, int64_t position,
+	const struct run *before)
 {
 	char why[WHY_BYTES];
 
-	why_waits(d, before, why);
+	why_waits(d, run, before, why);
 	return json_pack("{sI so so}", "position", (json_int_t)position, "waiting", text_json(why),
-		"starts_in_s", starts_in_s(d, before));
+		"starts_in_s", starts_in_s(d, run, before));
 }
 
 json_t *outlook_run(const struct daemon *d, const struct run *run)
@@ -116,7 +125,7 @@ json_t *outlook_run(const struct daemon *d, const struct run *run)
 		before = next;
 		position++;
 	}
-	return describe(d, position, before);
+	return describe(d, run, position, before);
 }
 
 json_t *outlook_queue(const struct daemon *d)
@@ -127,7 +136,7 @@ json_t *outlook_queue(const struct daemon *d)
 	for (int64_t i = 0; run != NULL && i < OUTLOOK_RUNS_MAX; i++) {
 		row = json_pack("{sI ss sI sI}", "id", (json_int_t)run->id, "name", run->name,
 			"uid", (json_int_t)run->uid, "priority", (json_int_t)run->priority);
-		json_object_update_new(row, describe(d, i, before));
+		json_object_update_new(row, describe(d, run, i, before));
 		json_array_append_new(rows, row);
 		before = run;
 		run = queue_next(d->queue, run);

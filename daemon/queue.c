@@ -3,15 +3,18 @@
 #include <stdlib.h>
 
 struct queue {
+	int64_t ranks;
 	TAILQ_HEAD(runs_head, run) runs; /* in the order in which they start */
 };
 
-struct queue *queue_create(void)
+struct queue *queue_create(int64_t ranks)
 {
 	struct queue *q = calloc(1, sizeof(*q));
 
-	if (q != NULL)
-		TAILQ_INIT(&q->runs);
+	if (q == NULL)
+		return NULL;
+	q->ranks = ranks;
+	TAILQ_INIT(&q->runs);
 	return q;
 }
 
@@ -28,9 +31,16 @@ void queue_destroy(struct queue *q)
 	free(q);
 }
 
-/* Whether a starts before b. */
-static bool earlier(const struct run *a, const struct run *b)
+bool queue_fits(const struct queue *q, const struct run *run)
 {
+	return run->gpus <= q->ranks;
+}
+
+/* Whether a starts before b. */
+static bool earlier(const struct queue *q, const struct run *a, const struct run *b)
+{
+	if (queue_fits(q, a) != queue_fits(q, b))
+		return queue_fits(q, a);
 	return a->priority != b->priority ? a->priority > b->priority : a->id < b->id;
 }
 
@@ -38,7 +48,7 @@ void queue_add(struct queue *q, struct run *run)
 {
 	struct run *before = TAILQ_LAST(&q->runs, runs_head);
 
-	while (before != NULL && earlier(run, before))
+	while (before != NULL && earlier(q, run, before))
 		before = TAILQ_PREV(before, runs_head, link);
 	if (before != NULL)
 		TAILQ_INSERT_AFTER(&q->runs, before, run, link);
@@ -75,6 +85,13 @@ struct run *queue_next(const struct queue *q, const struct run *after)
 	while (run != NULL && run->state != RUN_QUEUED)
 		run = TAILQ_NEXT(run, link);
 	return run;
+}
+
+struct run *queue_head(const struct queue *q)
+{
+	struct run *run = queue_next(q, NULL);
+
+	return run != NULL && queue_fits(q, run) ? run : NULL;
 }
 
 int64_t queue_before(const struct queue *q, const struct run *before)

@@ -5,21 +5,35 @@
 #ifndef GPT2D_QUEUE_H
 #define GPT2D_QUEUE_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "daemon/run.h"
 
 struct queue;
 
-struct queue *queue_create(void);    /* NULL without memory */
+/* For engines of so many ranks; NULL without memory. */
+struct queue *queue_create(int64_t ranks);
 void queue_destroy(struct queue *q); /* and the runs in it; takes NULL */
 
-/* In its place: the higher priority first, of equals the lower id; q owns run from here on. */
+/*
+ * In its place: the higher priority first, of equals the lower id, and after all of them those that
+ * do not fit; q owns run from here on.
+ */
 void queue_add(struct queue *q, struct run *run);
 void queue_remove(struct queue *q, struct run *run); /* the caller owns it again */
 struct run *queue_find(const struct queue *q, int64_t id);
 /* Another priority, and the place that goes with it. */
 void queue_set_priority(struct queue *q, struct run *run, int64_t priority);
 
-/* The queued run that starts next, after `after` (NULL: the very next). NULL: none. */
+/*
+ * Whether there are the ranks that it asks for. A run was accepted when there were: gpt2d has been
+ * started with fewer since, and it waits until there are enough again.
+ */
+bool queue_fits(const struct queue *q, const struct run *run);
+/* The queued run that is the next to start; NULL when none fits. */
+struct run *queue_head(const struct queue *q);
+/* The queued run that comes next, after `after` (NULL: the very next). NULL: none. */
 struct run *queue_next(const struct queue *q, const struct run *after);
 /* Runs in state queued; those that start before run, for "position". */
 int64_t queue_length(const struct queue *q);

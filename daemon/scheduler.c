@@ -135,7 +135,7 @@ static void on_changed(struct active *a, const char *failure, void *arg)
 /* See to it that the head of the queue is being made ready. */
 static void prefetch(struct scheduler *s)
 {
-	struct run *head = queue_next(s->daemon->queue, NULL);
+	struct run *head = queue_head(s->daemon->queue);
 	int rc;
 
 	if (s->next != NULL && s->next->run != head) { /* one of a higher priority has come */
@@ -144,7 +144,7 @@ static void prefetch(struct scheduler *s)
 	}
 	/* with a disk that takes nothing it would fail, and all others after it */
 	while (!s->daemon->stopping && !store_failing(s->daemon->store) && s->next == NULL &&
-		(head = queue_next(s->daemon->queue, NULL)) != NULL) {
+		(head = queue_head(s->daemon->queue)) != NULL) {
 		rc = active_create(s->daemon, head, on_changed, s, &s->next);
 		if (rc == -ENAMETOOLONG)
 			lifecycle_move(s->daemon, head, RUN_FAILED,

@@ -52,7 +52,9 @@ const struct settings_row settings_rows[] = {
 			 "../libexec/gpt2d",
 		.help = "the engine program, where it is not the installed one"},
 	{"ranks", SETTING_COUNT, AT(ranks), RANGE(1, 1024, 1),
-		.help = "engine processes, the largest world of a run"},
+		.help = "engine processes, the largest world of a run",
+		.manual = "Queued runs that were accepted when there were more wait until there "
+			  "are again.\n"},
 	{"threads", SETTING_COUNT, AT(threads), RANGE(0, PROTOCOL_THREADS_MAX, 0),
 		.help = "computing threads of each rank; 0: processors / ranks, at least 1"},
 	{"data_roots", SETTING_LIST, AT(data_roots),

@@ -279,6 +279,30 @@ def test_state_is_owned_without_its_lock_file(home):
         assert c.state(run) == "running"
 
 
+def test_fewer_ranks_than_the_queue_was_made_for(home):
+    """What was accepted is not refused because gpt2d came back smaller: it waits, others go on, and it starts later."""
+    with Daemon(ranks=2, home=home) as d:
+        with d.client() as c:
+            c.call("drain")
+            asked, unasked = c.submit(spec("asked", gpus=2)), c.submit({k: v for k, v in spec("all").items() if k != "gpus"})
+            narrow = c.submit(spec("narrow", gpus=1))
+        d.stop()
+        ranks = d.command.index("--ranks") + 1
+        d.command[ranks] = "1"
+        d.start()
+        with d.client() as c:
+            c.call("resume")
+            assert c.wait(narrow)["state"] == "done"
+            assert [c.state(run) for run in (asked, unasked)] == ["queued", "queued"]
+            assert c.call("status")["waiting"] == "ranks: it trains on 2, gpt2d has 1; start it with --ranks 2"
+            assert c.call("show", id=asked)["outlook"]["starts_in_s"] is None
+        d.stop()
+        d.command[ranks] = "2"
+        d.start()
+        with d.client() as c:
+            assert [c.wait(run)["state"] for run in (asked, unasked)] == ["done", "done"]
+
+
 def test_socket_is_private(home):
     old = os.umask(0)
     try:

@@ -92,7 +92,7 @@ static int set_up(void **state)
 {
 	struct daemon *d = calloc(1, sizeof(*d));
 
-	d->queue = queue_create();
+	d->queue = queue_create(1);
 	n_written = n_settled = n_ended = n_told = 0;
 	no_memory = store_fails = false;
 	*state = d;

@@ -100,9 +100,35 @@ static struct run *new_run(struct queue *q, int64_t id)
 	return run;
 }
 
+static struct run *new_run_of(struct queue *q, int64_t id, int64_t gpus, int64_t priority)
+{
+	struct run *run = calloc(1, sizeof(*run));
+
+	*run = (struct run){.id = id, .gpus = gpus, .priority = priority};
+	queue_add(q, run);
+	return run;
+}
+
+static void test_queue_of_fewer_ranks(void **state)
+{
+	struct queue *q = queue_create(1);
+	struct run *wide = new_run_of(q, 1, 2, 10), *narrow;
+
+	assert_null(queue_head(q));
+	assert_false(queue_fits(q, wide));
+	assert_ptr_equal(queue_next(q, NULL), wide);
+	narrow = new_run_of(q, 2, 1, -10);
+	assert_ptr_equal(queue_head(q), narrow);
+	assert_ptr_equal(queue_next(q, narrow), wide);
+	assert_int_equal(queue_before(q, wide), 1);
+	queue_set_priority(q, narrow, -100);
+	assert_ptr_equal(queue_head(q), narrow);
+	queue_destroy(q);
+}
+
 static void test_queue(void **state)
 {
-	struct queue *q = queue_create();
+	struct queue *q = queue_create(1);
 	struct run *two, *three, *one;
 
 	assert_null(queue_next(q, NULL));
@@ -164,7 +190,7 @@ static void assert_order(const struct queue *q, const char *expected)
 
 static void test_priorities(void **state)
 {
-	struct queue *q = queue_create();
+	struct queue *q = queue_create(1);
 	struct run *runs[6];
 
 	for (int64_t id = 1; id <= 5; id++)
@@ -193,6 +219,7 @@ int main(void)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_dir),
 		cmocka_unit_test(test_queue),
+		cmocka_unit_test(test_queue_of_fewer_ranks),
 		cmocka_unit_test(test_reason_that_is_cut),
 		cmocka_unit_test(test_priorities),
 	};
