@@ -9,8 +9,10 @@
 struct control;
 struct settings;
 
-/* Descriptors that clients leave to engines, the database and the files of runs; with fewer than the
- * second nobody could speak to gpt2d, its own user's gpt2ctl included. */
+/*
+ * Descriptors that clients leave to engines, the database and the files of runs; with fewer than
+ * the second nobody could speak to gpt2d, its own user's gpt2ctl included.
+ */
 enum { CONTROL_DESCRIPTORS_KEPT = 64, CONTROL_DESCRIPTORS_MIN = CONTROL_DESCRIPTORS_KEPT + 16 };
 
 struct control_options {

@@ -87,7 +87,8 @@ static json_t *starts_in_s(
 {
 	double left = left_s(d);
 
-	if (!queue_fits(d->queue, run) || before != NULL || left < 0 || !gate_open(d->gate) || store_failing(d->store))
+	if (!queue_fits(d->queue, run) || before != NULL || left < 0 || !gate_open(d->gate) ||
+		store_failing(d->store))
 		return json_null();
 	return json_real(left);
 }

@@ -374,6 +374,14 @@ bool prune_has(const struct pruner *p, int64_t id)
 
 /* ---- asked for ---- */
 
+/* What is not given is fine; a number below 0 is not. */
+static bool fits(const json_t *params, const char *key, int64_t max)
+{
+	int64_t value = request_integer(params, key, 0);
+
+	return value >= 0 && value <= max;
+}
+
 /* False: it has been answered. */
 static bool take_params(struct client *client, json_t *params, struct record_prunable *what)
 {
@@ -387,16 +395,21 @@ static bool take_params(struct client *client, json_t *params, struct record_pru
 		.state = -1,
 		.after = request_integer(params, "after", 0),
 		.limit = request_integer(params, "limit", BATCH_STANDARD)};
+	if (!fits(params, "keep", INT64_MAX) || !fits(params, "after", INT64_MAX) ||
+		!fits(params, "older_than_s", INT64_MAX / CLOCK_S_NS)) {
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"keep, after: 0 and above are allowed; older_than_s: 0 to %lld",
+			(long long)(INT64_MAX / CLOCK_S_NS));
+		return false;
+	}
+	if (what->limit < 1 || what->limit > BATCH_MAX) {
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL, "limit: 1 to %d is allowed",
+			BATCH_MAX);
+		return false;
+	}
 	if (json_object_get(params, "keep") == NULL && state == NULL && older_s < 0) {
 		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
 			"prune: one of keep, older_than_s and state is needed");
-		return false;
-	}
-	if (what->limit < 1 || what->limit > BATCH_MAX || what->after < 0 || what->keep < -1 ||
-		older_s < -1 || older_s > INT64_MAX / CLOCK_S_NS) {
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
-			"limit: 1 to %d is allowed; keep, older_than_s and after: 0 and above",
-			BATCH_MAX);
 		return false;
 	}
 	if (state != NULL && (run_state_parse(state, &parsed) < 0 || !run_state_ended(parsed))) {

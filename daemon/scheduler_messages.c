@@ -76,7 +76,8 @@ static void keep_pace(struct scheduler_pace *pace, int64_t segment, int64_t step
 }
 
 /*
- * Seconds until the run is trained, from the pace of its steps and what its segments have in common.
+ * Seconds until the run is trained, from the pace of its steps and what its segments have in
+ * common.
  */
 static json_t *eta_s(const struct scheduler *s, const struct about *w, int64_t step, int64_t steps)
 {

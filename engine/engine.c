@@ -121,8 +121,8 @@ int main(int argc, char **argv)
 		return code < 0 ? 0 : code;
 	signal(SIGPIPE, SIG_IGN);
 	/*
-	 * what reaches every process of a group, a control group or a terminal is gpt2d's to handle:
-	 * it lets a run end first, and ends its engines by their link
+	 * what reaches every process of a group, a control group or a terminal is gpt2d's to
+	 * handle: it lets a run end first, and ends its engines by their link
 	 */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);

@@ -67,6 +67,18 @@ def test_rules(daemon):
         c.call("cancel", id=waits)
 
 
+@pytest.mark.parametrize("what", [{"keep": -1}, {"older_than_s": -1}, {"older_than_s": 2**63 - 1}, {"state": "done", "after": -1},
+    {"state": "done", "limit": 0}])
+def test_numbers_that_mean_nothing(daemon, what):
+    """Least of all "remove everything"."""
+    with daemon() as d, d.client() as c:
+        c.wait(c.submit(spec()))
+        with pytest.raises(RpcError) as refused:
+            c.call("prune", **what)
+        assert refused.value.code == -32602
+        assert c.state(1) == "done"
+
+
 def test_removal(daemon):
     with daemon() as d:
         with d.client() as c:
