@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/agreement.h"
 #include "engine/check.h"
 #include "engine/segment.h"
 #include "engine/writer.h"
@@ -98,7 +99,7 @@ static int run_segment(struct link *link, struct warm *w, struct writer *writer,
 
 	if (!s)
 		return ENGINE_EXIT_POISONED; /* the others would wait for this rank */
-	agreed = segment_agree(s, w, segment_prepare(s, w), link);
+	agreed = agreement_reach(s, w, segment_prepare(s, w), link);
 	trained = agreed && segment_train(s, w, link);
 	exit_code = s->failure.poisoned ? s->failure.exit_code : 0;
 	writes = w->rank == 0 && agreed && !exit_code && !s->cancelled;

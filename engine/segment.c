@@ -30,11 +30,7 @@ static int64_t clock_ns(clockid_t clock)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static bool failed(struct segment *s, const char *reason, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-/* Always false. */
-static bool failed(struct segment *s, const char *reason, const char *format, ...)
+bool segment_fail(struct segment *s, const char *reason, const char *format, ...)
 {
 	va_list args;
 
@@ -45,7 +41,7 @@ static bool failed(struct segment *s, const char *reason, const char *format, ..
 	return false;
 }
 
-static void poisoned(struct segment *s, int exit_code)
+void segment_poison(struct segment *s, int exit_code)
 {
 	s->failure.poisoned = true;
 	s->failure.exit_code = exit_code;
@@ -104,11 +100,11 @@ static bool read_spec(struct segment *s)
 	int rc;
 
 	if (!text)
-		return failed(s, "spec_refused", "segment.start holds no spec");
+		return segment_fail(s, "spec_refused", "segment.start holds no spec");
 	rc = spec_parse(text, strlen(text), &options, &s->spec, &errors);
 	free(text);
 	if (rc == -EINVAL)
-		return failed(
+		return segment_fail(
 			s, "spec_refused", "%s: %s", errors.error[0].key, errors.error[0].message);
 	if (!rc) {
 		s->config = s->spec->arms[0].config;
@@ -116,15 +112,16 @@ static bool read_spec(struct segment *s)
 	}
 	if (rc || !s->spec_text ||
 		artifact_sha256(s->spec_text, strlen(s->spec_text), s->spec_sha256))
-		return failed(s, "no_memory", "no memory for the spec");
+		return segment_fail(s, "no_memory", "no memory for the spec");
 	if (expected && strcmp(expected, s->spec_sha256) != 0)
-		return failed(s, "spec_mismatch",
+		return segment_fail(s, "spec_mismatch",
 			"the spec that came has SHA-256 %s, %s was announced", s->spec_sha256,
 			expected);
 	if (data_roots_read(&s->data_roots, json_object_get(s->params, "data_roots")) < 0)
-		return failed(s, "spec_refused", "segment.start: data_roots is not understood");
+		return segment_fail(
+			s, "spec_refused", "segment.start: data_roots is not understood");
 	if (s->config.gpus != s->world)
-		return failed(s, "spec_refused",
+		return segment_fail(s, "spec_refused",
 			"gpus: %" PRId64 " in the spec, %d ranks were told", s->config.gpus,
 			s->world);
 	return true;
@@ -146,10 +143,10 @@ static bool check(struct segment *s, struct warm *w)
 	options.backend = info.backend;
 	options.memory_total_bytes = info.memory_total_bytes;
 	if (check_run(&options, &errors, &report))
-		return failed(s, "no_memory", "no memory for the check");
+		return segment_fail(s, "no_memory", "no memory for the check");
 	first = json_array_get(errors, 0);
 	if (first)
-		failed(s, "spec_refused", "%s: %s",
+		segment_fail(s, "spec_refused", "%s: %s",
 			json_string_value(json_object_get(first, "key")),
 			json_string_value(json_object_get(first, "message")));
 	json_decref(errors);
@@ -193,7 +190,7 @@ static bool make_training(struct segment *s, struct warm *w)
 	s->has_training = true;
 	if (measure_init(&s->measure, c->optimizer_steps, c->warmup_steps, c->batch * c->seq_len,
 		    s->world))
-		return failed(s, "no_memory", "no memory for the times of %" PRId64 " steps",
+		return segment_fail(s, "no_memory", "no memory for the times of %" PRId64 " steps",
 			c->optimizer_steps);
 	return true;
 }
@@ -203,173 +200,31 @@ bool segment_prepare(struct segment *s, struct warm *w)
 	int rc;
 
 	if (!s->dir || s->world < 1 || w->rank >= s->world || s->world > w->world)
-		return failed(s, "spec_refused", "segment.start: %d ranks of %d, rank %d, dir %s",
-			s->world, w->world, w->rank, s->dir ? s->dir : "missing");
+		return segment_fail(s, "spec_refused",
+			"segment.start: %d ranks of %d, rank %d, dir %s", s->world, w->world,
+			w->rank, s->dir ? s->dir : "missing");
 	if (!read_spec(s) || !check(s, w) || !open_data(s) || !make_training(s, w))
 		return false;
 	if (w->rank == 0) {
 		rc = metrics_begin(s->dir);
 		if (rc)
-			return failed(s, rc == -ENOSPC ? "enospc" : "artifacts", "%s: %s", s->dir,
-				strerror(-rc));
+			return segment_fail(s, rc == -ENOSPC ? "enospc" : "artifacts", "%s: %s",
+				s->dir, strerror(-rc));
 	}
 	return true;
 }
 
-/* ---- agree ---- */
-
-struct agreement {
-	char sha256[65]; /* of spec, plan and model shape */
-	bool prepared;
-	bool tuned; /* the kernels' choices are made, and the same on all ranks it was among then */
-};
-
-static void fill_agreement(const struct segment *s, bool prepared, struct agreement *out)
+bool segment_sync(struct segment *s, struct warm *w)
 {
-	char text[512];
-
-	memset(out, 0, sizeof(*out));
-	out->prepared = prepared;
-	if (!prepared)
-		return;
-	out->tuned = tuned_has(&s->training.warm->tuned, &s->config);
-	snprintf(text, sizeof(text),
-		"%s world %d arena %" PRId64 " of %" PRId64 " reduce %" PRId64 " x %" PRId64
-		" gather %" PRId64 " x %" PRId64 " steps %" PRId64 " sequences %" PRId64,
-		s->spec_sha256, s->training.plan.world, s->training.plan.param_elems,
-		s->training.plan.arena_elems, s->training.plan.n_reduce,
-		s->training.plan.reduce_elems, s->training.plan.n_gather,
-		s->training.plan.gather_elems, s->config.optimizer_steps, s->train.n_sequences);
-	if (artifact_sha256(text, strlen(text), out->sha256))
-		out->prepared = false;
-}
-
-static bool sync_collectives(struct segment *s, struct warm *w)
-{
-	const struct patience p = {.collectives = w->collectives,
-		.timeout_ns = INT64_MAX,
-		.patience_ns = PATIENCE_NS};
+	const struct patience p = {
+		.collectives = w->collectives, .timeout_ns = INT64_MAX, .patience_ns = PATIENCE_NS};
 	int rc = patience_stream(&p, w->comm);
 	const char *lost = collectives_error(w->collectives);
 
 	if (!rc && !lost)
 		return true;
-	poisoned(s, ENGINE_EXIT_PEER_LOST);
-	return failed(s, "peer_lost", "%s", lost ? lost : strerror(-rc));
-}
-
-static bool compare_agreements(struct segment *s, const struct agreement *all, bool prepared)
-{
-	if (!prepared)
-		return false;
-	for (int i = 0; i < s->world; i++)
-		if (!all[i].prepared) {
-			s->failure.silent = true;
-			return failed(s, "peer_refused", "rank %d could not begin", i);
-		}
-	for (int i = 1; i < s->world; i++)
-		if (memcmp(all[i].sha256, all[0].sha256, sizeof(all[0].sha256)) != 0)
-			return failed(s, "spec_mismatch",
-				"rank %d means another spec, plan or data than rank 0 (%.12s, "
-				"%.12s)",
-				i, all[i].sha256, all[0].sha256);
-	return true;
-}
-
-/*
- * Before the first step, so that all steps of all ranks go by the same choices. A rank that cannot
- * go on makes the others wait.
- */
-static bool tune(struct segment *s, struct warm *w, struct link *link)
-{
-	int64_t changed = 0, begin = clock_ns(CLOCK_MONOTONIC);
-	int rc = training_try(&s->training, s->failure.message, sizeof(s->failure.message));
-
-	if (rc) {
-		poisoned(s, ENGINE_EXIT_POISONED);
-		s->failure.reason = "device";
-		return false;
-	}
-	rc = tuned_share(&w->tuned, s->group, w->comm, w->rank, &changed);
-	if (s->group && !sync_collectives(s, w))
-		return false;
-	if (rc) {
-		poisoned(s, ENGINE_EXIT_POISONED);
-		return failed(s, "no_memory", "no memory for the choices of algorithms");
-	}
-	if (changed > 0)
-		graphs_finish(&w->graphs);
-	tuned_add(&w->tuned, &s->config);
-	if (w->tuned.note[0])
-		link_log(link, "warning", "the choices of algorithms are not kept: %s",
-			w->tuned.note);
-	metrics_log_add(&s->log, "algorithms chosen in %.3f ms",
-		(double)(clock_ns(CLOCK_MONOTONIC) - begin) / 1e6);
-	return true;
-}
-
-static bool all_tuned(const struct segment *s, const struct agreement *all)
-{
-	bool tuned = true;
-
-	for (int i = 0; i < s->world; i++)
-		tuned = tuned && all[i].tuned;
-	return tuned;
-}
-
-static bool join(struct segment *s)
-{
-	if (training_join(&s->training, s->group))
-		return failed(s, "no_memory", "no memory for events");
-	return true;
-}
-
-/* The others wait for this rank. */
-static bool no_group(struct segment *s, const struct warm *w)
-{
-	const char *lost = collectives_error(w->collectives);
-
-	poisoned(s, lost ? ENGINE_EXIT_PEER_LOST : ENGINE_EXIT_POISONED);
-	if (lost)
-		return failed(s, "peer_lost", "%s", lost);
-	return failed(s, "no_memory", "no memory for a group of %d ranks", s->world);
-}
-
-/* All ranks are ready to begin. */
-static bool settle(
-	struct segment *s, struct warm *w, const struct agreement *all, struct link *link)
-{
-	bool tuned = all_tuned(s, all) || tune(s, w, link);
-
-	snprintf(s->tuning_sha256, sizeof(s->tuning_sha256), "%s", w->tuned.sha256);
-	return tuned;
-}
-
-bool segment_agree(struct segment *s, struct warm *w, bool prepared, struct link *link)
-{
-	struct agreement own, *all;
-	bool agreed;
-
-	if (s->world < 1 || s->world > w->world || w->rank >= s->world)
-		return false;
-	if (s->world == 1) {
-		prepared = prepared && join(s);
-		fill_agreement(s, prepared, &own);
-		return prepared && settle(s, w, &own, link);
-	}
-	all = calloc((size_t)s->world, sizeof(*all));
-	if (!all || collectives_group(w->collectives, s->world, &s->group)) {
-		free(all);
-		return no_group(s, w);
-	}
-	/* before, so that a rank without memory for its events is heard of by all */
-	prepared = prepared && join(s);
-	fill_agreement(s, prepared, &own);
-	collectives_gather_all(s->group, all, &own, sizeof(own), w->comm);
-	agreed = sync_collectives(s, w) && compare_agreements(s, all, prepared) &&
-		settle(s, w, all, link);
-	free(all);
-	return agreed;
+	segment_poison(s, ENGINE_EXIT_PEER_LOST);
+	return segment_fail(s, "peer_lost", "%s", lost ? lost : strerror(-rc));
 }
 
 /* ---- train ---- */
@@ -378,17 +233,17 @@ static bool step_failed(struct segment *s, int rc, const char *error)
 {
 	switch (rc) {
 	case -EPIPE:
-		poisoned(s, ENGINE_EXIT_PEER_LOST);
-		return failed(s, "peer_lost", "%s", error);
+		segment_poison(s, ENGINE_EXIT_PEER_LOST);
+		return segment_fail(s, "peer_lost", "%s", error);
 	case -ENOTRECOVERABLE:
 	case -ETIMEDOUT:
-		poisoned(s, ENGINE_EXIT_POISONED);
-		return failed(s, "device", "%s", error);
+		segment_poison(s, ENGINE_EXIT_POISONED);
+		return segment_fail(s, "device", "%s", error);
 	case -ECANCELED:
 		s->failure.silent = true;
-		return failed(s, "data", "%s", error);
+		return segment_fail(s, "data", "%s", error);
 	default:
-		return failed(s, "data", "%s", error);
+		return segment_fail(s, "data", "%s", error);
 	}
 }
 
@@ -403,13 +258,13 @@ static bool worth_going_on(struct segment *s, int rank, const struct measure_ste
 
 	s->failure.silent = rank != 0;
 	if (c->precision != SPEC_FP16 && !isfinite(m->loss))
-		return failed(s, "nonfinite_loss", "step %" PRId64 ": the loss is %s", step,
+		return segment_fail(s, "nonfinite_loss", "step %" PRId64 ": the loss is %s", step,
 			isnan(m->loss) ? "nan" : "infinite");
 	if (c->precision != SPEC_FP16 && m->skipped)
-		return failed(s, "nonfinite_gradient", "step %" PRId64 ": a gradient is not finite",
-			step);
+		return segment_fail(s, "nonfinite_gradient",
+			"step %" PRId64 ": a gradient is not finite", step);
 	if (c->precision == SPEC_FP16 && scale->skips_at_floor >= c->fp16_skips_max)
-		return failed(s, "loss_scale_floor",
+		return segment_fail(s, "loss_scale_floor",
 			"step %" PRId64 ": %" PRId64 " overflows in a row at the smallest scale %g",
 			step, scale->skips_at_floor, scale->scale);
 	s->failure.silent = false;
@@ -577,13 +432,14 @@ static bool gather(struct segment *s, struct warm *w)
 		all = malloc(world * bytes);
 	if (!s->ranks || (s->world > 1 && !all)) {
 		free(all);
-		poisoned(s, ENGINE_EXIT_POISONED); /* the others wait for this rank */
-		return failed(s, "no_memory", "no memory for the times of %d ranks", s->world);
+		segment_poison(s, ENGINE_EXIT_POISONED); /* the others wait for this rank */
+		return segment_fail(
+			s, "no_memory", "no memory for the times of %d ranks", s->world);
 	}
 	if (s->world > 1) {
 		collectives_gather_all(s->group, s->ranks, &own, sizeof(own), w->comm);
 		collectives_gather_all(s->group, all, s->measure.own, bytes, w->comm);
-		ok = sync_collectives(s, w);
+		ok = segment_sync(s, w);
 	} else {
 		s->ranks[0] = own;
 	}

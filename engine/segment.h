@@ -1,7 +1,7 @@
 /*
  * segment.h: one segment on one rank, from segment.start to its end. What it needs to know is read
  * from the message, checked and opened (segment_prepare); the ranks then make sure that they all
- * mean the same (segment_agree) before the first collective on tensors is issued; segment_train
+ * mean the same (agreement.h) before the first collective on tensors is issued; segment_train
  * does the work. What rank 0 writes afterwards is writer.h's.
  */
 #ifndef GPT2D_SEGMENT_H
@@ -63,13 +63,13 @@ void segment_destroy(struct segment *s); /* takes NULL */
 /* Read, check, open, take memory. False: failure says why. Nothing but this rank is touched. */
 bool segment_prepare(struct segment *s, struct warm *w);
 
-/*
- * All ranks hold the same spec and plan, all are prepared, and their kernels' choices (tuned.h) are
- * the same. False: failure says why; no
- * collective of this segment may follow. To be called whether segment_prepare worked or not, unless
- * it could not read the world.
- */
-bool segment_agree(struct segment *s, struct warm *w, bool prepared, struct link *link);
+/* What went wrong, for s->failure; always false. */
+bool segment_fail(struct segment *s, const char *reason, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* This process is of no further use, and ends with that code. */
+void segment_poison(struct segment *s, int exit_code);
+/* Until the communication stream has come to rest. False: a peer is lost, failure says so. */
+bool segment_sync(struct segment *s, struct warm *w);
 
 /* Parameters, steps, validation, gathered times. False: failure, or cancelled, says why. */
 bool segment_train(struct segment *s, struct warm *w, struct link *link);
