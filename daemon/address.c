@@ -32,7 +32,7 @@ struct place_access address_access(const struct settings *s)
 	return (struct place_access){(mode_t)mode, grouped ? s->socket_group.gid : (gid_t)-1};
 }
 
-/* The lock's file may have gone together with the socket; then another gpt2d may have its own. */
+/* The lock's file may have gone, alone or with the socket; then another gpt2d may have its own. */
 static int keep_lock(struct daemon *d, char *error, size_t error_bytes)
 {
 	int fd, rc;
@@ -42,6 +42,7 @@ static int keep_lock(struct daemon *d, char *error, size_t error_bytes)
 	rc = place_lock_now(d->socket, &fd, error, error_bytes);
 	if (rc < 0)
 		return rc;
+	log_write(LOG_WARNING, "%s.lock: it was removed; made and locked anew", d->socket);
 	close(d->lock_fds[1]);
 	d->lock_fds[1] = fd;
 	return 0;
@@ -83,6 +84,7 @@ static void look(struct address *a)
 		if (a->lost)
 			log_write(LOG_WARNING, "socket: %s: it is there again", path);
 		a->lost = false;
+		keep_lock(a->daemon, error, sizeof(error));
 		return;
 	}
 	if (!a->lost)

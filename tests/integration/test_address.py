@@ -89,3 +89,17 @@ def test_another_gpt2d_has_taken_the_name(daemon, tmp_path):
         with d.client() as c:
             assert c.greeting["pid"] == d.process.pid
         assert Path(f"{d.socket}.lock").read_text().strip() == str(d.process.pid)
+
+
+def test_the_locks_file_is_removed(daemon):
+    """It is made anew before anybody misses it: a second gpt2d finds the socket taken."""
+    with daemon() as d:
+        lock = d.socket.with_name("gpt2d.sock.lock")
+        lock.unlink()
+        logged(d, f"{lock}: it was removed; made and locked anew")
+        assert lock.read_text().strip() == str(d.process.pid)
+        second = subprocess.run([f"{word}2" if word == str(d.state) else word for word in d.command if word != str(d.log)
+            and word != "--log-file"], capture_output=True, text=True, env=d.environment, timeout=60)
+        assert second.returncode == 3
+        assert f"{d.socket}: in use by another gpt2d (process {d.process.pid})" in second.stderr
+        assert d.accepts()
