@@ -18,8 +18,13 @@ static int reserve_path(const char *state_dir, char out[PATH_MAX])
 
 static int see_room(const char *state_dir)
 {
+	char database[PATH_MAX];
 	struct statvfs fs;
 
+	/* another directory may have come in its place: nothing is left there */
+	snprintf(database, sizeof(database), "%s/gpt2d.db", state_dir);
+	if (access(database, F_OK) < 0)
+		return -errno;
 	if (statvfs(state_dir, &fs) < 0)
 		return -errno;
 	return (int64_t)fs.f_bavail * (int64_t)fs.f_frsize < RESERVE_BYTES + RESERVE_BYTES / 4

@@ -3,6 +3,7 @@
 import errno
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +38,16 @@ def done(c, names):
 def has_reserve(d):
     file = d.state / "reserve"
     return file.exists() and file.stat().st_size == RESERVE
+
+
+def no_reserve(d):
+    """A folder in its place: it cannot be made again."""
+    try:
+        (d.state / "reserve").unlink(missing_ok=True)
+        (d.state / "reserve").mkdir()
+    except FileExistsError:
+        return False
+    return True
 
 
 def ids(c):
@@ -96,7 +107,7 @@ def test_prune_without_a_reserve(small, tmp_path):
     with on(small, tmp_path) as d, d.client() as c:
         wait_for(lambda: has_reserve(d), "the reserve")
         done(c, [f"r{i}" for i in range(40)])
-        (d.state / "reserve").unlink()
+        wait_for(lambda: no_reserve(d), "a folder in its place")
         for i in range(2, 41):
             (d.state / "runs" / f"{i}-r{i - 1}" / "more").write_bytes(bytes(10000))
         fill(small / "filler")
@@ -178,6 +189,60 @@ def test_start_on_a_full_disk(small, tmp_path):
                 (small / "filler").unlink()
                 c.call("resume")
                 assert c.wait(waits)["state"] == "done"
+
+
+# ---- a file system that has made itself read-only ----
+
+def ext4(path):
+    """Mount a small one that is read-only after an error, a moment or for good: its switch for that, or why not."""
+    image = path.with_suffix(".image")
+    with open(image, "wb") as f:
+        f.truncate(32 << 20)
+    path.mkdir()
+    for command in (["mkfs.ext4", "-q", str(image)], ["mount", "-o", "loop,errors=remount-ro", str(image), str(path)]):
+        try:
+            made = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError as missing:
+            return str(missing)
+        if made.returncode:
+            return made.stderr.strip() or command[0]
+    device = os.path.basename(subprocess.run(["findmnt", "-no", "SOURCE", str(path)], capture_output=True, text=True,
+        check=True).stdout.strip())
+    switch = Path(f"/sys/fs/ext4/{device}/trigger_fs_error")
+    return switch if switch.exists() else f"no {switch}"
+
+
+def test_read_only(tmp_path):
+    """As after an error of the disk: all is refused with the file and what to do; the next gpt2d finds what was there."""
+    home = tmp_path / "disk"
+    if os.geteuid() != 0:
+        pytest.skip("only root mounts a file system")
+    switch = ext4(home)
+    try:
+        if isinstance(switch, str):
+            pytest.skip(f"no file system that turns read-only: {switch}")
+        file = f"{home}/state/gpt2d.db: "
+        with on(home, tmp_path) as d:
+            with d.client() as c:
+                done(c, ["a", "b"])
+                switch.write_text("1")
+                for call in (lambda: c.submit(spec("c")), lambda: c.call("keep", id=1), lambda: c.call("drain")):
+                    said = refused(call)
+                    assert file in said and ("; make " in said or "; see the kernel's log" in said)
+                assert refused(c.call, "prune", keep=1).startswith("run 1: it could not be removed: ")
+                store = c.call("status")["store"]
+                assert store["errno"] in ("EROFS", "EIO") and store["path"] == f"{home}/state/gpt2d.db"
+                assert [run["state"] for run in c.call("list")["runs"]] == ["done", "done"]
+            assert d.stop() == 0
+            wait_for(lambda: subprocess.run(["umount", str(home)], check=False).returncode == 0, "that it is unused")
+            subprocess.run(["mount", "-o", "loop", str(home.with_suffix(".image")), str(home)], check=True)
+            d.start()
+            with d.client() as c:
+                assert ids(c) == [1, 2]
+                done(c, ["d"])
+                assert [run["id"] for run in c.call("prune", keep=1)["runs"]] == [1, 2]
+    finally:
+        subprocess.run(["umount", "-l", str(home)], check=False, capture_output=True)
 
 
 # ---- who waits for a run ----
