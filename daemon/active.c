@@ -13,6 +13,7 @@
 #include "daemon/record.h"
 #include "daemon/settings.h"
 #include "proto/artifact.h"
+#include "proto/json_text.h"
 
 enum {
 	DIRS_AHEAD = 32, /* segment directories made before they are needed */
@@ -299,7 +300,7 @@ json_t *active_segment_start(const struct active *a, int64_t i)
 		return NULL;
 	}
 	artifact_sha256(text, strlen(text), sha256);
-	spec = json_loads(text, 0, NULL);
+	spec = json_text_value(text);
 	free(text);
 	return json_pack("{sI sI sI ss ss sI sI sI si ss so ss ss so}", "run",
 		(json_int_t)a->run->id, "segment", (json_int_t)i, "segments",

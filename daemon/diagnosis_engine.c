@@ -15,6 +15,7 @@
 #include "daemon/clock.h"
 #include "daemon/diagnosis.h"
 #include "daemon/engine_link.h"
+#include "proto/json_text.h"
 #include "proto/protocol.h"
 #include "proto/spec.h"
 #include "proto/version.h"
@@ -190,7 +191,7 @@ static json_t *question(void)
 		text = spec_canonical_arm(spec, 0);
 	if (text != NULL)
 		params = json_pack(
-			"{si si so}", "token", 1, "world", 1, "spec", json_loads(text, 0, NULL));
+			"{si si so}", "token", 1, "world", 1, "spec", json_text_value(text));
 	free(text);
 	spec_free(spec);
 	free(errors);

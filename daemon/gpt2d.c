@@ -18,6 +18,7 @@
 #include "daemon/log.h"
 #include "daemon/preflight.h"
 #include "daemon/settings.h"
+#include "proto/json_text.h"
 #include "proto/protocol.h"
 #include "proto/version.h"
 
@@ -201,6 +202,7 @@ int main(int argc, char **argv)
 	fill_standard_streams();
 	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
 	umask(077); /* what runs leave behind is for whom gpt2d belongs to; others ask it */
+	json_text_init();
 	json_object_seed(0); /* before there is a second thread */
 	to = open_memstream(&errors, &errors_bytes);
 	if (to == NULL) {

@@ -9,6 +9,7 @@
 #include "daemon/clock.h"
 #include "daemon/record_prune.h"
 #include "daemon/text.h"
+#include "proto/json_text.h"
 #include "proto/spec_table.h"
 
 enum {
@@ -265,7 +266,7 @@ int record_prunable(struct store *s, const char *state_dir, const struct record_
 
 static json_t *parsed_or_null(const char *text)
 {
-	json_t *value = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+	json_t *value = json_text_value(text);
 
 	return value ? value : json_null();
 }

@@ -15,6 +15,7 @@
 #include "daemon/run_log.h"
 #include "daemon/scheduler_private.h"
 #include "daemon/text.h"
+#include "proto/json_text.h"
 #include "proto/protocol.h"
 #include "proto/rpc.h"
 
@@ -144,7 +145,7 @@ static char *take_artifacts(struct active *a, int64_t segment)
 	rows = a ? json_object_get(a->artifacts, key) : NULL;
 	if (rows == NULL)
 		return NULL;
-	text = json_dumps(rows, JSON_COMPACT);
+	text = json_text_write(rows, JSON_COMPACT, NULL);
 	json_object_del(a->artifacts, key);
 	return text;
 }
@@ -218,7 +219,7 @@ static json_t *in_brief(json_t *summary)
 static void on_done(struct scheduler *s, const struct about *w, json_t *params)
 {
 	json_t *summary = json_object_get(params, "summary");
-	char *text = summary ? json_dumps(summary, JSON_COMPACT) : NULL;
+	char *text = summary ? json_text_write(summary, JSON_COMPACT, NULL) : NULL;
 	char *artifacts = take_artifacts(w->a, w->segment);
 	struct record_segment r = {w->run, w->segment, "done", NULL, NULL, text, artifacts};
 	struct about now = *w;

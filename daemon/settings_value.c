@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/settings_table.h"
+#include "proto/json_text.h"
 #include "proto/suggest.h"
 
 struct unit {
@@ -216,13 +217,15 @@ static int set_group(struct settings *s, const struct settings_row *row, const c
 	return 0;
 }
 
-static bool is_text(const char *value)
+/* 0, -EINVAL, or -ENOMEM. */
+static int check_text(const char *value)
 {
+	uint64_t refusals = json_text_refusals();
 	json_t *text = json_string(value);
-	bool is = text != NULL;
+	int rc = text != NULL ? 0 : json_text_refusals() != refusals ? -ENOMEM : -EINVAL;
 
 	json_decref(text);
-	return is;
+	return rc;
 }
 
 static int set_path(struct settings *s, const struct settings_row *row, const char *value,
@@ -232,10 +235,13 @@ static int set_path(struct settings *s, const struct settings_row *row, const ch
 	char **path = member(s, row), *copy;
 	bool listed = row->type == SETTING_LIST;
 	const char *wrong = NULL;
+	int text = check_text(value);
 
+	if (text == -ENOMEM)
+		return text;
 	if (value[0] == '\0')
 		wrong = "empty, a path is expected";
-	else if (!is_text(value))
+	else if (text < 0)
 		wrong = "not UTF-8, which messages are made of";
 	else if (listed && value[0] != '/')
 		wrong = "an absolute path is expected";

@@ -23,6 +23,7 @@
 #include "proto/artifact.h"
 #include "proto/data_roots.h"
 #include "proto/design.h"
+#include "proto/json_text.h"
 #include "proto/protocol.h"
 #include "proto/spec.h"
 
@@ -194,7 +195,7 @@ static void answer_dry(struct submission *s)
 	json_t *result;
 
 	spec_hash(s->spec, sha256);
-	result = json_pack("{so ss sI so sO}", "spec", json_loads(s->canonical, 0, NULL),
+	result = json_pack("{so ss sI so sO}", "spec", json_text_value(s->canonical),
 		"spec_sha256", sha256, "segments", (json_int_t)design_count(s->spec), "order",
 		order_json(s->spec), "arms", s->checks);
 	submission_free(s);
@@ -257,7 +258,7 @@ static void on_stored(void *arg, int rc)
 static void store_run(struct submission *s)
 {
 	struct run *run = calloc(1, sizeof(*run));
-	char *checks = json_dumps(s->checks, JSON_COMPACT);
+	char *checks = json_text_write(s->checks, JSON_COMPACT, NULL);
 	int rc = -ENOMEM;
 
 	s->run = run;
@@ -354,7 +355,7 @@ static void check_next(struct submission *s)
 		return;
 	}
 	text = spec_canonical_arm(s->spec, s->arm);
-	arm = text ? json_loads(text, 0, NULL) : NULL;
+	arm = json_text_value(text);
 	free(text);
 	if (checker_ask(s->daemon->checker, s->spec->arms[s->arm].config.gpus, arm, on_answer, s) <
 		0)
@@ -432,7 +433,7 @@ void submit_begin(struct daemon *d, struct client *client, json_t *params, bool 
 		begin_with_text(s, json_string_value(spec));
 		return;
 	}
-	text = json_dumps(spec, JSON_INDENT(1));
+	text = json_text_write(spec, JSON_INDENT(1), NULL);
 	if (text == NULL)
 		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
 	else

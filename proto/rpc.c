@@ -1,5 +1,6 @@
 #include "proto/rpc.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/json_text.h"
 #include "proto/protocol.h"
 
 static int refuse(int code, char *error, size_t error_bytes, const char *format, ...)
@@ -137,8 +139,10 @@ int rpc_parse(const char *line, size_t n, struct rpc_message *out, json_t **id, 
 	json_error_t where;
 	int rc;
 
-	m.root = json_loadb(line, n, JSON_REJECT_DUPLICATES, &where);
-	if (m.root == NULL)
+	rc = json_text_read(line, n, JSON_REJECT_DUPLICATES, &m.root, &where);
+	if (rc == -ENOMEM)
+		rc = refuse(PROTOCOL_INTERNAL, error, error_bytes, "out of memory");
+	else if (rc < 0)
 		rc = refuse(PROTOCOL_PARSE_ERROR, error, error_bytes, "column %d: %s", where.column,
 			where.text);
 	else
@@ -167,11 +171,10 @@ static char *to_line(json_t *message, size_t *n)
 
 	if (message == NULL)
 		return NULL;
-	text = json_dumps(message, JSON_COMPACT);
+	text = json_text_write(message, JSON_COMPACT, &length);
 	json_decref(message);
 	if (text == NULL)
 		return NULL;
-	length = strlen(text);
 	line = realloc(text, length + 2);
 	if (line == NULL) {
 		free(text);
