@@ -12,6 +12,7 @@
 #include "daemon/clock.h"
 #include "daemon/log.h"
 #include "proto/frame.h"
+#include "proto/json_text.h"
 #include "proto/protocol.h"
 
 enum {
@@ -35,7 +36,8 @@ struct client {
 	bool dead;
 	int held;
 	int follows;
-	int64_t heard_ns; /* of its last bytes or its last answer */
+	int64_t heard_ns;  /* of its last bytes or its last answer */
+	uint64_t refusals; /* json_text.h's, when the request in progress came */
 };
 
 static void handle_lines(struct client *client);
@@ -68,14 +70,29 @@ static void settle(struct client *client)
 		client_destroy(client);
 }
 
-static void write_line(struct client *client, char *line, size_t n)
+/* Libevent makes a bufferevent that does not notice what is written when it lacks memory for that:
+ * enabled again, it does. */
+static int write_out(struct client *client, const char *line, size_t n)
 {
-	if (line == NULL || bufferevent_write(client->io, line, n) < 0) {
-		log_write(LOG_ERROR, "client %llu: out of memory for a reply",
-			(unsigned long long)client->peer.number);
-		client->closing = true;
-	}
+	int rc = bufferevent_write(client->io, line, n);
+
+	return rc < 0 ? rc : bufferevent_enable(client->io, EV_WRITE);
+}
+
+/* Frees line; false without memory, and then nothing of it is written. */
+static bool write_line(struct client *client, char *line, size_t n)
+{
+	bool written = line != NULL && write_out(client, line, n) == 0;
+
 	free(line);
+	return written;
+}
+
+static void give_up(struct client *client)
+{
+	log_write(LOG_ERROR, "client %llu: out of memory for a reply",
+		(unsigned long long)client->peer.number);
+	client->closing = true;
 }
 
 static void answered(struct client *client)
@@ -93,12 +110,20 @@ void client_reply(struct client *client, json_t *result)
 	size_t n = 0;
 	char *line = rpc_result(client->request_id, result, &n);
 
-	write_line(client, line, n);
-	answered(client);
+	/* a result that was made without memory may lack anything */
+	if (json_text_refusals() != client->refusals) {
+		free(line);
+		line = NULL;
+	}
+	if (write_line(client, line, n))
+		answered(client);
+	else
+		client_refuse(client, PROTOCOL_INTERNAL, NULL,
+			"out of memory for the answer: whether it was done is not known");
 }
 
-__attribute__((format(printf, 4, 0)))
-static void refuse(struct client *client, int code, json_t *data, const char *format, va_list args)
+__attribute__((format(printf, 4, 0))) static void refuse(
+	struct client *client, int code, json_t *data, const char *format, va_list args)
 {
 	char message[1024], *line;
 	size_t n = 0;
@@ -110,7 +135,12 @@ static void refuse(struct client *client, int code, json_t *data, const char *fo
 	log_write(LOG_DEBUG, "client %llu: refused: %s", (unsigned long long)client->peer.number,
 		message);
 	line = rpc_error(client->request_id, code, message, data, &n);
-	write_line(client, line, n);
+	if (write_line(client, line, n))
+		return;
+	/* once more, with less: what was refused memory may get it now */
+	line = rpc_error(client->request_id, code, message, NULL, &n);
+	if (!write_line(client, line, n))
+		give_up(client);
 }
 
 void client_refuse(struct client *client, int code, json_t *data, const char *format, ...)
@@ -140,7 +170,7 @@ bool client_event(struct client *client, const char *line, size_t n, bool must)
 		return false;
 	if (!must && client_unwritten_bytes(client) + n > (size_t)client->o.buffer_bytes)
 		return false;
-	return bufferevent_write(client->io, line, n) == 0;
+	return write_out(client, line, n) == 0;
 }
 
 /* ---- lines in ---- */
@@ -153,6 +183,7 @@ static void handle_line(struct client *client, const char *line, size_t n)
 	int code;
 
 	client->busy = true;
+	client->refusals = json_text_refusals();
 	code = rpc_parse(line, n, &m, &id, error, sizeof(error));
 	client->request_id = id;
 	if (code != 0) {
@@ -304,7 +335,14 @@ int client_create(const struct client_options *options, int fd, const struct cli
 	bufferevent_setcb(client->io, on_read, on_written, on_event, client);
 	bufferevent_setwatermark(client->io, EV_READ, 0, READ_BYTES);
 	bufferevent_set_timeouts(client->io, &hello, NULL);
-	bufferevent_enable(client->io, EV_READ | EV_WRITE);
+	if (bufferevent_enable(client->io, EV_READ | EV_WRITE) < 0) {
+		bufferevent_setfd(client->io, -1); /* fd stays the caller's */
+		bufferevent_free(client->io);
+		event_free(client->again);
+		frame_destroy(client->frame);
+		free(client);
+		return -ENOMEM;
+	}
 	*out = client;
 	return 0;
 }
@@ -348,6 +386,16 @@ int64_t client_idle_since_ns(const struct client *client)
 	return client->heard_ns;
 }
 
+void client_hang_up(struct client *client)
+{
+	if (client->closing || client->dead)
+		return;
+	log_write(LOG_ERROR, "client %llu: out of memory for what it waits for: closed",
+		(unsigned long long)client->peer.number);
+	client->closing = true;
+	event_active(client->again, 0, 0);
+}
+
 void client_dismiss(struct client *client, const char *why)
 {
 	bool reads = client_unwritten_bytes(client) == 0;
@@ -358,7 +406,8 @@ void client_dismiss(struct client *client, const char *why)
 		why);
 	if (reads) {
 		line = rpc_error(NULL, PROTOCOL_BUSY, why, NULL, &n);
-		write_line(client, line, n);
+		if (!write_line(client, line, n))
+			give_up(client);
 	}
 	client->closing = true;
 	if (!reads)

@@ -66,6 +66,8 @@ bool client_event(struct client *client, const char *line, size_t n, bool must);
 
 /* Since when it has nothing to do here and says nothing, monotonic; INT64_MAX when it has. */
 int64_t client_idle_since_ns(const struct client *client);
+/* The connection ends, soon: what the client had to be told cannot be. */
+void client_hang_up(struct client *client);
 /* It goes, and is told why when it reads what it gets. */
 void client_dismiss(struct client *client, const char *why);
 

@@ -43,6 +43,7 @@
 
 enum {
 	FINISH_S = 10, /* for runs whose work is done, when gpt2d has to stop now */
+	TIMERS_ELSE = 64,
 	LINGER_S = 1,  /* at the end, for replies that are not read */
 };
 
@@ -329,6 +330,32 @@ static int start_control(struct daemon *d, char *error, size_t error_bytes)
 	return rc < 0 ? rc : control_create(&options, &d->control);
 }
 
+static void on_no_timer(evutil_socket_t fd, short what, void *arg)
+{
+}
+
+/*
+ * Libevent keeps room for as many timers as there ever were: with that for all who may have one, a
+ * timer can be set without memory, and nothing that waits for it waits for ever.
+ */
+static int reserve_timers(const struct daemon *d)
+{
+	static const struct timeval never = {.tv_sec = 1000000};
+	size_t n = (size_t)d->settings->clients_max + TIMERS_ELSE;
+	struct event **timers = calloc(n, sizeof(*timers));
+	int rc = timers ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		timers[i] = evtimer_new(d->base, on_no_timer, NULL);
+		if (timers[i] == NULL || evtimer_add(timers[i], &never) < 0)
+			rc = -ENOMEM;
+	}
+	for (size_t i = 0; timers != NULL && i < n && timers[i] != NULL; i++)
+		event_free(timers[i]);
+	free(timers);
+	return rc;
+}
+
 int daemon_start(struct daemon *d, const struct settings *settings, char *error, size_t error_bytes)
 {
 	int rc;
@@ -338,7 +365,7 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 	d->started_ns = clock_mono_ns();
 	snprintf(error, error_bytes, "out of memory");
 	d->base = event_base_new();
-	if (d->base == NULL)
+	if (d->base == NULL || reserve_timers(d) < 0)
 		return -ENOMEM;
 	rc = start_places(d, error, error_bytes);
 	if (rc == 0 && (d->follow = follow_create(d->base, d->state_dir)) == NULL)

@@ -45,7 +45,8 @@ struct engine_link {
 	int64_t heard_ns;
 	bool blames_peer;
 	bool broken;
-	bool eof; /* reported once all lines are taken */
+	bool unsent; /* it was not told something: it is of no more use */
+	bool eof;    /* reported once all lines are taken */
 	bool in_lines, dead;
 };
 
@@ -95,7 +96,13 @@ static void handle_line(struct engine_link *link, const char *line, size_t n)
 	struct rpc_message m;
 	char error[256], why[320];
 
-	if (rpc_parse(line, n, &m, NULL, error, sizeof(error)) != 0) {
+	int code = rpc_parse(line, n, &m, NULL, error, sizeof(error));
+
+	if (code == PROTOCOL_INTERNAL) {
+		report_broken(link, "sent a message for which gpt2d had no memory");
+		return;
+	}
+	if (code != 0) {
 		snprintf(why, sizeof(why), "sent what is no message: %s", error);
 		report_broken(link, why);
 		return;
@@ -148,8 +155,12 @@ static int take_lines(struct engine_link *link, int max)
 
 static void handle_lines(struct engine_link *link)
 {
-	int taken = take_lines(link, LINES_PER_TURN);
+	int taken;
 
+	if (link->unsent)
+		report_broken(
+			link, "could not be told what to do: out of memory, or it reads nothing");
+	taken = take_lines(link, LINES_PER_TURN);
 	if (link->dead)
 		engine_link_destroy(link);
 	else if (taken == LINES_PER_TURN)
@@ -226,12 +237,13 @@ int engine_link_create(const struct engine_link_options *options, struct engine_
 		link->io = bufferevent_socket_new(options->base, fds[0], BEV_OPT_CLOSE_ON_FREE);
 	if (link->io == NULL)
 		goto close_fds;
+	bufferevent_setcb(link->io, on_read, NULL, on_event, link);
+	if (bufferevent_enable(link->io, EV_READ | EV_WRITE) < 0)
+		goto free_io;
 	rc = fork_engine(link, fds);
 	if (rc < 0)
 		goto free_io;
 	close(fds[1]);
-	bufferevent_setcb(link->io, on_read, NULL, on_event, link);
-	bufferevent_enable(link->io, EV_READ | EV_WRITE);
 	*out = link;
 	return 0;
 free_io:
@@ -270,8 +282,12 @@ void engine_link_send(struct engine_link *link, const char *method, json_t *para
 
 	if (line == NULL || link->broken ||
 		evbuffer_get_length(bufferevent_get_output(link->io)) > OUTPUT_MAX ||
-		bufferevent_write(link->io, line, n) < 0)
+		bufferevent_write(link->io, line, n) < 0 ||
+		bufferevent_enable(link->io, EV_WRITE) < 0 /* as in client.c */) {
 		log_write(LOG_WARNING, "%s: %s was not sent", link->what, method);
+		link->unsent = true; /* who sends is not called back from within */
+		event_active(link->again, 0, 0);
+	}
 	free(line);
 }
 

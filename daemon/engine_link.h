@@ -34,7 +34,7 @@ int engine_link_create(const struct engine_link_options *options, struct engine_
  * sent SIGKILL). Takes NULL. */
 void engine_link_destroy(struct engine_link *link);
 
-/* Takes params. */
+/* Takes params. What cannot be sent is told by broken(), later. */
 void engine_link_send(struct engine_link *link, const char *method, json_t *params);
 void engine_link_kill(struct engine_link *link);
 pid_t engine_link_pid(const struct engine_link *link);        /* 0 once it has been waited for */

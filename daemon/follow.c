@@ -167,6 +167,8 @@ static void send_event(struct follow_stream *s, const char *method, json_t *para
 
 	if (line == NULL) {
 		log_write(LOG_ERROR, "run %lld: out of memory for an event", (long long)s->run->id);
+		TAILQ_FOREACH(w, &s->followers, link)
+			w->dropped++;
 		return;
 	}
 	TAILQ_FOREACH(w, &s->followers, link)
@@ -238,8 +240,9 @@ static void send_done(
 	size_t n = 0;
 	char *line = event_line(run, seq, EVENT_DONE, done_params(run, dir, dropped), &n);
 
-	if (line != NULL)
-		client_event(client, line, n, true);
+	/* who waits for the end must not wait for ever */
+	if (line == NULL || !client_event(client, line, n, true))
+		client_hang_up(client);
 	free(line);
 }
 
