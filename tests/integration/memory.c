@@ -1,0 +1,94 @@
+/*
+ * No memory at a chosen moment, for tests: a library to be preloaded, which counts what a program
+ * asks malloc and its kin for and gives it nothing at the numbers that are asked for. $GPT2D_MEMORY
+ * is a folder; a program takes part when the folder has a file of its name, which is a struct
+ * control. memory.py writes it. Not beside a sanitizer, which brings its own malloc.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Shared with the test. */
+struct control {
+	int64_t count; /* allocations so far */
+	int64_t first, last;
+	int64_t failed; /* how many of them got nothing */
+};
+
+static struct control *control;
+
+/* What is behind these names in glibc. */
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t n, size_t bytes);
+void *__libc_realloc(void *at, size_t bytes);
+void *__libc_memalign(size_t to, size_t bytes);
+
+__attribute__((constructor)) static void begin(void)
+{
+	const char *folder = getenv("GPT2D_MEMORY");
+	char path[PATH_MAX];
+	void *map;
+	int fd;
+
+	if (folder == NULL)
+		return;
+	snprintf(path, sizeof(path), "%s/%s", folder, program_invocation_short_name);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	map = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (map != MAP_FAILED)
+		control = map;
+}
+
+static bool refused(void)
+{
+	int64_t n;
+
+	if (control == NULL)
+		return false;
+	n = __atomic_add_fetch(&control->count, 1, __ATOMIC_SEQ_CST);
+	if (control->first == 0 || n < control->first || n > control->last)
+		return false;
+	__atomic_add_fetch(&control->failed, 1, __ATOMIC_SEQ_CST);
+	errno = ENOMEM;
+	return true;
+}
+
+void *malloc(size_t bytes)
+{
+	return refused() ? NULL : __libc_malloc(bytes);
+}
+
+void *calloc(size_t n, size_t bytes)
+{
+	return refused() ? NULL : __libc_calloc(n, bytes);
+}
+
+void *realloc(void *at, size_t bytes)
+{
+	return bytes > 0 && refused() ? NULL : __libc_realloc(at, bytes);
+}
+
+void *aligned_alloc(size_t to, size_t bytes)
+{
+	return refused() ? NULL : __libc_memalign(to, bytes);
+}
+
+int posix_memalign(void **out, size_t to, size_t bytes)
+{
+	void *at = refused() ? NULL : __libc_memalign(to, bytes);
+
+	if (at == NULL)
+		return ENOMEM;
+	*out = at;
+	return 0;
+}

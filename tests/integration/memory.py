@@ -1,0 +1,54 @@
+"""No memory for a chosen allocation of gpt2d (memory.c).
+
+    memory = Memory(tmp_path)
+    with Daemon(home=tmp_path, environment=memory.environment) as d:
+        memory.refuse(5)       # the fifth from now on
+        memory.give()          # all again
+
+GPT2D_LONG=1 in the environment: every allocation instead of a sample.
+"""
+
+import mmap
+import struct
+
+from helpers import BUILD
+
+LIBRARY = BUILD / "tests" / "memory.so"
+
+
+def why_not():
+    """Why there is no such test of this build, or None."""
+    if not LIBRARY.exists():
+        return f"{LIBRARY} is not built"
+    if b"__asan_init" in (BUILD / "daemon" / "gpt2d").read_bytes():
+        return "a sanitizer has its own malloc"
+    return None
+
+
+class Memory:
+    def __init__(self, home):
+        folder = home / "memory"
+        folder.mkdir()
+        (folder / "gpt2d").write_bytes(bytes(32))
+        with open(folder / "gpt2d", "r+b") as f:
+            self.map = mmap.mmap(f.fileno(), 32)
+        self.environment = {"LD_PRELOAD": str(LIBRARY), "GPT2D_MEMORY": str(folder)}
+
+    @property
+    def count(self):
+        return struct.unpack("q", self.map[:8])[0]
+
+    @property
+    def refused(self):
+        """How often."""
+        return struct.unpack("q", self.map[24:32])[0]
+
+    def refuse(self, first, n=1):
+        """The first allocation from now on and what follows, n in all."""
+        now = self.count
+        self.map[8:32] = bytes(24)
+        self.map[16:24] = struct.pack("q", now + first + n - 1)
+        self.map[8:16] = struct.pack("q", now + first)  # last: it is what switches it on
+
+    def give(self):
+        self.map[8:16] = bytes(8)
