@@ -205,8 +205,10 @@ static int read_spec(struct active *a, const char *canonical)
 	struct spec_errors *errors = calloc(1, sizeof(*errors));
 	int rc;
 
-	if (errors == NULL)
+	if (errors == NULL) {
+		failed(a, "no_memory: to read its spec");
 		return -ENOMEM;
+	}
 	rc = spec_parse(canonical, strlen(canonical), &options, &a->spec, errors);
 	if (rc < 0)
 		failed(a, "spec: %s: %s", errors->n > 0 ? errors->error[0].key : "",
@@ -215,7 +217,11 @@ static int read_spec(struct active *a, const char *canonical)
 	if (rc < 0)
 		return rc;
 	a->order = calloc(design_count(a->spec), sizeof(*a->order));
-	if (a->order == NULL || (int64_t)design_count(a->spec) != a->run->segments) {
+	if (a->order == NULL) {
+		failed(a, "no_memory: for the order of its segments");
+		return -ENOMEM;
+	}
+	if ((int64_t)design_count(a->spec) != a->run->segments) {
 		failed(a, "spec: %zu segments, %lld were stored", design_count(a->spec),
 			(long long)a->run->segments);
 		return -EINVAL;
