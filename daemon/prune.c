@@ -55,6 +55,9 @@ struct batch {
 	enum step again; /* after that */
 	json_t *late;    /* emptied, but there was no room to delete their rows: tried at the end */
 	size_t n_late;   /* of them that are tried */
+
+	int64_t stuck;                     /* runs that stay, for reasons of their own */
+	char why_stuck[RUN_REASON_BYTES]; /* the first of them */
 };
 
 struct pruner {
@@ -122,7 +125,11 @@ static void finish_batch(struct batch *b)
 	json_t *next = json_object_get(b->selected, "next");
 	const bool full = json_is_integer(next);
 
-	if (client != NULL)
+	if (client != NULL && b->stuck > 0)
+		client_refuse(client, PROTOCOL_STORE, NULL,
+			"%s; %lld of the runs that were tried stay, %lld are removed", b->why_stuck,
+			(long long)b->stuck, (long long)json_array_size(b->removed));
+	else if (client != NULL)
 		client_reply(client,
 			json_pack("{sO sI sb sO}", "runs", b->removed, "bytes",
 				(json_int_t)b->freed, "dry_run", b->dry, "next", next));
@@ -234,6 +241,28 @@ static bool make_room(struct batch *b, int rc)
 
 /* ---- step by step ---- */
 
+/*
+ * Whether rc is about this run's folder alone (a link in its place, a file that nobody may remove,
+ * something mounted there): it stays, and the others go on.
+ */
+static bool pass_over(struct batch *b, int rc)
+{
+	const char *folder = b->step == STEP_MOVE ? "runs" : "trash";
+	char why[RUN_REASON_BYTES];
+
+	if ((b->step != STEP_MOVE && b->step != STEP_EMPTY) || rc == -ECANCELED || rc == -EIO ||
+		rc == -EROFS || failure_is_full(rc))
+		return false;
+	snprintf(why, sizeof(why), "run %lld: %.600s/%s/%lld-%s: it could not be removed: %s",
+		(long long)b->run.id, b->pruner->daemon->state_dir, folder, (long long)b->run.id,
+		b->run.name, strerror(-rc));
+	log_write(LOG_WARNING, "%s", why);
+	if (b->stuck++ == 0)
+		memcpy(b->why_stuck, why, sizeof(why));
+	next_run(b);
+	return true;
+}
+
 static void on_deleted(void *arg, int rc)
 {
 	struct batch *b = arg;
@@ -273,7 +302,7 @@ static void done(struct worker_job *job, int rc)
 		put_off(b);
 	else if (rc == 0)
 		go(b, b->step == STEP_MOVE ? STEP_EMPTY : STEP_DELETE);
-	else if (!make_room(b, rc))
+	else if (!make_room(b, rc) && !pass_over(b, rc))
 		fail_batch(b, rc);
 }
 

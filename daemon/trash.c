@@ -74,6 +74,9 @@ int trash_empty(const char *state_dir, const struct run *run, int64_t budget)
 		rc = places(state_dir, run, i, from, to);
 		if (rc == 0)
 			rc = run_files_remove(to, &budget, &bytes);
+		/* somebody's link in the place of the folder goes, what it leads to stays */
+		if ((rc == -ENOTDIR || rc == -ELOOP) && (unlink(to) == 0 || errno == ENOENT))
+			rc = 0;
 	}
 	return rc;
 }

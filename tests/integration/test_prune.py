@@ -3,8 +3,10 @@
 import json
 import os
 import random
+import shutil
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -77,6 +79,39 @@ def test_numbers_that_mean_nothing(daemon, what):
             c.call("prune", **what)
         assert refused.value.code == -32602
         assert c.state(1) == "done"
+
+
+def test_a_link_in_a_folders_place(daemon, tmp_path):
+    """The link goes, what it leads to stays, and the others are not kept waiting."""
+    elsewhere = tmp_path / "elsewhere"
+    with daemon() as d, d.client() as c:
+        folder = Path(c.wait(c.submit(spec()))["dir"])
+        c.wait(c.submit(spec()))
+        shutil.move(folder, elsewhere)
+        folder.symlink_to(elsewhere)
+        assert [run["id"] for run in c.call("prune", keep=0)["runs"]] == [1, 2]
+        assert (elsewhere / "RUN_COMPLETE.txt").exists() and not folder.is_symlink() and trash(d) == []
+
+
+def test_one_that_cannot_be_removed(daemon):
+    """It stays and is named; the others go."""
+    with daemon() as d, d.client() as c:
+        for _ in range(3):
+            ended = c.wait(c.submit(spec()))
+        inside = Path(ended["dir"]).parent / "1-run" / "mounted"
+        inside.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", inside], capture_output=True, check=False).returncode:
+            pytest.skip("nothing can be mounted here")
+        try:
+            for removed in (2, 0):
+                with pytest.raises(RpcError) as refused:
+                    c.call("prune", keep=0)
+                assert f"run 1: {d.state}/trash/1-run: it could not be removed: Device or resource busy" in refused.value.message
+                assert f"1 of the runs that were tried stay, {removed} are removed" in refused.value.message
+                assert ids(c) == [1]
+        finally:
+            subprocess.run(["umount", d.state / "trash" / "1-run" / "mounted"], check=False)
+        assert [run["id"] for run in c.call("prune", keep=0)["runs"]] == [1]
 
 
 def test_removal(daemon):
