@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -267,11 +268,20 @@ static int write_text(struct sample *s)
 
 /* ---- the file ---- */
 
+bool openmetrics_is_ours(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) < 0 || S_ISREG(st.st_mode);
+}
+
 static int file_work(struct worker_job *job)
 {
 	struct sample *s = (struct sample *)job;
 	const struct openmetrics *m = s->daemon->openmetrics;
 
+	if (!openmetrics_is_ours(s->daemon->settings->metrics_file))
+		return -EEXIST;
 	return artifact_write(m->dir, m->name, s->text, s->n);
 }
 
@@ -282,7 +292,8 @@ static void file_done(struct worker_job *job, int rc)
 
 	if (rc < 0 && rc != -ECANCELED && !m->failed)
 		log_write(LOG_WARNING, "metrics_file: %s: %s; tried again each period",
-			s->daemon->settings->metrics_file, strerror(-rc));
+			s->daemon->settings->metrics_file,
+			rc == -EEXIST ? "no regular file, it is left alone" : strerror(-rc));
 	if (rc == 0 && m->failed)
 		log_write(LOG_INFO, "metrics_file: %s: written again",
 			s->daemon->settings->metrics_file);
@@ -422,7 +433,8 @@ void openmetrics_destroy(struct openmetrics *m)
 		return;
 	if (m->timer) {
 		event_free(m->timer);
-		artifact_remove(m->dir, m->name);
+		if (openmetrics_is_ours(m->daemon->settings->metrics_file))
+			artifact_remove(m->dir, m->name);
 	}
 	free(m);
 }

@@ -122,9 +122,15 @@ static int try_metrics(const struct settings *s, char *error, size_t error_bytes
 			s->metrics_file);
 		return -EINVAL;
 	}
-	if (s->metrics_file == NULL || stat(s->metrics_file, &st) < 0 || !S_ISDIR(st.st_mode))
+	if (s->metrics_file == NULL || openmetrics_is_ours(s->metrics_file))
 		return 0;
-	return refuse(-EISDIR, "metrics_file", s->metrics_file, error, error_bytes);
+	if (stat(s->metrics_file, &st) == 0 && S_ISDIR(st.st_mode))
+		return refuse(-EISDIR, "metrics_file", s->metrics_file, error, error_bytes);
+	snprintf(error, error_bytes,
+		"metrics_file: %s: a device, a pipe, a socket or a link, which would be replaced; "
+		"the name of a regular file is needed, or none",
+		s->metrics_file);
+	return -EINVAL;
 }
 
 static int try_state(const struct settings *s, char *error, size_t error_bytes)

@@ -40,12 +40,14 @@ int reserve_make(const char *state_dir)
 
 	if (rc < 0)
 		return rc;
+	if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
+		return -EEXIST; /* not ours: opening it might not end */
 	if (lstat(path, &st) == 0 && st.st_size == RESERVE_BYTES)
 		return 0;
 	rc = see_room(state_dir);
 	if (rc < 0)
 		return rc;
-	fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
 	rc = -posix_fallocate(fd, 0, RESERVE_BYTES);

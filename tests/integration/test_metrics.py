@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import stat
 import subprocess
 
 import pytest
@@ -168,6 +169,34 @@ def test_a_file_that_cannot_be_written(daemon, tmp_path):
         wait_for((tmp_path / "none" / "gpt2d.prom").exists, "the file")
         assert d.said().count("tried again each period") == 1 and "metrics_file: /" in d.said()
         assert "//" not in d.said().replace(str(tmp_path), "")
+
+
+def kinds(folder):
+    return {entry.name: stat.S_IFMT(entry.lstat().st_mode) for entry in folder.iterdir() if not entry.name.startswith(".")}
+
+
+def test_what_is_no_file_is_left_alone(daemon, tmp_path):
+    """A device's name is what one gives to switch a file off: it is neither replaced nor removed."""
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    os.mkfifo(tmp_path / "fifo")
+    before = kinds(tmp_path)
+    for name in before:
+        path = tmp_path / name
+        with daemon(options=["--metrics-file", str(path)], ready=False) as d:
+            assert d.process.wait(30) == 2
+            assert f"metrics_file: {path}: a device, a pipe, a socket or a link" in d.process.stderr.read()
+    path = tmp_path / "later"
+    with daemon(options=["--metrics-file", str(path), "--metrics-period", "1"]) as d:
+        wait_for(path.exists, "the file")
+
+        def told():
+            if not path.is_symlink():  # also when a write that was under way has replaced it
+                (tmp_path / ".new").symlink_to(tmp_path / "elsewhere")
+                os.replace(tmp_path / ".new", path)
+            return "later: no regular file, it is left alone" in d.said()
+        wait_for(told, "a word about it")
+    assert path.is_symlink()
+    assert kinds(tmp_path) == {**before, "later": stat.S_IFLNK}
 
 
 def test_every_name_is_in_the_manual(daemon):
