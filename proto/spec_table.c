@@ -148,8 +148,8 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 			"updates its slice (ZeRO-1)."},
 	[SPEC_KEY_REDUCE_BUCKET] = {"zero_optimization.reduce_bucket_size",
 		INTS(1, INT64_C(1) << 40), IN_CONFIG(reduce_bucket_elems), .fallback = "500000000",
-		.help = "Elements (not bytes) of a gradient bucket, rounded up to world x "
-			"alignment; the effective size is printed. A bucket is a range of all "
+		.help = "Elements (not bytes) of a gradient bucket, rounded up to a multiple "
+			"of 128 x ranks; the effective size is printed. A bucket is a range of all "
 			"gradients and splits tensors."},
 	[SPEC_KEY_ALLGATHER_BUCKET] = {"zero_optimization.allgather_bucket_size",
 		INTS(1, INT64_C(1) << 40), IN_CONFIG(allgather_bucket_elems),
