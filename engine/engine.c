@@ -131,8 +131,11 @@ int main(int argc, char **argv)
 	dup2(STDERR_FILENO, STDOUT_FILENO); /* some libraries print where nobody asked them to */
 	rc = link_create(LINK_FD, &link);
 	if (rc) {
-		fprintf(stderr, "gpt2-engine: descriptor 3: %s\n", strerror(-rc));
-		return ENGINE_EXIT_USAGE;
+		fprintf(stderr,
+			"gpt2-engine: the line to gpt2d, descriptor 3 and its thread: %s\n",
+			strerror(-rc));
+		/* not by exit: without threads or memory a library's end may wait for ever */
+		_exit(ENGINE_EXIT_USAGE);
 	}
 	code = a.check ? rank_check(link) : rank_run(link, &a.warm);
 	link_destroy(link);
