@@ -20,11 +20,11 @@ enum {
  * What a reader gets that has been refused memory, so that it comes to its end without knowing;
  * what it made is thrown away then. Never touched, it costs address space only.
  */
-static alignas(RESERVE_ALIGN) char reserve[RESERVE_BYTES];
-static size_t reserve_used;
-static pthread_mutex_t reserve_lock =
+static alignas(RESERVE_ALIGN) char json_reserve[RESERVE_BYTES];
+static size_t json_reserve_used;
+static pthread_mutex_t json_reserve_lock =
 	PTHREAD_MUTEX_INITIALIZER; /* with a reader that was refused */
-static atomic_uint_fast64_t refusals;
+static atomic_uint_fast64_t json_refusals;
 
 struct reader {
 	const char *text;
@@ -32,16 +32,16 @@ struct reader {
 	bool refused;
 };
 
-static _Thread_local struct reader *reading;
+static _Thread_local struct reader *json_reading;
 
 static void *from_reserve(size_t bytes)
 {
 	size_t rounded = (bytes + RESERVE_ALIGN - 1) / RESERVE_ALIGN * RESERVE_ALIGN;
-	void *at = reserve + reserve_used;
+	void *at = json_reserve + json_reserve_used;
 
-	if (rounded < bytes || rounded > sizeof(reserve) - reserve_used)
+	if (rounded < bytes || rounded > sizeof(json_reserve) - json_reserve_used)
 		return NULL;
-	reserve_used += rounded;
+	json_reserve_used += rounded;
 	return at;
 }
 
@@ -51,20 +51,20 @@ static void *take(size_t bytes)
 
 	if (at != NULL)
 		return at;
-	atomic_fetch_add(&refusals, 1);
-	if (reading == NULL)
+	atomic_fetch_add(&json_refusals, 1);
+	if (json_reading == NULL)
 		return NULL;
-	if (!reading->refused) {
-		pthread_mutex_lock(&reserve_lock);
-		reading->refused = true;
-		reserve_used = 0;
+	if (!json_reading->refused) {
+		pthread_mutex_lock(&json_reserve_lock);
+		json_reading->refused = true;
+		json_reserve_used = 0;
 	}
 	return from_reserve(bytes);
 }
 
 static void give(void *at)
 {
-	if ((char *)at < reserve || (char *)at >= reserve + sizeof(reserve))
+	if ((char *)at < json_reserve || (char *)at >= json_reserve + sizeof(json_reserve))
 		free(at);
 }
 
@@ -75,7 +75,7 @@ void json_text_init(void)
 
 uint64_t json_text_refusals(void)
 {
-	return atomic_load(&refusals);
+	return atomic_load(&json_refusals);
 }
 
 /* Nothing more once memory was refused. */
@@ -98,12 +98,12 @@ int json_text_read(const char *text, size_t n, size_t flags, json_t **out, json_
 
 	if (n > PROTOCOL_LINE_MAX)
 		return -EINVAL;
-	reading = &r;
+	json_reading = &r;
 	json = json_load_callback(read_piece, &r, flags, where ? where : &ignored);
-	reading = NULL;
+	json_reading = NULL;
 	if (r.refused) {
 		json_decref(json);
-		pthread_mutex_unlock(&reserve_lock);
+		pthread_mutex_unlock(&json_reserve_lock);
 		return -ENOMEM;
 	}
 	if (json == NULL)
