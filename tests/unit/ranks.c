@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdalign.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,7 @@ enum { ADDRESS_BYTES = 8192 };
 struct board {
 	_Atomic int ready; /* addresses written */
 	char address[RANKS_MAX][ADDRESS_BYTES];
-	char shared[RANKS_SHARED_BYTES];
+	alignas(max_align_t) char shared[RANKS_SHARED_BYTES];
 };
 
 static int64_t now_ns(void)

@@ -20,7 +20,8 @@ struct ranks_self {
 	struct collectives *c;
 	struct collectives_group *all;
 	const void *arg;
-	char *shared; /* RANKS_SHARED_BYTES, zero at first, of all ranks and the caller */
+	/* RANKS_SHARED_BYTES, aligned for anything, zero at first, of all ranks and the caller */
+	char *shared;
 };
 
 struct ranks_options {
