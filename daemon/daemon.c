@@ -68,9 +68,8 @@ static void say_ready(struct daemon *d)
 	if (d->ready_said)
 		return;
 	d->ready_said = true;
-	printf("gpt2d: ready, socket %s, %lld ranks%s\n", d->socket, (long long)d->settings->ranks,
+	log_print("gpt2d: ready, socket %s, %lld ranks%s", d->socket, (long long)d->settings->ranks,
 		gate_held(d->gate, GATE_RELEASED) ? ", released" : "");
-	fflush(stdout);
 }
 
 static void on_engines_ready(void *arg)

@@ -94,6 +94,7 @@ static int run(
 
 	rc = daemon_start(&daemon, settings, error, sizeof(error));
 	if (rc < 0) {
+		log_finish(); /* what led to it is said before */
 		fprintf(stderr, "gpt2d: %s\n", error);
 		daemon_finish(&daemon);
 		return rc == -EBUSY ? STATUS_IN_USE : STATUS_FAILED;
@@ -165,12 +166,13 @@ static int run_with_log(struct settings *settings, int argc, char **argv)
 	log_set_level((enum log_level)settings->log_level);
 	rc = log_open(settings->log_file);
 	if (rc < 0) {
-		fprintf(stderr, "gpt2d: log_file: %s: %s\n", settings->log_file, strerror(-rc));
+		fprintf(stderr, "gpt2d: log_file: %s: %s\n",
+			settings->log_file ? settings->log_file : "stderr", log_error_text(rc));
 		return STATUS_USAGE;
 	}
-	if (raise_descriptors() < 0)
-		return STATUS_FAILED;
-	return run(settings, &program, argc, argv);
+	rc = raise_descriptors() < 0 ? STATUS_FAILED : run(settings, &program, argc, argv);
+	log_finish();
+	return rc;
 }
 
 /* --check; errors: of the settings, which are the defaults then. */

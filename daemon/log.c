@@ -2,19 +2,26 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "daemon/clock.h"
 #include "daemon/journal.h"
+#include "daemon/log_writer.h"
+
+enum { LOG_LINE_BYTES = 2048 };
 
 static struct {
 	int fd;
 	const char *path; /* NULL: not a file */
 	bool in_journal;
+	bool direct; /* no reader is waited for there */
 	enum log_level least;
 } log_state = {.fd = STDERR_FILENO, .least = LOG_INFO};
 
@@ -25,41 +32,95 @@ static struct {
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
+bool log_can_be(const char *path)
+{
+	struct statfs fs;
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return true;
+	if (S_ISSOCK(st.st_mode))
+		return false;
+	/* a pipe without a name is an own stream: /dev/stdout */
+	return !S_ISFIFO(st.st_mode) || (statfs(path, &fs) == 0 && fs.f_type == PIPEFS_MAGIC);
+}
+
+const char *log_error_text(int rc)
+{
+	return rc == -ESPIPE ? "a FIFO or a socket, a file or \"stderr\" is expected"
+			     : strerror(-rc);
+}
+
+/* What it is may change before it is open: nothing waits in open(2) for a reader. */
 static int open_path(const char *path)
 {
-	int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+	int fd;
 
-	return fd < 0 ? -errno : fd;
+	if (!log_can_be(path))
+		return -ESPIPE;
+	fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+	if (fd < 0)
+		return errno == ENXIO && !log_can_be(path) ? -ESPIPE : -errno;
+	fcntl(fd, F_SETFL, O_APPEND); /* engines have it too, and wait */
+	return fd;
+}
+
+static bool is_file(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
 }
 
 int log_open(const char *to)
 {
 	bool journal = to != NULL && strcmp(to, "journal") == 0;
-	int fd;
+	int fd = STDERR_FILENO, rc;
 
-	if (to == NULL || strcmp(to, "stderr") == 0)
-		return 0;
-	fd = journal ? journal_open() : open_path(to);
+	if (journal)
+		fd = journal_open();
+	else if (to != NULL && strcmp(to, "stderr") != 0)
+		fd = open_path(to);
 	if (fd < 0)
 		return fd;
+	rc = log_writer_start();
+	if (rc < 0) {
+		if (fd != STDERR_FILENO)
+			close(fd);
+		return rc;
+	}
 	log_state.fd = fd;
 	log_state.in_journal = journal;
-	log_state.path = journal ? NULL : to;
+	log_state.direct = is_file(fd);
+	log_state.path = journal || fd == STDERR_FILENO ? NULL : to;
 	return 0;
 }
 
 int log_reopen(void)
 {
-	int fd;
+	int fd, rc = 0;
 
 	if (log_state.path == NULL)
 		return 0;
 	fd = open_path(log_state.path);
 	if (fd < 0)
 		return fd;
-	close(log_state.fd);
-	log_state.fd = fd;
-	return 0;
+	/* with its number: the writer may be at it */
+	if (dup3(fd, log_state.fd, O_CLOEXEC) < 0)
+		rc = -errno;
+	close(fd);
+	log_state.direct = is_file(log_state.fd);
+	return rc;
+}
+
+void log_finish(void)
+{
+	log_writer_finish();
+}
+
+int64_t log_lost(void)
+{
+	return log_writer_lost();
 }
 
 void log_set_level(enum log_level least)
@@ -102,7 +163,7 @@ bool log_recent(int64_t n, struct log_line *out)
 
 void log_write(enum log_level level, const char *format, ...)
 {
-	char line[2048], at[CLOCK_TEXT_BYTES];
+	char line[LOG_LINE_BYTES], at[CLOCK_TEXT_BYTES];
 	int64_t now;
 	va_list args;
 	size_t n, start;
@@ -124,13 +185,32 @@ void log_write(enum log_level level, const char *format, ...)
 			*c = ' '; /* what a peer sent stays on one line */
 	keep(now, level, line + start);
 	if (log_state.in_journal) {
-		journal_write((int)level, line + start);
+		log_writer_put(LOG_WRITER_JOURNAL, (int)level, line + start, strlen(line + start));
 		return;
 	}
 	n = strlen(line);
 	line[n++] = '\n';
-	if (write(log_state.fd, line, n) < 0)
-		return; /* nowhere to say so */
+	/* a file has what was said even if gpt2d is killed next */
+	if (!log_state.direct || !log_writer_idle())
+		log_writer_put(log_state.fd, (int)level, line, n);
+	else if (log_writer_emit(log_state.fd, line, n) < 0)
+		log_writer_count_lost();
+}
+
+void log_print(const char *format, ...)
+{
+	char line[LOG_LINE_BYTES];
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vsnprintf(line, sizeof(line) - 1, format, args);
+	va_end(args);
+	if (n < 0)
+		return;
+	n = (int)strlen(line);
+	line[n++] = '\n';
+	log_writer_put(STDOUT_FILENO, (int)LOG_INFO, line, (size_t)n);
 }
 
 const char *log_level_name(enum log_level level)

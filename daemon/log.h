@@ -1,5 +1,8 @@
-/* log.h: gpt2d's log, one line each: "2026-01-08T19:50:57.123Z info run 3: queued". Main thread
- * only. */
+/*
+ * log.h: gpt2d's log, one line each: "2026-01-08T19:50:57.123Z info run 3: queued". Main thread
+ * only. Where a reader may stand still (a terminal, a pipe, the journal) a thread writes, see
+ * log_writer.h: no call here waits for one.
+ */
 #ifndef GPT2D_LOG_H
 #define GPT2D_LOG_H
 
@@ -10,15 +13,24 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };
 
 /*
  * to: a file, appended to; NULL or "stderr": standard error; "journal": systemd's, which keeps time
- * and level itself. 0 or a negative errno. to must stay.
+ * and level itself. 0 or a negative errno, see log_error_text. to must stay.
  */
 int log_open(const char *to);
+/* Whether the log can go to path by what is there: not a FIFO, whose reader would be waited for,
+ * or a socket. */
+bool log_can_be(const char *path);
+const char *log_error_text(int rc); /* -ESPIPE: log_can_be says no */
 /* Open the file anew, which may have been moved away: 0, or a negative errno and the log goes on
  * where it was. */
 int log_reopen(void);
+/* What is not written yet is, within LOG_WRITER_END_S; then as before log_open. */
+void log_finish(void);
+int64_t log_lost(void); /* lines that nobody took in time, or that could not be written */
 void log_set_level(enum log_level least); /* what is below it is not written */
 int log_fd(void);                         /* what children print goes there */
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A line on standard output, after the log's before it and as patiently. */
+void log_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *log_level_name(enum log_level level);
 /* "debug", "info", ... to a level; LOG_INFO for any other text. */
 enum log_level log_level_of(const char *name);

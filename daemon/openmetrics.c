@@ -117,6 +117,9 @@ static void write_daemon(FILE *out, const struct daemon *d)
 	gauge(out, "gpt2d_clients", "", "Clients connected now.",
 		(double)control_clients(d->control));
 	gauge(out, "gpt2d_queue_length", "", "Runs that wait.", (double)queue_length(d->queue));
+	family(out, "gpt2d_log_lines_lost", "counter", "",
+		"Lines of the log that nobody took in time, or that could not be written.");
+	fprintf(out, "gpt2d_log_lines_lost_total %lld\n", (long long)log_lost());
 	gauge(out, "gpt2d_drained", "",
 		"1 while no more runs are started, because it was asked for.",
 		gate_held(d->gate, GATE_DRAINED));

@@ -11,6 +11,7 @@
 
 #include "daemon/address.h"
 #include "daemon/journal.h"
+#include "daemon/log.h"
 #include "daemon/openmetrics.h"
 #include "daemon/paths.h"
 #include "daemon/place.h"
@@ -109,7 +110,10 @@ static int try_log(const struct settings *s, char *error, size_t error_bytes)
 		rc = journal_there();
 		return rc < 0 ? refuse(rc, "log_file", "journal", error, error_bytes) : 0;
 	}
-	return try_file("log_file", s->log_file, error, error_bytes);
+	if (log_can_be(s->log_file))
+		return try_file("log_file", s->log_file, error, error_bytes);
+	snprintf(error, error_bytes, "log_file: %s: %s", s->log_file, log_error_text(-ESPIPE));
+	return -ESPIPE;
 }
 
 /* That it cannot be written now is a warning: it is tried again in each period. */

@@ -166,7 +166,7 @@ void service_reload(struct daemon *d)
 	rc = log_reopen();
 	if (rc < 0)
 		log_write(LOG_ERROR, "log_file: %s: %s: it goes on where it was",
-			d->settings->log_file, strerror(-rc));
+			d->settings->log_file, log_error_text(rc));
 	else
 		log_write(LOG_INFO, "SIGHUP: the log is open");
 	reread(d);

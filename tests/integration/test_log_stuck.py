@@ -1,0 +1,167 @@
+"""Where gpt2d's log goes, nobody reads: gpt2d goes on, and says what was lost."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import termios
+
+import pytest
+
+from helpers import BUILD, PATIENCE_S, Daemon, RpcError, spec, wait_for
+
+TO_STDERR = ("--log-file", "stderr")
+LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (debug|info|warning|error) \S.*")
+
+
+def lost(c):
+    return int(re.search(r"^gpt2d_log_lines_lost_total (\d+)$", c.call("metrics")["text"], re.M)[1])
+
+
+def talk(c, ids):
+    """Each is a line of the log, which names the id."""
+    for number in ids:
+        with pytest.raises(RpcError):
+            c.call("cancel", id=number)
+
+
+def told(text):
+    """The ids that the log names, in its order."""
+    return [int(number) for number in re.findall(r"refused: run (\d+): no such run", text)]
+
+
+def fill(c):
+    """Until lines are lost; how many were said."""
+    n = 0
+    while not lost(c):
+        assert n < 100000, "nothing is lost"
+        talk(c, range(1000 + n, 1100 + n))
+        n += 100
+    return n
+
+
+class Reader:
+    """Takes what comes by a descriptor, line by line, until something is seen."""
+
+    def __init__(self, fd):
+        self.fd, self.text = fd, ""
+
+    def until(self, pattern):
+        while not re.search(pattern, self.text):
+            assert select.select([self.fd], [], [], PATIENCE_S)[0], f"{pattern}: nothing more after {self.text[-2000:]!r}"
+            data = os.read(self.fd, 65536)
+            assert data, f"{pattern}: not in {self.text[-2000:]!r}"
+            self.text += data.decode()
+        return self.text
+
+
+def test_a_pipe_that_nobody_reads(daemon):
+    with daemon(options=TO_STDERR) as d, d.client() as c:
+        n = fill(c)
+        assert c.call("status")["engine"]["state"] == "ready"
+        assert c.wait(c.submit(spec("a")))["state"] == "done"
+        reader = Reader(d.process.stderr.fileno())
+        reader.until(r"warning log: \d+ lines lost\n")
+        c.submit(spec("named-afterwards"))
+        text = reader.until("named-afterwards.*\n")
+        lines = text[:text.rindex("\n")].split("\n")
+        assert [line for line in lines if not LINE.fullmatch(line)] == []
+        ids = told(text)
+        assert ids == list(range(1000, 1000 + len(ids))) and len(ids) < n
+        assert lost(c) == sum(int(n) for n in re.findall(r"warning log: (\d+) lines lost\n", text))
+
+
+def test_it_ends_while_nobody_reads(daemon):
+    with daemon(options=TO_STDERR) as d:
+        with d.client() as c:
+            fill(c)
+        d.process.terminate()
+        assert d.process.wait(PATIENCE_S) == 0
+
+
+def test_all_is_written_before_the_end(daemon):
+    with daemon(options=TO_STDERR) as d:
+        with d.client() as c:
+            talk(c, range(101, 201))
+        d.process.terminate()
+        text = Reader(d.process.stderr.fileno()).until("info gpt2d: stopped\n")
+        assert d.process.wait(PATIENCE_S) == 0
+        assert told(text) == list(range(101, 201))
+
+
+class OnTerminal(Daemon):
+    """Its standard output and error are a terminal that has been stopped, as with Ctrl-S."""
+
+    def start(self, ready=True):
+        self.master, self.slave = pty.openpty()
+        termios.tcflow(self.slave, termios.TCOOFF)
+        self.process = subprocess.Popen(self.command, stdout=self.slave, stderr=self.slave, env=self.environment)
+        wait_for(lambda: self.process.poll() is not None or self.accepts(), "gpt2d's socket")
+
+    def __exit__(self, *error):
+        try:
+            if self.process.poll() is None:
+                self.process.terminate()
+                assert self.process.wait(PATIENCE_S) == 0
+        finally:
+            self.process.kill()
+            self.process.wait()
+            os.close(self.master)
+            os.close(self.slave)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_terminal_that_is_stopped(tmp_path, goes_on):
+    with OnTerminal(home=tmp_path, options=TO_STDERR) as d, d.client() as c:
+        assert c.wait(c.submit(spec("a")))["state"] == "done"
+        talk(c, range(1001, 2001))
+        assert c.call("status")["engine"]["state"] == "ready"
+        if goes_on:
+            termios.tcflow(d.slave, termios.TCOON)
+            text = Reader(d.master).until("run 2000: no such run")
+            assert "gpt2d: ready, socket " in text and told(text) == list(range(1001, 2001))
+
+
+@pytest.fixture
+def fifo(tmp_path):
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    return path
+
+
+def gpt2d(*options):
+    return subprocess.run([BUILD / "daemon" / "gpt2d", "-c", "/dev/null", *map(str, options)], capture_output=True,
+        text=True, timeout=PATIENCE_S)
+
+
+def test_a_fifo_is_refused(tmp_path, fifo):
+    places = ("--state-dir", tmp_path / "state", "--socket", tmp_path / "s", "--log-file", fifo)
+    refused = f'log_file: {fifo}: a FIFO or a socket, a file or "stderr" is expected'
+    for how in (), ("-n",):
+        result = gpt2d(*how, *places, "--engine", "/bin/true", "--ranks", "1")
+        assert (result.returncode, result.stderr) == (2, f"gpt2d: {refused}\n"), how
+    result = gpt2d("--check", *places)
+    assert result.returncode == 1 and f"fail  log" in result.stdout and refused in result.stdout, result.stdout
+
+
+def test_a_fifo_instead_of_the_log(daemon):
+    with daemon() as d, d.client() as c:
+        moved = d.home / "moved"
+        d.log.rename(moved)
+        os.mkfifo(d.log)
+        d.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "a FIFO or a socket, a file or \"stderr\" is expected: it goes on where it was" in moved.read_text(),
+            "what is wrong with it")
+        assert c.wait(c.submit(spec("a")))["state"] == "done"
+        d.log.unlink()
+        d.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "SIGHUP: the log is open" in d.said(), "the log anew")
+
+
+def test_a_pipe_as_a_file(daemon):
+    """Its own standard error by its name is no FIFO of somebody else's."""
+    with daemon(options=("--log-file", "/dev/stderr")) as d, d.client() as c:
+        c.submit(spec("named"))
+        Reader(d.process.stderr.fileno()).until("named")
