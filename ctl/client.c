@@ -27,6 +27,7 @@ struct client {
 	struct endpoint endpoint;
 	FILE *notice_to;   /* NULL: nobody is told that gpt2d is waited for */
 	int64_t notice_ns; /* when, -1: not, or told already */
+	const char *asked; /* the method that is waited for */
 	json_int_t last_id;
 	int64_t until_ns; /* no wait for a reply is longer; -1: as long as each may take */
 	struct frame *frame;
@@ -64,7 +65,8 @@ static void notice(struct client *c, int64_t deadline_ns)
 		return;
 	c->notice_ns = -1;
 	if (c->notice_to)
-		endpoint_notice(&c->endpoint, c->notice_to, -seconds_since(deadline_ns));
+		endpoint_notice(&c->endpoint, c->notice_to, c->hello ? c->asked : NULL,
+			-seconds_since(deadline_ns));
 }
 
 /* A full backlog shows as EAGAIN: try again until the deadline. */
@@ -305,6 +307,9 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 
 	if (!line)
 		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
+	c->asked = method;
+	if (c->hello)
+		c->notice_ns = deadline_in(CLIENT_STILL_S, -1);
 	error = send_all(c, line, n, deadline_ns);
 	free(line);
 	/* a daemon that refuses a client says why before it closes: read on */
@@ -313,6 +318,7 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 	if (error && error != -EPIPE && error != -ECONNRESET)
 		return lost(e, error);
 	exit = await_reply(c, c->last_id, deadline_ns, result, e);
+	c->notice_ns = -1;
 	if (exit && !e->data && (exit == CTL_TIMEOUT || exit == CTL_TRANSPORT) && c->hello) {
 		memcpy(why, e->message, sizeof(why));
 		ctl_error_set(e, exit, "%s: %.900s", method, why);
@@ -354,7 +360,6 @@ static int say_hello(struct client *c, struct ctl_error *e)
 	const json_t *protocol;
 	int exit = client_request(c, METHOD_HELLO, params, CLIENT_HELLO_S, &c->hello, e);
 
-	c->notice_ns = -1;
 	if (exit == CTL_VERSION_MISMATCH)
 		return refused(e);
 	if (exit)
@@ -425,6 +430,11 @@ void client_close(struct client *c)
 		free(event);
 	}
 	free(c);
+}
+
+void client_wait_quietly(struct client *c)
+{
+	c->notice_to = NULL;
 }
 
 int client_fd(const struct client *c)

@@ -13,6 +13,7 @@
 enum {
 	CLIENT_CONNECT_S = 5,
 	CLIENT_NOTICE_S = 2, /* then stderr tells that gpt2d is waited for */
+	CLIENT_STILL_S = 5,  /* the same of a reply, which may rightly take that long */
 	CLIENT_HELLO_S = 10,
 	CLIENT_REPLY_S = 30,
 	CLIENT_CHECK_S = 600, /* submit, dry-run: the daemon may read all of the data first */
@@ -29,6 +30,7 @@ int client_open(const struct ctl *ctl, struct client **out, struct ctl_error *e)
 int client_open_until(
 	const struct ctl *ctl, int64_t until_ns, struct client **out, struct ctl_error *e);
 void client_close(struct client *c); /* takes NULL */
+void client_wait_quietly(struct client *c); /* stderr tells of no wait from now on */
 const json_t *client_hello(const struct client *c);
 /* To be polled for reading with other things, once client_next says that nothing is left. */
 int client_fd(const struct client *c);

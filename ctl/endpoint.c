@@ -178,11 +178,19 @@ int endpoint_silent(const struct endpoint *p, double seconds, struct ctl_error *
 		process, p->path, seconds, (long)pid, (long)pid);
 }
 
-void endpoint_notice(const struct endpoint *p, FILE *to, double seconds)
+void endpoint_notice(const struct endpoint *p, FILE *to, const char *asked, double seconds)
 {
 	char process[48];
 
-	fprintf(to, "gpt2ctl: gpt2d%s has not answered on %s yet; waiting up to %.3g s more\n",
-		process_text(p->pid, process, sizeof(process)), p->path, seconds);
+	process_text(p->pid, process, sizeof(process));
+	if (asked)
+		fprintf(to,
+			"gpt2ctl: still waiting: gpt2d%s has not answered %s on %s yet; up to %.3g "
+			"s more\n",
+			process, asked, p->path, seconds);
+	else
+		fprintf(to,
+			"gpt2ctl: gpt2d%s has not answered on %s yet; waiting up to %.3g s more\n",
+			process, p->path, seconds);
 	fflush(to);
 }

@@ -25,7 +25,8 @@ void endpoint_ask(struct endpoint *p, int fd);
 int endpoint_absent(const struct endpoint *p, int error, struct ctl_error *e);
 /* Nothing came for so many seconds: CTL_TIMEOUT with e, which says what can be done. */
 int endpoint_silent(const struct endpoint *p, double seconds, struct ctl_error *e);
-/* A line of the same while it is waited on. */
-void endpoint_notice(const struct endpoint *p, FILE *to, double seconds);
+/* A line of the same while it is waited on; asked: the method, NULL when nothing has been heard of
+ * gpt2d yet. */
+void endpoint_notice(const struct endpoint *p, FILE *to, const char *asked, double seconds);
 
 #endif

@@ -53,6 +53,8 @@ int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
 	if (wait && timeout > 0.0)
 		json_object_set_new(params, "wait", json_true());
 	exit = client_open(ctl, &c, &e);
+	if (!exit && wait)
+		client_wait_quietly(c);
 	if (exit)
 		json_decref(params);
 	else

@@ -9,6 +9,7 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
 #include "daemon/engine_link.h"
 #include "daemon/log.h"
 #include "daemon/process.h"
@@ -34,7 +35,9 @@ struct checker {
 	bool asked;  /* the first question is with it */
 	bool rest;   /* its process ends when there is no question */
 	int64_t last_token;
-	struct event *timer; /* of the question that is with it */
+	int64_t until_ns;    /* no answer or hello is waited for any longer */
+	int64_t silent_ns;   /* no sign of life is expected before */
+	struct event *timer; /* each second while something is waited for */
 	struct event *turn;  /* go on, from the loop and not from a callback of the link */
 	TAILQ_HEAD(, question) questions;
 };
@@ -154,11 +157,18 @@ static int start(struct checker *c)
 	return engine_link_create(&o, &c->link);
 }
 
+static void look_later(struct checker *c)
+{
+	static const struct timeval second = {1, 0};
+
+	evtimer_add(c->timer, &second);
+}
+
 static void arm(struct checker *c)
 {
-	struct timeval t = {.tv_sec = (time_t)c->o.timeout_s};
-
-	evtimer_add(c->timer, &t);
+	c->silent_ns = clock_mono_ns();
+	c->until_ns = c->silent_ns + c->o.timeout_s * CLOCK_S_NS;
+	look_later(c);
 }
 
 static void on_turn(evutil_socket_t fd, short what, void *arg)
@@ -199,20 +209,38 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 			data_roots_json(&c->o.data_roots)));
 }
 
+/* Since when nothing has come from it: a question is what it may be silent before. */
+static int64_t heard_ns(const struct checker *c)
+{
+	const int64_t heard = engine_link_heard_ns(c->link);
+
+	return heard > c->silent_ns ? heard : c->silent_ns;
+}
+
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct checker *c = arg;
 	const bool asked = c->asked, greeted = c->greeted;
+	const int64_t alive_ns = c->o.alive_timeout_s * CLOCK_S_NS;
 	char why[64] = "closed its link";
+	int64_t now;
 
 	if (!c->closed && c->link != NULL) {
 		engine_link_drain(c->link);
 		if (c->broken || c->closed || c->asked != asked || c->greeted != greeted)
 			return; /* it was gpt2d that stood still */
 	}
-	if (!c->closed)
+	now = clock_mono_ns();
+	if (!c->closed && now >= c->until_ns) {
 		snprintf(why, sizeof(why), "did not answer within %lld s",
 			(long long)c->o.timeout_s);
+	} else if (!c->closed && c->link != NULL && greeted && now - heard_ns(c) > alive_ns) {
+		snprintf(why, sizeof(why), "gave no sign of life for %lld s",
+			(long long)c->o.alive_timeout_s);
+	} else if (!c->closed) {
+		look_later(c);
+		return;
+	}
 	broke(c, why);
 	go_on(c);
 }

@@ -1,8 +1,8 @@
 /*
  * checker.h: a resident engine process (--role check) that says whether a configuration can be
  * trained here: data present, long enough, within the vocabulary; memory; bucket plan. Started when
- * first needed, replaced when it dies or takes too long. One question is with it at a time, so that
- * a crash has one culprit.
+ * first needed, replaced when it dies, is silent or takes too long. One question is with it at a
+ * time, so that a crash has one culprit.
  */
 #ifndef GPT2D_CHECKER_H
 #define GPT2D_CHECKER_H
@@ -20,6 +20,7 @@ struct checker_options {
 	struct event_base *base;
 	const char *program;
 	int64_t timeout_s; /* of one question */
+	int64_t alive_timeout_s; /* without a sign of life while it has a question */
 	struct data_roots data_roots;
 };
 

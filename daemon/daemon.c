@@ -301,6 +301,7 @@ static int start_engines(struct daemon *d)
 		.base = d->base,
 		.program = d->program->path,
 		.timeout_s = s->check_timeout_s,
+		.alive_timeout_s = s->alive_timeout_s,
 		.data_roots = settings_data_roots(s),
 	};
 	int rc = checker_create(&checker, &d->checker);

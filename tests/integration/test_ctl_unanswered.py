@@ -49,6 +49,21 @@ def test_a_hung_daemon_is_named(tmp_path):
     assert f"kill -KILL {os.getpid()}" in result.stderr
 
 
+def test_a_reply_that_takes_long(path, spec):
+    """Said once, while it is waited on; a wait that was asked for needs no word."""
+    end = threading.Event()
+    late = lambda params, connection: end.wait(PATIENCE_S) and {"id": 1, "position": 1, "state": "queued"}
+    with FakeDaemon(path, submit=late) as daemon:
+        with subprocess.Popen([CTL, "submit", "--print-id", spec], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                text=True, env=environment(daemon.path)) as process:
+            line = process.stderr.readline()
+            end.set()
+            out, rest = process.communicate(timeout=PATIENCE_S)
+    assert line.startswith(f"gpt2ctl: still waiting: gpt2d (process {os.getpid()}) has not answered submit on {path} yet; "
+        "up to "), line
+    assert (process.returncode, out, rest) == (0, "1\n", "")
+
+
 def test_top_ends_while_nothing_answers(daemon):
     """It stays on the screen, says what it waits for, and leaves when it is asked to."""
     with daemon() as d, Terminal([str(CTL), "top"], environment(d.socket), rows=40, columns=120) as t:

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -381,6 +382,29 @@ def test_a_broken_checker(daemon, how, reason):
                     c.submit(spec())
                 assert refused.value.message == reason
             assert c.call("list")["runs"] == []
+
+
+def checker_of(d):
+    """Its process."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if b"check" in words and f"\nPPid:\t{d.process.pid}\n" in (process / "status").read_text():
+                return int(process.name)
+        except OSError:
+            pass  # it has ended meanwhile
+    raise AssertionError("there is none")
+
+
+def test_a_silent_checker(daemon):
+    """It is noticed by alive_timeout, long before check_timeout, and replaced."""
+    with daemon(options=("--alive-timeout", "5", "--check-timeout", "3600")) as d, d.client() as c:
+        c.call("dry-run", spec=spec())
+        os.kill(checker_of(d), signal.SIGSTOP)
+        with pytest.raises(RpcError) as refused:
+            c.submit(spec())
+        assert refused.value.message == "the checker gave no sign of life for 5 s"
+        assert c.call("dry-run", spec=spec())["segments"] == 1
 
 
 def test_stopped_while_a_spec_is_checked(daemon):
