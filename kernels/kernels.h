@@ -46,10 +46,17 @@ struct k_event;
 struct k_graph;
 
 /*
- * Ways of k_attention_* on CUDA: plain arithmetic, and for head size 64 in 16 bits the matrix units
- * of sm_80 and up, and Hopper's own. BEST: the last of them that there is.
+ * Ways of k_attention_* on CUDA: plain arithmetic; for head size 64 on sm_80 and up tiles in shared
+ * memory in 32 bits, the matrix units in 16 bits, and Hopper's own. BEST: the last of them that
+ * there is.
  */
-enum k_attention { K_ATTENTION_BEST, K_ATTENTION_PLAIN, K_ATTENTION_MMA, K_ATTENTION_WGMMA };
+enum k_attention {
+	K_ATTENTION_BEST,
+	K_ATTENTION_PLAIN,
+	K_ATTENTION_TILED,
+	K_ATTENTION_MMA,
+	K_ATTENTION_WGMMA,
+};
 
 struct k_context_options {
 	int device;  /* CUDA ordinal; ignored on the CPU */

@@ -25,20 +25,24 @@ static __global__ void attention_delta(
 		delta[(b * NH + h) * T + t] = sum;
 }
 
-/* Matrix units take ATTENTION_MMA_HS in 16 bits, and rows that can be read 16 bytes at a time. */
+/* All but the plain way take one head size, and rows that can be read 16 bytes at a time. */
 static bool can(const struct k_context *ctx, enum k_attention way, int64_t HS,
 	const void *const *all, int n)
 {
-	bool fits = (ctx->dtype == K_BF16 || ctx->dtype == K_FP16) && HS == ATTENTION_MMA_HS;
+	bool half = ctx->dtype == K_BF16 || ctx->dtype == K_FP16, aligned = true, fits;
 
 	for (int i = 0; i < n; i++)
-		fits = fits && element_aligned(all[i], 16);
+		aligned = aligned && element_aligned(all[i], 16);
+	fits = aligned && half && HS == ATTENTION_MMA_HS;
 	switch (way) {
 	case K_ATTENTION_WGMMA:
 		return fits && ATTENTION_WGMMA_BUILT &&
 			ctx->capability == ATTENTION_WGMMA_CAPABILITY;
 	case K_ATTENTION_MMA:
 		return fits && ctx->capability >= ATTENTION_MMA_CAPABILITY;
+	case K_ATTENTION_TILED:
+		return aligned && !half && HS == ATTENTION_TILED_HS &&
+			ctx->capability >= ATTENTION_TILED_CAPABILITY;
 	case K_ATTENTION_PLAIN:
 	case K_ATTENTION_BEST:
 		break;
@@ -51,9 +55,9 @@ static enum k_attention choose(
 	struct k_context *ctx, const char *name, int64_t HS, const void *const *all, int n)
 {
 	static const enum k_attention ways[] = {
-		K_ATTENTION_WGMMA, K_ATTENTION_MMA, K_ATTENTION_PLAIN};
+		K_ATTENTION_WGMMA, K_ATTENTION_MMA, K_ATTENTION_TILED, K_ATTENTION_PLAIN};
 
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		if (ctx->attention != K_ATTENTION_BEST && ctx->attention != ways[i])
 			continue;
 		if (can(ctx, ways[i], HS, all, n))
@@ -67,7 +71,10 @@ static enum k_attention choose(
 
 static void forward(struct k_stream *s, enum k_attention way, const struct attention<float> &a)
 {
-	attention_plain_forward(s, a);
+	if (way == K_ATTENTION_TILED)
+		attention_tiled_forward(s, a);
+	else
+		attention_plain_forward(s, a);
 }
 
 template <typename E>
@@ -99,7 +106,9 @@ static void backward_with_delta(struct k_stream *s, struct attention<E> a, const
 static void backward(struct k_stream *s, enum k_attention way, const struct attention<float> &a,
 	const float *out)
 {
-	backward_with_delta(s, a, out, attention_plain_backward<float>);
+	backward_with_delta(s, a, out,
+		way == K_ATTENTION_TILED ? attention_tiled_backward
+					 : attention_plain_backward<float>);
 }
 
 template <typename E>

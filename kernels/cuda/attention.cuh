@@ -1,8 +1,9 @@
 /*
- * attention.cuh: causal attention for the choice made in attention.cu. Three ways lead to the same
- * result: matrix units for head size 64 in 16 bits (Dao, arXiv:2307.08691), Hopper's own or those
- * of sm_80 and up, and plain fp32 arithmetic for everything else. A backward takes the results of
- * any forward. Dropout element: ((b*NH + h)*T + query)*T + key.
+ * attention.cuh: causal attention for the choice made in attention.cu. Four ways lead to the same
+ * result: for head size 64 (Dao, arXiv:2307.08691) in 16 bits matrix units, Hopper's own or those
+ * of sm_80 and up, and in 32 bits tiles of fp32 arithmetic; and plain fp32 arithmetic for
+ * everything else. A backward takes the results of any forward. Dropout element:
+ * ((b*NH + h)*T + query)*T + key.
  */
 #ifndef GPT2D_KERNELS_CUDA_ATTENTION_CUH
 #define GPT2D_KERNELS_CUDA_ATTENTION_CUH
@@ -11,6 +12,7 @@
 #include "kernels/cuda/stream.cuh"
 
 enum { ATTENTION_MMA_HS = 64, ATTENTION_MMA_CAPABILITY = 80, ATTENTION_WGMMA_CAPABILITY = 90 };
+enum { ATTENTION_TILED_HS = 64, ATTENTION_TILED_CAPABILITY = 80 };
 
 template <typename E> struct attention {
 	E *out; /* (B,T,C) forward */
@@ -32,6 +34,8 @@ void attention_wgmma_forward(struct k_stream *s, const struct attention<E> &a);
 /* Makes what the others take as delta itself; out: the result of forward. */
 template <typename E>
 void attention_wgmma_backward(struct k_stream *s, const struct attention<E> &a, const E *out);
+void attention_tiled_forward(struct k_stream *s, const struct attention<float> &a);
+void attention_tiled_backward(struct k_stream *s, const struct attention<float> &a);
 template <typename E>
 void attention_plain_forward(struct k_stream *s, const struct attention<E> &a);
 template <typename E>

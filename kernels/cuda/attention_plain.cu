@@ -5,10 +5,10 @@
 #include "kernels/cuda/reduce.cuh"
 
 /*
- * Kept for fp32 and for head sizes that the matrix units' version does not have. A warp takes one
- * query (backward: one query, then one key) of one head and goes over 32 keys (queries) at a time,
- * a lane each. What it holds of HS elements lies in shared memory; lane l has elements l, l + 32,
- * ...
+ * Kept for head sizes that the other versions do not have, and for what is older than they ask. A
+ * warp takes one query (backward: one query, then one key) of one head and goes over 32 keys
+ * (queries) at a time, a lane each. What it holds of HS elements lies in shared memory; lane l has
+ * elements l, l + 32, ...
  */
 enum { WARPS = 4 };
 

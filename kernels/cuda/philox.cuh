@@ -118,13 +118,15 @@ static __device__ __forceinline__ void philox_mask_tile(
 }
 
 /*
- * The same, turned: four lanes 4 apart (their number's bits 2 and 3) have neighbouring elements. A
- * lane's own four, at[i], lie in four blocks, of which each of the lanes draws one for all.
+ * The same, turned: four lanes APART from each other (with 4, their number's bits 2 and 3) have
+ * neighbouring elements. A lane's own four, at[i], lie in four blocks, of which each of the lanes
+ * draws one for all.
  */
+template <int APART = 4>
 static __device__ __forceinline__ void philox_mask_turned(
 	float (&mask)[4], const struct philox_dropout &d, const int64_t (&at)[4], bool whole)
 {
-	int role = threadIdx.x >> 2 & 3;
+	int role = (int)(threadIdx.x / APART & 3);
 	int64_t mine = at[0];
 	uint4 words;
 
@@ -142,7 +144,7 @@ static __device__ __forceinline__ void philox_mask_turned(
 	for (int step = 0; step < 4; step++) {
 		int other = role ^ step; /* takes the word of its place, gives the one of mine */
 		uint32_t low = other & 1 ? words.y : words.x, high = other & 1 ? words.w : words.z;
-		uint32_t word = __shfl_xor_sync(0xffffffff, other & 2 ? high : low, step << 2);
+		uint32_t word = __shfl_xor_sync(0xffffffff, other & 2 ? high : low, step * APART);
 
 #pragma unroll
 		for (int i = 0; i < 4; i++)

@@ -26,6 +26,7 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
+	{"B 32, T 128", 32, 128, 12, 64, 50257, 50304},
 	{"micro 2, T 512", 2, 512, 12, 64, 50257, 50304},
 	{"B 64, T 1024", 64, 1024, 12, 64, 50257, 50304},
 };
@@ -474,7 +475,8 @@ static void print_ways(struct bench *b, size_t which, struct tensors *t)
 		}
 	}
 	for (int way = 0; way < WAYS; way++) {
-		static const char *const names[WAYS] = {"best", "plain", "mma", "wgmma"};
+		static const char *const names[WAYS] = {
+			"best", "plain", "tiled", "mma", "wgmma"};
 
 		if (!b->ways[way])
 			continue;
