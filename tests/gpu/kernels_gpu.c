@@ -73,6 +73,20 @@ static double *read_reference(struct comparison *c, const char *name, int64_t n)
 	return want;
 }
 
+/* Says which element is the first to differ by more than that. */
+static void first_wrong(const double *x, const double *want, int64_t n, double that)
+{
+	for (int64_t i = 0; i < n; i++) {
+		if (isnan(x[i]) && isnan(want[i]))
+			continue;
+		if (!(fabs(x[i] - want[i]) <= that)) {
+			printf("  element %lld: %.9g, expected %.9g\n", (long long)i, x[i],
+				want[i]);
+			return;
+		}
+	}
+}
+
 static void compare(
 	struct comparison *c, const char *name, const double *x, int64_t n, double tolerance)
 {
@@ -92,10 +106,12 @@ static void compare(
 	worst = largest > 0 ? worst / largest : worst;
 	good = difference <= tolerance && worst <= peak * tolerance;
 	row(c, name, difference, worst, tolerance, good ? "ok" : "FAILED");
-	if (good)
+	if (good) {
 		c->passed++;
-	else
+	} else {
 		c->failed++;
+		first_wrong(x, want, n, tolerance * largest);
+	}
 	free(want);
 }
 
