@@ -95,7 +95,6 @@ static void handle_line(struct engine_link *link, const char *line, size_t n)
 {
 	struct rpc_message m;
 	char error[256], why[320];
-
 	int code = rpc_parse(line, n, &m, NULL, error, sizeof(error));
 
 	if (code == PROTOCOL_INTERNAL) {
@@ -136,8 +135,11 @@ static int take_lines(struct engine_link *link, int max)
 	char *line;
 	size_t n;
 
-	link->in_lines = true;
-	if (!feed(link))
+	link->in_lines = true; /* broken() may destroy the link */
+	if (link->unsent)
+		report_broken(
+			link, "could not be told what to do: out of memory, or it reads nothing");
+	else if (!feed(link))
 		report_broken(link, "sent more than there is memory for");
 	while (!link->broken && !link->dead && taken < max) {
 		status = frame_next(link->frame, &line, &n);
@@ -155,12 +157,8 @@ static int take_lines(struct engine_link *link, int max)
 
 static void handle_lines(struct engine_link *link)
 {
-	int taken;
+	int taken = take_lines(link, LINES_PER_TURN);
 
-	if (link->unsent)
-		report_broken(
-			link, "could not be told what to do: out of memory, or it reads nothing");
-	taken = take_lines(link, LINES_PER_TURN);
 	if (link->dead)
 		engine_link_destroy(link);
 	else if (taken == LINES_PER_TURN)
