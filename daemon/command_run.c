@@ -17,6 +17,7 @@
 #include "daemon/role.h"
 #include "daemon/run.h"
 #include "daemon/store.h"
+#include "proto/json_text.h"
 #include "proto/protocol.h"
 
 enum { PAGE_MAX = 10000, PAGE_STANDARD = 1000 };
@@ -187,8 +188,8 @@ static int ask_list(struct daemon *d, struct record_list *list, struct question 
 
 	if (list->state >= 0 && store_failing(d->store))
 		queue_each(d->queue, sort_run, &s);
-	list->also = also = json_dumps(s.in, JSON_COMPACT);
-	list->except = except = json_dumps(s.out, JSON_COMPACT);
+	list->also = also = json_text_write(s.in, JSON_COMPACT, NULL);
+	list->except = except = json_text_write(s.out, JSON_COMPACT, NULL);
 	rc = also && except ? record_list(d->store, d->state_dir, list, on_result, q) : -ENOMEM;
 	free(also);
 	free(except);

@@ -17,6 +17,7 @@
 #include "daemon/summary.h"
 #include "daemon/sweep.h"
 #include "proto/artifact.h"
+#include "proto/json_text.h"
 
 enum { BROKEN_SWEPT = 16 }; /* only the very last ones can have something left */
 
@@ -87,8 +88,8 @@ static int find_summary(struct daemon *d, int64_t run, int64_t segment, const ch
 	summary = summary_of_metrics(metrics);
 	files = files_of(dir);
 	if (summary != NULL && json_object_set(summary, "artifacts", files) == 0) {
-		summary_text = json_dumps(summary, JSON_COMPACT);
-		files_text = json_dumps(files, JSON_COMPACT);
+		summary_text = json_text_write(summary, JSON_COMPACT, NULL);
+		files_text = json_text_write(files, JSON_COMPACT, NULL);
 	}
 	if (summary_text != NULL && files_text != NULL)
 		rc = record_found(d->store, run, segment, summary_text, files_text);
