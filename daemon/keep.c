@@ -33,7 +33,6 @@ static void refuse_keeping(struct keeping *k, int rc)
 	char why[FAILURE_TEXT_BYTES];
 
 	failure_text(k->daemon->store, rc, why);
-
 	if (client != NULL && rc == -ENOENT)
 		request_no_run(client, k->id);
 	else if (client != NULL)
@@ -68,8 +67,11 @@ static void on_owner(void *arg, int rc, json_t *result)
 	uid_t owner = (uid_t)request_integer(json_object_get(result, "run"), "uid", 0);
 
 	json_decref(result);
-	if (client == NULL || rc < 0) {
-		refuse_keeping(k, rc);
+	if (client == NULL) {
+		free(k);
+	} else if (rc < 0) {
+		request_unread(client, k->daemon->store, k->id, rc);
+		free(k);
 	} else if (!role_may_change(client_peer(client), owner)) {
 		request_not_owner(client, k->id);
 		free(k);
