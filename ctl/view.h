@@ -16,7 +16,6 @@ enum { VIEW_LOSSES = 1024 };
 struct view {
 	int reply_s;    /* how long an answer may take; CLIENT_REPLY_S after view_init */
 	json_t *status; /* with cpu_load in daemon and ranks: processors since the look before */
-	json_t *queue;  /* array of runs that wait */
 	int64_t at_ns;  /* of status, monotonic */
 	/* the run whose events come, and its segment of these losses; 0 and -1: none */
 	int64_t run, segment;
