@@ -6,7 +6,7 @@ static const struct option_row options[] = {
 	{"reason", 'r', OPTION_STRING, "TEXT", 0, 0, "why; status and submit show it"},
 	{"wait", 'w', OPTION_FLAG, NULL, 0, 0, "until the run that is going on has ended"},
 	{"timeout", 't', OPTION_REAL, "SECONDS", 0.0, 1e9,
-		"with --wait: give up after this time with exit code 124, 0: look once; it "
+		"with --wait: give up after this time with exit code 124; 0: look once; it "
 		"stays drained"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };

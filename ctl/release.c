@@ -9,7 +9,7 @@ static const struct option_row release_options[] = {
 	{"reason", 'r', OPTION_STRING, "TEXT", 0, 0, "why; status and submit show it"},
 	{"wait", 'w', OPTION_FLAG, NULL, 0, 0, "until the engines have ended"},
 	{"timeout", 't', OPTION_REAL, "SECONDS", 0.0, 1e9,
-		"with --wait: give up after this time with exit code 124, 0: look once; the "
+		"with --wait: give up after this time with exit code 124; 0: look once; the "
 		"release stays asked for"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };

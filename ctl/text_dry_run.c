@@ -103,17 +103,18 @@ static void add_file(json_t *lines, const char *label, const json_t *file, const
 	add(lines, "", "%s", format_string(file, "path", "-", text, sizeof(text)));
 }
 
+/* Each label says whose part it is: lines that all arms share are printed apart from the total. */
 static const struct {
 	const char *label, *key, *second; /* second: a key to be added, or NULL */
 } memory_parts[] = {
-	{"  parameters", "parameters_bytes", NULL},
-	{"  gradients", "gradients_bytes", NULL},
-	{"  fp32 parameters", "master_bytes", NULL},
-	{"  Adam's moments", "moment_m_bytes", "moment_v_bytes"},
-	{"  activations", "activations_bytes", NULL},
-	{"  logits", "logits_bytes", NULL},
-	{"  batches of tokens", "batch_bytes", NULL},
-	{"  communication", "comm_bytes", NULL},
+	{"memory: parameters", "parameters_bytes", NULL},
+	{"memory: gradients", "gradients_bytes", NULL},
+	{"memory: fp32 parameters", "master_bytes", NULL},
+	{"memory: Adam's moments", "moment_m_bytes", "moment_v_bytes"},
+	{"memory: activations", "activations_bytes", NULL},
+	{"memory: logits", "logits_bytes", NULL},
+	{"memory: batches", "batch_bytes", NULL},
+	{"memory: communication", "comm_bytes", NULL},
 };
 
 /* What activation_checkpointing would make of them. */

@@ -137,7 +137,7 @@ def test_dry_run(spec, path):
     assert "1 bucket of 8,388,608 el (33.6 MB), asked 500,000,000 el" in result.stdout
     assert "warning: memory is short" in result.stdout
     assert result.stdout.endswith("warning: memory is short\n")
-    assert "parameters           33.6 MB" in result.stdout and "32,769 tokens, 32,769 needed" in result.stdout
+    assert "memory: parameters     33.6 MB" in result.stdout and "32,769 tokens, 32,769 needed" in result.stdout
     assert "activations would be   none 20.3 GB, selective 13.4 GB, full 3.43 GB" in result.stdout
     assert "_bytes" not in result.stdout and '"reduce_bucket_size"' not in result.stdout
     assert '"reduce_bucket_size"' in verbose.stdout
@@ -164,6 +164,6 @@ def test_dry_run_of_arms(spec, path):
     assert text.count("61,440 tokens") == 1 and text.index("61,440 tokens") < text.index("\narm a")
     assert "  differs from a:\n    zero_optimization.reduce_bucket_size 64, not 500\n" in text
     assert "  the same as a\n" in text
-    assert text.index("\narm b") < text.index("activations          2.00 kB") < text.index("\narm c")
+    assert text.index("\narm b") < text.index("memory: activations    2.00 kB") < text.index("\narm c")
     assert text.endswith("\nwarning: both\nwarning: arm b: alone\n")
     assert max(map(len, text.splitlines())) <= 80
