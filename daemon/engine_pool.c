@@ -5,16 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
-#include <unistd.h>
 
 #include "daemon/clock.h"
+#include "daemon/engine_hello.h"
 #include "daemon/engine_link.h"
 #include "daemon/log.h"
-#include "daemon/process.h"
 #include "daemon/text.h"
 #include "proto/protocol.h"
-#include "proto/version.h"
 
 enum {
 	END_WAIT_S = 1,  /* from a broken link to the end of its process, before all are killed */
@@ -107,44 +104,17 @@ static bool all_in(const struct engine_pool *p, enum rank_state state)
 	return true;
 }
 
-/* Is this the engine that was started? Empty, or why not. */
-static void check_hello(const struct rank *r, json_t *params, char *why, size_t why_bytes)
-{
-	json_t *build = json_object_get(params, "build");
-	json_t *protocol = json_object_get(params, "protocol");
-	const char *role = json_string_value(json_object_get(params, "role"));
-	json_t *rank = json_object_get(params, "rank");
-	json_t *device = json_object_get(params, "device");
-	const char *backend = json_string_value(json_object_get(device, "backend"));
-	const char *asked = r->pool->o.backend;
-	char ours[400];
-
-	why[0] = '\0';
-	process_describe(getpid(), ours, sizeof(ours));
-	if (json_integer_value(protocol) != PROTOCOL_VERSION)
-		snprintf(why, why_bytes,
-			"speaks protocol %lld, gpt2d speaks %d (engine: %.300s, pid %d; gpt2d: %s)",
-			(long long)json_integer_value(protocol), PROTOCOL_VERSION,
-			r->pool->o.program, (int)engine_link_pid(r->link), ours);
-	else if (json_is_string(build) && strcmp(json_string_value(build), version_build) != 0)
-		snprintf(why, why_bytes,
-			"is build %.64s, gpt2d is build %s (engine: %.300s, pid %d; gpt2d: %s)",
-			json_string_value(build), version_build, r->pool->o.program,
-			(int)engine_link_pid(r->link), ours);
-	else if (role == NULL || strcmp(role, "rank") != 0 || json_integer_value(rank) != r->rank)
-		snprintf(why, why_bytes, "does not say that it is this rank");
-	else if (asked != NULL && (backend == NULL || strcmp(backend, asked) != 0))
-		snprintf(why, why_bytes, "computes on %.32s, the setting device asks for %s",
-			backend ? backend : "what it does not say", asked);
-}
-
 static void on_hello(struct rank *r, json_t *params)
 {
 	struct engine_pool *p = r->pool;
 	const char *address = json_string_value(json_object_get(params, "address"));
 	char why[900], reason[960];
 
-	check_hello(r, params, why, sizeof(why));
+	engine_hello_check(&(struct engine_hello){.rank = r->rank,
+				   .program = p->o.program,
+				   .backend = p->o.backend,
+				   .pid = engine_link_pid(r->link)},
+		params, why, sizeof(why));
 	if (r->state != RANK_STARTED)
 		snprintf(why, sizeof(why), "says hello twice");
 	if (why[0] != '\0') {
