@@ -30,6 +30,7 @@ struct client {
 	const char *asked; /* the method that is waited for */
 	json_int_t last_id;
 	int64_t until_ns; /* no wait for a reply is longer; -1: as long as each may take */
+	bool lost;        /* the connection ended or broke */
 	struct frame *frame;
 	json_t *hello;
 	struct event *first, **end; /* events not taken yet */
@@ -158,8 +159,9 @@ static int receive(struct client *c)
 	return frame_feed(c->frame, bytes, (size_t)n);
 }
 
-static int lost(struct ctl_error *e, int error)
+static int lost(struct client *c, struct ctl_error *e, int error)
 {
+	c->lost = true;
 	if (error == -ECONNRESET || error == -EPIPE)
 		return ctl_error_set(e, CTL_TRANSPORT, "gpt2d closed the connection");
 	return ctl_error_set(e, CTL_TRANSPORT, "connection to gpt2d: %s", strerror(-error));
@@ -202,7 +204,7 @@ static int next_message(
 				continue;
 		}
 		if (error && error != -ETIMEDOUT)
-			lost(e, error);
+			lost(c, e, error);
 		if (error)
 			return error;
 	}
@@ -316,7 +318,7 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 	if (error == -ETIMEDOUT)
 		return unanswered(c, client_now_ns() - (int64_t)deadline_s * 1000000000, error, e);
 	if (error && error != -EPIPE && error != -ECONNRESET)
-		return lost(e, error);
+		return lost(c, e, error);
 	exit = await_reply(c, c->last_id, deadline_ns, result, e);
 	c->notice_ns = -1;
 	if (exit && !e->data && (exit == CTL_TIMEOUT || exit == CTL_TRANSPORT) && c->hello) {
@@ -440,6 +442,11 @@ void client_wait_quietly(struct client *c)
 int client_fd(const struct client *c)
 {
 	return c->fd;
+}
+
+bool client_lost(const struct client *c)
+{
+	return c->lost;
 }
 
 const json_t *client_hello(const struct client *c)

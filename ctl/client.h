@@ -32,6 +32,8 @@ int client_open_until(
 void client_close(struct client *c); /* takes NULL */
 void client_wait_quietly(struct client *c); /* stderr tells of no wait from now on */
 const json_t *client_hello(const struct client *c);
+/* The connection ended or broke while something was sent or waited for. */
+bool client_lost(const struct client *c);
 /* To be polled for reading with other things, once client_next says that nothing is left. */
 int client_fd(const struct client *c);
 

@@ -40,7 +40,7 @@ const struct verb verb_follow = {
 	.max_args = 1,
 	.summary = "show a run's progress until it ends",
 	.text = "On a terminal: a bar with loss, tokens per second and the time left. Elsewhere: "
-		"plain lines. Interrupting it (Ctrl-C) leaves the run alone. The exit code is the "
-		"run's result.",
+		"plain lines. Interrupting it (Ctrl-C) leaves the run alone. A gpt2d that goes "
+		"away is looked for again for 5 s. The exit code is the run's result.",
 	.run = run,
 };

@@ -6,6 +6,7 @@
 #include "ctl/format.h"
 #include "ctl/output.h"
 #include "ctl/verb.h"
+#include "ctl/watch.h"
 
 enum { QUIET_MS = 500 }; /* without news of the run it is asked again */
 
@@ -22,6 +23,7 @@ struct logs {
 	int64_t id; /* 0: gpt2d itself */
 	const char *level;
 	int64_t after;
+	int64_t pid; /* of the daemon that numbered what is asked for */
 	bool more, open;
 };
 
@@ -118,28 +120,66 @@ static int await_news(struct logs *l, struct ctl_error *e)
 	}
 }
 
-static int print_until_end(struct logs *l, struct ctl_error *e)
+/* On a connection that is new. */
+static int begin(struct logs *l, struct ctl_error *e)
 {
-	json_t *page, *reply;
-	int exit = 0;
+	const int64_t pid = format_int(client_hello(l->client), "pid", 0);
+	json_t *reply;
+	int exit;
 
-	if (l->id > 0) {
-		exit = client_request(l->client, METHOD_FOLLOW,
-			json_pack("{s:I}", "id", (json_int_t)l->id), CLIENT_REPLY_S, &reply, e);
-		if (exit)
-			return exit;
+	if (l->id == 0 && pid != l->pid)
+		l->after = 0; /* another gpt2d counts anew what it says; for runs the store does */
+	l->pid = pid;
+	if (l->id == 0)
+		return 0;
+	exit = client_request(l->client, METHOD_FOLLOW,
+		json_pack("{s:I}", "id", (json_int_t)l->id), CLIENT_REPLY_S, &reply, e);
+	if (!exit)
 		json_decref(reply);
-	}
-	for (;;) {
+	return exit;
+}
+
+/* Until the end, or until stdout fails: 0; or an exit code with e. *any: it answered. */
+static int print_new(struct logs *l, bool *any, struct ctl_error *e)
+{
+	json_t *page;
+	int exit = begin(l, e);
+
+	while (!exit) {
 		exit = ask(l, &page, e);
 		if (exit)
-			return exit;
+			break;
+		*any |= json_array_size(json_object_get(page, "lines")) > 0;
 		print_lines(l, page);
 		json_decref(page);
 		if (l->ctl->out_failed || (!l->more && !l->open))
-			return 0;
-		if (!l->more)
+			break;
+		if (!l->more) {
 			exit = await_news(l, e);
+			*any |= !exit;
+		}
+	}
+	return exit;
+}
+
+/* The same, over losses of the connection. */
+static int print_until_end(struct logs *l, struct ctl_error *e)
+{
+	bool any = true;
+	int exit;
+
+	for (;;) {
+		const bool again = !any;
+
+		any = false;
+		exit = print_new(l, &any, e);
+		if (!exit || !client_lost(l->client))
+			return exit;
+		if (again && !any)
+			return ctl_error_set(e, CTL_TRANSPORT,
+				"connection to gpt2d lost twice; whether more was said is not "
+				"known here");
+		exit = watch_reconnect(l->ctl, &l->client, l->id, -1, e);
 		if (exit)
 			return exit;
 	}
@@ -168,7 +208,8 @@ const struct verb verb_logs = {
 	.summary = "what engines and gpt2d said of a run",
 	.text = "Also of a run that has ended: the newest 1000 messages of each are kept, and how "
 		"many were dropped is said. Without ID: what gpt2d said of itself lately, for "
-		"whom it belongs to and its administrators.",
+		"whom it belongs to and its administrators. With --follow, a gpt2d that goes "
+		"away is looked for again for 5 s.",
 	.options = options,
 	.run = run,
 };

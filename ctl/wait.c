@@ -295,7 +295,8 @@ const struct verb verb_wait = {
 	.max_args = -1,
 	.summary = "wait until runs have ended; the exit code tells how",
 	.text = "The exit code is 0 only when all of them are done; otherwise that of the worst: "
-		"no such run (7), failed (4), cancelled or interrupted (6).",
+		"no such run (7), failed (4), cancelled or interrupted (6). A gpt2d that goes "
+		"away is looked for again for 5 s.",
 	.options = options,
 	.run = run,
 };

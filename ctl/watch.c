@@ -142,12 +142,15 @@ int watch_reconnect(
 		ctl_error_clear(e);
 		exit = client_open_until(ctl, deadline_ns, c, e);
 	} while (exit == CTL_NO_DAEMON && client_now_ns() < until_ns && !interrupt_seen());
-	if (exit == CTL_NO_DAEMON)
-		return ctl_error_set(e, CTL_TRANSPORT,
-			"%s, and no daemon came back in %d s; how run %lld ended is not known\n"
-			"once gpt2d runs again: gpt2ctl show %lld",
-			why, WATCH_RETURN_S, (long long)id, (long long)id);
-	return exit;
+	if (exit != CTL_NO_DAEMON)
+		return exit;
+	if (id == 0)
+		return ctl_error_set(e, CTL_TRANSPORT, "%s, and no daemon came back in %d s", why,
+			WATCH_RETURN_S);
+	return ctl_error_set(e, CTL_TRANSPORT,
+		"%s, and no daemon came back in %d s; how run %lld ended is not known\n"
+		"once gpt2d runs again: gpt2ctl show %lld",
+		why, WATCH_RETURN_S, (long long)id, (long long)id);
 }
 
 /* One event: true when it was the last of the run. */

@@ -31,7 +31,7 @@ int watch_run(struct ctl *ctl, struct client **c, struct watch *w, struct ctl_er
 
 /*
  * Connect again within WATCH_RETURN_S; *c is closed in both cases, and replaced on success. e holds
- * why it was lost; id is a run of which one does not know how it ends.
+ * why it was lost; id is a run of which one does not know how it ends, 0: gpt2d itself was watched.
  */
 int watch_reconnect(
 	struct ctl *ctl, struct client **c, int64_t id, int64_t deadline_ns, struct ctl_error *e);

@@ -192,6 +192,22 @@ def test_a_connection_lost_twice_is_enough(path):
     assert len(daemon.asked("follow")) == 2
 
 
+def test_logs_of_a_connection_lost_twice_are_enough(path):
+    """Also where what comes is no loss but nonsense, nothing is asked again."""
+    def lose(params, connection):
+        connection.close()
+        return {}
+    follow = follow_script(run_object(state="running"), [])
+    with FakeDaemon(path, follow=follow, logs=lose) as daemon:
+        result = ctl("logs", 1, "-f", path=path)
+        assert result.returncode == 1 and "lost twice" in result.stderr
+        assert len(daemon.asked("logs")) == 2
+    with FakeDaemon(path, follow=follow, logs=lambda params, connection: {"next": -1}) as daemon:
+        result = ctl("logs", 1, "-f", path=path)
+        assert result.returncode == 1 and "no next page" in result.stderr
+        assert len(daemon.asked("logs")) == 1
+
+
 def test_closed_pipe(path):
     """A reader that goes away ends follow; the run goes on."""
     events = [step(n % 20 + 1, n + 1) for n in range(2000)]

@@ -94,6 +94,49 @@ def test_follow(daemon):
         assert ctl(d, "logs", 99).returncode == 7
 
 
+def following(d, *args):
+    return subprocess.Popen([CTL, "logs", "-f", *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(d))
+
+
+def test_follow_over_a_restart(daemon):
+    """gpt2d is killed and comes back: no line is missing and none comes twice."""
+    with daemon() as d:
+        with d.client() as c:
+            run = c.submit(spec("ms20-logs", 50, restart=True))
+            follower = following(d, run)
+            while "step 3" not in follower.stdout.readline():
+                pass
+        d.kill()
+        d.start()
+        out, err = follower.communicate(timeout=120)
+        assert follower.returncode == 0, err
+        assert "looking for it again" in err and "daemon_restart" in out
+        assert ctl(d, "show", run, "--json").stdout.count('"done"')
+        assert ctl(d, "logs", run).stdout.endswith(out)
+
+
+def test_its_own_over_a_restart(daemon):
+    """Another gpt2d counts its messages anew: all of them are shown."""
+    with daemon() as d:
+        follower = following(d)
+        while "1 ready after" not in follower.stdout.readline():
+            pass
+        with d.client() as c:
+            for _ in range(20): # it is further than the next one is when asked
+                with pytest.raises(RpcError):
+                    c.call("cancel", id=99)
+        d.kill()
+        d.start()
+        while "1 ready after" not in follower.stdout.readline():
+            pass
+        d.kill()
+        out, err = follower.communicate(timeout=120)
+        assert follower.returncode == 1
+        assert err.count("looking for it again") == 2 and "no daemon came back in 5 s" in err
+        d.start()
+
+
 def test_its_own(daemon):
     with daemon() as d:
         result = ctl(d, "logs")
