@@ -1,11 +1,13 @@
 #include "engine/agreement.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "engine/patience.h"
 #include "proto/artifact.h"
 #include "proto/protocol.h"
 
@@ -67,6 +69,10 @@ static bool compare_agreements(struct segment *s, const struct agreement *all, b
  */
 static bool tune(struct segment *s, struct warm *w, struct link *link)
 {
+	const struct tuned_peers peers = {.collectives = w->collectives,
+		.group = s->group,
+		.comm = w->comm,
+		.patience_ns = PATIENCE_NS};
 	int64_t changed = 0, begin = now_ns();
 	int rc = training_try(&s->training, s->failure.message, sizeof(s->failure.message));
 
@@ -75,13 +81,13 @@ static bool tune(struct segment *s, struct warm *w, struct link *link)
 		s->failure.reason = "device";
 		return false;
 	}
-	rc = tuned_share(&w->tuned, s->group, w->comm, w->rank, &changed);
-	if (s->group && !segment_sync(s, w))
-		return false;
-	if (rc) {
+	rc = tuned_share(&w->tuned, s->group ? &peers : NULL, w->rank, &changed);
+	if (rc == -ENOMEM) {
 		segment_poison(s, ENGINE_EXIT_POISONED);
 		return segment_fail(s, "no_memory", "no memory for the choices of algorithms");
 	}
+	if (rc)
+		return segment_lost(s, w, rc);
 	if (changed > 0)
 		graphs_finish(&w->graphs);
 	tuned_add(&w->tuned, &s->config);
@@ -111,11 +117,9 @@ static bool join(struct segment *s)
 /* The others wait for this rank. */
 static bool no_group(struct segment *s, const struct warm *w)
 {
-	const char *lost = collectives_error(w->collectives);
-
-	segment_poison(s, lost ? ENGINE_EXIT_PEER_LOST : ENGINE_EXIT_POISONED);
-	if (lost)
-		return segment_fail(s, "peer_lost", "%s", lost);
+	if (collectives_error(w->collectives))
+		return segment_lost(s, w, 0);
+	segment_poison(s, ENGINE_EXIT_POISONED);
 	return segment_fail(s, "no_memory", "no memory for a group of %d ranks", s->world);
 }
 

@@ -219,10 +219,14 @@ bool segment_sync(struct segment *s, struct warm *w)
 	const struct patience p = {
 		.collectives = w->collectives, .timeout_ns = INT64_MAX, .patience_ns = PATIENCE_NS};
 	int rc = patience_stream(&p, w->comm);
+
+	return (!rc && !collectives_error(w->collectives)) || segment_lost(s, w, rc);
+}
+
+bool segment_lost(struct segment *s, const struct warm *w, int rc)
+{
 	const char *lost = collectives_error(w->collectives);
 
-	if (!rc && !lost)
-		return true;
 	segment_poison(s, ENGINE_EXIT_PEER_LOST);
 	return segment_fail(s, "peer_lost", "%s", lost ? lost : strerror(-rc));
 }

@@ -70,6 +70,8 @@ bool segment_fail(struct segment *s, const char *reason, const char *format, ...
 void segment_poison(struct segment *s, int exit_code);
 /* Until the communication stream has come to rest. False: a peer is lost, failure says so. */
 bool segment_sync(struct segment *s, struct warm *w);
+/* What a failed wait for peers comes to: what collectives say, else rc. Always false. */
+bool segment_lost(struct segment *s, const struct warm *w, int rc);
 
 /* Parameters, steps, validation, gathered times. False: failure, or cancelled, says why. */
 bool segment_train(struct segment *s, struct warm *w, struct link *link);

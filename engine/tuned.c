@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/patience.h"
 #include "engine/tuning.h"
 #include "proto/artifact.h"
 
@@ -102,34 +103,71 @@ void tuned_add(struct tuned *t, const struct spec_config *config)
 
 /* ---- sharing ---- */
 
-/* Rank 0's come first in *all. Every rank gets the same answer but for -ENOMEM of its own. */
-static int gather(const struct tuned *t, struct collectives_group *group, struct k_stream *comm,
-	struct k_choice **all, int64_t *n)
-{
-	size_t world = (size_t)collectives_world(group);
-	int64_t own_n, counts[SPEC_WORLD_MAX] = {0};
-	struct k_choice *own = all_choices(t, &own_n), *sent = NULL, *got = NULL;
-	int rc = -ENOMEM;
+/* What collectives read and write. */
+struct exchange {
+	int64_t n; /* of each rank's choices in got, rank 0's first */
+	int64_t own_n, counts[SPEC_WORLD_MAX];
+	struct k_choice *own, *sent, *got;
+	bool busy; /* the device has not come to rest, and may still write */
+};
 
-	if (!own)
-		return rc;
-	collectives_gather_all(group, counts, &own_n, sizeof(own_n), comm);
-	k_stream_sync(comm, INT64_MAX);
-	*n = counts[0] > TUNING_CHOICES_MAX ? TUNING_CHOICES_MAX : counts[0];
-	sent = calloc((size_t)*n + 1, sizeof(*sent));
-	got = calloc(world * (size_t)*n + 1, sizeof(*got));
-	if (sent && got) {
-		memcpy(sent, own, (size_t)(own_n < *n ? own_n : *n) * sizeof(*sent));
-		collectives_gather_all(group, got, sent, (size_t)*n * sizeof(*sent), comm);
-		k_stream_sync(comm, INT64_MAX);
-		rc = 0;
-	}
-	free(own);
-	free(sent);
+/* What is busy stays where it is: then this process ends soon. */
+static void exchange_destroy(struct exchange *x)
+{
+	if (!x || x->busy)
+		return;
+	free(x->own);
+	free(x->sent);
+	free(x->got);
+	free(x);
+}
+
+static int wait_for_peers(struct exchange *x, const struct tuned_peers *peers)
+{
+	const struct patience p = {.collectives = peers->collectives,
+		.timeout_ns = INT64_MAX,
+		.patience_ns = peers->patience_ns};
+	int rc = patience_stream(&p, peers->comm);
+
+	x->busy = rc != 0;
+	return rc || !collectives_error(peers->collectives) ? rc : -EPIPE;
+}
+
+/* Every rank gets the same answer but for -ENOMEM of its own. */
+static int gather(struct exchange *x, const struct tuned *t, const struct tuned_peers *peers)
+{
+	size_t bytes, world = (size_t)collectives_world(peers->group);
+	int rc;
+
+	x->own = all_choices(t, &x->own_n);
+	if (!x->own)
+		return -ENOMEM;
+	collectives_gather_all(
+		peers->group, x->counts, &x->own_n, sizeof(x->own_n), peers->comm);
+	rc = wait_for_peers(x, peers);
 	if (rc)
-		free(got);
-	else
-		*all = got;
+		return rc;
+	x->n = x->counts[0] > TUNING_CHOICES_MAX ? TUNING_CHOICES_MAX : x->counts[0];
+	bytes = (size_t)x->n * sizeof(*x->own);
+	x->sent = calloc(1, bytes + 1);
+	x->got = calloc(1, world * bytes + 1);
+	if (!x->sent || !x->got)
+		return -ENOMEM;
+	memcpy(x->sent, x->own, (size_t)(x->own_n < x->n ? x->own_n : x->n) * sizeof(*x->own));
+	collectives_gather_all(peers->group, x->got, x->sent, bytes, peers->comm);
+	return wait_for_peers(x, peers);
+}
+
+static int take_rank_0s(struct tuned *t, const struct tuned_peers *peers, int64_t *changed)
+{
+	struct exchange *x = calloc(1, sizeof(*x));
+	int rc = x ? gather(x, t, peers) : -ENOMEM;
+
+	if (rc == 0) {
+		*changed = k_choices_set(t->ctx, x->got, x->n);
+		rc = *changed < 0 ? -ENOMEM : 0;
+	}
+	exchange_destroy(x);
 	return rc;
 }
 
@@ -144,22 +182,14 @@ static void keep(struct tuned *t, int rank)
 	free(text);
 }
 
-int tuned_share(struct tuned *t, struct collectives_group *group, struct k_stream *comm, int rank,
-	int64_t *changed)
+int tuned_share(struct tuned *t, const struct tuned_peers *peers, int rank, int64_t *changed)
 {
-	struct k_choice *all = NULL;
-	int64_t n = 0, others = 0;
-	int rc = 0;
+	int64_t others = 0;
+	int rc;
 
 	if (!t->holds_for)
 		return 0;
-	if (group)
-		rc = gather(t, group, comm, &all, &n);
-	if (rc == 0 && n > 0) {
-		others = k_choices_set(t->ctx, all, n);
-		rc = others < 0 ? -ENOMEM : 0;
-	}
-	free(all);
+	rc = peers ? take_rank_0s(t, peers, &others) : 0;
 	if (rc)
 		return rc;
 	keep(t, rank);

@@ -40,13 +40,21 @@ void tuned_add(struct tuned *t, const struct spec_config *config);
 /* Products whose choice was made since tuned_share: neither disk nor other ranks have it. */
 int64_t tuned_missed(const struct tuned *t);
 
+/* The ranks that go by the same choices. */
+struct tuned_peers {
+	const struct collectives *collectives;
+	struct collectives_group *group;
+	struct k_stream *comm;
+	int64_t patience_ns; /* after a failure of collectives; PATIENCE_NS */
+};
+
 /*
- * Rank 0's choices to all of group (NULL: alone), and to disk unless the file has them already;
+ * Rank 0's choices to all of peers (NULL: alone), and to disk unless the file has them already;
  * what goes wrong with that is in note. *changed: so many products are now calculated otherwise
- * than before. 0, or -ENOMEM: then the others wait for this rank. All ranks call it at the same
- * time; whether a peer was lost the caller sees afterwards.
+ * than before. All ranks call it at the same time. 0, or -ENOMEM: then the others wait for this
+ * rank; or another negative errno: a peer was lost, which collectives_error tells, or the device.
  */
-int tuned_share(struct tuned *t, struct collectives_group *group, struct k_stream *comm, int rank,
-	int64_t *changed);
+int tuned_share(
+	struct tuned *t, const struct tuned_peers *peers, int rank, int64_t *changed);
 
 #endif

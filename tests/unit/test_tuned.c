@@ -2,6 +2,7 @@
  * Ranks go by rank 0's choices, an engine that is started again by those it kept; kernels and
  * collectives are the test's own.
  */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -28,6 +30,19 @@ struct k_context {
 struct collectives_group {
 	const struct k_context *peer;
 	int rank;
+	int answers; /* gathers that come to an end */
+	int asked;
+	void *out[2]; /* of the gathers; the first lies in what holds all the rest */
+	size_t late_bytes; /* of the one that does not */
+};
+
+struct k_stream {
+	const struct collectives_group *group;
+	bool at_rest; /* even after a gather that fails */
+};
+
+struct collectives {
+	const struct collectives_group *group;
 };
 
 void k_context_info(const struct k_context *ctx, struct k_device_info *out)
@@ -70,7 +85,20 @@ int64_t k_choices_set(struct k_context *ctx, const struct k_choice *choices, int
 
 int k_stream_sync(struct k_stream *s, int64_t timeout_ns)
 {
-	return 0;
+	if (s->at_rest || s->group->asked <= s->group->answers)
+		return 0;
+	nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	return -ETIMEDOUT;
+}
+
+int k_event_sync(struct k_event *e, int64_t timeout_ns)
+{
+	return -EINVAL;
+}
+
+const char *collectives_error(const struct collectives *c)
+{
+	return c->group->asked > c->group->answers ? "rank 1: no message" : NULL;
 }
 
 int collectives_world(const struct collectives_group *g)
@@ -85,6 +113,12 @@ void collectives_gather_all(
 	char *own = (char *)out + (size_t)g->rank * bytes;
 	char *other = (char *)out + (size_t)(1 - g->rank) * bytes;
 
+	g->out[g->asked++] = out;
+	if (g->asked > g->answers) {
+		memset(out, 0xf0, 2 * bytes);
+		g->late_bytes = 2 * bytes;
+		return;
+	}
 	memcpy(own, in, bytes);
 	if (bytes == sizeof(int64_t))
 		memcpy(other, &g->peer->n, bytes);
@@ -138,7 +172,7 @@ static void cpu_makes_none(void **state)
 	tuned_init(&t, &ctx, "/nowhere");
 	assert_string_equal(t.note, "");
 	assert_true(tuned_has(&t, &c));
-	assert_int_equal(tuned_share(&t, NULL, NULL, 0, &changed), 0);
+	assert_int_equal(tuned_share(&t, NULL, 0, &changed), 0);
 	assert_string_equal(t.sha256, "");
 }
 
@@ -174,7 +208,7 @@ static void started_again(void **state)
 	assert_string_equal(t.note, "");
 	choose(&first, 5, 50, 1);
 	choose(&first, 4, 40, 1);
-	assert_int_equal(tuned_share(&t, NULL, NULL, 0, &changed), 0);
+	assert_int_equal(tuned_share(&t, NULL, 0, &changed), 0);
 	assert_int_equal(changed, 0);
 	assert_string_equal(t.note, "");
 	assert_int_equal(strlen(t.sha256), 64);
@@ -188,7 +222,7 @@ static void started_again(void **state)
 	assert_int_equal(second.n, 2);
 	assert_int_equal(find(&second, &first.choices[0].product)->algorithm[0], 50);
 	assert_string_equal(u.file_sha256, t.sha256);
-	assert_int_equal(tuned_share(&u, NULL, NULL, 0, &changed), 0);
+	assert_int_equal(tuned_share(&u, NULL, 0, &changed), 0);
 	assert_string_equal(u.sha256, t.sha256);
 }
 
@@ -202,17 +236,28 @@ static void guesses_are_not_for_ever(void **state)
 	tuned_init(&t, &first, *state);
 	choose(&first, 5, 50, 0);
 	choose(&first, 4, 40, 1);
-	assert_int_equal(tuned_share(&t, NULL, NULL, 0, &changed), 0);
+	assert_int_equal(tuned_share(&t, NULL, 0, &changed), 0);
 	tuned_init(&t, &second, *state);
 	assert_int_equal(second.n, 1);
 	assert_int_equal(second.choices[0].algorithm[0], 40);
 }
 
+/* One rank's part in a world of two. */
+static int share(struct tuned *t, struct collectives_group *group, bool at_rest, int64_t *changed)
+{
+	struct k_stream comm = {.group = group, .at_rest = at_rest};
+	struct collectives c = {.group = group};
+	const struct tuned_peers peers = {
+		.collectives = &c, .group = group, .comm = &comm, .patience_ns = 20000000};
+
+	return tuned_share(t, &peers, group->rank, changed);
+}
+
 static void rank_0_decides(void **state)
 {
 	struct k_context zero = {.gpu = "GPU 1"}, one = {.gpu = "GPU 1"};
-	struct collectives_group of_one = {.peer = &zero, .rank = 1};
-	struct collectives_group of_zero = {.peer = &one, .rank = 0};
+	struct collectives_group of_one = {.peer = &zero, .rank = 1, .answers = 2};
+	struct collectives_group of_zero = {.peer = &one, .rank = 0, .answers = 2};
 	struct tuned t, u;
 	int64_t changed = -1;
 
@@ -223,16 +268,50 @@ static void rank_0_decides(void **state)
 	choose(&one, 3, 30, 1);
 	tuned_init(&t, &zero, *state);
 	tuned_init(&u, &one, *state);
-	assert_int_equal(tuned_share(&u, &of_one, NULL, 1, &changed), 0);
+	assert_int_equal(share(&u, &of_one, true, &changed), 0);
 	assert_int_equal(changed, 1);
 	assert_int_equal(access(*state, F_OK), 0);
 	assert_string_equal(u.file_sha256, ""); /* rank 0 alone writes */
-	assert_int_equal(tuned_share(&t, &of_zero, NULL, 0, &changed), 0);
+	assert_int_equal(share(&t, &of_zero, true, &changed), 0);
 	assert_int_equal(changed, 0);
 	assert_int_equal(one.n, 3);
 	assert_int_equal(find(&one, &zero.choices[1].product)->algorithm[0], 40);
 	assert_string_equal(t.sha256, u.sha256);
 	assert_string_equal(t.file_sha256, t.sha256);
+}
+
+/*
+ * The first or the second gather fails: no choice is taken, nothing is kept. Where the device does
+ * not come to rest its memory stays, for it may still write.
+ */
+static void a_peer_that_never_answers(void **state)
+{
+	static struct collectives_group group[2][2]; /* what is left to the device */
+	struct k_context zero = {.gpu = "GPU 1"};
+
+	choose(&zero, 5, 50, 1);
+	for (int answers = 0; answers < 2; answers++)
+		for (int at_rest = 0; at_rest < 2; at_rest++) {
+			struct k_context one = {.gpu = "GPU 1"};
+			struct collectives_group *g = &group[answers][at_rest];
+			int64_t changed = -7;
+			struct tuned t;
+
+			*g = (struct collectives_group){
+				.peer = &zero, .rank = 1, .answers = answers};
+			choose(&one, 5, 51, 1);
+			tuned_init(&t, &one, *state);
+			assert_int_equal(share(&t, g, at_rest, &changed), -EPIPE);
+			assert_int_equal(g->asked, answers + 1);
+			assert_int_equal(changed, -7);
+			assert_int_equal(one.choices[0].algorithm[0], 51);
+			assert_string_equal(t.sha256, "");
+			assert_int_equal(tuned_missed(&t), 1);
+			if (at_rest)
+				memset(g->out, 0, sizeof(g->out));
+			else
+				memset(g->out[answers], 0, g->late_bytes);
+		}
 }
 
 static void a_broken_file_is_replaced(void **state)
@@ -247,7 +326,7 @@ static void a_broken_file_is_replaced(void **state)
 	assert_non_null(strstr(t.note, "gpu-1.tuning"));
 	assert_int_equal(ctx.n, 0);
 	choose(&ctx, 5, 50, 1);
-	assert_int_equal(tuned_share(&t, NULL, NULL, 0, &changed), 0);
+	assert_int_equal(tuned_share(&t, NULL, 0, &changed), 0);
 	assert_string_equal(t.note, "");
 	tuned_init(&t, &ctx, *state);
 	assert_string_equal(t.note, "");
@@ -263,7 +342,7 @@ static void no_place_for_it(void **state)
 	tuned_init(&t, &ctx, "/nowhere/at/all");
 	assert_string_equal(t.note, "");
 	choose(&ctx, 5, 50, 1);
-	assert_int_equal(tuned_share(&t, NULL, NULL, 0, &changed), 0);
+	assert_int_equal(tuned_share(&t, NULL, 0, &changed), 0);
 	assert_non_null(strstr(t.note, "/nowhere/at/all"));
 	assert_int_equal(strlen(t.sha256), 64);
 }
@@ -276,6 +355,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(started_again, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(guesses_are_not_for_ever, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(rank_0_decides, make_dir, remove_dir),
+		cmocka_unit_test_setup_teardown(a_peer_that_never_answers, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(a_broken_file_is_replaced, make_dir, remove_dir),
 		cmocka_unit_test(no_place_for_it),
 	};
