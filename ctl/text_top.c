@@ -72,6 +72,9 @@ static void print_head(const struct view *v, const struct term *t)
 	char version[64], state[32], up[FORMAT_BYTES], free[FORMAT_BYTES], all[FORMAT_BYTES];
 	char load[32], rss[FORMAT_BYTES], error[600], advice[600];
 	const double load_1m = format_real(host, "load_1m");
+	const int64_t limit_bytes = format_int(host, "memory_limit_bytes", INT64_MAX);
+	const bool limited = limit_bytes < format_int(host, "memory_bytes", 0);
+	char limit[FORMAT_BYTES];
 
 	fprintf(t->file, "%sgpt2d %s%s %s, up %s, cpu %s, %s, clients %lld\n",
 		term_colour(t, TERM_BOLD),
@@ -81,10 +84,11 @@ static void print_head(const struct view *v, const struct term *t)
 		format_duration(format_real(daemon, "uptime_s"), up),
 		text_load(daemon, load, sizeof(load)), text_size(daemon, "rss_bytes", rss),
 		(long long)format_int(daemon, "clients", 0));
-	fprintf(t->file, "host    %lld processors, load %.2f, %s of %s free\n",
+	fprintf(t->file, "host    %lld processors, load %.2f, %s of %s free%s%s\n",
 		(long long)format_int(host, "processors", 0), isfinite(load_1m) ? load_1m : 0.0,
 		text_size(host, "memory_available_bytes", free),
-		text_size(host, "memory_bytes", all));
+		text_size(host, "memory_bytes", all), limited ? ", limit " : "",
+		limited ? text_size(host, "memory_limit_bytes", limit) : "");
 	if (json_is_object(store))
 		fprintf(t->file, "%sstore   %s: %s%s\n", term_colour(t, TERM_RED),
 			format_string(store, "error", "?", error, sizeof(error)),

@@ -14,6 +14,7 @@
 
 #include "daemon/control.h"
 #include "daemon/diagnosis.h"
+#include "proto/cgroup.h"
 
 enum {
 	BUILT_S = 1735689600, /* 2025: a clock before that has never been set */
@@ -45,6 +46,7 @@ static void check_processors(struct diagnosis *d)
 static void check_memory(struct diagnosis *d)
 {
 	long long total = 0, available = 0;
+	struct cgroup_memory group;
 	char line[128];
 	FILE *f = fopen("/proc/meminfo", "re");
 
@@ -54,8 +56,15 @@ static void check_memory(struct diagnosis *d)
 	}
 	if (f != NULL)
 		fclose(f);
-	diagnosis_add(d, "memory", VERDICT_OK, NULL, "%lld MiB, %lld MiB of it available",
-		total >> 10, available >> 10);
+	if (cgroup_memory_read("", &group) == 0 && group.limit_bytes < total << 10)
+		diagnosis_add(d, "memory", VERDICT_OK, NULL,
+			"%" PRId64 " MiB by %s, %" PRId64 " MiB left; %lld MiB in the machine, "
+			"%lld MiB of it available",
+			group.limit_bytes >> 20, group.file, group.free_bytes >> 20, total >> 10,
+			available >> 10);
+	else
+		diagnosis_add(d, "memory", VERDICT_OK, NULL, "%lld MiB, %lld MiB of it available",
+			total >> 10, available >> 10);
 }
 
 static void check_shm(struct diagnosis *d)

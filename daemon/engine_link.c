@@ -5,6 +5,7 @@
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <linux/close_range.h>
 #include <signal.h>
@@ -19,6 +20,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/log.h"
+#include "proto/cgroup.h"
 #include "proto/frame.h"
 #include "proto/protocol.h"
 #include "proto/rpc.h"
@@ -43,6 +45,7 @@ struct engine_link {
 	struct event *again;
 	struct frame *frame;
 	int64_t heard_ns;
+	int64_t oom_kills; /* of the control group when it began; negative: nothing tells */
 	bool blames_peer;
 	bool broken;
 	bool unsent; /* it was not told something: it is of no more use */
@@ -212,6 +215,7 @@ static void free_link(struct engine_link *link)
 int engine_link_create(const struct engine_link_options *options, struct engine_link **out)
 {
 	struct engine_link *link = calloc(1, sizeof(*link));
+	char file[CGROUP_FILE_BYTES];
 	int fds[2], rc;
 
 	if (link == NULL)
@@ -220,6 +224,7 @@ int engine_link_create(const struct engine_link_options *options, struct engine_
 	snprintf(link->what, sizeof(link->what), "%s", options->what);
 	strcpy(link->end, "runs");
 	link->heard_ns = clock_mono_ns();
+	link->oom_kills = cgroup_oom_kills("", file);
 	link->exec_errno = mmap(NULL, sizeof(*link->exec_errno), PROT_READ | PROT_WRITE,
 		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (link->exec_errno == MAP_FAILED ||
@@ -355,6 +360,25 @@ void engine_link_drain(struct engine_link *link)
 		engine_link_destroy(link);
 }
 
+/* Of SIGKILL the kernel tells nobody why; of its own it counts. */
+static void say_signal(struct engine_link *link, int number)
+{
+	struct cgroup_memory limit = {.limit_bytes = 0};
+	char file[CGROUP_FILE_BYTES];
+	int n = snprintf(link->end, sizeof(link->end), "killed by signal %d", number);
+	int64_t kills = number == SIGKILL ? cgroup_oom_kills("", file) : -ENOENT;
+
+	if (link->oom_kills < 0 || kills <= link->oom_kills)
+		return;
+	n += snprintf(link->end + n, sizeof(link->end) - (size_t)n,
+		" (out of memory: oom_kill in %s was %" PRId64 ", is %" PRId64, file,
+		link->oom_kills, kills);
+	if (cgroup_memory_read("", &limit) == 0)
+		n += snprintf(link->end + n, sizeof(link->end) - (size_t)n,
+			"; limit %" PRId64 " bytes", limit.limit_bytes);
+	snprintf(link->end + n, sizeof(link->end) - (size_t)n, ")");
+}
+
 bool engine_link_reap(struct engine_link *link)
 {
 	int status;
@@ -374,7 +398,7 @@ bool engine_link_reap(struct engine_link *link)
 				? " (what its first line names)"
 				: "");
 	else if (WIFSIGNALED(status))
-		snprintf(link->end, sizeof(link->end), "killed by signal %d", WTERMSIG(status));
+		say_signal(link, WTERMSIG(status));
 	else
 		snprintf(link->end, sizeof(link->end), "exited with status %d%s",
 			WEXITSTATUS(status), exit_meaning(WEXITSTATUS(status)));

@@ -50,8 +50,10 @@ bool engine_link_ended(const struct engine_link *link);
 void engine_link_drain(struct engine_link *link);
 /* On SIGCHLD: whether the process has ended, now or before; then engine_link_end says how. */
 bool engine_link_reap(struct engine_link *link);
-/* "killed by signal 9", "exited with status 70 (a peer went away)", "could not be started: PATH: No
- * such file or directory"; "runs" while it does. */
+/*
+ * "killed by signal 9", with what tells that memory was the reason, "exited with status 70 (a peer
+ * went away)", "could not be started: PATH: No such file or directory"; "runs" while it does.
+ */
 const char *engine_link_end(const struct engine_link *link);
 /* It ended because of another one (ENGINE_EXIT_PEER_LOST): the cause is elsewhere. */
 bool engine_link_blames_peer(const struct engine_link *link);

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "proto/cgroup.h"
+
 /* What follows the name, which may hold blanks and parentheses: field 3 and on of proc(5). */
 static const char *behind_name(const char *stat)
 {
@@ -69,10 +71,14 @@ static json_t *meminfo(const char *name)
 
 json_t *usage_host(void)
 {
+	struct cgroup_memory group;
 	double load;
 
-	return json_pack("{sI so so so}", "processors", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN),
-		"load_1m", getloadavg(&load, 1) == 1 ? json_real(load) : json_null(),
-		"memory_bytes", meminfo("MemTotal"), "memory_available_bytes",
-		meminfo("MemAvailable"));
+	return json_pack("{sI so so so so}", "processors",
+		(json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "load_1m",
+		getloadavg(&load, 1) == 1 ? json_real(load) : json_null(), "memory_bytes",
+		meminfo("MemTotal"), "memory_available_bytes", meminfo("MemAvailable"),
+		"memory_limit_bytes",
+		cgroup_memory_read("", &group) == 0 ? json_integer((json_int_t)group.limit_bytes)
+						    : json_null());
 }

@@ -11,7 +11,8 @@
  */
 void usage_add(json_t *object, pid_t pid);
 
-/* {processors, load_1m, memory_bytes, memory_available_bytes}; null: not known. */
+/* {processors, load_1m, memory_bytes, memory_available_bytes, memory_limit_bytes}; null: not known,
+ * no limit. */
 json_t *usage_host(void);
 
 #endif

@@ -284,6 +284,7 @@ static void check_memory(struct checking *k)
 {
 	const struct check_options *o = k->options;
 	const struct spec_config *c = k->config;
+	const bool limited = o->memory_limit != NULL;
 	struct needed n;
 	char hint[96];
 
@@ -303,8 +304,10 @@ static void check_memory(struct checking *k)
 	add(k, k->check, "memory", pack_memory(k, &n));
 	if (o->memory_total_bytes > 0 && n.planned > o->memory_total_bytes)
 		refuse(k, "train_micro_batch_size_per_gpu",
-			"memory: %" PRId64 " bytes planned, %" PRId64 " available%s", n.planned,
-			o->memory_total_bytes, say_what_fits(&n, o->memory_total_bytes, hint));
+			"memory: %" PRId64 " bytes planned, %" PRId64 " available%s%s%s%s",
+			n.planned, o->memory_total_bytes, limited ? " (by " : "",
+			limited ? o->memory_limit : "", limited ? ")" : "",
+			say_what_fits(&n, o->memory_total_bytes, hint));
 	else if (o->memory_free_bytes > 0 && n.planned > o->memory_free_bytes)
 		warn(k, "memory: %" PRId64 " bytes planned, %" PRId64 " free now%s", n.planned,
 			o->memory_free_bytes, say_what_fits(&n, o->memory_free_bytes, hint));

@@ -37,6 +37,7 @@ struct check_options {
 	const struct spec_config *config;
 	const char *backend;        /* k_device_info.backend */
 	int64_t memory_total_bytes; /* of the device, 0: not known; on the CPU all ranks share it */
+	const char *memory_limit;   /* the file of a control group that says so, or NULL */
 	int64_t memory_free_bytes; /* now, idle engines' memory not counted as free; 0: not known */
 	int world;                 /* ranks there are */
 	int64_t comm_bytes;        /* what collectives take beyond the arenas, per rank */

@@ -7,6 +7,7 @@
 
 #include "engine/agreement.h"
 #include "engine/check.h"
+#include "engine/memory_limit.h"
 #include "engine/segment.h"
 #include "engine/writer.h"
 #include "proto/protocol.h"
@@ -213,7 +214,7 @@ static json_t *spec_error_list(const struct spec_errors *errors)
 }
 
 /* Lists of what is wrong and what was found; false without memory. */
-static bool check_arm(const json_t *params, const struct k_device_info *info,
+static bool check_arm(const json_t *params, const struct k_device_info *info, const char *limit,
 	struct dataset_cache *cache, json_t **errors, json_t **report)
 {
 	int world = (int)json_integer_value(json_object_get(params, "world"));
@@ -245,6 +246,7 @@ static bool check_arm(const json_t *params, const struct k_device_info *info,
 			.backend = info->backend,
 			.memory_total_bytes = info->memory_total_bytes,
 			.memory_free_bytes = info->memory_free_bytes,
+			.memory_limit = limit[0] ? limit : NULL,
 			.world = world,
 			.comm_bytes = world > 1 ? collectives_scratch_bytes(world) : 0,
 			.cache = cache,
@@ -259,10 +261,12 @@ static void answer_check(struct link *link, const struct k_context *ctx,
 	struct dataset_cache *cache, const json_t *params)
 {
 	struct k_device_info info;
+	char limit[CGROUP_FILE_BYTES];
 	json_t *errors, *report;
 
 	k_context_info(ctx, &info);
-	if (!check_arm(params, &info, cache, &errors, &report)) {
+	memory_limit_apply(&info, limit);
+	if (!check_arm(params, &info, limit, cache, &errors, &report)) {
 		errors = json_pack("[{s:s, s:s}]", "key", "", "message", "no memory for the check");
 		report = json_object();
 	}

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "engine/check.h"
+#include "engine/memory_limit.h"
 #include "engine/patience.h"
 #include "proto/artifact.h"
 #include "proto/protocol.h"
@@ -130,6 +131,7 @@ static bool read_spec(struct segment *s)
 static bool check(struct segment *s, struct warm *w)
 {
 	struct k_device_info info;
+	char limit[CGROUP_FILE_BYTES];
 	struct check_options options = {
 		.config = &s->config,
 		.world = w->world,
@@ -140,7 +142,9 @@ static bool check(struct segment *s, struct warm *w)
 	json_t *errors, *report, *first;
 
 	k_context_info(w->ctx, &info);
+	memory_limit_apply(&info, limit);
 	options.backend = info.backend;
+	options.memory_limit = limit[0] ? limit : NULL;
 	options.memory_total_bytes = info.memory_total_bytes;
 	if (check_run(&options, &errors, &report))
 		return segment_fail(s, "no_memory", "no memory for the check");

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/memory_limit.h"
+
 /* of struct step_host, up to where a batch may begin */
 enum { STEP_HOST_BYTES = (sizeof(struct step_host) + 255) / 256 * 256 };
 
@@ -87,9 +89,11 @@ static int take_memory(struct training *t, struct memory *m, char *error, size_t
 {
 	int64_t bytes[WARM_SLOTS];
 	struct k_device_info info;
+	char file[CGROUP_FILE_BYTES];
 
 	sizes(t, bytes);
 	k_context_info(t->warm->ctx, &info);
+	memory_limit_apply(&info, file);
 	if (info.memory_free_bytes > 0 && warm_growth(t->warm, bytes) > info.memory_free_bytes)
 		return refuse_memory(t, bytes, info.memory_free_bytes, error, error_bytes);
 	for (int i = 0; i < WARM_SLOTS; i++) {

@@ -95,6 +95,7 @@ const struct schema_row schema_messages[] = {
 	{"processors", "count", "on line"},
 	{"load_1m", "real|null", "processes that ran or waited to, mean of a minute"},
 	{"memory_bytes", "count|null", ""},
+	{"memory_limit_bytes", "count|null", "of gpt2d's control group, and of those above it"},
 	{"memory_available_bytes", "count|null", ""},
 
 	{"store", SCHEMA_OBJECT, "A store that cannot be written."},

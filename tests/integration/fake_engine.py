@@ -17,6 +17,7 @@ How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2
     garbage.rR.sS rank R sends what is no message
     long.rR.sS    rank R sends 100 MB without a newline
     flood.rR.sS   rank R sends log messages for ever, as fast as it can
+    hog.rR.sS     rank R takes memory until it gets no more
     early.rR      rank R kills itself as soon as it is given the segment, the first time only
     never.rR      the same, each time
     deaf          segment.cancel is ignored
@@ -134,6 +135,10 @@ class Engine:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.option("exit"):
             os._exit(int(self.option("exit")))
+        if self.option("hog"):
+            held = []
+            while True:
+                held.append(b"x" * (1 << 20))
         if self.option("stop"):
             os.kill(os.getpid(), signal.SIGSTOP)
         if self.option("hang"):

@@ -147,13 +147,13 @@ class Client:
 
 class Daemon:
     def __init__(self, ranks=1, engine=FAKE_ENGINE, home=None, ready=True, environment=None, options=(),
-            config=None):
+            config=None, prefix=()):
         self.own_home = home is None
         self.home = Path(home or tempfile.mkdtemp(prefix="gpt2d-"))
         self.socket = self.home / "run" / "gpt2d.sock"
         self.state = self.home / "state"
         self.log = self.home / "log"
-        self.command = [str(BUILD / "daemon" / "gpt2d"), "-c", str(config or "/dev/null"), "--socket", str(self.socket), "--state-dir",
+        self.command = [*prefix, str(BUILD / "daemon" / "gpt2d"), "-c", str(config or "/dev/null"), "--socket", str(self.socket), "--state-dir",
             str(self.state), "--engine", str(engine), "--ranks", str(ranks), "--threads", "1",
             "--log-file", str(self.log), "--verbose", *options]
         # freed memory that a sanitizer holds back would count as the daemon's

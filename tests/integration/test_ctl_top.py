@@ -28,7 +28,8 @@ def status(params, connection):
     look = next(LOOK)
     return {"daemon": {"pid": 1, "uid": 0, "version": "0.1.0", "build": "fake", "state": "running", "uptime_s": 61.0,
             "cpu_s": 0.5, "rss_bytes": 9000000, "socket": "s", "state_dir": "d", "clients": 1},
-        "host": {"processors": 8, "load_1m": 1.25, "memory_bytes": 2000000000, "memory_available_bytes": 1000000000},
+        "host": {"processors": 8, "load_1m": 1.25, "memory_bytes": 2000000000, "memory_available_bytes": 1000000000,
+            "memory_limit_bytes": 500000000},
         "store": None,
         "engine": {"state": "ready", "reason": None, "program": "p", "device": "cpu", "device_why": None, "threads": 1,
             "restarts": 0, "retry_in_s": None, "ranks": [
@@ -68,7 +69,7 @@ def test_once_where_there_is_no_terminal(daemon):
     assert result.returncode == 0 and result.stderr == "" and "\033" not in result.stdout
     lines = result.stdout.splitlines()
     assert sum(line.startswith("gpt2d 0.1.0 running") for line in lines) == 1
-    for expected in (r"host +8 processors, load 1\.25, 1\.00 GB of 2\.00 GB free", r"running 7 demo: running",
+    for expected in (r"host +8 processors, load 1\.25, 1\.00 GB of 2\.00 GB free, limit 500 MB", r"running 7 demo: running",
             r"segment 1/4 a", r"step 50/100  loss 2\.5000  12\.3 k tok/s  1m02s left", r"loss +█.*▁ 4\.9500 to 2\.5000",
             r"0  ready  100  [█-▏]+ +\d+%  20\.0 MB  made-up device", r"queued  1: run 7 is running", r"8  behind  priority 5  in 1m02s  behind: run 7"):
         assert re.search(expected, result.stdout), f"{expected} is not in\n{result.stdout}"
