@@ -1,22 +1,24 @@
 #!/usr/bin/env python3
 """The training that gpu_trace wrote down, in PyTorch from the same parameters and tokens: torch_trace.py DIR [cpu]
 
-Losses of each step are compared, and the last line is "N passed, N failed" ("0 passed, 0 failed" after a reason where there
-is no PyTorch). The model is GPT-2's with PyTorch's own operations, fp32 weights under autocast for bf16 and fp16 (there with
-the same fixed loss scale), gradients of micro-batches added up in fp32, clipping and AdamW as PyTorch has them.
+Losses and gradient norms of each step and the first step's gradients are compared, and the last line is "N passed, N
+failed" ("0 passed, 0 failed" after a reason where there is no PyTorch). The model is GPT-2's with PyTorch's own operations.
 
-Tolerances, of |loss - PyTorch's| / PyTorch's at each step: fp32 1e-5, for other orders of addition, grown over 20 steps in
-which AdamW makes steps of full length out of gradients near zero. In 16 bits the engine keeps weights and gradients of that
-type beside fp32 masters, where PyTorch keeps fp32: fp16 2e-3, bf16, which has three bits less, 1e-2. Norms before clipping:
-ten times that.
+In 16 bits the reference does what the engine does: weights, gradients and residual of that type, fp32 masters. Sums within
+a product are asked for in fp32: PyTorch's default lets cuBLAS round the parts of a split bf16 product to bf16 before it adds
+them, which put the first gradient of the final norm's weight off by 6e-2 of its length (without: 6e-3) and, at a learning
+rate of 1e-4, losses by 5e-2. What autocast gives (fp32 weights, gradients and residual) is printed beside it.
+
+Tolerances, at each step, relative: about ten times what was seen on an H200. Roundings decide in which direction AdamW
+takes its steps of full length where gradients are near zero, and every step adds to that. Gradients are compared as
+|x - g| / |g|, g being those in fp32, of each tensor: in fp32 1e-5, in 16 bits this error is to be at most 1.2 times that of the
+reference, of which it was 1.04 times at most.
 """
 
 import json
 import math
 import pathlib
 import sys
-
-TOLERANCE = {"fp32": (1e-5, 1e-4), "bf16": (1e-2, 1e-1), "fp16": (2e-3, 2e-2)}
 
 try:
     import torch
@@ -26,22 +28,37 @@ except ImportError as error:
     print("0 passed, 0 failed")
     sys.exit(0)
 
+TOLERANCE = {"fp32": (1e-5, 1e-4), "bf16": (1e-3, 1e-2), "fp16": (5e-4, 5e-3)}
+GRADIENTS_FP32, GRADIENTS_RATIO = 1e-5, 1.2
+DTYPE = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
-def read_params(trace, directory, device):
-    """{(name, layer): tensor} that PyTorch trains; vectors have one dimension, the vocabulary its real size."""
-    flat = torch.frombuffer(bytearray((directory / "params.f32").read_bytes()), dtype=torch.float32)
-    params = {}
+
+def tensors(trace, flat):
+    """{(name, layer): part of an arena} that PyTorch trains; vectors have one dimension, the vocabulary its real size."""
+    parts = {}
     for t in trace["tensors"]:
         x = flat[t["first"]:t["first"] + t["rows"] * t["cols"]].view(t["rows"], t["cols"])
         if t["name"] in ("wte.weight", "lm_head.weight"):
             x = x[:trace["config"]["vocab_size"]]
         if not (t["name"].endswith("weight") and "ln_" not in t["name"]):
             x = x.reshape(-1)
-        params[t["name"], t["layer"]] = x.clone().to(device).requires_grad_()
-    return params
+        parts[t["name"], t["layer"]] = x
+    return parts
 
 
-def loss_of(p, c, tokens, targets):
+def read(path, dtype):
+    return torch.frombuffer(bytearray(path.read_bytes()), dtype=dtype)
+
+
+def attend(q, k, v, fused):
+    if fused and hasattr(F, "scaled_dot_product_attention"):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    above = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device).triu(1)
+    scores = (q @ k.transpose(2, 3)) / math.sqrt(q.shape[-1])
+    return torch.softmax(scores.float().masked_fill(above, -math.inf), -1).to(v.dtype) @ v
+
+
+def loss_of(p, c, tokens, targets, fused):
     def norm(x, name, layer):
         return F.layer_norm(x, x.shape[-1:], p[f"{name}.weight", layer], p[f"{name}.bias", layer], 1e-5)
 
@@ -49,13 +66,11 @@ def loss_of(p, c, tokens, targets):
         return F.linear(x, p[f"{name}.weight", layer], p[f"{name}.bias", layer])
 
     rows, length = tokens.shape
-    x = p["wte.weight", 0][tokens] + p["wpe.weight", 0][:length]
-    above = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+    x = F.embedding(tokens, p["wte.weight", 0]) + p["wpe.weight", 0][:length]
     for layer in range(c["n_layer"]):
         q, k, v = (a.view(rows, length, c["n_head"], -1).transpose(1, 2)
                    for a in linear(norm(x, "ln_1", layer), "attn.c_attn", layer).split(c["n_embd"], dim=2))
-        scores = (q @ k.transpose(2, 3)) / math.sqrt(q.shape[-1])
-        y = torch.softmax(scores.float().masked_fill(above, -math.inf), -1).to(v.dtype) @ v
+        y = attend(q, k, v, fused)
         x = x + linear(y.transpose(1, 2).reshape(rows, length, -1), "attn.c_proj", layer)
         y = F.gelu(linear(norm(x, "ln_2", layer), "mlp.c_fc", layer), approximate="tanh")
         x = x + linear(y, "mlp.c_proj", layer)
@@ -63,62 +78,155 @@ def loss_of(p, c, tokens, targets):
     return F.cross_entropy(logits.float().view(-1, logits.shape[-1]), targets.reshape(-1).long())
 
 
-def train(trace, directory, name, device):
-    c = trace["config"]
-    p = read_params(trace, directory, device)
-    scale = c["loss_scale"] if name == "fp16" else 1.0
-    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(name)
-    adamw = torch.optim.AdamW(
-        [{"params": [x for x in p.values() if x.dim() == 2], "weight_decay": c["weight_decay"]},
-         {"params": [x for x in p.values() if x.dim() == 1], "weight_decay": 0.0}],
-        lr=c["lr"], betas=(c["beta1"], c["beta2"]), eps=c["eps"])
-    shape = (c["steps"], 2, c["accumulation"], c["micro_batch"], c["seq_len"])
-    tokens = torch.frombuffer(bytearray((directory / "tokens.i32").read_bytes()), dtype=torch.int32).view(shape)
-    losses, norms = [], []
-    for step in tokens.to(device).long():
-        adamw.zero_grad()
+class Training:
+    """form "autocast": fp32 weights, gradients and residual; "own": all of the type, beside fp32 masters; no other for fp32."""
+
+    def __init__(self, trace, directory, name, device, form="own", fused=True):
+        self.c = c = trace["config"]
+        self.fused, self.device = fused, device
+        self.autocast = DTYPE[name] if form == "autocast" and name != "fp32" else None
+        self.scale = c["loss_scale"] if name == "fp16" else 1.0
+        start = tensors(trace, read(directory / "params.f32", torch.float32))
+        self.masters = {k: x.clone().to(device).requires_grad_() for k, x in start.items()}
+        self.weights = self.masters
+        if form == "own" and name != "fp32":
+            self.weights = {k: x.detach().to(DTYPE[name]).requires_grad_() for k, x in self.masters.items()}
+        self.lr = trace["traces"][name]["lr"]
+        self.adamw = torch.optim.AdamW(
+            [{"params": [x for x in self.masters.values() if x.dim() == 2], "weight_decay": c["weight_decay"]},
+             {"params": [x for x in self.masters.values() if x.dim() == 1], "weight_decay": 0.0}],
+            betas=(c["beta1"], c["beta2"]), eps=c["eps"])
+        self.losses, self.norms, self.first = [], [], None
+
+    def backward(self, step):
         total = 0.0
         for inputs, targets in zip(*step):
-            with torch.autocast(device, dtype, enabled=dtype is not None):
-                loss = loss_of(p, c, inputs, targets) / c["accumulation"]
-            (loss * scale).backward()
-            total += loss.item()
-        for x in p.values():
-            x.grad /= scale
-        norms.append(float(torch.nn.utils.clip_grad_norm_(list(p.values()), c["clip"])))
-        losses.append(total)
-        adamw.step()
-    return losses, norms
+            with torch.autocast(self.device, self.autocast, enabled=self.autocast is not None):
+                loss = loss_of(self.weights, self.c, inputs, targets, self.fused) / self.c["accumulation"]
+            (loss * self.scale).backward()
+            total += loss.detach()
+        return total
+
+    def step(self, step):
+        self.losses.append(self.backward(step))
+        for k, x in self.weights.items():
+            self.masters[k].grad = x.grad.float() / self.scale
+            if x is not self.masters[k]:
+                x.grad = None
+        if self.first is None:
+            self.first = {k: x.grad.clone() for k, x in self.masters.items()}
+        self.norms.append(torch.nn.utils.clip_grad_norm_(list(self.masters.values()), self.c["clip"]))
+        for group in self.adamw.param_groups:
+            group["lr"] = self.lr[len(self.losses) - 1]
+        self.adamw.step()
+        self.adamw.zero_grad(set_to_none=True)
+        with torch.no_grad():
+            for k, x in self.weights.items():
+                if x is not self.masters[k]:
+                    x.copy_(self.masters[k])
+
+    def run(self, tokens):
+        for step in tokens:
+            self.step(step.to(self.device).long())
+        self.losses, self.norms = ([float(x) for x in xs] for xs in (self.losses, self.norms))
+        return self
+
+
+def read_tokens(trace, directory):
+    """(step, inputs or targets, micro-batch, row, position)"""
+    c = trace["config"]
+    return read(directory / "tokens.i32", torch.int32).view(c["steps"], 2, c["accumulation"], c["micro_batch"], c["seq_len"])
+
+
+def read_gradients(trace, directory, name, device):
+    scale = trace["config"]["loss_scale"] if name == "fp16" else 1.0
+    flat = read(directory / f"grads.{name}", DTYPE[name])
+    return {k: x.to(device).float() / scale for k, x in tensors(trace, flat).items()}
+
+
+def prepare(device):
+    """Products are added up in fp32, as the engine has cuBLASLt do."""
+    if device == "cpu":
+        return
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
 
 
 def worst(ours, theirs):
     return max(abs(a - b) / abs(b) for a, b in zip(ours, theirs))
 
 
+def gradient_errors(gradients, exact):
+    return {k: float((gradients[k] - g).norm() / g.norm()) for k, g in exact.items()}
+
+
+class Comparison:
+    def __init__(self, directory, device):
+        self.directory, self.device = directory, device
+        self.trace = json.loads((directory / "trace.json").read_text())
+        self.tokens = read_tokens(self.trace, directory)
+        self.passed = self.failed = 0
+        prepare(device)
+        self.exact = self.train("fp32")
+
+    def train(self, name, **how):
+        return Training(self.trace, self.directory, name, self.device, **how).run(self.tokens)
+
+    def check(self, what, good):
+        self.passed, self.failed = self.passed + bool(good), self.failed + (not good)
+        print(f"{what} {'ok' if good else 'FAILED'}", flush=True)
+
+    def curves(self, name, ours, theirs):
+        for step, (a, b, m, n) in enumerate(zip(ours["loss"], theirs.losses, ours["norm"], theirs.norms), 1):
+            print(f"{name} step {step:2} loss {a:.6f} PyTorch {b:.6f} off {(a - b) / b:+.1e}   norm {m:.5f} {n:.5f}")
+        for what, a, b, tolerance in (("losses", ours["loss"], theirs.losses, TOLERANCE[name][0]),
+                                      ("norms", ours["norm"], theirs.norms, TOLERANCE[name][1])):
+            off = worst(a, b)
+            self.check(f"{name} {what} of {len(a)} steps: off by {off:.1e} at most, {tolerance:.0e} allowed",
+                       len(a) == len(b) == self.trace["config"]["steps"] and off <= tolerance)
+        first, last = theirs.losses[0], theirs.losses[-1]
+        self.check(f"{name} PyTorch learns: {first:.4f} to {last:.4f}", last < first - 0.05)
+
+    def gradients(self, name, theirs):
+        ours = gradient_errors(read_gradients(self.trace, self.directory, name, self.device), self.exact.first)
+        reference = gradient_errors(theirs.first, self.exact.first)
+        if name == "fp32":
+            at = max(ours, key=ours.get)
+            self.check(f"fp32 first gradients of {len(ours)} tensors: off by {ours[at]:.1e} at most ({at[0]} {at[1]}), "
+                       f"{GRADIENTS_FP32:.0e} allowed", ours[at] <= GRADIENTS_FP32)
+            return
+        ratio = {k: ours[k] / reference[k] for k in ours}
+        at = max(ratio, key=ratio.get)
+        self.check(f"{name} first gradients of {len(ours)} tensors: error {ratio[at]:.2f} times the reference's at most ({at[0]} "
+                   f"{at[1]}: {ours[at]:.1e}, {reference[at]:.1e}), {GRADIENTS_RATIO} allowed", ratio[at] <= GRADIENTS_RATIO)
+
+    def compare(self, name):
+        ours = self.trace["traces"][name]
+        theirs = self.exact if name == "fp32" else self.train(name)
+        self.curves(name, ours, theirs)
+        self.gradients(name, theirs)
+        if name == "fp32":
+            return
+        autocast = self.train(name, form="autocast")
+        print(f"{name} off fp32 at most, losses and norms: "
+              + "; ".join(f"{who} {worst(a, self.exact.losses):.1e}, {worst(b, self.exact.norms):.1e}" for who, a, b in (
+                  ("engine", ours["loss"], ours["norm"]), ("reference", theirs.losses, theirs.norms),
+                  ("autocast", autocast.losses, autocast.norms))), flush=True)
+
+
 def main():
-    directory = pathlib.Path(sys.argv[1])
     device = "cpu" if sys.argv[2:] == ["cpu"] else "cuda"
     if device == "cuda" and not torch.cuda.is_available():
         print("skipped: PyTorch sees no GPU")
         print("0 passed, 0 failed")
         return 0
-    torch.backends.cuda.matmul.allow_tf32 = False
-    trace = json.loads((directory / "trace.json").read_text())
-    passed = failed = 0
-    for name, ours in trace["traces"].items():
-        losses, norms = train(trace, directory, name, device)
-        for step, (a, b, m, n) in enumerate(zip(ours["loss"], losses, ours["norm"], norms), 1):
-            print(f"{name} step {step:2} loss {a:.6f} PyTorch {b:.6f} off {(a - b) / b:+.1e}   norm {m:.5f} {n:.5f}")
-        for what, a, b, tolerance in zip(("losses", "norms"), (ours["loss"], ours["norm"]), (losses, norms), TOLERANCE[name]):
-            off = worst(a, b)
-            good = len(a) == len(b) == trace["config"]["steps"] and off <= tolerance
-            print(f"{name} {what} of {len(a)} steps: off by {off:.1e} at most, {tolerance:.0e} allowed {'ok' if good else 'FAILED'}")
-            passed, failed = passed + good, failed + (not good)
-        learns = losses[-1] < losses[0] - 0.05
-        print(f"{name} PyTorch learns: {losses[0]:.4f} to {losses[-1]:.4f} {'ok' if learns else 'FAILED'}")
-        passed, failed = passed + learns, failed + (not learns)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    comparison = Comparison(pathlib.Path(sys.argv[1]), device)
+    for name in comparison.trace["traces"]:
+        comparison.compare(name)
+    print(f"{comparison.passed} passed, {comparison.failed} failed")
+    return 1 if comparison.failed else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,11 +2,16 @@
  * gpu_trace: losses of a training for tests/gpu/torch_trace.py, which trains the same from the same
  * parameters on the same tokens.
  *
- *   gpu_trace DIR [small]     GPT-2 124M; small: a model that a CPU trains in a second
+ *   gpu_trace DIR [small]                    20 steps on synthetic tokens, in each precision
+ *   gpu_trace DIR [small] text FILE STEPS    steps on a token file, in bf16
+ *
+ * The model is GPT-2 124M; small: one that a CPU, which takes fp32 for bf16, trains in seconds.
  *
  * Writes DIR/params.f32 (the arena at the start), DIR/tokens.i32 (per step the inputs of its global
- * batch, then the targets) and DIR/trace.json: shapes, where each tensor lies in the arena, and per
- * precision the loss and the gradient norm of each step, as the engine launches them.
+ * batch, then the targets), per precision DIR/grads.TYPE (the arena of the first step's gradients,
+ * in that type, times the loss scale) and DIR/trace.json: shapes, where each tensor lies in the
+ * arena, and per precision the loss, the gradient norm and the learning rate of each step, as the
+ * engine launches them.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -16,7 +21,7 @@
 
 #include "tests/gpu/small_training.h"
 
-enum { STEPS = 20, PATH_BYTES = 512 };
+enum { STEPS = 20, PATH_BYTES = 512, TEXT_WARMUP_STEPS = 50, TEXT_STEPS_MAX = 100000 };
 static const int64_t wait_ns = INT64_C(60000000000);
 
 static const struct {
@@ -24,11 +29,32 @@ static const struct {
 	enum spec_precision precision;
 } types[] = {{"fp32", SPEC_FP32}, {"bf16", SPEC_BF16}, {"fp16", SPEC_FP16}};
 
-static struct spec_config make_config(enum spec_precision precision, bool small)
+struct asked {
+	const char *dir;
+	bool small;
+	const char *text; /* NULL: synthetic tokens */
+	int64_t steps;
+};
+
+static void set_text(struct spec_config *c, const struct asked *asked)
+{
+	c->data_kind = SPEC_DATA_FILE;
+	snprintf(c->data_train, sizeof(c->data_train), "%s", asked->text);
+	c->seq_len = asked->small ? 64 : 512;
+	c->micro_batch = 16;
+	c->accumulation = 1;
+	c->schedule = SPEC_WARMUP_LR;
+	c->warmup_type = SPEC_WARMUP_LINEAR;
+	c->warmup_max_lr = 6e-4;
+	c->warmup_num_steps = TEXT_WARMUP_STEPS;
+}
+
+static struct spec_config make_config(enum spec_precision precision, const struct asked *asked)
 {
 	struct spec_config c = small_training_config(precision);
 
-	if (!small) {
+	c.accumulation = 2;
+	if (!asked->small) {
 		c.model = (struct spec_model){.n_layer = 12,
 			.n_head = 12,
 			.n_embd = 768,
@@ -40,9 +66,10 @@ static struct spec_config make_config(enum spec_precision precision, bool small)
 		c.micro_batch = 4;
 		c.lr = 3e-5; /* without a warm-up: more makes spikes, which roundings decide on */
 	}
-	c.accumulation = 2;
+	if (asked->text)
+		set_text(&c, asked);
 	c.batch = c.micro_batch * c.accumulation;
-	c.optimizer_steps = STEPS;
+	c.optimizer_steps = asked->steps;
 	c.fp16_initial_scale_power = 12; /* no step is skipped: PyTorch is to scale by the same */
 	c.fp16_loss_scale_window = 1000;
 	return c;
@@ -64,16 +91,18 @@ static int write_file(const char *dir, const char *name, const void *bytes, size
 	return 0;
 }
 
-static int write_params(const struct warm *w, const struct training *t, const char *dir)
+/* From the device. */
+static int write_arena(const struct warm *w, const void *arena, int64_t elems, size_t elem_bytes,
+	const char *dir, const char *name)
 {
-	size_t bytes = (size_t)t->arena.param_elems * sizeof(float);
-	float *host = k_alloc_host(w->ctx, bytes);
+	size_t bytes = (size_t)elems * elem_bytes;
+	void *host = k_alloc_host(w->ctx, bytes);
 	int rc = -1;
 
 	if (host) {
-		k_copy_out(w->compute, host, t->model.params, bytes);
+		k_copy_out(w->compute, host, arena, bytes);
 		if (k_stream_sync(w->compute, wait_ns) == 0)
-			rc = write_file(dir, "params.f32", host, bytes);
+			rc = write_file(dir, name, host, bytes);
 	}
 	k_free_host(w->ctx, host);
 	return rc;
@@ -81,12 +110,12 @@ static int write_params(const struct warm *w, const struct training *t, const ch
 
 static int write_tokens(const struct spec_config *c, const struct dataset *data, const char *dir)
 {
-	int64_t half = c->batch * c->seq_len, n = 2 * half * STEPS;
+	int64_t half = c->batch * c->seq_len, n = 2 * half * c->optimizer_steps;
 	int32_t *tokens = calloc((size_t)n, sizeof(*tokens));
 	char error[512];
 	int rc = tokens ? 0 : -1;
 
-	for (int64_t i = 0; i < STEPS && !rc; i++)
+	for (int64_t i = 0; i < c->optimizer_steps && !rc; i++)
 		rc = dataset_read(data, i * c->batch, c->batch, tokens + 2 * half * i,
 			tokens + 2 * half * i + half, error, sizeof(error));
 	if (!rc)
@@ -99,12 +128,12 @@ static json_t *pack_config(const struct spec_config *c)
 {
 	const struct spec_model *m = &c->model;
 
-	return json_pack("{sI sI sI sI sI sI sI sI si sf sf sf sf sf sf sf}", "n_layer",
+	return json_pack("{sI sI sI sI sI sI sI sI sI sf sf sf sf sf sf}", "n_layer",
 		(json_int_t)m->n_layer, "n_head", (json_int_t)m->n_head, "n_embd",
 		(json_int_t)m->n_embd, "vocab_size", (json_int_t)m->vocab_size, "n_positions",
 		(json_int_t)m->n_positions, "seq_len", (json_int_t)c->seq_len, "micro_batch",
 		(json_int_t)c->micro_batch, "accumulation", (json_int_t)c->accumulation, "steps",
-		STEPS, "lr", c->lr, "beta1", c->beta1, "beta2", c->beta2, "eps", c->eps,
+		(json_int_t)c->optimizer_steps, "beta1", c->beta1, "beta2", c->beta2, "eps", c->eps,
 		"weight_decay", c->weight_decay, "clip", c->gradient_clipping, "loss_scale",
 		(double)(1 << c->fp16_initial_scale_power));
 }
@@ -124,33 +153,67 @@ static json_t *pack_tensors(const struct arena *a)
 	return list;
 }
 
-static int run_steps(struct training *t, json_t *losses, json_t *norms, char error[512])
+static int write_gradients(const struct training *t, const char *type, const char *dir)
 {
-	for (int i = 0; i < STEPS; i++) {
-		struct step_result r;
-		int rc = step_run(&t->step, false, &r, error, 512);
+	char name[32];
 
+	snprintf(name, sizeof(name), "grads.%s", type);
+	return write_arena(
+		t->warm, t->model.grads, t->arena.param_elems, (size_t)t->elem_bytes, dir, name);
+}
+
+static int run_steps(
+	struct training *t, const char *type, const char *dir, json_t *into, char error[512])
+{
+	json_t *losses = json_array(), *norms = json_array(), *rates = json_array();
+	int rc = 0;
+
+	json_object_set_new(into, "loss", losses);
+	json_object_set_new(into, "norm", norms);
+	json_object_set_new(into, "lr", rates);
+	for (int64_t i = 0; i < t->config->optimizer_steps && !rc; i++) {
+		struct step_result r;
+
+		rc = step_run(&t->step, false, &r, error, 512);
 		if (rc)
-			return rc;
+			break;
 		if (r.measure.skipped) {
-			snprintf(error, 512, "step %d was skipped", i + 1);
-			return -1;
+			snprintf(error, 512, "step %" PRId64 " was skipped", i + 1);
+			rc = -1;
 		}
+		if (i == 0 && !rc)
+			rc = write_gradients(t, type, dir);
 		json_array_append_new(losses, json_real(r.measure.loss));
 		json_array_append_new(norms, json_real(r.measure.grad_norm));
+		json_array_append_new(rates, json_real(r.measure.lr));
 	}
-	return 0;
+	return rc;
+}
+
+/* What all precisions have in common: of the first one. */
+static int write_start(
+	const struct training *t, const struct dataset *data, const char *dir, json_t *root)
+{
+	if (json_object_get(root, "config"))
+		return 0;
+	json_object_set_new(root, "config", pack_config(t->config));
+	json_object_set_new(root, "tensors", pack_tensors(&t->arena));
+	if (write_arena(t->warm, t->optimizer.adamw.master, t->arena.param_elems, sizeof(float),
+		    dir, "params.f32"))
+		return -1;
+	return write_tokens(t->config, data, dir);
 }
 
 static int trace(struct warm *w, const struct spec_config *c, const char *type, const char *dir,
 	json_t *root)
 {
-	json_t *losses = json_array(), *norms = json_array();
+	json_t *steps = json_object();
 	struct dataset data;
 	struct training t;
 	char error[512] = "";
 	int rc = dataset_open(&data, c, false, error, sizeof(error));
 
+	json_object_set_new(json_object_get(root, "traces"), type, steps);
 	if (rc)
 		goto out;
 	rc = training_init(&t, w, c, &data, error, sizeof(error));
@@ -158,21 +221,16 @@ static int trace(struct warm *w, const struct spec_config *c, const char *type, 
 		goto out_data;
 	rc = training_join(&t, NULL);
 	training_reset(&t);
-	if (!rc && c->precision == SPEC_FP32) {
-		json_object_set_new(root, "config", pack_config(c));
-		json_object_set_new(root, "tensors", pack_tensors(&t.arena));
-		rc = write_params(w, &t, dir) || write_tokens(c, &data, dir);
-	}
 	if (!rc)
-		rc = run_steps(&t, losses, norms, error);
+		rc = write_start(&t, &data, dir, root);
+	if (!rc)
+		rc = run_steps(&t, type, dir, steps, error);
 	training_finish(&t);
 out_data:
 	dataset_close(&data);
 out:
 	if (rc)
 		fprintf(stderr, "%s: %s\n", type, error);
-	json_object_set_new(json_object_get(root, "traces"), type,
-		json_pack("{so so}", "loss", losses, "norm", norms));
 	return rc;
 }
 
@@ -186,32 +244,60 @@ static int start(struct warm *w)
 		k_stream_create(w->ctx, K_STREAM_COMM, "comm", &w->comm) || warm_init(w);
 }
 
+static int read_arguments(int argc, char **argv, struct asked *asked)
+{
+	int at = 2;
+	char *end;
+
+	if (argc < at)
+		return -1;
+	*asked = (struct asked){.dir = argv[1], .steps = STEPS};
+	if (argc > at && strcmp(argv[at], "small") == 0) {
+		asked->small = true;
+		at++;
+	}
+	if (argc == at)
+		return 0;
+	if (argc != at + 3 || strcmp(argv[at], "text") != 0)
+		return -1;
+	asked->text = argv[at + 1];
+	asked->steps = strtoll(argv[at + 2], &end, 10);
+	return *end || asked->steps < 1 || asked->steps > TEXT_STEPS_MAX ? -1 : 0;
+}
+
+/* A CPU trains in fp32 alone, text is trained in one precision. */
+static bool wanted(enum spec_precision precision, const struct asked *asked, bool cpu)
+{
+	if (cpu)
+		return precision == SPEC_FP32;
+	return !asked->text || precision == SPEC_BF16;
+}
+
 int main(int argc, char **argv)
 {
 	json_t *root = json_pack("{s{}}", "traces");
-	bool small = argc == 3 && strcmp(argv[2], "small") == 0;
+	struct k_device_info info;
 	char path[PATH_BYTES];
+	struct asked asked;
 	struct warm w;
 	int rc = 0;
 
-	if (argc < 2 || (argc > 2 && !small)) {
-		fprintf(stderr, "usage: gpu_trace DIR [small]\n");
+	if (read_arguments(argc, argv, &asked)) {
+		fprintf(stderr, "usage: gpu_trace DIR [small] [text FILE STEPS]\n");
 		return 2;
 	}
 	if (start(&w)) {
 		fprintf(stderr, "trace: no device\n");
 		return 1;
 	}
+	k_context_info(w.ctx, &info);
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]) && !rc; i++) {
-		struct spec_config c = make_config(types[i].precision, small);
-		struct k_device_info info;
+		struct spec_config c = make_config(types[i].precision, &asked);
 
-		k_context_info(w.ctx, &info);
-		if (types[i].precision != SPEC_FP32 && strcmp(info.backend, "cpu") == 0)
-			continue;
-		rc = trace(&w, &c, types[i].name, argv[1], root);
+		if (wanted(c.precision, &asked, strcmp(info.backend, "cpu") == 0))
+			rc = trace(&w, &c, types[i].name, asked.dir, root);
 	}
-	snprintf(path, sizeof(path), "%s/trace.json", argv[1]);
+	snprintf(path, sizeof(path), "%s/trace.json", asked.dir);
 	if (!rc)
 		rc = json_dump_file(root, path, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
 	json_decref(root);

@@ -1,5 +1,6 @@
 """A training's losses and gradient norms beside PyTorch's from the same parameters, as tests/gpu/run compares them on a GPU."""
 
+import array
 import importlib.util
 import subprocess
 import sys
@@ -10,7 +11,8 @@ import pytest
 from engines import BUILD
 
 PROGRAM = BUILD / "tests/gpu/trace_cpu"
-REFERENCE = Path(__file__).resolve().parents[1] / "gpu/torch_trace.py"
+GPU = Path(__file__).resolve().parents[1] / "gpu"
+REFERENCE = GPU / "torch_trace.py"
 
 pytestmark = [
     pytest.mark.skipif(not PROGRAM.exists(), reason="no engine was built"),
@@ -21,4 +23,13 @@ pytestmark = [
 def test_losses_beside_pytorch(tmp_path):
     subprocess.run([PROGRAM, tmp_path, "small"], check=True, timeout=120)
     end = subprocess.run([sys.executable, REFERENCE, tmp_path, "cpu"], capture_output=True, text=True, timeout=300)
-    assert end.stdout.splitlines()[-1] == "3 passed, 0 failed", end.stdout + end.stderr
+    assert end.stdout.splitlines()[-1] == "4 passed, 0 failed", end.stdout + end.stderr
+
+
+def test_real_text_beside_pytorch(tmp_path):
+    """The program that trains GPT-2 124M on a GPU for some minutes, with a small model: bytes of this project as tokens."""
+    text = b"".join(sorted(path.read_bytes() for path in GPU.glob("*.c")))
+    (tmp_path / "text.bin").write_bytes(array.array("H", list(text)).tobytes())
+    end = subprocess.run([sys.executable, GPU / "real_text", BUILD, tmp_path / "text.bin", "30", "small"], capture_output=True,
+                         text=True, timeout=300)
+    assert end.stdout.splitlines()[-1] == "2 passed, 0 failed", end.stdout + end.stderr
