@@ -75,6 +75,15 @@ static int bind_anew(struct address *a, char *error, size_t error_bytes)
 	return rc;
 }
 
+/* What is in the way, "" when nothing is: said when it is new. */
+static void tell(struct address *a, const char *error, const char *consequence)
+{
+	if (error[0] != '\0' && strcmp(error, a->obstacle) != 0)
+		log_write(LOG_ERROR, "socket: %s; %s; tried again every %d s", error, consequence,
+			LOOK_S);
+	strcpy(a->obstacle, error);
+}
+
 static void look(struct address *a)
 {
 	const char *path = a->daemon->socket;
@@ -85,6 +94,7 @@ static void look(struct address *a)
 			log_write(LOG_WARNING, "socket: %s: it is there again", path);
 		a->lost = false;
 		keep_lock(a->daemon, error, sizeof(error));
+		tell(a, error, "the socket is this one's still");
 		return;
 	}
 	if (!a->lost)
@@ -94,11 +104,8 @@ static void look(struct address *a)
 		log_write(LOG_WARNING, "socket: %s: bound anew: clients find gpt2d again", path);
 		a->lost = false;
 		error[0] = '\0';
-	} else if (strcmp(error, a->obstacle) != 0) {
-		log_write(LOG_ERROR, "socket: %s; no client finds gpt2d; tried again every %d s",
-			error, LOOK_S);
 	}
-	strcpy(a->obstacle, error);
+	tell(a, error, "no client finds gpt2d");
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)

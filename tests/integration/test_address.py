@@ -1,5 +1,6 @@
 """The socket's name under a gpt2d that lives: removed, replaced, and bound anew."""
 
+import fcntl
 import shutil
 import signal
 import socket
@@ -103,3 +104,18 @@ def test_the_locks_file_is_removed(daemon):
         assert second.returncode == 3
         assert f"{d.socket}: in use by another gpt2d (process {d.process.pid})" in second.stderr
         assert d.accepts()
+
+
+def test_somebody_else_has_the_lock(daemon):
+    """While the socket stands that is said, once; when the lock is free again it is taken."""
+    with daemon() as d:
+        lock = d.socket.with_name("gpt2d.sock.lock")
+        with open(d.socket.with_name("theirs"), "w") as theirs:
+            fcntl.flock(theirs, fcntl.LOCK_EX)
+            Path(theirs.name).rename(lock)
+            logged(d, f"socket: {d.socket}: in use by another gpt2d (process unknown), which holds {lock}; the socket is")
+            with d.client() as c:
+                assert c.wait(c.submit(spec("served")))["state"] == "done"
+        lock.unlink()
+        logged(d, f"{lock}: it was removed; made and locked anew")
+        assert d.said().count("in use by another") == 1
