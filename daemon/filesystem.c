@@ -1,10 +1,13 @@
 #include "daemon/filesystem.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* "36 35 98:0 /root /mount/point options optional... - type source options" */
 static bool split(char *line, char **mount, char **type)
@@ -53,4 +56,16 @@ void filesystem_describe(const char *path, char *out, size_t out_bytes)
 	}
 	free(line);
 	fclose(f);
+}
+
+int filesystem_sync(const char *dir)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (fsync(fd) < 0)
+		rc = -errno;
+	close(fd);
+	return rc;
 }

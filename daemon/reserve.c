@@ -9,6 +9,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "daemon/filesystem.h"
+
 static int reserve_path(const char *state_dir, char out[PATH_MAX])
 {
 	int n = snprintf(out, PATH_MAX, "%s/reserve", state_dir);
@@ -60,18 +62,12 @@ int reserve_make(const char *state_dir)
 int reserve_release(const char *state_dir)
 {
 	char path[PATH_MAX];
-	int fd, rc = reserve_path(state_dir, path);
+	int rc = reserve_path(state_dir, path);
 
 	if (rc < 0)
 		return rc;
 	if (unlink(path) < 0)
 		return -errno;
 	/* some file systems keep what was freed until that is on disk */
-	fd = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (fsync(fd) < 0)
-		rc = -errno;
-	close(fd);
-	return rc;
+	return filesystem_sync(state_dir);
 }

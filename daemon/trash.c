@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/filesystem.h"
 #include "daemon/run_files.h"
 
 static int trash_path(const char *state_dir, const char *name, char out[PATH_MAX])
@@ -34,17 +34,10 @@ static int places(const char *state_dir, const struct run *run, int64_t attempt,
 static int sync_dir(const char *state_dir, const char *name)
 {
 	char path[PATH_MAX];
-	int fd, rc = 0;
 
 	if (snprintf(path, sizeof(path), "%s/%s", state_dir, name) >= PATH_MAX)
 		return -ENAMETOOLONG;
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (fsync(fd) < 0)
-		rc = -errno;
-	close(fd);
-	return rc;
+	return filesystem_sync(path);
 }
 
 int trash_move(const char *state_dir, const struct run *run)
