@@ -1,50 +1,15 @@
 #include "daemon/marker.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "daemon/run_files.h"
 #include "proto/artifact.h"
 
 enum { MARKER_BYTES = 16 << 10 };
-#define METRICS_BYTES (256 << 20)
-
-/* All of dir/name with a NUL behind it, at most max bytes; NULL: it cannot be read. */
-static char *read_file(const char *dir, const char *name, size_t max, size_t *n)
-{
-	char path[PATH_MAX], *text = NULL;
-	struct stat st;
-	ssize_t got;
-	int fd;
-
-	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= PATH_MAX)
-		return NULL;
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
-		return NULL;
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (size_t)st.st_size <= max)
-		text = malloc((size_t)st.st_size + 1);
-	for (*n = 0; text != NULL && *n < (size_t)st.st_size; *n += (size_t)got) {
-		got = read(fd, text + *n, (size_t)st.st_size - *n);
-		if (got < 0 && errno == EINTR) {
-			got = 0;
-		} else if (got <= 0) {
-			free(text);
-			text = NULL;
-			break;
-		}
-	}
-	close(fd);
-	if (text != NULL)
-		text[*n] = '\0';
-	return text;
-}
 
 /* The value of " key=" in a marker, NULL when it has none. */
 static const char *value_of(const char *marker, const char *key)
@@ -67,7 +32,7 @@ static bool metrics_fit(const char *dir, const char *marker)
 {
 	char sha256[65] = "";
 	size_t n;
-	char *metrics = read_file(dir, ARTIFACT_METRICS, METRICS_BYTES, &n);
+	char *metrics = run_files_read(dir, ARTIFACT_METRICS, MARKER_METRICS_BYTES, &n);
 	bool fit = metrics != NULL && artifact_sha256(metrics, n, sha256) == 0;
 
 	free(metrics);
@@ -85,7 +50,7 @@ static bool names_run(const char *marker, const struct run *run)
 static bool segment_valid(const char *dir, const struct run *run)
 {
 	size_t n;
-	char *marker = read_file(dir, ARTIFACT_COMPLETE, MARKER_BYTES, &n);
+	char *marker = run_files_read(dir, ARTIFACT_COMPLETE, MARKER_BYTES, &n);
 	bool valid = marker != NULL && names_run(marker, run) && metrics_fit(dir, marker);
 
 	free(marker);
@@ -115,7 +80,7 @@ static bool segments_valid(const char *dir, const struct run *run)
 bool marker_valid(const char *dir, const struct run *run)
 {
 	size_t n;
-	char *marker = read_file(dir, ARTIFACT_COMPLETE, MARKER_BYTES, &n);
+	char *marker = run_files_read(dir, ARTIFACT_COMPLETE, MARKER_BYTES, &n);
 	const char *segments = marker ? value_of(marker, " segments=") : NULL;
 	char count[24];
 	bool valid;

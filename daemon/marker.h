@@ -6,6 +6,9 @@
 
 #include "daemon/run.h"
 
+/* Larger ones are none: an engine lists at most 100,000 steps in them, some MB. */
+enum { MARKER_METRICS_BYTES = 16 << 20 };
+
 /*
  * The marker in dir names this run and its spec, and the metrics are those that it was written
  * for. In an experiment's directory the marker counts the segments: as many of them have a marker

@@ -79,12 +79,14 @@ static json_t *files_of(const char *dir)
 /* Nothing where the metrics in dir are none: the run is done all the same. */
 static int find_summary(struct daemon *d, int64_t run, int64_t segment, const char *dir)
 {
-	char path[PATH_MAX], *summary_text = NULL, *files_text = NULL;
-	json_t *metrics = NULL, *summary = NULL, *files = NULL;
+	char *metrics_text, *summary_text = NULL, *files_text = NULL;
+	json_t *metrics, *summary, *files;
+	size_t n;
 	int rc = 0;
 
-	if (snprintf(path, sizeof(path), "%s/%s", dir, ARTIFACT_METRICS) < PATH_MAX)
-		metrics = json_load_file(path, 0, NULL);
+	metrics_text = run_files_read(dir, ARTIFACT_METRICS, MARKER_METRICS_BYTES, &n);
+	metrics = json_text_value(metrics_text);
+	free(metrics_text);
 	summary = summary_of_metrics(metrics);
 	files = files_of(dir);
 	if (summary != NULL && json_object_set(summary, "artifacts", files) == 0) {

@@ -174,6 +174,33 @@ int run_files_open(const char *dir, const char *path, int *fd, int64_t *bytes)
 	return 0;
 }
 
+char *run_files_read(const char *dir, const char *path, size_t max, size_t *n)
+{
+	char *text = NULL;
+	int64_t size;
+	ssize_t got;
+	int fd;
+
+	if (run_files_open(dir, path, &fd, &size) < 0)
+		return NULL;
+	if ((uint64_t)size <= max)
+		text = malloc((size_t)size + 1);
+	for (*n = 0; text != NULL && *n < (size_t)size; *n += (size_t)got) {
+		got = read(fd, text + *n, (size_t)size - *n);
+		if (got < 0 && errno == EINTR) {
+			got = 0;
+		} else if (got <= 0) {
+			free(text);
+			text = NULL;
+			break;
+		}
+	}
+	close(fd);
+	if (text != NULL)
+		text[*n] = '\0';
+	return text;
+}
+
 /* ---- remove ---- */
 
 static int remove_below(int at, const char *name, int64_t *budget, int64_t *bytes);

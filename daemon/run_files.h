@@ -36,6 +36,12 @@ void run_files_finish(struct run_files *f);
 int run_files_open(const char *dir, const char *path, int *fd, int64_t *bytes);
 
 /*
+ * All of dir/path, at most max bytes of it, with a NUL behind; NULL: it cannot be read, is larger,
+ * or there is no memory. The caller frees it.
+ */
+char *run_files_read(const char *dir, const char *path, size_t max, size_t *n);
+
+/*
  * Remove what is below dir, links themselves and not what they lead to, at most *budget names;
  * *budget is what is left of it. dir stays. 0: it is empty (or does not exist); -EAGAIN: there is
  * more; another negative errno. *bytes grows by the size of what was removed.

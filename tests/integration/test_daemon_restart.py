@@ -72,7 +72,8 @@ def test_restart_when_asked_for(home):
 
 
 @pytest.mark.parametrize("kind", ["single", "experiment"])
-@pytest.mark.parametrize("marker", ["valid", "absent", "of another run", "of another spec", "of other metrics", "cut"])
+@pytest.mark.parametrize("marker", ["valid", "absent", "of another run", "of another spec", "of other metrics", "cut", "a pipe",
+    "with metrics in a pipe"])
 def test_killed_while_finishing(home, kind, marker):
     """Everything is on disk, and gpt2d is killed before it heard of it: done only when all of it fits."""
     with Daemon(home=home) as d:
@@ -100,6 +101,10 @@ def test_killed_while_finishing(home, kind, marker):
             (segments[-1] / "training_metrics.json").write_text("{}")
         elif marker == "cut":
             top.write_text(text[:len(text) // 2])
+        elif marker.endswith("a pipe"): # nobody will ever write to it
+            pipe = top if marker == "a pipe" else segments[-1] / "training_metrics.json"
+            pipe.unlink()
+            os.mkfifo(pipe)
         for where in (folder, *segments):
             (where / ".step_log.csv.tmp").write_text("half of it")
         d.start()

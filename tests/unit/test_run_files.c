@@ -143,6 +143,22 @@ static void test_open(void **state)
 	close(fd);
 }
 
+static void test_read(void **state)
+{
+	const struct fixture *f = *state;
+	size_t n = 0;
+	char *text = run_files_read(f->dir, "a.json", 7, &n);
+
+	assert_non_null(text);
+	assert_int_equal(n, 7);
+	assert_string_equal(text, "xxxxxxx");
+	free(text);
+	assert_null(run_files_read(f->dir, "a.json", 6, &n));
+	assert_null(run_files_read(f->dir, "pipe", 100, &n)); /* nor waits for who writes to it */
+	assert_null(run_files_read(f->dir, "link", 100, &n));
+	assert_null(run_files_read(f->dir, "none", 100, &n));
+}
+
 /* In steps of two names; what links lead to is left alone. */
 static void test_remove(void **state)
 {
@@ -171,6 +187,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_list, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_too_deep, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_open, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_read, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_remove, set_up, tear_down),
 	};
 
