@@ -313,7 +313,11 @@ void checker_reap(struct checker *c)
 	char why[900];
 	const char *end;
 
-	if (c == NULL || c->link == NULL || !engine_link_reap(c->link))
+	if (c == NULL || c->link == NULL)
+		return;
+	if (engine_link_ended(c->link))
+		engine_link_drain(c->link); /* its last words */
+	if (c->link == NULL || !engine_link_reap(c->link))
 		return;
 	end = engine_link_end(c->link);
 	snprintf(why, sizeof(why), "%s%s", strncmp(end, "killed", 6) == 0 ? "was " : "", end);

@@ -39,6 +39,7 @@ struct engine_link {
 	struct engine_link_options o;
 	char what[32];
 	char end[800];
+	char words[512]; /* of the last error that it told; empty: none */
 	int *exec_errno; /* shared with the child until it calls exec */
 	pid_t pid;
 	struct bufferevent *io;
@@ -94,6 +95,19 @@ static void report_broken(struct engine_link *link, const char *why)
 	link->o.broken(link, why, link->o.arg);
 }
 
+/* An engine that ends by itself has mostly said why. */
+static void keep_words(struct engine_link *link, const struct rpc_message *m)
+{
+	const char *level, *text;
+
+	if (m->kind != RPC_NOTIFICATION || strcmp(m->method, ENGINE_LOG) != 0)
+		return;
+	level = json_string_value(json_object_get(m->params, "level"));
+	text = json_string_value(json_object_get(m->params, "message"));
+	if (level != NULL && text != NULL && strcmp(level, "error") == 0)
+		snprintf(link->words, sizeof(link->words), "%s", text);
+}
+
 static void handle_line(struct engine_link *link, const char *line, size_t n)
 {
 	struct rpc_message m;
@@ -110,6 +124,7 @@ static void handle_line(struct engine_link *link, const char *line, size_t n)
 		return;
 	}
 	link->heard_ns = clock_mono_ns();
+	keep_words(link, &m);
 	if (m.kind == RPC_NOTIFICATION)
 		link->o.message(link, m.method, m.params, link->o.arg);
 	else
@@ -400,8 +415,9 @@ bool engine_link_reap(struct engine_link *link)
 	else if (WIFSIGNALED(status))
 		say_signal(link, WTERMSIG(status));
 	else
-		snprintf(link->end, sizeof(link->end), "exited with status %d%s",
-			WEXITSTATUS(status), exit_meaning(WEXITSTATUS(status)));
+		snprintf(link->end, sizeof(link->end), "exited with status %d%s%s%s",
+			WEXITSTATUS(status), exit_meaning(WEXITSTATUS(status)),
+			link->words[0] != '\0' ? ": " : "", link->words);
 	link->blames_peer = WIFEXITED(status) && WEXITSTATUS(status) == ENGINE_EXIT_PEER_LOST;
 	return true;
 }

@@ -52,7 +52,8 @@ void engine_link_drain(struct engine_link *link);
 bool engine_link_reap(struct engine_link *link);
 /*
  * "killed by signal 9", with what tells that memory was the reason, "exited with status 70 (a peer
- * went away)", "could not be started: PATH: No such file or directory"; "runs" while it does.
+ * went away)", with the last error that it told, "could not be started: PATH: No such file or
+ * directory"; "runs" while it does.
  */
 const char *engine_link_end(const struct engine_link *link);
 /* It ended because of another one (ENGINE_EXIT_PEER_LOST): the cause is elsewhere. */

@@ -87,7 +87,7 @@ static int connect_ranks(struct link *link, struct warm *w, const json_t *addres
 	free(texts);
 	if (!rc)
 		return 0;
-	link_log(link, "error", "rank %d: %s", w->rank, error);
+	link_log(link, "error", "%s", error);
 	return ENGINE_EXIT_BOOTSTRAP;
 }
 
@@ -173,7 +173,7 @@ int rank_run(struct link *link, const struct warm_options *options)
 	int code = ENGINE_EXIT_POISONED;
 
 	if (warm_create(options, &w, error, sizeof(error))) {
-		link_log(link, "error", "rank %d: %s", options->rank, error);
+		link_log(link, "error", "%s", error);
 		return ENGINE_EXIT_POISONED;
 	}
 	if (w->rank == 0 && w->tuned.note[0])
@@ -181,7 +181,7 @@ int rank_run(struct link *link, const struct warm_options *options)
 	k_context_info(w->ctx, &wo.device);
 	wo.collectives = w->collectives ? collectives_library(w->collectives) : NULL;
 	if (w->rank == 0 && writer_create(&wo, &writer)) {
-		link_log(link, "error", "rank 0: no thread to write files with");
+		link_log(link, "error", "no thread to write files with");
 		goto out;
 	}
 	say_hello(link, "rank", w->rank,
@@ -293,13 +293,17 @@ static int serve_checks(struct link *link, const struct k_context *ctx, struct d
 
 int rank_check(struct link *link)
 {
-	struct k_context_options options = {.threads = 1};
+	char why[256] = "no memory";
+	struct k_context_options options = {
+		.threads = 1, .error = why, .error_bytes = sizeof(why)};
 	struct dataset_cache *cache = calloc(1, sizeof(*cache));
 	struct k_context *ctx = NULL;
 	int code = ENGINE_EXIT_POISONED;
+	int rc = cache ? k_context_create(&options, &ctx) : -ENOMEM;
 
-	if (!cache || k_context_create(&options, &ctx)) {
-		link_log(link, "error", "check: no device to ask");
+	if (rc) {
+		link_log(link, "error", "check: no device to ask: %s",
+			rc == -ENOMEM ? why : strerror(-rc));
 		goto out;
 	}
 	say_hello(link, "check", 0, NULL, ctx);
