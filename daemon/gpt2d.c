@@ -147,6 +147,16 @@ static int test_settings(const struct settings *s, const struct settings_command
 	return good ? STATUS_OK : STATUS_USAGE;
 }
 
+/*
+ * What is for the engine alone, before there is a second thread. OpenBLAS starts a thread for each
+ * processor before main, which the CPU engine has no use for; where they are refused memory they
+ * ask for ever.
+ */
+static int set_environment(void)
+{
+	return setenv("OPENBLAS_NUM_THREADS", "1", 1);
+}
+
 static int run_with_log(struct settings *settings, int argc, char **argv)
 {
 	struct engine_program program;
@@ -205,6 +215,10 @@ int main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
 	umask(077); /* what runs leave behind is for whom gpt2d belongs to; others ask it */
 	json_text_init();
+	if (set_environment() < 0) {
+		fprintf(stderr, "gpt2d: out of memory\n");
+		return STATUS_FAILED;
+	}
 	json_object_seed(0); /* before there is a second thread */
 	to = open_memstream(&errors, &errors_bytes);
 	if (to == NULL) {

@@ -32,10 +32,14 @@ void warm_finish(struct warm *w)
 	k_free_host(w->ctx, w->host);
 }
 
-static int make_device(struct warm *w)
+static int make_device(struct warm *w, char *error, size_t error_bytes)
 {
-	struct k_context_options options = {
-		.device = w->rank, .threads = w->threads, .no_branches = w->no_branches};
+	char why[256] = "";
+	struct k_context_options options = {.device = w->rank,
+		.threads = w->threads,
+		.no_branches = w->no_branches,
+		.error = why,
+		.error_bytes = sizeof(why)};
 	int rc = k_context_create(&options, &w->ctx);
 
 	if (!rc)
@@ -44,6 +48,8 @@ static int make_device(struct warm *w)
 		rc = k_stream_create(w->ctx, K_STREAM_COMM, "comm", &w->comm);
 	if (!rc)
 		rc = warm_init(w);
+	if (rc)
+		snprintf(error, error_bytes, "device: %s", why[0] ? why : strerror(-rc));
 	return rc;
 }
 
@@ -71,11 +77,9 @@ int warm_create(
 	w->no_graphs = options->no_graphs;
 	w->no_branches = options->no_branches;
 	w->tuned.dir = options->tuning_dir;
-	rc = make_device(w);
-	if (rc) {
-		snprintf(error, error_bytes, "device: %s", strerror(-rc));
+	rc = make_device(w, error, error_bytes);
+	if (rc)
 		goto fail;
-	}
 	k_context_info(w->ctx, &info);
 	w->ranks_graphs = info.graphs;
 	watch_device(w, info.pci);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/blas.h"
 #include "kernels/cpu/vec.h"
 
 #ifdef K_DOUBLE
@@ -67,18 +68,31 @@ int k_context_create(const struct k_context_options *options, struct k_context *
 	if (!ctx)
 		return -ENOMEM;
 	rc = pool_create(options->threads, &ctx->pool);
+	if (rc < 0)
+		goto no_pool;
+	/* The pool's threads call BLAS side by side: BLAS itself must not start threads. */
+	openblas_set_num_threads(1);
+	rc = blas_reserve(options->threads);
 	if (rc < 0) {
-		free(ctx);
-		return rc;
+		if (options->error)
+			snprintf(options->error, options->error_bytes,
+				"no address space for the matrix products of %d threads, %d MiB "
+				"for each (ulimit -v)",
+				options->threads, BLAS_BUFFER_MIB);
+		goto no_blas;
 	}
 	pthread_mutex_init(&ctx->lock, NULL);
 	ctx->vec = vec_choose(0);
 	ctx->dtype = CONTEXT_DTYPE;
-	/* The pool's threads call BLAS side by side: BLAS itself must not start threads. */
-	openblas_set_num_threads(1);
 	describe(ctx);
 	*out = ctx;
 	return 0;
+
+no_blas:
+	pool_destroy(ctx->pool);
+no_pool:
+	free(ctx);
+	return rc;
 }
 
 void k_context_destroy(struct k_context *ctx)

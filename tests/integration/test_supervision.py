@@ -180,6 +180,56 @@ def test_an_engine_that_cannot_be_started_is_named(daemon, tmp_path, harm, says)
         assert c.wait(c.submit(spec("again")))["state"] == "done"
 
 
+def limited_engine(tmp_path, kib):
+    """The CPU engine, with so much address space."""
+    engine = tmp_path / "engine.sh"
+    engine.write_text(f'#!/bin/sh\nulimit -v {kib}\nexec {CPU} "$@"\n')
+    engine.chmod(0o700)
+    return engine
+
+
+@pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="a sanitizer takes terabytes of address space")
+def test_an_engine_without_address_space(daemon, tmp_path):
+    """It says so and ends, where OpenBLAS would ask for memory for ever; who asks hears it, not only the log."""
+    why = "exited with status 71 (its device needs a new process): "
+    no_space = "no address space for the matrix products of 1 threads, 128 MiB for each (ulimit -v)"
+    with daemon(engine=limited_engine(tmp_path, 160000), ready=False) as d, d.client() as c:
+        reason = f"engine_lost: rank 0 {why}device: {no_space}"
+        wait_for(lambda: c.call("status")["engine"]["reason"] == reason, "the reason")
+        with pytest.raises(RpcError) as refused:
+            c.submit(small("refused"))
+        assert refused.value.message == f"the checker {why}check: no device to ask: {no_space}"
+        limited_engine(tmp_path, "unlimited")
+        wait_for(lambda: c.call("status")["engine"]["state"] == "ready", "engines")
+        assert c.wait(c.submit(small("next")))["state"] == "done"
+
+
+@pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="a sanitizer takes terabytes of address space")
+@pytest.mark.parametrize("kib", [120000, 200000, 240000, 280000])
+def test_little_address_space_hangs_nothing(daemon, tmp_path, kib):
+    """Wherever memory ends first: a refusal, a failed run or a done one."""
+    with daemon(ranks=2, engine=limited_engine(tmp_path, kib), ready=False) as d, d.client() as c:
+        try:
+            run = c.submit(small("tight"))
+        except RpcError as refused:
+            assert "the checker exited with status " in refused.message
+            return
+
+        def over():
+            return c.call("show", id=run)["run"]["state"] in ("done", "failed") or \
+                c.call("status")["engine"]["restarts"] > 1
+
+        wait_for(over, "an end")
+
+
+def test_engines_start_no_threads_of_blas(daemon):
+    """They would take address space, and wait for it for ever where there is none."""
+    with daemon(engine=CPU, environment={"OPENBLAS_NUM_THREADS": "7", "OMP_NUM_THREADS": "7"}) as d:
+        pid = d.engines()[0]
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        assert b"OPENBLAS_NUM_THREADS=1" in environment and b"OMP_NUM_THREADS=7" in environment
+
+
 def test_what_an_engine_starts_ends_with_it(daemon, tmp_path):
     """An engine that is started by a script: all of it goes, when it is killed as when it ends."""
     engine, pids = tmp_path / "engine.sh", tmp_path / "pids"
