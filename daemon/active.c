@@ -14,6 +14,7 @@
 #include "daemon/settings.h"
 #include "proto/artifact.h"
 #include "proto/json_text.h"
+#include "proto/spec_json.h"
 
 enum {
 	DIRS_AHEAD = 32, /* segment directories made before they are needed */
@@ -323,16 +324,19 @@ static int finish_work(void *arg)
 {
 	struct active *a = arg;
 	char line[PATH_MAX + 512], at[CLOCK_TEXT_BYTES];
+	char wall[SPEC_JSON_REAL_BYTES], rate[SPEC_JSON_REAL_BYTES];
 	double wall_s = (double)(clock_mono_ns() - a->started_ns) / 1e9;
 	int n;
 
 	clock_text(clock_utc_ns(), at);
+	spec_json_format_real(wall_s, wall);
+	spec_json_format_real(a->tokens / wall_s, rate);
 	n = snprintf(line, sizeof(line),
-		"[Rank 0] RUN_COMPLETE checkpoint_path=%s world_size=%lld tokens_per_sec=%.17g"
-		" total_wall_time_sec=%.17g timestamp_utc=%s run_id=%lld segments=%lld"
+		"[Rank 0] RUN_COMPLETE checkpoint_path=%s world_size=%lld tokens_per_sec=%s"
+		" total_wall_time_sec=%s timestamp_utc=%s run_id=%lld segments=%lld"
 		" spec_sha256=%s\n",
-		a->dir, (long long)a->run->gpus, a->tokens / wall_s, wall_s, at,
-		(long long)a->run->id, (long long)a->run->segments, a->run->spec_sha256);
+		a->dir, (long long)a->run->gpus, rate, wall, at, (long long)a->run->id,
+		(long long)a->run->segments, a->run->spec_sha256);
 	if (n < 0 || (size_t)n >= sizeof(line))
 		return -ENAMETOOLONG;
 	return artifact_write(a->dir, ARTIFACT_COMPLETE, line, (size_t)n);

@@ -27,7 +27,10 @@
 #include "daemon/worker.h"
 #include "proto/artifact.h"
 #include "proto/protocol.h"
+#include "proto/spec_json.h"
 #include "proto/version.h"
+
+static const double EXACT = 1e15; /* whole numbers below are written with all their digits */
 
 struct openmetrics {
 	struct daemon *daemon;
@@ -68,12 +71,18 @@ static void family(
 
 static void number(FILE *out, double value)
 {
-	if (isnan(value))
+	char text[SPEC_JSON_REAL_BYTES];
+
+	if (isnan(value)) {
 		fputs(" NaN\n", out);
-	else if (isinf(value))
+	} else if (isinf(value)) {
 		fputs(value > 0 ? " +Inf\n" : " -Inf\n", out);
-	else
-		fprintf(out, " %.17g\n", value);
+	} else if (fabs(value) < EXACT && value == trunc(value)) {
+		fprintf(out, " %.0f\n", value);
+	} else {
+		spec_json_format_real(value, text);
+		fprintf(out, " %s\n", text);
+	}
 }
 
 static void gauge(FILE *out, const char *name, const char *unit, const char *help, double value)

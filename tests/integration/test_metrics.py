@@ -22,6 +22,11 @@ def ctl(d, *args):
         env={**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": "C.UTF-8"})
 
 
+def digits(number):
+    """What is significant in a number's text."""
+    return re.sub(r"e.*|[-.]", "", number).strip("0")
+
+
 def parse(text):
     """{(name, labels): value} of an exposition of gauges and counters; AssertionError for what is none."""
     assert text.endswith("# EOF\n"), "no end"
@@ -53,6 +58,7 @@ def parse(text):
         assert len({key for key, _ in labels}) == len(labels), line
         assert (name, labels) not in samples, f"{line} twice"
         assert families[family]["TYPE"] != "counter" or value >= 0
+        assert not math.isfinite(value) or digits(match[match.lastindex]) == digits(repr(value)), f"{line}: not the shortest"
         samples[name, labels] = value
     for name, described in families.items():
         assert {"TYPE", "HELP"} <= set(described), name
@@ -66,7 +72,7 @@ def parse(text):
     "# TYPE a gauge\na 1\n# EOF\n", "# TYPE a gauge\n# HELP a x\na 1\na 2\n# EOF\n",
     "# TYPE a gauge\n# UNIT a seconds\n# HELP a x\na 1\n# EOF\n", "# TYPE a gauge\n# HELP a x\na{b=c} 1\n# EOF\n",
     "# TYPE a gauge\n# HELP a x\na 1,5\n# EOF\n", "# TYPE a gauge\n# HELP a x\nb 1\n# EOF\n",
-    "# TYPE a gauge\n# HELP a x\n# EOF\n", "\n# EOF\n",
+    "# TYPE a gauge\n# HELP a x\n# EOF\n", "\n# EOF\n", "# TYPE a gauge\n# HELP a x\na 0.10000000000000001\n# EOF\n",
 ])
 def test_the_parser_is_strict(text):
     with pytest.raises(AssertionError):
