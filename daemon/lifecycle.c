@@ -89,7 +89,7 @@ int lifecycle_move(struct daemon *d, struct run *run, enum run_state to, const c
 	d->counts[from]--;
 	d->counts[to]++;
 	log_write(LOG_INFO, "run %lld: %s%s%s", (long long)run->id, run_state_name(to),
-		run->reason[0] ? ": " : "", run->reason);
+		run->reason[0] ? ": " : "", run_reason(run));
 	if (!run_state_ended(to))
 		follow_event(d->follow, run, EVENT_STATE, state_params(run));
 	write_state(d, run);

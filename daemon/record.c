@@ -49,7 +49,7 @@ static int log_transition(struct sqlite3 *db, const struct run *run, int64_t at_
 	if (run->state == RUN_QUEUED && run->attempt == 1)
 		snprintf(by, sizeof(by), " by uid %u", (unsigned)run->uid);
 	snprintf(message, sizeof(message), "%s%s%s%s", run_state_name(run->state), by,
-		run->reason[0] ? ": " : "", run->reason);
+		run->reason[0] ? ": " : "", run_reason(run));
 	return store_sql(db, NULL, NULL,
 		"insert into log(run, at_ns, rank, level, message) values(?, ?, null, ?, ?)",
 		"iiit", run->id, at_ns, (int64_t)level, message);

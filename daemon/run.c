@@ -75,6 +75,16 @@ int run_transition(struct run *run, enum run_state to, const char *reason, int64
 	return 0;
 }
 
+const char *run_reason(const struct run *run)
+{
+	const char *name = run_state_name(run->state);
+	const size_t n = strlen(name);
+
+	if (strncmp(run->reason, name, n) == 0 && strncmp(run->reason + n, ": ", 2) == 0)
+		return run->reason + n + 2;
+	return run->reason;
+}
+
 int run_dir(const struct run *run, const char *state_dir, char *out, size_t out_bytes)
 {
 	char attempt[24] = "";

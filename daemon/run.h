@@ -67,6 +67,9 @@ bool run_may(enum run_state from, enum run_state to);
  */
 int run_transition(struct run *run, enum run_state to, const char *reason, int64_t at_ns);
 
+/* Its reason without its state's name in front: "asked for" of "cancelled: asked for". */
+const char *run_reason(const struct run *run);
+
 /* STATE_DIR/runs/ID-NAME, and for later attempts ID-NAME.ATTEMPT: 0, or -ENAMETOOLONG. */
 int run_dir(const struct run *run, const char *state_dir, char *out, size_t out_bytes);
 

@@ -47,6 +47,11 @@ def test_what_is_said(daemon):
         lines, _ = logged(c, failed, level="warning")
         assert {l["message"].split(" (")[0] for l in lines} == \
             {"segment 1", "failed: made_up: rank 0: as asked"}
+        ended = c.submit(spec("ms20-ended", 100000))
+        wait_for(lambda: c.state(ended) == "running", "running")
+        c.call("cancel", id=ended)
+        assert logged(c, ended)[0][-1]["message"] == "cancelled: asked for"
+        assert f"run {ended}: cancelled: asked for\n" in d.said()
         for params, code in (({"id": 9}, -32003), ({"level": "loud"}, -32602), ({"limit": 0}, -32602)):
             with pytest.raises(RpcError) as refused:
                 c.call("logs", **{"id": run, **params})

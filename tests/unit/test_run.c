@@ -24,6 +24,19 @@ static const char *const allowed[RUN_STATES] = {
 	[RUN_INTERRUPTED] = "x.......",
 };
 
+static void test_reason(void **state)
+{
+	static const char *const said[][2] = {{"cancelled: asked for", "asked for"},
+		{"cancelled", "cancelled"}, {"cancelled by whom", "cancelled by whom"},
+		{"timeout: 3 s", "timeout: 3 s"}, {"", ""}};
+	struct run run = {.state = RUN_CANCELLED};
+
+	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++) {
+		strcpy(run.reason, said[i][0]);
+		assert_string_equal(run_reason(&run), said[i][1]);
+	}
+}
+
 static void test_every_pair(void **state)
 {
 	for (int from = 0; from < RUN_STATES; from++) {
@@ -215,6 +228,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_pair),
+		cmocka_unit_test(test_reason),
 		cmocka_unit_test(test_times),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_dir),
