@@ -126,8 +126,6 @@ static void print_line(struct progress *p, const struct progress_step *s, int64_
 
 	figures(p, s, now_ns, false, after, sizeof(after));
 	describe(s, false, before, sizeof(before));
-	if (term_columns(before) + 2 + term_columns(after) > (size_t)p->term->width)
-		describe(s, true, before, sizeof(before));
 	fprintf(p->term->file, "%s%s%s\n", before, *before ? "  " : "", after);
 	fflush(p->term->file);
 	p->printed_ns = now_ns;

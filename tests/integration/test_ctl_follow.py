@@ -30,6 +30,14 @@ def test_follow_plain_lines(path):
     assert lines[-2:] == ["run 1 demo: done", "artifacts: /state/runs/1-demo"]
 
 
+def test_follow_of_a_long_name_has_one_form(path):
+    """A line that is no terminal's may be longer than one."""
+    run = run_object(name="n" * 64, state="running")
+    with FakeDaemon(path, follow=follow_script(run, [step(5, 1), step(20, 2), done(3)])):
+        lines = ctl("follow", 1, path=path).stdout.splitlines()
+    assert len(lines) == 5 and all(line.startswith(f"run 1 {'n' * 64}") for line in lines[:4])
+
+
 def test_follow_json_lines(path):
     with FakeDaemon(path, follow=follow_script(run_object(), [step(1, 1), done(2, dropped=3)])):
         result = ctl("follow", 1, "--json", path=path)
