@@ -9,6 +9,7 @@
 	{"drained", "hold|null", ""}, {"released", "hold|null", ""},                               \
 		{"already", "bool", "nothing was changed"},                                        \
 		{"running", "count|null", "the run that is with the engines"},                     \
+		{"stopping", "bool", "it is being cancelled or interrupted"},                      \
 		{"queued", "count", ""}, {"engine", "text", "its state"},                          \
 	{                                                                                          \
 		"took_s", "real", "from request to reply"                                          \

@@ -25,8 +25,10 @@ static void say_drained(const struct term *t, const json_t *reply)
 
 	text_hold(t, "drained", json_object_get(reply, "drained"));
 	if (running > 0)
-		fprintf(t->file, "run %lld goes on; its end: gpt2ctl wait %lld\n",
-			(long long)running, (long long)running);
+		fprintf(t->file, "run %lld %s; its end: gpt2ctl wait %lld\n", (long long)running,
+			json_is_true(json_object_get(reply, "stopping")) ? "is being stopped"
+									 : "goes on",
+			(long long)running);
 	fprintf(t->file, "%lld queued; they start again with: gpt2ctl resume\n",
 		(long long)format_int(reply, "queued", 0));
 }
@@ -49,8 +51,13 @@ static void say_released(const struct term *t, const json_t *reply)
 	text_hold(t, "released", json_object_get(reply, "released"));
 	format_string(reply, "engine", "", engine, sizeof(engine));
 	if (running > 0)
-		fprintf(t->file, "the engines end after run %lld; its end: gpt2ctl wait %lld\n",
-			(long long)running, (long long)running);
+		fprintf(t->file,
+			json_is_true(json_object_get(reply, "stopping"))
+				? "run %lld is being stopped, then the engines end; "
+				: "the engines end after run %lld; ",
+			(long long)running);
+	if (running > 0)
+		fprintf(t->file, "its end: gpt2ctl wait %lld\n", (long long)running);
 	else
 		fprintf(t->file, "the engines %s\n",
 			strcmp(engine, "released") == 0 ? "have ended" : "are ending");

@@ -134,7 +134,10 @@ void text_ranks(const struct term *t, const json_t *engine, size_t rows)
 			break;
 		table_cell(&table, "%lld", (long long)format_int(rank, "rank", (int64_t)i));
 		table_cell(&table, "%s", format_string(rank, "state", "?", state, sizeof(state)));
-		table_cell(&table, "%s", format_string(rank, "pid", "-", pid, sizeof(pid)));
+		table_cell(&table, "%s",
+			format_int(rank, "pid", 0) > 0
+				? format_string(rank, "pid", "-", pid, sizeof(pid))
+				: "-");
 		format_string(json_object_get(rank, "device"), "name", "-", device, sizeof(device));
 		if (gpus)
 			gpu_cells(&table, t, rank, device);

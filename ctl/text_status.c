@@ -107,7 +107,7 @@ static void device_name(const json_t *rank, char *out, size_t out_bytes)
 
 static void print_engine(const struct term *t, const json_t *engine)
 {
-	char state[32], reason[600], program[4096], pid[32], rank_state[32], device[256];
+	char state[32], reason[600], program[4096], rank_state[32], device[256];
 	char why[512];
 	char wait[FORMAT_BYTES];
 	const json_t *ranks = json_object_get(engine, "ranks"), *rank;
@@ -138,7 +138,10 @@ static void print_engine(const struct term *t, const json_t *engine)
 		table_cell(&table, "rank %lld", (long long)format_int(rank, "rank", (int64_t)i));
 		table_cell(&table, "%s",
 			format_string(rank, "state", "?", rank_state, sizeof(rank_state)));
-		table_cell(&table, "pid %s", format_string(rank, "pid", "-", pid, sizeof(pid)));
+		if (format_int(rank, "pid", 0) > 0)
+			table_cell(&table, "pid %lld", (long long)format_int(rank, "pid", 0));
+		else /* it has no process */
+			table_cell(&table, "%s", "");
 		table_cell(&table, "%s", device);
 	}
 	table_print(&table, t, "        ");

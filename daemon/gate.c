@@ -134,11 +134,12 @@ static void answer(struct gate *g, const struct waiter *w)
 
 	if (client == NULL)
 		return;
-	result = json_pack("{so so sb so sI ss sf}", "drained", gate_json(g, GATE_DRAINED),
+	result = json_pack("{so so sb so sb sI ss sf}", "drained", gate_json(g, GATE_DRAINED),
 		"released", gate_json(g, GATE_RELEASED), "already", w->already, "running",
-		run ? json_integer(run->id) : json_null(), "queued",
-		(json_int_t)queue_length(d->queue), "engine", engine_pool_state_name(d->pool),
-		"took_s", (double)(clock_mono_ns() - w->since_ns) / 1e9);
+		run ? json_integer(run->id) : json_null(), "stopping",
+		scheduler_stopping(d->scheduler), "queued", (json_int_t)queue_length(d->queue),
+		"engine", engine_pool_state_name(d->pool), "took_s",
+		(double)(clock_mono_ns() - w->since_ns) / 1e9);
 	client_reply(client, result);
 }
 

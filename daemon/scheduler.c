@@ -488,9 +488,21 @@ bool scheduler_busy(const struct scheduler *s)
 	return !TAILQ_EMPTY(&s->begun);
 }
 
+static const struct active *running(const struct scheduler *s)
+{
+	return s->slot ? s->slot : TAILQ_LAST(&s->begun, active_head);
+}
+
 struct run *scheduler_running(const struct scheduler *s)
 {
-	struct active *a = TAILQ_LAST(&s->begun, active_head);
+	const struct active *a = running(s);
 
-	return s->slot ? s->slot->run : a ? a->run : NULL;
+	return a ? a->run : NULL;
+}
+
+bool scheduler_stopping(const struct scheduler *s)
+{
+	const struct active *a = running(s);
+
+	return a != NULL && a->stopping;
 }

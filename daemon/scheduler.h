@@ -42,5 +42,6 @@ void scheduler_yield(struct scheduler *s, const char *reason);
 bool scheduler_busy(const struct scheduler *s); /* a run has begun and not ended */
 /* The run that is with the engines, NULL when none. */
 struct run *scheduler_running(const struct scheduler *s);
+bool scheduler_stopping(const struct scheduler *s); /* that run is being cancelled or interrupted */
 
 #endif

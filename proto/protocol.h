@@ -113,8 +113,9 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 /* {id, priority} -> {id, name, state, priority, before, outlook} */
 #define METHOD_PRIORITY "priority"
 /*
- * What follows answers {drained: hold, released: hold, already, running: id or null, queued,
- * engine: its state, took_s}; with wait only when it has come about.
+ * What follows answers {drained: hold, released: hold, already, running: id or null, stopping (that
+ * run: it is being cancelled or interrupted), queued, engine: its state, took_s}; with wait only
+ * when it has come about.
  */
 /* {reason?, wait?} start no more runs; wait: until the one in progress has ended */
 #define METHOD_DRAIN "drain"

@@ -70,6 +70,22 @@ def test_release_and_warm(daemon):
         ctl(d, "warm")
 
 
+def test_release_now_tells_that_the_run_ends(daemon):
+    """While it does: an engine that does not heed it makes that long."""
+    with daemon() as d:
+        run = begun(d, submit(d, spec("deaf-ms20", 100000)))
+        reply = lines(ctl(d, "release", "--json"))[0]
+        assert (reply["running"], reply["stopping"]) == (run, False)
+        assert f"the engines end after run {run}; its end: gpt2ctl wait {run}\n" in ctl(d, "release").stdout
+        text = ctl(d, "release", "--now").stdout
+        assert f"run {run} is being stopped, then the engines end; its end: gpt2ctl wait {run}\n" in text
+        assert lines(ctl(d, "release", "--now", "--json"))[0]["stopping"]
+        assert ctl(d, "wait", run).returncode == 6
+        assert ctl(d, "release", "--wait").returncode == 0
+        status = ctl(d, "status").stdout
+        assert "rank 0" in status and "pid" not in status
+
+
 def test_priority(daemon):
     with daemon() as d:
         long = begun(d, submit(d, spec("long-ms20", 100000)))
