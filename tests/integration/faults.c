@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,7 +28,9 @@ enum op {
 	OP_UNLINK = 16,
 	OP_MKDIR = 32,
 	OP_CREATE = 64,
-	OP_EVENT = 128, /* event_new of libevent: no file at all */
+	OP_EVENT = 128,  /* event_new of libevent: no file at all */
+	OP_LISTEN = 256, /* nor this */
+	OP_OWNER = 512,  /* of a name: its mode, its group */
 };
 
 enum action {
@@ -307,7 +310,31 @@ OPEN(open_large, "open64")
 OPENAT(openat_small, "openat")
 OPENAT(openat_large, "openat64")
 
-/* ---- libevent ---- */
+int chmod(const char *path, mode_t mode)
+{
+	NEXT(int, "chmod", const char *, mode_t);
+	enum action action = at_name(OP_OWNER, AT_FDCWD, path);
+
+	return action == ACTION_FAIL ? -1 : ended(action, real(path, mode));
+}
+
+int lchown(const char *path, uid_t uid, gid_t gid)
+{
+	NEXT(int, "lchown", const char *, uid_t, gid_t);
+	enum action action = at_name(OP_OWNER, AT_FDCWD, path);
+
+	return action == ACTION_FAIL ? -1 : ended(action, real(path, uid, gid));
+}
+
+/* ---- no files ---- */
+
+int listen(int fd, int backlog)
+{
+	NEXT(int, "listen", int, int);
+	enum action action = count(OP_LISTEN);
+
+	return action == ACTION_FAIL ? -1 : ended(action, real(fd, backlog));
+}
 
 struct event_base;
 struct event;

@@ -1,5 +1,6 @@
 """Who may connect, and who may do what: the socket's mode and group, roles, two real users (case H4)."""
 
+import errno
 import grp
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from faults import FAIL, KILL, LIBRARY, LISTEN, OWNER, Faults
 from helpers import BUILD, FAKE_ENGINE, ROOT, Daemon, RpcError, spec, wait_for
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
@@ -116,6 +118,50 @@ def test_a_socket_is_never_open_wider(home):
         watcher.join()
         os.umask(before)
     assert 0o660 in seen and seen <= {0o600, 0o660}
+
+
+def access_options():
+    """Options that widen the socket, with the gid it is to have."""
+    if os.geteuid() != 0:
+        return ("--socket-mode", "0660"), os.getegid()
+    name, gid = a_group()
+    return ("--socket-group", name), gid
+
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+def test_mode_and_group_come_before_anybody_can_connect(home):
+    """Killed before the first of them and before it listens: what is found is what a client could have met."""
+    faults = Faults(home, under=home / "run")
+    options, gid = access_options()
+    (home / "run").mkdir(mode=0o711)
+    before = os.umask(0)
+    try:
+        for ops, found in ((OWNER, (0o600, os.getegid())), (LISTEN, (0o660, gid))):
+            faults.daemon.arm(KILL, ops=ops)
+            d = Daemon(home=home, environment=faults.environment, options=options, ready=False)
+            assert d.process.wait(60) == -9, d.said()
+            assert (mode(d.socket), os.stat(d.socket).st_gid) == found
+        faults.daemon.disarm()
+        d.start()
+        assert (mode(d.socket), os.stat(d.socket).st_gid) == (0o660, gid)
+        assert d.stop() == 0
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+def test_mode_or_group_that_cannot_be_set(home):
+    """It does not start with another, nor does it leave a socket."""
+    faults = Faults(home, under=home / "run")
+    (home / "run").mkdir(mode=0o711)
+    options, gid = access_options()
+    for nth in (1, 2) if os.geteuid() == 0 else (1,):
+        faults.daemon.arm(FAIL, errno.EPERM, first=nth, last=nth, ops=OWNER)
+        d = Daemon(home=home, environment=faults.environment, options=options, ready=False)
+        assert d.process.wait(60) == 1
+        said = d.process.stderr.read()
+        assert "gpt2d.sock: mode 0660 for gid " in said and "Operation not permitted" in said
+        assert not d.socket.exists()
 
 
 def test_contradictions(home):
