@@ -18,7 +18,6 @@
 enum {
 	READ_BYTES = 64 << 10, /* held unread; a line in progress is held besides */
 	LINES_PER_TURN = 32,
-	HELLO_S = 30, /* a client that says nothing is let go */
 };
 
 struct client {
@@ -297,10 +296,22 @@ static bool peer_closed(struct bufferevent *io)
 	return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR)) != 0;
 }
 
+static void dismiss_mute(struct client *client)
+{
+	char why[64];
+
+	snprintf(why, sizeof(why), "closed: no hello within %lld s", (long long)client->o.hello_s);
+	client_dismiss(client, why);
+}
+
 static void on_event(struct bufferevent *io, short what, void *arg)
 {
 	struct client *client = arg;
 
+	if ((what & BEV_EVENT_TIMEOUT) != 0) {
+		dismiss_mute(client);
+		return;
+	}
 	if ((what & BEV_EVENT_EOF) != 0 && !peer_closed(io)) {
 		client->eof = true; /* it may still read: `printf ... | socat - UNIX:...` */
 		handle_lines(client);
@@ -313,7 +324,7 @@ static void on_event(struct bufferevent *io, short what, void *arg)
 int client_create(const struct client_options *options, int fd, const struct client_peer *peer,
 	struct client **out)
 {
-	static const struct timeval hello = {HELLO_S, 0};
+	const struct timeval hello = {.tv_sec = (time_t)options->hello_s};
 	struct client *client = calloc(1, sizeof(*client));
 
 	if (client == NULL)

@@ -20,6 +20,7 @@ struct client;
 struct client_options {
 	struct event_base *base;
 	int64_t buffer_bytes; /* output held before events are dropped and no request is taken */
+	int64_t hello_s;      /* a client that says nothing for it before its hello is let go */
 	/* A request; answered by client_reply or client_refuse, now or later. */
 	void (*request)(struct client *client, const struct rpc_message *message, void *arg);
 	void (*gone)(struct client *client, void *arg); /* about to be freed */

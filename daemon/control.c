@@ -100,6 +100,7 @@ static int let_in(struct control *c, int fd, const struct ucred *peer)
 
 	if (seat == NULL)
 		return -ENOMEM;
+	options.hello_s = c->o.settings->client_idle_s;
 	options.request = on_request;
 	options.gone = on_gone;
 	options.arg = c;

@@ -110,7 +110,8 @@ const struct settings_row settings_rows[] = {
 	{"client_idle", SETTING_SECONDS, AT(client_idle_s), RANGE(1, DAY_S, 30), .reload = true,
 		.help = "a client idle for it is closed when another needs its place",
 		.manual = "It is told so.\n"
-			  "Clients that follow a run or wait for an answer are left alone.\n"},
+			  "Clients that follow a run or wait for an answer are left alone.\n"
+			  "One that has said nothing yet is closed after it in any case.\n"},
 	{"client_buffer", SETTING_BYTES, AT(client_buffer_bytes),
 		RANGE(4096, INT64_C(1) << 30, 1 << 20),
 		.help = "output held for a client before it loses events"},

@@ -194,6 +194,31 @@ def test_clients_are_counted(daemon):
             c.close()
 
 
+def test_clients_of_all_users_are_counted(daemon):
+    with daemon(options=("--clients", "4")) as d:
+        clients = [d.client() for _ in range(4)]
+        with d.client(hello=False) as late:
+            assert late.receive()["error"] == {"code": -32005, "message": "too many clients"}
+            assert late.receive() is None
+        clients.pop().close()
+        wait_for(d.accepts, "a free seat")
+        for c in clients:
+            c.close()
+
+
+def test_who_says_nothing_is_let_go(daemon):
+    """Whether there is another to take its place or not, and with half a hello as well."""
+    with daemon(options=("--client-idle", "1")) as d, d.client() as greeted:
+        for begun in (b"", HELLO[:20]):
+            with d.client(hello=False) as mute:
+                mute.send_raw(begun)
+                message = mute.receive()
+                assert message["id"] is None
+                assert message["error"] == {"code": -32005, "message": "closed: no hello within 1 s"}
+                assert mute.receive() is None
+        wait_for(lambda: greeted.call("status")["daemon"]["clients"] == 1, "the others gone")
+
+
 def test_idle_clients_make_room(daemon):
     """A user whose clients do nothing is not locked out by them: status and cancel come in."""
     with daemon(options=("--clients-per-user", "3", "--client-idle", "1")) as d:
@@ -283,6 +308,34 @@ def test_a_follower_that_does_not_read(daemon):
         seqs = [m["params"]["seq"] for m in seen]
         assert seqs == sorted(seqs)
         assert seqs[-1] - len(seqs) - (seqs[0] - 1) == dropped
+
+
+def test_a_connection_follows_so_many_runs(daemon):
+    with daemon() as d, d.client() as c:
+        c.call("drain")
+        runs = [c.submit(spec(f"r{i}")) for i in range(65)]
+        for run in runs[:64]:
+            c.call("follow", id=run)
+        with pytest.raises(RpcError) as refused:
+            c.call("follow", id=runs[64])
+        assert refused.value.code == -32005 and refused.value.message == "too many runs followed on a connection"
+        c.call("cancel", id=runs[0])
+        wait_for(lambda: c.event()["method"] == "run.done", "the end of one")
+        c.call("follow", id=runs[64])
+
+
+def test_the_events_kept_are_bounded(daemon):
+    """However long a run, the newest thousand are sent to one who comes late."""
+    with daemon() as d, d.client() as c:
+        run = c.submit(spec("logs-ms1", 100000))
+
+        def late():
+            with d.client() as other:
+                return other.call("follow", id=run)
+
+        reply = wait_for(lambda: (reply := late())["seq"] > 1500 and reply, "many events")
+        assert reply["seq"] - reply["first"] < 1024
+        c.call("cancel", id=run)
 
 
 def test_a_client_that_asks_and_does_not_read(daemon):
