@@ -295,6 +295,15 @@ def test_idle_release_wakes_for_a_run(daemon):
         assert c.wait(run)["state"] == "done" # 4 s: a run is no idleness
 
 
+def test_status_shows_the_head_of_a_long_queue(daemon):
+    with daemon() as d, d.client() as c:
+        c.call("drain")
+        for i in range(103):
+            c.submit(spec(f"r{i}"))
+        status = c.call("status")
+        assert status["queued"] == 103 and [row["id"] for row in status["queue"]] == list(range(1, 101))
+
+
 # ---- why ----
 
 def test_engines_that_do_not_start_are_the_reason(daemon):

@@ -462,6 +462,15 @@ def test_engines_that_do_not_start(daemon, how, reason):
             assert c.call("cancel", id=run)["state"] == "cancelled"
 
 
+def test_engines_that_do_not_start_are_given_time(daemon):
+    """The pause before the next try grows, and status tells how long it is."""
+    with daemon(ready=False, environment={"GPT2D_FAKE_START": "dead"}) as d, d.client() as c:
+        run = c.submit(spec())
+        engine = wait_for(lambda: (engine := c.call("status")["engine"])["retry_in_s"] in (3, 4) and engine, "a long pause")
+        assert engine["restarts"] >= 5
+        assert c.call("show", id=run)["outlook"]["waiting"].startswith("engines: started again in ")
+
+
 def test_engine_that_is_no_program(daemon):
     with daemon(ready=False, engine="/etc/passwd") as d:
         assert d.process.wait(20) == 2

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import sqlite3
 import subprocess
 import time
 from pathlib import Path
@@ -206,6 +207,38 @@ def test_settings(daemon):
         ended(c, "more")
         wait_for(lambda: len(ids(c)) == 4, "a look after the run")
         assert ids(c) == [6, 7, 8, 9]
+
+
+DAY_NS = 86400 * 10 ** 9
+
+
+def aged(d, days):
+    """As if the runs had ended so many days ago: {run: days}."""
+    with sqlite3.connect(d.state / "gpt2d.db") as db:
+        for run, n in days.items():
+            db.execute("update runs set ended_ns = ended_ns - ? where id = ?", (n * DAY_NS, run))
+    db.close()
+
+
+@pytest.mark.parametrize("options, left", [
+    (("--retain-days", "7"), [1, 3, 4, 5]),
+    (("--retain-days", "7", "--retain-runs", "2"), [1, 4, 5]),  # kept ones are not counted
+    (("--retain-days", "2", "--retain-runs", "4"), [1, 4, 5]),
+])
+def test_days(daemon, options, left):
+    """A run goes as soon as one of the rules says so; the daemon looks at its start, and nobody asks."""
+    with daemon() as d:
+        with d.client() as c:
+            ended(c, "a", "b", "c", "d", "e")
+            c.call("keep", id=1)
+        d.stop()
+        aged(d, {1: 30, 2: 8, 3: 3})
+        d.command += options
+        d.start()
+        with d.client() as c:
+            wait_for(lambda: ids(c) == left, f"runs {left} and no others")
+            assert folders(d) == left
+            assert c.wait(c.submit(spec("more")))["state"] == "done"
 
 
 def test_ctl(daemon):

@@ -230,6 +230,24 @@ def test_engines_start_no_threads_of_blas(daemon):
         assert b"OPENBLAS_NUM_THREADS=1" in environment and b"OMP_NUM_THREADS=7" in environment
 
 
+@pytest.mark.parametrize("engine", [CPU, FAKE_ENGINE], ids=["real", "fake"])
+def test_stopped_engines_end_with_gpt2d(daemon, engine):
+    """They cannot see that it has gone: the kernel ends them, and the next gpt2d has the machine to itself."""
+    with daemon(ranks=2, engine=engine) as d:
+        with d.client() as c:
+            assert c.wait(c.submit(small("starts-the-checker")))["state"] == "done"
+        with open(f"/proc/{d.process.pid}/task/{d.process.pid}/children") as f:
+            pids = [int(pid) for pid in f.read().split()]
+        assert len(pids) == 3  # the checker too
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        d.kill()
+        for pid in pids:
+            wait_for(lambda: not Path(f"/proc/{pid}").exists() or ") Z " in Path(f"/proc/{pid}/stat").read_text(),
+                f"the end of process {pid}")
+        d.start()
+
+
 def test_what_an_engine_starts_ends_with_it(daemon, tmp_path):
     """An engine that is started by a script: all of it goes, when it is killed as when it ends."""
     engine, pids = tmp_path / "engine.sh", tmp_path / "pids"
