@@ -38,6 +38,55 @@ def test_it_is_a_schema(name):
     jsonschema.Draft202012Validator.check_schema(SCHEMAS[name])
 
 
+def objects(node, path="#"):
+    """(path, schema) of every object described."""
+    if isinstance(node, dict):
+        if isinstance(node.get("properties"), dict):
+            yield path, node
+        for key, value in node.items():
+            yield from objects(value, f"{path}/{key}")
+    elif isinstance(node, list):
+        for i, value in enumerate(node):
+            yield from objects(value, f"{path}/{i}")
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_nothing_passes_undescribed(name):
+    found = list(objects(SCHEMAS[name]))
+    assert len(found) > 15
+    for path, node in found:
+        assert node["additionalProperties"] is False, path
+        for key, described in node["properties"].items():
+            typed = isinstance(described, dict) and {"type", "enum", "const", "$ref", "anyOf"} & set(described)
+            assert typed or name == "spec" and (key, described) == ("comment", True), f"{path}: {key}"
+
+
+# what a schema cannot say: one value against another, a path against the disk, a key that stands twice
+RELATIONS = re.compile(r"twice|has no meaning|cannot be made|is not (a multiple|train_micro)|beyond|the same work|required"
+    r"|is more than|greater than|less than|fewer than|splits|both (on|must)|only \"fp32\"|not allowed without|ranks asked"
+    r"|more than 16 arms|relative path|control character|a path of|--set|is not allowed, a train")
+
+
+def test_specs_as_the_parser_has_them():
+    """Every spec of the parser's own tests: what it takes is valid, and what it refuses by itself is not."""
+    validator = jsonschema.Draft202012Validator(SCHEMAS["spec"])
+    taken = refused = 0
+    for path in sorted((ROOT / "tests/unit/spec").glob("*.json")):
+        said = [line for line in path.with_suffix(".expect").read_text().splitlines() if not line.startswith("@ ")]
+        try:
+            value = json.loads(path.read_bytes())
+        except ValueError:
+            assert said[0] != "{", path
+            continue
+        if said[0] == "{":
+            taken += 1
+            check(SCHEMAS["spec"], value)
+        elif not all(RELATIONS.search(line) for line in said):
+            refused += 1
+            assert not validator.is_valid(value), f"{path}: {said}"
+    assert taken > 50 and refused > 50
+
+
 def test_every_kind_is_described():
     kinds = set(re.findall(r'emit\(ctl, "([^"]+)"', "".join(path.read_text() for path in (ROOT / "ctl").glob("*.c"))))
     assert len(kinds) > 10
