@@ -55,7 +55,7 @@ struct batch {
 	json_t *late;    /* emptied, but there was no room to delete their rows: tried at the end */
 	size_t n_late;   /* of them that are tried */
 
-	int64_t stuck;                     /* runs that stay, for reasons of their own */
+	int64_t stuck;                    /* runs that stay, for reasons of their own */
 	char why_stuck[RUN_REASON_BYTES]; /* the first of them */
 };
 
@@ -246,7 +246,7 @@ static bool make_room(struct batch *b, int rc)
  */
 static bool pass_over(struct batch *b, int rc)
 {
-	const char *folder = b->step == STEP_MOVE ? "runs" : "trash";
+	const char *folder = b->step == STEP_MOVE ? "runs" : TRASH_DIR;
 	char why[RUN_REASON_BYTES];
 
 	if ((b->step != STEP_MOVE && b->step != STEP_EMPTY) || rc == -ECANCELED || rc == -EIO ||
@@ -487,7 +487,8 @@ int prune_recover(struct daemon *d, char *error, size_t error_bytes)
 	int rc = trash_each(d->state_dir, remove_rows, d);
 
 	if (rc < 0)
-		snprintf(error, error_bytes, "%s/trash: %s", d->state_dir, store_error_text(rc));
+		snprintf(error, error_bytes, "%s/" TRASH_DIR ": %s", d->state_dir,
+			store_error_text(rc));
 	return rc;
 }
 
@@ -507,7 +508,7 @@ static void leftover_done(struct worker_job *job, int rc)
 	if (rc == -EAGAIN)
 		worker_add(p->daemon->worker, job);
 	else if (rc < 0 && rc != -ECANCELED)
-		log_write(LOG_WARNING, "%s/trash: %s", p->daemon->state_dir, strerror(-rc));
+		log_write(LOG_WARNING, "%s/" TRASH_DIR ": %s", p->daemon->state_dir, strerror(-rc));
 }
 
 /* ---- the reserve ---- */

@@ -3,7 +3,7 @@
  * and retain_days when no run is with the engines. Never one that has not ended, nor one marked as
  * kept.
  *
- * The directories of a run are moved to STATE_DIR/trash first: that decides it. Then they are
+ * The directories of a run are moved to STATE_DIR/runs/.trash first: that decides it. Then they are
  * emptied, its rows are deleted, and the empty directories removed. What a gpt2d that went away has
  * left in the trash, the next one finishes (prune_recover).
  *

@@ -14,7 +14,7 @@
 
 static int trash_path(const char *state_dir, const char *name, char out[PATH_MAX])
 {
-	int n = snprintf(out, PATH_MAX, "%s/trash%s%s", state_dir, *name ? "/" : "", name);
+	int n = snprintf(out, PATH_MAX, "%s/" TRASH_DIR "%s%s", state_dir, *name ? "/" : "", name);
 
 	return n >= 0 && n < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
@@ -53,7 +53,7 @@ int trash_move(const char *state_dir, const struct run *run)
 			rc = -errno;
 	}
 	if (rc == 0)
-		rc = sync_dir(state_dir, "trash");
+		rc = sync_dir(state_dir, TRASH_DIR);
 	return rc < 0 ? rc : sync_dir(state_dir, "runs");
 }
 

@@ -1,6 +1,6 @@
 /*
- * trash.h: directories of runs that are to go: STATE_DIR/trash, from where nothing comes back. For
- * the worker's thread, or before it is there.
+ * trash.h: directories of runs that are to go: STATE_DIR/runs/.trash, from where nothing comes back.
+ * Below runs, which may be a file system of its own. For the worker's thread, or before it is there.
  */
 #ifndef GPT2D_TRASH_H
 #define GPT2D_TRASH_H
@@ -8,6 +8,8 @@
 #include <stdint.h>
 
 #include "daemon/run.h"
+
+#define TRASH_DIR "runs/.trash"
 
 /* Move the directories of all attempts of run there, durably; those that are not there are none.
  * 0 or a negative errno. */

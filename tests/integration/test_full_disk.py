@@ -55,11 +55,11 @@ def ids(c):
 
 
 def folders(d):
-    return sorted(int(path.name.split("-")[0]) for path in (d.state / "runs").iterdir())
+    return sorted(int(path.name.split("-")[0]) for path in (d.state / "runs").glob("[0-9]*"))
 
 
 def trash(d):
-    path = d.state / "trash"
+    path = d.state / "runs" / ".trash"
     return sorted(path.iterdir()) if path.exists() else []
 
 

@@ -26,11 +26,11 @@ def ids(c):
 
 
 def folders(d):
-    return sorted(int(path.name.split("-")[0]) for path in (d.state / "runs").iterdir())
+    return sorted(int(path.name.split("-")[0]) for path in (d.state / "runs").glob("[0-9]*"))
 
 
 def trash(d):
-    path = d.state / "trash"
+    path = d.state / "runs" / ".trash"
     return sorted(entry.name for entry in path.iterdir()) if path.exists() else []
 
 
@@ -107,11 +107,11 @@ def test_one_that_cannot_be_removed(daemon):
             for removed in (2, 0):
                 with pytest.raises(RpcError) as refused:
                     c.call("prune", keep=0)
-                assert f"run 1: {d.state}/trash/1-run: it could not be removed: Device or resource busy" in refused.value.message
+                assert f"run 1: {d.state}/runs/.trash/1-run: it could not be removed: Device or resource busy" in refused.value.message
                 assert f"1 of the runs that were tried stay, {removed} are removed" in refused.value.message
                 assert ids(c) == [1]
         finally:
-            subprocess.run(["umount", d.state / "trash" / "1-run" / "mounted"], check=False)
+            subprocess.run(["umount", d.state / "runs" / ".trash" / "1-run" / "mounted"], check=False)
         assert [run["id"] for run in c.call("prune", keep=0)["runs"]] == [1]
 
 
@@ -164,7 +164,7 @@ def test_killed_while_it_removes(daemon, seed):
     with daemon() as d:
         with d.client() as c:
             ended(c, *[f"r{i}" for i in range(12)])
-        for folder in (d.state / "runs").iterdir():
+        for folder in (d.state / "runs").glob("[0-9]*"):
             for i in range(300):
                 (folder / f"file{i}").write_bytes(b"x")
         for _ in range(3):
@@ -190,8 +190,8 @@ def test_marked_in_the_trash(daemon):
         with d.client() as c:
             ended(c, "a", "b")
         d.stop()
-        (d.state / "trash").mkdir(exist_ok=True)
-        (d.state / "runs" / "1-a").rename(d.state / "trash" / "1-a")
+        (d.state / "runs" / ".trash").mkdir(exist_ok=True)
+        (d.state / "runs" / "1-a").rename(d.state / "runs" / ".trash" / "1-a")
         d.start()
         with d.client() as c:
             assert ids(c) == [2] and folders(d) == [2]
@@ -260,3 +260,19 @@ def test_ctl(daemon):
         assert ctl(d, "prune", "--older-than", "0s", "--yes").stdout.startswith("1 run removed, ")
         assert ids(c) == []
         assert ctl(d, "keep", 1).returncode == 7
+
+
+def test_runs_on_a_file_system_of_their_own(tmp_path):
+    """A folder elsewhere in the place of runs: what is in it is pruned there."""
+    elsewhere = Path("/dev/shm") / f"gpt2d-{os.getpid()}"
+    elsewhere.mkdir()
+    try:
+        (tmp_path / "state").mkdir()
+        (tmp_path / "state" / "runs").symlink_to(elsewhere)
+        assert elsewhere.stat().st_dev != tmp_path.stat().st_dev
+        with Daemon(home=tmp_path) as d, d.client() as c:
+            ended(c, "a", "b")
+            assert [run["id"] for run in c.call("prune", keep=1)["runs"]] == [1]
+            assert folders(d) == [2] and trash(d) == []
+    finally:
+        shutil.rmtree(elsewhere)
