@@ -1,6 +1,7 @@
 #include "daemon/record.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -288,8 +289,11 @@ static int take_segment(sqlite3_stmt *stmt, void *arg)
 {
 	struct query_job *q = arg;
 	const char *summary = (const char *)sqlite3_column_text(stmt, 8);
+	char dir[PATH_MAX];
 	json_t *row;
 
+	if (run_dir_now(q->id, q->state_dir, text_of(stmt, 9), dir, sizeof(dir)) < 0)
+		return -ENAMETOOLONG;
 	q->bytes += 512 + (summary ? strlen(summary) : 0);
 	if ((int64_t)json_array_size(q->rows) == q->limit ||
 		(q->bytes > PAGE_BYTES && json_array_size(q->rows) > 0)) {
@@ -302,8 +306,8 @@ static int take_segment(sqlite3_stmt *stmt, void *arg)
 		(json_int_t)sqlite3_column_int64(stmt, 2), "arm", text_json(text_of(stmt, 3)),
 		"state", text_json(text_of(stmt, 4)), "reason", text_json(text_of(stmt, 5)),
 		"started_at", clock_json(sqlite3_column_int64(stmt, 6)), "ended_at",
-		clock_json(sqlite3_column_int64(stmt, 7)), "dir", text_json(text_of(stmt, 9)),
-		"summary", parsed_or_null(summary), "artifacts",
+		clock_json(sqlite3_column_int64(stmt, 7)), "dir", text_json(dir), "summary",
+		parsed_or_null(summary), "artifacts",
 		parsed_or_null((const char *)sqlite3_column_text(stmt, 10)));
 	return json_array_append_new(q->rows, row) < 0 ? -ENOMEM : 0;
 }

@@ -85,6 +85,20 @@ const char *run_reason(const struct run *run)
 	return run->reason;
 }
 
+int run_dir_now(int64_t id, const char *state_dir, const char *then, char *out, size_t out_bytes)
+{
+	const char *tail = then, *found;
+	char mark[32];
+	int n;
+
+	snprintf(mark, sizeof(mark), "/runs/%lld-", (long long)id);
+	while ((found = strstr(tail, mark)) != NULL)
+		tail = found + 1;
+	n = tail == then ? snprintf(out, out_bytes, "%s", then)
+			 : snprintf(out, out_bytes, "%s/%s", state_dir, tail);
+	return n >= 0 && (size_t)n < out_bytes ? 0 : -ENAMETOOLONG;
+}
+
 int run_dir(const struct run *run, const char *state_dir, char *out, size_t out_bytes)
 {
 	char attempt[24] = "";

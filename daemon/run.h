@@ -44,10 +44,10 @@ struct run {
 	int64_t segments, segments_done;
 	int64_t attempt; /* from 1; grows when it is queued again */
 	bool restart;
-	bool kept; /* prune and retention leave it alone */
-	int64_t priority; /* -RUN_PRIORITY_MAX to RUN_PRIORITY_MAX; a higher one starts earlier */
-	int64_t rerun_of; /* the run whose spec it was submitted from; 0: none */
-	int64_t timeout_s;                          /* 0: none */
+	bool kept;         /* prune and retention leave it alone */
+	int64_t priority;  /* -RUN_PRIORITY_MAX to RUN_PRIORITY_MAX; a higher one starts earlier */
+	int64_t rerun_of;  /* the run whose spec it was submitted from; 0: none */
+	int64_t timeout_s; /* 0: none */
 	int64_t submitted_ns, started_ns, ended_ns; /* UTC; 0: not yet */
 
 	bool unwritten;               /* lifecycle.h: its state could not be handed to the store */
@@ -72,6 +72,11 @@ const char *run_reason(const struct run *run);
 
 /* STATE_DIR/runs/ID-NAME, and for later attempts ID-NAME.ATTEMPT: 0, or -ENAMETOOLONG. */
 int run_dir(const struct run *run, const char *state_dir, char *out, size_t out_bytes);
+/*
+ * Where then, a path below a directory of run id as it was when it was stored, is now: the state
+ * directory may have been moved since. 0, or -ENAMETOOLONG.
+ */
+int run_dir_now(int64_t id, const char *state_dir, const char *then, char *out, size_t out_bytes);
 
 /* What protocol.h calls a run. NULL without memory. */
 json_t *run_json(const struct run *run, const char *state_dir);
