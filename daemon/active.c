@@ -10,7 +10,9 @@
 
 #include "daemon/clock.h"
 #include "daemon/daemon.h"
+#include "daemon/log.h"
 #include "daemon/record.h"
+#include "daemon/run_files.h"
 #include "daemon/settings.h"
 #include "proto/artifact.h"
 #include "proto/json_text.h"
@@ -52,7 +54,7 @@ static void failed(struct active *a, const char *format, ...)
 	a->changed(a, failure, a->arg);
 }
 
-/* ---- directories, in the store's thread: reads dir, spec, order, dirs, dirs_wanted ---- */
+/* ---- directories, in the store's thread: reads place, dir, spec, order, dirs, dirs_wanted ---- */
 
 int active_segment_dir(const struct active *a, int64_t segment, char *out)
 {
@@ -71,21 +73,45 @@ static int make_dir(const char *path)
 	return mkdir(path, DIR_MODE) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-/* Its parent may have been removed under gpt2d. */
-static int make_own_dir(const struct active *a)
+/* Whether something was written there that making ready does not write. */
+static bool holds_artifacts(const char *dir)
+{
+	struct run_files files;
+	bool held = false;
+
+	if (run_files_list(dir, NULL, &files) < 0)
+		return true;
+	for (size_t i = 0; i < files.n; i++)
+		held |= strcmp(files.file[i].path, ARTIFACT_SPEC) != 0;
+	run_files_finish(&files);
+	return held;
+}
+
+/*
+ * A directory that is there was made ready before gpt2d went away, or has artifacts: of this run from
+ * a time that a restored database knows nothing of. Those stay, and this is its next attempt.
+ */
+static int make_own_dir(struct active *a)
 {
 	char runs[PATH_MAX];
-	int rc = make_dir(a->dir);
+	int rc;
 
-	if (rc != -ENOENT)
-		return rc;
+	/* it may have been removed under gpt2d */
 	if (snprintf(runs, sizeof(runs), "%s/runs", a->daemon->state_dir) >= PATH_MAX)
 		return -ENAMETOOLONG;
 	rc = make_dir(runs);
-	return rc < 0 ? rc : make_dir(a->dir);
+	while (rc == 0 && mkdir(a->dir, DIR_MODE) < 0) {
+		if (errno != EEXIST)
+			return -errno;
+		if (!holds_artifacts(a->dir))
+			break;
+		a->place.attempt++;
+		rc = run_dir(&a->place, a->daemon->state_dir, a->dir, sizeof(a->dir));
+	}
+	return rc;
 }
 
-static int make_run_dir(const struct active *a)
+static int make_run_dir(struct active *a)
 {
 	char path[PATH_MAX];
 	char *text;
@@ -93,10 +119,6 @@ static int make_run_dir(const struct active *a)
 
 	if (rc < 0 || !a->spec->has_arms)
 		return rc;
-	if (snprintf(path, sizeof(path), "%s/%s", a->dir, ARTIFACT_COMPLETE) >= PATH_MAX)
-		return -ENAMETOOLONG;
-	if (unlink(path) < 0 && errno != ENOENT)
-		return -errno;
 	if (snprintf(path, sizeof(path), "%s/segments", a->dir) >= PATH_MAX)
 		return -ENAMETOOLONG;
 	rc = make_dir(path);
@@ -182,6 +204,12 @@ static void on_job(void *arg, int rc)
 		failed(a, "%s: %s: %s", rc == -ENOSPC ? "enospc" : "io", a->dir, strerror(-rc));
 		return;
 	}
+	if (a->run->attempt != a->place.attempt)
+		log_write(LOG_WARNING,
+			"run %lld: its folder has artifacts already, which are left as they are: it goes to"
+			" %s",
+			(long long)a->run->id, a->dir);
+	a->run->attempt = a->place.attempt;
 	a->prepared = true;
 	a->dirs = a->dirs_wanted;
 	a->changed(a, NULL, a->arg);
@@ -257,6 +285,7 @@ int active_create(struct daemon *d, struct run *run,
 		return -ENOMEM;
 	a->daemon = d;
 	a->run = run;
+	a->place = *run;
 	a->changed = changed;
 	a->arg = arg;
 	rc = run_dir(run, d->state_dir, a->dir, sizeof(a->dir));

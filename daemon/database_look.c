@@ -78,6 +78,9 @@ static int look(sqlite3 *db, struct database_look *out, char *error, size_t erro
 
 	if (rc == 0 && out->schema > 0)
 		rc = store_sql(db, read_count, &out->runs, "select count(*) from runs", "");
+	if (rc == 0 && out->schema > 0)
+		rc = store_sql(db, read_count, &out->last_id,
+			"select seq from sqlite_sequence where name = 'runs'", "");
 	if (rc == 0)
 		rc = store_sql(db, read_found, found, "pragma quick_check(1)", "");
 	if (rc < 0 && sqlite3_errcode(db) == SQLITE_INTERRUPT)

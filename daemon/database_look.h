@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 struct database_look {
-	int64_t runs;
-	int schema;    /* 0: it is empty as yet */
-	bool complete; /* it was looked at to the end within the time */
+	int64_t runs, last_id; /* of them; given to any run so far */
+	int schema;            /* 0: it is empty as yet */
+	bool complete;         /* it was looked at to the end within the time */
 };
 
 /*

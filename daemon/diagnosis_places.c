@@ -17,6 +17,7 @@
 #include "daemon/filesystem.h"
 #include "daemon/paths.h"
 #include "daemon/preflight.h"
+#include "daemon/run_ids.h"
 
 enum { QUEUE_LOOK_MS = 10000 };
 static const int64_t ROOM_BYTES = INT64_C(1) << 30; /* a queue is small, artifacts are not */
@@ -219,8 +220,25 @@ static void check_room(struct diagnosis *d, const char *state, const char *folde
 			strcmp(state, folder) == 0 ? "" : ", to be made");
 }
 
+/* Folders of runs that the queue does not know. */
+static void check_runs(struct diagnosis *d, const char *state, int64_t known)
+{
+	struct run_ids ids;
+	int rc = run_ids_look(state, known, &ids);
+
+	if (rc < 0)
+		diagnosis_add(d, "runs", VERDICT_FAIL, "run gpt2d as whom it belongs to",
+			"%s/runs: %s", state, strerror(-rc));
+	else if (ids.beyond > 0)
+		diagnosis_add(d, "runs", VERDICT_WARN,
+			"gpt2d leaves them as they are; restore the gpt2d.db that knows them, or move"
+			" them away",
+			"%s/runs: %lld folders (the last is %s) of runs that gpt2d.db does not know",
+			state, (long long)ids.beyond, ids.name);
+}
+
 /* What is in it already. A gpt2d that has it open tells by itself what is wrong with it. */
-static void check_queue(struct diagnosis *d, const char *path)
+static void check_queue(struct diagnosis *d, const char *state, const char *path)
 {
 	struct database_look look;
 	char error[512];
@@ -248,6 +266,8 @@ static void check_queue(struct diagnosis *d, const char *path)
 			(long long)look.runs, look.schema,
 			look.complete ? "nothing is wrong with it"
 				      : "too large to be looked at to the end");
+	if (rc == 0 || rc == -ENOENT)
+		check_runs(d, state, rc == 0 ? look.last_id : 0);
 }
 
 void diagnosis_state_dir(struct diagnosis *d)
@@ -264,5 +284,5 @@ void diagnosis_state_dir(struct diagnosis *d)
 	check_database(d, folder);
 	snprintf(database, sizeof(database), "%s/gpt2d.db", state);
 	check_lock(d, "state directory", database);
-	check_queue(d, database);
+	check_queue(d, state, database);
 }

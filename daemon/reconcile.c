@@ -14,6 +14,7 @@
 #include "daemon/queue.h"
 #include "daemon/record.h"
 #include "daemon/run_files.h"
+#include "daemon/run_ids.h"
 #include "daemon/summary.h"
 #include "daemon/sweep.h"
 #include "proto/artifact.h"
@@ -106,14 +107,35 @@ static int find_summary(struct daemon *d, int64_t run, int64_t segment, const ch
 /* A run is done of whose segments the engine did not come to speak: what it would have said. */
 static int find_summaries(struct daemon *d, const struct run *run)
 {
-	char dir[SPEC_PATH_MAX];
+	char then[SPEC_PATH_MAX], dir[PATH_MAX];
 	int64_t segment = -1;
 	int rc;
 
-	while ((rc = record_unsaid(d->store, run->id, segment, &segment, dir)) == 0 &&
+	while ((rc = record_unsaid(d->store, run->id, segment, &segment, then)) == 0 &&
+		(rc = run_dir_now(run->id, d->state_dir, then, dir, sizeof(dir))) == 0 &&
 		(rc = find_summary(d, run->id, segment, dir)) == 0)
 		;
 	return rc == -ENOENT ? 0 : rc;
+}
+
+/* Folders of runs that this database never had keep their ids to themselves. */
+static int pass_over_strangers(const struct daemon *d)
+{
+	struct run_ids ids;
+	int64_t known;
+	int rc = record_last_id(d->store, &known);
+
+	if (rc == 0)
+		rc = run_ids_look(d->state_dir, known, &ids);
+	if (rc < 0 || ids.beyond == 0)
+		return rc;
+	rc = record_set_last_id(d->store, ids.last);
+	if (rc == 0)
+		log_write(LOG_WARNING,
+			"%s/runs: %lld folders (the last is %s) of runs that gpt2d.db does not know: left"
+			" as they are, the next run is %lld",
+			d->state_dir, (long long)ids.beyond, ids.name, (long long)ids.last + 1);
+	return rc;
 }
 
 struct outcome {
@@ -155,7 +177,9 @@ int reconcile_runs(struct daemon *d, char *error, size_t error_bytes)
 {
 	struct outcome o = {d, 0};
 
-	o.rc = record_each_broken(d->store, BROKEN_SWEPT, sweep_broken, d);
+	o.rc = pass_over_strangers(d);
+	if (o.rc == 0)
+		o.rc = record_each_broken(d->store, BROKEN_SWEPT, sweep_broken, d);
 	if (o.rc == 0)
 		o.rc = record_each_open(d->store, take, d);
 	if (o.rc == 0)

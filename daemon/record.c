@@ -320,6 +320,31 @@ int record_segment(struct store *s, const struct record_segment *segment)
 	return 0;
 }
 
+static int take_last_id(sqlite3_stmt *stmt, void *arg)
+{
+	*(int64_t *)arg = sqlite3_column_int64(stmt, 0);
+	return 0;
+}
+
+int record_last_id(struct store *s, int64_t *out)
+{
+	int64_t id = 0;
+	int rc = store_sql(store_db(s), take_last_id, &id,
+		"select seq from sqlite_sequence where name = 'runs'", "");
+
+	if (rc == 0)
+		*out = id;
+	return rc;
+}
+
+int record_set_last_id(struct store *s, int64_t id)
+{
+	return store_sql(store_db(s), NULL, NULL,
+		"insert or replace into sqlite_sequence(rowid, name, seq) values("
+		"(select rowid from sqlite_sequence where name = 'runs'), 'runs', ?)",
+		"i", id);
+}
+
 struct unsaid {
 	int64_t segment;
 	char *dir;
