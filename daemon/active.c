@@ -88,8 +88,8 @@ static bool holds_artifacts(const char *dir)
 }
 
 /*
- * A directory that is there was made ready before gpt2d went away, or has artifacts: of this run from
- * a time that a restored database knows nothing of. Those stay, and this is its next attempt.
+ * A directory that is there was made ready before gpt2d went away, or has artifacts: of this run
+ * from a time that a restored database knows nothing of. Those stay, and this is its next attempt.
  */
 static int make_own_dir(struct active *a)
 {
@@ -206,8 +206,8 @@ static void on_job(void *arg, int rc)
 	}
 	if (a->run->attempt != a->place.attempt)
 		log_write(LOG_WARNING,
-			"run %lld: its folder has artifacts already, which are left as they are: it goes to"
-			" %s",
+			"run %lld: its folder has artifacts already, which are left as they are:"
+			" it goes to %s",
 			(long long)a->run->id, a->dir);
 	a->run->attempt = a->place.attempt;
 	a->prepared = true;

@@ -23,8 +23,8 @@ struct active {
 	struct run *run;
 	struct spec *spec;
 	struct design_segment *order;
-	/* The run as it was made ready: its id, name and the attempt whose directory dir is. That may
-	 * be a later one than the run's as long as it has not begun. */
+	/* The run as it was made ready: its id, name and the attempt whose directory dir is. That
+	 * may be a later one than the run's as long as it has not begun. */
 	struct run place;
 	char dir[PATH_MAX];
 	int64_t sent, trained, done; /* segments: given to the engines, trained, durable */

@@ -231,9 +231,9 @@ static void check_runs(struct diagnosis *d, const char *state, int64_t known)
 			"%s/runs: %s", state, strerror(-rc));
 	else if (ids.beyond > 0)
 		diagnosis_add(d, "runs", VERDICT_WARN,
-			"gpt2d leaves them as they are; restore the gpt2d.db that knows them, or move"
-			" them away",
-			"%s/runs: %lld folders (the last is %s) of runs that gpt2d.db does not know",
+			"they stay as they are; restore the gpt2d.db that has them, or move them",
+			"%s/runs: %lld folders (the last is %s) of runs that gpt2d.db does not"
+			" know",
 			state, (long long)ids.beyond, ids.name);
 }
 

@@ -132,8 +132,8 @@ static int pass_over_strangers(const struct daemon *d)
 	rc = record_set_last_id(d->store, ids.last);
 	if (rc == 0)
 		log_write(LOG_WARNING,
-			"%s/runs: %lld folders (the last is %s) of runs that gpt2d.db does not know: left"
-			" as they are, the next run is %lld",
+			"%s/runs: %lld folders (the last is %s) of runs that gpt2d.db does not"
+			" know: left as they are, the next run is %lld",
 			d->state_dir, (long long)ids.beyond, ids.name, (long long)ids.last + 1);
 	return rc;
 }

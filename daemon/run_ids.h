@@ -1,6 +1,6 @@
 /*
- * run_ids.h: the ids that folders in STATE_DIR/runs have. A database that was restored from an older
- * copy, or made anew, knows less than lies there.
+ * run_ids.h: the ids that folders in STATE_DIR/runs have. A database that was restored from an
+ * older copy, or made anew, knows less than lies there.
  */
 #ifndef GPT2D_RUN_IDS_H
 #define GPT2D_RUN_IDS_H

@@ -1,6 +1,7 @@
 /*
- * trash.h: directories of runs that are to go: STATE_DIR/runs/.trash, from where nothing comes back.
- * Below runs, which may be a file system of its own. For the worker's thread, or before it is there.
+ * trash.h: directories of runs that are to go: STATE_DIR/runs/.trash, from where nothing comes
+ * back. Below runs, which may be a file system of its own. For the worker's thread, or before it is
+ * there.
  */
 #ifndef GPT2D_TRASH_H
 #define GPT2D_TRASH_H
