@@ -47,6 +47,7 @@ struct item {
 };
 
 enum outcome { COPIED, PRESENT, DIFFERS, FAILED, AGAIN, BROKEN };
+enum { LAST_TURN = 2 }; /* see turn_of */
 
 static enum outcome fail(struct item *item, enum outcome outcome, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -368,13 +369,72 @@ static int open_dir(const char *dir, int *fd, struct ctl_error *e)
 	return 0;
 }
 
-int artifact_copy_all(struct ctl *ctl, struct client *c, json_t *result, const char *dir,
-	bool force, bool *incomplete, struct ctl_error *e)
+/* A marker comes after what it vouches for: that of a segment, then the run's. */
+static int turn_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	if (strcmp(slash ? slash + 1 : path, ARTIFACT_COMPLETE) != 0)
+		return 0;
+	return slash ? 1 : LAST_TURN;
+}
+
+/* Whether one of files lies in the marker's folder or below it and is lacking. */
+static bool lacks(const json_t *files, const char *marker, const char *lacking)
+{
+	const size_t folder = strlen(marker) - strlen(ARTIFACT_COMPLETE);
+	const json_t *file;
+	size_t i;
+
+	json_array_foreach(files, i, file) {
+		const char *path = json_string_value(json_object_get(file, "path"));
+
+		if (strncmp(path ? path : marker, marker, folder) == 0 &&
+			json_object_get(file, lacking) != NULL)
+			return true;
+	}
+	return false;
+}
+
+/* Those whose turn it is. */
+static enum outcome copy_turn(
+	struct copy *k, json_t *result, int turn, bool *incomplete, struct ctl_error *e)
 {
 	static const char *const names[] = {[COPIED] = "copied",
 		[PRESENT] = "present",
 		[DIFFERS] = "differs",
 		[FAILED] = "failed"};
+	json_t *files = json_object_get(result, "files");
+	const json_t *missing = json_object_get(result, "missing");
+	enum outcome outcome;
+	json_t *file;
+	size_t i;
+
+	json_array_foreach(files, i, file) {
+		const char *path = json_string_value(json_object_get(file, "path"));
+		struct item item = {.folder = -1, .fd = -1};
+
+		if (turn_of(path ? path : "") != turn)
+			continue;
+		if (turn > 0 && (lacks(files, path, "message") || lacks(missing, path, "path")))
+			outcome = fail(&item, FAILED,
+				"left out: files are lacking of those that it says are whole");
+		else
+			outcome = copy_item(k, file, &item, e);
+		if (outcome == BROKEN)
+			return BROKEN;
+		json_object_set_new(file, "result", json_string(names[outcome]));
+		if (outcome == DIFFERS || outcome == FAILED) {
+			json_object_set_new(file, "message", format_json_text(item.message));
+			*incomplete = true;
+		}
+	}
+	return COPIED;
+}
+
+int artifact_copy_all(struct ctl *ctl, struct client *c, json_t *result, const char *dir,
+	bool force, bool *incomplete, struct ctl_error *e)
+{
 	struct copy k = {.ctl = ctl, .client = c, .force = force, .start_ns = client_now_ns()};
 	enum outcome outcome = COPIED;
 	json_t *file;
@@ -386,18 +446,8 @@ int artifact_copy_all(struct ctl *ctl, struct client *c, json_t *result, const c
 		k.total += format_int(file, "bytes", 0);
 	if (open_dir(dir, &k.dir, e) != 0)
 		return e->exit;
-	json_array_foreach(json_object_get(result, "files"), i, file) {
-		struct item item = {.folder = -1, .fd = -1};
-
-		outcome = copy_item(&k, file, &item, e);
-		if (outcome == BROKEN)
-			break;
-		json_object_set_new(file, "result", json_string(names[outcome]));
-		if (outcome == DIFFERS || outcome == FAILED) {
-			json_object_set_new(file, "message", format_json_text(item.message));
-			*incomplete = true;
-		}
-	}
+	for (int turn = 0; turn <= LAST_TURN && outcome != BROKEN; turn++)
+		outcome = copy_turn(&k, result, turn, incomplete, e);
 	clear_bar(&k);
 	close(k.dir);
 	return outcome == BROKEN ? e->exit : 0;

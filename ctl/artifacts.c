@@ -114,8 +114,8 @@ const struct verb verb_artifacts = {
 	.text = "Those of its latest attempt, by segment. Files that the engine wrote and that are "
 		"gone are named as missing. With --copy each arrives whole or not at all; one that "
 		"is there already is left as it is, one that was copied in part goes on where it "
-		"stopped. The exit code is 1 when not all could be copied, with the reason for "
-		"each.",
+		"stopped. RUN_COMPLETE.txt comes last, and only where all is there that it says is "
+		"whole. The exit code is 1 when not all could be copied, with the reason for each.",
 	.options = options,
 	.run = run,
 };

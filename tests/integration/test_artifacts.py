@@ -124,13 +124,13 @@ def test_copy(daemon, tmp_path):
         assert {f["result"] for f in json.loads(result.stdout)["files"]} == {"present"}
         # one that differs is left alone unless it is forced, and so is what is no file
         (to / "spec.json").write_text("mine")
-        (to / "RUN_COMPLETE.txt").unlink()
-        (to / "RUN_COMPLETE.txt").mkdir()
+        (to / "segments" / "001-b" / "big.bin").unlink()
+        (to / "segments" / "001-b" / "big.bin").mkdir()
         result = ctl(d, "artifacts", run, "--copy", to)
         assert result.returncode == 1 and (to / "spec.json").read_text() == "mine"
         assert "spec.json: another file is there; --force replaces it" in result.stdout
-        assert "RUN_COMPLETE.txt: what is there is no regular file" in result.stdout
-        (to / "RUN_COMPLETE.txt").rmdir()
+        assert "big.bin: what is there is no regular file" in result.stdout
+        (to / "segments" / "001-b" / "big.bin").rmdir()
         assert ctl(d, "artifacts", run, "--copy", to, "--force").returncode == 0
         assert subprocess.run(["diff", "-r", source, to]).returncode == 0
         result = ctl(d, "artifacts", run, "--copy", tmp_path / "no" / "where")
@@ -149,7 +149,38 @@ def test_copy_stays_in_its_folder(daemon, tmp_path):
         result = ctl(d, "artifacts", run, "--copy", to, "--force")
         assert result.returncode == 1 and list(outside.iterdir()) == []
         assert "spec.json: what is there is no regular file" in result.stdout
-        assert (to / "RUN_COMPLETE.txt").is_file()
+        assert not (to / "RUN_COMPLETE.txt").exists()
+
+
+def test_copy_has_its_markers_last(daemon, tmp_path):
+    """A folder with RUN_COMPLETE.txt is a whole one, also where the copy was killed or could not be finished."""
+    with daemon() as d, d.client() as c:
+        run = finished(c, experiment())
+        segments = sorted((d.state / "runs" / "1-exp" / "segments").iterdir())
+        for at, segment in enumerate(segments):
+            (segment / "zz.bin").write_bytes(os.urandom((1 + 100 * (at > 0)) * PIECE))
+        to = tmp_path / "to"
+        copying = subprocess.Popen([CTL, "artifacts", str(run), "--copy", to], stdout=subprocess.DEVNULL,
+            env={**os.environ, "GPT2D_SOCKET": str(d.socket)})
+        wait_for(lambda: (to / "segments" / segments[0].name / "zz.bin").exists(), "the first segment's files")
+        copying.kill()
+        copying.wait()
+        assert list(to.rglob("RUN_COMPLETE.txt")) == []
+        # what cannot be copied costs the markers of its folder and of the run, no other
+        (to / "segments" / segments[1].name).mkdir(exist_ok=True)
+        (to / "segments" / segments[1].name / "zz.bin").write_text("mine")
+        result = ctl(d, "artifacts", run, "--copy", to)
+        assert result.returncode == 1 and "left out: files are lacking" in result.stdout
+        whole = {path.parent.name for path in to.rglob("RUN_COMPLETE.txt")}
+        assert whole == {segment.name for segment in segments} - {segments[1].name}
+        (to / "segments" / segments[1].name / "zz.bin").unlink()
+        assert ctl(d, "artifacts", run, "--copy", to).returncode == 0
+        assert (to / "RUN_COMPLETE.txt").exists()
+        (segments[0] / "training_metrics.json").unlink()
+        other = tmp_path / "other"
+        assert ctl(d, "artifacts", run, "--copy", other).returncode == 1
+        whole = {path.parent.name for path in other.rglob("RUN_COMPLETE.txt")}
+        assert whole == {segment.name for segment in segments} - {segments[0].name}
 
 
 def test_copy_goes_on(daemon, tmp_path):
