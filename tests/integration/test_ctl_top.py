@@ -76,6 +76,36 @@ def test_once_where_there_is_no_terminal(daemon):
     assert daemon.asked("follow") == [{"id": 7, "after": 0}]
 
 
+GPU = {"memory_total_bytes": 80000000000, "memory_used_bytes": 20000000000, "utilization": 0.75, "temperature_c": 61.0,
+    "power_w": 512.4, "other_processes": 0}
+
+
+def on_gpus(params, connection):
+    """Rank 0 has all figures and the GPU to itself; of rank 1's the driver tells less."""
+    value = status(params, connection)
+    value["engine"]["device"] = "cuda"
+    first, second = value["engine"]["ranks"]
+    first["gpu"] = GPU
+    second["gpu"] = {**GPU, "utilization": None, "power_w": None, "other_processes": 2}
+    return value
+
+
+@pytest.mark.parametrize("verb", ["top", "status"])
+def test_gpus(tmp_path, verb):
+    """The load and memory of each, what the driver does not tell as such, and who disturbs."""
+    with FakeDaemon(tmp_path / "s", status=on_gpus, follow=follow) as d:
+        text = ctl(verb, path=d.path, env={"LC_ALL": "C.UTF-8"}).stdout
+        if verb == "top":
+            first, second = (line.split() for line in text.splitlines() if re.match(r" +[01]  ready", line))
+            assert first[:6] + first[8:10] == ["0", "ready", "100", "██████", "75%", "██", "61", "C"] and first[10:12] == ["512", "W"]
+            assert "20.0" in first and "GB" in first
+            assert second[3] == "-" and second[7:10] == ["61", "C", "-"]
+            value = json.loads(ctl("top", "--json", "-n", 1, path=d.path).stdout)
+            assert value["engine"]["ranks"][0]["gpu"] == GPU
+        assert "rank 1: 2 other processes on its GPU disturb what is measured" in text
+        assert "rank 0: " not in text
+
+
 @pytest.mark.parametrize("name", ["dumb", ""])
 def test_a_dumb_terminal_is_none(daemon, name):
     with top(daemon, TERM=name) as terminal:

@@ -142,6 +142,22 @@ def test_its_own_over_a_restart(daemon):
         d.start()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
+def test_its_own_is_not_for_everybody(daemon):
+    """What gpt2d says of itself names files and people; what was said of a run is for whoever connects."""
+    with daemon(options=("--socket-mode", "0666")) as d, d.client() as c:
+        d.home.chmod(0o755)
+        assert c.wait(c.submit(spec("a")))["state"] == "done"
+
+        def other(*args):
+            return subprocess.run([CTL, *args], capture_output=True, text=True, timeout=120, env=environment(d),
+                user=65534, group=65534, extra_groups=[], check=False)
+        refused = other("logs")
+        assert refused.returncode == 2 and refused.stdout == ""
+        assert "what gpt2d itself says is for its owner and administrators" in refused.stderr
+        assert "gpt2d: done" in other("logs", "1").stdout
+
+
 def test_its_own(daemon):
     with daemon() as d:
         result = ctl(d, "logs")
