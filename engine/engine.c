@@ -29,15 +29,40 @@ struct arguments {
 	struct warm_options warm;
 };
 
+/* What getopt knows and what --help prints. */
+static const struct {
+	const char *name, *arg; /* arg NULL: takes none */
+	int key;
+	const char *help;
+} rows[] = {
+	{"role", "ROLE", 'o', "rank: train as one of the ranks; check: check specs"},
+	{"rank", "R", 'r', "which rank it is, from 0"},
+	{"ranks", "N", 'n', "how many there are"},
+	{"threads", "T", 't', "threads that compute"},
+	{"tuning-dir", "DIR", 'u', "keep the algorithms of matrix products there"},
+	{"no-graphs", NULL, 'G', "launch each operation, capture no step as a CUDA graph"},
+	{"version", NULL, 'V', "print what this build is"},
+	{"help", NULL, 'h', "print this"},
+};
+enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
+
+static void print_usage(FILE *out)
+{
+	fputs("usage: gpt2-engine --role rank --rank R --ranks N --threads T\n"
+	      "                   [--tuning-dir DIR] [--no-graphs]\n"
+	      "       gpt2-engine --role check\n"
+	      "       gpt2-engine --version\n\n"
+	      "gpt2d starts it, with a socket to itself as descriptor 3: gpt2-engine(8).\n\n",
+		out);
+	for (int i = 0; i < ROWS; i++)
+		fprintf(out, "  --%-10s %-4s  %s\n", rows[i].name, rows[i].arg ? rows[i].arg : "",
+			rows[i].help);
+}
+
 static int usage(const char *why)
 {
-	fprintf(stderr,
-		"gpt2-engine: %s\n"
-		"usage: gpt2-engine --role rank --rank R --ranks N --threads T \n"
-		"                   [--tuning-dir DIR] [--no-graphs]\n"
-		"       gpt2-engine --role check\n"
-		"       gpt2-engine --version\n",
-		why);
+	fprintf(stderr, "gpt2-engine: %s\n", why);
+	print_usage(stderr);
 	return ENGINE_EXIT_USAGE;
 }
 
@@ -65,19 +90,13 @@ static void print_version(void)
 
 static int read_arguments(int argc, char **argv, struct arguments *a)
 {
-	static const struct option options[] = {
-		{"role", required_argument, NULL, 'o'},
-		{"rank", required_argument, NULL, 'r'},
-		{"ranks", required_argument, NULL, 'n'},
-		{"threads", required_argument, NULL, 't'},
-		{"tuning-dir", required_argument, NULL, 'u'},
-		{"no-graphs", no_argument, NULL, 'G'},
-		{"version", no_argument, NULL, 'V'},
-		{0},
-	};
+	struct option options[ROWS + 1] = {{0}};
 	const char *role = "";
 	int c;
 
+	for (int i = 0; i < ROWS; i++)
+		options[i] = (struct option){rows[i].name,
+			rows[i].arg ? required_argument : no_argument, NULL, rows[i].key};
 	*a = (struct arguments){
 		.warm = {.rank = -1, .world = -1, .threads = -1}};
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -95,6 +114,8 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
 			a->warm.no_graphs = true;
 		else if (c == 'V')
 			return print_version(), -1;
+		else if (c == 'h')
+			return print_usage(stdout), -1;
 		else
 			return usage("an argument is not known");
 	}

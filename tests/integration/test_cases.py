@@ -4,12 +4,14 @@ import json
 import os
 import re
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import engines
 import pytest
 
-from helpers import RpcError, spec, wait_for
+from helpers import ROOT, RpcError, spec, wait_for
 
 HEADER = struct.pack("<3i", 20240520, 1, 4000) + bytes(1012)
 GOOD = HEADER + struct.pack("<4000H", *(i % 96 for i in range(4000)))
@@ -129,6 +131,17 @@ def test_one_token_short(daemon, tmp_path, split):
         Path(data[split]).write_bytes(bytes(2 * (needed - 1)))
         assert f"{data[split]}: {needed - 1} tokens, {needed} needed (2 ranks x 2 x 16 + 1)" in refused(c, run)
         assert len(c.call("list")["runs"]) == 1
+
+
+def test_the_manuals_token_file(daemon, tmp_path):
+    """The example of gpt2d-spec(5), as it stands there, is a file that a run trains on."""
+    page = (ROOT / "proto/gpt2d-spec.5.in").read_text()
+    program = re.search(r"made with Python:\n\.Bd -literal.*?\n(.*?)\.Ed", page, flags=re.S)[1]
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
+    file = tmp_path / "train.bin"
+    assert file.stat().st_size == 1024 + 2 * 10000
+    with daemon(engine=engines.PROGRAM) as d, d.client() as c:
+        assert c.wait(c.submit(spec("manual", 1, data={"train": str(file)})))["state"] == "done"
 
 
 def test_rates(daemon):

@@ -4,6 +4,8 @@ import json
 import re
 import subprocess
 
+import pytest
+
 from helpers import BUILD, ROOT
 
 PAGE = (ROOT / "proto" / "gpt2d-protocol.7").read_text()
@@ -40,6 +42,43 @@ def test_every_reply_has_an_example():
 def test_every_error_code_is_listed():
     for code in re.findall(r"^\tPROTOCOL_\w+ = (-\d+)", HEADER, flags=re.M):
         assert f".It \\{code}\n" in PAGE
+
+
+PAGES = ("daemon/gpt2d.8", "daemon/gpt2d.conf.5", "ctl/gpt2ctl.1", "ctl/gpt2ctl-json.5", "proto/gpt2d-spec.5",
+    "proto/gpt2d-artifacts.5", "proto/gpt2d-protocol.7", "engine/gpt2-engine.8")
+
+
+def page_text(name):
+    """As it was written, or made from a table."""
+    path = ROOT / name
+    return (path if path.exists() else BUILD / name).read_text()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_has_examples(name):
+    text = page_text(name)
+    if name != "proto/gpt2d-protocol.7":  # which has one beside each message
+        text = text[text.index(".Sh EXAMPLES"):]
+    assert len(re.findall(r"^\.Bd -literal", text, flags=re.M)) >= 1
+
+
+def test_these_are_all_pages():
+    found = [path for path in ROOT.glob("*/*.[1-9]*") if re.search(r"\.[1-9](\.in)?$", path.name)]
+    assert {f"{path.parent.name}/{path.name.removesuffix('.in')}" for path in found} == set(PAGES)
+
+
+def test_options_of_the_engine_are_the_same():
+    shown = subprocess.run([BUILD / "engine" / "gpt2-engine-cpu", "--help"], capture_output=True, text=True,
+        timeout=20, check=True).stdout
+    rows = re.findall(r"^  --(\S+) +([A-Z]*)  ", shown, flags=re.M)
+    assert len(rows) > 5
+    assert rows == re.findall(r"^\.It Fl -(\S+)(?: Ar ([A-Z]+))?$", page_text("engine/gpt2-engine.8"), flags=re.M)
+
+
+def test_exits_of_an_engine_are_the_same():
+    codes = re.findall(r"^\tENGINE_EXIT_\w+ = (\d+)", HEADER, flags=re.M)
+    page = page_text("engine/gpt2-engine.8")
+    assert codes == re.findall(r"^\.It (\d+)$", page[page.index(".Sh EXIT STATUS"):], flags=re.M)
 
 
 def test_options_are_the_same():

@@ -1,6 +1,7 @@
 """What `meson install` puts where, and that it works from there with no option given."""
 
 import os
+import re
 import subprocess
 
 import pytest
@@ -12,7 +13,7 @@ FILES = ("bin/gpt2d", "bin/gpt2ctl", "libexec/gpt2d/gpt2-engine-cpu", "share/gpt
     "share/gpt2d/artifacts.schema.json", "share/gpt2d/gpt2d.conf", "share/man/man1/gpt2ctl.1",
     "share/man/man5/gpt2d-spec.5", "share/man/man5/gpt2d.conf.5",
     "share/man/man5/gpt2ctl-json.5", "share/man/man5/gpt2d-artifacts.5",
-    "share/man/man7/gpt2d-protocol.7", "share/man/man8/gpt2d.8",
+    "share/man/man7/gpt2d-protocol.7", "share/man/man8/gpt2d.8", "share/man/man8/gpt2-engine.8",
     "share/bash-completion/completions/gpt2ctl.bash", "share/zsh/site-functions/_gpt2ctl",
     "share/fish/vendor_completions.d/gpt2ctl.fish")
 
@@ -34,6 +35,13 @@ def test_files(prefix):
 def test_no_test_program_is_installed(prefix):
     programs = {path.name for path in (prefix / "bin").iterdir()}
     assert programs == {"gpt2d", "gpt2ctl"}
+
+
+def test_every_program_has_a_page(prefix):
+    programs = {path.name for folder in ("bin", "libexec/gpt2d") for path in (prefix / folder).iterdir()}
+    pages = [path.read_text() for path in (prefix / "share/man").rglob("*.[18]")]
+    named = {name for page in pages for name in re.findall(r"^\.Nm (\S+)", page, flags=re.M)}
+    assert programs and programs - named == set()
 
 
 def test_a_run_from_there(prefix, tmp_path):
