@@ -90,16 +90,21 @@ static void add_work(json_t *lines, const json_t *work)
 /* passes: the key of how often the file is read. */
 static void add_file(json_t *lines, const char *label, const json_t *file, const char *passes)
 {
-	char tokens[FORMAT_BYTES], needed[FORMAT_BYTES], times[64] = "", text[4096];
+	const int64_t left = format_int(file, "left_out_tokens", 0);
+	char tokens[FORMAT_BYTES], needed[FORMAT_BYTES], number[FORMAT_BYTES];
+	char left_out[FORMAT_BYTES + 32] = "", times[64] = "", text[4096];
 	const double read = format_real(file, passes);
 
 	if (!json_is_object(file))
 		return;
 	if (isfinite(read))
 		snprintf(times, sizeof(times), ", %s %.3g", passes, read);
-	add(lines, label, "%s tokens, %s needed%s",
+	if (left > 0)
+		snprintf(left_out, sizeof(left_out), ", %s left out at the end",
+			format_count(left, number));
+	add(lines, label, "%s tokens, %s needed%s%s",
 		format_count(format_int(file, "tokens", 0), tokens),
-		format_count(format_int(file, "needed", 0), needed), times);
+		format_count(format_int(file, "needed", 0), needed), left_out, times);
 	add(lines, "", "%s", format_string(file, "path", "-", text, sizeof(text)));
 }
 

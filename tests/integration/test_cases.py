@@ -11,6 +11,7 @@ from pathlib import Path
 import engines
 import pytest
 
+from client import ctl
 from helpers import ROOT, RpcError, spec, wait_for
 
 HEADER = struct.pack("<3i", 20240520, 1, 4000) + bytes(1012)
@@ -140,8 +141,12 @@ def test_the_manuals_token_file(daemon, tmp_path):
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
     file = tmp_path / "train.bin"
     assert file.stat().st_size == 1024 + 2 * 10000
+    run = spec("manual", 1, data={"train": str(file)})
     with daemon(engine=engines.PROGRAM) as d, d.client() as c:
-        assert c.wait(c.submit(spec("manual", 1, data={"train": str(file)})))["state"] == "done"
+        assert c.wait(c.submit(run))["state"] == "done"
+        told = ctl("submit", "-", "--dry-run", path=d.socket, input=json.dumps(run))
+        # 156 sequences of 64, and the target of the last one
+        assert "10,000 tokens, 65 needed, 15 left out at the end, epochs " in told.stdout, told
 
 
 def test_rates(daemon):
