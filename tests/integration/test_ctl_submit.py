@@ -107,14 +107,6 @@ def test_submit_follow_returns_by_result(spec, path, state, exit):
     assert quiet.stdout == "7\n" and "step 20/20" in quiet.stderr
 
 
-def test_a_line_of_progress_fits(path):
-    name = "n" * 60
-    events = [step(1, 1, name=name), step(20, 2, name=name), done(3)]
-    with FakeDaemon(path, follow=follow_script(run_object(1, name, state="running"), events)):
-        lines = ctl("follow", 1, path=path).stdout.splitlines()
-    assert [len(line) <= 80 for line in lines if "step 20/20" in line] == [True]
-
-
 def test_dry_run(spec, path):
     plan = {"asked_reduce_elems": 1000000, "asked_gather_elems": 500000000, "reduce_elems": 1048576, "n_reduce": 8,
         "gather_elems": 8388608, "n_gather": 1, "arena_elems": 8388608, "elem_bytes": 4}
