@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/column_sum.cuh"
 #include "kernels/cuda/gelu.cuh"
-#include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/product.cuh"
 
 /*
  * Row-major (rows, columns) is column-major (columns, rows): out (R,OC) = inp weight^T is
@@ -14,15 +14,6 @@
 static bool gelu_fits(const struct k_context *ctx, enum k_gelu gelu)
 {
 	return gelu == K_GELU_TANH && ctx->dtype != K_FP32;
-}
-
-/* Of a kernel that reads or writes so many bytes once. */
-static double pass_seconds(const struct k_context *ctx, int64_t elems)
-{
-	const double of_peak = 0.8, launch = 2e-6;
-
-	return (double)elems * (double)k_elem_bytes(ctx) / (of_peak * ctx->bytes_per_second) +
-		launch;
 }
 
 static struct gemm_call forward_call(void *out, const void *inp, const void *weight,
@@ -46,8 +37,12 @@ void k_linear_forward(struct k_stream *s, void *out, const void *inp, const void
 	const void *bias, int64_t R, int64_t C, int64_t OC)
 {
 	struct gemm_call c = forward_call(out, inp, weight, bias, R, C, OC);
+	struct product p;
 
-	gemm_run(s, "k_linear_forward", &c);
+	if (R <= 0 || !stream_ready(s))
+		return;
+	p = product_choose(s, &c, false);
+	product_run(s, "k_linear_forward", &p, NULL);
 }
 
 /* again: out alone is wanted once more, pre is there. */
@@ -56,20 +51,21 @@ static void gelu_layer(struct k_stream *s, const char *name, bool again, void *o
 	enum k_gelu gelu)
 {
 	struct gemm_call apart = forward_call(pre, inp, weight, bias, R, C, OC), fused = apart;
+	struct product p;
 
-	if (!stream_ready(s))
+	if (R <= 0 || !stream_ready(s))
 		return;
+	p = product_choose(s, &apart, false);
 	fused.d = out;
 	fused.aux = pre;
 	fused.epilogue = bias ? GEMM_GELU_BIAS : GEMM_GELU;
 	if (gelu_fits(s->ctx, gelu) &&
-		gemm_seconds(s, &fused) <
-			gemm_seconds(s, &apart) + pass_seconds(s->ctx, 2 * R * OC)) {
+		gemm_seconds(s, &fused) < p.seconds + product_pass_seconds(s->ctx, 2 * R * OC)) {
 		gemm_run(s, name, &fused);
 		return;
 	}
 	if (!again)
-		gemm_run(s, name, &apart);
+		product_run(s, name, &p, NULL);
 	gelu_forward(s, out, pre, R * OC, gelu);
 }
 
@@ -89,6 +85,7 @@ static void backward_input(struct k_stream *s, const char *name, void *dinp, con
 	const void *weight, const void *pre, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu)
 {
 	struct gemm_call apart = {}, fused;
+	struct product p;
 
 	apart.m = C;
 	apart.n = R;
@@ -99,13 +96,13 @@ static void backward_input(struct k_stream *s, const char *name, void *dinp, con
 	fused = apart;
 	fused.epilogue = GEMM_DGELU;
 	fused.aux = (void *)pre;
+	p = product_choose(s, &apart, false);
 	if (pre && gelu_fits(s->ctx, gelu) &&
-		gemm_seconds(s, &fused) <
-			gemm_seconds(s, &apart) + pass_seconds(s->ctx, 3 * R * C)) {
+		gemm_seconds(s, &fused) < p.seconds + product_pass_seconds(s->ctx, 3 * R * C)) {
 		gemm_run(s, name, &fused);
 		return;
 	}
-	gemm_run(s, name, &apart);
+	product_run(s, name, &p, NULL);
 	if (pre)
 		gelu_backward(s, dinp, pre, R * C, gelu);
 }
@@ -114,6 +111,7 @@ static void backward_parameters(struct k_stream *s, const char *name, void *dwei
 	const void *dout, const void *inp, int64_t R, int64_t C, int64_t OC)
 {
 	struct gemm_call apart = {}, fused;
+	struct product p;
 
 	apart.transpose_b = true;
 	apart.m = C;
@@ -123,8 +121,9 @@ static void backward_parameters(struct k_stream *s, const char *name, void *dwei
 	apart.b = dout;
 	apart.d = dweight;
 	apart.add = true;
+	p = product_choose(s, &apart, dbias != NULL);
 	if (!dbias) {
-		gemm_run(s, name, &apart);
+		product_run(s, name, &p, NULL);
 		return;
 	}
 	fused = apart;
@@ -132,13 +131,12 @@ static void backward_parameters(struct k_stream *s, const char *name, void *dwei
 	fused.bias = stream_scratch(s, (size_t)OC * k_elem_bytes(s->ctx));
 	if (!fused.bias)
 		return;
-	if (gemm_seconds(s, &fused) < gemm_seconds(s, &apart) + pass_seconds(s->ctx, R * OC)) {
+	if (gemm_seconds(s, &fused) < p.seconds) {
 		gemm_run(s, name, &fused);
 		column_sum_add(s, dbias, fused.bias, 1, OC);
 		return;
 	}
-	gemm_run(s, name, &apart);
-	column_sum_add(s, dbias, dout, R, OC);
+	product_run(s, name, &p, dbias);
 }
 
 /* Both gradients read dout and write apart from each other. */

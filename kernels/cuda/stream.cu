@@ -16,19 +16,30 @@ void stream_check(struct k_stream *s, const char *name)
 	context_check(s->ctx, name, cudaGetLastError());
 }
 
-void *stream_scratch(struct k_stream *s, size_t bytes)
+void *stream_scratch_try(struct k_stream *s, size_t bytes)
 {
 	size_t wanted = bytes > 2 * s->scratch_bytes ? bytes : 2 * s->scratch_bytes;
 	void *memory;
 
 	if (bytes <= s->scratch_bytes)
 		return s->scratch[s->scratches - 1];
-	if (s->scratches == STREAM_BLOCKS_MAX ||
-		!context_check(
-			s->ctx, "memory for intermediate results", cudaMalloc(&memory, wanted)))
+	if (s->scratches == STREAM_BLOCKS_MAX)
 		return NULL;
+	if (cudaMalloc(&memory, wanted) != cudaSuccess) {
+		cudaGetLastError(); /* it is told by the result */
+		return NULL;
+	}
 	s->scratch[s->scratches++] = memory;
 	s->scratch_bytes = wanted;
+	return memory;
+}
+
+void *stream_scratch(struct k_stream *s, size_t bytes)
+{
+	void *memory = stream_scratch_try(s, bytes);
+
+	if (!memory)
+		context_check(s->ctx, "memory for intermediate results", cudaErrorMemoryAllocation);
 	return memory;
 }
 

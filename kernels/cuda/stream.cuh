@@ -35,6 +35,7 @@ void stream_check(struct k_stream *s, const char *name);
  * context failed) when there is none.
  */
 void *stream_scratch(struct k_stream *s, size_t bytes);
+void *stream_scratch_try(struct k_stream *s, size_t bytes); /* the context does not fail */
 void *stream_workspace(struct k_stream *s); /* STREAM_WORKSPACE_BYTES, likewise */
 
 /*

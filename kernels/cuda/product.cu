@@ -1,0 +1,146 @@
+#include "kernels/cuda/product.cuh"
+
+#include "kernels/cuda/column_sum.cuh"
+#include "kernels/cuda/turn.cuh"
+
+double product_pass_seconds(const struct k_context *ctx, int64_t elems)
+{
+	const double of_peak = 0.8, launch = 2e-6;
+
+	return (double)elems * (double)k_elem_bytes(ctx) / (of_peak * ctx->bytes_per_second) +
+		launch;
+}
+
+/* ---- an operand as rows of memory ---- */
+
+struct operand {
+	const void *memory;
+	int64_t rows, width;
+};
+
+static struct operand operand_a(const struct gemm_call *c)
+{
+	if (c->transpose_a)
+		return (struct operand){c->a, c->m, c->k};
+	return (struct operand){c->a, c->k, c->m};
+}
+
+static struct operand operand_b(const struct gemm_call *c)
+{
+	if (c->transpose_b)
+		return (struct operand){c->b, c->k, c->n};
+	return (struct operand){c->b, c->n, c->k};
+}
+
+static size_t align(size_t bytes)
+{
+	return (bytes + 255) / 256 * 256;
+}
+
+static size_t turned_bytes(const struct operand &o)
+{
+	return align((size_t)(o.rows * o.width) * sizeof(float));
+}
+
+static bool can_turn(const struct operand &o)
+{
+	return turn_fits(o.memory, o.rows, o.width) && turned_bytes(o) <= PRODUCT_TURNED_BYTES_MAX;
+}
+
+/* The call once its operands are turned; a, b: where they are then. */
+static struct gemm_call turned_call(const struct product *p, const void *a, const void *b)
+{
+	struct gemm_call c = p->call;
+
+	if (p->turn_a) {
+		c.a = a;
+		c.transpose_a = !c.transpose_a;
+	}
+	if (p->turn_b) {
+		c.b = b;
+		c.transpose_b = !c.transpose_b;
+	}
+	return c;
+}
+
+/* ---- the choice ---- */
+
+static double seconds_of(struct k_stream *s, const struct product *p, bool sums)
+{
+	/* for its alignment only: that of scratch memory */
+	const void *there = (const void *)(uintptr_t)256;
+	struct gemm_call c = turned_call(p, there, there);
+	double seconds = gemm_seconds(s, &c);
+
+	if (p->turn_a)
+		seconds += product_pass_seconds(s->ctx, 2 * c.m * c.k);
+	if (p->turn_b)
+		seconds += product_pass_seconds(s->ctx, 2 * c.k * c.n);
+	else if (sums)
+		seconds += product_pass_seconds(s->ctx, c.k * c.n);
+	return seconds;
+}
+
+struct product product_choose(struct k_stream *s, const struct gemm_call *call, bool sums)
+{
+	struct product best = {*call, false, false, 0};
+	enum k_dtype dtype = s->ctx->dtype;
+	struct operand a = operand_a(call), b = operand_b(call);
+	bool tf32 = dtype == K_TF32, may_a, may_b;
+
+	best.seconds = seconds_of(s, &best, sums);
+	if (dtype != K_TF32 && dtype != K_FP32)
+		return best;
+	may_a = call->transpose_a != tf32 && can_turn(a);
+	may_b = call->transpose_b == tf32 && can_turn(b);
+	for (int way = 1; way < 4; way++) {
+		struct product p = {*call, (way & 1) != 0, (way & 2) != 0, 0};
+
+		if ((p.turn_a && !may_a) || (p.turn_b && !may_b) ||
+			(p.turn_a && p.turn_b &&
+				turned_bytes(a) + turned_bytes(b) > PRODUCT_TURNED_BYTES_MAX))
+			continue;
+		p.seconds = seconds_of(s, &p, sums);
+		if (p.seconds < best.seconds)
+			best = p;
+	}
+	return best;
+}
+
+/* ---- running it ---- */
+
+void product_run(struct k_stream *s, const char *name, const struct product *p, void *sums)
+{
+	struct operand a = operand_a(&p->call), b = operand_b(&p->call);
+	size_t a_bytes = p->turn_a ? turned_bytes(a) : 0, b_bytes = p->turn_b ? turned_bytes(b) : 0;
+	bool along = sums && p->turn_b;
+	size_t partial_bytes = along ? (size_t)(turn_parts(b.rows) * b.width) * sizeof(float) : 0;
+	float *partial = NULL, *a_turned, *b_turned;
+	struct gemm_call c;
+	char *memory = NULL;
+
+	if (!stream_ready(s))
+		return;
+	if (a_bytes + b_bytes > 0)
+		memory = (char *)stream_scratch_try(s, a_bytes + b_bytes + partial_bytes);
+	if (!memory) { /* no memory to turn anything in is no failure */
+		gemm_run(s, name, &p->call);
+		if (sums)
+			column_sum_add(s, sums, p->call.b, b.rows, b.width);
+		return;
+	}
+	a_turned = (float *)memory;
+	b_turned = (float *)(memory + a_bytes);
+	if (along)
+		partial = (float *)(memory + a_bytes + b_bytes);
+	if (p->turn_a)
+		turn_matrix(s, a_turned, NULL, (const float *)a.memory, a.rows, a.width);
+	if (p->turn_b)
+		turn_matrix(s, b_turned, partial, (const float *)b.memory, b.rows, b.width);
+	if (along)
+		column_sum_finish(s, sums, NULL, partial, turn_parts(b.rows), b.width);
+	c = turned_call(p, a_turned, b_turned);
+	gemm_run(s, name, &c);
+	if (sums && !along) /* in scratch memory, so after the product */
+		column_sum_add(s, sums, p->call.b, b.rows, b.width);
+}
