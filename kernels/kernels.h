@@ -46,9 +46,9 @@ struct k_event;
 struct k_graph;
 
 /*
- * Ways of k_attention_* on CUDA: plain arithmetic; for head size 64 on sm_80 and up tiles in shared
- * memory in 32 bits, the matrix units in 16 bits, and Hopper's own. BEST: the last of them that
- * there is.
+ * Ways of k_attention_* on CUDA: plain arithmetic; for head size 64 on sm_80 and up the same on
+ * tiles in shared memory (32 bits), the matrix units, and Hopper's own in 16 bits. BEST: the last
+ * of them that there is.
  */
 enum k_attention {
 	K_ATTENTION_BEST,

@@ -33,10 +33,10 @@ static bool can(const struct k_context *ctx, enum k_attention way, int64_t HS,
 
 	for (int i = 0; i < n; i++)
 		aligned = aligned && element_aligned(all[i], 16);
-	fits = aligned && half && HS == ATTENTION_MMA_HS;
+	fits = aligned && HS == ATTENTION_MMA_HS;
 	switch (way) {
 	case K_ATTENTION_WGMMA:
-		return fits && ATTENTION_WGMMA_BUILT &&
+		return fits && half && ATTENTION_WGMMA_BUILT &&
 			ctx->capability == ATTENTION_WGMMA_CAPABILITY;
 	case K_ATTENTION_MMA:
 		return fits && ctx->capability >= ATTENTION_MMA_CAPABILITY;
@@ -71,7 +71,9 @@ static enum k_attention choose(
 
 static void forward(struct k_stream *s, enum k_attention way, const struct attention<float> &a)
 {
-	if (way == K_ATTENTION_TILED)
+	if (way == K_ATTENTION_MMA)
+		attention_tf32_forward(s, a);
+	else if (way == K_ATTENTION_TILED)
 		attention_tiled_forward(s, a);
 	else
 		attention_plain_forward(s, a);
@@ -106,9 +108,12 @@ static void backward_with_delta(struct k_stream *s, struct attention<E> a, const
 static void backward(struct k_stream *s, enum k_attention way, const struct attention<float> &a,
 	const float *out)
 {
-	backward_with_delta(s, a, out,
-		way == K_ATTENTION_TILED ? attention_tiled_backward
-					 : attention_plain_backward<float>);
+	if (way == K_ATTENTION_MMA)
+		backward_with_delta(s, a, out, attention_tf32_backward);
+	else if (way == K_ATTENTION_TILED)
+		backward_with_delta(s, a, out, attention_tiled_backward);
+	else
+		backward_with_delta(s, a, out, attention_plain_backward<float>);
 }
 
 template <typename E>

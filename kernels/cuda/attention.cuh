@@ -1,8 +1,8 @@
 /*
- * attention.cuh: causal attention for the choice made in attention.cu. Four ways lead to the same
+ * attention.cuh: causal attention for the choice made in attention.cu. Five ways lead to the same
  * result: for head size 64 (Dao, arXiv:2307.08691) in 16 bits matrix units, Hopper's own or those
- * of sm_80 and up, and in 32 bits tiles of fp32 arithmetic; and plain fp32 arithmetic for
- * everything else. A backward takes the results of any forward. Dropout element:
+ * of sm_80 and up, and in 32 bits the latter or tiles of fp32 arithmetic; and plain fp32 arithmetic
+ * for everything else. A backward takes the results of any forward. Dropout element:
  * ((b*NH + h)*T + query)*T + key.
  */
 #ifndef GPT2D_KERNELS_CUDA_ATTENTION_CUH
@@ -34,6 +34,9 @@ void attention_wgmma_forward(struct k_stream *s, const struct attention<E> &a);
 /* Makes what the others take as delta itself; out: the result of forward. */
 template <typename E>
 void attention_wgmma_backward(struct k_stream *s, const struct attention<E> &a, const E *out);
+/* In fp32 and tf32 by the matrix units, as the context's type is. */
+void attention_tf32_forward(struct k_stream *s, const struct attention<float> &a);
+void attention_tf32_backward(struct k_stream *s, const struct attention<float> &a);
 void attention_tiled_forward(struct k_stream *s, const struct attention<float> &a);
 void attention_tiled_backward(struct k_stream *s, const struct attention<float> &a);
 template <typename E>
