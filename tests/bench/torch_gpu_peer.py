@@ -4,10 +4,11 @@
 For each line "SPEC" of standard input one JSON object. The model is compiled, and a whole step (every
 micro-batch forward and backward, clipping, fused AdamW) is one CUDA graph; tokens are copied in before each launch,
 and the host waits once, after the last step: more favourable than bench_step, which waits for each step's loss. The
-vocabulary is padded to a multiple of 128. Weights are fp32 under autocast for bf16 and fp16 (without a loss scale), and
-what is summed over micro-batches is fp32. With several ranks, one process each, the model is in
-DistributedDataParallel, which reduces fp32 in its own buckets; the graph holds the collectives too. The spec's model must
-be written out.
+vocabulary is padded to a multiple of 128. Weights are fp32 under autocast for bf16 and fp16, and what is summed over
+micro-batches is fp32. fp16 has the spec's first loss scale, and keeps it: without one small gradients become zeros, with
+which products are faster. Unscaling goes along with clipping, and AdamW skips what overflowed. With several ranks, one
+process each, the model is in DistributedDataParallel, which reduces fp32 in its own buckets; the graph holds the
+collectives too. The spec's model must be written out.
 """
 
 import contextlib
@@ -80,12 +81,20 @@ def precision(spec):
     return ("tf32" if spec.get("tf32") else "fp32"), None
 
 
+def loss_scale(spec):
+    fp16 = spec.get("fp16", {})
+    if not fp16.get("enabled"):
+        return 1.0
+    return fp16.get("loss_scale", 0) or 2.0 ** fp16.get("initial_scale_power", 16)
+
+
 class Peer:
     """One spec: compiled, captured, ready to be timed."""
 
     def __init__(self, spec):
         self.spec = spec
         self.name, self.dtype = precision(spec)
+        self.scale = loss_scale(spec)
         torch.backends.cuda.matmul.allow_tf32 = self.name == "tf32"
         torch.backends.cudnn.allow_tf32 = self.name == "tf32"
         torch.manual_seed(1)
@@ -128,12 +137,21 @@ class Peer:
                 with torch.autocast("cuda", dtype=self.dtype or torch.bfloat16, enabled=self.dtype is not None,
                                     cache_enabled=False):
                     loss = self.forward(x[:, :-1].contiguous(), x[:, 1:].contiguous()) / self.micros
-                loss.backward()
+                (loss * self.scale if self.scale != 1 else loss).backward()
             self.loss += loss.detach()
         clip = self.spec.get("gradient_clipping", 0)
-        if clip:
+        if self.scale != 1:
+            self.unscale(clip)
+        elif clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), clip, foreach=True)
         self.adamw.step()
+
+    def unscale(self, clip):
+        grads = [p.grad for p in self.model.parameters()]
+        norm = nn.utils.get_total_norm(grads, foreach=True) / self.scale
+        times = torch.clamp(clip / (norm + 1e-6), max=1.0) if clip else torch.ones_like(norm)
+        torch._foreach_mul_(grads, times / self.scale)
+        self.adamw.found_inf = (~torch.isfinite(norm)).float()
 
     def launch(self, steps):
         for i in range(steps):
