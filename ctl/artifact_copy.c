@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,9 +75,9 @@ static void draw(struct copy *k, const struct item *item, int64_t now_ns)
 
 	term_bar(t, fraction, BAR_CELLS, bar, sizeof(bar));
 	term_clean(item->path, name, sizeof(name));
-	format_size(seconds > 0.0 ? (int64_t)((double)k->done / seconds) : 0, rate);
+	format_size(seconds > 0.0 ? (int64_t)fmin((double)k->done / seconds, 1e18) : 0, rate);
 	fprintf(t->file, "\r\033[K[%s%s%s] %3d%%  %s of %s  %s/s", term_colour(t, TERM_CYAN), bar,
-		term_colour(t, TERM_PLAIN), (int)(fraction * 100.0), format_size(k->done, done),
+		term_colour(t, TERM_PLAIN), format_percent(fraction), format_size(k->done, done),
 		format_size(k->total, total), rate);
 	if (term_width(t) > 100)
 		fprintf(t->file, "  %.40s", name);
@@ -89,7 +90,7 @@ static void advance(struct copy *k, const struct item *item, int64_t bytes)
 {
 	const int64_t now_ns = client_now_ns();
 
-	k->done += bytes;
+	k->done = format_sum(k->done, bytes);
 	if (k->ctl->err.tty && !k->ctl->json && now_ns - k->drawn_ns >= DRAW_NS)
 		draw(k, item, now_ns);
 }
@@ -355,7 +356,7 @@ static enum outcome copy_item(struct copy *k, json_t *file, struct item *item, s
 		k->done = before;
 		outcome = try_item(k, item, e);
 	}
-	k->done = before + item->bytes;
+	k->done = format_sum(before, item->bytes);
 	return outcome;
 }
 
@@ -443,7 +444,7 @@ int artifact_copy_all(struct ctl *ctl, struct client *c, json_t *result, const c
 	*incomplete = false;
 	k.run = format_int(result, "id", 0);
 	json_array_foreach(json_object_get(result, "files"), i, file)
-		k.total += format_int(file, "bytes", 0);
+		k.total = format_sum(k.total, format_int(file, "bytes", 0));
 	if (open_dir(dir, &k.dir, e) != 0)
 		return e->exit;
 	for (int turn = 0; turn <= LAST_TURN && outcome != BROKEN; turn++)

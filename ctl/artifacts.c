@@ -53,7 +53,7 @@ static int fetch(
 			exit = ctl_error_set(
 				e, CTL_TRANSPORT, "artifacts: gpt2d sent no next page");
 		after = json_is_integer(next) ? json_integer_value(next) : -1;
-		left_out += format_int(page, "left_out", 0);
+		left_out = format_sum(left_out, format_int(page, "left_out", 0));
 		if (all == NULL) {
 			all = page;
 			continue;

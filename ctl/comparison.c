@@ -130,7 +130,7 @@ static void add_mean(struct mean *m, const json_t *summary, const char *key)
 static void add_work(struct work *w, const json_t *summary)
 {
 	w->segments++;
-	w->tokens += format_int(summary, "tokens_measured", 0);
+	w->tokens = format_sum(w->tokens, format_int(summary, "tokens_measured", 0));
 	w->seconds += format_real(summary, "seconds_measured");
 }
 
@@ -204,7 +204,7 @@ static int add_segment(struct totals *t, const json_t *segment)
 	for (int p = 0; p < N_PARTS; p++)
 		arm->parts[p] += format_real(summary, part_keys[p]) *
 			(double)format_int(summary, "tokens_measured", 0);
-	arm->skipped += format_int(summary, "steps_skipped", 0);
+	arm->skipped = format_sum(arm->skipped, format_int(summary, "steps_skipped", 0));
 	add_mean(&arm->init_ns, summary, "init_ns");
 	/* before a run's first segment the engines were idle, who knows how long */
 	if (format_int(segment, "segment", 0) > 0)

@@ -7,6 +7,8 @@
 
 #include "ctl/term.h"
 
+static const int64_t EXACT = INT64_C(1) << 53;
+
 /* three significant digits */
 static void three_digits(double value, const char *unit, char out[FORMAT_BYTES])
 {
@@ -88,6 +90,22 @@ char *format_duration(double seconds, char out[FORMAT_BYTES])
 	return out;
 }
 
+int64_t format_product(int64_t a, int64_t b)
+{
+	int64_t product;
+
+	if (!__builtin_mul_overflow(a, b, &product))
+		return product;
+	return (a < 0) != (b < 0) ? INT64_MIN : INT64_MAX;
+}
+
+int format_percent(double fraction)
+{
+	if (!(fraction > 0.0)) /* nor is NaN */
+		return 0;
+	return fraction < 1.0 ? (int)(fraction * 100.0) : 100;
+}
+
 char *format_change(double ratio, char out[FORMAT_BYTES])
 {
 	if (!isfinite(ratio))
@@ -114,8 +132,18 @@ const char *format_string(
 int64_t format_int(const json_t *object, const char *key, int64_t otherwise)
 {
 	const json_t *value = json_object_get(object, key);
+	const int64_t n = json_integer_value(value);
 
-	return json_is_integer(value) ? json_integer_value(value) : otherwise;
+	return json_is_integer(value) && n >= -EXACT && n <= EXACT ? n : otherwise;
+}
+
+int64_t format_sum(int64_t a, int64_t b)
+{
+	int64_t sum;
+
+	if (!__builtin_add_overflow(a, b, &sum))
+		return sum;
+	return a < 0 ? INT64_MIN : INT64_MAX;
 }
 
 double format_real(const json_t *object, const char *key)

@@ -19,6 +19,8 @@ char *format_count(int64_t value, char out[FORMAT_BYTES]);
 char *format_size(int64_t bytes, char out[FORMAT_BYTES]);
 /* "5.31 ms", "12.4 s", "2m03s", "1h02m" */
 char *format_duration(double seconds, char out[FORMAT_BYTES]);
+/* 37 of 0.378; 0 to 100, whatever the fraction */
+int format_percent(double fraction);
 /* "+4.5%" of a ratio 1.045 */
 char *format_change(double ratio, char out[FORMAT_BYTES]);
 
@@ -27,8 +29,11 @@ char *format_change(double ratio, char out[FORMAT_BYTES]);
 /* A string with control characters replaced; an integer as text; otherwise where it is neither. */
 const char *format_string(
 	const json_t *object, const char *key, const char *otherwise, char *out, size_t out_bytes);
-/* An integer, or otherwise. */
+/* An integer of at most 2^53 either way, which every reader of JSON keeps exactly, or otherwise. */
 int64_t format_int(const json_t *object, const char *key, int64_t otherwise);
+/* a + b; the largest or the least number there is where it is beyond: no daemon means that. */
+int64_t format_sum(int64_t a, int64_t b);
+int64_t format_product(int64_t a, int64_t b); /* the same of a * b */
 /* A number, or NaN. */
 double format_real(const json_t *object, const char *key);
 

@@ -12,20 +12,26 @@ void progress_init(struct progress *p, const struct term *term)
 	*p = (struct progress){.term = term, .start_ns = -1, .printed_segment = -1};
 }
 
-static int64_t total_done(const struct progress_step *s)
+/* Steps; products of what a daemon sent may be beyond int64_t. */
+static double total_done(const struct progress_step *s)
 {
-	return s->segment * s->steps + s->step;
+	return (double)s->segment * (double)s->steps + (double)s->step;
+}
+
+static double total(const struct progress_step *s)
+{
+	return (double)s->segments * (double)s->steps;
 }
 
 /* Seconds left, from the pace since the first step seen; NaN before there is one. */
 static double seconds_left(const struct progress *p, const struct progress_step *s, int64_t now_ns)
 {
-	const int64_t done = total_done(s) - p->start_done;
-	const int64_t left = s->segments * s->steps - total_done(s);
+	const double done = total_done(s) - p->start_done;
+	const double left = total(s) - total_done(s);
 
 	if (done <= 0 || left <= 0)
 		return (double)NAN;
-	return (double)(now_ns - p->start_ns) / SECOND_NS / (double)done * (double)left;
+	return (double)(now_ns - p->start_ns) / SECOND_NS / done * left;
 }
 
 /* The run and where in it; briefly the segment alone, if there are several. */
@@ -93,9 +99,7 @@ static void draw(struct progress *p, const struct progress_step *s, int64_t now_
 {
 	const struct term *t = p->term;
 	const size_t width = (size_t)term_width(t);
-	const double fraction = s->segments * s->steps > 0
-		? (double)total_done(s) / (double)(s->segments * s->steps)
-		: 0.0;
+	const double fraction = total(s) > 0.0 ? total_done(s) / total(s) : 0.0;
 	char before[256], after[256], bar[BAR_MAX * 4 + 1] = "", line[LINE_BYTES];
 	size_t cells = 0;
 
@@ -108,9 +112,9 @@ static void draw(struct progress *p, const struct progress_step *s, int64_t now_
 		term_bar(t, fraction, cells, bar, sizeof(bar));
 		fprintf(t->file, "\r\033[K%s%s[%s%s%s] %3d%%  %s", before, *before ? "  " : "",
 			term_colour(t, TERM_CYAN), bar, term_colour(t, TERM_PLAIN),
-			(int)(fraction * 100.0), after);
+			format_percent(fraction), after);
 	} else {
-		snprintf(line, sizeof(line), "%3d%%  %s  %s", (int)(fraction * 100.0), after,
+		snprintf(line, sizeof(line), "%3d%%  %s  %s", format_percent(fraction), after,
 			before);
 		cut(line, width > 1 ? width - 1 : 1);
 		fprintf(t->file, "\r\033[K%s", line);
@@ -133,7 +137,8 @@ static void print_line(struct progress *p, const struct progress_step *s, int64_
 
 void progress_show(struct progress *p, const struct progress_step *s, int64_t now_ns)
 {
-	const int64_t tenth = s->steps > 0 ? s->step * 10 / s->steps : 0;
+	const int64_t tenth =
+		s->steps > 0 ? (int64_t)((double)s->step * 10.0 / (double)s->steps) : 0;
 	bool quiet;
 
 	if (p->start_ns < 0) {

@@ -18,7 +18,7 @@ struct progress {
 	size_t widest[2]; /* text beside the bar so far, long and brief: the bar keeps its width */
 	bool drawn;       /* the bar stands on the terminal's last line */
 	int64_t start_ns; /* monotonic, of the first step seen */
-	int64_t start_done; /* steps done by then, over all segments */
+	double start_done; /* steps done by then, over all segments */
 	int64_t drawn_ns, printed_ns;
 	int64_t printed_segment, printed_tenth;
 };

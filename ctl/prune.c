@@ -89,7 +89,7 @@ static int fetch(struct ctl *ctl, struct client *c, const json_t *params, bool d
 		if (json_is_integer(next) && json_integer_value(next) <= after)
 			exit = ctl_error_set(e, CTL_TRANSPORT, "prune: gpt2d sent no next page");
 		after = json_is_integer(next) ? json_integer_value(next) : 0;
-		bytes += format_int(page, "bytes", 0);
+		bytes = format_sum(bytes, format_int(page, "bytes", 0));
 		json_array_extend(runs, json_object_get(page, "runs"));
 		json_decref(page);
 		if (tell)

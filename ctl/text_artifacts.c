@@ -53,7 +53,7 @@ static void print_copy(const struct term *t, const json_t *result)
 		format_string(file, "result", "", text, sizeof(text));
 		if (strcmp(text, "copied") == 0) {
 			copied++;
-			bytes += format_int(file, "bytes", 0);
+			bytes = format_sum(bytes, format_int(file, "bytes", 0));
 		} else if (strcmp(text, "present") == 0) {
 			present++;
 		} else {
@@ -111,7 +111,7 @@ void text_artifacts(struct ctl *ctl, const json_t *result)
 	size_t i;
 
 	json_array_foreach(files, i, file)
-		bytes += format_int(file, "bytes", 0);
+		bytes = format_sum(bytes, format_int(file, "bytes", 0));
 	if (!json_object_get(result, "copied_to")) {
 		fprintf(t->file, "run %lld %s (%s): %zu file%s, %s, in %s\n",
 			(long long)format_int(result, "id", 0),

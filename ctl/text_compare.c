@@ -263,7 +263,7 @@ static void print_skipped(const struct term *t, const json_t *arms)
 	size_t i;
 
 	json_array_foreach(arms, i, arm)
-		total += format_int(arm, "skipped", 0);
+		total = format_sum(total, format_int(arm, "skipped", 0));
 	if (total == 0)
 		return;
 	fputs("skipped steps: ", t->file);

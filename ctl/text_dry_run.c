@@ -27,7 +27,7 @@ void text_plan(const json_t *plan, char *out, size_t out_bytes)
 	}
 	used = snprintf(out, out_bytes, "%lld bucket%s of %s el (%s)", (long long)n,
 		n == 1 ? "" : "s", format_count(reduce, count),
-		format_size(reduce * elem_bytes, size));
+		format_size(format_product(reduce, elem_bytes), size));
 	if (gather >= 0 && used > 0 && (size_t)used < out_bytes &&
 		(gather != reduce || n_gather != n))
 		snprintf(out + used, out_bytes - (size_t)used, ", gathered in %lld of %s el",
@@ -236,7 +236,7 @@ static void print_bucket(FILE *out, const char *what, const json_t *plan, const 
 
 	fprintf(out, "  %-22s %lld bucket%s of %s el (%s), asked %s el\n", what, (long long)n,
 		n == 1 ? "" : "s", format_count(elems, effective),
-		format_size(elems * format_int(plan, "elem_bytes", 4), size),
+		format_size(format_product(elems, format_int(plan, "elem_bytes", 4)), size),
 		format_count(format_int(plan, keys[0], 0), asked));
 }
 

@@ -167,7 +167,7 @@ void text_progress_line(const struct term *t, const json_t *progress)
 		return;
 	term_bar(t, fraction, 24, bar, sizeof(bar));
 	fprintf(t->file, "        [%s%s%s] %3d%%", term_colour(t, TERM_CYAN), bar,
-		term_colour(t, TERM_PLAIN), (int)(fraction * 100.0));
+		term_colour(t, TERM_PLAIN), format_percent(fraction));
 	if (segments > 1)
 		fprintf(t->file, "  segment %lld/%lld %s", (long long)segment + 1,
 			(long long)segments, format_string(progress, "arm", "", arm, sizeof(arm)));

@@ -30,9 +30,10 @@ static double mean_of(const double *losses, size_t from, size_t to)
 static void put_bar(const struct term *t, double height)
 {
 	static const char plain[] = "_.-=+*%#";
-	const int eighth = (int)(height * 7.0 + 0.5);
+	const bool known = height >= 0.0 && height <= 1.0; /* NaN is neither */
+	const int eighth = known ? (int)(height * 7.0 + 0.5) : 0;
 
-	if (!isfinite(height))
+	if (!known)
 		fputc('?', t->file);
 	else if (t->utf8) /* U+2581 to U+2588 */
 		fprintf(t->file, "\xe2\x96%c", (char)(0x81 + eighth));

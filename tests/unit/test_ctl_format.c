@@ -65,6 +65,31 @@ static void test_change(void **state)
 	assert_string_equal(format_change((double)NAN, out), "-");
 }
 
+static void test_numbers_that_cannot_be(void **state)
+{
+	json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:f}", "most", (json_int_t)1 << 53, "more",
+		((json_int_t)1 << 53) + 1, "least", -((json_int_t)1 << 53), "less",
+		(json_int_t)INT64_MIN, "real", 1.0);
+
+	assert_true(format_int(o, "most", 7) == INT64_C(1) << 53);
+	assert_int_equal(format_int(o, "more", 7), 7);
+	assert_true(format_int(o, "least", 7) == -(INT64_C(1) << 53));
+	assert_int_equal(format_int(o, "less", 7), 7);
+	assert_int_equal(format_int(o, "real", 7), 7);
+	assert_int_equal(format_int(o, "none", 7), 7);
+	json_decref(o);
+	assert_int_equal(format_sum(3, -4), -1);
+	assert_true(format_sum(INT64_MAX, 1) == INT64_MAX);
+	assert_true(format_sum(INT64_MIN, -1) == INT64_MIN);
+	assert_int_equal(format_product(3, -4), -12);
+	assert_true(format_product(INT64_MAX, 2) == INT64_MAX);
+	assert_true(format_product(INT64_MAX, -2) == INT64_MIN);
+	assert_int_equal(format_percent(0.378), 37);
+	assert_int_equal(format_percent(1e300), 100);
+	assert_int_equal(format_percent(-5.0), 0);
+	assert_int_equal(format_percent((double)NAN), 0);
+}
+
 static void test_bar(void **state)
 {
 	struct term t = {.utf8 = false};
@@ -108,6 +133,7 @@ int main(void)
 		cmocka_unit_test(test_count_and_size),
 		cmocka_unit_test(test_duration),
 		cmocka_unit_test(test_change),
+		cmocka_unit_test(test_numbers_that_cannot_be),
 		cmocka_unit_test(test_bar),
 		cmocka_unit_test(test_clean),
 	};
