@@ -207,6 +207,18 @@ static bool is_set(const struct arguments *args, const char *key)
 	return false;
 }
 
+/* A run without "gpus" asks for all that its gpt2d had; this one has fewer, for which the batch is
+ * another product. */
+static void advise_ranks(json_t *row)
+{
+	const char *why = json_string_value(json_object_get(row, "message"));
+
+	json_object_set_new(row, "message",
+		json_sprintf("%s; as many as there are: --set gpus=0, with --set train_batch_size "
+			     "or gradient_accumulation_steps to fit",
+			why ? why : ""));
+}
+
 /*
  * The daemon's lines are of what was sent: a key is looked for in the options, then in the file. A
  * run that is queued again has no file.
@@ -223,6 +235,8 @@ static void place_error(
 		json_object_set_new(row, "key", json_string(set));
 	} else if (key && key[0] && source->rerun_of == 0) {
 		line = spec_line(source->text, source->n, base_key(source, key));
+	} else if (key && strcmp(key, "gpus") == 0) {
+		advise_ranks(row);
 	}
 	json_object_set_new(row, "line", json_integer(line));
 }

@@ -197,6 +197,12 @@ void text_running(const struct term *t, const json_t *running)
 	text_progress_line(t, json_object_get(running, "progress"));
 }
 
+/* Of the head, whose reason stands above; one that asks for more ranks than there are is not next. */
+static const char *head_waits(const char *waiting)
+{
+	return strncmp(waiting, "ranks: ", strlen("ranks: ")) == 0 ? "waits for more ranks" : "next";
+}
+
 /* The first few that wait; the head's reason stands before them. */
 static void print_queue(const struct term *t, const json_t *reply)
 {
@@ -223,7 +229,7 @@ static void print_queue(const struct term *t, const json_t *reply)
 		if (starts >= 0)
 			table_cell(&table, "in about %s", format_duration(starts, in));
 		else
-			table_cell(&table, "%s", i == 0 ? "next" : waiting);
+			table_cell(&table, "%s", i == 0 ? head_waits(waiting) : waiting);
 	}
 	table_print(&table, t, "        ");
 	table_finish(&table);

@@ -301,6 +301,18 @@ def test_fewer_ranks_than_the_queue_was_made_for(home):
             assert [c.state(run) for run in (asked, unasked)] == ["queued", "queued"]
             assert c.call("status")["waiting"] == "ranks: it trains on 2, gpt2d has 1; start it with --ranks 2"
             assert c.call("show", id=asked)["outlook"]["starts_in_s"] is None
+        environment = {**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": "C.UTF-8"}
+
+        def ctl(*words):
+            return subprocess.run([BUILD / "ctl/gpt2ctl", *map(str, words)], capture_output=True, text=True, timeout=60,
+                env=environment)
+        rows = [line for line in ctl("status").stdout.splitlines() if "priority 0" in line]
+        assert [row.split("priority 0  ")[1] for row in rows][0] == "waits for more ranks" and "next" not in "".join(rows)
+        refused = ctl("rerun", unasked)
+        assert refused.returncode == 2
+        assert f"run {unasked}: gpus: 2 ranks asked, the daemon has 1; as many as there are: --set gpus=0, with --set train_" in refused.stderr
+        for fits in ("train_batch_size=1", "gradient_accumulation_steps=2"):
+            assert ctl("rerun", unasked, "--set", "gpus=0", "--set", fits, "--dry-run").returncode == 0
         d.stop()
         d.command[ranks] = "2"
         d.start()
