@@ -1,5 +1,6 @@
 #include "ctl/arguments.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -63,8 +64,8 @@ static int parse_int(const char *text, int64_t *out)
 
 	errno = 0;
 	value = strtoll(text, &end, 10);
-	if (errno || end == text || *end)
-		return -EINVAL;
+	if (errno || end == text || *end || !isdigit((unsigned char)text[*text == '-']))
+		return -EINVAL; /* also " 1" and "+1", which strtoll takes */
 	*out = value;
 	return 0;
 }
@@ -297,7 +298,7 @@ int arguments_id(const char *word, int64_t *id, struct ctl_error *e)
 {
 	int64_t value;
 
-	if (parse_int(word, &value) != 0 || value < 1)
+	if (parse_int(word, &value) != 0 || value < 1 || word[0] == '0')
 		return ctl_error_set(e, CTL_USAGE,
 			"%s: not a run's id (a whole number from 1); see: gpt2ctl list", word);
 	*id = value;

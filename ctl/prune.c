@@ -21,6 +21,8 @@ static const struct option_row options[] = {
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
+enum { TIME_MAX = 1000000000 }; /* of any unit */
+
 /* "30d" to seconds: 0, or CTL_USAGE with e. */
 static int parse_time(const char *text, int64_t *seconds, struct ctl_error *e)
 {
@@ -28,15 +30,18 @@ static int parse_time(const char *text, int64_t *seconds, struct ctl_error *e)
 		char letter;
 		int64_t seconds;
 	} units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 604800}};
-	char *end;
+	const size_t digits = strspn(text, "0123456789");
 	long long n;
 
 	errno = 0;
-	n = strtoll(text, &end, 10);
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-		if (end == text || errno || n < 0 || n > 1000000000 || end[0] != units[i].letter ||
-			end[1] != '\0')
+	n = strtoll(text, NULL, 10);
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]) && digits > 0; i++) {
+		if (text[digits] != units[i].letter || text[digits + 1] != '\0')
 			continue;
+		if (errno || n > TIME_MAX)
+			return ctl_error_set(e, CTL_USAGE,
+				"--older-than: %.80s: too large, at most %d%c", text, TIME_MAX,
+				units[i].letter);
 		*seconds = n * units[i].seconds;
 		return 0;
 	}
