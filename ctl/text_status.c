@@ -197,10 +197,10 @@ void text_running(const struct term *t, const json_t *running)
 	text_progress_line(t, json_object_get(running, "progress"));
 }
 
-/* Of the head, whose reason stands above; one that asks for more ranks than there are is not next. */
+/* Of the head, whose reason stands above; what wants more ranks than there are is not next. */
 static const char *head_waits(const char *waiting)
 {
-	return strncmp(waiting, "ranks: ", strlen("ranks: ")) == 0 ? "waits for more ranks" : "next";
+	return strncmp(waiting, "ranks: ", 7) == 0 ? "waits for more ranks" : "next";
 }
 
 /* The first few that wait; the head's reason stands before them. */

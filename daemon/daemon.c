@@ -243,7 +243,10 @@ static int start_store(struct daemon *d, char *error, size_t error_bytes)
 		close_store(d);
 		rc = open_store(d, error, error_bytes);
 	}
-	if (failure_is_full(rc)) {
+	if (rc == -EFBIG) {
+		snprintf(error + strlen(error), error_bytes - strlen(error), "; %s",
+			failure_too_large);
+	} else if (failure_is_full(rc)) {
 		filesystem_describe(d->state_dir, where, sizeof(where));
 		snprintf(error + strlen(error), error_bytes - strlen(error), "; make room on %s",
 			where);

@@ -274,6 +274,16 @@ int database_probe(struct database *d)
 	return rc;
 }
 
+/* Of an error of reading or writing SQLite tells that it is one, and the system which. */
+static void describe(struct sqlite3 *db, int rc, char *error, size_t error_bytes)
+{
+	const bool io = (sqlite3_errcode(db) & 0xff) == SQLITE_IOERR && rc != -EIO;
+
+	snprintf(error, error_bytes, "%s%s%s%s", sqlite3_errmsg(db), io ? ": " : "",
+		io ? strerror(-rc) : "",
+		rc == -EBADMSG ? "; A DAMAGED DATABASE in gpt2d(8) says what to do" : "");
+}
+
 static int prepare(struct database *d, char *error, size_t error_bytes)
 {
 	int rc = sqlite3_open_v2(d->path, &d->handle,
@@ -298,8 +308,7 @@ static int prepare(struct database *d, char *error, size_t error_bytes)
 		rc = migrate(d->handle, error, error_bytes);
 	}
 	if (rc < 0 && rc != -EPROTO && d->handle != NULL)
-		snprintf(error, error_bytes, "%s%s", sqlite3_errmsg(d->handle),
-			rc == -EBADMSG ? "; A DAMAGED DATABASE in gpt2d(8) says what to do" : "");
+		describe(d->handle, rc, error, error_bytes);
 	return rc;
 }
 

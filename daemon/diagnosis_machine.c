@@ -14,6 +14,7 @@
 
 #include "daemon/control.h"
 #include "daemon/diagnosis.h"
+#include "daemon/failure.h"
 #include "proto/cgroup.h"
 
 enum {
@@ -97,6 +98,20 @@ static void limit_text(rlim_t limit, char *out, size_t out_bytes)
 		snprintf(out, out_bytes, "no limit");
 	else
 		snprintf(out, out_bytes, "%llu", (unsigned long long)limit);
+}
+
+/* The queue's database grows, and so do the files of runs. */
+static void check_file_size(struct diagnosis *d)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_FSIZE, &files) < 0)
+		return;
+	if (files.rlim_cur == RLIM_INFINITY)
+		diagnosis_add(d, "fsize", VERDICT_OK, NULL, "no limit");
+	else
+		diagnosis_add(d, "fsize", VERDICT_WARN, failure_too_large,
+			"a file has at most %llu bytes", (unsigned long long)files.rlim_cur);
 }
 
 static void check_limits(struct diagnosis *d)
@@ -190,6 +205,7 @@ void diagnosis_machine(struct diagnosis *d)
 	check_memory(d);
 	check_shm(d);
 	check_limits(d);
+	check_file_size(d);
 	check_gpus(d);
 	check_clock(d);
 }

@@ -7,6 +7,9 @@
 #include "daemon/clock.h"
 #include "daemon/filesystem.h"
 
+const char failure_too_large[] = "raise the limit on the size of files (LimitFSIZE= of the unit, "
+				 "ulimit -f)";
+
 bool failure_is_full(int rc)
 {
 	return rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG;
@@ -19,7 +22,9 @@ void failure_describe(const char *path, int rc, struct store_failure *out)
 	out->rc = rc;
 	snprintf(out->path, sizeof(out->path), "%s", path);
 	filesystem_describe(path, where, sizeof(where));
-	if (failure_is_full(rc))
+	if (rc == -EFBIG)
+		snprintf(out->advice, sizeof(out->advice), "%s", failure_too_large);
+	else if (failure_is_full(rc))
 		snprintf(out->advice, sizeof(out->advice),
 			"make room on %.180s; gpt2ctl prune removes old runs", where);
 	else if (rc == -ESTALE)

@@ -15,6 +15,9 @@ enum { FAILURE_TEXT_BYTES = 768 }; /* fits a refusal */
 /* A negative errno of a disk, a quota or a limit that lets nothing more be written. */
 bool failure_is_full(int rc);
 
+/* What to do where files may not be that large. */
+extern const char failure_too_large[];
+
 /* rc, path and advice of *out. It asks the file system: not for the loop. */
 void failure_describe(const char *path, int rc, struct store_failure *out);
 
