@@ -198,10 +198,13 @@ static void json_event(
 
 static void print_error(struct ctl *ctl, const char *message)
 {
+	char clean[sizeof(((struct ctl_error *)0)->message)];
+
 	if (ctl->out_unread)
 		return; /* follow's remark that it shows no more */
+	term_clean_lines(message, clean, sizeof(clean));
 	fprintf(ctl->err.file, "%sgpt2ctl:%s %s\n", term_colour(&ctl->err, TERM_RED),
-		term_colour(&ctl->err, TERM_PLAIN), message);
+		term_colour(&ctl->err, TERM_PLAIN), clean);
 }
 
 static void json_error(struct ctl *ctl, const struct ctl_error *error)
@@ -218,14 +221,16 @@ static void json_error(struct ctl *ctl, const struct ctl_error *error)
 static void print_spec_errors(struct ctl *ctl, const char *file, const json_t *errors)
 {
 	struct spec_error error;
+	char clean[SPEC_PATH_MAX];
 	const json_t *row;
 	size_t i;
 
+	term_clean(file, clean, sizeof(clean));
 	json_array_foreach(errors, i, row) {
 		error.line = (int)format_int(row, "line", 0);
 		format_string(row, "key", "", error.key, sizeof(error.key));
 		format_string(row, "message", "", error.message, sizeof(error.message));
-		spec_error_print(&error, file, ctl->err.file);
+		spec_error_print(&error, clean, ctl->err.file);
 	}
 }
 

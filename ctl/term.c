@@ -93,14 +93,14 @@ static bool is_control(const unsigned char *s)
 	return *s < 0x20 || *s == 0x7f || (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0);
 }
 
-void term_clean(const char *s, char *out, size_t out_bytes)
+static void clean(const char *s, bool lines, char *out, size_t out_bytes)
 {
 	size_t n = 0;
 
 	if (out_bytes == 0)
 		return;
 	for (; *s && n + 1 < out_bytes; s++) {
-		if (is_control((const unsigned char *)s)) {
+		if (is_control((const unsigned char *)s) && !(lines && *s == '\n')) {
 			s += (unsigned char)*s == 0xc2;
 			out[n++] = '?';
 		} else {
@@ -115,4 +115,14 @@ void term_clean(const char *s, char *out, size_t out_bytes)
 			n--;
 	}
 	out[n] = '\0';
+}
+
+void term_clean(const char *s, char *out, size_t out_bytes)
+{
+	clean(s, false, out, out_bytes);
+}
+
+void term_clean_lines(const char *s, char *out, size_t out_bytes)
+{
+	clean(s, true, out, out_bytes);
 }

@@ -14,6 +14,7 @@
 
 #include "daemon/database_look.h"
 #include "daemon/diagnosis.h"
+#include "daemon/failure.h"
 #include "daemon/filesystem.h"
 #include "daemon/paths.h"
 #include "daemon/preflight.h"
@@ -88,7 +89,8 @@ static bool check_preflight(
 		snprintf(advice, sizeof(advice), "make its folder, or set %s", setting);
 	else
 		snprintf(advice, sizeof(advice), "set %s to another path%s", setting,
-			rc == -ENAMETOOLONG ? " (of a socket: at most 107 bytes)" : "");
+			rc == -ENAMETOOLONG && what == PREFLIGHT_SOCKET ? " (at most 107 bytes)"
+									: "");
 	diagnosis_add(d, check, VERDICT_FAIL, advice, "%s", error);
 	return false;
 }
@@ -177,8 +179,10 @@ static void check_database(struct diagnosis *d, const char *folder)
 	snprintf(path, sizeof(path), "%s/t.db-wal", own);
 	if (rc != SQLITE_OK)
 		diagnosis_add(d, "database", VERDICT_FAIL,
-			"set state_dir to a folder on a disk of this machine", "%s: SQLite: %s",
-			folder, sqlite3_errmsg(db));
+			store_errno(db, rc) == -EFBIG
+				? failure_too_large
+				: "set state_dir to a folder on a disk of this machine",
+			"%s: SQLite: %s", folder, sqlite3_errmsg(db));
 	else if (access(path, F_OK) < 0)
 		diagnosis_add(d, "database", VERDICT_FAIL,
 			"set state_dir to a folder on a disk of this machine",

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
+#include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +32,23 @@ static void fill_standard_streams(void)
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
 		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
 			return;
+}
+
+/* One line on standard error; what came from elsewhere must not drive the terminal. */
+static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void say(const char *format, ...)
+{
+	char text[2 * PATH_MAX];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	for (char *c = text; *c != '\0'; c++)
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			*c = '?';
+	fprintf(stderr, "gpt2d: %s\n", text);
 }
 
 /* Descriptors for as many clients as the system lets us have; 0, or -EMFILE when that is none. */
@@ -95,7 +114,7 @@ static int run(
 	rc = daemon_start(&daemon, settings, error, sizeof(error));
 	if (rc < 0) {
 		log_finish(); /* what led to it is said before */
-		fprintf(stderr, "gpt2d: %s\n", error);
+		say("%s", error);
 		daemon_finish(&daemon);
 		return rc == -EBUSY ? STATUS_IN_USE : STATUS_FAILED;
 	}
@@ -109,7 +128,7 @@ static int run(
 
 static void print_warning(const char *text, void *arg)
 {
-	fprintf(stderr, "gpt2d: warning: %s\n", text);
+	say("warning: %s", text);
 }
 
 /* Of files and folders that the settings name; rights may be others' than who asks with -n. */
@@ -123,7 +142,7 @@ static bool test_places(const struct settings *s)
 		rc = preflight_is_set(i, s) ? preflight_try(i, s, error, sizeof(error)) : 0;
 		if (rc == 0 || rc == -EACCES || rc == -EROFS)
 			continue;
-		fprintf(stderr, "gpt2d: %s\n", error);
+		say("%s", error);
 		good = false;
 	}
 	preflight_warn(s, print_warning, NULL);
@@ -164,20 +183,20 @@ static int run_with_log(struct settings *settings, int argc, char **argv)
 	int rc = engine_program_find(settings, &program, error, sizeof(error));
 
 	if (rc < 0) {
-		fprintf(stderr, "gpt2d: %s\n", error);
+		say("%s", error);
 		return STATUS_USAGE;
 	}
 	for (enum preflight i = 0; i < PREFLIGHTS; i++) {
 		if (preflight_try(i, settings, error, sizeof(error)) == 0)
 			continue;
-		fprintf(stderr, "gpt2d: %s\n", error);
+		say("%s", error);
 		return i == PREFLIGHT_LOG || i == PREFLIGHT_METRICS ? STATUS_USAGE : STATUS_FAILED;
 	}
 	log_set_level((enum log_level)settings->log_level);
 	rc = log_open(settings->log_file);
 	if (rc < 0) {
-		fprintf(stderr, "gpt2d: log_file: %s: %s\n",
-			settings->log_file ? settings->log_file : "stderr", log_error_text(rc));
+		say("log_file: %s: %s", settings->log_file ? settings->log_file : "stderr",
+			log_error_text(rc));
 		return STATUS_USAGE;
 	}
 	rc = raise_descriptors() < 0 ? STATUS_FAILED : run(settings, &program, argc, argv);
@@ -191,7 +210,7 @@ static int check(const struct settings *s, const char *errors, bool json)
 	int failed = diagnosis_run(s, errors, json, stdout);
 
 	if (failed < 0)
-		fprintf(stderr, "gpt2d: out of memory\n");
+		say("out of memory");
 	return failed == 0 && fflush(stdout) == 0 && !ferror(stdout) ? STATUS_OK : STATUS_FAILED;
 }
 
@@ -199,7 +218,7 @@ static int check(const struct settings *s, const char *errors, bool json)
 static void print_errors(char *errors)
 {
 	for (char *line = strtok(errors, "\n"); line != NULL; line = strtok(NULL, "\n"))
-		fprintf(stderr, "gpt2d: %s\n", line);
+		say("%s", line);
 }
 
 int main(int argc, char **argv)
@@ -216,13 +235,13 @@ int main(int argc, char **argv)
 	umask(077); /* what runs leave behind is for whom gpt2d belongs to; others ask it */
 	json_text_init();
 	if (set_environment() < 0) {
-		fprintf(stderr, "gpt2d: out of memory\n");
+		say("out of memory");
 		return STATUS_FAILED;
 	}
 	json_object_seed(0); /* before there is a second thread */
 	to = open_memstream(&errors, &errors_bytes);
 	if (to == NULL) {
-		fprintf(stderr, "gpt2d: out of memory\n");
+		say("out of memory");
 		return STATUS_FAILED;
 	}
 	rc = settings_load(&settings, argc, argv, &command, to);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -137,12 +138,29 @@ static int try_metrics(const struct settings *s, char *error, size_t error_bytes
 	return -EINVAL;
 }
 
+/* SQLite has names of its own for what it keeps beside a database, and a limit for all of them. */
+static int try_length(const char *state, char *error, size_t error_bytes)
+{
+	const sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
+	const size_t more = strlen("/gpt2d.db") + strlen("-journal");
+	const size_t max = vfs ? (size_t)vfs->mxPathname - more : PATH_MAX - 1 - more;
+
+	if (strlen(state) <= max)
+		return 0;
+	snprintf(error, error_bytes,
+		"state_dir: %s: %zu bytes, SQLite keeps databases in folders of at most %zu", state,
+		strlen(state), max);
+	return -ENAMETOOLONG;
+}
+
 static int try_state(const struct settings *s, char *error, size_t error_bytes)
 {
 	char state[PATH_MAX], path[PATH_MAX + 16];
 	struct stat st;
 	int rc = paths_state_dir(s->state_dir, state, sizeof(state), error, error_bytes);
 
+	if (rc == 0)
+		rc = try_length(state, error, error_bytes);
 	if (rc == 0)
 		rc = try_folder("state_dir", state, error, error_bytes);
 	snprintf(path, sizeof(path), "%s/runs", state);

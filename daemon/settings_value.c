@@ -247,6 +247,14 @@ static int set_path(struct settings *s, const struct settings_row *row, const ch
 		wrong = "an absolute path is expected";
 	else if (listed && list->n == SETTINGS_ROOTS_MAX)
 		wrong = "too many paths";
+	for (const char *c = value; wrong == NULL && *c != '\0'; c++) {
+		if ((unsigned char)*c >= 0x20 && *c != 0x7f)
+			continue;
+		/* it would break lines of the log, and of what -nv prints */
+		snprintf(error, error_bytes, "%s: its byte %zu is 0x%02x, a control character",
+			row->name, (size_t)(c - value) + 1, (unsigned)*c);
+		return -EINVAL;
+	}
 	if (wrong != NULL) {
 		snprintf(error, error_bytes, "%s: \"%s\": %s", row->name, value, wrong);
 		return -EINVAL;

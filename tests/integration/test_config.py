@@ -82,6 +82,19 @@ progress_timeout = 10 parsecs
     assert lines == expected
 
 
+def test_control_characters(tmp_path):
+    """None in a path, which would break lines of the log; none of what is wrong gets to the terminal."""
+    for option, name in (("--socket", "socket"), ("--state-dir", "state_dir"), ("--log-file", "log_file")):
+        refused = run("-n", option, "/tmp/a\nb")
+        assert refused.returncode == 2
+        assert refused.stderr == f"gpt2d: {name}: its byte 7 is 0x0a, a control character\n"
+    conf = write(tmp_path, "state_dir = /tmp/\033[31mred\n")
+    assert "state_dir: its byte 6 is 0x1b, a control character" in run("-n", conf=conf).stderr
+    for words in (["-n", "--log-level", "\033[31m"], ["--\033[31m"], ["-c", "/none/\033[31m", "-n"]):
+        refused = run(*words)
+        assert refused.returncode == 2 and "\033" not in refused.stderr and "?[31m" in refused.stderr, refused
+
+
 def test_a_byte_order_mark_is_named(tmp_path):
     conf = write(tmp_path, b"\xef\xbb\xbfranks = 2\nrank = 3\n")
     shown = run("-n", conf=conf)

@@ -204,3 +204,12 @@ def test_daemon_dies_before_the_reply(path):
         result = ctl("status", path=path)
     assert result.returncode == 1
     assert "closed the connection" in result.stderr
+
+
+def test_what_is_wrong_does_not_drive_the_terminal(path, tmp_path):
+    bad = tmp_path / "a\033[31m.json"
+    bad.write_text("{")
+    for words in (["submit", tmp_path / "none\033[31m"], ["submit", bad], ["show", "\033[31m"], ["--\033[31m"], ["sta\033[31m"],
+            ["submit", bad, "--set", "\033[31m"], ["data", "prepare", "-o", "x", tmp_path / "\033[31m"], ["help", "\033[31m"]):
+        result = ctl(*words, path=path)
+        assert result.returncode != 0 and "\033" not in result.stderr and "?[31m" in result.stderr, (words, result)

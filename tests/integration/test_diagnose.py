@@ -17,7 +17,7 @@ from helpers import BUILD, FAKE_ENGINE, Daemon, spec, wait_for
 
 GPT2D = BUILD / "daemon" / "gpt2d"
 NAMES = ["gpt2d", "settings", "device", "engine", "checker", "socket", "lock", "state", "database", "lock",
-    "queue", "log", "data", "metrics", "processors", "memory", "/dev/shm", "nofile", "memlock", "GPUs", "clock", "systemd"]
+    "queue", "log", "data", "metrics", "processors", "memory", "/dev/shm", "nofile", "memlock", "fsize", "GPUs", "clock", "systemd"]
 
 
 @pytest.fixture
@@ -290,6 +290,36 @@ def test_more_than_there_is(home):
         timeout=180, check=True)
     nofile = next(c for c in json.loads(done.stdout)["checks"] if c["check"] == "nofile")
     assert nofile["verdict"] == "warn" and nofile["found"].startswith("100 descriptors")
+
+
+@pytest.mark.parametrize("blocks", [0, 20])
+def test_files_may_not_be_large(home, blocks):
+    """Neither ends by a signal, and what helps is said: no room is missing."""
+    advice = "raise the limit on the size of files (LimitFSIZE= of the unit, ulimit -f)"
+    limited = ["/bin/sh", "-c", f'ulimit -f {blocks}; exec "$0" "$@"', GPT2D, "-c", "/dev/null", "--socket", home / "s",
+        "--state-dir", home / "state"]
+    done = subprocess.run([*limited, "--check", "--json"], capture_output=True, text=True, timeout=180, check=False)
+    found = {c["check"]: c for c in json.loads(done.stdout)["checks"]}
+    assert done.returncode == 1 and found["database"]["verdict"] == "fail" and found["database"]["advice"] == advice
+    assert found["fsize"]["verdict"] == "warn" and found["fsize"]["found"] == f"a file has at most {blocks * 512} bytes"
+    started = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
+    assert started.returncode == 1 and started.stderr.endswith(f"disk I/O error: File too large; {advice}\n"), started
+
+
+def test_a_long_state_directory(home):
+    """SQLite's limit is named, by all who ask, and one byte less is well."""
+    room = 495 - len(str(home))
+    longest = home / "/".join(["d" * 99] * 6)[:room - 1].rstrip("/").ljust(room - 1, "e")
+    assert len(str(longest)) == 495
+    with Daemon(home=home, options=("--state-dir", str(longest))) as d:
+        assert d.accepts()
+    words = ["-c", "/dev/null", "--socket", home / "s", "--state-dir", f"{longest}f"]
+    said = "496 bytes, SQLite keeps databases in folders of at most 495"
+    assert f"gpt2d: state_dir: {longest}f: {said}\n" in subprocess.run([GPT2D, *words], capture_output=True, text=True,
+        timeout=60, check=False).stderr
+    assert said in subprocess.run([GPT2D, *words, "-n"], capture_output=True, text=True, timeout=60, check=False).stderr
+    done = subprocess.run([GPT2D, *words, "--check"], capture_output=True, text=True, timeout=60, check=False)
+    assert said + "; set state_dir to another path\n" in done.stdout
 
 
 def test_too_few_descriptors_for_any_client(home):
