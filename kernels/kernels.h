@@ -46,14 +46,15 @@ struct k_event;
 struct k_graph;
 
 /*
- * Ways of k_attention_* on CUDA: plain arithmetic; for head size 64 on sm_80 and up the same on
- * tiles in shared memory (32 bits), the matrix units, and Hopper's own in 16 bits. BEST: the last
- * of them that there is.
+ * Ways of k_attention_* on CUDA: plain arithmetic; for head size 64 the same on tiles in shared
+ * memory (32 bits, sm_80 and up), the matrix units as sm_70 has them (16 bits) and as sm_80 has
+ * them, and Hopper's own in 16 bits. BEST: the last of them that there is.
  */
 enum k_attention {
 	K_ATTENTION_BEST,
 	K_ATTENTION_PLAIN,
 	K_ATTENTION_TILED,
+	K_ATTENTION_WMMA,
 	K_ATTENTION_MMA,
 	K_ATTENTION_WGMMA,
 };

@@ -40,6 +40,10 @@ static bool can(const struct k_context *ctx, enum k_attention way, int64_t HS,
 			ctx->capability == ATTENTION_WGMMA_CAPABILITY;
 	case K_ATTENTION_MMA:
 		return fits && ctx->capability >= ATTENTION_MMA_CAPABILITY;
+	case K_ATTENTION_WMMA:
+		return fits && half &&
+			ctx->capability >= (ctx->dtype == K_BF16 ? ATTENTION_WMMA_BF16_CAPABILITY
+								 : ATTENTION_WMMA_CAPABILITY);
 	case K_ATTENTION_TILED:
 		return aligned && !half && HS == ATTENTION_TILED_HS &&
 			ctx->capability >= ATTENTION_TILED_CAPABILITY;
@@ -54,10 +58,10 @@ static bool can(const struct k_context *ctx, enum k_attention way, int64_t HS,
 static enum k_attention choose(
 	struct k_context *ctx, const char *name, int64_t HS, const void *const *all, int n)
 {
-	static const enum k_attention ways[] = {
-		K_ATTENTION_WGMMA, K_ATTENTION_MMA, K_ATTENTION_TILED, K_ATTENTION_PLAIN};
+	static const enum k_attention ways[] = {K_ATTENTION_WGMMA, K_ATTENTION_MMA,
+		K_ATTENTION_WMMA, K_ATTENTION_TILED, K_ATTENTION_PLAIN};
 
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 5; i++) {
 		if (ctx->attention != K_ATTENTION_BEST && ctx->attention != ways[i])
 			continue;
 		if (can(ctx, ways[i], HS, all, n))
@@ -86,6 +90,8 @@ static void forward(struct k_stream *s, enum k_attention way, const struct atten
 		attention_wgmma_forward(s, a);
 	else if (way == K_ATTENTION_MMA)
 		attention_mma_forward(s, a);
+	else if (way == K_ATTENTION_WMMA)
+		attention_wmma_forward(s, a);
 	else
 		attention_plain_forward(s, a);
 }
@@ -124,6 +130,8 @@ static void backward(
 		attention_wgmma_backward(s, a, out);
 	else if (way == K_ATTENTION_MMA)
 		backward_with_delta(s, a, out, attention_mma_backward<E>);
+	else if (way == K_ATTENTION_WMMA)
+		backward_with_delta(s, a, out, attention_wmma_backward<E>);
 	else
 		backward_with_delta(s, a, out, attention_plain_backward<E>);
 }

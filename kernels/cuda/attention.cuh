@@ -1,9 +1,9 @@
 /*
- * attention.cuh: causal attention for the choice made in attention.cu. Five ways lead to the same
- * result: for head size 64 (Dao, arXiv:2307.08691) in 16 bits matrix units, Hopper's own or those
- * of sm_80 and up, and in 32 bits the latter or tiles of fp32 arithmetic; and plain fp32 arithmetic
- * for everything else. A backward takes the results of any forward. Dropout element:
- * ((b*NH + h)*T + query)*T + key.
+ * attention.cuh: causal attention for the choice made in attention.cu. Six ways lead to the same
+ * result: for head size 64 (Dao, arXiv:2307.08691) in 16 bits matrix units, Hopper's own, those of
+ * sm_80 or those of sm_70, and in 32 bits those of sm_80 or tiles of fp32 arithmetic; and plain
+ * fp32 arithmetic for everything else. A backward takes the results of any forward. Dropout
+ * element: ((b*NH + h)*T + query)*T + key.
  */
 #ifndef GPT2D_KERNELS_CUDA_ATTENTION_CUH
 #define GPT2D_KERNELS_CUDA_ATTENTION_CUH
@@ -12,6 +12,7 @@
 #include "kernels/cuda/stream.cuh"
 
 enum { ATTENTION_MMA_HS = 64, ATTENTION_MMA_CAPABILITY = 80, ATTENTION_WGMMA_CAPABILITY = 90 };
+enum { ATTENTION_WMMA_CAPABILITY = 70, ATTENTION_WMMA_BF16_CAPABILITY = 80 };
 enum { ATTENTION_TILED_HS = 64, ATTENTION_TILED_CAPABILITY = 80 };
 
 template <typename E> struct attention {
@@ -37,6 +38,10 @@ void attention_wgmma_backward(struct k_stream *s, const struct attention<E> &a, 
 /* In fp32 and tf32 by the matrix units, as the context's type is. */
 void attention_tf32_forward(struct k_stream *s, const struct attention<float> &a);
 void attention_tf32_backward(struct k_stream *s, const struct attention<float> &a);
+/* __nv_bfloat16 on sm_80 and up alone. */
+template <typename E> void attention_wmma_forward(struct k_stream *s, const struct attention<E> &a);
+template <typename E>
+void attention_wmma_backward(struct k_stream *s, const struct attention<E> &a);
 void attention_tiled_forward(struct k_stream *s, const struct attention<float> &a);
 void attention_tiled_backward(struct k_stream *s, const struct attention<float> &a);
 template <typename E>

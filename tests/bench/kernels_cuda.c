@@ -476,7 +476,7 @@ static void print_ways(struct bench *b, size_t which, struct tensors *t)
 	}
 	for (int way = 0; way < WAYS; way++) {
 		static const char *const names[WAYS] = {
-			"best", "plain", "tiled", "mma", "wgmma"};
+			"best", "plain", "tiled", "wmma", "mma", "wgmma"};
 
 		if (!b->ways[way])
 			continue;

@@ -47,9 +47,9 @@ double harness_tolerance(const struct harness *h)
 
 int harness_way(const char *name)
 {
-	static const char *const names[] = {"best", "plain", "tiled", "mma", "wgmma"};
+	static const char *const names[] = {"best", "plain", "tiled", "wmma", "mma", "wgmma"};
 
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 6; i++) {
 		if (strcmp(name, names[i]) == 0)
 			return (int)K_ATTENTION_BEST + i;
 	}

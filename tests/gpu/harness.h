@@ -33,7 +33,7 @@ void harness_restart(struct harness *h, uint64_t seed);
 /* "fp32", "tf32", "bf16", "fp16"; -1: no such type. */
 int harness_dtype(const char *name);
 
-/* "best", "plain", "tiled", "mma", "wgmma"; -1: no such way. */
+/* "best", "plain", "tiled", "wmma", "mma", "wgmma"; -1: no such way. */
 int harness_way(const char *name);
 
 /* Relative tolerance of a result that was rounded to the type under test about once. */

@@ -4,7 +4,7 @@
  *
  *   kernels_gpu fp32|tf32|bf16|fp16 near|exact|attention REFERENCE [small|all [WAY]]
  *
- * WAY: which one attention is to go, best, plain, tiled, mma or wgmma.
+ * WAY: which one attention is to go, best, plain, tiled, wmma, mma or wgmma.
  *
  * A result passes when |got - want| / |want|, Euclidean norms, is at most its tolerance, and no
  * element is further off than PEAK tolerances of the largest |want|. NaN never passes, but where
