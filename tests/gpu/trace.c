@@ -2,7 +2,7 @@
  * gpu_trace: losses of a training for tests/gpu/torch_trace.py, which trains the same from the same
  * parameters on the same tokens.
  *
- *   gpu_trace DIR [small]                    20 steps on synthetic tokens, in each precision
+ *   gpu_trace DIR [small] [steps STEPS]      20 steps on synthetic tokens, in each precision
  *   gpu_trace DIR [small] text FILE STEPS    steps on a token file, in bf16
  *
  * The model is GPT-2 124M; small: one that a CPU, which takes fp32 for bf16, trains in seconds.
@@ -21,7 +21,7 @@
 
 #include "tests/gpu/small_training.h"
 
-enum { STEPS = 20, PATH_BYTES = 512, TEXT_WARMUP_STEPS = 50, TEXT_STEPS_MAX = 100000 };
+enum { STEPS = 20, PATH_BYTES = 512, TEXT_WARMUP_STEPS = 50, STEPS_MAX = 100000 };
 static const int64_t wait_ns = INT64_C(60000000000);
 
 static const struct {
@@ -258,11 +258,12 @@ static int read_arguments(int argc, char **argv, struct asked *asked)
 	}
 	if (argc == at)
 		return 0;
-	if (argc != at + 3 || strcmp(argv[at], "text") != 0)
+	if (argc == at + 3 && strcmp(argv[at], "text") == 0)
+		asked->text = argv[at + 1];
+	else if (argc != at + 2 || strcmp(argv[at], "steps") != 0)
 		return -1;
-	asked->text = argv[at + 1];
-	asked->steps = strtoll(argv[at + 2], &end, 10);
-	return *end || asked->steps < 1 || asked->steps > TEXT_STEPS_MAX ? -1 : 0;
+	asked->steps = strtoll(argv[argc - 1], &end, 10);
+	return *end || asked->steps < 1 || asked->steps > STEPS_MAX ? -1 : 0;
 }
 
 /* A CPU trains in fp32 alone, text is trained in one precision. */
@@ -283,7 +284,7 @@ int main(int argc, char **argv)
 	int rc = 0;
 
 	if (read_arguments(argc, argv, &asked)) {
-		fprintf(stderr, "usage: gpu_trace DIR [small] [text FILE STEPS]\n");
+		fprintf(stderr, "usage: gpu_trace DIR [small] [steps STEPS | text FILE STEPS]\n");
 		return 2;
 	}
 	if (start(&w)) {

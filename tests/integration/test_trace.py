@@ -33,3 +33,18 @@ def test_real_text_beside_pytorch(tmp_path):
     end = subprocess.run([sys.executable, GPU / "real_text", BUILD, tmp_path / "text.bin", "30", "small"], capture_output=True,
                          text=True, timeout=300)
     assert end.stdout.splitlines()[-1] == "2 passed, 0 failed", end.stdout + end.stderr
+
+
+def test_gradients_of_two_engines(tmp_path):
+    """The comparison of a GPU's first gradients with the CPU engine's: one element that is off fails it."""
+    for name in ("want", "got"):
+        (tmp_path / name).mkdir()
+        subprocess.run([PROGRAM, tmp_path / name, "small", "steps", "1"], check=True, timeout=120)
+    compare = [sys.executable, GPU / "gradients", tmp_path / "want", tmp_path / "got"]
+    end = subprocess.run(compare, capture_output=True, text=True, timeout=120)
+    assert end.stdout.splitlines()[-1] == "3 passed, 0 failed", end.stdout + end.stderr
+    gradients = array.array("f", (tmp_path / "got/grads.fp32").read_bytes())
+    gradients[0] += 1e-3 * max(gradients)
+    (tmp_path / "got/grads.fp32").write_bytes(gradients.tobytes())
+    end = subprocess.run(compare, capture_output=True, text=True, timeout=120)
+    assert end.stdout.splitlines()[-1] == "2 passed, 1 failed", end.stdout + end.stderr
