@@ -31,6 +31,7 @@ enum {
 	PERIOD_S = 60,
 	LACKING_S = 2, /* while there is no reserve */
 	SOON_S = 1,
+	ENDED_MAX = 32, /* runs that end one after another before the settings wait no longer */
 };
 
 enum step { STEP_MOVE, STEP_EMPTY, STEP_DELETE, STEP_REMOVE, STEP_MEASURE, STEP_RELEASE };
@@ -40,6 +41,7 @@ struct batch {
 	struct worker_job job;
 	struct pruner *pruner;
 	uint64_t client; /* 0: the settings */
+	int64_t ended;   /* the pruner's, when it began */
 	bool dry;
 	json_t *selected; /* {runs, next} */
 	size_t i;
@@ -68,6 +70,8 @@ struct pruner {
 	bool reserving;           /* that job is at work, or waits */
 	int reserve_rc;           /* what it came to last */
 	bool by_age, by_age_next; /* retain_days is what the settings' batch is for, will be */
+	int64_t ended;            /* runs, since the settings were kept to */
+	bool soon;                /* the timer was set for a run that has ended */
 };
 
 static void next_run(struct batch *b);
@@ -133,6 +137,8 @@ static void finish_batch(struct batch *b)
 			json_pack("{sO sI sb sO}", "runs", b->removed, "bytes",
 				(json_int_t)b->freed, "dry_run", b->dry, "next", next));
 	else if (b->client == 0) {
+		if (b->now == NULL && !full && !p->by_age_next)
+			p->ended -= b->ended;
 		p->by_age_next = full ? p->by_age : p->by_age_next;
 		arm(p, full || p->by_age_next ? SOON_S : PERIOD_S);
 	}
@@ -319,13 +325,19 @@ static json_t *take_next(struct batch *b)
 	return json_array_get(b->late, b->n_late++);
 }
 
+/* What is measured is not to be disturbed, as long as the queue lets the engines rest at all. */
+static bool must_wait(const struct pruner *p)
+{
+	return p->ended < ENDED_MAX && scheduler_busy(p->daemon->scheduler);
+}
+
 static void next_run(struct batch *b)
 {
 	struct daemon *d = b->pruner->daemon;
 	const char *name;
 
 	b->now = take_next(b);
-	if (b->now == NULL || d->stopping || (b->client == 0 && scheduler_busy(d->scheduler)) ||
+	if (b->now == NULL || d->stopping || (b->client == 0 && must_wait(b->pruner)) ||
 		(b->client != 0 && client_of(b) == NULL)) {
 		finish_batch(b);
 		return;
@@ -368,6 +380,7 @@ static int start_batch(
 	b->job.done = done;
 	b->pruner = p;
 	b->client = client;
+	b->ended = p->ended;
 	b->dry = dry;
 	b->removed = json_array();
 	b->late = json_array();
@@ -430,11 +443,12 @@ static void on_timer(evutil_socket_t fd, short events, void *arg)
 		.state = -1,
 		.limit = RETENTION_BATCH};
 
+	p->soon = false;
 	arm(p, p->reserve_rc < 0 ? LACKING_S : PERIOD_S);
 	if (p->batch == NULL)
 		keep_reserve(p);
 	if ((s->retain_runs == 0 && s->retain_days == 0) || p->batch != NULL ||
-		p->daemon->stopping || scheduler_busy(p->daemon->scheduler))
+		p->daemon->stopping || must_wait(p))
 		return;
 	/* where both are set: retain_runs, and soon after it retain_days */
 	p->by_age = s->retain_days > 0 && (s->retain_runs == 0 || p->by_age_next);
@@ -457,8 +471,11 @@ void prune_soon(struct pruner *p)
 {
 	const struct settings *s = p->daemon->settings;
 
-	if (s->retain_runs > 0 || s->retain_days > 0)
-		arm(p, SOON_S);
+	p->ended++;
+	if ((s->retain_runs == 0 && s->retain_days == 0) || p->soon)
+		return; /* runs that end more often than that must not put it off for ever */
+	p->soon = true;
+	arm(p, SOON_S);
 }
 
 /* ---- what is left ---- */

@@ -1,7 +1,7 @@
 /*
  * prune.h: old runs go, with their files: asked for by "prune", or by the settings retain_runs
- * and retain_days when no run is with the engines. Never one that has not ended, nor one marked as
- * kept.
+ * and retain_days when no run is with the engines, or many have ended without such a moment. Never
+ * one that has not ended, nor one marked as kept.
  *
  * The directories of a run are moved to STATE_DIR/runs/.trash first: that decides it. Then they are
  * emptied, its rows are deleted, and the empty directories removed. What a gpt2d that went away has

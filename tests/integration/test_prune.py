@@ -198,15 +198,38 @@ def test_marked_in_the_trash(daemon):
             wait_for(lambda: trash(d) == [], "the trash is empty")
 
 
+def kept(c, run):
+    try:
+        return c.call("keep", id=run)
+    except RpcError as busy:
+        assert busy.code == -32005
+        return None
+
+
 def test_settings(daemon):
     with daemon(options=["--retain-runs", "3"]) as d, d.client() as c:
         ended(c, *[f"r{i}" for i in range(8)])
         wait_for(lambda: len(ids(c)) == 3, "the older ones are gone")
         assert ids(c) == [6, 7, 8] == folders(d)
-        c.call("keep", id=6)
+        wait_for(lambda: kept(c, 6), "a moment at which nothing is selected")
         ended(c, "more")
         wait_for(lambda: len(ids(c)) == 4, "a look after the run")
         assert ids(c) == [6, 7, 8, 9]
+
+
+def test_settings_under_a_queue_that_is_never_empty(daemon):
+    """It need not rest for old runs to go."""
+    with daemon(options=["--retain-runs", "3"]) as d, d.client() as c:
+        c.call("drain")
+        for i in range(80):
+            c.submit(spec(f"r{i}"))
+        last = c.submit(spec("long-ms20", 100000))
+        c.call("resume")
+        wait_for(lambda: c.state(last) == "running", "the last one")
+        left = wait_for(lambda: len(left := ids(c)) <= 3 + 32 and left, "no more than 32 too many")
+        assert left[-4:] == [78, 79, 80, last] and c.state(last) == "running"
+        wait_for(lambda: folders(d) == ids(c), "what is listed has its files")
+        c.call("cancel", id=last)
 
 
 DAY_NS = 86400 * 10 ** 9
