@@ -35,8 +35,8 @@ struct checker {
 	bool asked;  /* the first question is with it */
 	bool rest;   /* its process ends when there is no question */
 	int64_t last_token;
-	int64_t until_ns;    /* no answer or hello is waited for any longer */
-	int64_t silent_ns;   /* no sign of life is expected before */
+	int64_t asked_ns; /* the last question, or its start: it may be silent before */
+	struct clock_watch awake;
 	struct event *timer; /* each second while something is waited for */
 	struct event *turn;  /* go on, from the loop and not from a callback of the link */
 	TAILQ_HEAD(, question) questions;
@@ -166,8 +166,9 @@ static void look_later(struct checker *c)
 
 static void arm(struct checker *c)
 {
-	c->silent_ns = clock_mono_ns();
-	c->until_ns = c->silent_ns + c->o.timeout_s * CLOCK_S_NS;
+	c->asked_ns = clock_mono_ns();
+	c->awake = (struct clock_watch){0};
+	clock_watch_look(&c->awake, c->asked_ns);
 	look_later(c);
 }
 
@@ -209,12 +210,12 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 			data_roots_json(&c->o.data_roots)));
 }
 
-/* Since when nothing has come from it: a question is what it may be silent before. */
+/* Since when nothing has come from it. */
 static int64_t heard_ns(const struct checker *c)
 {
 	const int64_t heard = engine_link_heard_ns(c->link);
 
-	return heard > c->silent_ns ? heard : c->silent_ns;
+	return heard > c->asked_ns ? heard : c->asked_ns;
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -223,18 +224,19 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	const bool asked = c->asked, greeted = c->greeted;
 	const int64_t alive_ns = c->o.alive_timeout_s * CLOCK_S_NS;
 	char why[64] = "closed its link";
-	int64_t now;
 
 	if (!c->closed && c->link != NULL) {
 		engine_link_drain(c->link);
 		if (c->broken || c->closed || c->asked != asked || c->greeted != greeted)
 			return; /* it was gpt2d that stood still */
 	}
-	now = clock_mono_ns();
-	if (!c->closed && now >= c->until_ns) {
+	clock_watch_look(&c->awake, clock_mono_ns());
+	if (!c->closed &&
+		clock_watch_since(&c->awake, c->asked_ns) >= c->o.timeout_s * CLOCK_S_NS) {
 		snprintf(why, sizeof(why), "did not answer within %lld s",
 			(long long)c->o.timeout_s);
-	} else if (!c->closed && c->link != NULL && greeted && now - heard_ns(c) > alive_ns) {
+	} else if (!c->closed && c->link != NULL && greeted &&
+		clock_watch_since(&c->awake, heard_ns(c)) > alive_ns) {
 		snprintf(why, sizeof(why), "gave no sign of life for %lld s",
 			(long long)c->o.alive_timeout_s);
 	} else if (!c->closed) {

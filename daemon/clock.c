@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { GAP_S = 3 }; /* between looks that are to come each second */
+
 static int64_t now_ns(clockid_t clock)
 {
 	struct timespec t;
@@ -20,6 +22,18 @@ int64_t clock_mono_ns(void)
 int64_t clock_utc_ns(void)
 {
 	return now_ns(CLOCK_REALTIME);
+}
+
+void clock_watch_look(struct clock_watch *watch, int64_t now_ns)
+{
+	if (watch->looked_ns != 0 && now_ns - watch->looked_ns > GAP_S * CLOCK_S_NS)
+		watch->awake_ns = now_ns;
+	watch->looked_ns = now_ns;
+}
+
+int64_t clock_watch_since(const struct clock_watch *watch, int64_t heard_ns)
+{
+	return watch->looked_ns - (heard_ns > watch->awake_ns ? heard_ns : watch->awake_ns);
 }
 
 void clock_text(int64_t utc_ns, char out[CLOCK_TEXT_BYTES])

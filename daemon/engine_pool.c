@@ -69,6 +69,7 @@ struct engine_pool {
 	int64_t restarts;
 	struct event *timer; /* start, kill */
 	struct event *watch; /* deadlines, each second */
+	struct clock_watch awake;
 	struct rank *ranks;
 };
 
@@ -422,17 +423,17 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 {
 	struct engine_pool *p = arg;
 	char reason[128];
-	int64_t now;
 
 	engine_pool_hear(p);
-	now = clock_mono_ns();
-	if (p->state == POOL_STARTING && now - p->started_ns > p->o.start_timeout_s * CLOCK_S_NS) {
+	clock_watch_look(&p->awake, clock_mono_ns());
+	if (p->state == POOL_STARTING &&
+		clock_watch_since(&p->awake, p->started_ns) > p->o.start_timeout_s * CLOCK_S_NS) {
 		snprintf(reason, sizeof(reason), "engine_lost: engines are not ready after %lld s",
 			(long long)p->o.start_timeout_s);
 		engine_pool_restart(p, reason);
 	}
 	for (int i = 0; p->state == POOL_READY && i < p->o.ranks; i++) {
-		if (now - engine_link_heard_ns(p->ranks[i].link) <=
+		if (clock_watch_since(&p->awake, engine_link_heard_ns(p->ranks[i].link)) <=
 			p->o.alive_timeout_s * CLOCK_S_NS)
 			continue;
 		snprintf(reason, sizeof(reason), "engine_hung: rank %d: no sign of life for %lld s",
@@ -458,6 +459,7 @@ int engine_pool_create(const struct engine_pool_options *options, struct engine_
 	}
 	for (int i = 0; i < options->ranks; i++)
 		p->ranks[i] = (struct rank){.pool = p, .rank = i};
+	clock_watch_look(&p->awake, clock_mono_ns());
 	event_add(p->watch, &second);
 	if (options->away)
 		p->state = POOL_RELEASED;

@@ -315,20 +315,22 @@ static void end_late(struct scheduler *s, int64_t now)
 }
 
 /* Whether the engines have had all the time they get; reason says for what. */
-static bool engines_hang(const struct scheduler *s, int64_t now, char *reason, size_t reason_bytes)
+static bool engines_hang(const struct scheduler *s, char *reason, size_t reason_bytes)
 {
 	const struct settings *settings = s->daemon->settings;
 	int64_t patience_ns = settings->progress_timeout_s * CLOCK_S_NS;
 	const struct active *a;
 
 	if (s->slot != NULL && s->stop_ns != 0 &&
-		now - s->stop_ns > settings->cancel_timeout_s * CLOCK_S_NS) {
+		clock_watch_since(&s->awake, s->stop_ns) >
+			settings->cancel_timeout_s * CLOCK_S_NS) {
 		snprintf(reason, reason_bytes, "engine_hung: did not stop within %lld s",
 			(long long)settings->cancel_timeout_s);
 		return true;
 	}
 	TAILQ_FOREACH(a, &s->begun, link) {
-		if (a->done == a->trained || now - a->written_ns <= patience_ns)
+		if (a->done == a->trained ||
+			clock_watch_since(&s->awake, a->written_ns) <= patience_ns)
 			continue;
 		snprintf(reason, reason_bytes,
 			"disk_hung: segment %lld is trained, nothing of it was written for %lld s"
@@ -336,7 +338,7 @@ static bool engines_hang(const struct scheduler *s, int64_t now, char *reason, s
 			(long long)a->done, (long long)settings->progress_timeout_s, a->dir);
 		return true;
 	}
-	if (s->slot == NULL || now - s->heard_ns <= patience_ns)
+	if (s->slot == NULL || clock_watch_since(&s->awake, s->heard_ns) <= patience_ns)
 		return false;
 	snprintf(reason, reason_bytes, "engine_hung: no progress for %lld s",
 		(long long)settings->progress_timeout_s);
@@ -351,9 +353,10 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 
 	engine_pool_hear(s->daemon->pool);
 	now = clock_mono_ns();
+	clock_watch_look(&s->awake, now);
 	lifecycle_retry(s->daemon);
 	end_late(s, now);
-	if (engines_hang(s, now, reason, sizeof(reason)))
+	if (engines_hang(s, reason, sizeof(reason)))
 		engine_pool_restart(s->daemon->pool, reason);
 }
 
@@ -375,6 +378,7 @@ int scheduler_create(struct daemon *d, struct scheduler **out)
 		scheduler_destroy(s);
 		return -ENOMEM;
 	}
+	clock_watch_look(&s->awake, clock_mono_ns());
 	event_add(s->watch, &second);
 	*out = s;
 	return 0;

@@ -6,6 +6,7 @@
 #define GPT2D_SCHEDULER_PRIVATE_H
 
 #include "daemon/active.h"
+#include "daemon/clock.h"
 #include "daemon/scheduler.h"
 
 /* The folder of a run whose engines were killed. */
@@ -24,15 +25,16 @@ struct scheduler {
 
 	struct active *slot; /* whose segment the engines train; NULL: they are free */
 	int64_t slot_segment;
-	bool slot_begun;     /* the engines have said something about it */
-	int64_t heard_ns;    /* of the last message about it */
-	int64_t stop_ns;     /* segment.cancel was sent; 0: not */
-	int64_t steps;       /* of its segments, as the engine says */
+	bool slot_begun;  /* the engines have said something about it */
+	int64_t heard_ns; /* of the last message about it */
+	int64_t stop_ns;  /* segment.cancel was sent; 0: not */
+	int64_t steps;    /* of its segments, as the engine says */
 	struct scheduler_pace {
 		int64_t segment, step, at_ns; /* the first message of a step of this segment */
 		double step_ns;               /* mean since then, for the time left; 0: unknown */
 	} pace;
 	struct event *watch; /* deadlines, each second */
+	struct clock_watch awake;
 
 	char peer_lost[RUN_REASON_BYTES]; /* a rank failed because of another: why */
 	struct event *peer_timer;

@@ -219,6 +219,24 @@ def test_idle_engine_stopped(daemon):
         assert set(before) & set(d.engines()) == set()
 
 
+def test_all_stood_still(daemon):
+    """gpt2d and its engines are frozen for longer than engines may be silent, and go on: so does the run."""
+    with daemon(ranks=2, options=("--alive-timeout", "4", "--progress-timeout", "4")) as d, d.client() as c:
+        run = c.submit(spec("long-ms20", 100000))
+        wait_for(lambda: (r := c.call("status")["running"]) and r["progress"], "its first step")
+        everyone = [d.process.pid, *d.engines()]
+        for pid in everyone:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(9)
+        for pid in everyone:
+            os.kill(pid, signal.SIGCONT)
+        step = c.call("status")["running"]["progress"]["step"]
+        wait_for(lambda: c.call("status")["running"]["progress"]["step"] > step + 20, "further steps")
+        assert c.call("status")["engine"]["restarts"] == 0
+        c.call("cancel", id=run)
+        assert c.wait(run)["state"] == "cancelled"
+
+
 def test_engines_that_do_not_end(daemon):
     """engine.exit is not heeded: they are killed, and gpt2d ends all the same."""
     with daemon(ranks=2, environment={"GPT2D_FAKE_START": "stay"}) as d:
