@@ -1,6 +1,7 @@
 #include "daemon/active.h"
 
 #include <errno.h>
+#include <libgen.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/daemon.h"
+#include "daemon/failure.h"
 #include "daemon/log.h"
 #include "daemon/record.h"
 #include "daemon/run_files.h"
@@ -143,6 +145,11 @@ static int dirs_work(void *arg)
 		if (rc == 0)
 			rc = make_dir(path);
 	}
+	a->found.rc = 0;
+	if (failure_is_full(rc) && !a->prepared) {
+		failure_describe(dirname(strcpy(path, a->dir)), rc, &a->found);
+		strcpy(a->found.path, a->dir);
+	}
 	return rc;
 }
 
@@ -185,6 +192,19 @@ static void want_dirs(struct active *a)
 		failed(a, "no_memory: %s", a->dir);
 }
 
+static void say_room(const struct active *a)
+{
+	const struct store_failure *f = &a->found;
+
+	if (f->rc < 0)
+		log_write(LOG_WARNING,
+			"run %lld waits: %s cannot be made: %s; %s; tried again every second",
+			(long long)a->run->id, f->path, store_error_text(f->rc), f->advice);
+	else
+		log_write(
+			LOG_INFO, "run %lld: %s can be made again", (long long)a->run->id, a->dir);
+}
+
 static void on_job(void *arg, int rc)
 {
 	struct active *a = arg;
@@ -200,6 +220,11 @@ static void on_job(void *arg, int rc)
 		release(a);
 		return;
 	}
+	if (a->lack.rc != a->found.rc)
+		say_room(a);
+	a->lack = a->found;
+	if (a->lack.rc < 0)
+		return; /* until active_retry */
 	if (rc < 0) {
 		failed(a, "%s: %s: %s", rc == -ENOSPC ? "enospc" : "io", a->dir, strerror(-rc));
 		return;
@@ -213,6 +238,12 @@ static void on_job(void *arg, int rc)
 	a->prepared = true;
 	a->dirs = a->dirs_wanted;
 	a->changed(a, NULL, a->arg);
+}
+
+void active_retry(struct active *a)
+{
+	if (a->lack.rc < 0)
+		want_dirs(a);
 }
 
 void active_discard(struct active *a)

@@ -12,6 +12,7 @@
 #include <sys/queue.h>
 
 #include "daemon/run.h"
+#include "daemon/store.h"
 #include "proto/design.h"
 #include "proto/spec.h"
 
@@ -41,9 +42,13 @@ struct active {
 	double tokens;      /* of the segments that are durable */
 	json_t *artifacts;  /* of segments that are being written: {"0": [{path, bytes}]} */
 
+	/* There was no room for its directories before it began: why (rc 0: there was). */
+	struct store_failure lack;
+
 	/* private to active.c */
 	bool prepared;
-	int64_t dirs; /* segments whose directory exists */
+	struct store_failure found; /* by the job: lack, as it is next */
+	int64_t dirs;               /* segments whose directory exists */
 	int64_t dirs_wanted;
 	bool working; /* a job of it is in the store's thread */
 	bool doomed;  /* destroyed when that job comes back */
@@ -64,6 +69,9 @@ int active_create(struct daemon *d, struct run *run,
 void active_destroy(struct active *a);
 /* The same for one that never started: its directory goes too. */
 void active_discard(struct active *a);
+
+/* Once more, where it lacks room. */
+void active_retry(struct active *a);
 
 /* The next segment can be sent. */
 bool active_ready(const struct active *a);

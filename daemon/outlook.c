@@ -56,6 +56,7 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 	const struct run *running = scheduler_running(d->scheduler);
 	const char *held = gate_why(d->gate);
 	double left = left_s(d);
+	const struct store_failure *lack;
 	struct store_failure failure;
 
 	if (held != NULL)
@@ -67,6 +68,9 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 	else if (store_failure(d->store, &failure))
 		snprintf(why, WHY_BYTES, "store: %.300s cannot be written: %s; %s", failure.path,
 			store_error_text(failure.rc), failure.advice);
+	else if ((lack = scheduler_lack(d->scheduler, run)) != NULL)
+		snprintf(why, WHY_BYTES, "room: %.300s cannot be made: %s; %s", lack->path,
+			store_error_text(lack->rc), lack->advice);
 	else if (before != NULL)
 		snprintf(why, WHY_BYTES, "behind: run %lld is queued before it",
 			(long long)before->id);
@@ -82,13 +86,12 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 		snprintf(why, WHY_BYTES, "preparing: it is being made ready");
 }
 
-static json_t *starts_in_s(
-	const struct daemon *d, const struct run *run, const struct run *before)
+static json_t *starts_in_s(const struct daemon *d, const struct run *run, const struct run *before)
 {
 	double left = left_s(d);
 
 	if (!queue_fits(d->queue, run) || before != NULL || left < 0 || !gate_open(d->gate) ||
-		store_failing(d->store))
+		store_failing(d->store) || scheduler_lack(d->scheduler, run) != NULL)
 		return json_null();
 	return json_real(left);
 }
@@ -105,8 +108,8 @@ json_t *outlook_head(const struct daemon *d)
 }
 
 /* before: as for why_waits. */
-static json_t *describe(const struct daemon *d, const struct run *run, int64_t position,
-	const struct run *before)
+static json_t *describe(
+	const struct daemon *d, const struct run *run, int64_t position, const struct run *before)
 {
 	char why[WHY_BYTES];
 

@@ -355,6 +355,8 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 	now = clock_mono_ns();
 	clock_watch_look(&s->awake, now);
 	lifecycle_retry(s->daemon);
+	if (s->next != NULL)
+		active_retry(s->next);
 	end_late(s, now);
 	if (engines_hang(s, reason, sizeof(reason)))
 		engine_pool_restart(s->daemon->pool, reason);
@@ -502,6 +504,13 @@ struct run *scheduler_running(const struct scheduler *s)
 	const struct active *a = running(s);
 
 	return a ? a->run : NULL;
+}
+
+const struct store_failure *scheduler_lack(const struct scheduler *s, const struct run *run)
+{
+	const struct active *next = s->next;
+
+	return next != NULL && next->run == run && next->lack.rc < 0 ? &next->lack : NULL;
 }
 
 bool scheduler_stopping(const struct scheduler *s)

@@ -42,6 +42,8 @@ void scheduler_yield(struct scheduler *s, const char *reason);
 bool scheduler_busy(const struct scheduler *s); /* a run has begun and not ended */
 /* The run that is with the engines, NULL when none. */
 struct run *scheduler_running(const struct scheduler *s);
+/* Why run, the next one, cannot be made ready: the disk is full; NULL: another run, or it can. */
+const struct store_failure *scheduler_lack(const struct scheduler *s, const struct run *run);
 bool scheduler_stopping(const struct scheduler *s); /* that run is being cancelled or interrupted */
 
 #endif

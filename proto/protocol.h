@@ -36,8 +36,8 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  * is not queued, else
  *   {position, waiting, starts_in_s}
  * with position the queued runs that start before it, waiting "code: text" (codes stopping,
- * released, drained, ranks, store, behind, engines, preparing), and starts_in_s a number or null. A
- * hold is null or {since, uid, reason}, reason null when none was given.
+ * released, drained, ranks, store, room, behind, engines, preparing), and starts_in_s a number or
+ * null. A hold is null or {since, uid, reason}, reason null when none was given.
  */
 
 /* {protocol, build?, client?} -> {protocol, build, version, pid, uid, engine, ranks} */

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from faults import FAIL, FILES, KILL, LIBRARY, NEEDS_ROOM, TORN, Faults, fill, sample, small_file_system
-from helpers import BUILD, Daemon, RpcError, spec, wait_for
+from helpers import BUILD, Daemon, RpcError, experiment, spec, wait_for
 from test_ctl_daemon import started
 
 RESERVE = 1 << 20
@@ -290,3 +290,33 @@ def test_who_waits_is_told(tmp_path):
             if client is waiting:
                 assert err.count(cannot) == 1 and err.count("gpt2d can write again\n") == 1
         assert [r["id"] for r in c.call("list", state="done")["runs"]] == [waits]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
+def test_queue_waits_for_room(tmp_path):
+    """No inode is left for the next run's folder: the queue waits for one and is not failed run by run."""
+    runs = tmp_path / "state" / "runs"
+    runs.mkdir(parents=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16M,nr_inodes=300", "none", str(runs)], check=False).returncode:
+        pytest.skip("no tmpfs can be mounted here")
+    try:
+        with on(tmp_path, tmp_path) as d, d.client() as c:
+            c.call("drain")
+            fill = []
+            with pytest.raises(OSError):
+                while len(fill) < 300:
+                    (runs / f".fill{len(fill)}").touch()
+                    fill.append(runs / f".fill{len(fill)}")
+            waits = [c.submit(experiment(f"r{i}", repetitions=1)) for i in range(3)]
+            c.call("resume")
+            wait_for(lambda: str(c.call("status")["waiting"]).startswith("room: "), "the queue waits for room")
+            assert c.call("status")["waiting"].startswith(
+                f"room: {runs}/{waits[0]}-r0 cannot be made: No space left on device; make room on ")
+            assert [c.state(run) for run in waits] == ["queued"] * 3
+            for path in fill:
+                path.unlink()
+            for run in waits:
+                assert c.wait(run)["state"] == "done"
+            assert "can be made again" in d.said()
+    finally:
+        subprocess.run(["umount", "-l", str(runs)], check=False)
