@@ -238,6 +238,21 @@ def test_a_killed_engine_leaves_no_half_file(tmp_path, faults):
         wait_for(lambda: not [name for name in os.listdir(folder) if name.startswith(".")], "the sweep")
 
 
+def test_a_disk_without_room_for_what_was_trained(tmp_path, faults):
+    """The run fails with that reason and without a marker; the same engines train the next one when there is room."""
+    with Daemon(home=tmp_path, environment=faults.environment, engine=PROGRAM) as d, d.client() as c:
+        before = d.engines()
+        for ops in (1, 2, 64):  # writes, syncs, new files
+            faults.engine.arm(FAIL, errno.ENOSPC, ops=ops)
+            end = c.wait(c.submit(spec("full", 20)))
+            assert end["state"] == "failed" and end["reason"].startswith("enospc: rank 0: "), end
+            assert "No space left on device" in end["reason"]
+            assert not [name for name in os.listdir(end["dir"]) if name.startswith((".", "RUN_COMPLETE"))]
+            faults.engine.disarm()
+            assert c.wait(c.submit(spec("next")))["state"] == "done"
+        assert d.engines() == before and c.call("status")["engine"]["restarts"] == 0
+
+
 # ---- a real file system without room ----
 
 def test_a_full_file_system(tmp_path):

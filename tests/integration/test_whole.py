@@ -1,6 +1,7 @@
 """gpt2d with the real engine: what only the two of them together can show."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -70,5 +71,7 @@ def test_a_refusal_for_memory_names_what_would_fit(daemon):
         memory = c.call("dry-run", spec=run)["arms"][0]["check"]["memory"]
     error = refused.value.data["errors"][0]
     assert error["key"] == "train_micro_batch_size_per_gpu"
+    planned, available = map(int, re.search(r"(\d+) bytes planned, (\d+) available", error["message"]).groups())
+    assert planned > available > 0
     assert error["message"].endswith(f"; with activation_checkpointing full {memory['planned_bytes']}")
     assert memory["planned_bytes"] < memory["available_bytes"]

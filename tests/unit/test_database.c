@@ -136,6 +136,92 @@ static void test_log_does_not_grow(void **state)
 	assert_int_equal(unlink(killed), 0);
 }
 
+static char *read_all(const char *path, size_t *bytes)
+{
+	struct stat st;
+	int fd = open(path, O_RDONLY);
+	char *at;
+
+	assert_true(fd >= 0 && fstat(fd, &st) == 0);
+	*bytes = (size_t)st.st_size;
+	at = malloc(*bytes + 1);
+	assert_non_null(at);
+	assert_int_equal(read(fd, at, *bytes), st.st_size);
+	close(fd);
+	return at;
+}
+
+static void write_all(const char *path, const char *at, size_t bytes)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, at, bytes), (ssize_t)bytes);
+	close(fd);
+}
+
+/* SQLite's: a header of the log, then frames of a page with a header each. */
+enum { LOG_HEADER = 32, FRAME = 24 + 4096 };
+
+/* Opened again with the first cut bytes of its log. */
+static int64_t commits_of(const char *path, const char *wal, size_t cut)
+{
+	char log[160], shared[160];
+	struct database d;
+	int64_t n;
+
+	snprintf(log, sizeof(log), "%s-wal", path);
+	snprintf(shared, sizeof(shared), "%s-shm", path);
+	write_all(log, wal, cut);
+	unlink(shared);
+	open_database(&d, path);
+	n = commits(&d);
+	database_close(&d);
+	return n;
+}
+
+/* Case H6: whatever is left of the log, what was committed in that part is there, and no more. */
+static void test_log_cut_anywhere(void **state)
+{
+	/* of a frame, and of the log's header before the first */
+	static const size_t cuts[] = {0, 1, 12, 23, 24, 25, 31, 1000, 2500, FRAME - 1};
+	enum { COMMITS = 3 };
+	struct store_fixture *f = *state;
+	char killed[128], log[160], *db, *wal;
+	size_t db_bytes, wal_bytes;
+	int64_t ends[COMMITS];
+	struct database d;
+
+	open_database(&d, f->path);
+	for (int i = 0; i < COMMITS; i++) {
+		commit(&d);
+		ends[i] = log_bytes(f);
+		assert_true(i == 0 || ends[i] > ends[i - 1]);
+	}
+	snprintf(log, sizeof(log), "%s-wal", f->path);
+	db = read_all(f->path, &db_bytes);
+	wal = read_all(log, &wal_bytes);
+	database_close(&d);
+	snprintf(killed, sizeof(killed), "%s/killed", f->folder);
+	for (size_t frame = 0; frame <= wal_bytes; frame += frame ? FRAME : LOG_HEADER)
+		for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+			size_t cut = frame + cuts[i];
+			int64_t expected = 0;
+
+			if (cut > wal_bytes || (frame == 0 && cut >= LOG_HEADER))
+				break;
+			for (int k = 0; k < COMMITS; k++)
+				expected += ends[k] <= (int64_t)cut;
+			write_all(killed, db, db_bytes);
+			if (commits_of(killed, wal, cut) != expected)
+				fail_msg("cut after %zu bytes of %zu: not %lld commits", cut,
+					wal_bytes, (long long)expected);
+		}
+	free(db);
+	free(wal);
+	assert_int_equal(unlink(killed), 0);
+}
+
 /* A limit is no error: there is less beforehand, and commits go on. */
 static void test_no_room_beforehand(void **state)
 {
@@ -178,6 +264,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
 			test_log_does_not_grow, store_fixture_set_up, store_fixture_tear_down),
+		cmocka_unit_test_setup_teardown(test_log_cut_anywhere, store_fixture_set_up,
+			store_fixture_tear_down),
 		cmocka_unit_test_setup_teardown(
 			test_no_room_beforehand, store_fixture_set_up, store_fixture_tear_down),
 		cmocka_unit_test_setup_teardown(
