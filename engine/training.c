@@ -85,17 +85,28 @@ static int refuse_memory(struct training *t, int64_t bytes[WARM_SLOTS], int64_t 
 	return -ENOMEM;
 }
 
-static int take_memory(struct training *t, struct memory *m, char *error, size_t error_bytes)
+/* 0: not known. */
+static int64_t free_bytes(const struct training *t)
 {
-	int64_t bytes[WARM_SLOTS];
 	struct k_device_info info;
 	char file[CGROUP_FILE_BYTES];
 
-	sizes(t, bytes);
 	k_context_info(t->warm->ctx, &info);
 	memory_limit_apply(&info, file);
-	if (info.memory_free_bytes > 0 && warm_growth(t->warm, bytes) > info.memory_free_bytes)
-		return refuse_memory(t, bytes, info.memory_free_bytes, error, error_bytes);
+	return info.memory_free_bytes;
+}
+
+static int take_memory(struct training *t, struct memory *m, char *error, size_t error_bytes)
+{
+	int64_t bytes[WARM_SLOTS], free;
+
+	sizes(t, bytes);
+	free = free_bytes(t);
+	/* what another shape has left may be all that is in the way */
+	if (free > 0 && warm_growth(t->warm, bytes) > free && warm_shrink(t->warm, bytes) > 0)
+		free = free_bytes(t);
+	if (free > 0 && warm_growth(t->warm, bytes) > free)
+		return refuse_memory(t, bytes, free, error, error_bytes);
 	for (int i = 0; i < WARM_SLOTS; i++) {
 		m->slot[i] = NULL;
 		t->device_bytes += bytes[i];

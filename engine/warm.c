@@ -119,13 +119,19 @@ void warm_destroy(struct warm *w)
 	free(w);
 }
 
+static void drop(struct warm *w, int slot)
+{
+	/* peers may have mapped this memory for collectives of graphs */
+	graphs_finish(&w->graphs);
+	k_free(w->ctx, w->memory[slot]);
+	w->memory[slot] = NULL;
+	w->bytes[slot] = 0;
+}
+
 int warm_take(struct warm *w, enum warm_slot slot, int64_t bytes, void **out)
 {
 	if (bytes > w->bytes[slot]) {
-		/* peers may have mapped this memory for collectives of graphs */
-		graphs_finish(&w->graphs);
-		k_free(w->ctx, w->memory[slot]);
-		w->bytes[slot] = 0;
+		drop(w, (int)slot);
 		w->memory[slot] = k_alloc(w->ctx, (size_t)bytes);
 		if (!w->memory[slot])
 			return -ENOMEM;
@@ -158,4 +164,17 @@ int64_t warm_growth(const struct warm *w, const int64_t bytes[WARM_SLOTS])
 		if (bytes[i] > w->bytes[i])
 			growth += bytes[i] - w->bytes[i];
 	return growth;
+}
+
+int64_t warm_shrink(struct warm *w, const int64_t bytes[WARM_SLOTS])
+{
+	int64_t freed = 0;
+
+	for (int i = 0; i < WARM_SLOTS; i++) {
+		if (bytes[i] >= w->bytes[i])
+			continue;
+		freed += w->bytes[i];
+		drop(w, i);
+	}
+	return freed;
 }

@@ -86,5 +86,7 @@ int warm_take_host(struct warm *w, int64_t bytes, void **out); /* likewise, host
 
 /* Bytes that taking these sizes would add to what is held. */
 int64_t warm_growth(const struct warm *w, const int64_t bytes[WARM_SLOTS]);
+/* Frees the slots that hold more than these sizes; what they held is lost. Bytes freed. */
+int64_t warm_shrink(struct warm *w, const int64_t bytes[WARM_SLOTS]);
 
 #endif

@@ -266,6 +266,17 @@ static void the_buffer_is_what_was_planned(void **state)
 /* ---- a device with less memory ---- */
 
 static int64_t free_bytes; /* 0: as it is */
+static int64_t all_bytes;  /* not 0: of which what is_held holds is not free */
+static const struct warm *is_held;
+
+static int64_t held_bytes(const struct warm *w)
+{
+	int64_t n = 0;
+
+	for (int i = 0; i < WARM_SLOTS; i++)
+		n += w->bytes[i];
+	return n;
+}
 
 void __real_k_context_info(const struct k_context *ctx, struct k_device_info *out);
 void __wrap_k_context_info(const struct k_context *ctx, struct k_device_info *out);
@@ -275,6 +286,8 @@ void __wrap_k_context_info(const struct k_context *ctx, struct k_device_info *ou
 	__real_k_context_info(ctx, out);
 	if (free_bytes)
 		out->memory_free_bytes = free_bytes;
+	if (all_bytes)
+		out->memory_free_bytes = all_bytes - held_bytes(is_held);
 }
 
 /* What training_init answers with so much free memory, and what it takes. */
@@ -346,6 +359,78 @@ static int refuse_on_rank(struct ranks_self *self)
 	return 0;
 }
 
+/* Many activations and a small model, or the contrary. */
+static struct spec_config shape(bool wide)
+{
+	struct spec_config config = tiny_config(1, 1, wide ? 64 : 1);
+
+	config.model.n_layer = wide ? 1 : 16;
+	return config;
+}
+
+/* Its last loss, trained in so many bytes of device memory; NaN: it was refused. */
+static double train_shape(struct warm *w, bool wide, int64_t device_bytes)
+{
+	const struct spec_config config = shape(wide);
+	struct outcome out;
+	int rc;
+
+	is_held = w;
+	all_bytes = device_bytes;
+	rc = train(w, NULL, &config, &out);
+	all_bytes = 0;
+	return rc ? (double)NAN : out.loss[STEPS - 1];
+}
+
+/* The exit status says what was not as it should be. */
+static int take_turns_on_rank(struct ranks_self *self)
+{
+	int64_t taken[2], room;
+	double loss[2], again;
+	struct warm w;
+
+	for (int wide = 0; wide < 2; wide++) { /* each on an engine that holds nothing */
+		if (tiny_warm(&w, self))
+			return 1;
+		loss[wide] = train_shape(&w, wide, 0);
+		taken[wide] = held_bytes(&w);
+		warm_finish(&w);
+		if (!isfinite(loss[wide]))
+			return 2;
+	}
+	room = (taken[0] > taken[1] ? taken[0] : taken[1]) + 1; /* 0 free: not known */
+	if (tiny_warm(&w, self))
+		return 3;
+	for (int turn = 0; turn < 4; turn++) {
+		again = train_shape(&w, turn % 2, room);
+		if (memcmp(&again, &loss[turn % 2], sizeof(again)) != 0)
+			return 4 + turn;
+		if (held_bytes(&w) > room)
+			return 8;
+	}
+	/* nothing is given back without need */
+	if (isnan(train_shape(&w, false, 2 * room)) || isnan(train_shape(&w, true, 2 * room)))
+		return 9;
+	if (held_bytes(&w) <= room)
+		return 10;
+	warm_finish(&w);
+	return 0;
+}
+
+static void what_another_shape_has_left_is_not_in_the_way(void **state)
+{
+	struct ranks_options options = {
+		.world = 1,
+		.timeout_ns = INT64_C(60000000000),
+		.limit_ns = INT64_C(240000000000),
+		.fn = take_turns_on_rank,
+	};
+	static struct ranks_end end;
+
+	assert_int_equal(ranks_run(&options, &end), 0);
+	assert_int_equal(end.exit_status[0], 0);
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
 	struct ranks_options options = {
@@ -367,6 +452,7 @@ int main(void)
 		cmocka_unit_test(the_same_training_of_ranks),
 		cmocka_unit_test(the_buffer_is_what_was_planned),
 		cmocka_unit_test(what_does_not_fit_is_refused),
+		cmocka_unit_test(what_another_shape_has_left_is_not_in_the_way),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
