@@ -40,20 +40,21 @@ def test_links(program):
     assert not banned, f"{program} links {', '.join(banned)}"
 
 
+def objects():
+    return sorted(path for path in BUILD.rglob("*.o") if "tests" not in path.relative_to(BUILD).parts)
+
+
 def variables():
-    for path in sorted(BUILD.rglob("*.o")):
-        if "tests" in path.relative_to(BUILD).parts:
-            continue
-        for line in tool("nm", "-f", "sysv", path).split("\n"):
-            columns = [column.strip() for column in line.split("|")]
-            if len(columns) == 7 and re.fullmatch(r"\.(t?data|t?bss|data\.(?!rel\.ro).*|bss\..*)|\*COM\*", columns[6]):
-                yield path.relative_to(BUILD).as_posix(), re.sub(r"\.\d+$", "", columns[0])
+    for line in tool("nm", "-A", "-f", "sysv", *objects()).split("\n"):
+        columns = [column.strip() for column in line.split("|")]
+        if len(columns) == 7 and re.fullmatch(r"\.(t?data|t?bss|data\.(?!rel\.ro).*|bss\..*)|\*COM\*", columns[6]):
+            path, name = columns[0].rsplit(":", 1)
+            yield Path(path).relative_to(BUILD).as_posix(), re.sub(r"\.\d+$", "", name)
 
 
 def test_no_mutable_globals():
     """What VARIABLES gives a reason for may be; everything else is passed in a context."""
-    objects = [path for path in BUILD.rglob("*.o") if "tests" not in path.relative_to(BUILD).parts]
-    assert len(objects) > 10
+    assert len(objects()) > 10
     found = [f"{path}: {name}" for path, name in variables()
         if name not in VARIABLES and not name.startswith((".", "__asan", "__odr_asan", "_ub_", "__ubsan"))]
     assert not found, "\n".join(found)

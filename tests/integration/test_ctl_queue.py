@@ -72,7 +72,7 @@ def test_release_and_warm(daemon):
 
 def test_release_now_tells_that_the_run_ends(daemon):
     """While it does: an engine that does not heed it makes that long."""
-    with daemon() as d:
+    with daemon(options=("--cancel-timeout", "10")) as d:
         run = begun(d, submit(d, spec("deaf-ms20", 100000)))
         reply = lines(ctl(d, "release", "--json"))[0]
         assert (reply["running"], reply["stopping"]) == (run, False)
