@@ -11,7 +11,8 @@ import pytest
 from helpers import BUILD, FAKE_ENGINE, RpcError, experiment, spec, wait_for
 
 CPU = BUILD / "engine" / "gpt2-engine-cpu"
-SOON = ("--alive-timeout", "6")
+SILENCE_S = 6
+SOON = ("--alive-timeout", str(SILENCE_S))
 
 
 def small(name, steps=3, **more):
@@ -29,6 +30,16 @@ def trains(c, run):
         return running and running["run"]["id"] == run and running["progress"]
 
     wait_for(progress, f"a step of run {run}")
+
+
+def stand_still(d):
+    """gpt2d is stopped for longer than it lets others be silent, by the clock that it goes by."""
+    pid = d.process.pid
+    os.kill(pid, signal.SIGSTOP)
+    wait_for(lambda: Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T", "gpt2d to be stopped")
+    until = time.monotonic() + SILENCE_S + 0.5
+    wait_for(lambda: time.monotonic() > until, "that time to be over")
+    os.kill(pid, signal.SIGCONT)
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])
@@ -58,14 +69,12 @@ def test_one_rank_of_three(daemon, rank, number, reason):
 
 def test_gpt2d_stopped_is_no_silence_of_engines(daemon):
     """Stopped for longer than engines may be silent, it first hears what they said meanwhile."""
-    with daemon(ranks=2, engine=CPU, options=(*SOON, "--progress-timeout", "6")) as d, d.client() as c:
+    with daemon(ranks=2, engine=CPU, options=(*SOON, "--progress-timeout", str(SILENCE_S))) as d, d.client() as c:
         before, run = d.engines(), c.submit(endless())
         trains(c, run)
         for _ in range(3):
             step = c.call("status")["running"]["progress"]["step"]
-            os.kill(d.process.pid, signal.SIGSTOP)
-            time.sleep(8)
-            os.kill(d.process.pid, signal.SIGCONT)
+            stand_still(d)
             wait_for(lambda: c.call("status")["running"]["progress"]["step"] > step, "another step")
         status = c.call("status")
         assert status["running"]["run"]["id"] == run and status["engine"]["restarts"] == 0
@@ -73,13 +82,11 @@ def test_gpt2d_stopped_is_no_silence_of_engines(daemon):
 
 
 def test_gpt2d_stopped_is_no_silence_of_the_checker(daemon):
-    with daemon(environment={"GPT2D_FAKE_CHECK": "slow"}, options=("--check-timeout", "6")) as d, d.client() as c:
+    with daemon(environment={"GPT2D_FAKE_CHECK": "slow"}, options=("--check-timeout", str(SILENCE_S))) as d, d.client() as c:
         number = c.ask("submit", spec=spec())
         with d.client() as other:
             other.call("status")  # the checker has been asked, or is about to be
-        os.kill(d.process.pid, signal.SIGSTOP)
-        time.sleep(8)
-        os.kill(d.process.pid, signal.SIGCONT)
+        stand_still(d)
         assert c.wait(c.reply(number)["id"])["state"] == "done"
 
 
