@@ -65,6 +65,18 @@ static const char schema_3[] =
 	" reason text not null) without rowid;"
 	"update schema set version = 3;";
 
+/* What the last of these leaves, in queries that read nothing. */
+static const char *const table_queries[] = {
+	"select id, name, uid, state, reason, spec, spec_sha256, checks, gpus, segments,"
+	" segments_done, attempt, restart, timeout_s, submitted_ns, started_ns, ended_ns, kept,"
+	" log_dropped, priority, rerun_of from runs limit 0",
+	"select run, segment, block, position, arm, state, reason, started_ns, ended_ns, dir,"
+	" summary, artifacts from segments limit 0",
+	"select run, at_ns, state, reason from transitions limit 0",
+	"select n, run, at_ns, rank, level, message from log limit 0",
+	"select what, since_ns, uid, reason from holds limit 0",
+};
+
 /* Step i brings schema i to i + 1. */
 static const char *const steps[STORE_SCHEMA] = {schema_1, schema_2, schema_3};
 
@@ -119,6 +131,18 @@ int database_version(sqlite3 *db, int *out, char *error, size_t error_bytes)
 	}
 	*out = (int)version;
 	return 0;
+}
+
+int database_tables(sqlite3 *db, char *error, size_t error_bytes)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < sizeof(table_queries) / sizeof(table_queries[0]) && rc == 0; i++)
+		rc = store_sql(db, NULL, NULL, table_queries[i], "");
+	if (rc != -EINVAL)
+		return rc;
+	snprintf(error, error_bytes, "%s", sqlite3_errmsg(db));
+	return -EBADMSG;
 }
 
 static int migrate(sqlite3 *db, char *error, size_t error_bytes)
@@ -307,6 +331,8 @@ static int prepare(struct database *d, char *error, size_t error_bytes)
 		sqlite3_wal_hook(d->handle, count_pages, d);
 		rc = migrate(d->handle, error, error_bytes);
 	}
+	if (rc == 0)
+		rc = database_tables(d->handle, error, error_bytes);
 	if (rc < 0 && rc != -EPROTO && d->handle != NULL)
 		describe(d->handle, rc, error, error_bytes);
 	return rc;

@@ -42,6 +42,8 @@ int database_open(struct database *d, const char *path, char *error, size_t erro
 /* The schema that is in it, 0 for none as yet; an error as store_sql's, or -EPROTO with error when
  * it is not one that this gpt2d knows. */
 int database_version(struct sqlite3 *db, int *out, char *error, size_t error_bytes);
+/* Whether the tables of the present schema are there, whole: 0, or -EBADMSG with error. */
+int database_tables(struct sqlite3 *db, char *error, size_t error_bytes);
 void database_close(struct database *d);
 
 /*

@@ -9,6 +9,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/database.h"
+#include "daemon/record_row.h"
 #include "daemon/store.h"
 
 enum {
@@ -73,9 +74,11 @@ static int read_count(sqlite3_stmt *stmt, void *arg)
 
 static int look(sqlite3 *db, struct database_look *out, char *error, size_t error_bytes)
 {
-	char found[FOUND_BYTES] = "";
+	char found[FOUND_BYTES] = "", fault[RECORD_ROW_FAULT_BYTES] = "";
 	int rc = database_version(db, &out->schema, error, error_bytes);
 
+	if (rc == 0 && out->schema == STORE_SCHEMA)
+		rc = database_tables(db, error, error_bytes);
 	if (rc == 0 && out->schema > 0)
 		rc = store_sql(db, read_count, &out->runs, "select count(*) from runs", "");
 	if (rc == 0 && out->schema > 0)
@@ -89,6 +92,12 @@ static int look(sqlite3 *db, struct database_look *out, char *error, size_t erro
 		snprintf(error, error_bytes, "%s", found);
 		return -EBADMSG;
 	}
+	if (rc == 0 && out->schema == STORE_SCHEMA)
+		rc = record_row_check(db, fault);
+	if (rc == -EBADMSG && fault[0] != '\0')
+		snprintf(error, error_bytes, "%s", fault);
+	if (rc < 0 && sqlite3_errcode(db) == SQLITE_INTERRUPT)
+		return 0;
 	if (rc < 0 && error[0] == '\0')
 		snprintf(error, error_bytes, "%s", sqlite3_errmsg(db));
 	out->complete = rc == 0;

@@ -13,6 +13,7 @@
 #include "daemon/marker.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
+#include "daemon/record_row.h"
 #include "daemon/run_files.h"
 #include "daemon/run_ids.h"
 #include "daemon/summary.h"
@@ -176,6 +177,7 @@ static void settle(struct run *run, void *arg)
 int reconcile_runs(struct daemon *d, char *error, size_t error_bytes)
 {
 	struct outcome o = {d, 0};
+	char fault[RECORD_ROW_FAULT_BYTES];
 
 	o.rc = pass_over_strangers(d);
 	if (o.rc == 0)
@@ -186,7 +188,11 @@ int reconcile_runs(struct daemon *d, char *error, size_t error_bytes)
 		queue_each(d->queue, settle, &o);
 	if (o.rc == 0)
 		o.rc = record_counts(d->store, d->counts);
-	if (o.rc < 0)
+	if (o.rc == -EBADMSG && record_row_check(store_db(d->store), fault) == -EBADMSG)
+		snprintf(error, error_bytes,
+			"%s/gpt2d.db: %s; A DAMAGED DATABASE in gpt2d(8) says what to do",
+			d->state_dir, fault);
+	else if (o.rc < 0)
 		snprintf(error, error_bytes, "%s/gpt2d.db: %s", d->state_dir,
 			store_error_text(o.rc));
 	return o.rc;

@@ -8,20 +8,15 @@
 #include <string.h>
 
 #include "daemon/clock.h"
+#include "daemon/log.h"
 #include "daemon/record_prune.h"
+#include "daemon/record_row.h"
 #include "daemon/text.h"
 #include "proto/json_text.h"
-#include "proto/spec_table.h"
 
 enum {
 	PAGE_BYTES = 8 << 20, /* a page of segments ends here, well within PROTOCOL_LINE_MAX */
-	SEGMENTS_MAX = SPEC_ARMS_MAX * SPEC_REPETITIONS_MAX * 2,
 };
-
-#define RUN_COLUMNS                                                                                \
-	"id, name, uid, state, reason, spec_sha256, gpus, segments, segments_done, attempt,"       \
-	" restart, timeout_s, submitted_ns, started_ns, ended_ns, kept, priority,"                 \
-	" rerun_of"
 
 static const char *text_of(sqlite3_stmt *stmt, int column)
 {
@@ -30,54 +25,12 @@ static const char *text_of(sqlite3_stmt *stmt, int column)
 	return text ? text : "";
 }
 
-static void copy_text(char *out, size_t out_bytes, sqlite3_stmt *stmt, int column)
-{
-	snprintf(out, out_bytes, "%s", text_of(stmt, column));
-}
-
-/* Whether gpt2d can have written it: sums are made of these, and a path of the name. */
-static bool is_sound(const struct run *r)
-{
-	return r->id > 0 && spec_table_name_wrong(r->name) == NULL && r->gpus >= 0 &&
-		r->gpus <= SPEC_WORLD_MAX && r->segments > 0 && r->segments <= SEGMENTS_MAX &&
-		r->segments_done >= 0 && r->segments_done <= r->segments && r->attempt > 0 &&
-		r->attempt < INT32_MAX && r->timeout_s >= 0 && r->submitted_ns >= 0 &&
-		r->started_ns >= 0 && r->ended_ns >= 0;
-}
-
-/* A row of RUN_COLUMNS: 0, or -EBADMSG for one that gpt2d did not write. */
-static int read_run(sqlite3_stmt *stmt, struct run *run)
-{
-	*run = (struct run){
-		.id = sqlite3_column_int64(stmt, 0),
-		.uid = (uid_t)sqlite3_column_int64(stmt, 2),
-		.gpus = sqlite3_column_int64(stmt, 6),
-		.segments = sqlite3_column_int64(stmt, 7),
-		.segments_done = sqlite3_column_int64(stmt, 8),
-		.attempt = sqlite3_column_int64(stmt, 9),
-		.restart = sqlite3_column_int(stmt, 10) != 0,
-		.timeout_s = sqlite3_column_int64(stmt, 11),
-		.submitted_ns = sqlite3_column_int64(stmt, 12),
-		.started_ns = sqlite3_column_int64(stmt, 13),
-		.ended_ns = sqlite3_column_int64(stmt, 14),
-		.kept = sqlite3_column_int(stmt, 15) != 0,
-		.priority = sqlite3_column_int64(stmt, 16),
-		.rerun_of = sqlite3_column_int64(stmt, 17),
-	};
-	copy_text(run->name, sizeof(run->name), stmt, 1);
-	copy_text(run->reason, sizeof(run->reason), stmt, 4);
-	copy_text(run->spec_sha256, sizeof(run->spec_sha256), stmt, 5);
-	text_clean(run->reason);
-	text_clean(run->spec_sha256);
-	if (run_state_parse(text_of(stmt, 3), &run->state) < 0 || !is_sound(run))
-		return -EBADMSG;
-	return 0;
-}
-
 /* ---- one job for all questions ---- */
 
 struct query_job {
 	struct store_job job;
+	int (*work)(struct store_job *job, struct sqlite3 *db);
+	char fault[RECORD_ROW_FAULT_BYTES]; /* the row behind -EBADMSG, or empty */
 	int64_t id;
 	struct record_list list;
 	struct record_prunable prunable;
@@ -102,10 +55,22 @@ static void query_free(struct query_job *q)
 	free(q);
 }
 
+static int query_work(struct store_job *job, struct sqlite3 *db)
+{
+	struct query_job *q = (struct query_job *)job;
+	int rc = q->work(job, db);
+
+	if (rc == -EBADMSG && record_row_check(db, q->fault) != -EBADMSG)
+		q->fault[0] = '\0';
+	return rc;
+}
+
 static void query_done(struct store_job *job, int rc)
 {
 	struct query_job *q = (struct query_job *)job;
 
+	if (q->fault[0] != '\0')
+		log_write(LOG_ERROR, "gpt2d.db: %s", q->fault);
 	if (q->done_text) {
 		q->done_text(q->arg, rc, rc < 0 ? NULL : q->text);
 	} else {
@@ -125,7 +90,8 @@ static struct query_job *query_create(
 
 	if (q == NULL)
 		return NULL;
-	q->job = (struct store_job){.kind = STORE_READ, .work = work, .done = query_done};
+	q->job = (struct store_job){.kind = STORE_READ, .work = query_work, .done = query_done};
+	q->work = work;
 	q->arg = arg;
 	if (state_dir != NULL && (q->state_dir = strdup(state_dir)) == NULL) {
 		free(q);
@@ -171,7 +137,7 @@ static int take_run(sqlite3_stmt *stmt, void *arg)
 {
 	struct query_job *q = arg;
 	struct run run;
-	int rc = read_run(stmt, &run);
+	int rc = record_row_read(stmt, &run);
 
 	if (rc < 0)
 		return rc;
@@ -180,7 +146,7 @@ static int take_run(sqlite3_stmt *stmt, void *arg)
 }
 
 #define LIST(compare, order)                                                                       \
-	"select " RUN_COLUMNS " from runs where id " compare " ?1"                                 \
+	"select " RECORD_ROW_COLUMNS " from runs where id " compare " ?1"                          \
 	" and (?2 is null or (state = ?2 and id not in (select value from json_each(?5)))"         \
 	" or id in (select value from json_each(?4))) order by id " order " limit ?3"
 #define LIST_OLDEST LIST(">", "asc")
@@ -240,7 +206,8 @@ static int prunable_work(struct store_job *job, struct sqlite3 *db)
 
 	q->rows = json_array();
 	rc = store_sql(db, take_run, q,
-		"select " RUN_COLUMNS " from runs where" PRUNABLE " and ended_ns < ?3 and id > ?4"
+		"select " RECORD_ROW_COLUMNS " from runs where" PRUNABLE
+		" and ended_ns < ?3 and id > ?4"
 		" and (?5 < 0 or id <= (select id from runs where" PRUNABLE
 		" order by id desc limit 1 offset max(?5, 0))) order by id limit ?6",
 		"tiiiii", state, p->uid, p->ended_before_ns, p->after, p->keep, p->limit);
@@ -276,7 +243,7 @@ static int take_shown_run(sqlite3_stmt *stmt, void *arg)
 {
 	struct query_job *q = arg;
 	struct run run;
-	int rc = read_run(stmt, &run);
+	int rc = record_row_read(stmt, &run);
 
 	if (rc < 0)
 		return rc;
@@ -334,7 +301,7 @@ static int show_work(struct store_job *job, struct sqlite3 *db)
 	int rc;
 
 	rc = store_sql(db, take_shown_run, q,
-		"select " RUN_COLUMNS ", spec, checks from runs where id = ?", "i", q->id);
+		"select " RECORD_ROW_COLUMNS ", spec, checks from runs where id = ?", "i", q->id);
 	if (rc == 0 && q->result == NULL)
 		rc = -ENOENT;
 	if (rc == 0)
@@ -382,7 +349,7 @@ static int take_open(sqlite3_stmt *stmt, void *arg)
 {
 	const struct each_open *e = arg;
 	struct run *run = malloc(sizeof(*run));
-	int rc = run ? read_run(stmt, run) : -ENOMEM;
+	int rc = run ? record_row_read(stmt, run) : -ENOMEM;
 
 	if (rc < 0) {
 		free(run);
@@ -396,7 +363,7 @@ int record_each_open(struct store *s, int (*each)(struct run *run, void *arg), v
 	struct each_open e = {each, arg};
 
 	return store_sql(store_db(s), take_open, &e,
-		"select " RUN_COLUMNS " from runs where state in"
+		"select " RECORD_ROW_COLUMNS " from runs where state in"
 		" ('queued', 'starting', 'running', 'finishing') order by priority desc, id",
 		"");
 }
@@ -407,7 +374,7 @@ int record_each_broken(
 	struct each_open e = {each, arg};
 
 	return store_sql(store_db(s), take_open, &e,
-		"select " RUN_COLUMNS " from runs where state in"
+		"select " RECORD_ROW_COLUMNS " from runs where state in"
 		" ('failed', 'cancelled', 'interrupted') order by ended_ns desc limit ?",
 		"i", limit);
 }

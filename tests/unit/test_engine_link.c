@@ -1,4 +1,4 @@
-/* A link whose owner destroys it from within a call of its own: what comes after does not read it. */
+/* A link whose owner destroys it from within a call of its own is not read any more. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

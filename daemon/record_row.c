@@ -1,0 +1,152 @@
+#include "daemon/record_row.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/store.h"
+#include "daemon/text.h"
+#include "proto/spec_table.h"
+
+enum { SEGMENTS_MAX = SPEC_ARMS_MAX * SPEC_REPETITIONS_MAX * 2 };
+enum { ID, NAME, STATE = 3, SEGMENTS = 7, SEGMENTS_DONE };
+
+/* The numbers of a row, by the column's place in RECORD_ROW_COLUMNS. */
+static const struct number {
+	int column;
+	const char *name;
+	int64_t min, max;
+} numbers[] = {
+	{ID, "id", 1, INT64_MAX},
+	{6, "gpus", 0, SPEC_WORLD_MAX},
+	{SEGMENTS, "segments", 1, SEGMENTS_MAX},
+	{SEGMENTS_DONE, "segments_done", 0, SEGMENTS_MAX},
+	{9, "attempt", 1, INT32_MAX - 1},
+	{11, "timeout_s", 0, INT64_MAX},
+	{12, "submitted_ns", 0, INT64_MAX},
+	{13, "started_ns", 0, INT64_MAX},
+	{14, "ended_ns", 0, INT64_MAX},
+};
+
+static const char *text_of(sqlite3_stmt *stmt, int column)
+{
+	const char *text = (const char *)sqlite3_column_text(stmt, column);
+
+	return text ? text : "";
+}
+
+/* ---- what is wrong ---- */
+
+/* Where there is something to be told: out may be NULL. */
+struct fault {
+	sqlite3_stmt *stmt;
+	char *out;
+};
+
+static bool wrong(const struct fault *f, int column, const char *name, const char *allowed)
+{
+	char found[64];
+
+	if (f->out == NULL)
+		return true;
+	snprintf(found, sizeof(found), "%s", text_of(f->stmt, column));
+	text_clean(found);
+	snprintf(f->out, RECORD_ROW_FAULT_BYTES, "runs, id %s: %s: \"%s\" is not allowed, %s",
+		text_of(f->stmt, ID), name, found, allowed);
+	return true;
+}
+
+static bool number_wrong(const struct fault *f, const struct number *n)
+{
+	int64_t value = sqlite3_column_int64(f->stmt, n->column);
+	char allowed[96];
+
+	if (sqlite3_column_type(f->stmt, n->column) == SQLITE_INTEGER && value >= n->min &&
+		value <= n->max)
+		return false;
+	snprintf(allowed, sizeof(allowed),
+		n->max == INT64_MAX ? "a whole number from %" PRId64
+				    : "a whole number from %" PRId64 " to %" PRId64,
+		n->min, n->max);
+	return wrong(f, n->column, n->name, allowed);
+}
+
+static bool state_wrong(const struct fault *f)
+{
+	enum run_state state;
+	char allowed[128] = "one of";
+
+	if (run_state_parse(text_of(f->stmt, STATE), &state) == 0)
+		return false;
+	for (int i = 0; i < RUN_STATES; i++)
+		snprintf(allowed + strlen(allowed), sizeof(allowed) - strlen(allowed), "%s %s",
+			i ? "," : "", run_state_name((enum run_state)i));
+	return wrong(f, STATE, "state", allowed);
+}
+
+static bool row_wrong(const struct fault *f)
+{
+	const char *name = spec_table_name_wrong(text_of(f->stmt, NAME));
+	char allowed[96];
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		if (number_wrong(f, &numbers[i]))
+			return true;
+	if (name != NULL)
+		return wrong(f, NAME, "name", name);
+	if (sqlite3_column_int64(f->stmt, SEGMENTS_DONE) >
+		sqlite3_column_int64(f->stmt, SEGMENTS)) {
+		snprintf(allowed, sizeof(allowed), "the run has %s segments",
+			text_of(f->stmt, SEGMENTS));
+		return wrong(f, SEGMENTS_DONE, "segments_done", allowed);
+	}
+	return state_wrong(f);
+}
+
+static int check_row(sqlite3_stmt *stmt, void *arg)
+{
+	return row_wrong(&(struct fault){stmt, arg}) ? -EBADMSG : 0;
+}
+
+int record_row_check(sqlite3 *db, char out[RECORD_ROW_FAULT_BYTES])
+{
+	return store_sql(
+		db, check_row, out, "select " RECORD_ROW_COLUMNS " from runs order by id", "");
+}
+
+/* ---- reading ---- */
+
+static void copy_text(char *out, size_t out_bytes, sqlite3_stmt *stmt, int column)
+{
+	snprintf(out, out_bytes, "%s", text_of(stmt, column));
+}
+
+int record_row_read(sqlite3_stmt *stmt, struct run *run)
+{
+	if (row_wrong(&(struct fault){stmt, NULL}))
+		return -EBADMSG;
+	*run = (struct run){
+		.id = sqlite3_column_int64(stmt, ID),
+		.uid = (uid_t)sqlite3_column_int64(stmt, 2),
+		.gpus = sqlite3_column_int64(stmt, 6),
+		.segments = sqlite3_column_int64(stmt, SEGMENTS),
+		.segments_done = sqlite3_column_int64(stmt, SEGMENTS_DONE),
+		.attempt = sqlite3_column_int64(stmt, 9),
+		.restart = sqlite3_column_int(stmt, 10) != 0,
+		.timeout_s = sqlite3_column_int64(stmt, 11),
+		.submitted_ns = sqlite3_column_int64(stmt, 12),
+		.started_ns = sqlite3_column_int64(stmt, 13),
+		.ended_ns = sqlite3_column_int64(stmt, 14),
+		.kept = sqlite3_column_int(stmt, 15) != 0,
+		.priority = sqlite3_column_int64(stmt, 16),
+		.rerun_of = sqlite3_column_int64(stmt, 17),
+	};
+	copy_text(run->name, sizeof(run->name), stmt, NAME);
+	copy_text(run->reason, sizeof(run->reason), stmt, 4);
+	copy_text(run->spec_sha256, sizeof(run->spec_sha256), stmt, 5);
+	text_clean(run->reason);
+	text_clean(run->spec_sha256);
+	return run_state_parse(text_of(stmt, STATE), &run->state) < 0 ? -EBADMSG : 0;
+}
