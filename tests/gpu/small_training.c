@@ -1,5 +1,7 @@
 #include "tests/gpu/small_training.h"
 
+#include "tests/unit/tiny.h"
+
 struct spec_config small_training_config(enum spec_precision precision)
 {
 	return (struct spec_config){
@@ -34,19 +36,17 @@ struct spec_config small_training_config(enum spec_precision precision)
 	};
 }
 
-/* FNV-1a. */
 uint64_t small_training_hash(const struct warm *w, const struct training *t)
 {
-	size_t bytes = (size_t)(t->plan.param_elems * t->elem_bytes);
-	unsigned char *host = k_alloc_host(w->ctx, bytes);
-	uint64_t h = 1469598103934665603U;
+	int64_t bytes = t->plan.param_elems * t->elem_bytes;
+	void *host = k_alloc_host(w->ctx, (size_t)bytes);
+	uint64_t h;
 
 	if (!host)
 		return 0;
-	k_copy_out(w->compute, host, t->model.params, bytes);
+	k_copy_out(w->compute, host, t->model.params, (size_t)bytes);
 	k_stream_sync(w->compute, INT64_C(20000000000));
-	for (size_t i = 0; i < bytes; i++)
-		h = (h ^ host[i]) * 1099511628211U;
+	h = tiny_hash(host, bytes);
 	k_free_host(w->ctx, host);
 	return h;
 }

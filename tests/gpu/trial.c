@@ -6,25 +6,19 @@
 #include <string.h>
 
 #include "proto/stats.h"
+#include "tests/unit/tiny.h"
 
 int trial_init(struct trial *m, struct ranks_self *self)
 {
 	struct k_device_info info;
 
-	*m = (struct trial){.group = self->world > 1 ? self->all : NULL,
-		.w = {.rank = self->rank,
-			.world = self->world,
-			.threads = 1,
-			.ctx = self->ctx,
-			.compute = self->compute,
-			.comm = self->comm,
-			.collectives = self->world > 1 ? self->c : NULL}};
+	*m = (struct trial){.group = self->world > 1 ? self->all : NULL};
 	k_context_info(self->ctx, &info);
 	m->graphs = info.graphs;
 	if (self->rank == 0)
 		printf("%d of %s, %s, %s\n", self->world, info.name, info.library,
 			collectives_library(self->c));
-	return warm_init(&m->w);
+	return tiny_warm(&m->w, self);
 }
 
 void trial_finish(struct trial *m, struct ranks_self *self)

@@ -32,16 +32,6 @@ struct trials {
 	struct outcome outcome[TRIALS_MAX][SETTINGS];
 };
 
-static uint64_t hash(const void *memory, int64_t bytes)
-{
-	const unsigned char *at = memory;
-	uint64_t h = 1469598103934665603U;
-
-	for (int64_t i = 0; i < bytes; i++)
-		h = (h ^ at[i]) * 1099511628211U;
-	return h;
-}
-
 static const uint32_t POISON = 0x7fc12345; /* a NaN of no operation's */
 
 static void poison(struct warm *w)
@@ -82,8 +72,8 @@ static int run_steps(struct training *t, struct outcome *out)
 	}
 	zero_drain(&t->warm->zero);
 	k_stream_sync(t->warm->compute, INT64_MAX);
-	out->params = hash(t->model.params, t->plan.param_elems * t->elem_bytes);
-	out->grads = hash(t->model.grads, t->plan.param_elems * t->elem_bytes);
+	out->params = tiny_hash(t->model.params, t->plan.param_elems * t->elem_bytes);
+	out->grads = tiny_hash(t->model.grads, t->plan.param_elems * t->elem_bytes);
 	count_words(t->warm, activations_bytes(&t->shape), out);
 	return 0;
 }

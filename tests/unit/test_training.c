@@ -107,12 +107,7 @@ static struct spec_config make_config(const struct trial *t, int world)
 
 static uint64_t hash_params(const struct training *t)
 {
-	const unsigned char *at = t->model.params;
-	uint64_t h = 1469598103934665603U;
-
-	for (int64_t i = 0; i < t->plan.param_elems * t->elem_bytes; i++)
-		h = (h ^ at[i]) * 1099511628211U;
-	return h;
+	return tiny_hash(t->model.params, t->plan.param_elems * t->elem_bytes);
 }
 
 static int train(struct warm *w, struct collectives_group *group, const struct trial *trial,

@@ -45,3 +45,13 @@ int tiny_warm(struct warm *w, struct ranks_self *self)
 	};
 	return warm_init(w);
 }
+
+uint64_t tiny_hash(const void *memory, int64_t bytes)
+{
+	const unsigned char *at = memory;
+	uint64_t h = 1469598103934665603U;
+
+	for (int64_t i = 0; i < bytes; i++)
+		h = (h ^ at[i]) * 1099511628211U;
+	return h;
+}

@@ -12,4 +12,7 @@ struct spec_config tiny_config(int world, int64_t accumulation, int64_t micro_ba
 /* To be finished with warm_finish. 0 or a negative errno. */
 int tiny_warm(struct warm *w, struct ranks_self *self);
 
+/* FNV-1a of all bits; host memory. */
+uint64_t tiny_hash(const void *memory, int64_t bytes);
+
 #endif
