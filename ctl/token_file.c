@@ -6,6 +6,7 @@
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -107,8 +108,45 @@ static int final_path(const char *path, char **out, struct ctl_error *e)
 	return *out ? 0 : io_error(e, path, errno);
 }
 
+/* Whether path is still the file that fd is. */
+static bool is_named(int fd, const char *path)
+{
+	struct stat opened, named;
+
+	return fstat(fd, &opened) == 0 && lstat(path, &named) == 0 &&
+		opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+/*
+ * Empty and locked, so that two do not write one file; what was left by one that was killed is used
+ * again. 0 or a negative errno.
+ */
+static int open_tmp(struct token_file *f)
+{
+	int error = 0;
+
+	do {
+		if (f->fd >= 0)
+			close(f->fd); /* it has become the file meanwhile */
+		f->fd = open(f->tmp_path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+		if (f->fd < 0)
+			return -errno;
+		if (flock(f->fd, LOCK_EX | LOCK_NB) != 0)
+			error = -errno;
+	} while (!error && !is_named(f->fd, f->tmp_path));
+	if (!error && ftruncate(f->fd, 0) != 0)
+		error = -errno;
+	if (error) {
+		close(f->fd);
+		f->fd = -1;
+	}
+	return error;
+}
+
 int token_file_create(struct token_file *f, const char *path, bool headed, struct ctl_error *e)
 {
+	int error;
+
 	*f = (struct token_file){.fd = -1, .headed = headed};
 	if (final_path(path, &f->path, e) != 0)
 		return e->exit;
@@ -117,9 +155,14 @@ int token_file_create(struct token_file *f, const char *path, bool headed, struc
 		token_file_abandon(f);
 		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
 	}
-	f->fd = open(f->tmp_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-	if (f->fd < 0) {
-		creation_error(f, errno, e);
+	error = open_tmp(f);
+	if (error) {
+		if (error == -EWOULDBLOCK)
+			ctl_error_set(e, CTL_TRANSPORT,
+				"%s: another gpt2ctl is writing it; wait, or name another file",
+				f->path);
+		else
+			creation_error(f, -error, e);
 		free(f->tmp_path);
 		f->tmp_path = NULL; /* not ours to remove */
 		token_file_abandon(f);
@@ -212,9 +255,7 @@ int token_file_commit(struct token_file *f, struct ctl_error *e)
 		goto out;
 	if (fsync(f->fd) != 0)
 		error = errno;
-	if (close(f->fd) != 0 && !error)
-		error = errno;
-	f->fd = -1;
+	/* locked until it has its name */
 	if (!error && rename(f->tmp_path, f->path) != 0)
 		error = errno;
 	if (error) {
@@ -237,13 +278,10 @@ out:
 
 void token_file_abandon(struct token_file *f)
 {
-	if (f->tmp_path) {
-		if (f->fd >= 0)
-			close(f->fd);
-		unlink(f->tmp_path);
-	} else if (f->fd >= 0) {
+	if (f->tmp_path)
+		unlink(f->tmp_path); /* before the lock is given up */
+	if (f->fd >= 0)
 		close(f->fd);
-	}
 	free(f->path);
 	free(f->tmp_path);
 	*f = (struct token_file){.fd = -1};

@@ -1,7 +1,8 @@
 /*
  * token_file.h: token files as they are written: llm.c's headed format (256 int32, little-endian:
  * magic 20240520, version 1, token count, zeros; then uint16 tokens) or the tokens alone. A file
- * appears whole or not at all: PATH.tmp, fsync, rename, fsync of the folder.
+ * appears whole or not at all: PATH.tmp, which one program at a time writes, fsync, rename, fsync
+ * of the folder.
  */
 #ifndef GPT2D_TOKEN_FILE_H
 #define GPT2D_TOKEN_FILE_H

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from helpers import wait_for
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("GPT2D_BUILD", ROOT / "build"))
 CTL = BUILD / "ctl" / "gpt2ctl"
@@ -101,6 +103,25 @@ def test_failure_keeps_the_older_file(tmp_path):
     (tmp_path / "o.bin").write_bytes(b"older")
     assert prepare("missing", "-o", "o.bin", cwd=tmp_path).returncode == 2
     assert (tmp_path / "o.bin").read_bytes() == b"older"
+
+
+def test_two_write_one_file(tmp_path):
+    """One of them is refused; what was left by one that was killed is no hindrance."""
+    (tmp_path / "o.bin.tmp").write_bytes(b"left" * 1000)
+    reader, writer = os.pipe()
+    first = subprocess.Popen([CTL, "data", "prepare", "--format", "raw", "-o", "o.bin", "/dev/stdin"], cwd=tmp_path, stdin=reader,
+        stdout=subprocess.PIPE)
+    os.close(reader)
+    os.write(writer, b"a" * 1000)
+    wait_for(lambda: (tmp_path / "o.bin.tmp").stat().st_size < 4000, "that the first one writes")
+    second = prepare("--format", "raw", "-o", "o.bin", "/dev/stdin", cwd=tmp_path, input=b"bbb")
+    assert second.returncode == 1 and b"o.bin: another gpt2ctl is writing it" in second.stderr
+    os.close(writer)
+    assert first.wait(60) == 0 and first.stdout.close() is None
+    assert set((tmp_path / "o.bin").read_bytes()[::2]) == {ord("a")}
+    assert prepare("--format", "raw", "-o", "o.bin", "/dev/stdin", cwd=tmp_path, input=b"bbb").returncode == 0
+    assert (tmp_path / "o.bin").read_bytes() == b"b\0" * 3
+    assert [path.name for path in tmp_path.iterdir()] == ["o.bin"]
 
 
 def test_only_a_regular_file_is_replaced(tmp_path):
