@@ -287,6 +287,8 @@ bool openmetrics_is_ours(const char *path)
 	return lstat(path, &st) < 0 || S_ISREG(st.st_mode);
 }
 
+enum { FILE_MODE = 0644 }; /* who collects it is another user, and every client can ask for it */
+
 static int file_work(struct worker_job *job)
 {
 	struct sample *s = (struct sample *)job;
@@ -294,7 +296,7 @@ static int file_work(struct worker_job *job)
 
 	if (!openmetrics_is_ours(s->daemon->settings->metrics_file))
 		return -EEXIST;
-	return artifact_write(m->dir, m->name, s->text, s->n);
+	return artifact_write_mode(m->dir, m->name, s->text, s->n, FILE_MODE);
 }
 
 static void file_done(struct worker_job *job, int rc)

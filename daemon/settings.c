@@ -133,7 +133,7 @@ const struct settings_row settings_rows[] = {
 			  ".Ic gpt2ctl metrics\n"
 			  "prints them; for a\n"
 			  ".Pa .prom\n"
-			  "file of node_exporter's textfile collector.\n"
+			  "file of node_exporter's textfile collector; everybody may read it.\n"
 			  "The file is removed when gpt2d ends in good order.\n"},
 	{"metrics_period", SETTING_SECONDS, AT(metrics_period_s), RANGE(1, HOUR_S, 15),
 		.reload = true, .help = "between two of these files"},

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <openssl/evp.h>
@@ -37,7 +38,7 @@ static int open_dir(const char *dir)
 }
 
 /* A file of these bytes, durable under its temporary name. On failure nothing is left behind. */
-static int write_tmp(int dir_fd, const char *tmp, const void *bytes, size_t n)
+static int write_tmp(int dir_fd, const char *tmp, const void *bytes, size_t n, mode_t mode)
 {
 	int rc;
 	int fd;
@@ -49,6 +50,8 @@ static int write_tmp(int dir_fd, const char *tmp, const void *bytes, size_t n)
 	if (fd < 0)
 		return -errno;
 	rc = write_all(fd, bytes, n);
+	if (rc == 0 && mode != 0 && fchmod(fd, mode) < 0)
+		rc = -errno;
 	if (rc == 0 && fsync(fd) < 0)
 		rc = -errno;
 	if (close(fd) < 0 && rc == 0)
@@ -59,6 +62,11 @@ static int write_tmp(int dir_fd, const char *tmp, const void *bytes, size_t n)
 }
 
 int artifact_write(const char *dir, const char *name, const void *bytes, size_t n)
+{
+	return artifact_write_mode(dir, name, bytes, n, 0);
+}
+
+int artifact_write_mode(const char *dir, const char *name, const void *bytes, size_t n, mode_t mode)
 {
 	char tmp[NAME_MAX + 1];
 	int dir_fd;
@@ -74,7 +82,7 @@ int artifact_write(const char *dir, const char *name, const void *bytes, size_t 
 	if (dir_fd < 0)
 		return dir_fd;
 
-	rc = write_tmp(dir_fd, tmp, bytes, n);
+	rc = write_tmp(dir_fd, tmp, bytes, n, mode);
 	if (rc < 0)
 		goto out;
 	if (renameat(dir_fd, tmp, dir_fd, name) < 0) {

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #define ARTIFACT_SPEC     "spec.json"
 #define ARTIFACT_METRICS  "training_metrics.json"
@@ -25,6 +26,9 @@
  * file name that does not begin with a dot, anything else is -EINVAL.
  */
 int artifact_write(const char *dir, const char *name, const void *bytes, size_t n);
+/* The same with these permissions, whatever the umask (0: 0644 less what it takes away). */
+int artifact_write_mode(
+	const char *dir, const char *name, const void *bytes, size_t n, mode_t mode);
 
 /* Remove dir/name durably (fsync of dir); 0 also when there is none. */
 int artifact_remove(const char *dir, const char *name);

@@ -158,6 +158,7 @@ def test_file(daemon, tmp_path):
     path = tmp_path / "gpt2d.prom"
     with daemon(options=["--metrics-file", str(path), "--metrics-period", "1"]) as d:
         wait_for(path.exists, "the file")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o644
         first = parse(path.read_text())
         wait_for(lambda: parse(path.read_text()) != first, "another one")
         assert [entry.name for entry in tmp_path.iterdir() if not entry.name.startswith(".")] == ["gpt2d.prom"]
