@@ -31,6 +31,7 @@ enum op {
 	OP_EVENT = 128,  /* event_new of libevent: no file at all */
 	OP_LISTEN = 256, /* nor this */
 	OP_OWNER = 512,  /* of a name: its mode, its group */
+	OP_CLOSE = 1024, /* where it fails the descriptor is gone, as on Linux */
 };
 
 enum action {
@@ -324,6 +325,19 @@ int lchown(const char *path, uid_t uid, gid_t gid)
 	enum action action = at_name(OP_OWNER, AT_FDCWD, path);
 
 	return action == ACTION_FAIL ? -1 : ended(action, real(path, uid, gid));
+}
+
+int close(int fd)
+{
+	NEXT(int, "close", int);
+	bool asked = control != NULL && (control->ops & OP_CLOSE) != 0;
+	enum action action = asked ? at_fd(OP_CLOSE, fd) : 0;
+	int error = errno, result = real(fd);
+
+	if (action != ACTION_FAIL)
+		return ended(action, result);
+	errno = error;
+	return -1;
 }
 
 /* ---- no files ---- */

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from engines import PROGRAM
-from faults import (EVENT, FAIL, KILL, NEEDS_ROOM, LIBRARY, LONG, SHORT, TORN, Faults, check_all, check_next_run,
+from faults import (CLOSE, EVENT, FAIL, KILL, NEEDS_ROOM, LIBRARY, LONG, SHORT, TORN, Faults, check_all, check_next_run,
     ensure_ended, fill, sample, small_file_system, start_if_it_can, submit_and_wait)
 from helpers import BUILD, FAKE_ENGINE, Daemon, RpcError, experiment, spec, wait_for
 
@@ -242,7 +242,7 @@ def test_a_disk_without_room_for_what_was_trained(tmp_path, faults):
     """The run fails with that reason and without a marker; the same engines train the next one when there is room."""
     with Daemon(home=tmp_path, environment=faults.environment, engine=PROGRAM) as d, d.client() as c:
         before = d.engines()
-        for ops in (1, 2, 64):  # writes, syncs, new files
+        for ops in (1, 2, 64, CLOSE):  # writes, syncs, new files
             faults.engine.arm(FAIL, errno.ENOSPC, ops=ops)
             end = c.wait(c.submit(spec("full", 20)))
             assert end["state"] == "failed" and end["reason"].startswith("enospc: rank 0: "), end
