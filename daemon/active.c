@@ -31,6 +31,7 @@ static void release(struct active *a)
 {
 	spec_free(a->spec);
 	json_decref(a->artifacts);
+	json_decref(a->data);
 	free(a->order);
 	free(a);
 }
@@ -369,13 +370,13 @@ json_t *active_segment_start(const struct active *a, int64_t i)
 	artifact_sha256(text, strlen(text), sha256);
 	spec = json_text_value(text);
 	free(text);
-	return json_pack("{sI sI sI ss ss sI sI sI si ss so ss ss so}", "run",
+	return json_pack("{sI sI sI ss ss sI sI sI si ss so ss ss so sO*}", "run",
 		(json_int_t)a->run->id, "segment", (json_int_t)i, "segments",
 		(json_int_t)a->run->segments, "name", a->run->name, "arm",
 		a->spec->arms[s->arm].name, "block", (json_int_t)s->block, "position",
 		(json_int_t)s->position, "attempt", (json_int_t)a->run->attempt, "world",
 		active_segment_gpus(a, i), "dir", dir, "spec", spec, "spec_sha256", sha256,
-		"run_spec_sha256", a->run->spec_sha256, "data_roots", data_roots_json(&roots));
+		"run_spec_sha256", a->run->spec_sha256, "data_roots", data_roots_json(&roots), "data", a->data);
 }
 
 /* ---- the end ---- */

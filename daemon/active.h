@@ -41,6 +41,7 @@ struct active {
 	bool unrecorded;    /* the store does not know all that became of its segments */
 	double tokens;      /* of the segments that are durable */
 	json_t *artifacts;  /* of segments that are being written: {"0": [{path, bytes}]} */
+	json_t *data;       /* files that its segments have opened, as they were first told */
 
 	/* There was no room for its directories before it began: why (rc 0: there was). */
 	struct store_failure lack;

@@ -23,6 +23,7 @@ enum {
 	PEER_LOST_MS = 2000, /* from "peer_lost" of one rank to the news of the other */
 	BRIEF_MAX = 16,      /* elements of an array in an event */
 	ARTIFACTS_MAX = 1000, /* of a segment that are remembered */
+	SEGMENT_FILES = 2,    /* to train on and to validate with */
 };
 
 #define STEP_NS_MAX 1e18 /* 31 years; fits an int64_t */
@@ -48,9 +49,22 @@ static struct about about_what(const struct scheduler *s, int rank, json_t *para
 	return w;
 }
 
+/* The first segment that opens a file says which one it is; all later ones get told. */
+static void keep_data(struct active *a, json_t *data)
+{
+	if (!json_is_object(data) || json_object_size(data) > SEGMENT_FILES)
+		return;
+	if (a->data == NULL)
+		a->data = json_object();
+	json_object_update_missing(a->data, data);
+}
+
 static void on_started(struct scheduler *s, const struct about *w, json_t *params)
 {
-	if (!w->in_slot || w->a->run->state != RUN_STARTING)
+	if (!w->in_slot)
+		return;
+	keep_data(w->a, json_object_get(params, "data"));
+	if (w->a->run->state != RUN_STARTING)
 		return;
 	/* engines that get to work are no reason to wait, whatever this run does to them */
 	engine_pool_worked(s->daemon->pool);

@@ -20,27 +20,31 @@ static int64_t now_ns(void)
 }
 
 struct agreement {
-	char sha256[65]; /* of spec, plan and model shape */
+	char sha256[65]; /* of spec, plan, model shape and the identity of its data */
 	bool prepared;
 	bool tuned; /* the kernels' choices are made, and the same on all ranks it was among then */
 };
 
 static void fill_agreement(const struct segment *s, bool prepared, struct agreement *out)
 {
-	char text[512];
+	char text[1024], data[65], *identity = json_dumps(s->data, JSON_SORT_KEYS | JSON_COMPACT);
 
 	memset(out, 0, sizeof(*out));
+	if (identity == NULL || artifact_sha256(identity, strlen(identity), data))
+		prepared = false;
+	free(identity);
 	out->prepared = prepared;
 	if (!prepared)
 		return;
 	out->tuned = tuned_has(&s->training.warm->tuned, &s->config);
 	snprintf(text, sizeof(text),
 		"%s world %d arena %" PRId64 " of %" PRId64 " reduce %" PRId64 " x %" PRId64
-		" gather %" PRId64 " x %" PRId64 " steps %" PRId64 " sequences %" PRId64,
+		" gather %" PRId64 " x %" PRId64 " steps %" PRId64 " sequences %" PRId64
+		" data %s",
 		s->spec_sha256, s->training.plan.world, s->training.plan.param_elems,
 		s->training.plan.arena_elems, s->training.plan.n_reduce,
 		s->training.plan.reduce_elems, s->training.plan.n_gather,
-		s->training.plan.gather_elems, s->config.optimizer_steps, s->train.n_sequences);
+		s->training.plan.gather_elems, s->config.optimizer_steps, s->train.n_sequences, data);
 	if (artifact_sha256(text, strlen(text), out->sha256))
 		out->prepared = false;
 }

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "engine/check.h"
+#include "engine/data_identity.h"
 #include "engine/memory_limit.h"
 #include "engine/patience.h"
 #include "proto/artifact.h"
@@ -54,7 +55,10 @@ struct segment *segment_create(json_t *params)
 {
 	struct segment *s = calloc(1, sizeof(*s));
 
-	if (!s) {
+	if (s)
+		s->data = json_object();
+	if (!s || !s->data) {
+		free(s);
 		json_decref(params);
 		return NULL;
 	}
@@ -86,6 +90,7 @@ void segment_destroy(struct segment *s)
 	free(s->ranks);
 	free(s->spec_text);
 	spec_free(s->spec);
+	json_decref(s->data);
 	json_decref(s->params);
 	free(s);
 }
@@ -158,27 +163,34 @@ static bool check(struct segment *s, struct warm *w)
 	return !first;
 }
 
-static bool open_data(struct segment *s)
+/* The file that earlier segments of the run were given under that name, if any was. */
+static bool open_one(struct segment *s, bool validation, struct dataset *d, bool *has)
 {
+	const json_t *known = json_object_get(s->params, "data");
 	char *error = s->failure.message;
 	size_t n = sizeof(s->failure.message);
+
+	s->failure.reason = "data";
+	if (dataset_open_below(d, &s->config, validation, &s->data_roots, error, n))
+		return false;
+	*has = true;
+	if (data_identity_check(known, d, error, n))
+		return false;
+	if (data_identity_add(s->data, d))
+		return segment_fail(s, "no_memory", "no memory for the names of its data");
+	s->failure.reason = NULL;
+	return true;
+}
+
+static bool open_data(struct segment *s)
+{
 	int64_t left_over;
 
-	if (dataset_open_below(&s->train, &s->config, false, &s->data_roots, error, n)) {
-		s->failure.reason = "data";
+	if (!open_one(s, false, &s->train, &s->has_train))
 		return false;
-	}
-	s->has_train = true;
 	s->config.optimizer_steps =
 		check_optimizer_steps(&s->config, s->train.n_sequences, &left_over);
-	if (s->config.validation_steps == 0)
-		return true;
-	if (dataset_open_below(&s->val, &s->config, true, &s->data_roots, error, n)) {
-		s->failure.reason = "data";
-		return false;
-	}
-	s->has_val = true;
-	return true;
+	return s->config.validation_steps == 0 || open_one(s, true, &s->val, &s->has_val);
 }
 
 static bool make_training(struct segment *s, struct warm *w)
@@ -207,7 +219,8 @@ bool segment_prepare(struct segment *s, struct warm *w)
 		return segment_fail(s, "spec_refused",
 			"segment.start: %d ranks of %d, rank %d, dir %s", s->world, w->world,
 			w->rank, s->dir ? s->dir : "missing");
-	if (!read_spec(s) || !check(s, w) || !open_data(s) || !make_training(s, w))
+	/* a file that was replaced is told before what is wrong with the new one */
+	if (!read_spec(s) || !open_data(s) || !check(s, w) || !make_training(s, w))
 		return false;
 	if (w->rank == 0) {
 		rc = metrics_begin(s->dir);
@@ -302,8 +315,8 @@ static void log_step(struct segment *s, const struct measure_step *m)
 
 static void send_started(struct segment *s, struct link *link)
 {
-	json_t *params = json_pack("{s:I, s:I, s:I}", "run", (json_int_t)s->run, "segment",
-		(json_int_t)s->segment, "init_ns", (json_int_t)s->init_ns);
+	json_t *params = json_pack("{s:I, s:I, s:I, s:O}", "run", (json_int_t)s->run, "segment",
+		(json_int_t)s->segment, "init_ns", (json_int_t)s->init_ns, "data", s->data);
 
 	if (s->switch_ns >= 0)
 		json_object_set_new(params, "switch_ns", json_integer((json_int_t)s->switch_ns));

@@ -36,6 +36,7 @@ struct segment {
 	char spec_sha256[65];
 	struct dataset train, val;
 	bool has_train, has_val;
+	json_t *data; /* their identity (data_identity.h) */
 	struct training training;
 	bool has_training;
 

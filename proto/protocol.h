@@ -174,8 +174,8 @@ enum { PROTOCOL_THREADS_MAX = 1024 };
 #define ENGINE_EXIT "engine.exit"
 /*
  * {run, segment, segments, name, arm, block, position, attempt, world, dir, spec: {...} of one
- * arm, spec_sha256 (of that arm's text), run_spec_sha256, data_roots: [folder]} to the first
- * `world` ranks
+ * arm, spec_sha256 (of that arm's text), run_spec_sha256, data_roots: [folder], data?: {path: what
+ * segment.started of this run told of it first}} to the first `world` ranks
  */
 #define SEGMENT_START "segment.start"
 /* {run, segment} */
@@ -197,7 +197,10 @@ enum { PROTOCOL_THREADS_MAX = 1024 };
 #define ENGINE_ALIVE "engine.alive"
 /* {level: debug|info|warning|error, message} */
 #define ENGINE_LOG "engine.log"
-/* {run, segment, init_ns, switch_ns?} rank 0: parameters are initialised */
+/*
+ * {run, segment, init_ns, switch_ns?, data: {path: {dev, ino, bytes, modified_ns}} of the token
+ * files} rank 0: parameters are initialised
+ */
 #define SEGMENT_STARTED "segment.started"
 /* {run, segment, step (from 1), steps, loss, tokens_per_sec, step_time_ns} rank 0 */
 #define SEGMENT_STEP "segment.step"

@@ -1,8 +1,11 @@
 """The engine alone, as gpt2d drives it: segments, artifacts, warmth, ends."""
 
 import json
+import os
 import signal
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 
@@ -247,6 +250,61 @@ def test_data_that_cannot_be_read(folders, tmp_path):
         _, failed = ranks[0].wait("segment.failed", segment=segment)
         assert str(data) in failed["message"]
         ranks.train(spec(2), folders())
+
+
+def replace(data, tokens, like=None):
+    """Another file under the same name; like: with this one's time."""
+    new = data.with_name("new")
+    new.write_bytes(tokens)
+    if like:
+        os.utime(new, ns=(like.st_atime_ns, like.st_mtime_ns))
+    new.rename(data)
+
+
+@pytest.mark.parametrize("same_time_and_size", [False, True])
+def test_a_later_segment_wants_the_file_of_the_first(same_time_and_size, folders, tmp_path):
+    data = tmp_path / "train.bin"
+    data.write_bytes(b"\x01\x00\x02\x00" * 4000)
+    run = spec(2, data={"train": str(data), "val": str(data)})
+    with Ranks(2) as ranks:
+        ranks.train(run, folders())
+        told = ranks[0].all("segment.started")[-1]["data"]
+        was = data.stat()
+        assert told == {str(data): {"dev": was.st_dev, "ino": was.st_ino, "bytes": 16000, "modified_ns": was.st_mtime_ns}}
+        ranks.train(run, folders(), data=told)
+        replace(data, b"\x03\x00" * (8000 if same_time_and_size else 7000), was if same_time_and_size else None)
+        directory = folders()
+        segment = ranks.start(run, directory, data=told)
+        for rank in ranks:
+            _, failed = rank.wait("segment.failed", segment=segment)
+            assert failed["reason"] == "data"
+            assert failed["message"].startswith(f"{data}: not the file that the run's first segments trained on: 16000 bytes, of ")
+            assert f"inode {was.st_ino} then; {data.stat().st_size} bytes, of " in failed["message"]
+        assert not list(directory.iterdir())
+        ranks.train(run, folders())
+
+
+def test_one_segment_has_one_file_on_all_ranks(folders, tmp_path):
+    """It is replaced after one rank has opened it."""
+    data = tmp_path / "train.bin"
+    data.write_bytes(b"\x01\x00\x02\x00" * 4000)
+    run = spec(2, data={"train": str(data)}, work={"optimizer_steps": 12})
+    start = dict(run=1, segment=0, segments=1, name="n", arm="run", block=0, position=0, attempt=1, world=2, spec=run)
+    with Ranks(2) as ranks:
+        directory = folders()
+        ranks[0].send("segment.start", dir=str(directory), **start)
+        opened = lambda: any(Path(f"/proc/{ranks[0].process.pid}/fd/{fd}").resolve() == data
+            for fd in os.listdir(f"/proc/{ranks[0].process.pid}/fd"))
+        until = time.monotonic() + 60
+        while not opened():
+            assert time.monotonic() < until
+        replace(data, b"\x03\x00" * 8000)
+        ranks[1].send("segment.start", dir=str(directory), **start)
+        for rank in ranks:
+            _, failed = rank.wait("segment.failed")
+            assert failed["reason"] == "spec_mismatch" and "data" in failed["message"]
+        ranks.segment = 1
+        ranks.train(run, folders())
 
 
 def test_data_that_is_shortened_while_it_is_read(folders, tmp_path):

@@ -34,6 +34,32 @@ def test_arms_of_different_worlds(daemon):
     assert max(abs(a - b) for a, b in zip(losses["one"], losses["two"])) < 1e-5
 
 
+def test_data_that_is_replaced_between_segments(daemon, tmp_path):
+    """By another file under its name, as it becomes new data for the next run; arms have files of their own."""
+    files = {name: tmp_path / f"{name}.bin" for name in ("one", "two", "new")}
+    for name, file in files.items():
+        file.write_bytes(b"\x01\x00\x02\x00" * (3000 if name == "new" else 4000))
+    run = engines.spec(1, data={"train": str(files["one"])}, arms={
+        "one": {}, "two": {"data": {"train": str(files["two"])}},
+    }, design={"repetitions": 100}, work={"optimizer_steps": 12})
+    short = {**run, "design": {"repetitions": 2}}
+    with daemon(ranks=1, engine=engines.PROGRAM) as d, d.client() as c:
+        shown_done(c, c.submit(short))
+        id = c.submit(run)
+        c.call("follow", id=id)
+        while c.event()["params"].get("segment") != 2:
+            pass
+        files["new"].rename(files["two"])
+        while (event := c.event())["method"] != "run.done":
+            pass
+        end = event["params"]
+        failed = [s for s in c.call("show", id=id)["segments"] if s["state"] == "failed"]
+        assert end["state"] == "failed"
+        assert end["reason"].startswith(f"data: rank 0: {files['two']}: not the file that the run's first segments trained on: 16000 bytes")
+        assert [segment["arm"] for segment in failed] == ["two"]
+        shown_done(c, c.submit(short))  # each run has its own
+
+
 def test_recomputed_activations_are_the_same_training(daemon):
     """Arms that keep all activations, some, or only the blocks' inputs: one loss trace, less memory."""
     settings = ["none", "selective", "full"]
