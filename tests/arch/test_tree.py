@@ -47,3 +47,12 @@ def test_every_case_names_tests_that_are_there():
         or not re.search(rf"\b{function}\b", (ROOT / path).read_text(encoding="utf-8"))]
     assert len(named) > 50 and not gone, "\n".join(gone)
     assert all(f"| {case} |" in text for case in "A1 A3 A4 A5 A8 A9 B1 B2 B3 C1 C8 D1 F1 F2 F3".split())
+
+
+def test_ranges_for_a_profiler_are_called_as_said():
+    """Who filters a profile by name has the names of step.h."""
+    header, source = ((ROOT / "engine" / name).read_text(encoding="utf-8") for name in ("step.h", "step.c"))
+    told = set(re.findall(r"\b(?:train|val)/\w+", header))
+    assert {"train/dataload", "train/forward", "train/loss", "train/backward", "train/optimizer_step"} <= told
+    begun = set(re.findall(r'k_range_begin\("([^"]+)"\)', source))
+    assert begun == told - {"train/reduce", "train/gather"}  # zero.c's, with the bucket's number
