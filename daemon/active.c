@@ -376,7 +376,8 @@ json_t *active_segment_start(const struct active *a, int64_t i)
 		a->spec->arms[s->arm].name, "block", (json_int_t)s->block, "position",
 		(json_int_t)s->position, "attempt", (json_int_t)a->run->attempt, "world",
 		active_segment_gpus(a, i), "dir", dir, "spec", spec, "spec_sha256", sha256,
-		"run_spec_sha256", a->run->spec_sha256, "data_roots", data_roots_json(&roots), "data", a->data);
+		"run_spec_sha256", a->run->spec_sha256, "data_roots", data_roots_json(&roots),
+		"data", a->data);
 }
 
 /* ---- the end ---- */

@@ -44,7 +44,8 @@ static void fill_agreement(const struct segment *s, bool prepared, struct agreem
 		s->spec_sha256, s->training.plan.world, s->training.plan.param_elems,
 		s->training.plan.arena_elems, s->training.plan.n_reduce,
 		s->training.plan.reduce_elems, s->training.plan.n_gather,
-		s->training.plan.gather_elems, s->config.optimizer_steps, s->train.n_sequences, data);
+		s->training.plan.gather_elems, s->config.optimizer_steps, s->train.n_sequences,
+		data);
 	if (artifact_sha256(text, strlen(text), out->sha256))
 		out->prepared = false;
 }
