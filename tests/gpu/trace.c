@@ -18,10 +18,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/gpu/small_training.h"
 
-enum { STEPS = 20, PATH_BYTES = 512, TEXT_WARMUP_STEPS = 50, STEPS_MAX = 100000 };
+enum { STEPS = 20, STEPS_MAX = 100000, TEXT_WARMUP_STEPS = 50 };
+enum { PATH_BYTES = 512, THREADS_MAX = 16 };
 static const int64_t wait_ns = INT64_C(60000000000);
 
 static const struct {
@@ -236,9 +238,11 @@ out:
 
 static int start(struct warm *w)
 {
-	struct k_context_options options = {.threads = 1};
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	int threads = processors < THREADS_MAX ? (int)processors : THREADS_MAX;
+	struct k_context_options options = {.threads = threads < 1 ? 1 : threads};
 
-	*w = (struct warm){.world = 1, .threads = 1};
+	*w = (struct warm){.world = 1, .threads = options.threads};
 	return k_context_create(&options, &w->ctx) ||
 		k_stream_create(w->ctx, K_STREAM_COMPUTE, "compute", &w->compute) ||
 		k_stream_create(w->ctx, K_STREAM_COMM, "comm", &w->comm) || warm_init(w);
