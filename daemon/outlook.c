@@ -1,5 +1,6 @@
 #include "daemon/outlook.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "daemon/daemon.h"
@@ -31,6 +32,24 @@ static double left_s(const struct daemon *d)
 	return left;
 }
 
+enum { DURATION_BYTES = 32 };
+
+/* "12 s", "25m14s", "7h02m", as gpt2ctl writes them. */
+static const char *duration(double seconds, char out[DURATION_BYTES])
+{
+	const long long whole = seconds < 1e15 ? llround(seconds) : 0;
+
+	if (seconds >= 1e15)
+		snprintf(out, DURATION_BYTES, "%.3g s", seconds);
+	else if (whole < 60)
+		snprintf(out, DURATION_BYTES, "%lld s", whole);
+	else if (whole < 3600)
+		snprintf(out, DURATION_BYTES, "%lldm%02llds", whole / 60, whole % 60);
+	else
+		snprintf(out, DURATION_BYTES, "%lldh%02lldm", whole / 3600, whole % 3600 / 60);
+	return out;
+}
+
 static void why_engines(const struct engine_pool *pool, char why[WHY_BYTES])
 {
 	const char *reason = engine_pool_reason(pool);
@@ -58,6 +77,7 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 	double left = left_s(d);
 	const struct store_failure *lack;
 	struct store_failure failure;
+	char text[DURATION_BYTES];
 
 	if (held != NULL)
 		snprintf(why, WHY_BYTES, "%s", held);
@@ -75,8 +95,9 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 		snprintf(why, WHY_BYTES, "behind: run %lld is queued before it",
 			(long long)before->id);
 	else if (running != NULL && left >= 0)
-		snprintf(why, WHY_BYTES, "behind: run %lld is %s, about %.0f s left",
-			(long long)running->id, run_state_name(running->state), left);
+		snprintf(why, WHY_BYTES, "behind: run %lld is %s, about %s left",
+			(long long)running->id, run_state_name(running->state),
+			duration(left, text));
 	else if (running != NULL)
 		snprintf(why, WHY_BYTES, "behind: run %lld is %s", (long long)running->id,
 			run_state_name(running->state));

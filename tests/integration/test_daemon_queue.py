@@ -1,6 +1,7 @@
 """The queue as its users move it: priorities, drain and resume, release and warm, why a run waits."""
 
 import os
+import re
 import signal
 
 import pytest
@@ -345,3 +346,14 @@ def test_a_shutdown_answers_who_waits(daemon):
         assert "is stopping" in refused(c.reply, token).message
         assert d.process.wait(30) == 0
         d.start()
+
+
+def test_how_long_the_one_before_takes_is_told_as_people_read_it(daemon):
+    with daemon() as d, d.client() as c:
+        c.submit(spec("long-ms20", 100000))  # half an hour
+        c.submit(spec("behind"))
+
+        def waiting():
+            why = c.call("status")["waiting"]
+            return why and "left" in why and why
+        assert re.fullmatch(r"behind: run 1 is running, about \d+[mh]\d\d[sm] left", wait_for(waiting, "a time"))
