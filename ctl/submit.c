@@ -28,6 +28,7 @@ static const struct option_row options[] = {
 		"start before queued runs of a lower one; default 0; above it for admins"},
 	{"print-id", 0, OPTION_FLAG, NULL, 0, 0,
 		"print the run's id alone on stdout; progress goes to stderr"},
+	{"name", 0, OPTION_STRING, "NAME", 0, 0, "the run's name, whatever the spec says"},
 	{"set", 0, OPTION_STRING, "KEY=VALUE", 0, 0,
 		"override a key of the spec, as zero_optimization.reduce_bucket_size=2e7; may be "
 		"repeated"},

@@ -197,9 +197,14 @@ void text_running(const struct term *t, const json_t *running)
 	text_progress_line(t, json_object_get(running, "progress"));
 }
 
-/* Of the head, whose reason stands above; what wants more ranks than there are is not next. */
-static const char *head_waits(const char *waiting)
+/*
+ * Why a row of the queue waits. The head's reason stands above it; what wants more ranks than there
+ * are is not next.
+ */
+static const char *row_waits(size_t i, const char *head, const char *waiting)
 {
+	if (i > 0)
+		return strcmp(head, waiting) == 0 ? "the same" : waiting;
 	return strncmp(waiting, "ranks: ", 7) == 0 ? "waits for more ranks" : "next";
 }
 
@@ -208,11 +213,12 @@ static void print_queue(const struct term *t, const json_t *reply)
 {
 	const json_t *queue = json_object_get(reply, "queue"), *run;
 	const int64_t queued = format_int(reply, "queued", 0);
-	char name[80], waiting[900], in[FORMAT_BYTES];
+	char name[80], head[900], waiting[900], in[FORMAT_BYTES];
 	struct table table;
 	double starts;
 	size_t i;
 
+	format_string(reply, "waiting", "", head, sizeof(head));
 	table_init(&table);
 	table_column(&table, "", true);
 	table_column(&table, "", false);
@@ -229,7 +235,7 @@ static void print_queue(const struct term *t, const json_t *reply)
 		if (starts >= 0)
 			table_cell(&table, "in about %s", format_duration(starts, in));
 		else
-			table_cell(&table, "%s", i == 0 ? head_waits(waiting) : waiting);
+			table_cell(&table, "%s", row_waits(i, head, waiting));
 	}
 	table_print(&table, t, "        ");
 	table_finish(&table);

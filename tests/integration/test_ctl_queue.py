@@ -60,6 +60,10 @@ def test_release_and_warm(daemon):
         assert "waits     released: since " in ctl(d, "submit", "-", run=spec("waits")).stdout
         status = ctl(d, "status").stdout
         assert "released since " in status and "gpt2ctl warm takes the engines again" in status
+        also = submit(d, spec("also"))
+        rows = [line.split("priority 0  ")[1] for line in ctl(d, "status").stdout.splitlines() if "priority 0" in line]
+        assert rows == ["next", "the same"]
+        ctl(d, "cancel", also)
         assert "waits     0 before it; released: since " in ctl(d, "show", 1).stdout
         assert ctl(d, "warm", "--wait").stdout.startswith("the engines are ready after ")
         assert ctl(d, "wait", 1).returncode == 0
