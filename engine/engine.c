@@ -132,6 +132,15 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
 	return 0;
 }
 
+/* Not by exit: without peers, threads or memory a library's end may wait for ever. */
+static void end(int code) __attribute__((noreturn));
+
+static void end(int code)
+{
+	fflush(stdout);
+	_exit(code);
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments a;
@@ -139,7 +148,7 @@ int main(int argc, char **argv)
 	int code = read_arguments(argc, argv, &a), rc;
 
 	if (code)
-		return code < 0 ? 0 : code;
+		end(code < 0 ? 0 : code);
 	signal(SIGPIPE, SIG_IGN);
 	/*
 	 * what reaches every process of a group, a control group or a terminal is gpt2d's to
@@ -155,14 +164,11 @@ int main(int argc, char **argv)
 		fprintf(stderr,
 			"gpt2-engine: the line to gpt2d, descriptor 3 and its thread: %s\n",
 			strerror(-rc));
-		_exit(ENGINE_EXIT_USAGE);
+		end(ENGINE_EXIT_USAGE);
 	}
 	code = a.check ? rank_check(link) : rank_run(link, &a.warm);
 	link_destroy(link);
-	/*
-	 * not by exit: without peers, threads or memory a library's end may wait for ever
-	 */
 	if (code)
-		_exit(code);
+		end(code);
 	return 0;
 }
