@@ -66,12 +66,16 @@ static const char schema_3[] =
 	"update schema set version = 3;";
 
 /* What the last of these leaves, in queries that read nothing. */
-static const char *const table_queries[] = {
+static const char runs_query[] =
 	"select id, name, uid, state, reason, spec, spec_sha256, checks, gpus, segments,"
 	" segments_done, attempt, restart, timeout_s, submitted_ns, started_ns, ended_ns, kept,"
-	" log_dropped, priority, rerun_of from runs limit 0",
+	" log_dropped, priority, rerun_of from runs limit 0";
+static const char segments_query[] =
 	"select run, segment, block, position, arm, state, reason, started_ns, ended_ns, dir,"
-	" summary, artifacts from segments limit 0",
+	" summary, artifacts from segments limit 0";
+static const char *const table_queries[] = {
+	runs_query,
+	segments_query,
 	"select run, at_ns, state, reason from transitions limit 0",
 	"select n, run, at_ns, rank, level, message from log limit 0",
 	"select what, since_ns, uid, reason from holds limit 0",
