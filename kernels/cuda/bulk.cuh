@@ -82,6 +82,20 @@ static __device__ __forceinline__ void bulk_store(
 		     : "memory");
 }
 
+static __device__ __forceinline__ void bulk_store_bytes(void *to, uint32_t from, int bytes)
+{
+	asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+		     "r"(from), "r"(bytes)
+		     : "memory");
+}
+
+/* Until all that was stored is in memory. */
+static __device__ __forceinline__ void bulk_store_end()
+{
+	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+	asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
 static __device__ __forceinline__ void bulk_store_wait()
 {
 	asm volatile("cp.async.bulk.commit_group;" ::: "memory");

@@ -68,6 +68,7 @@ static cudaError_t describe(struct k_context *ctx)
 	ctx->multiprocessors = properties.multiProcessorCount;
 	ctx->capability = 10 * properties.major + properties.minor;
 	ctx->shared_bytes = (int64_t)properties.sharedMemPerMultiprocessor;
+	ctx->block_shared_bytes = (int64_t)properties.sharedMemPerBlockOptin;
 	ctx->bytes_per_second = 2e3 * clock_khz * width_bits / 8;
 	snprintf(ctx->name, sizeof ctx->name, "%s", properties.name);
 	cudaDeviceGetPCIBusId(ctx->pci, sizeof ctx->pci, ctx->device);
@@ -139,6 +140,7 @@ void k_context_destroy(struct k_context *ctx)
 		cublasLtDestroy(ctx->blas);
 	if (ctx->finding)
 		cudaFreeHost(ctx->finding);
+	cudaFree(ctx->counters);
 	if (ctx->internal)
 		cudaStreamDestroy(ctx->internal);
 	pthread_mutex_destroy(&ctx->lock);

@@ -27,21 +27,23 @@ struct context_finding {
 struct k_context {
 	int device;
 	int multiprocessors;
-	int64_t shared_bytes; /* of a multiprocessor */
-	int capability;          /* 90 for 9.0 */
+	int64_t shared_bytes, block_shared_bytes; /* of a multiprocessor; most of a block */
+	int capability;                           /* 90 for 9.0 */
 	double bytes_per_second; /* of the device's memory, by its clock and width */
 	enum k_dtype dtype;
 	cublasLtHandle_t blas;
 	struct gemm_plan *plans; /* gemm.cu */
 	struct k_choice *choices;
 	int64_t n_choices, choices_room;
-	cudaStream_t internal;   /* zeroing of new memory, trials of matrix products */
+	cudaStream_t internal; /* zeroing of new memory, trials of matrix products */
+	void *counters;        /* graph.cuh; of them so many are given away in this capture */
+	int counters_given;
 	struct context_finding *finding;
 	pthread_mutex_t lock;
 	bool no_branches;
 	enum k_attention attention;
 	void *tensor_map_encode; /* of the driver, once found; attention_wgmma.cu */
-	bool failed; /* read and set by __atomic operations */
+	bool failed;             /* read and set by __atomic operations */
 	char error[256];
 	/* of the capture under way or the last one; failures during it are its own */
 	bool capturing, capture_failed;

@@ -1,0 +1,136 @@
+#include "kernels/cuda/bulk.cuh"
+#include "kernels/cuda/cross_entropy.cuh"
+
+/*
+ * One block stays on each multiprocessor with two rows in its shared memory. While its THREADS
+ * threads work on one of them in place, the copy engine takes away what they made of the other and
+ * brings the row after it: a thread of a warp of its own sees to that.
+ */
+enum { THREADS = 640, ROWS = 2, BARRIER_BYTES = 64, ALIGN_BYTES = 128 };
+
+static __host__ __device__ int64_t row_bytes(int64_t Vp)
+{
+	return (Vp * 2 + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+}
+
+#if WGMMA_THERE
+
+/* Of the two places: the row is there; it has been worked on. */
+static __device__ __forceinline__ uint32_t there(uint32_t barriers, int place)
+{
+	return barriers + 8 * (uint32_t)place;
+}
+
+static __device__ __forceinline__ uint32_t done(uint32_t barriers, int place)
+{
+	return barriers + 8 * (uint32_t)(ROWS + place);
+}
+
+template <typename T>
+static __device__ __forceinline__ void bring(
+	const struct cross_entropy<T> &a, int64_t r, uint32_t to, uint32_t barrier)
+{
+	int bytes = (int)(a.Vp * (int64_t)sizeof(T));
+
+	bulk_expect(barrier, bytes);
+	bulk_load_bytes(to, a.logits + r * a.Vp, bytes, barrier);
+}
+
+template <typename T>
+static __device__ void move_rows(
+	const struct cross_entropy<T> &a, uint32_t memory, uint32_t barriers)
+{
+	int64_t r = blockIdx.x;
+
+	for (int place = 0; place < ROWS && r + place * gridDim.x < a.R; place++)
+		bring(a, r + place * gridDim.x, memory + (uint32_t)(place * row_bytes(a.Vp)),
+			there(barriers, place));
+	for (int i = 0; r < a.R; i++, r += gridDim.x) {
+		int place = i % ROWS;
+		uint32_t row = memory + (uint32_t)(place * row_bytes(a.Vp));
+
+		bulk_wait(done(barriers, place), i / ROWS & 1);
+		bulk_store_bytes(a.logits + r * a.Vp, row, (int)(a.Vp * (int64_t)sizeof(T)));
+		bulk_store_wait();
+		if (r + ROWS * gridDim.x < a.R)
+			bring(a, r + ROWS * gridDim.x, row, there(barriers, place));
+	}
+	bulk_store_end();
+}
+
+template <typename T, int N>
+static __device__ void work_on_rows(
+	const struct cross_entropy<T> &a, char *memory, uint32_t barriers)
+{
+	__shared__ struct cross_entropy_sum shared[ROWS][REDUCE_WARP];
+	float scale = (float)(a.times ? a.factor * *a.times : a.factor);
+	int64_t r = blockIdx.x;
+
+	for (int i = 0; r < a.R; i++, r += gridDim.x) {
+		int place = i % ROWS;
+		T *row = (T *)(memory + place * row_bytes(a.Vp));
+		int64_t target = a.targets[r];
+		bool fine = target >= 0 && target < a.V;
+		struct cross_entropy_sum p;
+		float logit;
+
+		bulk_wait(there(barriers, place), i / ROWS & 1);
+		logit = fine ? element_float(row[target]) : 0;
+		p = cross_entropy_row<T, N, THREADS, false>(NULL, row, a.V);
+		p = cross_entropy_join_block<THREADS, 1>(p, shared[place]);
+		if (threadIdx.x == 0 && fine)
+			a.losses[r] = logf(p.sum) + (p.max / cross_entropy_log2_e - logit);
+		else if (threadIdx.x == 0)
+			cross_entropy_report(a.finding, target, r, a.V);
+		if (fine)
+			cross_entropy_gradient<T, N, THREADS>(
+				row, row, target, p, a.V, a.Vp, scale);
+		bulk_fence();
+		bulk_arrive(done(barriers, place));
+	}
+}
+
+#endif
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS + REDUCE_WARP, 1)
+	cross_entropy_by_bulk(const __grid_constant__ struct cross_entropy<T> a)
+{
+#if WGMMA_THERE
+	extern __shared__ __align__(128) char memory[];
+	uint32_t base = (uint32_t)__cvta_generic_to_shared(memory);
+	uint32_t barriers = base + (uint32_t)(ROWS * row_bytes(a.Vp));
+
+	if (threadIdx.x == 0) {
+		for (int place = 0; place < ROWS; place++) {
+			bulk_barrier_init(there(barriers, place), 1);
+			bulk_barrier_init(done(barriers, place), THREADS);
+		}
+		bulk_fence();
+	}
+	__syncthreads();
+	if (threadIdx.x < THREADS)
+		work_on_rows<T, element_wide<T>::n>(a, memory, barriers);
+	else if (threadIdx.x == THREADS)
+		move_rows(a, base, barriers);
+#endif
+}
+
+template <typename T> bool cross_entropy_bulk(struct k_stream *s, const struct cross_entropy<T> &a)
+{
+	const int capability = 90; /* the one that it is compiled for */
+	int64_t bytes = ROWS * row_bytes(a.Vp) + BARRIER_BYTES;
+	unsigned int blocks = element_blocks(a.R, 1, s->ctx->multiprocessors);
+
+	if (!ATTENTION_WGMMA_BUILT || s->ctx->capability != capability ||
+		bytes > s->ctx->block_shared_bytes - 1024)
+		return false;
+	context_check(s->ctx, "k_cross_entropy",
+		cudaFuncSetAttribute(cross_entropy_by_bulk<T>,
+			cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+	cross_entropy_by_bulk<T><<<blocks, THREADS + REDUCE_WARP, bytes, s->cuda>>>(a);
+	return true;
+}
+
+template bool cross_entropy_bulk(struct k_stream *, const struct cross_entropy<__nv_bfloat16> &);
+template bool cross_entropy_bulk(struct k_stream *, const struct cross_entropy<__half> &);
