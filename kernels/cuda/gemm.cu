@@ -7,13 +7,15 @@
 #include <string.h>
 
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/graph.cuh"
 
-enum { CANDIDATES = 16, ALIGNMENT_MAX = 256 };
+enum { ASKED = 16, CANDIDATES = 2 * ASKED, ROUNDS = 3, ALIGNMENT_MAX = 256 };
 
 /* A choice, and what cuBLASLt needs to act by it. */
 struct gemm_plan {
 	struct gemm_plan *next;
 	struct k_choice choice;
+	size_t workspace_bytes; /* that the algorithm takes */
 	cublasLtMatmulDesc_t desc;
 	cublasLtMatrixLayout_t a, b, d;
 };
@@ -105,17 +107,23 @@ static bool describe(struct gemm_plan *p, const struct gemm_call *c)
 	return true;
 }
 
-static int find_candidates(struct k_context *ctx, const struct gemm_plan *p,
-	cublasLtMatmulHeuristicResult_t found[CANDIDATES])
+struct candidate {
+	cublasLtMatmulAlgo_t algo;
+	size_t workspace_bytes;
+};
+
+/* What the heuristic names for this much workspace, added to found[0..n) unless it is there. */
+static int add_candidates(struct k_context *ctx, const struct gemm_plan *p, size_t workspace,
+	struct candidate found[CANDIDATES], int n)
 {
 	uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 	const uint32_t *align = p->choice.product.align;
-	size_t workspace = STREAM_WORKSPACE_BYTES;
+	cublasLtMatmulHeuristicResult_t named[ASKED];
 	cublasLtMatmulPreference_t prefer;
-	int n = 0;
+	int n_named = 0;
 
 	if (cublasLtMatmulPreferenceCreate(&prefer) != CUBLAS_STATUS_SUCCESS)
-		return 0;
+		return n;
 	cublasLtMatmulPreferenceSetAttribute(
 		prefer, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
 	cublasLtMatmulPreferenceSetAttribute(
@@ -129,10 +137,32 @@ static int find_candidates(struct k_context *ctx, const struct gemm_plan *p,
 	cublasLtMatmulPreferenceSetAttribute(
 		prefer, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align[2], sizeof align[2]);
 	if (cublasLtMatmulAlgoGetHeuristic(ctx->blas, p->desc, p->a, p->b, p->d, p->d, prefer,
-		    CANDIDATES, found, &n) != CUBLAS_STATUS_SUCCESS)
-		n = 0;
+		    ASKED, named, &n_named) != CUBLAS_STATUS_SUCCESS)
+		n_named = 0;
 	cublasLtMatmulPreferenceDestroy(prefer);
+	for (int i = 0; i < n_named && n < CANDIDATES; i++) {
+		bool known = false;
+
+		for (int j = 0; j < n; j++)
+			known = known ||
+				memcmp(&found[j].algo, &named[i].algo, sizeof named[i].algo) == 0;
+		if (!known)
+			found[n++] = {named[i].algo, named[i].workspaceSize};
+	}
 	return n;
+}
+
+/*
+ * The heuristic gives some eight at a time. Those that take no workspace are not always among them,
+ * and in a graph they are the cheaper ones: what others keep there is set to 0 by a node of its
+ * own.
+ */
+static int find_candidates(
+	struct k_context *ctx, const struct gemm_plan *p, struct candidate found[CANDIDATES])
+{
+	int n = add_candidates(ctx, p, STREAM_WORKSPACE_BYTES, found, 0);
+
+	return add_candidates(ctx, p, 0, found, n);
 }
 
 static cublasLtMatmulAlgo_t algorithm_of(const struct gemm_plan *p)
@@ -145,16 +175,17 @@ static cublasLtMatmulAlgo_t algorithm_of(const struct gemm_plan *p)
 
 static cublasStatus_t multiply(struct k_context *ctx, const struct gemm_plan *p,
 	const cublasLtMatmulAlgo_t *algo, const void *a, const void *b, void *d, void *workspace,
-	cudaStream_t stream)
+	size_t workspace_bytes, cudaStream_t stream)
 {
 	float alpha = 1, beta = p->choice.product.add ? 1 : 0;
 
 	return cublasLtMatmul(ctx->blas, p->desc, &alpha, a, p->a, b, p->b, &beta, d, p->d, d, p->d,
-		algo, workspace, STREAM_WORKSPACE_BYTES, stream);
+		algo, workspace, workspace_bytes, stream);
 }
 
 /* ---- the choice of an algorithm ---- */
 
+enum { TIMES_MAX = 24, TRIAL_COUNTERS_BYTES = TIMES_MAX * GRAPH_COUNTER_BYTES };
 enum { TRIAL_A, TRIAL_B, TRIAL_D, TRIAL_AUX, TRIAL_BIAS, TRIAL_WORKSPACE, TRIALS };
 
 struct trial {
@@ -212,7 +243,7 @@ static bool trial_init(struct k_context *ctx, const struct gemm_call *c, struct 
 	sizes[TRIAL_D] = (size_t)(c->m * c->n) * elem;
 	sizes[TRIAL_AUX] = c->aux ? sizes[TRIAL_D] : 0;
 	sizes[TRIAL_BIAS] = (size_t)widest * elem;
-	sizes[TRIAL_WORKSPACE] = STREAM_WORKSPACE_BYTES;
+	sizes[TRIAL_WORKSPACE] = STREAM_WORKSPACE_BYTES + TRIAL_COUNTERS_BYTES;
 	for (int i = 0; i < TRIALS; i++) {
 		if (sizes[i] == 0)
 			continue;
@@ -224,48 +255,79 @@ static bool trial_init(struct k_context *ctx, const struct gemm_call *c, struct 
 	return cudaEventCreate(&t->from) == cudaSuccess && cudaEventCreate(&t->to) == cudaSuccess;
 }
 
-static bool run_trial(struct k_context *ctx, const struct gemm_plan *p, const struct trial *t,
-	const cublasLtMatmulAlgo_t *algo, int times, double *seconds)
+/* So many of the product, one after another, as a graph: that is how they are run in a step. */
+static cudaGraphExec_t capture_trial(struct k_context *ctx, const struct gemm_plan *p,
+	const struct trial *t, const struct candidate *c, int times)
+{
+	char *workspace = (char *)t->memory[TRIAL_WORKSPACE];
+	size_t step = c->workspace_bytes <= GRAPH_COUNTER_BYTES ? GRAPH_COUNTER_BYTES : 0;
+	cudaGraphExec_t exec = NULL;
+	cudaGraph_t graph = NULL;
+	bool good = true;
+
+	if (cudaStreamBeginCapture(ctx->internal, cudaStreamCaptureModeRelaxed) != cudaSuccess)
+		return NULL;
+	cudaMemsetAsync(workspace, 0, TRIAL_COUNTERS_BYTES, ctx->internal);
+	for (int i = 0; i < times && good; i++)
+		good = multiply(ctx, p, &c->algo, t->memory[TRIAL_A], t->memory[TRIAL_B],
+			       t->memory[TRIAL_D], workspace + (size_t)i * step, c->workspace_bytes,
+			       ctx->internal) == CUBLAS_STATUS_SUCCESS;
+	if (cudaStreamEndCapture(ctx->internal, &graph) != cudaSuccess)
+		graph = NULL;
+	if (!good || !graph ||
+		(step && !graph_drop_zeroing(graph, workspace, TRIAL_COUNTERS_BYTES)) ||
+		cudaGraphInstantiate(&exec, graph, 0) != cudaSuccess)
+		exec = NULL;
+	if (graph)
+		cudaGraphDestroy(graph);
+	return exec;
+}
+
+/* Seconds of one product; infinite when it failed. */
+static double run_trial(
+	struct k_context *ctx, const struct trial *t, cudaGraphExec_t exec, int times)
 {
 	float ms = 0;
 
 	cudaEventRecord(t->from, ctx->internal);
-	for (int i = 0; i < times; i++) {
-		if (multiply(ctx, p, algo, t->memory[TRIAL_A], t->memory[TRIAL_B],
-			    t->memory[TRIAL_D], t->memory[TRIAL_WORKSPACE],
-			    ctx->internal) != CUBLAS_STATUS_SUCCESS)
-			return false;
-	}
+	if (cudaGraphLaunch(exec, ctx->internal) != cudaSuccess)
+		return INFINITY;
 	cudaEventRecord(t->to, ctx->internal);
 	if (cudaEventSynchronize(t->to) != cudaSuccess ||
 		cudaEventElapsedTime(&ms, t->from, t->to) != cudaSuccess)
-		return false;
-	*seconds = (double)ms * 1e-3 / times;
-	return true;
+		return INFINITY;
+	return (double)ms * 1e-3 / times;
 }
 
-/* Best of three rounds, about as long for small products as for large ones. */
+/* Best of some rounds of about as long for small products as for large ones. */
 static double time_candidate(struct k_context *ctx, const struct gemm_plan *p,
-	const struct trial *t, const cublasLtMatmulAlgo_t *algo)
+	const struct trial *t, const struct candidate *c, double guess)
 {
-	const double round_seconds = 1e-4;
-	double best = INFINITY, seconds;
-	int times;
+	const double round_seconds = 2e-4;
+	int times = guess < round_seconds ? 1 + (int)(round_seconds / guess) : 1;
+	cudaGraphExec_t exec;
+	double best;
 
-	if (!run_trial(ctx, p, t, algo, 1, &seconds) || !run_trial(ctx, p, t, algo, 1, &seconds))
+	times = times > TIMES_MAX ? TIMES_MAX : times;
+	exec = capture_trial(ctx, p, t, c, times);
+	if (!exec)
 		return INFINITY;
-	times = seconds < round_seconds ? 1 + (int)(round_seconds / seconds) : 1;
-	for (int round = 0; round < 3; round++) {
-		if (!run_trial(ctx, p, t, algo, times, &seconds))
-			return INFINITY;
+	run_trial(ctx, t, exec, times);
+	best = run_trial(ctx, t, exec, times);
+	for (int round = 1; round < ROUNDS; round++) {
+		double seconds = run_trial(ctx, t, exec, times);
+
 		best = seconds < best ? seconds : best;
 	}
+	cudaGraphExecDestroy(exec);
 	return best;
 }
 
 static void choose(struct k_context *ctx, struct gemm_plan *p, const struct gemm_call *c)
 {
-	cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+	/* by what the operations would take */
+	double guess = 2.0 * (double)c->m * (double)c->n * (double)c->k * 2e-15 + 2e-6;
+	struct candidate found[CANDIDATES];
 	int n = find_candidates(ctx, p, found), best = 0;
 	double best_seconds = INFINITY;
 	struct trial t;
@@ -276,7 +338,7 @@ static void choose(struct k_context *ctx, struct gemm_plan *p, const struct gemm
 	if (trial_init(ctx, c, &t)) {
 		set_pointers(p, c->bias ? t.memory[TRIAL_BIAS] : NULL, t.memory[TRIAL_AUX]);
 		for (int i = 0; i < n; i++) {
-			double seconds = time_candidate(ctx, p, &t, &found[i].algo);
+			double seconds = time_candidate(ctx, p, &t, &found[i], guess);
 
 			if (seconds < best_seconds) {
 				best_seconds = seconds;
@@ -286,10 +348,9 @@ static void choose(struct k_context *ctx, struct gemm_plan *p, const struct gemm
 	}
 	trial_finish(&t);
 	p->choice.timed = isfinite(best_seconds);
-	if (!p->choice.timed) /* by what the operations would take */
-		best_seconds = 2.0 * (double)c->m * (double)c->n * (double)c->k * 2e-15;
-	p->choice.picoseconds = llround(best_seconds * 1e12);
+	p->choice.picoseconds = llround((p->choice.timed ? best_seconds : guess) * 1e12);
 	memcpy(p->choice.algorithm, &found[best].algo, sizeof found[best].algo);
+	p->workspace_bytes = found[best].workspace_bytes;
 }
 
 /* ---- choices made earlier ---- */
@@ -324,16 +385,19 @@ static bool keep_choice(struct k_context *ctx, const struct k_choice *choice)
 }
 
 /* Whether this device and library can act by a choice that was made elsewhere. */
-static bool can_act_by(struct k_context *ctx, const struct gemm_plan *p)
+static bool can_act_by(struct k_context *ctx, struct gemm_plan *p)
 {
 	cublasLtMatmulAlgo_t algo = algorithm_of(p);
 	cublasLtMatmulHeuristicResult_t needs;
 
 	if (p->choice.picoseconds < 0)
 		return true;
-	return cublasLtMatmulAlgoCheck(ctx->blas, p->desc, p->a, p->b, p->d, p->d, &algo,
-		       &needs) == CUBLAS_STATUS_SUCCESS &&
-		needs.workspaceSize <= STREAM_WORKSPACE_BYTES;
+	if (cublasLtMatmulAlgoCheck(ctx->blas, p->desc, p->a, p->b, p->d, p->d, &algo, &needs) !=
+			CUBLAS_STATUS_SUCCESS ||
+		needs.workspaceSize > STREAM_WORKSPACE_BYTES)
+		return false;
+	p->workspace_bytes = needs.workspaceSize;
+	return true;
 }
 
 /* The plan's choice: as it was made earlier, or by timing now. */
@@ -389,6 +453,17 @@ double gemm_seconds(struct k_stream *s, const struct gemm_call *call)
 	return p ? seconds_of(p) : INFINITY;
 }
 
+/* In a capture a counter's place that no other product of the graph has. */
+static void *workspace_for(struct k_stream *s, const struct gemm_plan *p)
+{
+	struct k_context *ctx = s->ctx;
+
+	if (p->workspace_bytes == 0 || p->workspace_bytes > GRAPH_COUNTER_BYTES ||
+		ctx->counters_given >= GRAPH_COUNTERS || !ctx->counters || !stream_capture(s))
+		return stream_workspace(s);
+	return (char *)ctx->counters + (size_t)ctx->counters_given++ * GRAPH_COUNTER_BYTES;
+}
+
 void gemm_run(struct k_stream *s, const char *name, const struct gemm_call *call)
 {
 	cublasLtMatmulAlgo_t algo;
@@ -399,8 +474,8 @@ void gemm_run(struct k_stream *s, const char *name, const struct gemm_call *call
 	if (call->m <= 0 || call->n <= 0 || call->k <= 0 || !stream_ready(s))
 		return;
 	p = find(s, call);
-	workspace = stream_workspace(s);
-	if (!p || !workspace)
+	workspace = p ? workspace_for(s, p) : NULL;
+	if (!workspace)
 		return;
 	if (p->choice.picoseconds < 0) {
 		context_fail(s->ctx, "%s: cuBLASLt has no algorithm for %lld x %lld x %lld", name,
@@ -409,7 +484,8 @@ void gemm_run(struct k_stream *s, const char *name, const struct gemm_call *call
 	}
 	set_pointers(p, call->bias, call->aux);
 	algo = algorithm_of(p);
-	rc = multiply(s->ctx, p, &algo, call->a, call->b, call->d, workspace, s->cuda);
+	rc = multiply(s->ctx, p, &algo, call->a, call->b, call->d, workspace, p->workspace_bytes,
+		s->cuda);
 	if (rc != CUBLAS_STATUS_SUCCESS)
 		context_fail(s->ctx, "%s: %s", name, cublasLtGetStatusString(rc));
 	stream_check(s, name);

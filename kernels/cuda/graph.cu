@@ -1,12 +1,144 @@
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "kernels/cuda/graph.cuh"
 #include "kernels/cuda/stream.cuh"
 
 struct k_graph {
 	struct k_context *ctx;
 	cudaGraphExec_t exec;
 };
+
+/* ---- without the setting of counters ---- */
+
+enum { NEIGHBOURS_MAX = 16 };
+
+struct neighbours {
+	cudaGraphNode_t node[NEIGHBOURS_MAX];
+	size_t n;
+};
+
+/* plain: there are no more than that, and the edges to them are of the usual kind */
+static cudaError_t ask_before(cudaGraphNode_t node, struct neighbours *out, bool *plain)
+{
+	cudaError_t rc;
+#if CUDART_VERSION >= 13000
+	static const cudaGraphEdgeData usual = {};
+	cudaGraphEdgeData edges[NEIGHBOURS_MAX] = {};
+
+	rc = cudaGraphNodeGetDependencies(node, NULL, NULL, &out->n);
+	*plain = rc == cudaSuccess && out->n <= NEIGHBOURS_MAX;
+	if (!*plain)
+		return rc;
+	rc = cudaGraphNodeGetDependencies(node, out->node, edges, &out->n);
+	for (size_t i = 0; rc == cudaSuccess && i < out->n; i++)
+		*plain = *plain && memcmp(&edges[i], &usual, sizeof usual) == 0;
+#else
+	rc = cudaGraphNodeGetDependencies(node, NULL, &out->n);
+	*plain = rc == cudaSuccess && out->n <= NEIGHBOURS_MAX;
+	if (*plain)
+		rc = cudaGraphNodeGetDependencies(node, out->node, &out->n);
+#endif
+	return rc;
+}
+
+static cudaError_t ask_after(cudaGraphNode_t node, struct neighbours *out, bool *plain)
+{
+	cudaError_t rc;
+#if CUDART_VERSION >= 13000
+	static const cudaGraphEdgeData usual = {};
+	cudaGraphEdgeData edges[NEIGHBOURS_MAX] = {};
+
+	rc = cudaGraphNodeGetDependentNodes(node, NULL, NULL, &out->n);
+	*plain = rc == cudaSuccess && out->n <= NEIGHBOURS_MAX;
+	if (!*plain)
+		return rc;
+	rc = cudaGraphNodeGetDependentNodes(node, out->node, edges, &out->n);
+	for (size_t i = 0; rc == cudaSuccess && i < out->n; i++)
+		*plain = *plain && memcmp(&edges[i], &usual, sizeof usual) == 0;
+#else
+	rc = cudaGraphNodeGetDependentNodes(node, NULL, &out->n);
+	*plain = rc == cudaSuccess && out->n <= NEIGHBOURS_MAX;
+	if (*plain)
+		rc = cudaGraphNodeGetDependentNodes(node, out->node, &out->n);
+#endif
+	return rc;
+}
+
+static cudaError_t add_edge(cudaGraph_t graph, cudaGraphNode_t from, cudaGraphNode_t to)
+{
+#if CUDART_VERSION >= 13000
+	return cudaGraphAddDependencies(graph, &from, &to, NULL, 1);
+#else
+	return cudaGraphAddDependencies(graph, &from, &to, 1);
+#endif
+}
+
+/* Whether the node sets some of these bytes, and nothing else, to 0. */
+static bool sets_counter(cudaGraphNode_t node, uintptr_t first, size_t bytes)
+{
+	cudaGraphNodeType type;
+	cudaMemsetParams p;
+	uintptr_t at;
+
+	if (cudaGraphNodeGetType(node, &type) != cudaSuccess || type != cudaGraphNodeTypeMemset ||
+		cudaGraphMemsetNodeGetParams(node, &p) != cudaSuccess)
+		return false;
+	at = (uintptr_t)p.dst;
+	return at >= first && at + p.elementSize * p.width <= first + bytes && p.value == 0 &&
+		p.height <= 1 && p.elementSize * p.width <= GRAPH_COUNTER_BYTES;
+}
+
+/* What comes behind the node comes behind what it waited for. */
+static cudaError_t take_out(cudaGraph_t graph, cudaGraphNode_t node)
+{
+	struct neighbours before, after, known;
+	bool plain_before, plain_after, plain;
+	cudaError_t rc = ask_before(node, &before, &plain_before);
+
+	if (rc == cudaSuccess)
+		rc = ask_after(node, &after, &plain_after);
+	if (rc != cudaSuccess || !plain_before || !plain_after)
+		return rc;
+	for (size_t i = 0; i < after.n; i++) {
+		rc = ask_before(after.node[i], &known, &plain);
+		if (rc != cudaSuccess || !plain)
+			return rc;
+	}
+	for (size_t i = 0; i < after.n && rc == cudaSuccess; i++) {
+		rc = ask_before(after.node[i], &known, &plain);
+		for (size_t j = 0; j < before.n && rc == cudaSuccess; j++) {
+			bool there = false;
+
+			for (size_t k = 0; k < known.n; k++)
+				there = there || known.node[k] == before.node[j];
+			if (!there)
+				rc = add_edge(graph, before.node[j], after.node[i]);
+		}
+	}
+	return rc == cudaSuccess ? cudaGraphDestroyNode(node) : rc;
+}
+
+bool graph_drop_zeroing(cudaGraph_t graph, const void *counters, size_t bytes)
+{
+	cudaGraphNode_t *nodes = NULL;
+	size_t n = 0;
+	cudaError_t rc = cudaGraphGetNodes(graph, NULL, &n);
+
+	if (rc == cudaSuccess && n > 0) {
+		nodes = (cudaGraphNode_t *)calloc(n, sizeof *nodes);
+		rc = nodes ? cudaGraphGetNodes(graph, nodes, &n) : cudaErrorMemoryAllocation;
+	}
+	for (size_t i = 0; i < n && rc == cudaSuccess; i++) {
+		if (sets_counter(nodes[i], (uintptr_t)counters, bytes))
+			rc = take_out(graph, nodes[i]);
+	}
+	free(nodes);
+	return rc == cudaSuccess;
+}
+
+/* ---- capture and launch ---- */
 
 static void set_capturing(struct k_context *ctx, bool capturing)
 {
@@ -17,19 +149,46 @@ static void set_capturing(struct k_context *ctx, bool capturing)
 	pthread_mutex_unlock(&ctx->lock);
 }
 
+static bool begin(struct k_stream *s)
+{
+	struct k_context *ctx = s->ctx;
+	const size_t bytes = GRAPH_COUNTERS * GRAPH_COUNTER_BYTES;
+	cudaGraph_t graph = NULL;
+
+	if (!ctx->counters &&
+		!context_check(ctx, "k_graph_begin", cudaMalloc(&ctx->counters, bytes)))
+		return false;
+	ctx->counters_given = 0;
+	if (!context_check(ctx, "k_graph_begin",
+		    cudaStreamBeginCapture(s->cuda, cudaStreamCaptureModeRelaxed)))
+		return false;
+	if (context_check(ctx, "k_graph_begin", cudaMemsetAsync(ctx->counters, 0, bytes, s->cuda)))
+		return true;
+	cudaStreamEndCapture(s->cuda, &graph);
+	return false;
+}
+
 /* Relaxed: operations may allocate and try out matrix products while they are captured. */
 int k_graph_begin(struct k_stream *s)
 {
 	if (!stream_ready(s))
 		return -EIO;
 	set_capturing(s->ctx, true);
-	if (context_check(s->ctx, "k_graph_begin",
-		    cudaStreamBeginCapture(s->cuda, cudaStreamCaptureModeRelaxed)))
+	if (begin(s))
 		return 0;
 	set_capturing(s->ctx, false);
 	s->ctx->capture_failed = true;
 	cudaGetLastError();
 	return -EIO;
+}
+
+/* The first node sets all counters and is larger than those that are dropped. */
+static bool drop_zeroing(struct k_context *ctx, cudaGraph_t graph)
+{
+	if (graph_drop_zeroing(graph, ctx->counters, GRAPH_COUNTERS * GRAPH_COUNTER_BYTES))
+		return true;
+	context_fail(ctx, "k_graph_end: its nodes cannot be changed");
+	return false;
 }
 
 /* What ended a capture before its end leaves the runtime's last error behind. */
@@ -40,7 +199,7 @@ static bool make_exec(struct k_stream *s, cudaGraphExec_t *exec)
 
 	cudaSetDevice(s->ctx->device);
 	made = context_check(s->ctx, "k_graph_end", cudaStreamEndCapture(s->cuda, &graph)) &&
-		!s->ctx->capture_failed &&
+		!s->ctx->capture_failed && drop_zeroing(s->ctx, graph) &&
 		context_check(s->ctx, "k_graph_end", cudaGraphInstantiate(exec, graph, 0));
 	if (graph)
 		cudaGraphDestroy(graph);
