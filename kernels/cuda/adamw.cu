@@ -5,7 +5,7 @@
  * One launch whatever the ranges are. They are known to the device alone, so every block reads
  * them, THREADS at a time, numbers their chunks through, and takes every gridDim.x-th chunk.
  */
-enum { THREADS = 256, WIDE = 4, CHUNK_ELEMS = 2 * WIDE * THREADS };
+enum { THREADS = 256, WIDE = 4, CHUNK_ELEMS = 2 * WIDE * THREADS, DECAYED_KEPT = 256 };
 
 struct scalars {
 	float grad_mul, beta1, beta2, lr, eps, weight_decay;
@@ -28,15 +28,21 @@ static __device__ struct scalars make_scalars(
 	return x;
 }
 
-/* First of the decayed parts that ends beyond element at. */
-static __device__ int64_t find_decayed(const struct k_adamw &a, int64_t at)
+/* The parts that weight decay applies to, where they are quickly looked up if they are few. */
+struct decayed {
+	const struct k_range *part;
+	int64_t n;
+};
+
+/* First of them that ends beyond element at. */
+static __device__ int64_t find_decayed(const struct decayed &d, int64_t at)
 {
-	int64_t low = 0, high = a.n_decayed;
+	int64_t low = 0, high = d.n;
 
 	while (low < high) {
 		int64_t middle = (low + high) / 2;
 
-		if (a.decayed[middle].first + a.decayed[middle].n <= at)
+		if (d.part[middle].first + d.part[middle].n <= at)
 			low = middle + 1;
 		else
 			high = middle;
@@ -63,12 +69,12 @@ struct chunk {
 };
 
 template <typename T, int N>
-static __device__ void update_chunk(
-	const struct k_adamw &a, const struct scalars &x, const struct chunk &c)
+static __device__ void update_chunk(const struct k_adamw &a, const struct decayed &parts,
+	const struct scalars &x, const struct chunk &c)
 {
-	int64_t d = find_decayed(a, c.arena);
-	int64_t from = d < a.n_decayed ? a.decayed[d].first : INT64_MAX;
-	int64_t to = d < a.n_decayed ? from + a.decayed[d].n : INT64_MAX;
+	int64_t d = find_decayed(parts, c.arena);
+	int64_t from = d < parts.n ? parts.part[d].first : INT64_MAX;
+	int64_t to = d < parts.n ? from + parts.part[d].n : INT64_MAX;
 	bool all = from <= c.arena && c.arena + c.n <= to, none = c.arena + c.n <= from;
 	float *master = a.master + (a.master_compact ? c.compact : c.arena);
 	T *params = (T *)a.params + c.arena;
@@ -87,9 +93,9 @@ static __device__ void update_chunk(
 			bool decayed = all;
 
 			if (!all && !none) {
-				int64_t k = find_decayed(a, at);
+				int64_t k = find_decayed(parts, at);
 
-				decayed = k < a.n_decayed && a.decayed[k].first <= at;
+				decayed = k < parts.n && parts.part[k].first <= at;
 			}
 			update(p[j], m[j], v[j], g[j], decayed ? x.weight_decay : 0, x);
 		}
@@ -157,12 +163,23 @@ static __global__ void __launch_bounds__(THREADS)
 	adamw(const __grid_constant__ struct k_adamw a, const struct k_step_state *state)
 {
 	__shared__ struct numbering s;
+	__shared__ struct k_range kept[DECAYED_KEPT];
+	struct decayed parts = {a.decayed, a.n_decayed};
+	__shared__ struct scalars shared;
 	struct scalars x;
 	int64_t before = 0, next = blockIdx.x;
 
 	if (state->skip)
 		return;
-	x = make_scalars(a, state);
+	if (threadIdx.x == 0) /* powers in double take their time */
+		shared = make_scalars(a, state);
+	if (parts.n <= DECAYED_KEPT) {
+		for (int64_t i = threadIdx.x; i < parts.n; i += THREADS)
+			kept[i] = a.decayed[i];
+		parts.part = kept;
+	}
+	__syncthreads();
+	x = shared;
 	for (int64_t first = 0; first < a.n_ranges; first += THREADS) {
 		int64_t chunks;
 
@@ -174,9 +191,9 @@ static __global__ void __launch_bounds__(THREADS)
 			bool wide = c.arena % WIDE == 0 && c.compact % WIDE == 0 && c.n % WIDE == 0;
 
 			if (wide)
-				update_chunk<T, WIDE>(a, x, c);
+				update_chunk<T, WIDE>(a, parts, x, c);
 			else
-				update_chunk<T, 1>(a, x, c);
+				update_chunk<T, 1>(a, parts, x, c);
 		}
 		next -= chunks;
 		before += s.elems[THREADS - 1];

@@ -4,7 +4,9 @@
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/stream.cuh"
 
-enum { LIMB_BITS = 32, LOWEST_BIT = 448, MANTISSA_BITS = 53 };
+enum { LIMB_BITS = 32, LOWEST_BIT = 448, MANTISSA_BITS = 53, EXPONENT_BIAS = 1023 };
+/* So that what they share stays below what every GPU gives unasked, 48 KiB. */
+enum { SQUARES_THREADS = 128, SQUARES_BLOCKS = 6 };
 static const int64_t limb_mask = 0xffffffff;
 
 static __host__ __device__ double exact_value(const struct k_exact_sum *sum)
@@ -27,10 +29,14 @@ double k_exact_value(const struct k_exact_sum *sum)
 	return exact_value(sum);
 }
 
-/* Three neighbouring limbs, kept in registers while addends fall into the same ones. */
+/*
+ * Neighbouring limbs, kept in registers while addends fall among them: those whose lowest bit is in
+ * one of the first three.
+ */
+enum { PENDING_STARTS = 3, PENDING_LIMBS = PENDING_STARTS + 2 };
 struct pending {
 	int limb; /* of the lowest; -1: none */
-	int64_t value[3];
+	int64_t value[PENDING_LIMBS];
 	int64_t nonfinite;
 };
 
@@ -43,35 +49,88 @@ static __device__ void add_limb(int64_t *to, int64_t value)
 static __device__ void flush(struct pending *p, struct k_exact_sum *sum)
 {
 	if (p->limb >= 0) {
-		for (int i = 0; i < 3; i++)
+		for (int i = 0; i < PENDING_LIMBS; i++)
 			add_limb(&sum->limb[p->limb + i], p->value[i]);
 	}
 	p->limb = -1;
 }
 
-/* d >= 0, finite, what squares of fp32 add up to: never below the lowest limb or above the highest.
+static __device__ int64_t warp_sum(int64_t x)
+{
+#pragma unroll
+	for (int lane = REDUCE_WARP / 2; lane > 0; lane /= 2)
+		x += __shfl_xor_sync(reduce_all_lanes, x, lane);
+	return x;
+}
+
+/* The same for all threads of a warp at once, one addition for those that agree on the limbs. */
+static __device__ void flush_warp(struct pending *p, struct k_exact_sum *sum)
+{
+	unsigned int left;
+
+	while ((left = __ballot_sync(reduce_all_lanes, p->limb >= 0)) != 0) {
+		int limb = __shfl_sync(reduce_all_lanes, p->limb, __ffs((int)left) - 1);
+		bool mine = p->limb == limb;
+
+#pragma unroll
+		for (int i = 0; i < PENDING_LIMBS; i++) {
+			int64_t all = warp_sum(mine ? p->value[i] : 0);
+
+			if (threadIdx.x % REDUCE_WARP == 0)
+				add_limb(&sum->limb[limb + i], all);
+		}
+		if (mine)
+			p->limb = -1;
+	}
+}
+
+/*
+ * d >= 0, a normal number, what squares of fp32 add up to: between limbs 3 and 21, so that there
+ * are limbs on either side of it.
  */
 static __device__ void add(struct pending *p, struct k_exact_sum *shared, double d)
 {
+	uint64_t bits = (uint64_t)__double_as_longlong(d), mantissa, low, high;
 	int exponent, limb, shift;
-	uint64_t mantissa, low, high;
+	int64_t part[3];
 
 	if (d == 0)
 		return;
-	mantissa = (uint64_t)ldexp(frexp(d, &exponent), MANTISSA_BITS);
-	exponent += LOWEST_BIT - MANTISSA_BITS;
+	mantissa = (bits & ((UINT64_C(1) << (MANTISSA_BITS - 1)) - 1)) |
+		UINT64_C(1) << (MANTISSA_BITS - 1);
+	exponent = (int)(bits >> (MANTISSA_BITS - 1)) - EXPONENT_BIAS + LOWEST_BIT -
+		(MANTISSA_BITS - 1);
 	limb = exponent / LIMB_BITS;
 	shift = exponent % LIMB_BITS;
-	if (limb != p->limb) {
+	if (p->limb < 0 || limb < p->limb || limb >= p->limb + PENDING_STARTS) {
 		flush(p, shared);
-		p->limb = limb;
-		p->value[0] = p->value[1] = p->value[2] = 0;
+		p->limb = limb - 1;
+#pragma unroll
+		for (int i = 0; i < PENDING_LIMBS; i++)
+			p->value[i] = 0;
 	}
 	low = (mantissa & (uint64_t)limb_mask) << shift;
 	high = (mantissa >> LIMB_BITS) << shift;
-	p->value[0] += (int64_t)(low & (uint64_t)limb_mask);
-	p->value[1] += (int64_t)((low >> LIMB_BITS) + (high & (uint64_t)limb_mask));
-	p->value[2] += (int64_t)(high >> LIMB_BITS);
+	part[0] = (int64_t)(low & (uint64_t)limb_mask);
+	part[1] = (int64_t)((low >> LIMB_BITS) + (high & (uint64_t)limb_mask));
+	part[2] = (int64_t)(high >> LIMB_BITS);
+#pragma unroll
+	for (int start = 0; start < PENDING_STARTS; start++) {
+		bool here = limb - p->limb == start;
+
+#pragma unroll
+		for (int i = 0; i < 3; i++)
+			p->value[start + i] += here ? part[i] : 0;
+	}
+}
+
+/* What is not finite is counted and left out. */
+static __device__ double finite(double value, int64_t *nonfinite)
+{
+	if (isfinite(value))
+		return value;
+	++*nonfinite;
+	return 0;
 }
 
 /*
@@ -86,12 +145,8 @@ static __device__ double lane_squares(const T *x, int64_t n, int lane, int64_t *
 #pragma unroll
 	for (int i = 0; i < K_SUM_BLOCK_ELEMS / K_SUM_LANES; i++) {
 		int at = i * K_SUM_LANES + lane;
-		double value = at < n ? (double)element_float(x[at]) : 0;
+		double value = finite(at < n ? (double)element_float(x[at]) : 0, nonfinite);
 
-		if (!isfinite(value)) {
-			++*nonfinite;
-			value = 0;
-		}
 		d += value * value;
 	}
 #pragma unroll
@@ -100,21 +155,97 @@ static __device__ double lane_squares(const T *x, int64_t n, int lane, int64_t *
 	return d;
 }
 
-/* Whole numbers are added: in whatever order, the same bits. */
-template <typename T>
-static __global__ void sum_squares(struct k_exact_sum *sum, const T *x, int64_t n)
+/* A warp's 32 blocks in shared memory, a row each, with room so that rows begin in other banks. */
+template <typename T> struct staged {
+	static const int wide = element_wide<T>::n, vecs = K_SUM_BLOCK_ELEMS / wide;
+	element_vec<T, wide> rows[REDUCE_WARP][vecs + 1];
+};
+
+template <typename T> static __device__ __forceinline__ void stage(struct staged<T> *to, const T *x)
 {
+	enum { VECS = staged<T>::vecs, AT_ONCE = 16 };
+	const element_vec<T, staged<T>::wide> *from = (const element_vec<T, staged<T>::wide> *)x;
+	int lane = threadIdx.x % REDUCE_WARP;
+
+	__syncwarp();
+	for (int first = 0; first < VECS; first += AT_ONCE) {
+		element_vec<T, staged<T>::wide> piece[AT_ONCE];
+
+#pragma unroll
+		for (int i = 0; i < AT_ONCE; i++)
+			piece[i] = from[(first + i) * REDUCE_WARP + lane];
+#pragma unroll
+		for (int i = 0; i < AT_ONCE; i++) {
+			int at = (first + i) * REDUCE_WARP + lane;
+
+			to->rows[at / VECS][at % VECS] = piece[i];
+		}
+	}
+	__syncwarp();
+}
+
+/* All lanes of a row by one thread. */
+template <typename T>
+static __device__ __forceinline__ double row_squares(
+	const element_vec<T, staged<T>::wide> *row, bool careful, int64_t *nonfinite)
+{
+	double lane[K_SUM_LANES] = {};
+
+#pragma unroll 4
+	for (int i = 0; i < K_SUM_BLOCK_ELEMS / K_SUM_LANES; i++) {
+#pragma unroll
+		for (int j = 0; j < K_SUM_LANES; j++) {
+			int at = i * K_SUM_LANES + j;
+			double x = (double)element_float(
+				row[at / staged<T>::wide].v[at % staged<T>::wide]);
+
+			if (careful)
+				x = finite(x, nonfinite);
+			lane[j] += x * x;
+		}
+	}
+#pragma unroll
+	for (int step = K_SUM_LANES / 2; step > 0; step /= 2) {
+#pragma unroll
+		for (int j = 0; j < step; j++)
+			lane[j] += lane[j + step];
+	}
+	return lane[0];
+}
+
+/*
+ * Whole numbers are added: in whatever order, the same bits. The first `staged_blocks`, a multiple
+ * of 32, by warps that read a row a thread; the others by lanes.
+ */
+template <typename T>
+static __global__ void __launch_bounds__(SQUARES_THREADS)
+	sum_squares(struct k_exact_sum *sum, const T *x, int64_t n, int64_t staged_blocks)
+{
+	extern __shared__ __align__(16) char memory[];
 	__shared__ struct k_exact_sum shared;
-	struct pending p = {-1, {0, 0, 0}, 0};
+	struct pending p = {-1, {}, 0};
 	int lane = threadIdx.x % K_SUM_LANES, per_block = blockDim.x / K_SUM_LANES;
+	int warp = threadIdx.x / REDUCE_WARP, warps = blockDim.x / REDUCE_WARP;
 	int64_t blocks = (n + K_SUM_BLOCK_ELEMS - 1) / K_SUM_BLOCK_ELEMS;
+	struct staged<T> *mine = (struct staged<T> *)memory + warp;
 
 	for (int i = threadIdx.x; i < K_EXACT_LIMBS; i += blockDim.x)
 		shared.limb[i] = 0;
 	if (threadIdx.x == 0)
 		shared.nonfinite = 0;
 	__syncthreads();
-	for (int64_t first = (int64_t)blockIdx.x * per_block; first < blocks;
+	for (int64_t first = ((int64_t)blockIdx.x * warps + warp) * REDUCE_WARP;
+		first < staged_blocks; first += (int64_t)gridDim.x * warps * REDUCE_WARP) {
+		double d;
+
+		stage(mine, x + first * K_SUM_BLOCK_ELEMS);
+		d = row_squares<T>(mine->rows[threadIdx.x % REDUCE_WARP], false, NULL);
+		if (!isfinite(d))
+			d = row_squares<T>(
+				mine->rows[threadIdx.x % REDUCE_WARP], true, &p.nonfinite);
+		add(&p, &shared, d);
+	}
+	for (int64_t first = staged_blocks + (int64_t)blockIdx.x * per_block; first < blocks;
 		first += (int64_t)gridDim.x * per_block) {
 		int64_t at = (first + threadIdx.x / K_SUM_LANES) * K_SUM_BLOCK_ELEMS;
 		double d = lane_squares(x + at, n - at, lane, &p.nonfinite);
@@ -122,7 +253,7 @@ static __global__ void sum_squares(struct k_exact_sum *sum, const T *x, int64_t 
 		if (lane == 0)
 			add(&p, &shared, d);
 	}
-	flush(&p, &shared);
+	flush_warp(&p, &shared);
 	add_limb(&shared.nonfinite, p.nonfinite);
 	__syncthreads();
 	for (int i = threadIdx.x; i < K_EXACT_LIMBS; i += blockDim.x)
@@ -133,13 +264,22 @@ static __global__ void sum_squares(struct k_exact_sum *sum, const T *x, int64_t 
 
 void k_sum_squares(struct k_stream *s, struct k_exact_sum *sum, const void *x, int64_t n)
 {
-	int64_t per_block = 256 / K_SUM_LANES * K_SUM_BLOCK_ELEMS;
-
 	if (n <= 0 || !stream_ready(s))
 		return;
 	context_dispatch(s->ctx, [&](auto zero) {
-		sum_squares<<<element_blocks(n, per_block, 8 * s->ctx->multiprocessors), 256, 0,
-			s->cuda>>>(sum, (const decltype(zero) *)x, n);
+		typedef decltype(zero) T;
+		const int threads = sizeof(T) == 2 ? SQUARES_THREADS : SQUARES_THREADS / 2;
+		int64_t staged_blocks = element_aligned(x, 16)
+			? n / (K_SUM_BLOCK_ELEMS * REDUCE_WARP) * REDUCE_WARP
+			: 0;
+		size_t bytes = threads / REDUCE_WARP * sizeof(struct staged<T>);
+		int64_t per_block = threads * K_SUM_BLOCK_ELEMS;
+
+		unsigned int grid =
+			element_blocks(n, per_block, SQUARES_BLOCKS * s->ctx->multiprocessors);
+
+		sum_squares<T>
+			<<<grid, threads, bytes, s->cuda>>>(sum, (const T *)x, n, staged_blocks);
 	});
 	stream_check(s, "k_sum_squares");
 }
