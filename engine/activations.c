@@ -43,6 +43,29 @@ static void place_norms(struct activations *a, int64_t *at, int64_t bytes, int64
 		a->ln1 = a->ln2 = everywhere(a->lnf);
 }
 
+static struct activations_gradients place_gradients(int64_t *at, int64_t narrow)
+{
+	struct activations_gradients g = {.wide = once(at, 4 * narrow)};
+
+	g.residual_mid = once(at, narrow);
+	g.qkv = once(at, 3 * narrow);
+	g.residual = once(at, narrow);
+	return g;
+}
+
+static void place_all_gradients(struct activations *a, int64_t rows, int64_t narrow, int64_t logits)
+{
+	int64_t at = a->logits;
+
+	for (int i = 0; i < 2; i++)
+		a->gradients[i] = place_gradients(&at, narrow);
+	a->token_order = once(&at, 2 * rows * (int64_t)sizeof(int32_t));
+	a->apart = at <= a->logits + logits;
+	for (int i = 0; i < 2 && !a->apart; i++)
+		a->gradients[i] = (struct activations_gradients){
+			a->d_wide, a->d_residual, a->d_wide, a->d_residual};
+}
+
 void activations_place(struct activations *a, const struct activations_shape *shape)
 {
 	const struct spec_model *m = shape->model;
@@ -72,6 +95,7 @@ void activations_place(struct activations *a, const struct activations_shape *sh
 	a->d_residual = once(&at, narrow);
 	a->d_narrow = once(&at, narrow);
 	a->d_wide = once(&at, 4 * narrow);
+	place_all_gradients(a, R, narrow, activations_logits_bytes(shape));
 	a->total_bytes = at;
 }
 

@@ -11,6 +11,7 @@
 #ifndef GPT2D_ACTIVATIONS_H
 #define GPT2D_ACTIVATIONS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/spec.h"
@@ -28,6 +29,17 @@ struct activations_tensor {
 	int64_t first, stride;
 };
 
+/*
+ * Where a block's gradients lie, for as long as the gradients of parameters are taken from them;
+ * blocks use two such sets in turn.
+ */
+struct activations_gradients {
+	int64_t wide;         /* (R,4C) of what GELU reads */
+	int64_t residual_mid; /* (R,C) */
+	int64_t qkv;          /* (R,3C) */
+	int64_t residual;     /* (R,C) of the block's input */
+};
+
 struct activations {
 	/* of each block; R = B * T */
 	struct activations_tensor residual;                /* (R,C) the block's input */
@@ -43,6 +55,13 @@ struct activations {
 	int64_t d_residual; /* (R,C) */
 	int64_t d_narrow;   /* (R,C) */
 	int64_t d_wide;     /* (R,4C) */
+	/*
+	 * apart: the sets lie where the logits were and share nothing; else, when those are too
+	 * small, all are d_wide and d_residual
+	 */
+	bool apart;
+	struct activations_gradients gradients[2];
+	int64_t token_order; /* (2 R) int32, behind them; only when apart */
 	int64_t total_bytes;
 };
 

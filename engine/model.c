@@ -82,7 +82,8 @@ static void announce_need(const struct model *m, const struct model_hooks *hooks
 static void announce_done(const struct model *m, const struct model_hooks *hooks, int64_t layer)
 {
 	if (hooks && hooks->done)
-		hooks->done(hooks->arg, arena_complete_after(m->arena, layer));
+		hooks->done(hooks->arg, arena_complete_after(m->arena, layer),
+			layer < 0 ? m->stream : k_stream_fork(m->stream));
 }
 
 uint64_t model_dropout_from(const struct spec_model *spec, int64_t sample)
@@ -268,83 +269,182 @@ static void again_for_attention(struct model *m, int64_t layer)
 /* ---- backward ---- */
 
 /*
- * The gradient of a branch: that of the residual behind its dropout; without dropout they are one.
+ * Gradients of parameters are taken beside those of activations, on a branch, which falls behind by
+ * two blocks at most: then the first of a block's buffers are written anew. Where what they are
+ * taken from lives shorter, each is waited for.
  */
-static void *branch_gradient(struct model *m, const struct k_dropout *drop)
-{
-	const struct activations *l = &m->layout;
+struct backward {
+	const struct model_pass *pass;
+	bool beside;
+	void *d_residual; /* of the last norm's input */
+};
 
-	if (drop->p <= 0)
-		return at(m, l->d_residual);
-	k_dropout_backward(m->stream, at(m, l->branch), at(m, l->d_residual),
-		m->B * m->T * m->spec->n_embd, drop);
-	return at(m, l->branch);
+/* What the branch has been given: by the block's turn its last layer and all of it; the tokens. */
+enum { MARK_TOKENS = 4 };
+static int mark_of(int64_t layer, bool all)
+{
+	return (int)(layer % 2) * 2 + all;
 }
 
-static void backward_mlp(struct model *m, const struct model_pass *pass, int64_t layer)
+static const struct activations_gradients *gradients(const struct model *m, int64_t layer)
+{
+	return &m->layout.gradients[layer % 2];
+}
+
+/* A linear layer whose input (R,C) is inp, and was pre before GELU unless that is NULL. */
+struct layer {
+	enum arena_tensor weight;
+	int64_t in_block;
+	const void *inp, *pre;
+	int64_t C, OC;
+	void *dbias; /* NULL: what comes before it in backward sums it up */
+	void *dsum;  /* with pre: the gradient of the bias that made it */
+};
+
+static void backward_linear(struct model *m, const struct backward *b, const struct layer *l,
+	void *dinp, const void *dout)
+{
+	struct k_stream *beside = k_stream_fork(m->stream);
+	void *weight = param(m, l->weight, l->in_block), *dweight = grad(m, l->weight, l->in_block);
+	void *now = beside == m->stream ? dweight : NULL;
+	int64_t R = m->B * m->T;
+
+	if (l->pre)
+		k_linear_backward_gelu(m->stream, dinp, now, l->dbias, l->dsum, dout, l->inp,
+			l->pre, weight, R, l->C, l->OC, gelu_kind(m));
+	else
+		k_linear_backward(
+			m->stream, dinp, now, l->dbias, dout, l->inp, weight, R, l->C, l->OC);
+	if (!now)
+		k_linear_backward(
+			beside, NULL, dweight, l->dbias, dout, l->inp, weight, R, l->C, l->OC);
+	if (!b->beside)
+		k_stream_join(m->stream);
+}
+
+/*
+ * The gradient of a branch: that of the residual behind its dropout; without dropout they are one.
+ */
+static void *branch_gradient(
+	struct model *m, const struct backward *b, const struct k_dropout *drop)
+{
+	void *masked = at(m, m->layout.branch);
+
+	if (drop->p <= 0)
+		return b->d_residual;
+	k_dropout_backward(m->stream, masked, b->d_residual, m->B * m->T * m->spec->n_embd, drop);
+	return masked;
+}
+
+/* That of the bias of a layer which joins the residual: the norm behind it has it unless masked. */
+static void *branch_bias(
+	struct model *m, const struct k_dropout *drop, enum arena_tensor bias, int64_t layer)
+{
+	return drop->p > 0 ? grad(m, bias, layer) : NULL;
+}
+
+static void backward_mlp(struct model *m, struct backward *b, int64_t layer)
 {
 	const struct activations *l = &m->layout;
 	int64_t R = m->B * m->T, C = m->spec->n_embd;
-	struct k_dropout drop = drop_in_block(m, pass, layer, DROP_FCPROJ);
+	struct k_dropout drop = drop_in_block(m, b->pass, layer, DROP_FCPROJ);
+	void *d_wide = at(m, gradients(m, layer)->wide);
+	void *d_residual = at(m, gradients(m, layer)->residual_mid);
+	struct layer down = {ARENA_FCPROJ_W, layer, in_block(m, layer, l->fc),
+		in_block(m, layer, l->fc_pre), 4 * C, C,
+		branch_bias(m, &drop, ARENA_FCPROJ_B, layer), grad(m, ARENA_FC_B, layer)};
+	struct layer up = {
+		ARENA_FC_W, layer, in_block(m, layer, l->ln2), NULL, C, 4 * C, NULL, NULL};
 
-	k_linear_backward_gelu(m->stream, at(m, l->d_wide), grad(m, ARENA_FCPROJ_W, layer),
-		grad(m, ARENA_FCPROJ_B, layer), branch_gradient(m, &drop),
-		in_block(m, layer, l->fc), in_block(m, layer, l->fc_pre),
-		param(m, ARENA_FCPROJ_W, layer), R, 4 * C, C, gelu_kind(m));
-	k_linear_backward(m->stream, at(m, l->d_narrow), grad(m, ARENA_FC_W, layer),
-		grad(m, ARENA_FC_B, layer), at(m, l->d_wide), in_block(m, layer, l->ln2),
-		param(m, ARENA_FC_W, layer), R, C, 4 * C);
-	k_layernorm_backward(m->stream, at(m, l->d_residual), grad(m, ARENA_LN2_W, layer),
-		grad(m, ARENA_LN2_B, layer), at(m, l->d_narrow),
-		in_block(m, layer, l->residual_mid), param(m, ARENA_LN2_W, layer),
-		in_block(m, layer, l->ln2_mean), in_block(m, layer, l->ln2_rstd), R, C);
+	backward_linear(m, b, &down, d_wide, branch_gradient(m, b, &drop));
+	k_stream_mark(m->stream, mark_of(layer, false));
+	backward_linear(m, b, &up, at(m, l->d_narrow), d_wide);
+	drop = drop_in_block(m, b->pass, layer, DROP_PROJ);
+	k_layernorm_backward(m->stream, d_residual, grad(m, ARENA_LN2_W, layer),
+		grad(m, ARENA_LN2_B, layer), drop.p > 0 ? NULL : grad(m, ARENA_PROJ_B, layer),
+		b->d_residual, at(m, l->d_narrow), in_block(m, layer, l->residual_mid),
+		param(m, ARENA_LN2_W, layer), in_block(m, layer, l->ln2_mean),
+		in_block(m, layer, l->ln2_rstd), R, C);
+	b->d_residual = d_residual;
 }
 
-static void backward_attention(struct model *m, const struct model_pass *pass, int64_t layer)
+static void backward_attention(struct model *m, struct backward *b, int64_t layer)
 {
 	const struct activations *l = &m->layout;
 	int64_t R = m->B * m->T, C = m->spec->n_embd, NH = m->spec->n_head;
-	struct k_dropout drop = drop_in_block(m, pass, layer, DROP_PROJ);
+	struct k_dropout drop = drop_in_block(m, b->pass, layer, DROP_PROJ);
+	void *d_qkv = at(m, gradients(m, layer)->qkv);
+	void *d_residual = at(m, gradients(m, layer)->residual), *below = NULL;
+	struct layer proj = {ARENA_PROJ_W, layer, in_block(m, layer, l->attention), NULL, C, C,
+		branch_bias(m, &drop, ARENA_PROJ_B, layer), NULL};
+	struct layer qkv = {ARENA_QKV_W, layer, in_block(m, layer, l->ln1), NULL, C, 3 * C,
+		grad(m, ARENA_QKV_B, layer), NULL};
 
-	k_linear_backward(m->stream, at(m, l->d_narrow), grad(m, ARENA_PROJ_W, layer),
-		grad(m, ARENA_PROJ_B, layer), branch_gradient(m, &drop),
-		in_block(m, layer, l->attention), param(m, ARENA_PROJ_W, layer), R, C, C);
-	drop = drop_in_block(m, pass, layer, DROP_ATTENTION);
-	k_attention_backward(m->stream, at(m, l->d_wide), at(m, l->d_narrow),
-		in_block(m, layer, l->attention), in_block(m, layer, l->lse),
-		in_block(m, layer, l->qkv), m->B, m->T, NH, C / NH, &drop);
-	k_linear_backward(m->stream, at(m, l->d_narrow), grad(m, ARENA_QKV_W, layer),
-		grad(m, ARENA_QKV_B, layer), at(m, l->d_wide), in_block(m, layer, l->ln1),
-		param(m, ARENA_QKV_W, layer), R, C, 3 * C);
-	k_layernorm_backward(m->stream, at(m, l->d_residual), grad(m, ARENA_LN1_W, layer),
-		grad(m, ARENA_LN1_B, layer), at(m, l->d_narrow), in_block(m, layer, l->residual),
-		param(m, ARENA_LN1_W, layer), in_block(m, layer, l->ln1_mean),
-		in_block(m, layer, l->ln1_rstd), R, C);
+	backward_linear(m, b, &proj, at(m, l->d_narrow), branch_gradient(m, b, &drop));
+	drop = drop_in_block(m, b->pass, layer, DROP_ATTENTION);
+	k_attention_backward(m->stream, d_qkv, at(m, l->d_narrow), in_block(m, layer, l->attention),
+		in_block(m, layer, l->lse), in_block(m, layer, l->qkv), m->B, m->T, NH, C / NH,
+		&drop);
+	backward_linear(m, b, &qkv, at(m, l->d_narrow), d_qkv);
+	if (layer > 0 && drop.p <= 0)
+		below = grad(m, ARENA_FCPROJ_B, layer - 1);
+	if (layer + 2 < m->spec->n_layer)
+		k_stream_await(m->stream, mark_of(layer + 1, false));
+	k_layernorm_backward(m->stream, d_residual, grad(m, ARENA_LN1_W, layer),
+		grad(m, ARENA_LN1_B, layer), below, b->d_residual, at(m, l->d_narrow),
+		in_block(m, layer, l->residual), param(m, ARENA_LN1_W, layer),
+		in_block(m, layer, l->ln1_mean), in_block(m, layer, l->ln1_rstd), R, C);
+	b->d_residual = d_residual;
+}
+
+/* The gradients of all blocks may lie where those of the logits are: these are waited for. */
+static void backward_head(struct model *m, struct backward *b)
+{
+	const struct activations *l = &m->layout;
+	int64_t R = m->B * m->T, C = m->spec->n_embd, last = m->spec->n_layer - 1;
+	struct layer head = {
+		head_tensor(m), 0, at(m, l->lnf), NULL, C, m->arena->vocab_padded, NULL, NULL};
+
+	backward_linear(m, b, &head, at(m, l->d_narrow), at(m, l->logits));
+	k_stream_join(m->stream);
+	b->d_residual = at(m, l->d_residual);
+	k_layernorm_backward(m->stream, b->d_residual, grad(m, ARENA_LNF_W, 0),
+		grad(m, ARENA_LNF_B, 0),
+		b->pass->dropout > 0 ? NULL : grad(m, ARENA_FCPROJ_B, last), NULL,
+		at(m, l->d_narrow), at(m, l->residual_final), param(m, ARENA_LNF_W, 0),
+		at(m, l->lnf_mean), at(m, l->lnf_rstd), R, C);
 }
 
 void model_backward(struct model *m, const struct model_pass *pass, const struct model_hooks *hooks)
 {
-	const struct activations *l = &m->layout;
-	int64_t R = m->B * m->T, C = m->spec->n_embd, n_layer = m->spec->n_layer;
+	int64_t C = m->spec->n_embd, n_layer = m->spec->n_layer;
 	struct k_dropout drop = drop_at(m, pass, 0);
+	struct backward b = {.pass = pass,
+		.beside = m->layout.apart && m->recompute == SPEC_RECOMPUTE_NONE &&
+			pass->dropout <= 0};
+	int32_t *order = NULL;
 
-	k_linear_backward(m->stream, at(m, l->d_narrow), grad(m, head_tensor(m), 0), NULL,
-		at(m, l->logits), at(m, l->lnf), param(m, head_tensor(m), 0), R, C,
-		m->arena->vocab_padded);
-	k_zero(m->stream, at(m, l->d_residual), (size_t)(R * C) * k_elem_bytes(m->ctx));
-	k_layernorm_backward(m->stream, at(m, l->d_residual), grad(m, ARENA_LNF_W, 0),
-		grad(m, ARENA_LNF_B, 0), at(m, l->d_narrow), at(m, l->residual_final),
-		param(m, ARENA_LNF_W, 0), at(m, l->lnf_mean), at(m, l->lnf_rstd), R, C);
+	backward_head(m, &b);
+	if (m->layout.apart) {
+		order = at(m, m->layout.token_order);
+		k_token_order(k_stream_fork(m->stream), order, pass->tokens, m->B * m->T);
+		k_stream_mark(m->stream, MARK_TOKENS);
+	}
 	announce_done(m, hooks, n_layer);
-
 	for (int64_t layer = n_layer - 1; layer >= 0; layer--) {
+		if (layer + 2 < n_layer)
+			k_stream_await(m->stream, mark_of(layer, true));
 		again_for_mlp(m, pass, layer);
-		backward_mlp(m, pass, layer);
+		backward_mlp(m, &b, layer);
 		again_for_attention(m, layer);
-		backward_attention(m, pass, layer);
+		backward_attention(m, &b, layer);
+		k_stream_mark(m->stream, mark_of(layer, true));
 		announce_done(m, hooks, layer);
 	}
-	k_embedding_backward(m->stream, grad(m, ARENA_WTE, 0), grad(m, ARENA_WPE, 0),
-		at(m, l->d_residual), pass->tokens, m->B, m->T, C, &drop);
+	if (order)
+		k_stream_await(m->stream, MARK_TOKENS);
+	k_embedding_backward(m->stream, grad(m, ARENA_WTE, 0), grad(m, ARENA_WPE, 0), b.d_residual,
+		pass->tokens, order, m->B, m->T, C, &drop);
+	k_stream_join(m->stream);
 	announce_done(m, hooks, -1);
 }

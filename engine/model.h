@@ -7,7 +7,7 @@
  * The model owns nothing: parameters and gradients are arenas (arena.h), activations one buffer
  * (activations.h). What that does not keep, backward computes anew, with the operations, shapes and
  * random numbers of forward, so that gradients have the same bits whatever is kept. Everything is
- * launched on the stream given and nothing is waited for.
+ * launched on the stream given or a branch of it, and nothing is waited for.
  */
 #ifndef GPT2D_MODEL_H
 #define GPT2D_MODEL_H
@@ -22,12 +22,13 @@
 /*
  * What others hang on to a pass. need: elements [first, first + n) of the parameter arena are about
  * to be read (called before each part of forward). done: elements [0, complete) of the gradient
- * arena are final (called after each part of backward). Either may be NULL.
+ * arena are final once `on` has come so far (called after each part of backward). Either may be
+ * NULL.
  */
 struct model_hooks {
 	void *arg;
 	void (*need)(void *arg, int64_t first, int64_t n);
-	void (*done)(void *arg, int64_t complete);
+	void (*done)(void *arg, int64_t complete, struct k_stream *on);
 };
 
 struct model {

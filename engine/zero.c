@@ -136,23 +136,24 @@ static void reduce_bucket(struct zero *z, int64_t bucket)
 	k_range_end();
 }
 
-static void reduce_up_to(struct zero *z, int64_t complete, struct k_event *ready)
+static void reduce_up_to(
+	struct zero *z, int64_t complete, struct k_event *ready, struct k_stream *on)
 {
 	int64_t buckets = plan_complete_buckets(z->plan, complete);
 
 	if (z->reduced >= buckets)
 		return;
-	k_event_record(ready, z->compute);
+	k_event_record(ready, on);
 	k_stream_wait(z->comm, ready);
 	for (; z->reduced < buckets; z->reduced++)
 		reduce_bucket(z, z->reduced);
 }
 
-static void on_done(void *arg, int64_t complete)
+static void on_done(void *arg, int64_t complete, struct k_stream *on)
 {
 	struct zero *z = arg;
 
-	reduce_up_to(z, complete, ready_event(z, z->ready));
+	reduce_up_to(z, complete, ready_event(z, z->ready), on);
 	z->ready++;
 }
 
@@ -171,7 +172,7 @@ void zero_reduce_finish(struct zero *z)
 		return;
 	/* the arena's own padding lies behind the last parameter: the last bucket is complete only
 	 * now */
-	reduce_up_to(z, z->plan->arena_elems, z->events[EVENT_TO_COMM]);
+	reduce_up_to(z, z->plan->arena_elems, z->events[EVENT_TO_COMM], z->compute);
 	assert(z->reduced == z->plan->n_reduce);
 	k_event_record(z->events[EVENT_TO_COMPUTE], z->comm);
 	compute_waits_for(z, z->events[EVENT_TO_COMPUTE]);

@@ -158,6 +158,20 @@ void k_stream_destroy(struct k_stream *s); /* waits for what is queued; takes NU
  */
 void *k_stream_native(struct k_stream *s);
 
+/*
+ * Work that may run beside what follows on s goes to the stream that fork gives, a branch of s that
+ * begins with what both have been given so far: in a capture a branch of the graph, which gives way
+ * to s; else s itself, for launching to two streams costs more than it gains. Operations too finish
+ * what they add to gradients of parameters (dweight, dbias, dsum) on it. mark: what the branch
+ * has been given so far is number i, 0..K_STREAM_MARKS-1. await: s goes on once what was marked
+ * last as i, in this capture, has run. join: once all that the branch was given has.
+ */
+enum { K_STREAM_MARKS = 5 };
+struct k_stream *k_stream_fork(struct k_stream *s);
+void k_stream_mark(struct k_stream *s, int i);
+void k_stream_await(struct k_stream *s, int i);
+void k_stream_join(struct k_stream *s);
+
 /* Run fn(arg) on the host in stream order; after a failure too, since arg may be fn's to free. */
 void k_stream_host(struct k_stream *s, void (*fn)(void *arg), void *arg);
 
@@ -242,9 +256,18 @@ struct k_dropout {
  */
 void k_embedding_forward(struct k_stream *s, void *out, const int32_t *tokens, const void *wte,
 	const void *wpe, int64_t B, int64_t T, int64_t C, const struct k_dropout *drop);
-/* dwte (Vp,C) += , dwpe += ; rows are added in the order of their position in tokens. */
+/*
+ * What k_embedding_backward adds up in which order, from the tokens (R) alone; order: 2 R int32,
+ * the backend's own.
+ */
+void k_token_order(struct k_stream *s, int32_t *order, const int32_t *tokens, int64_t R);
+/*
+ * dwte (Vp,C) += , dwpe += ; rows are added in the order of their position in tokens. order: what
+ * k_token_order made of these tokens; NULL: it is made here.
+ */
 void k_embedding_backward(struct k_stream *s, void *dwte, void *dwpe, const void *dout,
-	const int32_t *tokens, int64_t B, int64_t T, int64_t C, const struct k_dropout *drop);
+	const int32_t *tokens, const int32_t *order, int64_t B, int64_t T, int64_t C,
+	const struct k_dropout *drop);
 
 /* out, inp (R,C); mean, rstd (R); weight, bias (C); epsilon 1e-5. */
 void k_layernorm_forward(struct k_stream *s, void *out, k_real *mean, k_real *rstd, const void *inp,
@@ -253,9 +276,13 @@ void k_layernorm_forward(struct k_stream *s, void *out, k_real *mean, k_real *rs
 void k_residual_layernorm_forward(struct k_stream *s, void *residual, void *out, k_real *mean,
 	k_real *rstd, const void *inp1, const void *inp2, const void *weight, const void *bias,
 	int64_t R, int64_t C, const struct k_dropout *drop);
-/* dinp (R,C) += gradient through the norm; dweight, dbias (C) +=. */
-void k_layernorm_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias,
-	const void *dout, const void *inp, const void *weight, const k_real *mean,
+/*
+ * dinp (R,C) = add (R,C; may be dinp; NULL: 0) + gradient through the norm; dweight, dbias (C) +=;
+ * dsum (C; NULL: not wanted) += column sums of dinp, which are the gradient of a bias whose layer
+ * was added to the norm's input.
+ */
+void k_layernorm_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias, void *dsum,
+	const void *add, const void *dout, const void *inp, const void *weight, const k_real *mean,
 	const k_real *rstd, int64_t R, int64_t C);
 /* dinp = dropout mask applied to dout, both (n); in place allowed. */
 void k_dropout_backward(
@@ -276,16 +303,16 @@ void k_linear_gelu_forward(struct k_stream *s, void *out, void *pre, const void 
 void k_linear_gelu_again(struct k_stream *s, void *out, void *pre, const void *inp,
 	const void *weight, const void *bias, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu);
 /*
- * dinp (R,C) = dout (R,OC) weight (overwritten; NULL: not wanted); dweight (OC,C) += dout^T inp;
- * dbias (OC; NULL for none) += column sums of dout.
+ * dinp (R,C) = dout (R,OC) weight (overwritten; NULL: not wanted); dweight (OC,C; NULL: neither
+ * it nor dbias is wanted) += dout^T inp; dbias (OC; NULL for none) += column sums of dout.
  */
 void k_linear_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias, const void *dout,
 	const void *inp, const void *weight, int64_t R, int64_t C, int64_t OC);
 /*
  * As k_linear_backward, and dinp is then multiplied by gelu'(pre), pre (R,C) being what came before
- * inp.
+ * inp; dsum (C; NULL: not wanted) += column sums of that: the gradient of the bias which made pre.
  */
-void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void *dbias,
+void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void *dbias, void *dsum,
 	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,
 	int64_t C, int64_t OC, enum k_gelu gelu);
 

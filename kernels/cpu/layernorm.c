@@ -78,9 +78,9 @@ void k_residual_layernorm_forward(struct k_stream *s, void *residual, void *out,
 
 struct backward {
 	const struct vec *vec;
-	k_real *dinp, *dweight, *dbias;
-	k_real *partial; /* (blocks, 2, C): each block's dweight and dbias */
-	const k_real *dout, *inp, *weight, *mean, *rstd;
+	k_real *dinp, *dweight, *dbias, *dsum;
+	k_real *partial; /* (blocks, 3, C): each block's dweight, dbias and dsum */
+	const k_real *add, *dout, *inp, *weight, *mean, *rstd;
 	int64_t R, C;
 	int64_t rows; /* of a block: from R alone, so that sums have one order */
 };
@@ -90,12 +90,21 @@ static void backward_chunk(void *arg, int64_t chunk, void *scratch)
 	const struct backward *a = arg;
 	int64_t C = a->C, first = chunk * a->rows;
 	int64_t end = first + a->rows < a->R ? first + a->rows : a->R;
-	k_real *dweight = a->partial + chunk * 2 * C, *dbias = dweight + C;
+	k_real *dweight = a->partial + chunk * 3 * C, *dbias = dweight + C, *dsum = dbias + C;
 
-	memset(dweight, 0, (size_t)(2 * C) * sizeof *dweight);
-	for (int64_t r = first; r < end; r++)
-		a->vec->norm_backward(a->dinp + r * C, dweight, dbias, a->dout + r * C,
-			a->inp + r * C, a->weight, a->mean[r], a->rstd[r], C);
+	memset(dweight, 0, (size_t)(3 * C) * sizeof *dweight);
+	for (int64_t r = first; r < end; r++) {
+		k_real *dinp = a->dinp + r * C;
+
+		if (!a->add)
+			memset(dinp, 0, (size_t)C * sizeof *dinp);
+		else if (a->add != a->dinp)
+			memcpy(dinp, a->add + r * C, (size_t)C * sizeof *dinp);
+		a->vec->norm_backward(dinp, dweight, dbias, a->dout + r * C, a->inp + r * C,
+			a->weight, a->mean[r], a->rstd[r], C);
+		if (a->dsum)
+			a->vec->add(dsum, dsum, dinp, C);
+	}
 }
 
 static int run_backward(struct k_stream *s, const void *args)
@@ -107,25 +116,31 @@ static int run_backward(struct k_stream *s, const void *args)
 	if (a.rows < BACKWARD_ROWS_MIN)
 		a.rows = BACKWARD_ROWS_MIN;
 	blocks = (a.R + a.rows - 1) / a.rows;
-	a.partial = pool_shared(s->pool, (size_t)(blocks * 2 * a.C) * sizeof(k_real));
+	a.partial = pool_shared(s->pool, (size_t)(blocks * 3 * a.C) * sizeof(k_real));
 	if (!a.partial)
 		return -ENOMEM;
 	pool_run(s->pool, blocks, backward_chunk, &a);
 	for (int64_t i = 0; i < blocks; i++) {
-		a.vec->add(a.dweight, a.dweight, a.partial + i * 2 * a.C, a.C);
-		a.vec->add(a.dbias, a.dbias, a.partial + i * 2 * a.C + a.C, a.C);
+		const k_real *partial = a.partial + i * 3 * a.C;
+
+		a.vec->add(a.dweight, a.dweight, partial, a.C);
+		a.vec->add(a.dbias, a.dbias, partial + a.C, a.C);
+		if (a.dsum)
+			a.vec->add(a.dsum, a.dsum, partial + 2 * a.C, a.C);
 	}
 	return 0;
 }
 
-void k_layernorm_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias,
-	const void *dout, const void *inp, const void *weight, const k_real *mean,
+void k_layernorm_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias, void *dsum,
+	const void *add, const void *dout, const void *inp, const void *weight, const k_real *mean,
 	const k_real *rstd, int64_t R, int64_t C)
 {
 	struct backward a = {.vec = s->ctx->vec,
 		.dinp = dinp,
 		.dweight = dweight,
 		.dbias = dbias,
+		.dsum = dsum,
+		.add = add,
 		.dout = dout,
 		.inp = inp,
 		.weight = weight,

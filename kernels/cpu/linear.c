@@ -152,6 +152,7 @@ void k_linear_gelu_again(struct k_stream *s, void *out, void *pre, const void *i
 struct backward {
 	const struct vec *vec;
 	k_real *dinp, *dweight, *dbias;
+	k_real *dsum; /* NULL: not wanted */
 	const k_real *dout, *inp, *weight;
 	const k_real *pre; /* NULL: no GELU before this layer */
 	int64_t R, C, OC;
@@ -201,14 +202,29 @@ static void backward_tile(void *arg, int64_t chunk, void *scratch)
 		dinp_tile(a, chunk - a->dweight_tiles.number);
 }
 
+enum { DSUM_STRIPE = 256 };
+
+/* Columns of dinp, over all rows in order. */
+static void dsum_stripe(void *arg, int64_t chunk, void *scratch)
+{
+	const struct backward *a = arg;
+	int64_t c = chunk * DSUM_STRIPE, cols = at_most(a->C - c, DSUM_STRIPE);
+
+	for (int64_t r = 0; r < a->R; r++)
+		a->vec->add(a->dsum + c, a->dsum + c, a->dinp + r * a->C + c, cols);
+}
+
 static int run_backward(struct k_stream *s, const void *args)
 {
 	struct backward a = *(const struct backward *)args;
 
-	a.dweight_tiles = cut(a.OC, a.C, TILES_WANTED / 2);
+	if (a.dweight)
+		a.dweight_tiles = cut(a.OC, a.C, TILES_WANTED / 2);
 	if (a.dinp)
 		a.dinp_tiles = cut(a.R, a.C, TILES_WANTED / 2);
 	pool_run(s->pool, a.dweight_tiles.number + a.dinp_tiles.number, backward_tile, &a);
+	if (a.dsum)
+		pool_run(s->pool, (a.C + DSUM_STRIPE - 1) / DSUM_STRIPE, dsum_stripe, &a);
 	return 0;
 }
 
@@ -229,7 +245,7 @@ void k_linear_backward(struct k_stream *s, void *dinp, void *dweight, void *dbia
 	stream_submit(s, "k_linear_backward", run_backward, &a, sizeof a);
 }
 
-void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void *dbias,
+void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void *dbias, void *dsum,
 	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,
 	int64_t C, int64_t OC, enum k_gelu gelu)
 {
@@ -237,6 +253,7 @@ void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void 
 		.dinp = dinp,
 		.dweight = dweight,
 		.dbias = dbias,
+		.dsum = dsum,
 		.dout = dout,
 		.inp = inp,
 		.pre = pre,

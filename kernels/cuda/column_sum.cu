@@ -2,8 +2,8 @@
 
 #include "kernels/cuda/element.cuh"
 
-/* A block has 32 groups of N columns and LANES rows at a time. */
-enum { GROUPS = 32, LANES = 8 };
+/* A block has 32 groups of N columns and LANES rows at a time; in the last step LAST_LANES. */
+enum { GROUPS = 32, LANES = 8, LAST_LANES = 32 };
 
 template <typename T, int N>
 static __global__ void __launch_bounds__(GROUPS *LANES)
@@ -15,7 +15,10 @@ static __global__ void __launch_bounds__(GROUPS *LANES)
 	int64_t end = first + rows < R ? first + rows : R;
 	float total[N] = {}, x[N];
 
-	for (int64_t r = first + lane; r < end && c < n; r += LANES) {
+	if (c >= n)
+		end = first;
+#pragma unroll 8
+	for (int64_t r = first + lane; r < end; r += LANES) {
 		element_load(x, in + r * n + c);
 #pragma unroll
 		for (int j = 0; j < N; j++)
@@ -36,64 +39,91 @@ static __global__ void __launch_bounds__(GROUPS *LANES)
 	}
 }
 
+template <typename T> struct last {
+	T *outs[COLUMN_SUM_OUTS];
+	const float *partial;
+	int64_t parts, width, n;
+};
+
 template <typename T>
-static __global__ void __launch_bounds__(GROUPS *LANES) column_sum_last(
-	T *out0, T *out1, const float *partial, int64_t parts, int64_t n, int64_t width)
+static __global__ void __launch_bounds__(GROUPS *LAST_LANES)
+	column_sum_last(const __grid_constant__ struct last<T> a)
 {
-	__shared__ float shared[LANES][GROUPS];
+	__shared__ float shared[LAST_LANES][GROUPS];
 	int group = threadIdx.x % GROUPS, lane = threadIdx.x / GROUPS;
 	int64_t c = (int64_t)blockIdx.x * GROUPS + group;
 	float total = 0;
-	T *out;
+	T *out = a.outs[blockIdx.y];
 
-	for (int64_t i = lane; i < parts && c < width; i += LANES)
-		total += partial[i * width + c];
+	if (c < a.n) {
+#pragma unroll 8
+		for (int64_t i = lane; i < a.parts; i += LAST_LANES)
+			total += a.partial[i * a.width + blockIdx.y * a.n + c];
+	}
 	shared[lane][group] = total;
 	__syncthreads();
-	if (lane != 0 || c >= width)
+	if (lane != 0 || c >= a.n)
 		return;
 	total = 0;
-	for (int i = 0; i < LANES; i++)
+#pragma unroll
+	for (int i = 0; i < LAST_LANES; i++)
 		total += shared[i][group];
-	out = c < n ? out0 + c : out1 + (c - n);
-	element_set(out, element_float(*out) + total);
+	element_set(out + c, element_float(out[c]) + total);
 }
 
-void column_sum_finish(
-	struct k_stream *s, void *out0, void *out1, const float *partial, int64_t parts, int64_t n)
+void column_sum_finish(struct k_stream *s, void *const *outs, int n_outs, const float *partial,
+	int64_t parts, int64_t width, int64_t n)
 {
-	int64_t width = out1 ? 2 * n : n;
+	dim3 blocks((unsigned int)((n + GROUPS - 1) / GROUPS), (unsigned int)n_outs);
 
 	context_dispatch(s->ctx, [&](auto zero) {
 		typedef decltype(zero) T;
+		struct last<T> a = {
+			{}, partial, parts, width, n
+		};
 
-		column_sum_last<<<(unsigned int)((width + GROUPS - 1) / GROUPS), GROUPS * LANES, 0,
-			s->cuda>>>((T *)out0, (T *)out1, partial, parts, n, width);
+		for (int i = 0; i < n_outs; i++)
+			a.outs[i] = (T *)outs[i];
+		column_sum_last<T><<<blocks, GROUPS * LAST_LANES, 0, s->cuda>>>(a);
 	});
 	stream_check(s, "column sums");
 }
 
-template <typename T, int N>
-static int64_t start(struct k_stream *s, const void *in, int64_t R, int64_t n)
+void column_sum_finish_beside(struct k_stream *s, void *const *outs, int n_outs,
+	struct stream_part *partial, int64_t parts, int64_t width, int64_t n)
 {
-	int64_t across = (n + GROUPS * N - 1) / (GROUPS * N);
-	int64_t parts = 4 * s->ctx->multiprocessors / across, rows;
-	float *partial;
+	struct k_stream *branch = k_stream_fork(s);
 
-	if (parts > (R + LANES - 1) / LANES)
-		parts = (R + LANES - 1) / LANES;
-	if (parts < 1)
-		parts = 1;
-	rows = (R + parts - 1) / parts;
-	parts = (R + rows - 1) / rows;
-	partial = (float *)stream_scratch(s, (size_t)(parts * n) * sizeof(float));
-	if (!partial)
-		return 0;
+	column_sum_finish(branch, outs, n_outs, (const float *)partial->memory, parts, width, n);
+	stream_part_given(s, partial, branch);
+}
+
+struct column_sum_cut column_sum_cut(
+	const struct k_context *ctx, int64_t R, int64_t n, int64_t columns, int64_t lanes)
+{
+	struct column_sum_cut cut = {.across = (n + columns - 1) / columns};
+	int64_t most = (R + lanes - 1) / lanes;
+
+	cut.parts = cut.across > 0 ? 4 * ctx->multiprocessors / cut.across : 0;
+	if (cut.parts > most)
+		cut.parts = most;
+	if (cut.parts < 1)
+		cut.parts = 1;
+	cut.rows = (R + cut.parts - 1) / cut.parts;
+	if (cut.rows > 0)
+		cut.parts = (R + cut.rows - 1) / cut.rows;
+	return cut;
+}
+
+template <typename T, int N>
+static void launch_rows(struct k_stream *s, float *partial, const void *in, int64_t R, int64_t n,
+	const struct column_sum_cut *cut)
+{
+	dim3 blocks((unsigned int)cut->across, (unsigned int)cut->parts);
+
 	column_sum_rows<T, N>
-		<<<dim3((unsigned int)across, (unsigned int)parts), GROUPS * LANES, 0, s->cuda>>>(
-			partial, (const T *)in, R, n, rows);
+		<<<blocks, GROUPS * LANES, 0, s->cuda>>>(partial, (const T *)in, R, n, cut->rows);
 	stream_check(s, "column sums");
-	return parts;
 }
 
 template <typename T> static __global__ void add_row(T *out, const T *in, int64_t n)
@@ -104,26 +134,39 @@ template <typename T> static __global__ void add_row(T *out, const T *in, int64_
 		element_set(out + i, element_float(out[i]) + element_float(in[i]));
 }
 
-void column_sum_add(struct k_stream *s, void *out, const void *in, int64_t R, int64_t n)
+static void add_rows(struct k_stream *s, void *out, const void *in, int64_t R, int64_t n)
 {
-	int64_t parts = 0;
+	const int N = 16 / (int)k_elem_bytes(s->ctx);
+	bool wide = n % N == 0 && element_aligned(in, 16);
+	struct column_sum_cut cut = column_sum_cut(s->ctx, R, n, GROUPS * (wide ? N : 1), LANES);
+	float *partial = (float *)stream_scratch(s, (size_t)(cut.parts * n) * sizeof(float));
 
-	if (R <= 0 || n <= 0 || !stream_ready(s))
+	if (!partial)
 		return;
 	context_dispatch(s->ctx, [&](auto zero) {
 		typedef decltype(zero) T;
-		const int N = element_wide<T>::n;
 
-		if (R == 1)
-			add_row<<<element_blocks(n, 256, INT32_MAX), 256, 0, s->cuda>>>(
-				(T *)out, (const T *)in, n);
-		else if (n % N == 0 && element_aligned(in, 16))
-			parts = start<T, N>(s, in, R, n);
+		if (wide)
+			launch_rows<T, element_wide<T>::n>(s, partial, in, R, n, &cut);
 		else
-			parts = start<T, 1>(s, in, R, n);
+			launch_rows<T, 1>(s, partial, in, R, n, &cut);
 	});
-	if (R == 1)
-		stream_check(s, "column sums");
-	else if (parts > 0)
-		column_sum_finish(s, out, NULL, (const float *)stream_scratch(s, 1), parts, n);
+	column_sum_finish(s, &out, 1, partial, cut.parts, n, n);
+}
+
+void column_sum_add(struct k_stream *s, void *out, const void *in, int64_t R, int64_t n)
+{
+	if (R <= 0 || n <= 0 || !stream_ready(s))
+		return;
+	if (R > 1) {
+		add_rows(s, out, in, R, n);
+		return;
+	}
+	context_dispatch(s->ctx, [&](auto zero) {
+		typedef decltype(zero) T;
+
+		add_row<<<element_blocks(n, 256, INT32_MAX), 256, 0, s->cuda>>>(
+			(T *)out, (const T *)in, n);
+	});
+	stream_check(s, "column sums");
 }

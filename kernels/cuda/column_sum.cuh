@@ -11,10 +11,21 @@
 void column_sum_add(struct k_stream *s, void *out, const void *in, int64_t R, int64_t n);
 
 /*
- * The last step of such a sum: out0 (n) and, unless NULL, out1 (n) += the column sums of partial
- * (parts, n or 2n), fp32: columns 0..n-1 go to out0, the others to out1.
+ * The last step of such sums: outs[i] (n) += the column sums of columns i n .. i n + n - 1 of
+ * partial (parts, width), fp32; at most COLUMN_SUM_OUTS of them. beside: on a branch of s.
  */
-void column_sum_finish(
-	struct k_stream *s, void *out0, void *out1, const float *partial, int64_t parts, int64_t n);
+enum { COLUMN_SUM_OUTS = 3 };
+void column_sum_finish(struct k_stream *s, void *const *outs, int n_outs, const float *partial,
+	int64_t parts, int64_t width, int64_t n);
+void column_sum_finish_beside(struct k_stream *s, void *const *outs, int n_outs,
+	struct stream_part *partial, int64_t parts, int64_t width, int64_t n);
+
+/* (R,n) for blocks of so many columns that take `lanes` rows at a time. */
+struct column_sum_cut {
+	int64_t across, parts; /* blocks */
+	int64_t rows;          /* of a part; the last may have fewer */
+};
+struct column_sum_cut column_sum_cut(
+	const struct k_context *ctx, int64_t R, int64_t n, int64_t columns, int64_t lanes);
 
 #endif

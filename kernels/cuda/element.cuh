@@ -2,6 +2,8 @@
 #ifndef GPT2D_KERNELS_CUDA_ELEMENT_CUH
 #define GPT2D_KERNELS_CUDA_ELEMENT_CUH
 
+#include <string.h>
+
 #include "kernels/cuda/context.cuh"
 
 /* N elements of T in one access. */
@@ -81,6 +83,40 @@ static __device__ __forceinline__ void element_store(T *to, const float (&x)[N])
 	for (int i = 0; i < N; i++)
 		element_set(&vec.v[i], x[i]);
 	*(element_vec<T, N> *)to = vec;
+}
+
+template <typename T, bool WORDS> struct element_word {
+	typedef uint32_t type;
+};
+template <typename T> struct element_word<T, false> {
+	typedef T type;
+};
+
+/*
+ * N elements as they lie in memory, in words where they fill these: of elements of 16 bits the
+ * compiler would give each a register.
+ */
+template <typename T, int N> struct element_packed {
+	typedef typename element_word<T, sizeof(T) * N % sizeof(uint32_t) == 0>::type word;
+	static const int per_word = sizeof(word) / sizeof(T);
+	element_vec<word, N / per_word> words;
+};
+
+template <typename T, int N>
+static __device__ __forceinline__ void element_unpack(
+	float (&x)[N], const struct element_packed<T, N> &from)
+{
+	const int per_word = element_packed<T, N>::per_word;
+
+#pragma unroll
+	for (int i = 0; i < N / per_word; i++) {
+		element_vec<T, per_word> vec;
+
+		memcpy(&vec, &from.words.v[i], sizeof vec);
+#pragma unroll
+		for (int j = 0; j < per_word; j++)
+			x[i * per_word + j] = element_float(vec.v[j]);
+	}
 }
 
 /* Blocks for n pieces of work, per_block each, at most `most`; kernels stride over the rest. */

@@ -136,13 +136,29 @@ void k_embedding_forward(struct k_stream *s, void *out, const int32_t *tokens, c
 	stream_check(s, "k_embedding_forward");
 }
 
-void k_embedding_backward(struct k_stream *s, void *dwte, void *dwpe, const void *dout,
-	const int32_t *tokens, int64_t B, int64_t T, int64_t C, const struct k_dropout *drop)
+void k_token_order(struct k_stream *s, int32_t *order, const int32_t *tokens, int64_t R)
 {
-	struct token_order order;
-
-	if (B * T <= 0 || !stream_ready(s) || !token_order_make(s, tokens, B * T, &order))
+	if (R <= 0 || !stream_ready(s))
 		return;
+	token_order_make(s, order, tokens, R);
+	stream_check(s, "k_token_order");
+}
+
+void k_embedding_backward(struct k_stream *s, void *dwte, void *dwpe, const void *dout,
+	const int32_t *tokens, const int32_t *order, int64_t B, int64_t T, int64_t C,
+	const struct k_dropout *drop)
+{
+	struct token_order rows = {order, order + B * T};
+
+	if (B * T <= 0 || !stream_ready(s))
+		return;
+	if (!order) {
+		int32_t *own = token_order_make(s, NULL, tokens, B * T);
+
+		if (!own)
+			return;
+		rows = {own, own + B * T};
+	}
 	context_dispatch(s->ctx, [&](auto zero) {
 		typedef decltype(zero) E;
 		struct embedding<E> a = {
@@ -150,7 +166,7 @@ void k_embedding_backward(struct k_stream *s, void *dwte, void *dwpe, const void
 				philox_dropout_of(drop)
 		};
 
-		launch_any(s, a, &order);
+		launch_any(s, a, &rows);
 	});
 	stream_check(s, "k_embedding_backward");
 }

@@ -9,7 +9,9 @@ static const float epsilon = 1e-5f;
  * A warp takes a row and keeps it in registers, CHUNKS times 32 accesses of N elements. Wider rows
  * go the plain way: a block takes a row and keeps it in shared memory.
  */
-enum { WARPS = 4, ROW_ELEMS_MAX = 1024, PLAIN_THREADS = 256 };
+enum { WARPS = 4, ROW_ELEMS_MAX = 1024, PLAIN_THREADS = 256, PLAIN_ROWS = 16 };
+/* Backward's blocks have so many warps, and a multiprocessor room for so many of them. */
+enum { BACKWARD_WARPS = 12, BACKWARD_BLOCKS = 2, BACKWARD_ROWS = 2 };
 
 template <typename T> struct forward {
 	T *residual; /* NULL: inp1 is the input */
@@ -186,84 +188,187 @@ void k_residual_layernorm_forward(struct k_stream *s, void *residual, void *out,
 /*
  * ---- backward ----
  *
- * With x the normed input and d = dout * weight: dinp += rstd * (d - mean(d) - x * mean(d x)),
+ * With x the normed input and d = dout * weight: dinp = add + rstd * (d - mean(d) - x * mean(d x)),
  * dweight += dout x, dbias += dout (Ba, Kiros, Hinton, arXiv:1607.06450, differentiated). Each
- * block leaves its part of dweight and dbias in partial (blocks, 2, C).
+ * block leaves its part of dweight, dbias and the column sums of dinp in partial (blocks, 3, C).
  */
 template <typename T> struct backward {
 	T *dinp;
+	const T *add; /* NULL: 0 */
 	float *partial;
 	const T *dout, *inp, *weight;
 	const float *mean, *rstd;
 	int64_t R, C;
 };
 
-template <typename T, int N, int CHUNKS>
-static __global__ void __launch_bounds__(WARPS *REDUCE_WARP)
-	layernorm_backward_warp(const __grid_constant__ struct backward<T> a)
+/* What a thread works on at a time: N columns of some rows. */
+template <typename T, int N> struct piece {
+	struct element_packed<T, N> inp[BACKWARD_ROWS], dout[BACKWARD_ROWS], add[BACKWARD_ROWS];
+	float mean[BACKWARD_ROWS], rstd[BACKWARD_ROWS];
+};
+
+template <typename T, int N>
+static __device__ __forceinline__ void fetch(
+	struct piece<T, N> &to, const struct backward<T> &a, int64_t first, int64_t c)
 {
-	__shared__ float shared[WARPS][ROW_ELEMS_MAX];
-	int lane = threadIdx.x % REDUCE_WARP, warp = threadIdx.x / REDUCE_WARP;
-	float dw[CHUNKS][N] = {}, db[CHUNKS][N] = {};
-
-	for (int64_t r = (int64_t)blockIdx.x * WARPS + warp; r < a.R;
-		r += (int64_t)gridDim.x * WARPS) {
-		float x[CHUNKS][N], d[CHUNKS][N], sum = 0, with_x = 0;
-		float mean = a.mean[r], rstd = a.rstd[r];
-
 #pragma unroll
-		for (int i = 0; i < CHUNKS; i++) {
-			int64_t c = (i * REDUCE_WARP + lane) * N;
-			float w[N];
+	for (int i = 0; i < BACKWARD_ROWS; i++) {
+		int64_t r = first + i, at = r * a.C + c;
 
-			if (c >= a.C)
-				continue;
-			element_load(x[i], a.inp + r * a.C + c);
-			element_load(d[i], a.dout + r * a.C + c);
-			element_load(w, a.weight + c);
-#pragma unroll
-			for (int j = 0; j < N; j++) {
-				x[i][j] = (x[i][j] - mean) * rstd;
-				dw[i][j] = fmaf(d[i][j], x[i][j], dw[i][j]);
-				db[i][j] += d[i][j];
-				d[i][j] *= w[j];
-				sum += d[i][j];
-				with_x = fmaf(d[i][j], x[i][j], with_x);
-			}
-		}
-		sum = reduce_warp_sum(sum) / (float)a.C;
-		with_x = reduce_warp_sum(with_x) / (float)a.C;
-#pragma unroll
-		for (int i = 0; i < CHUNKS; i++) {
-			int64_t c = (i * REDUCE_WARP + lane) * N;
-			float dinp[N];
+		to.inp[i] = to.dout[i] = to.add[i] = {};
+		to.mean[i] = to.rstd[i] = 0;
+		if (r >= a.R || c >= a.C)
+			continue;
+		to.inp[i] = *(const struct element_packed<T, N> *)(a.inp + at);
+		to.dout[i] = *(const struct element_packed<T, N> *)(a.dout + at);
+		if (a.add)
+			to.add[i] = *(const struct element_packed<T, N> *)(a.add + at);
+		to.mean[i] = a.mean[r];
+		to.rstd[i] = a.rstd[r];
+	}
+}
 
-			if (c >= a.C)
-				continue;
-			element_load(dinp, a.dinp + r * a.C + c);
+/* So that these words alone are kept from here on, not what was made of them. */
+template <typename T, int N>
+static __device__ __forceinline__ void hide(struct element_packed<T, N> &p)
+{
 #pragma unroll
-			for (int j = 0; j < N; j++)
-				dinp[j] += rstd * (d[i][j] - sum - x[i][j] * with_x);
-			element_store(a.dinp + r * a.C + c, dinp);
+	for (int i = 0; i < N / element_packed<T, N>::per_word; i++)
+		asm volatile("" : "+r"(p.words.v[i]));
+}
+
+/* What a thread has summed up of its columns: dweight, dbias, dsum. */
+enum { SUM_DWEIGHT, SUM_DBIAS, SUM_DINP, SUMS };
+
+/* sum, with_x: this thread's part of each row's sums of d and of d x */
+template <typename T, int N>
+static __device__ __forceinline__ void sum_rows(float (&total)[SUMS][N],
+	float (&sum)[BACKWARD_ROWS], float (&with_x)[BACKWARD_ROWS], const struct piece<T, N> &p,
+	const T *weight)
+{
+	float w[N];
+
+	element_load(w, weight);
+#pragma unroll
+	for (int i = 0; i < BACKWARD_ROWS; i++) {
+		float inp[N], g[N];
+
+		element_unpack(inp, p.inp[i]);
+		element_unpack(g, p.dout[i]);
+		sum[i] = with_x[i] = 0;
+#pragma unroll
+		for (int j = 0; j < N; j++) {
+			float x = (inp[j] - p.mean[i]) * p.rstd[i], d = g[j] * w[j];
+
+			total[SUM_DWEIGHT][j] = fmaf(g[j], x, total[SUM_DWEIGHT][j]);
+			total[SUM_DBIAS][j] += g[j];
+			sum[i] += d;
+			with_x[i] = fmaf(d, x, with_x[i]);
 		}
 	}
-	for (int which = 0; which < 2; which++) {
-		__syncthreads();
+}
+
+/* sum, with_x: of the whole row, over C */
+template <typename T, int N>
+static __device__ __forceinline__ void write_rows(float (&total)[SUMS][N],
+	const float (&sum)[BACKWARD_ROWS], const float (&with_x)[BACKWARD_ROWS],
+	struct piece<T, N> &p, const T *weight, const struct backward<T> &a, int64_t first,
+	int64_t c)
+{
+	float w[N];
+
+	element_load(w, weight);
 #pragma unroll
-		for (int i = 0; i < CHUNKS; i++) {
+	for (int i = 0; i < BACKWARD_ROWS; i++) {
+		float inp[N], g[N], dinp[N];
+
+		if (first + i >= a.R || c >= a.C)
+			continue;
+		hide(p.inp[i]);
+		hide(p.dout[i]);
+		element_unpack(inp, p.inp[i]);
+		element_unpack(g, p.dout[i]);
+		element_unpack(dinp, p.add[i]);
 #pragma unroll
-			for (int j = 0; j < N; j++)
-				shared[warp][(i * REDUCE_WARP + lane) * N + j] =
-					which == 0 ? dw[i][j] : db[i][j];
+		for (int j = 0; j < N; j++) {
+			float x = (inp[j] - p.mean[i]) * p.rstd[i], d = g[j] * w[j];
+
+			dinp[j] += p.rstd[i] * (d - sum[i] - x * with_x[i]);
+			total[SUM_DINP][j] += element_rounded<T>(dinp[j]);
 		}
-		__syncthreads();
-		for (int64_t c = threadIdx.x; c < a.C; c += WARPS * REDUCE_WARP) {
-			float total = 0;
+		element_store(a.dinp + (first + i) * a.C + c, dinp);
+	}
+}
+
+/*
+ * Over the warps of a group, in their order, and divided by C. Of two buffers in turn each is
+ * written again only after a meeting that comes behind all reading of it.
+ */
+static __device__ __forceinline__ void join_group(float (&sum)[BACKWARD_ROWS],
+	float (&with_x)[BACKWARD_ROWS], float2 (*buffer)[BACKWARD_ROWS], int warps, int64_t C)
+{
+	int warp = threadIdx.x / REDUCE_WARP, group = warp / warps;
 
 #pragma unroll
-			for (int i = 0; i < WARPS; i++)
-				total += shared[i][c];
-			a.partial[(blockIdx.x * 2 + which) * a.C + c] = total;
+	for (int i = 0; i < BACKWARD_ROWS; i++) {
+		sum[i] = reduce_warp_sum(sum[i]);
+		with_x[i] = reduce_warp_sum(with_x[i]);
+		if (threadIdx.x % REDUCE_WARP == 0)
+			buffer[warp][i] = make_float2(sum[i], with_x[i]);
+	}
+	asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "r"(warps * REDUCE_WARP) : "memory");
+#pragma unroll
+	for (int i = 0; i < BACKWARD_ROWS; i++) {
+		sum[i] = with_x[i] = 0;
+		for (int k = 0; k < warps; k++) {
+			float2 part = buffer[group * warps + k][i];
+
+			sum[i] += part.x;
+			with_x[i] += part.y;
+		}
+		sum[i] /= (float)C;
+		with_x[i] /= (float)C;
+	}
+}
+
+/* A group of so many warps has a row's columns, N a thread, and takes BACKWARD_ROWS at a time. */
+template <typename T, int N>
+static __global__ void __launch_bounds__(BACKWARD_WARPS *REDUCE_WARP, BACKWARD_BLOCKS)
+	layernorm_backward_groups(const __grid_constant__ struct backward<T> a, int warps)
+{
+	__shared__ float2 buffer[2][BACKWARD_WARPS][BACKWARD_ROWS];
+	__shared__ float shared[BACKWARD_WARPS * REDUCE_WARP * N];
+	int across = warps * REDUCE_WARP, group = threadIdx.x / across;
+	int groups = blockDim.x / across, turn = 0;
+	int64_t c = (int64_t)(threadIdx.x % across) * N;
+	int64_t stride = (int64_t)gridDim.x * groups * BACKWARD_ROWS;
+	/* columns that are not there count as zeros: what their weight is does not matter */
+	const T *weight = a.weight + (c < a.C ? c : 0);
+	float total[SUMS][N] = {};
+
+	for (int64_t r = ((int64_t)blockIdx.x * groups + group) * BACKWARD_ROWS; r < a.R;
+		r += stride, turn ^= 1) {
+		float sum[BACKWARD_ROWS], with_x[BACKWARD_ROWS];
+		struct piece<T, N> p;
+
+		fetch(p, a, r, c);
+		sum_rows(total, sum, with_x, p, weight);
+		join_group(sum, with_x, buffer[turn], warps, a.C);
+		write_rows(total, sum, with_x, p, weight, a, r, c);
+	}
+#pragma unroll
+	for (int which = 0; which < SUMS; which++) {
+		__syncthreads();
+#pragma unroll
+		for (int j = 0; j < N; j++)
+			shared[threadIdx.x * N + j] = total[which][j];
+		__syncthreads();
+		for (int64_t i = threadIdx.x; i < a.C; i += blockDim.x) {
+			float all = 0;
+
+			for (int k = 0; k < groups; k++)
+				all += shared[k * across * N + i];
+			a.partial[((int64_t)blockIdx.x * SUMS + which) * a.C + i] = all;
 		}
 	}
 }
@@ -274,9 +379,9 @@ static __global__ void __launch_bounds__(PLAIN_THREADS)
 	layernorm_backward_plain(const __grid_constant__ struct backward<T> a)
 {
 	__shared__ float shared[REDUCE_WARP];
-	float *dw = a.partial + (int64_t)blockIdx.x * 2 * a.C, *db = dw + a.C;
+	float *dw = a.partial + (int64_t)blockIdx.x * 3 * a.C, *db = dw + a.C, *ds = db + a.C;
 
-	for (int64_t c = threadIdx.x; c < 2 * a.C; c += PLAIN_THREADS)
+	for (int64_t c = threadIdx.x; c < 3 * a.C; c += PLAIN_THREADS)
 		dw[c] = 0;
 	__syncthreads();
 	for (int64_t r = blockIdx.x; r < a.R; r += gridDim.x) {
@@ -297,56 +402,69 @@ static __global__ void __launch_bounds__(PLAIN_THREADS)
 		for (int64_t c = threadIdx.x; c < a.C; c += PLAIN_THREADS) {
 			float x = (element_float(inp[c]) - mean) * rstd;
 			float d = element_float(dout[c]) * element_float(a.weight[c]);
-			T *dinp = a.dinp + r * a.C + c;
+			float dinp = a.add ? element_float(a.add[r * a.C + c]) : 0;
 
-			element_set(dinp, element_float(*dinp) + rstd * (d - sum - x * with_x));
+			dinp += rstd * (d - sum - x * with_x);
+			ds[c] += element_rounded<T>(dinp);
+			element_set(a.dinp + r * a.C + c, dinp);
 		}
 	}
 }
 
-template <typename T> static bool fits_warp_backward(const struct backward<T> &a)
+template <typename T> static bool fits_groups(const struct backward<T> &a)
 {
-	const void *all[] = {a.dinp, a.dout, a.inp, a.weight};
-	bool fits = a.C <= ROW_ELEMS_MAX && a.C % element_wide<T>::n == 0;
+	const void *all[] = {a.dinp, a.add, a.dout, a.inp, a.weight};
+	const int64_t most = BACKWARD_WARPS * REDUCE_WARP * element_wide<T>::n;
+	bool fits = a.C <= most && a.C % element_wide<T>::n == 0;
 
 	for (const void *p : all)
 		fits = fits && element_aligned(p, 16);
 	return fits;
 }
 
+/* How many blocks there were, at most `most`, each of which has left its part. */
 template <typename T>
-static void launch_backward(struct k_stream *s, const struct backward<T> &a, unsigned int blocks)
+static unsigned int launch_backward(
+	struct k_stream *s, const struct backward<T> &a, unsigned int most)
 {
-	const int N = element_wide<T>::n, chunks = ROW_ELEMS_MAX / REDUCE_WARP / N;
+	const int N = element_wide<T>::n;
+	int warps = (int)((a.C + REDUCE_WARP * N - 1) / (REDUCE_WARP * N));
+	int groups = warps > 0 ? BACKWARD_WARPS / warps : 0;
+	unsigned int blocks;
 
-	if (fits_warp_backward(a))
-		layernorm_backward_warp<T, N, chunks>
-			<<<blocks, WARPS * REDUCE_WARP, 0, s->cuda>>>(a);
-	else
+	if (!fits_groups(a)) {
+		blocks = element_blocks(a.R, PLAIN_ROWS, most);
 		layernorm_backward_plain<T><<<blocks, PLAIN_THREADS, 0, s->cuda>>>(a);
+		return blocks;
+	}
+	blocks = element_blocks(a.R, groups * BACKWARD_ROWS, most);
+	layernorm_backward_groups<T, N>
+		<<<blocks, groups * warps * REDUCE_WARP, 0, s->cuda>>>(a, warps);
+	return blocks;
 }
 
-void k_layernorm_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias,
-	const void *dout, const void *inp, const void *weight, const k_real *mean,
+void k_layernorm_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias, void *dsum,
+	const void *add, const void *dout, const void *inp, const void *weight, const k_real *mean,
 	const k_real *rstd, int64_t R, int64_t C)
 {
-	unsigned int blocks = element_blocks(R, 4 * WARPS, 3 * s->ctx->multiprocessors);
-	float *partial;
+	unsigned int most = (unsigned int)(BACKWARD_BLOCKS * s->ctx->multiprocessors), blocks = 0;
+	void *const outs[] = {dweight, dbias, dsum};
+	struct stream_part *partial;
 
 	if (R <= 0 || !stream_ready(s))
 		return;
-	partial = (float *)stream_scratch(s, (size_t)(blocks * 2 * C) * sizeof(float));
+	partial = stream_part(s, (size_t)most * SUMS * (size_t)C * sizeof(float));
 	if (!partial)
 		return;
 	context_dispatch(s->ctx, [&](auto zero) {
 		typedef decltype(zero) T;
 		struct backward<T> a = {
-			(T *)dinp, partial, (const T *)dout, (const T *)inp,
-				(const T *)weight, mean, rstd, R, C
+			(T *)dinp, (const T *)add, (float *)partial->memory, (const T *)dout,
+				(const T *)inp, (const T *)weight, mean, rstd, R, C
 		};
 
-		launch_backward(s, a, blocks);
+		blocks = launch_backward(s, a, most);
 	});
 	stream_check(s, "k_layernorm_backward");
-	column_sum_finish(s, dweight, dbias, partial, blocks, C);
+	column_sum_finish_beside(s, outs, dsum ? SUMS : SUMS - 1, partial, blocks, SUMS * C, C);
 }

@@ -81,8 +81,9 @@ void k_linear_gelu_again(struct k_stream *s, void *out, void *pre, const void *i
 	gelu_layer(s, "k_linear_gelu_again", true, out, pre, inp, weight, bias, R, C, OC, gelu);
 }
 
-static void backward_input(struct k_stream *s, const char *name, void *dinp, const void *dout,
-	const void *weight, const void *pre, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu)
+static void backward_input(struct k_stream *s, const char *name, void *dinp, void *dsum,
+	const void *dout, const void *weight, const void *pre, int64_t R, int64_t C, int64_t OC,
+	enum k_gelu gelu)
 {
 	struct gemm_call apart = {}, fused;
 	struct product p;
@@ -98,13 +99,16 @@ static void backward_input(struct k_stream *s, const char *name, void *dinp, con
 	fused.aux = (void *)pre;
 	p = product_choose(s, &apart, false);
 	if (pre && gelu_fits(s->ctx, gelu) &&
-		gemm_seconds(s, &fused) < p.seconds + product_pass_seconds(s->ctx, 3 * R * C)) {
+		gemm_seconds(s, &fused) + (dsum ? product_sums_seconds(s->ctx, R * C) : 0) <
+			p.seconds + product_pass_seconds(s->ctx, 3 * R * C)) {
 		gemm_run(s, name, &fused);
+		if (dsum)
+			column_sum_add(k_stream_fork(s), dsum, dinp, R, C);
 		return;
 	}
 	product_run(s, name, &p, NULL);
 	if (pre)
-		gelu_backward(s, dinp, pre, R * C, gelu);
+		gelu_backward(s, dinp, dsum, pre, R, C, gelu);
 }
 
 static void backward_parameters(struct k_stream *s, const char *name, void *dweight, void *dbias,
@@ -141,31 +145,33 @@ static void backward_parameters(struct k_stream *s, const char *name, void *dwei
 
 /* Both gradients read dout and write apart from each other. */
 static void backward(struct k_stream *s, const char *name, void *dinp, void *dweight, void *dbias,
-	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,
-	int64_t C, int64_t OC, enum k_gelu gelu)
+	void *dsum, const void *dout, const void *inp, const void *pre, const void *weight,
+	int64_t R, int64_t C, int64_t OC, enum k_gelu gelu)
 {
 	struct k_stream *branch;
 
 	if (R <= 0 || !stream_ready(s))
 		return;
-	branch = dinp ? stream_fork(s) : s;
-	backward_parameters(branch, name, dweight, dbias, dout, inp, R, C, OC);
+	branch = dinp && dweight ? k_stream_fork(s) : s;
 	if (dinp)
-		backward_input(s, name, dinp, dout, weight, pre, R, C, OC, gelu);
-	stream_join(s, branch);
+		backward_input(s, name, dinp, dsum, dout, weight, pre, R, C, OC, gelu);
+	if (dweight)
+		backward_parameters(branch, name, dweight, dbias, dout, inp, R, C, OC);
+	if (branch != s)
+		k_stream_join(s);
 }
 
 void k_linear_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias, const void *dout,
 	const void *inp, const void *weight, int64_t R, int64_t C, int64_t OC)
 {
-	backward(s, "k_linear_backward", dinp, dweight, dbias, dout, inp, NULL, weight, R, C, OC,
-		K_GELU_TANH);
+	backward(s, "k_linear_backward", dinp, dweight, dbias, NULL, dout, inp, NULL, weight, R, C,
+		OC, K_GELU_TANH);
 }
 
-void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void *dbias,
+void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void *dbias, void *dsum,
 	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,
 	int64_t C, int64_t OC, enum k_gelu gelu)
 {
-	backward(s, "k_linear_backward_gelu", dinp, dweight, dbias, dout, inp, pre, weight, R, C,
-		OC, gelu);
+	backward(s, "k_linear_backward_gelu", dinp, dweight, dbias, dsum, dout, inp, pre, weight, R,
+		C, OC, gelu);
 }

@@ -3,12 +3,19 @@
 #include "kernels/cuda/column_sum.cuh"
 #include "kernels/cuda/turn.cuh"
 
+static const double launch_seconds = 2e-6;
+
 double product_pass_seconds(const struct k_context *ctx, int64_t elems)
 {
-	const double of_peak = 0.8, launch = 2e-6;
+	const double of_peak = 0.85;
 
 	return (double)elems * (double)k_elem_bytes(ctx) / (of_peak * ctx->bytes_per_second) +
-		launch;
+		launch_seconds;
+}
+
+double product_sums_seconds(const struct k_context *ctx, int64_t elems)
+{
+	return product_pass_seconds(ctx, elems) + 2 * launch_seconds;
 }
 
 /* ---- an operand as rows of memory ---- */
@@ -77,7 +84,7 @@ static double seconds_of(struct k_stream *s, const struct product *p, bool sums)
 	if (p->turn_b)
 		seconds += product_pass_seconds(s->ctx, 2 * c.k * c.n);
 	else if (sums)
-		seconds += product_pass_seconds(s->ctx, c.k * c.n);
+		seconds += product_sums_seconds(s->ctx, c.k * c.n);
 	return seconds;
 }
 
@@ -138,7 +145,7 @@ void product_run(struct k_stream *s, const char *name, const struct product *p, 
 	if (p->turn_b)
 		turn_matrix(s, b_turned, partial, (const float *)b.memory, b.rows, b.width);
 	if (along)
-		column_sum_finish(s, sums, NULL, partial, turn_parts(b.rows), b.width);
+		column_sum_finish(s, &sums, 1, partial, turn_parts(b.rows), b.width, b.width);
 	c = turned_call(p, a_turned, b_turned);
 	gemm_run(s, name, &c);
 	if (sums && !along) /* in scratch memory, so after the product */

@@ -43,6 +43,51 @@ void *stream_scratch(struct k_stream *s, size_t bytes)
 	return memory;
 }
 
+static bool make_event(struct k_stream *s, cudaEvent_t *event)
+{
+	return *event ||
+		context_check(s->ctx, "k_stream_fork",
+			cudaEventCreateWithFlags(event, cudaEventDisableTiming));
+}
+
+static bool grow_part(struct k_stream *s, struct stream_part *part, size_t bytes)
+{
+	void *memory;
+
+	if (part->memory && s->outgrowns == STREAM_BLOCKS_MAX) {
+		context_fail(s->ctx, "memory for partial results: it has grown too often");
+		return false;
+	}
+	if (!context_check(s->ctx, "memory for partial results", cudaMalloc(&memory, 2 * bytes)))
+		return false;
+	if (part->memory)
+		s->outgrown[s->outgrowns++] = part->memory;
+	part->memory = memory;
+	part->bytes = 2 * bytes;
+	return true;
+}
+
+struct stream_part *stream_part(struct k_stream *s, size_t bytes)
+{
+	struct stream_part *part = &s->parts[s->next_part];
+
+	s->next_part = (s->next_part + 1) % STREAM_PARTS;
+	if (part->capture && part->capture == stream_capture(s) &&
+		!context_check(s->ctx, "stream_part", cudaStreamWaitEvent(s->cuda, part->done, 0)))
+		return NULL;
+	part->capture = 0;
+	return part->bytes >= bytes || grow_part(s, part, bytes) ? part : NULL;
+}
+
+void stream_part_given(struct k_stream *s, struct stream_part *part, struct k_stream *branch)
+{
+	if (branch == s)
+		return;
+	if (make_event(s, &part->done) &&
+		context_check(s->ctx, "stream_part", cudaEventRecord(part->done, branch->cuda)))
+		part->capture = stream_capture(s);
+}
+
 void *stream_workspace(struct k_stream *s)
 {
 	if (!s->workspace)
@@ -62,15 +107,41 @@ unsigned long long stream_capture(struct k_stream *s)
 	return id;
 }
 
+/* The least of priorities is a branch's, the one above it that of what it runs beside. */
+static struct k_stream *make_stream(struct k_context *ctx, enum k_stream_kind kind, bool branch)
+{
+	struct k_stream *s = (struct k_stream *)calloc(1, sizeof *s);
+	int least = 0, greatest = 0, priority;
+
+	if (!s)
+		return NULL;
+	s->ctx = ctx;
+	cudaSetDevice(ctx->device);
+	cudaDeviceGetStreamPriorityRange(&least, &greatest);
+	priority = branch || greatest == least ? least : least - 1;
+	if (kind == K_STREAM_COMM)
+		priority = greatest;
+	if (!context_check(ctx, "k_stream_create",
+		    cudaStreamCreateWithPriority(&s->cuda, cudaStreamNonBlocking, priority))) {
+		free(s);
+		return NULL;
+	}
+	return s;
+}
+
 static bool make_branch(struct k_stream *s)
 {
+	bool made;
+
 	if (s->branch)
 		return true;
-	return context_check(s->ctx, "stream_fork",
-		       cudaEventCreateWithFlags(&s->parting, cudaEventDisableTiming)) &&
-		context_check(s->ctx, "stream_fork",
-			cudaEventCreateWithFlags(&s->meeting, cudaEventDisableTiming)) &&
-		k_stream_create(s->ctx, K_STREAM_COMPUTE, "branch", &s->branch) == 0;
+	made = make_event(s, &s->parting) && make_event(s, &s->meeting);
+	for (int i = 0; i < K_STREAM_MARKS && made; i++)
+		made = make_event(s, &s->marks[i]);
+	if (!made)
+		return false;
+	s->branch = make_stream(s->ctx, K_STREAM_COMPUTE, true);
+	return s->branch != NULL;
 }
 
 static void follow(struct k_stream *s, struct k_stream *first, cudaEvent_t event, const char *name)
@@ -79,37 +150,49 @@ static void follow(struct k_stream *s, struct k_stream *first, cudaEvent_t event
 		context_check(s->ctx, name, cudaStreamWaitEvent(s->cuda, event, 0));
 }
 
-struct k_stream *stream_fork(struct k_stream *s)
+struct k_stream *k_stream_fork(struct k_stream *s)
 {
-	if (s->ctx->no_branches || !stream_capture(s) || !make_branch(s))
+	if (s->ctx->no_branches || !stream_ready(s) || !stream_capture(s) || !make_branch(s))
 		return s;
-	follow(s->branch, s, s->parting, "stream_fork");
+	follow(s->branch, s, s->parting, "k_stream_fork");
 	return s->branch;
 }
 
-void stream_join(struct k_stream *s, struct k_stream *branch)
+/* Whether the branch is part of what s captures. */
+static bool branched(struct k_stream *s)
 {
-	if (branch != s)
-		follow(s, branch, s->meeting, "stream_join");
+	unsigned long long id = s->branch ? stream_capture(s) : 0;
+
+	return id && stream_capture(s->branch) == id;
+}
+
+void k_stream_mark(struct k_stream *s, int i)
+{
+	if (branched(s))
+		context_check(
+			s->ctx, "k_stream_mark", cudaEventRecord(s->marks[i], s->branch->cuda));
+}
+
+void k_stream_await(struct k_stream *s, int i)
+{
+	if (branched(s))
+		context_check(
+			s->ctx, "k_stream_await", cudaStreamWaitEvent(s->cuda, s->marks[i], 0));
+}
+
+void k_stream_join(struct k_stream *s)
+{
+	if (branched(s))
+		follow(s, s->branch, s->meeting, "k_stream_join");
 }
 
 int k_stream_create(
 	struct k_context *ctx, enum k_stream_kind kind, const char *name, struct k_stream **out)
 {
-	struct k_stream *s = (struct k_stream *)calloc(1, sizeof *s);
-	int least = 0, greatest = 0;
+	struct k_stream *s = make_stream(ctx, kind, false);
 
 	if (!s)
-		return -ENOMEM;
-	s->ctx = ctx;
-	cudaSetDevice(ctx->device);
-	cudaDeviceGetStreamPriorityRange(&least, &greatest);
-	if (!context_check(ctx, "k_stream_create",
-		    cudaStreamCreateWithPriority(&s->cuda, cudaStreamNonBlocking,
-			    kind == K_STREAM_COMM ? greatest : least))) {
-		free(s);
-		return -EIO;
-	}
+		return k_context_error(ctx) ? -EIO : -ENOMEM;
 	*out = s;
 	return 0;
 }
@@ -123,11 +206,22 @@ void k_stream_destroy(struct k_stream *s)
 	cudaStreamDestroy(s->cuda);
 	for (int i = 0; i < s->scratches; i++)
 		cudaFree(s->scratch[i]);
+	for (int i = 0; i < s->outgrowns; i++)
+		cudaFree(s->outgrown[i]);
+	for (int i = 0; i < STREAM_PARTS; i++) {
+		cudaFree(s->parts[i].memory);
+		if (s->parts[i].done)
+			cudaEventDestroy(s->parts[i].done);
+	}
 	cudaFree(s->workspace);
 	if (s->parting)
 		cudaEventDestroy(s->parting);
 	if (s->meeting)
 		cudaEventDestroy(s->meeting);
+	for (int i = 0; i < K_STREAM_MARKS; i++) {
+		if (s->marks[i])
+			cudaEventDestroy(s->marks[i]);
+	}
 	k_stream_destroy(s->branch);
 	free(s);
 }

@@ -6,6 +6,15 @@
 
 enum { STREAM_BLOCKS_MAX = 64 };
 
+/* Memory of what an operation leaves for the branch to finish; stream_part. */
+enum { STREAM_PARTS = 8 };
+struct stream_part {
+	void *memory;
+	size_t bytes;
+	cudaEvent_t done;           /* the branch has come that far */
+	unsigned long long capture; /* in this capture; 0: nothing is outstanding */
+};
+
 struct k_stream {
 	struct k_context *ctx;
 	cudaStream_t cuda;
@@ -16,10 +25,14 @@ struct k_stream {
 	void *scratch[STREAM_BLOCKS_MAX];
 	int scratches;
 	size_t scratch_bytes;
+	struct stream_part parts[STREAM_PARTS];
+	int next_part;
+	void *outgrown[STREAM_BLOCKS_MAX]; /* by parts */
+	int outgrowns;
 	void *workspace; /* of cuBLASLt */
 	/* a branch beside this one in captured graphs; made when it is first needed */
 	struct k_stream *branch;
-	cudaEvent_t parting, meeting;
+	cudaEvent_t parting, meeting, marks[K_STREAM_MARKS];
 };
 
 enum { STREAM_WORKSPACE_BYTES = 64 << 20 };
@@ -36,15 +49,13 @@ void stream_check(struct k_stream *s, const char *name);
  */
 void *stream_scratch(struct k_stream *s, size_t bytes);
 void *stream_scratch_try(struct k_stream *s, size_t bytes); /* the context does not fail */
-void *stream_workspace(struct k_stream *s); /* STREAM_WORKSPACE_BYTES, likewise */
-
 /*
- * Work that may run beside what follows on s goes to the stream that fork gives: in a capture a
- * branch of the graph, else s itself, for launching to two streams costs more than it gains. join:
- * s goes on once that work has run. One fork at a time.
+ * Likewise memory for what a branch of s is to finish: once that has been given to the branch,
+ * stream_part_given says so. It is not used again before it is done.
  */
-struct k_stream *stream_fork(struct k_stream *s);
-void stream_join(struct k_stream *s, struct k_stream *branch);
+struct stream_part *stream_part(struct k_stream *s, size_t bytes);
+void stream_part_given(struct k_stream *s, struct stream_part *part, struct k_stream *branch);
+void *stream_workspace(struct k_stream *s); /* STREAM_WORKSPACE_BYTES, likewise */
 
 /* Number of the capture that this stream is part of, 0: none. */
 unsigned long long stream_capture(struct k_stream *s);

@@ -18,30 +18,25 @@ static size_t rounded_up(size_t bytes)
 }
 
 /* A radix sort is stable: rows of one token keep their order. */
-bool token_order_make(struct k_stream *s, const int32_t *tokens, int64_t R, struct token_order *out)
+int32_t *token_order_make(struct k_stream *s, int32_t *order, const int32_t *tokens, int64_t R)
 {
 	const int token_bits = 31;
 	size_t part = rounded_up((size_t)R * sizeof(int32_t)), needed = 0;
-	int32_t *keys, *rows;
 	cudaError_t rc;
 	char *memory;
 
 	rc = cub::DeviceRadixSort::SortPairs(NULL, needed, tokens, (int32_t *)NULL,
 		(const int32_t *)NULL, (int32_t *)NULL, R, 0, token_bits, s->cuda);
-	if (!context_check(s->ctx, "k_embedding_backward", rc))
-		return false;
+	if (!context_check(s->ctx, "k_token_order", rc))
+		return NULL;
 	memory = (char *)stream_scratch(s, 3 * part + needed);
 	if (!memory)
-		return false;
-	keys = (int32_t *)memory;
-	rows = (int32_t *)(memory + part);
+		return NULL;
+	if (!order)
+		order = (int32_t *)memory;
 	token_order_count<<<element_blocks(R, 256, 1024), 256, 0, s->cuda>>>(
 		(int32_t *)(memory + 2 * part), R);
-	rc = cub::DeviceRadixSort::SortPairs(memory + 3 * part, needed, tokens, keys,
-		(const int32_t *)(memory + 2 * part), rows, R, 0, token_bits, s->cuda);
-	if (!context_check(s->ctx, "k_embedding_backward", rc))
-		return false;
-	out->tokens = keys;
-	out->rows = rows;
-	return true;
+	rc = cub::DeviceRadixSort::SortPairs(memory + 3 * part, needed, tokens, order,
+		(const int32_t *)(memory + 2 * part), order + R, R, 0, token_bits, s->cuda);
+	return context_check(s->ctx, "k_token_order", rc) ? order : NULL;
 }

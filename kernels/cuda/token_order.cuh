@@ -4,14 +4,16 @@
 
 #include "kernels/cuda/stream.cuh"
 
-/* Both (R), in the stream's scratch memory. */
+/* Both (R), one behind the other. */
 struct token_order {
 	const int32_t *tokens; /* rising */
 	const int32_t *rows;   /* where they stood; rising within a token */
 };
 
-/* tokens (R) on the device, not negative. False when the context has failed. */
-bool token_order_make(
-	struct k_stream *s, const int32_t *tokens, int64_t R, struct token_order *out);
+/*
+ * tokens (R) on the device, not negative. What it returns is order (2 R), or when that is NULL lies
+ * in the stream's scratch memory. NULL when the context has failed.
+ */
+int32_t *token_order_make(struct k_stream *s, int32_t *order, const int32_t *tokens, int64_t R);
 
 #endif

@@ -67,7 +67,8 @@ static void embedding_forward(struct k_stream *s, struct tensors *t)
 
 static void embedding_backward(struct k_stream *s, struct tensors *t)
 {
-	k_embedding_backward(s, t->dweight, t->dx, t->x, t->tokens, t->s.B, t->s.T, t->C, NULL);
+	k_embedding_backward(s, t->dweight, t->dx, t->x, t->tokens, NULL, t->s.B, t->s.T, t->C,
+		NULL);
 }
 
 static void layernorm_forward(struct k_stream *s, struct tensors *t)
@@ -89,8 +90,9 @@ static void residual_layernorm_dropout(struct k_stream *s, struct tensors *t)
 
 static void layernorm_backward(struct k_stream *s, struct tensors *t)
 {
-	k_layernorm_backward(s, t->dx, t->dbias, (char *)t->dbias + t->C * 4, t->y, t->x, t->bias,
-		t->mean, t->rstd, t->R, t->C);
+	k_layernorm_backward(s, t->z, t->dbias, (char *)t->dbias + t->C * 4,
+		(char *)t->dbias + t->C * 8, t->dx, t->y, t->x, t->bias, t->mean, t->rstd, t->R,
+		t->C);
 }
 
 static void linear_qkv(struct k_stream *s, struct tensors *t)
@@ -133,8 +135,8 @@ static void linear_backward_up(struct k_stream *s, struct tensors *t)
 
 static void linear_backward_down_gelu(struct k_stream *s, struct tensors *t)
 {
-	k_linear_backward_gelu(s, t->dx, t->dweight, t->dbias, t->y, t->x, t->z, t->weight, t->R,
-		4 * t->C, t->C, K_GELU_TANH);
+	k_linear_backward_gelu(s, t->dx, t->dweight, t->dbias, NULL, t->y, t->x, t->z, t->weight,
+		t->R, 4 * t->C, t->C, K_GELU_TANH);
 }
 
 static void vocabulary(struct k_stream *s, struct tensors *t)

@@ -17,17 +17,27 @@ static void layernorm(struct harness *h, const struct cases_shape *s)
 	void *weight = harness_tensor(h, C, 1, 0.5), *bias = harness_tensor(h, C, 0, 1);
 	void *dout = harness_tensor(h, R * C, 0, 1), *dinp = harness_tensor(h, R * C, 0, 1);
 	void *dweight = harness_tensor(h, C, 0, 1), *dbias = harness_tensor(h, C, 0, 1);
-	void *out = harness_poison(h, R * C);
+	void *dsum = harness_tensor(h, C, 0, 1);
+	void *out = harness_poison(h, R * C), *apart = harness_poison(h, R * C);
 	k_real *mean = harness_poison_real(h, R), *rstd = harness_poison_real(h, R);
 
 	k_layernorm_forward(h->s, out, mean, rstd, inp, weight, bias, R, C);
 	harness_result(h, "out", out, R * C, tolerance);
 	harness_result_real(h, "mean", mean, R, 1e-5);
 	harness_result_real(h, "rstd", rstd, R, 1e-5);
-	k_layernorm_backward(h->s, dinp, dweight, dbias, dout, inp, weight, mean, rstd, R, C);
-	harness_result(h, "dinp", dinp, R * C, tolerance);
+	k_layernorm_backward(
+		h->s, apart, dweight, dbias, dsum, dinp, dout, inp, weight, mean, rstd, R, C);
+	harness_result(h, "dinp", apart, R * C, tolerance);
 	harness_result(h, "dweight", dweight, C, tolerance);
 	harness_result(h, "dbias", dbias, C, tolerance);
+	harness_result(h, "dsum", dsum, C, tolerance);
+	k_layernorm_backward(
+		h->s, dinp, dweight, dbias, NULL, dinp, dout, inp, weight, mean, rstd, R, C);
+	harness_result(h, "dinp in place", dinp, R * C, tolerance);
+	harness_result(h, "dweight again", dweight, C, tolerance);
+	k_layernorm_backward(
+		h->s, apart, dweight, dbias, NULL, NULL, dout, inp, weight, mean, rstd, R, C);
+	harness_result(h, "dinp alone", apart, R * C, tolerance);
 }
 
 static void residual(struct harness *h, const struct cases_shape *s)
@@ -58,15 +68,19 @@ static void embedding(struct harness *h, const struct cases_shape *s)
 	int64_t B = s->a, T = s->b, C = s->c, Vp = s->d;
 	struct k_dropout drop = dropout_of(s);
 	int32_t *tokens = harness_tokens(h, B * T, (int32_t)Vp);
+	int32_t *order = (int32_t *)harness_poison_real(h, 2 * B * T);
 	void *wte = harness_tensor(h, Vp * C, 0, 1), *wpe = harness_tensor(h, T * C, 0, 1);
 	void *dwte = harness_tensor(h, Vp * C, 0, 1), *dwpe = harness_tensor(h, T * C, 0, 1);
 	void *dout = harness_tensor(h, B * T * C, 0, 1), *out = harness_poison(h, B * T * C);
 
 	k_embedding_forward(h->s, out, tokens, wte, wpe, B, T, C, &drop);
 	harness_result(h, "out", out, B * T * C, harness_tolerance(h));
-	k_embedding_backward(h->s, dwte, dwpe, dout, tokens, B, T, C, &drop);
+	k_embedding_backward(h->s, dwte, dwpe, dout, tokens, NULL, B, T, C, &drop);
 	harness_result(h, "dwte", dwte, Vp * C, harness_tolerance(h));
 	harness_result(h, "dwpe", dwpe, T * C, harness_tolerance(h));
+	k_token_order(h->s, order, tokens, B * T);
+	k_embedding_backward(h->s, dwte, dwpe, dout, tokens, order, B, T, C, &drop);
+	harness_result(h, "dwte, ordered", dwte, Vp * C, harness_tolerance(h));
 }
 
 /* ---- cross-entropy: shapes are R, V, Vp ---- */

@@ -58,7 +58,7 @@ static void backward(struct harness *h, const struct cases_shape *s)
 	void *weight = harness_tensor(h, OC * C, 0, weight_size(s));
 	void *dout = harness_tensor(h, R * OC, 0, 1);
 	void *dweight = harness_tensor(h, OC * C, 0, 1), *dbias = harness_tensor(h, OC, 0, 1);
-	void *dinp = harness_poison(h, R * C);
+	void *dinp = harness_poison(h, R * C), *alone = harness_poison(h, R * C);
 
 	k_linear_backward(h->s, dinp, dweight, dbias, dout, inp, weight, R, C, OC);
 	harness_result(h, "dinp", dinp, R * C, harness_tolerance(h));
@@ -66,6 +66,8 @@ static void backward(struct harness *h, const struct cases_shape *s)
 	harness_result(h, "dbias", dbias, OC, harness_tolerance(h));
 	k_linear_backward(h->s, NULL, dweight, NULL, dout, inp, weight, R, C, OC);
 	harness_result(h, "dweight 2", dweight, OC * C, harness_tolerance(h));
+	k_linear_backward(h->s, alone, NULL, NULL, dout, inp, weight, R, C, OC);
+	harness_result(h, "dinp alone", alone, R * C, harness_tolerance(h));
 }
 
 static void backward_gelu(struct harness *h, const struct cases_shape *s, enum k_gelu kind)
@@ -75,12 +77,18 @@ static void backward_gelu(struct harness *h, const struct cases_shape *s, enum k
 	void *weight = harness_tensor(h, OC * C, 0, weight_size(s));
 	void *dout = harness_tensor(h, R * OC, 0, 1);
 	void *dweight = harness_tensor(h, OC * C, 0, 1), *dbias = harness_tensor(h, OC, 0, 1);
-	void *dinp = harness_poison(h, R * C);
+	void *dsum = harness_tensor(h, C, 0, 1);
+	void *dinp = harness_poison(h, R * C), *alone = harness_poison(h, R * C);
 
-	k_linear_backward_gelu(h->s, dinp, dweight, dbias, dout, inp, pre, weight, R, C, OC, kind);
+	k_linear_backward_gelu(
+		h->s, dinp, dweight, dbias, NULL, dout, inp, pre, weight, R, C, OC, kind);
 	harness_result(h, "dinp", dinp, R * C, harness_tolerance(h));
 	harness_result(h, "dweight", dweight, OC * C, harness_tolerance(h));
 	harness_result(h, "dbias", dbias, OC, harness_tolerance(h));
+	k_linear_backward_gelu(
+		h->s, alone, NULL, NULL, dsum, dout, inp, pre, weight, R, C, OC, kind);
+	harness_result(h, "dinp alone", alone, R * C, harness_tolerance(h));
+	harness_result(h, "dsum", dsum, C, harness_tolerance(h));
 }
 
 static void backward_tanh(struct harness *h, const struct cases_shape *s)

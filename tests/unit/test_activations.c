@@ -185,6 +185,44 @@ static void nothing_lies_on_another(void **state)
 		}
 }
 
+/* Gradients of blocks lie where the logits were, apart from each other, where there is room. */
+static void gradients_are_apart(void **state)
+{
+	static const bool expected[SHAPES] = {false, false, false, true, true, true};
+
+	for (size_t i = 0; i < SHAPES; i++) {
+		struct activations_shape s = make_shape(i, SPEC_RECOMPUTE_NONE);
+		int64_t rows = s.B * s.T, narrow = rows * s.model->n_embd * s.elem_bytes;
+		int64_t end;
+		struct spans all = {0};
+		struct activations a;
+
+		activations_place(&a, &s);
+		end = a.logits + activations_logits_bytes(&s);
+		assert_int_equal(a.apart, expected[i]);
+		for (int j = 0; j < 2; j++) {
+			const struct activations_gradients *g = &a.gradients[j];
+
+			add_span(&all, g->wide, 4 * narrow);
+			add_span(&all, g->residual_mid, narrow);
+			add_span(&all, g->qkv, 3 * narrow);
+			add_span(&all, g->residual, narrow);
+			if (a.apart)
+				continue;
+			assert_true(g->wide == a.d_wide && g->qkv == a.d_wide);
+			assert_true(g->residual == a.d_residual);
+			assert_true(g->residual_mid == a.d_residual);
+		}
+		add_span(&all, a.token_order, rows * 8);
+		for (int j = 0; a.apart && j < all.n; j++) {
+			assert_true(all.span[j].from >= a.logits && all.span[j].to <= end);
+			for (int k = 0; k < j; k++)
+				assert_true(all.span[j].from >= all.span[k].to ||
+					all.span[k].from >= all.span[j].to);
+		}
+	}
+}
+
 static void names_are_the_specs(void **state)
 {
 	assert_string_equal(activations_recompute_name(SPEC_RECOMPUTE_NONE), "none");
@@ -199,6 +237,7 @@ int main(void)
 		cmocka_unit_test(each_setting_takes_less),
 		cmocka_unit_test(the_figures_of_gpt2),
 		cmocka_unit_test(nothing_lies_on_another),
+		cmocka_unit_test(gradients_are_apart),
 		cmocka_unit_test(names_are_the_specs),
 	};
 

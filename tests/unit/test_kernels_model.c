@@ -42,7 +42,7 @@ static void check_embedding(
 	k_real *dwpe = fixture_device(fixture_host((T + 3) * C), (T + 3) * C);
 
 	k_embedding_forward(fixture.s, out, e.tokens, wte, wpe, B, T, C, drop);
-	k_embedding_backward(fixture.s, dwte, dwpe, dout, e.tokens, B, T, C, drop);
+	k_embedding_backward(fixture.s, dwte, dwpe, dout, e.tokens, NULL, B, T, C, drop);
 	embedding_loss(&e);
 	fixture_equal("embedding", fixture_copy(out, R * C), e.out, R * C, FIXTURE_FORWARD);
 	grad = fixture_copy(dwte, Vp * C);
@@ -114,8 +114,8 @@ static void check_norm_backward(
 	double *before = fixture_random(RC + 2 * C, 1), *grad;
 	k_real *d = fixture_device(before, RC + 2 * C), *masked = fixture_poison(RC);
 
-	k_layernorm_backward(fixture.s, d, d + RC, d + RC + C, fixture_device(n->w, RC), inp,
-		weight, mean, rstd, R, C);
+	k_layernorm_backward(fixture.s, d, d + RC, d + RC + C, NULL, d, fixture_device(n->w, RC),
+		inp, weight, mean, rstd, R, C);
 	grad = fixture_copy(d, RC + 2 * C);
 	for (int64_t i = 0; i < RC + 2 * C; i++)
 		grad[i] -= before[i];
@@ -233,8 +233,8 @@ static void check_linear_forward(struct linear *l)
 			fixture.s, out, pre, inp, weight, bias, l->R, l->C, l->OC, l->gelu);
 		k_linear_gelu_again(
 			fixture.s, again, pre, inp, weight, bias, l->R, l->C, l->OC, l->gelu);
-		assert_memory_equal(fixture_copy(again, n), fixture_copy(out, n),
-			(size_t)n * sizeof(double));
+		assert_memory_equal(
+			fixture_copy(again, n), fixture_copy(out, n), (size_t)n * sizeof(double));
 		fixture_equal("pre", fixture_copy(pre, n), l->pre, n, FIXTURE_FORWARD);
 	}
 	fixture_equal("linear", fixture_copy(out, n), l->out, n, FIXTURE_FORWARD);
@@ -251,7 +251,7 @@ static void check_linear_backward(struct linear *l, bool want_dinp)
 
 	linear_loss(l);
 	if (l->gelu_before)
-		k_linear_backward_gelu(fixture.s, dinp, dweight, l->bias ? dbias : NULL, dout,
+		k_linear_backward_gelu(fixture.s, dinp, dweight, l->bias ? dbias : NULL, NULL, dout,
 			fixture_device(l->active, ni), inp, weight, l->R, l->C, l->OC, l->gelu);
 	else
 		k_linear_backward(fixture.s, dinp, dweight, l->bias ? dbias : NULL, dout, inp,

@@ -45,8 +45,8 @@ static void linear_backward(struct k_stream *s, struct outputs *out)
 	int64_t R = 700, C = 96, OC = 640;
 
 	k_linear_backward_gelu(s, output(out, 0, R * C, 0), output(out, 1, OC * C, 1),
-		output(out, 2, OC, 1), input(R * OC, 1), input(R * C, 1), input(R * C, 1),
-		input(OC * C, 1), R, C, OC, K_GELU_EXACT);
+		output(out, 2, OC, 1), output(out, 3, C, 1), input(R * OC, 1), input(R * C, 1),
+		input(R * C, 1), input(OC * C, 1), R, C, OC, K_GELU_EXACT);
 }
 
 static void attention(struct k_stream *s, struct outputs *out)
@@ -65,12 +65,12 @@ static void layernorm(struct k_stream *s, struct outputs *out)
 	int64_t R = 3000, C = 40;
 	k_real *inp = input(R * C, 1), *residual = output(out, 3, R * C, 0);
 	k_real *mean = input(R, 1), *rstd = input(R, 1), *weight = input(C, 1);
-	k_real *dweight = output(out, 2, 2 * C, 1);
+	k_real *dweight = output(out, 2, 3 * C, 1);
 
 	k_residual_layernorm_forward(s, residual, output(out, 0, R * C, 0), mean, rstd, inp,
 		input(R * C, 1), weight, input(C, 1), R, C, &drop);
-	k_layernorm_backward(s, output(out, 1, R * C, 1), dweight, dweight + C, input(R * C, 1),
-		residual, weight, mean, rstd, R, C);
+	k_layernorm_backward(s, output(out, 1, R * C, 0), dweight, dweight + C, dweight + 2 * C,
+		input(R * C, 1), input(R * C, 1), residual, weight, mean, rstd, R, C);
 }
 
 static void embedding(struct k_stream *s, struct outputs *out)
@@ -81,7 +81,7 @@ static void embedding(struct k_stream *s, struct outputs *out)
 	k_embedding_forward(s, output(out, 0, B * T * C, 0), tokens, input(V * C, 1),
 		input(T * C, 1), B, T, C, &drop);
 	k_embedding_backward(s, output(out, 1, V * C, 1), output(out, 2, T * C, 1),
-		input(B * T * C, 1), tokens, B, T, C, &drop);
+		input(B * T * C, 1), tokens, NULL, B, T, C, &drop);
 }
 
 static void cross_entropy(struct k_stream *s, struct outputs *out)
@@ -89,9 +89,8 @@ static void cross_entropy(struct k_stream *s, struct outputs *out)
 	int64_t R = 61, V = 3001, Vp = 3072;
 	k_real *logits = output(out, 1, R * Vp, 3);
 
-	k_cross_entropy(
-		s, output(out, 0, R, 0), logits, fixture_tokens(R, (int32_t)V), R, V, Vp, 0.5,
-		NULL);
+	k_cross_entropy(s, output(out, 0, R, 0), logits, fixture_tokens(R, (int32_t)V), R, V, Vp,
+		0.5, NULL);
 }
 
 static void optimizer(struct k_stream *s, struct outputs *out)

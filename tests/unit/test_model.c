@@ -398,7 +398,7 @@ static void on_need(void *arg, int64_t first, int64_t n)
 	w->n_need++;
 }
 
-static void on_done(void *arg, int64_t complete)
+static void on_done(void *arg, int64_t complete, struct k_stream *on)
 {
 	struct watch *w = arg;
 	size_t bytes = (size_t)complete * sizeof(k_real);

@@ -207,7 +207,7 @@ static void backward(struct zero *z, const struct shape *s)
 		if (i == n_parts() - 1)
 			compute.knows.final = arena_elems; /* padding is not written */
 		if (hooks.done)
-			hooks.done(hooks.arg, s->parts[i]);
+			hooks.done(hooks.arg, s->parts[i], &compute);
 	}
 	zero_reduce_finish(z);
 	assert_int_equal(compute.knows.reduced, arena_elems);
@@ -306,7 +306,7 @@ static void buckets_leave_during_backward(void **state)
 	hooks = zero_backward_hooks(&z);
 	for (int64_t i = 0; i < n_parts() - 1; i++) {
 		compute.knows.final = s.parts[i];
-		hooks.done(hooks.arg, s.parts[i]);
+		hooks.done(hooks.arg, s.parts[i], &compute);
 		assert_int_equal(comm.knows.reduced, s.parts[i] / 1024 * 1024);
 		assert_int_equal(compute.waits, 0);
 	}
