@@ -1,5 +1,6 @@
 #include "engine/optimizer.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -88,6 +89,7 @@ int optimizer_init(struct optimizer *o, const struct optimizer_options *options,
 		.plan = options->plan,
 		.stage = c->zero_stage,
 		.rank = options->rank,
+		.summed = -1,
 		.owned_elems = zero_owned_elems(options->plan, c->zero_stage, options->rank),
 		.scratch = buffers->scratch,
 		.scratch_elems = buffers->scratch_elems,
@@ -217,17 +219,41 @@ void optimizer_reset(struct optimizer *o, const struct arena *arena, const struc
 	k_zero(o->stream, a->v, owned_bytes);
 }
 
+static void sum_squares(struct optimizer *o, struct k_stream *s, int64_t first, int64_t n)
+{
+	const char *grads = o->adamw.grads;
+
+	k_sum_squares(s, o->sum, grads + (size_t)first * k_elem_bytes(o->ctx), n);
+}
+
+static void on_done(void *arg, int64_t complete, struct k_stream *on)
+{
+	struct optimizer *o = arg;
+	int64_t end = complete / K_SUM_BLOCK_ELEMS * K_SUM_BLOCK_ELEMS;
+
+	sum_squares(o, on, o->summed, end - o->summed);
+	o->summed = end;
+}
+
+struct model_hooks optimizer_backward_hooks(struct optimizer *o)
+{
+	assert(o->plan->world == 1);
+	k_zero(o->stream, o->sum, sizeof(*o->sum));
+	o->summed = 0;
+	return (struct model_hooks){.arg = o, .done = on_done};
+}
+
 void optimizer_norm(struct optimizer *o, struct zero *zero)
 {
-	size_t elem = k_elem_bytes(o->ctx);
-
-	k_zero(o->stream, o->sum, sizeof(*o->sum));
+	if (o->summed < 0)
+		k_zero(o->stream, o->sum, sizeof(*o->sum));
 	for (int64_t i = 0; i < o->adamw.n_ranges; i++) {
 		struct k_range r = zero_owned_range(o->plan, o->stage, o->rank, i);
+		int64_t first = r.first > o->summed ? r.first : o->summed;
 
-		k_sum_squares(o->stream, o->sum,
-			(const char *)o->adamw.grads + (size_t)r.first * elem, r.n);
+		sum_squares(o, o->stream, first, r.first + r.n - first);
 	}
+	o->summed = -1;
 	zero_sum_owned(zero, o->sum->limb, K_EXACT_LIMBS + 1);
 }
 

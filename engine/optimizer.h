@@ -21,7 +21,7 @@
 /* Device memory behind an optimizer. m and v: zero_owned_elems() each, compact. */
 struct optimizer_buffers {
 	void *params, *grads; /* arenas, compute type */
-	k_real *master; /* params itself when that is fp32, else laid out like m and v */
+	k_real *master;       /* params itself when that is fp32, else laid out like m and v */
 	k_real *m, *v;
 	void *small; /* optimizer_small_bytes() */
 	/* used by optimizer_reset alone, and only where master is not params */
@@ -41,6 +41,7 @@ struct optimizer {
 	int64_t scratch_elems;
 	struct k_step_state *state; /* device */
 	struct k_exact_sum *sum;    /* device */
+	int64_t summed; /* gradients [0, summed) are in *sum; -1: none, and *sum is to be made 0 */
 };
 
 int64_t optimizer_small_bytes(const struct arena *arena, const struct plan *plan, int64_t stage);
@@ -61,7 +62,13 @@ int optimizer_init(struct optimizer *o, const struct optimizer_options *options,
 void optimizer_reset(struct optimizer *o, const struct arena *arena, const struct spec_model *model,
 	uint64_t seed);
 
-/* Exact sum of squares of the owned gradients, summed over their owners. */
+/*
+ * Hooks of model.h for the last backward of a world of one: squares of gradients are summed as
+ * these complete, beside backward. The sum is exact: when it is taken does not change it.
+ */
+struct model_hooks optimizer_backward_hooks(struct optimizer *o);
+
+/* Exact sum of squares of the owned gradients, summed over their owners: of those not yet in it. */
 void optimizer_norm(struct optimizer *o, struct zero *zero);
 
 /*

@@ -57,7 +57,8 @@ static void set_state(struct step *s)
 {
 	k_copy_in(s->compute, s->shared, s->host->own, sizeof(s->host->own));
 	k_copy_in(s->compute, s->optimizer->state, &s->host->state, sizeof(s->host->state));
-	k_zero(s->compute, s->model->grads,
+	/* forward does not need them */
+	k_zero(k_stream_fork(s->compute), s->model->grads,
 		(size_t)s->optimizer->plan->arena_elems * k_elem_bytes(s->ctx));
 }
 
@@ -180,7 +181,8 @@ static void enqueue_micro(struct step *s, int64_t micro, double scale)
 	 */
 	timeline_enter(s->time, TIMELINE_BACKWARD);
 	if (last)
-		backward = zero_backward_hooks(s->zero);
+		backward = s->group ? zero_backward_hooks(s->zero)
+				    : optimizer_backward_hooks(s->optimizer);
 	k_range_begin("train/backward");
 	model_backward(s->model, &pass, last ? &backward : NULL);
 	k_range_end();
