@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The same work through gpt2d and gpt2ctl: daemon_peer.py BUILD RANKS [DEVICE] < LINES
+"""The same work through gpt2d and gpt2ctl: daemon_peer.py BUILD RANKS [DEVICE [STATE]] < LINES
 
-Starts a daemon of its own on RANKS ranks, and for each line "SPEC" of standard input submits it, waits for its end,
+Starts a daemon of its own on RANKS ranks, whose state is in STATE, and for each line "SPEC" of standard input submits it, waits for its end,
 and prints one JSON object. One line, {"ready_s": ...}, comes first: how long engines took from nothing to ready.
 """
 
@@ -26,12 +26,13 @@ def main():
     build, ranks = pathlib.Path(sys.argv[1]).absolute(), sys.argv[2]
     device = sys.argv[3] if len(sys.argv) > 3 else "cuda"
     with tempfile.TemporaryDirectory() as home:
+        state = sys.argv[4] if len(sys.argv) > 4 else f"{home}/state"
         os.environ["GPT2D_SOCKET"] = f"{home}/socket"
         ctl = [str(build / "ctl" / "gpt2ctl")]
         start = time.monotonic()
         with open(f"{home}/log", "w", encoding="utf-8") as log:
             daemon = subprocess.Popen(
-                [str(build / "daemon" / "gpt2d"), "-c", "/dev/null", "--state-dir", f"{home}/state", "--ranks", ranks,
+                [str(build / "daemon" / "gpt2d"), "-c", "/dev/null", "--state-dir", state, "--ranks", ranks,
                  "--device", device, "--engine", str(build / "engine" / f"gpt2-engine-{device}")],
                 stdout=log, stderr=log)
         try:

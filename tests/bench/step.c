@@ -1,10 +1,13 @@
 /*
  * The engine's step alone, one rank, no daemon and no files: what a spec's first arm takes.
  *
- *   bench_step [--no-graphs] [--no-branches] SPEC [THREADS]
+ *   bench_step [--no-graphs] [--no-branches] [--tuning-dir DIR] SPEC [THREADS]
  *       one JSON object: median step, tokens/s, phases, start, memory
- *   bench_step --lines [--no-branches]
+ *   bench_step --lines [--no-branches] [--tuning-dir DIR]
  *       the same for each line "[--no-graphs] SPEC" of standard input, in one warm engine
+ *
+ * --tuning-dir: choices of products are read there before a training that has none yet, and kept,
+ * as an engine does; with gpt2d's STATE/tuning the step is that of its engine.
  */
 #include <inttypes.h>
 #include <locale.h>
@@ -122,6 +125,30 @@ static void report(const struct warm *w, const struct training *t, const struct 
 		(double)t->step.capture_ns / 1e6, t->step.no_graph, info.library, info.name);
 }
 
+/* Before the first step of a training that this process has not seen. */
+static int tune(struct training *t, char *error, size_t error_bytes)
+{
+	struct warm *w = t->warm;
+	struct tuned read;
+	int64_t changed = 0;
+	int rc;
+
+	if (!w->tuned.dir || tuned_has(&w->tuned, t->config))
+		return 0;
+	tuned_init(&read, w->ctx, w->tuned.dir);
+	memcpy(read.shape, w->tuned.shape, sizeof(read.shape));
+	read.shapes = w->tuned.shapes;
+	w->tuned = read;
+	graphs_finish(&w->graphs);
+	rc = training_try(t, error, error_bytes);
+	if (!rc)
+		rc = tuned_share(&w->tuned, NULL, 0, &changed);
+	if (w->tuned.note[0])
+		fprintf(stderr, "bench_step: %s\n", w->tuned.note);
+	tuned_add(&w->tuned, t->config);
+	return rc;
+}
+
 static int bench(struct warm *w, const struct spec_config *c, int64_t create_ns)
 {
 	struct times times = {.step_ns = calloc((size_t)c->optimizer_steps, sizeof(int64_t))};
@@ -139,6 +166,8 @@ static int bench(struct warm *w, const struct spec_config *c, int64_t create_ns)
 	if (rc)
 		goto out_data;
 	rc = training_join(&t, NULL);
+	if (!rc)
+		rc = tune(&t, error, sizeof(error));
 	from = now_ns();
 	training_reset(&t);
 	from = now_ns() - from;
@@ -207,6 +236,11 @@ int main(int argc, char **argv)
 	setlocale(LC_NUMERIC, "C");
 	options.no_graphs = take_option(&argc, &argv, "--no-graphs");
 	options.no_branches = take_option(&argc, &argv, "--no-branches");
+	if (take_option(&argc, &argv, "--tuning-dir") && argc > 1) {
+		options.tuning_dir = argv[1];
+		argc--;
+		argv++;
+	}
 	if (argc > 2)
 		options.threads = atoi(argv[2]);
 	if (warm_create(&options, &w, error, sizeof(error))) {
