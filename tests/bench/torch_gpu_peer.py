@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The same training as bench_step --lines in PyTorch on GPUs: torch_gpu_peer.py [--ranks N] < LINES
+"""The same training as bench_step --lines in PyTorch on GPUs: torch_gpu_peer.py [--ranks N [--zero1]] < LINES
 
 For each line "SPEC" of standard input one JSON object. The model is compiled, and a whole step (every
 micro-batch forward and backward, clipping, fused AdamW) is one CUDA graph; tokens are copied in before each launch,
@@ -8,7 +8,9 @@ vocabulary is padded to a multiple of 128. Weights are fp32 under autocast for b
 micro-batches is fp32. fp16 has the spec's first loss scale, and keeps it: without one small gradients become zeros, with
 which products are faster. Unscaling goes along with clipping, and AdamW skips what overflowed. With several ranks, one
 process each, the model is in DistributedDataParallel, which reduces fp32 in its own buckets; the graph holds the
-collectives too. The spec's model must be written out.
+collectives too. With --zero1 each rank keeps the moments of a part of the parameters and updates it
+(ZeroRedundancyOptimizer, which broadcasts the parts); where that cannot be captured the step is launched as it is, and
+"captured" is false. The spec's model must be written out.
 """
 
 import contextlib
@@ -28,6 +30,7 @@ import torch
 import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.distributed.optim import ZeroRedundancyOptimizer
 
 WARM_UP = 3  # steps before the capture
 WARM_UP_DDP = 11  # what DistributedDataParallel asks for
@@ -91,7 +94,7 @@ def loss_scale(spec):
 class Peer:
     """One spec: compiled, captured, ready to be timed."""
 
-    def __init__(self, spec):
+    def __init__(self, spec, zero1):
         self.spec = spec
         self.name, self.dtype = precision(spec)
         self.scale = loss_scale(spec)
@@ -110,9 +113,13 @@ class Peer:
             torch.cuda.current_stream().wait_stream(side)
         self.forward = torch.compile(self.model, dynamic=False)
         p = spec["optimizer"]["params"]
-        self.adamw = torch.optim.AdamW(
-            self.model.parameters(), lr=torch.tensor(p["lr"], device="cuda"), betas=tuple(p.get("betas", (0.9, 0.999))),
-            weight_decay=p.get("weight_decay", 0.01), fused=True, capturable=True)
+        options = {"lr": torch.tensor(p["lr"], device="cuda"), "betas": tuple(p.get("betas", (0.9, 0.999))),
+                   "weight_decay": p.get("weight_decay", 0.01), "fused": True, "capturable": True}
+        if zero1:
+            self.adamw = ZeroRedundancyOptimizer(self.model.parameters(), torch.optim.AdamW,
+                                                 parameters_as_bucket_view=True, **options)
+        else:
+            self.adamw = torch.optim.AdamW(self.model.parameters(), **options)
         shape = (self.micros, self.rows, self.t + 1)
         self.batches = [torch.randint(0, spec["model"]["vocab_size"], shape).pin_memory() for _ in range(8)]
         self.batch = self.batches[0].cuda()
@@ -123,9 +130,25 @@ class Peer:
                 self.step()
         torch.cuda.current_stream().wait_stream(side)
         torch.cuda.synchronize()
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-            self.step()
+        self.graph = None
+        if not zero1 or self.can_capture():
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+                self.step()
+
+    def can_capture(self):
+        """Whether all ranks could capture a step; one that fails leaves nothing that the others wait for."""
+        try:
+            with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
+                self.step()
+            failed = 0.0
+        except Exception as e:
+            print(f"not captured: {type(e).__name__}: {e}"[:300], file=sys.stderr)
+            failed = 1.0
+        torch.cuda.synchronize()
+        failures = torch.tensor(failed, device="cuda")
+        dist.all_reduce(failures)
+        return failures.item() == 0
 
     def step(self):
         self.adamw.zero_grad(set_to_none=self.ranks == 1)
@@ -156,7 +179,10 @@ class Peer:
     def launch(self, steps):
         for i in range(steps):
             self.batch.copy_(self.batches[i % len(self.batches)], non_blocking=True)
-            self.graph.replay()
+            if self.graph:
+                self.graph.replay()
+            else:
+                self.step()
 
     def run(self):
         work = self.spec["work"]
@@ -171,7 +197,7 @@ class Peer:
         ms = begin.elapsed_time(end) / steps
         tokens = self.micros * self.rows * self.t * self.ranks
         return {"tokens_per_s": 1e3 * tokens / ms, "step_ms_mean": ms, "steps": steps, "ranks": self.ranks,
-                "loss_last": float(self.loss), "precision": self.name, "grad_dtype": "fp32",
+                "loss_last": float(self.loss), "precision": self.name, "grad_dtype": "fp32", "captured": self.graph is not None,
                 "memory_mib": torch.cuda.max_memory_allocated() / 2**20, "torch": torch.__version__,
                 "device": torch.cuda.get_device_name()}
 
@@ -221,7 +247,7 @@ def main():
                 peers.clear()  # one model's memory at a time
                 torch.cuda.empty_cache()
                 with open(path, encoding="utf-8") as spec:
-                    peers[path] = Peer(json.load(spec))
+                    peers[path] = Peer(json.load(spec), "--zero1" in sys.argv)
             made = time.monotonic() - start
             answer = peers[path].run() | {"made_s": made}
         except Exception as e:  # the driver goes on with its other works
