@@ -42,7 +42,8 @@ def through_a_full_disk(d, program, known):
         if not client.is_alive():
             return True
         with d.client() as c:
-            return c.call("status")["store"]
+            status = c.call("status")
+            return status["store"] or str(status["waiting"]).startswith("room: ")  # of the store, of a run's folder
 
     wait_for(noticed, "what a full disk does")
     program.disarm()
