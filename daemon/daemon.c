@@ -42,7 +42,7 @@
 #include "daemon/worker.h"
 
 enum {
-	FINISH_S = 10, /* for runs whose work is done, when gpt2d has to stop now */
+	FINISH_S = 10, /* for a step's end and the files of runs whose work is done, to stop now */
 	TIMERS_ELSE = 64,
 	LINGER_S = 1,  /* at the end, for replies that are not read */
 };
@@ -412,9 +412,12 @@ void daemon_stop(struct daemon *d, bool now)
 			now = true;
 		log_write(LOG_INFO, now ? "stopping" : "stopping after the running run");
 	}
-	if (now) {
-		scheduler_interrupt(d->scheduler, false);
+	if (now && d->finish_ns == 0) {
+		/* the engines decide: a run that is trained at this moment is done */
+		scheduler_yield(d->scheduler, scheduler_stopped);
 		d->finish_ns = clock_mono_ns() + FINISH_S * CLOCK_S_NS;
+	} else if (now) {
+		scheduler_interrupt(d->scheduler, false);
 	}
 	daemon_stop_turn(d);
 }

@@ -421,6 +421,8 @@ static struct active *active_of(const struct scheduler *s, const struct run *run
 	return NULL;
 }
 
+const char scheduler_stopped[] = "daemon_stop: gpt2d was stopped";
+
 static const char asked_for[] = "cancelled: asked for";
 
 int scheduler_cancel(struct scheduler *s, struct run *run)
@@ -471,7 +473,7 @@ void scheduler_interrupt(struct scheduler *s, bool all)
 		}
 		TAILQ_REMOVE(&s->begun, a, link);
 		active_destroy(a);
-		lifecycle_move(s->daemon, run, RUN_INTERRUPTED, "daemon_stop: gpt2d was stopped");
+		lifecycle_move(s->daemon, run, RUN_INTERRUPTED, scheduler_stopped);
 		if (run->restart)
 			lifecycle_move(
 				s->daemon, run, RUN_QUEUED, "restart: asked for in its spec");

@@ -29,9 +29,11 @@ void scheduler_lost(struct scheduler *s, const char *reason);
 /* 0; -EALREADY when it is ending or nearly done: nothing is changed. */
 int scheduler_cancel(struct scheduler *s, struct run *run);
 
+/* Why a run is interrupted when gpt2d stops. */
+extern const char scheduler_stopped[];
 /*
- * Interrupt what is in progress, because gpt2d stops; a run with restart is queued again. Runs
- * whose work is done and that are being written are left to finish unless all.
+ * Interrupt what is in progress, at once; a run with restart is queued again. Runs whose work is
+ * done and that are being written are left to finish unless all.
  */
 void scheduler_interrupt(struct scheduler *s, bool all);
 /*

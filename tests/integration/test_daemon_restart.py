@@ -446,11 +446,12 @@ def test_cancelled_while_it_goes_back_to_the_queue(home):
         with d.client() as c:
             run = c.submit(spec("long-ms20", 100000, restart=True))
             wait_for(lambda: c.state(run) == "running", "running")
-            requests = [("shutdown", {"now": True}), ("cancel", {"id": run})]
+            requests = [("shutdown", {"now": True}), ("shutdown", {"now": True}), ("cancel", {"id": run})]
             c.send_raw(b"".join(json.dumps({"jsonrpc": "2.0", "id": 90 + i, "method": method, "params": params})
                 .encode() + b"\n" for i, (method, params) in enumerate(requests)))
             c.reply(90)
-            assert c.reply(91)["state"] == "cancelled"
+            c.reply(91)  # the second one waits for no step
+            assert c.reply(92)["state"] == "cancelled"
         assert d.process.wait(30) == 0
         d.start()
         with d.client() as c:

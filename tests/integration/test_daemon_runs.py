@@ -493,3 +493,34 @@ def test_engine_that_is_no_program(daemon):
     with daemon(ready=False, engine="/etc/passwd") as d:
         assert d.process.wait(20) == 2
         assert "engine: /etc/passwd: Permission denied" in d.process.stderr.read()
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_stop_in_the_last_step(daemon, tmp_path, cancelled):
+    """The engines finish it, and write all: that run is done, not interrupted, and not trained again."""
+    with daemon(home=tmp_path) as d:
+        with d.client() as c, d.client() as other:
+            run = c.submit(spec("deaf-ms1500", 1, restart=True))
+            wait_for(lambda: c.state(run) == "running", "running")
+            if cancelled:
+                other.ask("cancel", id=run)
+                c.state(run)
+            assert d.stop() == 0
+        d.start()
+        with d.client() as c:
+            shown = c.call("show", id=run)
+            assert shown["run"]["state"] == "done" and shown["run"]["attempt"] == 1
+            assert (Path(shown["run"]["dir"]) / "RUN_COMPLETE.txt").exists()
+        assert d.stop() == 0
+
+
+def test_a_stop_does_not_wait_for_a_step_twice(daemon, tmp_path):
+    with daemon(home=tmp_path) as d:
+        with d.client() as c:
+            run = c.submit(spec("deaf-ms3600000", 1))
+            wait_for(lambda: c.state(run) == "running", "running")
+            d.process.terminate()
+            wait_for(lambda: c.call("status")["daemon"]["state"] == "stopping", "the stop")
+            d.process.terminate()
+            assert c.wait(run)["state"] == "interrupted"
+        assert d.process.wait(30) == 0
