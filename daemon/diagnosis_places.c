@@ -80,7 +80,9 @@ static bool check_preflight(
 
 	if (rc == 0)
 		return true;
-	if (rc == -EACCES || rc == -EROFS)
+	if (rc == -EROFS)
+		snprintf(advice, sizeof(advice), "mount it for writing, or set %s", setting);
+	else if (rc == -EACCES)
 		snprintf(advice, sizeof(advice), "run gpt2d as whom it belongs to, or set %s",
 			setting);
 	else if (rc == -EPERM)

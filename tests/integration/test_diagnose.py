@@ -57,6 +57,21 @@ def test_all_is_well_and_nothing_is_left(home):
     assert found["state"][1].startswith(f"{home}/state on ") and "to be made" in found["state"][1]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
+def test_a_file_system_that_is_read_only(home):
+    """Nobody may write there, whoever it belongs to."""
+    place = home / "readonly"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=1M", "none", str(place)], check=False).returncode:
+        pytest.skip("no tmpfs can be mounted here")
+    try:
+        verdict, found, advice = checks(home, "--state-dir", place / "state", status=1)["state"]
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=False)
+    assert verdict == "fail" and "Read-only file system" in found
+    assert advice == "mount it for writing, or set state_dir"
+
+
 def test_wrong_settings(home):
     conf = home / "conf"
     conf.write_text("ranks = 0\nx = 1\n")
