@@ -159,7 +159,7 @@ static void begin(struct scheduler *s, struct active *a)
 	TAILQ_INSERT_TAIL(&s->begun, a, link);
 	a->started_ns = clock_mono_ns();
 	s->steps = 0;
-	s->pace = (struct scheduler_pace){.segment = -1};
+	pace_begin(&s->pace, a->started_ns);
 	lifecycle_move(s->daemon, a->run, RUN_STARTING, NULL);
 }
 

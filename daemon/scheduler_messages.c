@@ -71,35 +71,12 @@ static void on_started(struct scheduler *s, const struct about *w, json_t *param
 	lifecycle_move(s->daemon, w->a->run, RUN_RUNNING, NULL);
 }
 
-/*
- * Not every step has a message, and one slow step says nothing of thousands: the mean of all since
- * the segment's first message counts. What an earlier segment took stands until there is one.
- */
-static void keep_pace(struct scheduler_pace *pace, int64_t segment, int64_t step, double step_ns)
-{
-	int64_t now = clock_mono_ns();
-
-	if (segment == pace->segment && step > pace->step) {
-		pace->step_ns = (double)(now - pace->at_ns) / (double)(step - pace->step);
-		return;
-	}
-	pace->segment = segment;
-	pace->step = step;
-	pace->at_ns = now;
-	if (pace->step_ns == 0)
-		pace->step_ns = step_ns;
-}
-
-/*
- * Seconds until the run is trained, from the pace of its steps and what its segments have in
- * common.
- */
+/* Seconds until the run is trained. */
 static json_t *eta_s(const struct scheduler *s, const struct about *w, int64_t step, int64_t steps)
 {
 	int64_t segments_left = w->a->run->segments - w->segment - 1;
-	double steps_left = (double)(steps - step) + (double)segments_left * (double)steps;
 
-	return rpc_real(steps_left * s->pace.step_ns / 1e9);
+	return rpc_real(pace_left_s(&s->pace, step, steps, segments_left));
 }
 
 static void on_step(struct scheduler *s, const struct about *w, json_t *params)
@@ -121,7 +98,7 @@ static void on_step(struct scheduler *s, const struct about *w, json_t *params)
 	on_started(s, w, params);
 	d = &w->a->order[w->segment];
 	s->steps = steps;
-	keep_pace(&s->pace, w->segment, step, step_ns);
+	pace_step(&s->pace, w->segment, step, step_ns, clock_mono_ns());
 	follow_step(s->daemon->follow, w->a->run,
 		json_pack("{sI sI sI ss sI sI so so sI so}", "segment", (json_int_t)w->segment,
 			"segments", (json_int_t)w->a->run->segments, "block", (json_int_t)d->block,
@@ -182,6 +159,7 @@ static void on_trained(struct scheduler *s, const struct about *w, json_t *param
 		return;
 	on_started(s, w, params);
 	scheduler_free_slot(s);
+	pace_trained(&s->pace, clock_mono_ns());
 	if (w->a->done == w->a->trained)
 		w->a->written_ns = clock_mono_ns();
 	w->a->trained++;

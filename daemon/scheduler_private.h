@@ -6,6 +6,7 @@
 #define GPT2D_SCHEDULER_PRIVATE_H
 
 #include "daemon/active.h"
+#include "daemon/pace.h"
 #include "daemon/clock.h"
 #include "daemon/scheduler.h"
 
@@ -29,10 +30,7 @@ struct scheduler {
 	int64_t heard_ns; /* of the last message about it */
 	int64_t stop_ns;  /* segment.cancel was sent; 0: not */
 	int64_t steps;    /* of its segments, as the engine says */
-	struct scheduler_pace {
-		int64_t segment, step, at_ns; /* the first message of a step of this segment */
-		double step_ns;               /* mean since then, for the time left; 0: unknown */
-	} pace;
+	struct pace pace;    /* of that run */
 	struct event *watch; /* deadlines, each second */
 	struct clock_watch awake;
 
