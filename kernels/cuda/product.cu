@@ -13,7 +13,8 @@ double product_pass_seconds(const struct k_context *ctx, int64_t elems)
 		launch_seconds;
 }
 
-double product_sums_seconds(const struct k_context *ctx, int64_t elems)
+/* Of sums over the columns of so many, which take a second kernel. */
+static double sums_seconds(const struct k_context *ctx, int64_t elems)
 {
 	return product_pass_seconds(ctx, elems) + 2 * launch_seconds;
 }
@@ -84,7 +85,7 @@ static double seconds_of(struct k_stream *s, const struct product *p, bool sums)
 	if (p->turn_b)
 		seconds += product_pass_seconds(s->ctx, 2 * c.k * c.n);
 	else if (sums)
-		seconds += product_sums_seconds(s->ctx, c.k * c.n);
+		seconds += sums_seconds(s->ctx, c.k * c.n);
 	return seconds;
 }
 
