@@ -172,6 +172,42 @@ void k_stream_mark(struct k_stream *s, int i);
 void k_stream_await(struct k_stream *s, int i);
 void k_stream_join(struct k_stream *s);
 
+/*
+ * ---- scratch: memory that operations on a compute stream take beside their tensors ----
+ *
+ * An operation takes what it needs where it is not there yet. To have it all beforehand, so that
+ * none does: plan for a model, then reserve each kind. What the kinds are for:
+ *   PRODUCTS          CUDA: the workspace of matrix products
+ *   OPERATION         one operation at a time; CPU: its threads' own, all together
+ *   PARTIAL           partial sums that are added up later; CPU: what the threads share
+ *   BESIDE_...        CUDA: the same for the branch that graphs have beside the stream
+ */
+enum k_scratch {
+	K_SCRATCH_PRODUCTS,
+	K_SCRATCH_OPERATION,
+	K_SCRATCH_PARTIAL,
+	K_SCRATCH_BESIDE_PRODUCTS,
+	K_SCRATCH_BESIDE_OPERATION,
+	K_SCRATCH_KINDS,
+};
+
+struct k_scratch_shape {
+	enum k_dtype dtype;
+	int threads; /* CPU: that will compute */
+	int64_t B, T, NH, C, Vp;
+};
+/* Bytes of each kind that no operation of such a model goes beyond. 0, or -EIO. */
+int k_scratch_plan(const struct k_context *ctx, const struct k_scratch_shape *shape,
+	int64_t bytes[K_SCRATCH_KINDS]);
+/*
+ * At least so many bytes are there from now on; 0: it is given back. Nothing may be under way, and
+ * where it was too little or is given back no graph captured on s may run again. 0, -ENOMEM (that
+ * kind is then empty) or -EIO.
+ */
+int k_stream_reserve(struct k_stream *s, enum k_scratch kind, int64_t bytes);
+/* How often an operation on s found less than it needed, and took it. */
+int64_t k_stream_grown(const struct k_stream *s);
+
 /* Run fn(arg) on the host in stream order; after a failure too, since arg may be fn's to free. */
 void k_stream_host(struct k_stream *s, void (*fn)(void *arg), void *arg);
 

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/dropout.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/scratch.h"
 #include "kernels/cpu/stream.h"
 
 /*
@@ -27,6 +28,14 @@ struct attention {
 static void set_block(struct attention *a)
 {
 	a->block = a->T <= T_SHORT ? BLOCK_SHORT : BLOCK_MAX;
+}
+
+size_t scratch_attention_bytes(int64_t T)
+{
+	struct attention a = {.T = T};
+
+	set_block(&a);
+	return (size_t)((2 * a.block + 1) * T) * sizeof(k_real);
 }
 
 static int64_t count_blocks(const struct attention *a)
@@ -209,7 +218,7 @@ static int run_backward(struct k_stream *s, const void *args)
 
 	set_block(&a);
 	dropout_resolve(&a.drop);
-	rc = pool_reserve(s->pool, (size_t)((2 * a.block + 1) * a.T) * sizeof(k_real));
+	rc = pool_reserve(s->pool, scratch_attention_bytes(a.T));
 	if (rc < 0)
 		return rc;
 	pool_run(s->pool, a.B * a.NH, backward_head, &a);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "kernels/cpu/dropout.h"
+#include "kernels/cpu/scratch.h"
 #include "kernels/cpu/stream.h"
 
 enum { FORWARD_ROWS = 16, BACKWARD_ROWS_MIN = 32, BACKWARD_BLOCKS_MAX = 64 };
@@ -38,10 +39,15 @@ static void forward_chunk(void *arg, int64_t chunk, void *scratch)
 	}
 }
 
+size_t scratch_layernorm_bytes(int64_t C)
+{
+	return (size_t)C * sizeof(k_real);
+}
+
 static int run_forward(struct k_stream *s, const void *args)
 {
 	struct forward a = *(const struct forward *)args;
-	int rc = pool_reserve(s->pool, (size_t)a.C * sizeof(k_real));
+	int rc = pool_reserve(s->pool, scratch_layernorm_bytes(a.C));
 
 	if (rc < 0)
 		return rc;
@@ -107,16 +113,28 @@ static void backward_chunk(void *arg, int64_t chunk, void *scratch)
 	}
 }
 
+static int64_t block_rows(int64_t R)
+{
+	int64_t rows = (R + BACKWARD_BLOCKS_MAX - 1) / BACKWARD_BLOCKS_MAX;
+
+	return rows < BACKWARD_ROWS_MIN ? BACKWARD_ROWS_MIN : rows;
+}
+
+size_t scratch_layernorm_shared_bytes(int64_t R, int64_t C)
+{
+	int64_t rows = block_rows(R), blocks = (R + rows - 1) / rows;
+
+	return (size_t)(blocks * 3 * C) * sizeof(k_real);
+}
+
 static int run_backward(struct k_stream *s, const void *args)
 {
 	struct backward a = *(const struct backward *)args;
 	int64_t blocks;
 
-	a.rows = (a.R + BACKWARD_BLOCKS_MAX - 1) / BACKWARD_BLOCKS_MAX;
-	if (a.rows < BACKWARD_ROWS_MIN)
-		a.rows = BACKWARD_ROWS_MIN;
+	a.rows = block_rows(a.R);
 	blocks = (a.R + a.rows - 1) / a.rows;
-	a.partial = pool_shared(s->pool, (size_t)(blocks * 3 * a.C) * sizeof(k_real));
+	a.partial = pool_shared(s->pool, scratch_layernorm_shared_bytes(a.R, a.C));
 	if (!a.partial)
 		return -ENOMEM;
 	pool_run(s->pool, blocks, backward_chunk, &a);

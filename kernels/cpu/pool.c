@@ -37,6 +37,7 @@ struct pool {
 	struct worker *workers;  /* capacity, [0] unused */
 	struct scratch *scratch; /* capacity */
 	struct scratch shared;
+	int64_t grown;
 
 	pool_fn *fn;
 	void *arg;
@@ -231,6 +232,11 @@ void pool_destroy(struct pool *pool)
 	free(pool);
 }
 
+int pool_threads(const struct pool *pool)
+{
+	return pool->threads;
+}
+
 void pool_set_threads(struct pool *pool, int threads)
 {
 	if (threads < 1)
@@ -238,11 +244,41 @@ void pool_set_threads(struct pool *pool, int threads)
 	pool->threads = threads < pool->capacity ? threads : pool->capacity;
 }
 
+static int take(struct scratch *s, size_t bytes)
+{
+	if (bytes > 0)
+		return scratch_reserve(s, bytes);
+	free(s->memory);
+	*s = (struct scratch){.memory = NULL};
+	return 0;
+}
+
+int pool_take_scratch(struct pool *pool, size_t bytes_per_thread)
+{
+	int n = bytes_per_thread > 0 ? pool->threads : pool->capacity, rc = 0;
+
+	for (int i = 0; i < n && rc == 0; i++)
+		rc = take(&pool->scratch[i], bytes_per_thread);
+	return rc;
+}
+
+int pool_take_shared(struct pool *pool, size_t bytes)
+{
+	return take(&pool->shared, bytes);
+}
+
+int64_t pool_grown(const struct pool *pool)
+{
+	return pool->grown;
+}
+
 int pool_reserve(struct pool *pool, size_t bytes)
 {
 	for (int i = 0; i < pool->threads; i++) {
-		int rc = scratch_reserve(&pool->scratch[i], bytes);
+		int rc;
 
+		pool->grown += bytes > pool->scratch[i].bytes;
+		rc = scratch_reserve(&pool->scratch[i], bytes);
 		if (rc < 0)
 			return rc;
 	}
@@ -251,6 +287,7 @@ int pool_reserve(struct pool *pool, size_t bytes)
 
 void *pool_shared(struct pool *pool, size_t bytes)
 {
+	pool->grown += bytes > pool->shared.bytes;
 	return scratch_reserve(&pool->shared, bytes) < 0 ? NULL : pool->shared.memory;
 }
 

@@ -20,10 +20,20 @@ typedef void pool_fn(void *arg, int64_t chunk, void *scratch);
 int pool_create(int threads, struct pool **out);
 void pool_destroy(struct pool *pool); /* takes NULL */
 
+int pool_threads(const struct pool *pool);
 void pool_set_threads(struct pool *pool, int threads); /* held to 1..the number at creation */
 
 /* At least bytes of scratch for every thread, 64-byte aligned. 0 or -ENOMEM. Not during a run. */
 int pool_reserve(struct pool *pool, size_t bytes);
+
+/*
+ * The same, and memory that chunks share, before an operation asks: 0 or -ENOMEM; 0 bytes give it
+ * back. Not during a run.
+ */
+int pool_take_scratch(struct pool *pool, size_t bytes_per_thread);
+int pool_take_shared(struct pool *pool, size_t bytes);
+/* How often pool_reserve or pool_shared found too little. */
+int64_t pool_grown(const struct pool *pool);
 
 /* Memory that all chunks of an operation share; valid until the next call. NULL: not enough. */
 void *pool_shared(struct pool *pool, size_t bytes);

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/scratch.cuh"
 
 enum { DELTA_WARPS = 8 };
 
@@ -96,12 +97,24 @@ static void forward(struct k_stream *s, enum k_attention way, const struct atten
 		attention_plain_forward(s, a);
 }
 
+static size_t delta_bytes(int64_t B, int64_t T, int64_t NH)
+{
+	return (size_t)(B * T * NH) * sizeof(float);
+}
+
+size_t scratch_attention_bytes(int64_t B, int64_t T, int64_t NH)
+{
+	size_t delta = delta_bytes(B, T, NH), rows = attention_wgmma_rows_bytes(B, T, NH);
+
+	return delta > rows ? delta : rows;
+}
+
 /* What the ways that need it share: delta, then theirs. */
 template <typename E, typename F>
 static void backward_with_delta(struct k_stream *s, struct attention<E> a, const E *out, F way)
 {
 	int64_t rows = a.B * a.T * a.NH;
-	float *delta = (float *)stream_scratch(s, (size_t)rows * sizeof(float));
+	float *delta = (float *)stream_scratch(s, delta_bytes(a.B, a.T, a.NH));
 
 	if (!delta)
 		return;

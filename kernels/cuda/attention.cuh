@@ -35,6 +35,7 @@ void attention_wgmma_forward(struct k_stream *s, const struct attention<E> &a);
 /* Makes what the others take as delta itself; out: the result of forward. */
 template <typename E>
 void attention_wgmma_backward(struct k_stream *s, const struct attention<E> &a, const E *out);
+size_t attention_wgmma_rows_bytes(int64_t B, int64_t T, int64_t NH); /* its scratch memory */
 /* In fp32 and tf32 by the matrix units, as the context's type is. */
 void attention_tf32_forward(struct k_stream *s, const struct attention<float> &a);
 void attention_tf32_backward(struct k_stream *s, const struct attention<float> &a);

@@ -378,13 +378,20 @@ static void launch(struct k_stream *s, const struct attention<E> &a,
 		kernel<<<grid, WGMMA_THREADS, (size_t)bytes, s->cuda>>>(a, maps, rows);
 }
 
+size_t attention_wgmma_rows_bytes(int64_t B, int64_t T, int64_t NH)
+{
+	int64_t tiles = (T + WGMMA_TILE - 1) / WGMMA_TILE;
+
+	return (size_t)(B * NH * tiles) * ATTENTION_ROWS_BYTES;
+}
+
 template <typename E>
 void attention_wgmma_backward(struct k_stream *s, const struct attention<E> &a, const E *out)
 {
 	int64_t tiles = (a.T + WGMMA_TILE - 1) / WGMMA_TILE, heads = a.B * a.NH, C = a.NH * a.HS;
 	dim3 grid((unsigned int)tiles, (unsigned int)heads);
 	struct attention_maps maps;
-	float *rows = (float *)stream_scratch(s, (size_t)(heads * tiles) * ATTENTION_ROWS_BYTES);
+	float *rows = (float *)stream_scratch(s, attention_wgmma_rows_bytes(a.B, a.T, a.NH));
 
 	if (!rows || !attention_make_map(s->ctx, &maps.qkv, a.qkv, a.B, a.T, 3 * C) ||
 		!attention_make_map(s->ctx, &maps.dout, a.dout, a.B, a.T, C) ||

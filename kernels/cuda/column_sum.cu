@@ -1,6 +1,7 @@
 #include "kernels/cuda/column_sum.cuh"
 
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/scratch.cuh"
 
 /* A block has 32 groups of N columns and LANES rows at a time; in the last step LAST_LANES. */
 enum { GROUPS = 32, LANES = 8, LAST_LANES = 32 };
@@ -115,6 +116,21 @@ struct column_sum_cut column_sum_cut(
 	return cut;
 }
 
+size_t column_sum_part_bytes(
+	const struct k_context *ctx, int64_t R, int64_t n, int64_t groups, int64_t lanes)
+{
+	static const int64_t widths[] = {1, element_wide<float>::n, element_wide<__half>::n};
+	int64_t most = 0;
+
+	for (int64_t N : widths) {
+		struct column_sum_cut cut = column_sum_cut(ctx, R, n, groups * N, lanes);
+
+		if (cut.parts > most)
+			most = cut.parts;
+	}
+	return (size_t)(most * n) * sizeof(float);
+}
+
 template <typename T, int N>
 static void launch_rows(struct k_stream *s, float *partial, const void *in, int64_t R, int64_t n,
 	const struct column_sum_cut *cut)
@@ -132,6 +148,11 @@ template <typename T> static __global__ void add_row(T *out, const T *in, int64_
 
 	if (i < n)
 		element_set(out + i, element_float(out[i]) + element_float(in[i]));
+}
+
+size_t scratch_column_sum_bytes(const struct k_context *ctx, int64_t R, int64_t n)
+{
+	return column_sum_part_bytes(ctx, R, n, GROUPS, LANES);
 }
 
 static void add_rows(struct k_stream *s, void *out, const void *in, int64_t R, int64_t n)

@@ -28,4 +28,8 @@ struct column_sum_cut {
 struct column_sum_cut column_sum_cut(
 	const struct k_context *ctx, int64_t R, int64_t n, int64_t columns, int64_t lanes);
 
+/* All parts of such a cut at most, in fp32: blocks of so many groups of one access or column. */
+size_t column_sum_part_bytes(
+	const struct k_context *ctx, int64_t R, int64_t n, int64_t groups, int64_t lanes);
+
 #endif

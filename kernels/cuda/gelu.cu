@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/column_sum.cuh"
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/scratch.cuh"
 
 static const float root_2_over_pi = 0.7978845608028654f, cubic = 0.044715f;
 static const float root_half = 0.7071067811865476f, inv_root_2pi = 0.3989422804014327f;
@@ -179,6 +180,11 @@ static void launch_backward(struct k_stream *s, T *grad, float *partial, const T
 	else
 		gelu_backward_rows<T, N, K_GELU_EXACT><<<blocks, GROUPS * LANES, 0, s->cuda>>>(
 			grad, partial, pre, R, C, cut->rows);
+}
+
+size_t scratch_gelu_part_bytes(const struct k_context *ctx, int64_t R, int64_t C)
+{
+	return column_sum_part_bytes(ctx, R, C, GROUPS, LANES);
 }
 
 void gelu_backward(struct k_stream *s, void *grad, void *dsum, const void *pre, int64_t R,

@@ -2,6 +2,7 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/philox.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/scratch.cuh"
 
 static const float epsilon = 1e-5f;
 
@@ -443,17 +444,27 @@ static unsigned int launch_backward(
 	return blocks;
 }
 
+static int64_t most_blocks(const struct k_context *ctx)
+{
+	return BACKWARD_BLOCKS * (int64_t)ctx->multiprocessors;
+}
+
+size_t scratch_layernorm_part_bytes(const struct k_context *ctx, int64_t C)
+{
+	return (size_t)(most_blocks(ctx) * SUMS * C) * sizeof(float);
+}
+
 void k_layernorm_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias, void *dsum,
 	const void *add, const void *dout, const void *inp, const void *weight, const k_real *mean,
 	const k_real *rstd, int64_t R, int64_t C)
 {
-	unsigned int most = (unsigned int)(BACKWARD_BLOCKS * s->ctx->multiprocessors), blocks = 0;
+	unsigned int most = (unsigned int)most_blocks(s->ctx), blocks = 0;
 	void *const outs[] = {dweight, dbias, dsum};
 	struct stream_part *partial;
 
 	if (R <= 0 || !stream_ready(s))
 		return;
-	partial = stream_part(s, (size_t)most * SUMS * (size_t)C * sizeof(float));
+	partial = stream_part(s, scratch_layernorm_part_bytes(s->ctx, C));
 	if (!partial)
 		return;
 	context_dispatch(s->ctx, [&](auto zero) {

@@ -3,6 +3,7 @@
 #include "kernels/cuda/column_sum.cuh"
 #include "kernels/cuda/gelu.cuh"
 #include "kernels/cuda/product.cuh"
+#include "kernels/cuda/scratch.cuh"
 
 /*
  * Row-major (rows, columns) is column-major (columns, rows): out (R,OC) = inp weight^T is
@@ -81,20 +82,61 @@ void k_linear_gelu_again(struct k_stream *s, void *out, void *pre, const void *i
 	gelu_layer(s, "k_linear_gelu_again", true, out, pre, inp, weight, bias, R, C, OC, gelu);
 }
 
+static struct gemm_call input_call(
+	void *dinp, const void *dout, const void *weight, int64_t R, int64_t C, int64_t OC)
+{
+	struct gemm_call c = {};
+
+	c.m = C;
+	c.n = R;
+	c.k = OC;
+	c.a = weight;
+	c.b = dout;
+	c.d = dinp;
+	return c;
+}
+
+static struct gemm_call parameters_call(
+	void *dweight, const void *dout, const void *inp, int64_t R, int64_t C, int64_t OC)
+{
+	struct gemm_call c = {};
+
+	c.transpose_b = true;
+	c.m = C;
+	c.n = OC;
+	c.k = R;
+	c.a = inp;
+	c.b = dout;
+	c.d = dweight;
+	c.add = true;
+	return c;
+}
+
+size_t scratch_linear_bytes(
+	const struct k_context *ctx, enum k_dtype dtype, int64_t R, int64_t C, int64_t OC)
+{
+	struct gemm_call out = forward_call(NULL, NULL, NULL, NULL, R, C, OC);
+	struct gemm_call dinp = input_call(NULL, NULL, NULL, R, C, OC);
+	struct gemm_call dweight = parameters_call(NULL, NULL, NULL, R, C, OC);
+	const size_t each[] = {product_scratch_bytes(dtype, &out, false),
+		product_scratch_bytes(dtype, &dinp, false),
+		product_scratch_bytes(dtype, &dweight, true),
+		scratch_column_sum_bytes(ctx, R, C), scratch_column_sum_bytes(ctx, R, OC),
+		(size_t)OC * sizeof(float)};
+	size_t most = 0;
+
+	for (size_t bytes : each)
+		most = bytes > most ? bytes : most;
+	return most;
+}
+
 static void backward_input(struct k_stream *s, const char *name, void *dinp, void *dsum,
 	const void *dout, const void *weight, const void *pre, int64_t R, int64_t C, int64_t OC,
 	enum k_gelu gelu)
 {
-	struct gemm_call apart = {}, fused;
+	struct gemm_call apart = input_call(dinp, dout, weight, R, C, OC), fused = apart;
 	struct product p;
 
-	apart.m = C;
-	apart.n = R;
-	apart.k = OC;
-	apart.a = weight;
-	apart.b = dout;
-	apart.d = dinp;
-	fused = apart;
 	fused.epilogue = GEMM_DGELU;
 	fused.aux = (void *)pre;
 	p = product_choose(s, &apart, false);
@@ -114,17 +156,9 @@ static void backward_input(struct k_stream *s, const char *name, void *dinp, voi
 static void backward_parameters(struct k_stream *s, const char *name, void *dweight, void *dbias,
 	const void *dout, const void *inp, int64_t R, int64_t C, int64_t OC)
 {
-	struct gemm_call apart = {}, fused;
+	struct gemm_call apart = parameters_call(dweight, dout, inp, R, C, OC), fused;
 	struct product p;
 
-	apart.transpose_b = true;
-	apart.m = C;
-	apart.n = OC;
-	apart.k = R;
-	apart.a = inp;
-	apart.b = dout;
-	apart.d = dweight;
-	apart.add = true;
 	p = product_choose(s, &apart, dbias != NULL);
 	if (!dbias) {
 		product_run(s, name, &p, NULL);

@@ -19,6 +19,9 @@ static double sums_seconds(const struct k_context *ctx, int64_t elems)
 	return product_pass_seconds(ctx, elems) + 2 * launch_seconds;
 }
 
+/* Nothing turned, either operand, both. */
+enum { WAYS = 4 };
+
 /* ---- an operand as rows of memory ---- */
 
 struct operand {
@@ -89,30 +92,76 @@ static double seconds_of(struct k_stream *s, const struct product *p, bool sums)
 	return seconds;
 }
 
-struct product product_choose(struct k_stream *s, const struct gemm_call *call, bool sums)
+/* The ways there are, that as it lies first. */
+static int find_ways(enum k_dtype dtype, const struct gemm_call *call, struct product out[WAYS])
 {
-	struct product best = {*call, false, false, 0};
-	enum k_dtype dtype = s->ctx->dtype;
 	struct operand a = operand_a(call), b = operand_b(call);
 	bool tf32 = dtype == K_TF32, may_a, may_b;
+	int n = 1;
 
-	best.seconds = seconds_of(s, &best, sums);
+	out[0] = {*call, false, false, 0};
 	if (dtype != K_TF32 && dtype != K_FP32)
-		return best;
+		return n;
 	may_a = call->transpose_a != tf32 && can_turn(a);
 	may_b = call->transpose_b == tf32 && can_turn(b);
-	for (int way = 1; way < 4; way++) {
+	for (int way = 1; way < WAYS; way++) {
 		struct product p = {*call, (way & 1) != 0, (way & 2) != 0, 0};
 
 		if ((p.turn_a && !may_a) || (p.turn_b && !may_b) ||
 			(p.turn_a && p.turn_b &&
 				turned_bytes(a) + turned_bytes(b) > PRODUCT_TURNED_BYTES_MAX))
 			continue;
-		p.seconds = seconds_of(s, &p, sums);
-		if (p.seconds < best.seconds)
-			best = p;
+		out[n++] = p;
 	}
-	return best;
+	return n;
+}
+
+struct product product_choose(struct k_stream *s, const struct gemm_call *call, bool sums)
+{
+	struct product ways[WAYS];
+	int n = find_ways(s->ctx->dtype, call, ways), best = 0;
+
+	for (int i = 0; i < n; i++) {
+		ways[i].seconds = seconds_of(s, &ways[i], sums);
+		if (ways[i].seconds < ways[best].seconds)
+			best = i;
+	}
+	return ways[best];
+}
+
+/* ---- its scratch memory ---- */
+
+struct turned_sizes {
+	size_t a, b, partial;
+};
+
+static struct turned_sizes sizes_of(const struct product *p, bool sums)
+{
+	struct operand a = operand_a(&p->call), b = operand_b(&p->call);
+	struct turned_sizes sizes = {};
+
+	if (p->turn_a)
+		sizes.a = turned_bytes(a);
+	if (p->turn_b)
+		sizes.b = turned_bytes(b);
+	if (p->turn_b && sums)
+		sizes.partial = (size_t)(turn_parts(b.rows) * b.width) * sizeof(float);
+	return sizes;
+}
+
+size_t product_scratch_bytes(enum k_dtype dtype, const struct gemm_call *call, bool sums)
+{
+	struct product ways[WAYS];
+	int n = find_ways(dtype, call, ways);
+	size_t most = 0;
+
+	for (int i = 0; i < n; i++) {
+		struct turned_sizes sizes = sizes_of(&ways[i], sums);
+
+		if (sizes.a + sizes.b + sizes.partial > most)
+			most = sizes.a + sizes.b + sizes.partial;
+	}
+	return most;
 }
 
 /* ---- running it ---- */
@@ -120,17 +169,16 @@ struct product product_choose(struct k_stream *s, const struct gemm_call *call, 
 void product_run(struct k_stream *s, const char *name, const struct product *p, void *sums)
 {
 	struct operand a = operand_a(&p->call), b = operand_b(&p->call);
-	size_t a_bytes = p->turn_a ? turned_bytes(a) : 0, b_bytes = p->turn_b ? turned_bytes(b) : 0;
+	struct turned_sizes sizes = sizes_of(p, sums != NULL);
 	bool along = sums && p->turn_b;
-	size_t partial_bytes = along ? (size_t)(turn_parts(b.rows) * b.width) * sizeof(float) : 0;
 	float *partial = NULL, *a_turned, *b_turned;
 	struct gemm_call c;
 	char *memory = NULL;
 
 	if (!stream_ready(s))
 		return;
-	if (a_bytes + b_bytes > 0)
-		memory = (char *)stream_scratch_try(s, a_bytes + b_bytes + partial_bytes);
+	if (sizes.a + sizes.b > 0)
+		memory = (char *)stream_scratch_try(s, sizes.a + sizes.b + sizes.partial);
 	if (!memory) { /* no memory to turn anything in is no failure */
 		gemm_run(s, name, &p->call);
 		if (sums)
@@ -138,9 +186,9 @@ void product_run(struct k_stream *s, const char *name, const struct product *p, 
 		return;
 	}
 	a_turned = (float *)memory;
-	b_turned = (float *)(memory + a_bytes);
+	b_turned = (float *)(memory + sizes.a);
 	if (along)
-		partial = (float *)(memory + a_bytes + b_bytes);
+		partial = (float *)(memory + sizes.a + sizes.b);
 	if (p->turn_a)
 		turn_matrix(s, a_turned, NULL, (const float *)a.memory, a.rows, a.width);
 	if (p->turn_b)

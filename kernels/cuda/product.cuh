@@ -23,6 +23,9 @@ double product_pass_seconds(const struct k_context *ctx, int64_t elems);
 /* sums: those of b over k are wanted too, where b is transposed; they go along with turning b. */
 struct product product_choose(struct k_stream *s, const struct gemm_call *call, bool sums);
 
+/* Scratch memory that product_run takes at most, however the choice falls. */
+size_t product_scratch_bytes(enum k_dtype dtype, const struct gemm_call *call, bool sums);
+
 /* sums: NULL, or (n) += sums of b over k. Neither operand lies in the stream's scratch memory. */
 void product_run(struct k_stream *s, const char *name, const struct product *p, void *sums);
 

@@ -31,6 +31,7 @@ void *stream_scratch_try(struct k_stream *s, size_t bytes)
 	}
 	s->scratch[s->scratches++] = memory;
 	s->scratch_bytes = wanted;
+	s->grown++;
 	return memory;
 }
 
@@ -64,6 +65,7 @@ static bool grow_part(struct k_stream *s, struct stream_part *part, size_t bytes
 		s->outgrown[s->outgrowns++] = part->memory;
 	part->memory = memory;
 	part->bytes = 2 * bytes;
+	s->grown++;
 	return true;
 }
 
@@ -90,10 +92,109 @@ void stream_part_given(struct k_stream *s, struct stream_part *part, struct k_st
 
 void *stream_workspace(struct k_stream *s)
 {
-	if (!s->workspace)
+	if (!s->workspace &&
 		context_check(s->ctx, "memory for matrix products",
-			cudaMalloc(&s->workspace, STREAM_WORKSPACE_BYTES));
+			cudaMalloc(&s->workspace, STREAM_WORKSPACE_BYTES)))
+		s->grown++;
 	return s->workspace;
+}
+
+/* ---- taken beforehand ---- */
+
+static void free_scratch(struct k_stream *s)
+{
+	while (s->scratches > 0)
+		cudaFree(s->scratch[--s->scratches]);
+	s->scratch_bytes = 0;
+}
+
+static void free_parts(struct k_stream *s)
+{
+	while (s->outgrowns > 0)
+		cudaFree(s->outgrown[--s->outgrowns]);
+	for (int i = 0; i < STREAM_PARTS; i++) {
+		cudaFree(s->parts[i].memory);
+		s->parts[i].memory = NULL;
+		s->parts[i].bytes = 0;
+		s->parts[i].capture = 0;
+	}
+}
+
+static cudaError_t reserve_products(struct k_stream *s, size_t bytes)
+{
+	if (bytes > 0 && !s->workspace)
+		return cudaMalloc(&s->workspace, STREAM_WORKSPACE_BYTES);
+	if (bytes == 0) {
+		cudaFree(s->workspace);
+		s->workspace = NULL;
+	}
+	return cudaSuccess;
+}
+
+static cudaError_t reserve_operation(struct k_stream *s, size_t bytes)
+{
+	cudaError_t rc;
+
+	if (bytes > 0 && bytes <= s->scratch_bytes)
+		return cudaSuccess;
+	free_scratch(s);
+	if (bytes == 0)
+		return cudaSuccess;
+	rc = cudaMalloc(&s->scratch[0], bytes);
+	if (rc != cudaSuccess)
+		return rc;
+	s->scratches = 1;
+	s->scratch_bytes = bytes;
+	return cudaSuccess;
+}
+
+static cudaError_t reserve_parts(struct k_stream *s, size_t bytes)
+{
+	size_t each = bytes / STREAM_PARTS;
+	cudaError_t rc = cudaSuccess;
+	bool enough = bytes > 0;
+
+	for (int i = 0; i < STREAM_PARTS; i++)
+		enough = enough && s->parts[i].bytes >= each;
+	if (enough)
+		return cudaSuccess;
+	free_parts(s);
+	for (int i = 0; i < STREAM_PARTS && bytes > 0 && rc == cudaSuccess; i++) {
+		rc = cudaMalloc(&s->parts[i].memory, each);
+		if (rc == cudaSuccess)
+			s->parts[i].bytes = each;
+	}
+	if (rc != cudaSuccess)
+		free_parts(s);
+	return rc;
+}
+
+static bool make_branch(struct k_stream *s);
+
+int64_t k_stream_grown(const struct k_stream *s)
+{
+	return s->grown + (s->branch ? s->branch->grown : 0);
+}
+
+int k_stream_reserve(struct k_stream *s, enum k_scratch kind, int64_t bytes)
+{
+	bool beside = kind == K_SCRATCH_BESIDE_PRODUCTS || kind == K_SCRATCH_BESIDE_OPERATION;
+	cudaError_t rc;
+
+	cudaSetDevice(s->ctx->device);
+	if (beside && bytes > 0 && !make_branch(s))
+		return -EIO;
+	if (beside && !s->branch)
+		return 0;
+	if (kind == K_SCRATCH_PRODUCTS || kind == K_SCRATCH_BESIDE_PRODUCTS)
+		rc = reserve_products(beside ? s->branch : s, (size_t)bytes);
+	else if (kind == K_SCRATCH_PARTIAL)
+		rc = reserve_parts(s, (size_t)bytes);
+	else
+		rc = reserve_operation(beside ? s->branch : s, (size_t)bytes);
+	if (rc != cudaSuccess)
+		cudaGetLastError(); /* it is told by the result */
+	return rc == cudaSuccess ? 0 : -ENOMEM;
 }
 
 unsigned long long stream_capture(struct k_stream *s)
@@ -204,12 +305,9 @@ void k_stream_destroy(struct k_stream *s)
 	cudaSetDevice(s->ctx->device);
 	cudaStreamSynchronize(s->cuda);
 	cudaStreamDestroy(s->cuda);
-	for (int i = 0; i < s->scratches; i++)
-		cudaFree(s->scratch[i]);
-	for (int i = 0; i < s->outgrowns; i++)
-		cudaFree(s->outgrown[i]);
+	free_scratch(s);
+	free_parts(s);
 	for (int i = 0; i < STREAM_PARTS; i++) {
-		cudaFree(s->parts[i].memory);
 		if (s->parts[i].done)
 			cudaEventDestroy(s->parts[i].done);
 	}

@@ -30,6 +30,7 @@ struct k_stream {
 	void *outgrown[STREAM_BLOCKS_MAX]; /* by parts */
 	int outgrowns;
 	void *workspace; /* of cuBLASLt */
+	int64_t grown;   /* how often an operation had to take memory */
 	/* a branch beside this one in captured graphs; made when it is first needed */
 	struct k_stream *branch;
 	cudaEvent_t parting, meeting, marks[K_STREAM_MARKS];

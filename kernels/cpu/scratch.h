@@ -1,0 +1,14 @@
+/* scratch.h: what operations take of a pool's memory; each stands beside its operation. */
+#ifndef GPT2D_KERNELS_CPU_SCRATCH_H
+#define GPT2D_KERNELS_CPU_SCRATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of pool_reserve. */
+size_t scratch_attention_bytes(int64_t T);
+size_t scratch_layernorm_bytes(int64_t C);
+/* Of pool_shared. */
+size_t scratch_layernorm_shared_bytes(int64_t R, int64_t C);
+
+#endif

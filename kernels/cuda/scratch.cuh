@@ -1,0 +1,22 @@
+/*
+ * scratch.cuh: how much of a stream's memory operations take. Each function stands beside its
+ * operation, which asks for what it says or less; k_scratch_plan puts them together.
+ */
+#ifndef GPT2D_KERNELS_CUDA_SCRATCH_CUH
+#define GPT2D_KERNELS_CUDA_SCRATCH_CUH
+
+#include "kernels/cuda/stream.cuh"
+
+/* Of stream_scratch. */
+size_t scratch_attention_bytes(int64_t B, int64_t T, int64_t NH);
+size_t scratch_column_sum_bytes(const struct k_context *ctx, int64_t R, int64_t n);
+/* Any of the layer's products, forward and backward. */
+size_t scratch_linear_bytes(
+	const struct k_context *ctx, enum k_dtype dtype, int64_t R, int64_t C, int64_t OC);
+cudaError_t scratch_token_order_bytes(int64_t R, cudaStream_t stream, size_t *out);
+
+/* Of one stream_part. */
+size_t scratch_layernorm_part_bytes(const struct k_context *ctx, int64_t C);
+size_t scratch_gelu_part_bytes(const struct k_context *ctx, int64_t R, int64_t C);
+
+#endif
