@@ -96,6 +96,8 @@ const struct schema_row schema_outputs[] = {
 	{"logits_bytes", "count", ""},
 	{"logits_elems", "count", ""},
 	{"batch_bytes", "count", ""},
+	{"scratch_bytes", "count", "what the compute stream's operations take beside tensors"},
+	{"scratch_branch_bytes", "count", "what those on the branch beside it take; CUDA"},
 	{"comm_bytes", "count", ""},
 	{"total_bytes", "count", "of a rank"},
 	{"planned_bytes", "count", "of all ranks where they share memory"},

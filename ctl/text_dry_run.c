@@ -119,6 +119,8 @@ static const struct {
 	{"memory: activations", "activations_bytes", NULL},
 	{"memory: logits", "logits_bytes", NULL},
 	{"memory: batches", "batch_bytes", NULL},
+	{"memory: scratch", "scratch_bytes", NULL},
+	{"memory: branch scratch", "scratch_branch_bytes", NULL},
 	{"memory: communication", "comm_bytes", NULL},
 };
 

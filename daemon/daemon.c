@@ -303,6 +303,7 @@ static int start_engines(struct daemon *d)
 	struct checker_options checker = {
 		.base = d->base,
 		.program = d->program->path,
+		.threads = d->threads,
 		.timeout_s = s->check_timeout_s,
 		.alive_timeout_s = s->alive_timeout_s,
 		.data_roots = settings_data_roots(s),

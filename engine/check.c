@@ -183,7 +183,7 @@ int64_t check_logits_elems(const struct spec_config *config)
 }
 
 /* Far beyond any memory, and far enough below 2^63 that sums of such sizes stay exact. */
-static bool beyond_reason(const struct spec_config *c)
+bool check_beyond_reason(const struct spec_config *c)
 {
 	double rows = (double)c->micro_batch * (double)c->seq_len;
 	double per_row = (double)(c->model.n_embd * 64 + c->model.n_head * 8) *
@@ -196,7 +196,7 @@ static bool beyond_reason(const struct spec_config *c)
 /* What a rank plans, in bytes. */
 struct needed {
 	struct activations_shape shape;
-	int64_t arena, master, moment, activations, logits, batch, total;
+	int64_t arena, master, moment, activations, logits, batch, scratch, branch, total;
 	int64_t ranks;   /* that share the memory */
 	int64_t planned; /* by those */
 };
@@ -219,6 +219,7 @@ static void add_up(const struct checking *k, struct needed *n)
 	bool mixed = c->precision == SPEC_BF16 || c->precision == SPEC_FP16;
 	int64_t owned = c->zero_stage == 0 ? k->plan.arena_elems : plan_owned_elems(&k->plan, 0);
 	int64_t rows = c->micro_batch * c->seq_len;
+	const int64_t *scratch = k->options->scratch;
 
 	n->shape = shape_of(k);
 	n->arena = k->plan.arena_elems * k->elem_bytes;
@@ -229,8 +230,11 @@ static void add_up(const struct checking *k, struct needed *n)
 	/* inputs and targets of a whole step, on the host and on the device; losses */
 	n->batch = 4 * c->accumulation * rows * (int64_t)sizeof(int32_t) +
 		rows * (int64_t)sizeof(float);
+	n->branch = scratch[K_SCRATCH_BESIDE_PRODUCTS] + scratch[K_SCRATCH_BESIDE_OPERATION];
+	n->scratch = scratch[K_SCRATCH_PRODUCTS] + scratch[K_SCRATCH_OPERATION] +
+		scratch[K_SCRATCH_PARTIAL];
 	n->total = 2 * n->arena + n->master + 2 * n->moment + n->activations + n->logits +
-		n->batch + k->options->comm_bytes;
+		n->batch + n->scratch + n->branch + k->options->comm_bytes;
 	n->ranks = k->backend && k->backend->shared_memory ? c->gpus : 1;
 }
 
@@ -252,7 +256,9 @@ static json_t *pack_memory(const struct checking *k, const struct needed *n)
 		INT(o->memory_free_bytes));
 	if (memory != NULL &&
 		json_object_update_new(memory,
-			json_pack("{s:s, s:I, s:I, s:I}", "activation_checkpointing",
+			json_pack("{s:I, s:I, s:s, s:I, s:I, s:I}", "scratch_bytes",
+				INT(n->scratch), "scratch_branch_bytes", INT(n->branch),
+				"activation_checkpointing",
 				activations_recompute_name(n->shape.recompute),
 				"activations_none_bytes", INT(with[SPEC_RECOMPUTE_NONE]),
 				"activations_selective_bytes", INT(with[SPEC_RECOMPUTE_SELECTIVE]),
@@ -288,7 +294,7 @@ static void check_memory(struct checking *k)
 	struct needed n;
 	char hint[96];
 
-	if (beyond_reason(c)) {
+	if (check_beyond_reason(c)) {
 		refuse(k, "train_micro_batch_size_per_gpu",
 			"a micro-batch of %" PRId64 " x %" PRId64 " tokens, %" PRId64
 			" times, takes more than 100 PB",

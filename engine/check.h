@@ -14,8 +14,9 @@
  *   memory    {parameters_bytes, gradients_bytes, master_bytes, moment_m_bytes, moment_v_bytes,
  *             activation_checkpointing, activations_bytes, activations_none_bytes,
  *             activations_selective_bytes, activations_full_bytes (with each setting),
- *             logits_bytes, logits_elems, batch_bytes, comm_bytes, total_bytes, planned_bytes (of
- *             all ranks that share the memory), available_bytes, free_bytes}
+ *             logits_bytes, logits_elems, batch_bytes, scratch_bytes (of the compute stream),
+ *             scratch_branch_bytes (of the branch beside it), comm_bytes, total_bytes,
+ *             planned_bytes (of all ranks that share the memory), available_bytes, free_bytes}
  *   data      {train {path, format, tokens, needed, sequences, left_out_tokens, epochs},
  *             val {..., passes}}
  *   work      {optimizer_steps, micro_steps, tokens, left_over_sequences (of epochs that do not
@@ -28,9 +29,11 @@
 #define GPT2D_CHECK_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "engine/dataset.h"
+#include "kernels/kernels.h"
 #include "proto/spec.h"
 
 struct check_options {
@@ -41,6 +44,7 @@ struct check_options {
 	int64_t memory_free_bytes; /* now, idle engines' memory not counted as free; 0: not known */
 	int world;                 /* ranks there are */
 	int64_t comm_bytes;        /* what collectives take beyond the arenas, per rank */
+	int64_t scratch[K_SCRATCH_KINDS]; /* of k_scratch_plan, per rank */
 	struct dataset_cache *cache; /* may be NULL */
 	struct data_roots data_roots;
 };
@@ -54,6 +58,9 @@ int check_run(const struct check_options *options, json_t **errors, json_t **che
  */
 int64_t check_optimizer_steps(
 	const struct spec_config *config, int64_t n_sequences, int64_t *left_over);
+
+/* Sizes with which sums of bytes would not stay exact; such a configuration is refused. */
+bool check_beyond_reason(const struct spec_config *config);
 
 /* Elements of the logits of one micro-batch: micro_batch * seq_len * padded vocabulary; -1 beyond
  * int64. */

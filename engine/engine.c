@@ -50,7 +50,7 @@ static void print_usage(FILE *out)
 {
 	fputs("usage: gpt2-engine --role rank --rank R --ranks N --threads T\n"
 	      "                   [--tuning-dir DIR] [--no-graphs]\n"
-	      "       gpt2-engine --role check\n"
+	      "       gpt2-engine --role check [--threads T]\n"
 	      "       gpt2-engine --version\n\n"
 	      "gpt2d starts it, with a socket to itself as descriptor 3: gpt2-engine(8).\n\n",
 		out);
@@ -122,8 +122,11 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
 	if (optind < argc)
 		return usage("an argument is not known");
 	a->check = strcmp(role, "check") == 0;
-	if (a->check)
+	if (a->check) {
+		if (a->warm.threads < 0)
+			a->warm.threads = 1;
 		return 0;
+	}
 	if (strcmp(role, "rank") != 0)
 		return usage("--role: rank or check is needed");
 	if (a->warm.rank < 0 || a->warm.world <= a->warm.rank || a->warm.threads < 0)
@@ -166,7 +169,7 @@ int main(int argc, char **argv)
 			strerror(-rc));
 		end(ENGINE_EXIT_USAGE);
 	}
-	code = a.check ? rank_check(link) : rank_run(link, &a.warm);
+	code = a.check ? rank_check(link, a.warm.threads) : rank_run(link, &a.warm);
 	link_destroy(link);
 	if (code)
 		end(code);

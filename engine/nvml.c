@@ -179,7 +179,18 @@ static pid_t parent_of(unsigned int pid)
 	return parent;
 }
 
-static int64_t count_others(const struct nvml *n)
+/* The driver says ~0 where it does not know. */
+static void note_other(const struct process *p, bool first, struct nvml_sample *out)
+{
+	int64_t bytes = p->used_bytes > INT64_MAX ? -1 : (int64_t)p->used_bytes;
+
+	if (first || bytes > out->other_bytes) {
+		out->other_pid = p->pid;
+		out->other_bytes = bytes;
+	}
+}
+
+static void count_others(const struct nvml *n, struct nvml_sample *out)
 {
 	struct process list[PROCESSES_MAX];
 	unsigned int count = PROCESSES_MAX;
@@ -187,14 +198,15 @@ static int64_t count_others(const struct nvml *n)
 	bool seen = false;
 
 	if (!n->f.processes || n->f.processes(n->handle, &count, list) != SUCCESS)
-		return -1;
+		return;
 	for (unsigned int i = 0; i < count && i < PROCESSES_MAX; i++) {
 		if ((pid_t)list[i].pid == getpid())
 			seen = true;
 		else if (parent_of(list[i].pid) != getppid())
-			others++;
+			note_other(&list[i], others++ == 0, out);
 	}
-	return seen ? others : -1;
+	if (seen)
+		out->others = others;
 }
 
 static int64_t clock_of(const struct nvml *n, int which)
@@ -221,8 +233,11 @@ void nvml_read(const struct nvml *n, struct nvml_sample *out)
 		.memory_percent = -1,
 		.used_bytes = -1,
 		.total_bytes = -1,
-		.others = count_others(n),
+		.others = -1,
+		.other_pid = -1,
+		.other_bytes = -1,
 	};
+	count_others(n, out);
 	if (n->f.throttle && n->f.throttle(n->handle, &reasons) == SUCCESS)
 		out->throttle = (int64_t)reasons;
 	if (n->f.temperature && n->f.temperature(n->handle, TEMPERATURE_GPU, &value) == SUCCESS)

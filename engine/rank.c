@@ -214,13 +214,16 @@ static json_t *spec_error_list(const struct spec_errors *errors)
 }
 
 /* Lists of what is wrong and what was found; false without memory. */
-static bool check_arm(const json_t *params, const struct k_device_info *info, const char *limit,
+static bool check_arm(const struct k_context *ctx, int threads, const json_t *params,
 	struct dataset_cache *cache, json_t **errors, json_t **report)
 {
+	char limit[CGROUP_FILE_BYTES];
+	struct k_device_info info;
 	int world = (int)json_integer_value(json_object_get(params, "world"));
 	struct spec_options options = {.world = world};
 	struct spec_errors wrong = {0};
 	struct data_roots roots = {.n = 0};
+	struct check_options check;
 	struct spec *spec;
 	char *text = json_dumps(json_object_get(params, "spec"), JSON_COMPACT | JSON_ENCODE_ANY);
 	int rc = text ? spec_parse(text, strlen(text), &options, &spec, &wrong) : -EINVAL;
@@ -240,33 +243,37 @@ static bool check_arm(const json_t *params, const struct k_device_info *info, co
 		*report = json_object();
 		return true;
 	}
-	rc = check_run(
-		&(struct check_options){
-			.config = &spec->arms[0].config,
-			.backend = info->backend,
-			.memory_total_bytes = info->memory_total_bytes,
-			.memory_free_bytes = info->memory_free_bytes,
-			.memory_limit = limit[0] ? limit : NULL,
-			.world = world,
-			.comm_bytes = world > 1 ? collectives_scratch_bytes(world) : 0,
-			.cache = cache,
-			.data_roots = roots,
-		},
-		errors, report);
-	spec_free(spec);
-	return rc == 0;
-}
-
-static void answer_check(struct link *link, const struct k_context *ctx,
-	struct dataset_cache *cache, const json_t *params)
-{
-	struct k_device_info info;
-	char limit[CGROUP_FILE_BYTES];
-	json_t *errors, *report;
-
 	k_context_info(ctx, &info);
 	memory_limit_apply(&info, limit);
-	if (!check_arm(params, &info, limit, cache, &errors, &report)) {
+	check = (struct check_options){
+		.config = &spec->arms[0].config,
+		.backend = info.backend,
+		.memory_total_bytes = info.memory_total_bytes,
+		.memory_free_bytes = info.memory_free_bytes,
+		.memory_limit = limit[0] ? limit : NULL,
+		.world = world,
+		.comm_bytes = world > 1 ? collectives_scratch_bytes(world) : 0,
+		.cache = cache,
+		.data_roots = roots,
+	};
+	rc = training_scratch(ctx, threads, check.config, check.scratch);
+	if (rc == 0)
+		rc = check_run(&check, errors, report);
+	spec_free(spec);
+	if (rc == -EIO) {
+		*errors = json_pack("[{ss ss}]", "key", "", "message",
+			"the device does not tell what kernels take");
+		*report = json_object();
+	}
+	return rc != -ENOMEM;
+}
+
+static void answer_check(struct link *link, const struct k_context *ctx, int threads,
+	struct dataset_cache *cache, const json_t *params)
+{
+	json_t *errors, *report;
+
+	if (!check_arm(ctx, threads, params, cache, &errors, &report)) {
 		errors = json_pack("[{s:s, s:s}]", "key", "", "message", "no memory for the check");
 		report = json_object();
 	}
@@ -275,7 +282,8 @@ static void answer_check(struct link *link, const struct k_context *ctx,
 			json_array_size(errors) == 0, "errors", errors, "check", report));
 }
 
-static int serve_checks(struct link *link, const struct k_context *ctx, struct dataset_cache *cache)
+static int serve_checks(
+	struct link *link, const struct k_context *ctx, int threads, struct dataset_cache *cache)
 {
 	struct rpc_message m;
 	bool done = false;
@@ -284,14 +292,14 @@ static int serve_checks(struct link *link, const struct k_context *ctx, struct d
 		if (link_receive(link, &m))
 			return ENGINE_EXIT_ORPHAN;
 		if (strcmp(m.method, CHECK_REQUEST) == 0)
-			answer_check(link, ctx, cache, m.params);
+			answer_check(link, ctx, threads, cache, m.params);
 		done = strcmp(m.method, ENGINE_EXIT) == 0;
 		rpc_clear(&m);
 	}
 	return ENGINE_EXIT_OK;
 }
 
-int rank_check(struct link *link)
+int rank_check(struct link *link, int threads)
 {
 	char why[256] = "no memory";
 	struct k_context_options options = {
@@ -308,7 +316,7 @@ int rank_check(struct link *link)
 	}
 	say_hello(link, "check", 0, NULL, ctx);
 	link_send(link, ENGINE_READY, json_object());
-	code = serve_checks(link, ctx, cache);
+	code = serve_checks(link, ctx, threads, cache);
 out:
 	k_context_destroy(ctx);
 	free(cache);

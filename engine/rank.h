@@ -12,7 +12,7 @@
 
 int rank_run(struct link *link, const struct warm_options *options);
 
-/* No device is used beyond asking what it is. */
-int rank_check(struct link *link);
+/* No device is used beyond asking what it is. threads: those of each rank, for the memory plan. */
+int rank_check(struct link *link, int threads);
 
 #endif

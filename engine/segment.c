@@ -146,6 +146,9 @@ static bool check(struct segment *s, struct warm *w)
 	};
 	json_t *errors, *report, *first;
 
+	if (training_scratch(w->ctx, w->threads, &s->config, options.scratch))
+		return segment_fail(
+			s, "device", "memory: the device does not tell what kernels take");
 	k_context_info(w->ctx, &info);
 	memory_limit_apply(&info, limit);
 	options.backend = info.backend;
@@ -200,7 +203,9 @@ static bool make_training(struct segment *s, struct warm *w)
 		&s->training, w, c, &s->train, s->failure.message, sizeof(s->failure.message));
 
 	if (rc) {
-		s->failure.reason = rc == -ENOMEM ? "memory" : "spec_refused";
+		s->failure.reason = rc == -ENOMEM ? "memory"
+			: rc == -EIO              ? "device"
+						  : "spec_refused";
 		return false;
 	}
 	s->has_training = true;
@@ -359,9 +364,19 @@ static void log_launches(struct segment *s, struct warm *w, struct link *link)
 	}
 }
 
+/* All of it was to be there beforehand. */
+static void log_growth(struct segment *s, struct warm *w, int64_t before)
+{
+	int64_t times = k_stream_grown(w->compute) - before;
+
+	if (times > 0)
+		metrics_log_add(&s->log,
+			"operations took memory beyond the plan %" PRId64 " times", times);
+}
+
 static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 {
-	int64_t sent_ns = 0, logged_ns = 0;
+	int64_t sent_ns = 0, logged_ns = 0, grown = k_stream_grown(w->compute);
 
 	while (s->measure.done < s->measure.steps) {
 		bool stop = link_stop_asked(link, s->run, s->segment), last;
@@ -374,8 +389,10 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 			return step_failed(s, rc, error);
 		s->measure.own[s->measure.done++] = result.measure;
 		last = s->measure.done == s->measure.steps;
-		if (s->measure.done == 2)
+		if (s->measure.done == 2) {
 			log_launches(s, w, link);
+			log_growth(s, w, grown);
+		}
 		now = clock_ns(CLOCK_MONOTONIC);
 		if (w->rank == 0 && (last || now - sent_ns >= STEP_MESSAGE_NS)) {
 			send_step(s, link, &result.measure);

@@ -5,12 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/check.h"
 #include "engine/memory_limit.h"
 
 /* of struct step_host, up to where a batch may begin */
 enum { STEP_HOST_BYTES = (sizeof(struct step_host) + 255) / 256 * 256 };
 
-static enum k_dtype compute_type(enum spec_precision precision)
+enum k_dtype training_dtype(enum spec_precision precision)
 {
 	static const enum k_dtype types[] = {
 		[SPEC_FP32] = K_FP32,
@@ -30,7 +31,24 @@ static int no_memory(char *error, size_t error_bytes, const char *what)
 
 /* ---- memory ---- */
 
-static void sizes(const struct training *t, int64_t bytes[WARM_SLOTS])
+int training_scratch(const struct k_context *ctx, int threads, const struct spec_config *config,
+	int64_t bytes[K_SCRATCH_KINDS])
+{
+	const struct k_scratch_shape shape = {
+		.dtype = training_dtype(config->precision),
+		.threads = threads,
+		.B = config->micro_batch,
+		.T = config->seq_len,
+		.NH = config->model.n_head,
+		.C = config->model.n_embd,
+		.Vp = arena_vocab_padded(config->model.vocab_size),
+	};
+
+	memset(bytes, 0, K_SCRATCH_KINDS * sizeof(*bytes));
+	return check_beyond_reason(config) ? 0 : k_scratch_plan(ctx, &shape, bytes);
+}
+
+static int sizes(const struct training *t, int64_t bytes[WARM_SLOTS])
 {
 	const struct spec_config *c = t->config;
 	int64_t real = (int64_t)sizeof(k_real), n = t->plan.arena_elems;
@@ -45,6 +63,7 @@ static void sizes(const struct training *t, int64_t bytes[WARM_SLOTS])
 	bytes[WARM_BATCH] = batch_bytes(c->micro_batch, c->seq_len, c->accumulation);
 	bytes[WARM_OPTIMIZER] = optimizer_small_bytes(&t->arena, &t->plan, c->zero_stage);
 	bytes[WARM_SHARED] = STEP_SHARED_BYTES;
+	return training_scratch(t->warm->ctx, t->warm->threads, c, bytes + WARM_SCRATCH);
 }
 
 struct memory {
@@ -66,12 +85,34 @@ static int take_host_memory(struct training *t, struct memory *m, char *error, s
 	return 0;
 }
 
-/* What is missing, and the first setting with which nothing would be. */
+/* Who else has memory of the device, as far as that is known. */
+static const char *say_others(const struct training *t, char out[128])
+{
+	struct nvml_sample s;
+
+	out[0] = '\0';
+	if (!t->warm->gpu_log || !gpu_log_latest(t->warm->gpu_log, &s) || s.others < 0)
+		return out;
+	if (s.others == 0)
+		snprintf(out, 128, ", no other process computes on this GPU");
+	else
+		snprintf(out, 128,
+			", %" PRId64 " other processes compute on this GPU, process %" PRId64
+			" holds %" PRId64,
+			s.others, s.other_pid, s.other_bytes);
+	return out;
+}
+
+/* What is planned and missing, who has it, and the first setting with which nothing would be. */
 static int refuse_memory(struct training *t, int64_t bytes[WARM_SLOTS], int64_t free, char *error,
 	size_t error_bytes)
 {
-	int64_t growth = warm_growth(t->warm, bytes);
+	int64_t growth = warm_growth(t->warm, bytes), planned = 0;
 	const char *enough = NULL;
+	char others[128];
+
+	for (int i = 0; i < WARM_SLOTS; i++)
+		planned += bytes[i];
 
 	for (int r = (int)t->shape.recompute + 1; r <= SPEC_RECOMPUTE_FULL && !enough; r++) {
 		bytes[WARM_ACTIVATIONS] = activations_bytes_with(&t->shape, (enum spec_recompute)r);
@@ -79,9 +120,12 @@ static int refuse_memory(struct training *t, int64_t bytes[WARM_SLOTS], int64_t 
 			enough = activations_recompute_name((enum spec_recompute)r);
 	}
 	snprintf(error, error_bytes,
-		"memory: %" PRId64 " bytes more are needed, %" PRId64 " are free%s%s%s", growth,
-		free, enough ? "; with activation_checkpointing " : "", enough ? enough : "",
-		enough ? " they suffice" : "");
+		"memory: %" PRId64 " bytes planned, %" PRId64 " more are needed, %" PRId64
+		" are free%s; %s%s%s",
+		planned, growth, free, say_others(t, others),
+		enough ? "with activation_checkpointing "
+		       : "a smaller train_micro_batch_size_per_gpu takes less",
+		enough ? enough : "", enough ? " they suffice" : "");
 	return -ENOMEM;
 }
 
@@ -100,7 +144,10 @@ static int take_memory(struct training *t, struct memory *m, char *error, size_t
 {
 	int64_t bytes[WARM_SLOTS], free;
 
-	sizes(t, bytes);
+	if (sizes(t, bytes)) {
+		snprintf(error, error_bytes, "memory: the device does not tell what kernels take");
+		return -EIO;
+	}
 	free = free_bytes(t);
 	/* what another shape has left may be all that is in the way */
 	if (free > 0 && warm_growth(t->warm, bytes) > free && warm_shrink(t->warm, bytes) > 0)
@@ -217,7 +264,7 @@ int training_init(struct training *t, struct warm *w, const struct spec_config *
 	int rc;
 
 	*t = (struct training){.warm = w, .config = config};
-	if (k_context_set_dtype(w->ctx, compute_type(c->precision))) {
+	if (k_context_set_dtype(w->ctx, training_dtype(c->precision))) {
 		snprintf(error, error_bytes, "this engine does not compute in that precision");
 		return -ENOTSUP;
 	}

@@ -25,10 +25,19 @@ struct training {
 	int64_t device_bytes; /* of all buffers */
 };
 
+enum k_dtype training_dtype(enum spec_precision precision);
+
+/*
+ * What the kernels take beside the buffers of such a training; nothing for one that a check
+ * refuses for its size. As k_scratch_plan.
+ */
+int training_scratch(const struct k_context *ctx, int threads, const struct spec_config *config,
+	int64_t bytes[K_SCRATCH_KINDS]);
+
 /*
  * For config->gpus ranks, of which this is w->rank. config and data outlive the training. 0, or
  * with error: -ENOTSUP when the device lacks the precision, -EINVAL when there is no such plan,
- * -ENOMEM.
+ * -ENOMEM, -EIO.
  */
 int training_init(struct training *t, struct warm *w, const struct spec_config *config,
 	const struct dataset *data, char *error, size_t error_bytes);

@@ -123,13 +123,27 @@ static void drop(struct warm *w, int slot)
 {
 	/* peers may have mapped this memory for collectives of graphs */
 	graphs_finish(&w->graphs);
+	if (slot >= WARM_SCRATCH)
+		k_stream_reserve(w->compute, (enum k_scratch)(slot - WARM_SCRATCH), 0);
 	k_free(w->ctx, w->memory[slot]);
 	w->memory[slot] = NULL;
 	w->bytes[slot] = 0;
 }
 
+static int take_scratch(struct warm *w, enum warm_slot slot, int64_t bytes, void **out)
+{
+	*out = NULL;
+	drop(w, (int)slot);
+	if (k_stream_reserve(w->compute, (enum k_scratch)(slot - WARM_SCRATCH), bytes))
+		return -ENOMEM;
+	w->bytes[slot] = bytes;
+	return 0;
+}
+
 int warm_take(struct warm *w, enum warm_slot slot, int64_t bytes, void **out)
 {
+	if (bytes > w->bytes[slot] && slot >= WARM_SCRATCH)
+		return take_scratch(w, slot, bytes, out);
 	if (bytes > w->bytes[slot]) {
 		drop(w, (int)slot);
 		w->memory[slot] = k_alloc(w->ctx, (size_t)bytes);

@@ -29,7 +29,8 @@ enum warm_slot {
 	WARM_BATCH,
 	WARM_OPTIMIZER,
 	WARM_SHARED,
-	WARM_SLOTS,
+	WARM_SCRATCH, /* the compute stream's kinds of it, which holds them itself */
+	WARM_SLOTS = WARM_SCRATCH + K_SCRATCH_KINDS,
 };
 
 struct warm {
@@ -41,7 +42,7 @@ struct warm {
 	struct timeline time;
 	struct zero zero;
 	struct k_event *shared_in, *shared_out;
-	void *memory[WARM_SLOTS];
+	void *memory[WARM_SLOTS]; /* NULL from WARM_SCRATCH on */
 	int64_t bytes[WARM_SLOTS];
 	struct gpu_log
 		*gpu_log; /* NULL: no GPU, or nothing that tells of it; no_gpu_log says why */

@@ -274,6 +274,8 @@ int main(void)
 	test_precisions(&m);
 	test_in_turn(&m);
 	test_recompute(&m);
+	check(&m, "scratch", "no operation took memory beyond the plan",
+		k_stream_grown(m.w.compute) == 0);
 	check(&m, "the device", "has not failed", !k_context_error(m.w.ctx));
 	if (k_context_error(m.w.ctx))
 		printf("%s\n", k_context_error(m.w.ctx));

@@ -120,7 +120,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned int *n, struct pro
 	if (*n < 2)
 		return 7;
 	out[0] = (struct process){.pid = (unsigned int)getpid()};
-	out[1] = (struct process){.pid = 1};
+	out[1] = (struct process){.pid = 1, .used = 3ULL << 30};
 	*n = 2;
 	return 0;
 }

@@ -86,7 +86,12 @@ static void run(const struct spec_config *c, int world, int64_t memory)
 		.memory_total_bytes = memory,
 		.memory_free_bytes = memory / 2,
 		.world = world,
-		.comm_bytes = 1000};
+		.comm_bytes = 1000,
+		.scratch = {[K_SCRATCH_PRODUCTS] = 1 << 10,
+			[K_SCRATCH_OPERATION] = 1 << 11,
+			[K_SCRATCH_PARTIAL] = 1 << 12,
+			[K_SCRATCH_BESIDE_PRODUCTS] = 1 << 13,
+			[K_SCRATCH_BESIDE_OPERATION] = 1 << 14}};
 
 	json_decref(errors);
 	json_decref(check);
@@ -166,7 +171,7 @@ static void test_memory_adds_up(void **state)
 {
 	static const char *const parts[] = {"parameters_bytes", "gradients_bytes", "master_bytes",
 		"moment_m_bytes", "moment_v_bytes", "activations_bytes", "logits_bytes",
-		"batch_bytes", "comm_bytes"};
+		"batch_bytes", "scratch_bytes", "scratch_branch_bytes", "comm_bytes"};
 	struct spec_config c = config();
 	int64_t sum = 0, arena;
 	size_t i;
@@ -177,6 +182,8 @@ static void test_memory_adds_up(void **state)
 		sum += number("memory", parts[i]);
 	assert_int_equal(sum, number("memory", "total_bytes"));
 	assert_int_equal(number("memory", "planned_bytes"), 2 * sum);
+	assert_int_equal(number("memory", "scratch_bytes"), 7 << 10);
+	assert_int_equal(number("memory", "scratch_branch_bytes"), 3 << 13);
 	arena = number("plan", "arena_elems");
 	assert_int_equal(number("memory", "parameters_bytes"), 4 * arena);
 	assert_int_equal(number("memory", "moment_m_bytes"), 2 * arena);

@@ -48,6 +48,8 @@ static void one_sample(void **state)
 	assert_int_equal(s.gpu_percent, -1);
 	assert_int_equal(s.used_bytes, (int64_t)20 << 30);
 	assert_int_equal(s.others, 1);
+	assert_int_equal(s.other_pid, 1);
+	assert_int_equal(s.other_bytes, (int64_t)3 << 30);
 	nvml_close(n);
 	nvml_close(NULL);
 }

@@ -323,11 +323,12 @@ static int refuse_on_rank(struct ranks_self *self)
 		return 2;
 	if (try_free(&w, SPEC_RECOMPUTE_NONE, taken[SPEC_RECOMPUTE_FULL], error, sizeof(error),
 		    &held) != -ENOMEM ||
-		!strstr(error, enough))
+		!strstr(error, enough) || !strstr(error, " bytes planned, "))
 		return 3;
 	if (try_free(&w, SPEC_RECOMPUTE_NONE, taken[SPEC_RECOMPUTE_FULL] - 1, error, sizeof(error),
 		    &held) != -ENOMEM ||
-		strstr(error, "activation_checkpointing"))
+		strstr(error, "activation_checkpointing") ||
+		!strstr(error, "; a smaller train_micro_batch_size_per_gpu takes less"))
 		return 4;
 	for (int i = 0; i < WARM_SLOTS; i++)
 		if (w.bytes[i])
@@ -407,6 +408,47 @@ static int take_turns_on_rank(struct ranks_self *self)
 	return 0;
 }
 
+/* What was planned is there before the first operation, and is enough. */
+static int take_nothing_on_rank(struct ranks_self *self)
+{
+	struct spec_config config;
+	struct outcome out;
+	struct warm w;
+
+	if (tiny_warm(&w, self))
+		return 1;
+	for (int wide = 0; wide < 2; wide++) {
+		config = shape(wide);
+		config.model.dropout = 0.1;
+		if (train(&w, NULL, &config, &out))
+			return 2;
+		if (k_stream_grown(w.compute) != 0)
+			return 3;
+	}
+	if (k_stream_reserve(w.compute, K_SCRATCH_OPERATION, 0) ||
+		k_stream_reserve(w.compute, K_SCRATCH_PARTIAL, 0))
+		return 4;
+	if (train(&w, NULL, &config, &out) || k_stream_grown(w.compute) < 2)
+		return 5;
+	warm_finish(&w);
+	return 0;
+}
+
+static void operations_take_nothing_beyond_the_plan(void **state)
+{
+	struct ranks_options options = {
+		.world = 1,
+		.timeout_ns = INT64_C(60000000000),
+		.limit_ns = INT64_C(240000000000),
+		.fn = take_nothing_on_rank,
+	};
+	static struct ranks_end end;
+
+	(void)state;
+	assert_int_equal(ranks_run(&options, &end), 0);
+	assert_int_equal(end.exit_status[0], 0);
+}
+
 static void what_another_shape_has_left_is_not_in_the_way(void **state)
 {
 	struct ranks_options options = {
@@ -443,6 +485,7 @@ int main(void)
 		cmocka_unit_test(the_buffer_is_what_was_planned),
 		cmocka_unit_test(what_does_not_fit_is_refused),
 		cmocka_unit_test(what_another_shape_has_left_is_not_in_the_way),
+		cmocka_unit_test(operations_take_nothing_beyond_the_plan),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
