@@ -106,7 +106,8 @@ static void test_many(struct trial *m, int64_t rounds)
 		c.reduce_scatter = plan != 3;
 		good = trial_run(m, &c, true, kept ? &o : &first[plan]) &&
 			(!kept || trial_same(&first[plan], &o));
-		if (kept)
+		/* the first plan that takes more memory ends the graphs of those before it */
+		if (i >= 2 * MANY_PLANS)
 			replayed = replayed && trial_replayed(m, &o, c.optimizer_steps);
 		if (m->w.rank == 0)
 			printf("%" PRId64 " steps\n", (i + 1) * c.optimizer_steps), fflush(stdout);
