@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/timex.h>
 #include <sys/utsname.h>
@@ -70,8 +71,11 @@ static void check_memory(struct diagnosis *d)
 
 static void check_shm(struct diagnosis *d)
 {
+	const uid_t own = geteuid();
 	struct statvfs fs;
+	struct stat st;
 	int64_t size, room;
+	char path[64];
 
 	if (statvfs("/dev/shm", &fs) < 0) {
 		diagnosis_add(d, "/dev/shm", d->settings->ranks > 1 ? VERDICT_FAIL : VERDICT_WARN,
@@ -79,6 +83,18 @@ static void check_shm(struct diagnosis *d)
 			strerror(errno));
 		return;
 	}
+	snprintf(path, sizeof(path), "/dev/shm/gpt2d-%u", (unsigned)own);
+	if (access("/dev/shm", W_OK | X_OK) < 0) {
+		diagnosis_add(d, "/dev/shm", d->settings->ranks > 1 ? VERDICT_FAIL : VERDICT_WARN,
+			"chmod 1777 /dev/shm: ranks exchange data through it", "%s",
+			strerror(errno));
+		return;
+	}
+	if (lstat(path, &st) == 0 && (st.st_uid != own || !S_ISDIR(st.st_mode)))
+		diagnosis_add(d, "/dev/shm", VERDICT_WARN,
+			"have it removed; until then ranks take another name",
+			"%s is in the place of a folder of ours, and belongs to uid %u", path,
+			(unsigned)st.st_uid);
 	size = (int64_t)fs.f_blocks * (int64_t)fs.f_frsize;
 	room = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
 	if (d->settings->ranks > 1 && room < SHM_BYTES * d->settings->ranks)

@@ -15,19 +15,27 @@
 /* Others hold the exclusive lock for the moment of a removal: a second is plenty. */
 enum { LOCK_TRIES = 1000 };
 
+enum { RANDOM_CHARS = 6 };
+
+/* <parent>/gpt2d-<uid>, or what an earlier enter of this process has named. */
 static int find_path(char *out, size_t out_bytes)
 {
 	const char *parent = getenv("UCX_POSIX_DIR");
 	char own[32];
-	size_t n;
+	size_t n, own_n;
 
 	snprintf(own, sizeof own, "/gpt2d-%u", (unsigned)geteuid());
+	own_n = strlen(own);
 	if (parent == NULL || parent[0] == '\0')
 		parent = "/dev/shm";
 	n = strlen(parent);
-	if (n >= strlen(own) && strcmp(parent + n - strlen(own), own) == 0)
-		own[0] = '\0';
-	return snprintf(out, out_bytes, "%s%s", parent, own) < (int)out_bytes ? 0 : -ENAMETOOLONG;
+	if (n > own_n + 1 + RANDOM_CHARS && parent[n - RANDOM_CHARS - 1] == '-' &&
+		strncmp(parent + n - RANDOM_CHARS - 1 - own_n, own, own_n) == 0)
+		n -= own_n + 1 + RANDOM_CHARS;
+	else if (n >= own_n && strcmp(parent + n - own_n, own) == 0)
+		n -= own_n;
+	return snprintf(out, out_bytes, "%.*s%s", (int)n, parent, own) < (int)out_bytes ?
+		0 : -ENAMETOOLONG;
 }
 
 /* With the exclusive lock held: no process that could still want a file of it lives. */
@@ -77,30 +85,75 @@ static bool still_there(int fd, const char *path)
 		here.st_ino == there.st_ino;
 }
 
+/* Locked, and named to UCX. 0, -EAGAIN: it is being removed; or what is wrong with it. */
+static int enter_path(struct ucx_shm *shm)
+{
+	int fd = open_own(shm->path), status = -EAGAIN;
+
+	if (fd < 0)
+		return fd == -ENOENT ? -EAGAIN : fd;
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+		remove_files(fd);
+	if (flock(fd, LOCK_SH | LOCK_NB) == 0 && still_there(fd, shm->path))
+		status = setenv("UCX_POSIX_DIR", shm->path, 1) == 0 ? 0 : -ENOMEM;
+	if (status == 0)
+		shm->fd = fd;
+	else
+		close(fd);
+	return status;
+}
+
+/* One of this user's that was left by an engine that was killed, else a new one. */
+static int find_random(const char *path, char *out, size_t out_bytes)
+{
+	const char *name = strrchr(path, '/') + 1;
+	const size_t parent_n = (size_t)(name - path), name_n = strlen(name);
+	char parent[256];
+	struct dirent *entry;
+	bool found = false;
+	DIR *dir;
+
+	snprintf(parent, sizeof parent, "%.*s", (int)parent_n, path);
+	dir = opendir(parent);
+	if (dir == NULL)
+		return -errno;
+	while (!found && (entry = readdir(dir)) != NULL) {
+		struct stat st;
+
+		if (strncmp(entry->d_name, name, name_n) != 0 || entry->d_name[name_n] != '-' ||
+			strlen(entry->d_name) != name_n + 1 + RANDOM_CHARS ||
+			fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+			!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
+			continue;
+		found = snprintf(out, out_bytes, "%s%s", parent, entry->d_name) < (int)out_bytes;
+	}
+	closedir(dir);
+	if (found)
+		return 0;
+	if (snprintf(out, out_bytes, "%s-XXXXXX", path) >= (int)out_bytes)
+		return -ENAMETOOLONG;
+	return mkdtemp(out) != NULL ? 0 : -errno;
+}
+
 int ucx_shm_enter(struct ucx_shm *shm)
 {
-	int status = find_path(shm->path, sizeof shm->path);
+	char path[sizeof shm->path];
+	int status = find_path(path, sizeof path);
 
 	shm->fd = -1;
 	if (status != 0)
 		return status;
 	for (int i = 0; i < LOCK_TRIES; i++) {
-		int fd = open_own(shm->path);
-
-		if (fd < 0 && fd != -ENOENT)
-			return fd;
-		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-			remove_files(fd);
-		if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0 && still_there(fd, shm->path)) {
-			if (setenv("UCX_POSIX_DIR", shm->path, 1) == 0) {
-				shm->fd = fd;
-				return 0;
-			}
-			close(fd);
-			return -ENOMEM;
+		memcpy(shm->path, path, sizeof path);
+		status = enter_path(shm);
+		if (status != 0 && status != -EAGAIN && status != -ENOMEM) {
+			/* the name is another's: peers find files through /proc, by no name */
+			status = find_random(path, shm->path, sizeof shm->path);
+			if (status == 0)
+				status = enter_path(shm);
 		}
-		if (fd >= 0)
-			close(fd);
+		if (status != -EAGAIN)
+			return status;
 		nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
 	}
 	return -EBUSY;

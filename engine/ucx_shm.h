@@ -4,8 +4,9 @@
  * UCX unlinks a segment's file right after making it, and peers open it through /proc; but a
  * process killed in between leaves the file for good (seen in 2 of 100 kills at random moments;
  * System V segments leak the same way). So the files are made in a directory of this user's engines
- * alone, <parent>/gpt2d-<uid>. Every engine holds a shared lock on it; who finds no other, when it
- * enters or leaves, removes what is in it, and the last one the directory itself.
+ * alone, <parent>/gpt2d-<uid>, or <parent>/gpt2d-<uid>-XXXXXX where that name is taken by another
+ * user. Every engine holds a shared lock on it; who finds no other, when it enters or leaves,
+ * removes what is in it, and the last one the directory itself.
  */
 #ifndef GPT2D_UCX_SHM_H
 #define GPT2D_UCX_SHM_H
@@ -17,7 +18,7 @@ struct ucx_shm {
 
 /*
  * Parent: UCX_POSIX_DIR, else /dev/shm; UCX_POSIX_DIR then names the directory. 0 or a negative
- * errno: -EPERM when the directory is not this user's alone. Nothing to leave after a failure.
+ * errno: that of the parent, where nothing can be made. Nothing to leave after a failure.
  */
 int ucx_shm_enter(struct ucx_shm *shm);
 void ucx_shm_leave(struct ucx_shm *shm); /* nothing when fd is -1 */

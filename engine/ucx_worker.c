@@ -104,7 +104,7 @@ static int set_environment(struct ucx_wire *w)
 		return -ENOMEM;
 	status = ucx_shm_enter(&w->shm);
 	if (status != 0)
-		fprintf(stderr, "%s: not a directory of this user alone to share memory in: %s\n",
+		fprintf(stderr, "%s: no directory to share memory in can be made: %s\n",
 			w->shm.path, strerror(-status));
 	return status;
 }

@@ -337,6 +337,22 @@ def test_a_long_state_directory(home):
     assert said + "; set state_dir to another path\n" in done.stdout
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+def test_the_folder_of_shared_memory_is_taken(home):
+    """Another user's, or one that may not be written to at all."""
+    uid = next(uid for uid in range(61000, 62000) if not os.path.lexists(f"/dev/shm/gpt2d-{uid}"))
+    os.chown(home, uid, -1)
+    if subprocess.run([GPT2D, "--version"], user=uid, capture_output=True, check=False).returncode != 0:
+        pytest.skip("the build cannot be reached by another user")
+    taken = Path(f"/dev/shm/gpt2d-{uid}")
+    taken.mkdir(mode=0o700)
+    try:
+        verdict, found, advice = checks(home, "--ranks", "2", user=uid)["/dev/shm"]
+    finally:
+        taken.rmdir()
+    assert verdict == "warn" and found.startswith(f"{taken} is in the place") and "another name" in advice, found
+
+
 def test_too_few_descriptors_for_any_client(home):
     """Where nobody could connect it does not start, and says why."""
     few = ["/bin/sh", "-c", 'ulimit -n 40; exec "$0" "$@"', GPT2D, "-c", "/dev/null", "--socket", home / "s",

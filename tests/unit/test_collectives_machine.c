@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -225,6 +226,59 @@ static void test_nothing_left(void **state)
 	assert_int_equal(rmdir(parent), 0);
 }
 
+static int work_once(struct ranks_self *self)
+{
+	ranks_work(self, 2);
+	return 0;
+}
+
+static const char *shm_parents[2];
+
+static void enter_own(int rank)
+{
+	setenv("UCX_POSIX_DIR", shm_parents[rank], 1);
+}
+
+/*
+ * What stands in the place of this user's directory belongs to somebody else, or is none: another
+ * name is taken, by each rank its own if need be, what a killed one has left is taken over, and
+ * nothing stays.
+ */
+static void test_name_is_taken(void **state)
+{
+	struct ranks_options options = {.world = 2,
+		.timeout_ns = 30 * second_ns,
+		.limit_ns = 60 * second_ns,
+		.before = enter_own,
+		.fn = work_once};
+	static struct ranks_end end;
+	char one[] = "/dev/shm/gpt2d-test-XXXXXX", two[] = "/dev/shm/gpt2d-test-XXXXXX";
+	char taken[2][64], left[160];
+
+	shm_parents[0] = mkdtemp(one);
+	shm_parents[1] = mkdtemp(two);
+	for (int i = 0; i < 2; i++) {
+		assert_non_null(shm_parents[i]);
+		snprintf(taken[i], sizeof taken[i], "%s/gpt2d-%u", shm_parents[i], geteuid());
+		assert_int_equal(mkdir(taken[i], 0755), 0);
+		assert_int_equal(chmod(taken[i], 0755), 0); /* not its user's alone */
+		snprintf(left, sizeof left, "%s-abcdef", taken[i]);
+		assert_int_equal(mkdir(left, 0700), 0);
+	}
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(ranks_run(&options, &end), 0);
+		assert_int_equal(end.exit_status[0], 0);
+		assert_int_equal(end.exit_status[1], 0);
+		shm_parents[1] = shm_parents[0]; /* from now on they share it */
+		assert_int_equal(count_left_over(shm_parents[0], NULL, 0), 1);
+		assert_int_equal(count_left_over(two, NULL, 0), 1);
+	}
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(rmdir(taken[i]), 0);
+	assert_int_equal(rmdir(one), 0);
+	assert_int_equal(rmdir(two), 0);
+}
+
 /* A world of one: nothing of UCX, every call a no-op. */
 static int alone(struct ranks_self *self)
 {
@@ -262,6 +316,7 @@ int main(void)
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_ports_and_signals),
 		cmocka_unit_test(test_nothing_left),
+		cmocka_unit_test(test_name_is_taken),
 	};
 
 	return cmocka_run_group_tests_name("collectives_machine", tests, NULL, NULL);
