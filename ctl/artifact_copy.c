@@ -380,8 +380,8 @@ static int turn_of(const char *path)
 	return slash ? 1 : LAST_TURN;
 }
 
-/* Whether one of files lies in the marker's folder or below it and is lacking. */
-static bool lacks(const json_t *files, const char *marker, const char *lacking)
+/* The first of files with the key `lacking` in the marker's folder or below it; NULL: none. */
+static const char *lacks(const json_t *files, const char *marker, const char *lacking)
 {
 	const size_t folder = strlen(marker) - strlen(ARTIFACT_COMPLETE);
 	const json_t *file;
@@ -392,9 +392,9 @@ static bool lacks(const json_t *files, const char *marker, const char *lacking)
 
 		if (strncmp(path ? path : marker, marker, folder) == 0 &&
 			json_object_get(file, lacking) != NULL)
-			return true;
+			return path ? path : "";
 	}
-	return false;
+	return NULL;
 }
 
 /* Those whose turn it is. */
@@ -413,13 +413,18 @@ static enum outcome copy_turn(
 
 	json_array_foreach(files, i, file) {
 		const char *path = json_string_value(json_object_get(file, "path"));
+		const char *lacking = NULL;
 		struct item item = {.folder = -1, .fd = -1};
 
 		if (turn_of(path ? path : "") != turn)
 			continue;
-		if (turn > 0 && (lacks(files, path, "message") || lacks(missing, path, "path")))
+		if (turn > 0)
+			lacking = lacks(files, path, "message");
+		if (turn > 0 && lacking == NULL)
+			lacking = lacks(missing, path, "path");
+		if (lacking != NULL)
 			outcome = fail(&item, FAILED,
-				"left out: files are lacking of those that it says are whole");
+				"not copied: it says that all is there, and %s is not", lacking);
 		else
 			outcome = copy_item(k, file, &item, e);
 		if (outcome == BROKEN)
