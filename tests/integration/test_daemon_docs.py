@@ -67,6 +67,20 @@ def test_these_are_all_pages():
     assert {f"{path.parent.name}/{path.name.removesuffix('.in')}" for path in found} == set(PAGES)
 
 
+def test_every_reason_of_an_engine_is_told():
+    """What is written to failure.reason, or handed to segment_fail, stands in gpt2d(8)."""
+    told = set()
+    for path in (ROOT / "engine").glob("*.c"):
+        source = path.read_text()
+        told.update(re.findall(r'segment_fail\(\s*\w+,\s*"([a-z_]+)"', source))
+        for value in re.findall(r"reason = ([^;]+);", source):
+            told.update(re.findall(r'"([a-z_]+)"', value))
+    assert {"memory", "data", "peer_lost", "nonfinite_loss"} <= told
+    page = page_text("daemon/gpt2d.8")
+    listed = re.findall(r"^\.It Cm ([a-z_ ,]+)$", page[page.index("Reasons begin with a code"):page.index(".Sh METRICS")], flags=re.M)
+    assert told <= {code for row in listed for code in row.split(" , ")}
+
+
 def test_options_of_the_engine_are_the_same():
     shown = subprocess.run([BUILD / "engine" / "gpt2-engine-cpu", "--help"], capture_output=True, text=True,
         timeout=20, check=True).stdout
