@@ -118,7 +118,7 @@ const struct settings_row settings_rows[] = {
 	{"retain_runs", SETTING_COUNT, AT(retain_runs), RANGE(0, 1000000000, 0), .reload = true,
 		.help = "ended runs that stay, the newest; 0: all",
 		.manual = "Older ones are removed, with their files, when no run is with the "
-			  "engines; where the queue lets them never rest, once 32 have ended.\n"
+			  "engines; where they are never without one, after every 32 that end.\n"
 			  "Runs marked with\n"
 			  ".Ic gpt2ctl keep\n"
 			  "stay and are not counted.\n"},
