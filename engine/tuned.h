@@ -54,7 +54,6 @@ struct tuned_peers {
  * than before. All ranks call it at the same time. 0, or -ENOMEM: then the others wait for this
  * rank; or another negative errno: a peer was lost, which collectives_error tells, or the device.
  */
-int tuned_share(
-	struct tuned *t, const struct tuned_peers *peers, int rank, int64_t *changed);
+int tuned_share(struct tuned *t, const struct tuned_peers *peers, int rank, int64_t *changed);
 
 #endif

@@ -134,8 +134,7 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  * ---- events of a followed run: {id, seq, at, ...} ----
  *
  * seq counts per run from 1 and grows by one from event to event; a gap means that events were
- * dropped for this follower. It starts anew when gpt2d does, and once the run
- * has ended.
+ * dropped for this follower. It starts anew when gpt2d does, and once the run has ended.
  */
 
 /* {state, reason} */
