@@ -250,6 +250,7 @@ static int refused(struct ctl *ctl, const struct arguments *args,
 	const struct submit_source *source, bool sent, struct ctl_error *e)
 {
 	const json_t *rows = json_object_get(e->data, "errors");
+	const bool certain = json_is_false(json_object_get(e->data, "queued"));
 	char why[sizeof(e->message)];
 	json_t *copy, *row;
 	size_t i;
@@ -258,6 +259,10 @@ static int refused(struct ctl *ctl, const struct arguments *args,
 		memcpy(why, e->message, sizeof(why));
 		ctl_error_set(e, e->exit,
 			"%.700s\nwhether the run is queued is not known: gpt2ctl list", why);
+	}
+	if (sent && certain && strstr(e->message, "not queued") == NULL) {
+		memcpy(why, e->message, sizeof(why));
+		ctl_error_set(e, e->exit, "%.700s\nthe run is not queued", why);
 	}
 	if (e->exit != CTL_USAGE || json_array_size(rows) == 0)
 		return ctl_fail(ctl, e);

@@ -14,6 +14,7 @@
 #include "daemon/log.h"
 #include "daemon/process.h"
 #include "proto/protocol.h"
+#include "proto/starved.h"
 #include "proto/version.h"
 
 enum { END_WAIT_S = 1 };
@@ -178,7 +179,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 {
 	struct checker *c = arg;
 	struct question *q;
-	char failure[128];
+	char failure[160];
 	int rc;
 
 	if (c->link != NULL && c->broken && engine_link_reap(c->link)) {
@@ -196,7 +197,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 		rc = start(c);
 		if (rc < 0) {
 			snprintf(failure, sizeof(failure), "the checker cannot be started: %s",
-				strerror(-rc));
+				starved_text(rc));
 			answer_first(c, failure, NULL);
 			return;
 		}

@@ -40,6 +40,7 @@
 #include "daemon/settings.h"
 #include "daemon/store.h"
 #include "daemon/worker.h"
+#include "proto/starved.h"
 
 enum {
 	FINISH_S = 10, /* for a step's end and the files of runs whose work is done, to stop now */
@@ -398,6 +399,8 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 		rc = service_create(d, &d->service);
 	if (rc == 0 && gate_held(d->gate, GATE_RELEASED))
 		say_ready(d);
+	if (rc == -EAGAIN && strcmp(error, "out of memory") == 0)
+		snprintf(error, error_bytes, "%s", starved_text(rc));
 	return rc;
 }
 

@@ -18,6 +18,7 @@
 #include "proto/json_text.h"
 #include "proto/protocol.h"
 #include "proto/spec.h"
+#include "proto/starved.h"
 #include "proto/version.h"
 
 enum { END_TRIES = 100 };
@@ -138,7 +139,7 @@ static bool tell_no_version(struct diagnosis *d, int rc)
 			"%s --version fails", d->program.path);
 	else
 		diagnosis_add(d, "engine", VERDICT_FAIL, "see engine in gpt2d.conf(5)",
-			"%s cannot be started: %s", d->program.path, strerror(-rc));
+			"%s cannot be started: %s", d->program.path, starved_text(rc));
 	return rc == -EPROTO;
 }
 
@@ -248,7 +249,8 @@ static void ask(struct diagnosis *d, struct asking *a, int64_t until_ns)
 	int rc = engine_link_create(&o, &link);
 
 	if (rc < 0) {
-		snprintf(a->failure, sizeof(a->failure), "it cannot be started: %s", strerror(-rc));
+		snprintf(a->failure, sizeof(a->failure), "it cannot be started: %s",
+			starved_text(rc));
 		return;
 	}
 	snprintf(a->failure, sizeof(a->failure),

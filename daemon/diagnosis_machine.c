@@ -22,6 +22,8 @@ enum {
 	BUILT_S = 1735689600, /* 2025: a clock before that has never been set */
 	DESCRIPTORS_PER_CLIENT = 1,
 	DESCRIPTORS_ELSE = 128,
+	PROCESSES_ELSE = 10,  /* gpt2d's four, the checker's, what looks at versions */
+	THREADS_OF_RANK = 6, /* beside those that compute */
 };
 static const int64_t SHM_BYTES = INT64_C(64) << 20; /* what containers give by default */
 
@@ -159,6 +161,41 @@ static void check_limits(struct diagnosis *d)
 			locked.rlim_max == RLIM_INFINITY ? "" : " bytes");
 }
 
+/* What gpt2d, its engines and the checker start, each thread counts as one. */
+static int64_t processes_needed(const struct settings *s)
+{
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	int64_t threads = s->threads;
+
+	if (threads == 0)
+		threads = processors > s->ranks ? processors / s->ranks : 1;
+	return PROCESSES_ELSE + s->ranks * (threads + THREADS_OF_RANK);
+}
+
+static void check_processes(struct diagnosis *d)
+{
+	static const char advice[] =
+		"raise it (TasksMax= and LimitNPROC= of the unit, ulimit -u, --pids-limit)";
+	const int64_t needed = processes_needed(d->settings);
+	char file[CGROUP_FILE_BYTES], text[32];
+	int64_t left = cgroup_pids_left("", file);
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NPROC, &limit) < 0)
+		return;
+	limit_text(limit.rlim_cur, text, sizeof(text));
+	if (geteuid() != 0 && limit.rlim_cur < (rlim_t)needed)
+		diagnosis_add(d, "nproc", VERDICT_WARN, advice,
+			"%s processes and threads for all of this user, about %" PRId64 " needed",
+			text, needed);
+	else if (left >= 0 && left < needed)
+		diagnosis_add(d, "nproc", VERDICT_WARN, advice,
+			"%" PRId64 " processes and threads left by %s, about %" PRId64 " needed",
+			left, file, needed);
+	else
+		diagnosis_add(d, "nproc", VERDICT_OK, NULL, "%s", text);
+}
+
 static void check_gpus(struct diagnosis *d)
 {
 	char line[256] = "", why[512];
@@ -221,6 +258,7 @@ void diagnosis_machine(struct diagnosis *d)
 	check_memory(d);
 	check_shm(d);
 	check_limits(d);
+	check_processes(d);
 	check_file_size(d);
 	check_gpus(d);
 	check_clock(d);

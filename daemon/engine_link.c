@@ -24,6 +24,7 @@
 #include "proto/frame.h"
 #include "proto/protocol.h"
 #include "proto/rpc.h"
+#include "proto/starved.h"
 
 enum {
 	LINK_FD = 3,
@@ -383,6 +384,9 @@ static void say_signal(struct engine_link *link, int number)
 	int n = snprintf(link->end, sizeof(link->end), "killed by signal %d", number);
 	int64_t kills = number == SIGKILL ? cgroup_oom_kills("", file) : -ENOENT;
 
+	if (number == SIGINT) /* engines ignore it, but before main */
+		snprintf(link->end + n, sizeof(link->end) - (size_t)n,
+			" (as OpenBLAS does before it begins: %s)", starved_text(-EAGAIN));
 	if (link->oom_kills < 0 || kills <= link->oom_kills)
 		return;
 	n += snprintf(link->end + n, sizeof(link->end) - (size_t)n,

@@ -12,6 +12,7 @@
 #include "daemon/log.h"
 #include "daemon/text.h"
 #include "proto/protocol.h"
+#include "proto/starved.h"
 
 enum {
 	END_WAIT_S = 1,  /* from a broken link to the end of its process, before all are killed */
@@ -240,7 +241,7 @@ static int start_rank(struct engine_pool *p, struct rank *r)
 
 static void start_all(struct engine_pool *p)
 {
-	char reason[128];
+	char reason[160];
 	int rc;
 
 	set_state(p, POOL_STARTING);
@@ -251,7 +252,8 @@ static void start_all(struct engine_pool *p)
 		rc = start_rank(p, &p->ranks[i]);
 		if (rc < 0) {
 			snprintf(reason, sizeof(reason),
-				"engine_lost: rank %d cannot be started: %s", i, strerror(-rc));
+				"engine_lost: rank %d cannot be started: %s", i,
+				starved_text(rc));
 			engine_pool_restart(p, reason);
 			return;
 		}

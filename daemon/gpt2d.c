@@ -22,6 +22,7 @@
 #include "daemon/settings.h"
 #include "proto/json_text.h"
 #include "proto/protocol.h"
+#include "proto/starved.h"
 #include "proto/version.h"
 
 enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_IN_USE = 3 };
@@ -196,8 +197,8 @@ static int run_with_log(struct settings *settings, int argc, char **argv)
 	rc = log_open(settings->log_file);
 	if (rc < 0) {
 		say("log_file: %s: %s", settings->log_file ? settings->log_file : "stderr",
-			log_error_text(rc));
-		return STATUS_USAGE;
+			rc == -EAGAIN ? starved_text(rc) : log_error_text(rc));
+		return rc == -EAGAIN ? STATUS_FAILED : STATUS_USAGE;
 	}
 	rc = raise_descriptors() < 0 ? STATUS_FAILED : run(settings, &program, argc, argv);
 	log_finish();

@@ -61,6 +61,8 @@ static void refuse(struct submission *s, int code, json_t *data, const char *mes
 {
 	struct client *client = client_of(s);
 
+	if (code == PROTOCOL_INTERNAL && data == NULL) /* nothing was given to the store yet */
+		data = json_pack("{sb}", "queued", false);
 	submission_free(s);
 	if (client)
 		client_refuse(client, code, data, "%s", message);

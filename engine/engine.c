@@ -17,6 +17,7 @@
 #include "engine/ucx_library.h"
 #include "proto/protocol.h"
 #include "proto/spec.h"
+#include "proto/starved.h"
 #include "proto/version.h"
 
 enum { LINK_FD = 3 };
@@ -166,8 +167,8 @@ int main(int argc, char **argv)
 	if (rc) {
 		fprintf(stderr,
 			"gpt2-engine: the line to gpt2d, descriptor 3 and its thread: %s\n",
-			strerror(-rc));
-		end(ENGINE_EXIT_USAGE);
+			starved_text(rc));
+		end(ENGINE_EXIT_POISONED);
 	}
 	code = a.check ? rank_check(link, a.warm.threads) : rank_run(link, &a.warm);
 	link_destroy(link);

@@ -11,6 +11,7 @@
 #include "engine/segment.h"
 #include "engine/writer.h"
 #include "proto/protocol.h"
+#include "proto/starved.h"
 #include "proto/version.h"
 
 /* ---- hello ---- */
@@ -311,7 +312,7 @@ int rank_check(struct link *link, int threads)
 
 	if (rc) {
 		link_log(link, "error", "check: no device to ask: %s",
-			rc == -ENOMEM ? why : strerror(-rc));
+			rc == -ENOMEM ? why : starved_text(rc));
 		goto out;
 	}
 	say_hello(link, "check", 0, NULL, ctx);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/starved.h"
+
 int warm_init(struct warm *w)
 {
 	int rc;
@@ -49,7 +51,7 @@ static int make_device(struct warm *w, char *error, size_t error_bytes)
 	if (!rc)
 		rc = warm_init(w);
 	if (rc)
-		snprintf(error, error_bytes, "device: %s", why[0] ? why : strerror(-rc));
+		snprintf(error, error_bytes, "device: %s", why[0] ? why : starved_text(rc));
 	return rc;
 }
 

@@ -222,6 +222,27 @@ int cgroup_memory_read(const char *root, struct cgroup_memory *out)
 	return 0;
 }
 
+int64_t cgroup_pids_left(const char *root, char file[CGROUP_FILE_BYTES])
+{
+	int64_t limit, used, left = -ENOENT;
+	struct group g;
+	int rc = find_group(root, &g);
+
+	if (rc < 0)
+		return rc;
+	do {
+		if (read_number(root, &g, "pids.max", NULL, &limit) < 0 ||
+			read_number(root, &g, "pids.current", NULL, &used) < 0)
+			continue;
+		used = used < limit ? used : limit;
+		if (left < 0 || limit - used < left) {
+			left = limit - used;
+			name_file(&g, "pids.max", file);
+		}
+	} while (go_up(&g));
+	return left;
+}
+
 int64_t cgroup_oom_kills(const char *root, char file[CGROUP_FILE_BYTES])
 {
 	struct group g;

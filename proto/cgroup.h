@@ -26,6 +26,13 @@ struct cgroup_memory {
 int cgroup_memory_read(const char *root, struct cgroup_memory *out);
 
 /*
+ * How many processes and threads the group may still have, until the first limit of it and of those
+ * above is reached, 0 and above, and the file that says that limit; version 2 only. -ENOENT: no
+ * limit is set, or nothing tells of one.
+ */
+int64_t cgroup_pids_left(const char *root, char file[CGROUP_FILE_BYTES]);
+
+/*
  * How many processes of the group, or of the nearest above that tells, the kernel has ended for
  * lack of memory, and the file that says it; -ENOENT: nothing tells.
  */

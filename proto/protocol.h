@@ -44,8 +44,8 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 #define METHOD_HELLO "hello"
 /*
  * {spec: {...} or its text, priority?, rerun_of?} -> {id, name, state, spec_sha256, segments,
- * position, waiting}; waiting as in an outlook. PROTOCOL_STORE has data {queued}: false, or null:
- * not, unless gpt2d is killed before it can write again.
+ * position, waiting}; waiting as in an outlook. PROTOCOL_STORE and PROTOCOL_INTERNAL have data
+ * {queued}: false, or null: not, unless gpt2d is killed before it can write again.
  */
 #define METHOD_SUBMIT "submit"
 /*

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import resource
 import shutil
 import signal
 import sqlite3
@@ -17,7 +18,7 @@ from helpers import BUILD, FAKE_ENGINE, Daemon, spec, wait_for
 
 GPT2D = BUILD / "daemon" / "gpt2d"
 NAMES = ["gpt2d", "settings", "device", "engine", "checker", "socket", "lock", "state", "database", "lock",
-    "queue", "log", "data", "metrics", "processors", "memory", "/dev/shm", "nofile", "memlock", "fsize", "GPUs", "clock", "systemd"]
+    "queue", "log", "data", "metrics", "processors", "memory", "/dev/shm", "nofile", "memlock", "nproc", "fsize", "GPUs", "clock", "systemd"]
 
 
 @pytest.fixture
@@ -351,6 +352,25 @@ def test_the_folder_of_shared_memory_is_taken(home):
     finally:
         taken.rmdir()
     assert verdict == "warn" and found.startswith(f"{taken} is in the place") and "another name" in advice, found
+
+
+def test_too_few_processes(home):
+    """What is missing is named, where only "Resource temporarily unavailable" is known of it."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+    more = {"preexec_fn": limit}
+    if os.geteuid() == 0:  # the limit is not root's
+        more["user"] = 61000
+        os.chown(home, 61000, -1)
+        if subprocess.run([GPT2D, "--version"], user=61000, capture_output=True, check=False).returncode != 0:
+            pytest.skip("the build cannot be reached by another user")
+    said = "no more processes or threads: raise ulimit -u, TasksMax= of the unit"
+    started = subprocess.run([GPT2D, "-c", "/dev/null", "--socket", home / "s", "--state-dir", home / "state"],
+        capture_output=True, text=True, timeout=60, check=False, **more)
+    assert started.returncode == 1 and said in started.stderr, started
+    found = checks(home, status=1, **more)
+    assert found["nproc"][0] == "warn" and found["nproc"][1].startswith("1 processes and threads for all of this user")
+    assert said in found["engine"][1]
 
 
 def test_too_few_descriptors_for_any_client(home):

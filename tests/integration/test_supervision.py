@@ -1,5 +1,6 @@
 """The engines that train, when something happens to them: the run fails with the reason, others take their place."""
 
+import json
 import os
 import shutil
 import signal
@@ -194,6 +195,26 @@ def limited_engine(tmp_path, kib):
     engine.write_text(f'#!/bin/sh\nulimit -v {kib}\nexec {CPU} "$@"\n')
     engine.chmod(0o700)
     return engine
+
+
+def test_an_engine_without_threads(daemon, tmp_path):
+    """What OpenBLAS does without them before main is told as that, and the run that cannot be checked is not queued."""
+    engine = tmp_path / "engine.sh"
+    engine.write_text("#!/bin/sh\nkill -INT $$\n")
+    engine.chmod(0o700)
+    with daemon(engine=engine, ready=False) as d, d.client() as c:
+        why = "killed by signal 2 (as OpenBLAS does before it begins: no more processes or threads: raise ulimit -u, " \
+            "TasksMax= of the unit)"
+        wait_for(lambda: c.call("status")["engine"]["reason"] == f"engine_lost: rank 0 {why}", "the reason")
+        with pytest.raises(RpcError) as refused:
+            c.submit(small("refused"))
+        assert refused.value.message == f"the checker was {why}" and refused.value.data == {"queued": False}
+        file = tmp_path / "s.json"
+        file.write_text(json.dumps(small("refused")))
+        done = subprocess.run([BUILD / "ctl/gpt2ctl", "--socket", d.socket, "submit", file], capture_output=True,
+            text=True, timeout=60, check=False)
+        assert done.returncode == 1 and done.stderr.endswith("\nthe run is not queued\n"), done.stderr
+        assert c.call("list")["runs"] == []
 
 
 @pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="a sanitizer takes terabytes of address space")

@@ -82,6 +82,25 @@ static void test_nothing(void **state)
 	assert_int_equal(cgroup_memory_read(root, &m), -ENOENT);
 }
 
+/* Of processes: what is left until the first limit. */
+static void test_pids(void **state)
+{
+	char file[CGROUP_FILE_BYTES];
+
+	put_version_2("/p/b");
+	assert_int_equal(cgroup_pids_left(root, file), -ENOENT);
+	put("/cg/p/b/pids.max", "max\n");
+	put("/cg/p/b/pids.current", "5\n");
+	assert_int_equal(cgroup_pids_left(root, file), -ENOENT);
+	put("/cg/p/pids.max", "40\n");
+	put("/cg/p/pids.current", "30\n");
+	assert_int_equal(cgroup_pids_left(root, file), 10);
+	assert_string_equal(file, "/cg/p/pids.max");
+	put("/cg/p/b/pids.max", "4\n");
+	assert_int_equal(cgroup_pids_left(root, file), 0);
+	assert_string_equal(file, "/cg/p/b/pids.max");
+}
+
 /* The limit of one above is narrower; a third has less left, as files' pages count for nothing. */
 static void test_version_2(void **state)
 {
@@ -179,6 +198,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_nothing, make_root, remove_root),
+		cmocka_unit_test_setup_teardown(test_pids, make_root, remove_root),
 		cmocka_unit_test_setup_teardown(test_version_2, make_root, remove_root),
 		cmocka_unit_test_setup_teardown(test_out_of_view, make_root, remove_root),
 		cmocka_unit_test_setup_teardown(test_version_1, make_root, remove_root),

@@ -1,0 +1,12 @@
+/*
+ * starved.h: what it means that no process or thread could be started. fork(2) and
+ * pthread_create(3) say EAGAIN then, "Resource temporarily unavailable", which tells nobody of the
+ * limits that it mostly comes from.
+ */
+#ifndef GPT2D_STARVED_H
+#define GPT2D_STARVED_H
+
+/* rc: a negative errno of fork or pthread_create. Static, or as strerror's. */
+const char *starved_text(int rc);
+
+#endif
