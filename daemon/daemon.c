@@ -132,16 +132,19 @@ static void on_terminate(evutil_socket_t signal, short what, void *arg)
 	daemon_stop(d, left_s == 0);
 }
 
-static void tell_store(const struct daemon *d, bool failing)
+/* failure: NULL where it can be written again. */
+static void tell_store(const struct daemon *d, const struct store_failure *failure)
 {
 	json_t *store = failure_json(d->store);
-	struct store_failure failure;
 
 	follow_store(d->follow, store);
 	json_decref(store);
-	if (failing && store_failure(d->store, &failure))
+	if (failure != NULL && failure->rc == -EBADMSG)
+		log_write(LOG_ERROR, "%s: %s: %s; nothing is written until gpt2d is started again",
+			failure->path, store_error_text(failure->rc), failure->advice);
+	else if (failure != NULL)
 		log_write(LOG_ERROR, "%s: cannot be written: %s: %s; tried again every second",
-			failure.path, store_error_text(failure.rc), failure.advice);
+			failure->path, store_error_text(failure->rc), failure->advice);
 	else
 		log_write(LOG_INFO, "%s/gpt2d.db: can be written again", d->state_dir);
 }
@@ -158,15 +161,18 @@ static void on_reload(evutil_socket_t signal, short what, void *arg)
 static void on_completions(evutil_socket_t fd, short what, void *arg)
 {
 	struct daemon *d = arg;
+	struct store_failure failure;
 	bool failing;
+	int rc;
 
 	store_deliver(d->store);
-	failing = store_failing(d->store);
+	failing = store_failure(d->store, &failure);
+	rc = failing ? failure.rc : 0;
 	if (failing)
 		cancel_store_fails(d);
-	if (failing != d->store_failing)
-		tell_store(d, failing);
-	d->store_failing = failing;
+	if (failing != (d->store_rc < 0) || (rc == -EBADMSG && d->store_rc != rc))
+		tell_store(d, failing ? &failure : NULL);
+	d->store_rc = rc;
 	if (!failing)
 		scheduler_wake(d->scheduler);
 	daemon_stop_turn(d);

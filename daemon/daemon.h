@@ -47,7 +47,7 @@ struct daemon {
 	bool ready_said;
 
 	/* private to daemon.c */
-	bool store_failing;
+	int store_rc; /* of what was last told of the store: 0, or a negative errno */
 	bool engines_told; /* to stop, as the last thing */
 	bool engines_gone;
 	int64_t drain_ns;   /* a signal's stop becomes one at once then; 0: there was none */

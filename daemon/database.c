@@ -13,12 +13,15 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
 #include "daemon/filesystem.h"
 #include "daemon/store.h"
 
 enum {
 	MODE_BYTES = 16,
+	FOUND_BYTES = 256,
 	BUSY_MS = 5000, /* for whoever else has the database locked */
+	STEPS_BETWEEN = 10000, /* of SQLite's machine: looks at the clock */
 };
 
 static const char *const file_suffixes[DATABASE_FILES] = {"", "-wal"};
@@ -249,6 +252,11 @@ void database_reserve(struct database *d)
 		close(fd);
 }
 
+void database_leave(struct database *d)
+{
+	sqlite3_db_config(d->handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+}
+
 bool database_unsure(const struct database *d)
 {
 	int code = sqlite3_extended_errcode(d->handle);
@@ -342,15 +350,64 @@ static int prepare(struct database *d, char *error, size_t error_bytes)
 	return rc;
 }
 
+static bool is_logged(const struct database *d)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s%s", d->path, file_suffixes[DATABASE_FILES - 1]);
+	return stat(path, &st) == 0 && st.st_size > 0;
+}
+
+static int is_late(void *arg)
+{
+	return clock_mono_ns() > *(const int64_t *)arg;
+}
+
+static int read_found(sqlite3_stmt *stmt, void *arg)
+{
+	const char *text = (const char *)sqlite3_column_text(stmt, 0);
+
+	snprintf(arg, FOUND_BYTES, "%s", text ? text : "");
+	return 0;
+}
+
+/* As far as the time allows. */
+static int look(struct database *d, char *error, size_t error_bytes)
+{
+	int64_t until_ns = clock_mono_ns() + DATABASE_LOOK_MS * (CLOCK_S_NS / 1000);
+	char found[FOUND_BYTES] = "";
+	int rc;
+
+	sqlite3_progress_handler(d->handle, STEPS_BETWEEN, is_late, &until_ns);
+	rc = store_sql(d->handle, read_found, found, "pragma quick_check(1)", "");
+	sqlite3_progress_handler(d->handle, 0, NULL, NULL);
+	if (rc == -EBADMSG)
+		snprintf(found, sizeof(found), "%s", sqlite3_errmsg(d->handle));
+	else if (rc < 0 || strcmp(found, "ok") == 0)
+		return 0; /* late, or what will be told by whoever needs it */
+	snprintf(error, error_bytes,
+		"%s; if it was put back from a backup, BACKUP AND RESTORE in gpt2d(8) says what to"
+		" do, else A DAMAGED DATABASE",
+		found);
+	return -EBADMSG;
+}
+
 int database_open(struct database *d, const char *path, char *error, size_t error_bytes)
 {
+	bool logged;
 	int rc;
 
 	snprintf(error, error_bytes, "out of memory");
 	d->path = strdup(path);
 	if (d->path == NULL)
 		return -ENOMEM;
+	logged = is_logged(d);
 	rc = prepare(d, error, error_bytes);
+	if (rc == 0 && logged)
+		rc = look(d, error, error_bytes);
+	if (rc == -EBADMSG)
+		database_leave(d);
 	if (rc == 0 && database_gone(d)) {
 		snprintf(error, error_bytes, "%s", store_error_text(-ESTALE));
 		rc = -ESTALE;

@@ -21,6 +21,8 @@ enum { DATABASE_FILES = 2 };
  */
 enum { DATABASE_WAL_IDLE = 1000, DATABASE_WAL_FULL = 4096 };
 
+enum { DATABASE_LOOK_MS = 500 };
+
 struct database {
 	struct sqlite3 *handle;
 	char *path;
@@ -35,8 +37,10 @@ struct database {
 };
 
 /*
- * d is zero. Makes the file when there is none, and brings its schema up to date. 0, or a negative
- * errno with error (store.h names them); database_close is due either way.
+ * d is zero. Makes the file when there is none, and brings its schema up to date. One that was not
+ * closed is looked at for at most DATABASE_LOOK_MS: its log may be that of another database, which
+ * SQLite does not notice. 0, or a negative errno with error (store.h names them); database_close is
+ * due either way.
  */
 int database_open(struct database *d, const char *path, char *error, size_t error_bytes);
 /* The schema that is in it, 0 for none as yet; an error as store_sql's, or -EPROTO with error when
@@ -63,6 +67,9 @@ void database_reserve(struct database *d);
 
 /* After a commit that failed: whether all of it may have got into the write-ahead log. */
 bool database_unsure(const struct database *d);
+
+/* Of a damaged one: what its write-ahead log holds stays there when it is closed. */
+void database_leave(struct database *d);
 
 /* Room, in bytes, that a probe asks for: a submission takes some ten pages. */
 enum { DATABASE_PROBE = 64 << 10 };

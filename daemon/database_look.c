@@ -31,9 +31,9 @@ static void write_uri(const char *path, const char *options, char *out)
 /*
  * With a write-ahead log that is not empty the newest pages are there: it is read by the only
  * module of SQLite that makes no file for that, which then takes no locks. Without, what is in the
- * database is all there is.
+ * database is all there is. Where it is in use its files are all there.
  */
-static int open_unchanged(const char *path, sqlite3 **out)
+static int open_unchanged(const char *path, bool in_use, sqlite3 **out)
 {
 	char name[PATH_MAX + 8], uri[URI_BYTES];
 	struct stat st;
@@ -41,8 +41,8 @@ static int open_unchanged(const char *path, sqlite3 **out)
 	int rc;
 
 	snprintf(name, sizeof(name), "%s-wal", path);
-	logged = stat(name, &st) == 0 && st.st_size > 0;
-	write_uri(path, logged ? "mode=ro&vfs=unix-none" : "immutable=1", uri);
+	logged = !in_use && stat(name, &st) == 0 && st.st_size > 0;
+	write_uri(path, in_use ? "mode=ro" : logged ? "mode=ro&vfs=unix-none" : "immutable=1", uri);
 	rc = sqlite3_open_v2(
 		uri, out, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
 	if (rc != SQLITE_OK)
@@ -104,8 +104,8 @@ static int look(sqlite3 *db, struct database_look *out, char *error, size_t erro
 	return rc;
 }
 
-int database_look(const char *path, int64_t within_ms, struct database_look *out, char *error,
-	size_t error_bytes)
+int database_look(const char *path, bool in_use, int64_t within_ms, struct database_look *out,
+	char *error, size_t error_bytes)
 {
 	int64_t until_ns = clock_mono_ns() + within_ms * 1000000;
 	struct database_look seen = {0};
@@ -121,7 +121,7 @@ int database_look(const char *path, int64_t within_ms, struct database_look *out
 		return rc;
 	}
 	errno = 0;
-	rc = store_errno(db, open_unchanged(path, &db));
+	rc = store_errno(db, open_unchanged(path, in_use, &db));
 	if (rc < 0) {
 		snprintf(error, error_bytes, "%s", db ? sqlite3_errmsg(db) : strerror(-rc));
 	} else {

@@ -243,7 +243,7 @@ static void check_runs(struct diagnosis *d, const char *state, int64_t known)
 			state, (long long)ids.beyond, ids.name);
 }
 
-/* What is in it already. A gpt2d that has it open tells by itself what is wrong with it. */
+/* What is in it already. Of one that is open in a gpt2d that gpt2d tells all but damage. */
 static void check_queue(struct diagnosis *d, const char *state, const char *path)
 {
 	struct database_look look;
@@ -251,12 +251,12 @@ static void check_queue(struct diagnosis *d, const char *state, const char *path
 	long pid = holder(path);
 	int rc;
 
-	if (pid >= 0) {
+	rc = database_look(path, pid >= 0, QUEUE_LOOK_MS, &look, error, sizeof(error));
+	if (pid >= 0 && rc != -EBADMSG) {
 		diagnosis_add(d, "queue", VERDICT_OK, NULL,
 			"%s is open in gpt2d, process %ld: gpt2ctl status", path, pid);
 		return;
 	}
-	rc = database_look(path, QUEUE_LOOK_MS, &look, error, sizeof(error));
 	if (rc == -ENOENT)
 		diagnosis_add(d, "queue", VERDICT_OK, NULL, "%s is to be made", path);
 	else if (rc == -EBADMSG)

@@ -36,6 +36,7 @@ struct store {
 	int lost; /* writes given up at the close */
 
 	/* of the thread */
+	bool damaged;     /* no try, and no success of one, ends that */
 	bool unsure;      /* a commit failed of which the disk may hold all */
 	int64_t probe_ns; /* monotonic: when it is next tried whether it still fails */
 };
@@ -266,7 +267,11 @@ static int exec(struct store *s, const char *sql)
  */
 static int commit_writes(struct store *s, struct store_job *first)
 {
-	int rc = database_gone(&s->db) ? -ESTALE : exec(s, "begin immediate");
+	int rc;
+
+	if (s->damaged)
+		return -EBADMSG;
+	rc = database_gone(&s->db) ? -ESTALE : exec(s, "begin immediate");
 
 	for (struct store_job *job = first; rc == 0 && job != NULL; job = job->next) {
 		rc = exec(s, "savepoint job");
@@ -293,6 +298,10 @@ static void set_failing(struct store *s, int rc)
 	struct store_failure now = {0};
 	bool changed;
 
+	if (rc == -EBADMSG && !s->damaged) {
+		s->damaged = true;
+		database_leave(&s->db);
+	}
 	if (rc == 0)
 		s->unsure = false;  /* what it was about has been written over */
 	if (rc == 0 && !s->failing) /* only this thread writes it */
@@ -303,7 +312,7 @@ static void set_failing(struct store *s, int rc)
 	s->probe_ns = clock_mono_ns() + CLOCK_S_NS;
 	pthread_mutex_lock(&s->lock);
 	now.since_ns = s->failing ? s->failure.since_ns : clock_utc_ns();
-	changed = s->failing != (rc < 0);
+	changed = s->failing != (rc < 0) || (rc == -EBADMSG && s->failure.rc != rc);
 	s->failing = rc < 0;
 	s->failure = now;
 	pthread_mutex_unlock(&s->lock);
@@ -325,6 +334,17 @@ static void sort_failed(struct store *s, struct store_job *job, int rc, struct j
 	}
 }
 
+/* A job that is no write. What it finds is known before it is told. */
+static void do_other(struct store *s, struct store_job *job)
+{
+	bool reads = job->kind == STORE_READ;
+	int rc = job->work(job, reads ? s->db.handle : NULL);
+
+	if (reads && rc == -EBADMSG && !s->damaged)
+		set_failing(s, rc);
+	complete(s, job, rc);
+}
+
 /*
  * Jobs that came while a write is being retried: questions and files go on, writes join what is
  * tried; whether there was one.
@@ -337,8 +357,7 @@ static bool serve_waiting(struct store *s, struct store_job *job, struct jobs *k
 	for (; job != NULL; job = next) {
 		next = job->next;
 		if (job->kind != STORE_WRITE) {
-			complete(s, job,
-				job->work(job, job->kind == STORE_READ ? s->db.handle : NULL));
+			do_other(s, job);
 			continue;
 		}
 		append(kept, job);
@@ -403,7 +422,8 @@ static void do_writes(struct store *s, struct store_job *first)
 		complete(s, job, rc < 0 ? rc : job->rc);
 	}
 	/* who waited for the commit has been told */
-	database_checkpoint(&s->db, DATABASE_WAL_FULL);
+	if (!s->damaged)
+		database_checkpoint(&s->db, DATABASE_WAL_FULL);
 }
 
 /* Give back what was taken and not begun: it comes before what came since. */
@@ -436,7 +456,7 @@ static void do_jobs(struct store *s, struct store_job *job)
 	if (job->kind == STORE_WRITE)
 		do_writes(s, job);
 	else
-		complete(s, job, job->work(job, job->kind == STORE_READ ? s->db.handle : NULL));
+		do_other(s, job);
 }
 
 /*
@@ -459,12 +479,12 @@ static bool wait_for_jobs(struct store *s)
 }
 
 /*
- * Nothing waits to be written since a write was refused: what ends the failure is looked for. Of a
- * database that is damaged a small write says nothing.
+ * Nothing waits to be written since a write was refused: what ends the failure is looked for.
+ * Nothing ends that a database is damaged.
  */
 static void probe(struct store *s)
 {
-	if (s->failure.rc == -EBADMSG)
+	if (s->damaged)
 		s->probe_ns = clock_mono_ns() + CLOCK_S_NS;
 	else
 		set_failing(s, database_probe(&s->db));

@@ -49,19 +49,20 @@ struct sqlite3 *store_db(struct store *s); /* before store_start only */
 const char *store_path(const struct store *s);
 int store_start(struct store *s); /* the thread: 0 or a negative errno */
 void store_add(struct store *s, struct store_job *job);
-int store_fd(const struct store *s); /* readable when store_deliver has something to do, and
-				      * when failing begins or ends */
+int store_fd(const struct store *s); /* readable when store_deliver has something to do, when
+				      * failing begins or ends, or damage is found */
 void store_deliver(struct store *s); /* calls done() of what is complete */
 
 /*
  * The last try to write failed. It is tried again each second, with what must not be lost or else
- * with a little that says nothing, until a write succeeds.
+ * with a little that says nothing, until a write succeeds. Or a job found the database damaged
+ * (-EBADMSG), be it one that reads: nothing is written to it from then on, until it is closed.
  */
 bool store_failing(struct store *s);
 
 /* Of the write that fails: what was said of it last, and since when. */
 struct store_failure {
-	int rc;           /* a negative errno; -ESTALE: the files are not there any more */
+	int rc; /* a negative errno; -ESTALE: the files are not there any more; -EBADMSG: damaged */
 	int64_t since_ns; /* UTC */
 	/* What was refused since may all the same be found written if gpt2d is killed before the
 	 * next write that succeeds: it was not the writing that failed, but to have it synced. */

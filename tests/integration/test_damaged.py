@@ -15,9 +15,9 @@ MANUAL = Path(__file__).resolve().parents[2] / "daemon" / "gpt2d.8"
 RUNS = 40
 
 
-def commands():
-    """The blocks of A DAMAGED DATABASE, of each its lines."""
-    section = MANUAL.read_text().split(".Sh A DAMAGED DATABASE\n")[1].split("\n.Sh ")[0]
+def commands(title="A DAMAGED DATABASE"):
+    """The blocks of a section, of each its lines."""
+    section = MANUAL.read_text().split(f".Sh {title}\n")[1].split("\n.Sh ")[0]
     return ["\n".join(line[2:].replace("\\e", "\\") for line in block.splitlines() if line.startswith("$ "))
         for block in re.findall(r"^\.Bd -literal.*?^\.Ed", section, re.MULTILINE | re.DOTALL)]
 
@@ -28,7 +28,22 @@ def shell(state, script):
     return done.stdout.split()
 
 
-@pytest.mark.skipif(not shutil.which("sqlite3"), reason="sqlite3, the program, is not installed")
+def damage_page(database, pattern):
+    """The last leaf of a table that has that in it."""
+    was = database.read_bytes()
+    page = int.from_bytes(was[16:18], "big")
+    at = [found.start() // page * page for found in re.finditer(pattern, was, re.DOTALL)]
+    with open(database, "r+b") as file:
+        file.seek([start for start in at if was[start] == 0x0d][-1])
+        file.write(b"\xa5" * page)
+
+
+# a row of runs: name, uid, state
+EARLY_ROW, LATE_ROW = (rb"%s.{0,8}done" % name for name in (b"run5", b"run30"))
+NEEDS_SQLITE = pytest.mark.skipif(not shutil.which("sqlite3"), reason="sqlite3, the program, is not installed")
+
+
+@NEEDS_SQLITE
 @pytest.mark.parametrize("damage", ["none", "page"])
 def test_the_manuals_repair(daemon, damage):
     with daemon() as d:
@@ -39,12 +54,7 @@ def test_the_manuals_repair(daemon, damage):
         d.stop()
         database = d.state / "gpt2d.db"
         if damage == "page":
-            page = int.from_bytes(database.read_bytes()[16:18], "big")
-            name = b"run30"
-            at = database.read_bytes().rindex(name) // page * page
-            with open(database, "r+b") as file:
-                file.seek(at)
-                file.write(os.urandom(page))
+            damage_page(database, LATE_ROW)
         make, replace = commands()
         integrity, found = shell(d.state, make)
         assert integrity == "ok" and RUNS // 4 <= int(found) <= RUNS
@@ -138,3 +148,123 @@ def test_a_table_that_is_missing(daemon, table):
         assert said in checked(d)
         shutil.rmtree(d.state)
         d.start()
+
+
+def fill(d, runs=RUNS):
+    with d.client() as c:
+        last = [c.submit(spec(f"run{n}")) for n in range(runs)][-1]
+        c.wait(last)
+
+
+def test_damage_is_told_everywhere(daemon):
+    """Found by a question: nothing is accepted, started or written from then on, and all say why."""
+    with daemon() as d:
+        fill(d)
+        assert d.stop() == 0
+        whole = (d.state / "gpt2d.db").read_bytes()
+        damage_page(d.state / "gpt2d.db", EARLY_ROW)
+        d.start()
+        with d.client() as c:
+            assert c.call("status")["store"] is None
+            c.call("drain")
+            waiting = c.submit(spec("waiting"))
+            with pytest.raises(RpcError, match="damaged"):
+                c.call("list", limit=10000)
+            store = c.call("status")["store"]
+            assert store["path"] == f"{d.state}/gpt2d.db" and store["errno"] == "EBADMSG"
+            assert "damaged" in store["error"] and "A DAMAGED DATABASE in gpt2d(8)" in store["advice"]
+            assert "\ngpt2d_store_failing 1\n" in c.call("metrics")["text"]
+            said = f"{d.state}/gpt2d.db: the database is damaged"
+            wait_for(lambda: f" error {said}" in d.said(), "the damage in the log")
+            for _ in range(3):
+                with pytest.raises(RpcError, match="the database is damaged.*A DAMAGED DATABASE") as refused:
+                    c.submit(spec("next"))
+                assert refused.value.code == -32006
+            assert c.call("status")["store"] == store
+            assert f"{d.state}/gpt2d.db: " in checked(d)
+            assert d.said().count(f" error {said}") == 1
+        before = (d.state / "gpt2d.db").read_bytes()
+        d.stop()
+        assert (d.state / "gpt2d.db").read_bytes() == before
+        assert "A DAMAGED DATABASE" in start_refused(d)
+        (d.state / "gpt2d.db").write_bytes(whole)
+        d.start()
+        with d.client() as c:
+            assert c.call("status")["store"] is None
+            assert [run["id"] for run in c.call("list", state="queued")["runs"]] == [waiting]
+
+
+def test_no_run_starts_from_a_damaged_database(daemon):
+    with daemon() as d:
+        fill(d)
+        d.stop()
+        damage_page(d.state / "gpt2d.db", EARLY_ROW)
+        d.start()
+        d.engines()
+        with d.client() as c:
+            running = c.submit(spec("long-ms20", 100000))
+            wait_for(lambda: c.call("status")["running"], "a run that runs")
+            waiting = c.submit(spec("waiting"))
+            with pytest.raises(RpcError, match="damaged"):
+                c.call("list", limit=10000)
+            with pytest.raises(RpcError, match="damaged"):
+                c.call("cancel", id=running)
+            status = wait_for(lambda: (s := c.call("status"))["running"] is None and s, "the end of the run")
+            assert [run["id"] for run in status["queue"]] == [waiting]
+        assert d.stop() == 1 and "stopped; not everything could be written" in d.said()
+
+
+def stale_log(d):
+    """A gpt2d.db of three runs beside the write-ahead log of one with many more; the copy."""
+    fill(d, 3)
+    d.stop()
+    database, copy = d.state / "gpt2d.db", d.state / "copy"
+    shutil.copyfile(database, copy)
+    d.start()
+    fill(d)
+    db = sqlite3.connect(database)
+    db.execute("pragma wal_checkpoint")
+    db.close()
+    fill(d, 10)
+    d.kill()
+    assert (d.state / "gpt2d.db-wal").stat().st_size > 0
+    shutil.copyfile(copy, database)
+    return copy
+
+
+def test_a_log_of_another_database(daemon):
+    """The start is refused and changes nothing: without the log all is right."""
+    with daemon() as d:
+        copy = stale_log(d)
+        log = (d.state / "gpt2d.db-wal").read_bytes()
+        error = start_refused(d)
+        assert "BACKUP AND RESTORE in gpt2d(8)" in error
+        assert (d.state / "gpt2d.db").read_bytes() == copy.read_bytes()
+        assert (d.state / "gpt2d.db-wal").read_bytes() == log
+        shell(d.state, "rm -f gpt2d.db-wal gpt2d.db-shm")
+        d.start()
+        with d.client() as c:
+            assert len(c.call("list")["runs"]) == 3
+            assert c.wait(c.submit(spec("next")))["id"] > 3 + RUNS + 10
+
+
+@NEEDS_SQLITE
+def test_the_manuals_backup(daemon, tmp_path):
+    """Made while gpt2d runs, put back over a database that has gone on and was not closed."""
+    backup = tmp_path / "backup"
+    backup.mkdir()
+    make, restore = (block.replace("BACKUP", str(backup)) for block in commands("BACKUP AND RESTORE"))
+    with daemon() as d:
+        fill(d)
+        shell(d.state, make)
+        assert sorted(path.name for path in backup.iterdir()) == ["gpt2d.db", "runs"]
+        fill(d, 20)
+        d.kill()
+        shutil.rmtree(d.state / "runs/1-run0")
+        shell(d.state, restore)
+        assert (d.state / "runs/1-run0").is_dir()
+        d.start()
+        with d.client() as c:
+            assert {run["state"] for run in c.call("list", limit=10000)["runs"]} == {"done"}
+            assert len(c.call("list", limit=10000)["runs"]) == RUNS
+            assert c.wait(c.submit(spec("next")))["id"] > RUNS + 20
