@@ -16,6 +16,7 @@
 #include "daemon/record.h"
 #include "daemon/run_files.h"
 #include "daemon/settings.h"
+#include "daemon/settle.h"
 #include "proto/artifact.h"
 #include "proto/json_text.h"
 #include "proto/spec_json.h"
@@ -32,6 +33,8 @@ static void release(struct active *a)
 	spec_free(a->spec);
 	json_decref(a->artifacts);
 	json_decref(a->data);
+	json_decref(a->settled);
+	free(a->told);
 	free(a->order);
 	free(a);
 }
@@ -278,7 +281,8 @@ static int read_spec(struct active *a, const char *canonical)
 	if (rc < 0)
 		return rc;
 	a->order = calloc(design_count(a->spec), sizeof(*a->order));
-	if (a->order == NULL) {
+	a->told = calloc(design_count(a->spec), sizeof(*a->told));
+	if (!a->order || !a->told) {
 		failed(a, "no_memory: for the order of its segments");
 		return -ENOMEM;
 	}
@@ -388,7 +392,7 @@ static int finish_work(void *arg)
 	char line[PATH_MAX + 512], at[CLOCK_TEXT_BYTES];
 	char wall[SPEC_JSON_REAL_BYTES], rate[SPEC_JSON_REAL_BYTES];
 	double wall_s = (double)(clock_mono_ns() - a->started_ns) / 1e9;
-	int n;
+	int n, rc;
 
 	clock_text(clock_utc_ns(), at);
 	spec_json_format_real(wall_s, wall);
@@ -401,7 +405,10 @@ static int finish_work(void *arg)
 		(long long)a->run->segments, a->run->spec_sha256);
 	if (n < 0 || (size_t)n >= sizeof(line))
 		return -ENAMETOOLONG;
-	return artifact_write(a->dir, ARTIFACT_COMPLETE, line, (size_t)n);
+	rc = artifact_write(a->dir, ARTIFACT_COMPLETE, line, (size_t)n);
+	if (rc < 0)
+		settle_remove(a->dir); /* it may be there, and not be durable */
+	return rc;
 }
 
 static void on_finished(void *arg, int rc)

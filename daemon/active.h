@@ -18,6 +18,8 @@
 
 struct daemon;
 
+enum active_told { ACTIVE_UNTOLD, ACTIVE_DONE, ACTIVE_FAILED };
+
 struct active {
 	TAILQ_ENTRY(active) link; /* scheduler.c */
 	struct daemon *daemon;
@@ -39,12 +41,21 @@ struct active {
 	bool sent_again;    /* a segment went to the next engines: nobody had begun it */
 	bool lacking;       /* a segment of it has failed: it cannot become done */
 	bool unrecorded;    /* the store does not know all that became of its segments */
+	unsigned char *told; /* of each segment, enum active_told: what the engine said last */
 	double tokens;      /* of the segments that are durable */
 	json_t *artifacts;  /* of segments that are being written: {"0": [{path, bytes}]} */
 	json_t *data;       /* files that its segments have opened, as they were first told */
 
 	/* There was no room for its directories before it began: why (rc 0: there was). */
 	struct store_failure lack;
+
+	/* private to scheduler_leave.c */
+	bool left; /* its engines are ending: it ends as its folder says */
+	bool settling;
+	int64_t cut; /* the segment that they were training, -1: none */
+	char cut_reason[RUN_REASON_BYTES];
+	struct store_job settle;
+	json_t *settled; /* segments that are complete: [{segment, summary, artifacts}] */
 
 	/* private to active.c */
 	bool prepared;

@@ -103,6 +103,13 @@ static void on_engines_lost(const char *reason, void *arg)
 	gate_lost(d->gate, reason);
 }
 
+static void on_engines_gone(void *arg)
+{
+	struct daemon *d = arg;
+
+	scheduler_gone(d->scheduler);
+}
+
 static void on_engines_stopped(void *arg)
 {
 	struct daemon *d = arg;
@@ -303,6 +310,7 @@ static int start_engines(struct daemon *d)
 		.ready = on_engines_ready,
 		.message = on_engine_message,
 		.lost = on_engines_lost,
+		.gone = on_engines_gone,
 		.released = on_engines_released,
 		.stopped = on_engines_stopped,
 		.arg = d,
@@ -418,7 +426,7 @@ void daemon_stop(struct daemon *d, bool now)
 		d->stopping = true;
 		notify_send("STOPPING=1\nSTATUS=stopping");
 		gate_stop(d->gate);
-		if (!scheduler_busy(d->scheduler))
+		if (!scheduler_in_hand(d->scheduler))
 			now = true;
 		log_write(LOG_INFO, now ? "stopping" : "stopping after the running run");
 	}
@@ -463,17 +471,20 @@ static void drain(struct daemon *d)
 	daemon_stop(d, true);
 }
 
-/* One step after another: the runs, the engines, the followers' last events, the replies. */
+/*
+ * One step after another: the runs, the engines, how runs that they still had have ended, the
+ * followers' last events, the replies.
+ */
 static void on_turn(evutil_socket_t fd, short what, void *arg)
 {
 	static const struct timeval soon = {0, 20000};
 	struct daemon *d = arg;
 
-	if (d->drain_ns != 0 && d->finish_ns == 0 && scheduler_busy(d->scheduler))
+	if (d->drain_ns != 0 && d->finish_ns == 0 && scheduler_in_hand(d->scheduler))
 		drain(d);
 	if (d->finish_ns != 0 && clock_mono_ns() > d->finish_ns)
 		scheduler_interrupt(d->scheduler, true);
-	if (scheduler_busy(d->scheduler)) {
+	if (scheduler_in_hand(d->scheduler)) {
 		if (d->finish_ns != 0)
 			event_add(d->turn, &soon);
 		return;
@@ -486,7 +497,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 		scheduler_interrupt(d->scheduler, true); /* what was made ready ahead */
 		engine_pool_stop(d->pool);
 	}
-	if (!d->engines_gone)
+	if (!d->engines_gone || scheduler_busy(d->scheduler))
 		return;
 	if (d->linger_ns == 0)
 		d->linger_ns = clock_mono_ns() + LINGER_S * CLOCK_S_NS;

@@ -272,6 +272,7 @@ static void all_ended(struct engine_pool *p)
 		p->ranks[i].gpu = NULL;
 	}
 	evtimer_del(p->timer);
+	p->o.gone(p->o.arg);
 	if (p->state == POOL_STOPPING) {
 		set_state(p, POOL_STOPPED);
 		p->o.stopped(p->o.arg);
@@ -492,6 +493,14 @@ void engine_pool_destroy(struct engine_pool *p)
 bool engine_pool_ready(const struct engine_pool *p)
 {
 	return p->state == POOL_READY;
+}
+
+bool engine_pool_gone(const struct engine_pool *p)
+{
+	for (int i = 0; i < p->o.ranks; i++)
+		if (p->ranks[i].link != NULL)
+			return false;
+	return true;
 }
 
 void engine_pool_send(struct engine_pool *p, int n, const char *method, json_t *params)

@@ -32,6 +32,7 @@ struct engine_pool_options {
 	/* Nothing more will come from these engines; reason: "engine_lost: rank 1 killed by signal
 	 * 9". */
 	void (*lost)(const char *reason, void *arg);
+	void (*gone)(void *arg);     /* however they came to their end: no process is left */
 	void (*released)(void *arg); /* after engine_pool_release: no process is left */
 	void (*stopped)(void *arg);  /* after engine_pool_stop: the same */
 	void *arg;
@@ -44,6 +45,7 @@ void engine_pool_destroy(struct engine_pool *p); /* takes NULL */
 void engine_pool_hear(struct engine_pool *p);
 
 bool engine_pool_ready(const struct engine_pool *p);
+bool engine_pool_gone(const struct engine_pool *p); /* no process is left, or there was none */
 /* To the first n ranks; params is borrowed. */
 void engine_pool_send(struct engine_pool *p, int n, const char *method, json_t *params);
 /* Kill all and start anew; lost() is called with reason before this returns, unless they are lost

@@ -47,7 +47,7 @@ static bool names_run(const char *marker, const struct run *run)
 	return equals(value_of(marker, " run_id="), id);
 }
 
-static bool segment_valid(const char *dir, const struct run *run)
+bool marker_segment_valid(const char *dir, const struct run *run)
 {
 	size_t n;
 	char *marker = run_files_read(dir, ARTIFACT_COMPLETE, MARKER_BYTES, &n);
@@ -71,7 +71,7 @@ static bool segments_valid(const char *dir, const struct run *run)
 		if (entry->d_name[0] != '.' &&
 			snprintf(path, sizeof(path), "%s/segments/%s", dir, entry->d_name) <
 				PATH_MAX)
-			valid += segment_valid(path, run);
+			valid += marker_segment_valid(path, run);
 	if (segments != NULL)
 		closedir(segments);
 	return valid == run->segments;

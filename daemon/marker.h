@@ -15,5 +15,7 @@ enum { MARKER_METRICS_BYTES = 16 << 20 };
  * that fits their metrics.
  */
 bool marker_valid(const char *dir, const struct run *run);
+/* The same of the directory of one segment of an experiment. */
+bool marker_segment_valid(const char *dir, const struct run *run);
 
 #endif

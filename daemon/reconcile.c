@@ -1,7 +1,6 @@
 #include "daemon/reconcile.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,16 +9,13 @@
 #include "daemon/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/log.h"
-#include "daemon/marker.h"
 #include "daemon/queue.h"
 #include "daemon/record.h"
 #include "daemon/record_row.h"
-#include "daemon/run_files.h"
 #include "daemon/run_ids.h"
-#include "daemon/summary.h"
+#include "daemon/settle.h"
 #include "daemon/sweep.h"
 #include "proto/artifact.h"
-#include "proto/json_text.h"
 
 enum { BROKEN_SWEPT = 16 }; /* only the very last ones can have something left */
 
@@ -62,61 +58,54 @@ static int sweep_broken(struct run *run, void *arg)
 	return 0;
 }
 
-/* [{path, bytes}] of what lies in dir. */
-static json_t *files_of(const char *dir)
+static void say_kept(const char *dir, int rc)
 {
-	struct run_files files = {0};
-	json_t *list = json_array();
-
-	if (run_files_list(dir, NULL, &files) < 0)
-		return list;
-	for (size_t i = 0; i < files.n; i++)
-		json_array_append_new(list,
-			json_pack("{ss sI}", "path", files.file[i].path, "bytes",
-				(json_int_t)files.file[i].bytes));
-	run_files_finish(&files);
-	return list;
+	log_write(LOG_ERROR, "%s/%s: of what is not done, but cannot be removed: %s", dir,
+		ARTIFACT_COMPLETE, strerror(-rc));
 }
 
-/* Nothing where the metrics in dir are none: the run is done all the same. */
-static int find_summary(struct daemon *d, int64_t run, int64_t segment, const char *dir)
+/*
+ * The segments of which the engine did not come to speak: done, with what it would have said, where
+ * their folder says so.
+ */
+static int settle_segments(struct daemon *d, const struct run *run, const char *own)
 {
-	char *metrics_text, *summary_text = NULL, *files_text = NULL;
-	json_t *metrics, *summary, *files;
-	size_t n;
-	int rc = 0;
-
-	metrics_text = run_files_read(dir, ARTIFACT_METRICS, MARKER_METRICS_BYTES, &n);
-	metrics = json_text_value(metrics_text);
-	free(metrics_text);
-	summary = summary_of_metrics(metrics);
-	files = files_of(dir);
-	if (summary != NULL && json_object_set(summary, "artifacts", files) == 0) {
-		summary_text = json_text_write(summary, JSON_COMPACT, NULL);
-		files_text = json_text_write(files, JSON_COMPACT, NULL);
-	}
-	if (summary_text != NULL && files_text != NULL)
-		rc = record_found(d->store, run, segment, summary_text, files_text);
-	free(summary_text);
-	free(files_text);
-	json_decref(files);
-	json_decref(summary);
-	json_decref(metrics);
-	return rc;
-}
-
-/* A run is done of whose segments the engine did not come to speak: what it would have said. */
-static int find_summaries(struct daemon *d, const struct run *run)
-{
-	char then[SPEC_PATH_MAX], dir[PATH_MAX];
+	char then[SPEC_PATH_MAX], dir[PATH_MAX], *summary, *artifacts;
 	int64_t segment = -1;
-	int rc;
+	bool complete;
+	int rc, kept;
 
 	while ((rc = record_unsaid(d->store, run->id, segment, &segment, then)) == 0 &&
-		(rc = run_dir_now(run->id, d->state_dir, then, dir, sizeof(dir))) == 0 &&
-		(rc = find_summary(d, run->id, segment, dir)) == 0)
-		;
+		(rc = run_dir_now(run->id, d->state_dir, then, dir, sizeof(dir))) == 0) {
+		kept = settle_folder(dir, run, strcmp(dir, own) == 0, &complete);
+		if (kept < 0)
+			say_kept(dir, kept);
+		if (!complete)
+			continue;
+		settle_summary(dir, &summary, &artifacts);
+		rc = record_found(d->store, run->id, segment, summary, artifacts);
+		free(summary);
+		free(artifacts);
+		if (rc < 0)
+			break;
+	}
 	return rc == -ENOENT ? 0 : rc;
+}
+
+/* Its segments first: a run whose marker stays is done. */
+static int settle_run(struct daemon *d, const struct run *run, bool *complete)
+{
+	char dir[PATH_MAX];
+	int rc, kept;
+
+	*complete = false;
+	if (run_dir(run, d->state_dir, dir, sizeof(dir)) < 0)
+		return 0;
+	rc = settle_segments(d, run, dir);
+	kept = settle_folder(dir, run, true, complete);
+	if (kept < 0)
+		say_kept(dir, kept);
+	return rc;
 }
 
 /* Folders of runs that this database never had keep their ids to themselves. */
@@ -148,26 +137,23 @@ static void settle(struct run *run, void *arg)
 {
 	struct outcome *o = arg;
 	struct daemon *d = o->daemon;
-	char reason[128], dir[PATH_MAX];
-	bool placed = run_dir(run, d->state_dir, dir, sizeof(dir)) == 0;
+	char reason[128];
+	bool complete;
 
 	if (o->rc < 0)
 		return;
 	sweep_attempts(d, run);
 	if (run->state == RUN_QUEUED)
 		return;
-	if (run->state == RUN_FINISHING && placed && marker_valid(dir, run)) {
-		o->rc = find_summaries(d, run);
-		if (o->rc == 0)
-			o->rc = move(d, run, RUN_DONE, NULL);
-	} else {
-		snprintf(reason, sizeof(reason),
-			"daemon_restart: gpt2d went away while the run was %s",
-			run_state_name(run->state));
+	snprintf(reason, sizeof(reason), "daemon_restart: gpt2d went away while the run was %s",
+		run_state_name(run->state));
+	o->rc = settle_run(d, run, &complete);
+	while (o->rc == 0 && complete && run->state != RUN_DONE)
+		o->rc = move(d, run, run->state + 1, NULL);
+	if (o->rc == 0 && !complete)
 		o->rc = move(d, run, RUN_INTERRUPTED, reason);
-		if (o->rc == 0 && run->restart)
-			o->rc = move(d, run, RUN_QUEUED, "restart: asked for in its spec");
-	}
+	if (o->rc == 0 && !complete && run->restart)
+		o->rc = move(d, run, RUN_QUEUED, "restart: asked for in its spec");
 	if (run->state == RUN_QUEUED)
 		return;
 	queue_remove(d->queue, run);

@@ -1,7 +1,7 @@
 /*
  * reconcile.h: what the store holds when gpt2d starts, made true: no run is starting or running any
- * more. One that was finishing and whose marker is on disk is done; the others are interrupted, and
- * queued again when their spec says so. Queued ones keep their order.
+ * more. One that had begun and whose marker is on disk is done; the others are interrupted, have no
+ * marker any more, and are queued again when their spec says so. Queued ones keep their order.
  */
 #ifndef GPT2D_RECONCILE_H
 #define GPT2D_RECONCILE_H

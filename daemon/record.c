@@ -364,7 +364,7 @@ int record_unsaid(struct store *s, int64_t run, int64_t after, int64_t *segment,
 	struct unsaid u = {-1, dir};
 	int rc = store_sql(store_db(s), take_unsaid, &u,
 		"select segment, dir from segments where run = ? and segment > ?"
-		" and summary is null and dir <> '' order by segment limit 1",
+		" and state in ('training', 'trained') and dir <> '' order by segment limit 1",
 		"ii", run, after);
 
 	if (rc < 0)
@@ -376,10 +376,12 @@ int record_unsaid(struct store *s, int64_t run, int64_t after, int64_t *segment,
 int record_found(
 	struct store *s, int64_t run, int64_t segment, const char *summary, const char *artifacts)
 {
-	return store_sql(store_db(s), NULL, NULL,
-		"update segments set summary = ?, artifacts = coalesce(artifacts, ?)"
-		" where run = ? and segment = ?",
-		"ttii", summary, artifacts, run, segment);
+	int rc = store_sql(store_db(s), NULL, NULL,
+		"update segments set state = 'done', ended_ns = ?, summary = ?,"
+		" artifacts = coalesce(artifacts, ?) where run = ? and segment = ?",
+		"ittii", clock_utc_ns(), summary, artifacts, run, segment);
+
+	return rc < 0 ? rc : count_done(store_db(s), run);
 }
 
 /* ---- priority ---- */

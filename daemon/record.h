@@ -82,11 +82,12 @@ int record_last_id(struct store *s, int64_t *out);
 int record_set_last_id(struct store *s, int64_t id);
 
 /*
- * The first segment of a run above after that has a directory and no summary: 0 with *segment and
- * dir (SPEC_PATH_MAX bytes); -ENOENT: none.
+ * The first segment of a run above after that has begun, and of whose end nothing was said: 0 with
+ * *segment and dir (SPEC_PATH_MAX bytes); -ENOENT: none.
  */
 int record_unsaid(struct store *s, int64_t run, int64_t after, int64_t *segment, char *dir);
-/* What its segment.done would have brought. artifacts: as in struct record_segment. */
+/* It is done: what its segment.done would have brought. summary and artifacts, as in struct
+ * record_segment, may be NULL. */
 int record_found(
 	struct store *s, int64_t run, int64_t segment, const char *summary, const char *artifacts);
 /* The last so many that ended, but not as done; each owns run. */

@@ -18,21 +18,34 @@
 #include "daemon/scheduler_private.h"
 #include "daemon/settings.h"
 #include "daemon/store.h"
-#include "daemon/sweep.h"
 #include "proto/protocol.h"
 
 /* ---- ends ---- */
 
+static void record(struct active *a, const struct record_segment *r)
+{
+	if (record_segment(a->daemon->store, r) == 0)
+		return;
+	log_write(LOG_ERROR, "run %lld: segment %lld: no memory to write that it is %s",
+		(long long)r->run, (long long)r->segment, r->state);
+	a->unrecorded = true;
+}
+
 void scheduler_record(struct active *a, int64_t segment, const char *state, const char *reason,
 	const char *dir, const char *summary)
 {
-	struct record_segment r = {a->run->id, segment, state, reason, dir, summary, NULL};
+	const struct record_segment r = {a->run->id, segment, state, reason, dir, summary, NULL};
 
-	if (record_segment(a->daemon->store, &r) == 0)
-		return;
-	log_write(LOG_ERROR, "run %lld: segment %lld: no memory to write that it is %s",
-		(long long)r.run, (long long)segment, state);
-	a->unrecorded = true;
+	record(a, &r);
+}
+
+void scheduler_record_done(
+	struct active *a, int64_t segment, const char *summary, const char *artifacts)
+{
+	const struct record_segment r = {
+		a->run->id, segment, "done", NULL, NULL, summary, artifacts};
+
+	record(a, &r);
 }
 
 void scheduler_tell(const struct active *a, int64_t segment, const char *state, const char *reason,
@@ -69,7 +82,10 @@ void scheduler_end(struct scheduler *s, struct active *a, enum run_state state, 
 	}
 	if (s->slot == a)
 		scheduler_free_slot(s);
-	TAILQ_REMOVE(&s->begun, a, link);
+	if (a->left)
+		TAILQ_REMOVE(&s->left, a, link);
+	else
+		TAILQ_REMOVE(&s->begun, a, link);
 	active_destroy(a);
 	lifecycle_move(s->daemon, run, state, why[0] ? why : NULL);
 	if (state == RUN_INTERRUPTED && run->restart)
@@ -202,49 +218,10 @@ static struct active *unfinished(const struct scheduler *s)
 	return a != NULL && a->sent < a->run->segments ? a : NULL;
 }
 
-/* ---- what killed engines leave behind ---- */
-
-static void sweep_later(struct scheduler *s, const char *dir)
-{
-	struct sweep *sweep = malloc(sizeof(*sweep));
-
-	if (sweep == NULL)
-		return; /* reconcile.h does it for runs that were open; others keep a stray file */
-	snprintf(sweep->dir, sizeof(sweep->dir), "%s", dir);
-	TAILQ_INSERT_TAIL(&s->sweeps, sweep, link);
-}
-
-static int sweep_work(void *arg)
-{
-	const struct sweep *sweep = arg;
-
-	sweep_run_dir(sweep->dir);
-	return 0;
-}
-
-static void on_swept(void *arg, int rc)
-{
-	free(arg);
-}
-
-/* Once there are new engines the old ones write no more. */
-static void flush_sweeps(struct scheduler *s)
-{
-	struct sweep *sweep;
-
-	while ((sweep = TAILQ_FIRST(&s->sweeps)) != NULL) {
-		if (record_files(s->daemon->store, sweep_work, on_swept, sweep) < 0)
-			return;
-		TAILQ_REMOVE(&s->sweeps, sweep, link);
-	}
-}
-
 void scheduler_wake(struct scheduler *s)
 {
 	struct active *a = unfinished(s);
 
-	if (engine_pool_ready(s->daemon->pool))
-		flush_sweeps(s);
 	prefetch(s);
 	gate_turn(s->daemon->gate);
 	if (s->slot != NULL || !engine_pool_ready(s->daemon->pool))
@@ -291,10 +268,7 @@ void scheduler_lost(struct scheduler *s, const char *reason)
 		in_hand = a->done < a->sent && a->done < a->run->segments;
 		if (!in_hand || send_again(s, a, reason))
 			continue; /* it goes on with the next engines */
-		if (s->slot == a)
-			scheduler_record(a, s->slot_segment, "failed", reason, NULL, NULL);
-		sweep_later(s, a->dir);
-		scheduler_end_failed(s, a, reason);
+		scheduler_leave(s, a, RUN_FAILED, s->slot == a ? s->slot_segment : -1, reason);
 	}
 }
 
@@ -373,7 +347,7 @@ int scheduler_create(struct daemon *d, struct scheduler **out)
 		return -ENOMEM;
 	s->daemon = d;
 	TAILQ_INIT(&s->begun);
-	TAILQ_INIT(&s->sweeps);
+	TAILQ_INIT(&s->left);
 	s->watch = event_new(d->base, -1, EV_PERSIST, on_watch, s);
 	s->peer_timer = evtimer_new(d->base, scheduler_peer_timer, s);
 	if (!s->watch || !s->peer_timer) {
@@ -388,22 +362,17 @@ int scheduler_create(struct daemon *d, struct scheduler **out)
 
 void scheduler_destroy(struct scheduler *s)
 {
-	struct sweep *sweep;
 	struct active *a;
 
 	if (s == NULL)
 		return;
+	TAILQ_CONCAT(&s->begun, &s->left, link);
 	while ((a = TAILQ_FIRST(&s->begun)) != NULL) {
 		TAILQ_REMOVE(&s->begun, a, link);
 		active_destroy(a);
 	}
 	if (s->next)
 		active_destroy(s->next);
-	while ((sweep = TAILQ_FIRST(&s->sweeps)) != NULL) {
-		TAILQ_REMOVE(&s->sweeps, sweep, link);
-		sweep_run_dir(sweep->dir); /* no engine is left */
-		free(sweep);
-	}
 	if (s->watch)
 		event_free(s->watch);
 	if (s->peer_timer)
@@ -418,6 +387,9 @@ static struct active *active_of(const struct scheduler *s, const struct run *run
 	TAILQ_FOREACH(a, &s->begun, link)
 		if (a->run == run)
 			return a;
+	TAILQ_FOREACH(a, &s->left, link)
+		if (a->run == run)
+			return a;
 	return NULL;
 }
 
@@ -429,7 +401,8 @@ int scheduler_cancel(struct scheduler *s, struct run *run)
 {
 	struct active *a = active_of(s, run);
 
-	if (a != NULL && a->stopping && a->stop_state == RUN_INTERRUPTED) {
+	if (a != NULL && a->stopping && a->stop_state == RUN_INTERRUPTED &&
+		run->state != RUN_FINISHING) {
 		/* it gives way, and might be queued again */
 		a->stop_state = RUN_CANCELLED;
 		snprintf(a->stop_reason, sizeof(a->stop_reason), "%s", asked_for);
@@ -453,7 +426,6 @@ int scheduler_cancel(struct scheduler *s, struct run *run)
 void scheduler_interrupt(struct scheduler *s, bool all)
 {
 	struct active *a, *next;
-	struct run *run;
 
 	if (s->next != NULL) {
 		active_discard(s->next);
@@ -461,22 +433,9 @@ void scheduler_interrupt(struct scheduler *s, bool all)
 	}
 	for (a = TAILQ_FIRST(&s->begun); a != NULL; a = next) {
 		next = TAILQ_NEXT(a, link);
-		run = a->run;
-		if (run->state == RUN_FINISHING && !all)
-			continue;
-		if (s->slot == a)
-			scheduler_free_slot(s);
-		sweep_later(s, a->dir);
-		if (a->stopping) {
-			scheduler_end(s, a, a->stop_state, a->stop_reason);
-			continue;
-		}
-		TAILQ_REMOVE(&s->begun, a, link);
-		active_destroy(a);
-		lifecycle_move(s->daemon, run, RUN_INTERRUPTED, scheduler_stopped);
-		if (run->restart)
-			lifecycle_move(
-				s->daemon, run, RUN_QUEUED, "restart: asked for in its spec");
+		if (a->done == a->run->segments || (a->run->state == RUN_FINISHING && !all))
+			continue; /* an experiment's marker is gpt2d's own to write */
+		scheduler_leave(s, a, RUN_INTERRUPTED, -1, scheduler_stopped);
 	}
 }
 
@@ -491,14 +450,21 @@ void scheduler_yield(struct scheduler *s, const char *reason)
 	}
 }
 
-bool scheduler_busy(const struct scheduler *s)
+bool scheduler_in_hand(const struct scheduler *s)
 {
 	return !TAILQ_EMPTY(&s->begun);
 }
 
+bool scheduler_busy(const struct scheduler *s)
+{
+	return scheduler_in_hand(s) || !TAILQ_EMPTY(&s->left);
+}
+
 static const struct active *running(const struct scheduler *s)
 {
-	return s->slot ? s->slot : TAILQ_LAST(&s->begun, active_head);
+	if (s->slot != NULL)
+		return s->slot;
+	return TAILQ_LAST(scheduler_in_hand(s) ? &s->begun : &s->left, active_head);
 }
 
 struct run *scheduler_running(const struct scheduler *s)

@@ -25,6 +25,7 @@ void scheduler_wake(struct scheduler *s);
 /* From the engines. */
 void scheduler_message(struct scheduler *s, int rank, const char *method, json_t *params);
 void scheduler_lost(struct scheduler *s, const char *reason);
+void scheduler_gone(struct scheduler *s); /* no process of them is left */
 
 /* 0; -EALREADY when it is ending or nearly done: nothing is changed. */
 int scheduler_cancel(struct scheduler *s, struct run *run);
@@ -32,8 +33,9 @@ int scheduler_cancel(struct scheduler *s, struct run *run);
 /* Why a run is interrupted when gpt2d stops. */
 extern const char scheduler_stopped[];
 /*
- * Interrupt what is in progress, at once; a run with restart is queued again. Runs whose work is
- * done and that are being written are left to finish unless all.
+ * Let go of what is in progress, as its engines are about to be stopped: it is interrupted once they
+ * are gone, and queued again with restart, unless they have completed it. Runs whose work is done
+ * and that are being written are left to finish unless all.
  */
 void scheduler_interrupt(struct scheduler *s, bool all);
 /*
@@ -42,6 +44,7 @@ void scheduler_interrupt(struct scheduler *s, bool all);
  */
 void scheduler_yield(struct scheduler *s, const char *reason);
 bool scheduler_busy(const struct scheduler *s); /* a run has begun and not ended */
+bool scheduler_in_hand(const struct scheduler *s); /* and not only for engines that are ending */
 /* The run that is with the engines, NULL when none. */
 struct run *scheduler_running(const struct scheduler *s);
 /* Why run, the next one, cannot be made ready: the disk is full; NULL: another run, or it can. */

@@ -208,6 +208,25 @@ static json_t *in_brief(json_t *summary)
 	return brief;
 }
 
+void scheduler_segment_done(
+	struct scheduler *s, struct active *a, int64_t segment, json_t *summary)
+{
+	json_t *brief = in_brief(summary);
+	int rc;
+
+	a->told[segment] = ACTIVE_DONE;
+	a->done++;
+	a->run->segments_done++;
+	a->tokens += json_number_value(json_object_get(summary, "tokens_total"));
+	scheduler_tell(a, segment, "done", NULL, brief);
+	json_decref(brief);
+	if (a->done < a->run->segments)
+		return;
+	rc = active_finish(a, on_complete);
+	if (rc < 0)
+		on_complete(a, rc, s);
+}
+
 static void on_done(struct scheduler *s, const struct about *w, json_t *params)
 {
 	json_t *summary = json_object_get(params, "summary");
@@ -216,8 +235,6 @@ static void on_done(struct scheduler *s, const struct about *w, json_t *params)
 	struct record_segment r = {w->run, w->segment, "done", NULL, NULL, text, artifacts};
 	struct about now = *w;
 	bool recorded = summary == NULL || text != NULL;
-	json_t *brief;
-	int rc;
 
 	if (w->in_slot) {
 		on_trained(s, w, params);
@@ -233,17 +250,7 @@ static void on_done(struct scheduler *s, const struct about *w, json_t *params)
 	if (w->a == NULL)
 		return; /* its run has ended; what is on disk is on disk */
 	w->a->unrecorded |= !recorded;
-	w->a->done++;
-	w->a->run->segments_done++;
-	w->a->tokens += json_number_value(json_object_get(summary, "tokens_total"));
-	brief = in_brief(summary);
-	scheduler_tell(w->a, w->segment, "done", NULL, brief);
-	json_decref(brief);
-	if (w->a->done < w->a->run->segments)
-		return;
-	rc = active_finish(w->a, on_complete);
-	if (rc < 0)
-		on_complete(w->a, rc, s);
+	scheduler_segment_done(s, w->a, w->segment, summary);
 }
 
 static void segment_failed(
@@ -254,6 +261,7 @@ static void segment_failed(
 	struct record_segment r = {w->run, w->segment, "failed", reason, NULL, NULL, artifacts};
 
 	a->lacking = true;
+	a->told[w->segment] = ACTIVE_FAILED;
 	if (record_segment(s->daemon->store, &r) < 0)
 		log_write(LOG_ERROR, "run %lld: out of memory", (long long)w->run);
 	free(artifacts);

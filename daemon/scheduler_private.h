@@ -10,18 +10,12 @@
 #include "daemon/clock.h"
 #include "daemon/scheduler.h"
 
-/* The folder of a run whose engines were killed. */
-struct sweep {
-	TAILQ_ENTRY(sweep) link;
-	char dir[PATH_MAX];
-};
-
 struct scheduler {
 	struct daemon *daemon;
 	TAILQ_HEAD(active_head, active)
 	begun; /* have sent a segment and not ended; at most the last
 			      * one has segments left to send */
-	TAILQ_HEAD(sweep_head, sweep) sweeps;
+	struct active_head left; /* their engines are ending, see scheduler_leave */
 	struct active *next; /* made ready ahead; still queued */
 
 	struct active *slot; /* whose segment the engines train; NULL: they are free */
@@ -41,6 +35,9 @@ struct scheduler {
 /* A segment's state to the store; reason, dir and summary may be NULL. */
 void scheduler_record(struct active *a, int64_t segment, const char *state, const char *reason,
 	const char *dir, const char *summary);
+/* That it is done; summary and artifacts (JSON text) may be NULL. */
+void scheduler_record_done(
+	struct active *a, int64_t segment, const char *summary, const char *artifacts);
 /* The same to the followers; reason and summary may be NULL. */
 void scheduler_tell(const struct active *a, int64_t segment, const char *state, const char *reason,
 	json_t *summary);
@@ -55,6 +52,20 @@ void scheduler_end_failed(struct scheduler *s, struct active *a, const char *rea
 /* Ask the engines to let go of the run's segment and end it then; at once when they have none. */
 void scheduler_stop(struct scheduler *s, struct active *a, enum run_state state, const char *format,
 	...) __attribute__((format(printf, 4, 5)));
+
+/*
+ * The engines of a run that has begun are ending before it is done: once no process is left it ends
+ * as its folder says. It is done when that is complete; else, and its markers are gone then, in
+ * state, or as a stop that had been asked for before wants it. cut is the segment that was being
+ * trained (-1: none, or what to say of it is not this reason): then that has failed.
+ */
+void scheduler_leave(struct scheduler *s, struct active *a, enum run_state state, int64_t cut,
+	const char *reason);
+
+/* A segment is complete, for the followers and the run, which becomes done with its last one: a may
+ * be gone afterwards. summary may be NULL. */
+void scheduler_segment_done(
+	struct scheduler *s, struct active *a, int64_t segment, json_t *summary);
 
 /* No news of the lost peer came in time. */
 void scheduler_peer_timer(int fd, short what, void *arg);

@@ -24,6 +24,9 @@ How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2
     slowend       a second between segment.trained and segment.done
     noend         segment.done never comes
     nosay         the same, although all files are there
+    silent        nothing is said of the end at all, although all files are there
+    badmark       the marker has another hash than that of the metrics
+    laststepN     the last step (of segment N, of any without) goes on until engine.exit comes
     endfail       the artifacts of a segment cannot be written
     endfail0      those of the first segment cannot
     logs          a log message with each step
@@ -55,6 +58,20 @@ class Link:
     def send(self, method, **params):
         line = json.dumps({"jsonrpc": "2.0", "method": method, "params": params}) + "\n"
         self.socket.sendall(line.encode())
+
+    def await_exit(self):
+        """As one that is in a long step: nothing is taken from the link."""
+        while b'"engine.exit"' not in (waits := self.buffer + self.peek()):
+            self.send("engine.alive")
+            if b'"segment.cancel"' in waits:
+                self.send("engine.log", level="debug", message="a cancel waits")
+            time.sleep(0.05)
+
+    def peek(self):
+        try:
+            return self.socket.recv(65536, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return b""
 
     def receive(self, timeout):
         """(method, params) or None; ends the process when gpt2d has gone."""
@@ -186,8 +203,11 @@ class Engine:
                 self.link.send("engine.log", level="info", message=f"step {self.step}")
         if self.step < self.steps:
             return
+        if self.has("laststep") or self.has(f"laststep{self.segment['segment']}"):
+            self.link.await_exit()
         if self.rank == 0:
-            self.tell("segment.trained")
+            if not self.has("silent"):
+                self.tell("segment.trained")
             self.finishing.append((time.monotonic() + self.has("slowend"), self.segment))
         self.segment = None
 
@@ -205,8 +225,8 @@ class Engine:
         with open(os.path.join(segment["dir"], "RUN_COMPLETE.txt"), "w") as f:
             f.write(f"[Rank 0] RUN_COMPLETE checkpoint_path={segment['dir']} run_id={segment['run']}"
                 f" segment={segment['segment']} spec_sha256={segment['spec_sha256']}"
-                f" metrics_sha256={hashlib.sha256(text.encode()).hexdigest()}\n")
-        if not self.has("nosay", segment):
+                f" metrics_sha256={hashlib.sha256(b'' if self.has('badmark', segment) else text.encode()).hexdigest()}\n")
+        if not self.has("nosay", segment) and not self.has("silent", segment):
             self.tell("segment.done", segment, summary={"loss_last": 1.5, "arm": segment["arm"]})
 
     def handle(self, method, params):
@@ -217,6 +237,8 @@ class Engine:
                 os._exit(73)
             self.link.send("engine.ready")
         elif method == "engine.exit":
+            while self.finishing:
+                self.finish(self.finishing.pop(0)[1])
             while start == "stay":
                 self.link.send("engine.alive")
                 time.sleep(0.3)

@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -57,6 +58,21 @@ def wait_for(condition, what, patience=PATIENCE_S):
             return value
         time.sleep(0.01)
     raise AssertionError(f"{what}: not within {patience} s")
+
+
+def agrees(d):
+    """Every run has its completion marker when it is done, and else none, and so has each segment; how many are done."""
+    with sqlite3.connect(d.state / "gpt2d.db") as db:
+        runs = db.execute("select id, name, attempt, state from runs").fetchall()
+        segments = db.execute("select run, segment, dir, state from segments where dir <> ''").fetchall()
+    for run, name, attempt, state in runs:
+        folder = d.state / "runs" / (f"{run}-{name}" + (f".{attempt}" if attempt > 1 else ""))
+        if state in ("done", "failed", "cancelled", "interrupted"):
+            assert (folder / "RUN_COMPLETE.txt").exists() == (state == "done"), f"run {run} is {state}"
+    for run, segment, folder, state in segments:
+        if state != "trained":  # its files may still be being written
+            assert (Path(folder) / "RUN_COMPLETE.txt").exists() == (state == "done"), f"run {run} segment {segment} is {state}"
+    return sum(run[3] == "done" for run in runs)
 
 
 class Client:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from engines import PROGRAM
-from helpers import BUILD, Daemon, RpcError, experiment, spec, wait_for
+from helpers import BUILD, Daemon, RpcError, agrees, experiment, spec, wait_for
 
 
 @pytest.fixture
@@ -114,6 +114,7 @@ def test_killed_while_finishing(home, kind, marker):
             if marker == "valid":
                 assert shown["run"]["segments_done"] == len(segments)
                 assert {segment["state"] for segment in shown["segments"]} == {"done"}
+        agrees(d)
         assert not list(folder.rglob("*.tmp"))
 
 

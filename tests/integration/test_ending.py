@@ -1,0 +1,182 @@
+"""How a run ends whose engines are ending: what is stored of it and its folder say the same, always (cases H6, H7)."""
+
+import os
+import signal
+import sqlite3
+
+import pytest
+
+from helpers import Daemon, agrees, experiment, spec, wait_for
+
+MARKER = "RUN_COMPLETE.txt"
+
+
+def stored(d):
+    """(state, attempt, segments_done) of run 1, once gpt2d has gone."""
+    with sqlite3.connect(d.state / "gpt2d.db") as db:
+        return db.execute("select state, attempt, segments_done from runs where id = 1").fetchone()
+
+
+def transitions(d):
+    with sqlite3.connect(d.state / "gpt2d.db") as db:
+        return [row[0] for row in db.execute("select state from transitions where run = 1 order by rowid")]
+
+
+def in_last_step(d, c):
+    """The engine has said its last step, and hears nothing more."""
+    def said():
+        running = c.call("status")["running"]
+        progress = running and running["progress"]
+        return progress and progress["step"] == progress["steps"] and running["run"]["segments_done"] == progress["segment"]
+
+    wait_for(said, "the last step")
+
+
+def cancel(d, c):
+    """Asked for, and with the engine, which does not look."""
+    asked = c.ask("cancel", id=1)
+    wait_for(lambda: "a cancel waits" in d.said(), "the cancel")
+    return asked
+
+
+def stop(d, c, how):
+    if how == "cancel":
+        cancel(d, c)
+    for i in range(2):  # the second time the engines' answer is not waited for
+        if how == "shutdown":
+            c.call("shutdown", now=True)
+        else:
+            d.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: d.said().count("signal 15") > i or how == "shutdown", "the signal")
+        wait_for(lambda: "a cancel waits" in d.said(), "the engines to be asked")
+    assert d.process.wait(60) == 0
+    d.process.stdout.close()
+    d.process.stderr.close()
+
+
+NOW = ("--stop-timeout", "0")
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("how", ["term", "shutdown", "cancel"])
+def test_stopped_in_its_last_step(tmp_path, how, restart):
+    """The engines complete it before they end: it is done, and not trained again."""
+    with Daemon(home=tmp_path, options=NOW, ranks=2) as d:
+        with d.client() as c:
+            c.submit(spec("laststep", restart=restart))
+            in_last_step(d, c)
+            stop(d, c, how)
+        assert stored(d) == ("done", 1, 1)
+        assert transitions(d) == ["queued", "starting", "running", "finishing", "done"]
+        assert agrees(d) == 1
+
+
+def test_a_cancel_is_told_that_it_is_done(tmp_path):
+    with Daemon(home=tmp_path, options=NOW) as d:
+        with d.client() as c:
+            c.submit(spec("laststep"))
+            in_last_step(d, c)
+            asked = cancel(d, c)
+            d.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: d.said().count("signal 15") == 1, "the first signal")
+            d.process.send_signal(signal.SIGTERM)
+            assert c.reply(asked) == {"id": 1, "state": "done", "already": True}
+        assert d.process.wait(60) == 0
+        assert stored(d)[0] == "done" and agrees(d) == 1
+
+
+@pytest.mark.parametrize("segment, end", [(1, ("interrupted", 1, 2)), (3, ("done", 1, 4))])
+@pytest.mark.parametrize("how", ["term", "shutdown"])
+def test_an_experiment_stopped_in_a_last_step(tmp_path, how, segment, end):
+    """The segment is done, and with the last one the run, whose marker gpt2d writes then."""
+    with Daemon(home=tmp_path, options=NOW) as d:
+        with d.client() as c:
+            c.submit(experiment(f"laststep{segment}", repetitions=1))
+            wait_for(lambda: (c.call("status")["running"] or {"run": {"segments_done": 0}})["run"]["segments_done"] == segment,
+                "the segments before")
+            in_last_step(d, c)
+            stop(d, c, how)
+        assert stored(d) == end
+        assert agrees(d) == (end[0] == "done")
+        d.start()
+        with d.client() as c:
+            shown = c.call("show", id=1)
+            states = [s["state"] for s in shown["segments"]]
+            assert states == ["done"] * (segment + 1) + ["skipped"] * (3 - segment)
+            assert shown["run"]["state"] == end[0]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("word", ["nosay", "silent"])
+@pytest.mark.parametrize("kind", ["single", "experiment"])
+def test_a_rank_dies_when_all_is_written(tmp_path, kind, word, rank):
+    """Of an experiment the first segment is kept where nothing more was begun; a silent engine holds the others up."""
+    with Daemon(home=tmp_path, ranks=2) as d, d.client() as c:
+        engines = d.engines()
+        run = c.submit(spec(word) if kind == "single" else experiment(word, repetitions=1))
+        segments = c.call("show", id=run)["run"]["segments"]
+        folder = d.state / "runs" / f"1-{word}"
+        last = 1 if kind == "single" or word == "silent" else segments
+        wait_for(lambda: len(list(folder.rglob(MARKER))) == last, "the markers")
+        os.kill(engines[rank], signal.SIGKILL)
+        end = c.wait(run)
+        shown = c.call("show", id=run)
+        if last == segments:
+            assert end["state"] == "done" and shown["run"]["segments_done"] == segments
+            assert {s["state"] for s in shown["segments"]} == {"done"}
+        else:
+            assert end["state"] == "failed" and end["reason"] == f"engine_lost: rank {rank} killed by signal 9"
+            assert [s["state"] for s in shown["segments"]] == ["done", "skipped", "skipped", "skipped"]
+        assert agrees(d) == (last == segments)
+        assert c.wait(c.submit(spec("next")))["state"] == "done"
+        d.kill()
+        d.start()
+        agrees(d)
+
+
+@pytest.mark.parametrize("word", ["nosay", "silent"])
+def test_a_marker_that_does_not_fit_goes(tmp_path, word):
+    with Daemon(home=tmp_path) as d, d.client() as c:
+        engines = d.engines()
+        run = c.submit(spec(f"{word}-badmark"))
+        marker = d.state / "runs" / f"1-{word}-badmark" / MARKER
+        wait_for(lambda: marker.exists() and marker.read_text().endswith("\n"), "the marker")
+        os.kill(engines[0], signal.SIGKILL)
+        end = c.wait(run)
+        assert end["state"] == "failed" and end["reason"] == "engine_lost: rank 0 killed by signal 9"
+        assert agrees(d) == 0
+        assert c.call("show", id=run)["segments"][0]["state"] != "done"
+
+
+@pytest.mark.parametrize("word", ["laststep", "laststep-silent-badmark"])
+def test_gpt2d_is_killed_before_the_engines_end(tmp_path, word):
+    """Stopped, all is written, the engine does not end: the next start finds what the stop would have found."""
+    with Daemon(home=tmp_path, options=NOW, environment={"GPT2D_FAKE_START": "stay"}) as d:
+        with d.client() as c:
+            c.submit(spec(word))
+            in_last_step(d, c)
+        d.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: "a cancel waits" in d.said(), "the engines to be asked")
+        d.process.send_signal(signal.SIGTERM)
+        marker = d.state / "runs" / f"1-{word}" / MARKER
+        wait_for(lambda: marker.exists() or d.process.poll() is not None, "the marker")
+        d.kill()
+        d.start()
+        with d.client() as c:
+            assert c.call("show", id=1)["run"]["state"] == ("interrupted" if "badmark" in word else "done")
+        assert agrees(d) == (word == "laststep")
+
+
+def test_gpt2d_is_killed_when_all_is_written(tmp_path):
+    """Nothing was said of the end: it was running, and is done all the same."""
+    with Daemon(home=tmp_path) as d:
+        with d.client() as c:
+            run = c.submit(spec("silent", restart=True))
+            marker = d.state / "runs" / "1-silent" / MARKER
+            wait_for(lambda: marker.exists() and marker.read_text().endswith("\n") and c.state(run) == "running", "the marker")
+        d.kill()
+        d.start()
+        with d.client() as c:
+            shown = c.call("show", id=run)
+        assert shown["run"]["state"] == "done" and shown["run"]["attempt"] == 1
+        assert shown["segments"][0]["state"] == "done" and agrees(d) == 1
