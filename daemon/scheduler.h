@@ -33,9 +33,9 @@ int scheduler_cancel(struct scheduler *s, struct run *run);
 /* Why a run is interrupted when gpt2d stops. */
 extern const char scheduler_stopped[];
 /*
- * Let go of what is in progress, as its engines are about to be stopped: it is interrupted once they
- * are gone, and queued again with restart, unless they have completed it. Runs whose work is done
- * and that are being written are left to finish unless all.
+ * Let go of what is in progress, as its engines are about to be stopped: once they are gone it is
+ * interrupted, and queued again with restart, unless they have completed it. Runs whose work is
+ * done and that are being written are left to finish unless all.
  */
 void scheduler_interrupt(struct scheduler *s, bool all);
 /*
@@ -44,7 +44,8 @@ void scheduler_interrupt(struct scheduler *s, bool all);
  */
 void scheduler_yield(struct scheduler *s, const char *reason);
 bool scheduler_busy(const struct scheduler *s); /* a run has begun and not ended */
-bool scheduler_in_hand(const struct scheduler *s); /* and not only for engines that are ending */
+/* The same, and its engines are not ending. */
+bool scheduler_in_hand(const struct scheduler *s);
 /* The run that is with the engines, NULL when none. */
 struct run *scheduler_running(const struct scheduler *s);
 /* Why run, the next one, cannot be made ready: the disk is full; NULL: another run, or it can. */
