@@ -11,6 +11,10 @@ from helpers import Daemon, agrees, experiment, spec, wait_for
 MARKER = "RUN_COMPLETE.txt"
 
 
+def whole(marker):
+    return marker.exists() and marker.read_text().endswith("\n")
+
+
 def stored(d):
     """(state, attempt, segments_done) of run 1, once gpt2d has gone."""
     with sqlite3.connect(d.state / "gpt2d.db") as db:
@@ -117,7 +121,7 @@ def test_a_rank_dies_when_all_is_written(tmp_path, kind, word, rank):
         segments = c.call("show", id=run)["run"]["segments"]
         folder = d.state / "runs" / f"1-{word}"
         last = 1 if kind == "single" or word == "silent" else segments
-        wait_for(lambda: len(list(folder.rglob(MARKER))) == last, "the markers")
+        wait_for(lambda: sum(map(whole, folder.rglob(MARKER))) == last, "the markers")
         os.kill(engines[rank], signal.SIGKILL)
         end = c.wait(run)
         shown = c.call("show", id=run)
@@ -140,7 +144,7 @@ def test_a_marker_that_does_not_fit_goes(tmp_path, word):
         engines = d.engines()
         run = c.submit(spec(f"{word}-badmark"))
         marker = d.state / "runs" / f"1-{word}-badmark" / MARKER
-        wait_for(lambda: marker.exists() and marker.read_text().endswith("\n"), "the marker")
+        wait_for(lambda: whole(marker), "the marker")
         os.kill(engines[0], signal.SIGKILL)
         end = c.wait(run)
         assert end["state"] == "failed" and end["reason"] == "engine_lost: rank 0 killed by signal 9"
@@ -159,7 +163,7 @@ def test_gpt2d_is_killed_before_the_engines_end(tmp_path, word):
         wait_for(lambda: "a cancel waits" in d.said(), "the engines to be asked")
         d.process.send_signal(signal.SIGTERM)
         marker = d.state / "runs" / f"1-{word}" / MARKER
-        wait_for(lambda: marker.exists() or d.process.poll() is not None, "the marker")
+        wait_for(lambda: whole(marker) or d.process.poll() is not None, "the marker")
         d.kill()
         d.start()
         with d.client() as c:
@@ -173,7 +177,7 @@ def test_gpt2d_is_killed_when_all_is_written(tmp_path):
         with d.client() as c:
             run = c.submit(spec("silent", restart=True))
             marker = d.state / "runs" / "1-silent" / MARKER
-            wait_for(lambda: marker.exists() and marker.read_text().endswith("\n") and c.state(run) == "running", "the marker")
+            wait_for(lambda: whole(marker) and c.state(run) == "running", "the marker")
         d.kill()
         d.start()
         with d.client() as c:
