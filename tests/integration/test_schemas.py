@@ -61,6 +61,14 @@ def test_nothing_passes_undescribed(name):
             assert typed or name == "spec" and (key, described) == ("comment", True), f"{path}: {key}"
 
 
+def test_memory_of_older_builds():
+    """What is kept with a run says no more than the build that checked it."""
+    first = ("parameters_bytes", "gradients_bytes", "master_bytes", "moment_m_bytes", "moment_v_bytes",
+        "activations_bytes", "logits_bytes", "logits_elems", "batch_bytes", "comm_bytes", "total_bytes",
+        "planned_bytes", "available_bytes", "free_bytes")
+    check(SCHEMAS["output"], dict.fromkeys(first, 1), "check_memory")
+
+
 # what a schema cannot say: one value against another, a path against the disk, a key that stands twice
 RELATIONS = re.compile(r"twice|has no meaning|cannot be made|is not (a multiple|train_micro)|beyond|the same work|required"
     r"|is more than|greater than|less than|fewer than|splits|both (on|must)|only \"fp32\"|not allowed without|ranks asked"
