@@ -13,6 +13,7 @@
 #include "daemon/queue.h"
 #include "daemon/record.h"
 #include "daemon/record_hold.h"
+#include "daemon/request.h"
 #include "daemon/role.h"
 #include "daemon/scheduler.h"
 #include "proto/protocol.h"
@@ -142,6 +143,38 @@ static void refuse_rank(struct client *client, int64_t id, int64_t priority)
 	client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL, "run %lld: %s", (long long)id, why);
 }
 
+/* A run that has ended, or never was. */
+static void on_not_queued(void *arg, int rc, json_t *result)
+{
+	struct reorder *r = arg;
+	struct client *client = control_find(r->daemon->control, r->client);
+	const char *state =
+		json_string_value(json_object_get(json_object_get(result, "run"), "state"));
+
+	if (client != NULL && rc < 0)
+		request_unread(client, r->daemon->store, r->id, rc);
+	else if (client != NULL)
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"run %lld: is %s, only a queued run has a place to change; those that are: "
+			"gpt2ctl list --state queued",
+			(long long)r->id, state);
+	json_decref(result);
+	free(r);
+}
+
+static void look_for(struct daemon *d, struct client *client, int64_t id)
+{
+	struct reorder *r = malloc(sizeof(*r));
+
+	if (r != NULL) {
+		*r = (struct reorder){d, client_peer(client)->number, id, 0, 0};
+		if (record_show(d->store, d->state_dir, id, -1, 1, on_not_queued, r) == 0)
+			return;
+	}
+	free(r);
+	client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+}
+
 void command_priority(struct daemon *d, struct client *client, json_t *params)
 {
 	int64_t id = json_integer_value(json_object_get(params, "id"));
@@ -153,10 +186,7 @@ void command_priority(struct daemon *d, struct client *client, json_t *params)
 			"priority: %lld, %d to %d is allowed", (long long)priority,
 			-RUN_PRIORITY_MAX, RUN_PRIORITY_MAX);
 	else if (run == NULL)
-		client_refuse(client, PROTOCOL_NO_SUCH_RUN, NULL,
-			"run %lld: is not queued, only a queued run has a place to change; those "
-			"that are: gpt2ctl list --state queued",
-			(long long)id);
+		look_for(d, client, id);
 	else if (!role_may_change(client_peer(client), run->uid))
 		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
 			"run %lld: belongs to another user; ask uid %u", (long long)id,

@@ -107,9 +107,12 @@ def test_priority(daemon):
                 ([long, 1], "is running")):
             result = ctl(d, "priority", *words)
             assert result.returncode == 2 and says in result.stderr
-        assert ctl(d, "priority", 99, 1).returncode == 7
+        result = ctl(d, "priority", 99, 1)
+        assert result.returncode == 7 and "run 99: no such run" in result.stderr
         ctl(d, "cancel", long)
         assert ctl(d, "wait", first, second).returncode == 0
+        result = ctl(d, "priority", first, 1)
+        assert result.returncode == 2 and f"run {first}: is done, only a queued run" in result.stderr
 
 
 def test_rerun(daemon):
