@@ -159,4 +159,5 @@ const struct verb verb_cancel = {
 		"that of the worst.",
 	.options = options,
 	.run = run,
+	.unended = true,
 };

@@ -21,6 +21,7 @@ struct place {
 	const char *fixed;
 	size_t n_fixed;
 	const char *rest;
+	bool unended; /* no runs that have ended */
 };
 
 static void offer_about(const struct place *p, const char *word, const char *what)
@@ -107,6 +108,9 @@ static void offer_run(const struct place *p, const json_t *run)
 	format_string(run, "id", "", id, sizeof(id));
 	format_string(run, "name", "", name, sizeof(name));
 	format_string(run, "state", "", state, sizeof(state));
+	if (p->unended && strcmp(state, "queued") != 0 &&
+		json_is_string(json_object_get(run, "ended_at")))
+		return;
 	if (strncmp(id, begin, strlen(begin)) != 0 && strncmp(name, begin, strlen(begin)) != 0)
 		return;
 	snprintf(what, sizeof(what), "%s, %s", name, state);
@@ -308,6 +312,7 @@ void complete_words(const struct ctl *ctl, char *const *words, size_t n, FILE *o
 
 	read_line(&l, words, n);
 	p.socket = l.socket;
+	p.unended = l.verb && l.verb->unended;
 	if (l.value) {
 		offer_value(&p, l.value->arg);
 	} else if (l.options && strncmp(last, "--", 2) == 0 && equals) {

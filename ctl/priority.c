@@ -44,4 +44,5 @@ const struct verb verb_priority = {
 		"interrupted. Above 0 is for who runs the daemon, and admins, as such a run starts "
 		"before those of others.",
 	.run = run,
+	.unended = true,
 };

@@ -6,6 +6,7 @@
 #ifndef GPT2D_VERB_H
 #define GPT2D_VERB_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +32,7 @@ struct verb {
 	const char *text;                 /* paragraphs, for help VERB and the manual page */
 	const struct option_row *options; /* NULL: none of its own */
 	int (*run)(struct ctl *ctl, const struct arguments *args);
+	bool unended; /* it is of no use for runs that have ended: they are not completed */
 };
 
 extern const struct verb *const verbs[];

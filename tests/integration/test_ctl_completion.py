@@ -80,6 +80,15 @@ def test_runs_come_from_the_daemon(daemon):
     assert words(f"--socket={daemon.path}", "cancel", "") == ["12", "7"]
 
 
+def test_runs_that_have_ended_are_not_offered_to_be_cancelled(tmp_path):
+    runs = [*RUNS, run_object(6, "old", "done", ended_at="2026-01-08T20:50:57.123Z"),
+        run_object(5, "again", "queued", ended_at="2026-01-08T20:50:57.123Z")]
+    with FakeDaemon(tmp_path / "s", list=lambda params, connection: {"runs": runs, "next": None}) as d:
+        assert words("show", "", path=d.path) == ["12", "7", "6", "5"]
+        for verb in ("cancel", "priority"):
+            assert words(verb, "", path=d.path) == ["12", "7", "5"]
+
+
 def test_no_daemon_no_runs(tmp_path):
     assert words("show", "", path=tmp_path / "none") == []
 
