@@ -75,6 +75,14 @@ def agrees(d):
     return sum(run[3] == "done" for run in runs)
 
 
+def read_until(process, words):
+    """Lines of its output to the first with words; a failure where it ends before."""
+    line = process.stdout.readline()
+    while words not in line:
+        assert line, f"no {words}: {process.stderr.read()}"
+        line = process.stdout.readline()
+
+
 class Client:
     """A connection that has said hello."""
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from helpers import BUILD, PATIENCE_S, experiment, spec, wait_for
+from helpers import BUILD, PATIENCE_S, experiment, read_until, spec, wait_for
 
 CTL = BUILD / "ctl" / "gpt2ctl"
 
@@ -143,22 +143,21 @@ def test_wait_of_several_and_its_timeout(daemon):
 
 def test_detaching_leaves_the_run_alone(daemon):
     with daemon() as d:
-        run = submit(d, spec("ms20", steps=100))
+        run = submit(d, spec("ms20", steps=100000))
         follower = started(d, "follow", run)
-        while "step" not in follower.stdout.readline():
-            pass
+        read_until(follower, "step")
         follower.send_signal(signal.SIGINT)
         _, err = follower.communicate(timeout=PATIENCE_S)
         assert follower.returncode == 6 and "goes on" in err
-        assert ctl(d, "wait", run).returncode == 0
+        assert d.client().state(run) == "running"
+        assert ctl(d, "cancel", run).returncode == 0
 
 
 def test_killed_daemon_comes_back_under_a_follower(daemon):
     with daemon() as d:
         run = submit(d, spec("ms20", steps=10000))
         follower = started(d, "follow", run)
-        while "step" not in follower.stdout.readline():
-            pass
+        read_until(follower, "step")
         d.kill()
         d.start()
         out, err = follower.communicate(timeout=PATIENCE_S)

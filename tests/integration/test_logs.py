@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from helpers import BUILD, Daemon, RpcError, experiment, spec, wait_for
+from helpers import BUILD, Daemon, RpcError, experiment, read_until, spec, wait_for
 
 CTL = BUILD / "ctl" / "gpt2ctl"
 
@@ -110,8 +110,7 @@ def test_follow_over_a_restart(daemon):
         with d.client() as c:
             run = c.submit(spec("ms20-logs", 50, restart=True))
             follower = following(d, run)
-            while "step 3" not in follower.stdout.readline():
-                pass
+            read_until(follower, "step 3")
         d.kill()
         d.start()
         out, err = follower.communicate(timeout=120)
@@ -125,16 +124,14 @@ def test_its_own_over_a_restart(daemon):
     """Another gpt2d counts its messages anew: all of them are shown."""
     with daemon() as d:
         follower = following(d)
-        while "1 ready after" not in follower.stdout.readline():
-            pass
+        read_until(follower, "1 ready after")
         with d.client() as c:
             for _ in range(20): # it is further than the next one is when asked
                 with pytest.raises(RpcError):
                     c.call("cancel", id=99)
         d.kill()
         d.start()
-        while "1 ready after" not in follower.stdout.readline():
-            pass
+        read_until(follower, "1 ready after")
         d.kill()
         out, err = follower.communicate(timeout=120)
         assert follower.returncode == 1
