@@ -76,9 +76,10 @@ int k_context_create(const struct k_context_options *options, struct k_context *
 	if (rc < 0) {
 		if (options->error)
 			snprintf(options->error, options->error_bytes,
-				"no address space for the matrix products of %d threads, %d MiB "
+				"no address space for the matrix products of %d thread%s, %d MiB "
 				"for each (ulimit -v)",
-				options->threads, BLAS_BUFFER_MIB);
+				options->threads, options->threads == 1 ? "" : "s",
+				BLAS_BUFFER_MIB);
 		goto no_blas;
 	}
 	pthread_mutex_init(&ctx->lock, NULL);

@@ -221,7 +221,7 @@ def test_an_engine_without_threads(daemon, tmp_path):
 def test_an_engine_without_address_space(daemon, tmp_path):
     """It says so and ends, where OpenBLAS would ask for memory for ever; who asks hears it, not only the log."""
     why = "exited with status 71 (its device needs a new process): "
-    no_space = "no address space for the matrix products of 1 threads, 128 MiB for each (ulimit -v)"
+    no_space = "no address space for the matrix products of 1 thread, 128 MiB for each (ulimit -v)"
     with daemon(engine=limited_engine(tmp_path, 160000), ready=False) as d, d.client() as c:
         reason = f"engine_lost: rank 0 {why}device: {no_space}"
         wait_for(lambda: c.call("status")["engine"]["reason"] == reason, "the reason")
