@@ -248,7 +248,8 @@ static int take_shown_run(sqlite3_stmt *stmt, void *arg)
 	if (rc < 0)
 		return rc;
 	q->result = json_pack("{so so so}", "run", run_json(&run, q->state_dir), "spec",
-		parsed_or_null(text_of(stmt, 18)), "checks", parsed_or_null(text_of(stmt, 19)));
+		parsed_or_null(text_of(stmt, RECORD_ROW_COUNT)), "checks",
+		parsed_or_null(text_of(stmt, RECORD_ROW_COUNT + 1)));
 	return q->result ? 0 : -ENOMEM;
 }
 
