@@ -221,7 +221,7 @@ def test_idle_engine_stopped(daemon):
 
 def test_all_stood_still(daemon):
     """gpt2d and its engines are frozen for longer than engines may be silent, and go on: so does the run."""
-    with daemon(ranks=2, options=("--alive-timeout", "4", "--progress-timeout", "4")) as d, d.client() as c:
+    with daemon(ranks=2, options=("--alive-timeout", "6", "--progress-timeout", "6")) as d, d.client() as c:
         run = c.submit(spec("long-ms20", 100000))
         wait_for(lambda: (r := c.call("status")["running"]) and r["progress"], "its first step")
         everyone = [d.process.pid, *d.engines()]
