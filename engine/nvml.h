@@ -30,7 +30,7 @@ struct nvml_sample {
 	 * not known where this process itself is not in the list, as in a container.
 	 */
 	int64_t others;
-	int64_t other_pid, other_bytes; /* of them that with most memory */
+	int64_t other_pid, other_bytes; /* of them that with most memory; -1: not known */
 };
 
 /*

@@ -95,9 +95,12 @@ static const char *say_others(const struct training *t, char out[128])
 		return out;
 	if (s.others == 0)
 		snprintf(out, 128, ", no other process computes on this GPU");
+	else if (s.other_bytes < 0)
+		snprintf(out, 128, ", other processes that compute on this GPU: %" PRId64,
+			s.others);
 	else
 		snprintf(out, 128,
-			", %" PRId64 " other processes compute on this GPU, process %" PRId64
+			", other processes that compute on this GPU: %" PRId64 ", process %" PRId64
 			" holds %" PRId64,
 			s.others, s.other_pid, s.other_bytes);
 	return out;

@@ -18,7 +18,7 @@
 #define MMA_THERE 0
 #endif
 
-enum { MMA_PIECE_ELEMS = 8, MMA_ROW_BYTES = 128, MMA_ROW_PIECES = 8 };
+enum { MMA_ROW_BYTES = 128, MMA_ROW_PIECES = 8 };
 
 #if MMA_THERE
 
