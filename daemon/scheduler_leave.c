@@ -16,7 +16,7 @@
 
 static struct active *active_of_job(struct store_job *job)
 {
-	return (struct active *)((char *)job - offsetof(struct active, settle));
+	return (struct active *)(void *)((char *)job - offsetof(struct active, settle));
 }
 
 /* ---- in the store's thread ---- */
