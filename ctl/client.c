@@ -250,9 +250,6 @@ static void keep_event(struct client *c, const struct rpc_message *m)
 	c->end = &event->next;
 }
 
-/* Who gives up that soon has not seen that gpt2d does not answer. */
-static const double MOMENT_S = 0.1;
-
 /* No answer came: an exit code with e. */
 static int unanswered(struct client *c, int64_t begun_ns, int error, struct ctl_error *e)
 {
@@ -260,11 +257,6 @@ static int unanswered(struct client *c, int64_t begun_ns, int error, struct ctl_
 		return ctl_error_set(e, CTL_CANCELLED, "interrupted");
 	if (error != -ETIMEDOUT)
 		return e->exit;
-	if (c->until_ns >= 0 && seconds_since(begun_ns) < MOMENT_S)
-		return ctl_error_set(e, CTL_TIMEOUT,
-			"no answer in time: gpt2d had %.3g s for it, which is too short to tell "
-			"anything of it",
-			seconds_since(begun_ns));
 	if (!c->hello)
 		return endpoint_silent(&c->endpoint, seconds_since(begun_ns), e);
 	return ctl_error_set(e, CTL_TIMEOUT,

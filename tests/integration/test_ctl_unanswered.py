@@ -18,15 +18,6 @@ from terminal import Terminal
 from test_ctl_daemon import ctl, one_object
 
 
-def test_a_wait_that_is_too_short_blames_nobody(path):
-    """Hardly any time to answer in is no silence of gpt2d's."""
-    with FakeDaemon(path):
-        result = subprocess.run([CTL, "wait", "--timeout", "1e-9", "1"], env=environment(path), capture_output=True,
-            text=True, timeout=PATIENCE_S, check=False)
-    assert result.returncode == 124 and "in time" in result.stderr
-    assert "has not answered" not in result.stderr
-
-
 def test_a_stopped_daemon_is_named(daemon):
     with daemon() as d:
         d.process.send_signal(signal.SIGSTOP)
