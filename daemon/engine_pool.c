@@ -9,6 +9,7 @@
 #include "daemon/clock.h"
 #include "daemon/engine_hello.h"
 #include "daemon/engine_link.h"
+#include "daemon/engine_pool_private.h"
 #include "daemon/log.h"
 #include "daemon/text.h"
 #include "proto/protocol.h"
@@ -19,59 +20,6 @@ enum {
 	STOP_WAIT_S = 5, /* from engine.exit to SIGKILL */
 	BACKOFF_FIRST_MS = 200,
 	BACKOFF_MAX_MS = 30000,
-};
-
-enum pool_state {
-	POOL_DOWN,
-	POOL_STARTING,
-	POOL_READY,
-	POOL_FAILING,
-	POOL_RELEASING,
-	POOL_RELEASED,
-	POOL_STOPPING,
-	POOL_STOPPED,
-};
-
-static const char *const pool_state_names[] = {
-	"down",
-	"starting",
-	"ready",
-	"failing",
-	"releasing",
-	"released",
-	"stopping",
-	"stopped",
-};
-
-enum rank_state { RANK_DOWN, RANK_STARTED, RANK_GREETED, RANK_READY };
-
-static const char *const rank_state_names[] = {"down", "starting", "connecting", "ready"};
-
-struct rank {
-	struct engine_pool *pool;
-	int rank;
-	enum rank_state state;
-	struct engine_link *link;
-	char *address;
-	json_t *device;
-	json_t *gpu; /* of its last sign of life; NULL: it told of none */
-};
-
-struct engine_pool {
-	struct engine_pool_options o;
-	enum pool_state state;
-	char reason[1024];  /* of the last loss */
-	bool told;          /* lost() was called for these engines */
-	bool warm_next;     /* releasing, and to be started once that is over */
-	int64_t started_ns; /* of the last start */
-	int64_t ready_ns;   /* how long it took; 0: it has not ended well */
-	int64_t retry_ns;   /* when down: the next start */
-	int64_t backoff_ms; /* 0: the next start is immediate */
-	int64_t restarts;
-	struct event *timer; /* start, kill */
-	struct event *watch; /* deadlines, each second */
-	struct clock_watch awake;
-	struct rank *ranks;
 };
 
 static void lose(struct engine_pool *p, const char *reason);
@@ -208,9 +156,10 @@ static void on_broken(struct engine_link *link, const char *why, void *arg)
 
 static void set_state(struct engine_pool *p, enum pool_state state)
 {
-	log_write(LOG_DEBUG, "engines: %s -> %s", pool_state_names[p->state],
-		pool_state_names[state]);
+	const char *before = engine_pool_state_name(p);
+
 	p->state = state;
+	log_write(LOG_DEBUG, "engines: %s -> %s", before, engine_pool_state_name(p));
 }
 
 static int start_rank(struct engine_pool *p, struct rank *r)
@@ -566,48 +515,4 @@ void engine_pool_stop(struct engine_pool *p)
 {
 	if (p->state != POOL_STOPPING && p->state != POOL_STOPPED)
 		end_processes(p, POOL_STOPPING);
-}
-
-double engine_pool_starting_s(const struct engine_pool *p)
-{
-	return p->state == POOL_STARTING ? (double)(clock_mono_ns() - p->started_ns) / 1e9 : -1.0;
-}
-
-int64_t engine_pool_retry_s(const struct engine_pool *p)
-{
-	int64_t retry = (p->retry_ns - clock_mono_ns() + CLOCK_S_NS - 1) / CLOCK_S_NS;
-
-	return p->state != POOL_DOWN ? -1 : retry > 0 ? retry : 0;
-}
-
-json_t *engine_pool_json(const struct engine_pool *p)
-{
-	json_t *ranks = json_array();
-	double starting = engine_pool_starting_s(p);
-	int64_t retry = engine_pool_retry_s(p);
-
-	for (int i = 0; i < p->o.ranks; i++) {
-		const struct rank *r = &p->ranks[i];
-
-		json_array_append_new(ranks,
-			json_pack("{si sI ss sO? sO?}", "rank", i, "pid",
-				(json_int_t)(r->link ? engine_link_pid(r->link) : 0), "state",
-				rank_state_names[r->state], "device", r->device, "gpu", r->gpu));
-	}
-	return json_pack("{ss ss? ss si sI so so so so}", "state", pool_state_names[p->state],
-		"reason", p->reason[0] ? p->reason : NULL, "program", p->o.program, "threads",
-		p->o.threads, "restarts", (json_int_t)p->restarts, "starting_s",
-		starting >= 0 ? json_real(starting) : json_null(), "ready_after_s",
-		p->ready_ns > 0 ? json_real((double)p->ready_ns / 1e9) : json_null(), "retry_in_s",
-		retry >= 0 ? json_integer(retry) : json_null(), "ranks", ranks);
-}
-
-const char *engine_pool_state_name(const struct engine_pool *p)
-{
-	return pool_state_names[p->state];
-}
-
-const char *engine_pool_reason(const struct engine_pool *p)
-{
-	return p->reason;
 }
