@@ -56,7 +56,8 @@ int data_identity_check(
 		return 0;
 	if (json_unpack(entry, "{sI sI sI sI}", "dev", &then.dev, "ino", &then.ino, "bytes",
 		    &then.bytes, "modified_ns", &then.modified_ns) < 0) {
-		snprintf(error, error_bytes, "%s: its identity is not understood", d->path);
+		snprintf(error, error_bytes,
+			"%s: segment.start has no {dev, ino, bytes, modified_ns} of it", d->path);
 		return -EINVAL;
 	}
 	if (then.dev == now.dev && then.ino == now.ino && then.bytes == now.bytes &&
