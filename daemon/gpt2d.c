@@ -150,14 +150,37 @@ static bool test_places(const struct settings *s)
 	return good;
 }
 
-/* -n: what is wrong in the file has been told; with -v what is in force, in a form that can be read
- * again. */
-static int test_settings(const struct settings *s, const struct settings_command *command)
+/* What is in force, in a form that can be read again. */
+static int print_settings(struct settings *s)
+{
+	struct engine_program program;
+	char error[PATH_MAX + 512];
+	const bool own = s->engine == NULL &&
+		engine_program_find(s, &program, error, sizeof(error)) == 0;
+
+	if (settings_resolve(s) < 0) {
+		say("out of memory");
+		return -ENOMEM;
+	}
+	printf("# %s\n", s->config_file != NULL ? s->config_file : "no file was read");
+	settings_print(s, stdout);
+	if (own && program.why[0] != '\0')
+		printf("# device, as auto takes it now: %s: %s\n",
+			engine_program_device_name(program.device), program.why);
+	if (own)
+		printf("# engine, as found now: %s\n", program.path);
+	return 0;
+}
+
+/* -n: what is wrong in the file has been told. */
+static int test_settings(struct settings *s, const struct settings_command *command)
 {
 	bool good = test_places(s);
 
+	if (command->verbose && print_settings(s) < 0)
+		return STATUS_FAILED;
 	if (command->verbose)
-		settings_print(s, stdout);
+		;
 	else if (good && s->config_file != NULL)
 		printf("%s: the settings are good\n", s->config_file);
 	else if (good)

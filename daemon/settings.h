@@ -103,6 +103,12 @@ int settings_set(
 /* Borrowed. */
 struct data_roots settings_data_roots(const struct settings *s);
 
+/*
+ * What holds where nothing was given, as values where it is one: the standard places, the socket's
+ * mode, the device; paths that were given become absolute. 0, or -ENOMEM. For who prints them: a
+ * daemon goes by what was given.
+ */
+int settings_resolve(struct settings *s);
 /* Every setting as a line of the file; read again they are the same. */
 void settings_print(const struct settings *s, FILE *out);
 void settings_print_help(FILE *out);

@@ -1,5 +1,6 @@
 """gpt2d.conf: what it says, what is refused, what comes over what, and where things are when nobody says."""
 
+import grp
 import os
 import subprocess
 import tempfile
@@ -12,11 +13,11 @@ from helpers import BUILD, ROOT, RpcError, spec
 GPT2D = BUILD / "daemon" / "gpt2d"
 
 
-def run(*words, conf=None, user=None, **environment):
+def run(*words, conf=None, user=None, cwd=None, **environment):
     environment = {"PATH": os.environ["PATH"], **{k: str(v) for k, v in environment.items()}}
     options = ("-c", conf) if conf else ()
     return subprocess.run([GPT2D, *options, *words], capture_output=True, text=True, timeout=60, check=False,
-        env=environment, user=user)
+        env=environment, user=user, cwd=cwd)
 
 
 def write(tmp_path, text, mode=0o600):
@@ -147,6 +148,26 @@ ranks = 3""")
     assert again.returncode == 0 and again.stdout == shown.stdout
 
 
+def test_what_is_in_force_is_printed_where_nothing_says_it(tmp_path):
+    """The places of a service, or of a user's own daemon, are values of -nv; read again in another environment they stay."""
+    places = {"RUNTIME_DIRECTORY": tmp_path / "run/gpt2d:/other", "STATE_DIRECTORY": tmp_path / "state"}
+    shown = run("-nv", conf="/dev/null", **places)
+    found = settings(shown.stdout)
+    assert found["socket"] == f"{tmp_path}/run/gpt2d/gpt2d.sock" and found["state_dir"] == f"{tmp_path}/state"
+    assert found["device"] == "cpu" and found["socket_mode"] == "0600" and found["log_file"] == "stderr"
+    assert shown.stdout.startswith("# /dev/null\n") and "\n# engine, as found now: /" in shown.stdout and "engine" not in found
+    conf = write(tmp_path, shown.stdout)
+    assert settings(run("-nv", conf=conf).stdout) == found
+    group = grp.getgrall()[0].gr_name
+    assert settings(run("-nv", "--socket-group", group, conf="/dev/null").stdout)["socket_mode"] == "0660"
+    shown = run("-nv", "--log-file", "a b/log", "--metrics-file", "m.prom", "--state-dir", "s", "--socket", "x/y", conf="/dev/null",
+        cwd=tmp_path)
+    found = settings(shown.stdout)
+    assert found["log_file"] == f'"{tmp_path}/a b/log"' and found["metrics_file"] == f"{tmp_path}/m.prom"
+    assert found["state_dir"] == f"{tmp_path}/s" and found["socket"] == f"{tmp_path}/x/y"
+    assert settings(run("-nv", "--log-file", "journal", conf="/dev/null").stdout)["log_file"] == "journal"
+
+
 def test_options_come_over_the_environment_over_the_file(tmp_path):
     conf = write(tmp_path, "socket = /file\nranks = 2\ndata_roots = /a /b\n")
     assert settings(run("-nv", conf=conf).stdout)["socket"] == "/file"
@@ -215,6 +236,12 @@ def places_of_ones_own(tmp_path):
             assert "belongs to uid" in shown.stderr or f": {name}: no such setting" in shown.stderr
         else:
             assert f":1: {name}: no such setting" in shown.stderr
+    shown = run("-nv", conf="/dev/null", user=user, HOME=tmp_path, XDG_RUNTIME_DIR=tmp_path / "run", XDG_STATE_HOME="relative")
+    found = settings(shown.stdout)
+    assert found["socket"] == f"{tmp_path}/run/gpt2d/gpt2d.sock"
+    assert found["state_dir"] == f"{tmp_path}/.local/state/gpt2d" and found["device"] == "auto"
+    found = settings(run("-nv", conf="/dev/null", user=user, HOME="/h", XDG_STATE_HOME="/x").stdout)
+    assert found["state_dir"] == "/x/gpt2d" and "socket" not in found
 
 
 def test_device(tmp_path):
