@@ -19,49 +19,36 @@ struct neighbours {
 	size_t n;
 };
 
-/* plain: there are no more than that, and the edges to them are of the usual kind */
-static cudaError_t ask_before(cudaGraphNode_t node, struct neighbours *out, bool *plain)
-{
-	cudaError_t rc;
+/* The two questions, with as many answers as there is room for. */
 #if CUDART_VERSION >= 13000
-	static const cudaGraphEdgeData usual = {};
-	cudaGraphEdgeData edges[NEIGHBOURS_MAX] = {};
-
-	rc = cudaGraphNodeGetDependencies(node, NULL, NULL, &out->n);
-	*plain = rc == cudaSuccess && out->n <= NEIGHBOURS_MAX;
-	if (!*plain)
-		return rc;
-	rc = cudaGraphNodeGetDependencies(node, out->node, edges, &out->n);
-	for (size_t i = 0; rc == cudaSuccess && i < out->n; i++)
-		*plain = *plain && memcmp(&edges[i], &usual, sizeof usual) == 0;
+typedef cudaError_t ask_fn(
+	cudaGraphNode_t node, cudaGraphNode_t *out, cudaGraphEdgeData *edges, size_t *n);
 #else
-	rc = cudaGraphNodeGetDependencies(node, NULL, &out->n);
-	*plain = rc == cudaSuccess && out->n <= NEIGHBOURS_MAX;
-	if (*plain)
-		rc = cudaGraphNodeGetDependencies(node, out->node, &out->n);
+typedef cudaError_t ask_fn(cudaGraphNode_t node, cudaGraphNode_t *out, size_t *n);
 #endif
-	return rc;
-}
+static ask_fn *const before_it = cudaGraphNodeGetDependencies;
+static ask_fn *const after_it = cudaGraphNodeGetDependentNodes;
 
-static cudaError_t ask_after(cudaGraphNode_t node, struct neighbours *out, bool *plain)
+/* plain: there are no more than that, and the edges to them are of the usual kind */
+static cudaError_t ask(ask_fn *question, cudaGraphNode_t node, struct neighbours *out, bool *plain)
 {
 	cudaError_t rc;
 #if CUDART_VERSION >= 13000
 	static const cudaGraphEdgeData usual = {};
 	cudaGraphEdgeData edges[NEIGHBOURS_MAX] = {};
 
-	rc = cudaGraphNodeGetDependentNodes(node, NULL, NULL, &out->n);
+	rc = question(node, NULL, NULL, &out->n);
 	*plain = rc == cudaSuccess && out->n <= NEIGHBOURS_MAX;
 	if (!*plain)
 		return rc;
-	rc = cudaGraphNodeGetDependentNodes(node, out->node, edges, &out->n);
+	rc = question(node, out->node, edges, &out->n);
 	for (size_t i = 0; rc == cudaSuccess && i < out->n; i++)
 		*plain = *plain && memcmp(&edges[i], &usual, sizeof usual) == 0;
 #else
-	rc = cudaGraphNodeGetDependentNodes(node, NULL, &out->n);
+	rc = question(node, NULL, &out->n);
 	*plain = rc == cudaSuccess && out->n <= NEIGHBOURS_MAX;
 	if (*plain)
-		rc = cudaGraphNodeGetDependentNodes(node, out->node, &out->n);
+		rc = question(node, out->node, &out->n);
 #endif
 	return rc;
 }
@@ -95,19 +82,19 @@ static cudaError_t take_out(cudaGraph_t graph, cudaGraphNode_t node)
 {
 	struct neighbours before, after, known;
 	bool plain_before, plain_after, plain;
-	cudaError_t rc = ask_before(node, &before, &plain_before);
+	cudaError_t rc = ask(before_it, node, &before, &plain_before);
 
 	if (rc == cudaSuccess)
-		rc = ask_after(node, &after, &plain_after);
+		rc = ask(after_it, node, &after, &plain_after);
 	if (rc != cudaSuccess || !plain_before || !plain_after)
 		return rc;
 	for (size_t i = 0; i < after.n; i++) {
-		rc = ask_before(after.node[i], &known, &plain);
+		rc = ask(before_it, after.node[i], &known, &plain);
 		if (rc != cudaSuccess || !plain)
 			return rc;
 	}
 	for (size_t i = 0; i < after.n && rc == cudaSuccess; i++) {
-		rc = ask_before(after.node[i], &known, &plain);
+		rc = ask(before_it, after.node[i], &known, &plain);
 		for (size_t j = 0; j < before.n && rc == cudaSuccess; j++) {
 			bool there = false;
 
