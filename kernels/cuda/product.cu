@@ -173,18 +173,20 @@ void product_run(struct k_stream *s, const char *name, const struct product *p, 
 	bool along = sums && p->turn_b;
 	float *partial = NULL, *a_turned, *b_turned;
 	struct gemm_call c;
-	char *memory = NULL;
+	char *memory;
 
 	if (!stream_ready(s))
 		return;
-	if (sizes.a + sizes.b > 0)
-		memory = (char *)stream_scratch_try(s, sizes.a + sizes.b + sizes.partial);
-	if (!memory) { /* no memory to turn anything in is no failure */
+	if (sizes.a + sizes.b == 0) {
 		gemm_run(s, name, &p->call);
 		if (sums)
 			column_sum_add(s, sums, p->call.b, b.rows, b.width);
 		return;
 	}
+	/* without it the product is not run as it lies instead: that gives other last bits */
+	memory = (char *)stream_scratch(s, sizes.a + sizes.b + sizes.partial);
+	if (!memory)
+		return;
 	a_turned = (float *)memory;
 	b_turned = (float *)(memory + sizes.a);
 	if (along)

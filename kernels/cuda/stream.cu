@@ -16,31 +16,25 @@ void stream_check(struct k_stream *s, const char *name)
 	context_check(s->ctx, name, cudaGetLastError());
 }
 
-void *stream_scratch_try(struct k_stream *s, size_t bytes)
+void *stream_scratch(struct k_stream *s, size_t bytes)
 {
 	size_t wanted = bytes > 2 * s->scratch_bytes ? bytes : 2 * s->scratch_bytes;
+	cudaError_t rc = cudaErrorMemoryAllocation;
 	void *memory;
 
 	if (bytes <= s->scratch_bytes)
 		return s->scratch[s->scratches - 1];
-	if (s->scratches == STREAM_BLOCKS_MAX)
-		return NULL;
-	if (cudaMalloc(&memory, wanted) != cudaSuccess) {
-		cudaGetLastError(); /* it is told by the result */
+	if (s->scratches < STREAM_BLOCKS_MAX)
+		rc = cudaMalloc(&memory, wanted);
+	if (rc != cudaSuccess) {
+		cudaGetLastError(); /* the context keeps it */
+		context_fail(s->ctx, "memory for intermediate results: %zu bytes: %s", wanted,
+			cudaGetErrorString(rc));
 		return NULL;
 	}
 	s->scratch[s->scratches++] = memory;
 	s->scratch_bytes = wanted;
 	s->grown++;
-	return memory;
-}
-
-void *stream_scratch(struct k_stream *s, size_t bytes)
-{
-	void *memory = stream_scratch_try(s, bytes);
-
-	if (!memory)
-		context_check(s->ctx, "memory for intermediate results", cudaErrorMemoryAllocation);
 	return memory;
 }
 

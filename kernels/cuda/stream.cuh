@@ -49,7 +49,6 @@ void stream_check(struct k_stream *s, const char *name);
  * context failed) when there is none.
  */
 void *stream_scratch(struct k_stream *s, size_t bytes);
-void *stream_scratch_try(struct k_stream *s, size_t bytes); /* the context does not fail */
 /*
  * Likewise memory for what a branch of s is to finish: once that has been given to the branch,
  * stream_part_given says so. It is not used again before it is done.
