@@ -215,9 +215,10 @@ static json_t *spec_error_list(const struct spec_errors *errors)
 }
 
 /* Lists of what is wrong and what was found; false without memory. */
-static bool check_arm(const struct k_context *ctx, int threads, const json_t *params,
+static bool check_arm(struct k_context *ctx, int threads, const json_t *params,
 	struct dataset_cache *cache, json_t **errors, json_t **report)
 {
+	char error[512];
 	char limit[CGROUP_FILE_BYTES];
 	struct k_device_info info;
 	int world = (int)json_integer_value(json_object_get(params, "world"));
@@ -257,19 +258,19 @@ static bool check_arm(const struct k_context *ctx, int threads, const json_t *pa
 		.cache = cache,
 		.data_roots = roots,
 	};
-	rc = training_scratch(ctx, threads, check.config, check.scratch);
+	rc = training_scratch(
+		ctx, threads, check.config, check.scratch, error, sizeof(error));
 	if (rc == 0)
 		rc = check_run(&check, errors, report);
 	spec_free(spec);
 	if (rc == -EIO) {
-		*errors = json_pack("[{ss ss}]", "key", "", "message",
-			"the device does not tell what kernels take");
+		*errors = json_pack("[{ss ss}]", "key", "", "message", error);
 		*report = json_object();
 	}
 	return rc != -ENOMEM;
 }
 
-static void answer_check(struct link *link, const struct k_context *ctx, int threads,
+static void answer_check(struct link *link, struct k_context *ctx, int threads,
 	struct dataset_cache *cache, const json_t *params)
 {
 	json_t *errors, *report;
@@ -284,7 +285,7 @@ static void answer_check(struct link *link, const struct k_context *ctx, int thr
 }
 
 static int serve_checks(
-	struct link *link, const struct k_context *ctx, int threads, struct dataset_cache *cache)
+	struct link *link, struct k_context *ctx, int threads, struct dataset_cache *cache)
 {
 	struct rpc_message m;
 	bool done = false;
@@ -296,6 +297,8 @@ static int serve_checks(
 			answer_check(link, ctx, threads, cache, m.params);
 		done = strcmp(m.method, ENGINE_EXIT) == 0;
 		rpc_clear(&m);
+		if (k_context_error(ctx)) /* no later answer would be another */
+			return ENGINE_EXIT_POISONED;
 	}
 	return ENGINE_EXIT_OK;
 }

@@ -146,9 +146,12 @@ static bool check(struct segment *s, struct warm *w)
 	};
 	json_t *errors, *report, *first;
 
-	if (training_scratch(w->ctx, w->threads, &s->config, options.scratch))
-		return segment_fail(
-			s, "device", "memory: the device does not tell what kernels take");
+	if (training_scratch(w->ctx, w->threads, &s->config, options.scratch, s->failure.message,
+		    sizeof(s->failure.message))) {
+		segment_poison(s, ENGINE_EXIT_POISONED);
+		s->failure.reason = "device";
+		return false;
+	}
 	k_context_info(w->ctx, &info);
 	memory_limit_apply(&info, limit);
 	options.backend = info.backend;
@@ -202,6 +205,8 @@ static bool make_training(struct segment *s, struct warm *w)
 	int rc = training_init(
 		&s->training, w, c, &s->train, s->failure.message, sizeof(s->failure.message));
 
+	if (rc == -EIO)
+		segment_poison(s, ENGINE_EXIT_POISONED);
 	if (rc) {
 		s->failure.reason = rc == -ENOMEM ? "memory"
 			: rc == -EIO              ? "device"

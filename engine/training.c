@@ -31,8 +31,8 @@ static int no_memory(char *error, size_t error_bytes, const char *what)
 
 /* ---- memory ---- */
 
-int training_scratch(const struct k_context *ctx, int threads, const struct spec_config *config,
-	int64_t bytes[K_SCRATCH_KINDS])
+int training_scratch(struct k_context *ctx, int threads, const struct spec_config *config,
+	int64_t bytes[K_SCRATCH_KINDS], char *error, size_t error_bytes)
 {
 	const struct k_scratch_shape shape = {
 		.dtype = training_dtype(config->precision),
@@ -44,11 +44,24 @@ int training_scratch(const struct k_context *ctx, int threads, const struct spec
 		.Vp = arena_vocab_padded(config->model.vocab_size),
 	};
 
+	const char *why;
+	int rc;
+
 	memset(bytes, 0, K_SCRATCH_KINDS * sizeof(*bytes));
-	return check_beyond_reason(config) ? 0 : k_scratch_plan(ctx, &shape, bytes);
+	if (check_beyond_reason(config))
+		return 0;
+	rc = k_scratch_plan(ctx, &shape, bytes);
+	if (rc) {
+		why = k_context_error(ctx);
+		snprintf(error, error_bytes,
+			"memory: the device does not tell what kernels take: %s",
+			why ? why : strerror(-rc));
+	}
+	return rc;
 }
 
-static int sizes(const struct training *t, int64_t bytes[WARM_SLOTS])
+static int sizes(const struct training *t, int64_t bytes[WARM_SLOTS], char *error,
+	size_t error_bytes)
 {
 	const struct spec_config *c = t->config;
 	int64_t real = (int64_t)sizeof(k_real), n = t->plan.arena_elems;
@@ -63,7 +76,8 @@ static int sizes(const struct training *t, int64_t bytes[WARM_SLOTS])
 	bytes[WARM_BATCH] = batch_bytes(c->micro_batch, c->seq_len, c->accumulation);
 	bytes[WARM_OPTIMIZER] = optimizer_small_bytes(&t->arena, &t->plan, c->zero_stage);
 	bytes[WARM_SHARED] = STEP_SHARED_BYTES;
-	return training_scratch(t->warm->ctx, t->warm->threads, c, bytes + WARM_SCRATCH);
+	return training_scratch(
+		t->warm->ctx, t->warm->threads, c, bytes + WARM_SCRATCH, error, error_bytes);
 }
 
 struct memory {
@@ -146,11 +160,10 @@ static int64_t free_bytes(const struct training *t)
 static int take_memory(struct training *t, struct memory *m, char *error, size_t error_bytes)
 {
 	int64_t bytes[WARM_SLOTS], free;
+	int rc = sizes(t, bytes, error, error_bytes);
 
-	if (sizes(t, bytes)) {
-		snprintf(error, error_bytes, "memory: the device does not tell what kernels take");
-		return -EIO;
-	}
+	if (rc)
+		return rc;
 	free = free_bytes(t);
 	/* what another shape has left may be all that is in the way */
 	if (free > 0 && warm_growth(t->warm, bytes) > free && warm_shrink(t->warm, bytes) > 0)

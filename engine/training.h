@@ -29,10 +29,10 @@ enum k_dtype training_dtype(enum spec_precision precision);
 
 /*
  * What the kernels take beside the buffers of such a training; nothing for one that a check
- * refuses for its size. As k_scratch_plan.
+ * refuses for its size. As k_scratch_plan, and error says why.
  */
-int training_scratch(const struct k_context *ctx, int threads, const struct spec_config *config,
-	int64_t bytes[K_SCRATCH_KINDS]);
+int training_scratch(struct k_context *ctx, int threads, const struct spec_config *config,
+	int64_t bytes[K_SCRATCH_KINDS], char *error, size_t error_bytes);
 
 /*
  * For config->gpus ranks, of which this is w->rank. config and data outlive the training. 0, or

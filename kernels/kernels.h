@@ -196,8 +196,8 @@ struct k_scratch_shape {
 	int threads; /* CPU: that will compute */
 	int64_t B, T, NH, C, Vp;
 };
-/* Bytes of each kind that no operation of such a model goes beyond. 0, or -EIO. */
-int k_scratch_plan(const struct k_context *ctx, const struct k_scratch_shape *shape,
+/* Bytes of each kind that no operation of such a model goes beyond. 0, or -EIO: ctx has failed. */
+int k_scratch_plan(struct k_context *ctx, const struct k_scratch_shape *shape,
 	int64_t bytes[K_SCRATCH_KINDS]);
 /*
  * At least so many bytes are there from now on; 0: it is given back. Nothing may be under way, and

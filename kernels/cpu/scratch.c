@@ -4,7 +4,7 @@
 
 enum { ALIGN_BYTES = 64 }; /* what a thread has is a multiple of */
 
-int k_scratch_plan(const struct k_context *ctx, const struct k_scratch_shape *shape,
+int k_scratch_plan(struct k_context *ctx, const struct k_scratch_shape *shape,
 	int64_t bytes[K_SCRATCH_KINDS])
 {
 	size_t attention = scratch_attention_bytes(shape->T);

@@ -25,17 +25,16 @@ static size_t besides_attention(
 	return most;
 }
 
-int k_scratch_plan(const struct k_context *ctx, const struct k_scratch_shape *shape,
+int k_scratch_plan(struct k_context *ctx, const struct k_scratch_shape *shape,
 	int64_t bytes[K_SCRATCH_KINDS])
 {
 	int64_t R = shape->B * shape->T, C = shape->C;
 	size_t order = 0, operation, part;
 
-	if (cudaSetDevice(ctx->device) != cudaSuccess ||
-		scratch_token_order_bytes(R, ctx->internal, &order) != cudaSuccess) {
-		cudaGetLastError(); /* it is told by the result */
+	if (!context_ready(ctx) ||
+		!context_check(ctx, "k_scratch_plan",
+			scratch_token_order_bytes(R, ctx->internal, &order)))
 		return -EIO;
-	}
 	operation = besides_attention(ctx, shape, order);
 	part = larger(scratch_layernorm_part_bytes(ctx, C),
 		scratch_gelu_part_bytes(ctx, R, WIDE * C));
