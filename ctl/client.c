@@ -70,6 +70,12 @@ static void notice(struct client *c, int64_t deadline_ns)
 			-seconds_since(deadline_ns));
 }
 
+/* Whether it is the caller's own limit that has passed. */
+static bool is_over(const struct client *c)
+{
+	return c->until_ns >= 0 && client_now_ns() >= c->until_ns;
+}
+
 /* A full backlog shows as EAGAIN: try again until the deadline. */
 static int connect_until(struct client *c, int64_t deadline_ns, struct ctl_error *e)
 {
@@ -84,7 +90,8 @@ static int connect_until(struct client *c, int64_t deadline_ns, struct ctl_error
 		if (errno != EAGAIN && errno != EINTR)
 			return endpoint_absent(&c->endpoint, errno, e);
 		if (client_now_ns() > deadline_ns)
-			return endpoint_silent(&c->endpoint, seconds_since(begun_ns), e);
+			return endpoint_silent(
+				&c->endpoint, seconds_since(begun_ns), is_over(c), e);
 		notice(c, deadline_ns);
 		nanosleep(&pause, NULL);
 	}
@@ -258,11 +265,13 @@ static int unanswered(struct client *c, int64_t begun_ns, int error, struct ctl_
 	if (error != -ETIMEDOUT)
 		return e->exit;
 	if (!c->hello)
-		return endpoint_silent(&c->endpoint, seconds_since(begun_ns), e);
+		return endpoint_silent(
+			&c->endpoint, seconds_since(begun_ns), is_over(c), e);
 	return ctl_error_set(e, CTL_TIMEOUT,
-		"gpt2d (process %ld) has not answered for %.3g s\n"
+		"%sgpt2d (process %ld) has not answered for %.3g s\n"
 		"whether it answers at all: gpt2ctl status",
-		(long)c->endpoint.pid, seconds_since(begun_ns));
+		is_over(c) ? endpoint_time_over : "", (long)c->endpoint.pid,
+		seconds_since(begun_ns));
 }
 
 static int await_reply(

@@ -155,8 +155,11 @@ int endpoint_absent(const struct endpoint *p, int error, struct ctl_error *e)
 		p->path, strerror(error));
 }
 
-int endpoint_silent(const struct endpoint *p, double seconds, struct ctl_error *e)
+const char endpoint_time_over[] = "the time given is over: ";
+
+int endpoint_silent(const struct endpoint *p, double seconds, bool own, struct ctl_error *e)
 {
+	const char *over = own ? endpoint_time_over : "";
 	const pid_t pid = p->pid > 0 ? p->pid : owner_of(p);
 	const char state = pid > 0 ? state_of(pid) : '?';
 	char process[48];
@@ -164,9 +167,14 @@ int endpoint_silent(const struct endpoint *p, double seconds, struct ctl_error *
 	process_text(pid, process, sizeof(process));
 	if (state == 'T' || state == 't')
 		return ctl_error_set(e, CTL_TIMEOUT,
-			"gpt2d%s has not answered on %s for %.3g s: it is stopped\n"
+			"%sgpt2d%s has not answered on %s for %.3g s: it is stopped\n"
 			"let it go on with: kill -CONT %ld",
-			process, p->path, seconds, (long)pid);
+			over, process, p->path, seconds, (long)pid);
+	if (own) /* which may have been too short for anybody */
+		return ctl_error_set(e, CTL_TIMEOUT,
+			"%sgpt2d%s has not answered on %s within %.3g s\n"
+			"whether it answers at all: gpt2ctl status",
+			over, process, p->path, seconds);
 	if (pid <= 0)
 		return ctl_error_set(e, CTL_TIMEOUT, "gpt2d has not answered on %s for %.3g s",
 			p->path, seconds);

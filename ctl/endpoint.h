@@ -23,8 +23,12 @@ void endpoint_ask(struct endpoint *p, int fd);
 
 /* It cannot be connected to: an exit code with e, by errno. */
 int endpoint_absent(const struct endpoint *p, int error, struct ctl_error *e);
-/* Nothing came for so many seconds: CTL_TIMEOUT with e, which says what can be done. */
-int endpoint_silent(const struct endpoint *p, double seconds, struct ctl_error *e);
+/*
+ * Nothing came for so many seconds: CTL_TIMEOUT with e, which says what can be done. own: it is the
+ * caller's limit that is over, which says nothing of gpt2d.
+ */
+int endpoint_silent(const struct endpoint *p, double seconds, bool own, struct ctl_error *e);
+extern const char endpoint_time_over[]; /* such a message begins with it */
 /* A line of the same while it is waited on; asked: the method, NULL when nothing has been heard of
  * gpt2d yet. */
 void endpoint_notice(const struct endpoint *p, FILE *to, const char *asked, double seconds);

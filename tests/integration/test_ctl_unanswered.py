@@ -49,6 +49,37 @@ def test_a_hung_daemon_is_named(tmp_path):
     assert f"kill -KILL {os.getpid()}" in result.stderr
 
 
+def test_a_time_that_was_given_blames_nobody(tmp_path):
+    """What is over is the caller's own time, at hello or later; a gpt2d that is stopped is still named as that."""
+    end = threading.Event()
+    late = lambda params, connection: end.wait(PATIENCE_S) and {}
+    for seconds, methods in (("1e-9", {"hello": late}), ("0.2", {"hello": late}), ("0.2", {"follow": late})):
+        with FakeDaemon(tmp_path / "s", **methods) as daemon:
+            words = [CTL, "wait", "--timeout", seconds, "1"]
+            result = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, env=environment(daemon.path))
+            as_json = subprocess.run([*words, "--json"], capture_output=True, text=True, timeout=PATIENCE_S,
+                env=environment(daemon.path))
+            end.set()
+        end.clear()
+        assert result.returncode == 124
+        said, advice = result.stderr.splitlines()
+        assert f"the time given is over: gpt2d (process {os.getpid()}) has not answered " in said, said
+        assert advice == "whether it answers at all: gpt2ctl status"
+        assert "the time given is over: " in as_json.stdout and as_json.returncode == 124
+
+
+def test_a_stopped_daemon_is_named_when_the_time_given_is_over(daemon):
+    with daemon() as d:
+        d.process.send_signal(signal.SIGSTOP)
+        try:
+            result = ctl(d, "wait", "--timeout", "0.1", "1")
+        finally:
+            d.process.send_signal(signal.SIGCONT)
+    assert result.returncode == 124
+    assert "the time given is over: " in result.stderr and ": it is stopped\n" in result.stderr
+    assert f"kill -CONT {d.process.pid}" in result.stderr
+
+
 def test_a_reply_that_takes_long(path, spec):
     """Said once, while it is waited on; a wait that was asked for needs no word."""
     end = threading.Event()
