@@ -34,6 +34,7 @@
 #include "daemon/queue.h"
 #include "daemon/reconcile.h"
 #include "daemon/reserve.h"
+#include "daemon/retention.h"
 #include "daemon/run_log.h"
 #include "daemon/scheduler.h"
 #include "daemon/service.h"
@@ -229,7 +230,11 @@ static int open_store(struct daemon *d, char *error, size_t error_bytes)
 	d->queue = queue_create(d->settings->ranks);
 	if (d->queue == NULL)
 		return -ENOMEM;
-	rc = prune_recover(d, error, error_bytes);
+	rc = retention_last_now(d->store, &d->last_change_ns);
+	if (rc < 0)
+		snprintf(error, error_bytes, "%s: %s", path, store_error_text(rc));
+	else
+		rc = prune_recover(d, error, error_bytes);
 	if (rc == 0)
 		rc = reconcile_runs(d, error, error_bytes);
 	return rc < 0 ? rc : gate_create(d, &d->gate);

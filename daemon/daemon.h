@@ -42,6 +42,7 @@ struct daemon {
 	struct openmetrics *openmetrics;
 	int64_t counts[RUN_STATES]; /* of all runs there ever were */
 	int64_t started_ns;         /* monotonic */
+	int64_t last_change_ns;     /* retention.h: before this start */
 	bool unwritten;             /* lifecycle.h: there may be runs of which that is true */
 	bool stopping;              /* no submissions, no new starts */
 	bool ready_said;

@@ -18,6 +18,7 @@
 #include "daemon/record_prune.h"
 #include "daemon/request.h"
 #include "daemon/reserve.h"
+#include "daemon/retention.h"
 #include "daemon/role.h"
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
@@ -26,7 +27,6 @@
 #include "proto/protocol.h"
 
 enum {
-	RETENTION_BATCH = 16,
 	TURN_NAMES = 256, /* removed at a time, before another job has its turn */
 	PERIOD_S = 60,
 	LACKING_S = 2, /* while there is no reserve */
@@ -67,11 +67,11 @@ struct pruner {
 	struct batch *batch;        /* at work; NULL: none */
 	struct worker_job leftover; /* in the trash from before */
 	struct worker_job reserve;
-	bool reserving;           /* that job is at work, or waits */
-	int reserve_rc;           /* what it came to last */
-	bool by_age, by_age_next; /* retain_days is what the settings' batch is for, will be */
-	int64_t ended;            /* runs, since the settings were kept to */
-	bool soon;                /* the timer was set for a run that has ended */
+	bool reserving; /* that job is at work, or waits */
+	int reserve_rc; /* what it came to last */
+	struct retention retention;
+	int64_t ended; /* runs, since the settings were kept to */
+	bool soon;     /* the timer was set for a run that has ended */
 };
 
 static void next_run(struct batch *b);
@@ -137,10 +137,11 @@ static void finish_batch(struct batch *b)
 			json_pack("{sO sI sb sO}", "runs", b->removed, "bytes",
 				(json_int_t)b->freed, "dry_run", b->dry, "next", next));
 	else if (b->client == 0) {
-		if (b->now == NULL && !full && !p->by_age_next)
+		const bool again = retention_again(&p->retention, full);
+
+		if (b->now == NULL && !again)
 			p->ended -= b->ended;
-		p->by_age_next = full ? p->by_age : p->by_age_next;
-		arm(p, full || p->by_age_next ? SOON_S : PERIOD_S);
+		arm(p, again ? SOON_S : PERIOD_S);
 	}
 	end_batch(b);
 }
@@ -437,26 +438,16 @@ static void on_timer(evutil_socket_t fd, short events, void *arg)
 {
 	struct pruner *p = arg;
 	const struct settings *s = p->daemon->settings;
-	struct record_prunable what = {.keep = -1,
-		.ended_before_ns = INT64_MAX,
-		.uid = -1,
-		.state = -1,
-		.limit = RETENTION_BATCH};
+	struct record_prunable what;
 
 	p->soon = false;
 	arm(p, p->reserve_rc < 0 ? LACKING_S : PERIOD_S);
 	if (p->batch == NULL)
 		keep_reserve(p);
-	if ((s->retain_runs == 0 && s->retain_days == 0) || p->batch != NULL ||
-		p->daemon->stopping || must_wait(p))
+	retention_look(&p->retention, s);
+	if (p->batch != NULL || p->daemon->stopping || must_wait(p) ||
+		!retention_select(&p->retention, s, &what))
 		return;
-	/* where both are set: retain_runs, and soon after it retain_days */
-	p->by_age = s->retain_days > 0 && (s->retain_runs == 0 || p->by_age_next);
-	p->by_age_next = s->retain_days > 0 && !p->by_age;
-	if (p->by_age)
-		what.ended_before_ns = clock_utc_ns() - s->retain_days * 86400 * CLOCK_S_NS;
-	else
-		what.keep = s->retain_runs;
 	start_batch(p, 0, false, &what);
 }
 
@@ -576,6 +567,7 @@ int prune_create(struct daemon *d, struct pruner **out)
 		free(p);
 		return -ENOMEM;
 	}
+	retention_init(&p->retention, d->last_change_ns);
 	arm(p, SOON_S);
 	p->leftover = (struct worker_job){.work = leftover_work, .done = leftover_done};
 	worker_add(d->worker, &p->leftover);

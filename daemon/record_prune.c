@@ -95,7 +95,7 @@ struct compact_job {
 	void *arg;
 };
 
-static int take_bytes(sqlite3_stmt *stmt, void *arg)
+static int take_integer(sqlite3_stmt *stmt, void *arg)
 {
 	*(int64_t *)arg = sqlite3_column_int64(stmt, 0);
 	return 0;
@@ -106,7 +106,7 @@ static int compact_work(struct store_job *job, struct sqlite3 *db)
 	const struct compact_job *j = (const struct compact_job *)job;
 	int64_t bytes = 0;
 	struct stat st;
-	int rc = store_sql(db, take_bytes, &bytes,
+	int rc = store_sql(db, take_integer, &bytes,
 		"select c.page_count * s.page_size from pragma_page_count c, pragma_page_size s",
 		"");
 
@@ -174,5 +174,18 @@ int record_ended_now(struct store *s, int64_t id, struct run *was)
 		return -ENOENT;
 	if (rc == 0)
 		*was = found;
+	return rc;
+}
+
+int record_last_change_now(struct store *s, int64_t before_ns, int64_t *out)
+{
+	int64_t at_ns = 0;
+	int rc = store_sql(store_db(s), take_integer, &at_ns,
+		"select coalesce(max(at_ns), 0) from"
+		" (select at_ns from transitions order by rowid desc limit 1000) where at_ns < ?",
+		"i", before_ns);
+
+	if (rc == 0)
+		*out = at_ns;
 	return rc;
 }

@@ -39,5 +39,7 @@ int record_compact(struct store *s, int64_t max_growth, void (*done)(void *arg, 
  */
 int record_ended_now(struct store *s, int64_t id, struct run *was);
 int record_delete_now(struct store *s, int64_t id);
+/* Likewise: when a run was last changed before before_ns, by the newest changes; 0: not known. */
+int record_last_change_now(struct store *s, int64_t before_ns, int64_t *out);
 
 #endif

@@ -126,7 +126,15 @@ const struct settings_row settings_rows[] = {
 		.help = "days for which ended runs stay; 0: for ever",
 		.manual = "As with\n"
 			  ".Cm retain_runs ;\n"
-			  "where both are set, a run goes as soon as one of them says so.\n"},
+			  "where both are set, a run goes as soon as one of them says so.\n"
+			  "A clock that has jumped ahead makes all runs look old: where it is more "
+			  "than an hour ahead of the time that has passed (a machine's suspension "
+			  "counts as that), or, when gpt2d starts, more than 30 days after the "
+			  "last change of a run, none is removed for its age until gpt2d has run "
+			  "for 24 hours or the clock is back; the log says so.\n"
+			  "So it is after a long time without power as well: what is old by then "
+			  "goes a day later, or at once with\n"
+			  ".Ic gpt2ctl prune --older-than .\n"},
 	{"metrics_file", SETTING_PATH, AT(metrics_file), .unset = "none",
 		.help = "a file of figures for a monitoring system, as OpenMetrics text",
 		.manual = "As\n"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from clocks import DAY_S, YEAR_S, Clocks
 from helpers import BUILD, Daemon, RpcError, experiment, spec, wait_for
 
 CTL = BUILD / "ctl" / "gpt2ctl"
@@ -262,6 +263,58 @@ def test_days(daemon, options, left):
             wait_for(lambda: ids(c) == left, f"runs {left} and no others")
             assert folders(d) == left
             assert c.wait(c.submit(spec("more")))["state"] == "done"
+
+
+NOT_BY_AGE = "no run is removed for its age until gpt2d has run for 24 h"
+
+
+def test_a_clock_that_jumps_ahead(tmp_path):
+    """What looks old by it stays, until the clock is back, or has been so for a day."""
+    clocks = Clocks(tmp_path)
+    with Daemon(home=tmp_path, environment=clocks.environment, options=("--retain-days", "30")) as d, d.client() as c:
+        ended(c, "a", "b")
+        clocks.set(utc_s=10 * YEAR_S)
+        ended(c, "c")
+        wait_for(lambda: NOT_BY_AGE in d.said(), "the clock is not believed")
+        assert "was expected by what has passed since the last look at it" in d.said()
+        assert ids(c) == [1, 2, 3]
+        clocks.set(utc_s=0)
+        ended(c, "d")
+        wait_for(lambda: "the clock is believed again" in d.said(), "the clock is believed")
+        assert ids(c) == [1, 2, 3, 4]
+        clocks.set(utc_s=10 * YEAR_S)
+        ended(c, "e")
+        wait_for(lambda: d.said().count(NOT_BY_AGE) == 2, "the clock is not believed again")
+        assert ids(c) == [1, 2, 3, 4, 5]
+        clocks.set(utc_s=10 * YEAR_S + DAY_S, boot_s=DAY_S)
+        ended(c, "f")
+        wait_for(lambda: ids(c) == [3, 5, 6], "what ended before the years that passed has gone")
+
+
+def test_a_clock_that_is_far_ahead_at_the_start(tmp_path):
+    """As after years without power: the same, and a new start meanwhile changes nothing."""
+    clocks = Clocks(tmp_path)
+    with Daemon(home=tmp_path, environment=clocks.environment, options=("--retain-days", "30")) as d:
+        with d.client() as c:
+            ended(c, "a", "b")
+        clocks.set(utc_s=10 * YEAR_S)
+        for n in (1, 2):
+            d.stop()
+            d.start()
+            with d.client() as c:
+                ended(c, "c")
+                wait_for(lambda: d.said().count(NOT_BY_AGE) == n, "the clock is not believed")
+                assert ids(c) == [1, 2, 3, 4][:2 + n]
+        assert "was expected by the last change of a run before this start" in d.said()
+        clocks.set(utc_s=10 * YEAR_S + DAY_S, boot_s=DAY_S)
+        with d.client() as c:
+            ended(c, "d")
+            wait_for(lambda: ids(c) == [3, 4, 5], "what is old has gone")
+        d.stop()
+        d.start()
+        with d.client() as c:
+            ended(c, "e")
+            assert ids(c) == [3, 4, 5, 6]
 
 
 def test_ctl(daemon):

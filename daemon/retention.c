@@ -1,0 +1,77 @@
+#include "daemon/retention.h"
+
+#include "daemon/log.h"
+#include "daemon/settings.h"
+
+enum { BATCH = 16 };
+
+void retention_init(struct retention *r, int64_t last_ns)
+{
+	*r = (struct retention){0};
+	clock_trust_begin(&r->clock, last_ns, clock_boot_ns(), clock_utc_ns());
+}
+
+int retention_last_now(struct store *store, int64_t *last_ns)
+{
+	return record_last_change_now(store, clock_utc_ns() - CLOCK_DOUBT_S * CLOCK_S_NS, last_ns);
+}
+
+static void say_leap(const struct retention *r, int64_t utc_ns)
+{
+	char now[CLOCK_TEXT_BYTES], then[CLOCK_TEXT_BYTES];
+
+	clock_text(utc_ns, now);
+	clock_text(r->clock.expected_ns, then);
+	log_write(LOG_WARNING,
+		"retain_days: the clock is at %s, %s was expected by %s: no run is removed for its"
+		" age until gpt2d has run for %d h, or the clock is back; gpt2ctl prune"
+		" --older-than removes them at once",
+		now, then,
+		r->clock.at_start ? "the last change of a run before this start"
+				  : "what has passed since the last look at it",
+		CLOCK_DOUBT_S / 3600);
+}
+
+void retention_look(struct retention *r, const struct settings *s)
+{
+	const int64_t utc_ns = clock_utc_ns();
+	bool believed;
+
+	clock_trust_look(&r->clock, clock_boot_ns(), utc_ns);
+	believed = clock_trust_has(&r->clock);
+	if (s->retain_days > 0 && !believed && !r->said) {
+		say_leap(r, utc_ns);
+		r->said = true;
+	} else if (believed && r->said) {
+		log_write(LOG_INFO, "retain_days: the clock is believed again");
+		r->said = false;
+	}
+}
+
+bool retention_select(struct retention *r, const struct settings *s, struct record_prunable *what)
+{
+	const int64_t days = clock_trust_has(&r->clock) ? s->retain_days : 0;
+
+	*what = (struct record_prunable){.keep = -1,
+		.ended_before_ns = INT64_MAX,
+		.uid = -1,
+		.state = -1,
+		.limit = BATCH};
+	if (s->retain_runs == 0 && days == 0)
+		return false;
+	/* where both are set: retain_runs, and soon after it retain_days */
+	r->by_age = days > 0 && (s->retain_runs == 0 || r->by_age_next);
+	r->by_age_next = days > 0 && !r->by_age;
+	if (r->by_age)
+		what->ended_before_ns = clock_utc_ns() - days * 86400 * CLOCK_S_NS;
+	else
+		what->keep = s->retain_runs;
+	return true;
+}
+
+bool retention_again(struct retention *r, bool full)
+{
+	if (full)
+		r->by_age_next = r->by_age;
+	return full || r->by_age_next;
+}

@@ -1,0 +1,37 @@
+/*
+ * retention.h: which runs the settings retain_runs and retain_days have removed next. By age only
+ * while the wall clock is believed (clock.h): one that has jumped ahead makes all runs look old.
+ */
+#ifndef GPT2D_RETENTION_H
+#define GPT2D_RETENTION_H
+
+#include <stdbool.h>
+
+#include "daemon/clock.h"
+#include "daemon/record_prune.h"
+
+struct settings;
+
+struct retention {
+	struct clock_trust clock;
+	bool said;        /* that it is not believed */
+	bool by_age;      /* what was selected last was */
+	bool by_age_next; /* and so it is to be next */
+};
+
+/* last_ns: UTC, by retention_last_now; 0: not known. */
+void retention_init(struct retention *r, int64_t last_ns);
+/*
+ * Before store_start: of the newest changes of runs, the last one that is a day old at least, which
+ * is what the clock is compared with at the start; 0: there is none. 0, or a negative errno.
+ */
+int retention_last_now(struct store *store, int64_t *last_ns);
+/* To be called at least once a minute: looks at the clock, and says what there is to say of it. */
+void retention_look(struct retention *r, const struct settings *s);
+/* What may go now, as far as the settings say it: false: nothing. After retention_look. */
+bool retention_select(
+	struct retention *r, const struct settings *s, struct record_prunable *what);
+/* That is done; full: there were as many as fit. Whether to select again soon. */
+bool retention_again(struct retention *r, bool full);
+
+#endif
