@@ -482,6 +482,8 @@ static int remove_rows(int64_t id, void *arg)
 	if (rc == 0)
 		rc = trash_move(d->state_dir, &was);
 	if (rc == 0)
+		rc = trash_clear(d->state_dir, &was);
+	if (rc == 0)
 		rc = record_delete_now(d->store, id);
 	if (failure_is_full(rc) && trash_empty(d->state_dir, &was, INT64_MAX) == 0)
 		rc = record_delete_now(d->store, id);

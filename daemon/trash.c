@@ -11,6 +11,7 @@
 
 #include "daemon/filesystem.h"
 #include "daemon/run_files.h"
+#include "proto/artifact.h"
 
 static int trash_path(const char *state_dir, const char *name, char out[PATH_MAX])
 {
@@ -40,6 +41,16 @@ static int sync_dir(const char *state_dir, const char *name)
 	return filesystem_sync(path);
 }
 
+/* What decides it is durable before anything goes; then the marker, as what is left is no run. */
+static int leave_in_place(const char *state_dir, const char *from, const char *to)
+{
+	int rc = mkdir(to, 0700) < 0 && errno != EEXIST ? -errno : sync_dir(state_dir, TRASH_DIR);
+
+	if (rc == 0)
+		rc = artifact_remove(from, ARTIFACT_COMPLETE);
+	return rc == -ENOENT ? 0 : rc;
+}
+
 int trash_move(const char *state_dir, const struct run *run)
 {
 	char from[PATH_MAX], to[PATH_MAX];
@@ -50,10 +61,21 @@ int trash_move(const char *state_dir, const struct run *run)
 	for (int64_t i = 1; i <= run->attempt && rc == 0; i++) {
 		rc = places(state_dir, run, i, from, to);
 		if (rc == 0 && rename(from, to) < 0 && errno != ENOENT)
-			rc = -errno;
+			rc = errno == EXDEV ? leave_in_place(state_dir, from, to) : -errno;
 	}
 	if (rc == 0)
 		rc = sync_dir(state_dir, TRASH_DIR);
+	return rc < 0 ? rc : sync_dir(state_dir, "runs");
+}
+
+/* What could not be moved. */
+static int remove_in_place(const char *state_dir, const char *from, int64_t *budget)
+{
+	int64_t bytes = 0;
+	int rc = run_files_remove(from, budget, &bytes);
+
+	if (rc == 0 && rmdir(from) < 0)
+		return errno == ENOENT ? 0 : -errno;
 	return rc < 0 ? rc : sync_dir(state_dir, "runs");
 }
 
@@ -70,6 +92,22 @@ int trash_empty(const char *state_dir, const struct run *run, int64_t budget)
 		/* somebody's link in the place of the folder goes, what it leads to stays */
 		if ((rc == -ENOTDIR || rc == -ELOOP) && (unlink(to) == 0 || errno == ENOENT))
 			rc = 0;
+		if (rc == 0)
+			rc = remove_in_place(state_dir, from, &budget);
+	}
+	return rc;
+}
+
+int trash_clear(const char *state_dir, const struct run *run)
+{
+	char from[PATH_MAX], to[PATH_MAX];
+	int64_t budget = INT64_MAX;
+	int rc = 0;
+
+	for (int64_t i = 1; i <= run->attempt && rc == 0; i++) {
+		rc = places(state_dir, run, i, from, to);
+		if (rc == 0)
+			rc = remove_in_place(state_dir, from, &budget);
 	}
 	return rc;
 }

@@ -12,11 +12,19 @@
 
 #define TRASH_DIR "runs/.trash"
 
-/* Move the directories of all attempts of run there, durably; those that are not there are none.
- * 0 or a negative errno. */
+/*
+ * Move the directories of all attempts of run there, durably; those that are not there are none. 0
+ * or a negative errno. One that cannot be moved (EXDEV: a folder of an overlay's lower layer) stays
+ * where it is, without its completion marker, and an empty one of its name is in the trash for it.
+ */
 int trash_move(const char *state_dir, const struct run *run);
-/* Empty them, at most budget names: 0, -EAGAIN: there is more, or another negative errno. */
+/*
+ * Empty them, at most budget names, and remove what could not be moved, durably: 0, -EAGAIN: there
+ * is more, or another negative errno.
+ */
 int trash_empty(const char *state_dir, const struct run *run, int64_t budget);
+/* What could not be moved, at once and all of it: 0, or a negative errno. */
+int trash_clear(const char *state_dir, const struct run *run);
 /* Remove them, empty as they are, durably. */
 int trash_remove(const char *state_dir, const struct run *run);
 
