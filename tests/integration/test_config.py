@@ -277,3 +277,21 @@ def test_a_daemon_with_a_file(daemon, tmp_path):
         assert engine["device"] == "engine" and engine["device_why"] is None
         with d.client(), d.client(), pytest.raises((RpcError, EOFError, OSError)):
             d.client()
+
+
+def test_options():
+    shown = run("--help")
+    assert shown.returncode == 0 and "--alive-timeout  2s to 86400s" in shown.stdout
+    assert run("--version").stdout.startswith("gpt2d 0.1.0 (")
+    for arguments, says in (
+            (("--rank", "2"), 'rank: no such setting, the nearest is "ranks"'),
+            (("--ranks", "0"), 'ranks: "0", an integer from 1 to 1024 is expected'),
+            (("--threads", "1025"), 'threads: "1025", an integer from 0 to 1024 is expected'),
+            (("--ranks", "2x"), 'ranks: "2x", an integer'),
+            (("--ranks",), "--ranks: a value is expected"),
+            (("--verbose=1",), "--verbose: takes no value"),
+            (("--data-roots", "a"), 'data_roots: "a": an absolute path is expected'),
+            (("x",), "x: an option (--name) is expected"),
+            (("--engine", "/nowhere/engine"), "engine: /nowhere/engine: No such file or directory")):
+        refused = run(*arguments)
+        assert refused.returncode == 2 and refused.stderr.startswith("gpt2d: " + says), refused.stderr

@@ -1,6 +1,5 @@
 """What gpt2d finds when it starts: stale and live sockets, runs that were open (cases H1, H2, H4, H6, H7)."""
 
-import json
 import os
 import shutil
 import signal
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from engines import PROGRAM
-from helpers import BUILD, Daemon, RpcError, agrees, experiment, spec, wait_for
+from helpers import BUILD, Daemon, agrees, experiment, spec, wait_for
 
 
 @pytest.fixture
@@ -354,151 +353,6 @@ def test_a_socket_taken_by_another_is_left_alone(home):
         d.start()
 
 
-# ---- stop ----
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stop_by_signal(home, number):
-    with Daemon(ranks=2, home=home) as d:
-        with d.client() as c:
-            run = c.submit(spec("long-ms20", 100000))
-            again = c.submit(spec("again", restart=True))
-            wait_for(lambda: c.state(run) == "running", "running")
-            c.call("follow", id=run)
-            d.process.send_signal(number)
-            events = []
-            while (event := c.event()) is not None:
-                events.append(event)
-            assert events[-1]["method"] == "run.done"
-            assert events[-1]["params"]["state"] == "interrupted"
-        assert d.process.wait(30) == 0
-        assert not d.socket.exists()
-        d.start()
-        with d.client() as c:
-            assert c.state(run) == "interrupted"
-            assert c.wait(again)["state"] == "done"
-
-
-def test_stop_leaves_a_run_its_time(home):
-    """stop_timeout: what ends within it is done, what does not is interrupted, and nothing else starts."""
-    with Daemon(home=home, options=("--stop-timeout", "3600")) as d:
-        with d.client() as c:
-            run = c.submit(spec("r-ms20", 50))
-            queued = c.submit(spec("queued"))
-            wait_for(lambda: c.state(run) == "running", "running")
-            d.process.terminate()
-            assert c.wait(run)["state"] == "done"
-        assert d.process.wait(30) == 0
-        d.command[d.command.index("3600")] = "1"
-        d.start()
-        with d.client() as c:
-            assert c.wait(queued)["state"] == "done"
-            run = c.submit(spec("long-ms20", 100000))
-            wait_for(lambda: c.state(run) == "running", "running")
-            d.process.terminate()
-            assert c.wait(run)["state"] == "interrupted"
-        assert d.process.wait(30) == 0
-        d.command[d.command.index("--stop-timeout") + 1] = "3600"
-        d.start()
-        with d.client() as c:
-            run = c.submit(spec("long-ms20", 100000))
-            wait_for(lambda: c.state(run) == "running", "running")
-            d.process.terminate()
-            wait_for(lambda: c.call("status")["daemon"]["state"] == "stopping", "the stop")
-            d.process.terminate()
-            assert c.wait(run)["state"] == "interrupted"
-        assert d.process.wait(30) == 0
-        d.start()
-
-
-def test_stop_lets_a_finished_run_finish(home):
-    """Its work is done and its artifacts are being written: they are waited for, not thrown away."""
-    with Daemon(home=home) as d:
-        with d.client() as c:
-            run = c.submit(spec("slowend"))
-            c.submit(spec("queued"))
-            wait_for(lambda: c.state(run) == "finishing", "finishing")
-        assert d.stop() == 0
-        d.start()
-        with d.client() as c:
-            assert c.state(run) == "done"
-            assert c.state(2) == "interrupted" or c.wait(2)["state"] == "done"
-
-
-def test_shutdown_waits_for_the_run(home):
-    with Daemon(home=home) as d:
-        with d.client() as c:
-            run = c.submit(spec("r-ms20", 50))
-            queued = c.submit(spec("queued"))
-            wait_for(lambda: c.state(run) == "running", "running")
-            assert c.call("shutdown") == {"running": run}
-            with pytest.raises(RpcError) as refused:
-                c.submit(spec("late"))
-            assert refused.value.code == -32005
-            assert c.wait(run)["state"] == "done"
-        assert d.process.wait(30) == 0
-        d.start()
-        with d.client() as c:
-            assert c.wait(queued)["state"] == "done"
-
-
-def test_cancelled_while_it_goes_back_to_the_queue(home):
-    """Cancelled while its engines end, after which it would be queued again: it is not, and ends once."""
-    with Daemon(home=home) as d:
-        with d.client() as c:
-            run = c.submit(spec("long-ms20", 100000, restart=True))
-            wait_for(lambda: c.state(run) == "running", "running")
-            requests = [("shutdown", {"now": True}), ("shutdown", {"now": True}), ("cancel", {"id": run})]
-            c.send_raw(b"".join(json.dumps({"jsonrpc": "2.0", "id": 90 + i, "method": method, "params": params})
-                .encode() + b"\n" for i, (method, params) in enumerate(requests)))
-            c.reply(90)
-            c.reply(91)  # the second one waits for no step
-            assert c.reply(92)["state"] == "cancelled"
-        assert d.process.wait(30) == 0
-        d.start()
-        with d.client() as c:
-            shown = c.call("show", id=run)
-        assert [t["state"] for t in shown["transitions"]][-3:] == ["starting", "running", "cancelled"]
-        assert shown["run"]["state"] == "cancelled"
-
-
-def test_shutdown_now(home):
-    with Daemon(home=home) as d:
-        with d.client() as c:
-            run = c.submit(spec("long-ms20", 100000, restart=True))
-            wait_for(lambda: c.state(run) == "running", "running")
-            c.call("shutdown", now=True)
-        assert d.process.wait(30) == 0
-        d.start()
-        with d.client() as c:
-            wait_for(lambda: c.state(run) == "running", "running again")
-            assert [t["state"] for t in c.call("show", id=run)["transitions"]] == ["queued", "starting",
-                "running", "interrupted", "queued", "starting", "running"]
-
-
-def test_options():
-    gpt2d = BUILD / "daemon" / "gpt2d"
-
-    def run(*arguments, **environment):
-        return subprocess.run([gpt2d, *arguments], capture_output=True, text=True, timeout=20, check=False,
-            env=environment or None)
-
-    shown = run("--help")
-    assert shown.returncode == 0 and "--alive-timeout  2s to 86400s" in shown.stdout
-    assert run("--version").stdout.startswith("gpt2d 0.1.0 (")
-    for arguments, says in (
-            (("--rank", "2"), 'rank: no such setting, the nearest is "ranks"'),
-            (("--ranks", "0"), 'ranks: "0", an integer from 1 to 1024 is expected'),
-            (("--threads", "1025"), 'threads: "1025", an integer from 0 to 1024 is expected'),
-            (("--ranks", "2x"), 'ranks: "2x", an integer'),
-            (("--ranks",), "--ranks: a value is expected"),
-            (("--verbose=1",), "--verbose: takes no value"),
-            (("--data-roots", "a"), 'data_roots: "a": an absolute path is expected'),
-            (("x",), "x: an option (--name) is expected"),
-            (("--engine", "/nowhere/engine"), "engine: /nowhere/engine: No such file or directory")):
-        refused = run(*arguments)
-        assert refused.returncode == 2 and refused.stderr.startswith("gpt2d: " + says), refused.stderr
-
-
 def test_started_without_standard_streams(home):
     """The log goes nowhere, and not into a file or socket that got the number of standard error."""
     with Daemon(home=home) as d:
@@ -515,64 +369,6 @@ def test_started_without_standard_streams(home):
             assert lock.read_text().strip() == str(d.process.pid)
 
 
-def files(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def test_folders_that_the_database_does_not_know(home):
-    """The database is removed or older than what lies in runs: that is left alone, ids go on above it."""
-    with Daemon(home=home) as d:
-        with d.client() as c:
-            for name in ("old", "s"):
-                run = c.submit(spec(name))
-                assert c.wait(run)["state"] == "done"
-        before = files(d.state / "runs")
-        assert before
-        d.stop()
-        for path in d.state.glob("gpt2d.db*"):
-            if not path.name.endswith(".lock"):
-                path.unlink()
-        checked = subprocess.run([*d.command, "--check"], capture_output=True, text=True, timeout=60)
-        assert "2 folders (the last is 2-s) of runs that gpt2d.db does not know" in checked.stdout
-        d.start()
-        assert "2 folders (the last is 2-s) of runs that gpt2d.db does not know" in d.said()
-        with d.client() as c:
-            run = c.submit(spec("s"))
-            assert run == 3 and c.wait(run)["state"] == "done"
-            assert c.call("prune", keep=0)["runs"]
-        assert files(d.state / "runs") == before
-
-
-@pytest.mark.parametrize("kind", ["single", "experiment"])
-def test_artifacts_of_a_time_that_was_undone(home, kind):
-    """A copy of the database, with the run still queued in it, is restored after the run is done."""
-    with Daemon(home=home) as d:
-        with d.client() as c:
-            c.call("drain")
-            run = c.submit(spec("s") if kind == "single" else experiment("s", repetitions=1))
-        d.kill()
-        copy = {path: path.read_bytes() for path in d.state.glob("gpt2d.db*")}
-        d.start()
-        with d.client() as c:
-            c.call("resume")
-            assert c.wait(run)["state"] == "done"
-        d.stop()
-        before = files(d.state / "runs" / f"{run}-s")
-        for path in d.state.glob("gpt2d.db*"):
-            path.unlink()
-        for path, content in copy.items():
-            path.write_bytes(content)
-        d.start()
-        with d.client() as c:
-            c.call("resume")
-            end = c.wait(run)
-            assert end["state"] == "done" and end["dir"].endswith(f"/{run}-s.2") and c.call("show", id=run)["run"]["attempt"] == 2
-            listed = c.call("artifacts", id=run)
-            assert listed["dir"] == end["dir"] and listed["files"] and not listed["missing"]
-        assert files(d.state / "runs" / f"{run}-s") == before
-        assert "its folder has artifacts already" in d.said()
-
-
 def test_made_ready_before_it_was_killed(home):
     """What was only made ready for a run is used, and is no attempt."""
     with Daemon(home=home) as d:
@@ -585,24 +381,3 @@ def test_made_ready_before_it_was_killed(home):
         with d.client() as c:
             end = c.wait(run)
             assert end["state"] == "done" and c.call("show", id=run)["run"]["attempt"] == 1
-
-
-def test_moved_state_directory(home):
-    """Runs of before are found where they are now."""
-    with Daemon(home=home) as d:
-        with d.client() as c:
-            run = c.submit(experiment("moved", repetitions=1))
-            assert c.wait(run)["state"] == "done"
-            before = c.call("artifacts", id=run)
-        d.stop()
-        moved = d.state.parent / "runs" / "1-elsewhere"
-        moved.parent.mkdir()
-        d.state.rename(moved)
-        d.command[d.command.index("--state-dir") + 1] = str(moved)
-        d.start()
-        with d.client() as c:
-            now = c.call("artifacts", id=run)
-            assert now["dir"] == f"{moved}/runs/{run}-moved" != before["dir"]
-            assert now["files"] == before["files"] and not now["missing"]
-            for segment in c.call("show", id=run)["segments"]:
-                assert segment["dir"].startswith(now["dir"] + "/segments/") and Path(segment["dir"]).is_dir()

@@ -1,0 +1,132 @@
+"""How gpt2d ends: by a signal or a shutdown, with a run in progress or about to be done."""
+
+import json
+import signal
+
+import pytest
+
+from helpers import Daemon, RpcError, spec, wait_for
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stop_by_signal(home, number):
+    with Daemon(ranks=2, home=home) as d:
+        with d.client() as c:
+            run = c.submit(spec("long-ms20", 100000))
+            again = c.submit(spec("again", restart=True))
+            wait_for(lambda: c.state(run) == "running", "running")
+            c.call("follow", id=run)
+            d.process.send_signal(number)
+            events = []
+            while (event := c.event()) is not None:
+                events.append(event)
+            assert events[-1]["method"] == "run.done"
+            assert events[-1]["params"]["state"] == "interrupted"
+        assert d.process.wait(30) == 0
+        assert not d.socket.exists()
+        d.start()
+        with d.client() as c:
+            assert c.state(run) == "interrupted"
+            assert c.wait(again)["state"] == "done"
+
+
+def test_stop_leaves_a_run_its_time(home):
+    """stop_timeout: what ends within it is done, what does not is interrupted, and nothing else starts."""
+    with Daemon(home=home, options=("--stop-timeout", "3600")) as d:
+        with d.client() as c:
+            run = c.submit(spec("r-ms20", 50))
+            queued = c.submit(spec("queued"))
+            wait_for(lambda: c.state(run) == "running", "running")
+            d.process.terminate()
+            assert c.wait(run)["state"] == "done"
+        assert d.process.wait(30) == 0
+        d.command[d.command.index("3600")] = "1"
+        d.start()
+        with d.client() as c:
+            assert c.wait(queued)["state"] == "done"
+            run = c.submit(spec("long-ms20", 100000))
+            wait_for(lambda: c.state(run) == "running", "running")
+            d.process.terminate()
+            assert c.wait(run)["state"] == "interrupted"
+        assert d.process.wait(30) == 0
+        d.command[d.command.index("--stop-timeout") + 1] = "3600"
+        d.start()
+        with d.client() as c:
+            run = c.submit(spec("long-ms20", 100000))
+            wait_for(lambda: c.state(run) == "running", "running")
+            d.process.terminate()
+            wait_for(lambda: c.call("status")["daemon"]["state"] == "stopping", "the stop")
+            d.process.terminate()
+            assert c.wait(run)["state"] == "interrupted"
+        assert d.process.wait(30) == 0
+        d.start()
+
+
+def test_stop_lets_a_finished_run_finish(home):
+    """Its work is done and its artifacts are being written: they are waited for, not thrown away."""
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            run = c.submit(spec("slowend"))
+            c.submit(spec("queued"))
+            wait_for(lambda: c.state(run) == "finishing", "finishing")
+        assert d.stop() == 0
+        d.start()
+        with d.client() as c:
+            assert c.state(run) == "done"
+            assert c.state(2) == "interrupted" or c.wait(2)["state"] == "done"
+
+
+def test_shutdown_waits_for_the_run(home):
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            run = c.submit(spec("r-ms20", 50))
+            queued = c.submit(spec("queued"))
+            wait_for(lambda: c.state(run) == "running", "running")
+            assert c.call("shutdown") == {"running": run}
+            with pytest.raises(RpcError) as refused:
+                c.submit(spec("late"))
+            assert refused.value.code == -32005
+            assert c.wait(run)["state"] == "done"
+        assert d.process.wait(30) == 0
+        d.start()
+        with d.client() as c:
+            assert c.wait(queued)["state"] == "done"
+
+
+def test_cancelled_while_it_goes_back_to_the_queue(home):
+    """Cancelled while its engines end, after which it would be queued again: it is not, and ends once."""
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            run = c.submit(spec("long-ms20", 100000, restart=True))
+            wait_for(lambda: c.state(run) == "running", "running")
+            requests = [("shutdown", {"now": True}), ("shutdown", {"now": True}), ("cancel", {"id": run})]
+            c.send_raw(b"".join(json.dumps({"jsonrpc": "2.0", "id": 90 + i, "method": method, "params": params})
+                .encode() + b"\n" for i, (method, params) in enumerate(requests)))
+            c.reply(90)
+            c.reply(91)  # the second one waits for no step
+            assert c.reply(92)["state"] == "cancelled"
+        assert d.process.wait(30) == 0
+        d.start()
+        with d.client() as c:
+            shown = c.call("show", id=run)
+        assert [t["state"] for t in shown["transitions"]][-3:] == ["starting", "running", "cancelled"]
+        assert shown["run"]["state"] == "cancelled"
+
+
+def test_shutdown_now(home):
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            run = c.submit(spec("long-ms20", 100000, restart=True))
+            wait_for(lambda: c.state(run) == "running", "running")
+            c.call("shutdown", now=True)
+        assert d.process.wait(30) == 0
+        d.start()
+        with d.client() as c:
+            wait_for(lambda: c.state(run) == "running", "running again")
+            assert [t["state"] for t in c.call("show", id=run)["transitions"]] == ["queued", "starting",
+                "running", "interrupted", "queued", "starting", "running"]
