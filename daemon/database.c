@@ -173,9 +173,7 @@ static int migrate(sqlite3 *db, char *error, size_t error_bytes)
 
 static int read_mode(sqlite3_stmt *stmt, void *arg)
 {
-	const char *mode = (const char *)sqlite3_column_text(stmt, 0);
-
-	snprintf(arg, MODE_BYTES, "%s", mode ? mode : "");
+	snprintf(arg, MODE_BYTES, "%s", store_text(stmt, 0));
 	return 0;
 }
 
@@ -366,9 +364,7 @@ static int is_late(void *arg)
 
 static int read_found(sqlite3_stmt *stmt, void *arg)
 {
-	const char *text = (const char *)sqlite3_column_text(stmt, 0);
-
-	snprintf(arg, FOUND_BYTES, "%s", text ? text : "");
+	snprintf(arg, FOUND_BYTES, "%s", store_text(stmt, 0));
 	return 0;
 }
 

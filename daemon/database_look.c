@@ -60,9 +60,7 @@ static int is_late(void *arg)
 /* The first thing that is wrong, or "ok". */
 static int read_found(sqlite3_stmt *stmt, void *arg)
 {
-	const char *text = (const char *)sqlite3_column_text(stmt, 0);
-
-	snprintf(arg, FOUND_BYTES, "%s", text ? text : "");
+	snprintf(arg, FOUND_BYTES, "%s", store_text(stmt, 0));
 	return 0;
 }
 

@@ -355,7 +355,7 @@ static int take_unsaid(sqlite3_stmt *stmt, void *arg)
 	struct unsaid *u = arg;
 
 	u->segment = sqlite3_column_int64(stmt, 0);
-	snprintf(u->dir, SPEC_PATH_MAX, "%s", (const char *)sqlite3_column_text(stmt, 1));
+	snprintf(u->dir, SPEC_PATH_MAX, "%s", store_text(stmt, 1));
 	return 0;
 }
 

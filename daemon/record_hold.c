@@ -48,11 +48,10 @@ int record_hold_set(
 static int take_hold(sqlite3_stmt *stmt, void *arg)
 {
 	struct record_hold *h = arg;
-	const char *reason = (const char *)sqlite3_column_text(stmt, 2);
 
 	h->since_ns = sqlite3_column_int64(stmt, 0);
 	h->uid = (uid_t)sqlite3_column_int64(stmt, 1);
-	snprintf(h->reason, sizeof(h->reason), "%s", reason ? reason : "");
+	snprintf(h->reason, sizeof(h->reason), "%s", store_text(stmt, 2));
 	return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "daemon/clock.h"
+#include "daemon/text.h"
 
 /* ---- add ---- */
 
@@ -103,10 +104,10 @@ static int take_run(sqlite3_stmt *stmt, void *arg)
 	struct read_job *j = arg;
 
 	j->lines = json_array();
-	j->result = json_pack("{sI ss ss so sI sI sb}", "id", (json_int_t)j->run, "name",
-		(const char *)sqlite3_column_text(stmt, 0), "state",
-		(const char *)sqlite3_column_text(stmt, 1), "lines", j->lines, "dropped",
-		(json_int_t)sqlite3_column_int64(stmt, 2), "next", (json_int_t)j->after, "more", 0);
+	j->result = json_pack("{sI so so so sI sI sb}", "id", (json_int_t)j->run, "name",
+		text_json(store_text(stmt, 0)), "state", text_json(store_text(stmt, 1)), "lines",
+		j->lines, "dropped", (json_int_t)sqlite3_column_int64(stmt, 2), "next",
+		(json_int_t)j->after, "more", 0);
 	return j->result ? 0 : -ENOMEM;
 }
 
@@ -120,11 +121,11 @@ static int take_line(sqlite3_stmt *stmt, void *arg)
 		j->more = true;
 		return 0;
 	}
-	line = json_pack("{sI so so ss ss}", "n", (json_int_t)sqlite3_column_int64(stmt, 0), "at",
+	line = json_pack("{sI so so ss so}", "n", (json_int_t)sqlite3_column_int64(stmt, 0), "at",
 		clock_json(sqlite3_column_int64(stmt, 1)), "rank",
 		of_gpt2d ? json_null() : json_integer(sqlite3_column_int64(stmt, 2)), "level",
 		log_level_name((enum log_level)sqlite3_column_int(stmt, 3)), "message",
-		(const char *)sqlite3_column_text(stmt, 4));
+		text_json(store_text(stmt, 4)));
 	json_object_set_new(j->result, "next", json_integer(sqlite3_column_int64(stmt, 0)));
 	return json_array_append_new(j->lines, line) < 0 ? -ENOMEM : 0;
 }

@@ -159,7 +159,7 @@ static int take_was(sqlite3_stmt *stmt, void *arg)
 	struct run *was = arg;
 
 	was->id = sqlite3_column_int64(stmt, 0);
-	snprintf(was->name, sizeof(was->name), "%s", (const char *)sqlite3_column_text(stmt, 1));
+	snprintf(was->name, sizeof(was->name), "%s", store_text(stmt, 1));
 	was->attempt = sqlite3_column_int64(stmt, 2);
 	return 0;
 }

@@ -18,13 +18,6 @@ enum {
 	PAGE_BYTES = 8 << 20, /* a page of segments ends here, well within PROTOCOL_LINE_MAX */
 };
 
-static const char *text_of(sqlite3_stmt *stmt, int column)
-{
-	const char *text = (const char *)sqlite3_column_text(stmt, column);
-
-	return text ? text : "";
-}
-
 /* ---- one job for all questions ---- */
 
 struct query_job {
@@ -106,7 +99,7 @@ static int take_text(sqlite3_stmt *stmt, void *arg)
 {
 	struct query_job *q = arg;
 
-	q->text = strdup(text_of(stmt, 0));
+	q->text = strdup(store_text(stmt, 0));
 	return q->text ? 0 : -ENOMEM;
 }
 
@@ -248,21 +241,21 @@ static int take_shown_run(sqlite3_stmt *stmt, void *arg)
 	if (rc < 0)
 		return rc;
 	q->result = json_pack("{so so so}", "run", run_json(&run, q->state_dir), "spec",
-		parsed_or_null(text_of(stmt, RECORD_ROW_COUNT)), "checks",
-		parsed_or_null(text_of(stmt, RECORD_ROW_COUNT + 1)));
+		parsed_or_null(store_text(stmt, RECORD_ROW_COUNT)), "checks",
+		parsed_or_null(store_text(stmt, RECORD_ROW_COUNT + 1)));
 	return q->result ? 0 : -ENOMEM;
 }
 
 static int take_segment(sqlite3_stmt *stmt, void *arg)
 {
 	struct query_job *q = arg;
-	const char *summary = (const char *)sqlite3_column_text(stmt, 8);
+	const char *summary = store_text(stmt, 8);
 	char dir[PATH_MAX];
 	json_t *row;
 
-	if (run_dir_now(q->id, q->state_dir, text_of(stmt, 9), dir, sizeof(dir)) < 0)
+	if (run_dir_now(q->id, q->state_dir, store_text(stmt, 9), dir, sizeof(dir)) < 0)
 		return -ENAMETOOLONG;
-	q->bytes += 512 + (summary ? strlen(summary) : 0);
+	q->bytes += 512 + strlen(summary);
 	if ((int64_t)json_array_size(q->rows) == q->limit ||
 		(q->bytes > PAGE_BYTES && json_array_size(q->rows) > 0)) {
 		json_object_set_new(q->result, "next", json_integer(q->last));
@@ -271,12 +264,12 @@ static int take_segment(sqlite3_stmt *stmt, void *arg)
 	q->last = sqlite3_column_int64(stmt, 0);
 	row = json_pack("{sI sI sI so so so so so so so so}", "segment", (json_int_t)q->last,
 		"block", (json_int_t)sqlite3_column_int64(stmt, 1), "position",
-		(json_int_t)sqlite3_column_int64(stmt, 2), "arm", text_json(text_of(stmt, 3)),
-		"state", text_json(text_of(stmt, 4)), "reason", text_json(text_of(stmt, 5)),
+		(json_int_t)sqlite3_column_int64(stmt, 2), "arm", text_json(store_text(stmt, 3)),
+		"state", text_json(store_text(stmt, 4)), "reason", text_json(store_text(stmt, 5)),
 		"started_at", clock_json(sqlite3_column_int64(stmt, 6)), "ended_at",
 		clock_json(sqlite3_column_int64(stmt, 7)), "dir", text_json(dir), "summary",
 		parsed_or_null(summary), "artifacts",
-		parsed_or_null((const char *)sqlite3_column_text(stmt, 10)));
+		parsed_or_null(store_text(stmt, 10)));
 	return json_array_append_new(q->rows, row) < 0 ? -ENOMEM : 0;
 }
 
@@ -284,7 +277,7 @@ static int take_transition(sqlite3_stmt *stmt, void *arg)
 {
 	struct query_job *q = arg;
 	json_t *row = json_pack("{so so so}", "at", clock_json(sqlite3_column_int64(stmt, 0)),
-		"state", text_json(text_of(stmt, 1)), "reason", text_json(text_of(stmt, 2)));
+		"state", text_json(store_text(stmt, 1)), "reason", text_json(store_text(stmt, 2)));
 
 	return json_array_append_new(q->rows, row) < 0 ? -ENOMEM : 0;
 }
@@ -385,7 +378,7 @@ static int take_count(sqlite3_stmt *stmt, void *arg)
 	int64_t *counts = arg;
 	enum run_state state;
 
-	if (run_state_parse(text_of(stmt, 0), &state) < 0)
+	if (run_state_parse(store_text(stmt, 0), &state) < 0)
 		return -EBADMSG;
 	counts[state] = sqlite3_column_int64(stmt, 1);
 	return 0;

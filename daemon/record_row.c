@@ -30,13 +30,6 @@ static const struct number {
 	{14, "ended_ns", 0, INT64_MAX},
 };
 
-static const char *text_of(sqlite3_stmt *stmt, int column)
-{
-	const char *text = (const char *)sqlite3_column_text(stmt, column);
-
-	return text ? text : "";
-}
-
 /* ---- what is wrong ---- */
 
 /* Where there is something to be told: out may be NULL. */
@@ -51,10 +44,10 @@ static bool wrong(const struct fault *f, int column, const char *name, const cha
 
 	if (f->out == NULL)
 		return true;
-	snprintf(found, sizeof(found), "%s", text_of(f->stmt, column));
+	snprintf(found, sizeof(found), "%s", store_text(f->stmt, column));
 	text_clean(found);
 	snprintf(f->out, RECORD_ROW_FAULT_BYTES, "runs, id %s: %s: \"%s\" is not allowed, %s",
-		text_of(f->stmt, ID), name, found, allowed);
+		store_text(f->stmt, ID), name, found, allowed);
 	return true;
 }
 
@@ -78,7 +71,7 @@ static bool state_wrong(const struct fault *f)
 	enum run_state state;
 	char allowed[128] = "one of";
 
-	if (run_state_parse(text_of(f->stmt, STATE), &state) == 0)
+	if (run_state_parse(store_text(f->stmt, STATE), &state) == 0)
 		return false;
 	for (int i = 0; i < RUN_STATES; i++)
 		snprintf(allowed + strlen(allowed), sizeof(allowed) - strlen(allowed), "%s %s",
@@ -88,7 +81,7 @@ static bool state_wrong(const struct fault *f)
 
 static bool row_wrong(const struct fault *f)
 {
-	const char *name = spec_table_name_wrong(text_of(f->stmt, NAME));
+	const char *name = spec_table_name_wrong(store_text(f->stmt, NAME));
 	char allowed[96];
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
@@ -99,7 +92,7 @@ static bool row_wrong(const struct fault *f)
 	if (sqlite3_column_int64(f->stmt, SEGMENTS_DONE) >
 		sqlite3_column_int64(f->stmt, SEGMENTS)) {
 		snprintf(allowed, sizeof(allowed), "the run has %s segments",
-			text_of(f->stmt, SEGMENTS));
+			store_text(f->stmt, SEGMENTS));
 		return wrong(f, SEGMENTS_DONE, "segments_done", allowed);
 	}
 	return state_wrong(f);
@@ -120,7 +113,7 @@ int record_row_check(sqlite3 *db, char out[RECORD_ROW_FAULT_BYTES])
 
 static void copy_text(char *out, size_t out_bytes, sqlite3_stmt *stmt, int column)
 {
-	snprintf(out, out_bytes, "%s", text_of(stmt, column));
+	snprintf(out, out_bytes, "%s", store_text(stmt, column));
 }
 
 int record_row_read(sqlite3_stmt *stmt, struct run *run)
@@ -148,5 +141,5 @@ int record_row_read(sqlite3_stmt *stmt, struct run *run)
 	copy_text(run->spec_sha256, sizeof(run->spec_sha256), stmt, 5);
 	text_clean(run->reason);
 	text_clean(run->spec_sha256);
-	return run_state_parse(text_of(stmt, STATE), &run->state) < 0 ? -EBADMSG : 0;
+	return run_state_parse(store_text(stmt, STATE), &run->state) < 0 ? -EBADMSG : 0;
 }

@@ -96,5 +96,7 @@ int store_errno(struct sqlite3 *db, int sqlite_code);
 struct sqlite3_stmt;
 int store_sql(struct sqlite3 *db, int (*row)(struct sqlite3_stmt *stmt, void *arg), void *arg,
 	const char *sql, const char *types, ...);
+/* The text in a column, from 0, of the row that row() was given, until it returns; "" for null. */
+const char *store_text(struct sqlite3_stmt *stmt, int column);
 
 #endif

@@ -98,3 +98,10 @@ int store_sql(struct sqlite3 *db, int (*row)(struct sqlite3_stmt *stmt, void *ar
 	sqlite3_finalize(stmt);
 	return stop ? stop : store_errno(db, rc);
 }
+
+const char *store_text(struct sqlite3_stmt *stmt, int column)
+{
+	const char *text = (const char *)sqlite3_column_text(stmt, column);
+
+	return text ? text : "";
+}
