@@ -11,23 +11,21 @@
 #include "proto/spec_table.h"
 
 enum { SEGMENTS_MAX = SPEC_ARMS_MAX * SPEC_REPETITIONS_MAX * 2 };
-enum { ID, NAME, STATE = 3, SEGMENTS = 7, SEGMENTS_DONE };
 
-/* The numbers of a row, by the column's place in RECORD_ROW_COLUMNS. */
 static const struct number {
-	int column;
+	enum record_row_column column;
 	const char *name;
 	int64_t min, max;
 } numbers[] = {
-	{ID, "id", 1, INT64_MAX},
-	{6, "gpus", 0, SPEC_WORLD_MAX},
-	{SEGMENTS, "segments", 1, SEGMENTS_MAX},
-	{SEGMENTS_DONE, "segments_done", 0, SEGMENTS_MAX},
-	{9, "attempt", 1, INT32_MAX - 1},
-	{11, "timeout_s", 0, INT64_MAX},
-	{12, "submitted_ns", 0, INT64_MAX},
-	{13, "started_ns", 0, INT64_MAX},
-	{14, "ended_ns", 0, INT64_MAX},
+	{RECORD_ROW_ID, "id", 1, INT64_MAX},
+	{RECORD_ROW_GPUS, "gpus", 0, SPEC_WORLD_MAX},
+	{RECORD_ROW_SEGMENTS, "segments", 1, SEGMENTS_MAX},
+	{RECORD_ROW_SEGMENTS_DONE, "segments_done", 0, SEGMENTS_MAX},
+	{RECORD_ROW_ATTEMPT, "attempt", 1, INT32_MAX - 1},
+	{RECORD_ROW_TIMEOUT_S, "timeout_s", 0, INT64_MAX},
+	{RECORD_ROW_SUBMITTED_NS, "submitted_ns", 0, INT64_MAX},
+	{RECORD_ROW_STARTED_NS, "started_ns", 0, INT64_MAX},
+	{RECORD_ROW_ENDED_NS, "ended_ns", 0, INT64_MAX},
 };
 
 /* ---- what is wrong ---- */
@@ -47,7 +45,7 @@ static bool wrong(const struct fault *f, int column, const char *name, const cha
 	snprintf(found, sizeof(found), "%s", store_text(f->stmt, column));
 	text_clean(found);
 	snprintf(f->out, RECORD_ROW_FAULT_BYTES, "runs, id %s: %s: \"%s\" is not allowed, %s",
-		store_text(f->stmt, ID), name, found, allowed);
+		store_text(f->stmt, RECORD_ROW_ID), name, found, allowed);
 	return true;
 }
 
@@ -71,29 +69,29 @@ static bool state_wrong(const struct fault *f)
 	enum run_state state;
 	char allowed[128] = "one of";
 
-	if (run_state_parse(store_text(f->stmt, STATE), &state) == 0)
+	if (run_state_parse(store_text(f->stmt, RECORD_ROW_STATE), &state) == 0)
 		return false;
 	for (int i = 0; i < RUN_STATES; i++)
 		snprintf(allowed + strlen(allowed), sizeof(allowed) - strlen(allowed), "%s %s",
 			i ? "," : "", run_state_name((enum run_state)i));
-	return wrong(f, STATE, "state", allowed);
+	return wrong(f, RECORD_ROW_STATE, "state", allowed);
 }
 
 static bool row_wrong(const struct fault *f)
 {
-	const char *name = spec_table_name_wrong(store_text(f->stmt, NAME));
+	const char *name = spec_table_name_wrong(store_text(f->stmt, RECORD_ROW_NAME));
 	char allowed[96];
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		if (number_wrong(f, &numbers[i]))
 			return true;
 	if (name != NULL)
-		return wrong(f, NAME, "name", name);
-	if (sqlite3_column_int64(f->stmt, SEGMENTS_DONE) >
-		sqlite3_column_int64(f->stmt, SEGMENTS)) {
+		return wrong(f, RECORD_ROW_NAME, "name", name);
+	if (sqlite3_column_int64(f->stmt, RECORD_ROW_SEGMENTS_DONE) >
+		sqlite3_column_int64(f->stmt, RECORD_ROW_SEGMENTS)) {
 		snprintf(allowed, sizeof(allowed), "the run has %s segments",
-			store_text(f->stmt, SEGMENTS));
-		return wrong(f, SEGMENTS_DONE, "segments_done", allowed);
+			store_text(f->stmt, RECORD_ROW_SEGMENTS));
+		return wrong(f, RECORD_ROW_SEGMENTS_DONE, "segments_done", allowed);
 	}
 	return state_wrong(f);
 }
@@ -121,25 +119,25 @@ int record_row_read(sqlite3_stmt *stmt, struct run *run)
 	if (row_wrong(&(struct fault){stmt, NULL}))
 		return -EBADMSG;
 	*run = (struct run){
-		.id = sqlite3_column_int64(stmt, ID),
-		.uid = (uid_t)sqlite3_column_int64(stmt, 2),
-		.gpus = sqlite3_column_int64(stmt, 6),
-		.segments = sqlite3_column_int64(stmt, SEGMENTS),
-		.segments_done = sqlite3_column_int64(stmt, SEGMENTS_DONE),
-		.attempt = sqlite3_column_int64(stmt, 9),
-		.restart = sqlite3_column_int(stmt, 10) != 0,
-		.timeout_s = sqlite3_column_int64(stmt, 11),
-		.submitted_ns = sqlite3_column_int64(stmt, 12),
-		.started_ns = sqlite3_column_int64(stmt, 13),
-		.ended_ns = sqlite3_column_int64(stmt, 14),
-		.kept = sqlite3_column_int(stmt, 15) != 0,
-		.priority = sqlite3_column_int64(stmt, 16),
-		.rerun_of = sqlite3_column_int64(stmt, 17),
+		.id = sqlite3_column_int64(stmt, RECORD_ROW_ID),
+		.uid = (uid_t)sqlite3_column_int64(stmt, RECORD_ROW_UID),
+		.gpus = sqlite3_column_int64(stmt, RECORD_ROW_GPUS),
+		.segments = sqlite3_column_int64(stmt, RECORD_ROW_SEGMENTS),
+		.segments_done = sqlite3_column_int64(stmt, RECORD_ROW_SEGMENTS_DONE),
+		.attempt = sqlite3_column_int64(stmt, RECORD_ROW_ATTEMPT),
+		.restart = sqlite3_column_int(stmt, RECORD_ROW_RESTART) != 0,
+		.timeout_s = sqlite3_column_int64(stmt, RECORD_ROW_TIMEOUT_S),
+		.submitted_ns = sqlite3_column_int64(stmt, RECORD_ROW_SUBMITTED_NS),
+		.started_ns = sqlite3_column_int64(stmt, RECORD_ROW_STARTED_NS),
+		.ended_ns = sqlite3_column_int64(stmt, RECORD_ROW_ENDED_NS),
+		.kept = sqlite3_column_int(stmt, RECORD_ROW_KEPT) != 0,
+		.priority = sqlite3_column_int64(stmt, RECORD_ROW_PRIORITY),
+		.rerun_of = sqlite3_column_int64(stmt, RECORD_ROW_RERUN_OF),
 	};
-	copy_text(run->name, sizeof(run->name), stmt, NAME);
-	copy_text(run->reason, sizeof(run->reason), stmt, 4);
-	copy_text(run->spec_sha256, sizeof(run->spec_sha256), stmt, 5);
+	copy_text(run->name, sizeof(run->name), stmt, RECORD_ROW_NAME);
+	copy_text(run->reason, sizeof(run->reason), stmt, RECORD_ROW_REASON);
+	copy_text(run->spec_sha256, sizeof(run->spec_sha256), stmt, RECORD_ROW_SPEC_SHA256);
 	text_clean(run->reason);
 	text_clean(run->spec_sha256);
-	return run_state_parse(store_text(stmt, STATE), &run->state) < 0 ? -EBADMSG : 0;
+	return run_state_parse(store_text(stmt, RECORD_ROW_STATE), &run->state) < 0 ? -EBADMSG : 0;
 }
