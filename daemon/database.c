@@ -315,7 +315,7 @@ static void describe(struct sqlite3 *db, int rc, char *error, size_t error_bytes
 
 	snprintf(error, error_bytes, "%s%s%s%s", sqlite3_errmsg(db), io ? ": " : "",
 		io ? strerror(-rc) : "",
-		rc == -EBADMSG ? "; A DAMAGED DATABASE in gpt2d(8) says what to do" : "");
+		rc == -EBADMSG ? "; " STORE_DAMAGED_SECTION " says what to do" : "");
 }
 
 static int prepare(struct database *d, char *error, size_t error_bytes)
@@ -384,7 +384,7 @@ static int look(struct database *d, char *error, size_t error_bytes)
 		return 0; /* late, or what will be told by whoever needs it */
 	snprintf(error, error_bytes,
 		"%s; if it was put back from a backup, BACKUP AND RESTORE in gpt2d(8) says what to"
-		" do, else A DAMAGED DATABASE",
+		" do, else " STORE_DAMAGED_SECTION,
 		found);
 	return -EBADMSG;
 }

@@ -261,7 +261,7 @@ static void check_queue(struct diagnosis *d, const char *state, const char *path
 		diagnosis_add(d, "queue", VERDICT_OK, NULL, "%s is to be made", path);
 	else if (rc == -EBADMSG)
 		diagnosis_add(d, "queue", VERDICT_FAIL,
-			"A DAMAGED DATABASE in gpt2d(8) says what to do", "%s: %s", path, error);
+			STORE_DAMAGED_SECTION " says what to do", "%s: %s", path, error);
 	else if (rc < 0)
 		diagnosis_add(d, "queue", VERDICT_FAIL,
 			rc == -EPROTO ? "install the gpt2d that wrote it, or set state_dir"

@@ -31,7 +31,7 @@ void failure_describe(const char *path, int rc, struct store_failure *out)
 		snprintf(out->advice, sizeof(out->advice), "start gpt2d again");
 	else if (rc == -EBADMSG)
 		snprintf(out->advice, sizeof(out->advice),
-			"end gpt2d, see A DAMAGED DATABASE in gpt2d(8)");
+			"end gpt2d, see " STORE_DAMAGED_SECTION);
 	else if (rc == -EROFS)
 		snprintf(out->advice, sizeof(out->advice), "make %.180s writable", where);
 	else if (rc == -ENOMEM)

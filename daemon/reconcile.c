@@ -176,8 +176,8 @@ int reconcile_runs(struct daemon *d, char *error, size_t error_bytes)
 		o.rc = record_counts(d->store, d->counts);
 	if (o.rc == -EBADMSG && record_row_check(store_db(d->store), fault) == -EBADMSG)
 		snprintf(error, error_bytes,
-			"%s/gpt2d.db: %s; A DAMAGED DATABASE in gpt2d(8) says what to do",
-			d->state_dir, fault);
+			"%s/gpt2d.db: %s; " STORE_DAMAGED_SECTION " says what to do", d->state_dir,
+			fault);
 	else if (o.rc < 0)
 		snprintf(error, error_bytes, "%s/gpt2d.db: %s", d->state_dir,
 			store_error_text(o.rc));

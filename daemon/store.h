@@ -74,6 +74,8 @@ struct store_failure {
 bool store_failure(struct store *s, struct store_failure *out);
 /* What an error of the store is in words: "No space left on device". */
 const char *store_error_text(int rc);
+/* Where it is written what to do about a damaged one. */
+#define STORE_DAMAGED_SECTION "A DAMAGED DATABASE in gpt2d(8)"
 bool store_idle(struct store *s); /* every job that was added has been delivered */
 
 /*
