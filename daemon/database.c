@@ -19,7 +19,6 @@
 
 enum {
 	MODE_BYTES = 16,
-	FOUND_BYTES = 256,
 	BUSY_MS = 5000, /* for whoever else has the database locked */
 	STEPS_BETWEEN = 10000, /* of SQLite's machine: looks at the clock */
 };
@@ -362,22 +361,32 @@ static int is_late(void *arg)
 	return clock_mono_ns() > *(const int64_t *)arg;
 }
 
+void database_deadline(struct sqlite3 *db, int64_t *until_ns)
+{
+	sqlite3_progress_handler(db, STEPS_BETWEEN, until_ns ? is_late : NULL, until_ns);
+}
+
 static int read_found(sqlite3_stmt *stmt, void *arg)
 {
-	snprintf(arg, FOUND_BYTES, "%s", store_text(stmt, 0));
+	snprintf(arg, DATABASE_FOUND_BYTES, "%s", store_text(stmt, 0));
 	return 0;
+}
+
+int database_first_fault(struct sqlite3 *db, char found[DATABASE_FOUND_BYTES])
+{
+	return store_sql(db, read_found, found, "pragma quick_check(1)", "");
 }
 
 /* As far as the time allows. */
 static int look(struct database *d, char *error, size_t error_bytes)
 {
 	int64_t until_ns = clock_mono_ns() + DATABASE_LOOK_MS * (CLOCK_S_NS / 1000);
-	char found[FOUND_BYTES] = "";
+	char found[DATABASE_FOUND_BYTES] = "";
 	int rc;
 
-	sqlite3_progress_handler(d->handle, STEPS_BETWEEN, is_late, &until_ns);
-	rc = store_sql(d->handle, read_found, found, "pragma quick_check(1)", "");
-	sqlite3_progress_handler(d->handle, 0, NULL, NULL);
+	database_deadline(d->handle, &until_ns);
+	rc = database_first_fault(d->handle, found);
+	database_deadline(d->handle, NULL);
 	if (rc == -EBADMSG)
 		snprintf(found, sizeof(found), "%s", sqlite3_errmsg(d->handle));
 	else if (rc < 0 || strcmp(found, "ok") == 0)

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct sqlite3;
@@ -49,6 +50,13 @@ int database_version(struct sqlite3 *db, int *out, char *error, size_t error_byt
 /* Whether the tables of the present schema are there, whole: 0, or -EBADMSG with error. */
 int database_tables(struct sqlite3 *db, char *error, size_t error_bytes);
 void database_close(struct database *d);
+
+/* Statements end with SQLITE_INTERRUPT once *until_ns of the monotonic clock has passed: it must
+ * live until this is taken back with NULL. */
+void database_deadline(struct sqlite3 *db, int64_t *until_ns);
+enum { DATABASE_FOUND_BYTES = 256 };
+/* The first thing in the whole file that is wrong, or "ok". An error as store_sql's. */
+int database_first_fault(struct sqlite3 *db, char found[DATABASE_FOUND_BYTES]);
 
 /*
  * Moves what the write-ahead log holds into the database, if it holds that many pages, so that the

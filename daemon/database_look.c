@@ -12,11 +12,7 @@
 #include "daemon/record_row.h"
 #include "daemon/store.h"
 
-enum {
-	STEPS_BETWEEN = 10000, /* of SQLite's machine: looks at the clock */
-	URI_BYTES = 3 * PATH_MAX + 64,
-	FOUND_BYTES = 256,
-};
+enum { URI_BYTES = 3 * PATH_MAX + 64 };
 
 /* SQLite's URI of a path: what means something in a URI is %XX. */
 static void write_uri(const char *path, const char *options, char *out)
@@ -52,18 +48,6 @@ static int open_unchanged(const char *path, bool in_use, sqlite3 **out)
 		*out, logged ? "pragma locking_mode = exclusive" : "", NULL, NULL, NULL);
 }
 
-static int is_late(void *arg)
-{
-	return clock_mono_ns() > *(const int64_t *)arg;
-}
-
-/* The first thing that is wrong, or "ok". */
-static int read_found(sqlite3_stmt *stmt, void *arg)
-{
-	snprintf(arg, FOUND_BYTES, "%s", store_text(stmt, 0));
-	return 0;
-}
-
 static int read_count(sqlite3_stmt *stmt, void *arg)
 {
 	*(int64_t *)arg = sqlite3_column_int64(stmt, 0);
@@ -72,7 +56,7 @@ static int read_count(sqlite3_stmt *stmt, void *arg)
 
 static int look(sqlite3 *db, struct database_look *out, char *error, size_t error_bytes)
 {
-	char found[FOUND_BYTES] = "", fault[RECORD_ROW_FAULT_BYTES] = "";
+	char found[DATABASE_FOUND_BYTES] = "", fault[RECORD_ROW_FAULT_BYTES] = "";
 	int rc = database_version(db, &out->schema, error, error_bytes);
 
 	if (rc == 0 && out->schema == STORE_SCHEMA)
@@ -83,7 +67,7 @@ static int look(sqlite3 *db, struct database_look *out, char *error, size_t erro
 		rc = store_sql(db, read_count, &out->last_id,
 			"select seq from sqlite_sequence where name = 'runs'", "");
 	if (rc == 0)
-		rc = store_sql(db, read_found, found, "pragma quick_check(1)", "");
+		rc = database_first_fault(db, found);
 	if (rc < 0 && sqlite3_errcode(db) == SQLITE_INTERRUPT)
 		return 0;
 	if (rc == 0 && strcmp(found, "ok") != 0) {
@@ -123,7 +107,7 @@ int database_look(const char *path, bool in_use, int64_t within_ms, struct datab
 	if (rc < 0) {
 		snprintf(error, error_bytes, "%s", db ? sqlite3_errmsg(db) : strerror(-rc));
 	} else {
-		sqlite3_progress_handler(db, STEPS_BETWEEN, is_late, &until_ns);
+		database_deadline(db, &until_ns);
 		rc = look(db, &seen, error, error_bytes);
 	}
 	sqlite3_close(db);
