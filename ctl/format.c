@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ctl/term.h"
+#include "proto/duration.h"
 
 static const int64_t EXACT = INT64_C(1) << 53;
 
@@ -71,8 +72,6 @@ char *format_size(int64_t bytes, char out[FORMAT_BYTES])
 
 char *format_duration(double seconds, char out[FORMAT_BYTES])
 {
-	const long long whole = isfinite(seconds) && seconds < 1e15 ? llround(seconds) : 0;
-
 	if (!isfinite(seconds))
 		snprintf(out, FORMAT_BYTES, "-");
 	else if (seconds <= 0.0)
@@ -83,10 +82,8 @@ char *format_duration(double seconds, char out[FORMAT_BYTES])
 		three_digits(seconds * 1e3, " ms", out);
 	else if (seconds < 59.95)
 		three_digits(seconds, " s", out);
-	else if (whole < 3600)
-		snprintf(out, FORMAT_BYTES, "%lldm%02llds", whole / 60, whole % 60);
 	else
-		snprintf(out, FORMAT_BYTES, "%lldh%02lldm", whole / 3600, whole % 3600 / 60);
+		duration_text(seconds, out);
 	return out;
 }
 

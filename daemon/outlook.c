@@ -1,6 +1,5 @@
 #include "daemon/outlook.h"
 
-#include <math.h>
 #include <stdio.h>
 
 #include "daemon/daemon.h"
@@ -12,6 +11,7 @@
 #include "daemon/settings.h"
 #include "daemon/store.h"
 #include "daemon/text.h"
+#include "proto/duration.h"
 
 enum { WHY_BYTES = 900 };
 
@@ -30,24 +30,6 @@ static double left_s(const struct daemon *d)
 		left = json_number_value(eta);
 	json_decref(progress);
 	return left;
-}
-
-enum { DURATION_BYTES = 32 };
-
-/* "12 s", "25m14s", "7h02m", as gpt2ctl writes them. */
-static const char *duration(double seconds, char out[DURATION_BYTES])
-{
-	const long long whole = seconds < 1e15 ? llround(seconds) : 0;
-
-	if (seconds >= 1e15)
-		snprintf(out, DURATION_BYTES, "%.3g s", seconds);
-	else if (whole < 60)
-		snprintf(out, DURATION_BYTES, "%lld s", whole);
-	else if (whole < 3600)
-		snprintf(out, DURATION_BYTES, "%lldm%02llds", whole / 60, whole % 60);
-	else
-		snprintf(out, DURATION_BYTES, "%lldh%02lldm", whole / 3600, whole % 3600 / 60);
-	return out;
 }
 
 static void why_engines(const struct engine_pool *pool, char why[WHY_BYTES])
@@ -97,7 +79,7 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 	else if (running != NULL && left >= 0)
 		snprintf(why, WHY_BYTES, "behind: run %lld is %s, about %s left",
 			(long long)running->id, run_state_name(running->state),
-			duration(left, text));
+			duration_text(left, text));
 	else if (running != NULL)
 		snprintf(why, WHY_BYTES, "behind: run %lld is %s", (long long)running->id,
 			run_state_name(running->state));

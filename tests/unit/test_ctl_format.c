@@ -47,7 +47,7 @@ static void test_duration(void **state)
 		const char *text;
 	} golden[] = {{0, "0 s"}, {5.31e-3, "5.31 ms"}, {2.5e-6, "2.50 us"}, {0.9994e-3, "999 us"},
 		{0.9996e-3, "1.00 ms"}, {0.9996, "1.00 s"}, {59.94, "59.9 s"}, {59.96, "1m00s"},
-		{123, "2m03s"}, {3599.6, "1h00m"}, {3720, "1h02m"}};
+		{123, "2m03s"}, {3599.6, "1h00m"}, {3720, "1h02m"}, {1e18, "1e+18 s"}};
 	char out[FORMAT_BYTES];
 
 	for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]); i++)
