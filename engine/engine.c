@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,25 +28,39 @@ enum { LINK_FD = 3 };
 #define COLLECTIVE_TIMEOUT_NS INT64_C(60000000000)
 
 struct arguments {
-	bool check;
+	const char *role;
+	bool version, help;
+	bool check; /* else rank: what role says */
 	struct warm_options warm;
 };
 
+enum argument_kind { ARGUMENT_FLAG, ARGUMENT_TEXT, ARGUMENT_NUMBER };
+
+#define FIELD(name) offsetof(struct arguments, name)
 /* What getopt knows and what --help prints. */
-static const struct {
+static const struct argument {
 	const char *name, *arg; /* arg NULL: takes none */
-	int key;
 	const char *help;
+	enum argument_kind kind;
+	size_t field;  /* bool, const char * or int */
+	int min, max; /* of a number */
 } rows[] = {
-	{"role", "ROLE", 'o', "rank: train as one of the ranks; check: check specs"},
-	{"rank", "R", 'r', "which rank it is, from 0"},
-	{"ranks", "N", 'n', "how many there are"},
-	{"threads", "T", 't', "threads that compute"},
-	{"tuning-dir", "DIR", 'u', "keep the algorithms of matrix products there"},
-	{"no-graphs", NULL, 'G', "launch each operation, capture no step as a CUDA graph"},
-	{"version", NULL, 'V', "print what this build is"},
-	{"help", NULL, 'h', "print this"},
+	{"role", "ROLE", "rank: train as one of the ranks; check: check specs", ARGUMENT_TEXT,
+		FIELD(role), 0, 0},
+	{"rank", "R", "which rank it is, from 0", ARGUMENT_NUMBER, FIELD(warm.rank), 0,
+		SPEC_WORLD_MAX - 1},
+	{"ranks", "N", "how many there are", ARGUMENT_NUMBER, FIELD(warm.world), 1,
+		SPEC_WORLD_MAX},
+	{"threads", "T", "threads that compute", ARGUMENT_NUMBER, FIELD(warm.threads), 1,
+		PROTOCOL_THREADS_MAX},
+	{"tuning-dir", "DIR", "keep the algorithms of matrix products there", ARGUMENT_TEXT,
+		FIELD(warm.tuning_dir), 0, 0},
+	{"no-graphs", NULL, "launch each operation, capture no step as a CUDA graph", ARGUMENT_FLAG,
+		FIELD(warm.no_graphs), 0, 0},
+	{"version", NULL, "print what this build is", ARGUMENT_FLAG, FIELD(version), 0, 0},
+	{"help", NULL, "print this", ARGUMENT_FLAG, FIELD(help), 0, 0},
 };
+#undef FIELD
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
 static void print_usage(FILE *out)
@@ -60,24 +76,50 @@ static void print_usage(FILE *out)
 			rows[i].help);
 }
 
-static int usage(const char *why)
+static int usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static int usage(const char *format, ...)
 {
-	fprintf(stderr, "gpt2-engine: %s\n", why);
+	va_list args;
+
+	va_start(args, format);
+	fputs("gpt2-engine: ", stderr);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+	va_end(args);
 	print_usage(stderr);
 	return ENGINE_EXIT_USAGE;
 }
 
-/* Between min and max, or -1. */
-static int number(const char *text, int min, int max)
+static int read_number(const struct argument *row, const char *text, int *out)
 {
 	char *end;
 	long n;
 
 	errno = 0;
 	n = strtol(text, &end, 10);
-	if (errno || end == text || *end || n < min || n > max)
-		return -1;
-	return (int)n;
+	if (errno || end == text || *end || n < row->min || n > row->max)
+		return usage("--%s: \"%s\", a number from %d to %d is expected", row->name, text,
+			row->min, row->max);
+	*out = (int)n;
+	return 0;
+}
+
+static int take(const struct argument *row, const char *text, struct arguments *a)
+{
+	void *field = (char *)a + row->field;
+
+	switch (row->kind) {
+	case ARGUMENT_FLAG:
+		*(bool *)field = true;
+		return 0;
+	case ARGUMENT_TEXT:
+		*(const char **)field = text;
+		return 0;
+	case ARGUMENT_NUMBER:
+		return read_number(row, text, field);
+	}
+	return 0;
 }
 
 static void print_version(void)
@@ -89,50 +131,49 @@ static void print_version(void)
 		printf("UCX %s\n", ucx.get_version_string());
 }
 
-static int read_arguments(int argc, char **argv, struct arguments *a)
+/* What was left out is 0 or NULL, numbers are -1: 0, or what the program ends with. */
+static int parse(int argc, char **argv, struct arguments *a)
 {
 	struct option options[ROWS + 1] = {{0}};
-	const char *role = "";
-	int c;
+	int c, rc = 0;
 
 	for (int i = 0; i < ROWS; i++)
 		options[i] = (struct option){rows[i].name,
-			rows[i].arg ? required_argument : no_argument, NULL, rows[i].key};
-	*a = (struct arguments){
-		.warm = {.rank = -1, .world = -1, .threads = -1}};
-	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (c == 'o')
-			role = optarg;
-		else if (c == 'r')
-			a->warm.rank = number(optarg, 0, SPEC_WORLD_MAX - 1);
-		else if (c == 'n')
-			a->warm.world = number(optarg, 1, SPEC_WORLD_MAX);
-		else if (c == 't')
-			a->warm.threads = number(optarg, 1, PROTOCOL_THREADS_MAX);
-		else if (c == 'u')
-			a->warm.tuning_dir = optarg;
-		else if (c == 'G')
-			a->warm.no_graphs = true;
-		else if (c == 'V')
-			return print_version(), -1;
-		else if (c == 'h')
-			return print_usage(stdout), -1;
+			rows[i].arg ? required_argument : no_argument, NULL, i};
+	*a = (struct arguments){.warm = {.rank = -1, .world = -1, .threads = -1}};
+	opterr = 0;
+	while (rc == 0 && (c = getopt_long(argc, argv, ":", options, NULL)) != -1) {
+		if (c == ':')
+			rc = usage("%s: a value is needed", argv[optind - 1]);
+		else if (c == '?' && optopt >= ROWS)
+			rc = usage("-%c: not known", optopt);
+		else if (c == '?')
+			rc = usage("%s: not known", argv[optind - 1]);
 		else
-			return usage("an argument is not known");
+			rc = take(&rows[c], optarg, a);
 	}
-	if (optind < argc)
-		return usage("an argument is not known");
-	a->check = strcmp(role, "check") == 0;
+	if (rc == 0 && optind < argc)
+		rc = usage("%s: not known", argv[optind]);
+	return rc;
+}
+
+/* 0, or what the program ends with. */
+static int check_arguments(struct arguments *a)
+{
+	a->check = a->role != NULL && strcmp(a->role, "check") == 0;
 	if (a->check) {
 		if (a->warm.threads < 0)
 			a->warm.threads = 1;
 		return 0;
 	}
-	if (strcmp(role, "rank") != 0)
-		return usage("--role: rank or check is needed");
-	if (a->warm.rank < 0 || a->warm.world <= a->warm.rank || a->warm.threads < 0)
-		return usage("--rank, --ranks, --threads: numbers are needed, rank below ranks");
-	a->warm.collective_timeout_ns = COLLECTIVE_TIMEOUT_NS;
+	if (a->role == NULL || strcmp(a->role, "rank") != 0)
+		return usage(
+			"--role: \"%s\", rank or check is expected", a->role ? a->role : "");
+	if (a->warm.rank < 0 || a->warm.world < 0 || a->warm.threads < 0)
+		return usage("--rank, --ranks and --threads are needed");
+	if (a->warm.rank >= a->warm.world)
+		return usage(
+			"--rank: %d of %d, it is below --ranks", a->warm.rank, a->warm.world);
 	return 0;
 }
 
@@ -149,10 +190,20 @@ int main(int argc, char **argv)
 {
 	struct arguments a;
 	struct link *link;
-	int code = read_arguments(argc, argv, &a), rc;
+	int code = parse(argc, argv, &a), rc;
 
+	if (code == 0 && (a.version || a.help)) {
+		if (a.version)
+			print_version();
+		else
+			print_usage(stdout);
+		end(0);
+	}
+	if (code == 0)
+		code = check_arguments(&a);
 	if (code)
-		end(code < 0 ? 0 : code);
+		end(code);
+	a.warm.collective_timeout_ns = COLLECTIVE_TIMEOUT_NS;
 	signal(SIGPIPE, SIG_IGN);
 	/*
 	 * what reaches every process of a group, a control group or a terminal is gpt2d's to

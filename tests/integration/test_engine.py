@@ -354,10 +354,14 @@ def test_messages_of_steps_are_few(folders):
 def test_what_is_printed_is_not_in_the_way():
     run = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True)
     assert run.returncode == 0 and run.stdout.startswith("gpt2-engine ")
-    for wrong in (["--role", "rank"], ["--role", "king"], ["--rank", "x"], ["--role", "rank", "--rank", "2",
-            "--ranks", "2", "--threads", "1"], ["more"]):
-        run = subprocess.run([PROGRAM, *wrong], capture_output=True, text=True)
-        assert run.returncode == 2 and not run.stdout and "gpt2-engine" in run.stderr
+    for wrong, why in (("--role rank", "--rank, --ranks and --threads are needed"),
+            ("", '--role: "", rank or check is expected'), ("--role king", '--role: "king", rank or check is expected'),
+            ("--rank x", '--rank: "x", a number from 0 to 1023 is expected'),
+            ("--ranks 1025", '--ranks: "1025", a number from 1 to 1024 is expected'),
+            ("--role rank --rank 2 --ranks 2 --threads 1", "--rank: 2 of 2, it is below --ranks"),
+            ("--rank", "--rank: a value is needed"), ("--nonsense", "--nonsense: not known"), ("-xy", "-x: not known"), ("more", "more: not known")):
+        run = subprocess.run([PROGRAM, *wrong.split()], capture_output=True, text=True)
+        assert run.returncode == 2 and not run.stdout and run.stderr.startswith(f"gpt2-engine: {why}\nusage: "), run
 
 
 def test_checks(tmp_path):
