@@ -345,8 +345,10 @@ static enum outcome copy_item(struct copy *k, json_t *file, struct item *item, s
 	item->path = json_string_value(json_object_get(file, "path"));
 	item->sha256 = json_string_value(json_object_get(file, "sha256"));
 	item->bytes = format_int(file, "bytes", -1);
-	if (item->path == NULL || !artifact_path_valid(item->path) || item->bytes < 0)
+	if (item->path == NULL || !artifact_path_valid(item->path))
 		return fail(item, FAILED, "gpt2d sent a name that no artifact has");
+	if (item->bytes < 0)
+		return fail(item, FAILED, "gpt2d sent what is no size");
 	if (item->sha256 == NULL)
 		return fail(item, FAILED, "gpt2d could not read it");
 	if (strlen(item->sha256) != 64 || strspn(item->sha256, "0123456789abcdef") != 64)

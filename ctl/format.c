@@ -20,22 +20,22 @@ static void three_digits(double value, const char *unit, char out[FORMAT_BYTES])
 
 char *format_si(double value, char out[FORMAT_BYTES])
 {
-	static const char *const units[] = {" ", " k", " M", " G", " T", " P"};
+	static const char *const units[] = {"", " k", " M", " G", " T", " P"};
+	const size_t n_units = sizeof(units) / sizeof(units[0]);
+	double scaled = value;
 	size_t u = 0;
 
-	if (!isfinite(value)) {
+	for (; fabs(scaled) >= 999.5 && u < n_units; u++)
+		scaled /= 1000.0;
+	if (!isfinite(value))
 		snprintf(out, FORMAT_BYTES, "-");
-		return out;
-	}
-	while (fabs(value) >= 999.5 && u + 1 < sizeof(units) / sizeof(units[0])) {
-		value /= 1000.0;
-		u++;
-	}
-	if (u == 0)
+	else if (u == n_units)
+		snprintf(out, FORMAT_BYTES, "%.3g", value);
+	else if (u == 0)
 		snprintf(out, FORMAT_BYTES, "%.*f", value == floor(value) || value >= 99.95 ? 0 : 1,
 			value);
 	else
-		three_digits(value, units[u], out);
+		three_digits(scaled, units[u], out);
 	return out;
 }
 

@@ -11,7 +11,7 @@
 
 enum { FORMAT_BYTES = 48 };
 
-/* "12.3 k", "1.84 M": four digits at most; under 1000 as it is. */
+/* "12.3 k", "1.84 M", "1e+18": three digits; under 1000 as it is. */
 char *format_si(double value, char out[FORMAT_BYTES]);
 /* "1234567" as "1,234,567". */
 char *format_count(int64_t value, char out[FORMAT_BYTES]);

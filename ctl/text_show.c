@@ -41,7 +41,7 @@ void text_submitted(struct ctl *ctl, const json_t *reply)
 
 static void print_head(const struct term *t, const json_t *run)
 {
-	char name[80], state[32], reason[600], text[4096];
+	char name[80], state[32], reason[600], uid[32], text[4096];
 
 	format_string(run, "state", "?", state, sizeof(state));
 	format_string(run, "reason", "", reason, sizeof(reason));
@@ -52,11 +52,11 @@ static void print_head(const struct term *t, const json_t *run)
 	fprintf(t->file, "submitted %s\n", text_time(run, "submitted_at", text, sizeof(text)));
 	fprintf(t->file, "started   %s\n", text_time(run, "started_at", text, sizeof(text)));
 	fprintf(t->file, "ended     %s\n", text_time(run, "ended_at", text, sizeof(text)));
-	fprintf(t->file, "ranks %lld  segments %lld/%lld  attempt %lld  uid %lld\n",
+	fprintf(t->file, "ranks %lld  segments %lld/%lld  attempt %lld  uid %s\n",
 		(long long)format_int(run, "gpus", 0),
 		(long long)format_int(run, "segments_done", 0),
 		(long long)format_int(run, "segments", 0), (long long)format_int(run, "attempt", 1),
-		(long long)format_int(run, "uid", -1));
+		format_string(run, "uid", "-", uid, sizeof(uid)));
 	if (format_int(run, "priority", 0) != 0)
 		fprintf(t->file, "priority  %lld\n", (long long)format_int(run, "priority", 0));
 	if (format_int(run, "rerun_of", 0) > 0)
