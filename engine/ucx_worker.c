@@ -76,7 +76,9 @@ static bool names_shared_memory(const char *transports)
  *   bytes sent there (tcp_ep.c: the endpoint fails before it counts as one that sends).
  * Without shared memory:
  *   UCX_RNDV_THRESH=inf: a peer lost in the midst of a rendezvous ends this process too (UCX 1.16:
- *   SIGSEGV, 1.13: an assertion); large messages take a fifth to a half longer for it.
+ *   SIGSEGV, 1.13: an assertion); large messages take a fifth to a half longer for it;
+ *   UCX_ZCOPY_THRESH=inf: UCX 1.13 aborts when a peer is lost while a message is sent from where
+ *   it lies (uct_iface.h: comp->count > 0).
  * Transport settings are read from the environment alone, so ucp_config_modify would not do.
  */
 static int set_environment(struct ucx_wire *w)
@@ -99,7 +101,10 @@ static int set_environment(struct ucx_wire *w)
 			setenv("UCX_TCP_CONN_NB", "y", 1) != 0))
 		return -ENOMEM;
 	if (w->reports_peers)
-		return setenv("UCX_RNDV_THRESH", "inf", 1) == 0 ? 0 : -ENOMEM;
+		return setenv("UCX_RNDV_THRESH", "inf", 1) == 0 &&
+				setenv("UCX_ZCOPY_THRESH", "inf", 1) == 0
+			? 0
+			: -ENOMEM;
 	if (setenv("UCX_POSIX_USE_PROC_LINK", "y", 1) != 0)
 		return -ENOMEM;
 	status = ucx_shm_enter(&w->shm);
