@@ -6,30 +6,31 @@
 #include <event2/event.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "daemon/clock.h"
 #include "daemon/log.h"
+#include "daemon/turns.h"
 #include "proto/frame.h"
 #include "proto/json_text.h"
 #include "proto/protocol.h"
 
 enum {
 	READ_BYTES = 64 << 10, /* held unread; a line in progress is held besides */
-	LINES_PER_TURN = 32,
 };
 
 struct client {
 	struct client_options o;
 	struct client_peer peer;
 	struct bufferevent *io;
-	struct event *again; /* lines are left for the next turn */
+	struct turn turn; /* to handle its lines */
 	struct frame *frame;
 	json_t *request_id; /* of the request in progress */
 	bool busy;          /* a request is in progress */
 	bool greeted;
-	bool in_lines; /* on the stack: whoever ends the client leaves it to handle_lines */
+	bool in_lines; /* on the stack: whoever ends the client leaves it to take_turn */
 	bool eof;      /* it sends no more */
 	bool closing;  /* it gets what is buffered and then goes */
 	bool dead;
@@ -39,7 +40,11 @@ struct client {
 	uint64_t refusals; /* json_text.h's, when the request in progress came */
 };
 
-static void handle_lines(struct client *client);
+/* See to its lines, and to its end. */
+static void want_turn(struct client *client)
+{
+	turns_want(client->o.turns, &client->turn);
+}
 
 void client_destroy(struct client *client)
 {
@@ -47,8 +52,8 @@ void client_destroy(struct client *client)
 		client->dead = true;
 		return;
 	}
+	turns_forget(client->o.turns, &client->turn);
 	client->o.gone(client, client->o.arg);
-	event_free(client->again);
 	bufferevent_free(client->io);
 	json_decref(client->request_id);
 	frame_destroy(client->frame);
@@ -101,7 +106,7 @@ static void answered(struct client *client)
 	client->busy = false;
 	client->heard_ns = clock_mono_ns();
 	if (!client->in_lines && client->held == 0)
-		handle_lines(client);
+		want_turn(client);
 }
 
 void client_reply(struct client *client, json_t *result)
@@ -231,15 +236,16 @@ static bool may_take_line(const struct client *client)
 		client_unwritten_bytes(client) <= (size_t)client->o.buffer_bytes;
 }
 
-static void handle_lines(struct client *client)
+/* One line, then it is the turn of others; what has nothing more to do ends. */
+static void take_turn(struct client *client)
 {
 	enum frame_status status = FRAME_MORE;
-	int taken = 0;
+	bool taken = false;
 	char *line;
 	size_t n;
 
 	client->in_lines = true;
-	while (may_take_line(client) && taken < LINES_PER_TURN) {
+	while (may_take_line(client) && !taken) {
 		status = frame_next(client->frame, &line, &n);
 		if (status == FRAME_MORE) {
 			if (evbuffer_get_length(bufferevent_get_input(client->io)) == 0)
@@ -248,15 +254,15 @@ static void handle_lines(struct client *client)
 				client->closing = true;
 			continue;
 		}
-		taken++;
+		taken = true;
 		if (status == FRAME_LINE)
 			handle_line(client, line, n);
 		else
 			handle_broken(client, status);
 	}
 	client->in_lines = false;
-	if (taken == LINES_PER_TURN)
-		event_active(client->again, 0, 0);
+	if (taken)
+		want_turn(client);
 	else
 		settle(client);
 }
@@ -268,25 +274,25 @@ void client_hold(struct client *client)
 
 void client_release(struct client *client)
 {
-	if (--client->held == 0 && !client->in_lines)
-		handle_lines(client);
+	if (--client->held == 0)
+		want_turn(client);
 }
 
-static void on_again(evutil_socket_t fd, short what, void *arg)
+static void on_turn(struct turn *turn)
 {
-	handle_lines(arg);
+	take_turn((struct client *)(void *)((char *)turn - offsetof(struct client, turn)));
 }
 
 static void on_read(struct bufferevent *io, void *arg)
 {
 	((struct client *)arg)->heard_ns = clock_mono_ns();
-	handle_lines(arg);
+	want_turn(arg);
 }
 
 /* All is written: a client that was not listened to for its full buffer is again. */
 static void on_written(struct bufferevent *io, void *arg)
 {
-	handle_lines(arg);
+	want_turn(arg);
 }
 
 static bool peer_closed(struct bufferevent *io)
@@ -314,7 +320,7 @@ static void on_event(struct bufferevent *io, short what, void *arg)
 	}
 	if ((what & BEV_EVENT_EOF) != 0 && !peer_closed(io)) {
 		client->eof = true; /* it may still read: `printf ... | socat - UNIX:...` */
-		handle_lines(client);
+		want_turn(client);
 		return;
 	}
 	client->dead = true;
@@ -333,12 +339,10 @@ int client_create(const struct client_options *options, int fd, const struct cli
 	client->peer = *peer;
 	client->heard_ns = clock_mono_ns();
 	client->frame = frame_create(PROTOCOL_CLIENT_LINE_MAX);
-	client->again = event_new(options->base, -1, 0, on_again, client);
-	if (client->frame && client->again)
+	client->turn.taken = on_turn;
+	if (client->frame)
 		client->io = bufferevent_socket_new(options->base, fd, BEV_OPT_CLOSE_ON_FREE);
 	if (client->io == NULL) {
-		if (client->again)
-			event_free(client->again);
 		frame_destroy(client->frame);
 		free(client);
 		return -ENOMEM;
@@ -349,7 +353,6 @@ int client_create(const struct client_options *options, int fd, const struct cli
 	if (bufferevent_enable(client->io, EV_READ | EV_WRITE) < 0) {
 		bufferevent_setfd(client->io, -1); /* fd stays the caller's */
 		bufferevent_free(client->io);
-		event_free(client->again);
 		frame_destroy(client->frame);
 		free(client);
 		return -ENOMEM;
@@ -391,8 +394,8 @@ int client_follows(const struct client *client)
 
 int64_t client_idle_since_ns(const struct client *client)
 {
-	if (client->busy || client->held > 0 || client->follows > 0 || client->closing ||
-		client->dead)
+	if (client->busy || client->turn.waiting || client->held > 0 || client->follows > 0 ||
+		client->closing || client->dead)
 		return INT64_MAX;
 	return client->heard_ns;
 }
@@ -404,7 +407,7 @@ void client_hang_up(struct client *client)
 	log_write(LOG_ERROR, "client %llu: out of memory for what it waits for: closed",
 		(unsigned long long)client->peer.number);
 	client->closing = true;
-	event_active(client->again, 0, 0);
+	want_turn(client);
 }
 
 void client_dismiss(struct client *client, const char *why)

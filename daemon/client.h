@@ -16,9 +16,11 @@
 
 struct event_base;
 struct client;
+struct turns;
 
 struct client_options {
 	struct event_base *base;
+	struct turns *turns;  /* in which lines of clients are handled, outlives them all */
 	int64_t buffer_bytes; /* output held before events are dropped and no request is taken */
 	int64_t hello_s;      /* a client that says nothing for it before its hello is let go */
 	/* A request; answered by client_reply or client_refuse, now or later. */
@@ -45,8 +47,7 @@ bool client_greeted(const struct client *client);
 void client_set_greeted(struct client *client);
 size_t client_unwritten_bytes(const struct client *client);
 
-/* Answer the request in progress. They take result and data; client may be freed before they
- * return. */
+/* Answer the request in progress. They take result and data. */
 void client_reply(struct client *client, json_t *result);
 void client_refuse(struct client *client, int code, json_t *data, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));

@@ -16,6 +16,7 @@
 #include "daemon/log.h"
 #include "daemon/role.h"
 #include "daemon/settings.h"
+#include "daemon/turns.h"
 #include "proto/protocol.h"
 
 enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128 };
@@ -29,6 +30,7 @@ struct control {
 	struct control_options o;
 	struct evconnlistener *listener;
 	struct event *resume;
+	struct turns *turns;
 	TAILQ_HEAD(, seat) seats;
 	int64_t n_clients;
 	uint64_t last_number;
@@ -101,6 +103,7 @@ static int let_in(struct control *c, int fd, const struct ucred *peer)
 	if (seat == NULL)
 		return -ENOMEM;
 	options.hello_s = c->o.settings->client_idle_s;
+	options.turns = c->turns;
 	options.request = on_request;
 	options.gone = on_gone;
 	options.arg = c;
@@ -192,7 +195,8 @@ int control_create(const struct control_options *options, struct control **out)
 	c->o = *options;
 	TAILQ_INIT(&c->seats);
 	c->resume = evtimer_new(c->o.client.base, on_resume, c);
-	if (control_listen(c, c->o.fd) < 0 || !c->resume) {
+	c->turns = turns_create(c->o.client.base);
+	if (control_listen(c, c->o.fd) < 0 || !c->resume || !c->turns) {
 		control_destroy(c);
 		return -ENOMEM;
 	}
@@ -231,6 +235,7 @@ void control_destroy(struct control *c)
 		client_destroy(TAILQ_FIRST(&c->seats)->client);
 	if (c->resume)
 		event_free(c->resume);
+	turns_destroy(c->turns);
 	free(c);
 }
 

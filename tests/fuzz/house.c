@@ -188,8 +188,8 @@ static bool turn(struct house *h)
 
 void house_settle(struct house *h)
 {
-	/* what one turn makes active runs in the next: quiet is three turns without a move */
-	for (int turns = 0, quiet = 0; turns < SETTLE_TURNS && quiet < 3; turns++)
+	/* what one turn makes active runs in the next: quiet is five turns without a move */
+	for (int turns = 0, quiet = 0; turns < SETTLE_TURNS && quiet < 5; turns++)
 		quiet = turn(h) ? 0 : quiet + 1;
 }
 
