@@ -18,9 +18,15 @@ struct utilization {
 	unsigned int gpu, memory;
 };
 
+/* used: in the first version with what the driver keeps for itself, which nvidia-smi leaves out. */
 struct memory {
 	unsigned long long total, free, used;
 };
+struct memory_v2 {
+	unsigned int version;
+	unsigned long long total, reserved, free, used;
+};
+static const unsigned int memory_v2_version = sizeof(struct memory_v2) | 2 << 24;
 
 struct process {
 	unsigned int pid;
@@ -43,6 +49,7 @@ struct functions {
 	int (*power)(device_t d, unsigned int *mw);
 	int (*utilization)(device_t d, struct utilization *out);
 	int (*memory)(device_t d, struct memory *out);
+	int (*memory_v2)(device_t d, struct memory_v2 *out);
 	int (*processes)(device_t d, unsigned int *n, struct process *out);
 };
 
@@ -64,6 +71,7 @@ static const struct {
 	{"nvmlDeviceGetPowerUsage", offsetof(struct functions, power), false},
 	{"nvmlDeviceGetUtilizationRates", offsetof(struct functions, utilization), false},
 	{"nvmlDeviceGetMemoryInfo", offsetof(struct functions, memory), false},
+	{"nvmlDeviceGetMemoryInfo_v2", offsetof(struct functions, memory_v2), false},
 	{"nvmlDeviceGetComputeRunningProcesses_v3", offsetof(struct functions, processes), false},
 };
 
@@ -216,10 +224,23 @@ static int64_t clock_of(const struct nvml *n, int which)
 	return n->f.clock && n->f.clock(n->handle, which, &mhz) == SUCCESS ? (int64_t)mhz : -1;
 }
 
+static void read_memory(const struct nvml *n, struct nvml_sample *out)
+{
+	struct memory_v2 newer = {.version = memory_v2_version};
+	struct memory older;
+
+	if (n->f.memory_v2 && n->f.memory_v2(n->handle, &newer) == SUCCESS) {
+		out->used_bytes = (int64_t)newer.used;
+		out->total_bytes = (int64_t)newer.total;
+	} else if (n->f.memory && n->f.memory(n->handle, &older) == SUCCESS) {
+		out->used_bytes = (int64_t)older.used;
+		out->total_bytes = (int64_t)older.total;
+	}
+}
+
 void nvml_read(const struct nvml *n, struct nvml_sample *out)
 {
 	struct utilization busy;
-	struct memory memory;
 	unsigned long long reasons;
 	unsigned int value;
 
@@ -248,8 +269,5 @@ void nvml_read(const struct nvml *n, struct nvml_sample *out)
 		out->gpu_percent = busy.gpu;
 		out->memory_percent = busy.memory;
 	}
-	if (n->f.memory && n->f.memory(n->handle, &memory) == SUCCESS) {
-		out->used_bytes = (int64_t)memory.used;
-		out->total_bytes = (int64_t)memory.total;
-	}
+	read_memory(n, out);
 }

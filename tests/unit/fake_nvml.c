@@ -9,6 +9,10 @@ struct utilization {
 struct memory {
 	unsigned long long total, free, used;
 };
+struct memory_v2 {
+	unsigned int version;
+	unsigned long long total, reserved, free, used;
+};
 struct process {
 	unsigned int pid;
 	unsigned long long used;
@@ -30,6 +34,7 @@ int nvmlDeviceGetTemperature(void *d, int sensor, unsigned int *celsius);
 int nvmlDeviceGetPowerUsage(void *d, unsigned int *mw);
 int nvmlDeviceGetUtilizationRates(void *d, struct utilization *out);
 int nvmlDeviceGetMemoryInfo(void *d, struct memory *out);
+int nvmlDeviceGetMemoryInfo_v2(void *d, struct memory_v2 *out);
 int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned int *n, struct process *out);
 
 int nvmlInit_v2(void)
@@ -111,6 +116,15 @@ int nvmlDeviceGetUtilizationRates(void *d, struct utilization *out)
 int nvmlDeviceGetMemoryInfo(void *d, struct memory *out)
 {
 	*out = (struct memory){80ULL << 30, 60ULL << 30, 20ULL << 30};
+	return 0;
+}
+
+/* The driver's own GiB is not in used. */
+int nvmlDeviceGetMemoryInfo_v2(void *d, struct memory_v2 *out)
+{
+	if (out->version != (sizeof(*out) | 2U << 24))
+		return 25; /* another version is expected */
+	*out = (struct memory_v2){out->version, 80ULL << 30, 1ULL << 30, 60ULL << 30, 19ULL << 30};
 	return 0;
 }
 

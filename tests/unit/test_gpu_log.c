@@ -46,7 +46,7 @@ static void one_sample(void **state)
 	assert_int_equal(s.memory_mhz, 2619);
 	assert_int_equal(s.power_mw, 412345);
 	assert_int_equal(s.gpu_percent, -1);
-	assert_int_equal(s.used_bytes, (int64_t)20 << 30);
+	assert_int_equal(s.used_bytes, (int64_t)19 << 30);
 	assert_int_equal(s.others, 1);
 	assert_int_equal(s.other_pid, 1);
 	assert_int_equal(s.other_bytes, (int64_t)3 << 30);
@@ -95,7 +95,7 @@ static void a_segment(void **state)
 	assert_int_equal(lines, samples.n + 1);
 	assert_int_equal(strncmp(text, "timestamp, index, name, uuid, ", 30), 0);
 	assert_non_null(strstr(text, ", 3, Some GPU, GPU-1-2, 580.1, 1980, 2619, 0x"));
-	assert_non_null(strstr(text, ", 412.34, [N/A], [N/A], 20480, 81920, 1\n"));
+	assert_non_null(strstr(text, ", 412.34, [N/A], [N/A], 19456, 81920, 1\n"));
 	free(text);
 	gpu_log_samples_finish(&samples);
 	gpu_log_destroy(log);
