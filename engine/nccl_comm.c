@@ -38,22 +38,47 @@ static bool succeeded(struct opening *p, const char *what, ncclResult_t result)
 	return false;
 }
 
-/* All collectives on `each` fp32 elements of every rank. */
+/* Sums are a kernel of their own for each type. */
+static bool run_sums(struct opening *p, char *buf, size_t each, cudaStream_t s)
+{
+	static const struct {
+		ncclDataType_t type;
+		size_t bytes;
+		bool scattered;
+	} types[] = {
+		{ncclFloat, 4, true},
+		{ncclBfloat16, 2, true},
+		{ncclHalf, 2, true},
+		{ncclInt64, 8, false},
+		{ncclDouble, 8, false},
+	};
+	size_t bytes = each * sizeof(float), world = (size_t)p->o.world;
+	bool good = true;
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]) && good; i++) {
+		size_t n = bytes / types[i].bytes;
+		ncclDataType_t type = types[i].type;
+		char *own = buf + bytes * (size_t)p->o.rank;
+
+		if (types[i].scattered)
+			good = succeeded(p, "reduce-scatter",
+				ncclReduceScatter(buf, own, n, type, ncclSum, p->comm, s));
+		good = good &&
+			succeeded(p, "all-reduce",
+				ncclAllReduce(buf, buf, n * world, type, ncclSum, p->comm, s));
+	}
+	return good;
+}
+
+/* All collectives on the bytes of `each` fp32 elements of every rank. */
 static bool run_all(struct opening *p, float *buf, size_t each, cudaStream_t s)
 {
-	size_t world = (size_t)p->o.world, n = each * world;
+	size_t n = each * (size_t)p->o.world;
 	float *own = buf + each * (size_t)p->o.rank;
 	ncclComm_t comm = p->comm;
 
-	return succeeded(p, "reduce-scatter",
-		       ncclReduceScatter(buf, own, each, ncclFloat, ncclSum, comm, s)) &&
+	return run_sums(p, (char *)buf, each, s) &&
 		succeeded(p, "all-gather", ncclAllGather(own, buf, each, ncclFloat, comm, s)) &&
-		succeeded(p, "all-reduce",
-			ncclAllReduce(buf, buf, n, ncclFloat, ncclSum, comm, s)) &&
-		succeeded(p, "all-reduce",
-			ncclAllReduce(buf, buf, n / 2, ncclInt64, ncclSum, comm, s)) &&
-		succeeded(p, "all-reduce",
-			ncclAllReduce(buf, buf, n / 2, ncclDouble, ncclSum, comm, s)) &&
 		succeeded(p, "broadcast", ncclBroadcast(buf, buf, n, ncclFloat, 0, comm, s));
 }
 

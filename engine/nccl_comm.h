@@ -24,10 +24,10 @@ struct nccl_comm_options {
 };
 
 /*
- * Every collective has been run once when it returns: NCCL makes its connections at the first use,
- * which takes 330 ms. 0, or with error: -ENOMEM, -EAGAIN (no thread), -EIO (NCCL's or CUDA's
- * reason), -ETIMEDOUT, or what watch said. After the last two the thread may still be in NCCL, with
- * ctx: only the end of the process ends it.
+ * Every collective has been run once, with each type, when it returns: NCCL makes its connections
+ * at the first use, which takes 330 ms, and its kernels are loaded then. 0, or with error: -ENOMEM,
+ * -EAGAIN (no thread), -EIO (NCCL's or CUDA's reason), -ETIMEDOUT, or what watch said. After the
+ * last two the thread may still be in NCCL, with ctx: only the end of the process ends it.
  */
 int nccl_comm_open(const struct nccl_comm_options *options, ncclComm_t *out, char *error,
 	size_t error_bytes);
