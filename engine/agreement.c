@@ -68,6 +68,15 @@ static bool compare_agreements(struct segment *s, const struct agreement *all, b
 	return true;
 }
 
+static bool try_out(struct segment *s)
+{
+	if (!training_try(&s->training, s->failure.message, sizeof(s->failure.message)))
+		return true;
+	segment_poison(s, ENGINE_EXIT_POISONED);
+	s->failure.reason = "device";
+	return false;
+}
+
 /*
  * Before the first step, so that all steps of all ranks go by the same choices. A rank that cannot
  * go on makes the others wait.
@@ -79,13 +88,10 @@ static bool tune(struct segment *s, struct warm *w, struct link *link)
 		.comm = w->comm,
 		.patience_ns = PATIENCE_NS};
 	int64_t changed = 0, begin = now_ns();
-	int rc = training_try(&s->training, s->failure.message, sizeof(s->failure.message));
+	int rc;
 
-	if (rc) {
-		segment_poison(s, ENGINE_EXIT_POISONED);
-		s->failure.reason = "device";
+	if (!try_out(s))
 		return false;
-	}
 	rc = tuned_share(&w->tuned, s->group ? &peers : NULL, w->rank, &changed);
 	if (rc == -ENOMEM) {
 		segment_poison(s, ENGINE_EXIT_POISONED);
@@ -93,8 +99,11 @@ static bool tune(struct segment *s, struct warm *w, struct link *link)
 	}
 	if (rc)
 		return segment_lost(s, w, rc);
-	if (changed > 0)
+	if (changed > 0) {
 		graphs_finish(&w->graphs);
+		if (!try_out(s)) /* the kernels of rank 0's choices are loaded too */
+			return false;
+	}
 	tuned_add(&w->tuned, &s->config);
 	if (w->tuned.note[0])
 		link_log(link, "warning", "the choices of algorithms are not kept: %s",

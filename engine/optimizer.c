@@ -243,7 +243,7 @@ struct model_hooks optimizer_backward_hooks(struct optimizer *o)
 	return (struct model_hooks){.arg = o, .done = on_done};
 }
 
-void optimizer_norm(struct optimizer *o, struct zero *zero)
+static void sum_owned(struct optimizer *o)
 {
 	if (o->summed < 0)
 		k_zero(o->stream, o->sum, sizeof(*o->sum));
@@ -254,6 +254,18 @@ void optimizer_norm(struct optimizer *o, struct zero *zero)
 		sum_squares(o, o->stream, first, r.first + r.n - first);
 	}
 	o->summed = -1;
+}
+
+void optimizer_try(struct optimizer *o, const struct k_step_state *state)
+{
+	k_copy_in(o->stream, o->state, state, sizeof(*state));
+	sum_owned(o);
+	optimizer_update(o);
+}
+
+void optimizer_norm(struct optimizer *o, struct zero *zero)
+{
+	sum_owned(o);
 	zero_sum_owned(zero, o->sum->limb, K_EXACT_LIMBS + 1);
 }
 

@@ -68,6 +68,13 @@ void optimizer_reset(struct optimizer *o, const struct arena *arena, const struc
  */
 struct model_hooks optimizer_backward_hooks(struct optimizer *o);
 
+/*
+ * All operations of optimizer_norm and optimizer_update but what ranks do together, on whatever
+ * gradients there are. state (host, outlives them): its lr is 0, so parameters stay; moments do
+ * not.
+ */
+void optimizer_try(struct optimizer *o, const struct k_step_state *state);
+
 /* Exact sum of squares of the owned gradients, summed over their owners: of those not yet in it. */
 void optimizer_norm(struct optimizer *o, struct zero *zero);
 

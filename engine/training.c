@@ -356,7 +356,11 @@ int training_try(struct training *t, char *error, size_t error_bytes)
 		(size_t)batch_tokens_bytes(c->micro_batch, c->seq_len, c->accumulation));
 	model_forward(&t->model, &pass, NULL);
 	model_loss(&t->model, t->batch.losses, batch_targets(&t->batch, 0), 1, NULL);
+	k_sum_losses(s->compute, s->shared + STEP_SHARED_LOSS, t->batch.losses,
+		t->batch.rows * t->batch.T);
 	model_backward(&t->model, &pass, NULL);
+	s->host->state = (struct k_step_state){.loss_scale = 1, .t = 1};
+	optimizer_try(&t->optimizer, &s->host->state);
 	rc = k_stream_sync(s->compute, s->timeout_ns);
 	if (k_context_error(s->ctx)) {
 		snprintf(error, error_bytes, "%s", k_context_error(s->ctx));

@@ -78,6 +78,19 @@ static int run_steps(struct training *t, struct outcome *out)
 	return 0;
 }
 
+/* Whether the optimizer was run too: a try has a gradient norm, of what parameters there are. */
+static bool try_first(struct training *t)
+{
+	char error[512];
+	const struct k_step_state *state = t->optimizer.state; /* the device is the CPU */
+
+	t->optimizer.state->grad_norm = -1;
+	return training_try(t, error, sizeof(error)) == 0 && isfinite(state->grad_norm) &&
+		state->grad_norm >= 0 && state->skip == 0;
+}
+
+static bool tries; /* before a training */
+
 static int train(struct warm *w, struct collectives_group *group, const struct spec_config *config,
 	struct outcome *out)
 {
@@ -91,6 +104,8 @@ static int train(struct warm *w, struct collectives_group *group, const struct s
 		rc = training_init(&t, w, config, &data, error, sizeof(error));
 	if (!rc)
 		rc = training_join(&t, group);
+	if (!rc && tries && !try_first(&t))
+		rc = -EPROTO;
 	if (rc) {
 		fprintf(stderr, "rank %d: %s\n", w->rank, error);
 		return rc;
@@ -434,6 +449,39 @@ static int take_nothing_on_rank(struct ranks_self *self)
 	return 0;
 }
 
+/* What was tried out leaves nothing behind. */
+static int try_on_rank(struct ranks_self *self)
+{
+	const struct spec_config config = tiny_config(1, 2, 4);
+	struct outcome out[2];
+	struct warm w;
+
+	memset(out, 0, sizeof(out));
+	if (tiny_warm(&w, self))
+		return 1;
+	for (int i = 0; i < 2; i++) {
+		tries = i == 1;
+		if (train(&w, NULL, &config, &out[i]))
+			return 2 + i;
+	}
+	warm_finish(&w);
+	return memcmp(&out[0], &out[1], sizeof(out[0])) == 0 ? 0 : 4;
+}
+
+static void a_try_runs_a_whole_step_and_changes_no_training(void **state)
+{
+	struct ranks_options options = {
+		.world = 1,
+		.timeout_ns = INT64_C(60000000000),
+		.limit_ns = INT64_C(240000000000),
+		.fn = try_on_rank,
+	};
+	static struct ranks_end end;
+
+	assert_int_equal(ranks_run(&options, &end), 0);
+	assert_int_equal(end.exit_status[0], 0);
+}
+
 static void operations_take_nothing_beyond_the_plan(void **state)
 {
 	struct ranks_options options = {
@@ -486,6 +534,7 @@ int main(void)
 		cmocka_unit_test(what_does_not_fit_is_refused),
 		cmocka_unit_test(what_another_shape_has_left_is_not_in_the_way),
 		cmocka_unit_test(operations_take_nothing_beyond_the_plan),
+		cmocka_unit_test(a_try_runs_a_whole_step_and_changes_no_training),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
