@@ -266,6 +266,44 @@ static void again_for_attention(struct model *m, int64_t layer)
 		again_ln1(m, layer);
 }
 
+/* ---- before backward ---- */
+
+static bool is_linear_weight(const struct model *m, enum arena_tensor tensor)
+{
+	return tensor == ARENA_QKV_W || tensor == ARENA_PROJ_W || tensor == ARENA_FC_W ||
+		tensor == ARENA_FCPROJ_W || tensor == head_tensor(m);
+}
+
+/* Elements from one block's tensor to the same of the block behind it in the arena. */
+static int64_t block_elems(const struct model *m, const struct arena_entry *e)
+{
+	return e->layer > 0 ? arena_find(m->arena, e->tensor, e->layer - 1)->first - e->first : 0;
+}
+
+/* Neighbours are zeroed together, and all blocks along with the first of the arena. */
+void model_begin_gradients(struct model *m, struct k_stream *on)
+{
+	const struct arena_entry *e = m->arena->entries;
+	int64_t n = m->arena->n_entries, top = m->spec->n_layer - 1, end;
+	size_t elem = k_elem_bytes(m->ctx);
+
+	for (int64_t i = 0; i < n; i = end) {
+		bool block = e[i].tensor < ARENA_PER_BLOCK;
+		int64_t until;
+
+		end = i + 1;
+		if (is_linear_weight(m, e[i].tensor) || (block && e[i].layer != top))
+			continue;
+		while (end < n && !is_linear_weight(m, e[end].tensor) &&
+			(e[end].tensor < ARENA_PER_BLOCK) == block)
+			end++;
+		until = end < n ? e[end].first : m->arena->param_elems;
+		k_zero_rows(on, (char *)m->grads + (size_t)e[i].first * elem,
+			(size_t)(until - e[i].first) * elem,
+			(size_t)(block ? block_elems(m, &e[i]) : 0) * elem, block ? top + 1 : 1);
+	}
+}
+
 /* ---- backward ---- */
 
 /*
@@ -301,23 +339,34 @@ struct layer {
 	void *dsum;  /* with pre: the gradient of the bias that made it */
 };
 
+/* Either gradient may be NULL: it is not wanted. */
+static void linear_gradients(struct model *m, const struct backward *b, const struct layer *l,
+	struct k_stream *s, void *dinp, void *dweight, const void *dout)
+{
+	const void *weight = param(m, l->weight, l->in_block), *pre = dinp ? l->pre : NULL;
+	int64_t R = m->B * m->T;
+
+	if (b->pass->first)
+		k_linear_backward_first(s, dinp, dweight, l->dbias, pre ? l->dsum : NULL, dout,
+			l->inp, pre, weight, R, l->C, l->OC, gelu_kind(m));
+	else if (pre)
+		k_linear_backward_gelu(s, dinp, dweight, l->dbias, l->dsum, dout, l->inp, pre,
+			weight, R, l->C, l->OC, gelu_kind(m));
+	else
+		k_linear_backward(
+			s, dinp, dweight, l->dbias, dout, l->inp, weight, R, l->C, l->OC);
+}
+
 static void backward_linear(struct model *m, const struct backward *b, const struct layer *l,
 	void *dinp, const void *dout)
 {
 	struct k_stream *beside = k_stream_fork(m->stream);
-	void *weight = param(m, l->weight, l->in_block), *dweight = grad(m, l->weight, l->in_block);
-	void *now = beside == m->stream ? dweight : NULL;
-	int64_t R = m->B * m->T;
+	void *dweight = grad(m, l->weight, l->in_block);
+	bool now = beside == m->stream;
 
-	if (l->pre)
-		k_linear_backward_gelu(m->stream, dinp, now, l->dbias, l->dsum, dout, l->inp,
-			l->pre, weight, R, l->C, l->OC, gelu_kind(m));
-	else
-		k_linear_backward(
-			m->stream, dinp, now, l->dbias, dout, l->inp, weight, R, l->C, l->OC);
+	linear_gradients(m, b, l, m->stream, dinp, now ? dweight : NULL, dout);
 	if (!now)
-		k_linear_backward(
-			beside, NULL, dweight, l->dbias, dout, l->inp, weight, R, l->C, l->OC);
+		linear_gradients(m, b, l, beside, NULL, dweight, dout);
 	if (!b->beside)
 		k_stream_join(m->stream);
 }

@@ -63,6 +63,7 @@ struct model_pass {
 	uint64_t seed;
 	int64_t first_sample;
 	const uint64_t *dropout_from; /* device, model_dropout_from() of a sample; NULL: of 0 */
+	bool first; /* of a step's: backward follows model_begin_gradients() */
 };
 uint64_t model_dropout_from(const struct spec_model *spec, int64_t sample);
 
@@ -72,6 +73,12 @@ void model_forward(struct model *m, const struct model_pass *pass, const struct 
 /* losses (B,T); scale and times as in k_cross_entropy: scale 0 leaves the logits as they are. */
 void model_loss(
 	struct model *m, k_real *losses, const int32_t *targets, double scale, const double *times);
+
+/*
+ * Zeroes those gradients that the first pass adds to, on a stream that backward comes behind; the
+ * weights of linear layers it overwrites. What lies between and behind the tensors stays as it is.
+ */
+void model_begin_gradients(struct model *m, struct k_stream *on);
 
 /*
  * grads +=, from what model_loss left in place of the logits; the pass is the one that forward ran

@@ -58,8 +58,7 @@ static void set_state(struct step *s)
 	k_copy_in(s->compute, s->shared, s->host->own, sizeof(s->host->own));
 	k_copy_in(s->compute, s->optimizer->state, &s->host->state, sizeof(s->host->state));
 	/* forward does not need them */
-	k_zero(k_stream_fork(s->compute), s->model->grads,
-		(size_t)s->optimizer->plan->arena_elems * k_elem_bytes(s->ctx));
+	model_begin_gradients(s->model, k_stream_fork(s->compute));
 }
 
 static void add_losses(struct step *s)
@@ -160,6 +159,7 @@ static void enqueue_micro(struct step *s, int64_t micro, double scale)
 		.dropout = c->model.dropout,
 		.seed = (uint64_t)c->seed,
 		.first_sample = micro * c->micro_batch,
+		.first = micro == 0,
 		.dropout_from = &s->optimizer->state->dropout,
 	};
 

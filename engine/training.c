@@ -349,6 +349,7 @@ int training_try(struct training *t, char *error, size_t error_bytes)
 		.dropout = c->model.dropout,
 		.seed = (uint64_t)c->seed,
 		.dropout_from = &t->optimizer.state->dropout,
+		.first = true,
 	};
 	int rc;
 
@@ -359,6 +360,9 @@ int training_try(struct training *t, char *error, size_t error_bytes)
 	k_sum_losses(s->compute, s->shared + STEP_SHARED_LOSS, t->batch.losses,
 		t->batch.rows * t->batch.T);
 	model_backward(&t->model, &pass, NULL);
+	pass.first = false;
+	if (c->accumulation > 1)
+		model_backward(&t->model, &pass, NULL);
 	s->host->state = (struct k_step_state){.loss_scale = 1, .t = 1};
 	optimizer_try(&t->optimizer, &s->host->state);
 	rc = k_stream_sync(s->compute, s->timeout_ns);
@@ -373,6 +377,8 @@ int training_try(struct training *t, char *error, size_t error_bytes)
 
 void training_reset(struct training *t)
 {
+	/* what no tensor takes of the arena is summed up and sent as well */
+	k_zero(t->warm->compute, t->model.grads, (size_t)(t->plan.arena_elems * t->elem_bytes));
 	optimizer_reset(&t->optimizer, &t->arena, &t->config->model, (uint64_t)t->config->seed);
 	k_stream_sync(t->warm->compute, INT64_MAX);
 	step_reset(&t->step);

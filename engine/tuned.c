@@ -81,7 +81,7 @@ static struct tuned_shape shape_of(const struct spec_config *c)
 
 	return (struct tuned_shape){{m->n_layer, m->n_head, m->n_embd, m->vocab_size,
 		m->n_positions, m->tied_head, m->gelu, m->dropout > 0, c->micro_batch, c->seq_len,
-		c->precision, c->recompute}};
+		c->precision, c->recompute, c->accumulation > 1}};
 }
 
 bool tuned_has(const struct tuned *t, const struct spec_config *config)

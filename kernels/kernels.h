@@ -142,6 +142,9 @@ void k_copy_in(struct k_stream *s, void *device, const void *host, size_t bytes)
 void k_copy_out(struct k_stream *s, void *host, const void *device, size_t bytes);
 void k_copy(struct k_stream *s, void *dst, const void *src, size_t bytes); /* device to device */
 void k_zero(struct k_stream *s, void *device, size_t bytes);
+/* So many rows of bytes, each stride_bytes behind the one before. */
+void k_zero_rows(
+	struct k_stream *s, void *device, size_t bytes, size_t stride_bytes, int64_t rows);
 
 /* ---- streams, events, graphs ---- */
 
@@ -349,6 +352,13 @@ void k_linear_backward(struct k_stream *s, void *dinp, void *dweight, void *dbia
  * inp; dsum (C; NULL: not wanted) += column sums of that: the gradient of the bias which made pre.
  */
 void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void *dbias, void *dsum,
+	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,
+	int64_t C, int64_t OC, enum k_gelu gelu);
+/*
+ * As k_linear_backward_gelu, without GELU where pre is NULL; but what dweight held is of no
+ * account, nor need it be a number: it is dout^T inp alone.
+ */
+void k_linear_backward_first(struct k_stream *s, void *dinp, void *dweight, void *dbias, void *dsum,
 	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,
 	int64_t C, int64_t OC, enum k_gelu gelu);
 

@@ -157,6 +157,7 @@ struct backward {
 	const k_real *pre; /* NULL: no GELU before this layer */
 	int64_t R, C, OC;
 	enum k_gelu gelu;
+	bool first; /* nothing is in dweight that this is added to */
 	struct tiles dinp_tiles, dweight_tiles;
 };
 
@@ -185,7 +186,7 @@ static void dweight_tile(const struct backward *a, int64_t chunk)
 
 	gemm(a->dweight + o * a->C + c, a->C, rows, cols, a->R, 1,
 		(struct gemm_matrix){a->dout + o, a->OC, GEMM_T},
-		(struct gemm_matrix){a->inp + c, a->C, GEMM_N}, 1);
+		(struct gemm_matrix){a->inp + c, a->C, GEMM_N}, a->first ? 0 : 1);
 	if (!a->dbias || c != 0)
 		return;
 	for (int64_t r = 0; r < a->R; r++)
@@ -264,4 +265,26 @@ void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void 
 		.gelu = gelu};
 
 	stream_submit(s, "k_linear_backward_gelu", run_backward, &a, sizeof a);
+}
+
+void k_linear_backward_first(struct k_stream *s, void *dinp, void *dweight, void *dbias, void *dsum,
+	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,
+	int64_t C, int64_t OC, enum k_gelu gelu)
+{
+	struct backward a = {.vec = s->ctx->vec,
+		.dinp = dinp,
+		.dweight = dweight,
+		.dbias = dbias,
+		.dsum = dsum,
+		.dout = dout,
+		.inp = inp,
+		.pre = pre,
+		.weight = weight,
+		.R = R,
+		.C = C,
+		.OC = OC,
+		.gelu = gelu,
+		.first = true};
+
+	stream_submit(s, "k_linear_backward_first", run_backward, &a, sizeof a);
 }

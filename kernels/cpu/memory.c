@@ -89,3 +89,10 @@ void k_zero(struct k_stream *s, void *device, size_t bytes)
 {
 	submit(s, "k_zero", device, NULL, bytes);
 }
+
+void k_zero_rows(
+	struct k_stream *s, void *device, size_t bytes, size_t stride_bytes, int64_t rows)
+{
+	for (int64_t i = 0; i < rows; i++)
+		k_zero(s, (char *)device + (size_t)i * stride_bytes, bytes);
+}

@@ -96,8 +96,9 @@ static struct gemm_call input_call(
 	return c;
 }
 
-static struct gemm_call parameters_call(
-	void *dweight, const void *dout, const void *inp, int64_t R, int64_t C, int64_t OC)
+/* add: to what is there */
+static struct gemm_call parameters_call(void *dweight, const void *dout, const void *inp, int64_t R,
+	int64_t C, int64_t OC, bool add)
 {
 	struct gemm_call c = {};
 
@@ -108,7 +109,7 @@ static struct gemm_call parameters_call(
 	c.a = inp;
 	c.b = dout;
 	c.d = dweight;
-	c.add = true;
+	c.add = add;
 	return c;
 }
 
@@ -117,7 +118,7 @@ size_t scratch_linear_bytes(
 {
 	struct gemm_call out = forward_call(NULL, NULL, NULL, NULL, R, C, OC);
 	struct gemm_call dinp = input_call(NULL, NULL, NULL, R, C, OC);
-	struct gemm_call dweight = parameters_call(NULL, NULL, NULL, R, C, OC);
+	struct gemm_call dweight = parameters_call(NULL, NULL, NULL, R, C, OC, true);
 	const size_t each[] = {product_scratch_bytes(dtype, &out, false),
 		product_scratch_bytes(dtype, &dinp, false),
 		product_scratch_bytes(dtype, &dweight, true),
@@ -154,9 +155,9 @@ static void backward_input(struct k_stream *s, const char *name, void *dinp, voi
 }
 
 static void backward_parameters(struct k_stream *s, const char *name, void *dweight, void *dbias,
-	const void *dout, const void *inp, int64_t R, int64_t C, int64_t OC)
+	const void *dout, const void *inp, int64_t R, int64_t C, int64_t OC, bool add)
 {
-	struct gemm_call apart = parameters_call(dweight, dout, inp, R, C, OC), fused;
+	struct gemm_call apart = parameters_call(dweight, dout, inp, R, C, OC, add), fused;
 	struct product p;
 
 	p = product_choose(s, &apart, dbias != NULL);
@@ -180,7 +181,7 @@ static void backward_parameters(struct k_stream *s, const char *name, void *dwei
 /* Both gradients read dout and write apart from each other. */
 static void backward(struct k_stream *s, const char *name, void *dinp, void *dweight, void *dbias,
 	void *dsum, const void *dout, const void *inp, const void *pre, const void *weight,
-	int64_t R, int64_t C, int64_t OC, enum k_gelu gelu)
+	int64_t R, int64_t C, int64_t OC, enum k_gelu gelu, bool add)
 {
 	struct k_stream *branch;
 
@@ -190,7 +191,7 @@ static void backward(struct k_stream *s, const char *name, void *dinp, void *dwe
 	if (dinp)
 		backward_input(s, name, dinp, dsum, dout, weight, pre, R, C, OC, gelu);
 	if (dweight)
-		backward_parameters(branch, name, dweight, dbias, dout, inp, R, C, OC);
+		backward_parameters(branch, name, dweight, dbias, dout, inp, R, C, OC, add);
 	if (branch != s)
 		k_stream_join(s);
 }
@@ -199,7 +200,7 @@ void k_linear_backward(struct k_stream *s, void *dinp, void *dweight, void *dbia
 	const void *inp, const void *weight, int64_t R, int64_t C, int64_t OC)
 {
 	backward(s, "k_linear_backward", dinp, dweight, dbias, NULL, dout, inp, NULL, weight, R, C,
-		OC, K_GELU_TANH);
+		OC, K_GELU_TANH, true);
 }
 
 void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void *dbias, void *dsum,
@@ -207,5 +208,13 @@ void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void 
 	int64_t C, int64_t OC, enum k_gelu gelu)
 {
 	backward(s, "k_linear_backward_gelu", dinp, dweight, dbias, dsum, dout, inp, pre, weight, R,
-		C, OC, gelu);
+		C, OC, gelu, true);
+}
+
+void k_linear_backward_first(struct k_stream *s, void *dinp, void *dweight, void *dbias, void *dsum,
+	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,
+	int64_t C, int64_t OC, enum k_gelu gelu)
+{
+	backward(s, "k_linear_backward_first", dinp, dweight, dbias, dsum, dout, inp, pre, weight,
+		R, C, OC, gelu, false);
 }

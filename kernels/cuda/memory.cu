@@ -69,3 +69,13 @@ void k_zero(struct k_stream *s, void *device, size_t bytes)
 	if (bytes > 0 && stream_ready(s))
 		context_check(s->ctx, "k_zero", cudaMemsetAsync(device, 0, bytes, s->cuda));
 }
+
+void k_zero_rows(
+	struct k_stream *s, void *device, size_t bytes, size_t stride_bytes, int64_t rows)
+{
+	if (bytes == 0 || rows <= 0 || !stream_ready(s))
+		return;
+	context_check(s->ctx, "k_zero_rows",
+		cudaMemset2DAsync(device, rows > 1 ? stride_bytes : bytes, 0, bytes, (size_t)rows,
+			s->cuda));
+}

@@ -59,6 +59,7 @@ static void backward(struct harness *h, const struct cases_shape *s)
 	void *dout = harness_tensor(h, R * OC, 0, 1);
 	void *dweight = harness_tensor(h, OC * C, 0, 1), *dbias = harness_tensor(h, OC, 0, 1);
 	void *dinp = harness_poison(h, R * C), *alone = harness_poison(h, R * C);
+	void *first = harness_poison(h, OC * C), *beside = harness_poison(h, R * C);
 
 	k_linear_backward(h->s, dinp, dweight, dbias, dout, inp, weight, R, C, OC);
 	harness_result(h, "dinp", dinp, R * C, harness_tolerance(h));
@@ -68,6 +69,11 @@ static void backward(struct harness *h, const struct cases_shape *s)
 	harness_result(h, "dweight 2", dweight, OC * C, harness_tolerance(h));
 	k_linear_backward(h->s, alone, NULL, NULL, dout, inp, weight, R, C, OC);
 	harness_result(h, "dinp alone", alone, R * C, harness_tolerance(h));
+	k_linear_backward_first(h->s, beside, first, dbias, NULL, dout, inp, NULL, weight, R, C, OC,
+		K_GELU_TANH);
+	harness_result(h, "dinp first", beside, R * C, harness_tolerance(h));
+	harness_result(h, "dweight first", first, OC * C, harness_tolerance(h));
+	harness_result(h, "dbias 2", dbias, OC, harness_tolerance(h));
 }
 
 static void backward_gelu(struct harness *h, const struct cases_shape *s, enum k_gelu kind)
@@ -79,6 +85,7 @@ static void backward_gelu(struct harness *h, const struct cases_shape *s, enum k
 	void *dweight = harness_tensor(h, OC * C, 0, 1), *dbias = harness_tensor(h, OC, 0, 1);
 	void *dsum = harness_tensor(h, C, 0, 1);
 	void *dinp = harness_poison(h, R * C), *alone = harness_poison(h, R * C);
+	void *first = harness_poison(h, OC * C), *beside = harness_poison(h, R * C);
 
 	k_linear_backward_gelu(
 		h->s, dinp, dweight, dbias, NULL, dout, inp, pre, weight, R, C, OC, kind);
@@ -89,6 +96,11 @@ static void backward_gelu(struct harness *h, const struct cases_shape *s, enum k
 		h->s, alone, NULL, NULL, dsum, dout, inp, pre, weight, R, C, OC, kind);
 	harness_result(h, "dinp alone", alone, R * C, harness_tolerance(h));
 	harness_result(h, "dsum", dsum, C, harness_tolerance(h));
+	k_linear_backward_first(h->s, beside, first, dbias, dsum, dout, inp, pre, weight, R, C, OC,
+		kind);
+	harness_result(h, "dinp first", beside, R * C, harness_tolerance(h));
+	harness_result(h, "dweight first", first, OC * C, harness_tolerance(h));
+	harness_result(h, "dsum 2", dsum, C, harness_tolerance(h));
 }
 
 static void backward_tanh(struct harness *h, const struct cases_shape *s)

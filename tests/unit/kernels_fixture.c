@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCKS_MAX = 512 };
+enum { BLOCKS_MAX = 1024 };
 
 struct fixture fixture;
 

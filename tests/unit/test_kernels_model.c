@@ -271,6 +271,35 @@ static void check_linear_backward(struct linear *l, bool want_dinp)
 		assert_true(grad[0] == 0);
 }
 
+/* Onto what is no number, as the same onto zeros. */
+static void check_linear_first(const struct linear *l)
+{
+	int64_t nw = l->OC * l->C, ni = l->R * l->C, no = l->R * l->OC;
+	double *zeros = fixture_random(nw + l->OC + l->C, 0);
+	k_real *sums[] = {fixture_device(zeros, nw + l->OC + l->C),
+		fixture_device(zeros, nw + l->OC + l->C)};
+	k_real *dinp[] = {fixture_poison(ni), fixture_poison(ni)};
+	k_real *dout = fixture_device(l->w, no), *inp = fixture_device(l->inp, ni);
+	k_real *first = fixture_poison(nw), *weight = fixture_device(l->weight, nw);
+	k_real *pre = l->gelu_before ? inp : NULL;
+
+	if (pre)
+		k_linear_backward_gelu(fixture.s, dinp[0], sums[0], sums[0] + nw,
+			sums[0] + nw + l->OC, dout, inp, pre, weight, l->R, l->C, l->OC, l->gelu);
+	else
+		k_linear_backward(fixture.s, dinp[0], sums[0], sums[0] + nw, dout, inp, weight,
+			l->R, l->C, l->OC);
+	k_linear_backward_first(fixture.s, dinp[1], first, sums[1] + nw,
+		pre ? sums[1] + nw + l->OC : NULL, dout, inp, pre, weight, l->R, l->C, l->OC,
+		l->gelu);
+	assert_memory_equal(
+		fixture_copy(dinp[0], ni), fixture_copy(dinp[1], ni), (size_t)ni * sizeof(double));
+	assert_memory_equal(
+		fixture_copy(sums[0], nw), fixture_copy(first, nw), (size_t)nw * sizeof(double));
+	assert_memory_equal(fixture_copy(sums[0] + nw, l->OC + l->C),
+		fixture_copy(sums[1] + nw, l->OC + l->C), (size_t)(l->OC + l->C) * sizeof(double));
+}
+
 static void check_linear(int64_t R, int64_t C, int64_t OC)
 {
 	for (int bias = 0; bias < 2; bias++) {
@@ -279,6 +308,7 @@ static void check_linear(int64_t R, int64_t C, int64_t OC)
 		check_linear_forward(&l);
 		check_linear_backward(&l, true);
 		check_linear_backward(&l, false);
+		check_linear_first(&l);
 		for (int gelu = 0; gelu < 2; gelu++) {
 			l.gelu = gelu ? K_GELU_EXACT : K_GELU_TANH;
 			l.gelu_after = true;
@@ -286,6 +316,7 @@ static void check_linear(int64_t R, int64_t C, int64_t OC)
 			l.gelu_after = false;
 			l.gelu_before = true;
 			check_linear_backward(&l, true);
+			check_linear_first(&l);
 			l.gelu_before = false;
 		}
 	}

@@ -285,6 +285,42 @@ static void gradients_match_torch(void **state)
 	check_gradients(false, SPEC_GELU_EXACT);
 }
 
+/* The first pass of a step gives what it gives onto zeros, whatever the tensors held. */
+static void first_pass_takes_no_account_of_what_was(void **state)
+{
+	for (int tied = 0; tied < 2; tied++) {
+		struct model_pass pass;
+		struct fixture f;
+		size_t bytes;
+		k_real *onto_zeros;
+
+		setup(&f, tied, SPEC_GELU_TANH, SPEC_DECAY_ALL);
+		take_batch(&f, 0);
+		run_batch(&f, NULL);
+		bytes = (size_t)f.plan.arena_elems * sizeof(k_real);
+		onto_zeros = malloc(bytes);
+		assert_non_null(onto_zeros);
+		memcpy(onto_zeros, f.grads, bytes);
+		for (int64_t i = 0; i < f.arena.n_entries; i++) {
+			const struct arena_entry *e = &f.arena.entries[i];
+
+			for (int64_t j = 0; j < e->rows * e->cols; j++)
+				f.grads[e->first + j] = NAN;
+		}
+		pass = make_pass(&f);
+		pass.first = true;
+		model_begin_gradients(&f.model, f.stream);
+		model_forward(&f.model, &pass, NULL);
+		model_loss(&f.model, f.losses, f.targets,
+			1.0 / (double)(f.config.micro_batch * f.config.seq_len), NULL);
+		model_backward(&f.model, &pass, NULL);
+		assert_int_equal(k_stream_sync(f.stream, INT64_MAX), 0);
+		assert_memory_equal(f.grads, onto_zeros, bytes);
+		free(onto_zeros);
+		teardown(&f);
+	}
+}
+
 static void check_training(bool tied, enum spec_gelu gelu, enum spec_decay decay)
 {
 	const char *rule = decay == SPEC_DECAY_ALL ? "all" : "matrices";
@@ -473,6 +509,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gradients_match_torch),
+		cmocka_unit_test(first_pass_takes_no_account_of_what_was),
 		cmocka_unit_test(five_steps_match_torch),
 #ifdef K_DOUBLE
 		cmocka_unit_test(gradients_match_differences_with_dropout),

@@ -40,8 +40,9 @@ void __wrap_model_backward(
 void __wrap_model_backward(
 	struct model *m, const struct model_pass *pass, const struct model_hooks *hooks)
 {
-	if (overflow) /* before: buckets leave during backward */
-		((float *)m->grads)[m->arena->param_elems - 70] = INFINITY;
+	/* before: buckets leave during backward; where it adds to what is there */
+	if (overflow)
+		((float *)m->grads)[arena_find(m->arena, ARENA_WPE, 0)->first] = INFINITY;
 	__real_model_backward(m, pass, hooks);
 }
 
