@@ -9,7 +9,7 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/graph.cuh"
 
-enum { ASKED = 16, CANDIDATES = 2 * ASKED, ROUNDS = 3, ALIGNMENT_MAX = 256 };
+enum { ASKED = 16, CANDIDATES = 2 * ASKED, ROUNDS = 4, ALIGNMENT_MAX = 256 };
 
 /* A choice, and what cuBLASLt needs to act by it. */
 struct gemm_plan {
@@ -188,8 +188,17 @@ static cublasStatus_t multiply(struct k_context *ctx, const struct gemm_plan *p,
 enum { TIMES_MAX = 24, TRIAL_COUNTERS_BYTES = TIMES_MAX * GRAPH_COUNTER_BYTES };
 enum { TRIAL_A, TRIAL_B, TRIAL_D, TRIAL_AUX, TRIAL_BIAS, TRIAL_WORKSPACE, TRIALS };
 
+/*
+ * In a step b was written or read just before, while a and what is written have long left the
+ * device's cache: of these there are so many that they do not fit there, taken in turn.
+ */
+static const size_t beyond_cache_bytes = 128 << 20;
+
 struct trial {
 	void *memory[TRIALS];
+	size_t step[TRIALS]; /* bytes from one copy to the next; 0: there is one */
+	int copies;
+	int times; /* products of a round */
 	cudaEvent_t from, to;
 };
 
@@ -232,21 +241,37 @@ static void trial_finish(struct trial *t)
 	cudaGetLastError(); /* no memory for a trial is no failure */
 }
 
-static bool trial_init(struct k_context *ctx, const struct gemm_call *c, struct trial *t)
+static size_t whole(size_t bytes)
 {
-	size_t elem = k_elem_bytes(ctx), sizes[TRIALS];
+	return (bytes + ALIGNMENT_MAX - 1) / ALIGNMENT_MAX * ALIGNMENT_MAX;
+}
+
+/* As many copies as it takes, or one; false: there is no memory for them. */
+static bool trial_init(
+	struct k_context *ctx, const struct gemm_call *c, bool beyond_cache, struct trial *t)
+{
+	size_t elem = k_elem_bytes(ctx), sizes[TRIALS], copied;
 	int64_t widest = c->m > c->n ? c->m : c->n;
 
 	memset(t, 0, sizeof *t);
-	sizes[TRIAL_A] = (size_t)(c->m * c->k) * elem;
+	sizes[TRIAL_A] = whole((size_t)(c->m * c->k) * elem);
 	sizes[TRIAL_B] = (size_t)(c->k * c->n) * elem;
-	sizes[TRIAL_D] = (size_t)(c->m * c->n) * elem;
+	sizes[TRIAL_D] = whole((size_t)(c->m * c->n) * elem);
 	sizes[TRIAL_AUX] = c->aux ? sizes[TRIAL_D] : 0;
 	sizes[TRIAL_BIAS] = (size_t)widest * elem;
 	sizes[TRIAL_WORKSPACE] = STREAM_WORKSPACE_BYTES + TRIAL_COUNTERS_BYTES;
+	copied = sizes[TRIAL_A] + sizes[TRIAL_D] + sizes[TRIAL_AUX];
+	t->copies = 1;
+	if (beyond_cache)
+		t->copies += (int)(beyond_cache_bytes / copied);
+	t->copies = t->copies > TIMES_MAX ? TIMES_MAX : t->copies;
 	for (int i = 0; i < TRIALS; i++) {
 		if (sizes[i] == 0)
 			continue;
+		if (t->copies > 1 && (i == TRIAL_A || i == TRIAL_D || i == TRIAL_AUX)) {
+			t->step[i] = sizes[i];
+			sizes[i] *= (size_t)t->copies;
+		}
 		if (cudaMalloc(&t->memory[i], sizes[i] + 4) != cudaSuccess)
 			return false;
 		if (i != TRIAL_WORKSPACE)
@@ -255,9 +280,15 @@ static bool trial_init(struct k_context *ctx, const struct gemm_call *c, struct 
 	return cudaEventCreate(&t->from) == cudaSuccess && cudaEventCreate(&t->to) == cudaSuccess;
 }
 
-/* So many of the product, one after another, as a graph: that is how they are run in a step. */
+/* Where it lies for the i-th product of a round. */
+static char *trial_at(const struct trial *t, int what, int i)
+{
+	return (char *)t->memory[what] + (size_t)(i % t->copies) * t->step[what];
+}
+
+/* A round's products, one after another, as a graph: that is how they are run in a step. */
 static cudaGraphExec_t capture_trial(struct k_context *ctx, const struct gemm_plan *p,
-	const struct trial *t, const struct candidate *c, int times)
+	const struct gemm_call *call, const struct trial *t, const struct candidate *c)
 {
 	char *workspace = (char *)t->memory[TRIAL_WORKSPACE];
 	size_t step = c->workspace_bytes <= GRAPH_COUNTER_BYTES ? GRAPH_COUNTER_BYTES : 0;
@@ -268,10 +299,13 @@ static cudaGraphExec_t capture_trial(struct k_context *ctx, const struct gemm_pl
 	if (cudaStreamBeginCapture(ctx->internal, cudaStreamCaptureModeRelaxed) != cudaSuccess)
 		return NULL;
 	cudaMemsetAsync(workspace, 0, TRIAL_COUNTERS_BYTES, ctx->internal);
-	for (int i = 0; i < times && good; i++)
-		good = multiply(ctx, p, &c->algo, t->memory[TRIAL_A], t->memory[TRIAL_B],
-			       t->memory[TRIAL_D], workspace + (size_t)i * step, c->workspace_bytes,
-			       ctx->internal) == CUBLAS_STATUS_SUCCESS;
+	for (int i = 0; i < t->times && good; i++) {
+		set_pointers(p, call->bias ? t->memory[TRIAL_BIAS] : NULL,
+			call->aux ? trial_at(t, TRIAL_AUX, i) : NULL);
+		good = multiply(ctx, p, &c->algo, trial_at(t, TRIAL_A, i), t->memory[TRIAL_B],
+			       trial_at(t, TRIAL_D, i), workspace + (size_t)i * step,
+			       c->workspace_bytes, ctx->internal) == CUBLAS_STATUS_SUCCESS;
+	}
 	if (cudaStreamEndCapture(ctx->internal, &graph) != cudaSuccess)
 		graph = NULL;
 	if (!good || !graph ||
@@ -284,8 +318,7 @@ static cudaGraphExec_t capture_trial(struct k_context *ctx, const struct gemm_pl
 }
 
 /* Seconds of one product; infinite when it failed. */
-static double run_trial(
-	struct k_context *ctx, const struct trial *t, cudaGraphExec_t exec, int times)
+static double run_trial(struct k_context *ctx, const struct trial *t, cudaGraphExec_t exec)
 {
 	float ms = 0;
 
@@ -296,59 +329,90 @@ static double run_trial(
 	if (cudaEventSynchronize(t->to) != cudaSuccess ||
 		cudaEventElapsedTime(&ms, t->from, t->to) != cudaSuccess)
 		return INFINITY;
-	return (double)ms * 1e-3 / times;
+	return (double)ms * 1e-3 / t->times;
 }
 
-/* Best of some rounds of about as long for small products as for large ones. */
-static double time_candidate(struct k_context *ctx, const struct gemm_plan *p,
-	const struct trial *t, const struct candidate *c, double guess)
+/* About as long for small products as for large ones, and through all copies. */
+static int trial_times(const struct trial *t, double guess)
 {
 	const double round_seconds = 2e-4;
 	int times = guess < round_seconds ? 1 + (int)(round_seconds / guess) : 1;
-	cudaGraphExec_t exec;
-	double best;
 
-	times = times > TIMES_MAX ? TIMES_MAX : times;
-	exec = capture_trial(ctx, p, t, c, times);
-	if (!exec)
-		return INFINITY;
-	run_trial(ctx, t, exec, times);
-	best = run_trial(ctx, t, exec, times);
-	for (int round = 1; round < ROUNDS; round++) {
-		double seconds = run_trial(ctx, t, exec, times);
+	times = times > t->copies ? times : t->copies;
+	return times > TIMES_MAX ? TIMES_MAX : times;
+}
 
-		best = seconds < best ? seconds : best;
+/*
+ * Best of some rounds, in which the candidates take turns: clocks and power that change meanwhile
+ * are the same for all.
+ */
+static void time_candidates(struct k_context *ctx, const struct gemm_plan *p,
+	const struct gemm_call *call, const struct trial *t, const struct candidate *found, int n,
+	double seconds[CANDIDATES])
+{
+	cudaGraphExec_t exec[CANDIDATES];
+
+	for (int i = 0; i < n; i++) {
+		exec[i] = capture_trial(ctx, p, call, t, &found[i]);
+		seconds[i] = INFINITY;
 	}
-	cudaGraphExecDestroy(exec);
-	return best;
+	for (int round = -1; round < ROUNDS; round++) { /* the first is to warm up */
+		for (int i = 0; i < n; i++) {
+			double once = exec[i] ? run_trial(ctx, t, exec[i]) : INFINITY;
+
+			if (round >= 0 && once < seconds[i])
+				seconds[i] = once;
+		}
+	}
+	for (int i = 0; i < n; i++) {
+		if (exec[i])
+			cudaGraphExecDestroy(exec[i]);
+	}
+}
+
+/*
+ * Of those that cannot be told from the fastest the one that the heuristic named first, so that it
+ * is the same one next time.
+ */
+static int fastest(const double seconds[CANDIDATES], int n)
+{
+	const double alike = 1.01;
+	double least = INFINITY;
+	int first = 0;
+
+	for (int i = 0; i < n; i++)
+		least = seconds[i] < least ? seconds[i] : least;
+	while (first + 1 < n && !(seconds[first] <= alike * least))
+		first++;
+	return isfinite(least) ? first : 0;
 }
 
 static void choose(struct k_context *ctx, struct gemm_plan *p, const struct gemm_call *c)
 {
 	/* by what the operations would take */
 	double guess = 2.0 * (double)c->m * (double)c->n * (double)c->k * 2e-15 + 2e-6;
+	double seconds[CANDIDATES] = {INFINITY};
 	struct candidate found[CANDIDATES];
 	int n = find_candidates(ctx, p, found), best = 0;
-	double best_seconds = INFINITY;
 	struct trial t;
+	bool room;
 
 	p->choice.timed = 1;
 	if (n == 0)
 		return;
-	if (trial_init(ctx, c, &t)) {
-		set_pointers(p, c->bias ? t.memory[TRIAL_BIAS] : NULL, t.memory[TRIAL_AUX]);
-		for (int i = 0; i < n; i++) {
-			double seconds = time_candidate(ctx, p, &t, &found[i], guess);
-
-			if (seconds < best_seconds) {
-				best_seconds = seconds;
-				best = i;
-			}
-		}
+	room = trial_init(ctx, c, true, &t);
+	if (!room) {
+		trial_finish(&t);
+		room = trial_init(ctx, c, false, &t);
+	}
+	if (room) {
+		t.times = trial_times(&t, guess);
+		time_candidates(ctx, p, c, &t, found, n, seconds);
+		best = fastest(seconds, n);
 	}
 	trial_finish(&t);
-	p->choice.timed = isfinite(best_seconds);
-	p->choice.picoseconds = llround((p->choice.timed ? best_seconds : guess) * 1e12);
+	p->choice.timed = isfinite(seconds[best]);
+	p->choice.picoseconds = llround((p->choice.timed ? seconds[best] : guess) * 1e12);
 	memcpy(p->choice.algorithm, &found[best].algo, sizeof found[best].algo);
 	p->workspace_bytes = found[best].workspace_bytes;
 }
