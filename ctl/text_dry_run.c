@@ -122,6 +122,8 @@ static const struct {
 	{"memory: scratch", "scratch_bytes", NULL},
 	{"memory: branch scratch", "scratch_branch_bytes", NULL},
 	{"memory: communication", "comm_bytes", NULL},
+	{"memory: device's context", "context_bytes", NULL},
+	{"memory: for tuning", "tuning_bytes", NULL},
 };
 
 /* What activation_checkpointing would make of them. */

@@ -234,7 +234,8 @@ static void add_up(const struct checking *k, struct needed *n)
 	n->scratch = scratch[K_SCRATCH_PRODUCTS] + scratch[K_SCRATCH_OPERATION] +
 		scratch[K_SCRATCH_PARTIAL];
 	n->total = 2 * n->arena + n->master + 2 * n->moment + n->activations + n->logits +
-		n->batch + n->scratch + n->branch + k->options->comm_bytes;
+		n->batch + n->scratch + n->branch + k->options->comm_bytes +
+		k->options->context_bytes + k->options->tuning_bytes;
 	n->ranks = k->backend && k->backend->shared_memory ? c->gpus : 1;
 }
 
@@ -256,9 +257,10 @@ static json_t *pack_memory(const struct checking *k, const struct needed *n)
 		INT(o->memory_free_bytes));
 	if (memory != NULL &&
 		json_object_update_new(memory,
-			json_pack("{s:I, s:I, s:s, s:I, s:I, s:I}", "scratch_bytes",
+			json_pack("{s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I}", "scratch_bytes",
 				INT(n->scratch), "scratch_branch_bytes", INT(n->branch),
-				"activation_checkpointing",
+				"context_bytes", INT(o->context_bytes), "tuning_bytes",
+				INT(o->tuning_bytes), "activation_checkpointing",
 				activations_recompute_name(n->shape.recompute),
 				"activations_none_bytes", INT(with[SPEC_RECOMPUTE_NONE]),
 				"activations_selective_bytes", INT(with[SPEC_RECOMPUTE_SELECTIVE]),

@@ -15,7 +15,8 @@
  *             activation_checkpointing, activations_bytes, activations_none_bytes,
  *             activations_selective_bytes, activations_full_bytes (with each setting),
  *             logits_bytes, logits_elems, batch_bytes, scratch_bytes (of the compute stream),
- *             scratch_branch_bytes (of the branch beside it), comm_bytes, total_bytes,
+ *             scratch_branch_bytes (of the branch beside it), comm_bytes, context_bytes (of the
+ *             device's context), tuning_bytes (while algorithms are chosen), total_bytes,
  *             planned_bytes (of all ranks that share the memory), available_bytes, free_bytes}
  *   data      {train {path, format, tokens, needed, sequences, left_out_tokens, epochs},
  *             val {..., passes}}
@@ -44,7 +45,9 @@ struct check_options {
 	int64_t memory_free_bytes; /* now, idle engines' memory not counted as free; 0: not known */
 	int world;                 /* ranks there are */
 	int64_t comm_bytes;        /* what collectives take beyond the arenas, per rank */
+	int64_t context_bytes;     /* k_device_info.context_bytes, per rank */
 	int64_t scratch[K_SCRATCH_KINDS]; /* of k_scratch_plan, per rank */
+	int64_t tuning_bytes;             /* of k_choices_bytes, per rank */
 	struct dataset_cache *cache; /* may be NULL */
 	struct data_roots data_roots;
 };

@@ -225,6 +225,7 @@ static bool check_arm(struct k_context *ctx, int threads, const json_t *params,
 	struct spec_options options = {.world = world};
 	struct spec_errors wrong = {0};
 	struct data_roots roots = {.n = 0};
+	struct training_beside beside;
 	struct check_options check;
 	struct spec *spec;
 	char *text = json_dumps(json_object_get(params, "spec"), JSON_COMPACT | JSON_ENCODE_ANY);
@@ -255,11 +256,13 @@ static bool check_arm(struct k_context *ctx, int threads, const json_t *params,
 		.memory_limit = limit[0] ? limit : NULL,
 		.world = world,
 		.comm_bytes = world > 1 ? collectives_scratch_bytes(world) : 0,
+		.context_bytes = info.context_bytes,
 		.cache = cache,
 		.data_roots = roots,
 	};
-	rc = training_scratch(
-		ctx, threads, check.config, check.scratch, error, sizeof(error));
+	rc = training_beside(ctx, threads, check.config, &beside, error, sizeof(error));
+	memcpy(check.scratch, beside.scratch, sizeof(check.scratch));
+	check.tuning_bytes = beside.tuning;
 	if (rc == 0)
 		rc = check_run(&check, errors, report);
 	spec_free(spec);

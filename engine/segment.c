@@ -136,6 +136,7 @@ static bool read_spec(struct segment *s)
 static bool check(struct segment *s, struct warm *w)
 {
 	struct k_device_info info;
+	struct training_beside beside;
 	char limit[CGROUP_FILE_BYTES];
 	struct check_options options = {
 		.config = &s->config,
@@ -146,7 +147,7 @@ static bool check(struct segment *s, struct warm *w)
 	};
 	json_t *errors, *report, *first;
 
-	if (training_scratch(w->ctx, w->threads, &s->config, options.scratch, s->failure.message,
+	if (training_beside(w->ctx, w->threads, &s->config, &beside, s->failure.message,
 		    sizeof(s->failure.message))) {
 		segment_poison(s, ENGINE_EXIT_POISONED);
 		s->failure.reason = "device";
@@ -154,6 +155,9 @@ static bool check(struct segment *s, struct warm *w)
 	}
 	k_context_info(w->ctx, &info);
 	memory_limit_apply(&info, limit);
+	memcpy(options.scratch, beside.scratch, sizeof(options.scratch));
+	options.tuning_bytes = beside.tuning;
+	options.context_bytes = info.context_bytes;
 	options.backend = info.backend;
 	options.memory_limit = limit[0] ? limit : NULL;
 	options.memory_total_bytes = info.memory_total_bytes;

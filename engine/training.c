@@ -31,8 +31,8 @@ static int no_memory(char *error, size_t error_bytes, const char *what)
 
 /* ---- memory ---- */
 
-int training_scratch(struct k_context *ctx, int threads, const struct spec_config *config,
-	int64_t bytes[K_SCRATCH_KINDS], char *error, size_t error_bytes)
+int training_beside(struct k_context *ctx, int threads, const struct spec_config *config,
+	struct training_beside *out, char *error, size_t error_bytes)
 {
 	const struct k_scratch_shape shape = {
 		.dtype = training_dtype(config->precision),
@@ -47,10 +47,11 @@ int training_scratch(struct k_context *ctx, int threads, const struct spec_confi
 	const char *why;
 	int rc;
 
-	memset(bytes, 0, K_SCRATCH_KINDS * sizeof(*bytes));
+	*out = (struct training_beside){0};
 	if (check_beyond_reason(config))
 		return 0;
-	rc = k_scratch_plan(ctx, &shape, bytes);
+	out->tuning = k_choices_bytes(ctx, &shape);
+	rc = k_scratch_plan(ctx, &shape, out->scratch);
 	if (rc) {
 		why = k_context_error(ctx);
 		snprintf(error, error_bytes,
@@ -60,12 +61,15 @@ int training_scratch(struct k_context *ctx, int threads, const struct spec_confi
 	return rc;
 }
 
-static int sizes(const struct training *t, int64_t bytes[WARM_SLOTS], char *error,
+/* tuning: what else is taken before the first step, and given back. */
+static int sizes(const struct training *t, int64_t bytes[WARM_SLOTS], int64_t *tuning, char *error,
 	size_t error_bytes)
 {
+	struct training_beside beside;
 	const struct spec_config *c = t->config;
 	int64_t real = (int64_t)sizeof(k_real), n = t->plan.arena_elems;
 	int64_t owned = zero_owned_elems(&t->plan, c->zero_stage, t->warm->rank);
+	int rc;
 
 	bytes[WARM_PARAMS] = n * t->elem_bytes;
 	bytes[WARM_GRADS] = n * t->elem_bytes;
@@ -76,8 +80,10 @@ static int sizes(const struct training *t, int64_t bytes[WARM_SLOTS], char *erro
 	bytes[WARM_BATCH] = batch_bytes(c->micro_batch, c->seq_len, c->accumulation);
 	bytes[WARM_OPTIMIZER] = optimizer_small_bytes(&t->arena, &t->plan, c->zero_stage);
 	bytes[WARM_SHARED] = STEP_SHARED_BYTES;
-	return training_scratch(
-		t->warm->ctx, t->warm->threads, c, bytes + WARM_SCRATCH, error, error_bytes);
+	rc = training_beside(t->warm->ctx, t->warm->threads, c, &beside, error, error_bytes);
+	memcpy(bytes + WARM_SCRATCH, beside.scratch, sizeof(beside.scratch));
+	*tuning = tuned_has(&t->warm->tuned, c) ? 0 : beside.tuning;
+	return rc;
 }
 
 struct memory {
@@ -121,25 +127,27 @@ static const char *say_others(const struct training *t, char out[128])
 }
 
 /* What is planned and missing, who has it, and the first setting with which nothing would be. */
-static int refuse_memory(struct training *t, int64_t bytes[WARM_SLOTS], int64_t free, char *error,
-	size_t error_bytes)
+static int refuse_memory(struct training *t, int64_t bytes[WARM_SLOTS], int64_t tuning,
+	int64_t free, char *error, size_t error_bytes)
 {
 	int64_t growth = warm_growth(t->warm, bytes), planned = 0;
 	const char *enough = NULL;
-	char others[128];
+	char others[128], moment[64] = "";
 
 	for (int i = 0; i < WARM_SLOTS; i++)
 		planned += bytes[i];
+	if (tuning > 0)
+		snprintf(moment, sizeof(moment), " and %" PRId64 " to choose algorithms", tuning);
 
 	for (int r = (int)t->shape.recompute + 1; r <= SPEC_RECOMPUTE_FULL && !enough; r++) {
 		bytes[WARM_ACTIVATIONS] = activations_bytes_with(&t->shape, (enum spec_recompute)r);
-		if (warm_growth(t->warm, bytes) <= free)
+		if (warm_growth(t->warm, bytes) + tuning <= free)
 			enough = activations_recompute_name((enum spec_recompute)r);
 	}
 	snprintf(error, error_bytes,
-		"memory: %" PRId64 " bytes planned, %" PRId64 " more are needed, %" PRId64
+		"memory: %" PRId64 " bytes planned, %" PRId64 " more are needed%s, %" PRId64
 		" are free%s; %s%s%s",
-		planned, growth, free, say_others(t, others),
+		planned, growth, moment, free, say_others(t, others),
 		enough ? "with activation_checkpointing "
 		       : "a smaller train_micro_batch_size_per_gpu takes less",
 		enough ? enough : "", enough ? " they suffice" : "");
@@ -159,17 +167,18 @@ static int64_t free_bytes(const struct training *t)
 
 static int take_memory(struct training *t, struct memory *m, char *error, size_t error_bytes)
 {
-	int64_t bytes[WARM_SLOTS], free;
-	int rc = sizes(t, bytes, error, error_bytes);
+	int64_t bytes[WARM_SLOTS], tuning, free;
+	int rc = sizes(t, bytes, &tuning, error, error_bytes);
 
 	if (rc)
 		return rc;
 	free = free_bytes(t);
 	/* what another shape has left may be all that is in the way */
-	if (free > 0 && warm_growth(t->warm, bytes) > free && warm_shrink(t->warm, bytes) > 0)
+	if (free > 0 && warm_growth(t->warm, bytes) + tuning > free &&
+		warm_shrink(t->warm, bytes) > 0)
 		free = free_bytes(t);
-	if (free > 0 && warm_growth(t->warm, bytes) > free)
-		return refuse_memory(t, bytes, free, error, error_bytes);
+	if (free > 0 && warm_growth(t->warm, bytes) + tuning > free)
+		return refuse_memory(t, bytes, tuning, free, error, error_bytes);
 	for (int i = 0; i < WARM_SLOTS; i++) {
 		m->slot[i] = NULL;
 		t->device_bytes += bytes[i];

@@ -28,11 +28,15 @@ struct training {
 enum k_dtype training_dtype(enum spec_precision precision);
 
 /*
- * What the kernels take beside the buffers of such a training; nothing for one that a check
- * refuses for its size. As k_scratch_plan, and error says why.
+ * What the kernels take beside the buffers of such a training, and for a moment while they choose
+ * algorithms; nothing for one that a check refuses for its size. As k_scratch_plan, and error says
+ * why.
  */
-int training_scratch(struct k_context *ctx, int threads, const struct spec_config *config,
-	int64_t bytes[K_SCRATCH_KINDS], char *error, size_t error_bytes);
+struct training_beside {
+	int64_t scratch[K_SCRATCH_KINDS], tuning;
+};
+int training_beside(struct k_context *ctx, int threads, const struct spec_config *config,
+	struct training_beside *out, char *error, size_t error_bytes);
 
 /*
  * For config->gpus ranks, of which this is w->rank. config and data outlive the training. 0, or

@@ -75,6 +75,11 @@ struct k_device_info {
 	const char *library; /* e.g. "OpenBLAS 0.3.21 Haswell", "cuBLAS 13.0" */
 	int64_t memory_total_bytes;
 	int64_t memory_free_bytes;
+	/*
+	 * CUDA: of it the context takes so much beside all buffers, kernels and graphs included; an
+	 * allowance
+	 */
+	int64_t context_bytes;
 	bool graphs;     /* k_graph_end gives graphs */
 	const char *pci; /* "0000:01:00.0", by which NVML finds it; NULL on the CPU */
 	/* the GPU model and library that choices (below) hold for; NULL: none are made */
@@ -202,6 +207,10 @@ struct k_scratch_shape {
 /* Bytes of each kind that no operation of such a model goes beyond. 0, or -EIO: ctx has failed. */
 int k_scratch_plan(struct k_context *ctx, const struct k_scratch_shape *shape,
 	int64_t bytes[K_SCRATCH_KINDS]);
+/*
+ * Memory that choosing algorithms for such a model takes for a moment, at most; 0: none are chosen.
+ */
+int64_t k_choices_bytes(const struct k_context *ctx, const struct k_scratch_shape *shape);
 /*
  * At least so many bytes are there from now on; 0: it is given back. Nothing may be under way, and
  * where it was too little or is given back no graph captured on s may run again. 0, -ENOMEM (that

@@ -172,6 +172,17 @@ size_t k_elem_bytes(const struct k_context *ctx)
 	return ctx->dtype == K_BF16 || ctx->dtype == K_FP16 ? 2 : 4;
 }
 
+/*
+ * Measured on an H200 with CUDA 13.0 and driver 580: 531 MiB with all handles, 556 after a run,
+ * which has loaded kernels and has its graph; with all kernels loaded at once 344 more.
+ */
+static int64_t context_bytes(void)
+{
+	const char *loading = getenv("CUDA_MODULE_LOADING");
+
+	return (int64_t)(loading && strcmp(loading, "EAGER") == 0 ? 1024 : 640) << 20;
+}
+
 void k_context_info(const struct k_context *ctx, struct k_device_info *out)
 {
 	size_t free_bytes = 0, total_bytes = 0;
@@ -183,6 +194,7 @@ void k_context_info(const struct k_context *ctx, struct k_device_info *out)
 	out->library = ctx->library;
 	out->memory_total_bytes = (int64_t)total_bytes;
 	out->memory_free_bytes = (int64_t)free_bytes;
+	out->context_bytes = context_bytes();
 	out->graphs = true;
 	out->pci = ctx->pci;
 	out->choices = ctx->choices_for;

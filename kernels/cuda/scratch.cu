@@ -10,19 +10,51 @@ static size_t larger(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
+/* A model's linear layers, and what GELU comes after or before. */
+struct layers {
+	struct {
+		int64_t in, out, gelu;
+	} layer[5];
+};
+
+static struct layers layers_of(const struct k_scratch_shape *shape)
+{
+	int64_t C = shape->C;
+
+	return {{{C, 3 * C, 0}, {C, C, 0}, {C, WIDE * C, WIDE * C}, {WIDE * C, C, WIDE * C},
+		{C, shape->Vp, 0}}};
+}
+
 /* All but attention, which no branch is given. */
 static size_t besides_attention(
 	const struct k_context *ctx, const struct k_scratch_shape *shape, size_t order)
 {
-	int64_t R = shape->B * shape->T, C = shape->C;
-	const int64_t layers[][2] = {
-		{C, 3 * C}, {C, C}, {C, WIDE * C}, {WIDE * C, C}, {C, shape->Vp}};
+	struct layers all = layers_of(shape);
 	size_t most = order;
 
-	for (const int64_t (&layer)[2] : layers)
+	for (const auto &layer : all.layer)
 		most = larger(most,
-			scratch_linear_bytes(ctx, shape->dtype, R, layer[0], layer[1]));
+			scratch_linear_bytes(
+				ctx, shape->dtype, shape->B * shape->T, layer.in, layer.out));
 	return most;
+}
+
+/* The buffers of one trial (gemm.cu, trial_init), whichever of a layer's products it is of. */
+int64_t k_choices_bytes(const struct k_context *ctx, const struct k_scratch_shape *shape)
+{
+	const int64_t rounding = 16 << 20; /* cudaMalloc's, of each of them, and counters */
+	int64_t R = shape->B * shape->T, most = 0;
+	int64_t elem = shape->dtype == K_BF16 || shape->dtype == K_FP16 ? 2 : 4;
+	struct layers all = layers_of(shape);
+
+	for (const auto &layer : all.layer) {
+		int64_t widest = layer.in > layer.out ? layer.in : layer.out;
+		int64_t elems = R * layer.in + layer.in * layer.out + R * layer.out +
+			R * layer.gelu + (widest > R ? widest : R);
+
+		most = elems > most ? elems : most;
+	}
+	return most * elem + STREAM_WORKSPACE_BYTES + rounding;
 }
 
 int k_scratch_plan(struct k_context *ctx, const struct k_scratch_shape *shape,

@@ -87,6 +87,8 @@ static void run(const struct spec_config *c, int world, int64_t memory)
 		.memory_free_bytes = memory / 2,
 		.world = world,
 		.comm_bytes = 1000,
+		.context_bytes = 3000,
+		.tuning_bytes = 500,
 		.scratch = {[K_SCRATCH_PRODUCTS] = 1 << 10,
 			[K_SCRATCH_OPERATION] = 1 << 11,
 			[K_SCRATCH_PARTIAL] = 1 << 12,
@@ -171,7 +173,8 @@ static void test_memory_adds_up(void **state)
 {
 	static const char *const parts[] = {"parameters_bytes", "gradients_bytes", "master_bytes",
 		"moment_m_bytes", "moment_v_bytes", "activations_bytes", "logits_bytes",
-		"batch_bytes", "scratch_bytes", "scratch_branch_bytes", "comm_bytes"};
+		"batch_bytes", "scratch_bytes", "scratch_branch_bytes", "comm_bytes",
+		"context_bytes", "tuning_bytes"};
 	struct spec_config c = config();
 	int64_t sum = 0, arena;
 	size_t i;
@@ -184,6 +187,8 @@ static void test_memory_adds_up(void **state)
 	assert_int_equal(number("memory", "planned_bytes"), 2 * sum);
 	assert_int_equal(number("memory", "scratch_bytes"), 7 << 10);
 	assert_int_equal(number("memory", "scratch_branch_bytes"), 3 << 13);
+	assert_int_equal(number("memory", "context_bytes"), 3000);
+	assert_int_equal(number("memory", "tuning_bytes"), 500);
 	arena = number("plan", "arena_elems");
 	assert_int_equal(number("memory", "parameters_bytes"), 4 * arena);
 	assert_int_equal(number("memory", "moment_m_bytes"), 2 * arena);

@@ -268,11 +268,27 @@ static void the_buffer_is_what_was_planned(void **state)
 	}
 }
 
+/* A rank whose exit status says what was not as it should be. */
+static void run_alone(int (*fn)(struct ranks_self *self))
+{
+	struct ranks_options options = {
+		.world = 1,
+		.timeout_ns = INT64_C(60000000000),
+		.limit_ns = INT64_C(240000000000),
+		.fn = fn,
+	};
+	static struct ranks_end end;
+
+	assert_int_equal(ranks_run(&options, &end), 0);
+	assert_int_equal(end.exit_status[0], 0);
+}
+
 /* ---- a device with less memory ---- */
 
 static int64_t free_bytes; /* 0: as it is */
 static int64_t all_bytes;  /* not 0: of which what is_held holds is not free */
 static const struct warm *is_held;
+static int64_t choosing_bytes; /* not 0: it chooses algorithms, which takes so much */
 
 static int64_t held_bytes(const struct warm *w)
 {
@@ -293,21 +309,37 @@ void __wrap_k_context_info(const struct k_context *ctx, struct k_device_info *ou
 		out->memory_free_bytes = free_bytes;
 	if (all_bytes)
 		out->memory_free_bytes = all_bytes - held_bytes(is_held);
+	if (choosing_bytes)
+		out->choices = "some GPU";
+}
+
+int64_t __wrap_k_choices_bytes(const struct k_context *ctx, const struct k_scratch_shape *shape);
+
+int64_t __wrap_k_choices_bytes(const struct k_context *ctx, const struct k_scratch_shape *shape)
+{
+	return choosing_bytes;
+}
+
+static struct spec_config smaller_config(enum spec_recompute recompute)
+{
+	struct spec_config config = tiny_config(1, 1, 8);
+
+	config.model.n_layer = 4;
+	config.recompute = recompute;
+	return config;
 }
 
 /* What training_init answers with so much free memory, and what it takes. */
 static int try_free(struct warm *w, enum spec_recompute recompute, int64_t bytes, char *error,
 	size_t error_bytes, int64_t *taken)
 {
-	struct spec_config config = tiny_config(1, 1, 8);
+	struct spec_config config = smaller_config(recompute);
 	struct dataset data;
 	struct training t;
 	int rc = dataset_open(&data, &config, false, error, error_bytes);
 
 	if (rc)
 		return rc;
-	config.model.n_layer = 4;
-	config.recompute = recompute;
 	error[0] = '\0';
 	free_bytes = bytes;
 	rc = training_init(&t, w, &config, &data, error, error_bytes);
@@ -363,6 +395,41 @@ static int refuse_on_rank(struct ranks_self *self)
 		return 8;
 	warm_finish(&w);
 	return 0;
+}
+
+/* The exit status says what was not as it should be. */
+static int choose_on_rank(struct ranks_self *self)
+{
+	const struct spec_config config = smaller_config(SPEC_RECOMPUTE_FULL);
+	int64_t taken, again;
+	char error[512];
+	struct warm w;
+
+	choosing_bytes = 1000;
+	if (tiny_warm(&w, self) ||
+		try_free(&w, config.recompute, 0, error, sizeof(error), &taken))
+		return 1;
+	warm_finish(&w);
+	if (tiny_warm(&w, self))
+		return 2;
+	if (try_free(&w, config.recompute, taken + 999, error, sizeof(error), &again) != -ENOMEM ||
+		!strstr(error, " more are needed and 1000 to choose algorithms, "))
+		return 3;
+	if (try_free(&w, config.recompute, taken + 1000, error, sizeof(error), &again))
+		return 4;
+	/* once they are chosen nothing more is asked for */
+	if (try_free(&w, config.recompute, 999, error, sizeof(error), &again) != -ENOMEM)
+		return 5;
+	tuned_add(&w.tuned, &config);
+	if (try_free(&w, config.recompute, 1, error, sizeof(error), &again))
+		return 6;
+	warm_finish(&w);
+	return 0;
+}
+
+static void choosing_algorithms_is_planned_too(void **state)
+{
+	run_alone(choose_on_rank);
 }
 
 /* Many activations and a small model, or the contrary. */
@@ -470,59 +537,22 @@ static int try_on_rank(struct ranks_self *self)
 
 static void a_try_runs_a_whole_step_and_changes_no_training(void **state)
 {
-	struct ranks_options options = {
-		.world = 1,
-		.timeout_ns = INT64_C(60000000000),
-		.limit_ns = INT64_C(240000000000),
-		.fn = try_on_rank,
-	};
-	static struct ranks_end end;
-
-	assert_int_equal(ranks_run(&options, &end), 0);
-	assert_int_equal(end.exit_status[0], 0);
+	run_alone(try_on_rank);
 }
 
 static void operations_take_nothing_beyond_the_plan(void **state)
 {
-	struct ranks_options options = {
-		.world = 1,
-		.timeout_ns = INT64_C(60000000000),
-		.limit_ns = INT64_C(240000000000),
-		.fn = take_nothing_on_rank,
-	};
-	static struct ranks_end end;
-
-	(void)state;
-	assert_int_equal(ranks_run(&options, &end), 0);
-	assert_int_equal(end.exit_status[0], 0);
+	run_alone(take_nothing_on_rank);
 }
 
 static void what_another_shape_has_left_is_not_in_the_way(void **state)
 {
-	struct ranks_options options = {
-		.world = 1,
-		.timeout_ns = INT64_C(60000000000),
-		.limit_ns = INT64_C(240000000000),
-		.fn = take_turns_on_rank,
-	};
-	static struct ranks_end end;
-
-	assert_int_equal(ranks_run(&options, &end), 0);
-	assert_int_equal(end.exit_status[0], 0);
+	run_alone(take_turns_on_rank);
 }
 
 static void what_does_not_fit_is_refused(void **state)
 {
-	struct ranks_options options = {
-		.world = 1,
-		.timeout_ns = INT64_C(60000000000),
-		.limit_ns = INT64_C(240000000000),
-		.fn = refuse_on_rank,
-	};
-	static struct ranks_end end;
-
-	assert_int_equal(ranks_run(&options, &end), 0);
-	assert_int_equal(end.exit_status[0], 0);
+	run_alone(refuse_on_rank);
 }
 
 int main(void)
@@ -532,6 +562,7 @@ int main(void)
 		cmocka_unit_test(the_same_training_of_ranks),
 		cmocka_unit_test(the_buffer_is_what_was_planned),
 		cmocka_unit_test(what_does_not_fit_is_refused),
+		cmocka_unit_test(choosing_algorithms_is_planned_too),
 		cmocka_unit_test(what_another_shape_has_left_is_not_in_the_way),
 		cmocka_unit_test(operations_take_nothing_beyond_the_plan),
 		cmocka_unit_test(a_try_runs_a_whole_step_and_changes_no_training),
