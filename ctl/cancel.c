@@ -10,7 +10,7 @@
 #include "ctl/verb.h"
 #include "ctl/watch.h"
 
-enum { PAGE_RUNS = 1000 };
+enum { PAGE_RUNS = 1000, STEP_MAX_S = 86400 };
 
 static const struct option_row options[] = {
 	{"all", 'a', OPTION_FLAG, NULL, 0, 0,
@@ -63,17 +63,34 @@ static int confirm(struct ctl *ctl, const struct arguments *args, size_t n, stru
 	return ctl_error_set(e, CTL_USAGE, "cancel: nothing is cancelled");
 }
 
+/* How long a step may keep gpt2d from answering. */
+static int64_t step_limit_s(const struct client *c)
+{
+	const int64_t said = format_int(client_hello(c), "cancel_timeout_s", 0);
+
+	return said < 0 ? 0 : said > STEP_MAX_S ? STEP_MAX_S : said;
+}
+
 /* One run; its row into runs: the exit code it stands for. *lost: the connection is of no use. */
 static int cancel_one(
 	struct ctl *ctl, struct client *c, json_t *id, bool queued, json_t *runs, bool *lost)
 {
 	json_t *params = json_pack("{s:O}", "id", id), *reply = NULL;
+	const int64_t step_s = step_limit_s(c);
 	struct ctl_error e = {0};
+	char why[160];
 	int exit;
 
 	if (queued)
 		json_object_set_new(params, "queued", json_true());
-	exit = client_request(c, METHOD_CANCEL, params, CLIENT_REPLY_S, &reply, &e);
+	snprintf(why, sizeof(why),
+		"run %lld is being cancelled: the step in progress ends first, or its engines are "
+		"killed after %lld s (cancel_timeout)",
+		(long long)json_integer_value(id), (long long)step_s);
+	client_expect(c, why);
+	exit = client_request(
+		c, METHOD_CANCEL, params, CLIENT_REPLY_S + (int)step_s, &reply, &e);
+	client_expect(c, NULL);
 	if (exit == 0) {
 		json_object_set_new(reply, "exit", json_integer(0));
 		json_array_append_new(runs, reply);
@@ -154,7 +171,8 @@ const struct verb verb_cancel = {
 	.args = "[ID...]",
 	.max_args = -1,
 	.summary = "cancel runs",
-	.text = "A queued run never starts; a running one stops after the step it is in. "
+	.text = "A queued run never starts; a running one stops after the step it is in, for "
+		"which it is waited (setting cancel_timeout of gpt2d.conf(5)). "
 		"Cancelling a run that has ended changes nothing and is no error. The exit code is "
 		"that of the worst.",
 	.options = options,

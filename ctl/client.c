@@ -28,6 +28,7 @@ struct client {
 	FILE *notice_to;   /* NULL: nobody is told that gpt2d is waited for */
 	int64_t notice_ns; /* when, -1: not, or told already */
 	const char *asked; /* the method that is waited for */
+	const char *expected; /* what is known to take long of it, or NULL */
 	json_int_t last_id;
 	int64_t until_ns; /* no wait for a reply is longer; -1: as long as each may take */
 	bool lost;        /* the connection ended or broke */
@@ -65,7 +66,9 @@ static void notice(struct client *c, int64_t deadline_ns)
 	if (c->notice_ns < 0 || client_now_ns() < c->notice_ns)
 		return;
 	c->notice_ns = -1;
-	if (c->notice_to)
+	if (c->notice_to && c->hello && c->expected)
+		fprintf(c->notice_to, "gpt2ctl: %s\n", c->expected);
+	else if (c->notice_to)
 		endpoint_notice(&c->endpoint, c->notice_to, c->hello ? c->asked : NULL,
 			-seconds_since(deadline_ns));
 }
@@ -441,6 +444,11 @@ void client_close(struct client *c)
 		free(event);
 	}
 	free(c);
+}
+
+void client_expect(struct client *c, const char *what)
+{
+	c->expected = what;
 }
 
 void client_wait_quietly(struct client *c)

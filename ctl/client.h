@@ -30,6 +30,8 @@ int client_open(const struct ctl *ctl, struct client **out, struct ctl_error *e)
 int client_open_until(
 	const struct ctl *ctl, int64_t until_ns, struct client **out, struct ctl_error *e);
 void client_close(struct client *c); /* takes NULL */
+/* What stderr says instead when the answer to the next request takes long; borrowed. */
+void client_expect(struct client *c, const char *what);
 void client_wait_quietly(struct client *c); /* stderr tells of no wait from now on */
 const json_t *client_hello(const struct client *c);
 /* The connection ended or broke while something was sent or waited for. */

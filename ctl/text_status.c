@@ -184,7 +184,7 @@ void text_progress_line(const struct term *t, const json_t *progress)
 void text_running(const struct term *t, const json_t *running)
 {
 	const json_t *run = json_object_get(running, "run");
-	char name[80], state[32];
+	char name[80], state[32], why[600];
 
 	if (!json_is_object(run)) {
 		fputs("running none\n", t->file);
@@ -194,6 +194,9 @@ void text_running(const struct term *t, const json_t *running)
 	fprintf(t->file, "running %lld %s: %s%s%s\n", (long long)format_int(run, "id", 0),
 		format_string(run, "name", "", name, sizeof(name)),
 		term_colour(t, text_state_colour(state)), state, term_colour(t, TERM_PLAIN));
+	if (*format_string(running, "stopping", "", why, sizeof(why)))
+		fprintf(t->file,
+			"        it is being ended, after the step in progress: %s\n", why);
 	text_progress_line(t, json_object_get(running, "progress"));
 }
 

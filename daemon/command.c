@@ -77,10 +77,11 @@ static void do_hello(struct daemon *d, struct client *client, json_t *params)
 	}
 	client_set_greeted(client);
 	client_reply(client,
-		json_pack("{si ss ss sI sI ss sI}", "protocol", PROTOCOL_VERSION, "build",
+		json_pack("{si ss ss sI sI ss sI sI}", "protocol", PROTOCOL_VERSION, "build",
 			version_build, "version", VERSION_RELEASE, "pid", (json_int_t)getpid(),
 			"uid", (json_int_t)geteuid(), "engine", d->program->path, "ranks",
-			(json_int_t)d->settings->ranks));
+			(json_int_t)d->settings->ranks, "cancel_timeout_s",
+			(json_int_t)d->settings->cancel_timeout_s));
 }
 
 static void do_version(struct daemon *d, struct client *client, json_t *params)
@@ -97,7 +98,8 @@ static void do_version(struct daemon *d, struct client *client, json_t *params)
 static void do_submit(struct daemon *d, struct client *client, json_t *params)
 {
 	if (d->stopping)
-		client_refuse(client, PROTOCOL_BUSY, NULL, "gpt2d is stopping");
+		client_refuse(client, PROTOCOL_BUSY, json_pack("{sb}", "queued", false), "%s",
+			submit_stopping);
 	else
 		submit_begin(d, client, params, false);
 }
@@ -152,8 +154,8 @@ static void do_status(struct daemon *d, struct client *client, json_t *params)
 		json_object_set_new(
 			counts, run_state_name((enum run_state)i), json_integer(d->counts[i]));
 	if (run != NULL)
-		running = json_pack("{so so}", "run", run_json(run, d->state_dir), "progress",
-			follow_progress(run));
+		running = json_pack("{so so ss?}", "run", run_json(run, d->state_dir), "progress",
+			follow_progress(run), "stopping", scheduler_stop_reason(d->scheduler));
 	client_reply(client,
 		json_pack("{so so so so so so sI so so so so}", "daemon", daemon_json(d), "host",
 			usage_host(), "store", failure_json(d->store), "engine", engine_json(d),

@@ -425,3 +425,14 @@ void database_close(struct database *d)
 	sqlite3_close(d->handle);
 	free(d->path);
 }
+
+bool database_reads(const struct database *d)
+{
+	char head[100]; /* as long as SQLite's */
+	int fd = open(d->path, O_RDONLY | O_CLOEXEC);
+	bool reads = fd >= 0 && pread(fd, head, sizeof(head), 0) >= 0;
+
+	if (fd >= 0)
+		close(fd);
+	return reads;
+}

@@ -93,5 +93,7 @@ int database_probe(struct database *d);
  * first time is remembered.
  */
 bool database_gone(struct database *d);
+/* Whether the disk gives the file's beginning at all. */
+bool database_reads(const struct database *d);
 
 #endif

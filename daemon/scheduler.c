@@ -487,3 +487,10 @@ bool scheduler_stopping(const struct scheduler *s)
 
 	return a != NULL && a->stopping;
 }
+
+const char *scheduler_stop_reason(const struct scheduler *s)
+{
+	const struct active *a = running(s);
+
+	return a != NULL && a->stopping ? a->stop_reason : NULL;
+}

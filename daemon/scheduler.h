@@ -50,6 +50,8 @@ bool scheduler_in_hand(const struct scheduler *s);
 struct run *scheduler_running(const struct scheduler *s);
 /* Why run, the next one, cannot be made ready: the disk is full; NULL: another run, or it can. */
 const struct store_failure *scheduler_lack(const struct scheduler *s, const struct run *run);
+/* Why it is: "code: text"; NULL: it is not. */
+const char *scheduler_stop_reason(const struct scheduler *s);
 bool scheduler_stopping(const struct scheduler *s); /* that run is being cancelled or interrupted */
 
 #endif

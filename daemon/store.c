@@ -169,6 +169,19 @@ static int exec(struct store *s, const char *sql)
 }
 
 /*
+ * While a disk fails, what was read of it is no sign that the database is damaged: that is said
+ * once the disk is written and read again.
+ */
+static int judged(const struct store *s, int rc)
+{
+	if (rc != -EBADMSG || s->damaged)
+		return rc;
+	if (s->failing)
+		return s->failure.rc;
+	return database_reads(&s->db) ? rc : -EIO;
+}
+
+/*
  * One transaction for the writes from first on. A job whose work fails for a
  * reason of its own is undone alone; an error of the disk undoes all.
  */
@@ -196,7 +209,7 @@ static int commit_writes(struct store *s, struct store_job *first)
 	}
 	if (rc < 0 && sqlite3_get_autocommit(s->db.handle) == 0)
 		sqlite3_exec(s->db.handle, "rollback", NULL, NULL, NULL);
-	return rc;
+	return judged(s, rc);
 }
 
 /* rc: of the last try to write. */
@@ -247,6 +260,8 @@ static void do_other(struct store *s, struct store_job *job)
 	bool reads = job->kind == STORE_READ;
 	int rc = job->work(job, reads ? s->db.handle : NULL);
 
+	if (reads)
+		rc = judged(s, rc);
 	if (reads && rc == -EBADMSG && !s->damaged)
 		set_failing(s, rc);
 	complete(s, job, rc);
@@ -394,7 +409,7 @@ static void probe(struct store *s)
 	if (s->damaged)
 		s->probe_ns = clock_mono_ns() + CLOCK_S_NS;
 	else
-		set_failing(s, database_probe(&s->db));
+		set_failing(s, judged(s, database_probe(&s->db)));
 }
 
 /* One of these a time: a job may come meanwhile. */

@@ -27,6 +27,8 @@
 #include "proto/protocol.h"
 #include "proto/spec.h"
 
+const char submit_stopping[] = "gpt2d is stopping; submit it again once gpt2d is back";
+
 struct submission {
 	struct daemon *daemon;
 	uint64_t client; /* its number: it may go at any time */
@@ -61,7 +63,8 @@ static void refuse(struct submission *s, int code, json_t *data, const char *mes
 {
 	struct client *client = client_of(s);
 
-	if (code == PROTOCOL_INTERNAL && data == NULL) /* nothing was given to the store yet */
+	/* nothing was given to the store yet */
+	if ((code == PROTOCOL_INTERNAL || code == PROTOCOL_BUSY) && data == NULL)
 		data = json_pack("{sb}", "queued", false);
 	submission_free(s);
 	if (client)
@@ -349,7 +352,7 @@ static void check_next(struct submission *s)
 		return;
 	}
 	if (s->daemon->checker == NULL || (s->daemon->stopping && !s->dry)) {
-		refuse(s, PROTOCOL_BUSY, NULL, "gpt2d is stopping");
+		refuse(s, PROTOCOL_BUSY, NULL, submit_stopping);
 		return;
 	}
 	if (s->arm == s->spec->n_arms) {

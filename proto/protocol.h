@@ -40,11 +40,14 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  * null. A hold is null or {since, uid, reason}, reason null when none was given.
  */
 
-/* {protocol, build?, client?} -> {protocol, build, version, pid, uid, engine, ranks} */
+/*
+ * {protocol, build?, client?} -> {protocol, build, version, pid, uid, engine, ranks,
+ * cancel_timeout_s}: how long the answer to "cancel" may wait for a step's end
+ */
 #define METHOD_HELLO "hello"
 /*
  * {spec: {...} or its text, priority?, rerun_of?} -> {id, name, state, spec_sha256, segments,
- * position, waiting}; waiting as in an outlook. PROTOCOL_STORE and PROTOCOL_INTERNAL have data
+ * position, waiting}; waiting as in an outlook. PROTOCOL_STORE, _INTERNAL and _BUSY have data
  * {queued}: false, or null: not, unless gpt2d is killed before it can write again.
  */
 #define METHOD_SUBMIT "submit"
@@ -59,11 +62,12 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  * (of gpt2d's control group)}, store: null or, while it cannot be written, {path, errno, error,
  * since, advice}, engine: {state, reason, program, device, device_why, threads, restarts,
  * starting_s, ready_after_s, retry_in_s, ranks: [{rank, pid, state, device, gpu, cpu_s,
- * rss_bytes}]}, running: null or {run, progress}, waiting (of the head of the queue), queued,
- * queue: [{id, name, uid, priority} and its outlook] (the first 100), drained: hold, released:
- * hold, counts: {state: n}}. cpu_s is processor time since the process began; gpu: what the rank's
- * last engine.alive told of it, else null; engine's device: cpu, cuda, or engine (the program was
- * named); device_why: why "auto" took it, else null.
+ * rss_bytes}]}, running: null or {run, progress, stopping}, waiting (of the head of the queue),
+ * queued, queue: [{id, name, uid, priority} and its outlook] (the first 100), drained: hold,
+ * released: hold, counts: {state: n}}. cpu_s is processor time since the process began; gpu: what
+ * the rank's last engine.alive told of it, else null; engine's device: cpu, cuda, or engine (the
+ * program was named); device_why: why "auto" took it, else null; stopping: why the run is being
+ * ended, else null.
  */
 #define METHOD_STATUS "status"
 /*

@@ -108,6 +108,7 @@ const struct schema_row schema_messages[] = {
 	{"running", SCHEMA_OBJECT, "The run that is with the engines."},
 	{"run", "run", ""},
 	{"progress", "progress|null", "null before the first step"},
+	{"stopping", "text|null", "why it is being ended, once the step in progress has"},
 
 	{"outlook", SCHEMA_OBJECT, "What a queued run has before it."},
 	{"position", "count", "queued runs that start before it"},

@@ -193,9 +193,10 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 	[SPEC_KEY_SCHEDULER_TYPE] = {"scheduler.type", ONE_OF(schedules), IN_CONFIG(schedule),
 		LEADS(SPEC_GROUP_SCHEDULER), .fallback = "\"Constant\"",
 		.help = "Constant, or one of DeepSpeed's: WarmupLR (up, then flat), "
-			"WarmupDecayLR (then straight to 0), WarmupCosineLR (then a cosine). As "
-			"there, the first two steps run at the lowest rate, because the schedule "
-			"counts from -1 and starts with the first update."},
+			"WarmupDecayLR (then in a straight line down to the lowest rate), "
+			"WarmupCosineLR (then a cosine). As there, the first two steps run at the "
+			"lowest rate, because the schedule counts from -1 and starts with the "
+			"first update."},
 	[SPEC_KEY_SCHEDULER_PARAMS] = {OBJECT("scheduler.params"),
 		.help = "Its numbers; one that the type does not use is refused."},
 	[SPEC_KEY_WARMUP_MIN_LR] = {"scheduler.params.warmup_min_lr", REALS(0, 1e30),

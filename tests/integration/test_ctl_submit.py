@@ -85,6 +85,18 @@ def test_submit_with_an_unknown_end(spec, path):
     assert "whether the run is queued is not known" in result.stderr
 
 
+def test_submit_to_one_that_is_stopping(spec, path):
+    """It is known that nothing was queued."""
+    def stopping(params, connection):
+        raise Refused(-32005, "gpt2d is stopping; submit it again once gpt2d is back", {"queued": False})
+
+    with FakeDaemon(path, submit=stopping):
+        result = ctl("submit", spec, path=path)
+    assert result.returncode == 1
+    assert result.stderr == ("gpt2ctl: gpt2d is stopping; submit it again once gpt2d is back\n"
+        "the run is not queued\n")
+
+
 def test_paths_are_made_absolute(tmp_path, path):
     tokens = tmp_path / "t.bin"
     tokens.write_bytes(b"ab" * 5000)

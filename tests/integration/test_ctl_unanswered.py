@@ -13,7 +13,8 @@ import pytest
 
 from client import CTL, environment
 from fake_daemon import FakeDaemon
-from helpers import PATIENCE_S
+from helpers import PATIENCE_S, wait_for
+from helpers import spec as spec_of
 from terminal import Terminal
 from test_ctl_daemon import ctl, one_object
 
@@ -93,6 +94,35 @@ def test_a_reply_that_takes_long(path, spec):
     assert line.startswith(f"gpt2ctl: still waiting: gpt2d (process {os.getpid()}) has not answered submit on {path} yet; "
         "up to "), line
     assert (process.returncode, out, rest) == (0, "1\n", "")
+
+
+def test_a_cancel_that_waits_for_a_step(path):
+    """What it waits for is said, and how long that may take."""
+    end = threading.Event()
+    late = lambda params, connection: end.wait(PATIENCE_S) and {"id": 1, "state": "cancelled", "already": False}
+    with FakeDaemon(path, cancel=late) as daemon:
+        hello = daemon.hello
+        daemon.methods["hello"] = lambda params, connection: {**hello(params, connection), "cancel_timeout_s": 600}
+        with subprocess.Popen([CTL, "cancel", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env=environment(daemon.path)) as process:
+            line = process.stderr.readline()
+            end.set()
+            _, rest = process.communicate(timeout=PATIENCE_S)
+    assert line == ("gpt2ctl: run 1 is being cancelled: the step in progress ends first, or its engines are killed after 600 s "
+        "(cancel_timeout)\n")
+    assert (process.returncode, rest) == (0, "")
+
+
+def test_status_tells_that_a_run_is_being_ended(daemon):
+    with daemon() as d, d.client() as c, d.client() as other:
+        run = c.submit(spec_of("deaf-ms20", 100000))
+        wait_for(lambda: other.call("status")["running"] and other.state(run) == "running", "the run")
+        assert other.call("status")["running"]["stopping"] is None
+        c.ask("cancel", id=run)
+        wait_for(lambda: other.call("status")["running"]["stopping"], "the cancellation is known")
+        assert other.call("status")["running"]["stopping"] == "cancelled: asked for"
+        assert "it is being ended, after the step in progress: cancelled: asked for" in ctl(d, "status").stdout
+        d.kill()
 
 
 def test_top_ends_while_nothing_answers(daemon):

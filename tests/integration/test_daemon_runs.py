@@ -435,7 +435,8 @@ def test_stopped_while_a_spec_is_checked(daemon):
         for client, number in asked:
             with pytest.raises(RpcError) as refused:
                 client.reply(number)
-            assert refused.value.message == "gpt2d is stopping"
+            assert refused.value.message == "gpt2d is stopping; submit it again once gpt2d is back"
+            assert refused.value.data == {"queued": False}
         assert d.process.wait(60) == 0
 
 

@@ -128,6 +128,47 @@ static void test_disk_full_at_the_end(void **state)
 	assert_true(lost.rc < 0);
 }
 
+/* What a failing disk gives to read is no damage; the same of one that is written again is. */
+static atomic_int disk_rc;
+
+static int disk_work(struct store_job *job, struct sqlite3 *db)
+{
+	return atomic_load(&disk_rc);
+}
+
+static int ask_disk(struct store *s, struct odd_job *job, enum store_kind kind, int rc)
+{
+	job->job = (struct store_job){.kind = kind, .work = disk_work, .done = odd_done};
+	job->outcome = (struct store_outcome){0};
+	atomic_store(&disk_rc, rc);
+	store_add(s, &job->job);
+	store_fixture_wait(s, &job->outcome);
+	return job->outcome.rc;
+}
+
+static void test_a_failing_disk_is_no_damage(void **state)
+{
+	struct store *s = store_fixture_open(*state);
+	struct store_failure failure = {0};
+	struct odd_job job = {0};
+
+	assert_int_equal(store_start(s), 0);
+	store_fixture_limit(100); /* what probes find */
+	assert_int_equal(ask_disk(s, &job, STORE_WRITE, -EIO), -EIO);
+	assert_int_not_equal(ask_disk(s, &job, STORE_WRITE, -EBADMSG), -EBADMSG);
+	assert_int_not_equal(ask_disk(s, &job, STORE_READ, -EBADMSG), -EBADMSG);
+	assert_true(store_failing(s));
+	store_failure(s, &failure);
+	assert_int_not_equal(failure.rc, -EBADMSG);
+	store_fixture_limit(RLIM_INFINITY);
+	assert_int_equal(ask_disk(s, &job, STORE_WRITE, 0), 0);
+	assert_false(store_failing(s));
+	assert_int_equal(ask_disk(s, &job, STORE_WRITE, -EBADMSG), -EBADMSG);
+	store_failure(s, &failure);
+	assert_int_equal(failure.rc, -EBADMSG);
+	store_close(s);
+}
+
 /* Whoever is refused because of the disk may at once ask whether the disk is the reason. */
 static atomic_bool disk_is_full;
 
@@ -376,6 +417,8 @@ int main(void)
 			test_one_job_fails_alone, store_fixture_set_up, store_fixture_tear_down),
 		cmocka_unit_test_setup_teardown(
 			test_refused_knows_why, store_fixture_set_up, store_fixture_tear_down),
+		cmocka_unit_test_setup_teardown(test_a_failing_disk_is_no_damage,
+			store_fixture_set_up, store_fixture_tear_down),
 		cmocka_unit_test_setup_teardown(
 			test_disk_full, store_fixture_set_up, store_fixture_tear_down),
 		cmocka_unit_test_setup_teardown(
