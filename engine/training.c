@@ -11,7 +11,7 @@
 /* of struct step_host, up to where a batch may begin */
 enum { STEP_HOST_BYTES = (sizeof(struct step_host) + 255) / 256 * 256 };
 
-enum k_dtype training_dtype(enum spec_precision precision)
+static enum k_dtype compute_dtype(enum spec_precision precision)
 {
 	static const enum k_dtype types[] = {
 		[SPEC_FP32] = K_FP32,
@@ -35,7 +35,7 @@ int training_beside(struct k_context *ctx, int threads, const struct spec_config
 	struct training_beside *out, char *error, size_t error_bytes)
 {
 	const struct k_scratch_shape shape = {
-		.dtype = training_dtype(config->precision),
+		.dtype = compute_dtype(config->precision),
 		.threads = threads,
 		.B = config->micro_batch,
 		.T = config->seq_len,
@@ -289,7 +289,7 @@ int training_init(struct training *t, struct warm *w, const struct spec_config *
 	int rc;
 
 	*t = (struct training){.warm = w, .config = config};
-	if (k_context_set_dtype(w->ctx, training_dtype(c->precision))) {
+	if (k_context_set_dtype(w->ctx, compute_dtype(c->precision))) {
 		snprintf(error, error_bytes, "this engine does not compute in that precision");
 		return -ENOTSUP;
 	}

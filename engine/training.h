@@ -25,8 +25,6 @@ struct training {
 	int64_t device_bytes; /* of all buffers */
 };
 
-enum k_dtype training_dtype(enum spec_precision precision);
-
 /*
  * What the kernels take beside the buffers of such a training, and for a moment while they choose
  * algorithms; nothing for one that a check refuses for its size. As k_scratch_plan, and error says

@@ -181,7 +181,7 @@ void harness_encode(enum k_dtype dtype, double x, void *to)
 	}
 }
 
-double harness_decode(enum k_dtype dtype, const void *from)
+static double decode(enum k_dtype dtype, const void *from)
 {
 	double d;
 	float f;
@@ -301,7 +301,7 @@ static void hand_out(struct harness *h, const char *name, enum k_dtype held, con
 	k_copy_out(h->s, x, tensor, (size_t)n * elem);
 	k_stream_sync(h->s, wait_ns);
 	for (int64_t i = 0; i < n; i++)
-		values[i] = harness_decode(held, x + (size_t)i * elem);
+		values[i] = decode(held, x + (size_t)i * elem);
 	h->result(h, name, values, n, tolerance);
 	free(values);
 	free(x);

@@ -59,8 +59,7 @@ void harness_result_real(
 /* A result of one number, how many elements of the two differ in a bit: none on either library. */
 void harness_same(struct harness *h, const char *name, const void *a, const void *b, int64_t n);
 
-/* An element in memory and back. */
+/* An element as it is in memory. */
 void harness_encode(enum k_dtype dtype, double x, void *to);
-double harness_decode(enum k_dtype dtype, const void *from);
 
 #endif

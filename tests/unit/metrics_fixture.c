@@ -35,16 +35,8 @@ static void fill_steps(struct measure *m)
 	m->done = METRICS_STEPS;
 }
 
-int metrics_fixture_setup(void **state)
+static void fill_config(struct spec_config *c)
 {
-	struct metrics_fixture *f = calloc(1, sizeof(*f));
-	struct spec_config *c;
-	char error[256];
-
-	assert_non_null(f);
-	c = &f->config;
-	snprintf(f->dir, sizeof(f->dir), "%s", "/tmp/test_metrics.XXXXXX");
-	assert_non_null(mkdtemp(f->dir));
 	*c = (struct spec_config){
 		.model = {.preset = "nano",
 			.n_layer = 2,
@@ -68,6 +60,59 @@ int metrics_fixture_setup(void **state)
 		.optimizer_steps = METRICS_STEPS,
 		.warmup_steps = METRICS_WARMUP,
 	};
+}
+
+/* What it points to is filled in already. */
+static void fill_segment(struct metrics_fixture *f)
+{
+	f->segment = (struct metrics_segment){
+		.dir = f->dir,
+		.run = "17",
+		.name = "run",
+		.arm = "b",
+		.segment = 3,
+		.segments = 8,
+		.block = 1,
+		.position = 1,
+		.attempt = 1,
+		.spec_text = metrics_fixture_spec_text,
+		.spec_sha256 = "00ff",
+		.command_line = "engine --role rank",
+		.config = &f->config,
+		.arena = &f->arena,
+		.plan = &f->plan,
+		.activations = &f->activations,
+		.measure = &f->measure,
+		.elem_bytes = 4,
+		.device_bytes = 7000000,
+		.train_sequences = 1000,
+		.val_sequences = 50,
+		.device = &f->device,
+		.collectives = "UCX 1.13.1 (self,sm)",
+		.ranks = f->ranks,
+		.threads = 1,
+		.validated = true,
+		.val_loss = 4.25,
+		.init_ns = 12000000,
+		.switch_ns = 5000000,
+		.started_utc_ns = 1700000000000000000,
+		.wall_ns = 20500000000,
+		.log = &f->log,
+		.sent = {.reduce_scatter = 123},
+	};
+}
+
+int metrics_fixture_setup(void **state)
+{
+	struct metrics_fixture *f = calloc(1, sizeof(*f));
+	struct spec_config *c;
+	char error[256];
+
+	assert_non_null(f);
+	c = &f->config;
+	snprintf(f->dir, sizeof(f->dir), "%s", "/tmp/test_metrics.XXXXXX");
+	assert_non_null(mkdtemp(f->dir));
+	fill_config(c);
 	assert_int_equal(arena_init(&f->arena, &c->model), 0);
 	assert_int_equal(plan_make(&f->plan, f->arena.param_elems, METRICS_WORLD, 60000, 60000,
 				 error, sizeof(error)),
@@ -90,41 +135,7 @@ int metrics_fixture_setup(void **state)
 		.name = "a processor",
 		.library = "OpenBLAS 0.3.21",
 		.memory_total_bytes = 1 << 30};
-	f->segment = (struct metrics_segment){
-		.dir = f->dir,
-		.run = "17",
-		.name = "run",
-		.arm = "b",
-		.segment = 3,
-		.segments = 8,
-		.block = 1,
-		.position = 1,
-		.attempt = 1,
-		.spec_text = metrics_fixture_spec_text,
-		.spec_sha256 = "00ff",
-		.command_line = "engine --role rank",
-		.config = c,
-		.arena = &f->arena,
-		.plan = &f->plan,
-		.activations = &f->activations,
-		.measure = &f->measure,
-		.elem_bytes = 4,
-		.device_bytes = 7000000,
-		.train_sequences = 1000,
-		.val_sequences = 50,
-		.device = &f->device,
-		.collectives = "UCX 1.13.1 (self,sm)",
-		.ranks = f->ranks,
-		.threads = 1,
-		.validated = true,
-		.val_loss = 4.25,
-		.init_ns = 12000000,
-		.switch_ns = 5000000,
-		.started_utc_ns = 1700000000000000000,
-		.wall_ns = 20500000000,
-		.log = &f->log,
-		.sent = {.reduce_scatter = 123},
-	};
+	fill_segment(f);
 	unsetenv("SLURM_JOB_ID");
 	*state = f;
 	return 0;

@@ -13,48 +13,59 @@
 
 static char error[512];
 
-/* every element in exactly one range, in order, none empty; owners share each bucket equally */
-static void check_plan(const struct plan *p)
+static void check_slices(const struct plan *p, int64_t bucket)
 {
-	int64_t next = 0, owned = 0, gathered = 0;
-	int64_t i, complete;
-	int rank;
+	struct k_range b = plan_reduce_bucket(p, bucket);
+	int64_t next = b.first;
 
-	assert_int_equal(p->arena_elems % ((int64_t)p->world * PLAN_ALIGN_ELEMS), 0);
-	assert_true(p->arena_elems >= p->param_elems);
-	assert_true(p->arena_elems - p->param_elems < (int64_t)p->world * PLAN_ALIGN_ELEMS);
-	assert_in_range(p->n_reduce, 1, PLAN_BUCKETS_MAX);
-	for (i = 0; i < p->n_reduce; i++) {
+	for (int rank = 0; rank < p->world; rank++) {
+		struct k_range s = plan_owned_slice(p, bucket, rank);
+
+		assert_int_equal(s.first, next);
+		assert_int_equal(s.n, b.n / p->world);
+		assert_int_equal(s.first % PLAN_ALIGN_ELEMS, 0);
+		assert_true(s.n > 0);
+		next += s.n;
+	}
+	assert_int_equal(next, b.first + b.n);
+}
+
+static void check_reduce_buckets(const struct plan *p)
+{
+	int64_t next = 0;
+
+	for (int64_t i = 0; i < p->n_reduce; i++) {
 		struct k_range b = plan_reduce_bucket(p, i);
-		int64_t slice_next = b.first;
 
 		assert_int_equal(b.first, next);
 		assert_true(b.n > 0 && b.n <= p->reduce_elems);
 		assert_true(i + 1 == p->n_reduce || b.n == p->reduce_elems);
-		for (rank = 0; rank < p->world; rank++) {
-			struct k_range s = plan_owned_slice(p, i, rank);
-
-			assert_int_equal(s.first, slice_next);
-			assert_int_equal(s.n, b.n / p->world);
-			assert_int_equal(s.first % PLAN_ALIGN_ELEMS, 0);
-			assert_true(s.n > 0);
-			slice_next += s.n;
-		}
-		assert_int_equal(slice_next, b.first + b.n);
+		check_slices(p, i);
 		next = b.first + b.n;
 	}
 	assert_int_equal(next, p->arena_elems);
-	for (rank = 0; rank < p->world; rank++) {
+}
+
+static void check_owners(const struct plan *p)
+{
+	int64_t owned = 0;
+
+	for (int rank = 0; rank < p->world; rank++) {
 		int64_t mine = 0;
 
-		for (i = 0; i < p->n_reduce; i++)
+		for (int64_t i = 0; i < p->n_reduce; i++)
 			mine += plan_owned_slice(p, i, rank).n;
 		assert_int_equal(mine, plan_owned_elems(p, rank));
 		owned += mine;
 	}
 	assert_int_equal(owned, p->arena_elems);
+}
 
-	for (i = 0; i < p->n_gather; i++) {
+static void check_gather_buckets(const struct plan *p)
+{
+	int64_t gathered = 0;
+
+	for (int64_t i = 0; i < p->n_gather; i++) {
 		struct k_range b = plan_gather_bucket(p, i);
 
 		assert_int_equal(b.first, gathered);
@@ -64,23 +75,44 @@ static void check_plan(const struct plan *p)
 		assert_true(gathered == p->arena_elems || gathered % p->reduce_elems == 0);
 	}
 	assert_int_equal(gathered, p->arena_elems);
+}
 
-	next = 0;
-	for (complete = 0; complete <= p->arena_elems; complete += p->arena_elems / 997 + 1) {
+/* Those, and only those, whose elements are all among the first that are complete. */
+static void check_complete(const struct plan *p)
+{
+	int64_t before = 0;
+
+	for (int64_t complete = 0; complete <= p->arena_elems;
+		complete += p->arena_elems / 997 + 1) {
 		int64_t n = plan_complete_buckets(p, complete);
+		struct k_range b;
 
-		assert_true(n >= next && n <= p->n_reduce);
-		if (n > 0 && complete < p->param_elems)
-			assert_true(plan_reduce_bucket(p, n - 1).first +
-					plan_reduce_bucket(p, n - 1).n <=
-				complete);
-		if (n < p->n_reduce)
-			assert_true(plan_reduce_bucket(p, n).first + plan_reduce_bucket(p, n).n >
-				complete);
-		next = n;
+		assert_true(n >= before && n <= p->n_reduce);
+		if (n > 0 && complete < p->param_elems) {
+			b = plan_reduce_bucket(p, n - 1);
+			assert_true(b.first + b.n <= complete);
+		}
+		if (n < p->n_reduce) {
+			b = plan_reduce_bucket(p, n);
+			assert_true(b.first + b.n > complete);
+		}
+		before = n;
 	}
 	assert_int_equal(plan_complete_buckets(p, 0), 0);
 	assert_int_equal(plan_complete_buckets(p, p->param_elems), p->n_reduce);
+}
+
+/* Every element in exactly one range, in order, none empty; owners share each bucket equally. */
+static void check_plan(const struct plan *p)
+{
+	assert_int_equal(p->arena_elems % ((int64_t)p->world * PLAN_ALIGN_ELEMS), 0);
+	assert_true(p->arena_elems >= p->param_elems);
+	assert_true(p->arena_elems - p->param_elems < (int64_t)p->world * PLAN_ALIGN_ELEMS);
+	assert_in_range(p->n_reduce, 1, PLAN_BUCKETS_MAX);
+	check_reduce_buckets(p);
+	check_owners(p);
+	check_gather_buckets(p);
+	check_complete(p);
 }
 
 static int64_t largest_tensor(const struct arena *a)
