@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -12,6 +11,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/journal.h"
+#include "proto/thread.h"
 
 enum { LINE_BYTES_MAX = 2048, WARNING = 2 };
 
@@ -158,23 +158,14 @@ static void *run_thread(void *arg)
 
 int log_writer_start(void)
 {
-	pthread_condattr_t monotonic;
-	sigset_t all, old;
 	int rc;
 
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&writer.wake, &monotonic);
-	pthread_cond_init(&writer.idle, &monotonic);
-	pthread_condattr_destroy(&monotonic);
-	sigfillset(&all); /* SIGPIPE and SIGTTOU included: errors of a write, or nothing */
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&writer.thread, NULL, run_thread, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (rc == 0)
-		pthread_setname_np(writer.thread, "log");
+	thread_condition_init(&writer.wake);
+	thread_condition_init(&writer.idle);
+	/* it gets no SIGPIPE or SIGTTOU: errors of a write, or nothing */
+	rc = thread_start(&writer.thread, run_thread, NULL, "log");
 	writer.started = rc == 0;
-	return -rc;
+	return rc;
 }
 
 static bool idle(void)

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sqlite3.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 #include "daemon/clock.h"
 #include "daemon/database.h"
 #include "daemon/failure.h"
+#include "proto/thread.h"
 
 struct jobs {
 	struct store_job *first, **end;
@@ -42,15 +42,10 @@ struct store {
 
 static void init_lock(struct store *s)
 {
-	pthread_condattr_t monotonic;
-
 	s->waiting.end = &s->waiting.first;
 	s->complete.end = &s->complete.first;
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&s->wake, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	thread_condition_init(&s->wake);
 }
 
 int store_open(const char *path, struct store **out, char *error, size_t error_bytes)
@@ -445,18 +440,10 @@ static void *run_thread(void *arg)
 
 int store_start(struct store *s)
 {
-	sigset_t all, old;
-	int rc;
+	int rc = thread_start(&s->thread, run_thread, s, "store");
 
-	/* signals belong to the loop */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&s->thread, NULL, run_thread, s);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	s->started = rc == 0;
-	if (s->started)
-		pthread_setname_np(s->thread, "store"); /* for those who look with top or gdb */
-	return -rc;
+	return rc;
 }
 
 void store_deliver(struct store *s)

@@ -3,12 +3,13 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#include "proto/thread.h"
 
 struct jobs {
 	struct worker_job *first, **end;
@@ -92,16 +93,10 @@ static void on_complete(evutil_socket_t fd, short what, void *arg)
 
 static int start_thread(struct worker *w)
 {
-	sigset_t all, old;
-	int rc;
+	int rc = thread_start(&w->thread, run_thread, w, "worker");
 
-	/* signals belong to the loop */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&w->thread, NULL, run_thread, w);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	w->started = rc == 0;
-	return -rc;
+	return rc;
 }
 
 int worker_create(struct event_base *base, struct worker **out)

@@ -4,10 +4,11 @@
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "proto/thread.h"
 
 enum { THROTTLE_IDLE = 1 };
 static const char not_known[] = "[N/A]";
@@ -110,24 +111,16 @@ static void *run(void *arg)
 
 static int start_thread(struct gpu_log *log)
 {
-	pthread_condattr_t attributes;
-	sigset_t all, before;
 	int rc;
 
 	pthread_mutex_init(&log->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&log->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&log->thread, NULL, run, log);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	thread_condition_init(&log->changed);
+	rc = thread_start(&log->thread, run, log, "gpu_log");
 	if (rc) {
 		pthread_cond_destroy(&log->changed);
 		pthread_mutex_destroy(&log->lock);
 	}
-	return -rc;
+	return rc;
 }
 
 int gpu_log_create(

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 
 #include "proto/frame.h"
 #include "proto/protocol.h"
+#include "proto/thread.h"
 
 #define ALIVE_NS INT64_C(1000000000)
 #define FLUSH_NS INT64_C(2000000000)
@@ -326,15 +326,10 @@ static void *run(void *arg)
 
 static int start_thread(struct link *l)
 {
-	sigset_t all, before;
-	int rc;
+	int rc = thread_start(&l->thread, run, l, "link");
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&l->thread, NULL, run, l);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	l->started = rc == 0;
-	return -rc;
+	return rc;
 }
 
 int link_create(int fd, struct link **out)

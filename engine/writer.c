@@ -3,13 +3,13 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "proto/protocol.h"
+#include "proto/thread.h"
 
 /*
  * Segments of a few milliseconds come faster than a disk takes their files: then the engine waits.
@@ -152,8 +152,6 @@ static void *run(void *arg)
 int writer_create(const struct writer_options *options, struct writer **out)
 {
 	struct writer *w = calloc(1, sizeof(*w));
-	pthread_condattr_t monotonic;
-	sigset_t all, before;
 	int rc;
 
 	if (!w)
@@ -161,19 +159,13 @@ int writer_create(const struct writer_options *options, struct writer **out)
 	w->options = *options;
 	w->last = &w->first;
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&w->changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&w->thread, NULL, run, w);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	thread_condition_init(&w->changed);
+	rc = thread_start(&w->thread, run, w, "writer");
 	if (rc) {
 		pthread_cond_destroy(&w->changed);
 		pthread_mutex_destroy(&w->lock);
 		free(w);
-		return -rc;
+		return rc;
 	}
 	*out = w;
 	return 0;
