@@ -75,6 +75,22 @@ def agrees(d):
     return sum(run[3] == "done" for run in runs)
 
 
+def ids(c):
+    """Of all runs that are known."""
+    return [run["id"] for run in c.call("list", limit=10000)["runs"]]
+
+
+def folders(d):
+    """Of which runs there are files."""
+    return sorted(int(path.name.split("-")[0]) for path in (d.state / "runs").glob("[0-9]*"))
+
+
+def trash(d):
+    """What is being removed."""
+    path = d.state / "runs" / ".trash"
+    return sorted(path.iterdir()) if path.exists() else []
+
+
 def read_until(process, words):
     """Lines of its output to the first with words; a failure where it ends before."""
     line = process.stdout.readline()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from faults import FAIL, FILES, KILL, LIBRARY, NEEDS_ROOM, TORN, Faults, fill, sample, small_file_system
-from helpers import BUILD, Daemon, RpcError, experiment, spec, wait_for
+from helpers import BUILD, Daemon, RpcError, experiment, folders, ids, spec, trash, wait_for
 from test_ctl_daemon import started
 
 RESERVE = 1 << 20
@@ -48,19 +48,6 @@ def no_reserve(d):
     except FileExistsError:
         return False
     return True
-
-
-def ids(c):
-    return [run["id"] for run in c.call("list", limit=10000)["runs"]]
-
-
-def folders(d):
-    return sorted(int(path.name.split("-")[0]) for path in (d.state / "runs").glob("[0-9]*"))
-
-
-def trash(d):
-    path = d.state / "runs" / ".trash"
-    return sorted(path.iterdir()) if path.exists() else []
 
 
 def refused(call, *args, **params):

@@ -14,7 +14,7 @@ import pytest
 
 from clocks import DAY_S, YEAR_S, Clocks
 from faults import FAIL, Faults
-from helpers import BUILD, Daemon, RpcError, experiment, spec, wait_for
+from helpers import BUILD, Daemon, RpcError, experiment, folders, ids, spec, trash, wait_for
 
 CTL = BUILD / "ctl" / "gpt2ctl"
 RENAME = 4  # of faults.c
@@ -23,19 +23,6 @@ RENAME = 4  # of faults.c
 def ctl(d, *args, text=None):
     return subprocess.run([CTL, *map(str, args)], capture_output=True, text=True, timeout=120, input=text,
         env={**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": "C.UTF-8"})
-
-
-def ids(c):
-    return [run["id"] for run in c.call("list", limit=10000)["runs"]]
-
-
-def folders(d):
-    return sorted(int(path.name.split("-")[0]) for path in (d.state / "runs").glob("[0-9]*"))
-
-
-def trash(d):
-    path = d.state / "runs" / ".trash"
-    return sorted(entry.name for entry in path.iterdir()) if path.exists() else []
 
 
 def ended(c, *names):
