@@ -369,7 +369,7 @@ static void gelu_values(void **state)
 
 static void gelu_extremes(void **state)
 {
-	double x[8] = {-1e30, -100, -40, 0, 40, 100, 1e30, NAN};
+	double x[8] = {-1e30, -100, -40, 0, 40, 100, 1e30, (double)NAN};
 
 	for (int kind = 0; kind < 2; kind++) {
 		enum k_gelu gelu = kind ? K_GELU_EXACT : K_GELU_TANH;
