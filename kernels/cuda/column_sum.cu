@@ -3,8 +3,8 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/scratch.cuh"
 
-/* A block has 32 groups of N columns and LANES rows at a time; in the last step LAST_LANES. */
-enum { GROUPS = 32, LANES = 8, LAST_LANES = 32 };
+/* Rows at a time in the last step. */
+enum { GROUPS = COLUMN_SUM_GROUPS, LANES = COLUMN_SUM_LANES, LAST_LANES = 32 };
 
 template <typename T, int N>
 static __global__ void __launch_bounds__(GROUPS *LANES)
@@ -25,19 +25,7 @@ static __global__ void __launch_bounds__(GROUPS *LANES)
 		for (int j = 0; j < N; j++)
 			total[j] += x[j];
 	}
-#pragma unroll
-	for (int j = 0; j < N; j++)
-		shared[lane][group * N + j] = total[j];
-	__syncthreads();
-	for (int at = threadIdx.x; at < GROUPS * N; at += GROUPS * LANES) {
-		int64_t column = (int64_t)blockIdx.x * GROUPS * N + at;
-		float sum = 0;
-
-		for (int i = 0; i < LANES; i++)
-			sum += shared[i][at];
-		if (column < n)
-			partial[blockIdx.y * n + column] = sum;
-	}
+	column_sum_block(partial, shared, total, n);
 }
 
 template <typename T> struct last {

@@ -20,6 +20,34 @@ void column_sum_finish(struct k_stream *s, void *const *outs, int n_outs, const 
 void column_sum_finish_beside(struct k_stream *s, void *const *outs, int n_outs,
 	struct stream_part *partial, int64_t parts, int64_t width, int64_t n);
 
+/*
+ * What a block has added up, in GROUPS groups of N columns by LANES threads each, to its row of
+ * partial (parts, n): blockIdx.x says which columns, blockIdx.y which row. All its threads call it.
+ */
+enum { COLUMN_SUM_GROUPS = 32, COLUMN_SUM_LANES = 8 };
+template <int N>
+static __device__ __forceinline__ void column_sum_block(float *partial,
+	float (&shared)[COLUMN_SUM_LANES][COLUMN_SUM_GROUPS * N + 1], const float (&total)[N],
+	int64_t n)
+{
+	const int columns = COLUMN_SUM_GROUPS * N;
+	int group = threadIdx.x % COLUMN_SUM_GROUPS, lane = threadIdx.x / COLUMN_SUM_GROUPS;
+
+#pragma unroll
+	for (int j = 0; j < N; j++)
+		shared[lane][group * N + j] = total[j];
+	__syncthreads();
+	for (int at = threadIdx.x; at < columns; at += COLUMN_SUM_GROUPS * COLUMN_SUM_LANES) {
+		int64_t column = (int64_t)blockIdx.x * columns + at;
+		float sum = 0;
+
+		for (int i = 0; i < COLUMN_SUM_LANES; i++)
+			sum += shared[i][at];
+		if (column < n)
+			partial[blockIdx.y * n + column] = sum;
+	}
+}
+
 /* (R,n) for blocks of so many columns that take `lanes` rows at a time. */
 struct column_sum_cut {
 	int64_t across, parts; /* blocks */

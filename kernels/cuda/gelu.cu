@@ -53,7 +53,7 @@ static __global__ void gelu_forward_pass(T *out, const T *pre, int64_t n)
  * A block has GROUPS groups of N columns and LANES rows at a time, `rows` of them in all; a thread
  * reads AHEAD of its rows before it writes the first.
  */
-enum { GROUPS = 32, LANES = 8, AHEAD = 4 };
+enum { GROUPS = COLUMN_SUM_GROUPS, LANES = COLUMN_SUM_LANES, AHEAD = 4 };
 
 /*
  * The same for results of 16 bits, tanh form, with the hardware's 2^x and 1/x, which are good to
@@ -124,19 +124,7 @@ static __global__ void __launch_bounds__(GROUPS *LANES) gelu_backward_rows(
 	}
 	if (!partial)
 		return;
-#pragma unroll
-	for (int j = 0; j < N; j++)
-		shared[lane][group * N + j] = total[j];
-	__syncthreads();
-	for (int at = threadIdx.x; at < GROUPS * N; at += GROUPS * LANES) {
-		int64_t column = (int64_t)blockIdx.x * GROUPS * N + at;
-		float sum = 0;
-
-		for (int i = 0; i < LANES; i++)
-			sum += shared[i][at];
-		if (column < C)
-			partial[blockIdx.y * C + column] = sum;
-	}
+	column_sum_block(partial, shared, total, C);
 }
 
 template <typename T, int N>
