@@ -1,9 +1,6 @@
 #include <math.h>
 
-#include "kernels/cuda/attention.cuh"
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/mma.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/attention_lanes.cuh"
 
 /*
  * Two kernels, so that every element of the gradient has one owner and one order of additions: one
@@ -35,26 +32,6 @@ static __device__ __forceinline__ void load_fragments(uint32_t (&a)[1][4][4], ui
 		mma_load_a(a[0][k], tile, row, k);
 }
 
-static const float log2_e = 1.4426950408889634f;
-
-/*
- * Log-sum-exp (base 2) and delta of 64 queries; beyond the last the former is inf, which makes the
- * probability 0.
- */
-template <typename E>
-static __device__ __forceinline__ void fetch_rows(
-	float *to, const struct attention<E> &a, int64_t head, int64_t first)
-{
-	int i = threadIdx.x % TILE;
-	bool there = first + i < a.T;
-	int64_t at = head * a.T + first + i;
-
-	if (threadIdx.x < TILE)
-		to[i] = there ? a.lse[at] * log2_e : INFINITY;
-	else
-		to[TILE + i] = there ? a.delta[at] : 0;
-}
-
 #endif
 
 /* dk and dv of 64 keys. Scores are held transposed: rows are keys, columns queries. */
@@ -64,7 +41,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
 #if MMA_THERE
 	extern __shared__ __align__(128) char memory[];
-	const float scale = a.scale * log2_e;
+	const float scale = a.scale * attention_log2_e;
 	int64_t head = blockIdx.y, b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
 	int64_t first = (int64_t)blockIdx.x * TILE;
 	int row = (int)(threadIdx.x / REDUCE_WARP) * 16 + ((threadIdx.x & 31) >> 2);
@@ -88,7 +65,7 @@ static __global__ void __launch_bounds__(THREADS)
 	mma_fetch<TILE, THREADS>(
 		base + TILE_BYTES, dout + first * C, dout_stride, rows_there(a.T, first));
 	mma_fetch_end();
-	fetch_rows(rows, a, head, first);
+	attention_fetch_queries(rows, a, head, first);
 	mma_fetch_wait<1>();
 	__syncthreads();
 	load_fragments(k_fragments, base + 2 * TILE_BYTES);
@@ -110,7 +87,7 @@ static __global__ void __launch_bounds__(THREADS)
 			mma_fetch<TILE, THREADS>(at + TILE_BYTES, dout + next * C, dout_stride,
 				rows_there(a.T, next));
 			mma_fetch_end();
-			fetch_rows(rows + (odd ^ 1) * ROW_FLOATS, a, head, next);
+			attention_fetch_queries(rows + (odd ^ 1) * ROW_FLOATS, a, head, next);
 			mma_fetch_wait<1>();
 		} else {
 			mma_fetch_wait<0>();
@@ -163,7 +140,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
 #if MMA_THERE
 	extern __shared__ __align__(128) char memory[];
-	const float scale = a.scale * log2_e;
+	const float scale = a.scale * attention_log2_e;
 	int64_t head = blockIdx.y, b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
 	int64_t first = (int64_t)(gridDim.x - 1 - blockIdx.x) * TILE;
 	int row = (int)(threadIdx.x / REDUCE_WARP) * 16 + ((threadIdx.x & 31) >> 2);
@@ -188,7 +165,7 @@ static __global__ void __launch_bounds__(THREADS)
 	for (int half = 0; half < 2; half++) {
 		int64_t query = first + row + 8 * half, at = head * a.T + query;
 
-		lse[half] = query < a.T ? a.lse[at] * log2_e : INFINITY;
+		lse[half] = query < a.T ? a.lse[at] * attention_log2_e : INFINITY;
 		delta[half] = query < a.T ? a.delta[at] : 0;
 	}
 	mma_fetch_wait<1>();

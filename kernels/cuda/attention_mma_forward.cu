@@ -1,9 +1,6 @@
 #include <math.h>
 
-#include "kernels/cuda/attention.cuh"
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/mma.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/attention_lanes.cuh"
 
 /*
  * Four warps, each with UNITS times 16 queries, go over the keys 64 at a time; the next keys and
@@ -15,87 +12,13 @@ enum { KEYS = 64, TILE_BYTES = KEYS * MMA_ROW_BYTES };
 
 #if MMA_THERE
 
-static __device__ __forceinline__ float max_of_four(float x)
-{
-	x = fmaxf(x, __shfl_xor_sync(reduce_all_lanes, x, 1));
-	return fmaxf(x, __shfl_xor_sync(reduce_all_lanes, x, 2));
-}
-
-static __device__ __forceinline__ float sum_of_four(float x)
-{
-	x += __shfl_xor_sync(reduce_all_lanes, x, 1);
-	return x + __shfl_xor_sync(reduce_all_lanes, x, 2);
-}
-
-/* A lane's part of 16 queries: rows l / 4 and l / 4 + 8. */
-struct unit {
-	float max[2], sum[2];
-};
-
-/* scores become what multiplies the values; first: the first key's number less the first row's */
-static __device__ __forceinline__ void softmax(
-	struct unit &u, float (&out)[8][4], float (&scores)[8][4], int first, float scale)
-{
-	int row = (threadIdx.x & 31) >> 2, column = 2 * (threadIdx.x & 3);
-
-	if (first + KEYS - 1 > 0) {
-#pragma unroll
-		for (int n = 0; n < 8; n++) {
-#pragma unroll
-			for (int i = 0; i < 4; i++) {
-				if (first + 8 * n + column + (i & 1) > row + 8 * (i >> 1))
-					scores[n][i] = -INFINITY;
-			}
-		}
-	}
-#pragma unroll
-	for (int half = 0; half < 2; half++) {
-		float max = -INFINITY, sum = 0, keep;
-
-#pragma unroll
-		for (int n = 0; n < 8; n++)
-			max = fmaxf(max, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
-		max = fmaxf(u.max[half], max_of_four(max) * scale);
-		keep = element_exp2(u.max[half] - max);
-#pragma unroll
-		for (int n = 0; n < 8; n++) {
-#pragma unroll
-			for (int i = 2 * half; i < 2 * half + 2; i++) {
-				scores[n][i] = element_exp2(fmaf(scores[n][i], scale, -max));
-				sum += scores[n][i];
-				out[n][i] *= keep;
-			}
-		}
-		u.sum[half] = u.sum[half] * keep + sum;
-		u.max[half] = max;
-	}
-}
-
 template <typename E>
-static __device__ __forceinline__ void drop_scores(float (&scores)[8][4],
-	const struct attention<E> &a, int64_t head, int64_t query, int64_t key)
-{
-	int64_t at = (head * a.T + query) * a.T + key;
-
-#pragma unroll
-	for (int n = 0; n < 8; n++) {
-		float mask[4];
-
-		philox_mask_tile(mask, a.drop, at + 8 * n, at + 8 * a.T + 8 * n, a.T % 4 == 0);
-#pragma unroll
-		for (int i = 0; i < 4; i++)
-			scores[n][i] *= mask[i];
-	}
-}
-
-template <typename E>
-static __device__ __forceinline__ void finish(struct unit (&u)[UNITS],
+static __device__ __forceinline__ void finish(struct attention_rows (&u)[UNITS],
 	const float (&d)[UNITS][8][4], const struct attention<E> &a, int64_t head, E *out,
 	int64_t first)
 {
 	int row = (int)(threadIdx.x / REDUCE_WARP) * 16 * UNITS + ((threadIdx.x & 31) >> 2);
 	int there = (int)(a.T - first < ROWS ? a.T - first : ROWS);
-	const float ln_2 = 0.6931471805599453f;
 
 #pragma unroll
 	for (int i = 0; i < UNITS; i++) {
@@ -103,13 +26,13 @@ static __device__ __forceinline__ void finish(struct unit (&u)[UNITS],
 
 #pragma unroll
 		for (int half = 0; half < 2; half++) {
-			float sum = sum_of_four(u[i].sum[half]);
+			float sum = attention_sum_of_four(u[i].sum[half]);
 			int r = row + 16 * i + 8 * half;
 
 			inverse[half] = 1 / sum;
 			if ((threadIdx.x & 3) == 0 && r < there)
 				a.lse_out[head * a.T + first + r] =
-					(u[i].max[half] + log2f(sum)) * ln_2;
+					(u[i].max[half] + log2f(sum)) * attention_ln_2;
 		}
 		mma_store(out, a.NH * a.HS, d[i], row + 16 * i, there, inverse[0], inverse[1]);
 	}
@@ -123,11 +46,11 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
 {
 #if MMA_THERE
 	extern __shared__ __align__(128) char memory[];
-	const float scale = a.scale * 1.4426950408889634f;
+	const float scale = a.scale * attention_log2_e;
 	int64_t head = blockIdx.y, b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
 	/* those with most keys go first */
 	int64_t first = (int64_t)(gridDim.x - 1 - blockIdx.x) * ROWS;
-	int warp = threadIdx.x / REDUCE_WARP;
+	int warp = threadIdx.x / REDUCE_WARP, lane_row = (threadIdx.x & 31) >> 2;
 	int64_t row = first + warp * 16 * UNITS;
 	const E *q = a.qkv + b * a.T * 3 * C + h * a.HS, *k = q + C, *v = k + C;
 	int64_t stride = 3 * C * (int64_t)sizeof(E);
@@ -136,7 +59,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
 	int64_t last_query = first + ROWS < a.T ? first + ROWS - 1 : a.T - 1;
 	int tiles = (int)(last_query / KEYS) + 1;
 	uint32_t q_fragments[UNITS][4][4];
-	struct unit u[UNITS];
+	struct attention_rows u[UNITS];
 	float out[UNITS][8][4];
 
 	mma_fetch<ROWS, THREADS>(q_tile, q + first * 3 * C, stride, (int)(last_query + 1 - first));
@@ -182,11 +105,16 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
 			mma_times_rows(scores, q_fragments, k_now, E());
 #pragma unroll
 			for (int i = 0; i < UNITS; i++) {
-				softmax(u[i], out[i], scores[i], (int)(here - row) - 16 * i, scale);
+				int before = (int)(here - row) - 16 * i;
+				int64_t query = row + 16 * i + lane_row;
+
+				if (before + KEYS - 1 > 0)
+					attention_hide_later_keys(scores[i], before, lane_row);
+				attention_softmax(u[i], out[i], scores[i], scale);
 				if (a.drop.on)
-					drop_scores(scores[i], a, head,
-						row + 16 * i + ((threadIdx.x & 31) >> 2),
-						here + 2 * (threadIdx.x & 3));
+					attention_drop_scores(scores[i], a,
+						(head * a.T + query) * a.T + here +
+							2 * (threadIdx.x & 3));
 			}
 			mma_times_tile(out, scores, k_now + TILE_BYTES, E());
 		}

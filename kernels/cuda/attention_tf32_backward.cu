@@ -1,8 +1,7 @@
 #include <math.h>
 
-#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/attention_lanes.cuh"
 #include "kernels/cuda/mma_tf32.cuh"
-#include "kernels/cuda/reduce.cuh"
 
 /*
  * Two kernels, so that every element of the gradient has one owner and one order of additions: one
@@ -14,25 +13,6 @@ enum { BLOCKS = 3, FINE_BLOCKS = 2, TILES = 4, QUERY_FLOATS = 2 * TILED_SIDE };
 enum { BYTES = (TILES * TILED_FLOATS + QUERY_FLOATS) * (int)sizeof(float) };
 
 #if MMA_THERE
-
-static const float log2_e = 1.4426950408889634f;
-
-/*
- * Log-sum-exp (base 2) and delta of 64 queries, by one half of the block each; beyond the last the
- * former is inf, which makes the probability 0.
- */
-static __device__ __forceinline__ void fetch_queries(
-	float *to, const struct attention<float> &a, int64_t head, int64_t first)
-{
-	int i = threadIdx.x % TILED_SIDE;
-	bool there = first + i < a.T;
-	int64_t at = head * a.T + first + i;
-
-	if (threadIdx.x < TILED_SIDE)
-		to[i] = there ? a.lse[at] * log2_e : INFINITY;
-	else
-		to[TILED_SIDE + i] = there ? a.delta[at] : 0;
-}
 
 static __device__ __forceinline__ int lane_row()
 {
@@ -54,7 +34,7 @@ static __device__ __forceinline__ void gradients_of_keys(float (&scores)[8][4],
 	float (&dprob)[8][4], const struct attention<float> &a, const float *queries, bool diagonal,
 	int64_t drops)
 {
-	const float scale = a.scale * log2_e;
+	const float scale = a.scale * attention_log2_e;
 	int row = lane_row(), column = lane_column();
 
 #pragma unroll
@@ -84,7 +64,7 @@ static __device__ __forceinline__ void gradients_of_queries(const float (&scores
 	float (&dprob)[8][4], const struct attention<float> &a, const float *queries, bool diagonal,
 	int64_t drops)
 {
-	const float scale = a.scale * log2_e;
+	const float scale = a.scale * attention_log2_e;
 	int row = lane_row(), column = lane_column();
 
 #pragma unroll
@@ -135,7 +115,7 @@ static __global__ void __launch_bounds__(TILED_THREADS, FINE ? FINE_BLOCKS : BLO
 		int64_t drops = (p.head * a.T + here + lane_column()) * a.T + p.first + lane_row();
 		float scores[8][4] = {}, dprob[8][4] = {};
 
-		fetch_queries(queries, a, p.head, here);
+		attention_fetch_queries(queries, a, p.head, here);
 		mma_fetch_wait<1>();
 		if (t == p.tile)
 			tf32_fetched<FINE>(v_tile);
@@ -188,7 +168,7 @@ static __global__ void __launch_bounds__(TILED_THREADS, FINE ? FINE_BLOCKS : BLO
 	tiled_fetch(q_tile, q + p.first * stride, stride, there);
 	tiled_fetch(k_tile, k, stride, tiled_there(a.T, 0));
 	mma_fetch_end();
-	fetch_queries(queries, a, p.head, p.first);
+	attention_fetch_queries(queries, a, p.head, p.first);
 	for (int t = 0; t <= p.tile; t++) {
 		int64_t here = (int64_t)t * TILED_SIDE, next = here + TILED_SIDE;
 		float scores[8][4] = {}, dprob[8][4] = {};

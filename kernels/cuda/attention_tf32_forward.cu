@@ -1,8 +1,7 @@
 #include <math.h>
 
-#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/attention_lanes.cuh"
 #include "kernels/cuda/mma_tf32.cuh"
-#include "kernels/cuda/reduce.cuh"
 
 /*
  * A block has 64 queries and goes over the keys 64 at a time, with the softmax of those so far; a
@@ -13,95 +12,20 @@ enum { BLOCKS = 4, FINE_BLOCKS = 3, TILES = 3, BYTES = TILES * TILED_FLOATS * (i
 
 #if MMA_THERE
 
-static __device__ __forceinline__ float max_of_four(float x)
-{
-	x = fmaxf(x, __shfl_xor_sync(reduce_all_lanes, x, 1));
-	return fmaxf(x, __shfl_xor_sync(reduce_all_lanes, x, 2));
-}
-
-static __device__ __forceinline__ float sum_of_four(float x)
-{
-	x += __shfl_xor_sync(reduce_all_lanes, x, 1);
-	return x + __shfl_xor_sync(reduce_all_lanes, x, 2);
-}
-
-/* A lane's part of rows l / 4 and l / 4 + 8: the highest score, in base 2, and its own sum. */
-struct rows {
-	float max[2], sum[2];
-};
-
-/* diagonal: keys are to come before the row's query */
-static __device__ __forceinline__ void hide_later_keys(float (&scores)[8][4])
-{
-	int row = tf32_warp_row() + ((threadIdx.x & 31) >> 2), column = 2 * (threadIdx.x & 3);
-
-#pragma unroll
-	for (int n = 0; n < 8; n++) {
-#pragma unroll
-		for (int i = 0; i < 4; i++) {
-			if (8 * n + column + (i & 1) > row + 8 * (i >> 1))
-				scores[n][i] = -INFINITY;
-		}
-	}
-}
-
-/* scores become what multiplies the values */
-static __device__ __forceinline__ void softmax(
-	struct rows &r, float (&out)[8][4], float (&scores)[8][4], float scale)
-{
-#pragma unroll
-	for (int half = 0; half < 2; half++) {
-		float max = -INFINITY, sum = 0, keep;
-
-#pragma unroll
-		for (int n = 0; n < 8; n++)
-			max = fmaxf(max, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
-		max = fmaxf(r.max[half], max_of_four(max) * scale);
-		keep = element_exp2(r.max[half] - max);
-#pragma unroll
-		for (int n = 0; n < 8; n++) {
-#pragma unroll
-			for (int i = 2 * half; i < 2 * half + 2; i++) {
-				scores[n][i] = element_exp2(fmaf(scores[n][i], scale, -max));
-				sum += scores[n][i];
-				out[n][i] *= keep;
-			}
-		}
-		r.sum[half] = r.sum[half] * keep + sum;
-		r.max[half] = max;
-	}
-}
-
-/* at: the dropout's element of the lane's first row and column */
-static __device__ __forceinline__ void drop_scores(
-	float (&scores)[8][4], const struct attention<float> &a, int64_t at)
-{
-#pragma unroll
-	for (int n = 0; n < 8; n++) {
-		float mask[4];
-
-		philox_mask_tile(mask, a.drop, at + 8 * n, at + 8 * a.T + 8 * n, a.T % 4 == 0);
-#pragma unroll
-		for (int i = 0; i < 4; i++)
-			scores[n][i] *= mask[i];
-	}
-}
-
 static __device__ __forceinline__ void finish(const struct attention<float> &a,
-	const struct tiled_place &p, const struct rows &r, const float (&out)[8][4])
+	const struct tiled_place &p, const struct attention_rows &r, const float (&out)[8][4])
 {
-	const float ln_2 = 0.6931471805599453f;
 	int row = tf32_warp_row() + ((threadIdx.x & 31) >> 2), there = tiled_there(a.T, p.first);
 	float inverse[2];
 
 #pragma unroll
 	for (int half = 0; half < 2; half++) {
-		float sum = sum_of_four(r.sum[half]);
+		float sum = attention_sum_of_four(r.sum[half]);
 
 		inverse[half] = 1 / sum;
 		if ((threadIdx.x & 3) == 0 && row + 8 * half < there)
 			a.lse_out[p.head * a.T + p.first + row + 8 * half] =
-				(r.max[half] + log2f(sum)) * ln_2;
+				(r.max[half] + log2f(sum)) * attention_ln_2;
 	}
 	tf32_store(a.out + p.at + p.first * p.width, p.width, out, there, inverse[0], inverse[1]);
 }
@@ -115,13 +39,13 @@ static __global__ void __launch_bounds__(TILED_THREADS, FINE ? FINE_BLOCKS : BLO
 #if MMA_THERE
 	extern __shared__ __align__(16) float tiles[];
 	float *q_tile = tiles, *k_tile = q_tile + TILED_FLOATS, *v_tile = k_tile + TILED_FLOATS;
-	const float scale = a.scale * 1.4426950408889634f;
+	const float scale = a.scale * attention_log2_e;
 	const struct tiled_place p = tiled_find(a, true);
 	int64_t stride = 3 * p.width;
 	const float *q = a.qkv + p.at3, *k = q + p.width, *v = k + p.width;
 	int64_t query = p.first + tf32_warp_row() + ((threadIdx.x & 31) >> 2);
 	int64_t drops = (p.head * a.T + query) * a.T + 2 * (threadIdx.x & 3);
-	struct rows r = {{-INFINITY, -INFINITY}, {0, 0}};
+	struct attention_rows r = {{-INFINITY, -INFINITY}, {0, 0}};
 	float out[8][4] = {};
 
 	tiled_fetch(q_tile, q + p.first * stride, stride, tiled_there(a.T, p.first));
@@ -141,10 +65,11 @@ static __global__ void __launch_bounds__(TILED_THREADS, FINE ? FINE_BLOCKS : BLO
 		__syncthreads();
 		tf32_times_rows<FINE>(scores, q_tile, k_tile);
 		if (last)
-			hide_later_keys(scores);
-		softmax(r, out, scores, scale);
+			attention_hide_later_keys(
+				scores, 0, tf32_warp_row() + ((threadIdx.x & 31) >> 2));
+		attention_softmax(r, out, scores, scale);
 		if (DROP)
-			drop_scores(scores, a, drops + (int64_t)t * TILED_SIDE);
+			attention_drop_scores(scores, a, drops + (int64_t)t * TILED_SIDE);
 		mma_fetch_wait<0>();
 		tf32_fetched<FINE>(v_tile);
 		__syncthreads();
