@@ -57,6 +57,7 @@ static const char *example_value(const struct settings_row *row, char *text, siz
 		{"engine", "/usr/libexec/gpt2d/gpt2-engine-cuda"},
 		{"data_roots", "/srv/data \"/home/some one/data\""},
 		{"log_file", "/var/log/gpt2d.log"},
+		{"metrics_file", "/var/lib/prometheus/node-exporter/gpt2d.prom"},
 	};
 
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)

@@ -84,6 +84,14 @@ static char *next_word(char **at, const char **error)
 	return word;
 }
 
+/* Not by the folder from which gpt2d was started, which nobody can tell from the file. */
+static bool stands_alone(const struct settings_row *row, const char *word)
+{
+	return row->type != SETTING_PATH || word[0] == '/' || word[0] == '\0' ||
+		(row->offset == offsetof(struct settings, log_file) &&
+			(strcmp(word, "stderr") == 0 || strcmp(word, "journal") == 0));
+}
+
 static void read_value(struct reading *r, const struct settings_row *row, char *at)
 {
 	const char *broken = NULL;
@@ -94,6 +102,11 @@ static void read_value(struct reading *r, const struct settings_row *row, char *
 		if (broken == NULL && ++words > 1 && row->type != SETTING_LIST) {
 			wrong(r, "%s: one value is expected, \"%.64s\" is a second one", row->name,
 				word);
+			return;
+		}
+		if (broken == NULL && !stands_alone(row, word)) {
+			wrong(r, "%s: \"%.64s\": an absolute path is expected%s", row->name, word,
+				word[0] == '~' ? "; a ~ stands for nothing here" : "");
 			return;
 		}
 		if (broken == NULL)

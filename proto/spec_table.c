@@ -181,10 +181,12 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		.help = "Learning rate with the schedules Constant and WarmupCosineLR. WarmupLR "
 			"and WarmupDecayLR set the rate themselves, as in DeepSpeed."},
 	[SPEC_KEY_BETAS] = {"optimizer.params.betas", SPEC_TYPE_BETAS, IN_CONFIG(beta1), .low = 0,
-		.high = 1, .below_high = true, .fallback = "[0.9, 0.999]",
-		.help = "Decay of both moments."},
-	[SPEC_KEY_EPS] = {"optimizer.params.eps", REALS(0, 1), .above_low = true, IN_CONFIG(eps),
-		.fallback = "1e-08", .help = "Added to the root of the second moment."},
+		.high = 0.9999999, .fallback = "[0.9, 0.999]",
+		.help = "Decay of both moments; in 32 bits more than that is 1."},
+	[SPEC_KEY_EPS] = {"optimizer.params.eps", REALS(1e-37, 1), IN_CONFIG(eps),
+		.fallback = "1e-08",
+		.help = "Added to the root of the second moment; in 32 bits less than that loses "
+			"digits, or is 0."},
 	[SPEC_KEY_WEIGHT_DECAY] = {"optimizer.params.weight_decay", REALS(0, 1e30),
 		IN_CONFIG(weight_decay), .fallback = "0",
 		.help = "Decoupled, times the learning rate."},

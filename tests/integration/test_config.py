@@ -96,6 +96,20 @@ def test_control_characters(tmp_path):
         assert refused.returncode == 2 and "\033" not in refused.stderr and "?[31m" in refused.stderr, refused
 
 
+def test_paths_of_the_file_are_absolute(tmp_path):
+    """They would be others wherever gpt2d is started; a ~ would be a folder of that name."""
+    conf = write(tmp_path, 'state_dir = ~/x\nsocket = s\nlog_file = log\nmetrics_file = "m.prom"\nengine = ./e\n')
+    shown = run("-n", conf=conf, HOME=tmp_path)
+    assert shown.returncode == 2 and shown.stderr.splitlines() == [
+        f'gpt2d: {conf}:1: state_dir: "~/x": an absolute path is expected; a ~ stands for nothing here',
+        f'gpt2d: {conf}:2: socket: "s": an absolute path is expected',
+        f'gpt2d: {conf}:3: log_file: "log": an absolute path is expected',
+        f'gpt2d: {conf}:4: metrics_file: "m.prom": an absolute path is expected',
+        f'gpt2d: {conf}:5: engine: "./e": an absolute path is expected']
+    for word in ("stderr", "journal"):
+        assert settings(run("-nv", conf=write(tmp_path, f"log_file = {word}\n")).stdout)["log_file"] == word
+
+
 def test_a_byte_order_mark_is_named(tmp_path):
     conf = write(tmp_path, b"\xef\xbb\xbfranks = 2\nrank = 3\n")
     shown = run("-n", conf=conf)
