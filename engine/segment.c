@@ -383,6 +383,17 @@ static void log_growth(struct segment *s, struct warm *w, int64_t before)
 			"operations took memory beyond the plan %" PRId64 " times", times);
 }
 
+/* asked: this rank was, before the step. All ranks agree in a step that has begun, and end it. */
+static void log_stop(const struct segment *s, const struct warm *w, struct link *link, bool asked)
+{
+	if (w->rank != 0)
+		return;
+	link_log(link, "info",
+		"run %" PRId64 ": stopped after step %" PRId64 " of %" PRId64 ", 1 step after %s",
+		s->run, s->measure.done, s->measure.steps,
+		asked ? "it was to" : "another rank was to");
+}
+
 static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 {
 	int64_t sent_ns = 0, logged_ns = 0, grown = k_stream_grown(w->compute);
@@ -414,8 +425,10 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 		if (!worth_going_on(s, w->rank, &result.measure))
 			return false;
 		s->cancelled = result.stop;
-		if (s->cancelled)
+		if (s->cancelled) {
+			log_stop(s, w, link, stop);
 			return false;
+		}
 	}
 	return true;
 }
