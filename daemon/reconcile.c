@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/clock.h"
 #include "daemon/daemon.h"
@@ -64,26 +65,43 @@ static void say_kept(const char *dir, int rc)
 		ARTIFACT_COMPLETE, strerror(-rc));
 }
 
+/* Where a segment is, as far as is known; a single run has none but its own folder. */
+static int segment_dir(const struct daemon *d, const struct run *run, const char *own,
+	const struct record_unsaid *u, char dir[PATH_MAX])
+{
+	int n;
+
+	if (u->dir[0] != '\0')
+		return run_dir_now(run->id, d->state_dir, u->dir, dir, PATH_MAX);
+	n = snprintf(dir, PATH_MAX, "%s/%s", own, u->below);
+	if (n >= PATH_MAX)
+		return -ENAMETOOLONG;
+	if (access(dir, F_OK) < 0)
+		strcpy(dir, own);
+	return 0;
+}
+
 /*
  * The segments of which the engine did not come to speak: done, with what it would have said, where
- * their folder says so.
+ * their folder says so. all: of those as well that have not begun by what is stored, as in a
+ * database that was put back from before the run's end.
  */
-static int settle_segments(struct daemon *d, const struct run *run, const char *own)
+static int settle_segments(struct daemon *d, const struct run *run, const char *own, bool all)
 {
-	char then[SPEC_PATH_MAX], dir[PATH_MAX], *summary, *artifacts;
-	int64_t segment = -1;
+	struct record_unsaid u = {.segment = -1};
+	char dir[PATH_MAX], *summary, *artifacts;
 	bool complete;
 	int rc, kept;
 
-	while ((rc = record_unsaid(d->store, run->id, segment, &segment, then)) == 0 &&
-		(rc = run_dir_now(run->id, d->state_dir, then, dir, sizeof(dir))) == 0) {
+	while ((rc = record_unsaid(d->store, run->id, u.segment, all, &u)) == 0 &&
+		(rc = segment_dir(d, run, own, &u, dir)) == 0) {
 		kept = settle_folder(dir, run, strcmp(dir, own) == 0, &complete);
 		if (kept < 0)
 			say_kept(dir, kept);
 		if (!complete)
 			continue;
 		settle_summary(dir, &summary, &artifacts);
-		rc = record_found(d->store, run->id, segment, summary, artifacts);
+		rc = record_found(d->store, run->id, u.segment, dir, summary, artifacts);
 		free(summary);
 		free(artifacts);
 		if (rc < 0)
@@ -92,20 +110,19 @@ static int settle_segments(struct daemon *d, const struct run *run, const char *
 	return rc == -ENOENT ? 0 : rc;
 }
 
-/* Its segments first: a run whose marker stays is done. */
+/* A run whose marker stays is done, and so are all of its segments. */
 static int settle_run(struct daemon *d, const struct run *run, bool *complete)
 {
 	char dir[PATH_MAX];
-	int rc, kept;
+	int kept;
 
 	*complete = false;
 	if (run_dir(run, d->state_dir, dir, sizeof(dir)) < 0)
 		return 0;
-	rc = settle_segments(d, run, dir);
 	kept = settle_folder(dir, run, true, complete);
 	if (kept < 0)
 		say_kept(dir, kept);
-	return rc;
+	return settle_segments(d, run, dir, *complete);
 }
 
 /* Folders of runs that this database never had keep their ids to themselves. */

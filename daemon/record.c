@@ -345,41 +345,37 @@ int record_set_last_id(struct store *s, int64_t id)
 		"i", id);
 }
 
-struct unsaid {
-	int64_t segment;
-	char *dir;
-};
-
 static int take_unsaid(sqlite3_stmt *stmt, void *arg)
 {
-	struct unsaid *u = arg;
+	struct record_unsaid *u = arg;
 
 	u->segment = sqlite3_column_int64(stmt, 0);
-	snprintf(u->dir, SPEC_PATH_MAX, "%s", store_text(stmt, 1));
+	snprintf(u->dir, sizeof(u->dir), "%s", store_text(stmt, 1));
+	snprintf(u->below, sizeof(u->below), "segments/%03lld-%s", (long long)u->segment,
+		store_text(stmt, 2));
 	return 0;
 }
 
-int record_unsaid(struct store *s, int64_t run, int64_t after, int64_t *segment, char *dir)
+int record_unsaid(struct store *s, int64_t run, int64_t after, bool all, struct record_unsaid *out)
 {
-	struct unsaid u = {-1, dir};
-	int rc = store_sql(store_db(s), take_unsaid, &u,
-		"select segment, dir from segments where run = ? and segment > ?"
-		" and state in ('training', 'trained') and dir <> '' order by segment limit 1",
-		"ii", run, after);
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	*segment = u.segment;
-	return u.segment < 0 ? -ENOENT : 0;
+	out->segment = -1;
+	rc = store_sql(store_db(s), take_unsaid, out,
+		"select segment, dir, arm from segments where run = ?1 and segment > ?2"
+		" and ((state in ('training', 'trained') and dir <> '') or"
+		" (?3 and state <> 'done')) order by segment limit 1",
+		"iii", run, after, (int64_t)all);
+	return rc < 0 ? rc : out->segment < 0 ? -ENOENT : 0;
 }
 
-int record_found(
-	struct store *s, int64_t run, int64_t segment, const char *summary, const char *artifacts)
+int record_found(struct store *s, int64_t run, int64_t segment, const char *dir,
+	const char *summary, const char *artifacts)
 {
 	int rc = store_sql(store_db(s), NULL, NULL,
-		"update segments set state = 'done', ended_ns = ?, summary = ?,"
+		"update segments set state = 'done', ended_ns = ?, dir = ?, summary = ?,"
 		" artifacts = coalesce(artifacts, ?) where run = ? and segment = ?",
-		"ittii", clock_utc_ns(), summary, artifacts, run, segment);
+		"itttii", clock_utc_ns(), dir, summary, artifacts, run, segment);
 
 	return rc < 0 ? rc : count_done(store_db(s), run);
 }

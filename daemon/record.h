@@ -82,14 +82,19 @@ int record_last_id(struct store *s, int64_t *out);
 int record_set_last_id(struct store *s, int64_t id);
 
 /*
- * The first segment of a run above after that has begun, and of whose end nothing was said: 0 with
- * *segment and dir (SPEC_PATH_MAX bytes); -ENOENT: none.
+ * The first segment of a run above after that has begun, and of whose end nothing was said; all:
+ * or that has not begun by what is stored. 0 with *out; -ENOENT: none.
  */
-int record_unsaid(struct store *s, int64_t run, int64_t after, int64_t *segment, char *dir);
-/* It is done: what its segment.done would have brought. summary and artifacts, as in struct
+struct record_unsaid {
+	int64_t segment;
+	char dir[SPEC_PATH_MAX]; /* "": it has not begun; then it would be below the run's: */
+	char below[64];
+};
+int record_unsaid(struct store *s, int64_t run, int64_t after, bool all, struct record_unsaid *out);
+/* It is done, in dir: what its segment.done would have brought. summary and artifacts, as in struct
  * record_segment, may be NULL. */
-int record_found(
-	struct store *s, int64_t run, int64_t segment, const char *summary, const char *artifacts);
+int record_found(struct store *s, int64_t run, int64_t segment, const char *dir,
+	const char *summary, const char *artifacts);
 /* The last so many that ended, but not as done; each owns run. */
 int record_each_broken(
 	struct store *s, int64_t limit, int (*each)(struct run *run, void *arg), void *arg);

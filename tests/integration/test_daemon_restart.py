@@ -143,6 +143,33 @@ def test_found_done_with_its_figures(home, kind, work):
             assert found["artifacts"] == was["artifacts"] and found["state"] == "done"
 
 
+@pytest.mark.parametrize("work, begun", [(experiment("exp-ms20", 20), 1), (spec("single-ms20", 50), 0)])
+def test_a_database_from_before_the_end(home, work, begun):
+    """Put back from a backup: a run that its folder says is whole is done with all of its segments, those too of which it knew nothing."""
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            run = c.submit(work)
+            wait_for(lambda: c.state(run) == "running" and c.call("show", id=run)["run"]["segments_done"] >= begun, "a segment")
+            with sqlite3.connect(d.state / "gpt2d.db") as db, sqlite3.connect(home / "backup.db") as to:
+                db.backup(to)
+            assert c.wait(run)["state"] == "done"
+            whole = c.call("show", id=run)
+            files = c.call("artifacts", id=run)["files"]
+        d.stop()
+        for name in ("gpt2d.db-wal", "gpt2d.db-shm"):
+            (d.state / name).unlink(missing_ok=True)
+        shutil.copy(home / "backup.db", d.state / "gpt2d.db")
+        d.start()
+        with d.client() as c:
+            shown = c.call("show", id=run)
+            assert shown["run"]["state"] == "done"
+            assert shown["run"]["segments_done"] == shown["run"]["segments"] == whole["run"]["segments"]
+            for now, then in zip(shown["segments"], whole["segments"]):
+                assert (now["state"], now["dir"]) == ("done", then["dir"])
+            assert [file["path"] for file in c.call("artifacts", id=run)["files"]] == [file["path"] for file in files]
+        assert agrees(d) == 1
+
+
 def test_what_killed_engines_leave_goes(home):
     """Also of a run that had ended, and of the attempt before; other files stay."""
     with Daemon(home=home) as d:
