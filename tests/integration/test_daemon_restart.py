@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -150,7 +151,7 @@ def test_a_database_from_before_the_end(home, work, begun):
         with d.client() as c:
             run = c.submit(work)
             wait_for(lambda: c.state(run) == "running" and c.call("show", id=run)["run"]["segments_done"] >= begun, "a segment")
-            with sqlite3.connect(d.state / "gpt2d.db") as db, sqlite3.connect(home / "backup.db") as to:
+            with closing(sqlite3.connect(d.state / "gpt2d.db")) as db, closing(sqlite3.connect(home / "backup.db")) as to:
                 db.backup(to)
             assert c.wait(run)["state"] == "done"
             whole = c.call("show", id=run)
