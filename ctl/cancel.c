@@ -171,8 +171,8 @@ const struct verb verb_cancel = {
 	.args = "[ID...]",
 	.max_args = -1,
 	.summary = "cancel runs",
-	.text = "A queued run never starts; a running one stops after the step it is in, for "
-		"which it is waited (setting cancel_timeout of gpt2d.conf(5)). "
+	.text = "A queued run never starts; a running one stops after the step it is in or the "
+		"next, for which it is waited (setting cancel_timeout of gpt2d.conf(5)). "
 		"Cancelling a run that has ended changes nothing and is no error. The exit code is "
 		"that of the worst.",
 	.options = options,
