@@ -2,37 +2,20 @@
  * gpt2ctl-docs man FRAME: a manual page of gpt2ctl. gpt2ctl-docs schema: the JSON Schema of what it
  * prints. gpt2ctl-docs completion SHELL: its completion for bash, zsh or fish. Used by the build.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "ctl/completion.h"
 #include "ctl/man.h"
 #include "ctl/schema_outputs.h"
-
-static int print_page(const char *name)
-{
-	FILE *frame = fopen(name, "r");
-	int failed;
-
-	if (!frame) {
-		perror(name);
-		return 1;
-	}
-	failed = man_print(frame, stdout) != 0;
-	if (failed)
-		fprintf(stderr, "%s: a line that begins with @ and is no part\n", name);
-	failed = ferror(frame) || failed;
-	fclose(frame);
-	return failed;
-}
+#include "proto/man_page.h"
 
 int main(int argc, char **argv)
 {
 	int failed;
 
 	if (argc == 3 && strcmp(argv[1], "man") == 0) {
-		failed = print_page(argv[2]);
+		failed = man_page_print(argv[2], man_parts, stdout) != 0;
 	} else if (argc == 2 && strcmp(argv[1], "schema") == 0) {
 		failed = schema_print(&schema_outputs_document, stdout) != 0;
 	} else if (argc == 3 && strcmp(argv[1], "completion") == 0) {

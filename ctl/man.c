@@ -1,6 +1,5 @@
 #include "ctl/man.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "ctl/exits.h"
@@ -90,37 +89,11 @@ static void print_outputs(FILE *out)
 	schema_print_man(&schema_outputs_document, out);
 }
 
-static const struct {
-	const char *line;
-	void (*print)(FILE *out);
-} parts[] = {
-	{"@SYNOPSIS@\n", print_synopsis},
-	{"@OPTIONS@\n", print_global},
-	{"@VERBS@\n", print_verbs},
-	{"@EXITS@\n", print_exits},
-	{"@OUTPUTS@\n", print_outputs},
+const struct man_page_part man_parts[] = {
+	{"SYNOPSIS", print_synopsis},
+	{"OPTIONS", print_global},
+	{"VERBS", print_verbs},
+	{"EXITS", print_exits},
+	{"OUTPUTS", print_outputs},
+	{NULL, NULL},
 };
-
-static int print_part(const char *line, FILE *out)
-{
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-		if (strcmp(parts[i].line, line) == 0) {
-			parts[i].print(out);
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
-
-int man_print(FILE *frame, FILE *out)
-{
-	char line[4096];
-
-	while (fgets(line, sizeof(line), frame)) {
-		if (line[0] != '@')
-			fputs(line, out);
-		else if (print_part(line, out) != 0)
-			return -EINVAL;
-	}
-	return 0;
-}

@@ -1,13 +1,9 @@
-/* man.h: gpt2ctl's manual pages: a frame of mdoc, and what the tables say. */
+/* man.h: what the tables of gpt2ctl say in its manual pages. */
 #ifndef GPT2D_MAN_H
 #define GPT2D_MAN_H
 
-#include <stdio.h>
+#include "proto/man_page.h"
 
-/*
- * Copy frame to out. A line @SYNOPSIS@, @OPTIONS@, @VERBS@, @EXITS@ or @OUTPUTS@ is replaced by
- * what the tables say; 0, or -EINVAL for another line that begins with @.
- */
-int man_print(FILE *frame, FILE *out);
+extern const struct man_page_part man_parts[];
 
 #endif

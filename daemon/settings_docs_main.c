@@ -6,27 +6,12 @@
 #include <string.h>
 
 #include "daemon/settings.h"
+#include "proto/man_page.h"
 
-static int print_page(const char *frame)
-{
-	FILE *in = fopen(frame, "r");
-	char text[1024];
-	int failed;
-
-	if (in == NULL) {
-		perror(frame);
-		return 1;
-	}
-	while (fgets(text, sizeof(text), in)) {
-		if (strcmp(text, "@SETTINGS@\n") == 0)
-			settings_print_man(stdout);
-		else
-			fputs(text, stdout);
-	}
-	failed = ferror(in);
-	fclose(in);
-	return failed;
-}
+static const struct man_page_part parts[] = {
+	{"SETTINGS", settings_print_man},
+	{NULL, NULL},
+};
 
 int main(int argc, char **argv)
 {
@@ -35,7 +20,7 @@ int main(int argc, char **argv)
 	if (argc == 2 && strcmp(argv[1], "example") == 0) {
 		settings_print_example(stdout);
 	} else if (argc == 3 && strcmp(argv[1], "man") == 0) {
-		failed = print_page(argv[2]);
+		failed = man_page_print(argv[2], parts, stdout) != 0;
 	} else {
 		fprintf(stderr, "usage: gpt2d-settings-docs example | man FRAME\n");
 		return 2;

@@ -6,31 +6,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/man_page.h"
 #include "proto/schema.h"
 #include "proto/spec.h"
 
-static int print_page(const char *frame)
+static void print_artifacts(FILE *out)
 {
-	char text[1024];
-	FILE *in = fopen(frame, "r");
-	int failed;
-
-	if (!in) {
-		perror(frame);
-		return 1;
-	}
-	while (fgets(text, sizeof(text), in)) {
-		if (!strcmp(text, "@KEYS@\n"))
-			spec_print_man(stdout);
-		else if (!strcmp(text, "@ARTIFACTS@\n"))
-			schema_print_man(&schema_artifact_document, stdout);
-		else
-			fputs(text, stdout);
-	}
-	failed = ferror(in);
-	fclose(in);
-	return failed;
+	schema_print_man(&schema_artifact_document, out);
 }
+
+static const struct man_page_part parts[] = {
+	{"KEYS", spec_print_man},
+	{"ARTIFACTS", print_artifacts},
+	{NULL, NULL},
+};
 
 int main(int argc, char **argv)
 {
@@ -43,7 +32,7 @@ int main(int argc, char **argv)
 	} else if (argc == 2 && !strcmp(argv[1], "artifacts")) {
 		failed = schema_print(&schema_artifact_document, stdout) != 0;
 	} else if (argc == 3 && !strcmp(argv[1], "man")) {
-		failed = print_page(argv[2]);
+		failed = man_page_print(argv[2], parts, stdout) != 0;
 	} else {
 		fprintf(stderr, "usage: gpt2d-spec-docs schema | events | artifacts | man FRAME\n");
 		return 2;
