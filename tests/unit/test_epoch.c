@@ -116,14 +116,11 @@ static int train(struct warm *w, struct collectives_group *group, const struct s
 	struct training t;
 	struct dataset data;
 	char error[512] = "";
-	int rc = dataset_open(&data, c, false, error, sizeof(error));
+	int rc = tiny_open(&t, &data, w, group, c);
 
-	if (!rc)
-		rc = training_init(&t, w, c, &data, error, sizeof(error));
-	if (!rc)
-		rc = training_join(&t, group);
-	if (!rc)
-		training_reset(&t);
+	if (rc)
+		return rc;
+	training_reset(&t);
 	watch.step = &t.step;
 	for (int step = 0; step < STEPS && !rc; step++) {
 		struct step_result r;
@@ -137,8 +134,7 @@ static int train(struct warm *w, struct collectives_group *group, const struct s
 	}
 	zero_drain(&w->zero);
 	k_stream_sync(w->comm, INT64_MAX); /* the last gathers */
-	training_finish(&t);
-	dataset_close(&data);
+	tiny_close(&t, &data);
 	return 0;
 }
 

@@ -96,23 +96,12 @@ static int train(struct warm *w, struct collectives_group *group, const struct s
 {
 	struct training t;
 	struct dataset data;
-	char error[512] = "";
-	int rc;
+	int rc = tiny_open(&t, &data, w, group, config);
 
-	rc = dataset_open(&data, config, false, error, sizeof(error));
-	if (!rc)
-		rc = training_init(&t, w, config, &data, error, sizeof(error));
-	if (!rc)
-		rc = training_join(&t, group);
-	if (!rc && tries && !try_first(&t))
-		rc = -EPROTO;
-	if (rc) {
-		fprintf(stderr, "rank %d: %s\n", w->rank, error);
+	if (rc)
 		return rc;
-	}
-	rc = run_steps(&t, out);
-	training_finish(&t);
-	dataset_close(&data);
+	rc = tries && !try_first(&t) ? -EPROTO : run_steps(&t, out);
+	tiny_close(&t, &data);
 	return rc;
 }
 

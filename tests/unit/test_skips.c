@@ -102,25 +102,17 @@ static int run_rank(struct ranks_self *self)
 	struct training t;
 	struct dataset data;
 	struct warm w;
-	char error[512] = "";
 	int rc = tiny_warm(&w, self);
 
 	if (!rc)
-		rc = dataset_open(&data, &config, false, error, sizeof(error));
-	if (!rc)
-		rc = training_init(&t, &w, &config, &data, error, sizeof(error));
-	if (!rc)
-		rc = training_join(&t, self->all);
-	if (rc) {
-		fprintf(stderr, "rank %d: %s\n", w.rank, error);
+		rc = tiny_open(&t, &data, &w, self->all, &config);
+	if (rc)
 		return 1;
-	}
 	config.precision = SPEC_FP16; /* its rules from here on, not its arithmetic */
 	training_reset(&t);
 	rc = run_steps(&w, &t, trial, &out);
 	memcpy(self->shared + (size_t)self->rank * sizeof(out), &out, sizeof(out));
-	training_finish(&t);
-	dataset_close(&data);
+	tiny_close(&t, &data);
 	warm_finish(&w);
 	return rc;
 }

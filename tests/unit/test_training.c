@@ -120,15 +120,9 @@ static int train(struct warm *w, struct collectives_group *group, const struct t
 	uint64_t hashes[RANKS_MAX] = {0}, own;
 	int rc;
 
-	rc = dataset_open(&data, &config, false, error, sizeof(error));
-	if (!rc)
-		rc = training_init(&t, w, &config, &data, error, sizeof(error));
-	if (!rc)
-		rc = training_join(&t, group);
-	if (rc) {
-		fprintf(stderr, "rank %d: %s\n", w->rank, error);
+	rc = tiny_open(&t, &data, w, group, &config);
+	if (rc)
 		return rc;
-	}
 	training_reset(&t);
 	set_fault(&t, trial->fault);
 	for (int step = 0; step < STEPS && !rc; step++) {
@@ -153,8 +147,7 @@ static int train(struct warm *w, struct collectives_group *group, const struct t
 	out->params_hash = own;
 	for (int r = 0; r < w->world; r++)
 		out->disagree += hashes[r] != hashes[0];
-	training_finish(&t);
-	dataset_close(&data);
+	tiny_close(&t, &data);
 	return rc;
 }
 

@@ -1,5 +1,8 @@
 #include "tests/unit/tiny.h"
 
+#include <stdio.h>
+#include <string.h>
+
 struct spec_config tiny_config(int world, int64_t accumulation, int64_t micro_batch)
 {
 	return (struct spec_config){
@@ -44,6 +47,35 @@ int tiny_warm(struct warm *w, struct ranks_self *self)
 		.collectives = self->world > 1 ? self->c : NULL,
 	};
 	return warm_init(w);
+}
+
+int tiny_open(struct training *t, struct dataset *data, struct warm *w,
+	struct collectives_group *group, const struct spec_config *config)
+{
+	char error[512] = "";
+	int rc = dataset_open(data, config, false, error, sizeof(error));
+
+	if (rc)
+		goto out;
+	rc = training_init(t, w, config, data, error, sizeof(error));
+	if (rc)
+		goto out_data;
+	rc = training_join(t, group);
+	if (!rc)
+		return 0;
+	snprintf(error, sizeof(error), "%s", strerror(-rc));
+	training_finish(t);
+out_data:
+	dataset_close(data);
+out:
+	fprintf(stderr, "rank %d: %s\n", w->rank, error);
+	return rc;
+}
+
+void tiny_close(struct training *t, struct dataset *data)
+{
+	training_finish(t);
+	dataset_close(data);
 }
 
 uint64_t tiny_hash(const void *memory, int64_t bytes)
