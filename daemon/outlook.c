@@ -1,5 +1,6 @@
 #include "daemon/outlook.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "daemon/daemon.h"
@@ -12,6 +13,7 @@
 #include "daemon/store.h"
 #include "daemon/text.h"
 #include "proto/duration.h"
+#include "proto/waiting.h"
 
 enum { WHY_BYTES = 900 };
 
@@ -32,6 +34,19 @@ static double left_s(const struct daemon *d)
 	return left;
 }
 
+static void say(char why[WHY_BYTES], enum waiting code, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void say(char why[WHY_BYTES], enum waiting code, const char *format, ...)
+{
+	int n = snprintf(why, WHY_BYTES, "%s: ", waiting_code(code));
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why + n, (size_t)(WHY_BYTES - n), format, args);
+	va_end(args);
+}
+
 static void why_engines(const struct engine_pool *pool, char why[WHY_BYTES])
 {
 	const char *reason = engine_pool_reason(pool);
@@ -39,14 +54,14 @@ static void why_engines(const struct engine_pool *pool, char why[WHY_BYTES])
 	double starting = engine_pool_starting_s(pool);
 
 	if (starting >= 0)
-		snprintf(why, WHY_BYTES, "engines: they are being started, since %.0f s", starting);
+		say(why, WAITING_ENGINES, "they are being started, since %.0f s", starting);
 	else if (engine_pool_away(pool))
-		snprintf(why, WHY_BYTES, "engines: they are released and about to be started");
+		say(why, WAITING_ENGINES, "they are released and about to be started");
 	else if (retry >= 0)
-		snprintf(why, WHY_BYTES, "engines: started again in %lld s%s%s", (long long)retry,
+		say(why, WAITING_ENGINES, "started again in %lld s%s%s", (long long)retry,
 			reason[0] ? ", lost by " : "", reason);
 	else
-		snprintf(why, WHY_BYTES, "engines: %s%s%s", engine_pool_state_name(pool),
+		say(why, WAITING_ENGINES, "%s%s%s", engine_pool_state_name(pool),
 			reason[0] ? ", " : "", reason);
 }
 
@@ -64,29 +79,29 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 	if (held != NULL)
 		snprintf(why, WHY_BYTES, "%s", held);
 	else if (!queue_fits(d->queue, run))
-		snprintf(why, WHY_BYTES,
-			"ranks: it trains on %lld, gpt2d has %lld; start it with --ranks %lld",
+		say(why, WAITING_RANKS,
+			"it trains on %lld, gpt2d has %lld; start it with --ranks %lld",
 			(long long)run->gpus, (long long)d->settings->ranks, (long long)run->gpus);
 	else if (store_failure(d->store, &failure))
-		snprintf(why, WHY_BYTES, "store: %.300s cannot be written: %s; %s", failure.path,
+		say(why, WAITING_STORE, "%.300s cannot be written: %s; %s", failure.path,
 			store_error_text(failure.rc), failure.advice);
 	else if ((lack = scheduler_lack(d->scheduler, run)) != NULL)
-		snprintf(why, WHY_BYTES, "room: %.300s cannot be made: %s; %s", lack->path,
+		say(why, WAITING_ROOM, "%.300s cannot be made: %s; %s", lack->path,
 			store_error_text(lack->rc), lack->advice);
 	else if (before != NULL)
-		snprintf(why, WHY_BYTES, "behind: run %lld is queued before it",
+		say(why, WAITING_BEHIND, "run %lld is queued before it",
 			(long long)before->id);
 	else if (running != NULL && left >= 0)
-		snprintf(why, WHY_BYTES, "behind: run %lld is %s, about %s left",
+		say(why, WAITING_BEHIND, "run %lld is %s, about %s left",
 			(long long)running->id, run_state_name(running->state),
 			duration_text(left, text));
 	else if (running != NULL)
-		snprintf(why, WHY_BYTES, "behind: run %lld is %s", (long long)running->id,
+		say(why, WAITING_BEHIND, "run %lld is %s", (long long)running->id,
 			run_state_name(running->state));
 	else if (!engine_pool_ready(d->pool))
 		why_engines(d->pool, why);
 	else
-		snprintf(why, WHY_BYTES, "preparing: it is being made ready");
+		say(why, WAITING_PREPARING, "it is being made ready");
 }
 
 static json_t *starts_in_s(const struct daemon *d, const struct run *run, const struct run *before)

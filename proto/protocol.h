@@ -35,9 +35,9 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  * is the id of the run whose spec was submitted again, or null. An outlook is null for a run that
  * is not queued, else
  *   {position, waiting, starts_in_s}
- * with position the queued runs that start before it, waiting "code: text" (codes stopping,
- * released, drained, ranks, store, room, behind, engines, preparing), and starts_in_s a number or
- * null. A hold is null or {since, uid, reason}, reason null when none was given.
+ * with position the queued runs that start before it, waiting "code: text" (codes: waiting.h), and
+ * starts_in_s a number or null. A hold is null or {since, uid, reason}, reason null when none was
+ * given.
  */
 
 /*

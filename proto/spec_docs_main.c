@@ -1,7 +1,8 @@
 /*
  * gpt2d-spec-docs schema, events or artifacts: the JSON Schema of a run spec, of events, of what a
  * run leaves. gpt2d-spec-docs man FRAME: the manual page FRAME with the line @KEYS@ replaced by the
- * spec's keys, or @ARTIFACTS@ by those of the artifacts. Used by the build.
+ * spec's keys, @ARTIFACTS@ by those of the artifacts, or @WAITING@ by what runs wait for. Used by
+ * the build.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "proto/man_page.h"
 #include "proto/schema.h"
 #include "proto/spec.h"
+#include "proto/waiting.h"
 
 static void print_artifacts(FILE *out)
 {
@@ -18,6 +20,7 @@ static void print_artifacts(FILE *out)
 static const struct man_page_part parts[] = {
 	{"KEYS", spec_print_man},
 	{"ARTIFACTS", print_artifacts},
+	{"WAITING", waiting_print_man},
 	{NULL, NULL},
 };
 

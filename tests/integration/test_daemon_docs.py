@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from helpers import BUILD, ROOT
+from helpers import BUILD, ROOT, spec
 
-PAGE = (ROOT / "proto" / "gpt2d-protocol.7").read_text()
+PAGE = (BUILD / "proto" / "gpt2d-protocol.7").read_text()
 HEADER = (ROOT / "proto" / "protocol.h").read_text()
 
 
@@ -42,6 +42,21 @@ def test_every_reply_has_an_example():
 def test_every_error_code_is_listed():
     for code in re.findall(r"^\tPROTOCOL_\w+ = (-\d+)", HEADER, flags=re.M):
         assert f".It \\{code}\n" in PAGE
+
+
+def test_every_reason_to_wait_is_listed(daemon):
+    """By its code, with what it means; also those that gates have."""
+    table = dict(re.findall(r'\[WAITING_\w+\] = \{"(\w+)",\s+"([^"]+)', (ROOT / "proto/waiting.c").read_text()))
+    listed = dict(re.findall(r"^\.It Cm (\w+)\n(.+)\.$", PAGE[PAGE.index("of which the first that holds"):], flags=re.M))
+    assert len(table) == 9 and all(listed[code].startswith(meaning) for code, meaning in table.items())
+    with daemon() as d, d.client() as c:
+        for hold in ("drain", "release"):
+            c.call(hold)
+            c.submit(spec(hold))
+            code, text = c.call("status")["waiting"].split(": ", 1)
+            assert code in table and text
+        c.call("warm")
+        c.call("resume")
 
 
 PAGES = ("daemon/gpt2d.8", "daemon/gpt2d.conf.5", "ctl/gpt2ctl.1", "ctl/gpt2ctl-json.5", "proto/gpt2d-spec.5",
