@@ -288,13 +288,25 @@ static const char *say_what_fits(const struct needed *n, int64_t limit, char out
 	return out;
 }
 
+/* What no buffer of the run is, where there is any of it but communication. */
+static const char *say_beside(const struct check_options *o, char out[160])
+{
+	out[0] = '\0';
+	if (o->context_bytes + o->tuning_bytes > 0)
+		snprintf(out, 160,
+			" (context %" PRId64 ", communication %" PRId64
+			", choosing algorithms %" PRId64 " of them)",
+			o->context_bytes, o->comm_bytes, o->tuning_bytes);
+	return out;
+}
+
 static void check_memory(struct checking *k)
 {
 	const struct check_options *o = k->options;
 	const struct spec_config *c = k->config;
 	const bool limited = o->memory_limit != NULL;
 	struct needed n;
-	char hint[96];
+	char hint[96], beside[160];
 
 	if (check_beyond_reason(c)) {
 		refuse(k, "train_micro_batch_size_per_gpu",
@@ -312,13 +324,14 @@ static void check_memory(struct checking *k)
 	add(k, k->check, "memory", pack_memory(k, &n));
 	if (o->memory_total_bytes > 0 && n.planned > o->memory_total_bytes)
 		refuse(k, "train_micro_batch_size_per_gpu",
-			"memory: %" PRId64 " bytes planned, %" PRId64 " available%s%s%s%s",
-			n.planned, o->memory_total_bytes, limited ? " (by " : "",
-			limited ? o->memory_limit : "", limited ? ")" : "",
-			say_what_fits(&n, o->memory_total_bytes, hint));
+			"memory: %" PRId64 " bytes planned%s, %" PRId64 " available%s%s%s%s",
+			n.planned, say_beside(o, beside), o->memory_total_bytes,
+			limited ? " (by " : "", limited ? o->memory_limit : "",
+			limited ? ")" : "", say_what_fits(&n, o->memory_total_bytes, hint));
 	else if (o->memory_free_bytes > 0 && n.planned > o->memory_free_bytes)
-		warn(k, "memory: %" PRId64 " bytes planned, %" PRId64 " free now%s", n.planned,
-			o->memory_free_bytes, say_what_fits(&n, o->memory_free_bytes, hint));
+		warn(k, "memory: %" PRId64 " bytes planned%s, %" PRId64 " free now%s", n.planned,
+			say_beside(o, beside), o->memory_free_bytes,
+			say_what_fits(&n, o->memory_free_bytes, hint));
 }
 
 /* ---- data and work ---- */
