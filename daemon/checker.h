@@ -19,12 +19,13 @@ struct checker;
 struct checker_options {
 	struct event_base *base;
 	const char *program;
-	int threads; /* of each rank */
-	int64_t timeout_s; /* of one question */
+	int threads;             /* of each rank */
+	int64_t timeout_s;       /* of one question */
 	int64_t alive_timeout_s; /* without a sign of life while it has a question */
 	struct data_roots data_roots;
 };
 
+/* 0 or -ENOMEM. What options points to outlives the checker. */
 int checker_create(const struct checker_options *options, struct checker **out);
 /* What is still asked is answered with a failure first. Takes NULL. */
 void checker_destroy(struct checker *c);

@@ -21,6 +21,7 @@ struct control_options {
 	const struct settings *settings; /* limits and admins, as they are at each time */
 };
 
+/* 0 or -ENOMEM. */
 int control_create(const struct control_options *options, struct control **out);
 void control_destroy(struct control *c); /* closes all; takes NULL */
 /* Go on at another socket, as options.fd; who is connected stays. 0 or -ENOMEM. */

@@ -29,6 +29,10 @@ struct engine_link_options {
 	void *arg;
 };
 
+/*
+ * 0, or a negative errno where no process could be made. That program could not be started in it is
+ * told later, as its end.
+ */
 int engine_link_create(const struct engine_link_options *options, struct engine_link **out);
 /* Kills the process and what it has started, if it still is one, and waits for its end (it has been
  * sent SIGKILL). Takes NULL. */

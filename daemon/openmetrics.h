@@ -18,6 +18,7 @@ bool openmetrics_can_be(const char *path); /* the name of that file */
 /* Nothing is there, or a regular file: another kind is neither replaced nor removed. */
 bool openmetrics_is_ours(const char *path);
 
+/* 0 or a negative errno; the file is first written from the loop. */
 int openmetrics_create(struct daemon *d, struct openmetrics **out);
 /* After worker_stop and store_close. The file goes: a gpt2d that has ended has no figures. Takes
  * NULL. */

@@ -43,6 +43,7 @@ struct record_segment {
 };
 int record_segment(struct store *s, const struct record_segment *segment);
 
+/* done's rc is 0 also where there is no such run. 0, or -ENOMEM with nothing added. */
 int record_priority(
 	struct store *s, int64_t run, int64_t priority, void (*done)(void *arg, int rc), void *arg);
 

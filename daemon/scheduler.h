@@ -16,6 +16,7 @@
 struct daemon;
 struct scheduler;
 
+/* 0 or -ENOMEM. */
 int scheduler_create(struct daemon *d, struct scheduler **out);
 void scheduler_destroy(struct scheduler *s); /* takes NULL */
 
@@ -48,10 +49,11 @@ bool scheduler_busy(const struct scheduler *s); /* a run has begun and not ended
 bool scheduler_in_hand(const struct scheduler *s);
 /* The run that is with the engines, NULL when none. */
 struct run *scheduler_running(const struct scheduler *s);
-/* Why run, the next one, cannot be made ready: the disk is full; NULL: another run, or it can. */
-const struct store_failure *scheduler_lack(const struct scheduler *s, const struct run *run);
+/* Whether that run is being cancelled or interrupted. */
+bool scheduler_stopping(const struct scheduler *s);
 /* Why it is: "code: text"; NULL: it is not. */
 const char *scheduler_stop_reason(const struct scheduler *s);
-bool scheduler_stopping(const struct scheduler *s); /* that run is being cancelled or interrupted */
+/* Why run, the next one, cannot be made ready: the disk is full; NULL: another run, or it can. */
+const struct store_failure *scheduler_lack(const struct scheduler *s, const struct run *run);
 
 #endif

@@ -21,6 +21,7 @@ struct worker_job {
 	struct worker_job *next;                      /* private */
 };
 
+/* 0 or a negative errno: no thread, no descriptor, no memory. */
 int worker_create(struct event_base *base, struct worker **out);
 /* After worker_stop: done() is called at once with -ECANCELED. */
 void worker_add(struct worker *w, struct worker_job *job);
