@@ -69,6 +69,7 @@ immintrin.h x86intrin.h cpuid.h
 
 COLUMNS = 100
 C_LINES = 700
+FUNCTION_LINES = 60
 UMBRELLA_INCLUDES = 10
 
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
@@ -204,6 +205,24 @@ def layout(root):
     return findings
 
 
+def function_sizes(root):
+    """A function in C does one thing, on one screen; those of CUDA, whose kernels hold their tiles, are not counted."""
+    findings = []
+    for path in files(root, (".c",)):
+        begun = name = None
+        for number, line in enumerate(lines(path), 1):
+            if re.match(r"[A-Za-z_].*\(", line):
+                name = line
+            if line == "{":
+                begun = number
+            elif line == "}" and begun is not None:
+                if number - begun - 1 > FUNCTION_LINES:
+                    findings.append(f"{relative(root, path)}:{begun}: {number - begun - 1} lines, "
+                        f"at most {FUNCTION_LINES}: {name}")
+                begun = None
+    return findings
+
+
 def nothing_unfinished(root):
     """No notes to self in what is delivered."""
     findings = []
@@ -262,5 +281,5 @@ def public_names(root):
     return findings
 
 
-RULES = [includes, no_cuda_switch, no_grab_bags, layout, nothing_unfinished, header_comments,
+RULES = [includes, no_cuda_switch, no_grab_bags, layout, function_sizes, nothing_unfinished, header_comments,
     public_names]

@@ -105,6 +105,13 @@ def test_layout(tmp_path, text, said):
     assert len(findings) == 1 and said in findings[0]
 
 
+@pytest.mark.parametrize("n, found", [(60, 0), (61, 1)])
+def test_function_size(tmp_path, n, found):
+    text = "struct a {\n\tint x;\n};\n\nstatic int\nf(int x)\n{\n" + "\tx++;\n" * n + "}\n"
+    findings = rules.function_sizes(tree(tmp_path, engine__step_DOT_c=text, kernels__cuda__x_DOT_cu=text))
+    assert len(findings) == found and all(finding.startswith("engine/step.c:7: 61 lines") for finding in findings)
+
+
 def test_unfinished(tmp_path):
     root = tree(tmp_path, engine__step_DOT_c="/* TO" + "DO: later */\n", tests__a_DOT_py="# FIX" + "ME\n")
     assert len(rules.nothing_unfinished(root)) == 2
