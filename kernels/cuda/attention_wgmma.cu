@@ -55,3 +55,15 @@ bool attention_make_map(struct k_context *ctx, CUtensorMap *map, const void *ten
 			(int)rc, (long long)B, (long long)T, (long long)columns, tensor);
 	return rc == CUDA_SUCCESS;
 }
+
+/* The last heads' blocks fill all multiprocessors WAVES / 2 times over. */
+enum { WAVES = 4 };
+
+struct attention_order attention_order_of(
+	const struct k_context *ctx, int64_t heads, int64_t blocks, int at_once)
+{
+	int64_t last = (int64_t)WAVES * at_once * ctx->multiprocessors / (2 * blocks) + 1;
+
+	last = last < heads ? last : heads;
+	return {(int)blocks, (int)(heads - last), (int)last};
+}

@@ -20,6 +20,17 @@ struct attention_maps {
 	CUtensorMap qkv, dout, to;
 };
 
+/*
+ * Which head a block works for, and which of a head's blocks it is: rank 0 has most work. Heads go
+ * one after another, so that what runs at the same time shares tiles; of the last ones all blocks
+ * of rank 0 go first, then those of rank 1, so that multiprocessors end at about the same time.
+ */
+struct attention_order {
+	int blocks;  /* of a head */
+	int in_turn; /* heads that go one after another */
+	int last;    /* heads behind them */
+};
+
 /* OWN: tiles that belong to the groups; ROWS: each place has also a tile's ROWS_FLOATS. */
 template <int GROUPS, int STAGES, int OWN, bool ROWS> struct attention_ring {
 	static const int pair_bytes = 2 * WGMMA_TILE_BYTES + (ROWS ? ATTENTION_ROWS_BYTES : 0);
@@ -65,8 +76,37 @@ template <int GROUPS, int STAGES, int OWN, bool ROWS> struct attention_ring {
 
 #if WGMMA_THERE
 
-template <typename R>
-static __device__ __forceinline__ void attention_ring_init(R &r, int groups, int stages)
+/*
+ * Of a kernel that is launched early: until what the one before it writes is there. Of that one:
+ * the other may begin.
+ */
+static __device__ __forceinline__ void attention_await()
+{
+	asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+static __device__ __forceinline__ void attention_let_next_begin()
+{
+	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+struct attention_work {
+	int head, rank;
+};
+
+static __device__ __forceinline__ struct attention_work attention_work_of(
+	const struct attention_order &o)
+{
+	int at = (int)blockIdx.x - o.in_turn * o.blocks;
+
+	if (at < 0)
+		return {(int)blockIdx.x / o.blocks, (int)blockIdx.x % o.blocks};
+	return {o.in_turn + at % o.last, at / o.last};
+}
+
+/* first(): what thread 0 asks for, before the others know of the ring. */
+template <typename R, typename F>
+static __device__ __forceinline__ void attention_ring_init(R &r, int groups, int stages, F first)
 {
 	extern __shared__ char attention_memory[];
 	uint32_t at = (uint32_t)__cvta_generic_to_shared(attention_memory);
@@ -79,6 +119,7 @@ static __device__ __forceinline__ void attention_ring_init(R &r, int groups, int
 		}
 		bulk_barrier_init(r.owned(), 1);
 		bulk_fence();
+		first();
 	}
 	__syncthreads();
 }
@@ -135,7 +176,38 @@ static __device__ __forceinline__ void attention_put(
 
 #endif
 
-/* host: see attention_wgmma.cu; false: the context has failed */
+/* host: the kernel may begin before the stream's last kernel has ended, if that one lets it */
+template <typename... P, typename... A>
+static inline cudaError_t attention_launch_early(struct k_stream *s, void (*kernel)(P...),
+	int64_t blocks, int threads, int bytes, const A &...arguments)
+{
+	cudaLaunchAttribute early = {};
+	cudaLaunchConfig_t config = {};
+
+	early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+	early.val.programmaticStreamSerializationAllowed = 1;
+	config.gridDim = dim3((unsigned int)blocks);
+	config.blockDim = dim3((unsigned int)threads);
+	config.dynamicSmemBytes = (size_t)bytes;
+	config.stream = s->cuda;
+	config.attrs = &early;
+	config.numAttrs = CUDART_VERSION >= 12030; /* graphs know of it from there on */
+	return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+/*
+ * What backward needs of each query, to rows, ATTENTION_ROWS_FLOATS for each 64 of a head:
+ * attention_wgmma_rows.cu. Lets the next kernel begin.
+ */
+template <typename E>
+void attention_wgmma_rows(
+	struct k_stream *s, float *rows, const struct attention<E> &a, const E *out);
+
+/* host, see attention_wgmma.cu; at_once: blocks that a multiprocessor holds */
+struct attention_order attention_order_of(
+	const struct k_context *ctx, int64_t heads, int64_t blocks, int at_once);
+
+/* false: the context has failed */
 bool attention_make_map(struct k_context *ctx, CUtensorMap *map, const void *tensor, int64_t B,
 	int64_t T, int64_t columns);
 

@@ -5,58 +5,16 @@
 
 /*
  * As in attention_mma_backward.cu, with the halves that own keys and queries in one launch: first
- * a kernel writes what both need of each query, then blocks of either kind run beside each other.
+ * a kernel writes what both need of each query (attention_wgmma_rows.cu), then blocks of either
+ * kind run beside each other; they begin, and fetch what they multiply, while it still runs.
  * A block is one group; three to a multiprocessor were faster than two or three groups in a block,
  * or two with the next scores begun before the gradients are done.
  */
 enum { STAGES = 3, BLOCKS = 3 };
-enum { ROW_THREADS = 128, ROW_LANES = 8 };
-
-static const float log2_e = 1.4426950408889634f;
-
-/*
- * Log-sum-exp (base 2) and delta of 64 queries of a head, to place tile of the head; beyond the
- * last query the former is inf, which makes the probability 0.
- */
-template <typename E>
-static __global__ void __launch_bounds__(ROW_THREADS)
-	attention_rows(float *rows, const __grid_constant__ struct attention<E> a, const E *out)
-{
-	enum { AT_ONCE = ROW_THREADS / ROW_LANES, STEPS = WGMMA_TILE / AT_ONCE };
-	int64_t head = blockIdx.y, b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
-	int64_t first = (int64_t)blockIdx.x * WGMMA_TILE;
-	int lane = threadIdx.x % ROW_LANES, row = threadIdx.x / ROW_LANES;
-	float x[STEPS][8], y[STEPS][8];
-	float *to = rows + (head * gridDim.x + blockIdx.x) * ATTENTION_ROWS_FLOATS;
-
-#pragma unroll
-	for (int i = 0; i < STEPS; i++) {
-		int64_t t = first + row + i * AT_ONCE;
-		int64_t at = (b * a.T + (t < a.T ? t : a.T - 1)) * C + h * a.HS + 8 * lane;
-
-		element_load(x[i], a.dout + at);
-		element_load(y[i], out + at);
-	}
-#pragma unroll
-	for (int i = 0; i < STEPS; i++) {
-		int in_tile = row + i * AT_ONCE;
-		int64_t t = first + in_tile;
-		float sum = 0;
-
-#pragma unroll
-		for (int j = 0; j < 8; j++)
-			sum = fmaf(x[i][j], y[i][j], sum);
-#pragma unroll
-		for (int by = ROW_LANES / 2; by > 0; by /= 2)
-			sum += __shfl_xor_sync(reduce_all_lanes, sum, by);
-		if (lane == 0) {
-			to[in_tile] = t < a.T ? a.lse[head * a.T + t] * log2_e : INFINITY;
-			to[WGMMA_TILE + in_tile] = t < a.T ? sum : 0;
-		}
-	}
-}
 
 #if WGMMA_THERE
+
+static const float log2_e = 1.4426950408889634f;
 
 typedef attention_ring<1, STAGES, 2, true> ring;
 
@@ -68,9 +26,10 @@ struct place {
 };
 
 template <typename E>
-static __device__ __forceinline__ struct place place_of(const struct attention<E> &a, int mine)
+static __device__ __forceinline__ struct place place_of(
+	const struct attention<E> &a, int head, int mine)
 {
-	int head = (int)blockIdx.y, NH = (int)a.NH, lane = threadIdx.x & 31;
+	int NH = (int)a.NH, lane = threadIdx.x & 31;
 
 	return {head, head / NH, head % NH * WGMMA_TILE, (int)(a.NH * a.HS), mine,
 		(int)((a.T + WGMMA_TILE - 1) / WGMMA_TILE),
@@ -189,77 +148,122 @@ static __device__ __forceinline__ void score_gradients(float (&dp)[8][4], const 
 	}
 }
 
+/* What keys work on in a step: a tile of queries, its dout, and its rows (rows: of tile 0). */
+static __device__ __forceinline__ void fetch_rows(
+	const ring &r, const struct place &p, const float *rows, int i, int stage)
+{
+	bulk_load_bytes(r.rows(stage), rows + (int64_t)(p.mine + i) * ATTENTION_ROWS_FLOATS,
+		ATTENTION_ROWS_BYTES, r.full(stage));
+}
+
+static __device__ __forceinline__ void fetch_queries(
+	const ring &r, const struct attention_maps &m, const struct place &p, int i, int stage)
+{
+	bulk_expect(r.full(stage), ring::pair_bytes);
+	fetch_pair(r.pair(stage), r.full(stage), m, p.x, &m.dout, p.x, p.mine + i, p.b);
+}
+
+/* What queries work on: a tile of keys and its values. */
+static __device__ __forceinline__ void fetch_keys(
+	const ring &r, const struct attention_maps &m, const struct place &p, int i, int stage)
+{
+	bulk_expect(r.full(stage), 2 * WGMMA_TILE_BYTES);
+	fetch_pair(r.pair(stage), r.full(stage), m, p.C + p.x, &m.qkv, 2 * p.C + p.x, i, p.b);
+}
+
+static __device__ __forceinline__ void begin_keys(ring &r, const struct attention_maps &m,
+	const struct place &p, const float *rows, int count)
+{
+	attention_ring_init(r, 1, STAGES, [&] {
+		bulk_expect(r.owned(), 2 * WGMMA_TILE_BYTES);
+		fetch_pair(r.own(0), r.owned(), m, p.C + p.x, &m.qkv, 2 * p.C + p.x, p.mine, p.b);
+		for (int j = 0; j < STAGES && j < count; j++)
+			fetch_queries(r, m, p, j, j);
+		attention_await();
+		for (int j = 0; j < STAGES && j < count; j++)
+			fetch_rows(r, p, rows, j, j);
+	});
+	bulk_wait(r.owned(), 0);
+}
+
+static __device__ __forceinline__ void begin_queries(
+	ring &r, const struct attention_maps &m, const struct place &p, int count)
+{
+	attention_ring_init(r, 1, STAGES, [&] {
+		bulk_expect(r.owned(), 2 * WGMMA_TILE_BYTES);
+		fetch_pair(r.own(0), r.owned(), m, p.x, &m.dout, p.x, p.mine, p.b);
+		for (int j = 0; j < STAGES && j < count; j++)
+			fetch_keys(r, m, p, j, j);
+	});
+	attention_await();
+	bulk_wait(r.owned(), 0);
+}
+
+/* A step of the products of 64 keys; f: see turn. */
+template <typename E, bool DROP, typename F>
+static __device__ __forceinline__ void keys_step(float (&dk)[8][4], float (&dv)[8][4],
+	const struct attention<E> &a, const ring &r, const struct place &p, int i, int count, F f)
+{
+	extern __shared__ char attention_memory[];
+	int stage = i % STAGES;
+	uint64_t q_tile = wgmma_tile(r.pair(stage));
+	uint64_t dout_tile = wgmma_tile(r.pair(stage) + WGMMA_TILE_BYTES);
+	const float *lse = (const float *)(attention_memory + r.rows_offset(stage));
+	uint32_t fragments[4][4], ds_fragments[4][4];
+	float s[8][4], dp[8][4];
+
+	bulk_wait(r.full(stage), i / STAGES & 1);
+	wgmma_fence();
+	wgmma_times_rows(s, wgmma_tile(r.own(0)), q_tile, E());
+	wgmma_end();
+	wgmma_times_rows(dp, wgmma_tile(r.own(1)), dout_tile, E());
+	wgmma_end();
+	wgmma_wait<1>(s);
+	turn(r, i, count, f);
+	if (i == 0)
+		mask_diagonal<true>(s, p);
+	probabilities_turned(s, p, lse, a.scale * log2_e);
+	if constexpr (!DROP) {
+		attention_pack(fragments, s, E());
+		wgmma_fence();
+		wgmma_times_tile(dv, fragments, dout_tile, E());
+		wgmma_end();
+		wgmma_wait<1>(dp);
+	} else {
+		wgmma_wait<0>(dp);
+	}
+	score_gradients_turned<E, DROP>(dp, s, a, p, lse + WGMMA_TILE, p.mine + i);
+	if constexpr (DROP) {
+		attention_pack(fragments, s, E());
+		wgmma_fence();
+		wgmma_times_tile(dv, fragments, dout_tile, E());
+	}
+	attention_pack(ds_fragments, dp, E());
+	wgmma_fence();
+	wgmma_times_tile(dk, ds_fragments, q_tile, E());
+	wgmma_end();
+	wgmma_wait<0>(dk);
+	wgmma_ended(dv);
+}
+
 /* dk and dv of 64 keys. Scores are held transposed: rows are keys, columns queries. */
 template <typename E, bool DROP>
 static __device__ __forceinline__ void own_keys(const struct attention<E> &a,
-	const struct attention_maps &m, const float *all_rows, int mine)
+	const struct attention_maps &m, const float *all_rows, const struct place &p)
 {
-	extern __shared__ char attention_memory[];
-	const struct place p = place_of(a, mine);
-	const float scale = a.scale * log2_e;
+	const float *rows = all_rows + (int64_t)p.head * p.tiles * ATTENTION_ROWS_FLOATS;
 	float dk[8][4], dv[8][4];
-	int count = p.tiles - mine, i = 0;
+	int count = p.tiles - p.mine, i = 0, y = p.mine * WGMMA_TILE;
 	ring r;
 
-	attention_ring_init(r, 1, STAGES);
-	auto fetch = [&](int i, int stage) {
-		const float *rows =
-			all_rows + ((int64_t)p.head * p.tiles + mine + i) * ATTENTION_ROWS_FLOATS;
-
-		bulk_expect(r.full(stage), ring::pair_bytes);
-		fetch_pair(r.pair(stage), r.full(stage), m, p.x, &m.dout, p.x, mine + i, p.b);
-		bulk_load_bytes(r.rows(stage), rows, ATTENTION_ROWS_BYTES, r.full(stage));
-	};
-	if (threadIdx.x == 0) {
-		bulk_expect(r.owned(), 2 * WGMMA_TILE_BYTES);
-		fetch_pair(r.own(0), r.owned(), m, p.C + p.x, &m.qkv, 2 * p.C + p.x, mine, p.b);
-		for (int j = 0; j < STAGES && j < count; j++)
-			fetch(j, j);
-	}
-	__syncwarp();
-	bulk_wait(r.owned(), 0);
+	begin_keys(r, m, p, rows, count);
 	attention_zero(dk);
 	attention_zero(dv);
 	do {
-		int stage = i % STAGES;
-		uint64_t q_tile = wgmma_tile(r.pair(stage));
-		uint64_t dout_tile = wgmma_tile(r.pair(stage) + WGMMA_TILE_BYTES);
-		const float *lse = (const float *)(attention_memory + r.rows_offset(stage));
-		uint32_t fragments[4][4], ds_fragments[4][4];
-		float s[8][4], dp[8][4];
-
-		bulk_wait(r.full(stage), i / STAGES & 1);
-		wgmma_fence();
-		wgmma_times_rows(s, wgmma_tile(r.own(0)), q_tile, E());
-		wgmma_end();
-		wgmma_times_rows(dp, wgmma_tile(r.own(1)), dout_tile, E());
-		wgmma_end();
-		wgmma_wait<1>(s);
-		turn(r, i, count, fetch);
-		if (i == 0)
-			mask_diagonal<true>(s, p);
-		probabilities_turned(s, p, lse, scale);
-		if constexpr (!DROP) {
-			attention_pack(fragments, s, E());
-			wgmma_fence();
-			wgmma_times_tile(dv, fragments, dout_tile, E());
-			wgmma_end();
-			wgmma_wait<1>(dp);
-		} else {
-			wgmma_wait<0>(dp);
-		}
-		score_gradients_turned<E, DROP>(dp, s, a, p, lse + WGMMA_TILE, mine + i);
-		if constexpr (DROP) {
-			attention_pack(fragments, s, E());
-			wgmma_fence();
-			wgmma_times_tile(dv, fragments, dout_tile, E());
-		}
-		attention_pack(ds_fragments, dp, E());
-		wgmma_fence();
-		wgmma_times_tile(dk, ds_fragments, q_tile, E());
-		wgmma_end();
-		wgmma_wait<0>(dk);
-		wgmma_ended(dv);
+		keys_step<E, DROP>(dk, dv, a, r, p, i, count, [&](int i, int stage) {
+			fetch_queries(r, m, p, i, stage);
+			fetch_rows(r, p, rows, i, stage);
+		});
 	} while (++i < count);
 	__syncthreads();
 	attention_put(r.own(0), dk, a.scale, a.scale, E());
@@ -267,73 +271,67 @@ static __device__ __forceinline__ void own_keys(const struct attention<E> &a,
 	bulk_fence();
 	__syncthreads();
 	if (threadIdx.x == 0) {
-		int y = mine * WGMMA_TILE;
-
 		bulk_store(&m.to, p.C + p.x, y, p.b, r.own(0));
 		bulk_store(&m.to, 2 * p.C + p.x, y, p.b, r.own(1));
 		bulk_store_wait();
 	}
 }
 
+/* A step of the product of 64 queries; lse, delta: of the thread's rows. */
+template <typename E, bool DROP, typename F>
+static __device__ __forceinline__ void queries_step(float (&dq)[8][4], const struct attention<E> &a,
+	const ring &r, const struct place &p, const float (&lse)[2], const float (&delta)[2], int i,
+	int count, F f)
+{
+	const float scale = a.scale * log2_e;
+	int stage = i % STAGES;
+	uint64_t k_tile = wgmma_tile(r.pair(stage));
+	uint64_t v_tile = wgmma_tile(r.pair(stage) + WGMMA_TILE_BYTES);
+	uint32_t fragments[4][4];
+	float s[8][4], dp[8][4];
+
+	bulk_wait(r.full(stage), i / STAGES & 1);
+	wgmma_fence();
+	wgmma_times_rows(s, wgmma_tile(r.own(0)), k_tile, E());
+	wgmma_end();
+	wgmma_times_rows(dp, wgmma_tile(r.own(1)), v_tile, E());
+	wgmma_end();
+	wgmma_wait<1>(s);
+	turn(r, i, count, f);
+	if (i == p.mine)
+		mask_diagonal<false>(s, p);
+#pragma unroll
+	for (int n = 0; n < 8; n++) {
+#pragma unroll
+		for (int j = 0; j < 4; j++)
+			s[n][j] = element_exp2(fmaf(s[n][j], scale, -lse[j >> 1]));
+	}
+	wgmma_wait<0>(dp);
+	score_gradients<E, DROP>(dp, s, a, p, delta, i);
+	attention_pack(fragments, dp, E());
+	wgmma_fence();
+	wgmma_times_tile(dq, fragments, k_tile, E());
+	wgmma_end();
+}
+
 /* dq of 64 queries. */
 template <typename E, bool DROP>
 static __device__ __forceinline__ void own_queries(const struct attention<E> &a,
-	const struct attention_maps &m, const float *all_rows, int mine)
+	const struct attention_maps &m, const float *all_rows, const struct place &p)
 {
-	const struct place p = place_of(a, mine);
-	const float scale = a.scale * log2_e;
 	const float *rows =
-		all_rows + ((int64_t)p.head * p.tiles + mine) * ATTENTION_ROWS_FLOATS + p.row;
-	const float lse[2] = {rows[0], rows[8]};
-	const float delta[2] = {rows[WGMMA_TILE], rows[WGMMA_TILE + 8]};
+		all_rows + ((int64_t)p.head * p.tiles + p.mine) * ATTENTION_ROWS_FLOATS + p.row;
 	float dq[8][4];
-	int count = mine + 1, i = 0;
+	int count = p.mine + 1, i = 0;
 	ring r;
 
-	attention_ring_init(r, 1, STAGES);
-	auto fetch = [&](int i, int stage) {
-		bulk_expect(r.full(stage), 2 * WGMMA_TILE_BYTES);
-		fetch_pair(
-			r.pair(stage), r.full(stage), m, p.C + p.x, &m.qkv, 2 * p.C + p.x, i, p.b);
-	};
-	if (threadIdx.x == 0) {
-		bulk_expect(r.owned(), 2 * WGMMA_TILE_BYTES);
-		fetch_pair(r.own(0), r.owned(), m, p.x, &m.dout, p.x, mine, p.b);
-		for (int j = 0; j < STAGES && j < count; j++)
-			fetch(j, j);
-	}
-	__syncwarp();
-	bulk_wait(r.owned(), 0);
+	begin_queries(r, m, p, count);
+	const float lse[2] = {rows[0], rows[8]};
+	const float delta[2] = {rows[WGMMA_TILE], rows[WGMMA_TILE + 8]};
 	attention_zero(dq);
 	do {
-		int stage = i % STAGES;
-		uint64_t k_tile = wgmma_tile(r.pair(stage));
-		uint64_t v_tile = wgmma_tile(r.pair(stage) + WGMMA_TILE_BYTES);
-		uint32_t fragments[4][4];
-		float s[8][4], dp[8][4];
-
-		bulk_wait(r.full(stage), i / STAGES & 1);
-		wgmma_fence();
-		wgmma_times_rows(s, wgmma_tile(r.own(0)), k_tile, E());
-		wgmma_end();
-		wgmma_times_rows(dp, wgmma_tile(r.own(1)), v_tile, E());
-		wgmma_end();
-		wgmma_wait<1>(s);
-		turn(r, i, count, fetch);
-		if (i == mine)
-			mask_diagonal<false>(s, p);
-#pragma unroll
-		for (int n = 0; n < 8; n++) {
-#pragma unroll
-			for (int j = 0; j < 4; j++)
-				s[n][j] = element_exp2(fmaf(s[n][j], scale, -lse[j >> 1]));
-		}
-		wgmma_wait<0>(dp);
-		score_gradients<E, DROP>(dp, s, a, p, delta, i);
-		attention_pack(fragments, dp, E());
-		wgmma_fence();
-		wgmma_times_tile(dq, fragments, k_tile, E());
-		wgmma_end();
+		queries_step<E, DROP>(dq, a, r, p, lse, delta, i, count,
+			[&](int i, int stage) { fetch_keys(r, m, p, i, stage); });
 	} while (++i < count);
 	wgmma_wait<0>(dq);
 	__syncthreads();
@@ -341,7 +339,7 @@ static __device__ __forceinline__ void own_queries(const struct attention<E> &a,
 	bulk_fence();
 	__syncthreads();
 	if (threadIdx.x == 0) {
-		bulk_store(&m.to, p.x, mine * WGMMA_TILE, p.b, r.own(0));
+		bulk_store(&m.to, p.x, p.mine * WGMMA_TILE, p.b, r.own(0));
 		bulk_store_wait();
 	}
 }
@@ -352,44 +350,42 @@ static __device__ __forceinline__ void own_queries(const struct attention<E> &a,
 template <typename E, bool DROP>
 static __global__ void __launch_bounds__(WGMMA_THREADS, BLOCKS)
 	attention_backward_by_groups(const __grid_constant__ struct attention<E> a,
-		const __grid_constant__ struct attention_maps maps, const float *rows)
+		const __grid_constant__ struct attention_maps maps, const float *rows,
+		struct attention_order order)
 {
 #if WGMMA_THERE
-	int at = (int)blockIdx.x / 2;
+	const struct attention_work work = attention_work_of(order);
+	int at = work.rank / 2;
 
-	if (blockIdx.x % 2 == 0)
-		own_keys<E, DROP>(a, maps, rows, at);
+	if (work.rank % 2 == 0)
+		own_keys<E, DROP>(a, maps, rows, place_of(a, work.head, at));
 	else
-		own_queries<E, DROP>(a, maps, rows, (int)gridDim.x / 2 - 1 - at);
+		own_queries<E, DROP>(
+			a, maps, rows, place_of(a, work.head, order.blocks / 2 - 1 - at));
 #endif
 }
 
 template <typename E, bool DROP>
 static void launch(struct k_stream *s, const struct attention<E> &a,
-	const struct attention_maps &maps, const float *rows, dim3 grid)
+	const struct attention_maps &maps, const float *rows)
 {
 	const int bytes = attention_ring<1, STAGES, 2, true>::bytes;
+	int64_t heads = a.B * a.NH, blocks = 2 * ((a.T + WGMMA_TILE - 1) / WGMMA_TILE);
+	struct attention_order order = attention_order_of(s->ctx, heads, blocks, BLOCKS);
 	auto *kernel = attention_backward_by_groups<E, DROP>;
 
-	grid.x *= 2;
 	if (context_check(s->ctx, "k_attention_backward",
 		    cudaFuncSetAttribute(
 			    kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)))
-		kernel<<<grid, WGMMA_THREADS, (size_t)bytes, s->cuda>>>(a, maps, rows);
-}
-
-size_t attention_wgmma_rows_bytes(int64_t B, int64_t T, int64_t NH)
-{
-	int64_t tiles = (T + WGMMA_TILE - 1) / WGMMA_TILE;
-
-	return (size_t)(B * NH * tiles) * ATTENTION_ROWS_BYTES;
+		context_check(s->ctx, "k_attention_backward",
+			attention_launch_early(s, kernel, heads * blocks, WGMMA_THREADS, bytes, a,
+				maps, rows, order));
 }
 
 template <typename E>
 void attention_wgmma_backward(struct k_stream *s, const struct attention<E> &a, const E *out)
 {
-	int64_t tiles = (a.T + WGMMA_TILE - 1) / WGMMA_TILE, heads = a.B * a.NH, C = a.NH * a.HS;
-	dim3 grid((unsigned int)tiles, (unsigned int)heads);
+	int64_t C = a.NH * a.HS;
 	struct attention_maps maps;
 	float *rows = (float *)stream_scratch(s, attention_wgmma_rows_bytes(a.B, a.T, a.NH));
 
@@ -397,11 +393,11 @@ void attention_wgmma_backward(struct k_stream *s, const struct attention<E> &a, 
 		!attention_make_map(s->ctx, &maps.dout, a.dout, a.B, a.T, C) ||
 		!attention_make_map(s->ctx, &maps.to, a.dqkv, a.B, a.T, 3 * C))
 		return;
-	attention_rows<<<grid, ROW_THREADS, 0, s->cuda>>>(rows, a, out);
+	attention_wgmma_rows(s, rows, a, out);
 	if (a.drop.on)
-		launch<E, true>(s, a, maps, rows, grid);
+		launch<E, true>(s, a, maps, rows);
 	else
-		launch<E, false>(s, a, maps, rows, grid);
+		launch<E, false>(s, a, maps, rows);
 }
 
 template void attention_wgmma_backward(

@@ -11,7 +11,7 @@
  * Accumulators of a product under way belong to it: they are read after wgmma_wait alone, which
  * therefore takes them. What ptxas (13.0) makes of products in a loop is to be looked at:
  * - fragments that the loop reads and never writes were given the registers of others that it
- *   writes, so what outlives a step is read from memory;
+ *   writes, so what outlives a step is read from memory, or read again in some step;
  * - a loop that may run zero times and leaves a product under way has them all run one by one
  *   (its remark C7515), so such loops test at their end.
  */
@@ -113,8 +113,21 @@ static __device__ __forceinline__ void wgmma_ended(float (&d)[8][4])
 			     : "l"(a), "l"(b)); \
 	}
 
+/* d += a b, and d = a b (first): a is a fragment, b's columns are k. */
+#define WGMMA_FROM_REGISTERS_ROWS(name, type, element, constraint, plus) \
+	static __device__ __forceinline__ void name( \
+		float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, element) \
+	{ \
+		asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type \
+			     " " WGMMA_NAMES ", {%32, %33, %34, %35}, %36, " plus ", 1, 1, 0;" \
+			     : WGMMA_ALL(constraint, d) \
+			     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)); \
+	}
+
 #define WGMMA_OF(type, element) \
 	WGMMA_FROM_REGISTERS(type, element) \
+	WGMMA_FROM_REGISTERS_ROWS(wgmma_multiply_rows_first, type, element, "=f", "0") \
+	WGMMA_FROM_REGISTERS_ROWS(wgmma_multiply_rows, type, element, "+f", "1") \
 	WGMMA_FROM_MEMORY(wgmma_multiply_first, type, element, "=f", "0") \
 	WGMMA_FROM_MEMORY(wgmma_multiply, type, element, "+f", "1")
 
@@ -130,6 +143,17 @@ static __device__ __forceinline__ void wgmma_times_rows(
 #pragma unroll
 	for (int k = 1; k < 4; k++)
 		wgmma_multiply(d, wgmma_columns(a, k), wgmma_columns(b, k), type);
+}
+
+/* d = a times the transpose of tile b. */
+template <typename E>
+static __device__ __forceinline__ void wgmma_times_rows(
+	float (&d)[8][4], const uint32_t (&a)[4][4], uint64_t b, E type)
+{
+	wgmma_multiply_rows_first(d, a[0], b, type);
+#pragma unroll
+	for (int k = 1; k < 4; k++)
+		wgmma_multiply_rows(d, a[k], wgmma_columns(b, k), type);
 }
 
 /* d += a times tile b. */
