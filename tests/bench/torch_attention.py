@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 ROUNDS, ROUND_MS = 7, 4.0
-SHAPES = [("micro 2, T 512", 2, 512, 12, 64), ("B 64, T 1024", 64, 1024, 12, 64)]
+SHAPES = [("micro 2, T 512", 2, 512, 12, 64), ("B 16, T 512", 16, 512, 12, 64),
+          ("B 64, T 1024", 64, 1024, 12, 64)]
 BACKENDS = [("FlashAttention-2", SDPBackend.FLASH_ATTENTION), ("cuDNN", SDPBackend.CUDNN_ATTENTION)]
 
 
