@@ -203,17 +203,8 @@ static __global__ void __launch_bounds__(TILED_THREADS, FINE ? FINE_BLOCKS : BLO
 template <bool FINE, bool DROP>
 static void launch(struct k_stream *s, const struct attention<float> &a)
 {
-	void (*kernels[2])(const struct attention<float>) = {
-		attention_backward_keys_in_tf32<FINE, DROP>,
-		attention_backward_queries_in_tf32<FINE, DROP>,
-	};
-
-	for (int i = 0; i < 2; i++) {
-		context_check(s->ctx, "attention",
-			cudaFuncSetAttribute(
-				kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
-		kernels[i]<<<tiled_blocks(a), TILED_THREADS, BYTES, s->cuda>>>(a);
-	}
+	tiled_launch(s, attention_backward_keys_in_tf32<FINE, DROP>, a, BYTES);
+	tiled_launch(s, attention_backward_queries_in_tf32<FINE, DROP>, a, BYTES);
 }
 
 void attention_tf32_backward(struct k_stream *s, const struct attention<float> &a)

@@ -94,8 +94,5 @@ void attention_tf32_forward(struct k_stream *s, const struct attention<float> &a
 		{attention_forward_in_tf32<true, false>, attention_forward_in_tf32<true, true>},
 	};
 
-	context_check(s->ctx, "attention",
-		cudaFuncSetAttribute(
-			kernels[fine][drop], cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
-	kernels[fine][drop]<<<tiled_blocks(a), TILED_THREADS, BYTES, s->cuda>>>(a);
+	tiled_launch(s, kernels[fine][drop], a, BYTES);
 }

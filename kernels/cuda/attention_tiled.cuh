@@ -28,9 +28,16 @@ struct tiled_place {
 	int tile;
 };
 
-static inline unsigned int tiled_blocks(const struct attention<float> &a)
+/* A block for each tile of each head; bytes: of its shared memory. */
+static inline void tiled_launch(struct k_stream *s, void (*kernel)(const struct attention<float>),
+	const struct attention<float> &a, int bytes)
 {
-	return (unsigned int)((a.T + TILED_SIDE - 1) / TILED_SIDE * a.B * a.NH);
+	unsigned int blocks =
+		(unsigned int)((a.T + TILED_SIDE - 1) / TILED_SIDE * a.B * a.NH);
+
+	context_check(s->ctx, "attention",
+		cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+	kernel<<<blocks, TILED_THREADS, (size_t)bytes, s->cuda>>>(a);
 }
 
 #if MMA_THERE

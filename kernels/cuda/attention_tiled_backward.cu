@@ -245,16 +245,8 @@ static __global__ void __launch_bounds__(TILED_THREADS, BLOCKS)
 #endif
 }
 
-static void launch(struct k_stream *s, void (*kernel)(const struct attention<float>),
-	const struct attention<float> &a)
-{
-	context_check(s->ctx, "attention",
-		cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
-	kernel<<<tiled_blocks(a), TILED_THREADS, BYTES, s->cuda>>>(a);
-}
-
 void attention_tiled_backward(struct k_stream *s, const struct attention<float> &a)
 {
-	launch(s, attention_backward_keys_by_tiles, a);
-	launch(s, attention_backward_queries_by_tiles, a);
+	tiled_launch(s, attention_backward_keys_by_tiles, a, BYTES);
+	tiled_launch(s, attention_backward_queries_by_tiles, a, BYTES);
 }

@@ -158,8 +158,5 @@ static __global__ void __launch_bounds__(TILED_THREADS, BLOCKS)
 
 void attention_tiled_forward(struct k_stream *s, const struct attention<float> &a)
 {
-	context_check(s->ctx, "attention",
-		cudaFuncSetAttribute(attention_forward_by_tiles,
-			cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
-	attention_forward_by_tiles<<<tiled_blocks(a), TILED_THREADS, BYTES, s->cuda>>>(a);
+	tiled_launch(s, attention_forward_by_tiles, a, BYTES);
 }
