@@ -105,6 +105,11 @@ static bool tune(struct segment *s, struct warm *w, struct link *link)
 			return false;
 	}
 	tuned_add(&w->tuned, &s->config);
+	if (w->tuned.guessed > 0 && w->rank == 0)
+		link_log(link, "warning",
+			"no memory to time the algorithms of %" PRId64
+			" products: they are the library's guess",
+			w->tuned.guessed);
 	if (w->tuned.note[0])
 		link_log(link, "warning", "the choices of algorithms are not kept: %s",
 			w->tuned.note);

@@ -34,6 +34,9 @@ static char *text_in_force(struct tuned *t)
 	struct k_choice *choices = all_choices(t, &t->n);
 	char *text = choices ? tuning_text(t->holds_for, choices, t->n) : NULL;
 
+	t->guessed = 0;
+	for (int64_t i = 0; choices && i < t->n; i++)
+		t->guessed += choices[i].timed == 0;
 	free(choices);
 	if (!text || artifact_sha256(text, strlen(text), t->sha256))
 		t->sha256[0] = '\0';

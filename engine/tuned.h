@@ -25,6 +25,7 @@ struct tuned {
 	} shape[TUNED_SHAPES]; /* the latest */
 	int64_t shapes;
 	int64_t n;            /* choices that sha256 is of */
+	int64_t guessed;      /* of them, that no memory was there to time */
 	char sha256[65];      /* of all choices in force as a file of tuning.h; empty: none */
 	char file_sha256[65]; /* of the file as it was read or written */
 	char note[512];       /* what was wrong with the file; empty: nothing */

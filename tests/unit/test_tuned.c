@@ -214,6 +214,7 @@ static void started_again(void **state)
 	assert_int_equal(strlen(t.sha256), 64);
 	assert_string_equal(t.sha256, t.file_sha256);
 	assert_int_equal(tuned_missed(&t), 0);
+	assert_int_equal(t.guessed, 0);
 	choose(&first, 3, 30, 1);
 	assert_int_equal(tuned_missed(&t), 1);
 
@@ -237,6 +238,7 @@ static void guesses_are_not_for_ever(void **state)
 	choose(&first, 5, 50, 0);
 	choose(&first, 4, 40, 1);
 	assert_int_equal(tuned_share(&t, NULL, 0, &changed), 0);
+	assert_int_equal(t.guessed, 1);
 	tuned_init(&t, &second, *state);
 	assert_int_equal(second.n, 1);
 	assert_int_equal(second.choices[0].algorithm[0], 40);
