@@ -339,6 +339,8 @@ static const char *exit_meaning(int status)
 		return " (gpt2d went away)";
 	case ENGINE_EXIT_BOOTSTRAP:
 		return " (ranks could not reach each other)";
+	case ENGINE_EXIT_STARVED:
+		return " (no more processes or threads: raise ulimit -u, TasksMax= of the unit)";
 	default:
 		return "";
 	}

@@ -219,7 +219,7 @@ int main(int argc, char **argv)
 		fprintf(stderr,
 			"gpt2-engine: the line to gpt2d, descriptor 3 and its thread: %s\n",
 			starved_text(rc));
-		end(ENGINE_EXIT_POISONED);
+		end(rc == -EAGAIN ? ENGINE_EXIT_STARVED : ENGINE_EXIT_POISONED);
 	}
 	code = a.check ? rank_check(link, a.warm.threads) : rank_run(link, &a.warm);
 	link_destroy(link);

@@ -171,18 +171,21 @@ int rank_run(struct link *link, const struct warm_options *options)
 	struct writer *writer = NULL;
 	struct warm *w;
 	char error[512];
-	int code = ENGINE_EXIT_POISONED;
+	int code = ENGINE_EXIT_POISONED, rc;
 
-	if (warm_create(options, &w, error, sizeof(error))) {
+	rc = warm_create(options, &w, error, sizeof(error));
+	if (rc) {
 		link_log(link, "error", "%s", error);
-		return ENGINE_EXIT_POISONED;
+		return rc == -EAGAIN ? ENGINE_EXIT_STARVED : ENGINE_EXIT_POISONED;
 	}
 	if (w->rank == 0 && w->tuned.note[0])
 		link_log(link, "warning", "algorithms are chosen anew: %s", w->tuned.note);
 	k_context_info(w->ctx, &wo.device);
 	wo.collectives = w->collectives ? collectives_library(w->collectives) : NULL;
-	if (w->rank == 0 && writer_create(&wo, &writer)) {
+	rc = w->rank == 0 ? writer_create(&wo, &writer) : 0;
+	if (rc) {
 		link_log(link, "error", "no thread to write files with");
+		code = rc == -EAGAIN ? ENGINE_EXIT_STARVED : ENGINE_EXIT_POISONED;
 		goto out;
 	}
 	say_hello(link, "rank", w->rank,
@@ -319,6 +322,7 @@ int rank_check(struct link *link, int threads)
 	if (rc) {
 		link_log(link, "error", "check: no device to ask: %s",
 			rc == -ENOMEM ? why : starved_text(rc));
+		code = rc == -EAGAIN ? ENGINE_EXIT_STARVED : code;
 		goto out;
 	}
 	say_hello(link, "check", 0, NULL, ctx);

@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import tempfile
@@ -17,6 +18,7 @@ import pytest
 from helpers import BUILD, FAKE_ENGINE, Daemon, spec, wait_for
 
 GPT2D = BUILD / "daemon" / "gpt2d"
+ENGINE = BUILD / "engine" / "gpt2-engine-cpu"
 NAMES = ["gpt2d", "settings", "device", "engine", "checker", "socket", "lock", "state", "database", "lock",
     "queue", "log", "data", "metrics", "processors", "memory", "/dev/shm", "nofile", "memlock", "nproc", "fsize", "GPUs", "clock", "systemd"]
 
@@ -373,6 +375,17 @@ def test_too_few_processes(home, monkeypatch):
     found = checks(home, status=1, **more)
     assert found["nproc"][0] == "warn" and found["nproc"][1].startswith("1 processes and threads for all of this user")
     assert said in found["engine"][1]
+    # an engine that gets no thread ends with a status of its own, whichever thread it is
+    for most in (1, 2):
+        ours, its = socket.socketpair()
+        more["preexec_fn"] = lambda: (resource.setrlimit(resource.RLIMIT_NPROC, (most, most)), os.dup2(its.fileno(), 3))
+        engine = subprocess.run([ENGINE, "--role", "rank", "--rank", "0", "--ranks", "1", "--threads", "2"], capture_output=True, text=True,
+            timeout=60, check=False, pass_fds=(3,), env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}, **more)
+        assert engine.returncode == 74, engine
+        its.close()
+        told = engine.stderr + ours.recv(1 << 16).decode()
+        assert said in told
+        ours.close()
 
 
 def test_too_few_descriptors_for_any_client(home):
