@@ -14,6 +14,7 @@
 #include "ctl/format.h"
 #include "proto/artifact.h"
 #include "proto/base64.h"
+#include "proto/clock.h"
 #include "proto/digest.h"
 
 enum {
@@ -88,7 +89,7 @@ static void draw(struct copy *k, const struct item *item, int64_t now_ns)
 
 static void advance(struct copy *k, const struct item *item, int64_t bytes)
 {
-	const int64_t now_ns = client_now_ns();
+	const int64_t now_ns = clock_mono_ns();
 
 	k->done = format_sum(k->done, bytes);
 	if (k->ctl->err.tty && !k->ctl->json && now_ns - k->drawn_ns >= DRAW_NS)
@@ -443,7 +444,7 @@ static enum outcome copy_turn(
 int artifact_copy_all(struct ctl *ctl, struct client *c, json_t *result, const char *dir,
 	bool force, bool *incomplete, struct ctl_error *e)
 {
-	struct copy k = {.ctl = ctl, .client = c, .force = force, .start_ns = client_now_ns()};
+	struct copy k = {.ctl = ctl, .client = c, .force = force, .start_ns = clock_mono_ns()};
 	enum outcome outcome = COPIED;
 	json_t *file;
 	size_t i;

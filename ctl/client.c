@@ -12,6 +12,7 @@
 #include "ctl/endpoint.h"
 #include "ctl/format.h"
 #include "ctl/interrupt.h"
+#include "proto/clock.h"
 #include "proto/frame.h"
 #include "proto/rpc.h"
 #include "proto/version.h"
@@ -37,18 +38,10 @@ struct client {
 	struct event *first, **end; /* events not taken yet */
 };
 
-int64_t client_now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* In so many seconds, but not after until_ns (-1: never). */
 static int64_t deadline_in(int seconds, int64_t until_ns)
 {
-	const int64_t ns = client_now_ns() + (int64_t)seconds * 1000000000;
+	const int64_t ns = clock_mono_ns() + (int64_t)seconds * 1000000000;
 
 	return until_ns >= 0 && until_ns < ns ? until_ns : ns;
 }
@@ -57,13 +50,13 @@ static int64_t deadline_in(int seconds, int64_t until_ns)
 
 static double seconds_since(int64_t then_ns)
 {
-	return (double)(client_now_ns() - then_ns) / 1e9;
+	return (double)(clock_mono_ns() - then_ns) / 1e9;
 }
 
 /* Once, when it is time to. */
 static void notice(struct client *c, int64_t deadline_ns)
 {
-	if (c->notice_ns < 0 || client_now_ns() < c->notice_ns)
+	if (c->notice_ns < 0 || clock_mono_ns() < c->notice_ns)
 		return;
 	c->notice_ns = -1;
 	if (c->notice_to && c->hello && c->expected)
@@ -76,7 +69,7 @@ static void notice(struct client *c, int64_t deadline_ns)
 /* Whether it is the caller's own limit that has passed. */
 static bool is_over(const struct client *c)
 {
-	return c->until_ns >= 0 && client_now_ns() >= c->until_ns;
+	return c->until_ns >= 0 && clock_mono_ns() >= c->until_ns;
 }
 
 /* A full backlog shows as EAGAIN: try again until the deadline. */
@@ -84,7 +77,7 @@ static int connect_until(struct client *c, int64_t deadline_ns, struct ctl_error
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	const struct timespec pause = {0, 20000000};
-	const int64_t begun_ns = client_now_ns();
+	const int64_t begun_ns = clock_mono_ns();
 
 	memcpy(address.sun_path, c->endpoint.path, sizeof(address.sun_path));
 	for (;;) {
@@ -92,7 +85,7 @@ static int connect_until(struct client *c, int64_t deadline_ns, struct ctl_error
 			return 0;
 		if (errno != EAGAIN && errno != EINTR)
 			return endpoint_absent(&c->endpoint, errno, e);
-		if (client_now_ns() > deadline_ns)
+		if (clock_mono_ns() > deadline_ns)
 			return endpoint_silent(
 				&c->endpoint, seconds_since(begun_ns), is_over(c), e);
 		notice(c, deadline_ns);
@@ -110,7 +103,7 @@ static int wait_for(struct client *c, short events, int64_t deadline_ns)
 	int n;
 
 	if (deadline_ns >= 0) {
-		left = deadline_ns - client_now_ns();
+		left = deadline_ns - clock_mono_ns();
 		if (left < 0)
 			left = 0;
 	}
@@ -280,7 +273,7 @@ static int unanswered(struct client *c, int64_t begun_ns, int error, struct ctl_
 static int await_reply(
 	struct client *c, json_int_t id, int64_t deadline_ns, json_t **result, struct ctl_error *e)
 {
-	const int64_t begun_ns = client_now_ns();
+	const int64_t begun_ns = clock_mono_ns();
 	struct rpc_message m;
 	int error, exit;
 
@@ -328,7 +321,7 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 	free(line);
 	/* a daemon that refuses a client says why before it closes: read on */
 	if (error == -ETIMEDOUT)
-		return unanswered(c, client_now_ns() - (int64_t)deadline_s * 1000000000, error, e);
+		return unanswered(c, clock_mono_ns() - (int64_t)deadline_s * 1000000000, error, e);
 	if (error && error != -EPIPE && error != -ECONNRESET)
 		return lost(c, e, error);
 	exit = await_reply(c, c->last_id, deadline_ns, result, e);

@@ -57,12 +57,9 @@ enum client_news {
 	CLIENT_INTERRUPTED, /* a signal, see interrupt.h */
 	CLIENT_LOST,        /* the connection ended or broke, e says how */
 };
-/* Wait for an event until deadline_ns (client_now_ns; -1: for ever). *params is owned by the
+/* Wait for an event until deadline_ns (clock_mono_ns; -1: for ever). *params is owned by the
  * caller. */
 enum client_news client_next(struct client *c, int64_t deadline_ns, char event[64], json_t **params,
 	struct ctl_error *e);
-
-/* The monotonic clock. */
-int64_t client_now_ns(void);
 
 #endif

@@ -8,6 +8,7 @@
 #include "ctl/progress.h"
 #include "ctl/text.h"
 #include "ctl/watch.h"
+#include "proto/clock.h"
 
 enum { NAME_BYTES = 80, REASON_BYTES = 600 };
 
@@ -74,7 +75,7 @@ static void event_step(const struct shown *s)
 		.tokens_per_s = format_real(s->params, "tokens_per_sec"),
 	};
 
-	progress_show(s->progress, &step, client_now_ns());
+	progress_show(s->progress, &step, clock_mono_ns());
 }
 
 static void event_log(const struct shown *s)

@@ -13,6 +13,7 @@
 #include "ctl/text.h"
 #include "ctl/verb.h"
 #include "ctl/view.h"
+#include "proto/clock.h"
 
 enum { FIRST_NS = 200000000, SCREEN_REPLY_S = 5 };
 
@@ -95,7 +96,7 @@ static bool wait_until(struct top *top, int64_t until_ns, struct ctl_error *e, b
 	*lost = false;
 	while (!interrupt_seen()) {
 		struct pollfd fds[2] = {{.fd = -1}, {.fd = -1}};
-		const int64_t left_ns = until_ns - client_now_ns();
+		const int64_t left_ns = until_ns - clock_mono_ns();
 		int key;
 
 		if (left_ns <= 0)
@@ -155,7 +156,7 @@ static int look_again(struct top *top, struct ctl_error *e)
 	int exit, rc;
 
 	while (top->left != 0) {
-		const int64_t begun_ns = client_now_ns();
+		const int64_t begun_ns = clock_mono_ns();
 
 		exit = look(top, e);
 		if (exit && interrupt_seen())

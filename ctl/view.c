@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ctl/format.h"
+#include "proto/clock.h"
 #include "proto/rpc.h"
 
 void view_init(struct view *v)
@@ -118,7 +119,7 @@ int view_look(struct view *v, struct client *c, struct ctl_error *e)
 
 	if (exit)
 		return exit;
-	now_ns = client_now_ns();
+	now_ns = clock_mono_ns();
 	set_loads(status, v->status, (double)(now_ns - v->at_ns) / 1e9);
 	json_decref(v->status);
 	v->status = status;

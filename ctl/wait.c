@@ -9,6 +9,7 @@
 #include "ctl/text.h"
 #include "ctl/verb.h"
 #include "ctl/watch.h"
+#include "proto/clock.h"
 
 static const struct option_row options[] = {
 	{"any", 'a', OPTION_FLAG, NULL, 0, 0,
@@ -35,7 +36,7 @@ struct wait {
 	size_t n;
 	bool any;
 	bool store_fails;    /* that was said */
-	int64_t deadline_ns; /* client_now_ns; -1: none; 0: look once */
+	int64_t deadline_ns; /* clock_mono_ns; -1: none; 0: look once */
 };
 
 /* To look takes what it takes. */
@@ -269,7 +270,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	int64_t id;
 
 	if (timeout >= 0.0)
-		w.deadline_ns = timeout > 0.0 ? client_now_ns() + (int64_t)(timeout * 1e9) : 0;
+		w.deadline_ns = timeout > 0.0 ? clock_mono_ns() + (int64_t)(timeout * 1e9) : 0;
 	w.runs = calloc(args->n_words, sizeof(*w.runs));
 	if (!w.runs)
 		exit = ctl_error_set(&e, CTL_TRANSPORT, "out of memory");

@@ -6,6 +6,7 @@
 #include "ctl/format.h"
 #include "ctl/interrupt.h"
 #include "ctl/output.h"
+#include "proto/clock.h"
 
 int watch_exit(const char *state)
 {
@@ -127,7 +128,7 @@ static int detached(const struct watch *w, struct ctl_error *e)
 int watch_reconnect(
 	struct ctl *ctl, struct client **c, int64_t id, int64_t deadline_ns, struct ctl_error *e)
 {
-	const int64_t until_ns = client_now_ns() + (int64_t)WATCH_RETURN_S * 1000000000;
+	const int64_t until_ns = clock_mono_ns() + (int64_t)WATCH_RETURN_S * 1000000000;
 	const struct timespec pause = {0, 100000000};
 	char why[sizeof(e->message)];
 	int exit;
@@ -141,7 +142,7 @@ int watch_reconnect(
 		nanosleep(&pause, NULL);
 		ctl_error_clear(e);
 		exit = client_open_until(ctl, deadline_ns, c, e);
-	} while (exit == CTL_NO_DAEMON && client_now_ns() < until_ns && !interrupt_seen());
+	} while (exit == CTL_NO_DAEMON && clock_mono_ns() < until_ns && !interrupt_seen());
 	if (exit != CTL_NO_DAEMON)
 		return exit;
 	if (id == 0)
@@ -179,7 +180,7 @@ static int watch_events(struct ctl *ctl, struct client *c, struct watch *w, stru
 	bool *any, struct ctl_error *e)
 {
 	/* a daemon that sends no run.done for a run that had ended is not waited for */
-	const int64_t grace_ns = client_now_ns() + 2000000000;
+	const int64_t grace_ns = clock_mono_ns() + 2000000000;
 	char event[64];
 	json_t *params;
 	bool last;

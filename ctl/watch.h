@@ -16,7 +16,7 @@ enum { WATCH_RETURN_S = 5 };
 
 struct watch {
 	int64_t id;
-	int64_t deadline_ns;       /* client_now_ns; -1: none */
+	int64_t deadline_ns;       /* clock_mono_ns; -1: none */
 	struct progress *progress; /* NULL: events are not shown */
 	/* results */
 	char name[80], state[32], reason[600], dir[4096];

@@ -1,4 +1,4 @@
-/* clock.h: durations from the monotonic clock, timestamps in UTC. */
+/* clock.h: who has been silent for how long, which clock is believed, timestamps as text. */
 #ifndef GPT2D_CLOCK_H
 #define GPT2D_CLOCK_H
 
@@ -6,11 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CLOCK_S_NS INT64_C(1000000000)
-
-int64_t clock_mono_ns(void);
-int64_t clock_boot_ns(void); /* the same, the machine's suspension included */
-int64_t clock_utc_ns(void);  /* since 1970 */
+#include "proto/clock.h"
 
 /*
  * For who looks each second how long others have been silent: it may have stood still itself

@@ -12,6 +12,7 @@
 #include "engine/ucx_operation.h"
 #include "engine/ucx_sum.h"
 #include "engine/ucx_wire.h"
+#include "proto/clock.h"
 
 /*
  * A collective as it was issued. It runs where its stream runs host functions: on the stream's own
@@ -219,19 +220,19 @@ void collectives_count(const struct collectives_group *g, struct collectives_byt
  */
 static int wait_for_turn(struct collectives *c, const struct operation *o)
 {
-	int64_t since = ucx_wire_now_ns();
+	int64_t since = clock_mono_ns();
 	int status = 0;
 
 	pthread_mutex_lock(&c->lock);
 	while (c->finished != o->ticket && ucx_wire_error(c->wire) == NULL) {
-		int64_t at = ucx_wire_now_ns() + 100 * 1000 * 1000;
+		int64_t at = clock_mono_ns() + 100 * 1000 * 1000;
 		struct timespec t = {at / 1000000000, at % 1000000000};
 
 		pthread_cond_timedwait(&c->turn, &c->lock, &t);
 		if (c->running)
-			since = ucx_wire_now_ns();
+			since = clock_mono_ns();
 		if (c->finished != o->ticket &&
-			ucx_wire_now_ns() - since > ucx_wire_timeout_ns(c->wire)) {
+			clock_mono_ns() - since > ucx_wire_timeout_ns(c->wire)) {
 			status = -ETIMEDOUT;
 			break;
 		}

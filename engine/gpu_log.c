@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "proto/clock.h"
 #include "proto/thread.h"
 
 enum { THROTTLE_IDLE = 1 };
@@ -47,27 +48,17 @@ static bool has_room(struct gpu_log_samples *s)
 	return true;
 }
 
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* With the lock, which is let go while the driver is asked. */
 static struct gpu_log_sample read_sample(struct gpu_log *log)
 {
 	struct gpu_log_sample sample;
-	struct timespec now;
 
 	pthread_mutex_unlock(&log->lock);
 	nvml_read(log->nvml, &sample.s);
-	clock_gettime(CLOCK_REALTIME, &now);
-	sample.utc_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+	sample.utc_ns = clock_utc_ns();
 	pthread_mutex_lock(&log->lock);
 	log->latest = sample.s;
-	log->latest_ns = now_ns();
+	log->latest_ns = clock_mono_ns();
 	return sample;
 }
 
@@ -81,7 +72,7 @@ static void keep(struct gpu_log *log, struct gpu_log_sample sample)
 
 static struct timespec time_in_ms(int64_t ms)
 {
-	const int64_t ns = now_ns() + ms * 1000000;
+	const int64_t ns = clock_mono_ns() + ms * 1000000;
 
 	return (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
 }
@@ -175,7 +166,7 @@ bool gpu_log_latest(struct gpu_log *log, struct nvml_sample *out)
 
 	pthread_mutex_lock(&log->lock);
 	fresh = log->latest_ns != 0 &&
-		now_ns() - log->latest_ns < (int64_t)GPU_LOG_FRESH_MS * 1000000;
+		clock_mono_ns() - log->latest_ns < (int64_t)GPU_LOG_FRESH_MS * 1000000;
 	*out = log->latest;
 	pthread_mutex_unlock(&log->lock);
 	return fresh;

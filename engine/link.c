@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "proto/clock.h"
 #include "proto/frame.h"
 #include "proto/protocol.h"
 #include "proto/thread.h"
@@ -42,14 +42,6 @@ struct link {
 	bool closed;  /* nothing comes in any more */
 	bool closing; /* link_destroy: write what is left and end */
 };
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static void wake(struct link *l)
 {
@@ -285,7 +277,7 @@ static void wait_for_events(struct link *l, const struct turn *t, int64_t until_
 		{.fd = l->fd,
 			.events = (short)((t->closed ? 0 : POLLIN) | (t->output ? POLLOUT : 0))},
 	};
-	int64_t left_ns = until_ns - now_ns();
+	int64_t left_ns = until_ns - clock_mono_ns();
 	uint64_t count;
 
 	if (t->closed && !t->output)
@@ -302,7 +294,7 @@ static void wait_for_events(struct link *l, const struct turn *t, int64_t until_
 static void *run(void *arg)
 {
 	struct link *l = arg;
-	int64_t alive_ns = now_ns() + ALIVE_NS, end_ns = INT64_MAX;
+	int64_t alive_ns = clock_mono_ns() + ALIVE_NS, end_ns = INT64_MAX;
 
 	for (;;) {
 		struct turn t = look(l);
@@ -310,15 +302,15 @@ static void *run(void *arg)
 		if (t.closing && (!t.output || t.closed))
 			return NULL;
 		if ((t.closed || t.closing) && end_ns == INT64_MAX)
-			end_ns = now_ns() + (t.closing ? FLUSH_NS : LINK_ORPHAN_NS);
-		if (now_ns() >= end_ns) {
+			end_ns = clock_mono_ns() + (t.closing ? FLUSH_NS : LINK_ORPHAN_NS);
+		if (clock_mono_ns() >= end_ns) {
 			if (t.closing)
 				return NULL;
 			_exit(ENGINE_EXIT_ORPHAN);
 		}
-		if (now_ns() >= alive_ns) {
+		if (clock_mono_ns() >= alive_ns) {
 			say_alive(l);
-			alive_ns = now_ns() + ALIVE_NS;
+			alive_ns = clock_mono_ns() + ALIVE_NS;
 		}
 		wait_for_events(l, &t, end_ns < alive_ns ? end_ns : alive_ns);
 	}

@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "engine/measure.h"
 #include "engine/metrics_report.h"
 #include "engine/plan.h"
 #include "kernels/kernels.h"
 #include "proto/artifact.h"
+#include "proto/clock.h"
 #include "proto/version.h"
 
 /* Text in the making; numbers in it are written as in the C locale. */
@@ -260,14 +260,6 @@ static int write_made(const struct metrics_segment *s, struct metrics_files *fil
 	return rc;
 }
 
-static int64_t now_utc_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static const char *status_of(const json_t *report)
 {
 	const json_t *ours = json_object_get(report, "gpt2d");
@@ -280,7 +272,7 @@ int metrics_write(const struct metrics_segment *s, struct metrics_files *files, 
 {
 	struct metrics_files made = {0};
 	struct measure_summary sum;
-	int64_t utc_ns = now_utc_ns();
+	int64_t utc_ns = clock_utc_ns();
 	char sha256[65], status[32];
 	json_t *report;
 	char *metrics = NULL;

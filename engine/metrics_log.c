@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "engine/metrics_host.h"
+#include "proto/clock.h"
 
 void metrics_log_init(struct metrics_log *log)
 {
@@ -42,7 +42,6 @@ static int reserve(struct metrics_log *log, size_t bytes)
 void metrics_log_add(struct metrics_log *log, const char *format, ...)
 {
 	char line[1024], at[METRICS_HOST_TIME_BYTES];
-	struct timespec now;
 	va_list args;
 	size_t bytes;
 	int length;
@@ -50,8 +49,7 @@ void metrics_log_add(struct metrics_log *log, const char *format, ...)
 	va_start(args, format);
 	length = vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	clock_gettime(CLOCK_REALTIME, &now);
-	metrics_host_time((int64_t)now.tv_sec * 1000000000 + now.tv_nsec, at);
+	metrics_host_time(clock_utc_ns(), at);
 	bytes = strlen(at) + 1 + strlen(line) + 2;
 	/* a line that was cut must not pass for the whole */
 	if (length < 0 || (size_t)length >= sizeof(line) || reserve(log, bytes) < 0) {

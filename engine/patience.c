@@ -2,29 +2,22 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <time.h>
+
+#include "proto/clock.h"
 
 /* Between two looks at the collectives. */
 #define LOOK_NS INT64_C(100000000)
 
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static int wait_for(const struct patience *p, struct k_stream *s, struct k_event *e)
 {
-	int64_t begun = now_ns(), failed = -1, now = begun;
+	int64_t begun = clock_mono_ns(), failed = -1, now = begun;
 
 	for (;;) {
 		int64_t left = p->timeout_ns - (now - begun);
 		int64_t slice = left < LOOK_NS ? left : LOOK_NS;
 		int rc = s ? k_stream_sync(s, slice) : k_event_sync(e, slice);
 
-		now = now_ns();
+		now = clock_mono_ns();
 		if (rc != -ETIMEDOUT || left <= LOOK_NS)
 			return rc;
 		if (!p->collectives || !collectives_error(p->collectives))

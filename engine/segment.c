@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "engine/check.h"
 #include "engine/data_identity.h"
 #include "engine/memory_limit.h"
 #include "engine/patience.h"
 #include "proto/artifact.h"
+#include "proto/clock.h"
 #include "proto/protocol.h"
 
 /*
@@ -23,14 +23,6 @@
 #define STEP_LINE_NS    INT64_C(1000000000)
 /* A long validation repeats the last step's message: gpt2d takes silence for a hang. */
 #define VALIDATION_MESSAGE_NS INT64_C(10000000000)
-
-static int64_t clock_ns(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 bool segment_fail(struct segment *s, const char *reason, const char *format, ...)
 {
@@ -68,8 +60,8 @@ struct segment *segment_create(json_t *params)
 	s->dir = json_string_value(json_object_get(params, "dir"));
 	s->world = (int)json_integer_value(json_object_get(params, "world"));
 	s->switch_ns = -1;
-	s->received_ns = clock_ns(CLOCK_MONOTONIC);
-	s->received_utc_ns = clock_ns(CLOCK_REALTIME);
+	s->received_ns = clock_mono_ns();
+	s->received_utc_ns = clock_utc_ns();
 	metrics_log_init(&s->log);
 	return s;
 }
@@ -339,14 +331,14 @@ static void send_started(struct segment *s, struct link *link)
 
 static void set_up(struct segment *s, struct warm *w, struct link *link)
 {
-	int64_t begin = clock_ns(CLOCK_MONOTONIC), end;
+	int64_t begin = clock_mono_ns(), end;
 	int rc = metrics_host_reset_peak();
 
 	if (rc)
 		metrics_log_add(
 			&s->log, "peak memory counts from the engine's start: %s", strerror(-rc));
 	training_reset(&s->training);
-	end = clock_ns(CLOCK_MONOTONIC);
+	end = clock_mono_ns();
 	s->init_ns = end - begin;
 	if (w->work_end_ns)
 		s->switch_ns = end - w->work_end_ns;
@@ -413,7 +405,7 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 			log_launches(s, w, link);
 			log_growth(s, w, grown);
 		}
-		now = clock_ns(CLOCK_MONOTONIC);
+		now = clock_mono_ns();
 		if (w->rank == 0 && (last || now - sent_ns >= STEP_MESSAGE_NS)) {
 			send_step(s, link, &result.measure);
 			sent_ns = now;
@@ -446,7 +438,7 @@ static bool validation_stop(void *arg)
 {
 	struct validating *v = arg;
 	struct segment *s = v->s;
-	int64_t now = clock_ns(CLOCK_MONOTONIC);
+	int64_t now = clock_mono_ns();
 
 	if (v->tells && now - v->told_ns >= VALIDATION_MESSAGE_NS) {
 		send_step(s, v->link, &s->measure.own[s->measure.done - 1]);
@@ -457,7 +449,7 @@ static bool validation_stop(void *arg)
 
 static bool validate(struct segment *s, struct warm *w, struct link *link)
 {
-	struct validating v = {s, link, w->rank == 0, clock_ns(CLOCK_MONOTONIC)};
+	struct validating v = {s, link, w->rank == 0, clock_mono_ns()};
 	struct step_asked asked = {validation_stop, &v};
 	char error[sizeof(s->failure.message)];
 	int rc;
@@ -543,7 +535,7 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 		};
 		trained = trained && validate(s, w, link);
 	}
-	w->work_end_ns = clock_ns(CLOCK_MONOTONIC);
+	w->work_end_ns = clock_mono_ns();
 	if (tuned_missed(&w->tuned) > 0)
 		metrics_log_add(&s->log,
 			"%" PRId64 " algorithms were chosen in a step and are not kept",
@@ -553,7 +545,7 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 	/* a segment that failed on all ranks alike still has times worth keeping */
 	if (!s->failure.poisoned && !s->cancelled && s->measure.done > 0 && !gather(s, w))
 		trained = false;
-	s->wall_ns = clock_ns(CLOCK_MONOTONIC) - s->received_ns;
+	s->wall_ns = clock_mono_ns() - s->received_ns;
 	k_range_end();
 	return trained;
 }

@@ -3,10 +3,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "engine/patience.h"
 #include "engine/schedule.h"
+#include "proto/clock.h"
 
 int64_t step_marks(const struct spec_config *config)
 {
@@ -126,10 +126,8 @@ static int data_failure(const struct step *s, int own, char *error, size_t error
 static void measure_step(struct step *s, struct measure_step *out)
 {
 	int64_t ns[TIMELINE_PHASES], tokens = s->config->batch * s->config->seq_len;
-	struct timespec now;
 
 	timeline_total(s->time, ns);
-	clock_gettime(CLOCK_REALTIME, &now);
 	*out = (struct measure_step){
 		.data_ns = ns[TIMELINE_DATA],
 		.forward_ns = ns[TIMELINE_FORWARD],
@@ -141,7 +139,7 @@ static void measure_step(struct step *s, struct measure_step *out)
 		.lr = s->host->state.lr,
 		.loss_scale = s->host->state.loss_scale,
 		.skipped = s->host->state.skip,
-		.end_utc_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec,
+		.end_utc_ns = clock_utc_ns(),
 	};
 	for (int i = 0; i < TIMELINE_PHASES; i++)
 		out->step_ns += ns[i];
@@ -211,14 +209,6 @@ static void enqueue(struct step *s)
 	k_range_end();
 }
 
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* Whether it is so on every rank. False when that cannot be told: the collectives have failed. */
 static bool on_all_ranks(struct step *s, bool own)
 {
@@ -265,7 +255,7 @@ static struct graphs_entry *capture(struct step *s)
 	struct collectives_bytes before = {0}, after = {0};
 	struct graphs_entry *entry = NULL;
 	struct k_graph *graph = NULL;
-	int64_t marks = s->time->n, from = now_ns();
+	int64_t marks = s->time->n, from = clock_mono_ns();
 	int rc;
 
 	count_sent(s, &before);
@@ -292,7 +282,7 @@ static struct graphs_entry *capture(struct step *s)
 			.other = after.other - before.other,
 		};
 	s->time->n = marks;
-	s->capture_ns = now_ns() - from;
+	s->capture_ns = clock_mono_ns() - from;
 	return entry;
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "engine/ucx_private.h"
+#include "proto/clock.h"
 
 /* After a peer was found dead: how long another rank's account of the cause is waited for. */
 static const int64_t hear_ns = 200 * 1000 * 1000;
@@ -200,11 +201,11 @@ static int create_endpoints(struct ucx_wire *w, char *error, size_t error_bytes)
  * cause. */
 static bool hears_cause(struct ucx_wire *w)
 {
-	int64_t end_ns = ucx_wire_now_ns() + hear_ns;
+	int64_t end_ns = clock_mono_ns() + hear_ns;
 	int status = 0;
 
 	ucx_wire_begin(w);
-	while (status == 0 && ucx_wire_now_ns() < end_ns)
+	while (status == 0 && clock_mono_ns() < end_ns)
 		status = ucx_wire_turn(w);
 	return status == -ECANCELED;
 }

@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "engine/ucx_private.h"
+#include "proto/clock.h"
 
 enum {
 	SPIN_TURNS = 200, /* turns without progress before sleeping: about 50 us alone on a core */
@@ -28,14 +28,6 @@ static const int64_t lost_grace_ns = 200 * 1000 * 1000;
 /* How long telling the others of a failure, or taking receives back, may take. */
 static const int64_t tell_ns = 50 * 1000 * 1000;
 static const int64_t tell_flush_ns = 500 * 1000 * 1000;
-
-int64_t ucx_wire_now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
 
 static void finish_message(struct ucx_message *m, ucs_status_t status, size_t bytes)
 {
@@ -161,7 +153,7 @@ static bool telling(const struct ucx_wire *w)
 void ucx_wire_tell(struct ucx_wire *w)
 {
 	const char *error = ucx_wire_error(w);
-	int64_t end_ns = ucx_wire_now_ns() + tell_ns;
+	int64_t end_ns = clock_mono_ns() + tell_ns;
 
 	assert(error != NULL);
 	snprintf(w->told, sizeof w->told, "%s (reported by rank %d)", error, w->rank);
@@ -169,12 +161,12 @@ void ucx_wire_tell(struct ucx_wire *w)
 		if (w->peers[p].ep != NULL && w->peers[p].lost_ns == 0)
 			ucx_wire_send(w, p, UCX_WIRE_TAG_FAILURE, w->told, sizeof w->told,
 				&w->peers[p].tell);
-	while (telling(w) && ucx_wire_now_ns() < end_ns)
+	while (telling(w) && clock_mono_ns() < end_ns)
 		if (w->ucx.worker_progress(w->worker) == 0)
 			sched_yield();
 	/* over tcp it may still lie in UCX's buffers, behind pieces of the collective */
 	if (w->reports_peers)
-		ucx_wire_flush(w, ucx_wire_now_ns() + tell_flush_ns);
+		ucx_wire_flush(w, clock_mono_ns() + tell_flush_ns);
 }
 
 static bool any_posted(const struct ucx_message *messages, int count)
@@ -187,12 +179,12 @@ static bool any_posted(const struct ucx_message *messages, int count)
 
 void ucx_wire_cancel(struct ucx_wire *w, struct ucx_message *messages, int count)
 {
-	int64_t end_ns = ucx_wire_now_ns() + tell_ns;
+	int64_t end_ns = clock_mono_ns() + tell_ns;
 
 	for (int i = 0; i < count; i++)
 		if (messages[i].state == UCX_MESSAGE_POSTED)
 			w->ucx.request_cancel(w->worker, messages[i].request);
-	while (any_posted(messages, count) && ucx_wire_now_ns() < end_ns)
+	while (any_posted(messages, count) && clock_mono_ns() < end_ns)
 		if (w->ucx.worker_progress(w->worker) == 0)
 			sched_yield();
 }
@@ -201,7 +193,7 @@ void ucx_wire_cancel(struct ucx_wire *w, struct ucx_message *messages, int count
 
 void ucx_wire_begin(struct ucx_wire *w)
 {
-	w->moved_ns = ucx_wire_now_ns();
+	w->moved_ns = clock_mono_ns();
 	w->seen = w->completions;
 	w->idle = 0;
 }
@@ -212,7 +204,7 @@ void ucx_wire_mark_lost(struct ucx_wire *w, int peer, ucs_status_t status)
 
 	if (p->lost_ns != 0)
 		return;
-	p->lost_ns = ucx_wire_now_ns();
+	p->lost_ns = clock_mono_ns();
 	snprintf(p->lost_why, sizeof p->lost_why, "%s", w->ucx.status_string(status));
 }
 
@@ -232,7 +224,7 @@ const char *ucx_wire_peer_lost(struct ucx_wire *w, int peer)
 {
 	const struct ucx_peer *p = &w->peers[peer];
 
-	if (p->lost_ns == 0 || ucx_wire_now_ns() - p->lost_ns < lost_grace_ns)
+	if (p->lost_ns == 0 || clock_mono_ns() - p->lost_ns < lost_grace_ns)
 		return NULL;
 	/* on a busy machine the grace may be over before the turns came to look */
 	if (poll(w->polled, (nfds_t)w->world, 0) > 0)
@@ -287,7 +279,7 @@ int ucx_wire_turn(struct ucx_wire *w)
 	} else {
 		idle = true;
 	}
-	now = ucx_wire_now_ns();
+	now = clock_mono_ns();
 	if (w->completions != w->seen) {
 		w->seen = w->completions;
 		w->moved_ns = now;

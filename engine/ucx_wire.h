@@ -103,6 +103,4 @@ void ucx_wire_tell(struct ucx_wire *w);
 /* Take back what was posted to receive, as far as that goes at once; what is done stays done. */
 void ucx_wire_cancel(struct ucx_wire *w, struct ucx_message *messages, int count);
 
-int64_t ucx_wire_now_ns(void);
-
 #endif

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "engine/ucx_private.h"
+#include "proto/clock.h"
 
 static const int64_t flush_ns = INT64_C(2000000000);
 
@@ -299,7 +300,7 @@ static void finish_request(struct ucx_wire *w, ucs_status_ptr_t request, int64_t
 {
 	if (!UCS_PTR_IS_PTR(request))
 		return;
-	while (w->ucx.request_check_status(request) == UCS_INPROGRESS && ucx_wire_now_ns() < end_ns)
+	while (w->ucx.request_check_status(request) == UCS_INPROGRESS && clock_mono_ns() < end_ns)
 		if (w->ucx.worker_progress(w->worker) == 0)
 			sched_yield();
 	w->ucx.request_free(request);
@@ -321,7 +322,7 @@ static void close_endpoints(struct ucx_wire *w)
 		.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
 		.flags = UCP_EP_CLOSE_FLAG_FORCE,
 	};
-	int64_t end_ns = ucx_wire_now_ns() + flush_ns;
+	int64_t end_ns = clock_mono_ns() + flush_ns;
 
 	ucx_wire_flush(w, end_ns);
 	if (!w->reports_peers)

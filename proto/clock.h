@@ -1,0 +1,13 @@
+/* clock.h: what time it is, in nanoseconds. Durations are taken from the monotonic clock. */
+#ifndef GPT2D_PROTO_CLOCK_H
+#define GPT2D_PROTO_CLOCK_H
+
+#include <stdint.h>
+
+#define CLOCK_S_NS INT64_C(1000000000)
+
+int64_t clock_mono_ns(void);
+int64_t clock_boot_ns(void); /* the same, the machine's suspension included */
+int64_t clock_utc_ns(void);  /* since 1970 */
+
+#endif
