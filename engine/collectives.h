@@ -120,10 +120,12 @@ void collectives_graph_end(
 	struct collectives_group *g, const struct collectives_bytes *sent, struct k_stream *s);
 
 /*
- * Memory that collectives of that many ranks take beyond the caller's buffers, of the kind the
- * buffers are of; allocated by collectives_create.
+ * Memory that collectives take beyond the caller's buffers, of the kind the buffers are of, when
+ * there are world ranks and a group of the first `ranks` of them; NCCL: an allowance.
  */
-int64_t collectives_scratch_bytes(int world);
+int64_t collectives_scratch_bytes(int world, int ranks);
+/* How much of it collectives_group of that many ranks would still take. */
+int64_t collectives_growth(const struct collectives *c, int ranks);
 
 /*
  * First failure ("rank 2: no message for 30 s in reduce_scatter"), NULL when none. Later calls do

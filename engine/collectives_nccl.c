@@ -25,8 +25,8 @@ enum {
 };
 
 /*
- * An allowance for NCCL's buffers and channels, which depend on the machine's links: 866 MiB on two
- * H200 (NCCL 2.28.3, without NVLS).
+ * An allowance for the buffers and channels of a communicator, which depend on the machine's links:
+ * 866 MiB on two H200 (NCCL 2.28.3, without NVLS).
  */
 #define SCRATCH_BYTES (INT64_C(1024) << 20)
 
@@ -245,9 +245,18 @@ void collectives_destroy(struct collectives *c)
 	free(c);
 }
 
-int64_t collectives_scratch_bytes(int world)
+/* A communicator of all, and one of fewer ranks. */
+int64_t collectives_scratch_bytes(int world, int ranks)
 {
-	return world > 1 ? SCRATCH_BYTES : 0;
+	return (world > 1 ? SCRATCH_BYTES : 0) + (ranks > 1 && ranks < world ? SCRATCH_BYTES : 0);
+}
+
+int64_t collectives_growth(const struct collectives *c, int ranks)
+{
+	for (const struct collectives_group *g = c->groups; g != NULL; g = g->next)
+		if (g->world == ranks)
+			return 0;
+	return ranks > 1 ? SCRATCH_BYTES : 0;
 }
 
 const char *collectives_address(const struct collectives *c)

@@ -132,9 +132,14 @@ void collectives_destroy(struct collectives *c)
 	free(c);
 }
 
-int64_t collectives_scratch_bytes(int world)
+int64_t collectives_scratch_bytes(int world, int ranks)
 {
 	return ucx_exchange_bytes(world);
+}
+
+int64_t collectives_growth(const struct collectives *c, int ranks)
+{
+	return 0;
 }
 
 const char *collectives_address(const struct collectives *c)

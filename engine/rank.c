@@ -258,7 +258,9 @@ static bool check_arm(struct k_context *ctx, int threads, const json_t *params,
 		.memory_free_bytes = info.memory_free_bytes,
 		.memory_limit = limit[0] ? limit : NULL,
 		.world = world,
-		.comm_bytes = world > 1 ? collectives_scratch_bytes(world) : 0,
+		.comm_bytes = world > 1
+			? collectives_scratch_bytes(world, (int)spec->arms[0].config.gpus)
+			: 0,
 		.context_bytes = info.context_bytes,
 		.cache = cache,
 		.data_roots = roots,

@@ -133,7 +133,7 @@ static bool check(struct segment *s, struct warm *w)
 	struct check_options options = {
 		.config = &s->config,
 		.world = w->world,
-		.comm_bytes = w->world > 1 ? collectives_scratch_bytes(w->world) : 0,
+		.comm_bytes = w->world > 1 ? collectives_scratch_bytes(w->world, s->world) : 0,
 		.cache = &w->scans,
 		.data_roots = s->data_roots,
 	};

@@ -61,9 +61,13 @@ int training_beside(struct k_context *ctx, int threads, const struct spec_config
 	return rc;
 }
 
-/* tuning: what else is taken before the first step, and given back. */
-static int sizes(const struct training *t, int64_t bytes[WARM_SLOTS], int64_t *tuning, char *error,
-	size_t error_bytes)
+/* What else is taken before the first step: for a moment, and by a communicator. */
+struct more {
+	int64_t tuning, comm;
+};
+
+static int sizes(const struct training *t, int64_t bytes[WARM_SLOTS], struct more *more,
+	char *error, size_t error_bytes)
 {
 	struct training_beside beside;
 	const struct spec_config *c = t->config;
@@ -82,7 +86,10 @@ static int sizes(const struct training *t, int64_t bytes[WARM_SLOTS], int64_t *t
 	bytes[WARM_SHARED] = STEP_SHARED_BYTES;
 	rc = training_beside(t->warm->ctx, t->warm->threads, c, &beside, error, error_bytes);
 	memcpy(bytes + WARM_SCRATCH, beside.scratch, sizeof(beside.scratch));
-	*tuning = tuned_has(&t->warm->tuned, c) ? 0 : beside.tuning;
+	more->tuning = tuned_has(&t->warm->tuned, c) ? 0 : beside.tuning;
+	more->comm = t->warm->collectives
+		? collectives_growth(t->warm->collectives, (int)c->gpus)
+		: 0;
 	return rc;
 }
 
@@ -127,27 +134,30 @@ static const char *say_others(const struct training *t, char out[128])
 }
 
 /* What is planned and missing, who has it, and the first setting with which nothing would be. */
-static int refuse_memory(struct training *t, int64_t bytes[WARM_SLOTS], int64_t tuning,
+static int refuse_memory(struct training *t, int64_t bytes[WARM_SLOTS], const struct more *more,
 	int64_t free, char *error, size_t error_bytes)
 {
 	int64_t growth = warm_growth(t->warm, bytes), planned = 0;
 	const char *enough = NULL;
-	char others[128], moment[64] = "";
+	char others[128], tuning[64] = "", comm[64] = "";
 
 	for (int i = 0; i < WARM_SLOTS; i++)
 		planned += bytes[i];
-	if (tuning > 0)
-		snprintf(moment, sizeof(moment), " and %" PRId64 " to choose algorithms", tuning);
+	if (more->tuning > 0)
+		snprintf(tuning, sizeof(tuning), " and %" PRId64 " to choose algorithms",
+			more->tuning);
+	if (more->comm > 0)
+		snprintf(comm, sizeof(comm), " and %" PRId64 " for a communicator", more->comm);
 
 	for (int r = (int)t->shape.recompute + 1; r <= SPEC_RECOMPUTE_FULL && !enough; r++) {
 		bytes[WARM_ACTIVATIONS] = activations_bytes_with(&t->shape, (enum spec_recompute)r);
-		if (warm_growth(t->warm, bytes) + tuning <= free)
+		if (warm_growth(t->warm, bytes) + more->tuning + more->comm <= free)
 			enough = activations_recompute_name((enum spec_recompute)r);
 	}
 	snprintf(error, error_bytes,
-		"memory: %" PRId64 " bytes planned, %" PRId64 " more are needed%s, %" PRId64
+		"memory: %" PRId64 " bytes planned, %" PRId64 " more are needed%s%s, %" PRId64
 		" are free%s; %s%s%s",
-		planned, growth, moment, free, say_others(t, others),
+		planned, growth, tuning, comm, free, say_others(t, others),
 		enough ? "with activation_checkpointing "
 		       : "a smaller train_micro_batch_size_per_gpu takes less",
 		enough ? enough : "", enough ? " they suffice" : "");
@@ -167,18 +177,20 @@ static int64_t free_bytes(const struct training *t)
 
 static int take_memory(struct training *t, struct memory *m, char *error, size_t error_bytes)
 {
-	int64_t bytes[WARM_SLOTS], tuning, free;
-	int rc = sizes(t, bytes, &tuning, error, error_bytes);
+	int64_t bytes[WARM_SLOTS], free, beside;
+	struct more more;
+	int rc = sizes(t, bytes, &more, error, error_bytes);
 
 	if (rc)
 		return rc;
+	beside = more.tuning + more.comm;
 	free = free_bytes(t);
 	/* what another shape has left may be all that is in the way */
-	if (free > 0 && warm_growth(t->warm, bytes) + tuning > free &&
+	if (free > 0 && warm_growth(t->warm, bytes) + beside > free &&
 		warm_shrink(t->warm, bytes) > 0)
 		free = free_bytes(t);
-	if (free > 0 && warm_growth(t->warm, bytes) + tuning > free)
-		return refuse_memory(t, bytes, tuning, free, error, error_bytes);
+	if (free > 0 && warm_growth(t->warm, bytes) + beside > free)
+		return refuse_memory(t, bytes, &more, free, error, error_bytes);
 	for (int i = 0; i < WARM_SLOTS; i++) {
 		m->slot[i] = NULL;
 		t->device_bytes += bytes[i];

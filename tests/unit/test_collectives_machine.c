@@ -294,7 +294,7 @@ static int alone(struct ranks_self *self)
 	collectives_gather_all(self->all, y, x, sizeof x, self->comm);
 	if (k_stream_sync(self->comm, second_ns) != 0 || memcmp(x, y, sizeof x) != 0 ||
 		x[0] + x[1] + x[2] != 6 || collectives_error(self->c) != NULL ||
-		collectives_scratch_bytes(1) != 0)
+		collectives_scratch_bytes(1, 1) != 0)
 		return 1;
 	snprintf(self->shared, TEXT_BYTES, "%s%s", collectives_address(self->c),
 		collectives_library(self->c));

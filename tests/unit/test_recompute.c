@@ -277,6 +277,7 @@ static void run_alone(int (*fn)(struct ranks_self *self))
 static int64_t free_bytes; /* 0: as it is */
 static int64_t all_bytes;  /* not 0: of which what is_held holds is not free */
 static const struct warm *is_held;
+static int64_t joining_bytes;  /* that a group of ranks takes */
 static int64_t choosing_bytes; /* not 0: it chooses algorithms, which takes so much */
 
 static int64_t held_bytes(const struct warm *w)
@@ -307,6 +308,13 @@ int64_t __wrap_k_choices_bytes(const struct k_context *ctx, const struct k_scrat
 int64_t __wrap_k_choices_bytes(const struct k_context *ctx, const struct k_scratch_shape *shape)
 {
 	return choosing_bytes;
+}
+
+int64_t __wrap_collectives_growth(const struct collectives *c, int ranks);
+
+int64_t __wrap_collectives_growth(const struct collectives *c, int ranks)
+{
+	return joining_bytes;
 }
 
 static struct spec_config smaller_config(enum spec_recompute recompute)
@@ -412,11 +420,18 @@ static int choose_on_rank(struct ranks_self *self)
 	tuned_add(&w.tuned, &config);
 	if (try_free(&w, config.recompute, 1, error, sizeof(error), &again))
 		return 6;
+	joining_bytes = 500;
+	w.collectives = self->c;
+	if (try_free(&w, config.recompute, 499, error, sizeof(error), &again) != -ENOMEM ||
+		!strstr(error, ", 0 more are needed and 500 for a communicator, 499 are free"))
+		return 7;
+	if (try_free(&w, config.recompute, 500, error, sizeof(error), &again))
+		return 8;
 	warm_finish(&w);
 	return 0;
 }
 
-static void choosing_algorithms_is_planned_too(void **state)
+static void choosing_algorithms_and_joining_are_planned_too(void **state)
 {
 	run_alone(choose_on_rank);
 }
@@ -551,7 +566,7 @@ int main(void)
 		cmocka_unit_test(the_same_training_of_ranks),
 		cmocka_unit_test(the_buffer_is_what_was_planned),
 		cmocka_unit_test(what_does_not_fit_is_refused),
-		cmocka_unit_test(choosing_algorithms_is_planned_too),
+		cmocka_unit_test(choosing_algorithms_and_joining_are_planned_too),
 		cmocka_unit_test(what_another_shape_has_left_is_not_in_the_way),
 		cmocka_unit_test(operations_take_nothing_beyond_the_plan),
 		cmocka_unit_test(a_try_runs_a_whole_step_and_changes_no_training),
