@@ -104,9 +104,9 @@ static __device__ __forceinline__ struct attention_work attention_work_of(
 	return {o.in_turn + at % o.last, at / o.last};
 }
 
-/* first(): what thread 0 asks for, before the others know of the ring. */
-template <typename R, typename F>
-static __device__ __forceinline__ void attention_ring_init(R &r, int groups, int stages, F first)
+/* Thread 0 may ask for tiles at once, the others know of the ring after a barrier of the block. */
+template <typename R>
+static __device__ __forceinline__ void attention_ring_init(R &r, int groups, int stages)
 {
 	extern __shared__ char attention_memory[];
 	uint32_t at = (uint32_t)__cvta_generic_to_shared(attention_memory);
@@ -119,9 +119,7 @@ static __device__ __forceinline__ void attention_ring_init(R &r, int groups, int
 		}
 		bulk_barrier_init(r.owned(), 1);
 		bulk_fence();
-		first();
 	}
-	__syncthreads();
 }
 
 /* All of a warp have done with a place. */

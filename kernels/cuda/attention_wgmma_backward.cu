@@ -174,7 +174,8 @@ static __device__ __forceinline__ void fetch_keys(
 static __device__ __forceinline__ void begin_keys(ring &r, const struct attention_maps &m,
 	const struct place &p, const float *rows, int count)
 {
-	attention_ring_init(r, 1, STAGES, [&] {
+	attention_ring_init(r, 1, STAGES);
+	if (threadIdx.x == 0) {
 		bulk_expect(r.owned(), 2 * WGMMA_TILE_BYTES);
 		fetch_pair(r.own(0), r.owned(), m, p.C + p.x, &m.qkv, 2 * p.C + p.x, p.mine, p.b);
 		for (int j = 0; j < STAGES && j < count; j++)
@@ -182,19 +183,22 @@ static __device__ __forceinline__ void begin_keys(ring &r, const struct attentio
 		attention_await();
 		for (int j = 0; j < STAGES && j < count; j++)
 			fetch_rows(r, p, rows, j, j);
-	});
+	}
+	__syncthreads();
 	bulk_wait(r.owned(), 0);
 }
 
 static __device__ __forceinline__ void begin_queries(
 	ring &r, const struct attention_maps &m, const struct place &p, int count)
 {
-	attention_ring_init(r, 1, STAGES, [&] {
+	attention_ring_init(r, 1, STAGES);
+	if (threadIdx.x == 0) {
 		bulk_expect(r.owned(), 2 * WGMMA_TILE_BYTES);
 		fetch_pair(r.own(0), r.owned(), m, p.x, &m.dout, p.x, p.mine, p.b);
 		for (int j = 0; j < STAGES && j < count; j++)
 			fetch_keys(r, m, p, j, j);
-	});
+	}
+	__syncthreads();
 	attention_await();
 	bulk_wait(r.owned(), 0);
 }
