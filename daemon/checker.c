@@ -19,12 +19,12 @@
 
 enum { END_WAIT_S = 1 };
 
+const char checker_stopping[] = "gpt2d is stopping; submit it again once gpt2d is back";
+
 struct question {
 	TAILQ_ENTRY(question) link;
-	int64_t token, world;
-	json_t *spec;
-	void (*answer)(void *arg, const char *failure, json_t *reply);
-	void *arg;
+	int64_t token;
+	struct checker_question q;
 };
 
 struct checker {
@@ -36,6 +36,7 @@ struct checker {
 	bool asked;  /* the first question is with it */
 	bool rest;   /* its process ends when there is no question */
 	int64_t last_token;
+	uid_t last_uid; /* whose question was with it last */
 	int64_t asked_ns; /* the last question, or its start: it may be silent before */
 	struct clock_watch awake;
 	struct event *timer; /* each second while something is waited for */
@@ -55,10 +56,52 @@ static void answer_first(struct checker *c, const char *failure, json_t *reply)
 	TAILQ_REMOVE(&c->questions, q, link);
 	c->asked = false;
 	evtimer_del(c->timer);
-	q->answer(q->arg, failure, reply);
-	json_decref(q->spec);
+	q->q.answer(q->q.arg, failure, reply);
+	json_decref(q->q.spec);
 	free(q);
 	go_on(c);
+}
+
+/* The path of data.train, or data.val; NULL: no file is read. */
+static const char *file_of(const json_t *spec)
+{
+	const json_t *data = json_object_get(spec, "data");
+	const char *train = json_string_value(json_object_get(data, "train"));
+	const char *val = json_string_value(json_object_get(data, "val"));
+
+	if (train != NULL && train[0] != '\0')
+		return train;
+	return val != NULL && val[0] != '\0' ? val : NULL;
+}
+
+bool checker_spec_reads(const json_t *spec)
+{
+	return file_of(spec) != NULL;
+}
+
+bool checker_reads(const struct checker *c)
+{
+	const struct question *q;
+
+	TAILQ_FOREACH(q, &c->questions, link)
+		if (checker_spec_reads(q->q.spec))
+			return true;
+	return false;
+}
+
+/* The question whose turn it is comes first: of another user than the last one, where there is. */
+static struct question *take_turn(struct checker *c)
+{
+	struct question *q;
+
+	TAILQ_FOREACH(q, &c->questions, link)
+		if (q->q.uid != c->last_uid)
+			break;
+	if (q != NULL) {
+		TAILQ_REMOVE(&c->questions, q, link);
+		TAILQ_INSERT_HEAD(&c->questions, q, link);
+	}
+	return TAILQ_FIRST(&c->questions);
 }
 
 /*
@@ -186,7 +229,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 		engine_link_destroy(c->link);
 		c->link = NULL;
 	}
-	q = TAILQ_FIRST(&c->questions);
+	q = c->asked ? TAILQ_FIRST(&c->questions) : take_turn(c);
 	if (q == NULL && c->rest && c->link != NULL && !c->broken) {
 		c->broken = true;
 		engine_link_kill(c->link);
@@ -206,10 +249,11 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	if (!c->greeted)
 		return;
 	c->asked = true;
+	c->last_uid = q->q.uid;
 	arm(c);
 	engine_link_send(c->link, CHECK_REQUEST,
 		json_pack("{sI sI sO so}", "token", (json_int_t)q->token, "world",
-			(json_int_t)q->world, "spec", q->spec, "data_roots",
+			(json_int_t)q->q.world, "spec", q->q.spec, "data_roots",
 			data_roots_json(&c->o.data_roots)));
 }
 
@@ -221,12 +265,36 @@ static int64_t heard_ns(const struct checker *c)
 	return heard > c->asked_ns ? heard : c->asked_ns;
 }
 
+static void say_slow(const struct checker *c, char *why, size_t why_bytes)
+{
+	const struct question *q = TAILQ_FIRST(&c->questions);
+	const char *file = c->asked && q != NULL ? file_of(q->q.spec) : NULL;
+
+	snprintf(why, why_bytes, "did not answer within %lld s%s%.600s%s",
+		(long long)c->o.timeout_s, file ? ": it reads all of " : "", file ? file : "",
+		file ? "; a larger check_timeout in gpt2d.conf(5) lets it" : "");
+}
+
+/* Whoever asked has gone: the process that is at it is of no more use. */
+static bool end_unwanted(struct checker *c)
+{
+	const struct question *q = TAILQ_FIRST(&c->questions);
+
+	if (!c->asked || c->broken || c->closed || q == NULL || q->q.wanted(q->q.arg))
+		return false;
+	log_write(LOG_INFO, "checker: ended: nobody waits for what it was asked");
+	c->broken = true;
+	engine_link_kill(c->link);
+	answer_first(c, "nobody waits for it", NULL);
+	return true;
+}
+
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct checker *c = arg;
 	const bool asked = c->asked, greeted = c->greeted;
 	const int64_t alive_ns = c->o.alive_timeout_s * CLOCK_S_NS;
-	char why[64] = "closed its link";
+	char why[800] = "closed its link";
 
 	if (!c->closed && c->link != NULL) {
 		engine_link_drain(c->link);
@@ -234,10 +302,11 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 			return; /* it was gpt2d that stood still */
 	}
 	clock_watch_look(&c->awake, clock_mono_ns());
+	if (end_unwanted(c))
+		return;
 	if (!c->closed &&
 		clock_watch_since(&c->awake, c->asked_ns) >= c->o.timeout_s * CLOCK_S_NS) {
-		snprintf(why, sizeof(why), "did not answer within %lld s",
-			(long long)c->o.timeout_s);
+		say_slow(c, why, sizeof(why));
 	} else if (!c->closed && c->link != NULL && greeted &&
 		clock_watch_since(&c->awake, heard_ns(c)) > alive_ns) {
 		snprintf(why, sizeof(why), "gave no sign of life for %lld s",
@@ -257,6 +326,7 @@ int checker_create(const struct checker_options *options, struct checker **out)
 	if (c == NULL)
 		return -ENOMEM;
 	c->o = *options;
+	c->last_uid = (uid_t)-1;
 	TAILQ_INIT(&c->questions);
 	c->timer = evtimer_new(options->base, on_timer, c);
 	c->turn = event_new(options->base, -1, 0, on_turn, c);
@@ -275,7 +345,7 @@ void checker_destroy(struct checker *c)
 	engine_link_destroy(c->link);
 	c->link = NULL;
 	while (!TAILQ_EMPTY(&c->questions))
-		answer_first(c, "gpt2d is stopping", NULL);
+		answer_first(c, checker_stopping, NULL);
 	if (c->timer)
 		event_free(c->timer);
 	if (c->turn)
@@ -283,23 +353,17 @@ void checker_destroy(struct checker *c)
 	free(c);
 }
 
-int checker_ask(struct checker *c, int64_t world, json_t *spec,
-	void (*answer)(void *arg, const char *failure, json_t *reply), void *arg)
+int checker_ask(struct checker *c, const struct checker_question *question)
 {
 	struct question *q = calloc(1, sizeof(*q));
 
-	if (q == NULL || spec == NULL) {
+	if (q == NULL || question->spec == NULL) {
 		free(q);
-		json_decref(spec);
+		json_decref(question->spec);
 		return -ENOMEM;
 	}
-	*q = (struct question){
-		.token = ++c->last_token,
-		.world = world,
-		.spec = spec,
-		.answer = answer,
-		.arg = arg,
-	};
+	q->token = ++c->last_token;
+	q->q = *question;
 	TAILQ_INSERT_TAIL(&c->questions, q, link);
 	go_on(c);
 	return 0;

@@ -1,8 +1,8 @@
 /*
  * checker.h: a resident engine process (--role check) that says whether a configuration can be
  * trained here: data present, long enough, within the vocabulary; memory; bucket plan. Started when
- * first needed, replaced when it dies, is silent or takes too long. One question is with it at a
- * time, so that a crash has one culprit.
+ * first needed, replaced when it dies, is silent or takes too long, and when nobody waits any more
+ * for what it is at. One question is with it at a time, so that a crash has one culprit.
  */
 #ifndef GPT2D_CHECKER_H
 #define GPT2D_CHECKER_H
@@ -10,6 +10,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "proto/data_roots.h"
 
@@ -27,15 +28,29 @@ struct checker_options {
 
 /* 0 or -ENOMEM. What options points to outlives the checker. */
 int checker_create(const struct checker_options *options, struct checker **out);
-/* What is still asked is answered with a failure first. Takes NULL. */
+/* What is still asked is answered with a failure first, which is: */
+extern const char checker_stopping[];
+/* Takes NULL. */
 void checker_destroy(struct checker *c);
 
-/*
- * Ask about one arm for a world; takes spec. answer comes once, later: failure NULL and reply
- * (check.reply's params, borrowed), or failure a text (the checker broke or was too slow).
- */
-int checker_ask(struct checker *c, int64_t world, json_t *spec,
-	void (*answer)(void *arg, const char *failure, json_t *reply), void *arg);
+struct checker_question {
+	int64_t world;
+	uid_t uid;    /* whose it is: users take turns */
+	json_t *spec; /* of one arm */
+	/*
+	 * Comes once, later: failure NULL and reply (check.reply's params, borrowed), or failure a
+	 * text (the checker broke or was too slow).
+	 */
+	void (*answer)(void *arg, const char *failure, json_t *reply);
+	/* Whether somebody still waits for it; where not, the process that is at it is ended. */
+	bool (*wanted)(void *arg);
+	void *arg;
+};
+/* Takes the spec: 0, or -ENOMEM. */
+int checker_ask(struct checker *c, const struct checker_question *question);
+/* Whether it has something to answer for which it reads files, which may be large. */
+bool checker_reads(const struct checker *c);
+bool checker_spec_reads(const json_t *spec); /* the same of one arm */
 
 /*
  * Whether its process ends when it has nothing to do, since the engines have given their devices

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/artifacts.h"
+#include "daemon/checker.h"
 #include "daemon/clock.h"
 #include "daemon/command_queue.h"
 #include "daemon/command_run.h"
@@ -99,7 +100,7 @@ static void do_submit(struct daemon *d, struct client *client, json_t *params)
 {
 	if (d->stopping)
 		client_refuse(client, PROTOCOL_BUSY, json_pack("{sb}", "queued", false), "%s",
-			submit_stopping);
+			checker_stopping);
 	else
 		submit_begin(d, client, params, false);
 }

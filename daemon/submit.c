@@ -27,8 +27,6 @@
 #include "proto/protocol.h"
 #include "proto/spec.h"
 
-const char submit_stopping[] = "gpt2d is stopping; submit it again once gpt2d is back";
-
 struct submission {
 	struct daemon *daemon;
 	uint64_t client; /* its number: it may go at any time */
@@ -342,9 +340,16 @@ static void on_answer(void *arg, const char *failure, json_t *reply)
 	check_next(s);
 }
 
+static bool is_wanted(void *arg)
+{
+	return client_of(arg) != NULL;
+}
+
 static void check_next(struct submission *s)
 {
 	char *text;
+	struct checker_question question;
+	struct checker *checker;
 	json_t *arm;
 
 	if (s->arm == s->spec->n_arms && s->dry) {
@@ -352,7 +357,7 @@ static void check_next(struct submission *s)
 		return;
 	}
 	if (s->daemon->checker == NULL || (s->daemon->stopping && !s->dry)) {
-		refuse(s, PROTOCOL_BUSY, NULL, submit_stopping);
+		refuse(s, PROTOCOL_BUSY, NULL, checker_stopping);
 		return;
 	}
 	if (s->arm == s->spec->n_arms) {
@@ -362,8 +367,16 @@ static void check_next(struct submission *s)
 	text = spec_canonical_arm(s->spec, s->arm);
 	arm = json_text_value(text);
 	free(text);
-	if (checker_ask(s->daemon->checker, s->spec->arms[s->arm].config.gpus, arm, on_answer, s) <
-		0)
+	question = (struct checker_question){.world = s->spec->arms[s->arm].config.gpus,
+		.uid = s->uid,
+		.spec = arm,
+		.answer = on_answer,
+		.wanted = is_wanted,
+		.arg = s};
+	checker = s->daemon->checker;
+	if (!checker_spec_reads(arm) && checker_reads(checker))
+		checker = s->daemon->quick_checker;
+	if (checker_ask(checker, &question) < 0)
 		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
 }
 

@@ -12,9 +12,6 @@
 struct client;
 struct daemon;
 
-/* What a gpt2d that ends says. */
-extern const char submit_stopping[];
-
 /* Answers client's request, now or later. params has a member "spec", and may
  * have "priority" and "rerun_of". */
 void submit_begin(struct daemon *d, struct client *client, json_t *params, bool dry);

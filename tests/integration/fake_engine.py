@@ -35,7 +35,8 @@ How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2
 Environment: GPT2D_FAKE_START "dead", "mute", "old" or "other" for engines that do not get ready, "stay" for
 engines that do not heed engine.exit, "half" for one (rank 1) that dies while the ranks connect;
 GPT2D_FAKE_CHECK "dead" or "mute" for a checker that does not answer, "slow" for one that takes two seconds;
-GPT2D_FAKE_GPU a list (JSON) of what the ranks tell of their GPUs. A spec whose seed is 666 is refused by the checker.
+GPT2D_FAKE_GPU a list (JSON) of what the ranks tell of their GPUs. A spec whose seed is 666 is refused by the
+checker, one whose data.train is an endless.bin is checked for ever.
 """
 
 import hashlib
@@ -291,6 +292,8 @@ def check(link):
             continue
         if how == "slow":
             time.sleep(2)
+        if (params["spec"]["data"].get("train") or "").endswith("/endless.bin"):
+            continue
         if params["spec"]["seed"] == 666:
             link.send("check.reply", token=params["token"], ok=False,
                 errors=[{"key": "data.train", "message": "train.bin: 5 tokens, 6 needed"}])

@@ -404,7 +404,7 @@ def test_a_broken_checker(daemon, how, reason):
 
 
 def checker_of(d):
-    """Its process."""
+    """Its process, or None."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
@@ -412,7 +412,7 @@ def checker_of(d):
                 return int(process.name)
         except OSError:
             pass  # it has ended meanwhile
-    raise AssertionError("there is none")
+    return None
 
 
 def test_a_silent_checker(daemon):
@@ -424,6 +424,56 @@ def test_a_silent_checker(daemon):
             c.submit(spec())
         assert refused.value.message == "the checker gave no sign of life for 5 s"
         assert c.call("dry-run", spec=spec())["segments"] == 1
+
+
+def of_file(name):
+    return spec(data={"kind": "file", "train": f"/nowhere/{name}.bin"})
+
+
+def test_a_large_file_holds_up_no_others(daemon):
+    """What needs no file is checked meanwhile; once nobody waits for the large one any more, it is given up."""
+    with daemon(options=("--check-timeout", "3600")) as d, d.client() as c:
+        with d.client() as other:
+            other.ask("dry-run", spec=of_file("endless"))
+            wait_for(lambda: checker_of(d), "the checker")
+            assert c.call("dry-run", spec=spec())["segments"] == 1
+            assert c.call("dry-run", spec=experiment())["segments"] == 8
+            run = c.submit(spec())
+            token = c.ask("dry-run", spec=of_file("short"))
+        assert c.reply(token)["segments"] == 1
+        assert "checker: ended: nobody waits for what it was asked" in d.said()
+        assert c.wait(run)["state"] == "done"
+
+
+def test_a_check_that_takes_too_long_names_its_file(daemon):
+    with daemon(options=("--check-timeout", "1")) as d, d.client() as c:
+        with pytest.raises(RpcError) as refused:
+            c.submit(of_file("endless"))
+        assert refused.value.message == ("the checker did not answer within 1 s: it reads all of /nowhere/endless.bin; a larger "
+            "check_timeout in gpt2d.conf(5) lets it")
+        assert refused.value.data == {"queued": False}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+def test_users_take_turns_with_the_checker(daemon):
+    """Many questions of one do not put those of others off."""
+    with daemon(options=("--check-timeout", "2", "--socket-mode", "0666", "--data-roots", "/")) as d:
+        os.chmod(d.home, 0o755)
+        first, second = d.client(), d.client()
+        os.seteuid(65534)
+        try:
+            theirs = d.client()
+        finally:
+            os.seteuid(0)
+        with first, second, theirs:
+            tokens = [(client, client.ask("dry-run", spec=of_file("endless"))) for client in (first, second)]
+            asked = theirs.ask("dry-run", spec=of_file("short"))
+            with pytest.raises(RpcError):
+                first.reply(tokens[0][1])
+            assert theirs.reply(asked)["segments"] == 1
+            second.socket.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                second.receive()  # whose check has only begun
 
 
 def test_stopped_while_a_spec_is_checked(daemon):
