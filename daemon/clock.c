@@ -1,9 +1,5 @@
 #include "daemon/clock.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
-
 enum { GAP_S = 3 }; /* between looks that are to come each second */
 
 void clock_watch_look(struct clock_watch *watch, int64_t now_ns)
@@ -51,19 +47,6 @@ void clock_trust_look(struct clock_trust *trust, int64_t boot_ns, int64_t utc_ns
 bool clock_trust_has(const struct clock_trust *trust)
 {
 	return trust->doubted_ns < 0;
-}
-
-void clock_text(int64_t utc_ns, char out[CLOCK_TEXT_BYTES])
-{
-	time_t seconds = (time_t)(utc_ns / CLOCK_S_NS);
-	int millis = (int)(utc_ns % CLOCK_S_NS / 1000000);
-	char text[CLOCK_TEXT_BYTES - 8];
-	struct tm t;
-
-	if (gmtime_r(&seconds, &t) == NULL ||
-		strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &t) == 0)
-		strcpy(text, "?");
-	snprintf(out, CLOCK_TEXT_BYTES, "%s.%03dZ", text, millis);
 }
 
 json_t *clock_json(int64_t utc_ns)

@@ -1,4 +1,4 @@
-/* clock.h: who has been silent for how long, which clock is believed, timestamps as text. */
+/* clock.h: who has been silent for how long, which clock is believed. */
 #ifndef GPT2D_CLOCK_H
 #define GPT2D_CLOCK_H
 
@@ -41,10 +41,7 @@ void clock_trust_begin(
 void clock_trust_look(struct clock_trust *trust, int64_t boot_ns, int64_t utc_ns);
 bool clock_trust_has(const struct clock_trust *trust); /* at the last look */
 
-enum { CLOCK_TEXT_BYTES = 40 };
-/* "2026-01-08T19:50:57.123Z" */
-void clock_text(int64_t utc_ns, char out[CLOCK_TEXT_BYTES]);
-/* The same as a JSON string, null for 0. */
+/* What clock_text writes, as a JSON string; null for 0. */
 json_t *clock_json(int64_t utc_ns);
 
 #endif

@@ -91,22 +91,26 @@ static json_t *list_hosts(const struct metrics_segment *s)
 	return hosts;
 }
 
+/* Of the job that this is; null where it is none. */
+static json_t *launcher_slurm(const struct metrics_segment *s)
+{
+	json_t *job = metrics_host_variable("SLURM_JOB_ID");
+
+	if (json_is_null(job))
+		return job;
+	return json_pack("{s:o, s:o, s:o}", "job_id", job, "nodelist",
+		metrics_host_variable("SLURM_JOB_NODELIST"), "hosts", list_hosts(s));
+}
+
 static char *make_launcher(const struct metrics_segment *s)
 {
 	static const char *const nccl[] = {"NCCL_", NULL};
 	static const char *const libraries[] = {"UCX_", "OMP_", "OPENBLAS_", NULL};
-	json_t *slurm = metrics_host_scheduler();
 
-	if (json_is_object(slurm)) {
-		json_decref(slurm);
-		slurm = json_pack("{s:o, s:o, s:o}", "job_id",
-			metrics_host_variable("SLURM_JOB_ID"), "nodelist",
-			metrics_host_variable("SLURM_JOB_NODELIST"), "hosts", list_hosts(s));
-	}
 	return json_text(json_pack(
 		"{s:s, s:s, s:i, s:s, s:o, s:{s:o, s:o, s:o}, s:o, s:o, s:s, s:i}",
 		"checkpoint_path", s->dir, "rank0_host", s->ranks[0].hostname, "world_size",
-		s->plan->world, "git_commit", version_build, "slurm", slurm, "env",
+		s->plan->world, "git_commit", version_build, "slurm", launcher_slurm(s), "env",
 		"CUDA_VISIBLE_DEVICES", metrics_host_variable("CUDA_VISIBLE_DEVICES"),
 		"MASTER_ADDR", metrics_host_variable("MASTER_ADDR"), "MASTER_PORT",
 		metrics_host_variable("MASTER_PORT"), "nccl_env", metrics_host_variables(nccl),
@@ -138,9 +142,9 @@ static void put_seconds(FILE *to, int64_t ns, const char *end)
 static void put_step(FILE *to, const struct measure *m, int64_t i)
 {
 	const struct measure_step *step = &m->slowest[i];
-	char at[METRICS_HOST_TIME_BYTES];
+	char at[CLOCK_TEXT_BYTES];
 
-	metrics_host_time(step->end_utc_ns, at);
+	clock_text(step->end_utc_ns, at);
 	fprintf(to, "%s,%lld,", at, (long long)i + 1);
 	put_seconds(to, step->step_ns, ",");
 	put_real(to, step->loss, ",");
@@ -201,12 +205,12 @@ static char *make_log(const struct metrics_segment *s)
 static char *make_marker(const struct metrics_segment *s, const struct measure_summary *sum,
 	int64_t utc_ns, const char *status, const char *metrics_sha256)
 {
-	char now[METRICS_HOST_TIME_BYTES];
+	char now[CLOCK_TEXT_BYTES];
 	struct text t;
 
 	if (text_open(&t) < 0)
 		return NULL;
-	metrics_host_time_s(utc_ns, now);
+	clock_text_s(utc_ns, now);
 	fprintf(t.to,
 		"[Rank 0] RUN_COMPLETE checkpoint_path=%s world_size=%d tokens_per_sec=", s->dir,
 		s->plan->world);

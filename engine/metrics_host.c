@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 /* "Key:\tvalue" of /proc/self/status. */
@@ -49,30 +48,6 @@ int metrics_host_reset_peak(void)
 		rc = -errno;
 	close(fd);
 	return rc;
-}
-
-static struct tm utc(int64_t utc_ns)
-{
-	time_t seconds = (time_t)(utc_ns / 1000000000);
-	struct tm tm = {0};
-
-	gmtime_r(&seconds, &tm);
-	return tm;
-}
-
-void metrics_host_time_s(int64_t utc_ns, char out[METRICS_HOST_TIME_BYTES])
-{
-	struct tm tm = utc(utc_ns);
-
-	strftime(out, METRICS_HOST_TIME_BYTES, "%Y-%m-%dT%H:%M:%SZ", &tm);
-}
-
-void metrics_host_time(int64_t utc_ns, char out[METRICS_HOST_TIME_BYTES])
-{
-	struct tm tm = utc(utc_ns);
-	size_t n = strftime(out, METRICS_HOST_TIME_BYTES, "%Y-%m-%dT%H:%M:%S", &tm);
-
-	snprintf(out + n, METRICS_HOST_TIME_BYTES - n, ".%03dZ", (int)(utc_ns / 1000000 % 1000));
 }
 
 json_t *metrics_host_os(void)

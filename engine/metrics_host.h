@@ -1,6 +1,6 @@
 /*
  * metrics_host.h: what the machine says of itself for the files of a segment: host, process,
- * Slurm's variables, times in UTC. Values that are not there are JSON null.
+ * Slurm's variables. Values that are not there are JSON null.
  */
 #ifndef GPT2D_METRICS_HOST_H
 #define GPT2D_METRICS_HOST_H
@@ -27,12 +27,6 @@ void metrics_host_read(struct metrics_host_rank *out); /* of this process, now *
  * then it goes on counting.
  */
 int metrics_host_reset_peak(void);
-
-enum { METRICS_HOST_TIME_BYTES = 40 };
-/* "2026-01-08T19:50:57.123Z" */
-void metrics_host_time(int64_t utc_ns, char out[METRICS_HOST_TIME_BYTES]);
-/* "2026-01-08T19:50:57Z" */
-void metrics_host_time_s(int64_t utc_ns, char out[METRICS_HOST_TIME_BYTES]);
 
 /* "Linux-6.1.0-x86_64-with-glibc2.36", as Python's platform module writes it; a new reference. */
 json_t *metrics_host_os(void);

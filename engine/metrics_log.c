@@ -41,7 +41,7 @@ static int reserve(struct metrics_log *log, size_t bytes)
 
 void metrics_log_add(struct metrics_log *log, const char *format, ...)
 {
-	char line[1024], at[METRICS_HOST_TIME_BYTES];
+	char line[1024], at[CLOCK_TEXT_BYTES];
 	va_list args;
 	size_t bytes;
 	int length;
@@ -49,7 +49,7 @@ void metrics_log_add(struct metrics_log *log, const char *format, ...)
 	va_start(args, format);
 	length = vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	metrics_host_time(clock_utc_ns(), at);
+	clock_text(clock_utc_ns(), at);
 	bytes = strlen(at) + 1 + strlen(line) + 2;
 	/* a line that was cut must not pass for the whole */
 	if (length < 0 || (size_t)length >= sizeof(line) || reserve(log, bytes) < 0) {

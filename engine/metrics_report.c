@@ -9,6 +9,7 @@
 #include "engine/plan.h"
 #include "kernels/kernels.h"
 #include "proto/artifact.h"
+#include "proto/clock.h"
 #include "proto/rpc.h"
 #include "proto/spec.h"
 #include "proto/version.h"
@@ -456,11 +457,11 @@ static json_t *pack_ours(const struct metrics_segment *s, const struct measure_s
 json_t *metrics_report_make(
 	const struct metrics_segment *s, const struct measure_summary *sum, int64_t utc_ns)
 {
-	char started[METRICS_HOST_TIME_BYTES], now[METRICS_HOST_TIME_BYTES];
+	char started[CLOCK_TEXT_BYTES], now[CLOCK_TEXT_BYTES];
 	json_t *head, *work;
 
-	metrics_host_time_s(s->started_utc_ns, started);
-	metrics_host_time_s(utc_ns, now);
+	clock_text_s(s->started_utc_ns, started);
+	clock_text_s(utc_ns, now);
 	head = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:{s:s, s:o}, s:o, s:o, s:o, s:o}",
 		"schema_version", ARTIFACT_METRICS_SCHEMA, "run_id", s->run, "timestamp_utc",
 		started, "git_commit", version_build, "command_line", text_or_null(s->command_line),

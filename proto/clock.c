@@ -1,5 +1,7 @@
 #include "proto/clock.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 static int64_t now_ns(clockid_t clock)
@@ -23,4 +25,23 @@ int64_t clock_boot_ns(void)
 int64_t clock_utc_ns(void)
 {
 	return now_ns(CLOCK_REALTIME);
+}
+
+void clock_text_s(int64_t utc_ns, char out[CLOCK_TEXT_BYTES])
+{
+	time_t seconds = (time_t)(utc_ns / CLOCK_S_NS);
+	struct tm t;
+
+	if (gmtime_r(&seconds, &t) == NULL ||
+		strftime(out, CLOCK_TEXT_BYTES, "%Y-%m-%dT%H:%M:%SZ", &t) == 0)
+		strcpy(out, "?Z");
+}
+
+void clock_text(int64_t utc_ns, char out[CLOCK_TEXT_BYTES])
+{
+	size_t n;
+
+	clock_text_s(utc_ns, out);
+	n = strlen(out) - 1; /* without Z */
+	snprintf(out + n, CLOCK_TEXT_BYTES - n, ".%03dZ", (int)(utc_ns % CLOCK_S_NS / 1000000));
 }

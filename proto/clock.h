@@ -10,4 +10,10 @@ int64_t clock_mono_ns(void);
 int64_t clock_boot_ns(void); /* the same, the machine's suspension included */
 int64_t clock_utc_ns(void);  /* since 1970 */
 
+enum { CLOCK_TEXT_BYTES = 40 };
+/* "2026-01-08T19:50:57.123Z" */
+void clock_text(int64_t utc_ns, char out[CLOCK_TEXT_BYTES]);
+/* "2026-01-08T19:50:57Z" */
+void clock_text_s(int64_t utc_ns, char out[CLOCK_TEXT_BYTES]);
+
 #endif

@@ -1,4 +1,4 @@
-/* Which wall clock is believed. */
+/* Which wall clock is believed, and what its times are as text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,12 +76,25 @@ static void test_start(void **state)
 	assert_true(believed_at(&t, boot, now));
 }
 
+static void test_text(void **state)
+{
+	char text[CLOCK_TEXT_BYTES];
+
+	clock_text(1767902400 * S + 7654321, text);
+	assert_string_equal(text, "2026-01-08T20:00:00.007Z");
+	clock_text_s(1767902400 * S + 7654321, text);
+	assert_string_equal(text, "2026-01-08T20:00:00Z");
+	clock_text(INT64_MAX, text);
+	assert_string_equal(text, "2262-04-11T23:47:16.854Z");
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_time_passes),
 		cmocka_unit_test(test_leap),
 		cmocka_unit_test(test_start),
+		cmocka_unit_test(test_text),
 	};
 
 	return cmocka_run_group_tests_name("clock", tests, NULL, NULL);
