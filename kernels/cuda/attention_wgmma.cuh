@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/bulk.cuh"
+#include "kernels/cuda/bulk_map.cuh"
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/reduce.cuh"
 
@@ -204,9 +205,5 @@ void attention_wgmma_rows(
 /* host, see attention_wgmma.cu; at_once: blocks that a multiprocessor holds */
 struct attention_order attention_order_of(
 	const struct k_context *ctx, int64_t heads, int64_t blocks, int at_once);
-
-/* false: the context has failed */
-bool attention_make_map(struct k_context *ctx, CUtensorMap *map, const void *tensor, int64_t B,
-	int64_t T, int64_t columns);
 
 #endif

@@ -393,9 +393,9 @@ void attention_wgmma_backward(struct k_stream *s, const struct attention<E> &a, 
 	struct attention_maps maps;
 	float *rows = (float *)stream_scratch(s, attention_wgmma_rows_bytes(a.B, a.T, a.NH));
 
-	if (!rows || !attention_make_map(s->ctx, &maps.qkv, a.qkv, a.B, a.T, 3 * C) ||
-		!attention_make_map(s->ctx, &maps.dout, a.dout, a.B, a.T, C) ||
-		!attention_make_map(s->ctx, &maps.to, a.dqkv, a.B, a.T, 3 * C))
+	if (!rows || !bulk_map_make(s->ctx, &maps.qkv, a.qkv, a.B, a.T, 3 * C, WGMMA_TILE) ||
+		!bulk_map_make(s->ctx, &maps.dout, a.dout, a.B, a.T, C, WGMMA_TILE) ||
+		!bulk_map_make(s->ctx, &maps.to, a.dqkv, a.B, a.T, 3 * C, WGMMA_TILE))
 		return;
 	attention_wgmma_rows(s, rows, a, out);
 	if (a.drop.on)

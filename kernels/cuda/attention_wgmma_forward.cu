@@ -281,8 +281,8 @@ template <typename E> void attention_wgmma_forward(struct k_stream *s, const str
 	int64_t C = a.NH * a.HS;
 	struct attention_maps maps;
 
-	if (!attention_make_map(s->ctx, &maps.qkv, a.qkv, a.B, a.T, 3 * C) ||
-		!attention_make_map(s->ctx, &maps.to, a.out, a.B, a.T, C))
+	if (!bulk_map_make(s->ctx, &maps.qkv, a.qkv, a.B, a.T, 3 * C, WGMMA_TILE) ||
+		!bulk_map_make(s->ctx, &maps.to, a.out, a.B, a.T, C, WGMMA_TILE))
 		return;
 	if (a.drop.on)
 		launch<E, true>(s, a, maps);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/gemm_wgmma.cuh"
 
 void context_fail(struct k_context *ctx, const char *format, ...)
 {
@@ -58,7 +58,7 @@ static cudaError_t describe(struct k_context *ctx)
 {
 	struct cudaDeviceProp properties;
 	cudaError_t rc = cudaGetDeviceProperties(&properties, ctx->device);
-	int clock_khz = 0, width_bits = 0, runtime = 0;
+	int clock_khz = 0, width_bits = 0, runtime = 0, n;
 
 	if (rc != cudaSuccess)
 		return rc;
@@ -74,8 +74,11 @@ static cudaError_t describe(struct k_context *ctx)
 	cudaDeviceGetPCIBusId(ctx->pci, sizeof ctx->pci, ctx->device);
 	snprintf(ctx->library, sizeof ctx->library, "CUDA %d.%d, cuBLASLt %zu", runtime / 1000,
 		runtime % 1000 / 10, cublasLtGetVersion());
-	snprintf(ctx->choices_for, sizeof ctx->choices_for, "%s, sm_%d, cuBLASLt %zu", ctx->name,
-		ctx->capability, cublasLtGetVersion());
+	n = snprintf(ctx->choices_for, sizeof ctx->choices_for, "%s, sm_%d, cuBLASLt %zu",
+		ctx->name, ctx->capability, cublasLtGetVersion());
+	if (gemm_wgmma_there(ctx))
+		snprintf(ctx->choices_for + n, sizeof ctx->choices_for - (size_t)n,
+			", own products %d", GEMM_WGMMA_VERSION);
 	return cudaSuccess;
 }
 

@@ -42,7 +42,7 @@ struct k_context {
 	pthread_mutex_t lock;
 	bool no_branches;
 	enum k_attention attention;
-	void *tensor_map_encode; /* of the driver, once found; attention_wgmma.cu */
+	void *tensor_map_encode; /* of the driver, once found; bulk_map.cu */
 	bool failed;             /* read and set by __atomic operations */
 	char error[256];
 	/* of the capture under way or the last one; failures during it are its own */

@@ -1,7 +1,7 @@
 #include "kernels/cuda/gelu.cuh"
 
 #include "kernels/cuda/column_sum.cuh"
-#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/gelu_approx.cuh"
 #include "kernels/cuda/scratch.cuh"
 
 static const float root_2_over_pi = 0.7978845608028654f, cubic = 0.044715f;
@@ -55,25 +55,12 @@ static __global__ void gelu_forward_pass(T *out, const T *pre, int64_t n)
  */
 enum { GROUPS = COLUMN_SUM_GROUPS, LANES = COLUMN_SUM_LANES, AHEAD = 4 };
 
-/*
- * The same for results of 16 bits, tanh form, with the hardware's 2^x and 1/x, which are good to
- * some 1e-6: as many instructions as memory has time for.
- */
-static __device__ __forceinline__ float derivative_approx(float x)
-{
-	const float log2_e = 1.4426950408889634f;
-	float held = fminf(fmaxf(x, -15), 15), square = held * held;
-	float e = element_exp2(-2 * root_2_over_pi * log2_e * held * fmaf(cubic, square, 1));
-	float part = __fdividef(1, 1 + e);
-
-	return fmaf(
-		2 * root_2_over_pi * held * part * (1 - part), fmaf(3 * cubic, square, 1), part);
-}
-
 template <typename T, enum k_gelu GELU> static __device__ __forceinline__ float slope(float x)
 {
+	const float held = GELU_APPROX_HELD;
+
 	if (sizeof(T) == 2 && GELU == K_GELU_TANH)
-		return derivative_approx(x);
+		return gelu_approx_slope(fminf(fmaxf(x, -held), held));
 	return derivative<GELU>(x);
 }
 

@@ -7,9 +7,10 @@
 #include <string.h>
 
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/gemm_wgmma.cuh"
 #include "kernels/cuda/graph.cuh"
 
-enum { ASKED = 16, CANDIDATES = 2 * ASKED, ROUNDS = 4, ALIGNMENT_MAX = 256 };
+enum { ASKED = 16, CANDIDATES = 2 * ASKED + 1, ROUNDS = 4, ALIGNMENT_MAX = 256 };
 
 /* A choice, and what cuBLASLt needs to act by it. */
 struct gemm_plan {
@@ -108,9 +109,17 @@ static bool describe(struct gemm_plan *p, const struct gemm_call *c)
 }
 
 struct candidate {
-	cublasLtMatmulAlgo_t algo;
+	uint64_t algorithm[K_ALGORITHM_WORDS];
 	size_t workspace_bytes;
 };
+
+/* What stands for gemm_wgmma among the algorithms: none of cuBLASLt's begins so. */
+static const uint64_t own_algorithm[K_ALGORITHM_WORDS] = {UINT64_MAX, GEMM_WGMMA_VERSION};
+
+static bool is_own(const uint64_t algorithm[K_ALGORITHM_WORDS])
+{
+	return memcmp(algorithm, own_algorithm, sizeof own_algorithm) == 0;
+}
 
 /* What the heuristic names for this much workspace, added to found[0..n) unless it is there. */
 static int add_candidates(struct k_context *ctx, const struct gemm_plan *p, size_t workspace,
@@ -144,10 +153,12 @@ static int add_candidates(struct k_context *ctx, const struct gemm_plan *p, size
 		bool known = false;
 
 		for (int j = 0; j < n; j++)
-			known = known ||
-				memcmp(&found[j].algo, &named[i].algo, sizeof named[i].algo) == 0;
-		if (!known)
-			found[n++] = {named[i].algo, named[i].workspaceSize};
+			known = known || memcmp(found[j].algorithm, &named[i].algo,
+						 sizeof named[i].algo) == 0;
+		if (known)
+			continue;
+		memcpy(found[n].algorithm, &named[i].algo, sizeof named[i].algo);
+		found[n++].workspace_bytes = named[i].workspaceSize;
 	}
 	return n;
 }
@@ -162,25 +173,36 @@ static int find_candidates(
 {
 	int n = add_candidates(ctx, p, STREAM_WORKSPACE_BYTES, found, 0);
 
-	return add_candidates(ctx, p, 0, found, n);
+	n = add_candidates(ctx, p, 0, found, n);
+	if (n < CANDIDATES && gemm_wgmma_fits(ctx, &p->choice.product)) {
+		memcpy(found[n].algorithm, own_algorithm, sizeof own_algorithm);
+		found[n++].workspace_bytes = 0;
+	}
+	return n;
 }
 
-static cublasLtMatmulAlgo_t algorithm_of(const struct gemm_plan *p)
+static cublasLtMatmulAlgo_t library_algorithm(const uint64_t algorithm[K_ALGORITHM_WORDS])
 {
 	cublasLtMatmulAlgo_t algo;
 
-	memcpy(&algo, p->choice.algorithm, sizeof algo);
+	memcpy(&algo, algorithm, sizeof algo);
 	return algo;
 }
 
-static cublasStatus_t multiply(struct k_context *ctx, const struct gemm_plan *p,
-	const cublasLtMatmulAlgo_t *algo, const void *a, const void *b, void *d, void *workspace,
-	size_t workspace_bytes, cudaStream_t stream)
+/* The call, which is one of the plan's, by this algorithm: NULL, or why not. */
+static const char *multiply(struct k_context *ctx, const struct gemm_plan *p,
+	const struct candidate *by, const struct gemm_call *c, void *workspace, cudaStream_t stream)
 {
-	float alpha = 1, beta = p->choice.product.add ? 1 : 0;
+	cublasLtMatmulAlgo_t algo = library_algorithm(by->algorithm);
+	float alpha = 1, beta = c->add ? 1 : 0;
+	cublasStatus_t rc;
 
-	return cublasLtMatmul(ctx->blas, p->desc, &alpha, a, p->a, b, p->b, &beta, d, p->d, d, p->d,
-		algo, workspace, workspace_bytes, stream);
+	if (is_own(by->algorithm))
+		return gemm_wgmma_launch(ctx, c, stream);
+	set_pointers(p, c->bias, c->aux);
+	rc = cublasLtMatmul(ctx->blas, p->desc, &alpha, c->a, p->a, c->b, p->b, &beta, c->d, p->d,
+		c->d, p->d, &algo, workspace, by->workspace_bytes, stream);
+	return rc == CUBLAS_STATUS_SUCCESS ? NULL : cublasLtGetStatusString(rc);
 }
 
 /* ---- the choice of an algorithm ---- */
@@ -288,10 +310,11 @@ static char *trial_at(const struct trial *t, int what, int i)
 
 /* A round's products, one after another, as a graph: that is how they are run in a step. */
 static cudaGraphExec_t capture_trial(struct k_context *ctx, const struct gemm_plan *p,
-	const struct gemm_call *call, const struct trial *t, const struct candidate *c)
+	const struct gemm_call *c, const struct trial *t, const struct candidate *by)
 {
 	char *workspace = (char *)t->memory[TRIAL_WORKSPACE];
-	size_t step = c->workspace_bytes <= GRAPH_COUNTER_BYTES ? GRAPH_COUNTER_BYTES : 0;
+	struct gemm_call call = *c;
+	size_t step = by->workspace_bytes <= GRAPH_COUNTER_BYTES ? GRAPH_COUNTER_BYTES : 0;
 	cudaGraphExec_t exec = NULL;
 	cudaGraph_t graph = NULL;
 	bool good = true;
@@ -299,12 +322,13 @@ static cudaGraphExec_t capture_trial(struct k_context *ctx, const struct gemm_pl
 	if (cudaStreamBeginCapture(ctx->internal, cudaStreamCaptureModeRelaxed) != cudaSuccess)
 		return NULL;
 	cudaMemsetAsync(workspace, 0, TRIAL_COUNTERS_BYTES, ctx->internal);
+	call.b = t->memory[TRIAL_B];
+	call.bias = c->bias ? t->memory[TRIAL_BIAS] : NULL;
 	for (int i = 0; i < t->times && good; i++) {
-		set_pointers(p, call->bias ? t->memory[TRIAL_BIAS] : NULL,
-			call->aux ? trial_at(t, TRIAL_AUX, i) : NULL);
-		good = multiply(ctx, p, &c->algo, trial_at(t, TRIAL_A, i), t->memory[TRIAL_B],
-			       trial_at(t, TRIAL_D, i), workspace + (size_t)i * step,
-			       c->workspace_bytes, ctx->internal) == CUBLAS_STATUS_SUCCESS;
+		call.a = trial_at(t, TRIAL_A, i);
+		call.d = trial_at(t, TRIAL_D, i);
+		call.aux = c->aux ? trial_at(t, TRIAL_AUX, i) : NULL;
+		good = !multiply(ctx, p, by, &call, workspace + (size_t)i * step, ctx->internal);
 	}
 	if (cudaStreamEndCapture(ctx->internal, &graph) != cudaSuccess)
 		graph = NULL;
@@ -413,7 +437,7 @@ static void choose(struct k_context *ctx, struct gemm_plan *p, const struct gemm
 	trial_finish(&t);
 	p->choice.timed = isfinite(seconds[best]);
 	p->choice.picoseconds = llround((p->choice.timed ? seconds[best] : guess) * 1e12);
-	memcpy(p->choice.algorithm, &found[best].algo, sizeof found[best].algo);
+	memcpy(p->choice.algorithm, found[best].algorithm, sizeof found[best].algorithm);
 	p->workspace_bytes = found[best].workspace_bytes;
 }
 
@@ -451,11 +475,13 @@ static bool keep_choice(struct k_context *ctx, const struct k_choice *choice)
 /* Whether this device and library can act by a choice that was made elsewhere. */
 static bool can_act_by(struct k_context *ctx, struct gemm_plan *p)
 {
-	cublasLtMatmulAlgo_t algo = algorithm_of(p);
+	cublasLtMatmulAlgo_t algo = library_algorithm(p->choice.algorithm);
 	cublasLtMatmulHeuristicResult_t needs;
 
 	if (p->choice.picoseconds < 0)
 		return true;
+	if (is_own(p->choice.algorithm))
+		return gemm_wgmma_fits(ctx, &p->choice.product);
 	if (cublasLtMatmulAlgoCheck(ctx->blas, p->desc, p->a, p->b, p->d, p->d, &algo, &needs) !=
 			CUBLAS_STATUS_SUCCESS ||
 		needs.workspaceSize > STREAM_WORKSPACE_BYTES)
@@ -530,9 +556,9 @@ static void *workspace_for(struct k_stream *s, const struct gemm_plan *p)
 
 void gemm_run(struct k_stream *s, const char *name, const struct gemm_call *call)
 {
-	cublasLtMatmulAlgo_t algo;
+	struct candidate by;
 	struct gemm_plan *p;
-	cublasStatus_t rc;
+	const char *why;
 	void *workspace;
 
 	if (call->m <= 0 || call->n <= 0 || call->k <= 0 || !stream_ready(s))
@@ -546,12 +572,11 @@ void gemm_run(struct k_stream *s, const char *name, const struct gemm_call *call
 			(long long)call->m, (long long)call->n, (long long)call->k);
 		return;
 	}
-	set_pointers(p, call->bias, call->aux);
-	algo = algorithm_of(p);
-	rc = multiply(s->ctx, p, &algo, call->a, call->b, call->d, workspace, p->workspace_bytes,
-		s->cuda);
-	if (rc != CUBLAS_STATUS_SUCCESS)
-		context_fail(s->ctx, "%s: %s", name, cublasLtGetStatusString(rc));
+	memcpy(by.algorithm, p->choice.algorithm, sizeof by.algorithm);
+	by.workspace_bytes = p->workspace_bytes;
+	why = multiply(s->ctx, p, &by, call, workspace, s->cuda);
+	if (why)
+		context_fail(s->ctx, "%s: %s", name, why);
 	stream_check(s, name);
 }
 

@@ -1,0 +1,24 @@
+/*
+ * gemm_wgmma.cuh: matrix products in 16 bits on Hopper with GELU or its derivative in them, by
+ * kernels of our own: what they do beside the product runs beside the next product, which
+ * cuBLASLt's does not. Sums are taken in fp32 in one order, so the same call gives the same bits.
+ */
+#ifndef GPT2D_KERNELS_CUDA_GEMM_WGMMA_CUH
+#define GPT2D_KERNELS_CUDA_GEMM_WGMMA_CUH
+
+#include "kernels/cuda/gemm.cuh"
+
+/* Another for kernels that give other bits or take other time: what was chosen holds no more. */
+enum { GEMM_WGMMA_VERSION = 1 };
+
+/* Whether there is anything of this for the device. */
+bool gemm_wgmma_there(const struct k_context *ctx);
+
+/* Whether it takes this product. */
+bool gemm_wgmma_fits(const struct k_context *ctx, const struct k_product *product);
+
+/* Of a call that fits: NULL, or why it was not launched. */
+const char *gemm_wgmma_launch(
+	struct k_context *ctx, const struct gemm_call *call, cudaStream_t stream);
+
+#endif
