@@ -1,7 +1,8 @@
 /*
  * tuning.h: the choices that kernels made by timing (kernels.h), kept in a folder from one start of
  * the engine to the next: an engine that finds its file times nothing again, and computes the same
- * bits. A file for each GPU model and library version, named for them:
+ * bits. A file for each GPU model and library version, named for them (and, where there are such,
+ * for the version of our own products, as "cuBLASLt 130100, own products 1"):
  *
  *   gpt2d tuning 1
  *   for NVIDIA H200, sm_90, cuBLASLt 130100

@@ -64,6 +64,7 @@ struct k_context_options {
 	int threads; /* CPU: threads that compute, the caller included, >= 1; ignored on CUDA */
 	bool no_branches; /* CUDA, for comparison: a graph runs one operation after another */
 	enum k_attention attention; /* CUDA, for comparison: this way or a failure */
+	bool own_products; /* CUDA, for comparison: products with GELU by gemm_wgmma or a failure */
 	char *error; /* NULL, or where more than the errno is told of a failure; else as it was */
 	size_t error_bytes;
 };

@@ -44,8 +44,7 @@ static __device__ __forceinline__ void bulk_arrive_at(uint32_t barrier, int bloc
 {
 	asm volatile("{.reg .b32 there; "
 		     "mapa.shared::cluster.u32 there, %0, %1; "
-		     "mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(
-			     barrier),
+		     "mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(barrier),
 		     "r"(block)
 		     : "memory");
 }

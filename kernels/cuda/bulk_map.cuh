@@ -1,4 +1,4 @@
-/* bulk_map.cuh: what tells the copy engine where a tensor of 16 bits lies, in tiles of wgmma.cuh. */
+/* bulk_map.cuh: tells the copy engine where a tensor of 16 bits lies, in tiles of wgmma.cuh. */
 #ifndef GPT2D_KERNELS_CUDA_BULK_MAP_CUH
 #define GPT2D_KERNELS_CUDA_BULK_MAP_CUH
 

@@ -113,6 +113,7 @@ int k_context_create(const struct k_context_options *options, struct k_context *
 	ctx->dtype = K_FP32;
 	ctx->no_branches = options->no_branches;
 	ctx->attention = options->attention;
+	ctx->own_products = options->own_products;
 	rc = cudaSetDevice(ctx->device);
 	if (rc == cudaSuccess)
 		rc = describe(ctx);

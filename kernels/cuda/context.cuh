@@ -42,6 +42,7 @@ struct k_context {
 	pthread_mutex_t lock;
 	bool no_branches;
 	enum k_attention attention;
+	bool own_products;
 	void *tensor_map_encode; /* of the driver, once found; bulk_map.cu */
 	bool failed;             /* read and set by __atomic operations */
 	char error[256];

@@ -45,8 +45,8 @@ static __device__ __forceinline__ float gelu_approx_slope(float x)
 	float square = x * x;
 	float part = gelu_approx_part(x, square, gelu_approx_linear, gelu_approx_cubic);
 
-	return fmaf(x * fmaf(3 * gelu_cubic * linear, square, linear), fmaf(-part, part, part),
-		part);
+	return fmaf(
+		x * fmaf(3 * gelu_cubic * linear, square, linear), fmaf(-part, part, part), part);
 }
 
 #endif

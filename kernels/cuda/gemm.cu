@@ -153,8 +153,9 @@ static int add_candidates(struct k_context *ctx, const struct gemm_plan *p, size
 		bool known = false;
 
 		for (int j = 0; j < n; j++)
-			known = known || memcmp(found[j].algorithm, &named[i].algo,
-						 sizeof named[i].algo) == 0;
+			known = known ||
+				memcmp(found[j].algorithm, &named[i].algo, sizeof named[i].algo) ==
+					0;
 		if (known)
 			continue;
 		memcpy(found[n].algorithm, &named[i].algo, sizeof named[i].algo);
@@ -171,10 +172,18 @@ static int add_candidates(struct k_context *ctx, const struct gemm_plan *p, size
 static int find_candidates(
 	struct k_context *ctx, const struct gemm_plan *p, struct candidate found[CANDIDATES])
 {
-	int n = add_candidates(ctx, p, STREAM_WORKSPACE_BYTES, found, 0);
+	const struct k_product *product = &p->choice.product;
+	bool fits = gemm_wgmma_fits(ctx, product);
+	int n = 0;
 
-	n = add_candidates(ctx, p, 0, found, n);
-	if (n < CANDIDATES && gemm_wgmma_fits(ctx, &p->choice.product)) {
+	if (!ctx->own_products || !gemm_wgmma_kind(product)) {
+		n = add_candidates(ctx, p, STREAM_WORKSPACE_BYTES, found, n);
+		n = add_candidates(ctx, p, 0, found, n);
+	} else if (!fits) {
+		context_fail(ctx, "matrix product: not by own kernels for %lld x %lld x %lld",
+			(long long)product->m, (long long)product->n, (long long)product->k);
+	}
+	if (fits) {
 		memcpy(found[n].algorithm, own_algorithm, sizeof own_algorithm);
 		found[n++].workspace_bytes = 0;
 	}
@@ -531,8 +540,10 @@ static struct gemm_plan *find(struct k_stream *s, const struct gemm_call *call)
 	return p;
 }
 
-static double seconds_of(const struct gemm_plan *p)
+static double seconds_of(const struct k_context *ctx, const struct gemm_plan *p)
 {
+	if (ctx->own_products && is_own(p->choice.algorithm))
+		return 0; /* asked for, whatever it takes */
 	return p->choice.picoseconds < 0 ? INFINITY : (double)p->choice.picoseconds * 1e-12;
 }
 
@@ -540,7 +551,7 @@ double gemm_seconds(struct k_stream *s, const struct gemm_call *call)
 {
 	struct gemm_plan *p = find(s, call);
 
-	return p ? seconds_of(p) : INFINITY;
+	return p ? seconds_of(s->ctx, p) : INFINITY;
 }
 
 /* In a capture a counter's place that no other product of the graph has. */

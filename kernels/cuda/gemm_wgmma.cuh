@@ -14,7 +14,8 @@ enum { GEMM_WGMMA_VERSION = 1 };
 /* Whether there is anything of this for the device. */
 bool gemm_wgmma_there(const struct k_context *ctx);
 
-/* Whether it takes this product. */
+/* Whether the product is one of those that this is for; whether this device takes it. */
+bool gemm_wgmma_kind(const struct k_product *product);
 bool gemm_wgmma_fits(const struct k_context *ctx, const struct k_product *product);
 
 /* Of a call that fits: NULL, or why it was not launched. */

@@ -1,7 +1,7 @@
 /*
- * wgmma_wide.cuh: Hopper's matrix units on 128, 192 or 256 columns at a time: 64 x 16 times 16 x N, both
- * in shared memory, in tiles of wgmma.cuh that follow each other: A is one, B as many as there are
- * 64 columns, each with k as its columns or (TURNED) as its rows. For sm_90a alone.
+ * wgmma_wide.cuh: Hopper's matrix units on 192 columns at a time: 64 x 16 times 16 x 192, both in
+ * shared memory, in tiles of wgmma.cuh that follow each other: A is one, B three, A with k as its
+ * columns, B too or (TURNED) as its rows. For sm_90a alone.
  */
 #ifndef GPT2D_KERNELS_CUDA_WGMMA_WIDE_CUH
 #define GPT2D_KERNELS_CUDA_WGMMA_WIDE_CUH
@@ -19,53 +19,28 @@ static __device__ __forceinline__ uint64_t wgmma_tiles(uint32_t address)
 		UINT64_C(1) << 62;
 }
 
-#define WGMMA_32(c, d, n) \
-	WGMMA_EIGHT(c, d, n), WGMMA_EIGHT(c, d, n + 2), WGMMA_EIGHT(c, d, n + 4), \
-		WGMMA_EIGHT(c, d, n + 6)
-#define WGMMA_NAMES_64 \
-	"%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
+#define WGMMA_WIDE_ALL(c, d) \
+	WGMMA_EIGHT(c, d, 0), WGMMA_EIGHT(c, d, 2), WGMMA_EIGHT(c, d, 4), WGMMA_EIGHT(c, d, 6), \
+		WGMMA_EIGHT(c, d, 8), WGMMA_EIGHT(c, d, 10), WGMMA_EIGHT(c, d, 12), \
+		WGMMA_EIGHT(c, d, 14), WGMMA_EIGHT(c, d, 16), WGMMA_EIGHT(c, d, 18), \
+		WGMMA_EIGHT(c, d, 20), WGMMA_EIGHT(c, d, 22)
+#define WGMMA_WIDE_NAMES \
+	"{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
 	"%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, " \
 	"%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, " \
-	"%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define WGMMA_NAMES_96 \
-	WGMMA_NAMES_64 \
-	", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, " \
-	"%81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define WGMMA_NAMES_128 \
-	WGMMA_NAMES_96 \
-	", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, " \
-	"%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, " \
-	"%124, %125, %126, %127"
+	"%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, " \
+	"%70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, " \
+	"%87, %88, %89, %90, %91, %92, %93, %94, %95}"
 
 /* d += a b */
 #define WGMMA_WIDE(type, element) \
 	template <bool TURNED> \
 	static __device__ __forceinline__ void wgmma_wide( \
-		float (&d)[16][4], uint64_t a, uint64_t b, element) \
-	{ \
-		asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type \
-			     " {" WGMMA_NAMES_64 "}, %64, %65, 1, 1, 1, 0, %66;" \
-			     : WGMMA_32("+f", d, 0), WGMMA_32("+f", d, 8) \
-			     : "l"(a), "l"(b), "n"((int)TURNED)); \
-	} \
-	template <bool TURNED> \
-	static __device__ __forceinline__ void wgmma_wide( \
 		float (&d)[24][4], uint64_t a, uint64_t b, element) \
 	{ \
 		asm volatile("wgmma.mma_async.sync.aligned.m64n192k16.f32." type "." type \
-			     " {" WGMMA_NAMES_96 "}, %96, %97, 1, 1, 1, 0, %98;" \
-			     : WGMMA_32("+f", d, 0), WGMMA_32("+f", d, 8), \
-			     WGMMA_32("+f", d, 16) \
-			     : "l"(a), "l"(b), "n"((int)TURNED)); \
-	} \
-	template <bool TURNED> \
-	static __device__ __forceinline__ void wgmma_wide( \
-		float (&d)[32][4], uint64_t a, uint64_t b, element) \
-	{ \
-		asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type \
-			     " {" WGMMA_NAMES_128 "}, %128, %129, 1, 1, 1, 0, %130;" \
-			     : WGMMA_32("+f", d, 0), WGMMA_32("+f", d, 8), \
-			     WGMMA_32("+f", d, 16), WGMMA_32("+f", d, 24) \
+			     " " WGMMA_WIDE_NAMES ", %96, %97, 1, 1, 1, 0, %98;" \
+			     : WGMMA_WIDE_ALL("+f", d) \
 			     : "l"(a), "l"(b), "n"((int)TURNED)); \
 	}
 
@@ -78,22 +53,9 @@ template <int LEFT> static __device__ __forceinline__ void wgmma_wide_wait()
 	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 
-static __device__ __forceinline__ void wgmma_wide_ended(float (&d)[16][4])
-{
-	asm volatile("" : WGMMA_32("+f", d, 0), WGMMA_32("+f", d, 8)::"memory");
-}
-
 static __device__ __forceinline__ void wgmma_wide_ended(float (&d)[24][4])
 {
-	asm volatile(""
-		     : WGMMA_32("+f", d, 0), WGMMA_32("+f", d, 8), WGMMA_32("+f", d, 16)::"memory");
-}
-
-static __device__ __forceinline__ void wgmma_wide_ended(float (&d)[32][4])
-{
-	asm volatile(""
-		     : WGMMA_32("+f", d, 0), WGMMA_32("+f", d, 8), WGMMA_32("+f", d, 16),
-		     WGMMA_32("+f", d, 24)::"memory");
+	asm volatile("" : WGMMA_WIDE_ALL("+f", d)::"memory");
 }
 
 #endif

@@ -5,9 +5,9 @@
 
 int cases_set_named(const char *name)
 {
-	static const char *const names[] = {"near", "exact", "attention"};
+	static const char *const names[] = {"near", "exact", "attention", "products"};
 
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		if (strcmp(name, names[i]) == 0)
 			return i;
 	}
@@ -33,6 +33,10 @@ void cases_run(struct harness *h, enum cases_set set, bool small_only,
 
 	if (set == CASES_EXACT) {
 		run_list(h, cases_exact, small_only, 0, run_case);
+		return;
+	}
+	if (set == CASES_PRODUCTS) {
+		run_list(h, cases_products, small_only, 0, run_case);
 		return;
 	}
 	if (set == CASES_ATTENTION) {

@@ -13,9 +13,10 @@ struct cases_shape {
 /*
  * CASES_NEAR: compared with the CPU library in double, by the tolerance of the type. CASES_EXACT:
  * fp32, compared with the CPU library in float, which must give the same bits. CASES_ATTENTION:
- * those of the former that every way of attention takes.
+ * those of the first that every way of attention takes. CASES_PRODUCTS: in 16 bits, products with
+ * GELU, by Hopper's kernels of our own.
  */
-enum cases_set { CASES_NEAR, CASES_EXACT, CASES_ATTENTION };
+enum cases_set { CASES_NEAR, CASES_EXACT, CASES_ATTENTION, CASES_PRODUCTS };
 
 struct cases_case {
 	const char *name;
@@ -24,12 +25,12 @@ struct cases_case {
 	bool small; /* also under compute-sanitizer */
 };
 
-/* "near", "exact", "attention"; -1: no such set. */
+/* "near", "exact", "attention", "products"; -1: no such set. */
 int cases_set_named(const char *name);
 
 /* The list ends with a name of NULL. */
 extern const struct cases_case cases_linear[], cases_layers[], cases_attention[], cases_optimizer[],
-	cases_exact[];
+	cases_exact[], cases_products[];
 
 /* Runs each case of the set; small_only: those alone. before_case may be NULL. */
 void cases_run(struct harness *h, enum cases_set set, bool small_only,

@@ -131,3 +131,21 @@ const struct cases_case cases_linear[] = {
 	SHAPES("linear_backward_exact", backward_exact),
 	{NULL, NULL, {0, 0, 0, 0, 0, 0}, false},
 };
+
+/* Whole results, parts of one in each direction, fewer than there are blocks, many to a block. */
+#define PRODUCTS(name, run) \
+	{name, run, {128, 64, 192, 0, 0, 0}, true}, {name, run, {1, 8, 8, 0, 0, 0}, true}, \
+		{name, run, {33, 40, 24, 0, 0, 0}, true}, \
+		{name, run, {200, 72, 200, 0, 0, 0}, true}, \
+		{name, run, {257, 136, 1000, 0, 0, 0}, false}, \
+		{name, run, {300, 384, 1000, 0, 0, 0}, false}, \
+		{name, run, {1024, 768, 3072, 0, 0, 0}, false}, \
+	{ \
+		name, run, {4000, 128, 4104, 0, 0, 0}, false \
+	}
+
+const struct cases_case cases_products[] = {
+	PRODUCTS("own_gelu", gelu_tanh),
+	PRODUCTS("own_slope", backward_tanh),
+	{NULL, NULL, {0, 0, 0, 0, 0, 0}, false},
+};

@@ -56,13 +56,17 @@ int harness_way(const char *name)
 	return -1;
 }
 
-int harness_init(struct harness *h, enum k_dtype under_test, enum k_attention way)
+int harness_init(
+	struct harness *h, enum k_dtype under_test, enum k_attention way, bool own_products)
 {
 	struct k_device_info info;
 	int rc;
 
 	*h = (struct harness){.under_test = under_test};
-	rc = k_context_create(&(struct k_context_options){.threads = 2, .attention = way}, &h->ctx);
+	rc = k_context_create(
+		&(struct k_context_options){
+			.threads = 2, .attention = way, .own_products = own_products},
+		&h->ctx);
 	if (rc < 0) {
 		fprintf(stderr, "context: %s\n", strerror(-rc));
 		return rc;

@@ -23,8 +23,12 @@ struct harness {
 	void *owner;
 };
 
-/* 0 or a negative errno; message on stderr. way: of attention, for the CUDA library. */
-int harness_init(struct harness *h, enum k_dtype under_test, enum k_attention way);
+/*
+ * 0 or a negative errno; message on stderr. For the CUDA library: way of attention, and products as
+ * in k_context_options.
+ */
+int harness_init(
+	struct harness *h, enum k_dtype under_test, enum k_attention way, bool own_products);
 void harness_finish(struct harness *h);
 
 /* Before each case: the same random numbers again, and no memory. */

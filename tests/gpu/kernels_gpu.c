@@ -2,7 +2,7 @@
  * kernels_gpu: the cases on the GPU, beside what gpu_reference wrote. Each case runs twice on
  * poisoned outputs and must give the same bits. The last line is "N passed, N failed".
  *
- *   kernels_gpu fp32|tf32|bf16|fp16 near|exact|attention REFERENCE [small|all [WAY]]
+ *   kernels_gpu fp32|tf32|bf16|fp16 near|exact|attention|products REFERENCE [small|all [WAY]]
  *
  * WAY: which one attention is to go, best, plain, tiled, wmma, mma or wgmma.
  *
@@ -154,7 +154,7 @@ static int run(struct comparison *c, enum k_dtype dtype, enum cases_set set, boo
 {
 	struct harness h;
 
-	if (harness_init(&h, dtype, way) < 0)
+	if (harness_init(&h, dtype, way, set == CASES_PRODUCTS) < 0)
 		return -1;
 	h.result = take_result;
 	h.owner = c;
@@ -176,7 +176,7 @@ int main(int argc, char **argv)
 
 	if (dtype < 0 || set < 0 || way < 0) {
 		fprintf(stderr,
-			"usage: kernels_gpu fp32|tf32|bf16|fp16 near|exact|attention "
+			"usage: kernels_gpu fp32|tf32|bf16|fp16 near|exact|attention|products "
 			"REFERENCE [small|all [WAY]]\n");
 		return 2;
 	}

@@ -2,7 +2,7 @@
  * gpu_reference, gpu_reference_float: what the CPU library computes for the cases, to stdout. Each
  * result is its number of elements and the elements, as int64_t and doubles of this machine.
  *
- *   gpu_reference fp32|tf32|bf16|fp16 near|exact|attention [small]
+ *   gpu_reference fp32|tf32|bf16|fp16 near|exact|attention|products [small]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,10 +34,11 @@ int main(int argc, char **argv)
 
 	if (dtype < 0 || set < 0) {
 		fprintf(stderr,
-			"usage: gpu_reference fp32|tf32|bf16|fp16 near|exact|attention [small]\n");
+			"usage: gpu_reference fp32|tf32|bf16|fp16 near|exact|attention|products "
+			"[small]\n");
 		return 2;
 	}
-	if (harness_init(&h, (enum k_dtype)dtype, K_ATTENTION_BEST) < 0)
+	if (harness_init(&h, (enum k_dtype)dtype, K_ATTENTION_BEST, false) < 0)
 		return 1;
 	h.result = write_result;
 	cases_run(&h, (enum cases_set)set, argc > 3 && strcmp(argv[3], "small") == 0, run_case);

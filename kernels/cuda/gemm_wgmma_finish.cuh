@@ -1,0 +1,277 @@
+/*
+ * gemm_wgmma_finish.cuh: what becomes of a group's sums: GELU of them, or they times its
+ * derivative. Each warp sees to its own rows, a tile at a time, and waits for no other.
+ */
+#ifndef GPT2D_KERNELS_CUDA_GEMM_WGMMA_FINISH_CUH
+#define GPT2D_KERNELS_CUDA_GEMM_WGMMA_FINISH_CUH
+
+#include "kernels/cuda/gemm_wgmma_ring.cuh"
+#include "kernels/cuda/mma.cuh"
+
+#if WGMMA_THERE
+
+typedef float sums[UP][8 * ACROSS][4];
+
+static __device__ __forceinline__ void put_matrices(uint32_t address, const uint32_t (&r)[4])
+{
+	asm volatile(
+		"stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+		"r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+		: "memory");
+}
+
+static __device__ __forceinline__ void unpack(float &low, float &high, uint32_t two, __nv_bfloat16)
+{
+	low = __uint_as_float(two << 16);
+	high = __uint_as_float(two & 0xffff0000);
+}
+
+static __device__ __forceinline__ void unpack(float &low, float &high, uint32_t two, __half)
+{
+	float2 x = __half22float2(*(__half2 *)&two);
+
+	low = x.x;
+	high = x.y;
+}
+
+/* Both elements within what gelu_approx_slope takes, which 16 bits hold exactly. */
+static __device__ __forceinline__ uint32_t held(uint32_t two, __nv_bfloat16)
+{
+	const __nv_bfloat162 most = __float2bfloat162_rn(GELU_APPROX_HELD);
+	__nv_bfloat162 x = __hmin2(__hmax2(*(__nv_bfloat162 *)&two, __hneg2(most)), most);
+
+	return *(uint32_t *)&x;
+}
+
+static __device__ __forceinline__ uint32_t held(uint32_t two, __half)
+{
+	const __half2 most = __float2half2_rn(GELU_APPROX_HELD);
+	__half2 x = __hmin2(__hmax2(*(__half2 *)&two, __hneg2(most)), most);
+
+	return *(uint32_t *)&x;
+}
+
+/* Sums begin as the bias. */
+template <typename E>
+static __device__ __forceinline__ void begin(sums &d, const E *bias, int column, int m)
+{
+	column += 2 * (int)(threadIdx.x & 3);
+#pragma unroll
+	for (int n = 0; n < 8 * ACROSS; n++) {
+		float low = 0, high = 0;
+
+		if (bias && column + 8 * n < m)
+			unpack(low, high, *(const uint32_t *)(bias + column + 8 * n), E());
+#pragma unroll
+		for (int u = 0; u < UP; u++) {
+			d[u][n][0] = d[u][n][2] = low;
+			d[u][n][1] = d[u][n][3] = high;
+		}
+	}
+}
+
+/* The number of the calling warp, the same in all its registers. */
+static __device__ __forceinline__ int warp_of_block()
+{
+	return __shfl_sync(0xffffffff, (int)(threadIdx.x / 32), 0);
+}
+
+/* A lane's part of two neighbouring 8 columns of its warp's rows, as matrices are put and taken. */
+static __device__ __forceinline__ uint32_t lane_piece(uint32_t tile, int n)
+{
+	int warp = (int)(threadIdx.x % WGMMA_THREADS / 32), lane = threadIdx.x & 31;
+
+	return mma_piece(tile, WARP_ROWS * warp + (lane & 15), n + (lane >> 4));
+}
+
+/* A warp's rows of 64 columns of the sums, two neighbouring 8 columns to four words. */
+typedef uint32_t words[4][4];
+
+template <typename E> static __device__ __forceinline__ void pack(words &x, const float (*d)[4])
+{
+#pragma unroll
+	for (int n = 0; n < 4; n++)
+		mma_pack_a(x[n], d[2 * n], d[2 * n + 1], E());
+}
+
+static __device__ __forceinline__ void put(uint32_t tile, const words &x)
+{
+#pragma unroll
+	for (int n = 0; n < 4; n++)
+		put_matrices(lane_piece(tile, 2 * n), x[n]);
+}
+
+template <typename E>
+static __device__ __forceinline__ void gelu_of(words &y, const words &x, float linear, float cubic)
+{
+#pragma unroll
+	for (int n = 0; n < 4; n++) {
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			float low, high;
+
+			unpack(low, high, x[n][i], E());
+			y[n][i] = mma_pack(gelu_approx(low, linear, cubic),
+				gelu_approx(high, linear, cubic), E());
+		}
+	}
+}
+
+/* What is at x becomes d times the derivative of GELU there. */
+template <typename E>
+static __device__ __forceinline__ void times_slope(words &x, const float (*d)[4])
+{
+#pragma unroll
+	for (int n = 0; n < 4; n++) {
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			const float *by = d[2 * n + i / 2] + i % 2 * 2;
+			float low, high;
+
+			unpack(low, high, held(x[n][i], E()), E());
+			x[n][i] = mma_pack(by[0] * gelu_approx_slope(low),
+				by[1] * gelu_approx_slope(high), E());
+		}
+	}
+}
+
+/* The place in memory of a warp's rows of a tile of its group's result. */
+static __device__ __forceinline__ struct corner rows_of(struct corner c, int warp, int tile)
+{
+	return {c.row + tile / ACROSS * WGMMA_TILE + warp % GROUP_WARPS * WARP_ROWS,
+		c.column + tile % ACROSS * WGMMA_TILE};
+}
+
+static __device__ __forceinline__ uint32_t warp_part(uint32_t tile, int warp)
+{
+	return tile + (uint32_t)(warp % GROUP_WARPS * WARP_BYTES);
+}
+
+/*
+ * GELU's numbers, once more for each tile: with constants the compiler has all of a result go
+ * through GELU before the first tile goes to memory, which takes more registers than there are.
+ */
+static __device__ __forceinline__ void gelu_numbers(
+	const struct ring &r, float &linear, float &cubic)
+{
+	asm volatile("ld.volatile.shared.v2.f32 {%0, %1}, [%2];"
+		     : "=f"(linear), "=f"(cubic)
+		     : "r"(r.base + NUMBERS_AT)
+		     : "memory");
+}
+
+/* What a warp has put in its rows of a tile goes to memory. */
+static __device__ __forceinline__ void send(
+	const CUtensorMap *to, uint32_t tile, struct corner c, int warp, int i)
+{
+	struct corner at = rows_of(c, warp, i);
+
+	bulk_store(to, at.column, at.row, 0, warp_part(tile, warp));
+}
+
+/*
+ * Two pairs of tiles, one of which is written while the other goes to memory: what was put is sent
+ * once the next is made, so that nothing waits for it to be there.
+ */
+template <typename E>
+static __device__ __forceinline__ void finish_gelu(
+	const struct product_maps &p, const struct ring &r, int warp, struct corner c, sums &d)
+{
+	bool first = (threadIdx.x & 31) == 0;
+
+#pragma unroll
+	for (int tile = 0; tile <= TILES; tile++) {
+		uint32_t pre = r.own(warp, tile % 2 * 2), out = pre + WGMMA_TILE_BYTES;
+		float linear, cubic;
+		words x, y;
+
+		if (tile < TILES) {
+			gelu_numbers(r, linear, cubic);
+			pack<E>(x, d[tile / ACROSS] + tile % ACROSS * 8);
+			gelu_of<E>(y, x, linear, cubic);
+		}
+		if (tile > 0)
+			bulk_fence_tiles();
+		__syncwarp();
+		if (first) {
+			if (tile > 0) {
+				uint32_t last = r.own(warp, (tile - 1) % 2 * 2);
+
+				send(&p.aux, last, c, warp, tile - 1);
+				send(&p.d, last + WGMMA_TILE_BYTES, c, warp, tile - 1);
+				bulk_store_batch();
+			}
+			bulk_store_left<1>();
+		}
+		__syncwarp();
+		if (tile < TILES) {
+			put(pre, x);
+			put(out, y);
+		}
+	}
+}
+
+/* The warp's rows of tile i of aux, counted over all results of its group, into its ring. */
+static __device__ __forceinline__ void ask_for_aux(
+	const struct product_maps &p, const struct ring &r, int warp, int i)
+{
+	int clusters = (int)gridDim.x / CLUSTER, own = i % OWN_TILES;
+	int t = (int)blockIdx.x / CLUSTER + (warp / GROUP_WARPS + i / TILES * GROUPS) * clusters;
+	struct corner at = rows_of(corner_of(p, place_of_block(), t), warp, i % TILES);
+
+	if (t >= p.all)
+		return;
+	bulk_expect(r.there(warp, own), WARP_BYTES);
+	bulk_load(warp_part(r.own(warp, own), warp), &p.aux, at.column, at.row, 0,
+		r.there(warp, own));
+}
+
+/*
+ * In place, where aux was. A tile is sent once the next is made; when it has gone to memory, it is
+ * asked for the one OWN_TILES on.
+ */
+template <typename E>
+static __device__ __forceinline__ void finish_slope(const struct product_maps &p,
+	const struct ring &r, int warp, struct corner c, int round, sums &d)
+{
+	bool first = (threadIdx.x & 31) == 0;
+	int i = round * TILES;
+
+#pragma unroll
+	for (int tile = 0; tile <= TILES; tile++, i++) {
+		uint32_t own = r.own(warp, i % OWN_TILES);
+		words x;
+
+		if (tile < TILES) {
+			bulk_wait(r.there(warp, i % OWN_TILES), i / OWN_TILES & 1);
+#pragma unroll
+			for (int n = 0; n < 4; n++)
+				mma_matrices(x[n], lane_piece(own, 2 * n));
+			times_slope<E>(x, d[tile / ACROSS] + tile % ACROSS * 8);
+		}
+		if (tile > 0) {
+			bulk_fence_tiles();
+			__syncwarp();
+			if (first) {
+				send(&p.d, r.own(warp, (i - 1) % OWN_TILES), c, warp, tile - 1);
+				bulk_store_batch();
+			}
+			if (first && tile > 1) {
+				bulk_store_left<1>();
+				ask_for_aux(p, r, warp, i - 2 + OWN_TILES);
+			}
+			__syncwarp();
+		}
+		if (tile < TILES)
+			put(own, x);
+	}
+	if (first) {
+		bulk_store_left<0>();
+		ask_for_aux(p, r, warp, i - 2 + OWN_TILES);
+	}
+	__syncwarp();
+}
+
+#endif
+
+#endif
