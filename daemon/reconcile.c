@@ -51,14 +51,6 @@ static void sweep_attempts(const struct daemon *d, const struct run *run)
 			sweep_run_dir(dir);
 }
 
-/* gpt2d may have gone away between the end of its run and the end of its engines. */
-static int sweep_broken(struct run *run, void *arg)
-{
-	sweep_attempts(arg, run);
-	free(run);
-	return 0;
-}
-
 static void say_kept(const char *dir, int rc)
 {
 	log_write(LOG_ERROR, "%s/%s: of what is not done, but cannot be removed: %s", dir,
@@ -125,6 +117,48 @@ static int settle_run(struct daemon *d, const struct run *run, bool *complete)
 	return settle_segments(d, run, dir, *complete);
 }
 
+/*
+ * gpt2d may have gone away between the end of a run and the end of its engines, which may have
+ * written all of a segment since: that is done, the others end as the run has.
+ */
+static int settle_ended(struct daemon *d, const struct run *run)
+{
+	char dir[PATH_MAX];
+	int rc = run_dir(run, d->state_dir, dir, sizeof(dir));
+
+	if (rc < 0)
+		return 0;
+	rc = settle_segments(d, run, dir, false);
+	return rc < 0 ? rc : record_end_unsaid(d->store, run);
+}
+
+struct broken {
+	struct run *run[BROKEN_SWEPT];
+	int n;
+};
+
+static int take_broken(struct run *run, void *arg)
+{
+	struct broken *b = arg;
+
+	b->run[b->n++] = run;
+	return 0;
+}
+
+static int settle_broken(struct daemon *d)
+{
+	struct broken b = {.n = 0};
+	int rc = record_each_broken(d->store, BROKEN_SWEPT, take_broken, &b);
+
+	for (int i = 0; i < b.n; i++) {
+		sweep_attempts(d, b.run[i]);
+		if (rc == 0)
+			rc = settle_ended(d, b.run[i]);
+		free(b.run[i]);
+	}
+	return rc;
+}
+
 /* Folders of runs that this database never had keep their ids to themselves. */
 static int pass_over_strangers(const struct daemon *d)
 {
@@ -169,6 +203,8 @@ static void settle(struct run *run, void *arg)
 		o->rc = move(d, run, run->state + 1, NULL);
 	if (o->rc == 0 && !complete)
 		o->rc = move(d, run, RUN_INTERRUPTED, reason);
+	if (o->rc == 0 && !complete)
+		o->rc = record_end_unsaid(d->store, run);
 	if (o->rc == 0 && !complete && run->restart)
 		o->rc = move(d, run, RUN_QUEUED, "restart: asked for in its spec");
 	if (run->state == RUN_QUEUED)
@@ -184,7 +220,7 @@ int reconcile_runs(struct daemon *d, char *error, size_t error_bytes)
 
 	o.rc = pass_over_strangers(d);
 	if (o.rc == 0)
-		o.rc = record_each_broken(d->store, BROKEN_SWEPT, sweep_broken, d);
+		o.rc = settle_broken(d);
 	if (o.rc == 0)
 		o.rc = record_each_open(d->store, take, d);
 	if (o.rc == 0)

@@ -369,6 +369,14 @@ int record_unsaid(struct store *s, int64_t run, int64_t after, bool all, struct 
 	return rc < 0 ? rc : out->segment < 0 ? -ENOENT : 0;
 }
 
+int record_end_unsaid(struct store *s, const struct run *run)
+{
+	return store_sql(store_db(s), NULL, NULL,
+		"update segments set state = ?, reason = ?, ended_ns = ?"
+		" where run = ? and state = 'trained'",
+		"ttii", run_state_name(run->state), run->reason, clock_utc_ns(), run->id);
+}
+
 int record_found(struct store *s, int64_t run, int64_t segment, const char *dir,
 	const char *summary, const char *artifacts)
 {

@@ -92,6 +92,8 @@ struct record_unsaid {
 	char below[64];
 };
 int record_unsaid(struct store *s, int64_t run, int64_t after, bool all, struct record_unsaid *out);
+/* Those of which nothing was said end with the run, as it did and for its reason. */
+int record_end_unsaid(struct store *s, const struct run *run);
 /* It is done, in dir: what its segment.done would have brought. summary and artifacts, as in struct
  * record_segment, may be NULL. */
 int record_found(struct store *s, int64_t run, int64_t segment, const char *dir,

@@ -17,6 +17,7 @@
 #include "daemon/role.h"
 #include "daemon/scheduler_private.h"
 #include "daemon/settings.h"
+#include "daemon/settle.h"
 #include "daemon/store.h"
 #include "proto/protocol.h"
 
@@ -79,6 +80,7 @@ void scheduler_end(struct scheduler *s, struct active *a, enum run_state state, 
 		state = RUN_FAILED;
 		snprintf(why, sizeof(why),
 			"no_memory: what became of its segments could not be written");
+		settle_remove(a->dir); /* here: there is no memory to have it done elsewhere */
 	}
 	if (s->slot == a)
 		scheduler_free_slot(s);

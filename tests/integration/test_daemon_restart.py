@@ -114,8 +114,37 @@ def test_killed_while_finishing(home, kind, marker):
             if marker == "valid":
                 assert shown["run"]["segments_done"] == len(segments)
                 assert {segment["state"] for segment in shown["segments"]} == {"done"}
+            else:  # none of them is on its way for ever
+                assert {segment["state"] for segment in shown["segments"]} <= {"done", "interrupted", "skipped"}
         agrees(d)
         assert not list(folder.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("how, ends", [("nosay", "done"), ("noend", "cancelled")])
+def test_a_segment_that_was_being_written_when_its_run_was_cancelled(home, how, ends):
+    """It has ended after the next start, as its folder says; its marker says that it is whole, not its run."""
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            run = c.submit(experiment(f"{how}-ms20", 200, repetitions=1))
+
+            def segments():
+                return c.call("show", id=run)["segments"]
+            wait_for(lambda: [segment["state"] for segment in segments()][:2] == ["trained", "training"], "the second segment")
+            marker = Path(segments()[0]["dir"]) / "RUN_COMPLETE.txt"
+            if ends == "done":
+                wait_for(marker.exists, "the segment's marker")
+            assert c.call("cancel", id=run)["state"] == "cancelled"
+            assert segments()[0]["state"] == "trained"
+        d.kill()
+        d.start()
+        with d.client() as c:
+            first, second = c.call("show", id=run)["segments"][:2]
+            assert c.state(run) == "cancelled" and first["state"] == ends and first["ended_at"]
+            assert second["state"] == "cancelled"
+            assert marker.exists() == (ends == "done")
+            if ends != "done":
+                assert first["reason"] == "cancelled: asked for"
+        agrees(d)
 
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason="no engine was built")
