@@ -135,6 +135,35 @@ def test_rerun(daemon):
         assert len(states(d)) == 3
 
 
+@pytest.mark.parametrize("sets, expected", [
+    (["gradient_accumulation_steps=2"], (4, 1, 2)),
+    (["train_micro_batch_size_per_gpu=3"], (6, 3, 1)),
+    (["train_micro_batch_size_per_gpu=3", "gradient_accumulation_steps=2"], (12, 3, 2)),
+    (["train_batch_size=6"], (6, 1, 3)),
+    (["train_batch_size=6", "gradient_accumulation_steps=1"], (6, 3, 1)),
+])
+def test_rerun_with_another_size_of_a_batch(daemon, sets, expected):
+    """The stored spec has all three, who wrote it gave one: the one that is not set follows."""
+    with daemon(ranks=2) as d:
+        first = submit(d, spec("first", gpus=2))
+        again = int(ctl(d, "rerun", first, "--print-id", *(word for text in sets for word in ("--set", text))).stdout)
+        found = one_object(ctl(d, "show", again, "--json"))["spec"]
+        assert (found["train_batch_size"], found["train_micro_batch_size_per_gpu"], found["gradient_accumulation_steps"]) == expected
+        refused = ctl(d, "rerun", first, "--set", "train_batch_size=7", "--set", "gradient_accumulation_steps=2",
+            "--set", "train_micro_batch_size_per_gpu=1")
+        assert refused.returncode == 2 and "train_batch_size" in refused.stderr
+
+
+def test_rerun_with_another_size_in_an_arm(daemon):
+    with daemon() as d:
+        first = submit(d, spec("first", arms={"a": {}, "b.c": {"zero_optimization": {"stage": 1}}}))
+        result = ctl(d, "rerun", first, "--print-id", "--set", "train_micro_batch_size_per_gpu=2",
+            "--set", "arms.b.c.train_micro_batch_size_per_gpu=1", "--set", "arms.b.c.gradient_accumulation_steps=2")
+        assert result.returncode == 0, result.stderr
+        found = one_object(ctl(d, "show", int(result.stdout), "--json"))["spec"]
+        assert found["arms"]["b.c"]["gradient_accumulation_steps"] == 2 and found["gradient_accumulation_steps"] == 1
+
+
 # ---- cancel ----
 
 def test_cancel_of_several(daemon):
