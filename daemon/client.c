@@ -29,6 +29,9 @@ struct client {
 	struct frame *frame;
 	json_t *request_id; /* of the request in progress */
 	bool busy;          /* a request is in progress */
+	bool large;         /* its answer may be large */
+	bool put_back;      /* it waits in kept, for another turn */
+	struct rpc_message kept;
 	bool greeted;
 	bool in_lines; /* on the stack: whoever ends the client leaves it to take_turn */
 	bool eof;      /* it sends no more */
@@ -53,6 +56,8 @@ void client_destroy(struct client *client)
 		return;
 	}
 	turns_forget(client->o.turns, &client->turn);
+	if (client->put_back)
+		rpc_clear(&client->kept);
 	client->o.gone(client, client->o.arg);
 	bufferevent_free(client->io);
 	json_decref(client->request_id);
@@ -103,8 +108,9 @@ static void answered(struct client *client)
 {
 	json_decref(client->request_id);
 	client->request_id = NULL;
-	client->busy = false;
+	client->busy = client->large = false;
 	client->heard_ns = clock_mono_ns();
+	client->o.lighter(client->o.arg);
 	if (!client->in_lines && client->held == 0)
 		want_turn(client);
 }
@@ -236,6 +242,20 @@ static bool may_take_line(const struct client *client)
 		client_unwritten_bytes(client) <= (size_t)client->o.buffer_bytes;
 }
 
+/* The request that was put back. */
+static void take_kept(struct client *client)
+{
+	struct rpc_message m = client->kept;
+
+	client->put_back = false;
+	client->in_lines = true;
+	client->o.request(client, &m, client->o.arg);
+	client->in_lines = false;
+	rpc_clear(&m);
+	if (!client->put_back)
+		want_turn(client);
+}
+
 /* One line, then it is the turn of others; what has nothing more to do ends. */
 static void take_turn(struct client *client)
 {
@@ -244,6 +264,10 @@ static void take_turn(struct client *client)
 	char *line;
 	size_t n;
 
+	if (client->put_back && !client->dead) {
+		take_kept(client);
+		return;
+	}
 	client->in_lines = true;
 	while (may_take_line(client) && !taken) {
 		status = frame_next(client->frame, &line, &n);
@@ -292,7 +316,10 @@ static void on_read(struct bufferevent *io, void *arg)
 /* All is written: a client that was not listened to for its full buffer is again. */
 static void on_written(struct bufferevent *io, void *arg)
 {
-	want_turn(arg);
+	struct client *client = arg;
+
+	client->o.lighter(client->o.arg);
+	want_turn(client);
 }
 
 static bool peer_closed(struct bufferevent *io)
@@ -300,6 +327,45 @@ static bool peer_closed(struct bufferevent *io)
 	struct pollfd p = {.fd = bufferevent_getfd(io), .events = 0};
 
 	return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+bool client_hung_up(const struct client *client)
+{
+	return peer_closed(client->io);
+}
+
+void client_drop(struct client *client)
+{
+	client->dead = true;
+	if (!client->in_lines && client->held == 0)
+		want_turn(client);
+}
+
+void client_set_large(struct client *client)
+{
+	client->large = true;
+}
+
+bool client_heavy(const struct client *client)
+{
+	return client->large || client_unwritten_bytes(client) > CLIENT_HEAVY_BYTES;
+}
+
+void client_put_back(struct client *client, const struct rpc_message *message)
+{
+	client->kept = *message;
+	json_incref(client->kept.root);
+	client->put_back = true;
+}
+
+bool client_is_put_back(const struct client *client)
+{
+	return client->put_back;
+}
+
+void client_try_again(struct client *client)
+{
+	want_turn(client);
 }
 
 static void dismiss_mute(struct client *client)

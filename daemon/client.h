@@ -26,6 +26,7 @@ struct client_options {
 	/* A request; answered by client_reply or client_refuse, now or later. */
 	void (*request)(struct client *client, const struct rpc_message *message, void *arg);
 	void (*gone)(struct client *client, void *arg); /* about to be freed */
+	void (*lighter)(void *arg); /* one has been answered, or has taken what it was sent */
 	void *arg;
 };
 
@@ -54,6 +55,20 @@ void client_refuse(struct client *client, int code, json_t *data, const char *fo
 /* The same, and the connection ends once that has been written. */
 void client_refuse_and_close(struct client *client, int code, json_t *data, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
+
+enum { CLIENT_HEAVY_BYTES = 1 << 20 };
+/*
+ * The request in progress may have a large answer; heavy: it is at such a one, or has more than
+ * that to take yet. One that has to wait for others is put back, and comes again after try_again.
+ */
+void client_set_large(struct client *client);
+bool client_heavy(const struct client *client);
+void client_put_back(struct client *client, const struct rpc_message *message);
+bool client_is_put_back(const struct client *client);
+void client_try_again(struct client *client);
+/* Nobody is there any more to read an answer; the connection ends without one. */
+bool client_hung_up(const struct client *client);
+void client_drop(struct client *client);
 
 /*
  * Between hold and release nothing of it is freed and its next line waits: for a reply and what has

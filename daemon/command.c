@@ -51,6 +51,7 @@ struct verb {
 	enum role role;
 	struct arg args[ARGS_MAX];
 	const char *help;
+	bool large; /* a question whose answer may be */
 };
 
 /* ---- hello, version ---- */
@@ -196,26 +197,26 @@ static const struct verb verbs[] = {
 	{METHOD_SHOW, command_show, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, true}, {"after", ARG_INTEGER, false},
 			{"limit", ARG_INTEGER, false}},
-		"a run with its spec, checks, segments and transitions"},
+		"a run with its spec, checks, segments and transitions", true},
 	{METHOD_LIST, command_list, ROLE_ANYBODY,
 		{{"after", ARG_INTEGER, false}, {"limit", ARG_INTEGER, false},
 			{"state", ARG_TEXT, false}, {"newest", ARG_BOOL, false}},
-		"runs by id"},
+		"runs by id", true},
 	{METHOD_FOLLOW, command_follow, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, true}, {"after", ARG_INTEGER, false}},
 		"the events of a run until it ends"},
 	{METHOD_ARTIFACTS, artifacts_list, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, true}, {"segment", ARG_INTEGER, false},
 			{"after", ARG_INTEGER, false}, {"limit", ARG_INTEGER, false}},
-		"the files of a run, with their hashes"},
+		"the files of a run, with their hashes", true},
 	{METHOD_ARTIFACT_READ, artifacts_read, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, true}, {"path", ARG_TEXT, true},
 			{"offset", ARG_INTEGER, false}, {"bytes", ARG_INTEGER, false}},
-		"a piece of a file of a run"},
+		"a piece of a file of a run", true},
 	{METHOD_LOGS, run_log_request, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, false}, {"after", ARG_INTEGER, false},
 			{"limit", ARG_INTEGER, false}, {"level", ARG_TEXT, false}},
-		"what engines and gpt2d said of a run, or gpt2d of itself"},
+		"what engines and gpt2d said of a run, or gpt2d of itself", true},
 	{METHOD_METRICS, openmetrics_request, ROLE_ANYBODY, {{0}},
 		"figures for a monitoring system"},
 	{METHOD_PRUNE, prune_request, ROLE_OWNER,
@@ -308,6 +309,22 @@ static void unknown_verb(struct client *client, const char *method)
 		nearest ? ", the nearest is " : "", nearest ? nearest : "");
 }
 
+/* A question that may have a large answer: whether it is made now. */
+static bool may_begin(
+	struct daemon *d, struct client *client, const struct rpc_message *message)
+{
+	if (client_hung_up(client)) {
+		client_drop(client);
+		return false;
+	}
+	if (control_begin_large(d->control, client))
+		return true;
+	log_write(LOG_DEBUG, "client %llu: %s waits: others of its user are at large answers",
+		(unsigned long long)client_peer(client)->number, message->method);
+	client_put_back(client, message);
+	return false;
+}
+
 void command_handle(struct daemon *d, struct client *client, const struct rpc_message *message)
 {
 	const struct verb *verb = NULL;
@@ -324,6 +341,7 @@ void command_handle(struct daemon *d, struct client *client, const struct rpc_me
 		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
 			"%s: only root, whom gpt2d runs as (uid %u), and admin_group may",
 			verb->name, (unsigned)geteuid());
-	else if (check_args(verb, client, message->params))
+	else if (check_args(verb, client, message->params) &&
+		(!verb->large || may_begin(d, client, message)))
 		verb->handle(d, client, message->params);
 }

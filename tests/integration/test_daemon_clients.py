@@ -8,12 +8,47 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from helpers import BUILD, Client, RpcError, experiment, spec, wait_for
 
 HELLO = b'{"jsonrpc":"2.0","id":1,"method":"hello","params":{"protocol":1}}\n'
+
+
+def test_large_answers_that_nobody_reads(daemon):
+    """Those of one user are made a few at a time, and none is lost once he reads."""
+    pieces, sockets = 16, 8
+    with daemon() as d, d.client() as c:
+        folder = Path(c.wait(c.submit(spec()))["dir"])
+        (folder / "large.bin").write_bytes(os.urandom(256 << 10))
+        clients = [d.client() for _ in range(sockets)]
+        for client in clients:
+            for _ in range(pieces):
+                last = client.ask("artifact-read", id=1, path="large.bin")
+        wait_for(lambda: "artifact-read waits: others of its user are at large answers" in d.said(), "one that waits")
+        assert c.call("status")["counts"]["done"] == 1  # which is not large
+        with ThreadPoolExecutor(sockets) as readers:
+            every = list(readers.map(lambda client: [client.receive() for _ in range(pieces)], clients))
+        for replies in every:
+            assert [reply["id"] for reply in replies] == list(range(last - pieces + 1, last + 1))
+            assert all(reply["result"]["bytes"] == 256 << 10 for reply in replies)
+        assert c.call("list")["runs"]
+        for client in clients:
+            client.close()
+
+
+def test_nobody_is_answered_who_has_gone(daemon):
+    with daemon() as d, d.client() as c:
+        c.wait(c.submit(spec()))
+        gone = d.client()
+        for _ in range(20):
+            gone.ask("list")
+        gone.close()
+        wait_for(lambda: c.call("status")["daemon"]["clients"] == 1, "its end")
+        assert c.call("list")["runs"]
 
 
 def rss_bytes(d):
