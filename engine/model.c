@@ -494,6 +494,8 @@ void model_backward(struct model *m, const struct model_pass *pass, const struct
 		k_stream_await(m->stream, MARK_TOKENS);
 	k_embedding_backward(m->stream, grad(m, ARENA_WTE, 0), grad(m, ARENA_WPE, 0), b.d_residual,
 		pass->tokens, order, m->B, m->T, C, &drop);
+	if (hooks && hooks->last)
+		hooks->last(hooks->arg, arena_complete_after(m->arena, 0), m->stream);
 	k_stream_join(m->stream);
 	announce_done(m, hooks, -1);
 }

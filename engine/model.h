@@ -22,13 +22,15 @@
 /*
  * What others hang on to a pass. need: elements [first, first + n) of the parameter arena are about
  * to be read (called before each part of forward). done: elements [0, complete) of the gradient
- * arena are final once `on` has come so far (called after each part of backward). Either may be
- * NULL.
+ * arena are final once `on` has come so far (called after each part of backward). last: so are the
+ * embeddings' [first, all of it), though some before them may not be (called before the last done).
+ * Each may be NULL.
  */
 struct model_hooks {
 	void *arg;
 	void (*need)(void *arg, int64_t first, int64_t n);
 	void (*done)(void *arg, int64_t complete, struct k_stream *on);
+	void (*last)(void *arg, int64_t first, struct k_stream *on);
 };
 
 struct model {

@@ -231,8 +231,19 @@ static void on_done(void *arg, int64_t complete, struct k_stream *on)
 	struct optimizer *o = arg;
 	int64_t end = complete / K_SUM_BLOCK_ELEMS * K_SUM_BLOCK_ELEMS;
 
+	if (end > o->summed_from)
+		end = o->summed_from;
 	sum_squares(o, on, o->summed, end - o->summed);
 	o->summed = end;
+}
+
+static void on_last(void *arg, int64_t first, struct k_stream *on)
+{
+	struct optimizer *o = arg;
+	int64_t from = (first + K_SUM_BLOCK_ELEMS - 1) / K_SUM_BLOCK_ELEMS * K_SUM_BLOCK_ELEMS;
+
+	sum_squares(o, on, from, o->plan->arena_elems - from);
+	o->summed_from = from;
 }
 
 struct model_hooks optimizer_backward_hooks(struct optimizer *o)
@@ -240,18 +251,23 @@ struct model_hooks optimizer_backward_hooks(struct optimizer *o)
 	assert(o->plan->world == 1);
 	k_zero(o->stream, o->sum, sizeof(*o->sum));
 	o->summed = 0;
-	return (struct model_hooks){.arg = o, .done = on_done};
+	o->summed_from = o->plan->arena_elems;
+	return (struct model_hooks){.arg = o, .done = on_done, .last = on_last};
 }
 
 static void sum_owned(struct optimizer *o)
 {
-	if (o->summed < 0)
+	if (o->summed < 0) {
 		k_zero(o->stream, o->sum, sizeof(*o->sum));
+		o->summed_from = o->plan->arena_elems;
+	}
 	for (int64_t i = 0; i < o->adamw.n_ranges; i++) {
 		struct k_range r = zero_owned_range(o->plan, o->stage, o->rank, i);
-		int64_t first = r.first > o->summed ? r.first : o->summed;
+		int64_t first = r.first > o->summed ? r.first : o->summed, end = r.first + r.n;
 
-		sum_squares(o, o->stream, first, r.first + r.n - first);
+		if (end > o->summed_from)
+			end = o->summed_from;
+		sum_squares(o, o->stream, first, end - first);
 	}
 	o->summed = -1;
 }

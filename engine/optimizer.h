@@ -42,6 +42,7 @@ struct optimizer {
 	struct k_step_state *state; /* device */
 	struct k_exact_sum *sum;    /* device */
 	int64_t summed; /* gradients [0, summed) are in *sum; -1: none, and *sum is to be made 0 */
+	int64_t summed_from; /* those from here to the end as well */
 };
 
 int64_t optimizer_small_bytes(const struct arena *arena, const struct plan *plan, int64_t stage);

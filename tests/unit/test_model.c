@@ -422,6 +422,8 @@ struct watch {
 	int64_t complete[CALLS_MAX], n_done;
 	int64_t needed_below; /* parameters [needed_below, end) were asked for so far */
 	int64_t n_need;
+	k_real *last; /* [last_first, end) */
+	int64_t last_first, last_after; /* n_done then */
 };
 
 static void on_need(void *arg, int64_t first, int64_t n)
@@ -446,13 +448,27 @@ static void on_done(void *arg, int64_t complete, struct k_stream *on)
 	w->complete[w->n_done++] = complete;
 }
 
+static void on_last(void *arg, int64_t first, struct k_stream *on)
+{
+	struct watch *w = arg;
+	size_t bytes = (size_t)(w->f->arena.param_elems - first) * sizeof(k_real);
+
+	assert_null(w->last);
+	w->last = malloc(bytes);
+	assert_non_null(w->last);
+	memcpy(w->last, (const k_real *)w->f->grads + first, bytes);
+	w->last_first = first;
+	w->last_after = w->n_done;
+}
+
 /* What backward calls final does not change any more, and forward asks for every parameter once. */
 static void hooks_tell_the_truth(void **state)
 {
 	for (int tied = 0; tied < 2; tied++) {
 		struct fixture f;
 		struct watch w = {.f = &f};
-		struct model_hooks hooks = {.arg = &w, .need = on_need, .done = on_done};
+		struct model_hooks hooks = {
+			.arg = &w, .need = on_need, .done = on_done, .last = on_last};
 
 		setup(&f, tied, SPEC_GELU_TANH, SPEC_DECAY_ALL);
 		w.needed_below = f.arena.param_elems;
@@ -467,6 +483,11 @@ static void hooks_tell_the_truth(void **state)
 				w.copies[i], f.grads, (size_t)w.complete[i] * sizeof(k_real));
 			free(w.copies[i]);
 		}
+		assert_int_equal(w.last_after, w.n_done - 1);
+		assert_int_equal(w.last_first, w.complete[w.n_done - 2]);
+		assert_memory_equal(w.last, f.grads + w.last_first,
+			(size_t)(f.arena.param_elems - w.last_first) * sizeof(k_real));
+		free(w.last);
 		teardown(&f);
 	}
 }
