@@ -43,6 +43,7 @@ struct k_context {
 	bool no_branches;
 	enum k_attention attention;
 	bool own_products;
+	int64_t waited_ns; /* for the device, the last time that it took long; stream_poll */
 	void *tensor_map_encode; /* of the driver, once found; bulk_map.cu */
 	bool failed;             /* read and set by __atomic operations */
 	char error[256];
