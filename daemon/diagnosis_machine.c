@@ -132,6 +132,22 @@ static void check_file_size(struct diagnosis *d)
 			"a file has at most %llu bytes", (unsigned long long)files.rlim_cur);
 }
 
+/* What it ends, gpt2d or an engine, ends by a signal, after so long that nobody thinks of it. */
+static void check_cpu_time(struct diagnosis *d)
+{
+	struct rlimit cpu;
+
+	if (getrlimit(RLIMIT_CPU, &cpu) < 0)
+		return;
+	if (cpu.rlim_cur == RLIM_INFINITY)
+		diagnosis_add(d, "cputime", VERDICT_OK, NULL, "no limit");
+	else
+		diagnosis_add(d, "cputime", VERDICT_WARN,
+			"take the limit away (LimitCPU= of the unit, ulimit -t)",
+			"a process ends after %llu s of processor time",
+			(unsigned long long)cpu.rlim_cur);
+}
+
 static void check_limits(struct diagnosis *d)
 {
 	const struct settings *s = d->settings;
@@ -260,6 +276,7 @@ void diagnosis_machine(struct diagnosis *d)
 	check_limits(d);
 	check_processes(d);
 	check_file_size(d);
+	check_cpu_time(d);
 	check_gpus(d);
 	check_clock(d);
 }

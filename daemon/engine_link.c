@@ -14,11 +14,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "daemon/clock.h"
+#include "daemon/failure.h"
 #include "daemon/log.h"
 #include "proto/cgroup.h"
 #include "proto/frame.h"
@@ -378,6 +380,15 @@ void engine_link_drain(struct engine_link *link)
 		engine_link_destroy(link);
 }
 
+/* Whether a limit on processor time, which engines have from here, may have sent it. */
+static bool limits_cpu(int number)
+{
+	struct rlimit cpu;
+
+	return (number == SIGXCPU || number == SIGKILL) && getrlimit(RLIMIT_CPU, &cpu) == 0 &&
+		(cpu.rlim_cur != RLIM_INFINITY || cpu.rlim_max != RLIM_INFINITY);
+}
+
 /* Of SIGKILL the kernel tells nobody why; of its own it counts. */
 static void say_signal(struct engine_link *link, int number)
 {
@@ -386,6 +397,11 @@ static void say_signal(struct engine_link *link, int number)
 	int n = snprintf(link->end, sizeof(link->end), "killed by signal %d", number);
 	int64_t kills = number == SIGKILL ? cgroup_oom_kills("", file) : -ENOENT;
 
+	if (number == SIGXFSZ)
+		snprintf(link->end + n, sizeof(link->end) - (size_t)n, " (%s)", failure_too_large);
+	if (limits_cpu(number))
+		n += snprintf(link->end + n, sizeof(link->end) - (size_t)n,
+			" (processor time is limited: raise ulimit -t, LimitCPU= of the unit)");
 	if (number == SIGINT) /* engines ignore it, but before main */
 		snprintf(link->end + n, sizeof(link->end) - (size_t)n,
 			" (as OpenBLAS does before it begins: %s)", starved_text(-EAGAIN));

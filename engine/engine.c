@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/link.h"
@@ -190,6 +191,7 @@ int main(int argc, char **argv)
 {
 	struct arguments a;
 	struct link *link;
+	struct stat st;
 	int code = parse(argc, argv, &a), rc;
 
 	if (code == 0 && (a.version || a.help)) {
@@ -212,7 +214,14 @@ int main(int argc, char **argv)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (fstat(LINK_FD, &st) < 0 || !S_ISSOCK(st.st_mode)) {
+		fprintf(stderr,
+			"gpt2-engine: descriptor 3 is no socket to gpt2d, which starts this"
+			" program\n");
+		end(ENGINE_EXIT_USAGE);
+	}
 	dup2(STDERR_FILENO, STDOUT_FILENO); /* some libraries print where nobody asked them to */
 	rc = link_create(LINK_FD, &link);
 	if (rc) {

@@ -20,7 +20,7 @@ from helpers import BUILD, FAKE_ENGINE, Daemon, spec, wait_for
 GPT2D = BUILD / "daemon" / "gpt2d"
 ENGINE = BUILD / "engine" / "gpt2-engine-cpu"
 NAMES = ["gpt2d", "settings", "device", "engine", "checker", "socket", "lock", "state", "database", "lock",
-    "queue", "log", "data", "metrics", "processors", "memory", "/dev/shm", "nofile", "memlock", "nproc", "fsize", "GPUs", "clock", "systemd"]
+    "queue", "log", "data", "metrics", "processors", "memory", "/dev/shm", "nofile", "memlock", "nproc", "fsize", "cputime", "GPUs", "clock", "systemd"]
 
 
 @pytest.fixture
@@ -386,6 +386,23 @@ def test_too_few_processes(home, monkeypatch):
         told = engine.stderr + ours.recv(1 << 16).decode()
         assert said in told
         ours.close()
+
+
+def test_a_limit_on_processor_time(home):
+    """It is named beforehand, and where it may have ended an engine."""
+    limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_CPU, (100000, 100000))}
+    found = checks(home, status=0, **limit)
+    assert found["cputime"][:2] == ("warn", "a process ends after 100000 s of processor time")
+    assert checks(home, status=0)["cputime"][0] == "ok"
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_an_engine_that_a_limit_may_have_ended(tmp_path, limited):
+    prefix = ("/bin/sh", "-c", 'ulimit -t 100000; exec "$0" "$@"') if limited else ()
+    with Daemon(home=tmp_path, prefix=prefix) as d, d.client() as c:
+        reason = c.wait(c.submit(spec("crash.r0.s2")))["reason"]
+        hint = " (processor time is limited: raise ulimit -t, LimitCPU= of the unit)"
+        assert reason == "engine_lost: rank 0 killed by signal 9" + (hint if limited else "")
 
 
 def test_too_few_descriptors_for_any_client(home):

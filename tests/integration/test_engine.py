@@ -30,6 +30,14 @@ def folders(tmp_path):
     return make
 
 
+@pytest.mark.parametrize("shell", ["exec 3>&-", "exec 3</dev/null"])
+def test_started_by_hand(shell):
+    """Without a line to gpt2d it says so."""
+    done = subprocess.run(["/bin/sh", "-c", f'{shell}; exec "$0" "$@"', PROGRAM, "--role", "check"], capture_output=True, text=True,
+        timeout=60, check=False)
+    assert done.returncode == 2 and done.stderr == "gpt2-engine: descriptor 3 is no socket to gpt2d, which starts this program\n"
+
+
 @pytest.mark.parametrize("world", [1, 2])
 def test_a_segment_from_start_to_done(world, folders):
     directory = folders()
