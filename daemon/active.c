@@ -173,6 +173,18 @@ static int discard_work(void *arg)
 	return 0;
 }
 
+/* What was made ahead for segments that do not begin any more. */
+static int trim_work(void *arg)
+{
+	const struct active *a = arg;
+	char path[PATH_MAX];
+
+	for (int64_t i = a->sent; i < a->dirs; i++)
+		if (active_segment_dir(a, i, path) == 0)
+			rmdir(path);
+	return 0;
+}
+
 static int start_job(struct active *a, int (*work)(void *arg))
 {
 	int rc = record_files(a->daemon->store, work, on_job, a);
@@ -248,6 +260,16 @@ void active_retry(struct active *a)
 {
 	if (a->lack.rc < 0)
 		want_dirs(a);
+}
+
+void active_end(struct active *a)
+{
+	a->doomed = true;
+	if (a->working)
+		return;
+	if (a->spec == NULL || !a->spec->has_arms || a->sent >= a->dirs ||
+		start_job(a, trim_work) < 0)
+		release(a);
 }
 
 void active_discard(struct active *a)

@@ -79,6 +79,8 @@ int active_create(struct daemon *d, struct run *run,
 	struct active **out);
 /* At once, or when its job in the store's thread is over; no callback comes any more. */
 void active_destroy(struct active *a);
+/* The same, and the folders that were made ahead go. */
+void active_end(struct active *a);
 /* The same for one that never started: its directory goes too. */
 void active_discard(struct active *a);
 

@@ -88,7 +88,7 @@ void scheduler_end(struct scheduler *s, struct active *a, enum run_state state, 
 		TAILQ_REMOVE(&s->left, a, link);
 	else
 		TAILQ_REMOVE(&s->begun, a, link);
-	active_destroy(a);
+	active_end(a);
 	lifecycle_move(s->daemon, run, state, why[0] ? why : NULL);
 	if (state == RUN_INTERRUPTED && run->restart)
 		lifecycle_move(s->daemon, run, RUN_QUEUED, "restart: asked for in its spec");

@@ -14,6 +14,16 @@ static bool is_temporary(const char *name)
 	return n > 5 && name[0] == '.' && strcmp(name + n - 4, ".tmp") == 0;
 }
 
+static void sweep(int parent, const char *name, int below);
+
+/* That of a segment goes where it is empty: it was made ahead, or nothing was written. */
+static void sweep_folder(int parent, const char *name, int below)
+{
+	sweep(parent, name, below);
+	if (below == 0)
+		unlinkat(parent, name, AT_REMOVEDIR);
+}
+
 /* below: how many levels of directories are looked into. */
 static void sweep(int parent, const char *name, int below)
 {
@@ -33,7 +43,7 @@ static void sweep(int parent, const char *name, int below)
 		if (S_ISREG(st.st_mode) && is_temporary(entry->d_name))
 			unlinkat(fd, entry->d_name, 0);
 		else if (S_ISDIR(st.st_mode) && below > 0 && entry->d_name[0] != '.')
-			sweep(fd, entry->d_name, below - 1);
+			sweep_folder(fd, entry->d_name, below - 1);
 	}
 	closedir(dir);
 }

@@ -4,7 +4,8 @@
 
 /*
  * Remove what artifact_write calls temporary (.NAME.tmp) in a run's directory and in those of its
- * segments. Nobody may be writing there. Other files, and links, are left alone.
+ * segments, and those of segments that are empty. Nobody may be writing there. Other files, and
+ * links, are left alone.
  */
 void sweep_run_dir(const char *dir);
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -184,3 +185,23 @@ def test_gpt2d_is_killed_when_all_is_written(tmp_path):
             shown = c.call("show", id=run)
         assert shown["run"]["state"] == "done" and shown["run"]["attempt"] == 1
         assert shown["segments"][0]["state"] == "done" and agrees(d) == 1
+
+
+@pytest.mark.parametrize("end", ["cancel", "fail", "kill"])
+def test_no_folder_of_a_segment_that_never_began(tmp_path, end):
+    """Those made ahead go with the run."""
+    with Daemon(home=tmp_path) as d:
+        with d.client() as c:
+            run = c.submit(experiment("fail.r0.s30-ms20" if end == "fail" else "long-ms20", 40, repetitions=20))
+            folder = Path(c.call("show", id=run)["run"]["dir"]) / "segments"
+            if end != "fail":  # which may have ended already
+                wait_for(lambda: folder.exists() and len(list(folder.iterdir())) > 20, "the folders made ahead")
+                wait_for(lambda: c.state(run) == "running", "the run")
+            if end == "cancel":
+                c.call("cancel", id=run)
+            elif end == "fail":
+                c.wait(run)
+        if end == "kill":
+            d.kill()
+            d.start()
+        wait_for(lambda: len(list(folder.iterdir())) <= 1, "the empty folders have gone")
