@@ -10,6 +10,7 @@
 
 #include "ctl/arguments.h"
 #include "ctl/format.h"
+#include "ctl/interrupt.h"
 #include "ctl/output.h"
 #include "ctl/token_file.h"
 #include "ctl/tokenizer.h"
@@ -118,8 +119,13 @@ static int read_stream(struct preparation *p, int fd, const char *name, struct c
 	int64_t bytes = 0;
 
 	for (;;) {
-		const ssize_t n = read(fd, chunk, sizeof(chunk));
+		struct pollfd ready = {fd, POLLIN, 0};
+		ssize_t n;
 
+		if (interrupt_seen() || (interrupt_poll(&ready, 1, -1) < 0 && errno == EINTR))
+			return ctl_error_set(e, CTL_CANCELLED,
+				"data prepare: interrupted; nothing is written");
+		n = read(fd, chunk, sizeof(chunk));
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
@@ -223,6 +229,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	int exit;
 
 	p.inputs = json_array();
+	interrupt_begin();
 	exit = prepare(&p, args, files, &e);
 	if (exit == 0) {
 		result = json_pack("{s:s, s:I, s:I, s:O, s:O}", "tokenizer", p.tokenizer->name,

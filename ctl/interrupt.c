@@ -5,6 +5,10 @@
 
 static volatile sig_atomic_t seen;
 
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+
+enum { SIGNALS = sizeof(signals) / sizeof(signals[0]) };
+
 static void on_signal(int number)
 {
 	(void)number;
@@ -17,11 +21,11 @@ void interrupt_begin(void)
 	sigset_t set;
 
 	sigemptyset(&action.sa_mask);
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
 	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
+	for (int i = 0; i < SIGNALS; i++) {
+		sigaction(signals[i], &action, NULL);
+		sigaddset(&set, signals[i]);
+	}
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
@@ -29,10 +33,13 @@ bool interrupt_seen(void)
 {
 	sigset_t pending;
 
+	if (seen || sigpending(&pending) != 0)
+		return seen != 0;
 	/* events that come without a pause leave no moment to sleep in */
-	if (!seen && sigpending(&pending) == 0)
-		return sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1;
-	return seen != 0;
+	for (int i = 0; i < SIGNALS; i++)
+		if (sigismember(&pending, signals[i]) == 1)
+			return true;
+	return false;
 }
 
 int interrupt_poll(struct pollfd *fds, size_t n, int64_t timeout_ns)
@@ -41,7 +48,7 @@ int interrupt_poll(struct pollfd *fds, size_t n, int64_t timeout_ns)
 	sigset_t open;
 
 	sigprocmask(SIG_SETMASK, NULL, &open);
-	sigdelset(&open, SIGINT);
-	sigdelset(&open, SIGTERM);
+	for (int i = 0; i < SIGNALS; i++)
+		sigdelset(&open, signals[i]);
 	return ppoll(fds, n, timeout_ns < 0 ? NULL : &timeout, &open);
 }

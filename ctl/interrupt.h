@@ -1,7 +1,7 @@
 /*
- * interrupt.h: SIGINT and SIGTERM while a run is followed: they end the wait, not the process, so
- * that the user can be told that the run goes on. They are blocked but for the moments in which a
- * wait sleeps.
+ * interrupt.h: SIGINT, SIGTERM and SIGHUP while a run is followed, or a file is written: they end
+ * the wait, not the process, so that the user can be told that the run goes on, and nothing is left
+ * behind. They are blocked but for the moments in which a wait sleeps.
  */
 #ifndef GPT2D_INTERRUPT_H
 #define GPT2D_INTERRUPT_H

@@ -45,6 +45,7 @@ int main(int argc, char **argv)
 	setlocale(LC_CTYPE, "");
 	/* a closed pipe is an error of a write: output.c sees to stdout, client.c to the socket */
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
 	exit = arguments_parse(&args, argc > 0 ? argc - 1 : 0, argv + 1, &e);
 	settle(&ctl, &args);
 	if (exit) {

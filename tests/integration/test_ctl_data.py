@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import stat
 import struct
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import wait_for
+from helpers import PATIENCE_S, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("GPT2D_BUILD", ROOT / "build"))
@@ -147,3 +148,25 @@ def test_names_that_are_not_utf8(tmp_path):
     result = subprocess.run([CTL, "data", "prepare", name, "-o", name + b".bin", "--json"], capture_output=True)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["files"][0]["tokens"] == 4
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_nothing_is_left_of_one_that_is_interrupted(tmp_path, number):
+    """Not even a part of the file, and an older one stays."""
+    (tmp_path / "o.bin").write_bytes(b"older")
+    with subprocess.Popen([CTL, "data", "prepare", "-o", tmp_path / "o.bin", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdin.write(b"abc" * 100000)
+        process.stdin.flush()
+        wait_for(lambda: (tmp_path / "o.bin.tmp").exists(), "the part of the file")
+        process.send_signal(number)
+        assert process.wait(PATIENCE_S) == 6
+        assert b"interrupted; nothing is written" in process.stderr.read()
+    assert [path.name for path in tmp_path.iterdir()] == ["o.bin"] and (tmp_path / "o.bin").read_bytes() == b"older"
+
+
+def test_a_limit_on_file_sizes(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"abc" * 100000)
+    result = subprocess.run(["/bin/sh", "-c", 'ulimit -f 64; exec "$0" "$@"', CTL, "data", "prepare", "-o", tmp_path / "o.bin",
+        tmp_path / "a.txt"], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert result.returncode == 1 and "File too large" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
