@@ -44,6 +44,7 @@ struct daemon {
 	int64_t counts[RUN_STATES]; /* of all runs there ever were */
 	int64_t started_ns;         /* monotonic */
 	int64_t last_change_ns;     /* retention.h: before this start */
+	bool runs_away;             /* no folder was found at the start of any run that is done */
 	bool unwritten;             /* lifecycle.h: there may be runs of which that is true */
 	bool stopping;              /* no submissions, no new starts */
 	bool ready_said;

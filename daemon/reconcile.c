@@ -18,6 +18,10 @@
 #include "daemon/sweep.h"
 #include "proto/artifact.h"
 
+enum {
+	DONE_LOOKED_AT = 100,
+	DONE_AWAY_MIN = 3, /* one or two may have been removed by hand */
+};
 enum { BROKEN_SWEPT = 16 }; /* only the very last ones can have something left */
 
 static int take(struct run *run, void *arg)
@@ -179,6 +183,43 @@ static int pass_over_strangers(const struct daemon *d)
 	return rc;
 }
 
+struct absent {
+	const struct daemon *daemon;
+	int n, absent;
+	char last[PATH_MAX]; /* the newest of them */
+};
+
+static int look_for_folder(struct run *run, void *arg)
+{
+	struct absent *a = arg;
+	char dir[PATH_MAX];
+
+	if (run_dir(run, a->daemon->state_dir, dir, sizeof(dir)) == 0) {
+		a->n++;
+		if (access(dir, F_OK) < 0 && errno == ENOENT && a->absent++ == 0)
+			strcpy(a->last, dir);
+	}
+	free(run);
+	return 0;
+}
+
+/* As where runs is on a disk that is not mounted: then they are not forgotten by themselves. */
+static int look_for_folders(struct daemon *d)
+{
+	struct absent a = {.daemon = d};
+	int rc = record_each_done(d->store, DONE_LOOKED_AT, look_for_folder, &a);
+
+	d->runs_away = a.n >= DONE_AWAY_MIN && a.absent == a.n;
+	if (rc == 0 && a.absent > 0)
+		log_write(LOG_WARNING,
+			"of the last %d runs that are done %d have no folder (the last is %s)%s",
+			a.n, a.absent, a.last,
+			d->runs_away ? ": is a disk not mounted? retain_runs and retain_days wait"
+				       " until gpt2d is started again and finds one of them"
+				     : "");
+	return rc;
+}
+
 struct outcome {
 	struct daemon *daemon;
 	int rc;
@@ -219,6 +260,8 @@ int reconcile_runs(struct daemon *d, char *error, size_t error_bytes)
 	char fault[RECORD_ROW_FAULT_BYTES];
 
 	o.rc = pass_over_strangers(d);
+	if (o.rc == 0)
+		o.rc = look_for_folders(d);
 	if (o.rc == 0)
 		o.rc = settle_broken(d);
 	if (o.rc == 0)

@@ -373,6 +373,17 @@ int record_each_broken(
 		"i", limit);
 }
 
+int record_each_done(
+	struct store *s, int64_t limit, int (*each)(struct run *run, void *arg), void *arg)
+{
+	struct each_open e = {each, arg};
+
+	return store_sql(store_db(s), take_open, &e,
+		"select " RECORD_ROW_COLUMNS " from runs where state = 'done'"
+		" order by id desc limit ?",
+		"i", limit);
+}
+
 static int take_count(sqlite3_stmt *stmt, void *arg)
 {
 	int64_t *counts = arg;

@@ -393,3 +393,29 @@ def test_runs_on_a_file_system_of_their_own(tmp_path):
             assert folders(d) == [2] and trash(d) == []
     finally:
         shutil.rmtree(elsewhere)
+
+
+def test_runs_that_are_away(tmp_path):
+    """As with a disk that is not mounted: it is said, and no retention forgets them; of one that is removed by hand it is said."""
+    with Daemon(home=tmp_path, options=("--retain-runs", "1")) as d:
+        with d.client() as c:
+            for run in [c.submit(spec(f"r{i}")) for i in range(4)]:
+                c.call("keep", id=run)
+                c.wait(run)
+        d.stop()
+        shutil.move(d.state / "runs", tmp_path / "away")
+        d.start()
+        with d.client() as c:
+            assert f"of the last 4 runs that are done 4 have no folder (the last is {d.state}/runs/4-r3): is a disk not mounted?" in d.said()
+            for run in range(1, 5):
+                c.call("keep", id=run, kept=False)
+            ended(c, "new", "newer")
+            assert ids(c) == [1, 2, 3, 4, 5, 6]
+        d.stop()
+        for folder in (tmp_path / "away").iterdir():
+            shutil.move(folder, d.state / "runs")
+        shutil.rmtree(d.state / "runs" / "2-r1")
+        d.start()
+        assert f"of the last 6 runs that are done 1 have no folder (the last is {d.state}/runs/2-r1)\n" in d.said()
+        with d.client() as c:
+            wait_for(lambda: ids(c) == [6], "the setting is kept to again")
