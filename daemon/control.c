@@ -118,6 +118,17 @@ static void turn_away(int fd, const char *why)
 	close(fd);
 }
 
+/* For a limit that is a setting. */
+static void turn_away_all(int fd, const char *why, int64_t limit, const char *setting)
+{
+	char text[160];
+
+	snprintf(text, sizeof(text),
+		"%s: %lld are connected; end some, or raise %s in gpt2d.conf(5)", why,
+		(long long)limit, setting);
+	turn_away(fd, text);
+}
+
 /* The rest is kept for engines, the database and the files of runs. A new one has the least number
  * that is free, so that its number tells how many there are. */
 static int descriptors_for_clients(void)
@@ -195,10 +206,11 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 	} else if (fd >= descriptors_for_clients() && !make_room(c, true, 0)) {
 		turn_away(fd, "gpt2d has no more descriptors for clients");
 	} else if (c->n_clients >= s->clients_max && !make_room(c, true, 0)) {
-		turn_away(fd, "too many clients");
+		turn_away_all(fd, "too many clients", s->clients_max, "clients");
 	} else if (clients_of(c, peer.uid) >= s->clients_per_uid &&
 		!make_room(c, false, peer.uid)) {
-		turn_away(fd, "too many clients of this user");
+		turn_away_all(fd, "too many clients of this user", s->clients_per_uid,
+			"clients_per_user");
 	} else if (let_in(c, fd, &peer) < 0) {
 		turn_away(fd, "out of memory");
 	}

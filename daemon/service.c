@@ -11,6 +11,7 @@
 #include "daemon/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/engine_pool.h"
+#include "daemon/gate.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
 #include "daemon/queue.h"
@@ -51,8 +52,9 @@ static void tell_status(struct service *s)
 
 	if (run != NULL)
 		snprintf(running, sizeof(running), "run %lld", (long long)run->id);
-	snprintf(status, sizeof(status), "engines %s, %s running, %lld queued",
-		engine_pool_state_name(d->pool), running, (long long)queue_length(d->queue));
+	snprintf(status, sizeof(status), "engines %s, %s running, %lld queued%s",
+		engine_pool_state_name(d->pool), running, (long long)queue_length(d->queue),
+		gate_held(d->gate, GATE_DRAINED) ? ", drained" : "");
 	if (strcmp(status, s->status) == 0)
 		return;
 	strcpy(s->status, status);

@@ -233,7 +233,8 @@ def test_clients_of_all_users_are_counted(daemon):
     with daemon(options=("--clients", "4")) as d:
         clients = [d.client() for _ in range(4)]
         with d.client(hello=False) as late:
-            assert late.receive()["error"] == {"code": -32005, "message": "too many clients"}
+            assert late.receive()["error"] == {"code": -32005, "message":
+                "too many clients: 4 are connected; end some, or raise clients in gpt2d.conf(5)"}
             assert late.receive() is None
         clients.pop().close()
         wait_for(d.accepts, "a free seat")

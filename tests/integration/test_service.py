@@ -66,6 +66,10 @@ def test_ready_status_stopping(home, systemd):
         assert systemd.seen == [("READY", "1")]
         systemd.until("STATUS", lambda status: status == "engines ready, no run running, 0 queued")
         with d.client() as c:
+            c.call("drain")
+            systemd.until("STATUS", lambda status: status == "engines ready, no run running, 0 queued, drained")
+            c.call("resume")
+        with d.client() as c:
             run = c.submit(spec("long-ms20", 100000))
             c.submit(spec("next"))
             systemd.until("STATUS", lambda status: status == f"engines ready, run {run} running, 1 queued")
