@@ -21,6 +21,7 @@
 enum {
 	BUILT_S = 1735689600, /* 2025: a clock before that has never been set */
 	DESCRIPTORS_PER_CLIENT = 1,
+	DESCRIPTORS_PER_RANK = 3, /* its link, what it prints; and more while it is started */
 	DESCRIPTORS_ELSE = 128,
 	PROCESSES_ELSE = 10,  /* gpt2d's four, the checker's, what looks at versions */
 	THREADS_OF_RANK = 6, /* beside those that compute */
@@ -152,7 +153,8 @@ static void check_limits(struct diagnosis *d)
 {
 	const struct settings *s = d->settings;
 	rlim_t needed =
-		(rlim_t)(s->clients_max * DESCRIPTORS_PER_CLIENT + 2 * s->ranks + DESCRIPTORS_ELSE);
+		(rlim_t)(s->clients_max * DESCRIPTORS_PER_CLIENT +
+			s->ranks * DESCRIPTORS_PER_RANK + DESCRIPTORS_ELSE);
 	struct rlimit files, locked;
 	char text[32];
 

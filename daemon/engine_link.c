@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "daemon/clock.h"
+#include "daemon/engine_output.h"
 #include "daemon/failure.h"
 #include "daemon/log.h"
 #include "proto/cgroup.h"
@@ -45,6 +46,7 @@ struct engine_link {
 	char words[512]; /* of the last error that it told; empty: none */
 	int *exec_errno; /* shared with the child until it calls exec */
 	pid_t pid;
+	struct engine_output *output;
 	struct bufferevent *io;
 	struct event *again;
 	struct frame *frame;
@@ -95,6 +97,7 @@ static void report_broken(struct engine_link *link, const char *why)
 		return;
 	link->broken = true;
 	bufferevent_disable(link->io, EV_READ);
+	engine_output_drain(link->output); /* it stands before what is made of it */
 	link->o.broken(link, why, link->o.arg);
 }
 
@@ -208,7 +211,7 @@ static void on_event(struct bufferevent *io, short what, void *arg)
 
 static int fork_engine(struct engine_link *link, int fds[2])
 {
-	int out_fd = log_fd();
+	int out_fd = engine_output_fd(link->output);
 	pid_t parent = getpid(), pid = fork();
 
 	if (pid < 0)
@@ -217,6 +220,7 @@ static int fork_engine(struct engine_link *link, int fds[2])
 		become_engine(link, fds[1], out_fd, parent);
 	setpgid(pid, pid); /* whichever of the two is first; not before it could be killed */
 	link->pid = pid;
+	engine_output_started(link->output, pid);
 	return 0;
 }
 
@@ -227,6 +231,7 @@ static void free_link(struct engine_link *link)
 	if (link->exec_errno != MAP_FAILED)
 		munmap(link->exec_errno, sizeof(*link->exec_errno));
 	frame_destroy(link->frame);
+	engine_output_destroy(link->output);
 	free(link);
 }
 
@@ -250,6 +255,9 @@ int engine_link_create(const struct engine_link_options *options, struct engine_
 		rc = -errno;
 		goto free_link;
 	}
+	rc = engine_output_create(options->base, link->what, &link->output);
+	if (rc < 0)
+		goto close_fds;
 	rc = -ENOMEM;
 	evutil_make_socket_nonblocking(fds[0]);
 	link->frame = frame_create(PROTOCOL_LINE_MAX);
@@ -292,6 +300,7 @@ void engine_link_destroy(struct engine_link *link)
 		while (waitpid(link->pid, NULL, 0) < 0 && errno == EINTR)
 			;
 	}
+	engine_output_end(link->output);
 	bufferevent_free(link->io);
 	free_link(link);
 }
@@ -365,6 +374,7 @@ void engine_link_drain(struct engine_link *link)
 
 	if (link->in_lines)
 		return;
+	engine_output_drain(link->output);
 	take_lines(link, INT_MAX); /* what has been read comes first */
 	for (size_t all = 0; n > 0 && all < DRAIN_MAX && !link->broken && !link->dead;
 		all += (size_t)n) {
@@ -428,6 +438,7 @@ bool engine_link_reap(struct engine_link *link)
 	if (waitpid(link->pid, &status, WNOHANG) <= 0)
 		return false;
 	link->pid = 0;
+	engine_output_end(link->output);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == EXEC_FAILED && *link->exec_errno != 0)
 		snprintf(link->end, sizeof(link->end), "could not be started: %.640s: %s%s",
 			link->o.program, strerror(*link->exec_errno),

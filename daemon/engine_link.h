@@ -1,7 +1,7 @@
 /*
  * engine_link.h: one engine process: started by exec, a socketpair to it (its fd 3), lines both
- * ways, its end. It dies with gpt2d (parent-death signal). What to say to it and when it is late is
- * the caller's affair (engine_pool.c, checker.c).
+ * ways, what it prints (engine_output.h), its end. It dies with gpt2d (parent-death signal). What
+ * to say to it and when it is late is the caller's affair (engine_pool.c, checker.c).
  */
 #ifndef GPT2D_ENGINE_LINK_H
 #define GPT2D_ENGINE_LINK_H

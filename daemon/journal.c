@@ -11,13 +11,6 @@ int journal_there(void)
 	return access(journal_socket, W_OK) < 0 ? -errno : 0;
 }
 
-int journal_open(void)
-{
-	int rc = journal_there();
-
-	return rc < 0 ? rc : sd_journal_stream_fd("gpt2-engine", LOG_INFO, 0);
-}
-
 void journal_write(int severity, const char *line)
 {
 	static const int priorities[] = {LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERR};

@@ -3,8 +3,6 @@
 #define GPT2D_JOURNAL_H
 
 int journal_there(void); /* 0, or a negative errno: there is no journal */
-/* A descriptor whose lines go to the journal, for what engines print; or a negative errno. */
-int journal_open(void);
 /* severity: 0 debug, 1 info, 2 warning, 3 error. */
 void journal_write(int severity, const char *line);
 

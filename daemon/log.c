@@ -61,7 +61,7 @@ static int open_path(const char *path)
 	fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
 	if (fd < 0)
 		return errno == ENXIO && !log_can_be(path) ? -ESPIPE : -errno;
-	fcntl(fd, F_SETFL, O_APPEND); /* engines have it too, and wait */
+	fcntl(fd, F_SETFL, O_APPEND); /* whoever writes waits */
 	return fd;
 }
 
@@ -75,11 +75,11 @@ static bool is_file(int fd)
 int log_open(const char *to)
 {
 	bool journal = to != NULL && strcmp(to, "journal") == 0;
-	int fd = STDERR_FILENO, rc;
+	int fd = STDERR_FILENO, rc = journal ? journal_there() : 0;
 
-	if (journal)
-		fd = journal_open();
-	else if (to != NULL && strcmp(to, "stderr") != 0)
+	if (rc < 0)
+		return rc;
+	if (!journal && to != NULL && strcmp(to, "stderr") != 0)
 		fd = open_path(to);
 	if (fd < 0)
 		return fd;
@@ -92,7 +92,7 @@ int log_open(const char *to)
 	log_state.fd = fd;
 	log_state.in_journal = journal;
 	log_state.direct = is_file(fd);
-	log_state.path = journal || fd == STDERR_FILENO ? NULL : to;
+	log_state.path = fd == STDERR_FILENO ? NULL : to;
 	return 0;
 }
 
@@ -126,11 +126,6 @@ int64_t log_lost(void)
 void log_set_level(enum log_level least)
 {
 	log_state.least = least;
-}
-
-int log_fd(void)
-{
-	return log_state.fd;
 }
 
 static void keep(int64_t at_ns, enum log_level level, const char *message)

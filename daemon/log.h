@@ -27,7 +27,6 @@ int log_reopen(void);
 void log_finish(void);
 int64_t log_lost(void); /* lines that nobody took in time, or that could not be written */
 void log_set_level(enum log_level least); /* what is below it is not written */
-int log_fd(void);                         /* what children print goes there */
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A line on standard output, after the log's before it and as patiently. */
 void log_print(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,0 +1,197 @@
+"""What engines print: in gpt2d's log, line by line, bounded, complete at their end; and no engine waits for it."""
+
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from helpers import FAKE_ENGINE, PATIENCE_S, RpcError, spec, wait_for
+
+BURST, PER_S = 256 * 1024, 16 * 1024  # bytes, as gpt2d(8) has them
+LEFT_OUT = re.compile(r"^\S+ warning rank 0 \(pid \d+\): (\d+) lines \(([\d.]+ \w+)\) of what it prints left out$", re.M)
+PRINTED = re.compile(r"^\S+ warning rank 0 printed: (.*)$", re.M)
+
+# What an engine's words may be: whole, however slowly they are taken.
+WHOLE = """
+import os, select, sys, time
+def out(data):
+    while data:
+        try:
+            data = data[os.write(2, data):]
+        except BlockingIOError:
+            select.select([], [2], [])
+"""
+
+
+@pytest.fixture
+def engine(tmp_path):
+    """Makes an engine that does beforehand, or (beside) meanwhile, what some Python says: role rank only."""
+    def make(code, beside=False, then=f'exec {FAKE_ENGINE} "$@"', role="rank"):
+        does, path = tmp_path / "does.py", tmp_path / "engine"
+        does.write_text(WHOLE + code)
+        path.write_text(f'#!/bin/sh\n[ "$2" = {role} ] || exec {FAKE_ENGINE} "$@"\n'
+            f'/usr/bin/python3 {does} {"&" if beside else ""}\n{then}\n')
+        path.chmod(0o755)
+        return path
+    return make
+
+
+def accounted(d):
+    """Lines that are in the log, or are said not to be."""
+    said = d.said()
+    return len(PRINTED.findall(said)) + sum(int(n) for n, _ in LEFT_OUT.findall(said))
+
+
+def until_its_end(d):
+    """The log up to the end of its first engine."""
+    end = "engine_lost: rank 0 killed by signal 6"
+    return wait_for(lambda: end in (said := d.said()) and said.partition(end)[0], "its end")
+
+
+def test_a_flood(daemon, engine):
+    lines, began = 3000000, time.monotonic()
+    path = engine(f"""
+for i in range({lines} // 10000):
+    out(b"%07d of a flood\\n" % i * 10000)
+time.sleep(3600)
+""", beside=True)
+    with daemon(engine=path) as d, d.client() as c:
+        assert c.wait(c.submit(spec("a")))["state"] == "done"
+        wait_for(lambda: accounted(d) == lines, "all lines, or their number")
+        assert c.wait(c.submit(spec("b")))["state"] == "done"
+        size = d.log.stat().st_size
+        assert BURST // 4 < size < 2 * BURST + 2 * PER_S * (time.monotonic() - began)
+        assert {size.split()[1] for _, size in LEFT_OUT.findall(d.said())} & {"kB", "MB"}
+
+
+def test_the_last_words_of_a_flood(daemon, engine):
+    path = engine('out(b"more of it\\n" * 500000 + b"the reason at last")', then="kill -ABRT $$")
+    with daemon(engine=path, ready=False) as d:
+        said = until_its_end(d)
+        printed = PRINTED.findall(said)
+        assert printed[-1] == "the reason at last"
+        assert set(printed[:-1]) == {"more of it"}
+        assert sum(int(n) for n, _ in LEFT_OUT.findall(said)) > 400000
+
+
+def test_all_of_a_report(daemon, engine):
+    """As an assertion, a sanitizer or a library says it just before the end; the last line has no newline."""
+    path = engine('out(b"".join(b"frame %d\\n" % i for i in range(2000)) + b"aborting")', then="kill -ABRT $$")
+    with daemon(engine=path, ready=False) as d:
+        said = until_its_end(d)
+        assert PRINTED.findall(said) == [f"frame {i}" for i in range(2000)] + ["aborting"]
+        assert not LEFT_OUT.search(said)
+
+
+def test_lines_that_are_no_text(daemon, engine):
+    path = engine("""
+out(b"x" * 1000000 + b"\\n")
+out(b"caf\\xc3\\xa9 \\xff\\xfe|\\xe2\\x82 \\0 \\x1b[31m \\xc2\\x9b2J\\r\\n")
+out(b"\\xc3\\xa9" * 1000 + b"\\n\\nend\\n")
+""")
+    with daemon(engine=path) as d:
+        log = d.log.read_bytes().decode() # all of it is UTF-8
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", log)
+        assert PRINTED.findall(log) == ["x" * 1900 + " (cut: it has 1000000 bytes)", "café ??|??    [31m   2J ",
+            "é" * 950 + " (cut: it has 2000 bytes)", "", "end"]
+
+
+def test_it_follows_the_log(daemon, engine, tmp_path):
+    path = engine(f"""
+out(b"before\\n")
+while not os.path.exists("{tmp_path}/go"):
+    time.sleep(0.01)
+out(b"after\\n")
+time.sleep(3600)
+""", beside=True)
+    with daemon(engine=path) as d:
+        wait_for(lambda: "printed: before" in d.said(), "the first line")
+        moved = d.home / "moved"
+        d.log.rename(moved)
+        d.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "SIGHUP: the log is open" in d.said(), "the log anew")
+        (tmp_path / "go").touch()
+        wait_for(lambda: "printed: after" in d.said(), "the second line")
+        assert PRINTED.findall(moved.read_text()) == ["before"] and PRINTED.findall(d.said()) == ["after"]
+
+
+def test_no_engine_waits_for_gpt2d(daemon, engine, tmp_path):
+    path = engine(f"""
+while not os.path.exists("{tmp_path}/go"):
+    time.sleep(0.01)
+for i in range(10000):
+    try:
+        os.write(2, b"z" * 200 + b"\\n")
+    except BlockingIOError:
+        open("{tmp_path}/full", "w").close()
+open("{tmp_path}/done", "w").close()
+time.sleep(3600)
+""", beside=True)
+    with daemon(engine=path) as d, d.client() as c:
+        d.process.send_signal(signal.SIGSTOP)
+        try:
+            (tmp_path / "go").touch()
+            wait_for((tmp_path / "done").exists, "the engine, which has printed all")
+        finally:
+            d.process.send_signal(signal.SIGCONT)
+        assert (tmp_path / "full").exists()
+        assert c.wait(c.submit(spec("a")))["state"] == "done"
+        wait_for(lambda: accounted(d) > 200, "what waited for gpt2d")
+
+
+def test_on_standard_error(daemon, engine):
+    path = engine('out(b"here\\n")')
+    with daemon(engine=path, options=("--log-file", "stderr")) as d:
+        while "rank 0 printed: here\n" not in (line := d.process.stderr.readline()):
+            assert line, "gpt2d has ended"
+
+
+def test_of_the_checker(daemon, engine):
+    path = engine('out(b"why\\n")', then="exit 9", role="check")
+    with daemon(engine=path) as d, d.client() as c:
+        with pytest.raises(RpcError):
+            c.submit(spec("a"))
+        said = d.said()
+        assert 0 < said.index("warning checker printed: why\n") < said.index("checker: exited with status 9")
+
+
+def test_its_children_keep_it_open(daemon, engine, tmp_path):
+    """Its end is not waited for, and one that is not of its process group is not ended."""
+    path = engine(f"""
+import subprocess
+child = subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
+with open("{tmp_path}/pids", "a") as pids:
+    pids.write(f"{{child.pid}}\\n")
+out(b"left behind\\n")
+""", then="kill -ABRT $$")
+    try:
+        with daemon(engine=path, ready=False) as d:
+            wait_for(lambda: d.said().count("engine_lost: rank 0 killed by signal 6") > 1, "two ends")
+            assert d.said().count("rank 0 printed: left behind\n") > 1
+    finally:
+        for pid in (tmp_path / "pids").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+
+
+def pipes(d):
+    """How many ends of pipes gpt2d has: clients, which come and go, have none."""
+    folder = f"/proc/{d.process.pid}/fd"
+    found = 0
+    for fd in os.listdir(folder):
+        try:
+            found += os.readlink(f"{folder}/{fd}").startswith("pipe:")
+        except FileNotFoundError:
+            pass
+    return found
+
+
+def test_gpt2d_keeps_no_pipes(daemon, engine):
+    path = engine('out(b"here\\n")')
+    with daemon(engine=path) as d:
+        pid, before = d.engines()[0], pipes(d)
+        for _ in range(5):
+            os.kill(pid, signal.SIGKILL)
+            pid = wait_for(lambda: (now := d.engines()[0]) != pid and now, "a new engine")
+        assert pipes(d) == before and d.said().count("rank 0 printed: here\n") == 6
