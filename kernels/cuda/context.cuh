@@ -32,8 +32,8 @@ struct k_context {
 	double bytes_per_second; /* of the device's memory, by its clock and width */
 	enum k_dtype dtype;
 	cublasLtHandle_t blas;
-	struct gemm_plan *plans; /* gemm.cu */
-	struct k_choice *choices;
+	struct gemm_plan *plans;  /* gemm_plan.cuh */
+	struct k_choice *choices; /* gemm_choices.cuh */
 	int64_t n_choices, choices_room;
 	cudaStream_t internal; /* zeroing of new memory, trials of matrix products */
 	void *counters;        /* graph.cuh; of them so many are given away in this capture */

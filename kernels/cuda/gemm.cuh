@@ -1,9 +1,7 @@
 /*
  * gemm.cuh: matrix products by cuBLASLt, in its column-major terms, or by gemm_wgmma. The algorithm
- * for a shape is chosen once per context by timing those that the library's heuristic names and,
- * where it fits, our own, in turn and on memory of their own, unless k_choices_set told one; when
- * there is not enough memory for that, the library's first is taken. Only algorithms that add their
- * parts in fp32 or not at all are asked for.
+ * for a shape is chosen once per context, by timing (gemm_trial.cuh), unless k_choices_set told one
+ * by which this device and library can act.
  */
 #ifndef GPT2D_KERNELS_CUDA_GEMM_CUH
 #define GPT2D_KERNELS_CUDA_GEMM_CUH

@@ -39,7 +39,7 @@ static size_t besides_attention(
 	return most;
 }
 
-/* The buffers of one trial (gemm.cu, trial_init), whichever of a layer's products it is of. */
+/* The buffers of one trial (gemm_trial.cu, trial_init), whichever product of a layer it is of. */
 int64_t k_choices_bytes(const struct k_context *ctx, const struct k_scratch_shape *shape)
 {
 	const int64_t rounding = 16 << 20; /* cudaMalloc's, of each of them, and counters */

@@ -1,0 +1,242 @@
+#include "kernels/cuda/gemm_trial.cuh"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cuda/graph.cuh"
+
+enum { ROUNDS = 4, TIMES_MAX = 24 };
+enum { TRIAL_COUNTERS_BYTES = TIMES_MAX * GRAPH_COUNTER_BYTES };
+enum { TRIAL_A, TRIAL_B, TRIAL_D, TRIAL_AUX, TRIAL_BIAS, TRIAL_WORKSPACE, TRIALS };
+
+/*
+ * In a step b was written or read just before, while a and what is written have long left the
+ * device's cache: of these there are so many that they do not fit there, taken in turn.
+ */
+static const size_t beyond_cache_bytes = 128 << 20;
+
+struct trial {
+	void *memory[TRIALS];
+	size_t step[TRIALS]; /* bytes from one copy to the next; 0: there is one */
+	int copies;
+	int times; /* products of a round */
+	cudaEvent_t from, to;
+};
+
+/* Numbers in [1/2, 1) of either sign. On zeros the matrix units run faster than on real data. */
+static __global__ void gemm_trial_fill(uint32_t *words, int64_t n, uint32_t fixed, uint32_t random)
+{
+	int64_t stride = (int64_t)gridDim.x * blockDim.x;
+
+	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
+		uint32_t x = (uint32_t)i * 0x9e3779b9u;
+
+		x = (x ^ x >> 15) * 0x85ebca6bu;
+		words[i] = fixed | ((x ^ x >> 13) & random);
+	}
+}
+
+static void fill(struct k_context *ctx, int dtype, void *memory, size_t bytes)
+{
+	uint32_t fixed = 0x3f000000, random = 0x807fffff;
+
+	if (dtype == K_BF16) {
+		fixed = 0x3f003f00;
+		random = 0x807f807f;
+	} else if (dtype == K_FP16) {
+		fixed = 0x38003800;
+		random = 0x83ff83ff;
+	}
+	gemm_trial_fill<<<1024, 256, 0, ctx->internal>>>(
+		(uint32_t *)memory, (int64_t)bytes / 4, fixed, random);
+}
+
+static void trial_finish(struct trial *t)
+{
+	for (int i = 0; i < TRIALS; i++)
+		cudaFree(t->memory[i]);
+	if (t->from)
+		cudaEventDestroy(t->from);
+	if (t->to)
+		cudaEventDestroy(t->to);
+	cudaGetLastError(); /* no memory for a trial is no failure */
+}
+
+static size_t whole(size_t bytes)
+{
+	return (bytes + GEMM_ALIGNMENT_MAX - 1) / GEMM_ALIGNMENT_MAX * GEMM_ALIGNMENT_MAX;
+}
+
+/* As many copies as it takes, or one; false: there is no memory for them. */
+static bool trial_init(
+	struct k_context *ctx, const struct gemm_call *c, bool beyond_cache, struct trial *t)
+{
+	size_t elem = k_elem_bytes(ctx), sizes[TRIALS], copied;
+	int64_t widest = c->m > c->n ? c->m : c->n;
+
+	memset(t, 0, sizeof *t);
+	sizes[TRIAL_A] = whole((size_t)(c->m * c->k) * elem);
+	sizes[TRIAL_B] = (size_t)(c->k * c->n) * elem;
+	sizes[TRIAL_D] = whole((size_t)(c->m * c->n) * elem);
+	sizes[TRIAL_AUX] = c->aux ? sizes[TRIAL_D] : 0;
+	sizes[TRIAL_BIAS] = (size_t)widest * elem;
+	sizes[TRIAL_WORKSPACE] = STREAM_WORKSPACE_BYTES + TRIAL_COUNTERS_BYTES;
+	copied = sizes[TRIAL_A] + sizes[TRIAL_D] + sizes[TRIAL_AUX];
+	t->copies = 1;
+	if (beyond_cache)
+		t->copies += (int)(beyond_cache_bytes / copied);
+	t->copies = t->copies > TIMES_MAX ? TIMES_MAX : t->copies;
+	for (int i = 0; i < TRIALS; i++) {
+		if (sizes[i] == 0)
+			continue;
+		if (t->copies > 1 && (i == TRIAL_A || i == TRIAL_D || i == TRIAL_AUX)) {
+			t->step[i] = sizes[i];
+			sizes[i] *= (size_t)t->copies;
+		}
+		if (cudaMalloc(&t->memory[i], sizes[i] + 4) != cudaSuccess)
+			return false;
+		if (i != TRIAL_WORKSPACE)
+			fill(ctx, ctx->dtype, t->memory[i], sizes[i]);
+	}
+	return cudaEventCreate(&t->from) == cudaSuccess && cudaEventCreate(&t->to) == cudaSuccess;
+}
+
+/* Where it lies for the i-th product of a round. */
+static char *trial_at(const struct trial *t, int what, int i)
+{
+	return (char *)t->memory[what] + (size_t)(i % t->copies) * t->step[what];
+}
+
+/* A round's products, one after another, as a graph: that is how they are run in a step. */
+static cudaGraphExec_t capture_trial(struct k_context *ctx, const struct gemm_plan *p,
+	const struct gemm_call *c, const struct trial *t, const struct gemm_candidate *by)
+{
+	char *workspace = (char *)t->memory[TRIAL_WORKSPACE];
+	struct gemm_call call = *c;
+	size_t step = by->workspace_bytes <= GRAPH_COUNTER_BYTES ? GRAPH_COUNTER_BYTES : 0;
+	cudaGraphExec_t exec = NULL;
+	cudaGraph_t graph = NULL;
+	bool good = true;
+
+	if (cudaStreamBeginCapture(ctx->internal, cudaStreamCaptureModeRelaxed) != cudaSuccess)
+		return NULL;
+	cudaMemsetAsync(workspace, 0, TRIAL_COUNTERS_BYTES, ctx->internal);
+	call.b = t->memory[TRIAL_B];
+	call.bias = c->bias ? t->memory[TRIAL_BIAS] : NULL;
+	for (int i = 0; i < t->times && good; i++) {
+		call.a = trial_at(t, TRIAL_A, i);
+		call.d = trial_at(t, TRIAL_D, i);
+		call.aux = c->aux ? trial_at(t, TRIAL_AUX, i) : NULL;
+		good = !gemm_plan_multiply(
+			ctx, p, by, &call, workspace + (size_t)i * step, ctx->internal);
+	}
+	if (cudaStreamEndCapture(ctx->internal, &graph) != cudaSuccess)
+		graph = NULL;
+	if (!good || !graph ||
+		(step && !graph_drop_zeroing(graph, workspace, TRIAL_COUNTERS_BYTES)) ||
+		cudaGraphInstantiate(&exec, graph, 0) != cudaSuccess)
+		exec = NULL;
+	if (graph)
+		cudaGraphDestroy(graph);
+	return exec;
+}
+
+/* Seconds of one product; infinite when it failed. */
+static double run_trial(struct k_context *ctx, const struct trial *t, cudaGraphExec_t exec)
+{
+	float ms = 0;
+
+	cudaEventRecord(t->from, ctx->internal);
+	if (cudaGraphLaunch(exec, ctx->internal) != cudaSuccess)
+		return INFINITY;
+	cudaEventRecord(t->to, ctx->internal);
+	if (cudaEventSynchronize(t->to) != cudaSuccess ||
+		cudaEventElapsedTime(&ms, t->from, t->to) != cudaSuccess)
+		return INFINITY;
+	return (double)ms * 1e-3 / t->times;
+}
+
+/* About as long for small products as for large ones, and through all copies. */
+static int trial_times(const struct trial *t, double guess)
+{
+	const double round_seconds = 2e-4;
+	int times = guess < round_seconds ? 1 + (int)(round_seconds / guess) : 1;
+
+	times = times > t->copies ? times : t->copies;
+	return times > TIMES_MAX ? TIMES_MAX : times;
+}
+
+/*
+ * Best of some rounds, in which the candidates take turns: clocks and power that change meanwhile
+ * are the same for all.
+ */
+static void time_candidates(struct k_context *ctx, const struct gemm_plan *p,
+	const struct gemm_call *call, const struct trial *t, const struct gemm_candidate *found,
+	int n, double seconds[GEMM_CANDIDATES])
+{
+	cudaGraphExec_t exec[GEMM_CANDIDATES];
+
+	for (int i = 0; i < n; i++) {
+		exec[i] = capture_trial(ctx, p, call, t, &found[i]);
+		seconds[i] = INFINITY;
+	}
+	for (int round = -1; round < ROUNDS; round++) { /* the first is to warm up */
+		for (int i = 0; i < n; i++) {
+			double once = exec[i] ? run_trial(ctx, t, exec[i]) : INFINITY;
+
+			if (round >= 0 && once < seconds[i])
+				seconds[i] = once;
+		}
+	}
+	for (int i = 0; i < n; i++) {
+		if (exec[i])
+			cudaGraphExecDestroy(exec[i]);
+	}
+}
+
+/*
+ * Of those that cannot be told from the fastest the one that the heuristic named first, so that it
+ * is the same one next time.
+ */
+static int fastest(const double seconds[GEMM_CANDIDATES], int n)
+{
+	const double alike = 1.01;
+	double least = INFINITY;
+	int first = 0;
+
+	for (int i = 0; i < n; i++)
+		least = seconds[i] < least ? seconds[i] : least;
+	while (first + 1 < n && !(seconds[first] <= alike * least))
+		first++;
+	return isfinite(least) ? first : 0;
+}
+
+void gemm_trial_choose(struct k_context *ctx, struct gemm_plan *p, const struct gemm_call *c)
+{
+	/* by what the operations would take */
+	double guess = 2.0 * (double)c->m * (double)c->n * (double)c->k * 2e-15 + 2e-6;
+	double seconds[GEMM_CANDIDATES] = {INFINITY};
+	struct gemm_candidate found[GEMM_CANDIDATES];
+	int n = gemm_plan_candidates(ctx, p, found), best = 0;
+	struct trial t;
+	bool room;
+
+	p->choice.timed = 1;
+	if (n == 0)
+		return;
+	room = trial_init(ctx, c, true, &t);
+	if (!room) {
+		trial_finish(&t);
+		room = trial_init(ctx, c, false, &t);
+	}
+	if (room) {
+		t.times = trial_times(&t, guess);
+		time_candidates(ctx, p, c, &t, found, n, seconds);
+		best = fastest(seconds, n);
+	}
+	trial_finish(&t);
+	p->choice.timed = isfinite(seconds[best]);
+	p->choice.picoseconds = llround((p->choice.timed ? seconds[best] : guess) * 1e12);
+	memcpy(p->choice.algorithm, found[best].algorithm, sizeof found[best].algorithm);
+	p->workspace_bytes = found[best].workspace_bytes;
+}
