@@ -89,6 +89,17 @@ static void share_loss(struct step *s)
 	k_event_record(s->shared_out, s->comm);
 }
 
+int step_failure(const struct step *s, int rc, char *error, size_t error_bytes)
+{
+	if (k_context_error(s->ctx)) {
+		snprintf(error, error_bytes, "%s", k_context_error(s->ctx));
+		return -ENOTRECOVERABLE;
+	}
+	if (rc)
+		snprintf(error, error_bytes, "device: %s", strerror(-rc));
+	return rc;
+}
+
 /* Until the compute stream is done and the shared sums are here. */
 static int wait_for_all(struct step *s, char *error, size_t error_bytes)
 {
@@ -103,13 +114,7 @@ static int wait_for_all(struct step *s, char *error, size_t error_bytes)
 		snprintf(error, error_bytes, "%s", collectives_error(s->collectives));
 		return -EPIPE;
 	}
-	if (k_context_error(s->ctx)) {
-		snprintf(error, error_bytes, "%s", k_context_error(s->ctx));
-		return -ENOTRECOVERABLE;
-	}
-	if (rc)
-		snprintf(error, error_bytes, "device: %s", strerror(-rc));
-	return rc;
+	return step_failure(s, rc, error, error_bytes);
 }
 
 static int data_failure(const struct step *s, int own, char *error, size_t error_bytes)

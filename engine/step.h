@@ -103,6 +103,12 @@ struct step_asked {
 };
 
 /*
+ * What a wait for the device that gave rc comes to: 0, or with error what the device says of
+ * itself (-ENOTRECOVERABLE), else rc.
+ */
+int step_failure(const struct step *s, int rc, char *error, size_t error_bytes);
+
+/*
  * Mean loss over `steps` micro-batches per rank of a data set in file order, without dropout.
  * Errors as step_run, and -EINTR: some rank wanted to end; all ranks get it after the same
  * micro-batch.

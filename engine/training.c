@@ -372,7 +372,6 @@ int training_try(struct training *t, char *error, size_t error_bytes)
 		.dropout_from = &t->optimizer.state->dropout,
 		.first = true,
 	};
-	int rc;
 
 	k_zero(s->compute, t->batch.tokens,
 		(size_t)batch_tokens_bytes(c->micro_batch, c->seq_len, c->accumulation));
@@ -386,14 +385,7 @@ int training_try(struct training *t, char *error, size_t error_bytes)
 		model_backward(&t->model, &pass, NULL);
 	s->host->state = (struct k_step_state){.loss_scale = 1, .t = 1};
 	optimizer_try(&t->optimizer, &s->host->state);
-	rc = k_stream_sync(s->compute, s->timeout_ns);
-	if (k_context_error(s->ctx)) {
-		snprintf(error, error_bytes, "%s", k_context_error(s->ctx));
-		return -ENOTRECOVERABLE;
-	}
-	if (rc)
-		snprintf(error, error_bytes, "device: %s", strerror(-rc));
-	return rc;
+	return step_failure(s, k_stream_sync(s->compute, s->timeout_ns), error, error_bytes);
 }
 
 void training_reset(struct training *t)
