@@ -7,7 +7,6 @@
 
 #include "engine/agreement.h"
 #include "engine/check.h"
-#include "engine/memory_limit.h"
 #include "engine/segment.h"
 #include "engine/writer.h"
 #include "proto/protocol.h"
@@ -223,12 +222,10 @@ static bool check_arm(struct k_context *ctx, int threads, const json_t *params,
 {
 	char error[512];
 	char limit[CGROUP_FILE_BYTES];
-	struct k_device_info info;
 	int world = (int)json_integer_value(json_object_get(params, "world"));
 	struct spec_options options = {.world = world};
 	struct spec_errors wrong = {0};
 	struct data_roots roots = {.n = 0};
-	struct training_beside beside;
 	struct check_options check;
 	struct spec *spec;
 	char *text = json_dumps(json_object_get(params, "spec"), JSON_COMPACT | JSON_ENCODE_ANY);
@@ -249,25 +246,13 @@ static bool check_arm(struct k_context *ctx, int threads, const json_t *params,
 		*report = json_object();
 		return true;
 	}
-	k_context_info(ctx, &info);
-	memory_limit_apply(&info, limit);
 	check = (struct check_options){
 		.config = &spec->arms[0].config,
-		.backend = info.backend,
-		.memory_total_bytes = info.memory_total_bytes,
-		.memory_free_bytes = info.memory_free_bytes,
-		.memory_limit = limit[0] ? limit : NULL,
 		.world = world,
-		.comm_bytes = world > 1
-			? collectives_scratch_bytes(world, (int)spec->arms[0].config.gpus)
-			: 0,
-		.context_bytes = info.context_bytes,
 		.cache = cache,
 		.data_roots = roots,
 	};
-	rc = training_beside(ctx, threads, check.config, &beside, error, sizeof(error));
-	memcpy(check.scratch, beside.scratch, sizeof(check.scratch));
-	check.tuning_bytes = beside.tuning;
+	rc = training_check(&check, ctx, threads, limit, error, sizeof(error));
 	if (rc == 0)
 		rc = check_run(&check, errors, report);
 	spec_free(spec);

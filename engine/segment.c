@@ -10,7 +10,6 @@
 
 #include "engine/check.h"
 #include "engine/data_identity.h"
-#include "engine/memory_limit.h"
 #include "engine/patience.h"
 #include "proto/artifact.h"
 #include "proto/clock.h"
@@ -127,32 +126,22 @@ static bool read_spec(struct segment *s)
 
 static bool check(struct segment *s, struct warm *w)
 {
-	struct k_device_info info;
-	struct training_beside beside;
 	char limit[CGROUP_FILE_BYTES];
 	struct check_options options = {
 		.config = &s->config,
 		.world = w->world,
-		.comm_bytes = w->world > 1 ? collectives_scratch_bytes(w->world, s->world) : 0,
 		.cache = &w->scans,
 		.data_roots = s->data_roots,
 	};
 	json_t *errors, *report, *first;
 
-	if (training_beside(w->ctx, w->threads, &s->config, &beside, s->failure.message,
+	if (training_check(&options, w->ctx, w->threads, limit, s->failure.message,
 		    sizeof(s->failure.message))) {
 		segment_poison(s, ENGINE_EXIT_POISONED);
 		s->failure.reason = "device";
 		return false;
 	}
-	k_context_info(w->ctx, &info);
-	memory_limit_apply(&info, limit);
-	memcpy(options.scratch, beside.scratch, sizeof(options.scratch));
-	options.tuning_bytes = beside.tuning;
-	options.context_bytes = info.context_bytes;
-	options.backend = info.backend;
-	options.memory_limit = limit[0] ? limit : NULL;
-	options.memory_total_bytes = info.memory_total_bytes;
+	options.memory_free_bytes = 0; /* what this engine holds is there for the segment too */
 	if (check_run(&options, &errors, &report))
 		return segment_fail(s, "no_memory", "no memory for the check");
 	first = json_array_get(errors, 0);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/check.h"
 #include "engine/memory_limit.h"
 
 /* of struct step_host, up to where a batch may begin */
@@ -31,8 +30,17 @@ static int no_memory(char *error, size_t error_bytes, const char *what)
 
 /* ---- memory ---- */
 
-int training_beside(struct k_context *ctx, int threads, const struct spec_config *config,
-	struct training_beside *out, char *error, size_t error_bytes)
+/* For a moment, while algorithms are chosen: tuning. */
+struct beside {
+	int64_t scratch[K_SCRATCH_KINDS], tuning;
+};
+
+/*
+ * What the kernels take beside the buffers; nothing for a configuration that a check refuses for
+ * its size. As k_scratch_plan, and error says why.
+ */
+static int find_beside(struct k_context *ctx, int threads, const struct spec_config *config,
+	struct beside *out, char *error, size_t error_bytes)
 {
 	const struct k_scratch_shape shape = {
 		.dtype = compute_dtype(config->precision),
@@ -47,7 +55,7 @@ int training_beside(struct k_context *ctx, int threads, const struct spec_config
 	const char *why;
 	int rc;
 
-	*out = (struct training_beside){0};
+	*out = (struct beside){0};
 	if (check_beyond_reason(config))
 		return 0;
 	out->tuning = k_choices_bytes(ctx, &shape);
@@ -61,6 +69,30 @@ int training_beside(struct k_context *ctx, int threads, const struct spec_config
 	return rc;
 }
 
+int training_check(struct check_options *o, struct k_context *ctx, int threads,
+	char limit[CGROUP_FILE_BYTES], char *error, size_t error_bytes)
+{
+	struct k_device_info info;
+	struct beside beside;
+	int rc;
+
+	k_context_info(ctx, &info);
+	rc = find_beside(ctx, threads, o->config, &beside, error, error_bytes);
+	if (rc)
+		return rc;
+	memory_limit_apply(&info, limit);
+	o->backend = info.backend;
+	o->memory_total_bytes = info.memory_total_bytes;
+	o->memory_free_bytes = info.memory_free_bytes;
+	o->memory_limit = limit[0] ? limit : NULL;
+	o->comm_bytes =
+		o->world > 1 ? collectives_scratch_bytes(o->world, (int)o->config->gpus) : 0;
+	o->context_bytes = info.context_bytes;
+	memcpy(o->scratch, beside.scratch, sizeof(o->scratch));
+	o->tuning_bytes = beside.tuning;
+	return 0;
+}
+
 /* What else is taken before the first step: for a moment, and by a communicator. */
 struct more {
 	int64_t tuning, comm;
@@ -69,7 +101,7 @@ struct more {
 static int sizes(const struct training *t, int64_t bytes[WARM_SLOTS], struct more *more,
 	char *error, size_t error_bytes)
 {
-	struct training_beside beside;
+	struct beside beside;
 	const struct spec_config *c = t->config;
 	int64_t real = (int64_t)sizeof(k_real), n = t->plan.arena_elems;
 	int64_t owned = zero_owned_elems(&t->plan, c->zero_stage, t->warm->rank);
@@ -84,7 +116,7 @@ static int sizes(const struct training *t, int64_t bytes[WARM_SLOTS], struct mor
 	bytes[WARM_BATCH] = batch_bytes(c->micro_batch, c->seq_len, c->accumulation);
 	bytes[WARM_OPTIMIZER] = optimizer_small_bytes(&t->arena, &t->plan, c->zero_stage);
 	bytes[WARM_SHARED] = STEP_SHARED_BYTES;
-	rc = training_beside(t->warm->ctx, t->warm->threads, c, &beside, error, error_bytes);
+	rc = find_beside(t->warm->ctx, t->warm->threads, c, &beside, error, error_bytes);
 	memcpy(bytes + WARM_SCRATCH, beside.scratch, sizeof(beside.scratch));
 	more->tuning = tuned_has(&t->warm->tuned, c) ? 0 : beside.tuning;
 	more->comm = t->warm->collectives

@@ -8,8 +8,10 @@
 
 #include <stddef.h>
 
+#include "engine/check.h"
 #include "engine/step.h"
 #include "engine/warm.h"
+#include "proto/cgroup.h"
 
 struct training {
 	struct warm *warm;
@@ -26,15 +28,12 @@ struct training {
 };
 
 /*
- * What the kernels take beside the buffers of such a training, and for a moment while they choose
- * algorithms; nothing for one that a check refuses for its size. As k_scratch_plan, and error says
- * why.
+ * Fills in what a check is told of the device and of what a training takes there beside its
+ * buffers: all from backend to tuning_bytes but world. config and world are set; threads are those
+ * of each rank; limit is what memory_limit then points to. As k_scratch_plan, and error says why.
  */
-struct training_beside {
-	int64_t scratch[K_SCRATCH_KINDS], tuning;
-};
-int training_beside(struct k_context *ctx, int threads, const struct spec_config *config,
-	struct training_beside *out, char *error, size_t error_bytes);
+int training_check(struct check_options *o, struct k_context *ctx, int threads,
+	char limit[CGROUP_FILE_BYTES], char *error, size_t error_bytes);
 
 /*
  * For config->gpus ranks, of which this is w->rank. config and data outlive the training. 0, or

@@ -77,3 +77,8 @@ int64_t collectives_growth(const struct collectives *c, int ranks)
 {
 	abort();
 }
+
+int64_t collectives_scratch_bytes(int world, int ranks)
+{
+	abort();
+}
