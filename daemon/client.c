@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "daemon/clock.h"
+#include "daemon/heavy.h"
 #include "daemon/log.h"
 #include "daemon/turns.h"
 #include "proto/frame.h"
@@ -26,12 +27,12 @@ struct client {
 	struct client_peer peer;
 	struct bufferevent *io;
 	struct turn turn; /* to handle its lines */
+	struct heavy_place place;
+	struct rpc_message asked; /* the request that waits for its turn there */
+	bool has_turn;
 	struct frame *frame;
 	json_t *request_id; /* of the request in progress */
 	bool busy;          /* a request is in progress */
-	bool large;         /* its answer may be large */
-	bool put_back;      /* it waits in kept, for another turn */
-	struct rpc_message kept;
 	bool greeted;
 	bool in_lines; /* on the stack: whoever ends the client leaves it to take_turn */
 	bool eof;      /* it sends no more */
@@ -49,6 +50,13 @@ static void want_turn(struct client *client)
 	turns_want(client->o.turns, &client->turn);
 }
 
+static void on_output(struct evbuffer *output, const struct evbuffer_cb_info *info, void *arg)
+{
+	struct client *client = arg;
+
+	heavy_hold(client->o.heavy, &client->place, evbuffer_get_length(output));
+}
+
 void client_destroy(struct client *client)
 {
 	if (client->in_lines || client->held > 0) {
@@ -56,9 +64,10 @@ void client_destroy(struct client *client)
 		return;
 	}
 	turns_forget(client->o.turns, &client->turn);
-	if (client->put_back)
-		rpc_clear(&client->kept);
 	client->o.gone(client, client->o.arg);
+	evbuffer_remove_cb(bufferevent_get_output(client->io), on_output, client);
+	heavy_forget(client->o.heavy, &client->place);
+	rpc_clear(&client->asked);
 	bufferevent_free(client->io);
 	json_decref(client->request_id);
 	frame_destroy(client->frame);
@@ -108,9 +117,10 @@ static void answered(struct client *client)
 {
 	json_decref(client->request_id);
 	client->request_id = NULL;
-	client->busy = client->large = false;
+	client->busy = false;
+	client->has_turn = false;
+	heavy_end(client->o.heavy, &client->place);
 	client->heard_ns = clock_mono_ns();
-	client->o.lighter(client->o.arg);
 	if (!client->in_lines && client->held == 0)
 		want_turn(client);
 }
@@ -238,22 +248,11 @@ static bool feed(struct client *client)
 
 static bool may_take_line(const struct client *client)
 {
+	const size_t unwritten = client_unwritten_bytes(client);
+
 	return !client->busy && !client->closing && !client->dead && client->held == 0 &&
-		client_unwritten_bytes(client) <= (size_t)client->o.buffer_bytes;
-}
-
-/* The request that was put back. */
-static void take_kept(struct client *client)
-{
-	struct rpc_message m = client->kept;
-
-	client->put_back = false;
-	client->in_lines = true;
-	client->o.request(client, &m, client->o.arg);
-	client->in_lines = false;
-	rpc_clear(&m);
-	if (!client->put_back)
-		want_turn(client);
+		unwritten <= (size_t)client->o.buffer_bytes &&
+		(unwritten == 0 || !heavy_full(client->o.heavy));
 }
 
 /* One line, then it is the turn of others; what has nothing more to do ends. */
@@ -264,10 +263,6 @@ static void take_turn(struct client *client)
 	char *line;
 	size_t n;
 
-	if (client->put_back && !client->dead) {
-		take_kept(client);
-		return;
-	}
 	client->in_lines = true;
 	while (may_take_line(client) && !taken) {
 		status = frame_next(client->frame, &line, &n);
@@ -316,10 +311,7 @@ static void on_read(struct bufferevent *io, void *arg)
 /* All is written: a client that was not listened to for its full buffer is again. */
 static void on_written(struct bufferevent *io, void *arg)
 {
-	struct client *client = arg;
-
-	client->o.lighter(client->o.arg);
-	want_turn(client);
+	want_turn(arg);
 }
 
 static bool peer_closed(struct bufferevent *io)
@@ -329,43 +321,51 @@ static bool peer_closed(struct bufferevent *io)
 	return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR)) != 0;
 }
 
-bool client_hung_up(const struct client *client)
+void client_wait_turn(struct client *client, const struct rpc_message *message)
 {
-	return peer_closed(client->io);
+	client->asked = *message;
+	json_incref(client->asked.root);
+	heavy_want(client->o.heavy, &client->place);
 }
 
-void client_drop(struct client *client)
+bool client_has_turn(const struct client *client)
 {
-	client->dead = true;
-	if (!client->in_lines && client->held == 0)
-		want_turn(client);
+	return client->has_turn;
 }
 
-void client_set_large(struct client *client)
+static struct client *of_place(struct heavy_place *place)
 {
-	client->large = true;
+	return (struct client *)(void *)((char *)place - offsetof(struct client, place));
 }
 
-bool client_heavy(const struct client *client)
+/* Nobody would read the answer to one who has gone. */
+static void on_heavy_turn(struct heavy_place *place)
 {
-	return client->large || client_unwritten_bytes(client) > CLIENT_HEAVY_BYTES;
-}
+	struct client *client = of_place(place);
+	struct rpc_message m = client->asked;
 
-void client_put_back(struct client *client, const struct rpc_message *message)
-{
-	client->kept = *message;
-	json_incref(client->kept.root);
-	client->put_back = true;
-}
-
-bool client_is_put_back(const struct client *client)
-{
-	return client->put_back;
-}
-
-void client_try_again(struct client *client)
-{
+	client->asked = (struct rpc_message){0};
+	client->dead |= peer_closed(client->io);
+	if (!client->dead) {
+		client->in_lines = true;
+		client->has_turn = true;
+		client->refusals = json_text_refusals();
+		client->o.request(client, &m, client->o.arg);
+		client->in_lines = false;
+	} else {
+		heavy_end(client->o.heavy, place);
+	}
+	rpc_clear(&m);
 	want_turn(client);
+}
+
+static void on_drop(struct heavy_place *place)
+{
+	char why[96];
+
+	snprintf(why, sizeof(why), "closed: %zu bytes not read for %d s, for which others wait",
+		place->bytes, HEAVY_UNREAD_S);
+	client_dismiss(of_place(place), why);
 }
 
 static void dismiss_mute(struct client *client)
@@ -406,6 +406,8 @@ int client_create(const struct client_options *options, int fd, const struct cli
 	client->heard_ns = clock_mono_ns();
 	client->frame = frame_create(PROTOCOL_CLIENT_LINE_MAX);
 	client->turn.taken = on_turn;
+	client->place = (struct heavy_place){
+		.uid = peer->uid, .begin = on_heavy_turn, .drop = on_drop};
 	if (client->frame)
 		client->io = bufferevent_socket_new(options->base, fd, BEV_OPT_CLOSE_ON_FREE);
 	if (client->io == NULL) {
@@ -416,7 +418,8 @@ int client_create(const struct client_options *options, int fd, const struct cli
 	bufferevent_setcb(client->io, on_read, on_written, on_event, client);
 	bufferevent_setwatermark(client->io, EV_READ, 0, READ_BYTES);
 	bufferevent_set_timeouts(client->io, &hello, NULL);
-	if (bufferevent_enable(client->io, EV_READ | EV_WRITE) < 0) {
+	if (evbuffer_add_cb(bufferevent_get_output(client->io), on_output, client) == NULL ||
+		bufferevent_enable(client->io, EV_READ | EV_WRITE) < 0) {
 		bufferevent_setfd(client->io, -1); /* fd stays the caller's */
 		bufferevent_free(client->io);
 		frame_destroy(client->frame);

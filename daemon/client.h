@@ -16,17 +16,18 @@
 
 struct event_base;
 struct client;
+struct heavy;
 struct turns;
 
 struct client_options {
 	struct event_base *base;
 	struct turns *turns;  /* in which lines of clients are handled, outlives them all */
+	struct heavy *heavy;  /* what they hold, and whose turn it is; outlives them all */
 	int64_t buffer_bytes; /* output held before events are dropped and no request is taken */
 	int64_t hello_s;      /* a client that says nothing for it before its hello is let go */
 	/* A request; answered by client_reply or client_refuse, now or later. */
 	void (*request)(struct client *client, const struct rpc_message *message, void *arg);
 	void (*gone)(struct client *client, void *arg); /* about to be freed */
-	void (*lighter)(void *arg); /* one has been answered, or has taken what it was sent */
 	void *arg;
 };
 
@@ -48,6 +49,13 @@ bool client_greeted(const struct client *client);
 void client_set_greeted(struct client *client);
 size_t client_unwritten_bytes(const struct client *client);
 
+/*
+ * The answer may be large: the same request comes again when it is its turn, a few such
+ * requests of all clients at a time; then client_has_turn, until it is answered.
+ */
+void client_wait_turn(struct client *client, const struct rpc_message *message);
+bool client_has_turn(const struct client *client);
+
 /* Answer the request in progress. They take result and data. */
 void client_reply(struct client *client, json_t *result);
 void client_refuse(struct client *client, int code, json_t *data, const char *format, ...)
@@ -55,20 +63,6 @@ void client_refuse(struct client *client, int code, json_t *data, const char *fo
 /* The same, and the connection ends once that has been written. */
 void client_refuse_and_close(struct client *client, int code, json_t *data, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
-
-enum { CLIENT_HEAVY_BYTES = 1 << 20 };
-/*
- * The request in progress may have a large answer; heavy: it is at such a one, or has more than
- * that to take yet. One that has to wait for others is put back, and comes again after try_again.
- */
-void client_set_large(struct client *client);
-bool client_heavy(const struct client *client);
-void client_put_back(struct client *client, const struct rpc_message *message);
-bool client_is_put_back(const struct client *client);
-void client_try_again(struct client *client);
-/* Nobody is there any more to read an answer; the connection ends without one. */
-bool client_hung_up(const struct client *client);
-void client_drop(struct client *client);
 
 /*
  * Between hold and release nothing of it is freed and its next line waits: for a reply and what has

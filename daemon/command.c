@@ -51,7 +51,7 @@ struct verb {
 	enum role role;
 	struct arg args[ARGS_MAX];
 	const char *help;
-	bool large; /* a question whose answer may be */
+	bool large; /* so its answer may be: client_wait_turn */
 };
 
 /* ---- hello, version ---- */
@@ -309,22 +309,6 @@ static void unknown_verb(struct client *client, const char *method)
 		nearest ? ", the nearest is " : "", nearest ? nearest : "");
 }
 
-/* A question that may have a large answer: whether it is made now. */
-static bool may_begin(
-	struct daemon *d, struct client *client, const struct rpc_message *message)
-{
-	if (client_hung_up(client)) {
-		client_drop(client);
-		return false;
-	}
-	if (control_begin_large(d->control, client))
-		return true;
-	log_write(LOG_DEBUG, "client %llu: %s waits: others of its user are at large answers",
-		(unsigned long long)client_peer(client)->number, message->method);
-	client_put_back(client, message);
-	return false;
-}
-
 void command_handle(struct daemon *d, struct client *client, const struct rpc_message *message)
 {
 	const struct verb *verb = NULL;
@@ -341,7 +325,10 @@ void command_handle(struct daemon *d, struct client *client, const struct rpc_me
 		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
 			"%s: only root, whom gpt2d runs as (uid %u), and admin_group may",
 			verb->name, (unsigned)geteuid());
-	else if (check_args(verb, client, message->params) &&
-		(!verb->large || may_begin(d, client, message)))
+	else if (!check_args(verb, client, message->params))
+		return;
+	else if (verb->large && !client_has_turn(client))
+		client_wait_turn(client, message);
+	else
 		verb->handle(d, client, message->params);
 }

@@ -4,7 +4,6 @@
 #include <event2/event.h>
 #include <event2/listener.h>
 #include <limits.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/clock.h"
+#include "daemon/heavy.h"
 #include "daemon/log.h"
 #include "daemon/role.h"
 #include "daemon/settings.h"
@@ -32,45 +32,11 @@ struct control {
 	struct evconnlistener *listener;
 	struct event *resume;
 	struct turns *turns;
+	struct heavy *heavy;
 	TAILQ_HEAD(, seat) seats;
 	int64_t n_clients;
 	uint64_t last_number;
-	bool was_heavy; /* somebody had a large answer to take */
 };
-
-/*
- * Who was put back tries again. What large answers took is given back to the system once there is
- * none: else a burst of them stays resident.
- */
-static void on_lighter(void *arg)
-{
-	struct control *c = arg;
-	struct seat *seat;
-	bool heavy = false;
-
-	TAILQ_FOREACH(seat, &c->seats, link) {
-		heavy |= client_unwritten_bytes(seat->client) > CLIENT_HEAVY_BYTES;
-		if (client_is_put_back(seat->client))
-			client_try_again(seat->client);
-	}
-	if (c->was_heavy && !heavy)
-		malloc_trim(0);
-	c->was_heavy = heavy;
-}
-
-bool control_begin_large(struct control *c, struct client *client)
-{
-	struct seat *seat;
-	int n = 0;
-
-	TAILQ_FOREACH(seat, &c->seats, link)
-		n += seat->client != client && client_heavy(seat->client) &&
-			client_peer(seat->client)->uid == client_peer(client)->uid;
-	if (n >= CONTROL_LARGE_MAX)
-		return false;
-	client_set_large(client);
-	return true;
-}
 
 static void on_gone(struct client *client, void *arg)
 {
@@ -86,7 +52,6 @@ static void on_gone(struct client *client, void *arg)
 	TAILQ_REMOVE(&c->seats, seat, link);
 	c->n_clients--;
 	free(seat);
-	on_lighter(c);
 }
 
 static void on_request(struct client *client, const struct rpc_message *message, void *arg)
@@ -152,9 +117,9 @@ static int let_in(struct control *c, int fd, const struct ucred *peer)
 		return -ENOMEM;
 	options.hello_s = c->o.settings->client_idle_s;
 	options.turns = c->turns;
+	options.heavy = c->heavy;
 	options.request = on_request;
 	options.gone = on_gone;
-	options.lighter = on_lighter;
 	options.arg = c;
 	rc = client_create(&options, fd, &who, &seat->client);
 	if (rc < 0) {
@@ -246,7 +211,8 @@ int control_create(const struct control_options *options, struct control **out)
 	TAILQ_INIT(&c->seats);
 	c->resume = evtimer_new(c->o.client.base, on_resume, c);
 	c->turns = turns_create(c->o.client.base);
-	if (control_listen(c, c->o.fd) < 0 || !c->resume || !c->turns) {
+	c->heavy = heavy_create(c->o.client.base, c->o.settings->clients_buffer_bytes);
+	if (control_listen(c, c->o.fd) < 0 || !c->resume || !c->turns || !c->heavy) {
 		control_destroy(c);
 		return -ENOMEM;
 	}
@@ -286,6 +252,7 @@ void control_destroy(struct control *c)
 	if (c->resume)
 		event_free(c->resume);
 	turns_destroy(c->turns);
+	heavy_destroy(c->heavy);
 	free(c);
 }
 

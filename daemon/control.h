@@ -15,12 +15,6 @@ struct settings;
  */
 enum { CONTROL_DESCRIPTORS_KEPT = 64, CONTROL_DESCRIPTORS_MIN = CONTROL_DESCRIPTORS_KEPT + 16 };
 
-/*
- * Of the questions of one user whose answers may be large, so many are answered at once: what he
- * does not read is bounded, and the others have their turn.
- */
-enum { CONTROL_LARGE_MAX = 4 };
-
 struct control_options {
 	struct client_options client;
 	int fd; /* bound and not yet listening; owned by control from here on */
@@ -33,8 +27,6 @@ void control_destroy(struct control *c); /* closes all; takes NULL */
 /* Go on at another socket, as options.fd; who is connected stays. 0 or -ENOMEM. */
 int control_listen(struct control *c, int fd);
 void control_stop_listening(struct control *c);
-/* Whether client may have a large answer made now; then it is one of them. */
-bool control_begin_large(struct control *c, struct client *client);
 bool control_idle(const struct control *c); /* nothing waits to be written */
 int64_t control_clients(const struct control *c);
 /* A client by its number; NULL when it has gone, or c is NULL. */

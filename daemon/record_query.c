@@ -15,7 +15,8 @@
 #include "proto/json_text.h"
 
 enum {
-	PAGE_BYTES = 8 << 20, /* a page of segments ends here, well within PROTOCOL_LINE_MAX */
+	PAGE_BYTES = 1 << 20, /* a page of runs or segments ends here, and others have their turn */
+	RUN_BYTES = 400,      /* what one takes at least; a page of the standard limit is whole */
 };
 
 /* ---- one job for all questions ---- */
@@ -134,6 +135,9 @@ static int take_run(sqlite3_stmt *stmt, void *arg)
 
 	if (rc < 0)
 		return rc;
+	q->bytes += RUN_BYTES;
+	if (q->bytes > PAGE_BYTES)
+		return 0;
 	q->last = run.id;
 	return json_array_append_new(q->rows, run_json(&run, q->state_dir)) < 0 ? -ENOMEM : 0;
 }
@@ -158,7 +162,7 @@ static int list_work(struct store_job *job, struct sqlite3 *db)
 	q->rows = json_array();
 	rc = store_sql(db, take_run, q, sql, "ititt", after, state, l->limit,
 		q->also ? q->also : "[]", q->except ? q->except : "[]");
-	more = (int64_t)json_array_size(q->rows) == l->limit;
+	more = (int64_t)json_array_size(q->rows) == l->limit || q->bytes > PAGE_BYTES;
 	q->result = json_pack(
 		"{so so}", "runs", q->rows, "next", more ? json_integer(q->last) : json_null());
 	return rc == 0 && q->result == NULL ? -ENOMEM : rc;
@@ -255,7 +259,7 @@ static int take_segment(sqlite3_stmt *stmt, void *arg)
 
 	if (run_dir_now(q->id, q->state_dir, store_text(stmt, 9), dir, sizeof(dir)) < 0)
 		return -ENAMETOOLONG;
-	q->bytes += 512 + strlen(summary);
+	q->bytes += 512 + strlen(summary) + strlen(store_text(stmt, 10));
 	if ((int64_t)json_array_size(q->rows) == q->limit ||
 		(q->bytes > PAGE_BYTES && json_array_size(q->rows) > 0)) {
 		json_object_set_new(q->result, "next", json_integer(q->last));

@@ -73,10 +73,10 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 /*
  * {id, after?, limit?} -> {run, spec, checks: [{arm, spec_sha256, check}], segments: [{segment,
  * block, position, arm, state, reason, started_at, ended_at, dir, summary, artifacts}],
- * transitions: [{at, state, reason}], progress, outlook, next}
+ * transitions: [{at, state, reason}], progress, outlook, next}; pages as of list
  */
 #define METHOD_SHOW "show"
-/* {after?, limit?, state?, newest?} -> {runs: [run], next} */
+/* {after?, limit?, state?, newest?} -> {runs: [run], next}; pages end after 1 to 2 MiB as well */
 #define METHOD_LIST "list"
 /*
  * {id, after?} -> {run, progress, outlook, store, seq, first}; then events until run.done. store as
