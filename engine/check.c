@@ -15,6 +15,7 @@
 #define INT(value) ((json_int_t)(value))
 
 static const int64_t STEP_TIMES_BYTES_MAX = INT64_C(4) << 30;
+enum { MARK_BYTES = 144 }; /* an event of the CPU's, its allocation and its place in timeline.h */
 
 /* What an engine can compute; the precisions are a set of 1 << value. */
 static const struct backend {
@@ -230,6 +231,10 @@ static void add_up(const struct checking *k, struct needed *n)
 	/* inputs and targets of a whole step, on the host and on the device; losses */
 	n->batch = 4 * c->accumulation * rows * (int64_t)sizeof(int32_t) +
 		rows * (int64_t)sizeof(float);
+	/* in the same memory: the batch that is read ahead, and a micro-batch's two marks */
+	if (k->backend && k->backend->shared_memory)
+		n->batch += c->accumulation *
+			(2 * rows * (int64_t)sizeof(int32_t) + 2 * MARK_BYTES);
 	n->branch = scratch[K_SCRATCH_BESIDE_PRODUCTS] + scratch[K_SCRATCH_BESIDE_OPERATION];
 	n->scratch = scratch[K_SCRATCH_PRODUCTS] + scratch[K_SCRATCH_OPERATION] +
 		scratch[K_SCRATCH_PARTIAL];

@@ -198,6 +198,21 @@ static void test_memory_adds_up(void **state)
 	assert_int_equal(number("memory", "moment_m_bytes"), 4 * arena);
 }
 
+/* A micro-batch more of a step: its tokens twice on the host and once on the device, two marks. */
+static void test_memory_of_accumulation(void **state)
+{
+	struct spec_config c = config();
+	int64_t before, rows = c.micro_batch * c.seq_len;
+
+	(void)state;
+	run(&c, 2, 0);
+	before = number("memory", "batch_bytes");
+	c.batch += 1000 * 2 * c.micro_batch;
+	c.accumulation += 1000;
+	run(&c, 2, 0);
+	assert_int_equal(number("memory", "batch_bytes") - before, 1000 * (24 * rows + 288));
+}
+
 /* A9 */
 static void test_sizes_beyond_32_bits(void **state)
 {
@@ -472,6 +487,7 @@ int main(void)
 		WITH_FILE(test_all_well),
 		WITH_FILE(test_more_steps_than_times_are_kept),
 		WITH_FILE(test_memory_adds_up),
+		WITH_FILE(test_memory_of_accumulation),
 		WITH_FILE(test_sizes_beyond_32_bits),
 		WITH_FILE(test_tight_memory_is_a_warning),
 		WITH_FILE(test_what_would_fit_is_named),
