@@ -469,6 +469,8 @@ def test_users_take_turns_with_the_checker(daemon):
         with first, second, theirs:
             for client in (first, second):
                 client.ask("dry-run", spec=of_file("endless"))
+                with d.client() as other:
+                    other.call("status")  # gpt2d has taken in what was asked before
             asked = theirs.ask("dry-run", spec=of_file("short"))
             first.close()  # its check ends
             assert theirs.reply(asked)["segments"] == 1
