@@ -12,6 +12,7 @@
 #include "daemon/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/failure.h"
+#include "daemon/filesystem.h"
 #include "daemon/log.h"
 #include "daemon/record.h"
 #include "daemon/run_files.h"
@@ -74,6 +75,13 @@ int active_segment_dir(const struct active *a, int64_t segment, char *out)
 	return n >= 0 && n < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
+static int segments_dir(const struct active *a, char *out)
+{
+	int n = snprintf(out, PATH_MAX, "%s/segments", a->dir);
+
+	return n >= 0 && n < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
 static int make_dir(const char *path)
 {
 	return mkdir(path, DIR_MODE) < 0 && errno != EEXIST ? -errno : 0;
@@ -93,19 +101,28 @@ static bool holds_artifacts(const char *dir)
 	return held;
 }
 
+/* The parent of the runs' directories: it may have been removed under gpt2d. */
+static int make_runs_dir(const char *state_dir, const char *runs)
+{
+	if (mkdir(runs, DIR_MODE) < 0)
+		return errno == EEXIST ? 0 : -errno;
+	return filesystem_sync(state_dir);
+}
+
 /*
  * A directory that is there was made ready before gpt2d went away, or has artifacts: of this run
  * from a time that a restored database knows nothing of. Those stay, and this is its next attempt.
+ * Its name is durable before anything is trained: to sync what is in a directory promises nothing
+ * of its own name, and who made one that is there may have been killed before the sync.
  */
 static int make_own_dir(struct active *a)
 {
 	char runs[PATH_MAX];
 	int rc;
 
-	/* it may have been removed under gpt2d */
 	if (snprintf(runs, sizeof(runs), "%s/runs", a->daemon->state_dir) >= PATH_MAX)
 		return -ENAMETOOLONG;
-	rc = make_dir(runs);
+	rc = make_runs_dir(a->daemon->state_dir, runs);
 	while (rc == 0 && mkdir(a->dir, DIR_MODE) < 0) {
 		if (errno != EEXIST)
 			return -errno;
@@ -114,7 +131,7 @@ static int make_own_dir(struct active *a)
 		a->place.attempt++;
 		rc = run_dir(&a->place, a->daemon->state_dir, a->dir, sizeof(a->dir));
 	}
-	return rc;
+	return rc < 0 ? rc : filesystem_sync(runs);
 }
 
 static int make_run_dir(struct active *a)
@@ -125,9 +142,9 @@ static int make_run_dir(struct active *a)
 
 	if (rc < 0 || !a->spec->has_arms)
 		return rc;
-	if (snprintf(path, sizeof(path), "%s/segments", a->dir) >= PATH_MAX)
-		return -ENAMETOOLONG;
-	rc = make_dir(path);
+	rc = segments_dir(a, path);
+	if (rc == 0)
+		rc = make_dir(path);
 	if (rc < 0)
 		return rc;
 	text = spec_canonical(a->spec);
@@ -138,17 +155,30 @@ static int make_run_dir(struct active *a)
 	return rc;
 }
 
-static int dirs_work(void *arg)
+/* As many as are wanted, and one sync for all of their names. */
+static int make_segment_dirs(const struct active *a)
 {
-	struct active *a = arg;
 	char path[PATH_MAX];
-	int rc = a->dirs == 0 ? make_run_dir(a) : 0;
+	int rc = 0;
 
 	for (int64_t i = a->dirs; i < a->dirs_wanted && rc == 0; i++) {
 		rc = active_segment_dir(a, i, path);
 		if (rc == 0)
 			rc = make_dir(path);
 	}
+	if (rc == 0)
+		rc = segments_dir(a, path);
+	return rc < 0 ? rc : filesystem_sync(path);
+}
+
+static int dirs_work(void *arg)
+{
+	struct active *a = arg;
+	char path[PATH_MAX];
+	int rc = a->dirs == 0 ? make_run_dir(a) : 0;
+
+	if (rc == 0 && a->spec->has_arms)
+		rc = make_segment_dirs(a);
 	a->found.rc = 0;
 	if (failure_is_full(rc) && !a->prepared) {
 		failure_describe(dirname(strcpy(path, a->dir)), rc, &a->found);
@@ -165,7 +195,7 @@ static int discard_work(void *arg)
 	for (int64_t i = 0; a->spec && a->spec->has_arms && i < a->dirs; i++)
 		if (active_segment_dir(a, i, path) == 0)
 			rmdir(path);
-	if (snprintf(path, sizeof(path), "%s/segments", a->dir) < PATH_MAX)
+	if (segments_dir(a, path) == 0)
 		rmdir(path);
 	if (snprintf(path, sizeof(path), "%s/%s", a->dir, ARTIFACT_SPEC) < PATH_MAX)
 		unlink(path);

@@ -12,8 +12,8 @@ import time
 import pytest
 
 from engines import PROGRAM
-from faults import (CLOSE, EVENT, FAIL, KILL, NEEDS_ROOM, LIBRARY, LONG, SHORT, TORN, Faults, check_all, check_next_run,
-    ensure_ended, fill, sample, small_file_system, start_if_it_can, submit_and_wait)
+from faults import (CLOSE, EVENT, FAIL, KILL, NEEDS_ROOM, LIBRARY, LONG, SHORT, SYNC, TORN, Faults, check_all,
+    check_next_run, ensure_ended, fill, sample, small_file_system, start_if_it_can, submit_and_wait)
 from helpers import BUILD, FAKE_ENGINE, Daemon, RpcError, experiment, spec, wait_for
 
 pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
@@ -82,6 +82,31 @@ def test_at_every_write(tmp_path, faults, who, how):
             check_next_run(d)
             assert d.stop() == 0
         d.start()
+
+
+@pytest.mark.parametrize("below, run, syncs", [
+    ("runs", spec("kept"), 1),
+    ("runs/1-kept/segments", experiment("kept", repetitions=10), 2)])  # made 32 at once, of 40
+def test_a_folder_is_on_disk_before_it_is_trained_in(tmp_path, below, run, syncs):
+    """The sync of its name comes after it is made and before anything is in it; also of one that was there already."""
+    faults = Faults(tmp_path, under=tmp_path / "state" / below)
+    with Daemon(home=tmp_path, environment=faults.environment) as d:
+        folder = d.state / "runs" / "1-kept"
+        faults.daemon.arm(KILL, ops=SYNC)
+        submit_and_wait(d, {}, [run])
+        wait_for(lambda: d.process.poll() is not None, "the sync of the folder")
+        ensure_ended(d)
+        assert not [path for path in folder.rglob("*") if path.is_file() and path.name != "spec.json"]
+        if "arms" in run:
+            assert len(os.listdir(folder / "segments")) == 32
+        else:
+            assert os.listdir(folder) == []
+        faults.daemon.disarm(ops=SYNC)
+        before = faults.daemon.count
+        d.start()
+        with d.client() as c:
+            assert c.wait(1)["state"] == "done"
+        assert faults.daemon.count - before == syncs
 
 
 def test_full_disk_is_told(tmp_path, faults):
