@@ -214,17 +214,29 @@ static int wait_for_all(struct wait *w, struct ctl_error *e)
 	}
 }
 
-/* What is still open could not be waited for. */
+static int unknown(int64_t id, struct ctl_error *e)
+{
+	return ctl_error_set(e, CTL_TRANSPORT,
+		"how run %lld ended is not known either; see: gpt2ctl show %lld",
+		(long long)id, (long long)id);
+}
+
+/* What is still open could not be waited for; e tells of the first of it. */
 static void give_up(struct wait *w, int exit, struct ctl_error *e)
 {
+	int (*tell)(int64_t id, struct ctl_error *e) = NULL;
 	struct waited *r = open_run(w);
 	struct ctl_error more = {0};
 
 	if (!r)
 		return;
 	set_error(w, r, e);
-	while (exit == CTL_TIMEOUT && !w->any && (r = open_run(w)) != NULL) {
-		timed_out(r->id, &more);
+	if (exit == CTL_TIMEOUT)
+		tell = timed_out;
+	else if (exit == CTL_TRANSPORT)
+		tell = unknown;
+	while (tell != NULL && !w->any && (r = open_run(w)) != NULL) {
+		tell(r->id, &more);
 		set_error(w, r, &more);
 	}
 }

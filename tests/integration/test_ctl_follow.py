@@ -192,6 +192,31 @@ def test_daemon_does_not_come_back(path):
     assert "how run 1 ended is not known" in err and "gpt2ctl show 1" in err
 
 
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_every_run_whose_end_is_not_known_is_named(path, options):
+    def follow(params, connection):
+        run, events = run_object(params["id"], state="running"), []
+        if params["id"] == 2:
+            run, events = run_object(2, state="done"), [done(1, "done")]
+        return follow_script(run, events)(params, connection)
+    daemon = FakeDaemon(path, follow=follow).start()
+    process = subprocess.Popen([CTL, "wait", "1", "2", "3", "4", *options], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env=environment(path))
+    wait_for(lambda: len(daemon.asked("follow")) == 4, "what is waited for")
+    daemon.stop()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    if options:
+        assert [(run["id"], run["state"], run["exit"]) for run in one_object(out)["runs"]] == [
+            (1, None, 1), (2, "done", 0), (3, None, 1), (4, None, 1)]
+        assert all(f"how run {run['id']} ended is not known" in run["error"] for run in one_object(out)["runs"]
+            if run["state"] is None)
+    else:
+        assert "run 2 demo: done" in out and "how run 1 ended is not known" in err
+        for run in 3, 4:
+            assert f"how run {run} ended is not known either; see: gpt2ctl show {run}" in err
+
+
 def test_a_connection_lost_twice_is_enough(path):
     lose = follow_script(run_object(state="running"), [], lambda connection: connection.close())
     with FakeDaemon(path, follow=lose) as daemon:
