@@ -171,19 +171,23 @@ bool arguments_is_option(const char *word)
 	return word[0] == '-' && word[1] != '\0' && (word[1] < '0' || word[1] > '9');
 }
 
-/* Words of the command line that are not options nor their values, as far as is known without a
- * verb. */
-static int find_verb(struct arguments *a, int argc, char **argv, int *first, struct ctl_error *e)
+/*
+ * The verb is the first word that is no option nor the value of one. *first: what comes after it;
+ * *options: some may be there, as no "--" stood before it.
+ */
+static int find_verb(struct arguments *a, int argc, char **argv, int *first, bool *options,
+	struct ctl_error *e)
 {
 	char *words[2];
 	size_t n = 0, used = 0;
 	const char *near;
 
 	int i = 0;
-	while (i < argc && arguments_is_option(argv[i])) {
+	*options = true;
+	while (i < argc && *options && arguments_is_option(argv[i])) {
 		if (strcmp(argv[i], "--") == 0)
-			break;
-		if (take_option(a, argv, argc, &i, e) != 0)
+			*options = false;
+		else if (take_option(a, argv, argc, &i, e) != 0)
 			return CTL_USAGE;
 		i++;
 	}
@@ -230,7 +234,7 @@ static size_t options_at_most(int argc, char **argv)
 
 int arguments_parse(struct arguments *a, int argc, char **argv, struct ctl_error *e)
 {
-	bool options = true;
+	bool options;
 	int first = 0;
 
 	*a = (struct arguments){0};
@@ -238,7 +242,7 @@ int arguments_parse(struct arguments *a, int argc, char **argv, struct ctl_error
 	a->values = calloc(options_at_most(argc, argv), sizeof(*a->values));
 	if (!a->words || !a->values)
 		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
-	if (find_verb(a, argc, argv, &first, e) != 0)
+	if (find_verb(a, argc, argv, &first, &options, e) != 0)
 		return CTL_USAGE;
 	if (!a->verb)
 		return 0;

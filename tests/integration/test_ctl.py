@@ -65,6 +65,11 @@ def test_two_dashes_end_the_options(tmp_path, path):
     result = ctl("submit", "--", "-no-such-file", path=path, cwd=tmp_path)
     assert result.returncode == 2 and "-no-such-file: No such file" in result.stderr
     assert "-5: not a run's id" in ctl("show", "-5", path=path).stderr
+    before = ctl("--", "submit", "--follow", path=path, cwd=tmp_path)
+    assert before.returncode == 2 and "--follow: No such file" in before.stderr
+    assert "--help: no such verb" in ctl("--", "--help").stderr
+    nothing = ctl("--")
+    assert nothing.returncode == 2 and "usage:" in nothing.stderr
 
 
 def test_no_verb_is_usage():
