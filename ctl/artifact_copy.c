@@ -39,6 +39,7 @@ struct copy {
 struct item {
 	const char *path, *sha256;
 	int64_t bytes;
+	bool altered;     /* see artifact_check.h */
 	int folder;       /* its folder below where to; -1 */
 	const char *name; /* in it */
 	char part[NAME_MAX + 1];
@@ -182,6 +183,8 @@ static enum outcome look_at_target(const struct copy *k, struct item *item)
 		return fail(item, DIFFERS, "what is there is no regular file");
 	if (st.st_size == item->bytes && same_content(item))
 		return PRESENT;
+	if (item->altered)
+		return fail(item, DIFFERS, "another file is there; what is altered replaces none");
 	if (k->force)
 		return COPIED;
 	return fail(item, DIFFERS, "another file is there; --force replaces it");
@@ -346,6 +349,7 @@ static enum outcome copy_item(struct copy *k, json_t *file, struct item *item, s
 	item->path = json_string_value(json_object_get(file, "path"));
 	item->sha256 = json_string_value(json_object_get(file, "sha256"));
 	item->bytes = format_int(file, "bytes", -1);
+	item->altered = json_object_get(file, "altered") != NULL;
 	if (item->path == NULL || !artifact_path_valid(item->path))
 		return fail(item, FAILED, "gpt2d sent a name that no artifact has");
 	if (item->bytes < 0)
@@ -416,16 +420,20 @@ static enum outcome copy_turn(
 
 	json_array_foreach(files, i, file) {
 		const char *path = json_string_value(json_object_get(file, "path"));
-		const char *lacking = NULL;
+		const char *lacking = NULL, *altered = NULL;
 		struct item item = {.folder = -1, .fd = -1};
 
 		if (turn_of(path ? path : "") != turn)
 			continue;
 		if (turn > 0)
+			altered = lacks(files, path, "altered");
+		if (turn > 0)
 			lacking = lacks(files, path, "message");
 		if (turn > 0 && lacking == NULL)
 			lacking = lacks(missing, path, "path");
-		if (lacking != NULL)
+		if (altered != NULL)
+			outcome = fail(&item, FAILED, "not copied: %s is altered", altered);
+		else if (lacking != NULL)
 			outcome = fail(&item, FAILED,
 				"not copied: it says that all is there, and %s is not", lacking);
 		else

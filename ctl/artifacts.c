@@ -1,5 +1,6 @@
 /* gpt2ctl artifacts: the files of a run, and copies of them. */
 #include "ctl/arguments.h"
+#include "ctl/artifact_check.h"
 #include "ctl/artifact_copy.h"
 #include "ctl/client.h"
 #include "ctl/format.h"
@@ -79,7 +80,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	struct client *c = NULL;
 	struct ctl_error e = {0};
 	json_t *result = NULL;
-	bool incomplete = false;
+	bool incomplete = false, altered = false;
 	int64_t id;
 	int exit = arguments_id(args->words[0], &id, &e);
 
@@ -89,6 +90,8 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		exit = client_open(ctl, &c, &e);
 	if (!exit)
 		exit = fetch(c, id, arguments_int(args, "segment", 0), &result, &e);
+	if (!exit)
+		exit = artifact_check_all(c, result, &altered, &e);
 	if (!exit && dir) {
 		exit = artifact_copy_all(
 			ctl, c, result, dir, arguments_has(args, "force"), &incomplete, &e);
@@ -102,7 +105,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	json_decref(result);
 	if (exit)
 		return ctl_fail(ctl, &e);
-	return incomplete ? CTL_TRANSPORT : CTL_OK;
+	return incomplete || altered ? CTL_TRANSPORT : CTL_OK;
 }
 
 const struct verb verb_artifacts = {
@@ -115,7 +118,11 @@ const struct verb verb_artifacts = {
 		"gone are named as missing. With --copy each arrives whole or not at all; one that "
 		"is there already is left as it is, one that was copied in part goes on where it "
 		"stopped. RUN_COMPLETE.txt comes last, and only where all is there that it says is "
-		"whole. The exit code is 1 when not all could be copied, with the reason for each.",
+		"whole. A specification or metrics of another SHA-256 than the RUN_COMPLETE.txt "
+		"beside them has are named as altered on standard error, also without --copy; of a "
+		"copy that RUN_COMPLETE.txt is left out, and the run's as well, and what is "
+		"altered replaces no other file, whatever --force says. The exit code is 1 when "
+		"something is altered or not all could be copied, with the reason for each.",
 	.options = options,
 	.run = run,
 };

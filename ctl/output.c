@@ -120,9 +120,38 @@ static void json_show(struct ctl *ctl, const json_t *reply)
 	emit(ctl, "show", reply);
 }
 
+static void print_error(struct ctl *ctl, const char *message)
+{
+	char clean[sizeof(((struct ctl_error *)0)->message)];
+
+	if (ctl->out_unread)
+		return; /* follow's remark that it shows no more */
+	term_clean_lines(message, clean, sizeof(clean));
+	fprintf(ctl->err.file, "%sgpt2ctl:%s %s\n", term_colour(&ctl->err, TERM_RED),
+		term_colour(&ctl->err, TERM_PLAIN), clean);
+}
+
+/* The files that are not those that their markers were written for (artifact_check.h). */
+static void print_altered(struct ctl *ctl, const json_t *result)
+{
+	char message[sizeof(((struct ctl_error *)0)->message)], path[800], why[160];
+	const json_t *file;
+	size_t i;
+
+	json_array_foreach(json_object_get(result, "files"), i, file) {
+		if (!json_is_string(json_object_get(file, "altered")))
+			continue;
+		snprintf(message, sizeof(message), "altered %s: %s",
+			format_string(file, "path", "?", path, sizeof(path)),
+			format_string(file, "altered", "", why, sizeof(why)));
+		print_error(ctl, message);
+	}
+}
+
 static void json_artifacts(struct ctl *ctl, const json_t *result)
 {
 	emit(ctl, "artifacts", result);
+	print_altered(ctl, result);
 }
 
 static void json_logs(struct ctl *ctl, const json_t *result)
@@ -194,17 +223,6 @@ static void json_event(
 	struct ctl *ctl, struct progress *progress, const char *event, const json_t *params)
 {
 	emit(ctl, event, params);
-}
-
-static void print_error(struct ctl *ctl, const char *message)
-{
-	char clean[sizeof(((struct ctl_error *)0)->message)];
-
-	if (ctl->out_unread)
-		return; /* follow's remark that it shows no more */
-	term_clean_lines(message, clean, sizeof(clean));
-	fprintf(ctl->err.file, "%sgpt2ctl:%s %s\n", term_colour(&ctl->err, TERM_RED),
-		term_colour(&ctl->err, TERM_PLAIN), clean);
 }
 
 static void json_error(struct ctl *ctl, const struct ctl_error *error)
@@ -355,6 +373,12 @@ static void text_metrics(struct ctl *ctl, const json_t *reply)
 	fputs(text ? text : "", ctl->out.file);
 }
 
+static void print_artifacts(struct ctl *ctl, const json_t *result)
+{
+	text_artifacts(ctl, result);
+	print_altered(ctl, result);
+}
+
 /* A text function whose last act is the check of stdout. */
 #define CHECKED(name, call)                                                                        \
 	static void name(struct ctl *ctl, const json_t *object)                                    \
@@ -366,7 +390,7 @@ CHECKED(checked_submitted, text_submitted)
 CHECKED(checked_status, text_status)
 CHECKED(checked_list, text_list)
 CHECKED(checked_show, text_show)
-CHECKED(checked_artifacts, text_artifacts)
+CHECKED(checked_artifacts, print_artifacts)
 CHECKED(checked_logs, text_logs)
 CHECKED(checked_log_line, text_log_line)
 CHECKED(checked_pruned, text_pruned)

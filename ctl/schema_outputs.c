@@ -223,6 +223,7 @@ const struct schema_row schema_outputs[] = {
 	{"bytes", "count", ""},
 	{"announced", "count|null", "its size when the engine had written it"},
 	{"sha256", "sha256|null", "null: it could not be read"},
+	{"altered", "?text", "why it is not the file that RUN_COMPLETE.txt was written for"},
 	{"result", "?=copied,present,differs,failed", "of --copy; present: it was there"},
 	{"message", "?text", "why it was not copied"},
 

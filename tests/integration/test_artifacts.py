@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+import engines
 from helpers import BUILD, RpcError, experiment, spec, wait_for
 
 CTL = BUILD / "ctl" / "gpt2ctl"
@@ -214,10 +215,100 @@ def test_missing_and_altered(daemon, tmp_path):
         missing = c.call("artifacts", id=run)["missing"]
         assert missing == [{"path": f"segments/000-{first}/training_metrics.json", "segment": 0, "bytes": 13}]
         result = ctl(d, "artifacts", run)
-        assert result.returncode == 0
+        assert result.returncode == 1
         assert f"missing   segments/000-{first}/training_metrics.json: the engine wrote it" in result.stdout
         assert f"altered   segments/001-{second}/training_metrics.json: 17 bytes, the engine wrote 13" in result.stdout
         assert ctl(d, "artifacts", run, "--copy", tmp_path).returncode == 1
+
+
+ALTERED = "not what RUN_COMPLETE.txt has the hash of"
+
+
+@pytest.mark.parametrize("figures", ['{"loss": 1.6}', '{"loss": 1.5, "more": 1}'], ids=["same-length", "other-length"])
+def test_altered_metrics_have_no_marker(daemon, tmp_path, figures):
+    """A marker is not handed on with other figures than those whose hash it has."""
+    with daemon() as d, d.client() as c:
+        run = finished(c, spec("one"))
+        metrics = d.state / "runs" / "1-one" / "training_metrics.json"
+        whole = tmp_path / "whole"
+        result = ctl(d, "artifacts", run, "--copy", whole)
+        assert (result.returncode, result.stderr) == (0, "") and (whole / "RUN_COMPLETE.txt").exists()
+        assert "altered" not in json.loads(ctl(d, "artifacts", run, "--json").stdout)["files"][1]
+        good = metrics.read_text()
+        assert figures != good
+        metrics.write_text(figures)
+        said = f"gpt2ctl: altered training_metrics.json: {ALTERED}\n"
+        result = ctl(d, "artifacts", run)
+        assert (result.returncode, result.stderr) == (1, said)
+        result = ctl(d, "artifacts", run, "--json")
+        assert (result.returncode, result.stderr) == (1, said)
+        assert {f["path"]: f.get("altered") for f in json.loads(result.stdout)["files"]} == \
+            {"RUN_COMPLETE.txt": None, "training_metrics.json": ALTERED}
+        to = tmp_path / "to"
+        result = ctl(d, "artifacts", run, "--copy", to)
+        assert (result.returncode, result.stderr) == (1, said)
+        assert "RUN_COMPLETE.txt: not copied: training_metrics.json is altered" in result.stdout
+        assert {path.name for path in to.iterdir()} == {"training_metrics.json"}
+        assert (to / "training_metrics.json").read_text() == figures
+        # a copy that is whole stays so
+        result = ctl(d, "artifacts", run, "--copy", whole, "--force", "--json")
+        assert result.returncode == 1
+        assert {f["path"]: f["result"] for f in json.loads(result.stdout)["files"]} == \
+            {"RUN_COMPLETE.txt": "failed", "training_metrics.json": "differs"}
+        assert (whole / "training_metrics.json").read_text() == good and (whole / "RUN_COMPLETE.txt").exists()
+        # and one that is not becomes it with the file that the marker is of
+        metrics.write_text(good)
+        assert ctl(d, "artifacts", run, "--copy", to).returncode == 1
+        assert ctl(d, "artifacts", run, "--copy", to, "--force").returncode == 0
+        assert subprocess.run(["diff", "-r", whole, to]).returncode == 0
+
+
+def test_what_the_engine_wrote_is_whole(daemon, tmp_path):
+    """The hashes in its markers are those of its files: nothing is altered, every marker is copied."""
+    arms = engines.spec(2, gpus=1, arms={"a": {}, "b": {}}, design={"repetitions": 1})
+    with daemon(ranks=1, engine=engines.PROGRAM) as d, d.client() as c:
+        for run, markers in ((engines.spec(2, gpus=1), 1), (arms, 5)):
+            number = finished(c, run)
+            to = tmp_path / str(number)
+            for args in ((), ("--copy", to), ("--copy", to)):
+                result = ctl(d, "artifacts", number, *args)
+                assert (result.returncode, result.stderr) == (0, ""), result
+            assert subprocess.run(["diff", "-r", c.call("show", id=number)["run"]["dir"], to]).returncode == 0
+            assert len(list(to.rglob("RUN_COMPLETE.txt"))) == markers
+
+
+def test_altered_segment_costs_its_marker_and_the_runs(daemon, tmp_path):
+    with daemon() as d, d.client() as c:
+        run = finished(c, experiment())
+        folders = sorted((d.state / "runs" / "1-exp" / "segments").iterdir())
+        (folders[2] / "training_metrics.json").write_text('{"loss": 1.6}')
+        where = f"segments/{folders[2].name}"
+        result = ctl(d, "artifacts", run, "--copy", tmp_path)
+        said = f"gpt2ctl: altered {where}/training_metrics.json: {ALTERED}\n"
+        assert (result.returncode, result.stderr) == (1, said)
+        for marker in ("RUN_COMPLETE.txt", f"{where}/RUN_COMPLETE.txt"):
+            assert f"left out  {marker}: not copied: {where}/training_metrics.json is altered" in result.stdout
+        assert {path.parent.name for path in tmp_path.rglob("RUN_COMPLETE.txt")} == \
+            {folder.name for folder in folders} - {folders[2].name}
+        assert ctl(d, "artifacts", run, "--segment", 3).returncode == 1
+        assert ctl(d, "artifacts", run, "--segment", 2).returncode == 0
+
+
+def test_altered_specification_or_marker(daemon, tmp_path):
+    """The marker of an experiment has the hash of its spec.json; one that has none vouches for nothing."""
+    with daemon() as d, d.client() as c:
+        run = finished(c, experiment())
+        top = d.state / "runs" / "1-exp"
+        marker = sorted((top / "segments").iterdir())[0] / "RUN_COMPLETE.txt"
+        marker.write_text(marker.read_text().partition(" metrics_sha256=")[0] + "\n")
+        text = (top / "spec.json").read_text()
+        (top / "spec.json").write_text(text[:-2] + " " + text[-1:])
+        result = ctl(d, "artifacts", run, "--copy", tmp_path)
+        assert result.returncode == 1
+        assert sorted(result.stderr.splitlines()) == [
+            f"gpt2ctl: altered segments/{marker.parent.name}/training_metrics.json: {ALTERED}",
+            f"gpt2ctl: altered spec.json: {ALTERED}"]
+        assert len(list(tmp_path.rglob("RUN_COMPLETE.txt"))) == 7 and not (tmp_path / "RUN_COMPLETE.txt").exists()
 
 
 def test_others_are_served_while_a_file_is_hashed(daemon):
