@@ -181,7 +181,13 @@ static const char *arm_name(const json_t *segment)
 	return name ? name : "?";
 }
 
-static int add_segment(struct totals *t, const json_t *segment)
+static bool follows_another_arm(const json_t *segment, const json_t *before)
+{
+	return before && strcmp(arm_name(segment), arm_name(before)) != 0;
+}
+
+/* before: the segment that ran before it, NULL for a run's first. */
+static int add_segment(struct totals *t, const json_t *segment, const json_t *before)
 {
 	const json_t *summary = json_object_get(segment, "summary");
 	const json_t *times = json_object_get(summary, "step_time_ns");
@@ -205,10 +211,11 @@ static int add_segment(struct totals *t, const json_t *segment)
 		arm->parts[p] += format_real(summary, part_keys[p]) *
 			(double)format_int(summary, "tokens_measured", 0);
 	arm->skipped = format_sum(arm->skipped, format_int(summary, "steps_skipped", 0));
-	add_mean(&arm->init_ns, summary, "init_ns");
 	/* before a run's first segment the engines were idle, who knows how long */
-	if (format_int(segment, "segment", 0) > 0)
+	if (follows_another_arm(segment, before)) {
+		add_mean(&arm->init_ns, summary, "init_ns");
 		add_mean(&arm->switch_ns, summary, "switch_ns");
+	}
 	if (!arm->plan)
 		arm->plan = json_object_get(summary, "plan");
 	add_work(&arm->work, summary);
@@ -323,7 +330,7 @@ static int gather(struct totals *t, const json_t *show, const char *baseline, st
 	}
 	find_reference(t, segments);
 	json_array_foreach(segments, i, segment) {
-		if (add_segment(t, segment) != 0)
+		if (add_segment(t, segment, i > 0 ? json_array_get(segments, i - 1) : NULL) != 0)
 			return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
 	}
 	return t->used == 0 ? nothing_done(show, e) : 0;

@@ -311,8 +311,8 @@ const struct schema_row schema_outputs[] = {
 	{"optimizer_mean_s", "real|null", ""},
 	{"seconds", "real|null", "measured"},
 	{"tok_s", "real|null", "tokens over seconds"},
-	{"init_mean_ns", "real|null", "parameters from the seed"},
-	{"switch_mean_ns", "real|null", "from another arm to this one"},
+	{"switch_mean_ns", "real|null", "from another arm's last step to this one's first"},
+	{"init_mean_ns", "real|null", "of it, parameters from the seed"},
 	{"max_loss_diff", "real|null", "to the first segment of the baseline, step by step"},
 	{"losses_identical", "bool", "to the last bit"},
 

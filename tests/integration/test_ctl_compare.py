@@ -8,8 +8,8 @@ from fake_daemon import FakeDaemon
 
 def test_compare(path):
     ms = 1000000
-    show = experiment(segment(0, "A", [10 * ms] * 20, switch_ns=29000 * ms), segment(1, "B", [8 * ms] * 19 + [16 * ms]),
-        segment(2, "B", [8 * ms] * 20, losses=[5.0, 4.25], loss_hash="bb"), segment(3, "A", [10 * ms] * 20))
+    show = experiment(segment(0, "A", [10 * ms] * 20, switch_ns=29000 * ms, init_ns=80 * ms), segment(1, "B", [8 * ms] * 19 + [16 * ms]),
+        segment(2, "B", [8 * ms] * 20, losses=[5.0, 4.25], loss_hash="bb", switch_ns=2 * ms, init_ns=ms), segment(3, "A", [10 * ms] * 20))
     with FakeDaemon(path, show=show):
         value = one_object(ctl("compare", 5, "--json", path=path).stdout)
         text = ctl("compare", 5, path=path, env={"LC_ALL": "C"})
@@ -24,6 +24,7 @@ def test_compare(path):
     assert (a["arm"], a["steps"], a["median_ns"], a["p95_ns"], a["low_n"]) == ("A", 40, 10 * ms, 10 * ms, False)
     assert (b["median_ns"], b["p95_ns"]) == (8 * ms, 8 * ms) # rank 38 of 40
     assert a["tok_s"] == pytest.approx(10000) and b["tok_s"] == pytest.approx(4000 / 0.328)
+    assert a["switch_mean_ns"] == b["switch_mean_ns"] == 12 * ms and a["init_mean_ns"] == b["init_mean_ns"] == 4 * ms
     assert a["losses_identical"] and not b["losses_identical"] and b["max_loss_diff"] == 0.25
     assert value["equal_tokens"] and value["verdict"] is None
     assert [block["ratios"][0]["tok_s_ratio"] for block in value["blocks"]] == pytest.approx([200 / 168, 1.25])
