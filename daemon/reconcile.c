@@ -209,6 +209,13 @@ static int look_for_folders(struct daemon *d)
 	struct absent a = {.daemon = d};
 	int rc = record_each_done(d->store, DONE_LOOKED_AT, look_for_folder, &a);
 
+	/* a row that cannot be read is told where it is asked for, the start does not wait */
+	if (rc == -EBADMSG) {
+		d->runs_away = true;
+		log_write(LOG_WARNING,
+			"runs that are done cannot all be read: retain_runs and retain_days wait");
+		return 0;
+	}
 	d->runs_away = a.n >= DONE_AWAY_MIN && a.absent == a.n;
 	if (rc == 0 && a.absent > 0)
 		log_write(LOG_WARNING,
