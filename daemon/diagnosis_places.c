@@ -75,7 +75,7 @@ static void check_lock(struct diagnosis *d, const char *what, const char *path)
 static bool check_preflight(
 	struct diagnosis *d, const char *check, enum preflight what, const char *setting)
 {
-	char error[PATH_MAX + 512], advice[128];
+	char error[2 * PATH_MAX + 512], advice[128];
 	int rc = preflight_try(what, d->settings, error, sizeof(error));
 
 	if (rc == 0)
@@ -85,7 +85,7 @@ static bool check_preflight(
 	else if (rc == -EACCES)
 		snprintf(advice, sizeof(advice), "run gpt2d as whom it belongs to, or set %s",
 			setting);
-	else if (rc == -EPERM)
+	else if (rc == -EPERM && what == PREFLIGHT_SOCKET)
 		snprintf(advice, sizeof(advice), "chmod o-w that folder, or set %s", setting);
 	else if (rc == -ENOENT)
 		snprintf(advice, sizeof(advice), "make its folder, or set %s", setting);

@@ -40,7 +40,7 @@ static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 static void say(const char *format, ...)
 {
-	char text[2 * PATH_MAX];
+	char text[4 * PATH_MAX];
 	va_list args;
 
 	va_start(args, format);
@@ -132,18 +132,36 @@ static void print_warning(const char *text, void *arg)
 	say("warning: %s", text);
 }
 
-/* Of files and folders that the settings name; rights may be others' than who asks with -n. */
+/* Whether the file belongs to somebody else, so that gpt2d may run with other rights than ours. */
+static bool is_of_others(const char *file)
+{
+	struct stat st;
+
+	return stat(file, &st) == 0 && st.st_uid != geteuid();
+}
+
+/* Of files and folders that the settings name. */
 static bool test_places(const struct settings *s)
 {
-	char error[PATH_MAX + 512];
-	bool good = true;
-	int rc;
+	char error[2 * PATH_MAX + 512], place[PATH_MAX + 32] = "";
+	bool good = true, in_file;
+	int line = 0, rc;
 
 	for (enum preflight i = 0; i < PREFLIGHTS; i++) {
 		rc = preflight_is_set(i, s) ? preflight_try(i, s, error, sizeof(error)) : 0;
-		if (rc == 0 || rc == -EACCES || rc == -EROFS)
+		if (rc == 0)
 			continue;
-		say("%s", error);
+		in_file = settings_in_file(s, preflight_setting(i), &line);
+		place[0] = '\0';
+		if (in_file)
+			snprintf(place, sizeof(place), "%s:%d: ", s->config_file, line);
+		if (rc == -EACCES && in_file && is_of_others(s->config_file)) {
+			say("warning: %s%s (asked by uid %u, who may not be the user that gpt2d "
+			    "runs as)",
+				place, error, (unsigned)geteuid());
+			continue;
+		}
+		say("%s%s", place, error);
 		good = false;
 	}
 	preflight_warn(s, print_warning, NULL);
@@ -203,7 +221,7 @@ static int set_environment(void)
 static int run_with_log(struct settings *settings, int argc, char **argv)
 {
 	struct engine_program program;
-	char error[PATH_MAX + 512];
+	char error[2 * PATH_MAX + 512];
 	int rc = engine_program_find(settings, &program, error, sizeof(error));
 
 	if (rc < 0) {

@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "daemon/address.h"
@@ -44,6 +46,36 @@ static void folder_of(const char *path, char *out)
 		slash[slash == out] = '\0';
 }
 
+/* Whether its folders are the kernel's, whatever their modes let one do. */
+static bool is_of_kernel(const char *folder)
+{
+	static const long types[] = {PROC_SUPER_MAGIC, SYSFS_MAGIC, CGROUP_SUPER_MAGIC,
+		CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC, SECURITYFS_MAGIC,
+		DEVPTS_SUPER_MAGIC};
+	struct statfs fs;
+
+	if (statfs(folder, &fs) < 0)
+		return false;
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if ((long)fs.f_type == types[i])
+			return true;
+	return false;
+}
+
+/* at: what is there of path, or stands in its way. */
+static int refuse_folder(int rc, const char *what, const char *path, const char *at, char *error,
+	size_t error_bytes)
+{
+	const bool itself = strcmp(path, at) == 0;
+
+	snprintf(error, error_bytes,
+		"%s: %s: %s%s%s%s; a folder that can be written to is needed, or a path where one "
+		"can be made",
+		what, path, itself ? "" : "cannot be made: ", itself ? "" : at, itself ? "" : ": ",
+		rc == -EOPNOTSUPP ? "a file system of the kernel" : strerror(-rc));
+	return rc;
+}
+
 /* A folder that is there, to write in, or one that can be made. */
 static int try_folder(const char *what, const char *path, char *error, size_t error_bytes)
 {
@@ -58,15 +90,17 @@ static int try_folder(const char *what, const char *path, char *error, size_t er
 	while (stat(at, &st) < 0) {
 		rc = -errno;
 		if ((rc != -ENOENT && rc != -ENOTDIR) || strrchr(at, '/') == NULL)
-			return refuse(rc, what, at, error, error_bytes);
+			return refuse_folder(rc, what, path, at, error, error_bytes);
 		if (lstat(at, &st) == 0) /* a link that leads nowhere: no folder is made there */
-			return refuse(rc, what, at, error, error_bytes);
+			return refuse_folder(rc, what, path, at, error, error_bytes);
 		*strrchr(at, '/') = '\0';
 		if (at[0] == '\0')
 			strcpy(at, "/");
 	}
 	rc = S_ISDIR(st.st_mode) ? may(at, W_OK | X_OK) : -ENOTDIR;
-	return rc < 0 ? refuse(rc, what, at, error, error_bytes) : 0;
+	if (rc == 0 && strcmp(at, path) != 0 && is_of_kernel(at))
+		rc = -EOPNOTSUPP;
+	return rc < 0 ? refuse_folder(rc, what, path, at, error, error_bytes) : 0;
 }
 
 /* A file that is there, to write to, or one that can be made in its folder. */
@@ -200,6 +234,18 @@ int preflight_try(enum preflight what, const struct settings *s, char *error, si
 	};
 
 	return tries[what](s, error, error_bytes);
+}
+
+const char *preflight_setting(enum preflight what)
+{
+	static const char *const names[PREFLIGHTS] = {
+		[PREFLIGHT_LOG] = "log_file",
+		[PREFLIGHT_METRICS] = "metrics_file",
+		[PREFLIGHT_STATE] = "state_dir",
+		[PREFLIGHT_SOCKET] = "socket",
+	};
+
+	return names[what];
 }
 
 bool preflight_is_set(enum preflight what, const struct settings *s)

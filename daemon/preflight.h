@@ -21,7 +21,9 @@ enum preflight {
 
 /* 0, or a negative errno with error, which names the path. */
 int preflight_try(enum preflight what, const struct settings *s, char *error, size_t error_bytes);
-/* Whether the setting behind it is given; if not, the standard place is meant. */
+/* The name of the setting behind it. */
+const char *preflight_setting(enum preflight what);
+/* Whether that is given; if not, the standard place is meant. */
 bool preflight_is_set(enum preflight what, const struct settings *s);
 
 /* What does not keep gpt2d from starting, and is most likely not meant: called for each. */

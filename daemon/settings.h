@@ -101,6 +101,9 @@ void settings_take(struct settings *s, const struct settings *fresh,
 int settings_set(
 	struct settings *s, const char *name, const char *value, char *error, size_t error_bytes);
 
+/* Whether a setting's value is that of the file, and in which line of config_file. */
+bool settings_in_file(const struct settings *s, const char *name, int *line);
+
 /* Borrowed. */
 struct data_roots settings_data_roots(const struct settings *s);
 

@@ -207,12 +207,23 @@ static int take_file(struct settings *s, const char *asked, FILE *errors)
 	return rc < 0 && rc != -ENOMEM ? -EINVAL : rc;
 }
 
-/* "FILE:LINE: " of a setting, where it came from the file. */
+bool settings_in_file(const struct settings *s, const char *name, int *line)
+{
+	const struct settings_row *row = settings_find(name);
+	const ptrdiff_t i = row != NULL ? row - settings_rows : -1;
+
+	if (i < 0 || s->source[i] != BY_FILE || s->config_file == NULL)
+		return false;
+	*line = s->line[i];
+	return true;
+}
+
 static void print_place(const struct settings *s, const char *name, FILE *errors)
 {
-	for (size_t i = 0; i < settings_n_rows; i++)
-		if (strcmp(settings_rows[i].name, name) == 0 && s->source[i] == BY_FILE)
-			fprintf(errors, "%s:%d: ", s->config_file, s->line[i]);
+	int line;
+
+	if (settings_in_file(s, name, &line))
+		fprintf(errors, "%s:%d: ", s->config_file, line);
 }
 
 /* What no single row can say. */

@@ -225,7 +225,9 @@ def test_the_example_is_the_table(tmp_path):
     lines = [line.removeprefix("#") for line in shown.splitlines() if " = " in line and not line.startswith("# ")]
     lines = [line for line in lines if "_group" not in line]
     assert len(lines) > 15
-    assert run("-n", conf=write(tmp_path, "\n".join(lines))).returncode == 0
+    tested = run("-n", conf=write(tmp_path, "\n".join(lines)))
+    others = [line for line in tested.stderr.splitlines() if "warning: " not in line and "Permission denied" not in line]
+    assert tested.returncode == 0 or (os.geteuid() != 0 and others == []), tested
 
 
 def test_places_of_ones_own():
@@ -309,3 +311,50 @@ def test_options():
             (("--engine", "/nowhere/engine"), "engine: /nowhere/engine: No such file or directory")):
         refused = run(*arguments)
         assert refused.returncode == 2 and refused.stderr.startswith("gpt2d: " + says), refused.stderr
+
+
+def test_a_place_that_cannot_be(tmp_path):
+    """Told with its line, what is in the way, and what is needed; nothing is made."""
+    (tmp_path / "file").touch()
+    (tmp_path / "to-nowhere").symlink_to(tmp_path / "none")
+    needed = "a folder that can be written to is needed, or a path where one can be made"
+    for value, why in (
+            (f"{tmp_path}/file", "Not a directory"),
+            (f"{tmp_path}/file/a/b", f"cannot be made: {tmp_path}/file: Not a directory"),
+            (f"{tmp_path}/to-nowhere/a", f"cannot be made: {tmp_path}/to-nowhere: No such file or directory"),
+            ("/proc/none/state", "cannot be made: /proc: a file system of the kernel"),
+            ("/sys/none", "cannot be made: /sys: a file system of the kernel")):
+        if value[1:5] in ("proc", "sys/") and os.geteuid() != 0:
+            continue  # others may not write there anyway
+        conf = write(tmp_path, f"ranks = 2\nstate_dir = {value}\n")
+        before = sorted(tmp_path.rglob("*"))
+        told = f"state_dir: {value}: {why}; {needed}\n"
+        refused = run("-n", conf=conf)
+        assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", f"gpt2d: {conf}:2: {told}")
+        refused = run("-n", "--state-dir", value, conf="/dev/null")
+        assert (refused.returncode, refused.stderr) == (2, f"gpt2d: {told}")
+        assert sorted(tmp_path.rglob("*")) == before
+    assert run("-n", conf=write(tmp_path, f"state_dir = {tmp_path}/a/b/c\n")).returncode == 0
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_place_without_rights():
+    """An error in one's own file; in another's it is only said, for gpt2d may run as somebody else."""
+    user = 65534 if os.geteuid() == 0 else None
+    with tempfile.TemporaryDirectory(prefix="gpt2d-") as home:
+        os.chmod(home, 0o755)
+        closed = Path(home) / "closed"
+        closed.mkdir(mode=0o555)
+        conf = write(Path(home), f"state_dir = {closed}/state\n", 0o644)
+        if user:
+            os.chown(conf, user, -1)
+        refused = run("-n", conf=conf, user=user)
+        if user and "gpt2d.conf" not in refused.stderr:
+            pytest.skip("the build cannot be reached by another user")
+        told = f"{conf}:1: state_dir: {closed}/state: cannot be made: {closed}: Permission denied; "
+        assert refused.returncode == 2 and refused.stderr.startswith(f"gpt2d: {told}"), refused
+        if user:
+            os.chown(conf, 0, -1)
+            warned = run("-n", conf=conf, user=user)
+            assert warned.returncode == 0 and warned.stderr.startswith(f"gpt2d: warning: {told}"), warned
+            assert "asked by uid 65534" in warned.stderr

@@ -69,9 +69,12 @@ def test_a_file_system_that_is_read_only(home):
         pytest.skip("no tmpfs can be mounted here")
     try:
         verdict, found, advice = checks(home, "--state-dir", place / "state", status=1)["state"]
+        tested = subprocess.run([GPT2D, "-c", "/dev/null", "-n", "--state-dir", place / "state"], capture_output=True, text=True,
+            timeout=60, check=False)
     finally:
         subprocess.run(["umount", "-l", str(place)], check=False)
     assert verdict == "fail" and "Read-only file system" in found
+    assert (tested.returncode, tested.stderr) == (2, f"gpt2d: {found}\n")
     assert advice == "mount it for writing, or set state_dir"
 
 
@@ -190,7 +193,7 @@ def test_places_where_the_start_fails(home):
         assert told == status, (words, text)
         verdict, found, advice = checks(home, "--engine", FAKE_ENGINE, *words, status=1)[name]
         assert (verdict, found) == ("fail", text) and advice, words
-        assert text.count(str(home)) == 1, text
+        assert 1 <= text.count(str(home)) <= 2, text  # what was asked for, and what is in its way
         tested = subprocess.run([GPT2D, "-c", "/dev/null", "-n", *words], capture_output=True, text=True, timeout=60,
             check=False)
         assert (tested.returncode, tested.stdout, tested.stderr) == (2, "", f"gpt2d: {text}\n")
@@ -276,8 +279,7 @@ def test_places(home):
     (home / "open").chmod(0o777)
     verdict, found, advice = checks(home, "--socket", home / "open/s", status=1)["socket"]
     assert verdict == "fail" and "everybody can write to its folder" in found and "chmod o-w" in advice
-    found = checks(home, "--state-dir", "/proc/gpt2d", status=1)
-    assert found["database"][0] == "fail"
+    assert checks(home, "--state-dir", "/proc/gpt2d", status=1)["state"][0] == "fail"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
