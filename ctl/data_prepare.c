@@ -205,10 +205,23 @@ static int write_files(struct preparation *p, json_t *files, struct ctl_error *e
 	return token_file_commit(&p->out, e);
 }
 
+/* It can be read once. */
+static int check_stdin(const struct arguments *args, struct ctl_error *e)
+{
+	int n = 0;
+
+	for (size_t i = 0; i < args->n_words; i++)
+		n += strcmp(args->words[i], "-") == 0;
+	if (n <= 1)
+		return 0;
+	return ctl_error_set(e, CTL_USAGE,
+		"data prepare: \"-\" is given %d times; standard input can be read once", n);
+}
+
 static int prepare(
 	struct preparation *p, const struct arguments *args, json_t *files, struct ctl_error *e)
 {
-	if (settings(p, args, e) != 0)
+	if (check_stdin(args, e) != 0 || settings(p, args, e) != 0)
 		return e->exit;
 	if (token_file_create(&p->out, p->out_path, p->headed, e) != 0)
 		return e->exit;
@@ -254,9 +267,9 @@ const struct verb verb_data_prepare = {
 	.max_args = -1,
 	.summary = "turn text files into a token file that a run can train on",
 	.text = "Each file is a document; they are joined in the order given with the tokenizer's "
-		"separator between them; \"-\" is standard input. Nothing is left behind when it "
-		"fails, and an older file is replaced only by a whole new one. The model's "
-		"vocab_size must be at least the one printed.",
+		"separator between them; \"-\", once, is standard input. Nothing is left behind "
+		"when it fails, and an older file is replaced only by a whole new one. The "
+		"model's vocab_size must be at least the one printed.",
 	.options = options,
 	.run = run,
 };

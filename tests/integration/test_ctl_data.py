@@ -83,6 +83,7 @@ def test_one_huge_line(tmp_path):
     (["text"], "--output OUT is needed"),
     (["-o", "o.bin"], "IN... needed"),
     (["text", "-o", "text"], "is the output too"),
+    (["-", "text", "-", "-", "-o", "o.bin"], 'data prepare: "-" is given 3 times; standard input can be read once'),
     (["text", "-o", "no/such/folder/o.bin"], "gpt2ctl: no/such/folder: No such file or directory"),
     (["text", "-o", "text/o.bin"], "gpt2ctl: text: Not a directory"),
     (["text", "-o", "o.bin", "--tokenizer", "byte"], "did you mean bytes"),
