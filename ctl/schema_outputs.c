@@ -167,7 +167,7 @@ const struct schema_row schema_outputs[] = {
 	{"progress", "progress|null", ""},
 	{"outlook", "outlook|null", "null: it is not queued"},
 
-	{"wait", SCHEMA_OUTPUT, "Runs that have ended, or why that is not known."},
+	{"wait", SCHEMA_OUTPUT, "Runs that ended (--any: the first), or why that is not known."},
 	{"runs", "[waited]", ""},
 	{"exit", "count", "the exit code"},
 

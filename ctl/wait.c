@@ -13,7 +13,8 @@
 
 static const struct option_row options[] = {
 	{"any", 'a', OPTION_FLAG, NULL, 0, 0,
-		"until the first of them has ended; the exit code is of that one"},
+		"until the first of them has ended; the exit code is of that one; an id of no run "
+		"is named, and the others are waited for"},
 	{"timeout", 't', OPTION_REAL, "SECONDS", 0.0, 1e9,
 		"give up after this time with exit code 124; 0: look once"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
@@ -27,6 +28,8 @@ struct waited {
 	char name[80];
 	bool followed;
 	json_t *row; /* NULL: it has not ended */
+	bool ended;  /* it has; else row says why that is not known */
+	char ended_at[40];
 };
 
 struct wait {
@@ -61,7 +64,7 @@ static struct waited *open_run(const struct wait *w)
 	for (size_t i = w->n; i > 0; i--) {
 		if (!w->runs[i - 1].row)
 			open = &w->runs[i - 1];
-		else if (w->any)
+		else if (w->any && w->runs[i - 1].ended)
 			return NULL;
 	}
 	return open;
@@ -74,9 +77,12 @@ static void set_ended(struct waited *r, const json_t *object)
 
 	format_string(object, "state", "", state, sizeof(state));
 	format_string(object, "reason", "", reason, sizeof(reason));
-	if (!r->row && watch_exit(state) >= 0)
-		r->row = json_pack("{s:I, s:s, s:s, s:s, s:i}", "id", (json_int_t)r->id, "name",
-			r->name, "state", state, "reason", reason, "exit", watch_exit(state));
+	if (r->row || watch_exit(state) < 0)
+		return;
+	r->ended = true;
+	format_string(object, "ended_at", "", r->ended_at, sizeof(r->ended_at));
+	r->row = json_pack("{s:I, s:s, s:s, s:s, s:i}", "id", (json_int_t)r->id, "name",
+		r->name, "state", state, "reason", reason, "exit", watch_exit(state));
 }
 
 /* Why it is not known how it ends; with JSON the one object printed at the end holds it. */
@@ -241,16 +247,32 @@ static void give_up(struct wait *w, int exit, struct ctl_error *e)
 	}
 }
 
+/* With --any: of those that had ended when they were asked for, the one that did so first. */
+static const struct waited *first_ended(const struct wait *w)
+{
+	const struct waited *first = NULL;
+
+	for (size_t i = 0; w->any && i < w->n; i++)
+		if (w->runs[i].ended &&
+			(!first || strcmp(w->runs[i].ended_at, first->ended_at) < 0))
+			first = &w->runs[i];
+	return first;
+}
+
 static int report(const struct wait *w)
 {
+	const struct waited *first = first_ended(w);
 	json_t *rows = json_array(), *result;
 	int exit = CTL_OK;
 
 	for (size_t i = 0; i < w->n; i++) {
-		if (!w->runs[i].row)
+		const struct waited *r = &w->runs[i];
+
+		if (!r->row || (first && r->ended && r != first))
 			continue;
-		exit = watch_worse(exit, (int)format_int(w->runs[i].row, "exit", 0));
-		json_array_append(rows, w->runs[i].row);
+		if (!first || r == first)
+			exit = watch_worse(exit, (int)format_int(r->row, "exit", 0));
+		json_array_append(rows, r->row);
 	}
 	result = json_pack("{s:o, s:i}", "runs", rows, "exit", exit);
 	w->ctl->output->waited(w->ctl, result);
@@ -308,8 +330,11 @@ const struct verb verb_wait = {
 	.max_args = -1,
 	.summary = "wait until runs have ended; the exit code tells how",
 	.text = "The exit code is 0 only when all of them are done; otherwise that of the worst: "
-		"no such run (7), failed (4), cancelled or interrupted (6). A gpt2d that goes "
-		"away is looked for again for 5 s.",
+		"no such run (7), failed (4), cancelled or interrupted (6). With --any it is that "
+		"of the run that ended first, also of several that had ended before; a run that "
+		"is not there, or is no more (prune), is named on standard error and decides "
+		"nothing: the exit code is 7 when none of them is there. A gpt2d that goes away "
+		"is looked for again for 5 s.",
 	.options = options,
 	.run = run,
 };

@@ -210,6 +210,35 @@ def test_wait_for_any(daemon):
         ctl(d, "cancel", long)
 
 
+def test_wait_for_any_beside_runs_that_are_not_there(daemon):
+    """What is pruned is named and decides nothing while another can; of several that have ended the first one does."""
+    with daemon() as d:
+        pruned, first = submit(d, spec("pruned")), submit(d, spec("first"))
+        assert ctl(d, "wait", pruned, first).returncode == 0
+        failed = submit(d, spec("fail.r0.s2"))
+        assert ctl(d, "wait", failed).returncode == 4
+        for run in (first, failed):
+            assert ctl(d, "keep", run).returncode == 0
+        assert ctl(d, "prune", "--keep", 0, "--yes").returncode == 0
+        for ids in ((pruned, first), (first, pruned), (99, failed, first, pruned)):
+            result = ctl(d, "wait", "--any", *ids)
+            assert (result.returncode, result.stdout) == (0, f"run {first} first: done\n"), result
+            assert f"run {pruned}: no such run" in result.stderr
+        rows = one_object(ctl(d, "wait", "--any", pruned, first, failed, "--json"))
+        assert [(row["id"], row["state"], row["exit"]) for row in rows["runs"]] == [(pruned, None, 7), (first, "done", 0)]
+        assert rows["exit"] == 0
+        assert ctl(d, "wait", "--any", pruned, 99).returncode == 7
+        assert ctl(d, "wait", "--any", pruned, failed).returncode == 4
+        assert ctl(d, "wait", pruned, first).returncode == 7
+        long = begun(d, submit(d, spec("long-ms20", 100000)))
+        assert ctl(d, "wait", "--any", pruned, long, "-t", 0).returncode == 124
+        waiting = started(d, "wait", "--any", pruned, long)
+        assert f"run {pruned}: no such run" in waiting.stderr.readline()
+        assert ctl(d, "cancel", long).returncode == 0
+        waiting.communicate(timeout=PATIENCE_S)
+        assert waiting.returncode == 6
+
+
 def test_to_look_once(daemon):
     """A time-out of 0 finds what has come about, and says what has not."""
     with daemon() as d:
