@@ -21,6 +21,10 @@
 #include "proto/protocol.h"
 
 enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128 };
+enum {
+	DESCRIPTORS_PER_RANK = 2, /* its link, what it prints */
+	DESCRIPTORS_ELSE = 62, /* and the other ends of those while a process is started */
+};
 
 struct seat {
 	TAILQ_ENTRY(seat) link;
@@ -94,15 +98,32 @@ static void turn_away_all(int fd, const char *why, int64_t limit, const char *se
 	turn_away(fd, text);
 }
 
-/* The rest is kept for engines, the database and the files of runs. A new one has the least number
- * that is free, so that its number tells how many there are. */
-static int descriptors_for_clients(void)
+int64_t control_descriptors_kept(int64_t ranks)
 {
+	return DESCRIPTORS_ELSE + ranks * DESCRIPTORS_PER_RANK;
+}
+
+/* Whether all but those that are kept are clients'. */
+static bool descriptors_taken(const struct control *c)
+{
+	const int64_t kept = control_descriptors_kept(c->o.settings->ranks);
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > INT_MAX)
-		return INT_MAX;
-	return (int)limit.rlim_cur - CONTROL_DESCRIPTORS_KEPT;
+		return false;
+	return c->n_clients >= (int64_t)limit.rlim_cur - kept;
+}
+
+static void turn_away_starved(const struct control *c, int fd)
+{
+	char text[160];
+
+	snprintf(text, sizeof(text),
+		"gpt2d has no more descriptors for clients: %lld are kept for %lld ranks and "
+		"files; end some clients, or raise LimitNOFILE= of the unit, ulimit -Hn",
+		(long long)control_descriptors_kept(c->o.settings->ranks),
+		(long long)c->o.settings->ranks);
+	turn_away(fd, text);
 }
 
 static int let_in(struct control *c, int fd, const struct ucred *peer)
@@ -168,8 +189,8 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) {
 		log_write(LOG_WARNING, "client: no credentials: %s", strerror(errno));
 		close(fd);
-	} else if (fd >= descriptors_for_clients() && !make_room(c, true, 0)) {
-		turn_away(fd, "gpt2d has no more descriptors for clients");
+	} else if (descriptors_taken(c) && !make_room(c, true, 0)) {
+		turn_away_starved(c, fd);
 	} else if (c->n_clients >= s->clients_max && !make_room(c, true, 0)) {
 		turn_away_all(fd, "too many clients", s->clients_max, "clients");
 	} else if (clients_of(c, peer.uid) >= s->clients_per_uid &&
@@ -205,8 +226,10 @@ int control_create(const struct control_options *options, struct control **out)
 {
 	struct control *c = calloc(1, sizeof(*c));
 
-	if (c == NULL)
+	if (c == NULL) {
+		close(options->fd);
 		return -ENOMEM;
+	}
 	c->o = *options;
 	TAILQ_INIT(&c->seats);
 	c->resume = evtimer_new(c->o.client.base, on_resume, c);

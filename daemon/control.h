@@ -9,15 +9,18 @@
 struct control;
 struct settings;
 
+/* With descriptors for fewer, its own user's gpt2ctl might not reach gpt2d. */
+enum { CONTROL_CLIENTS_MIN = 16 };
+
 /*
- * Descriptors that clients leave to engines, the database and the files of runs; with fewer than
- * the second nobody could speak to gpt2d, its own user's gpt2ctl included.
+ * Descriptors that clients leave to the engines of so many ranks, the database and the files of
+ * runs.
  */
-enum { CONTROL_DESCRIPTORS_KEPT = 64, CONTROL_DESCRIPTORS_MIN = CONTROL_DESCRIPTORS_KEPT + 16 };
+int64_t control_descriptors_kept(int64_t ranks);
 
 struct control_options {
 	struct client_options client;
-	int fd; /* bound and not yet listening; owned by control from here on */
+	int fd; /* bound and not yet listening; control's from the call on, also where that fails */
 	const struct settings *settings; /* limits and admins, as they are at each time */
 };
 

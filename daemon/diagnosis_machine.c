@@ -20,9 +20,6 @@
 
 enum {
 	BUILT_S = 1735689600, /* 2025: a clock before that has never been set */
-	DESCRIPTORS_PER_CLIENT = 1,
-	DESCRIPTORS_PER_RANK = 3, /* its link, what it prints; and more while it is started */
-	DESCRIPTORS_ELSE = 128,
 	PROCESSES_ELSE = 10,  /* gpt2d's four, the checker's, what looks at versions */
 	THREADS_OF_RANK = 6, /* beside those that compute */
 };
@@ -149,26 +146,42 @@ static void check_cpu_time(struct diagnosis *d)
 			(unsigned long long)cpu.rlim_cur);
 }
 
-static void check_limits(struct diagnosis *d)
+/* gpt2d raises the soft limit to the hard one. */
+static void check_descriptors(struct diagnosis *d)
 {
 	const struct settings *s = d->settings;
-	rlim_t needed =
-		(rlim_t)(s->clients_max * DESCRIPTORS_PER_CLIENT +
-			s->ranks * DESCRIPTORS_PER_RANK + DESCRIPTORS_ELSE);
-	struct rlimit files, locked;
+	const int64_t kept = control_descriptors_kept(s->ranks);
+	struct rlimit files;
 	char text[32];
 
-	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || getrlimit(RLIMIT_MEMLOCK, &locked) < 0)
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
 		return;
 	limit_text(files.rlim_max, text, sizeof(text));
-	if (files.rlim_max < needed)
-		diagnosis_add(d, "nofile",
-			files.rlim_max < CONTROL_DESCRIPTORS_MIN ? VERDICT_FAIL : VERDICT_WARN,
+	if (files.rlim_max < (rlim_t)(kept + CONTROL_CLIENTS_MIN))
+		diagnosis_add(d, "nofile", VERDICT_FAIL,
+			"raise it (LimitNOFILE= of the unit, ulimit -Hn)",
+			"%s descriptors, %" PRId64 " needed at least (%" PRId64 " for %" PRId64
+			" ranks and files, %d for clients)",
+			text, kept + CONTROL_CLIENTS_MIN, kept, s->ranks, CONTROL_CLIENTS_MIN);
+	else if (files.rlim_max < (rlim_t)(kept + s->clients_max))
+		diagnosis_add(d, "nofile", VERDICT_WARN,
 			"raise it (LimitNOFILE= of the unit, ulimit -Hn), or lower clients",
-			"%s descriptors, %llu for as many clients as are allowed", text,
-			(unsigned long long)needed);
+			"%s descriptors, %" PRId64 " of them kept for %" PRId64
+			" ranks and files: fewer than clients (%" PRId64 ") are let in",
+			text, kept, s->ranks, s->clients_max);
 	else
-		diagnosis_add(d, "nofile", VERDICT_OK, NULL, "%s", text);
+		diagnosis_add(d, "nofile", VERDICT_OK, NULL,
+			"%s, %" PRId64 " of them kept for %" PRId64 " ranks and files", text, kept,
+			s->ranks);
+}
+
+static void check_locked(struct diagnosis *d)
+{
+	struct rlimit locked;
+	char text[32];
+
+	if (getrlimit(RLIMIT_MEMLOCK, &locked) < 0)
+		return;
 	limit_text(locked.rlim_max, text, sizeof(text));
 	if (d->program.device == DEVICE_CUDA && locked.rlim_max < (rlim_t)SHM_BYTES)
 		diagnosis_add(d, "memlock", VERDICT_WARN,
@@ -275,7 +288,8 @@ void diagnosis_machine(struct diagnosis *d)
 	check_processors(d);
 	check_memory(d);
 	check_shm(d);
-	check_limits(d);
+	check_descriptors(d);
+	check_locked(d);
 	check_processes(d);
 	check_file_size(d);
 	check_cpu_time(d);

@@ -53,8 +53,9 @@ static void say(const char *format, ...)
 }
 
 /* Descriptors for as many clients as the system lets us have; 0, or -EMFILE when that is none. */
-static int raise_descriptors(void)
+static int raise_descriptors(const struct settings *s)
 {
+	const int64_t kept = control_descriptors_kept(s->ranks);
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
@@ -63,12 +64,22 @@ static int raise_descriptors(void)
 	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
 		log_write(LOG_WARNING, "descriptors: the limit cannot be raised: %s",
 			strerror(errno));
-	if (limit.rlim_max >= CONTROL_DESCRIPTORS_MIN)
+	if (limit.rlim_max >= (rlim_t)(kept + s->clients_max))
 		return 0;
+	if (limit.rlim_max >= (rlim_t)(kept + CONTROL_CLIENTS_MIN)) {
+		log_write(LOG_WARNING,
+			"%llu descriptors, %lld of them kept for %lld ranks and files: fewer than "
+			"clients (%lld) are let in; raise the limit (LimitNOFILE= of the unit, "
+			"ulimit -Hn), or lower clients",
+			(unsigned long long)limit.rlim_max, (long long)kept, (long long)s->ranks,
+			(long long)s->clients_max);
+		return 0;
+	}
 	log_write(LOG_ERROR,
-		"%llu descriptors, %d needed at least: raise the limit (LimitNOFILE= of the unit, "
-		"ulimit -Hn)",
-		(unsigned long long)limit.rlim_max, CONTROL_DESCRIPTORS_MIN);
+		"%llu descriptors, %lld needed at least (%lld for %lld ranks and files, %d for "
+		"clients): raise the limit (LimitNOFILE= of the unit, ulimit -Hn)",
+		(unsigned long long)limit.rlim_max, (long long)(kept + CONTROL_CLIENTS_MIN),
+		(long long)kept, (long long)s->ranks, CONTROL_CLIENTS_MIN);
 	return -EMFILE;
 }
 
@@ -241,7 +252,7 @@ static int run_with_log(struct settings *settings, int argc, char **argv)
 			rc == -EAGAIN ? starved_text(rc) : log_error_text(rc));
 		return rc == -EAGAIN ? STATUS_FAILED : STATUS_USAGE;
 	}
-	rc = raise_descriptors() < 0 ? STATUS_FAILED : run(settings, &program, argc, argv);
+	rc = raise_descriptors(settings) < 0 ? STATUS_FAILED : run(settings, &program, argc, argv);
 	log_finish();
 	return rc;
 }

@@ -309,7 +309,8 @@ def test_more_than_there_is(home):
         "--json", "--socket", home / "s", "--state-dir", home / "state"], capture_output=True, text=True,
         timeout=180, check=True)
     nofile = next(c for c in json.loads(done.stdout)["checks"] if c["check"] == "nofile")
-    assert nofile["verdict"] == "warn" and nofile["found"].startswith("100 descriptors")
+    assert nofile["verdict"] == "warn" and nofile["found"] == (
+        "100 descriptors, 64 of them kept for 1 ranks and files: fewer than clients (512) are let in")
 
 
 @pytest.mark.parametrize("blocks", [0, 20])
@@ -416,3 +417,15 @@ def test_too_few_descriptors_for_any_client(home):
     done = subprocess.run([*few, "--check", "--json"], capture_output=True, text=True, timeout=180, check=False)
     nofile = next(c for c in json.loads(done.stdout)["checks"] if c["check"] == "nofile")
     assert done.returncode == 1 and nofile["verdict"] == "fail"
+
+
+def test_descriptors_for_many_ranks(home):
+    """Each rank needs two: what is enough for one is too few for 40."""
+    limited = ["/bin/sh", "-c", 'ulimit -n 150; exec "$0" "$@"', GPT2D, "-c", "/dev/null", "--socket", home / "s",
+        "--state-dir", home / "state", "--ranks", "40"]
+    started = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
+    said = "150 descriptors, 158 needed at least (142 for 40 ranks and files, 16 for clients)"
+    assert started.returncode == 1 and said in started.stderr
+    done = subprocess.run([*limited, "--check", "--json"], capture_output=True, text=True, timeout=180, check=False)
+    nofile = next(c for c in json.loads(done.stdout)["checks"] if c["check"] == "nofile")
+    assert nofile["verdict"] == "fail" and nofile["found"] == said
