@@ -13,14 +13,36 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/filesystem.h"
 #include "daemon/log.h"
 
 enum { LOCK_TRIES = 20, LOCK_PAUSE_MS = 25 };
+
+/* The name of path, which was made just now, is on disk. */
+static int sync_name(const char *path)
+{
+	char parent[PATH_MAX], *slash;
+	int rc;
+
+	snprintf(parent, sizeof(parent), "%s", path);
+	slash = strrchr(parent, '/');
+	if (slash == NULL)
+		strcpy(parent, ".");
+	else
+		slash[slash == parent] = '\0';
+	rc = filesystem_sync(parent);
+	if (rc != -EACCES)
+		return rc;
+	log_write(LOG_WARNING, "%s: cannot be read, so that the name of %s may be lost with power",
+		parent, path);
+	return 0;
+}
 
 int place_make_dirs(const char *dir, char *error, size_t error_bytes)
 {
 	char path[PATH_MAX];
 	size_t n = strlen(dir);
+	int rc;
 
 	if (n >= sizeof(path)) {
 		snprintf(error, error_bytes, "%s: too long", dir);
@@ -33,9 +55,11 @@ int place_make_dirs(const char *dir, char *error, size_t error_bytes)
 		if (kept != '/' && kept != '\0')
 			continue;
 		*c = '\0';
-		if (mkdir(path, 0700) < 0 && errno != EEXIST && access(path, F_OK) < 0) {
-			int rc = -errno;
-
+		if (mkdir(path, 0700) == 0)
+			rc = sync_name(path);
+		else
+			rc = errno == EEXIST || access(path, F_OK) == 0 ? 0 : -errno;
+		if (rc < 0) {
 			snprintf(error, error_bytes, "%s: %s", path, strerror(-rc));
 			return rc;
 		}

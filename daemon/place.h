@@ -12,7 +12,7 @@
 
 /* All: 0, or a negative errno with error. */
 
-/* Make dir and what is above it (each 0700). */
+/* Make dir and what is above it (each 0700); names of what is made are on disk then. */
 int place_make_dirs(const char *dir, char *error, size_t error_bytes);
 /* Lock path.lock for the life of *fd: -EBUSY names the process that holds it. */
 int place_lock(const char *path, int *fd, char *error, size_t error_bytes);

@@ -84,6 +84,22 @@ def test_at_every_write(tmp_path, faults, who, how):
         d.start()
 
 
+def test_the_names_of_new_folders_are_on_disk(tmp_path):
+    """At the very first start: each folder's name before the next one is made in it."""
+    faults = Faults(tmp_path, under=tmp_path)
+    state = tmp_path / "new" / "state"
+    with Daemon(home=tmp_path, environment=faults.environment) as d:
+        assert d.stop() == 0
+        d.command += ["--state-dir", str(state)]
+        for first, there, not_yet in ((1, state.parent, state), (1, state, state / "runs"), (1, state / "runs", state / "gpt2d.db")):
+            faults.daemon.arm(KILL, first=first, ops=SYNC)
+            assert not start_if_it_can(d)
+            ensure_ended(d)
+            assert there.exists() and not not_yet.exists()
+        faults.daemon.disarm(ops=SYNC)
+        d.start()
+
+
 @pytest.mark.parametrize("below, run, syncs", [
     ("runs", spec("kept"), 1),
     ("runs/1-kept/segments", experiment("kept", repetitions=10), 2)])  # made 32 at once, of 40
