@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ctl/copy_marker.h"
+#include "ctl/copy_target.h"
 #include "ctl/format.h"
 #include "proto/artifact.h"
 #include "proto/base64.h"
@@ -18,17 +20,18 @@
 #include "proto/digest.h"
 
 enum {
-	DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
 	DRAW_NS = 100000000,
 	BAR_CELLS = 24,
 	MESSAGE_BYTES = 256,
+	PATH_SHOWN = 120, /* bytes of one in a message */
 };
 
 struct copy {
 	struct ctl *ctl;
 	struct client *client;
 	int64_t run;
-	int dir; /* where to */
+	const json_t *files; /* all */
+	int dir;             /* where to */
 	bool force;
 	int64_t done, total; /* bytes, of all files */
 	int64_t start_ns, drawn_ns;
@@ -40,6 +43,7 @@ struct item {
 	const char *path, *sha256;
 	int64_t bytes;
 	bool altered;     /* see artifact_check.h */
+	bool replaces;    /* another file */
 	int folder;       /* its folder below where to; -1 */
 	const char *name; /* in it */
 	char part[NAME_MAX + 1];
@@ -50,7 +54,6 @@ struct item {
 };
 
 enum outcome { COPIED, PRESENT, DIFFERS, FAILED, AGAIN, BROKEN };
-enum { LAST_TURN = 2 }; /* see turn_of */
 
 static enum outcome fail(struct item *item, enum outcome outcome, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -108,68 +111,27 @@ static void clear_bar(struct copy *k)
 
 /* ---- where it goes ---- */
 
-/* The folder of the item below where to, made where it is not there; no link is followed. */
 static enum outcome open_folder(struct copy *k, struct item *item)
 {
-	char name[NAME_MAX + 1];
-	const char *rest = item->path;
-	int fd = dup(k->dir), next;
+	size_t bad;
+	const int fd = copy_target_enter(k->dir, item->path, true, &bad);
+	const int n = bad < PATH_SHOWN ? (int)bad : PATH_SHOWN;
 
-	while (fd >= 0 && strchr(rest, '/') != NULL) {
-		const size_t n = strcspn(rest, "/");
-
-		memcpy(name, rest, n);
-		name[n] = '\0';
-		rest += n + 1;
-		if (mkdirat(fd, name, 0777) < 0 && errno != EEXIST)
-			next = -1;
-		else
-			next = openat(fd, name, DIR_FLAGS);
-		if (next < 0)
-			fail(item, FAILED, "%s: %s", name, strerror(errno));
-		close(fd);
-		fd = next;
-	}
+	if (fd == -ELOOP)
+		return fail(item, FAILED,
+			"%.*s: a symbolic link, which no copy follows: remove it, or choose "
+			"another folder",
+			n, item->path);
+	if (fd == -ENOTDIR)
+		return fail(item, FAILED,
+			"%.*s: is there and is no folder: move it, or choose another folder", n,
+			item->path);
 	if (fd < 0)
-		return item->message[0] ? FAILED : fail(item, FAILED, "%s", strerror(errno));
+		return fail(item, FAILED, "%.*s%s%s", n, item->path, n > 0 ? ": " : "",
+			strerror(-fd));
 	item->folder = fd;
-	item->name = rest;
+	item->name = copy_target_name(item->path);
 	return COPIED;
-}
-
-/* Add n bytes of fd to the digest: 0 or a negative errno; -ENODATA: there are fewer. */
-static int digest_file(int fd, struct digest *digest, int64_t n)
-{
-	char bytes[65536];
-
-	while (n > 0) {
-		const ssize_t k = read(fd, bytes, n < 65536 ? (size_t)n : sizeof(bytes));
-
-		if (k < 0 && errno == EINTR)
-			continue;
-		if (k < 0)
-			return -errno;
-		if (k == 0)
-			return -ENODATA;
-		if (digest_add(digest, bytes, (size_t)k) < 0)
-			return -EIO;
-		n -= k;
-	}
-	return 0;
-}
-
-static bool same_content(const struct item *item)
-{
-	int fd = openat(item->folder, item->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	struct digest *digest = digest_create();
-	char sha256[65] = "";
-
-	if (fd >= 0 && digest && digest_file(fd, digest, item->bytes) == 0)
-		digest_finish(digest, sha256);
-	digest_destroy(digest);
-	if (fd >= 0)
-		close(fd);
-	return strcmp(sha256, item->sha256) == 0;
 }
 
 /* COPIED: the way is free. */
@@ -179,15 +141,19 @@ static enum outcome look_at_target(const struct copy *k, struct item *item)
 
 	if (fstatat(item->folder, item->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? COPIED : fail(item, FAILED, "%s", strerror(errno));
+	if (S_ISLNK(st.st_mode))
+		return fail(item, DIFFERS,
+			"a symbolic link is there, which no copy follows or replaces: remove it");
 	if (!S_ISREG(st.st_mode))
 		return fail(item, DIFFERS, "what is there is no regular file");
-	if (st.st_size == item->bytes && same_content(item))
+	if (copy_target_has(item->folder, item->name, item->bytes, item->sha256))
 		return PRESENT;
 	if (item->altered)
 		return fail(item, DIFFERS, "another file is there; what is altered replaces none");
-	if (k->force)
-		return COPIED;
-	return fail(item, DIFFERS, "another file is there; --force replaces it");
+	if (!k->force)
+		return fail(item, DIFFERS, "another file is there; --force replaces it");
+	item->replaces = true;
+	return COPIED;
 }
 
 /* Open the part, with what an earlier copy left of the same file. */
@@ -201,15 +167,18 @@ static enum outcome open_part(struct copy *k, struct item *item)
 		return fail(item, FAILED, "its name is too long");
 	item->fd = openat(item->folder, item->part,
 		O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+	if (item->fd < 0 && errno == ELOOP)
+		return fail(item, FAILED, "%.*s: a symbolic link, which no copy follows: remove it",
+			PATH_SHOWN, item->part);
 	if (item->fd < 0 || fstat(item->fd, &st) < 0)
-		return fail(item, FAILED, "%s: %s", item->part, strerror(errno));
+		return fail(item, FAILED, "%.*s: %s", PATH_SHOWN, item->part, strerror(errno));
 	if (!S_ISREG(st.st_mode) || st.st_nlink != 1)
 		return fail(item, FAILED, "%s: is no file of its own", item->part);
 	if (flock(item->fd, LOCK_EX | LOCK_NB) < 0)
 		return fail(item, FAILED, "another copy is writing it");
 	item->have = st.st_size <= item->bytes ? st.st_size : 0;
 	item->digest = digest_create();
-	rc = item->digest ? digest_file(item->fd, item->digest, item->have) : -ENOMEM;
+	rc = item->digest ? copy_target_digest(item->fd, item->digest, item->have) : -ENOMEM;
 	if (rc == 0 && ftruncate(item->fd, item->have) < 0)
 		rc = -errno;
 	if (rc < 0)
@@ -322,6 +291,16 @@ static void close_item(struct item *item)
 	item->digest = NULL;
 }
 
+/* Before what they vouch for is written. */
+static enum outcome drop_markers(struct copy *k, struct item *item)
+{
+	const int rc = copy_marker_drop(k->dir, k->files, item->path, item->replaces);
+
+	return rc == 0 ? COPIED
+		       : fail(item, FAILED, "an older " ARTIFACT_COMPLETE " cannot be removed: %s",
+				 strerror(-rc));
+}
+
 static enum outcome try_item(struct copy *k, struct item *item, struct ctl_error *e)
 {
 	enum outcome outcome = open_folder(k, item);
@@ -329,6 +308,8 @@ static enum outcome try_item(struct copy *k, struct item *item, struct ctl_error
 
 	if (outcome == COPIED)
 		outcome = look_at_target(k, item);
+	if (outcome == COPIED && copy_marker_turn(item->path) == 0)
+		outcome = drop_markers(k, item);
 	if (outcome == COPIED)
 		outcome = open_part(k, item);
 	if (outcome == COPIED) {
@@ -377,33 +358,6 @@ static int open_dir(const char *dir, int *fd, struct ctl_error *e)
 	return 0;
 }
 
-/* A marker comes after what it vouches for: that of a segment, then the run's. */
-static int turn_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	if (strcmp(slash ? slash + 1 : path, ARTIFACT_COMPLETE) != 0)
-		return 0;
-	return slash ? 1 : LAST_TURN;
-}
-
-/* The first of files with the key `lacking` in the marker's folder or below it; NULL: none. */
-static const char *lacks(const json_t *files, const char *marker, const char *lacking)
-{
-	const size_t folder = strlen(marker) - strlen(ARTIFACT_COMPLETE);
-	const json_t *file;
-	size_t i;
-
-	json_array_foreach(files, i, file) {
-		const char *path = json_string_value(json_object_get(file, "path"));
-
-		if (strncmp(path ? path : marker, marker, folder) == 0 &&
-			json_object_get(file, lacking) != NULL)
-			return path ? path : "";
-	}
-	return NULL;
-}
-
 /* Those whose turn it is. */
 static enum outcome copy_turn(
 	struct copy *k, json_t *result, int turn, bool *incomplete, struct ctl_error *e)
@@ -420,22 +374,27 @@ static enum outcome copy_turn(
 
 	json_array_foreach(files, i, file) {
 		const char *path = json_string_value(json_object_get(file, "path"));
-		const char *lacking = NULL, *altered = NULL;
+		const char *lacking = NULL, *altered = NULL, *removed = "";
 		struct item item = {.folder = -1, .fd = -1};
 
-		if (turn_of(path ? path : "") != turn)
+		if (copy_marker_turn(path ? path : "") != turn)
 			continue;
 		if (turn > 0)
-			altered = lacks(files, path, "altered");
+			altered = copy_marker_lacks(files, path, "altered");
 		if (turn > 0)
-			lacking = lacks(files, path, "message");
+			lacking = copy_marker_lacks(files, path, "message");
 		if (turn > 0 && lacking == NULL)
-			lacking = lacks(missing, path, "path");
+			lacking = copy_marker_lacks(missing, path, "path");
+		if ((altered != NULL || lacking != NULL) &&
+			copy_marker_remove_false(k->dir, result, path))
+			removed = ", and the one that was there is removed";
 		if (altered != NULL)
-			outcome = fail(&item, FAILED, "not copied: %s is altered", altered);
+			outcome = fail(&item, FAILED, "not copied%s: %.*s is altered", removed,
+				PATH_SHOWN, altered);
 		else if (lacking != NULL)
 			outcome = fail(&item, FAILED,
-				"not copied: it says that all is there, and %s is not", lacking);
+				"not copied%s: it says that all is there, and %.*s is not", removed,
+				PATH_SHOWN, lacking);
 		else
 			outcome = copy_item(k, file, &item, e);
 		if (outcome == BROKEN)
@@ -459,11 +418,12 @@ int artifact_copy_all(struct ctl *ctl, struct client *c, json_t *result, const c
 
 	*incomplete = false;
 	k.run = format_int(result, "id", 0);
+	k.files = json_object_get(result, "files");
 	json_array_foreach(json_object_get(result, "files"), i, file)
 		k.total = format_sum(k.total, format_int(file, "bytes", 0));
 	if (open_dir(dir, &k.dir, e) != 0)
 		return e->exit;
-	for (int turn = 0; turn <= LAST_TURN && outcome != BROKEN; turn++)
+	for (int turn = 0; turn <= COPY_MARKER_LAST_TURN && outcome != BROKEN; turn++)
 		outcome = copy_turn(&k, result, turn, incomplete, e);
 	clear_bar(&k);
 	close(k.dir);

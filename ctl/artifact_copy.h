@@ -16,7 +16,8 @@
  * result: the reply to "artifacts", all pages, after artifact_check_all. Each of its files gets
  * "result": "copied", "present" (the same file was there), "differs" (another was there, and force
  * was not given or this one is altered) or "failed", the last two with "message". The marker of
- * what is altered is not copied. *incomplete: whether there are files of the last two kinds. dir is
+ * what is altered is not copied, and one that an earlier copy left goes where it is false
+ * (copy_marker.h). *incomplete: whether there are files of the last two kinds. dir is
  * made where it is not there. A bar on stderr where that is a terminal. 0, or an exit code with e
  * when nothing more could be copied.
  */

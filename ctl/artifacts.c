@@ -114,15 +114,19 @@ const struct verb verb_artifacts = {
 	.min_args = 1,
 	.max_args = 1,
 	.summary = "the files of a run, with their SHA-256; or copies of them",
-	.text = "Those of its latest attempt, by segment. Files that the engine wrote and that are "
-		"gone are named as missing. With --copy each arrives whole or not at all; one that "
-		"is there already is left as it is, one that was copied in part goes on where it "
-		"stopped. RUN_COMPLETE.txt comes last, and only where all is there that it says is "
-		"whole. A specification or metrics of another SHA-256 than the RUN_COMPLETE.txt "
-		"beside them has are named as altered on standard error, also without --copy; of a "
-		"copy that RUN_COMPLETE.txt is left out, and the run's as well, and what is "
-		"altered replaces no other file, whatever --force says. The exit code is 1 when "
-		"something is altered or not all could be copied, with the reason for each.",
+	.text = "Those of its latest attempt, by segment. Files that the engine wrote and that "
+		"are gone are named as missing. With --copy each arrives whole or not at all; one "
+		"that is there already is left as it is, one that was copied in part goes on "
+		"where it stopped. RUN_COMPLETE.txt comes last, and only where all is there that "
+		"it says is whole; one that is in DIR from before is removed first where "
+		"something beside or below it is copied or is not what it was written for. Links "
+		"below DIR are not followed: what would go through one is left out, and the link "
+		"is named. A specification or metrics of another SHA-256 than the "
+		"RUN_COMPLETE.txt beside them has are named as altered on standard error, also "
+		"without --copy; of a copy that RUN_COMPLETE.txt is left out, and the run's as "
+		"well, and what is altered replaces no other file, whatever --force says. The "
+		"exit code is 1 when something is altered or not all could be copied, with the "
+		"reason for each.",
 	.options = options,
 	.run = run,
 };

@@ -149,7 +149,9 @@ def test_copy_stays_in_its_folder(daemon, tmp_path):
         (to / "spec.json").symlink_to(outside / "file")
         result = ctl(d, "artifacts", run, "--copy", to, "--force")
         assert result.returncode == 1 and list(outside.iterdir()) == []
-        assert "spec.json: what is there is no regular file" in result.stdout
+        assert "spec.json: a symbolic link is there, which no copy follows or replaces: remove it" in result.stdout
+        said = "segments: a symbolic link, which no copy follows: remove it, or choose another folder\n"
+        assert result.stdout.count(said) == 8
         assert not (to / "RUN_COMPLETE.txt").exists()
 
 
@@ -184,6 +186,81 @@ def test_copy_has_its_markers_last(daemon, tmp_path):
         assert ctl(d, "artifacts", run, "--copy", other).returncode == 1
         whole = {path.parent.name for path in other.rglob("RUN_COMPLETE.txt")}
         assert whole == {segment.name for segment in segments} - {segments[0].name}
+
+
+def test_copy_names_what_is_in_its_way(daemon, tmp_path):
+    """Each part of the way that is a link, or no folder, is named; nothing goes through."""
+    with daemon() as d, d.client() as c:
+        run = finished(c, experiment())
+        segments = sorted(path.name for path in (d.state / "runs" / "1-exp" / "segments").iterdir())
+        outside, to = tmp_path / "outside", tmp_path / "to"
+        outside.mkdir()
+        (to / "segments").mkdir(parents=True)
+        (to / "segments" / segments[2]).symlink_to(outside)
+        (to / "segments" / segments[3]).symlink_to(tmp_path / "nowhere")
+        (to / "segments" / segments[4]).write_text("mine")
+        sha256 = hashlib.sha256((d.state / "runs" / "1-exp" / "spec.json").read_bytes()).hexdigest()
+        (to / f".spec.json.{sha256[:16]}.part").symlink_to(outside / "part")
+        result = ctl(d, "artifacts", run, "--copy", to, "--force")
+        assert result.returncode == 1 and list(outside.iterdir()) == [] and not (tmp_path / "nowhere").exists()
+        link = "a symbolic link, which no copy follows: remove it"
+        for name in segments[2:4]:
+            assert f"/training_metrics.json: segments/{name}: {link}, or choose another folder\n" in result.stdout
+        assert f"segments/{segments[4]}: is there and is no folder: move it, or choose another folder\n" in result.stdout
+        assert f"spec.json: .spec.json.{sha256[:16]}.part: {link}\n" in result.stdout
+        assert {path.parent.name for path in to.rglob("RUN_COMPLETE.txt")} == set(segments) - set(segments[2:5])
+
+
+def test_copy_removes_an_older_marker_first(daemon, tmp_path):
+    """One that is no longer true of what lies beside it: before anything is written, or when nothing can be."""
+    with daemon() as d, d.client() as c:
+        run = finished(c, experiment())
+        segments = sorted((d.state / "runs" / "1-exp" / "segments").iterdir())
+        to = tmp_path / "to"
+        first = to / "segments" / segments[0].name
+        for at, segment in enumerate(segments):
+            (segment / "zz.bin").write_bytes(os.urandom(PIECE * (1 + 100 * (at == 7))))
+        assert ctl(d, "artifacts", run, "--copy", to).returncode == 0
+        # altered since: its marker and the run's go, the others stay; what is replaced makes them true again
+        (first / "training_metrics.json").write_text("another")
+        result = ctl(d, "artifacts", run, "--copy", to)
+        where = f"segments/{segments[0].name}"
+        for marker in ("RUN_COMPLETE.txt", f"{where}/RUN_COMPLETE.txt"):
+            assert f"{marker}: not copied, and the one that was there is removed: it says that all is there, and " \
+                f"{where}/training_metrics.json is not\n" in result.stdout
+        assert result.returncode == 1 and len(list(to.rglob("RUN_COMPLETE.txt"))) == 7
+        assert (first / "training_metrics.json").read_text() == "another"
+        assert ctl(d, "artifacts", run, "--copy", to, "--force").returncode == 0
+        assert subprocess.run(["diff", "-r", segments[0].parent, to / "segments"]).returncode == 0
+        # an interrupted copy leaves none of what it was writing, also not another run's
+        (to / "RUN_COMPLETE.txt").write_text("of another run\n")
+        last = to / "segments" / segments[7].name
+        (last / "zz.bin").write_bytes(b"of another run")
+        copying = subprocess.Popen([CTL, "artifacts", str(run), "--copy", to, "--force"], stdout=subprocess.DEVNULL,
+            env={**os.environ, "GPT2D_SOCKET": str(d.socket)})
+        wait_for(lambda: any(path.stat().st_size > 0 for path in last.glob(".zz.bin.*.part")), "that it copies")
+        copying.kill()
+        copying.wait()
+        if (last / "zz.bin").read_bytes() == b"of another run":  # the kill may come late
+            assert not (to / "RUN_COMPLETE.txt").exists() and not (last / "RUN_COMPLETE.txt").exists()
+        assert ctl(d, "artifacts", run, "--copy", to, "--force").returncode == 0
+        assert (to / "RUN_COMPLETE.txt").read_text() != "of another run\n"
+        # a file that is gone in both
+        (first / "zz.bin").unlink()
+        (segments[0] / "zz.bin").unlink()
+        (first / "training_metrics.json").unlink()
+        (segments[0] / "training_metrics.json").unlink()
+        assert ctl(d, "artifacts", run, "--copy", to).returncode == 1
+        assert not (to / "RUN_COMPLETE.txt").exists() and not (first / "RUN_COMPLETE.txt").exists()
+
+
+def test_copy_leaves_another_runs_marker(daemon, tmp_path):
+    """Beside which nothing is replaced."""
+    with daemon() as d, d.client() as c:
+        run = finished(c, spec("one"))
+        (tmp_path / "RUN_COMPLETE.txt").write_text("of another run\n")
+        assert ctl(d, "artifacts", run, "--copy", tmp_path).returncode == 1
+        assert (tmp_path / "RUN_COMPLETE.txt").read_text() == "of another run\n"
 
 
 def test_copy_goes_on(daemon, tmp_path):
