@@ -146,7 +146,6 @@ static void check_cpu_time(struct diagnosis *d)
 			(unsigned long long)cpu.rlim_cur);
 }
 
-/* gpt2d raises the soft limit to the hard one. */
 static void check_descriptors(struct diagnosis *d)
 {
 	const struct settings *s = d->settings;

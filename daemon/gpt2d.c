@@ -3,23 +3,22 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <signal.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/control.h"
 #include "daemon/daemon.h"
 #include "daemon/diagnosis.h"
 #include "daemon/engine_program.h"
 #include "daemon/log.h"
 #include "daemon/preflight.h"
 #include "daemon/settings.h"
+#include "daemon/ulimits.h"
 #include "proto/json_text.h"
 #include "proto/protocol.h"
 #include "proto/starved.h"
@@ -50,37 +49,6 @@ static void say(const char *format, ...)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			*c = '?';
 	fprintf(stderr, "gpt2d: %s\n", text);
-}
-
-/* Descriptors for as many clients as the system lets us have; 0, or -EMFILE when that is none. */
-static int raise_descriptors(const struct settings *s)
-{
-	const int64_t kept = control_descriptors_kept(s->ranks);
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return 0;
-	limit.rlim_cur = limit.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
-		log_write(LOG_WARNING, "descriptors: the limit cannot be raised: %s",
-			strerror(errno));
-	if (limit.rlim_max >= (rlim_t)(kept + s->clients_max))
-		return 0;
-	if (limit.rlim_max >= (rlim_t)(kept + CONTROL_CLIENTS_MIN)) {
-		log_write(LOG_WARNING,
-			"%llu descriptors, %lld of them kept for %lld ranks and files: fewer than "
-			"clients (%lld) are let in; raise the limit (LimitNOFILE= of the unit, "
-			"ulimit -Hn), or lower clients",
-			(unsigned long long)limit.rlim_max, (long long)kept, (long long)s->ranks,
-			(long long)s->clients_max);
-		return 0;
-	}
-	log_write(LOG_ERROR,
-		"%llu descriptors, %lld needed at least (%lld for %lld ranks and files, %d for "
-		"clients): raise the limit (LimitNOFILE= of the unit, ulimit -Hn)",
-		(unsigned long long)limit.rlim_max, (long long)(kept + CONTROL_CLIENTS_MIN),
-		(long long)kept, (long long)s->ranks, CONTROL_CLIENTS_MIN);
-	return -EMFILE;
 }
 
 /* 0: as many as each rank can have of the processors. */
@@ -252,7 +220,7 @@ static int run_with_log(struct settings *settings, int argc, char **argv)
 			rc == -EAGAIN ? starved_text(rc) : log_error_text(rc));
 		return rc == -EAGAIN ? STATUS_FAILED : STATUS_USAGE;
 	}
-	rc = raise_descriptors(settings) < 0 ? STATUS_FAILED : run(settings, &program, argc, argv);
+	rc = ulimits_check(settings) < 0 ? STATUS_FAILED : run(settings, &program, argc, argv);
 	log_finish();
 	return rc;
 }
@@ -284,6 +252,7 @@ int main(int argc, char **argv)
 	FILE *to;
 
 	fill_standard_streams();
+	ulimits_raise();
 	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
 	umask(077); /* what runs leave behind is for whom gpt2d belongs to; others ask it */
 	json_text_init();

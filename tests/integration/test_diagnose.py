@@ -399,6 +399,23 @@ def test_a_limit_on_processor_time(home):
     assert checks(home, status=0)["cputime"][0] == "ok"
 
 
+def test_soft_limits_are_raised(home):
+    """As far as the hard ones let them, for gpt2d and its engines."""
+    soft = ["/bin/sh", "-c", 'ulimit -S -f 0; ulimit -S -t 3; ulimit -S -n 100; exec "$0" "$@"']
+    done = subprocess.run([*soft, GPT2D, "-c", "/dev/null", "--check", "--json", "--socket", home / "s", "--state-dir",
+        home / "state"], capture_output=True, text=True, timeout=180, check=False)
+    found = {c["check"]: c["verdict"] for c in json.loads(done.stdout)["checks"]}
+    assert (found["fsize"], found["cputime"], found["nofile"]) == ("ok", "ok", "ok")
+    with Daemon(home=home, prefix=soft) as d, d.client() as c:
+        assert c.wait(c.submit(spec("run")))["state"] == "done"
+        for pid in (d.process.pid, *d.engines()):
+            for name in ("Max file size", "Max cpu time", "Max open files"):
+                line = next(x for x in Path(f"/proc/{pid}/limits").read_text().splitlines() if x.startswith(name))
+                soft_limit, hard_limit = line.removeprefix(name).split()[:2]
+                assert soft_limit == hard_limit, line
+        assert "could not be raised" not in d.said()
+
+
 @pytest.mark.parametrize("limited", [True, False])
 def test_an_engine_that_a_limit_may_have_ended(tmp_path, limited):
     prefix = ("/bin/sh", "-c", 'ulimit -t 100000; exec "$0" "$@"') if limited else ()

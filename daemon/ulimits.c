@@ -1,0 +1,65 @@
+#include "daemon/ulimits.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <sys/resource.h>
+
+#include "daemon/control.h"
+#include "daemon/log.h"
+#include "daemon/settings.h"
+
+static const struct {
+	int resource;
+	const char *name;
+} raised[] = {{RLIMIT_NOFILE, "descriptors"}, {RLIMIT_CPU, "processor time"},
+	{RLIMIT_FSIZE, "the size of files"}};
+enum { RAISED = sizeof(raised) / sizeof(raised[0]) };
+
+void ulimits_raise(void)
+{
+	struct rlimit limit;
+
+	for (size_t i = 0; i < RAISED; i++) {
+		if (getrlimit(raised[i].resource, &limit) < 0)
+			continue;
+		limit.rlim_cur = limit.rlim_max;
+		if (setrlimit(raised[i].resource, &limit) < 0)
+			continue; /* ulimits_check says so, once there is a log */
+	}
+}
+
+static int check_descriptors(const struct settings *s)
+{
+	const int64_t kept = control_descriptors_kept(s->ranks);
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
+		limit.rlim_max >= (rlim_t)(kept + s->clients_max))
+		return 0;
+	if (limit.rlim_max >= (rlim_t)(kept + CONTROL_CLIENTS_MIN)) {
+		log_write(LOG_WARNING,
+			"%llu descriptors, %lld of them kept for %lld ranks and files: fewer than "
+			"clients (%lld) are let in; raise the limit (LimitNOFILE= of the unit, "
+			"ulimit -Hn), or lower clients",
+			(unsigned long long)limit.rlim_max, (long long)kept, (long long)s->ranks,
+			(long long)s->clients_max);
+		return 0;
+	}
+	log_write(LOG_ERROR,
+		"%llu descriptors, %lld needed at least (%lld for %lld ranks and files, %d for "
+		"clients): raise the limit (LimitNOFILE= of the unit, ulimit -Hn)",
+		(unsigned long long)limit.rlim_max, (long long)(kept + CONTROL_CLIENTS_MIN),
+		(long long)kept, (long long)s->ranks, CONTROL_CLIENTS_MIN);
+	return -EMFILE;
+}
+
+int ulimits_check(const struct settings *s)
+{
+	struct rlimit limit;
+
+	for (size_t i = 0; i < RAISED; i++)
+		if (getrlimit(raised[i].resource, &limit) == 0 && limit.rlim_cur != limit.rlim_max)
+			log_write(LOG_WARNING, "the soft limit on %s could not be raised",
+				raised[i].name);
+	return check_descriptors(s);
+}
