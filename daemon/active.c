@@ -203,13 +203,20 @@ static int discard_work(void *arg)
 	return 0;
 }
 
-/* What was made ahead for segments that do not begin any more. */
+/* The first segment that nothing was written of and nothing is any more. */
+static int64_t first_unwritten(const struct active *a)
+{
+	const bool cancelled = a->sent > 0 && a->told[a->sent - 1] == ACTIVE_CANCELLED;
+
+	return cancelled ? a->sent - 1 : a->sent;
+}
+
 static int trim_work(void *arg)
 {
 	const struct active *a = arg;
 	char path[PATH_MAX];
 
-	for (int64_t i = a->sent; i < a->dirs; i++)
+	for (int64_t i = first_unwritten(a); i < a->dirs; i++)
 		if (active_segment_dir(a, i, path) == 0)
 			rmdir(path);
 	return 0;
@@ -297,7 +304,7 @@ void active_end(struct active *a)
 	a->doomed = true;
 	if (a->working)
 		return;
-	if (a->spec == NULL || !a->spec->has_arms || a->sent >= a->dirs ||
+	if (a->spec == NULL || !a->spec->has_arms || first_unwritten(a) >= a->dirs ||
 		start_job(a, trim_work) < 0)
 		release(a);
 }

@@ -18,7 +18,12 @@
 
 struct daemon;
 
-enum active_told { ACTIVE_UNTOLD, ACTIVE_DONE, ACTIVE_FAILED };
+enum active_told {
+	ACTIVE_UNTOLD,
+	ACTIVE_DONE,
+	ACTIVE_FAILED,    /* files of it may be written all the same */
+	ACTIVE_CANCELLED, /* none are */
+};
 
 struct active {
 	TAILQ_ENTRY(active) link; /* scheduler.c */
@@ -79,7 +84,7 @@ int active_create(struct daemon *d, struct run *run,
 	struct active **out);
 /* At once, or when its job in the store's thread is over; no callback comes any more. */
 void active_destroy(struct active *a);
-/* The same, and the folders that were made ahead go. */
+/* The same, and the folders of segments go that were made ahead or for one that was cancelled. */
 void active_end(struct active *a);
 /* The same for one that never started: its directory goes too. */
 void active_discard(struct active *a);

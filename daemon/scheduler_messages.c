@@ -321,6 +321,7 @@ static void on_cancelled(struct scheduler *s, const struct about *w, json_t *par
 
 	if (!w->in_slot || !a->stopping)
 		return;
+	a->told[w->segment] = ACTIVE_CANCELLED;
 	scheduler_record(a, w->segment, "cancelled", a->stop_reason, NULL, NULL);
 	scheduler_tell(a, w->segment, "cancelled", a->stop_reason, NULL);
 	scheduler_end(s, a, a->stop_state, a->stop_reason);
