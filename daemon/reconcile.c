@@ -22,7 +22,10 @@ enum {
 	DONE_LOOKED_AT = 100,
 	DONE_AWAY_MIN = 3, /* one or two may have been removed by hand */
 };
-enum { BROKEN_SWEPT = 16 }; /* only the very last ones can have something left */
+enum {
+	BROKEN_AT_ONCE = 16,
+	BROKEN_SWEPT = BROKEN_AT_ONCE, /* only the very last ones can have files left */
+};
 
 static int take(struct run *run, void *arg)
 {
@@ -137,7 +140,7 @@ static int settle_ended(struct daemon *d, const struct run *run)
 }
 
 struct broken {
-	struct run *run[BROKEN_SWEPT];
+	struct run *run[BROKEN_AT_ONCE];
 	int n;
 };
 
@@ -161,6 +164,35 @@ static int settle_broken(struct daemon *d)
 		free(b.run[i]);
 	}
 	return rc;
+}
+
+/*
+ * gpt2d did not always settle what it had left of runs that had ended: rows of such a time are read
+ * as if they had been, once, since none of them is trained then.
+ */
+static int settle_old(struct daemon *d)
+{
+	struct broken b;
+	int64_t after = 0;
+	int rc;
+
+	do {
+		b.n = 0;
+		rc = record_each_unsettled(d->store, after, BROKEN_AT_ONCE, take_broken, &b);
+		for (int i = 0; i < b.n; i++) {
+			after = b.run[i]->id;
+			log_write(LOG_INFO, "run %lld: %s, had segments left as trained",
+				(long long)after, run_state_name(b.run[i]->state));
+			if (rc == 0)
+				rc = settle_ended(d, b.run[i]);
+			free(b.run[i]);
+		}
+	} while (rc == 0 && b.n == BROKEN_AT_ONCE);
+	if (rc != -EBADMSG)
+		return rc;
+	log_write(LOG_WARNING, "runs that have ended cannot all be read: segments of theirs may be "
+			       "told as trained for good");
+	return 0;
 }
 
 /* Folders of runs that this database never had keep their ids to themselves. */
@@ -271,6 +303,8 @@ int reconcile_runs(struct daemon *d, char *error, size_t error_bytes)
 		o.rc = look_for_folders(d);
 	if (o.rc == 0)
 		o.rc = settle_broken(d);
+	if (o.rc == 0)
+		o.rc = settle_old(d);
 	if (o.rc == 0)
 		o.rc = record_each_open(d->store, take, d);
 	if (o.rc == 0)

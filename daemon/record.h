@@ -104,6 +104,12 @@ int record_found(struct store *s, int64_t run, int64_t segment, const char *dir,
 /* The last so many that ended, but not as done; each owns run. */
 int record_each_broken(
 	struct store *s, int64_t limit, int (*each)(struct run *run, void *arg), void *arg);
+/*
+ * The next so many of those after id, in that order, that have segments which are trained and no
+ * more; each owns run.
+ */
+int record_each_unsettled(struct store *s, int64_t after, int64_t limit,
+	int (*each)(struct run *run, void *arg), void *arg);
 /* Runs by state. */
 int record_counts(struct store *s, int64_t counts[RUN_STATES]);
 /* What record_transition does, at once. */

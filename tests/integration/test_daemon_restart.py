@@ -147,6 +147,41 @@ def test_a_segment_that_was_being_written_when_its_run_was_cancelled(home, how, 
         agrees(d)
 
 
+@pytest.mark.parametrize("state", ["interrupted", "cancelled", "failed"])
+def test_rows_of_before_segments_were_settled(home, state):
+    """However long ago: they end as their run did, or are done where their folder says so; once."""
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            old = c.submit(experiment("old", repetitions=1))
+            assert c.wait(old)["state"] == "done"
+            for _ in range(20):  # more than are looked at for what engines have left
+                c.submit(spec("fail.r0.s1"))
+            last = c.submit(spec("last"))
+            assert c.wait(last)["state"] == "done"
+            folder = Path(c.call("show", id=old)["segments"][2]["dir"])
+        d.stop()
+        (folder / "RUN_COMPLETE.txt").unlink()
+        (folder.parents[1] / "RUN_COMPLETE.txt").unlink()
+        with closing(sqlite3.connect(d.state / "gpt2d.db")) as db:
+            db.execute("update runs set state = ?, reason = 'made: up', segments_done = 1 where id = ?", (state, old))
+            db.execute("update segments set state = 'trained', ended_ns = 0 where run = ? and segment in (1, 2)", (old,))
+            db.execute("update segments set state = 'skipped' where run = ? and segment = 3", (old,))
+            db.commit()
+        (folder.parent / "003-a" / "RUN_COMPLETE.txt").unlink()
+        d.start()
+        with d.client() as c:
+            shown = c.call("show", id=old)
+            assert shown["run"]["state"] == state and shown["run"]["segments_done"] == 2
+            assert [s["state"] for s in shown["segments"]] == ["done", "done", state, "skipped"]
+            assert shown["segments"][2]["reason"] == "made: up" and shown["segments"][2]["ended_at"]
+        said = f"run {old}: {state}, had segments left as trained"
+        assert said in d.said()
+        agrees(d)
+        d.stop()
+        d.start()
+        assert d.said().count(said) == 1
+
+
 @pytest.mark.skipif(not PROGRAM.exists(), reason="no engine was built")
 @pytest.mark.parametrize("work", [{"optimizer_steps": 25, "warmup_steps": 2}, {"optimizer_steps": 3, "warmup_steps": 0}])
 @pytest.mark.parametrize("kind", [spec, experiment])
