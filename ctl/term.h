@@ -35,10 +35,10 @@ size_t term_columns(const char *s);
  */
 void term_bar(const struct term *t, double fraction, size_t cells, char *out, size_t out_bytes);
 
-/* The same as term_clean below of a text of lines, which stay. */
-void term_clean_lines(const char *s, char *out, size_t out_bytes);
 /* Copy with control characters replaced by '?': what came from elsewhere must not drive the
  * terminal. */
 void term_clean(const char *s, char *out, size_t out_bytes);
+/* The same, but newlines stay. */
+void term_clean_lines(const char *s, char *out, size_t out_bytes);
 
 #endif

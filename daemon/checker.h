@@ -28,10 +28,9 @@ struct checker_options {
 
 /* 0 or -ENOMEM. What options points to outlives the checker. */
 int checker_create(const struct checker_options *options, struct checker **out);
-/* What is still asked is answered with a failure first, which is: */
+/* The failure with which checker_destroy answers what is still asked. */
 extern const char checker_stopping[];
-/* Takes NULL. */
-void checker_destroy(struct checker *c);
+void checker_destroy(struct checker *c); /* takes NULL */
 
 struct checker_question {
 	int64_t world;

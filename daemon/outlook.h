@@ -1,6 +1,6 @@
 /*
- * outlook.h: why a queued run waits, as "code: text", and when it is likely to start. Codes:
- * stopping, released, drained, ranks, store, room, behind, engines, preparing.
+ * outlook.h: why a queued run waits, as "code: text" (the codes: proto/waiting.h), and when it is
+ * likely to start.
  */
 #ifndef GPT2D_OUTLOOK_H
 #define GPT2D_OUTLOOK_H

@@ -6,17 +6,16 @@
 #define GPT2D_SCHEDULER_PRIVATE_H
 
 #include "daemon/active.h"
-#include "daemon/pace.h"
 #include "daemon/clock.h"
+#include "daemon/pace.h"
 #include "daemon/scheduler.h"
 
 struct scheduler {
 	struct daemon *daemon;
-	TAILQ_HEAD(active_head, active)
-	begun; /* have sent a segment and not ended; at most the last
-			      * one has segments left to send */
+	/* have sent a segment and not ended; at most the last one has segments left to send */
+	TAILQ_HEAD(active_head, active) begun;
 	struct active_head left; /* their engines are ending, see scheduler_leave */
-	struct active *next; /* made ready ahead; still queued */
+	struct active *next;     /* made ready ahead; still queued */
 
 	struct active *slot; /* whose segment the engines train; NULL: they are free */
 	int64_t slot_segment;

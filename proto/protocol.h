@@ -3,7 +3,7 @@
  *
  * Between gpt2ctl and gpt2d (Unix socket): requests with an id; "hello" first. Between gpt2d and an
  * engine rank (socketpair, fd 3 of the engine): notifications both ways; "engine.hello" first.
- * proto/gpt2d-protocol.7 shows an example of each.
+ * proto/gpt2d-protocol.7.in shows an example of each.
  */
 #ifndef GPT2D_PROTOCOL_H
 #define GPT2D_PROTOCOL_H

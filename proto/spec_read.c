@@ -9,7 +9,7 @@
 #include "proto/spec_value.h"
 #include "proto/suggest.h"
 
-enum { PATH_BYTES = 256, KEYS_NEAR = 4 };
+enum { PATH_BYTES = 256 };
 
 struct reading {
 	struct spec_source *source;

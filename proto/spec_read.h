@@ -42,7 +42,7 @@ struct spec_source_arm {
 
 struct spec_source {
 	struct spec_layer defaults, base, sets;
-	bool has_arms, arms_wrong;
+	bool has_arms;
 	size_t n_arms;
 	struct spec_source_arm arms[SPEC_ARMS_MAX];
 	/* private: keeps the strings */
