@@ -85,25 +85,12 @@ static int run_forward(struct k_stream *s, const void *args)
 	return 0;
 }
 
-void k_linear_forward(struct k_stream *s, void *out, const void *inp, const void *weight,
-	const void *bias, int64_t R, int64_t C, int64_t OC)
+/* pre: NULL where there is no GELU. */
+static void submit_forward(struct k_stream *s, const char *name, void *out, void *pre,
+	const void *inp, const void *weight, const void *bias, int64_t R, int64_t C, int64_t OC,
+	enum k_gelu gelu)
 {
-	struct forward a = {.vec = s->ctx->vec,
-		.out = out,
-		.inp = inp,
-		.weight = weight,
-		.bias = bias,
-		.R = R,
-		.C = C,
-		.OC = OC};
-
-	stream_submit(s, "k_linear_forward", run_forward, &a, sizeof a);
-}
-
-void k_linear_gelu_forward(struct k_stream *s, void *out, void *pre, const void *inp,
-	const void *weight, const void *bias, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu)
-{
-	struct forward a = {.vec = s->ctx->vec,
+	const struct forward a = {.vec = s->ctx->vec,
 		.out = out,
 		.pre = pre,
 		.inp = inp,
@@ -114,7 +101,20 @@ void k_linear_gelu_forward(struct k_stream *s, void *out, void *pre, const void 
 		.OC = OC,
 		.gelu = gelu};
 
-	stream_submit(s, "k_linear_gelu_forward", run_forward, &a, sizeof a);
+	stream_submit(s, name, run_forward, &a, sizeof a);
+}
+
+void k_linear_forward(struct k_stream *s, void *out, const void *inp, const void *weight,
+	const void *bias, int64_t R, int64_t C, int64_t OC)
+{
+	submit_forward(
+		s, "k_linear_forward", out, NULL, inp, weight, bias, R, C, OC, K_GELU_TANH);
+}
+
+void k_linear_gelu_forward(struct k_stream *s, void *out, void *pre, const void *inp,
+	const void *weight, const void *bias, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu)
+{
+	submit_forward(s, "k_linear_gelu_forward", out, pre, inp, weight, bias, R, C, OC, gelu);
 }
 
 /* The tiles of the product, so that an element is met by the same instructions as before. */
@@ -229,49 +229,12 @@ static int run_backward(struct k_stream *s, const void *args)
 	return 0;
 }
 
-void k_linear_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias, const void *dout,
-	const void *inp, const void *weight, int64_t R, int64_t C, int64_t OC)
+/* dsum, pre: NULL where there is none. */
+static void submit_backward(struct k_stream *s, const char *name, bool first, void *dinp,
+	void *dweight, void *dbias, void *dsum, const void *dout, const void *inp, const void *pre,
+	const void *weight, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu)
 {
-	struct backward a = {.vec = s->ctx->vec,
-		.dinp = dinp,
-		.dweight = dweight,
-		.dbias = dbias,
-		.dout = dout,
-		.inp = inp,
-		.weight = weight,
-		.R = R,
-		.C = C,
-		.OC = OC};
-
-	stream_submit(s, "k_linear_backward", run_backward, &a, sizeof a);
-}
-
-void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void *dbias, void *dsum,
-	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,
-	int64_t C, int64_t OC, enum k_gelu gelu)
-{
-	struct backward a = {.vec = s->ctx->vec,
-		.dinp = dinp,
-		.dweight = dweight,
-		.dbias = dbias,
-		.dsum = dsum,
-		.dout = dout,
-		.inp = inp,
-		.pre = pre,
-		.weight = weight,
-		.R = R,
-		.C = C,
-		.OC = OC,
-		.gelu = gelu};
-
-	stream_submit(s, "k_linear_backward_gelu", run_backward, &a, sizeof a);
-}
-
-void k_linear_backward_first(struct k_stream *s, void *dinp, void *dweight, void *dbias, void *dsum,
-	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,
-	int64_t C, int64_t OC, enum k_gelu gelu)
-{
-	struct backward a = {.vec = s->ctx->vec,
+	const struct backward a = {.vec = s->ctx->vec,
 		.dinp = dinp,
 		.dweight = dweight,
 		.dbias = dbias,
@@ -284,7 +247,30 @@ void k_linear_backward_first(struct k_stream *s, void *dinp, void *dweight, void
 		.C = C,
 		.OC = OC,
 		.gelu = gelu,
-		.first = true};
+		.first = first};
 
-	stream_submit(s, "k_linear_backward_first", run_backward, &a, sizeof a);
+	stream_submit(s, name, run_backward, &a, sizeof a);
+}
+
+void k_linear_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias, const void *dout,
+	const void *inp, const void *weight, int64_t R, int64_t C, int64_t OC)
+{
+	submit_backward(s, "k_linear_backward", false, dinp, dweight, dbias, NULL, dout, inp, NULL,
+		weight, R, C, OC, K_GELU_TANH);
+}
+
+void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void *dbias, void *dsum,
+	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,
+	int64_t C, int64_t OC, enum k_gelu gelu)
+{
+	submit_backward(s, "k_linear_backward_gelu", false, dinp, dweight, dbias, dsum, dout, inp,
+		pre, weight, R, C, OC, gelu);
+}
+
+void k_linear_backward_first(struct k_stream *s, void *dinp, void *dweight, void *dbias, void *dsum,
+	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,
+	int64_t C, int64_t OC, enum k_gelu gelu)
+{
+	submit_backward(s, "k_linear_backward_first", true, dinp, dweight, dbias, dsum, dout, inp,
+		pre, weight, R, C, OC, gelu);
 }
