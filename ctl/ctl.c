@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 
+#include "ctl/client.h"
 #include "ctl/output.h"
 
 int ctl_error_set(struct ctl_error *e, int exit, const char *format, ...)
@@ -28,4 +29,17 @@ int ctl_fail(struct ctl *ctl, struct ctl_error *e)
 	ctl->output->error(ctl, e);
 	ctl_error_clear(e);
 	return exit;
+}
+
+int ctl_ask(struct ctl *ctl, const char *method, json_t *params,
+	void (*print)(struct ctl *ctl, const json_t *reply))
+{
+	struct ctl_error e = {0};
+	json_t *reply;
+
+	if (client_ask(ctl, method, params, &reply, &e) != 0)
+		return ctl_fail(ctl, &e);
+	print(ctl, reply);
+	json_decref(reply);
+	return CTL_OK;
 }

@@ -39,5 +39,11 @@ void ctl_error_clear(struct ctl_error *e);
 
 /* Tell the user through ctl->output, release e, and return its exit code. */
 int ctl_fail(struct ctl *ctl, struct ctl_error *e);
+/*
+ * All of a verb that asks one question: method is sent on a connection of its own, its reply goes
+ * to print (one of ctl->output). Takes params. The exit code; a failure has been told to the user.
+ */
+int ctl_ask(struct ctl *ctl, const char *method, json_t *params,
+	void (*print)(struct ctl *ctl, const json_t *reply));
 
 #endif

@@ -1,6 +1,5 @@
 /* gpt2ctl keep: a run that stays when old ones are removed. */
 #include "ctl/arguments.h"
-#include "ctl/client.h"
 #include "ctl/output.h"
 #include "ctl/verb.h"
 
@@ -12,17 +11,13 @@ static const struct option_row options[] = {
 static int run(struct ctl *ctl, const struct arguments *args)
 {
 	struct ctl_error e = {0};
-	json_t *params, *reply;
+	json_t *params;
 	int64_t id;
 
 	if (arguments_id(args->words[0], &id, &e) != 0)
 		return ctl_fail(ctl, &e);
 	params = json_pack("{s:I, s:b}", "id", (json_int_t)id, "kept", !arguments_has(args, "off"));
-	if (client_ask(ctl, METHOD_KEEP, params, &reply, &e) != 0)
-		return ctl_fail(ctl, &e);
-	ctl->output->kept(ctl, reply);
-	json_decref(reply);
-	return CTL_OK;
+	return ctl_ask(ctl, METHOD_KEEP, params, ctl->output->kept);
 }
 
 const struct verb verb_keep = {

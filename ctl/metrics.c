@@ -1,19 +1,10 @@
 /* gpt2ctl metrics: figures of the daemon for a monitoring system. */
-#include "ctl/arguments.h"
-#include "ctl/client.h"
 #include "ctl/output.h"
 #include "ctl/verb.h"
 
 static int run(struct ctl *ctl, const struct arguments *args)
 {
-	struct ctl_error e = {0};
-	json_t *reply;
-
-	if (client_ask(ctl, METHOD_METRICS, json_object(), &reply, &e) != 0)
-		return ctl_fail(ctl, &e);
-	ctl->output->metrics(ctl, reply);
-	json_decref(reply);
-	return CTL_OK;
+	return ctl_ask(ctl, METHOD_METRICS, json_object(), ctl->output->metrics);
 }
 
 const struct verb verb_metrics = {

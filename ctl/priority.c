@@ -3,14 +3,13 @@
 #include <stdlib.h>
 
 #include "ctl/arguments.h"
-#include "ctl/client.h"
 #include "ctl/output.h"
 #include "ctl/verb.h"
 
 static int run(struct ctl *ctl, const struct arguments *args)
 {
 	struct ctl_error e = {0};
-	json_t *params, *reply;
+	json_t *params;
 	char *end;
 	long long priority;
 	int64_t id;
@@ -26,11 +25,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		return ctl_fail(ctl, &e);
 	}
 	params = json_pack("{s:I, s:I}", "id", (json_int_t)id, "priority", (json_int_t)priority);
-	if (client_ask(ctl, METHOD_PRIORITY, params, &reply, &e) != 0)
-		return ctl_fail(ctl, &e);
-	ctl->output->priority(ctl, reply);
-	json_decref(reply);
-	return CTL_OK;
+	return ctl_ask(ctl, METHOD_PRIORITY, params, ctl->output->priority);
 }
 
 const struct verb verb_priority = {

@@ -1,6 +1,5 @@
 /* gpt2ctl shutdown: end the daemon. */
 #include "ctl/arguments.h"
-#include "ctl/client.h"
 #include "ctl/output.h"
 #include "ctl/verb.h"
 
@@ -12,14 +11,9 @@ static const struct option_row options[] = {
 
 static int run(struct ctl *ctl, const struct arguments *args)
 {
-	struct ctl_error e = {0};
-	json_t *params = json_pack("{s:b}", "now", arguments_has(args, "now")), *reply;
+	json_t *params = json_pack("{s:b}", "now", arguments_has(args, "now"));
 
-	if (client_ask(ctl, METHOD_SHUTDOWN, params, &reply, &e) != 0)
-		return ctl_fail(ctl, &e);
-	ctl->output->shutdown(ctl, reply);
-	json_decref(reply);
-	return CTL_OK;
+	return ctl_ask(ctl, METHOD_SHUTDOWN, params, ctl->output->shutdown);
 }
 
 const struct verb verb_shutdown = {
