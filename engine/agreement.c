@@ -5,19 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "engine/patience.h"
 #include "proto/artifact.h"
+#include "proto/clock.h"
 #include "proto/protocol.h"
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 struct agreement {
 	char sha256[65]; /* of spec, plan, model shape and the identity of its data */
@@ -87,7 +79,7 @@ static bool tune(struct segment *s, struct warm *w, struct link *link)
 		.group = s->group,
 		.comm = w->comm,
 		.patience_ns = PATIENCE_NS};
-	int64_t changed = 0, begin = now_ns();
+	int64_t changed = 0, begin = clock_mono_ns();
 	int rc;
 
 	if (!try_out(s))
@@ -113,7 +105,8 @@ static bool tune(struct segment *s, struct warm *w, struct link *link)
 	if (w->tuned.note[0])
 		link_log(link, "warning", "the choices of algorithms are not kept: %s",
 			w->tuned.note);
-	metrics_log_add(&s->log, "algorithms chosen in %.3f ms", (double)(now_ns() - begin) / 1e6);
+	metrics_log_add(&s->log, "algorithms chosen in %.3f ms",
+		(double)(clock_mono_ns() - begin) / 1e6);
 	return true;
 }
 

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "proto/clock.h"
+
 /* Two sizes, so that what NCCL uses for small and for large messages is there. */
 enum { SMALL_ELEMS = 256, LARGE_ELEMS = 4 << 20, NAP_NS = 2000000 };
 
@@ -19,14 +21,6 @@ struct opening {
 	char error[256];
 	atomic_bool done;
 };
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
 
 static bool succeeded(struct opening *p, const char *what, ncclResult_t result)
 {
@@ -139,14 +133,14 @@ static int start_thread(struct opening *p, pthread_t *thread)
 static int wait_for(struct opening *p)
 {
 	const struct timespec nap = {0, NAP_NS};
-	int64_t since = now_ns();
+	int64_t since = clock_mono_ns();
 
 	while (!atomic_load(&p->done)) {
 		int status = p->o.watch(p->o.arg);
 
 		if (status != 0)
 			return status;
-		if (now_ns() - since >= p->o.timeout_ns)
+		if (clock_mono_ns() - since >= p->o.timeout_ns)
 			return -ETIMEDOUT;
 		nanosleep(&nap, NULL);
 	}

@@ -2,7 +2,8 @@
 
 #include <errno.h>
 #include <stddef.h>
-#include <time.h>
+
+#include "proto/clock.h"
 
 int nccl_deadline_init(struct nccl_deadline *d, struct k_context *ctx)
 {
@@ -53,20 +54,12 @@ void nccl_deadline_end(struct nccl_deadline *d, struct nccl_deadline_mark *mark,
 		atomic_fetch_add(&d->issued, 1);
 }
 
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
-
 const char *nccl_deadline_late(struct nccl_deadline *d, int64_t timeout_ns)
 {
 	while (atomic_load(&d->ended) != atomic_load(&d->issued)) {
 		struct nccl_deadline_mark *mark =
 			&d->ring[atomic_load(&d->ended) % NCCL_DEADLINE_MARKS];
-		int64_t now = now_ns();
+		int64_t now = clock_mono_ns();
 
 		if (k_event_sync(mark->ended, 0) != -ETIMEDOUT) {
 			d->begun_ns = 0;
