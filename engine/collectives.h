@@ -111,6 +111,18 @@ struct collectives_bytes {
 };
 void collectives_count(const struct collectives_group *g, struct collectives_bytes *out);
 
+/* Sent between two counts. */
+static inline struct collectives_bytes collectives_between(
+	const struct collectives_bytes *before, const struct collectives_bytes *after)
+{
+	return (struct collectives_bytes){
+		.reduce_scatter = after->reduce_scatter - before->reduce_scatter,
+		.all_gather = after->all_gather - before->all_gather,
+		.all_reduce = after->all_reduce - before->all_reduce,
+		.other = after->other - before->other,
+	};
+}
+
 /*
  * Around the launch on s of a graph that holds collectives: it counts as having sent so much, and
  * is late as one collective would be. Capturing counts too, though nothing is sent.

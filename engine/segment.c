@@ -516,12 +516,7 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 	if (!lost) {
 		zero_drain(&w->zero);
 		count_sent(s, &after);
-		s->sent = (struct collectives_bytes){
-			.reduce_scatter = after.reduce_scatter - before.reduce_scatter,
-			.all_gather = after.all_gather - before.all_gather,
-			.all_reduce = after.all_reduce - before.all_reduce,
-			.other = after.other - before.other,
-		};
+		s->sent = collectives_between(&before, &after);
 		trained = trained && validate(s, w, link);
 	}
 	w->work_end_ns = clock_mono_ns();

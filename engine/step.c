@@ -280,12 +280,7 @@ static struct graphs_entry *capture(struct step *s)
 		entry = NULL;
 		give_up_graphs(s, "another rank could not capture its step");
 	} else
-		entry->sent = (struct collectives_bytes){
-			.reduce_scatter = after.reduce_scatter - before.reduce_scatter,
-			.all_gather = after.all_gather - before.all_gather,
-			.all_reduce = after.all_reduce - before.all_reduce,
-			.other = after.other - before.other,
-		};
+		entry->sent = collectives_between(&before, &after);
 	s->time->n = marks;
 	s->capture_ns = clock_mono_ns() - from;
 	return entry;
