@@ -30,17 +30,18 @@ static int no_memory(char *error, size_t error_bytes, const char *what)
 
 /* ---- memory ---- */
 
-/* For a moment, while algorithms are chosen: tuning. */
-struct beside {
-	int64_t scratch[K_SCRATCH_KINDS], tuning;
+/* What kernels take beside the buffers. */
+struct kernel_memory {
+	int64_t scratch_bytes[K_SCRATCH_KINDS];
+	int64_t tuning_bytes; /* while algorithms are chosen, then given back */
 };
 
 /*
- * What the kernels take beside the buffers; nothing for a configuration that a check refuses for
- * its size. As k_scratch_plan, and error says why.
+ * All 0 for a configuration that a check refuses for its size. As k_scratch_plan, and error says
+ * why.
  */
-static int find_beside(struct k_context *ctx, int threads, const struct spec_config *config,
-	struct beside *out, char *error, size_t error_bytes)
+static int plan_kernels(struct k_context *ctx, int threads, const struct spec_config *config,
+	struct kernel_memory *out, char *error, size_t error_bytes)
 {
 	const struct k_scratch_shape shape = {
 		.dtype = compute_dtype(config->precision),
@@ -51,15 +52,14 @@ static int find_beside(struct k_context *ctx, int threads, const struct spec_con
 		.C = config->model.n_embd,
 		.Vp = arena_vocab_padded(config->model.vocab_size),
 	};
-
 	const char *why;
 	int rc;
 
-	*out = (struct beside){0};
+	*out = (struct kernel_memory){0};
 	if (check_beyond_reason(config))
 		return 0;
-	out->tuning = k_choices_bytes(ctx, &shape);
-	rc = k_scratch_plan(ctx, &shape, out->scratch);
+	out->tuning_bytes = k_choices_bytes(ctx, &shape);
+	rc = k_scratch_plan(ctx, &shape, out->scratch_bytes);
 	if (rc) {
 		why = k_context_error(ctx);
 		snprintf(error, error_bytes,
@@ -73,11 +73,11 @@ int training_check(struct check_options *o, struct k_context *ctx, int threads,
 	char limit[CGROUP_FILE_BYTES], char *error, size_t error_bytes)
 {
 	struct k_device_info info;
-	struct beside beside;
+	struct kernel_memory kernels;
 	int rc;
 
 	k_context_info(ctx, &info);
-	rc = find_beside(ctx, threads, o->config, &beside, error, error_bytes);
+	rc = plan_kernels(ctx, threads, o->config, &kernels, error, error_bytes);
 	if (rc)
 		return rc;
 	memory_limit_apply(&info, limit);
@@ -88,22 +88,25 @@ int training_check(struct check_options *o, struct k_context *ctx, int threads,
 	o->comm_bytes =
 		o->world > 1 ? collectives_scratch_bytes(o->world, (int)o->config->gpus) : 0;
 	o->context_bytes = info.context_bytes;
-	memcpy(o->scratch, beside.scratch, sizeof(o->scratch));
-	o->tuning_bytes = beside.tuning;
+	memcpy(o->scratch, kernels.scratch_bytes, sizeof(o->scratch));
+	o->tuning_bytes = kernels.tuning_bytes;
 	return 0;
 }
 
-/* What else is taken before the first step: for a moment, and by a communicator. */
-struct more {
-	int64_t tuning, comm;
+/* What a training takes before its first step. */
+struct planned {
+	int64_t bytes[WARM_SLOTS];
+	/* beside the slots: while algorithms are chosen, and by a communicator still to come */
+	int64_t tuning_bytes, comm_bytes;
 };
 
-static int sizes(const struct training *t, int64_t bytes[WARM_SLOTS], struct more *more,
-	char *error, size_t error_bytes)
+static int plan_memory(
+	const struct training *t, struct planned *out, char *error, size_t error_bytes)
 {
-	struct beside beside;
+	struct kernel_memory kernels;
 	const struct spec_config *c = t->config;
 	int64_t real = (int64_t)sizeof(k_real), n = t->plan.arena_elems;
+	int64_t *bytes = out->bytes;
 	int64_t owned = zero_owned_elems(&t->plan, c->zero_stage, t->warm->rank);
 	int rc;
 
@@ -116,10 +119,10 @@ static int sizes(const struct training *t, int64_t bytes[WARM_SLOTS], struct mor
 	bytes[WARM_BATCH] = batch_bytes(c->micro_batch, c->seq_len, c->accumulation);
 	bytes[WARM_OPTIMIZER] = optimizer_small_bytes(&t->arena, &t->plan, c->zero_stage);
 	bytes[WARM_SHARED] = STEP_SHARED_BYTES;
-	rc = find_beside(t->warm->ctx, t->warm->threads, c, &beside, error, error_bytes);
-	memcpy(bytes + WARM_SCRATCH, beside.scratch, sizeof(beside.scratch));
-	more->tuning = tuned_has(&t->warm->tuned, c) ? 0 : beside.tuning;
-	more->comm = t->warm->collectives
+	rc = plan_kernels(t->warm->ctx, t->warm->threads, c, &kernels, error, error_bytes);
+	memcpy(bytes + WARM_SCRATCH, kernels.scratch_bytes, sizeof(kernels.scratch_bytes));
+	out->tuning_bytes = tuned_has(&t->warm->tuned, c) ? 0 : kernels.tuning_bytes;
+	out->comm_bytes = t->warm->collectives
 		? collectives_growth(t->warm->collectives, (int)c->gpus)
 		: 0;
 	return rc;
@@ -165,31 +168,38 @@ static const char *say_others(const struct training *t, char out[128])
 	return out;
 }
 
-/* What is planned and missing, who has it, and the first setting with which nothing would be. */
-static int refuse_memory(struct training *t, int64_t bytes[WARM_SLOTS], const struct more *more,
-	int64_t free, char *error, size_t error_bytes)
+/* Bytes that the plan would add to what this engine holds. */
+static int64_t growth_of(const struct training *t, const struct planned *p)
 {
-	int64_t growth = warm_growth(t->warm, bytes), planned = 0;
+	return warm_growth(t->warm, p->bytes) + p->tuning_bytes + p->comm_bytes;
+}
+
+/* What is planned and missing, who has it, and the first setting with which nothing would be. */
+static int refuse_memory(struct training *t, struct planned *p, int64_t free_bytes, char *error,
+	size_t error_bytes)
+{
+	int64_t growth = warm_growth(t->warm, p->bytes), planned = 0;
 	const char *enough = NULL;
 	char others[128], tuning[64] = "", comm[64] = "";
 
 	for (int i = 0; i < WARM_SLOTS; i++)
-		planned += bytes[i];
-	if (more->tuning > 0)
+		planned += p->bytes[i];
+	if (p->tuning_bytes > 0)
 		snprintf(tuning, sizeof(tuning), " and %" PRId64 " to choose algorithms",
-			more->tuning);
-	if (more->comm > 0)
-		snprintf(comm, sizeof(comm), " and %" PRId64 " for a communicator", more->comm);
+			p->tuning_bytes);
+	if (p->comm_bytes > 0)
+		snprintf(comm, sizeof(comm), " and %" PRId64 " for a communicator", p->comm_bytes);
 
 	for (int r = (int)t->shape.recompute + 1; r <= SPEC_RECOMPUTE_FULL && !enough; r++) {
-		bytes[WARM_ACTIVATIONS] = activations_bytes_with(&t->shape, (enum spec_recompute)r);
-		if (warm_growth(t->warm, bytes) + more->tuning + more->comm <= free)
+		p->bytes[WARM_ACTIVATIONS] =
+			activations_bytes_with(&t->shape, (enum spec_recompute)r);
+		if (growth_of(t, p) <= free_bytes)
 			enough = activations_recompute_name((enum spec_recompute)r);
 	}
 	snprintf(error, error_bytes,
 		"memory: %" PRId64 " bytes planned, %" PRId64 " more are needed%s%s, %" PRId64
 		" are free%s; %s%s%s",
-		planned, growth, tuning, comm, free, say_others(t, others),
+		planned, growth, tuning, comm, free_bytes, say_others(t, others),
 		enough ? "with activation_checkpointing "
 		       : "a smaller train_micro_batch_size_per_gpu takes less",
 		enough ? enough : "", enough ? " they suffice" : "");
@@ -197,7 +207,7 @@ static int refuse_memory(struct training *t, int64_t bytes[WARM_SLOTS], const st
 }
 
 /* 0: not known. */
-static int64_t free_bytes(const struct training *t)
+static int64_t find_free(const struct training *t)
 {
 	struct k_device_info info;
 	char file[CGROUP_FILE_BYTES];
@@ -209,26 +219,26 @@ static int64_t free_bytes(const struct training *t)
 
 static int take_memory(struct training *t, struct memory *m, char *error, size_t error_bytes)
 {
-	int64_t bytes[WARM_SLOTS], free, beside;
-	struct more more;
-	int rc = sizes(t, bytes, &more, error, error_bytes);
+	struct planned p;
+	int64_t free_bytes;
+	int rc = plan_memory(t, &p, error, error_bytes);
 
 	if (rc)
 		return rc;
-	beside = more.tuning + more.comm;
-	free = free_bytes(t);
+	free_bytes = find_free(t);
 	/* what another shape has left may be all that is in the way */
-	if (free > 0 && warm_growth(t->warm, bytes) + beside > free &&
-		warm_shrink(t->warm, bytes) > 0)
-		free = free_bytes(t);
-	if (free > 0 && warm_growth(t->warm, bytes) + beside > free)
-		return refuse_memory(t, bytes, &more, free, error, error_bytes);
+	if (free_bytes > 0 && growth_of(t, &p) > free_bytes && warm_shrink(t->warm, p.bytes) > 0)
+		free_bytes = find_free(t);
+	if (free_bytes > 0 && growth_of(t, &p) > free_bytes)
+		return refuse_memory(t, &p, free_bytes, error, error_bytes);
 	for (int i = 0; i < WARM_SLOTS; i++) {
+		const int64_t bytes = p.bytes[i];
+
 		m->slot[i] = NULL;
-		t->device_bytes += bytes[i];
-		if (bytes[i] && warm_take(t->warm, (enum warm_slot)i, bytes[i], &m->slot[i])) {
+		t->device_bytes += bytes;
+		if (bytes && warm_take(t->warm, (enum warm_slot)i, bytes, &m->slot[i])) {
 			snprintf(error, error_bytes, "memory: %" PRId64 " bytes were refused",
-				bytes[i]);
+				bytes);
 			return -ENOMEM;
 		}
 	}
