@@ -66,13 +66,13 @@ static void say_kept(const char *dir, int rc)
 
 /* Where a segment is, as far as is known; a single run has none but its own folder. */
 static int segment_dir(const struct daemon *d, const struct run *run, const char *own,
-	const struct record_unsaid *u, char dir[PATH_MAX])
+	const struct record_unreported *u, char dir[PATH_MAX])
 {
 	int n;
 
 	if (u->dir[0] != '\0')
 		return run_dir_now(run->id, d->state_dir, u->dir, dir, PATH_MAX);
-	n = snprintf(dir, PATH_MAX, "%s/%s", own, u->below);
+	n = snprintf(dir, PATH_MAX, "%s/%s", own, u->standard_dir);
 	if (n >= PATH_MAX)
 		return -ENAMETOOLONG;
 	if (access(dir, F_OK) < 0)
@@ -82,17 +82,17 @@ static int segment_dir(const struct daemon *d, const struct run *run, const char
 
 /*
  * The segments of which the engine did not come to speak: done, with what it would have said, where
- * their folder says so. all: of those as well that have not begun by what is stored, as in a
- * database that was put back from before the run's end.
+ * their folder says so. unbegun: also those that have not begun by what is stored, as in a database
+ * that was put back from before the run's end.
  */
-static int settle_segments(struct daemon *d, const struct run *run, const char *own, bool all)
+static int settle_segments(struct daemon *d, const struct run *run, const char *own, bool unbegun)
 {
-	struct record_unsaid u = {.segment = -1};
+	struct record_unreported u = {.segment = -1};
 	char dir[PATH_MAX], *summary, *artifacts;
 	bool complete;
 	int rc, kept;
 
-	while ((rc = record_unsaid(d->store, run->id, u.segment, all, &u)) == 0 &&
+	while ((rc = record_unreported(d->store, run->id, u.segment, unbegun, &u)) == 0 &&
 		(rc = segment_dir(d, run, own, &u, dir)) == 0) {
 		kept = settle_folder(dir, run, strcmp(dir, own) == 0, &complete);
 		if (kept < 0)
@@ -100,7 +100,7 @@ static int settle_segments(struct daemon *d, const struct run *run, const char *
 		if (!complete)
 			continue;
 		settle_summary(dir, &summary, &artifacts);
-		rc = record_found(d->store, run->id, u.segment, dir, summary, artifacts);
+		rc = record_recovered(d->store, run->id, u.segment, dir, summary, artifacts);
 		free(summary);
 		free(artifacts);
 		if (rc < 0)
@@ -136,7 +136,7 @@ static int settle_ended(struct daemon *d, const struct run *run)
 	if (rc < 0)
 		return 0;
 	rc = settle_segments(d, run, dir, false);
-	return rc < 0 ? rc : record_end_unsaid(d->store, run);
+	return rc < 0 ? rc : record_end_unreported(d->store, run);
 }
 
 struct broken {
@@ -284,7 +284,7 @@ static void settle(struct run *run, void *arg)
 	if (o->rc == 0 && !complete)
 		o->rc = move(d, run, RUN_INTERRUPTED, reason);
 	if (o->rc == 0 && !complete)
-		o->rc = record_end_unsaid(d->store, run);
+		o->rc = record_end_unreported(d->store, run);
 	if (o->rc == 0 && !complete && run->restart)
 		o->rc = move(d, run, RUN_QUEUED, "restart: asked for in its spec");
 	if (run->state == RUN_QUEUED)

@@ -345,39 +345,32 @@ int record_set_last_id(struct store *s, int64_t id)
 		"i", id);
 }
 
-static int take_unsaid(sqlite3_stmt *stmt, void *arg)
+static int take_unreported(sqlite3_stmt *stmt, void *arg)
 {
-	struct record_unsaid *u = arg;
+	struct record_unreported *u = arg;
 
 	u->segment = sqlite3_column_int64(stmt, 0);
 	snprintf(u->dir, sizeof(u->dir), "%s", store_text(stmt, 1));
-	snprintf(u->below, sizeof(u->below), "segments/%03lld-%s", (long long)u->segment,
-		store_text(stmt, 2));
+	snprintf(u->standard_dir, sizeof(u->standard_dir), "segments/%03lld-%s",
+		(long long)u->segment, store_text(stmt, 2));
 	return 0;
 }
 
-int record_unsaid(struct store *s, int64_t run, int64_t after, bool all, struct record_unsaid *out)
+int record_unreported(
+	struct store *s, int64_t run, int64_t after, bool unbegun, struct record_unreported *out)
 {
 	int rc;
 
 	out->segment = -1;
-	rc = store_sql(store_db(s), take_unsaid, out,
+	rc = store_sql(store_db(s), take_unreported, out,
 		"select segment, dir, arm from segments where run = ?1 and segment > ?2"
 		" and ((state in ('training', 'trained') and dir <> '') or"
 		" (?3 and state <> 'done')) order by segment limit 1",
-		"iii", run, after, (int64_t)all);
+		"iii", run, after, (int64_t)unbegun);
 	return rc < 0 ? rc : out->segment < 0 ? -ENOENT : 0;
 }
 
-int record_end_unsaid(struct store *s, const struct run *run)
-{
-	return store_sql(store_db(s), NULL, NULL,
-		"update segments set state = ?, reason = ?, ended_ns = ?"
-		" where run = ? and state = 'trained'",
-		"ttii", run_state_name(run->state), run->reason, clock_utc_ns(), run->id);
-}
-
-int record_found(struct store *s, int64_t run, int64_t segment, const char *dir,
+int record_recovered(struct store *s, int64_t run, int64_t segment, const char *dir,
 	const char *summary, const char *artifacts)
 {
 	int rc = store_sql(store_db(s), NULL, NULL,
@@ -386,6 +379,14 @@ int record_found(struct store *s, int64_t run, int64_t segment, const char *dir,
 		"itttii", clock_utc_ns(), dir, summary, artifacts, run, segment);
 
 	return rc < 0 ? rc : count_done(store_db(s), run);
+}
+
+int record_end_unreported(struct store *s, const struct run *run)
+{
+	return store_sql(store_db(s), NULL, NULL,
+		"update segments set state = ?, reason = ?, ended_ns = ?"
+		" where run = ? and state = 'trained'",
+		"ttii", run_state_name(run->state), run->reason, clock_utc_ns(), run->id);
 }
 
 /* ---- priority ---- */

@@ -85,22 +85,24 @@ int record_each_done(
 int record_last_id(struct store *s, int64_t *out);
 int record_set_last_id(struct store *s, int64_t id);
 
-/*
- * The first segment of a run above after that has begun, and of whose end nothing was said; all:
- * or that has not begun by what is stored. 0 with *out; -ENOENT: none.
- */
-struct record_unsaid {
+/* A segment of whose end no engine has told gpt2d. */
+struct record_unreported {
 	int64_t segment;
-	char dir[SPEC_PATH_MAX]; /* "": it has not begun; then it would be below the run's: */
-	char below[64];
+	char dir[SPEC_PATH_MAX]; /* "": by what is stored it has not begun */
+	char standard_dir[64];   /* where its directory is made, below the run's */
 };
-int record_unsaid(struct store *s, int64_t run, int64_t after, bool all, struct record_unsaid *out);
-/* Those of which nothing was said end with the run, as it did and for its reason. */
-int record_end_unsaid(struct store *s, const struct run *run);
+/*
+ * The first such segment of a run above after; unbegun: those count as well that have not begun by
+ * what is stored. 0 with *out; -ENOENT: none.
+ */
+int record_unreported(
+	struct store *s, int64_t run, int64_t after, bool unbegun, struct record_unreported *out);
 /* It is done, in dir: what its segment.done would have brought. summary and artifacts, as in struct
  * record_segment, may be NULL. */
-int record_found(struct store *s, int64_t run, int64_t segment, const char *dir,
+int record_recovered(struct store *s, int64_t run, int64_t segment, const char *dir,
 	const char *summary, const char *artifacts);
+/* All that are left end with the run, as it did and for its reason. */
+int record_end_unreported(struct store *s, const struct run *run);
 /* The last so many that ended, but not as done; each owns run. */
 int record_each_broken(
 	struct store *s, int64_t limit, int (*each)(struct run *run, void *arg), void *arg);
