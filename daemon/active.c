@@ -65,14 +65,11 @@ static void failed(struct active *a, const char *format, ...)
 
 int active_segment_dir(const struct active *a, int64_t segment, char *out)
 {
-	int n;
-
-	if (!a->spec->has_arms)
-		n = snprintf(out, PATH_MAX, "%s", a->dir);
-	else
-		n = snprintf(out, PATH_MAX, "%s/segments/%03lld-%s", a->dir, (long long)segment,
-			a->spec->arms[a->order[segment].arm].name);
-	return n >= 0 && n < PATH_MAX ? 0 : -ENAMETOOLONG;
+	if (a->spec->has_arms)
+		return run_segment_dir(a->dir, segment,
+			a->spec->arms[a->order[segment].arm].name, out, PATH_MAX);
+	strcpy(out, a->dir);
+	return 0;
 }
 
 static int segments_dir(const struct active *a, char *out)

@@ -68,16 +68,14 @@ static void say_kept(const char *dir, int rc)
 static int segment_dir(const struct daemon *d, const struct run *run, const char *own,
 	const struct record_unreported *u, char dir[PATH_MAX])
 {
-	int n;
+	int rc;
 
 	if (u->dir[0] != '\0')
 		return run_dir_now(run->id, d->state_dir, u->dir, dir, PATH_MAX);
-	n = snprintf(dir, PATH_MAX, "%s/%s", own, u->standard_dir);
-	if (n >= PATH_MAX)
-		return -ENAMETOOLONG;
-	if (access(dir, F_OK) < 0)
+	rc = run_segment_dir(own, u->segment, u->arm, dir, PATH_MAX);
+	if (rc == 0 && access(dir, F_OK) < 0)
 		strcpy(dir, own);
-	return 0;
+	return rc;
 }
 
 /*

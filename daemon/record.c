@@ -351,8 +351,7 @@ static int take_unreported(sqlite3_stmt *stmt, void *arg)
 
 	u->segment = sqlite3_column_int64(stmt, 0);
 	snprintf(u->dir, sizeof(u->dir), "%s", store_text(stmt, 1));
-	snprintf(u->standard_dir, sizeof(u->standard_dir), "segments/%03lld-%s",
-		(long long)u->segment, store_text(stmt, 2));
+	snprintf(u->arm, sizeof(u->arm), "%s", store_text(stmt, 2));
 	return 0;
 }
 

@@ -89,7 +89,7 @@ int record_set_last_id(struct store *s, int64_t id);
 struct record_unreported {
 	int64_t segment;
 	char dir[SPEC_PATH_MAX]; /* "": by what is stored it has not begun */
-	char standard_dir[64];   /* where its directory is made, below the run's */
+	char arm[SPEC_NAME_MAX + 1];
 };
 /*
  * The first such segment of a run above after; unbegun: those count as well that have not begun by

@@ -72,6 +72,9 @@ const char *run_reason(const struct run *run);
 
 /* STATE_DIR/runs/ID-NAME, and for later attempts ID-NAME.ATTEMPT: 0, or -ENAMETOOLONG. */
 int run_dir(const struct run *run, const char *state_dir, char *out, size_t out_bytes);
+/* DIR/segments/NNN-ARM, in an experiment's directory; segments count from 0. Likewise. */
+int run_segment_dir(
+	const char *dir, int64_t segment, const char *arm, char *out, size_t out_bytes);
 /*
  * Where then, a path below a directory of run id as it was when it was stored, is now: the state
  * directory may have been moved since. 0, or -ENAMETOOLONG.

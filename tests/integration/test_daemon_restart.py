@@ -208,7 +208,14 @@ def test_found_done_with_its_figures(home, kind, work):
             assert found["artifacts"] == was["artifacts"] and found["state"] == "done"
 
 
-@pytest.mark.parametrize("work, begun", [(experiment("exp-ms20", 20), 1), (spec("single-ms20", 50), 0)])
+def long_names(work):
+    """Arms with the longest names there can be."""
+    return {**work, "arms": {(name * 64)[:64]: arm for name, arm in work["arms"].items()}}
+
+
+@pytest.mark.parametrize("work, begun", [
+    (experiment("exp-ms20", 20), 1), (long_names(experiment("long-ms20", 20)), 1), (spec("single-ms20", 50), 0)],
+    ids=["experiment", "long names", "single"])
 def test_a_database_from_before_the_end(home, work, begun):
     """Put back from a backup: a run that its folder says is whole is done with all of its segments, those too of which it knew nothing."""
     with Daemon(home=home) as d:
