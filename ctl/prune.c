@@ -17,6 +17,8 @@ static const struct option_row options[] = {
 	{"state", 's', OPTION_STRING, "done|failed|cancelled|interrupted", 0, 0,
 		"only those in this state"},
 	{"dry-run", 'n', OPTION_FLAG, NULL, 0, 0, "remove nothing, print what would go"},
+	{"forget", 0, OPTION_FLAG, NULL, 0, 0,
+		"also runs whose folders are not there: what the daemon knows of them goes"},
 	{"yes", 'y', OPTION_FLAG, NULL, 0, 0, "do not ask"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
@@ -69,6 +71,8 @@ static int make_params(const struct arguments *args, json_t **out, struct ctl_er
 		json_object_set_new(params, "state", format_json_text(state));
 	if (arguments_has(args, "keep"))
 		json_object_set_new(params, "keep", json_integer(arguments_int(args, "keep", 0)));
+	if (arguments_has(args, "forget"))
+		json_object_set_new(params, "forget", json_true());
 	*out = params;
 	return 0;
 }
@@ -96,6 +100,7 @@ static int fetch(struct ctl *ctl, struct client *c, const json_t *params, bool d
 		after = json_is_integer(next) ? json_integer_value(next) : 0;
 		bytes = format_sum(bytes, format_int(page, "bytes", 0));
 		json_array_extend(runs, json_object_get(page, "runs"));
+		json_array_extend(json_object_get(result, "left"), json_object_get(page, "left"));
 		json_decref(page);
 		if (tell)
 			fprintf(ctl->err.file, "\r\033[K%zu removed", json_array_size(runs));
@@ -111,7 +116,7 @@ static int fetch(struct ctl *ctl, struct client *c, const json_t *params, bool d
 static int confirm(
 	struct ctl *ctl, struct client *c, const json_t *params, bool *yes, struct ctl_error *e)
 {
-	json_t *result = json_pack("{s:[]}", "runs");
+	json_t *result = json_pack("{s:[], s:[]}", "runs", "left");
 	char answer[16] = "", size[FORMAT_BYTES];
 	int exit = fetch(ctl, c, params, true, result, e);
 	const size_t n = json_array_size(json_object_get(result, "runs"));
@@ -139,8 +144,8 @@ static int confirm(
 static int run(struct ctl *ctl, const struct arguments *args)
 {
 	const bool dry = arguments_has(args, "dry-run");
-	json_t *params = NULL, *result = json_pack("{s:[]}", "runs");
-	bool yes = dry || arguments_has(args, "yes");
+	json_t *params = NULL, *result = json_pack("{s:[], s:[]}", "runs", "left");
+	bool yes = dry || arguments_has(args, "yes"), stays = false;
 	struct client *c = NULL;
 	struct ctl_error e = {0};
 	int exit = make_params(args, &params, &e);
@@ -153,11 +158,15 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		exit = fetch(ctl, c, params, dry, result, &e);
 		if (!exit || (json_array_size(json_object_get(result, "runs")) > 0 && !ctl->json))
 			ctl->output->pruned(ctl, result);
+		if (!dry && json_array_size(json_object_get(result, "left")) > 0)
+			stays = true;
 	}
 	client_close(c);
 	json_decref(params);
 	json_decref(result);
-	return exit ? ctl_fail(ctl, &e) : CTL_OK;
+	if (exit)
+		return ctl_fail(ctl, &e);
+	return stays ? CTL_TRANSPORT : CTL_OK;
 }
 
 const struct verb verb_prune = {
@@ -166,7 +175,10 @@ const struct verb verb_prune = {
 	.summary = "remove runs that have ended, with their files",
 	.text = "Those to which all that is given applies: one's own, or as an administrator "
 		"everybody's. Never one that waits or runs, nor one that was marked with keep. "
-		"It asks first, where there is a terminal; elsewhere --yes is needed. A removal "
+		"One whose folder is not there stays as well, and is named on standard error, "
+		"with exit code 1: it may be on a disk that is not mounted, and what the daemon "
+		"knows is all that leads to it; --forget is for those that are gone for good. It "
+		"asks first, where there is a terminal; elsewhere --yes is needed. A removal "
 		"that was begun is finished, by the next daemon if need be.",
 	.options = options,
 	.run = run,

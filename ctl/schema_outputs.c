@@ -262,6 +262,12 @@ const struct schema_row schema_outputs[] = {
 	{"runs", "[pruned]", "in the order of their ids"},
 	{"bytes", "count", "that they took"},
 	{"dry_run", "bool", "nothing was removed"},
+	{"left", "[left]", "they stay: their folders are not there, and --forget is not given"},
+
+	{"left", SCHEMA_OBJECT, "One of them."},
+	{"id", "count", ""},
+	{"name", "text", ""},
+	{"dir", "text", "where its files would be"},
 
 	{"pruned", SCHEMA_OBJECT, "One of them."},
 	{"id", "count", ""},

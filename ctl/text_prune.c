@@ -29,6 +29,21 @@ static void print_runs(const struct term *t, const json_t *runs)
 	table_finish(&table);
 }
 
+static void print_left(const struct term *t, const json_t *left)
+{
+	char name[80], dir[1024];
+	const json_t *run;
+	size_t i;
+
+	json_array_foreach(left, i, run)
+		fprintf(t->file,
+			"gpt2ctl: run %lld %s stays: %s is not there; is a disk not mounted? "
+			"--forget removes what is known of it\n",
+			(long long)format_int(run, "id", 0),
+			format_string(run, "name", "", name, sizeof(name)),
+			format_string(run, "dir", "its folder", dir, sizeof(dir)));
+}
+
 void text_pruned(struct ctl *ctl, const json_t *result)
 {
 	const json_t *runs = json_object_get(result, "runs");
@@ -36,6 +51,7 @@ void text_pruned(struct ctl *ctl, const json_t *result)
 	const size_t n = json_array_size(runs);
 	char size[FORMAT_BYTES];
 
+	print_left(&ctl->err, json_object_get(result, "left"));
 	if (n == 0) {
 		fputs("no run to remove\n", ctl->out.file);
 		return;

@@ -33,6 +33,7 @@
 #include "daemon/prune.h"
 #include "daemon/queue.h"
 #include "daemon/reconcile.h"
+#include "daemon/recover.h"
 #include "daemon/reserve.h"
 #include "daemon/retention.h"
 #include "daemon/run_log.h"
@@ -234,7 +235,7 @@ static int open_store(struct daemon *d, char *error, size_t error_bytes)
 	if (rc < 0)
 		snprintf(error, error_bytes, "%s: %s", path, store_error_text(rc));
 	else
-		rc = prune_recover(d, error, error_bytes);
+		rc = recover_removals(d, error, error_bytes);
 	if (rc == 0)
 		rc = reconcile_runs(d, error, error_bytes);
 	return rc < 0 ? rc : gate_create(d, &d->gate);

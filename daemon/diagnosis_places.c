@@ -243,6 +243,18 @@ static void check_runs(struct diagnosis *d, const char *state, int64_t known)
 			state, (long long)ids.beyond, ids.name);
 }
 
+/* Runs that the queue knows, and that have no folder. */
+static void check_absent(struct diagnosis *d, const struct absent *a)
+{
+	if (a->absent > 0)
+		diagnosis_add(d, "runs", VERDICT_WARN,
+			a->away ? "mount the disk that has them, then start gpt2d; if they are "
+				  "gone for good, gpt2ctl prune with --forget"
+				: "if they are gone for good, gpt2ctl prune with --forget",
+			"of the last %d runs that are done %d have no folder (the last is %s)",
+			a->looked_at, a->absent, a->last);
+}
+
 /* What is in it already. Of one that is open in a gpt2d that gpt2d tells all but damage. */
 static void check_queue(struct diagnosis *d, const char *state, const char *path)
 {
@@ -255,6 +267,8 @@ static void check_queue(struct diagnosis *d, const char *state, const char *path
 	if (pid >= 0 && rc != -EBADMSG) {
 		diagnosis_add(d, "queue", VERDICT_OK, NULL,
 			"%s is open in gpt2d, process %ld: gpt2ctl status", path, pid);
+		if (rc == 0)
+			check_absent(d, &look.absent);
 		return;
 	}
 	if (rc == -ENOENT)
@@ -274,6 +288,8 @@ static void check_queue(struct diagnosis *d, const char *state, const char *path
 				      : "too large to be looked at to the end");
 	if (rc == 0 || rc == -ENOENT)
 		check_runs(d, state, rc == 0 ? look.last_id : 0);
+	if (rc == 0)
+		check_absent(d, &look.absent);
 }
 
 void diagnosis_state_dir(struct diagnosis *d)

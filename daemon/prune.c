@@ -57,6 +57,9 @@ struct batch {
 	json_t *late;    /* emptied, but there was no room to delete their rows: tried at the end */
 	size_t n_late;   /* of them that are tried */
 
+	bool forget;  /* also runs whose folders are not there */
+	json_t *left; /* those; they stay */
+
 	int64_t stuck;                    /* runs that stay, for reasons of their own */
 	char why_stuck[RUN_REASON_BYTES]; /* the first of them */
 };
@@ -95,6 +98,7 @@ static void end_batch(struct batch *b)
 	json_decref(b->selected);
 	json_decref(b->removed);
 	json_decref(b->late);
+	json_decref(b->left);
 	free(b);
 }
 
@@ -134,8 +138,9 @@ static void finish_batch(struct batch *b)
 			(long long)b->stuck, (long long)json_array_size(b->removed));
 	else if (client != NULL)
 		client_reply(client,
-			json_pack("{sO sI sb sO}", "runs", b->removed, "bytes",
-				(json_int_t)b->freed, "dry_run", b->dry, "next", next));
+			json_pack("{sO sI sb sO sO}", "runs", b->removed, "bytes",
+				(json_int_t)b->freed, "dry_run", b->dry, "left", b->left, "next",
+				next));
 	else if (b->client == 0) {
 		const bool again = retention_again(&p->retention, full);
 
@@ -148,11 +153,22 @@ static void finish_batch(struct batch *b)
 
 /* ---- one run ---- */
 
+/* -ENOMEDIUM: it had a folder, and that is not to be found: its disk may not be mounted. */
+static int look_for(const struct batch *b)
+{
+	const bool begun = json_is_true(json_object_get(b->now, "begun"));
+	const char *state_dir = b->pruner->daemon->state_dir;
+
+	return begun && !b->forget && !trash_finds(state_dir, &b->run) ? -ENOMEDIUM : 0;
+}
+
 static int work(struct worker_job *job)
 {
 	struct batch *b = (struct batch *)job;
 	const char *state_dir = b->pruner->daemon->state_dir;
 
+	if ((b->step == STEP_MOVE || b->step == STEP_MEASURE) && look_for(b) < 0)
+		return -ENOMEDIUM;
 	switch (b->step) {
 	case STEP_MOVE:
 		b->bytes = trash_bytes(state_dir, &b->run);
@@ -192,6 +208,18 @@ static void add_removed(struct batch *b)
 			"ended_at", json_object_get(run, "ended_at"), "bytes",
 			(json_int_t)b->bytes));
 	b->freed += b->bytes;
+	next_run(b);
+}
+
+/* It stays. */
+static void leave(struct batch *b)
+{
+	const char *of_run[] = {"id", "name", "dir"};
+	json_t *left = json_object();
+
+	for (size_t i = 0; i < sizeof(of_run) / sizeof(of_run[0]); i++)
+		json_object_set(left, of_run[i], json_object_get(b->now, of_run[i]));
+	json_array_append_new(b->left, left);
 	next_run(b);
 }
 
@@ -308,6 +336,8 @@ static void done(struct worker_job *job, int rc)
 		put_off(b);
 	else if (rc == 0)
 		go(b, b->step == STEP_MOVE ? STEP_EMPTY : STEP_DELETE);
+	else if (rc == -ENOMEDIUM)
+		leave(b);
 	else if (!make_room(b, rc) && !pass_over(b, rc))
 		fail_batch(b, rc);
 }
@@ -370,8 +400,8 @@ static void on_selected(void *arg, int rc, json_t *result)
 }
 
 /* 0, or -ENOMEM. */
-static int start_batch(
-	struct pruner *p, uint64_t client, bool dry, const struct record_prunable *what)
+static int start_batch(struct pruner *p, uint64_t client, bool dry, bool forget,
+	const struct record_prunable *what)
 {
 	struct batch *b = calloc(1, sizeof(*b));
 
@@ -383,8 +413,10 @@ static int start_batch(
 	b->client = client;
 	b->ended = p->ended;
 	b->dry = dry;
+	b->forget = forget;
 	b->removed = json_array();
 	b->late = json_array();
+	b->left = json_array();
 	if (!dry)
 		p->batch = b;
 	if (record_prunable(p->daemon->store, p->daemon->state_dir, what, on_selected, b) == 0)
@@ -419,6 +451,7 @@ bool prune_has(const struct pruner *p, int64_t id)
 void prune_request(struct daemon *d, struct client *client, json_t *params)
 {
 	bool dry = json_is_true(json_object_get(params, "dry_run"));
+	bool forget = json_is_true(json_object_get(params, "forget"));
 	struct record_prunable what;
 
 	if (!prune_params_take(client, params, &what))
@@ -428,7 +461,7 @@ void prune_request(struct daemon *d, struct client *client, json_t *params)
 	else if (!dry && d->pruner->batch != NULL)
 		client_refuse(
 			client, PROTOCOL_BUSY, NULL, "other runs are being removed at the moment");
-	else if (start_batch(d->pruner, client_peer(client)->number, dry, &what) < 0)
+	else if (start_batch(d->pruner, client_peer(client)->number, dry, forget, &what) < 0)
 		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
 }
 
@@ -448,7 +481,7 @@ static void on_timer(evutil_socket_t fd, short events, void *arg)
 	if (p->batch != NULL || p->daemon->stopping || p->daemon->runs_away || must_wait(p) ||
 		!retention_select(&p->retention, s, &what))
 		return;
-	start_batch(p, 0, false, &what);
+	start_batch(p, 0, false, true, &what);
 }
 
 static void arm(struct pruner *p, int seconds)
@@ -470,37 +503,6 @@ void prune_soon(struct pruner *p)
 }
 
 /* ---- what is left ---- */
-
-static int remove_rows(int64_t id, void *arg)
-{
-	struct daemon *d = arg;
-	struct run was;
-	int rc = record_ended_now(d->store, id, &was);
-
-	if (rc == -ENOENT)
-		return 0; /* they are gone */
-	if (rc == 0)
-		rc = trash_move(d->state_dir, &was);
-	if (rc == 0)
-		rc = trash_clear(d->state_dir, &was);
-	if (rc == 0)
-		rc = record_delete_now(d->store, id);
-	if (failure_is_full(rc) && trash_empty(d->state_dir, &was, INT64_MAX) == 0)
-		rc = record_delete_now(d->store, id);
-	if (rc == 0)
-		log_write(LOG_INFO, "run %lld: its removal is finished", (long long)id);
-	return rc;
-}
-
-int prune_recover(struct daemon *d, char *error, size_t error_bytes)
-{
-	int rc = trash_each(d->state_dir, remove_rows, d);
-
-	if (rc < 0)
-		snprintf(error, error_bytes, "%s/" TRASH_DIR ": %s", d->state_dir,
-			store_error_text(rc));
-	return rc;
-}
 
 static int leftover_work(struct worker_job *job)
 {

@@ -5,7 +5,8 @@
  *
  * The directories of a run are moved to STATE_DIR/runs/.trash first: that decides it. Then they are
  * emptied, its rows are deleted, and the empty directories removed. What a gpt2d that went away has
- * left in the trash, the next one finishes (prune_recover).
+ * left in the trash, the next one finishes (recover.h). A run whose folder is not there is not
+ * removed by "prune" unless that says "forget": what gpt2d knows of it is all that leads to it.
  *
  * On a full disk rows find no room to be deleted in. Then the reserve is given up (reserve.h), and
  * where that is not enough, the files of all that are to go are removed before the rows of the
@@ -21,9 +22,6 @@
 struct client;
 struct daemon;
 struct pruner;
-
-/* Before the loop: rows of runs in the trash go. 0, or a negative errno with error. */
-int prune_recover(struct daemon *d, char *error, size_t error_bytes);
 
 /* Empties the trash in the background, and keeps to the settings. */
 int prune_create(struct daemon *d, struct pruner **out);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/absent.h"
 #include "daemon/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/log.h"
@@ -18,10 +19,6 @@
 #include "daemon/sweep.h"
 #include "proto/artifact.h"
 
-enum {
-	DONE_LOOKED_AT = 100,
-	DONE_AWAY_MIN = 3, /* one or two may have been removed by hand */
-};
 enum {
 	BROKEN_AT_ONCE = 16,
 	BROKEN_SWEPT = BROKEN_AT_ONCE, /* only the very last ones can have files left */
@@ -213,31 +210,11 @@ static int pass_over_strangers(const struct daemon *d)
 	return rc;
 }
 
-struct absent {
-	const struct daemon *daemon;
-	int n, absent;
-	char last[PATH_MAX]; /* the newest of them */
-};
-
-static int look_for_folder(struct run *run, void *arg)
-{
-	struct absent *a = arg;
-	char dir[PATH_MAX];
-
-	if (run_dir(run, a->daemon->state_dir, dir, sizeof(dir)) == 0) {
-		a->n++;
-		if (access(dir, F_OK) < 0 && errno == ENOENT && a->absent++ == 0)
-			strcpy(a->last, dir);
-	}
-	free(run);
-	return 0;
-}
-
 /* As where runs is on a disk that is not mounted: then they are not forgotten by themselves. */
 static int look_for_folders(struct daemon *d)
 {
-	struct absent a = {.daemon = d};
-	int rc = record_each_done(d->store, DONE_LOOKED_AT, look_for_folder, &a);
+	struct absent a;
+	int rc = absent_look(store_db(d->store), d->state_dir, &a);
 
 	/* a row that cannot be read is told where it is asked for, the start does not wait */
 	if (rc == -EBADMSG) {
@@ -246,15 +223,17 @@ static int look_for_folders(struct daemon *d)
 			"runs that are done cannot all be read: retain_runs and retain_days wait");
 		return 0;
 	}
-	d->runs_away = a.n >= DONE_AWAY_MIN && a.absent == a.n;
-	if (rc == 0 && a.absent > 0)
+	if (rc < 0)
+		return rc;
+	d->runs_away = a.away;
+	if (a.absent > 0)
 		log_write(LOG_WARNING,
 			"of the last %d runs that are done %d have no folder (the last is %s)%s",
-			a.n, a.absent, a.last,
-			d->runs_away ? ": is a disk not mounted? retain_runs and retain_days wait"
-				       " until gpt2d is started again and finds one of them"
-				     : "");
-	return rc;
+			a.looked_at, a.absent, a.last,
+			a.away ? ": is a disk not mounted? retain_runs and retain_days wait"
+				 " until gpt2d is started again and finds one of them"
+			       : "");
+	return 0;
 }
 
 struct outcome {

@@ -77,9 +77,6 @@ int record_files(
 
 /* Every run that has not ended, in the order in which they start; each owns run. */
 int record_each_open(struct store *s, int (*each)(struct run *run, void *arg), void *arg);
-/* The newest runs that are done; likewise. */
-int record_each_done(
-	struct store *s, int64_t limit, int (*each)(struct run *run, void *arg), void *arg);
 /* The last id that a run was given (0: none yet), and to go on above another: 0 or a negative
  * errno. Before store_start. */
 int record_last_id(struct store *s, int64_t *out);

@@ -16,7 +16,10 @@ struct record_prunable {
 	int64_t after, limit;    /* ids above after, ascending */
 };
 
-/* {runs: [run], next}: ended, not kept by their owner, and as wanted. The callback owns result. */
+/*
+ * {runs: [run, with begun: whether it had a folder], next}: ended, not kept by their owner, and as
+ * wanted. The callback owns result.
+ */
 int record_prunable(struct store *s, const char *state_dir, const struct record_prunable *what,
 	void (*done)(void *arg, int rc, json_t *result), void *arg);
 

@@ -193,6 +193,19 @@ int record_list(struct store *s, const char *state_dir, const struct record_list
 	" state in ('done', 'failed', 'cancelled', 'interrupted') and kept = 0"                    \
 	" and (?1 is null or state = ?1) and (?2 < 0 or uid = ?2)"
 
+/* As take_run; and whether it ever had a folder. */
+static int take_prunable(sqlite3_stmt *stmt, void *arg)
+{
+	struct query_job *q = arg;
+	const size_t n = json_array_size(q->rows);
+	int rc = take_run(stmt, q);
+
+	if (rc == 0 && json_array_size(q->rows) > n)
+		json_object_set_new(json_array_get(q->rows, n), "begun",
+			json_boolean(sqlite3_column_int(stmt, RECORD_ROW_COUNT)));
+	return rc;
+}
+
 static int prunable_work(struct store_job *job, struct sqlite3 *db)
 {
 	struct query_job *q = (struct query_job *)job;
@@ -202,8 +215,10 @@ static int prunable_work(struct store_job *job, struct sqlite3 *db)
 	int rc;
 
 	q->rows = json_array();
-	rc = store_sql(db, take_run, q,
-		"select " RECORD_ROW_COLUMNS " from runs where" PRUNABLE
+	rc = store_sql(db, take_prunable, q,
+		"select " RECORD_ROW_COLUMNS
+		", exists (select 1 from segments where run = runs.id and dir <> '')"
+		" from runs where" PRUNABLE
 		" and ended_ns < ?3 and id > ?4"
 		" and (?5 < 0 or id <= (select id from runs where" PRUNABLE
 		" order by id desc limit 1 offset max(?5, 0))) order by id limit ?6",
@@ -387,17 +402,6 @@ int record_each_unsettled(struct store *s, int64_t after, int64_t limit,
 		" ('failed', 'cancelled', 'interrupted') and id > ?1 and exists (select 1 from"
 		" segments where run = id and segments.state = 'trained') order by id limit ?2",
 		"ii", after, limit);
-}
-
-int record_each_done(
-	struct store *s, int64_t limit, int (*each)(struct run *run, void *arg), void *arg)
-{
-	struct each_open e = {each, arg};
-
-	return store_sql(store_db(s), take_open, &e,
-		"select " RECORD_ROW_COLUMNS " from runs where state = 'done'"
-		" order by id desc limit ?",
-		"i", limit);
 }
 
 static int take_count(sqlite3_stmt *stmt, void *arg)

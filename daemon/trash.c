@@ -125,6 +125,23 @@ int trash_remove(const char *state_dir, const struct run *run)
 	return rc;
 }
 
+static bool is_absent(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) < 0 && errno == ENOENT;
+}
+
+bool trash_finds(const char *state_dir, const struct run *run)
+{
+	char from[PATH_MAX], to[PATH_MAX];
+
+	for (int64_t i = 1; i <= run->attempt; i++)
+		if (places(state_dir, run, i, from, to) < 0 || !is_absent(from) || !is_absent(to))
+			return true;
+	return false;
+}
+
 int64_t trash_bytes(const char *state_dir, const struct run *run)
 {
 	char from[PATH_MAX], to[PATH_MAX];

@@ -6,6 +6,7 @@
 #ifndef GPT2D_TRASH_H
 #define GPT2D_TRASH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "daemon/run.h"
@@ -27,6 +28,9 @@ int trash_empty(const char *state_dir, const struct run *run, int64_t budget);
 int trash_clear(const char *state_dir, const struct run *run);
 /* Remove them, empty as they are, durably. */
 int trash_remove(const char *state_dir, const struct run *run);
+
+/* Whether there is one, here or in the trash; also where that cannot be told. */
+bool trash_finds(const char *state_dir, const struct run *run);
 
 /* What they take where they are. */
 int64_t trash_bytes(const char *state_dir, const struct run *run);

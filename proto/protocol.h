@@ -102,8 +102,9 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 /*
  * Remove ended runs to which all that is given applies, at least one of the first three; of others
  * than one's own admins only.
- * {keep?, older_than_s?, state?, dry_run?, after?, limit?} -> {runs: [{id, name, state, ended_at,
- * bytes}], bytes, dry_run, next}
+ * {keep?, older_than_s?, state?, dry_run?, forget?, after?, limit?} -> {runs: [{id, name, state,
+ * ended_at, bytes}], bytes, dry_run, left: [{id, name, dir}] of those that stay for their folders
+ * are not there and forget was not given, next}
  */
 #define METHOD_PRUNE "prune"
 /* {id, kept? (true)} -> {id, kept} */

@@ -419,3 +419,45 @@ def test_runs_that_are_away(tmp_path):
         assert f"of the last 6 runs that are done 1 have no folder (the last is {d.state}/runs/2-r1)\n" in d.said()
         with d.client() as c:
             wait_for(lambda: ids(c) == [6], "the setting is kept to again")
+
+
+def test_prune_leaves_runs_whose_folders_are_away(tmp_path):
+    """What gpt2d knows of them is all that leads to them; one that never had a folder goes. The check tells of them too."""
+    with Daemon(home=tmp_path) as d, d.client() as c:
+        runs = d.state / "runs"
+        for name in ("a", "b", "c", "fail.r0.s2"):
+            ended(c, name)
+        long, queued = c.submit(spec("long-ms20", 100000)), c.submit(spec("queued"))
+        for run in (queued, long):
+            c.call("cancel", id=run)
+            c.wait(run)
+        left = [{"id": run, "name": name, "dir": f"{runs}/{run}-{name}"}
+            for run, name in enumerate(("a", "b", "c", "fail.r0.s2", "long-ms20"), 1)]
+        runs.rename(tmp_path / "away")
+        runs.mkdir()
+
+        would = c.call("prune", keep=0, dry_run=True)
+        assert [run["id"] for run in would["runs"]] == [queued] and would["left"] == left
+        result = ctl(d, "prune", "--keep", 0, "--yes")
+        assert (result.returncode, result.stdout) == (1, "1 run removed, 0 B freed\n")
+        assert result.stderr.splitlines() == [f"gpt2ctl: run {run['id']} {run['name']} stays: {run['dir']} is not there; is a disk not "
+            "mounted? --forget removes what is known of it" for run in left]
+        result = ctl(d, "prune", "--keep", 0, "--yes", "--json")
+        assert result.returncode == 1 and json.loads(result.stdout)["left"] == left and ids(c) == [1, 2, 3, 4, 5]
+        check = [CTL.parents[1] / "daemon" / "gpt2d", "-c", "/dev/null", "--check", "--state-dir", d.state, "--socket", d.socket]
+        said = "of the last 3 runs that are done 3 have no folder (the last is " + f"{runs}/3-c)"
+        checked = subprocess.run(check, capture_output=True, text=True, timeout=120, check=False).stdout
+        assert said in checked and "; mount the disk that has them, then start gpt2d; if they are gone for good, gpt2ctl prune with --forget\n" in checked
+        d.stop()
+        shutil.rmtree(runs)  # not even that is there
+        assert said in subprocess.run(check, capture_output=True, text=True, timeout=120, check=False).stdout
+        (tmp_path / "away").rename(runs)
+        shutil.rmtree(runs / "2-b")
+        checked = subprocess.run(check, capture_output=True, text=True, timeout=120, check=False).stdout
+        assert f"of the last 3 runs that are done 1 have no folder (the last is {runs}/2-b); if they are gone for good" in checked
+
+    with Daemon(home=tmp_path) as d, d.client() as c:
+        result = ctl(d, "prune", "--keep", 0, "--yes")
+        assert result.returncode == 1 and "4 runs removed" in result.stdout and ids(c) == [2]
+        assert ctl(d, "prune", "--keep", 0, "--yes", "--forget").stdout == "1 run removed, 0 B freed\n"
+        assert ids(c) == [] and folders(d) == [] and ctl(d, "prune", "--keep", 0).returncode == 0
