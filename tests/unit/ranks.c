@@ -167,6 +167,30 @@ int ranks_run(const struct ranks_options *o, struct ranks_end *end)
 	return 0;
 }
 
+int ranks_run_well(
+	int world, int (*fn)(struct ranks_self *), const void *arg, void *out, size_t out_bytes)
+{
+	const struct ranks_options options = {.world = world,
+		.timeout_ns = INT64_C(60000000000),
+		.limit_ns = INT64_C(240000000000),
+		.fn = fn,
+		.arg = arg};
+	struct ranks_end *end = malloc(sizeof *end);
+	int rc = end == NULL || out_bytes > sizeof end->shared ? -ENOMEM : ranks_run(&options, end);
+
+	if (rc != 0)
+		fprintf(stderr, "%d ranks: %s\n", world, strerror(-rc));
+	for (int r = 0; rc == 0 && r < world; r++) {
+		rc = end->exit_status[r];
+		if (rc != 0)
+			fprintf(stderr, "rank %d of %d ended with status %d\n", r, world, rc);
+	}
+	if (rc == 0 && out_bytes > 0)
+		memcpy(out, end->shared, out_bytes);
+	free(end);
+	return rc;
+}
+
 void ranks_keep_error(struct ranks_self *self)
 {
 	const char *error = collectives_error(self->c);

@@ -5,6 +5,7 @@
 #define GPT2D_RANKS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -47,6 +48,13 @@ struct ranks_end {
 
 /* Run fn in every rank, collectives connected, and wait for their ends. 0 or a negative errno. */
 int ranks_run(const struct ranks_options *options, struct ranks_end *end);
+/*
+ * The same of ranks that are to end well, with limits that only a rank that hangs reaches. 0: all
+ * ended with status 0, and the first bytes of what they share are in out (NULL with 0 bytes).
+ * Otherwise not 0, and stderr has been told.
+ */
+int ranks_run_well(int world, int (*fn)(struct ranks_self *), const void *arg, void *out,
+	size_t out_bytes);
 
 /*
  * In a rank: leave the text of collectives_error for the caller, who reads it with ranks_error_of.

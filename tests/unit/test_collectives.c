@@ -390,18 +390,8 @@ static int groups(struct ranks_self *self)
 
 static void run_worlds(int (*fn)(struct ranks_self *), int least, int most)
 {
-	static struct ranks_end end;
-
-	for (int world = least; world <= most; world++) {
-		struct ranks_options options = {.world = world,
-			.timeout_ns = INT64_C(30000000000),
-			.limit_ns = INT64_C(120000000000),
-			.fn = fn};
-
-		assert_int_equal(ranks_run(&options, &end), 0);
-		for (int r = 0; r < world; r++)
-			assert_int_equal(end.exit_status[r], 0);
-	}
+	for (int world = least; world <= most; world++)
+		assert_int_equal(ranks_run_well(world, fn, NULL, NULL, 0), 0);
 }
 
 static void test_elements(void **state)

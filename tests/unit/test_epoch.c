@@ -158,17 +158,8 @@ static int run_rank(struct ranks_self *self)
 
 static void run(struct trials *all, int world, struct order *out)
 {
-	struct ranks_options options = {.world = world,
-		.timeout_ns = INT64_C(60000000000),
-		.limit_ns = INT64_C(240000000000),
-		.fn = run_rank,
-		.arg = all};
-	static struct ranks_end end;
-
-	assert_int_equal(ranks_run(&options, &end), 0);
-	for (int r = 0; r < world; r++)
-		assert_int_equal(end.exit_status[r], 0);
-	memcpy(out, end.shared, (size_t)all->n * sizeof(*out));
+	assert_int_equal(
+		ranks_run_well(world, run_rank, all, out, (size_t)all->n * sizeof(*out)), 0);
 }
 
 /* ---- the epochs ---- */

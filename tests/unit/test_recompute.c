@@ -129,20 +129,8 @@ static int run_rank(struct ranks_self *self)
 
 static void run(struct trials *t, int world)
 {
-	struct ranks_options options = {
-		.world = world,
-		.timeout_ns = INT64_C(60000000000),
-		.limit_ns = INT64_C(240000000000),
-		.fn = run_rank,
-		.arg = t,
-	};
-	static struct ranks_end end;
-
 	_Static_assert(sizeof(t->outcome) <= RANKS_SHARED_BYTES, "outcomes fit");
-	assert_int_equal(ranks_run(&options, &end), 0);
-	for (int r = 0; r < world; r++)
-		assert_int_equal(end.exit_status[r], 0);
-	memcpy(t->outcome, end.shared, sizeof(t->outcome));
+	assert_int_equal(ranks_run_well(world, run_rank, t, t->outcome, sizeof(t->outcome)), 0);
 }
 
 static void check_same(const struct trials *t)
@@ -260,16 +248,7 @@ static void the_buffer_is_what_was_planned(void **state)
 /* A rank whose exit status says what was not as it should be. */
 static void run_alone(int (*fn)(struct ranks_self *self))
 {
-	struct ranks_options options = {
-		.world = 1,
-		.timeout_ns = INT64_C(60000000000),
-		.limit_ns = INT64_C(240000000000),
-		.fn = fn,
-	};
-	static struct ranks_end end;
-
-	assert_int_equal(ranks_run(&options, &end), 0);
-	assert_int_equal(end.exit_status[0], 0);
+	assert_int_equal(ranks_run_well(1, fn, NULL, NULL, 0), 0);
 }
 
 /* ---- a device with less memory ---- */

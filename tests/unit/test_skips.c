@@ -120,21 +120,7 @@ static int run_rank(struct ranks_self *self)
 /* Both ranks' outcomes. */
 static void run(const struct trial *trial, struct outcome out[WORLD])
 {
-	struct ranks_options options = {
-		.world = WORLD,
-		.timeout_ns = INT64_C(60000000000),
-		.limit_ns = INT64_C(100000000000),
-		.fn = run_rank,
-		.arg = trial,
-	};
-	struct ranks_end *end = malloc(sizeof(*end));
-
-	assert_non_null(end);
-	assert_int_equal(ranks_run(&options, end), 0);
-	for (int r = 0; r < WORLD; r++)
-		assert_int_equal(end->exit_status[r], 0);
-	memcpy(out, end->shared, WORLD * sizeof(*out));
-	free(end);
+	assert_int_equal(ranks_run_well(WORLD, run_rank, trial, out, WORLD * sizeof(*out)), 0);
 	assert_memory_equal(out[0].hash, out[1].hash, sizeof(out[0].hash));
 	assert_memory_equal(out[0].scale, out[1].scale, sizeof(out[0].scale));
 	assert_memory_equal(out[0].skipped, out[1].skipped, sizeof(out[0].skipped));

@@ -170,21 +170,9 @@ static int run_rank(struct ranks_self *self)
 
 static void run(struct trials *t, int world)
 {
-	struct ranks_options options = {
-		.world = world,
-		.timeout_ns = INT64_C(60000000000),
-		.limit_ns = INT64_C(240000000000),
-		.fn = run_rank,
-		.arg = t,
-	};
-	static struct ranks_end end;
-
 	_Static_assert(sizeof(t->outcome) <= RANKS_SHARED_BYTES, "outcomes fit");
 	t->world = world;
-	assert_int_equal(ranks_run(&options, &end), 0);
-	for (int r = 0; r < world; r++)
-		assert_int_equal(end.exit_status[r], 0);
-	memcpy(t->outcome, end.shared, sizeof(t->outcome));
+	assert_int_equal(ranks_run_well(world, run_rank, t, t->outcome, sizeof(t->outcome)), 0);
 	for (int i = 0; i < t->n; i++)
 		if (t->trial[i].fault == NO_FAULT)
 			assert_int_equal(t->outcome[i].disagree, 0);
