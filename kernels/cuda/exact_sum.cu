@@ -5,8 +5,11 @@
 #include "kernels/cuda/stream.cuh"
 
 enum { LIMB_BITS = 32, LOWEST_BIT = 448, MANTISSA_BITS = 53, EXPONENT_BIAS = 1023 };
-/* So that what they share stays below what every GPU gives unasked, 48 KiB. */
-enum { SQUARES_THREADS = 128, SQUARES_BLOCKS = 6 };
+/*
+ * Threads of a block, for 16-bit elements, so that what they share stays below what every GPU gives
+ * unasked, 48 KiB; blocks of a multiprocessor so that all have registers for what they fetch ahead.
+ */
+enum { SQUARES_THREADS = 128, SQUARES_BLOCKS = 4 };
 static const int64_t limb_mask = 0xffffffff;
 
 static __host__ __device__ double exact_value(const struct k_exact_sum *sum)
@@ -158,28 +161,34 @@ static __device__ double lane_squares(const T *x, int64_t n, int lane, int64_t *
 /* A warp's 32 blocks in shared memory, a row each, with room so that rows begin in other banks. */
 template <typename T> struct staged {
 	static const int wide = element_wide<T>::n, vecs = K_SUM_BLOCK_ELEMS / wide;
-	element_vec<T, wide> rows[REDUCE_WARP][vecs + 1];
+	typedef struct element_packed<T, wide> vec;
+	vec rows[REDUCE_WARP][vecs + 1];
 };
 
-template <typename T> static __device__ __forceinline__ void stage(struct staged<T> *to, const T *x)
+/* The same as a warp reads it, each thread its pieces of it. */
+template <typename T> struct fetched {
+	typename staged<T>::vec piece[staged<T>::vecs];
+};
+
+template <typename T>
+static __device__ __forceinline__ void fetch(struct fetched<T> *to, const T *x)
 {
-	enum { VECS = staged<T>::vecs, AT_ONCE = 16 };
-	const element_vec<T, staged<T>::wide> *from = (const element_vec<T, staged<T>::wide> *)x;
-	int lane = threadIdx.x % REDUCE_WARP;
+	const typename staged<T>::vec *from = (const typename staged<T>::vec *)x;
 
+#pragma unroll
+	for (int i = 0; i < staged<T>::vecs; i++)
+		to->piece[i] = from[i * REDUCE_WARP + threadIdx.x % REDUCE_WARP];
+}
+
+template <typename T>
+static __device__ __forceinline__ void stage(struct staged<T> *to, const struct fetched<T> *from)
+{
 	__syncwarp();
-	for (int first = 0; first < VECS; first += AT_ONCE) {
-		element_vec<T, staged<T>::wide> piece[AT_ONCE];
-
 #pragma unroll
-		for (int i = 0; i < AT_ONCE; i++)
-			piece[i] = from[(first + i) * REDUCE_WARP + lane];
-#pragma unroll
-		for (int i = 0; i < AT_ONCE; i++) {
-			int at = (first + i) * REDUCE_WARP + lane;
+	for (int i = 0; i < staged<T>::vecs; i++) {
+		int at = i * REDUCE_WARP + threadIdx.x % REDUCE_WARP;
 
-			to->rows[at / VECS][at % VECS] = piece[i];
-		}
+		to->rows[at / staged<T>::vecs][at % staged<T>::vecs] = from->piece[i];
 	}
 	__syncwarp();
 }
@@ -187,18 +196,20 @@ template <typename T> static __device__ __forceinline__ void stage(struct staged
 /* All lanes of a row by one thread. */
 template <typename T>
 static __device__ __forceinline__ double row_squares(
-	const element_vec<T, staged<T>::wide> *row, bool careful, int64_t *nonfinite)
+	const typename staged<T>::vec *row, bool careful, int64_t *nonfinite)
 {
+	const int wide = staged<T>::wide, at_once = K_SUM_LANES / wide;
 	double lane[K_SUM_LANES] = {};
 
 #pragma unroll 4
-	for (int i = 0; i < K_SUM_BLOCK_ELEMS / K_SUM_LANES; i++) {
+	for (int i = 0; i < staged<T>::vecs; i += at_once) {
 #pragma unroll
 		for (int j = 0; j < K_SUM_LANES; j++) {
-			int at = i * K_SUM_LANES + j;
-			double x = (double)element_float(
-				row[at / staged<T>::wide].v[at % staged<T>::wide]);
+			float some[wide];
+			double x;
 
+			element_unpack(some, row[i + j / wide]);
+			x = (double)some[j % wide];
 			if (careful)
 				x = finite(x, nonfinite);
 			lane[j] += x * x;
@@ -214,37 +225,56 @@ static __device__ __forceinline__ double row_squares(
 }
 
 /*
- * Whole numbers are added: in whatever order, the same bits. The first `staged_blocks`, a multiple
- * of 32, by warps that read a row a thread; the others by lanes.
+ * Of the first `staged_blocks`, a multiple of 32, a warp takes 32 at a time, a thread a row, and
+ * fetches its next ones while it works.
  */
 template <typename T>
-static __global__ void __launch_bounds__(SQUARES_THREADS)
+static __device__ __forceinline__ void staged_squares(struct staged<T> *mine, const T *x,
+	int64_t staged_blocks, struct pending *p, struct k_exact_sum *shared)
+{
+	const typename staged<T>::vec *row = mine->rows[threadIdx.x % REDUCE_WARP];
+	int64_t warps = (int64_t)gridDim.x * blockDim.x / REDUCE_WARP, stride = warps * REDUCE_WARP;
+	int64_t first =
+		((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / REDUCE_WARP * REDUCE_WARP;
+	struct fetched<T> next;
+
+	if (first < staged_blocks)
+		fetch(&next, x + first * K_SUM_BLOCK_ELEMS);
+	for (; first < staged_blocks; first += stride) {
+		double d;
+
+		stage(mine, &next);
+		if (first + stride < staged_blocks)
+			fetch(&next, x + (first + stride) * K_SUM_BLOCK_ELEMS);
+		d = row_squares<T>(row, false, NULL);
+		if (!isfinite(d))
+			d = row_squares<T>(row, true, &p->nonfinite);
+		add(p, shared, d);
+	}
+}
+
+template <typename T> struct squares_of {
+	static const int threads = sizeof(T) == 2 ? SQUARES_THREADS : SQUARES_THREADS / 2;
+};
+
+/* Whole numbers are added: in whatever order, the same bits. What is not staged by lanes. */
+template <typename T>
+static __global__ void __launch_bounds__(squares_of<T>::threads, SQUARES_BLOCKS)
 	sum_squares(struct k_exact_sum *sum, const T *x, int64_t n, int64_t staged_blocks)
 {
 	extern __shared__ __align__(16) char memory[];
 	__shared__ struct k_exact_sum shared;
 	struct pending p = {-1, {}, 0};
 	int lane = threadIdx.x % K_SUM_LANES, per_block = blockDim.x / K_SUM_LANES;
-	int warp = threadIdx.x / REDUCE_WARP, warps = blockDim.x / REDUCE_WARP;
 	int64_t blocks = (n + K_SUM_BLOCK_ELEMS - 1) / K_SUM_BLOCK_ELEMS;
-	struct staged<T> *mine = (struct staged<T> *)memory + warp;
+	struct staged<T> *mine = (struct staged<T> *)memory + threadIdx.x / REDUCE_WARP;
 
 	for (int i = threadIdx.x; i < K_EXACT_LIMBS; i += blockDim.x)
 		shared.limb[i] = 0;
 	if (threadIdx.x == 0)
 		shared.nonfinite = 0;
 	__syncthreads();
-	for (int64_t first = ((int64_t)blockIdx.x * warps + warp) * REDUCE_WARP;
-		first < staged_blocks; first += (int64_t)gridDim.x * warps * REDUCE_WARP) {
-		double d;
-
-		stage(mine, x + first * K_SUM_BLOCK_ELEMS);
-		d = row_squares<T>(mine->rows[threadIdx.x % REDUCE_WARP], false, NULL);
-		if (!isfinite(d))
-			d = row_squares<T>(
-				mine->rows[threadIdx.x % REDUCE_WARP], true, &p.nonfinite);
-		add(&p, &shared, d);
-	}
+	staged_squares(mine, x, staged_blocks, &p, &shared);
 	for (int64_t first = staged_blocks + (int64_t)blockIdx.x * per_block; first < blocks;
 		first += (int64_t)gridDim.x * per_block) {
 		int64_t at = (first + threadIdx.x / K_SUM_LANES) * K_SUM_BLOCK_ELEMS;
@@ -268,7 +298,7 @@ void k_sum_squares(struct k_stream *s, struct k_exact_sum *sum, const void *x, i
 		return;
 	context_dispatch(s->ctx, [&](auto zero) {
 		typedef decltype(zero) T;
-		const int threads = sizeof(T) == 2 ? SQUARES_THREADS : SQUARES_THREADS / 2;
+		const int threads = squares_of<T>::threads;
 		int64_t staged_blocks = element_aligned(x, 16)
 			? n / (K_SUM_BLOCK_ELEMS * REDUCE_WARP) * REDUCE_WARP
 			: 0;
