@@ -176,6 +176,14 @@ size_t k_elem_bytes(const struct k_context *ctx)
 	return ctx->dtype == K_BF16 || ctx->dtype == K_FP16 ? 2 : 4;
 }
 
+double context_pass_seconds(const struct k_context *ctx, int64_t elems)
+{
+	const double of_peak = 0.85;
+
+	return (double)elems * (double)k_elem_bytes(ctx) / (of_peak * ctx->bytes_per_second) +
+		context_launch_seconds;
+}
+
 /*
  * Measured on an H200 with CUDA 13.0 and driver 580: 531 MiB with all handles, 556 after a run,
  * which has loaded kernels and has its graph; with all kernels loaded at once 344 more.

@@ -63,6 +63,10 @@ __attribute__((format(printf, 2, 3))) void context_fail(
 /* True when rc is success; else the context fails with "what: the reason". */
 bool context_check(struct k_context *ctx, const char *what, cudaError_t rc);
 
+/* What a kernel takes to start, and one that reads or writes so many elements once. */
+static const double context_launch_seconds = 2e-6;
+double context_pass_seconds(const struct k_context *ctx, int64_t elems);
+
 /* The context's device becomes that of the calling thread; false once the context has failed. */
 bool context_ready(struct k_context *ctx);
 

@@ -61,7 +61,7 @@ static void gelu_layer(struct k_stream *s, const char *name, bool again, void *o
 	fused.aux = pre;
 	fused.epilogue = bias ? GEMM_GELU_BIAS : GEMM_GELU;
 	if (gelu_fits(s->ctx, gelu) &&
-		gemm_seconds(s, &fused) < p.seconds + product_pass_seconds(s->ctx, 2 * R * OC)) {
+		gemm_seconds(s, &fused) < p.seconds + context_pass_seconds(s->ctx, 2 * R * OC)) {
 		gemm_run(s, name, &fused);
 		return;
 	}
@@ -143,7 +143,7 @@ static void backward_input(struct k_stream *s, const char *name, void *dinp, voi
 	p = product_choose(s, &apart, false);
 	/* the sums of the fused way are taken beside what follows, and hold up nothing */
 	if (pre && gelu_fits(s->ctx, gelu) &&
-		gemm_seconds(s, &fused) < p.seconds + product_pass_seconds(s->ctx, 3 * R * C)) {
+		gemm_seconds(s, &fused) < p.seconds + context_pass_seconds(s->ctx, 3 * R * C)) {
 		gemm_run(s, name, &fused);
 		if (dsum)
 			column_sum_add(k_stream_fork(s), dsum, dinp, R, C);

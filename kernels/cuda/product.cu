@@ -3,20 +3,10 @@
 #include "kernels/cuda/column_sum.cuh"
 #include "kernels/cuda/turn.cuh"
 
-static const double launch_seconds = 2e-6;
-
-double product_pass_seconds(const struct k_context *ctx, int64_t elems)
-{
-	const double of_peak = 0.85;
-
-	return (double)elems * (double)k_elem_bytes(ctx) / (of_peak * ctx->bytes_per_second) +
-		launch_seconds;
-}
-
 /* Of sums over the columns of so many, which take a second kernel. */
 static double sums_seconds(const struct k_context *ctx, int64_t elems)
 {
-	return product_pass_seconds(ctx, elems) + 2 * launch_seconds;
+	return context_pass_seconds(ctx, elems) + 2 * context_launch_seconds;
 }
 
 /* Nothing turned, either operand, both. */
@@ -84,9 +74,9 @@ static double seconds_of(struct k_stream *s, const struct product *p, bool sums)
 	double seconds = gemm_seconds(s, &c);
 
 	if (p->turn_a)
-		seconds += product_pass_seconds(s->ctx, 2 * c.m * c.k);
+		seconds += context_pass_seconds(s->ctx, 2 * c.m * c.k);
 	if (p->turn_b)
-		seconds += product_pass_seconds(s->ctx, 2 * c.k * c.n);
+		seconds += context_pass_seconds(s->ctx, 2 * c.k * c.n);
 	else if (sums)
 		seconds += sums_seconds(s->ctx, c.k * c.n);
 	return seconds;

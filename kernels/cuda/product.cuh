@@ -17,9 +17,6 @@ struct product {
 	double seconds; /* turning included */
 };
 
-/* Of a kernel that reads or writes so many elements once. */
-double product_pass_seconds(const struct k_context *ctx, int64_t elems);
-
 /* sums: those of b over k are wanted too, where b is transposed; they go along with turning b. */
 struct product product_choose(struct k_stream *s, const struct gemm_call *call, bool sums);
 
