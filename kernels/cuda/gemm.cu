@@ -6,6 +6,7 @@
 #include "kernels/cuda/gemm_choices.cuh"
 #include "kernels/cuda/gemm_plan.cuh"
 #include "kernels/cuda/gemm_trial.cuh"
+#include "kernels/cuda/gemm_wgmma.cuh"
 #include "kernels/cuda/graph.cuh"
 
 static uint32_t alignment(const void *p)
@@ -83,6 +84,19 @@ double gemm_seconds(struct k_stream *s, const struct gemm_call *call)
 	struct gemm_plan *p = find(s, call);
 
 	return p ? seconds_of(s->ctx, p) : INFINITY;
+}
+
+int64_t gemm_sum_parts(struct k_stream *s, const struct gemm_call *call)
+{
+	struct gemm_plan *p = find(s, call);
+
+	return p && gemm_plan_makes_sums(p, p->choice.algorithm) ? gemm_wgmma_sum_parts(call->n)
+								 : 0;
+}
+
+int64_t gemm_sum_parts_max(const struct k_context *ctx, int64_t n)
+{
+	return gemm_wgmma_there(ctx) ? gemm_wgmma_sum_parts(n) : 0;
 }
 
 /* In a capture a counter's place that no other product of the graph has. */

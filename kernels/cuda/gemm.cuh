@@ -15,7 +15,8 @@ enum gemm_epilogue {
 	GEMM_GELU,      /* aux (m,n) = the product, d = its GELU, tanh form */
 	GEMM_GELU_BIAS, /* both */
 	GEMM_DGELU,     /* times the derivative of GELU at aux (m,n) */
-	GEMM_SUM_B      /* bias (n) = sums of b over k */
+	GEMM_SUM_B,     /* bias (n) = sums of b over k */
+	GEMM_DGELU_SUMS /* GEMM_DGELU, and what gemm_sum_parts says */
 };
 
 struct gemm_call {
@@ -26,10 +27,20 @@ struct gemm_call {
 	bool add;          /* to what d holds */
 	enum gemm_epilogue epilogue;
 	void *bias, *aux;
+	float *sums; /* of GEMM_DGELU_SUMS; gemm_sum_parts */
 };
 
 /* What the chosen algorithm takes; infinite when there is none for this call. */
 double gemm_seconds(struct k_stream *s, const struct gemm_call *call);
+
+/*
+ * Of GEMM_DGELU_SUMS: the chosen algorithm writes so many rows to sums (parts,m), each the sums
+ * over some of n of d as it is rounded, so that together they are those over all; 0: it makes none.
+ */
+int64_t gemm_sum_parts(struct k_stream *s, const struct gemm_call *call);
+
+/* The most there are, of 16 bits, for such an n on this device. */
+int64_t gemm_sum_parts_max(const struct k_context *ctx, int64_t n);
 
 /* The context fails, under this name, when there is no algorithm. */
 void gemm_run(struct k_stream *s, const char *name, const struct gemm_call *call);

@@ -32,6 +32,7 @@ static const cublasLtEpilogue_t epilogues[] = {
 	CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
 	CUBLASLT_EPILOGUE_DGELU,
 	CUBLASLT_EPILOGUE_BGRADB,
+	CUBLASLT_EPILOGUE_DGELU, /* the sums are left to a pass of their own */
 };
 
 static void set_pointers(const struct gemm_plan *p, const void *bias, const void *aux)
@@ -74,6 +75,12 @@ static const uint64_t own_algorithm[K_ALGORITHM_WORDS] = {UINT64_MAX, GEMM_WGMMA
 bool gemm_plan_own(const uint64_t algorithm[K_ALGORITHM_WORDS])
 {
 	return memcmp(algorithm, own_algorithm, sizeof own_algorithm) == 0;
+}
+
+bool gemm_plan_makes_sums(
+	const struct gemm_plan *p, const uint64_t algorithm[K_ALGORITHM_WORDS])
+{
+	return p->choice.product.epilogue == GEMM_DGELU_SUMS && gemm_plan_own(algorithm);
 }
 
 /* What the heuristic names for this much workspace, added to found[0..n) unless it is there. */

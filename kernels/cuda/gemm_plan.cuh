@@ -53,6 +53,10 @@ int gemm_plan_candidates(struct k_context *ctx, const struct gemm_plan *p,
 /* Whether the algorithm is our own, gemm_wgmma. */
 bool gemm_plan_own(const uint64_t algorithm[K_ALGORITHM_WORDS]);
 
+/* Whether it writes a call's sums, where the plan's product has such. */
+bool gemm_plan_makes_sums(
+	const struct gemm_plan *p, const uint64_t algorithm[K_ALGORITHM_WORDS]);
+
 /*
  * Whether this device and library can act by the plan's choice, which was made elsewhere; sets the
  * plan's workspace_bytes.

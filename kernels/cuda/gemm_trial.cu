@@ -7,7 +7,7 @@
 
 enum { ROUNDS = 4, TIMES_MAX = 24 };
 enum { TRIAL_COUNTERS_BYTES = TIMES_MAX * GRAPH_COUNTER_BYTES };
-enum { TRIAL_A, TRIAL_B, TRIAL_D, TRIAL_AUX, TRIAL_BIAS, TRIAL_WORKSPACE, TRIALS };
+enum { TRIAL_A, TRIAL_B, TRIAL_D, TRIAL_AUX, TRIAL_BIAS, TRIAL_SUMS, TRIAL_WORKSPACE, TRIALS };
 
 /*
  * In a step b was written or read just before, while a and what is written have long left the
@@ -80,6 +80,9 @@ static bool trial_init(
 	sizes[TRIAL_D] = whole((size_t)(c->m * c->n) * elem);
 	sizes[TRIAL_AUX] = c->aux ? sizes[TRIAL_D] : 0;
 	sizes[TRIAL_BIAS] = (size_t)widest * elem;
+	sizes[TRIAL_SUMS] = 0;
+	if (c->epilogue == GEMM_DGELU_SUMS)
+		sizes[TRIAL_SUMS] = (size_t)(gemm_sum_parts_max(ctx, c->n) * c->m) * sizeof(float);
 	sizes[TRIAL_WORKSPACE] = STREAM_WORKSPACE_BYTES + TRIAL_COUNTERS_BYTES;
 	copied = sizes[TRIAL_A] + sizes[TRIAL_D] + sizes[TRIAL_AUX];
 	t->copies = 1;
@@ -123,6 +126,7 @@ static cudaGraphExec_t capture_trial(struct k_context *ctx, const struct gemm_pl
 	cudaMemsetAsync(workspace, 0, TRIAL_COUNTERS_BYTES, ctx->internal);
 	call.b = t->memory[TRIAL_B];
 	call.bias = c->bias ? t->memory[TRIAL_BIAS] : NULL;
+	call.sums = (float *)t->memory[TRIAL_SUMS];
 	for (int i = 0; i < t->times && good; i++) {
 		call.a = trial_at(t, TRIAL_A, i);
 		call.d = trial_at(t, TRIAL_D, i);
@@ -194,6 +198,21 @@ static void time_candidates(struct k_context *ctx, const struct gemm_plan *p,
 	}
 }
 
+/* Where sums are wanted, an algorithm that makes none leaves a pass over d to be made. */
+static void count_passes(const struct k_context *ctx, const struct gemm_plan *p,
+	const struct gemm_candidate *found, int n, const double alone[GEMM_CANDIDATES],
+	double whole[GEMM_CANDIDATES])
+{
+	const struct k_product *product = &p->choice.product;
+
+	for (int i = 0; i < n; i++) {
+		whole[i] = alone[i];
+		if (product->epilogue == GEMM_DGELU_SUMS &&
+			!gemm_plan_makes_sums(p, found[i].algorithm))
+			whole[i] += context_pass_seconds(ctx, product->m * product->n);
+	}
+}
+
 /*
  * Of those that cannot be told from the fastest the one that the heuristic named first, so that it
  * is the same one next time.
@@ -215,7 +234,7 @@ void gemm_trial_choose(struct k_context *ctx, struct gemm_plan *p, const struct 
 {
 	/* by what the operations would take */
 	double guess = 2.0 * (double)c->m * (double)c->n * (double)c->k * 2e-15 + 2e-6;
-	double seconds[GEMM_CANDIDATES] = {INFINITY};
+	double seconds[GEMM_CANDIDATES] = {INFINITY}, whole[GEMM_CANDIDATES];
 	struct gemm_candidate found[GEMM_CANDIDATES];
 	int n = gemm_plan_candidates(ctx, p, found), best = 0;
 	struct trial t;
@@ -232,7 +251,8 @@ void gemm_trial_choose(struct k_context *ctx, struct gemm_plan *p, const struct 
 	if (room) {
 		t.times = trial_times(&t, guess);
 		time_candidates(ctx, p, c, &t, found, n, seconds);
-		best = fastest(seconds, n);
+		count_passes(ctx, p, found, n, seconds, whole);
+		best = fastest(whole, n);
 	}
 	trial_finish(&t);
 	p->choice.timed = isfinite(seconds[best]);

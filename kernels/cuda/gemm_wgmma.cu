@@ -43,18 +43,18 @@ static __device__ __forceinline__ void work(const struct product_maps &p, const 
 {
 	int warp = warp_of_block(), group = warp / GROUP_WARPS, round = 0;
 	int steps = (p.k + WGMMA_TILE - 1) / WGMMA_TILE;
-	int clusters = (int)gridDim.x / CLUSTER;
+	int clusters = (int)gridDim.x / CLUSTER, results = GROUPS * clusters;
+	int t = (int)blockIdx.x / CLUSTER + group * clusters;
 	bool first = (threadIdx.x & 31) == 0;
 	struct place at = place_of_block();
 	struct position step = {0, 0};
 	sums d;
 
 	for (int i = 0; SLOPE && first && i < OWN_TILES; i++)
-		ask_for_aux(p, r, warp, i);
+		ask_for_aux(p, r, warp, corner_or_none(p, at, t), i, i);
 	__syncwarp();
 	step.go(group * steps);
-	for (int t = (int)blockIdx.x / CLUSTER + group * clusters; t < p.all;
-		t += GROUPS * clusters, round++) {
+	for (; t < p.all; t += results, round++) {
 		struct corner c = corner_of(p, at, t);
 
 		begin(d, (const E *)p.bias, c.column, p.m);
@@ -70,7 +70,8 @@ static __device__ __forceinline__ void work(const struct product_maps &p, const 
 		let_go(at, r.empty(step.stage ? step.stage - 1 : STAGES - 1));
 		step.go(steps);
 		if (SLOPE)
-			finish_slope<E>(p, r, warp, c, round, d);
+			finish_slope<E>(p, r, warp, c, corner_or_none(p, at, t + results), round,
+				d);
 		else
 			finish_gelu<E>(p, r, warp, c, d);
 	}
@@ -107,7 +108,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
 static bool is_slope(int epilogue)
 {
-	return epilogue == GEMM_DGELU;
+	return epilogue == GEMM_DGELU || epilogue == GEMM_DGELU_SUMS;
 }
 
 bool gemm_wgmma_there(const struct k_context *ctx)
@@ -121,7 +122,7 @@ bool gemm_wgmma_there(const struct k_context *ctx)
 bool gemm_wgmma_kind(const struct k_product *product)
 {
 	return product->epilogue == GEMM_GELU || product->epilogue == GEMM_GELU_BIAS ||
-		product->epilogue == GEMM_DGELU;
+		is_slope(product->epilogue);
 }
 
 /* The copy engine takes rows that begin at multiples of 16 bytes. */
@@ -158,6 +159,11 @@ static bool make_maps(struct k_context *ctx, struct product_maps *p, const struc
 static int64_t parts(int64_t n, int64_t of)
 {
 	return (n + of - 1) / of;
+}
+
+int64_t gemm_wgmma_sum_parts(int64_t n)
+{
+	return GROUP_WARPS * parts(n, UP * WGMMA_TILE);
 }
 
 template <typename E, bool TURNED, bool SLOPE>
@@ -205,8 +211,10 @@ const char *gemm_wgmma_launch(struct k_context *ctx, const struct gemm_call *c, 
 	if (!make_maps(ctx, &p, c))
 		return "no map of its tensors";
 	p.bias = c->bias;
+	p.sums = c->sums;
 	p.m = (int)c->m;
 	p.k = (int)c->k;
+	p.parts = (int)gemm_wgmma_sum_parts(c->n);
 	p.across = (int)parts(c->m, CLUSTER_ACROSS * ACROSS * WGMMA_TILE);
 	p.all = (int)(up * p.across);
 	rc = ctx->dtype == K_BF16 ? launch_for<__nv_bfloat16>(&p, slope, stream)

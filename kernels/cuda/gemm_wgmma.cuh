@@ -9,7 +9,7 @@
 #include "kernels/cuda/gemm.cuh"
 
 /* Another for kernels that give other bits or take other time: what was chosen holds no more. */
-enum { GEMM_WGMMA_VERSION = 1 };
+enum { GEMM_WGMMA_VERSION = 2 };
 
 /* Whether there is anything of this for the device. */
 bool gemm_wgmma_there(const struct k_context *ctx);
@@ -17,6 +17,9 @@ bool gemm_wgmma_there(const struct k_context *ctx);
 /* Whether the product is one of those that this is for; whether this device takes it. */
 bool gemm_wgmma_kind(const struct k_product *product);
 bool gemm_wgmma_fits(const struct k_context *ctx, const struct k_product *product);
+
+/* Rows of a call's sums, each of some of its n; the same for every device that has this. */
+int64_t gemm_wgmma_sum_parts(int64_t n);
 
 /* Of a call that fits: NULL, or why it was not launched. */
 const char *gemm_wgmma_launch(

@@ -1,6 +1,7 @@
 /*
  * gemm_wgmma_finish.cuh: what becomes of a group's sums: GELU of them, or they times its
- * derivative. Each warp sees to its own rows, a tile at a time, and waits for no other.
+ * derivative, and sums of the columns of that. Each warp sees to its own rows, a tile at a time,
+ * and waits for no other.
  */
 #ifndef GPT2D_KERNELS_CUDA_GEMM_WGMMA_FINISH_CUH
 #define GPT2D_KERNELS_CUDA_GEMM_WGMMA_FINISH_CUH
@@ -117,29 +118,45 @@ static __device__ __forceinline__ void gelu_of(words &y, const words &x, float l
 	}
 }
 
-/* What is at x becomes d times the derivative of GELU there. */
+/* A lane's part of sums of 64 columns: two of each 8, as accumulators have them. */
+enum { LANE_SUMS = 16 };
+
+static __device__ __forceinline__ void begin_sums(float (&total)[LANE_SUMS])
+{
+#pragma unroll
+	for (int i = 0; i < LANE_SUMS; i++)
+		total[i] = 0;
+}
+
+/* What is at x becomes d times the derivative of GELU there; total += that, as it is rounded. */
 template <typename E>
-static __device__ __forceinline__ void times_slope(words &x, const float (*d)[4])
+static __device__ __forceinline__ void times_slope(
+	words &x, const float (*d)[4], float (&total)[LANE_SUMS])
 {
 #pragma unroll
 	for (int n = 0; n < 4; n++) {
 #pragma unroll
 		for (int i = 0; i < 4; i++) {
 			const float *by = d[2 * n + i / 2] + i % 2 * 2;
+			float *to = total + 4 * n + i / 2 * 2;
 			float low, high;
 
 			unpack(low, high, held(x[n][i], E()), E());
-			x[n][i] = mma_pack(by[0] * gelu_approx_slope(low),
-				by[1] * gelu_approx_slope(high), E());
+			low = by[0] * gelu_approx_slope(low);
+			high = by[1] * gelu_approx_slope(high);
+			x[n][i] = mma_pack(low, high, E());
+			unpack(low, high, x[n][i], E());
+			to[0] += low;
+			to[1] += high;
 		}
 	}
 }
 
-/* The place in memory of a warp's rows of a tile of its group's result. */
+/* The tiles of a group's result come one column after another: where a warp's rows of one lie. */
 static __device__ __forceinline__ struct corner rows_of(struct corner c, int warp, int tile)
 {
-	return {c.row + tile / ACROSS * WGMMA_TILE + warp % GROUP_WARPS * WARP_ROWS,
-		c.column + tile % ACROSS * WGMMA_TILE};
+	return {c.row + tile % UP * WGMMA_TILE + warp % GROUP_WARPS * WARP_ROWS,
+		c.column + tile / UP * WGMMA_TILE};
 }
 
 static __device__ __forceinline__ uint32_t warp_part(uint32_t tile, int warp)
@@ -187,7 +204,7 @@ static __device__ __forceinline__ void finish_gelu(
 
 		if (tile < TILES) {
 			gelu_numbers(r, linear, cubic);
-			pack<E>(x, d[tile / ACROSS] + tile % ACROSS * 8);
+			pack<E>(x, d[tile % UP] + tile / UP * 8);
 			gelu_of<E>(y, x, linear, cubic);
 		}
 		if (tile > 0)
@@ -211,31 +228,74 @@ static __device__ __forceinline__ void finish_gelu(
 	}
 }
 
-/* The warp's rows of tile i of aux, counted over all results of its group, into its ring. */
-static __device__ __forceinline__ void ask_for_aux(
-	const struct product_maps &p, const struct ring &r, int warp, int i)
+/* The warp's rows of a result's tile of aux, into place i of its group's ring. */
+static __device__ __forceinline__ void ask_for_aux(const struct product_maps &p,
+	const struct ring &r, int warp, struct corner c, int tile, int i)
 {
-	int clusters = (int)gridDim.x / CLUSTER, own = i % OWN_TILES;
-	int t = (int)blockIdx.x / CLUSTER + (warp / GROUP_WARPS + i / TILES * GROUPS) * clusters;
-	struct corner at = rows_of(corner_of(p, place_of_block(), t), warp, i % TILES);
+	struct corner at = rows_of(c, warp, tile);
 
-	if (t >= p.all)
+	i %= OWN_TILES;
+	if (c.row < 0)
 		return;
-	bulk_expect(r.there(warp, own), WARP_BYTES);
-	bulk_load(warp_part(r.own(warp, own), warp), &p.aux, at.column, at.row, 0,
-		r.there(warp, own));
+	bulk_expect(r.there(warp, i), WARP_BYTES);
+	bulk_load(warp_part(r.own(warp, i), warp), &p.aux, at.column, at.row, 0, r.there(warp, i));
+}
+
+/* The place of tile - 2 is free for the one OWN_TILES after that; i is tile's own place. */
+static __device__ __forceinline__ void ask_for_more(const struct product_maps &p,
+	const struct ring &r, int warp, struct corner c, struct corner next, int tile, int i)
+{
+	tile += OWN_TILES - 2;
+	i += OWN_TILES - 2;
+	if (tile < TILES)
+		ask_for_aux(p, r, warp, c, tile, i);
+	else
+		ask_for_aux(p, r, warp, next, tile - TILES, i);
+}
+
+/* Two lanes give each other half of what they have. */
+template <int HALF>
+static __device__ __forceinline__ void add_lanes(float (&total)[LANE_SUMS])
+{
+	bool upper = threadIdx.x & 2 * HALF;
+
+#pragma unroll
+	for (int i = 0; i < HALF; i++) {
+		float give = upper ? total[i] : total[i + HALF];
+
+		total[i] = upper ? total[i + HALF] : total[i];
+		total[i] += __shfl_xor_sync(0xffffffff, give, 2 * HALF);
+	}
+}
+
+/*
+ * Sums over a warp's rows of its group's result, of one column of tiles. Once lanes that have the
+ * same columns have added up, lane l has columns 2 l and 2 l + 1.
+ */
+static __device__ __forceinline__ void keep_sums(const struct product_maps &p, int warp,
+	struct corner c, int column, float (&total)[LANE_SUMS])
+{
+	int part = c.row / (UP * WGMMA_TILE) * GROUP_WARPS + warp % GROUP_WARPS;
+	int at = c.column + column * WGMMA_TILE + 2 * (int)(threadIdx.x & 31);
+
+	add_lanes<8>(total);
+	add_lanes<4>(total);
+	add_lanes<2>(total);
+	if (p.sums && part < p.parts && at < p.m)
+		*(float2 *)(p.sums + (int64_t)part * p.m + at) = make_float2(total[0], total[1]);
 }
 
 /*
  * In place, where aux was. A tile is sent once the next is made; when it has gone to memory, it is
- * asked for the one OWN_TILES on.
+ * asked for the one OWN_TILES on, which may be the next result's.
  */
 template <typename E>
 static __device__ __forceinline__ void finish_slope(const struct product_maps &p,
-	const struct ring &r, int warp, struct corner c, int round, sums &d)
+	const struct ring &r, int warp, struct corner c, struct corner next, int round, sums &d)
 {
 	bool first = (threadIdx.x & 31) == 0;
 	int i = round * TILES;
+	float total[LANE_SUMS];
 
 #pragma unroll
 	for (int tile = 0; tile <= TILES; tile++, i++) {
@@ -247,7 +307,9 @@ static __device__ __forceinline__ void finish_slope(const struct product_maps &p
 #pragma unroll
 			for (int n = 0; n < 4; n++)
 				mma_matrices(x[n], lane_piece(own, 2 * n));
-			times_slope<E>(x, d[tile / ACROSS] + tile % ACROSS * 8);
+			if (tile % UP == 0)
+				begin_sums(total);
+			times_slope<E>(x, d[tile % UP] + tile / UP * 8, total);
 		}
 		if (tile > 0) {
 			bulk_fence_tiles();
@@ -258,16 +320,18 @@ static __device__ __forceinline__ void finish_slope(const struct product_maps &p
 			}
 			if (first && tile > 1) {
 				bulk_store_left<1>();
-				ask_for_aux(p, r, warp, i - 2 + OWN_TILES);
+				ask_for_more(p, r, warp, c, next, tile, i);
 			}
 			__syncwarp();
 		}
 		if (tile < TILES)
 			put(own, x);
+		if (tile < TILES && tile % UP == UP - 1)
+			keep_sums(p, warp, c, tile / UP, total);
 	}
 	if (first) {
 		bulk_store_left<0>();
-		ask_for_aux(p, r, warp, i - 2 + OWN_TILES);
+		ask_for_more(p, r, warp, c, next, TILES + 1, i);
 	}
 	__syncwarp();
 }

@@ -59,7 +59,8 @@ struct product_maps {
 	CUtensorMap rows, columns; /* operands: b, a */
 	CUtensorMap d, aux;
 	const void *bias;
-	int m, k;
+	float *sums; /* NULL, or (parts,m): of columns, by each warp of each group's result */
+	int m, k, parts;
 	int across, all; /* clusters side by side, and all of them */
 };
 
@@ -172,6 +173,15 @@ static __device__ __forceinline__ struct corner corner_of(
 	int column = t % p.across * CLUSTER_ACROSS + at.across;
 
 	return {row * UP * WGMMA_TILE, column * ACROSS * WGMMA_TILE};
+}
+
+/* The same where there is such a result; else rows are below 0. */
+static __device__ __forceinline__ struct corner corner_or_none(
+	const struct product_maps &p, struct place at, int t)
+{
+	if (t < p.all)
+		return corner_of(p, at, t);
+	return {-1, -1};
 }
 
 /* ---- the thread that brings operands ---- */

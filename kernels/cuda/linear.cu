@@ -131,6 +131,35 @@ size_t scratch_linear_bytes(
 	return most;
 }
 
+size_t scratch_linear_part_bytes(
+	const struct k_context *ctx, enum k_dtype dtype, int64_t R, int64_t C)
+{
+	if (dtype != K_BF16 && dtype != K_FP16)
+		return 0;
+	return (size_t)(gemm_sum_parts_max(ctx, R) * C) * sizeof(float);
+}
+
+/* dsum: NULL, or (m) += sums of d over n. */
+static void multiply_and_sum(
+	struct k_stream *s, const char *name, struct gemm_call *call, void *dsum)
+{
+	int64_t parts = dsum ? gemm_sum_parts(s, call) : 0;
+	struct stream_part *part;
+
+	if (parts == 0) {
+		gemm_run(s, name, call);
+		if (dsum)
+			column_sum_add(k_stream_fork(s), dsum, call->d, call->n, call->m);
+		return;
+	}
+	part = stream_part(s, (size_t)(parts * call->m) * sizeof(float));
+	if (!part)
+		return;
+	call->sums = (float *)part->memory;
+	gemm_run(s, name, call);
+	column_sum_finish_beside(s, &dsum, 1, part, parts, call->m, call->m);
+}
+
 static void backward_input(struct k_stream *s, const char *name, void *dinp, void *dsum,
 	const void *dout, const void *weight, const void *pre, int64_t R, int64_t C, int64_t OC,
 	enum k_gelu gelu)
@@ -138,15 +167,13 @@ static void backward_input(struct k_stream *s, const char *name, void *dinp, voi
 	struct gemm_call apart = input_call(dinp, dout, weight, R, C, OC), fused = apart;
 	struct product p;
 
-	fused.epilogue = GEMM_DGELU;
+	fused.epilogue = dsum ? GEMM_DGELU_SUMS : GEMM_DGELU;
 	fused.aux = (void *)pre;
 	p = product_choose(s, &apart, false);
 	/* the sums of the fused way are taken beside what follows, and hold up nothing */
 	if (pre && gelu_fits(s->ctx, gelu) &&
 		gemm_seconds(s, &fused) < p.seconds + context_pass_seconds(s->ctx, 3 * R * C)) {
-		gemm_run(s, name, &fused);
-		if (dsum)
-			column_sum_add(k_stream_fork(s), dsum, dinp, R, C);
+		multiply_and_sum(s, name, &fused, dsum);
 		return;
 	}
 	product_run(s, name, &p, NULL);

@@ -2,6 +2,8 @@
 
 #include <errno.h>
 
+#include "kernels/cuda/gemm.cuh"
+
 /* The blocks' width, and four times that inside of the MLP. */
 enum { WIDE = 4 };
 
@@ -45,12 +47,14 @@ int64_t k_choices_bytes(const struct k_context *ctx, const struct k_scratch_shap
 	const int64_t rounding = 16 << 20; /* cudaMalloc's, of each of them, and counters */
 	int64_t R = shape->B * shape->T, most = 0;
 	int64_t elem = shape->dtype == K_BF16 || shape->dtype == K_FP16 ? 2 : 4;
+	int64_t sums = (int64_t)sizeof(float) / elem; /* elements to one of them */
 	struct layers all = layers_of(shape);
 
 	for (const auto &layer : all.layer) {
 		int64_t widest = layer.in > layer.out ? layer.in : layer.out;
 		int64_t elems = R * layer.in + layer.in * layer.out + R * layer.out +
-			R * layer.gelu + (widest > R ? widest : R);
+			R * layer.gelu + (widest > R ? widest : R) +
+			gemm_sum_parts_max(ctx, R) * layer.gelu * sums;
 
 		most = elems > most ? elems : most;
 	}
@@ -69,7 +73,8 @@ int k_scratch_plan(struct k_context *ctx, const struct k_scratch_shape *shape,
 		return -EIO;
 	operation = besides_attention(ctx, shape, order);
 	part = larger(scratch_layernorm_part_bytes(ctx, C),
-		scratch_gelu_part_bytes(ctx, R, WIDE * C));
+		larger(scratch_gelu_part_bytes(ctx, R, WIDE * C),
+			scratch_linear_part_bytes(ctx, shape->dtype, R, WIDE * C)));
 	bytes[K_SCRATCH_PRODUCTS] = STREAM_WORKSPACE_BYTES;
 	bytes[K_SCRATCH_OPERATION] = (int64_t)larger(
 		operation, scratch_attention_bytes(shape->B, shape->T, shape->NH));
