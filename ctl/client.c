@@ -238,6 +238,7 @@ static void error_of(const struct rpc_message *m, struct ctl_error *e)
 	}
 	term_clean(m->error, clean, sizeof(clean));
 	ctl_error_set(e, exit, "%s", clean);
+	e->code = m->code;
 	e->data = json_incref(m->data);
 }
 

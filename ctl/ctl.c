@@ -20,6 +20,7 @@ void ctl_error_clear(struct ctl_error *e)
 {
 	json_decref(e->data);
 	e->data = NULL;
+	e->code = 0;
 }
 
 int ctl_fail(struct ctl *ctl, struct ctl_error *e)

@@ -29,7 +29,8 @@ struct ctl {
 struct ctl_error {
 	int exit; /* enum ctl_exit */
 	char message[1024];
-	json_t *data; /* what the daemon sent beside it, or NULL; owned */
+	int code;     /* the daemon's, enum protocol_error; 0: not one of its */
+	json_t *data; /* what it sent beside it, or NULL; owned */
 };
 
 /* Fill e and return exit. */

@@ -231,6 +231,8 @@ static void json_error(struct ctl *ctl, const struct ctl_error *error)
 		format_json_text(error->message), "data", error->data);
 	json_t *object = json_pack("{s:o}", "error", inner);
 
+	if (error->code != 0)
+		json_object_set_new(inner, "code", json_integer(error->code));
 	print_error(ctl, error->message);
 	emit(ctl, "error", object);
 	json_decref(object);

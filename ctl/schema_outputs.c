@@ -393,6 +393,7 @@ const struct schema_row schema_outputs[] = {
 	{"failure", SCHEMA_OBJECT, "Why."},
 	{"exit", "count", "the exit code"},
 	{"message", "text", ""},
+	{"code", "?int", "of gpt2d's refusal, see gpt2d-protocol(7)"},
 	{"data", "?object", "what gpt2d sent with its refusal"},
 	{"file", "?text", "the spec that was refused"},
 	{"errors", "?[spec_error]", "all of a spec's"},

@@ -48,7 +48,8 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 /*
  * {spec: {...} or its text, priority?, rerun_of?} -> {id, name, state, spec_sha256, segments,
  * position, waiting}; waiting as in an outlook. PROTOCOL_STORE, _INTERNAL and _BUSY have data
- * {queued}: false, or null: not, unless gpt2d is killed before it can write again.
+ * {queued}: false, or null: not, unless gpt2d is killed before it can write again. The message of
+ * PROTOCOL_STORE says it as well.
  */
 #define METHOD_SUBMIT "submit"
 /*

@@ -97,6 +97,22 @@ def test_submit_to_one_that_is_stopping(spec, path):
         "the run is not queued\n")
 
 
+@pytest.mark.parametrize("code, data, message, adds", [
+    (-32006, {"queued": False}, "the run is not queued; it could not be stored: no room", False),
+    (-32006, {"queued": None}, "the run is not queued, unless gpt2d is killed before it can write again; it could not be stored", False),
+    (-32603, {"queued": False}, "the checker: run 7 is not queued, it says", True),
+    (-32603, {}, "out of memory", False)])
+def test_submit_says_once_that_nothing_is_queued(spec, path, code, data, message, adds):
+    """By the code of the refusal and by its data, not by its words."""
+    def refuse(params, connection):
+        raise Refused(code, message, data)
+
+    with FakeDaemon(path, submit=refuse):
+        result, as_json = ctl("submit", spec, path=path), ctl("submit", spec, "--json", path=path)
+    assert result.returncode == 1 and result.stderr == f"gpt2ctl: {message}\n" + adds * "the run is not queued\n"
+    assert one_object(as_json.stdout)["error"]["code"] == code and one_object(as_json.stdout)["error"]["data"] == data
+
+
 def test_paths_are_made_absolute(tmp_path, path):
     tokens = tmp_path / "t.bin"
     tokens.write_bytes(b"ab" * 5000)
