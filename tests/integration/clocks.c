@@ -4,15 +4,11 @@
  * takes part when the folder has a file of its name, a struct control. clocks.py writes it.
  */
 #include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "tests/integration/preload.h"
 
 /* Shared with the test. */
 struct control {
@@ -24,24 +20,12 @@ static int (*next)(clockid_t clock, struct timespec *out);
 
 __attribute__((constructor)) static void begin(void)
 {
-	const char *folder = getenv("GPT2D_CLOCKS");
-	void *symbol = dlsym(RTLD_NEXT, "clock_gettime"), *map;
-	char path[PATH_MAX];
-	int fd;
+	void *symbol = dlsym(RTLD_NEXT, "clock_gettime");
 
 	if (symbol == NULL)
 		abort();
 	*(void **)(void *)&next = symbol;
-	if (folder == NULL)
-		return;
-	snprintf(path, sizeof(path), "%s/%s", folder, program_invocation_short_name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	map = mmap(NULL, sizeof(*control), PROT_READ, MAP_SHARED, fd, 0);
-	close(fd);
-	if (map != MAP_FAILED)
-		control = map;
+	control = preload_control("GPT2D_CLOCKS", sizeof(*control));
 }
 
 int clock_gettime(clockid_t clock, struct timespec *out)

@@ -15,10 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "tests/integration/preload.h"
 
 enum op {
 	OP_WRITE = 1,
@@ -53,22 +54,12 @@ static char under[PATH_MAX];
 
 __attribute__((constructor)) static void begin(void)
 {
-	const char *folder = getenv("GPT2D_FAULTS"), *below = getenv("GPT2D_FAULTS_UNDER");
-	char path[PATH_MAX];
-	void *map;
-	int fd;
+	const char *below = getenv("GPT2D_FAULTS_UNDER");
 
-	if (folder == NULL || below == NULL)
+	if (below == NULL)
 		return;
 	snprintf(under, sizeof(under), "%s", below);
-	snprintf(path, sizeof(path), "%s/%s", folder, program_invocation_short_name);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	map = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	close(fd);
-	if (map != MAP_FAILED)
-		control = map;
+	control = preload_control("GPT2D_FAULTS", sizeof(*control));
 }
 
 /* The function that would be called without this library. */

@@ -5,15 +5,11 @@
  * control. memory.py writes it. Not beside a sanitizer, which brings its own malloc.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
+
+#include "tests/integration/preload.h"
 
 /* Shared with the test. */
 struct control {
@@ -32,21 +28,7 @@ void *__libc_memalign(size_t to, size_t bytes);
 
 __attribute__((constructor)) static void begin(void)
 {
-	const char *folder = getenv("GPT2D_MEMORY");
-	char path[PATH_MAX];
-	void *map;
-	int fd;
-
-	if (folder == NULL)
-		return;
-	snprintf(path, sizeof(path), "%s/%s", folder, program_invocation_short_name);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	map = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	close(fd);
-	if (map != MAP_FAILED)
-		control = map;
+	control = preload_control("GPT2D_MEMORY", sizeof(*control));
 }
 
 static bool refused(void)
