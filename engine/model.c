@@ -426,14 +426,16 @@ static void backward_attention(struct model *m, struct backward *b, int64_t laye
 	void *d_residual = at(m, gradients(m, layer)->residual), *below = NULL;
 	struct layer proj = {ARENA_PROJ_W, layer, in_block(m, layer, l->attention), NULL, C, C,
 		branch_bias(m, &drop, ARENA_PROJ_B, layer), NULL};
-	struct layer qkv = {ARENA_QKV_W, layer, in_block(m, layer, l->ln1), NULL, C, 3 * C,
-		grad(m, ARENA_QKV_B, layer), NULL};
+	struct layer qkv = {
+		ARENA_QKV_W, layer, in_block(m, layer, l->ln1), NULL, C, 3 * C, NULL, NULL};
+	void *bias = grad(m, ARENA_QKV_B, layer);
 
 	backward_linear(m, b, &proj, at(m, l->d_narrow), branch_gradient(m, b, &drop));
 	drop = drop_in_block(m, b->pass, layer, DROP_ATTENTION);
-	k_attention_backward(m->stream, d_qkv, at(m, l->d_narrow), in_block(m, layer, l->attention),
-		in_block(m, layer, l->lse), in_block(m, layer, l->qkv), m->B, m->T, NH, C / NH,
-		&drop);
+	if (!k_attention_backward(m->stream, d_qkv, bias, at(m, l->d_narrow),
+		    in_block(m, layer, l->attention), in_block(m, layer, l->lse),
+		    in_block(m, layer, l->qkv), m->B, m->T, NH, C / NH, &drop))
+		qkv.dbias = bias;
 	backward_linear(m, b, &qkv, at(m, l->d_narrow), d_qkv);
 	if (layer > 0 && drop.p <= 0)
 		below = grad(m, ARENA_FCPROJ_B, layer - 1);

@@ -225,9 +225,9 @@ static int run_backward(struct k_stream *s, const void *args)
 	return 0;
 }
 
-void k_attention_backward(struct k_stream *s, void *dqkv, const void *dout, const void *out,
-	const k_real *lse, const void *qkv, int64_t B, int64_t T, int64_t NH, int64_t HS,
-	const struct k_dropout *drop)
+bool k_attention_backward(struct k_stream *s, void *dqkv, void *dbias, const void *dout,
+	const void *out, const k_real *lse, const void *qkv, int64_t B, int64_t T, int64_t NH,
+	int64_t HS, const struct k_dropout *drop)
 {
 	struct attention a = {.vec = s->ctx->vec,
 		.dqkv = dqkv,
@@ -242,5 +242,7 @@ void k_attention_backward(struct k_stream *s, void *dqkv, const void *dout, cons
 		.scale = (k_real)(1 / sqrt((double)HS)),
 		.drop = dropout_copy(drop)};
 
+	(void)dbias;
 	stream_submit(s, "k_attention_backward", run_backward, &a, sizeof a);
+	return false;
 }

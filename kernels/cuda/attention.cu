@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "kernels/cuda/column_sum.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/scratch.cuh"
@@ -109,6 +110,14 @@ size_t scratch_attention_bytes(int64_t B, int64_t T, int64_t NH)
 	return delta > rows ? delta : rows;
 }
 
+size_t scratch_attention_part_bytes(
+	const struct k_context *ctx, enum k_dtype dtype, int64_t B, int64_t T, int64_t C)
+{
+	if ((dtype != K_BF16 && dtype != K_FP16) || ctx->capability != ATTENTION_WGMMA_CAPABILITY)
+		return 0;
+	return (size_t)(attention_wgmma_sums(B, T) * 3 * C) * sizeof(float);
+}
+
 /* What the ways that need it share: delta, then theirs. */
 template <typename E, typename F>
 static void backward_with_delta(struct k_stream *s, struct attention<E> a, const E *out, F way)
@@ -163,7 +172,7 @@ void k_attention_forward(struct k_stream *s, void *out, k_real *lse, const void 
 	context_dispatch(s->ctx, [&](auto zero) {
 		typedef decltype(zero) E;
 		struct attention<E> a = {
-			(E *)out, lse, NULL, NULL, (const E *)qkv, NULL, NULL, B, T, NH, HS,
+			(E *)out, lse, NULL, NULL, NULL, (const E *)qkv, NULL, NULL, B, T, NH, HS,
 				(float)(1 / sqrt((double)HS)), philox_dropout_of(drop)
 		};
 
@@ -172,27 +181,39 @@ void k_attention_forward(struct k_stream *s, void *out, k_real *lse, const void 
 	stream_check(s, "k_attention_forward");
 }
 
-void k_attention_backward(struct k_stream *s, void *dqkv, const void *dout, const void *out,
-	const k_real *lse, const void *qkv, int64_t B, int64_t T, int64_t NH, int64_t HS,
-	const struct k_dropout *drop)
+bool k_attention_backward(struct k_stream *s, void *dqkv, void *dbias, const void *dout,
+	const void *out, const k_real *lse, const void *qkv, int64_t B, int64_t T, int64_t NH,
+	int64_t HS, const struct k_dropout *drop)
 {
 	const void *all[] = {dqkv, dout, qkv, out};
+	struct stream_part *part = NULL;
+	int64_t width = 3 * NH * HS;
 	enum k_attention way;
 
 	if (B * T * NH <= 0 || !stream_ready(s))
-		return;
+		return false;
 	way = choose(s->ctx, "k_attention_backward", HS, all, 4);
 	if (way == K_ATTENTION_BEST)
-		return;
+		return false;
+	if (dbias && way == K_ATTENTION_WGMMA) {
+		part = stream_part(
+			s, scratch_attention_part_bytes(s->ctx, s->ctx->dtype, B, T, NH * HS));
+		if (!part)
+			return false;
+	}
 	context_dispatch(s->ctx, [&](auto zero) {
 		typedef decltype(zero) E;
 		struct attention<E> a = {
-			NULL, NULL, (E *)dqkv, (const E *)dout,
-				(const E *)qkv, lse, NULL, B, T, NH, HS,
+			NULL, NULL, (E *)dqkv, part ? (float *)part->memory : NULL,
+				(const E *)dout, (const E *)qkv, lse, NULL, B, T, NH, HS,
 				(float)(1 / sqrt((double)HS)), philox_dropout_of(drop)
 		};
 
 		backward(s, way, a, (const E *)out);
 	});
 	stream_check(s, "k_attention_backward");
+	if (part)
+		column_sum_finish_beside(
+			s, &dbias, 1, part, attention_wgmma_sums(B, T), width, width);
+	return part != NULL;
 }

@@ -19,6 +19,7 @@ template <typename E> struct attention {
 	E *out; /* (B,T,C) forward */
 	float *lse_out;
 	E *dqkv; /* (B,T,3C) backward */
+	float *sums; /* wgmma: column sums of each 64 rows of dqkv (b, tile, 3C); NULL: not wanted */
 	const E *dout, *qkv;
 	const float *lse;   /* (B,NH,T) */
 	const float *delta; /* (B,NH,T): for each query, dout . out */
@@ -36,6 +37,7 @@ void attention_wgmma_forward(struct k_stream *s, const struct attention<E> &a);
 template <typename E>
 void attention_wgmma_backward(struct k_stream *s, const struct attention<E> &a, const E *out);
 size_t attention_wgmma_rows_bytes(int64_t B, int64_t T, int64_t NH); /* its scratch memory */
+int64_t attention_wgmma_sums(int64_t B, int64_t T); /* rows of sums */
 /* In fp32 and tf32 by the matrix units, as the context's type is. */
 void attention_tf32_forward(struct k_stream *s, const struct attention<float> &a);
 void attention_tf32_backward(struct k_stream *s, const struct attention<float> &a);

@@ -203,6 +203,37 @@ static __device__ __forceinline__ void begin_queries(
 	bulk_wait(r.owned(), 0);
 }
 
+/*
+ * Column sums of a tile that the block has put together, as the type has them; to: of its first
+ * column. A warp takes 16 columns; ones times the tile has the sums in each of its rows.
+ */
+template <typename E> static __device__ __forceinline__ void put_sums(float *to, uint32_t tile, E type)
+{
+	int lane = threadIdx.x & 31, n = (int)(threadIdx.x / REDUCE_WARP) * 16;
+	const uint32_t one = mma_pack(1, 1, type), ones[4] = {one, one, one, one};
+	float left[4] = {}, right[4] = {};
+
+#pragma unroll
+	for (int k = 0; k < 4; k++) {
+		uint32_t b[4];
+
+		mma_load_b_turned(b, tile, n, k);
+		mma_multiply(left, ones, b[0], b[1], type);
+		mma_multiply(right, ones, b[2], b[3], type);
+	}
+	if (lane < 4) {
+		*(float2 *)(to + n + 2 * lane) = {left[0], left[1]};
+		*(float2 *)(to + n + 8 + 2 * lane) = {right[0], right[1]};
+	}
+}
+
+/* Where those of the block's tile of q go; of k and v: C and 2 C behind. */
+template <typename E>
+static __device__ __forceinline__ float *sums_of(const struct attention<E> &a, const struct place &p)
+{
+	return a.sums + ((int64_t)p.b * p.tiles + p.mine) * 3 * p.C + p.x;
+}
+
 /* A step of the products of 64 keys; f: see turn. */
 template <typename E, bool DROP, typename F>
 static __device__ __forceinline__ void keys_step(float (&dk)[8][4], float (&dv)[8][4],
@@ -277,8 +308,13 @@ static __device__ __forceinline__ void own_keys(const struct attention<E> &a,
 	if (threadIdx.x == 0) {
 		bulk_store(&m.to, p.C + p.x, y, p.b, r.own(0));
 		bulk_store(&m.to, 2 * p.C + p.x, y, p.b, r.own(1));
-		bulk_store_wait();
 	}
+	if (a.sums) {
+		put_sums(sums_of(a, p) + p.C, r.own(0), E());
+		put_sums(sums_of(a, p) + 2 * p.C, r.own(1), E());
+	}
+	if (threadIdx.x == 0)
+		bulk_store_wait();
 }
 
 /* A step of the product of 64 queries; lse, delta: of the thread's rows. */
@@ -342,10 +378,12 @@ static __device__ __forceinline__ void own_queries(const struct attention<E> &a,
 	attention_put(r.own(0), dq, a.scale, a.scale, E());
 	bulk_fence();
 	__syncthreads();
-	if (threadIdx.x == 0) {
+	if (threadIdx.x == 0)
 		bulk_store(&m.to, p.x, p.mine * WGMMA_TILE, p.b, r.own(0));
+	if (a.sums)
+		put_sums(sums_of(a, p), r.own(0), E());
+	if (threadIdx.x == 0)
 		bulk_store_wait();
-	}
 }
 
 #endif

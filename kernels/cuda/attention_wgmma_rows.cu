@@ -64,6 +64,11 @@ size_t attention_wgmma_rows_bytes(int64_t B, int64_t T, int64_t NH)
 	return (size_t)(B * NH * tiles) * ATTENTION_ROWS_BYTES;
 }
 
+int64_t attention_wgmma_sums(int64_t B, int64_t T)
+{
+	return B * ((T + WGMMA_TILE - 1) / WGMMA_TILE);
+}
+
 template <typename E>
 void attention_wgmma_rows(
 	struct k_stream *s, float *rows, const struct attention<E> &a, const E *out)

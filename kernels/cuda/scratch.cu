@@ -72,7 +72,9 @@ int k_scratch_plan(struct k_context *ctx, const struct k_scratch_shape *shape,
 			scratch_token_order_bytes(R, ctx->internal, &order)))
 		return -EIO;
 	operation = besides_attention(ctx, shape, order);
-	part = larger(scratch_layernorm_part_bytes(ctx, C),
+	part = larger(larger(scratch_layernorm_part_bytes(ctx, C),
+			      scratch_attention_part_bytes(
+				      ctx, shape->dtype, shape->B, shape->T, C)),
 		larger(scratch_gelu_part_bytes(ctx, R, WIDE * C),
 			scratch_linear_part_bytes(ctx, shape->dtype, R, WIDE * C)));
 	bytes[K_SCRATCH_PRODUCTS] = STREAM_WORKSPACE_BYTES;

@@ -17,6 +17,8 @@ cudaError_t scratch_token_order_bytes(int64_t R, cudaStream_t stream, size_t *ou
 
 /* Of one stream_part. */
 size_t scratch_layernorm_part_bytes(const struct k_context *ctx, int64_t C);
+size_t scratch_attention_part_bytes(
+	const struct k_context *ctx, enum k_dtype dtype, int64_t B, int64_t T, int64_t C);
 size_t scratch_gelu_part_bytes(const struct k_context *ctx, int64_t R, int64_t C);
 /* Of a layer that takes C after GELU. */
 size_t scratch_linear_part_bytes(

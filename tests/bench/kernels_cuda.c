@@ -158,8 +158,8 @@ static void attention_forward(struct k_stream *s, struct tensors *t)
 
 static void attention_backward(struct k_stream *s, struct tensors *t)
 {
-	k_attention_backward(
-		s, t->dx, t->z, t->y, t->mean, t->x, t->s.B, t->s.T, t->s.NH, t->s.HS, NULL);
+	k_attention_backward(s, t->dx, NULL, t->z, t->y, t->mean, t->x, t->s.B, t->s.T, t->s.NH,
+		t->s.HS, NULL);
 }
 
 static void attention_forward_dropout(struct k_stream *s, struct tensors *t)
@@ -169,8 +169,8 @@ static void attention_forward_dropout(struct k_stream *s, struct tensors *t)
 
 static void attention_backward_dropout(struct k_stream *s, struct tensors *t)
 {
-	k_attention_backward(
-		s, t->dx, t->z, t->y, t->mean, t->x, t->s.B, t->s.T, t->s.NH, t->s.HS, &t->drop);
+	k_attention_backward(s, t->dx, NULL, t->z, t->y, t->mean, t->x, t->s.B, t->s.T, t->s.NH,
+		t->s.HS, &t->drop);
 }
 
 static void cross_entropy(struct k_stream *s, struct tensors *t)

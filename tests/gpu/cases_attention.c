@@ -2,7 +2,7 @@
 
 #include "tests/gpu/cases.h"
 
-/* Shapes are B, T, NH, HS. */
+/* Shapes are B, T, NH, HS. The bias's gradient as the engine takes it: by whichever gives it. */
 static void attention(struct harness *h, const struct cases_shape *s)
 {
 	int64_t B = s->a, T = s->b, NH = s->c, HS = s->d, C = NH * HS;
@@ -12,14 +12,21 @@ static void attention(struct harness *h, const struct cases_shape *s)
 	     *dout = harness_tensor(h, B * T * C, 0, 1);
 	void *out = harness_poison(h, B * T * C), *dqkv = harness_poison(h, B * T * 3 * C);
 	k_real *lse = harness_poison_real(h, B * NH * T);
+	void *dbias = harness_tensor(h, 3 * C, 0, 1), *dweight = harness_tensor(h, 3 * C * 8, 0, 1);
+	void *inp = harness_tensor(h, B * T * 8, 0, 1), *weight = harness_tensor(h, 3 * C * 8, 0, 1);
+	void *again = harness_poison(h, B * T * 3 * C);
 
 	if (h->under_test == K_TF32) /* the inputs are not in tf32: products round them */
 		lse_tolerance = tolerance;
 	k_attention_forward(h->s, out, lse, qkv, B, T, NH, HS, &drop);
 	harness_result(h, "out", out, B * T * C, tolerance);
 	harness_result_real(h, "lse", lse, B * NH * T, lse_tolerance);
-	k_attention_backward(h->s, dqkv, dout, out, lse, qkv, B, T, NH, HS, &drop);
+	if (!k_attention_backward(h->s, dqkv, dbias, dout, out, lse, qkv, B, T, NH, HS, &drop))
+		k_linear_backward(h->s, NULL, dweight, dbias, dqkv, inp, weight, B * T, 8, 3 * C);
 	harness_result(h, "dqkv", dqkv, B * T * 3 * C, 2 * tolerance);
+	harness_result(h, "dbias", dbias, 3 * C, 2 * tolerance);
+	k_attention_backward(h->s, again, NULL, dout, out, lse, qkv, B, T, NH, HS, &drop);
+	harness_same(h, "no dbias", again, dqkv, B * T * 3 * C);
 }
 
 const struct cases_case cases_attention[] = {

@@ -222,7 +222,7 @@ static void check_attention(
 
 	k_attention_forward(fixture.s, out, lse, qkv, B, T, NH, HS, drop);
 	k_attention_backward(
-		fixture.s, dqkv, fixture_device(a.w, n), out, lse, qkv, B, T, NH, HS, drop);
+		fixture.s, dqkv, NULL, fixture_device(a.w, n), out, lse, qkv, B, T, NH, HS, drop);
 	attention_loss(&a);
 	fixture_equal("attention", fixture_copy(out, n), a.out, n, FIXTURE_FORWARD);
 	fixture_equal("lse", fixture_copy(lse, B * NH * T), a.lse, B * NH * T, FIXTURE_FORWARD);

@@ -57,7 +57,7 @@ static void attention(struct k_stream *s, struct outputs *out)
 
 	k_attention_forward(s, o, lse, qkv, B, T, NH, HS, &drop);
 	k_attention_backward(
-		s, output(out, 2, 3 * n, 0), input(n, 1), o, lse, qkv, B, T, NH, HS, &drop);
+		s, output(out, 2, 3 * n, 0), NULL, input(n, 1), o, lse, qkv, B, T, NH, HS, &drop);
 }
 
 static void layernorm(struct k_stream *s, struct outputs *out)
