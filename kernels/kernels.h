@@ -380,9 +380,9 @@ void k_linear_backward_first(struct k_stream *s, void *dinp, void *dweight, void
 void k_attention_forward(struct k_stream *s, void *out, k_real *lse, const void *qkv, int64_t B,
 	int64_t T, int64_t NH, int64_t HS, const struct k_dropout *drop);
 /*
- * dqkv (B,T,3C) overwritten. True: dbias (3C; NULL: not wanted) += column sums of dqkv, the gradient
- * of the bias which made qkv. False: dbias is untouched, for they would take a pass of their own,
- * which the backward of the layer that made qkv may have for less.
+ * dqkv (B,T,3C) overwritten. True: dbias (3C; NULL: not wanted) += column sums of dqkv, the
+ * gradient of the bias which made qkv. False: dbias is untouched, for they would take a pass of
+ * their own, which the backward of the layer that made qkv may have for less.
  */
 bool k_attention_backward(struct k_stream *s, void *dqkv, void *dbias, const void *dout,
 	const void *out, const k_real *lse, const void *qkv, int64_t B, int64_t T, int64_t NH,

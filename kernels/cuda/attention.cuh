@@ -19,7 +19,7 @@ template <typename E> struct attention {
 	E *out; /* (B,T,C) forward */
 	float *lse_out;
 	E *dqkv; /* (B,T,3C) backward */
-	float *sums; /* wgmma: column sums of each 64 rows of dqkv (b, tile, 3C); NULL: not wanted */
+	float *sums; /* wgmma: (b, tile, 3C) column sums of 64 rows of dqkv; NULL: not wanted */
 	const E *dout, *qkv;
 	const float *lse;   /* (B,NH,T) */
 	const float *delta; /* (B,NH,T): for each query, dout . out */

@@ -207,7 +207,8 @@ static __device__ __forceinline__ void begin_queries(
  * Column sums of a tile that the block has put together, as the type has them; to: of its first
  * column. A warp takes 16 columns; ones times the tile has the sums in each of its rows.
  */
-template <typename E> static __device__ __forceinline__ void put_sums(float *to, uint32_t tile, E type)
+template <typename E>
+static __device__ __forceinline__ void put_sums(float *to, uint32_t tile, E type)
 {
 	int lane = threadIdx.x & 31, n = (int)(threadIdx.x / REDUCE_WARP) * 16;
 	const uint32_t one = mma_pack(1, 1, type), ones[4] = {one, one, one, one};
@@ -229,7 +230,8 @@ template <typename E> static __device__ __forceinline__ void put_sums(float *to,
 
 /* Where those of the block's tile of q go; of k and v: C and 2 C behind. */
 template <typename E>
-static __device__ __forceinline__ float *sums_of(const struct attention<E> &a, const struct place &p)
+static __device__ __forceinline__ float *sums_of(
+	const struct attention<E> &a, const struct place &p)
 {
 	return a.sums + ((int64_t)p.b * p.tiles + p.mine) * 3 * p.C + p.x;
 }

@@ -12,9 +12,10 @@ static void attention(struct harness *h, const struct cases_shape *s)
 	     *dout = harness_tensor(h, B * T * C, 0, 1);
 	void *out = harness_poison(h, B * T * C), *dqkv = harness_poison(h, B * T * 3 * C);
 	k_real *lse = harness_poison_real(h, B * NH * T);
-	void *dbias = harness_tensor(h, 3 * C, 0, 1), *dweight = harness_tensor(h, 3 * C * 8, 0, 1);
-	void *inp = harness_tensor(h, B * T * 8, 0, 1), *weight = harness_tensor(h, 3 * C * 8, 0, 1);
-	void *again = harness_poison(h, B * T * 3 * C);
+	void *dbias = harness_tensor(h, 3 * C, 0, 1), *again = harness_poison(h, B * T * 3 * C);
+	void *inp = harness_tensor(h, B * T * 8, 0, 1);
+	void *weight = harness_tensor(h, 3 * C * 8, 0, 1);
+	void *dweight = harness_tensor(h, 3 * C * 8, 0, 1);
 
 	if (h->under_test == K_TF32) /* the inputs are not in tf32: products round them */
 		lse_tolerance = tolerance;
