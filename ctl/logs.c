@@ -209,8 +209,9 @@ const struct verb verb_logs = {
 	.summary = "what engines and gpt2d said of a run",
 	.text = "Also of a run that has ended: the newest 1000 messages of each are kept, and how "
 		"many were dropped is said. Without ID: what gpt2d said of itself lately, for "
-		"whom it belongs to and its administrators. With --follow, a gpt2d that goes "
-		"away is looked for again for 5 s.",
+		"whom it belongs to and its administrators: its newest 256 messages, and the "
+		"newest 256 of engines. With --follow, a gpt2d that goes away is looked for again "
+		"for 5 s.",
 	.options = options,
 	.run = run,
 };

@@ -61,7 +61,7 @@ static void say(const struct engine_output *o, const char *line, size_t n, int64
 	remove_c1(text);
 	if (over > 0)
 		snprintf(cut, sizeof(cut), " (cut: it has %" PRId64 " bytes)", (int64_t)n + over);
-	log_write(LOG_WARNING, "%s printed: %s%s", o->what, text, cut);
+	log_write_engine(LOG_WARNING, "%s printed: %s%s", o->what, text, cut);
 }
 
 /* ---- what is too much ---- */
@@ -95,7 +95,7 @@ static void tell(struct engine_output *o)
 		return;
 	for (; size >= 1000 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
 		size /= 1000;
-	log_write(LOG_WARNING,
+	log_write_engine(LOG_WARNING,
 		"%s (pid %d): %" PRId64 " lines (%.*f %s) of what it prints left out", o->what,
 		(int)o->pid, o->lines, unit > 0 ? 1 : 0, size, units[unit]);
 	o->lines = o->bytes = 0;

@@ -25,9 +25,13 @@ static struct {
 	enum log_level least;
 } log_state = {.fd = STDERR_FILENO, .least = LOG_INFO};
 
+/* The newest lines of gpt2d's own and of engines, numbered together. */
 static struct {
 	int64_t n;
-	struct log_line line[LOG_RECENT];
+	struct {
+		int64_t n;
+		struct log_line line[LOG_RECENT];
+	} of[LOG_SOURCES];
 } log_kept;
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
@@ -128,11 +132,12 @@ void log_set_level(enum log_level least)
 	log_state.least = least;
 }
 
-static void keep(int64_t at_ns, enum log_level level, const char *message)
+static void keep(enum log_source source, int64_t at_ns, enum log_level level, const char *message)
 {
-	struct log_line *line = &log_kept.line[log_kept.n++ % LOG_RECENT];
+	struct log_line *line =
+		&log_kept.of[source].line[log_kept.of[source].n++ % LOG_RECENT];
 
-	line->n = log_kept.n;
+	line->n = ++log_kept.n;
 	line->at_ns = at_ns;
 	line->level = level;
 	snprintf(line->message, sizeof(line->message), "%s", message);
@@ -143,42 +148,59 @@ static void keep(int64_t at_ns, enum log_level level, const char *message)
 
 int64_t log_forgotten(void)
 {
-	return log_kept.n > LOG_RECENT ? log_kept.n - LOG_RECENT : 0;
+	int64_t forgotten = 0;
+
+	for (int i = 0; i < LOG_SOURCES; i++)
+		if (log_kept.of[i].n > LOG_RECENT)
+			forgotten += log_kept.of[i].n - LOG_RECENT;
+	return forgotten;
+}
+
+/* Of one source; NULL: there is none. */
+static const struct log_line *first_from(enum log_source source, int64_t n)
+{
+	const int64_t end = log_kept.of[source].n;
+
+	for (int64_t i = end > LOG_RECENT ? end - LOG_RECENT : 0; i < end; i++)
+		if (log_kept.of[source].line[i % LOG_RECENT].n >= n)
+			return &log_kept.of[source].line[i % LOG_RECENT];
+	return NULL;
 }
 
 bool log_recent(int64_t n, struct log_line *out)
 {
-	if (n <= log_forgotten())
-		n = log_forgotten() + 1;
-	if (n > log_kept.n)
+	const struct log_line *first = NULL, *line;
+
+	for (int i = 0; i < LOG_SOURCES; i++) {
+		line = first_from((enum log_source)i, n);
+		if (line != NULL && (first == NULL || line->n < first->n))
+			first = line;
+	}
+	if (first == NULL)
 		return false;
-	*out = log_kept.line[(n - 1) % LOG_RECENT];
+	*out = *first;
 	return true;
 }
 
-void log_write(enum log_level level, const char *format, ...)
+static void write_line(enum log_source source, enum log_level level, const char *format,
+	va_list args) __attribute__((format(printf, 3, 0)));
+
+static void write_line(
+	enum log_source source, enum log_level level, const char *format, va_list args)
 {
 	char line[LOG_LINE_BYTES], at[CLOCK_TEXT_BYTES];
-	int64_t now;
-	va_list args;
+	int64_t now = clock_utc_ns();
 	size_t n, start;
-	int rc;
 
-	if (level < log_state.least)
-		return;
-	now = clock_utc_ns();
 	clock_text(now, at);
 	n = (size_t)snprintf(line, sizeof(line), "%s %s ", at, level_names[level]);
 	start = n;
-	va_start(args, format);
-	rc = vsnprintf(line + n, sizeof(line) - n - 1, format, args);
-	va_end(args);
-	if (rc < 0)
+	if (vsnprintf(line + n, sizeof(line) - n - 1, format, args) < 0)
 		return;
 	for (char *c = line; *c != '\0'; c++)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			*c = ' '; /* what a peer sent stays on one line */
-	keep(now, level, line + start);
+	keep(source, now, level, line + start);
 	if (log_state.in_journal) {
 		log_writer_put(LOG_WRITER_JOURNAL, (int)level, line + start, strlen(line + start));
 		return;
@@ -190,6 +212,28 @@ void log_write(enum log_level level, const char *format, ...)
 		log_writer_put(log_state.fd, (int)level, line, n);
 	else if (log_writer_emit(log_state.fd, line, n) < 0)
 		log_writer_count_lost();
+}
+
+void log_write(enum log_level level, const char *format, ...)
+{
+	va_list args;
+
+	if (level < log_state.least)
+		return;
+	va_start(args, format);
+	write_line(LOG_OWN, level, format, args);
+	va_end(args);
+}
+
+void log_write_engine(enum log_level level, const char *format, ...)
+{
+	va_list args;
+
+	if (level < log_state.least)
+		return;
+	va_start(args, format);
+	write_line(LOG_ENGINE, level, format, args);
+	va_end(args);
 }
 
 void log_print(const char *format, ...)

@@ -28,16 +28,20 @@ void log_finish(void);
 int64_t log_lost(void); /* lines that nobody took in time, or that could not be written */
 void log_set_level(enum log_level least); /* what is below it is not written */
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What engines say and print, which may be much: it is kept apart in memory. */
+void log_write_engine(enum log_level level, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 /* A line on standard output, after the log's before it and as patiently. */
 void log_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *log_level_name(enum log_level level);
 /* "debug", "info", ... to a level; LOG_INFO for any other text. */
 enum log_level log_level_of(const char *name);
 
-/* The newest lines, as they were written, are kept in memory too. */
+/* The newest lines of each source, as they were written, are kept in memory too. */
+enum log_source { LOG_OWN, LOG_ENGINE, LOG_SOURCES };
 enum { LOG_RECENT = 256, LOG_RECENT_BYTES = 512 };
 struct log_line {
-	int64_t n; /* from 1 */
+	int64_t n; /* from 1, of all sources together */
 	int64_t at_ns;
 	enum log_level level;
 	char message[LOG_RECENT_BYTES]; /* its beginning */

@@ -335,7 +335,7 @@ static void on_log(struct scheduler *s, int rank, json_t *params)
 
 	if (text == NULL)
 		return;
-	log_write(log_level_of(level ? level : ""), "rank %d: %s", rank, text);
+	log_write_engine(log_level_of(level ? level : ""), "rank %d: %s", rank, text);
 	if (run != NULL && log_level_of(level ? level : "") > LOG_DEBUG)
 		run_log_write(s->daemon, run, rank, log_level_of(level ? level : ""), "%s", text);
 }

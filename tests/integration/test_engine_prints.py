@@ -66,6 +66,23 @@ time.sleep(3600)
         assert {size.split()[1] for _, size in LEFT_OUT.findall(d.said())} & {"kB", "MB"}
 
 
+def test_a_flood_pushes_nothing_of_gpt2d_out(daemon, engine):
+    """What it says itself and what engines print have a share each of what is kept for logs."""
+    path = engine('out(b"of a flood\\n" * 20000)\ntime.sleep(3600)', beside=True)
+    with daemon(engine=path) as d, d.client() as c:
+        assert c.wait(c.submit(spec("a")))["state"] == "done"
+        wait_for(lambda: accounted(d) == 20000, "all lines, or their number")
+        assert d.said().count("rank 0 printed: ") > 1000
+        page = c.call("logs")
+        lines = page["lines"]
+        assert not page["more"] and c.call("logs", limit=1, after=lines[9]["n"])["lines"] == [lines[10]]
+        assert [line["n"] for line in lines] == sorted({line["n"] for line in lines})
+        theirs = [line for line in lines if line["message"].startswith("rank 0")]
+        own = [line["message"] for line in lines if line not in theirs]
+        assert len(theirs) == 256 and page["dropped"] == lines[-1]["n"] - len(lines) > 700
+        assert own[0].startswith("gpt2d ") and {"run 1: running", "run 1: done"} <= set(own)
+
+
 def test_the_last_words_of_a_flood(daemon, engine):
     path = engine('out(b"more of it\\n" * 500000 + b"the reason at last")', then="kill -ABRT $$")
     with daemon(engine=path, ready=False) as d:
