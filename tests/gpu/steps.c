@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "tests/gpu/small_training.h"
+#include "tests/unit/tiny.h"
 
 enum { STEPS = 12, OUTCOMES = 4 };
 
@@ -80,21 +81,12 @@ static bool train(struct machine *m, const struct spec_config *c, bool graphs, s
 
 	memset(out, 0, sizeof(*out));
 	m->w.no_graphs = !graphs;
-	rc = dataset_open(&data, c, false, error, sizeof(error));
-	if (rc)
-		goto out;
-	rc = training_init(&t, &m->w, c, &data, error, sizeof(error));
-	if (rc)
-		goto out_data;
-	rc = training_join(&t, NULL);
-	if (!rc)
-		rc = run_steps(m, &t, &data, out, error, sizeof(error));
-	training_finish(&t);
-out_data:
-	dataset_close(&data);
-out:
+	if (tiny_open(&t, &data, &m->w, NULL, c))
+		return false;
+	rc = run_steps(m, &t, &data, out, error, sizeof(error));
 	if (rc)
 		printf("%s\n", error);
+	tiny_close(&t, &data);
 	return rc == 0;
 }
 

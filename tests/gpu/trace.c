@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "tests/gpu/small_training.h"
+#include "tests/unit/tiny.h"
 
 enum { STEPS = 20, STEPS_MAX = 100000, TEXT_WARMUP_STEPS = 50 };
 enum { PATH_BYTES = 512, THREADS_MAX = 16 };
@@ -213,26 +214,18 @@ static int trace(struct warm *w, const struct spec_config *c, const char *type, 
 	struct dataset data;
 	struct training t;
 	char error[512] = "";
-	int rc = dataset_open(&data, c, false, error, sizeof(error));
+	int rc = tiny_open(&t, &data, w, NULL, c);
 
 	json_object_set_new(json_object_get(root, "traces"), type, steps);
 	if (rc)
-		goto out;
-	rc = training_init(&t, w, c, &data, error, sizeof(error));
-	if (rc)
-		goto out_data;
-	rc = training_join(&t, NULL);
+		return rc;
 	training_reset(&t);
-	if (!rc)
-		rc = write_start(&t, &data, dir, root);
+	rc = write_start(&t, &data, dir, root);
 	if (!rc)
 		rc = run_steps(&t, type, dir, steps, error);
-	training_finish(&t);
-out_data:
-	dataset_close(&data);
-out:
 	if (rc)
 		fprintf(stderr, "%s: %s\n", type, error);
+	tiny_close(&t, &data);
 	return rc;
 }
 

@@ -128,21 +128,12 @@ bool trial_run(struct trial *m, const struct spec_config *c, bool graphs, struct
 
 	memset(out, 0, sizeof(*out));
 	m->w.ranks_graphs = graphs;
-	rc = dataset_open(&data, c, false, error, sizeof(error));
-	if (rc)
-		goto out;
-	rc = training_init(&t, &m->w, c, &data, error, sizeof(error));
-	if (rc)
-		goto out_data;
-	rc = training_join(&t, m->group);
-	if (!rc)
-		rc = run_steps(m, &t, &data, out, error, sizeof(error));
-	training_finish(&t);
-out_data:
-	dataset_close(&data);
-out:
+	if (tiny_open(&t, &data, &m->w, m->group, c))
+		return false;
+	rc = run_steps(m, &t, &data, out, error, sizeof(error));
 	if (rc)
 		printf("rank %d: %s\n", m->w.rank, error);
+	tiny_close(&t, &data);
 	return rc == 0;
 }
 
