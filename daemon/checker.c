@@ -19,12 +19,15 @@
 
 enum { END_WAIT_S = 1 };
 
+static const char unwanted[] = "nobody waits for it";
 const char checker_stopping[] = "gpt2d is stopping; submit it again once gpt2d is back";
 
 struct question {
 	TAILQ_ENTRY(question) link;
 	int64_t token;
 	struct checker_question q;
+	json_t *progress; /* of its files, as the last turn left them; NULL: it had none */
+	int64_t used_ns;  /* by those turns */
 };
 
 struct checker {
@@ -34,6 +37,7 @@ struct checker {
 	bool closed; /* it closed its link: its end is about to be known */
 	bool broken; /* its end is awaited */
 	bool asked;  /* the first question is with it */
+	bool was_new; /* that had its first turn */
 	bool rest;   /* its process ends when there is no question */
 	int64_t last_token;
 	uid_t last_uid; /* whose question was with it last */
@@ -57,6 +61,7 @@ static void answer_first(struct checker *c, const char *failure, json_t *reply)
 	c->asked = false;
 	evtimer_del(c->timer);
 	q->q.answer(q->q.arg, failure, reply);
+	json_decref(q->progress);
 	json_decref(q->q.spec);
 	free(q);
 	go_on(c);
@@ -74,34 +79,27 @@ static const char *file_of(const json_t *spec)
 	return val != NULL && val[0] != '\0' ? val : NULL;
 }
 
-bool checker_spec_reads(const json_t *spec)
-{
-	return file_of(spec) != NULL;
-}
-
-bool checker_reads(const struct checker *c)
-{
-	const struct question *q;
-
-	TAILQ_FOREACH(q, &c->questions, link)
-		if (checker_spec_reads(q->q.spec))
-			return true;
-	return false;
-}
-
-/* The question whose turn it is comes first: of another user than the last one, where there is. */
+/*
+ * The question whose turn it is comes first: of another user than the last one, where there is, and
+ * of those by turns one that has had none yet, which most need no second, and one that has.
+ */
 static struct question *take_turn(struct checker *c)
 {
-	struct question *q;
+	struct question *q, *best = NULL;
+	int points, most = -1;
 
-	TAILQ_FOREACH(q, &c->questions, link)
-		if (q->q.uid != c->last_uid)
-			break;
-	if (q != NULL) {
-		TAILQ_REMOVE(&c->questions, q, link);
-		TAILQ_INSERT_HEAD(&c->questions, q, link);
+	TAILQ_FOREACH(q, &c->questions, link) {
+		points = 2 * (q->q.uid != c->last_uid) + ((q->progress == NULL) != c->was_new);
+		if (points <= most)
+			continue;
+		most = points;
+		best = q;
 	}
-	return TAILQ_FIRST(&c->questions);
+	if (best != NULL) {
+		TAILQ_REMOVE(&c->questions, best, link);
+		TAILQ_INSERT_HEAD(&c->questions, best, link);
+	}
+	return best;
 }
 
 /*
@@ -148,6 +146,44 @@ static void on_hello(struct checker *c, json_t *params)
 	}
 }
 
+/* By the question that is with it, in turns before. */
+static int64_t used_ns(const struct checker *c)
+{
+	return c->asked ? TAILQ_FIRST(&c->questions)->used_ns : 0;
+}
+
+static void say_slow(const struct checker *c, char *why, size_t why_bytes)
+{
+	const struct question *q = TAILQ_FIRST(&c->questions);
+	const char *file = c->asked && q != NULL ? file_of(q->q.spec) : NULL;
+
+	snprintf(why, why_bytes, "did not answer within %lld s%s%.600s%s",
+		(long long)c->o.timeout_s, file ? ": it reads all of " : "", file ? file : "",
+		file ? "; a larger check_timeout in gpt2d.conf(5) lets it" : "");
+}
+
+/* Its files are not read to their end: others come in between, and then it goes on. */
+static void end_turn(struct checker *c, struct question *q, json_t *progress)
+{
+	char why[800], failure[960];
+
+	clock_watch_look(&c->awake, clock_mono_ns());
+	q->used_ns += clock_watch_since(&c->awake, c->asked_ns);
+	if (q->used_ns >= c->o.timeout_s * CLOCK_S_NS) {
+		say_slow(c, why, sizeof(why));
+		snprintf(failure, sizeof(failure), "the checker %s", why);
+		answer_first(c, failure, NULL);
+		return;
+	}
+	json_decref(q->progress);
+	q->progress = json_is_array(progress) ? json_incref(progress) : json_array();
+	TAILQ_REMOVE(&c->questions, q, link);
+	TAILQ_INSERT_TAIL(&c->questions, q, link);
+	c->asked = false;
+	evtimer_del(c->timer);
+	go_on(c);
+}
+
 static void on_message(struct engine_link *link, const char *method, json_t *params, void *arg)
 {
 	struct checker *c = arg;
@@ -160,9 +196,13 @@ static void on_message(struct engine_link *link, const char *method, json_t *par
 		on_hello(c, params);
 	else if (strcmp(method, ENGINE_LOG) == 0 && text != NULL)
 		log_write(LOG_INFO, "checker: %s", text);
-	else if (strcmp(method, CHECK_REPLY) == 0 && c->asked && q != NULL &&
-		json_integer_value(json_object_get(params, "token")) == q->token)
+	else if (!c->asked || q == NULL ||
+		json_integer_value(json_object_get(params, "token")) != q->token)
+		return;
+	else if (strcmp(method, CHECK_REPLY) == 0)
 		answer_first(c, NULL, params);
+	else if (strcmp(method, CHECK_TURN) == 0)
+		end_turn(c, q, json_object_get(params, "progress"));
 }
 
 static void on_broken(struct engine_link *link, const char *why, void *arg)
@@ -236,6 +276,10 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	}
 	if (q == NULL || c->asked || (c->link != NULL && (c->broken || c->closed)))
 		return;
+	if (!q->q.wanted(q->q.arg)) {
+		answer_first(c, unwanted, NULL);
+		return;
+	}
 	if (c->link == NULL) {
 		rc = start(c);
 		if (rc < 0) {
@@ -252,9 +296,9 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	c->last_uid = q->q.uid;
 	arm(c);
 	engine_link_send(c->link, CHECK_REQUEST,
-		json_pack("{sI sI sO so}", "token", (json_int_t)q->token, "world",
+		json_pack("{sI sI sO so sO*}", "token", (json_int_t)q->token, "world",
 			(json_int_t)q->q.world, "spec", q->q.spec, "data_roots",
-			data_roots_json(&c->o.data_roots)));
+			data_roots_json(&c->o.data_roots), "progress", q->progress));
 }
 
 /* Since when nothing has come from it. */
@@ -263,16 +307,6 @@ static int64_t heard_ns(const struct checker *c)
 	const int64_t heard = engine_link_heard_ns(c->link);
 
 	return heard > c->asked_ns ? heard : c->asked_ns;
-}
-
-static void say_slow(const struct checker *c, char *why, size_t why_bytes)
-{
-	const struct question *q = TAILQ_FIRST(&c->questions);
-	const char *file = c->asked && q != NULL ? file_of(q->q.spec) : NULL;
-
-	snprintf(why, why_bytes, "did not answer within %lld s%s%.600s%s",
-		(long long)c->o.timeout_s, file ? ": it reads all of " : "", file ? file : "",
-		file ? "; a larger check_timeout in gpt2d.conf(5) lets it" : "");
 }
 
 /* Whoever asked has gone: the process that is at it is of no more use. */
@@ -285,7 +319,7 @@ static bool end_unwanted(struct checker *c)
 	log_write(LOG_INFO, "checker: ended: nobody waits for what it was asked");
 	c->broken = true;
 	engine_link_kill(c->link);
-	answer_first(c, "nobody waits for it", NULL);
+	answer_first(c, unwanted, NULL);
 	return true;
 }
 
@@ -305,7 +339,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	if (end_unwanted(c))
 		return;
 	if (!c->closed &&
-		clock_watch_since(&c->awake, c->asked_ns) >= c->o.timeout_s * CLOCK_S_NS) {
+		used_ns(c) + clock_watch_since(&c->awake, c->asked_ns) >=
+			c->o.timeout_s * CLOCK_S_NS) {
 		say_slow(c, why, sizeof(why));
 	} else if (!c->closed && c->link != NULL && greeted &&
 		clock_watch_since(&c->awake, heard_ns(c)) > alive_ns) {

@@ -2,7 +2,8 @@
  * checker.h: a resident engine process (--role check) that says whether a configuration can be
  * trained here: data present, long enough, within the vocabulary; memory; bucket plan. Started when
  * first needed, replaced when it dies, is silent or takes too long, and when nobody waits any more
- * for what it is at. One question is with it at a time, so that a crash has one culprit.
+ * for what it is at. One question is with it at a time, so that a crash has one culprit; one whose
+ * files are large comes back after a part of them and waits for its next turn.
  */
 #ifndef GPT2D_CHECKER_H
 #define GPT2D_CHECKER_H
@@ -21,7 +22,7 @@ struct checker_options {
 	struct event_base *base;
 	const char *program;
 	int threads;             /* of each rank */
-	int64_t timeout_s;       /* of one question */
+	int64_t timeout_s;       /* of one question, all its turns together */
 	int64_t alive_timeout_s; /* without a sign of life while it has a question */
 	struct data_roots data_roots;
 };
@@ -47,9 +48,6 @@ struct checker_question {
 };
 /* Takes the spec: 0, or -ENOMEM. */
 int checker_ask(struct checker *c, const struct checker_question *question);
-/* Whether it has something to answer for which it reads files, which may be large. */
-bool checker_reads(const struct checker *c);
-bool checker_spec_reads(const json_t *spec); /* the same of one arm */
 
 /*
  * Whether its process ends when it has nothing to do, since the engines have given their devices

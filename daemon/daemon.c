@@ -127,7 +127,6 @@ static void on_child(evutil_socket_t signal, short what, void *arg)
 	if (d->pool)
 		engine_pool_reap(d->pool);
 	checker_reap(d->checker);
-	checker_reap(d->quick_checker);
 }
 
 static void on_terminate(evutil_socket_t signal, short what, void *arg)
@@ -331,11 +330,6 @@ static int start_engines(struct daemon *d)
 	};
 	int rc = checker_create(&checker, &d->checker);
 
-	if (rc == 0)
-		rc = checker_create(&checker, &d->quick_checker);
-	if (rc == 0)
-		checker_rest(d->quick_checker, true);
-
 	snprintf(d->tuning_dir, sizeof(d->tuning_dir), "%s/tuning", d->state_dir);
 	if (rc == 0)
 		rc = scheduler_create(d, &d->scheduler);
@@ -460,11 +454,10 @@ void daemon_stop_turn(struct daemon *d)
 /* Who waits for a check is told, while it can still be told. */
 static void end_checks(struct daemon *d)
 {
-	struct checker *checker = d->checker, *quick = d->quick_checker;
+	struct checker *checker = d->checker;
 
-	d->checker = d->quick_checker = NULL; /* nothing more is asked */
+	d->checker = NULL; /* nothing more is asked */
 	checker_destroy(checker);
-	checker_destroy(quick);
 }
 
 /* The run in progress has its time, and not more. */

@@ -31,7 +31,6 @@ struct daemon {
 	struct control *control;
 	struct engine_pool *pool;
 	struct checker *checker;
-	struct checker *quick_checker; /* for what needs no files, while that one reads some */
 	struct scheduler *scheduler;
 	struct cancels *cancels;
 	struct worker *worker;

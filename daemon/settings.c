@@ -97,7 +97,9 @@ const struct settings_row settings_rows[] = {
 		.manual = "No other run starts meanwhile, and a second signal cuts it short.\n"
 			  "A service manager has to wait longer than that and 20 s.\n"},
 	{"check_timeout", SETTING_SECONDS, AT(check_timeout_s), RANGE(1, DAY_S, 120),
-		.help = "for the check of one arm of a spec"},
+		.help = "for the check of one arm of a spec",
+		.manual = "Large token files are read 256 MiB at a time, and others' checks come "
+			  "in between, which do not count.\n"},
 	{"idle_release", SETTING_SECONDS, AT(idle_release_s), RANGE(0, 365 * DAY_S, 0),
 		.reload = true,
 		.help = "engines without a run end after it and give their devices back; 0: never",

@@ -349,7 +349,6 @@ static void check_next(struct submission *s)
 {
 	char *text;
 	struct checker_question question;
-	struct checker *checker;
 	json_t *arm;
 
 	if (s->arm == s->spec->n_arms && s->dry) {
@@ -373,10 +372,7 @@ static void check_next(struct submission *s)
 		.answer = on_answer,
 		.wanted = is_wanted,
 		.arg = s};
-	checker = s->daemon->checker;
-	if (!checker_spec_reads(arm) && checker_reads(checker))
-		checker = s->daemon->quick_checker;
-	if (checker_ask(checker, &question) < 0)
+	if (checker_ask(s->daemon->checker, &question) < 0)
 		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
 }
 

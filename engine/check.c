@@ -34,13 +34,13 @@ static const char *const precision_keys[] = {[SPEC_FP32] = "fp32",
 static const char *const precision_names[] = {
 	[SPEC_FP32] = "fp32", [SPEC_TF32] = "tf32", [SPEC_BF16] = "bf16", [SPEC_FP16] = "fp16"};
 
-/* The check in the making. failed: no memory for a part of it. */
+/* The check in the making. failed: no memory for a part of it; unfinished: a file is not read. */
 struct checking {
 	const struct check_options *options;
 	const struct spec_config *config;
 	const struct backend *backend;
 	json_t *errors, *check, *warnings;
-	bool failed;
+	bool failed, unfinished;
 	struct arena arena;
 	struct plan plan;
 	bool planned;
@@ -438,6 +438,17 @@ static void check_validation(struct checking *k, const struct dataset *val, json
 			val->path, samples, val->n_sequences);
 }
 
+static int scan(struct checking *k, const struct dataset *d, bool validation, char *message,
+	size_t message_bytes)
+{
+	struct check_turn *turn = k->options->turn;
+
+	if (turn == NULL)
+		return dataset_scan(d, k->options->cache, message, message_bytes);
+	return dataset_scan_some(d, k->options->cache, &turn->scanned[validation],
+		&turn->left_bytes, message, message_bytes);
+}
+
 /* One of the two files; all that is wrong with it is one error, the first. */
 static void check_file(struct checking *k, json_t *data, bool validation)
 {
@@ -445,6 +456,7 @@ static void check_file(struct checking *k, json_t *data, bool validation)
 	char message[SPEC_PATH_MAX + 256];
 	struct dataset d;
 	json_t *entry;
+	int rc;
 
 	if (dataset_open_below(&d, k->config, validation, &k->options->data_roots, message,
 			sizeof(message)) < 0) {
@@ -453,7 +465,10 @@ static void check_file(struct checking *k, json_t *data, bool validation)
 	}
 	entry = pack_data(&d, k->config);
 	add(k, data, validation ? "val" : "train", entry);
-	if (dataset_scan(&d, k->options->cache, message, sizeof(message)) < 0)
+	rc = scan(k, &d, validation, message, sizeof(message));
+	if (rc == -EINPROGRESS)
+		k->unfinished = true;
+	else if (rc < 0)
 		refuse(k, key, "%s", message);
 	if (entry != NULL && validation)
 		check_validation(k, &d, entry);
@@ -499,7 +514,9 @@ int check_run(const struct check_options *options, json_t **errors, json_t **che
 	check_data(&k);
 	add(&k, k.check, "warnings", json_incref(k.warnings));
 	arena_finish(&k.arena);
-	if (k.failed)
+	if (k.unfinished)
+		rc = -EINPROGRESS;
+	if (k.failed || k.unfinished)
 		goto out;
 	*errors = json_incref(k.errors);
 	*check = json_incref(k.check);

@@ -33,6 +33,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/check_turn.h"
 #include "engine/dataset.h"
 #include "kernels/kernels.h"
 #include "proto/spec.h"
@@ -49,10 +50,14 @@ struct check_options {
 	int64_t scratch[K_SCRATCH_KINDS]; /* of k_scratch_plan, per rank */
 	int64_t tuning_bytes;             /* of k_choices_bytes, per rank */
 	struct dataset_cache *cache; /* may be NULL */
+	struct check_turn *turn;     /* NULL: files are read to their end */
 	struct data_roots data_roots;
 };
 
-/* 0 with new references in both, or -ENOMEM. */
+/*
+ * 0 with new references in both, or -ENOMEM. -EINPROGRESS: the turn was too short, which says now
+ * how far it came: once more with another.
+ */
 int check_run(const struct check_options *options, json_t **errors, json_t **check);
 
 /*

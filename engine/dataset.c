@@ -359,24 +359,27 @@ static int token_refused(
 		offset, id, d->vocab);
 }
 
+/* Whether s tells of the file of d, and of a vocabulary that is no larger. */
+static bool holds_for(const struct dataset_scanned *s, const struct dataset *d)
+{
+	return s->dev == d->dev && s->ino == d->ino && s->file_bytes == d->file_bytes &&
+		same_time(s->modified, d->modified) && same_time(s->changed, d->changed) &&
+		s->vocab <= d->vocab && s->tokens >= 0 && s->tokens <= d->n_tokens;
+}
+
 static bool cache_has(const struct dataset_cache *cache, const struct dataset *d)
 {
 	size_t i;
 
-	for (i = 0; i < cache->n && i < DATASET_CACHE_FILES; i++) {
-		const struct dataset_cached *c = &cache->file[i];
-
-		if (c->dev == d->dev && c->ino == d->ino && c->file_bytes == d->file_bytes &&
-			same_time(c->modified, d->modified) && same_time(c->changed, d->changed) &&
-			c->vocab <= d->vocab)
+	for (i = 0; i < cache->n && i < DATASET_CACHE_FILES; i++)
+		if (holds_for(&cache->file[i], d))
 			return true;
-	}
 	return false;
 }
 
-static void cache_put(struct dataset_cache *cache, const struct dataset *d)
+static struct dataset_scanned begin_scan(const struct dataset *d)
 {
-	cache->file[cache->n++ % DATASET_CACHE_FILES] = (struct dataset_cached){
+	return (struct dataset_scanned){
 		.dev = d->dev,
 		.ino = d->ino,
 		.file_bytes = d->file_bytes,
@@ -386,25 +389,31 @@ static void cache_put(struct dataset_cache *cache, const struct dataset *d)
 	};
 }
 
-static int scan_file(const struct dataset *d, uint16_t *buffer, char *error, size_t error_bytes)
+/* -EINPROGRESS: there is more. */
+static int scan_file(const struct dataset *d, uint16_t *buffer, struct dataset_scanned *so_far,
+	int64_t *left_bytes, char *error, size_t error_bytes)
 {
 	int64_t first, count, i;
 	uint16_t largest;
 	int rc;
 
 	posix_fadvise(d->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-	for (first = 0; first < d->n_tokens; first += count) {
+	for (first = so_far->tokens; first < d->n_tokens; first += count) {
+		if (*left_bytes <= 0)
+			return -EINPROGRESS;
 		count = d->n_tokens - first < SCAN_BYTES / 2 ? d->n_tokens - first : SCAN_BYTES / 2;
 		rc = read_tokens(d, buffer, first, count, error, error_bytes);
 		if (rc < 0)
 			return rc;
 		for (i = 0, largest = 0; i < count; i++)
 			largest = le16toh(buffer[i]) > largest ? le16toh(buffer[i]) : largest;
-		if (largest < d->vocab)
-			continue;
-		for (i = 0; le16toh(buffer[i]) < d->vocab; i++)
-			;
-		return token_refused(d, first + i, le16toh(buffer[i]), error, error_bytes);
+		if (largest >= d->vocab) {
+			for (i = 0; le16toh(buffer[i]) < d->vocab; i++)
+				;
+			return token_refused(d, first + i, le16toh(buffer[i]), error, error_bytes);
+		}
+		so_far->tokens = first + count;
+		*left_bytes -= 2 * count;
 	}
 	posix_fadvise(d->fd, 0, 0, POSIX_FADV_NORMAL);
 	return check_unchanged(d, error, error_bytes);
@@ -412,6 +421,15 @@ static int scan_file(const struct dataset *d, uint16_t *buffer, char *error, siz
 
 int dataset_scan(
 	const struct dataset *d, struct dataset_cache *cache, char *error, size_t error_bytes)
+{
+	struct dataset_scanned so_far = {0};
+	int64_t left_bytes = INT64_MAX;
+
+	return dataset_scan_some(d, cache, &so_far, &left_bytes, error, error_bytes);
+}
+
+int dataset_scan_some(const struct dataset *d, struct dataset_cache *cache,
+	struct dataset_scanned *so_far, int64_t *left_bytes, char *error, size_t error_bytes)
 {
 	uint16_t *buffer;
 	int rc;
@@ -421,9 +439,11 @@ int dataset_scan(
 	buffer = malloc(SCAN_BYTES);
 	if (buffer == NULL)
 		return fail(error, error_bytes, -ENOMEM, "%s: no memory to scan it", d->path);
-	rc = scan_file(d, buffer, error, error_bytes);
+	if (!holds_for(so_far, d))
+		*so_far = begin_scan(d);
+	rc = scan_file(d, buffer, so_far, left_bytes, error, error_bytes);
 	if (rc == 0 && cache != NULL)
-		cache_put(cache, d);
+		cache->file[cache->n++ % DATASET_CACHE_FILES] = *so_far;
 	free(buffer);
 	return rc;
 }

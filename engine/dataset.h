@@ -50,17 +50,21 @@ struct dataset {
 	uint16_t *row; /* seq_len + 1 tokens */
 };
 
-/* What scans found, kept by the owner for as long as the process lives, so that a file is scanned
- * once. */
+/* How far a file was scanned, which one it was then, and what all tokens of that are below. */
+struct dataset_scanned {
+	dev_t dev;
+	ino_t ino;
+	int64_t file_bytes;
+	struct timespec modified, changed;
+	int64_t vocab;
+	int64_t tokens;
+};
+
+/* Files that were scanned whole, kept by the owner for as long as the process lives, so that each
+ * is scanned once. */
 enum { DATASET_CACHE_FILES = 32 };
 struct dataset_cache {
-	struct dataset_cached {
-		dev_t dev;
-		ino_t ino;
-		int64_t file_bytes;
-		struct timespec modified, changed;
-		int64_t vocab; /* every token is below */
-	} file[DATASET_CACHE_FILES];
+	struct dataset_scanned file[DATASET_CACHE_FILES];
 	size_t n; /* scans remembered so far; the oldest is overwritten */
 };
 
@@ -83,6 +87,14 @@ void dataset_close(struct dataset *d);
  */
 int dataset_scan(
 	const struct dataset *d, struct dataset_cache *cache, char *error, size_t error_bytes);
+
+/*
+ * The same from where so_far ends, if that is of this very file, else from the beginning.
+ * -EINPROGRESS: *left_bytes were read and there is more. so_far and *left_bytes are brought up to
+ * date.
+ */
+int dataset_scan_some(const struct dataset *d, struct dataset_cache *cache,
+	struct dataset_scanned *so_far, int64_t *left_bytes, char *error, size_t error_bytes);
 
 /* Tokens each of train and val must hold: world * micro_batch * seq_len + 1, INT64_MAX at most. */
 int64_t dataset_tokens_needed(const struct spec_config *config);

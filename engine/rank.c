@@ -13,6 +13,9 @@
 #include "proto/starved.h"
 #include "proto/version.h"
 
+/* Of token files, between which checks of others have their turn: a fraction of a second mostly. */
+static const int64_t TURN_BYTES = INT64_C(256) << 20;
+
 /* ---- hello ---- */
 
 static json_t *pack_device(const struct k_context *ctx)
@@ -216,9 +219,9 @@ static json_t *spec_error_list(const struct spec_errors *errors)
 	return list;
 }
 
-/* Lists of what is wrong and what was found; false without memory. */
-static bool check_arm(struct k_context *ctx, int threads, const json_t *params,
-	struct dataset_cache *cache, json_t **errors, json_t **report)
+/* Lists of what is wrong and what was found: 0, -ENOMEM, or -EINPROGRESS as of check_run. */
+static int check_arm(struct k_context *ctx, int threads, const json_t *params,
+	struct dataset_cache *cache, struct check_turn *turn, json_t **errors, json_t **report)
 {
 	char error[512];
 	char limit[CGROUP_FILE_BYTES];
@@ -233,23 +236,24 @@ static bool check_arm(struct k_context *ctx, int threads, const json_t *params,
 
 	free(text);
 	if (rc == -ENOMEM)
-		return false;
+		return rc;
 	if (rc == 0 && data_roots_read(&roots, json_object_get(params, "data_roots")) < 0) {
 		spec_free(spec);
 		*errors = json_pack("[{ss ss}]", "key", "data", "message",
 			"the data_roots that gpt2d told are not understood");
 		*report = json_object();
-		return true;
+		return 0;
 	}
 	if (rc) {
 		*errors = spec_error_list(&wrong);
 		*report = json_object();
-		return true;
+		return 0;
 	}
 	check = (struct check_options){
 		.config = &spec->arms[0].config,
 		.world = world,
 		.cache = cache,
+		.turn = turn,
 		.data_roots = roots,
 	};
 	rc = training_check(&check, ctx, threads, limit, error, sizeof(error));
@@ -259,16 +263,27 @@ static bool check_arm(struct k_context *ctx, int threads, const json_t *params,
 	if (rc == -EIO) {
 		*errors = json_pack("[{ss ss}]", "key", "", "message", error);
 		*report = json_object();
+		rc = 0;
 	}
-	return rc != -ENOMEM;
+	return rc;
 }
 
 static void answer_check(struct link *link, struct k_context *ctx, int threads,
 	struct dataset_cache *cache, const json_t *params)
 {
+	struct check_turn turn = {.left_bytes = TURN_BYTES};
 	json_t *errors, *report;
+	int rc;
 
-	if (!check_arm(ctx, threads, params, cache, &errors, &report)) {
+	check_turn_read(&turn, json_object_get(params, "progress"));
+	rc = check_arm(ctx, threads, params, cache, &turn, &errors, &report);
+	if (rc == -EINPROGRESS) {
+		link_send(link, CHECK_TURN,
+			json_pack("{s:O, s:o}", "token", json_object_get(params, "token"),
+				"progress", check_turn_json(&turn)));
+		return;
+	}
+	if (rc == -ENOMEM) {
 		errors = json_pack("[{s:s, s:s}]", "key", "", "message", "no memory for the check");
 		report = json_object();
 	}

@@ -186,7 +186,10 @@ enum { PROTOCOL_THREADS_MAX = 1024 };
 #define SEGMENT_START "segment.start"
 /* {run, segment} */
 #define SEGMENT_CANCEL "segment.cancel"
-/* {token, world, spec: {...} of one arm, data_roots: [folder]} to a process with role check */
+/*
+ * {token, world, spec: {...} of one arm, data_roots: [folder], progress?: check.turn's} to a
+ * process with role check
+ */
 #define CHECK_REQUEST "check"
 
 /* ---- engine -> gpt2d ---- */
@@ -223,6 +226,11 @@ enum { PROTOCOL_THREADS_MAX = 1024 };
 #define SEGMENT_FAILED "segment.failed"
 /* {run, segment, step} rank 0; nothing when it was trained already */
 #define SEGMENT_CANCELLED "segment.cancelled"
+/*
+ * {token, progress} in place of check.reply: its files are large and not read to their end; to be
+ * asked again, which goes on there
+ */
+#define CHECK_TURN "check.turn"
 /* {token, ok, errors: [{key, message}], check: {...}} */
 #define CHECK_REPLY "check.reply"
 

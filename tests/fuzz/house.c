@@ -181,7 +181,6 @@ static bool turn(struct house *h)
 	moved |= links_turn();
 	engine_pool_reap(d->pool);
 	checker_reap(d->checker);
-	checker_reap(d->quick_checker);
 	for (int i = 0; i < CLIENTS; i++)
 		moved |= listen_to(h, i);
 	return moved;

@@ -36,7 +36,7 @@ Environment: GPT2D_FAKE_START "dead", "mute", "old" or "other" for engines that 
 engines that do not heed engine.exit, "half" for one (rank 1) that dies while the ranks connect;
 GPT2D_FAKE_CHECK "dead" or "mute" for a checker that does not answer, "slow" for one that takes two seconds;
 GPT2D_FAKE_GPU a list (JSON) of what the ranks tell of their GPUs. A spec whose seed is 666 is refused by the
-checker, one whose data.train is an endless.bin is checked for ever.
+checker; one whose data.train is a stuck.bin is never answered, an endless.bin is never read to its end.
 """
 
 import hashlib
@@ -292,7 +292,12 @@ def check(link):
             continue
         if how == "slow":
             time.sleep(2)
-        if (params["spec"]["data"].get("train") or "").endswith("/endless.bin"):
+        file = (params["spec"]["data"].get("train") or "").split("/")[-1]
+        if file == "stuck.bin":
+            continue
+        if file == "endless.bin":
+            time.sleep(0.01)
+            link.send("check.turn", token=params["token"], progress=[params.get("progress", [0])[0] + 1])
             continue
         if params["spec"]["seed"] == 666:
             link.send("check.reply", token=params["token"], ok=False,

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -378,6 +379,36 @@ static void test_data_refused(void **state)
 	assert_string_equal(key_of(1), "data.val");
 }
 
+/* How far a check came survives as JSON, which anything may stand in for. */
+static void test_turns(void **state)
+{
+	struct spec_config c = config();
+	struct check_turn turn = {.left_bytes = 2}, again = {.left_bytes = 0};
+	struct check_options o = {.config = &c, .backend = "cpu", .world = 2, .turn = &turn};
+	json_t *told, *found = NULL, *refused = NULL;
+
+	(void)state;
+	snprintf(c.data_val, sizeof(c.data_val), "%s", path);
+	assert_int_equal(check_run(&o, &refused, &found), -EINPROGRESS);
+	assert_null(found);
+	assert_int_equal(turn.scanned[0].tokens, 1025);
+	assert_int_equal(turn.scanned[1].tokens, 0);
+	told = check_turn_json(&turn);
+	check_turn_read(&again, told);
+	assert_memory_equal(again.scanned, turn.scanned, sizeof(turn.scanned));
+	turn.left_bytes = 2;
+	assert_int_equal(check_run(&o, &refused, &found), 0);
+	assert_int_equal(json_array_size(refused), 0);
+	json_decref(refused);
+	json_decref(found);
+	json_object_set_new(json_array_get(told, 0), "ino", json_string("7"));
+	check_turn_read(&again, told);
+	assert_int_equal(again.scanned[0].tokens, 0);
+	json_decref(told);
+	check_turn_read(&again, NULL);
+	assert_int_equal(again.scanned[0].file_bytes, 0);
+}
+
 static void test_validation(void **state)
 {
 	struct spec_config c = config();
@@ -494,6 +525,7 @@ int main(void)
 		WITH_FILE(test_what_the_engine_cannot_do),
 		WITH_FILE(test_plan_refused),
 		WITH_FILE(test_data_refused),
+		WITH_FILE(test_turns),
 		WITH_FILE(test_validation),
 		WITH_FILE(test_epochs),
 		WITH_FILE(test_cuda_engine),
