@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
 #include <math.h>
@@ -280,11 +281,28 @@ static int write_text(struct sample *s)
 
 /* ---- the file ---- */
 
+/* What every file of figures begins with, also those of older builds. */
+static const char first_words[] = "# TYPE gpt2d_";
+
 bool openmetrics_is_ours(const char *path)
 {
+	char begins[sizeof(first_words) - 1];
 	struct stat st;
+	ssize_t n;
+	int fd;
 
-	return lstat(path, &st) < 0 || S_ISREG(st.st_mode);
+	if (lstat(path, &st) < 0)
+		return true;
+	if (!S_ISREG(st.st_mode))
+		return false;
+	if (st.st_size == 0)
+		return true;
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = read(fd, begins, sizeof(begins));
+	close(fd);
+	return n == sizeof(begins) && memcmp(begins, first_words, sizeof(begins)) == 0;
 }
 
 enum { FILE_MODE = 0644 }; /* who collects it is another user, and every client can ask for it */
@@ -307,7 +325,7 @@ static void file_done(struct worker_job *job, int rc)
 	if (rc < 0 && rc != -ECANCELED && !m->failed)
 		log_write(LOG_WARNING, "metrics_file: %s: %s; tried again each period",
 			s->daemon->settings->metrics_file,
-			rc == -EEXIST ? "no regular file, it is left alone" : strerror(-rc));
+			rc == -EEXIST ? "no file of figures, it is left alone" : strerror(-rc));
 	if (rc == 0 && m->failed)
 		log_write(LOG_INFO, "metrics_file: %s: written again",
 			s->daemon->settings->metrics_file);

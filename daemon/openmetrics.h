@@ -15,7 +15,8 @@ struct daemon;
 struct openmetrics;
 
 bool openmetrics_can_be(const char *path); /* the name of that file */
-/* Nothing is there, or a regular file: another kind is neither replaced nor removed. */
+/* Nothing is there, or a regular file that is empty or has figures: no other is replaced or
+ * removed. */
 bool openmetrics_is_ours(const char *path);
 
 /* 0 or a negative errno; the file is first written from the loop. */

@@ -16,6 +16,7 @@
 #include "daemon/journal.h"
 #include "daemon/log.h"
 #include "daemon/openmetrics.h"
+#include "daemon/own_files.h"
 #include "daemon/paths.h"
 #include "daemon/place.h"
 
@@ -135,6 +136,20 @@ static int try_lock(const char *what, const char *path, char *error, size_t erro
 
 /* ---- the four ---- */
 
+/* No name that gpt2d has for another file. */
+static int try_own(const struct settings *s, const char *what, const char *path, char *error,
+	size_t error_bytes)
+{
+	const char *own = own_files_find(s, path);
+
+	if (own == NULL)
+		return 0;
+	snprintf(error, error_bytes,
+		"%s: %s: is in the place of a file of gpt2d's own (%s); another name is needed",
+		what, path, own);
+	return -EINVAL;
+}
+
 static int try_log(const struct settings *s, char *error, size_t error_bytes)
 {
 	int rc;
@@ -145,30 +160,52 @@ static int try_log(const struct settings *s, char *error, size_t error_bytes)
 		rc = journal_there();
 		return rc < 0 ? refuse(rc, "log_file", "journal", error, error_bytes) : 0;
 	}
+	rc = try_own(s, "log_file", s->log_file, error, error_bytes);
+	if (rc < 0)
+		return rc;
 	if (log_can_be(s->log_file))
 		return try_file("log_file", s->log_file, error, error_bytes);
 	snprintf(error, error_bytes, "log_file: %s: %s", s->log_file, log_error_text(-ESPIPE));
 	return -ESPIPE;
 }
 
+static bool is_log(const struct settings *s, const char *path)
+{
+	return s->log_file != NULL && strcmp(s->log_file, "stderr") != 0 &&
+		strcmp(s->log_file, "journal") != 0 && own_files_same(s->log_file, path);
+}
+
 /* That it cannot be written now is a warning: it is tried again in each period. */
 static int try_metrics(const struct settings *s, char *error, size_t error_bytes)
 {
+	const char *why = NULL;
 	struct stat st;
+	int rc;
 
-	if (s->metrics_file != NULL && !openmetrics_can_be(s->metrics_file)) {
+	if (s->metrics_file == NULL)
+		return 0;
+	if (!openmetrics_can_be(s->metrics_file)) {
 		snprintf(error, error_bytes, "metrics_file: %s: a file's name is needed",
 			s->metrics_file);
 		return -EINVAL;
 	}
-	if (s->metrics_file == NULL || openmetrics_is_ours(s->metrics_file))
+	rc = try_own(s, "metrics_file", s->metrics_file, error, error_bytes);
+	if (rc < 0)
+		return rc;
+	if (is_log(s, s->metrics_file))
+		why = "is log_file too";
+	else if (openmetrics_is_ours(s->metrics_file))
 		return 0;
-	if (stat(s->metrics_file, &st) == 0 && S_ISDIR(st.st_mode))
+	else if (stat(s->metrics_file, &st) == 0 && S_ISDIR(st.st_mode))
 		return refuse(-EISDIR, "metrics_file", s->metrics_file, error, error_bytes);
+	else if (lstat(s->metrics_file, &st) == 0 && S_ISREG(st.st_mode))
+		why = "has something else in it";
+	else
+		why = "a device, a pipe, a socket or a link";
 	snprintf(error, error_bytes,
-		"metrics_file: %s: a device, a pipe, a socket or a link, which would be replaced; "
-		"the name of a regular file is needed, or none",
-		s->metrics_file);
+		"metrics_file: %s: %s, which would be replaced; the name of a file of figures is "
+		"needed, or of none that is there",
+		s->metrics_file, why);
 	return -EINVAL;
 }
 

@@ -153,6 +153,10 @@ const struct settings_row settings_rows[] = {
 			  "prints them; for a\n"
 			  ".Pa .prom\n"
 			  "file of node_exporter's textfile collector; everybody may read it.\n"
+			  "A file with something else in it is not replaced, and no name is taken\n"
+			  "that\n"
+			  ".Nm gpt2d\n"
+			  "has for another file.\n"
 			  "The file is removed when gpt2d ends in good order.\n"},
 	{"metrics_period", SETTING_SECONDS, AT(metrics_period_s), RANGE(1, HOUR_S, 15),
 		.reload = true, .help = "between two of these files"},

@@ -200,10 +200,66 @@ def test_what_is_no_file_is_left_alone(daemon, tmp_path):
             if not path.is_symlink():  # also when a write that was under way has replaced it
                 (tmp_path / ".new").symlink_to(tmp_path / "elsewhere")
                 os.replace(tmp_path / ".new", path)
-            return "later: no regular file, it is left alone" in d.said()
+            return "later: no file of figures, it is left alone" in d.said()
         wait_for(told, "a word about it")
     assert path.is_symlink()
     assert kinds(tmp_path) == {**before, "later": stat.S_IFLNK}
+
+
+def test_a_file_with_something_else_is_left_alone(daemon, tmp_path):
+    """Neither replaced nor removed: refused at the start, said of later; one of figures, or an empty one, is."""
+    path = tmp_path / "notes.txt"
+    path.write_text("mine\n")
+    options = ["--metrics-file", str(path), "--metrics-period", "1"]
+    with daemon(options=options, ready=False) as d:
+        assert d.process.wait(30) == 2
+        assert f"metrics_file: {path}: has something else in it, which would be replaced" in d.process.stderr.read()
+    assert path.read_text() == "mine\n"
+    path.write_text("")
+    with daemon(options=options) as d:
+        wait_for(lambda: path.exists() and path.read_text().startswith("# TYPE gpt2d_"), "figures")
+
+        def told():
+            if path.read_text() != "mine\n":  # also when a write that was under way has replaced it
+                (tmp_path / "new").write_text("mine\n")
+                os.replace(tmp_path / "new", path)
+            return "notes.txt: no file of figures, it is left alone" in d.said()
+        wait_for(told, "a word about it")
+    assert path.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("setting", ["log_file", "metrics_file"])
+def test_no_file_of_its_own(tmp_path, setting):
+    """By whatever name; it need not be there. The start, -n and --check say so, and nothing is made."""
+    state, conf, elsewhere = tmp_path / "state", tmp_path / "gpt2d.conf", tmp_path / "elsewhere"
+    for place in (state, elsewhere):
+        place.mkdir()
+    (state / "runs").symlink_to(elsewhere)
+    (state / "gpt2d.db").touch()
+    os.link(state / "gpt2d.db", tmp_path / "linked")
+    (tmp_path / "way").symlink_to(state)
+    own = [(state / "gpt2d.db", "the queue"), (tmp_path / "linked", "the queue"), (tmp_path / "way/gpt2d.db-wal", "the queue's log"),
+        (f"{state}/../state/gpt2d.db.lock", "the queue's lock"), (state / "reserve", "the reserve"),
+        (elsewhere / "1-a/spec.json", "the folder of runs"), (state / "runs/x", "the folder of runs"),
+        (state / "tuning/x", "the folder of tuning"), (conf, "the settings"), (tmp_path / "sock", "the socket"),
+        (tmp_path / "sock.lock", "the socket's lock")]
+    program = [BUILD / "daemon" / "gpt2d", "-c", conf]
+    for path, what in own:
+        conf.write_text(f"{setting} = {path}\nstate_dir = {state}\nsocket = {tmp_path}/sock\n")
+        conf.chmod(0o600)
+        before = sorted(tmp_path.rglob("*"))
+        said = f"{setting}: {path}: is in the place of a file of gpt2d's own ({what}); another name is needed"
+        for words, text in (((), f"gpt2d: {said}\n"), (("-n",), f"gpt2d: {conf}:1: {said}\n")):
+            done = subprocess.run([*program, *words], capture_output=True, text=True, timeout=60, check=False)
+            assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith(text)  # -n warns of its folder too
+        assert sorted(tmp_path.rglob("*")) == before
+    done = subprocess.run([*program, "--check"], capture_output=True, text=True, timeout=120, check=False)
+    assert f"fail  {setting.partition('_')[0]}" in done.stdout and said in done.stdout
+    conf.write_text(f"{setting} = {state}/a-log\nstate_dir = {state}\nsocket = {tmp_path}/sock\n")
+    assert subprocess.run([*program, "-n"], capture_output=True, timeout=60, check=False).returncode == 0
+    conf.write_text(f"log_file = {tmp_path}/x\nmetrics_file = {tmp_path}/./x\nsocket = {tmp_path}/sock\n")
+    done = subprocess.run([*program, "-n"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and f"{conf}:2: metrics_file: {tmp_path}/./x: is log_file too" in done.stderr
 
 
 def test_every_name_is_in_the_manual(daemon):
