@@ -41,7 +41,7 @@ struct client {
 /* In so many seconds, but not after until_ns (-1: never). */
 static int64_t deadline_in(int seconds, int64_t until_ns)
 {
-	const int64_t ns = clock_mono_ns() + (int64_t)seconds * 1000000000;
+	const int64_t ns = clock_mono_ns() + seconds * CLOCK_S_NS;
 
 	return until_ns >= 0 && until_ns < ns ? until_ns : ns;
 }
@@ -322,7 +322,7 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 	free(line);
 	/* a daemon that refuses a client says why before it closes: read on */
 	if (error == -ETIMEDOUT)
-		return unanswered(c, clock_mono_ns() - (int64_t)deadline_s * 1000000000, error, e);
+		return unanswered(c, clock_mono_ns() - deadline_s * CLOCK_S_NS, error, e);
 	if (error && error != -EPIPE && error != -ECONNRESET)
 		return lost(c, e, error);
 	exit = await_reply(c, c->last_id, deadline_ns, result, e);

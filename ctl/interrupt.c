@@ -1,7 +1,8 @@
 #include "ctl/interrupt.h"
 
 #include <signal.h>
-#include <time.h>
+
+#include "proto/clock.h"
 
 static volatile sig_atomic_t seen;
 
@@ -44,7 +45,7 @@ bool interrupt_seen(void)
 
 int interrupt_poll(struct pollfd *fds, size_t n, int64_t timeout_ns)
 {
-	const struct timespec timeout = {timeout_ns / 1000000000, timeout_ns % 1000000000};
+	const struct timespec timeout = clock_timespec(timeout_ns < 0 ? 0 : timeout_ns);
 	sigset_t open;
 
 	sigprocmask(SIG_SETMASK, NULL, &open);

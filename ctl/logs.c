@@ -101,7 +101,7 @@ static void print_lines(struct logs *l, const json_t *page)
 /* Until there is something to ask for: 0, or an exit code with e. */
 static int await_news(struct logs *l, struct ctl_error *e)
 {
-	const int64_t until_ns = clock_mono_ns() + (int64_t)QUIET_MS * 1000000;
+	const int64_t until_ns = clock_mono_ns() + QUIET_MS * CLOCK_MS_NS;
 	char event[64];
 	json_t *params;
 

@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "ctl/format.h"
+#include "proto/clock.h"
 
-enum { BAR_MIN = 8, BAR_MAX = 40, LINE_BYTES = 1024, SECOND_NS = 1000000000 };
+enum { BAR_MIN = 8, BAR_MAX = 40, LINE_BYTES = 1024 };
 
 void progress_init(struct progress *p, const struct term *term)
 {
@@ -31,7 +32,7 @@ static double seconds_left(const struct progress *p, const struct progress_step 
 
 	if (done <= 0 || left <= 0)
 		return (double)NAN;
-	return (double)(now_ns - p->start_ns) / SECOND_NS / done * left;
+	return (double)(now_ns - p->start_ns) / (double)CLOCK_S_NS / done * left;
 }
 
 /* The run and where in it; briefly the segment alone, if there are several. */
@@ -147,13 +148,13 @@ void progress_show(struct progress *p, const struct progress_step *s, int64_t no
 	}
 	if (p->term->tty) {
 		if (!p->drawn || s->step == s->steps ||
-			now_ns - p->drawn_ns >= SECOND_NS / PROGRESS_DRAWS_PER_S)
+			now_ns - p->drawn_ns >= CLOCK_S_NS / PROGRESS_DRAWS_PER_S)
 			draw(p, s, now_ns);
 		return;
 	}
 	/* segments of an experiment get a line each when they are done */
 	quiet = s->segments > 1 || (s->segment == p->printed_segment && tenth == p->printed_tenth);
-	if (quiet && now_ns - p->printed_ns < (int64_t)PROGRESS_QUIET_S * SECOND_NS)
+	if (quiet && now_ns - p->printed_ns < PROGRESS_QUIET_S * CLOCK_S_NS)
 		return;
 	p->printed_segment = s->segment;
 	p->printed_tenth = tenth;

@@ -128,7 +128,7 @@ static int detached(const struct watch *w, struct ctl_error *e)
 int watch_reconnect(
 	struct ctl *ctl, struct client **c, int64_t id, int64_t deadline_ns, struct ctl_error *e)
 {
-	const int64_t until_ns = clock_mono_ns() + (int64_t)WATCH_RETURN_S * 1000000000;
+	const int64_t until_ns = clock_mono_ns() + WATCH_RETURN_S * CLOCK_S_NS;
 	const struct timespec pause = {0, 100000000};
 	char why[sizeof(e->message)];
 	int exit;

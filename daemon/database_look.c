@@ -94,7 +94,7 @@ static int look(sqlite3 *db, const char *state_dir, struct database_look *out, c
 int database_look(const char *path, bool in_use, int64_t within_ms, struct database_look *out,
 	char *error, size_t error_bytes)
 {
-	int64_t until_ns = clock_mono_ns() + within_ms * 1000000;
+	int64_t until_ns = clock_mono_ns() + within_ms * CLOCK_MS_NS;
 	struct database_look seen = {0};
 	char state_dir[PATH_MAX];
 	sqlite3 *db = NULL;

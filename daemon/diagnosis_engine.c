@@ -47,7 +47,7 @@ static void check_program(struct diagnosis *d)
 /* check_timeout is for all that is asked of the engine. */
 static int64_t left_ms(int64_t until_ns)
 {
-	int64_t left = (until_ns - clock_mono_ns()) / 1000000;
+	int64_t left = (until_ns - clock_mono_ns()) / CLOCK_MS_NS;
 
 	return left > 0 ? left : 0;
 }

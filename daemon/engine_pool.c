@@ -237,7 +237,7 @@ static void all_ended(struct engine_pool *p)
 	}
 	set_state(p, POOL_DOWN);
 	p->restarts++;
-	p->retry_ns = clock_mono_ns() + p->backoff_ms * 1000000;
+	p->retry_ns = clock_mono_ns() + p->backoff_ms * CLOCK_MS_NS;
 	arm(p, p->backoff_ms);
 	p->backoff_ms = p->backoff_ms ? p->backoff_ms * 2 : BACKOFF_FIRST_MS;
 	if (p->backoff_ms > BACKOFF_MAX_MS)

@@ -215,7 +215,7 @@ void follow_step(struct follow *f, struct run *run, json_t *progress)
 	json_decref(s->progress);
 	s->progress = progress;
 	s->step_waits = true;
-	if (clock_mono_ns() - s->step_sent_ns >= INT64_C(1000000) * STEP_MS)
+	if (clock_mono_ns() - s->step_sent_ns >= STEP_MS * CLOCK_MS_NS)
 		send_step(s);
 	else if (!evtimer_pending(s->timer, NULL))
 		evtimer_add(s->timer, &later);

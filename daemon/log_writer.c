@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "daemon/clock.h"
@@ -175,14 +174,13 @@ static bool idle(void)
 
 void log_writer_finish(void)
 {
-	struct timespec until;
+	const struct timespec until =
+		clock_timespec(clock_mono_ns() + LOG_WRITER_END_S * CLOCK_S_NS);
 	int rc = 0;
 	bool all;
 
 	if (!writer.started)
 		return;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += LOG_WRITER_END_S;
 	pthread_mutex_lock(&writer.lock);
 	while (!idle() && rc == 0)
 		rc = pthread_cond_timedwait(&writer.idle, &writer.lock, &until);

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "daemon/clock.h"
@@ -290,11 +289,9 @@ static bool serve_waiting(struct store *s, struct store_job *job, struct jobs *k
 static bool pause_before_retry(struct store *s, struct jobs *kept)
 {
 	struct store_job *jobs;
-	struct timespec until;
+	const struct timespec until = clock_timespec(clock_mono_ns() + CLOCK_S_NS);
 	bool closing = false, late = false, written = false;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec++;
 	while (!closing && !late && !written) {
 		pthread_mutex_lock(&s->lock);
 		while (s->waiting.first == NULL && !s->closing && !late)
@@ -382,8 +379,8 @@ static void do_jobs(struct store *s, struct store_job *job)
  */
 static bool wait_for_jobs(struct store *s)
 {
-	int64_t until_ns = s->failing ? s->probe_ns : clock_mono_ns() + CLOCK_S_NS;
-	struct timespec until = {until_ns / CLOCK_S_NS, until_ns % CLOCK_S_NS};
+	const struct timespec until =
+		clock_timespec(s->failing ? s->probe_ns : clock_mono_ns() + CLOCK_S_NS);
 	bool quiet = false;
 
 	while (s->waiting.first == NULL && !s->closing && !quiet) {

@@ -17,6 +17,7 @@
 #include "engine/nccl_deadline.h"
 #include "engine/ucx_exchange.h"
 #include "engine/ucx_wire.h"
+#include "proto/clock.h"
 
 enum {
 	WATCH_MS = 20,    /* between two looks */
@@ -114,11 +115,9 @@ static void look_at_deadline(struct collectives *c)
 /* True when locked; false when another thread does not let go of it. */
 static bool lock_soon(pthread_mutex_t *lock)
 {
-	struct timespec t;
+	const struct timespec until = clock_timespec(clock_mono_ns() + ABORT_WAIT_S * CLOCK_S_NS);
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += ABORT_WAIT_S;
-	return pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &t) == 0;
+	return pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &until) == 0;
 }
 
 /* Tell the others, and let the streams go on. */
@@ -144,7 +143,7 @@ static void give_up(struct collectives *c)
 
 static void *watch(void *arg)
 {
-	const struct timespec nap = {0, WATCH_MS * 1000000};
+	const struct timespec nap = clock_timespec(WATCH_MS * CLOCK_MS_NS);
 	struct collectives *c = arg;
 
 	k_event_sync(c->deadline.ring[0].begun, 0); /* sets the device of this thread */

@@ -14,6 +14,9 @@
 #include "engine/ucx_wire.h"
 #include "proto/clock.h"
 
+/* A turn is looked for again so often, without being woken. */
+#define LOOK_NS (100 * CLOCK_MS_NS)
+
 /*
  * A collective as it was issued. It runs where its stream runs host functions: on the stream's own
  * thread, or in the caller for the compute stream.
@@ -230,10 +233,9 @@ static int wait_for_turn(struct collectives *c, const struct operation *o)
 
 	pthread_mutex_lock(&c->lock);
 	while (c->finished != o->ticket && ucx_wire_error(c->wire) == NULL) {
-		int64_t at = clock_mono_ns() + 100 * 1000 * 1000;
-		struct timespec t = {at / 1000000000, at % 1000000000};
+		const struct timespec until = clock_timespec(clock_mono_ns() + LOOK_NS);
 
-		pthread_cond_timedwait(&c->turn, &c->lock, &t);
+		pthread_cond_timedwait(&c->turn, &c->lock, &until);
 		if (c->running)
 			since = clock_mono_ns();
 		if (c->finished != o->ticket &&

@@ -3,9 +3,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <time.h>
 
-#define S_NS INT64_C(1000000000)
+#include "proto/clock.h"
 
 struct file {
 	json_int_t dev, ino, bytes, modified_ns;
@@ -16,7 +15,7 @@ static struct file file_of(const struct dataset *d)
 	return (struct file){.dev = (json_int_t)d->dev,
 		.ino = (json_int_t)d->ino,
 		.bytes = (json_int_t)d->file_bytes,
-		.modified_ns = (json_int_t)d->modified.tv_sec * S_NS + d->modified.tv_nsec};
+		.modified_ns = (json_int_t)d->modified.tv_sec * CLOCK_S_NS + d->modified.tv_nsec};
 }
 
 int data_identity_add(json_t *identity, const struct dataset *d)
@@ -35,14 +34,14 @@ int data_identity_add(json_t *identity, const struct dataset *d)
 /* "5400 bytes, of 2026-01-08T19:50:57.123456789Z, inode 12" */
 static void describe(const struct file *f, char *out, size_t out_bytes)
 {
-	time_t s = (time_t)(f->modified_ns / S_NS);
+	time_t s = (time_t)(f->modified_ns / CLOCK_S_NS);
 	char at[32] = "?";
 	struct tm utc;
 
 	if (gmtime_r(&s, &utc) != NULL)
 		strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%S", &utc);
 	snprintf(out, out_bytes, "%" PRId64 " bytes, of %s.%09" PRId64 "Z, inode %" PRIu64,
-		(int64_t)f->bytes, at, (int64_t)(f->modified_ns % S_NS), (uint64_t)f->ino);
+		(int64_t)f->bytes, at, (int64_t)(f->modified_ns % CLOCK_S_NS), (uint64_t)f->ino);
 }
 
 int data_identity_check(

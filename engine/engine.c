@@ -18,6 +18,7 @@
 #include "engine/link.h"
 #include "engine/rank.h"
 #include "engine/ucx_library.h"
+#include "proto/clock.h"
 #include "proto/protocol.h"
 #include "proto/spec.h"
 #include "proto/starved.h"
@@ -26,7 +27,7 @@
 enum { LINK_FD = 3 };
 
 /* A peer that says nothing for so long is lost. */
-#define COLLECTIVE_TIMEOUT_NS INT64_C(60000000000)
+#define COLLECTIVE_TIMEOUT_NS (60 * CLOCK_S_NS)
 
 struct arguments {
 	const char *role;

@@ -70,13 +70,6 @@ static void keep(struct gpu_log *log, struct gpu_log_sample sample)
 		log->samples.dropped++;
 }
 
-static struct timespec time_in_ms(int64_t ms)
-{
-	const int64_t ns = clock_mono_ns() + ms * 1000000;
-
-	return (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
-}
-
 static void *run(void *arg)
 {
 	struct gpu_log *log = arg;
@@ -84,7 +77,9 @@ static void *run(void *arg)
 	pthread_mutex_lock(&log->lock);
 	while (!log->closing) {
 		const bool on = log->on;
-		const struct timespec until = time_in_ms(on ? GPU_LOG_PERIOD_MS : GPU_LOG_REST_MS);
+		const int64_t period_ms = on ? GPU_LOG_PERIOD_MS : GPU_LOG_REST_MS;
+		const struct timespec until =
+			clock_timespec(clock_mono_ns() + period_ms * CLOCK_MS_NS);
 		struct gpu_log_sample sample;
 
 		while (log->on == on && !log->closing &&
@@ -166,7 +161,7 @@ bool gpu_log_latest(struct gpu_log *log, struct nvml_sample *out)
 
 	pthread_mutex_lock(&log->lock);
 	fresh = log->latest_ns != 0 &&
-		clock_mono_ns() - log->latest_ns < (int64_t)GPU_LOG_FRESH_MS * 1000000;
+		clock_mono_ns() - log->latest_ns < GPU_LOG_FRESH_MS * CLOCK_MS_NS;
 	*out = log->latest;
 	pthread_mutex_unlock(&log->lock);
 	return fresh;

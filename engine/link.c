@@ -11,13 +11,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "proto/clock.h"
 #include "proto/frame.h"
 #include "proto/protocol.h"
 #include "proto/thread.h"
 
-#define ALIVE_NS INT64_C(1000000000)
-#define FLUSH_NS INT64_C(2000000000)
+#define ALIVE_NS CLOCK_S_NS
+#define FLUSH_NS (2 * CLOCK_S_NS)
 
 enum { READ_BYTES = 1 << 16, BACKLOG_BYTES = 1 << 20 };
 
@@ -282,7 +281,7 @@ static void wait_for_events(struct link *l, const struct turn *t, int64_t until_
 
 	if (t->closed && !t->output)
 		fds[1].fd = -1;
-	poll(fds, 2, left_ns <= 0 ? 0 : (int)(left_ns / 1000000 + 1));
+	poll(fds, 2, left_ns <= 0 ? 0 : (int)(left_ns / CLOCK_MS_NS + 1));
 	if ((fds[0].revents & POLLIN) && read(l->wake, &count, sizeof(count)) < 0)
 		return;
 	if (!t->closed && (fds[1].revents & (POLLIN | POLLHUP | POLLERR)))

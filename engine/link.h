@@ -13,9 +13,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "proto/clock.h"
 #include "proto/rpc.h"
 
-#define LINK_ORPHAN_NS INT64_C(5000000000)
+#define LINK_ORPHAN_NS (5 * CLOCK_S_NS)
 
 struct link;
 

@@ -3,10 +3,8 @@
 #include <errno.h>
 #include <stdbool.h>
 
-#include "proto/clock.h"
-
 /* Between two looks at the collectives. */
-#define LOOK_NS INT64_C(100000000)
+#define LOOK_NS (100 * CLOCK_MS_NS)
 
 static int wait_for(const struct patience *p, struct k_stream *s, struct k_event *e)
 {

@@ -10,8 +10,9 @@
 
 #include "engine/collectives.h"
 #include "kernels/kernels.h"
+#include "proto/clock.h"
 
-#define PATIENCE_NS INT64_C(5000000000)
+#define PATIENCE_NS (5 * CLOCK_S_NS)
 
 struct patience {
 	const struct collectives *collectives; /* NULL: there are none that could fail */

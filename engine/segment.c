@@ -18,10 +18,10 @@
 /*
  * A step's message leaves at most so often, and a line for train.log; those of the last one always.
  */
-#define STEP_MESSAGE_NS INT64_C(50000000)
-#define STEP_LINE_NS    INT64_C(1000000000)
+#define STEP_MESSAGE_NS (50 * CLOCK_MS_NS)
+#define STEP_LINE_NS    CLOCK_S_NS
 /* A long validation repeats the last step's message: gpt2d takes silence for a hang. */
-#define VALIDATION_MESSAGE_NS INT64_C(10000000000)
+#define VALIDATION_MESSAGE_NS (10 * CLOCK_S_NS)
 
 bool segment_fail(struct segment *s, const char *reason, const char *format, ...)
 {

@@ -10,7 +10,7 @@
 #include "proto/clock.h"
 
 /* After a peer was found dead: how long another rank's account of the cause is waited for. */
-static const int64_t hear_ns = 200 * 1000 * 1000;
+static const int64_t hear_ns = 200 * CLOCK_MS_NS;
 
 static int parse_addresses(
 	struct ucx_wire *w, const char *const *addresses, char *error, size_t error_bytes)

@@ -24,10 +24,10 @@ enum {
 
 /* From the sign that a peer is lost until it is believed: what it sent before that arrives
  * meanwhile. */
-static const int64_t lost_grace_ns = 200 * 1000 * 1000;
+static const int64_t lost_grace_ns = 200 * CLOCK_MS_NS;
 /* How long telling the others of a failure, or taking receives back, may take. */
-static const int64_t tell_ns = 50 * 1000 * 1000;
-static const int64_t tell_flush_ns = 500 * 1000 * 1000;
+static const int64_t tell_ns = 50 * CLOCK_MS_NS;
+static const int64_t tell_flush_ns = 500 * CLOCK_MS_NS;
 
 static void finish_message(struct ucx_message *m, ucs_status_t status, size_t bytes)
 {

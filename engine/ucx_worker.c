@@ -12,7 +12,7 @@
 #include "engine/ucx_private.h"
 #include "proto/clock.h"
 
-static const int64_t flush_ns = INT64_C(2000000000);
+static const int64_t flush_ns = 2 * CLOCK_S_NS;
 
 /* UCP settings that all ranks must share; those that a version does not have are left out. */
 static const char *const shared_settings[] = {

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "proto/clock.h"
 #include "proto/protocol.h"
 #include "proto/thread.h"
 
@@ -187,11 +187,9 @@ void writer_destroy(struct writer *w)
 
 void writer_wait(struct writer *w)
 {
-	struct timespec until;
+	const struct timespec until = clock_timespec(clock_mono_ns() + PATIENCE_S * CLOCK_S_NS);
 	int queued, status = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += PATIENCE_S;
 	pthread_mutex_lock(&w->lock);
 	while (w->queued >= QUEUE_MAX && status != ETIMEDOUT)
 		status = pthread_cond_timedwait(&w->changed, &w->lock, &until);

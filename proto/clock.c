@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 static int64_t now_ns(clockid_t clock)
 {
@@ -27,6 +26,11 @@ int64_t clock_utc_ns(void)
 	return now_ns(CLOCK_REALTIME);
 }
 
+struct timespec clock_timespec(int64_t ns)
+{
+	return (struct timespec){(time_t)(ns / CLOCK_S_NS), (long)(ns % CLOCK_S_NS)};
+}
+
 void clock_text_s(int64_t utc_ns, char out[CLOCK_TEXT_BYTES])
 {
 	time_t seconds = (time_t)(utc_ns / CLOCK_S_NS);
@@ -43,5 +47,5 @@ void clock_text(int64_t utc_ns, char out[CLOCK_TEXT_BYTES])
 
 	clock_text_s(utc_ns, out);
 	n = strlen(out) - 1; /* without Z */
-	snprintf(out + n, CLOCK_TEXT_BYTES - n, ".%03dZ", (int)(utc_ns % CLOCK_S_NS / 1000000));
+	snprintf(out + n, CLOCK_TEXT_BYTES - n, ".%03dZ", (int)(utc_ns % CLOCK_S_NS / CLOCK_MS_NS));
 }

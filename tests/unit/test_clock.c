@@ -88,6 +88,18 @@ static void test_text(void **state)
 	assert_string_equal(text, "2262-04-11T23:47:16.854Z");
 }
 
+static void a_time_as_waits_take_it(void **state)
+{
+	struct timespec t = clock_timespec(3 * CLOCK_S_NS + 250 * CLOCK_MS_NS + 7);
+
+	(void)state;
+	assert_int_equal(t.tv_sec, 3);
+	assert_int_equal(t.tv_nsec, 250000007);
+	t = clock_timespec(CLOCK_S_NS - 1);
+	assert_int_equal(t.tv_sec, 0);
+	assert_int_equal(t.tv_nsec, 999999999);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -95,6 +107,7 @@ int main(void)
 		cmocka_unit_test(test_leap),
 		cmocka_unit_test(test_start),
 		cmocka_unit_test(test_text),
+		cmocka_unit_test(a_time_as_waits_take_it),
 	};
 
 	return cmocka_run_group_tests_name("clock", tests, NULL, NULL);
