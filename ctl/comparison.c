@@ -47,7 +47,8 @@ struct arm {
 
 struct block {
 	int64_t number;
-	struct work work[SPEC_ARMS_MAX]; /* by arm */
+	struct work work[SPEC_ARMS_MAX]; /* by arm, of what is done */
+	int64_t planned[SPEC_ARMS_MAX];  /* segments of it, whatever became of them */
 };
 
 struct totals {
@@ -195,13 +196,17 @@ static int add_segment(struct totals *t, const json_t *segment, const json_t *be
 	struct block *block;
 	struct arm *arm;
 
-	if (i == t->n_arms || !is_done(segment)) {
+	block = i < t->n_arms ? add_block(t, format_int(segment, "block", 0)) : NULL;
+	if (!block && i < t->n_arms)
+		return -1;
+	if (block)
+		block->planned[i]++;
+	if (!block || !is_done(segment)) {
 		t->left_out++;
 		return 0;
 	}
 	arm = &t->arms[i];
-	block = add_block(t, format_int(segment, "block", 0));
-	if (!block || add_samples(arm, times) != 0)
+	if (add_samples(arm, times) != 0)
 		return -1;
 	if (!json_is_array(times)) {
 		arm->unlisted++;
@@ -405,13 +410,42 @@ static double time_ratio(const struct work *arm, const struct work *base)
 	return rate(base) / rate(arm);
 }
 
+/* All that the design has of an arm there is done: of a mirrored one both of its segments. */
+static bool arm_whole(const struct block *b, size_t arm)
+{
+	const struct work *w = &b->work[arm];
+
+	return w->segments > 0 && w->segments == b->planned[arm] && rate(w) > 0.0;
+}
+
 /* A block counts for an arm when both it and the baseline are whole there. */
 static bool block_whole(const struct totals *t, const struct block *b, size_t arm)
 {
-	const struct work *base = &b->work[t->baseline], *other = &b->work[arm];
+	return arm_whole(b, t->baseline) && arm_whole(b, arm) &&
+		b->planned[t->baseline] == b->planned[arm];
+}
 
-	return base->segments > 0 && base->segments == other->segments && rate(base) > 0.0 &&
-		rate(other) > 0.0;
+static bool is_begun(const struct block *b)
+{
+	for (size_t a = 0; a < SPEC_ARMS_MAX; a++)
+		if (b->work[a].segments > 0)
+			return true;
+	return false;
+}
+
+/* In which all arms are. */
+static size_t count_whole(const struct totals *t)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->n_blocks; i++) {
+		size_t a = 0;
+
+		while (a < t->n_arms && arm_whole(&t->blocks[i], a))
+			a++;
+		n += a == t->n_arms;
+	}
+	return n;
 }
 
 static json_t *blocks_json(const struct totals *t)
@@ -420,8 +454,11 @@ static json_t *blocks_json(const struct totals *t)
 
 	for (size_t i = 0; i < t->n_blocks; i++) {
 		const struct block *b = &t->blocks[i];
-		json_t *ratios = json_array();
+		json_t *ratios;
 
+		if (!is_begun(b))
+			continue;
+		ratios = json_array();
 		for (size_t a = 0; a < t->n_arms; a++) {
 			if (a == t->baseline || !block_whole(t, b, a))
 				continue;
@@ -477,6 +514,7 @@ static bool equal_tokens(const struct totals *t)
 static json_t *build(const struct totals *t, const json_t *show)
 {
 	json_t *arms = json_array(), *ratios = json_array();
+	const size_t whole = count_whole(t);
 	char note[256];
 
 	for (size_t a = 0; a < t->n_arms; a++) {
@@ -486,7 +524,7 @@ static json_t *build(const struct totals *t, const json_t *show)
 	}
 	snprintf(note, sizeof(note),
 		"no verdict: intervals are not computed yet (%zu block%s; a verdict needs %d)",
-		t->n_blocks, t->n_blocks == 1 ? "" : "s", COMPARISON_BLOCKS_FOR_VERDICT);
+		whole, whole == 1 ? "" : "s", COMPARISON_BLOCKS_FOR_VERDICT);
 	return json_pack("{s:O?, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:b, s:n, s:s}", "run",
 		json_object_get(show, "run"), "baseline", t->arms[t->baseline].name,
 		"segments_used", (json_int_t)t->used, "segments_left_out", (json_int_t)t->left_out,

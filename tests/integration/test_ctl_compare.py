@@ -55,6 +55,26 @@ def test_compare_of_steps_that_are_not_listed(path):
     assert "skipped steps: A 2" in text
 
 
+def test_compare_counts_whole_blocks_of_a_mirrored_design(path):
+    """A B of A B B A is half a block: it has no ratio, whatever became of the rest, and does not count for a verdict."""
+    def of_block(number, arm, block, state="done"):
+        made = {**segment(number, arm, [1000 * (number + 1)] * 20), "block": block, "state": state}
+        return made if state == "done" else {**made, "summary": None}
+
+    whole = [of_block(number, arm, 0) for number, arm in enumerate("ABBA")]
+    for state in ("waiting", "failed", "skipped"):
+        for begun in ("B", "BA", "BAA"):
+            half = [of_block(4 + number, arm, 1, "done" if number < len(begun) else state) for number, arm in enumerate("BAAB")]
+            with FakeDaemon(path, show=experiment(*whole, *half)):
+                value = one_object(ctl("compare", 5, "--json", path=path).stdout)
+                text = ctl("compare", 5, path=path).stdout
+            assert [len(block["ratios"]) for block in value["blocks"]] == [1, 0] and value["ratios"][0]["blocks"] == 1
+            assert "(1 block; a verdict needs 8)" in text and "throughput in 1 block" in text
+    rest = [of_block(4 + number, arm, 1, "waiting") for number, arm in enumerate("BAAB")]
+    with FakeDaemon(path, show=experiment(*whole, *rest)):
+        assert len(one_object(ctl("compare", 5, "--json", path=path).stdout)["blocks"]) == 1
+
+
 def test_compare_is_honest_about_what_is_missing(path):
     failed = {**segment(3, "B", [5]), "state": "failed", "summary": None}
     unequal = segment(1, "B", [2000], tokens_measured=77, losses=[None, 1.0], loss_hash="cc")
