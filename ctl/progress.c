@@ -10,7 +10,7 @@ enum { BAR_MIN = 8, BAR_MAX = 40, LINE_BYTES = 1024 };
 
 void progress_init(struct progress *p, const struct term *term)
 {
-	*p = (struct progress){.term = term, .start_ns = -1, .printed_segment = -1};
+	*p = (struct progress){.term = term, .printed_ns = -1, .printed_segment = -1};
 }
 
 /* Steps; products of what a daemon sent may be beyond int64_t. */
@@ -22,17 +22,6 @@ static double total_done(const struct progress_step *s)
 static double total(const struct progress_step *s)
 {
 	return (double)s->segments * (double)s->steps;
-}
-
-/* Seconds left, from the pace since the first step seen; NaN before there is one. */
-static double seconds_left(const struct progress *p, const struct progress_step *s, int64_t now_ns)
-{
-	const double done = total_done(s) - p->start_done;
-	const double left = total(s) - total_done(s);
-
-	if (done <= 0 || left <= 0)
-		return (double)NAN;
-	return (double)(now_ns - p->start_ns) / (double)CLOCK_S_NS / done * left;
 }
 
 /* The run and where in it; briefly the segment alone, if there are several. */
@@ -51,11 +40,10 @@ static void describe(const struct progress_step *s, bool brief, char *before, si
 }
 
 /* Briefly without the step, where the segment is told. */
-static void figures(const struct progress *p, const struct progress_step *s, int64_t now_ns,
-	bool brief, char *out, size_t out_bytes)
+static void figures(const struct progress_step *s, bool brief, char *out, size_t out_bytes)
 {
+	const bool goes_on = s->eta_s > 0.0 && isfinite(s->eta_s);
 	char rate[FORMAT_BYTES], left[FORMAT_BYTES], step[64] = "", loss[32] = "";
-	const double seconds = seconds_left(p, s, now_ns);
 
 	if (!brief || s->segments <= 1)
 		snprintf(step, sizeof(step), "step %lld/%lld  ", (long long)s->step,
@@ -64,9 +52,9 @@ static void figures(const struct progress *p, const struct progress_step *s, int
 		snprintf(loss, sizeof(loss), "loss %.4f  ", s->loss);
 	snprintf(out, out_bytes, "%s%s%s%s%s%s", step, loss,
 		isfinite(s->tokens_per_s) ? format_si(s->tokens_per_s, rate) : "",
-		isfinite(s->tokens_per_s) ? " tok/s" : "", isfinite(seconds) ? "  " : "",
-		isfinite(seconds) ? format_duration(seconds, left) : "");
-	if (isfinite(seconds) && strlen(out) + 6 < out_bytes)
+		isfinite(s->tokens_per_s) ? " tok/s" : "", goes_on ? "  " : "",
+		goes_on ? format_duration(s->eta_s, left) : "");
+	if (goes_on && strlen(out) + 6 < out_bytes)
 		strcat(out, " left");
 }
 
@@ -106,7 +94,7 @@ static void draw(struct progress *p, const struct progress_step *s, int64_t now_
 
 	for (int brief = 0; brief < 2 && cells < BAR_MIN; brief++) {
 		describe(s, brief, before, sizeof(before));
-		figures(p, s, now_ns, brief, after, sizeof(after));
+		figures(s, brief, after, sizeof(after));
 		cells = bar_cells(p, brief, before, after);
 	}
 	if (cells >= BAR_MIN) {
@@ -129,7 +117,7 @@ static void print_line(struct progress *p, const struct progress_step *s, int64_
 {
 	char before[256], after[256];
 
-	figures(p, s, now_ns, false, after, sizeof(after));
+	figures(s, false, after, sizeof(after));
 	describe(s, false, before, sizeof(before));
 	fprintf(p->term->file, "%s%s%s\n", before, *before ? "  " : "", after);
 	fflush(p->term->file);
@@ -142,10 +130,8 @@ void progress_show(struct progress *p, const struct progress_step *s, int64_t no
 		s->steps > 0 ? (int64_t)((double)s->step * 10.0 / (double)s->steps) : 0;
 	bool quiet;
 
-	if (p->start_ns < 0) {
-		p->start_ns = p->printed_ns = now_ns;
-		p->start_done = total_done(s);
-	}
+	if (p->printed_ns < 0)
+		p->printed_ns = now_ns;
 	if (p->term->tty) {
 		if (!p->drawn || s->step == s->steps ||
 			now_ns - p->drawn_ns >= CLOCK_S_NS / PROGRESS_DRAWS_PER_S)

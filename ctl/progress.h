@@ -17,9 +17,7 @@ struct progress {
 	const struct term *term;
 	size_t widest[2]; /* text beside the bar so far, long and brief: the bar keeps its width */
 	bool drawn;       /* the bar stands on the terminal's last line */
-	int64_t start_ns; /* monotonic, of the first step seen */
-	double start_done; /* steps done by then, over all segments */
-	int64_t drawn_ns, printed_ns;
+	int64_t drawn_ns, printed_ns; /* monotonic; printed: -1: no step was seen yet */
 	int64_t printed_segment, printed_tenth;
 };
 
@@ -30,6 +28,7 @@ struct progress_step {
 	int64_t segment, segments; /* from 0; how many */
 	int64_t step, steps;       /* done and planned in the segment */
 	double loss, tokens_per_s; /* NaN: not known */
+	double eta_s;              /* until the run is trained, as gpt2d has it; NaN likewise */
 };
 
 void progress_init(struct progress *p, const struct term *term);

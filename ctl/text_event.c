@@ -73,6 +73,7 @@ static void event_step(const struct shown *s)
 		.steps = format_int(s->params, "steps", 0),
 		.loss = format_real(s->params, "loss"),
 		.tokens_per_s = format_real(s->params, "tokens_per_sec"),
+		.eta_s = format_real(s->params, "eta_s"),
 	};
 
 	progress_show(s->progress, &step, clock_mono_ns());

@@ -30,6 +30,14 @@ def test_follow_plain_lines(path):
     assert lines[-2:] == ["run 1 demo: done", "artifacts: /state/runs/1-demo"]
 
 
+def test_follow_says_what_is_left_as_gpt2d_does(path):
+    """The time since the first step that was seen may have had a pause in it, or another attempt."""
+    events = [step(8, 1, eta_s=None), step(2, 2, eta_s=62.0), step(20, 3, eta_s=0.0), done(4)]
+    with FakeDaemon(path, follow=follow_script(run_object(state="running"), events)):
+        lines = [line for line in ctl("follow", 1, path=path).stdout.splitlines() if "tok/s" in line]
+    assert [line.partition("tok/s")[2] for line in lines] == ["", "  1m02s left", ""], lines
+
+
 def test_follow_of_a_long_name_has_one_form(path):
     """A line that is no terminal's may be longer than one."""
     run = run_object(name="n" * 64, state="running")
