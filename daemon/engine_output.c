@@ -21,9 +21,9 @@ enum {
 	TURN_BYTES = 4 * PIECE_BYTES, /* of an engine in one round of the loop */
 	LINE_BYTES = 1900,            /* the log cuts at 2 KiB, with its time and our words */
 	LINE_EXTRA = 64,              /* what the log writes besides, about */
-	LAST_BYTES = 8 * 1024,
-	LAST_LINES = 100,
-	TELL_S = 2,
+	TAIL_BYTES = 8 * 1024,
+	TAIL_LINES = 100,
+	REPORT_S = 2,
 };
 
 struct engine_output {
@@ -31,15 +31,15 @@ struct engine_output {
 	pid_t pid;
 	int fd, child_fd;
 	struct event *readable;
-	struct event *tell; /* of what was left out, when nothing more comes */
+	struct event *report; /* of what was dropped, when nothing more comes */
 	char line[LINE_BYTES];
 	size_t n;     /* of the line that has not ended yet, */
 	int64_t over; /* and bytes of it beyond these */
 	int64_t allowed_bytes, allowed_ns; /* what may be logged, as of then */
 	bool full; /* none is, until a second's worth is allowed: no single lines between */
-	int64_t lines, bytes;              /* left out, and not told yet */
-	char last[LAST_BYTES]; /* a ring: of what was left out after the last line that was not */
-	size_t last_n;         /* ever put into it */
+	int64_t dropped_lines, dropped_bytes; /* and not reported yet */
+	char tail[TAIL_BYTES]; /* a ring: what was dropped after the last line that was not */
+	size_t tail_n;         /* ever put into it */
 };
 
 /* U+0080 to U+009F drive a terminal too; the log itself looks at single bytes only. */
@@ -50,7 +50,7 @@ static void remove_c1(char *text)
 			c[0] = c[1] = ' ';
 }
 
-static void say(const struct engine_output *o, const char *line, size_t n, int64_t over)
+static void put_line(const struct engine_output *o, const char *line, size_t n, int64_t over)
 {
 	char text[LINE_BYTES + 1], cut[64] = "";
 
@@ -66,69 +66,69 @@ static void say(const struct engine_output *o, const char *line, size_t n, int64
 
 /* ---- what is too much ---- */
 
-static void keep_last(struct engine_output *o, const char *bytes, size_t n)
+static void keep_tail(struct engine_output *o, const char *bytes, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		o->last[o->last_n++ % LAST_BYTES] = bytes[i];
+		o->tail[o->tail_n++ % TAIL_BYTES] = bytes[i];
 }
 
-static void leave_out(struct engine_output *o)
+static void drop_line(struct engine_output *o)
 {
-	static const struct timeval pause = {TELL_S, 0};
+	static const struct timeval pause = {REPORT_S, 0};
 
-	o->lines++;
-	o->bytes += (int64_t)o->n + o->over + 1;
-	keep_last(o, o->line, o->n);
-	keep_last(o, "\n", 1);
-	if (!evtimer_pending(o->tell, NULL))
-		evtimer_add(o->tell, &pause);
+	o->dropped_lines++;
+	o->dropped_bytes += (int64_t)o->n + o->over + 1;
+	keep_tail(o, o->line, o->n);
+	keep_tail(o, "\n", 1);
+	if (!evtimer_pending(o->report, NULL))
+		evtimer_add(o->report, &pause);
 }
 
-static void tell(struct engine_output *o)
+static void report_dropped(struct engine_output *o)
 {
 	static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
-	double size = (double)o->bytes;
+	double size = (double)o->dropped_bytes;
 	size_t unit = 0;
 
-	evtimer_del(o->tell);
-	if (o->lines == 0)
+	evtimer_del(o->report);
+	if (o->dropped_lines == 0)
 		return;
 	for (; size >= 1000 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
 		size /= 1000;
 	log_write_engine(LOG_WARNING,
 		"%s (pid %d): %" PRId64 " lines (%.*f %s) of what it prints left out", o->what,
-		(int)o->pid, o->lines, unit > 0 ? 1 : 0, size, units[unit]);
-	o->lines = o->bytes = 0;
+		(int)o->pid, o->dropped_lines, unit > 0 ? 1 : 0, size, units[unit]);
+	o->dropped_lines = o->dropped_bytes = 0;
 }
 
-static void on_tell(evutil_socket_t fd, short what, void *arg)
+static void on_report(evutil_socket_t fd, short what, void *arg)
 {
-	tell(arg);
+	report_dropped(arg);
 }
 
 /* The end of a report says more than its beginning. */
-static void say_last(struct engine_output *o)
+static void put_tail(struct engine_output *o)
 {
-	const size_t first = o->last_n > LAST_BYTES ? o->last_n - LAST_BYTES : 0;
-	size_t i = o->last_n, n = 0;
+	const size_t first = o->tail_n > TAIL_BYTES ? o->tail_n - TAIL_BYTES : 0;
+	size_t i = o->tail_n, n = 0;
 
 	for (int lines = 0; i > first; i--) /* to behind the newline before the first whole one */
-		if (o->last[(i - 1) % LAST_BYTES] == '\n' && lines++ == LAST_LINES)
+		if (o->tail[(i - 1) % TAIL_BYTES] == '\n' && lines++ == TAIL_LINES)
 			break;
 	if (i == first && first > 0)
-		while (o->last[i++ % LAST_BYTES] != '\n')
+		while (o->tail[i++ % TAIL_BYTES] != '\n')
 			;
-	for (; i < o->last_n; i++) {
-		const char c = o->last[i % LAST_BYTES];
+	for (; i < o->tail_n; i++) {
+		const char c = o->tail[i % TAIL_BYTES];
 
 		if (c != '\n') {
 			o->line[n++] = c;
 			continue;
 		}
-		say(o, o->line, n, 0);
+		put_line(o, o->line, n, 0);
 		n = 0;
 	}
-	o->last_n = 0;
+	o->tail_n = 0;
 }
 
 /* ---- lines ---- */
@@ -157,11 +157,11 @@ static void end_line(struct engine_output *o)
 	o->full = o->allowed_bytes < (o->full ? ENGINE_OUTPUT_BYTES_PER_S : cost);
 	if (!o->full) {
 		o->allowed_bytes -= cost;
-		o->last_n = 0;
-		tell(o);
-		say(o, o->line, o->n, o->over);
+		o->tail_n = 0;
+		report_dropped(o);
+		put_line(o, o->line, o->n, o->over);
 	} else {
-		leave_out(o);
+		drop_line(o);
 	}
 	o->n = 0;
 	o->over = 0;
@@ -187,7 +187,7 @@ static void take(struct engine_output *o, const char *bytes, size_t n)
 }
 
 /* At most about max bytes. */
-static void take_some(struct engine_output *o, size_t max)
+static void read_some(struct engine_output *o, size_t max)
 {
 	char piece[PIECE_BYTES];
 	ssize_t n;
@@ -205,7 +205,7 @@ static void take_some(struct engine_output *o, size_t max)
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
-	take_some(arg, TURN_BYTES);
+	read_some(arg, TURN_BYTES);
 }
 
 /* ---- from and to its start ---- */
@@ -238,8 +238,8 @@ int engine_output_create(struct event_base *base, const char *what, struct engin
 		goto failed;
 	rc = -ENOMEM;
 	o->readable = event_new(base, o->fd, EV_READ | EV_PERSIST, on_readable, o);
-	o->tell = evtimer_new(base, on_tell, o);
-	if (o->readable == NULL || o->tell == NULL || event_add(o->readable, NULL) < 0)
+	o->report = evtimer_new(base, on_report, o);
+	if (o->readable == NULL || o->report == NULL || event_add(o->readable, NULL) < 0)
 		goto failed;
 	*out = o;
 	return 0;
@@ -252,13 +252,13 @@ static void close_all(struct engine_output *o)
 {
 	if (o->readable)
 		event_free(o->readable);
-	if (o->tell)
-		event_free(o->tell);
+	if (o->report)
+		event_free(o->report);
 	if (o->fd >= 0)
 		close(o->fd);
 	if (o->child_fd >= 0)
 		close(o->child_fd);
-	o->readable = o->tell = NULL;
+	o->readable = o->report = NULL;
 	o->fd = o->child_fd = -1;
 }
 
@@ -287,7 +287,7 @@ void engine_output_drain(struct engine_output *o)
 	int holds = o->fd >= 0 ? fcntl(o->fd, F_GETPIPE_SZ) : 0;
 
 	if (holds > 0)
-		take_some(o, (size_t)holds);
+		read_some(o, (size_t)holds);
 }
 
 void engine_output_end(struct engine_output *o)
@@ -297,7 +297,7 @@ void engine_output_end(struct engine_output *o)
 	engine_output_drain(o);
 	if (o->n > 0)
 		end_line(o);
-	tell(o);
-	say_last(o);
+	report_dropped(o);
+	put_tail(o);
 	close_all(o);
 }
