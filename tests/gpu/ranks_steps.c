@@ -20,6 +20,7 @@
 
 #include "proto/stats.h"
 #include "tests/gpu/trial.h"
+#include "tests/unit/gpt2_shape.h"
 
 enum { BITS_STEPS = 200, MANY_STEPS = 500, MANY_PLANS = 4, TIMES_STEPS = 60, PAIRS = 5 };
 static const int64_t timeout_ns = INT64_C(20000000000), limit_ns = INT64_C(600000000000);
@@ -127,12 +128,7 @@ static struct spec_config gpt2(const struct trial *m)
 {
 	struct spec_config c = make_config(m, SPEC_BF16);
 
-	c.model = (struct spec_model){.n_layer = 12,
-		.n_head = 12,
-		.n_embd = 768,
-		.vocab_size = 50257,
-		.n_positions = 1024,
-		.tied_head = true};
+	c.model = gpt2_shape();
 	c.data_synthetic_tokens = 1 << 20;
 	c.seq_len = 512;
 	c.reduce_bucket_elems = c.allgather_bucket_elems = 32 << 20;

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "tests/gpu/small_training.h"
+#include "tests/unit/gpt2_shape.h"
 #include "tests/unit/tiny.h"
 
 enum { STEPS = 20, STEPS_MAX = 100000, TEXT_WARMUP_STEPS = 50 };
@@ -58,12 +59,7 @@ static struct spec_config make_config(enum spec_precision precision, const struc
 
 	c.accumulation = 2;
 	if (!asked->small) {
-		c.model = (struct spec_model){.n_layer = 12,
-			.n_head = 12,
-			.n_embd = 768,
-			.vocab_size = 50257,
-			.n_positions = 1024,
-			.tied_head = true};
+		c.model = gpt2_shape();
 		c.data_synthetic_tokens = 1 << 20;
 		c.seq_len = 256;
 		c.micro_batch = 4;

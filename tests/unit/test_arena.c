@@ -8,15 +8,14 @@
 #include <cmocka.h>
 
 #include "engine/arena.h"
+#include "tests/unit/gpt2_shape.h"
 
 static struct spec_model gpt2(bool tied)
 {
-	return (struct spec_model){.n_layer = 12,
-		.n_head = 12,
-		.n_embd = 768,
-		.vocab_size = 50257,
-		.n_positions = 1024,
-		.tied_head = tied};
+	struct spec_model model = gpt2_shape();
+
+	model.tied_head = tied;
+	return model;
 }
 
 static void test_published_counts(void **state)

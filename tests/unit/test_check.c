@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "engine/check.h"
+#include "tests/unit/gpt2_shape.h"
 
 static char path[64];
 static json_t *errors, *check;
@@ -220,12 +221,7 @@ static void test_sizes_beyond_32_bits(void **state)
 	struct spec_config c = config();
 
 	(void)state;
-	c.model = (struct spec_model){.n_layer = 12,
-		.n_head = 12,
-		.n_embd = 768,
-		.vocab_size = 50257,
-		.n_positions = 1024,
-		.tied_head = true};
+	c.model = gpt2_shape();
 	c.micro_batch = 64;
 	c.seq_len = 1024;
 	assert_true(check_logits_elems(&c) == INT64_C(3296722944));

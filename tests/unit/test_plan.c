@@ -10,6 +10,7 @@
 
 #include "engine/arena.h"
 #include "engine/plan.h"
+#include "tests/unit/gpt2_shape.h"
 
 static char error[512];
 
@@ -158,12 +159,7 @@ static void check_caps(int64_t total, int64_t s, int world)
 static void test_caps_of_a_model(void **state)
 {
 	struct spec_model models[] = {
-		{.n_layer = 12,
-			.n_head = 12,
-			.n_embd = 768,
-			.vocab_size = 50257,
-			.n_positions = 1024,
-			.tied_head = true},
+		gpt2_shape(),
 		{.n_layer = 2, .n_head = 2, .n_embd = 24, .vocab_size = 97, .n_positions = 16},
 	};
 	size_t m;
