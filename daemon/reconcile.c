@@ -75,29 +75,52 @@ static int segment_dir(const struct daemon *d, const struct run *run, const char
 	return rc;
 }
 
+/* Which segments are looked at, of those that are not done. */
+enum settle {
+	SETTLE_BEGUN,   /* by what is stored */
+	SETTLE_FOLDERS, /* or have a folder: the store may not have come to all that was so */
+	SETTLE_ALL,     /* or not: as in a database that was put back from before the run's end */
+};
+
+/* One whose folder does not say that it is done; row: what is stored of it. */
+static int settle_begun(struct daemon *d, const struct run *run, const char *own, const char *dir,
+	const struct record_unreported *row)
+{
+	if (row->dir[0] != '\0' || strcmp(dir, own) == 0)
+		return 0;
+	return record_begun(d->store, run->id, row->segment, dir);
+}
+
 /*
  * The segments of which the engine did not come to speak: done, with what it would have said, where
- * their folder says so. unbegun: also those that have not begun by what is stored, as in a database
- * that was put back from before the run's end.
+ * their folder says so.
  */
-static int settle_segments(struct daemon *d, const struct run *run, const char *own, bool unbegun)
+static int settle_segments(
+	struct daemon *d, const struct run *run, const char *own, enum settle which)
 {
 	struct record_unreported u = {.segment = -1};
 	char dir[PATH_MAX], *summary, *artifacts;
 	bool complete;
 	int rc, kept;
 
-	while ((rc = record_unreported(d->store, run->id, u.segment, unbegun, &u)) == 0 &&
+	while ((rc = record_unreported(
+			d->store, run->id, u.segment, which != SETTLE_BEGUN, &u)) == 0 &&
 		(rc = segment_dir(d, run, own, &u, dir)) == 0) {
+		/* they begin in their order, and empty folders have gone */
+		if (which == SETTLE_FOLDERS && u.dir[0] == '\0' && strcmp(dir, own) == 0)
+			break;
 		kept = settle_folder(dir, run, strcmp(dir, own) == 0, &complete);
 		if (kept < 0)
 			say_kept(dir, kept);
-		if (!complete)
-			continue;
-		settle_summary(dir, &summary, &artifacts);
-		rc = record_recovered(d->store, run->id, u.segment, dir, summary, artifacts);
-		free(summary);
-		free(artifacts);
+		if (complete) {
+			settle_summary(dir, &summary, &artifacts);
+			rc = record_recovered(
+				d->store, run->id, u.segment, dir, summary, artifacts);
+			free(summary);
+			free(artifacts);
+		} else {
+			rc = settle_begun(d, run, own, dir, &u);
+		}
 		if (rc < 0)
 			break;
 	}
@@ -116,7 +139,7 @@ static int settle_run(struct daemon *d, const struct run *run, bool *complete)
 	kept = settle_folder(dir, run, true, complete);
 	if (kept < 0)
 		say_kept(dir, kept);
-	return settle_segments(d, run, dir, *complete);
+	return settle_segments(d, run, dir, *complete ? SETTLE_ALL : SETTLE_FOLDERS);
 }
 
 /*
@@ -130,7 +153,7 @@ static int settle_ended(struct daemon *d, const struct run *run)
 
 	if (rc < 0)
 		return 0;
-	rc = settle_segments(d, run, dir, false);
+	rc = settle_segments(d, run, dir, SETTLE_BEGUN);
 	return rc < 0 ? rc : record_end_unreported(d->store, run);
 }
 

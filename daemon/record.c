@@ -369,6 +369,14 @@ int record_unreported(
 	return rc < 0 ? rc : out->segment < 0 ? -ENOENT : 0;
 }
 
+int record_begun(struct store *s, int64_t run, int64_t segment, const char *dir)
+{
+	return store_sql(store_db(s), NULL, NULL,
+		"update segments set state = 'training', dir = ?"
+		" where run = ? and segment = ? and state = 'waiting'",
+		"tii", dir, run, segment);
+}
+
 int record_recovered(struct store *s, int64_t run, int64_t segment, const char *dir,
 	const char *summary, const char *artifacts)
 {

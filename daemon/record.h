@@ -94,6 +94,8 @@ struct record_unreported {
  */
 int record_unreported(
 	struct store *s, int64_t run, int64_t after, bool unbegun, struct record_unreported *out);
+/* It has begun, in dir. */
+int record_begun(struct store *s, int64_t run, int64_t segment, const char *dir);
 /* It is done, in dir: what its segment.done would have brought. summary and artifacts, as in struct
  * record_segment, may be NULL. */
 int record_recovered(struct store *s, int64_t run, int64_t segment, const char *dir,

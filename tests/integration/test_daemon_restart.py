@@ -147,6 +147,35 @@ def test_a_segment_that_was_being_written_when_its_run_was_cancelled(home, how, 
         agrees(d)
 
 
+def test_segments_that_the_store_had_not_come_to(home):
+    """gpt2d is killed while the store lags: folders tell what was done, and what had begun."""
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            run = c.submit(experiment("exp-ms20", 20, repetitions=10))
+            wait_for(lambda: c.call("show", id=run)["run"]["segments_done"] >= 4, "four segments")
+            top = Path(c.call("show", id=run)["run"]["dir"]) / "segments"
+        d.kill()
+        with closing(sqlite3.connect(d.state / "gpt2d.db")) as db:
+            db.execute("update segments set state = 'waiting', dir = '', summary = null, artifacts = null,"
+                " started_ns = 0, ended_ns = 0 where segment > 0")
+            db.execute("update runs set segments_done = 1")
+            db.commit()
+        next(top.glob("003-*/RUN_COMPLETE.txt")).unlink()
+        d.start()
+        with d.client() as c:
+            shown = c.call("show", id=run, limit=100)
+            listed = {path["path"] for path in c.call("artifacts", id=run)["files"]}
+        whole = {int(path.parent.name[:3]) for path in top.glob("*/RUN_COMPLETE.txt")}
+        assert {0, 1, 2} <= whole and 3 not in whole and shown["run"]["state"] == "interrupted"
+        for segment in shown["segments"]:
+            folder = next(top.glob(f"{segment['segment']:03}-*"), None)
+            expected = "done" if segment["segment"] in whole else "interrupted" if folder else "skipped"
+            assert segment["state"] == expected, segment
+            assert not folder or segment["dir"] == str(folder)
+        assert shown["run"]["segments_done"] == len(whole)
+        assert {f"segments/{path.relative_to(top)}" for path in top.glob("*/*")} <= listed
+
+
 @pytest.mark.parametrize("state", ["interrupted", "cancelled", "failed"])
 def test_rows_of_before_segments_were_settled(home, state):
     """However long ago: they end as their run did, or are done where their folder says so; once."""
