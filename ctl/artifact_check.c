@@ -96,6 +96,21 @@ static bool check_file(
 	return true;
 }
 
+/* Whether it has another size than the engine said when it had written it. */
+static bool check_size(json_t *file)
+{
+	const int64_t announced = format_int(file, "announced", -1);
+	const int64_t bytes = format_int(file, "bytes", announced);
+
+	if (announced < 0 || bytes == announced)
+		return false;
+	if (json_object_get(file, "altered") == NULL)
+		json_object_set_new(file, "altered",
+			json_sprintf("%lld bytes, the engine wrote %lld", (long long)bytes,
+				(long long)announced));
+	return true;
+}
+
 int artifact_check_all(struct client *c, json_t *result, bool *altered, struct ctl_error *e)
 {
 	json_t *files = json_object_get(result, "files"), *by_path = json_object(), *file;
@@ -122,6 +137,8 @@ int artifact_check_all(struct client *c, json_t *result, bool *altered, struct c
 		found |= check_file(by_path, &m, ARTIFACT_METRICS, " metrics_sha256=");
 		found |= check_file(by_path, &m, ARTIFACT_SPEC, " spec_sha256=");
 	}
+	json_array_foreach(files, i, file)
+		found |= check_size(file);
 	json_decref(by_path);
 	if (exit == 0)
 		*altered = found;

@@ -1,6 +1,7 @@
 /*
  * artifact_check.h: whether the files of a run are those that its markers were written for. Each
- * RUN_COMPLETE.txt names the SHA-256 of the specification and the figures beside it.
+ * RUN_COMPLETE.txt names the SHA-256 of the specification and the figures beside it; of others the
+ * engine told the size.
  */
 #ifndef GPT2D_ARTIFACT_CHECK_H
 #define GPT2D_ARTIFACT_CHECK_H
@@ -13,7 +14,8 @@
 
 /*
  * result: the reply to "artifacts", all pages. The markers in it are read; each file of another
- * hash than the marker beside it has gets "altered", the reason. A file whose hash could not be
+ * hash than the marker beside it has, or of another size than the engine wrote, gets "altered", the
+ * reason. A file whose hash could not be
  * taken is left alone, and so is what lies beside a marker that cannot be had any more. *altered:
  * whether there are such files. 0, or an exit code with e when gpt2d does not answer.
  */

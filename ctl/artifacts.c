@@ -80,7 +80,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	struct client *c = NULL;
 	struct ctl_error e = {0};
 	json_t *result = NULL;
-	bool incomplete = false, altered = false;
+	bool incomplete = false, altered = false, missing;
 	int64_t id;
 	int exit = arguments_id(args->words[0], &id, &e);
 
@@ -96,16 +96,16 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		exit = artifact_copy_all(
 			ctl, c, result, dir, arguments_has(args, "force"), &incomplete, &e);
 		json_object_set_new(result, "copied_to", format_json_text(dir));
-		incomplete |= json_array_size(json_object_get(result, "missing")) > 0 ||
-			format_int(result, "left_out", 0) > 0;
+		incomplete |= format_int(result, "left_out", 0) > 0;
 	}
+	missing = json_array_size(json_object_get(result, "missing")) > 0;
 	client_close(c);
 	if (!exit)
 		ctl->output->artifacts(ctl, result);
 	json_decref(result);
 	if (exit)
 		return ctl_fail(ctl, &e);
-	return incomplete || altered ? CTL_TRANSPORT : CTL_OK;
+	return incomplete || altered || missing ? CTL_TRANSPORT : CTL_OK;
 }
 
 const struct verb verb_artifacts = {
@@ -115,18 +115,19 @@ const struct verb verb_artifacts = {
 	.max_args = 1,
 	.summary = "the files of a run, with their SHA-256; or copies of them",
 	.text = "Those of its latest attempt, by segment. Files that the engine wrote and that "
-		"are gone are named as missing. With --copy each arrives whole or not at all; one "
-		"that is there already is left as it is, one that was copied in part goes on "
-		"where it stopped. RUN_COMPLETE.txt comes last, and only where all is there that "
-		"it says is whole; one that is in DIR from before is removed first where "
-		"something beside or below it is copied or is not what it was written for. Links "
-		"below DIR are not followed: what would go through one is left out, and the link "
-		"is named. A specification or metrics of another SHA-256 than the "
-		"RUN_COMPLETE.txt beside them has are named as altered on standard error, also "
-		"without --copy; of a copy that RUN_COMPLETE.txt is left out, and the run's as "
-		"well, and what is altered replaces no other file, whatever --force says. The "
-		"exit code is 1 when something is altered or not all could be copied, with the "
-		"reason for each.",
+		"are gone, or have something else than a file in their place, are named as "
+		"missing. With --copy each arrives whole or not at all; one that is there already "
+		"is left as it is, one that was copied in part goes on where it stopped. "
+		"RUN_COMPLETE.txt comes last, and only where all is there that it says is whole; "
+		"one that is in DIR from before is removed first where something beside or below "
+		"it is copied or is not what it was written for. Links below DIR are not "
+		"followed: what would go through one is left out, and the link is named. A "
+		"specification or metrics of another SHA-256 than the RUN_COMPLETE.txt beside "
+		"them has, and any file of another size than the engine wrote, are named as "
+		"altered on standard error, also without --copy; of a copy that RUN_COMPLETE.txt "
+		"is left out, and the run's as well, and what is altered replaces no other file, "
+		"whatever --force says. The exit code is 1 when something is altered or missing, "
+		"or not all could be copied, with the reason for each.",
 	.options = options,
 	.run = run,
 };

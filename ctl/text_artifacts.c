@@ -71,14 +71,6 @@ static void print_copy(const struct term *t, const json_t *result)
 	fputc('\n', t->file);
 }
 
-/* Of another size than the engine said when it had written it. */
-static bool is_altered(const json_t *file)
-{
-	const int64_t announced = format_int(file, "announced", -1);
-
-	return announced >= 0 && announced != format_int(file, "bytes", announced);
-}
-
 static void print_trouble(const struct term *t, const json_t *result)
 {
 	const int64_t left_out = format_int(result, "left_out", 0);
@@ -90,13 +82,6 @@ static void print_trouble(const struct term *t, const json_t *result)
 		fprintf(t->file, "missing   %s: the engine wrote it (%lld bytes), it is gone\n",
 			format_string(file, "path", "?", path, sizeof(path)),
 			(long long)format_int(file, "bytes", 0));
-	json_array_foreach(json_object_get(result, "files"), i, file) {
-		if (is_altered(file))
-			fprintf(t->file, "altered   %s: %lld bytes, the engine wrote %lld\n",
-				format_string(file, "path", "?", path, sizeof(path)),
-				(long long)format_int(file, "bytes", 0),
-				(long long)format_int(file, "announced", 0));
-	}
 	if (left_out > 0)
 		fprintf(t->file, "left out  %lld name%s that no artifact has\n",
 			(long long)left_out, left_out == 1 ? "" : "s");
