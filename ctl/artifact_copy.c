@@ -348,6 +348,7 @@ static enum outcome copy_item(struct copy *k, json_t *file, struct item *item, s
 	return outcome;
 }
 
+/* Alone in it, or two runs would be mixed under one marker; where there are no locks, hopefully. */
 static int open_dir(const char *dir, int *fd, struct ctl_error *e)
 {
 	if (mkdir(dir, 0777) < 0 && errno != EEXIST)
@@ -355,6 +356,11 @@ static int open_dir(const char *dir, int *fd, struct ctl_error *e)
 	*fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (*fd < 0)
 		return ctl_error_set(e, CTL_USAGE, "--copy: %.900s: %s", dir, strerror(errno));
+	if (flock(*fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+		close(*fd);
+		return ctl_error_set(
+			e, CTL_TRANSPORT, "--copy: %.900s: another gpt2ctl copies to it", dir);
+	}
 	return 0;
 }
 

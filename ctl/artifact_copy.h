@@ -17,9 +17,9 @@
  * "result": "copied", "present" (the same file was there), "differs" (another was there, and force
  * was not given or this one is altered) or "failed", the last two with "message". The marker of
  * what is altered is not copied, and one that an earlier copy left goes where it is false
- * (copy_marker.h). *incomplete: whether there are files of the last two kinds. dir is
- * made where it is not there. A bar on stderr where that is a terminal. 0, or an exit code with e
- * when nothing more could be copied.
+ * (copy_marker.h). *incomplete: whether there are files of the last two kinds. dir is made where it
+ * is not there, and locked meanwhile. A bar on stderr where that is a terminal. 0, or an exit code
+ * with e when nothing more could be copied.
  */
 int artifact_copy_all(struct ctl *ctl, struct client *c, json_t *result, const char *dir,
 	bool force, bool *incomplete, struct ctl_error *e);

@@ -1,6 +1,7 @@
 """A run's files through the socket: listed, copied, and never anything else."""
 
 import base64
+import fcntl
 import hashlib
 import json
 import os
@@ -261,6 +262,19 @@ def test_copy_leaves_another_runs_marker(daemon, tmp_path):
         (tmp_path / "RUN_COMPLETE.txt").write_text("of another run\n")
         assert ctl(d, "artifacts", run, "--copy", tmp_path).returncode == 1
         assert (tmp_path / "RUN_COMPLETE.txt").read_text() == "of another run\n"
+
+
+def test_two_copies_to_one_folder(daemon, tmp_path):
+    """They would mix two runs under the marker of one."""
+    with daemon() as d, d.client() as c:
+        run = finished(c, spec("one"))
+        folder = os.open(tmp_path, os.O_RDONLY)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        result = ctl(d, "artifacts", run, "--copy", tmp_path, "--force")
+        assert (result.returncode, result.stdout) == (1, "")
+        assert result.stderr == f"gpt2ctl: --copy: {tmp_path}: another gpt2ctl copies to it\n" and not list(tmp_path.iterdir())
+        os.close(folder)
+        assert ctl(d, "artifacts", run, "--copy", tmp_path).returncode == 0
 
 
 def test_copy_goes_on(daemon, tmp_path):
