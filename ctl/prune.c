@@ -1,5 +1,6 @@
 /* gpt2ctl prune: runs that have ended go, with their files. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,8 +24,6 @@ static const struct option_row options[] = {
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
-enum { TIME_MAX = 1000000000 }; /* of any unit */
-
 /* "30d" to seconds: 0, or CTL_USAGE with e. */
 static int parse_time(const char *text, int64_t *seconds, struct ctl_error *e)
 {
@@ -40,10 +39,10 @@ static int parse_time(const char *text, int64_t *seconds, struct ctl_error *e)
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]) && digits > 0; i++) {
 		if (text[digits] != units[i].letter || text[digits + 1] != '\0')
 			continue;
-		if (errno || n > TIME_MAX)
+		if (errno || n > PROTOCOL_OLDER_S_MAX / units[i].seconds)
 			return ctl_error_set(e, CTL_USAGE,
-				"--older-than: %.80s: too large, at most %d%c", text, TIME_MAX,
-				units[i].letter);
+				"--older-than: %.80s: too large, at most %" PRId64 "%c", text,
+				PROTOCOL_OLDER_S_MAX / units[i].seconds, units[i].letter);
 		*seconds = n * units[i].seconds;
 		return 0;
 	}

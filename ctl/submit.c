@@ -96,16 +96,31 @@ static char *base_folder(const char *file)
 	return folder;
 }
 
-static void report_spec(struct ctl *ctl, const char *file, const struct spec_errors *errors)
+static bool is_set(const struct arguments *args, const char *key)
+{
+	const size_t n = strlen(key);
+
+	for (size_t i = 0; i < args->n_values; i++)
+		if (strcmp(args->values[i].row->name, "set") == 0 &&
+			strncmp(args->values[i].text, key, n) == 0 &&
+			args->values[i].text[n] == '=')
+			return true;
+	return false;
+}
+
+/* name_given: what the reader calls --set name is --name. */
+static void report_spec(
+	struct ctl *ctl, const char *file, const struct spec_errors *errors, bool name_given)
 {
 	json_t *rows = json_array();
 
 	for (size_t i = 0; i < errors->n; i++) {
 		const struct spec_error *row = &errors->error[i];
+		const bool of_name = name_given && strcmp(row->key, "--set name") == 0;
 
 		json_array_append_new(rows,
 			json_pack("{s:i, s:o, s:o}", "line", row->line, "key",
-				format_json_text(row->key), "message",
+				format_json_text(of_name ? "--name" : row->key), "message",
 				format_json_text(row->message)));
 	}
 	if (errors->dropped > 0) {
@@ -160,7 +175,7 @@ static json_t *parse(struct ctl *ctl, const struct arguments *args,
 	} else if (sets && errors) {
 		error = spec_parse(source->text, source->n, &how, &spec, errors);
 		if (error == -EINVAL) {
-			report_spec(ctl, source->name, errors);
+			report_spec(ctl, source->name, errors, name && !is_set(args, "name"));
 			*exit = CTL_USAGE;
 			goto out;
 		}
@@ -194,18 +209,6 @@ static const char *base_key(const struct submit_source *source, const char *key)
 		if (spec_line(source->text, source->n, ++at) > 0)
 			return at;
 	return key;
-}
-
-static bool is_set(const struct arguments *args, const char *key)
-{
-	const size_t n = strlen(key);
-
-	for (size_t i = 0; i < args->n_values; i++)
-		if (strcmp(args->values[i].row->name, "set") == 0 &&
-			strncmp(args->values[i].text, key, n) == 0 &&
-			args->values[i].text[n] == '=')
-			return true;
-	return false;
 }
 
 /* A run without "gpus" asks for all that its gpt2d had; this one has fewer, for which the batch is

@@ -1,6 +1,6 @@
 #include "daemon/prune_params.h"
 
-#include <stdint.h>
+#include <inttypes.h>
 
 #include "daemon/clock.h"
 #include "daemon/request.h"
@@ -29,10 +29,10 @@ bool prune_params_take(struct client *client, json_t *params, struct record_prun
 		.after = request_integer(params, "after", 0),
 		.limit = request_integer(params, "limit", BATCH_STANDARD)};
 	if (!fits(params, "keep", INT64_MAX) || !fits(params, "after", INT64_MAX) ||
-		!fits(params, "older_than_s", INT64_MAX / CLOCK_S_NS)) {
+		!fits(params, "older_than_s", PROTOCOL_OLDER_S_MAX)) {
 		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
-			"keep, after: 0 and above are allowed; older_than_s: 0 to %lld",
-			(long long)(INT64_MAX / CLOCK_S_NS));
+			"keep, after: 0 and above are allowed; older_than_s: 0 to %" PRId64,
+			PROTOCOL_OLDER_S_MAX);
 		return false;
 	}
 	if (what->limit < 1 || what->limit > BATCH_MAX) {

@@ -8,6 +8,8 @@
 #ifndef GPT2D_PROTOCOL_H
 #define GPT2D_PROTOCOL_H
 
+#include <stdint.h>
+
 enum { PROTOCOL_VERSION = 1 };
 
 /* Longest line: what a client may send; what gpt2d and an engine may send. */
@@ -108,6 +110,7 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  * are not there and forget was not given, next}
  */
 #define METHOD_PRUNE "prune"
+#define PROTOCOL_OLDER_S_MAX INT64_C(9223372036) /* as nanoseconds in 64 bits */
 /* {id, kept? (true)} -> {id, kept} */
 #define METHOD_KEEP "keep"
 /*

@@ -47,7 +47,7 @@ def test_submit(spec, path):
         from_stdin = ctl("submit", "-", "--print-id", input=spec.read_text(), path=path)
         as_json = ctl("submit", spec, "--json", path=path)
         assert ctl("submit", spec, "--name", "other", path=path).returncode == 0
-        assert "name: " in ctl("submit", spec, "--name", "a/b", path=path).stderr
+        assert "demo.json: --name: \"a/b\"" in ctl("submit", spec, "--name", "a/b", path=path).stderr
     assert [params["spec"]["name"] for params in daemon.asked("submit")] == ["demo"] * 3 + ["other"]
     assert result.returncode == 0
     assert "run 7 demo queued, 2 before it" in result.stdout
