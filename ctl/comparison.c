@@ -21,8 +21,8 @@ static const char *const part_keys[N_PARTS] = {
 };
 
 struct work {
-	int64_t segments, tokens;
-	double seconds;
+	int64_t segments, tokens, tokens_total; /* measured; trained, the warm-up too */
+	double seconds, steps;                  /* measured; NaN: not known */
 };
 
 struct mean {
@@ -128,11 +128,27 @@ static void add_mean(struct mean *m, const json_t *summary, const char *key)
 	m->sum += json_number_value(value);
 }
 
+/* All steps of a segment have as many tokens. */
+static double steps_measured(const json_t *summary)
+{
+	const json_t *times = json_object_get(summary, "step_time_ns");
+
+	if (json_is_array(times))
+		return (double)json_array_size(times);
+	return format_real(summary, "steps_attempted") * format_real(summary, "tokens_measured") /
+		format_real(summary, "tokens_total");
+}
+
 static void add_work(struct work *w, const json_t *summary)
 {
+	const int64_t tokens = format_int(summary, "tokens_measured", 0);
+
 	w->segments++;
-	w->tokens = format_sum(w->tokens, format_int(summary, "tokens_measured", 0));
+	w->tokens = format_sum(w->tokens, tokens);
+	w->tokens_total =
+		format_sum(w->tokens_total, format_int(summary, "tokens_total", tokens));
 	w->seconds += format_real(summary, "seconds_measured");
+	w->steps += steps_measured(summary);
 }
 
 /* The largest |difference| of two traces; NaN when they cannot be compared. */
@@ -383,8 +399,9 @@ static int step_times(const struct arm *arm, json_t *row)
 static json_t *arm_json(const struct arm *arm)
 {
 	const bool any = arm->work.segments > 0;
-	json_t *row = json_pack("{s:s, s:O?, s:I, s:I, s:I}", "arm", arm->name, "plan", arm->plan,
-		"segments", (json_int_t)arm->work.segments, "tokens", (json_int_t)arm->work.tokens,
+	json_t *row = json_pack("{s:s, s:O?, s:I, s:I, s:I, s:I}", "arm", arm->name, "plan",
+		arm->plan, "segments", (json_int_t)arm->work.segments, "tokens",
+		(json_int_t)arm->work.tokens, "tokens_total", (json_int_t)arm->work.tokens_total,
 		"skipped", (json_int_t)arm->skipped);
 
 	if (!row || step_times(arm, row) != 0) {
@@ -403,11 +420,10 @@ static json_t *arm_json(const struct arm *arm)
 	return row;
 }
 
-/* Time of the same work, arm / baseline: by tokens, so that arms of unequal steps are still
- * comparable. */
+/* Mean time of a step, arm / baseline, whatever is in a step of each. */
 static double time_ratio(const struct work *arm, const struct work *base)
 {
-	return rate(base) / rate(arm);
+	return (arm->seconds / arm->steps) / (base->seconds / base->steps);
 }
 
 /* All that the design has of an arm there is done: of a mirrored one both of its segments. */
@@ -491,8 +507,10 @@ static json_t *ratio_json(const struct totals *t, size_t a)
 		high = fmax(high, ratio);
 		base.tokens += x->tokens;
 		base.seconds += x->seconds;
+		base.steps += x->steps;
 		other.tokens += y->tokens;
 		other.seconds += y->seconds;
+		other.steps += y->steps;
 		n++;
 	}
 	return json_pack("{s:s, s:I, s:o, s:o, s:o, s:o}", "arm", t->arms[a].name, "blocks",
@@ -505,7 +523,7 @@ static json_t *ratio_json(const struct totals *t, size_t a)
 static bool equal_tokens(const struct totals *t)
 {
 	for (size_t a = 1; a < t->n_arms; a++) {
-		if (t->arms[a].work.tokens != t->arms[0].work.tokens)
+		if (t->arms[a].work.tokens_total != t->arms[0].work.tokens_total)
 			return false;
 	}
 	return true;

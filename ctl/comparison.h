@@ -3,10 +3,10 @@
  * figures that are counted or measured; no interval and no verdict.
  *
  *   {run, baseline, segments_used, segments_left_out, failed: [{segment, arm, state, reason}],
- *    arms: [{arm, plan, segments, tokens, skipped, steps, median_ns, p95_ns (null under 20), low_n,
- *            mean_ns, data_mean_s, forward_mean_s, backward_mean_s, exposed_comm_mean_s,
- *            optimizer_mean_s, seconds, tok_s, init_mean_ns, switch_mean_ns, max_loss_diff,
- *            losses_identical}],
+ *    arms: [{arm, plan, segments, tokens, tokens_total, skipped, steps, median_ns, p95_ns (null
+ *            under 20), low_n, mean_ns, data_mean_s, forward_mean_s, backward_mean_s,
+ *            exposed_comm_mean_s, optimizer_mean_s, seconds, tok_s, init_mean_ns, switch_mean_ns,
+ *            max_loss_diff, losses_identical}],
  *    blocks: [{block, ratios: [{arm, tok_s_ratio, step_time_ratio}]}],
  *    ratios: [{arm, blocks, tok_s_ratio, tok_s_ratio_min, tok_s_ratio_max, step_time_ratio}],
  *    equal_tokens, verdict: null, note}

@@ -289,7 +289,7 @@ const struct schema_row schema_outputs[] = {
 	{"arms", "[compared_arm]", ""},
 	{"blocks", "[compared_block]", ""},
 	{"ratios", "[compared_ratio]", "over all blocks in which both arms are whole"},
-	{"equal_tokens", "bool", "whether the arms trained as many"},
+	{"equal_tokens", "bool", "whether the arms trained as many, of tokens_total"},
 	{"verdict", "null", "for later"},
 	{"note", "text", "why there is no verdict"},
 
@@ -304,6 +304,7 @@ const struct schema_row schema_outputs[] = {
 	{"plan", "plan|null", ""},
 	{"segments", "count", ""},
 	{"tokens", "count", "measured"},
+	{"tokens_total", "count", "trained, in the warm-up too"},
 	{"skipped", "count", "steps"},
 	{"steps", "count|null", "measured; null where they are not listed"},
 	{"median_ns", "count|null", ""},
@@ -329,7 +330,7 @@ const struct schema_row schema_outputs[] = {
 	{"block_ratio", SCHEMA_OBJECT, "An arm over the baseline in a block."},
 	{"arm", "text", ""},
 	{"tok_s_ratio", "real|null", ""},
-	{"step_time_ratio", "real|null", "of the time of the same work"},
+	{"step_time_ratio", "real|null", "of the mean time of a step, whatever is in one"},
 
 	{"compared_ratio", SCHEMA_OBJECT, "An arm over the baseline."},
 	{"arm", "text", ""},

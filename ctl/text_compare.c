@@ -283,7 +283,8 @@ static void print_tokens(const struct term *t, const json_t *comparison, const j
 
 	if (json_is_true(json_object_get(comparison, "equal_tokens"))) {
 		fprintf(t->file, "tokens: equal, %s per arm\n",
-			format_count(format_int(json_array_get(arms, 0), "tokens", 0), count));
+			format_count(format_int(json_array_get(arms, 0), "tokens_total", 0),
+				count));
 		return;
 	}
 	fprintf(t->file, "%stokens: NOT equal:%s", term_colour(t, TERM_RED),
@@ -291,7 +292,7 @@ static void print_tokens(const struct term *t, const json_t *comparison, const j
 	json_array_foreach(arms, i, arm)
 		fprintf(t->file, "%s %s %s", i ? "," : "",
 			format_string(arm, "arm", "", name, sizeof(name)),
-			format_count(format_int(arm, "tokens", 0), count));
+			format_count(format_int(arm, "tokens_total", 0), count));
 	fputc('\n', t->file);
 }
 

@@ -41,6 +41,24 @@ def test_compare(path):
     assert "skipped" not in text.stdout
 
 
+def test_compare_of_arms_with_unequal_batches(path):
+    """The same tokens in fewer, longer steps: tokens are those trained, step time is of steps."""
+    ms = 1000000
+    def a(number, **more):
+        return segment(number, "A", [10 * ms] * 15, tokens_measured=1500, tokens_total=2000, steps_attempted=20, **more)
+    def b(number, **more):
+        return segment(number, "B", [20 * ms] * 4, tokens_measured=1600, tokens_total=2000, steps_attempted=5, **more)
+    for more in ({}, {"step_time_ns": None, "step_median_ns": 1, "step_p95_ns": None}):
+        with FakeDaemon(path, show=experiment(a(0, **more), b(1, **more))):
+            value = one_object(ctl("compare", 5, "--json", path=path).stdout)
+            text = ctl("compare", 5, path=path).stdout
+        ratio = value["ratios"][0]
+        assert value["equal_tokens"] and [arm["tokens_total"] for arm in value["arms"]] == [2000, 2000]
+        assert [arm["tokens"] for arm in value["arms"]] == [1500, 1600] and "tokens: equal, 2,000 per arm\n" in text
+        assert ratio["step_time_ratio"] == pytest.approx(2) and ratio["tok_s_ratio"] == pytest.approx(20000 / 10000)
+        assert "B / A  throughput +100.00%  step time +100.00%" in text
+
+
 def test_compare_of_steps_that_are_not_listed(path):
     """A long segment's steps are not in its summary: its own percentiles are, and no list's."""
     long = {"step_time_ns": None, "losses": None, "step_median_ns": 777, "step_p95_ns": 999, "steps_skipped": 2}
