@@ -108,9 +108,12 @@ static bool is_set(const struct arguments *args, const char *key)
 	return false;
 }
 
-/* name_given: what the reader calls --set name is --name. */
-static void report_spec(
-	struct ctl *ctl, const char *file, const struct spec_errors *errors, bool name_given)
+/*
+ * name_given: what the reader calls --set name is --name. A run that is queued again has no file
+ * whose lines anybody sees.
+ */
+static void report_spec(struct ctl *ctl, const struct submit_source *source,
+	const struct spec_errors *errors, bool name_given)
 {
 	json_t *rows = json_array();
 
@@ -119,7 +122,8 @@ static void report_spec(
 		const bool of_name = name_given && strcmp(row->key, "--set name") == 0;
 
 		json_array_append_new(rows,
-			json_pack("{s:i, s:o, s:o}", "line", row->line, "key",
+			json_pack("{s:i, s:o, s:o}", "line",
+				source->rerun_of == 0 ? row->line : 0, "key",
 				format_json_text(of_name ? "--name" : row->key), "message",
 				format_json_text(row->message)));
 	}
@@ -130,7 +134,7 @@ static void report_spec(
 		json_array_append_new(
 			rows, json_pack("{s:i, s:s, s:s}", "line", 0, "key", "", "message", more));
 	}
-	ctl->output->spec_errors(ctl, file, rows);
+	ctl->output->spec_errors(ctl, source->name, rows);
 	json_decref(rows);
 }
 
@@ -175,7 +179,7 @@ static json_t *parse(struct ctl *ctl, const struct arguments *args,
 	} else if (sets && errors) {
 		error = spec_parse(source->text, source->n, &how, &spec, errors);
 		if (error == -EINVAL) {
-			report_spec(ctl, source->name, errors, name && !is_set(args, "name"));
+			report_spec(ctl, source, errors, name && !is_set(args, "name"));
 			*exit = CTL_USAGE;
 			goto out;
 		}

@@ -390,6 +390,13 @@ static void check_work(struct checking *k, const struct dataset *train, json_t *
 	int64_t left_over, micro_steps, samples, tokens;
 	int64_t steps = check_optimizer_steps(c, train->n_sequences, &left_over);
 
+	if (__builtin_mul_overflow(c->work_epochs, train->n_sequences, &samples)) {
+		refuse(k, "work.epochs",
+			"%" PRId64 " epochs of %" PRId64 " sequences, at most %" PRId64
+			" epochs can be counted",
+			c->work_epochs, train->n_sequences, INT64_MAX / train->n_sequences);
+		return;
+	}
 	if (steps == 0) {
 		refuse(k, "work.epochs",
 			"%" PRId64 " epochs of %" PRId64

@@ -78,6 +78,7 @@ static void resolve_batch(struct spec_resolving *r)
 {
 	struct spec_config *c = r->config;
 	const int64_t batch_max = spec_table[SPEC_KEY_BATCH].max;
+	char gpus[32] = "";
 	int64_t known;
 
 	if (spec_resolve_wrong(r, SPEC_KEY_MICRO_BATCH) || spec_resolve_wrong(r, SPEC_KEY_BATCH) ||
@@ -98,15 +99,16 @@ static void resolve_batch(struct spec_resolving *r)
 	if (!c->accumulation && !(c->micro_batch && c->batch))
 		c->accumulation = 1;
 	known = (c->micro_batch ? c->micro_batch : 1) * (c->accumulation ? c->accumulation : 1);
-	if (c->gpus)
+	if (c->gpus) {
 		known *= c->gpus;
+		snprintf(gpus, sizeof(gpus), " x gpus %" PRId64, c->gpus);
+	}
 	if (!c->batch) {
 		if (known > batch_max)
 			spec_resolve_complain(r, SPEC_KEY_MICRO_BATCH,
 				"%" PRId64 " x gradient_accumulation_steps %" PRId64
-				" x gpus %" PRId64
-				" is not allowed, a train_batch_size of at most %" PRId64,
-				c->micro_batch, c->accumulation, c->gpus, batch_max);
+				"%s is not allowed, a train_batch_size of at most %" PRId64,
+				c->micro_batch, c->accumulation, gpus, batch_max);
 		else if (c->gpus)
 			c->batch = known;
 		return;

@@ -131,6 +131,9 @@ def test_rerun(daemon):
         result = ctl(d, "rerun", 1, "--set", "seq_len=x", "--name", "a/b")
         assert result.returncode == 2 and "run 1:" in result.stderr and "seq_len" in result.stderr
         assert ctl(d, "rerun", 1, "--dry-run", "--follow").returncode == 2
+        refused = ctl(d, "rerun", 1, "--set", "train_batch_size=8", "--set", "gradient_accumulation_steps=1",
+            "--set", "train_micro_batch_size_per_gpu=3")
+        assert refused.returncode == 2 and "run 1: " in refused.stderr and "run 1:" not in refused.stderr.replace("run 1: ", "")
         ctl(d, "wait", same)
         assert len(states(d)) == 3
 

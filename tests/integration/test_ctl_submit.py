@@ -113,6 +113,18 @@ def test_submit_says_once_that_nothing_is_queued(spec, path, code, data, message
     assert one_object(as_json.stdout)["error"]["code"] == code and one_object(as_json.stdout)["error"]["data"] == data
 
 
+def test_a_product_names_what_is_given(spec, path):
+    """Not the gpus that nobody gave."""
+    text = json.loads(spec.read_text())
+    del text["gpus"]
+    spec.write_text(json.dumps(text))
+    with FakeDaemon(path):
+        result = ctl("submit", spec, "--set", "gradient_accumulation_steps=16777216", "--set",
+            "train_micro_batch_size_per_gpu=16777216", path=path)
+    assert result.returncode == 2
+    assert "16777216 x gradient_accumulation_steps 16777216 is not allowed, a train_batch_size of at most" in result.stderr
+
+
 def test_paths_are_made_absolute(tmp_path, path):
     tokens = tmp_path / "t.bin"
     tokens.write_bytes(b"ab" * 5000)

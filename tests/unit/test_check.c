@@ -443,6 +443,11 @@ static void test_epochs(void **state)
 	c.accumulation = 33;
 	run(&c, 2, 0);
 	assert_error("work.epochs", "2 epochs of 64 sequences do not fill one batch of 132");
+	c.work_epochs = INT64_MAX / 64 + 1;
+	run(&c, 2, 0);
+	assert_error("work.epochs",
+		"144115188075855872 epochs of 64 sequences, at most 144115188075855871 epochs can "
+		"be counted");
 	c = config();
 	c.work_epochs = 1;
 	c.optimizer_steps = 0;
