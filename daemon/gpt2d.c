@@ -169,6 +169,16 @@ static int print_settings(struct settings *s)
 	return 0;
 }
 
+/* What was printed is out: status; else that is told. */
+static int after_output(int status)
+{
+	errno = 0;
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	say("standard output: %s", errno != 0 ? strerror(errno) : "not all of it was written");
+	return STATUS_FAILED;
+}
+
 /* -n: what is wrong in the file has been told. */
 static int test_settings(struct settings *s, const struct settings_command *command)
 {
@@ -182,9 +192,7 @@ static int test_settings(struct settings *s, const struct settings_command *comm
 		printf("%s: the settings are good\n", s->config_file);
 	else if (good)
 		printf("no file; the settings are good\n");
-	if (fflush(stdout) != 0 || ferror(stdout))
-		return STATUS_FAILED;
-	return good ? STATUS_OK : STATUS_USAGE;
+	return after_output(good ? STATUS_OK : STATUS_USAGE);
 }
 
 /*
@@ -232,7 +240,7 @@ static int check(const struct settings *s, const char *errors, bool json)
 
 	if (failed < 0)
 		say("out of memory");
-	return failed == 0 && fflush(stdout) == 0 && !ferror(stdout) ? STATUS_OK : STATUS_FAILED;
+	return after_output(failed == 0 ? STATUS_OK : STATUS_FAILED);
 }
 
 /* Every line of it after "gpt2d: ". */
@@ -281,11 +289,11 @@ int main(int argc, char **argv)
 	switch (command.action) {
 	case SETTINGS_HELP:
 		settings_print_help(stdout);
-		status = fflush(stdout) == 0 ? STATUS_OK : STATUS_FAILED;
+		status = after_output(STATUS_OK);
 		break;
 	case SETTINGS_VERSION:
 		printf("gpt2d %s (%s)\n", VERSION_RELEASE, version_build);
-		status = fflush(stdout) == 0 ? STATUS_OK : STATUS_FAILED;
+		status = after_output(STATUS_OK);
 		break;
 	case SETTINGS_TEST:
 		status = test_settings(&settings, &command);

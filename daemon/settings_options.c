@@ -38,6 +38,8 @@ struct words {
 	char **argv;
 	struct settings *s;
 	struct settings_command *command;
+	FILE *errors;
+	bool wrong; /* values were, which is told; the words after them are read on */
 	char error[512];
 };
 
@@ -66,6 +68,12 @@ static int take_flag(struct words *w, size_t flag, const char *option, const cha
 	}
 	if (equals != NULL) {
 		snprintf(w->error, sizeof(w->error), "--%s: takes no value", flags[flag].name);
+		return -EINVAL;
+	}
+	if ((flag == FLAG_TEST && c->action == SETTINGS_CHECK) ||
+		(flag == FLAG_CHECK && c->action == SETTINGS_TEST)) {
+		snprintf(w->error, sizeof(w->error), "--check: does not go with -n");
+		c->action = SETTINGS_TEST; /* neither is done */
 		return -EINVAL;
 	}
 	if (flag == FLAG_TEST)
@@ -135,13 +143,22 @@ static int take_long(struct words *w, const char *word)
 	if (row->type == SETTING_LIST && w->s->source[i] != BY_OPTION)
 		settings_clear_row(w->s, row); /* the options replace those of the file */
 	w->s->source[i] = BY_OPTION;
-	return settings_set_row(w->s, row, value, w->error, sizeof(w->error));
+	if (settings_set_row(w->s, row, value, w->error, sizeof(w->error)) < 0) {
+		fprintf(w->errors, "%s\n", w->error);
+		w->wrong = true;
+	}
+	return 0;
 }
 
 static int take_words(
 	struct settings *s, int argc, char **argv, struct settings_command *command, FILE *errors)
 {
-	struct words w = {.argc = argc, .at = 1, .argv = argv, .s = s, .command = command};
+	struct words w = {.argc = argc,
+		.at = 1,
+		.argv = argv,
+		.s = s,
+		.command = command,
+		.errors = errors};
 	int rc = 0;
 
 	*command = (struct settings_command){0};
@@ -166,7 +183,7 @@ static int take_words(
 	}
 	if (rc < 0)
 		fprintf(errors, "%s\n", w.error);
-	return rc;
+	return w.wrong ? -EINVAL : rc;
 }
 
 static int take_environment(struct settings *s, FILE *errors)

@@ -124,10 +124,24 @@ def test_words_that_mean_nothing(tmp_path):
             (("-nx",), "-x: no such option; gpt2d --help lists them"), (("-c",), "-c: a value is expected"),
             (("--config=",), "--config: a value is expected"), (("--ranks=",), "--ranks: a value is expected"),
             (("--socket_group", "x"), 'socket_group: no such setting, the nearest is "socket-group"'),
+            (("--check", "--json", "-n"), "--check: does not go with -n"), (("-n", "--check"), "--check: does not go with -n"),
             (("--",), "--: an option (--name) is expected"), (("--check=1",), "--check: takes no value")):
         refused = run(*words)
         assert refused.returncode == 2 and refused.stderr == f"gpt2d: {says}\n", words
     assert run("-c/dev/null", "-nv").stdout == run("--config=/dev/null", "--test", "--verbose").stdout != ""
+
+
+def test_all_errors_of_options_at_once():
+    shown = run("-n", "--ranks=0", "--threads=-1", "--clients", "1e3", conf="/dev/null")
+    assert shown.returncode == 2 and [line.split(",")[0] for line in shown.stderr.splitlines()] == [
+        'gpt2d: ranks: "0"', 'gpt2d: threads: "-1"', 'gpt2d: clients: "1e3"']
+
+
+def test_output_that_cannot_be_written(tmp_path):
+    for words in (("--help",), ("--version",), ("-n",), ("-nv",), ("--check", "--state-dir", tmp_path / "state", "--socket", tmp_path / "s")):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([GPT2D, "-c", "/dev/null", *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+        assert (done.returncode, done.stderr) == (1, "gpt2d: standard output: No space left on device\n"), words
 
 
 def test_a_daemon_does_not_start_with_a_wrong_file(tmp_path):
