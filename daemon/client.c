@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "daemon/budget.h"
 #include "daemon/clock.h"
-#include "daemon/heavy.h"
 #include "daemon/log.h"
 #include "daemon/turns.h"
 #include "proto/frame.h"
@@ -27,7 +27,7 @@ struct client {
 	struct client_peer peer;
 	struct bufferevent *io;
 	struct turn turn; /* to handle its lines */
-	struct heavy_place place;
+	struct budget_account account;
 	struct rpc_message asked; /* the request that waits for its turn there */
 	bool has_turn;
 	struct frame *frame;
@@ -54,7 +54,7 @@ static void on_output(struct evbuffer *output, const struct evbuffer_cb_info *in
 {
 	struct client *client = arg;
 
-	heavy_hold(client->o.heavy, &client->place, evbuffer_get_length(output));
+	budget_hold(client->o.budget, &client->account, evbuffer_get_length(output));
 }
 
 void client_destroy(struct client *client)
@@ -66,7 +66,7 @@ void client_destroy(struct client *client)
 	turns_forget(client->o.turns, &client->turn);
 	client->o.gone(client, client->o.arg);
 	evbuffer_remove_cb(bufferevent_get_output(client->io), on_output, client);
-	heavy_forget(client->o.heavy, &client->place);
+	budget_forget(client->o.budget, &client->account);
 	rpc_clear(&client->asked);
 	bufferevent_free(client->io);
 	json_decref(client->request_id);
@@ -119,7 +119,7 @@ static void answered(struct client *client)
 	client->request_id = NULL;
 	client->busy = false;
 	client->has_turn = false;
-	heavy_end(client->o.heavy, &client->place);
+	budget_end(client->o.budget, &client->account);
 	client->heard_ns = clock_mono_ns();
 	if (!client->in_lines && client->held == 0)
 		want_turn(client);
@@ -252,7 +252,7 @@ static bool may_take_line(const struct client *client)
 
 	return !client->busy && !client->closing && !client->dead && client->held == 0 &&
 		unwritten <= (size_t)client->o.buffer_bytes &&
-		(unwritten == 0 || !heavy_full(client->o.heavy));
+		(unwritten == 0 || !budget_full(client->o.budget));
 }
 
 /* One line, then it is the turn of others; what has nothing more to do ends. */
@@ -325,7 +325,7 @@ void client_wait_turn(struct client *client, const struct rpc_message *message)
 {
 	client->asked = *message;
 	json_incref(client->asked.root);
-	heavy_want(client->o.heavy, &client->place);
+	budget_want(client->o.budget, &client->account);
 }
 
 bool client_has_turn(const struct client *client)
@@ -333,15 +333,15 @@ bool client_has_turn(const struct client *client)
 	return client->has_turn;
 }
 
-static struct client *of_place(struct heavy_place *place)
+static struct client *of_account(struct budget_account *account)
 {
-	return (struct client *)(void *)((char *)place - offsetof(struct client, place));
+	return (struct client *)(void *)((char *)account - offsetof(struct client, account));
 }
 
 /* Nobody would read the answer to one who has gone. */
-static void on_heavy_turn(struct heavy_place *place)
+static void on_begin(struct budget_account *account)
 {
-	struct client *client = of_place(place);
+	struct client *client = of_account(account);
 	struct rpc_message m = client->asked;
 
 	client->asked = (struct rpc_message){0};
@@ -353,19 +353,19 @@ static void on_heavy_turn(struct heavy_place *place)
 		client->o.request(client, &m, client->o.arg);
 		client->in_lines = false;
 	} else {
-		heavy_end(client->o.heavy, place);
+		budget_end(client->o.budget, account);
 	}
 	rpc_clear(&m);
 	want_turn(client);
 }
 
-static void on_drop(struct heavy_place *place)
+static void on_drop(struct budget_account *account)
 {
 	char why[96];
 
 	snprintf(why, sizeof(why), "closed: %zu bytes not read for %d s, for which others wait",
-		place->bytes, HEAVY_UNREAD_S);
-	client_dismiss(of_place(place), why);
+		account->bytes, BUDGET_UNREAD_S);
+	client_dismiss(of_account(account), why);
 }
 
 static void dismiss_mute(struct client *client)
@@ -406,8 +406,8 @@ int client_create(const struct client_options *options, int fd, const struct cli
 	client->heard_ns = clock_mono_ns();
 	client->frame = frame_create(PROTOCOL_CLIENT_LINE_MAX);
 	client->turn.taken = on_turn;
-	client->place = (struct heavy_place){
-		.uid = peer->uid, .begin = on_heavy_turn, .drop = on_drop};
+	client->account = (struct budget_account){
+		.uid = peer->uid, .begin = on_begin, .drop = on_drop};
 	if (client->frame)
 		client->io = bufferevent_socket_new(options->base, fd, BEV_OPT_CLOSE_ON_FREE);
 	if (client->io == NULL) {

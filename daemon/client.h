@@ -16,13 +16,13 @@
 
 struct event_base;
 struct client;
-struct heavy;
+struct budget;
 struct turns;
 
 struct client_options {
 	struct event_base *base;
 	struct turns *turns;  /* in which lines of clients are handled, outlives them all */
-	struct heavy *heavy;  /* what they hold, and whose turn it is; outlives them all */
+	struct budget *budget; /* what they hold, and whose turn it is; outlives them all */
 	int64_t buffer_bytes; /* output held before events are dropped and no request is taken */
 	int64_t hello_s;      /* a client that says nothing for it before its hello is let go */
 	/* A request; answered by client_reply or client_refuse, now or later. */

@@ -12,8 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/budget.h"
 #include "daemon/clock.h"
-#include "daemon/heavy.h"
 #include "daemon/log.h"
 #include "daemon/role.h"
 #include "daemon/settings.h"
@@ -36,7 +36,7 @@ struct control {
 	struct evconnlistener *listener;
 	struct event *resume;
 	struct turns *turns;
-	struct heavy *heavy;
+	struct budget *budget;
 	TAILQ_HEAD(, seat) seats;
 	int64_t n_clients;
 	uint64_t last_number;
@@ -138,7 +138,7 @@ static int let_in(struct control *c, int fd, const struct ucred *peer)
 		return -ENOMEM;
 	options.hello_s = c->o.settings->client_idle_s;
 	options.turns = c->turns;
-	options.heavy = c->heavy;
+	options.budget = c->budget;
 	options.request = on_request;
 	options.gone = on_gone;
 	options.arg = c;
@@ -234,8 +234,8 @@ int control_create(const struct control_options *options, struct control **out)
 	TAILQ_INIT(&c->seats);
 	c->resume = evtimer_new(c->o.client.base, on_resume, c);
 	c->turns = turns_create(c->o.client.base);
-	c->heavy = heavy_create(c->o.client.base, c->o.settings->clients_buffer_bytes);
-	if (control_listen(c, c->o.fd) < 0 || !c->resume || !c->turns || !c->heavy) {
+	c->budget = budget_create(c->o.client.base, c->o.settings->clients_buffer_bytes);
+	if (control_listen(c, c->o.fd) < 0 || !c->resume || !c->turns || !c->budget) {
 		control_destroy(c);
 		return -ENOMEM;
 	}
@@ -275,7 +275,7 @@ void control_destroy(struct control *c)
 	if (c->resume)
 		event_free(c->resume);
 	turns_destroy(c->turns);
-	heavy_destroy(c->heavy);
+	budget_destroy(c->budget);
 	free(c);
 }
 
