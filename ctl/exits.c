@@ -5,8 +5,9 @@
 const struct exits_row exits_table[] = {
 	{CTL_OK, "ok", "all well; a run that was waited for is done"},
 	{CTL_TRANSPORT, "transport",
-		"the connection broke, the answer made no sense, standard output failed, or not "
-		"all files could be copied, or runs removed"},
+		"the connection broke, the answer made no sense, standard output failed, files "
+		"of a run are altered or missing, or not all could be copied, or not all runs "
+		"removed"},
 	{CTL_USAGE, "usage or spec refused", "wrong usage, or the spec was refused"},
 	{CTL_NO_DAEMON, "no daemon", "no daemon on that socket"},
 	{CTL_RUN_FAILED, "run failed", "the run failed"},
