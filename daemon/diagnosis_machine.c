@@ -24,6 +24,7 @@ enum {
 	THREADS_OF_RANK = 6, /* beside those that compute */
 };
 static const int64_t SHM_BYTES = INT64_C(64) << 20; /* what containers give by default */
+static const int64_t SHM_CPU_BYTES = INT64_C(8) << 20; /* a rank's 4.1 MiB, and those of a check */
 
 static void check_processors(struct diagnosis *d)
 {
@@ -74,7 +75,8 @@ static void check_shm(struct diagnosis *d)
 	const uid_t own = geteuid();
 	struct statvfs fs;
 	struct stat st;
-	int64_t size, room;
+	const int64_t ranks = d->settings->ranks;
+	int64_t size, room, needed;
 	char path[64];
 
 	if (statvfs("/dev/shm", &fs) < 0) {
@@ -97,12 +99,14 @@ static void check_shm(struct diagnosis *d)
 			(unsigned)st.st_uid);
 	size = (int64_t)fs.f_blocks * (int64_t)fs.f_frsize;
 	room = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
-	if (d->settings->ranks > 1 && room < SHM_BYTES * d->settings->ranks)
+	needed = (d->program.device == DEVICE_CUDA ? SHM_BYTES : SHM_CPU_BYTES) * ranks;
+	if (ranks > 1 && room < needed)
 		diagnosis_add(d, "/dev/shm", VERDICT_WARN,
 			"a larger one (docker run --shm-size, podman run --shm-size): ranks "
 			"exchange data through it",
-			"%" PRId64 " MiB, %" PRId64 " MiB free, for %" PRId64 " ranks", size >> 20,
-			room >> 20, d->settings->ranks);
+			"%" PRId64 " MiB, %" PRId64 " MiB free, %" PRId64 " MiB needed for %" PRId64
+			" ranks",
+			size >> 20, room >> 20, needed >> 20, ranks);
 	else
 		diagnosis_add(d, "/dev/shm", VERDICT_OK, NULL,
 			"%" PRId64 " MiB, %" PRId64 " MiB free", size >> 20, room >> 20);

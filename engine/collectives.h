@@ -43,11 +43,12 @@ struct collectives_options {
 };
 
 /*
- * 0 or a negative errno. Over UCX: sets UCX_* variables of the process (ucx_worker.c says which),
- * so call it before other threads read the environment. Inside a node no port is opened unless the
- * user set UCX_TLS to say so.
+ * 0 or a negative errno; why gets what that does not say, else stays as it is. Over UCX: sets
+ * UCX_* variables of the process (ucx_worker.c says which), so call it before other threads read
+ * the environment. Inside a node no port is opened unless the user set UCX_TLS to say so.
  */
-int collectives_create(const struct collectives_options *options, struct collectives **out);
+int collectives_create(const struct collectives_options *options, struct collectives **out,
+	char *why, size_t why_bytes);
 /*
  * After the streams it was used on were synced or destroyed. Takes NULL. Never waits for a peer
  * that is gone: after a failure the library's part is left to the end of the process, which should

@@ -175,7 +175,8 @@ static int start_watcher(struct collectives *c)
 
 /* ---- life ---- */
 
-int collectives_create(const struct collectives_options *options, struct collectives **out)
+int collectives_create(const struct collectives_options *options, struct collectives **out,
+	char *why, size_t why_bytes)
 {
 	/* ranks that can only reach each other inside this machine need no port on its network */
 	bool inside = getenv("UCX_TLS") == NULL;
@@ -200,7 +201,8 @@ int collectives_create(const struct collectives_options *options, struct collect
 		ncclGetVersion(&version);
 		snprintf(c->library, sizeof(c->library), "NCCL %d.%d.%d", version / 10000,
 			version / 100 % 100, version % 100);
-		status = ucx_wire_create(c->rank, c->world, c->timeout_ns, &c->wire);
+		status = ucx_wire_create(
+			c->rank, c->world, c->timeout_ns, &c->wire, why, why_bytes);
 		if (status == 0)
 			status = ucx_exchange_create(c->wire, c->rank, c->world, &c->exchange);
 		if (status == 0)

@@ -77,7 +77,8 @@ static int init_lock(struct collectives *c)
 	return -status;
 }
 
-int collectives_create(const struct collectives_options *options, struct collectives **out)
+int collectives_create(const struct collectives_options *options, struct collectives **out,
+	char *why, size_t why_bytes)
 {
 	struct collectives *c;
 	int status;
@@ -97,7 +98,8 @@ int collectives_create(const struct collectives_options *options, struct collect
 	}
 	snprintf(c->library, sizeof c->library, "none (1 rank)");
 	if (c->world > 1) {
-		status = ucx_wire_create(c->rank, c->world, options->timeout_ns, &c->wire);
+		status = ucx_wire_create(
+			c->rank, c->world, options->timeout_ns, &c->wire, why, why_bytes);
 		if (status == 0)
 			status = ucx_exchange_create(c->wire, c->rank, c->world, &c->exchange);
 		if (status != 0) {

@@ -167,6 +167,18 @@ static int serve(struct link *link, struct warm *w, struct writer *writer)
 	return code;
 }
 
+static int exit_code(int status)
+{
+	switch (status) {
+	case -EAGAIN:
+		return ENGINE_EXIT_STARVED;
+	case -ENOSPC:
+		return ENGINE_EXIT_BOOTSTRAP;
+	default:
+		return ENGINE_EXIT_POISONED;
+	}
+}
+
 int rank_run(struct link *link, const struct warm_options *options)
 {
 	struct writer_options wo = {.link = link, .threads = options->threads};
@@ -178,7 +190,7 @@ int rank_run(struct link *link, const struct warm_options *options)
 	rc = warm_create(options, &w, error, sizeof(error));
 	if (rc) {
 		link_log(link, "error", "%s", error);
-		return rc == -EAGAIN ? ENGINE_EXIT_STARVED : ENGINE_EXIT_POISONED;
+		return exit_code(rc);
 	}
 	if (w->rank == 0 && w->tuned.note[0])
 		link_log(link, "warning", "algorithms are chosen anew: %s", w->tuned.note);
@@ -187,7 +199,7 @@ int rank_run(struct link *link, const struct warm_options *options)
 	rc = w->rank == 0 ? writer_create(&wo, &writer) : 0;
 	if (rc) {
 		link_log(link, "error", "no thread to write files with");
-		code = rc == -EAGAIN ? ENGINE_EXIT_STARVED : ENGINE_EXIT_POISONED;
+		code = exit_code(rc);
 		goto out;
 	}
 	say_hello(link, "rank", w->rank,

@@ -11,6 +11,9 @@
 #ifndef GPT2D_UCX_SHM_H
 #define GPT2D_UCX_SHM_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 struct ucx_shm {
 	int fd; /* the directory, locked; -1 when not entered */
 	char path[256];
@@ -22,5 +25,10 @@ struct ucx_shm {
  */
 int ucx_shm_enter(struct ucx_shm *shm);
 void ucx_shm_leave(struct ucx_shm *shm); /* nothing when fd is -1 */
+/*
+ * Whether less is free there than `ranks` engines need to begin; why then says so. false also where
+ * fd is -1.
+ */
+bool ucx_shm_is_short(const struct ucx_shm *shm, int ranks, char *why, size_t why_bytes);
 
 #endif

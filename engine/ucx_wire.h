@@ -32,9 +32,12 @@ struct ucx_message {
 
 enum { UCX_WIRE_WORLD_MAX = 1024, UCX_WIRE_ERROR_MAX = 256 };
 
-/* 0 or a negative errno; UCX's reason is on stderr. Sets UCX_* variables of the environment (the .c
- * says which). */
-int ucx_wire_create(int rank, int world, int64_t timeout_ns, struct ucx_wire **out);
+/*
+ * 0 or a negative errno; why gets what that does not say, else stays as it is, and UCX's reason is
+ * on stderr. Sets UCX_* variables of the environment (the .c says which).
+ */
+int ucx_wire_create(int rank, int world, int64_t timeout_ns, struct ucx_wire **out, char *why,
+	size_t why_bytes);
 
 /*
  * Takes NULL. What was sent is flushed, for two seconds at most. After a failure it returns at

@@ -82,7 +82,7 @@ static bool names_shared_memory(const char *transports)
  *   it lies (uct_iface.h: comp->count > 0).
  * Transport settings are read from the environment alone, so ucp_config_modify would not do.
  */
-static int set_environment(struct ucx_wire *w)
+static int set_environment(struct ucx_wire *w, char *why, size_t why_bytes)
 {
 	static const char inside_node[] = "self,posix,cma";
 	const char *transports = getenv("UCX_TLS");
@@ -110,7 +110,7 @@ static int set_environment(struct ucx_wire *w)
 		return -ENOMEM;
 	status = ucx_shm_enter(&w->shm);
 	if (status != 0)
-		fprintf(stderr, "%s: no directory to share memory in can be made: %s\n",
+		snprintf(why, why_bytes, "%s: no directory to share memory in can be made: %s",
 			w->shm.path, strerror(-status));
 	return status;
 }
@@ -228,7 +228,8 @@ static int allocate(struct ucx_wire *w)
 	return 0;
 }
 
-int ucx_wire_create(int rank, int world, int64_t timeout_ns, struct ucx_wire **out)
+int ucx_wire_create(int rank, int world, int64_t timeout_ns, struct ucx_wire **out, char *why,
+	size_t why_bytes)
 {
 	struct ucx_wire *w;
 	sigset_t all, before;
@@ -250,7 +251,7 @@ int ucx_wire_create(int rank, int world, int64_t timeout_ns, struct ucx_wire **o
 	if (status == 0)
 		status = allocate(w);
 	if (status == 0)
-		status = set_environment(w);
+		status = set_environment(w, why, why_bytes);
 	if (status == 0) {
 		/* UCX's own thread inherits the mask: no signal meant for the engine is to end
 		 * there. */
@@ -261,6 +262,9 @@ int ucx_wire_create(int rank, int world, int64_t timeout_ns, struct ucx_wire **o
 			w->ucx.log_push_handler(log_to_stderr);
 			w->log_pushed = true;
 			status = create_worker(w);
+			/* UCX itself only says that memory is short */
+			if (status == -EIO && ucx_shm_is_short(&w->shm, world, why, why_bytes))
+				status = -ENOSPC;
 		}
 		pthread_sigmask(SIG_SETMASK, &before, NULL);
 	}

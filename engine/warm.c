@@ -92,10 +92,12 @@ int warm_create(
 			.world = w->world,
 			.timeout_ns = options->collective_timeout_ns,
 		};
+		char why[384] = "";
 
-		rc = collectives_create(&c, &w->collectives);
+		rc = collectives_create(&c, &w->collectives, why, sizeof(why));
 		if (rc) {
-			snprintf(error, error_bytes, "collectives: %s", strerror(-rc));
+			snprintf(error, error_bytes, "collectives: %s",
+				why[0] ? why : strerror(-rc));
 			goto fail;
 		}
 	}

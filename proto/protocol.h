@@ -244,7 +244,7 @@ enum engine_exit {
 	ENGINE_EXIT_PEER_LOST = 70, /* a collective timed out or a peer went away */
 	ENGINE_EXIT_POISONED = 71,  /* the device is in a state that only a new process mends */
 	ENGINE_EXIT_ORPHAN = 72,    /* gpt2d went away */
-	ENGINE_EXIT_BOOTSTRAP = 73, /* ranks could not reach each other */
+	ENGINE_EXIT_BOOTSTRAP = 73, /* ranks could not reach each other, or no room for that */
 	ENGINE_EXIT_STARVED = 74,   /* no thread could be started: starved.h */
 };
 

@@ -299,3 +299,20 @@ def test_what_an_engine_starts_ends_with_it(daemon, tmp_path):
     for pid in pids.read_text().split():
         wait_for(lambda: not Path(f"/proc/{pid}").exists() or ") Z " in Path(f"/proc/{pid}/stat").read_text(),
             f"the end of process {pid}")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
+def test_no_room_for_shared_memory(daemon, tmp_path):
+    """The reason names the folder and its room, where UCX only says that memory is short."""
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "none", str(tmp_path)], check=False).returncode:
+        pytest.skip("no tmpfs can be mounted here")
+    short = f"collectives: {tmp_path}/gpt2d-0: "
+    try:
+        with daemon(ranks=2, engine=CPU, ready=False, environment={"UCX_POSIX_DIR": str(tmp_path)}) as d, d.client() as c:
+            wait_for(lambda: short in json.dumps(c.call("status")), "engines that found no room")
+            lost = wait_for(lambda: [line for line in d.said().splitlines() if "engine_lost" in line], "the log to say so")[0]
+            assert "exited with status 73" in lost and " of 6 MiB free, 10 MiB needed by 2 ranks" in lost
+            subprocess.run(["mount", "-o", "remount,size=64m", str(tmp_path)], check=True)
+            assert c.wait(c.submit(small("fits")))["state"] == "done"
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=False)

@@ -40,7 +40,8 @@ const char *collectives_error(const struct collectives *c)
 	abort();
 }
 
-int collectives_create(const struct collectives_options *options, struct collectives **out)
+int collectives_create(const struct collectives_options *options, struct collectives **out,
+	char *why, size_t why_bytes)
 {
 	abort();
 }

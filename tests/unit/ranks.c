@@ -66,6 +66,7 @@ static int run_rank(const struct ranks_options *o, int rank, struct board *board
 	struct k_context_options context = {.device = rank, .threads = 1};
 	struct collectives_options options = {
 		.rank = rank, .world = o->world, .timeout_ns = o->timeout_ns};
+	char why[256];
 	int status = 97;
 
 	if (k_context_create(&context, &self.ctx) != 0)
@@ -73,7 +74,7 @@ static int run_rank(const struct ranks_options *o, int rank, struct board *board
 	options.ctx = self.ctx;
 	if (k_stream_create(self.ctx, K_STREAM_COMPUTE, "compute", &self.compute) == 0 &&
 		k_stream_create(self.ctx, K_STREAM_COMM, "comm", &self.comm) == 0 &&
-		collectives_create(&options, &self.c) == 0) {
+		collectives_create(&options, &self.c, why, sizeof(why)) == 0) {
 		status = connect_rank(&self, o, board);
 		if (status == 0)
 			status = o->fn(&self);

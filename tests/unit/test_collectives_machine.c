@@ -3,6 +3,7 @@
  * left in shared memory after a kill; nothing at all for a world of one.
  */
 #include <dirent.h>
+#include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -18,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "engine/ucx_shm.h"
 #include "tests/unit/ranks.h"
 
 static const int64_t second_ns = 1000 * 1000 * 1000;
@@ -312,6 +314,27 @@ static void test_alone(void **state)
 	assert_string_equal(end.shared, "none (1 rank)");
 }
 
+/* Where too little is free for UCX the folder and the figures are named. */
+static void test_room_is_short(void **state)
+{
+	char parent[] = "/dev/shm/gpt2d-test-XXXXXX", why[384] = "as it was", expected[64];
+	struct ucx_shm shm = {.fd = -1};
+
+	assert_false(ucx_shm_is_short(&shm, INT_MAX, why, sizeof why));
+	assert_non_null(mkdtemp(parent));
+	setenv("UCX_POSIX_DIR", parent, 1);
+	assert_int_equal(ucx_shm_enter(&shm), 0);
+	assert_false(ucx_shm_is_short(&shm, 0, why, sizeof why));
+	assert_string_equal(why, "as it was");
+	assert_true(ucx_shm_is_short(&shm, INT_MAX, why, sizeof why)); /* 10 PiB */
+	snprintf(expected, sizeof expected, "%s/gpt2d-%u: ", parent, geteuid());
+	assert_memory_equal(why, expected, strlen(expected));
+	assert_non_null(strstr(why, " MiB free, 10737418235 MiB needed by 2147483647 ranks"));
+	ucx_shm_leave(&shm);
+	unsetenv("UCX_POSIX_DIR");
+	assert_int_equal(rmdir(parent), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -319,6 +342,7 @@ int main(void)
 		cmocka_unit_test(test_ports_and_signals),
 		cmocka_unit_test(test_nothing_left),
 		cmocka_unit_test(test_name_is_taken),
+		cmocka_unit_test(test_room_is_short),
 	};
 
 	return cmocka_run_group_tests_name("collectives_machine", tests, NULL, NULL);
