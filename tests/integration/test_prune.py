@@ -409,16 +409,21 @@ def test_runs_that_are_away(tmp_path):
             assert f"of the last 4 runs that are done 4 have no folder (the last is {d.state}/runs/4-r3): is a disk not mounted?" in d.said()
             for run in range(1, 5):
                 c.call("keep", id=run, kept=False)
-            ended(c, "new", "newer")
-            assert ids(c) == [1, 2, 3, 4, 5, 6]
+            ended(c, "new")
+            (d.state / "reserve").unlink()
+            ended(c, "newer")
+            # made anew at the turn in which retention would begin; whatever that did is before the end of another run
+            wait_for((d.state / "reserve").exists, "a turn of retention")
+            ended(c, "last")
+            assert ids(c) == [1, 2, 3, 4, 5, 6, 7]
         d.stop()
         for folder in (tmp_path / "away").iterdir():
             shutil.move(folder, d.state / "runs")
         shutil.rmtree(d.state / "runs" / "2-r1")
         d.start()
-        assert f"of the last 6 runs that are done 1 have no folder (the last is {d.state}/runs/2-r1)\n" in d.said()
+        assert f"of the last 7 runs that are done 1 have no folder (the last is {d.state}/runs/2-r1)\n" in d.said()
         with d.client() as c:
-            wait_for(lambda: ids(c) == [6], "the setting is kept to again")
+            wait_for(lambda: ids(c) == [7], "the setting is kept to again")
 
 
 def test_prune_leaves_runs_whose_folders_are_away(tmp_path):
