@@ -113,6 +113,22 @@ def test_a_cancel_that_waits_for_a_step(path):
     assert (process.returncode, rest) == (0, "")
 
 
+def test_a_cancel_waits_longer_than_for_other_answers(path):
+    """By cancel_timeout: it does not give up after the 30 s in which everything else is answered."""
+    end = threading.Event()
+    late = lambda params, connection: end.wait(PATIENCE_S) and {"id": 1, "state": "cancelled", "already": False}
+    with FakeDaemon(path, cancel=late) as daemon:
+        hello = daemon.hello
+        daemon.methods["hello"] = lambda params, connection: {**hello(params, connection), "cancel_timeout_s": 600}
+        with subprocess.Popen([CTL, "cancel", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env=environment(daemon.path)) as process:
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(timeout=32)
+            end.set()
+            process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
+
+
 def test_status_tells_that_a_run_is_being_ended(daemon):
     with daemon() as d, d.client() as c, d.client() as other:
         run = c.submit(spec_of("deaf-ms20", 100000))
