@@ -232,16 +232,11 @@ static size_t options_at_most(int argc, char **argv)
 	return n;
 }
 
-int arguments_parse(struct arguments *a, int argc, char **argv, struct ctl_error *e)
+static int parse(struct arguments *a, int argc, char **argv, struct ctl_error *e)
 {
 	bool options;
 	int first = 0;
 
-	*a = (struct arguments){0};
-	a->words = calloc((size_t)argc + 1, sizeof(*a->words));
-	a->values = calloc(options_at_most(argc, argv), sizeof(*a->values));
-	if (!a->words || !a->values)
-		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
 	if (find_verb(a, argc, argv, &first, &options, e) != 0)
 		return CTL_USAGE;
 	if (!a->verb)
@@ -259,6 +254,30 @@ int arguments_parse(struct arguments *a, int argc, char **argv, struct ctl_error
 	if (arguments_has(a, "help") || arguments_has(a, "version"))
 		return 0;
 	return check_count(a, e);
+}
+
+/* An error before it is told as it asks for, too. */
+static void find_json(struct arguments *a, int argc, char **argv)
+{
+	for (int i = 0; i < argc && strcmp(argv[i], "--") != 0 && !arguments_has(a, "json"); i++)
+		if (strcmp(argv[i], "--json") == 0 || strcmp(argv[i], "-j") == 0)
+			a->values[a->n_values++] =
+				(struct argument_value){arguments_row(NULL, "json", 4), ""};
+}
+
+int arguments_parse(struct arguments *a, int argc, char **argv, struct ctl_error *e)
+{
+	int exit;
+
+	*a = (struct arguments){0};
+	a->words = calloc((size_t)argc + 1, sizeof(*a->words));
+	a->values = calloc(options_at_most(argc, argv), sizeof(*a->values));
+	if (!a->words || !a->values)
+		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
+	exit = parse(a, argc, argv, e);
+	if (exit)
+		find_json(a, argc, argv);
+	return exit;
 }
 
 void arguments_finish(struct arguments *a)

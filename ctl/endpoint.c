@@ -132,7 +132,8 @@ int endpoint_absent(const struct endpoint *p, int error, struct ctl_error *e)
 	struct stat st;
 	pid_t owner;
 
-	if (error == ECONNREFUSED && stat(p->path, &st) == 0 && !S_ISSOCK(st.st_mode))
+	if ((error == ECONNREFUSED || error == EACCES) && stat(p->path, &st) == 0 &&
+		!S_ISSOCK(st.st_mode))
 		return ctl_error_set(e, CTL_NO_DAEMON,
 			"%s: a %s, the socket of a gpt2d is expected", p->path,
 			S_ISDIR(st.st_mode) ? "directory" : "file");

@@ -74,6 +74,13 @@ def test_two_dashes_end_the_options(tmp_path, path):
     assert nothing.returncode == 2 and "usage:" in nothing.stderr
 
 
+@pytest.mark.parametrize("args", [["bogus", "--json"], ["--json", "bogus"], ["show", "--bogus", "-j"], ["show", "-j"]])
+def test_an_error_of_the_command_line_as_json(args):
+    result = ctl(*args)
+    assert result.returncode == 2 and one_object(result.stdout)["kind"] == "error"
+    assert ctl("bogus", "--", "--json").stdout == ""
+
+
 def test_no_verb_is_usage():
     result = ctl()
     assert result.returncode == 2 and "usage:" in result.stderr
@@ -114,6 +121,16 @@ def test_no_socket_at_all(path):
     result = ctl("status", path=path)
     assert result.returncode == 3
     assert f"{path}: a file, the socket of a gpt2d is expected" in result.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
+def test_a_file_of_others_is_no_socket():
+    """Also for who may not write to it: that is no question of the daemon's group."""
+    try:
+        result = ctl("status", path="/etc/passwd", user=65534)
+    except PermissionError:
+        pytest.skip("the build cannot be reached by another user")
+    assert result.returncode == 3 and "/etc/passwd: a file, the socket of a gpt2d is expected" in result.stderr, result
 
 
 def test_stale_socket_is_no_daemon(path):
