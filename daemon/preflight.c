@@ -322,11 +322,25 @@ static void warn_of_data(
 	}
 }
 
+/* Settings can be good where nothing says what stands in for those that are not given. */
+static void warn_of_places(
+	const struct settings *s, void (*warn)(const char *text, void *arg), void *arg)
+{
+	char path[PATH_MAX], error[PATH_MAX + 256];
+
+	if (s->socket == NULL && paths_socket(NULL, path, sizeof(path), error, sizeof(error)) < 0)
+		warn(error, arg);
+	if (s->state_dir == NULL &&
+		paths_state_dir(NULL, path, sizeof(path), error, sizeof(error)) < 0)
+		warn(error, arg);
+}
+
 void preflight_warn(const struct settings *s, void (*warn)(const char *text, void *arg), void *arg)
 {
 	char error[PATH_MAX + 256], folder[PATH_MAX];
 	int rc;
 
+	warn_of_places(s, warn, arg);
 	warn_of_data(s, warn, arg);
 	if (s->metrics_file == NULL || strlen(s->metrics_file) >= sizeof(folder))
 		return;

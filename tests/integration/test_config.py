@@ -352,6 +352,22 @@ def test_a_place_that_cannot_be(tmp_path):
     assert not (tmp_path / "a").exists()
 
 
+def test_no_place_of_ones_own():
+    """Settings may be good where nothing says what stands in for a place that is not given: that is said."""
+    user = 65534 if os.geteuid() == 0 else None
+    try:
+        told = subprocess.run([BUILD / "daemon" / "gpt2d", "-n"], capture_output=True, text=True, timeout=60, user=user,
+            env={"PATH": os.environ["PATH"]}, check=False)
+    except PermissionError:
+        pytest.skip("the build cannot be reached by another user")
+    assert told.returncode == 0 and told.stdout == "no file; the settings are good\n", told
+    assert "warning: socket: no place for it: give --socket" in told.stderr
+    assert "warning: state_dir: no place for it: give --state-dir" in told.stderr
+    given = subprocess.run([BUILD / "daemon" / "gpt2d", "-n"], capture_output=True, text=True, timeout=60, user=user,
+        env={"PATH": os.environ["PATH"], "HOME": "/home", "XDG_RUNTIME_DIR": "/run"}, check=False)
+    assert (given.returncode, given.stderr) == (0, "")
+
+
 def test_a_place_without_rights():
     """An error in one's own file; in another's it is only said, for gpt2d may run as somebody else."""
     user = 65534 if os.geteuid() == 0 else None
