@@ -184,7 +184,8 @@ const struct schema_row schema_messages[] = {
 	{"nonfinite", "?[nonfinite]", ""},
 	{"init_ns", "count", "parameters from the seed"},
 	{"switch_ns", "int|null",
-		"the last step of the segment before to the first of this one; null in the first"},
+		"from the last step of the segment before, also of another run; "
+		"null in the first of the engine's life"},
 	{"artifacts", "?[file]", ""},
 
 	{"segment", SCHEMA_OBJECT, "A segment: the fixed work of one arm after a switch."},
