@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +17,7 @@
 #include "engine/ucx_exchange.h"
 #include "engine/ucx_wire.h"
 #include "proto/clock.h"
+#include "proto/thread.h"
 
 enum {
 	WATCH_MS = 20,    /* between two looks */
@@ -162,15 +162,10 @@ static void *watch(void *arg)
 
 static int start_watcher(struct collectives *c)
 {
-	sigset_t all, before;
-	int status;
+	int status = thread_start(&c->watcher, watch, c, "nccl watch");
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	status = pthread_create(&c->watcher, NULL, watch, c);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	c->watching = status == 0;
-	return -status;
+	return status;
 }
 
 /* ---- life ---- */

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <time.h>
 
 #include "proto/clock.h"
+#include "proto/thread.h"
 
 /* Two sizes, so that what NCCL uses for small and for large messages is there. */
 enum { SMALL_ELEMS = 256, LARGE_ELEMS = 4 << 20, NAP_NS = 2000000 };
@@ -118,18 +118,6 @@ static void *make(void *arg)
 	return NULL;
 }
 
-static int start_thread(struct opening *p, pthread_t *thread)
-{
-	sigset_t all, before;
-	int status;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	status = pthread_create(thread, NULL, make, p);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return -status;
-}
-
 static int wait_for(struct opening *p)
 {
 	const struct timespec nap = {0, NAP_NS};
@@ -159,7 +147,7 @@ int nccl_comm_open(const struct nccl_comm_options *options, ncclComm_t *out, cha
 		return -ENOMEM;
 	}
 	p->o = *options;
-	status = start_thread(p, &thread);
+	status = thread_start(&thread, make, p, "nccl open");
 	if (status != 0) {
 		snprintf(error, error_bytes, "no thread to make a communicator");
 		free(p);
