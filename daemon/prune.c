@@ -571,7 +571,7 @@ int prune_create(struct daemon *d, struct pruner **out)
 		free(p);
 		return -ENOMEM;
 	}
-	retention_init(&p->retention, d->last_change_ns);
+	retention_init(&p->retention, d->state_dir, d->last_change_ns);
 	arm(p, SOON_S);
 	p->leftover = (struct worker_job){.work = leftover_work, .done = leftover_done};
 	worker_add(d->worker, &p->leftover);

@@ -1,13 +1,18 @@
 #include "daemon/retention.h"
 
+#include <stdio.h>
+
 #include "daemon/log.h"
 #include "daemon/settings.h"
 
 enum { BATCH = 16 };
 
-void retention_init(struct retention *r, int64_t last_ns)
+void retention_init(struct retention *r, const char *state_dir, int64_t last_ns)
 {
 	*r = (struct retention){0};
+	snprintf(r->runs, sizeof(r->runs), "%s/runs", state_dir);
+	if (stat(r->runs, &r->at_start) < 0)
+		r->at_start = (struct stat){0};
 	clock_trust_begin(&r->clock, last_ns, clock_boot_ns(), clock_utc_ns());
 }
 
@@ -32,11 +37,30 @@ static void say_leap(const struct retention *r, int64_t utc_ns)
 		CLOCK_DOUBT_S / 3600);
 }
 
+static void look_at_runs(struct retention *r)
+{
+	struct stat now;
+	bool moved = stat(r->runs, &now) < 0 || now.st_dev != r->at_start.st_dev ||
+		now.st_ino != r->at_start.st_ino;
+
+	if (moved && !r->runs_moved)
+		log_write(LOG_WARNING,
+			"%s: not the folder that was there at the start: is a disk not mounted any"
+			" more? retain_runs and retain_days wait until it is there again, or gpt2d"
+			" is started again",
+			r->runs);
+	else if (!moved && r->runs_moved)
+		log_write(LOG_INFO, "%s: there again", r->runs);
+	r->runs_moved = moved;
+}
+
 void retention_look(struct retention *r, const struct settings *s)
 {
 	const int64_t utc_ns = clock_utc_ns();
 	bool believed;
 
+	if (s->retain_runs > 0 || s->retain_days > 0)
+		look_at_runs(r);
 	clock_trust_look(&r->clock, clock_boot_ns(), utc_ns);
 	believed = clock_trust_has(&r->clock);
 	if (s->retain_days > 0 && !believed && !r->said) {
@@ -57,7 +81,7 @@ bool retention_select(struct retention *r, const struct settings *s, struct reco
 		.uid = -1,
 		.state = -1,
 		.limit = BATCH};
-	if (s->retain_runs == 0 && days == 0)
+	if (r->runs_moved || (s->retain_runs == 0 && days == 0))
 		return false;
 	/* where both are set: retain_runs, and soon after it retain_days */
 	r->by_age = days > 0 && (s->retain_runs == 0 || r->by_age_next);

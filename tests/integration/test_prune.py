@@ -426,6 +426,31 @@ def test_runs_that_are_away(tmp_path):
             wait_for(lambda: ids(c) == [7], "the setting is kept to again")
 
 
+def test_runs_that_go_away_while_gpt2d_runs(tmp_path):
+    """As after an umount: an empty folder is in their place. No retention forgets them, and it goes on once they are there again."""
+    with Daemon(home=tmp_path, options=("--retain-runs", "1")) as d:
+        with d.client() as c:
+            for run in [c.submit(spec(f"r{i}")) for i in range(3)]:
+                c.call("keep", id=run)
+                c.wait(run)
+            runs = d.state / "runs"
+            runs.rename(tmp_path / "away")
+            runs.mkdir()
+            for run in range(1, 4):
+                c.call("keep", id=run, kept=False)
+            ended(c, "new")
+            wait_for(lambda: f"{runs}: not the folder that was there at the start" in d.said(), "it is said")
+            ended(c, "last")
+            assert ids(c) == [1, 2, 3, 4, 5]
+            for folder in runs.iterdir():
+                shutil.move(folder, tmp_path / "away")
+            runs.rmdir()
+            (tmp_path / "away").rename(runs)
+            ended(c, "after")
+            wait_for(lambda: ids(c) == [6], "the setting is kept to again")
+            assert f"{runs}: there again" in d.said()
+
+
 def test_prune_leaves_runs_whose_folders_are_away(tmp_path):
     """What gpt2d knows of them is all that leads to them; one that never had a folder goes. The check tells of them too."""
     with Daemon(home=tmp_path) as d, d.client() as c:
