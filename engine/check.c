@@ -9,6 +9,7 @@
 
 #include "engine/activations.h"
 #include "engine/arena.h"
+#include "engine/check_memory.h"
 #include "engine/measure.h"
 #include "engine/plan.h"
 
@@ -194,14 +195,6 @@ bool check_beyond_reason(const struct spec_config *c)
 	return rows * per_row > 1e17 || rows * (double)c->accumulation * 16 > 1e17;
 }
 
-/* What a rank plans, in bytes. */
-struct needed {
-	struct activations_shape shape;
-	int64_t arena, master, moment, activations, logits, batch, scratch, branch, total;
-	int64_t ranks;   /* that share the memory */
-	int64_t planned; /* by those */
-};
-
 static struct activations_shape shape_of(const struct checking *k)
 {
 	return (struct activations_shape){
@@ -214,7 +207,7 @@ static struct activations_shape shape_of(const struct checking *k)
 	};
 }
 
-static void add_up(const struct checking *k, struct needed *n)
+static void add_up(const struct checking *k, struct check_needed *n)
 {
 	const struct spec_config *c = k->config;
 	bool mixed = c->precision == SPEC_BF16 || c->precision == SPEC_FP16;
@@ -233,8 +226,8 @@ static void add_up(const struct checking *k, struct needed *n)
 		rows * (int64_t)sizeof(float);
 	/* in the same memory: the batch that is read ahead, and a micro-batch's two marks */
 	if (k->backend && k->backend->shared_memory)
-		n->batch += c->accumulation *
-			(2 * rows * (int64_t)sizeof(int32_t) + 2 * MARK_BYTES);
+		n->batch +=
+			c->accumulation * (2 * rows * (int64_t)sizeof(int32_t) + 2 * MARK_BYTES);
 	n->branch = scratch[K_SCRATCH_BESIDE_PRODUCTS] + scratch[K_SCRATCH_BESIDE_OPERATION];
 	n->scratch = scratch[K_SCRATCH_PRODUCTS] + scratch[K_SCRATCH_OPERATION] +
 		scratch[K_SCRATCH_PARTIAL];
@@ -244,7 +237,7 @@ static void add_up(const struct checking *k, struct needed *n)
 	n->ranks = k->backend && k->backend->shared_memory ? c->gpus : 1;
 }
 
-static json_t *pack_memory(const struct checking *k, const struct needed *n)
+static json_t *pack_memory(const struct checking *k, const struct check_needed *n)
 {
 	const struct check_options *o = k->options;
 	int64_t with[SPEC_RECOMPUTE_FULL + 1];
@@ -276,42 +269,13 @@ static json_t *pack_memory(const struct checking *k, const struct needed *n)
 	return memory;
 }
 
-/* Names the first setting with which the limit would hold; empty when none is. */
-static const char *say_what_fits(const struct needed *n, int64_t limit, char out[96])
-{
-	int64_t own = activations_bytes(&n->shape);
-
-	out[0] = '\0';
-	for (int r = (int)n->shape.recompute + 1; r <= SPEC_RECOMPUTE_FULL && !out[0]; r++) {
-		enum spec_recompute setting = (enum spec_recompute)r;
-		int64_t saved = own - activations_bytes_with(&n->shape, setting);
-
-		if (n->planned - n->ranks * saved <= limit)
-			snprintf(out, 96, "; with activation_checkpointing %s %" PRId64,
-				activations_recompute_name(setting), n->planned - n->ranks * saved);
-	}
-	return out;
-}
-
-/* What no buffer of the run is, where there is any of it but communication. */
-static const char *say_beside(const struct check_options *o, char out[160])
-{
-	out[0] = '\0';
-	if (o->context_bytes + o->tuning_bytes > 0)
-		snprintf(out, 160,
-			" (context %" PRId64 ", communication %" PRId64
-			", choosing algorithms %" PRId64 " of them)",
-			o->context_bytes, o->comm_bytes, o->tuning_bytes);
-	return out;
-}
-
 static void check_memory(struct checking *k)
 {
 	const struct check_options *o = k->options;
 	const struct spec_config *c = k->config;
-	const bool limited = o->memory_limit != NULL;
-	struct needed n;
-	char hint[96], beside[160];
+	struct check_needed n;
+	char message[SPEC_PATH_MAX + 512];
+	const char *key;
 
 	if (check_beyond_reason(c)) {
 		refuse(k, "train_micro_batch_size_per_gpu",
@@ -327,16 +291,13 @@ static void check_memory(struct checking *k)
 		return;
 	}
 	add(k, k->check, "memory", pack_memory(k, &n));
-	if (o->memory_total_bytes > 0 && n.planned > o->memory_total_bytes)
-		refuse(k, "train_micro_batch_size_per_gpu",
-			"memory: %" PRId64 " bytes planned%s, %" PRId64 " available%s%s%s%s",
-			n.planned, say_beside(o, beside), o->memory_total_bytes,
-			limited ? " (by " : "", limited ? o->memory_limit : "",
-			limited ? ")" : "", say_what_fits(&n, o->memory_total_bytes, hint));
-	else if (o->memory_free_bytes > 0 && n.planned > o->memory_free_bytes)
-		warn(k, "memory: %" PRId64 " bytes planned%s, %" PRId64 " free now%s", n.planned,
-			say_beside(o, beside), o->memory_free_bytes,
-			say_what_fits(&n, o->memory_free_bytes, hint));
+	if (o->memory_total_bytes > 0 && n.planned > o->memory_total_bytes) {
+		key = check_memory_refusal(o, &n, message, sizeof(message));
+		refuse(k, key, "%s", message);
+	} else if (o->memory_free_bytes > 0 && n.planned > o->memory_free_bytes) {
+		check_memory_warning(o, &n, message, sizeof(message));
+		warn(k, "%s", message);
+	}
 }
 
 /* ---- data and work ---- */
@@ -459,15 +420,21 @@ static int scan(struct checking *k, const struct dataset *d, bool validation, ch
 /* One of the two files; all that is wrong with it is one error, the first. */
 static void check_file(struct checking *k, json_t *data, bool validation)
 {
-	const char *key = validation ? "data.val" : "data.train";
+	const bool made_up = k->config->data_kind == SPEC_DATA_SYNTHETIC;
+	const char *key = made_up ? "data.synthetic_tokens"
+		: validation      ? "data.val"
+				  : "data.train";
 	char message[SPEC_PATH_MAX + 256];
 	struct dataset d;
 	json_t *entry;
 	int rc;
 
 	if (dataset_open_below(&d, k->config, validation, &k->options->data_roots, message,
-			sizeof(message)) < 0) {
-		refuse(k, key, "%s", message);
+		    sizeof(message)) < 0) {
+		/* as many made-up tokens as for training: said there */
+		if (!made_up || !validation ||
+			k->config->data_synthetic_tokens >= dataset_tokens_needed(k->config))
+			refuse(k, key, "%s", message);
 		return;
 	}
 	entry = pack_data(&d, k->config);

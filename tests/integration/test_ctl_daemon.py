@@ -258,6 +258,12 @@ def test_the_daemons_refusals_name_the_line(tmp_path, daemon):
         assert refused(d, path) == [
             f"{path}:{line}: data.train: {tmp_path}/short.bin: 128 tokens, 129 needed (2 ranks x 1 x 64 + 1)"]
 
+        made_up = {"kind": "synthetic", "synthetic_tokens": 128}
+        path.write_text(json.dumps(spec(data=made_up), indent=1))
+        line = path.read_text().splitlines().index('  "synthetic_tokens": 128') + 1
+        assert refused(d, path) == [
+            f"{path}:{line}: data.synthetic_tokens: synthetic: 128 tokens, 129 needed (2 ranks x 1 x 64 + 1)"]
+
 
 def test_the_daemons_refusals_name_the_arm(tmp_path, daemon):
     path = tmp_path / "spec.json"

@@ -232,8 +232,12 @@ static void test_sizes_beyond_32_bits(void **state)
 	assert_true(number("memory", "planned_bytes") > INT64_C(1) << 34);
 	assert_int_equal(json_array_size(errors), 1);
 	assert_non_null(strstr(message_of(0),
-		"bytes planned (context 3000, communication 1000, choosing algorithms 500 of "
-		"them), 17179869184 available"));
+		" GB, each with context 3.00 kB, communication 1.00 kB, choosing algorithms 500 "
+		"B), 17.2 GB available: "));
+	assert_non_null(strstr(message_of(0), "GB planned (2 ranks x "));
+	assert_non_null(strstr(message_of(0), "; largest of a rank: activations, "));
+	assert_non_null(
+		strstr(message_of(0), " GB; a smaller train_micro_batch_size_per_gpu takes less"));
 	c.micro_batch = INT32_MAX;
 	c.seq_len = INT32_MAX;
 	c.data_synthetic_tokens = INT64_MAX;
@@ -263,7 +267,7 @@ static void test_tight_memory_is_a_warning(void **state)
 	assert_int_equal(json_array_size(errors), 0);
 	assert_int_equal(json_array_size(json_object_get(check, "warnings")), 1);
 	run(&c, 2, planned - 1);
-	assert_error("train_micro_batch_size_per_gpu", "bytes planned");
+	assert_error("train_micro_batch_size_per_gpu", " MB available: 1 B more; largest of a");
 }
 
 static int64_t planned_with(enum spec_recompute recompute)
@@ -293,23 +297,72 @@ static void test_what_would_fit_is_named(void **state)
 			(number("memory", "activations_none_bytes") -
 				number("memory", "activations_full_bytes")));
 	run(&c, 2, none - 1);
-	snprintf(expected, sizeof(expected),
-		"%lld available; with activation_checkpointing selective %lld", (long long)none - 1,
-		(long long)selective);
+	snprintf(expected, sizeof(expected), "; with activation_checkpointing selective %.1f MB",
+		(double)selective / 1e6);
 	assert_error("train_micro_batch_size_per_gpu", expected);
 	run(&c, 2, selective - 1);
-	snprintf(expected, sizeof(expected), "available; with activation_checkpointing full %lld",
-		(long long)full);
+	snprintf(expected, sizeof(expected), "; with activation_checkpointing full %.1f MB",
+		(double)full / 1e6);
 	assert_error("train_micro_batch_size_per_gpu", expected);
 	run(&c, 2, full - 1);
-	assert_error("train_micro_batch_size_per_gpu", "available");
+	assert_error("model", "available");
 	assert_null(strstr(message_of(0), "activation_checkpointing"));
 	c.recompute = SPEC_RECOMPUTE_FULL;
 	run(&c, 2, full - 1);
-	assert_error("train_micro_batch_size_per_gpu", "available");
+	assert_error("model", "available");
 	assert_null(strstr(message_of(0), "activation_checkpointing"));
 	run(&c, 2, full);
 	assert_int_equal(json_array_size(errors), 0);
+}
+
+/* What no batch makes fit is not put to the batch; who shares the memory needs fewer. */
+static void test_a_model_that_does_not_fit(void **state)
+{
+	struct spec_config c = config();
+	int64_t arena;
+
+	(void)state;
+	c.zero_stage = 0;
+	run(&c, 2, 0);
+	arena = number("memory", "parameters_bytes");
+	run(&c, 2, 8 * arena - 2);
+	assert_error("model",
+		" MB a rank with any batch; fewer gpus, zero_optimization.stage 1 or a smaller "
+		"model takes less");
+	assert_non_null(strstr(message_of(0), "; largest of a rank: Adam's moments, "));
+	c.zero_stage = 1;
+	run(&c, 2, 6 * arena - 2);
+	assert_error("model", " with any batch; fewer gpus or a smaller model takes less");
+	c.gpus = 1;
+	c.batch = 4;
+	c.micro_batch = 1;
+	run(&c, 2, 1000000);
+	assert_error("model", " a rank with any batch; a smaller model takes less");
+	c.micro_batch = 100;
+	c.recompute = SPEC_RECOMPUTE_FULL;
+	c.seq_len = 256;
+	write_tokens(100 * 256 + 1, 7);
+	run(&c, 2, 5 * arena);
+	assert_error("train_micro_batch_size_per_gpu",
+		" MB; a smaller train_micro_batch_size_per_gpu takes less");
+	c.micro_batch = 1;
+	c.seq_len = 100 * 256;
+	run(&c, 2, 5 * arena);
+	assert_error("seq_len", " MB; a smaller seq_len takes less");
+}
+
+/* Made-up data has no file: the key is its own, once for training and validation. */
+static void test_too_few_made_up_tokens(void **state)
+{
+	struct spec_config c = config();
+
+	(void)state;
+	c.data_kind = SPEC_DATA_SYNTHETIC;
+	c.data_synthetic_tokens = 64;
+	c.data_train[0] = '\0';
+	c.validation_steps = 1;
+	run(&c, 2, 0);
+	assert_error("data.synthetic_tokens", "64 tokens, 65 needed (2 ranks x 2 x 16 + 1)");
 }
 
 static void test_what_the_engine_cannot_do(void **state)
@@ -458,17 +511,38 @@ static void test_epochs(void **state)
 	assert_int_equal(left_over, 0);
 }
 
-static void run_cuda(const struct spec_config *c)
+static void run_cuda(const struct spec_config *c, int64_t memory)
 {
 	struct check_options options = {
 		.config = c,
 		.backend = "cuda",
+		.memory_total_bytes = memory,
 		.world = 2,
 	};
 
 	json_decref(errors);
 	json_decref(check);
 	assert_int_equal(check_run(&options, &errors, &check), 0);
+}
+
+/* Each rank has its own memory: fewer ranks make no room. */
+static void test_a_model_too_large_for_a_gpu(void **state)
+{
+	struct spec_config c = config();
+	int64_t arena;
+
+	(void)state;
+	c.grad_dtype = SPEC_FP32;
+	c.zero_stage = 0;
+	run_cuda(&c, 0);
+	arena = number("memory", "parameters_bytes");
+	run_cuda(&c, 4 * arena - 2);
+	assert_error("model",
+		" with any batch; zero_optimization.stage 1 or a smaller model takes less");
+	assert_non_null(strstr(message_of(0), " MB planned (by each rank), "));
+	c.zero_stage = 1;
+	run_cuda(&c, 3 * arena - 2);
+	assert_error("model", " with any batch; a smaller model takes less");
 }
 
 static void test_cuda_engine(void **state)
@@ -481,7 +555,7 @@ static void test_cuda_engine(void **state)
 	c.grad_dtype = SPEC_FP32;
 	for (int i = 0; i < 2; i++) {
 		c.precision = wide[i];
-		run_cuda(&c);
+		run_cuda(&c, 0);
 		assert_int_equal(json_array_size(errors), 0);
 		assert_int_equal(number("memory", "master_bytes"), 0);
 		/* each rank has a device of its own */
@@ -491,12 +565,12 @@ static void test_cuda_engine(void **state)
 	for (int i = 0; i < 2; i++) {
 		c.precision = narrow[i];
 		c.grad_dtype = c.precision;
-		run_cuda(&c);
+		run_cuda(&c, 0);
 		assert_int_equal(json_array_size(errors), 0);
 		assert_int_equal(
 			number("memory", "master_bytes"), number("memory", "moment_m_bytes"));
 		c.grad_dtype = SPEC_FP32;
-		run_cuda(&c);
+		run_cuda(&c, 0);
 		assert_error("grad_dtype", "not in fp32");
 	}
 }
@@ -522,6 +596,9 @@ int main(void)
 		WITH_FILE(test_memory_of_accumulation),
 		WITH_FILE(test_sizes_beyond_32_bits),
 		WITH_FILE(test_tight_memory_is_a_warning),
+		WITH_FILE(test_a_model_that_does_not_fit),
+		WITH_FILE(test_a_model_too_large_for_a_gpu),
+		WITH_FILE(test_too_few_made_up_tokens),
 		WITH_FILE(test_what_would_fit_is_named),
 		WITH_FILE(test_what_the_engine_cannot_do),
 		WITH_FILE(test_plan_refused),
