@@ -270,7 +270,10 @@ static int refused(struct ctl *ctl, const struct arguments *args,
 	/* of a store that cannot be written the message itself says it */
 	if (sent && certain && e->code != PROTOCOL_STORE) {
 		memcpy(why, e->message, sizeof(why));
-		ctl_error_set(e, e->exit, "%.700s\nthe run is not queued", why);
+		ctl_error_set(e, e->exit, "%.700s\nthe run is not queued%s", why,
+			e->code == PROTOCOL_INTERNAL
+				? "; what gpt2d and its engines said: gpt2ctl logs"
+				: "");
 	}
 	if (e->exit != CTL_USAGE || json_array_size(rows) == 0)
 		return ctl_fail(ctl, e);

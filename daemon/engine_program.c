@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/paths.h"
@@ -65,11 +66,16 @@ static int given(
 	const struct settings *s, struct engine_program *p, char *error, size_t error_bytes)
 {
 	int rc = paths_absolute(s->engine, "engine", p->path, sizeof(p->path), error, error_bytes);
+	struct stat st;
 
-	if (rc == 0 && access(p->path, X_OK) < 0) {
+	if (rc < 0)
+		return rc;
+	if (stat(p->path, &st) < 0 || access(p->path, X_OK) < 0)
 		rc = -errno;
+	else if (S_ISDIR(st.st_mode))
+		rc = -EISDIR;
+	if (rc < 0)
 		snprintf(error, error_bytes, "engine: %s: %s", p->path, strerror(-rc));
-	}
 	return rc;
 }
 

@@ -322,7 +322,8 @@ def test_options():
             (("--verbose=1",), "--verbose: takes no value"),
             (("--data-roots", "a"), 'data_roots: "a": an absolute path is expected'),
             (("x",), "x: an option (--name) is expected"),
-            (("--engine", "/nowhere/engine"), "engine: /nowhere/engine: No such file or directory")):
+            (("--engine", "/nowhere/engine"), "engine: /nowhere/engine: No such file or directory"),
+            (("--engine", "/tmp"), "engine: /tmp: Is a directory")):
         refused = run(*arguments)
         assert refused.returncode == 2 and refused.stderr.startswith("gpt2d: " + says), refused.stderr
 

@@ -109,7 +109,7 @@ def test_submit_says_once_that_nothing_is_queued(spec, path, code, data, message
 
     with FakeDaemon(path, submit=refuse):
         result, as_json = ctl("submit", spec, path=path), ctl("submit", spec, "--json", path=path)
-    assert result.returncode == 1 and result.stderr == f"gpt2ctl: {message}\n" + adds * "the run is not queued\n"
+    assert result.returncode == 1 and result.stderr == f"gpt2ctl: {message}\n" + adds * "the run is not queued; what gpt2d and its engines said: gpt2ctl logs\n"
     assert one_object(as_json.stdout)["error"]["code"] == code and one_object(as_json.stdout)["error"]["data"] == data
 
 
