@@ -1,5 +1,6 @@
 /* The command line, and what comes over what. */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -111,6 +112,20 @@ static int take_letters(struct words *w, const char *word)
 	return 0;
 }
 
+/* A path of a list is made absolute here: in the file it has to be so. */
+static int set_option(struct words *w, const struct settings_row *row, const char *value)
+{
+	char full[PATH_MAX];
+
+	if (row->type == SETTING_LIST && value[0] != '/') {
+		if (paths_absolute(value, row->name, full, sizeof(full), w->error,
+			    sizeof(w->error)) < 0)
+			return -EINVAL;
+		value = full;
+	}
+	return settings_set_row(w->s, row, value, w->error, sizeof(w->error));
+}
+
 /* --NAME VALUE and --NAME=VALUE; name is cut off. */
 static int take_long(struct words *w, const char *word)
 {
@@ -143,7 +158,7 @@ static int take_long(struct words *w, const char *word)
 	if (row->type == SETTING_LIST && w->s->source[i] != BY_OPTION)
 		settings_clear_row(w->s, row); /* the options replace those of the file */
 	w->s->source[i] = BY_OPTION;
-	if (settings_set_row(w->s, row, value, w->error, sizeof(w->error)) < 0) {
+	if (set_option(w, row, value) < 0) {
 		fprintf(w->errors, "%s\n", w->error);
 		w->wrong = true;
 	}
