@@ -22,6 +22,12 @@ def daemon(tmp_path):
         yield d
 
 
+def test_the_script_is_printed_with_json_too():
+    plain, json = ctl("completion", "bash"), ctl("completion", "bash", "--json")
+    assert plain.returncode == json.returncode == 0 and plain.stdout == json.stdout != ""
+    assert ".Ic completion\nprints its script.\n" in (CTL.parent / "gpt2ctl.1").read_text()
+
+
 def words(*line, path=None):
     result = ctl("completion", "--words", "--", *line, path=path)
     assert result.returncode == 0 and result.stderr == ""

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from fake_daemon import FakeDaemon, run_object
-from helpers import PATIENCE_S, spec, wait_for
+from helpers import BUILD, PATIENCE_S, spec, wait_for
 from test_ctl_daemon import CTL, ctl, environment, one_object, started, submit
 from test_schemas import lines
 
@@ -176,9 +176,14 @@ def test_cancel_of_several(daemon):
         result = ctl(d, "cancel", runs[1], 99, runs[0])
         assert result.returncode == 7 and "run 99: no such run" in result.stderr
         assert f"run {runs[1]} is cancelled" in result.stdout
-        rows = lines(ctl(d, "cancel", runs[1], 99, "--json"))[0]
+        result = ctl(d, "cancel", runs[1], 99, "--json")
+        assert result.stderr == ""
+        rows = one_object(result)
         assert rows["exit"] == 7 and [row["exit"] for row in rows["runs"]] == [0, 7]
         assert rows["runs"][0]["already"] and "no such run" in rows["runs"][1]["error"]
+        result = ctl(d, "wait", 99, "--json")
+        assert result.stderr == "" and "no such run" in one_object(result)["runs"][0]["error"]
+        assert ".Ic wait\nand\n.Ic cancel\ntell what is wrong" in (BUILD / "ctl" / "gpt2ctl.1").read_text()
         assert ctl(d, "wait", runs[2]).returncode == 0
 
 
