@@ -276,7 +276,8 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 			"tokens and epochs. Arms must do the same work."},
 	[SPEC_KEY_OPTIMIZER_STEPS] = {"work.optimizer_steps", INTS(1, INT64_C(1) << 40),
 		IN_CONFIG(optimizer_steps), LEADS(SPEC_GROUP_WORK), .omit_empty = true,
-		.help = "Parameter updates."},
+		.help = "Parameter updates. However the work is given, the times of at most "
+			"44739242 / (gpus + 2) of them are kept, and more are refused."},
 	[SPEC_KEY_MICRO_STEPS] = {"work.micro_steps", INTS(1, INT64_C(1) << 40),
 		IN_CONFIG(work_micro_steps), LEADS(SPEC_GROUP_WORK), .omit_empty = true,
 		.help = "Passes, as the max_train_steps of older harnesses counts; a multiple of "

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "engine/check.h"
+#include "proto/spec_table.h"
 #include "tests/unit/gpt2_shape.h"
 
 static char path[64];
@@ -160,6 +161,7 @@ static void test_all_well(void **state)
 
 static void test_more_steps_than_times_are_kept(void **state)
 {
+	const char *help = strstr(spec_table[SPEC_KEY_OPTIMIZER_STEPS].help, "at most ");
 	struct spec_config c = config();
 
 	(void)state;
@@ -169,6 +171,8 @@ static void test_more_steps_than_times_are_kept(void **state)
 	c.optimizer_steps = 11184810;
 	run(&c, 2, INT64_C(1) << 33);
 	assert_int_equal(json_array_size(errors), 0);
+	assert_non_null(help);
+	assert_int_equal(strtoll(help + strlen("at most "), NULL, 10) / (2 + 2), 11184810);
 }
 
 static void test_memory_adds_up(void **state)
