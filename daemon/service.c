@@ -14,6 +14,7 @@
 #include "daemon/gate.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
+#include "daemon/own_files.h"
 #include "daemon/queue.h"
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
@@ -160,17 +161,34 @@ static void reread(struct daemon *d)
 	free(errors);
 }
 
-void service_reload(struct daemon *d)
+/* The name may have become one of another file. */
+static void reopen_log(const struct settings *s)
 {
+	const char *own = NULL;
 	int rc;
 
-	notify_send("RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_mono_ns() / 1000);
+	if (s->log_file != NULL && strcmp(s->log_file, "stderr") != 0 &&
+		strcmp(s->log_file, "journal") != 0)
+		own = own_files_find(s, s->log_file);
+	if (own != NULL) {
+		log_write(LOG_WARNING,
+			"log_file: %s: is in the place of a file of gpt2d's own (%s): it goes on "
+			"where it was",
+			s->log_file, own);
+		return;
+	}
 	rc = log_reopen();
 	if (rc < 0)
-		log_write(LOG_ERROR, "log_file: %s: %s: it goes on where it was",
-			d->settings->log_file, log_error_text(rc));
+		log_write(LOG_ERROR, "log_file: %s: %s: it goes on where it was", s->log_file,
+			log_error_text(rc));
 	else
 		log_write(LOG_INFO, "SIGHUP: the log is open");
+}
+
+void service_reload(struct daemon *d)
+{
+	notify_send("RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_mono_ns() / 1000);
+	reopen_log(d->settings);
 	reread(d);
 	notify_send("READY=1");
 }
