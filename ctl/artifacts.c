@@ -86,6 +86,8 @@ static int run(struct ctl *ctl, const struct arguments *args)
 
 	if (!exit && !dir && arguments_has(args, "force"))
 		exit = ctl_error_set(&e, CTL_USAGE, "--force: goes with --copy");
+	if (!exit && dir && !*dir)
+		exit = ctl_error_set(&e, CTL_USAGE, "--copy: a folder is needed");
 	if (!exit)
 		exit = client_open(ctl, &c, &e);
 	if (!exit)

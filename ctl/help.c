@@ -159,6 +159,12 @@ static int run(struct ctl *ctl, const struct arguments *args)
 				near ? "?" : "");
 			return ctl_fail(ctl, &e);
 		}
+		if (used < args->n_words) {
+			ctl_error_set(&e, CTL_USAGE,
+				"help: %s: one argument too many; see: gpt2ctl help help",
+				args->words[used]);
+			return ctl_fail(ctl, &e);
+		}
 	}
 	help_print(ctl, verb);
 	return CTL_OK;

@@ -14,7 +14,8 @@ int64_t request_integer(const json_t *params, const char *key, int64_t standard)
 
 void request_no_run(struct client *client, int64_t id)
 {
-	client_refuse(client, PROTOCOL_NO_SUCH_RUN, NULL, "run %lld: no such run", (long long)id);
+	client_refuse(client, PROTOCOL_NO_SUCH_RUN, NULL,
+		"run %lld: no such run; see: gpt2ctl list", (long long)id);
 }
 
 void request_not_owner(struct client *client, int64_t id)

@@ -19,6 +19,8 @@ from fake_daemon import FakeDaemon, Refused, run_object
     (["data"], "did you mean data prepare?"),
     (["show"], "ID needed"),
     (["show", "1", "2"], "too many"),
+    (["help", "show", "extra"], "help: extra: one argument too many; see: gpt2ctl help help"),
+    (["artifacts", "1", "--copy", ""], "--copy: a folder is needed"),
     (["show", "abc"], "not a run's id"),
     (["show", "0"], "not a run's id"),
     (["show", " 1"], " 1: not a run's id"),

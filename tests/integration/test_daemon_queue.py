@@ -75,7 +75,7 @@ def test_priority_is_refused_where_it_means_nothing(daemon):
         waits = c.submit(spec("waits"))
         assert "is running" in refused(c.call, "priority", id=run, priority=1).message
         error = refused(c.call, "priority", id=99, priority=1)
-        assert error.code == -32003 and error.message == "run 99: no such run"
+        assert error.code == -32003 and error.message == "run 99: no such run; see: gpt2ctl list"
         for value in (101, -101, 1 << 40):
             assert "-100 to 100" in refused(c.call, "priority", id=waits, priority=value).message
             assert "-100 to 100" in refused(c.call, "submit", spec=spec(), priority=value).message
