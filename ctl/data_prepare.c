@@ -35,6 +35,7 @@ struct preparation {
 	const struct tokenizer *tokenizer;
 	bool headed;
 	double val_fraction; /* 0: one file */
+	int64_t n_tokens;    /* of both files, set when they are split */
 	char *out_path, *val_path;
 	struct token_file out, val;
 	int64_t largest; /* token id seen, -1: none */
@@ -73,6 +74,10 @@ static int settings(struct preparation *p, const struct arguments *args, struct 
 	p->headed = strcmp(format, "headed") == 0;
 	if (!out || !*out)
 		return ctl_error_set(e, CTL_USAGE, "data prepare: --output OUT is needed");
+	if (strcmp(out, "-") == 0)
+		return ctl_error_set(e, CTL_USAGE,
+			"--output: -: a file is needed, standard output is none; ./- is one of "
+			"that name");
 	p->val_fraction = arguments_real(args, "val-fraction", 0.0);
 	p->out_path = p->val_fraction > 0.0 ? suffixed(out, "_train") : strdup(out);
 	p->val_path = p->val_fraction > 0.0 ? suffixed(out, "_val") : NULL;
@@ -161,10 +166,15 @@ static int read_input(struct preparation *p, const char *name, struct ctl_error 
 }
 
 /* A training sequence needs a token and the one after it. */
-static int check_tokens(const char *path, int64_t n, struct ctl_error *e)
+static int check_tokens(
+	const struct preparation *p, const char *path, int64_t n, struct ctl_error *e)
 {
 	if (n >= 2)
 		return 0;
+	if (p->val_fraction > 0.0)
+		return ctl_error_set(e, CTL_USAGE,
+			"--val-fraction: %g of %lld tokens: %s: %lld tokens, at least 2 needed",
+			p->val_fraction, (long long)p->n_tokens, path, (long long)n);
 	return ctl_error_set(
 		e, CTL_USAGE, "%s: %lld tokens, at least 2 needed", path, (long long)n);
 }
@@ -173,7 +183,8 @@ static int split(struct preparation *p, struct ctl_error *e)
 {
 	const int64_t n_val = (int64_t)((double)p->out.n_tokens * p->val_fraction);
 
-	if (check_tokens(p->val_path, n_val, e) != 0)
+	p->n_tokens = p->out.n_tokens;
+	if (check_tokens(p, p->val_path, n_val, e) != 0)
 		return e->exit;
 	if (token_file_create(&p->val, p->val_path, p->headed, e) != 0)
 		return e->exit;
@@ -195,7 +206,7 @@ static int write_files(struct preparation *p, json_t *files, struct ctl_error *e
 
 	if (two && split(p, e) != 0)
 		return e->exit;
-	if (check_tokens(p->out_path, p->out.n_tokens, e) != 0)
+	if (check_tokens(p, p->out_path, p->out.n_tokens, e) != 0)
 		return e->exit;
 	json_array_append_new(files, file_row("train", &p->out));
 	if (two)

@@ -104,7 +104,7 @@ void settings_unknown(const char *name, bool option, char *error, size_t error_b
 	for (size_t i = 0; option && i < sizeof(others) / sizeof(others[0]); i++)
 		names[n++] = others[i];
 	nearest = suggest_nearest(name, names, n);
-	snprintf(error, error_bytes, "%.64s: no such setting%s%s%s", name,
+	snprintf(error, error_bytes, "%s%.64s: no such setting%s%s%s", option ? "--" : "", name,
 		nearest ? ", the nearest is \"" : "; gpt2d --help lists them",
 		nearest ? nearest : "", nearest ? "\"" : "");
 }

@@ -123,7 +123,7 @@ def test_words_that_mean_nothing(tmp_path):
             (("--json",), "--json: goes with --check"), (("-n", "--json"), "--json: goes with --check"),
             (("-nx",), "-x: no such option; gpt2d --help lists them"), (("-c",), "-c: a value is expected"),
             (("--config=",), "--config: a value is expected"), (("--ranks=",), "--ranks: a value is expected"),
-            (("--socket_group", "x"), 'socket_group: no such setting, the nearest is "socket-group"'),
+            (("--socket_group", "x"), '--socket_group: no such setting, the nearest is "socket-group"'),
             (("--check", "--json", "-n"), "--check: does not go with -n"), (("-n", "--check"), "--check: does not go with -n"),
             (("--",), "--: an option (--name) is expected"), (("--check=1",), "--check: takes no value")):
         refused = run(*words)
@@ -324,7 +324,7 @@ def test_options():
     assert shown.returncode == 0 and "--alive-timeout  2s to 86400s" in shown.stdout
     assert run("--version").stdout.startswith("gpt2d 0.1.0 (")
     for arguments, says in (
-            (("--rank", "2"), 'rank: no such setting, the nearest is "ranks"'),
+            (("--rank", "2"), '--rank: no such setting, the nearest is "ranks"'),
             (("--ranks", "0"), 'ranks: "0", an integer from 1 to 1024 is expected'),
             (("--threads", "1025"), 'threads: "1025", an integer from 0 to 1024 is expected'),
             (("--ranks", "2x"), 'ranks: "2x", an integer'),
