@@ -59,7 +59,7 @@ def test_the_plan_knows_it(daemon, group):
         large = spec(model="gpt2", seq_len=256)
         with pytest.raises(RpcError) as refused:
             c.call("dry-run", spec=large)
-        assert f"{LIMIT} available (by {file})" in json.dumps(refused.value.data)
+        assert f"{LIMIT / 1e6:.0f} MB available (by {file})" in json.dumps(refused.value.data)
         memory = c.call("dry-run", spec=spec())["arms"][0]["check"]["memory"]
         assert memory["available_bytes"] == LIMIT and 0 < memory["free_bytes"] < LIMIT
         assert c.call("status")["host"]["memory_limit_bytes"] == LIMIT
