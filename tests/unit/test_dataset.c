@@ -14,7 +14,6 @@
 #include <cmocka.h>
 
 #include "engine/dataset.h"
-#include "engine/shuffle.h"
 
 static char error[2 * SPEC_PATH_MAX];
 static char path[64];
@@ -405,57 +404,6 @@ static void test_file_changed_under_a_run(void **state)
 
 /* ---- order ---- */
 
-static void test_permutation(void **state)
-{
-	static bool seen[2000];
-	int64_t n, i;
-	uint64_t epoch;
-
-	(void)state;
-	for (n = 1; n <= 2000; n++) {
-		for (epoch = 0; epoch < 2; epoch++) {
-			memset(seen, 0, sizeof(seen));
-			for (i = 0; i < n; i++) {
-				int64_t to = shuffle_index(42, epoch, i, n);
-
-				assert_true(to >= 0 && to < n);
-				assert_false(seen[to]);
-				seen[to] = true;
-			}
-		}
-	}
-}
-
-static void test_permutations_differ(void **state)
-{
-	int64_t n = 1000;
-	int64_t same_epoch = 0, same_seed = 0, fixed = 0, i;
-
-	(void)state;
-	for (i = 0; i < n; i++) {
-		same_epoch += shuffle_index(42, 0, i, n) == shuffle_index(42, 1, i, n);
-		same_seed += shuffle_index(42, 0, i, n) == shuffle_index(43, 0, i, n);
-		fixed += shuffle_index(42, 0, i, n) == i;
-	}
-	/* two random permutations agree in one place on average */
-	assert_true(same_epoch < 10);
-	assert_true(same_seed < 10);
-	assert_true(fixed < 10);
-}
-
-static void test_permutation_of_a_large_domain(void **state)
-{
-	int64_t n = INT64_C(1) << 62;
-	int64_t i;
-
-	(void)state;
-	for (i = 0; i < 1000; i++) {
-		int64_t to = shuffle_index(1, 1, n - 1 - i, n);
-
-		assert_true(to >= 0 && to < n);
-	}
-}
-
 /* B7: one epoch over the ranks visits each sequence once, whatever the world and the micro-batch */
 static void test_epoch_over_ranks(void **state)
 {
@@ -591,9 +539,6 @@ int main(void)
 		WITH_FILE(test_read_checks_the_vocabulary),
 		WITH_FILE(test_rows),
 		WITH_FILE(test_file_changed_under_a_run),
-		cmocka_unit_test(test_permutation),
-		cmocka_unit_test(test_permutations_differ),
-		cmocka_unit_test(test_permutation_of_a_large_domain),
 		WITH_FILE(test_epoch_over_ranks),
 		WITH_FILE(test_validation_keeps_the_order),
 		cmocka_unit_test(test_synthetic),
