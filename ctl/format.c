@@ -7,6 +7,7 @@
 
 #include "ctl/term.h"
 #include "proto/duration.h"
+#include "proto/size.h"
 
 static const int64_t EXACT = INT64_C(1) << 53;
 
@@ -60,14 +61,7 @@ char *format_count(int64_t value, char out[FORMAT_BYTES])
 
 char *format_size(int64_t bytes, char out[FORMAT_BYTES])
 {
-	size_t n = strlen(format_si((double)bytes, out));
-
-	if (n + 3 > FORMAT_BYTES)
-		return out;
-	if (n > 0 && out[n - 1] <= '9')
-		out[n++] = ' ';
-	memcpy(out + n, "B", 2);
-	return out;
+	return size_text(bytes, out);
 }
 
 char *format_duration(double seconds, char out[FORMAT_BYTES])

@@ -1,6 +1,6 @@
 /*
- * check_memory.h: the words for a plan that needs more memory than there is. Sizes are told as
- * gpt2ctl tells those of the plan, and parts under the plan's names.
+ * check_memory.h: the words for a plan that needs more memory than there is. Parts have the
+ * names that gpt2ctl prints in its plan.
  */
 #ifndef GPT2D_CHECK_MEMORY_H
 #define GPT2D_CHECK_MEMORY_H

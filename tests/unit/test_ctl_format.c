@@ -38,7 +38,11 @@ static void test_count_and_size(void **state)
 	assert_string_equal(format_count(INT64_MIN, out), "-9,223,372,036,854,775,808");
 	assert_string_equal(format_size(0, out), "0 B");
 	assert_string_equal(format_size(999, out), "999 B");
+	assert_string_equal(format_size(999499, out), "999 kB");
+	assert_string_equal(format_size(999500, out), "1.00 MB");
 	assert_string_equal(format_size(40000000, out), "40.0 MB");
+	assert_string_equal(format_size(-40000000, out), "-40.0 MB");
+	assert_string_equal(format_size(INT64_MAX, out), "9.22 EB");
 }
 
 static void test_duration(void **state)
