@@ -189,9 +189,12 @@ static void write_line(
 	enum log_source source, enum log_level level, const char *format, va_list args)
 {
 	char line[LOG_LINE_BYTES], at[CLOCK_TEXT_BYTES];
-	int64_t now = clock_utc_ns();
+	int64_t now;
 	size_t n, start;
 
+	if (level < log_state.least)
+		return;
+	now = clock_utc_ns();
 	clock_text(now, at);
 	n = (size_t)snprintf(line, sizeof(line), "%s %s ", at, level_names[level]);
 	start = n;
@@ -218,8 +221,6 @@ void log_write(enum log_level level, const char *format, ...)
 {
 	va_list args;
 
-	if (level < log_state.least)
-		return;
 	va_start(args, format);
 	write_line(LOG_OWN, level, format, args);
 	va_end(args);
@@ -229,8 +230,6 @@ void log_write_engine(enum log_level level, const char *format, ...)
 {
 	va_list args;
 
-	if (level < log_state.least)
-		return;
 	va_start(args, format);
 	write_line(LOG_ENGINE, level, format, args);
 	va_end(args);
