@@ -1,5 +1,6 @@
 """gpt2ctl where gpt2d does not answer: stopped, hung, or without its socket."""
 
+import contextlib
 import fcntl
 import os
 import re
@@ -96,8 +97,9 @@ def test_a_reply_that_takes_long(path, spec):
     assert (process.returncode, out, rest) == (0, "1\n", "")
 
 
-def test_a_cancel_that_waits_for_a_step(path):
-    """What it waits for is said, and how long that may take."""
+@contextlib.contextmanager
+def cancelling(path):
+    """A cancel that is answered when the event says so, of a daemon with a cancel_timeout of 600 s."""
     end = threading.Event()
     late = lambda params, connection: end.wait(PATIENCE_S) and {"id": 1, "state": "cancelled", "already": False}
     with FakeDaemon(path, cancel=late) as daemon:
@@ -105,9 +107,15 @@ def test_a_cancel_that_waits_for_a_step(path):
         daemon.methods["hello"] = lambda params, connection: {**hello(params, connection), "cancel_timeout_s": 600}
         with subprocess.Popen([CTL, "cancel", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                 env=environment(daemon.path)) as process:
-            line = process.stderr.readline()
-            end.set()
-            _, rest = process.communicate(timeout=PATIENCE_S)
+            yield process, end
+
+
+def test_a_cancel_that_waits_for_a_step(path):
+    """What it waits for is said, and how long that may take."""
+    with cancelling(path) as (process, end):
+        line = process.stderr.readline()
+        end.set()
+        _, rest = process.communicate(timeout=PATIENCE_S)
     assert line == ("gpt2ctl: run 1 is being cancelled: the step in progress ends first, or its engines are killed after 600 s "
         "(cancel_timeout)\n")
     assert (process.returncode, rest) == (0, "")
@@ -115,17 +123,11 @@ def test_a_cancel_that_waits_for_a_step(path):
 
 def test_a_cancel_waits_longer_than_for_other_answers(path):
     """By cancel_timeout: it does not give up after the 30 s in which everything else is answered."""
-    end = threading.Event()
-    late = lambda params, connection: end.wait(PATIENCE_S) and {"id": 1, "state": "cancelled", "already": False}
-    with FakeDaemon(path, cancel=late) as daemon:
-        hello = daemon.hello
-        daemon.methods["hello"] = lambda params, connection: {**hello(params, connection), "cancel_timeout_s": 600}
-        with subprocess.Popen([CTL, "cancel", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                env=environment(daemon.path)) as process:
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(timeout=32)
-            end.set()
-            process.communicate(timeout=PATIENCE_S)
+    with cancelling(path) as (process, end):
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=32)
+        end.set()
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
 
 
