@@ -234,7 +234,8 @@ static void add_up(const struct checking *k, struct check_needed *n)
 	n->total = 2 * n->arena + n->master + 2 * n->moment + n->activations + n->logits +
 		n->batch + n->scratch + n->branch + k->options->comm_bytes +
 		k->options->context_bytes + k->options->tuning_bytes;
-	n->ranks = k->backend && k->backend->shared_memory ? c->gpus : 1;
+	n->together = k->backend && k->backend->shared_memory && c->gpus > 1;
+	n->ranks = n->together ? c->gpus : 1;
 }
 
 static json_t *pack_memory(const struct checking *k, const struct check_needed *n)

@@ -26,26 +26,44 @@ static const char *say_what_fits(const struct check_needed *n, int64_t limit, ch
 	return out;
 }
 
-/* Of which ranks that is; on a device also what of it is no buffer of the run. */
+/* What of the plan is no buffer of the run; empty when nothing is. */
+static const char *say_beside(const struct check_options *o, char out[128])
+{
+	const struct {
+		const char *name;
+		int64_t bytes;
+	} part[] = {
+		{"context", o->context_bytes},
+		{"communication", o->comm_bytes},
+		{"choosing algorithms", o->tuning_bytes},
+	};
+	char size[SIZE_BYTES];
+
+	out[0] = '\0';
+	for (size_t i = 0; i < sizeof(part) / sizeof(part[0]); i++)
+		if (part[i].bytes > 0)
+			snprintf(out + strlen(out), 128 - strlen(out), "%s%s %s",
+				out[0] ? ", " : "", part[i].name, size_text(part[i].bytes, size));
+	return out;
+}
+
+/* Of which ranks that is, and what of it is no buffer. */
 static const char *say_planned(
 	const struct check_options *o, const struct check_needed *n, char out[256])
 {
-	char planned[SIZE_BYTES], total[SIZE_BYTES], beside[3][SIZE_BYTES];
-	char ranks[64] = "", parts[128] = "";
-	bool each = n->ranks > 1, some = o->context_bytes + o->tuning_bytes > 0;
+	char planned[SIZE_BYTES], total[SIZE_BYTES];
+	char ranks[64] = "", beside[128];
+	bool some = say_beside(o, beside)[0] != '\0';
 
-	if (each)
+	if (n->ranks > 1)
 		snprintf(ranks, sizeof(ranks), "%" PRId64 " ranks x %s%s", n->ranks,
 			size_text(n->total, total), some ? ", each with " : "");
 	else if (o->config->gpus > 1)
 		snprintf(ranks, sizeof(ranks), "by each rank%s", some ? ", with " : "");
-	if (some)
-		snprintf(parts, sizeof(parts),
-			"context %s, communication %s, choosing algorithms %s",
-			size_text(o->context_bytes, beside[0]), size_text(o->comm_bytes, beside[1]),
-			size_text(o->tuning_bytes, beside[2]));
-	snprintf(out, 256, ranks[0] || some ? "%s planned (%s%s)" : "%s planned%s%s",
-		size_text(n->planned, planned), ranks, parts);
+	else if (some)
+		snprintf(ranks, sizeof(ranks), "with ");
+	snprintf(out, 256, ranks[0] ? "%s planned (%s%s)" : "%s planned%s%s",
+		size_text(n->planned, planned), ranks, beside);
 	return out;
 }
 
@@ -81,21 +99,20 @@ static bool say_largest(const struct check_options *o, const struct check_needed
 	return part[largest].of_batch;
 }
 
-const char *check_memory_refusal(
-	const struct check_options *o, const struct check_needed *n, char *out, size_t out_bytes)
+/* The largest part and what takes less than the limit; the key of what has to change. */
+static const char *say_cure(
+	const struct check_options *o, const struct check_needed *n, int64_t limit, char out[320])
 {
 	const struct spec_config *c = o->config;
-	const bool limited = o->memory_limit != NULL, stage_0 = c->zero_stage == 0 && c->gpus > 1;
+	const bool stage_0 = c->zero_stage == 0 && c->gpus > 1;
 	const char *key = "model";
-	char fits[96], planned[256], largest[96], next[200];
-	char available[SIZE_BYTES], more[SIZE_BYTES], rest[SIZE_BYTES];
+	char fits[96], largest[96], next[200] = "", rest[SIZE_BYTES];
 	/* parameters and what goes with them: no batch makes that smaller */
 	int64_t fixed = 2 * n->arena + n->master + 2 * n->moment;
 	bool of_batch = say_largest(o, n, largest);
 
-	say_what_fits(n, o->memory_total_bytes, fits);
-	next[0] = '\0';
-	if (fixed > o->memory_total_bytes / n->ranks)
+	say_what_fits(n, limit, fits);
+	if (fixed > limit / n->ranks)
 		snprintf(next, sizeof(next), "; %s a rank with any batch", size_text(fixed, rest));
 	else if ((of_batch || fits[0]) && c->micro_batch > 1)
 		key = "train_micro_batch_size_per_gpu";
@@ -108,13 +125,37 @@ const char *check_memory_refusal(
 	else
 		snprintf(next + strlen(next), sizeof(next) - strlen(next),
 			"; %s%sa smaller model takes less",
-			n->ranks > 1 ? stage_0 ? "fewer gpus, " : "fewer gpus or " : "",
+			n->together ? stage_0 ? "fewer gpus, " : "fewer gpus or " : "",
 			stage_0 ? "zero_optimization.stage 1 or " : "");
-	snprintf(out, out_bytes, "memory: %s, %s available%s%s%s: %s more%s%s",
+	snprintf(out, 320, "%s%s", largest, next);
+	return key;
+}
+
+const char *check_memory_refusal(
+	const struct check_options *o, const struct check_needed *n, char *out, size_t out_bytes)
+{
+	const bool limited = o->memory_limit != NULL;
+	char planned[256], available[SIZE_BYTES], more[SIZE_BYTES], cure[320];
+	const char *key = say_cure(o, n, o->memory_total_bytes, cure);
+
+	snprintf(out, out_bytes, "memory: %s, %s available%s%s%s: %s more%s",
 		say_planned(o, n, planned), size_text(o->memory_total_bytes, available),
 		limited ? " (by " : "", limited ? o->memory_limit : "", limited ? ")" : "",
-		size_text(n->planned - o->memory_total_bytes, more), largest, next);
+		size_text(n->planned - o->memory_total_bytes, more), cure);
 	return key;
+}
+
+void check_memory_none_left(const struct check_options *o, const struct check_needed *n,
+	int64_t held_bytes, const char *others, char *out, size_t out_bytes)
+{
+	const int64_t limit = held_bytes + o->memory_free_bytes;
+	char planned[256], free[SIZE_BYTES], held[SIZE_BYTES], more[SIZE_BYTES], cure[320];
+
+	say_cure(o, n, limit, cure);
+	snprintf(out, out_bytes, "memory: %s, %s%s%s free%s: %s more%s", say_planned(o, n, planned),
+		held_bytes > 0 ? size_text(held_bytes, held) : "",
+		held_bytes > 0 ? " held and " : "", size_text(o->memory_free_bytes, free), others,
+		size_text(n->planned - limit, more), cure);
 }
 
 void check_memory_warning(

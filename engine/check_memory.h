@@ -5,6 +5,7 @@
 #ifndef GPT2D_CHECK_MEMORY_H
 #define GPT2D_CHECK_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,7 +16,8 @@
 struct check_needed {
 	struct activations_shape shape;
 	int64_t arena, master, moment, activations, logits, batch, scratch, branch, total;
-	int64_t ranks;   /* that share the memory */
+	bool together;   /* others of the run's ranks take theirs of the same memory */
+	int64_t ranks;   /* that are counted */
 	int64_t planned; /* by those */
 };
 
@@ -26,6 +28,14 @@ struct check_needed {
  */
 const char *check_memory_refusal(const struct check_options *options,
 	const struct check_needed *needed, char *out, size_t out_bytes);
+
+/*
+ * At a run's start, of one rank (needed's ranks are 1): it holds held_bytes of what is planned and
+ * finds memory_free_bytes beside them, which is too little. others: who else has memory there, put
+ * behind what is free; or "".
+ */
+void check_memory_none_left(const struct check_options *options, const struct check_needed *needed,
+	int64_t held_bytes, const char *others, char *out, size_t out_bytes);
 
 /* Of a plan beyond memory_free_bytes only. */
 void check_memory_warning(const struct check_options *options, const struct check_needed *needed,

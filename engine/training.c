@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/check_memory.h"
 #include "engine/memory_limit.h"
+#include "proto/size.h"
 
 /* of struct step_host, up to where a batch may begin */
 enum { STEP_HOST_BYTES = (sizeof(struct step_host) + 255) / 256 * 256 };
@@ -151,6 +153,7 @@ static int take_host_memory(struct training *t, struct memory *m, char *error, s
 static const char *say_others(const struct training *t, char out[128])
 {
 	struct nvml_sample s;
+	char size[SIZE_BYTES];
 
 	out[0] = '\0';
 	if (!t->warm->gpu_log || !gpu_log_latest(t->warm->gpu_log, &s) || s.others < 0)
@@ -163,8 +166,8 @@ static const char *say_others(const struct training *t, char out[128])
 	else
 		snprintf(out, 128,
 			", other processes that compute on this GPU: %" PRId64 ", process %" PRId64
-			" holds %" PRId64,
-			s.others, s.other_pid, s.other_bytes);
+			" holds %s",
+			s.others, s.other_pid, size_text(s.other_bytes, size));
 	return out;
 }
 
@@ -174,35 +177,42 @@ static int64_t growth_of(const struct training *t, const struct planned *p)
 	return warm_growth(t->warm, p->bytes) + p->tuning_bytes + p->comm_bytes;
 }
 
-/* What is planned and missing, who has it, and the first setting with which nothing would be. */
-static int refuse_memory(struct training *t, struct planned *p, int64_t free_bytes, char *error,
-	size_t error_bytes)
+/* In the words of a check: what is planned and missing, who has it, what takes less. */
+static int refuse_memory(const struct training *t, const struct planned *p, int64_t free_bytes,
+	char *error, size_t error_bytes)
 {
-	int64_t growth = warm_growth(t->warm, p->bytes), planned = 0;
-	const char *enough = NULL;
-	char others[128], tuning[64] = "", comm[64] = "";
+	const int64_t *bytes = p->bytes, *scratch = bytes + WARM_SCRATCH;
+	const struct check_options options = {
+		.config = t->config,
+		.memory_free_bytes = free_bytes,
+		.comm_bytes = p->comm_bytes,
+		.tuning_bytes = p->tuning_bytes,
+	};
+	const int64_t logits = activations_logits_bytes(&t->shape);
+	struct check_needed n = {
+		.shape = t->shape,
+		.arena = bytes[WARM_PARAMS],
+		.master = bytes[WARM_MASTER],
+		.moment = bytes[WARM_MOMENT_M],
+		.activations = bytes[WARM_ACTIVATIONS] - logits,
+		.logits = logits,
+		.batch = bytes[WARM_BATCH],
+		.scratch = scratch[K_SCRATCH_PRODUCTS] + scratch[K_SCRATCH_OPERATION] +
+			scratch[K_SCRATCH_PARTIAL],
+		.branch = scratch[K_SCRATCH_BESIDE_PRODUCTS] + scratch[K_SCRATCH_BESIDE_OPERATION],
+		.total = p->tuning_bytes + p->comm_bytes,
+		.ranks = 1,
+	};
+	struct k_device_info info;
+	char others[128];
 
+	k_context_info(t->warm->ctx, &info);
+	n.together = info.pci == NULL && t->config->gpus > 1;
 	for (int i = 0; i < WARM_SLOTS; i++)
-		planned += p->bytes[i];
-	if (p->tuning_bytes > 0)
-		snprintf(tuning, sizeof(tuning), " and %" PRId64 " to choose algorithms",
-			p->tuning_bytes);
-	if (p->comm_bytes > 0)
-		snprintf(comm, sizeof(comm), " and %" PRId64 " for a communicator", p->comm_bytes);
-
-	for (int r = (int)t->shape.recompute + 1; r <= SPEC_RECOMPUTE_FULL && !enough; r++) {
-		p->bytes[WARM_ACTIVATIONS] =
-			activations_bytes_with(&t->shape, (enum spec_recompute)r);
-		if (growth_of(t, p) <= free_bytes)
-			enough = activations_recompute_name((enum spec_recompute)r);
-	}
-	snprintf(error, error_bytes,
-		"memory: %" PRId64 " bytes planned, %" PRId64 " more are needed%s%s, %" PRId64
-		" are free%s; %s%s%s",
-		planned, growth, tuning, comm, free_bytes, say_others(t, others),
-		enough ? "with activation_checkpointing "
-		       : "a smaller train_micro_batch_size_per_gpu takes less",
-		enough ? enough : "", enough ? " they suffice" : "");
+		n.total += bytes[i];
+	n.planned = n.total;
+	check_memory_none_left(&options, &n, n.total - growth_of(t, p), say_others(t, others),
+		error, error_bytes);
 	return -ENOMEM;
 }
 
@@ -220,6 +230,7 @@ static int64_t find_free(const struct training *t)
 static int take_memory(struct training *t, struct memory *m, char *error, size_t error_bytes)
 {
 	struct planned p;
+	char size[SIZE_BYTES];
 	int64_t free_bytes;
 	int rc = plan_memory(t, &p, error, error_bytes);
 
@@ -237,8 +248,8 @@ static int take_memory(struct training *t, struct memory *m, char *error, size_t
 		m->slot[i] = NULL;
 		t->device_bytes += bytes;
 		if (bytes && warm_take(t->warm, (enum warm_slot)i, bytes, &m->slot[i])) {
-			snprintf(error, error_bytes, "memory: %" PRId64 " bytes were refused",
-				bytes);
+			snprintf(error, error_bytes, "memory: %s more were refused",
+				size_text(bytes, size));
 			return -ENOMEM;
 		}
 	}

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "engine/check.h"
+#include "engine/check_memory.h"
 #include "tests/unit/checked.h"
 #include "tests/unit/gpt2_shape.h"
 
@@ -213,6 +214,35 @@ static void test_a_model_too_large_for_a_gpu(void **state)
 	checked_assert_error("model", " with any batch; a smaller model takes less");
 }
 
+/* At a run's start, of a rank by itself: ranks that share the memory need fewer all the same. */
+static void test_none_left_at_a_start(void **state)
+{
+	struct spec_config c = checked_config();
+	struct check_options o = {.config = &c, .memory_free_bytes = 2000000};
+	struct check_needed n = {
+		.shape = {.model = &c.model, .B = 2, .T = 16, .elem_bytes = 4, .real_bytes = 4},
+		.arena = 3000000,
+		.moment = 1500000,
+		.ranks = 1,
+		.planned = 9500000,
+	};
+	char message[512];
+
+	(void)state;
+	check_memory_none_left(&o, &n, 0, ", said", message, sizeof(message));
+	assert_string_equal(message,
+		"memory: 9.50 MB planned (by each rank), 2.00 MB free, said: 7.50 MB more; largest "
+		"of a rank: parameters, 3.00 MB; 9.00 MB a rank with any batch; a smaller model "
+		"takes less");
+	n.together = true;
+	o.comm_bytes = 1000;
+	check_memory_none_left(&o, &n, 1000000, "", message, sizeof(message));
+	assert_string_equal(message,
+		"memory: 9.50 MB planned (by each rank, with communication 1.00 kB), 1.00 MB held "
+		"and 2.00 MB free: 6.50 MB more; largest of a rank: parameters, 3.00 MB; 9.00 MB a "
+		"rank with any batch; fewer gpus or a smaller model takes less");
+}
+
 #define WITH_FILE(test) cmocka_unit_test_setup_teardown(test, checked_setup, checked_teardown)
 
 int main(void)
@@ -225,6 +255,7 @@ int main(void)
 		WITH_FILE(test_what_would_fit_is_named),
 		WITH_FILE(test_a_model_that_does_not_fit),
 		WITH_FILE(test_a_model_too_large_for_a_gpu),
+		cmocka_unit_test(test_none_left_at_a_start),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

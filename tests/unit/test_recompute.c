@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "engine/training.h"
+#include "proto/size.h"
 #include "tests/unit/tiny.h"
 
 enum { STEPS = 4, SETTINGS = SPEC_RECOMPUTE_FULL + 1, TRIALS_MAX = 24 };
@@ -331,9 +332,9 @@ static int try_free(struct warm *w, enum spec_recompute recompute, int64_t bytes
 /* The exit status says what was not as it should be. */
 static int refuse_on_rank(struct ranks_self *self)
 {
-	static const char enough[] = "are free; with activation_checkpointing full they suffice";
+	static const char largest[] = "more; largest of a rank: activations, ";
 	int64_t taken[SETTINGS], held;
-	char error[512];
+	char error[512], expected[128], bytes[3][SIZE_BYTES];
 	struct warm w;
 
 	for (int r = SETTINGS - 1; r >= 0; r--) { /* each on an engine that holds nothing */
@@ -346,8 +347,18 @@ static int refuse_on_rank(struct ranks_self *self)
 		return 2;
 	if (try_free(&w, SPEC_RECOMPUTE_NONE, taken[SPEC_RECOMPUTE_FULL], error, sizeof(error),
 		    &held) != -ENOMEM ||
-		!strstr(error, enough) || !strstr(error, " bytes planned, "))
+		!strstr(error, largest))
 		return 3;
+	size_text(taken[SPEC_RECOMPUTE_NONE], bytes[0]);
+	size_text(taken[SPEC_RECOMPUTE_FULL], bytes[1]);
+	size_text(taken[SPEC_RECOMPUTE_NONE] - taken[SPEC_RECOMPUTE_FULL], bytes[2]);
+	snprintf(expected, sizeof(expected), "memory: %s planned, %s free: %s more; ", bytes[0],
+		bytes[1], bytes[2]);
+	if (strncmp(error, expected, strlen(expected)) != 0)
+		return 9;
+	snprintf(expected, sizeof(expected), "; with activation_checkpointing full %s", bytes[1]);
+	if (!strstr(error, expected))
+		return 10;
 	if (try_free(&w, SPEC_RECOMPUTE_NONE, taken[SPEC_RECOMPUTE_FULL] - 1, error, sizeof(error),
 		    &held) != -ENOMEM ||
 		strstr(error, "activation_checkpointing") ||
@@ -363,8 +374,11 @@ static int refuse_on_rank(struct ranks_self *self)
 	if (try_free(&w, SPEC_RECOMPUTE_NONE,
 		    taken[SPEC_RECOMPUTE_SELECTIVE] - taken[SPEC_RECOMPUTE_FULL], error,
 		    sizeof(error), &held) != -ENOMEM ||
-		!strstr(error, "with activation_checkpointing selective they suffice"))
+		!strstr(error, "; with activation_checkpointing selective "))
 		return 7;
+	snprintf(expected, sizeof(expected), " planned, %s held and ", bytes[1]);
+	if (!strstr(error, expected))
+		return 11;
 	if (try_free(&w, SPEC_RECOMPUTE_NONE,
 		    taken[SPEC_RECOMPUTE_NONE] - taken[SPEC_RECOMPUTE_FULL], error, sizeof(error),
 		    &held))
@@ -389,7 +403,7 @@ static int choose_on_rank(struct ranks_self *self)
 	if (tiny_warm(&w, self))
 		return 2;
 	if (try_free(&w, config.recompute, taken + 999, error, sizeof(error), &again) != -ENOMEM ||
-		!strstr(error, " more are needed and 1000 to choose algorithms, "))
+		!strstr(error, " planned (with choosing algorithms 1.00 kB), "))
 		return 3;
 	if (try_free(&w, config.recompute, taken + 1000, error, sizeof(error), &again))
 		return 4;
@@ -402,7 +416,8 @@ static int choose_on_rank(struct ranks_self *self)
 	joining_bytes = 500;
 	w.collectives = self->c;
 	if (try_free(&w, config.recompute, 499, error, sizeof(error), &again) != -ENOMEM ||
-		!strstr(error, ", 0 more are needed and 500 for a communicator, 499 are free"))
+		!strstr(error, " planned (with communication 500 B), ") ||
+		!strstr(error, " held and 499 B free: 1 B more; largest of a rank: "))
 		return 7;
 	if (try_free(&w, config.recompute, 500, error, sizeof(error), &again))
 		return 8;
