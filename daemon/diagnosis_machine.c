@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/control.h"
 #include "daemon/diagnosis.h"
 #include "daemon/failure.h"
+#include "daemon/ulimits.h"
 #include "proto/cgroup.h"
 
 enum {
@@ -152,30 +152,12 @@ static void check_cpu_time(struct diagnosis *d)
 
 static void check_descriptors(struct diagnosis *d)
 {
-	const struct settings *s = d->settings;
-	const int64_t kept = control_descriptors_kept(s->ranks);
-	struct rlimit files;
-	char text[32];
+	struct ulimits_descriptors found;
 
-	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
-		return;
-	limit_text(files.rlim_max, text, sizeof(text));
-	if (files.rlim_max < (rlim_t)(kept + CONTROL_CLIENTS_MIN))
-		diagnosis_add(d, "nofile", VERDICT_FAIL,
-			"raise it (LimitNOFILE= of the unit, ulimit -Hn)",
-			"%s descriptors, %" PRId64 " needed at least (%" PRId64 " for %" PRId64
-			" ranks and files, %d for clients)",
-			text, kept + CONTROL_CLIENTS_MIN, kept, s->ranks, CONTROL_CLIENTS_MIN);
-	else if (files.rlim_max < (rlim_t)(kept + s->clients_max))
-		diagnosis_add(d, "nofile", VERDICT_WARN,
-			"raise it (LimitNOFILE= of the unit, ulimit -Hn), or lower clients",
-			"%s descriptors, %" PRId64 " of them kept for %" PRId64
-			" ranks and files: fewer than clients (%" PRId64 ") are let in",
-			text, kept, s->ranks, s->clients_max);
-	else
-		diagnosis_add(d, "nofile", VERDICT_OK, NULL,
-			"%s, %" PRId64 " of them kept for %" PRId64 " ranks and files", text, kept,
-			s->ranks);
+	if (ulimits_descriptors(d->settings, &found) == 0)
+		diagnosis_add(d, "nofile",
+			found.too_few ? VERDICT_FAIL : found.advice ? VERDICT_WARN : VERDICT_OK,
+			found.advice, "%s", found.text);
 }
 
 static void check_locked(struct diagnosis *d)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/resource.h>
 
 #include "daemon/control.h"
@@ -28,29 +29,48 @@ void ulimits_raise(void)
 	}
 }
 
-static int check_descriptors(const struct settings *s)
+int ulimits_descriptors(const struct settings *s, struct ulimits_descriptors *out)
 {
 	const int64_t kept = control_descriptors_kept(s->ranks);
 	struct rlimit limit;
+	char all[32] = "no limit";
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
-		limit.rlim_max >= (rlim_t)(kept + s->clients_max))
-		return 0;
-	if (limit.rlim_max >= (rlim_t)(kept + CONTROL_CLIENTS_MIN)) {
-		log_write(LOG_WARNING,
-			"%llu descriptors, %lld of them kept for %lld ranks and files: fewer than "
-			"clients (%lld) are let in; raise the limit (LimitNOFILE= of the unit, "
-			"ulimit -Hn), or lower clients",
-			(unsigned long long)limit.rlim_max, (long long)kept, (long long)s->ranks,
-			(long long)s->clients_max);
-		return 0;
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return -errno;
+	*out = (struct ulimits_descriptors){0};
+	if (limit.rlim_max != RLIM_INFINITY)
+		snprintf(all, sizeof(all), "%llu", (unsigned long long)limit.rlim_max);
+	if (limit.rlim_max < (rlim_t)(kept + CONTROL_CLIENTS_MIN)) {
+		out->too_few = true;
+		out->advice = "raise the limit (LimitNOFILE= of the unit, ulimit -Hn)";
+		snprintf(out->text, sizeof(out->text),
+			"%s descriptors, %lld needed at least (%lld for %lld ranks and files, %d "
+			"for clients)",
+			all, (long long)(kept + CONTROL_CLIENTS_MIN), (long long)kept,
+			(long long)s->ranks, CONTROL_CLIENTS_MIN);
+	} else if (limit.rlim_max < (rlim_t)(kept + s->clients_max)) {
+		out->advice = "raise the limit (LimitNOFILE= of the unit, ulimit -Hn), or lower "
+			      "clients";
+		snprintf(out->text, sizeof(out->text),
+			"%s descriptors, %lld of them kept for %lld ranks and files: fewer than "
+			"clients (%lld) are let in",
+			all, (long long)kept, (long long)s->ranks, (long long)s->clients_max);
+	} else {
+		snprintf(out->text, sizeof(out->text),
+			"%s, %lld of them kept for %lld ranks and files", all, (long long)kept,
+			(long long)s->ranks);
 	}
-	log_write(LOG_ERROR,
-		"%llu descriptors, %lld needed at least (%lld for %lld ranks and files, %d for "
-		"clients): raise the limit (LimitNOFILE= of the unit, ulimit -Hn)",
-		(unsigned long long)limit.rlim_max, (long long)(kept + CONTROL_CLIENTS_MIN),
-		(long long)kept, (long long)s->ranks, CONTROL_CLIENTS_MIN);
-	return -EMFILE;
+	return 0;
+}
+
+static int check_descriptors(const struct settings *s)
+{
+	struct ulimits_descriptors found;
+
+	if (ulimits_descriptors(s, &found) < 0 || found.advice == NULL)
+		return 0;
+	log_write(found.too_few ? LOG_ERROR : LOG_WARNING, "%s; %s", found.text, found.advice);
+	return found.too_few ? -EMFILE : 0;
 }
 
 int ulimits_check(const struct settings *s)

@@ -4,7 +4,18 @@
 #ifndef GPT2D_ULIMITS_H
 #define GPT2D_ULIMITS_H
 
+#include <stdbool.h>
+
 struct settings;
+
+enum { ULIMITS_TEXT_BYTES = 192 };
+
+/* What clients can have of the descriptors, in words. */
+struct ulimits_descriptors {
+	bool too_few;       /* gpt2d cannot start with them */
+	const char *advice; /* NULL: they do for all the clients that the settings allow */
+	char text[ULIMITS_TEXT_BYTES]; /* what there are, and what for */
+};
 
 /*
  * Descriptors, processor time and the size of files are soft limits for what is started by hand:
@@ -14,5 +25,8 @@ void ulimits_raise(void);
 
 /* Says in the log what is less than wanted; 0, or -EMFILE where hardly any client could connect. */
 int ulimits_check(const struct settings *settings);
+
+/* By the hard limit, which ulimits_raise takes: 0, or a negative errno when it cannot be read. */
+int ulimits_descriptors(const struct settings *settings, struct ulimits_descriptors *out);
 
 #endif
