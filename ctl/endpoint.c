@@ -14,28 +14,37 @@ static const char system_socket[] = "/run/gpt2d/gpt2d.sock";
 
 /* ---- which ---- */
 
+/* The user's own in the folder xdg where it is there, else the system's: the length of its path. */
+static int look(const char *xdg, char path[PATH_MAX], struct endpoint *p)
+{
+	if (xdg && *xdg) {
+		const int n = snprintf(path, PATH_MAX, "%s/gpt2d/gpt2d.sock", xdg);
+
+		if (n < PATH_MAX && access(path, F_OK) == 0)
+			return n;
+		memcpy(p->own, path, sizeof(p->own));
+	}
+	return snprintf(path, PATH_MAX, "%s", system_socket);
+}
+
 int endpoint_find(const struct ctl *ctl, struct endpoint *out, struct ctl_error *e)
 {
-	const char *env = getenv("GPT2D_SOCKET"), *xdg = getenv("XDG_RUNTIME_DIR");
+	const char *env = getenv("GPT2D_SOCKET");
+	const char *named = env && *env ? env : NULL;
 	const size_t max = sizeof(out->path) - 1;
-	char path[4096];
+	char path[PATH_MAX] = "";
 	int n;
 
-	if (ctl->socket) {
-		n = snprintf(path, sizeof(path), "%s", ctl->socket);
-	} else if (env && *env) {
-		n = snprintf(path, sizeof(path), "%s", env);
-	} else {
-		n = snprintf(path, sizeof(path), "%s/gpt2d/gpt2d.sock", xdg && *xdg ? xdg : "");
-		if (!xdg || !*xdg || (size_t)n >= sizeof(path) || access(path, F_OK) != 0)
-			n = snprintf(path, sizeof(path), "%s", system_socket);
-	}
+	if (ctl->socket)
+		named = ctl->socket;
+	*out = (struct endpoint){.named = named != NULL};
+	n = named ? snprintf(path, sizeof(path), "%s", named)
+		  : look(getenv("XDG_RUNTIME_DIR"), path, out);
 	if (n == 0)
 		return ctl_error_set(e, CTL_USAGE, "--socket: a path is needed");
 	if ((size_t)n > max)
 		return ctl_error_set(e, CTL_USAGE,
 			"%.200s: a socket's path has at most %zu bytes, this has %d", path, max, n);
-	*out = (struct endpoint){.pid = 0};
 	memcpy(out->path, path, (size_t)n);
 	return 0;
 }
@@ -127,6 +136,22 @@ static const char *process_text(pid_t pid, char *out, size_t out_bytes)
 
 /* ---- what to say ---- */
 
+/* Names each place that was looked at. */
+static int not_running(const struct endpoint *p, int error, struct ctl_error *e)
+{
+	const bool placeless = !p->named && !*p->own && geteuid() != 0;
+
+	return ctl_error_set(e, CTL_NO_DAEMON,
+		"gpt2d is not running (%.400s%s%s: %s)\n"
+		"%s"
+		"start one with: gpt2d --ranks N\n"
+		"or name another's socket: --socket PATH, or GPT2D_SOCKET",
+		p->own, *p->own ? ": No such file or directory; " : "", p->path, strerror(error),
+		placeless ? "XDG_RUNTIME_DIR is not set: say where a gpt2d of your own has its "
+			    "socket, for it and for gpt2ctl: export GPT2D_SOCKET=PATH\n"
+			  : "");
+}
+
 int endpoint_absent(const struct endpoint *p, int error, struct ctl_error *e)
 {
 	struct stat st;
@@ -149,11 +174,7 @@ int endpoint_absent(const struct endpoint *p, int error, struct ctl_error *e)
 			"it is starting, or ending, or the socket was removed: that is bound anew "
 			"within 2 s, at once after: kill -HUP %ld",
 			(long)owner, p->path, strerror(error), (long)owner);
-	return ctl_error_set(e, CTL_NO_DAEMON,
-		"gpt2d is not running (%s: %s)\n"
-		"start one with: gpt2d --ranks N\n"
-		"or name another's socket: --socket PATH, or GPT2D_SOCKET",
-		p->path, strerror(error));
+	return not_running(p, error, e);
 }
 
 const char endpoint_time_over[] = "the time given is over: ";

@@ -5,6 +5,8 @@
 #ifndef GPT2D_ENDPOINT_H
 #define GPT2D_ENDPOINT_H
 
+#include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/types.h>
 #include <sys/un.h>
@@ -13,7 +15,9 @@
 
 struct endpoint {
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	pid_t pid; /* who listens there; 0: not known */
+	pid_t pid;          /* who listens there; 0: not known */
+	bool named;         /* --socket or GPT2D_SOCKET says so; else the places are looked at */
+	char own[PATH_MAX]; /* the user's own, where that was looked at and is not there; or "" */
 };
 
 /* Which socket ctl means; 0, or CTL_USAGE with e when it cannot be a socket's name. */

@@ -1,16 +1,55 @@
 /* gpt2ctl status: the daemon, its engine, the run that is going on, the queue. */
+#include <time.h>
+
+#include "ctl/arguments.h"
+#include "ctl/client.h"
 #include "ctl/output.h"
 #include "ctl/verb.h"
+#include "proto/clock.h"
+
+static const struct option_row options[] = {
+	{"wait", 'w', OPTION_REAL, "SECONDS", 0.0, 1e9,
+		"wait until gpt2d answers, as after its start; when it has not after this time, "
+		"that is the same error as without"},
+	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
+};
+
+/* Connect once there is a daemon, or the time is over: 0, or an exit code with e. */
+static int open_within(struct ctl *ctl, double seconds, struct client **c, struct ctl_error *e)
+{
+	const int64_t until_ns = clock_mono_ns() + (int64_t)(seconds * 1e9);
+	const struct timespec pause = {0, 50000000};
+	int exit;
+
+	while ((exit = client_open(ctl, c, e)) == CTL_NO_DAEMON && clock_mono_ns() < until_ns) {
+		ctl_error_clear(e);
+		nanosleep(&pause, NULL);
+	}
+	return exit;
+}
 
 static int run(struct ctl *ctl, const struct arguments *args)
 {
-	return ctl_ask(ctl, METHOD_STATUS, json_object(), ctl->output->status);
+	struct client *c = NULL;
+	struct ctl_error e = {0};
+	json_t *reply = NULL;
+	int exit = open_within(ctl, arguments_real(args, "wait", 0.0), &c, &e);
+
+	if (!exit)
+		exit = client_request(c, METHOD_STATUS, json_object(), CLIENT_REPLY_S, &reply, &e);
+	client_close(c);
+	if (exit)
+		return ctl_fail(ctl, &e);
+	ctl->output->status(ctl, reply);
+	json_decref(reply);
+	return CTL_OK;
 }
 
 const struct verb verb_status = {
 	.name = "status",
 	.args = "",
 	.summary = "the daemon, its engine, the run that is going on, and the queue",
-	.text = "",
+	.text = "In a script, after gpt2d was started: gpt2ctl status --quiet --wait 30 || exit",
+	.options = options,
 	.run = run,
 };

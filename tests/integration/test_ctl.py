@@ -2,11 +2,13 @@
 
 import os
 import socket
+import subprocess
 
 import pytest
 
-from client import ctl, one_object, verbs
+from client import CTL, ctl, environment, one_object, status_reply, verbs
 from fake_daemon import FakeDaemon, Refused, run_object
+from helpers import PATIENCE_S
 
 
 # ---- the command line ----
@@ -113,6 +115,39 @@ def test_no_daemon(args, path):
     assert result.returncode == 3
     assert f"gpt2d is not running ({path}: No such file or directory)" in result.stderr
     assert "start one with" in result.stderr
+
+
+def test_all_places_that_were_looked_at_are_named(tmp_path):
+    """Also that of one's own daemon, where it would be once it is started as is said."""
+    if os.path.exists("/run/gpt2d/gpt2d.sock"):
+        pytest.skip("a gpt2d of the system runs here")
+    result = ctl("status", env={"XDG_RUNTIME_DIR": str(tmp_path)})
+    assert result.returncode == 3
+    assert (f"gpt2d is not running ({tmp_path}/gpt2d/gpt2d.sock: No such file or directory; "
+        "/run/gpt2d/gpt2d.sock: No such file or directory)") in result.stderr
+    assert "XDG_RUNTIME_DIR is not set" not in result.stderr
+    system = ctl("status")
+    assert "gpt2d is not running (/run/gpt2d/gpt2d.sock: No such file or directory)" in system.stderr
+    assert ("XDG_RUNTIME_DIR is not set" in system.stderr) == (os.geteuid() != 0)
+
+
+def test_status_waits_for_a_daemon(path):
+    daemon = FakeDaemon(path, status=status_reply)
+    with subprocess.Popen([CTL, "status", "--quiet", "--wait", "600"], env=environment(path), stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT) as waits:
+        try:
+            with pytest.raises(subprocess.TimeoutExpired):
+                waits.wait(1)
+            with daemon:
+                assert waits.wait(PATIENCE_S) == 0 and waits.stdout.read() == b""
+        finally:
+            waits.kill()
+
+
+def test_status_does_not_wait_for_ever(path):
+    result = ctl("status", "--wait", "0.2", path=path)
+    assert result.returncode == 3 and "gpt2d is not running" in result.stderr and result.stdout == ""
+    assert result.stderr.count("gpt2d is not running") == 1
 
 
 def test_no_socket_at_all(path):
