@@ -350,8 +350,6 @@ static const char *exit_meaning(int status)
 		return " (gpt2d went away)";
 	case ENGINE_EXIT_BOOTSTRAP:
 		return " (ranks could not reach each other)";
-	case ENGINE_EXIT_STARVED:
-		return " (no more processes or threads: raise ulimit -u, TasksMax= of the unit)";
 	default:
 		return "";
 	}
@@ -426,6 +424,17 @@ static void say_signal(struct engine_link *link, int number)
 	snprintf(link->end + n, sizeof(link->end) - (size_t)n, ")");
 }
 
+static void say_exit(struct engine_link *link, int status)
+{
+	char starved[192] = "";
+
+	/* its limits are those from here */
+	if (status == ENGINE_EXIT_STARVED)
+		snprintf(starved, sizeof(starved), " (%s)", starved_text(-EAGAIN));
+	snprintf(link->end, sizeof(link->end), "exited with status %d%s%s%s%s", status,
+		exit_meaning(status), starved, link->words[0] != '\0' ? ": " : "", link->words);
+}
+
 bool engine_link_reap(struct engine_link *link)
 {
 	int status;
@@ -448,9 +457,7 @@ bool engine_link_reap(struct engine_link *link)
 	else if (WIFSIGNALED(status))
 		say_signal(link, WTERMSIG(status));
 	else
-		snprintf(link->end, sizeof(link->end), "exited with status %d%s%s%s",
-			WEXITSTATUS(status), exit_meaning(WEXITSTATUS(status)),
-			link->words[0] != '\0' ? ": " : "", link->words);
+		say_exit(link, WEXITSTATUS(status));
 	link->blames_peer = WIFEXITED(status) && WEXITSTATUS(status) == ENGINE_EXIT_PEER_LOST;
 	return true;
 }

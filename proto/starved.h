@@ -1,7 +1,7 @@
 /*
  * starved.h: what it means that no process or thread could be started. fork(2) and
  * pthread_create(3) say EAGAIN then, "Resource temporarily unavailable", which tells nobody of the
- * limits that it mostly comes from.
+ * limits that it mostly comes from. A thread's stack that finds no address space is EAGAIN too.
  */
 #ifndef GPT2D_STARVED_H
 #define GPT2D_STARVED_H
