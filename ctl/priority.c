@@ -20,8 +20,8 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	priority = strtoll(args->words[1], &end, 10);
 	if (errno || end == args->words[1] || *end) {
 		ctl_error_set(&e, CTL_USAGE,
-			"priority: %.64s: a whole number from -100 to 100 is needed",
-			args->words[1]);
+			"priority: %.64s: a whole number from %d to %d is needed", args->words[1],
+			-PROTOCOL_PRIORITY_MAX, PROTOCOL_PRIORITY_MAX);
 		return ctl_fail(ctl, &e);
 	}
 	params = json_pack("{s:I, s:I}", "id", (json_int_t)id, "priority", (json_int_t)priority);

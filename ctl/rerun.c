@@ -11,7 +11,7 @@ static const struct option_row options[] = {
 	{"set", 0, OPTION_STRING, "KEY=VALUE", 0, 0,
 		"override a key of the spec, as for submit; may be repeated"},
 	{"name", 0, OPTION_STRING, "NAME", 0, 0, "another name for the new run"},
-	{"priority", 'p', OPTION_INT, "N", -100, 100,
+	{"priority", 'p', OPTION_INT, "N", -PROTOCOL_PRIORITY_MAX, PROTOCOL_PRIORITY_MAX,
 		"start before queued runs of a lower one; default 0; above it for admins"},
 	{"follow", 'f', OPTION_FLAG, NULL, 0, 0,
 		"show its progress; the exit code is the run's result"},

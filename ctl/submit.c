@@ -24,7 +24,7 @@ static const struct option_row options[] = {
 		"queue nothing: print the effective bucket plan, memory, data and work of each "
 		"arm"},
 	{"verbose", 'v', OPTION_FLAG, NULL, 0, 0, "with --dry-run: print the resolved spec too"},
-	{"priority", 'p', OPTION_INT, "N", -100, 100,
+	{"priority", 'p', OPTION_INT, "N", -PROTOCOL_PRIORITY_MAX, PROTOCOL_PRIORITY_MAX,
 		"start before queued runs of a lower one; default 0; above it for admins"},
 	{"print-id", 0, OPTION_FLAG, NULL, 0, 0,
 		"print the run's id alone on stdout; progress goes to stderr"},

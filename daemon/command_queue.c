@@ -181,10 +181,10 @@ void command_priority(struct daemon *d, struct client *client, json_t *params)
 	int64_t priority = json_integer_value(json_object_get(params, "priority"));
 	struct run *run = queue_find(d->queue, id);
 
-	if (priority < -RUN_PRIORITY_MAX || priority > RUN_PRIORITY_MAX)
+	if (priority < -PROTOCOL_PRIORITY_MAX || priority > PROTOCOL_PRIORITY_MAX)
 		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
 			"priority: %lld, %d to %d is allowed", (long long)priority,
-			-RUN_PRIORITY_MAX, RUN_PRIORITY_MAX);
+			-PROTOCOL_PRIORITY_MAX, PROTOCOL_PRIORITY_MAX);
 	else if (run == NULL)
 		look_for(d, client, id);
 	else if (!role_may_change(client_peer(client), run->uid))

@@ -29,7 +29,7 @@ enum run_state {
 	RUN_STATES,
 };
 
-enum { RUN_REASON_BYTES = 1024, RUN_PRIORITY_MAX = 100 };
+enum { RUN_REASON_BYTES = 1024 };
 
 struct follow_stream;
 
@@ -45,7 +45,7 @@ struct run {
 	int64_t attempt; /* from 1; grows when it is queued again */
 	bool restart;
 	bool kept;         /* prune and retention leave it alone */
-	int64_t priority;  /* -RUN_PRIORITY_MAX to RUN_PRIORITY_MAX; a higher one starts earlier */
+	int64_t priority;  /* up to PROTOCOL_PRIORITY_MAX; a higher one starts earlier */
 	int64_t rerun_of;  /* the run whose spec it was submitted from; 0: none */
 	int64_t timeout_s; /* 0: none */
 	int64_t submitted_ns, started_ns, ended_ns; /* UTC; 0: not yet */

@@ -410,26 +410,40 @@ static void begin_with_text(struct submission *s, const char *text)
 		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
 }
 
+/* Whether the client may ask for this; where not, it has been told. */
+static bool is_allowed(struct client *client, int64_t priority, int64_t rerun_of)
+{
+	char why[256];
+
+	if (priority < -PROTOCOL_PRIORITY_MAX || priority > PROTOCOL_PRIORITY_MAX) {
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"priority: %lld, %d to %d is allowed", (long long)priority,
+			-PROTOCOL_PRIORITY_MAX, PROTOCOL_PRIORITY_MAX);
+		return false;
+	}
+	if (rerun_of < 0) {
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"rerun_of: %lld, a run's id is expected", (long long)rerun_of);
+		return false;
+	}
+	if (!role_may_rank(client_peer(client), priority, 0)) {
+		role_say_unranked(priority, why, sizeof(why));
+		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL, "%s", why);
+		return false;
+	}
+	return true;
+}
+
 void submit_begin(struct daemon *d, struct client *client, json_t *params, bool dry)
 {
 	json_t *spec = json_object_get(params, "spec");
 	json_int_t priority = json_integer_value(json_object_get(params, "priority"));
 	json_int_t rerun_of = json_integer_value(json_object_get(params, "rerun_of"));
 	struct submission *s;
-	char *text, why[256];
+	char *text;
 
-	if (priority < -RUN_PRIORITY_MAX || priority > RUN_PRIORITY_MAX || rerun_of < 0) {
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL, "%s: %lld, %s",
-			rerun_of < 0 ? "rerun_of" : "priority",
-			(long long)(rerun_of < 0 ? rerun_of : priority),
-			rerun_of < 0 ? "a run's id is expected" : "-100 to 100 is allowed");
+	if (!is_allowed(client, priority, rerun_of))
 		return;
-	}
-	if (!role_may_rank(client_peer(client), priority, 0)) {
-		role_say_unranked(priority, why, sizeof(why));
-		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL, "%s", why);
-		return;
-	}
 	s = calloc(1, sizeof(*s));
 	if (s == NULL) {
 		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");

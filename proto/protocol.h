@@ -18,6 +18,9 @@ enum {
 	PROTOCOL_LINE_MAX = 16 << 20,
 };
 
+/* Of a run: from -PROTOCOL_PRIORITY_MAX to it; 0 when none is given. */
+enum { PROTOCOL_PRIORITY_MAX = 100 };
+
 /* Bytes of a file in a reply. */
 enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 
