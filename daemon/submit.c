@@ -18,8 +18,8 @@
 #include "daemon/role.h"
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
-#include "daemon/text.h"
 #include "daemon/store.h"
+#include "daemon/text.h"
 #include "proto/artifact.h"
 #include "proto/data_roots.h"
 #include "proto/design.h"
@@ -31,7 +31,7 @@ struct submission {
 	struct daemon *daemon;
 	uint64_t client; /* its number: it may go at any time */
 	uid_t uid;
-	bool dry;
+	bool dry_run;
 	int64_t priority, rerun_of;
 	struct spec *spec;
 	char *canonical;
@@ -351,11 +351,11 @@ static void check_next(struct submission *s)
 	struct checker_question question;
 	json_t *arm;
 
-	if (s->arm == s->spec->n_arms && s->dry) {
+	if (s->arm == s->spec->n_arms && s->dry_run) {
 		answer_dry(s);
 		return;
 	}
-	if (s->daemon->checker == NULL || (s->daemon->stopping && !s->dry)) {
+	if (s->daemon->checker == NULL || (s->daemon->stopping && !s->dry_run)) {
 		refuse(s, PROTOCOL_BUSY, NULL, checker_stopping);
 		return;
 	}
@@ -434,7 +434,7 @@ static bool is_allowed(struct client *client, int64_t priority, int64_t rerun_of
 	return true;
 }
 
-void submit_begin(struct daemon *d, struct client *client, json_t *params, bool dry)
+void submit_begin(struct daemon *d, struct client *client, json_t *params, bool dry_run)
 {
 	json_t *spec = json_object_get(params, "spec");
 	json_int_t priority = json_integer_value(json_object_get(params, "priority"));
@@ -452,7 +452,7 @@ void submit_begin(struct daemon *d, struct client *client, json_t *params, bool 
 	s->daemon = d;
 	s->client = client_peer(client)->number;
 	s->uid = client_peer(client)->uid;
-	s->dry = dry;
+	s->dry_run = dry_run;
 	s->priority = priority;
 	s->rerun_of = rerun_of;
 	s->checks = json_array();

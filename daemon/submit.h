@@ -14,6 +14,6 @@ struct daemon;
 
 /* Answers client's request, now or later. params has a member "spec", and may
  * have "priority" and "rerun_of". */
-void submit_begin(struct daemon *d, struct client *client, json_t *params, bool dry);
+void submit_begin(struct daemon *d, struct client *client, json_t *params, bool dry_run);
 
 #endif
