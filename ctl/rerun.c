@@ -7,21 +7,6 @@
 #include "ctl/verb.h"
 #include "proto/spec.h"
 
-static const struct option_row options[] = {
-	{"set", 0, OPTION_STRING, "KEY=VALUE", 0, 0,
-		"override a key of the spec, as for submit; may be repeated"},
-	{"name", 0, OPTION_STRING, "NAME", 0, 0, "another name for the new run"},
-	{"priority", 'p', OPTION_INT, "N", -PROTOCOL_PRIORITY_MAX, PROTOCOL_PRIORITY_MAX,
-		"start before queued runs of a lower one; default 0; above it for admins"},
-	{"follow", 'f', OPTION_FLAG, NULL, 0, 0,
-		"show its progress; the exit code is the run's result"},
-	{"dry-run", 'n', OPTION_FLAG, NULL, 0, 0, "queue nothing: print what it would do"},
-	{"verbose", 'v', OPTION_FLAG, NULL, 0, 0, "with --dry-run: print the resolved spec too"},
-	{"print-id", 0, OPTION_FLAG, NULL, 0, 0,
-		"print the run's id alone on stdout; progress goes to stderr"},
-	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
-};
-
 /* ---- the three sizes of a batch, of which a stored spec has all ---- */
 
 enum { SIZE_BATCH = 1, SIZE_STEPS = 2, SIZE_MICRO = 4 };
@@ -149,6 +134,6 @@ const struct verb verb_rerun = {
 		"three sizes of a batch: where --set gives gradient_accumulation_steps or "
 		"train_micro_batch_size_per_gpu, train_batch_size follows; where it gives "
 		"train_batch_size, the steps do. show says of which run a run is the repetition.",
-	.options = options,
+	.options = submit_options,
 	.run = run,
 };

@@ -17,7 +17,7 @@
 #include "ctl/verb.h"
 #include "proto/spec.h"
 
-static const struct option_row options[] = {
+const struct option_row submit_options[] = {
 	{"follow", 'f', OPTION_FLAG, NULL, 0, 0,
 		"show its progress; the exit code is the run's result"},
 	{"dry-run", 'n', OPTION_FLAG, NULL, 0, 0,
@@ -429,6 +429,6 @@ const struct verb verb_submit = {
 		"are printed as FILE:LINE: KEY: MESSAGE before any daemon is asked. Data paths are "
 		"taken from the spec's folder, with \"-\" from the current one. An id is printed "
 		"once the run is durable in the daemon's queue.",
-	.options = options,
+	.options = submit_options,
 	.run = run,
 };

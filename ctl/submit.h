@@ -1,4 +1,4 @@
-/* submit.h: what `submit` shares with `rerun`, which takes the options of its table as well. */
+/* submit.h: what `submit` shares with `rerun`: its options, and what is done with a spec. */
 #ifndef GPT2D_SUBMIT_H
 #define GPT2D_SUBMIT_H
 
@@ -13,6 +13,8 @@ struct submit_source {
 	const char *folder; /* relative paths start from it; NULL: there are none */
 	int64_t rerun_of;   /* 0: of none */
 };
+
+extern const struct option_row submit_options[];
 
 /* Options that do not go together: 0, or CTL_USAGE, which has been told. */
 int submit_check(struct ctl *ctl, const struct arguments *args);
