@@ -80,7 +80,12 @@ static bool check_preflight(
 
 	if (rc == 0)
 		return true;
-	if (rc == -EROFS)
+	if (what == PREFLIGHT_GROUP)
+		snprintf(advice, sizeof(advice), "usermod -aG %.64s its user, or set %s",
+			d->settings->socket_group.name, setting);
+	else if (what == PREFLIGHT_LOG && strcmp(d->settings->log_file, "journal") == 0)
+		snprintf(advice, sizeof(advice), "set %s to \"stderr\" or to a path", setting);
+	else if (rc == -EROFS)
 		snprintf(advice, sizeof(advice), "mount it for writing, or set %s", setting);
 	else if (rc == -EACCES)
 		snprintf(advice, sizeof(advice), "run gpt2d as whom it belongs to, or set %s",
@@ -103,6 +108,7 @@ void diagnosis_socket(struct diagnosis *d)
 	struct stat st;
 
 	if (!check_preflight(d, "socket", PREFLIGHT_SOCKET, "socket") ||
+		!check_preflight(d, "socket", PREFLIGHT_GROUP, "socket_group") ||
 		paths_socket(d->settings->socket, path, sizeof(path), error, sizeof(error)) < 0)
 		return;
 	snprintf(folder, sizeof(folder), "%s", path);

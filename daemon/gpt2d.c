@@ -219,7 +219,7 @@ static int run_with_log(struct settings *settings, int argc, char **argv)
 		if (preflight_try(i, settings, error, sizeof(error)) == 0)
 			continue;
 		say("%s", error);
-		return i == PREFLIGHT_LOG || i == PREFLIGHT_METRICS ? STATUS_USAGE : STATUS_FAILED;
+		return i == PREFLIGHT_STATE || i == PREFLIGHT_SOCKET ? STATUS_FAILED : STATUS_USAGE;
 	}
 	log_set_level((enum log_level)settings->log_level);
 	rc = log_open(settings->log_file);

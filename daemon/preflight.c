@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <linux/magic.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -134,7 +136,7 @@ static int try_lock(const char *what, const char *path, char *error, size_t erro
 	return try_file(what, lock, error, error_bytes);
 }
 
-/* ---- the four ---- */
+/* ---- each ---- */
 
 /* No name that gpt2d has for another file. */
 static int try_own(const struct settings *s, const char *what, const char *path, char *error,
@@ -158,7 +160,12 @@ static int try_log(const struct settings *s, char *error, size_t error_bytes)
 		return 0;
 	if (strcmp(s->log_file, "journal") == 0) {
 		rc = journal_there();
-		return rc < 0 ? refuse(rc, "log_file", "journal", error, error_bytes) : 0;
+		if (rc < 0)
+			snprintf(error, error_bytes,
+				"log_file: journal: %s: %s; \"stderr\" or the path of a file needs "
+				"no journal",
+				journal_socket, strerror(-rc));
+		return rc;
 	}
 	rc = try_own(s, "log_file", s->log_file, error, error_bytes);
 	if (rc < 0)
@@ -244,6 +251,42 @@ static int try_state(const struct settings *s, char *error, size_t error_bytes)
 	return rc < 0 ? rc : try_file("state_dir", path, error, error_bytes);
 }
 
+static bool may_give_any_group(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
+
+	return syscall(SYS_capget, &header, data) == 0 &&
+		(data[CAP_TO_INDEX(CAP_CHOWN)].effective & CAP_TO_MASK(CAP_CHOWN)) != 0;
+}
+
+static bool is_member(gid_t group)
+{
+	gid_t groups[NGROUPS_MAX];
+	int n = getgroups(NGROUPS_MAX, groups);
+
+	if (group == getegid())
+		return true;
+	for (int i = 0; i < n; i++)
+		if (groups[i] == group)
+			return true;
+	return false;
+}
+
+/* -EACCES: whom gpt2d runs as may be in it. */
+static int try_group(const struct settings *s, char *error, size_t error_bytes)
+{
+	const struct settings_group *g = &s->socket_group;
+
+	if (g->name == NULL || is_member(g->gid) || may_give_any_group())
+		return 0;
+	snprintf(error, error_bytes,
+		"socket_group: %s: uid %u is not in that group (gid %u) and may not give it the "
+		"socket; a group that it is in is needed, or none",
+		g->name, (unsigned)geteuid(), (unsigned)g->gid);
+	return -EACCES;
+}
+
 static int try_socket(const struct settings *s, char *error, size_t error_bytes)
 {
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)], folder[PATH_MAX];
@@ -267,6 +310,7 @@ int preflight_try(enum preflight what, const struct settings *s, char *error, si
 		[PREFLIGHT_LOG] = try_log,
 		[PREFLIGHT_METRICS] = try_metrics,
 		[PREFLIGHT_STATE] = try_state,
+		[PREFLIGHT_GROUP] = try_group,
 		[PREFLIGHT_SOCKET] = try_socket,
 	};
 
@@ -279,6 +323,7 @@ const char *preflight_setting(enum preflight what)
 		[PREFLIGHT_LOG] = "log_file",
 		[PREFLIGHT_METRICS] = "metrics_file",
 		[PREFLIGHT_STATE] = "state_dir",
+		[PREFLIGHT_GROUP] = "socket_group",
 		[PREFLIGHT_SOCKET] = "socket",
 	};
 
@@ -291,6 +336,7 @@ bool preflight_is_set(enum preflight what, const struct settings *s)
 		[PREFLIGHT_LOG] = s->log_file,
 		[PREFLIGHT_METRICS] = s->metrics_file,
 		[PREFLIGHT_STATE] = s->state_dir,
+		[PREFLIGHT_GROUP] = s->socket_group.name,
 		[PREFLIGHT_SOCKET] = s->socket,
 	};
 

@@ -15,11 +15,12 @@ enum preflight {
 	PREFLIGHT_LOG,
 	PREFLIGHT_METRICS,
 	PREFLIGHT_STATE, /* the folder, runs in it, the database's name */
+	PREFLIGHT_GROUP, /* that the socket can be given it */
 	PREFLIGHT_SOCKET,
 	PREFLIGHTS,
 };
 
-/* 0, or a negative errno with error, which names the path. */
+/* 0, or a negative errno with error, which names the path or the group. */
 int preflight_try(enum preflight what, const struct settings *s, char *error, size_t error_bytes);
 /* The name of the setting behind it. */
 const char *preflight_setting(enum preflight what);

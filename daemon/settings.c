@@ -18,7 +18,8 @@ const struct settings_row settings_rows[] = {
 			  "Its folder is made if it is not there, open to nobody but those who "
 			  "may use the socket.\n"},
 	{"socket_group", SETTING_GROUP, AT(socket_group), .unset = "the group gpt2d runs with",
-		.help = "the group the socket belongs to"},
+		.help = "the group the socket belongs to",
+		.manual = "Whom gpt2d runs as has to be in it, or to be root.\n"},
 	{"socket_mode", SETTING_MODE, AT(socket_mode), RANGE(0600, 0777, -1),
 		.unset = "0600, with socket_group 0660",
 		.help = "who may connect: the owner, the group, all",

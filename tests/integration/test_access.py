@@ -97,10 +97,14 @@ def test_group_that_cannot_be_given(home):
     if os.geteuid() == 0:
         os.chown(own, ONE, 65534)
         user = {"user": ONE, "group": 65534, "extra_groups": []}
-    done = subprocess.run([home / "gpt2d", "-c", "/dev/null", "--socket", own / "run/gpt2d.sock", "--state-dir",
-        own / "state", "--engine", engine, "--socket-group", name], capture_output=True, text=True, timeout=60,
-        check=False, cwd="/", **user)
-    assert done.returncode == 1 and "Operation not permitted" in done.stderr, done.stderr
+    gid, uid = grp.getgrnam(name).gr_gid, user.get("user", os.geteuid())
+    for more, status in (([], 2), (["-n"], 2), (["--check"], 1)):
+        done = subprocess.run([home / "gpt2d", "-c", "/dev/null", "--socket", own / "run/gpt2d.sock", "--state-dir",
+            own / "state", "--engine", engine, "--socket-group", name, *more], capture_output=True, text=True,
+            timeout=60, check=False, cwd="/", **user)
+        said = done.stdout + done.stderr
+        assert done.returncode == status and f"socket_group: {name}: uid {uid} is not in that group (gid {gid})" in said, done
+    assert f"usermod -aG {name} its user, or set socket_group" in said
     assert not (own / "run/gpt2d.sock").exists()
 
 

@@ -6,12 +6,13 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from helpers import PATIENCE_S, Daemon, spec, wait_for
+from helpers import BUILD, PATIENCE_S, Daemon, spec, wait_for
 
 
 @pytest.fixture
@@ -221,4 +222,8 @@ def test_no_journal(home):
         pytest.skip("there is a journal")
     d = Daemon(home=home, options=("--log-file", "journal"), ready=False)
     assert d.process.wait(PATIENCE_S) == 2
-    assert "log_file: journal: No such file or directory" in d.process.stderr.read()
+    said = ('gpt2d: log_file: journal: /run/systemd/journal/socket: No such file or directory; "stderr" or the path of a file needs no '
+        "journal")
+    assert said in d.process.stderr.read().splitlines()
+    tested = subprocess.run([BUILD / "daemon/gpt2d", "-c", "/dev/null", "-n", "--log-file", "journal"], capture_output=True, text=True, timeout=60, check=False)
+    assert tested.returncode == 2 and said in tested.stderr.splitlines(), tested
