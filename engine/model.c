@@ -329,7 +329,7 @@ static const struct activations_gradients *gradients(const struct model *m, int6
 	return &m->layout.gradients[layer % 2];
 }
 
-/* A linear layer whose input (R,C) is inp, and was pre before GELU unless that is NULL. */
+/* A linear layer whose input (R,C) is inp, which GELU left along with pre unless that is NULL. */
 struct layer {
 	enum arena_tensor weight;
 	int64_t in_block;

@@ -340,14 +340,17 @@ void k_dropout_backward(
 /* out (R,OC) = inp (R,C) weight(OC,C)^T + bias (OC; NULL for none). */
 void k_linear_forward(struct k_stream *s, void *out, const void *inp, const void *weight,
 	const void *bias, int64_t R, int64_t C, int64_t OC);
-/* pre (R,OC) = the linear layer; out (R,OC) = gelu(pre). */
+/*
+ * out (R,OC) = gelu(the linear layer). pre (R,OC), 16-byte aligned, is what the layer's backward
+ * wants of it: what GELU is of, or its derivative there, in 16 bits.
+ */
 void k_linear_gelu_forward(struct k_stream *s, void *out, void *pre, const void *inp,
 	const void *weight, const void *bias, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu);
 /*
  * out once more, with the bits that k_linear_gelu_forward gave it. All else is as in that call, and
  * pre what it left there. From pre alone where that gives those bits; where GELU went along with
- * the product it took what pre was before it was rounded, and the product is taken once more (pre
- * is written anew).
+ * the product it took what came of that before it was rounded, and the product is taken once more
+ * (pre is written anew).
  */
 void k_linear_gelu_again(struct k_stream *s, void *out, void *pre, const void *inp,
 	const void *weight, const void *bias, int64_t R, int64_t C, int64_t OC, enum k_gelu gelu);
@@ -358,8 +361,9 @@ void k_linear_gelu_again(struct k_stream *s, void *out, void *pre, const void *i
 void k_linear_backward(struct k_stream *s, void *dinp, void *dweight, void *dbias, const void *dout,
 	const void *inp, const void *weight, int64_t R, int64_t C, int64_t OC);
 /*
- * As k_linear_backward, and dinp is then multiplied by gelu'(pre), pre (R,C) being what came before
- * inp; dsum (C; NULL: not wanted) += column sums of that: the gradient of the bias which made pre.
+ * As k_linear_backward, and dinp is then multiplied by GELU's derivative, pre (R,C) being what
+ * k_linear_gelu_forward left along with inp, from a layer that took OC; dsum (C; NULL: not wanted)
+ * += column sums of that: the gradient of the bias in that layer.
  */
 void k_linear_backward_gelu(struct k_stream *s, void *dinp, void *dweight, void *dbias, void *dsum,
 	const void *dout, const void *inp, const void *pre, const void *weight, int64_t R,

@@ -35,6 +35,20 @@ static __device__ __forceinline__ float gelu_approx(float x, float linear, float
 }
 
 /*
+ * The same, and slope: its derivative, part + gelu(x) (1 - part) 2u'. For |x| below 1.8e19, where
+ * x^2 is finite.
+ */
+static __device__ __forceinline__ float gelu_approx_both(
+	float x, float linear, float cubic, float &slope)
+{
+	const float twice = 2 * gelu_root_2_over_pi;
+	float square = x * x, part = gelu_approx_part(x, square, linear, cubic), y = x * part;
+
+	slope = fmaf(fmaf(-y, part, y), fmaf(3 * gelu_cubic * twice, square, twice), part);
+	return y;
+}
+
+/*
  * Its derivative, for x within +-GELU_APPROX_HELD: beyond, it is 0 or 1 to the last bit, but an inf
  * might meet a 0.
  */

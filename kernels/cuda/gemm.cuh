@@ -12,9 +12,9 @@
 enum gemm_epilogue {
 	GEMM_PLAIN,
 	GEMM_BIAS,      /* bias (m) is added to each column */
-	GEMM_GELU,      /* aux (m,n) = the product, d = its GELU, tanh form */
+	GEMM_GELU,      /* d = GELU, tanh form, of the product; aux (m,n): gemm_wgmma_alone */
 	GEMM_GELU_BIAS, /* both */
-	GEMM_DGELU,     /* times the derivative of GELU at aux (m,n) */
+	GEMM_DGELU,     /* times the derivative of GELU that aux (m,n) says */
 	GEMM_SUM_B,     /* bias (n) = sums of b over k */
 	GEMM_DGELU_SUMS /* GEMM_DGELU, and what gemm_sum_parts says */
 };

@@ -135,10 +135,11 @@ int gemm_plan_candidates(struct k_context *ctx, const struct gemm_plan *p,
 	struct gemm_candidate found[GEMM_CANDIDATES])
 {
 	const struct k_product *product = &p->choice.product;
-	bool fits = gemm_wgmma_fits(ctx, product);
+	bool kind = gemm_wgmma_kind(product), alone = kind && gemm_wgmma_alone(ctx, product);
+	bool fits = (!kind || alone) && gemm_wgmma_fits(ctx, product);
 	int n = 0;
 
-	if (!ctx->own_products || !gemm_wgmma_kind(product)) {
+	if (!alone) {
 		n = add_candidates(ctx, p, STREAM_WORKSPACE_BYTES, found, n);
 		n = add_candidates(ctx, p, 0, found, n);
 	} else if (!fits) {
@@ -180,10 +181,14 @@ bool gemm_plan_holds(struct k_context *ctx, struct gemm_plan *p)
 {
 	cublasLtMatmulAlgo_t algo = library_algorithm(p->choice.algorithm);
 	cublasLtMatmulHeuristicResult_t needs;
+	bool alone;
 
 	if (p->choice.picoseconds < 0)
 		return true;
-	if (gemm_plan_own(p->choice.algorithm))
+	alone = gemm_wgmma_kind(&p->choice.product) && gemm_wgmma_alone(ctx, &p->choice.product);
+	if (alone != gemm_plan_own(p->choice.algorithm))
+		return false;
+	if (alone)
 		return gemm_wgmma_fits(ctx, &p->choice.product);
 	if (cublasLtMatmulAlgoCheck(ctx->blas, p->desc, p->a, p->b, p->d, p->d, &algo, &needs) !=
 			CUBLAS_STATUS_SUCCESS ||

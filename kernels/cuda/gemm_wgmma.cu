@@ -125,6 +125,16 @@ bool gemm_wgmma_kind(const struct k_product *product)
 		is_slope(product->epilogue);
 }
 
+bool gemm_wgmma_alone(const struct k_context *ctx, const struct k_product *product)
+{
+	const int64_t least = 1 << 21; /* below, cuBLASLt's may be faster */
+
+	return ctx->own_products ||
+		(gemm_wgmma_there(ctx) && (product->dtype == K_BF16 || product->dtype == K_FP16) &&
+			product->m % 8 == 0 && product->k % 8 == 0 && product->align[4] >= 16 &&
+			product->m * product->n >= least);
+}
+
 /* The copy engine takes rows that begin at multiples of 16 bytes. */
 bool gemm_wgmma_fits(const struct k_context *ctx, const struct k_product *product)
 {

@@ -9,13 +9,20 @@
 #include "kernels/cuda/gemm.cuh"
 
 /* Another for kernels that give other bits or take other time: what was chosen holds no more. */
-enum { GEMM_WGMMA_VERSION = 2 };
+enum { GEMM_WGMMA_VERSION = 3 };
 
 /* Whether there is anything of this for the device. */
 bool gemm_wgmma_there(const struct k_context *ctx);
 
 /* Whether the product is one of those that this is for; whether this device takes it. */
 bool gemm_wgmma_kind(const struct k_product *product);
+/*
+ * Whether a product of that kind is left to this file alone: its aux is the derivative of GELU, in
+ * fp16, written by the one and read by the other, and cuBLASLt's is what GELU is of. So the answer
+ * hangs on nothing but what a layer's forward and backward have in common; a product that this
+ * device then does not take is a failure.
+ */
+bool gemm_wgmma_alone(const struct k_context *ctx, const struct k_product *product);
 bool gemm_wgmma_fits(const struct k_context *ctx, const struct k_product *product);
 
 /* Rows of a call's sums, each of some of its n; the same for every device that has this. */

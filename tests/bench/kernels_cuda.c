@@ -37,6 +37,7 @@ struct tensors {
 	struct shape s;
 	int64_t R, C, params;
 	void *x, *y, *z, *dx;     /* (R,4C) */
+	void *pre;                /* (R,4C), what linear_gelu leaves */
 	void *weight, *dweight;   /* (Vp,C) */
 	void *bias, *dbias;       /* (8C) */
 	k_real *mean, *rstd;      /* (R,NH) */
@@ -109,7 +110,7 @@ static void linear_square(struct k_stream *s, struct tensors *t)
 static void linear_gelu(struct k_stream *s, struct tensors *t)
 {
 	k_linear_gelu_forward(
-		s, t->y, t->z, t->x, t->weight, t->bias, t->R, t->C, 4 * t->C, K_GELU_TANH);
+		s, t->y, t->pre, t->x, t->weight, t->bias, t->R, t->C, 4 * t->C, K_GELU_TANH);
 }
 
 static void linear_down(struct k_stream *s, struct tensors *t)
@@ -136,7 +137,7 @@ static void linear_backward_up(struct k_stream *s, struct tensors *t)
 
 static void linear_backward_down_gelu(struct k_stream *s, struct tensors *t)
 {
-	k_linear_backward_gelu(s, t->dx, t->dweight, t->dbias, NULL, t->y, t->x, t->z, t->weight,
+	k_linear_backward_gelu(s, t->dx, t->dweight, t->dbias, NULL, t->y, t->x, t->pre, t->weight,
 		t->R, 4 * t->C, t->C, K_GELU_TANH);
 }
 
@@ -380,6 +381,18 @@ static void make_small(struct bench *b, struct tensors *t)
 	free(tokens);
 }
 
+static void *make_pre(struct bench *b, const struct tensors *t)
+{
+	size_t bytes = (size_t)(t->R * 4 * t->C) * k_elem_bytes(b->ctx);
+	void *pre = alloc(b, bytes), *out = alloc(b, bytes);
+
+	k_linear_gelu_forward(
+		b->s, out, pre, t->x, t->weight, t->bias, t->R, t->C, 4 * t->C, K_GELU_TANH);
+	k_stream_sync(b->s, wait_ns);
+	k_free(b->ctx, out);
+	return pre;
+}
+
 static void make_tensors(struct bench *b, struct tensors *t, const struct shape *shape)
 {
 	int64_t R = shape->B * shape->T, C = shape->NH * shape->HS, wide = R * 4 * C;
@@ -392,6 +405,7 @@ static void make_tensors(struct bench *b, struct tensors *t, const struct shape 
 	t->weight = make(b, shape->Vp * C, 0.02);
 	t->dweight = make(b, shape->Vp * C, 0.02);
 	t->bias = make(b, 8 * C, 1);
+	t->pre = make_pre(b, t);
 	t->dbias = make(b, 8 * C, 1);
 	t->mean = make_real(b, R * shape->NH, 1);
 	t->rstd = make_real(b, R * shape->NH, 1);
@@ -407,9 +421,9 @@ static void make_tensors(struct bench *b, struct tensors *t, const struct shape 
 
 static void free_tensors(struct bench *b, struct tensors *t)
 {
-	void *all[] = {t->x, t->y, t->z, t->dx, t->weight, t->dweight, t->bias, t->dbias, t->mean,
-		t->rstd, t->logits, t->master, t->m, t->v, t->params_low, t->grads, t->tokens,
-		t->sum, t->step, t->range};
+	void *all[] = {t->x, t->y, t->z, t->dx, t->pre, t->weight, t->dweight, t->bias, t->dbias,
+		t->mean, t->rstd, t->logits, t->master, t->m, t->v, t->params_low, t->grads,
+		t->tokens, t->sum, t->step, t->range};
 
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
 		k_free(b->ctx, all[i]);
