@@ -65,16 +65,6 @@ template <typename T> static __device__ __forceinline__ float element_rounded(fl
 }
 
 template <typename T, int N>
-static __device__ __forceinline__ void element_load(float (&x)[N], const T *from)
-{
-	element_vec<T, N> vec = *(const element_vec<T, N> *)from;
-
-#pragma unroll
-	for (int i = 0; i < N; i++)
-		x[i] = element_float(vec.v[i]);
-}
-
-template <typename T, int N>
 static __device__ __forceinline__ void element_store(T *to, const float (&x)[N])
 {
 	element_vec<T, N> vec;
@@ -102,6 +92,24 @@ template <typename T, int N> struct element_packed {
 	element_vec<word, N / per_word> words;
 };
 
+/* Of a word of two in one instruction each; of one in 16 bits by itself they would take two. */
+static __device__ __forceinline__ void element_of_word(float (&x)[2], uint32_t word, __nv_bfloat16)
+{
+	x[0] = __uint_as_float(word << 16);
+	x[1] = __uint_as_float(word & 0xffff0000);
+}
+
+template <typename T, int PER_WORD, typename W>
+static __device__ __forceinline__ void element_of_word(float (&x)[PER_WORD], W word, T)
+{
+	element_vec<T, PER_WORD> vec;
+
+	memcpy(&vec, &word, sizeof vec);
+#pragma unroll
+	for (int j = 0; j < PER_WORD; j++)
+		x[j] = element_float(vec.v[j]);
+}
+
 template <typename T, int N>
 static __device__ __forceinline__ void element_unpack(
 	float (&x)[N], const struct element_packed<T, N> &from)
@@ -110,13 +118,21 @@ static __device__ __forceinline__ void element_unpack(
 
 #pragma unroll
 	for (int i = 0; i < N / per_word; i++) {
-		element_vec<T, per_word> vec;
+		float of[per_word];
 
-		memcpy(&vec, &from.words.v[i], sizeof vec);
+		element_of_word(of, from.words.v[i], T());
 #pragma unroll
 		for (int j = 0; j < per_word; j++)
-			x[i * per_word + j] = element_float(vec.v[j]);
+			x[i * per_word + j] = of[j];
 	}
+}
+
+template <typename T, int N>
+static __device__ __forceinline__ void element_load(float (&x)[N], const T *from)
+{
+	struct element_packed<T, N> packed = *(const struct element_packed<T, N> *)from;
+
+	element_unpack(x, packed);
 }
 
 /* Blocks for n pieces of work, per_block each, at most `most`; kernels stride over the rest. */
