@@ -135,6 +135,23 @@ static __device__ __forceinline__ void element_load(float (&x)[N], const T *from
 	element_unpack(x, packed);
 }
 
+template <typename T, int N>
+static __device__ __forceinline__ void element_pack(
+	struct element_packed<T, N> &to, const float (&x)[N])
+{
+	const int per_word = element_packed<T, N>::per_word;
+
+#pragma unroll
+	for (int i = 0; i < N / per_word; i++) {
+		element_vec<T, per_word> vec;
+
+#pragma unroll
+		for (int j = 0; j < per_word; j++)
+			element_set(&vec.v[j], x[i * per_word + j]);
+		memcpy(&to.words.v[i], &vec, sizeof vec);
+	}
+}
+
 /* Blocks for n pieces of work, per_block each, at most `most`; kernels stride over the rest. */
 static inline unsigned int element_blocks(int64_t n, int64_t per_block, int64_t most)
 {

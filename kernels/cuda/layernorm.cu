@@ -24,21 +24,25 @@ template <typename T> struct forward {
 };
 
 /* Elements c .. c+N-1 of row r, the residual stored on the way. */
-template <typename T, int N>
+template <typename T, int N, bool DROP>
 static __device__ __forceinline__ void read_input(
 	float (&x)[N], const struct forward<T> &a, int64_t r, int64_t c)
 {
+	struct element_packed<T, N> packed;
 	float y[N];
 
 	element_load(x, a.inp1 + r * a.C + c);
 	if (!a.residual)
 		return;
 	element_load(y, a.inp2 + r * a.C + c);
-	philox_drop(y, a.drop, r * a.C + c);
+	if (DROP)
+		philox_drop(y, a.drop, r * a.C + c);
 #pragma unroll
 	for (int j = 0; j < N; j++)
-		x[j] = element_rounded<T>(x[j] + y[j]);
-	element_store(a.residual + r * a.C + c, x);
+		x[j] += y[j];
+	element_pack(packed, x);
+	*(struct element_packed<T, N> *)(a.residual + r * a.C + c) = packed;
+	element_unpack(x, packed); /* as it is rounded */
 }
 
 template <typename T, int N>
@@ -55,10 +59,12 @@ static __device__ __forceinline__ void write_output(
 	element_store(a.out + r * a.C + c, x);
 }
 
-template <typename T, int N, int CHUNKS>
+/* WHOLE: a row is CHUNKS times 32 accesses, no less, and nothing is dropped. */
+template <typename T, int N, int CHUNKS, bool WHOLE>
 static __global__ void __launch_bounds__(WARPS *REDUCE_WARP)
 	layernorm_forward_warp(const __grid_constant__ struct forward<T> a)
 {
+	const int64_t C = WHOLE ? CHUNKS * REDUCE_WARP * N : a.C;
 	int lane = threadIdx.x % REDUCE_WARP;
 	int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.x / REDUCE_WARP;
 	float x[CHUNKS][N], sum = 0, squares = 0, rstd;
@@ -69,23 +75,23 @@ static __global__ void __launch_bounds__(WARPS *REDUCE_WARP)
 	for (int i = 0; i < CHUNKS; i++) {
 		int64_t c = (i * REDUCE_WARP + lane) * N;
 
-		if (c < a.C)
-			read_input<T, N>(x[i], a, r, c);
+		if (WHOLE || c < C)
+			read_input<T, N, !WHOLE>(x[i], a, r, c);
 #pragma unroll
 		for (int j = 0; j < N; j++)
-			sum += c < a.C ? x[i][j] : 0;
+			sum += WHOLE || c < C ? x[i][j] : 0;
 	}
-	sum = reduce_warp_sum(sum) / (float)a.C;
+	sum = reduce_warp_sum(sum) / (float)C;
 #pragma unroll
 	for (int i = 0; i < CHUNKS; i++) {
 #pragma unroll
 		for (int j = 0; j < N; j++) {
 			float d = x[i][j] - sum;
 
-			squares += (i * REDUCE_WARP + lane) * N < a.C ? d * d : 0;
+			squares += WHOLE || (i * REDUCE_WARP + lane) * N < C ? d * d : 0;
 		}
 	}
-	rstd = rsqrtf(reduce_warp_sum(squares) / (float)a.C + epsilon);
+	rstd = rsqrtf(reduce_warp_sum(squares) / (float)C + epsilon);
 	if (lane == 0) {
 		a.mean[r] = sum;
 		a.rstd[r] = rstd;
@@ -94,7 +100,7 @@ static __global__ void __launch_bounds__(WARPS *REDUCE_WARP)
 	for (int i = 0; i < CHUNKS; i++) {
 		int64_t c = (i * REDUCE_WARP + lane) * N;
 
-		if (c < a.C)
+		if (WHOLE || c < C)
 			write_output<T, N>(x[i], a, r, c, sum, rstd);
 	}
 }
@@ -109,7 +115,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS)
 	int64_t r = blockIdx.x;
 
 	for (int64_t c = threadIdx.x; c < a.C; c += PLAIN_THREADS) {
-		read_input<T, 1>(x, a, r, c);
+		read_input<T, 1, true>(x, a, r, c);
 		row[c] = x[0];
 		sum += x[0];
 	}
@@ -143,8 +149,15 @@ template <typename T> static void launch_forward(struct k_stream *s, const struc
 	size_t bytes = (size_t)a.C * sizeof(float);
 
 	if (fits_warp(a)) {
-		layernorm_forward_warp<T, N, chunks><<<element_blocks(a.R, WARPS, INT32_MAX),
-			WARPS * REDUCE_WARP, 0, s->cuda>>>(a);
+		auto *kernel = layernorm_forward_warp<T, N, chunks, false>;
+		int64_t width = REDUCE_WARP * N;
+
+		if (!a.drop.on && a.C == 3 * width)
+			kernel = layernorm_forward_warp<T, N, 3, true>;
+		if (!a.drop.on && a.C == 4 * width)
+			kernel = layernorm_forward_warp<T, N, 4, true>;
+		kernel<<<element_blocks(a.R, WARPS, INT32_MAX), WARPS * REDUCE_WARP, 0, s->cuda>>>(
+			a);
 		return;
 	}
 	context_check(s->ctx, "layernorm",
@@ -281,6 +294,7 @@ static __device__ __forceinline__ void write_rows(float (&total)[SUMS][N],
 	element_load(w, weight);
 #pragma unroll
 	for (int i = 0; i < BACKWARD_ROWS; i++) {
+		struct element_packed<T, N> packed;
 		float inp[N], g[N], dinp[N];
 
 		if (first + i >= a.R || c >= a.C)
@@ -295,9 +309,13 @@ static __device__ __forceinline__ void write_rows(float (&total)[SUMS][N],
 			float x = (inp[j] - p.mean[i]) * p.rstd[i], d = g[j] * w[j];
 
 			dinp[j] += p.rstd[i] * (d - sum[i] - x * with_x[i]);
-			total[SUM_DINP][j] += element_rounded<T>(dinp[j]);
 		}
-		element_store(a.dinp + (first + i) * a.C + c, dinp);
+		element_pack(packed, dinp);
+		*(struct element_packed<T, N> *)(a.dinp + (first + i) * a.C + c) = packed;
+		element_unpack(dinp, packed); /* as it is rounded */
+#pragma unroll
+		for (int j = 0; j < N; j++)
+			total[SUM_DINP][j] += dinp[j];
 	}
 }
 
