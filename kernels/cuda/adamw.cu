@@ -68,19 +68,17 @@ struct chunk {
 	int64_t n;
 };
 
-template <typename T, int N>
+/* MIXED: some of its elements decay and some do not. */
+template <typename T, int N, bool MIXED>
 static __device__ void update_chunk(const struct k_adamw &a, const struct decayed &parts,
-	const struct scalars &x, const struct chunk &c)
+	const struct scalars &x, const struct chunk &c, float decay)
 {
-	int64_t d = find_decayed(parts, c.arena);
-	int64_t from = d < parts.n ? parts.part[d].first : INT64_MAX;
-	int64_t to = d < parts.n ? from + parts.part[d].n : INT64_MAX;
-	bool all = from <= c.arena && c.arena + c.n <= to, none = c.arena + c.n <= from;
 	float *master = a.master + (a.master_compact ? c.compact : c.arena);
 	T *params = (T *)a.params + c.arena;
 	bool separate = (void *)params != (void *)master;
 
-	for (int64_t i = (int64_t)threadIdx.x * N; i < c.n; i += THREADS * N) {
+#pragma unroll 1
+	for (int i = (int)threadIdx.x * N; i < (int)c.n; i += THREADS * N) {
 		float p[N], m[N], v[N], g[N];
 
 		element_load(p, master + i);
@@ -89,15 +87,13 @@ static __device__ void update_chunk(const struct k_adamw &a, const struct decaye
 		element_load(g, (const T *)a.grads + c.arena + i);
 #pragma unroll
 		for (int j = 0; j < N; j++) {
-			int64_t at = c.arena + i + j;
-			bool decayed = all;
+			if (MIXED) {
+				int64_t at = c.arena + i + j, k = find_decayed(parts, at);
+				bool decayed = k < parts.n && parts.part[k].first <= at;
 
-			if (!all && !none) {
-				int64_t k = find_decayed(parts, at);
-
-				decayed = k < parts.n && parts.part[k].first <= at;
+				decay = decayed ? x.weight_decay : 0;
 			}
-			update(p[j], m[j], v[j], g[j], decayed ? x.weight_decay : 0, x);
+			update(p[j], m[j], v[j], g[j], decay, x);
 		}
 		element_store(master + i, p);
 		element_store(a.m + c.compact + i, m);
@@ -105,6 +101,21 @@ static __device__ void update_chunk(const struct k_adamw &a, const struct decaye
 		if (separate)
 			element_store(params + i, p);
 	}
+}
+
+template <typename T, int N>
+static __device__ void update_any(const struct k_adamw &a, const struct decayed &parts,
+	const struct scalars &x, const struct chunk &c)
+{
+	int64_t d = find_decayed(parts, c.arena);
+	int64_t from = d < parts.n ? parts.part[d].first : INT64_MAX;
+	int64_t to = d < parts.n ? from + parts.part[d].n : INT64_MAX;
+	bool all = from <= c.arena && c.arena + c.n <= to, none = c.arena + c.n <= from;
+
+	if (all || none)
+		update_chunk<T, N, false>(a, parts, x, c, all ? x.weight_decay : 0);
+	else
+		update_chunk<T, N, true>(a, parts, x, c, 0);
 }
 
 struct numbering {
@@ -191,9 +202,9 @@ static __global__ void __launch_bounds__(THREADS)
 			bool wide = c.arena % WIDE == 0 && c.compact % WIDE == 0 && c.n % WIDE == 0;
 
 			if (wide)
-				update_chunk<T, WIDE>(a, parts, x, c);
+				update_any<T, WIDE>(a, parts, x, c);
 			else
-				update_chunk<T, 1>(a, parts, x, c);
+				update_any<T, 1>(a, parts, x, c);
 		}
 		next -= chunks;
 		before += s.elems[THREADS - 1];
