@@ -51,7 +51,7 @@ template <typename T> static void launch_any(struct k_stream *s, const struct cr
 	bool wide = a.Vp % N == 0 && element_aligned(a.logits, 16);
 
 	if constexpr (sizeof(T) == 2) {
-		if (wide && a.factor != 0 && cross_entropy_bulk(s, a))
+		if (wide && a.factor > 0 && cross_entropy_bulk(s, a))
 			return;
 	}
 	if (wide && a.factor != 0 && ROWS_KEPT * row_bytes <= s->ctx->shared_bytes)

@@ -150,12 +150,12 @@ static __device__ __forceinline__ struct cross_entropy_sum sum_row(const T *row,
 	return p;
 }
 
-/* logit: the target's */
+/* logit: the target's. What all are multiplied by, above 0, goes into the exponent. */
 template <typename T>
 static __device__ __forceinline__ void gradient_row(T *row, int target, float logit,
 	struct cross_entropy_sum p, int V, int Vp, float scale)
 {
-	float by = scale / p.sum;
+	float shift = p.max + log2f(p.sum / scale);
 	int i = (int)threadIdx.x * PIECE;
 
 #pragma unroll 2
@@ -167,8 +167,8 @@ static __device__ __forceinline__ void gradient_row(T *row, int target, float lo
 			float low, high;
 
 			unpack(low, high, w.v[j], T());
-			low = element_exp2(fmaf(low, cross_entropy_log2_e, -p.max)) * by;
-			high = element_exp2(fmaf(high, cross_entropy_log2_e, -p.max)) * by;
+			low = element_exp2(fmaf(low, cross_entropy_log2_e, -shift));
+			high = element_exp2(fmaf(high, cross_entropy_log2_e, -shift));
 			w.v[j] = pack(low, high, T());
 		}
 		*(struct piece_words *)(row + i) = w;
@@ -179,14 +179,14 @@ static __device__ __forceinline__ void gradient_row(T *row, int target, float lo
 		for (int j = i; j < i + PIECE; j++) {
 			float x = j < V ? element_float(row[j]) : 0;
 
-			x = element_exp2(fmaf(x, cross_entropy_log2_e, -p.max)) * by;
+			x = element_exp2(fmaf(x, cross_entropy_log2_e, -shift));
 			element_set(&row[j], j < V ? x : 0);
 		}
 	}
 	if (target / PIECE % THREADS == (int)threadIdx.x) {
-		float x = element_exp2(fmaf(logit, cross_entropy_log2_e, -p.max));
+		float x = element_exp2(fmaf(logit, cross_entropy_log2_e, -shift));
 
-		element_set(&row[target], __fsub_rn(__fmul_rn(x, by), scale));
+		element_set(&row[target], x - scale);
 	}
 }
 
