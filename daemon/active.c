@@ -18,6 +18,7 @@
 #include "daemon/run_files.h"
 #include "daemon/settings.h"
 #include "daemon/settle.h"
+#include "daemon/state_files.h"
 #include "proto/artifact.h"
 #include "proto/json_text.h"
 #include "proto/spec_json.h"
@@ -117,7 +118,7 @@ static int make_own_dir(struct active *a)
 	char runs[PATH_MAX];
 	int rc;
 
-	if (snprintf(runs, sizeof(runs), "%s/runs", a->daemon->state_dir) >= PATH_MAX)
+	if (snprintf(runs, sizeof(runs), "%s/" STATE_RUNS, a->daemon->state_dir) >= PATH_MAX)
 		return -ENAMETOOLONG;
 	rc = make_runs_dir(a->daemon->state_dir, runs);
 	while (rc == 0 && mkdir(a->dir, DIR_MODE) < 0) {

@@ -40,6 +40,7 @@
 #include "daemon/scheduler.h"
 #include "daemon/service.h"
 #include "daemon/settings.h"
+#include "daemon/state_files.h"
 #include "daemon/store.h"
 #include "daemon/worker.h"
 #include "proto/starved.h"
@@ -154,7 +155,7 @@ static void tell_store(const struct daemon *d, const struct store_failure *failu
 		log_write(LOG_ERROR, "%s: cannot be written: %s: %s; tried again every second",
 			failure->path, store_error_text(failure->rc), failure->advice);
 	else
-		log_write(LOG_INFO, "%s/gpt2d.db: can be written again", d->state_dir);
+		log_write(LOG_INFO, "%s/" STATE_DATABASE ": can be written again", d->state_dir);
 }
 
 static void on_reload(evutil_socket_t signal, short what, void *arg)
@@ -201,12 +202,12 @@ static int start_places(struct daemon *d, char *error, size_t error_bytes)
 			s->state_dir, d->state_dir, sizeof(d->state_dir), error, error_bytes);
 	if (rc < 0)
 		return rc;
-	snprintf(path, sizeof(path), "%s/runs", d->state_dir);
+	snprintf(path, sizeof(path), "%s/" STATE_RUNS, d->state_dir);
 	memcpy(parent, d->socket, sizeof(parent));
 	rc = place_make_dirs(path, error, error_bytes);
 	if (rc == 0)
 		rc = place_make_socket_dir(dirname(parent), &access, error, error_bytes);
-	snprintf(path, sizeof(path), "%s/gpt2d.db", d->state_dir);
+	snprintf(path, sizeof(path), "%s/" STATE_DATABASE, d->state_dir);
 	if (rc == 0)
 		rc = place_lock(path, &d->lock_fds[0], error, error_bytes);
 	if (rc == 0)
@@ -221,7 +222,7 @@ static int open_store(struct daemon *d, char *error, size_t error_bytes)
 	char path[SPEC_PATH_MAX + 16], why[256];
 	int rc;
 
-	snprintf(path, sizeof(path), "%s/gpt2d.db", d->state_dir);
+	snprintf(path, sizeof(path), "%s/" STATE_DATABASE, d->state_dir);
 	rc = store_open(path, &d->store, why, sizeof(why));
 	if (rc < 0) {
 		snprintf(error, error_bytes, "%s: %s", path, why);
@@ -257,8 +258,8 @@ static int start_store(struct daemon *d, char *error, size_t error_bytes)
 	int rc = open_store(d, error, error_bytes);
 
 	if (failure_is_full(rc) && reserve_release(d->state_dir) == 0) {
-		log_write(
-			LOG_WARNING, "%s; %s/reserve: given up for the start", error, d->state_dir);
+		log_write(LOG_WARNING, "%s; %s/" STATE_RESERVE ": given up for the start", error,
+			d->state_dir);
 		close_store(d);
 		rc = open_store(d, error, error_bytes);
 	}
@@ -330,7 +331,7 @@ static int start_engines(struct daemon *d)
 	};
 	int rc = checker_create(&checker, &d->checker);
 
-	snprintf(d->tuning_dir, sizeof(d->tuning_dir), "%s/tuning", d->state_dir);
+	snprintf(d->tuning_dir, sizeof(d->tuning_dir), "%s/" STATE_TUNING, d->state_dir);
 	if (rc == 0)
 		rc = scheduler_create(d, &d->scheduler);
 	return rc < 0 ? rc : engine_pool_create(&pool, &d->pool);

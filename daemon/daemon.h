@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "daemon/run.h"
+#include "daemon/state_files.h"
 
 struct daemon {
 	struct event_base *base;
@@ -22,7 +23,7 @@ struct daemon {
 		struct settings *settings;
 	} words;
 	char state_dir[SPEC_PATH_MAX]; /* absolute */
-	char tuning_dir[SPEC_PATH_MAX + sizeof("/tuning")];
+	char tuning_dir[SPEC_PATH_MAX + sizeof("/" STATE_TUNING)];
 	char socket[128];
 	struct store *store;
 	struct queue *queue;

@@ -19,6 +19,7 @@
 #include "daemon/paths.h"
 #include "daemon/preflight.h"
 #include "daemon/run_ids.h"
+#include "daemon/state_files.h"
 
 enum { QUEUE_LOOK_MS = 10000 };
 static const int64_t ROOM_BYTES = INT64_C(1) << 30; /* a queue is small, artifacts are not */
@@ -240,12 +241,12 @@ static void check_runs(struct diagnosis *d, const char *state, int64_t known)
 
 	if (rc < 0)
 		diagnosis_add(d, "runs", VERDICT_FAIL, "run gpt2d as whom it belongs to",
-			"%s/runs: %s", state, strerror(-rc));
+			"%s/" STATE_RUNS ": %s", state, strerror(-rc));
 	else if (ids.beyond > 0)
 		diagnosis_add(d, "runs", VERDICT_WARN,
 			"they stay as they are; restore the gpt2d.db that has them, or move them",
-			"%s/runs: %lld folders (the last is %s) of runs that gpt2d.db does not"
-			" know",
+			"%s/" STATE_RUNS ": %lld folders (the last is %s) of runs that "
+			STATE_DATABASE " does not know",
 			state, (long long)ids.beyond, ids.name);
 }
 
@@ -310,7 +311,7 @@ void diagnosis_state_dir(struct diagnosis *d)
 	existing_folder(folder);
 	check_room(d, state, folder);
 	check_database(d, folder);
-	snprintf(database, sizeof(database), "%s/gpt2d.db", state);
+	snprintf(database, sizeof(database), "%s/" STATE_DATABASE, state);
 	check_lock(d, "state directory", database);
 	check_queue(d, state, database);
 }

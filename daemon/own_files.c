@@ -8,6 +8,7 @@
 #include <sys/un.h>
 
 #include "daemon/paths.h"
+#include "daemon/state_files.h"
 
 /* Absolute, and without links as far as it is there; false where it does not fit. */
 static bool resolve(const char *path, char out[PATH_MAX])
@@ -62,14 +63,14 @@ static const char *find_in_state(const char *state, const char *path)
 		const char *name, *what;
 		bool folder;
 	} own[] = {
-		{"gpt2d.db", "the queue", false},
-		{"gpt2d.db-wal", "the queue's log", false},
-		{"gpt2d.db-shm", "the queue's index", false},
-		{"gpt2d.db-journal", "the queue's journal", false},
-		{"gpt2d.db.lock", "the queue's lock", false},
-		{"reserve", "the reserve", false},
-		{"runs", "the folder of runs", true},
-		{"tuning", "the folder of tuning", true},
+		{STATE_DATABASE, "the queue", false},
+		{STATE_DATABASE "-wal", "the queue's log", false},
+		{STATE_DATABASE "-shm", "the queue's index", false},
+		{STATE_DATABASE "-journal", "the queue's journal", false},
+		{STATE_DATABASE ".lock", "the queue's lock", false},
+		{STATE_RESERVE, "the reserve", false},
+		{STATE_RUNS, "the folder of runs", true},
+		{STATE_TUNING, "the folder of tuning", true},
 	};
 	char full[PATH_MAX + 32];
 

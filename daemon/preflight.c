@@ -21,6 +21,7 @@
 #include "daemon/own_files.h"
 #include "daemon/paths.h"
 #include "daemon/place.h"
+#include "daemon/state_files.h"
 
 /* ---- files and folders ---- */
 
@@ -220,7 +221,7 @@ static int try_metrics(const struct settings *s, char *error, size_t error_bytes
 static int try_length(const char *state, char *error, size_t error_bytes)
 {
 	const sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
-	const size_t more = strlen("/gpt2d.db") + strlen("-journal");
+	const size_t more = strlen("/" STATE_DATABASE) + strlen("-journal");
 	const size_t max = vfs ? (size_t)vfs->mxPathname - more : PATH_MAX - 1 - more;
 
 	if (strlen(state) <= max)
@@ -241,10 +242,10 @@ static int try_state(const struct settings *s, char *error, size_t error_bytes)
 		rc = try_length(state, error, error_bytes);
 	if (rc == 0)
 		rc = try_folder("state_dir", state, error, error_bytes);
-	snprintf(path, sizeof(path), "%s/runs", state);
+	snprintf(path, sizeof(path), "%s/" STATE_RUNS, state);
 	if (rc == 0)
 		rc = try_folder("state_dir", path, error, error_bytes);
-	snprintf(path, sizeof(path), "%s/gpt2d.db", state);
+	snprintf(path, sizeof(path), "%s/" STATE_DATABASE, state);
 	if (rc < 0 || stat(state, &st) < 0)
 		return rc;
 	rc = try_lock("state_dir", path, error, error_bytes);

@@ -22,6 +22,7 @@
 #include "daemon/role.h"
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
+#include "daemon/state_files.h"
 #include "daemon/trash.h"
 #include "daemon/worker.h"
 #include "proto/protocol.h"
@@ -243,7 +244,8 @@ static void compact(struct batch *b, enum step then)
 static void on_released(struct batch *b, int rc)
 {
 	if (rc == 0)
-		log_write(LOG_WARNING, "%s/reserve: given up, there is no room to remove runs in",
+		log_write(LOG_WARNING,
+			"%s/" STATE_RESERVE ": given up, there is no room to remove runs in",
 			b->pruner->daemon->state_dir);
 	compact(b, b->again);
 }
@@ -281,7 +283,7 @@ static bool make_room(struct batch *b, int rc)
  */
 static bool pass_over(struct batch *b, int rc)
 {
-	const char *folder = b->step == STEP_MOVE ? "runs" : TRASH_DIR;
+	const char *folder = b->step == STEP_MOVE ? STATE_RUNS : STATE_TRASH;
 	char why[RUN_REASON_BYTES];
 
 	if ((b->step != STEP_MOVE && b->step != STEP_EMPTY) || rc == -ECANCELED || rc == -EIO ||
@@ -520,7 +522,8 @@ static void leftover_done(struct worker_job *job, int rc)
 	if (rc == -EAGAIN)
 		worker_add(p->daemon->worker, job);
 	else if (rc < 0 && rc != -ECANCELED)
-		log_write(LOG_WARNING, "%s/" TRASH_DIR ": %s", p->daemon->state_dir, strerror(-rc));
+		log_write(LOG_WARNING, "%s/" STATE_TRASH ": %s", p->daemon->state_dir,
+			strerror(-rc));
 }
 
 /* ---- the reserve ---- */
@@ -541,10 +544,10 @@ static void reserve_done(struct worker_job *job, int rc)
 
 	p->reserving = false;
 	if (rc < 0 && rc != -ECANCELED && rc != p->reserve_rc)
-		log_write(LOG_WARNING, "%s/reserve: it could not be made: %s", p->daemon->state_dir,
-			strerror(-rc));
+		log_write(LOG_WARNING, "%s/" STATE_RESERVE ": it could not be made: %s",
+			p->daemon->state_dir, strerror(-rc));
 	else if (rc == 0 && p->reserve_rc < 0)
-		log_write(LOG_INFO, "%s/reserve: there again", p->daemon->state_dir);
+		log_write(LOG_INFO, "%s/" STATE_RESERVE ": there again", p->daemon->state_dir);
 	p->reserve_rc = rc;
 	if (rc < 0 && rc != -ECANCELED && !p->daemon->stopping)
 		arm(p, LACKING_S);

@@ -16,6 +16,7 @@
 #include "daemon/record_row.h"
 #include "daemon/run_ids.h"
 #include "daemon/settle.h"
+#include "daemon/state_files.h"
 #include "daemon/sweep.h"
 #include "proto/artifact.h"
 
@@ -227,8 +228,8 @@ static int pass_over_strangers(const struct daemon *d)
 	rc = record_set_last_id(d->store, ids.last);
 	if (rc == 0)
 		log_write(LOG_WARNING,
-			"%s/runs: %lld folders (the last is %s) of runs that gpt2d.db does not"
-			" know: left as they are, the next run is %lld",
+			"%s/" STATE_RUNS ": %lld folders (the last is %s) of runs that "
+			STATE_DATABASE " does not know: left as they are, the next run is %lld",
 			d->state_dir, (long long)ids.beyond, ids.name, (long long)ids.last + 1);
 	return rc;
 }
@@ -313,10 +314,10 @@ int reconcile_runs(struct daemon *d, char *error, size_t error_bytes)
 		o.rc = record_counts(d->store, d->counts);
 	if (o.rc == -EBADMSG && record_row_check(store_db(d->store), fault) == -EBADMSG)
 		snprintf(error, error_bytes,
-			"%s/gpt2d.db: %s; " STORE_DAMAGED_SECTION " says what to do", d->state_dir,
-			fault);
+			"%s/" STATE_DATABASE ": %s; " STORE_DAMAGED_SECTION " says what to do",
+			d->state_dir, fault);
 	else if (o.rc < 0)
-		snprintf(error, error_bytes, "%s/gpt2d.db: %s", d->state_dir,
+		snprintf(error, error_bytes, "%s/" STATE_DATABASE ": %s", d->state_dir,
 			store_error_text(o.rc));
 	return o.rc;
 }

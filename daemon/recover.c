@@ -7,6 +7,7 @@
 #include "daemon/failure.h"
 #include "daemon/log.h"
 #include "daemon/record_prune.h"
+#include "daemon/state_files.h"
 #include "daemon/store.h"
 #include "daemon/trash.h"
 
@@ -36,7 +37,7 @@ int recover_removals(struct daemon *d, char *error, size_t error_bytes)
 	int rc = trash_each(d->state_dir, remove_rows, d);
 
 	if (rc < 0)
-		snprintf(error, error_bytes, "%s/" TRASH_DIR ": %s", d->state_dir,
+		snprintf(error, error_bytes, "%s/" STATE_TRASH ": %s", d->state_dir,
 			store_error_text(rc));
 	return rc;
 }

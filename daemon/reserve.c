@@ -10,10 +10,11 @@
 #include <unistd.h>
 
 #include "daemon/filesystem.h"
+#include "daemon/state_files.h"
 
 static int reserve_path(const char *state_dir, char out[PATH_MAX])
 {
-	int n = snprintf(out, PATH_MAX, "%s/reserve", state_dir);
+	int n = snprintf(out, PATH_MAX, "%s/" STATE_RESERVE, state_dir);
 
 	return n >= 0 && n < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
@@ -24,7 +25,7 @@ static int see_room(const char *state_dir)
 	struct statvfs fs;
 
 	/* another directory may have come in its place: nothing is left there */
-	snprintf(database, sizeof(database), "%s/gpt2d.db", state_dir);
+	snprintf(database, sizeof(database), "%s/" STATE_DATABASE, state_dir);
 	if (access(database, F_OK) < 0)
 		return -errno;
 	if (statvfs(state_dir, &fs) < 0)

@@ -4,13 +4,14 @@
 
 #include "daemon/log.h"
 #include "daemon/settings.h"
+#include "daemon/state_files.h"
 
 enum { BATCH = 16 };
 
 void retention_init(struct retention *r, const char *state_dir, int64_t last_ns)
 {
 	*r = (struct retention){0};
-	snprintf(r->runs, sizeof(r->runs), "%s/runs", state_dir);
+	snprintf(r->runs, sizeof(r->runs), "%s/" STATE_RUNS, state_dir);
 	if (stat(r->runs, &r->at_start) < 0)
 		r->at_start = (struct stat){0};
 	clock_trust_begin(&r->clock, last_ns, clock_boot_ns(), clock_utc_ns());

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/clock.h"
+#include "daemon/state_files.h"
 #include "daemon/text.h"
 
 static const char *const state_names[RUN_STATES] = {
@@ -91,7 +92,7 @@ int run_dir_now(int64_t id, const char *state_dir, const char *then, char *out, 
 	char mark[32];
 	int n;
 
-	snprintf(mark, sizeof(mark), "/runs/%lld-", (long long)id);
+	snprintf(mark, sizeof(mark), "/" STATE_RUNS "/%lld-", (long long)id);
 	while ((found = strstr(tail, mark)) != NULL)
 		tail = found + 1;
 	n = tail == then ? snprintf(out, out_bytes, "%s", then)
@@ -106,8 +107,8 @@ int run_dir(const struct run *run, const char *state_dir, char *out, size_t out_
 
 	if (run->attempt > 1)
 		snprintf(attempt, sizeof(attempt), ".%lld", (long long)run->attempt);
-	n = snprintf(out, out_bytes, "%s/runs/%lld-%s%s", state_dir, (long long)run->id, run->name,
-		attempt);
+	n = snprintf(out, out_bytes, "%s/" STATE_RUNS "/%lld-%s%s", state_dir, (long long)run->id,
+		run->name, attempt);
 	return n >= 0 && (size_t)n < out_bytes ? 0 : -ENAMETOOLONG;
 }
 

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "daemon/state_files.h"
+
 /* ID-NAME; 0 for another name. */
 static int64_t id_of(const char *name)
 {
@@ -27,7 +29,7 @@ int run_ids_look(const char *state_dir, int64_t known, struct run_ids *out)
 	DIR *runs;
 	int rc = 0;
 
-	if (snprintf(path, sizeof(path), "%s/runs", state_dir) >= PATH_MAX)
+	if (snprintf(path, sizeof(path), "%s/" STATE_RUNS, state_dir) >= PATH_MAX)
 		return -ENAMETOOLONG;
 	runs = opendir(path);
 	if (runs == NULL && errno != ENOENT)

@@ -11,11 +11,13 @@
 
 #include "daemon/filesystem.h"
 #include "daemon/run_files.h"
+#include "daemon/state_files.h"
 #include "proto/artifact.h"
 
 static int trash_path(const char *state_dir, const char *name, char out[PATH_MAX])
 {
-	int n = snprintf(out, PATH_MAX, "%s/" TRASH_DIR "%s%s", state_dir, *name ? "/" : "", name);
+	int n = snprintf(
+		out, PATH_MAX, "%s/" STATE_TRASH "%s%s", state_dir, *name ? "/" : "", name);
 
 	return n >= 0 && n < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
@@ -44,7 +46,7 @@ static int sync_dir(const char *state_dir, const char *name)
 /* What decides it is durable before anything goes; then the marker, as what is left is no run. */
 static int leave_in_place(const char *state_dir, const char *from, const char *to)
 {
-	int rc = mkdir(to, 0700) < 0 && errno != EEXIST ? -errno : sync_dir(state_dir, TRASH_DIR);
+	int rc = mkdir(to, 0700) < 0 && errno != EEXIST ? -errno : sync_dir(state_dir, STATE_TRASH);
 
 	if (rc == 0)
 		rc = artifact_remove(from, ARTIFACT_COMPLETE);
@@ -64,8 +66,8 @@ int trash_move(const char *state_dir, const struct run *run)
 			rc = errno == EXDEV ? leave_in_place(state_dir, from, to) : -errno;
 	}
 	if (rc == 0)
-		rc = sync_dir(state_dir, TRASH_DIR);
-	return rc < 0 ? rc : sync_dir(state_dir, "runs");
+		rc = sync_dir(state_dir, STATE_TRASH);
+	return rc < 0 ? rc : sync_dir(state_dir, STATE_RUNS);
 }
 
 /* What could not be moved. */
@@ -76,7 +78,7 @@ static int remove_in_place(const char *state_dir, const char *from, int64_t *bud
 
 	if (rc == 0 && rmdir(from) < 0)
 		return errno == ENOENT ? 0 : -errno;
-	return rc < 0 ? rc : sync_dir(state_dir, "runs");
+	return rc < 0 ? rc : sync_dir(state_dir, STATE_RUNS);
 }
 
 int trash_empty(const char *state_dir, const struct run *run, int64_t budget)

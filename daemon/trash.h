@@ -11,8 +11,6 @@
 
 #include "daemon/run.h"
 
-#define TRASH_DIR "runs/.trash"
-
 /*
  * Move the directories of all attempts of run there, durably; those that are not there are none. 0
  * or a negative errno. One that cannot be moved (EXDEV: a folder of an overlay's lower layer) stays

@@ -20,6 +20,7 @@
 #include <sqlite3.h>
 
 #include "daemon/database.h"
+#include "daemon/state_files.h"
 #include "tests/unit/store_fixture.h"
 
 enum { FULL_BYTES = DATABASE_WAL_FULL * 4096, MANY = 100 };
@@ -211,7 +212,7 @@ static void test_log_cut_anywhere(void **state)
 	int64_t expected;
 
 	make_folder(folder);
-	snprintf(path, sizeof(path), "%s/gpt2d.db", folder);
+	snprintf(path, sizeof(path), "%s/" STATE_DATABASE, folder);
 	snprintf(log, sizeof(log), "%s-wal", path);
 	snprintf(killed, sizeof(killed), "%s/killed", folder);
 	make_small(path);
