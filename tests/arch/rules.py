@@ -63,7 +63,7 @@ sys/auxv.h sys/epoll.h sys/eventfd.h sys/file.h sys/inotify.h sys/ioctl.h sys/mm
 sys/prctl.h sys/queue.h sys/random.h sys/resource.h sys/select.h sys/sendfile.h sys/signalfd.h sys/socket.h
 sys/stat.h sys/statfs.h sys/statvfs.h sys/syscall.h sys/sysinfo.h sys/sysmacros.h sys/time.h
 sys/timerfd.h sys/times.h sys/timex.h sys/types.h sys/uio.h sys/un.h sys/utsname.h sys/vfs.h sys/wait.h
-linux/magic.h linux/close_range.h linux/limits.h
+linux/capability.h linux/magic.h linux/close_range.h linux/limits.h
 immintrin.h x86intrin.h cpuid.h
 """.split())
 
