@@ -80,21 +80,26 @@ static const char *file_of(const json_t *spec)
 }
 
 /*
- * The question whose turn it is comes first: of another user than the last one, where there is, and
- * of those by turns one that has had none yet, which most need no second, and one that has.
+ * How much a question differs from the last one, the more the sooner it is its turn: users take
+ * turns before all, and so do, within that, those that have had no turn (most need no second) and
+ * those that have.
  */
+static int difference(const struct checker *c, const struct question *q)
+{
+	enum { OF_PROGRESS = 1, OF_USER = 2 };
+	const bool is_new = q->progress == NULL;
+
+	return (q->q.uid != c->last_uid ? OF_USER : 0) + (is_new != c->was_new ? OF_PROGRESS : 0);
+}
+
+/* The question whose turn it is, put first; NULL: there is none. Of equals the oldest. */
 static struct question *take_turn(struct checker *c)
 {
 	struct question *q, *best = NULL;
-	int points, most = -1;
 
-	TAILQ_FOREACH(q, &c->questions, link) {
-		points = 2 * (q->q.uid != c->last_uid) + ((q->progress == NULL) != c->was_new);
-		if (points <= most)
-			continue;
-		most = points;
-		best = q;
-	}
+	TAILQ_FOREACH(q, &c->questions, link)
+		if (best == NULL || difference(c, q) > difference(c, best))
+			best = q;
 	if (best != NULL) {
 		TAILQ_REMOVE(&c->questions, best, link);
 		TAILQ_INSERT_HEAD(&c->questions, best, link);
