@@ -14,6 +14,7 @@
 #include "daemon/clock.h"
 #include "daemon/log.h"
 #include "daemon/text.h"
+#include "proto/size.h"
 
 enum {
 	PIPE_BYTES = 256 * 1024, /* asked for: a long report while gpt2d is at something else */
@@ -86,18 +87,14 @@ static void drop_line(struct engine_output *o)
 
 static void report_dropped(struct engine_output *o)
 {
-	static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
-	double size = (double)o->dropped_bytes;
-	size_t unit = 0;
+	char size[SIZE_BYTES];
 
 	evtimer_del(o->report);
 	if (o->dropped_lines == 0)
 		return;
-	for (; size >= 1000 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
-		size /= 1000;
 	log_write_engine(LOG_WARNING,
-		"%s (pid %d): %" PRId64 " lines (%.*f %s) of what it prints left out", o->what,
-		(int)o->pid, o->dropped_lines, unit > 0 ? 1 : 0, size, units[unit]);
+		"%s (pid %d): %" PRId64 " lines (%s) of what it prints left out", o->what,
+		(int)o->pid, o->dropped_lines, size_text(o->dropped_bytes, size));
 	o->dropped_lines = o->dropped_bytes = 0;
 }
 
