@@ -96,11 +96,6 @@ void settings_take(struct settings *s, const struct settings *fresh,
 		const char *name, const char *before, const char *after, bool taken, void *arg),
 	void *arg);
 
-/* One setting by its name in the file: 0, or -EINVAL, -ENOENT (no such setting), -ENOMEM with
- * error. */
-int settings_set(
-	struct settings *s, const char *name, const char *value, char *error, size_t error_bytes);
-
 /* Whether a setting's value is that of the file, and in which line of config_file. */
 bool settings_in_file(const struct settings *s, const char *name, int *line);
 

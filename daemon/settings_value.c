@@ -109,18 +109,6 @@ void settings_unknown(const char *name, bool option, char *error, size_t error_b
 		nearest ? nearest : "", nearest ? "\"" : "");
 }
 
-int settings_set(
-	struct settings *s, const char *name, const char *value, char *error, size_t error_bytes)
-{
-	const struct settings_row *row = settings_find(name);
-
-	if (row == NULL) {
-		settings_unknown(name, false, error, error_bytes);
-		return -ENOENT;
-	}
-	return settings_set_row(s, row, value, error, error_bytes);
-}
-
 struct data_roots settings_data_roots(const struct settings *s)
 {
 	struct data_roots roots = {.n = s->data_roots.n};

@@ -18,6 +18,7 @@
 #include "daemon/engine_program.h"
 #include "daemon/log.h"
 #include "daemon/settings.h"
+#include "daemon/settings_table.h"
 #include "daemon/store.h"
 #include "proto/frame.h"
 #include "proto/protocol.h"
@@ -68,7 +69,8 @@ static void set(struct settings *s, const char *name, const char *value)
 {
 	char error[256];
 
-	FUZZ_MUST(settings_set(s, name, value, error, sizeof(error)) == 0);
+	FUZZ_MUST(
+		settings_set_row(s, settings_find(name), value, error, sizeof(error)) == 0);
 }
 
 static void set_path(struct settings *s, const char *name, const char *below)
