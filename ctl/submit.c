@@ -12,7 +12,7 @@
 #include "ctl/follow.h"
 #include "ctl/format.h"
 #include "ctl/output.h"
-#include "ctl/spec_line.h"
+#include "ctl/spec_rows.h"
 #include "ctl/submit.h"
 #include "ctl/verb.h"
 #include "proto/spec.h"
@@ -96,18 +96,6 @@ static char *base_folder(const char *file)
 	return folder;
 }
 
-static bool is_set(const struct arguments *args, const char *key)
-{
-	const size_t n = strlen(key);
-
-	for (size_t i = 0; i < args->n_values; i++)
-		if (strcmp(args->values[i].row->name, "set") == 0 &&
-			strncmp(args->values[i].text, key, n) == 0 &&
-			args->values[i].text[n] == '=')
-			return true;
-	return false;
-}
-
 /*
  * name_given: what the reader calls --set name is --name. A run that is queued again has no file
  * whose lines anybody sees.
@@ -115,7 +103,7 @@ static bool is_set(const struct arguments *args, const char *key)
 static void report_spec(struct ctl *ctl, const struct submit_source *source,
 	const struct spec_errors *errors, bool name_given)
 {
-	json_t *rows = json_array();
+	json_t *rows = json_array(), *sorted;
 
 	for (size_t i = 0; i < errors->n; i++) {
 		const struct spec_error *row = &errors->error[i];
@@ -127,15 +115,17 @@ static void report_spec(struct ctl *ctl, const struct submit_source *source,
 				format_json_text(of_name ? "--name" : row->key), "message",
 				format_json_text(row->message)));
 	}
+	sorted = spec_rows_sorted(rows);
+	json_decref(rows);
 	if (errors->dropped > 0) {
 		char more[64];
 
 		snprintf(more, sizeof(more), "and %zu more errors", errors->dropped);
 		json_array_append_new(
-			rows, json_pack("{s:i, s:s, s:s}", "line", 0, "key", "", "message", more));
+			sorted, json_pack("{s:i, s:s, s:s}", "line", 0, "key", "", "message", more));
 	}
-	ctl->output->spec_errors(ctl, source->name, rows);
-	json_decref(rows);
+	ctl->output->spec_errors(ctl, source->name, sorted);
+	json_decref(sorted);
 }
 
 /* name="..." as --set wants it; malloc'd, NULL when it is no UTF-8 or without memory. */
@@ -179,7 +169,7 @@ static json_t *parse(struct ctl *ctl, const struct arguments *args,
 	} else if (sets && errors) {
 		error = spec_parse(source->text, source->n, &how, &spec, errors);
 		if (error == -EINVAL) {
-			report_spec(ctl, source, errors, name && !is_set(args, "name"));
+			report_spec(ctl, source, errors, name && !spec_rows_is_set(args, "name"));
 			*exit = CTL_USAGE;
 			goto out;
 		}
@@ -201,66 +191,17 @@ out:
 
 /* ---- sending ---- */
 
-/* Of a key of an arm ("arms.NAME.KEY") that is not in source, the spec's own KEY. */
-static const char *base_key(const struct submit_source *source, const char *key)
-{
-	const char *at = key;
-
-	if (strncmp(key, "arms.", 5) != 0 || spec_line(source->text, source->n, key) > 0)
-		return key;
-	/* an arm's name may have dots of its own */
-	for (at += 5; (at = strchr(at, '.')) != NULL;)
-		if (spec_line(source->text, source->n, ++at) > 0)
-			return at;
-	return key;
-}
-
-/* A run without "gpus" asks for all that its gpt2d had; this one has fewer, for which the batch is
- * another product. */
-static void advise_ranks(json_t *row)
-{
-	const char *why = json_string_value(json_object_get(row, "message"));
-
-	json_object_set_new(row, "message",
-		json_sprintf("%s; as many as there are: --set gpus=0, with --set train_batch_size "
-			     "or gradient_accumulation_steps to fit",
-			why ? why : ""));
-}
-
-/*
- * The daemon's lines are of what was sent: a key is looked for in the options, then in the file. A
- * run that is queued again has no file.
- */
-static void place_error(
-	const struct arguments *args, const struct submit_source *source, json_t *row)
-{
-	const char *key = json_string_value(json_object_get(row, "key"));
-	char set[300];
-	int line = 0;
-
-	if (key && key[0] && is_set(args, key)) {
-		snprintf(set, sizeof(set), "--set %.256s", key);
-		json_object_set_new(row, "key", json_string(set));
-	} else if (key && key[0] && source->rerun_of == 0) {
-		line = spec_line(source->text, source->n, base_key(source, key));
-	} else if (key && strcmp(key, "gpus") == 0) {
-		advise_ranks(row);
-	}
-	json_object_set_new(row, "line", json_integer(line));
-}
-
 /*
  * The daemon's refusal of a spec has rows like ours. A connection that broke after a run was sent
  * leaves open whether it was queued.
  */
 static int refused(struct ctl *ctl, const struct arguments *args,
-	const struct submit_source *source, bool sent, struct ctl_error *e)
+	const struct submit_source *source, const json_t *spec, bool sent, struct ctl_error *e)
 {
 	const json_t *rows = json_object_get(e->data, "errors");
 	const bool certain = json_is_false(json_object_get(e->data, "queued"));
 	char why[sizeof(e->message)];
-	json_t *copy, *row;
-	size_t i;
+	json_t *placed;
 
 	if (sent && !e->data && (e->exit == CTL_TRANSPORT || e->exit == CTL_TIMEOUT)) {
 		memcpy(why, e->message, sizeof(why));
@@ -277,11 +218,9 @@ static int refused(struct ctl *ctl, const struct arguments *args,
 	}
 	if (e->exit != CTL_USAGE || json_array_size(rows) == 0)
 		return ctl_fail(ctl, e);
-	copy = json_deep_copy(rows);
-	json_array_foreach(copy, i, row)
-		place_error(args, source, row);
-	ctl->output->spec_errors(ctl, source->name, copy);
-	json_decref(copy);
+	placed = spec_rows_place(args, source, spec, rows);
+	ctl->output->spec_errors(ctl, source->name, placed);
+	json_decref(placed);
 	ctl_error_clear(e);
 	return CTL_USAGE;
 }
@@ -346,7 +285,7 @@ static int send(struct ctl *ctl, const struct arguments *args, const struct subm
 		exit = client_request(c, dry_run ? METHOD_DRY_RUN : METHOD_SUBMIT, params,
 			CLIENT_CHECK_S, &reply, &e);
 	if (exit) {
-		exit = refused(ctl, args, source, c && !dry_run, &e);
+		exit = refused(ctl, args, source, spec, c && !dry_run, &e);
 		goto out;
 	}
 	if (dry_run) {

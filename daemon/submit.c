@@ -317,6 +317,10 @@ static void on_answer(void *arg, const char *failure, json_t *reply)
 		submission_free(s);
 		return;
 	}
+	if (failure != NULL && json_array_size(s->errors) > 0) {
+		refuse_spec(s); /* what is known is enough */
+		return;
+	}
 	if (failure != NULL) {
 		refuse(s, PROTOCOL_INTERNAL, NULL, failure);
 		return;
@@ -331,10 +335,6 @@ static void on_answer(void *arg, const char *failure, json_t *reply)
 	}
 	if (!json_is_true(json_object_get(reply, "ok")) && json_array_size(s->errors) == 0)
 		add_error(s, 0, "", "refused by the checker without a reason");
-	if (json_array_size(s->errors) > 0) {
-		refuse_spec(s);
-		return;
-	}
 	add_check(s, json_object_get(reply, "check"));
 	s->arm++;
 	check_next(s);
@@ -351,6 +351,10 @@ static void check_next(struct submission *s)
 	struct checker_question question;
 	json_t *arm;
 
+	if (s->arm == s->spec->n_arms && json_array_size(s->errors) > 0) {
+		refuse_spec(s);
+		return;
+	}
 	if (s->arm == s->spec->n_arms && s->dry_run) {
 		answer_dry(s);
 		return;
