@@ -334,15 +334,24 @@ static json_t *pack_data(const struct dataset *d, const struct spec_config *c)
 		INT(d->n_tokens - 1 - d->n_sequences * d->seq_len));
 }
 
+/* What the work is given in. */
+static const char *work_key(const struct spec_config *c)
+{
+	return c->work_micro_steps ? "work.micro_steps"
+		: c->work_tokens   ? "work.tokens"
+		: c->work_epochs   ? "work.epochs"
+				   : "work.optimizer_steps";
+}
+
 /* Rank 0 keeps the times of each step, every rank's and the slowest, until the artifacts. */
 static void check_step_times(struct checking *k, int64_t steps)
 {
 	int64_t bytes, each = ((int64_t)k->config->gpus + 2) * (int64_t)sizeof(struct measure_step);
 
 	if (__builtin_mul_overflow(steps, each, &bytes) || bytes > STEP_TIMES_BYTES_MAX)
-		refuse(k, "work",
-			"%" PRId64 " steps: the times of at most %" PRId64 " steps of %" PRId64
-			" ranks are kept",
+		refuse(k, work_key(k->config),
+			"%" PRId64 " optimizer steps are not allowed, at most %" PRId64
+			": their times are kept of each rank (gpus %" PRId64 ")",
 			steps, STEP_TIMES_BYTES_MAX / each, k->config->gpus);
 }
 
@@ -369,7 +378,8 @@ static void check_work(struct checking *k, const struct dataset *train, json_t *
 	if (__builtin_mul_overflow(steps, c->accumulation, &micro_steps) ||
 		__builtin_mul_overflow(steps, c->batch, &samples) ||
 		__builtin_mul_overflow(samples, c->seq_len, &tokens)) {
-		refuse(k, "work", "%" PRId64 " steps are more than 2^63 tokens", steps);
+		refuse(k, work_key(c), "%" PRId64 " optimizer steps are more than 2^63 tokens",
+			steps);
 		return;
 	}
 	if (c->warmup_steps >= steps)

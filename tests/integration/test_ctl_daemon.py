@@ -258,6 +258,11 @@ def test_the_daemons_refusals_name_the_line(tmp_path, daemon):
         assert refused(d, path) == [
             f"{path}:{line}: data.train: {tmp_path}/short.bin: 128 tokens, 129 needed (2 ranks x 1 x 64 + 1)"]
 
+        path.write_text(json.dumps(spec(steps=1e12), indent=1))
+        line = path.read_text().splitlines().index('  "optimizer_steps": 1000000000000.0,') + 1
+        found = refused(d, path)
+        assert len(found) == 1 and found[0].startswith(f"{path}:{line}: work.optimizer_steps: 1000000000000 optimizer steps are not allowed, at"), found
+
         made_up = {"kind": "synthetic", "synthetic_tokens": 128}
         path.write_text(json.dumps(spec(data=made_up), indent=1))
         line = path.read_text().splitlines().index('  "synthetic_tokens": 128') + 1

@@ -49,8 +49,17 @@ static void test_more_steps_than_times_are_kept(void **state)
 	(void)state;
 	c.optimizer_steps = INT64_C(1000000000);
 	checked_run(&c, 2, INT64_C(1) << 33);
-	checked_assert_error(
-		"work", "1000000000 steps: the times of at most 11184810 steps of 2 ranks");
+	checked_assert_error("work.optimizer_steps",
+		"1000000000 optimizer steps are not allowed, at most 11184810: their times are "
+		"kept of each rank (gpus 2)");
+	c.work_tokens = c.optimizer_steps * c.batch * c.seq_len;
+	checked_run(&c, 2, INT64_C(1) << 33);
+	checked_assert_error("work.tokens", "1000000000 optimizer steps are not allowed");
+	c.work_tokens = 0;
+	c.work_micro_steps = c.optimizer_steps * c.accumulation;
+	checked_run(&c, 2, INT64_C(1) << 33);
+	checked_assert_error("work.micro_steps", "1000000000 optimizer steps are not allowed");
+	c.work_micro_steps = 0;
 	c.optimizer_steps = 11184810;
 	checked_run(&c, 2, INT64_C(1) << 33);
 	assert_int_equal(json_array_size(checked_errors), 0);
