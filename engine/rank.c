@@ -167,7 +167,8 @@ static int serve(struct link *link, struct warm *w, struct writer *writer)
 	return code;
 }
 
-static int exit_code(int status)
+/* What the process ends with that could not start, for want of what status says. */
+static int exit_code_of(int status)
 {
 	switch (status) {
 	case -EAGAIN:
@@ -190,7 +191,7 @@ int rank_run(struct link *link, const struct warm_options *options)
 	rc = warm_create(options, &w, error, sizeof(error));
 	if (rc) {
 		link_log(link, "error", "%s", error);
-		return exit_code(rc);
+		return exit_code_of(rc);
 	}
 	if (w->rank == 0 && w->tuned.note[0])
 		link_log(link, "warning", "algorithms are chosen anew: %s", w->tuned.note);
@@ -199,7 +200,7 @@ int rank_run(struct link *link, const struct warm_options *options)
 	rc = w->rank == 0 ? writer_create(&wo, &writer) : 0;
 	if (rc) {
 		link_log(link, "error", "no thread to write files with");
-		code = exit_code(rc);
+		code = exit_code_of(rc);
 		goto out;
 	}
 	say_hello(link, "rank", w->rank,
@@ -231,6 +232,42 @@ static json_t *spec_error_list(const struct spec_errors *errors)
 	return list;
 }
 
+/* What a check answers that has found nothing but this. */
+static void refuse(json_t **errors, json_t **report, const char *key, const char *message)
+{
+	*errors = json_pack("[{s:s, s:s}]", "key", key, "message", message);
+	*report = json_object();
+}
+
+/*
+ * What "check" brought: 0 with *spec and *roots; -EINVAL: it is refused, in *errors and *report; or
+ * -ENOMEM.
+ */
+static int read_arm(const json_t *params, int world, struct spec **spec, struct data_roots *roots,
+	json_t **errors, json_t **report)
+{
+	struct spec_options options = {.world = world};
+	struct spec_errors wrong = {0};
+	char *text = json_dumps(json_object_get(params, "spec"), JSON_COMPACT | JSON_ENCODE_ANY);
+	int rc = text ? spec_parse(text, strlen(text), &options, spec, &wrong) : -EINVAL;
+
+	free(text);
+	if (rc == -ENOMEM)
+		return rc;
+	if (rc) {
+		*errors = spec_error_list(&wrong);
+		*report = json_object();
+		return -EINVAL;
+	}
+	if (data_roots_read(roots, json_object_get(params, "data_roots")) < 0) {
+		spec_free(*spec);
+		refuse(errors, report, "data",
+			"the data_roots that gpt2d told are not understood");
+		return -EINVAL;
+	}
+	return 0;
+}
+
 /* Lists of what is wrong and what was found: 0, -ENOMEM, or -EINPROGRESS as of check_run. */
 static int check_arm(struct k_context *ctx, int threads, const json_t *params,
 	struct dataset_cache *cache, struct check_turn *turn, json_t **errors, json_t **report)
@@ -238,29 +275,13 @@ static int check_arm(struct k_context *ctx, int threads, const json_t *params,
 	char error[512];
 	char limit[CGROUP_FILE_BYTES];
 	int world = (int)json_integer_value(json_object_get(params, "world"));
-	struct spec_options options = {.world = world};
-	struct spec_errors wrong = {0};
 	struct data_roots roots = {.n = 0};
 	struct check_options check;
 	struct spec *spec;
-	char *text = json_dumps(json_object_get(params, "spec"), JSON_COMPACT | JSON_ENCODE_ANY);
-	int rc = text ? spec_parse(text, strlen(text), &options, &spec, &wrong) : -EINVAL;
+	int rc = read_arm(params, world, &spec, &roots, errors, report);
 
-	free(text);
-	if (rc == -ENOMEM)
-		return rc;
-	if (rc == 0 && data_roots_read(&roots, json_object_get(params, "data_roots")) < 0) {
-		spec_free(spec);
-		*errors = json_pack("[{ss ss}]", "key", "data", "message",
-			"the data_roots that gpt2d told are not understood");
-		*report = json_object();
-		return 0;
-	}
-	if (rc) {
-		*errors = spec_error_list(&wrong);
-		*report = json_object();
-		return 0;
-	}
+	if (rc)
+		return rc == -EINVAL ? 0 : rc;
 	check = (struct check_options){
 		.config = &spec->arms[0].config,
 		.world = world,
@@ -273,8 +294,7 @@ static int check_arm(struct k_context *ctx, int threads, const json_t *params,
 		rc = check_run(&check, errors, report);
 	spec_free(spec);
 	if (rc == -EIO) {
-		*errors = json_pack("[{ss ss}]", "key", "", "message", error);
-		*report = json_object();
+		refuse(errors, report, "", error);
 		rc = 0;
 	}
 	return rc;
@@ -295,10 +315,8 @@ static void answer_check(struct link *link, struct k_context *ctx, int threads,
 				"progress", check_turn_json(&turn)));
 		return;
 	}
-	if (rc == -ENOMEM) {
-		errors = json_pack("[{s:s, s:s}]", "key", "", "message", "no memory for the check");
-		report = json_object();
-	}
+	if (rc == -ENOMEM)
+		refuse(&errors, &report, "", "no memory for the check");
 	link_send(link, CHECK_REPLY,
 		json_pack("{s:O, s:b, s:o, s:o}", "token", json_object_get(params, "token"), "ok",
 			json_array_size(errors) == 0, "errors", errors, "check", report));
