@@ -255,38 +255,39 @@ static void say_alive(struct link *l)
 
 /* ---- the thread ---- */
 
-struct turn {
+/* What the thread has to do, as of one moment: the lock is not held while it waits. */
+struct duty {
 	bool closed, closing, output;
 };
 
-static struct turn look(struct link *l)
+static struct duty see_duty(struct link *l)
 {
-	struct turn t;
+	struct duty d;
 
 	pthread_mutex_lock(&l->lock);
-	t = (struct turn){l->closed, l->closing, l->out_to > l->out_from};
+	d = (struct duty){l->closed, l->closing, l->out_to > l->out_from};
 	pthread_mutex_unlock(&l->lock);
-	return t;
+	return d;
 }
 
-static void wait_for_events(struct link *l, const struct turn *t, int64_t until_ns)
+static void wait_for_events(struct link *l, const struct duty *d, int64_t until_ns)
 {
 	struct pollfd fds[2] = {
 		{.fd = l->wake, .events = POLLIN},
 		{.fd = l->fd,
-			.events = (short)((t->closed ? 0 : POLLIN) | (t->output ? POLLOUT : 0))},
+			.events = (short)((d->closed ? 0 : POLLIN) | (d->output ? POLLOUT : 0))},
 	};
 	int64_t left_ns = until_ns - clock_mono_ns();
 	uint64_t count;
 
-	if (t->closed && !t->output)
+	if (d->closed && !d->output)
 		fds[1].fd = -1;
 	poll(fds, 2, left_ns <= 0 ? 0 : (int)(left_ns / CLOCK_MS_NS + 1));
 	if ((fds[0].revents & POLLIN) && read(l->wake, &count, sizeof(count)) < 0)
 		return;
-	if (!t->closed && (fds[1].revents & (POLLIN | POLLHUP | POLLERR)))
+	if (!d->closed && (fds[1].revents & (POLLIN | POLLHUP | POLLERR)))
 		read_input(l);
-	if (t->output && !write_output(l))
+	if (d->output && !write_output(l))
 		close_input(l);
 }
 
@@ -296,14 +297,14 @@ static void *run(void *arg)
 	int64_t alive_ns = clock_mono_ns() + ALIVE_NS, end_ns = INT64_MAX;
 
 	for (;;) {
-		struct turn t = look(l);
+		struct duty d = see_duty(l);
 
-		if (t.closing && (!t.output || t.closed))
+		if (d.closing && (!d.output || d.closed))
 			return NULL;
-		if ((t.closed || t.closing) && end_ns == INT64_MAX)
-			end_ns = clock_mono_ns() + (t.closing ? FLUSH_NS : LINK_ORPHAN_NS);
+		if ((d.closed || d.closing) && end_ns == INT64_MAX)
+			end_ns = clock_mono_ns() + (d.closing ? FLUSH_NS : LINK_ORPHAN_NS);
 		if (clock_mono_ns() >= end_ns) {
-			if (t.closing)
+			if (d.closing)
 				return NULL;
 			_exit(ENGINE_EXIT_ORPHAN);
 		}
@@ -311,7 +312,7 @@ static void *run(void *arg)
 			say_alive(l);
 			alive_ns = clock_mono_ns() + ALIVE_NS;
 		}
-		wait_for_events(l, &t, end_ns < alive_ns ? end_ns : alive_ns);
+		wait_for_events(l, &d, end_ns < alive_ns ? end_ns : alive_ns);
 	}
 }
 

@@ -20,7 +20,7 @@
 
 struct link;
 
-/* fd is owned by the link from here on. 0 or a negative errno. */
+/* 0, and fd, now non-blocking, is the link's; or a negative errno, and it is the caller's. */
 int link_create(int fd, struct link **out);
 /* Sends what is left, for two seconds at most. Takes NULL. */
 void link_destroy(struct link *l);

@@ -263,8 +263,9 @@ static bool step_failed(struct segment *s, int rc, const char *error)
 	}
 }
 
-/* What no further step can mend; the same on every rank, and told by rank 0 once its files are
- * written.
+/*
+ * False for what no further step can mend; the same on every rank, and told by rank 0 once its
+ * files are written.
  */
 static bool worth_going_on(struct segment *s, int rank, const struct measure_step *m)
 {
