@@ -121,8 +121,8 @@ static void report_spec(struct ctl *ctl, const struct submit_source *source,
 		char more[64];
 
 		snprintf(more, sizeof(more), "and %zu more errors", errors->dropped);
-		json_array_append_new(
-			sorted, json_pack("{s:i, s:s, s:s}", "line", 0, "key", "", "message", more));
+		json_array_append_new(sorted,
+			json_pack("{s:i, s:s, s:s}", "line", 0, "key", "", "message", more));
 	}
 	ctl->output->spec_errors(ctl, source->name, sorted);
 	json_decref(sorted);
