@@ -5,6 +5,7 @@
 
 #include "ctl/format.h"
 #include "ctl/spec_line.h"
+#include "proto/spec.h"
 
 enum { KEY_BYTES = 512 };
 
@@ -35,7 +36,7 @@ static int line_of(const struct sent *s, const char *key)
 /* Whether the arm gives the key itself, in the file or by an option. */
 static bool has_own(const struct sent *s, const char *arm, const char *key)
 {
-	char own[KEY_BYTES];
+	char own[sizeof("arms..") + SPEC_NAME_MAX + KEY_BYTES];
 
 	snprintf(own, sizeof(own), "arms.%s.%s", arm, key);
 	return spec_rows_is_set(s->args, own) || line_of(s, own) > 0;
