@@ -208,6 +208,11 @@ static int refused(struct ctl *ctl, const struct arguments *args,
 		ctl_error_set(e, e->exit,
 			"%.700s\nwhether the run is queued is not known: gpt2ctl list", why);
 	}
+	if (!sent && e->code == PROTOCOL_INTERNAL) {
+		memcpy(why, e->message, sizeof(why));
+		ctl_error_set(e, e->exit,
+			"%.700s\nwhat gpt2d and its engines said: gpt2ctl logs", why);
+	}
 	/* of a store that cannot be written the message itself says it */
 	if (sent && certain && e->code != PROTOCOL_STORE) {
 		memcpy(why, e->message, sizeof(why));

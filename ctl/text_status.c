@@ -123,6 +123,8 @@ static void print_engine(const struct term *t, const json_t *engine)
 		format_string(engine, "state", "?", state, sizeof(state)), json_array_size(ranks),
 		(long long)format_int(engine, "threads", 0),
 		(long long)format_int(engine, "restarts", 0), *reason ? ": " : "", reason);
+	if (strncmp(reason, "engine_", strlen("engine_")) == 0)
+		fputs("        what they said: gpt2ctl logs\n", t->file);
 	if (*format_string(engine, "device_why", "", why, sizeof(why)))
 		fprintf(t->file, "        on %s: %s\n",
 			format_string(engine, "device", "?", device, sizeof(device)), why);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/clock.h"
+#include "daemon/engine_hello.h"
 #include "daemon/engine_link.h"
 #include "daemon/log.h"
 #include "daemon/process.h"
@@ -18,6 +19,9 @@
 #include "proto/version.h"
 
 enum { END_WAIT_S = 1 };
+
+/* What a client is told begins so: it knows of no checker. */
+#define UNCHECKED "the spec could not be checked: the engine that checks specs "
 
 static const char unwanted[] = "nobody waits for it";
 const char checker_stopping[] = "gpt2d is stopping; submit it again once gpt2d is back";
@@ -112,7 +116,7 @@ static struct question *take_turn(struct checker *c)
  */
 static void broke(struct checker *c, const char *why)
 {
-	char failure[960];
+	char failure[1024];
 
 	if (c->broken)
 		return;
@@ -120,7 +124,7 @@ static void broke(struct checker *c, const char *why)
 	log_write(LOG_ERROR, "checker: %s", why);
 	engine_link_kill(c->link);
 	if (c->asked || (!c->greeted && !TAILQ_EMPTY(&c->questions))) {
-		snprintf(failure, sizeof(failure), "the checker %s", why);
+		snprintf(failure, sizeof(failure), UNCHECKED "%s", why);
 		answer_first(c, failure, NULL);
 	}
 }
@@ -135,13 +139,14 @@ static void on_hello(struct checker *c, json_t *params)
 	if (protocol != PROTOCOL_VERSION) {
 		snprintf(why, sizeof(why),
 			"speaks protocol %lld, gpt2d speaks %d"
-			" (checker: %.300s, pid %d; gpt2d: %s)",
+			" (engine: %.300s, pid %d; gpt2d: %s); " ENGINE_HELLO_CURE,
 			protocol, PROTOCOL_VERSION, c->o.program, (int)engine_link_pid(c->link),
 			ours);
 		broke(c, why);
 	} else if (json_is_string(build) && strcmp(json_string_value(build), version_build) != 0) {
 		snprintf(why, sizeof(why),
-			"is build %.64s, gpt2d is build %s (checker: %.300s, pid %d; gpt2d: %s)",
+			"is build %.64s, gpt2d is build %s (engine: %.300s, pid %d; gpt2d: %s); "
+			ENGINE_HELLO_CURE,
 			json_string_value(build), version_build, c->o.program,
 			(int)engine_link_pid(c->link), ours);
 		broke(c, why);
@@ -170,13 +175,13 @@ static void say_slow(const struct checker *c, char *why, size_t why_bytes)
 /* Its files are not read to their end: others come in between, and then it goes on. */
 static void end_turn(struct checker *c, struct question *q, json_t *progress)
 {
-	char why[800], failure[960];
+	char why[800], failure[1024];
 
 	clock_watch_look(&c->awake, clock_mono_ns());
 	q->used_ns += clock_watch_since(&c->awake, c->asked_ns);
 	if (q->used_ns >= c->o.timeout_s * CLOCK_S_NS) {
 		say_slow(c, why, sizeof(why));
-		snprintf(failure, sizeof(failure), "the checker %s", why);
+		snprintf(failure, sizeof(failure), UNCHECKED "%s", why);
 		answer_first(c, failure, NULL);
 		return;
 	}
@@ -267,7 +272,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 {
 	struct checker *c = arg;
 	struct question *q;
-	char failure[160];
+	char failure[320];
 	int rc;
 
 	if (c->link != NULL && c->broken && engine_link_reap(c->link)) {
@@ -288,7 +293,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	if (c->link == NULL) {
 		rc = start(c);
 		if (rc < 0) {
-			snprintf(failure, sizeof(failure), "the checker cannot be started: %s",
+			snprintf(failure, sizeof(failure), UNCHECKED "cannot be started: %s",
 				starved_text(rc));
 			answer_first(c, failure, NULL);
 			return;

@@ -14,6 +14,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/diagnosis.h"
+#include "daemon/engine_hello.h"
 #include "daemon/engine_link.h"
 #include "proto/json_text.h"
 #include "proto/protocol.h"
@@ -154,8 +155,7 @@ static bool check_version(struct diagnosis *d, int64_t until_ns)
 	snprintf(build, sizeof(build), "(%s)", version_build);
 	if (strstr(says, build) == NULL)
 		diagnosis_add(d, "engine", VERDICT_FAIL,
-			"install gpt2d and its engine from the same build", "%s: gpt2d is build %s",
-			says, version_build);
+			ENGINE_HELLO_CURE, "%s: gpt2d is build %s", says, version_build);
 	else if (strstr(says, "UCX ") == NULL)
 		diagnosis_add(d, "engine", VERDICT_WARN,
 			"install libucx0: without it there is one rank only", "%s, no UCX", says);

@@ -24,12 +24,14 @@ void engine_hello_check(
 	process_describe(getpid(), ours, sizeof(ours));
 	if (json_integer_value(protocol) != PROTOCOL_VERSION)
 		snprintf(why, why_bytes,
-			"speaks protocol %lld, gpt2d speaks %d (engine: %.300s, pid %d; gpt2d: %s)",
+			"speaks protocol %lld, gpt2d speaks %d (engine: %.300s, pid %d; gpt2d: "
+			"%s); " ENGINE_HELLO_CURE,
 			(long long)json_integer_value(protocol), PROTOCOL_VERSION, started->program,
 			(int)started->pid, ours);
 	else if (json_is_string(build) && strcmp(json_string_value(build), version_build) != 0)
 		snprintf(why, why_bytes,
-			"is build %.64s, gpt2d is build %s (engine: %.300s, pid %d; gpt2d: %s)",
+			"is build %.64s, gpt2d is build %s (engine: %.300s, pid %d; gpt2d: "
+			"%s); " ENGINE_HELLO_CURE,
 			json_string_value(build), version_build, started->program,
 			(int)started->pid, ours);
 	else if (role == NULL || strcmp(role, "rank") != 0 ||

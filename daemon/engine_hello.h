@@ -14,6 +14,9 @@ struct engine_hello {
 	pid_t pid;
 };
 
+/* What to do about an engine of another build or protocol. */
+#define ENGINE_HELLO_CURE "install gpt2d and its engine from the same build"
+
 /* Of the parameters of engine.hello: why is empty, or says what is not as it was started. */
 void engine_hello_check(
 	const struct engine_hello *started, json_t *params, char *why, size_t why_bytes);

@@ -59,7 +59,7 @@ static void why_engines(const struct engine_pool *pool, char why[WHY_BYTES])
 		say(why, WAITING_ENGINES, "they are released and about to be started");
 	else if (retry >= 0)
 		say(why, WAITING_ENGINES, "started again in %lld s%s%s", (long long)retry,
-			reason[0] ? ", lost by " : "", reason);
+			reason[0] ? "; why they ended: " : "", reason);
 	else
 		say(why, WAITING_ENGINES, "%s%s%s", engine_pool_state_name(pool),
 			reason[0] ? ", " : "", reason);

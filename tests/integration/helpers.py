@@ -25,6 +25,8 @@ BUILD = Path(os.environ.get("GPT2D_BUILD", ROOT / "build"))
 FAKE_ENGINE = Path(__file__).resolve().parent / "fake_engine.py"
 PATIENCE_S = 60  # for what should be quick: a loaded machine and sanitizers are slow
 
+UNCHECKED = "the spec could not be checked: the engine that checks specs "  # what follows says why
+
 
 class RpcError(Exception):
     def __init__(self, error):

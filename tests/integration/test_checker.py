@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engines import PROGRAM
-from helpers import RpcError, experiment, spec, wait_for
+from helpers import UNCHECKED, RpcError, experiment, spec, wait_for
 
 
 def test_checks_refuse(daemon):
@@ -29,8 +29,8 @@ def test_checks_refuse(daemon):
 
 
 @pytest.mark.parametrize("how, reason", [
-    ("dead", "the checker was killed by signal 11"),
-    ("mute", "the checker did not answer within 1 s"),
+    ("dead", f"{UNCHECKED}was killed by signal 11"),
+    ("mute", f"{UNCHECKED}did not answer within 1 s"),
 ])
 def test_a_broken_checker(daemon, how, reason):
     with daemon(environment={"GPT2D_FAKE_CHECK": how}, options=("--check-timeout", "1")) as d:
@@ -67,7 +67,7 @@ def test_a_silent_checker(daemon):
         os.kill(checker_of(d), signal.SIGSTOP)
         with pytest.raises(RpcError) as refused:
             c.submit(spec())
-        assert refused.value.message == "the checker gave no sign of life for 5 s"
+        assert refused.value.message == f"{UNCHECKED}gave no sign of life for 5 s"
         assert c.call("dry-run", spec=spec())["segments"] == 1
 
 
@@ -114,7 +114,7 @@ def test_a_check_that_takes_too_long_names_its_file(daemon, how):
         c.call("dry-run", spec=spec())  # it has started
         with pytest.raises(RpcError) as refused:
             c.submit(of_file(how))
-        assert refused.value.message == (f"the checker did not answer within 6 s: it reads all of /nowhere/{how}.bin; a larger "
+        assert refused.value.message == (f"{UNCHECKED}did not answer within 6 s: it reads all of /nowhere/{how}.bin; a larger "
             "check_timeout in gpt2d.conf(5) lets it")
         assert refused.value.data == {"queued": False}
         assert c.call("dry-run", spec=spec())["segments"] == 1

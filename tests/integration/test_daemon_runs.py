@@ -3,12 +3,13 @@
 import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from helpers import Client, RpcError, experiment, spec, wait_for
+from helpers import BUILD, Client, RpcError, experiment, spec, wait_for
 
 
 def methods(events, name):
@@ -405,7 +406,11 @@ def test_engines_that_do_not_start(daemon, how, reason):
             wait_for(lambda: c.call("status")["engine"]["restarts"] >= 2, "restarts")
             status = c.call("status")
             assert status["engine"]["reason"].startswith(reason)
+            if how in ("old", "other"):
+                assert status["engine"]["reason"].endswith("; install gpt2d and its engine from the same build")
             assert status["waiting"].startswith("engines: ")
+            shown = subprocess.run([BUILD / "ctl/gpt2ctl", "--socket", d.socket, "status"], capture_output=True, text=True, timeout=60, check=True)
+            assert "        what they said: gpt2ctl logs\n" in shown.stdout
             assert c.state(run) == "queued"
             assert c.call("cancel", id=run)["state"] == "cancelled"
 
@@ -416,7 +421,8 @@ def test_engines_that_do_not_start_are_given_time(daemon):
         run = c.submit(spec())
         engine = wait_for(lambda: (engine := c.call("status")["engine"])["retry_in_s"] in (3, 4) and engine, "a long pause")
         assert engine["restarts"] >= 5
-        assert c.call("show", id=run)["outlook"]["waiting"].startswith("engines: started again in ")
+        waiting = c.call("show", id=run)["outlook"]["waiting"]
+        assert waiting.startswith("engines: started again in ") and "; why they ended: engine_lost: rank 0 exited" in waiting
 
 
 def test_engine_that_is_no_program(daemon):

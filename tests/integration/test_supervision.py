@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import BUILD, FAKE_ENGINE, RpcError, experiment, spec, wait_for
+from helpers import BUILD, FAKE_ENGINE, UNCHECKED, RpcError, experiment, spec, wait_for
 
 CPU = BUILD / "engine" / "gpt2-engine-cpu"
 SILENCE_S = 6
@@ -184,7 +184,7 @@ def test_an_engine_that_cannot_be_started_is_named(daemon, tmp_path, harm, says)
         assert f"error engines: engine_lost: rank 0 {reason}\n" in d.said()
         with pytest.raises(RpcError) as refused:
             c.submit(spec("next"))
-        assert refused.value.message == f"the checker {reason}"
+        assert refused.value.message == f"{UNCHECKED}{reason}"
         shutil.copy(FAKE_ENGINE, tmp_path / "new")
         os.replace(tmp_path / "new", engine)
         wait_for(lambda: c.call("status")["engine"]["state"] == "ready", "engines")
@@ -210,7 +210,7 @@ def test_an_engine_without_threads(daemon, tmp_path):
         wait_for(lambda: c.call("status")["engine"]["reason"] == f"engine_lost: rank 0 {why}", "the reason")
         with pytest.raises(RpcError) as refused:
             c.submit(small("refused"))
-        assert refused.value.message == f"the checker was {why}" and refused.value.data == {"queued": False}
+        assert refused.value.message == f"{UNCHECKED}was {why}" and refused.value.data == {"queued": False}
         file = tmp_path / "s.json"
         file.write_text(json.dumps(small("refused")))
         done = subprocess.run([BUILD / "ctl/gpt2ctl", "--socket", d.socket, "submit", file], capture_output=True,
@@ -229,7 +229,7 @@ def test_an_engine_without_address_space(daemon, tmp_path):
         wait_for(lambda: c.call("status")["engine"]["reason"] == reason, "the reason")
         with pytest.raises(RpcError) as refused:
             c.submit(small("refused"))
-        assert refused.value.message == f"the checker {why}check: no device to ask: {no_space}"
+        assert refused.value.message == f"{UNCHECKED}{why}check: no device to ask: {no_space}"
         limited_engine(tmp_path, "unlimited")
         wait_for(lambda: c.call("status")["engine"]["state"] == "ready", "engines")
         assert c.wait(c.submit(small("next")))["state"] == "done"
@@ -243,7 +243,7 @@ def test_little_address_space_hangs_nothing(daemon, tmp_path, kib):
         try:
             run = c.submit(small("tight"))
         except RpcError as refused:
-            assert refused.message.startswith("the checker ")
+            assert refused.message.startswith(UNCHECKED)
             return
 
         def over():
