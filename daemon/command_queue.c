@@ -112,7 +112,7 @@ static void on_priority(void *arg, int rc)
 			(long long)r->id);
 	} else if (client != NULL) {
 		result = json_pack("{sI ss ss sI sI}", "id", (json_int_t)r->id, "name", run->name,
-			"state", run_state_name(run->state), "priority", (json_int_t)r->priority,
+			"state", run_state_name(run_told(run)), "priority", (json_int_t)r->priority,
 			"before", (json_int_t)r->before);
 		json_object_set_new(result, "outlook", outlook_run(d, run));
 		client_reply(client, result);
@@ -194,7 +194,7 @@ void command_priority(struct daemon *d, struct client *client, json_t *params)
 	else if (run->state != RUN_QUEUED)
 		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
 			"run %lld: is %s, only a queued run has a place to change", (long long)id,
-			run_state_name(run->state));
+			run->unstored ? "ending" : run_state_name(run->state));
 	else if (role_may_rank(client_peer(client), priority, run->priority))
 		reorder(d, client, run, priority);
 	else

@@ -176,7 +176,7 @@ static void sort_run(struct run *run, void *arg)
 {
 	struct sorted *s = arg;
 
-	json_array_append_new(run->state == s->state ? s->in : s->out, json_integer(run->id));
+	json_array_append_new(run_told(run) == s->state ? s->in : s->out, json_integer(run->id));
 }
 
 /* In memory it is known what is not stored while the store cannot be written. */
@@ -313,7 +313,8 @@ void command_cancel(struct daemon *d, struct client *client, json_t *params)
 		}
 	} else if (!role_may_change(client_peer(client), run->uid)) {
 		request_not_owner(client, id);
-	} else if (run->state != RUN_QUEUED && json_is_true(json_object_get(params, "queued"))) {
+	} else if (run->state != RUN_QUEUED && !run->unstored &&
+		json_is_true(json_object_get(params, "queued"))) {
 		reply_cancel(client, id, run_state_name(run->state), true);
 	} else {
 		cancel_begin(d, client, run);

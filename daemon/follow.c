@@ -225,6 +225,8 @@ json_t *follow_progress(const struct run *run)
 {
 	if (run->stream == NULL || run->stream->progress == NULL)
 		return json_null();
+	if (run->state == RUN_QUEUED || run_state_ended(run->state))
+		return json_null(); /* of an earlier attempt, or its end is not durable yet */
 	return json_incref(run->stream->progress);
 }
 

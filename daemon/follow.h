@@ -25,7 +25,7 @@ void follow_event(struct follow *f, struct run *run, const char *method, json_t 
  * A step: sent now or, when the last one was a moment ago, soon; the newest wins. Takes progress.
  */
 void follow_step(struct follow *f, struct run *run, json_t *progress);
-/* The last progress of a run, a new reference; JSON null when there is none. */
+/* The last progress of a run in progress, a new reference; JSON null when there is none. */
 json_t *follow_progress(const struct run *run);
 /* The store cannot be written any more, or again: failure_json. To those who follow now. */
 void follow_store(struct follow *f, json_t *store);

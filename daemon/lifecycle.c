@@ -39,6 +39,13 @@ static void on_written(void *arg, struct run *run, enum run_state state, int rc)
 			(long long)run->id, run_state_name(state), store_error_text(rc));
 	if (!run_state_ended(state) || run->state != state)
 		return; /* goes on, or was queued again meanwhile, and perhaps ended anew */
+	if (rc < 0) {
+		run->unwritten = d->unwritten = true; /* to be tried again, and not to be told */
+		return;
+	}
+	d->counts[run_told(run)]--;
+	d->counts[state]++;
+	run->unstored = false;
 	cancel_settled(d, run, false);
 	follow_event(d->follow, run, EVENT_STATE, state_params(run));
 	follow_end(d->follow, run);
@@ -78,7 +85,7 @@ void lifecycle_retry(struct daemon *d)
 
 int lifecycle_move(struct daemon *d, struct run *run, enum run_state to, const char *reason)
 {
-	enum run_state from = run->state;
+	enum run_state from = run->state, told = run_told(run);
 	int rc = run_transition(run, to, reason, clock_utc_ns());
 
 	if (rc < 0) {
@@ -86,8 +93,10 @@ int lifecycle_move(struct daemon *d, struct run *run, enum run_state to, const c
 			run_state_name(from), run_state_name(to));
 		return rc;
 	}
-	d->counts[from]--;
-	d->counts[to]++;
+	run->unstored = run_state_ended(to);
+	run->before = told;
+	d->counts[told]--;
+	d->counts[run_told(run)]++;
 	log_write(LOG_INFO, "run %lld: %s%s%s", (long long)run->id, run_state_name(to),
 		run->reason[0] ? ": " : "", run_reason(run));
 	if (!run_state_ended(to))

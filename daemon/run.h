@@ -51,6 +51,8 @@ struct run {
 	int64_t submitted_ns, started_ns, ended_ns; /* UTC; 0: not yet */
 
 	bool unwritten;               /* lifecycle.h: its state could not be handed to the store */
+	bool unstored;                /* lifecycle.h: its end is not durable yet */
+	enum run_state before;        /* its end, when unstored */
 	struct follow_stream *stream; /* follow.h; NULL until there is an event or a follower */
 	TAILQ_ENTRY(run) link;        /* queue.h */
 };
@@ -67,6 +69,9 @@ bool run_may(enum run_state from, enum run_state to);
  */
 int run_transition(struct run *run, enum run_state to, const char *reason, int64_t at_ns);
 
+/* The state that clients are told: an end that is not durable may be another after a restart. */
+enum run_state run_told(const struct run *run);
+
 /* Its reason without its state's name in front: "asked for" of "cancelled: asked for". */
 const char *run_reason(const struct run *run);
 
@@ -81,7 +86,7 @@ int run_segment_dir(
  */
 int run_dir_now(int64_t id, const char *state_dir, const char *then, char *out, size_t out_bytes);
 
-/* What protocol.h calls a run. NULL without memory. */
+/* What protocol.h calls a run, its state as run_told. NULL without memory. */
 json_t *run_json(const struct run *run, const char *state_dir);
 
 #endif

@@ -82,7 +82,10 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  * transitions: [{at, state, reason}], progress, outlook, next}; pages as of list
  */
 #define METHOD_SHOW "show"
-/* {after?, limit?, state?, newest?} -> {runs: [run], next}; pages end after 1 to 2 MiB as well */
+/*
+ * {after?, limit?, state?, newest?} -> {runs: [run], next}; pages end after 1 to 2 MiB as well. A
+ * run whose end is not on disk is told in the state before it, for the reason "unstored: ...".
+ */
 #define METHOD_LIST "list"
 /*
  * {id, after?} -> {run, progress, outlook, store, seq, first}; then events until run.done. store as

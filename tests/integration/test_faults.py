@@ -142,11 +142,13 @@ def test_full_disk_is_told(tmp_path, faults):
         assert told.value.code == -32006
         assert f"run {run}: is cancelled, but that is not on disk: {d.state}/gpt2d.db: No space" in told.value.message
         status = other.call("status")
-        assert status["counts"]["cancelled"] == 1 and status["running"] is None
+        assert status["counts"]["cancelled"] == 0 and status["counts"]["running"] == 1 and status["running"] is None
         assert status["waiting"].startswith(
             f"store: {d.state}/gpt2d.db cannot be written: No space left on device; make room on /")
-        assert other.call("show", id=run)["run"]["state"] == "cancelled"
-        assert [r["state"] for r in other.call("list")["runs"]] == ["cancelled", "queued"]
+        shown = other.call("show", id=run)
+        assert shown["run"]["state"] == "running" and shown["run"]["ended_at"] is None and shown["progress"] is None
+        assert shown["run"]["reason"] == "unstored: its end is not on disk yet: cancelled: asked for"
+        assert other.call("list")["runs"][0] == shown["run"] and other.call("list")["runs"][1]["state"] == "queued"
         text = subprocess.run([BUILD / "ctl" / "gpt2ctl", "status"], capture_output=True, text=True, timeout=60,
             check=True, env={**os.environ, "GPT2D_SOCKET": str(d.socket)}).stdout
         assert "gpt2d.db cannot be written since " in text and "make room on /" in text

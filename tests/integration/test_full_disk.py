@@ -2,12 +2,13 @@
 
 import errno
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from faults import FAIL, FILES, KILL, LIBRARY, NEEDS_ROOM, TORN, Faults, fill, sample, small_file_system
+from faults import ENDED, FAIL, FILES, KILL, LIBRARY, NEEDS_ROOM, TORN, Faults, fill, sample, small_file_system
 from helpers import BUILD, Daemon, RpcError, experiment, folders, ids, spec, trash, wait_for
 from test_ctl_daemon import started
 
@@ -257,8 +258,8 @@ def test_who_waits_is_told(tmp_path):
         late, late_wait = started(d, "follow", run), started(d, "wait", run)
         assert any(cannot in line for line in late.stdout)
         assert any(cannot in line for line in late_wait.stderr)
-        assert c.call("follow", id=run)["run"]["state"] == "cancelled"
-        for state, expected in (("cancelled", [run]), ("running", []), ("queued", [waits]), ("done", [])):
+        assert c.call("follow", id=run)["run"]["state"] == "running"
+        for state, expected in (("cancelled", []), ("running", [run]), ("queued", [waits]), ("done", [])):
             assert [r["id"] for r in c.call("list", state=state)["runs"]] == expected
             assert [r["id"] for r in c.call("list", state=state, newest=True, limit=1)["runs"]] == expected
         for client in (follows, queued, waiting, late, late_wait):
@@ -277,6 +278,47 @@ def test_who_waits_is_told(tmp_path):
             if client is waiting:
                 assert err.count(cannot) == 1 and err.count("gpt2d can write again\n") == 1
         assert [r["id"] for r in c.call("list", state="done")["runs"]] == [waits]
+
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_no_end_is_told_that_is_not_stored(tmp_path, end):
+    """A failed one and a cancelled one, by no verb and no event: gpt2d goes away, and they have ended otherwise."""
+    faults = Faults(tmp_path)
+    with Daemon(home=tmp_path, environment=faults.environment) as d:
+        with d.client() as c, d.client() as events:
+            run, waits = c.submit(spec("long-ms20", 100000)), c.submit(spec("waits"))
+            wait_for(lambda: c.call("show", id=run)["progress"], "its progress")
+            wait_for((d.state / "runs" / f"{waits}-waits").exists, "the next run's folder")
+            events.call("follow", id=run)
+            faults.daemon.arm(FAIL, errno.ENOSPC, ops=NEEDS_ROOM)
+            os.kill(d.engines()[0], signal.SIGKILL)
+            refused(c.call, "cancel", id=waits)
+            lost = wait_for(lambda: c.call("show", id=run)["run"]["reason"], "that its engine is lost")
+            assert lost == "unstored: its end is not on disk yet: failed: engine_lost: rank 0 killed by signal 9"
+            refused(c.call, "cancel", id=waits, queued=True)
+            for number, state in ((run, "running"), (waits, "queued")):
+                shown = c.call("show", id=number)
+                assert shown["run"]["state"] == state and shown["run"]["ended_at"] is None
+                assert shown["progress"] is None and shown["outlook"] is None
+                text = gpt2ctl(d, "show", str(number)).stdout
+                assert f": {state}: unstored: its end is not on disk yet: " in text and "ended     -\n" in text
+                assert " left" not in text
+            counts = c.call("status")["counts"]
+            assert [state for state in counts if counts[state]] == ["queued", "running"]
+            assert 'gpt2d_runs{state="failed"} 0\n' in c.call("metrics")["text"]
+            d.stop() if end == "stop" else d.kill()
+            told = []
+            try:
+                told += iter(events.event, None)
+            except ConnectionError:
+                pass
+            assert not [event for event in told if event["method"] == "run.done"]
+            assert not [event for event in told if event["params"].get("state") in ENDED and event["method"] == "run.state"]
+        faults.daemon.disarm()
+        d.start()
+        with d.client() as c:
+            assert c.state(run) == "interrupted" and c.wait(waits)["state"] == "done"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
