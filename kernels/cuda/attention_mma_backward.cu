@@ -32,6 +32,25 @@ static __device__ __forceinline__ void load_fragments(uint32_t (&a)[1][4][4], ui
 		mma_load_a(a[0][k], tile, row, k);
 }
 
+/* Scores of keys (rows) by queries become probabilities; diagonal: some keys come too late. */
+static __device__ __forceinline__ void turned_softmax(
+	float (&p)[8][4], const float *lse, float scale, int row, bool diagonal)
+{
+	int column = 2 * (threadIdx.x & 3);
+
+#pragma unroll
+	for (int n = 0; n < 8; n++) {
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			int query = 8 * n + column + (i & 1), key = row + 8 * (i >> 1);
+
+			p[n][i] = element_exp2(fmaf(p[n][i], scale, -lse[query]));
+			if (diagonal && key > query)
+				p[n][i] = 0;
+		}
+	}
+}
+
 #endif
 
 /* dk and dv of 64 keys. Scores are held transposed: rows are keys, columns queries. */
@@ -95,17 +114,7 @@ static __global__ void __launch_bounds__(THREADS)
 		__syncthreads();
 		zero(p);
 		mma_times_rows(p, k_fragments, q_tile, E());
-#pragma unroll
-		for (int n = 0; n < 8; n++) {
-#pragma unroll
-			for (int i = 0; i < 4; i++) {
-				int query = 8 * n + column + (i & 1), key = row + 8 * (i >> 1);
-
-				p[0][n][i] = element_exp2(fmaf(p[0][n][i], scale, -lse[query]));
-				if (t == (int)blockIdx.x && key > query)
-					p[0][n][i] = 0;
-			}
-		}
+		turned_softmax(p[0], lse, scale, row, t == (int)blockIdx.x);
 		zero(dp);
 		mma_times_rows(dp, v_fragments, q_tile + TILE_BYTES, E());
 #pragma unroll

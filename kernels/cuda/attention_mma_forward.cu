@@ -38,6 +38,31 @@ static __device__ __forceinline__ void finish(struct attention_rows (&u)[UNITS],
 	}
 }
 
+/* Before the first key: nothing is summed up. */
+static __device__ __forceinline__ void begin(
+	struct attention_rows (&u)[UNITS], float (&out)[UNITS][8][4])
+{
+#pragma unroll
+	for (int i = 0; i < UNITS; i++) {
+#pragma unroll
+		for (int n = 0; n < 8; n++)
+			out[i][n][0] = out[i][n][1] = out[i][n][2] = out[i][n][3] = 0;
+		u[i].max[0] = u[i].max[1] = -INFINITY;
+		u[i].sum[0] = u[i].sum[1] = 0;
+	}
+}
+
+static __device__ __forceinline__ void load_fragments(
+	uint32_t (&a)[UNITS][4][4], uint32_t tile, int warp)
+{
+#pragma unroll
+	for (int i = 0; i < UNITS; i++) {
+#pragma unroll
+		for (int k = 0; k < 4; k++)
+			mma_load_a(a[i][k], tile, warp * 16 * UNITS + 16 * i, k);
+	}
+}
+
 #endif
 
 template <typename E>
@@ -66,14 +91,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
 	mma_fetch<KEYS, THREADS>(kv_tile, k, stride, (int)(a.T < KEYS ? a.T : KEYS));
 	mma_fetch<KEYS, THREADS>(kv_tile + TILE_BYTES, v, stride, (int)(a.T < KEYS ? a.T : KEYS));
 	mma_fetch_end();
-#pragma unroll
-	for (int i = 0; i < UNITS; i++) {
-#pragma unroll
-		for (int n = 0; n < 8; n++)
-			out[i][n][0] = out[i][n][1] = out[i][n][2] = out[i][n][3] = 0;
-		u[i].max[0] = u[i].max[1] = -INFINITY;
-		u[i].sum[0] = u[i].sum[1] = 0;
-	}
+	begin(u, out);
 	for (int t = 0; t < tiles; t++) {
 		uint32_t k_now = kv_tile + (uint32_t)(t & 1) * 2 * TILE_BYTES;
 		int64_t next = (int64_t)(t + 1) * KEYS, here = (int64_t)t * KEYS;
@@ -90,15 +108,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
 			mma_fetch_wait<0>();
 		}
 		__syncthreads();
-		if (t == 0) {
-#pragma unroll
-			for (int i = 0; i < UNITS; i++) {
-#pragma unroll
-				for (int kk = 0; kk < 4; kk++)
-					mma_load_a(q_fragments[i][kk], q_tile,
-						warp * 16 * UNITS + 16 * i, kk);
-			}
-		}
+		if (t == 0)
+			load_fragments(q_fragments, q_tile, warp);
 		if (here <= row) { /* else all of these keys come after all of the warp's queries */
 			float scores[UNITS][8][4] = {};
 
