@@ -60,7 +60,7 @@ static int confirm(struct ctl *ctl, const struct arguments *args, size_t n, stru
 		c = getchar();
 	if (tolower(answer) == 'y')
 		return 0;
-	return ctl_error_set(e, CTL_USAGE, "cancel: nothing is cancelled");
+	return ctl_error_set(e, CTL_DECLINED, "cancel: nothing is cancelled");
 }
 
 /* How long a step may keep gpt2d from answering. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "ctl/endpoint.h"
+#include "ctl/exits.h"
 #include "ctl/format.h"
 #include "ctl/interrupt.h"
 #include "proto/clock.h"
@@ -222,7 +223,11 @@ static const struct {
 	{PROTOCOL_SPEC_REFUSED, CTL_USAGE},
 	{PROTOCOL_NO_SUCH_RUN, CTL_NO_SUCH_RUN},
 	{PROTOCOL_NO_SUCH_FILE, CTL_NO_SUCH_RUN},
-	{PROTOCOL_NOT_ALLOWED, CTL_USAGE},
+	{PROTOCOL_NOT_ALLOWED, CTL_NOT_ALLOWED},
+	{PROTOCOL_BUSY, CTL_NOT_NOW},
+	{PROTOCOL_STORE, CTL_NOT_NOW},
+	{PROTOCOL_INTERNAL, CTL_GPT2D_FAILED},
+	{PROTOCOL_WRONG_STATE, CTL_WRONG_STATE},
 	{PROTOCOL_INVALID_PARAMS, CTL_USAGE},
 	{PROTOCOL_METHOD_NOT_FOUND, CTL_VERSION_MISMATCH},
 };
@@ -327,7 +332,7 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 		return lost(c, e, error);
 	exit = await_reply(c, c->last_id, deadline_ns, result, e);
 	c->notice_ns = -1;
-	if (exit && !e->data && (exit == CTL_TIMEOUT || exit == CTL_TRANSPORT) && c->hello) {
+	if (exits_leave_open(exit) && !e->data && c->hello) {
 		memcpy(why, e->message, sizeof(why));
 		ctl_error_set(e, exit, "%s: %.900s", method, why);
 	}

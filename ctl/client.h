@@ -22,8 +22,8 @@ enum {
 struct client;
 
 /*
- * Connect and say hello: 0, or CTL_NO_DAEMON, CTL_VERSION_MISMATCH, CTL_TRANSPORT, CTL_TIMEOUT with
- * e. The daemon's answer to hello is client_hello().
+ * Connect and say hello: 0, or CTL_NO_DAEMON, CTL_NOT_ALLOWED, CTL_NOT_NOW, CTL_VERSION_MISMATCH,
+ * CTL_TRANSPORT, CTL_TIMEOUT with e. The daemon's answer to hello is client_hello().
  */
 int client_open(const struct ctl *ctl, struct client **out, struct ctl_error *e);
 /* The same; no wait on this connection, that for hello included, goes on after until_ns. */

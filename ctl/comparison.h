@@ -26,7 +26,7 @@ enum { COMPARISON_BLOCKS_FOR_VERDICT = 8 };
 
 /*
  * show: the reply to "show", all segments in it. baseline: an arm's name, or NULL for the first. 0
- * and *out, or CTL_USAGE (no such arm, nothing to compare) with e.
+ * and *out, or CTL_USAGE (no such arm), CTL_WRONG_STATE (nothing to compare) with e.
  */
 int comparison_make(const json_t *show, const char *baseline, json_t **out, struct ctl_error *e);
 

@@ -163,7 +163,7 @@ int endpoint_absent(const struct endpoint *p, int error, struct ctl_error *e)
 			"%s: a %s, the socket of a gpt2d is expected", p->path,
 			S_ISDIR(st.st_mode) ? "directory" : "file");
 	if (error == EACCES || error == EPERM)
-		return ctl_error_set(e, CTL_TRANSPORT,
+		return ctl_error_set(e, CTL_NOT_ALLOWED,
 			"%s: %s; the daemon's owner or its group may use it", p->path,
 			strerror(error));
 	owner = owner_of(p);

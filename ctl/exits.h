@@ -2,6 +2,8 @@
 #ifndef GPT2D_EXITS_H
 #define GPT2D_EXITS_H
 
+#include <stdbool.h>
+
 #include "proto/protocol.h"
 
 struct exits_row {
@@ -12,5 +14,8 @@ struct exits_row {
 
 /* Ends with a row whose brief is NULL. */
 extern const struct exits_row exits_table[];
+
+/* After a request: whether gpt2d has done it is not told by this code alone. */
+bool exits_leave_open(int exit);
 
 #endif

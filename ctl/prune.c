@@ -136,7 +136,7 @@ static int confirm(
 	*yes = fgets(answer, sizeof(answer), stdin) != NULL &&
 		(strcmp(answer, "y\n") == 0 || strcmp(answer, "yes\n") == 0);
 	if (!*yes)
-		return ctl_error_set(e, CTL_CANCELLED, "nothing was removed");
+		return ctl_error_set(e, CTL_DECLINED, "nothing was removed");
 	return 0;
 }
 

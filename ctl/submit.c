@@ -9,6 +9,7 @@
 
 #include "ctl/arguments.h"
 #include "ctl/client.h"
+#include "ctl/exits.h"
 #include "ctl/follow.h"
 #include "ctl/format.h"
 #include "ctl/output.h"
@@ -203,7 +204,7 @@ static int refused(struct ctl *ctl, const struct arguments *args,
 	char why[sizeof(e->message)];
 	json_t *placed;
 
-	if (sent && !e->data && (e->exit == CTL_TRANSPORT || e->exit == CTL_TIMEOUT)) {
+	if (sent && !e->data && exits_leave_open(e->exit)) {
 		memcpy(why, e->message, sizeof(why));
 		ctl_error_set(e, e->exit,
 			"%.700s\nwhether the run is queued is not known: gpt2ctl list", why);

@@ -7,6 +7,7 @@
 
 #include "ctl/arguments.h"
 #include "ctl/client.h"
+#include "ctl/exits.h"
 #include "ctl/interrupt.h"
 #include "ctl/output.h"
 #include "ctl/screen.h"
@@ -137,7 +138,7 @@ static int look(struct top *top, struct ctl_error *e)
 static bool may_come_back(const struct top *top, int exit)
 {
 	return top->screen && top->view.status &&
-		(exit == CTL_NO_DAEMON || exit == CTL_TRANSPORT || exit == CTL_TIMEOUT);
+		(exit == CTL_NO_DAEMON || exits_leave_open(exit));
 }
 
 static int away(struct top *top, struct ctl_error *e)

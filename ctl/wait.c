@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ctl/arguments.h"
+#include "ctl/exits.h"
 #include "ctl/format.h"
 #include "ctl/interrupt.h"
 #include "ctl/output.h"
@@ -239,7 +240,7 @@ static void give_up(struct wait *w, int exit, struct ctl_error *e)
 	set_error(w, r, e);
 	if (exit == CTL_TIMEOUT)
 		tell = timed_out;
-	else if (exit == CTL_TRANSPORT)
+	else if (exits_leave_open(exit))
 		tell = unknown;
 	while (tell != NULL && !w->any && (r = open_run(w)) != NULL) {
 		tell(r->id, &more);

@@ -31,7 +31,8 @@ int watch_exit(const char *state)
 int watch_worse(int a, int b)
 {
 	static const int order[] = {CTL_OK, CTL_CANCELLED, CTL_GATE_FAILED, CTL_RUN_FAILED,
-		CTL_NO_SUCH_RUN, CTL_USAGE, CTL_TIMEOUT, CTL_TRANSPORT};
+		CTL_NO_SUCH_RUN, CTL_WRONG_STATE, CTL_NOT_ALLOWED, CTL_USAGE, CTL_NOT_NOW,
+		CTL_GPT2D_FAILED, CTL_TIMEOUT, CTL_TRANSPORT};
 	int at_a = -1, at_b = -1;
 
 	for (int i = 0; i < (int)(sizeof(order) / sizeof(order[0])); i++) {

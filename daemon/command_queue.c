@@ -154,7 +154,7 @@ static void on_not_queued(void *arg, int rc, json_t *result)
 	if (client != NULL && rc < 0)
 		request_unread(client, r->daemon->store, r->id, rc);
 	else if (client != NULL)
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		client_refuse(client, PROTOCOL_WRONG_STATE, NULL,
 			"run %lld: is %s, only a queued run has a place to change; those that are: "
 			"gpt2ctl list --state queued",
 			(long long)r->id, state);
@@ -192,7 +192,7 @@ void command_priority(struct daemon *d, struct client *client, json_t *params)
 			"run %lld: belongs to another user; ask uid %u", (long long)id,
 			(unsigned)run->uid);
 	else if (run->state != RUN_QUEUED)
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		client_refuse(client, PROTOCOL_WRONG_STATE, NULL,
 			"run %lld: is %s, only a queued run has a place to change", (long long)id,
 			run->unstored ? "ending" : run_state_name(run->state));
 	else if (role_may_rank(client_peer(client), priority, run->priority))

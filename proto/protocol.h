@@ -268,6 +268,7 @@ enum protocol_error {
 	PROTOCOL_BUSY = -32005,  /* too many clients, stopping, what was waited for will not be */
 	PROTOCOL_STORE = -32006, /* could not be made durable */
 	PROTOCOL_NO_SUCH_FILE = -32007,
+	PROTOCOL_WRONG_STATE = -32008, /* of the run, for what is asked */
 };
 
 /* ---- exit codes of gpt2ctl ---- */
@@ -281,6 +282,11 @@ enum ctl_exit {
 	CTL_CANCELLED = 6, /* or interrupted */
 	CTL_NO_SUCH_RUN = 7,
 	CTL_VERSION_MISMATCH = 8,
+	CTL_NOT_ALLOWED = 9,
+	CTL_NOT_NOW = 10,      /* later perhaps */
+	CTL_GPT2D_FAILED = 11, /* or its checker */
+	CTL_WRONG_STATE = 12,  /* of the run, for what is asked */
+	CTL_DECLINED = 13,     /* by whom was asked on the terminal */
 	CTL_TIMEOUT = 124,
 	CTL_UNREAD = 141, /* stdout's reader went away; what shells show for SIGPIPE */
 };

@@ -106,4 +106,4 @@ def test_compare_is_honest_about_what_is_missing(path):
     assert "NOT equal" in text and "n<20" in text and "not comparable" in text
     with FakeDaemon(path, show=experiment(failed)):
         result = ctl("compare", 5, path=path)
-    assert result.returncode == 2 and "nothing to compare yet" in result.stderr
+    assert result.returncode == 12 and "nothing to compare yet" in result.stderr

@@ -106,13 +106,13 @@ def test_priority(daemon):
         for words, says in ((["x", 1], "not a run's id"), ([first, "high"], "whole number"), ([first, 101], "-100 to 100"),
                 ([long, 1], "is running")):
             result = ctl(d, "priority", *words)
-            assert result.returncode == 2 and says in result.stderr
+            assert result.returncode == (12 if words[0] == long else 2) and says in result.stderr
         result = ctl(d, "priority", 99, 1)
         assert result.returncode == 7 and "run 99: no such run" in result.stderr
         ctl(d, "cancel", long)
         assert ctl(d, "wait", first, second).returncode == 0
         result = ctl(d, "priority", first, 1)
-        assert result.returncode == 2 and f"run {first}: is done, only a queued run" in result.stderr
+        assert result.returncode == 12 and f"run {first}: is done, only a queued run" in result.stderr
 
 
 def test_rerun(daemon):
@@ -342,14 +342,14 @@ def test_others_may_not(daemon):
                 timeout=60, user=nobody, group=nobody, extra_groups=[])
         for verb in ("drain", "resume", "release", "warm"):
             result = other(verb)
-            assert result.returncode == 2 and f"{verb}: only root, whom gpt2d runs as" in result.stderr, result
+            assert result.returncode == 9 and f"{verb}: only root, whom gpt2d runs as" in result.stderr, result
         assert "belongs to another user" in other("priority", queued, 5).stderr
         assert "another user" in other("cancel", queued, run).stderr
         assert other("cancel", "--all", "--yes").stdout == "nothing to cancel\n"
         assert other("wait", run, "-t", 0.1).returncode == 124
         assert states(d) == ["running", "queued"]
         refused = other("rerun", queued, "--priority", 9)
-        assert refused.returncode == 2 and "priority: 9, above 0 only root, whom gpt2d runs as" in refused.stderr
+        assert refused.returncode == 9 and "priority: 9, above 0 only root, whom gpt2d runs as" in refused.stderr
         assert states(d) == ["running", "queued"]
         again = int(json.loads(other("rerun", queued, "--json", "--priority", -1).stdout)["id"])
         shown = one_object(ctl(d, "show", again, "--json"))["run"]
@@ -357,8 +357,8 @@ def test_others_may_not(daemon):
         assert other("priority", again, -9).returncode == 0
         assert other("priority", again, 0).returncode == 0
         refused = other("priority", again, 1)
-        assert refused.returncode == 2 and f"run {again}: priority: 1, above 0 only root" in refused.stderr
+        assert refused.returncode == 9 and f"run {again}: priority: 1, above 0 only root" in refused.stderr
         assert ctl(d, "priority", again, 9).returncode == 0
-        assert other("priority", again, 5).returncode == 0 and other("priority", again, 6).returncode == 2
+        assert other("priority", again, 5).returncode == 0 and other("priority", again, 6).returncode == 9
         assert other("cancel", "--all", "--yes").stdout == f"run {again} is cancelled\n"
         ctl(d, "cancel", run)

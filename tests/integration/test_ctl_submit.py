@@ -92,7 +92,7 @@ def test_submit_to_one_that_is_stopping(spec, path):
 
     with FakeDaemon(path, submit=stopping):
         result = ctl("submit", spec, path=path)
-    assert result.returncode == 1
+    assert result.returncode == 10
     assert result.stderr == ("gpt2ctl: gpt2d is stopping; submit it again once gpt2d is back\n"
         "the run is not queued\n")
 
@@ -109,7 +109,7 @@ def test_submit_says_once_that_nothing_is_queued(spec, path, code, data, message
 
     with FakeDaemon(path, submit=refuse):
         result, as_json = ctl("submit", spec, path=path), ctl("submit", spec, "--json", path=path)
-    assert result.returncode == 1 and result.stderr == f"gpt2ctl: {message}\n" + adds * "the run is not queued; what gpt2d and its engines said: gpt2ctl logs\n"
+    assert result.returncode == {-32006: 10, -32603: 11}[code] and result.stderr == f"gpt2ctl: {message}\n" + adds * "the run is not queued; what gpt2d and its engines said: gpt2ctl logs\n"
     assert one_object(as_json.stdout)["error"]["code"] == code and one_object(as_json.stdout)["error"]["data"] == data
 
 
