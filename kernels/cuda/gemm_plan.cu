@@ -25,6 +25,7 @@ static void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t what, 
 	cublasLtMatmulDescSetAttribute(desc, what, &value, sizeof value);
 }
 
+/* By enum gemm_epilogue. */
 static const cublasLtEpilogue_t epilogues[] = {
 	CUBLASLT_EPILOGUE_DEFAULT,
 	CUBLASLT_EPILOGUE_BIAS,

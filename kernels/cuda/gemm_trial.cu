@@ -201,15 +201,15 @@ static void time_candidates(struct k_context *ctx, const struct gemm_plan *p,
 /* Where sums are wanted, an algorithm that makes none leaves a pass over d to be made. */
 static void count_passes(const struct k_context *ctx, const struct gemm_plan *p,
 	const struct gemm_candidate *found, int n, const double alone[GEMM_CANDIDATES],
-	double whole[GEMM_CANDIDATES])
+	double with_pass[GEMM_CANDIDATES])
 {
 	const struct k_product *product = &p->choice.product;
 
 	for (int i = 0; i < n; i++) {
-		whole[i] = alone[i];
+		with_pass[i] = alone[i];
 		if (product->epilogue == GEMM_DGELU_SUMS &&
 			!gemm_plan_makes_sums(p, found[i].algorithm))
-			whole[i] += context_pass_seconds(ctx, product->m * product->n);
+			with_pass[i] += context_pass_seconds(ctx, product->m * product->n);
 	}
 }
 
@@ -230,11 +230,19 @@ static int fastest(const double seconds[GEMM_CANDIDATES], int n)
 	return isfinite(least) ? first : 0;
 }
 
+/* What the operations would take at 5e14 in a second, as large products do on Hopper in 16 bits. */
+static double guess_seconds(const struct gemm_call *c)
+{
+	const double operation_seconds = 2e-15;
+
+	return 2.0 * (double)c->m * (double)c->n * (double)c->k * operation_seconds +
+		context_launch_seconds;
+}
+
 void gemm_trial_choose(struct k_context *ctx, struct gemm_plan *p, const struct gemm_call *c)
 {
-	/* by what the operations would take */
-	double guess = 2.0 * (double)c->m * (double)c->n * (double)c->k * 2e-15 + 2e-6;
-	double seconds[GEMM_CANDIDATES] = {INFINITY}, whole[GEMM_CANDIDATES];
+	double guess = guess_seconds(c);
+	double seconds[GEMM_CANDIDATES] = {INFINITY}, with_pass[GEMM_CANDIDATES];
 	struct gemm_candidate found[GEMM_CANDIDATES];
 	int n = gemm_plan_candidates(ctx, p, found), best = 0;
 	struct trial t;
@@ -251,8 +259,8 @@ void gemm_trial_choose(struct k_context *ctx, struct gemm_plan *p, const struct 
 	if (room) {
 		t.times = trial_times(&t, guess);
 		time_candidates(ctx, p, c, &t, found, n, seconds);
-		count_passes(ctx, p, found, n, seconds, whole);
-		best = fastest(whole, n);
+		count_passes(ctx, p, found, n, seconds, with_pass);
+		best = fastest(with_pass, n);
 	}
 	trial_finish(&t);
 	p->choice.timed = isfinite(seconds[best]);

@@ -77,7 +77,10 @@ static bool sets_counter(cudaGraphNode_t node, uintptr_t first, size_t bytes)
 		p.height <= 1 && p.elementSize * p.width <= GRAPH_COUNTER_BYTES;
 }
 
-/* What comes behind the node comes behind what it waited for. */
+/*
+ * What comes behind the node comes behind what it waited for. A node whose neighbours are too many,
+ * or joined to it in an unusual way, stays: it does no harm.
+ */
 static cudaError_t take_out(cudaGraph_t graph, cudaGraphNode_t node)
 {
 	struct neighbours before, after, known;

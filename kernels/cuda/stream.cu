@@ -239,6 +239,7 @@ static bool make_branch(struct k_stream *s)
 	return s->branch != NULL;
 }
 
+/* What s is given from here on comes behind all that first has been given. */
 static void follow(struct k_stream *s, struct k_stream *first, cudaEvent_t event, const char *name)
 {
 	if (context_check(s->ctx, name, cudaEventRecord(event, first->cuda)))
