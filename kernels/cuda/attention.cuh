@@ -15,6 +15,10 @@ enum { ATTENTION_MMA_HS = 64, ATTENTION_MMA_CAPABILITY = 80, ATTENTION_WGMMA_CAP
 enum { ATTENTION_WMMA_CAPABILITY = 70, ATTENTION_WMMA_BF16_CAPABILITY = 80 };
 enum { ATTENTION_TILED_HS = 64, ATTENTION_TILED_CAPABILITY = 80 };
 
+/* Exponentials are taken of base 2. */
+static const float attention_log2_e = 1.4426950408889634f;
+static const float attention_ln_2 = 0.6931471805599453f;
+
 template <typename E> struct attention {
 	E *out; /* (B,T,C) forward */
 	float *lse_out;

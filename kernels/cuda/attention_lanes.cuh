@@ -18,9 +18,6 @@ enum { ATTENTION_QUERIES = 64 };
 
 #if MMA_THERE
 
-static const float attention_log2_e = 1.4426950408889634f;
-static const float attention_ln_2 = 0.6931471805599453f;
-
 /* Over the four lanes that share rows. */
 static __device__ __forceinline__ float attention_max_of_four(float x)
 {

@@ -15,13 +15,11 @@ enum { BYTES = (TILES * TILED_FLOATS + QUERY_FLOATS) * (int)sizeof(float) };
 
 #if MMA_THERE
 
-static const float log2_e = 1.4426950408889634f;
-
 /* Log-sum-exp (base 2) and delta; inf, which makes the probability 0, beyond the last query. */
 static __device__ __forceinline__ float lse_of(
 	const struct attention<float> &a, int64_t head, int64_t query)
 {
-	return query < a.T ? a.lse[head * a.T + query] * log2_e : INFINITY;
+	return query < a.T ? a.lse[head * a.T + query] * attention_log2_e : INFINITY;
 }
 
 static __device__ __forceinline__ float delta_of(
@@ -69,7 +67,7 @@ static __device__ __forceinline__ void gradients_of_keys(
 	float (&scores)[TILED_ROWS][TILED_COLUMNS], float (&dprob)[TILED_ROWS][TILED_COLUMNS],
 	const struct attention<float> &a, const float *queries, bool diagonal, int64_t drops)
 {
-	const float scale = a.scale * log2_e;
+	const float scale = a.scale * attention_log2_e;
 
 #pragma unroll
 	for (int pair = 0; pair < TILED_COLUMNS; pair += 2) {
@@ -103,7 +101,7 @@ static __device__ __forceinline__ void gradients_of_queries(
 	float (&dprob)[TILED_ROWS][TILED_COLUMNS], const struct attention<float> &a,
 	const float *queries, bool diagonal, int64_t drops)
 {
-	const float scale = a.scale * log2_e;
+	const float scale = a.scale * attention_log2_e;
 
 #pragma unroll
 	for (int i = 0; i < TILED_ROWS; i++) {

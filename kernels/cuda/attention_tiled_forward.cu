@@ -83,7 +83,6 @@ static __device__ __forceinline__ void finish(const struct attention<float> &a,
 	const struct tiled_place &p, const struct rows &r,
 	float (&out)[TILED_ROWS][TILED_COLUMNS])
 {
-	const float ln_2 = 0.6931471805599453f;
 	int there = tiled_there(a.T, p.first);
 
 #pragma unroll
@@ -92,7 +91,8 @@ static __device__ __forceinline__ void finish(const struct attention<float> &a,
 		int row = tiled_row() + 2 * i;
 
 		if (tiled_lane() == 0 && row < there)
-			a.lse_out[p.head * a.T + p.first + row] = (r.max[i] + log2f(sum)) * ln_2;
+			a.lse_out[p.head * a.T + p.first + row] =
+				(r.max[i] + log2f(sum)) * attention_ln_2;
 #pragma unroll
 		for (int j = 0; j < TILED_COLUMNS; j++)
 			out[i][j] *= 1 / sum;
@@ -109,7 +109,7 @@ static __global__ void __launch_bounds__(TILED_THREADS, BLOCKS)
 	extern __shared__ __align__(16) float tiles[];
 	float *q_tile = tiles, *k_tile = q_tile + TILED_FLOATS, *v_tile = k_tile + TILED_FLOATS;
 	float *weights = v_tile + TILED_FLOATS;
-	const float scale = a.scale * 1.4426950408889634f;
+	const float scale = a.scale * attention_log2_e;
 	const struct tiled_place p = tiled_find(a, true);
 	int64_t stride = 3 * p.width;
 	const float *q = a.qkv + p.at3, *k = q + p.width, *v = k + p.width;

@@ -14,8 +14,6 @@ enum { STAGES = 3, BLOCKS = 3 };
 
 #if WGMMA_THERE
 
-static const float log2_e = 1.4426950408889634f;
-
 typedef attention_ring<1, STAGES, 2, true> ring;
 
 /* Where a block is, and a thread in it. */
@@ -259,7 +257,7 @@ static __device__ __forceinline__ void keys_step(float (&dk)[8][4], float (&dv)[
 	turn(r, i, count, f);
 	if (i == 0)
 		mask_diagonal<true>(s, p);
-	probabilities_turned(s, p, lse, a.scale * log2_e);
+	probabilities_turned(s, p, lse, a.scale * attention_log2_e);
 	if constexpr (!DROP) {
 		attention_pack(fragments, s, E());
 		wgmma_fence();
@@ -325,7 +323,7 @@ static __device__ __forceinline__ void queries_step(float (&dq)[8][4], const str
 	const ring &r, const struct place &p, const float (&lse)[2], const float (&delta)[2], int i,
 	int count, F f)
 {
-	const float scale = a.scale * log2_e;
+	const float scale = a.scale * attention_log2_e;
 	int stage = i % STAGES;
 	uint64_t k_tile = wgmma_tile(r.pair(stage));
 	uint64_t v_tile = wgmma_tile(r.pair(stage) + WGMMA_TILE_BYTES);

@@ -1,5 +1,6 @@
 #include <math.h>
 
+#include "kernels/cuda/attention_lanes.cuh"
 #include "kernels/cuda/attention_wgmma.cuh"
 #include "kernels/cuda/element.cuh"
 
@@ -12,18 +13,6 @@
 enum { GROUPS = 2, BLOCKS = 2, STAGES = 4, LAG = 2 };
 
 #if WGMMA_THERE
-
-static __device__ __forceinline__ float max_of_four(float x)
-{
-	x = fmaxf(x, __shfl_xor_sync(reduce_all_lanes, x, 1));
-	return fmaxf(x, __shfl_xor_sync(reduce_all_lanes, x, 2));
-}
-
-static __device__ __forceinline__ float sum_of_four(float x)
-{
-	x += __shfl_xor_sync(reduce_all_lanes, x, 1);
-	return x + __shfl_xor_sync(reduce_all_lanes, x, 2);
-}
 
 /* A warp's 16 of 64 queries. */
 static __device__ __forceinline__ void load_queries(uint32_t (&q)[4][4], uint32_t tile)
@@ -65,7 +54,7 @@ static __device__ __forceinline__ void soften(struct softmax &u, float (&s)[8][4
 #pragma unroll
 		for (int n = 0; n < 8; n++)
 			max = fmaxf(max, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-		max = fmaxf(u.max[half], max_of_four(max) * scale);
+		max = fmaxf(u.max[half], attention_max_of_four(max) * scale);
 		u.keep[half] = element_exp2(u.max[half] - max);
 #pragma unroll
 		for (int n = 0; n < 8; n++) {
@@ -93,35 +82,18 @@ static __device__ __forceinline__ void rescale(float (&out)[8][4], const struct 
 	}
 }
 
-template <typename E>
-static __device__ __forceinline__ void drop_scores(
-	float (&s)[8][4], const struct attention<E> &a, int64_t at)
-{
-#pragma unroll
-	for (int n = 0; n < 8; n++) {
-		float mask[4];
-
-		philox_mask_tile(mask, a.drop, at + 8 * n, at + 8 * a.T + 8 * n, a.T % 4 == 0);
-#pragma unroll
-		for (int i = 0; i < 4; i++)
-			s[n][i] *= mask[i];
-	}
-}
-
 /* Log-sum-exp of rows query and query + 8; keep becomes what the sums are to be multiplied by. */
 template <typename E>
 static __device__ __forceinline__ void finish(
 	struct softmax &u, const struct attention<E> &a, int64_t head, int64_t query)
 {
-	const float ln_2 = 0.6931471805599453f;
-
 #pragma unroll
 	for (int half = 0; half < 2; half++, query += 8) {
-		float sum = sum_of_four(u.sum[half]);
+		float sum = attention_sum_of_four(u.sum[half]);
 
 		u.keep[half] = 1 / sum;
 		if ((threadIdx.x & 3) == 0 && query < a.T)
-			a.lse_out[head * a.T + query] = (u.max[half] + log2f(sum)) * ln_2;
+			a.lse_out[head * a.T + query] = (u.max[half] + log2f(sum)) * attention_ln_2;
 	}
 }
 
@@ -213,9 +185,9 @@ static __device__ __forceinline__ void step(float (&out)[8][4], struct softmax &
 		mask_diagonal(s);
 		load_queries(q, r.own(p.group)); /* what they are: see wgmma.cuh */
 	}
-	soften(u, s, a.scale * 1.4426950408889634f);
+	soften(u, s, a.scale * attention_log2_e);
 	if constexpr (DROP)
-		drop_scores(s, a,
+		attention_drop_scores(s, a,
 			((int64_t)p.head * a.T + p.mine * WGMMA_TILE + p.row) * a.T +
 				i * WGMMA_TILE + 2 * (threadIdx.x & 3));
 	rescale(out, u);

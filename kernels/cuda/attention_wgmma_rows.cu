@@ -10,7 +10,6 @@ enum { THREADS = 256, LANES = WGMMA_TILE / 8, ROWS = THREADS / LANES };
 template <typename E>
 static __device__ __forceinline__ void put_log_sums(float *rows, const struct attention<E> &a)
 {
-	const float log2_e = 1.4426950408889634f;
 	uint32_t T = (uint32_t)a.T, padded = (T + WGMMA_TILE - 1) / WGMMA_TILE * WGMMA_TILE;
 	uint32_t all = (uint32_t)(a.B * a.NH) * padded;
 
@@ -19,7 +18,7 @@ static __device__ __forceinline__ void put_log_sums(float *rows, const struct at
 		float *to =
 			rows + (size_t)(i / WGMMA_TILE) * ATTENTION_ROWS_FLOATS + i % WGMMA_TILE;
 
-		to[0] = t < T ? a.lse[(size_t)head * T + t] * log2_e : INFINITY;
+		to[0] = t < T ? a.lse[(size_t)head * T + t] * attention_log2_e : INFINITY;
 		if (t >= T)
 			to[WGMMA_TILE] = 0;
 	}

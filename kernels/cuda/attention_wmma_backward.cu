@@ -6,8 +6,6 @@
 enum { TILES = 4, ROW_FLOATS = 2 * WMMA_SIDE };
 enum { BYTES = TILES * WMMA_TILE_BYTES + WMMA_SCORES_BYTES + ROW_FLOATS * 4 };
 
-static const float log2_e = 1.4426950408889634f;
-
 /* What a block has in shared memory. */
 template <typename E> struct tiles {
 	E *q, *k, *v, *dout;
@@ -52,7 +50,7 @@ static __device__ __forceinline__ void fetch_rows(
 	int64_t at = head * a.T + first + i;
 
 	if (threadIdx.x < WMMA_SIDE)
-		to[i] = there ? a.lse[at] * log2_e : INFINITY;
+		to[i] = there ? a.lse[at] * attention_log2_e : INFINITY;
 	else
 		to[WMMA_SIDE + i] = there ? a.delta[at] : 0;
 }
@@ -77,7 +75,7 @@ template <typename E>
 static __device__ __forceinline__ void gradients_turned(float (&p)[8][4], float (&dp)[8][4],
 	const struct attention<E> &a, const struct tiles<E> &m, bool diagonal, int64_t at)
 {
-	const float scale = a.scale * log2_e;
+	const float scale = a.scale * attention_log2_e;
 
 	multiply(p, m.k, m.q, m.scores);
 	multiply(dp, m.v, m.dout, m.scores);
@@ -147,7 +145,7 @@ template <typename E>
 static __device__ __forceinline__ void gradients(float (&p)[8][4], float (&dp)[8][4],
 	const struct attention<E> &a, const struct tiles<E> &m, bool diagonal, int64_t at)
 {
-	const float scale = a.scale * log2_e;
+	const float scale = a.scale * attention_log2_e;
 	float lse = m.rows[wmma_row()], delta = m.rows[WMMA_SIDE + wmma_row()];
 
 	multiply(p, m.q, m.k, m.scores);

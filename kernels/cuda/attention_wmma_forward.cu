@@ -68,7 +68,7 @@ template <typename E> static __device__ __forceinline__ void forward(const struc
 	E *q_tile = (E *)memory, *k_tile = q_tile + WMMA_TILE_ELEMS;
 	E *v_tile = k_tile + WMMA_TILE_ELEMS;
 	float *scores = (float *)(memory + TILES * WMMA_TILE_BYTES);
-	const float scale = a.scale * 1.4426950408889634f, ln_2 = 0.6931471805599453f;
+	const float scale = a.scale * attention_log2_e;
 	int64_t head = blockIdx.y, b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
 	/* those with most keys go first */
 	int64_t tile = gridDim.x - 1 - blockIdx.x, first = tile * WMMA_SIDE, stride = 3 * C;
@@ -107,7 +107,7 @@ template <typename E> static __device__ __forceinline__ void forward(const struc
 	}
 	sum = r.sum + __shfl_xor_sync(reduce_all_lanes, r.sum, 1);
 	if (wmma_column() == 0 && wmma_row() < there)
-		a.lse_out[head * a.T + first + wmma_row()] = (r.max + log2f(sum)) * ln_2;
+		a.lse_out[head * a.T + first + wmma_row()] = (r.max + log2f(sum)) * attention_ln_2;
 	wmma_store(a.out + (b * a.T + first) * C + h * a.HS, C, out, there, 1 / sum);
 }
 
