@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ctl/format.h"
+#include "ctl/text.h"
 #include "proto/rpc.h"
 #include "proto/spec.h"
 #include "proto/stats.h"
@@ -313,7 +314,7 @@ static int nothing_done(const json_t *show, struct ctl_error *e)
 	return ctl_error_set(e, CTL_WRONG_STATE,
 		"nothing to compare: run %lld is %s%s%s, and no segment of %zu is done\n"
 		"what was said of it: gpt2ctl logs %lld; again: gpt2ctl rerun %lld",
-		id, state, *reason ? ": " : "", reason, n, id, id);
+		id, state, *reason ? ": " : "", text_reason(state, reason), n, id, id);
 }
 
 /* Segments that failed, with their reasons. */

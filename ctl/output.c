@@ -337,7 +337,17 @@ static void line_prepared(struct ctl *ctl, const json_t *result)
 
 static void line_shutdown(struct ctl *ctl, const json_t *reply)
 {
+	const long long running = format_int(reply, "running", 0);
+
 	fputs("gpt2d is shutting down\n", ctl->out.file);
+	if (running > 0 && json_is_true(json_object_get(reply, "stopping")))
+		fprintf(ctl->out.file, "run %lld is being stopped; its end: gpt2ctl wait %lld\n",
+			running, running);
+	else if (running > 0)
+		fprintf(ctl->out.file,
+			"run %lld is finished first; its end: gpt2ctl wait %lld; without it: "
+			"gpt2ctl shutdown --now\n",
+			running, running);
 	check_stdout(ctl);
 }
 

@@ -361,6 +361,7 @@ const struct schema_row schema_outputs[] = {
 
 	{"shutdown", SCHEMA_OUTPUT, "gpt2d is about to end."},
 	{"running", "count|null", "the run that is waited for, or interrupted"},
+	{"stopping", "bool", "whether that is being stopped"},
 
 	{"version", SCHEMA_OUTPUT, "Versions of both sides."},
 	{"gpt2ctl", "side", ""},

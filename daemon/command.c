@@ -171,12 +171,14 @@ static void do_status(struct daemon *d, struct client *client, json_t *params)
 
 static void do_shutdown(struct daemon *d, struct client *client, json_t *params)
 {
+	const bool now = json_is_true(json_object_get(params, "now"));
 	struct run *run = scheduler_running(d->scheduler);
 
 	client_hold(client);
-	client_reply(
-		client, json_pack("{so}", "running", run ? json_integer(run->id) : json_null()));
-	daemon_stop(d, json_is_true(json_object_get(params, "now")));
+	client_reply(client,
+		json_pack("{so sb}", "running", run ? json_integer(run->id) : json_null(),
+			"stopping", run && (now || scheduler_stopping(d->scheduler))));
+	daemon_stop(d, now);
 	client_release(client);
 }
 

@@ -188,9 +188,7 @@ void command_priority(struct daemon *d, struct client *client, json_t *params)
 	else if (run == NULL)
 		look_for(d, client, id);
 	else if (!role_may_change(client_peer(client), run->uid))
-		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
-			"run %lld: belongs to another user; ask uid %u", (long long)id,
-			(unsigned)run->uid);
+		request_not_owner(client, id, run->uid);
 	else if (run->state != RUN_QUEUED)
 		client_refuse(client, PROTOCOL_WRONG_STATE, NULL,
 			"run %lld: is %s, only a queued run has a place to change", (long long)id,

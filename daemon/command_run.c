@@ -285,13 +285,12 @@ static void on_cancel_ended(void *arg, int rc, json_t *result)
 	struct question *q = arg;
 	struct client *client = control_find(q->daemon->control, q->client);
 	json_t *run = json_object_get(result, "run");
+	uid_t owner = (uid_t)request_integer(run, "uid", 0);
 
 	if (client != NULL && rc < 0)
 		request_unread(client, q->daemon->store, q->id, rc);
-	else if (client != NULL &&
-		!role_may_change(client_peer(client),
-			(uid_t)json_integer_value(json_object_get(run, "uid"))))
-		request_not_owner(client, q->id);
+	else if (client != NULL && !role_may_change(client_peer(client), owner))
+		request_not_owner(client, q->id, owner);
 	else if (client != NULL)
 		reply_cancel(client, q->id, json_string_value(json_object_get(run, "state")), true);
 	json_decref(result);
@@ -312,7 +311,7 @@ void command_cancel(struct daemon *d, struct client *client, json_t *params)
 			client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
 		}
 	} else if (!role_may_change(client_peer(client), run->uid)) {
-		request_not_owner(client, id);
+		request_not_owner(client, id, run->uid);
 	} else if (run->state != RUN_QUEUED && !run->unstored &&
 		json_is_true(json_object_get(params, "queued"))) {
 		reply_cancel(client, id, run_state_name(run->state), true);

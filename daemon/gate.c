@@ -113,7 +113,7 @@ static void set_held(struct gate *g, enum gate_hold hold, const struct record_ho
 	g->held[hold].record = *record;
 	g->held[hold].lifting = false;
 	say_why(g);
-	log_write(LOG_INFO, "gpt2d: %s%s%s%s", record->since_ns ? "" : "no longer ",
+	log_write(LOG_INFO, "%s%s%s%s", record->since_ns ? "" : "no longer ",
 		names[hold].what, r->reason[0] ? ": " : "", r->reason);
 	if (hold == GATE_RELEASED && record->since_ns == 0)
 		engine_pool_warm(g->daemon->pool);

@@ -102,7 +102,7 @@ static int run(
 	preflight_warn(settings, log_warning, NULL);
 	event_base_dispatch(daemon.base);
 	rc = daemon_finish(&daemon);
-	log_write(LOG_INFO, "gpt2d: stopped%s", rc < 0 ? "; not everything could be written" : "");
+	log_write(LOG_INFO, "stopped%s", rc < 0 ? "; not everything could be written" : "");
 	return rc < 0 ? STATUS_FAILED : STATUS_OK;
 }
 

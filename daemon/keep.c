@@ -73,7 +73,7 @@ static void on_owner(void *arg, int rc, json_t *result)
 		request_unread(client, k->daemon->store, k->id, rc);
 		free(k);
 	} else if (!role_may_change(client_peer(client), owner)) {
-		request_not_owner(client, k->id);
+		request_not_owner(client, k->id, owner);
 		free(k);
 	} else if (prune_has(k->daemon->pruner, k->id)) {
 		client_refuse(client, PROTOCOL_BUSY, NULL, "run %lld: is being removed",

@@ -301,6 +301,11 @@ static int try_socket(const struct settings *s, char *error, size_t error_bytes)
 	if (rc < 0 || stat(folder, &st) < 0)
 		return rc;
 	rc = place_check_socket(path, error, error_bytes);
+	if (rc == -EEXIST)
+		snprintf(error, error_bytes,
+			"socket: %s: is there and is no socket; remove it, or set socket to another "
+			"path",
+			path);
 	return rc < 0 ? rc : try_lock("socket", path, error, error_bytes);
 }
 

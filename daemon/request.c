@@ -15,13 +15,16 @@ int64_t request_integer(const json_t *params, const char *key, int64_t standard)
 void request_no_run(struct client *client, int64_t id)
 {
 	client_refuse(client, PROTOCOL_NO_SUCH_RUN, NULL,
-		"run %lld: no such run; see: gpt2ctl list", (long long)id);
+		"run %lld: no such run; it may have been removed by prune or retain_runs; see: "
+		"gpt2ctl list",
+		(long long)id);
 }
 
-void request_not_owner(struct client *client, int64_t id)
+void request_not_owner(struct client *client, int64_t id, uid_t owner)
 {
-	client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL, "run %lld: belongs to another user",
-		(long long)id);
+	client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
+		"run %lld: belongs to another user; ask uid %u, or an admin", (long long)id,
+		(unsigned)owner);
 }
 
 void request_unread(struct client *client, struct store *s, int64_t id, int rc)

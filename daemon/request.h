@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "daemon/client.h"
 
@@ -19,7 +20,7 @@ int64_t request_integer(const json_t *params, const char *key, int64_t standard)
 void request_no_run(struct client *client, int64_t id);
 
 /* The client may not change that run: role.h. */
-void request_not_owner(struct client *client, int64_t id);
+void request_not_owner(struct client *client, int64_t id, uid_t owner);
 
 /* The store answered with rc, a negative errno; of run id, where it is -ENOENT. */
 void request_unread(struct client *client, struct store *s, int64_t id, int rc);

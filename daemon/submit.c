@@ -229,10 +229,11 @@ static void on_stored(void *arg, int rc)
 	struct run *run = s->run;
 	struct client *client;
 	json_t *result, *outlook;
-	char message[64];
+	char message[128];
 
 	if (rc == -ENOENT) {
-		snprintf(message, sizeof(message), "rerun_of: run %lld: no such run",
+		snprintf(message, sizeof(message),
+			"rerun_of: run %lld: no such run; it may have been removed",
 			(long long)s->rerun_of);
 		refuse(s, PROTOCOL_NO_SUCH_RUN, NULL, message);
 		return;

@@ -233,6 +233,9 @@ def test_compare_of_what_failed(daemon):
         third = submit(d, spec("ms50", 1000))
         result = ctl(d, "compare", third)
         assert result.returncode == 12 and "nothing to compare yet: no segment of 1 is done (run 3 is " in result.stderr
+        ctl(d, "cancel", third)
+        ctl(d, "wait", third)
+        assert "nothing to compare: run 3 is cancelled: asked for, and no segment" in ctl(d, "compare", third).stderr
 
 
 # ---- what the daemon finds wrong with a spec is told where it stands in the file: cases A1, B1, B3 ----

@@ -52,10 +52,17 @@ def test_cancel(path):
 
 
 def test_shutdown(path):
-    with FakeDaemon(path, shutdown=lambda params, connection: {"running": None}) as daemon:
-        assert ctl("shutdown", path=path).returncode == 0
+    reply = {"running": None, "stopping": False}
+    with FakeDaemon(path, shutdown=lambda params, connection: reply) as daemon:
+        assert ctl("shutdown", path=path).stdout == "gpt2d is shutting down\n"
         assert ctl("shutdown", "--now", "--json", path=path).returncode == 0
     assert [params["now"] for params in daemon.asked("shutdown")] == [False, True]
+    reply["running"] = 7
+    with FakeDaemon(path, shutdown=lambda params, connection: reply):
+        assert ctl("shutdown", path=path).stdout.splitlines()[1] == \
+            "run 7 is finished first; its end: gpt2ctl wait 7; without it: gpt2ctl shutdown --now"
+        reply["stopping"] = True
+        assert ctl("shutdown", "--now", path=path).stdout.splitlines()[1] == "run 7 is being stopped; its end: gpt2ctl wait 7"
 
 
 def test_show(path):

@@ -343,8 +343,9 @@ def test_others_may_not(daemon):
         for verb in ("drain", "resume", "release", "warm"):
             result = other(verb)
             assert result.returncode == 9 and f"{verb}: only root, whom gpt2d runs as" in result.stderr, result
-        assert "belongs to another user" in other("priority", queued, 5).stderr
-        assert "another user" in other("cancel", queued, run).stderr
+        for words in (("priority", queued, -5), ("cancel", queued), ("cancel", run), ("keep", queued)):
+            said = f"run {words[1]}: belongs to another user; ask uid {os.geteuid()}, or an admin"
+            assert said in other(*words).stderr, words
         assert other("cancel", "--all", "--yes").stdout == "nothing to cancel\n"
         assert other("wait", run, "-t", 0.1).returncode == 124
         assert states(d) == ["running", "queued"]

@@ -75,7 +75,7 @@ def test_priority_is_refused_where_it_means_nothing(daemon):
         waits = c.submit(spec("waits"))
         assert "is running" in refused(c.call, "priority", id=run, priority=1).message
         error = refused(c.call, "priority", id=99, priority=1)
-        assert error.code == -32003 and error.message == "run 99: no such run; see: gpt2ctl list"
+        assert error.code == -32003 and error.message == "run 99: no such run; it may have been removed by prune or retain_runs; see: gpt2ctl list"
         for value in (101, -101, 1 << 40):
             assert "-100 to 100" in refused(c.call, "priority", id=waits, priority=value).message
             assert "-100 to 100" in refused(c.call, "submit", spec=spec(), priority=value).message
@@ -149,6 +149,7 @@ def test_drain_and_resume(tmp_path):
             resumed = c.call("resume")
             assert resumed["drained"] is None and not resumed["already"]
             assert c.call("resume")["already"]
+            assert " info drained: new disk\n" in d.said() and " info no longer drained\n" in d.said()
             assert c.wait(queued)["state"] == "done" and c.wait(late["id"])["state"] == "done"
             assert c.call("status")["daemon"]["state"] == "running"
         d.kill()

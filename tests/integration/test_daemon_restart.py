@@ -465,7 +465,7 @@ def test_a_file_in_the_way_is_left_alone(home):
     (home / "run" / "gpt2d.sock").write_text("mine")
     with Daemon(home=home, ready=False) as d:
         assert d.process.wait(20) == 1
-        assert "is there and is no socket" in d.process.stderr.read()
+        assert f"gpt2d: socket: {d.socket}: is there and is no socket; remove it, or set socket to another path\n" in d.process.stderr.read()
     assert (home / "run" / "gpt2d.sock").read_text() == "mine"
 
 

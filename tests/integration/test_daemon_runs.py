@@ -367,7 +367,7 @@ def test_no_such_run(daemon):
                 with pytest.raises(RpcError) as refused:
                     c.call(method, id=run)
                 assert refused.value.code == -32003
-                assert refused.value.message == f"run {run}: no such run; see: gpt2ctl list"
+                assert refused.value.message == f"run {run}: no such run; it may have been removed by prune or retain_runs; see: gpt2ctl list"
 
 
 def test_data_roots(daemon, tmp_path):

@@ -86,7 +86,7 @@ def test_all_is_written_before_the_end(daemon):
         with d.client() as c:
             talk(c, range(101, 201))
         d.process.terminate()
-        text = Reader(d.process.stderr.fileno()).until("info gpt2d: stopped\n")
+        text = Reader(d.process.stderr.fileno()).until("info stopped\n")
         assert d.process.wait(PATIENCE_S) == 0
         assert told(text) == list(range(101, 201))
 

@@ -87,7 +87,7 @@ def test_shutdown_waits_for_the_run(home):
             run = c.submit(spec("r-ms20", 50))
             queued = c.submit(spec("queued"))
             wait_for(lambda: c.state(run) == "running", "running")
-            assert c.call("shutdown") == {"running": run}
+            assert c.call("shutdown") == {"running": run, "stopping": False}
             with pytest.raises(RpcError) as refused:
                 c.submit(spec("late"))
             assert refused.value.code == -32005
