@@ -40,8 +40,8 @@ struct arena_entry {
 	enum arena_tensor tensor;
 	int64_t layer;
 	int64_t first; /* element offset in the arena, a multiple of 64 */
-	int64_t rows,
-		cols; /* as in memory; a vector has rows 1. wte, head: rows = padded vocabulary */
+	/* as in memory; a vector has rows 1. wte, head: rows = padded vocabulary */
+	int64_t rows, cols;
 };
 
 struct arena {

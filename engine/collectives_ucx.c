@@ -13,6 +13,7 @@
 #include "engine/ucx_sum.h"
 #include "engine/ucx_wire.h"
 #include "proto/clock.h"
+#include "proto/thread.h"
 
 /* A turn is looked for again so often, without being woken. */
 #define LOOK_NS (100 * CLOCK_MS_NS)
@@ -51,7 +52,7 @@ struct collectives {
 	struct ucx_exchange *exchange; /* NULL: world 1 */
 	bool connected;
 	pthread_mutex_t lock; /* of what follows */
-	pthread_cond_t turn;  /* monotonic clock */
+	pthread_cond_t turn;
 	uint64_t issued, finished;
 	bool running;
 	struct operation *free_operations, *made_operations;
@@ -59,23 +60,6 @@ struct collectives {
 };
 
 /* ---- life ---- */
-
-static int init_lock(struct collectives *c)
-{
-	pthread_condattr_t attributes;
-	int status;
-
-	status = pthread_mutex_init(&c->lock, NULL);
-	if (status != 0)
-		return -status;
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	status = pthread_cond_init(&c->turn, &attributes);
-	pthread_condattr_destroy(&attributes);
-	if (status != 0)
-		pthread_mutex_destroy(&c->lock);
-	return -status;
-}
 
 int collectives_create(const struct collectives_options *options, struct collectives **out,
 	char *why, size_t why_bytes)
@@ -91,11 +75,8 @@ int collectives_create(const struct collectives_options *options, struct collect
 	c->ctx = options->ctx;
 	c->rank = options->rank;
 	c->world = options->world;
-	status = init_lock(c);
-	if (status != 0) {
-		free(c);
-		return status;
-	}
+	pthread_mutex_init(&c->lock, NULL);
+	thread_condition_init(&c->turn);
 	snprintf(c->library, sizeof c->library, "none (1 rank)");
 	if (c->world > 1) {
 		status = ucx_wire_create(

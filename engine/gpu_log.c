@@ -267,13 +267,13 @@ static void put_text(FILE *to, const char *text)
 
 static void put_time(FILE *to, int64_t utc_ns)
 {
-	time_t seconds = (time_t)(utc_ns / 1000000000);
+	time_t seconds = (time_t)(utc_ns / CLOCK_S_NS);
 	struct tm tm = {0};
 	char text[32];
 
 	gmtime_r(&seconds, &tm);
 	strftime(text, sizeof(text), "%Y/%m/%d %H:%M:%S", &tm);
-	fprintf(to, "%s.%03d, ", text, (int)(utc_ns / 1000000 % 1000));
+	fprintf(to, "%s.%03d, ", text, (int)(utc_ns / CLOCK_MS_NS % 1000));
 }
 
 static void put_sample(FILE *to, const struct nvml_device *d, const struct gpu_log_sample *sample)

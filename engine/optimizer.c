@@ -5,7 +5,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { ALIGN_BYTES = 256, STREAMS_PER_LAYER = 64 };
+enum { ALIGN_BYTES = 256 };
+/* Numbers of random streams kept for each layer: a tensor's is its own (enum arena_tensor). */
+enum { STREAMS_PER_LAYER = 64 };
+static_assert((int)ARENA_HEAD < (int)STREAMS_PER_LAYER, "no two tensors draw from one stream");
 
 static const double INIT_STD = 0.02;
 

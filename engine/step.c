@@ -279,8 +279,9 @@ static struct graphs_entry *capture(struct step *s)
 		graphs_drop(s->graphs, entry);
 		entry = NULL;
 		give_up_graphs(s, "another rank could not capture its step");
-	} else
+	} else {
 		entry->sent = collectives_between(&before, &after);
+	}
 	s->time->n = marks;
 	s->capture_ns = clock_mono_ns() - from;
 	return entry;

@@ -44,9 +44,8 @@ struct warm {
 	struct k_event *shared_in, *shared_out;
 	void *memory[WARM_SLOTS]; /* NULL from WARM_SCRATCH on */
 	int64_t bytes[WARM_SLOTS];
-	struct gpu_log
-		*gpu_log; /* NULL: no GPU, or nothing that tells of it; no_gpu_log says why */
-	char no_gpu_log[256];
+	struct gpu_log *gpu_log; /* NULL: no GPU, or nothing that tells of it */
+	char no_gpu_log[256];    /* why, where there is a GPU */
 	struct graphs graphs;
 	struct tuned tuned;
 	bool ranks_graphs; /* graphs in a world of more than one, too */
