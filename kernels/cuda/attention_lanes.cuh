@@ -1,7 +1,7 @@
 /*
  * attention_lanes.cuh: what attention by mma.sync in 16 bits and in tf32 has in common, and in part
- * Hopper's forward: scores of a warp's 16 rows by 64 columns as accumulators, whose layout stands in
- * mma.cuh. For sm_80 and up; below, what uses it compiles to nothing.
+ * Hopper's forward: scores of a warp's 16 rows by 64 columns as accumulators, whose layout stands
+ * in mma.cuh. For sm_80 and up; below, what uses it compiles to nothing.
  */
 #ifndef GPT2D_KERNELS_CUDA_ATTENTION_LANES_CUH
 #define GPT2D_KERNELS_CUDA_ATTENTION_LANES_CUH
