@@ -303,8 +303,8 @@ static int try_socket(const struct settings *s, char *error, size_t error_bytes)
 	rc = place_check_socket(path, error, error_bytes);
 	if (rc == -EEXIST)
 		snprintf(error, error_bytes,
-			"socket: %s: is there and is no socket; remove it, or set socket to another "
-			"path",
+			"socket: %s: is there and is no socket; remove it, or set socket to "
+			"another path",
 			path);
 	return rc < 0 ? rc : try_lock("socket", path, error, error_bytes);
 }
