@@ -21,7 +21,8 @@ struct term term_detect(FILE *file)
 	const char *name = getenv("TERM"), *no_color = getenv("NO_COLOR");
 	struct term t = {.file = file};
 
-	t.tty = isatty(fileno(file)) && name && *name && strcmp(name, "dumb") != 0;
+	t.bars = !name || strcmp(name, "dumb") != 0;
+	t.tty = isatty(fileno(file)) && name && *name && t.bars;
 	t.colour = t.tty && !(no_color && *no_color);
 	t.utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 	t.width = 80;
@@ -69,7 +70,7 @@ void term_bar(const struct term *t, double fraction, size_t cells, char *out, si
 	const size_t eighths = (size_t)(clamped * (double)cells * 8.0 + 0.5);
 	size_t used = 0;
 
-	for (size_t i = 0; i < cells && used + 4 < out_bytes; i++) {
+	for (size_t i = 0; t->bars && i < cells && used + 4 < out_bytes; i++) {
 		const size_t left = eighths > i * 8 ? eighths - i * 8 : 0;
 		const size_t part = left < 8 ? left : 8;
 

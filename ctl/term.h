@@ -11,6 +11,7 @@ struct term {
 	bool tty;    /* a terminal that can move its cursor */
 	bool colour; /* a terminal, and neither NO_COLOR nor TERM=dumb */
 	bool utf8;   /* by the locale */
+	bool bars;   /* not with TERM=dumb, be it a terminal or not */
 	int width;   /* columns; 80 where it is not a terminal */
 	bool fixed;  /* width is as it is, file is no terminal itself */
 };
@@ -32,6 +33,7 @@ size_t term_columns(const char *s);
 
 /*
  * A bar of cells columns for fraction 0..1, in eighths of a column with UTF-8, '#' and '-' without.
+ * "" where there are none.
  */
 void term_bar(const struct term *t, double fraction, size_t cells, char *out, size_t out_bytes);
 

@@ -27,7 +27,7 @@ const char *text_size(const json_t *object, const char *key, char out[FORMAT_BYT
 	return format_size(format_int(object, key, 0), out);
 }
 
-/* "####----  52%", or "-": of the fraction that the bar shows. */
+/* "####----  52%", without bars "52%", or "-": of the fraction that the bar shows. */
 static void cell_share(struct table *table, const struct term *t, double fraction, const char *text)
 {
 	char bar[BAR_BYTES];
@@ -37,7 +37,10 @@ static void cell_share(struct table *table, const struct term *t, double fractio
 		return;
 	}
 	term_bar(t, fraction, BAR_CELLS, bar, sizeof(bar));
-	table_cell(table, "%s %*s", bar, 5, text);
+	if (*bar)
+		table_cell(table, "%s %*s", bar, 5, text);
+	else
+		table_cell(table, "%s", text);
 }
 
 static void cell_unit(struct table *table, double value, const char *unit)

@@ -168,8 +168,11 @@ void text_progress_line(const struct term *t, const json_t *progress)
 	if (!json_is_object(progress))
 		return;
 	term_bar(t, fraction, 24, bar, sizeof(bar));
-	fprintf(t->file, "        [%s%s%s] %3d%%", term_colour(t, TERM_CYAN), bar,
-		term_colour(t, TERM_PLAIN), format_percent(fraction));
+	fputs("        ", t->file);
+	if (*bar)
+		fprintf(t->file, "[%s%s%s] ", term_colour(t, TERM_CYAN), bar,
+			term_colour(t, TERM_PLAIN));
+	fprintf(t->file, "%*d%%", *bar ? 3 : 0, format_percent(fraction));
 	if (segments > 1)
 		fprintf(t->file, "  segment %lld/%lld %s", (long long)segment + 1,
 			(long long)segments, format_string(progress, "arm", "", arm, sizeof(arm)));

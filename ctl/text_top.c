@@ -57,10 +57,10 @@ static void print_losses(const struct view *v, const struct term *t)
 		high = fmax(high, value[i]);
 	}
 	fprintf(t->file, "loss    %s", term_colour(t, TERM_CYAN));
-	for (size_t i = 0; i < cells; i++)
+	for (size_t i = 0; i < cells && t->bars; i++)
 		put_bar(t, high > low ? (value[i] - low) / (high - low) : value[i] - low);
-	fprintf(t->file, "%s %.4f to %.4f\n", term_colour(t, TERM_PLAIN), v->losses[0],
-		v->losses[v->n_losses - 1]);
+	fprintf(t->file, "%s%s%.4f to %.4f\n", term_colour(t, TERM_PLAIN), t->bars ? " " : "",
+		v->losses[0], v->losses[v->n_losses - 1]);
 }
 
 /* ---- parts ---- */

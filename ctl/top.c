@@ -21,7 +21,8 @@ enum { FIRST_NS = 200000000, SCREEN_REPLY_S = 5 };
 static const struct option_row options[] = {
 	{"interval", 'i', OPTION_REAL, "SECONDS", 0.1, 3600.0, "between two looks (default 1)"},
 	{"count", 'n', OPTION_INT, "N", 1, 1e9,
-		"end after N looks; default: on a terminal and with --json none, else 1"},
+		"end after N looks, of which the last stays on the terminal; default: there and "
+		"with --json no end, else 1"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
@@ -162,7 +163,7 @@ static int look_again(struct top *top, struct ctl_error *e)
 		exit = look(top, e);
 		if (exit && interrupt_seen())
 			return CTL_OK;
-		if (exit && !may_come_back(top, exit))
+		if (exit && (!may_come_back(top, exit) || top->left == 1))
 			return exit;
 		if (exit)
 			rc = away(top, e);
@@ -215,7 +216,10 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	exit = look_again(&top, &e);
 	if (terminal)
 		screen_end(&screen);
+	top.screen = NULL;
 	ctl->drawn = false;
+	if (terminal && !exit && top.left == 0)
+		show(&top); /* the screen has gone with what was drawn there */
 	view_finish(&top.view);
 	client_close(top.client);
 	return exit ? ctl_fail(ctl, &e) : CTL_OK;

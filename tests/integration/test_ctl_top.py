@@ -113,6 +113,22 @@ def test_a_dumb_terminal_is_none(daemon, name):
         assert terminal.seen.count("gpt2d 0.1.0") == 1 and "\033" not in terminal.seen
 
 
+@pytest.mark.parametrize("words", [["top"], ["status"], ["show", 7]])
+def test_no_bars_where_the_terminal_is_dumb(tmp_path, words):
+    """Nor where its output goes elsewhere: whoever says so cannot show them."""
+    def show(params, connection):
+        return {"run": RUN, "spec": {}, "checks": [], "transitions": [], "segments": [], "progress": PROGRESS,
+            "outlook": None, "next": None}
+    with FakeDaemon(tmp_path / "s", status=status, follow=follow, show=show) as d:
+        for locale in ("C", "C.UTF-8"):
+            bars = ctl(*words, path=d.path, env={"LC_ALL": locale}).stdout
+            none = ctl(*words, path=d.path, env={"LC_ALL": locale, "TERM": "dumb"}).stdout
+            assert re.search("[\u2580-\u258f]|##", bars)
+            assert not re.search("[\u2580-\u258f]|##|--", none) and "\n        12%  segment 1/4 a\n" in none
+        if words == ["top"]:
+            assert "loss    4.9500 to 2.5000\n" in none and re.search(r"0  ready  100 +\d+%  20\.0 MB", none)
+
+
 def test_json_lines(daemon):
     result = ctl("top", "--json", "-n", 3, "-i", 0.2, path=daemon.path)
     objects = [json.loads(line) for line in result.stdout.splitlines()]
@@ -153,6 +169,30 @@ def test_drawn_until_q(daemon):
         # only what changed: the load of the ranks
         assert "\033[2J" not in terminal.seen and "gpt2d 0.1.0" not in terminal.seen and "q: quit" not in terminal.seen
         assert terminal.seen.endswith("\033[?25h\033[?1049l")
+
+
+def test_the_last_look_stays(daemon):
+    """With a count there is something to read once it has ended, and once only."""
+    with top(daemon, "-n", "3") as terminal:
+        assert terminal.end() == 0
+        left = terminal.seen[terminal.seen.index("\033[?1049l"):]
+        assert left.count("gpt2d 0.1.0") == 1 and "8  behind  priority 5" in left and "q: quit" not in left
+    assert len(daemon.asked("status")) == 3
+    with top(daemon, "-n", "1000000") as terminal:
+        terminal.wait("q: quit")
+        terminal.type("q")
+        assert terminal.end() == 0 and terminal.seen.endswith("\033[?1049l")
+
+
+def test_a_last_look_that_fails_is_told(tmp_path):
+    """Where it would be looked for again if there were another."""
+    def last(params, connection):
+        if len(d.asked("status")) == 2:
+            connection.close()
+        return status(params, connection)
+    with FakeDaemon(tmp_path / "s", status=last, follow=follow) as d, top(d, "-n", "2") as terminal:
+        assert terminal.end() == 1
+        assert "closed the connection" in terminal.seen[terminal.seen.index("\033[?1049l"):]
 
 
 def test_the_terminal_is_left_as_it_was(daemon):
