@@ -3,6 +3,7 @@
 #include <stdarg.h>
 
 #include "ctl/client.h"
+#include "ctl/format.h"
 #include "ctl/output.h"
 
 int ctl_error_set(struct ctl_error *e, int exit, const char *format, ...)
@@ -21,6 +22,16 @@ void ctl_error_clear(struct ctl_error *e)
 	json_decref(e->data);
 	e->data = NULL;
 	e->code = 0;
+}
+
+json_t *ctl_error_json(const struct ctl_error *e)
+{
+	json_t *object = json_pack("{s:i, s:o, s:O*}", "exit", e->exit, "message",
+		format_json_text(e->message), "data", e->data);
+
+	if (e->code != 0)
+		json_object_set_new(object, "code", json_integer(e->code));
+	return object;
 }
 
 int ctl_fail(struct ctl *ctl, struct ctl_error *e)

@@ -37,6 +37,8 @@ struct ctl_error {
 int ctl_error_set(struct ctl_error *e, int exit, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 void ctl_error_clear(struct ctl_error *e);
+/* As --json shows it: {exit, message, code, data}. */
+json_t *ctl_error_json(const struct ctl_error *e);
 
 /* Tell the user through ctl->output, release e, and return its exit code. */
 int ctl_fail(struct ctl *ctl, struct ctl_error *e);

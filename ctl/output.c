@@ -216,7 +216,12 @@ static void json_shutdown(struct ctl *ctl, const json_t *reply)
 
 static void json_version(struct ctl *ctl, const json_t *versions)
 {
+	const json_t *error = json_object_get(versions, "error");
+	const char *message = json_string_value(json_object_get(error, "message"));
+
 	emit(ctl, "version", versions);
+	if (message)
+		print_error(ctl, message);
 }
 
 static void json_event(
@@ -227,12 +232,8 @@ static void json_event(
 
 static void json_error(struct ctl *ctl, const struct ctl_error *error)
 {
-	json_t *inner = json_pack("{s:i, s:o, s:O*}", "exit", error->exit, "message",
-		format_json_text(error->message), "data", error->data);
-	json_t *object = json_pack("{s:o}", "error", inner);
+	json_t *object = json_pack("{s:o}", "error", ctl_error_json(error));
 
-	if (error->code != 0)
-		json_object_set_new(inner, "code", json_integer(error->code));
 	print_error(ctl, error->message);
 	emit(ctl, "error", object);
 	json_decref(object);

@@ -366,6 +366,7 @@ const struct schema_row schema_outputs[] = {
 	{"version", SCHEMA_OUTPUT, "Versions of both sides."},
 	{"gpt2ctl", "side", ""},
 	{"gpt2d", "?side|null", "null: none runs; absent: it did not say"},
+	{"error", "?failure", "why it did not; on standard error as well"},
 
 	{"side", SCHEMA_OBJECT, "A program."},
 	{"version", "text", ""},

@@ -27,9 +27,14 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		ctl_error_clear(&e);
 		exit = 0;
 	}
+	/* one object, whatever is wrong */
+	if (exit && ctl->json) {
+		json_object_set_new(versions, "error", ctl_error_json(&e));
+		ctl_error_clear(&e);
+	}
 	ctl->output->version(ctl, versions);
 	json_decref(versions);
-	return exit ? ctl_fail(ctl, &e) : CTL_OK;
+	return exit && !ctl->json ? ctl_fail(ctl, &e) : exit;
 }
 
 const struct verb verb_version = {

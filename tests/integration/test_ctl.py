@@ -227,6 +227,12 @@ def test_build_mismatch(path):
         result = ctl("status", path=path)
     assert result.returncode == 8
     assert "gpt2d is build newer" in result.stderr and "start it again" in result.stderr
+    with FakeDaemon(path, hello=hello):
+        result = ctl("version", "--json", path=path)
+    versions = one_object(result.stdout)
+    assert result.returncode == 8 and versions["kind"] == "version" and "gpt2d" not in versions
+    assert versions["error"]["exit"] == 8 and versions["error"]["message"] in result.stderr
+    assert result.stderr.count("gpt2d is build newer") == 1
 
 
 @pytest.mark.parametrize("says", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00\x01\x02\n", b"{}\n", b"[1]\n", b'{"jsonrpc":"2.0",'])
