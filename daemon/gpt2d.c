@@ -68,7 +68,7 @@ static void log_start(const struct daemon *d)
 
 	log_write(LOG_INFO, "gpt2d %s: socket %s, state %s, settings %s", version_build, d->socket,
 		d->state_dir, d->settings->config_file ? d->settings->config_file : "of no file");
-	log_write(LOG_INFO, "engine %s, %lld ranks of %d threads", p->path,
+	log_write(LOG_INFO, "engine %s, ranks %lld, threads per rank %d", p->path,
 		(long long)d->settings->ranks, d->threads);
 	if (p->why[0] != '\0')
 		log_write(LOG_INFO, "device: auto took %s: %s",

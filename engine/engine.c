@@ -67,12 +67,15 @@ enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
 static void print_usage(FILE *out)
 {
-	fputs("usage: gpt2-engine --role rank --rank R --ranks N --threads T\n"
-	      "                   [--tuning-dir DIR] [--no-graphs]\n"
-	      "       gpt2-engine --role check [--threads T]\n"
-	      "       gpt2-engine --version\n\n"
-	      "gpt2d starts it, with a socket to itself as descriptor 3: gpt2-engine(8).\n\n",
-		out);
+	const char *name = program_invocation_short_name;
+
+	fprintf(out,
+		"usage: %s --role rank --rank R --ranks N --threads T\n"
+		"       %*s [--tuning-dir DIR] [--no-graphs]\n"
+		"       %s --role check [--threads T]\n"
+		"       %s --version\n\n"
+		"gpt2d starts it, with a socket to itself as descriptor 3: gpt2-engine(8).\n\n",
+		name, (int)strlen(name), "", name, name);
 	for (int i = 0; i < ROWS; i++)
 		fprintf(out, "  --%-10s %-4s  %s\n", rows[i].name, rows[i].arg ? rows[i].arg : "",
 			rows[i].help);
@@ -85,7 +88,7 @@ static int usage(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	fputs("gpt2-engine: ", stderr);
+	fprintf(stderr, "%s: ", program_invocation_short_name);
 	vfprintf(stderr, format, args);
 	fputc('\n', stderr);
 	va_end(args);
@@ -188,6 +191,17 @@ static void end(int code)
 	_exit(code);
 }
 
+/* What was printed is out: 0, or what the program ends with, which is told. */
+static int after_output(void)
+{
+	errno = 0;
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return 0;
+	fprintf(stderr, "%s: standard output: %s\n", program_invocation_short_name,
+		errno ? strerror(errno) : "not all of it was written");
+	return ENGINE_EXIT_OUTPUT;
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments a;
@@ -200,7 +214,7 @@ int main(int argc, char **argv)
 			print_version();
 		else
 			print_usage(stdout);
-		end(0);
+		end(after_output());
 	}
 	if (code == 0)
 		code = check_arguments(&a);
@@ -219,16 +233,16 @@ int main(int argc, char **argv)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (fstat(LINK_FD, &st) < 0 || !S_ISSOCK(st.st_mode)) {
 		fprintf(stderr,
-			"gpt2-engine: descriptor 3 is no socket to gpt2d, which starts this"
-			" program\n");
+			"%s: descriptor 3 is no socket to gpt2d, which starts this program\n",
+			program_invocation_short_name);
 		end(ENGINE_EXIT_USAGE);
 	}
 	dup2(STDERR_FILENO, STDOUT_FILENO); /* some libraries print where nobody asked them to */
 	rc = link_create(LINK_FD, &link);
 	if (rc) {
 		fprintf(stderr,
-			"gpt2-engine: the line to gpt2d, descriptor 3 and its thread: %s\n",
-			starved_text(rc));
+			"%s: the line to gpt2d, descriptor 3 and its thread: %s\n",
+			program_invocation_short_name, starved_text(rc));
 		end(rc == -EAGAIN ? ENGINE_EXIT_STARVED : ENGINE_EXIT_POISONED);
 	}
 	code = a.check ? rank_check(link, a.warm.threads) : rank_run(link, &a.warm);

@@ -246,6 +246,7 @@ enum { PROTOCOL_THREADS_MAX = 1024 };
 /* ---- exit codes of an engine ---- */
 enum engine_exit {
 	ENGINE_EXIT_OK = 0,
+	ENGINE_EXIT_OUTPUT = 1, /* what it was to print, and nothing else, could not be written */
 	ENGINE_EXIT_USAGE = 2,
 	ENGINE_EXIT_PEER_LOST = 70, /* a collective timed out or a peer went away */
 	ENGINE_EXIT_POISONED = 71,  /* the device is in a state that only a new process mends */

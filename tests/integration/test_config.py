@@ -214,6 +214,14 @@ def test_options_come_over_the_environment_over_the_file(tmp_path):
     found = settings(run("-nv", "--socket=/option", "--data-roots", "/c", "--data-roots", "/d", "--ranks", "4",
         conf=conf, GPT2D_SOCKET="/environment").stdout)
     assert found["socket"] == "/option" and found["ranks"] == "4" and found["data_roots"] == "/c /d"
+    # of one given twice the last counts, though the first must be right as well
+    found = settings(run("-nv", "--ranks", "4", "--socket", "/first", "--ranks=8", "--socket", "/last", conf=conf).stdout)
+    assert found["ranks"] == "8" and found["socket"] == "/last"
+    (tmp_path / "other").mkdir()
+    other = write(tmp_path / "other", "ranks = 16\n")
+    assert settings(run("-nv", "-c", conf, "-c", other).stdout)["ranks"] == "16"
+    refused = run("-n", "--ranks", "0", "--ranks", "8", conf=conf)
+    assert refused.returncode == 2 and "ranks: " in refused.stderr
 
 
 def test_whose_file_it_is(tmp_path):

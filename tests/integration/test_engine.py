@@ -35,7 +35,7 @@ def test_started_by_hand(shell):
     """Without a line to gpt2d it says so."""
     done = subprocess.run(["/bin/sh", "-c", f'{shell}; exec "$0" "$@"', PROGRAM, "--role", "check"], capture_output=True, text=True,
         timeout=60, check=False)
-    assert done.returncode == 2 and done.stderr == "gpt2-engine: descriptor 3 is no socket to gpt2d, which starts this program\n"
+    assert done.returncode == 2 and done.stderr == f"{PROGRAM.name}: descriptor 3 is no socket to gpt2d, which starts this program\n"
 
 
 @pytest.mark.parametrize("world", [1, 2])
@@ -372,7 +372,11 @@ def test_what_is_printed_is_not_in_the_way():
             ("--role rank --rank 2 --ranks 2 --threads 1", "--rank: 2 of 2, it is below --ranks"),
             ("--rank", "--rank: a value is needed"), ("--nonsense", "--nonsense: not known"), ("-xy", "-x: not known"), ("more", "more: not known")):
         run = subprocess.run([PROGRAM, *wrong.split()], capture_output=True, text=True)
-        assert run.returncode == 2 and not run.stdout and run.stderr.startswith(f"gpt2-engine: {why}\nusage: "), run
+        assert run.returncode == 2 and not run.stdout and run.stderr.startswith(f"{PROGRAM.name}: {why}\nusage: {PROGRAM.name} "), run
+    for option in ("--version", "--help"):
+        with open("/dev/full", "w") as full:
+            run = subprocess.run([PROGRAM, option], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert run.returncode == 1 and run.stderr == f"{PROGRAM.name}: standard output: No space left on device\n", run
 
 
 def test_checks(tmp_path):

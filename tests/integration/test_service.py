@@ -205,7 +205,7 @@ def test_a_log_that_cannot_be_opened_anew(home):
 def test_log_level(home):
     with Daemon(home=home, options=("--log-level", "warning")) as d:
         # --verbose, which helpers gives, comes over it
-        assert " debug " in d.said()
+        assert " debug " in d.said() and ", ranks 1, threads per rank 1\n" in d.said()
     command = [word for word in d.command if word != "--verbose"]
     with Daemon(home=home, ready=False) as d:
         assert d.stop() == 0
