@@ -169,14 +169,21 @@ static int make_segment_dirs(const struct active *a)
 	return rc < 0 ? rc : filesystem_sync(path);
 }
 
+static int make_dirs(struct active *a)
+{
+	int rc = a->dirs == 0 ? make_run_dir(a) : 0;
+
+	return rc == 0 && a->spec->has_arms ? make_segment_dirs(a) : rc;
+}
+
 static int dirs_work(void *arg)
 {
 	struct active *a = arg;
 	char path[PATH_MAX];
-	int rc = a->dirs == 0 ? make_run_dir(a) : 0;
+	int rc = make_dirs(a);
 
-	if (rc == 0 && a->spec->has_arms)
-		rc = make_segment_dirs(a);
+	if (failure_is_full(rc) && store_make_room(a->daemon->store, rc))
+		rc = make_dirs(a);
 	a->found.rc = 0;
 	if (failure_is_full(rc) && !a->prepared) {
 		failure_describe(dirname(strcpy(path, a->dir)), rc, &a->found);

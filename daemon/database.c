@@ -249,6 +249,41 @@ void database_reserve(struct database *d)
 		close(fd);
 }
 
+/* Of the write-ahead log and its disk: whether it is long, and need not be. */
+static bool is_too_long(const struct database *d, int full)
+{
+	char path[PATH_MAX];
+	struct statvfs disk;
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s%s", d->path, file_suffixes[DATABASE_FILES - 1]);
+	if (stat(path, &st) < 0 || st.st_size <= DATABASE_LOG_LONG || statvfs(path, &disk) < 0)
+		return false;
+	return full == -EDQUOT ||
+		disk.f_blocks < (uint64_t)RESERVED_SHARE * RESERVED / disk.f_frsize;
+}
+
+int database_give_back(struct database *d, int full)
+{
+	const bool too_long = is_too_long(d, full);
+	int rc;
+
+	if (database_gone(d))
+		return -ESTALE;
+	if (!too_long && d->wal_pages == 0)
+		return -ENODATA;
+	sqlite3_busy_timeout(d->handle, 0); /* who reads it elsewhere is not waited for */
+	errno = 0;
+	rc = store_errno(d->handle,
+		sqlite3_wal_checkpoint_v2(d->handle, NULL,
+			too_long ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE, NULL,
+			NULL));
+	sqlite3_busy_timeout(d->handle, BUSY_MS);
+	if (rc == 0)
+		d->wal_pages = 0;
+	return rc < 0 && !too_long ? -ENODATA : rc;
+}
+
 void database_leave(struct database *d)
 {
 	sqlite3_db_config(d->handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);

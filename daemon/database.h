@@ -73,6 +73,17 @@ void database_checkpoint(struct database *d, int pages);
  */
 void database_reserve(struct database *d);
 
+/*
+ * The disk, or a quota of it, was found full (full: which, a negative errno). What the write-ahead
+ * log holds is moved into the database, whereupon the next commit writes from its start; its file
+ * gives back its room where it has much, but on a large disk, for which database_reserve has made
+ * it long. Outside a transaction. 0; -ENODATA: it has nothing to give; or a negative errno: one of
+ * a full disk where the database finds no room to grow, and more than DATABASE_LOG_LONG bytes would
+ * be given back if it did.
+ */
+enum { DATABASE_LOG_LONG = 2 << 20 };
+int database_give_back(struct database *d, int full);
+
 /* After a commit that failed: whether all of it may have got into the write-ahead log. */
 bool database_unsure(const struct database *d);
 

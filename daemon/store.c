@@ -1,6 +1,8 @@
 #include "daemon/store.h"
 
 #include <errno.h>
+#include <libgen.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdint.h>
@@ -13,6 +15,7 @@
 #include "daemon/clock.h"
 #include "daemon/database.h"
 #include "daemon/failure.h"
+#include "daemon/reserve.h"
 #include "proto/thread.h"
 
 struct jobs {
@@ -206,6 +209,35 @@ static int commit_writes(struct store *s, struct store_job *first)
 	return judged(s, rc);
 }
 
+_Static_assert((int)DATABASE_LOG_LONG > RESERVE_BYTES + RESERVE_BYTES / 4, "more comes back");
+
+/* Where the database finds no room for what its log holds, the reserve lends some. */
+bool store_make_room(struct store *s, int full)
+{
+	char path[PATH_MAX];
+	const char *state_dir;
+	int rc;
+
+	if (s->damaged)
+		return false;
+	snprintf(path, sizeof(path), "%s", s->db.path);
+	state_dir = dirname(path);
+	rc = database_give_back(&s->db, full);
+	if (failure_is_full(rc) && reserve_release(state_dir) == 0) {
+		rc = database_give_back(&s->db, full);
+		reserve_make(state_dir); /* where not, prune.c tries it again */
+	}
+	return rc == 0;
+}
+
+/* Once more where the disk is full, and less so then. */
+static int try_writes(struct store *s, struct store_job *first)
+{
+	int rc = commit_writes(s, first);
+
+	return failure_is_full(rc) && store_make_room(s, rc) ? commit_writes(s, first) : rc;
+}
+
 /* rc: of the last try to write. */
 static void set_failing(struct store *s, int rc)
 {
@@ -312,7 +344,7 @@ static void do_writes(struct store *s, struct store_job *first)
 	bool last_try = false;
 	int rc;
 
-	while ((rc = commit_writes(s, first)) < 0) {
+	while ((rc = try_writes(s, first)) < 0) {
 		kept = (struct jobs){NULL, &kept.first};
 		/* before a refusal is delivered: who is refused may ask for the reason at once */
 		if (!is_own(rc))

@@ -72,6 +72,11 @@ struct store_failure {
 };
 /* Whether the store is failing; out is filled when it is. */
 bool store_failure(struct store *s, struct store_failure *out);
+/*
+ * From the work of a STORE_FILES job that has met full, a negative errno of a full disk or quota:
+ * whether the store has given back room that its write-ahead log took. It may go better then.
+ */
+bool store_make_room(struct store *s, int full);
 /* What an error of the store is in words: "No space left on device". */
 const char *store_error_text(int rc);
 /* Where it is written what to do about a damaged one. */

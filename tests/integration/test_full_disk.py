@@ -1,8 +1,10 @@
 """A state directory on a file system of a few MiB that has no byte left (case H8)."""
 
+import contextlib
 import errno
 import os
 import signal
+import sqlite3
 import subprocess
 from pathlib import Path
 
@@ -51,6 +53,16 @@ def no_reserve(d):
     return True
 
 
+def checkpoint(d, mode):
+    """passive: the next write begins at the log's start; truncate: and the log has nothing to give back."""
+    with contextlib.closing(sqlite3.connect(d.state / "gpt2d.db", timeout=60)) as db:
+        def whole():
+            busy, pages, moved = db.execute(f"pragma wal_checkpoint({mode})").fetchone()
+            return busy == 0 and pages == moved
+
+        wait_for(whole, "a checkpoint")
+
+
 def refused(call, *args, **params):
     with pytest.raises(RpcError) as refusal:
         call(*args, **params)
@@ -74,6 +86,7 @@ def test_prune_makes_room(small, tmp_path, large):
             if large:
                 for run in folders(d)[-12:]:
                     (next((d.state / "runs").glob(f"{run}-*")) / "more").write_bytes(bytes(200000))
+            checkpoint(d, "truncate")
             fill(filler)
             keep = ids(c)[-5:]
             assert "gpt2d.db: No space left on device; make room on " in refused(c.submit, spec("refused"))
@@ -97,7 +110,8 @@ def test_prune_without_a_reserve(small, tmp_path):
         done(c, [f"r{i}" for i in range(40)])
         wait_for(lambda: no_reserve(d), "a folder in its place")
         for i in range(2, 41):
-            (d.state / "runs" / f"{i}-r{i - 1}" / "more").write_bytes(bytes(10000))
+            (d.state / "runs" / f"{i}-r{i - 1}" / "more").write_bytes(bytes(40000))
+        checkpoint(d, "truncate")
         fill(small / "filler")
         for run in (d.state / "runs" / "1-r0").iterdir():
             run.unlink()
@@ -177,6 +191,44 @@ def test_start_on_a_full_disk(small, tmp_path):
                 (small / "filler").unlink()
                 c.call("resume")
                 assert c.wait(waits)["state"] == "done"
+
+
+def log_bytes(d):
+    return (d.state / "gpt2d.db-wal").stat().st_size
+
+
+def test_the_log_gives_its_room_back(small, tmp_path):
+    """A write-ahead log that is long, and of no more use: the next run's folder gets its room."""
+    with on(small, tmp_path) as d, d.client() as c:
+        wait_for(lambda: has_reserve(d), "the reserve")
+        c.call("drain")
+        runs = [c.submit(experiment("r", repetitions=1))]
+        while log_bytes(d) < 5 << 20:
+            runs.append(c.submit(experiment("r", repetitions=1)))
+        for run in runs[2:]:
+            c.call("cancel", id=run)
+        checkpoint(d, "passive")
+        fill(small / "filler")
+        c.call("resume")
+        for run in runs[:2]:
+            assert c.wait(run)["state"] == "done"
+        assert log_bytes(d) < 2 << 20
+        (small / "filler").unlink()
+
+
+def test_the_log_makes_room_for_itself(small, tmp_path):
+    """It finds none to grow, and the database none for what it holds: that takes the reserve's, and all goes on."""
+    with on(small, tmp_path) as d, d.client() as c:
+        wait_for(lambda: has_reserve(d), "the reserve")
+        c.call("drain")
+        room = small / "room"
+        room.write_bytes(bytes(3 << 20))
+        fill(small / "filler")
+        room.unlink()
+        for i in range(150):
+            c.submit(experiment("r", repetitions=1))
+        assert c.call("status")["store"] is None and len(ids(c)) == 150
+        (small / "filler").unlink()
 
 
 # ---- a file system that has made itself read-only ----
