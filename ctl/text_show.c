@@ -64,6 +64,9 @@ static void print_head(const struct term *t, const json_t *run)
 	fprintf(t->file, "spec      %s\n",
 		format_string(run, "spec_sha256", "-", text, sizeof(text)));
 	fprintf(t->file, "artifacts %s\n", format_string(run, "dir", "-", text, sizeof(text)));
+	if (strncmp(reason, "engine_", strlen("engine_")) == 0)
+		fprintf(t->file, "what engines said: gpt2ctl logs %lld\n",
+			(long long)format_int(run, "id", 0));
 }
 
 /* A plan takes most of a line. */

@@ -79,7 +79,7 @@ def test_show(path):
         text = ctl("show", 5, path=path).stdout
         value = one_object(ctl("show", 5, "--json", path=path).stdout)
     assert [row["segment"] for row in value["segments"]] == [0, 1, 2, 3, 4]
-    assert "failed: engine_lost: rank 1 killed by signal 9" in text
+    assert "failed: engine_lost: rank 1 killed by signal 9" in text and "\nwhat engines said: gpt2ctl logs 5\n" in text
     assert "1 bucket of 64 el" in text and "/state/runs/5-ab" in text
     assert max(map(len, text.splitlines())) <= 80
 
