@@ -14,41 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/kernels.h"
+#include "tests/bench/operations.h"
 
 enum { ROUNDS = 7, BIG = 8192, WAYS = K_ATTENTION_WGMMA + 1 };
 static const int64_t wait_ns = 60000000000;
 static const double round_ns = 4e6;
 
-struct shape {
-	const char *name;
-	int64_t B, T, NH, HS, V, Vp;
-};
-
-static const struct shape shapes[] = {
+static const struct operations_shape shapes[] = {
 	{"B 32, T 128", 32, 128, 12, 64, 50257, 50304},
 	{"micro 2, T 512", 2, 512, 12, 64, 50257, 50304},
 	{"B 16, T 512", 16, 512, 12, 64, 50257, 50304},
 	{"B 64, T 1024", 64, 1024, 12, 64, 50257, 50304},
-};
-
-/* Everything an operation may need, sized for one shape. */
-struct tensors {
-	struct shape s;
-	int64_t R, C, params;
-	void *x, *y, *z, *dx;     /* (R,4C) */
-	void *pre;                /* (R,4C), what linear_gelu leaves */
-	void *weight, *dweight;   /* (Vp,C) */
-	void *bias, *dbias;       /* (8C) */
-	k_real *mean, *rstd;      /* (R,NH) */
-	void *logits;             /* (R,Vp) */
-	k_real *master, *m, *v;   /* (params) */
-	void *params_low, *grads; /* (params) */
-	int32_t *tokens;
-	struct k_dropout drop;
-	struct k_exact_sum *sum;
-	struct k_step_state *step;
-	struct k_range *range;
 };
 
 struct bench {
@@ -60,227 +36,6 @@ struct bench {
 	struct bench *ways[WAYS];
 };
 
-typedef void operation(struct k_stream *s, struct tensors *t);
-
-static void embedding_forward(struct k_stream *s, struct tensors *t)
-{
-	k_embedding_forward(s, t->y, t->tokens, t->weight, t->x, t->s.B, t->s.T, t->C, NULL);
-}
-
-static void embedding_backward(struct k_stream *s, struct tensors *t)
-{
-	k_embedding_backward(s, t->dweight, t->dx, t->x, t->tokens, NULL, t->s.B, t->s.T, t->C,
-		NULL);
-}
-
-static void layernorm_forward(struct k_stream *s, struct tensors *t)
-{
-	k_layernorm_forward(s, t->y, t->mean, t->rstd, t->x, t->bias, t->bias, t->R, t->C);
-}
-
-static void residual_layernorm(struct k_stream *s, struct tensors *t)
-{
-	k_residual_layernorm_forward(
-		s, t->z, t->y, t->mean, t->rstd, t->x, t->dx, t->bias, t->bias, t->R, t->C, NULL);
-}
-
-static void residual_layernorm_dropout(struct k_stream *s, struct tensors *t)
-{
-	k_residual_layernorm_forward(s, t->z, t->y, t->mean, t->rstd, t->x, t->dx, t->bias, t->bias,
-		t->R, t->C, &t->drop);
-}
-
-static void layernorm_backward(struct k_stream *s, struct tensors *t)
-{
-	k_layernorm_backward(s, t->z, t->dbias, (char *)t->dbias + t->C * 4,
-		(char *)t->dbias + t->C * 8, t->dx, t->y, t->x, t->bias, t->mean, t->rstd, t->R,
-		t->C);
-}
-
-static void linear_qkv(struct k_stream *s, struct tensors *t)
-{
-	k_linear_forward(s, t->y, t->x, t->weight, t->bias, t->R, t->C, 3 * t->C);
-}
-
-static void linear_square(struct k_stream *s, struct tensors *t)
-{
-	k_linear_forward(s, t->y, t->x, t->weight, t->bias, t->R, t->C, t->C);
-}
-
-static void linear_gelu(struct k_stream *s, struct tensors *t)
-{
-	k_linear_gelu_forward(
-		s, t->y, t->pre, t->x, t->weight, t->bias, t->R, t->C, 4 * t->C, K_GELU_TANH);
-}
-
-static void linear_down(struct k_stream *s, struct tensors *t)
-{
-	k_linear_forward(s, t->y, t->x, t->weight, t->bias, t->R, 4 * t->C, t->C);
-}
-
-static void linear_backward_qkv(struct k_stream *s, struct tensors *t)
-{
-	k_linear_backward(
-		s, t->dx, t->dweight, t->dbias, t->y, t->x, t->weight, t->R, t->C, 3 * t->C);
-}
-
-static void linear_backward_square(struct k_stream *s, struct tensors *t)
-{
-	k_linear_backward(s, t->dx, t->dweight, t->dbias, t->y, t->x, t->weight, t->R, t->C, t->C);
-}
-
-static void linear_backward_up(struct k_stream *s, struct tensors *t)
-{
-	k_linear_backward(
-		s, t->dx, t->dweight, t->dbias, t->y, t->x, t->weight, t->R, t->C, 4 * t->C);
-}
-
-static void linear_backward_down_gelu(struct k_stream *s, struct tensors *t)
-{
-	k_linear_backward_gelu(s, t->dx, t->dweight, t->dbias, NULL, t->y, t->x, t->pre, t->weight,
-		t->R, 4 * t->C, t->C, K_GELU_TANH);
-}
-
-static void vocabulary(struct k_stream *s, struct tensors *t)
-{
-	k_linear_forward(s, t->logits, t->x, t->weight, NULL, t->R, t->C, t->s.Vp);
-}
-
-static void vocabulary_backward(struct k_stream *s, struct tensors *t)
-{
-	k_linear_backward(
-		s, t->dx, t->dweight, NULL, t->logits, t->x, t->weight, t->R, t->C, t->s.Vp);
-}
-
-static void attention_forward(struct k_stream *s, struct tensors *t)
-{
-	k_attention_forward(s, t->y, t->mean, t->x, t->s.B, t->s.T, t->s.NH, t->s.HS, NULL);
-}
-
-static void attention_backward(struct k_stream *s, struct tensors *t)
-{
-	k_attention_backward(s, t->dx, NULL, t->z, t->y, t->mean, t->x, t->s.B, t->s.T, t->s.NH,
-		t->s.HS, NULL);
-}
-
-static void attention_forward_dropout(struct k_stream *s, struct tensors *t)
-{
-	k_attention_forward(s, t->y, t->mean, t->x, t->s.B, t->s.T, t->s.NH, t->s.HS, &t->drop);
-}
-
-static void attention_backward_dropout(struct k_stream *s, struct tensors *t)
-{
-	k_attention_backward(s, t->dx, NULL, t->z, t->y, t->mean, t->x, t->s.B, t->s.T, t->s.NH,
-		t->s.HS, &t->drop);
-}
-
-static void cross_entropy(struct k_stream *s, struct tensors *t)
-{
-	k_cross_entropy(s, t->mean, t->logits, t->tokens, t->R, t->s.V, t->s.Vp, 1e-3, NULL);
-}
-
-static void sum_squares(struct k_stream *s, struct tensors *t)
-{
-	k_sum_squares(s, t->sum, t->grads, t->params);
-}
-
-static void adamw(struct k_stream *s, struct tensors *t)
-{
-	k_adamw_step(s,
-		&(struct k_adamw){.beta1 = 0.9,
-			.beta2 = 0.95,
-			.eps = 1e-8,
-			.weight_decay = 0.1,
-			.master = t->master,
-			.params = t->params_low,
-			.grads = t->grads,
-			.m = t->m,
-			.v = t->v,
-			.ranges = t->range,
-			.n_ranges = 1,
-			.decayed = t->range,
-			.n_decayed = 1},
-		t->step);
-}
-
-static void init_normal(struct k_stream *s, struct tensors *t)
-{
-	k_init_normal(s, t->m, t->params, 1, 2, 0, 0, 0.02);
-}
-
-static void cast(struct k_stream *s, struct tensors *t)
-{
-	k_cast(s, t->params_low, t->master, t->params);
-}
-
-static void sum_in_order(struct k_stream *s, struct tensors *t)
-{
-	const void *srcs[] = {t->grads, t->params_low};
-
-	k_sum_in_order(s, t->grads, srcs, 2, t->params);
-}
-
-/* Work in units: flops and bytes are multiples of the named product of sizes. */
-enum unit { RC, RCC, RVC, ATTENTION, RV, PARAMS };
-
-/* bytes: of the compute type, and of fp32; each tensor read or written once */
-static const struct {
-	const char *name;
-	operation *op;
-	enum unit unit;
-	double flops;        /* per unit; 0: bounded by memory */
-	double elems, reals; /* per unit, moved */
-} operations[] = {
-	{"embedding_forward", embedding_forward, RC, 0, 2, 0},
-	{"embedding_backward", embedding_backward, RC, 0, 3, 0},
-	{"layernorm_forward", layernorm_forward, RC, 0, 2, 0},
-	{"residual_layernorm", residual_layernorm, RC, 0, 4, 0},
-	{"residual_layernorm_dropout", residual_layernorm_dropout, RC, 0, 4, 0},
-	{"layernorm_backward", layernorm_backward, RC, 0, 4, 0},
-	{"linear_qkv", linear_qkv, RCC, 6, 0, 0},
-	{"linear_square", linear_square, RCC, 2, 0, 0},
-	{"linear_gelu_tanh", linear_gelu, RCC, 8, 0, 0},
-	{"linear_down", linear_down, RCC, 8, 0, 0},
-	{"linear_backward_qkv", linear_backward_qkv, RCC, 12, 0, 0},
-	{"linear_backward_square", linear_backward_square, RCC, 4, 0, 0},
-	{"linear_backward_up", linear_backward_up, RCC, 16, 0, 0},
-	{"linear_backward_down_gelu", linear_backward_down_gelu, RCC, 16, 0, 0},
-	{"vocabulary", vocabulary, RVC, 2, 0, 0},
-	{"vocabulary_backward", vocabulary_backward, RVC, 4, 0, 0},
-	{"attention_forward", attention_forward, ATTENTION, 2, 0, 0},
-	{"attention_forward_dropout", attention_forward_dropout, ATTENTION, 2, 0, 0},
-	{"attention_backward", attention_backward, ATTENTION, 5, 0, 0},
-	{"attention_backward_dropout", attention_backward_dropout, ATTENTION, 5, 0, 0},
-	{"cross_entropy", cross_entropy, RV, 0, 2, 0},
-	{"sum_squares", sum_squares, PARAMS, 0, 1, 0},
-	{"adamw", adamw, PARAMS, 0, 2, 6},
-	{"init_normal", init_normal, PARAMS, 0, 0, 1},
-	{"cast", cast, PARAMS, 0, 1, 1},
-	{"sum_in_order_2", sum_in_order, PARAMS, 0, 3, 0},
-};
-
-/* ATTENTION: a product of matrices over the causal half, flops included. */
-static double unit_size(enum unit unit, const struct tensors *t)
-{
-	double R = (double)t->R, C = (double)t->C;
-
-	switch (unit) {
-	case RC:
-		return R * C;
-	case RCC:
-		return R * C * C;
-	case RVC:
-		return R * (double)t->s.Vp * C;
-	case ATTENTION:
-		return R * C * (double)(t->s.T + 1);
-	case RV:
-		return R * (double)t->s.Vp;
-	case PARAMS:
-		return (double)t->params;
-	}
-	return 0;
-}
-
 static int ascending(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -288,7 +43,8 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double time_round(struct bench *b, operation *op, struct tensors *t, int times)
+static double time_round(
+	struct bench *b, operations_run *op, struct operations_tensors *t, int times)
 {
 	k_event_record(b->from, b->s);
 	for (int i = 0; i < times; i++)
@@ -302,7 +58,7 @@ static double time_round(struct bench *b, operation *op, struct tensors *t, int 
 	return (double)k_event_elapsed_ns(b->from, b->to) / times;
 }
 
-static int calls_of_round(struct bench *b, operation *op, struct tensors *t)
+static int calls_of_round(struct bench *b, operations_run *op, struct operations_tensors *t)
 {
 	double calls;
 
@@ -312,7 +68,7 @@ static int calls_of_round(struct bench *b, operation *op, struct tensors *t)
 }
 
 /* median, in seconds */
-static double seconds(struct bench *b, operation *op, struct tensors *t)
+static double seconds(struct bench *b, operations_run *op, struct operations_tensors *t)
 {
 	double took[ROUNDS];
 	int times = calls_of_round(b, op, t);
@@ -360,7 +116,7 @@ static k_real *make_real(struct bench *b, int64_t n, double std)
 	return x;
 }
 
-static void make_small(struct bench *b, struct tensors *t)
+static void make_small(struct bench *b, struct operations_tensors *t)
 {
 	struct k_step_state step = {.lr = 1e-4, .t = 10, .grad_mul = 1};
 	struct k_range range = {0, t->params};
@@ -381,7 +137,7 @@ static void make_small(struct bench *b, struct tensors *t)
 	free(tokens);
 }
 
-static void *make_pre(struct bench *b, const struct tensors *t)
+static void *make_pre(struct bench *b, const struct operations_tensors *t)
 {
 	size_t bytes = (size_t)(t->R * 4 * t->C) * k_elem_bytes(b->ctx);
 	void *pre = alloc(b, bytes), *out = alloc(b, bytes);
@@ -393,11 +149,12 @@ static void *make_pre(struct bench *b, const struct tensors *t)
 	return pre;
 }
 
-static void make_tensors(struct bench *b, struct tensors *t, const struct shape *shape)
+static void make_tensors(
+	struct bench *b, struct operations_tensors *t, const struct operations_shape *shape)
 {
 	int64_t R = shape->B * shape->T, C = shape->NH * shape->HS, wide = R * 4 * C;
 
-	*t = (struct tensors){.s = *shape, .R = R, .C = C, .params = 124475904};
+	*t = (struct operations_tensors){.s = *shape, .R = R, .C = C, .params = 124475904};
 	t->x = make(b, wide, 1);
 	t->y = make(b, wide, 1);
 	t->z = make(b, wide, 1);
@@ -419,7 +176,7 @@ static void make_tensors(struct bench *b, struct tensors *t, const struct shape 
 	make_small(b, t);
 }
 
-static void free_tensors(struct bench *b, struct tensors *t)
+static void free_tensors(struct bench *b, struct operations_tensors *t)
 {
 	void *all[] = {t->x, t->y, t->z, t->dx, t->pre, t->weight, t->dweight, t->bias, t->dbias,
 		t->mean, t->rstd, t->logits, t->master, t->m, t->v, t->params_low, t->grads,
@@ -429,19 +186,19 @@ static void free_tensors(struct bench *b, struct tensors *t)
 		k_free(b->ctx, all[i]);
 }
 
-static void big_product(struct k_stream *s, struct tensors *t)
+static void big_product(struct k_stream *s, struct operations_tensors *t)
 {
 	k_linear_forward(s, t->y, t->x, t->z, NULL, BIG, BIG, BIG);
 }
 
-static void big_copy(struct k_stream *s, struct tensors *t)
+static void big_copy(struct k_stream *s, struct operations_tensors *t)
 {
 	k_copy(s, t->m, t->v, (size_t)BIG * BIG * 8 * sizeof *t->m);
 }
 
 static void measure_ceilings(struct bench *b)
 {
-	struct tensors t = {.m = NULL};
+	struct operations_tensors t = {.m = NULL};
 	int64_t n = (int64_t)BIG * BIG;
 
 	t.x = make(b, n, 1);
@@ -458,24 +215,24 @@ static void measure_ceilings(struct bench *b)
 	k_free(b->ctx, t.v);
 }
 
-static void print_operation(struct bench *b, size_t i, const struct tensors *t, double took)
+static void print_operation(struct bench *b, const struct operations_row *row,
+	const struct operations_tensors *t, double took)
 {
-	double size = unit_size(operations[i].unit, t), work;
+	double work;
 
-	printf("%-28s %10.2f us", operations[i].name, took * 1e6);
-	if (operations[i].flops > 0) {
-		work = operations[i].flops * size / took;
+	printf("%-28s %10.2f us", row->name, took * 1e6);
+	if (row->flops > 0) {
+		work = operations_flops(row, t) / took;
 		printf("  %8.1f TFLOP/s %5.2f of the product", work / 1e12, work / b->flops);
 	} else {
-		work = (operations[i].elems * (double)k_elem_bytes(b->ctx) +
-			       operations[i].reals * sizeof(k_real)) *
-			size / took;
+		work = operations_bytes(row, t, k_elem_bytes(b->ctx)) / took;
 		printf("  %8.1f GB/s    %5.2f of the copy", work / 1e9, work / b->bytes);
 	}
 }
 
 /* Each way in turn, ROUNDS times. */
-static void print_ways(struct bench *b, size_t which, struct tensors *t)
+static void print_ways(
+	struct bench *b, const struct operations_row *row, struct operations_tensors *t)
 {
 	double took[WAYS][ROUNDS];
 	int times[WAYS];
@@ -485,10 +242,10 @@ static void print_ways(struct bench *b, size_t which, struct tensors *t)
 			if (!b->ways[way])
 				continue;
 			if (round < 0)
-				times[way] = calls_of_round(b->ways[way], operations[which].op, t);
+				times[way] = calls_of_round(b->ways[way], row->run, t);
 			else
-				took[way][round] = 1e-9 * time_round(b->ways[way],
-					operations[which].op, t, times[way]);
+				took[way][round] =
+					1e-9 * time_round(b->ways[way], row->run, t, times[way]);
 		}
 	}
 	for (int way = 0; way < WAYS; way++) {
@@ -498,25 +255,27 @@ static void print_ways(struct bench *b, size_t which, struct tensors *t)
 		if (!b->ways[way])
 			continue;
 		qsort(took[way], ROUNDS, sizeof took[way][0], ascending);
-		print_operation(b, which, t, took[way][ROUNDS / 2]);
+		print_operation(b, row, t, took[way][ROUNDS / 2]);
 		printf(" %-5s %.2f .. %.2f us\n", names[way], took[way][0] * 1e6,
 			took[way][ROUNDS - 1] * 1e6);
 	}
 }
 
-static void print_shape(struct bench *b, const struct shape *shape, const char *only)
+static void print_shape(struct bench *b, const struct operations_shape *shape, const char *only)
 {
-	struct tensors t;
+	struct operations_tensors t;
 
 	make_tensors(b, &t, shape);
 	printf("\n%s\n", shape->name);
-	for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
-		if (only && !strstr(operations[i].name, only))
+	for (size_t i = 0; i < operations_n_rows; i++) {
+		const struct operations_row *row = &operations_rows[i];
+
+		if ((only && !strstr(row->name, only)) || !operations_has(row, &t))
 			continue;
-		if (b->ways[K_ATTENTION_BEST] && operations[i].unit == ATTENTION) {
-			print_ways(b, i, &t);
+		if (b->ways[K_ATTENTION_BEST] && row->unit == OPERATIONS_ATTENTION) {
+			print_ways(b, row, &t);
 		} else {
-			print_operation(b, i, &t, seconds(b, operations[i].op, &t));
+			print_operation(b, row, &t, seconds(b, row->run, &t));
 			printf("\n");
 		}
 		fflush(stdout);
@@ -567,8 +326,8 @@ static void make_ways(struct bench *b, struct bench *ways, enum k_dtype dtype)
 	for (int way = 0; way < WAYS; way++) {
 		if (!bench_init(&ways[way], dtype, (enum k_attention)way))
 			exit(1);
-		k_attention_forward(ways[way].s, (char *)memory + elems * k_elem_bytes(b->ctx),
-			lse, memory, 1, 1, 1, 64, NULL);
+		k_attention_forward(ways[way].s, (char *)memory + elems * k_elem_bytes(b->ctx), lse,
+			memory, 1, 1, 1, 64, NULL);
 		if (k_stream_sync(ways[way].s, wait_ns) == 0 && !k_context_error(ways[way].ctx))
 			b->ways[way] = &ways[way];
 	}
