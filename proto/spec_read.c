@@ -9,7 +9,7 @@
 #include "proto/spec_value.h"
 #include "proto/suggest.h"
 
-enum { PATH_BYTES = 256 };
+enum { PATH_BYTES = 256, BEGINNING = 3 /* letters in which an abbreviation agrees */ };
 
 struct reading {
 	struct spec_source *source;
@@ -32,6 +32,21 @@ static void complain(const struct reading *r, int line, const char *path, const 
 	spec_error_add(r->errors, r->from_set ? 0 : line, key, "%s", message);
 }
 
+/* The only one of n names that begins as word does; NULL: none or more than one. */
+static const char *only_beginning(const char *word, const char *const *names, size_t n)
+{
+	const char *found = NULL;
+
+	for (size_t i = 0; i < n; i++) {
+		if (strlen(word) < BEGINNING || strncmp(word, names[i], BEGINNING) != 0)
+			continue;
+		if (found)
+			return NULL;
+		found = names[i];
+	}
+	return found;
+}
+
 /*
  * The nearest key: of the same object first, then one that has this name elsewhere. Dotted paths
  * are compared whole.
@@ -48,6 +63,8 @@ static const char *nearest_key(const char *object, const char *last, const char 
 		}
 	}
 	found = suggest_nearest(last, names, n);
+	if (!found && object[0])
+		found = only_beginning(last, names, n);
 	for (i = 0; found && i < n; i++)
 		if (names[i] == found)
 			return keys[i];

@@ -69,9 +69,9 @@ const char *suggest_nearest(const char *word, const char *const *names, size_t n
 			nearest = names[i];
 		}
 	}
-	for (size_t i = 0; i < n && !nearest && letters >= PREFIX_MIN; i++) {
+	for (size_t i = 0; i < n && best > 1 && letters >= PREFIX_MIN; i++) {
 		if (begins(names[i], word, letters))
-			nearest = names[i];
+			return names[i];
 	}
 	return nearest;
 }

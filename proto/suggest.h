@@ -18,8 +18,8 @@ enum {
 size_t suggest_distance(const char *a, const char *b);
 
 /*
- * The nearest name, the first of equals, within a third of the word's letters, at least 1; else the
- * first name that begins with the word, from 3 letters on; else NULL.
+ * A name that is one edit away; else the first that begins with the word, from 3 letters on; else
+ * the nearest, the first of equals, within a third of the word's letters; else NULL.
  */
 const char *suggest_nearest(const char *word, const char *const *names, size_t n);
 
