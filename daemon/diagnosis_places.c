@@ -237,7 +237,7 @@ static void check_room(struct diagnosis *d, const char *state, const char *folde
 static void check_runs(struct diagnosis *d, const char *state, int64_t known)
 {
 	struct run_ids ids;
-	int rc = run_ids_look(state, known, &ids);
+	int rc = run_ids_look(state, known, NULL, &ids);
 
 	if (rc < 0)
 		diagnosis_add(d, "runs", VERDICT_FAIL, "run gpt2d as whom it belongs to",

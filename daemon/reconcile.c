@@ -214,17 +214,35 @@ static int settle_old(struct daemon *d)
 	return 0;
 }
 
+/* A row of each was removed while they were elsewhere, or with a backup that was restored. */
+static void say_strays(const struct daemon *d, const struct run_ids *ids)
+{
+	if (ids->strays > 0)
+		log_write(LOG_WARNING,
+			"%s/" STATE_RUNS ": %lld folders (the last is %s) of runs that "
+			STATE_DATABASE " does not know any more: no verb shows or removes them;"
+			" move them away, or remove them",
+			d->state_dir, (long long)ids->strays, ids->stray_name);
+}
+
 /* Folders of runs that this database never had keep their ids to themselves. */
 static int pass_over_strangers(const struct daemon *d)
 {
+	struct run_ids_rows rows = {0};
 	struct run_ids ids;
 	int64_t known;
 	int rc = record_last_id(d->store, &known);
 
 	if (rc == 0)
-		rc = run_ids_look(d->state_dir, known, &ids);
-	if (rc < 0 || ids.beyond == 0)
+		rc = record_ids(d->store, &rows.id, &rows.n);
+	if (rc == 0)
+		rc = run_ids_look(d->state_dir, known, &rows, &ids);
+	free(rows.id);
+	if (rc < 0)
 		return rc;
+	say_strays(d, &ids);
+	if (ids.beyond == 0)
+		return 0;
 	rc = record_set_last_id(d->store, ids.last);
 	if (rc == 0)
 		log_write(LOG_WARNING,

@@ -81,6 +81,8 @@ int record_each_open(struct store *s, int (*each)(struct run *run, void *arg), v
  * errno. Before store_start. */
 int record_last_id(struct store *s, int64_t *out);
 int record_set_last_id(struct store *s, int64_t id);
+/* The ids of all runs, ascending: *ids is the caller's to free. 0 or a negative errno. */
+int record_ids(struct store *s, int64_t **ids, size_t *n);
 
 /* A segment of whose end no engine has told gpt2d. */
 struct record_unreported {

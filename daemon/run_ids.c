@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,7 +22,21 @@ static int64_t id_of(const char *name)
 	return *end == '-' && errno == 0 ? id : 0;
 }
 
-int run_ids_look(const char *state_dir, int64_t known, struct run_ids *out)
+static int compare(const void *a, const void *b)
+{
+	const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static bool has_row(const struct run_ids_rows *rows, int64_t id)
+{
+	return rows == NULL ||
+		(rows->n > 0 && bsearch(&id, rows->id, rows->n, sizeof(id), compare) != NULL);
+}
+
+int run_ids_look(const char *state_dir, int64_t known, const struct run_ids_rows *rows,
+	struct run_ids *out)
 {
 	struct run_ids seen = {.last = known};
 	const struct dirent *entry;
@@ -41,6 +56,13 @@ int run_ids_look(const char *state_dir, int64_t known, struct run_ids *out)
 		if (id > seen.last) {
 			seen.last = id;
 			snprintf(seen.name, sizeof(seen.name), "%s", entry->d_name);
+		}
+		if (id == 0 || id > known || has_row(rows, id))
+			continue;
+		seen.strays++;
+		if (id > seen.last_stray) {
+			seen.last_stray = id;
+			snprintf(seen.stray_name, sizeof(seen.stray_name), "%s", entry->d_name);
 		}
 	}
 	if (runs != NULL) {

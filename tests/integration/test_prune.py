@@ -451,6 +451,27 @@ def test_runs_that_go_away_while_gpt2d_runs(tmp_path):
             assert f"{runs}: there again" in d.said()
 
 
+def test_folders_that_come_back(tmp_path):
+    """Of runs that were forgotten meanwhile: they stay, and each start says so; of others it says nothing."""
+    with Daemon(home=tmp_path) as d:
+        with d.client() as c:
+            for name in ("a", "b", "c", "d"):
+                ended(c, name)
+            for name in ("1-a", "2-b"):
+                (d.state / "runs" / name).rename(tmp_path / name)
+            assert len(c.call("prune", keep=1, forget=True)["runs"]) == 3
+        d.stop()
+        d.start()
+        assert "does not know any more" not in d.said()
+        d.stop()
+        for name in ("1-a", "2-b"):
+            (tmp_path / name).rename(d.state / "runs" / name)
+        d.start()
+        assert f"{d.state}/runs: 2 folders (the last is 2-b) of runs that gpt2d.db does not know any more: no verb " in d.said()
+        with d.client() as c:
+            assert ids(c) == [4] and folders(d) == [1, 2, 4]
+
+
 def test_prune_leaves_runs_whose_folders_are_away(tmp_path):
     """What gpt2d knows of them is all that leads to them; one that never had a folder goes. The check tells of them too."""
     with Daemon(home=tmp_path) as d, d.client() as c:
