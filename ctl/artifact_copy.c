@@ -32,6 +32,7 @@ struct copy {
 	int64_t run;
 	const json_t *files; /* all */
 	int dir;             /* where to */
+	const char *dir_name;
 	bool force;
 	int64_t done, total; /* bytes, of all files */
 	int64_t start_ns, drawn_ns;
@@ -228,7 +229,8 @@ static enum outcome take_piece(
 		return fail(item, FAILED, "it has become shorter while it was copied");
 	outcome = write_piece(item, bytes, n);
 	if (outcome == BROKEN)
-		ctl_error_set(e, CTL_TRANSPORT, "%.200s: %s", item->path, item->message);
+		ctl_error_set(e, CTL_TRANSPORT, "--copy: %.500s: %.200s: %s", k->dir_name,
+			item->path, item->message);
 	advance(k, item, (int64_t)n);
 	return outcome;
 }
@@ -351,8 +353,15 @@ static enum outcome copy_item(struct copy *k, json_t *file, struct item *item, s
 /* Alone in it, or two runs would be mixed under one marker; where there are no locks, hopefully. */
 static int open_dir(const char *dir, int *fd, struct ctl_error *e)
 {
-	if (mkdir(dir, 0777) < 0 && errno != EEXIST)
-		return ctl_error_set(e, CTL_USAGE, "--copy: %.900s: %s", dir, strerror(errno));
+	const int error = mkdir(dir, 0777) < 0 ? errno : 0;
+
+	if (error == ENOENT)
+		return ctl_error_set(e, CTL_USAGE,
+			"--copy: %.900s: the folder that it would be in is not there, and is not "
+			"made",
+			dir);
+	if (error != 0 && error != EEXIST)
+		return ctl_error_set(e, CTL_USAGE, "--copy: %.900s: %s", dir, strerror(error));
 	*fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (*fd < 0)
 		return ctl_error_set(e, CTL_USAGE, "--copy: %.900s: %s", dir, strerror(errno));
@@ -417,7 +426,11 @@ static enum outcome copy_turn(
 int artifact_copy_all(struct ctl *ctl, struct client *c, json_t *result, const char *dir,
 	bool force, bool *incomplete, struct ctl_error *e)
 {
-	struct copy k = {.ctl = ctl, .client = c, .force = force, .start_ns = clock_mono_ns()};
+	struct copy k = {.ctl = ctl,
+		.client = c,
+		.dir_name = dir,
+		.force = force,
+		.start_ns = clock_mono_ns()};
 	enum outcome outcome = COPIED;
 	json_t *file;
 	size_t i;

@@ -131,27 +131,10 @@ static void print_error(struct ctl *ctl, const char *message)
 		term_colour(&ctl->err, TERM_PLAIN), clean);
 }
 
-/* The files that are not those that their markers were written for (artifact_check.h). */
-static void print_altered(struct ctl *ctl, const json_t *result)
-{
-	char message[sizeof(((struct ctl_error *)0)->message)], path[800], why[160];
-	const json_t *file;
-	size_t i;
-
-	json_array_foreach(json_object_get(result, "files"), i, file) {
-		if (!json_is_string(json_object_get(file, "altered")))
-			continue;
-		snprintf(message, sizeof(message), "altered %s: %s",
-			format_string(file, "path", "?", path, sizeof(path)),
-			format_string(file, "altered", "", why, sizeof(why)));
-		print_error(ctl, message);
-	}
-}
-
 static void json_artifacts(struct ctl *ctl, const json_t *result)
 {
 	emit(ctl, "artifacts", result);
-	print_altered(ctl, result);
+	text_artifacts_trouble(ctl, result);
 }
 
 static void json_logs(struct ctl *ctl, const json_t *result)
@@ -389,7 +372,7 @@ static void text_metrics(struct ctl *ctl, const json_t *reply)
 static void print_artifacts(struct ctl *ctl, const json_t *result)
 {
 	text_artifacts(ctl, result);
-	print_altered(ctl, result);
+	text_artifacts_trouble(ctl, result);
 }
 
 /* A text function whose last act is the check of stdout. */

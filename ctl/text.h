@@ -19,6 +19,8 @@ void text_top(const struct term *t, const struct view *v, int rows);
 void text_list(struct ctl *ctl, const json_t *reply);
 void text_show(struct ctl *ctl, const json_t *reply);
 void text_artifacts(struct ctl *ctl, const json_t *result);
+/* On standard error, with --json too: what is altered, missing or not in the copy, and why. */
+void text_artifacts_trouble(struct ctl *ctl, const json_t *result);
 void text_logs(struct ctl *ctl, const json_t *result);
 void text_log_line(struct ctl *ctl, const json_t *line);
 void text_pruned(struct ctl *ctl, const json_t *result);

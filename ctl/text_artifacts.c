@@ -41,10 +41,9 @@ static void print_files(const struct term *t, const json_t *files)
 	table_finish(&table);
 }
 
-/* Figures of a copy; each file that is not in the copy has a line with the reason. */
 static void print_copy(const struct term *t, const json_t *result)
 {
-	char path[4096], text[300], dir[4096], size[FORMAT_BYTES];
+	char text[32], dir[4096], size[FORMAT_BYTES];
 	int64_t copied = 0, present = 0, bytes = 0;
 	const json_t *file;
 	size_t i;
@@ -56,10 +55,6 @@ static void print_copy(const struct term *t, const json_t *result)
 			bytes = format_sum(bytes, format_int(file, "bytes", 0));
 		} else if (strcmp(text, "present") == 0) {
 			present++;
-		} else {
-			fprintf(t->file, "left out  %s: %s\n",
-				format_string(file, "path", "?", path, sizeof(path)),
-				format_string(file, "message", "?", text, sizeof(text)));
 		}
 	}
 	fprintf(t->file, "copied %lld file%s, %s, to %s", (long long)copied, copied == 1 ? "" : "s",
@@ -71,20 +66,41 @@ static void print_copy(const struct term *t, const json_t *result)
 	fputc('\n', t->file);
 }
 
-static void print_trouble(const struct term *t, const json_t *result)
+/* What happened to file: why is the member that says so; nothing where it is not there. */
+static void print_trouble(struct ctl *ctl, const char *what, const json_t *file, const char *why)
+{
+	char path[4096], text[300];
+
+	if (json_is_string(json_object_get(file, why)))
+		fprintf(ctl->err.file, "%sgpt2ctl:%s %s %s: %s\n",
+			term_colour(&ctl->err, TERM_RED), term_colour(&ctl->err, TERM_PLAIN), what,
+			format_string(file, "path", "?", path, sizeof(path)),
+			format_string(file, why, "", text, sizeof(text)));
+}
+
+void text_artifacts_trouble(struct ctl *ctl, const json_t *result)
 {
 	const int64_t left_out = format_int(result, "left_out", 0);
+	const char *red = term_colour(&ctl->err, TERM_RED);
+	const char *plain = term_colour(&ctl->err, TERM_PLAIN);
 	const json_t *file;
 	char path[4096];
 	size_t i;
 
+	if (ctl->out_unread)
+		return; /* who read the list wants no more of it */
+	json_array_foreach(json_object_get(result, "files"), i, file)
+		print_trouble(ctl, "altered", file, "altered");
 	json_array_foreach(json_object_get(result, "missing"), i, file)
-		fprintf(t->file, "missing   %s: the engine wrote it (%lld bytes), it is gone\n",
-			format_string(file, "path", "?", path, sizeof(path)),
+		fprintf(ctl->err.file,
+			"%sgpt2ctl:%s missing %s: the engine wrote it (%lld bytes), it is gone\n",
+			red, plain, format_string(file, "path", "?", path, sizeof(path)),
 			(long long)format_int(file, "bytes", 0));
+	json_array_foreach(json_object_get(result, "files"), i, file)
+		print_trouble(ctl, "left out", file, "message");
 	if (left_out > 0)
-		fprintf(t->file, "left out  %lld name%s that no artifact has\n",
-			(long long)left_out, left_out == 1 ? "" : "s");
+		fprintf(ctl->err.file, "%sgpt2ctl:%s left out %lld name%s that no artifact has\n",
+			red, plain, (long long)left_out, left_out == 1 ? "" : "s");
 }
 
 void text_artifacts(struct ctl *ctl, const json_t *result)
@@ -107,7 +123,6 @@ void text_artifacts(struct ctl *ctl, const json_t *result)
 			format_string(result, "dir", "?", dir, sizeof(dir)));
 		print_files(t, files);
 	}
-	print_trouble(t, result);
 	if (json_object_get(result, "copied_to"))
 		print_copy(t, result);
 }

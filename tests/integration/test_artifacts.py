@@ -5,6 +5,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -130,13 +131,30 @@ def test_copy(daemon, tmp_path):
         (to / "segments" / "001-b" / "big.bin").mkdir()
         result = ctl(d, "artifacts", run, "--copy", to)
         assert result.returncode == 1 and (to / "spec.json").read_text() == "mine"
-        assert "spec.json: another file is there; --force replaces it" in result.stdout
-        assert "big.bin: what is there is no regular file" in result.stdout
+        assert "spec.json: another file is there; --force replaces it" in result.stderr
+        assert "big.bin: what is there is no regular file" in result.stderr
         (to / "segments" / "001-b" / "big.bin").rmdir()
         assert ctl(d, "artifacts", run, "--copy", to, "--force").returncode == 0
         assert subprocess.run(["diff", "-r", source, to]).returncode == 0
         result = ctl(d, "artifacts", run, "--copy", tmp_path / "no" / "where")
-        assert result.returncode == 2 and "--copy: " in result.stderr
+        assert result.returncode == 2 and result.stderr == (f"gpt2ctl: --copy: {tmp_path}/no/where: the folder that it would "
+            "be in is not there, and is not made\n")
+
+
+def test_copy_to_a_full_disk(daemon, tmp_path):
+    """It ends, with the folder, the file and the reason."""
+    to = tmp_path / "to"
+    to.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", str(to)], check=False).returncode:
+        pytest.skip("no tmpfs can be mounted here")
+    try:
+        with daemon() as d, d.client() as c:
+            run = finished(c, experiment("big-exp"))
+            result = ctl(d, "artifacts", run, "--copy", to)
+    finally:
+        subprocess.run(["umount", str(to)], check=False)
+    assert result.returncode == 1, result
+    assert re.fullmatch(rf"gpt2ctl: --copy: {to}: \S+: No space left on device\n", result.stderr), result.stderr
 
 
 def test_copy_stays_in_its_folder(daemon, tmp_path):
@@ -150,9 +168,9 @@ def test_copy_stays_in_its_folder(daemon, tmp_path):
         (to / "spec.json").symlink_to(outside / "file")
         result = ctl(d, "artifacts", run, "--copy", to, "--force")
         assert result.returncode == 1 and list(outside.iterdir()) == []
-        assert "spec.json: a symbolic link is there, which no copy follows or replaces: remove it" in result.stdout
+        assert "spec.json: a symbolic link is there, which no copy follows or replaces: remove it" in result.stderr
         said = "segments: a symbolic link, which no copy follows: remove it, or choose another folder\n"
-        assert result.stdout.count(said) == 8
+        assert result.stderr.count(said) == 8
         assert not (to / "RUN_COMPLETE.txt").exists()
 
 
@@ -176,7 +194,7 @@ def test_copy_has_its_markers_last(daemon, tmp_path):
         (to / "segments" / segments[1].name).mkdir(parents=True)
         (to / "segments" / segments[1].name / "zz.bin").write_text("mine")
         result = ctl(d, "artifacts", run, "--copy", to)
-        assert result.returncode == 1 and f"segments/{segments[1].name}/zz.bin is not" in result.stdout
+        assert result.returncode == 1 and f"segments/{segments[1].name}/zz.bin is not" in result.stderr
         whole = {path.parent.name for path in to.rglob("RUN_COMPLETE.txt")}
         assert whole == {segment.name for segment in segments} - {segments[1].name}
         (to / "segments" / segments[1].name / "zz.bin").unlink()
@@ -206,9 +224,9 @@ def test_copy_names_what_is_in_its_way(daemon, tmp_path):
         assert result.returncode == 1 and list(outside.iterdir()) == [] and not (tmp_path / "nowhere").exists()
         link = "a symbolic link, which no copy follows: remove it"
         for name in segments[2:4]:
-            assert f"/training_metrics.json: segments/{name}: {link}, or choose another folder\n" in result.stdout
-        assert f"segments/{segments[4]}: is there and is no folder: move it, or choose another folder\n" in result.stdout
-        assert f"spec.json: .spec.json.{sha256[:16]}.part: {link}\n" in result.stdout
+            assert f"/training_metrics.json: segments/{name}: {link}, or choose another folder\n" in result.stderr
+        assert f"segments/{segments[4]}: is there and is no folder: move it, or choose another folder\n" in result.stderr
+        assert f"spec.json: .spec.json.{sha256[:16]}.part: {link}\n" in result.stderr
         assert {path.parent.name for path in to.rglob("RUN_COMPLETE.txt")} == set(segments) - set(segments[2:5])
 
 
@@ -228,7 +246,7 @@ def test_copy_removes_an_older_marker_first(daemon, tmp_path):
         where = f"segments/{segments[0].name}"
         for marker in ("RUN_COMPLETE.txt", f"{where}/RUN_COMPLETE.txt"):
             assert f"{marker}: not copied, and the one that was there is removed: it says that all is there, and " \
-                f"{where}/training_metrics.json is not\n" in result.stdout
+                f"{where}/training_metrics.json is not\n" in result.stderr
         assert result.returncode == 1 and len(list(to.rglob("RUN_COMPLETE.txt"))) == 7
         assert (first / "training_metrics.json").read_text() == "another"
         assert ctl(d, "artifacts", run, "--copy", to, "--force").returncode == 0
@@ -296,6 +314,11 @@ def test_copy_goes_on(daemon, tmp_path):
 ALTERED = "not what RUN_COMPLETE.txt has the hash of"
 
 
+def altered(result):
+    """What standard error says of altered files."""
+    return "".join(line for line in result.stderr.splitlines(True) if line.startswith("gpt2ctl: altered "))
+
+
 def test_a_file_of_another_size_is_altered(daemon, tmp_path):
     """Also one whose hash no marker has: the same word has the same consequences. One that is no file is missing."""
     with daemon(ranks=1, engine=engines.PROGRAM) as d, d.client() as c:
@@ -309,13 +332,13 @@ def test_a_file_of_another_size_is_altered(daemon, tmp_path):
         assert (result.returncode, result.stderr) == (1, f"gpt2ctl: altered step_log.csv: {said}\n")
         assert {f["path"]: f["altered"] for f in json.loads(result.stdout)["files"] if "altered" in f} == {"step_log.csv": said}
         result = ctl(d, "artifacts", run, "--copy", tmp_path / "to")
-        assert result.returncode == 1 and "RUN_COMPLETE.txt: not copied: step_log.csv is altered" in result.stdout
+        assert result.returncode == 1 and "RUN_COMPLETE.txt: not copied: step_log.csv is altered" in result.stderr
         assert (tmp_path / "to/step_log.csv").exists() and not (tmp_path / "to/RUN_COMPLETE.txt").exists()
         log.unlink()
         for make in (log.mkdir, lambda: os.mkfifo(log), lambda: log.symlink_to(d.log)):
             make()
             result = ctl(d, "artifacts", run)
-            assert result.returncode == 1 and f"missing   step_log.csv: the engine wrote it ({size} bytes), it is gone" in result.stdout
+            assert result.returncode == 1 and f"gpt2ctl: missing step_log.csv: the engine wrote it ({size} bytes), it is gone\n" == result.stderr
             subprocess.run(["rm", "-r", log], check=True)
 
 
@@ -333,8 +356,8 @@ def test_missing_and_altered(daemon, tmp_path):
         assert missing == [{"path": f"segments/000-{first}/training_metrics.json", "segment": 0, "bytes": 13}]
         result = ctl(d, "artifacts", run)
         assert result.returncode == 1
-        assert f"missing   segments/000-{first}/training_metrics.json: the engine wrote it" in result.stdout
-        assert result.stderr == f"gpt2ctl: altered segments/001-{second}/training_metrics.json: {ALTERED}\n"
+        assert f"missing segments/000-{first}/training_metrics.json: the engine wrote it" in result.stderr
+        assert altered(result) == f"gpt2ctl: altered segments/001-{second}/training_metrics.json: {ALTERED}\n"
         assert ctl(d, "artifacts", run, "--copy", tmp_path).returncode == 1
 
 
@@ -361,8 +384,8 @@ def test_altered_metrics_have_no_marker(daemon, tmp_path, figures):
             {"RUN_COMPLETE.txt": None, "training_metrics.json": ALTERED}
         to = tmp_path / "to"
         result = ctl(d, "artifacts", run, "--copy", to)
-        assert (result.returncode, result.stderr) == (1, said)
-        assert "RUN_COMPLETE.txt: not copied: training_metrics.json is altered" in result.stdout
+        assert (result.returncode, altered(result)) == (1, said)
+        assert "RUN_COMPLETE.txt: not copied: training_metrics.json is altered" in result.stderr
         assert {path.name for path in to.iterdir()} == {"training_metrics.json"}
         assert (to / "training_metrics.json").read_text() == figures
         # a copy that is whole stays so
@@ -400,9 +423,9 @@ def test_altered_segment_costs_its_marker_and_the_runs(daemon, tmp_path):
         where = f"segments/{folders[2].name}"
         result = ctl(d, "artifacts", run, "--copy", tmp_path)
         said = f"gpt2ctl: altered {where}/training_metrics.json: {ALTERED}\n"
-        assert (result.returncode, result.stderr) == (1, said)
+        assert (result.returncode, altered(result)) == (1, said)
         for marker in ("RUN_COMPLETE.txt", f"{where}/RUN_COMPLETE.txt"):
-            assert f"left out  {marker}: not copied: {where}/training_metrics.json is altered" in result.stdout
+            assert f"left out {marker}: not copied: {where}/training_metrics.json is altered" in result.stderr
         assert {path.parent.name for path in tmp_path.rglob("RUN_COMPLETE.txt")} == \
             {folder.name for folder in folders} - {folders[2].name}
         assert ctl(d, "artifacts", run, "--segment", 3).returncode == 1
@@ -420,7 +443,7 @@ def test_altered_specification_or_marker(daemon, tmp_path):
         (top / "spec.json").write_text(text[:-2] + " " + text[-1:])
         result = ctl(d, "artifacts", run, "--copy", tmp_path)
         assert result.returncode == 1
-        assert sorted(result.stderr.splitlines()) == [
+        assert sorted(altered(result).splitlines()) == [
             f"gpt2ctl: altered segments/{marker.parent.name}/training_metrics.json: {ALTERED}",
             f"gpt2ctl: altered spec.json: {ALTERED}"]
         assert len(list(tmp_path.rglob("RUN_COMPLETE.txt"))) == 7 and not (tmp_path / "RUN_COMPLETE.txt").exists()

@@ -59,10 +59,15 @@ SAYS = {LARGEST: "up 9.22e+18 s, 0 B resident", 2**53: "up 9.01e+15 s, 9.01 PB r
 
 
 def expected(words, number):
-    """Exit status and standard error: some files are missing, and some numbers are no place to read on from."""
+    """Exit status and standard error: some numbers are no place to read on from."""
     if words[0] == "logs" and number not in (LARGEST, 2**53):
         return 1, "gpt2ctl: logs: gpt2d sent no next page\n"
     return (1 if words[0] == "artifacts" else 0), ""
+
+
+def without_missing(text):
+    """That some files are is told on standard error."""
+    return re.sub(r"^gpt2ctl: (missing step_log.csv|left out -?\d+ name|left out step_log.csv: ).*\n", "", text, flags=re.M)
 
 
 @pytest.mark.parametrize("number", [LARGEST, -LARGEST - 1, 2**53, -2**53, 1e300, -1e300])
@@ -78,7 +83,7 @@ def test_every_number(path, tmp_path, spec, number):
                 ["follow", 1], ["wait", 1, "--timeout", 5], ["submit", "--dry-run", spec], ["drain"], ["priority", 1, 2], ["top", "--count", 2, "--interval", 0.1]):
             for more in ([], ["--json"]):
                 result = ctl(*words, *more, path=path)
-                assert (result.returncode, result.stderr) == expected(words, number), (words, result)
+                assert (result.returncode, without_missing(result.stderr)) == expected(words, number), (words, result)
                 if more:
                     assert all(json.loads(line)["schema"] == 1 for line in result.stdout.splitlines()), (words, result)
                 elif number > 0:
