@@ -120,14 +120,3 @@ int64_t activations_logits_bytes(const struct activations_shape *shape)
 	return shape->B * shape->T * arena_vocab_padded(shape->model->vocab_size) *
 		shape->elem_bytes;
 }
-
-const char *activations_recompute_name(enum spec_recompute recompute)
-{
-	static const char *const names[] = {
-		[SPEC_RECOMPUTE_NONE] = "none",
-		[SPEC_RECOMPUTE_SELECTIVE] = "selective",
-		[SPEC_RECOMPUTE_FULL] = "full",
-	};
-
-	return names[recompute];
-}

@@ -72,6 +72,4 @@ int64_t activations_bytes_with(
 	const struct activations_shape *shape, enum spec_recompute recompute);
 int64_t activations_logits_bytes(const struct activations_shape *shape); /* the logits alone */
 
-const char *activations_recompute_name(enum spec_recompute recompute); /* as specs spell it */
-
 #endif

@@ -32,8 +32,6 @@ static const char *const precision_keys[] = {[SPEC_FP32] = "fp32",
 	[SPEC_TF32] = "tf32",
 	[SPEC_BF16] = "bf16.enabled",
 	[SPEC_FP16] = "fp16.enabled"};
-static const char *const precision_names[] = {
-	[SPEC_FP32] = "fp32", [SPEC_TF32] = "tf32", [SPEC_BF16] = "bf16", [SPEC_FP16] = "fp16"};
 
 /* The check in the making. failed: no memory for a part of it; unfinished: a file is not read. */
 struct checking {
@@ -102,11 +100,11 @@ static void check_backend(struct checking *k)
 	}
 	if ((k->backend->precisions & 1U << c->precision) == 0)
 		refuse(k, precision_keys[c->precision], "the %s engine computes in fp32, not in %s",
-			name, precision_names[c->precision]);
+			name, spec_precision_name(c->precision));
 	else if (c->grad_dtype != reduced)
 		refuse(k, "grad_dtype", "the %s engine reduces %s gradients in %s, not in %s", name,
-			precision_names[c->precision], precision_names[reduced],
-			precision_names[c->grad_dtype]);
+			spec_precision_name(c->precision), spec_precision_name(reduced),
+			spec_precision_name(c->grad_dtype));
 }
 
 static void check_world(struct checking *k)
@@ -260,7 +258,7 @@ static json_t *pack_memory(const struct checking *k, const struct check_needed *
 				INT(n->scratch), "scratch_branch_bytes", INT(n->branch),
 				"context_bytes", INT(o->context_bytes), "tuning_bytes",
 				INT(o->tuning_bytes), "activation_checkpointing",
-				activations_recompute_name(n->shape.recompute),
+				spec_recompute_name(n->shape.recompute),
 				"activations_none_bytes", INT(with[SPEC_RECOMPUTE_NONE]),
 				"activations_selective_bytes", INT(with[SPEC_RECOMPUTE_SELECTIVE]),
 				"activations_full_bytes", INT(with[SPEC_RECOMPUTE_FULL]))) < 0) {

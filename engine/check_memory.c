@@ -20,7 +20,7 @@ static const char *say_what_fits(const struct check_needed *n, int64_t limit, ch
 
 		if (n->planned - n->ranks * saved <= limit)
 			snprintf(out, 96, "; with activation_checkpointing %s %s",
-				activations_recompute_name(setting),
+				spec_recompute_name(setting),
 				size_text(n->planned - n->ranks * saved, size));
 	}
 	return out;

@@ -135,7 +135,7 @@ static void put_real(FILE *to, double value, const char *end)
 
 static void put_seconds(FILE *to, int64_t ns, const char *end)
 {
-	fprintf(to, "%lld.%09lld%s", (long long)(ns / 1000000000), (long long)(ns % 1000000000),
+	fprintf(to, "%lld.%09lld%s", (long long)(ns / CLOCK_S_NS), (long long)(ns % CLOCK_S_NS),
 		end);
 }
 

@@ -16,9 +16,6 @@
 
 #define INT(value) ((json_int_t)(value))
 
-static const char *const precisions[] = {
-	[SPEC_FP32] = "fp32", [SPEC_TF32] = "tf32", [SPEC_BF16] = "bf16", [SPEC_FP16] = "fp16"};
-
 static json_t *text_or_null(const char *text)
 {
 	return text != NULL && text[0] != '\0' ? json_string(text) : json_null();
@@ -257,7 +254,8 @@ static json_t *pack_training_config(const struct metrics_segment *s)
 		"epochs", INT(c->work_epochs > 0 ? c->work_epochs : 1), "micro_batch_size_per_gpu",
 		INT(c->micro_batch), "grad_accum_steps", INT(c->accumulation), "global_batch_size",
 		INT(c->batch), "lr", c->lr, "optimizer", "AdamW", "precision",
-		precisions[c->precision], "deepspeed_enabled", 0, "zero_stage", INT(c->zero_stage),
+		spec_precision_name(c->precision), "deepspeed_enabled", 0, "zero_stage",
+		INT(c->zero_stage),
 		"dataset_name", dataset_name(c), "dataset_subset_sizes", subsets);
 }
 
@@ -371,7 +369,7 @@ static json_t *pack_memory(const struct metrics_segment *s)
 	int64_t logits = activations_logits_bytes(s->activations);
 
 	return json_pack("{s:s, s:I, s:I, s:I}", "activation_checkpointing",
-		activations_recompute_name(s->activations->recompute), "activations_bytes",
+		spec_recompute_name(s->activations->recompute), "activations_bytes",
 		INT(activations_bytes(s->activations) - logits), "logits_bytes", INT(logits),
 		"device_bytes", INT(s->device_bytes));
 }
@@ -447,7 +445,8 @@ static json_t *pack_ours(const struct metrics_segment *s, const struct measure_s
 		"batch", pack_batch(s), "plan", pack_buckets(s), "memory", pack_memory(s),
 		"traffic", pack_traffic(s), "ranks", pack_ranks(s), "world", s->plan->world,
 		"model_params", INT(s->arena->model_params), "param_elems",
-		INT(s->arena->param_elems), "grad_dtype", precisions[s->config->grad_dtype],
+		INT(s->arena->param_elems), "grad_dtype",
+		spec_precision_name(s->config->grad_dtype),
 		"determinism", s->tuning_sha256 ? by_choices : in_order, "tuning_cache_sha256",
 		text_or_null(s->tuning_sha256));
 

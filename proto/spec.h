@@ -31,6 +31,10 @@ enum spec_warmup { SPEC_WARMUP_LOG, SPEC_WARMUP_LINEAR };
 enum spec_recompute { SPEC_RECOMPUTE_NONE, SPEC_RECOMPUTE_SELECTIVE, SPEC_RECOMPUTE_FULL };
 enum spec_data { SPEC_DATA_FILE, SPEC_DATA_SYNTHETIC };
 
+/* As specs spell them: "bf16", "selective". */
+const char *spec_precision_name(enum spec_precision precision);
+const char *spec_recompute_name(enum spec_recompute recompute);
+
 struct spec_model {
 	char preset[16];          /* "gpt2", "gpt2-medium", ..., "nano", "custom" */
 	int64_t n_layer, n_head, n_embd, vocab_size, n_positions;

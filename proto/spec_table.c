@@ -369,6 +369,21 @@ const char *spec_table_choice(const struct spec_choice *choices, int value)
 	return NULL;
 }
 
+const char *spec_precision_name(enum spec_precision precision)
+{
+	static const char *const names[] = {[SPEC_FP32] = "fp32",
+		[SPEC_TF32] = "tf32",
+		[SPEC_BF16] = "bf16",
+		[SPEC_FP16] = "fp16"};
+
+	return names[precision];
+}
+
+const char *spec_recompute_name(enum spec_recompute recompute)
+{
+	return spec_table_choice(recomputes, (int)recompute);
+}
+
 void *spec_table_field(const struct spec_row *row, struct spec *spec, size_t arm)
 {
 	char *base = row->scope == SPEC_SCOPE_RUN ? (char *)spec : (char *)&spec->arms[arm].config;

@@ -112,7 +112,7 @@ static void test_recompute(
 
 		c.recompute = (enum spec_recompute)r;
 		snprintf(part, sizeof(part), "activation_checkpointing %s: same bits",
-			activations_recompute_name(c.recompute));
+			spec_recompute_name(c.recompute));
 		trial_check(m, what, part, trial_run(m, &c, true, &o) && trial_same(first, &o));
 	}
 }

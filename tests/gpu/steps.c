@@ -195,7 +195,7 @@ static void compare_settings(struct machine *m, const char *what, const struct s
 			with.recompute = (enum spec_recompute)r;
 			ran = train(m, &with, graphs, &other);
 			snprintf(part, sizeof(part), "%s%s: the bits of none",
-				activations_recompute_name(with.recompute),
+				spec_recompute_name(with.recompute),
 				graphs ? ", graph" : "");
 			check(m, what, part, ran && same(&none, &other));
 			if (ran && graphs)

@@ -223,13 +223,6 @@ static void gradients_are_apart(void **state)
 	}
 }
 
-static void names_are_the_specs(void **state)
-{
-	assert_string_equal(activations_recompute_name(SPEC_RECOMPUTE_NONE), "none");
-	assert_string_equal(activations_recompute_name(SPEC_RECOMPUTE_SELECTIVE), "selective");
-	assert_string_equal(activations_recompute_name(SPEC_RECOMPUTE_FULL), "full");
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -238,7 +231,6 @@ int main(void)
 		cmocka_unit_test(the_figures_of_gpt2),
 		cmocka_unit_test(nothing_lies_on_another),
 		cmocka_unit_test(gradients_are_apart),
-		cmocka_unit_test(names_are_the_specs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,7 +139,7 @@ static void check_same(const struct trials *t)
 	for (int i = 0; i < t->n; i++)
 		for (int r = 1; r < SETTINGS; r++) {
 			const struct outcome *a = &t->outcome[i][0], *b = &t->outcome[i][r];
-			const char *name = activations_recompute_name((enum spec_recompute)r);
+			const char *name = spec_recompute_name((enum spec_recompute)r);
 
 			for (int step = 0; step < STEPS; step++)
 				assert_true(isfinite(b->loss[step]) && isfinite(b->norm[step]));

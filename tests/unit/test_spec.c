@@ -452,9 +452,21 @@ static void test_docs(void **state)
 	free(text);
 }
 
+static void names_of_values(void **state)
+{
+	assert_string_equal(spec_recompute_name(SPEC_RECOMPUTE_NONE), "none");
+	assert_string_equal(spec_recompute_name(SPEC_RECOMPUTE_SELECTIVE), "selective");
+	assert_string_equal(spec_recompute_name(SPEC_RECOMPUTE_FULL), "full");
+	assert_string_equal(spec_precision_name(SPEC_FP32), "fp32");
+	assert_string_equal(spec_precision_name(SPEC_TF32), "tf32");
+	assert_string_equal(spec_precision_name(SPEC_BF16), "bf16");
+	assert_string_equal(spec_precision_name(SPEC_FP16), "fp16");
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_of_values),
 		cmocka_unit_test(test_every_key_has_a_row),
 		cmocka_unit_test(test_keys_of_an_object_stand_together),
 		cmocka_unit_test(test_defaults_are_kept),
