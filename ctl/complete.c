@@ -45,11 +45,21 @@ static void offer_dirs(const struct place *p)
 
 static void offer_states(const struct place *p)
 {
-	static const char *const states[] = {"queued", "starting", "running", "finishing", "done",
-		"failed", "cancelled", "interrupted"};
+	static const struct {
+		const char *state, *what;
+	} states[] = {
+		{"queued", "it waits"},
+		{"starting", "the engines are given it"},
+		{"running", "it is trained"},
+		{"finishing", "it is trained, its last files are being written"},
+		{"done", "it has ended, and all is there"},
+		{"failed", "it has ended, with a reason"},
+		{"cancelled", "somebody has ended it"},
+		{"interrupted", "gpt2d stopped or went away"},
+	};
 
 	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
-		offer_about(p, states[i], "");
+		offer_about(p, states[i].state, states[i].what);
 }
 
 /* A key, or behind its = what it can be. */

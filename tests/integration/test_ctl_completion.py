@@ -211,6 +211,26 @@ def test_typed_into_a_shell(tmp_path, daemon, shell, command, load):
             terminal.type("\x15")
 
 
+def test_states_are_explained():
+    lines = ctl("completion", "--words", "--", "list", "--state", "").stdout.splitlines()
+    assert len(lines) == 8 and all(re.fullmatch(r"[a-z]+\t[a-z].+", line) for line in lines), lines
+
+
+def test_zsh_has_no_dashes_before_nothing(tmp_path, daemon):
+    """What has no explanation stands alone in its list."""
+    need("zsh")
+    file, env = script(tmp_path, "zsh")
+    with Terminal(["zsh", "-f", "-i"], env) as terminal:
+        terminal.wait(r"\$ ")
+        terminal.type(f"autoload -U compinit && compinit -u -D && source {file} && echo loa''ded\n")
+        terminal.wait(r"loaded[\s\S]*\$ ")
+        terminal.type("gpt2ctl list --state \t")
+        terminal.wait(r"queued +-- it waits")
+        terminal.type("\x15gpt2ctl submit --set tf32=\t")
+        terminal.wait(r"tf32=false[\s\S]*tf32=true")
+        assert "--" not in terminal.seen.split("tf32=\t")[-1].replace("--set", "")
+
+
 def test_installed_scripts_are_these(tmp_path):
     """What the build made is what gpt2ctl prints."""
     for shell, name in (("bash", "gpt2ctl.bash"), ("zsh", "_gpt2ctl"), ("fish", "gpt2ctl.fish")):
