@@ -335,7 +335,9 @@ const struct verb verb_wait = {
 		"of the run that ended first, also of several that had ended before; a run that "
 		"is not there, or is no more (prune), is named on standard error and decides "
 		"nothing: the exit code is 7 when none of them is there. A gpt2d that goes away "
-		"is looked for again for 5 s.",
+		"is looked for again for 5 s; where none comes back, or the connection is lost "
+		"again before anything was heard, or in the greeting, the exit code is 1: how the "
+		"runs end is not known, and gpt2ctl list tells.",
 	.options = options,
 	.run = run,
 };
