@@ -221,17 +221,27 @@ template <typename T, int N> struct piece {
 	float mean[BACKWARD_ROWS], rstd[BACKWARD_ROWS];
 };
 
-template <typename T, int N>
+/*
+ * Where an element lies. Of WHOLE shapes each thread has all of its columns and rows, and all
+ * elements can be numbered by an int.
+ */
+template <bool WHOLE>
+static __device__ __forceinline__ int64_t place(int64_t r, int64_t c, int64_t C)
+{
+	return WHOLE ? (int)r * (int)C + (int)c : r * C + c;
+}
+
+template <typename T, int N, bool WHOLE>
 static __device__ __forceinline__ void fetch(
-	struct piece<T, N> &to, const struct backward<T> &a, int64_t first, int64_t c)
+	struct piece<T, N> &to, const struct backward<T> &a, int64_t first, int64_t c, int64_t C)
 {
 #pragma unroll
 	for (int i = 0; i < BACKWARD_ROWS; i++) {
-		int64_t r = first + i, at = r * a.C + c;
+		int64_t r = first + i, at = place<WHOLE>(first, c, C) + i * C;
 
 		to.inp[i] = to.dout[i] = to.add[i] = {};
 		to.mean[i] = to.rstd[i] = 0;
-		if (r >= a.R || c >= a.C)
+		if (!WHOLE && (r >= a.R || c >= C))
 			continue;
 		to.inp[i] = *(const struct element_packed<T, N> *)(a.inp + at);
 		to.dout[i] = *(const struct element_packed<T, N> *)(a.dout + at);
@@ -242,19 +252,50 @@ static __device__ __forceinline__ void fetch(
 	}
 }
 
-/* So that these words alone are kept from here on, not what was made of them. */
-template <typename T, int N>
-static __device__ __forceinline__ void hide(struct element_packed<T, N> &p)
+/*
+ * element_unpack once more, by instructions which to the compiler are others: of the same it would
+ * keep what it made of the words, and put other registers away for that.
+ */
+template <int N>
+static __device__ __forceinline__ void unpack_again(
+	float (&x)[N], const struct element_packed<__nv_bfloat16, N> &p)
 {
 #pragma unroll
-	for (int i = 0; i < N / element_packed<T, N>::per_word; i++)
-		asm volatile("" : "+r"(p.words.v[i]));
+	for (int i = 0; i < N / 2; i++) {
+		asm("prmt.b32 %0, %1, 0, 0x1044;" : "=f"(x[2 * i]) : "r"(p.words.v[i]));
+		asm("prmt.b32 %0, %1, 0, 0x3244;" : "=f"(x[2 * i + 1]) : "r"(p.words.v[i]));
+	}
+}
+
+template <int N>
+static __device__ __forceinline__ void unpack_again(
+	float (&x)[N], const struct element_packed<__half, N> &p)
+{
+	const uint32_t minus_zeros = 0x80008000;
+	struct element_packed<__half, N> again;
+
+#pragma unroll
+	for (int i = 0; i < N / 2; i++)
+		asm("add.rn.f16x2 %0, %1, %2;"
+			: "=r"(again.words.v[i])
+			: "r"(p.words.v[i]), "r"(minus_zeros));
+	element_unpack(x, again);
+}
+
+template <int N>
+static __device__ __forceinline__ void unpack_again(
+	float (&x)[N], const struct element_packed<float, N> &p)
+{
+	element_unpack(x, p);
 }
 
 /* What a thread has summed up of its columns: dweight, dbias, dsum. */
 enum { SUM_DWEIGHT, SUM_DBIAS, SUM_DINP, SUMS };
 
-/* sum, with_x: this thread's part of each row's sums of d and of d x */
+/*
+ * sum, with_x: this thread's part of each row's sums of d and of d x. x is off by the rounding of
+ * mean rstd, no more than by that of inp itself.
+ */
 template <typename T, int N>
 static __device__ __forceinline__ void sum_rows(float (&total)[SUMS][N],
 	float (&sum)[BACKWARD_ROWS], float (&with_x)[BACKWARD_ROWS], const struct piece<T, N> &p,
@@ -265,14 +306,14 @@ static __device__ __forceinline__ void sum_rows(float (&total)[SUMS][N],
 	element_load(w, weight);
 #pragma unroll
 	for (int i = 0; i < BACKWARD_ROWS; i++) {
-		float inp[N], g[N];
+		float inp[N], g[N], shift = -p.mean[i] * p.rstd[i];
 
 		element_unpack(inp, p.inp[i]);
 		element_unpack(g, p.dout[i]);
 		sum[i] = with_x[i] = 0;
 #pragma unroll
 		for (int j = 0; j < N; j++) {
-			float x = (inp[j] - p.mean[i]) * p.rstd[i], d = g[j] * w[j];
+			float x = fmaf(inp[j], p.rstd[i], shift), d = g[j] * w[j];
 
 			total[SUM_DWEIGHT][j] = fmaf(g[j], x, total[SUM_DWEIGHT][j]);
 			total[SUM_DBIAS][j] += g[j];
@@ -282,12 +323,15 @@ static __device__ __forceinline__ void sum_rows(float (&total)[SUMS][N],
 	}
 }
 
-/* sum, with_x: of the whole row, over C */
-template <typename T, int N>
+/*
+ * sum, with_x: of the whole row, over C. What is linear in inp is taken together: dinp = add + dout
+ * (rstd weight) - inp (rstd^2 with_x) + mean rstd^2 with_x - rstd sum.
+ */
+template <typename T, int N, bool WHOLE>
 static __device__ __forceinline__ void write_rows(float (&total)[SUMS][N],
 	const float (&sum)[BACKWARD_ROWS], const float (&with_x)[BACKWARD_ROWS],
 	struct piece<T, N> &p, const T *weight, const struct backward<T> &a, int64_t first,
-	int64_t c)
+	int64_t c, int64_t C)
 {
 	float w[N];
 
@@ -295,23 +339,20 @@ static __device__ __forceinline__ void write_rows(float (&total)[SUMS][N],
 #pragma unroll
 	for (int i = 0; i < BACKWARD_ROWS; i++) {
 		struct element_packed<T, N> packed;
-		float inp[N], g[N], dinp[N];
+		float inp[N], g[N], dinp[N], rstd = p.rstd[i], by = -rstd * rstd * with_x[i];
+		float more = fmaf(-by, p.mean[i], -rstd * sum[i]);
 
-		if (first + i >= a.R || c >= a.C)
+		if (!WHOLE && (first + i >= a.R || c >= C))
 			continue;
-		hide(p.inp[i]);
-		hide(p.dout[i]);
 		element_unpack(inp, p.inp[i]);
-		element_unpack(g, p.dout[i]);
+		unpack_again(g, p.dout[i]);
 		element_unpack(dinp, p.add[i]);
 #pragma unroll
-		for (int j = 0; j < N; j++) {
-			float x = (inp[j] - p.mean[i]) * p.rstd[i], d = g[j] * w[j];
-
-			dinp[j] += p.rstd[i] * (d - sum[i] - x * with_x[i]);
-		}
+		for (int j = 0; j < N; j++)
+			dinp[j] += fmaf(g[j], rstd * w[j], fmaf(inp[j], by, more));
 		element_pack(packed, dinp);
-		*(struct element_packed<T, N> *)(a.dinp + (first + i) * a.C + c) = packed;
+		*(struct element_packed<T, N> *)(a.dinp + place<WHOLE>(first, c, C) + i * C) =
+			packed;
 		element_unpack(dinp, packed); /* as it is rounded */
 #pragma unroll
 		for (int j = 0; j < N; j++)
@@ -320,60 +361,97 @@ static __device__ __forceinline__ void write_rows(float (&total)[SUMS][N],
 }
 
 /*
+ * All four over a warp, the order of each that of reduce_warp_sum, in 18 instructions where one by
+ * one they take 40: with each step a lane has half of what it had. Lanes 0, 8, 16 and 24 end with
+ * sum[0], with_x[0], sum[1] and with_x[1].
+ */
+static __device__ __forceinline__ float reduce_four(
+	const float (&sum)[BACKWARD_ROWS], const float (&with_x)[BACKWARD_ROWS])
+{
+	static_assert(BACKWARD_ROWS == 2, "four sums");
+	bool second = threadIdx.x & 16, other = threadIdx.x & 8;
+	float s = second ? sum[1] : sum[0], x = second ? with_x[1] : with_x[0];
+
+	s += __shfl_xor_sync(reduce_all_lanes, second ? sum[0] : sum[1], 16);
+	x += __shfl_xor_sync(reduce_all_lanes, second ? with_x[0] : with_x[1], 16);
+	s = (other ? x : s) + __shfl_xor_sync(reduce_all_lanes, other ? s : x, 8);
+#pragma unroll
+	for (int lane = 4; lane > 0; lane /= 2)
+		s += __shfl_xor_sync(reduce_all_lanes, s, lane);
+	return s;
+}
+
+/*
+ * x / C with C's inverse at hand, in three instructions: the same bits for normal numbers and the
+ * widths of GPT-2 (tried for all fractions), nan for inf.
+ */
+static __device__ __forceinline__ float over(float x, float C, float inverse)
+{
+	float near = x * inverse;
+
+	return fmaf(fmaf(-near, C, x), inverse, near);
+}
+
+/*
  * Over the warps of a group, in their order, and divided by C. Of two buffers in turn each is
  * written again only after a meeting that comes behind all reading of it.
  */
 static __device__ __forceinline__ void join_group(float (&sum)[BACKWARD_ROWS],
-	float (&with_x)[BACKWARD_ROWS], float2 (*buffer)[BACKWARD_ROWS], int warps, int64_t C)
+	float (&with_x)[BACKWARD_ROWS], float4 *buffer, int warps, float C, float inverse)
 {
-	int warp = threadIdx.x / REDUCE_WARP, group = warp / warps;
+	int warp = threadIdx.x / REDUCE_WARP, lane = threadIdx.x % REDUCE_WARP;
+	int group = warp / warps;
+	float mine = reduce_four(sum, with_x);
+	float4 all;
 
-#pragma unroll
-	for (int i = 0; i < BACKWARD_ROWS; i++) {
-		sum[i] = reduce_warp_sum(sum[i]);
-		with_x[i] = reduce_warp_sum(with_x[i]);
-		if (threadIdx.x % REDUCE_WARP == 0)
-			buffer[warp][i] = make_float2(sum[i], with_x[i]);
-	}
+	if (lane % 8 == 0)
+		((float *)(buffer + warp))[lane / 8] = mine;
 	asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "r"(warps * REDUCE_WARP) : "memory");
-#pragma unroll
-	for (int i = 0; i < BACKWARD_ROWS; i++) {
-		sum[i] = with_x[i] = 0;
-		for (int k = 0; k < warps; k++) {
-			float2 part = buffer[group * warps + k][i];
+	all = buffer[group * warps];
+	for (int k = 1; k < warps; k++) {
+		float4 part = buffer[group * warps + k];
 
-			sum[i] += part.x;
-			with_x[i] += part.y;
-		}
-		sum[i] /= (float)C;
-		with_x[i] /= (float)C;
+		all.x += part.x;
+		all.y += part.y;
+		all.z += part.z;
+		all.w += part.w;
 	}
+	sum[0] = over(all.x, C, inverse);
+	with_x[0] = over(all.y, C, inverse);
+	sum[1] = over(all.z, C, inverse);
+	with_x[1] = over(all.w, C, inverse);
 }
 
-/* A group of so many warps has a row's columns, N a thread, and takes BACKWARD_ROWS at a time. */
-template <typename T, int N>
+/*
+ * A group of so many warps has a row's columns, N a thread, and takes BACKWARD_ROWS at a time.
+ * ROW_WARPS: how many, of shapes that are WHOLE; or 0.
+ */
+template <typename T, int N, int ROW_WARPS>
 static __global__ void __launch_bounds__(BACKWARD_WARPS *REDUCE_WARP, BACKWARD_BLOCKS)
-	layernorm_backward_groups(const __grid_constant__ struct backward<T> a, int warps)
+	layernorm_backward_groups(const __grid_constant__ struct backward<T> a, int row_warps)
 {
-	__shared__ float2 buffer[2][BACKWARD_WARPS][BACKWARD_ROWS];
+	const bool whole = ROW_WARPS > 0;
+	const int warps = whole ? ROW_WARPS : row_warps;
+	const int64_t C = whole ? ROW_WARPS * REDUCE_WARP * N : a.C;
+	__shared__ float4 buffer[2][BACKWARD_WARPS];
 	__shared__ float shared[BACKWARD_WARPS * REDUCE_WARP * N];
 	int across = warps * REDUCE_WARP, group = threadIdx.x / across;
 	int groups = blockDim.x / across, turn = 0;
 	int64_t c = (int64_t)(threadIdx.x % across) * N;
 	int64_t stride = (int64_t)gridDim.x * groups * BACKWARD_ROWS;
 	/* columns that are not there count as zeros: what their weight is does not matter */
-	const T *weight = a.weight + (c < a.C ? c : 0);
-	float total[SUMS][N] = {};
+	const T *weight = a.weight + (c < C ? c : 0);
+	float total[SUMS][N] = {}, inverse = 1 / (float)C;
 
 	for (int64_t r = ((int64_t)blockIdx.x * groups + group) * BACKWARD_ROWS; r < a.R;
 		r += stride, turn ^= 1) {
 		float sum[BACKWARD_ROWS], with_x[BACKWARD_ROWS];
 		struct piece<T, N> p;
 
-		fetch(p, a, r, c);
+		fetch<T, N, whole>(p, a, r, c, C);
 		sum_rows(total, sum, with_x, p, weight);
-		join_group(sum, with_x, buffer[turn], warps, a.C);
-		write_rows(total, sum, with_x, p, weight, a, r, c);
+		join_group(sum, with_x, buffer[turn], warps, (float)C, inverse);
+		write_rows<T, N, whole>(total, sum, with_x, p, weight, a, r, c, C);
 	}
 #pragma unroll
 	for (int which = 0; which < SUMS; which++) {
@@ -382,12 +460,12 @@ static __global__ void __launch_bounds__(BACKWARD_WARPS *REDUCE_WARP, BACKWARD_B
 		for (int j = 0; j < N; j++)
 			shared[threadIdx.x * N + j] = total[which][j];
 		__syncthreads();
-		for (int64_t i = threadIdx.x; i < a.C; i += blockDim.x) {
+		for (int64_t i = threadIdx.x; i < C; i += blockDim.x) {
 			float all = 0;
 
 			for (int k = 0; k < groups; k++)
 				all += shared[k * across * N + i];
-			a.partial[((int64_t)blockIdx.x * SUMS + which) * a.C + i] = all;
+			a.partial[((int64_t)blockIdx.x * SUMS + which) * C + i] = all;
 		}
 	}
 }
@@ -441,6 +519,12 @@ template <typename T> static bool fits_groups(const struct backward<T> &a)
 	return fits;
 }
 
+template <typename T> static bool whole_rows(const struct backward<T> &a, int warps)
+{
+	return a.C == (int64_t)warps * REDUCE_WARP * element_wide<T>::n &&
+		a.R % BACKWARD_ROWS == 0 && a.R * a.C <= INT32_MAX;
+}
+
 /* How many blocks there were, at most `most`, each of which has left its part. */
 template <typename T>
 static unsigned int launch_backward(
@@ -449,6 +533,7 @@ static unsigned int launch_backward(
 	const int N = element_wide<T>::n;
 	int warps = (int)((a.C + REDUCE_WARP * N - 1) / (REDUCE_WARP * N));
 	int groups = warps > 0 ? BACKWARD_WARPS / warps : 0;
+	auto *kernel = layernorm_backward_groups<T, N, 0>;
 	unsigned int blocks;
 
 	if (!fits_groups(a)) {
@@ -457,8 +542,11 @@ static unsigned int launch_backward(
 		return blocks;
 	}
 	blocks = element_blocks(a.R, groups * BACKWARD_ROWS, most);
-	layernorm_backward_groups<T, N>
-		<<<blocks, groups * warps * REDUCE_WARP, 0, s->cuda>>>(a, warps);
+	if (whole_rows(a, warps) && warps == 3)
+		kernel = layernorm_backward_groups<T, N, 3>;
+	if (whole_rows(a, warps) && warps == 4)
+		kernel = layernorm_backward_groups<T, N, 4>;
+	kernel<<<blocks, groups * warps * REDUCE_WARP, 0, s->cuda>>>(a, warps);
 	return blocks;
 }
 
