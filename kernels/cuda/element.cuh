@@ -64,17 +64,6 @@ template <typename T> static __device__ __forceinline__ float element_rounded(fl
 	return element_float(t);
 }
 
-template <typename T, int N>
-static __device__ __forceinline__ void element_store(T *to, const float (&x)[N])
-{
-	element_vec<T, N> vec;
-
-#pragma unroll
-	for (int i = 0; i < N; i++)
-		element_set(&vec.v[i], x[i]);
-	*(element_vec<T, N> *)to = vec;
-}
-
 template <typename T, bool WORDS> struct element_word {
 	typedef uint32_t type;
 };
@@ -149,6 +138,22 @@ static __device__ __forceinline__ void element_pack(
 		for (int j = 0; j < per_word; j++)
 			element_set(&vec.v[j], x[i * per_word + j]);
 		memcpy(&to.words.v[i], &vec, sizeof vec);
+	}
+}
+
+template <typename T, int N>
+static __device__ __forceinline__ void element_store(T *to, const float (&x)[N])
+{
+	struct element_packed<T, N> packed;
+
+	element_pack(packed, x);
+	if constexpr (sizeof packed == sizeof(uint64_t)) {
+		uint64_t whole; /* of two words the compiler makes two accesses in places */
+
+		memcpy(&whole, &packed, sizeof whole);
+		*(uint64_t *)to = whole;
+	} else {
+		*(struct element_packed<T, N> *)to = packed;
 	}
 }
 
