@@ -3,7 +3,10 @@
 
 #include "tests/gpu/cases.h"
 
-/* ---- AdamW: shapes are elements of the arena, first, length, gap and number of the ranges ---- */
+/*
+ * ---- AdamW: shapes are elements of the arena, first, length, gap and number of the ranges; p: of
+ * what size gradients are, 0 for 1 ----
+ */
 
 enum { RANGES_MAX = 400, DECAYED = 3 };
 
@@ -14,6 +17,7 @@ static void adamw(struct harness *h, const struct cases_shape *s, bool compact, 
 	struct k_range ranges[RANGES_MAX], decayed[DECAYED];
 	struct k_step_state state = {.lr = 1e-2, .t = 3, .grad_mul = 0.5};
 	struct k_adamw a = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+	double size = s->p > 0 ? s->p : 1, square = size * size / 2;
 	struct k_step_state *on_device;
 
 	for (int64_t i = 0; i < s->e; i++) {
@@ -23,9 +27,9 @@ static void adamw(struct harness *h, const struct cases_shape *s, bool compact, 
 	for (int64_t i = 0; i < DECAYED; i++)
 		decayed[i] = (struct k_range){(3 * i + 1) * n / 10, n / 10};
 	a.master_compact = compact;
-	a.grads = harness_tensor(h, n, 0, 1);
-	a.m = harness_real(h, owned, 0, 1);
-	a.v = harness_real(h, owned, 0.5, 0.5);
+	a.grads = harness_tensor(h, n, 0, size);
+	a.m = harness_real(h, owned, 0, size);
+	a.v = harness_real(h, owned, square, square);
 	a.master = harness_real(h, compact ? owned : n, 0, 1);
 	a.params = same && !compact ? (void *)a.master : harness_tensor(h, n, 0, 1);
 	a.ranges = harness_bytes(h, ranges, (size_t)s->e * sizeof *ranges);
@@ -172,6 +176,9 @@ const struct cases_case cases_exact[] = {
 	{"adamw", adamw_exact, {20000, 0, 4096, 256, 4, 0}, true},
 	{"adamw", adamw_exact, {300000, 3, 701, 5, 400, 0}, false},
 	{"adamw", adamw_exact_compact, {20000, 3, 71, 5, 200, 0}, true},
+	{"adamw", adamw_exact, {20000, 0, 4096, 256, 4, 1e-15}, true},
+	{"adamw", adamw_exact, {20000, 0, 4096, 256, 4, 1e-18}, true},
+	{"adamw", adamw_exact, {20000, 0, 4096, 256, 4, 1e9}, true},
 	{"adamw", adamw_exact, {3000000, 0, 3000000, 0, 1, 0}, false},
 	{"sum_squares", sum_squares, {128, 0, 0, 0, 0, 0}, true},
 	{"sum_squares", sum_squares, {10007, 0, 0, 0, 0, 0}, true},
