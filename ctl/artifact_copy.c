@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -47,7 +46,7 @@ struct item {
 	bool replaces;    /* another file */
 	int folder;       /* its folder below where to; -1 */
 	const char *name; /* in it */
-	char part[NAME_MAX + 1];
+	char part[COPY_TARGET_PART_BYTES];
 	int fd; /* the part; -1 */
 	struct digest *digest;
 	int64_t have;                /* bytes in the part */
@@ -163,8 +162,7 @@ static enum outcome open_part(struct copy *k, struct item *item)
 	struct stat st;
 	int rc;
 
-	if (snprintf(item->part, sizeof(item->part), ".%s.%.16s.part", item->name, item->sha256) >=
-		(int)sizeof(item->part))
+	if (copy_target_part(item->name, item->sha256, item->part) < 0)
 		return fail(item, FAILED, "its name is too long");
 	item->fd = openat(item->folder, item->part,
 		O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
@@ -320,6 +318,8 @@ static enum outcome try_item(struct copy *k, struct item *item, struct ctl_error
 	}
 	if (outcome == COPIED)
 		outcome = settle(item, resumed);
+	if (outcome == COPIED || outcome == PRESENT)
+		copy_target_remove_parts(item->folder, item->name);
 	close_item(item);
 	return outcome;
 }

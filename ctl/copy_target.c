@@ -1,8 +1,10 @@
 #include "ctl/copy_target.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -85,4 +87,43 @@ bool copy_target_has(int folder, const char *name, int64_t bytes, const char *wa
 	if (fd >= 0)
 		close(fd);
 	return strcmp(sha256, wanted) == 0;
+}
+
+enum { HASH_CHARS = 16 };
+static const char part_end[] = ".part";
+
+int copy_target_part(const char *name, const char *sha256, char out[COPY_TARGET_PART_BYTES])
+{
+	int n = snprintf(out, COPY_TARGET_PART_BYTES, ".%s.%.*s%s", name, HASH_CHARS, sha256,
+		part_end);
+
+	return n >= 0 && n < COPY_TARGET_PART_BYTES ? 0 : -ENAMETOOLONG;
+}
+
+/* .NAME.HASH.part */
+static bool is_part_of(const char *entry, const char *name)
+{
+	const size_t n = strlen(name), hash = n + 2;
+
+	return entry[0] == '.' && strncmp(entry + 1, name, n) == 0 && entry[n + 1] == '.' &&
+		strspn(entry + hash, "0123456789abcdef") == HASH_CHARS &&
+		strcmp(entry + hash + HASH_CHARS, part_end) == 0;
+}
+
+void copy_target_remove_parts(int folder, const char *name)
+{
+	const int fd = openat(folder, ".", DIR_FLAGS);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	struct stat st;
+
+	while (dir != NULL && (entry = readdir(dir)) != NULL)
+		if (is_part_of(entry->d_name, name) &&
+			fstatat(folder, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+			S_ISREG(st.st_mode))
+			unlinkat(folder, entry->d_name, 0);
+	if (dir != NULL)
+		closedir(dir);
+	else if (fd >= 0)
+		close(fd);
 }

@@ -24,4 +24,10 @@ bool copy_target_has(int folder, const char *name, int64_t bytes, const char *sh
 /* Add n bytes of fd to the digest: 0 or a negative errno; -ENODATA: there are fewer. */
 int copy_target_digest(int fd, struct digest *digest, int64_t n);
 
+enum { COPY_TARGET_PART_BYTES = 256 };
+/* What a file of that hash is written to first: the next copy goes on there. 0 or -ENAMETOOLONG. */
+int copy_target_part(const char *name, const char *sha256, char out[COPY_TARGET_PART_BYTES]);
+/* The file is there: what was begun of it goes, also of others of its name, as another run's. */
+void copy_target_remove_parts(int folder, const char *name);
+
 #endif

@@ -311,6 +311,25 @@ def test_copy_goes_on(daemon, tmp_path):
         assert (tmp_path / "big.bin").read_bytes() == content and not part.exists()
 
 
+def test_parts_of_another_runs_copy_go(daemon, tmp_path):
+    """Once the file of that name is there, be it copied or found; what is not theirs stays."""
+    with daemon() as d, d.client() as c:
+        run = finished(c, spec("one"))
+        name, sha256 = "training_metrics.json", "0123456789abcdef"
+        left = [tmp_path / f".{name}.{part}.part" for part in (sha256, sha256[::-1])]
+        others = [tmp_path / part for part in (f".{name}.{'g' * 16}.part", f".{name}.{sha256[1:]}.part", f"{name}.{sha256}.part",
+            f".other.{sha256}.part", f".{name}.{sha256}.part2")]
+        folder = tmp_path / f".{name}.{'1' * 16}.part"
+        folder.mkdir()
+        for found in (False, True):
+            for path in left + others:
+                path.write_text("x")
+            result = ctl(d, "artifacts", run, "--copy", tmp_path)
+            assert result.returncode == 0 and ("there already" in result.stdout) == found, result
+            assert not [path for path in left if path.exists()] and all(path.exists() for path in others)
+        assert folder.is_dir()
+
+
 ALTERED = "not what RUN_COMPLETE.txt has the hash of"
 
 
