@@ -12,7 +12,7 @@
 #include "proto/thread.h"
 
 /* Two sizes, so that what NCCL uses for small and for large messages is there. */
-enum { SMALL_ELEMS = 256, LARGE_ELEMS = 4 << 20, NAP_NS = 2000000 };
+enum { SMALL_ELEMS = 256, LARGE_ELEMS = 4 << 20, NAP_MS = 2 };
 
 struct opening {
 	struct nccl_comm_options o;
@@ -120,7 +120,7 @@ static void *make(void *arg)
 
 static int wait_for(struct opening *p)
 {
-	const struct timespec nap = {0, NAP_NS};
+	const struct timespec nap = clock_timespec(NAP_MS * CLOCK_MS_NS);
 	int64_t since = clock_mono_ns();
 
 	while (!atomic_load(&p->done)) {

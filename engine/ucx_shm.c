@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "proto/clock.h"
+
 /* Others hold the exclusive lock for the moment of a removal: a second is plenty. */
 enum { LOCK_TRIES = 1000 };
 
@@ -38,8 +40,9 @@ static int find_path(char *out, size_t out_bytes)
 		n -= own_n + 1 + RANDOM_CHARS;
 	else if (n >= own_n && strcmp(parent + n - own_n, own) == 0)
 		n -= own_n;
-	return snprintf(out, out_bytes, "%.*s%s", (int)n, parent, own) < (int)out_bytes ?
-		0 : -ENAMETOOLONG;
+	if (snprintf(out, out_bytes, "%.*s%s", (int)n, parent, own) >= (int)out_bytes)
+		return -ENAMETOOLONG;
+	return 0;
 }
 
 /* With the exclusive lock held: no process that could still want a file of it lives. */
@@ -158,7 +161,7 @@ int ucx_shm_enter(struct ucx_shm *shm)
 		}
 		if (status != -EAGAIN)
 			return status;
-		nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+		nanosleep(&(struct timespec){.tv_nsec = CLOCK_MS_NS}, NULL);
 	}
 	return -EBUSY;
 }

@@ -452,7 +452,7 @@ static void test_docs(void **state)
 	free(text);
 }
 
-static void names_of_values(void **state)
+static void test_names_of_values(void **state)
 {
 	assert_string_equal(spec_recompute_name(SPEC_RECOMPUTE_NONE), "none");
 	assert_string_equal(spec_recompute_name(SPEC_RECOMPUTE_SELECTIVE), "selective");
@@ -466,7 +466,7 @@ static void names_of_values(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_of_values),
+		cmocka_unit_test(test_names_of_values),
 		cmocka_unit_test(test_every_key_has_a_row),
 		cmocka_unit_test(test_keys_of_an_object_stand_together),
 		cmocka_unit_test(test_defaults_are_kept),
