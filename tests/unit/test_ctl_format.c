@@ -97,7 +97,7 @@ static void test_numbers_that_cannot_be(void **state)
 
 static void test_bar(void **state)
 {
-	struct term t = {.utf8 = false};
+	struct term t = {.bars = true};
 	char out[64];
 
 	term_bar(&t, 0.5, 4, out, sizeof(out));
@@ -113,6 +113,9 @@ static void test_bar(void **state)
 	assert_string_equal(out, "\u2588");
 	term_bar(&t, 1.0, 40, out, 8); /* whole columns only, whatever the room */
 	assert_string_equal(out, "\u2588\u2588");
+	t.bars = false; /* a dumb terminal */
+	term_bar(&t, 1.0, 1, out, sizeof(out));
+	assert_string_equal(out, "");
 }
 
 static void test_clean(void **state)
