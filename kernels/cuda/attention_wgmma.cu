@@ -1,12 +1,12 @@
 #include "kernels/cuda/attention_wgmma.cuh"
 
-/* The last heads' blocks fill all multiprocessors WAVES / 2 times over. */
-enum { WAVES = 4 };
+/* The last heads' blocks fill all multiprocessors so many times over. */
+enum { WAVES = 2 };
 
 struct attention_order attention_order_of(
 	const struct k_context *ctx, int64_t heads, int64_t blocks, int at_once)
 {
-	int64_t last = (int64_t)WAVES * at_once * ctx->multiprocessors / (2 * blocks) + 1;
+	int64_t last = (int64_t)WAVES * at_once * ctx->multiprocessors / blocks + 1;
 
 	last = last < heads ? last : heads;
 	return {(int)blocks, (int)(heads - last), (int)last};

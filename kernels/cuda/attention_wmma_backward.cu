@@ -12,7 +12,8 @@ template <typename E> struct tiles {
 	float *scores, *rows;
 };
 
-template <typename E> static __device__ __forceinline__ struct tiles<E> place(char *memory) {
+template <typename E> static __device__ __forceinline__ struct tiles<E> place(char *memory)
+{
 	E *q = (E *)memory;
 	float *scores = (float *)(memory + TILES * WMMA_TILE_BYTES);
 
@@ -21,20 +22,20 @@ template <typename E> static __device__ __forceinline__ struct tiles<E> place(ch
 }
 
 /* A head's rows in memory. */
-template <typename E>
-struct head {
+template <typename E> struct head {
 	int64_t number, stride, dout_stride;
 	const E *q, *k, *v, *dout;
 	E *dq;
 };
 
 template <typename E>
-static __device__ __forceinline__ struct head<E> find(const struct attention<E> &a) {
+static __device__ __forceinline__ struct head<E> find(const struct attention<E> &a)
+{
 	int64_t b = blockIdx.y / a.NH, C = a.NH * a.HS, column = blockIdx.y % a.NH * a.HS;
 	const E *q = a.qkv + b * a.T * 3 * C + column;
 
-	return {(int64_t)blockIdx.y, 3 * C, C, q, q + C, q + 2 * C, a.dout + b *a.T *C + column,
-		a.dqkv + b *a.T * 3 * C + column};
+	return {(int64_t)blockIdx.y, 3 * C, C, q, q + C, q + 2 * C, a.dout + b * a.T * C + column,
+		a.dqkv + b * a.T * 3 * C + column};
 }
 
 /*

@@ -18,7 +18,7 @@ static size_t rounded_up(size_t bytes)
 	return (bytes + 255) / 256 * 256;
 }
 
-enum { TOKEN_BITS = 31 };
+enum { TOKEN_BITS = 31 }; /* tokens are not negative */
 
 /* What the sort itself takes. */
 static cudaError_t sort_bytes(int64_t R, cudaStream_t stream, size_t *out)
