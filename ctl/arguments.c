@@ -125,6 +125,9 @@ static int take_value(struct arguments *a, const struct option_row *row, const c
 	}
 	if (check_value(row, value, e) != 0)
 		return CTL_USAGE;
+	if (!row->many && arguments_has(a, row->name))
+		return ctl_error_set(e, CTL_USAGE, "--%s: given twice: %s and %s", row->name,
+			arguments_string(a, row->name, ""), value);
 	a->values[a->n_values++] = (struct argument_value){row, value};
 	return 0;
 }

@@ -32,7 +32,8 @@ const struct option_row submit_options[] = {
 	{"name", 0, OPTION_STRING, "NAME", 0, 0, "the run's name, whatever the spec says"},
 	{"set", 0, OPTION_STRING, "KEY=VALUE", 0, 0,
 		"override a key of the spec, as zero_optimization.reduce_bucket_size=2e7; may be "
-		"repeated"},
+		"repeated",
+		true},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 

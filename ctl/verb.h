@@ -22,6 +22,7 @@ struct option_row {
 	const char *arg; /* what the value is called; NULL for a flag */
 	double min, max; /* OPTION_INT, OPTION_REAL */
 	const char *help;
+	bool many; /* it has a value and may be given more than once */
 };
 
 struct verb {

@@ -45,6 +45,9 @@ from helpers import PATIENCE_S
     (["wait", "--timeout", "nan", "1"], "a number is needed"),
     (["status", "--socket", "x" * 200], "at most 107 bytes, this has 200"),
     (["submit", "--dry-run", "--follow", "x"], "--dry-run queues nothing"),
+    (["prune", "--state", "failed", "--state", "done"], "--state: given twice: failed and done"),
+    (["--socket", "a", "status", "--socket=a"], "--socket: given twice: a and a"),
+    (["list", "-n3", "--limit", "4"], "--limit: given twice: 3 and 4"),
     (["submit", "--verbose", "x"], "--verbose is for --dry-run"),
 ])
 def test_usage(args, says):
