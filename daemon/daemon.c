@@ -43,6 +43,7 @@
 #include "daemon/state_files.h"
 #include "daemon/store.h"
 #include "daemon/worker.h"
+#include "proto/shm_folder.h"
 #include "proto/starved.h"
 
 enum {
@@ -526,6 +527,7 @@ int daemon_finish(struct daemon *d)
 	control_destroy(d->control);
 	scheduler_destroy(d->scheduler);
 	engine_pool_destroy(d->pool);
+	shm_folder_sweep(); /* engines that were killed have left theirs */
 	cancel_destroy(d->cancels);
 	gate_destroy(d->gate);
 	follow_destroy(d->follow);

@@ -1,6 +1,5 @@
 #include "engine/ucx_shm.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,73 +13,17 @@
 #include <unistd.h>
 
 #include "proto/clock.h"
+#include "proto/shm_folder.h"
 
 /* Others hold the exclusive lock for the moment of a removal: a second is plenty. */
 enum { LOCK_TRIES = 1000 };
 
-enum { RANDOM_CHARS = 6 };
-
 /* What UCX 1.13 takes for a worker, 4.1 MiB, and some more. */
 enum { RANK_BYTES = 5 << 20 };
 
-/* <parent>/gpt2d-<uid>, or what an earlier enter of this process has named. */
-static int find_path(char *out, size_t out_bytes)
-{
-	const char *parent = getenv("UCX_POSIX_DIR");
-	char own[32];
-	size_t n, own_n;
-
-	snprintf(own, sizeof own, "/gpt2d-%u", (unsigned)geteuid());
-	own_n = strlen(own);
-	if (parent == NULL || parent[0] == '\0')
-		parent = "/dev/shm";
-	n = strlen(parent);
-	if (n > own_n + 1 + RANDOM_CHARS && parent[n - RANDOM_CHARS - 1] == '-' &&
-		strncmp(parent + n - RANDOM_CHARS - 1 - own_n, own, own_n) == 0)
-		n -= own_n + 1 + RANDOM_CHARS;
-	else if (n >= own_n && strcmp(parent + n - own_n, own) == 0)
-		n -= own_n;
-	if (snprintf(out, out_bytes, "%.*s%s", (int)n, parent, own) >= (int)out_bytes)
-		return -ENAMETOOLONG;
-	return 0;
-}
-
-/* With the exclusive lock held: no process that could still want a file of it lives. */
-static void remove_files(int fd)
-{
-	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
-	struct dirent *entry;
-
-	if (dir == NULL) {
-		if (copy >= 0)
-			close(copy);
-		return;
-	}
-	while ((entry = readdir(dir)) != NULL)
-		if (strncmp(entry->d_name, "ucx_shm_posix_", strlen("ucx_shm_posix_")) == 0)
-			unlinkat(fd, entry->d_name, 0);
-	closedir(dir);
-}
-
 static int open_own(const char *path)
 {
-	struct stat st;
-	int fd, status;
-
-	if (mkdir(path, 0700) != 0 && errno != EEXIST)
-		return -errno;
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	status = fstat(fd, &st) != 0 ? -errno : 0;
-	if (status == 0 && (st.st_uid != geteuid() || (st.st_mode & 077) != 0))
-		status = -EPERM;
-	if (status != 0) {
-		close(fd);
-		return status;
-	}
-	return fd;
+	return mkdir(path, 0700) != 0 && errno != EEXIST ? -errno : shm_folder_open(path);
 }
 
 /* Was the directory removed by the last one to leave before the lock was got? */
@@ -100,7 +43,7 @@ static int enter_path(struct ucx_shm *shm)
 	if (fd < 0)
 		return fd == -ENOENT ? -EAGAIN : fd;
 	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-		remove_files(fd);
+		shm_folder_empty(fd);
 	if (flock(fd, LOCK_SH | LOCK_NB) == 0 && still_there(fd, shm->path))
 		status = setenv("UCX_POSIX_DIR", shm->path, 1) == 0 ? 0 : -ENOMEM;
 	if (status == 0)
@@ -113,30 +56,10 @@ static int enter_path(struct ucx_shm *shm)
 /* One of this user's that was left by an engine that was killed, else a new one. */
 static int find_random(const char *path, char *out, size_t out_bytes)
 {
-	const char *name = strrchr(path, '/') + 1;
-	const size_t parent_n = (size_t)(name - path), name_n = strlen(name);
-	char parent[256];
-	struct dirent *entry;
-	bool found = false;
-	DIR *dir;
+	int rc = shm_folder_next(path, NULL, out, out_bytes);
 
-	snprintf(parent, sizeof parent, "%.*s", (int)parent_n, path);
-	dir = opendir(parent);
-	if (dir == NULL)
-		return -errno;
-	while (!found && (entry = readdir(dir)) != NULL) {
-		struct stat st;
-
-		if (strncmp(entry->d_name, name, name_n) != 0 || entry->d_name[name_n] != '-' ||
-			strlen(entry->d_name) != name_n + 1 + RANDOM_CHARS ||
-			fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-			!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
-			continue;
-		found = snprintf(out, out_bytes, "%s%s", parent, entry->d_name) < (int)out_bytes;
-	}
-	closedir(dir);
-	if (found)
-		return 0;
+	if (rc != -ENOENT)
+		return rc;
 	if (snprintf(out, out_bytes, "%s-XXXXXX", path) >= (int)out_bytes)
 		return -ENAMETOOLONG;
 	return mkdtemp(out) != NULL ? 0 : -errno;
@@ -145,7 +68,7 @@ static int find_random(const char *path, char *out, size_t out_bytes)
 int ucx_shm_enter(struct ucx_shm *shm)
 {
 	char path[sizeof shm->path];
-	int status = find_path(path, sizeof path);
+	int status = shm_folder_path(path, sizeof path);
 
 	shm->fd = -1;
 	if (status != 0)
@@ -170,10 +93,7 @@ void ucx_shm_leave(struct ucx_shm *shm)
 {
 	if (shm->fd < 0)
 		return;
-	if (flock(shm->fd, LOCK_EX | LOCK_NB) == 0) {
-		remove_files(shm->fd);
-		rmdir(shm->path);
-	}
+	shm_folder_remove_unused(shm->fd, shm->path);
 	close(shm->fd);
 	shm->fd = -1;
 }

@@ -5,8 +5,8 @@
  * process killed in between leaves the file for good (seen in 2 of 100 kills at random moments;
  * System V segments leak the same way). So the files are made in a directory of this user's engines
  * alone, <parent>/gpt2d-<uid>, or <parent>/gpt2d-<uid>-XXXXXX where that name is taken by another
- * user. Every engine holds a shared lock on it; who finds no other, when it enters or leaves,
- * removes what is in it, and the last one the directory itself.
+ * user (proto/shm_folder.h). Every engine holds a shared lock on it; who finds no other, when it
+ * enters or leaves, removes what is in it, and the last one the directory itself.
  */
 #ifndef GPT2D_UCX_SHM_H
 #define GPT2D_UCX_SHM_H

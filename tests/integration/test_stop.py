@@ -1,6 +1,8 @@
 """How gpt2d ends: by a signal or a shutdown, with a run in progress or about to be done."""
 
+import fcntl
 import json
+import os
 import signal
 
 import pytest
@@ -130,3 +132,22 @@ def test_shutdown_now(home):
             wait_for(lambda: c.state(run) == "running", "running again")
             assert [t["state"] for t in c.call("show", id=run)["transitions"]] == ["queued", "starting",
                 "running", "interrupted", "queued", "starting", "running"]
+
+
+def test_what_killed_engines_have_left_goes(home):
+    """Their folders of shared memory, where nobody uses them any more and they are this user's alone."""
+    own = f"gpt2d-{os.geteuid()}"
+    unused, used = [home / own, home / f"{own}-abcdef"], home / f"{own}-ABCDEF"
+    others = [home / f"{own}-abcdefg", home / f"gpt2d-{os.geteuid() + 1}", home / f"{own}-000000", home / f"{own}-fedcba"]
+    with Daemon(home=home, environment={"UCX_POSIX_DIR": str(home)}) as d:
+        for folder in [*unused, used, *others]:
+            folder.mkdir(mode=0o755 if folder == others[2] else 0o700)
+        for folder in unused:
+            (folder / "ucx_shm_posix_1").touch()
+        (others[3] / "of another name").touch()
+        lock = os.open(used, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        assert d.stop() == 0
+        assert not [folder for folder in unused if folder.exists()]
+        assert all(folder.exists() for folder in [used, *others])
+        os.close(lock)
