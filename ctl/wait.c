@@ -333,11 +333,12 @@ const struct verb verb_wait = {
 	.text = "The exit code is 0 only when all of them are done; otherwise that of the worst: "
 		"no such run (7), failed (4), cancelled or interrupted (6). With --any it is that "
 		"of the run that ended first, also of several that had ended before; a run that "
-		"is not there, or is no more (prune), is named on standard error and decides "
-		"nothing: the exit code is 7 when none of them is there. A gpt2d that goes away "
-		"is looked for again for 5 s; where none comes back, or the connection is lost "
-		"again before anything was heard, or in the greeting, the exit code is 1: how the "
-		"runs end is not known, and gpt2ctl list tells.",
+		"is not there, or is no more (prune), is named on standard error, with --json in "
+		"its row of the object, and decides nothing: the exit code is 7 when none of them "
+		"is there. A gpt2d that goes away is looked for again for 5 s; where none comes "
+		"back, or the connection is lost again before anything was heard, or in the "
+		"greeting, the exit code is 1: how the runs end is not known, and gpt2ctl list "
+		"tells.",
 	.options = options,
 	.run = run,
 };
