@@ -100,7 +100,10 @@ const struct settings_row settings_rows[] = {
 	{"check_timeout", SETTING_SECONDS, AT(check_timeout_s), RANGE(1, DAY_S, 120),
 		.help = "for the check of one arm of a spec",
 		.manual = "Large token files are read 256 MiB at a time, and others' checks come "
-			  "in between, which do not count.\n"},
+			  "in between, which do not count.\n"
+			  "One process checks: a file on a disk that does not answer, as of a "
+			  "server that is away, holds up the other submissions with it, at most "
+			  "for this long.\n"},
 	{"idle_release", SETTING_SECONDS, AT(idle_release_s), RANGE(0, 365 * DAY_S, 0),
 		.reload = true,
 		.help = "engines without a run end after it and give their devices back; 0: never",

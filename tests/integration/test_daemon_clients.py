@@ -1,8 +1,10 @@
 """Clients of gpt2d that do not behave: frames, greetings, followers that go or do not read (cases H5, H9, H11)."""
 
+import ctypes
 import json
 import os
 import random
+import select
 import signal
 import socket
 import subprocess
@@ -37,17 +39,6 @@ def test_large_answers_to_many(daemon):
         assert c.call("list")["runs"]
         for client in clients:
             client.close()
-
-
-def test_nobody_is_answered_who_has_gone(daemon):
-    with daemon() as d, d.client() as c:
-        c.wait(c.submit(spec()))
-        gone = d.client()
-        for _ in range(20):
-            gone.ask("list")
-        gone.close()
-        wait_for(lambda: c.call("status")["daemon"]["clients"] == 1, "its end")
-        assert c.call("list")["runs"]
 
 
 def rss_bytes(d):
@@ -398,6 +389,47 @@ def with_a_large_file(d, c):
     assert c.wait(run)["state"] == "done" and run == 1
     with open(os.path.join(c.call("show", id=run)["run"]["dir"], "big.bin"), "wb") as f:
         f.write(bytes(4 << 20))
+
+
+class Opens:
+    """Of a file, by whomever."""
+
+    def __init__(self, path):
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        assert self.fd >= 0 and libc.inotify_add_watch(self.fd, os.fsencode(path), 0x20) >= 0, ctypes.get_errno()
+
+    def seen(self):
+        """Whether since the last question."""
+        try:
+            return bool(os.read(self.fd, 1 << 16))
+        except BlockingIOError:
+            return False
+
+
+def test_nobody_is_answered_who_has_gone(daemon):
+    """One who sends no more, waits for room that others' answers take, and goes: once there is room his file is not read."""
+    with daemon(options=("--clients-buffer", "1MiB")) as d, d.client() as c:
+        with_a_large_file(d, c)
+        file = Path(c.call("show", id=1)["run"]["dir"]) / "gone.bin"
+        file.write_bytes(b"x")
+        opens = Opens(file)
+        for _ in range(10):
+            greedy, gone = d.client(), d.client()
+            greedy.send_raw(PIECE * 20)
+            wait_for(lambda: select.select([greedy.socket], [], [], 0)[0], "an answer that nobody reads")
+            gone.ask("artifact-read", id=1, path="gone.bin")
+            gone.socket.shutdown(socket.SHUT_WR)
+            for _ in range(50):
+                c.call("status")
+            waited = not select.select([gone.socket], [], [], 0.5)[0] and not opens.seen()
+            gone.close()
+            wait_for(lambda: c.call("status")["daemon"]["clients"] == 1, "that room is made, and the end of both")
+            greedy.close()
+            if waited:
+                break
+        assert waited and not opens.seen()
+        assert c.call("list")["runs"]
 
 
 def test_large_answers_that_nobody_reads(daemon):
