@@ -235,8 +235,9 @@ static int pass_over_strangers(const struct daemon *d)
 
 	if (rc == 0)
 		rc = record_ids(d->store, &rows.id, &rows.n);
-	if (rc == 0)
-		rc = run_ids_look(d->state_dir, known, &rows, &ids);
+	/* a damaged page among them may be of no run that is needed: who asks for it is told */
+	if (rc == 0 || rc == -EBADMSG)
+		rc = run_ids_look(d->state_dir, known, rc == 0 ? &rows : NULL, &ids);
 	free(rows.id);
 	if (rc < 0)
 		return rc;
