@@ -16,6 +16,7 @@ struct control {
 	int64_t count; /* allocations so far */
 	int64_t first, last;
 	int64_t failed; /* how many of them got nothing */
+	int64_t bytes;  /* none but those of that size; 0: of any */
 };
 
 static struct control *control;
@@ -31,14 +32,15 @@ __attribute__((constructor)) static void begin(void)
 	control = preload_control("GPT2D_MEMORY", sizeof(*control));
 }
 
-static bool refused(void)
+static bool refused(size_t bytes)
 {
 	int64_t n;
 
 	if (control == NULL)
 		return false;
 	n = __atomic_add_fetch(&control->count, 1, __ATOMIC_SEQ_CST);
-	if (control->first == 0 || n < control->first || n > control->last)
+	if (control->first == 0 || n < control->first || n > control->last ||
+		(control->bytes != 0 && (size_t)control->bytes != bytes))
 		return false;
 	__atomic_add_fetch(&control->failed, 1, __ATOMIC_SEQ_CST);
 	errno = ENOMEM;
@@ -47,27 +49,27 @@ static bool refused(void)
 
 void *malloc(size_t bytes)
 {
-	return refused() ? NULL : __libc_malloc(bytes);
+	return refused(bytes) ? NULL : __libc_malloc(bytes);
 }
 
 void *calloc(size_t n, size_t bytes)
 {
-	return refused() ? NULL : __libc_calloc(n, bytes);
+	return refused(n * bytes) ? NULL : __libc_calloc(n, bytes);
 }
 
 void *realloc(void *at, size_t bytes)
 {
-	return bytes > 0 && refused() ? NULL : __libc_realloc(at, bytes);
+	return bytes > 0 && refused(bytes) ? NULL : __libc_realloc(at, bytes);
 }
 
 void *aligned_alloc(size_t to, size_t bytes)
 {
-	return refused() ? NULL : __libc_memalign(to, bytes);
+	return refused(bytes) ? NULL : __libc_memalign(to, bytes);
 }
 
 int posix_memalign(void **out, size_t to, size_t bytes)
 {
-	void *at = refused() ? NULL : __libc_memalign(to, bytes);
+	void *at = refused(bytes) ? NULL : __libc_memalign(to, bytes);
 
 	if (at == NULL)
 		return ENOMEM;

@@ -4,6 +4,7 @@
     with Daemon(home=tmp_path, environment=memory.environment) as d:
         memory.refuse(5)       # the fifth from now on
         memory.give()          # all again
+        memory.refuse(1, n=FOREVER, size=4711)  # whoever asks for that many bytes
 
 GPT2D_LONG=1 in the environment: every allocation instead of a sample.
 """
@@ -13,6 +14,7 @@ import struct
 
 from helpers import BUILD
 
+FOREVER = 1 << 62
 LIBRARY = BUILD / "tests" / "memory.so"
 
 
@@ -29,9 +31,9 @@ class Memory:
     def __init__(self, home):
         folder = home / "memory"
         folder.mkdir()
-        (folder / "gpt2d").write_bytes(bytes(32))
+        (folder / "gpt2d").write_bytes(bytes(40))
         with open(folder / "gpt2d", "r+b") as f:
-            self.map = mmap.mmap(f.fileno(), 32)
+            self.map = mmap.mmap(f.fileno(), 40)
         self.environment = {"LD_PRELOAD": str(LIBRARY), "GPT2D_MEMORY": str(folder)}
 
     @property
@@ -43,10 +45,11 @@ class Memory:
         """How often."""
         return struct.unpack("q", self.map[24:32])[0]
 
-    def refuse(self, first, n=1):
-        """The first allocation from now on and what follows, n in all."""
+    def refuse(self, first, n=1, size=0):
+        """The first allocation from now on and what follows, n in all; with size only those of so many bytes."""
         now = self.count
         self.map[8:32] = bytes(24)
+        self.map[32:40] = struct.pack("q", size)
         self.map[16:24] = struct.pack("q", now + first + n - 1)
         self.map[8:16] = struct.pack("q", now + first)  # last: it is what switches it on
 

@@ -1,15 +1,17 @@
 """Every allocation of gpt2d refused: an error or an end in good order, and nothing that was accepted is lost."""
 
+import json
 import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from faults import LONG, check_next_run, sample
 from helpers import Daemon, RpcError, experiment, spec, wait_for
-from memory import Memory, why_not
+from memory import FOREVER, Memory, why_not
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=str(why_not()))
 PATIENCE_S = 120  # for an answer; the checker's time-out is shorter
@@ -197,3 +199,22 @@ def test_a_long_shortage(tmp_path, memory):
             end = c.wait(run)
         assert end["state"] == "done" or "memory" in end["reason"], end
         check_next_run(d)
+
+
+@pytest.mark.parametrize("make", [spec, lambda name: experiment(name, repetitions=1)])
+def test_a_segment_whose_end_cannot_be_written(tmp_path, memory, make):
+    """There is no memory for what is to be stored of it: its run is not done, and no marker says so."""
+    with start(tmp_path, memory) as d, d.client() as c:
+        run = c.submit(make("wide"))
+        arm = c.wait(run) and c.call("show", id=run)["segments"][0]["arm"]
+        stored = json.dumps({"loss_last": 1.5, "arm": arm, "wide": [1] * 5000}, separators=(",", ":"))
+        c.call("drain")
+        run = c.submit(make("wide"))
+        memory.refuse(1, n=FOREVER, size=len(stored) + 1)
+        c.call("resume")
+        end = c.wait(run)
+        memory.give()
+        assert memory.refused > 0
+        assert (end["state"], end["reason"]) == ("failed", "no_memory: what became of its segments could not be written")
+        assert not Path(end["dir"], "RUN_COMPLETE.txt").exists()
+        assert c.wait(c.submit(make("wide")))["state"] == "done"
