@@ -316,7 +316,7 @@ static void settle(struct run *run, void *arg)
 int reconcile_runs(struct daemon *d, char *error, size_t error_bytes)
 {
 	struct outcome o = {d, 0};
-	char fault[RECORD_ROW_FAULT_BYTES];
+	char fault[RECORD_ROW_FAULT_BYTES] = "";
 
 	o.rc = pass_over_strangers(d);
 	if (o.rc == 0)
@@ -334,7 +334,7 @@ int reconcile_runs(struct daemon *d, char *error, size_t error_bytes)
 	if (o.rc == -EBADMSG && record_row_check(store_db(d->store), fault) == -EBADMSG)
 		snprintf(error, error_bytes,
 			"%s/" STATE_DATABASE ": %s; " STORE_DAMAGED_SECTION " says what to do",
-			d->state_dir, fault);
+			d->state_dir, fault[0] ? fault : store_error_text(o.rc));
 	else if (o.rc < 0)
 		snprintf(error, error_bytes, "%s/" STATE_DATABASE ": %s", d->state_dir,
 			store_error_text(o.rc));

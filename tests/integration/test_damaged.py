@@ -194,6 +194,18 @@ def test_damage_is_told_everywhere(daemon):
             assert [run["id"] for run in c.call("list", state="queued")["runs"]] == [waiting]
 
 
+def test_a_damaged_page_of_a_queued_run(daemon):
+    """The start needs it: it is refused, and says why where no row can be named."""
+    with daemon() as d:
+        fill(d)
+        with d.client() as c:
+            c.call("drain")
+            c.submit(spec("waiting"))
+        assert d.stop() == 0
+        damage_page(d.state / "gpt2d.db", rb"waiting.{0,8}queued")
+        assert re.search(r"gpt2d\.db: [^;]*damaged[^;]*; A DAMAGED DATABASE in gpt2d\(8\) says what to do\n", start_refused(d))
+
+
 def test_no_run_starts_from_a_damaged_database(daemon):
     with daemon() as d:
         fill(d)
