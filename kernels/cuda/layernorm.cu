@@ -88,7 +88,9 @@ static __global__ void __launch_bounds__(WARPS *REDUCE_WARP)
 		for (int j = 0; j < N; j++) {
 			float d = x[i][j] - sum;
 
-			squares += WHOLE || (i * REDUCE_WARP + lane) * N < C ? d * d : 0;
+			/* an fma in both: with and without dropout a row has the same statistics */
+			if (WHOLE || (i * REDUCE_WARP + lane) * N < C)
+				squares = fmaf(d, d, squares);
 		}
 	}
 	rstd = rsqrtf(reduce_warp_sum(squares) / (float)C + epsilon);
