@@ -7,68 +7,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/base64.h"
+
 static const char magic[] = "gpt2d-ucx 1\n";
 
-static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-static char *base64_encode(const unsigned char *in, size_t n)
+/* malloc'd; NULL without memory. */
+static char *encode(const char *plain, size_t bytes)
 {
-	char *out = malloc((n + 2) / 3 * 4 + 1);
-	char *p = out;
+	char *text = malloc(base64_length(bytes) + 1);
 
-	if (out == NULL)
-		return NULL;
-	for (size_t i = 0; i < n; i += 3) {
-		uint32_t v = (uint32_t)in[i] << 16;
-
-		if (i + 1 < n)
-			v |= (uint32_t)in[i + 1] << 8;
-		if (i + 2 < n)
-			v |= in[i + 2];
-		*p++ = digits[v >> 18];
-		*p++ = digits[v >> 12 & 63];
-		*p++ = i + 1 < n ? digits[v >> 6 & 63] : '=';
-		*p++ = i + 2 < n ? digits[v & 63] : '=';
-	}
-	*p = '\0';
-	return out;
+	if (text != NULL)
+		base64_encode(plain, bytes, text);
+	return text;
 }
 
 /* 0, -ENOMEM or -EINVAL; *out is from malloc. */
-static int base64_decode(const char *text, unsigned char **out, size_t *out_bytes)
+static int decode(const char *text, unsigned char **out, size_t *out_bytes)
 {
-	size_t length = strlen(text), n = 0, padding = 0;
-	unsigned char *bytes;
+	size_t length = strlen(text);
+	unsigned char *bytes = malloc(length / 4 * 3 + 1);
+	int status;
 
-	if (length == 0 || length % 4 != 0)
-		return -EINVAL;
-	while (padding < 2 && text[length - 1 - padding] == '=')
-		padding++;
-	bytes = malloc(length / 4 * 3);
 	if (bytes == NULL)
 		return -ENOMEM;
-	for (size_t i = 0; i < length; i += 4) {
-		uint32_t v = 0;
-
-		for (size_t k = 0; k < 4; k++) {
-			const char *digit = strchr(digits, text[i + k]);
-
-			v <<= 6;
-			if (i + k >= length - padding)
-				continue;
-			if (digit == NULL) {
-				free(bytes);
-				return -EINVAL;
-			}
-			v |= (uint32_t)(digit - digits);
-		}
-		bytes[n++] = (unsigned char)(v >> 16);
-		bytes[n++] = (unsigned char)(v >> 8);
-		bytes[n++] = (unsigned char)v;
-	}
-	*out = bytes;
-	*out_bytes = n - padding;
-	return 0;
+	status = base64_decode(text, length, bytes, out_bytes);
+	if (status == 0)
+		*out = bytes;
+	else
+		free(bytes);
+	return status;
 }
 
 char *ucx_address_format(const struct ucx_address *a)
@@ -85,7 +52,7 @@ char *ucx_address_format(const struct ucx_address *a)
 	fwrite(a->worker, 1, a->worker_bytes, f);
 	ok = ferror(f) == 0;
 	if (fclose(f) == 0 && ok)
-		text = base64_encode((const unsigned char *)plain, plain_bytes);
+		text = encode(plain, plain_bytes);
 	free(plain);
 	return text;
 }
@@ -117,7 +84,7 @@ int ucx_address_parse(const char *text, struct ucx_address *out)
 	size_t plain_bytes = 0;
 	int status;
 
-	status = base64_decode(text, &plain, &plain_bytes);
+	status = decode(text, &plain, &plain_bytes);
 	if (status != 0)
 		return status;
 	status = -EINVAL;
