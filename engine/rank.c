@@ -248,10 +248,15 @@ static int read_arm(const json_t *params, int world, struct spec **spec, struct 
 {
 	struct spec_options options = {.world = world};
 	struct spec_errors wrong = {0};
-	char *text = json_dumps(json_object_get(params, "spec"), JSON_COMPACT | JSON_ENCODE_ANY);
-	int rc = text ? spec_parse(text, strlen(text), &options, spec, &wrong) : -EINVAL;
+	json_t *sent = json_object_get(params, "spec");
+	char *text = json_dumps(sent, JSON_COMPACT | JSON_ENCODE_ANY);
+	int rc = text ? spec_parse(text, strlen(text), &options, spec, &wrong) : -ENOMEM;
 
 	free(text);
+	if (sent == NULL) {
+		refuse(errors, report, "", "gpt2d sent no spec");
+		return -EINVAL;
+	}
 	if (rc == -ENOMEM)
 		return rc;
 	if (rc) {

@@ -394,6 +394,9 @@ def test_checks(tmp_path):
         assert not bad["ok"] and bad["token"] == 2 and bad["errors"]
         rank.send("check", token=3, world=1, spec={"name": "x"})
         assert not rank.wait("check.reply")[1]["ok"]
+        rank.send("check", token=4, world=1)
+        none = rank.wait("check.reply")[1]
+        assert not none["ok"] and none["errors"] == [{"key": "", "message": "gpt2d sent no spec"}]
         rank.send("engine.exit")
         assert rank.end() == 0
     finally:
