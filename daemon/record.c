@@ -251,6 +251,8 @@ struct segment_job {
 	int64_t run, segment, at_ns;
 	char state[16];
 	char *reason, *dir, *summary, *artifacts;
+	void (*done)(void *arg, int rc);
+	void *arg;
 };
 
 static void segment_free(struct segment_job *j)
@@ -285,7 +287,11 @@ static int segment_work(struct store_job *job, struct sqlite3 *db)
 
 static void segment_done(struct store_job *job, int rc)
 {
-	segment_free((struct segment_job *)job);
+	struct segment_job *j = (struct segment_job *)job;
+
+	if (j->done != NULL)
+		j->done(j->arg, rc);
+	segment_free(j);
 }
 
 static char *copy_of(const char *text, bool *failed)
@@ -296,7 +302,8 @@ static char *copy_of(const char *text, bool *failed)
 	return copy;
 }
 
-int record_segment(struct store *s, const struct record_segment *segment)
+int record_segment(struct store *s, const struct record_segment *segment,
+	void (*done)(void *arg, int rc), void *arg)
 {
 	struct segment_job *j = calloc(1, sizeof(*j));
 	bool failed = false;
@@ -316,6 +323,8 @@ int record_segment(struct store *s, const struct record_segment *segment)
 		segment_free(j);
 		return -ENOMEM;
 	}
+	j->done = done;
+	j->arg = arg;
 	store_add(s, &j->job);
 	return 0;
 }

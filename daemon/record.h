@@ -41,7 +41,9 @@ struct record_segment {
 	int64_t run, segment;
 	const char *state, *reason, *dir, *summary, *artifacts;
 };
-int record_segment(struct store *s, const struct record_segment *segment);
+/* done may be NULL; like record_transition, tried until it is durable. */
+int record_segment(struct store *s, const struct record_segment *segment,
+	void (*done)(void *arg, int rc), void *arg);
 
 /* done's rc is 0 also where there is no such run. 0, or -ENOMEM with nothing added. */
 int record_priority(

@@ -21,44 +21,92 @@
 #include "daemon/store.h"
 #include "proto/protocol.h"
 
+enum { BRIEF_MAX = 16 }; /* elements of an array in an event */
+
 /* ---- ends ---- */
 
-static void record(struct active *a, const struct record_segment *r)
+/*
+ * Without its long arrays (a value for each step), which "show" has: an event has to fit a buffer.
+ */
+static json_t *in_brief(json_t *summary)
 {
-	if (record_segment(a->daemon->store, r) == 0)
-		return;
+	json_t *brief = json_copy(summary), *value;
+	const char *key;
+	void *next;
+
+	json_object_foreach_safe(brief, next, key, value)
+		if (json_array_size(value) > BRIEF_MAX)
+			json_object_del(brief, key);
+	return brief;
+}
+
+static json_t *segment_params(const struct active *a, int64_t segment, const char *state,
+	const char *reason, json_t *summary)
+{
+	const struct design_segment *s = &a->order[segment];
+
+	return json_pack("{sI sI sI sI ss ss ss? so*}", "segment", (json_int_t)segment, "segments",
+		(json_int_t)a->run->segments, "block", (json_int_t)s->block, "position",
+		(json_int_t)s->position, "arm", a->spec->arms[s->arm].name, "state", state,
+		"reason", reason, "summary", in_brief(summary));
+}
+
+void scheduler_tell(
+	const struct active *a, int64_t segment, const char *state, const char *reason)
+{
+	follow_event(a->daemon->follow, a->run, EVENT_SEGMENT,
+		segment_params(a, segment, state, reason, NULL));
+}
+
+static void unrecorded(struct active *a, const struct record_segment *r)
+{
 	log_write(LOG_ERROR, "run %lld: segment %lld: no memory to write that it is %s",
 		(long long)r->run, (long long)r->segment, r->state);
 	a->unrecorded = true;
 }
 
 void scheduler_record(struct active *a, int64_t segment, const char *state, const char *reason,
-	const char *dir, const char *summary)
+	const char *dir)
 {
-	const struct record_segment r = {a->run->id, segment, state, reason, dir, summary, NULL};
+	const struct record_segment r = {a->run->id, segment, state, reason, dir, NULL, NULL};
 
-	record(a, &r);
+	if (record_segment(a->daemon->store, &r, NULL, NULL) < 0)
+		unrecorded(a, &r);
 }
 
-void scheduler_record_done(
-	struct active *a, int64_t segment, const char *summary, const char *artifacts)
-{
-	const struct record_segment r = {
-		a->run->id, segment, "done", NULL, NULL, summary, artifacts};
+struct ending {
+	struct daemon *daemon;
+	struct run *run; /* its own end is written after that of its segments, and it is there */
+	json_t *params;
+};
 
-	record(a, &r);
+static void on_recorded(void *arg, int rc)
+{
+	struct ending *e = arg;
+
+	if (rc == 0)
+		follow_event(e->daemon->follow, e->run, EVENT_SEGMENT, e->params);
+	else
+		json_decref(e->params);
+	free(e);
 }
 
-void scheduler_tell(const struct active *a, int64_t segment, const char *state, const char *reason,
-	json_t *summary)
+void scheduler_record_end(struct active *a, const struct record_segment *r, json_t *summary)
 {
-	const struct design_segment *s = &a->order[segment];
+	bool whole = summary == NULL || r->summary != NULL;
+	struct ending *e = whole ? malloc(sizeof(*e)) : NULL;
 
-	follow_event(a->daemon->follow, a->run, EVENT_SEGMENT,
-		json_pack("{sI sI sI sI ss ss ss? sO*}", "segment", (json_int_t)segment, "segments",
-			(json_int_t)a->run->segments, "block", (json_int_t)s->block, "position",
-			(json_int_t)s->position, "arm", a->spec->arms[s->arm].name, "state", state,
-			"reason", reason, "summary", summary));
+	if (e == NULL) {
+		unrecorded(a, r);
+		return;
+	}
+	*e = (struct ending){a->daemon, a->run,
+		segment_params(a, r->segment, r->state, r->reason, summary)};
+	if (record_segment(a->daemon->store, r, on_recorded, e) < 0) {
+		unrecorded(a, r);
+		json_decref(e->params);
+		free(e);
+	}
 }
 
 void scheduler_free_slot(struct scheduler *s)
@@ -207,8 +255,8 @@ static void send_segment(struct scheduler *s, struct active *a)
 	engine_pool_send(
 		s->daemon->pool, active_segment_gpus(a, s->slot_segment), SEGMENT_START, params);
 	json_decref(params);
-	scheduler_record(a, s->slot_segment, "training", NULL, dir, NULL);
-	scheduler_tell(a, s->slot_segment, "training", NULL, NULL);
+	scheduler_record(a, s->slot_segment, "training", NULL, dir);
+	scheduler_tell(a, s->slot_segment, "training", NULL);
 	active_look_ahead(a);
 }
 
@@ -255,7 +303,7 @@ static bool send_again(struct scheduler *s, struct active *a, const char *reason
 		(long long)a->run->id, (long long)s->slot_segment);
 	a->sent_again = true;
 	a->sent--;
-	scheduler_tell(a, s->slot_segment, "waiting", reason, NULL);
+	scheduler_tell(a, s->slot_segment, "waiting", reason);
 	scheduler_free_slot(s);
 	return true;
 }

@@ -80,21 +80,20 @@ static void move_on(struct active *a)
 static void take_found(struct scheduler *s, struct active *a)
 {
 	const int64_t segments = a->run->segments;
-	const char *summary, *artifacts;
+	struct record_segment r = {.run = a->run->id, .state = "done"};
 	json_t *found = a->settled, *row, *said;
-	int64_t segment;
 	size_t i, n = json_array_size(found);
 
 	a->settled = NULL; /* the last one may end the run, and a with it */
 	if (a->done + (int64_t)n == segments)
 		move_on(a);
 	json_array_foreach(found, i, row) {
-		segment = json_integer_value(json_object_get(row, "segment"));
-		summary = json_string_value(json_object_get(row, "summary"));
-		artifacts = json_string_value(json_object_get(row, "artifacts"));
-		scheduler_record_done(a, segment, summary, artifacts);
-		said = json_text_value(summary);
-		scheduler_segment_done(s, a, segment, said);
+		r.segment = json_integer_value(json_object_get(row, "segment"));
+		r.summary = json_string_value(json_object_get(row, "summary"));
+		r.artifacts = json_string_value(json_object_get(row, "artifacts"));
+		said = json_text_value(r.summary);
+		scheduler_record_end(a, &r, said);
+		scheduler_segment_done(s, a, r.segment, said);
 		json_decref(said);
 	}
 	json_decref(found);
@@ -114,7 +113,7 @@ static void on_settled(struct store_job *job, int rc)
 	if (all)
 		return; /* it has ended, or does when its marker is written */
 	if (a->cut >= 0 && a->told[a->cut] == ACTIVE_UNTOLD)
-		scheduler_record(a, a->cut, "failed", a->cut_reason, NULL, NULL);
+		scheduler_record(a, a->cut, "failed", a->cut_reason, NULL);
 	scheduler_end(s, a, a->stop_state, a->stop_reason);
 }
 

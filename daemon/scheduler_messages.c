@@ -21,7 +21,6 @@
 
 enum {
 	PEER_LOST_MS = 2000, /* from "peer_lost" of one rank to the news of the other */
-	BRIEF_MAX = 16,      /* elements of an array in an event */
 	ARTIFACTS_MAX = 1000, /* of a segment that are remembered */
 	SEGMENT_FILES = 2,    /* to train on and to validate with */
 };
@@ -170,12 +169,12 @@ static void on_trained(struct scheduler *s, const struct about *w, json_t *param
 		cancel_settled(s->daemon, w->a->run, true);
 	}
 	if (w->a->stopping) {
-		scheduler_record(w->a, w->segment, "trained", NULL, NULL, NULL);
+		scheduler_record(w->a, w->segment, "trained", NULL, NULL);
 		scheduler_end(s, w->a, w->a->stop_state, w->a->stop_reason);
 		return;
 	}
-	scheduler_record(w->a, w->segment, "trained", NULL, NULL, NULL);
-	scheduler_tell(w->a, w->segment, "trained", NULL, NULL);
+	scheduler_record(w->a, w->segment, "trained", NULL, NULL);
+	scheduler_tell(w->a, w->segment, "trained", NULL);
 	scheduler_wake(s);
 }
 
@@ -193,33 +192,15 @@ static void on_complete(struct active *a, int rc, void *arg)
 	scheduler_end_failed(s, a, reason);
 }
 
-/*
- * Without its long arrays (a value for each step), which "show" has: an event has to fit a buffer.
- */
-static json_t *in_brief(json_t *summary)
-{
-	json_t *brief = json_copy(summary), *value;
-	const char *key;
-	void *next;
-
-	json_object_foreach_safe(brief, next, key, value)
-		if (json_array_size(value) > BRIEF_MAX)
-			json_object_del(brief, key);
-	return brief;
-}
-
 void scheduler_segment_done(
 	struct scheduler *s, struct active *a, int64_t segment, json_t *summary)
 {
-	json_t *brief = in_brief(summary);
 	int rc;
 
 	a->told[segment] = ACTIVE_DONE;
 	a->done++;
 	a->run->segments_done++;
 	a->tokens += json_number_value(json_object_get(summary, "tokens_total"));
-	scheduler_tell(a, segment, "done", NULL, brief);
-	json_decref(brief);
 	if (a->done < a->run->segments)
 		return;
 	rc = active_finish(a, on_complete);
@@ -234,23 +215,22 @@ static void on_done(struct scheduler *s, const struct about *w, json_t *params)
 	char *artifacts = take_artifacts(w->a, w->segment);
 	struct record_segment r = {w->run, w->segment, "done", NULL, NULL, text, artifacts};
 	struct about now = *w;
-	bool recorded = summary == NULL || text != NULL;
 
 	if (w->in_slot) {
 		on_trained(s, w, params);
 		now = about_what(s, w->rank, params); /* that may have ended the run */
 		w = &now;
 	}
-	recorded = recorded && record_segment(s->daemon->store, &r) == 0;
-	free(text);
-	if (!recorded)
+	if (w->a != NULL) {
+		scheduler_record_end(w->a, &r, summary);
+		scheduler_segment_done(s, w->a, w->segment, summary);
+	} else if ((summary != NULL && text == NULL) ||
+		record_segment(s->daemon->store, &r, NULL, NULL) < 0) {
 		log_write(LOG_ERROR, "run %lld: segment %lld: no memory to write that it is done",
 			(long long)w->run, (long long)w->segment);
+	} /* its run has ended; what is on disk is on disk */
+	free(text);
 	free(artifacts);
-	if (w->a == NULL)
-		return; /* its run has ended; what is on disk is on disk */
-	w->a->unrecorded |= !recorded;
-	scheduler_segment_done(s, w->a, w->segment, summary);
 }
 
 static void segment_failed(
@@ -262,10 +242,8 @@ static void segment_failed(
 
 	a->lacking = true;
 	a->told[w->segment] = ACTIVE_FAILED;
-	if (record_segment(s->daemon->store, &r) < 0)
-		log_write(LOG_ERROR, "run %lld: out of memory", (long long)w->run);
+	scheduler_record_end(a, &r, NULL);
 	free(artifacts);
-	scheduler_tell(a, w->segment, "failed", reason, NULL);
 	if (a->spec->has_arms)
 		run_log_write(s->daemon, a->run, -1, LOG_ERROR, "segment %lld (%s): %s",
 			(long long)w->segment + 1, a->spec->arms[a->order[w->segment].arm].name,
@@ -318,12 +296,13 @@ void scheduler_peer_timer(evutil_socket_t fd, short what, void *arg)
 static void on_cancelled(struct scheduler *s, const struct about *w, json_t *params)
 {
 	struct active *a = w->a;
+	struct record_segment r = {w->run, w->segment, "cancelled"};
 
 	if (!w->in_slot || !a->stopping)
 		return;
 	a->told[w->segment] = ACTIVE_CANCELLED;
-	scheduler_record(a, w->segment, "cancelled", a->stop_reason, NULL, NULL);
-	scheduler_tell(a, w->segment, "cancelled", a->stop_reason, NULL);
+	r.reason = a->stop_reason;
+	scheduler_record_end(a, &r, NULL);
 	scheduler_end(s, a, a->stop_state, a->stop_reason);
 }
 

@@ -8,6 +8,7 @@
 #include "daemon/active.h"
 #include "daemon/clock.h"
 #include "daemon/pace.h"
+#include "daemon/record.h"
 #include "daemon/scheduler.h"
 
 struct scheduler {
@@ -31,15 +32,17 @@ struct scheduler {
 	struct event *peer_timer;
 };
 
-/* A segment's state to the store; reason, dir and summary may be NULL. */
+/* A segment's state to the store; reason and dir may be NULL. */
 void scheduler_record(struct active *a, int64_t segment, const char *state, const char *reason,
-	const char *dir, const char *summary);
-/* That it is done; summary and artifacts (JSON text) may be NULL. */
-void scheduler_record_done(
-	struct active *a, int64_t segment, const char *summary, const char *artifacts);
-/* The same to the followers; reason and summary may be NULL. */
-void scheduler_tell(const struct active *a, int64_t segment, const char *state, const char *reason,
-	json_t *summary);
+	const char *dir);
+/* The same to the followers, at once: no end. reason may be NULL. */
+void scheduler_tell(
+	const struct active *a, int64_t segment, const char *state, const char *reason);
+/*
+ * That it has ended, as r says, to the store and, once that is durable, to the followers. summary
+ * is what r's is the text of (where there was no memory for it, nothing is written), or NULL.
+ */
+void scheduler_record_end(struct active *a, const struct record_segment *r, json_t *summary);
 
 /* The engines are free. */
 void scheduler_free_slot(struct scheduler *s);
@@ -61,8 +64,8 @@ void scheduler_stop(struct scheduler *s, struct active *a, enum run_state state,
 void scheduler_leave(struct scheduler *s, struct active *a, enum run_state state, int64_t cut,
 	const char *reason);
 
-/* A segment is complete, for the followers and the run, which becomes done with its last one: a may
- * be gone afterwards. summary may be NULL. */
+/* A segment is complete: its run becomes done with its last one, and a may be gone afterwards.
+ * summary may be NULL. */
 void scheduler_segment_done(
 	struct scheduler *s, struct active *a, int64_t segment, json_t *summary);
 

@@ -373,6 +373,41 @@ def test_no_end_is_told_that_is_not_stored(tmp_path, end):
             assert c.state(run) == "interrupted" and c.wait(waits)["state"] == "done"
 
 
+def segment_states(events):
+    return [event["params"]["state"] for event in events if event["method"] == "run.segment"]
+
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+@pytest.mark.parametrize("name, end, before", [("whole", "done", ["training", "trained"]),
+    ("fail.r0.s1", "failed", ["training"]), ("long-ms20", "cancelled", ["training"])])
+def test_no_segments_end_is_told_that_is_not_stored(tmp_path, name, end, before):
+    """It comes once it is on disk, before that of its run."""
+    faults = Faults(tmp_path)
+    with Daemon(home=tmp_path, environment=faults.environment, options=("--alive-timeout", "300")) as d, d.client() as c:
+        engine = d.engines()[0]
+        os.kill(engine, signal.SIGSTOP)  # it begins when the disk is full
+        run = c.submit(spec(name, 100000 if end == "cancelled" else 3))
+        c.call("follow", id=run, after=0)
+        events = []
+        while segment_states(events) != ["training"]:
+            events.append(c.event())
+        faults.daemon.arm(FAIL, errno.ENOSPC, ops=NEEDS_ROOM)
+        refused(c.submit, spec("refused"))
+        os.kill(engine, signal.SIGCONT)
+        if end == "cancelled":
+            wait_for(lambda: c.call("show", id=run)["progress"], "its progress")
+            refused(c.call, "cancel", id=run)
+        wait_for(lambda: f"unstored: its end is not on disk yet: {end}" in str(c.call("show", id=run)["run"]["reason"]), "its end")
+        assert segment_states(events + c.events) == before
+        assert c.call("show", id=run)["segments"][0]["state"] in ("waiting", "training")
+        faults.daemon.disarm()
+        while events[-1]["method"] != "run.done":
+            events.append(c.event())
+        assert segment_states(events) == before + [end]
+        ends = [event["method"] for event in events if event["params"].get("state") == end]
+        assert ends == ["run.segment", "run.state", "run.done"]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
 def test_queue_waits_for_room(tmp_path):
     """No inode is left for the next run's folder: the queue waits for one and is not failed run by run."""

@@ -91,10 +91,10 @@ static void test_transitions(void **state)
 	assert_int_equal(store_start(s), 0);
 	run.id = training.run = done.run = second.run = store_fixture_submit(s, f);
 	move(s, &run, RUN_STARTING, NULL);
-	assert_int_equal(record_segment(s, &training), 0);
+	assert_int_equal(record_segment(s, &training, NULL, NULL), 0);
 	move(s, &run, RUN_RUNNING, NULL);
-	assert_int_equal(record_segment(s, &done), 0);
-	assert_int_equal(record_segment(s, &second), 0);
+	assert_int_equal(record_segment(s, &done, NULL, NULL), 0);
+	assert_int_equal(record_segment(s, &second, NULL, NULL), 0);
 	move(s, &run, RUN_FAILED, "enospc: no");
 	/* late news of a run that has ended does not change its other segments */
 	shown = store_fixture_show(s, run.id, -1, 1000);
