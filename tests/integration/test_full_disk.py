@@ -202,17 +202,21 @@ def test_the_log_gives_its_room_back(small, tmp_path):
     with on(small, tmp_path) as d, d.client() as c:
         wait_for(lambda: has_reserve(d), "the reserve")
         c.call("drain")
+        first = c.submit(spec("long-ms20", 100000))  # its folder is made before the disk is full
         runs = [c.submit(experiment("r", repetitions=1))]
         while log_bytes(d) < 5 << 20:
             runs.append(c.submit(experiment("r", repetitions=1)))
-        for run in runs[2:]:
+        for run in runs[1:]:
             c.call("cancel", id=run)
         checkpoint(d, "passive")
         fill(small / "filler")
         c.call("resume")
-        for run in runs[:2]:
-            assert c.wait(run)["state"] == "done"
+        wait_for(lambda: c.state(first) == "running", "running")
+        made = d.state / "runs" / f"{runs[0]}-r" / "spec.json"
+        wait_for(lambda: made.exists() and made.stat().st_size, "the next run's folder")
         assert log_bytes(d) < 2 << 20
+        c.call("cancel", id=first)
+        assert c.wait(runs[0])["state"] == "done"
         (small / "filler").unlink()
 
 
