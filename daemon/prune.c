@@ -126,12 +126,32 @@ static void fail_batch(struct batch *b, int rc)
 	end_batch(b);
 }
 
-static void finish_batch(struct batch *b)
+/* Where the next ones are looked for: what stays is not to be in their way. */
+static int64_t reached(const struct batch *b)
+{
+	if (b->now != NULL)
+		return request_integer(b->now, "id", 1) - 1;
+	return request_integer(b->selected, "next", 0);
+}
+
+static void finish_retention(struct batch *b)
 {
 	struct pruner *p = b->pruner;
+	const json_t *last = json_array_get(b->left, json_array_size(b->left) - 1);
+	bool again;
+
+	if (last != NULL)
+		retention_leave(&p->retention, json_string_value(json_object_get(last, "dir")));
+	again = retention_again(&p->retention, reached(b));
+	if (b->now == NULL && !again)
+		p->ended -= b->ended;
+	arm(p, again ? SOON_S : PERIOD_S);
+}
+
+static void finish_batch(struct batch *b)
+{
 	struct client *client = client_of(b);
 	json_t *next = json_object_get(b->selected, "next");
-	const bool full = json_is_integer(next);
 
 	if (client != NULL && b->stuck > 0)
 		client_refuse(client, PROTOCOL_STORE, NULL,
@@ -142,13 +162,8 @@ static void finish_batch(struct batch *b)
 			json_pack("{sO sI sb sO sO}", "runs", b->removed, "bytes",
 				(json_int_t)b->freed, "dry_run", b->dry, "left", b->left, "next",
 				next));
-	else if (b->client == 0) {
-		const bool again = retention_again(&p->retention, full);
-
-		if (b->now == NULL && !again)
-			p->ended -= b->ended;
-		arm(p, again ? SOON_S : PERIOD_S);
-	}
+	else if (b->client == 0)
+		finish_retention(b);
 	end_batch(b);
 }
 
@@ -483,7 +498,7 @@ static void on_timer(evutil_socket_t fd, short events, void *arg)
 	if (p->batch != NULL || p->daemon->stopping || p->daemon->runs_away || must_wait(p) ||
 		!retention_select(&p->retention, s, &what))
 		return;
-	start_batch(p, 0, false, true, &what);
+	start_batch(p, 0, false, false, &what);
 }
 
 static void arm(struct pruner *p, int seconds)

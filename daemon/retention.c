@@ -1,6 +1,7 @@
 #include "daemon/retention.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "daemon/log.h"
 #include "daemon/settings.h"
@@ -81,6 +82,7 @@ bool retention_select(struct retention *r, const struct settings *s, struct reco
 		.ended_before_ns = INT64_MAX,
 		.uid = -1,
 		.state = -1,
+		.after = r->after,
 		.limit = BATCH};
 	if (r->runs_moved || (s->retain_runs == 0 && days == 0))
 		return false;
@@ -94,9 +96,29 @@ bool retention_select(struct retention *r, const struct settings *s, struct reco
 	return true;
 }
 
-bool retention_again(struct retention *r, bool full)
+void retention_leave(struct retention *r, const char *dir)
 {
-	if (full)
+	snprintf(r->left, sizeof(r->left), "%s", dir);
+}
+
+static void say_left(struct retention *r)
+{
+	if (r->left[0] != '\0' && strcmp(r->left, r->left_said) != 0)
+		log_write(LOG_WARNING,
+			"retain_runs and retain_days leave runs whose folders are not there (the"
+			" last is %s): is a disk not mounted? gpt2ctl prune --forget removes what"
+			" is known of them",
+			r->left);
+	memcpy(r->left_said, r->left, sizeof(r->left));
+	r->left[0] = '\0';
+}
+
+bool retention_again(struct retention *r, int64_t reached)
+{
+	r->after = reached;
+	if (reached > 0)
 		r->by_age_next = r->by_age;
-	return full || r->by_age_next;
+	else if (!r->by_age_next)
+		say_left(r);
+	return reached > 0 || r->by_age_next;
 }

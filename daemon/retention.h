@@ -1,8 +1,9 @@
 /*
  * retention.h: which runs the settings retain_runs and retain_days have removed next. By age only
  * while the wall clock is believed (clock.h): one that has jumped ahead makes all runs look old.
- * None while STATE_DIR/runs is another folder than it was at the start: a disk that was unmounted
- * leaves an empty one, and runs that were on it are not to be forgotten.
+ * None while STATE_DIR/runs is another folder than it was at the start, and at no time one whose
+ * folder is not there: a disk that was unmounted leaves an empty folder, in which new runs train,
+ * and runs that were on it are not to be forgotten.
  */
 #ifndef GPT2D_RETENTION_H
 #define GPT2D_RETENTION_H
@@ -24,6 +25,8 @@ struct retention {
 	bool runs_moved;      /* it is not that one any more, which has been said */
 	bool by_age;      /* what was selected last was */
 	bool by_age_next; /* and so it is to be next */
+	int64_t after;    /* ids above it; 0: all */
+	char left[PATH_MAX], left_said[PATH_MAX]; /* the last folder that is not there; empty */
 };
 
 /* last_ns: UTC, by retention_last_now; 0: not known. state_dir has its folder of runs by now. */
@@ -38,7 +41,9 @@ void retention_look(struct retention *r, const struct settings *s);
 /* What may go now, as far as the settings say it: false: nothing. After retention_look. */
 bool retention_select(
 	struct retention *r, const struct settings *s, struct record_prunable *what);
-/* That is done; full: there were as many as fit. Whether to select again soon. */
-bool retention_again(struct retention *r, bool full);
+/* A run of those stays, as its folder, dir, is not there. */
+void retention_leave(struct retention *r, const char *dir);
+/* They are done with, up to the id reached; 0: all. Whether to select again soon. */
+bool retention_again(struct retention *r, int64_t reached);
 
 #endif

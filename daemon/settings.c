@@ -136,7 +136,7 @@ const struct settings_row settings_rows[] = {
 			  "engines; where they are never without one, after every 32 that end.\n"
 			  "Runs marked with\n"
 			  ".Ic gpt2ctl keep\n"
-			  "stay and are not counted.\n"},
+			  "stay and are not counted; one whose folder is not there stays, too.\n"},
 	{"retain_days", SETTING_COUNT, AT(retain_days), RANGE(0, 36500, 0), .reload = true,
 		.help = "days for which ended runs stay; 0: for ever",
 		.manual = "As with\n"

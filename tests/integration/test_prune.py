@@ -423,7 +423,35 @@ def test_runs_that_are_away(tmp_path):
         d.start()
         assert f"of the last 7 runs that are done 1 have no folder (the last is {d.state}/runs/2-r1)\n" in d.said()
         with d.client() as c:
-            wait_for(lambda: ids(c) == [7], "the setting is kept to again")
+            wait_for(lambda: ids(c) == [2, 7], "the setting is kept to again")
+
+
+def test_runs_of_which_some_are_away(tmp_path):
+    """As with a disk that was not mounted while others trained: retention removes those, and leaves each that is away."""
+    away = 18  # more than are looked at at a time
+    with Daemon(home=tmp_path) as d:
+        with d.client() as c:
+            ended(c, *[f"r{i}" for i in range(away)])
+        d.stop()
+        shutil.move(d.state / "runs", tmp_path / "away")
+        d.start()
+        with d.client() as c:
+            ended(c, "a", "b", "c")
+        d.stop()
+        d.command += ("--retain-runs", "1")
+        d.start()
+        with d.client() as c:
+            wait_for(lambda: folders(d) == [away + 3], "the setting is kept to")
+            said = f"retain_runs and retain_days leave runs whose folders are not there (the last is {d.state}/runs/{away}-r{away - 1}): "
+            wait_for(lambda: said in d.said(), "it is said")
+            assert ids(c) == list(range(1, away + 1)) + [away + 3]
+        d.stop()
+        for folder in (tmp_path / "away").iterdir():
+            shutil.move(folder, d.state / "runs")
+        d.start()
+        with d.client() as c:
+            wait_for(lambda: ids(c) == [away + 3], "those that are there again go as well")
+            assert folders(d) == [away + 3]
 
 
 def test_runs_that_go_away_while_gpt2d_runs(tmp_path):
