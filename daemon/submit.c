@@ -322,6 +322,10 @@ static void on_answer(void *arg, const char *failure, json_t *reply)
 		refuse_spec(s); /* what is known is enough */
 		return;
 	}
+	if (failure != NULL && s->daemon->stopping) { /* the checker ends with gpt2d */
+		refuse(s, PROTOCOL_BUSY, NULL, checker_stopping);
+		return;
+	}
 	if (failure != NULL) {
 		refuse(s, PROTOCOL_INTERNAL, NULL, failure);
 		return;

@@ -168,9 +168,9 @@ def test_users_take_turns_with_the_checker(daemon):
 
 
 def test_stopped_while_a_spec_is_checked(daemon):
-    """Whoever waits for the checker is answered, not cut off."""
+    """Whoever waits for the checker is answered, not cut off, and as everybody is whom a gpt2d that stops refuses."""
     with daemon(environment={"GPT2D_FAKE_CHECK": "mute"}) as d, d.client() as c, d.client() as other:
-        asked = [(client, client.ask("submit", spec=spec())) for client in (c, other)]
+        asked = [(c, c.ask("submit", spec=spec())), (other, other.ask("dry-run", spec=spec()))]
         with d.client() as third:
             third.call("status")
         d.process.terminate()
@@ -178,5 +178,5 @@ def test_stopped_while_a_spec_is_checked(daemon):
             with pytest.raises(RpcError) as refused:
                 client.reply(number)
             assert refused.value.message == "gpt2d is stopping; submit it again once gpt2d is back"
-            assert refused.value.data == {"queued": False}
+            assert refused.value.code == -32005 and refused.value.data == {"queued": False}
         assert d.process.wait(60) == 0
