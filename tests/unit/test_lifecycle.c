@@ -117,9 +117,14 @@ static struct run *new_run(struct daemon *d, int64_t id)
 	return run;
 }
 
+static void deliver_rc(int i, int rc)
+{
+	written[i].done(written[i].arg, written[i].run, written[i].state, rc);
+}
+
 static void deliver(int i)
 {
-	written[i].done(written[i].arg, written[i].run, written[i].state, 0);
+	deliver_rc(i, 0);
 }
 
 static void test_forgotten_when_durable(void **state)
@@ -137,6 +142,24 @@ static void test_forgotten_when_durable(void **state)
 	assert_int_equal(n_ended, 1);
 	assert_int_equal(n_settled, 1);
 	assert_int_equal(d->counts[RUN_FAILED], 1);
+}
+
+/* As the store is closed while it fails. */
+static void test_an_end_that_is_given_up(void **state)
+{
+	struct daemon *d = *state;
+	struct run *run = new_run(d, 1);
+
+	assert_int_equal(lifecycle_move(d, run, RUN_STARTING, NULL), 0);
+	assert_int_equal(lifecycle_move(d, run, RUN_FAILED, "io: no"), 0);
+	deliver_rc(0, -ENOSPC);
+	deliver_rc(1, -ENOSPC);
+	assert_ptr_equal(queue_find(d->queue, 1), run);
+	assert_int_equal(run_told(run), RUN_STARTING);
+	assert_int_equal(n_ended, 0);
+	assert_int_equal(n_settled, 0);
+	assert_int_equal(d->counts[RUN_FAILED], 0);
+	assert_int_equal(d->counts[RUN_STARTING], 1);
 }
 
 static void test_an_end_without_memory(void **state)
@@ -231,6 +254,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_forgotten_when_durable, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_an_end_that_is_given_up, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_an_end_without_memory, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			test_back_to_the_queue_without_memory, set_up, tear_down),
