@@ -353,6 +353,8 @@ def test_no_end_is_told_that_is_not_stored(tmp_path, end):
             lost = wait_for(lambda: c.call("show", id=run)["run"]["reason"], "that its engine is lost")
             assert lost == "unstored: its end is not on disk yet: failed: engine_lost: rank 0 killed by signal 9"
             refused(c.call, "cancel", id=waits, queued=True)
+            with pytest.raises(RpcError, match=f"run {waits}: is ending, only a queued run has a place to change"):
+                c.call("priority", id=waits, priority=1)
             for number, state in ((run, "running"), (waits, "queued")):
                 shown = c.call("show", id=number)
                 assert shown["run"]["state"] == state and shown["run"]["ended_at"] is None
