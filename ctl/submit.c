@@ -193,6 +193,16 @@ out:
 
 /* ---- sending ---- */
 
+#define WHERE_SAID "what gpt2d and its engines said: gpt2ctl logs"
+
+static void add_line(struct ctl_error *e, const char *line)
+{
+	char why[sizeof(e->message)];
+
+	memcpy(why, e->message, sizeof(why));
+	ctl_error_set(e, e->exit, "%.700s\n%s", why, line);
+}
+
 /*
  * The daemon's refusal of a spec has rows like ours. A connection that broke after a run was sent
  * leaves open whether it was queued.
@@ -202,27 +212,16 @@ static int refused(struct ctl *ctl, const struct arguments *args,
 {
 	const json_t *rows = json_object_get(e->data, "errors");
 	const bool certain = json_is_false(json_object_get(e->data, "queued"));
-	char why[sizeof(e->message)];
 	json_t *placed;
 
-	if (sent && !e->data && exits_leave_open(e->exit)) {
-		memcpy(why, e->message, sizeof(why));
-		ctl_error_set(e, e->exit,
-			"%.700s\nwhether the run is queued is not known: gpt2ctl list", why);
-	}
-	if (!sent && e->code == PROTOCOL_INTERNAL) {
-		memcpy(why, e->message, sizeof(why));
-		ctl_error_set(e, e->exit,
-			"%.700s\nwhat gpt2d and its engines said: gpt2ctl logs", why);
-	}
+	if (sent && !e->data && exits_leave_open(e->exit))
+		add_line(e, "whether the run is queued is not known: gpt2ctl list");
+	if (!sent && e->code == PROTOCOL_INTERNAL)
+		add_line(e, WHERE_SAID);
 	/* of a store that cannot be written the message itself says it */
-	if (sent && certain && e->code != PROTOCOL_STORE) {
-		memcpy(why, e->message, sizeof(why));
-		ctl_error_set(e, e->exit, "%.700s\nthe run is not queued%s", why,
-			e->code == PROTOCOL_INTERNAL
-				? "; what gpt2d and its engines said: gpt2ctl logs"
-				: "");
-	}
+	if (sent && certain && e->code != PROTOCOL_STORE)
+		add_line(e, e->code == PROTOCOL_INTERNAL ? "the run is not queued; " WHERE_SAID
+							 : "the run is not queued");
 	if (e->exit != CTL_USAGE || json_array_size(rows) == 0)
 		return ctl_fail(ctl, e);
 	placed = spec_rows_place(args, source, spec, rows);
