@@ -1,4 +1,5 @@
 /* artifacts, for people. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,14 +67,29 @@ static void print_copy(const struct term *t, const json_t *result)
 	fputc('\n', t->file);
 }
 
+static void print_trouble(const struct term *err, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void print_trouble(const struct term *err, const char *format, ...)
+{
+	va_list args;
+
+	fprintf(err->file, "%sgpt2ctl:%s ", term_colour(err, TERM_RED),
+		term_colour(err, TERM_PLAIN));
+	va_start(args, format);
+	vfprintf(err->file, format, args);
+	va_end(args);
+	fputc('\n', err->file);
+}
+
 /* What happened to file: why is the member that says so; nothing where it is not there. */
-static void print_trouble(struct ctl *ctl, const char *what, const json_t *file, const char *why)
+static void print_happened(
+	const struct term *err, const char *what, const json_t *file, const char *why)
 {
 	char path[4096], text[300];
 
 	if (json_is_string(json_object_get(file, why)))
-		fprintf(ctl->err.file, "%sgpt2ctl:%s %s %s: %s\n",
-			term_colour(&ctl->err, TERM_RED), term_colour(&ctl->err, TERM_PLAIN), what,
+		print_trouble(err, "%s %s: %s", what,
 			format_string(file, "path", "?", path, sizeof(path)),
 			format_string(file, why, "", text, sizeof(text)));
 }
@@ -81,8 +97,7 @@ static void print_trouble(struct ctl *ctl, const char *what, const json_t *file,
 void text_artifacts_trouble(struct ctl *ctl, const json_t *result)
 {
 	const int64_t left_out = format_int(result, "left_out", 0);
-	const char *red = term_colour(&ctl->err, TERM_RED);
-	const char *plain = term_colour(&ctl->err, TERM_PLAIN);
+	const struct term *err = &ctl->err;
 	const json_t *file;
 	char path[4096];
 	size_t i;
@@ -90,17 +105,16 @@ void text_artifacts_trouble(struct ctl *ctl, const json_t *result)
 	if (ctl->out_unread)
 		return; /* who read the list wants no more of it */
 	json_array_foreach(json_object_get(result, "files"), i, file)
-		print_trouble(ctl, "altered", file, "altered");
+		print_happened(err, "altered", file, "altered");
 	json_array_foreach(json_object_get(result, "missing"), i, file)
-		fprintf(ctl->err.file,
-			"%sgpt2ctl:%s missing %s: the engine wrote it (%lld bytes), it is gone\n",
-			red, plain, format_string(file, "path", "?", path, sizeof(path)),
+		print_trouble(err, "missing %s: the engine wrote it (%lld bytes), it is gone",
+			format_string(file, "path", "?", path, sizeof(path)),
 			(long long)format_int(file, "bytes", 0));
 	json_array_foreach(json_object_get(result, "files"), i, file)
-		print_trouble(ctl, "left out", file, "message");
+		print_happened(err, "left out", file, "message");
 	if (left_out > 0)
-		fprintf(ctl->err.file, "%sgpt2ctl:%s left out %lld name%s that no artifact has\n",
-			red, plain, (long long)left_out, left_out == 1 ? "" : "s");
+		print_trouble(err, "left out %lld name%s that no artifact has", (long long)left_out,
+			left_out == 1 ? "" : "s");
 }
 
 void text_artifacts(struct ctl *ctl, const json_t *result)
