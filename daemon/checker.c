@@ -7,16 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
-#include <unistd.h>
 
 #include "daemon/clock.h"
 #include "daemon/engine_hello.h"
 #include "daemon/engine_link.h"
 #include "daemon/log.h"
-#include "daemon/process.h"
 #include "proto/protocol.h"
 #include "proto/starved.h"
-#include "proto/version.h"
 
 enum { END_WAIT_S = 1 };
 
@@ -131,29 +128,17 @@ static void broke(struct checker *c, const char *why)
 
 static void on_hello(struct checker *c, json_t *params)
 {
-	json_t *build = json_object_get(params, "build");
-	long long protocol = json_integer_value(json_object_get(params, "protocol"));
-	char why[900], ours[400];
+	const struct engine_hello started = {
+		.program = c->o.program, .pid = engine_link_pid(c->link)};
+	char why[900];
 
-	process_describe(getpid(), ours, sizeof(ours));
-	if (protocol != PROTOCOL_VERSION) {
-		snprintf(why, sizeof(why),
-			"speaks protocol %lld, gpt2d speaks %d"
-			" (engine: %.300s, pid %d; gpt2d: %s); " ENGINE_HELLO_CURE,
-			protocol, PROTOCOL_VERSION, c->o.program, (int)engine_link_pid(c->link),
-			ours);
+	engine_hello_check_build(&started, params, why, sizeof(why));
+	if (why[0] != '\0') {
 		broke(c, why);
-	} else if (json_is_string(build) && strcmp(json_string_value(build), version_build) != 0) {
-		snprintf(why, sizeof(why),
-			"is build %.64s, gpt2d is build %s (engine: %.300s, pid %d; gpt2d: %s); "
-			ENGINE_HELLO_CURE,
-			json_string_value(build), version_build, c->o.program,
-			(int)engine_link_pid(c->link), ours);
-		broke(c, why);
-	} else {
-		c->greeted = true;
-		go_on(c);
+		return;
 	}
+	c->greeted = true;
+	go_on(c);
 }
 
 /* By the question that is with it, in turns before. */

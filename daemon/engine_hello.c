@@ -8,16 +8,11 @@
 #include "proto/protocol.h"
 #include "proto/version.h"
 
-void engine_hello_check(
+void engine_hello_check_build(
 	const struct engine_hello *started, json_t *params, char *why, size_t why_bytes)
 {
 	json_t *build = json_object_get(params, "build");
 	json_t *protocol = json_object_get(params, "protocol");
-	const char *role = json_string_value(json_object_get(params, "role"));
-	json_t *rank = json_object_get(params, "rank");
-	json_t *device = json_object_get(params, "device");
-	const char *backend = json_string_value(json_object_get(device, "backend"));
-	const char *asked = started->backend;
 	char ours[400];
 
 	why[0] = '\0';
@@ -34,8 +29,21 @@ void engine_hello_check(
 			"%s); " ENGINE_HELLO_CURE,
 			json_string_value(build), version_build, started->program,
 			(int)started->pid, ours);
-	else if (role == NULL || strcmp(role, "rank") != 0 ||
-		json_integer_value(rank) != started->rank)
+}
+
+void engine_hello_check(
+	const struct engine_hello *started, json_t *params, char *why, size_t why_bytes)
+{
+	const char *role = json_string_value(json_object_get(params, "role"));
+	json_t *rank = json_object_get(params, "rank");
+	json_t *device = json_object_get(params, "device");
+	const char *backend = json_string_value(json_object_get(device, "backend"));
+	const char *asked = started->backend;
+
+	engine_hello_check_build(started, params, why, why_bytes);
+	if (why[0] != '\0')
+		return;
+	if (role == NULL || strcmp(role, "rank") != 0 || json_integer_value(rank) != started->rank)
 		snprintf(why, why_bytes, "does not say that it is this rank");
 	else if (asked != NULL && (backend == NULL || strcmp(backend, asked) != 0))
 		snprintf(why, why_bytes, "computes on %.32s, the setting device asks for %s",

@@ -21,4 +21,8 @@ struct engine_hello {
 void engine_hello_check(
 	const struct engine_hello *started, json_t *params, char *why, size_t why_bytes);
 
+/* The same of protocol and build alone: started's rank and backend are not asked for. */
+void engine_hello_check_build(
+	const struct engine_hello *started, json_t *params, char *why, size_t why_bytes);
+
 #endif
