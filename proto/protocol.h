@@ -140,7 +140,7 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 #define METHOD_RELEASE "release"
 /* {wait?} take the engines again; wait: until they are ready */
 #define METHOD_WARM "warm"
-/* {now?} -> {running: id or null} */
+/* {now?} -> {running: id or null, stopping: whether that is being stopped} */
 #define METHOD_SHUTDOWN "shutdown"
 /* {} -> {protocol, build, version, libraries: {name: version}} */
 #define METHOD_VERSION "version"
