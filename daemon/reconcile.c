@@ -225,7 +225,10 @@ static void say_strays(const struct daemon *d, const struct run_ids *ids)
 			d->state_dir, (long long)ids->strays, ids->stray_name);
 }
 
-/* Folders of runs that this database never had keep their ids to themselves. */
+/*
+ * Folders of runs that this database never had keep their ids to themselves; of those that it has
+ * no more it is said that they are there.
+ */
 static int pass_over_strangers(const struct daemon *d)
 {
 	struct run_ids_rows rows = {0};

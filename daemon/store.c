@@ -230,7 +230,7 @@ bool store_make_room(struct store *s, int full)
 	return rc == 0;
 }
 
-/* Once more where the disk is full, and less so then. */
+/* On a full disk once more, where the log has given back room. */
 static int try_writes(struct store *s, struct store_job *first)
 {
 	int rc = commit_writes(s, first);

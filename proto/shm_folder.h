@@ -8,14 +8,14 @@
 #ifndef GPT2D_SHM_FOLDER_H
 #define GPT2D_SHM_FOLDER_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 /* The first of the two names, also where UCX_POSIX_DIR is either of them. 0 or -ENAMETOOLONG. */
 int shm_folder_path(char *out, size_t out_bytes);
 /*
  * A folder with the second name of path that this user may use, after the one that is named after
- * (NULL: the first), in the order of their names. 0, -ENOENT, or another negative errno.
+ * (NULL: the first; may be out), in the order of their names. 0, -ENOENT, or another negative
+ * errno.
  */
 int shm_folder_next(const char *path, const char *after, char *out, size_t out_bytes);
 /* One that is there: a descriptor; -EPERM: another's, or open to others; another negative errno. */
