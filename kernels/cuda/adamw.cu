@@ -68,7 +68,7 @@ struct chunk {
 	int64_t n;
 };
 
-/* MIXED: some of its elements decay and some do not. */
+/* MIXED: some of its elements decay and some do not; else all by decay, which may be 0. */
 template <typename T, int N, bool MIXED>
 static __device__ void update_chunk(const struct k_adamw &a, const struct decayed &parts,
 	const struct scalars &x, const struct chunk &c, float decay)

@@ -150,7 +150,7 @@ static __device__ void cross_entropy_report(
 }
 
 /*
- * Hopper's way, for 16-bit elements, wide rows and scale > 0 (cross_entropy_bulk.cu): false, and
+ * Hopper's way, for 16-bit elements, wide rows and a factor > 0 (cross_entropy_bulk.cu): false, and
  * nothing is launched, where it cannot be taken.
  */
 template <typename T> bool cross_entropy_bulk(struct k_stream *s, const struct cross_entropy<T> &a);

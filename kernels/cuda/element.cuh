@@ -81,7 +81,10 @@ template <typename T, int N> struct element_packed {
 	element_vec<word, N / per_word> words;
 };
 
-/* Of a word of two in one instruction each; of one in 16 bits by itself they would take two. */
+/*
+ * The elements of a word, the one in its low half first: an instruction each, where one that has a
+ * register of 16 bits to itself would take two.
+ */
 static __device__ __forceinline__ void element_of_word(float (&x)[2], uint32_t word, __nv_bfloat16)
 {
 	x[0] = __uint_as_float(word << 16);

@@ -23,7 +23,7 @@ template <typename T> struct forward {
 	struct philox_dropout drop;
 };
 
-/* Elements c .. c+N-1 of row r, the residual stored on the way. */
+/* Elements c .. c+N-1 of row r, the residual stored on the way. DROP: inp2 may be dropped. */
 template <typename T, int N, bool DROP>
 static __device__ __forceinline__ void read_input(
 	float (&x)[N], const struct forward<T> &a, int64_t r, int64_t c)
