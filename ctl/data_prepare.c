@@ -131,7 +131,7 @@ static int read_stream(struct preparation *p, int fd, const char *name, struct c
 			return ctl_error_set(e, CTL_CANCELLED,
 				"data prepare: interrupted; nothing is written");
 		n = read(fd, chunk, sizeof(chunk));
-		if (n < 0 && errno == EINTR)
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (n < 0)
 			return ctl_error_set(e, CTL_USAGE, "%s: %s", name, strerror(errno));
@@ -153,7 +153,8 @@ static int read_input(struct preparation *p, const char *name, struct ctl_error 
 
 	if (strcmp(name, "-") == 0)
 		return read_stream(p, STDIN_FILENO, "stdin", e);
-	fd = open(name, O_RDONLY | O_CLOEXEC);
+	/* one that waits for its writer here could not be interrupted; read_stream waits */
+	fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
 		return ctl_error_set(e, CTL_USAGE, "%s: %s", name, strerror(errno));
 	if (same_file(fd, p->out_path) || same_file(fd, p->val_path))

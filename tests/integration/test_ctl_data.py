@@ -166,6 +166,39 @@ def test_nothing_is_left_of_one_that_is_interrupted(tmp_path, number):
     assert [path.name for path in tmp_path.iterdir()] == ["o.bin"] and (tmp_path / "o.bin").read_bytes() == b"older"
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_pipe_that_nobody_writes_is_waited_for_until_a_signal(tmp_path, number):
+    os.mkfifo(tmp_path / "pipe")
+    process = subprocess.Popen([CTL, "data", "prepare", "-o", tmp_path / "o.bin", tmp_path / "pipe"], stderr=subprocess.PIPE)
+    try:
+        wait_for(lambda: (tmp_path / "o.bin.tmp").exists(), "the part of the file")
+        process.send_signal(number)
+        assert process.wait(PATIENCE_S) == 6
+        assert b"interrupted; nothing is written" in process.stderr.read()
+    finally:
+        process.kill()
+        process.wait(PATIENCE_S)
+        process.stderr.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_pipe_is_read_to_its_end(tmp_path):
+    """Whoever writes it comes later, and writes with pauses."""
+    os.mkfifo(tmp_path / "pipe")
+    process = subprocess.Popen([CTL, "data", "prepare", "-o", tmp_path / "o.bin", tmp_path / "pipe"], stdout=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: (tmp_path / "o.bin.tmp").exists(), "the part of the file")
+        with open(tmp_path / "pipe", "wb", buffering=0) as pipe:
+            pipe.write(b"one ")
+            wait_for(lambda: (tmp_path / "o.bin.tmp").stat().st_size == 1024 + 8, "the first words")
+            pipe.write(b"two")
+        assert process.wait(PATIENCE_S) == 0
+    finally:
+        process.kill()
+        process.wait(PATIENCE_S)
+    assert bytes(read(tmp_path / "o.bin")) == b"one two"
+
+
 def test_a_limit_on_file_sizes(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"abc" * 100000)
     result = subprocess.run(["/bin/sh", "-c", 'ulimit -f 64; exec "$0" "$@"', CTL, "data", "prepare", "-o", tmp_path / "o.bin",
