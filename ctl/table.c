@@ -68,6 +68,15 @@ static int bytes_within(const char *s, size_t columns)
 	return (int)i;
 }
 
+/* s in room columns, a mark in place of what has none. */
+static void print_cut(const struct term *term, const char *s, size_t room)
+{
+	const char *mark = term->utf8 ? "\u2026" : "...";
+	const size_t taken = term_columns(mark);
+
+	fprintf(term->file, "%.*s%s", bytes_within(s, room > taken ? room - taken : 0), s, mark);
+}
+
 static void print_row(const struct table *t, const struct term *term, const char *indent,
 	const size_t *widths, const char *const *cells)
 {
@@ -85,8 +94,8 @@ static void print_row(const struct table *t, const struct term *term, const char
 
 		if (t->right[c])
 			fprintf(term->file, "%*s", (int)pad, "");
-		if (term->tty && c + 1 == last && columns > room)
-			fprintf(term->file, "%.*s", bytes_within(cells[c], room), cells[c]);
+		if (term->tty && c + 1 == last && columns > room && !t->whole && !t->right[c])
+			print_cut(term, cells[c], room);
 		else
 			fputs(cells[c], term->file);
 		if (c + 1 < last)

@@ -27,6 +27,7 @@ static void print_files(const struct term *t, const json_t *files)
 	if (json_array_size(files) == 0)
 		return;
 	table_init(&table);
+	table.whole = true;
 	table_column(&table, "SEGMENT", true);
 	table_column(&table, "BYTES", true);
 	table_column(&table, "FILE", false);

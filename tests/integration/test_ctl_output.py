@@ -8,6 +8,7 @@ import pytest
 
 from client import CTL, ctl, done, environment, experiment, one_object, segment, status_reply, step
 from fake_daemon import FakeDaemon, follow_script, run_object
+from terminal import Terminal
 
 
 def test_status(path):
@@ -164,3 +165,39 @@ def test_a_reader_that_leaves_early(path, json_too):
                 env=environment(path))
         os.close(write)
         assert (process.returncode, process.stderr) == (141, "")
+
+
+def on_terminal(path, *words, columns=80, locale="C.UTF-8", **methods):
+    """The lines that a command prints on a terminal of so many columns."""
+    with FakeDaemon(path, **methods), Terminal([str(CTL), *map(str, words)], environment(path, LC_ALL=locale), columns=columns) as terminal:
+        assert terminal.end() == 0, terminal.seen
+    return terminal.seen.replace("\r\n", "\n").splitlines()
+
+
+def test_a_hash_is_whole_on_a_narrow_terminal(path):
+    sha256 = "0123456789abcdef" * 4
+    files = [{"segment": 0, "path": "segments/000-a/metrics.csv", "bytes": 1234567, "sha256": sha256}]
+    page = {"id": 1, "name": "demo", "state": "done", "dir": "/state/runs/1-demo", "files": files, "missing": [], "next": None}
+    for columns in (40, 80):
+        lines = on_terminal(path, "artifacts", 1, columns=columns, artifacts=lambda params, connection: page)
+        assert lines[-1].endswith("  " + sha256)
+
+
+@pytest.mark.parametrize("locale, mark", [("C.UTF-8", "\u2026"), ("C", "...")])
+def test_what_is_cut_is_marked(path, locale, mark):
+    reason = "the engine was lost: " + "every rank of it ended " * 5
+    runs = {"runs": [run_object(1, "demo", "failed", reason=reason), run_object(2, "other", "failed", reason="short")], "next": None}
+    lines = on_terminal(path, "list", columns=90, locale=locale, list=lambda params, connection: runs)
+    fits, cut = lines[-2:]
+    assert len(cut) == 90 and cut.endswith(mark) and "the engine was" in cut
+    assert fits.endswith("  short")
+
+
+def test_no_number_is_cut(path):
+    ms = 1000000
+    show = experiment(segment(0, "A", [10 * ms] * 20), segment(1, "B", [8 * ms] * 20))
+    wide = on_terminal(path, "compare", 5, columns=200, show=show)
+    narrow = on_terminal(path, "compare", 5, columns=40, show=show)
+    figures = [line.split()[:10] for line in wide if line.startswith(("A ", "B "))]
+    assert figures[0] == "A 20 10.0 ms 10.0 ms 100 us 10.0 k".split()
+    assert [line.split()[:10] for line in narrow if line.startswith(("A ", "B "))] == figures
