@@ -34,11 +34,11 @@ static void on_written(void *arg, struct run *run, enum run_state state, int rc)
 {
 	struct daemon *d = arg;
 
-	if (rc < 0)
+	if (rc < 0) { /* given up as the store is closed: the next gpt2d says how it ended */
 		log_write(LOG_ERROR, "run %lld: that it is %s could not be written: %s",
 			(long long)run->id, run_state_name(state), store_error_text(rc));
-	if (rc < 0)
-		return; /* given up as the store is closed: the next gpt2d says how it ended */
+		return;
+	}
 	if (!run_state_ended(state) || run->state != state)
 		return; /* goes on, or was queued again meanwhile, and perhaps ended anew */
 	d->counts[run_told(run)]--;
