@@ -95,6 +95,8 @@ static bool check_preflight(
 		snprintf(advice, sizeof(advice), "chmod o-w that folder, or set %s", setting);
 	else if (rc == -ENOENT)
 		snprintf(advice, sizeof(advice), "make its folder, or set %s", setting);
+	else if (rc == -EINVAL && !preflight_is_set(what, d->settings))
+		snprintf(advice, sizeof(advice), "set %s to a path", setting);
 	else
 		snprintf(advice, sizeof(advice), "set %s to another path%s", setting,
 			rc == -ENAMETOOLONG && what == PREFLIGHT_SOCKET ? " (at most 107 bytes)"
@@ -146,7 +148,7 @@ void diagnosis_files(struct diagnosis *d)
 		diagnosis_add(d, "log", VERDICT_OK, NULL, "%s",
 			s->log_file ? s->log_file : "standard error");
 	d->warned = 0;
-	preflight_warn(s, add_warning, d);
+	preflight_warn_files(s, add_warning, d);
 	if ((d->warned & DIAGNOSIS_DATA) == 0)
 		diagnosis_add(d, "data", VERDICT_OK, NULL, "data_roots: %s%s",
 			s->data_roots.n > 0 ? s->data_roots.path[0] : "anywhere",

@@ -387,12 +387,12 @@ static void warn_of_places(
 		warn(error, arg);
 }
 
-void preflight_warn(const struct settings *s, void (*warn)(const char *text, void *arg), void *arg)
+void preflight_warn_files(
+	const struct settings *s, void (*warn)(const char *text, void *arg), void *arg)
 {
 	char error[PATH_MAX + 256], folder[PATH_MAX];
 	int rc;
 
-	warn_of_places(s, warn, arg);
 	warn_of_data(s, warn, arg);
 	if (s->metrics_file == NULL || strlen(s->metrics_file) >= sizeof(folder))
 		return;
@@ -402,4 +402,10 @@ void preflight_warn(const struct settings *s, void (*warn)(const char *text, voi
 		s->metrics_file, strerror(-rc));
 	if (rc < 0)
 		warn(error, arg);
+}
+
+void preflight_warn(const struct settings *s, void (*warn)(const char *text, void *arg), void *arg)
+{
+	warn_of_places(s, warn, arg);
+	preflight_warn_files(s, warn, arg);
 }

@@ -29,5 +29,8 @@ bool preflight_is_set(enum preflight what, const struct settings *s);
 
 /* What does not keep gpt2d from starting, and is most likely not meant: called for each. */
 void preflight_warn(const struct settings *s, void (*warn)(const char *text, void *arg), void *arg);
+/* The same without places that nothing stands in for: preflight_try fails on these. */
+void preflight_warn_files(
+	const struct settings *s, void (*warn)(const char *text, void *arg), void *arg);
 
 #endif

@@ -214,6 +214,21 @@ def test_what_the_start_only_warns_of(home):
     assert checks(home, "--socket-mode", "0660", "--data-roots", home)["data"][0] == "ok"
 
 
+def test_no_place_of_ones_own(home):
+    """Said once, by the check that fails of it."""
+    user = 65534 if os.geteuid() == 0 else None
+    try:
+        done = subprocess.run([GPT2D, "-c", "/dev/null", "--check", "--json"], capture_output=True, text=True, timeout=180,
+            user=user, env={"PATH": os.environ["PATH"]}, check=False)
+    except PermissionError:
+        pytest.skip("the build cannot be reached by another user")
+    rows = json.loads(done.stdout)["checks"]
+    assert done.returncode != 0 and {row["check"] for row in rows} <= set(NAMES), rows
+    for name, setting in (("socket", "socket"), ("state", "state_dir")):
+        told = [row for row in rows if f"{setting}: no place for it" in row["found"]]
+        assert [(row["check"], row["verdict"], row["advice"]) for row in told] == [(name, "fail", f"set {setting} to a path")]
+
+
 def database(home):
     """A gpt2d.db with two runs, the newest pages in its write-ahead log."""
     with Daemon(home=home) as d:
