@@ -183,6 +183,8 @@ static void on_completions(evutil_socket_t fd, short what, void *arg)
 	if (failing != (d->store_rc < 0) || (rc == -EBADMSG && d->store_rc != rc))
 		tell_store(d, failing ? &failure : NULL);
 	d->store_rc = rc;
+	if (store_reserve_gone(d->store))
+		prune_reserve_gone(d->pruner);
 	if (!failing)
 		scheduler_wake(d->scheduler);
 	daemon_stop_turn(d);

@@ -18,6 +18,7 @@
 #include "daemon/filesystem.h"
 #include "daemon/paths.h"
 #include "daemon/preflight.h"
+#include "daemon/reserve.h"
 #include "daemon/run_ids.h"
 #include "daemon/state_files.h"
 
@@ -208,6 +209,19 @@ static void check_database(struct diagnosis *d, const char *folder)
 	}
 }
 
+/* Once gpt2d was there. */
+static bool lacks_reserve(const char *state)
+{
+	char path[PATH_MAX + sizeof("/" STATE_DATABASE) + sizeof("/" STATE_RESERVE)];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/" STATE_DATABASE, state);
+	if (stat(path, &st) < 0)
+		return false;
+	snprintf(path, sizeof(path), "%s/" STATE_RESERVE, state);
+	return lstat(path, &st) < 0 || st.st_size != RESERVE_BYTES;
+}
+
 static void check_room(struct diagnosis *d, const char *state, const char *folder)
 {
 	char system[PATH_MAX];
@@ -228,7 +242,8 @@ static void check_room(struct diagnosis *d, const char *state, const char *folde
 			"%s on %s", state, system);
 	else if (room < ROOM_BYTES)
 		diagnosis_add(d, "state", VERDICT_WARN, "gpt2ctl prune, or another state_dir",
-			"%s on %s, %lld MiB free", state, system, (long long)(room >> 20));
+			"%s on %s, %lld MiB free%s", state, system, (long long)(room >> 20),
+			lacks_reserve(state) ? ", its reserve is given up" : "");
 	else
 		diagnosis_add(d, "state", VERDICT_OK, NULL, "%s on %s, %lld MiB free%s", state,
 			system, (long long)(room >> 20),

@@ -577,6 +577,14 @@ static void keep_reserve(struct pruner *p)
 	worker_add(p->daemon->worker, &p->reserve);
 }
 
+void prune_reserve_gone(struct pruner *p)
+{
+	log_write(LOG_WARNING,
+		"%s/" STATE_RESERVE ": given up, " STATE_DATABASE " needs its room and more",
+		p->daemon->state_dir);
+	keep_reserve(p);
+}
+
 int prune_create(struct daemon *d, struct pruner **out)
 {
 	struct pruner *p = calloc(1, sizeof(*p));

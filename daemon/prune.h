@@ -29,6 +29,8 @@ void prune_destroy(struct pruner *p); /* after worker_stop and store_close; take
 
 /* A run has ended: see soon whether another is to go. */
 void prune_soon(struct pruner *p);
+/* The store has taken the reserve: it is said, and made again once there is room. */
+void prune_reserve_gone(struct pruner *p);
 /* Whether a run is being removed, or is about to be. */
 bool prune_has(const struct pruner *p, int64_t id);
 

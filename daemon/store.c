@@ -32,6 +32,7 @@ struct store {
 	pthread_cond_t wake;
 	struct jobs waiting, complete;
 	bool closing, failing;
+	bool reserve_gone; /* store_reserve_gone has not told it yet */
 	struct store_failure failure;
 	int64_t undelivered;
 	int lost; /* writes given up at the close */
@@ -211,6 +212,25 @@ static int commit_writes(struct store *s, struct store_job *first)
 
 _Static_assert((int)DATABASE_LOG_LONG > RESERVE_BYTES + RESERVE_BYTES / 4, "more comes back");
 
+static void lose_reserve(struct store *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->reserve_gone = true;
+	pthread_mutex_unlock(&s->lock);
+	wake_loop(s);
+}
+
+bool store_reserve_gone(struct store *s)
+{
+	bool gone;
+
+	pthread_mutex_lock(&s->lock);
+	gone = s->reserve_gone;
+	s->reserve_gone = false;
+	pthread_mutex_unlock(&s->lock);
+	return gone;
+}
+
 /* Where the database finds no room for what its log holds, the reserve lends some. */
 bool store_make_room(struct store *s, int full)
 {
@@ -225,7 +245,8 @@ bool store_make_room(struct store *s, int full)
 	rc = database_give_back(&s->db, full);
 	if (failure_is_full(rc) && reserve_release(state_dir) == 0) {
 		rc = database_give_back(&s->db, full);
-		reserve_make(state_dir); /* where not, prune.c tries it again */
+		if (reserve_make(state_dir) < 0)
+			lose_reserve(s);
 	}
 	return rc == 0;
 }

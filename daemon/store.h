@@ -50,7 +50,8 @@ const char *store_path(const struct store *s);
 int store_start(struct store *s); /* the thread: 0 or a negative errno */
 void store_add(struct store *s, struct store_job *job);
 int store_fd(const struct store *s); /* readable when store_deliver has something to do, when
-				      * failing begins or ends, or damage is found */
+				      * failing begins or ends, damage is found, or the reserve is
+				      * gone */
 void store_deliver(struct store *s); /* calls done() of what is complete */
 
 /*
@@ -77,6 +78,8 @@ bool store_failure(struct store *s, struct store_failure *out);
  * whether the store has given back room that its write-ahead log took. It may go better then.
  */
 bool store_make_room(struct store *s, int full);
+/* Whether, since this was last asked, that took the reserve (reserve.h) for good. */
+bool store_reserve_gone(struct store *s);
 /* What an error of the store is in words: "No space left on device". */
 const char *store_error_text(int rc);
 /* Where it is written what to do about a damaged one. */

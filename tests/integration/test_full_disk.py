@@ -235,6 +235,27 @@ def test_the_log_makes_room_for_itself(small, tmp_path):
         (small / "filler").unlink()
 
 
+def test_a_reserve_that_is_gone_is_told(small, tmp_path):
+    """The log holds more new pages than the reserve has room for: it goes, and is there again once there is room."""
+    with on(small, tmp_path) as d, d.client() as c:
+        wait_for(lambda: has_reserve(d), "the reserve")
+        c.call("drain")
+        room = small / "room"
+        room.write_bytes(bytes(3 << 20))
+        fill(small / "filler")
+        room.unlink()
+        with pytest.raises(RpcError, match="No space left on device"):
+            for _ in range(400):
+                c.submit(experiment("r", repetitions=1000))
+        log = tmp_path / "log"
+        wait_for(lambda: f"{d.state}/reserve: given up, gpt2d.db needs its room and more\n" in log.read_text(), "that it goes")
+        check = subprocess.run([BUILD / "daemon" / "gpt2d", "--check", *d.command[1:]], capture_output=True, text=True,
+            timeout=120, check=False)
+        assert "0 MiB free, its reserve is given up" in check.stdout, check
+        (small / "filler").unlink()
+        wait_for(lambda: has_reserve(d) and f"{d.state}/reserve: there again\n" in log.read_text(), "the reserve")
+
+
 # ---- a file system that has made itself read-only ----
 
 def ext4(path):
