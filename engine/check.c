@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/activations.h"
@@ -12,6 +13,7 @@
 #include "engine/check_memory.h"
 #include "engine/measure.h"
 #include "engine/plan.h"
+#include "proto/spec_table.h"
 
 #define INT(value) ((json_int_t)(value))
 
@@ -426,6 +428,32 @@ static int scan(struct checking *k, const struct dataset *d, bool validation, ch
 		&turn->left_bytes, message, message_bytes);
 }
 
+static bool is_refused(const struct checking *k, const char *key)
+{
+	const json_t *error;
+	size_t i;
+
+	json_array_foreach(k->errors, i, error) {
+		if (strcmp(json_string_value(json_object_get(error, "key")), key) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Too few made-up tokens. How many is a key that the spec need not have: then what asks for them is
+ * told, and nothing where the batch is refused, of which both come.
+ */
+static void refuse_made_up(struct checking *k, const char *message)
+{
+	const char *standard = spec_table[SPEC_KEY_DATA_SYNTHETIC_TOKENS].fallback;
+
+	if (k->config->data_synthetic_tokens != strtoll(standard, NULL, 10))
+		refuse(k, "data.synthetic_tokens", "%s", message);
+	else if (!is_refused(k, "train_micro_batch_size_per_gpu") && !is_refused(k, "seq_len"))
+		refuse(k, "data.kind", "%s; data.synthetic_tokens sets how many are made", message);
+}
+
 /* One of the two files; all that is wrong with it is one error, the first. */
 static void check_file(struct checking *k, json_t *data, bool validation)
 {
@@ -441,9 +469,11 @@ static void check_file(struct checking *k, json_t *data, bool validation)
 	if (dataset_open_below(&d, k->config, validation, &k->options->data_roots, message,
 		    sizeof(message)) < 0) {
 		/* as many made-up tokens as for training: said there */
-		if (!made_up || !validation ||
-			k->config->data_synthetic_tokens >= dataset_tokens_needed(k->config))
+		if (!made_up)
 			refuse(k, key, "%s", message);
+		else if (!validation ||
+			k->config->data_synthetic_tokens >= dataset_tokens_needed(k->config))
+			refuse_made_up(k, message);
 		return;
 	}
 	entry = pack_data(&d, k->config);

@@ -272,6 +272,17 @@ def test_the_daemons_refusals_name_the_line(tmp_path, daemon):
         assert refused(d, path) == [
             f"{path}:{line}: data.synthetic_tokens: synthetic: 128 tokens, 129 needed (2 ranks x 1 x 64 + 1)"]
 
+        # how many is not in the file: what asks for them is named
+        path.write_text(json.dumps(spec(data={"kind": "synthetic"}, train_micro_batch_size_per_gpu=10000), indent=1))
+        line = path.read_text().splitlines().index('  "kind": "synthetic"') + 1
+        found = refused(d, path, "--set", 'model={"n_layer": 1, "n_head": 1, "n_embd": 8, "n_positions": 64, "vocab_size": 64}')
+        assert found == [f"{path}:{line}: data.kind: synthetic: 1048576 tokens, 1280001 needed (2 ranks x 10000 x 64 + 1); "
+            "data.synthetic_tokens sets how many are made"]
+        # nor is that told where the batch is what is wrong
+        path.write_text(json.dumps(spec(data={"kind": "synthetic"}, train_micro_batch_size_per_gpu=10**8), indent=1))
+        found = refused(d, path)
+        assert len(found) == 1 and ": train_micro_batch_size_per_gpu: " in found[0], found
+
 
 def test_the_daemons_refusals_name_the_arm(tmp_path, daemon):
     path = tmp_path / "spec.json"
