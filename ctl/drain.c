@@ -7,7 +7,7 @@ static const struct option_row options[] = {
 	{"wait", 'w', OPTION_FLAG, NULL, 0, 0, "until the run that is going on has ended"},
 	{"timeout", 't', OPTION_REAL, "SECONDS", 0.0, 1e9,
 		"with --wait: give up after this time with exit code 124; 0: look once; it "
-		"stays drained"},
+		"stays drained, also where a signal ends the wait (6)"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 

@@ -5,6 +5,7 @@
 
 #include "ctl/client.h"
 #include "ctl/format.h"
+#include "ctl/interrupt.h"
 #include "ctl/output.h"
 
 enum { FOREVER_S = 1000000000 };
@@ -24,6 +25,24 @@ static int look(const char *method, const json_t *reply, struct ctl_error *e)
 		return ctl_error_set(e, CTL_TIMEOUT, "%s: the engines are %s, not yet %s", method,
 			engine, wanted);
 	return 0;
+}
+
+/* A signal ended the wait, after it was asked for: what lasts, and how it is undone. */
+static int detached(const char *method, struct ctl_error *e)
+{
+	static const struct {
+		const char *method, *text;
+	} rows[] = {
+		{METHOD_DRAIN, "the drain stays asked for\ntake it back: gpt2ctl resume"},
+		{METHOD_RELEASE, "the release stays asked for\ntake it back: gpt2ctl warm"},
+		{METHOD_WARM, "the engines are still asked for\ntake it back: gpt2ctl release"},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (strcmp(rows[i].method, method) == 0)
+			return ctl_error_set(e, CTL_CANCELLED, "detached; %s", rows[i].text);
+	}
+	return e->exit;
 }
 
 int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
@@ -53,8 +72,10 @@ int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
 	if (wait && timeout > 0.0)
 		json_object_set_new(params, "wait", json_true());
 	exit = client_open(ctl, &c, &e);
-	if (!exit && wait)
+	if (!exit && wait) {
 		client_wait_quietly(c);
+		interrupt_begin();
+	}
 	if (exit)
 		json_decref(params);
 	else
@@ -64,6 +85,8 @@ int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
 	if (c && exit == CTL_TIMEOUT && wait)
 		ctl_error_set(
 			&e, exit, "%s: it has not come about in time; it stays asked for", method);
+	if (exit == CTL_CANCELLED)
+		detached(method, &e);
 	if (!exit && wait && timeout <= 0.0)
 		exit = look(method, reply, &e);
 	if (exit)

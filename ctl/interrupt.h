@@ -1,6 +1,6 @@
 /*
- * interrupt.h: SIGINT, SIGTERM and SIGHUP while a run is followed, or a file is written: they end
- * the wait, not the process, so that the user can be told that the run goes on, and nothing is left
+ * interrupt.h: SIGINT, SIGTERM and SIGHUP while something is waited for, or a file is written: they
+ * end the wait, not the process, so that the user can be told what goes on, and nothing is left
  * behind. They are blocked but for the moments in which a wait sleeps.
  */
 #ifndef GPT2D_INTERRUPT_H

@@ -10,7 +10,7 @@ static const struct option_row release_options[] = {
 	{"wait", 'w', OPTION_FLAG, NULL, 0, 0, "until the engines have ended"},
 	{"timeout", 't', OPTION_REAL, "SECONDS", 0.0, 1e9,
 		"with --wait: give up after this time with exit code 124; 0: look once; the "
-		"release stays asked for"},
+		"release stays asked for, also where a signal ends the wait (6)"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 

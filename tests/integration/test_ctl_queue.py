@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -51,6 +52,30 @@ def test_drain_wait_gives_up_in_time(daemon):
         assert ctl(d, "drain", "--timeout", 3).returncode == 2
         assert "drained since " in ctl(d, "status").stdout
         ctl(d, "cancel", run)
+
+
+@pytest.mark.parametrize("verb, goes_on, undo", [
+    ("drain", "the drain stays asked for", "resume"),
+    ("release", "the release stays asked for", "warm"),
+    ("warm", "the engines are still asked for", "release"),
+])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_a_wait_says_what_lasts(path, verb, goes_on, undo, number):
+    asked, over = threading.Event(), threading.Event()
+
+    def stay(params, connection):
+        asked.set()
+        over.wait(PATIENCE_S)
+        return {}
+    with FakeDaemon(path, **{verb: stay}), \
+            subprocess.Popen([CTL, verb, "--wait"], env={**os.environ, "GPT2D_SOCKET": str(path)}, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE) as waiting:
+        assert asked.wait(PATIENCE_S)
+        waiting.send_signal(number)
+        out, err = waiting.communicate(timeout=PATIENCE_S)
+        over.set()
+    assert (waiting.returncode, out) == (6, "")
+    assert err == f"gpt2ctl: detached; {goes_on}\ntake it back: gpt2ctl {undo}\n"
 
 
 def test_release_and_warm(daemon):
