@@ -309,8 +309,9 @@ static int nothing_done(const json_t *show, struct ctl_error *e)
 	if (strcmp(state, "failed") != 0 && strcmp(state, "cancelled") != 0 &&
 		strcmp(state, "interrupted") != 0)
 		return ctl_error_set(e, CTL_WRONG_STATE,
-			"nothing to compare yet: no segment of %zu is done (run %lld is %s)", n, id,
-			state);
+			"nothing to compare yet: no segment of %zu is done (run %lld is %s%s%s)", n,
+			id, state, text_unstored(reason) ? ": " : "",
+			text_unstored(reason) ? reason : "");
 	return ctl_error_set(e, CTL_WRONG_STATE,
 		"nothing to compare: run %lld is %s%s%s, and no segment of %zu is done\n"
 		"what was said of it: gpt2ctl logs %lld; again: gpt2ctl rerun %lld",

@@ -211,6 +211,7 @@ const struct schema_row schema_outputs[] = {
 	{"id", "count", "of the run"},
 	{"name", "text", ""},
 	{"state", "text", ""},
+	{"reason", "text|null", "why it is in that state, as in show"},
 	{"dir", "text", "where they are, on the daemon's host"},
 	{"files", "[artifact]", ""},
 	{"missing", "[missing]", "that the engine wrote and that are gone"},

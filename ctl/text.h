@@ -41,6 +41,11 @@ void text_outlook(const struct term *t, const json_t *outlook);
 
 /* The colour of a run's or a segment's state. */
 enum term_colour text_state_colour(const char *state);
+/*
+ * What follows "unstored: " in a reason, that its end is not on disk yet and how it ended; NULL for
+ * every other reason.
+ */
+const char *text_unstored(const char *reason);
 /* The reason without the state's name, which daemons repeat in it ("cancelled: asked for"). */
 const char *text_reason(const char *state, const char *reason);
 /*

@@ -122,17 +122,21 @@ void text_artifacts(struct ctl *ctl, const json_t *result)
 {
 	const json_t *files = json_object_get(result, "files"), *file;
 	const struct term *t = &ctl->out;
-	char name[80], state[32], dir[4096], size[FORMAT_BYTES];
+	char name[80], state[32], reason[600], dir[4096], size[FORMAT_BYTES];
 	int64_t bytes = 0;
+	bool unstored;
 	size_t i;
 
 	json_array_foreach(files, i, file)
 		bytes = format_sum(bytes, format_int(file, "bytes", 0));
+	format_string(result, "reason", "", reason, sizeof(reason));
+	unstored = text_unstored(reason) != NULL;
 	if (!json_object_get(result, "copied_to")) {
-		fprintf(t->file, "run %lld %s (%s): %zu file%s, %s, in %s\n",
+		fprintf(t->file, "run %lld %s (%s%s%s): %zu file%s, %s, in %s\n",
 			(long long)format_int(result, "id", 0),
 			format_string(result, "name", "", name, sizeof(name)),
 			format_string(result, "state", "?", state, sizeof(state)),
+			unstored ? ": " : "", unstored ? reason : "",
 			json_array_size(files), json_array_size(files) == 1 ? "" : "s",
 			format_size(bytes, size),
 			format_string(result, "dir", "?", dir, sizeof(dir)));

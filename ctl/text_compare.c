@@ -306,7 +306,7 @@ static void print_failure(const struct term *t, const json_t *comparison)
 	format_string(run, "state", "?", state, sizeof(state));
 	format_string(run, "reason", "", reason, sizeof(reason));
 	if (strcmp(state, "failed") != 0 && strcmp(state, "cancelled") != 0 &&
-		strcmp(state, "interrupted") != 0)
+		strcmp(state, "interrupted") != 0 && !text_unstored(reason))
 		return;
 	fprintf(t->file, "%s%s%s: %s\n", term_colour(t, text_state_colour(state)), state,
 		term_colour(t, TERM_PLAIN),

@@ -39,6 +39,13 @@ const char *text_reason(const char *state, const char *reason)
 										   : reason;
 }
 
+const char *text_unstored(const char *reason)
+{
+	static const char code[] = "unstored: ";
+
+	return strncmp(reason, code, strlen(code)) == 0 ? reason + strlen(code) : NULL;
+}
+
 const char *text_time(const json_t *object, const char *key, char *out, size_t out_bytes)
 {
 	const char *text = json_string_value(json_object_get(object, key));

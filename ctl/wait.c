@@ -21,8 +21,10 @@ static const struct option_row options[] = {
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
-/* gpt2d lets a connection follow 64 at once. */
-enum { FOLLOWED_MAX = 60 };
+enum {
+	FOLLOWED_MAX = 60, /* gpt2d lets a connection follow 64 at once */
+	LOOK_S = 2,        /* once the time is over, to tell what has ended */
+};
 
 struct waited {
 	int64_t id;
@@ -31,6 +33,7 @@ struct waited {
 	json_t *row; /* NULL: it has not ended */
 	bool ended;  /* it has; else row says why that is not known */
 	char ended_at[40];
+	char unstored[600]; /* it has, which is not on disk yet: the rest of a sentence; or empty */
 };
 
 struct wait {
@@ -145,11 +148,43 @@ static int follow_more(struct wait *w, struct ctl_error *e)
 	return 0;
 }
 
-static int timed_out(int64_t id, struct ctl_error *e)
+static int timed_out(const struct waited *r, struct ctl_error *e)
 {
+	if (r->unstored[0] != '\0')
+		return ctl_error_set(e, CTL_TIMEOUT,
+			"run %lld has ended, but %s\nsee: gpt2ctl status", (long long)r->id,
+			r->unstored);
 	return ctl_error_set(e, CTL_TIMEOUT,
 		"run %lld has not ended in time; it goes on, see: gpt2ctl follow %lld",
-		(long long)id, (long long)id);
+		(long long)r->id, (long long)r->id);
+}
+
+/* Of the runs that are open: which have ended, though gpt2d cannot write it and tells no end. */
+static void look_for_unstored(struct wait *w)
+{
+	const int64_t until_ns = clock_mono_ns() + LOOK_S * CLOCK_S_NS;
+	struct ctl_error e = {0};
+	struct client *c = NULL;
+	char reason[600];
+	int exit = client_open_until(w->ctl, until_ns, &c, &e);
+
+	for (size_t i = 0; i < w->n && exit == 0; i++) {
+		struct waited *r = &w->runs[i];
+		json_t *reply = NULL;
+
+		if (r->row)
+			continue;
+		exit = client_request(c, METHOD_SHOW,
+			json_pack("{s:I, s:i}", "id", (json_int_t)r->id, "limit", 1), LOOK_S,
+			&reply, &e);
+		format_string(
+			json_object_get(reply, "run"), "reason", "", reason, sizeof(reason));
+		if (text_unstored(reason))
+			snprintf(r->unstored, sizeof(r->unstored), "%s", text_unstored(reason));
+		json_decref(reply);
+	}
+	client_close(c);
+	ctl_error_clear(&e);
 }
 
 /*
@@ -180,7 +215,9 @@ static int take_events(struct wait *w, bool *any, struct ctl_error *e)
 			}
 			break;
 		case CLIENT_QUIET:
-			return timed_out(r->id, e);
+			if (w->store_fails)
+				look_for_unstored(w);
+			return timed_out(r, e);
 		case CLIENT_INTERRUPTED:
 			return ctl_error_set(e, CTL_CANCELLED,
 				"run %lld goes on\nsee it: gpt2ctl follow %lld; end it: gpt2ctl "
@@ -221,17 +258,17 @@ static int wait_for_all(struct wait *w, struct ctl_error *e)
 	}
 }
 
-static int unknown(int64_t id, struct ctl_error *e)
+static int unknown(const struct waited *r, struct ctl_error *e)
 {
 	return ctl_error_set(e, CTL_TRANSPORT,
 		"how run %lld ended is not known either; see: gpt2ctl show %lld",
-		(long long)id, (long long)id);
+		(long long)r->id, (long long)r->id);
 }
 
 /* What is still open could not be waited for; e tells of the first of it. */
 static void give_up(struct wait *w, int exit, struct ctl_error *e)
 {
-	int (*tell)(int64_t id, struct ctl_error *e) = NULL;
+	int (*tell)(const struct waited *r, struct ctl_error *e) = NULL;
 	struct waited *r = open_run(w);
 	struct ctl_error more = {0};
 
@@ -243,7 +280,7 @@ static void give_up(struct wait *w, int exit, struct ctl_error *e)
 	else if (exits_leave_open(exit))
 		tell = unknown;
 	while (tell != NULL && !w->any && (r = open_run(w)) != NULL) {
-		tell(r->id, &more);
+		tell(r, &more);
 		set_error(w, r, &more);
 	}
 }
@@ -338,7 +375,8 @@ const struct verb verb_wait = {
 		"is there. A gpt2d that goes away is looked for again for 5 s; where none comes "
 		"back, or the connection is lost again before anything was heard, or in the "
 		"greeting, the exit code is 1: how the runs end is not known, and gpt2ctl list "
-		"tells.",
+		"tells. A run whose end gpt2d cannot write to its disk is waited for until it "
+		"can.",
 	.options = options,
 	.run = run,
 };

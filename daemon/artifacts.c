@@ -13,6 +13,7 @@
 #include "daemon/record.h"
 #include "daemon/request.h"
 #include "daemon/run_files.h"
+#include "daemon/unstored.h"
 #include "daemon/worker.h"
 #include "proto/artifact.h"
 #include "proto/base64.h"
@@ -297,9 +298,10 @@ static void listing_done(struct worker_job *job, int rc)
 			(long long)l->id, strerror(-rc));
 	else if (client != NULL)
 		client_reply(client,
-			json_pack("{sI sO sO sO sO sO sI sO}", "id", (json_int_t)l->id, "name",
+			json_pack("{sI sO sO sO sO sO sO sI sO}", "id", (json_int_t)l->id, "name",
 				json_object_get(run, "name"), "state",
-				json_object_get(run, "state"), "dir", json_object_get(run, "dir"),
+				json_object_get(run, "state"), "reason",
+				json_object_get(run, "reason"), "dir", json_object_get(run, "dir"),
 				"files", l->files, "missing", l->missing, "left_out",
 				(json_int_t)l->left_out, "next", json_object_get(l->show, "next")));
 	listing_free(l);
@@ -312,6 +314,8 @@ static void on_show(void *arg, int rc, json_t *result)
 	const int64_t segments = request_integer(json_object_get(result, "run"), "segments", 0);
 
 	l->show = result;
+	if (rc == 0)
+		unstored_show(l->daemon, result);
 	if (client != NULL && rc == 0 && l->segment < segments) {
 		if (l->segment >= 0)
 			json_object_set_new(result, "next", json_null());

@@ -17,6 +17,7 @@
 #include "daemon/role.h"
 #include "daemon/run.h"
 #include "daemon/store.h"
+#include "daemon/unstored.h"
 #include "proto/json_text.h"
 #include "proto/protocol.h"
 
@@ -62,40 +63,6 @@ static void reply_ended(struct client *client, json_t *result)
 	json_decref(result);
 }
 
-/*
- * While the store cannot be written it holds what was true before: what has happened since is
- * known here only.
- */
-static json_t *as_in_memory(const struct daemon *d, const json_t *stored)
-{
-	struct run *run = queue_find(d->queue, json_integer_value(json_object_get(stored, "id")));
-
-	return run ? run_json(run, d->state_dir) : NULL;
-}
-
-/* state: enum run_state that was asked for, or -1. */
-static void correct_result(const struct daemon *d, json_t *result, int state)
-{
-	json_t *runs = json_object_get(result, "runs"), *stored, *now;
-	size_t i;
-
-	if (!store_failing(d->store))
-		return;
-	now = as_in_memory(d, json_object_get(result, "run"));
-	if (now != NULL)
-		json_object_set_new(result, "run", now);
-	json_array_foreach(runs, i, stored) {
-		now = as_in_memory(d, stored);
-		if (now != NULL)
-			json_array_set_new(runs, i, now);
-	}
-	for (i = json_array_size(runs); state >= 0 && i > 0; i--) {
-		now = json_object_get(json_array_get(runs, i - 1), "state");
-		if (strcmp(json_string_value(now), run_state_name((enum run_state)state)) != 0)
-			json_array_remove(runs, i - 1); /* it has another since it was looked up */
-	}
-}
-
 static void on_result(void *arg, int rc, json_t *result)
 {
 	struct question *q = arg;
@@ -110,7 +77,10 @@ static void on_result(void *arg, int rc, json_t *result)
 	else if (q->follow)
 		reply_ended(client, result);
 	else {
-		correct_result(d, result, q->state);
+		if (q->id)
+			unstored_show(d, result);
+		else
+			unstored_list(d, result, q->state);
 		run = q->id ? queue_find(d->queue, q->id) : NULL;
 		if (q->id)
 			json_object_set_new(

@@ -41,7 +41,7 @@ struct run {
 	char reason[RUN_REASON_BYTES]; /* of the last transition; "code: text", or empty */
 	char spec_sha256[SPEC_HASH_HEX + 1];
 	int64_t gpus; /* ranks it uses; with arms that differ, the most */
-	int64_t segments, segments_done;
+	int64_t segments, segments_done; /* done: and that is on disk */
 	int64_t attempt; /* from 1; grows when it is queued again */
 	bool restart;
 	bool kept;         /* prune and retention leave it alone */
@@ -53,6 +53,7 @@ struct run {
 	bool unwritten;               /* lifecycle.h: its state could not be handed to the store */
 	bool unstored;                /* lifecycle.h: its end is not durable yet */
 	enum run_state before;        /* its end, when unstored */
+	int64_t moved_ns[RUN_STATES]; /* UTC: into each, in this attempt; 0: before the start */
 	struct follow_stream *stream; /* follow.h; NULL until there is an event or a follower */
 	TAILQ_ENTRY(run) link;        /* queue.h */
 };

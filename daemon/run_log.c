@@ -14,6 +14,7 @@
 #include "daemon/record_log.h"
 #include "daemon/request.h"
 #include "daemon/role.h"
+#include "daemon/unstored.h"
 #include "proto/protocol.h"
 
 enum { LINES_STANDARD = 1000 };
@@ -194,6 +195,7 @@ static void on_lines(void *arg, int rc, json_t *result)
 		request_unread(client, q->daemon->store, q->id, rc);
 	} else {
 		json_object_set_new(result, "open", json_boolean(in_hand(q->daemon, q->id)));
+		unstored_logs(q->daemon, result);
 		client_reply(client, result);
 	}
 	free(q);

@@ -77,6 +77,8 @@ void scheduler_record(struct active *a, int64_t segment, const char *state, cons
 struct ending {
 	struct daemon *daemon;
 	struct run *run; /* its own end is written after that of its segments, and it is there */
+	int64_t attempt;
+	bool done;
 	json_t *params;
 };
 
@@ -84,6 +86,8 @@ static void on_recorded(void *arg, int rc)
 {
 	struct ending *e = arg;
 
+	if (rc == 0 && e->done && e->attempt == e->run->attempt)
+		e->run->segments_done++;
 	if (rc == 0)
 		follow_event(e->daemon->follow, e->run, EVENT_SEGMENT, e->params);
 	else
@@ -100,7 +104,7 @@ void scheduler_record_end(struct active *a, const struct record_segment *r, json
 		unrecorded(a, r);
 		return;
 	}
-	*e = (struct ending){a->daemon, a->run,
+	*e = (struct ending){a->daemon, a->run, a->run->attempt, strcmp(r->state, "done") == 0,
 		segment_params(a, r->segment, r->state, r->reason, summary)};
 	if (record_segment(a->daemon->store, r, on_recorded, e) < 0) {
 		unrecorded(a, r);

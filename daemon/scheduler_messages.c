@@ -199,7 +199,6 @@ void scheduler_segment_done(
 
 	a->told[segment] = ACTIVE_DONE;
 	a->done++;
-	a->run->segments_done++;
 	a->tokens += json_number_value(json_object_get(summary, "tokens_total"));
 	if (a->done < a->run->segments)
 		return;

@@ -84,7 +84,8 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 #define METHOD_SHOW "show"
 /*
  * {after?, limit?, state?, newest?} -> {runs: [run], next}; pages end after 1 to 2 MiB as well. A
- * run whose end is not on disk is told in the state before it, for the reason "unstored: ...".
+ * run whose end is not on disk is told in the state before it, for the reason "unstored: ...", by
+ * every method; its segments and segments_done are as on disk.
  */
 #define METHOD_LIST "list"
 /*
@@ -94,8 +95,8 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 #define METHOD_FOLLOW "follow"
 /*
  * The files of a run, of its latest attempt; pages end with a segment.
- * {id, segment?, after?, limit?} -> {id, name, state, dir, files: [{path, segment, bytes,
- * announced, sha256}], missing: [{path, segment, bytes}], left_out, next}
+ * {id, segment?, after?, limit?} -> {id, name, state, reason, dir, files: [{path, segment,
+ * bytes, announced, sha256}], missing: [{path, segment, bytes}], left_out, next}
  */
 #define METHOD_ARTIFACTS "artifacts"
 /* {id, path, offset?, bytes?} -> {id, path, offset, bytes, size, data (base64)} */

@@ -435,6 +435,50 @@ def test_no_segments_end_is_told_that_is_not_stored(tmp_path, name, end, before)
         assert ends == ["run.segment", "run.state", "run.done"]
 
 
+@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+def test_one_state_is_told_everywhere(tmp_path):
+    """Of a run that is done, while that is not on disk: what one verb says no other one denies."""
+    faults = Faults(tmp_path, under=tmp_path / "state" / "gpt2d.db-wal")  # the folders of runs have room
+    unstored = "its end is not on disk yet: done"
+    with Daemon(home=tmp_path, environment=faults.environment, options=("--alive-timeout", "300")) as d, d.client() as c:
+        engine = d.engines()[0]
+        os.kill(engine, signal.SIGSTOP)  # it begins when the disk is full
+        run = c.submit(experiment())
+        c.call("follow", id=run, after=0)
+        while not segment_states([c.event()]):
+            pass
+        faults.daemon.arm(FAIL, errno.ENOSPC, ops=NEEDS_ROOM)
+        refused(c.submit, spec("refused"))
+        os.kill(engine, signal.SIGCONT)
+        wait_for(lambda: c.call("show", id=run)["run"]["reason"] == f"unstored: {unstored}", "its end")
+        shown = c.call("show", id=run)
+        told = shown["run"]["state"]
+        assert told == "finishing" and [t["state"] for t in shown["transitions"]] == ["queued", "starting", "running", told]
+        times = [t["at"] for t in shown["transitions"]]
+        assert times == sorted(times)
+        assert shown["run"]["segments_done"] == 0
+        assert not [segment for segment in shown["segments"] if segment["state"] == "done"]
+        assert c.call("list")["runs"] == [shown["run"]]
+        assert c.call("logs", id=run)["state"] == told
+        artifacts = c.call("artifacts", id=run)
+        assert (artifacts["state"], artifacts["reason"]) == (told, f"unstored: {unstored}")
+        assert f"run {run} {shown['run']['name']} ({told}: unstored: {unstored}): " in gpt2ctl(d, "artifacts", str(run)).stdout
+        compared = gpt2ctl(d, "compare", str(run))
+        assert compared.returncode == 12
+        assert f"no segment of 8 is done (run {run} is {told}: unstored: {unstored})" in compared.stderr
+        for limit in ("0", "0.2"):
+            waited = gpt2ctl(d, "wait", "-t", limit, str(run))
+            assert waited.returncode == 124 and "goes on" not in waited.stderr
+            assert f"gpt2ctl: run {run} has ended, but {unstored}\n" in waited.stderr
+        faults.daemon.disarm()
+        while (event := c.event())["method"] != "run.done":
+            pass
+        assert event["params"]["state"] == "done"
+        shown = c.call("show", id=run)
+        assert [t["state"] for t in shown["transitions"]] == ["queued", "starting", "running", "finishing", "done"]
+        assert shown["run"]["segments_done"] == 8 and {s["state"] for s in shown["segments"]} == {"done"}
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
 def test_queue_waits_for_room(tmp_path):
     """No inode is left for the next run's folder: the queue waits for one and is not failed run by run."""
