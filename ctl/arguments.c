@@ -38,6 +38,11 @@ static const char *suggest_option(const struct verb *verb, const char *name)
 	for (const struct option_row *row = verb ? verb->options : NULL; row && row->name && n < 64;
 		row++)
 		names[n++] = row->name;
+	/* the beginning of one may be too short to be near it */
+	for (size_t i = 0; i < n; i++) {
+		if (*name && strncmp(names[i], name, strlen(name)) == 0)
+			return names[i];
+	}
 	return suggest_nearest(name, names, n);
 }
 
@@ -95,13 +100,14 @@ static int check_value(const struct option_row *row, const char *text, struct ct
 	case OPTION_INT:
 		if (parse_int(text, &i) != 0)
 			return ctl_error_set(e, CTL_USAGE, "--%s: %s: a whole number is needed",
-				row->name, text);
+				row->name, *text ? text : "\"\"");
 		real = (double)i;
 		break;
 	case OPTION_REAL:
 		if (parse_real(text, &real) != 0)
 			return ctl_error_set(
-				e, CTL_USAGE, "--%s: %s: a number is needed", row->name, text);
+				e, CTL_USAGE, "--%s: %s: a number is needed", row->name,
+				*text ? text : "\"\"");
 		break;
 	default:
 		return ctl_error_set(e, CTL_USAGE, "--%s: bad option table", row->name);
@@ -326,7 +332,8 @@ int arguments_id(const char *word, int64_t *id, struct ctl_error *e)
 
 	if (parse_int(word, &value) != 0 || value < 1 || word[0] == '0')
 		return ctl_error_set(e, CTL_USAGE,
-			"%s: not a run's id (a whole number from 1); see: gpt2ctl list", word);
+			"%s: not a run's id (a whole number from 1); see: gpt2ctl list",
+			*word ? word : "\"\"");
 	*id = value;
 	return 0;
 }

@@ -156,7 +156,8 @@ static int read_input(struct preparation *p, const char *name, struct ctl_error 
 	/* one that waits for its writer here could not be interrupted; read_stream waits */
 	fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
-		return ctl_error_set(e, CTL_USAGE, "%s: %s", name, strerror(errno));
+		return ctl_error_set(
+			e, CTL_USAGE, "%s: %s", *name ? name : "\"\"", strerror(errno));
 	if (same_file(fd, p->out_path) || same_file(fd, p->val_path))
 		exit = ctl_error_set(
 			e, CTL_USAGE, "%s: is the output too, choose another --output", name);

@@ -52,7 +52,8 @@ static int read_file(const char *file, size_t max, char **text, size_t *n, struc
 
 	if (fd < 0 || !bytes) {
 		exit = ctl_error_set(
-			e, CTL_USAGE, "%s: %s", file, strerror(fd < 0 ? errno : ENOMEM));
+			e, CTL_USAGE, "%s: %s", *file ? file : "\"\"",
+			strerror(fd < 0 ? errno : ENOMEM));
 		goto out;
 	}
 	while (used <= max) {

@@ -74,6 +74,7 @@ def test_one_huge_line(tmp_path):
 
 
 @pytest.mark.parametrize("args, says", [
+    (["", "-o", "o.bin"], 'gpt2ctl: "": No such file or directory'),
     (["missing", "-o", "o.bin"], "missing: No such file or directory"),
     ([".", "-o", "o.bin"], "Is a directory"),
     (["empty", "-o", "o.bin"], "o.bin: 0 tokens, at least 2 needed"),
