@@ -9,19 +9,25 @@
 
 static const struct option_row options[] = {
 	{"wait", 'w', OPTION_REAL, "SECONDS", 0.0, 1e9,
-		"wait until gpt2d answers, as after its start; when it has not after this time, "
-		"that is the same error as without"},
+		"wait until gpt2d answers, as after its start, and no longer, also for one that is "
+		"there and silent (124); when there is none after this time, that is the same "
+		"error as without"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
-/* Connect once there is a daemon, or the time is over: 0, or an exit code with e. */
+/*
+ * Connect once there is a daemon, or the time is over, for its answers too: 0, or an exit code with
+ * e. 0 seconds: as every verb does.
+ */
 static int open_within(struct ctl *ctl, double seconds, struct client **c, struct ctl_error *e)
 {
 	const int64_t until_ns = clock_mono_ns() + (int64_t)(seconds * 1e9);
 	const struct timespec pause = {0, 50000000};
 	int exit;
 
-	while ((exit = client_open(ctl, c, e)) == CTL_NO_DAEMON && clock_mono_ns() < until_ns) {
+	while ((exit = client_open_until(ctl, seconds > 0.0 ? until_ns : -1, c, e)) ==
+			CTL_NO_DAEMON &&
+		clock_mono_ns() < until_ns) {
 		ctl_error_clear(e);
 		nanosleep(&pause, NULL);
 	}

@@ -70,6 +70,18 @@ def test_a_time_that_was_given_blames_nobody(tmp_path):
         assert "the time given is over: " in as_json.stdout and as_json.returncode == 124
 
 
+@pytest.mark.parametrize("method", ["hello", "status"])
+def test_status_waits_no_longer_than_it_was_told(tmp_path, method):
+    """For what is silent too: its own time is over, not that which every answer has."""
+    end = threading.Event()
+    with FakeDaemon(tmp_path / "s", **{method: lambda params, connection: end.wait(PATIENCE_S) and {}}) as daemon:
+        result = subprocess.run([CTL, "status", "--wait", "0.3"], capture_output=True, text=True, timeout=PATIENCE_S,
+            env=environment(daemon.path))
+        end.set()
+    assert result.returncode == 124
+    assert f"the time given is over: gpt2d (process {os.getpid()}) has not answered " in result.stderr
+
+
 def test_a_stopped_daemon_is_named_when_the_time_given_is_over(daemon):
     with daemon() as d:
         d.process.send_signal(signal.SIGSTOP)
