@@ -112,12 +112,13 @@ static void check_path(struct submission *s, const char *key, const char *path)
 {
 	const struct settings_list *list = &s->daemon->settings->data_roots;
 	struct data_roots roots = settings_data_roots(s->daemon->settings);
-	char message[SPEC_PATH_MAX + PATH_MAX + 100];
+	char message[2 * SPEC_PATH_MAX + 3 * PATH_MAX], link[2 * PATH_MAX];
 
 	if (path[0] == '\0' || data_roots_hold(&roots, path))
 		return;
-	snprintf(message, sizeof(message), "%s is not below a data root of gpt2d (%s%s)", path,
-		list->path[0], list->n > 1 ? ", ..." : "");
+	snprintf(message, sizeof(message), "%s is not below a data root of gpt2d (%s%s)%s%s", path,
+		list->path[0], list->n > 1 ? ", ..." : "",
+		data_roots_link(&roots, path, link, sizeof(link)) ? ": " : "", link);
 	add_error(s, 0, key, message);
 }
 

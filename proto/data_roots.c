@@ -1,6 +1,7 @@
 #include "proto/data_roots.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,6 +79,55 @@ bool data_roots_hold_fd(const struct data_roots *roots, int fd)
 		return false;
 	real[n] = '\0';
 	return below(roots, real);
+}
+
+/* The length of the root that path is below by its name; 0: none. */
+static size_t named_below(const struct data_roots *roots, const char *path)
+{
+	for (size_t i = 0; i < roots->n; i++) {
+		size_t n = strlen(roots->path[i]);
+
+		while (n > 0 && roots->path[i][n - 1] == '/')
+			n--;
+		if (n > 0 && strncmp(path, roots->path[i], n) == 0 && path[n] == '/')
+			return n;
+	}
+	return 0;
+}
+
+bool data_roots_link(
+	const struct data_roots *roots, const char *path, char *out, size_t out_bytes)
+{
+	const int flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+	size_t at = named_below(roots, path);
+	char part[PATH_MAX], target[PATH_MAX];
+	ssize_t n = -1;
+	int folder, next;
+
+	out[0] = '\0';
+	if (at == 0 || goes_up(path) || strlen(path) >= sizeof(part))
+		return false;
+	snprintf(part, sizeof(part), "%.*s", (int)at, path);
+	folder = open(part, flags);
+	/* by descriptors: a folder that becomes a link meanwhile is not followed */
+	while (folder >= 0 && n < 0 && path[at] != '\0') {
+		const size_t bytes = strcspn(path + at + 1, "/");
+
+		snprintf(part, sizeof(part), "%.*s", (int)bytes, path + at + 1);
+		at += 1 + bytes;
+		if (bytes == 0)
+			continue;
+		n = readlinkat(folder, part, target, sizeof(target) - 1);
+		next = n < 0 ? openat(folder, part, flags | O_NOFOLLOW) : -1;
+		close(folder);
+		folder = next;
+	}
+	if (folder >= 0)
+		close(folder);
+	if (n < 0)
+		return false;
+	snprintf(out, out_bytes, "%.*s is a link to %.*s", (int)at, path, (int)n, target);
+	return true;
 }
 
 json_t *data_roots_json(const struct data_roots *roots)

@@ -23,6 +23,14 @@ bool data_roots_hold(const struct data_roots *roots, const char *path);
 /* The same of an open file, by the place that it has now. */
 bool data_roots_hold_fd(const struct data_roots *roots, int fd);
 
+/*
+ * Whether path is below a root by its name, and has a link there: out then tells of the first one,
+ * "PATH is a link to TARGET"; else it is empty. What is behind that link is not looked at: who asks
+ * may read what the roots hold, and perhaps nothing else.
+ */
+bool data_roots_link(
+	const struct data_roots *roots, const char *path, char *out, size_t out_bytes);
+
 /* What a message says ("data_roots"): an array of texts. NULL without memory. */
 json_t *data_roots_json(const struct data_roots *roots);
 /* array may be NULL: anywhere. Strings are borrowed from it. 0, or -EINVAL. */

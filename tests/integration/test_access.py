@@ -326,7 +326,7 @@ def test_data_that_is_led_elsewhere_after_the_check(tmp_path):
         link.symlink_to(secret)
         with pytest.raises(RpcError) as refused:
             c.submit(spec("late", 1, data=good))
-        assert "is not below a data root of gpt2d" in refused.value.message
+        assert f"{link} is not below a data root of gpt2d ({data}): {link} is a link to {secret}" in refused.value.message
         c.call("cancel", id=first)
         end = c.wait(second)
         assert end["state"] == "failed" and f"{link} is not below a data root of gpt2d ({data})" in end["reason"]

@@ -124,6 +124,24 @@ static void test_open_files(void **state)
 	close(out);
 }
 
+static void test_links(void **state)
+{
+	char root[PATH_MAX + 64], said[2 * PATH_MAX];
+	struct data_roots roots = {{"/nowhere/", root}, 2};
+
+	snprintf(root, sizeof(root), "%s/data", home);
+	assert_true(data_roots_link(&roots, in_home("data//link-out"), said, sizeof(said)));
+	assert_non_null(strstr(said, "data//link-out is a link to "));
+	/* what is behind it is not looked at */
+	assert_true(data_roots_link(&roots, in_home("data/link-out/x/y"), said, sizeof(said)));
+	assert_non_null(strstr(said, "data/link-out is a link to "));
+	assert_false(data_roots_link(&roots, in_home("data/none/x"), said, sizeof(said)));
+	assert_string_equal(said, "");
+	assert_false(data_roots_link(&roots, in_home("data2/link-in"), said, sizeof(said)));
+	assert_false(data_roots_link(&roots, in_home("data/../data/link-out"), said, sizeof(said)));
+	assert_false(data_roots_link(&roots, in_home("data/"), said, sizeof(said)));
+}
+
 static void test_messages(void **state)
 {
 	struct data_roots roots = {{"/a", "/b c"}, 2}, again;
@@ -148,6 +166,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_open_files),
+		cmocka_unit_test(test_links),
 		cmocka_unit_test(test_messages),
 	};
 
