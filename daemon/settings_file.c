@@ -100,8 +100,11 @@ static void read_value(struct reading *r, const struct settings_row *row, char *
 
 	while (broken == NULL && rc == 0 && at != NULL && (word = next_word(&at, &broken))) {
 		if (broken == NULL && ++words > 1 && row->type != SETTING_LIST) {
-			wrong(r, "%s: one value is expected, \"%.64s\" is a second one", row->name,
-				word);
+			wrong(r, "%s: one value is expected, \"%.64s\" is a second one%s",
+				row->name, word,
+				row->type == SETTING_SECONDS || row->type == SETTING_BYTES
+					? "; a unit follows its number without a blank"
+					: "");
 			return;
 		}
 		if (broken == NULL && !stands_alone(row, word)) {

@@ -87,6 +87,11 @@ static void dash(char *name)
 			*name = '-';
 }
 
+static bool is_quoted(const char *name)
+{
+	return name[0] == '"' || name[0] == '\'';
+}
+
 void settings_unknown(const char *name, bool option, char *error, size_t error_bytes)
 {
 	static const char *const others[] = {
@@ -104,6 +109,11 @@ void settings_unknown(const char *name, bool option, char *error, size_t error_b
 	for (size_t i = 0; option && i < sizeof(others) / sizeof(others[0]); i++)
 		names[n++] = others[i];
 	nearest = suggest_nearest(name, names, n);
+	if (!option && is_quoted(name)) {
+		snprintf(error, error_bytes, "%.64s: a setting's name stands without quotes",
+			name);
+		return;
+	}
 	snprintf(error, error_bytes, "%s%.64s: no such setting%s%s%s", option ? "--" : "", name,
 		nearest ? ", the nearest is \"" : "; gpt2d --help lists them",
 		nearest ? nearest : "", nearest ? "\"" : "");
@@ -193,8 +203,9 @@ static int set_group(struct settings *s, const struct settings_row *row, const c
 	char *copy;
 
 	if (found == NULL) {
-		snprintf(error, error_bytes, "%s: \"%.64s\": no such group (groupadd makes one)",
-			row->name, value);
+		snprintf(error, error_bytes, "%s: \"%.64s\": %s", row->name, value,
+			value[0] == '\0' ? "the name of a group is expected"
+					 : "no such group (groupadd makes one)");
 		return -EINVAL;
 	}
 	copy = strdup(value);

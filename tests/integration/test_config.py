@@ -79,8 +79,13 @@ progress_timeout = 10 parsecs
         "21: a NUL byte",
     ]
     lines = [line.removeprefix(f"gpt2d: {conf}:") for line in shown.stderr.splitlines()]
-    expected[18] = '19: progress_timeout: one value is expected, "parsecs" is a second one'
+    expected[18] = '19: progress_timeout: one value is expected, "parsecs" is a second one; a unit follows its number without a blank'
     assert lines == expected
+    conf = write(tmp_path, '"ranks" = 2\nadmin_group = ""\nstart_timeout = 10 min\n')
+    assert run("-n", conf=conf).stderr.splitlines() == [
+        f'gpt2d: {conf}:1: "ranks": a setting\'s name stands without quotes',
+        f'gpt2d: {conf}:2: admin_group: "": the name of a group is expected',
+        f'gpt2d: {conf}:3: start_timeout: one value is expected, "min" is a second one; a unit follows its number without a blank']
 
 
 def test_control_characters(tmp_path):
