@@ -34,6 +34,7 @@ static void on_written(void *arg, struct run *run, enum run_state state, int rc)
 {
 	struct daemon *d = arg;
 
+	run->writes--;
 	if (rc < 0) { /* given up as the store is closed: the next gpt2d says how it ended */
 		log_write(LOG_ERROR, "run %lld: that it is %s could not be written: %s",
 			(long long)run->id, run_state_name(state), store_error_text(rc));
@@ -62,6 +63,7 @@ static void write_state(struct daemon *d, struct run *run)
 		log_write(LOG_ERROR, "run %lld: no memory to write that it is %s: tried again",
 			(long long)run->id, run_state_name(run->state));
 	run->unwritten = rc < 0;
+	run->writes += rc == 0;
 	d->unwritten |= rc < 0;
 	if (run_state_ended(run->state) && store_failing(d->store))
 		cancel_store_fails(d);
@@ -71,6 +73,11 @@ static void retry(struct run *run, void *arg)
 {
 	if (run->unwritten)
 		write_state(arg, run);
+}
+
+bool lifecycle_stored(const struct run *run)
+{
+	return run->writes == 0 && !run->unwritten;
 }
 
 void lifecycle_retry(struct daemon *d)

@@ -6,6 +6,8 @@
 #ifndef GPT2D_LIFECYCLE_H
 #define GPT2D_LIFECYCLE_H
 
+#include <stdbool.h>
+
 #include "daemon/run.h"
 
 struct daemon;
@@ -18,6 +20,9 @@ void lifecycle_begin(struct daemon *d, struct run *run);
  * is none to hand the new state to the store, lifecycle_retry does it later.
  */
 int lifecycle_move(struct daemon *d, struct run *run, enum run_state to, const char *reason);
+
+/* Whether the state of a run that is in memory is durable. */
+bool lifecycle_stored(const struct run *run);
 
 /* To be called from time to time: states that could not be handed to the store. */
 void lifecycle_retry(struct daemon *d);

@@ -51,6 +51,7 @@ struct run {
 	int64_t submitted_ns, started_ns, ended_ns; /* UTC; 0: not yet */
 
 	bool unwritten;               /* lifecycle.h: its state could not be handed to the store */
+	int64_t writes;               /* lifecycle.h: of its states that the store has in hand */
 	bool unstored;                /* lifecycle.h: its end is not durable yet */
 	enum run_state before;        /* its end, when unstored */
 	int64_t moved_ns[RUN_STATES]; /* UTC: into each, in this attempt; 0: before the start */

@@ -121,6 +121,13 @@ void scheduler_free_slot(struct scheduler *s)
 	evtimer_del(s->peer_timer);
 }
 
+static void end_run(
+	struct scheduler *s, struct run *run, enum run_state state, const char *reason)
+{
+	s->ended = run->id;
+	lifecycle_move(s->daemon, run, state, reason);
+}
+
 void scheduler_end(struct scheduler *s, struct active *a, enum run_state state, const char *reason)
 {
 	struct run *run = a->run;
@@ -141,7 +148,7 @@ void scheduler_end(struct scheduler *s, struct active *a, enum run_state state, 
 	else
 		TAILQ_REMOVE(&s->begun, a, link);
 	active_end(a);
-	lifecycle_move(s->daemon, run, state, why[0] ? why : NULL);
+	end_run(s, run, state, why[0] ? why : NULL);
 	if (state == RUN_INTERRUPTED && run->restart)
 		lifecycle_move(s->daemon, run, RUN_QUEUED, "restart: asked for in its spec");
 	scheduler_wake(s);
@@ -195,7 +202,7 @@ static void on_changed(struct active *a, const char *failure, void *arg)
 	} else if (a == s->next) {
 		s->next = NULL;
 		active_destroy(a);
-		lifecycle_move(s->daemon, run, RUN_FAILED, failure);
+		end_run(s, run, RUN_FAILED, failure);
 		scheduler_wake(s);
 	} else {
 		scheduler_stop(s, a, RUN_FAILED, "%s", failure);
@@ -217,10 +224,9 @@ static void prefetch(struct scheduler *s)
 		(head = queue_head(s->daemon->queue)) != NULL) {
 		rc = active_create(s->daemon, head, on_changed, s, &s->next);
 		if (rc == -ENAMETOOLONG)
-			lifecycle_move(s->daemon, head, RUN_FAILED,
-				"io: its directory's path is too long");
+			end_run(s, head, RUN_FAILED, "io: its directory's path is too long");
 		else if (rc < 0)
-			lifecycle_move(s->daemon, head, RUN_FAILED, "no_memory: to make it ready");
+			end_run(s, head, RUN_FAILED, "no_memory: to make it ready");
 	}
 }
 
@@ -251,6 +257,10 @@ static void send_segment(struct scheduler *s, struct active *a)
 			(long long)a->sent);
 		return;
 	}
+	if (a->sent == 0 && !a->sent_again) { /* it may have waited for the store */
+		a->started_ns = clock_mono_ns();
+		pace_begin(&s->pace, a->started_ns);
+	}
 	s->slot = a;
 	s->slot_segment = a->sent++;
 	s->slot_begun = false;
@@ -272,6 +282,14 @@ static struct active *unfinished(const struct scheduler *s)
 	return a != NULL && a->sent < a->run->segments ? a : NULL;
 }
 
+/* Of the run before, and with it all that was written earlier: whether it fails is known then. */
+static bool end_stored(const struct scheduler *s)
+{
+	const struct run *run = queue_find(s->daemon->queue, s->ended);
+
+	return run == NULL || lifecycle_stored(run);
+}
+
 void scheduler_wake(struct scheduler *s)
 {
 	struct active *a = unfinished(s);
@@ -282,13 +300,15 @@ void scheduler_wake(struct scheduler *s)
 		return;
 	if (a == NULL && store_failing(s->daemon->store))
 		return;
-	if (a == NULL && s->next != NULL && gate_open(s->daemon->gate) && active_ready(s->next)) {
+	if (a == NULL && s->next != NULL && gate_open(s->daemon->gate) && active_ready(s->next) &&
+		end_stored(s)) {
 		a = s->next;
 		s->next = NULL;
 		begin(s, a);
 		prefetch(s);
 	}
-	if (a != NULL && active_ready(a))
+	/* nothing is trained that the next start would find queued */
+	if (a != NULL && active_ready(a) && (a->sent > 0 || lifecycle_stored(a->run)))
 		send_segment(s, a);
 }
 
@@ -472,7 +492,7 @@ int scheduler_cancel(struct scheduler *s, struct run *run)
 		active_discard(s->next);
 		s->next = NULL;
 	}
-	lifecycle_move(s->daemon, run, RUN_CANCELLED, asked_for);
+	end_run(s, run, RUN_CANCELLED, asked_for);
 	scheduler_wake(s);
 	return 0;
 }

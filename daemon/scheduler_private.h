@@ -17,6 +17,7 @@ struct scheduler {
 	TAILQ_HEAD(active_head, active) begun;
 	struct active_head left; /* their engines are ending, see scheduler_leave */
 	struct active *next;     /* made ready ahead; still queued */
+	int64_t ended;           /* the run that ended last; 0: none has */
 
 	struct active *slot; /* whose segment the engines train; NULL: they are free */
 	int64_t slot_segment;

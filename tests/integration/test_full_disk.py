@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from faults import ENDED, FAIL, FILES, KILL, LIBRARY, NEEDS_ROOM, TORN, Faults, fill, sample, small_file_system
-from helpers import BUILD, Daemon, RpcError, experiment, folders, ids, spec, trash, wait_for
+from helpers import BUILD, FAKE_ENGINE, Daemon, RpcError, experiment, folders, ids, spec, trash, wait_for
 from test_ctl_daemon import started
 
 RESERVE = 1 << 20
@@ -398,6 +398,59 @@ def test_no_end_is_told_that_is_not_stored(tmp_path, end):
         d.start()
         with d.client() as c:
             assert c.state(run) == "interrupted" and c.wait(waits)["state"] == "done"
+
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+def test_no_run_starts_after_an_end_that_is_not_stored(tmp_path):
+    """Nothing was written since the disk is full: the end of the run before is the first that finds no room."""
+    faults = Faults(tmp_path)
+    with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c:
+        run, waits = c.submit(spec("long-ms20", 100000)), c.submit(spec("waits"))
+        wait_for(lambda: c.call("show", id=run)["progress"], "its progress")
+        wait_for((d.state / "runs" / f"{waits}-waits").exists, "the next run's folder")
+        faults.daemon.arm(FAIL, errno.ENOSPC, ops=NEEDS_ROOM)
+        refused(c.call, "cancel", id=run)
+        assert c.state(waits) == "queued"
+        faults.daemon.disarm()
+        assert c.wait(waits)["state"] == "done" and c.state(run) == "cancelled"
+
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+@pytest.mark.parametrize("then", ["goes on", "cancel", "kill"])
+def test_no_run_trains_whose_start_is_not_stored(tmp_path, then):
+    """The next gpt2d would find it queued, with files of it."""
+    faults, shut, engine = Faults(tmp_path), tmp_path / "shut", tmp_path / "engine"
+    engine.write_text(f"#!/bin/sh\nwhile [ -e {shut} ]; do sleep 0.1; done\nexec {FAKE_ENGINE} \"$@\"\n")
+    engine.chmod(0o755)
+    with Daemon(home=tmp_path, environment=faults.environment, engine=engine) as d:
+        with d.client() as c:
+            before, run = c.submit(spec("long-ms20", 100000)), c.submit(spec("waits"))
+            wait_for(lambda: c.call("show", id=before)["progress"], "its progress")
+            wait_for((d.state / "runs" / f"{run}-waits").exists, "the next run's folder")
+            shut.touch()
+            os.kill(d.engines()[0], signal.SIGKILL)
+            assert c.wait(before)["state"] == "failed"
+            faults.daemon.arm(FAIL, errno.ENOSPC, ops=NEEDS_ROOM)
+            shut.unlink()
+            failure = wait_for(lambda: c.call("status")["store"], "that its start cannot be written")
+            assert failure["errno"] == "ENOSPC" and c.state(run) == "starting"
+            wait_for(lambda: d.said().count(f"run {run}: starting") == 1, "it is in the log")
+            refused(c.submit, spec("refused"))  # a try of its own
+            assert c.state(run) == "starting" and c.call("show", id=run)["progress"] is None
+            if then == "cancel":
+                refused(c.call, "cancel", id=run)
+            marker = d.state / "runs" / f"{run}-waits" / "RUN_COMPLETE.txt"
+            assert not marker.exists()
+            if then == "kill":
+                d.kill()
+            faults.daemon.disarm()
+            if then != "kill":
+                assert c.wait(run)["state"] == ("cancelled" if then == "cancel" else "done")
+                assert marker.exists() == (then != "cancel")
+        if then == "kill":
+            d.start()
+            with d.client() as c:
+                assert c.wait(run)["state"] == "done"
 
 
 def segment_states(events):

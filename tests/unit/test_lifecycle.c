@@ -137,6 +137,7 @@ static void test_forgotten_when_durable(void **state)
 	assert_int_equal(n_written, 2);
 	deliver(0);
 	assert_ptr_equal(queue_find(d->queue, 1), run);
+	assert_false(lifecycle_stored(run));
 	deliver(1);
 	assert_null(queue_find(d->queue, 1));
 	assert_int_equal(n_ended, 1);
@@ -202,7 +203,9 @@ static void test_back_to_the_queue_without_memory(void **state)
 	assert_int_equal(n_written, 2);
 	assert_int_equal(written[1].state, RUN_QUEUED);
 	deliver(0);
+	assert_false(lifecycle_stored(run));
 	deliver(1);
+	assert_true(lifecycle_stored(run));
 	assert_ptr_equal(queue_find(d->queue, 1), run);
 	assert_int_equal(run->attempt, 2);
 	assert_int_equal(n_ended, 0);
