@@ -31,6 +31,8 @@ static const struct {
 struct held {
 	struct record_hold record; /* since_ns 0: not held */
 	bool lifting;              /* its end is being written */
+	bool now;                  /* once it is stored, the run in progress gives way */
+	int writes;                /* of it, that the store has in hand */
 };
 
 struct waiter {
@@ -213,6 +215,15 @@ static void answer_or_wait(struct gate *g, const struct waiter *w, bool wait)
 
 /* ---- changes ---- */
 
+/* The run in progress gives way, where that is wanted; the hold is on disk. */
+static void yield(struct gate *g, struct held *h)
+{
+	if (h->now && h->record.since_ns != 0)
+		scheduler_yield(
+			g->daemon->scheduler, "released: the engines were asked back at once");
+	h->now = false;
+}
+
 static void on_stored(void *arg, int rc)
 {
 	struct change *c = arg;
@@ -221,17 +232,22 @@ static void on_stored(void *arg, int rc)
 	const struct record_hold none = {.what = h->record.what};
 	char why[FAILURE_TEXT_BYTES], message[FAILURE_TEXT_BYTES + 80];
 
+	h->writes--;
 	if (rc < 0) {
 		failure_text(g->daemon->store, rc, why);
 		snprintf(message, sizeof(message),
 			"%s: nothing is changed, it could not be stored: %s", h->record.what, why);
 		h->lifting = false;
-		if (!c->waiter.lift)
+		if (!c->waiter.lift) {
+			h->now = false;
 			set_held(g, c->waiter.hold, &none);
+		}
 		refuse(g, &c->waiter, PROTOCOL_STORE, message);
 	} else {
 		if (c->waiter.lift && h->lifting) /* else it is held anew */
 			set_held(g, c->waiter.hold, &none);
+		if (!c->waiter.lift)
+			yield(g, h);
 		answer_or_wait(g, &c->waiter, c->wait);
 	}
 	free(c);
@@ -250,11 +266,13 @@ static void store_change(struct gate *g, const struct gate_request *request, boo
 
 	if (c != NULL) {
 		*c = (struct change){g, w, request->wait};
+		g->held[request->hold].writes++;
 		if (record_hold_set(g->daemon->store, record, on_stored, c) == 0)
 			return;
+		g->held[request->hold].writes--;
 	}
 	free(c);
-	g->held[request->hold].lifting = false;
+	g->held[request->hold].now = g->held[request->hold].lifting = false;
 	if (!lift)
 		set_held(g, request->hold, &(struct record_hold){.what = record->what});
 	client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
@@ -274,8 +292,6 @@ static void answer_unchanged(struct gate *g, const struct gate_request *request,
 	answer_or_wait(g, &w, request->wait);
 }
 
-static const char yielded[] = "released: the engines were asked back at once";
-
 void gate_close(struct gate *g, const struct gate_request *request, struct client *client)
 {
 	struct held *h = &g->held[request->hold];
@@ -288,14 +304,14 @@ void gate_close(struct gate *g, const struct gate_request *request, struct clien
 	snprintf(
 		record.reason, sizeof(record.reason), "%s", request->reason ? request->reason : "");
 	if (gate_held(g, request->hold) && !h->lifting) {
-		if (request->now)
-			scheduler_yield(g->daemon->scheduler, yielded);
+		h->now |= request->now;
+		if (h->writes == 0)
+			yield(g, h);
 		answer_unchanged(g, request, false, true, client);
 		return;
 	}
 	set_held(g, request->hold, &record); /* from now on, whatever the disk does */
-	if (request->now)
-		scheduler_yield(g->daemon->scheduler, yielded);
+	h->now = request->now; /* what is trained is not thrown away for what may be refused */
 	store_change(g, request, false, &record, client);
 }
 
