@@ -56,6 +56,7 @@ struct daemon {
 	int64_t drain_ns;   /* a signal's stop becomes one at once then; 0: there was none */
 	int64_t finish_ns;  /* when stopping now: runs that are being written are waited for */
 	int64_t linger_ns;  /* replies are waited for until then */
+	bool reserve_given; /* up, for what is to be written at the end */
 	struct event *turn; /* the next step of stopping */
 	struct event *signals[5];
 	struct event *completions;

@@ -1,8 +1,9 @@
 /*
  * reserve.h: a file that holds room on the state directory's file system, STATE_DIR/reserve. It is
- * given up where the disk is full and old runs are to be removed, or gpt2d is to start: their rows
- * are deleted by writing, and their files may not free enough for it. It holds nothing else; it may
- * be removed at any time and is made again once there is room for it and a quarter more.
+ * given up where the disk is full and old runs are to be removed, or gpt2d is to start, or to end
+ * while what became of runs is in memory only: rows are deleted by writing, and the files of runs
+ * may not free enough for it. It holds nothing else; it may be removed at any time and is made
+ * again once there is room for it and a quarter more.
  */
 #ifndef GPT2D_RESERVE_H
 #define GPT2D_RESERVE_H

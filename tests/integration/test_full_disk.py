@@ -193,6 +193,29 @@ def test_start_on_a_full_disk(small, tmp_path):
                 assert c.wait(waits)["state"] == "done"
 
 
+def test_stop_on_a_full_disk(small, tmp_path):
+    """What was in memory only is written in the reserve's room, and told."""
+    with on(small, tmp_path) as d:
+        with d.client() as c:
+            wait_for(lambda: has_reserve(d), "the reserve")
+            run, cancelled, waits = [c.submit(spec(name, 100000)) for name in ("long-ms20", "cancelled", "waits-ms20")]
+            wait_for(lambda: c.call("show", id=run)["progress"], "its progress")
+            checkpoint(d, "truncate")
+            fill(small / "filler")
+            for number in (cancelled, run):
+                assert "cancelled, but that is not on disk" in refused(c.call, "cancel", id=number)
+            c.call("follow", id=run)
+            assert d.stop() == 0
+            events = list(iter(c.event, None))
+            assert events[-1]["method"] == "run.done" and events[-1]["params"]["state"] == "cancelled"
+        assert f"{d.state}/reserve: given up, there is no room to write what became of runs" in (tmp_path / "log").read_text()
+        d.start()
+        with d.client() as c:
+            assert [c.state(number) for number in (run, cancelled)] == ["cancelled", "cancelled"]
+            assert c.state(waits) in ("queued", "starting", "running")
+            (small / "filler").unlink()
+
+
 def log_bytes(d):
     return (d.state / "gpt2d.db-wal").stat().st_size
 
@@ -386,7 +409,11 @@ def test_no_end_is_told_that_is_not_stored(tmp_path, end):
             counts = c.call("status")["counts"]
             assert [state for state in counts if counts[state]] == ["queued", "running"]
             assert 'gpt2d_runs{state="failed"} 0\n' in c.call("metrics")["text"]
-            d.stop() if end == "stop" else d.kill()
+            if end == "stop":
+                assert d.stop() == 1
+                assert "stopped; not everything could be written\n" in d.said()
+            else:
+                d.kill()
             told = []
             try:
                 told += iter(events.event, None)
@@ -413,6 +440,27 @@ def test_no_run_starts_after_an_end_that_is_not_stored(tmp_path):
         assert c.state(waits) == "queued"
         faults.daemon.disarm()
         assert c.wait(waits)["state"] == "done" and c.state(run) == "cancelled"
+
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+def test_no_run_gives_way_to_a_release_that_is_not_stored(tmp_path):
+    """It is refused, and nothing is changed: the run goes on."""
+    faults = Faults(tmp_path)
+    with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c:
+        run = c.submit(spec("long-ms20", 100000))
+        wait_for(lambda: c.call("show", id=run)["progress"], "its progress")
+        faults.daemon.arm(FAIL, errno.ENOSPC, ops=NEEDS_ROOM)
+        for _ in range(2):  # before that is known of the store, and after
+            assert refused(c.call, "release", now=True).startswith("released: nothing is changed, it could not be stored: ")
+            assert not c.call("status")["running"]["stopping"]
+        steps = c.call("show", id=run)["progress"]["step"]
+        wait_for(lambda: c.call("show", id=run)["progress"]["step"] > steps + 2, "it goes on")
+        faults.daemon.disarm()
+        wait_for(lambda: not c.call("status")["store"], "that it can be written again")
+        c.call("release", now=True)
+        ended = c.wait(run)
+        assert ended["state"] == "interrupted" and ended["reason"] == "released: the engines were asked back at once"
+        c.call("warm")
 
 
 @pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
