@@ -93,7 +93,8 @@ static void unknown_key(
 			"dotted keys stand in arms and --set only; nest it");
 	else if (!near)
 		snprintf(message, sizeof(message),
-			"unknown key; notes are called \"comment\" or \"x_...\"");
+			"unknown key, gpt2d-spec(5) lists all; notes are called \"comment\" "
+			"or \"x_...\"");
 	else
 		snprintf(message, sizeof(message), "unknown key; did you mean %s?", near);
 	complain(r, line, path, message);
