@@ -383,7 +383,8 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	if (d->stopping)
 		return;
 	if (gate_held(g, GATE_RELEASED)) {
-		if (!scheduler_busy(d->scheduler))
+		/* engines that were ended for what is then refused would have to start again */
+		if (!scheduler_busy(d->scheduler) && g->held[GATE_RELEASED].writes == 0)
 			engine_pool_release(d->pool);
 	} else if (warm_wanted(g)) {
 		engine_pool_warm(d->pool);

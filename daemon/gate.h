@@ -2,7 +2,8 @@
  * gate.h: whether queued runs may start, and whether the engines are there. Drained: nothing new
  * starts, the engines stay. Released: the engines end as well, once no run is with them. Both are
  * durable and last until they are lifted. Idle: the engines have ended by themselves
- * (--idle-release) and come back for the next run.
+ * (--idle-release) and come back for the next run. No run and no engine is touched before what was
+ * asked for is on disk; only that nothing starts is so from the request on.
  */
 #ifndef GPT2D_GATE_H
 #define GPT2D_GATE_H

@@ -501,6 +501,21 @@ def test_no_run_trains_whose_start_is_not_stored(tmp_path, then):
                 assert c.wait(run)["state"] == "done"
 
 
+@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+@pytest.mark.parametrize("params", [{}, {"now": True}])
+def test_no_engine_ends_for_a_release_that_is_not_stored(tmp_path, params):
+    """Where no run is with them."""
+    faults = Faults(tmp_path)
+    with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c:
+        engines = d.engines()
+        faults.daemon.arm(FAIL, errno.ENOSPC, ops=NEEDS_ROOM)
+        for _ in range(2):  # before that is known of the store, and after
+            assert "nothing is changed" in refused(c.call, "release", **params)
+        faults.daemon.disarm()
+        wait_for(lambda: not c.call("status")["store"], "that it can be written again")
+        assert d.engines() == engines
+
+
 def segment_states(events):
     return [event["params"]["state"] for event in events if event["method"] == "run.segment"]
 
