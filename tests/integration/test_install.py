@@ -44,6 +44,12 @@ def test_every_program_has_a_page(prefix):
     assert programs and programs - named == set()
 
 
+def test_pages_are_found_by_the_names_of_programs(prefix):
+    pages = prefix / "share/man/man8"
+    for program in ("gpt2-engine-cpu", "gpt2-engine-cuda"):
+        assert (pages / f"{program}.8").resolve() == (pages / "gpt2-engine.8").resolve()
+
+
 def test_a_run_from_there(prefix, tmp_path):
     environment = {**os.environ, "HOME": str(tmp_path), "GPT2D_SOCKET": str(tmp_path / "s"),
         "PATH": f"{prefix / 'bin'}:{os.environ['PATH']}"}
