@@ -3,7 +3,8 @@
 #include "ctl/verb.h"
 
 static const struct option_row options[] = {
-	{"reason", 'r', OPTION_STRING, "TEXT", 0, 0, "why; status and submit show it"},
+	{"reason", 'r', OPTION_STRING, "TEXT", 0, 0,
+		"why; status and submit show it; the first one stays while it is drained"},
 	{"wait", 'w', OPTION_FLAG, NULL, 0, 0, "until the run that is going on has ended"},
 	{"timeout", 't', OPTION_REAL, "SECONDS", 0.0, 1e9,
 		"with --wait: give up after this time with exit code 124; 0: look once; it "

@@ -45,6 +45,22 @@ static int detached(const char *method, struct ctl_error *e)
 	return e->exit;
 }
 
+/* Of what was so already the first reason is kept. */
+static void tell_kept(struct ctl *ctl, const char *method, const char *reason, const json_t *reply)
+{
+	const bool drain = strcmp(method, METHOD_DRAIN) == 0;
+	const json_t *hold = json_object_get(reply, drain ? "drained" : "released");
+	const char *kept = json_string_value(json_object_get(hold, "reason"));
+
+	if (!ctl->json && reason && json_is_true(json_object_get(reply, "already")) &&
+		strcmp(reason, kept ? kept : "") != 0)
+		fprintf(ctl->err.file,
+			"gpt2ctl: it was %s before, with %s reason, which stays; for another: "
+			"gpt2ctl %s first\n",
+			drain ? "drained" : "released", kept ? "its" : "no",
+			drain ? "resume" : "warm");
+}
+
 int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
 {
 	const char *reason = arguments_string(args, "reason", NULL);
@@ -89,10 +105,12 @@ int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
 		detached(method, &e);
 	if (!exit && wait && timeout <= 0.0)
 		exit = look(method, reply, &e);
-	if (exit)
+	if (exit) {
 		ctl_fail(ctl, &e);
-	else
+	} else {
 		ctl->output->gate(ctl, method, reply);
+		tell_kept(ctl, method, reason, reply);
+	}
 	json_decref(reply);
 	return exit;
 }

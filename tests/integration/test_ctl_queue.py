@@ -34,6 +34,10 @@ def test_drain_and_resume(daemon):
         result = ctl(d, "submit", "-", run=spec("waits"))
         assert result.returncode == 0 and "waits     drained: since " in result.stdout
         assert "gpt2ctl resume lets runs start" in result.stdout
+        other = ctl(d, "drain", "-r", "fan")
+        assert other.returncode == 0 and ": new disk\n" in other.stdout
+        assert "with its reason, which stays; for another: gpt2ctl resume first\n" in other.stderr
+        assert ctl(d, "drain", "-r", "new disk").stderr == ctl(d, "drain").stderr == ""
         status = ctl(d, "status").stdout
         assert "drained since " in status and "queued  1: drained: since" in status
         drained = lines(ctl(d, "drain", "--wait", "--json"))[0]
