@@ -65,7 +65,7 @@ static off_t token_offset(const struct token_file *f, int64_t token)
 	return (f->headed ? TOKEN_FILE_HEADER_BYTES : 0) + (off_t)token * 2;
 }
 
-/* Why tmp_path could not be made: with the folder's name where that is not one, or missing. */
+/* Why tmp_path could not be made, by the name that was given where that tells enough. */
 static int creation_error(const struct token_file *f, int error, struct ctl_error *e)
 {
 	char *copy = strdup(f->path);
@@ -73,8 +73,10 @@ static int creation_error(const struct token_file *f, int error, struct ctl_erro
 
 	if (folder && (error == ENOTDIR || access(folder, F_OK) != 0))
 		io_error(e, folder, error);
+	else if (access(f->tmp_path, F_OK) == 0)
+		io_error(e, f->tmp_path, error); /* it is that which is in the way */
 	else
-		io_error(e, f->tmp_path, error);
+		io_error(e, f->path, error);
 	if (error == ENOENT || error == ENOTDIR)
 		e->exit = CTL_USAGE;
 	free(copy);
@@ -183,7 +185,7 @@ int token_file_append(struct token_file *f, const uint16_t *tokens, size_t n, st
 			little[i] = htole16(tokens[i]);
 		error = write_all(f->fd, little, k * 2, token_offset(f, f->n_tokens));
 		if (error)
-			return io_error(e, f->tmp_path, -error);
+			return io_error(e, f->path, -error);
 		f->n_tokens += (int64_t)k;
 		tokens += k;
 		n -= k;
@@ -203,15 +205,15 @@ int token_file_move_tail(
 			read_all(from->fd, little, (size_t)k * 2, token_offset(from, first + done));
 
 		if (error)
-			return io_error(e, from->tmp_path, -error);
+			return io_error(e, from->path, -error);
 		error = write_all(to->fd, little, (size_t)k * 2, token_offset(to, to->n_tokens));
 		if (error)
-			return io_error(e, to->tmp_path, -error);
+			return io_error(e, to->path, -error);
 		to->n_tokens += k;
 		done += k;
 	}
 	if (ftruncate(from->fd, token_offset(from, first)) != 0)
-		return io_error(e, from->tmp_path, errno);
+		return io_error(e, from->path, errno);
 	from->n_tokens = first;
 	return 0;
 }
@@ -227,7 +229,7 @@ static int write_header(struct token_file *f, struct ctl_error *e)
 			f->path, (long long)f->n_tokens, INT32_MAX);
 	header[2] = htole32((uint32_t)f->n_tokens);
 	error = write_all(f->fd, header, sizeof(header), 0);
-	return error ? io_error(e, f->tmp_path, -error) : 0;
+	return error ? io_error(e, f->path, -error) : 0;
 }
 
 static int sync_folder(const char *path)

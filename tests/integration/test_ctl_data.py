@@ -204,5 +204,5 @@ def test_a_limit_on_file_sizes(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"abc" * 100000)
     result = subprocess.run(["/bin/sh", "-c", 'ulimit -f 64; exec "$0" "$@"', CTL, "data", "prepare", "-o", tmp_path / "o.bin",
         tmp_path / "a.txt"], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert result.returncode == 1 and "File too large" in result.stderr
+    assert result.returncode == 1 and "File too large" in result.stderr and ".tmp" not in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
