@@ -74,7 +74,8 @@ static void say_ready(struct daemon *d)
 	if (d->ready_said)
 		return;
 	d->ready_said = true;
-	log_print("gpt2d: ready, socket %s, %lld ranks%s", d->socket, (long long)d->settings->ranks,
+	log_print("gpt2d: ready, socket %s, %lld rank%s%s", d->socket,
+		(long long)d->settings->ranks, d->settings->ranks == 1 ? "" : "s",
 		gate_held(d->gate, GATE_RELEASED) ? ", released" : "");
 }
 

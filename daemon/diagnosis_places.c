@@ -262,9 +262,9 @@ static void check_runs(struct diagnosis *d, const char *state, int64_t known)
 	else if (ids.beyond > 0)
 		diagnosis_add(d, "runs", VERDICT_WARN,
 			"they stay as they are; restore the gpt2d.db that has them, or move them",
-			"%s/" STATE_RUNS ": %lld folders (the last is %s) of runs that "
+			"%s/" STATE_RUNS ": %lld folder%s (the last is %s) of runs that "
 			STATE_DATABASE " does not know",
-			state, (long long)ids.beyond, ids.name);
+			state, (long long)ids.beyond, ids.beyond == 1 ? "" : "s", ids.name);
 }
 
 /* Runs that the queue knows, and that have no folder. */

@@ -219,10 +219,11 @@ static void say_strays(const struct daemon *d, const struct run_ids *ids)
 {
 	if (ids->strays > 0)
 		log_write(LOG_WARNING,
-			"%s/" STATE_RUNS ": %lld folders (the last is %s) of runs that "
+			"%s/" STATE_RUNS ": %lld folder%s (the last is %s) of runs that "
 			STATE_DATABASE " does not know any more: no verb shows or removes them;"
 			" move them away, or remove them",
-			d->state_dir, (long long)ids->strays, ids->stray_name);
+			d->state_dir, (long long)ids->strays, ids->strays == 1 ? "" : "s",
+			ids->stray_name);
 }
 
 /*
@@ -250,9 +251,10 @@ static int pass_over_strangers(const struct daemon *d)
 	rc = record_set_last_id(d->store, ids.last);
 	if (rc == 0)
 		log_write(LOG_WARNING,
-			"%s/" STATE_RUNS ": %lld folders (the last is %s) of runs that "
+			"%s/" STATE_RUNS ": %lld folder%s (the last is %s) of runs that "
 			STATE_DATABASE " does not know: left as they are, the next run is %lld",
-			d->state_dir, (long long)ids.beyond, ids.name, (long long)ids.last + 1);
+			d->state_dir, (long long)ids.beyond, ids.beyond == 1 ? "" : "s", ids.name,
+			(long long)ids.last + 1);
 	return rc;
 }
 

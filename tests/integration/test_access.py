@@ -441,7 +441,7 @@ def test_auto_says_what_it_took(home):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         socket = home / "run/gpt2d/gpt2d.sock"
-        assert process.stdout.readline() == f"gpt2d: ready, socket {socket}, 1 ranks\n"
+        assert process.stdout.readline() == f"gpt2d: ready, socket {socket}, 1 rank\n"
         engine, = as_user(socket, ONE, ["status", {}])
         engine = engine["result"]["engine"]
         assert engine["device"] in ("cpu", "cuda")

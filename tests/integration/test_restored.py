@@ -71,6 +71,19 @@ def test_artifacts_of_a_time_that_was_undone(home, kind):
         assert "its folder has artifacts already" in d.said()
 
 
+def test_one_folder_is_told_as_one(home):
+    with Daemon(home=home) as d:
+        assert d.stop() == 0
+        (d.state / "runs/9-x").mkdir()
+        checked = subprocess.run([*d.command, "--check"], capture_output=True, text=True, timeout=60)
+        said = "1 folder (the last is 9-x) of runs that gpt2d.db does not know"
+        assert said in checked.stdout
+        d.start()
+        assert said in d.said()
+        with d.client() as c:
+            assert c.submit(spec("next")) == 10
+
+
 def test_moved_state_directory(home):
     """Runs of before are found where they are now."""
     with Daemon(home=home) as d:
