@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "ctl/arguments.h"
+#include "ctl/ask.h"
 #include "ctl/client.h"
 #include "ctl/format.h"
 #include "ctl/output.h"
@@ -55,7 +56,7 @@ static int confirm(struct ctl *ctl, const struct arguments *args, size_t n, stru
 			"cancel: --all would cancel %zu queued runs; say so with --yes", n);
 	fprintf(ctl->err.file, "cancel %zu queued run%s? [y/N] ", n, n == 1 ? "" : "s");
 	fflush(ctl->err.file);
-	answer = c = getchar();
+	answer = c = ask_answered(ctl) ? getchar() : EOF;
 	while (c != '\n' && c != EOF)
 		c = getchar();
 	if (tolower(answer) == 'y')

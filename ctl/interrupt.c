@@ -30,6 +30,18 @@ void interrupt_begin(void)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
+void interrupt_end(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (int i = 0; i < SIGNALS; i++) {
+		signal(signals[i], SIG_DFL);
+		sigaddset(&set, signals[i]);
+	}
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
 bool interrupt_seen(void)
 {
 	sigset_t pending;

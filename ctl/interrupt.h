@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 void interrupt_begin(void);
+void interrupt_end(void); /* they end the process again, one that has come as well */
 bool interrupt_seen(void);
 
 /* poll that signals can end: as poll, with -1 and EINTR. timeout_ns -1: for ever. */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "ctl/arguments.h"
+#include "ctl/ask.h"
 #include "ctl/client.h"
 #include "ctl/format.h"
 #include "ctl/output.h"
@@ -133,7 +134,7 @@ static int confirm(
 	fprintf(ctl->err.file, "remove %zu run%s, %s, for good? [y/N] ", n, n == 1 ? "" : "s",
 		size);
 	fflush(ctl->err.file);
-	*yes = fgets(answer, sizeof(answer), stdin) != NULL &&
+	*yes = ask_answered(ctl) && fgets(answer, sizeof(answer), stdin) != NULL &&
 		(strcmp(answer, "y\n") == 0 || strcmp(answer, "yes\n") == 0);
 	if (!*yes)
 		return ctl_error_set(e, CTL_DECLINED, "nothing was removed");

@@ -1,6 +1,8 @@
 """What gpt2ctl asks on a terminal before it does what cannot be undone, and what no stands for."""
 
+import os
 import re
+import signal
 
 import pytest
 
@@ -29,3 +31,14 @@ def test_no_is_told_from_what_failed(path, words, question, no, answer, exit):
         assert bool(re.search(no, terminal.seen)) == (exit != 0)
         done = [params for params in daemon.asked(words[0]) if not params.get("dry_run")]
         assert len(done) == (exit == 0)
+
+
+@pytest.mark.parametrize("words, no", [(["cancel", "--all"], "nothing is cancelled"), (["prune", "--keep", "0"], "nothing was removed")])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_the_question_is_no(path, words, no, number):
+    with scripted(path) as daemon, Terminal([str(CTL), *words], environment(path)) as terminal:
+        terminal.wait(r"\? \[y/N\] ")
+        os.kill(terminal.pid, number)
+        assert terminal.end() == 13
+        assert re.search(rf"\[y/N\] \r\n.*{no}", terminal.seen)
+        assert not [params for params in daemon.asked(words[0]) if not params.get("dry_run")]
