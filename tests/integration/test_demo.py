@@ -42,3 +42,15 @@ def test_without_a_reader_it_leaves_nothing(tree, last):
         assert demo.wait(PATIENCE_S) == 141, (tree / "err").read_text()
     assert list((tree / "tmp").iterdir()) == []
     assert "etc/demo: interrupted; gpt2d is stopped, " in (tree / "err").read_text()
+
+
+def test_a_clone_of_somebody_else(tree):
+    """That its folder cannot be written is said, before a build fails at it."""
+    tree.chmod(0o755)
+    (tree / "build").chmod(0o555)
+    user = {"user": 61001, "group": 61001, "extra_groups": []} if os.geteuid() == 0 else {}
+    demo = subprocess.run([tree / "etc/demo", "--no-setup"], capture_output=True, text=True, timeout=PATIENCE_S, cwd="/",
+        env={**os.environ, "PATH": f"{tree / 'bin'}:{os.environ['PATH']}"}, check=False, **user)
+    (tree / "build").chmod(0o755)
+    assert demo.returncode == 1 and demo.stdout == ""
+    assert f"etc/demo: {tree}/build: " in demo.stderr and "may not write there" in demo.stderr
