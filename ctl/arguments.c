@@ -57,8 +57,8 @@ static int unknown_option(
 	near = suggest_option(verb, clean);
 	if (near)
 		return ctl_error_set(
-			e, CTL_USAGE, "%s: no such option; did you mean --%s?", given, near);
-	return ctl_error_set(e, CTL_USAGE, "%s: no such option; see: gpt2ctl help%s%s", given,
+			e, CTL_USAGE, "%.80s: no such option; did you mean --%s?", given, near);
+	return ctl_error_set(e, CTL_USAGE, "%.80s: no such option; see: gpt2ctl help%s%s", given,
 		verb ? " " : "", verb ? verb->name : "");
 }
 
@@ -99,14 +99,14 @@ static int check_value(const struct option_row *row, const char *text, struct ct
 		return 0;
 	case OPTION_INT:
 		if (parse_int(text, &i) != 0)
-			return ctl_error_set(e, CTL_USAGE, "--%s: %s: a whole number is needed",
+			return ctl_error_set(e, CTL_USAGE, "--%s: %.80s: a whole number is needed",
 				row->name, *text ? text : "\"\"");
 		real = (double)i;
 		break;
 	case OPTION_REAL:
 		if (parse_real(text, &real) != 0)
 			return ctl_error_set(
-				e, CTL_USAGE, "--%s: %s: a number is needed", row->name,
+				e, CTL_USAGE, "--%s: %.80s: a number is needed", row->name,
 				*text ? text : "\"\"");
 		break;
 	default:
@@ -210,8 +210,10 @@ static int find_verb(struct arguments *a, int argc, char **argv, int *first, boo
 		near = verb_suggest(words, n);
 		if (near)
 			return ctl_error_set(
-				e, CTL_USAGE, "%s: no such verb; did you mean %s?", words[0], near);
-		return ctl_error_set(e, CTL_USAGE, "%s: no such verb; see: gpt2ctl help", words[0]);
+				e, CTL_USAGE, "%.80s: no such verb; did you mean %s?", words[0],
+				near);
+		return ctl_error_set(
+			e, CTL_USAGE, "%.80s: no such verb; see: gpt2ctl help", words[0]);
 	}
 	*first = i + (int)used;
 	return 0;
@@ -332,7 +334,7 @@ int arguments_id(const char *word, int64_t *id, struct ctl_error *e)
 
 	if (parse_int(word, &value) != 0 || value < 1 || word[0] == '0')
 		return ctl_error_set(e, CTL_USAGE,
-			"%s: not a run's id (a whole number from 1); see: gpt2ctl list",
+			"%.80s: not a run's id (a whole number from 1); see: gpt2ctl list",
 			*word ? word : "\"\"");
 	*id = value;
 	return 0;

@@ -126,7 +126,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		return CTL_OK;
 	}
 	if (args->n_words != 1 || completion_print(args->words[0], ctl->out.file) != 0) {
-		ctl_error_set(&e, CTL_USAGE, "completion: %s: one of bash, zsh, fish is needed",
+		ctl_error_set(&e, CTL_USAGE, "completion: %.80s: one of bash, zsh, fish is needed",
 			args->n_words > 0 ? args->words[args->n_words == 1 ? 0 : 1] : "nothing");
 		return ctl_fail(ctl, &e);
 	}

@@ -65,7 +65,7 @@ static int settings(struct preparation *p, const struct arguments *args, struct 
 		const char *near = tokenizer_suggest(name);
 
 		return ctl_error_set(e, CTL_USAGE,
-			"--tokenizer: %s: no such tokenizer; there is: bytes%s%s", name,
+			"--tokenizer: %.80s: no such tokenizer; there is: bytes%s%s", name,
 			near ? "; did you mean " : "", near ? near : "");
 	}
 	if (strcmp(format, "headed") != 0 && strcmp(format, "raw") != 0)
@@ -134,7 +134,7 @@ static int read_stream(struct preparation *p, int fd, const char *name, struct c
 		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (n < 0)
-			return ctl_error_set(e, CTL_USAGE, "%s: %s", name, strerror(errno));
+			return ctl_error_set(e, CTL_USAGE, "%.800s: %s", name, strerror(errno));
 		if (n == 0)
 			break;
 		bytes += n;
@@ -157,7 +157,7 @@ static int read_input(struct preparation *p, const char *name, struct ctl_error 
 	fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
 		return ctl_error_set(
-			e, CTL_USAGE, "%s: %s", *name ? name : "\"\"", strerror(errno));
+			e, CTL_USAGE, "%.800s: %s", *name ? name : "\"\"", strerror(errno));
 	if (same_file(fd, p->out_path) || same_file(fd, p->val_path))
 		exit = ctl_error_set(
 			e, CTL_USAGE, "%s: is the output too, choose another --output", name);

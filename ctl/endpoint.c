@@ -17,7 +17,7 @@ static const char system_socket[] = "/run/gpt2d/gpt2d.sock";
 /* The user's own in the folder xdg where it is there, else the system's: the length of its path. */
 static int look(const char *xdg, char path[PATH_MAX], struct endpoint *p)
 {
-	if (xdg && *xdg) {
+	if (xdg && *xdg == '/') { /* others are ignored, as by gpt2d */
 		const int n = snprintf(path, PATH_MAX, "%s/gpt2d/gpt2d.sock", xdg);
 
 		if (n < PATH_MAX && access(path, F_OK) == 0)
@@ -140,15 +140,20 @@ static const char *process_text(pid_t pid, char *out, size_t out_bytes)
 static int not_running(const struct endpoint *p, int error, struct ctl_error *e)
 {
 	const bool placeless = !p->named && !*p->own && geteuid() != 0;
+	const char *xdg = getenv("XDG_RUNTIME_DIR");
 
 	return ctl_error_set(e, CTL_NO_DAEMON,
 		"gpt2d is not running (%.400s%s%s: %s)\n"
-		"%s"
+		"%s%s%s"
 		"start one with: gpt2d --ranks N\n"
 		"or name another's socket: --socket PATH, or GPT2D_SOCKET",
 		p->own, *p->own ? ": No such file or directory; " : "", p->path, strerror(error),
-		placeless ? "XDG_RUNTIME_DIR is not set: say where a gpt2d of your own has its "
-			    "socket, for it and for gpt2ctl: export GPT2D_SOCKET=PATH\n"
+		placeless ? "XDG_RUNTIME_DIR is not " : "",
+		!placeless          ? ""
+			: xdg && *xdg ? "an absolute path"
+				      : "set",
+		placeless ? ": say where a gpt2d of your own has its socket, for it and for "
+			    "gpt2ctl: export GPT2D_SOCKET=PATH\n"
 			  : "");
 }
 

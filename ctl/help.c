@@ -154,7 +154,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		if (!verb) {
 			const char *near = verb_suggest(args->words, args->n_words);
 
-			ctl_error_set(&e, CTL_USAGE, "%s: no such verb%s%s%s", args->words[0],
+			ctl_error_set(&e, CTL_USAGE, "%.80s: no such verb%s%s%s", args->words[0],
 				near ? "; did you mean " : "; see: gpt2ctl help", near ? near : "",
 				near ? "?" : "");
 			return ctl_fail(ctl, &e);

@@ -52,7 +52,7 @@ static int read_file(const char *file, size_t max, char **text, size_t *n, struc
 
 	if (fd < 0 || !bytes) {
 		exit = ctl_error_set(
-			e, CTL_USAGE, "%s: %s", *file ? file : "\"\"",
+			e, CTL_USAGE, "%.800s: %s", *file ? file : "\"\"",
 			strerror(fd < 0 ? errno : ENOMEM));
 		goto out;
 	}
@@ -62,7 +62,7 @@ static int read_file(const char *file, size_t max, char **text, size_t *n, struc
 		if (k < 0 && errno == EINTR)
 			continue;
 		if (k < 0) {
-			exit = ctl_error_set(e, CTL_USAGE, "%s: %s", file, strerror(errno));
+			exit = ctl_error_set(e, CTL_USAGE, "%.800s: %s", file, strerror(errno));
 			goto out;
 		}
 		if (k == 0)
@@ -349,7 +349,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		return exit;
 	folder = base_folder(file);
 	if (!folder)
-		exit = ctl_error_set(&e, CTL_USAGE, "%s: %s", file, strerror(errno));
+		exit = ctl_error_set(&e, CTL_USAGE, "%.800s: %s", file, strerror(errno));
 	else
 		exit = read_file(file, SPEC_BYTES_MAX, &text, &n, &e);
 	if (exit)
