@@ -143,6 +143,59 @@ static int settle_run(struct daemon *d, const struct run *run, bool *complete)
 	return settle_segments(d, run, dir, *complete ? SETTLE_ALL : SETTLE_FOLDERS);
 }
 
+/* Of segments of a run that is trained anew, in another folder. */
+static int unmark_segments(struct daemon *d, const struct run *run, const char *own)
+{
+	struct record_unreported u = {.segment = -1};
+	char dir[PATH_MAX], marker[PATH_MAX];
+	int rc, kept, removed = 0;
+
+	while ((rc = record_unreported(d->store, run->id, u.segment, true, &u)) == 0 &&
+		(rc = run_segment_dir(own, u.segment, u.arm, dir, sizeof(dir))) == 0) {
+		if (snprintf(marker, sizeof(marker), "%s/" ARTIFACT_COMPLETE, dir) >= PATH_MAX ||
+			access(marker, F_OK) < 0)
+			continue;
+		kept = settle_remove(dir);
+		removed += kept == 0;
+		if (kept < 0)
+			say_kept(dir, kept);
+	}
+	if (removed > 0)
+		log_write(LOG_WARNING,
+			"%s: %d segments were whole, of a run that " STATE_DATABASE
+			" has as queued: without their markers, as it is trained anew",
+			own, removed);
+	return rc == -ENOENT ? 0 : rc;
+}
+
+/*
+ * What is stored of a queued run may be older than its folders, the next attempt's among them: a
+ * database was put back, or could not be written while it was trained. Where one says that it is
+ * done, it has begun there.
+ */
+static int settle_queued(struct daemon *d, struct run *run)
+{
+	struct run attempt = *run;
+	char dir[PATH_MAX];
+	bool complete;
+	int rc = 0, kept;
+
+	while (rc == 0 && run_dir(&attempt, d->state_dir, dir, sizeof(dir)) == 0 &&
+		access(dir, F_OK) == 0) {
+		kept = settle_folder(dir, run, true, &complete);
+		if (complete) {
+			run->attempt = attempt.attempt;
+			return move(d, run, RUN_STARTING,
+				"daemon_restart: its folder says that it is done");
+		}
+		if (kept < 0)
+			say_kept(dir, kept);
+		rc = unmark_segments(d, run, dir);
+		attempt.attempt++;
+	}
+	return rc;
+}
+
 /*
  * gpt2d may have gone away between the end of a run and the end of its engines, which may have
  * written all of a segment since: that is done, the others end as the run has.
@@ -300,6 +353,8 @@ static void settle(struct run *run, void *arg)
 		return;
 	sweep_attempts(d, run);
 	if (run->state == RUN_QUEUED)
+		o->rc = settle_queued(d, run);
+	if (o->rc < 0 || run->state == RUN_QUEUED)
 		return;
 	snprintf(reason, sizeof(reason), "daemon_restart: gpt2d went away while the run was %s",
 		run_state_name(run->state));

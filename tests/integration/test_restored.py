@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import Daemon, experiment, spec
+from helpers import Daemon, agrees, experiment, spec
 
 
 @pytest.fixture
@@ -41,34 +41,87 @@ def test_folders_that_the_database_does_not_know(home):
         assert files(d.state / "runs") == before
 
 
-@pytest.mark.parametrize("kind", ["single", "experiment"])
-def test_artifacts_of_a_time_that_was_undone(home, kind):
-    """A copy of the database, with the run still queued in it, is restored after the run is done."""
+def undone(d, work):
+    """Its database from when the run was still queued is put back after it is done: the run, and its folder."""
+    with d.client() as c:
+        c.call("drain")
+        run = c.submit(work)
+    d.kill()
+    copy = {path: path.read_bytes() for path in d.state.glob("gpt2d.db*")}
+    d.start()
+    with d.client() as c:
+        c.call("resume")
+        assert c.wait(run)["state"] == "done"
+    d.stop()
+    for path in d.state.glob("gpt2d.db*"):
+        path.unlink()
+    for path, content in copy.items():
+        path.write_bytes(content)
+    return run, d.state / "runs" / f"{run}-{work['name']}"
+
+
+def markers(d):
+    return sorted(str(path.relative_to(d.state / "runs")) for path in (d.state / "runs").rglob("RUN_COMPLETE.txt"))
+
+
+KINDS = pytest.mark.parametrize("work", [spec("s"), experiment("s", repetitions=1)], ids=["single", "experiment"])
+
+
+@KINDS
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_a_queued_run_that_its_folder_says_is_done(home, work, attempt):
+    """It is, and cannot be cancelled any more; also where that was in the folder of the attempt after the one that is stored."""
     with Daemon(home=home) as d:
-        with d.client() as c:
-            c.call("drain")
-            run = c.submit(spec("s") if kind == "single" else experiment("s", repetitions=1))
-        d.kill()
-        copy = {path: path.read_bytes() for path in d.state.glob("gpt2d.db*")}
+        run, folder = undone(d, work)
+        before = files(folder)
+        if attempt == 2:
+            folder = folder.rename(f"{folder}.2")
+            (d.state / "runs" / f"{run}-s").mkdir()
+            (d.state / "runs" / f"{run}-s" / "step_log.csv").write_text("of the first\n")
         d.start()
         with d.client() as c:
-            c.call("resume")
-            assert c.wait(run)["state"] == "done"
-        d.stop()
-        before = files(d.state / "runs" / f"{run}-s")
-        for path in d.state.glob("gpt2d.db*"):
-            path.unlink()
-        for path, content in copy.items():
-            path.write_bytes(content)
-        d.start()
-        with d.client() as c:
-            c.call("resume")
-            end = c.wait(run)
-            assert end["state"] == "done" and end["dir"].endswith(f"/{run}-s.2") and c.call("show", id=run)["run"]["attempt"] == 2
+            shown = c.call("show", id=run)
+            end = shown["run"]
+            assert end["state"] == "done" and end["dir"] == str(folder) and end["attempt"] == attempt
+            assert end["segments_done"] == end["segments"] == len(shown["segments"])
+            assert all(segment["state"] == "done" and segment["dir"].startswith(str(folder)) for segment in shown["segments"])
+            assert [t["state"] for t in shown["transitions"]] == ["queued", "starting", "running", "finishing", "done"]
+            c.call("cancel", id=run)  # has ended: nothing to do
+            assert c.state(run) == "done"
             listed = c.call("artifacts", id=run)
             assert listed["dir"] == end["dir"] and listed["files"] and not listed["missing"]
-        assert files(d.state / "runs" / f"{run}-s") == before
-        assert "its folder has artifacts already" in d.said()
+            c.call("resume")
+            assert c.wait(c.submit(spec("next")))["state"] == "done"
+        assert files(folder) == before and agrees(d) == 2
+
+
+@KINDS
+@pytest.mark.parametrize("then", ["cancel", "resume"])
+def test_artifacts_of_a_time_that_was_undone(home, work, then):
+    """Not all of the run: nothing of it says any more that it is whole, and it is trained anew, elsewhere."""
+    with Daemon(home=home) as d:
+        run, folder = undone(d, work)
+        before = {path: content for path, content in files(folder).items() if path.name != "RUN_COMPLETE.txt"}
+        (next(folder.glob("segments/002-*")) if "arms" in work else folder).joinpath("training_metrics.json").write_text("{}")
+        d.start()
+        assert markers(d) == []
+        with d.client() as c:
+            assert c.state(run) == "queued"
+            c.call(then, **({"id": run} if then == "cancel" else {}))
+            end = c.wait(run)
+            if then == "resume":
+                assert end["state"] == "done" and end["dir"] == f"{folder}.2" and c.call("show", id=run)["run"]["attempt"] == 2
+                listed = c.call("artifacts", id=run)
+                assert listed["dir"] == end["dir"] and listed["files"] and not listed["missing"]
+                assert "its folder has artifacts already" in d.said()
+            else:
+                assert end["state"] == "cancelled"
+        left = files(folder)
+        assert left.keys() == before.keys() and sum(left[path] != before[path] for path in left) == 1
+        d.stop()
+        d.start()
+        assert all(path.startswith(f"{run}-s.2/") for path in markers(d)) and bool(markers(d)) == (then == "resume")
+        agrees(d)
 
 
 def test_one_folder_is_told_as_one(home):
