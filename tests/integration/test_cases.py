@@ -137,16 +137,16 @@ def test_one_token_short(daemon, tmp_path, split):
 def test_the_manuals_token_file(daemon, tmp_path):
     """The example of gpt2d-spec(5), as it stands there, is a file that a run trains on."""
     page = (ROOT / "proto/gpt2d-spec.5.in").read_text()
-    program = re.search(r"made with Python:\n\.Bd -literal.*?\n(.*?)\.Ed", page, flags=re.S)[1]
+    program = re.search(r"made with Python[^\n]*:\n\.Bd -literal.*?\n(.*?)\.Ed", page, flags=re.S)[1]
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
     file = tmp_path / "train.bin"
-    assert file.stat().st_size == 1024 + 2 * 10000
+    assert file.stat().st_size == 1024 + 2 * 200000
     run = spec("manual", 1, data={"train": str(file)})
     with daemon(engine=engines.PROGRAM) as d, d.client() as c:
         assert c.wait(c.submit(run))["state"] == "done"
         told = ctl("submit", "-", "--dry-run", path=d.socket, input=json.dumps(run))
-        # 156 sequences of 64, and the target of the last one
-        assert "10,000 tokens, 65 needed, 15 left out at the end, epochs " in told.stdout, told
+        # 3124 sequences of 64, and the target of the last one
+        assert "200,000 tokens, 65 needed, 63 left out at the end, epochs " in told.stdout, told
 
 
 def test_rates(daemon):
