@@ -176,10 +176,10 @@ const struct verb verb_prune = {
 	.text = "Those to which all that is given applies: one's own, or as an administrator "
 		"everybody's. Never one that waits or runs, nor one that was marked with keep. "
 		"One whose folder is not there stays as well, and is named on standard error, "
-		"with exit code 1: it may be on a disk that is not mounted, and what the daemon "
-		"knows is all that leads to it; --forget is for those that are gone for good. It "
-		"asks first, where there is a terminal; elsewhere --yes is needed. A removal "
-		"that was begun is finished, by the next daemon if need be.",
+		"with exit code 1 (0 with --dry-run): it may be on a disk that is not mounted, and "
+		"what the daemon knows is all that leads to it; --forget is for those that are "
+		"gone for good. It asks first, where there is a terminal; elsewhere --yes is "
+		"needed. A removal that was begun is finished, by the next daemon if need be.",
 	.options = options,
 	.run = run,
 };
