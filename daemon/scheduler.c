@@ -348,6 +348,12 @@ void scheduler_lost(struct scheduler *s, const char *reason)
 
 /* ---- deadlines ---- */
 
+/* Its start is not stored yet, so that nothing of it was given to the engines. */
+static bool waits_for_store(const struct active *a)
+{
+	return a->sent == 0 && !a->sent_again;
+}
+
 /* Runs that took longer than their spec allows; one whose work is done is let finish. */
 static void end_late(struct scheduler *s, int64_t now)
 {
@@ -356,6 +362,7 @@ static void end_late(struct scheduler *s, int64_t now)
 	for (a = TAILQ_FIRST(&s->begun); a != NULL; a = next) {
 		next = TAILQ_NEXT(a, link);
 		if (a->run->timeout_s > 0 && a->run->state != RUN_FINISHING &&
+			!waits_for_store(a) &&
 			now - a->started_ns >= a->run->timeout_s * CLOCK_S_NS)
 			scheduler_stop(s, a, RUN_FAILED, "timeout: not done within %lld s",
 				(long long)a->run->timeout_s);

@@ -6,6 +6,7 @@ import os
 import signal
 import sqlite3
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -463,42 +464,77 @@ def test_no_run_gives_way_to_a_release_that_is_not_stored(tmp_path):
         c.call("warm")
 
 
+class Held:
+    """An engine that does not start as long as it is held back."""
+
+    def __init__(self, home):
+        self.held, self.program = home / "held", home / "engine"
+        self.program.write_text(f"#!/bin/sh\nwhile [ -e {self.held} ]; do sleep 0.1; done\nexec {FAKE_ENGINE} \"$@\"\n")
+        self.program.chmod(0o755)
+
+    def next_to_start(self, d, c, run):
+        """All is there of run but the engines."""
+        before, run = c.submit(spec("long-ms20", 100000)), c.submit(run)
+        wait_for(lambda: c.call("show", id=before)["progress"], "its progress")
+        wait_for(lambda: list((d.state / "runs").glob(f"{run}-*")), "the next run's folder")
+        self.held.touch()
+        os.kill(d.engines()[0], signal.SIGKILL)
+        assert c.wait(before)["state"] == "failed"
+        return run
+
+
 @pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
-@pytest.mark.parametrize("then", ["goes on", "cancel", "kill"])
+@pytest.mark.parametrize("then", ["goes on", "cancel", "timeout", "release", "stop", "kill"])
 def test_no_run_trains_whose_start_is_not_stored(tmp_path, then):
     """The next gpt2d would find it queued, with files of it."""
-    faults, shut, engine = Faults(tmp_path), tmp_path / "shut", tmp_path / "engine"
-    engine.write_text(f"#!/bin/sh\nwhile [ -e {shut} ]; do sleep 0.1; done\nexec {FAKE_ENGINE} \"$@\"\n")
-    engine.chmod(0o755)
-    with Daemon(home=tmp_path, environment=faults.environment, engine=engine) as d:
+    faults, engine = Faults(tmp_path), Held(tmp_path)
+    with Daemon(home=tmp_path, environment=faults.environment, engine=engine.program) as d:
         with d.client() as c:
-            before, run = c.submit(spec("long-ms20", 100000)), c.submit(spec("waits"))
-            wait_for(lambda: c.call("show", id=before)["progress"], "its progress")
-            wait_for((d.state / "runs" / f"{run}-waits").exists, "the next run's folder")
-            shut.touch()
-            os.kill(d.engines()[0], signal.SIGKILL)
-            assert c.wait(before)["state"] == "failed"
+            run = engine.next_to_start(d, c, spec("waits", **({"timeout": 1} if then == "timeout" else {})))
             faults.daemon.arm(FAIL, errno.ENOSPC, ops=NEEDS_ROOM)
-            shut.unlink()
+            engine.held.unlink()
             failure = wait_for(lambda: c.call("status")["store"], "that its start cannot be written")
             assert failure["errno"] == "ENOSPC" and c.state(run) == "starting"
             wait_for(lambda: d.said().count(f"run {run}: starting") == 1, "it is in the log")
             refused(c.submit, spec("refused"))  # a try of its own
             assert c.state(run) == "starting" and c.call("show", id=run)["progress"] is None
-            if then == "cancel":
+            if then == "timeout":
+                time.sleep(3)  # it has not begun: that does not count
+            if then in ("cancel", "timeout"):
                 refused(c.call, "cancel", id=run)
+            if then == "release":
+                refused(c.call, "release", now=True)
             marker = d.state / "runs" / f"{run}-waits" / "RUN_COMPLETE.txt"
             assert not marker.exists()
+            if then == "stop":
+                assert d.stop() == 1
             if then == "kill":
                 d.kill()
             faults.daemon.disarm()
-            if then != "kill":
-                assert c.wait(run)["state"] == ("cancelled" if then == "cancel" else "done")
-                assert marker.exists() == (then != "cancel")
-        if then == "kill":
+            if then not in ("stop", "kill"):
+                assert c.wait(run)["state"] == ("done" if then in ("goes on", "release") else "cancelled")
+                assert marker.exists() == (then in ("goes on", "release"))
+        if then in ("stop", "kill"):
+            assert not marker.exists()
             d.start()
             with d.client() as c:
                 assert c.wait(run)["state"] == "done"
+
+
+def test_no_run_trains_before_its_start_is_stored(tmp_path):
+    """Another process has the database: that is no failure for seconds, and nothing waits for it but the run."""
+    engine = Held(tmp_path)
+    with Daemon(home=tmp_path, engine=engine.program) as d, d.client() as c:
+        run = engine.next_to_start(d, c, spec("waits"))
+        with contextlib.closing(sqlite3.connect(d.state / "gpt2d.db", isolation_level=None, timeout=60)) as other:
+            other.execute("begin immediate")
+            engine.held.unlink()
+            wait_for(lambda: c.state(run) == "starting", "starting")
+            wait_for(lambda: c.call("status")["store"], "that it is taken as a failure")
+            assert c.state(run) == "starting" and c.call("status")["running"]["progress"] is None
+            assert not (d.state / "runs" / f"{run}-waits" / "RUN_COMPLETE.txt").exists()
+            other.execute("rollback")
+        assert c.wait(run)["state"] == "done"
 
 
 @pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
