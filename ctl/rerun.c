@@ -133,7 +133,9 @@ const struct verb verb_rerun = {
 	.text = "The spec is the one that the daemon has stored, with its data paths. It has all "
 		"three sizes of a batch: where --set gives gradient_accumulation_steps or "
 		"train_micro_batch_size_per_gpu, train_batch_size follows; where it gives "
-		"train_batch_size, the steps do. show says of which run a run is the repetition.",
+		"train_batch_size, the steps do. Another gpus needs one of them too: "
+		"train_batch_size, as it was where the steps are to make up for the ranks. show "
+		"says of which run a run is the repetition.",
 	.options = submit_options,
 	.run = run,
 };

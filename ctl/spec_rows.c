@@ -75,11 +75,52 @@ static void advise_ranks(json_t *row)
 			why ? why : ""));
 }
 
+/* No other size of a batch is set. */
+static bool only_gpus_set(const struct arguments *args)
+{
+	static const char *const keys[] = {"train_batch_size", "gradient_accumulation_steps",
+		"train_micro_batch_size_per_gpu"};
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (spec_rows_is_set(args, keys[i]))
+			return false;
+	return spec_rows_is_set(args, "gpus");
+}
+
+bool spec_rows_advise_gpus(const struct arguments *args, const struct submit_source *source,
+	const char *key, char *out, size_t out_bytes)
+{
+	json_t *spec;
+	int64_t per_gpu, gpus, batch;
+
+	if (source->rerun_of == 0 || strcmp(key, "train_batch_size") != 0 || !only_gpus_set(args))
+		return false;
+	spec = json_loads(source->text, 0, NULL);
+	batch = format_int(spec, "train_batch_size", 0);
+	gpus = format_int(spec, "gpus", 0);
+	per_gpu = gpus > 0 ? batch / gpus : 0;
+	json_decref(spec);
+	if (per_gpu > 0)
+		snprintf(out, out_bytes,
+			"the run had it for gpus %lld: with --set gpus set train_batch_size too, "
+			"to %lld x gpus where each rank is to do what it did, to %lld where more "
+			"or fewer accumulation steps are to make up for the ranks",
+			(long long)gpus, (long long)per_gpu, (long long)batch);
+	else
+		snprintf(out, out_bytes, "with --set gpus, set train_batch_size too");
+	return true;
+}
+
 /* A run that is queued again has no file. */
 static void place(const struct sent *s, json_t *row, const char *key)
 {
+	char advice[SPEC_ROWS_ADVICE];
 	int line = 0;
 
+	if (spec_rows_advise_gpus(s->args, s->source, key, advice, sizeof(advice)))
+		json_object_set_new(row, "message",
+			json_sprintf("%s; %s",
+				json_string_value(json_object_get(row, "message")), advice));
 	if (key[0] && spec_rows_is_set(s->args, key)) {
 		json_object_set_new(row, "key", json_sprintf("--set %s", key));
 	} else if (key[0] && s->source->rerun_of == 0) {

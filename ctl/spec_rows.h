@@ -11,6 +11,15 @@
 /* Whether --set gives that key. */
 bool spec_rows_is_set(const struct arguments *args, const char *key);
 
+enum { SPEC_ROWS_ADVICE = 300 };
+
+/*
+ * Whether key is wrong as rerun was given another "gpus" alone, which no size of the stored batch
+ * fits; out then says what else is to be set.
+ */
+bool spec_rows_advise_gpus(const struct arguments *args, const struct submit_source *source,
+	const char *key, char *out, size_t out_bytes);
+
 /*
  * A new array of rows {line, key, message} of a daemon's: its lines are of what was sent, so that a
  * key is looked for in the options, then in the file. A key that an arm has from the whole spec is

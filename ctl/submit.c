@@ -100,23 +100,30 @@ static char *base_folder(const char *file)
 }
 
 /*
- * name_given: what the reader calls --set name is --name. A run that is queued again has no file
- * whose lines anybody sees.
+ * What the reader calls --set name is --name where that was given. A run that is queued again has
+ * no file whose lines anybody sees.
  */
-static void report_spec(struct ctl *ctl, const struct submit_source *source,
-	const struct spec_errors *errors, bool name_given)
+static void report_spec(struct ctl *ctl, const struct arguments *args,
+	const struct submit_source *source, const struct spec_errors *errors)
 {
+	const bool name_given =
+		arguments_string(args, "name", NULL) && !spec_rows_is_set(args, "name");
+	char advice[SPEC_ROWS_ADVICE], message[sizeof(errors->error[0].message) + SPEC_ROWS_ADVICE];
 	json_t *rows = json_array(), *sorted;
 
 	for (size_t i = 0; i < errors->n; i++) {
 		const struct spec_error *row = &errors->error[i];
 		const bool of_name = name_given && strcmp(row->key, "--set name") == 0;
+		const bool advised = spec_rows_advise_gpus(
+			args, source, row->key, advice, sizeof(advice));
 
+		snprintf(message, sizeof(message), "%s%s%s", row->message, advised ? "; " : "",
+			advised ? advice : "");
 		json_array_append_new(rows,
 			json_pack("{s:i, s:o, s:o}", "line",
 				source->rerun_of == 0 ? row->line : 0, "key",
 				format_json_text(of_name ? "--name" : row->key), "message",
-				format_json_text(row->message)));
+				format_json_text(message)));
 	}
 	sorted = spec_rows_sorted(rows);
 	json_decref(rows);
@@ -172,7 +179,7 @@ static json_t *parse(struct ctl *ctl, const struct arguments *args,
 	} else if (sets && errors) {
 		error = spec_parse(source->text, source->n, &how, &spec, errors);
 		if (error == -EINVAL) {
-			report_spec(ctl, source, errors, name && !spec_rows_is_set(args, "name"));
+			report_spec(ctl, args, source, errors);
 			*exit = CTL_USAGE;
 			goto out;
 		}

@@ -186,6 +186,21 @@ def test_rerun_with_another_size_of_a_batch(daemon, sets, expected):
         assert refused.returncode == 2 and "train_batch_size" in refused.stderr
 
 
+def test_rerun_on_other_gpus_says_what_else_to_set(daemon):
+    """Its batch was made for the gpus that it had; both ways out that are named are ones."""
+    with daemon(ranks=2) as d:
+        first = submit(d, spec("first", gpus=2, train_micro_batch_size_per_gpu=4))
+        refused = ctl(d, "rerun", first, "--set", "gpus=1", "-n")
+        assert refused.returncode == 2
+        assert ("; the run had it for gpus 2: with --set gpus set train_batch_size too, to 4 x gpus where each rank is to "
+            "do what it did, to 8 where ") in refused.stderr
+        for batch in (4, 8):
+            fits = ctl(d, "rerun", first, "--set", "gpus=1", "--set", f"train_batch_size={batch}", "-n")
+            assert fits.returncode == 0, fits.stderr
+        other = ctl(d, "rerun", first, "--set", "gpus=1", "--set", "train_batch_size=9", "-n")
+        assert other.returncode == 2 and "the run had it" not in other.stderr
+
+
 def test_rerun_with_another_size_in_an_arm(daemon):
     with daemon() as d:
         first = submit(d, spec("first", arms={"a": {}, "b.c": {"zero_optimization": {"stage": 1}}}))
