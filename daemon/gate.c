@@ -58,7 +58,9 @@ struct gate {
 struct change {
 	struct gate *gate;
 	struct waiter waiter;
+	struct record_hold record; /* what it becomes */
 	bool wait;
+	bool now;
 };
 
 /* ---- what is ---- */
@@ -238,7 +240,7 @@ static void on_stored(void *arg, int rc)
 		snprintf(message, sizeof(message),
 			"%s: nothing is changed, it could not be stored: %s", h->record.what, why);
 		h->lifting = false;
-		if (!c->waiter.lift) {
+		if (!c->waiter.lift && gate_held(g, c->waiter.hold)) {
 			h->now = false;
 			set_held(g, c->waiter.hold, &none);
 		}
@@ -246,6 +248,10 @@ static void on_stored(void *arg, int rc)
 	} else {
 		if (c->waiter.lift && h->lifting) /* else it is held anew */
 			set_held(g, c->waiter.hold, &none);
+		if (!c->waiter.lift && !gate_held(g, c->waiter.hold)) { /* one before it failed */
+			set_held(g, c->waiter.hold, &c->record);
+			h->now = c->now;
+		}
 		if (!c->waiter.lift)
 			yield(g, h);
 		answer_or_wait(g, &c->waiter, c->wait);
@@ -254,18 +260,19 @@ static void on_stored(void *arg, int rc)
 }
 
 static void store_change(struct gate *g, const struct gate_request *request, bool lift,
-	const struct record_hold *record, struct client *client)
+	bool already, const struct record_hold *record, struct client *client)
 {
 	struct change *c = malloc(sizeof(*c));
 	struct waiter w = {
 		.client = client_peer(client)->number,
 		.hold = request->hold,
 		.lift = lift,
+		.already = already,
 		.since_ns = clock_mono_ns(),
 	};
 
 	if (c != NULL) {
-		*c = (struct change){g, w, request->wait};
+		*c = (struct change){g, w, *record, request->wait, request->now};
 		g->held[request->hold].writes++;
 		if (record_hold_set(g->daemon->store, record, on_stored, c) == 0)
 			return;
@@ -305,14 +312,18 @@ void gate_close(struct gate *g, const struct gate_request *request, struct clien
 		record.reason, sizeof(record.reason), "%s", request->reason ? request->reason : "");
 	if (gate_held(g, request->hold) && !h->lifting) {
 		h->now |= request->now;
-		if (h->writes == 0)
-			yield(g, h);
+		if (h->writes > 0) { /* it may come to nothing: this one has its own answer */
+			record = h->record;
+			store_change(g, request, false, true, &record, client);
+			return;
+		}
+		yield(g, h);
 		answer_unchanged(g, request, false, true, client);
 		return;
 	}
 	set_held(g, request->hold, &record); /* from now on, whatever the disk does */
 	h->now = request->now; /* what is trained is not thrown away for what may be refused */
-	store_change(g, request, false, &record, client);
+	store_change(g, request, false, false, &record, client);
 }
 
 void gate_lift(struct gate *g, const struct gate_request *request, struct client *client)
@@ -330,7 +341,7 @@ void gate_lift(struct gate *g, const struct gate_request *request, struct client
 		return;
 	}
 	h->lifting = true;
-	store_change(g, request, true, &none, client);
+	store_change(g, request, true, false, &none, client);
 }
 
 /* ---- the engines ---- */

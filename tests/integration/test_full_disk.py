@@ -521,6 +521,23 @@ def test_no_run_trains_whose_start_is_not_stored(tmp_path, then):
                 assert c.wait(run)["state"] == "done"
 
 
+def test_no_release_is_told_before_it_is_stored(tmp_path):
+    """Another process has the database: who asks while the first request waits is not told that it is so already."""
+    with Daemon(home=tmp_path) as d, d.client() as c, d.client() as first, d.client() as second:
+        run = c.submit(spec("long-ms20", 100000))
+        wait_for(lambda: c.call("show", id=run)["progress"], "its progress")
+        with contextlib.closing(sqlite3.connect(d.state / "gpt2d.db", isolation_level=None, timeout=60)) as other:
+            other.execute("begin immediate")
+            first.ask("release")
+            wait_for(lambda: c.call("status")["released"], "the first request")
+            assert "nothing is changed" in refused(second.call, "release", now=True)
+            assert not c.call("status")["released"] and not c.call("status")["running"]["stopping"]
+            other.execute("rollback")
+        wait_for(lambda: not c.call("status")["store"], "that it can be written again")
+        assert second.call("release", now=True)["already"] is False
+        assert c.wait(run)["state"] == "interrupted"
+
+
 def test_no_run_trains_before_its_start_is_stored(tmp_path):
     """Another process has the database: that is no failure for seconds, and nothing waits for it but the run."""
     engine = Held(tmp_path)
