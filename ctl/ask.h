@@ -1,4 +1,4 @@
-/* ask.h: the answer to a question on the terminal. */
+/* ask.h: a question on the terminal. */
 #ifndef GPT2D_ASK_H
 #define GPT2D_ASK_H
 
@@ -7,9 +7,9 @@
 #include "ctl/ctl.h"
 
 /*
- * Until stdin can be read, after the question was written to ctl->err: false when a signal came
- * instead, which is an answer too: no. The line is ended then.
+ * Whether the answer is yes: "y" or "yes". All else is no, the end of input and a signal too; one
+ * that comes as soon as the question can be seen is taken. The answer is read from stdin.
  */
-bool ask_answered(struct ctl *ctl);
+bool ask_yes(struct ctl *ctl, const char *question, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -1,5 +1,4 @@
 /* gpt2ctl cancel: end runs that wait or run. */
-#include <ctype.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -47,19 +46,12 @@ static int own_queued(struct client *c, json_t *ids, struct ctl_error *e)
 /* Whether it is wanted; without a terminal to ask on it has to be said beforehand. */
 static int confirm(struct ctl *ctl, const struct arguments *args, size_t n, struct ctl_error *e)
 {
-	int answer, c;
-
 	if (n == 0 || arguments_has(args, "yes"))
 		return 0;
 	if (ctl->json || !isatty(STDIN_FILENO) || !ctl->err.tty)
 		return ctl_error_set(e, CTL_USAGE,
 			"cancel: --all would cancel %zu queued runs; say so with --yes", n);
-	fprintf(ctl->err.file, "cancel %zu queued run%s? [y/N] ", n, n == 1 ? "" : "s");
-	fflush(ctl->err.file);
-	answer = c = ask_answered(ctl) ? getchar() : EOF;
-	while (c != '\n' && c != EOF)
-		c = getchar();
-	if (tolower(answer) == 'y')
+	if (ask_yes(ctl, "cancel %zu queued run%s?", n, n == 1 ? "" : "s"))
 		return 0;
 	return ctl_error_set(e, CTL_DECLINED, "cancel: nothing is cancelled");
 }

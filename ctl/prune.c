@@ -117,7 +117,7 @@ static int confirm(
 	struct ctl *ctl, struct client *c, const json_t *params, bool *yes, struct ctl_error *e)
 {
 	json_t *result = json_pack("{s:[], s:[]}", "runs", "left");
-	char answer[16] = "", size[FORMAT_BYTES];
+	char size[FORMAT_BYTES];
 	int exit = fetch(ctl, c, params, true, result, e);
 	const size_t n = json_array_size(json_object_get(result, "runs"));
 
@@ -131,11 +131,7 @@ static int confirm(
 			"prune: %zu run%s, %s would be removed; give --yes to do it, --dry-run to "
 			"see them",
 			n, n == 1 ? "" : "s", size);
-	fprintf(ctl->err.file, "remove %zu run%s, %s, for good? [y/N] ", n, n == 1 ? "" : "s",
-		size);
-	fflush(ctl->err.file);
-	*yes = ask_answered(ctl) && fgets(answer, sizeof(answer), stdin) != NULL &&
-		(strcmp(answer, "y\n") == 0 || strcmp(answer, "yes\n") == 0);
+	*yes = ask_yes(ctl, "remove %zu run%s, %s, for good?", n, n == 1 ? "" : "s", size);
 	if (!*yes)
 		return ctl_error_set(e, CTL_DECLINED, "nothing was removed");
 	return 0;
