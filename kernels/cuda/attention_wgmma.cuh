@@ -11,6 +11,7 @@
 #include "kernels/cuda/bulk.cuh"
 #include "kernels/cuda/bulk_map.cuh"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/pair.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 /* Log-sum-exp (base 2) of 64 queries, then as many deltas. */
@@ -164,11 +165,11 @@ static __device__ __forceinline__ void attention_put(
 #pragma unroll
 	for (int n = 0; n < 8; n++) {
 		asm volatile("st.shared.b32 [%0], %1;" ::"r"(mma_piece(tile, row, n) + in_piece),
-			     "r"(mma_pack(d[n][0] * scale0, d[n][1] * scale0, type))
+			     "r"(pair_pack(d[n][0] * scale0, d[n][1] * scale0, type))
 			     : "memory");
 		asm volatile(
 			"st.shared.b32 [%0], %1;" ::"r"(mma_piece(tile, row + 8, n) + in_piece),
-			"r"(mma_pack(d[n][2] * scale1, d[n][3] * scale1, type))
+			"r"(pair_pack(d[n][2] * scale1, d[n][3] * scale1, type))
 			: "memory");
 	}
 }

@@ -209,7 +209,7 @@ template <typename E>
 static __device__ __forceinline__ void put_sums(float *to, uint32_t tile, E type)
 {
 	int lane = threadIdx.x & 31, n = (int)(threadIdx.x / REDUCE_WARP) * 16;
-	const uint32_t one = mma_pack(1, 1, type), ones[4] = {one, one, one, one};
+	const uint32_t one = pair_pack(1, 1, type), ones[4] = {one, one, one, one};
 	float left[4] = {}, right[4] = {};
 
 #pragma unroll

@@ -1,5 +1,6 @@
 #include "kernels/cuda/bulk.cuh"
 #include "kernels/cuda/cross_entropy.cuh"
+#include "kernels/cuda/pair.cuh"
 
 /*
  * One block stays on each multiprocessor with two rows in its shared memory. While its THREADS
@@ -67,34 +68,6 @@ struct alignas(16) piece_words {
 	uint32_t v[PIECE / 2];
 };
 
-static __device__ __forceinline__ void unpack(float &low, float &high, uint32_t two, __nv_bfloat16)
-{
-	low = __uint_as_float(two << 16);
-	high = __uint_as_float(two & 0xffff0000);
-}
-
-static __device__ __forceinline__ void unpack(float &low, float &high, uint32_t two, __half)
-{
-	float2 x = __half22float2(*(__half2 *)&two);
-
-	low = x.x;
-	high = x.y;
-}
-
-static __device__ __forceinline__ uint32_t pack(float low, float high, __nv_bfloat16)
-{
-	__nv_bfloat162 two = __floats2bfloat162_rn(low, high);
-
-	return *(uint32_t *)&two;
-}
-
-static __device__ __forceinline__ uint32_t pack(float low, float high, __half)
-{
-	__half2 two = __floats2half2_rn(low, high);
-
-	return *(uint32_t *)&two;
-}
-
 static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b, __nv_bfloat16)
 {
 	__nv_bfloat162 two = __hmax2(*(__nv_bfloat162 *)&a, *(__nv_bfloat162 *)&b);
@@ -134,8 +107,8 @@ static __device__ __forceinline__ struct cross_entropy_sum sum_row(const T *row,
 
 #pragma unroll
 		for (int j = 0; j < PIECE / 2; j++)
-			unpack(x[2 * j], x[2 * j + 1], w.v[j], T());
-		unpack(low, high,
+			pair_unpack(x[2 * j], x[2 * j + 1], w.v[j], T());
+		pair_unpack(low, high,
 			larger(larger(w.v[0], w.v[1], T()), larger(w.v[2], w.v[3], T()), T()), T());
 		add_piece(p, x, fmaxf(low, high));
 	}
@@ -166,10 +139,10 @@ static __device__ __forceinline__ void gradient_row(T *row, int target, float lo
 		for (int j = 0; j < PIECE / 2; j++) {
 			float low, high;
 
-			unpack(low, high, w.v[j], T());
+			pair_unpack(low, high, w.v[j], T());
 			low = element_exp2(fmaf(low, cross_entropy_log2_e, -shift));
 			high = element_exp2(fmaf(high, cross_entropy_log2_e, -shift));
-			w.v[j] = pack(low, high, T());
+			w.v[j] = pair_pack(low, high, T());
 		}
 		*(struct piece_words *)(row + i) = w;
 	}

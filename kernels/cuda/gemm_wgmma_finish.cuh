@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/gemm_wgmma_ring.cuh"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/pair.cuh"
 
 #if WGMMA_THERE
 
@@ -21,20 +22,6 @@ static __device__ __forceinline__ void put_matrices(uint32_t address, const uint
 		: "memory");
 }
 
-static __device__ __forceinline__ void unpack(float &low, float &high, uint32_t two, __nv_bfloat16)
-{
-	low = __uint_as_float(two << 16);
-	high = __uint_as_float(two & 0xffff0000);
-}
-
-static __device__ __forceinline__ void unpack(float &low, float &high, uint32_t two, __half)
-{
-	float2 x = __half22float2(*(__half2 *)&two);
-
-	low = x.x;
-	high = x.y;
-}
-
 /* Sums begin as the bias. */
 template <typename E>
 static __device__ __forceinline__ void begin(sums &d, const E *bias, int column, int m)
@@ -45,7 +32,7 @@ static __device__ __forceinline__ void begin(sums &d, const E *bias, int column,
 		float low = 0, high = 0;
 
 		if (bias && column + 8 * n < m)
-			unpack(low, high, *(const uint32_t *)(bias + column + 8 * n), E());
+			pair_unpack(low, high, *(const uint32_t *)(bias + column + 8 * n), E());
 #pragma unroll
 		for (int u = 0; u < UP; u++) {
 			d[u][n][0] = d[u][n][2] = low;
@@ -93,9 +80,9 @@ static __device__ __forceinline__ void gelu_of(
 			const float *of = d[2 * n + i / 2] + i % 2 * 2;
 			float low, high;
 
-			y[n][i] = mma_pack(gelu_approx_both(of[0], linear, cubic, low),
+			y[n][i] = pair_pack(gelu_approx_both(of[0], linear, cubic, low),
 				gelu_approx_both(of[1], linear, cubic, high), E());
-			slope[n][i] = mma_pack(low, high, __half());
+			slope[n][i] = pair_pack(low, high, __half());
 		}
 	}
 }
@@ -123,9 +110,9 @@ static __device__ __forceinline__ void times_slope(
 			float *to = total + 4 * n + i / 2 * 2;
 			float low, high;
 
-			unpack(low, high, x[n][i], __half());
-			x[n][i] = mma_pack(by[0] * low, by[1] * high, E());
-			unpack(low, high, x[n][i], E());
+			pair_unpack(low, high, x[n][i], __half());
+			x[n][i] = pair_pack(by[0] * low, by[1] * high, E());
+			pair_unpack(low, high, x[n][i], E());
 			to[0] += low;
 			to[1] += high;
 		}

@@ -11,6 +11,7 @@
 #define GPT2D_KERNELS_CUDA_MMA_CUH
 
 #include "kernels/cuda/context.cuh"
+#include "kernels/cuda/pair.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #define MMA_THERE 1
@@ -119,29 +120,15 @@ static __device__ __forceinline__ void mma_multiply(
 		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-static __device__ __forceinline__ uint32_t mma_pack(float low, float high, __nv_bfloat16)
-{
-	__nv_bfloat162 two = __floats2bfloat162_rn(low, high);
-
-	return *(uint32_t *)&two;
-}
-
-static __device__ __forceinline__ uint32_t mma_pack(float low, float high, __half)
-{
-	__half2 two = __floats2half2_rn(low, high);
-
-	return *(uint32_t *)&two;
-}
-
 /* The accumulators of two neighbouring n-tiles as an A fragment over those 16 columns. */
 template <typename E>
 static __device__ __forceinline__ void mma_pack_a(
 	uint32_t (&a)[4], const float (&left)[4], const float (&right)[4], E type)
 {
-	a[0] = mma_pack(left[0], left[1], type);
-	a[1] = mma_pack(left[2], left[3], type);
-	a[2] = mma_pack(right[0], right[1], type);
-	a[3] = mma_pack(right[2], right[3], type);
+	a[0] = pair_pack(left[0], left[1], type);
+	a[1] = pair_pack(left[2], left[3], type);
+	a[2] = pair_pack(right[0], right[1], type);
+	a[3] = pair_pack(right[2], right[3], type);
 }
 
 /*
@@ -208,10 +195,10 @@ static __device__ __forceinline__ void mma_store(E *to, int64_t stride, const fl
 	for (int n = 0; n < 8; n++) {
 		if (row < there)
 			*(uint32_t *)(to + row * stride + 8 * n + column) =
-				mma_pack(d[n][0] * scale0, d[n][1] * scale0, E());
+				pair_pack(d[n][0] * scale0, d[n][1] * scale0, E());
 		if (row + 8 < there)
 			*(uint32_t *)(to + (row + 8) * stride + 8 * n + column) =
-				mma_pack(d[n][2] * scale1, d[n][3] * scale1, E());
+				pair_pack(d[n][2] * scale1, d[n][3] * scale1, E());
 	}
 }
 
