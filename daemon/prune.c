@@ -18,6 +18,7 @@
 #include "daemon/record_prune.h"
 #include "daemon/request.h"
 #include "daemon/reserve.h"
+#include "daemon/reserve_keeper.h"
 #include "daemon/retention.h"
 #include "daemon/role.h"
 #include "daemon/scheduler.h"
@@ -70,9 +71,7 @@ struct pruner {
 	struct event *timer;
 	struct batch *batch;        /* at work; NULL: none */
 	struct worker_job leftover; /* in the trash from before */
-	struct worker_job reserve;
-	bool reserving; /* that job is at work, or waits */
-	int reserve_rc; /* what it came to last */
+	struct reserve_keeper reserve;
 	struct retention retention;
 	int64_t ended; /* runs, since the settings were kept to */
 	bool soon;     /* the timer was set for a run that has ended */
@@ -80,7 +79,6 @@ struct pruner {
 
 static void next_run(struct batch *b);
 static void arm(struct pruner *p, int seconds);
-static void keep_reserve(struct pruner *p);
 static void delete_rows(struct batch *b);
 
 static struct client *client_of(const struct batch *b)
@@ -95,7 +93,7 @@ static void end_batch(struct batch *b)
 	if (p->batch == b)
 		p->batch = NULL;
 	if (b->released)
-		keep_reserve(p);
+		reserve_keeper_look(&p->reserve);
 	json_decref(b->selected);
 	json_decref(b->removed);
 	json_decref(b->late);
@@ -491,9 +489,9 @@ static void on_timer(evutil_socket_t fd, short events, void *arg)
 	struct record_prunable what;
 
 	p->soon = false;
-	arm(p, p->reserve_rc < 0 ? LACKING_S : PERIOD_S);
+	arm(p, p->reserve.rc < 0 ? LACKING_S : PERIOD_S);
 	if (p->batch == NULL)
-		keep_reserve(p);
+		reserve_keeper_look(&p->reserve);
 	retention_look(&p->retention, s);
 	if (p->batch != NULL || p->daemon->stopping || p->daemon->runs_away || must_wait(p) ||
 		!retention_select(&p->retention, s, &what))
@@ -543,46 +541,17 @@ static void leftover_done(struct worker_job *job, int rc)
 
 /* ---- the reserve ---- */
 
-static struct pruner *of_reserve(struct worker_job *job)
+static void on_no_reserve(void *arg)
 {
-	return (struct pruner *)(void *)((char *)job - offsetof(struct pruner, reserve));
-}
+	struct pruner *p = arg;
 
-static int reserve_work(struct worker_job *job)
-{
-	return reserve_make(of_reserve(job)->daemon->state_dir);
-}
-
-static void reserve_done(struct worker_job *job, int rc)
-{
-	struct pruner *p = of_reserve(job);
-
-	p->reserving = false;
-	if (rc < 0 && rc != -ECANCELED && rc != p->reserve_rc)
-		log_write(LOG_WARNING, "%s/" STATE_RESERVE ": it could not be made: %s",
-			p->daemon->state_dir, strerror(-rc));
-	else if (rc == 0 && p->reserve_rc < 0)
-		log_write(LOG_INFO, "%s/" STATE_RESERVE ": there again", p->daemon->state_dir);
-	p->reserve_rc = rc;
-	if (rc < 0 && rc != -ECANCELED && !p->daemon->stopping)
+	if (!p->daemon->stopping)
 		arm(p, LACKING_S);
-}
-
-/* See to it that it is there. */
-static void keep_reserve(struct pruner *p)
-{
-	if (p->reserving)
-		return;
-	p->reserving = true;
-	worker_add(p->daemon->worker, &p->reserve);
 }
 
 void prune_reserve_gone(struct pruner *p)
 {
-	log_write(LOG_WARNING,
-		"%s/" STATE_RESERVE ": given up, " STATE_DATABASE " needs its room and more",
-		p->daemon->state_dir);
-	keep_reserve(p);
+	reserve_keeper_gone(&p->reserve);
 }
 
 int prune_create(struct daemon *d, struct pruner **out)
@@ -601,8 +570,8 @@ int prune_create(struct daemon *d, struct pruner **out)
 	arm(p, SOON_S);
 	p->leftover = (struct worker_job){.work = leftover_work, .done = leftover_done};
 	worker_add(d->worker, &p->leftover);
-	p->reserve = (struct worker_job){.work = reserve_work, .done = reserve_done};
-	keep_reserve(p);
+	reserve_keeper_init(&p->reserve, d->worker, d->state_dir, on_no_reserve, p);
+	reserve_keeper_look(&p->reserve);
 	*out = p;
 	return 0;
 }
