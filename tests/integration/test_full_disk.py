@@ -244,15 +244,20 @@ def test_the_log_gives_its_room_back(small, tmp_path):
         (small / "filler").unlink()
 
 
+def fill_but(small, n):
+    """All but n bytes."""
+    room = small / "room"
+    room.write_bytes(bytes(n))
+    fill(small / "filler")
+    room.unlink()
+
+
 def test_the_log_makes_room_for_itself(small, tmp_path):
     """It finds none to grow, and the database none for what it holds: that takes the reserve's, and all goes on."""
     with on(small, tmp_path) as d, d.client() as c:
         wait_for(lambda: has_reserve(d), "the reserve")
         c.call("drain")
-        room = small / "room"
-        room.write_bytes(bytes(3 << 20))
-        fill(small / "filler")
-        room.unlink()
+        fill_but(small, 3 << 20)
         for i in range(150):
             c.submit(experiment("r", repetitions=1))
         assert c.call("status")["store"] is None and len(ids(c)) == 150
@@ -264,10 +269,7 @@ def test_a_reserve_that_is_gone_is_told(small, tmp_path):
     with on(small, tmp_path) as d, d.client() as c:
         wait_for(lambda: has_reserve(d), "the reserve")
         c.call("drain")
-        room = small / "room"
-        room.write_bytes(bytes(3 << 20))
-        fill(small / "filler")
-        room.unlink()
+        fill_but(small, 3 << 20)
         with pytest.raises(RpcError, match="No space left on device"):
             for _ in range(400):
                 c.submit(experiment("r", repetitions=1000))
