@@ -297,7 +297,8 @@ static const struct rank *first_ended(struct engine_pool *p, bool *left, bool *s
 			continue;
 		}
 		hear_out(p, r);
-		engine_link_reap(r->link);
+		if (engine_link_reap(r->link))
+			r->state = RANK_DOWN;
 		if (first == NULL || !*sure) {
 			first = r;
 			*sure = !engine_link_blames_peer(r->link);

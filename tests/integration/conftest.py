@@ -1,4 +1,5 @@
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -8,6 +9,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import client
 import helpers
+
+
+@pytest.fixture(autouse=True)
+def kills_only_processes(monkeypatch):
+    """A pid of 0 or below would be this process's own group, pytest and who started it: of a rank that has ended, say."""
+    kill = os.kill
+
+    def one(pid, number):
+        assert pid > 0, f"kill({pid}, {number})"
+        kill(pid, number)
+
+    monkeypatch.setattr(os, "kill", one)
 
 
 @pytest.fixture

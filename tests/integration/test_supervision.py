@@ -14,6 +14,7 @@ import pytest
 from helpers import BUILD, FAKE_ENGINE, UNCHECKED, RpcError, experiment, spec, wait_for
 
 CPU = BUILD / "engine" / "gpt2-engine-cpu"
+PEER_LOST = 70  # ENGINE_EXIT_PEER_LOST
 SILENCE_S = 6
 SOON = ("--alive-timeout", str(SILENCE_S))
 
@@ -122,12 +123,24 @@ def test_killed_while_the_ranks_connect(daemon):
         assert c.wait(c.submit(small("after")))["state"] == "done"
 
 
+def test_a_rank_that_has_ended_is_down(daemon):
+    """It has no pid, and is not called ready, while another one is waited for that may be the cause."""
+    seen = []
+    with daemon(ranks=2) as d, d.client() as c:
+        run = c.submit(spec(f"exit{PEER_LOST}.r1.s2"))
+        while c.state(run) in ("queued", "starting", "running"):
+            seen += c.call("status")["engine"]["ranks"]
+        assert c.state(run) == "failed"
+        wait_for(lambda: c.call("status")["engine"]["state"] == "ready", "new engines")
+    assert {rank["state"] for rank in seen if rank["pid"] == 0} <= {"down"}
+
+
 def test_stopped_while_the_ranks_connect(daemon):
     with daemon(ranks=2, engine=CPU, options=("--start-timeout", "20")) as d, d.client() as c:
         def caught():
             """Whether one was stopped before it was ready; where all are, they are started again."""
             ranks = c.call("status")["engine"]["ranks"]
-            if all(rank["state"] == "ready" for rank in ranks):
+            if all(rank["pid"] and rank["state"] == "ready" for rank in ranks):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(ranks[0]["pid"], signal.SIGKILL)
             for rank in ranks:
