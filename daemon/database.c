@@ -15,6 +15,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/filesystem.h"
+#include "daemon/lock_holders.h"
 #include "daemon/store.h"
 
 enum {
@@ -346,7 +347,13 @@ int database_probe(struct database *d)
 static void describe(struct sqlite3 *db, int rc, char *error, size_t error_bytes)
 {
 	const bool io = (sqlite3_errcode(db) & 0xff) == SQLITE_IOERR && rc != -EIO;
+	char advice[256];
 
+	if (rc == -EBUSY) {
+		lock_holders_advise(sqlite3_db_filename(db, NULL), advice, sizeof(advice));
+		snprintf(error, error_bytes, "%s; %s", store_error_text(rc), advice);
+		return;
+	}
 	snprintf(error, error_bytes, "%s%s%s%s", sqlite3_errmsg(db), io ? ": " : "",
 		io ? strerror(-rc) : "",
 		rc == -EBADMSG ? "; " STORE_DAMAGED_SECTION " says what to do" : "");

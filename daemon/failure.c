@@ -6,6 +6,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/filesystem.h"
+#include "daemon/lock_holders.h"
 
 const char failure_too_large[] = "raise the limit on the size of files (LimitFSIZE= of the unit, "
 				 "ulimit -f)";
@@ -27,6 +28,8 @@ void failure_describe(const char *path, int rc, struct store_failure *out)
 	else if (failure_is_full(rc))
 		snprintf(out->advice, sizeof(out->advice),
 			"make room on %.180s; gpt2ctl prune removes old runs", where);
+	else if (rc == -EBUSY)
+		lock_holders_advise(path, out->advice, sizeof(out->advice));
 	else if (rc == -ESTALE)
 		snprintf(out->advice, sizeof(out->advice), "start gpt2d again");
 	else if (rc == -EBADMSG)

@@ -112,7 +112,7 @@ static void fail_batch(struct batch *b, int rc)
 		failure_text(b->pruner->daemon->store, rc, why);
 	else
 		snprintf(why, sizeof(why), "%.320s: %s", b->pruner->daemon->state_dir,
-			store_error_text(rc));
+			rc == -EBUSY ? strerror(EBUSY) : store_error_text(rc)); /* a mount point */
 	if (rc != -ECANCELED)
 		log_write(LOG_WARNING, "run %lld: it could not be removed: %s",
 			(long long)b->run.id, why);

@@ -56,6 +56,8 @@ const char *store_error_text(int rc)
 {
 	if (rc == -ESTALE)
 		return "it was removed or replaced while gpt2d had it open";
+	if (rc == -EBUSY)
+		return "another process has it locked";
 	if (rc == -EBADMSG)
 		return "the database is damaged, gpt2d(8) says what to do";
 	return strerror(-rc);

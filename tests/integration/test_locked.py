@@ -1,0 +1,64 @@
+"""Another process has the queue's database locked: it is named, and when it lets go all goes on."""
+
+import os
+import sqlite3
+import subprocess
+
+import pytest
+
+from helpers import Daemon, RpcError, spec, wait_for
+
+
+def advice(database, locked=None):
+    """Where the kernel tells who has a lock on that file, who; else how to find them."""
+    file = os.stat(locked or f"{database}-shm")
+    with open("/proc/locks", encoding="ascii") as locks:
+        told = f" {os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino} " in locks.read()
+    if told:
+        with open("/proc/self/comm", encoding="utf-8") as name:
+            return f"end pid {os.getpid()} ({name.read().strip()}), or wait for it"
+    return f'find it with "fuser -v {database}*", and end it'
+
+
+def lock(database):
+    db = sqlite3.connect(database, isolation_level=None)
+    db.execute("begin immediate")
+    return db
+
+
+def test_who_has_the_database_locked_is_told(tmp_path):
+    """Not who reads it only. The lock's end ends it, without a restart."""
+    with Daemon(home=tmp_path) as d, d.client() as c:
+        database = d.state / "gpt2d.db"
+        assert c.wait(c.submit(spec("first")))["state"] == "done"
+        reader = sqlite3.connect(database, isolation_level=None)
+        reader.execute("begin")
+        reader.execute("select count(*) from runs").fetchall()
+        writer = lock(database)
+        said = f"{database}: another process has it locked; {advice(database)}"
+        with pytest.raises(RpcError) as refused:
+            c.submit(spec("refused"))
+        assert refused.value.message == f"the run is not queued; it could not be stored: {said}"
+        store = c.call("status")["store"]
+        assert store["errno"] == "EBUSY" and store["advice"] == advice(database)
+        assert store["error"] == "another process has it locked"
+        writer.execute("rollback")
+        wait_for(lambda: c.call("status")["store"] is None, "the end of it")
+        assert c.wait(c.submit(spec("next")))["state"] == "done"
+        reader.close()
+        writer.close()
+
+
+def test_a_start_beside_a_lock_names_its_holder(tmp_path):
+    with Daemon(home=tmp_path) as d:
+        database = d.state / "gpt2d.db"
+        assert d.stop() == 0
+        db = sqlite3.connect(database, isolation_level=None)
+        db.execute("pragma locking_mode = exclusive")
+        db.execute("begin exclusive")
+        start = subprocess.run(d.command, env=d.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            check=False)
+        assert start.returncode == 3
+        assert f"{database}: another process has it locked; {advice(database, database)}" in start.stderr
+        db.close()
+        d.start()
