@@ -437,7 +437,8 @@ static bool has_mark(const char *text, size_t n)
 		(n >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0));
 }
 
-int spec_json_parse(const char *text, size_t n, struct spec_json *out, struct spec_errors *errors)
+static int parse(const char *text, size_t n, bool object, struct spec_json *out,
+	struct spec_errors *errors)
 {
 	struct reader r = {.p = text, .end = text + n, .line = 1, .errors = errors};
 	uint32_t root;
@@ -454,6 +455,9 @@ int spec_json_parse(const char *text, size_t n, struct spec_json *out, struct sp
 	rc = add_node(&r, &root);
 	if (!rc && has_mark(text, n))
 		rc = fail(&r, "a byte order mark (BOM) is in front: save it as UTF-8 without one");
+	skip_space(&r);
+	if (!rc && object && (r.p == r.end || *r.p != '{'))
+		rc = fail_found(&r, "a JSON object in braces");
 	if (!rc)
 		rc = read_value(&r, root);
 	if (!rc) {
@@ -471,6 +475,17 @@ int spec_json_parse(const char *text, size_t n, struct spec_json *out, struct sp
 	}
 	*out = (struct spec_json){.node = r.node, .n = r.n, .pool = r.pool};
 	return 0;
+}
+
+int spec_json_parse(const char *text, size_t n, struct spec_json *out, struct spec_errors *errors)
+{
+	return parse(text, n, false, out, errors);
+}
+
+int spec_json_parse_object(
+	const char *text, size_t n, struct spec_json *out, struct spec_errors *errors)
+{
+	return parse(text, n, true, out, errors);
 }
 
 void spec_json_finish(struct spec_json *json)

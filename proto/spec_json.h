@@ -42,6 +42,9 @@ struct spec_json {
 
 /* 0; -EINVAL with errors added; -ENOMEM. *out is written on success only. */
 int spec_json_parse(const char *text, size_t n, struct spec_json *out, struct spec_errors *errors);
+/* The same of a text that has to be an object: another is refused at its first character. */
+int spec_json_parse_object(
+	const char *text, size_t n, struct spec_json *out, struct spec_errors *errors);
 void spec_json_finish(struct spec_json *json);
 
 /* What a node is, for a message: `the string "x"`, `true`, `an object`. Returns text. */

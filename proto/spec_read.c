@@ -479,7 +479,6 @@ int spec_read(const char *text, size_t n, const struct spec_options *options,
 	struct spec_source *source = calloc(1, sizeof(*source));
 	struct reading r = {.source = source, .errors = errors};
 	struct spec_json json = {0}, *kept;
-	char what[96];
 	int rc;
 
 	if (!source)
@@ -488,17 +487,12 @@ int spec_read(const char *text, size_t n, const struct spec_options *options,
 	rc = read_defaults(source, errors);
 	if (rc)
 		return rc;
-	rc = spec_json_parse(text, n, &json, errors);
+	rc = spec_json_parse_object(text, n, &json, errors);
 	if (rc)
 		return rc == -EINVAL ? -EBADMSG : rc;
 	kept = keep_json(source, &json);
 	if (!kept)
 		return -ENOMEM;
-	if (kept->node[0].type != SPEC_JSON_OBJECT) {
-		spec_error_add(errors, kept->node[0].line, "", "an object expected, found %s",
-			spec_json_describe(&kept->node[0], what, sizeof(what)));
-		return -EBADMSG;
-	}
 	r.layer = &source->base;
 	read_members(&r, kept, &kept->node[0], "");
 	rc = read_sets(source, options, errors);
