@@ -109,11 +109,6 @@ static void read_scalar(struct reading *r, const struct spec_json *json,
 		.from_arm = r->arm != NULL};
 	char message[256];
 
-	if (r->arm && row->scope == SPEC_SCOPE_RUN) {
-		complain(r, node->line, row->key,
-			"belongs to the whole run; an arm cannot change it");
-		return;
-	}
 	if (v->state != SPEC_ABSENT && !r->from_set) {
 		snprintf(message, sizeof(message), "given twice, first in line %d", v->line);
 		complain(r, node->line, row->key, message);
@@ -192,6 +187,9 @@ static void read_row(struct reading *r, const struct spec_json *json,
 
 	if (row->type == SPEC_TYPE_ARMS) {
 		read_arms(r, json, node);
+	} else if (r->arm && row->scope == SPEC_SCOPE_RUN) {
+		complain(r, node->line, row->key,
+			"belongs to the whole run; an arm cannot change it");
 	} else if (row->type != SPEC_TYPE_OBJECT) {
 		read_scalar(r, json, node, row);
 	} else if (node->type == SPEC_JSON_OBJECT) {
