@@ -13,6 +13,7 @@
 #include "engine/check_memory.h"
 #include "engine/measure.h"
 #include "engine/plan.h"
+#include "proto/spec_json.h"
 #include "proto/spec_table.h"
 
 #define INT(value) ((json_int_t)(value))
@@ -120,6 +121,24 @@ static void check_world(struct checking *k)
 		json_pack("{s:I, s:I, s:I, s:I}", "train_micro_batch_size_per_gpu",
 			INT(c->micro_batch), "gradient_accumulation_steps", INT(c->accumulation),
 			"world", INT(c->gpus), "train_batch_size", INT(c->batch)));
+}
+
+/* DeepSpeed takes a rate that falls as well, so it is no error; it is seldom meant. */
+static void check_schedule(struct checking *k)
+{
+	const struct spec_config *c = k->config;
+	char low[SPEC_JSON_REAL_BYTES], high[SPEC_JSON_REAL_BYTES];
+
+	if (c->schedule != SPEC_WARMUP_LR && c->schedule != SPEC_WARMUP_DECAY_LR)
+		return;
+	if (c->warmup_min_lr <= c->warmup_max_lr)
+		return;
+	spec_json_format_real(c->warmup_min_lr, low);
+	spec_json_format_real(c->warmup_max_lr, high);
+	warn(k,
+		"scheduler.params.warmup_min_lr: %s is above warmup_max_lr %s: the rate falls "
+		"during the warm-up",
+		low, high);
 }
 
 /* ---- plan ---- */
@@ -521,6 +540,7 @@ int check_run(const struct check_options *options, json_t **errors, json_t **che
 		goto out;
 	check_backend(&k);
 	check_world(&k);
+	check_schedule(&k);
 	check_plan(&k);
 	if (k.planned)
 		check_memory(&k);

@@ -203,7 +203,8 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		.help = "Its numbers; one that the type does not use is refused."},
 	[SPEC_KEY_WARMUP_MIN_LR] = {"scheduler.params.warmup_min_lr", REALS(0, 1e30),
 		IN_CONFIG(warmup_min_lr), ONLY_WITH(WARMUP_LR | DECAY_LR), .fallback = "0",
-		.help = "Rate at the start."},
+		.help = "Rate at the start. Above warmup_max_lr the rate falls during the "
+			"warm-up, as in DeepSpeed: submit --dry-run warns of it."},
 	[SPEC_KEY_WARMUP_MAX_LR] = {"scheduler.params.warmup_max_lr", REALS(0, 1e30),
 		IN_CONFIG(warmup_max_lr), ONLY_WITH(WARMUP_LR | DECAY_LR), .fallback = "0.001",
 		.help = "Rate after the warm-up."},
