@@ -107,6 +107,15 @@ static int try_folder(const char *what, const char *path, char *error, size_t er
 	return rc < 0 ? refuse_folder(rc, what, path, at, error, error_bytes) : 0;
 }
 
+/* A file that is not there yet cannot be made where it is to be. */
+static int refuse_folder_of(int rc, const char *what, const char *path, const char *folder,
+	char *error, size_t error_bytes)
+{
+	snprintf(error, error_bytes, "%s: %s: cannot be made in %s: %s%s", what, path, folder,
+		strerror(-rc), rc == -ENOENT ? "; gpt2d makes no folder for it" : "");
+	return rc;
+}
+
 /* A file that is there, to write to, or one that can be made in its folder. */
 static int try_file(const char *what, const char *path, char *error, size_t error_bytes)
 {
@@ -120,6 +129,8 @@ static int try_file(const char *what, const char *path, char *error, size_t erro
 	if (rc == -ENOENT && lstat(path, &st) < 0) {
 		folder_of(path, folder);
 		rc = may(folder, W_OK | X_OK);
+		if (rc < 0)
+			return refuse_folder_of(rc, what, path, folder, error, error_bytes);
 	}
 	return rc < 0 ? refuse(rc, what, path, error, error_bytes) : 0;
 }

@@ -71,7 +71,8 @@ const struct settings_row settings_rows[] = {
 			  "lets all of them read whatever gpt2d may read.\n"},
 	{"log_file", SETTING_PATH, AT(log_file), .unset = "standard error",
 		.help = "log file, appended to; or the word stderr, or journal",
-		.manual = "A file is opened anew on\n"
+		.manual = "Its folder has to be there.\n"
+			  "A file is opened anew on\n"
 			  ".Dv SIGHUP .\n"
 			  ".Cm journal\n"
 			  "is that of\n"

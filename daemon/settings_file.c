@@ -92,6 +92,22 @@ static bool stands_alone(const struct settings_row *row, const char *word)
 			(strcmp(word, "stderr") == 0 || strcmp(word, "journal") == 0));
 }
 
+/* More than one word where there is to be one: told before the first is looked at, 1 MiB say. */
+static bool has_second(
+	struct reading *r, const struct settings_row *row, char **at, const char **broken)
+{
+	const char *word = *at != NULL ? next_word(at, broken) : NULL;
+	char units[64];
+
+	if (word == NULL || *broken != NULL)
+		return false;
+	settings_format_units(row, units, sizeof(units));
+	wrong(r, "%s: one value is expected, \"%.64s\" is a second one%s%s%s", row->name, word,
+		units[0] != '\0' ? "; a unit (" : "", units,
+		units[0] != '\0' ? ") follows its number without a blank" : "");
+	return true;
+}
+
 static void read_value(struct reading *r, const struct settings_row *row, char *at)
 {
 	const char *broken = NULL;
@@ -99,14 +115,8 @@ static void read_value(struct reading *r, const struct settings_row *row, char *
 	int words = 0, rc = 0;
 
 	while (broken == NULL && rc == 0 && at != NULL && (word = next_word(&at, &broken))) {
-		if (broken == NULL && ++words > 1 && row->type != SETTING_LIST) {
-			wrong(r, "%s: one value is expected, \"%.64s\" is a second one%s",
-				row->name, word,
-				row->type == SETTING_SECONDS || row->type == SETTING_BYTES
-					? "; a unit follows its number without a blank"
-					: "");
+		if (broken == NULL && row->type != SETTING_LIST && has_second(r, row, &at, &broken))
 			return;
-		}
 		if (broken == NULL && !stands_alone(row, word)) {
 			wrong(r, "%s: \"%.64s\": an absolute path is expected%s", row->name, word,
 				word[0] == '~' ? "; a ~ stands for nothing here" : "");
@@ -114,6 +124,7 @@ static void read_value(struct reading *r, const struct settings_row *row, char *
 		}
 		if (broken == NULL)
 			rc = settings_set_row(r->s, row, word, error, sizeof(error));
+		words++;
 	}
 	if (broken != NULL)
 		wrong(r, "%s: %s", row->name, broken);

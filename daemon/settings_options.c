@@ -90,6 +90,18 @@ static int take_flag(struct words *w, size_t flag, const char *option, const cha
 	return 0;
 }
 
+/* Help or the version is all that is printed: what stands behind it would be ignored. */
+static int check_end(struct words *w, const char *option, const char *behind)
+{
+	if (w->command->action != SETTINGS_HELP && w->command->action != SETTINGS_VERSION)
+		return 0;
+	if (behind == NULL || behind[0] == '\0')
+		return 0;
+	snprintf(w->error, sizeof(w->error),
+		"%.64s: nothing is expected behind it, found \"%.64s\"", option, behind);
+	return -EINVAL;
+}
+
 /* -n, -nv, -c FILE, -cFILE */
 static int take_letters(struct words *w, const char *word)
 {
@@ -106,7 +118,7 @@ static int take_letters(struct words *w, const char *word)
 		}
 		if (flags[i].argument != NULL)
 			return take_flag(w, i, option, letter[1] != '\0' ? letter : NULL);
-		if (take_flag(w, i, option, NULL) < 0)
+		if (take_flag(w, i, option, NULL) < 0 || check_end(w, option, letter + 1) < 0)
 			return -EINVAL;
 	}
 	return 0;
@@ -189,8 +201,8 @@ static int take_words(
 				word);
 			rc = -EINVAL;
 		}
-		if (command->action == SETTINGS_HELP || command->action == SETTINGS_VERSION)
-			break;
+		if (rc == 0)
+			rc = check_end(&w, word, w.at < argc ? argv[w.at] : NULL);
 	}
 	if (rc == 0 && command->json && command->action != SETTINGS_CHECK) {
 		snprintf(w.error, sizeof(w.error), "--json: goes with --check");

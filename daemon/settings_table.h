@@ -49,6 +49,8 @@ bool settings_has(const struct settings *s, const struct settings_row *row); /* 
 void settings_write(const struct settings *s, const struct settings_row *row, FILE *out);
 /* "1s to 86400s", "cpu, cuda or auto", "PATH": what may be given. */
 void settings_format_range(const struct settings_row *row, char *out, size_t out_bytes);
+/* "s, min, h, d": of a time or a size; "" of others. */
+void settings_format_units(const struct settings_row *row, char *out, size_t out_bytes);
 /* The default; "" when there is none. */
 void settings_format_standard(const struct settings_row *row, char *out, size_t out_bytes);
 

@@ -128,6 +128,22 @@ struct data_roots settings_data_roots(const struct settings *s)
 	return roots;
 }
 
+static void append(char *out, size_t out_bytes, const char *text)
+{
+	size_t n = strlen(out);
+
+	snprintf(out + n, out_bytes - n, "%s", text);
+}
+
+void settings_format_units(const struct settings_row *row, char *out, size_t out_bytes)
+{
+	out[0] = '\0';
+	for (const struct unit *u = units_of(row->type); u != NULL && u->name != NULL; u++) {
+		append(out, out_bytes, u->name);
+		append(out, out_bytes, u[1].name != NULL ? ", " : "");
+	}
+}
+
 /* ---- from text ---- */
 
 static int expected(
@@ -140,17 +156,16 @@ static int expected(
 		[SETTING_MODE] = "an octal mode from ",
 		[SETTING_WORD] = "",
 	};
-	char range[128];
-	const struct unit *unit = units_of(row->type);
-	size_t n;
+	char range[128], units[64];
 
 	settings_format_range(row, range, sizeof(range));
 	snprintf(error, error_bytes, "%s: \"%.64s\", %s%s is expected", row->name, value,
 		what[row->type], range);
-	for (; unit != NULL && unit->name != NULL; unit++) {
-		n = strlen(error);
-		snprintf(error + n, error_bytes - n, "%s%s%s", unit->size == 1 ? " (in " : ", ",
-			unit->name, unit[1].name ? "" : ")");
+	settings_format_units(row, units, sizeof(units));
+	if (units[0] != '\0') {
+		append(error, error_bytes, " (in ");
+		append(error, error_bytes, units);
+		append(error, error_bytes, ")");
 	}
 	return -EINVAL;
 }
@@ -357,13 +372,6 @@ void settings_write(const struct settings *s, const struct settings_row *row, FI
 		fputs(i > 0 ? " " : "", out);
 		write_word(out, list->path[i]);
 	}
-}
-
-static void append(char *out, size_t out_bytes, const char *text)
-{
-	size_t n = strlen(out);
-
-	snprintf(out + n, out_bytes - n, "%s", text);
 }
 
 void settings_format_range(const struct settings_row *row, char *out, size_t out_bytes)

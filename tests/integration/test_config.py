@@ -79,13 +79,16 @@ progress_timeout = 10 parsecs
         "21: a NUL byte",
     ]
     lines = [line.removeprefix(f"gpt2d: {conf}:") for line in shown.stderr.splitlines()]
-    expected[18] = '19: progress_timeout: one value is expected, "parsecs" is a second one; a unit follows its number without a blank'
+    expected[18] = '19: progress_timeout: one value is expected, "parsecs" is a second one; a unit (s, min, h, d) follows its number without a blank'
     assert lines == expected
-    conf = write(tmp_path, '"ranks" = 2\nadmin_group = ""\nstart_timeout = 10 min\n')
+    conf = write(tmp_path, '"ranks" = 2\nadmin_group = ""\nstart_timeout = 10 min\nclient_buffer = 1 MiB\n')
     assert run("-n", conf=conf).stderr.splitlines() == [
         f'gpt2d: {conf}:1: "ranks": a setting\'s name stands without quotes',
         f'gpt2d: {conf}:2: admin_group: "": the name of a group is expected',
-        f'gpt2d: {conf}:3: start_timeout: one value is expected, "min" is a second one; a unit follows its number without a blank']
+        f'gpt2d: {conf}:3: start_timeout: one value is expected, "min" is a second one; a unit (s, min, h, d) follows its number '
+        "without a blank",
+        f'gpt2d: {conf}:4: client_buffer: one value is expected, "MiB" is a second one; a unit (B, KiB, MiB, GiB, TiB) follows its '
+        "number without a blank"]
 
 
 def test_control_characters(tmp_path):
@@ -344,10 +347,26 @@ def test_options():
             (("--ranks",), "--ranks: a value is expected"),
             (("--verbose=1",), "--verbose: takes no value"),
             (("x",), "x: an option (--name) is expected"),
+            (("--help", "x"), '--help: nothing is expected behind it, found "x"'),
+            (("-hv",), '-h: nothing is expected behind it, found "v"'),
+            (("--version", "-n"), '--version: nothing is expected behind it, found "-n"'),
             (("--engine", "/nowhere/engine"), "engine: /nowhere/engine: No such file or directory"),
             (("--engine", "/tmp"), "engine: /tmp: Is a directory")):
         refused = run(*arguments)
         assert refused.returncode == 2 and refused.stderr.startswith("gpt2d: " + says), refused.stderr
+
+
+def test_a_log_file_in_a_folder_that_is_not_there(tmp_path):
+    log = tmp_path / "none" / "log"
+    told = f"log_file: {log}: cannot be made in {tmp_path}/none: No such file or directory; gpt2d makes no folder for it"
+    places = ("--state-dir", tmp_path / "state", "--socket", tmp_path / "s")
+    for words in (("-n",), places):
+        refused = run(*words, "--log-file", log, conf="/dev/null")
+        assert (refused.returncode, refused.stderr) == (2, f"gpt2d: {told}\n")
+    conf = write(tmp_path, f"log_file = {log}\n")
+    refused = run("-n", conf=conf)
+    assert (refused.returncode, refused.stderr) == (2, f"gpt2d: {conf}:1: {told}\n")
+    assert not log.parent.exists()
 
 
 def test_a_place_that_cannot_be(tmp_path):
