@@ -180,12 +180,15 @@ static int dirs_work(void *arg)
 {
 	struct active *a = arg;
 	char path[PATH_MAX];
-	int rc = make_dirs(a);
+	const bool gone = !a->prepared && store_gone(a->daemon->store);
+	int rc = gone ? -ESTALE : make_dirs(a);
 
 	if (failure_is_full(rc) && store_make_room(a->daemon->store, rc))
 		rc = make_dirs(a);
 	a->found.rc = 0;
-	if (failure_is_full(rc) && !a->prepared) {
+	if (gone) {
+		failure_describe(store_path(a->daemon->store), rc, &a->found);
+	} else if (failure_is_full(rc) && !a->prepared) {
 		failure_describe(dirname(strcpy(path, a->dir)), rc, &a->found);
 		strcpy(a->found.path, a->dir);
 	}
@@ -252,12 +255,11 @@ static void want_dirs(struct active *a)
 
 static void say_room(const struct active *a)
 {
-	const struct store_failure *f = &a->found;
+	char why[FAILURE_TEXT_BYTES];
 
-	if (f->rc < 0)
-		log_write(LOG_WARNING,
-			"run %lld waits: %s cannot be made: %s; %s; tried again every second",
-			(long long)a->run->id, f->path, store_error_text(f->rc), f->advice);
+	if (a->found.rc < 0)
+		log_write(LOG_WARNING, "run %lld waits: %s; tried again every second",
+			(long long)a->run->id, failure_room(&a->found, why));
 	else
 		log_write(
 			LOG_INFO, "run %lld: %s can be made again", (long long)a->run->id, a->dir);

@@ -58,15 +58,17 @@ static void reply(struct client *client, const struct run *run, bool already)
 static void refuse(struct daemon *d, struct client *client, const struct run *run)
 {
 	struct store_failure failure = {0};
-	bool final;
+	const char *until = "it is tried again as long as gpt2d lives";
 
 	store_failure(d->store, &failure);
-	final = failure.rc == -EBADMSG || failure.rc == -ESTALE;
+	if (failure.rc == -EBADMSG)
+		until = "nothing more is written until gpt2d is started again";
+	else if (failure.rc == -ESTALE)
+		until = "nothing is written until it is put back, and it is lost if gpt2d ends"
+			" before";
 	client_refuse(client, PROTOCOL_STORE, NULL,
 		"run %lld: is %s, but that is not on disk: %s: %s; %s", (long long)run->id,
-		run_state_name(run->state), failure.path, store_error_text(failure.rc),
-		final ? "nothing more is written until gpt2d is started again"
-		      : "it is tried again as long as gpt2d lives");
+		run_state_name(run->state), failure.path, store_error_text(failure.rc), until);
 }
 
 static struct wait *find(const struct cancels *c, int64_t run, int64_t client)

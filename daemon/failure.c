@@ -31,7 +31,7 @@ void failure_describe(const char *path, int rc, struct store_failure *out)
 	else if (rc == -EBUSY)
 		lock_holders_advise(path, out->advice, sizeof(out->advice));
 	else if (rc == -ESTALE)
-		snprintf(out->advice, sizeof(out->advice), "start gpt2d again");
+		snprintf(out->advice, sizeof(out->advice), "put it back, or start gpt2d again");
 	else if (rc == -EBADMSG)
 		snprintf(out->advice, sizeof(out->advice),
 			"end gpt2d, see " STORE_DAMAGED_SECTION);
@@ -62,4 +62,11 @@ void failure_text(struct store *s, int rc, char out[FAILURE_TEXT_BYTES])
 
 	snprintf(out, FAILURE_TEXT_BYTES, "%.320s: %s%s%s", store_path(s), store_error_text(rc),
 		known ? "; " : "", known ? f.advice : "");
+}
+
+const char *failure_room(const struct store_failure *f, char out[FAILURE_TEXT_BYTES])
+{
+	snprintf(out, FAILURE_TEXT_BYTES, "%.320s%s: %s; %s", f->path,
+		f->rc == -ESTALE ? "" : " cannot be made", store_error_text(f->rc), f->advice);
+	return out;
 }

@@ -5,6 +5,7 @@
 
 #include "daemon/daemon.h"
 #include "daemon/engine_pool.h"
+#include "daemon/failure.h"
 #include "daemon/follow.h"
 #include "daemon/gate.h"
 #include "daemon/queue.h"
@@ -74,7 +75,7 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 	double left = left_s(d);
 	const struct store_failure *lack;
 	struct store_failure failure;
-	char text[DURATION_BYTES];
+	char text[DURATION_BYTES], room[FAILURE_TEXT_BYTES];
 
 	if (held != NULL)
 		snprintf(why, WHY_BYTES, "%s", held);
@@ -86,8 +87,7 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 		say(why, WAITING_STORE, "%.300s cannot be written: %s; %s", failure.path,
 			store_error_text(failure.rc), failure.advice);
 	else if ((lack = scheduler_lack(d->scheduler, run)) != NULL)
-		say(why, WAITING_ROOM, "%.300s cannot be made: %s; %s", lack->path,
-			store_error_text(lack->rc), lack->advice);
+		say(why, WAITING_ROOM, "%s", failure_room(lack, room));
 	else if (before != NULL)
 		say(why, WAITING_BEHIND, "run %lld is queued before it",
 			(long long)before->id);

@@ -212,6 +212,11 @@ static int commit_writes(struct store *s, struct store_job *first)
 
 _Static_assert((int)DATABASE_LOG_LONG > RESERVE_BYTES + RESERVE_BYTES / 4, "more comes back");
 
+bool store_gone(struct store *s)
+{
+	return database_gone(&s->db);
+}
+
 static void lose_reserve(struct store *s)
 {
 	pthread_mutex_lock(&s->lock);

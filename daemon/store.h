@@ -78,7 +78,13 @@ bool store_failure(struct store *s, struct store_failure *out);
  * whether the store has given back room that its write-ahead log took. It may go better then.
  */
 bool store_make_room(struct store *s, int full);
-/* Whether, since this was last asked, that took the reserve (reserve.h) for good. */
+/*
+ * From the work of a STORE_FILES job: whether the database is not where it was opened; its folder
+ * is not, then, or is another one.
+ */
+bool store_gone(struct store *s);
+/* Whether, since this was last asked, store_make_room took the reserve (reserve.h) for
+ * good. */
 bool store_reserve_gone(struct store *s);
 /* What an error of the store is in words: "No space left on device". */
 const char *store_error_text(int rc);

@@ -55,7 +55,7 @@ int store_errno(struct sqlite3 *db, int code)
 const char *store_error_text(int rc)
 {
 	if (rc == -ESTALE)
-		return "it was removed or replaced while gpt2d had it open";
+		return "it was removed, moved or replaced while gpt2d had it open";
 	if (rc == -EBUSY)
 		return "another process has it locked";
 	if (rc == -EBADMSG)

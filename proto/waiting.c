@@ -11,7 +11,8 @@ static const struct {
 	[WAITING_RANKS] = {"ranks",
 		"it trains on more ranks than gpt2d was started with; others start before it"},
 	[WAITING_STORE] = {"store", "the database cannot be written"},
-	[WAITING_ROOM] = {"room", "its directory cannot be made on a full disk"},
+	[WAITING_ROOM] = {"room",
+		"its directory cannot be made: the disk is full, or the state directory is away"},
 	[WAITING_BEHIND] = {"behind",
 		"another run is with the engines, or queued before it: which one, and for how "
 		"long"},

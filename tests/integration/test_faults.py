@@ -12,7 +12,7 @@ import time
 import pytest
 
 from engines import PROGRAM
-from faults import (CLOSE, EVENT, FAIL, KILL, NEEDS_ROOM, LIBRARY, LONG, SHORT, SYNC, TORN, Faults, check_all,
+from faults import (CLOSE, EVENT, FAIL, KILL, MKDIR, NEEDS_ROOM, LIBRARY, LONG, SHORT, SYNC, TORN, Faults, check_all,
     check_next_run, ensure_ended, fill, sample, small_file_system, start_if_it_can, submit_and_wait)
 from helpers import BUILD, FAKE_ENGINE, Daemon, RpcError, experiment, spec, wait_for
 
@@ -257,17 +257,44 @@ def test_the_state_directory_is_replaced(tmp_path):
     with Daemon(home=tmp_path) as d, d.client() as c:
         first = c.submit(spec("first"))
         assert c.wait(first)["state"] == "done"
+        c.call("drain")
+        queued = c.submit(spec("queued"))
+        wait_for(lambda: (d.state / "runs" / "2-queued").exists(), "that it is made ready")
         os.rename(d.state, tmp_path / "moved")
         d.state.mkdir()
         with pytest.raises(RpcError) as refused:
             c.submit(spec("lost"))
         assert refused.value.code == -32006
-        assert (f"{d.state}/gpt2d.db: it was removed or replaced while gpt2d had it open; start gpt2d again"
+        assert (f"{d.state}/gpt2d.db: it was removed, moved or replaced while gpt2d had it open; put it back, or start gpt2d again"
             in refused.value.message)
         assert refused.value.data == {"queued": False} and c.call("status")["store"]["errno"] == "ESTALE"
+        assert refusal(c.call, "cancel", id=queued).message.endswith(
+            "; nothing is written until it is put back, and it is lost if gpt2d ends before")
         d.state.rmdir()
         os.rename(tmp_path / "moved", d.state)
+        wait_for(lambda: c.call("status")["store"] is None, "the end of it")
+        assert c.call("show", id=queued)["run"]["reason"].startswith("cancelled: ")
+        c.call("resume")
         assert c.wait(c.submit(spec("next")))["state"] == "done"
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["away", "replaced"])
+def test_a_run_waits_for_the_state_directory(tmp_path, faults, other):
+    """That it is not there is no fault of the next run; nothing is made in one that came in its place."""
+    with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c:
+        faults.daemon.arm(FAIL, errno.ENOSPC, ops=MKDIR)
+        run = c.submit(spec("waits"))
+        wait_for(lambda: str(c.call("status")["waiting"]).startswith("room: "), "the run waits for room")
+        os.rename(d.state, tmp_path / "moved")
+        if other:
+            d.state.mkdir()
+        faults.daemon.disarm()
+        said = f"room: {d.state}/gpt2d.db: it was removed, moved or replaced while gpt2d had it open; put it back, or start "
+        wait_for(lambda: str(c.call("status")["waiting"]).startswith(said), "the run waits for the directory")
+        if other:
+            d.state.rmdir()
+        os.rename(tmp_path / "moved", d.state)
+        assert c.wait(run)["state"] == "done"
 
 
 def test_a_killed_engine_leaves_no_half_file(tmp_path, faults):
