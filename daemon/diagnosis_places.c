@@ -162,6 +162,16 @@ void diagnosis_files(struct diagnosis *d)
 
 /* ---- state ---- */
 
+/* What is to be done where a file could not be made or written. */
+static const char *advice_for(int rc, const char *otherwise)
+{
+	if (rc == -EFBIG)
+		return failure_too_large;
+	if (failure_is_full(rc))
+		return "make room there, gpt2ctl prune removes old runs, or set state_dir";
+	return otherwise;
+}
+
 static int run_sql(sqlite3 *db, const char *sql)
 {
 	return sqlite3_exec(db, sql, NULL, NULL, NULL);
@@ -177,9 +187,12 @@ static void check_database(struct diagnosis *d, const char *folder)
 
 	if (snprintf(own, sizeof(own), "%s/.check-XXXXXX", folder) >= (int)sizeof(own) ||
 		mkdtemp(own) == NULL) {
+		rc = -errno;
 		diagnosis_add(d, "database", VERDICT_FAIL,
-			"run gpt2d as whom the state directory belongs to, or set state_dir",
-			"%s: %s", folder, strerror(errno));
+			advice_for(rc,
+				"run gpt2d as whom the state directory belongs to, or set"
+				" state_dir"),
+			"%s: %s", folder, strerror(-rc));
 		return;
 	}
 	snprintf(path, sizeof(path), "%s/t.db", own);
@@ -191,9 +204,8 @@ static void check_database(struct diagnosis *d, const char *folder)
 	snprintf(path, sizeof(path), "%s/t.db-wal", own);
 	if (rc != SQLITE_OK)
 		diagnosis_add(d, "database", VERDICT_FAIL,
-			store_errno(db, rc) == -EFBIG
-				? failure_too_large
-				: "set state_dir to a folder on a disk of this machine",
+			advice_for(store_errno(db, rc),
+				"set state_dir to a folder on a disk of this machine"),
 			"%s: SQLite: %s", folder, sqlite3_errmsg(db));
 	else if (access(path, F_OK) < 0)
 		diagnosis_add(d, "database", VERDICT_FAIL,
@@ -226,6 +238,7 @@ static void check_room(struct diagnosis *d, const char *state, const char *folde
 {
 	char system[PATH_MAX];
 	struct statvfs fs;
+	bool little;
 	int64_t room;
 
 	filesystem_describe(folder, system, sizeof(system));
@@ -235,6 +248,7 @@ static void check_room(struct diagnosis *d, const char *state, const char *folde
 		return;
 	}
 	room = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
+	little = room < 1 << 20;
 	if (strstr(system, "(nfs") != NULL || strstr(system, "(cifs)") != NULL)
 		diagnosis_add(d, "state", VERDICT_WARN,
 			"set state_dir to a disk of this machine: over the network locks and "
@@ -242,7 +256,8 @@ static void check_room(struct diagnosis *d, const char *state, const char *folde
 			"%s on %s", state, system);
 	else if (room < ROOM_BYTES)
 		diagnosis_add(d, "state", VERDICT_WARN, "gpt2ctl prune, or another state_dir",
-			"%s on %s, %lld MiB free%s", state, system, (long long)(room >> 20),
+			"%s on %s, %lld %s free%s", state, system,
+			(long long)(little ? room >> 10 : room >> 20), little ? "KiB" : "MiB",
 			lacks_reserve(state) ? ", its reserve is given up" : "");
 	else
 		diagnosis_add(d, "state", VERDICT_OK, NULL, "%s on %s, %lld MiB free%s", state,

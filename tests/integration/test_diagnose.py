@@ -78,6 +78,25 @@ def test_a_file_system_that_is_read_only(home):
     assert advice == "mount it for writing, or set state_dir"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
+@pytest.mark.parametrize("room", [4, 16], ids=["not even a folder", "too little for a database"])
+def test_a_full_file_system(home, room):
+    """What helps is room, not other rights nor another kind of file system; how little there is, is told."""
+    place = home / "full"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room}k{',nr_inodes=2' if room == 4 else ''}", "none", str(place)],
+            check=False).returncode:
+        pytest.skip("no tmpfs can be mounted here")
+    try:
+        (place / "state").mkdir()
+        found = checks(home, "--state-dir", place / "state", status=1)
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=False)
+    assert found["database"][0] == "fail"
+    assert found["database"][2] == "make room there, gpt2ctl prune removes old runs, or set state_dir"
+    assert f", {room} KiB free" in found["state"][1]
+
+
 def test_wrong_settings(home):
     conf = home / "conf"
     conf.write_text("ranks = 0\nx = 1\n")
