@@ -210,8 +210,8 @@ static void write_line(
 	}
 	n = strlen(line);
 	line[n++] = '\n';
-	/* a file has what was said even if gpt2d is killed next */
-	if (!log_state.direct || !log_writer_idle())
+	/* a file has what was said even if gpt2d is killed next, or nobody reads its output */
+	if (!log_state.direct || log_writer_holds(log_state.fd))
 		log_writer_put(log_state.fd, (int)level, line, n);
 	else if (log_writer_emit(log_state.fd, line, n) < 0)
 		log_writer_count_lost();

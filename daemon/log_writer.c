@@ -25,6 +25,7 @@ static struct {
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t wake, idle;
 	bool busy; /* a line is out of the ring and not written yet */
+	int busy_fd;
 	bool stop;
 	uint64_t put, taken; /* bytes since the start */
 	int64_t lost;        /* lines since the start */
@@ -80,14 +81,20 @@ static void copy_in(const void *from, size_t n)
 	writer.put += n;
 }
 
-static void copy_out(void *to, size_t n)
+/* from: in bytes since the start */
+static void copy_of(uint64_t from, void *to, size_t n)
 {
-	size_t at = writer.taken % LOG_WRITER_BYTES, first = LOG_WRITER_BYTES - at;
+	size_t at = from % LOG_WRITER_BYTES, first = LOG_WRITER_BYTES - at;
 
 	if (first > n)
 		first = n;
 	memcpy(to, writer.ring + at, first);
 	memcpy((char *)to + first, writer.ring, n - first);
+}
+
+static void copy_out(void *to, size_t n)
+{
+	copy_of(writer.taken, to, n);
 	writer.taken += n;
 }
 
@@ -140,6 +147,8 @@ static bool next(struct record *r, char *text)
 		any = false;
 	}
 	writer.busy = any;
+	if (any)
+		writer.busy_fd = r->fd;
 	pthread_mutex_unlock(&writer.lock);
 	return any;
 }
@@ -219,14 +228,20 @@ void log_writer_put(int fd, int severity, const char *line, size_t n)
 	pthread_mutex_unlock(&writer.lock);
 }
 
-bool log_writer_idle(void)
+bool log_writer_holds(int fd)
 {
-	bool is;
+	struct record r;
+	bool holds;
 
 	pthread_mutex_lock(&writer.lock);
-	is = idle();
+	holds = (writer.busy && writer.busy_fd == fd) ||
+		(writer.untold > 0 && writer.untold_fd == fd);
+	for (uint64_t at = writer.taken; !holds && at != writer.put; at += sizeof(r) + r.n) {
+		copy_of(at, &r, sizeof(r));
+		holds = r.fd == fd;
+	}
 	pthread_mutex_unlock(&writer.lock);
-	return is;
+	return holds;
 }
 
 void log_writer_count_lost(void)

@@ -26,7 +26,7 @@ void log_writer_finish(void);
  * Lines come out in the order they were put in. Where some are lost, a line says how many.
  */
 void log_writer_put(int fd, int severity, const char *line, size_t n);
-bool log_writer_idle(void); /* all that was put has been written or is lost */
+bool log_writer_holds(int fd); /* what was put for it has not all been written, or told as lost */
 /* n bytes, waiting for room; 0 or a negative errno. */
 int log_writer_emit(int fd, const char *bytes, size_t n);
 

@@ -124,6 +124,14 @@ def test_a_terminal_that_is_stopped(tmp_path, goes_on):
             assert "gpt2d: ready, socket " in text and told(text) == list(range(1001, 2001))
 
 
+def test_a_file_waits_for_no_terminal(tmp_path):
+    """That gpt2d is ready cannot be printed: what it says is in its file at once all the same."""
+    with OnTerminal(home=tmp_path) as d, d.client() as c:
+        d.engines()
+        talk(c, range(1001, 1011))
+        assert told(d.said()) == list(range(1001, 1011))
+
+
 @pytest.fixture
 def fifo(tmp_path):
     path = tmp_path / "fifo"
