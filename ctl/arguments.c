@@ -88,6 +88,25 @@ static int parse_real(const char *text, double *out)
 	return 0;
 }
 
+static int check_choice(const struct option_row *row, const char *text, struct ctl_error *e)
+{
+	const char *one = row->choices ? row->choices : row->arg, *before = "";
+	const size_t n = strlen(text);
+	char all[128] = "";
+	size_t used = 0, len;
+
+	for (; *one && used < sizeof(all); one += len + (one[len] == '|')) {
+		len = strcspn(one, "|");
+		if (len == n && strncmp(one, text, n) == 0)
+			return 0;
+		used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%.*s",
+			one[len] || !used ? before : " or ", (int)len, one);
+		before = ", ";
+	}
+	return ctl_error_set(e, CTL_USAGE, "--%s: %.80s: %s is needed", row->name,
+		n > 0 ? text : "\"\"", all);
+}
+
 static int check_value(const struct option_row *row, const char *text, struct ctl_error *e)
 {
 	int64_t i;
@@ -97,6 +116,8 @@ static int check_value(const struct option_row *row, const char *text, struct ct
 	case OPTION_FLAG:
 	case OPTION_STRING:
 		return 0;
+	case OPTION_CHOICE:
+		return check_choice(row, text, e);
 	case OPTION_INT:
 		if (parse_int(text, &i) != 0)
 			return ctl_error_set(e, CTL_USAGE, "--%s: %.80s: a whole number is needed",

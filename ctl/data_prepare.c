@@ -22,7 +22,7 @@ static const struct option_row options[] = {
 	{"output", 'o', OPTION_STRING, "OUT", 0, 0, "the file to write; needed"},
 	{"tokenizer", 't', OPTION_STRING, "NAME", 0, 0,
 		"bytes (default): one token for each byte, ids 0 to 255, and 256 between files"},
-	{"format", 0, OPTION_STRING, "headed|raw", 0, 0,
+	{"format", 0, OPTION_CHOICE, "headed|raw", 0, 0,
 		"headed (default): llm.c's header and uint16 tokens; raw: the tokens alone, as "
 		"nanoGPT"},
 	{"val-fraction", 0, OPTION_REAL, "F", 0.0, 0.999,
@@ -57,7 +57,6 @@ static char *suffixed(const char *path, const char *suffix)
 static int settings(struct preparation *p, const struct arguments *args, struct ctl_error *e)
 {
 	const char *name = arguments_string(args, "tokenizer", "bytes");
-	const char *format = arguments_string(args, "format", "headed");
 	const char *out = arguments_string(args, "output", NULL);
 
 	p->tokenizer = tokenizer_find(name);
@@ -68,10 +67,7 @@ static int settings(struct preparation *p, const struct arguments *args, struct 
 			"--tokenizer: %.80s: no such tokenizer; there is: bytes%s%s", name,
 			near ? "; did you mean " : "", near ? near : "");
 	}
-	if (strcmp(format, "headed") != 0 && strcmp(format, "raw") != 0)
-		return ctl_error_set(
-			e, CTL_USAGE, "--format: %s: no such format, headed or raw", format);
-	p->headed = strcmp(format, "headed") == 0;
+	p->headed = strcmp(arguments_string(args, "format", "headed"), "headed") == 0;
 	if (!out || !*out)
 		return ctl_error_set(e, CTL_USAGE, "data prepare: --output OUT is needed");
 	if (strcmp(out, "-") == 0)

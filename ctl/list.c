@@ -7,9 +7,10 @@
 enum { LIMIT_DEFAULT = 50, PAGE_RUNS = 1000 };
 
 static const struct option_row options[] = {
-	{"state", 's', OPTION_STRING, "STATE", 0, 0,
+	{"state", 's', OPTION_CHOICE, "STATE", 0, 0,
 		"only runs in this state: queued, starting, running, finishing, done, failed, "
-		"cancelled, interrupted"},
+		"cancelled, interrupted",
+		.choices = "queued|starting|running|finishing|done|failed|cancelled|interrupted"},
 	{"limit", 'n', OPTION_INT, "N", 0, 1e9, "the newest N (default 50; 0: all)"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };

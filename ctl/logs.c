@@ -13,7 +13,7 @@ enum { QUIET_MS = 500 }; /* without news of the run it is asked again */
 
 static const struct option_row options[] = {
 	{"follow", 'f', OPTION_FLAG, NULL, 0, 0, "print what comes too, until the run has ended"},
-	{"level", 'l', OPTION_STRING, "debug|info|warning|error", 0, 0,
+	{"level", 'l', OPTION_CHOICE, "debug|info|warning|error", 0, 0,
 		"only messages of this level and above"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };

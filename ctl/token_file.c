@@ -71,8 +71,13 @@ static int creation_error(const struct token_file *f, int error, struct ctl_erro
 	char *copy = strdup(f->path);
 	const char *folder = copy ? dirname(copy) : NULL;
 
-	if (folder && (error == ENOTDIR || access(folder, F_OK) != 0))
-		io_error(e, folder, error);
+	if (folder && error == ENOENT && access(folder, F_OK) != 0)
+		ctl_error_set(e, CTL_USAGE,
+			"%s: the folder %s is not there, and is not made: make it, or name a file "
+			"in another one",
+			f->path, folder);
+	else if (folder && (error == ENOTDIR || access(folder, F_OK) != 0))
+		ctl_error_set(e, CTL_TRANSPORT, "%s: %s: %s", f->path, folder, strerror(error));
 	else if (access(f->tmp_path, F_OK) == 0)
 		io_error(e, f->tmp_path, error); /* it is that which is in the way */
 	else

@@ -13,7 +13,7 @@
 struct ctl;
 struct arguments;
 
-enum option_kind { OPTION_FLAG, OPTION_STRING, OPTION_INT, OPTION_REAL };
+enum option_kind { OPTION_FLAG, OPTION_STRING, OPTION_CHOICE, OPTION_INT, OPTION_REAL };
 
 struct option_row {
 	const char *name; /* without dashes; NULL ends a table */
@@ -22,7 +22,8 @@ struct option_row {
 	const char *arg; /* what the value is called; NULL for a flag */
 	double min, max; /* OPTION_INT, OPTION_REAL */
 	const char *help;
-	bool many; /* it has a value and may be given more than once */
+	bool many;           /* it has a value and may be given more than once */
+	const char *choices; /* OPTION_CHOICE: "raw|headed"; NULL: arg is that itself */
 };
 
 struct verb {

@@ -42,6 +42,10 @@ from helpers import PATIENCE_S
     (["list", "--limit", "-1"], "-1 is not allowed, from 0"),
     (["list", "--limit", "2.5"], "whole number"),
     (["list", "--limit"], "N is needed"),
+    (["list", "--state", "waiting"], "--state: waiting: queued, starting, running, finishing, done, failed, cancelled or interrupted is "
+        "needed"),
+    (["prune", "-s", "running"], "--state: running: done, failed, cancelled or interrupted is needed"),
+    (["logs", "--level=Warning"], "--level: Warning: debug, info, warning or error is needed"),
     (["status", "--json=yes"], "takes no value"),
     (["status", "-version"], "-version: no such option; did you mean --version?"),
     (["status", "-qx"], "-qx: no such option"),

@@ -3,13 +3,14 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
 
 import pytest
 
-from helpers import BUILD, PATIENCE_S, experiment, read_until, spec, wait_for
+from helpers import BUILD, PATIENCE_S, RpcError, experiment, read_until, spec, wait_for
 
 CTL = BUILD / "ctl" / "gpt2ctl"
 
@@ -191,6 +192,23 @@ def test_list_of_many(daemon):
         assert len(one_object(ctl(d, "list", "--json", "-n", 0))["runs"]) == 61
         assert "60" in ctl(d, "status").stdout
         ctl(d, "cancel", first)
+
+
+def test_words_are_those_of_the_daemon(daemon):
+    """gpt2ctl knows states and levels before it asks: all that gpt2d takes, in its order."""
+    def allowed(c, method, **params):
+        with pytest.raises(RpcError) as refused:
+            c.call(method, **params)
+        return re.search(r"\((.*)\)", str(refused.value))[1].split(", ")
+
+    with daemon() as d, d.client() as c:
+        states, ends, levels = allowed(c, "list", state="x"), allowed(c, "prune", state="x"), allowed(c, "logs", level="x")
+        assert (len(states), len(ends), len(levels)) == (8, 4, 4)
+        for words, option, all_of_them in ((["list"], "state", states), (["prune", "-n"], "state", ends), (["logs"], "level", levels)):
+            told = f"--{option}: x: {', '.join(all_of_them[:-1])} or {all_of_them[-1]} is needed"
+            assert ctl(d, *words, f"--{option}=x").stderr == f"gpt2ctl: {told}\n"
+            for word in all_of_them:
+                assert ctl(d, *words, f"--{option}", word).returncode == 0, word
 
 
 def test_shutdown(daemon):

@@ -86,10 +86,13 @@ def test_one_huge_line(tmp_path):
     (["-o", "o.bin"], "IN... needed"),
     (["text", "-o", "text"], "is the output too"),
     (["-", "text", "-", "-", "-o", "o.bin"], 'data prepare: "-" is given 3 times; standard input can be read once'),
-    (["text", "-o", "no/such/folder/o.bin"], "gpt2ctl: no/such/folder: No such file or directory"),
-    (["text", "-o", "text/o.bin"], "gpt2ctl: text: Not a directory"),
+    (["text", "-o", "no/such/folder/o.bin"], "gpt2ctl: no/such/folder/o.bin: the folder no/such/folder is not there, "
+        "and is not made: make it, or name a file in another one"),
+    (["text", "-o", "text/o.bin"], "gpt2ctl: text/o.bin: text: Not a directory"),
     (["text", "-o", "o.bin", "--tokenizer", "byte"], "did you mean bytes"),
-    (["text", "-o", "o.bin", "--format", "csv"], "headed or raw"),
+    (["text", "-o", "o.bin", "--format", "csv"], "--format: csv: headed or raw is needed"),
+    (["text", "-o", "o.bin", "--format", ""], '--format: "": headed or raw is needed'),
+    (["text", "-o", "o.bin", "--format", "head"], "--format: head: headed or raw is needed"),
     (["text", "-o", "o.bin", "--val-fraction", "1.5"], "from 0 to 0.999"),
 ])
 def test_refusals(tmp_path, args, says):
