@@ -34,6 +34,7 @@ struct client {
 	json_int_t last_id;
 	int64_t until_ns; /* no wait for a reply is longer; -1: as long as each may take */
 	bool lost;        /* the connection ended or broke */
+	bool unsent;      /* before all of a request was sent */
 	struct frame *frame;
 	json_t *hello;
 	struct event *first, **end; /* events not taken yet */
@@ -324,6 +325,7 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 	if (c->hello)
 		c->notice_ns = deadline_in(CLIENT_STILL_S, -1);
 	error = send_all(c, line, n, deadline_ns);
+	c->unsent = error < 0;
 	free(line);
 	/* a daemon that refuses a client says why before it closes: read on */
 	if (error == -ETIMEDOUT)
@@ -385,6 +387,27 @@ static int say_hello(struct client *c, struct ctl_error *e)
 	return 0;
 }
 
+/* With a socket of its own. */
+static int dial(struct client *c, struct ctl_error *e)
+{
+	int exit;
+
+	frame_destroy(c->frame);
+	if (c->fd >= 0)
+		close(c->fd);
+	c->lost = false;
+	c->frame = frame_create(PROTOCOL_LINE_MAX);
+	c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (!c->frame || c->fd < 0)
+		return ctl_error_set(
+			e, CTL_TRANSPORT, "socket: %s", strerror(c->frame ? errno : ENOMEM));
+	exit = connect_until(c, deadline_in(CLIENT_CONNECT_S, c->until_ns), e);
+	if (exit)
+		return exit;
+	endpoint_ask(&c->endpoint, c->fd);
+	return say_hello(c, e);
+}
+
 int client_open(const struct ctl *ctl, struct client **out, struct ctl_error *e)
 {
 	return client_open_until(ctl, -1, out, e);
@@ -406,18 +429,12 @@ int client_open_until(
 	exit = endpoint_find(ctl, &c->endpoint, e);
 	if (exit)
 		goto fail;
-	c->frame = frame_create(PROTOCOL_LINE_MAX);
-	c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (!c->frame || c->fd < 0) {
-		exit = ctl_error_set(
-			e, CTL_TRANSPORT, "socket: %s", strerror(c->frame ? errno : ENOMEM));
-		goto fail;
+	exit = dial(c, e);
+	/* one that ends lets go of who waits for its hello; another may have come */
+	if (exit == CTL_TRANSPORT && c->lost) {
+		ctl_error_clear(e);
+		exit = dial(c, e);
 	}
-	exit = connect_until(c, deadline_in(CLIENT_CONNECT_S, until_ns), e);
-	if (exit)
-		goto fail;
-	endpoint_ask(&c->endpoint, c->fd);
-	exit = say_hello(c, e);
 	if (exit)
 		goto fail;
 	*out = c;
@@ -463,6 +480,11 @@ int client_fd(const struct client *c)
 bool client_lost(const struct client *c)
 {
 	return c->lost;
+}
+
+bool client_untaken(const struct client *c)
+{
+	return c->lost && c->unsent;
 }
 
 const json_t *client_hello(const struct client *c)

@@ -22,8 +22,9 @@ enum {
 struct client;
 
 /*
- * Connect and say hello: 0, or CTL_NO_DAEMON, CTL_NOT_ALLOWED, CTL_NOT_NOW, CTL_VERSION_MISMATCH,
- * CTL_TRANSPORT, CTL_TIMEOUT with e. The daemon's answer to hello is client_hello().
+ * Connect and say hello, once more where gpt2d goes away before it answers: 0, or CTL_NO_DAEMON,
+ * CTL_NOT_ALLOWED, CTL_NOT_NOW, CTL_VERSION_MISMATCH, CTL_TRANSPORT, CTL_TIMEOUT with e. The
+ * daemon's answer to hello is client_hello().
  */
 int client_open(const struct ctl *ctl, struct client **out, struct ctl_error *e);
 /* The same; no wait on this connection, that for hello included, goes on after until_ns. */
@@ -36,6 +37,8 @@ void client_wait_quietly(struct client *c); /* stderr tells of no wait from now 
 const json_t *client_hello(const struct client *c);
 /* The connection ended or broke while something was sent or waited for. */
 bool client_lost(const struct client *c);
+/* The same, before all of the last request was sent: it has not been taken. */
+bool client_untaken(const struct client *c);
 /* To be polled for reading with other things, once client_next says that nothing is left. */
 int client_fd(const struct client *c);
 

@@ -298,6 +298,13 @@ static int send(struct ctl *ctl, const struct arguments *args, const struct subm
 	else
 		exit = client_request(c, dry_run ? METHOD_DRY_RUN : METHOD_SUBMIT, params,
 			CLIENT_CHECK_S, &reply, &e);
+	if (exit && c && client_untaken(c)) {
+		ctl_error_set(&e, CTL_NOT_NOW,
+			"gpt2d is stopping; submit it again once gpt2d is back%s",
+			dry_run ? "" : "\nthe run is not queued");
+		exit = ctl_fail(ctl, &e);
+		goto out;
+	}
 	if (exit) {
 		exit = refused(ctl, args, source, spec, c && !dry_run, &e);
 		goto out;

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "daemon/budget.h"
 #include "daemon/clock.h"
@@ -391,6 +392,20 @@ static void on_event(struct bufferevent *io, short what, void *arg)
 	}
 	client->dead = true;
 	settle(client);
+}
+
+void client_end_requests(struct client *client)
+{
+	/* what has come already is read before the end that this makes is seen */
+	if (shutdown(bufferevent_getfd(client->io), SHUT_RD) < 0)
+		client->eof = true; /* it is not connected any more */
+}
+
+bool client_served(const struct client *client)
+{
+	return client->dead ||
+		(client->eof && !client->busy && !client->turn.waiting &&
+			client_unwritten_bytes(client) == 0);
 }
 
 int client_create(const struct client_options *options, int fd, const struct client_peer *peer,

@@ -77,6 +77,13 @@ bool client_event(struct client *client, const char *line, size_t n, bool must);
 
 /* Since when it has nothing to do here and says nothing, monotonic; INT64_MAX when it has. */
 int64_t client_idle_since_ns(const struct client *client);
+/*
+ * Nothing more is taken from it: what it has sent is answered, and what it sends from now on is
+ * refused by the system, so that it knows that it was not taken.
+ */
+void client_end_requests(struct client *client);
+/* After that: all has been answered, and nothing waits to be written. */
+bool client_served(const struct client *client);
 /* The connection ends, soon: what the client had to be told cannot be. */
 void client_hang_up(struct client *client);
 /* It goes, and is told why when it reads what it gets. */

@@ -289,6 +289,24 @@ bool control_idle(const struct control *c)
 	return true;
 }
 
+void control_end_requests(struct control *c)
+{
+	struct seat *seat;
+
+	TAILQ_FOREACH(seat, &c->seats, link)
+		client_end_requests(seat->client);
+}
+
+bool control_served(const struct control *c)
+{
+	struct seat *seat;
+
+	TAILQ_FOREACH(seat, &c->seats, link)
+		if (!client_served(seat->client))
+			return false;
+	return true;
+}
+
 int64_t control_clients(const struct control *c)
 {
 	return c->n_clients;

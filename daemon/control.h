@@ -31,6 +31,9 @@ void control_destroy(struct control *c); /* closes all; takes NULL */
 int control_listen(struct control *c, int fd);
 void control_stop_listening(struct control *c);
 bool control_idle(const struct control *c); /* nothing waits to be written */
+/* Nobody is listened to any more: client_end_requests of all. Then whether all are served. */
+void control_end_requests(struct control *c);
+bool control_served(const struct control *c);
 int64_t control_clients(const struct control *c);
 /* A client by its number; NULL when it has gone, or c is NULL. */
 struct client *control_find(const struct control *c, uint64_t number);

@@ -504,12 +504,13 @@ static void give_up_reserve(struct daemon *d)
 
 /*
  * One step after another: the runs, the engines, how runs that they still had have ended, the
- * followers' last events, the replies.
+ * followers' last events, the replies, also to what has come until nothing more is taken.
  */
 static void on_turn(evutil_socket_t fd, short what, void *arg)
 {
 	static const struct timeval soon = {0, 20000};
 	struct daemon *d = arg;
+	bool late;
 
 	if (d->drain_ns != 0 && d->finish_ns == 0 && scheduler_in_hand(d->scheduler))
 		drain(d);
@@ -533,10 +534,18 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	if (d->linger_ns == 0)
 		d->linger_ns = clock_mono_ns() + LINGER_S * CLOCK_S_NS;
 	give_up_reserve(d);
-	if (clock_mono_ns() < d->linger_ns && !(store_idle(d->store) && control_idle(d->control)))
+	late = clock_mono_ns() >= d->linger_ns;
+	if (!late && !(store_idle(d->store) && control_idle(d->control))) {
 		event_add(d->turn, &soon);
-	else
+	} else if (!d->requests_ended) {
+		d->requests_ended = true;
+		control_end_requests(d->control);
+		event_active(d->turn, EV_TIMEOUT, 0);
+	} else if (!late && !control_served(d->control)) {
+		event_add(d->turn, &soon);
+	} else {
 		event_base_loopbreak(d->base);
+	}
 }
 
 int daemon_finish(struct daemon *d)

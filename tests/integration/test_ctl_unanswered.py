@@ -5,6 +5,7 @@ import fcntl
 import os
 import re
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -92,6 +93,40 @@ def test_a_stopped_daemon_is_named_when_the_time_given_is_over(daemon):
     assert result.returncode == 124
     assert "the time given is over: " in result.stderr and ": it is stopped\n" in result.stderr
     assert f"kill -CONT {d.process.pid}" in result.stderr
+
+
+def test_a_daemon_that_ends_before_hello_is_asked_again(path):
+    """Nothing was asked of it: it is as if it had not been there, or the next one answers."""
+    def go_away(params, connection):
+        daemon.methods["hello"] = daemon.hello
+        connection.close()
+        return {}
+
+    def end(params, connection):
+        os.unlink(path)
+        connection.close()
+        return {}
+
+    with FakeDaemon(path, hello=go_away) as daemon:
+        result = subprocess.run([CTL, "version"], capture_output=True, text=True, timeout=PATIENCE_S, env=environment(path))
+        assert result.returncode == 0 and result.stderr == "", result.stderr
+        daemon.methods["hello"] = end
+        result = subprocess.run([CTL, "list"], capture_output=True, text=True, timeout=PATIENCE_S, env=environment(path))
+    assert result.returncode == 3 and "closed" not in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("words", [["submit"], ["submit", "--dry-run"]])
+def test_a_daemon_that_takes_no_more_requests(path, spec, words):
+    """What could not be sent was not taken, and that is known."""
+    def hello(params, connection):
+        connection.sock.shutdown(socket.SHUT_RD)
+        return daemon.hello(params, connection)
+
+    with FakeDaemon(path, hello=hello) as daemon:
+        result = subprocess.run([CTL, *words, spec], capture_output=True, text=True, timeout=PATIENCE_S, env=environment(path))
+    assert result.returncode == 10
+    assert result.stderr == "gpt2ctl: gpt2d is stopping; submit it again once gpt2d is back\n" + (
+        "" if "--dry-run" in words else "the run is not queued\n")
 
 
 def test_a_reply_that_takes_long(path, spec):

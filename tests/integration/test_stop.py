@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import signal
+import threading
 
 import pytest
 
@@ -151,3 +152,35 @@ def test_what_killed_engines_have_left_goes(home):
         assert not [folder for folder in unused if folder.exists()]
         assert all(folder.exists() for folder in [used, *others])
         os.close(lock)
+
+
+def test_what_was_sent_is_answered(home):
+    """To the last request that the connection takes, so that whoever asks knows what became of it."""
+    answered, open_ = [], []
+
+    def ask(c):
+        try:
+            while True:
+                c.ask("status")
+                open_.append(c)
+                try:
+                    c.reply(c.last_id)
+                except RpcError:
+                    pass  # that it is stopping is an answer
+                open_.remove(c)
+                answered.append(c)
+        except BrokenPipeError:
+            pass
+
+    with Daemon(home=home) as d:
+        clients = [d.client() for _ in range(4)]
+        threads = [threading.Thread(target=ask, args=(c,)) for c in clients]
+        for thread in threads:
+            thread.start()
+        wait_for(lambda: len(answered) > 100, "some answers")
+        assert d.stop() == 0
+        for thread in threads:
+            thread.join()
+        for c in clients:
+            c.close()
+        assert not open_
