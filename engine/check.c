@@ -123,18 +123,29 @@ static void check_world(struct checking *k)
 			"world", INT(c->gpus), "train_batch_size", INT(c->batch)));
 }
 
-/* DeepSpeed takes a rate that falls as well, so it is no error; it is seldom meant. */
+/*
+ * DeepSpeed takes an lr beside a schedule that replaces it, and a rate that falls: neither is an
+ * error, and either is seldom meant.
+ */
 static void check_schedule(struct checking *k)
 {
+	const struct spec_choice *schedules = spec_table[SPEC_KEY_SCHEDULER_TYPE].choices;
 	const struct spec_config *c = k->config;
-	char low[SPEC_JSON_REAL_BYTES], high[SPEC_JSON_REAL_BYTES];
+	char low[SPEC_JSON_REAL_BYTES], high[SPEC_JSON_REAL_BYTES], lr[SPEC_JSON_REAL_BYTES];
 
 	if (c->schedule != SPEC_WARMUP_LR && c->schedule != SPEC_WARMUP_DECAY_LR)
 		return;
+	spec_json_format_real(c->warmup_max_lr, high);
+	if (c->lr < c->warmup_max_lr || c->lr > c->warmup_max_lr) {
+		spec_json_format_real(c->lr, lr);
+		warn(k,
+			"optimizer.params.lr: %s has no effect, the rate is that of scheduler.type "
+			"\"%s\", whose warmup_max_lr is %s",
+			lr, spec_table_choice(schedules, (int)c->schedule), high);
+	}
 	if (c->warmup_min_lr <= c->warmup_max_lr)
 		return;
 	spec_json_format_real(c->warmup_min_lr, low);
-	spec_json_format_real(c->warmup_max_lr, high);
 	warn(k,
 		"scheduler.params.warmup_min_lr: %s is above warmup_max_lr %s: the rate falls "
 		"during the warm-up",

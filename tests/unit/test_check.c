@@ -203,7 +203,7 @@ static void test_a_warmup_that_falls_is_warned_of(void **state)
 
 	(void)state;
 	c.warmup_min_lr = 0.002;
-	c.warmup_max_lr = 0.001;
+	c.warmup_max_lr = c.lr = 0.001;
 	for (int i = 0; i < 2; i++) {
 		c.schedule = with[i];
 		checked_run(&c, 2, 0);
@@ -212,11 +212,42 @@ static void test_a_warmup_that_falls_is_warned_of(void **state)
 		assert_int_equal(json_array_size(warnings), 1);
 		assert_string_equal(json_string_value(json_array_get(warnings, 0)), told);
 	}
-	c.warmup_max_lr = c.warmup_min_lr;
+	c.warmup_max_lr = c.lr = c.warmup_min_lr;
 	checked_run(&c, 2, 0);
 	assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
 	/* numbers that the schedule does not use */
 	c.warmup_max_lr = 0;
+	c.schedule = SPEC_CONSTANT;
+	checked_run(&c, 2, 0);
+	assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
+}
+
+static void test_a_rate_without_effect_is_warned_of(void **state)
+{
+	static const char *const told[] = {
+		"optimizer.params.lr: 0.1 has no effect, the rate is that of scheduler.type "
+		"\"WarmupLR\", whose warmup_max_lr is 0.001",
+		"optimizer.params.lr: 0.1 has no effect, the rate is that of scheduler.type "
+		"\"WarmupDecayLR\", whose warmup_max_lr is 0.001"};
+	static const enum spec_schedule with[] = {SPEC_WARMUP_LR, SPEC_WARMUP_DECAY_LR};
+	struct spec_config c = checked_config();
+	json_t *warnings;
+
+	(void)state;
+	c.warmup_max_lr = 0.001;
+	for (int i = 0; i < 2; i++) {
+		c.lr = 0.1;
+		c.schedule = with[i];
+		checked_run(&c, 2, 0);
+		assert_int_equal(json_array_size(checked_errors), 0);
+		warnings = json_object_get(checked, "warnings");
+		assert_int_equal(json_array_size(warnings), 1);
+		assert_string_equal(json_string_value(json_array_get(warnings, 0)), told[i]);
+		c.lr = c.warmup_max_lr; /* files for DeepSpeed have both */
+		checked_run(&c, 2, 0);
+		assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
+	}
+	c.lr = 0.1;
 	c.schedule = SPEC_CONSTANT;
 	checked_run(&c, 2, 0);
 	assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
@@ -314,6 +345,7 @@ int main(void)
 		WITH_FILE(test_turns),
 		WITH_FILE(test_validation),
 		WITH_FILE(test_a_warmup_that_falls_is_warned_of),
+		WITH_FILE(test_a_rate_without_effect_is_warned_of),
 		WITH_FILE(test_epochs),
 		WITH_FILE(test_cuda_engine),
 		WITH_FILE(test_backend_not_known),
