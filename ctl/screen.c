@@ -8,6 +8,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "ctl/term.h"
+
 /* A resize need only end the wait. */
 static void on_resize(int number)
 {
@@ -33,12 +35,12 @@ static void take_size(struct screen *s)
 	}
 }
 
-void screen_begin(struct screen *s)
+void screen_begin(struct screen *s, bool utf8)
 {
 	struct sigaction action = {.sa_handler = on_resize};
 	struct termios mode;
 
-	*s = (struct screen){0};
+	*s = (struct screen){.utf8 = utf8};
 	sigemptyset(&action.sa_mask);
 	sigaction(SIGWINCH, &action, NULL);
 	if (tcgetattr(STDIN_FILENO, &s->before) == 0) {
@@ -93,17 +95,34 @@ static size_t bytes_within(const char *line, size_t n, size_t columns)
 	return i;
 }
 
+/* line within columns, a mark in place of what is left out; malloc'd, NULL without memory. */
+static char *line_within(const struct screen *s, const char *line, size_t n, size_t columns)
+{
+	const char *mark = s->utf8 ? "\u2026" : "...";
+	const size_t marked = term_columns(mark);
+	size_t fit = bytes_within(line, n, columns);
+	char *out;
+
+	if (fit == n)
+		return strndup(line, n);
+	fit = bytes_within(line, n, columns > marked ? columns - marked : 0);
+	n = bytes_within(mark, strlen(mark), columns);
+	return asprintf(&out, "%.*s%.*s", (int)fit, line, (int)n, mark) < 0 ? NULL : out;
+}
+
 /* The last column of the last row is left free: some terminals scroll. */
 static void draw_line(struct screen *s, int row, const char *line, size_t n)
 {
 	const int columns = row + 1 == s->rows ? s->columns - 1 : s->columns;
+	char *shown = line_within(s, line, n, columns > 0 ? (size_t)columns : 0);
 
-	n = bytes_within(line, n, columns > 0 ? (size_t)columns : 0);
-	if (s->lines[row] && strlen(s->lines[row]) == n && memcmp(s->lines[row], line, n) == 0)
+	if (shown && s->lines[row] && strcmp(s->lines[row], shown) == 0) {
+		free(shown);
 		return;
+	}
 	free(s->lines[row]);
-	s->lines[row] = strndup(line, n);
-	printf("\033[%d;1H%.*s\033[0m\033[K", row + 1, (int)n, line);
+	s->lines[row] = shown;
+	printf("\033[%d;1H%s\033[0m\033[K", row + 1, shown ? shown : "");
 }
 
 int screen_draw(struct screen *s, const char *text, const char *footer)

@@ -15,20 +15,22 @@ enum { SCREEN_ROWS_MAX = 1000 };
 struct screen {
 	struct termios before;
 	bool keys;                    /* stdin is a terminal: its mode is changed */
+	bool utf8;
 	int rows, columns;            /* as drawn last */
 	char *lines[SCREEN_ROWS_MAX]; /* that stand there; NULL: not known */
 };
 
 /* The size is in rows and columns after screen_begin and screen_resize, 24 and 80 if unknown. */
-void screen_begin(struct screen *s);
+void screen_begin(struct screen *s, bool utf8);
 /* Leave the terminal as it was. */
 void screen_end(struct screen *s);
 
 /* Has the size changed since it was drawn? Then everything is drawn anew. */
 void screen_resize(struct screen *s);
 /*
- * Lines of text, cut at the screen's edges, and in its last row, if there are two, the footer: 0,
- * or a negative errno when it cannot be written.
+ * Lines of text, cut at the screen's right edge with an ellipsis for what is left out ("..." not in
+ * UTF-8), as many as there are rows, and in the last row, if there are two, the footer: 0, or a
+ * negative errno when it cannot be written.
  */
 int screen_draw(struct screen *s, const char *text, const char *footer);
 

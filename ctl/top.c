@@ -209,7 +209,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		return ctl_fail(ctl, &e);
 	interrupt_begin();
 	if (terminal) {
-		screen_begin(&screen);
+		screen_begin(&screen, ctl->out.utf8);
 		top.screen = &screen;
 		ctl->drawn = true;
 	}

@@ -229,6 +229,21 @@ def test_any_size(daemon, rows, columns):
             assert len(re.sub(r"\033\[\d*m", "", line)) <= columns, line
 
 
+@pytest.mark.parametrize("locale, mark", [("C.UTF-8", "…"), ("C", "...")])
+def test_a_cut_line_ends_with_a_mark(daemon, locale, mark):
+    """Each that is longer than the screen is wide, and no other."""
+    with top(daemon, rows=24, columns=30, LC_ALL=locale) as terminal:
+        terminal.wait(r"RANK[\s\S]*q: quit")
+        drawn = {int(row): re.sub(r"\033\[\d*m", "", line)
+            for row, line in re.findall(r"\033\[(\d+);1H(.*?)\033\[K", terminal.seen)}
+        assert drawn[1] == "gpt2d 0.1.0 running, up 1m01s, cpu"[:30 - len(mark)] + mark
+        assert drawn[24] == "q: quit"
+        assert max(map(len, drawn.values())) == 30
+        assert all(line.endswith(mark) == (len(line) == 30) for line in drawn.values()), drawn
+        terminal.type("q")
+        assert terminal.end() == 0
+
+
 def test_resize(daemon):
     with top(daemon) as terminal:
         terminal.wait("q: quit")
