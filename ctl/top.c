@@ -7,7 +7,6 @@
 
 #include "ctl/arguments.h"
 #include "ctl/client.h"
-#include "ctl/exits.h"
 #include "ctl/interrupt.h"
 #include "ctl/output.h"
 #include "ctl/screen.h"
@@ -136,10 +135,12 @@ static int look(struct top *top, struct ctl_error *e)
 	return exit ? exit : view_look(&top->view, top->client, e);
 }
 
+/* It may be otherwise at the next look: gpt2d is away, hangs, stops, is full or has no memory. */
 static bool may_come_back(const struct top *top, int exit)
 {
 	return top->screen && top->view.status &&
-		(exit == CTL_NO_DAEMON || exits_leave_open(exit));
+		(exit == CTL_NO_DAEMON || exit == CTL_TRANSPORT || exit == CTL_TIMEOUT ||
+			exit == CTL_NOT_NOW || exit == CTL_GPT2D_FAILED);
 }
 
 static int away(struct top *top, struct ctl_error *e)

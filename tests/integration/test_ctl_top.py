@@ -12,7 +12,7 @@ import termios
 import pytest
 
 from client import CTL, ctl, environment
-from fake_daemon import FakeDaemon, run_object
+from fake_daemon import FakeDaemon, Refused, run_object
 from helpers import wait_for
 from terminal import Terminal
 
@@ -242,6 +242,23 @@ def test_a_cut_line_ends_with_a_mark(daemon, locale, mark):
         assert all(line.endswith(mark) == (len(line) == 30) for line in drawn.values()), drawn
         terminal.type("q")
         assert terminal.end() == 0
+
+
+@pytest.mark.parametrize("code, ends", [(-32603, None), (-32005, None), (-32006, None), (-32004, 9)])
+def test_what_may_pass_is_looked_for_again(tmp_path, code, ends):
+    """A gpt2d without memory or that is full is asked again, one that says no for good is not."""
+    def second_fails(params, connection):
+        if len(d.asked("status")) == 2:
+            raise Refused(code, "made up")
+        return status(params, connection)
+
+    with FakeDaemon(tmp_path / "s", status=second_fails, follow=follow) as d, top(d) as terminal:
+        if ends is None:
+            terminal.wait("made up")
+            wait_for(lambda: len(d.asked("status")) > 3, "looks after it")
+            terminal.type("q")
+        assert terminal.end() == (ends or 0)
+        assert ends is None or "made up" in terminal.seen
 
 
 def test_resize(daemon):
