@@ -13,6 +13,7 @@
 #include "engine/check_memory.h"
 #include "engine/measure.h"
 #include "engine/plan.h"
+#include "proto/size.h"
 #include "proto/spec_json.h"
 #include "proto/spec_table.h"
 
@@ -168,6 +169,26 @@ static void refuse_plan(struct checking *k, const char *message)
 	refuse(k, key, "%s", text + 1);
 }
 
+/* No bucket size helps a model whose parameters and gradients alone are beyond the memory. */
+static bool refuse_model(struct checking *k)
+{
+	const struct check_options *o = k->options;
+	const struct spec_config *c = k->config;
+	const int64_t ranks = k->backend && k->backend->shared_memory ? c->gpus : 1;
+	const int64_t bytes = 2 * k->arena.param_elems * k->elem_bytes;
+	char needed[SIZE_BYTES], available[SIZE_BYTES];
+
+	if (o->memory_total_bytes <= 0 || bytes <= o->memory_total_bytes / ranks)
+		return false;
+	refuse(k, "model",
+		"memory: %" PRId64 " parameters and their gradients alone take %s a rank, "
+		"%s available%s: a smaller model is needed",
+		k->arena.model_params, size_text(bytes, needed),
+		size_text(o->memory_total_bytes, available),
+		ranks > 1 ? " to all ranks together" : "");
+	return true;
+}
+
 static void check_plan(struct checking *k)
 {
 	const struct spec_config *c = k->config;
@@ -181,7 +202,8 @@ static void check_plan(struct checking *k)
 			INT(k->arena.param_elems)));
 	if (plan_make(&k->plan, k->arena.param_elems, (int)c->gpus, c->reduce_bucket_elems,
 		    c->allgather_bucket_elems, message, sizeof(message)) < 0) {
-		refuse_plan(k, message);
+		if (!refuse_model(k))
+			refuse_plan(k, message);
 		return;
 	}
 	k->planned = true;

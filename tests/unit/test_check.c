@@ -123,6 +123,20 @@ static void test_plan_refused(void **state)
 	checked_run(&c, 2, 0);
 	checked_assert_error(
 		"zero_optimization.reduce_bucket_size", "at most 4096 allowed: at least");
+	/* where no memory holds the model, larger buckets are no advice */
+	checked_run(&c, 2, 2 * 2 * 4 * checked_number("model", "param_elems"));
+	checked_assert_error("zero_optimization.reduce_bucket_size", "at least");
+	checked_run(&c, 2, 2 * 2 * 4 * checked_number("model", "param_elems") - 1);
+	assert_int_equal(json_array_size(checked_errors), 1);
+	checked_assert_error("model",
+		"parameters and their gradients alone take 207 MB a rank, 414 MB available to all "
+		"ranks together: a smaller model is needed");
+	c.model.n_layer = c.model.n_head = 4096;
+	c.model.n_embd = 1048576;
+	c.reduce_bucket_elems = c.allgather_bucket_elems = 500000000;
+	checked_run(&c, 2, INT64_C(1) << 33);
+	assert_int_equal(json_array_size(checked_errors), 1);
+	checked_assert_error("model", "a smaller model is needed");
 }
 
 static void test_data_refused(void **state)
