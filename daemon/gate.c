@@ -110,15 +110,18 @@ const char *gate_why(const struct gate *g)
 	return g->why[0] ? g->why : NULL;
 }
 
+/* Once it is on disk. */
+static void log_held(const struct record_hold *record)
+{
+	log_write(LOG_INFO, "%s%s%s%s", record->since_ns ? "" : "no longer ", record->what,
+		record->reason[0] ? ": " : "", record->reason);
+}
+
 static void set_held(struct gate *g, enum gate_hold hold, const struct record_hold *record)
 {
-	const struct record_hold *r = &g->held[hold].record;
-
 	g->held[hold].record = *record;
 	g->held[hold].lifting = false;
 	say_why(g);
-	log_write(LOG_INFO, "%s%s%s%s", record->since_ns ? "" : "no longer ",
-		names[hold].what, r->reason[0] ? ": " : "", r->reason);
 	if (hold == GATE_RELEASED && record->since_ns == 0)
 		engine_pool_warm(g->daemon->pool);
 	scheduler_wake(g->daemon->scheduler);
@@ -246,11 +249,16 @@ static void on_stored(void *arg, int rc)
 		}
 		refuse(g, &c->waiter, PROTOCOL_STORE, message);
 	} else {
-		if (c->waiter.lift && h->lifting) /* else it is held anew */
+		if (c->waiter.lift && h->lifting) { /* else it is held anew */
 			set_held(g, c->waiter.hold, &none);
+			log_held(&none);
+		}
 		if (!c->waiter.lift && !gate_held(g, c->waiter.hold)) { /* one before it failed */
 			set_held(g, c->waiter.hold, &c->record);
 			h->now = c->now;
+			log_held(&c->record);
+		} else if (!c->waiter.lift && !c->waiter.already) {
+			log_held(&c->record);
 		}
 		if (!c->waiter.lift)
 			yield(g, h);

@@ -225,6 +225,10 @@ def test_an_idle_daemon_tells_of_its_disk(tmp_path, faults, error, advice):
             wait_for(lambda: c.call("status")["store"] is None, "that the store is tried")
         assert "gpt2d_store_failing 0\n" in c.call("metrics")["text"]
         assert c.wait(c.submit(spec("next")))["state"] == "done"
+        # what was refused has not come about
+        told = [line.split(" ", 1)[1] for line in d.said().splitlines()]
+        assert [line for line in told if "drained" in line and "debug" not in line] == ["info drained", "info no longer drained"]
+        assert not [line for line in told if "released" in line and "debug" not in line]
 
 
 def test_a_deadline_needs_no_memory(tmp_path, faults):
