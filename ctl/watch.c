@@ -143,7 +143,9 @@ int watch_reconnect(
 		nanosleep(&pause, NULL);
 		ctl_error_clear(e);
 		exit = client_open_until(ctl, deadline_ns, c, e);
-	} while (exit == CTL_NO_DAEMON && clock_mono_ns() < until_ns && !interrupt_seen());
+		/* one that is ending takes a connection, and ends it */
+	} while ((exit == CTL_NO_DAEMON || exit == CTL_TRANSPORT) && clock_mono_ns() < until_ns &&
+		!interrupt_seen());
 	if (exit != CTL_NO_DAEMON)
 		return exit;
 	if (id == 0)

@@ -149,26 +149,40 @@ def test_wait_of_several(path):
 
 def test_wait_timeout(path):
     with FakeDaemon(path, follow=follow_script(run_object(state="running"), [])):
-        result = ctl("wait", 1, "--timeout", "0.3", path=path)
+        result = ctl("wait", 1, "--timeout", "2", path=path)
     assert result.returncode == 124
     assert "has not ended in time" in result.stderr
 
 
 def test_daemon_comes_back(path):
     """Killed in mid-run: the follower connects again and goes on after the last event it saw."""
-    first = FakeDaemon(path, follow=follow_script(run_object(state="running"), [step(5, 4)],
-        lambda connection: connection.close()))
-    with first:
+    scripts = iter([follow_script(run_object(state="running"), [step(5, 4)], lambda connection: connection.close()),
+        follow_script(run_object(state="running"), [step(5, 4), step(20, 5), done(6)])])
+    with FakeDaemon(path, follow=lambda params, connection: next(scripts)(params, connection)) as first:
         process = subprocess.Popen([CTL, "follow", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env=environment(path))
         assert process.stdout.readline() == "run 1 demo: running\n"
         assert "step 5/20" in process.stdout.readline()
-        first.methods["follow"] = follow_script(run_object(state="running"), [step(5, 4), step(20, 5), done(6)])
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert "looking for it again" in err
     assert out.count("step 5/20") == 0 and out.count("step 20/20") == 1
     assert first.asked("follow") == [{"id": 1}, {"id": 1, "after": 4}]
+
+
+def test_a_daemon_that_is_ending_is_not_the_one_that_comes_back(path):
+    """It may still take a connection, which ends with it before there is an answer."""
+    hellos = itertools.count()
+    scripts = iter([follow_script(run_object(state="running"), [], lambda connection: connection.close()),
+        follow_script(run_object(state="running"), [done(6)])])
+
+    def hello(params, connection):
+        if next(hellos) in (1, 2):
+            connection.close()
+        return daemon.hello(params, connection)
+    with FakeDaemon(path, hello=hello, follow=lambda params, connection: next(scripts)(params, connection)) as daemon:
+        result = ctl("follow", 1, path=path)
+    assert result.returncode == 0 and result.stderr.count("looking for it again") == 1, result
 
 
 def test_daemon_comes_back_as_another_process(path):
@@ -182,7 +196,7 @@ def test_daemon_comes_back_as_another_process(path):
     second = FakeDaemon(path, follow=follow_script(run_object(state="queued"), [step(9, 1), done(2, "interrupted")]))
     second.pid = 1
     with second:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 6
     assert "step 9/20" in out
     assert second.asked("follow") == [{"id": 1}]
@@ -257,7 +271,7 @@ def test_closed_pipe(path):
             env=environment(path))
         process.stdout.readline()
         process.stdout.close()
-        assert process.wait(30) == 141
+        assert process.wait(PATIENCE_S) == 141
         assert process.stderr.read() == b""
         process.stderr.close()
     assert daemon.asked("cancel") == []
