@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,7 @@ static int unknown_option(
 		verb ? " " : "", verb ? verb->name : "");
 }
 
+/* 0; -ERANGE: a number beyond what is counted in; -EINVAL: none. */
 static int parse_int(const char *text, int64_t *out)
 {
 	char *end;
@@ -69,8 +71,10 @@ static int parse_int(const char *text, int64_t *out)
 
 	errno = 0;
 	value = strtoll(text, &end, 10);
-	if (errno || end == text || *end || !isdigit((unsigned char)text[*text == '-']))
+	if (end == text || *end || !isdigit((unsigned char)text[*text == '-']))
 		return -EINVAL; /* also " 1" and "+1", which strtoll takes */
+	if (errno)
+		return -errno;
 	*out = value;
 	return 0;
 }
@@ -82,6 +86,8 @@ static int parse_real(const char *text, double *out)
 
 	errno = 0;
 	value = strtod(text, &end);
+	if (errno == ERANGE && !*end && isinf(value))
+		return -ERANGE;
 	if (errno || end == text || *end || !isfinite(value))
 		return -EINVAL;
 	*out = value;
@@ -111,6 +117,7 @@ static int check_value(const struct option_row *row, const char *text, struct ct
 {
 	int64_t i;
 	double real;
+	int rc = 0;
 
 	switch (row->kind) {
 	case OPTION_FLAG:
@@ -119,13 +126,15 @@ static int check_value(const struct option_row *row, const char *text, struct ct
 	case OPTION_CHOICE:
 		return check_choice(row, text, e);
 	case OPTION_INT:
-		if (parse_int(text, &i) != 0)
+		rc = parse_int(text, &i);
+		if (rc == -EINVAL)
 			return ctl_error_set(e, CTL_USAGE, "--%s: %.80s: a whole number is needed",
 				row->name, *text ? text : "\"\"");
-		real = (double)i;
+		real = rc ? 0 : (double)i;
 		break;
 	case OPTION_REAL:
-		if (parse_real(text, &real) != 0)
+		rc = parse_real(text, &real);
+		if (rc == -EINVAL)
 			return ctl_error_set(
 				e, CTL_USAGE, "--%s: %.80s: a number is needed", row->name,
 				*text ? text : "\"\"");
@@ -133,9 +142,10 @@ static int check_value(const struct option_row *row, const char *text, struct ct
 	default:
 		return ctl_error_set(e, CTL_USAGE, "--%s: bad option table", row->name);
 	}
-	if (real < row->min || real > row->max)
-		return ctl_error_set(e, CTL_USAGE, "--%s: %s is not allowed, from %.15g to %.15g",
-			row->name, text, row->min, row->max);
+	if (rc || real < row->min || real > row->max)
+		return ctl_error_set(e, CTL_USAGE,
+			"--%s: %.80s is not allowed, from %.15g to %.15g", row->name, text,
+			row->min, row->max);
 	return 0;
 }
 
@@ -351,9 +361,14 @@ double arguments_real(const struct arguments *a, const char *option, double othe
 
 int arguments_id(const char *word, int64_t *id, struct ctl_error *e)
 {
-	int64_t value;
+	int64_t value = 0;
+	const int rc = parse_int(word, &value);
 
-	if (parse_int(word, &value) != 0 || value < 1 || word[0] == '0')
+	if (rc == -ERANGE && word[0] != '-')
+		return ctl_error_set(e, CTL_USAGE,
+			"%.80s: no run has such an id, %" PRId64 " at most; see: gpt2ctl list",
+			word, INT64_MAX);
+	if (rc != 0 || value < 1 || word[0] == '0')
 		return ctl_error_set(e, CTL_USAGE,
 			"%.80s: not a run's id (a whole number from 1); see: gpt2ctl list",
 			*word ? word : "\"\"");

@@ -379,9 +379,14 @@ static int read_set(struct reading *r, const char *set)
 	struct spec_json json = {0}, *kept;
 	int rc;
 
-	if (!equals || equals == set || (size_t)(equals - set) >= sizeof(path) || !all_utf8(set)) {
+	if (!equals || equals == set || !all_utf8(set)) {
 		snprintf(path, sizeof(path), "%.100s", set);
 		complain(r, 0, path, "KEY=VALUE expected, in UTF-8");
+		return 0;
+	}
+	if ((size_t)(equals - set) >= sizeof(path)) {
+		snprintf(path, sizeof(path), "%.100s...", set);
+		complain(r, 0, path, "no such key, none is that long");
 		return 0;
 	}
 	snprintf(path, sizeof(path), "%.*s", (int)(equals - set), set);

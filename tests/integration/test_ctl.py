@@ -33,6 +33,13 @@ from helpers import PATIENCE_S
     (["show", " 1"], " 1: not a run's id"),
     (["show", "+1"], "+1: not a run's id"),
     (["show", "01"], "01: not a run's id"),
+    (["show", "-99999999999999999999"], "not a run's id"),
+    (["show", "9" * 20], "9" * 20 + ": no run has such an id, 9223372036854775807 at most"),
+    (["list", "--limit", "9" * 20], "--limit: " + "9" * 20 + " is not allowed, from 0 to 1000000000"),
+    (["list", "--limit", "9" * 20 + "x"], "9x: a whole number is needed"),
+    (["wait", "1", "--timeout", "1e999"], "--timeout: 1e999 is not allowed, from 0 to 1000000000"),
+    (["wait", "1", "--timeout", "nan"], "--timeout: nan: a number is needed"),
+    (["wait", "1", "--timeout", "inf"], "--timeout: inf: a number is needed"),
     (["prune", "--keep", "+1"], "whole number"),
     (["prune", "--older-than", "99999999999w"], "99999999999w: too large, at most 15250w"),
     (["prune", "-n", "--older-than", "106752d"], "--older-than: 106752d: too large, at most 106751d"),
@@ -152,7 +159,7 @@ def test_a_relative_folder_of_sockets_is_no_place():
 
 
 @pytest.mark.parametrize("args, reason", [
-    (["show"], "not a run's id"), (["submit"], "File name too long"), (["wait", "-t"], "a number is needed"), ([], "no such verb"),
+    (["show"], "no run has such an id"), (["submit"], "File name too long"), (["wait", "-t"], "is not allowed, from 0 to 1000000000"), ([], "no such verb"),
     (["help"], "no such verb"), (["completion"], "one of bash"), (["data", "prepare", "-o", "x", "y", "-t"], "no such tokenizer"),
 ])
 def test_a_long_word_leaves_the_reason(args, reason):
