@@ -211,7 +211,8 @@ const struct verb verb_logs = {
 		"many were dropped is said. Without ID: what gpt2d said of itself lately, for "
 		"whom it belongs to and its administrators: its newest 256 messages, and the "
 		"newest 256 of engines. With --follow, a gpt2d that goes away is looked for again "
-		"for 5 s.",
+		"for 5 s, and a signal (Ctrl-C) ends gpt2ctl by that signal, 130 in a shell, as "
+		"it ends tail(1), not with exit code 6.",
 	.options = options,
 	.run = run,
 };
