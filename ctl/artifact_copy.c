@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -318,8 +319,6 @@ static enum outcome try_item(struct copy *k, struct item *item, struct ctl_error
 	}
 	if (outcome == COPIED)
 		outcome = settle(item, resumed);
-	if (outcome == COPIED || outcome == PRESENT)
-		copy_target_remove_parts(item->folder, item->name);
 	close_item(item);
 	return outcome;
 }
@@ -423,6 +422,56 @@ static enum outcome copy_turn(
 	return COPIED;
 }
 
+/* ---- what was begun ---- */
+
+/* The files that are there now, their paths the keys of an object, and a folder of them. */
+struct there {
+	const json_t *paths;
+	const char *folder; /* "" or ending in '/' */
+};
+
+static bool is_there(const char *name, const void *arg)
+{
+	const struct there *there = arg;
+	char path[PATH_MAX];
+
+	return snprintf(path, sizeof(path), "%s%s", there->folder, name) < (int)sizeof(path) &&
+		json_object_get(there->paths, path) != NULL;
+}
+
+/* Each folder is read once, however many files are in it. */
+static void remove_parts(const struct copy *k)
+{
+	json_t *paths = json_object(), *folders = json_object(), *file;
+	char folder[PATH_MAX];
+	const char *key;
+	size_t i, bad;
+
+	json_array_foreach(k->files, i, file) {
+		const char *path = json_string_value(json_object_get(file, "path"));
+		const char *result = json_string_value(json_object_get(file, "result"));
+
+		if (path == NULL || result == NULL ||
+			(strcmp(result, "copied") != 0 && strcmp(result, "present") != 0))
+			continue;
+		snprintf(folder, sizeof(folder), "%.*s", (int)(copy_target_name(path) - path),
+			path);
+		json_object_set_new(paths, path, json_true());
+		json_object_set_new(folders, folder, json_true());
+	}
+	json_object_foreach(folders, key, file) {
+		const struct there there = {paths, key};
+		const int fd = copy_target_enter(k->dir, key, false, &bad);
+
+		if (fd < 0)
+			continue;
+		copy_target_remove_parts(fd, is_there, &there);
+		close(fd);
+	}
+	json_decref(paths);
+	json_decref(folders);
+}
+
 int artifact_copy_all(struct ctl *ctl, struct client *c, json_t *result, const char *dir,
 	bool force, bool *incomplete, struct ctl_error *e)
 {
@@ -444,6 +493,7 @@ int artifact_copy_all(struct ctl *ctl, struct client *c, json_t *result, const c
 		return e->exit;
 	for (int turn = 0; turn <= COPY_MARKER_LAST_TURN && outcome != BROKEN; turn++)
 		outcome = copy_turn(&k, result, turn, incomplete, e);
+	remove_parts(&k);
 	clear_bar(&k);
 	close(k.dir);
 	return outcome == BROKEN ? e->exit : 0;

@@ -100,25 +100,34 @@ int copy_target_part(const char *name, const char *sha256, char out[COPY_TARGET_
 	return n >= 0 && n < COPY_TARGET_PART_BYTES ? 0 : -ENAMETOOLONG;
 }
 
-/* .NAME.HASH.part */
-static bool is_part_of(const char *entry, const char *name)
+/* .NAME.HASH.part: NAME is put into name. */
+static bool is_part(const char *entry, char name[NAME_MAX + 1])
 {
-	const size_t n = strlen(name), hash = n + 2;
+	const size_t n = strlen(entry), end = HASH_CHARS + strlen(part_end);
+	const char *hash;
 
-	return entry[0] == '.' && strncmp(entry + 1, name, n) == 0 && entry[n + 1] == '.' &&
-		strspn(entry + hash, "0123456789abcdef") == HASH_CHARS &&
-		strcmp(entry + hash + HASH_CHARS, part_end) == 0;
+	if (entry[0] != '.' || n < end + 3 || n - end - 2 > NAME_MAX)
+		return false;
+	hash = entry + n - end;
+	if (hash[-1] != '.' || strspn(hash, "0123456789abcdef") != HASH_CHARS ||
+		strcmp(hash + HASH_CHARS, part_end) != 0)
+		return false;
+	memcpy(name, entry + 1, n - end - 2);
+	name[n - end - 2] = '\0';
+	return true;
 }
 
-void copy_target_remove_parts(int folder, const char *name)
+void copy_target_remove_parts(
+	int folder, bool (*is_there)(const char *name, const void *arg), const void *arg)
 {
 	const int fd = openat(folder, ".", DIR_FLAGS);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *entry;
+	char name[NAME_MAX + 1];
 	struct stat st;
 
 	while (dir != NULL && (entry = readdir(dir)) != NULL)
-		if (is_part_of(entry->d_name, name) &&
+		if (is_part(entry->d_name, name) && is_there(name, arg) &&
 			fstatat(folder, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 			S_ISREG(st.st_mode))
 			unlinkat(folder, entry->d_name, 0);

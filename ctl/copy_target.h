@@ -27,7 +27,11 @@ int copy_target_digest(int fd, struct digest *digest, int64_t n);
 enum { COPY_TARGET_PART_BYTES = 256 };
 /* What a file of that hash is written to first: the next copy goes on there. 0 or -ENAMETOOLONG. */
 int copy_target_part(const char *name, const char *sha256, char out[COPY_TARGET_PART_BYTES]);
-/* The file is there: what was begun of it goes, also of others of its name, as another run's. */
-void copy_target_remove_parts(int folder, const char *name);
+/*
+ * Of files that are there what was begun goes, also of others of their names, as another run's. The
+ * folder is read once.
+ */
+void copy_target_remove_parts(
+	int folder, bool (*is_there)(const char *name, const void *arg), const void *arg);
 
 #endif

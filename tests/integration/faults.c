@@ -4,6 +4,7 @@
  * makes the call fail. $GPT2D_FAULTS is a folder; a program takes part when the folder has a file
  * of its name, which is a struct control. faults.py writes it.
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -33,6 +34,7 @@ enum op {
 	OP_LISTEN = 256, /* nor this */
 	OP_OWNER = 512,  /* of a name: its mode, its group */
 	OP_CLOSE = 1024, /* where it fails the descriptor is gone, as on Linux */
+	OP_LIST = 2048,  /* the reading of a folder */
 };
 
 enum action {
@@ -301,6 +303,14 @@ OPEN(open_small, "open")
 OPEN(open_large, "open64")
 OPENAT(openat_small, "openat")
 OPENAT(openat_large, "openat64")
+
+DIR *fdopendir(int fd)
+{
+	NEXT(DIR *, "fdopendir", int);
+	enum action action = at_fd(OP_LIST, fd);
+
+	return action == ACTION_FAIL ? NULL : real(fd);
+}
 
 int chmod(const char *path, mode_t mode)
 {

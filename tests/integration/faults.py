@@ -25,7 +25,7 @@ LONG = bool(os.environ.get("GPT2D_LONG"))
 LIBRARY = BUILD / "tests" / "faults.so"
 FOREVER = (1 << 63) - 1
 KILL, TORN, FAIL, SHORT = 1, 2, 3, 4
-SYNC, MKDIR, FILES, EVENT, LISTEN, OWNER, CLOSE = 2, 32, 127, 128, 256, 512, 1024
+SYNC, MKDIR, FILES, EVENT, LISTEN, OWNER, CLOSE, LIST = 2, 32, 127, 128, 256, 512, 1024, 2048
 NEEDS_ROOM = FILES - 16  # without unlink
 ENDED = ("done", "failed", "cancelled", "interrupted")
 
@@ -65,6 +65,7 @@ class Faults:
         folder.mkdir()
         self.daemon = Program(folder / "gpt2d")
         self.engine = Program(folder / "gpt2-engine-cpu")
+        self.client = Program(folder / "gpt2ctl")
         sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1:verify_asan_link_order=0"
         self.environment = {"LD_PRELOAD": str(LIBRARY), "GPT2D_FAULTS": str(folder),
             "GPT2D_FAULTS_UNDER": str(under or home / "state"), "ASAN_OPTIONS": sanitizer}

@@ -11,15 +11,16 @@ import subprocess
 import pytest
 
 import engines
+from faults import LIST, Faults
 from helpers import BUILD, RpcError, experiment, spec, wait_for
 
 CTL = BUILD / "ctl" / "gpt2ctl"
 PIECE = 256 << 10
 
 
-def ctl(d, *args):
+def ctl(d, *args, **environment):
     return subprocess.run([CTL, *map(str, args)], capture_output=True, text=True, timeout=120,
-        env={**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": os.environ.get("LC_ALL", "C.UTF-8")})
+        env={**os.environ, "GPT2D_SOCKET": str(d.socket), "LC_ALL": os.environ.get("LC_ALL", "C.UTF-8"), **environment})
 
 
 def finished(c, run):
@@ -328,6 +329,26 @@ def test_parts_of_another_runs_copy_go(daemon, tmp_path):
             assert result.returncode == 0 and ("there already" in result.stdout) == found, result
             assert not [path for path in left if path.exists()] and all(path.exists() for path in others)
         assert folder.is_dir()
+
+
+def test_parts_are_looked_for_once_in_a_folder(daemon, tmp_path):
+    """Not once for each file of it: the folder may have many, and many that are not the run's."""
+    to = tmp_path / "to"
+    to.mkdir()
+    faults = Faults(tmp_path, under=to)
+    with daemon() as d, d.client() as c:
+        run = finished(c, experiment())
+        one_of = {os.path.dirname(f["path"]): os.path.basename(f["path"]) for f in all_files(c, run)}
+        assert 1 < len(one_of) < len(all_files(c, run))
+        for found in (False, True):
+            faults.client.disarm(LIST)
+            for folder, name in one_of.items() if found else ():
+                (to / folder / f".{name}.{'0' * 16}.part").write_text("x")
+            before = faults.client.count
+            result = ctl(d, "artifacts", run, "--copy", to, **faults.environment)
+            assert result.returncode == 0 and ("there already" in result.stdout) == found, result
+            assert faults.client.count - before == len(one_of)
+            assert not list(to.rglob("*.part"))
 
 
 ALTERED = "not what RUN_COMPLETE.txt has the hash of"
