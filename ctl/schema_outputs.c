@@ -26,6 +26,7 @@ const struct schema_row schema_outputs[] = {
 	{"waiting", "text|null", "why it does not start at once: a code, a colon, a text"},
 	{"arms", "[text]", "in the order of the spec"},
 	{"dir", "?text", "where its artifacts will be"},
+	{"warnings", "?[text]", "what its checks warn of"},
 
 	{"dry-run", SCHEMA_OUTPUT, "What a spec would do."},
 	{"spec", "object", "canonical, see gpt2d-spec(5)"},

@@ -15,6 +15,7 @@
 #include "ctl/output.h"
 #include "ctl/spec_rows.h"
 #include "ctl/submit.h"
+#include "ctl/text.h"
 #include "ctl/verb.h"
 #include "proto/spec.h"
 
@@ -239,7 +240,7 @@ static int refused(struct ctl *ctl, const struct arguments *args,
 	return CTL_USAGE;
 }
 
-/* What people want beside the reply: the arms, and where artifacts will lie. */
+/* What people want beside the reply: the arms, where artifacts will lie, what is odd. */
 static void complete(struct client *c, const json_t *spec, json_t *reply)
 {
 	json_t *params =
@@ -257,6 +258,8 @@ static void complete(struct client *c, const json_t *spec, json_t *reply)
 	if (client_request(c, METHOD_SHOW, params, CLIENT_REPLY_S, &shown, &e) == 0) {
 		dir = json_object_get(json_object_get(shown, "run"), "dir");
 		json_object_set(reply, "dir", (json_t *)dir);
+		json_object_set_new(
+			reply, "warnings", text_warnings(json_object_get(shown, "checks")));
 	}
 	ctl_error_clear(&e);
 	json_decref(shown);

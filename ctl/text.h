@@ -12,6 +12,12 @@ struct view;
 
 void text_submitted(struct ctl *ctl, const json_t *reply);
 void text_dry_run(struct ctl *ctl, const json_t *reply, bool verbose);
+/*
+ * What the checks of a run's arms warn of, as sentences: once where all arms have it, else "arm
+ * NAME: ...". The caller's; NULL without memory.
+ */
+json_t *text_warnings(const json_t *checks);
+void text_print_warnings(const struct term *t, const json_t *warnings);
 void text_status(struct ctl *ctl, const json_t *reply);
 /* Of ranks and queue what fits into rows lines. */
 enum { TEXT_ROWS_ALL = 1 << 20 };

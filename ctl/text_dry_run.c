@@ -318,46 +318,53 @@ static void print_arm(const struct term *t, const json_t *reply, const json_t *l
 
 /* ---- warnings ---- */
 
-static void print_warning(const struct term *t, const char *arm, const char *warning)
+static void add_warning(json_t *all, const json_t *row, const json_t *warning, bool common)
 {
-	char clean[1024];
+	char name[80], text[1024];
 
-	term_clean(warning, clean, sizeof(clean));
-	fprintf(t->file, "%swarning%s: %s%s%s%s\n", term_colour(t, TERM_YELLOW),
-		term_colour(t, TERM_PLAIN), arm ? "arm " : "", arm ? arm : "", arm ? ": " : "",
-		clean);
+	snprintf(text, sizeof(text), "%s%s%s%s", common ? "" : "arm ",
+		common ? "" : format_string(row, "arm", "", name, sizeof(name)),
+		common ? "" : ": ", json_string_value(warning));
+	json_array_append_new(all, format_json_text(text));
 }
 
-/* Once where all arms have it. */
-static void print_warnings(const struct term *t, const json_t *rows)
+json_t *text_warnings(const json_t *checks)
 {
-	json_t *all = json_array();
+	json_t *told = json_array(), *all = json_array();
 	const json_t *row, *warnings, *warning;
-	const bool one = json_array_size(rows) == 1;
-	bool told = false;
-	char name[80];
+	const bool one = json_array_size(checks) == 1;
 	size_t i, k;
 
-	json_array_foreach(rows, i, row)
+	json_array_foreach(checks, i, row)
 		json_array_append(
 			all, json_object_get(json_object_get(row, "check"), "warnings"));
-	if (json_array_size(all) != json_array_size(rows))
+	if (json_array_size(all) != json_array_size(checks))
 		json_array_clear(all); /* an arm has no list: none is common */
-	json_array_foreach(rows, i, row) {
+	json_array_foreach(checks, i, row) {
 		warnings = json_object_get(json_object_get(row, "check"), "warnings");
-		format_string(row, "arm", "", name, sizeof(name));
 		json_array_foreach(warnings, k, warning) {
 			const bool common = one || is_common(all, warning);
 
-			if (!json_is_string(warning) || (common && i > 0))
-				continue;
-			if (!told)
-				fputc('\n', t->file);
-			told = true;
-			print_warning(t, common ? NULL : name, json_string_value(warning));
+			if (json_is_string(warning) && (!common || i == 0))
+				add_warning(told, row, warning, common);
 		}
 	}
 	json_decref(all);
+	return told;
+}
+
+void text_print_warnings(const struct term *t, const json_t *warnings)
+{
+	const json_t *warning;
+	char clean[1200];
+	size_t i;
+
+	json_array_foreach(warnings, i, warning) {
+		term_clean(json_is_string(warning) ? json_string_value(warning) : "?", clean,
+			sizeof(clean));
+		fprintf(t->file, "%swarning%s: %s\n", term_colour(t, TERM_YELLOW),
+			term_colour(t, TERM_PLAIN), clean);
+	}
 }
 
 /* ---- all of it ---- */
@@ -369,7 +376,7 @@ void text_dry_run(struct ctl *ctl, const json_t *reply, bool verbose)
 	const int64_t segments = format_int(reply, "segments", 1);
 	const size_t n = json_array_size(rows);
 	FILE *out = ctl->out.file;
-	json_t *lines = json_array();
+	json_t *lines = json_array(), *warnings = text_warnings(rows);
 	char name[80], hash[80];
 	size_t i;
 
@@ -390,6 +397,9 @@ void text_dry_run(struct ctl *ctl, const json_t *reply, bool verbose)
 	}
 	for (i = 0; i < n; i++)
 		print_arm(&ctl->out, reply, lines, i);
-	print_warnings(&ctl->out, rows);
+	if (json_array_size(warnings) > 0)
+		fputc('\n', out);
+	text_print_warnings(&ctl->out, warnings);
+	json_decref(warnings);
 	json_decref(lines);
 }

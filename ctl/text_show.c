@@ -37,6 +37,7 @@ void text_submitted(struct ctl *ctl, const json_t *reply)
 	format_string(reply, "waiting", "", waiting, sizeof(waiting));
 	if (*waiting && strncmp(waiting, "preparing:", 10) != 0)
 		fprintf(ctl->out.file, "waits     %s\n", waiting);
+	text_print_warnings(&ctl->out, json_object_get(reply, "warnings"));
 }
 
 static void print_head(const struct term *t, const json_t *run)

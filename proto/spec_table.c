@@ -180,8 +180,8 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 	[SPEC_KEY_LR] = {"optimizer.params.lr", REALS(0, 1e30), IN_CONFIG(lr), .fallback = "0.001",
 		.help = "Learning rate with the schedules Constant and WarmupCosineLR. WarmupLR "
 			"and WarmupDecayLR set the rate themselves, as in DeepSpeed: with them the "
-			"default is warmup_max_lr, and submit --dry-run warns of another lr, which "
-			"has no effect."},
+			"default is warmup_max_lr, and submit warns of another lr, which has no "
+			"effect."},
 	[SPEC_KEY_BETAS] = {"optimizer.params.betas", SPEC_TYPE_BETAS, IN_CONFIG(beta1), .low = 0,
 		.high = 0.9999999, .fallback = "[0.9, 0.999]",
 		.help = "Decay of both moments; in 32 bits more than that is 1."},
@@ -206,7 +206,7 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 	[SPEC_KEY_WARMUP_MIN_LR] = {"scheduler.params.warmup_min_lr", REALS(0, 1e30),
 		IN_CONFIG(warmup_min_lr), ONLY_WITH(WARMUP_LR | DECAY_LR), .fallback = "0",
 		.help = "Rate at the start. Above warmup_max_lr the rate falls during the "
-			"warm-up, as in DeepSpeed: submit --dry-run warns of it."},
+			"warm-up, as in DeepSpeed: submit warns of it."},
 	[SPEC_KEY_WARMUP_MAX_LR] = {"scheduler.params.warmup_max_lr", REALS(0, 1e30),
 		IN_CONFIG(warmup_max_lr), ONLY_WITH(WARMUP_LR | DECAY_LR), .fallback = "0.001",
 		.help = "Rate after the warm-up."},

@@ -67,6 +67,22 @@ def test_submit_names_the_arms(tmp_path, path):
     assert value["arms"] == ["a", "b"] and "arms      a, b" in result.stdout
 
 
+def test_submit_warns_as_a_dry_run_does(spec, path):
+    """A run that is queued at once would do without the words otherwise."""
+    checks = [{"arm": "a", "spec_sha256": "aa" * 32, "check": {"warnings": ["both"]}},
+        {"arm": "b", "spec_sha256": "bb" * 32, "check": {"warnings": ["both", "al\x1bone"]}}]
+    with FakeDaemon(path, submit=submit_reply, show=lambda *args: {**show_reply(*args), "checks": checks}):
+        result = ctl("submit", spec, path=path)
+        value = one_object(ctl("submit", spec, "--json", path=path).stdout)
+        assert ctl("submit", spec, "--print-id", path=path).stdout == "7\n"
+    assert result.returncode == 0
+    assert result.stdout.endswith("\nwarning: both\nwarning: arm b: al?one\n")
+    assert value["warnings"] == ["both", "arm b: al\x1bone"]
+    with FakeDaemon(path, submit=submit_reply, show=show_reply):
+        assert "warning" not in ctl("submit", spec, path=path).stdout
+        assert one_object(ctl("submit", spec, "--json", path=path).stdout)["warnings"] == []
+
+
 def test_submit_refused_by_the_daemon(spec, path):
     def submit(params, connection):
         raise Refused(-32002, "refused", {"errors": [{"line": 3, "key": "gpus", "message": "2 asked, 1 there"}]})
