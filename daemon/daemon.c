@@ -25,6 +25,7 @@
 #include "daemon/filesystem.h"
 #include "daemon/follow.h"
 #include "daemon/gate.h"
+#include "daemon/lifecycle.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
 #include "daemon/paths.h"
@@ -145,12 +146,14 @@ static void on_terminate(evutil_socket_t signal, short what, void *arg)
 }
 
 /* failure: NULL where it can be written again. */
-static void tell_store(const struct daemon *d, const struct store_failure *failure)
+static void tell_store(struct daemon *d, const struct store_failure *failure)
 {
 	json_t *store = failure_json(d->store);
 
 	follow_store(d->follow, store);
 	json_decref(store);
+	if (failure != NULL)
+		lifecycle_store_fails(d);
 	if (failure != NULL && failure->rc == -EBADMSG)
 		log_write(LOG_ERROR, "%s: %s: %s; nothing is written until gpt2d is started again",
 			failure->path, store_error_text(failure->rc), failure->advice);

@@ -14,19 +14,13 @@
 #include "daemon/run_log.h"
 #include "proto/protocol.h"
 
-static json_t *state_params(const struct run *run)
-{
-	return json_pack("{ss ss?}", "state", run_state_name(run->state), "reason",
-		run->reason[0] ? run->reason : NULL);
-}
-
 void lifecycle_begin(struct daemon *d, struct run *run)
 {
 	d->counts[run->state]++;
 	queue_add(d->queue, run);
 	log_write(LOG_INFO, "run %lld: %s, queued by uid %u", (long long)run->id, run->name,
 		(unsigned)run->uid);
-	follow_event(d->follow, run, EVENT_STATE, state_params(run));
+	follow_event(d->follow, run, EVENT_STATE, run_state_json(run));
 }
 
 /* The state is durable. An end is told then, and the run is forgotten. */
@@ -46,11 +40,27 @@ static void on_written(void *arg, struct run *run, enum run_state state, int rc)
 	d->counts[state]++;
 	run->unstored = false;
 	cancel_settled(d, run, false);
-	follow_event(d->follow, run, EVENT_STATE, state_params(run));
+	follow_event(d->follow, run, EVENT_STATE, run_state_json(run));
 	follow_end(d->follow, run);
 	queue_remove(d->queue, run);
 	free(run);
 	prune_soon(d->pruner);
+}
+
+/* Once: it is in its state with another reason. */
+static void say_unstored(struct run *run, void *arg)
+{
+	struct daemon *d = arg;
+
+	if (!run->unstored || run->unstored_said)
+		return;
+	run->unstored_said = true;
+	follow_event(d->follow, run, EVENT_STATE, run_state_json(run));
+}
+
+void lifecycle_store_fails(struct daemon *d)
+{
+	queue_each(d->queue, say_unstored, d);
 }
 
 static void write_state(struct daemon *d, struct run *run)
@@ -65,8 +75,10 @@ static void write_state(struct daemon *d, struct run *run)
 	run->unwritten = rc < 0;
 	run->writes += rc == 0;
 	d->unwritten |= rc < 0;
-	if (run_state_ended(run->state) && store_failing(d->store))
-		cancel_store_fails(d);
+	if (!run_state_ended(run->state) || !store_failing(d->store))
+		return;
+	say_unstored(run, d);
+	cancel_store_fails(d);
 }
 
 static void retry(struct run *run, void *arg)
@@ -99,13 +111,14 @@ int lifecycle_move(struct daemon *d, struct run *run, enum run_state to, const c
 		return rc;
 	}
 	run->unstored = run_state_ended(to);
+	run->unstored_said = false;
 	run->before = told;
 	d->counts[told]--;
 	d->counts[run_told(run)]++;
 	log_write(LOG_INFO, "run %lld: %s%s%s", (long long)run->id, run_state_name(to),
 		run->reason[0] ? ": " : "", run_reason(run));
 	if (!run_state_ended(to))
-		follow_event(d->follow, run, EVENT_STATE, state_params(run));
+		follow_event(d->follow, run, EVENT_STATE, run_state_json(run));
 	write_state(d, run);
 	return 0;
 }

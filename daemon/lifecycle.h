@@ -24,6 +24,9 @@ int lifecycle_move(struct daemon *d, struct run *run, enum run_state to, const c
 /* Whether the state of a run that is in memory is durable. */
 bool lifecycle_stored(const struct run *run);
 
+/* The store cannot be written: who follows a run that has ended is told that this is not stored. */
+void lifecycle_store_fails(struct daemon *d);
+
 /* To be called from time to time: states that could not be handed to the store. */
 void lifecycle_retry(struct daemon *d);
 

@@ -137,6 +137,15 @@ static void told_reason(const struct run *run, char *out, size_t out_bytes)
 			run_state_name(run->state), run->reason[0] ? ": " : "", run_reason(run));
 }
 
+json_t *run_state_json(const struct run *run)
+{
+	char reason[RUN_REASON_BYTES + 64];
+
+	told_reason(run, reason, sizeof(reason));
+	return json_pack("{ss ss?}", "state", run_state_name(run_told(run)), "reason",
+		reason[0] ? reason : NULL);
+}
+
 json_t *run_json(const struct run *run, const char *state_dir)
 {
 	char dir[PATH_MAX], reason[RUN_REASON_BYTES + 64];

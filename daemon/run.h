@@ -53,6 +53,7 @@ struct run {
 	bool unwritten;               /* lifecycle.h: its state could not be handed to the store */
 	int64_t writes;               /* lifecycle.h: of its states that the store has in hand */
 	bool unstored;                /* lifecycle.h: its end is not durable yet */
+	bool unstored_said;           /* and its followers have been told so */
 	enum run_state before;        /* its end, when unstored */
 	int64_t moved_ns[RUN_STATES]; /* UTC: into each, in this attempt; 0: before the start */
 	struct follow_stream *stream; /* follow.h; NULL until there is an event or a follower */
@@ -87,6 +88,9 @@ int run_segment_dir(
  * directory may have been moved since. 0, or -ENAMETOOLONG.
  */
 int run_dir_now(int64_t id, const char *state_dir, const char *then, char *out, size_t out_bytes);
+
+/* {state, reason} as they are told; NULL without memory. */
+json_t *run_state_json(const struct run *run);
 
 /* What protocol.h calls a run, its state as run_told. NULL without memory. */
 json_t *run_json(const struct run *run, const char *state_dir);

@@ -153,7 +153,7 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  * dropped for this follower. It starts anew when gpt2d does, and once the run has ended.
  */
 
-/* {state, reason} */
+/* {state, reason}; the state of before once more where an end is not on disk yet: reason says so */
 #define EVENT_STATE "run.state"
 /*
  * {segment, segments, block, position, arm, state, reason, summary?}; summary without long arrays

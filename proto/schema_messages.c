@@ -211,7 +211,8 @@ const struct schema_row schema_messages[] = {
 };
 
 const struct schema_row schema_events[] = {
-	{"run.state", SCHEMA_EVENT, "The run has another state."},
+	{"run.state", SCHEMA_EVENT,
+		"The run has another state, or its end is not on disk yet: reason says so."},
 	{"state", RUN_STATES, ""},
 	{"reason", "text|null", ""},
 

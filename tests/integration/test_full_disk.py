@@ -423,7 +423,10 @@ def test_no_end_is_told_that_is_not_stored(tmp_path, end):
             except ConnectionError:
                 pass
             assert not [event for event in told if event["method"] == "run.done"]
-            assert not [event for event in told if event["params"].get("state") in ENDED and event["method"] == "run.state"]
+            states = [event["params"] for event in told if event["method"] == "run.state"]
+            assert not [state for state in states if state["state"] in ENDED]
+            unstored = [state for state in states if str(state["reason"]).startswith("unstored: ")]
+            assert [(state["state"], state["reason"]) for state in unstored] == [("running", lost)]
         faults.daemon.disarm()
         d.start()
         with d.client() as c:
