@@ -21,6 +21,9 @@ How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2
     early.rR      rank R kills itself as soon as it is given the segment, the first time only
     never.rR      the same, each time
     deaf          segment.cancel is ignored
+    untoldN       the last step (of segment N, of any without) comes no sooner than there is a file "told" beside the
+                  state directory
+    enduntold     what comes after segment.trained, files too, comes no sooner than that, or than engine.exit
     slowend       a second between segment.trained and segment.done
     noend         segment.done never comes
     nosay         the same, although all files are there
@@ -132,6 +135,12 @@ class Engine:
     def has(self, word, segment=None):
         return word in re.split(r"-", (segment or self.segment)["name"])
 
+    def waits(self, word, segment):
+        """Whether for what a test has yet to tell. The segment's folder is below that of all runs."""
+        state = segment["dir"].rpartition("/runs/")[0]
+        return (self.has(word, segment) or self.has(f"{word}{segment['segment']}", segment)) and not os.path.exists(
+            os.path.join(os.path.dirname(state), "told"))
+
     def start(self, params):
         self.segment, self.step = params, 0
         once = os.path.join(params["dir"], "died-early")
@@ -193,6 +202,9 @@ class Engine:
 
     def train(self):
         if time.monotonic() < self.next_step or self.rank == 0 and self.held():
+            return
+        if self.rank == 0 and self.step + 1 == self.steps and self.waits("untold", self.segment):
+            self.next_step = time.monotonic() + 0.01
             return
         self.next_step = time.monotonic() + self.pause
         self.step += 1
@@ -262,7 +274,7 @@ class Engine:
             if now >= self.alive_at:
                 self.link.send("engine.alive", **({"gpu": self.gpu} if self.gpu else {}))
                 self.alive_at = now + 0.5
-            while self.finishing and self.finishing[0][0] <= now:
+            while self.finishing and self.finishing[0][0] <= now and not self.waits("enduntold", self.finishing[0][1]):
                 self.finish(self.finishing.pop(0)[1])
             if self.segment:
                 self.train()

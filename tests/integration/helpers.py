@@ -93,6 +93,14 @@ def trash(d):
     return sorted(path.iterdir()) if path.exists() else []
 
 
+def has_ended(pid):
+    """It is not there any more, or only still to be waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):  # the latter where it goes between open and read
+        return True
+
+
 def read_until(process, words):
     """Lines of its output to the first with words; a failure where it ends before."""
     line = process.stdout.readline()
@@ -171,6 +179,10 @@ class Client:
     def follow(self, run, **params):
         """All events of a run up to its last one."""
         self.call("follow", id=run, **params)
+        return self.followed(run)
+
+    def followed(self, run):
+        """The rest of those of one that is followed."""
         events = []
         while not events or events[-1]["method"] != "run.done":
             event = self.event()
@@ -248,6 +260,10 @@ class Daemon:
                 return engine if engine["state"] == "ready" else None
 
             return [rank["pid"] for rank in wait_for(ready, "engines that are ready")["ranks"]]
+
+    def tell(self):
+        """What the fake engine waits for, if the run's name says so."""
+        (self.home / "told").touch()
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import BUILD, Client, RpcError, experiment, spec, wait_for
+from helpers import BUILD, PATIENCE_S, Client, RpcError, experiment, spec, wait_for
 
 HELLO = b'{"jsonrpc":"2.0","id":1,"method":"hello","params":{"protocol":1}}\n'
 
@@ -300,7 +300,8 @@ while c.event(): pass
 
 def test_fifty_followers_killed(daemon):
     with daemon() as d, d.client() as c:
-        run = c.submit(spec("long-ms2", 3000))
+        run = c.submit(spec("untold-ms2", 3000))
+        wait_for(lambda: c.state(run) == "running", "running")
         base = d.descriptors()
         folder = os.path.dirname(__file__)
         script = FOLLOWER.format(folder=folder, socket=str(d.socket), run=run)
@@ -315,6 +316,7 @@ def test_fifty_followers_killed(daemon):
                 follower.wait()
         assert d.process.poll() is None
         wait_for(lambda: d.descriptors() <= base, "closed descriptors")
+        d.tell()
         assert c.wait(run)["state"] == "done"
 
 
@@ -477,7 +479,7 @@ def test_many_follow_one_after_the_end(daemon):
 
 def test_replay(daemon):
     with daemon() as d, d.client() as c:
-        run = c.submit(experiment("ab-ms20", 5, repetitions=4))
+        run = c.submit(experiment("ab-untold3", 5, repetitions=4))
         wait_for(lambda: c.call("show", id=run)["run"]["segments_done"] >= 2, "two segments")
         with d.client() as late:
             reply = late.call("follow", id=run, after=0)
@@ -500,7 +502,7 @@ def test_two_thousand_runs_listed(daemon):
                 assert "result" in c.receive()
         runs = c.call("list", limit=10000)["runs"]
         assert [run["id"] for run in runs] == list(range(1, 2002))
-        assert c.call("status")["counts"]["queued"] == 2000
+        wait_for(lambda: c.call("status")["counts"]["queued"] == 2000, "the start of the first one")
         c.call("cancel", id=first)
         c.call("shutdown", now=True)
-        d.process.wait(30)
+        d.process.wait(PATIENCE_S)

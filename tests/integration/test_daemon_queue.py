@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from helpers import Daemon, RpcError, experiment, spec, wait_for
+from helpers import PATIENCE_S, Daemon, RpcError, experiment, spec, wait_for
 
 
 def queue(c):
@@ -126,12 +126,13 @@ def test_rerun_of_is_kept(tmp_path):
 def test_drain_and_resume(tmp_path):
     with Daemon(home=tmp_path) as d:
         with d.client() as c:
-            run = begun(c, c.submit(spec("r-ms20", 50)))
+            run = begun(c, c.submit(spec("untold")))
             queued = c.submit(spec("queued"))
             reply = c.call("drain", reason="new disk")
             assert reply["running"] == run and reply["queued"] == 1 and not reply["already"]
             assert reply["drained"]["uid"] == os.getuid() and reply["drained"]["reason"] == "new disk"
             assert c.call("drain", reason="another")["already"]
+            d.tell()
             assert c.wait(run)["state"] == "done"
             late = c.call("submit", spec=spec("late"))
             assert late["position"] == 1 and late["waiting"].startswith("drained: since ")
@@ -160,9 +161,10 @@ def test_drain_and_resume(tmp_path):
 
 def test_drain_waits_for_the_run(daemon):
     with daemon() as d, d.client() as c, d.client() as other, d.client() as third:
-        run = begun(c, c.submit(spec("r-ms20-slowend", 20)))
+        run = begun(c, c.submit(spec("untold-slowend")))
         token = c.ask("drain", wait=True)
         wait_for(lambda: other.call("status")["drained"], "drained")
+        d.tell()
         assert c.reply(token)["running"] is None
         assert other.state(run) == "done"
         assert other.call("drain", wait=True)["already"]
@@ -187,9 +189,13 @@ def test_release_and_warm(tmp_path):
     with Daemon(home=tmp_path, ranks=2) as d:
         pids = d.engines()
         with d.client() as c:
-            run = begun(c, c.submit(spec("r-ms20", 50, gpus=2)))
+            run = begun(c, c.submit(spec("untold", gpus=2)))
             queued = c.submit(spec("queued", gpus=2))
-            reply = c.call("release", reason="for Ann", wait=True)
+            token = c.ask("release", reason="for Ann", wait=True)
+            with d.client() as other:
+                wait_for(lambda: other.call("status")["released"], "the release")
+            d.tell()
+            reply = c.reply(token)
             assert reply["engine"] == "released" and reply["running"] is None
             assert not any(alive(pid) for pid in pids)
             assert c.state(run) == "done" and c.state(queued) == "queued"
@@ -230,9 +236,13 @@ def test_release_now_interrupts(daemon, restart):
 
 def test_release_now_lets_a_trained_run_finish(daemon):
     with daemon() as d, d.client() as c:
-        run = c.submit(spec("slowend"))
+        run = c.submit(spec("enduntold"))
         wait_for(lambda: c.state(run) == "finishing", "finishing")
-        assert c.call("release", now=True, wait=True)["engine"] == "released"
+        token = c.ask("release", now=True, wait=True)
+        with d.client() as other:
+            wait_for(lambda: other.call("status")["released"], "the release")
+        d.tell()
+        assert c.reply(token)["engine"] == "released"
         assert c.state(run) == "done"
 
 
@@ -285,7 +295,7 @@ def test_warm_that_fails_says_why(tmp_path):
 
 
 def test_idle_release_wakes_for_a_run(daemon):
-    with daemon(options=["--idle-release", "1"]) as d, d.client() as c:
+    with daemon(options=["--idle-release", "3"]) as d, d.client() as c:
         pids = d.engines()
         wait_for(lambda: c.call("status")["engine"]["state"] == "released", "released")
         assert not any(alive(pid) for pid in pids)
@@ -293,8 +303,8 @@ def test_idle_release_wakes_for_a_run(daemon):
         assert c.wait(c.submit(spec("wakes")))["state"] == "done"
         wait_for(lambda: c.call("status")["engine"]["state"] == "released", "released again")
         assert not c.call("warm", wait=True)["already"]
-        run = begun(c, c.submit(spec("long-ms20", 200)))
-        assert c.wait(run)["state"] == "done" # 4 s: a run is no idleness
+        run = begun(c, c.submit(spec("long-ms20", 250)))
+        assert c.wait(run)["state"] == "done" # 5 s: a run is no idleness
 
 
 def test_status_shows_the_head_of_a_long_queue(daemon):
@@ -319,9 +329,10 @@ def test_start_is_estimated(daemon):
     with daemon() as d, d.client() as c:
         long = begun(c, c.submit(spec("long-ms20", 100000)))
         second, third = c.submit(spec("second")), c.submit(spec("third"))
-        wait_for(lambda: c.call("show", id=second)["outlook"]["starts_in_s"], "an estimate")
+        # half an hour, if each step took no longer than it has to
+        wait_for(lambda: 1000 < (c.call("show", id=second)["outlook"]["starts_in_s"] or 0) < 100000, "an estimate")
         head, last = c.call("status")["queue"]
-        assert 100 < head["starts_in_s"] < 4000 and last["starts_in_s"] is None
+        assert head["starts_in_s"] > 1000 and last["starts_in_s"] is None
         assert head["waiting"].startswith(f"behind: run {long} is running, about ")
         assert last["waiting"] == f"behind: run {second} is queued before it"
         assert (head["id"], last["id"], last["position"]) == (second, third, 1)
@@ -345,7 +356,7 @@ def test_a_shutdown_answers_who_waits(daemon):
         wait_for(lambda: other.call("status")["drained"], "drained")
         other.call("shutdown", now=True)
         assert "is stopping" in refused(c.reply, token).message
-        assert d.process.wait(30) == 0
+        assert d.process.wait(PATIENCE_S) == 0
         d.start()
 
 
@@ -354,7 +365,6 @@ def test_how_long_the_one_before_takes_is_told_as_people_read_it(daemon):
         c.submit(spec("long-ms20", 100000))  # half an hour
         c.submit(spec("behind"))
 
-        def waiting():
-            why = c.call("status")["waiting"]
-            return why and "left" in why and why
-        assert re.fullmatch(r"behind: run 1 is running, about \d+[mh]\d\d[sm] left", wait_for(waiting, "a time"))
+        # the first estimate, of a step that was held up, may be in days
+        told = r"behind: run 1 is running, about \d+[mh]\d\d[sm] left"
+        wait_for(lambda: re.fullmatch(told, c.call("status")["waiting"] or ""), "a time")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from engines import PROGRAM
-from helpers import BUILD, Daemon, agrees, experiment, spec, wait_for
+from helpers import BUILD, PATIENCE_S, Daemon, agrees, experiment, has_ended, spec, wait_for
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def second(d, **changes):
     command = list(d.command)
     for option, value in changes.items():
         command[command.index("--" + option) + 1] = str(value)
-    process = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    process = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     return process.returncode, process.stderr
 
 
@@ -39,8 +39,7 @@ def test_killed_and_started_again(home):
         engines = d.engines()
         d.kill()
         for pid in engines:
-            wait_for(lambda: not os.path.exists(f"/proc/{pid}") or
-                open(f"/proc/{pid}/stat").read().split()[2] == "Z", "the engines' end")
+            wait_for(lambda: has_ended(pid), "the engines' end")
         d.start()
         with d.client() as c:
             for run in runs[1:]:
@@ -57,14 +56,15 @@ def test_killed_and_started_again(home):
 def test_restart_when_asked_for(home):
     with Daemon(home=home) as d:
         with d.client() as c:
-            run = c.submit(experiment("again-ms20", 20, repetitions=1, restart=True))
+            run = c.submit(experiment("again-untold3", repetitions=1, restart=True))
             wait_for(lambda: c.call("show", id=run)["run"]["segments_done"] >= 1, "a segment")
         d.kill()
+        d.tell()
         d.start()
         with d.client() as c:
             end = c.wait(run)
             assert end["state"] == "done"
-            assert end["dir"].endswith(f"/{run}-again-ms20.2")
+            assert end["dir"].endswith(f"/{run}-again-untold3.2")
             shown = c.call("show", id=run)
             assert shown["run"]["attempt"] == 2 and shown["run"]["segments_done"] == 4
             assert [t["state"] for t in shown["transitions"]] == ["queued", "starting", "running",
@@ -243,7 +243,7 @@ def long_names(work):
 
 
 @pytest.mark.parametrize("work, begun", [
-    (experiment("exp-ms20", 20), 1), (long_names(experiment("long-ms20", 20)), 1), (spec("single-ms20", 50), 0)],
+    (experiment("exp-untold7"), 1), (long_names(experiment("long-untold7")), 1), (spec("untold"), 0)],
     ids=["experiment", "long names", "single"])
 def test_a_database_from_before_the_end(home, work, begun):
     """Put back from a backup: a run that its folder says is whole is done with all of its segments, those too of which it knew nothing."""
@@ -253,6 +253,7 @@ def test_a_database_from_before_the_end(home, work, begun):
             wait_for(lambda: c.state(run) == "running" and c.call("show", id=run)["run"]["segments_done"] >= begun, "a segment")
             with closing(sqlite3.connect(d.state / "gpt2d.db")) as db, closing(sqlite3.connect(home / "backup.db")) as to:
                 db.backup(to)
+            d.tell()
             assert c.wait(run)["state"] == "done"
             whole = c.call("show", id=run)
             files = c.call("artifacts", id=run)["files"]
@@ -310,7 +311,7 @@ def test_many_kills_lose_nothing(home):
             d.kill()
             d.start()
         with d.client() as c:
-            wait_for(lambda: c.call("status")["queued"] == 0 and not c.call("status")["running"], "the end")
+            wait_for(lambda: (s := c.call("status"))["queued"] == 0 and not s["running"], "the end", patience=300)
             runs = {run["id"]: run for run in c.call("list", limit=10000)["runs"]}
             for run, name in known.items():
                 assert runs[run]["name"] == name
@@ -366,7 +367,7 @@ def test_what_is_no_database(home):
     state.mkdir()
     (state / "gpt2d.db").write_text("this is no database " * 100)
     with Daemon(home=home, ready=False) as d:
-        assert d.process.wait(20) == 1
+        assert d.process.wait(PATIENCE_S) == 1
         assert "gpt2d.db: file is not a database" in d.process.stderr.read()
     assert (state / "gpt2d.db").read_text().startswith("this is no database")
 
@@ -464,7 +465,7 @@ def test_a_file_in_the_way_is_left_alone(home):
     (home / "run").mkdir()
     (home / "run" / "gpt2d.sock").write_text("mine")
     with Daemon(home=home, ready=False) as d:
-        assert d.process.wait(20) == 1
+        assert d.process.wait(PATIENCE_S) == 1
         assert f"gpt2d: socket: {d.socket}: is there and is no socket; remove it, or set socket to another path\n" in d.process.stderr.read()
     assert (home / "run" / "gpt2d.sock").read_text() == "mine"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import BUILD, Client, RpcError, experiment, spec, wait_for
+from helpers import BUILD, PATIENCE_S, Client, RpcError, experiment, folders, has_ended, spec, wait_for
 
 
 def methods(events, name):
@@ -69,10 +69,11 @@ def test_an_experiment(daemon):
 def test_marker_comes_last(daemon):
     """The marker of an experiment is not there while its last segment is being written."""
     with daemon() as d, d.client() as c:
-        run = c.submit(experiment("ab-slowend", repetitions=1))
-        marker = d.state / "runs" / f"{run}-ab-slowend" / "RUN_COMPLETE.txt"
+        run = c.submit(experiment("ab-enduntold", repetitions=1))
+        marker = d.state / "runs" / f"{run}-ab-enduntold" / "RUN_COMPLETE.txt"
         wait_for(lambda: c.state(run) == "finishing", "finishing")
         assert not marker.exists()
+        d.tell()
         assert c.wait(run)["state"] == "done"
         assert marker.exists()
 
@@ -117,12 +118,12 @@ def test_the_time_left_is_not_that_of_one_step(daemon):
 def test_status_while_a_run_trains(daemon):
     with daemon() as d, d.client() as c:
         assert c.call("status")["running"] is None
-        run = c.submit(spec("long-ms20", 500))
+        run = c.submit(spec("long-ms20", 100000))
         c.submit(spec("next"))
         wait_for(lambda: (c.call("status")["running"] or {}).get("progress"), "progress")
         status = c.call("status")
         assert status["running"]["run"]["id"] == run
-        assert status["running"]["progress"]["steps"] == 500
+        assert status["running"]["progress"]["steps"] == 100000
         assert status["running"]["progress"]["eta_s"] > 0
         assert status["queued"] == 1 and status["counts"]["queued"] == 1
         assert status["waiting"].startswith("behind: run 1 is running")
@@ -246,7 +247,7 @@ def test_engines_that_do_not_end(daemon):
         os.kill(pids[1], signal.SIGSTOP)
         assert d.stop() == 0
         assert "engines: not ended within 5 s, killed" in d.said()
-        assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+        assert all(map(has_ended, pids))
 
 
 def test_engine_killed_from_outside(daemon):
@@ -297,16 +298,16 @@ def test_timeout(daemon):
 
 def test_cancel_while_queued(daemon):
     with daemon() as d, d.client() as c:
-        first = c.submit(spec("long-ms20", 1000))
+        first = c.submit(spec("long-ms20", 100000))
         runs = [c.submit(spec(f"q{i}")) for i in range(3)]
         for run in runs:
             assert c.call("cancel", id=run) == {"id": run, "state": "cancelled", "already": False}
             again = c.call("cancel", id=run)
             assert again == {"id": run, "state": "cancelled", "already": True}
-        assert c.call("status")["queued"] == 0
+        wait_for(lambda: c.call("status")["queued"] == 0, "the start of the first one")
         c.call("cancel", id=first)
         assert c.wait(first)["state"] == "cancelled"
-        assert sorted(os.listdir(d.state / "runs")) == ["1-long-ms20"]
+        wait_for(lambda: folders(d) == [first], "the folder that was made ahead has gone")
 
 
 def test_cancel_while_running(daemon):
@@ -344,9 +345,10 @@ def test_cancel_at_any_moment(daemon):
 
 def test_cancel_while_finishing(daemon):
     with daemon() as d, d.client() as c:
-        run = c.submit(spec("slowend"))
+        run = c.submit(spec("enduntold"))
         wait_for(lambda: c.state(run) == "finishing", "finishing")
         assert c.call("cancel", id=run) == {"id": run, "state": "finishing", "already": True}
+        d.tell()
         assert c.wait(run)["state"] == "done"
 
 
@@ -427,7 +429,7 @@ def test_engines_that_do_not_start_are_given_time(daemon):
 
 def test_engine_that_is_no_program(daemon):
     with daemon(ready=False, engine="/etc/passwd") as d:
-        assert d.process.wait(20) == 2
+        assert d.process.wait(PATIENCE_S) == 2
         assert "engine: /etc/passwd: Permission denied" in d.process.stderr.read()
 
 
@@ -436,12 +438,15 @@ def test_a_stop_in_the_last_step(daemon, tmp_path, cancelled):
     """The engines finish it, and write all: that run is done, not interrupted, and not trained again."""
     with daemon(home=tmp_path) as d:
         with d.client() as c, d.client() as other:
-            run = c.submit(spec("deaf-ms1500", 1, restart=True))
+            run = c.submit(spec("deaf-untold", 1, restart=True))
             wait_for(lambda: c.state(run) == "running", "running")
             if cancelled:
                 other.ask("cancel", id=run)
-                c.state(run)
-            assert d.stop() == 0
+                wait_for(lambda: c.call("status")["running"]["stopping"], "the cancellation is known")
+            d.process.terminate()
+            wait_for(lambda: c.call("status")["daemon"]["state"] == "stopping", "the stop")
+            d.tell()
+            assert d.process.wait(PATIENCE_S) == 0
         d.start()
         with d.client() as c:
             shown = c.call("show", id=run)
@@ -455,8 +460,9 @@ def test_a_stop_does_not_wait_for_a_step_twice(daemon, tmp_path):
         with d.client() as c:
             run = c.submit(spec("deaf-ms3600000", 1))
             wait_for(lambda: c.state(run) == "running", "running")
+            c.call("follow", id=run)
             d.process.terminate()
             wait_for(lambda: c.call("status")["daemon"]["state"] == "stopping", "the stop")
             d.process.terminate()
-            assert c.wait(run)["state"] == "interrupted"
-        assert d.process.wait(30) == 0
+            assert c.followed(run)[-1]["params"]["state"] == "interrupted"
+        assert d.process.wait(PATIENCE_S) == 0

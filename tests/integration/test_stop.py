@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from helpers import Daemon, RpcError, spec, wait_for
+from helpers import PATIENCE_S, Daemon, RpcError, spec, wait_for
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_stop_by_signal(home, number):
                 events.append(event)
             assert events[-1]["method"] == "run.done"
             assert events[-1]["params"]["state"] == "interrupted"
-        assert d.process.wait(30) == 0
+        assert d.process.wait(PATIENCE_S) == 0
         assert not d.socket.exists()
         d.start()
         with d.client() as c:
@@ -42,31 +42,36 @@ def test_stop_leaves_a_run_its_time(home):
     """stop_timeout: what ends within it is done, what does not is interrupted, and nothing else starts."""
     with Daemon(home=home, options=("--stop-timeout", "3600")) as d:
         with d.client() as c:
-            run = c.submit(spec("r-ms20", 50))
+            run = c.submit(spec("untold"))
             queued = c.submit(spec("queued"))
             wait_for(lambda: c.state(run) == "running", "running")
+            c.call("follow", id=run)
             d.process.terminate()
-            assert c.wait(run)["state"] == "done"
-        assert d.process.wait(30) == 0
+            wait_for(lambda: c.call("status")["daemon"]["state"] == "stopping", "the stop")
+            d.tell()
+            assert c.followed(run)[-1]["params"]["state"] == "done"
+        assert d.process.wait(PATIENCE_S) == 0
         d.command[d.command.index("3600")] = "1"
         d.start()
         with d.client() as c:
             assert c.wait(queued)["state"] == "done"
             run = c.submit(spec("long-ms20", 100000))
             wait_for(lambda: c.state(run) == "running", "running")
+            c.call("follow", id=run)
             d.process.terminate()
-            assert c.wait(run)["state"] == "interrupted"
-        assert d.process.wait(30) == 0
+            assert c.followed(run)[-1]["params"]["state"] == "interrupted"
+        assert d.process.wait(PATIENCE_S) == 0
         d.command[d.command.index("--stop-timeout") + 1] = "3600"
         d.start()
         with d.client() as c:
             run = c.submit(spec("long-ms20", 100000))
             wait_for(lambda: c.state(run) == "running", "running")
+            c.call("follow", id=run)
             d.process.terminate()
             wait_for(lambda: c.call("status")["daemon"]["state"] == "stopping", "the stop")
             d.process.terminate()
-            assert c.wait(run)["state"] == "interrupted"
-        assert d.process.wait(30) == 0
+            assert c.followed(run)[-1]["params"]["state"] == "interrupted"
+        assert d.process.wait(PATIENCE_S) == 0
         d.start()
 
 
@@ -74,7 +79,7 @@ def test_stop_lets_a_finished_run_finish(home):
     """Its work is done and its artifacts are being written: they are waited for, not thrown away."""
     with Daemon(home=home) as d:
         with d.client() as c:
-            run = c.submit(spec("slowend"))
+            run = c.submit(spec("enduntold"))
             c.submit(spec("queued"))
             wait_for(lambda: c.state(run) == "finishing", "finishing")
         assert d.stop() == 0
@@ -87,15 +92,17 @@ def test_stop_lets_a_finished_run_finish(home):
 def test_shutdown_waits_for_the_run(home):
     with Daemon(home=home) as d:
         with d.client() as c:
-            run = c.submit(spec("r-ms20", 50))
+            run = c.submit(spec("untold"))
             queued = c.submit(spec("queued"))
             wait_for(lambda: c.state(run) == "running", "running")
             assert c.call("shutdown") == {"running": run, "stopping": False}
             with pytest.raises(RpcError) as refused:
                 c.submit(spec("late"))
             assert refused.value.code == -32005
-            assert c.wait(run)["state"] == "done"
-        assert d.process.wait(30) == 0
+            c.call("follow", id=run)
+            d.tell()
+            assert c.followed(run)[-1]["params"]["state"] == "done"
+        assert d.process.wait(PATIENCE_S) == 0
         d.start()
         with d.client() as c:
             assert c.wait(queued)["state"] == "done"
@@ -113,7 +120,7 @@ def test_cancelled_while_it_goes_back_to_the_queue(home):
             c.reply(90)
             c.reply(91)  # the second one waits for no step
             assert c.reply(92)["state"] == "cancelled"
-        assert d.process.wait(30) == 0
+        assert d.process.wait(PATIENCE_S) == 0
         d.start()
         with d.client() as c:
             shown = c.call("show", id=run)
@@ -127,7 +134,7 @@ def test_shutdown_now(home):
             run = c.submit(spec("long-ms20", 100000, restart=True))
             wait_for(lambda: c.state(run) == "running", "running")
             c.call("shutdown", now=True)
-        assert d.process.wait(30) == 0
+        assert d.process.wait(PATIENCE_S) == 0
         d.start()
         with d.client() as c:
             wait_for(lambda: c.state(run) == "running", "running again")
