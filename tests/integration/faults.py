@@ -19,7 +19,7 @@ import socket
 import struct
 import subprocess
 
-from helpers import BUILD, RpcError, experiment, spec, wait_for
+from helpers import BUILD, PATIENCE_S, RpcError, experiment, spec, wait_for
 
 LONG = bool(os.environ.get("GPT2D_LONG"))
 LIBRARY = BUILD / "tests" / "faults.so"
@@ -132,7 +132,7 @@ def check_all(d, known):
     """What was acknowledged is there and has ended, what is done is whole, and nothing half is left."""
     with d.client() as c:
         wait_for(lambda: (s := c.call("status"))["queued"] == 0 and not s["running"] and not s["store"],
-            "the queue's end")
+            "the queue's end", patience=5 * PATIENCE_S)
         runs = {run["id"]: run for run in c.call("list", limit=10000)["runs"]}
         for number, name in known.items():
             assert number in runs, f"run {number} {name} was acknowledged and is lost"

@@ -28,12 +28,12 @@ def test_checks_refuse(daemon):
         assert c.call("list")["runs"] == []
 
 
-@pytest.mark.parametrize("how, reason", [
-    ("dead", f"{UNCHECKED}was killed by signal 11"),
-    ("mute", f"{UNCHECKED}did not answer within 1 s"),
+@pytest.mark.parametrize("how, timeout, reason", [
+    ("dead", "120", f"{UNCHECKED}was killed by signal 11"),
+    ("mute", "1", f"{UNCHECKED}did not answer within 1 s"),
 ])
-def test_a_broken_checker(daemon, how, reason):
-    with daemon(environment={"GPT2D_FAKE_CHECK": how}, options=("--check-timeout", "1")) as d:
+def test_a_broken_checker(daemon, how, timeout, reason):
+    with daemon(environment={"GPT2D_FAKE_CHECK": how}, options=("--check-timeout", timeout)) as d:
         with d.client() as c:
             for _ in range(3):
                 with pytest.raises(RpcError) as refused:

@@ -256,7 +256,7 @@ def test_a_file_of_somebody_else(tmp_path):
 
 def test_the_example_is_the_table(tmp_path):
     shown = subprocess.run([BUILD / "daemon" / "gpt2d-settings-docs", "example"], capture_output=True, text=True,
-        timeout=20, check=True).stdout
+        timeout=60, check=True).stdout
     assert (ROOT / "etc/gpt2d.conf").read_text() == shown, "`ninja -C build example-conf` writes it"
     found = settings(run("-nv", conf=write(tmp_path, shown)).stdout)
     standard = settings(run("-nv", conf="/dev/null").stdout)

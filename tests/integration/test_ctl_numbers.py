@@ -80,7 +80,7 @@ def test_every_number(path, tmp_path, spec, number):
     with FakeDaemon(path, follow=follow_script(run, events), **{method: of(method) for method in METHODS}):
         for words in (["status"], ["list"], ["show", 1], ["compare", 1], ["artifacts", 1],
                 ["artifacts", 1, "--copy", tmp_path / "copy"], ["prune", "--keep", 1, "--yes"], ["logs", 1], ["logs", 1, "-f"],
-                ["follow", 1], ["wait", 1, "--timeout", 5], ["submit", "--dry-run", spec], ["drain"], ["priority", 1, 2], ["top", "--count", 2, "--interval", 0.1]):
+                ["follow", 1], ["wait", 1, "--timeout", 60], ["submit", "--dry-run", spec], ["drain"], ["priority", 1, 2], ["top", "--count", 2, "--interval", 0.1]):
             for more in ([], ["--json"]):
                 result = ctl(*words, *more, path=path)
                 assert (result.returncode, without_missing(result.stderr)) == expected(words, number), (words, result)

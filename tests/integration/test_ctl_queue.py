@@ -27,7 +27,7 @@ def states(d):
 
 def test_drain_and_resume(daemon):
     with daemon() as d:
-        run = begun(d, submit(d, spec("r-ms20", 30)))
+        run = begun(d, submit(d, spec("untold")))
         text = ctl(d, "drain", "--reason", "new disk").stdout
         assert "drained since " in text and ": new disk" in text
         assert f"run {run} goes on; its end: gpt2ctl wait {run}" in text and "gpt2ctl resume" in text
@@ -40,6 +40,7 @@ def test_drain_and_resume(daemon):
         assert ctl(d, "drain", "-r", "new disk").stderr == ctl(d, "drain").stderr == ""
         status = ctl(d, "status").stdout
         assert "drained since " in status and "queued  1: drained: since" in status
+        d.tell()
         drained = lines(ctl(d, "drain", "--wait", "--json"))[0]
         assert drained["already"] and drained["running"] is None and drained["drained"]["reason"] == "new disk"
         assert states(d) == ["done", "queued"]
@@ -51,7 +52,7 @@ def test_drain_and_resume(daemon):
 def test_drain_wait_gives_up_in_time(daemon):
     with daemon() as d:
         run = begun(d, submit(d, spec("long-ms20", 100000)))
-        result = ctl(d, "drain", "--wait", "--timeout", 0.3)
+        result = ctl(d, "drain", "--wait", "--timeout", 2)
         assert result.returncode == 124 and "in time" in result.stderr
         assert ctl(d, "drain", "--timeout", 3).returncode == 2
         assert "drained since " in ctl(d, "status").stdout
@@ -326,10 +327,10 @@ def test_wait_tells_what_has_not_ended(daemon):
         long = submit(d, spec("long-ms20", 100000))
         queued = submit(d, spec("queued"))
         ctl(d, "wait", done)
-        result = ctl(d, "wait", done, long, queued, "-t", 0.3)
+        result = ctl(d, "wait", done, long, queued, "-t", 2)
         assert result.returncode == 124 and result.stdout == f"run {done} done: done\n"
         assert f"run {long} has not ended" in result.stderr and f"run {queued} has not ended" in result.stderr
-        rows = lines(ctl(d, "wait", done, long, 99, "-t", 0.3, "--json"))[0]
+        rows = lines(ctl(d, "wait", done, long, 99, "-t", 2, "--json"))[0]
         assert [row["exit"] for row in rows["runs"]] == [0, 124, 7] and rows["exit"] == 124
         ctl(d, "cancel", long)
 

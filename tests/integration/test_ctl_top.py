@@ -159,6 +159,7 @@ def test_no_daemon(tmp_path):
 
 def test_drawn_until_q(daemon):
     with top(daemon) as terminal:
+        terminal.wait("q: quit")  # the first look is there to its end, and a second
         terminal.wait(r"\d%  20\.0 MB  made-up device")
         assert "\033[?1049h" in terminal.seen and "\033[36m" in terminal.seen
         assert not termios.tcgetattr(terminal.fd)[3] & termios.ICANON

@@ -98,7 +98,7 @@ def test_every_reason_of_an_engine_is_told():
 
 def test_options_of_the_engine_are_the_same():
     shown = subprocess.run([BUILD / "engine" / "gpt2-engine-cpu", "--help"], capture_output=True, text=True,
-        timeout=20, check=True).stdout
+        timeout=60, check=True).stdout
     rows = re.findall(r"^  --(\S+) +([A-Z]*)  ", shown, flags=re.M)
     assert len(rows) > 5
     assert rows == re.findall(r"^\.It Fl -(\S+)(?: Ar ([A-Z]+))?$", page_text("engine/gpt2-engine.8"), flags=re.M)
@@ -113,7 +113,7 @@ def test_exits_of_an_engine_are_the_same():
 def test_options_are_the_same():
     """What is no setting is told by gpt2d(8); the settings are in gpt2d.conf(5), which is made from their table."""
     shown = subprocess.run([BUILD / "daemon" / "gpt2d", "--help"], capture_output=True, text=True,
-        timeout=20, check=True).stdout
+        timeout=60, check=True).stdout
     flags, settings = shown.split("\nSettings, ")
     page = (ROOT / "daemon" / "gpt2d.8").read_text()
     assert re.findall(r"^  (?:-(\w), )?--(\S+?)(?: ([A-Z]+))?$", flags, flags=re.M) == \

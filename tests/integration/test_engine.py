@@ -211,7 +211,7 @@ def test_gpt2d_goes_away(folders):
         ranks[0].wait("segment.step")
         for rank in ranks:
             rank.sock.close()
-        assert [rank.process.wait(20) for rank in ranks] == [72, 72]
+        assert [rank.process.wait(60) for rank in ranks] == [72, 72]
 
 
 def test_ranks_that_mean_different_things(folders):
@@ -326,11 +326,13 @@ def test_data_that_is_shortened_while_it_is_read(folders, tmp_path):
         ranks[0].wait("segment.step")
         with open(data, "r+b") as out:
             out.truncate(1000)
-        messages = []
-        for rank in ranks:
-            rank.drain(0.5)
-            messages += [p["message"] for p in rank.all("segment.failed") if p["segment"] == segment]
-        assert messages and all(str(data) in m for m in messages)
+        messages, until = [], time.monotonic() + 60
+        while not messages:  # one of them finds it first
+            assert time.monotonic() < until
+            for rank in ranks:
+                rank.drain(0.1)
+                messages += [p["message"] for p in rank.all("segment.failed") if p["segment"] == segment]
+        assert all(str(data) in m for m in messages)
         ranks.train(spec(2), folders())
 
 
@@ -354,10 +356,12 @@ def test_one_rank_does_without_ucx(folders):
 
 def test_messages_of_steps_are_few(folders):
     with Ranks(1) as ranks:
+        began = time.monotonic()
         _, steps = ranks.train(spec(1, work={"optimizer_steps": 4000}), folders())
+        most = 2 + 20 * (time.monotonic() - began)  # 20 in a second, the first and the last
         started = ranks[0].all("segment.started")[0]
     assert steps[-1]["step"] == 4000 and steps[-1]["steps"] == 4000
-    assert len(steps) < 1000
+    assert len(steps) < min(most, 4000)
     assert set(steps[0]) == {"run", "segment", "step", "steps", "loss", "tokens_per_sec", "step_time_ns"}
     assert started["init_ns"] > 0
 

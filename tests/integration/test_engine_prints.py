@@ -59,7 +59,7 @@ time.sleep(3600)
 """, beside=True)
     with daemon(engine=path) as d, d.client() as c:
         assert c.wait(c.submit(spec("a")))["state"] == "done"
-        wait_for(lambda: accounted(d) == lines, "all lines, or their number")
+        wait_for(lambda: accounted(d) == lines, "all lines, or their number", patience=5 * PATIENCE_S)
         assert c.wait(c.submit(spec("b")))["state"] == "done"
         size = d.log.stat().st_size
         assert BURST // 4 < size < 2 * BURST + 2 * PER_S * (time.monotonic() - began)
@@ -109,6 +109,7 @@ out(b"caf\\xc3\\xa9 \\xff\\xfe|\\xe2\\x82 \\0 \\x1b[31m \\xc2\\x9b2J\\r\\n")
 out(b"\\xc3\\xa9" * 1000 + b"\\n\\nend\\n")
 """)
     with daemon(engine=path) as d:
+        wait_for(lambda: "rank 0 printed: end\n" in d.said(), "the last line")
         log = d.log.read_bytes().decode() # all of it is UTF-8
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", log)
         assert PRINTED.findall(log) == ["x" * 1900 + " (cut: it has 1000000 bytes)", "café ??|??    [31m   2J ",

@@ -14,7 +14,7 @@ import pytest
 from engines import PROGRAM
 from faults import (CLOSE, EVENT, FAIL, KILL, MKDIR, NEEDS_ROOM, LIBRARY, LONG, SHORT, SYNC, TORN, Faults, check_all,
     check_next_run, ensure_ended, fill, sample, small_file_system, start_if_it_can, submit_and_wait)
-from helpers import BUILD, FAKE_ENGINE, Daemon, RpcError, experiment, spec, wait_for
+from helpers import BUILD, FAKE_ENGINE, PATIENCE_S, Daemon, RpcError, experiment, spec, wait_for
 
 pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
 
@@ -47,7 +47,7 @@ def through_a_full_disk(d, program, known):
 
     wait_for(noticed, "what a full disk does")
     program.disarm()
-    client.join(60)
+    client.join(5 * PATIENCE_S)
     assert not client.is_alive(), d.said()
     check_next_run(d)
     check_all(d, known)
@@ -240,7 +240,7 @@ def test_a_deadline_needs_no_memory(tmp_path, faults):
         run = c.submit(spec("x-ms20", 100000, timeout=1))
         faults.daemon.arm(FAIL, ops=EVENT)
         c.call("cancel", id=blocker)
-        wait_for(lambda: c.state(run) == "running", "running")
+        wait_for(lambda: c.state(run) not in ("queued", "starting"), "running")
         faults.daemon.disarm()
         end = c.wait(run)
         assert end["state"] == "failed" and end["reason"].startswith("timeout: ")
@@ -351,7 +351,7 @@ def test_a_full_file_system(tmp_path):
                         assert no.code == -32006, no.message
                     c.call("status")
                 (home / "filler").unlink()
-                client.join(60)
+                client.join(5 * PATIENCE_S)
                 assert not client.is_alive()
                 check_all(d, known)
                 check_next_run(d)

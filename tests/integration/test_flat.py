@@ -33,6 +33,14 @@ def measure(d, pids):
         return measure_now(pids)
 
 
+def settled(d, pids, before):
+    """The same, once there is no more than before of all but memory: a file may still be being written."""
+    def seen():
+        now = measure(d, pids)
+        return all(a <= b for name in pids for a, b in zip(now[name][1:], before[name][1:])) and now
+    return wait_for(seen, f"no more than {before}")
+
+
 def measure_now(pids):
     found = {}
     for name, pid in pids.items():
@@ -59,17 +67,17 @@ def test_many_runs_leave_nothing(tmp_path):
         work(d, warm)
         pids = processes(d)
         before = measure(d, pids)
+        for _ in range(20):
+            before = min(before, measure(d, pids), key=lambda found: [figures[1:] for figures in found.values()])
         seen = [before]
         for _ in range(4):
             work(d, more // 4)
-            seen.append(measure(d, pids))
+            seen.append(settled(d, pids, before))
         after = seen[-1]
         assert processes(d) == pids
         for name in pids:
             print(name, "resident KiB", *(found[name][0] for found in seen), " descriptors, shared, threads",
                 *(found[name][1:] for found in seen))
-        for name in pids:
-            assert after[name][1:] == before[name][1:], name
         if not os.environ.get("ASAN_OPTIONS"):  # whose own memory grows
             for name in pids:
                 # in the short one SQLite's page cache, 2 MiB, is still being filled

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from helpers import BUILD, ROOT, spec, wait_for
+from helpers import BUILD, PATIENCE_S, ROOT, spec, wait_for
 
 CTL = BUILD / "ctl" / "gpt2ctl"
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
@@ -190,7 +190,7 @@ def test_what_is_no_file_is_left_alone(daemon, tmp_path):
     for name in before:
         path = tmp_path / name
         with daemon(options=["--metrics-file", str(path)], ready=False) as d:
-            assert d.process.wait(30) == 2
+            assert d.process.wait(PATIENCE_S) == 2
             assert f"metrics_file: {path}: a device, a pipe, a socket or a link" in d.process.stderr.read()
     path = tmp_path / "later"
     with daemon(options=["--metrics-file", str(path), "--metrics-period", "1"]) as d:
@@ -212,7 +212,7 @@ def test_a_file_with_something_else_is_left_alone(daemon, tmp_path):
     path.write_text("mine\n")
     options = ["--metrics-file", str(path), "--metrics-period", "1"]
     with daemon(options=options, ready=False) as d:
-        assert d.process.wait(30) == 2
+        assert d.process.wait(PATIENCE_S) == 2
         assert f"metrics_file: {path}: has something else in it, which would be replaced" in d.process.stderr.read()
     assert path.read_text() == "mine\n"
     path.write_text("")

@@ -46,7 +46,7 @@ def test_data_that_is_replaced_between_segments(daemon, tmp_path):
     with daemon(ranks=1, engine=engines.PROGRAM) as d, d.client() as c:
         shown_done(c, c.submit(short))
         id = c.submit(run)
-        c.call("follow", id=id)
+        c.call("follow", id=id, after=0)
         while c.event()["params"].get("segment") != 2:
             pass
         files["new"].rename(files["two"])
