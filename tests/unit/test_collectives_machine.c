@@ -294,7 +294,7 @@ static int alone(struct ranks_self *self)
 	collectives_broadcast(self->all, x, sizeof x, 0, self->comm);
 	collectives_barrier(self->all, self->compute);
 	collectives_gather_all(self->all, y, x, sizeof x, self->comm);
-	if (k_stream_sync(self->comm, second_ns) != 0 || memcmp(x, y, sizeof x) != 0 ||
+	if (k_stream_sync(self->comm, 60 * second_ns) != 0 || memcmp(x, y, sizeof x) != 0 ||
 		x[0] + x[1] + x[2] != 6 || collectives_error(self->c) != NULL ||
 		collectives_scratch_bytes(1, 1) != 0)
 		return 1;
@@ -307,7 +307,7 @@ static void test_alone(void **state)
 {
 	static struct ranks_end end;
 	struct ranks_options options = {
-		.world = 1, .timeout_ns = second_ns, .limit_ns = 60 * second_ns, .fn = alone};
+		.world = 1, .timeout_ns = 60 * second_ns, .limit_ns = 60 * second_ns, .fn = alone};
 
 	assert_int_equal(ranks_run(&options, &end), 0);
 	assert_int_equal(end.exit_status[0], 0);
