@@ -79,12 +79,21 @@ static const char *find_in_state(const char *state, const char *path)
 		if (own[i].folder ? is_below(path, full) : own_files_same(path, full))
 			return own[i].what;
 	}
-	return NULL;
+	return is_below(state, path) ? "the state directory" : NULL;
+}
+
+const char *own_files_find_state(const struct settings *s, const char *path)
+{
+	char state[PATH_MAX], error[512];
+
+	if (paths_state_dir(s->state_dir, state, sizeof(state), error, sizeof(error)) < 0)
+		return NULL;
+	return find_in_state(state, path);
 }
 
 const char *own_files_find(const struct settings *s, const char *path)
 {
-	char state[PATH_MAX], socket[sizeof(((struct sockaddr_un *)0)->sun_path)], error[512];
+	char socket[sizeof(((struct sockaddr_un *)0)->sun_path)], error[512];
 	char lock[sizeof(socket) + 8];
 
 	if (s->config_file != NULL && own_files_same(path, s->config_file))
@@ -96,7 +105,5 @@ const char *own_files_find(const struct settings *s, const char *path)
 		if (own_files_same(path, lock))
 			return "the socket's lock";
 	}
-	if (paths_state_dir(s->state_dir, state, sizeof(state), error, sizeof(error)) < 0)
-		return NULL;
-	return find_in_state(state, path);
+	return own_files_find_state(s, path);
 }

@@ -150,12 +150,10 @@ static int try_lock(const char *what, const char *path, char *error, size_t erro
 
 /* ---- each ---- */
 
-/* No name that gpt2d has for another file. */
-static int try_own(const struct settings *s, const char *what, const char *path, char *error,
+/* No name that gpt2d has for another file: own is what that is, or NULL. */
+static int try_own(const char *own, const char *what, const char *path, char *error,
 	size_t error_bytes)
 {
-	const char *own = own_files_find(s, path);
-
 	if (own == NULL)
 		return 0;
 	snprintf(error, error_bytes,
@@ -179,7 +177,8 @@ static int try_log(const struct settings *s, char *error, size_t error_bytes)
 				journal_socket, strerror(-rc));
 		return rc;
 	}
-	rc = try_own(s, "log_file", s->log_file, error, error_bytes);
+	rc = try_own(own_files_find(s, s->log_file), "log_file", s->log_file, error,
+		error_bytes);
 	if (rc < 0)
 		return rc;
 	if (log_can_be(s->log_file))
@@ -208,7 +207,8 @@ static int try_metrics(const struct settings *s, char *error, size_t error_bytes
 			s->metrics_file);
 		return -EINVAL;
 	}
-	rc = try_own(s, "metrics_file", s->metrics_file, error, error_bytes);
+	rc = try_own(own_files_find(s, s->metrics_file), "metrics_file", s->metrics_file, error,
+		error_bytes);
 	if (rc < 0)
 		return rc;
 	if (is_log(s, s->metrics_file))
@@ -305,6 +305,8 @@ static int try_socket(const struct settings *s, char *error, size_t error_bytes)
 	struct stat st;
 	int rc = paths_socket(s->socket, path, sizeof(path), error, error_bytes);
 
+	if (rc == 0)
+		rc = try_own(own_files_find_state(s, path), "socket", path, error, error_bytes);
 	if (rc < 0)
 		return rc;
 	folder_of(path, folder);

@@ -241,7 +241,7 @@ def test_no_file_of_its_own(tmp_path, setting):
     own = [(state / "gpt2d.db", "the queue"), (tmp_path / "linked", "the queue"), (tmp_path / "way/gpt2d.db-wal", "the queue's log"),
         (f"{state}/../state/gpt2d.db.lock", "the queue's lock"), (state / "reserve", "the reserve"),
         (elsewhere / "1-a/spec.json", "the folder of runs"), (state / "runs/x", "the folder of runs"),
-        (state / "tuning/x", "the folder of tuning"), (conf, "the settings"), (tmp_path / "sock", "the socket"),
+        (state / "tuning/x", "the folder of tuning"), (tmp_path / "way", "the state directory"), (conf, "the settings"), (tmp_path / "sock", "the socket"),
         (tmp_path / "sock.lock", "the socket's lock")]
     program = [BUILD / "daemon" / "gpt2d", "-c", conf]
     for path, what in own:
@@ -260,6 +260,21 @@ def test_no_file_of_its_own(tmp_path, setting):
     conf.write_text(f"log_file = {tmp_path}/x\nmetrics_file = {tmp_path}/./x\nsocket = {tmp_path}/sock\n")
     done = subprocess.run([*program, "-n"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2 and f"{conf}:2: metrics_file: {tmp_path}/./x: is log_file too" in done.stderr
+
+
+@pytest.mark.parametrize("socket, state, what", [
+    ("state/gpt2d.db", "state", "the queue"), ("state/reserve", "state", "the reserve"), ("state/runs", "state", "the folder of runs"),
+    ("state", "state", "the state directory"), ("state", "state/below", "the state directory"),
+    ("state/gpt2d.db.lock", "state", "the queue's lock")])
+def test_the_socket_is_no_file_of_the_state(tmp_path, socket, state, what):
+    """Nothing of that need be there; its lock would be the queue's, held by a gpt2d that does not exist."""
+    program = [BUILD / "daemon" / "gpt2d", "-c", "/dev/null", "--socket", tmp_path / socket, "--state-dir", tmp_path / state]
+    for words, code in (((), 1), (("-n",), 2)):
+        done = subprocess.run([*program, *words], capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout) == (code, "")
+        assert done.stderr.startswith(
+            f"gpt2d: socket: {tmp_path / socket}: is in the place of a file of gpt2d's own ({what}); another name is needed\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_name_is_in_the_manual(daemon):
