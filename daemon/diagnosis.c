@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <limits.h>
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <systemd/sd-daemon.h>
 
 #include "daemon/paths.h"
+#include "daemon/text.h"
 #include "proto/protocol.h"
 #include "proto/version.h"
 
@@ -17,12 +19,14 @@ static const char *const verdict_names[] = {"ok", "warn", "fail"};
 void diagnosis_add(struct diagnosis *d, const char *check, enum verdict verdict, const char *advice,
 	const char *format, ...)
 {
-	char found[4096 + 256];
+	char found[2 * PATH_MAX + 512];
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(found, sizeof(found), format, args);
 	va_end(args);
+	text_shorten(found);
+	text_clean(found);
 	json_array_append_new(d->checks,
 		json_pack("{ss ss ss ss?}", "check", check, "verdict", verdict_names[verdict],
 			"found", found, "advice", advice));

@@ -18,6 +18,7 @@
 #include "daemon/log.h"
 #include "daemon/preflight.h"
 #include "daemon/settings.h"
+#include "daemon/text.h"
 #include "daemon/ulimits.h"
 #include "proto/json_text.h"
 #include "proto/protocol.h"
@@ -45,6 +46,7 @@ static void say(const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
+	text_shorten(text);
 	for (char *c = text; *c != '\0'; c++)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			*c = '?';

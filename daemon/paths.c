@@ -8,6 +8,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+enum { TOLD_BYTES = 300 }; /* of a path that is far too long */
+
 int paths_absolute(const char *path, const char *what, char *out, size_t out_bytes, char *error,
 	size_t error_bytes)
 {
@@ -22,7 +24,8 @@ int paths_absolute(const char *path, const char *what, char *out, size_t out_byt
 	n = snprintf(out, out_bytes, "%s%s%s", here, here[0] ? "/" : "", path);
 	if (n >= 0 && (size_t)n < out_bytes)
 		return 0;
-	snprintf(error, error_bytes, "%s: %s: longer than %zu bytes", what, path, out_bytes - 1);
+	snprintf(error, error_bytes, "%s: %.*s%s: longer than %zu bytes", what, TOLD_BYTES, path,
+		strlen(path) > TOLD_BYTES ? "..." : "", out_bytes - 1);
 	return -ENAMETOOLONG;
 }
 
@@ -32,6 +35,19 @@ static const char *folder(const char *name)
 	const char *value = getenv(name);
 
 	return value != NULL && value[0] == '/' ? value : NULL;
+}
+
+/* That there is no place for what; a name of the environment may be the reason. */
+static int no_place(const char *what, const char *advice, const char *name, char *error,
+	size_t error_bytes)
+{
+	const char *value = getenv(name);
+	bool relative = value != NULL && value[0] != '\0' && value[0] != '/';
+
+	snprintf(error, error_bytes, "%s: no place for it: %s%s%s%s%.64s%s", what, advice,
+		relative ? "; " : "", relative ? name : "", relative ? " is \"" : "",
+		relative ? value : "", relative ? "\", an absolute path is expected" : "");
+	return -EINVAL;
 }
 
 /* systemd tells several folders with a colon between them; the first is ours. */
@@ -83,12 +99,9 @@ int paths_socket(const char *asked, char *out, size_t out_bytes, char *error, si
 		snprintf(path, sizeof(path), "/run/gpt2d/gpt2d.sock");
 	else if (runtime != NULL)
 		snprintf(path, sizeof(path), "%s/gpt2d/gpt2d.sock", runtime);
-	if (path[0] == '\0') {
-		snprintf(error, error_bytes,
-			"socket: no place for it: give --socket, or set GPT2D_SOCKET or"
-			" XDG_RUNTIME_DIR");
-		return -EINVAL;
-	}
+	if (path[0] == '\0')
+		return no_place("socket", "give --socket, or set GPT2D_SOCKET or XDG_RUNTIME_DIR",
+			"XDG_RUNTIME_DIR", error, error_bytes);
 	return paths_absolute(path, "socket", out, out_bytes, error, error_bytes);
 }
 
@@ -107,11 +120,8 @@ int paths_state_dir(const char *asked, char *out, size_t out_bytes, char *error,
 		snprintf(path, sizeof(path), "%s/gpt2d", state);
 	else if (home != NULL)
 		snprintf(path, sizeof(path), "%s/.local/state/gpt2d", home);
-	if (path[0] == '\0') {
-		snprintf(error, error_bytes,
-			"state_dir: no place for it: give --state-dir, or set XDG_STATE_HOME or "
-			"HOME");
-		return -EINVAL;
-	}
+	if (path[0] == '\0')
+		return no_place("state_dir", "give --state-dir, or set XDG_STATE_HOME or HOME",
+			"XDG_STATE_HOME", error, error_bytes);
 	return paths_absolute(path, "state_dir", out, out_bytes, error, error_bytes);
 }

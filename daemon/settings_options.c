@@ -65,7 +65,11 @@ static int take_flag(struct words *w, size_t flag, const char *option, const cha
 
 	if (flag == FLAG_CONFIG) {
 		c->config = value_of(w, option, equals);
-		return c->config != NULL ? 0 : -EINVAL;
+		if (c->config == NULL || strlen(c->config) < PATH_MAX)
+			return c->config != NULL ? 0 : -EINVAL;
+		snprintf(w->error, sizeof(w->error),
+			"%.64s: \"%.200s...\": longer than a path may be", option, c->config);
+		return -EINVAL;
 	}
 	if (equals != NULL) {
 		snprintf(w->error, sizeof(w->error), "--%s: takes no value", flags[flag].name);

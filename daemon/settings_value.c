@@ -4,6 +4,7 @@
 #include <grp.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -261,6 +262,8 @@ static int set_path(struct settings *s, const struct settings_row *row, const ch
 		wrong = "an absolute path is expected";
 	else if (listed && list->n == SETTINGS_ROOTS_MAX)
 		wrong = "too many paths";
+	else if (strlen(value) >= PATH_MAX)
+		wrong = "longer than a path may be";
 	for (const char *c = value; wrong == NULL && *c != '\0'; c++) {
 		if ((unsigned char)*c >= 0x20 && *c != 0x7f)
 			continue;
@@ -270,7 +273,8 @@ static int set_path(struct settings *s, const struct settings_row *row, const ch
 		return -EINVAL;
 	}
 	if (wrong != NULL) {
-		snprintf(error, error_bytes, "%s: \"%s\": %s", row->name, value, wrong);
+		snprintf(error, error_bytes, "%s: \"%.200s%s\": %s", row->name, value,
+			strlen(value) > 200 ? "..." : "", wrong);
 		return -EINVAL;
 	}
 	copy = strdup(value);

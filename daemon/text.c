@@ -20,6 +20,21 @@ void text_clean(char *text)
 	}
 }
 
+void text_shorten(char *text)
+{
+	enum { FIRST = 400, LAST = 100 };
+	size_t n;
+
+	for (; *text != '\0'; text += n + strspn(text + n, " \n")) {
+		n = strcspn(text, " \n");
+		if (n <= TEXT_WORD)
+			continue;
+		memcpy(text + FIRST, "...", 3);
+		memmove(text + FIRST + 3, text + n - LAST, strlen(text + n - LAST) + 1);
+		n = FIRST + 3 + LAST;
+	}
+}
+
 json_t *text_json(const char *text)
 {
 	json_t *json = json_string(text);

@@ -8,6 +8,10 @@
 #include <jansson.h>
 
 void text_clean(char *text);
+/* Words of more than TEXT_WORD bytes lose their middle to "...": what stands behind is to be
+ * seen. */
+enum { TEXT_WORD = 1000 };
+void text_shorten(char *text);
 /* A JSON string of text, which stays as it is; NULL without memory. */
 json_t *text_json(const char *text);
 

@@ -298,6 +298,23 @@ def places_of_ones_own(tmp_path):
     assert found["state_dir"] == f"{tmp_path}/.local/state/gpt2d" and found["device"] == "auto"
     found = settings(run("-nv", conf="/dev/null", user=user, HOME="/h", XDG_STATE_HOME="/x").stdout)
     assert found["state_dir"] == "/x/gpt2d" and "socket" not in found
+    for name, what in (("XDG_RUNTIME_DIR", "socket"), ("XDG_STATE_HOME", "state_dir")):
+        said = run("-n", conf="/dev/null", user=user, **{name: "rel"}).stderr
+        assert f"{what}: no place for it: " in said and f'; {name} is "rel", an absolute path is expected\n' in said
+        assert "absolute" not in run("-n", conf="/dev/null", user=user, **{name: ""}).stderr
+
+
+@pytest.mark.parametrize("option", ["-c", "--socket", "--state-dir", "--engine", "--log-file", "--data-roots", "--metrics-file"])
+@pytest.mark.parametrize("n", [4050, 100000])
+def test_a_very_long_path_leaves_the_reason(tmp_path, option, n):
+    """Also where --check says it."""
+    words = ["--socket", tmp_path / "s", "--state-dir", tmp_path / "state", option, "/" + "a" * n]
+    for more in ((), ("-n",), ("--check",)) if option not in ("--engine", "--data-roots") or n > 5000 else (("--check",),):
+        shown = run(*words, *more, conf=None if option == "-c" else "/dev/null")
+        said = [line for line in (shown.stdout + shown.stderr).splitlines() if "aaaa" in line]
+        assert shown.returncode > 0 or option == "--data-roots"
+        assert said and all(len(line) < 1000 and ("..." in line or len(line) < 600) for line in said), said
+        assert [line for line in said if any(why in line for why in ("longer than", "too long", "at most", "is needed"))], said
 
 
 def test_device(tmp_path):
