@@ -119,10 +119,10 @@ static void turn_away_starved(const struct control *c, int fd)
 	char text[160];
 
 	snprintf(text, sizeof(text),
-		"gpt2d has no more descriptors for clients: %lld are kept for %lld ranks and "
+		"gpt2d has no more descriptors for clients: %lld are kept for %lld rank%s and "
 		"files; end some clients, or raise LimitNOFILE= of the unit, ulimit -Hn",
 		(long long)control_descriptors_kept(c->o.settings->ranks),
-		(long long)c->o.settings->ranks);
+		(long long)c->o.settings->ranks, c->o.settings->ranks == 1 ? "" : "s");
 	turn_away(fd, text);
 }
 

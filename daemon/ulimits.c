@@ -33,6 +33,7 @@ int ulimits_descriptors(const struct settings *s, struct ulimits_descriptors *ou
 {
 	const int64_t kept = control_descriptors_kept(s->ranks);
 	struct rlimit limit;
+	const char *plural = s->ranks == 1 ? "" : "s";
 	char all[32] = "no limit";
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
@@ -44,21 +45,22 @@ int ulimits_descriptors(const struct settings *s, struct ulimits_descriptors *ou
 		out->too_few = true;
 		out->advice = "raise the limit (LimitNOFILE= of the unit, ulimit -Hn)";
 		snprintf(out->text, sizeof(out->text),
-			"%s descriptors, %lld needed at least (%lld for %lld ranks and files, %d "
+			"%s descriptors, %lld needed at least (%lld for %lld rank%s and files, %d "
 			"for clients)",
 			all, (long long)(kept + CONTROL_CLIENTS_MIN), (long long)kept,
-			(long long)s->ranks, CONTROL_CLIENTS_MIN);
+			(long long)s->ranks, plural, CONTROL_CLIENTS_MIN);
 	} else if (limit.rlim_max < (rlim_t)(kept + s->clients_max)) {
 		out->advice = "raise the limit (LimitNOFILE= of the unit, ulimit -Hn), or lower "
 			      "clients";
 		snprintf(out->text, sizeof(out->text),
-			"%s descriptors, %lld of them kept for %lld ranks and files: fewer than "
+			"%s descriptors, %lld of them kept for %lld rank%s and files: fewer than "
 			"clients (%lld) are let in",
-			all, (long long)kept, (long long)s->ranks, (long long)s->clients_max);
+			all, (long long)kept, (long long)s->ranks, plural,
+			(long long)s->clients_max);
 	} else {
 		snprintf(out->text, sizeof(out->text),
-			"%s, %lld of them kept for %lld ranks and files", all, (long long)kept,
-			(long long)s->ranks);
+			"%s, %lld of them kept for %lld rank%s and files", all, (long long)kept,
+			(long long)s->ranks, plural);
 	}
 	return 0;
 }

@@ -285,10 +285,10 @@ int dataset_open_below(struct dataset *d, const struct spec_config *config, bool
 		goto failed;
 	if (made.n_tokens < dataset_tokens_needed(config)) {
 		rc = fail(error, error_bytes, -EINVAL,
-			"%s: %" PRId64 " tokens, %" PRId64 " needed (%" PRId64 " ranks x %" PRId64
+			"%s: %" PRId64 " tokens, %" PRId64 " needed (%" PRId64 " rank%s x %" PRId64
 			" x %" PRId64 " + 1)",
 			made.path, made.n_tokens, dataset_tokens_needed(config), config->gpus,
-			config->micro_batch, config->seq_len);
+			config->gpus == 1 ? "" : "s", config->micro_batch, config->seq_len);
 		goto failed;
 	}
 	made.n_sequences = (made.n_tokens - 1) / made.seq_len;

@@ -64,10 +64,11 @@ int plan_make(struct plan *out, int64_t param_elems, int world, int64_t reduce_b
 		snprintf(error, error_bytes,
 			"reduce_bucket_size: %" PRId64 " elements make %" PRId64
 			" buckets of %" PRId64 " for %" PRId64
-			" parameters on %d ranks, at most %d allowed:"
+			" parameters on %d rank%s, at most %d allowed:"
 			" at least %" PRId64 " elements",
 			reduce_bucket_elems, p.n_reduce, p.reduce_elems, param_elems, world,
-			PLAN_BUCKETS_MAX, plan_smallest_bucket_elems(param_elems, world));
+			world == 1 ? "" : "s", PLAN_BUCKETS_MAX,
+			plan_smallest_bucket_elems(param_elems, world));
 		return -EINVAL;
 	}
 	gather = effective_elems(gather_bucket_elems, p.arena_elems, world);

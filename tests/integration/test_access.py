@@ -289,7 +289,7 @@ def test_descriptors_are_kept_for_the_rest(home):
         for other in others:
             other.close()
         wait_for(d.accepts, "a free seat")
-    assert "128 descriptors, 64 of them kept for 1 ranks and files: fewer than clients (512) are let in" in d.said()
+    assert "128 descriptors, 64 of them kept for 1 rank and files: fewer than clients (512) are let in" in d.said()
 
 
 def test_descriptors_are_kept_for_many_ranks(home):

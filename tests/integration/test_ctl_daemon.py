@@ -342,5 +342,5 @@ def test_the_daemons_refusals_come_at_once(tmp_path, daemon):
         found = refused(d, path)
         lines = [line.strip().rstrip(",") for line in path.read_text().splitlines()]
         line = lines.index('"train": "mid.bin"') + 1
-        said = "mid.bin: 200 tokens, 257 needed (1 ranks x 4 x 64 + 1) (arms b.c, b)"
+        said = "mid.bin: 200 tokens, 257 needed (1 rank x 4 x 64 + 1) (arms b.c, b)"
         assert found == [f"{path}:{line}: data.train: {tmp_path}/{said}"]

@@ -343,7 +343,7 @@ def test_more_than_there_is(home):
         timeout=180, check=True)
     nofile = next(c for c in json.loads(done.stdout)["checks"] if c["check"] == "nofile")
     assert nofile["verdict"] == "warn" and nofile["found"] == (
-        "100 descriptors, 64 of them kept for 1 ranks and files: fewer than clients (512) are let in")
+        "100 descriptors, 64 of them kept for 1 rank and files: fewer than clients (512) are let in")
 
 
 @pytest.mark.parametrize("blocks", [0, 20])

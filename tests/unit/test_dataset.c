@@ -146,7 +146,7 @@ static void test_formats_refused(void **state)
 	write_file("\x93NUMPY\x01\x00v\x00{'descr': '<u2', 'fortran_order': False}", 48);
 	assert_refused(&c, "a numpy file found");
 	write_file("", 0);
-	assert_refused(&c, "0 tokens, 9 needed (1 ranks x 1 x 8 + 1)");
+	assert_refused(&c, "0 tokens, 9 needed (1 rank x 1 x 8 + 1)");
 }
 
 static void test_wide_tokens_refused(void **state)
@@ -466,7 +466,7 @@ static void test_synthetic(void **state)
 	c.data_kind = SPEC_DATA_SYNTHETIC;
 	c.data_synthetic_tokens = 256;
 	assert_int_equal(dataset_open(&d, &c, false, error, sizeof(error)), -EINVAL);
-	assert_non_null(strstr(error, "synthetic: 256 tokens, 257 needed (1 ranks x 4 x 64 + 1)"));
+	assert_non_null(strstr(error, "synthetic: 256 tokens, 257 needed (1 rank x 4 x 64 + 1)"));
 	c.data_synthetic_tokens = 64 * 100 + 1;
 	assert_int_equal(dataset_open(&d, &c, false, error, sizeof(error)), 0);
 	assert_int_equal(d.n_sequences, 100);
