@@ -118,6 +118,8 @@ static int cancel_all(struct ctl *ctl, struct client *c, const json_t *ids, bool
 	result = json_pack("{s:o, s:i}", "runs", runs, "exit", exit);
 	ctl->output->cancelled(ctl, result);
 	json_decref(result);
+	if (exit == CTL_OK)
+		output_tell_done(ctl, "cancel");
 	return exit;
 }
 

@@ -43,7 +43,7 @@ int ctl_fail(struct ctl *ctl, struct ctl_error *e)
 	return exit;
 }
 
-int ctl_ask(struct ctl *ctl, const char *method, json_t *params,
+int ctl_ask(struct ctl *ctl, const char *method, json_t *params, bool changes,
 	void (*print)(struct ctl *ctl, const json_t *reply))
 {
 	struct ctl_error e = {0};
@@ -52,6 +52,8 @@ int ctl_ask(struct ctl *ctl, const char *method, json_t *params,
 	if (client_ask(ctl, method, params, &reply, &e) != 0)
 		return ctl_fail(ctl, &e);
 	print(ctl, reply);
+	if (changes)
+		output_tell_done(ctl, method);
 	json_decref(reply);
 	return CTL_OK;
 }

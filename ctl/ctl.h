@@ -44,9 +44,10 @@ json_t *ctl_error_json(const struct ctl_error *e);
 int ctl_fail(struct ctl *ctl, struct ctl_error *e);
 /*
  * All of a verb that asks one question: method is sent on a connection of its own, its reply goes
- * to print (one of ctl->output). Takes params. The exit code; a failure has been told to the user.
+ * to print (one of ctl->output). changes: it is no mere question (output_tell_done). Takes params.
+ * The exit code; a failure has been told to the user.
  */
-int ctl_ask(struct ctl *ctl, const char *method, json_t *params,
+int ctl_ask(struct ctl *ctl, const char *method, json_t *params, bool changes,
 	void (*print)(struct ctl *ctl, const json_t *reply));
 
 #endif

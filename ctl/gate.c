@@ -109,6 +109,7 @@ int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
 		ctl_fail(ctl, &e);
 	} else {
 		ctl->output->gate(ctl, method, reply);
+		output_tell_done(ctl, method);
 		tell_kept(ctl, method, reason, reply);
 	}
 	json_decref(reply);

@@ -17,7 +17,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	if (arguments_id(args->words[0], &id, &e) != 0)
 		return ctl_fail(ctl, &e);
 	params = json_pack("{s:I, s:b}", "id", (json_int_t)id, "kept", !arguments_has(args, "off"));
-	return ctl_ask(ctl, METHOD_KEEP, params, ctl->output->kept);
+	return ctl_ask(ctl, METHOD_KEEP, params, true, ctl->output->kept);
 }
 
 const struct verb verb_keep = {

@@ -4,7 +4,7 @@
 
 static int run(struct ctl *ctl, const struct arguments *args)
 {
-	return ctl_ask(ctl, METHOD_METRICS, json_object(), ctl->output->metrics);
+	return ctl_ask(ctl, METHOD_METRICS, json_object(), false, ctl->output->metrics);
 }
 
 const struct verb verb_metrics = {

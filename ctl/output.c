@@ -63,6 +63,12 @@ bool output_goes_on(struct ctl *ctl)
 	return !ctl->out_failed;
 }
 
+void output_tell_done(struct ctl *ctl, const char *verb)
+{
+	if (!output_goes_on(ctl))
+		fprintf(ctl->err.file, "gpt2ctl: %s: it is done all the same\n", verb);
+}
+
 int output_finish(struct ctl *ctl, int exit)
 {
 	check_stdout(ctl);

@@ -61,6 +61,12 @@ extern const struct output output_text, output_json;
 bool output_goes_on(struct ctl *ctl);
 
 /*
+ * After the answer of a verb that has changed something: where it could not be written that is said
+ * on standard error, as the exit code looks like a refusal.
+ */
+void output_tell_done(struct ctl *ctl, const char *verb);
+
+/*
  * Flush stdout: the exit code to leave with, CTL_TRANSPORT when anything could not be written,
  * CTL_UNREAD when that is because its reader went away, of which nothing is said.
  */

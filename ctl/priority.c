@@ -25,7 +25,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		return ctl_fail(ctl, &e);
 	}
 	params = json_pack("{s:I, s:I}", "id", (json_int_t)id, "priority", (json_int_t)priority);
-	return ctl_ask(ctl, METHOD_PRIORITY, params, ctl->output->priority);
+	return ctl_ask(ctl, METHOD_PRIORITY, params, true, ctl->output->priority);
 }
 
 const struct verb verb_priority = {

@@ -154,6 +154,8 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		exit = fetch(ctl, c, params, dry, result, &e);
 		if (!exit || (json_array_size(json_object_get(result, "runs")) > 0 && !ctl->json))
 			ctl->output->pruned(ctl, result);
+		if (!exit && !dry)
+			output_tell_done(ctl, "prune");
 		if (!dry && json_array_size(json_object_get(result, "left")) > 0)
 			stays = true;
 	}

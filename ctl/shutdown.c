@@ -13,7 +13,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 {
 	json_t *params = json_pack("{s:b}", "now", arguments_has(args, "now"));
 
-	return ctl_ask(ctl, METHOD_SHUTDOWN, params, ctl->output->shutdown);
+	return ctl_ask(ctl, METHOD_SHUTDOWN, params, true, ctl->output->shutdown);
 }
 
 const struct verb verb_shutdown = {

@@ -54,6 +54,23 @@ def test_a_run_that_is_queued_unseen(daemon, more):
         assert ctl(d, "wait", 1).returncode == 0
 
 
+@pytest.mark.parametrize("json_too", [(), ("--json",)])
+def test_what_is_done_unseen(daemon, json_too):
+    with daemon() as d, open("/dev/full", "w") as full:
+        run = submit(d, spec())
+        ctl(d, "wait", run)
+        assert ctl(d, "drain").returncode == 0
+        waits = submit(d, spec())
+        for verb, *words in (["drain"], ["priority", waits, -1], ["cancel", waits], ["resume"], ["release"], ["warm"],
+                ["keep", run], ["keep", run, "--off"], ["prune", "--yes", "--keep", 0], ["shutdown"]):
+            result = subprocess.run([CTL, verb, *map(str, words), *json_too], stdout=full, stderr=subprocess.PIPE, text=True,
+                env=environment(d), timeout=120, check=False)
+            assert result.returncode == 1
+            assert result.stderr.splitlines() == ["gpt2ctl: stdout: No space left on device",
+                f"gpt2ctl: {verb}: it is done all the same"]
+        assert d.process.wait(PATIENCE_S) == 0
+
+
 @pytest.mark.parametrize("name, exit, says", [
     ("ok", 0, "done"),
     ("fail.r0.s2", 4, "failed: made_up: rank 0: as asked"),
