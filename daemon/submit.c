@@ -37,6 +37,7 @@ struct submission {
 	char *canonical;
 	json_t *checks; /* array: {arm, spec_sha256, check} */
 	json_t *errors; /* array: {line, key, message} */
+	bool wrong;     /* there are some, be it without memory for them */
 	size_t arm;     /* being checked */
 	struct run *run;
 };
@@ -79,6 +80,10 @@ static void refuse_spec(struct submission *s)
 	char message[900];
 	size_t more = json_array_size(s->errors) - 1;
 
+	if (first == NULL) {
+		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
+		return;
+	}
 	snprintf(message, sizeof(message), "spec refused: %s%s%s", key ? key : "",
 		key && key[0] ? ": " : "", text ? text : "");
 	if (more > 0)
@@ -89,6 +94,7 @@ static void refuse_spec(struct submission *s)
 
 static void add_error(struct submission *s, int line, const char *key, const char *message)
 {
+	s->wrong = true;
 	json_array_append_new(
 		s->errors, json_pack("{si ss ss}", "line", line, "key", key, "message", message));
 }
@@ -164,7 +170,7 @@ static void on_paths(void *arg, int rc)
 {
 	struct submission *s = arg;
 
-	if (json_array_size(s->errors) > 0)
+	if (s->wrong)
 		refuse_spec(s);
 	else
 		check_next(s);
@@ -319,7 +325,7 @@ static void on_answer(void *arg, const char *failure, json_t *reply)
 		submission_free(s);
 		return;
 	}
-	if (failure != NULL && json_array_size(s->errors) > 0) {
+	if (failure != NULL && s->wrong) {
 		refuse_spec(s); /* what is known is enough */
 		return;
 	}
@@ -339,7 +345,7 @@ static void on_answer(void *arg, const char *failure, json_t *reply)
 			message = json_string_value(error);
 		add_arm_error(s, key ? key : "", message ? message : "refused without a reason");
 	}
-	if (!json_is_true(json_object_get(reply, "ok")) && json_array_size(s->errors) == 0)
+	if (!json_is_true(json_object_get(reply, "ok")) && !s->wrong)
 		add_error(s, 0, "", "refused by the checker without a reason");
 	add_check(s, json_object_get(reply, "check"));
 	s->arm++;
@@ -357,7 +363,7 @@ static void check_next(struct submission *s)
 	struct checker_question question;
 	json_t *arm;
 
-	if (s->arm == s->spec->n_arms && json_array_size(s->errors) > 0) {
+	if (s->arm == s->spec->n_arms && s->wrong) {
 		refuse_spec(s);
 		return;
 	}
@@ -410,7 +416,7 @@ static void begin_with_text(struct submission *s, const char *text)
 
 	if (rc == 0)
 		s->canonical = spec_canonical(s->spec);
-	if (json_array_size(s->errors) > 0 || (rc == 0 && is_barred(s)))
+	if (s->wrong || (rc == 0 && is_barred(s)))
 		refuse_spec(s);
 	else if (rc < 0 || s->canonical == NULL)
 		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");

@@ -59,7 +59,7 @@ def answer(ask, c, *args):
 
 def about_memory(told):
     """Of an error: it says what it was, not that something is wrong with the question."""
-    return not isinstance(told, str) or "memory" in told or "checker closed its link" in told
+    return not isinstance(told, str) or "memory" in told or "closed its link" in told
 
 
 def states(d):
@@ -101,6 +101,26 @@ def test_requests(tmp_path, memory, name):
             c.call("resume")
             for number in there:
                 assert c.wait(number)["state"] in ("done", "cancelled")
+
+
+def test_what_is_refused_is_never_queued(tmp_path, memory):
+    """Also where there is no memory for the reason; every allocation, as it is one of them that matters."""
+    ask = lambda c: c.submit(spec("refused", seed=666))
+    with start(tmp_path, memory) as d:
+        with d.client() as c:
+            assert answer(ask, c).startswith("spec refused: data.train: train.bin: ")
+            before = memory.count
+            usual = answer(ask, c)
+            total = memory.count - before
+        for n in range(1, total + 1):
+            with d.client() as c:
+                c.socket.settimeout(PATIENCE_S)
+                memory.refuse(n)
+                told = answer(ask, c)
+                memory.give()
+            assert told is None or told == usual or about_memory(told), (n, told)
+            assert not isinstance(told, int), n
+        assert states(d) == {}
 
 
 def test_a_run(tmp_path, memory):
