@@ -225,9 +225,21 @@ json_t *follow_progress(const struct run *run)
 {
 	if (run->stream == NULL || run->stream->progress == NULL)
 		return json_null();
-	if (run->state == RUN_QUEUED || run_state_ended(run->state))
-		return json_null(); /* of an earlier attempt, or its end is not durable yet */
+	if (run_state_ended(run->state))
+		return json_null(); /* its end is not durable yet */
 	return json_incref(run->stream->progress);
+}
+
+void follow_again(struct run *run)
+{
+	struct follow_stream *s = run->stream;
+
+	if (s == NULL)
+		return;
+	json_decref(s->progress);
+	s->progress = NULL;
+	s->step_waits = false;
+	evtimer_del(s->timer);
 }
 
 static json_t *done_params(const struct run *run, const char *dir, int64_t dropped)

@@ -27,6 +27,8 @@ void follow_event(struct follow *f, struct run *run, const char *method, json_t 
 void follow_step(struct follow *f, struct run *run, json_t *progress);
 /* The last progress of a run in progress, a new reference; JSON null when there is none. */
 json_t *follow_progress(const struct run *run);
+/* The run is queued again, which has been told: its progress was an earlier attempt's. */
+void follow_again(struct run *run);
 /* The store cannot be written any more, or again: failure_json. To those who follow now. */
 void follow_store(struct follow *f, json_t *store);
 /* The run has ended: run.done to everybody, and nothing is kept. */

@@ -119,6 +119,8 @@ int lifecycle_move(struct daemon *d, struct run *run, enum run_state to, const c
 		run->reason[0] ? ": " : "", run_reason(run));
 	if (!run_state_ended(to))
 		follow_event(d->follow, run, EVENT_STATE, run_state_json(run));
+	if (to == RUN_QUEUED)
+		follow_again(run);
 	write_state(d, run);
 	return 0;
 }

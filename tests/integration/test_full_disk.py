@@ -559,6 +559,32 @@ def test_no_run_trains_before_its_start_is_stored(tmp_path):
         assert c.wait(run)["state"] == "done"
 
 
+def test_progress_is_of_this_attempt(tmp_path):
+    """A run that is queued again tells nothing of how far it was, nor when it starts anew."""
+    engine = Held(tmp_path)
+    with Daemon(home=tmp_path, engine=engine.program) as d, d.client() as c:
+        def told():
+            with d.client() as other:
+                followed = other.call("follow", id=run)["progress"]
+            assert "gpt2d_run_step" not in c.call("metrics")["text"]
+            return c.call("show", id=run)["progress"], followed
+
+        run = c.submit(spec("long-ms20", 100000, restart=True))
+        wait_for(lambda: c.call("show", id=run)["progress"], "its progress")
+        engine.held.touch()
+        c.call("release", now=True)
+        wait_for(lambda: c.call("show", id=run)["run"]["attempt"] == 2, "its second attempt")
+        assert c.state(run) == "queued" and told() == (None, None)
+        with contextlib.closing(sqlite3.connect(d.state / "gpt2d.db", isolation_level=None, timeout=60)) as other:
+            c.call("warm")
+            other.execute("begin immediate")
+            engine.held.unlink()
+            wait_for(lambda: c.state(run) == "starting", "starting")
+            assert told() == (None, None) and c.call("status")["running"]["progress"] is None
+            other.execute("rollback")
+        wait_for(lambda: c.call("show", id=run)["progress"], "progress of the second attempt")
+
+
 @pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
 @pytest.mark.parametrize("params", [{}, {"now": True}])
 def test_no_engine_ends_for_a_release_that_is_not_stored(tmp_path, params):

@@ -69,6 +69,10 @@ void follow_event(struct follow *f, struct run *run, const char *method, json_t 
 	json_decref(params);
 }
 
+void follow_again(struct run *run)
+{
+}
+
 void follow_end(struct follow *f, struct run *run)
 {
 	n_ended++;
