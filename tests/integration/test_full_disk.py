@@ -559,6 +559,32 @@ def test_no_run_trains_before_its_start_is_stored(tmp_path):
         assert c.wait(run)["state"] == "done"
 
 
+def test_a_priority_tells_no_end_that_is_not_stored(tmp_path):
+    """The run was cancelled while its priority was written: that is not on disk when the priority is told."""
+    def ask(run):
+        """What the reply says; None where another process has had the database for too long, or cancel came first."""
+        with contextlib.closing(sqlite3.connect(d.state / "gpt2d.db", isolation_level=None, timeout=60)) as other:
+            other.execute("begin immediate")
+            asked = c.ask("priority", id=run, priority=3)
+            cancelled = canceller.ask("cancel", id=run)
+            wait_for(lambda: f"run {run}: cancelled" in d.said(), "that it is cancelled, in memory")
+            other.execute("rollback")
+        try:
+            told = c.reply(asked)
+        except RpcError as refusal:
+            assert refusal.code in (-32006, -32008), refusal
+            told = None
+        with contextlib.suppress(RpcError):
+            canceller.reply(cancelled)
+        return told
+
+    with Daemon(home=tmp_path) as d, d.client() as c, d.client() as canceller:
+        c.call("drain")
+        told = wait_for(lambda: ask(c.submit(spec("waits"))), "a priority that is stored")
+        assert (told["state"], told["priority"], told["before"]) == ("queued", 3, 0)
+        wait_for(lambda: c.state(told["id"]) == "cancelled", "its end on disk")
+
+
 def test_progress_is_of_this_attempt(tmp_path):
     """A run that is queued again tells nothing of how far it was, nor when it starts anew."""
     engine = Held(tmp_path)
