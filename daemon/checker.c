@@ -15,7 +15,7 @@
 #include "proto/protocol.h"
 #include "proto/starved.h"
 
-enum { END_WAIT_S = 1 };
+enum { END_WAIT_S = 5 }; /* as engine_pool.c has it */
 
 /* What a client is told begins so: it knows of no checker. */
 #define UNCHECKED "the spec could not be checked: the engine that checks specs "

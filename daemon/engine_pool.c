@@ -16,7 +16,7 @@
 #include "proto/starved.h"
 
 enum {
-	END_WAIT_S = 1,  /* from a broken link to the end of its process, before all are killed */
+	END_WAIT_S = 5,  /* from a broken link to the end of its process, before all are killed */
 	STOP_WAIT_S = 5, /* from engine.exit to SIGKILL */
 	BACKOFF_FIRST_MS = 200,
 	BACKOFF_MAX_MS = 30000,

@@ -12,6 +12,7 @@ How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2
     hang.rR.sS    rank R says that it lives and does no more
     fail.rR.sS    rank R reports the failure "made_up"
     poison.rR.sS  the same, poisoned, and exits with 71
+    closes.rR.sS  rank R closes its link and takes 2 s to exit, with 3
     last.rR.sS    the same as fail, after many log messages, and exits with 3 at once
     lost.rR.sS    rank R reports that a peer was lost
     garbage.rR.sS rank R sends what is no message
@@ -38,7 +39,8 @@ How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2
 
 Environment: GPT2D_FAKE_START "dead", "mute", "old" or "other" for engines that do not get ready, "stay" for
 engines that do not heed engine.exit, "half" for one (rank 1) that dies while the ranks connect;
-GPT2D_FAKE_CHECK "dead" or "mute" for a checker that does not answer, "slow" for one that takes two seconds;
+GPT2D_FAKE_CHECK "dead" or "mute" for a checker that does not answer, "slow" for one that takes two seconds, "closes"
+for one that closes its link and exits with 3 that much later;
 GPT2D_FAKE_GPU a list (JSON) of what the ranks tell of their GPUs. A spec whose seed is 666 is refused by the
 checker; one whose data.train is a stuck.bin is never answered, an endless.bin is never read to its end.
 """
@@ -63,6 +65,12 @@ class Link:
     def send(self, method, **params):
         line = json.dumps({"jsonrpc": "2.0", "method": method, "params": params}) + "\n"
         self.socket.sendall(line.encode())
+
+    def close(self):
+        """The process goes on for a while, as one that has much memory to give back."""
+        self.socket.close()
+        time.sleep(2)
+        os._exit(3)
 
     def await_exit(self):
         """As one that is in a long step: nothing is taken from the link."""
@@ -173,6 +181,8 @@ class Engine:
             while True:
                 self.link.send("engine.alive")
                 time.sleep(0.3)
+        if self.option("closes"):
+            self.link.close()
         if self.option("garbage"):
             self.link.socket.sendall(b"what?\n")
             time.sleep(60)
@@ -304,6 +314,8 @@ def check(link):
             os.kill(os.getpid(), signal.SIGSEGV)
         if how == "mute":
             continue
+        if how == "closes":
+            link.close()
         if how == "slow":
             time.sleep(2)
         file = (params["spec"]["data"].get("train") or "").split("/")[-1]

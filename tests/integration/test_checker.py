@@ -31,6 +31,7 @@ def test_checks_refuse(daemon):
 @pytest.mark.parametrize("how, timeout, reason", [
     ("dead", "120", f"{UNCHECKED}was killed by signal 11"),
     ("mute", "1", f"{UNCHECKED}did not answer within 1 s"),
+    ("closes", "120", f"{UNCHECKED}exited with status 3"),
 ])
 def test_a_broken_checker(daemon, how, timeout, reason):
     with daemon(environment={"GPT2D_FAKE_CHECK": how}, options=("--check-timeout", timeout)) as d:

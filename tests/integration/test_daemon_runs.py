@@ -137,6 +137,7 @@ def test_status_while_a_run_trains(daemon):
     ("exit70.r1.s2", "engine_lost: rank 1 exited with status 70 (a peer went away)"),
     ("exit74.r0.s2", "engine_lost: rank 0 exited with status 74 (no more processes or threads: raise ulimit -u, TasksMax= of the unit)"),
     ("exit3.r0.s2", "engine_lost: rank 0 exited with status 3"),
+    ("closes.r1.s2", "engine_lost: rank 1 exited with status 3"),
     ("garbage.r1.s2", "engine_lost: rank 1 sent what is no message"),
     ("long.r1.s2", "engine_lost: rank 1 sent too long a line"),
     ("never.r1", "engine_lost: rank 1 killed by signal 9"),
