@@ -55,6 +55,8 @@ class Terminal:
         while time.monotonic() < until:
             if select.select([self.fd], [], [], 0.1)[0] and not self.read():
                 break
+        else:
+            raise AssertionError(f"it has not ended: {self.seen!r}")
         _, status = os.waitpid(self.pid, 0)
         self.status = os.waitstatus_to_exitcode(status)
         return self.status
