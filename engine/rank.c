@@ -232,19 +232,23 @@ static json_t *spec_error_list(const struct spec_errors *errors)
 	return list;
 }
 
+/* A list that there was no memory for says nothing. */
+struct verdict {
+	bool refused;
+	json_t *errors, *report;
+};
+
 /* What a check answers that has found nothing but this. */
-static void refuse(json_t **errors, json_t **report, const char *key, const char *message)
+static void refuse(struct verdict *v, const char *key, const char *message)
 {
-	*errors = json_pack("[{s:s, s:s}]", "key", key, "message", message);
-	*report = json_object();
+	v->refused = true;
+	v->errors = json_pack("[{s:s, s:s}]", "key", key, "message", message);
+	v->report = json_object();
 }
 
-/*
- * What "check" brought: 0 with *spec and *roots; -EINVAL: it is refused, in *errors and *report; or
- * -ENOMEM.
- */
+/* What "check" brought: 0 with *spec and *roots; -EINVAL: it is refused, in *v; or -ENOMEM. */
 static int read_arm(const json_t *params, int world, struct spec **spec, struct data_roots *roots,
-	json_t **errors, json_t **report)
+	struct verdict *v)
 {
 	struct spec_options options = {.world = world};
 	struct spec_errors wrong = {0};
@@ -254,28 +258,28 @@ static int read_arm(const json_t *params, int world, struct spec **spec, struct 
 
 	free(text);
 	if (sent == NULL) {
-		refuse(errors, report, "", "gpt2d sent no spec");
+		refuse(v, "", "gpt2d sent no spec");
 		return -EINVAL;
 	}
 	if (rc == -ENOMEM)
 		return rc;
 	if (rc) {
-		*errors = spec_error_list(&wrong);
-		*report = json_object();
+		v->refused = true;
+		v->errors = spec_error_list(&wrong);
+		v->report = json_object();
 		return -EINVAL;
 	}
 	if (data_roots_read(roots, json_object_get(params, "data_roots")) < 0) {
 		spec_free(*spec);
-		refuse(errors, report, "data",
-			"the data_roots that gpt2d told are not understood");
+		refuse(v, "data", "the data_roots that gpt2d told are not understood");
 		return -EINVAL;
 	}
 	return 0;
 }
 
-/* Lists of what is wrong and what was found: 0, -ENOMEM, or -EINPROGRESS as of check_run. */
+/* What is wrong and what was found: 0, -ENOMEM, or -EINPROGRESS as of check_run. */
 static int check_arm(struct k_context *ctx, int threads, const json_t *params,
-	struct dataset_cache *cache, struct check_turn *turn, json_t **errors, json_t **report)
+	struct dataset_cache *cache, struct check_turn *turn, struct verdict *v)
 {
 	char error[512];
 	char limit[CGROUP_FILE_BYTES];
@@ -283,7 +287,7 @@ static int check_arm(struct k_context *ctx, int threads, const json_t *params,
 	struct data_roots roots = {.n = 0};
 	struct check_options check;
 	struct spec *spec;
-	int rc = read_arm(params, world, &spec, &roots, errors, report);
+	int rc = read_arm(params, world, &spec, &roots, v);
 
 	if (rc)
 		return rc == -EINVAL ? 0 : rc;
@@ -296,10 +300,12 @@ static int check_arm(struct k_context *ctx, int threads, const json_t *params,
 	};
 	rc = training_check(&check, ctx, threads, limit, error, sizeof(error));
 	if (rc == 0)
-		rc = check_run(&check, errors, report);
+		rc = check_run(&check, &v->errors, &v->report);
 	spec_free(spec);
+	if (rc == 0)
+		v->refused = json_array_size(v->errors) > 0;
 	if (rc == -EIO) {
-		refuse(errors, report, "", error);
+		refuse(v, "", error);
 		rc = 0;
 	}
 	return rc;
@@ -309,11 +315,11 @@ static void answer_check(struct link *link, struct k_context *ctx, int threads,
 	struct dataset_cache *cache, const json_t *params)
 {
 	struct check_turn turn = {.left_bytes = TURN_BYTES};
-	json_t *errors, *report;
+	struct verdict v = {0};
 	int rc;
 
 	check_turn_read(&turn, json_object_get(params, "progress"));
-	rc = check_arm(ctx, threads, params, cache, &turn, &errors, &report);
+	rc = check_arm(ctx, threads, params, cache, &turn, &v);
 	if (rc == -EINPROGRESS) {
 		link_send(link, CHECK_TURN,
 			json_pack("{s:O, s:o}", "token", json_object_get(params, "token"),
@@ -321,10 +327,10 @@ static void answer_check(struct link *link, struct k_context *ctx, int threads,
 		return;
 	}
 	if (rc == -ENOMEM)
-		refuse(&errors, &report, "", "no memory for the check");
+		refuse(&v, "", "no memory for the check");
 	link_send(link, CHECK_REPLY,
 		json_pack("{s:O, s:b, s:o, s:o}", "token", json_object_get(params, "token"), "ok",
-			json_array_size(errors) == 0, "errors", errors, "check", report));
+			!v.refused, "errors", v.errors, "check", v.report));
 }
 
 static int serve_checks(

@@ -28,11 +28,11 @@ def why_not():
 
 
 class Memory:
-    def __init__(self, home):
+    def __init__(self, home, program="gpt2d"):
         folder = home / "memory"
         folder.mkdir()
-        (folder / "gpt2d").write_bytes(bytes(40))
-        with open(folder / "gpt2d", "r+b") as f:
+        (folder / program).write_bytes(bytes(40))
+        with open(folder / program, "r+b") as f:
             self.map = mmap.mmap(f.fileno(), 40)
         self.environment = {"LD_PRELOAD": str(LIBRARY), "GPT2D_MEMORY": str(folder)}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engines import Rank
 from faults import LONG, check_next_run, sample
 from helpers import Daemon, RpcError, experiment, spec, wait_for
 from memory import FOREVER, Memory, why_not
@@ -121,6 +122,42 @@ def test_what_is_refused_is_never_queued(tmp_path, memory):
             assert told is None or told == usual or about_memory(told), (n, told)
             assert not isinstance(told, int), n
         assert states(d) == {}
+
+
+def test_the_checker_lets_nothing_wrong_pass(tmp_path):
+    """Without memory for what is wrong either: it says that it is refused, or ends."""
+    memory = Memory(tmp_path, "gpt2-engine-cpu")
+    checker = None
+
+    def ask(token, n=0):
+        """Its answer; None where it ended."""
+        nonlocal checker
+        if checker is None:
+            checker = Rank("--role", "check", env=memory.environment)
+            checker.wait("engine.ready")
+        if n > 0:
+            memory.refuse(n)
+        try:
+            checker.send("check", token=token, world=1, spec=spec("wrong", gpus=2))
+            return checker.wait("check.reply", token=token)[1]
+        except (AssertionError, OSError):
+            checker.kill()
+            checker = None
+        finally:
+            memory.give()
+
+    try:
+        usual = ask(1)
+        assert usual["errors"][0]["key"] == "gpus"
+        before = memory.count
+        assert ask(2)["errors"] == usual["errors"]
+        total = memory.count - before
+        for n in range(1, total + 1):
+            told = ask(n + 2, n)
+            assert told is None or not told["ok"], n
+    finally:
+        if checker is not None:
+            checker.kill()
 
 
 def test_a_run(tmp_path, memory):
