@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pwd.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,18 +74,31 @@ static void check_lock(struct diagnosis *d, const char *what, const char *path)
 			what, pid);
 }
 
+/* A line to paste. */
+static void advise_group(const char *group, const char *setting, char *out, size_t out_bytes)
+{
+	const struct passwd *own = getpwuid(geteuid());
+
+	if (own != NULL)
+		snprintf(out, out_bytes, "as root: usermod -aG %.64s %.64s; or set %s", group,
+			own->pw_name, setting);
+	else
+		snprintf(out, out_bytes,
+			"as root: usermod -aG %.64s NAME, once uid %u has a name; or set %s",
+			group, (unsigned)geteuid(), setting);
+}
+
 /* What the start would say; whether it would go on. */
 static bool check_preflight(
 	struct diagnosis *d, const char *check, enum preflight what, const char *setting)
 {
-	char error[2 * PATH_MAX + 512], advice[128];
+	char error[2 * PATH_MAX + 512], advice[256];
 	int rc = preflight_try(what, d->settings, error, sizeof(error));
 
 	if (rc == 0)
 		return true;
 	if (what == PREFLIGHT_GROUP)
-		snprintf(advice, sizeof(advice), "usermod -aG %.64s its user, or set %s",
-			d->settings->socket_group.name, setting);
+		advise_group(d->settings->socket_group.name, setting, advice, sizeof(advice));
 	else if (what == PREFLIGHT_LOG && strcmp(d->settings->log_file, "journal") == 0)
 		snprintf(advice, sizeof(advice), "set %s to \"stderr\" or to a path", setting);
 	else if (rc == -EROFS)

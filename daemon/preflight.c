@@ -7,6 +7,7 @@
 #include <linux/magic.h>
 #include <sqlite3.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -272,26 +273,34 @@ static bool may_give_any_group(void)
 		(data[CAP_TO_INDEX(CAP_CHOWN)].effective & CAP_TO_MASK(CAP_CHOWN)) != 0;
 }
 
-static bool is_member(gid_t group)
+/* 1, 0, or -ENOMEM. */
+static int is_member(gid_t group)
 {
-	gid_t groups[NGROUPS_MAX];
-	int n = getgroups(NGROUPS_MAX, groups);
+	int n = getgroups(0, NULL), is = group == getegid();
+	gid_t *groups = n > 0 ? malloc((size_t)n * sizeof(*groups)) : NULL;
 
-	if (group == getegid())
-		return true;
-	for (int i = 0; i < n; i++)
-		if (groups[i] == group)
-			return true;
-	return false;
+	if (n > 0 && groups == NULL)
+		return -ENOMEM;
+	n = n > 0 ? getgroups(n, groups) : 0;
+	for (int i = 0; i < n && !is; i++)
+		is = groups[i] == group;
+	free(groups);
+	return is;
 }
 
 /* -EACCES: whom gpt2d runs as may be in it. */
 static int try_group(const struct settings *s, char *error, size_t error_bytes)
 {
 	const struct settings_group *g = &s->socket_group;
+	int member;
 
-	if (g->name == NULL || is_member(g->gid) || may_give_any_group())
+	if (g->name == NULL || may_give_any_group())
 		return 0;
+	member = is_member(g->gid);
+	if (member < 0)
+		snprintf(error, error_bytes, "out of memory");
+	if (member != 0)
+		return member < 0 ? member : 0;
 	snprintf(error, error_bytes,
 		"socket_group: %s: uid %u is not in that group (gid %u) and may not give it the "
 		"socket; a group that it is in is needed, or none",
