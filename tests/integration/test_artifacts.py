@@ -181,7 +181,7 @@ def test_copy_has_its_markers_last(daemon, tmp_path):
         run = finished(c, experiment())
         segments = sorted((d.state / "runs" / "1-exp" / "segments").iterdir())
         for at, segment in enumerate(segments):
-            (segment / "zz.bin").write_bytes(os.urandom((1 + 100 * (at > 0)) * PIECE))
+            (segment / "zz.bin").write_bytes(os.urandom((1 + 20 * (at > 0)) * PIECE))
         cut, to = tmp_path / "cut", tmp_path / "to"
         copying = subprocess.Popen([CTL, "artifacts", str(run), "--copy", cut], stdout=subprocess.DEVNULL,
             env={**os.environ, "GPT2D_SOCKET": str(d.socket)})
@@ -239,7 +239,7 @@ def test_copy_removes_an_older_marker_first(daemon, tmp_path):
         to = tmp_path / "to"
         first = to / "segments" / segments[0].name
         for at, segment in enumerate(segments):
-            (segment / "zz.bin").write_bytes(os.urandom(PIECE * (1 + 100 * (at == 7))))
+            (segment / "zz.bin").write_bytes(os.urandom(PIECE * (1 + 20 * (at == 7))))
         assert ctl(d, "artifacts", run, "--copy", to).returncode == 0
         # altered since: its marker and the run's go, the others stay; what is replaced makes them true again
         (first / "training_metrics.json").write_text("another")

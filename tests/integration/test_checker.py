@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engines import PROGRAM
-from helpers import UNCHECKED, RpcError, experiment, spec, wait_for
+from helpers import PATIENCE_S, UNCHECKED, RpcError, experiment, spec, wait_for
 
 
 def test_checks_refuse(daemon):
@@ -127,20 +127,21 @@ def test_a_file_that_is_read_in_turns(daemon, tmp_path, wrong):
     """Each goes on where the last one ended: to the last token, the only one that may be wrong."""
     large, endless = tmp_path / "large.bin", tmp_path / "endless.bin"
     with open(large, "wb") as f:
-        f.truncate(700 << 20)
-        f.seek((700 << 20) - 2)
+        f.truncate(520 << 20)
+        f.seek((520 << 20) - 2)
         f.write(b"\xff\xff" if wrong else b"\x01\x00")
     with open(endless, "wb") as f:
         f.truncate(1 << 40)
     with daemon(engine=PROGRAM, options=("--check-timeout", "3600")) as d, d.client() as c, d.client() as other:
         other.ask("dry-run", spec=spec(data={"kind": "file", "train": str(endless)}))
         work = spec(data={"kind": "file", "train": str(large)})
+        c.socket.settimeout(5 * PATIENCE_S)
         if wrong:
             with pytest.raises(RpcError) as refused:
                 c.call("dry-run", spec=work)
-            assert f"{large}: token {(350 << 20) - 1} is 65535, ids below " in refused.value.message
+            assert f"{large}: token {(260 << 20) - 1} is 65535, ids below " in refused.value.message
         else:
-            assert c.call("dry-run", spec=work)["arms"][0]["check"]["data"]["train"]["tokens"] == 350 << 20
+            assert c.call("dry-run", spec=work)["arms"][0]["check"]["data"]["train"]["tokens"] == 260 << 20
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
