@@ -17,6 +17,7 @@
 #include "daemon/filesystem.h"
 #include "daemon/lock_holders.h"
 #include "daemon/store.h"
+#include "daemon/wal_index.h"
 
 enum {
 	MODE_BYTES = 16,
@@ -366,6 +367,8 @@ static int prepare(struct database *d, char *error, size_t error_bytes)
 
 	rc = store_errno(d->handle, rc);
 	if (rc == 0)
+		rc = wal_index_guard(d->handle, &d->index);
+	if (rc == 0)
 		rc = store_errno(d->handle, sqlite3_busy_timeout(d->handle, BUSY_MS));
 	if (rc == 0) {
 		rc = use_wal(d, error, error_bytes);
@@ -465,6 +468,7 @@ int database_open(struct database *d, const char *path, char *error, size_t erro
 void database_close(struct database *d)
 {
 	sqlite3_close(d->handle);
+	wal_index_destroy(d->index);
 	free(d->path);
 }
 

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 struct sqlite3;
+struct wal_index;
 
 /* The database and its write-ahead log: what is committed to files without a name is lost. */
 enum { DATABASE_FILES = 2 };
@@ -29,6 +30,7 @@ struct database {
 	char *path;
 	int wal_pages; /* after the last commit; 0 since a checkpoint */
 	bool reserved; /* database_reserve has no more to do */
+	struct wal_index *index;
 	/* private to database.c: which files the names stood for */
 	struct database_mark {
 		bool known;

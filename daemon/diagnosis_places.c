@@ -22,6 +22,7 @@
 #include "daemon/reserve.h"
 #include "daemon/run_ids.h"
 #include "daemon/state_files.h"
+#include "daemon/wal_index.h"
 
 enum { QUEUE_LOOK_MS = 10000 };
 static const int64_t ROOM_BYTES = INT64_C(1) << 30; /* a queue is small, artifacts are not */
@@ -196,6 +197,7 @@ static void check_database(struct diagnosis *d, const char *folder)
 {
 	static const char *const files[] = {"/t.db", "/t.db-wal", "/t.db-shm", ""};
 	char own[PATH_MAX], path[PATH_MAX + 16];
+	struct wal_index *index = NULL;
 	sqlite3 *db = NULL;
 	int rc;
 
@@ -211,6 +213,8 @@ static void check_database(struct diagnosis *d, const char *folder)
 	}
 	snprintf(path, sizeof(path), "%s/t.db", own);
 	rc = sqlite3_open(path, &db);
+	if (rc == SQLITE_OK && wal_index_guard(db, &index) < 0)
+		rc = SQLITE_NOMEM;
 	if (rc == SQLITE_OK)
 		rc = run_sql(db,
 			"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
@@ -229,6 +233,7 @@ static void check_database(struct diagnosis *d, const char *folder)
 		diagnosis_add(d, "database", VERDICT_OK, NULL,
 			"SQLite writes through a write-ahead log in %s", folder);
 	sqlite3_close(db);
+	wal_index_destroy(index);
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		snprintf(path, sizeof(path), "%s%s", own, files[i]);
 		remove(path);

@@ -35,6 +35,7 @@ enum op {
 	OP_OWNER = 512,  /* of a name: its mode, its group */
 	OP_CLOSE = 1024, /* where it fails the descriptor is gone, as on Linux */
 	OP_LIST = 2048,  /* the reading of a folder */
+	OP_ROOM = 4096,  /* blocks for a file before they are written */
 };
 
 enum action {
@@ -202,6 +203,16 @@ static int truncate_to(int fd, off_t bytes)
 }
 
 BOTH(int, ftruncate, (int fd, off_t bytes), truncate_to(fd, bytes))
+
+static int allocate(int fd, int mode, off_t at, off_t bytes)
+{
+	NEXT(int, "fallocate64", int, int, off_t, off_t);
+	enum action action = at_fd(OP_ROOM, fd);
+
+	return action == ACTION_FAIL ? -1 : ended(action, real(fd, mode, at, bytes));
+}
+
+BOTH(int, fallocate, (int fd, int mode, off_t at, off_t bytes), allocate(fd, mode, at, bytes))
 
 /* ---- syncs ---- */
 

@@ -25,7 +25,7 @@ LONG = bool(os.environ.get("GPT2D_LONG"))
 LIBRARY = BUILD / "tests" / "faults.so"
 FOREVER = (1 << 63) - 1
 KILL, TORN, FAIL, SHORT = 1, 2, 3, 4
-SYNC, MKDIR, FILES, EVENT, LISTEN, OWNER, CLOSE, LIST = 2, 32, 127, 128, 256, 512, 1024, 2048
+SYNC, MKDIR, FILES, EVENT, LISTEN, OWNER, CLOSE, LIST, ROOM = 2, 32, 127, 128, 256, 512, 1024, 2048, 4096
 NEEDS_ROOM = FILES - 16  # without unlink
 ENDED = ("done", "failed", "cancelled", "interrupted")
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from faults import ENDED, FAIL, FILES, KILL, LIBRARY, NEEDS_ROOM, TORN, Faults, fill, sample, small_file_system
+from faults import (ENDED, FAIL, FILES, KILL, LIBRARY, NEEDS_ROOM, ROOM, TORN, Faults, ensure_ended, fill, sample, small_file_system,
+    start_if_it_can)
 from helpers import BUILD, FAKE_ENGINE, Daemon, RpcError, experiment, folders, ids, spec, trash, wait_for
 from test_ctl_daemon import started
 
@@ -284,13 +285,13 @@ def test_a_reserve_that_is_gone_is_told(small, tmp_path):
 
 # ---- a file system that has made itself read-only ----
 
-def ext4(path):
+def ext4(path, *options):
     """Mount a small one that is read-only after an error, a moment or for good: its switch for that, or why not."""
     image = path.with_suffix(".image")
     with open(image, "wb") as f:
         f.truncate(32 << 20)
     path.mkdir()
-    for command in (["mkfs.ext4", "-q", str(image)], ["mount", "-o", "loop,errors=remount-ro", str(image), str(path)]):
+    for command in (["mkfs.ext4", "-q", *options, str(image)], ["mount", "-o", "loop,errors=remount-ro", str(image), str(path)]):
         try:
             made = subprocess.run(command, capture_output=True, text=True, check=False)
         except FileNotFoundError as missing:
@@ -332,6 +333,61 @@ def test_read_only(tmp_path):
                 assert ids(c) == [1, 2]
                 done(c, ["d"])
                 assert [run["id"] for run in c.call("prune", keep=1)["runs"]] == [1, 2]
+    finally:
+        subprocess.run(["umount", "-l", str(home)], check=False, capture_output=True)
+
+
+# ---- the index of the log, which is mapped ----
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+def test_no_room_for_the_logs_index(tmp_path):
+    """A store into a hole of a mapped file would be SIGBUS: its blocks are there first, or that is told."""
+    faults = Faults(tmp_path)
+    with Daemon(home=tmp_path, environment=faults.environment) as d:
+        with d.client() as c:
+            done(c, ["a"])
+        assert d.stop() == 0
+        faults.daemon.arm(FAIL, errno.ENOSPC, ops=ROOM)
+        assert not start_if_it_can(d)
+        assert d.process.wait(60) == 1
+        said = d.process.stderr.read()
+        assert f"{d.state}/gpt2d.db: " in said and "No space left on device; make room on " in said, said
+        faults.daemon.disarm()
+        d.process.stdout.close()
+        d.process.stderr.close()
+        d.start()
+        with d.client() as c:
+            done(c, ["b"])
+
+
+def test_a_full_disk_of_small_blocks(tmp_path):
+    """Blocks of 1 KiB, as mkfs.ext4 chooses below 512 MB, and whatever number of them is left."""
+    home = tmp_path / "disk"
+    if os.geteuid() != 0:
+        pytest.skip("only root mounts a file system")
+    switch = ext4(home, "-b", "1024", "-m", "0")
+    try:
+        if not os.path.ismount(home):
+            pytest.skip(f"no file system: {switch}")
+        with on(home, tmp_path) as d:
+            with d.client() as c:
+                c.call("drain")
+                c.submit(spec("waits"))
+            assert d.stop() == 0
+            wait_for(lambda: no_reserve(d), "no reserve")
+            for free in range(16):
+                fill(home / "filler")
+                with open(home / "filler", "r+b") as f:
+                    f.truncate((os.fstat(f.fileno()).st_size >> 10) - free << 10)
+                    os.fsync(f.fileno())
+                if start_if_it_can(d):
+                    with d.client() as c, contextlib.suppress(RpcError):
+                        c.submit(spec("more"))
+                ensure_ended(d)  # by nothing but us, or with a word
+                (home / "filler").unlink()
+            d.start()
+            with d.client() as c:
+                assert c.state(1) == "queued"
     finally:
         subprocess.run(["umount", "-l", str(home)], check=False, capture_output=True)
 
