@@ -26,6 +26,7 @@
 #include "daemon/follow.h"
 #include "daemon/gate.h"
 #include "daemon/lifecycle.h"
+#include "daemon/lock_holders.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
 #include "daemon/paths.h"
@@ -262,7 +263,7 @@ static void close_store(struct daemon *d)
 /* On a full disk with the room that is kept for it. */
 static int start_store(struct daemon *d, char *error, size_t error_bytes)
 {
-	char where[PATH_MAX + 64];
+	char where[PATH_MAX + 64], holders[256];
 	int rc = open_store(d, error, error_bytes);
 
 	if (failure_is_full(rc) && reserve_release(d->state_dir) == 0) {
@@ -278,6 +279,9 @@ static int start_store(struct daemon *d, char *error, size_t error_bytes)
 		filesystem_describe(d->state_dir, where, sizeof(where));
 		snprintf(error + strlen(error), error_bytes - strlen(error), "; make room on %s",
 			where);
+	} else if (rc == -EBUSY && d->store != NULL) { /* one that opened it says so itself */
+		lock_holders_advise(store_path(d->store), holders, sizeof(holders));
+		snprintf(error + strlen(error), error_bytes - strlen(error), "; %s", holders);
 	}
 	return rc < 0 ? rc : store_start(d->store);
 }

@@ -62,3 +62,22 @@ def test_a_start_beside_a_lock_names_its_holder(tmp_path):
         assert f"{database}: another process has it locked; {advice(database, database)}" in start.stderr
         db.close()
         d.start()
+
+
+def test_a_start_that_meets_a_lock_names_its_holder(tmp_path):
+    """It can be opened and read, and what became of a run cannot be written."""
+    with Daemon(home=tmp_path) as d:
+        database = d.state / "gpt2d.db"
+        with d.client() as c:
+            run = c.submit(spec("long-ms20", 100000))
+            wait_for(lambda: c.call("show", id=run)["progress"], "its progress")
+        d.kill()
+        db = lock(database)
+        start = subprocess.run(d.command, env=d.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            check=False)
+        assert start.returncode == 3
+        assert start.stderr.endswith(f"gpt2d: {database}: another process has it locked; {advice(database)}\n")
+        db.close()
+        d.start()
+        with d.client() as c:
+            assert c.state(run) == "interrupted"
