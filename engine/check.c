@@ -262,17 +262,11 @@ static struct activations_shape shape_of(const struct checking *k)
 static void add_up(const struct checking *k, struct check_needed *n)
 {
 	const struct spec_config *c = k->config;
-	bool mixed = c->precision == SPEC_BF16 || c->precision == SPEC_FP16;
+	const struct activations_shape shape = shape_of(k);
 	int64_t owned = c->zero_stage == 0 ? k->plan.arena_elems : plan_owned_elems(&k->plan, 0);
 	int64_t rows = c->micro_batch * c->seq_len;
-	const int64_t *scratch = k->options->scratch;
 
-	n->shape = shape_of(k);
-	n->arena = k->plan.arena_elems * k->elem_bytes;
-	n->master = mixed ? owned * 4 : 0;
-	n->moment = owned * 4;
-	n->logits = activations_logits_bytes(&n->shape);
-	n->activations = activations_bytes(&n->shape) - n->logits;
+	check_memory_parts(n, &shape, k->plan.arena_elems, owned, k->options->scratch);
 	/* inputs and targets of a whole step, on the host and on the device; losses */
 	n->batch = 4 * c->accumulation * rows * (int64_t)sizeof(int32_t) +
 		rows * (int64_t)sizeof(float);
@@ -280,9 +274,6 @@ static void add_up(const struct checking *k, struct check_needed *n)
 	if (k->backend && k->backend->shared_memory)
 		n->batch +=
 			c->accumulation * (2 * rows * (int64_t)sizeof(int32_t) + 2 * MARK_BYTES);
-	n->branch = scratch[K_SCRATCH_BESIDE_PRODUCTS] + scratch[K_SCRATCH_BESIDE_OPERATION];
-	n->scratch = scratch[K_SCRATCH_PRODUCTS] + scratch[K_SCRATCH_OPERATION] +
-		scratch[K_SCRATCH_PARTIAL];
 	n->total = 2 * n->arena + n->master + 2 * n->moment + n->activations + n->logits +
 		n->batch + n->scratch + n->branch + k->options->comm_bytes +
 		k->options->context_bytes + k->options->tuning_bytes;

@@ -7,6 +7,20 @@
 
 #include "proto/size.h"
 
+void check_memory_parts(struct check_needed *n, const struct activations_shape *shape,
+	int64_t arena_elems, int64_t owned_elems, const int64_t scratch[K_SCRATCH_KINDS])
+{
+	n->shape = *shape;
+	n->arena = arena_elems * shape->elem_bytes;
+	n->master = shape->elem_bytes == shape->real_bytes ? 0 : owned_elems * shape->real_bytes;
+	n->moment = owned_elems * shape->real_bytes;
+	n->logits = activations_logits_bytes(shape);
+	n->activations = activations_bytes(shape) - n->logits;
+	n->scratch = scratch[K_SCRATCH_PRODUCTS] + scratch[K_SCRATCH_OPERATION] +
+		scratch[K_SCRATCH_PARTIAL];
+	n->branch = scratch[K_SCRATCH_BESIDE_PRODUCTS] + scratch[K_SCRATCH_BESIDE_OPERATION];
+}
+
 /* Names the first setting with which the limit would hold; empty when none is. */
 static const char *say_what_fits(const struct check_needed *n, int64_t limit, char out[96])
 {

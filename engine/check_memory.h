@@ -22,6 +22,13 @@ struct check_needed {
 };
 
 /*
+ * shape, and from arena to branch but batch: what a check plans and a run takes. owned_elems:
+ * elements of the arena that the rank's optimizer has; scratch of k_scratch_plan.
+ */
+void check_memory_parts(struct check_needed *needed, const struct activations_shape *shape,
+	int64_t arena_elems, int64_t owned_elems, const int64_t scratch[K_SCRATCH_KINDS]);
+
+/*
  * Of a plan beyond options' memory_total_bytes: how much, of which ranks, the largest part, what
  * takes less. The key of what has to change: "model" where no batch would fit or what is largest
  * does not go with the batch, unless activation_checkpointing is enough.

@@ -98,6 +98,7 @@ int training_check(struct check_options *o, struct k_context *ctx, int threads,
 /* What a training takes before its first step. */
 struct planned {
 	int64_t bytes[WARM_SLOTS];
+	struct check_needed parts; /* as check_memory_parts leaves it */
 	/* beside the slots: while algorithms are chosen, and by a communicator still to come */
 	int64_t tuning_bytes, comm_bytes;
 };
@@ -107,21 +108,20 @@ static int plan_memory(
 {
 	struct kernel_memory kernels;
 	const struct spec_config *c = t->config;
-	int64_t real = (int64_t)sizeof(k_real), n = t->plan.arena_elems;
 	int64_t *bytes = out->bytes;
 	int64_t owned = zero_owned_elems(&t->plan, c->zero_stage, t->warm->rank);
-	int rc;
+	struct check_needed *n = &out->parts;
+	int rc = plan_kernels(t->warm->ctx, t->warm->threads, c, &kernels, error, error_bytes);
 
-	bytes[WARM_PARAMS] = n * t->elem_bytes;
-	bytes[WARM_GRADS] = n * t->elem_bytes;
-	bytes[WARM_MASTER] = t->elem_bytes == real ? 0 : owned * real;
-	bytes[WARM_MOMENT_M] = owned * real;
-	bytes[WARM_MOMENT_V] = owned * real;
-	bytes[WARM_ACTIVATIONS] = activations_bytes(&t->shape);
+	*n = (struct check_needed){0};
+	check_memory_parts(n, &t->shape, t->plan.arena_elems, owned, kernels.scratch_bytes);
+	bytes[WARM_PARAMS] = bytes[WARM_GRADS] = n->arena;
+	bytes[WARM_MASTER] = n->master;
+	bytes[WARM_MOMENT_M] = bytes[WARM_MOMENT_V] = n->moment;
+	bytes[WARM_ACTIVATIONS] = n->activations + n->logits;
 	bytes[WARM_BATCH] = batch_bytes(c->micro_batch, c->seq_len, c->accumulation);
 	bytes[WARM_OPTIMIZER] = optimizer_small_bytes(&t->arena, &t->plan, c->zero_stage);
 	bytes[WARM_SHARED] = STEP_SHARED_BYTES;
-	rc = plan_kernels(t->warm->ctx, t->warm->threads, c, &kernels, error, error_bytes);
 	memcpy(bytes + WARM_SCRATCH, kernels.scratch_bytes, sizeof(kernels.scratch_bytes));
 	out->tuning_bytes = tuned_has(&t->warm->tuned, c) ? 0 : kernels.tuning_bytes;
 	out->comm_bytes = t->warm->collectives
@@ -181,35 +181,23 @@ static int64_t growth_of(const struct training *t, const struct planned *p)
 static int refuse_memory(const struct training *t, const struct planned *p, int64_t free_bytes,
 	char *error, size_t error_bytes)
 {
-	const int64_t *bytes = p->bytes, *scratch = bytes + WARM_SCRATCH;
 	const struct check_options options = {
 		.config = t->config,
 		.memory_free_bytes = free_bytes,
 		.comm_bytes = p->comm_bytes,
 		.tuning_bytes = p->tuning_bytes,
 	};
-	const int64_t logits = activations_logits_bytes(&t->shape);
-	struct check_needed n = {
-		.shape = t->shape,
-		.arena = bytes[WARM_PARAMS],
-		.master = bytes[WARM_MASTER],
-		.moment = bytes[WARM_MOMENT_M],
-		.activations = bytes[WARM_ACTIVATIONS] - logits,
-		.logits = logits,
-		.batch = bytes[WARM_BATCH],
-		.scratch = scratch[K_SCRATCH_PRODUCTS] + scratch[K_SCRATCH_OPERATION] +
-			scratch[K_SCRATCH_PARTIAL],
-		.branch = scratch[K_SCRATCH_BESIDE_PRODUCTS] + scratch[K_SCRATCH_BESIDE_OPERATION],
-		.total = p->tuning_bytes + p->comm_bytes,
-		.ranks = 1,
-	};
+	struct check_needed n = p->parts;
 	struct k_device_info info;
 	char others[128];
 
 	k_context_info(t->warm->ctx, &info);
+	n.batch = p->bytes[WARM_BATCH];
+	n.ranks = 1;
 	n.together = info.pci == NULL && t->config->gpus > 1;
+	n.total = p->tuning_bytes + p->comm_bytes;
 	for (int i = 0; i < WARM_SLOTS; i++)
-		n.total += bytes[i];
+		n.total += p->bytes[i];
 	n.planned = n.total;
 	check_memory_none_left(&options, &n, n.total - growth_of(t, p), say_others(t, others),
 		error, error_bytes);

@@ -97,6 +97,33 @@ static void test_sizes_beyond_32_bits(void **state)
 	checked_assert_error("model", "1024 ranks x");
 }
 
+/* What a check plans and a run takes, added up in one place. */
+static void test_parts(void **state)
+{
+	const struct spec_config c = checked_config();
+	struct activations_shape shape = {
+		.model = &c.model, .B = 2, .T = 16, .elem_bytes = 2, .real_bytes = 4};
+	struct check_needed n = {0};
+	int64_t scratch[K_SCRATCH_KINDS], all = 0;
+
+	(void)state;
+	for (int i = 0; i < K_SCRATCH_KINDS; i++) {
+		scratch[i] = INT64_C(1) << i;
+		all += scratch[i];
+	}
+	check_memory_parts(&n, &shape, 1000, 300, scratch);
+	assert_int_equal(n.arena, 2000);
+	assert_int_equal(n.master, 1200);
+	assert_int_equal(n.moment, 1200);
+	assert_int_equal(n.logits, activations_logits_bytes(&shape));
+	assert_int_equal(n.activations + n.logits, activations_bytes(&shape));
+	assert_int_equal(n.scratch + n.branch, all);
+	shape.elem_bytes = 4;
+	check_memory_parts(&n, &shape, 1000, 300, scratch);
+	assert_int_equal(n.arena, 4000);
+	assert_int_equal(n.master, 0);
+}
+
 static void test_tight_memory_is_a_warning(void **state)
 {
 	struct spec_config c = checked_config();
@@ -255,6 +282,7 @@ int main(void)
 		WITH_FILE(test_what_would_fit_is_named),
 		WITH_FILE(test_a_model_that_does_not_fit),
 		WITH_FILE(test_a_model_too_large_for_a_gpu),
+		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_none_left_at_a_start),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
