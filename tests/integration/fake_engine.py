@@ -246,10 +246,13 @@ class Engine:
         with open(os.path.join(segment["dir"], "training_metrics.json"), "w") as f:
             f.write(text)
         self.tell("segment.artifact", segment, path="training_metrics.json", bytes=len(text))
-        with open(os.path.join(segment["dir"], "RUN_COMPLETE.txt"), "w") as f:
+        # whole once it is there, as the real one's: gpt2d, and this with it, may be killed as soon as it is seen
+        part = os.path.join(segment["dir"], ".RUN_COMPLETE.txt.tmp")
+        with open(part, "w") as f:
             f.write(f"[Rank 0] RUN_COMPLETE checkpoint_path={segment['dir']} run_id={segment['run']}"
                 f" segment={segment['segment']} spec_sha256={segment['spec_sha256']}"
                 f" metrics_sha256={hashlib.sha256(b'' if self.has('badmark', segment) else text.encode()).hexdigest()}\n")
+        os.rename(part, os.path.join(segment["dir"], "RUN_COMPLETE.txt"))
         if not self.has("nosay", segment) and not self.has("silent", segment):
             summary = {"loss_last": 1.5, "arm": segment["arm"]}
             self.tell("segment.done", segment, summary={**summary, "wide": [1] * 5000} if self.has("wide", segment) else summary)
