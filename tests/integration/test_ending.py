@@ -16,6 +16,13 @@ def whole(marker):
     return marker.exists() and marker.read_text().endswith("\n")
 
 
+def is_empty(folder):
+    try:
+        return not any(folder.iterdir())
+    except FileNotFoundError:  # it goes just now
+        return False
+
+
 def stored(d):
     """(state, attempt, segments_done) of run 1, once gpt2d has gone."""
     with sqlite3.connect(d.state / "gpt2d.db") as db:
@@ -205,4 +212,4 @@ def test_no_folder_of_a_segment_that_never_began(tmp_path, end):
             d.kill()
             d.start()
         left = 1 if end == "fail" else 0
-        wait_for(lambda: sum(not any(path.iterdir()) for path in folder.iterdir()) <= left, "the empty folders have gone")
+        wait_for(lambda: sum(map(is_empty, folder.iterdir())) <= left, "the empty folders have gone")

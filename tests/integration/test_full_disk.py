@@ -41,8 +41,10 @@ def done(c, names):
 
 
 def has_reserve(d):
-    file = d.state / "reserve"
-    return file.exists() and file.stat().st_size == RESERVE
+    try:
+        return (d.state / "reserve").stat().st_size == RESERVE
+    except FileNotFoundError:
+        return False
 
 
 def no_reserve(d):
