@@ -40,7 +40,10 @@ void text_event(
 
 /* To whom waits for a run's end: that gpt2d cannot write it down (status's store), or can again. */
 void text_store(const struct term *t, const json_t *store);
-/* "LABEL since 2026-01-31 12:00:03Z by ann: new disk"; nothing for null. */
+/*
+ * "LABEL since 2026-01-31 12:00:03Z by ann: new disk", by uid 1234 where that has no name here;
+ * nothing for null.
+ */
 void text_hold(const struct term *t, const char *label, const json_t *hold);
 /* A line of what protocol.h calls an outlook; nothing for null. */
 void text_outlook(const struct term *t, const json_t *outlook);

@@ -8,15 +8,20 @@
 
 void text_hold(const struct term *t, const char *label, const json_t *hold)
 {
-	char at[64], reason[300];
+	const int64_t uid = format_int(hold, "uid", -1);
+	char at[64], reason[300], by[64];
 	const struct passwd *user;
 
 	if (!json_is_object(hold))
 		return;
-	user = getpwuid((uid_t)format_int(hold, "uid", -1));
+	user = getpwuid((uid_t)uid);
+	if (user)
+		term_clean(user->pw_name, by, sizeof(by));
+	else
+		snprintf(by, sizeof(by), "uid %lld", (long long)uid);
 	format_string(hold, "reason", "", reason, sizeof(reason));
 	fprintf(t->file, "%s since %s by %s%s%s\n", label, text_time(hold, "since", at, sizeof(at)),
-		user ? user->pw_name : "another user", *reason ? ": " : "", reason);
+		by, *reason ? ": " : "", reason);
 }
 
 static void say_drained(const struct term *t, const json_t *reply)

@@ -1,7 +1,9 @@
 """gpt2ctl's verbs about the queue: drain, release, priority, rerun, cancel and wait of several."""
 
+import itertools
 import json
 import os
+import pwd
 import signal
 import subprocess
 import threading
@@ -47,6 +49,21 @@ def test_drain_and_resume(daemon):
         assert ctl(d, "resume").stdout == "resumed: queued runs start again\n"
         assert ctl(d, "wait", 2).returncode == 0
         assert lines(ctl(d, "resume", "--json"))[0]["already"]
+
+
+def test_who_has_no_name_is_told_by_number(path):
+    """As in why a run waits: whom to ask is not withheld."""
+    named = {user.pw_uid for user in pwd.getpwall()}
+    nameless = next(uid for uid in itertools.count(54321) if uid not in named)
+    held = {"since": "2026-01-08T19:50:57.123Z", "uid": nameless, "reason": "fan"}
+    gate = {"drained": held, "released": held, "already": True, "running": None, "stopping": False, "queued": 1,
+        "engine": "released", "took_s": None}
+    with FakeDaemon(path, drain=lambda params, connection: gate, release=lambda params, connection: gate,
+            status=lambda params, connection: {"drained": held, "released": None}):
+        for verb, label in (("drain", "drained"), ("release", "released"), ("status", "drained")):
+            said = subprocess.run([CTL, verb], env={**os.environ, "GPT2D_SOCKET": str(path)}, capture_output=True,
+                text=True, check=True, timeout=PATIENCE_S).stdout
+            assert f"{label} since 2026-01-08 19:50:57Z by uid {nameless}: fan\n" in said, said
 
 
 def test_drain_wait_gives_up_in_time(daemon):
