@@ -6,10 +6,11 @@
 #include "ctl/verb.h"
 #include "ctl/watch.h"
 
-int follow_run(struct ctl *ctl, struct client **c, int64_t id, const struct term *term)
+int follow_run(
+	struct ctl *ctl, struct client **c, int64_t id, bool told, const struct term *term)
 {
 	struct progress progress;
-	struct watch w = {.id = id, .deadline_ns = -1, .progress = &progress};
+	struct watch w = {.id = id, .deadline_ns = -1, .progress = &progress, .told = told};
 	struct ctl_error e = {0};
 	int exit;
 
@@ -28,7 +29,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 
 	if (arguments_id(args->words[0], &id, &e) != 0 || client_open(ctl, &c, &e) != 0)
 		return ctl_fail(ctl, &e);
-	exit = follow_run(ctl, &c, id, &ctl->out);
+	exit = follow_run(ctl, &c, id, false, &ctl->out);
 	client_close(c);
 	return exit;
 }

@@ -318,8 +318,8 @@ static int send(struct ctl *ctl, const struct arguments *args, const struct subm
 	}
 	print_submitted(ctl, args, c, spec, reply);
 	if (arguments_has(args, "follow"))
-		exit = follow_run(
-			ctl, &c, format_int(reply, "id", 0), print_id ? &ctl->err : &ctl->out);
+		exit = follow_run(ctl, &c, format_int(reply, "id", 0), !print_id,
+			print_id ? &ctl->err : &ctl->out);
 out:
 	json_decref(reply);
 	client_close(c);

@@ -33,7 +33,7 @@ struct waited {
 	json_t *row; /* NULL: it has not ended */
 	bool ended;  /* it has; else row says why that is not known */
 	char ended_at[40];
-	char unstored[600]; /* it has, which is not on disk yet: the rest of a sentence; or empty */
+	struct watch_last last;
 };
 
 struct wait {
@@ -137,6 +137,7 @@ static int follow_more(struct wait *w, struct ctl_error *e)
 			return exit;
 		run = json_object_get(reply, "run");
 		format_string(run, "name", "", r->name, sizeof(r->name));
+		watch_last_take(&r->last, run);
 		if (json_is_object(json_object_get(reply, "store")))
 			take_store(w, json_object_get(reply, "store"));
 		else /* then an end is on disk */
@@ -150,13 +151,21 @@ static int follow_more(struct wait *w, struct ctl_error *e)
 
 static int timed_out(const struct waited *r, struct ctl_error *e)
 {
-	if (r->unstored[0] != '\0')
-		return ctl_error_set(e, CTL_TIMEOUT,
-			"run %lld has ended, but %s\nsee: gpt2ctl status", (long long)r->id,
-			r->unstored);
+	char text[WATCH_LAST_BYTES];
+
+	if (r->last.unstored[0] != '\0')
+		return ctl_error_set(
+			e, CTL_TIMEOUT, "%s", watch_last_say(&r->last, r->id, text));
 	return ctl_error_set(e, CTL_TIMEOUT,
 		"run %lld has not ended in time; it goes on, see: gpt2ctl follow %lld",
 		(long long)r->id, (long long)r->id);
+}
+
+static int detached(const struct waited *r, struct ctl_error *e)
+{
+	char text[WATCH_LAST_BYTES];
+
+	return ctl_error_set(e, CTL_CANCELLED, "%s", watch_last_say(&r->last, r->id, text));
 }
 
 /* Of the runs that are open: which have ended, though gpt2d cannot write it and tells no end. */
@@ -165,7 +174,6 @@ static void look_for_unstored(struct wait *w)
 	const int64_t until_ns = clock_mono_ns() + LOOK_S * CLOCK_S_NS;
 	struct ctl_error e = {0};
 	struct client *c = NULL;
-	char reason[600];
 	int exit = client_open_until(w->ctl, until_ns, &c, &e);
 
 	for (size_t i = 0; i < w->n && exit == 0; i++) {
@@ -177,10 +185,8 @@ static void look_for_unstored(struct wait *w)
 		exit = client_request(c, METHOD_SHOW,
 			json_pack("{s:I, s:i}", "id", (json_int_t)r->id, "limit", 1), LOOK_S,
 			&reply, &e);
-		format_string(
-			json_object_get(reply, "run"), "reason", "", reason, sizeof(reason));
-		if (text_unstored(reason))
-			snprintf(r->unstored, sizeof(r->unstored), "%s", text_unstored(reason));
+		if (exit == 0)
+			watch_last_take(&r->last, json_object_get(reply, "run"));
 		json_decref(reply);
 	}
 	client_close(c);
@@ -204,6 +210,8 @@ static int take_events(struct wait *w, bool *any, struct ctl_error *e)
 			r = find(w, format_int(params, "id", 0));
 			if (r && strcmp(event, EVENT_DONE) == 0)
 				set_ended(r, params);
+			else if (r && strcmp(event, EVENT_STATE) == 0)
+				watch_last_take(&r->last, params);
 			else if (strcmp(event, EVENT_STORE) == 0)
 				take_store(w, json_object_get(params, "store"));
 			json_decref(params);
@@ -219,10 +227,7 @@ static int take_events(struct wait *w, bool *any, struct ctl_error *e)
 				look_for_unstored(w);
 			return timed_out(r, e);
 		case CLIENT_INTERRUPTED:
-			return ctl_error_set(e, CTL_CANCELLED,
-				"run %lld goes on\nsee it: gpt2ctl follow %lld; end it: gpt2ctl "
-				"cancel %lld",
-				(long long)r->id, (long long)r->id, (long long)r->id);
+			return detached(r, e);
 		case CLIENT_LOST:
 			return CTL_NO_DAEMON;
 		}
@@ -277,6 +282,8 @@ static void give_up(struct wait *w, int exit, struct ctl_error *e)
 	set_error(w, r, e);
 	if (exit == CTL_TIMEOUT)
 		tell = timed_out;
+	else if (exit == CTL_CANCELLED)
+		tell = detached;
 	else if (exits_leave_open(exit))
 		tell = unknown;
 	while (tell != NULL && !w->any && (r = open_run(w)) != NULL) {

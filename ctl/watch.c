@@ -6,6 +6,7 @@
 #include "ctl/format.h"
 #include "ctl/interrupt.h"
 #include "ctl/output.h"
+#include "ctl/text.h"
 #include "proto/clock.h"
 
 int watch_exit(const char *state)
@@ -61,21 +62,65 @@ static void remember_end(struct watch *w, const json_t *object)
 	format_string(object, "dir", w->dir, w->dir, sizeof(w->dir));
 }
 
+void watch_last_take(struct watch_last *l, const json_t *object)
+{
+	char state[32], reason[sizeof(l->unstored)];
+	const char *unstored;
+
+	format_string(object, "reason", "", reason, sizeof(reason));
+	unstored = text_unstored(reason);
+	snprintf(l->unstored, sizeof(l->unstored), "%s", unstored ? unstored : "");
+	format_string(object, "state", "", state, sizeof(state));
+	l->queued = strcmp(state, "queued") == 0;
+}
+
+const char *watch_last_say(const struct watch_last *l, int64_t id, char out[WATCH_LAST_BYTES])
+{
+	if (l->unstored[0] != '\0')
+		snprintf(out, WATCH_LAST_BYTES, "run %lld has ended, but %s\nsee: gpt2ctl status",
+			(long long)id, l->unstored);
+	else
+		snprintf(out, WATCH_LAST_BYTES,
+			"run %lld %s\nsee it: gpt2ctl follow %lld; end it: gpt2ctl cancel %lld",
+			(long long)id, l->queued ? "stays queued" : "goes on", (long long)id,
+			(long long)id);
+	return out;
+}
+
 /* What is known of the stream of events: numbers start anew with each daemon. */
 struct stream {
+	struct watch_last last;
 	int64_t pid, seq; /* of the daemon; the last event seen, 0 before the first */
 	bool ended;       /* the run had ended when it was asked for: only run.done is to come */
 };
 
+/* Why it waits, unless it is for a moment only. */
+static void show_queued(struct ctl *ctl, const struct watch *w, const json_t *reply)
+{
+	const json_t *outlook = json_object_get(reply, "outlook");
+	char waiting[900];
+
+	format_string(outlook, "waiting", "", waiting, sizeof(waiting));
+	if (w->told || !w->progress || !*waiting || strncmp(waiting, "preparing:", 10) == 0)
+		return;
+	show(ctl, w, EVENT_STATE, json_object_get(reply, "run"));
+	text_outlook(w->progress->term, outlook);
+	fflush(w->progress->term->file);
+}
+
 /*
- * Where a run is that had begun before it was followed; with --json the events alone are printed.
+ * Where a run is that was there before it was followed; with --json the events alone are printed.
  */
 static void show_begun(struct ctl *ctl, const struct watch *w, const json_t *reply)
 {
 	json_t *progress = json_object_get(reply, "progress");
 
-	if (ctl->json || strcmp(w->state, "queued") == 0)
+	if (ctl->json)
 		return;
+	if (strcmp(w->state, "queued") == 0) {
+		show_queued(ctl, w, reply);
+		return;
+	}
 	show(ctl, w, EVENT_STATE, json_object_get(reply, "run"));
 	if (json_is_object(progress)) {
 		json_object_set_new(progress, "id", json_integer(w->id));
@@ -101,6 +146,7 @@ static int begin(
 	run = json_object_get(reply, "run");
 	format_string(run, "name", "", w->name, sizeof(w->name));
 	remember_end(w, run);
+	watch_last_take(&s->last, run);
 	/* an end that is not on disk yet may be another one after a restart */
 	s->ended = watch_exit(w->state) >= 0 && !json_is_object(json_object_get(reply, "store"));
 	if (s->seq == 0 && !s->ended)
@@ -118,12 +164,12 @@ static int timed_out(const struct watch *w, struct ctl_error *e)
 		(long long)w->id, (long long)w->id);
 }
 
-static int detached(const struct watch *w, struct ctl_error *e)
+static int detached(const struct watch *w, const struct stream *s, struct ctl_error *e)
 {
-	return ctl_error_set(e, CTL_CANCELLED,
-		"detached; run %lld goes on\nsee it again: gpt2ctl follow %lld; end it: gpt2ctl "
-		"cancel %lld",
-		(long long)w->id, (long long)w->id, (long long)w->id);
+	char text[WATCH_LAST_BYTES];
+
+	return ctl_error_set(
+		e, CTL_CANCELLED, "detached; %s", watch_last_say(&s->last, w->id, text));
 }
 
 int watch_reconnect(
@@ -169,6 +215,8 @@ static bool take_event(
 	if (!last && seq > 0 && seq <= s->seq)
 		return false; /* seen before the reconnection */
 	s->seq = seq;
+	if (strcmp(event, EVENT_STATE) == 0)
+		watch_last_take(&s->last, params);
 	show(ctl, w, event, params);
 	if (last)
 		remember_end(w, params);
@@ -204,7 +252,7 @@ static int watch_events(struct ctl *ctl, struct client *c, struct watch *w, stru
 		case CLIENT_QUIET:
 			return s->ended ? 0 : timed_out(w, e);
 		case CLIENT_INTERRUPTED:
-			return detached(w, e);
+			return detached(w, s, e);
 		case CLIENT_LOST:
 			return s->ended ? 0 : CTL_NO_DAEMON;
 		}

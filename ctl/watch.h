@@ -6,6 +6,8 @@
 #ifndef GPT2D_WATCH_H
 #define GPT2D_WATCH_H
 
+#include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ctl/client.h"
@@ -14,10 +16,24 @@
 
 enum { WATCH_RETURN_S = 5 };
 
+/* What is known of a run, for whom stops to look at it. */
+struct watch_last {
+	bool queued;
+	/* it has ended, which is not on disk yet: the rest of a sentence; or "" */
+	char unstored[600];
+};
+
+/* object: a run, or what run.state says of it. */
+void watch_last_take(struct watch_last *l, const json_t *object);
+enum { WATCH_LAST_BYTES = 800 };
+/* "run 7 goes on", or what else it does, and how to see and to end it: out. */
+const char *watch_last_say(const struct watch_last *l, int64_t id, char out[WATCH_LAST_BYTES]);
+
 struct watch {
 	int64_t id;
 	int64_t deadline_ns;       /* clock_mono_ns; -1: none */
 	struct progress *progress; /* NULL: events are not shown */
+	bool told;                 /* that it is queued and why it waits was said before */
 	/* results */
 	char name[80], state[32], reason[600], dir[4096];
 };

@@ -110,6 +110,62 @@ def test_interrupting_follow_detaches(path):
     assert daemon.asked("cancel") == []
 
 
+UNSTORED = "its end is not on disk yet: done"
+
+
+@pytest.mark.parametrize("state, reason, says", [
+    ("running", None, "run 1 goes on\nsee it: gpt2ctl follow 1; end it: gpt2ctl cancel 1\n"),
+    ("queued", None, "run 1 stays queued\nsee it: gpt2ctl follow 1; end it: gpt2ctl cancel 1\n"),
+    ("finishing", f"unstored: {UNSTORED}", f"run 1 has ended, but {UNSTORED}\nsee: gpt2ctl status\n")])
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("verb", ["follow", "wait"])
+def test_who_is_interrupted_is_told_what_lasts(path, verb, later, state, reason, says):
+    """As it is when that is asked for, or has become since."""
+    last = {"state": state, "reason": reason}
+    run = run_object(**{"state": "starting", "reason": None} if later else last)
+    events = [("run.state", {"seq": 1, **last})] if later else []
+    events += [("run.store", {"seq": 2, "store": {"path": "/x", "error": "full", "advice": "make room"}})]
+    with FakeDaemon(path, follow=follow_script(run, events)):
+        process = subprocess.Popen([CTL, verb, "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=environment(path))
+        told = process.stdout if verb == "follow" else process.stderr
+        while "how a run ends is told once it can" not in told.readline():
+            pass
+        process.send_signal(signal.SIGTERM)
+        err = process.communicate(timeout=PATIENCE_S)[1]
+    assert process.returncode == 6
+    assert err == f"gpt2ctl: {'detached; ' if verb == 'follow' else ''}{says}"
+
+
+def test_all_that_were_waited_for_are_named(path):
+    waited = queue.Queue()
+    def follow(params, connection):
+        waited.put(params["id"])
+        return follow_script(run_object(params["id"], state="running"), [])(params, connection)
+    with FakeDaemon(path, follow=follow):
+        process = subprocess.Popen([CTL, "wait", "1", "2", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=environment(path))
+        assert [waited.get(timeout=PATIENCE_S) for _ in range(2)] == [1, 2]
+        process.send_signal(signal.SIGINT)
+        out = process.communicate(timeout=PATIENCE_S)[0]
+    assert process.returncode == 6
+    assert [(row["id"], row["exit"]) for row in one_object(out)["runs"]] == [(1, 6), (2, 6)]
+
+
+def test_follow_says_what_a_queued_run_waits_for(path):
+    """At once, and not where it waits for a moment only."""
+    outlook = {"position": 2, "waiting": "drained: since 2026-01-08 by ann: maint", "starts_in_s": None}
+    script = follow_script(run_object(), [("run.state", {"seq": 1, "state": "running", "reason": None}), done(2)])
+    with FakeDaemon(path, follow=lambda *args: {**script(*args), "outlook": outlook}):
+        lines = ctl("follow", 1, path=path).stdout.splitlines()
+        as_json = ctl("follow", 1, "--json", path=path).stdout
+    assert lines[:3] == ["run 1 demo: queued", f"waits     2 before it; {outlook['waiting']}", "run 1 demo: running"]
+    assert [json.loads(line)["kind"] for line in as_json.splitlines()] == ["run.state", "run.done"]
+    outlook["waiting"] = "preparing: it is being made ready"
+    with FakeDaemon(path, follow=lambda *args: {**script(*args), "outlook": outlook}):
+        assert ctl("follow", 1, path=path).stdout.splitlines()[0] == "run 1 demo: running"
+
+
 @pytest.mark.parametrize("state, exit", [("done", 0), ("failed", 4), ("cancelled", 6), ("interrupted", 6)])
 def test_follow_of_an_ended_run(path, state, exit):
     with FakeDaemon(path, follow=follow_script(run_object(state=state), [done(1, state)])):
