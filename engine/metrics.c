@@ -264,6 +264,17 @@ static int write_made(const struct metrics_segment *s, struct metrics_files *fil
 	return rc;
 }
 
+/* As write_made; a marker that is not durable is none. */
+static int write_complete(const struct metrics_segment *s, struct metrics_files *files, char *text,
+	char *error, size_t error_bytes)
+{
+	int rc = write_made(s, files, ARTIFACT_COMPLETE, text, error, error_bytes);
+
+	if (rc < 0)
+		artifact_remove(s->dir, ARTIFACT_COMPLETE);
+	return rc;
+}
+
 static const char *status_of(const json_t *report)
 {
 	const json_t *ours = json_object_get(report, "gpt2d");
@@ -309,8 +320,8 @@ int metrics_write(const struct metrics_segment *s, struct metrics_files *files, 
 	if (rc == 0)
 		rc = write_made(s, &made, ARTIFACT_LOG, make_log(s), error, error_bytes);
 	if (rc == 0 && s->failed == NULL)
-		rc = write_made(s, &made, ARTIFACT_COMPLETE,
-			make_marker(s, &sum, utc_ns, status, sha256), error, error_bytes);
+		rc = write_complete(s, &made, make_marker(s, &sum, utc_ns, status, sha256), error,
+			error_bytes);
 	if (rc == 0)
 		*files = made;
 	return rc;

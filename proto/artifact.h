@@ -22,8 +22,9 @@
 
 /*
  * Write dir/name whole or not at all: dir/.name.tmp, fsync, rename, fsync of dir. 0 or a negative
- * errno; close and fsync errors count; on failure an older dir/name is as it was. name is a plain
- * file name that does not begin with a dot, anything else is -EINVAL.
+ * errno; close and fsync errors count; on failure an older dir/name is as it was, unless it is the
+ * last fsync that fails: then the new one is there and may not be durable. name is a plain file
+ * name that does not begin with a dot, anything else is -EINVAL.
  */
 int artifact_write(const char *dir, const char *name, const void *bytes, size_t n);
 /* The same with these permissions, whatever the umask (0: 0644 less what it takes away). */

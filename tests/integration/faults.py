@@ -18,6 +18,7 @@ import signal
 import socket
 import struct
 import subprocess
+from pathlib import Path
 
 from helpers import BUILD, PATIENCE_S, RpcError, experiment, spec, wait_for
 
@@ -139,8 +140,11 @@ def check_all(d, known):
             assert runs[number]["name"] == name
         for run in runs.values():
             assert run["state"] in ENDED, run
+            segments = c.call("show", id=run["id"], limit=10000)["segments"]
             if run["state"] == "done":
-                check_whole(run, c.call("show", id=run["id"], limit=10000)["segments"])
+                check_whole(run, segments)
+            for one in [run, *segments]:
+                assert one["state"] == "done" or not (Path(one["dir"]) / "RUN_COMPLETE.txt").exists(), one
     assert not [path for path in (d.state / "runs").rglob(".*") if path.name != ".trash"], "temporary files are left"
 
 
