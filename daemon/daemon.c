@@ -546,6 +546,8 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 		event_add(d->turn, &soon);
 	} else if (!d->requests_ended) {
 		d->requests_ended = true;
+		/* a client that reads nothing has used up the time of those that do */
+		d->linger_ns = clock_mono_ns() + LINGER_S * CLOCK_S_NS;
 		control_end_requests(d->control);
 		event_active(d->turn, EV_TIMEOUT, 0);
 	} else if (!late && !control_served(d->control)) {

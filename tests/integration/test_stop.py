@@ -1,5 +1,6 @@
 """How gpt2d ends: by a signal or a shutdown, with a run in progress or about to be done."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -161,7 +162,8 @@ def test_what_killed_engines_have_left_goes(home):
         os.close(lock)
 
 
-def test_what_was_sent_is_answered(home):
+@pytest.mark.parametrize("mute", [False, True], ids=["all read", "one does not"])
+def test_what_was_sent_is_answered(home, mute):
     """To the last request that the connection takes, so that whoever asks knows what became of it."""
     answered, open_ = [], []
 
@@ -185,6 +187,12 @@ def test_what_was_sent_is_answered(home):
         for thread in threads:
             thread.start()
         wait_for(lambda: len(answered) > 100, "some answers")
+        if mute:
+            clients.append(d.client())
+            with contextlib.suppress(TimeoutError):
+                clients[-1].socket.settimeout(1)
+                while True:
+                    clients[-1].ask("status")
         assert d.stop() == 0
         for thread in threads:
             thread.join()
