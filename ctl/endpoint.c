@@ -10,6 +10,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "ctl/term.h"
+
 static const char system_socket[] = "/run/gpt2d/gpt2d.sock";
 
 /* ---- which ---- */
@@ -126,6 +128,31 @@ static char state_of(pid_t pid)
 	return state;
 }
 
+enum { COMM_BYTES = 32 };
+
+/*
+ * What listens there and is no gpt2d as far as can be told: it neither has that name nor owns that
+ * of the socket. Its name is put to comm.
+ */
+static bool is_stranger(const struct endpoint *p, char comm[COMM_BYTES])
+{
+	char path[64], line[COMM_BYTES] = "";
+	FILE *file;
+
+	if (p->pid <= 0 || owner_of(p) == p->pid)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%ld/comm", (long)p->pid);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	if (!fgets(line, sizeof(line), file))
+		line[0] = '\0';
+	fclose(file);
+	line[strcspn(line, "\n")] = '\0';
+	term_clean(line, comm, COMM_BYTES);
+	return *comm && strcmp(comm, "gpt2d") != 0;
+}
+
 static const char *process_text(pid_t pid, char *out, size_t out_bytes)
 {
 	out[0] = '\0';
@@ -189,7 +216,7 @@ int endpoint_silent(const struct endpoint *p, double seconds, bool own, struct c
 	const char *over = own ? endpoint_time_over : "";
 	const pid_t pid = p->pid > 0 ? p->pid : owner_of(p);
 	const char state = pid > 0 ? state_of(pid) : '?';
-	char process[48];
+	char process[48], comm[COMM_BYTES];
 
 	process_text(pid, process, sizeof(process));
 	if (state == 'T' || state == 't')
@@ -205,6 +232,12 @@ int endpoint_silent(const struct endpoint *p, double seconds, bool own, struct c
 	if (pid <= 0)
 		return ctl_error_set(e, CTL_TIMEOUT, "gpt2d has not answered on %s for %.3g s",
 			p->path, seconds);
+	if (is_stranger(p, comm))
+		return ctl_error_set(e, CTL_TIMEOUT,
+			"process %ld (%s), which listens on %s, has not answered for %.3g s; it is "
+			"no gpt2d as far as can be told\n"
+			"name a gpt2d's socket: --socket PATH, or GPT2D_SOCKET",
+			(long)p->pid, comm, p->path, seconds);
 	return ctl_error_set(e, CTL_TIMEOUT,
 		"gpt2d%s has not answered on %s for %.3g s\n"
 		"its log may say why, and: ps -o pid,stat,wchan:32,args -p %ld\n"

@@ -40,12 +40,32 @@ def test_a_stopped_daemon_is_named(daemon):
         assert ctl(d, "status").stderr == ""
 
 
-def test_a_hung_daemon_is_named(tmp_path):
+def ask_a_mute(tmp_path):
     end = threading.Event()
     with FakeDaemon(tmp_path / "s", hello=lambda params, connection: end.wait(PATIENCE_S) and {}) as daemon:
         result = subprocess.run([CTL, "status"], capture_output=True, text=True, timeout=PATIENCE_S,
             env=environment(daemon.path))
         end.set()
+    return daemon, result
+
+
+def test_a_stranger_is_not_to_be_killed(tmp_path):
+    """It listens on a socket that was named by mistake: it has neither gpt2d's name nor its lock."""
+    daemon, result = ask_a_mute(tmp_path)
+    name = Path("/proc/self/comm").read_text(encoding="utf-8").strip()
+    assert result.returncode == 124 and "kill" not in result.stderr
+    told = result.stderr.splitlines()
+    assert re.fullmatch(re.escape(f"gpt2ctl: process {os.getpid()} ({name}), which listens on {daemon.path}, has not answered for ")
+        + r"\d+(\.\d)? s; it is no gpt2d as far as can be told", told[-2]), told
+    assert told[-1] == "name a gpt2d's socket: --socket PATH, or GPT2D_SOCKET"
+
+
+def test_a_hung_daemon_is_named(tmp_path):
+    with open(tmp_path / "s.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        daemon, result = ask_a_mute(tmp_path)
     assert result.returncode == 124
     who = f"gpt2d (process {os.getpid()}) has not answered on {daemon.path}"
     assert re.search(re.escape(f"{who} for ") + r"\d+(\.\d)? s\n", result.stderr)
