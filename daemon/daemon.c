@@ -53,6 +53,7 @@ enum {
 	TIMERS_ELSE = 64,
 	LINGER_S = 1,  /* at the end, for replies that are not read */
 	RETRY_S = 3,   /* the same, where the store has got room to try again in */
+	LAST_TURNS = 8, /* that what was sent is read and answered in, whatever the time */
 };
 
 /* ---- what the parts call ---- */
@@ -544,13 +545,13 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	late = clock_mono_ns() >= d->linger_ns;
 	if (!late && !(store_idle(d->store) && control_idle(d->control))) {
 		event_add(d->turn, &soon);
-	} else if (!d->requests_ended) {
-		d->requests_ended = true;
+	} else if (d->last_turns == 0) {
+		d->last_turns = LAST_TURNS;
 		/* a client that reads nothing has used up the time of those that do */
 		d->linger_ns = clock_mono_ns() + LINGER_S * CLOCK_S_NS;
 		control_end_requests(d->control);
-		event_active(d->turn, EV_TIMEOUT, 0);
-	} else if (!late && !control_served(d->control)) {
+		event_add(d->turn, &soon);
+	} else if (!control_served(d->control) && (!late || --d->last_turns > 0)) {
 		event_add(d->turn, &soon);
 	} else {
 		event_base_loopbreak(d->base);

@@ -53,7 +53,7 @@ struct daemon {
 	int store_rc; /* of what was last told of the store: 0, or a negative errno */
 	bool engines_told; /* to stop, as the last thing */
 	bool engines_gone;
-	bool requests_ended; /* no client is listened to any more */
+	int last_turns; /* left at least; 0: clients are listened to */
 	int64_t drain_ns;   /* a signal's stop becomes one at once then; 0: there was none */
 	int64_t finish_ns;  /* when stopping now: runs that are being written are waited for */
 	int64_t linger_ns;  /* replies are waited for until then */

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+import time
 
 import pytest
 
@@ -162,9 +163,10 @@ def test_what_killed_engines_have_left_goes(home):
         os.close(lock)
 
 
-@pytest.mark.parametrize("mute", [False, True], ids=["all read", "one does not"])
-def test_what_was_sent_is_answered(home, mute):
-    """To the last request that the connection takes, so that whoever asks knows what became of it."""
+@pytest.mark.parametrize("mute, held_up", [(False, False), (True, False), (False, True)],
+    ids=["all read", "one does not", "held up"])
+def test_what_was_sent_is_answered(home, mute, held_up):
+    """To the last request that the connection takes, so that whoever asks knows what became of it; be gpt2d ever so slow."""
     answered, open_ = [], []
 
     def ask(c):
@@ -193,7 +195,13 @@ def test_what_was_sent_is_answered(home, mute):
                 clients[-1].socket.settimeout(1)
                 while True:
                     clients[-1].ask("status")
-        assert d.stop() == 0
+        d.process.terminate()
+        for _ in range(4 if held_up else 0):  # for longer than it waits for those who do not read
+            d.process.send_signal(signal.SIGSTOP)
+            time.sleep(1.1)
+            d.process.send_signal(signal.SIGCONT)
+            time.sleep(0.01)
+        assert d.process.wait(PATIENCE_S) == 0
         for thread in threads:
             thread.join()
         for c in clients:
