@@ -257,6 +257,9 @@ static int try_state(const struct settings *s, char *error, size_t error_bytes)
 	snprintf(path, sizeof(path), "%s/" STATE_RUNS, state);
 	if (rc == 0)
 		rc = try_folder("state_dir", path, error, error_bytes);
+	snprintf(path, sizeof(path), "%s/" STATE_TRASH, state);
+	if (rc == 0 && stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
+		rc = refuse_folder(-ENOTDIR, "state_dir", path, path, error, error_bytes);
 	snprintf(path, sizeof(path), "%s/" STATE_DATABASE, state);
 	if (rc < 0 || stat(state, &st) < 0)
 		return rc;

@@ -83,10 +83,10 @@ def start_refused(d):
     return done.stderr
 
 
-def checked(d):
+def checked(d, check="queue"):
     done = subprocess.run([BUILD / "daemon/gpt2d", "-c", "/dev/null", "--check", "--socket", d.socket, "--state-dir", d.state],
         capture_output=True, text=True, timeout=120, check=False)
-    return next(line for line in done.stdout.splitlines() if line.split()[:2] == ["fail", "queue"])
+    return next(line for line in done.stdout.splitlines() if line.split()[:2] == ["fail", check])
 
 
 STATES = "one of queued, starting, running, finishing, done, failed, cancelled, interrupted"
@@ -120,6 +120,21 @@ def test_a_row_that_cannot_be(daemon, column, value, said):
         d.start()
         with d.client() as c:
             assert c.wait(2)["state"] == "failed"
+
+
+def test_a_file_where_the_trash_is(daemon):
+    """--check says so beforehand, in the words of the start."""
+    with daemon() as d:
+        d.stop()
+        trash = d.state / "runs/.trash"
+        if trash.exists():
+            trash.rmdir()
+        trash.touch()
+        said = f"state_dir: {trash}: Not a directory; a folder that can be written to is needed, or a path where one can be made"
+        assert said in start_refused(d)
+        assert said in checked(d, "state")
+        trash.unlink()
+        d.start()
 
 
 def test_a_row_that_cannot_be_of_a_run_that_is_done(daemon):
