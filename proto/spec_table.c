@@ -150,11 +150,13 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		INTS(1, INT64_C(1) << 40), IN_CONFIG(reduce_bucket_elems), .fallback = "500000000",
 		.help = "Elements (not bytes) of a gradient bucket, rounded up to a multiple "
 			"of 128 x ranks; the effective size is printed. A bucket is a range of all "
-			"gradients and splits tensors."},
+			"gradients and splits tensors. A smaller one is refused where there would "
+			"be more than 4096 of them."},
 	[SPEC_KEY_ALLGATHER_BUCKET] = {"zero_optimization.allgather_bucket_size",
 		INTS(1, INT64_C(1) << 40), IN_CONFIG(allgather_bucket_elems),
 		.fallback = "500000000",
-		.help = "Elements of an all-gather of updated parameters."},
+		.help = "Elements of an all-gather of updated parameters, rounded up to whole "
+			"reduce buckets. Not below the effective size of one of those."},
 	[SPEC_KEY_OVERLAP_COMM] = {"zero_optimization.overlap_comm", BOOL, IN_CONFIG(overlap_comm),
 		.fallback = "true",
 		.help = "Reduce a bucket while backward goes on. DeepSpeed's default at stages 0 "

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "engine/check.h"
+#include "engine/plan.h"
 #include "proto/spec_table.h"
 #include "tests/unit/checked.h"
 
@@ -107,9 +108,11 @@ static void test_what_the_engine_cannot_do(void **state)
 
 static void test_plan_refused(void **state)
 {
+	const char *most = strstr(spec_table[SPEC_KEY_REDUCE_BUCKET].help, "more than ");
 	struct spec_config c = checked_config();
 
 	(void)state;
+	assert_int_equal(strtol(most + strlen("more than "), NULL, 10), PLAN_BUCKETS_MAX);
 	c.allgather_bucket_elems = 1000;
 	checked_run(&c, 2, 0);
 	checked_assert_error(
