@@ -87,6 +87,8 @@ static int connect_until(struct client *c, int64_t deadline_ns, struct ctl_error
 			return 0;
 		if (errno != EAGAIN && errno != EINTR)
 			return endpoint_absent(&c->endpoint, errno, e);
+		if (interrupt_seen())
+			return ctl_error_set(e, CTL_CANCELLED, "interrupted");
 		if (clock_mono_ns() > deadline_ns)
 			return endpoint_silent(
 				&c->endpoint, seconds_since(begun_ns), is_over(c), e);

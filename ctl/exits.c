@@ -21,7 +21,8 @@ const struct exits_row exits_table[] = {
 	{CTL_RUN_FAILED, "run failed", "the run failed"},
 	{CTL_GATE_FAILED, "gate failed", "a gate did not hold; for later, there are no gates yet"},
 	{CTL_CANCELLED, "cancelled or interrupted",
-		"the run was cancelled or interrupted, or following it or a --wait was"},
+		"the run was cancelled or interrupted, or a signal ended following it, a --wait, a "
+		"submission or data prepare"},
 	{CTL_NO_SUCH_RUN, "no such run", "no such run, or no such file of it"},
 	{CTL_VERSION_MISMATCH, "version mismatch",
 		"client and daemon are of different builds, or speak different protocol versions"},

@@ -27,6 +27,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	int64_t id;
 	int exit;
 
+	interrupt_begin();
 	if (arguments_id(args->words[0], &id, &e) != 0 || client_open(ctl, &c, &e) != 0)
 		return ctl_fail(ctl, &e);
 	exit = follow_run(ctl, &c, id, false, &ctl->out);

@@ -87,11 +87,11 @@ int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
 		json_object_set_new(params, "now", json_true());
 	if (wait && timeout > 0.0)
 		json_object_set_new(params, "wait", json_true());
-	exit = client_open(ctl, &c, &e);
-	if (!exit && wait) {
-		client_wait_quietly(c);
+	if (wait)
 		interrupt_begin();
-	}
+	exit = client_open(ctl, &c, &e);
+	if (!exit && wait)
+		client_wait_quietly(c);
 	if (exit)
 		json_decref(params);
 	else
@@ -101,7 +101,7 @@ int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
 	if (c && exit == CTL_TIMEOUT && wait)
 		ctl_error_set(
 			&e, exit, "%s: it has not come about in time; it stays asked for", method);
-	if (exit == CTL_CANCELLED)
+	if (c && exit == CTL_CANCELLED)
 		detached(method, &e);
 	if (!exit && wait && timeout <= 0.0)
 		exit = look(method, reply, &e);

@@ -12,6 +12,7 @@
 #include "ctl/exits.h"
 #include "ctl/follow.h"
 #include "ctl/format.h"
+#include "ctl/interrupt.h"
 #include "ctl/output.h"
 #include "ctl/spec_rows.h"
 #include "ctl/submit.h"
@@ -223,7 +224,7 @@ static int refused(struct ctl *ctl, const struct arguments *args,
 	const bool certain = json_is_false(json_object_get(e->data, "queued"));
 	json_t *placed;
 
-	if (sent && !e->data && exits_leave_open(e->exit))
+	if (sent && !e->data && (exits_leave_open(e->exit) || e->exit == CTL_CANCELLED))
 		add_line(e, "whether the run is queued is not known: gpt2ctl list");
 	if (!sent && e->code == PROTOCOL_INTERNAL)
 		add_line(e, WHERE_SAID);
@@ -289,7 +290,10 @@ static int send(struct ctl *ctl, const struct arguments *args, const struct subm
 	struct client *c = NULL;
 	struct ctl_error e = {0};
 	json_t *params = json_pack("{s:O}", "spec", spec), *reply = NULL;
-	int exit = client_open(ctl, &c, &e);
+	int exit;
+
+	interrupt_begin(); /* what became of the run is told */
+	exit = client_open(ctl, &c, &e);
 
 	if (!dry_run && arguments_has(args, "priority"))
 		json_object_set_new(

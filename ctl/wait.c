@@ -328,11 +328,12 @@ static int report(const struct wait *w)
 static int wait_on(struct wait *w)
 {
 	struct ctl_error e = {0};
-	int exit = client_open_until(w->ctl, answer_until_ns(w), &w->c, &e);
+	int exit;
 
+	interrupt_begin();
+	exit = client_open_until(w->ctl, answer_until_ns(w), &w->c, &e);
 	if (exit)
 		return ctl_fail(w->ctl, &e);
-	interrupt_begin();
 	exit = wait_for_all(w, &e);
 	if (exit)
 		give_up(w, exit, &e);

@@ -1,11 +1,15 @@
 """gpt2ctl submit against a scripted daemon: files, errors with their lines, trials, the result as exit code."""
 
 import json
+import signal
+import subprocess
+import threading
 
 import pytest
 
-from client import SPEC, ctl, done, one_object, step
+from client import CTL, SPEC, ctl, done, environment, one_object, step
 from fake_daemon import FakeDaemon, Refused, follow_script, run_object
+from helpers import PATIENCE_S
 
 
 def test_spec_errors_before_any_socket(tmp_path, path):
@@ -55,6 +59,24 @@ def test_submit(spec, path):
     assert daemon.asked("submit")[0]["spec"]["seq_len"] == 128
     assert from_stdin.returncode == 0 and from_stdin.stdout == "7\n"
     assert one_object(as_json.stdout)["id"] == 7
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("method, more, advice", [("submit", [], ["whether the run is queued is not known: gpt2ctl list"]), ("dry-run", ["-n"], [])])
+def test_a_signal_while_a_spec_is_checked(spec, path, method, more, advice, number):
+    asked, over = threading.Event(), threading.Event()
+
+    def check(params, connection):
+        asked.set()
+        over.wait(PATIENCE_S)
+        return {}
+    with FakeDaemon(path, **{method: check}), subprocess.Popen([CTL, "submit", spec, *more], env=environment(path), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert asked.wait(PATIENCE_S)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        over.set()
+    assert (process.returncode, out) == (6, "") and err.splitlines() == ["gpt2ctl: interrupted", *advice]
 
 
 def test_submit_names_the_arms(tmp_path, path):
