@@ -45,6 +45,8 @@ void text_store(const struct term *t, const json_t *store);
  * nothing for null.
  */
 void text_hold(const struct term *t, const char *label, const json_t *hold);
+/* Whether why a run waits is more than that it is made ready, which is over in a moment. */
+bool text_waits(const char *waiting);
 /* A line of what protocol.h calls an outlook; nothing for null. */
 void text_outlook(const struct term *t, const json_t *outlook);
 

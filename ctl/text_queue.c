@@ -5,6 +5,7 @@
 
 #include "ctl/format.h"
 #include "ctl/text.h"
+#include "proto/waiting.h"
 
 void text_hold(const struct term *t, const char *label, const json_t *hold)
 {
@@ -102,6 +103,14 @@ void text_gate(struct ctl *ctl, const char *method, const json_t *reply)
 	for (size_t i = 0; i < sizeof(says) / sizeof(says[0]); i++)
 		if (strcmp(says[i].method, method) == 0)
 			says[i].say(&ctl->out, reply);
+}
+
+bool text_waits(const char *waiting)
+{
+	const char *moment = waiting_code(WAITING_PREPARING);
+	const size_t n = strlen(moment);
+
+	return *waiting && (strncmp(waiting, moment, n) != 0 || waiting[n] != ':');
 }
 
 void text_outlook(const struct term *t, const json_t *outlook)

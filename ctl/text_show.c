@@ -35,7 +35,7 @@ void text_submitted(struct ctl *ctl, const json_t *reply)
 	if (*dir)
 		fprintf(ctl->out.file, "artifacts %s\n", dir);
 	format_string(reply, "waiting", "", waiting, sizeof(waiting));
-	if (*waiting && strncmp(waiting, "preparing:", 10) != 0)
+	if (text_waits(waiting))
 		fprintf(ctl->out.file, "waits     %s\n", waiting);
 	text_print_warnings(&ctl->out, json_object_get(reply, "warnings"));
 }

@@ -94,14 +94,14 @@ struct stream {
 	bool ended;       /* the run had ended when it was asked for: only run.done is to come */
 };
 
-/* Why it waits, unless it is for a moment only. */
+/* Why it waits, unless that is over in a moment. */
 static void show_queued(struct ctl *ctl, const struct watch *w, const json_t *reply)
 {
 	const json_t *outlook = json_object_get(reply, "outlook");
 	char waiting[900];
 
 	format_string(outlook, "waiting", "", waiting, sizeof(waiting));
-	if (w->told || !w->progress || !*waiting || strncmp(waiting, "preparing:", 10) == 0)
+	if (w->told || !w->progress || !text_waits(waiting))
 		return;
 	show(ctl, w, EVENT_STATE, json_object_get(reply, "run"));
 	text_outlook(w->progress->term, outlook);
