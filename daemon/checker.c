@@ -15,8 +15,6 @@
 #include "proto/protocol.h"
 #include "proto/starved.h"
 
-enum { END_WAIT_S = 5 }; /* as engine_pool.c has it */
-
 /* What a client is told begins so: it knows of no checker. */
 #define UNCHECKED "the spec could not be checked: the engine that checks specs "
 
@@ -203,7 +201,7 @@ static void on_message(struct engine_link *link, const char *method, json_t *par
 static void on_broken(struct engine_link *link, const char *why, void *arg)
 {
 	struct checker *c = arg;
-	static const struct timeval moment = {END_WAIT_S, 0};
+	static const struct timeval moment = {ENGINE_LINK_END_S, 0};
 
 	if (c->broken)
 		return;

@@ -29,6 +29,9 @@ struct engine_link_options {
 	void *arg;
 };
 
+/* How long the end of the process is waited for then: it may have much memory to give back. */
+enum { ENGINE_LINK_END_S = 5 };
+
 /*
  * 0, or a negative errno where no process could be made. That program could not be started in it is
  * told later, as its end.

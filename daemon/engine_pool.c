@@ -16,7 +16,6 @@
 #include "proto/starved.h"
 
 enum {
-	END_WAIT_S = 5,  /* from a broken link to the end of its process, before all are killed */
 	STOP_WAIT_S = 5, /* from engine.exit to SIGKILL */
 	BACKOFF_FIRST_MS = 200,
 	BACKOFF_MAX_MS = 30000,
@@ -148,7 +147,7 @@ static void on_broken(struct engine_link *link, const char *why, void *arg)
 	}
 	snprintf(p->reason, sizeof(p->reason), "%s", reason);
 	set_state(p, POOL_FAILING);
-	arm(p, END_WAIT_S * 1000);
+	arm(p, ENGINE_LINK_END_S * 1000);
 	engine_pool_reap(p);
 }
 
@@ -272,7 +271,7 @@ static void hear_out(struct engine_pool *p, struct rank *r)
 {
 	if (p->state == POOL_STARTING || p->state == POOL_READY) {
 		set_state(p, POOL_FAILING);
-		arm(p, END_WAIT_S * 1000);
+		arm(p, ENGINE_LINK_END_S * 1000);
 	}
 	if (engine_link_pid(r->link) > 0)
 		engine_link_drain(r->link);
