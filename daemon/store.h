@@ -83,8 +83,7 @@ bool store_make_room(struct store *s, int full);
  * is not, then, or is another one.
  */
 bool store_gone(struct store *s);
-/* Whether, since this was last asked, store_make_room took the reserve (reserve.h) for
- * good. */
+/* Whether, since this was last asked, store_make_room took the reserve (reserve.h) for good. */
 bool store_reserve_gone(struct store *s);
 /* What an error of the store is in words: "No space left on device". */
 const char *store_error_text(int rc);

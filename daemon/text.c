@@ -27,7 +27,7 @@ void text_shorten(char *text)
 
 	for (; *text != '\0'; text += n + strspn(text + n, " \n")) {
 		n = strcspn(text, " \n");
-		if (n <= TEXT_WORD)
+		if (n <= TEXT_WORD_BYTES)
 			continue;
 		memcpy(text + FIRST, "...", 3);
 		memmove(text + FIRST + 3, text + n - LAST, strlen(text + n - LAST) + 1);

@@ -1,16 +1,13 @@
-/*
- * text.h: text that came from elsewhere, or was cut to fit, made fit for JSON: what is no UTF-8 in
- * it becomes '?'.
- */
+/* text.h: text that came from elsewhere, or was cut to fit, made fit to be told. */
 #ifndef GPT2D_TEXT_H
 #define GPT2D_TEXT_H
 
 #include <jansson.h>
 
+/* What is no UTF-8 in it, and so not fit for JSON, becomes '?'. */
 void text_clean(char *text);
-/* Words of more than TEXT_WORD bytes lose their middle to "...": what stands behind is to be
- * seen. */
-enum { TEXT_WORD = 1000 };
+/* Longer words lose their middle to "...", so that what stands behind is seen; UTF-8 may be cut. */
+enum { TEXT_WORD_BYTES = 1000 };
 void text_shorten(char *text);
 /* A JSON string of text, which stays as it is; NULL without memory. */
 json_t *text_json(const char *text);
