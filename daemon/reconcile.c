@@ -394,7 +394,7 @@ int reconcile_runs(struct daemon *d, char *error, size_t error_bytes)
 	if (o.rc == -EBADMSG && record_row_check(store_db(d->store), fault) == -EBADMSG)
 		snprintf(error, error_bytes,
 			"%s/" STATE_DATABASE ": %s; " STORE_DAMAGED_SECTION " says what to do",
-			d->state_dir, fault[0] ? fault : store_error_text(o.rc));
+			d->state_dir, fault[0] ? fault : "the database is damaged");
 	else if (o.rc < 0)
 		snprintf(error, error_bytes, "%s/" STATE_DATABASE ": %s", d->state_dir,
 			store_error_text(o.rc));

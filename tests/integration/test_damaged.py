@@ -218,7 +218,9 @@ def test_a_damaged_page_of_a_queued_run(daemon):
             c.submit(spec("waiting"))
         assert d.stop() == 0
         damage_page(d.state / "gpt2d.db", rb"waiting.{0,8}queued")
-        assert re.search(r"gpt2d\.db: [^;]*damaged[^;]*; A DAMAGED DATABASE in gpt2d\(8\) says what to do\n", start_refused(d))
+        said = start_refused(d)
+        assert re.search(r"gpt2d\.db: [^;]*damaged[^;]*; A DAMAGED DATABASE in gpt2d\(8\) says what to do\n", said)
+        assert said.count("says what to do") == 1
 
 
 def test_no_run_starts_from_a_damaged_database(daemon):
