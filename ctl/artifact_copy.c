@@ -363,7 +363,8 @@ static int open_dir(const char *dir, int *fd, struct ctl_error *e)
 		return ctl_error_set(e, CTL_USAGE, "--copy: %.900s: %s", dir, strerror(error));
 	*fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (*fd < 0)
-		return ctl_error_set(e, CTL_USAGE, "--copy: %.900s: %s", dir, strerror(errno));
+		return ctl_error_set(e, CTL_USAGE, "--copy: %.900s: %s", dir,
+			errno == ENOENT ? "a link that leads nowhere" : strerror(errno));
 	if (flock(*fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
 		close(*fd);
 		return ctl_error_set(

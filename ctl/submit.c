@@ -370,7 +370,9 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		return exit;
 	folder = base_folder(file);
 	if (!folder)
-		exit = ctl_error_set(&e, CTL_USAGE, "%.800s: %s", file, strerror(errno));
+		exit = ctl_error_set(&e, CTL_USAGE, "%.800s: %s",
+			strcmp(file, "-") == 0 ? "the current folder" : file,
+			strerror(errno));
 	else
 		exit = read_file(file, SPEC_BYTES_MAX, &text, &n, &e);
 	if (exit)

@@ -37,6 +37,15 @@ def test_submit_errors_of_files(tmp_path, path):
         assert result.returncode == 2 and result.stderr.startswith("stdin"), text
 
 
+def test_a_current_folder_that_is_gone_is_named(path, tmp_path):
+    """Data paths are taken from it; what stands on standard input is there."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    result = subprocess.run(["sh", "-c", 'cd "$1" && rmdir "$1" && exec "$2" submit -', "sh", gone, CTL], input=json.dumps(SPEC),
+        env=environment(path), capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", "gpt2ctl: the current folder: No such file or directory\n")
+
+
 def submit_reply(params, connection):
     return {"id": 7, "name": "demo", "state": "queued", "spec_sha256": "cd" * 32, "segments": 1, "position": 2}
 
