@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from helpers import Daemon, RpcError, spec, wait_for
+from helpers import PATIENCE_S, Daemon, RpcError, spec, wait_for
 
 
 def advice(database, locked=None):
@@ -57,7 +57,7 @@ def test_a_start_beside_a_lock_names_its_holder(tmp_path):
         db.execute("pragma locking_mode = exclusive")
         db.execute("begin exclusive")
         start = subprocess.run(d.command, env=d.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            check=False)
+            timeout=PATIENCE_S, check=False)
         assert start.returncode == 3
         assert f"{database}: another process has it locked; {advice(database, database)}" in start.stderr
         db.close()
@@ -74,7 +74,7 @@ def test_a_start_that_meets_a_lock_names_its_holder(tmp_path):
         d.kill()
         db = lock(database)
         start = subprocess.run(d.command, env=d.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            check=False)
+            timeout=PATIENCE_S, check=False)
         assert start.returncode == 3
         assert start.stderr.endswith(f"gpt2d: {database}: another process has it locked; {advice(database)}\n")
         db.close()
