@@ -42,7 +42,9 @@ const struct verb verb_follow = {
 	.max_args = 1,
 	.summary = "show a run's progress until it ends",
 	.text = "On a terminal: a bar with loss, tokens per second and the time left. Elsewhere: "
-		"plain lines. Interrupting it (Ctrl-C) leaves the run alone. A gpt2d that goes "
+		"plain lines. Of a run that is queued: why it waits, and again when that is of "
+		"another kind; not with --json. Interrupting it (Ctrl-C) leaves the run alone. A "
+		"gpt2d that goes "
 		"away is looked for again for 5 s; where none comes back, or the connection is "
 		"lost again before anything was heard, the exit code is 1. Else it is the run's "
 		"result.",

@@ -6,7 +6,9 @@
 #include "ctl/exits.h"
 #include "ctl/format.h"
 #include "ctl/interrupt.h"
+#include "ctl/look.h"
 #include "ctl/output.h"
+#include "ctl/queued.h"
 #include "ctl/text.h"
 #include "ctl/verb.h"
 #include "ctl/watch.h"
@@ -23,7 +25,6 @@ static const struct option_row options[] = {
 
 enum {
 	FOLLOWED_MAX = 60, /* gpt2d lets a connection follow 64 at once */
-	LOOK_S = 2,        /* once the time is over, to tell what has ended */
 };
 
 struct waited {
@@ -34,6 +35,7 @@ struct waited {
 	bool ended;  /* it has; else row says why that is not known */
 	char ended_at[40];
 	struct watch_last last;
+	struct queued queued;
 };
 
 struct wait {
@@ -100,6 +102,24 @@ static void set_error(struct wait *w, struct waited *r, struct ctl_error *e)
 		ctl_fail(w->ctl, e);
 }
 
+/* Only of the first that is open: the others may wait for it. */
+static bool tells_queued(const struct wait *w, const struct waited *r)
+{
+	return !w->ctl->json && w->deadline_ns != 0 && r == open_run(w) && r->last.queued;
+}
+
+/* reply: to follow or show. */
+static void tell_queued(const struct wait *w, struct waited *r, const json_t *reply)
+{
+	const struct term *t = &w->ctl->err;
+
+	if (!tells_queued(w, r) || !queued_is_news(&r->queued, json_object_get(reply, "outlook")))
+		return;
+	fprintf(t->file, "run %lld %s: queued\n", (long long)r->id, r->name);
+	text_outlook(t, json_object_get(reply, "outlook"));
+	fflush(t->file);
+}
+
 /* store: of gpt2d's, null when it can be written. Said once, and once when it can again. */
 static void take_store(struct wait *w, const json_t *store)
 {
@@ -142,6 +162,7 @@ static int follow_more(struct wait *w, struct ctl_error *e)
 			take_store(w, json_object_get(reply, "store"));
 		else /* then an end is on disk */
 			set_ended(r, run);
+		tell_queued(w, r, reply);
 		r->followed = true;
 		n += !r->row;
 		json_decref(reply);
@@ -157,8 +178,8 @@ static int timed_out(const struct waited *r, struct ctl_error *e)
 		return ctl_error_set(
 			e, CTL_TIMEOUT, "%s", watch_last_say(&r->last, r->id, text));
 	return ctl_error_set(e, CTL_TIMEOUT,
-		"run %lld has not ended in time; it goes on, see: gpt2ctl follow %lld",
-		(long long)r->id, (long long)r->id);
+		"run %lld has not ended in time; it %s, see: gpt2ctl follow %lld",
+		(long long)r->id, watch_last_does(&r->last), (long long)r->id);
 }
 
 static int detached(const struct waited *r, struct ctl_error *e)
@@ -171,26 +192,49 @@ static int detached(const struct waited *r, struct ctl_error *e)
 /* Of the runs that are open: which have ended, though gpt2d cannot write it and tells no end. */
 static void look_for_unstored(struct wait *w)
 {
-	const int64_t until_ns = clock_mono_ns() + LOOK_S * CLOCK_S_NS;
-	struct ctl_error e = {0};
-	struct client *c = NULL;
-	int exit = client_open_until(w->ctl, until_ns, &c, &e);
+	struct client *c = look_begin(w->ctl);
 
-	for (size_t i = 0; i < w->n && exit == 0; i++) {
+	for (size_t i = 0; i < w->n; i++) {
 		struct waited *r = &w->runs[i];
-		json_t *reply = NULL;
+		json_t *shown = r->row ? NULL : look_of(c, r->id);
 
-		if (r->row)
-			continue;
-		exit = client_request(c, METHOD_SHOW,
-			json_pack("{s:I, s:i}", "id", (json_int_t)r->id, "limit", 1), LOOK_S,
-			&reply, &e);
-		if (exit == 0)
-			watch_last_take(&r->last, json_object_get(reply, "run"));
-		json_decref(reply);
+		if (shown)
+			watch_last_take(&r->last, json_object_get(shown, "run"));
+		json_decref(shown);
 	}
 	client_close(c);
-	ctl_error_clear(&e);
+}
+
+/* A run's or gpt2d's; true when a run has ended by it. */
+static bool take_event(struct wait *w, const char *event, const json_t *params)
+{
+	struct waited *r = find(w, format_int(params, "id", 0));
+
+	if (strcmp(event, EVENT_STORE) == 0) {
+		take_store(w, json_object_get(params, "store"));
+	} else if (r && strcmp(event, EVENT_STATE) == 0) {
+		watch_last_take(&r->last, params);
+		r->queued = (struct queued){.code = ""};
+	} else if (r && strcmp(event, EVENT_DONE) == 0) {
+		set_ended(r, params);
+	}
+	return r && r->row;
+}
+
+/* r is open: when to look up from the events; clock_mono_ns, -1: never. */
+static int64_t next_look_ns(const struct wait *w, const struct waited *r)
+{
+	if (tells_queued(w, r) && (w->deadline_ns < 0 || r->queued.look_ns < w->deadline_ns))
+		return r->queued.look_ns;
+	return w->deadline_ns;
+}
+
+static void look_queued(const struct wait *w, struct waited *r)
+{
+	json_t *shown = look_once(w->ctl, r->id);
+
+	tell_queued(w, r, shown);
+	json_decref(shown);
 }
 
 /*
@@ -202,27 +246,23 @@ static int take_events(struct wait *w, bool *any, struct ctl_error *e)
 	struct waited *r;
 	char event[64];
 	json_t *params;
+	int exit = 0;
 
-	while ((r = open_run(w)) != NULL) {
-		switch (client_next(w->c, w->deadline_ns, event, &params, e)) {
+	while (exit == 0 && (r = open_run(w)) != NULL) {
+		const int64_t look_ns = next_look_ns(w, r);
+
+		switch (client_next(w->c, look_ns, event, &params, e)) {
 		case CLIENT_EVENT:
 			*any = true;
-			r = find(w, format_int(params, "id", 0));
-			if (r && strcmp(event, EVENT_DONE) == 0)
-				set_ended(r, params);
-			else if (r && strcmp(event, EVENT_STATE) == 0)
-				watch_last_take(&r->last, params);
-			else if (strcmp(event, EVENT_STORE) == 0)
-				take_store(w, json_object_get(params, "store"));
+			if (take_event(w, event, params))
+				exit = follow_more(w, e);
 			json_decref(params);
-			if (r && r->row) {
-				const int exit = follow_more(w, e);
-
-				if (exit)
-					return exit;
-			}
 			break;
 		case CLIENT_QUIET:
+			if (look_ns != w->deadline_ns) {
+				look_queued(w, r);
+				break;
+			}
 			if (w->store_fails)
 				look_for_unstored(w);
 			return timed_out(r, e);
@@ -232,7 +272,7 @@ static int take_events(struct wait *w, bool *any, struct ctl_error *e)
 			return CTL_NO_DAEMON;
 		}
 	}
-	return 0;
+	return exit;
 }
 
 /* To the end, over one loss of the connection: 0, or an exit code with e. */
@@ -384,7 +424,8 @@ const struct verb verb_wait = {
 		"back, or the connection is lost again before anything was heard, or in the "
 		"greeting, the exit code is 1: how the runs end is not known, and gpt2ctl list "
 		"tells. A run whose end gpt2d cannot write to its disk is waited for until it "
-		"can.",
+		"can. Why the first of those that have not ended is still queued, if it is, stands "
+		"on standard error, and again when that is of another kind; not with --json.",
 	.options = options,
 	.run = run,
 };

@@ -5,7 +5,9 @@
 
 #include "ctl/format.h"
 #include "ctl/interrupt.h"
+#include "ctl/look.h"
 #include "ctl/output.h"
+#include "ctl/queued.h"
 #include "ctl/text.h"
 #include "proto/clock.h"
 
@@ -74,6 +76,11 @@ void watch_last_take(struct watch_last *l, const json_t *object)
 	l->queued = strcmp(state, "queued") == 0;
 }
 
+const char *watch_last_does(const struct watch_last *l)
+{
+	return l->queued ? "stays queued" : "goes on";
+}
+
 const char *watch_last_say(const struct watch_last *l, int64_t id, char out[WATCH_LAST_BYTES])
 {
 	if (l->unstored[0] != '\0')
@@ -82,34 +89,59 @@ const char *watch_last_say(const struct watch_last *l, int64_t id, char out[WATC
 	else
 		snprintf(out, WATCH_LAST_BYTES,
 			"run %lld %s\nsee it: gpt2ctl follow %lld; end it: gpt2ctl cancel %lld",
-			(long long)id, l->queued ? "stays queued" : "goes on", (long long)id,
-			(long long)id);
+			(long long)id, watch_last_does(l), (long long)id, (long long)id);
 	return out;
 }
 
 /* What is known of the stream of events: numbers start anew with each daemon. */
 struct stream {
 	struct watch_last last;
+	struct queued queued;
 	int64_t pid, seq; /* of the daemon; the last event seen, 0 before the first */
 	bool ended;       /* the run had ended when it was asked for: only run.done is to come */
 };
 
-/* Why it waits, unless that is over in a moment. */
-static void show_queued(struct ctl *ctl, const struct watch *w, const json_t *reply)
+/* With --json the events alone are printed. */
+static bool tells_queued(const struct ctl *ctl, const struct watch *w, const struct stream *s)
+{
+	return !ctl->json && w->progress && s->last.queued;
+}
+
+/* reply: to follow or show. */
+static void show_queued(struct ctl *ctl, struct watch *w, struct stream *s, const json_t *reply)
 {
 	const json_t *outlook = json_object_get(reply, "outlook");
-	char waiting[900];
+	const bool told = w->told;
 
-	format_string(outlook, "waiting", "", waiting, sizeof(waiting));
-	if (w->told || !w->progress || !text_waits(waiting))
+	if (!tells_queued(ctl, w, s))
+		return;
+	w->told = false;
+	if (!queued_is_news(&s->queued, outlook) || told)
 		return;
 	show(ctl, w, EVENT_STATE, json_object_get(reply, "run"));
 	text_outlook(w->progress->term, outlook);
-	fflush(w->progress->term->file);
+	output_goes_on(ctl);
+}
+
+static void look_queued(struct ctl *ctl, struct watch *w, struct stream *s)
+{
+	json_t *shown = look_once(ctl, w->id);
+
+	show_queued(ctl, w, s, shown);
+	json_decref(shown);
+}
+
+/* When to look up from the events; clock_mono_ns, -1: never. */
+static int64_t next_look_ns(const struct ctl *ctl, const struct watch *w, const struct stream *s)
+{
+	if (tells_queued(ctl, w, s) &&
+		(w->deadline_ns < 0 || s->queued.look_ns < w->deadline_ns))
+		return s->queued.look_ns;
+	return w->deadline_ns;
 }
 
 /*
- * Where a run is that was there before it was followed; with --json the events alone are printed.
+ * Where a run is that had begun before it was followed; with --json the events alone are printed.
  */
 static void show_begun(struct ctl *ctl, const struct watch *w, const json_t *reply)
 {
@@ -117,10 +149,6 @@ static void show_begun(struct ctl *ctl, const struct watch *w, const json_t *rep
 
 	if (ctl->json)
 		return;
-	if (strcmp(w->state, "queued") == 0) {
-		show_queued(ctl, w, reply);
-		return;
-	}
 	show(ctl, w, EVENT_STATE, json_object_get(reply, "run"));
 	if (json_is_object(progress)) {
 		json_object_set_new(progress, "id", json_integer(w->id));
@@ -149,7 +177,9 @@ static int begin(
 	watch_last_take(&s->last, run);
 	/* an end that is not on disk yet may be another one after a restart */
 	s->ended = watch_exit(w->state) >= 0 && !json_is_object(json_object_get(reply, "store"));
-	if (s->seq == 0 && !s->ended)
+	if (s->last.queued)
+		show_queued(ctl, w, s, reply);
+	else if (s->seq == 0 && !s->ended)
 		show_begun(ctl, w, reply);
 	if (!ctl->json && json_is_object(json_object_get(reply, "store")))
 		show(ctl, w, EVENT_STORE, reply);
@@ -157,11 +187,11 @@ static int begin(
 	return 0;
 }
 
-static int timed_out(const struct watch *w, struct ctl_error *e)
+static int timed_out(const struct watch *w, const struct stream *s, struct ctl_error *e)
 {
 	return ctl_error_set(e, CTL_TIMEOUT,
-		"run %lld has not ended in time; it goes on, see: gpt2ctl follow %lld",
-		(long long)w->id, (long long)w->id);
+		"run %lld has not ended in time; it %s, see: gpt2ctl follow %lld",
+		(long long)w->id, watch_last_does(&s->last), (long long)w->id);
 }
 
 static int detached(const struct watch *w, const struct stream *s, struct ctl_error *e)
@@ -215,8 +245,10 @@ static bool take_event(
 	if (!last && seq > 0 && seq <= s->seq)
 		return false; /* seen before the reconnection */
 	s->seq = seq;
-	if (strcmp(event, EVENT_STATE) == 0)
+	if (strcmp(event, EVENT_STATE) == 0) {
 		watch_last_take(&s->last, params);
+		s->queued = (struct queued){.code = ""};
+	}
 	show(ctl, w, event, params);
 	if (last)
 		remember_end(w, params);
@@ -236,27 +268,32 @@ static int watch_events(struct ctl *ctl, struct client *c, struct watch *w, stru
 	json_t *params;
 	bool last;
 
-	for (;;) {
-		switch (client_next(c, s->ended ? grace_ns : w->deadline_ns, event, &params, e)) {
+	while (!ctl->out_failed) {
+		const int64_t look_ns = next_look_ns(ctl, w, s);
+
+		switch (client_next(c, s->ended ? grace_ns : look_ns, event, &params, e)) {
 		case CLIENT_EVENT:
 			*any = true;
 			last = take_event(ctl, w, s, event, params);
 			json_decref(params);
 			if (last)
 				return 0;
-			if (ctl->out_failed)
-				return ctl_error_set(e, CTL_TRANSPORT,
-					"nothing more is shown; run %lld goes on",
-					(long long)w->id);
 			break;
 		case CLIENT_QUIET:
-			return s->ended ? 0 : timed_out(w, e);
+			if (s->ended)
+				return 0;
+			if (look_ns == w->deadline_ns)
+				return timed_out(w, s, e);
+			look_queued(ctl, w, s);
+			break;
 		case CLIENT_INTERRUPTED:
 			return detached(w, s, e);
 		case CLIENT_LOST:
 			return s->ended ? 0 : CTL_NO_DAEMON;
 		}
 	}
+	return ctl_error_set(e, CTL_TRANSPORT, "nothing more is shown; run %lld %s",
+		(long long)w->id, watch_last_does(&s->last));
 }
 
 /* Until the run's end, over one loss of the connection: 0, or an exit code with e. */

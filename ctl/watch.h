@@ -25,6 +25,8 @@ struct watch_last {
 
 /* object: a run, or what run.state says of it. */
 void watch_last_take(struct watch_last *l, const json_t *object);
+/* "goes on", or "stays queued" */
+const char *watch_last_does(const struct watch_last *l);
 enum { WATCH_LAST_BYTES = 800 };
 /* "run 7 goes on", or what else it does, and how to see and to end it: out. */
 const char *watch_last_say(const struct watch_last *l, int64_t id, char out[WATCH_LAST_BYTES]);

@@ -166,6 +166,57 @@ def test_follow_says_what_a_queued_run_waits_for(path):
         assert ctl("follow", 1, path=path).stdout.splitlines()[0] == "run 1 demo: running"
 
 
+def queued(reasons, events=()):
+    """The methods for a run that is queued, for one reason after the other; the last one stays."""
+    reasons = itertools.chain(reasons, itertools.repeat(reasons[-1]))
+
+    def outlook():
+        return {"position": 2, "waiting": next(reasons), "starts_in_s": None}
+    follow = follow_script(run_object(), list(events))
+    return {"follow": lambda params, connection: {**follow(params, connection), "outlook": outlook()},
+        "show": lambda params, connection: {"run": run_object(), "outlook": outlook()}}
+
+
+@pytest.mark.parametrize("verb, stream", [("follow", "stdout"), ("wait", "stderr")])
+def test_why_a_run_waits_is_told_again_when_it_is_of_another_kind(path, verb, stream):
+    """Not for each new text."""
+    with FakeDaemon(path, **queued(["drained: since noon", "drained: since one", "behind: run 7 is running"])) as daemon, \
+            subprocess.Popen([CTL, verb, "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env=environment(path)) as process:
+        told = getattr(process, stream)
+        for reason in ("drained: since noon", "behind: run 7 is running"):
+            assert told.readline() == "run 1 demo: queued\n"
+            assert told.readline() == f"waits     2 before it; {reason}\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 6 and out == "" and "run 1 stays queued\n" in err
+    assert daemon.asked("cancel") == []
+
+
+def test_a_run_that_stays_about_to_start_is_told(path):
+    reason = "preparing: it is being made ready"
+    with FakeDaemon(path, **queued([reason])), \
+            subprocess.Popen([CTL, "follow", "1"], stdout=subprocess.PIPE, text=True, env=environment(path)) as process:
+        assert process.stdout.readline() == "run 1 demo: queued\n"
+        assert process.stdout.readline() == f"waits     2 before it; {reason}\n"
+        process.terminate()
+
+
+@pytest.mark.parametrize("verb", ["follow", "wait"])
+def test_why_a_run_waits_is_no_event(path, verb):
+    with FakeDaemon(path, **queued(["drained: since noon"], [done(1)])) as daemon:
+        result = ctl(verb, 1, "--json", path=path)
+    assert result.returncode == 0 and result.stderr == "" and "drained" not in json.dumps(one_object(result.stdout))
+    assert daemon.asked("show") == []
+
+
+def test_a_wait_that_is_over_leaves_a_run_queued(path):
+    with FakeDaemon(path, **queued(["drained: since noon"])):
+        result = ctl("wait", 1, "-t", 0, path=path)
+    assert result.returncode == 124
+    assert result.stderr == "gpt2ctl: run 1 has not ended in time; it stays queued, see: gpt2ctl follow 1\n"
+
+
 @pytest.mark.parametrize("state, exit", [("done", 0), ("failed", 4), ("cancelled", 6), ("interrupted", 6)])
 def test_follow_of_an_ended_run(path, state, exit):
     with FakeDaemon(path, follow=follow_script(run_object(state=state), [done(1, state)])):

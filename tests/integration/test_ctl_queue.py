@@ -51,6 +51,24 @@ def test_drain_and_resume(daemon):
         assert lines(ctl(d, "resume", "--json"))[0]["already"]
 
 
+@pytest.mark.parametrize("options, stream", [([], "stdout"), (["--print-id"], "stderr")])
+def test_submit_and_follow_says_once_why_it_waits(daemon, tmp_path, options, stream):
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(spec()))
+    with daemon() as d:
+        ctl(d, "drain")
+        with subprocess.Popen([CTL, "submit", file, "--follow", *options], env=environment(d), text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE) as follower:
+            told = getattr(follower, stream)
+            line = told.readline()
+            while "drained: since " not in line:
+                assert line, follower.communicate()
+                line = told.readline()
+            ctl(d, "resume")
+            rest = "".join(follower.communicate(timeout=PATIENCE_S))
+        assert follower.returncode == 0 and "run 1 run: done" in rest and "drained" not in rest, rest
+
+
 def test_who_has_no_name_is_told_by_number(path):
     """As in why a run waits: whom to ask is not withheld."""
     named = {user.pw_uid for user in pwd.getpwall()}
