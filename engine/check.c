@@ -126,7 +126,7 @@ static void check_world(struct checking *k)
 
 /*
  * DeepSpeed takes an lr beside a schedule that replaces it, and a rate that falls: neither is an
- * error, and either is seldom meant.
+ * error, and either is seldom meant. A resolved spec has the default lr, which nobody meant.
  */
 static void check_schedule(struct checking *k)
 {
@@ -137,13 +137,12 @@ static void check_schedule(struct checking *k)
 	if (c->schedule != SPEC_WARMUP_LR && c->schedule != SPEC_WARMUP_DECAY_LR)
 		return;
 	spec_json_format_real(c->warmup_max_lr, high);
-	if (c->lr < c->warmup_max_lr || c->lr > c->warmup_max_lr) {
-		spec_json_format_real(c->lr, lr);
+	spec_json_format_real(c->lr, lr);
+	if (strcmp(lr, high) != 0 && strcmp(lr, spec_table[SPEC_KEY_LR].fallback) != 0)
 		warn(k,
 			"optimizer.params.lr: %s has no effect, the rate is that of scheduler.type "
 			"\"%s\", whose warmup_max_lr is %s",
 			lr, spec_table_choice(schedules, (int)c->schedule), high);
-	}
 	if (c->warmup_min_lr <= c->warmup_max_lr)
 		return;
 	spec_json_format_real(c->warmup_min_lr, low);

@@ -221,12 +221,8 @@ static void resolve_data(struct spec_resolving *r)
 
 static void resolve_schedule(struct spec_resolving *r)
 {
-	struct spec_config *c = r->config;
+	const struct spec_config *c = r->config;
 
-	/* the rate is the schedule's: an lr that is another one was said, and check warns of it */
-	if ((c->schedule == SPEC_WARMUP_LR || c->schedule == SPEC_WARMUP_DECAY_LR) &&
-		!spec_resolve_given(r, SPEC_KEY_LR))
-		c->lr = c->warmup_max_lr;
 	if (spec_resolve_wrong(r, SPEC_KEY_SCHEDULER_TYPE) ||
 		spec_resolve_wrong(r, SPEC_KEY_TOTAL_NUM_STEPS) ||
 		spec_resolve_wrong(r, SPEC_KEY_WARMUP_NUM_STEPS))

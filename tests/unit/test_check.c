@@ -263,6 +263,11 @@ static void test_a_rate_without_effect_is_warned_of(void **state)
 		c.lr = c.warmup_max_lr; /* files for DeepSpeed have both */
 		checked_run(&c, 2, 0);
 		assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
+		c.warmup_max_lr = 0.02;
+		c.lr = 0.001; /* the default: what is run again has it written out */
+		checked_run(&c, 2, 0);
+		assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
+		c.warmup_max_lr = 0.001;
 	}
 	c.lr = 0.1;
 	c.schedule = SPEC_CONSTANT;
