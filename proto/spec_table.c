@@ -182,8 +182,8 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 	[SPEC_KEY_LR] = {"optimizer.params.lr", REALS(0, 1e30), IN_CONFIG(lr), .fallback = "0.001",
 		.help = "Learning rate with the schedules Constant and WarmupCosineLR. WarmupLR "
 			"and WarmupDecayLR set the rate themselves, as in DeepSpeed: with them "
-			"submit warns of an lr that is neither warmup_max_lr nor the default, as it "
-			"has no effect."},
+			"submit warns of an lr that is neither warmup_max_lr nor the default, as "
+			"it has no effect."},
 	[SPEC_KEY_BETAS] = {"optimizer.params.betas", SPEC_TYPE_BETAS, IN_CONFIG(beta1), .low = 0,
 		.high = 0.9999999, .fallback = "[0.9, 0.999]",
 		.help = "Decay of both moments; in 32 bits more than that is 1."},
