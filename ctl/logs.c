@@ -180,7 +180,7 @@ static int print_until_end(struct logs *l, struct ctl_error *e)
 			return ctl_error_set(e, CTL_TRANSPORT,
 				"connection to gpt2d lost twice; whether more was said is not "
 				"known here");
-		exit = watch_reconnect(l->ctl, &l->client, l->id, -1, e);
+		exit = watch_reconnect(l->ctl, &l->client, l->id, false, -1, e);
 		if (exit)
 			return exit;
 	}

@@ -294,7 +294,8 @@ static int wait_for_all(struct wait *w, struct ctl_error *e)
 				"connection to gpt2d lost twice; how the runs end is not known "
 				"here: gpt2ctl list");
 		any = false;
-		exit = watch_reconnect(w->ctl, &w->c, r->id, answer_until_ns(w), e);
+		exit = watch_reconnect(
+			w->ctl, &w->c, r->id, r->last.queued, answer_until_ns(w), e);
 		if (exit)
 			return exit;
 		w->store_fails = false;
@@ -305,6 +306,10 @@ static int wait_for_all(struct wait *w, struct ctl_error *e)
 
 static int unknown(const struct waited *r, struct ctl_error *e)
 {
+	if (r->last.queued)
+		return ctl_error_set(e, CTL_TRANSPORT,
+			"run %lld was queued when it was last heard of; see: gpt2ctl show %lld",
+			(long long)r->id, (long long)r->id);
 	return ctl_error_set(e, CTL_TRANSPORT,
 		"how run %lld ended is not known either; see: gpt2ctl show %lld",
 		(long long)r->id, (long long)r->id);

@@ -202,8 +202,8 @@ static int detached(const struct watch *w, const struct stream *s, struct ctl_er
 		e, CTL_CANCELLED, "detached; %s", watch_last_say(&s->last, w->id, text));
 }
 
-int watch_reconnect(
-	struct ctl *ctl, struct client **c, int64_t id, int64_t deadline_ns, struct ctl_error *e)
+int watch_reconnect(struct ctl *ctl, struct client **c, int64_t id, bool queued,
+	int64_t deadline_ns, struct ctl_error *e)
 {
 	const int64_t until_ns = clock_mono_ns() + WATCH_RETURN_S * CLOCK_S_NS;
 	const struct timespec pause = {0, 100000000};
@@ -227,6 +227,12 @@ int watch_reconnect(
 	if (id == 0)
 		return ctl_error_set(e, CTL_TRANSPORT, "%s, and no daemon came back in %d s", why,
 			WATCH_RETURN_S);
+	if (queued)
+		return ctl_error_set(e, CTL_TRANSPORT,
+			"%s, and no daemon came back in %d s; run %lld was queued when it was last "
+			"heard of, and what is queued waits for gpt2d\n"
+			"once gpt2d runs again: gpt2ctl follow %lld",
+			why, WATCH_RETURN_S, (long long)id, (long long)id);
 	return ctl_error_set(e, CTL_TRANSPORT,
 		"%s, and no daemon came back in %d s; how run %lld ended is not known\n"
 		"once gpt2d runs again: gpt2ctl show %lld",
@@ -315,7 +321,7 @@ static int watch_to_end(struct ctl *ctl, struct client **c, struct watch *w, str
 				"here",
 				(long long)w->id);
 		any = false;
-		exit = watch_reconnect(ctl, c, w->id, w->deadline_ns, e);
+		exit = watch_reconnect(ctl, c, w->id, s.last.queued, w->deadline_ns, e);
 		if (exit == 0)
 			exit = begin(ctl, *c, w, &s, e);
 	}

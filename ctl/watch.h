@@ -50,9 +50,10 @@ int watch_run(struct ctl *ctl, struct client **c, struct watch *w, struct ctl_er
 /*
  * Connect again within WATCH_RETURN_S; *c is closed in both cases, and replaced on success. e holds
  * why it was lost; id is a run of which one does not know how it ends, 0: gpt2d itself was watched.
+ * queued: it had not begun as far as is known.
  */
-int watch_reconnect(
-	struct ctl *ctl, struct client **c, int64_t id, int64_t deadline_ns, struct ctl_error *e);
+int watch_reconnect(struct ctl *ctl, struct client **c, int64_t id, bool queued,
+	int64_t deadline_ns, struct ctl_error *e);
 
 /* The exit code of a run that ended in state; -1 for a state that is no end. */
 int watch_exit(const char *state);

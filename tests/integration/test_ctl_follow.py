@@ -321,6 +321,28 @@ def test_daemon_does_not_come_back(path):
     assert "how run 1 ended is not known" in err and "gpt2ctl show 1" in err
 
 
+def test_a_queued_run_has_not_ended_with_its_daemon(path):
+    """Nothing of it is lost, and nothing else is said."""
+    answered = queue.Queue()
+
+    def follow(params, connection):
+        run = run_object(params["id"], state="running" if params["id"] == 3 else "queued")
+        return follow_script(run, [], answered.put)(params, connection)
+    with FakeDaemon(path, follow=follow):
+        waiting = [subprocess.Popen([CTL, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=environment(path)) for words in (["follow", "1"], ["wait", "1", "2", "3"])]
+        for _ in range(4):
+            answered.get(timeout=PATIENCE_S)
+    for process in waiting:
+        err = process.communicate(timeout=PATIENCE_S)[1]
+        several = "wait" in process.args
+        assert process.returncode == 1
+        assert "no daemon came back in 5 s; run 1 was queued when it was last heard of, and what is queued waits for gpt2d\n" in err
+        assert "once gpt2d runs again: gpt2ctl follow 1\n" in err
+        assert ("run 2 was queued when it was last heard of; see: gpt2ctl show 2\n" in err) == several
+        assert err.count("ended") == several and ("how run 3 ended is not known either" in err) == several, err
+
+
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_every_run_whose_end_is_not_known_is_named(path, options):
     def follow(params, connection):
