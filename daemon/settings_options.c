@@ -68,7 +68,8 @@ static int take_flag(struct words *w, size_t flag, const char *option, const cha
 		if (c->config == NULL || strlen(c->config) < PATH_MAX)
 			return c->config != NULL ? 0 : -EINVAL;
 		snprintf(w->error, sizeof(w->error),
-			"%.64s: \"%.200s...\": longer than a path may be", option, c->config);
+			"%.64s: \"%.200s...\": longer than %d bytes", option, c->config,
+			PATH_MAX - 1);
 		return -EINVAL;
 	}
 	if (equals != NULL) {

@@ -250,10 +250,12 @@ static int set_path(struct settings *s, const struct settings_row *row, const ch
 	char **path = member(s, row), *copy;
 	bool listed = row->type == SETTING_LIST;
 	const char *wrong = NULL;
+	char limit[48];
 	int text = check_text(value);
 
 	if (text == -ENOMEM)
 		return text;
+	snprintf(limit, sizeof(limit), "longer than %d bytes", PATH_MAX - 1);
 	if (value[0] == '\0')
 		wrong = "empty, a path is expected";
 	else if (text < 0)
@@ -263,7 +265,7 @@ static int set_path(struct settings *s, const struct settings_row *row, const ch
 	else if (listed && list->n == SETTINGS_ROOTS_MAX)
 		wrong = "too many paths";
 	else if (strlen(value) >= PATH_MAX)
-		wrong = "longer than a path may be";
+		wrong = limit;
 	for (const char *c = value; wrong == NULL && *c != '\0'; c++) {
 		if ((unsigned char)*c >= 0x20 && *c != 0x7f)
 			continue;
