@@ -233,7 +233,7 @@ static void handle_broken(struct client *client, enum frame_status status)
 		client_refuse_and_close(client, PROTOCOL_PARSE_ERROR, NULL, "a NUL byte in a line");
 }
 
-/* What has been read goes into the frame; false without memory. */
+/* What has been read goes into the frame, and there may be more; false without memory. */
 static bool feed(struct client *client)
 {
 	struct evbuffer *in = bufferevent_get_input(client->io);
@@ -244,7 +244,7 @@ static bool feed(struct client *client)
 			return false;
 		evbuffer_drain(in, piece.iov_len);
 	}
-	return true;
+	return bufferevent_enable(client->io, EV_READ) == 0;
 }
 
 static bool may_take_line(const struct client *client)
@@ -303,8 +303,12 @@ static void on_turn(struct turn *turn)
 	take_turn((struct client *)(void *)((char *)turn - offsetof(struct client, turn)));
 }
 
+/* Libevent calls a reader at its watermark for ever, and loses a bufferevent that is freed
+ * meanwhile: one that is full is not listened to. */
 static void on_read(struct bufferevent *io, void *arg)
 {
+	if (evbuffer_get_length(bufferevent_get_input(io)) >= READ_BYTES)
+		bufferevent_disable(io, EV_READ);
 	((struct client *)arg)->heard_ns = clock_mono_ns();
 	want_turn(arg);
 }

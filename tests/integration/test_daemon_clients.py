@@ -1,5 +1,6 @@
 """Clients of gpt2d that do not behave: frames, greetings, followers that go or do not read (cases H5, H9, H11)."""
 
+import contextlib
 import ctypes
 import json
 import os
@@ -381,6 +382,38 @@ def test_a_client_that_asks_and_does_not_read(daemon):
             assert rss_bytes(d) < 64 << 20
             with d.client() as c:
                 assert c.call("status")["daemon"]["state"] == "running"
+
+
+def cpu_s(d):
+    """Of gpt2d so far."""
+    words = Path(f"/proc/{d.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_one_that_asks_and_does_not_read_costs_nothing(daemon):
+    """Its requests wait, and gpt2d does not look at them all the time; once it reads all are answered."""
+    question = b'{"jsonrpc":"2.0","id":7,"method":"status","params":{}}\n'
+    with daemon() as d, d.client() as mute, d.client() as c:
+        mute.socket.setblocking(False)
+        asked, rest = 0, b""
+
+        def full():
+            nonlocal asked, rest
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    asked, rest = (asked, rest) if rest else (asked + 1, question)
+                    rest = rest[mute.socket.send(rest):]
+            c.call("status")  # gpt2d has had a turn to take more
+            return not select.select([], [mute.socket], [], 0.5)[1]
+
+        wait_for(full, "that no more is taken")
+        before, until = cpu_s(d), time.monotonic() + 3
+        wait_for(lambda: time.monotonic() > until, "some time")
+        assert cpu_s(d) - before < 0.2
+        mute.socket.settimeout(PATIENCE_S)
+        assert [mute.receive()["id"] for _ in range(asked - 1)] == [7] * (asked - 1)
+        mute.send_raw(rest)
+        assert mute.receive()["id"] == 7
 
 
 PIECE = b'{"jsonrpc":"2.0","id":7,"method":"artifact-read","params":{"id":1,"path":"big.bin"}}\n'
