@@ -475,10 +475,11 @@ void database_close(struct database *d)
 bool database_reads(const struct database *d)
 {
 	char head[100]; /* as long as SQLite's */
-	int fd = open(d->path, O_RDONLY | O_CLOEXEC);
-	bool reads = fd >= 0 && pread(fd, head, sizeof(head), 0) >= 0;
+	sqlite3_file *file = NULL;
 
-	if (fd >= 0)
-		close(fd);
-	return reads;
+	/* through its own descriptor: to close another would give up its locks */
+	return sqlite3_file_control(d->handle, NULL, SQLITE_FCNTL_FILE_POINTER, &file) ==
+		SQLITE_OK &&
+		file != NULL && file->pMethods != NULL &&
+		file->pMethods->xRead(file, head, (int)sizeof(head), 0) == SQLITE_OK;
 }

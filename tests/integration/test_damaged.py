@@ -171,6 +171,13 @@ def fill(d, runs=RUNS):
         c.wait(last)
 
 
+def is_locked(d):
+    """Whether gpt2d has the lock by which others know that the database is open."""
+    file = os.stat(d.state / "gpt2d.db")
+    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    return f" {d.process.pid} {place} " in Path("/proc/locks").read_text(encoding="ascii")
+
+
 def test_damage_is_told_everywhere(daemon):
     """Found by a question: nothing is accepted, started or written from then on, and all say why."""
     with daemon() as d:
@@ -183,6 +190,7 @@ def test_damage_is_told_everywhere(daemon):
             assert c.call("status")["store"] is None
             c.call("drain")
             waiting = c.submit(spec("waiting"))
+            locked = is_locked(d)  # as far as the kernel tells
             with pytest.raises(RpcError, match="damaged"):
                 c.call("list", limit=10000)
             store = c.call("status")["store"]
@@ -196,6 +204,7 @@ def test_damage_is_told_everywhere(daemon):
                     c.submit(spec("next"))
                 assert refused.value.code == -32006
             assert c.call("status")["store"] == store
+            assert is_locked(d) == locked
             assert f"{d.state}/gpt2d.db: " in checked(d)
             assert d.said().count(f" error {said}") == 1
         before = (d.state / "gpt2d.db").read_bytes()
