@@ -65,6 +65,15 @@ static off_t token_offset(const struct token_file *f, int64_t token)
 	return (f->headed ? TOKEN_FILE_HEADER_BYTES : 0) + (off_t)token * 2;
 }
 
+/* The current folder was removed. */
+static bool is_nowhere(void)
+{
+	char *here = realpath(".", NULL);
+
+	free(here);
+	return !here;
+}
+
 /* Why tmp_path could not be made, by the name that was given where that tells enough. */
 static int creation_error(const struct token_file *f, int error, struct ctl_error *e)
 {
@@ -76,6 +85,8 @@ static int creation_error(const struct token_file *f, int error, struct ctl_erro
 			"%s: the folder %s is not there, and is not made: make it, or name a file "
 			"in another one",
 			f->path, folder);
+	else if (error == ENOENT && f->path[0] != '/' && is_nowhere())
+		ctl_error_set(e, CTL_USAGE, "%s: the current folder: %s", f->path, strerror(error));
 	else if (folder && (error == ENOTDIR || access(folder, F_OK) != 0))
 		ctl_error_set(e, CTL_TRANSPORT, "%s: %s: %s", f->path, folder, strerror(error));
 	else if (access(f->tmp_path, F_OK) == 0)

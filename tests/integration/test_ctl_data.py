@@ -106,6 +106,16 @@ def test_refusals(tmp_path, args, says):
     assert (tmp_path / "text").read_bytes() == b"some text"
 
 
+def test_a_current_folder_that_is_gone_is_named(tmp_path):
+    """A file that is not there yet is not what is missing."""
+    text, gone = tmp_path / "a.txt", tmp_path / "gone"
+    text.write_text("hello")
+    gone.mkdir()
+    result = subprocess.run(["sh", "-c", 'cd "$1" && rmdir "$1" && exec "$2" data prepare -o x.bin "$3"', "sh", gone, CTL, text],
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert (result.returncode, result.stderr) == (2, "gpt2ctl: x.bin: the current folder: No such file or directory\n")
+
+
 def test_failure_keeps_the_older_file(tmp_path):
     (tmp_path / "o.bin").write_bytes(b"older")
     assert prepare("missing", "-o", "o.bin", cwd=tmp_path).returncode == 2
