@@ -13,7 +13,7 @@ import pytest
 
 from faults import (ENDED, FAIL, FILES, KILL, LIBRARY, NEEDS_ROOM, ROOM, TORN, Faults, ensure_ended, fill, sample, small_file_system,
     start_if_it_can)
-from helpers import BUILD, FAKE_ENGINE, Daemon, RpcError, experiment, folders, ids, spec, trash, wait_for
+from helpers import BUILD, FAKE_ENGINE, PATIENCE_S, Daemon, RpcError, experiment, folders, ids, spec, trash, wait_for
 from test_ctl_daemon import started
 
 RESERVE = 1 << 20
@@ -755,6 +755,15 @@ def test_one_state_is_told_everywhere(tmp_path):
             waited = gpt2ctl(d, "wait", "-t", limit, str(run))
             assert waited.returncode == 124 and "goes on" not in waited.stderr
             assert f"gpt2ctl: run {run} has ended, but {unstored}\n" in waited.stderr
+        for verb in ("wait", "follow"):
+            with subprocess.Popen([BUILD / "ctl" / "gpt2ctl", verb, str(run)], env={**os.environ, "GPT2D_SOCKET": str(d.socket)},
+                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
+                told = waiting.stderr if verb == "wait" else waiting.stdout
+                while "how a run ends is told once it can" not in told.readline():
+                    pass
+                waiting.terminate()
+                err = waiting.communicate(timeout=PATIENCE_S)[1]
+            assert waiting.returncode == 6 and f"run {run} has ended, but {unstored}\nsee: gpt2ctl status\n" in err, err
         faults.daemon.disarm()
         while (event := c.event())["method"] != "run.done":
             pass
