@@ -85,10 +85,15 @@ static char *next_word(char **at, const char **error)
 }
 
 /* Not by the folder from which gpt2d was started, which nobody can tell from the file. */
+static bool is_log(const struct settings_row *row)
+{
+	return row->offset == offsetof(struct settings, log_file);
+}
+
 static bool stands_alone(const struct settings_row *row, const char *word)
 {
 	return row->type != SETTING_PATH || word[0] == '/' || word[0] == '\0' ||
-		(row->offset == offsetof(struct settings, log_file) &&
+		(is_log(row) &&
 			(strcmp(word, "stderr") == 0 || strcmp(word, "journal") == 0));
 }
 
@@ -118,7 +123,8 @@ static void read_value(struct reading *r, const struct settings_row *row, char *
 		if (broken == NULL && row->type != SETTING_LIST && has_second(r, row, &at, &broken))
 			return;
 		if (broken == NULL && !stands_alone(row, word)) {
-			wrong(r, "%s: \"%.64s\": an absolute path is expected%s", row->name, word,
+			wrong(r, "%s: \"%.64s\": an absolute path%s is expected%s", row->name, word,
+				is_log(row) ? ", stderr or journal" : "",
 				word[0] == '~' ? "; a ~ stands for nothing here" : "");
 			return;
 		}

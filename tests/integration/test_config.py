@@ -111,7 +111,7 @@ def test_paths_of_the_file_are_absolute(tmp_path):
     assert shown.returncode == 2 and shown.stderr.splitlines() == [
         f'gpt2d: {conf}:1: state_dir: "~/x": an absolute path is expected; a ~ stands for nothing here',
         f'gpt2d: {conf}:2: socket: "s": an absolute path is expected',
-        f'gpt2d: {conf}:3: log_file: "log": an absolute path is expected',
+        f'gpt2d: {conf}:3: log_file: "log": an absolute path, stderr or journal is expected',
         f'gpt2d: {conf}:4: metrics_file: "m.prom": an absolute path is expected',
         f'gpt2d: {conf}:5: engine: "./e": an absolute path is expected']
     for word in ("stderr", "journal"):
