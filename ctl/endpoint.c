@@ -131,8 +131,8 @@ static char state_of(pid_t pid)
 enum { COMM_BYTES = 32 };
 
 /*
- * What listens there and is no gpt2d as far as can be told: it neither has that name nor owns that
- * of the socket. Its name is put to comm.
+ * Whether what listens there is no gpt2d, as far as can be told: it is not called so, and does not
+ * hold the socket's lock. What it is called is put to comm.
  */
 static bool is_stranger(const struct endpoint *p, char comm[COMM_BYTES])
 {

@@ -47,7 +47,7 @@ static void on_written(void *arg, struct run *run, enum run_state state, int rc)
 	prune_soon(d->pruner);
 }
 
-/* Once: it is in its state with another reason. */
+/* Once for each end: the state is still the one of before, and the reason says why. */
 static void say_unstored(struct run *run, void *arg)
 {
 	struct daemon *d = arg;
