@@ -494,6 +494,19 @@ const json_t *client_hello(const struct client *c)
 	return c->hello;
 }
 
+bool client_is_another(const struct client *c, char start[CLIENT_START_BYTES])
+{
+	char at[48], here[CLIENT_START_BYTES];
+
+	/* in a container the process may have the same number each time */
+	snprintf(here, sizeof(here), "%lld %s", (long long)format_int(c->hello, "pid", 0),
+		format_string(c->hello, "started_at", "", at, sizeof(at)));
+	if (strcmp(here, start) == 0)
+		return false;
+	memcpy(start, here, sizeof(here));
+	return true;
+}
+
 int client_ask(const struct ctl *ctl, const char *method, json_t *params, json_t **result,
 	struct ctl_error *e)
 {

@@ -35,6 +35,12 @@ void client_close(struct client *c); /* takes NULL */
 void client_expect(struct client *c, const char *what);
 void client_wait_quietly(struct client *c); /* stderr tells of no wait from now on */
 const json_t *client_hello(const struct client *c);
+enum { CLIENT_START_BYTES = 80 };
+/*
+ * Whether it is another start of gpt2d than the one that start names ("": none), which numbers
+ * events anew; then start names this one.
+ */
+bool client_is_another(const struct client *c, char start[CLIENT_START_BYTES]);
 /* The connection ended or broke while something was sent or waited for. */
 bool client_lost(const struct client *c);
 /* The same, before all of the last request was sent: it has not been taken. */

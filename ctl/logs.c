@@ -24,7 +24,7 @@ struct logs {
 	int64_t id; /* 0: gpt2d itself */
 	const char *level;
 	int64_t after;
-	int64_t pid; /* of the daemon that numbered what is asked for */
+	char start[CLIENT_START_BYTES]; /* of the daemon that numbered what is asked for */
 	bool more, open;
 };
 
@@ -124,13 +124,12 @@ static int await_news(struct logs *l, struct ctl_error *e)
 /* On a connection that is new. */
 static int begin(struct logs *l, struct ctl_error *e)
 {
-	const int64_t pid = format_int(client_hello(l->client), "pid", 0);
 	json_t *reply;
 	int exit;
 
-	if (l->id == 0 && pid != l->pid)
-		l->after = 0; /* another gpt2d counts anew what it says; for runs the store does */
-	l->pid = pid;
+	/* another gpt2d counts anew what it says; for runs the store does */
+	if (client_is_another(l->client, l->start) && l->id == 0)
+		l->after = 0;
 	if (l->id == 0)
 		return 0;
 	exit = client_request(l->client, METHOD_FOLLOW,

@@ -93,12 +93,13 @@ const char *watch_last_say(const struct watch_last *l, int64_t id, char out[WATC
 	return out;
 }
 
-/* What is known of the stream of events: numbers start anew with each daemon. */
+/* What is known of the stream of events: numbers start anew with each start. */
 struct stream {
 	struct watch_last last;
 	struct queued queued;
-	int64_t pid, seq; /* of the daemon; the last event seen, 0 before the first */
-	bool ended;       /* the run had ended when it was asked for: only run.done is to come */
+	char start[CLIENT_START_BYTES]; /* of the daemon that numbers them */
+	int64_t seq;                    /* the last event seen, 0 before the first */
+	bool ended; /* the run had ended when it was asked for: only run.done is to come */
 };
 
 /* With --json the events alone are printed. */
@@ -159,13 +160,11 @@ static void show_begun(struct ctl *ctl, const struct watch *w, const json_t *rep
 static int begin(
 	struct ctl *ctl, struct client *c, struct watch *w, struct stream *s, struct ctl_error *e)
 {
-	const int64_t pid = format_int(client_hello(c), "pid", 0);
 	json_t *params = json_pack("{s:I}", "id", (json_int_t)w->id), *reply, *run;
 	int exit;
 
-	if (pid != s->pid)
+	if (client_is_another(c, s->start))
 		s->seq = 0;
-	s->pid = pid;
 	if (s->seq > 0)
 		json_object_set_new(params, "after", json_integer(s->seq));
 	exit = client_request(c, METHOD_FOLLOW, params, CLIENT_REPLY_S, &reply, e);

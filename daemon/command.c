@@ -79,11 +79,11 @@ static void do_hello(struct daemon *d, struct client *client, json_t *params)
 	}
 	client_set_greeted(client);
 	client_reply(client,
-		json_pack("{si ss ss sI sI ss sI sI}", "protocol", PROTOCOL_VERSION, "build",
+		json_pack("{si ss ss sI so sI ss sI sI}", "protocol", PROTOCOL_VERSION, "build",
 			version_build, "version", VERSION_RELEASE, "pid", (json_int_t)getpid(),
-			"uid", (json_int_t)geteuid(), "engine", d->program->path, "ranks",
-			(json_int_t)d->settings->ranks, "cancel_timeout_s",
-			(json_int_t)d->settings->cancel_timeout_s));
+			"started_at", clock_json(d->started_utc_ns), "uid", (json_int_t)geteuid(),
+			"engine", d->program->path, "ranks", (json_int_t)d->settings->ranks,
+			"cancel_timeout_s", (json_int_t)d->settings->cancel_timeout_s));
 }
 
 static void do_version(struct daemon *d, struct client *client, json_t *params)

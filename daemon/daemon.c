@@ -401,6 +401,7 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 	d->settings = settings;
 	d->lock_fds[0] = d->lock_fds[1] = d->lock_fds[2] = -1;
 	d->started_ns = clock_mono_ns();
+	d->started_utc_ns = clock_utc_ns();
 	snprintf(error, error_bytes, "out of memory");
 	d->base = event_base_new();
 	if (d->base == NULL || reserve_timers(d) < 0)

@@ -46,8 +46,10 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  */
 
 /*
- * {protocol, build?, client?} -> {protocol, build, version, pid, uid, engine, ranks,
- * cancel_timeout_s}: how long the answer to "cancel" may wait for a step's end
+ * {protocol, build?, client?} -> {protocol, build, version, pid, started_at, uid, engine, ranks,
+ * cancel_timeout_s}. pid and started_at tell one start of gpt2d from another: events, and messages
+ * of no run, are numbered anew with each. cancel_timeout_s: how long the answer to "cancel" may
+ * wait for a step's end.
  */
 #define METHOD_HELLO "hello"
 /*

@@ -52,6 +52,7 @@ class FakeDaemon:
     def __init__(self, path, **methods):
         self.path = str(path)
         self.pid = os.getpid()
+        self.started_at = "2026-01-08T19:49:12.004Z"
         self.methods = {"hello": self.hello, "version": self.version, **methods}
         self.requests = []
         self.listener = None
@@ -59,8 +60,8 @@ class FakeDaemon:
         self.threads = []
 
     def hello(self, params, connection):
-        return {"protocol": PROTOCOL, "build": "fake", "version": "0.1.0", "pid": self.pid, "uid": os.getuid(),
-            "engine": "fake", "ranks": 2}
+        return {"protocol": PROTOCOL, "build": "fake", "version": "0.1.0", "pid": self.pid,
+            "started_at": self.started_at, "uid": os.getuid(), "engine": "fake", "ranks": 2}
 
     def version(self, params, connection):
         return {"protocol": PROTOCOL, "build": "fake", "version": "0.1.0", "libraries": {"libevent": "2.1"}}

@@ -15,6 +15,8 @@ from fake_daemon import FakeDaemon, Refused, follow_script, run_object
 from helpers import PATIENCE_S, wait_for
 from terminal import Terminal
 
+OTHER_START = "2026-01-08T19:50:00.000Z"
+
 
 def test_follow_plain_lines(path):
     events = [("run.state", {"seq": 1, "state": "running", "reason": None})]
@@ -292,8 +294,9 @@ def test_a_daemon_that_is_ending_is_not_the_one_that_comes_back(path):
     assert result.returncode == 0 and result.stderr.count("looking for it again") == 1, result
 
 
-def test_daemon_comes_back_as_another_process(path):
-    """Numbers start anew with a new daemon: nothing is taken for seen."""
+@pytest.mark.parametrize("other", [{"pid": 1}, {"started_at": OTHER_START}])
+def test_daemon_comes_back_as_another_process(path, other):
+    """Numbers start anew with a new daemon, which may have the same pid: nothing is taken for seen."""
     first = FakeDaemon(path, follow=follow_script(run_object(state="running"), [step(5, 40)]))
     with first:
         process = subprocess.Popen([CTL, "follow", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -301,12 +304,28 @@ def test_daemon_comes_back_as_another_process(path):
         assert process.stdout.readline() == "run 1 demo: running\n"
         assert "step 5/20" in process.stdout.readline()
     second = FakeDaemon(path, follow=follow_script(run_object(state="queued"), [step(9, 1), done(2, "interrupted")]))
-    second.pid = 1
+    vars(second).update(other)
     with second:
         out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 6
     assert "step 9/20" in out
     assert second.asked("follow") == [{"id": 1}]
+
+
+def test_logs_of_another_start_are_numbered_anew(path):
+    """What gpt2d says of itself; that of runs is numbered on."""
+    def logs(params, connection):
+        if daemon.started_at == OTHER_START or params["after"] == 0:
+            return {"id": params.get("id"), "lines": [], "next": 40, "more": False, "open": daemon.started_at != OTHER_START}
+        daemon.started_at = OTHER_START
+        connection.close()
+        return {}
+    follow = follow_script(run_object(state="running"), [step(1, 1)])
+    for words, after in (([], [0, 40, 0]), ([1], [0, 40, 40])):
+        with FakeDaemon(path, follow=follow, logs=logs) as daemon:
+            result = ctl("logs", "-f", *words, path=path)
+        assert result.returncode == 0, result
+        assert [params["after"] for params in daemon.asked("logs")] == after
 
 
 def test_daemon_does_not_come_back(path):

@@ -36,12 +36,14 @@ def test_killed_and_started_again(home):
         with d.client() as c:
             runs = [c.submit(spec("first-ms20", 1000))] + [c.submit(spec(f"r{i}")) for i in range(4)]
             wait_for(lambda: c.state(runs[0]) == "running", "running")
+            begun = c.greeting["started_at"]
         engines = d.engines()
         d.kill()
         for pid in engines:
             wait_for(lambda: has_ended(pid), "the engines' end")
         d.start()
-        with d.client() as c:
+        with d.client() as c, d.client() as other:
+            assert begun != c.greeting["started_at"] == other.greeting["started_at"]
             for run in runs[1:]:
                 assert c.wait(run)["state"] == "done"
             shown = c.call("show", id=runs[0])
