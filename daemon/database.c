@@ -476,10 +476,12 @@ bool database_reads(const struct database *d)
 {
 	char head[100]; /* as long as SQLite's */
 	sqlite3_file *file = NULL;
+	int rc;
 
 	/* through its own descriptor: to close another would give up its locks */
-	return sqlite3_file_control(d->handle, NULL, SQLITE_FCNTL_FILE_POINTER, &file) ==
-		SQLITE_OK &&
-		file != NULL && file->pMethods != NULL &&
-		file->pMethods->xRead(file, head, (int)sizeof(head), 0) == SQLITE_OK;
+	rc = sqlite3_file_control(d->handle, NULL, SQLITE_FCNTL_FILE_POINTER, &file);
+	if (rc != SQLITE_OK || file == NULL || file->pMethods == NULL)
+		return false;
+	rc = file->pMethods->xRead(file, head, (int)sizeof(head), 0);
+	return rc == SQLITE_OK || rc == SQLITE_IOERR_SHORT_READ;
 }

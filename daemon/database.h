@@ -106,7 +106,7 @@ int database_probe(struct database *d);
  * first time is remembered.
  */
 bool database_gone(struct database *d);
-/* Whether the disk gives the file's beginning at all. */
+/* Whether the disk gives the file's beginning at all, or what is left of it. */
 bool database_reads(const struct database *d);
 
 #endif

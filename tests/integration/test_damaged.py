@@ -218,6 +218,27 @@ def test_damage_is_told_everywhere(daemon):
             assert [run["id"] for run in c.call("list", state="queued")["runs"]] == [waiting]
 
 
+@pytest.mark.parametrize("left", [0, 50])
+def test_a_database_that_is_cut_is_damaged(daemon, left):
+    """No error of the disk, on which there is simply no more."""
+    with daemon() as d:
+        fill(d)
+        assert d.stop() == 0
+        whole = (d.state / "gpt2d.db").read_bytes()
+        d.start()
+        with d.client() as c:
+            os.truncate(d.state / "gpt2d.db", left)
+            with pytest.raises(RpcError, match="damaged"):
+                c.call("list", limit=10000)
+            store = c.call("status")["store"]
+            assert store["errno"] == "EBADMSG" and "damaged" in store["error"], store
+        d.stop()
+        for path in d.state.glob("gpt2d.db*"):
+            path.unlink()
+        (d.state / "gpt2d.db").write_bytes(whole)
+        d.start()
+
+
 def test_a_damaged_page_of_a_queued_run(daemon):
     """The start needs it: it is refused, and says why where no row can be named."""
     with daemon() as d:
