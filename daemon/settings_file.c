@@ -84,17 +84,16 @@ static char *next_word(char **at, const char **error)
 	return word;
 }
 
-/* Not by the folder from which gpt2d was started, which nobody can tell from the file. */
 static bool is_log(const struct settings_row *row)
 {
 	return row->offset == offsetof(struct settings, log_file);
 }
 
+/* Not by the folder from which gpt2d was started, which nobody can tell from the file. */
 static bool stands_alone(const struct settings_row *row, const char *word)
 {
 	return row->type != SETTING_PATH || word[0] == '/' || word[0] == '\0' ||
-		(is_log(row) &&
-			(strcmp(word, "stderr") == 0 || strcmp(word, "journal") == 0));
+		(is_log(row) && (strcmp(word, "stderr") == 0 || strcmp(word, "journal") == 0));
 }
 
 /* More than one word where there is to be one: told before the first is looked at, 1 MiB say. */
