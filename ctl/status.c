@@ -3,6 +3,7 @@
 
 #include "ctl/arguments.h"
 #include "ctl/client.h"
+#include "ctl/interrupt.h"
 #include "ctl/output.h"
 #include "ctl/verb.h"
 #include "proto/clock.h"
@@ -29,6 +30,8 @@ static int open_within(struct ctl *ctl, double seconds, struct client **c, struc
 			CTL_NO_DAEMON &&
 		clock_mono_ns() < until_ns) {
 		ctl_error_clear(e);
+		if (interrupt_seen())
+			return ctl_error_set(e, CTL_CANCELLED, "interrupted");
 		nanosleep(&pause, NULL);
 	}
 	return exit;
@@ -39,13 +42,19 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	struct client *c = NULL;
 	struct ctl_error e = {0};
 	json_t *reply = NULL;
-	int exit = open_within(ctl, arguments_real(args, "wait", 0.0), &c, &e);
+	const double seconds = arguments_real(args, "wait", 0.0);
+	int exit;
 
+	if (seconds > 0.0)
+		interrupt_begin();
+	exit = open_within(ctl, seconds, &c, &e);
 	if (!exit)
 		exit = client_request(c, METHOD_STATUS, json_object(), CLIENT_REPLY_S, &reply, &e);
 	client_close(c);
 	if (exit)
 		return ctl_fail(ctl, &e);
+	if (seconds > 0.0)
+		interrupt_end();
 	ctl->output->status(ctl, reply);
 	json_decref(reply);
 	return CTL_OK;

@@ -1,6 +1,7 @@
 """gpt2ctl's command line, and which daemon it finds: usage, help, sockets, versions, refusals."""
 
 import os
+import signal
 import socket
 import subprocess
 
@@ -213,6 +214,19 @@ def test_stale_socket_is_no_daemon(path):
     result = ctl("status", "--json", path=path)
     assert result.returncode == 3
     assert one_object(result.stdout)["error"]["exit"] == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_wait_for_a_daemon(path, number):
+    with socket.socket(socket.AF_UNIX) as listener:  # which greets nobody
+        listener.bind(str(path))
+        listener.listen()
+        with subprocess.Popen([CTL, "status", "--wait", "600"], env=environment(path), text=True, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE) as process:
+            with listener.accept()[0]:
+                process.send_signal(number)
+                out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out, err) == (6, "", "gpt2ctl: interrupted\n")
 
 
 def test_version_without_daemon(path):
