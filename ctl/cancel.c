@@ -89,7 +89,7 @@ static int cancel_one(
 		json_array_append_new(runs, reply);
 		return 0;
 	}
-	*lost = exit == CTL_TRANSPORT || exit == CTL_TIMEOUT;
+	*lost = client_lost(c) || exit == CTL_TRANSPORT || exit == CTL_TIMEOUT;
 	json_array_append_new(runs,
 		json_pack("{s:O, s:n, s:o, s:i}", "id", id, "state", "error",
 			format_json_text(e.message), "exit", exit));

@@ -11,6 +11,7 @@
 
 #include "ctl/endpoint.h"
 #include "ctl/exits.h"
+#include "ctl/fate.h"
 #include "ctl/format.h"
 #include "ctl/interrupt.h"
 #include "proto/clock.h"
@@ -35,6 +36,7 @@ struct client {
 	int64_t until_ns; /* no wait for a reply is longer; -1: as long as each may take */
 	bool lost;        /* the connection ended or broke */
 	bool unsent;      /* before all of a request was sent */
+	bool changed;     /* a request that changes something was answered */
 	struct frame *frame;
 	json_t *hello;
 	struct event *first, **end; /* events not taken yet */
@@ -316,11 +318,13 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 	json_t **result, struct ctl_error *e)
 {
 	const int64_t deadline_ns = deadline_in(deadline_s, c->until_ns);
-	char why[sizeof(e->message)];
+	char why[sizeof(e->message)], *line;
+	struct fate fate;
 	size_t n;
-	char *line = rpc_request(++c->last_id, method, params, &n);
 	int error, exit;
 
+	fate_of(method, params, &fate);
+	line = rpc_request(++c->last_id, method, params, &n);
 	if (!line)
 		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
 	c->asked = method;
@@ -336,6 +340,9 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 		return lost(c, e, error);
 	exit = await_reply(c, c->last_id, deadline_ns, result, e);
 	c->notice_ns = -1;
+	c->changed |= exit == 0 && fate_changes(&fate);
+	if (exit && c->lost && c->hello)
+		exit = c->unsent ? fate_untaken(&fate, c->changed, e) : fate_unknown(&fate, e);
 	if (exits_leave_open(exit) && !e->data && c->hello) {
 		memcpy(why, e->message, sizeof(why));
 		ctl_error_set(e, exit, "%s: %.900s", method, why);

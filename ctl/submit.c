@@ -312,6 +312,8 @@ static int send(struct ctl *ctl, const struct arguments *args, const struct subm
 		exit = ctl_fail(ctl, &e);
 		goto out;
 	}
+	if (exit && dry_run && c && client_lost(c))
+		add_line(&e, "nothing is queued");
 	if (exit) {
 		exit = refused(ctl, args, source, spec, c && !dry_run, &e);
 		goto out;

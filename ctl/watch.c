@@ -306,10 +306,14 @@ static int watch_to_end(struct ctl *ctl, struct client **c, struct watch *w, str
 {
 	struct stream s = {0};
 	bool any = true;
-	int exit = begin(ctl, *c, w, &s, e);
+	int exit;
 
-	while (exit == 0) {
-		exit = watch_events(ctl, *c, w, &s, &any, e);
+	for (;;) {
+		exit = begin(ctl, *c, w, &s, e);
+		if (exit == 0)
+			exit = watch_events(ctl, *c, w, &s, &any, e);
+		else if (client_lost(*c))
+			exit = CTL_NO_DAEMON;
 		if (exit != CTL_NO_DAEMON)
 			break;
 		if (w->progress)
@@ -321,8 +325,8 @@ static int watch_to_end(struct ctl *ctl, struct client **c, struct watch *w, str
 				(long long)w->id);
 		any = false;
 		exit = watch_reconnect(ctl, c, w->id, s.last.queued, w->deadline_ns, e);
-		if (exit == 0)
-			exit = begin(ctl, *c, w, &s, e);
+		if (exit)
+			break;
 	}
 	return exit;
 }

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from client import CTL, environment
-from fake_daemon import FakeDaemon
+from client import CTL, done, environment
+from fake_daemon import FakeDaemon, follow_script, run_object
 from helpers import PATIENCE_S, wait_for
 from helpers import spec as spec_of
 from terminal import Terminal
@@ -171,6 +171,84 @@ def test_a_daemon_that_takes_no_more_requests(path, spec, words):
     assert result.returncode == 10
     assert result.stderr == "gpt2ctl: gpt2d is stopping; submit it again once gpt2d is back\n" + (
         "" if "--dry-run" in words else "the run is not queued\n")
+
+
+CHANGE = {"cancel 5": "run 5 is cancelled is not known: gpt2ctl show 5", "keep 5": "run 5 is kept is not known: gpt2ctl show 5",
+    "priority 5 7": "run 5 has another priority is not known: gpt2ctl show 5",
+    "prune --keep 3 --yes": "runs are removed is not known: gpt2ctl list",
+    "drain": "gpt2d is drained is not known: gpt2ctl status", "resume": "gpt2d is drained is not known: gpt2ctl status",
+    "release": "the engines are released is not known: gpt2ctl status",
+    "warm": "the engines are released is not known: gpt2ctl status",
+    "shutdown": "gpt2d was to end is not known: gpt2ctl status"}
+LOOK = ["status", "list", "show 5", "logs", "artifacts 5", "metrics", "version", "compare 5", "prune --keep 3 --dry-run"]
+
+
+def run_ctl(path, words):
+    return subprocess.run([CTL, *words.split()], capture_output=True, text=True, timeout=PATIENCE_S, env=environment(path),
+        stdin=subprocess.DEVNULL)
+
+
+def test_what_is_asked_of_a_daemon_that_is_ending(path):
+    """Where it takes no more: exit code 10 and the same words, whatever was asked."""
+    def hello(params, connection):
+        connection.sock.shutdown(socket.SHUT_RD)
+        return daemon.hello(params, connection)
+
+    with FakeDaemon(path, hello=hello) as daemon:
+        for words in [*CHANGE, *LOOK]:
+            result = run_ctl(path, words)
+            says = "nothing is changed" if words in CHANGE else "ask again once gpt2d is back"
+            assert result.returncode == 10, (words, result)
+            assert re.fullmatch(f"gpt2ctl: [a-z-]+: gpt2d is stopping; {says}\n", result.stderr), (words, result)
+
+
+def test_what_was_asked_of_a_daemon_that_is_gone(path):
+    """It may have done it: where that can be seen."""
+    methods = {name: lambda params, connection: connection.close() for name in [*"cancel keep priority prune drain resume release "
+        "warm shutdown status list show logs artifacts metrics version dry-run".split()]}
+    with FakeDaemon(path, **methods):
+        for words in [*CHANGE, *LOOK]:
+            result = run_ctl(path, words)
+            says = f"whether {CHANGE[words]}" if words in CHANGE else "whether gpt2d runs: gpt2ctl status"
+            assert result.returncode == 1, (words, result)
+            assert re.fullmatch(f"gpt2ctl: [a-z-]+: gpt2d closed the connection\n{says}\n", result.stderr), (words, result)
+
+
+def test_a_dry_run_of_a_daemon_that_is_gone(path, spec):
+    with FakeDaemon(path, **{"dry-run": lambda params, connection: connection.close()}):
+        result = run_ctl(path, f"submit --dry-run {spec}")
+    assert result.returncode == 1 and result.stderr.endswith("\nnothing is queued\n"), result
+
+
+def test_a_daemon_that_ends_between_two_requests(path):
+    """What was done before is not denied; none of the others is tried."""
+    def cancel(params, connection):
+        connection.sock.shutdown(socket.SHUT_RD)
+        return {"id": params["id"], "state": "cancelled"}
+
+    with FakeDaemon(path, cancel=cancel) as daemon:
+        result = run_ctl(path, "cancel 1 2 3")
+        assert [params["id"] for params in daemon.asked("cancel")] == [1]
+    assert result.returncode == 10 and "run 1" in result.stdout
+    assert result.stderr == "gpt2ctl: cancel: gpt2d is stopping; nothing more is changed\n"
+
+
+def test_following_a_daemon_that_is_ending(path):
+    """It is looked for again, as where it goes away in the middle."""
+    hellos = []
+
+    def hello(params, connection):
+        hellos.append(1)
+        if len(hellos) == 1:
+            connection.sock.shutdown(socket.SHUT_RD)
+        return daemon.hello(params, connection)
+
+    follow = follow_script(run_object(state="running"), [done(1, "done")])
+    for verb in "follow", "wait":
+        hellos.clear()
+        with FakeDaemon(path, hello=hello, follow=follow) as daemon:
+            result = run_ctl(path, f"{verb} 1")
+        assert result.returncode == 0 and "closed the connection; looking for it again" in result.stderr, result
 
 
 def test_a_reply_that_takes_long(path, spec):

@@ -1,0 +1,75 @@
+#include "ctl/fate.h"
+
+#include <string.h>
+
+#include "ctl/format.h"
+
+struct fate_row {
+	const char *method;
+	const char *what; /* is asked of the run, or at all */
+	const char *look; /* the verb that tells */
+	bool of_run;
+};
+
+static const struct fate_row rows[] = {
+	{METHOD_CANCEL, "is cancelled", "show", true},
+	{METHOD_KEEP, "is kept", "show", true},
+	{METHOD_PRIORITY, "has another priority", "show", true},
+	{METHOD_PRUNE, "runs are removed", "list", false},
+	{METHOD_DRAIN, "gpt2d is drained", "status", false},
+	{METHOD_RESUME, "gpt2d is drained", "status", false},
+	{METHOD_RELEASE, "the engines are released", "status", false},
+	{METHOD_WARM, "the engines are released", "status", false},
+	{METHOD_SHUTDOWN, "gpt2d was to end", "status", false},
+};
+
+/* One who follows looks for gpt2d again; of a submission there is more to say. */
+static const char *const known[] = {METHOD_FOLLOW, METHOD_SUBMIT};
+
+void fate_of(const char *method, const json_t *params, struct fate *out)
+{
+	const bool dry = json_is_true(json_object_get(params, "dry_run"));
+
+	*out = (struct fate){.id = format_int(params, "id", 0)};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (!dry && strcmp(rows[i].method, method) == 0)
+			out->row = &rows[i];
+	}
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		out->known |= strcmp(known[i], method) == 0;
+}
+
+bool fate_changes(const struct fate *f)
+{
+	return f->row != NULL;
+}
+
+int fate_untaken(const struct fate *f, bool before, struct ctl_error *e)
+{
+	if (f->known)
+		return e->exit;
+	if (!f->row)
+		return ctl_error_set(
+			e, CTL_NOT_NOW, "gpt2d is stopping; ask again once gpt2d is back");
+	return ctl_error_set(e, CTL_NOT_NOW, "gpt2d is stopping; nothing %sis changed",
+		before ? "more " : "");
+}
+
+int fate_unknown(const struct fate *f, struct ctl_error *e)
+{
+	const struct fate_row *row = f->row;
+	char why[sizeof(e->message)], run[40] = "", id[24] = "";
+
+	if (f->known)
+		return e->exit;
+	memcpy(why, e->message, sizeof(why));
+	if (!row)
+		return ctl_error_set(
+			e, e->exit, "%.700s\nwhether gpt2d runs: gpt2ctl status", why);
+	if (row->of_run) {
+		snprintf(run, sizeof(run), "run %lld ", (long long)f->id);
+		snprintf(id, sizeof(id), " %lld", (long long)f->id);
+	}
+	return ctl_error_set(e, e->exit, "%.700s\nwhether %s%s is not known: gpt2ctl %s%s", why,
+		run, row->what, row->look, id);
+}
