@@ -51,8 +51,7 @@ int client_fd(const struct client *c);
 /*
  * Send method and wait for its reply: 0 and *result (owned by the caller), or an exit code with e,
  * by the daemon's error code, or by fate.h where the connection was lost; CTL_CANCELLED after a
- * signal. params is stolen. Events that arrive
- * meanwhile are kept for client_next.
+ * signal. params is stolen. Events that arrive meanwhile are kept for client_next.
  */
 int client_request(struct client *c, const char *method, json_t *params, int deadline_s,
 	json_t **result, struct ctl_error *e);

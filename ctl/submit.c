@@ -294,7 +294,6 @@ static int send(struct ctl *ctl, const struct arguments *args, const struct subm
 
 	interrupt_begin(); /* what became of the run is told */
 	exit = client_open(ctl, &c, &e);
-
 	if (!dry_run && arguments_has(args, "priority"))
 		json_object_set_new(
 			params, "priority", json_integer(arguments_int(args, "priority", 0)));
