@@ -25,6 +25,7 @@
 #include "daemon/filesystem.h"
 #include "daemon/follow.h"
 #include "daemon/gate.h"
+#include "daemon/held_signal.h"
 #include "daemon/lifecycle.h"
 #include "daemon/lock_holders.h"
 #include "daemon/log.h"
@@ -299,9 +300,12 @@ static int start_signals(struct daemon *d)
 
 	signal(SIGPIPE, SIG_IGN);
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+		held_signal_hold(signals[i].number);
 		d->signals[i] = evsignal_new(d->base, signals[i].number, signals[i].called, d);
 		if (d->signals[i] == NULL || event_add(d->signals[i], NULL) < 0)
 			return -ENOMEM;
+		if (held_signal_came(signals[i].number))
+			event_active(d->signals[i], EV_SIGNAL, 1);
 	}
 	d->turn = event_new(d->base, -1, 0, on_turn, d);
 	d->completions =

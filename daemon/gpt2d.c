@@ -15,6 +15,7 @@
 #include "daemon/daemon.h"
 #include "daemon/diagnosis.h"
 #include "daemon/engine_program.h"
+#include "daemon/held_signal.h"
 #include "daemon/log.h"
 #include "daemon/preflight.h"
 #include "daemon/settings.h"
@@ -211,8 +212,10 @@ static int run_with_log(struct settings *settings, int argc, char **argv)
 {
 	struct engine_program program;
 	char error[2 * PATH_MAX + 512];
-	int rc = engine_program_find(settings, &program, error, sizeof(error));
+	int rc;
 
+	held_signal_hold(SIGHUP); /* whoever rotates logs does not know that this is the start */
+	rc = engine_program_find(settings, &program, error, sizeof(error));
 	if (rc < 0) {
 		say("%s", error);
 		return STATUS_USAGE;

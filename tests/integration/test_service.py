@@ -6,8 +6,10 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -227,3 +229,25 @@ def test_no_journal(home):
     assert said in d.process.stderr.read().splitlines()
     tested = subprocess.run([BUILD / "daemon/gpt2d", "-c", "/dev/null", "-n", "--log-file", "journal"], capture_output=True, text=True, timeout=60, check=False)
     assert tested.returncode == 2 and said in tested.stderr.splitlines(), tested
+
+
+def test_signals_at_the_start_and_at_the_end(tmp_path):
+    """Whoever rotates the log does not know: gpt2d starts, and has its log anew; and no signal breaks its end off."""
+    with Daemon(home=tmp_path) as d:
+        assert d.stop() == 0
+        db = sqlite3.connect(d.state / "gpt2d.db", isolation_level=None)
+        db.execute("begin immediate")
+        d.process = subprocess.Popen(d.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=d.environment)
+        lock = d.state / "gpt2d.db.lock"
+        wait_for(lambda: lock.read_text().strip() == str(d.process.pid), "the start")
+        d.process.send_signal(signal.SIGHUP)
+        db.close()
+        assert d.process.stdout.readline().startswith("gpt2d: ready, ")
+        wait_for(lambda: "SIGHUP: the log is open" in d.said(), "the log anew")
+        d.process.terminate()
+        while d.process.poll() is None:
+            for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+                d.process.send_signal(number)
+            time.sleep(0.001)
+        assert d.process.returncode == 0
