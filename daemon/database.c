@@ -21,7 +21,6 @@
 
 enum {
 	MODE_BYTES = 16,
-	BUSY_MS = 5000, /* for whoever else has the database locked */
 	STEPS_BETWEEN = 10000, /* of SQLite's machine: looks at the clock */
 };
 
@@ -280,7 +279,7 @@ int database_give_back(struct database *d, int full)
 		sqlite3_wal_checkpoint_v2(d->handle, NULL,
 			too_long ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE, NULL,
 			NULL));
-	sqlite3_busy_timeout(d->handle, BUSY_MS);
+	sqlite3_busy_timeout(d->handle, DATABASE_BUSY_MS);
 	if (rc == 0)
 		d->wal_pages = 0;
 	return rc < 0 && !too_long ? -ENODATA : rc;
@@ -340,7 +339,7 @@ int database_probe(struct database *d)
 	/* a page and a sync; nobody reads that number */
 	rc = store_errno(
 		d->handle, sqlite3_exec(d->handle, "pragma user_version = 1", NULL, NULL, NULL));
-	sqlite3_busy_timeout(d->handle, BUSY_MS);
+	sqlite3_busy_timeout(d->handle, DATABASE_BUSY_MS);
 	return rc;
 }
 
@@ -369,7 +368,7 @@ static int prepare(struct database *d, char *error, size_t error_bytes)
 	if (rc == 0)
 		rc = wal_index_guard(d->handle, &d->index);
 	if (rc == 0)
-		rc = store_errno(d->handle, sqlite3_busy_timeout(d->handle, BUSY_MS));
+		rc = store_errno(d->handle, sqlite3_busy_timeout(d->handle, DATABASE_BUSY_MS));
 	if (rc == 0) {
 		rc = use_wal(d, error, error_bytes);
 		if (rc == -ENOTSUP)

@@ -23,7 +23,7 @@ enum { DATABASE_FILES = 2 };
  */
 enum { DATABASE_WAL_IDLE = 1000, DATABASE_WAL_FULL = 4096 };
 
-enum { DATABASE_LOOK_MS = 500 };
+enum { DATABASE_LOOK_MS = 500, DATABASE_BUSY_MS = 5000 };
 
 struct database {
 	struct sqlite3 *handle;
@@ -42,7 +42,8 @@ struct database {
 /*
  * d is zero. Makes the file when there is none, and brings its schema up to date. One that was not
  * closed is looked at for at most DATABASE_LOOK_MS: its log may be that of another database, which
- * SQLite does not notice. 0, or a negative errno with error (store.h names them); database_close is
+ * SQLite does not notice. Whoever has it locked is waited for, DATABASE_BUSY_MS, here and with each
+ * statement. 0, or a negative errno with error (store.h names them); database_close is
  * due either way.
  */
 int database_open(struct database *d, const char *path, char *error, size_t error_bytes);

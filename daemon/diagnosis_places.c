@@ -13,15 +13,19 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/database.h"
+#include "daemon/database_lock.h"
 #include "daemon/database_look.h"
 #include "daemon/diagnosis.h"
 #include "daemon/failure.h"
 #include "daemon/filesystem.h"
+#include "daemon/lock_holders.h"
 #include "daemon/paths.h"
 #include "daemon/preflight.h"
 #include "daemon/reserve.h"
 #include "daemon/run_ids.h"
 #include "daemon/state_files.h"
+#include "daemon/store.h"
 #include "daemon/wal_index.h"
 
 enum { QUEUE_LOOK_MS = 10000 };
@@ -317,7 +321,7 @@ static void check_absent(struct diagnosis *d, const struct absent *a)
 static void check_queue(struct diagnosis *d, const char *state, const char *path)
 {
 	struct database_look look;
-	char error[512];
+	char error[512], advice[256];
 	long pid = holder(path);
 	int rc;
 
@@ -339,7 +343,11 @@ static void check_queue(struct diagnosis *d, const char *state, const char *path
 			rc == -EPROTO ? "install the gpt2d that wrote it, or set state_dir"
 				      : "see gpt2d.db in gpt2d(8), or set state_dir",
 			"%s: %s", path, error);
-	else
+	else if (database_lock_stays(path, DATABASE_BUSY_MS)) {
+		lock_holders_advise(path, advice, sizeof(advice));
+		diagnosis_add(d, "queue", VERDICT_FAIL, advice, "%s: %s", path,
+			store_error_text(-EBUSY));
+	} else
 		diagnosis_add(d, "queue", VERDICT_OK, NULL, "%s: %lld runs, schema %d, %s", path,
 			(long long)look.runs, look.schema,
 			look.complete ? "nothing is wrong with it"

@@ -40,8 +40,10 @@ static int move(struct daemon *d, struct run *run, enum run_state to, const char
 
 	if (rc == 0)
 		rc = record_transition_now(d->store, run);
-	log_write(LOG_INFO, "run %lld: was %s, is %s%s%s", (long long)run->id, run_state_name(from),
-		run_state_name(to), reason ? ": " : "", reason ? reason : "");
+	if (rc == 0)
+		log_write(LOG_INFO, "run %lld: was %s, is %s%s%s", (long long)run->id,
+			run_state_name(from), run_state_name(to), reason ? ": " : "",
+			reason ? reason : "");
 	return rc;
 }
 

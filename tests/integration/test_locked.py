@@ -1,5 +1,6 @@
 """Another process has the queue's database locked: it is named, and when it lets go all goes on."""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -64,6 +65,43 @@ def test_a_start_beside_a_lock_names_its_holder(tmp_path):
         d.start()
 
 
+@pytest.mark.parametrize("locking", ["normal", "exclusive"])
+def test_what_would_keep_it_from_starting_is_found(tmp_path, locking):
+    """Who reads it only does not, nor one that lets go while it is looked at."""
+    def look():
+        done = subprocess.run([*d.command, "--check", "--json"], env=d.environment, stdout=subprocess.PIPE, text=True,
+            timeout=PATIENCE_S, check=False)
+        return next(check for check in json.loads(done.stdout)["checks"] if check["check"] == "queue")
+
+    with Daemon(home=tmp_path) as d:
+        database = d.state / "gpt2d.db"
+        with d.client() as c:
+            run = c.submit(spec("long-ms20", 100000))
+            wait_for(lambda: c.call("show", id=run)["progress"], "its progress")
+        d.kill()
+        db = sqlite3.connect(database, isolation_level=None)
+        db.execute("begin")
+        db.execute("select count(*) from runs").fetchall()
+        assert look()["verdict"] == "ok"
+        db.execute("rollback")
+        db.execute(f"pragma locking_mode = {locking}")
+        db.execute("begin immediate")
+        locked = database if locking == "exclusive" else None
+        before = written(d.state)
+        found = look()
+        assert (found["verdict"], found["found"]) == ("fail", f"{database}: another process has it locked")
+        assert found["advice"] == advice(database, locked)
+        assert written(d.state) == before
+        db.close()
+        assert look()["verdict"] == "ok"
+        d.start()
+
+
+def written(folder):
+    """To read the files would give up this process's locks."""
+    return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in folder.glob("gpt2d.db*")}
+
+
 def test_a_start_that_meets_a_lock_names_its_holder(tmp_path):
     """It can be opened and read, and what became of a run cannot be written."""
     with Daemon(home=tmp_path) as d:
@@ -77,6 +115,7 @@ def test_a_start_that_meets_a_lock_names_its_holder(tmp_path):
             timeout=PATIENCE_S, check=False)
         assert start.returncode == 3
         assert start.stderr.endswith(f"gpt2d: {database}: another process has it locked; {advice(database)}\n")
+        assert "is interrupted" not in d.said()
         db.close()
         d.start()
         with d.client() as c:
