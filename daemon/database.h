@@ -43,8 +43,8 @@ struct database {
  * d is zero. Makes the file when there is none, and brings its schema up to date. One that was not
  * closed is looked at for at most DATABASE_LOOK_MS: its log may be that of another database, which
  * SQLite does not notice. Whoever has it locked is waited for, DATABASE_BUSY_MS, here and with each
- * statement. 0, or a negative errno with error (store.h names them); database_close is
- * due either way.
+ * statement. 0, or a negative errno with error (store.h names them); database_close is due either
+ * way.
  */
 int database_open(struct database *d, const char *path, char *error, size_t error_bytes);
 /* The schema that is in it, 0 for none as yet; an error as store_sql's, or -EPROTO with error when

@@ -333,25 +333,26 @@ static void check_queue(struct diagnosis *d, const char *state, const char *path
 			check_absent(d, &look.absent);
 		return;
 	}
-	if (rc == -ENOENT)
+	if (rc == -ENOENT) {
 		diagnosis_add(d, "queue", VERDICT_OK, NULL, "%s is to be made", path);
-	else if (rc == -EBADMSG)
+	} else if (rc == -EBADMSG) {
 		diagnosis_add(d, "queue", VERDICT_FAIL,
 			STORE_DAMAGED_SECTION " says what to do", "%s: %s", path, error);
-	else if (rc < 0)
+	} else if (rc < 0) {
 		diagnosis_add(d, "queue", VERDICT_FAIL,
 			rc == -EPROTO ? "install the gpt2d that wrote it, or set state_dir"
 				      : "see gpt2d.db in gpt2d(8), or set state_dir",
 			"%s: %s", path, error);
-	else if (database_lock_stays(path, DATABASE_BUSY_MS)) {
+	} else if (database_lock_stays(path, DATABASE_BUSY_MS)) {
 		lock_holders_advise(path, advice, sizeof(advice));
 		diagnosis_add(d, "queue", VERDICT_FAIL, advice, "%s: %s", path,
 			store_error_text(-EBUSY));
-	} else
+	} else {
 		diagnosis_add(d, "queue", VERDICT_OK, NULL, "%s: %lld runs, schema %d, %s", path,
 			(long long)look.runs, look.schema,
 			look.complete ? "nothing is wrong with it"
 				      : "too large to be looked at to the end");
+	}
 	if (rc == 0 || rc == -ENOENT)
 		check_runs(d, state, rc == 0 ? look.last_id : 0);
 	if (rc == 0)
