@@ -1,7 +1,8 @@
 /*
  * interrupt.h: SIGINT, SIGTERM and SIGHUP while something is waited for, or a file is written: they
  * end the wait, not the process, so that the user can be told what goes on, and nothing is left
- * behind. They are blocked but for the moments in which a wait sleeps.
+ * behind. A process that hangs elsewhere, at an output that nobody reads, ends 10 s later by the
+ * signal itself.
  */
 #ifndef GPT2D_INTERRUPT_H
 #define GPT2D_INTERRUPT_H
@@ -12,7 +13,7 @@
 #include <stdint.h>
 
 void interrupt_begin(void);
-void interrupt_end(void); /* they end the process again, one that has come as well */
+void interrupt_end(void); /* they end the process again, so does one that nobody was told of */
 bool interrupt_seen(void);
 
 /* poll that signals can end: as poll, with -1 and EINTR. timeout_ns -1: for ever. */

@@ -20,6 +20,8 @@ PROGRAMS = {
 # Mutable variables of static lifetime, and why each may be.
 VARIABLES = {
     "seen": "ctl/interrupt.c: a signal came",
+    "told": "ctl/interrupt.c: and was looked at",
+    "came": "daemon/held_signal.c: a signal came",
     "log_state": "daemon/log.c: the log",
     "log_kept": "daemon/log.c: the log",
     "writer": "daemon/log_writer.c: the log",

@@ -371,3 +371,33 @@ def test_a_daemon_of_another_user_without_its_socket(held):
         env=environment(path), user=65534, group=65534, extra_groups=[], cwd="/")
     assert result.returncode == 3
     assert f"gpt2d (process {os.getpid()}) holds {path}.lock" in result.stderr, result.stderr
+
+
+@pytest.fixture
+def full():
+    """A pipe that nobody reads and that takes no more."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 512)
+    os.set_blocking(writer, True)
+    yield writer
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_signal_ends_what_cannot_write(daemon, full, tmp_path):
+    """What waits to tell of it, too: after a time of grace, by the signal."""
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps(spec_of("submitted")))
+    with daemon() as d, d.client() as c:
+        c.call("drain")
+        run = c.submit(spec_of("waits"))
+        stuck = [subprocess.Popen([CTL, *words], stdin=subprocess.DEVNULL, stdout=full, stderr=full,
+            env={**os.environ, "GPT2D_SOCKET": str(d.socket)})
+            for words in (["submit", "--print-id", spec], ["follow", str(run)], ["wait", str(run)])]
+        wait_for(lambda: c.call("status")["queued"] == 2 and c.call("status")["daemon"]["clients"] >= 3, "what they ask for")
+        for process in stuck:
+            process.terminate()
+        assert [process.wait(60) for process in stuck] == [-signal.SIGTERM] * 3
