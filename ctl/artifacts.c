@@ -118,7 +118,8 @@ const struct verb verb_artifacts = {
 	.summary = "the files of a run, with their SHA-256; or copies of them",
 	.text = "Those of its latest attempt, by segment. Files that the engine wrote and that "
 		"are gone, or have something else than a file in their place, are named as "
-		"missing. With --copy each arrives whole or not at all; one that is there already "
+		"missing. A run whose folder is a link is refused, with the place: no link is "
+		"followed. With --copy each arrives whole or not at all; one that is there already "
 		"is left as it is, one that was copied in part goes on where it stopped, and once "
 		"it is there, what another copy began of its name goes. "
 		"RUN_COMPLETE.txt comes last, and only where all is there that it says is whole; "

@@ -48,6 +48,19 @@ void artifacts_destroy(struct artifacts *all)
 	free(all);
 }
 
+/* Whatever keeps gpt2d from the files below dir. */
+static void refuse_place(struct client *client, int64_t id, const char *dir, int rc)
+{
+	if (rc == -ELOOP)
+		client_refuse(client, PROTOCOL_NO_SUCH_FILE, NULL,
+			"run %lld: %.700s is a link, and gpt2d follows none: put the folder itself "
+			"in its place",
+			(long long)id, dir);
+	else
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "run %lld: %.700s: %s",
+			(long long)id, dir, strerror(-rc));
+}
+
 /* ---- the list ---- */
 
 struct listing {
@@ -168,6 +181,8 @@ static int open_file(struct listing *l)
 		l->file++; /* it went meanwhile */
 		return 0;
 	}
+	if (rc == -ELOOP)
+		return rc;
 	if (rc < 0)
 		return add_file(l, NULL);
 	l->unhashed = f->bytes;
@@ -202,10 +217,14 @@ static int hash_some(struct listing *l, int64_t *budget)
 	return rc < 0 ? rc : add_file(l, sha256);
 }
 
+static const char *row_dir_of(const struct listing *l)
+{
+	return l->row < 0 ? run_dir_of(l) : text_of(row_of(l), "dir");
+}
+
 static int list_row(struct listing *l)
 {
-	const char *run_dir = run_dir_of(l),
-		   *dir = l->row < 0 ? run_dir : text_of(row_of(l), "dir");
+	const char *run_dir = run_dir_of(l), *dir = row_dir_of(l);
 	const size_t n = strlen(run_dir);
 	int rc;
 
@@ -294,8 +313,7 @@ static void listing_done(struct worker_job *job, int rc)
 			"run %lld: more than %d files in a directory of it", (long long)l->id,
 			RUN_FILES_MAX);
 	else if (client != NULL && rc < 0)
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "run %lld: its files: %s",
-			(long long)l->id, strerror(-rc));
+		refuse_place(client, l->id, l->found.n > 0 ? run_dir_of(l) : row_dir_of(l), rc);
 	else if (client != NULL)
 		client_reply(client,
 			json_pack("{sI sO sO sO sO sO sO sI sO}", "id", (json_int_t)l->id, "name",
@@ -435,6 +453,8 @@ static void reading_done(struct worker_job *job, int rc)
 	if (client != NULL && rc == -ENOENT)
 		client_refuse(client, PROTOCOL_NO_SUCH_FILE, NULL, "run %lld: %.200s: no such file",
 			(long long)r->id, r->path);
+	else if (client != NULL && rc == -ELOOP)
+		refuse_place(client, r->id, r->dir, rc);
 	else if (client != NULL && rc == -ERANGE)
 		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
 			"offset: %lld is beyond the end of %.200s, which has %lld bytes",

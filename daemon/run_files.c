@@ -31,6 +31,16 @@ static DIR *open_dir(int at, const char *name)
 	return stream;
 }
 
+/* What no folder could be opened for: a link is told from a file in its place. */
+static int place_error(const char *dir, int rc)
+{
+	struct stat st;
+
+	if (rc == -ENOTDIR && lstat(dir, &st) == 0 && S_ISLNK(st.st_mode))
+		return -ELOOP;
+	return rc;
+}
+
 static bool is_dots(const char *name)
 {
 	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
@@ -110,7 +120,7 @@ int run_files_list(const char *dir, const char *skip, struct run_files *out)
 
 	if (rc < 0) {
 		run_files_finish(&f);
-		return rc;
+		return place_error(dir, rc);
 	}
 	if (f.n > 0)
 		qsort(f.file, f.n, sizeof(*f.file), by_path);
@@ -158,7 +168,7 @@ int run_files_open(const char *dir, const char *path, int *fd, int64_t *bytes)
 		return -EINVAL;
 	at = open(dir, DIR_FLAGS);
 	if (at < 0)
-		return -errno;
+		return place_error(dir, -errno);
 	rc = open_below(at, path);
 	close(at);
 	if (rc == -ELOOP || rc == -ENOTDIR || rc == -ENXIO)

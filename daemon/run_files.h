@@ -24,14 +24,15 @@ struct run_files {
 
 /*
  * The files below dir; skip (NULL: none) names a folder at its top that is left out. 0; -ENOENT: no
- * such directory; -E2BIG: more than RUN_FILES_MAX; another negative errno. Finish after success.
+ * such directory; -ELOOP: dir is a link; -E2BIG: more than RUN_FILES_MAX; another negative errno.
+ * Finish after success.
  */
 int run_files_list(const char *dir, const char *skip, struct run_files *out);
 void run_files_finish(struct run_files *f);
 
 /*
  * Open dir/path to read it. 0, -EINVAL (no such path can be), -ENOENT (also for what is no regular
- * file), or another negative errno.
+ * file), -ELOOP (dir is a link), or another negative errno.
  */
 int run_files_open(const char *dir, const char *path, int *fd, int64_t *bytes);
 

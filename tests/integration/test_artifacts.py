@@ -7,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -113,6 +114,35 @@ def test_no_way_out(daemon):
         with pytest.raises(RpcError) as refused:
             c.call("artifact-read", id=7, path="x")
         assert refused.value.code == -32003
+
+
+def test_a_folder_that_was_moved(daemon, tmp_path):
+    """A link is left in its place: it is named, with what to do; it is not followed."""
+    with daemon() as d, d.client() as c:
+        run = finished(c, spec("one"))
+        exp = finished(c, experiment())
+        segment = c.call("show", id=exp)["segments"][0]
+        for number, folder in ((run, d.state / "runs" / "1-one"), (exp, Path(segment["dir"])),
+                (exp, d.state / "runs" / "2-exp")):
+            files = all_files(c, number)
+            folder.rename(tmp_path / "moved")
+            folder.symlink_to(tmp_path / "moved")
+            said = f"run {number}: {folder} is a link, and gpt2d follows none: put the folder itself in its place"
+            result = ctl(d, "artifacts", number)
+            assert (result.returncode, result.stderr) == (7, f"gpt2ctl: {said}\n"), result
+            assert ctl(d, "artifacts", number, "--segment", 1).stderr == result.stderr
+            if folder.parent.name == "runs":
+                with pytest.raises(RpcError) as refused:
+                    c.call("artifact-read", id=number, path="RUN_COMPLETE.txt")
+                assert (refused.value.code, refused.value.message) == (-32007, said)
+            folder.unlink()
+            folder.write_text("")
+            result = ctl(d, "artifacts", number)
+            assert (result.returncode, result.stderr) == (
+                11, f"gpt2ctl: artifacts: run {number}: {folder}: Not a directory\n"), result
+            folder.unlink()
+            (tmp_path / "moved").rename(folder)
+            assert all_files(c, number) == files
 
 
 def test_copy(daemon, tmp_path):
