@@ -7,6 +7,7 @@
 #include "ctl/format.h"
 #include "ctl/interrupt.h"
 #include "ctl/output.h"
+#include "proto/clock.h"
 
 enum { FOREVER_S = 1000000000 };
 
@@ -67,6 +68,7 @@ int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
 	const bool wait = arguments_has(args, "wait");
 	const double timeout = arguments_real(args, "timeout", FOREVER_S);
 	json_t *params = json_object(), *reply = NULL;
+	int64_t until_ns = -1;
 	struct client *c = NULL;
 	struct ctl_error e = {0};
 	int exit;
@@ -87,9 +89,11 @@ int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
 		json_object_set_new(params, "now", json_true());
 	if (wait && timeout > 0.0)
 		json_object_set_new(params, "wait", json_true());
+	if (wait && timeout > 0.0)
+		until_ns = clock_mono_ns() + (int64_t)(timeout * 1e9);
 	if (wait)
 		interrupt_begin();
-	exit = client_open(ctl, &c, &e);
+	exit = client_open_until(ctl, until_ns, &c, &e);
 	if (!exit && wait)
 		client_wait_quietly(c);
 	if (exit)

@@ -87,7 +87,7 @@ def test_who_has_no_name_is_told_by_number(path):
 def test_drain_wait_gives_up_in_time(daemon):
     with daemon() as d:
         run = begun(d, submit(d, spec("long-ms20", 100000)))
-        result = ctl(d, "drain", "--wait", "--timeout", 2)
+        result = ctl(d, "drain", "--wait", "--timeout", 5)
         assert result.returncode == 124 and "in time" in result.stderr
         assert ctl(d, "drain", "--timeout", 3).returncode == 2
         assert "drained since " in ctl(d, "status").stdout

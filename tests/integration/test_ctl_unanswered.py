@@ -127,6 +127,19 @@ def test_status_waits_no_longer_than_it_was_told(tmp_path, method):
     assert f"the time given is over: gpt2d (process {os.getpid()}) has not answered " in result.stderr
 
 
+@pytest.mark.parametrize("verb", ["drain", "release", "warm"])
+def test_a_gate_is_waited_for_no_longer_than_told(tmp_path, verb):
+    """The time given is that of the greeting too; then nothing was asked for."""
+    end = threading.Event()
+    with FakeDaemon(tmp_path / "s", hello=lambda params, connection: end.wait(PATIENCE_S) and {}) as daemon:
+        result = subprocess.run([CTL, verb, "--wait", "--timeout", "0.3"], capture_output=True, text=True,
+            timeout=PATIENCE_S, env=environment(daemon.path))
+        end.set()
+    assert result.returncode == 124 and "stays asked for" not in result.stderr
+    assert f"the time given is over: gpt2d (process {os.getpid()}) has not answered " in result.stderr
+    assert daemon.asked(verb) == []
+
+
 def test_a_stopped_daemon_is_named_when_the_time_given_is_over(daemon):
     with daemon() as d:
         d.process.send_signal(signal.SIGSTOP)
