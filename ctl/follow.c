@@ -46,7 +46,7 @@ const struct verb verb_follow = {
 		"another kind; not with --json. Interrupting it (Ctrl-C) leaves the run alone. A "
 		"gpt2d that goes "
 		"away is looked for again for 5 s; where none comes back, or the connection is "
-		"lost again before anything was heard, the exit code is 1. Else it is the run's "
-		"result.",
+		"lost again before anything was heard (an event, or the answer of a gpt2d that was "
+		"started anew), the exit code is 1. Else it is the run's result.",
 	.run = run,
 };

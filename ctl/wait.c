@@ -44,8 +44,9 @@ struct wait {
 	struct waited *runs;
 	size_t n;
 	bool any;
-	bool store_fails;    /* that was said */
-	int64_t deadline_ns; /* clock_mono_ns; -1: none; 0: look once */
+	bool store_fails;               /* that was said */
+	int64_t deadline_ns;            /* clock_mono_ns; -1: none; 0: look once */
+	char start[CLIENT_START_BYTES]; /* of the gpt2d that answered last */
 };
 
 /* To look takes what it takes. */
@@ -275,7 +276,7 @@ static int take_events(struct wait *w, bool *any, struct ctl_error *e)
 	return exit;
 }
 
-/* To the end, over one loss of the connection: 0, or an exit code with e. */
+/* To the end, over losses of the connection: 0, or an exit code with e. */
 static int wait_for_all(struct wait *w, struct ctl_error *e)
 {
 	const struct waited *r;
@@ -284,15 +285,17 @@ static int wait_for_all(struct wait *w, struct ctl_error *e)
 
 	for (;;) {
 		exit = follow_more(w, e);
-		if (exit == 0)
+		if (exit == 0) {
+			any |= client_is_another(w->c, w->start);
 			exit = take_events(w, &any, e);
+		}
 		if (exit != CTL_NO_DAEMON && exit != CTL_TRANSPORT)
 			return exit;
 		r = open_run(w);
-		if (!any || !r) /* lost twice without an event between: enough */
-			return ctl_error_set(e, CTL_TRANSPORT,
-				"connection to gpt2d lost twice; how the runs end is not known "
-				"here: gpt2ctl list");
+		if (!r)
+			return exit;
+		if (!any) /* an event, or the answer of another start */
+			return watch_lost_twice(r->id, r->last.queued, e);
 		any = false;
 		exit = watch_reconnect(
 			w->ctl, &w->c, r->id, r->last.queued, answer_until_ns(w), e);
@@ -426,11 +429,12 @@ const struct verb verb_wait = {
 		"is not there, or is no more (prune), is named on standard error, with --json in "
 		"its row of the object, and decides nothing: the exit code is 7 when none of them "
 		"is there. A gpt2d that goes away is looked for again for 5 s; where none comes "
-		"back, or the connection is lost again before anything was heard, or in the "
-		"greeting, the exit code is 1: how the runs end is not known, and gpt2ctl list "
-		"tells. A run whose end gpt2d cannot write to its disk is waited for until it "
-		"can. Why the first of those that have not ended is still queued, if it is, stands "
-		"on standard error, and again when that is of another kind; not with --json.",
+		"back, or the connection is lost again before anything was heard (an event, or the "
+		"answer of a gpt2d that was started anew), or in the greeting, the exit code is "
+		"1: how the runs end is not known, and gpt2ctl list tells. A run whose end gpt2d "
+		"cannot write to its disk is waited for until it can. Why the first of those that "
+		"have not ended is still queued, if it is, stands on standard error, and again "
+		"when that is of another kind; not with --json.",
 	.options = options,
 	.run = run,
 };

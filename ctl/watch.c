@@ -100,6 +100,8 @@ struct stream {
 	char start[CLIENT_START_BYTES]; /* of the daemon that numbers them */
 	int64_t seq;                    /* the last event seen, 0 before the first */
 	bool ended; /* the run had ended when it was asked for: only run.done is to come */
+	/* something since the connection was made: an event, or the answer of another start */
+	bool heard;
 };
 
 /* With --json the events alone are printed. */
@@ -161,15 +163,17 @@ static int begin(
 	struct ctl *ctl, struct client *c, struct watch *w, struct stream *s, struct ctl_error *e)
 {
 	json_t *params = json_pack("{s:I}", "id", (json_int_t)w->id), *reply, *run;
+	const bool another = client_is_another(c, s->start);
 	int exit;
 
-	if (client_is_another(c, s->start))
+	if (another)
 		s->seq = 0;
 	if (s->seq > 0)
 		json_object_set_new(params, "after", json_integer(s->seq));
 	exit = client_request(c, METHOD_FOLLOW, params, CLIENT_REPLY_S, &reply, e);
 	if (exit)
 		return exit;
+	s->heard |= another;
 	run = json_object_get(reply, "run");
 	format_string(run, "name", "", w->name, sizeof(w->name));
 	remember_end(w, run);
@@ -262,10 +266,10 @@ static bool take_event(
 
 /*
  * Events until the end: 0; CTL_NO_DAEMON when the connection was lost; or the exit code of what
- * came between, with e. *any: at least one event was seen.
+ * came between, with e.
  */
-static int watch_events(struct ctl *ctl, struct client *c, struct watch *w, struct stream *s,
-	bool *any, struct ctl_error *e)
+static int watch_events(
+	struct ctl *ctl, struct client *c, struct watch *w, struct stream *s, struct ctl_error *e)
 {
 	/* a daemon that sends no run.done for a run that had ended is not waited for */
 	const int64_t grace_ns = clock_mono_ns() + 2000000000;
@@ -278,7 +282,7 @@ static int watch_events(struct ctl *ctl, struct client *c, struct watch *w, stru
 
 		switch (client_next(c, s->ended ? grace_ns : look_ns, event, &params, e)) {
 		case CLIENT_EVENT:
-			*any = true;
+			s->heard = true;
 			last = take_event(ctl, w, s, event, params);
 			json_decref(params);
 			if (last)
@@ -301,29 +305,39 @@ static int watch_events(struct ctl *ctl, struct client *c, struct watch *w, stru
 		(long long)w->id, watch_last_does(&s->last));
 }
 
-/* Until the run's end, over one loss of the connection: 0, or an exit code with e. */
+int watch_lost_twice(int64_t id, bool queued, struct ctl_error *e)
+{
+	if (queued)
+		return ctl_error_set(e, CTL_TRANSPORT,
+			"connection to gpt2d lost twice; run %lld was queued when it was last "
+			"heard of\n"
+			"go on with: gpt2ctl follow %lld",
+			(long long)id, (long long)id);
+	return ctl_error_set(e, CTL_TRANSPORT,
+		"connection to gpt2d lost twice; how run %lld ends is not known here\n"
+		"go on with: gpt2ctl follow %lld",
+		(long long)id, (long long)id);
+}
+
+/* Until the run's end, over losses of the connection: 0, or an exit code with e. */
 static int watch_to_end(struct ctl *ctl, struct client **c, struct watch *w, struct ctl_error *e)
 {
-	struct stream s = {0};
-	bool any = true;
+	struct stream s = {.heard = true};
 	int exit;
 
 	for (;;) {
 		exit = begin(ctl, *c, w, &s, e);
 		if (exit == 0)
-			exit = watch_events(ctl, *c, w, &s, &any, e);
+			exit = watch_events(ctl, *c, w, &s, e);
 		else if (client_lost(*c))
 			exit = CTL_NO_DAEMON;
 		if (exit != CTL_NO_DAEMON)
 			break;
 		if (w->progress)
 			progress_clear(w->progress);
-		if (!any) /* lost twice without an event between: enough */
-			return ctl_error_set(e, CTL_TRANSPORT,
-				"connection to gpt2d lost twice; how run %lld ends is not known "
-				"here",
-				(long long)w->id);
-		any = false;
+		if (!s.heard)
+			return watch_lost_twice(w->id, s.last.queued, e);
+		s.heard = false;
 		exit = watch_reconnect(ctl, c, w->id, s.last.queued, w->deadline_ns, e);
 		if (exit)
 			break;

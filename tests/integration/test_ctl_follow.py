@@ -387,12 +387,33 @@ def test_every_run_whose_end_is_not_known_is_named(path, options):
             assert f"how run {run} ended is not known either; see: gpt2ctl show {run}" in err
 
 
-def test_a_connection_lost_twice_is_enough(path):
-    lose = follow_script(run_object(state="running"), [], lambda connection: connection.close())
+@pytest.mark.parametrize("state, said", [("running", "how run 1 ends is not known here"),
+    ("queued", "run 1 was queued when it was last heard of")])
+@pytest.mark.parametrize("verb", ["follow", "wait"])
+def test_a_connection_lost_twice_is_enough(path, verb, state, said):
+    lose = follow_script(run_object(state=state), [], lambda connection: connection.close())
     with FakeDaemon(path, follow=lose) as daemon:
-        result = ctl("follow", 1, path=path)
+        result = ctl(verb, 1, path=path)
     assert result.returncode == 1
+    assert f"connection to gpt2d lost twice; {said}\ngo on with: gpt2ctl follow 1\n" in result.stderr, result
     assert len(daemon.asked("follow")) == 2
+
+
+@pytest.mark.parametrize("verb", ["follow", "wait"])
+def test_each_start_that_answers_is_heard(path, verb):
+    """A queued run is followed over any number of restarts, of which it hears no event."""
+    def lose(connection):
+        daemon.started_at = f"2026-01-08T20:00:0{len(daemon.asked('follow'))}.000Z"
+        connection.close()
+
+    def follow(params, connection):
+        if len(daemon.asked("follow")) < 4:
+            return follow_script(run_object(state="queued"), [], lose)(params, connection)
+        return follow_script(run_object(state="queued"), [done(1)])(params, connection)
+    with FakeDaemon(path, follow=follow) as daemon:
+        result = ctl(verb, 1, path=path)
+    assert result.returncode == 0 and "lost twice" not in result.stderr, result
+    assert len(daemon.asked("follow")) == 4
 
 
 def test_logs_of_a_connection_lost_twice_are_enough(path):
