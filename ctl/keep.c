@@ -26,7 +26,8 @@ const struct verb verb_keep = {
 	.min_args = 1,
 	.max_args = 1,
 	.summary = "have a run left alone when old ones are removed",
-	.text = "Neither prune nor the daemon's settings retain_runs and retain_days remove it.",
+	.text = "Neither prune nor the daemon's settings retain_runs and retain_days remove it. "
+		"show tells whether a run is kept.",
 	.options = options,
 	.run = run,
 };

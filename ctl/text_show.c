@@ -62,6 +62,8 @@ static void print_head(const struct term *t, const json_t *run)
 		fprintf(t->file, "priority  %lld\n", (long long)format_int(run, "priority", 0));
 	if (format_int(run, "rerun_of", 0) > 0)
 		fprintf(t->file, "rerun of  run %lld\n", (long long)format_int(run, "rerun_of", 0));
+	if (json_is_true(json_object_get(run, "kept")))
+		fputs("kept      it stays when old runs are removed\n", t->file);
 	fprintf(t->file, "spec      %s\n",
 		format_string(run, "spec_sha256", "-", text, sizeof(text)));
 	fprintf(t->file, "artifacts %s\n", format_string(run, "dir", "-", text, sizeof(text)));

@@ -371,11 +371,14 @@ def test_ctl(daemon):
         assert result.returncode == 0 and result.stdout == "no run to remove\n"
         result = ctl(d, "prune", "--state", "failed", "--dry-run")
         assert result.returncode == 0 and "1 run would be removed, " in result.stdout
+        assert "\nkept" not in ctl(d, "show", 1).stdout
         assert ctl(d, "keep", 1).stdout == "run 1 stays when old ones are removed\n"
+        assert "\nkept      it stays when old runs are removed\n" in ctl(d, "show", 1).stdout
         result = json.loads(ctl(d, "prune", "--keep", 0, "--yes", "--json").stdout)
         assert [run["id"] for run in result["runs"]] == [2, 3] and result["dry_run"] is False
         assert json.loads(ctl(d, "show", 1, "--json").stdout)["run"]["kept"] is True
         assert ctl(d, "keep", 1, "--off").returncode == 0
+        assert "\nkept" not in ctl(d, "show", 1).stdout
         assert ctl(d, "prune", "--older-than", "0s", "--yes").stdout.startswith("1 run removed, ")
         assert ids(c) == []
         assert ctl(d, "keep", 1).returncode == 7
