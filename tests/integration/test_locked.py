@@ -65,6 +65,15 @@ def test_a_start_beside_a_lock_names_its_holder(tmp_path):
         d.start()
 
 
+def killed_in_a_run(d):
+    """The id of the run."""
+    with d.client() as c:
+        run = c.submit(spec("long-ms20", 100000))
+        wait_for(lambda: c.call("show", id=run)["progress"], "its progress")
+    d.kill()
+    return run
+
+
 @pytest.mark.parametrize("locking", ["normal", "exclusive"])
 def test_what_would_keep_it_from_starting_is_found(tmp_path, locking):
     """Who reads it only does not, nor one that lets go while it is looked at."""
@@ -75,10 +84,7 @@ def test_what_would_keep_it_from_starting_is_found(tmp_path, locking):
 
     with Daemon(home=tmp_path) as d:
         database = d.state / "gpt2d.db"
-        with d.client() as c:
-            run = c.submit(spec("long-ms20", 100000))
-            wait_for(lambda: c.call("show", id=run)["progress"], "its progress")
-        d.kill()
+        killed_in_a_run(d)
         db = sqlite3.connect(database, isolation_level=None)
         db.execute("begin")
         db.execute("select count(*) from runs").fetchall()
@@ -106,10 +112,7 @@ def test_a_start_that_meets_a_lock_names_its_holder(tmp_path):
     """It can be opened and read, and what became of a run cannot be written."""
     with Daemon(home=tmp_path) as d:
         database = d.state / "gpt2d.db"
-        with d.client() as c:
-            run = c.submit(spec("long-ms20", 100000))
-            wait_for(lambda: c.call("show", id=run)["progress"], "its progress")
-        d.kill()
+        run = killed_in_a_run(d)
         db = lock(database)
         start = subprocess.run(d.command, env=d.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             timeout=PATIENCE_S, check=False)
