@@ -12,6 +12,7 @@
 #include "daemon/command_run.h"
 #include "daemon/control.h"
 #include "daemon/daemon.h"
+#include "daemon/ending.h"
 #include "daemon/engine_pool.h"
 #include "daemon/engine_program.h"
 #include "daemon/failure.h"
@@ -178,7 +179,7 @@ static void do_shutdown(struct daemon *d, struct client *client, json_t *params)
 	client_reply(client,
 		json_pack("{so sb}", "running", run ? json_integer(run->id) : json_null(),
 			"stopping", run && (now || scheduler_stopping(d->scheduler))));
-	daemon_stop(d, now);
+	ending_begin(d, now);
 	client_release(client);
 }
 

@@ -19,6 +19,7 @@
 #include "daemon/clock.h"
 #include "daemon/command.h"
 #include "daemon/control.h"
+#include "daemon/ending.h"
 #include "daemon/engine_pool.h"
 #include "daemon/engine_program.h"
 #include "daemon/failure.h"
@@ -49,13 +50,7 @@
 #include "proto/shm_folder.h"
 #include "proto/starved.h"
 
-enum {
-	FINISH_S = 10, /* for a step's end and the files of runs whose work is done, to stop now */
-	TIMERS_ELSE = 64,
-	LINGER_S = 1,  /* at the end, for replies that are not read */
-	RETRY_S = 3,   /* the same, where the store has got room to try again in */
-	LAST_TURNS = 8, /* that what was sent is read and answered in, whatever the time */
-};
+enum { TIMERS_ELSE = 64 };
 
 /* ---- what the parts call ---- */
 
@@ -69,7 +64,7 @@ static void on_gone(struct client *client, void *arg)
 	struct daemon *d = arg;
 
 	follow_forget(d->follow, client);
-	daemon_stop_turn(d);
+	ending_turn(d);
 }
 
 /* Once: runs can be submitted, and the engines are there or not wanted. */
@@ -125,7 +120,7 @@ static void on_engines_stopped(void *arg)
 	struct daemon *d = arg;
 
 	d->engines_gone = true;
-	daemon_stop_turn(d);
+	ending_turn(d);
 }
 
 static void on_child(evutil_socket_t signal, short what, void *arg)
@@ -145,7 +140,7 @@ static void on_terminate(evutil_socket_t signal, short what, void *arg)
 	log_write(LOG_INFO, "signal %d: stopping", (int)signal);
 	if (left_s > 0)
 		d->drain_ns = clock_mono_ns() + left_s * CLOCK_S_NS;
-	daemon_stop(d, left_s == 0);
+	ending_begin(d, left_s == 0);
 }
 
 /* failure: NULL where it can be written again. */
@@ -195,7 +190,7 @@ static void on_completions(evutil_socket_t fd, short what, void *arg)
 		prune_reserve_gone(d->pruner);
 	if (!failing)
 		scheduler_wake(d->scheduler);
-	daemon_stop_turn(d);
+	ending_turn(d);
 }
 
 /* ---- start ---- */
@@ -288,8 +283,6 @@ static int start_store(struct daemon *d, char *error, size_t error_bytes)
 	return rc < 0 ? rc : store_start(d->store);
 }
 
-static void on_turn(evutil_socket_t fd, short what, void *arg);
-
 static int start_signals(struct daemon *d)
 {
 	static const struct {
@@ -307,7 +300,7 @@ static int start_signals(struct daemon *d)
 		if (held_signal_came(signals[i].number))
 			event_active(d->signals[i], EV_SIGNAL, 1);
 	}
-	d->turn = event_new(d->base, -1, 0, on_turn, d);
+	d->turn = ending_event(d);
 	d->completions =
 		event_new(d->base, store_fd(d->store), EV_READ | EV_PERSIST, on_completions, d);
 	if (!d->turn || !d->completions || event_add(d->completions, NULL) < 0)
@@ -442,133 +435,14 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 	return rc;
 }
 
-/* ---- stop ---- */
-
-void daemon_stop(struct daemon *d, bool now)
-{
-	if (!d->stopping) {
-		d->stopping = true;
-		notify_send("STOPPING=1\nSTATUS=stopping");
-		gate_stop(d->gate);
-		if (!scheduler_in_hand(d->scheduler))
-			now = true;
-		log_write(LOG_INFO, now ? "stopping" : "stopping after the running run");
-	}
-	if (now && d->finish_ns == 0) {
-		/* the engines decide: a run that is trained at this moment is done */
-		scheduler_yield(d->scheduler, scheduler_stopped);
-		d->finish_ns = clock_mono_ns() + FINISH_S * CLOCK_S_NS;
-	} else if (now) {
-		scheduler_interrupt(d->scheduler, false);
-	}
-	daemon_stop_turn(d);
-}
-
-void daemon_stop_turn(struct daemon *d)
-{
-	if (d->stopping && d->turn)
-		event_active(d->turn, 0, 0);
-}
-
-/* Who waits for a check is told, while it can still be told. */
-static void end_checks(struct daemon *d)
-{
-	struct checker *checker = d->checker;
-
-	d->checker = NULL; /* nothing more is asked */
-	checker_destroy(checker);
-}
-
-/* The run in progress has its time, and not more. */
-static void drain(struct daemon *d)
-{
-	int64_t left_ns = d->drain_ns - clock_mono_ns();
-	struct timeval left = {
-		.tv_sec = left_ns / CLOCK_S_NS, .tv_usec = left_ns % CLOCK_S_NS / 1000};
-
-	if (left_ns >= 1000) {
-		event_add(d->turn, &left);
-		return;
-	}
-	log_write(LOG_INFO, "the run in progress has not ended within stop_timeout, %lld s",
-		(long long)d->settings->stop_timeout_s);
-	daemon_stop(d, true);
-}
-
-/*
- * What is in memory only would be lost: it gets the room that is kept for that. Here, as the loop
- * has nothing else to do any more; the store's next try finds it.
- */
-static void give_up_reserve(struct daemon *d)
-{
-	struct store_failure failure;
-
-	if (d->reserve_given || store_idle(d->store) || !store_failure(d->store, &failure) ||
-		!failure_is_full(failure.rc))
-		return;
-	if (reserve_release(d->state_dir) < 0)
-		return;
-	d->reserve_given = true;
-	log_write(LOG_WARNING,
-		"%s/" STATE_RESERVE ": given up, there is no room to write what became of runs",
-		d->state_dir);
-	d->linger_ns = clock_mono_ns() + RETRY_S * CLOCK_S_NS;
-}
-
-/*
- * One step after another: the runs, the engines, how runs that they still had have ended, the
- * followers' last events, the replies, also to what has come until nothing more is taken.
- */
-static void on_turn(evutil_socket_t fd, short what, void *arg)
-{
-	static const struct timeval soon = {0, 20000};
-	struct daemon *d = arg;
-	bool late;
-
-	if (d->drain_ns != 0 && d->finish_ns == 0 && scheduler_in_hand(d->scheduler))
-		drain(d);
-	if (d->finish_ns != 0 && clock_mono_ns() > d->finish_ns)
-		scheduler_interrupt(d->scheduler, true);
-	if (scheduler_in_hand(d->scheduler)) {
-		if (d->finish_ns != 0)
-			event_add(d->turn, &soon);
-		return;
-	}
-	if (!d->engines_told) {
-		d->engines_told = true;
-		end_checks(d);
-		control_stop_listening(d->control);
-		address_withdraw(d->address);
-		scheduler_interrupt(d->scheduler, true); /* what was made ready ahead */
-		engine_pool_stop(d->pool);
-	}
-	if (!d->engines_gone || scheduler_busy(d->scheduler))
-		return;
-	if (d->linger_ns == 0)
-		d->linger_ns = clock_mono_ns() + LINGER_S * CLOCK_S_NS;
-	give_up_reserve(d);
-	late = clock_mono_ns() >= d->linger_ns;
-	if (!late && !(store_idle(d->store) && control_idle(d->control))) {
-		event_add(d->turn, &soon);
-	} else if (d->last_turns == 0) {
-		d->last_turns = LAST_TURNS;
-		/* a client that reads nothing has used up the time of those that do */
-		d->linger_ns = clock_mono_ns() + LINGER_S * CLOCK_S_NS;
-		control_end_requests(d->control);
-		event_add(d->turn, &soon);
-	} else if (!control_served(d->control) && (!late || --d->last_turns > 0)) {
-		event_add(d->turn, &soon);
-	} else {
-		event_base_loopbreak(d->base);
-	}
-}
+/* ---- end ---- */
 
 int daemon_finish(struct daemon *d)
 {
 	int rc;
 
 	/* what is asked and to be written, and its callbacks, before the parts they call go */
-	end_checks(d);
+	ending_checks(d);
 	worker_stop(d->worker);
 	rc = store_close(d->store);
 	service_destroy(d->service);

@@ -72,9 +72,4 @@ int daemon_start(
 /* Undoes daemon_start, also one that failed. 0, or -EIO: not everything is on disk. */
 int daemon_finish(struct daemon *d);
 
-/* End in good order; now: interrupt the run in progress, else wait for it. May be called again. */
-void daemon_stop(struct daemon *d, bool now);
-/* Something that a stop waits for may have happened; nothing when there is no stop. */
-void daemon_stop_turn(struct daemon *d);
-
 #endif

@@ -7,6 +7,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/daemon.h"
+#include "daemon/ending.h"
 #include "daemon/engine_pool.h"
 #include "daemon/follow.h"
 #include "daemon/gate.h"
@@ -152,7 +153,7 @@ void scheduler_end(struct scheduler *s, struct active *a, enum run_state state, 
 	if (state == RUN_INTERRUPTED && run->restart)
 		lifecycle_move(s->daemon, run, RUN_QUEUED, "restart: asked for in its spec");
 	scheduler_wake(s);
-	daemon_stop_turn(s->daemon);
+	ending_turn(s->daemon);
 }
 
 void scheduler_end_failed(struct scheduler *s, struct active *a, const char *reason)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/daemon.h"
+#include "daemon/ending.h"
 #include "daemon/engine_pool.h"
 #include "daemon/lifecycle.h"
 #include "daemon/log.h"
@@ -144,7 +145,7 @@ void scheduler_leave(struct scheduler *s, struct active *a, enum run_state state
 	TAILQ_INSERT_TAIL(&s->left, a, link);
 	if (engine_pool_gone(s->daemon->pool))
 		settle(a);
-	daemon_stop_turn(s->daemon);
+	ending_turn(s->daemon);
 }
 
 void scheduler_gone(struct scheduler *s)

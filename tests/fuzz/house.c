@@ -14,6 +14,7 @@
 
 #include "daemon/checker.h"
 #include "daemon/daemon.h"
+#include "daemon/ending.h"
 #include "daemon/engine_pool.h"
 #include "daemon/engine_program.h"
 #include "daemon/log.h"
@@ -216,7 +217,7 @@ void house_close(struct house *h)
 	bool started = h->daemon.control != NULL;
 
 	if (started) {
-		daemon_stop(&h->daemon, true);
+		ending_begin(&h->daemon, true);
 		house_settle(h);
 	}
 	for (int i = 0; i < CLIENTS; i++) {
