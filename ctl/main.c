@@ -54,6 +54,9 @@ int main(int argc, char **argv)
 		help_print(&ctl, args.verb);
 	} else if (arguments_has(&args, "version")) {
 		exit = verb_version.run(&ctl, &args);
+	} else if (!args.verb && ctl.json) {
+		ctl_error_set(&e, CTL_USAGE, "no verb is given; see: gpt2ctl help");
+		exit = ctl_fail(&ctl, &e);
 	} else if (!args.verb) {
 		help_print_to(stderr, NULL);
 		exit = CTL_USAGE;

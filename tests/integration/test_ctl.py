@@ -108,6 +108,11 @@ def test_an_error_of_the_command_line_as_json(args):
 def test_no_verb_is_usage():
     result = ctl()
     assert result.returncode == 2 and "usage:" in result.stderr
+    for args in [["-j"], ["--json", "--"], ["-q", "--json"]]:
+        result = ctl(*args)
+        error = one_object(result.stdout)["error"]
+        assert result.returncode == error["exit"] == 2 and "no verb is given" in error["message"]
+        assert result.stderr == f"gpt2ctl: {error['message']}\n"
 
 
 def test_help_of_every_verb():
