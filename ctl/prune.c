@@ -77,6 +77,23 @@ static int make_params(const struct arguments *args, json_t **out, struct ctl_er
 	return 0;
 }
 
+static json_t *empty_result(void)
+{
+	return json_pack(
+		"{s:[], s:[], s:{s:i, s:i}}", "runs", "left", "kept", "marked", 0, "newest", 0);
+}
+
+/* A page's counts to those of the pages before. */
+static void add_kept(json_t *kept, const json_t *of_page)
+{
+	static const char *const reasons[] = {"marked", "newest"};
+
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+		json_object_set_new(kept, reasons[i],
+			json_integer(format_sum(format_int(kept, reasons[i], 0),
+				format_int(of_page, reasons[i], 0))));
+}
+
 /* All pages; on a terminal how far it is. *result gets what was done also when it failed. */
 static int fetch(struct ctl *ctl, struct client *c, const json_t *params, bool dry, json_t *result,
 	struct ctl_error *e)
@@ -101,6 +118,7 @@ static int fetch(struct ctl *ctl, struct client *c, const json_t *params, bool d
 		bytes = format_sum(bytes, format_int(page, "bytes", 0));
 		json_array_extend(runs, json_object_get(page, "runs"));
 		json_array_extend(json_object_get(result, "left"), json_object_get(page, "left"));
+		add_kept(json_object_get(result, "kept"), json_object_get(page, "kept"));
 		json_decref(page);
 		if (tell)
 			fprintf(ctl->err.file, "\r\033[K%zu removed", json_array_size(runs));
@@ -116,7 +134,7 @@ static int fetch(struct ctl *ctl, struct client *c, const json_t *params, bool d
 static int confirm(
 	struct ctl *ctl, struct client *c, const json_t *params, bool *yes, struct ctl_error *e)
 {
-	json_t *result = json_pack("{s:[], s:[]}", "runs", "left");
+	json_t *result = empty_result();
 	char size[FORMAT_BYTES];
 	int exit = fetch(ctl, c, params, true, result, e);
 	const size_t n = json_array_size(json_object_get(result, "runs"));
@@ -140,7 +158,7 @@ static int confirm(
 static int run(struct ctl *ctl, const struct arguments *args)
 {
 	const bool dry = arguments_has(args, "dry-run");
-	json_t *params = NULL, *result = json_pack("{s:[], s:[]}", "runs", "left");
+	json_t *params = NULL, *result = empty_result();
 	bool yes = dry || arguments_has(args, "yes"), stays = false;
 	struct client *c = NULL;
 	struct ctl_error e = {0};
@@ -172,7 +190,8 @@ const struct verb verb_prune = {
 	.args = "",
 	.summary = "remove runs that have ended, with their files",
 	.text = "Those to which all that is given applies: one's own, or as an administrator "
-		"everybody's. Never one that waits or runs, nor one that was marked with keep. "
+		"everybody's. Never one that waits or runs, nor one that was marked with keep: how "
+		"many of those stay, and how many as the newest of --keep, is printed too. "
 		"One whose folder is not there stays as well, and is named on standard error, "
 		"with exit code 1 (0 with --dry-run): it may be on a disk that is not mounted, and "
 		"what the daemon knows is all that leads to it; --forget is for those that are "

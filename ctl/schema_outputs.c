@@ -266,6 +266,12 @@ const struct schema_row schema_outputs[] = {
 	{"dry_run", "bool", "nothing was removed"},
 	{"left", "[left]", "they stay: their folders are not there, and --forget is not given"},
 
+	{"kept", "kept", "others to which all that was given applies, and that stay"},
+
+	{"kept", SCHEMA_OBJECT, "How many they are, by what keeps them."},
+	{"marked", "count", "gpt2ctl keep"},
+	{"newest", "count", "--keep: the newest of them"},
+
 	{"left", SCHEMA_OBJECT, "One of them."},
 	{"id", "count", ""},
 	{"name", "text", ""},

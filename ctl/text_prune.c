@@ -44,23 +44,45 @@ static void print_left(const struct term *t, const json_t *left)
 			format_string(run, "dir", "its folder", dir, sizeof(dir)));
 }
 
-void text_pruned(struct ctl *ctl, const json_t *result)
+static void print_kept(const struct term *t, const json_t *kept)
+{
+	const long long marked = format_int(kept, "marked", 0);
+	const long long newest = format_int(kept, "newest", 0);
+	const bool one = marked + newest == 1;
+
+	if (marked + newest == 0)
+		return;
+	fprintf(t->file, "%lld %s: ", marked + newest, one ? "run stays" : "runs stay");
+	if (marked > 0)
+		fprintf(t->file, "%lld marked by gpt2ctl keep%s", marked, newest > 0 ? ", " : "");
+	if (newest > 0)
+		fprintf(t->file, "%lld the newest of --keep", newest);
+	fputc('\n', t->file);
+}
+
+static void print_removed(const struct term *t, const json_t *result)
 {
 	const json_t *runs = json_object_get(result, "runs");
 	const bool dry = json_is_true(json_object_get(result, "dry_run"));
 	const size_t n = json_array_size(runs);
 	char size[FORMAT_BYTES];
 
-	print_left(&ctl->err, json_object_get(result, "left"));
 	if (n == 0) {
-		fputs("no run to remove\n", ctl->out.file);
+		fputs("no run to remove\n", t->file);
 		return;
 	}
 	if (dry)
-		print_runs(&ctl->out, runs);
-	fprintf(ctl->out.file, "%zu run%s %s, %s %s\n", n, n == 1 ? "" : "s",
+		print_runs(t, runs);
+	fprintf(t->file, "%zu run%s %s, %s %s\n", n, n == 1 ? "" : "s",
 		dry ? "would be removed" : "removed",
 		format_size(format_int(result, "bytes", 0), size), dry ? "in all" : "freed");
+}
+
+void text_pruned(struct ctl *ctl, const json_t *result)
+{
+	print_left(&ctl->err, json_object_get(result, "left"));
+	print_removed(&ctl->out, result);
+	print_kept(&ctl->out, json_object_get(result, "kept"));
 }
 
 void text_kept(struct ctl *ctl, const json_t *reply)

@@ -157,9 +157,9 @@ static void finish_batch(struct batch *b)
 			(long long)b->stuck, (long long)json_array_size(b->removed));
 	else if (client != NULL)
 		client_reply(client,
-			json_pack("{sO sI sb sO sO}", "runs", b->removed, "bytes",
-				(json_int_t)b->freed, "dry_run", b->dry, "left", b->left, "next",
-				next));
+			json_pack("{sO sI sb sO sO sO}", "runs", b->removed, "bytes",
+				(json_int_t)b->freed, "dry_run", b->dry, "left", b->left, "kept",
+				json_object_get(b->selected, "kept"), "next", next));
 	else if (b->client == 0)
 		finish_retention(b);
 	end_batch(b);

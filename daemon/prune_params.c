@@ -27,7 +27,8 @@ bool prune_params_take(struct client *client, json_t *params, struct record_prun
 		.uid = client_peer(client)->admin ? -1 : (int64_t)client_peer(client)->uid,
 		.state = -1,
 		.after = request_integer(params, "after", 0),
-		.limit = request_integer(params, "limit", BATCH_STANDARD)};
+		.limit = request_integer(params, "limit", BATCH_STANDARD),
+		.count_kept = true};
 	if (!fits(params, "keep", INT64_MAX) || !fits(params, "after", INT64_MAX) ||
 		!fits(params, "older_than_s", PROTOCOL_OLDER_S_MAX)) {
 		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,

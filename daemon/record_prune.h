@@ -14,11 +14,13 @@ struct record_prunable {
 	int64_t uid;             /* -1: everybody's */
 	int state;               /* enum run_state, or -1: all ended ones */
 	int64_t after, limit;    /* ids above after, ascending */
+	bool count_kept;         /* tell how many others are as wanted and stay */
 };
 
 /*
- * {runs: [run, with begun: whether it had a folder], next}: ended, not kept by their owner, and as
- * wanted. The callback owns result.
+ * {runs: [run, with begun: whether it had a folder], next, kept: {marked, newest}}: ended, not kept
+ * by their owner, and as wanted; and of the ids of this page, after them where it is the last, how
+ * many are as wanted but kept by their owner, or by keep. The callback owns result.
  */
 int record_prunable(struct store *s, const char *state_dir, const struct record_prunable *what,
 	void (*done)(void *arg, int rc, json_t *result), void *arg);

@@ -189,9 +189,12 @@ int record_list(struct store *s, const char *state_dir, const struct record_list
 
 /* ---- runs that may go ---- */
 
-#define PRUNABLE                                                                                   \
-	" state in ('done', 'failed', 'cancelled', 'interrupted') and kept = 0"                    \
+#define ENDED                                                                                      \
+	" state in ('done', 'failed', 'cancelled', 'interrupted')"                                 \
 	" and (?1 is null or state = ?1) and (?2 < 0 or uid = ?2)"
+#define PRUNABLE ENDED " and kept = 0"
+#define LAST_PRUNABLE                                                                              \
+	"(select id from runs where" PRUNABLE " order by id desc limit 1 offset max(?5, 0))"
 
 /* As take_run; and whether it ever had a folder. */
 static int take_prunable(sqlite3_stmt *stmt, void *arg)
@@ -204,6 +207,28 @@ static int take_prunable(sqlite3_stmt *stmt, void *arg)
 		json_object_set_new(json_array_get(q->rows, n), "begun",
 			json_boolean(sqlite3_column_int(stmt, RECORD_ROW_COUNT)));
 	return rc;
+}
+
+static int take_kept(sqlite3_stmt *stmt, void *arg)
+{
+	struct query_job *q = arg;
+
+	return json_object_set_new(q->result, "kept",
+		json_pack("{sI sI}", "marked", (json_int_t)sqlite3_column_int64(stmt, 0), "newest",
+			(json_int_t)sqlite3_column_int64(stmt, 1)));
+}
+
+/* Between the ids of a page, or after them where it is the last one. */
+static int count_kept(struct query_job *q, struct sqlite3 *db, const char *state, bool more)
+{
+	const struct record_prunable *p = &q->prunable;
+
+	return store_sql(db, take_kept, q,
+		"select count(case when kept <> 0 then 1 end), count(case when kept = 0 then 1 end)"
+		" from runs where" ENDED " and ended_ns < ?3 and id > ?4 and id <= ?6"
+		" and (kept <> 0 or (?5 >= 0 and id > coalesce(" LAST_PRUNABLE ", 0)))",
+		"tiiiii", state, p->uid, p->ended_before_ns, p->after, p->keep,
+		more ? q->last : INT64_MAX);
 }
 
 static int prunable_work(struct store_job *job, struct sqlite3 *db)
@@ -220,13 +245,14 @@ static int prunable_work(struct store_job *job, struct sqlite3 *db)
 		", exists (select 1 from segments where run = runs.id and dir <> '')"
 		" from runs where" PRUNABLE
 		" and ended_ns < ?3 and id > ?4"
-		" and (?5 < 0 or id <= (select id from runs where" PRUNABLE
-		" order by id desc limit 1 offset max(?5, 0))) order by id limit ?6",
+		" and (?5 < 0 or id <= " LAST_PRUNABLE ") order by id limit ?6",
 		"tiiiii", state, p->uid, p->ended_before_ns, p->after, p->keep, p->limit);
 	more = (int64_t)json_array_size(q->rows) == p->limit;
 	q->result = json_pack(
 		"{so so}", "runs", q->rows, "next", more ? json_integer(q->last) : json_null());
-	return rc == 0 && q->result == NULL ? -ENOMEM : rc;
+	if (rc == 0 && q->result == NULL)
+		return -ENOMEM;
+	return rc == 0 && p->count_kept ? count_kept(q, db, state, more) : rc;
 }
 
 int record_prunable(struct store *s, const char *state_dir, const struct record_prunable *what,

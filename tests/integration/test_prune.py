@@ -47,6 +47,18 @@ def test_rules(daemon):
         page = c.call("prune", dry_run=True, keep=0, limit=2)
         assert page["next"] == 2 and page["bytes"] == sum(run["bytes"] for run in page["runs"])
         assert would(keep=0, after=2, limit=2) == [4, 5]
+
+        def stay(**params):
+            return c.call("prune", dry_run=True, **params)["kept"]
+
+        assert stay(keep=0) == {"marked": 1, "newest": 0} and stay(keep=2) == {"marked": 1, "newest": 2}
+        assert stay(keep=99) == {"marked": 1, "newest": 5} and stay(state="failed") == {"marked": 0, "newest": 0}
+        assert stay(keep=1, state="done") == {"marked": 1, "newest": 1}
+        assert stay(keep=2, older_than_s=3600) == {"marked": 0, "newest": 0}
+        # of a page those between its ids, and on the last one all that come after
+        assert stay(keep=1, limit=2) == {"marked": 0, "newest": 0}
+        assert stay(keep=1, limit=2, after=2) == {"marked": 1, "newest": 0}
+        assert stay(keep=1, limit=2, after=5) == {"marked": 0, "newest": 1}
         c.call("keep", id=3, kept=False)
         assert would(keep=0) == [1, 2, 3, 4, 5, 6]
         assert ids(c) == [1, 2, 3, 4, 5, 6, waits] and trash(d) == []
@@ -370,11 +382,19 @@ def test_ctl(daemon):
         result = ctl(d, "prune", "--older-than", "1h", "-y")
         assert result.returncode == 0 and result.stdout == "no run to remove\n"
         result = ctl(d, "prune", "--state", "failed", "--dry-run")
-        assert result.returncode == 0 and "1 run would be removed, " in result.stdout
+        assert result.returncode == 0 and "1 run would be removed, " in result.stdout and "stay" not in result.stdout
         assert "\nkept" not in ctl(d, "show", 1).stdout
         assert ctl(d, "keep", 1).stdout == "run 1 stays when old ones are removed\n"
         assert "\nkept      it stays when old runs are removed\n" in ctl(d, "show", 1).stdout
+        assert ctl(d, "prune", "--keep", 1, "--dry-run").stdout.endswith(
+            "\n2 runs stay: 1 marked by gpt2ctl keep, 1 the newest of --keep\n")
+        assert ctl(d, "prune", "--keep", 5, "--dry-run").stdout == (
+            "no run to remove\n3 runs stay: 1 marked by gpt2ctl keep, 2 the newest of --keep\n")
+        assert ctl(d, "prune", "--keep", 0, "--dry-run").stdout.endswith("\n1 run stays: 1 marked by gpt2ctl keep\n")
+        assert ctl(d, "prune", "--state", "failed", "--keep", 1, "--dry-run").stdout == (
+            "no run to remove\n1 run stays: 1 the newest of --keep\n")
         result = json.loads(ctl(d, "prune", "--keep", 0, "--yes", "--json").stdout)
+        assert result["kept"] == {"marked": 1, "newest": 0}
         assert [run["id"] for run in result["runs"]] == [2, 3] and result["dry_run"] is False
         assert json.loads(ctl(d, "show", 1, "--json").stdout)["run"]["kept"] is True
         assert ctl(d, "keep", 1, "--off").returncode == 0
