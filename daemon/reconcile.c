@@ -18,6 +18,7 @@
 #include "daemon/settle.h"
 #include "daemon/state_files.h"
 #include "daemon/sweep.h"
+#include "daemon/unmark.h"
 #include "proto/artifact.h"
 
 enum {
@@ -387,6 +388,8 @@ int reconcile_runs(struct daemon *d, char *error, size_t error_bytes)
 		o.rc = settle_broken(d);
 	if (o.rc == 0)
 		o.rc = settle_old(d);
+	if (o.rc == 0)
+		o.rc = unmark_ended(store_db(d->store), d->state_dir);
 	if (o.rc == 0)
 		o.rc = record_each_open(d->store, take, d);
 	if (o.rc == 0)

@@ -1,0 +1,168 @@
+"""Completion markers of what is not done, as a disk that failed leaves them: gone at the next start, or told."""
+
+import errno
+import os
+import shutil
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from engines import PROGRAM
+from faults import FAIL, LIBRARY, SYNC, UNLINK, Faults
+from helpers import Daemon, experiment, spec
+
+MARKER = "RUN_COMPLETE.txt"
+
+
+def shown(d, run):
+    with d.client() as c:
+        return c.call("show", id=run, limit=1000)
+
+
+def train(d, work):
+    with d.client() as c:
+        run = c.submit(work)
+        c.wait(run)
+    return shown(d, run)
+
+
+def outcome(run):
+    """Of the run and its first segment; the others may still end."""
+    return [{key: one[key] for key in ("state", "reason", "ended_at", "dir")} for one in (run["run"], run["segments"][0])]
+
+
+def change(d, *statements):
+    with closing(sqlite3.connect(d.state / "gpt2d.db")) as db:
+        for statement in statements:
+            db.execute(statement)
+        db.commit()
+
+
+@pytest.mark.skipif(not PROGRAM.exists() or not LIBRARY.exists(), reason="no engine or no library of faults was built")
+@pytest.mark.parametrize("work, folder", [(spec("s"), "1-s"), (experiment("s", repetitions=1), "1-s/segments/000-a")],
+    ids=["single", "experiment"])
+def test_a_disk_that_fails_as_the_marker_is_made(tmp_path, work, folder):
+    """Neither the folder's sync after the marker's rename nor the removal: failed, with a whole marker until the next start."""
+    faults = Faults(tmp_path, under=tmp_path / "state" / "runs" / folder)
+    with Daemon(home=tmp_path, environment=faults.environment, engine=PROGRAM) as d:
+        marker = d.state / "runs" / folder / MARKER
+        faults.engine.disarm(ops=SYNC | UNLINK)
+        assert train(d, work)["run"]["state"] == "done"
+        calls = faults.engine.count
+        d.stop()
+        shutil.rmtree(d.state)
+        d.start()
+        faults.engine.arm(FAIL, errno.EIO, first=calls, ops=SYNC | UNLINK)
+        failed = train(d, work)
+        faults.engine.disarm()
+        assert [end["state"] for end in outcome(failed)] == ["failed", "failed"] and marker.exists()
+        d.stop()
+        faults.daemon.arm(FAIL, errno.EIO, ops=UNLINK)
+        d.start()
+        assert f"run 1: {marker}: of what is not done, but cannot be looked for and removed: Input/output error" in d.said()
+        assert outcome(shown(d, 1)) == outcome(failed) and marker.exists()
+        d.stop()
+        faults.daemon.disarm()
+        d.start()
+        assert f"run 1: {marker} said that this " in d.said()
+        assert outcome(shown(d, 1)) == outcome(failed) and not marker.exists()
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled", "interrupted"])
+def test_whose_marker_goes(tmp_path, state):
+    """The run's, that of an attempt before, that of a segment that ended so: not that of what is done or open."""
+    with Daemon(home=tmp_path) as d:
+        done = train(d, experiment("done", repetitions=1))
+        broken = train(d, experiment("broken", repetitions=1))
+        with d.client() as c:
+            c.call("drain")
+            waits = c.submit(spec("waits"))
+        d.stop()
+        top = Path(broken["run"]["dir"])
+        change(d, f"update runs set state = '{state}', attempt = 2 where id = 2",
+            f"update segments set state = '{state}' where run = 2 and segment in (1, 2)",
+            "update segments set state = 'skipped', dir = '' where run = 2 and segment = 3",
+            "update segments set dir = replace(dir, '2-broken', '2-broken.2') where run = 2")
+        shutil.copytree(top, f"{top}.2")
+        d.start()
+        left = sorted(str(path.relative_to(d.state / "runs")) for path in (d.state / "runs").rglob(MARKER))
+        assert left == sorted([f"1-done/{MARKER}", *(f"1-done/segments/{Path(s['dir']).name}/{MARKER}" for s in done["segments"]),
+            *(f"2-broken/segments/{Path(s['dir']).name}/{MARKER}" for s in broken["segments"]),
+            *(f"2-broken.2/segments/{Path(broken['segments'][i]['dir']).name}/{MARKER}" for i in (0, 3))])
+        assert shown(d, 2)["run"]["state"] == state and shown(d, waits)["run"]["state"] == "queued"
+        assert d.said().count(" is whole, which is not done: removed") == 4
+
+
+def test_a_segment_that_is_done_in_a_run_that_is_not(tmp_path):
+    """A single run that was cancelled as its engine wrote the last of it: its segment is done, the folder says so."""
+    with Daemon(home=tmp_path) as d:
+        marker = Path(train(d, spec("s"))["run"]["dir"]) / MARKER
+        d.stop()
+        change(d, "update runs set state = 'cancelled'")
+        d.start()
+        assert marker.exists() and shown(d, 1)["segments"][0]["state"] == "done"
+
+
+@pytest.mark.parametrize("where", ["run", "segments", "segment", "marker", "row"])
+def test_links_are_not_followed(tmp_path, where):
+    """What lies elsewhere stays; a marker that is a link goes, and not what it leads to."""
+    with Daemon(home=tmp_path) as d:
+        run = train(d, experiment("s", repetitions=1))
+        top, segment = Path(run["run"]["dir"]), Path(run["segments"][0]["dir"])
+        d.stop()
+        change(d, "update runs set state = 'failed'", "update segments set state = 'failed'")
+        place = {"run": top, "segments": segment.parent, "segment": segment, "marker": segment / MARKER, "row": segment}[where]
+        elsewhere = tmp_path / "elsewhere"
+        place.rename(elsewhere)
+        if where == "row":
+            change(d, f"update segments set dir = '{elsewhere}' where segment = 0")
+        else:
+            place.symlink_to(elsewhere)
+        kept = sorted(elsewhere.rglob(MARKER)) if elsewhere.is_dir() else [elsewhere]
+        d.start()
+        assert kept and all(path.exists() for path in kept)
+        if where == "marker":
+            assert not place.is_symlink()
+        assert shown(d, 1)["run"]["state"] == "failed"
+
+
+def test_folders_that_are_no_marker_and_runs_elsewhere(tmp_path):
+    """A folder of the marker's name is none; the folder of all runs may be on another disk, by a link."""
+    with Daemon(home=tmp_path) as d:
+        runs = d.state / "runs"
+        one, other = (Path(train(d, spec(name))["run"]["dir"]) for name in ("one", "other"))
+        d.stop()
+        change(d, "update runs set state = 'failed'", "update segments set state = 'failed'")
+        (one / MARKER).unlink()
+        (one / MARKER).mkdir()
+        runs.rename(tmp_path / "disk")
+        runs.symlink_to(tmp_path / "disk")
+        d.start()
+        assert (one / MARKER).is_dir() and not (other / MARKER).exists()
+
+
+def test_ten_thousand_that_failed(tmp_path):
+    """The last ones are looked at, and the start does not take longer for it."""
+    with Daemon(home=tmp_path) as d:
+        first = Path(train(d, spec("s"))["run"]["dir"])
+        d.stop()
+        with closing(sqlite3.connect(d.state / "gpt2d.db")) as db:
+            names = [row[1] for row in db.execute("pragma table_info(runs)") if row[1] not in ("id", "state", "ended_ns")]
+            cells = [row[1] for row in db.execute("pragma table_info(segments)") if row[1] not in ("run", "state", "dir")]
+            db.execute("with recursive n(i) as (values(2) union all select i + 1 from n where i < 10000)"
+                f" insert into runs(id, state, ended_ns, {', '.join(names)}) select i, 'failed', ended_ns + i, {', '.join(names)}"
+                " from n, runs where id = 1")
+            db.execute(f"insert into segments(run, state, dir, {', '.join(cells)}) select runs.id, 'failed',"
+                f" '{d.state}/runs/' || runs.id || '-s', {', '.join('segments.' + cell for cell in cells)}"
+                " from runs, segments where runs.id > 1")
+            db.commit()
+        for number in (2, 9001, 9002, 10000):
+            shutil.copytree(first, first.parent / f"{number}-s")
+        begun = time.monotonic()
+        d.start()
+        took = time.monotonic() - begun
+        assert [(first.parent / f"{number}-s" / MARKER).exists() for number in (2, 9001, 9002, 10000)] == [True, False, False, False]
+        assert took < 2 or os.environ.get("ASAN_OPTIONS"), took
