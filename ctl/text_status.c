@@ -112,6 +112,18 @@ static void device_name(const json_t *rank, char *out, size_t out_bytes)
 		format_string(rank, "device", "", out, out_bytes);
 }
 
+static void print_idle(const struct term *t, const json_t *idle)
+{
+	char at[64];
+
+	if (json_is_object(idle))
+		fprintf(t->file,
+			"        since %s, idle for %lld s (idle_release); for a run, and by "
+			"gpt2ctl warm, they start again\n",
+			text_time(idle, "since", at, sizeof(at)),
+			(long long)format_int(idle, "after_s", 0));
+}
+
 static void print_engine(const struct term *t, const json_t *engine)
 {
 	char state[32], reason[600], program[4096], rank_state[32], device[256];
@@ -130,6 +142,7 @@ static void print_engine(const struct term *t, const json_t *engine)
 		format_string(engine, "state", "?", state, sizeof(state)), json_array_size(ranks),
 		(long long)format_int(engine, "threads", 0),
 		(long long)format_int(engine, "restarts", 0), *reason ? ": " : "", reason);
+	print_idle(t, json_object_get(engine, "idle"));
 	if (strncmp(reason, "engine_", strlen("engine_")) == 0)
 		fputs("        what they said: gpt2ctl logs\n", t->file);
 	if (*format_string(engine, "device_why", "", why, sizeof(why)))

@@ -100,12 +100,16 @@ static void print_head(const struct view *v, const struct term *t)
 static void print_engine(const struct view *v, const struct term *t, size_t rows)
 {
 	const json_t *engine = json_object_get(v->status, "engine");
-	char state[32], reason[600];
+	const json_t *idle = json_object_get(engine, "idle");
+	char state[32], at[64], reason[600];
 
 	format_string(engine, "reason", "", reason, sizeof(reason));
-	fprintf(t->file, "engine  %s, restarts %lld%s%s\n",
+	fprintf(t->file, "engine  %s, restarts %lld%s%s%s%s\n",
 		format_string(engine, "state", "?", state, sizeof(state)),
-		(long long)format_int(engine, "restarts", 0), *reason ? ": " : "", reason);
+		(long long)format_int(engine, "restarts", 0),
+		json_is_object(idle) ? ", idle (idle_release) since " : "",
+		json_is_object(idle) ? text_time(idle, "since", at, sizeof(at)) : "",
+		*reason ? ": " : "", reason);
 	text_ranks(t, engine, rows);
 	text_other_processes(t, json_object_get(engine, "ranks"), 1);
 }

@@ -145,6 +145,7 @@ static json_t *engine_json(const struct daemon *d)
 		usage_add(rank, (pid_t)json_integer_value(json_object_get(rank, "pid")));
 	json_object_set_new(engine, "device", json_string(engine_program_device_name(p->device)));
 	json_object_set_new(engine, "device_why", p->why[0] ? json_string(p->why) : json_null());
+	json_object_set_new(engine, "idle", gate_idle_json(d->gate));
 	return engine;
 }
 

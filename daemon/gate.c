@@ -51,6 +51,7 @@ struct gate {
 	struct event *turn;
 	struct event *idle; /* the engines end when it is over */
 	int64_t idle_s;     /* what it was set to */
+	int64_t idle_at_ns; /* UTC, when it was over last */
 	char why[512];
 };
 
@@ -83,6 +84,14 @@ json_t *gate_json(const struct gate *g, enum gate_hold hold)
 		return json_null();
 	return json_pack("{so sI ss?}", "since", clock_json(r->since_ns), "uid", (json_int_t)r->uid,
 		"reason", r->reason[0] ? r->reason : NULL);
+}
+
+json_t *gate_idle_json(const struct gate *g)
+{
+	if (gate_held(g, GATE_RELEASED) || !engine_pool_away(g->daemon->pool))
+		return json_null();
+	return json_pack(
+		"{so sI}", "since", clock_json(g->idle_at_ns), "after_s", (json_int_t)g->idle_s);
 }
 
 static void say_why(struct gate *g)
@@ -358,8 +367,9 @@ static void on_idle(evutil_socket_t fd, short what, void *arg)
 {
 	struct gate *g = arg;
 
+	g->idle_at_ns = clock_utc_ns();
 	log_write(LOG_INFO, "engines: idle for %lld s, released until a run needs them",
-		(long long)g->daemon->settings->idle_release_s);
+		(long long)g->idle_s);
 	engine_pool_release(g->daemon->pool);
 }
 

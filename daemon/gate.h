@@ -27,6 +27,11 @@ bool gate_open(const struct gate *g); /* queued runs may start */
 bool gate_held(const struct gate *g, enum gate_hold hold);
 /* null, or {since, uid, reason} */
 json_t *gate_json(const struct gate *g, enum gate_hold hold);
+/*
+ * null, or {since, after_s}: the engines have ended for being idle so long, and nothing has started
+ * them yet.
+ */
+json_t *gate_idle_json(const struct gate *g);
 /* Why no run starts, and what lets one; NULL when the gate is open. Valid until it changes. */
 const char *gate_why(const struct gate *g);
 

@@ -109,7 +109,9 @@ const struct settings_row settings_rows[] = {
 		.reload = true,
 		.help = "engines without a run end after it and give their devices back; 0: never",
 		.manual = "They come again by themselves for the next run, and with\n"
-			  ".Ic gpt2ctl warm .\n"},
+			  ".Ic gpt2ctl warm ;\n"
+			  ".Ic gpt2ctl status\n"
+			  "says since when they are away.\n"},
 	{"clients", SETTING_COUNT, AT(clients_max), RANGE(1, 65536, 512), .reload = true,
 		.help = "clients at once"},
 	{"clients_per_user", SETTING_COUNT, AT(clients_per_uid), RANGE(1, 65536, 128),

@@ -69,13 +69,13 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  * clients}, host: {processors, load_1m, memory_bytes, memory_available_bytes, memory_limit_bytes
  * (of gpt2d's control group)}, store: null or, while it cannot be written, {path, errno, error,
  * since, advice}, engine: {state, reason, program, device, device_why, threads, restarts,
- * starting_s, ready_after_s, retry_in_s, ranks: [{rank, pid, state, device, gpu, cpu_s,
- * rss_bytes}]}, running: null or {run, progress, stopping}, waiting (of the head of the queue),
- * queued, queue: [{id, name, uid, priority} and its outlook] (the first 100), drained: hold,
- * released: hold, counts: {state: n}}. cpu_s is processor time since the process began; gpu: what
- * the rank's last engine.alive told of it, else null; engine's device: cpu, cuda, or engine (the
- * program was named); device_why: why "auto" took it, else null; stopping: why the run is being
- * ended, else null.
+ * starting_s, ready_after_s, retry_in_s, idle: null or, where idle_release ended them, {since,
+ * after_s}, ranks: [{rank, pid, state, device, gpu, cpu_s, rss_bytes}]}, running: null or {run,
+ * progress, stopping}, waiting (of the head of the queue), queued, queue: [{id, name, uid,
+ * priority} and its outlook] (the first 100), drained: hold, released: hold, counts: {state: n}}.
+ * cpu_s is processor time since the process began; gpu: what the rank's last engine.alive told of
+ * it, else null; engine's device: cpu, cuda, or engine (the program was named); device_why: why
+ * "auto" took it, else null; stopping: why the run is being ended, else null.
  */
 #define METHOD_STATUS "status"
 /*

@@ -77,7 +77,14 @@ const struct schema_row schema_messages[] = {
 	{"starting_s", "real|null", "since when, while it is being started"},
 	{"ready_after_s", "real|null", "how long the last start took"},
 	{"retry_in_s", "count|null", "while it is down"},
+	{"idle", "idle|null", "null: it has not ended for being idle"},
 	{"ranks", "[rank]", ""},
+
+	{"idle", SCHEMA_OBJECT,
+		"The engine has ended by the setting idle_release; a run that may start, or "
+		"gpt2ctl warm, starts it again. What gpt2ctl release asked for is in released."},
+	{"since", "time", "it ends or has ended"},
+	{"after_s", "count", "without a run"},
 
 	{"daemon", SCHEMA_OBJECT, "The gpt2d that answers."},
 	{"pid", "count", ""},

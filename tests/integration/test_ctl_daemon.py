@@ -199,6 +199,35 @@ def test_followers_that_are_killed_harm_nothing(daemon):
         wait_for(lambda: d.descriptors() <= before, "descriptors closed")
 
 
+def test_whether_the_engines_are_asked_back_or_idle(daemon):
+    """Both times their state is released: the one lasts until it is lifted, the other until a run is queued."""
+    def away(told):
+        wait_for(lambda: (told(c.call("status"))) is not None, "engines that are away")
+        wait_for(lambda: c.call("status")["engine"]["state"] == "released", "the end of the engines")
+        return one_object(ctl(d, "status", "--json")), *(ctl(d, *verb).stdout for verb in (["status"], ["top", "-n", 1]))
+
+    with daemon(options=["--idle-release", "1"]) as d, d.client() as c:
+        status, text, top = away(lambda status: status["engine"]["idle"])
+        idle = status["engine"]["idle"]
+        assert status["released"] is None and idle["after_s"] == 1
+        at = idle["since"].replace("T", " ")[:19] + "Z"
+        assert f"\n        since {at}, idle for 1 s (idle_release); for a run, and by gpt2ctl warm, they start again\n" in text
+        assert f"\nengine  released, restarts 0, idle (idle_release) since {at}\n" in top
+
+        c.call("release")
+        status, text, top = away(lambda status: status["released"])
+        assert status["engine"]["idle"] is None and "\nreleased since " in text
+        assert "idle" not in text and "idle" not in top
+
+        assert c.call("warm", wait=True)["engine"] == "ready"
+        run = c.submit(spec("ms20", 100000))
+        wait_for(lambda: c.state(run) == "running", "the run")
+        assert c.call("status")["engine"]["idle"] is None
+        c.call("cancel", id=run)
+        status, *_ = away(lambda status: status["engine"]["idle"])
+        assert status["engine"]["idle"]["since"] > idle["since"]
+
+
 def test_list_of_many(daemon):
     with daemon() as d:
         first = submit(d, spec("ms20", steps=10000))
