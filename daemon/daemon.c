@@ -42,6 +42,7 @@
 #include "daemon/retention.h"
 #include "daemon/run_log.h"
 #include "daemon/scheduler.h"
+#include "daemon/scratch.h"
 #include "daemon/service.h"
 #include "daemon/settings.h"
 #include "daemon/state_files.h"
@@ -220,6 +221,8 @@ static int start_places(struct daemon *d, char *error, size_t error_bytes)
 		rc = place_lock_dir(d->state_dir, &d->lock_fds[2], error, error_bytes);
 	if (rc == 0)
 		rc = place_lock(d->socket, &d->lock_fds[1], error, error_bytes);
+	if (rc == 0)
+		scratch_sweep(d->state_dir);
 	return rc;
 }
 

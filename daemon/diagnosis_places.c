@@ -24,6 +24,7 @@
 #include "daemon/preflight.h"
 #include "daemon/reserve.h"
 #include "daemon/run_ids.h"
+#include "daemon/scratch.h"
 #include "daemon/state_files.h"
 #include "daemon/store.h"
 #include "daemon/wal_index.h"
@@ -199,15 +200,13 @@ static int run_sql(sqlite3 *db, const char *sql)
 /* A database as gpt2d keeps it, in a folder of its own that goes again. */
 static void check_database(struct diagnosis *d, const char *folder)
 {
-	static const char *const files[] = {"/t.db", "/t.db-wal", "/t.db-shm", ""};
-	char own[PATH_MAX], path[PATH_MAX + 16];
+	char path[PATH_MAX + 16];
 	struct wal_index *index = NULL;
+	struct scratch scratch;
 	sqlite3 *db = NULL;
-	int rc;
+	int rc = scratch_make(&scratch, folder);
 
-	if (snprintf(own, sizeof(own), "%s/.check-XXXXXX", folder) >= (int)sizeof(own) ||
-		mkdtemp(own) == NULL) {
-		rc = -errno;
+	if (rc < 0) {
 		diagnosis_add(d, "database", VERDICT_FAIL,
 			advice_for(rc,
 				"run gpt2d as whom the state directory belongs to, or set"
@@ -215,7 +214,7 @@ static void check_database(struct diagnosis *d, const char *folder)
 			"%s: %s", folder, strerror(-rc));
 		return;
 	}
-	snprintf(path, sizeof(path), "%s/t.db", own);
+	snprintf(path, sizeof(path), "%s/" SCRATCH_DATABASE, scratch.path);
 	rc = sqlite3_open(path, &db);
 	if (rc == SQLITE_OK && wal_index_guard(db, &index) < 0)
 		rc = SQLITE_NOMEM;
@@ -223,7 +222,7 @@ static void check_database(struct diagnosis *d, const char *folder)
 		rc = run_sql(db,
 			"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
 			"CREATE TABLE t (a); INSERT INTO t VALUES (1);");
-	snprintf(path, sizeof(path), "%s/t.db-wal", own);
+	snprintf(path, sizeof(path), "%s/" SCRATCH_DATABASE "-wal", scratch.path);
 	if (rc != SQLITE_OK)
 		diagnosis_add(d, "database", VERDICT_FAIL,
 			advice_for(store_errno(db, rc),
@@ -238,10 +237,7 @@ static void check_database(struct diagnosis *d, const char *folder)
 			"SQLite writes through a write-ahead log in %s", folder);
 	sqlite3_close(db);
 	wal_index_destroy(index);
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-		snprintf(path, sizeof(path), "%s%s", own, files[i]);
-		remove(path);
-	}
+	scratch_remove(&scratch);
 }
 
 /* Once gpt2d was there. */
