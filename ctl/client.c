@@ -30,7 +30,8 @@ struct client {
 	struct endpoint endpoint;
 	FILE *notice_to;   /* NULL: nobody is told that gpt2d is waited for */
 	int64_t notice_ns; /* when, -1: not, or told already */
-	const char *asked; /* the method that is waited for */
+	const char *verb;  /* that the user gave, or NULL */
+	const char *asked; /* what is waited for: that verb, or the method */
 	const char *expected; /* what is known to take long of it, or NULL */
 	json_int_t last_id;
 	int64_t until_ns; /* no wait for a reply is longer; -1: as long as each may take */
@@ -327,7 +328,7 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 	line = rpc_request(++c->last_id, method, params, &n);
 	if (!line)
 		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
-	c->asked = method;
+	c->asked = c->verb ? c->verb : method;
 	if (c->hello)
 		c->notice_ns = deadline_in(CLIENT_STILL_S, -1);
 	error = send_all(c, line, n, deadline_ns);
@@ -345,7 +346,7 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 		exit = c->unsent ? fate_untaken(&fate, c->changed, e) : fate_unknown(&fate, e);
 	if (exits_leave_open(exit) && !e->data && c->hello) {
 		memcpy(why, e->message, sizeof(why));
-		ctl_error_set(e, exit, "%s: %.900s", method, why);
+		ctl_error_set(e, exit, "%s: %.900s", c->asked, why);
 	}
 	return exit;
 }
@@ -434,6 +435,7 @@ int client_open_until(
 	c->notice_to = ctl->drawn ? NULL : ctl->err.file;
 	c->notice_ns = deadline_in(CLIENT_NOTICE_S, -1);
 	c->until_ns = until_ns;
+	c->verb = ctl->verb;
 	c->end = &c->first;
 	exit = endpoint_find(ctl, &c->endpoint, e);
 	if (exit)

@@ -15,6 +15,7 @@
 struct output;
 
 struct ctl {
+	const char *verb; /* its name: failures of what it asks go by it; NULL: none was given */
 	const char *socket; /* --socket, or NULL: client.c decides */
 	const struct output *output;
 	bool json;

@@ -13,6 +13,7 @@
 /* Also where parsing failed: an error is then in the form that was asked for. */
 static void settle(struct ctl *ctl, const struct arguments *args)
 {
+	ctl->verb = args->verb ? args->verb->name : NULL;
 	ctl->out = term_detect(stdout);
 	ctl->err = term_detect(stderr);
 	ctl->json = arguments_has(args, "json");

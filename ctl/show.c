@@ -6,7 +6,8 @@
 #include "ctl/verb.h"
 
 /* Segments come in pages; the first reply gets those of the others. */
-static int add_pages(struct client *c, int64_t id, json_t *reply, struct ctl_error *e)
+static int add_pages(
+	const struct ctl *ctl, struct client *c, int64_t id, json_t *reply, struct ctl_error *e)
 {
 	json_t *segments = json_object_get(reply, "segments");
 	json_t *next = json_object_get(reply, "next"), *page = NULL;
@@ -24,7 +25,8 @@ static int add_pages(struct client *c, int64_t id, json_t *reply, struct ctl_err
 		next = json_object_get(page, "next");
 		if (json_array_extend(segments, json_object_get(page, "segments")) != 0 ||
 			(json_is_integer(next) && json_integer_value(next) <= after))
-			exit = ctl_error_set(e, CTL_TRANSPORT, "show: gpt2d sent no next page");
+			exit = ctl_error_set(
+				e, CTL_TRANSPORT, "%s: gpt2d sent no next page", ctl->verb);
 	}
 	json_decref(page);
 	json_object_del(reply, "next");
@@ -44,7 +46,7 @@ int show_fetch(struct ctl *ctl, const char *word, json_t **reply, struct ctl_err
 		exit = client_request(c, METHOD_SHOW, json_pack("{s:I}", "id", (json_int_t)id),
 			CLIENT_REPLY_S, &first, e);
 	if (!exit)
-		exit = add_pages(c, id, first, e);
+		exit = add_pages(ctl, c, id, first, e);
 	client_close(c);
 	if (exit)
 		json_decref(first);
