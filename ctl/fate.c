@@ -4,6 +4,8 @@
 
 #include "ctl/format.h"
 
+#define WHETHER_IT_RUNS "\nwhether gpt2d runs: gpt2ctl status"
+
 struct fate_row {
 	const char *method;
 	const char *what; /* is asked of the run, or at all */
@@ -31,6 +33,7 @@ void fate_of(const char *method, const json_t *params, struct fate *out)
 	const bool dry = json_is_true(json_object_get(params, "dry_run"));
 
 	*out = (struct fate){.id = format_int(params, "id", 0)};
+	out->submits = strcmp(method, METHOD_SUBMIT) == 0 || strcmp(method, METHOD_DRY_RUN) == 0;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		if (!dry && strcmp(rows[i].method, method) == 0)
 			out->row = &rows[i];
@@ -46,13 +49,19 @@ bool fate_changes(const struct fate *f)
 
 int fate_untaken(const struct fate *f, bool before, struct ctl_error *e)
 {
-	if (f->known)
+	const char *not_done = "";
+
+	if (f->submits)
+		not_done = "; nothing is queued";
+	else if (f->known)
 		return e->exit;
-	if (!f->row)
-		return ctl_error_set(
-			e, CTL_NOT_NOW, "gpt2d is stopping; ask again once gpt2d is back");
-	return ctl_error_set(e, CTL_NOT_NOW, "gpt2d is stopping; nothing %sis changed",
-		before ? "more " : "");
+	else if (f->row)
+		not_done = before ? "; nothing more is changed" : "; nothing is changed";
+	/* one that stops takes no more, and one that was killed looks the same from here */
+	return ctl_error_set(e, CTL_NOT_NOW,
+		"the connection was lost before gpt2d had all of it: gpt2d is stopping, or has "
+		"ended%s" WHETHER_IT_RUNS,
+		not_done);
 }
 
 int fate_unknown(const struct fate *f, struct ctl_error *e)
@@ -64,8 +73,7 @@ int fate_unknown(const struct fate *f, struct ctl_error *e)
 		return e->exit;
 	memcpy(why, e->message, sizeof(why));
 	if (!row)
-		return ctl_error_set(
-			e, e->exit, "%.700s\nwhether gpt2d runs: gpt2ctl status", why);
+		return ctl_error_set(e, e->exit, "%.700s" WHETHER_IT_RUNS, why);
 	if (row->of_run) {
 		snprintf(run, sizeof(run), "run %lld ", (long long)f->id);
 		snprintf(id, sizeof(id), " %lld", (long long)f->id);

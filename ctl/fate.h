@@ -14,6 +14,7 @@ struct fate {
 	const struct fate_row *row; /* NULL: the request only looks */
 	int64_t id;                 /* of the run it is about, or 0 */
 	bool known;                 /* its verb says itself what became of it */
+	bool submits;               /* a spec, at least to look at it */
 };
 
 /* Of a request before it is sent; params is borrowed for the call. */
@@ -23,7 +24,7 @@ bool fate_changes(const struct fate *f);
 
 /*
  * It could not be sent whole: CTL_NOT_NOW with e. before: another one changed something before it.
- * Or, where the verb says it, the exit code that e has.
+ * Or, of one that follows, the exit code that e has.
  */
 int fate_untaken(const struct fate *f, bool before, struct ctl_error *e);
 /* It was sent whole: where to look is added to e; its exit code. */

@@ -304,17 +304,10 @@ static int send(struct ctl *ctl, const struct arguments *args, const struct subm
 	else
 		exit = client_request(c, dry_run ? METHOD_DRY_RUN : METHOD_SUBMIT, params,
 			CLIENT_CHECK_S, &reply, &e);
-	if (exit && c && client_untaken(c)) {
-		ctl_error_set(&e, CTL_NOT_NOW,
-			"gpt2d is stopping; submit it again once gpt2d is back%s",
-			dry_run ? "" : "\nthe run is not queued");
-		exit = ctl_fail(ctl, &e);
-		goto out;
-	}
-	if (exit && dry_run && c && client_lost(c))
+	if (exit && dry_run && c && client_lost(c) && !client_untaken(c))
 		add_line(&e, "nothing is queued");
 	if (exit) {
-		exit = refused(ctl, args, source, spec, c && !dry_run, &e);
+		exit = refused(ctl, args, source, spec, c && !dry_run && !client_untaken(c), &e);
 		goto out;
 	}
 	if (dry_run) {
