@@ -241,7 +241,7 @@ static const struct {
 static void error_of(const struct rpc_message *m, struct ctl_error *e)
 {
 	int exit = CTL_TRANSPORT;
-	char clean[900];
+	char clean[1300];
 
 	for (size_t i = 0; i < sizeof(exits) / sizeof(exits[0]); i++) {
 		if (exits[i].code == m->code)
@@ -346,7 +346,7 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 		exit = c->unsent ? fate_untaken(&fate, c->changed, e) : fate_unknown(&fate, e);
 	if (exits_leave_open(exit) && !e->data && c->hello) {
 		memcpy(why, e->message, sizeof(why));
-		ctl_error_set(e, exit, "%s: %.900s", c->asked, why);
+		ctl_error_set(e, exit, "%s: %.1300s", c->asked, why);
 	}
 	return exit;
 }

@@ -29,7 +29,7 @@ struct ctl {
 /* Why something did not work, and with which code the process ends. */
 struct ctl_error {
 	int exit; /* enum ctl_exit */
-	char message[1024];
+	char message[1536];
 	int code;     /* the daemon's, enum protocol_error; 0: not one of its */
 	json_t *data; /* what it sent beside it, or NULL; owned */
 };

@@ -210,7 +210,7 @@ static void add_line(struct ctl_error *e, const char *line)
 	char why[sizeof(e->message)];
 
 	memcpy(why, e->message, sizeof(why));
-	ctl_error_set(e, e->exit, "%.700s\n%s", why, line);
+	ctl_error_set(e, e->exit, "%.1300s\n%s", why, line);
 }
 
 /*

@@ -95,7 +95,7 @@ static void event_log(const struct shown *s)
 
 void text_store(const struct term *t, const json_t *store)
 {
-	char path[4096], error[256], advice[256], at[64];
+	char path[4096], error[256], advice[700], at[64];
 
 	if (json_is_object(store))
 		fprintf(t->file,

@@ -87,7 +87,7 @@ static void print_daemon(const struct term *t, const json_t *daemon)
 /* Nothing when it can be written. */
 static void print_store(const struct term *t, const json_t *store)
 {
-	char path[4096], error[256], advice[256], at[64];
+	char path[4096], error[256], advice[700], at[64];
 
 	if (!json_is_object(store))
 		return;

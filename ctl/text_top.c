@@ -71,7 +71,7 @@ static void print_head(const struct view *v, const struct term *t)
 	const json_t *host = json_object_get(v->status, "host");
 	const json_t *store = json_object_get(v->status, "store");
 	char version[64], state[32], up[FORMAT_BYTES], free[FORMAT_BYTES], all[FORMAT_BYTES];
-	char load[32], rss[FORMAT_BYTES], error[600], advice[600];
+	char load[32], rss[FORMAT_BYTES], error[600], advice[700];
 	const double load_1m = format_real(host, "load_1m");
 	const int64_t limit_bytes = format_int(host, "memory_limit_bytes", INT64_MAX);
 	const bool limited = limit_bytes < format_int(host, "memory_bytes", 0);

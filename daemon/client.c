@@ -146,7 +146,7 @@ void client_reply(struct client *client, json_t *result)
 __attribute__((format(printf, 4, 0))) static void refuse(
 	struct client *client, int code, json_t *data, const char *format, va_list args)
 {
-	char message[1024], *line;
+	char message[1280], *line;
 	size_t n = 0;
 
 	vsnprintf(message, sizeof(message), format, args);

@@ -263,7 +263,7 @@ static void close_store(struct daemon *d)
 /* On a full disk with the room that is kept for it. */
 static int start_store(struct daemon *d, char *error, size_t error_bytes)
 {
-	char where[PATH_MAX + 64], holders[256];
+	char where[PATH_MAX + 64], holders[LOCK_HOLDERS_BYTES];
 	int rc = open_store(d, error, error_bytes);
 
 	if (failure_is_full(rc) && reserve_release(d->state_dir) == 0) {

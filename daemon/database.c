@@ -347,7 +347,7 @@ int database_probe(struct database *d)
 static void describe(struct sqlite3 *db, int rc, char *error, size_t error_bytes)
 {
 	const bool io = (sqlite3_errcode(db) & 0xff) == SQLITE_IOERR && rc != -EIO;
-	char advice[256];
+	char advice[LOCK_HOLDERS_BYTES];
 
 	if (rc == -EBUSY) {
 		lock_holders_advise(sqlite3_db_filename(db, NULL), advice, sizeof(advice));

@@ -317,7 +317,7 @@ static void check_absent(struct diagnosis *d, const struct absent *a)
 static void check_queue(struct diagnosis *d, const char *state, const char *path)
 {
 	struct database_look look;
-	char error[512], advice[256];
+	char error[512], advice[LOCK_HOLDERS_BYTES];
 	long pid = holder(path);
 	int rc;
 

@@ -27,7 +27,7 @@ void failure_describe(const char *path, int rc, struct store_failure *out)
 		snprintf(out->advice, sizeof(out->advice), "%s", failure_too_large);
 	else if (failure_is_full(rc))
 		snprintf(out->advice, sizeof(out->advice),
-			"make room on %.180s; gpt2ctl prune removes old runs", where);
+			"make room on %.500s; gpt2ctl prune removes old runs", where);
 	else if (rc == -EBUSY)
 		lock_holders_advise(path, out->advice, sizeof(out->advice));
 	else if (rc == -ESTALE)
@@ -36,11 +36,11 @@ void failure_describe(const char *path, int rc, struct store_failure *out)
 		snprintf(out->advice, sizeof(out->advice),
 			"end gpt2d, see " STORE_DAMAGED_SECTION);
 	else if (rc == -EROFS)
-		snprintf(out->advice, sizeof(out->advice), "make %.180s writable", where);
+		snprintf(out->advice, sizeof(out->advice), "make %.500s writable", where);
 	else if (rc == -ENOMEM)
 		snprintf(out->advice, sizeof(out->advice), "free some memory");
 	else
-		snprintf(out->advice, sizeof(out->advice), "see the kernel's log about %.180s",
+		snprintf(out->advice, sizeof(out->advice), "see the kernel's log about %.500s",
 			where);
 }
 

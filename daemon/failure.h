@@ -10,7 +10,7 @@
 
 #include "daemon/store.h"
 
-enum { FAILURE_TEXT_BYTES = 768 }; /* fits a refusal */
+enum { FAILURE_TEXT_BYTES = 1024 }; /* fits a refusal */
 
 /* A negative errno of a disk, a quota or a limit that lets nothing more be written. */
 bool failure_is_full(int rc);

@@ -102,7 +102,7 @@ void lock_holders_advise(const char *database, char *out, size_t out_bytes)
 			i ? ", " : "", h.pids[i], name[0] ? " (" : "", name, name[0] ? ")" : "");
 	}
 	if (h.count == 0)
-		snprintf(out, out_bytes, "find it with \"fuser -v %.140s*\", and end it", database);
+		snprintf(out, out_bytes, "find it with \"fuser -v %s*\", and end it", database);
 	else
 		snprintf(out, out_bytes, "end %s%s, or wait for it", who,
 			h.count > TOLD ? " and others" : "");

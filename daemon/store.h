@@ -61,6 +61,7 @@ void store_deliver(struct store *s); /* calls done() of what is complete */
  */
 bool store_failing(struct store *s);
 
+enum { STORE_ADVICE_BYTES = 640 }; /* fits what lock_holders.h says */
 /* Of the write that fails: what was said of it last, and since when. */
 struct store_failure {
 	int rc; /* a negative errno; -ESTALE: the files are not there any more; -EBADMSG: damaged */
@@ -69,7 +70,7 @@ struct store_failure {
 	 * next write that succeeds: it was not the writing that failed, but to have it synced. */
 	bool unsure;
 	char path[PATH_MAX];
-	char advice[256]; /* what to do about it */
+	char advice[STORE_ADVICE_BYTES]; /* what to do about it */
 };
 /* Whether the store is failing; out is filled when it is. */
 bool store_failure(struct store *s, struct store_failure *out);

@@ -20,6 +20,7 @@
 #include <sqlite3.h>
 
 #include "daemon/database.h"
+#include "daemon/lock_holders.h"
 #include "daemon/state_files.h"
 #include "tests/unit/store_fixture.h"
 
@@ -281,12 +282,26 @@ static void test_store_at_rest(void **state)
 	assert_int_equal(store_close(s), 0);
 }
 
+/* Where no process is known to have it: the whole path, which is to be copied into a shell. */
+static void test_holders_of_a_long_path(void **state)
+{
+	char path[500], hint[LOCK_HOLDERS_BYTES], want[LOCK_HOLDERS_BYTES];
+
+	memset(path, 'd', sizeof(path));
+	path[0] = '/';
+	strcpy(path + sizeof(path) - sizeof("/gpt2d.db"), "/gpt2d.db");
+	lock_holders_advise(path, hint, sizeof(hint));
+	snprintf(want, sizeof(want), "find it with \"fuser -v %s*\", and end it", path);
+	assert_string_equal(hint, want);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
 			test_log_does_not_grow, store_fixture_set_up, store_fixture_tear_down),
 		cmocka_unit_test(test_log_cut_anywhere),
+		cmocka_unit_test(test_holders_of_a_long_path),
 		cmocka_unit_test_setup_teardown(
 			test_no_room_beforehand, store_fixture_set_up, store_fixture_tear_down),
 		cmocka_unit_test_setup_teardown(
