@@ -336,14 +336,17 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 	free(line);
 	/* a daemon that refuses a client says why before it closes: read on */
 	if (error == -ETIMEDOUT)
-		return unanswered(c, clock_mono_ns() - deadline_s * CLOCK_S_NS, error, e);
-	if (error && error != -EPIPE && error != -ECONNRESET)
+		exit = unanswered(c, clock_mono_ns() - deadline_s * CLOCK_S_NS, error, e);
+	else if (error && error != -EPIPE && error != -ECONNRESET)
 		return lost(c, e, error);
-	exit = await_reply(c, c->last_id, deadline_ns, result, e);
+	else
+		exit = await_reply(c, c->last_id, deadline_ns, result, e);
 	c->notice_ns = -1;
 	c->changed |= exit == 0 && fate_changes(&fate);
 	if (exit && c->lost && c->hello)
 		exit = c->unsent ? fate_untaken(&fate, c->changed, e) : fate_unknown(&fate, e);
+	else if (exit == CTL_TIMEOUT && c->hello)
+		exit = fate_late(&fate, c->unsent, c->changed, e);
 	if (exits_leave_open(exit) && !e->data && c->hello) {
 		memcpy(why, e->message, sizeof(why));
 		ctl_error_set(e, exit, "%s: %.1300s", c->asked, why);
@@ -495,7 +498,7 @@ bool client_lost(const struct client *c)
 
 bool client_untaken(const struct client *c)
 {
-	return c->lost && c->unsent;
+	return c->unsent;
 }
 
 const json_t *client_hello(const struct client *c)

@@ -43,7 +43,7 @@ enum { CLIENT_START_BYTES = 80 };
 bool client_is_another(const struct client *c, char start[CLIENT_START_BYTES]);
 /* The connection ended or broke while something was sent or waited for. */
 bool client_lost(const struct client *c);
-/* The same, before all of the last request was sent: it has not been taken. */
+/* The last request could not be sent whole, for that or in its time: it has not been taken. */
 bool client_untaken(const struct client *c);
 /* To be polled for reading with other things, once client_next says that nothing is left. */
 int client_fd(const struct client *c);

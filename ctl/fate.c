@@ -64,20 +64,44 @@ int fate_untaken(const struct fate *f, bool before, struct ctl_error *e)
 		not_done);
 }
 
-int fate_unknown(const struct fate *f, struct ctl_error *e)
+/* A line behind what e says: start, what was asked, middle, and the verb that tells. */
+static int add_look(
+	const struct fate *f, const char *start, const char *middle, struct ctl_error *e)
 {
 	const struct fate_row *row = f->row;
 	char why[sizeof(e->message)], run[40] = "", id[24] = "";
 
-	if (f->known)
-		return e->exit;
 	memcpy(why, e->message, sizeof(why));
-	if (!row)
-		return ctl_error_set(e, e->exit, "%.700s" WHETHER_IT_RUNS, why);
 	if (row->of_run) {
 		snprintf(run, sizeof(run), "run %lld ", (long long)f->id);
 		snprintf(id, sizeof(id), " %lld", (long long)f->id);
 	}
-	return ctl_error_set(e, e->exit, "%.700s\nwhether %s%s is not known: gpt2ctl %s%s", why,
-		run, row->what, row->look, id);
+	return ctl_error_set(e, e->exit, "%.700s\n%swhether %s%s%s: gpt2ctl %s%s", why, start, run,
+		row->what, middle, row->look, id);
+}
+
+int fate_unknown(const struct fate *f, struct ctl_error *e)
+{
+	char why[sizeof(e->message)];
+
+	if (f->known)
+		return e->exit;
+	if (f->row)
+		return add_look(f, "", " is not known", e);
+	memcpy(why, e->message, sizeof(why));
+	return ctl_error_set(e, e->exit, "%.700s" WHETHER_IT_RUNS, why);
+}
+
+int fate_late(const struct fate *f, bool unsent, bool before, struct ctl_error *e)
+{
+	const char *not_done = before ? "nothing more is changed" : "nothing is changed";
+	char why[sizeof(e->message)];
+
+	if (f->row && !unsent)
+		return add_look(f, "it may still do it; ", "", e);
+	if (!unsent || (!f->row && !f->submits))
+		return e->exit;
+	memcpy(why, e->message, sizeof(why));
+	return ctl_error_set(e, e->exit, "%.700s\nit has not all of what was asked: %s", why,
+		f->submits ? "nothing is queued" : not_done);
 }

@@ -1,4 +1,7 @@
-/* fate.h: what became of a request whose connection was lost: what to say, and where to look. */
+/*
+ * fate.h: what became of a request whose connection was lost, or that was not answered in time:
+ * what to say, and where to look.
+ */
 #ifndef GPT2D_FATE_H
 #define GPT2D_FATE_H
 
@@ -29,5 +32,11 @@ bool fate_changes(const struct fate *f);
 int fate_untaken(const struct fate *f, bool before, struct ctl_error *e);
 /* It was sent whole: where to look is added to e; its exit code. */
 int fate_unknown(const struct fate *f, struct ctl_error *e);
+/*
+ * It was not answered in time, and e says so: gpt2d may still do it, and where to look is added.
+ * unsent: it could not be sent whole, and so is not done; before as for fate_untaken. The exit
+ * code.
+ */
+int fate_late(const struct fate *f, bool unsent, bool before, struct ctl_error *e);
 
 #endif

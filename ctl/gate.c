@@ -71,6 +71,7 @@ int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
 	int64_t until_ns = -1;
 	struct client *c = NULL;
 	struct ctl_error e = {0};
+	bool untaken;
 	int exit;
 
 	if (arguments_has(args, "timeout") && !wait) {
@@ -101,10 +102,13 @@ int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
 	else
 		exit = client_request(c, method, params,
 			wait && timeout > 0.0 ? (int)ceil(timeout) : CLIENT_REPLY_S, &reply, &e);
+	untaken = c && client_untaken(c);
 	client_close(c);
-	if (c && exit == CTL_TIMEOUT && wait)
-		ctl_error_set(
-			&e, exit, "%s: it has not come about in time; it stays asked for", method);
+	if (c && exit == CTL_TIMEOUT && wait && !untaken)
+		ctl_error_set(&e, exit,
+			"%s: it has not come about in time; it stays asked for\n"
+			"how far it is: gpt2ctl status",
+			method);
 	if (c && exit == CTL_CANCELLED)
 		detached(method, &e);
 	if (!exit && wait && timeout <= 0.0)

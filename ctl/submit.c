@@ -224,7 +224,9 @@ static int refused(struct ctl *ctl, const struct arguments *args,
 	const bool certain = json_is_false(json_object_get(e->data, "queued"));
 	json_t *placed;
 
-	if (sent && !e->data && (exits_leave_open(e->exit) || e->exit == CTL_CANCELLED))
+	if (sent && e->exit == CTL_TIMEOUT)
+		add_line(e, "it may still queue the run; whether it has: gpt2ctl list");
+	else if (sent && !e->data && (exits_leave_open(e->exit) || e->exit == CTL_CANCELLED))
 		add_line(e, "whether the run is queued is not known: gpt2ctl list");
 	if (!sent && e->code == PROTOCOL_INTERNAL)
 		add_line(e, WHERE_SAID);

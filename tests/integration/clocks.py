@@ -1,9 +1,10 @@
-"""Other times for gpt2d than the machine's (clocks.c).
+"""Other times for gpt2d, or another program, than the machine's (clocks.c).
 
     clocks = Clocks(tmp_path)
     with Daemon(home=tmp_path, environment=clocks.environment) as d:
         clocks.set(utc_s=10 * YEAR_S)      # the wall clock has jumped
         clocks.set(boot_s=DAY_S)           # a day has passed since boot beyond what has
+        clocks.set(mono_s=600)             # the clock of deadlines is ahead
 """
 
 import mmap
@@ -17,18 +18,18 @@ YEAR_S = 365 * DAY_S
 
 
 class Clocks:
-    def __init__(self, home):
+    def __init__(self, home, program="gpt2d"):
         folder = home / "clocks"
         folder.mkdir()
-        (folder / "gpt2d").write_bytes(bytes(16))
-        with open(folder / "gpt2d", "r+b") as f:
-            self.map = mmap.mmap(f.fileno(), 16)
+        (folder / program).write_bytes(bytes(24))
+        with open(folder / program, "r+b") as f:
+            self.map = mmap.mmap(f.fileno(), 24)
         sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1:verify_asan_link_order=0"
         self.environment = {"LD_PRELOAD": str(BUILD / "tests" / "clocks.so"), "GPT2D_CLOCKS": str(folder),
             "ASAN_OPTIONS": sanitizer}
 
-    def set(self, utc_s=None, boot_s=None):
+    def set(self, utc_s=None, boot_s=None, mono_s=None):
         """Ahead of the machine's by so much; None: as before."""
-        for at, value in ((0, utc_s), (8, boot_s)):
+        for at, value in ((0, utc_s), (8, boot_s), (16, mono_s)):
             if value is not None:
                 self.map[at:at + 8] = struct.pack("q", value)

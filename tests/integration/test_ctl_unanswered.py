@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from client import CTL, done, environment
+from clocks import Clocks
 from fake_daemon import FakeDaemon, follow_script, run_object
 from helpers import PATIENCE_S, wait_for
 from helpers import spec as spec_of
@@ -228,6 +229,54 @@ def test_what_was_asked_of_a_daemon_that_is_gone(path):
             says = f"whether {CHANGE[words]}" if words in CHANGE else "whether gpt2d runs: gpt2ctl status"
             assert result.returncode == 1, (words, result)
             assert re.fullmatch(f"gpt2ctl: {words.split()[0]}: gpt2d closed the connection\n{says}\n", result.stderr), (words, result)
+
+
+def test_what_was_asked_and_not_answered_in_time(path, spec, tmp_path):
+    """It may still be done, and where that can be seen; of what only looks there is nothing to say."""
+    end, clocks = threading.Event(), Clocks(tmp_path, "gpt2ctl")
+    asked = f"submit {spec}", f"submit --dry-run {spec}"
+    names = "cancel keep priority prune drain resume release warm shutdown status list logs metrics version dry-run submit".split()
+    late = lambda params, connection: end.wait(PATIENCE_S) and {}
+    spec_text = json.loads(Path(spec).read_text())
+    whole = lambda params, connection: {"run": run_object(id=5), "spec": spec_text, "checks": [], "transitions": [], "segments": [],
+        "next": None}
+    with FakeDaemon(path, **{name: late for name in names}, show=whole) as daemon, contextlib.ExitStack() as stack:
+        stack.callback(end.set)
+        started = {words: stack.enter_context(subprocess.Popen([CTL, *words.split()], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, text=True, env=environment(path, **clocks.environment)))
+            for words in [*CHANGE, *LOOK, *asked] if words not in ("show 5", "artifacts 5", "compare 5")}
+        wait_for(lambda: sum(len(daemon.asked(name)) for name in names) == len(started), "what is asked")
+        clocks.set(mono_s=1000)
+        for words, process in started.items():
+            said = process.communicate(timeout=PATIENCE_S)[1].split("\n")[:-1]
+            said = [line for line in said if "still waiting: " not in line and "is being cancelled" not in line]
+            assert process.returncode == 124 and " has not answered for " in said[0], (words, said)
+            assert said[1] == "whether it answers at all: gpt2ctl status"
+            if words in CHANGE:
+                expected = ["it may still do it; whether " + CHANGE[words].replace(" is not known", "")]
+            elif words in ("rerun 5", f"submit {spec}"):
+                expected = ["it may still queue the run; whether it has: gpt2ctl list"]
+            else:
+                expected = []
+            assert said[2:] == expected, (words, said)
+
+
+def test_what_could_not_be_sent_in_time(path):
+    """A gpt2d that stops reading: what it has not all of is not done."""
+    end = threading.Event()
+
+    def hello(params, connection):
+        connection.send_object({"jsonrpc": "2.0", "id": 1, "result": daemon.hello(params, connection)})
+        end.wait(PATIENCE_S)
+        return {}
+
+    with FakeDaemon(path, hello=hello) as daemon:
+        result = subprocess.run([CTL, "drain", "--wait", "--timeout", "1", "--reason", 100000 * "\x01"], capture_output=True,
+            text=True, timeout=PATIENCE_S, env=environment(path), stdin=subprocess.DEVNULL)
+        end.set()
+    said = result.stderr.split("\n")
+    assert result.returncode == 124 and " has not answered for " in said[0], said
+    assert said[1:] == ["whether it answers at all: gpt2ctl status", "it has not all of what was asked: nothing is changed", ""]
 
 
 def test_a_dry_run_of_a_daemon_that_is_gone(path, spec):
