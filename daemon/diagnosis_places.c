@@ -313,7 +313,22 @@ static void check_absent(struct diagnosis *d, const struct absent *a)
 			a->looked_at, a->absent, a->last);
 }
 
-/* What is in it already. Of one that is open in a gpt2d that gpt2d tells all but damage. */
+/* That gpt2d tells all but damage, and who keeps it from writing. */
+static void check_open_queue(struct diagnosis *d, const char *path, long pid)
+{
+	char advice[LOCK_HOLDERS_BYTES];
+
+	if (!database_lock_stays(path, DATABASE_BUSY_MS)) {
+		diagnosis_add(d, "queue", VERDICT_OK, NULL,
+			"%s is open in gpt2d, process %ld: gpt2ctl status", path, pid);
+		return;
+	}
+	lock_holders_advise(path, advice, sizeof(advice));
+	diagnosis_add(d, "queue", VERDICT_FAIL, advice,
+		"%s is open in gpt2d, process %ld, and another process has it locked", path, pid);
+}
+
+/* What is in it already. */
 static void check_queue(struct diagnosis *d, const char *state, const char *path)
 {
 	struct database_look look;
@@ -323,8 +338,7 @@ static void check_queue(struct diagnosis *d, const char *state, const char *path
 
 	rc = database_look(path, pid >= 0, QUEUE_LOOK_MS, &look, error, sizeof(error));
 	if (pid >= 0 && rc != -EBADMSG) {
-		diagnosis_add(d, "queue", VERDICT_OK, NULL,
-			"%s is open in gpt2d, process %ld: gpt2ctl status", path, pid);
+		check_open_queue(d, path, pid);
 		if (rc == 0)
 			check_absent(d, &look.absent);
 		return;

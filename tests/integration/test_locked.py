@@ -74,33 +74,48 @@ def killed_in_a_run(d):
     return run
 
 
+def looked_at(d):
+    """What --check says of the queue."""
+    done = subprocess.run([*d.command, "--check", "--json"], env=d.environment, stdout=subprocess.PIPE, text=True,
+        timeout=PATIENCE_S, check=False)
+    return next(check for check in json.loads(done.stdout)["checks"] if check["check"] == "queue")
+
+
 @pytest.mark.parametrize("locking", ["normal", "exclusive"])
 def test_what_would_keep_it_from_starting_is_found(tmp_path, locking):
     """Who reads it only does not, nor one that lets go while it is looked at."""
-    def look():
-        done = subprocess.run([*d.command, "--check", "--json"], env=d.environment, stdout=subprocess.PIPE, text=True,
-            timeout=PATIENCE_S, check=False)
-        return next(check for check in json.loads(done.stdout)["checks"] if check["check"] == "queue")
-
     with Daemon(home=tmp_path) as d:
         database = d.state / "gpt2d.db"
         killed_in_a_run(d)
         db = sqlite3.connect(database, isolation_level=None)
         db.execute("begin")
         db.execute("select count(*) from runs").fetchall()
-        assert look()["verdict"] == "ok"
+        assert looked_at(d)["verdict"] == "ok"
         db.execute("rollback")
         db.execute(f"pragma locking_mode = {locking}")
         db.execute("begin immediate")
         locked = database if locking == "exclusive" else None
         before = written(d.state)
-        found = look()
+        found = looked_at(d)
         assert (found["verdict"], found["found"]) == ("fail", f"{database}: another process has it locked")
         assert found["advice"] == advice(database, locked)
         assert written(d.state) == before
         db.close()
-        assert look()["verdict"] == "ok"
+        assert looked_at(d)["verdict"] == "ok"
         d.start()
+
+
+def test_a_lock_beside_a_running_daemon_is_found(tmp_path):
+    """Which then answers, and cannot write."""
+    with Daemon(home=tmp_path) as d:
+        database = d.state / "gpt2d.db"
+        well = {"verdict": "ok", "found": f"{database} is open in gpt2d, process {d.process.pid}: gpt2ctl status"}
+        assert looked_at(d).items() >= well.items()
+        writer = lock(database)
+        assert looked_at(d) == {"check": "queue", "verdict": "fail", "advice": advice(database),
+            "found": f"{database} is open in gpt2d, process {d.process.pid}, and another process has it locked"}
+        writer.close()
+        assert looked_at(d).items() >= well.items()
 
 
 def written(folder):
