@@ -32,9 +32,14 @@ static int may(const char *path, int how)
 	return faccessat(AT_FDCWD, path, how, AT_EACCESS) < 0 ? -errno : 0;
 }
 
+static const char *text_of(int rc)
+{
+	return rc == -EOPNOTSUPP ? "a file system of the kernel" : strerror(-rc);
+}
+
 static int refuse(int rc, const char *what, const char *path, char *error, size_t error_bytes)
 {
-	snprintf(error, error_bytes, "%s: %s: %s", what, path, strerror(-rc));
+	snprintf(error, error_bytes, "%s: %s: %s", what, path, text_of(rc));
 	return rc;
 }
 
@@ -67,9 +72,16 @@ static bool is_of_kernel(const char *folder)
 	return false;
 }
 
+static int may_make_in(const char *folder)
+{
+	int rc = may(folder, W_OK | X_OK);
+
+	return rc == 0 && is_of_kernel(folder) ? -EOPNOTSUPP : rc;
+}
+
 /* at: what is there of path, or stands in its way. */
-static int refuse_folder(int rc, const char *what, const char *path, const char *at, char *error,
-	size_t error_bytes)
+static int refuse_folder(
+	int rc, const char *what, const char *path, const char *at, char *error, size_t error_bytes)
 {
 	const bool itself = strcmp(path, at) == 0;
 
@@ -77,7 +89,7 @@ static int refuse_folder(int rc, const char *what, const char *path, const char 
 		"%s: %s: %s%s%s%s; a folder that can be written to is needed, or a path where one "
 		"can be made",
 		what, path, itself ? "" : "cannot be made: ", itself ? "" : at, itself ? "" : ": ",
-		rc == -EOPNOTSUPP ? "a file system of the kernel" : strerror(-rc));
+		text_of(rc));
 	return rc;
 }
 
@@ -102,9 +114,7 @@ static int try_folder(const char *what, const char *path, char *error, size_t er
 		if (at[0] == '\0')
 			strcpy(at, "/");
 	}
-	rc = S_ISDIR(st.st_mode) ? may(at, W_OK | X_OK) : -ENOTDIR;
-	if (rc == 0 && strcmp(at, path) != 0 && is_of_kernel(at))
-		rc = -EOPNOTSUPP;
+	rc = S_ISDIR(st.st_mode) ? may_make_in(at) : -ENOTDIR;
 	return rc < 0 ? refuse_folder(rc, what, path, at, error, error_bytes) : 0;
 }
 
@@ -113,7 +123,7 @@ static int refuse_folder_of(int rc, const char *what, const char *path, const ch
 	char *error, size_t error_bytes)
 {
 	snprintf(error, error_bytes, "%s: %s: cannot be made in %s: %s%s", what, path, folder,
-		strerror(-rc), rc == -ENOENT ? "; gpt2d makes no folder for it" : "");
+		text_of(rc), rc == -ENOENT ? "; gpt2d makes no folder for it" : "");
 	return rc;
 }
 
@@ -129,7 +139,7 @@ static int try_file(const char *what, const char *path, char *error, size_t erro
 	rc = stat(path, &st) < 0 ? -errno : S_ISDIR(st.st_mode) ? -EISDIR : may(path, W_OK);
 	if (rc == -ENOENT && lstat(path, &st) < 0) {
 		folder_of(path, folder);
-		rc = may(folder, W_OK | X_OK);
+		rc = may_make_in(folder);
 		if (rc < 0)
 			return refuse_folder_of(rc, what, path, folder, error, error_bytes);
 	}
@@ -152,8 +162,8 @@ static int try_lock(const char *what, const char *path, char *error, size_t erro
 /* ---- each ---- */
 
 /* No name that gpt2d has for another file: own is what that is, or NULL. */
-static int try_own(const char *own, const char *what, const char *path, char *error,
-	size_t error_bytes)
+static int try_own(
+	const char *own, const char *what, const char *path, char *error, size_t error_bytes)
 {
 	if (own == NULL)
 		return 0;
@@ -178,8 +188,7 @@ static int try_log(const struct settings *s, char *error, size_t error_bytes)
 				journal_socket, strerror(-rc));
 		return rc;
 	}
-	rc = try_own(own_files_find(s, s->log_file), "log_file", s->log_file, error,
-		error_bytes);
+	rc = try_own(own_files_find(s, s->log_file), "log_file", s->log_file, error, error_bytes);
 	if (rc < 0)
 		return rc;
 	if (log_can_be(s->log_file))
@@ -422,9 +431,9 @@ void preflight_warn_files(
 	if (s->metrics_file == NULL || strlen(s->metrics_file) >= sizeof(folder))
 		return;
 	folder_of(s->metrics_file, folder); /* written beside it, then renamed */
-	rc = may(folder, W_OK | X_OK);
+	rc = may_make_in(folder);
 	snprintf(error, sizeof(error), "metrics_file: %s: %s: it is tried again in each period",
-		s->metrics_file, strerror(-rc));
+		s->metrics_file, text_of(rc));
 	if (rc < 0)
 		warn(error, arg);
 }

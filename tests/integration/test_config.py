@@ -411,6 +411,25 @@ def test_a_place_that_cannot_be(tmp_path):
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="others may not write there anyway")
+@pytest.mark.parametrize("folder", ["/proc", "/sys", "/sys/fs"])
+def test_files_where_the_kernel_makes_them(tmp_path, folder):
+    """A socket, a log: whatever the modes of such a folder let root do. By -n and at the start, in the same words."""
+    places = ("--socket", tmp_path / "s", "--state-dir", tmp_path / "state")
+    for name, value, started, told in (
+            ("socket", f"{folder}/gpt2d.sock", 1, f"socket: {folder}: a file system of the kernel; a folder that can be written to"
+                " is needed, or a path where one can be made"),
+            ("log_file", f"{folder}/gpt2d.log", 2, f"log_file: {folder}/gpt2d.log: cannot be made in {folder}: a file system of the kernel")):
+        option = "--" + name.replace("_", "-")
+        for status, words in ((2, (*places, "-n", option, value)), (started, (*places, option, value))):
+            refused = run(*words, conf="/dev/null")
+            assert (refused.returncode, refused.stdout, refused.stderr) == (status, "", f"gpt2d: {told}\n"), words
+        conf = write(tmp_path, f"{name} = {value}\n")
+        refused = run("-n", conf=conf)
+        assert (refused.returncode, refused.stderr) == (2, f"gpt2d: {conf}:1: {told}\n")
+    assert not (tmp_path / "state").exists()
+
+
 def test_no_place_of_ones_own():
     """Settings may be good where nothing says what stands in for a place that is not given: that is said."""
     user = 65534 if os.geteuid() == 0 else None
