@@ -394,6 +394,11 @@ static __device__ __forceinline__ float over(float x, float C, float inverse)
 	return fmaf(fmaf(-near, C, x), inverse, near);
 }
 
+static __device__ __forceinline__ void meet_group(int group, int warps)
+{
+	asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "r"(warps * REDUCE_WARP) : "memory");
+}
+
 /*
  * Over the warps of a group, in their order, and divided by C. Of two buffers in turn each is
  * written again only after a meeting that comes behind all reading of it.
@@ -408,7 +413,7 @@ static __device__ __forceinline__ void join_group(float (&sum)[BACKWARD_ROWS],
 
 	if (lane % 8 == 0)
 		((float *)(buffer + warp))[lane / 8] = mine;
-	asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "r"(warps * REDUCE_WARP) : "memory");
+	meet_group(group, warps);
 	all = buffer[group * warps];
 	for (int k = 1; k < warps; k++) {
 		float4 part = buffer[group * warps + k];
@@ -443,10 +448,10 @@ static __global__ void __launch_bounds__(BACKWARD_WARPS *REDUCE_WARP, BACKWARD_B
 	int64_t stride = (int64_t)gridDim.x * groups * BACKWARD_ROWS;
 	/* columns that are not there count as zeros: what their weight is does not matter */
 	const T *weight = a.weight + (c < C ? c : 0);
+	int64_t r = ((int64_t)blockIdx.x * groups + group) * BACKWARD_ROWS;
 	float total[SUMS][N] = {}, inverse = 1 / (float)C;
 
-	for (int64_t r = ((int64_t)blockIdx.x * groups + group) * BACKWARD_ROWS; r < a.R;
-		r += stride, turn ^= 1) {
+	for (; r < a.R; r += stride, turn ^= 1) {
 		float sum[BACKWARD_ROWS], with_x[BACKWARD_ROWS];
 		struct piece<T, N> p;
 
@@ -455,6 +460,9 @@ static __global__ void __launch_bounds__(BACKWARD_WARPS *REDUCE_WARP, BACKWARD_B
 		join_group(sum, with_x, buffer[turn], warps, (float)C, inverse);
 		write_rows<T, N, whole>(total, sum, with_x, p, weight, a, r, c, C);
 	}
+	/* Where the last rows are not enough for all groups: racecheck takes it that all meet. */
+	if (r - group * BACKWARD_ROWS < a.R)
+		meet_group(group, warps);
 #pragma unroll
 	for (int which = 0; which < SUMS; which++) {
 		__syncthreads();

@@ -131,6 +131,7 @@ const struct cases_case cases_layers[] = {
 	{"layernorm", layernorm, {5, 33, 0, 0, 0, 0}, true},
 	{"layernorm", layernorm, {6, 384, 0, 0, 0, 0}, true},
 	{"layernorm", layernorm, {10, 768, 0, 0, 0, 0}, true},
+	{"layernorm", layernorm, {16, 1024, 0, 0, 0, 0}, true},
 	{"layernorm", layernorm, {700, 768, 0, 0, 0, 0}, false},
 	{"layernorm", layernorm, {701, 768, 0, 0, 0, 0}, false},
 	{"layernorm", layernorm, {3000, 1024, 0, 0, 0, 0}, false},
