@@ -25,15 +25,24 @@ struct cases_case {
 	bool small; /* also under compute-sanitizer */
 };
 
+/*
+ * CASES_OWN: the small ones, and of them what is done by kernels of our own: compute-sanitizer's
+ * racecheck ends with an error of its own in cuBLASLt's kernels for Hopper (13.1, 16 bits).
+ */
+enum cases_extent { CASES_ALL, CASES_SMALL, CASES_OWN };
+
 /* "near", "exact", "attention", "products"; -1: no such set. */
 int cases_set_named(const char *name);
+
+/* "all", "small", "own"; -1: no such extent. */
+int cases_extent_named(const char *name);
 
 /* The list ends with a name of NULL. */
 extern const struct cases_case cases_linear[], cases_layers[], cases_attention[], cases_optimizer[],
 	cases_exact[], cases_products[];
 
-/* Runs each case of the set; small_only: those alone. before_case may be NULL. */
-void cases_run(struct harness *h, enum cases_set set, bool small_only,
+/* Runs each case of the set that is in the extent. */
+void cases_run(struct harness *h, enum cases_set set, enum cases_extent extent,
 	void (*run_case)(struct harness *h, const struct cases_case *c, uint64_t seed));
 
 #endif

@@ -14,6 +14,7 @@ struct harness {
 	struct k_context *ctx;
 	struct k_stream *s;
 	enum k_dtype under_test; /* what inputs are rounded to */
+	bool own;                /* no product by the library's kernels, in cases that have them */
 	uint64_t random;
 	void *blocks[HARNESS_BLOCKS_MAX]; /* device memory of the case */
 	int n_blocks;

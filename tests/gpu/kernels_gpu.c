@@ -2,9 +2,11 @@
  * kernels_gpu: the cases on the GPU, beside what gpu_reference wrote. Each case runs twice on
  * poisoned outputs and must give the same bits. The last line is "N passed, N failed".
  *
- *   kernels_gpu fp32|tf32|bf16|fp16 near|exact|attention|products REFERENCE [small|all [WAY]]
+ *   kernels_gpu fp32|tf32|bf16|fp16 near|exact|attention|products REFERENCE
+ *               [all|small|own [WAY [CHOICES]]]
  *
- * WAY: which one attention is to go, best, plain, tiled, wmma, mma or wgmma.
+ * WAY: which one attention is to go, best, plain, tiled, wmma, mma or wgmma. CHOICES: a file of the
+ * algorithms that products take; what is not there is written, and what is there is not tried out.
  *
  * A result passes when |got - want| / |want|, Euclidean norms, is at most its tolerance, and no
  * element is further off than PEAK tolerances of the largest |want|. NaN never passes, but where
@@ -16,6 +18,7 @@
 #include <string.h>
 
 #include "tests/gpu/cases.h"
+#include "tests/gpu/choices.h"
 
 static const double peak = 8;
 
@@ -149,35 +152,40 @@ static void run_case(struct harness *h, const struct cases_case *cc, uint64_t se
 	}
 }
 
-static int run(struct comparison *c, enum k_dtype dtype, enum cases_set set, bool small_only,
-	enum k_attention way)
+static int run(struct comparison *c, enum k_dtype dtype, enum cases_set set,
+	enum cases_extent extent, enum k_attention way, const char *choices)
 {
 	struct harness h;
+	int rc;
 
 	if (harness_init(&h, dtype, way, set == CASES_PRODUCTS) < 0)
 		return -1;
+	rc = choices ? choices_read(h.ctx, choices) : 0;
 	h.result = take_result;
 	h.owner = c;
-	cases_run(&h, set, small_only, run_case);
+	cases_run(&h, set, extent, run_case);
 	if (k_context_error(h.ctx)) {
 		printf("context: %s\n", k_context_error(h.ctx));
 		c->failed++;
 	}
+	if (rc > 0)
+		rc = choices_write(h.ctx, choices);
 	harness_finish(&h);
-	return 0;
+	return rc;
 }
 
 int main(int argc, char **argv)
 {
 	int dtype = argc > 3 ? harness_dtype(argv[1]) : -1;
 	int set = argc > 3 ? cases_set_named(argv[2]) : -1;
+	int extent = argc > 4 ? cases_extent_named(argv[4]) : CASES_ALL;
 	int way = argc > 5 ? harness_way(argv[5]) : K_ATTENTION_BEST;
 	struct comparison c = {0};
 
-	if (dtype < 0 || set < 0 || way < 0) {
+	if (dtype < 0 || set < 0 || extent < 0 || way < 0) {
 		fprintf(stderr,
 			"usage: kernels_gpu fp32|tf32|bf16|fp16 near|exact|attention|products "
-			"REFERENCE [small|all [WAY]]\n");
+			"REFERENCE [all|small|own [WAY [CHOICES]]]\n");
 		return 2;
 	}
 	c.dtype = argv[1];
@@ -186,8 +194,8 @@ int main(int argc, char **argv)
 		perror(argv[3]);
 		return 2;
 	}
-	if (run(&c, (enum k_dtype)dtype, (enum cases_set)set,
-		    argc > 4 && strcmp(argv[4], "small") == 0, (enum k_attention)way) < 0)
+	if (run(&c, (enum k_dtype)dtype, (enum cases_set)set, (enum cases_extent)extent,
+		    (enum k_attention)way, argc > 6 ? argv[6] : NULL) < 0)
 		return 1;
 	fclose(c.reference);
 	printf("%d passed, %d failed\n", c.passed, c.failed);
