@@ -5,6 +5,7 @@
 #include "ctl/client.h"
 #include "ctl/format.h"
 #include "ctl/output.h"
+#include "ctl/text.h"
 #include "ctl/verb.h"
 #include "ctl/watch.h"
 #include "proto/clock.h"
@@ -26,6 +27,7 @@ struct logs {
 	int64_t after;
 	char start[CLIENT_START_BYTES]; /* of the daemon that numbered what is asked for */
 	bool more, open;
+	bool silent; /* on standard error nothing is said of a run that waits, or no more */
 };
 
 static json_t *params_of(const struct logs *l)
@@ -121,6 +123,17 @@ static int await_news(struct logs *l, struct ctl_error *e)
 	}
 }
 
+/* Once, why nothing comes; that of a run that is about to start is over at once. */
+static void say_waits(struct logs *l, const json_t *outlook)
+{
+	const char *waiting = json_string_value(json_object_get(outlook, "waiting"));
+
+	if (l->silent || waiting == NULL || !text_waits(waiting))
+		return;
+	text_outlook(&l->ctl->err, outlook);
+	l->silent = true;
+}
+
 /* On a connection that is new. */
 static int begin(struct logs *l, struct ctl_error *e)
 {
@@ -134,9 +147,11 @@ static int begin(struct logs *l, struct ctl_error *e)
 		return 0;
 	exit = client_request(l->client, METHOD_FOLLOW,
 		json_pack("{s:I}", "id", (json_int_t)l->id), CLIENT_REPLY_S, &reply, e);
-	if (!exit)
-		json_decref(reply);
-	return exit;
+	if (exit)
+		return exit;
+	say_waits(l, json_object_get(reply, "outlook"));
+	json_decref(reply);
+	return 0;
 }
 
 /* Until the end, or until stdout fails: 0; or an exit code with e. *any: it answered. */
@@ -187,7 +202,9 @@ static int print_until_end(struct logs *l, struct ctl_error *e)
 
 static int run(struct ctl *ctl, const struct arguments *args)
 {
-	struct logs l = {.ctl = ctl, .level = arguments_string(args, "level", NULL)};
+	struct logs l = {.ctl = ctl,
+		.level = arguments_string(args, "level", NULL),
+		.silent = ctl->json || arguments_has(args, "quiet")};
 	struct ctl_error e = {0};
 	int exit = 0;
 
@@ -209,9 +226,10 @@ const struct verb verb_logs = {
 	.text = "Also of a run that has ended: the newest 1000 messages of each are kept, and how "
 		"many were dropped is said. Without ID: what gpt2d said of itself lately, for "
 		"whom it belongs to and its administrators: its newest 256 messages, and the "
-		"newest 256 of engines. With --follow, a gpt2d that goes away is looked for again "
-		"for 5 s, and a signal (Ctrl-C) ends gpt2ctl by that signal, 130 in a shell, as "
-		"it ends tail(1), not with exit code 6.",
+		"newest 256 of engines. With --follow, standard error says once why a run waits "
+		"that has not begun, a gpt2d that goes away is looked for again for 5 s, and a "
+		"signal (Ctrl-C) ends gpt2ctl by that signal, 130 in a shell, as it ends tail(1), "
+		"not with exit code 6.",
 	.options = options,
 	.run = run,
 };

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from helpers import BUILD, Daemon, RpcError, experiment, read_until, spec, wait_for
+from helpers import BUILD, PATIENCE_S, Daemon, RpcError, experiment, read_until, spec, wait_for
 
 CTL = BUILD / "ctl" / "gpt2ctl"
 
@@ -102,6 +102,29 @@ def test_follow(daemon):
 def following(d, *args):
     return subprocess.Popen([CTL, "logs", "-f", *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=environment(d))
+
+
+def test_follow_of_a_run_that_waits(daemon, tmp_path):
+    """It is said once, and not to who wants JSON, or nothing but errors."""
+    def follow(*words):
+        said = tmp_path / f"said{len(words)}{''.join(words)}"
+        with said.open("w") as err:
+            return said, subprocess.Popen([CTL, "logs", "-f", str(run), *words], stdout=subprocess.DEVNULL, stderr=err,
+                env=environment(d))
+
+    with daemon() as d, d.client() as c:
+        c.call("drain", reason="new disk")
+        run = c.submit(spec("logs"))
+        followers = [follow(), follow("--json"), follow("-q")]
+        try:
+            wait_for(lambda: c.call("status")["daemon"]["clients"] == 4, "all three")
+            wait_for(followers[0][0].read_text, "why it waits")
+        finally:
+            c.call("resume")
+            assert [process.wait(PATIENCE_S) for _, process in followers] == [0, 0, 0]
+        plain, *others = [said.read_text() for said, _ in followers]
+        assert plain.startswith("waits     0 before it; drained: since ") and ": new disk; " in plain
+        assert plain.count("\n") == 1 and others == ["", ""]
 
 
 def test_follow_over_a_restart(daemon):
