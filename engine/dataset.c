@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "engine/shuffle.h"
+#include "proto/spec_json.h"
 
 enum {
 	HEADER_BYTES = 1024,
@@ -114,33 +115,49 @@ static bool looks_headed(const struct dataset *d, const int32_t *header, int64_t
 		(magic / 10000 == HEADER_MAGIC / 10000 && (magic & 0xffff) >= (uint64_t)d->vocab);
 }
 
-/* What the first bytes are when they are surely not uint16 tokens; NULL when they may be. */
+/* UTF-8 without control characters; the last character may be cut where the look ends. */
+static bool is_text(const uint8_t *bytes, int64_t n)
+{
+	size_t k;
+
+	for (int64_t i = 0; i < n; i += (int64_t)k) {
+		k = 1;
+		if (bytes[i] >= 0x80)
+			k = spec_json_utf8((const char *)bytes + i, (size_t)(n - i));
+		else if (bytes[i] == 0x7f ||
+			(bytes[i] < 0x20 && bytes[i] != '\n' && bytes[i] != '\r' &&
+				bytes[i] != '\t' && bytes[i] != '\f'))
+			return false;
+		if (k == 0)
+			return n - i < 4;
+	}
+	return true;
+}
+
+/* What is found, when the first bytes are surely not uint16 tokens; NULL when they may be. */
 static const char *foreign_content(const uint8_t *bytes, int64_t n)
 {
-	bool text = true, narrow = true;
+	bool narrow = true;
 	int kinds = 0;
 	uint8_t seen[256] = {0};
 	int64_t i;
 
 	if (n >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0)
-		return "a numpy file";
+		return "a numpy file found";
 	if (n >= 4 && memcmp(bytes, "PK\x03\x04", 4) == 0)
-		return "a zip file";
+		return "a zip file found";
 	if (n >= 4 && memcmp(bytes, "\x1f\x8b\x08", 3) == 0 && (bytes[3] & 0xe0) == 0)
-		return "a gzip file";
+		return "a gzip file found";
 	for (i = 0; i < n; i++) {
-		text = text &&
-			((bytes[i] >= 0x20 && bytes[i] < 0x7f) || bytes[i] == '\n' ||
-				bytes[i] == '\r' || bytes[i] == '\t');
 		if (i % 4 >= 2)
 			narrow = narrow && bytes[i] == 0;
 		else if (i % 4 == 0)
 			kinds += seen[bytes[i]]++ == 0;
 	}
-	if (n >= 64 && text)
-		return "text";
+	if (n >= 64 && is_text(bytes, n))
+		return "text found; gpt2ctl data prepare makes tokens of it";
 	if (n >= 64 && narrow && kinds > 8)
-		return "32-bit numbers";
+		return "32-bit numbers found";
 	return NULL;
 }
 
@@ -151,7 +168,7 @@ static int check_raw(
 
 	if (foreign != NULL)
 		return fail(error, error_bytes, -EINVAL,
-			"%s: uint16 tokens, raw or with magic %d, expected, %s found", d->path,
+			"%s: uint16 tokens, raw or with magic %d, expected, %s", d->path,
 			HEADER_MAGIC, foreign);
 	if (d->file_bytes % 2 != 0)
 		return fail(error, error_bytes, -EINVAL,

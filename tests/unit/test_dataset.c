@@ -1,3 +1,4 @@
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -142,11 +143,33 @@ static void test_formats_refused(void **state)
 	while (strlen(text) < 1900)
 		strcat(text, "First Citizen: before we proceed, hear me speak.\n");
 	write_file(text, strlen(text) & ~(size_t)1);
-	assert_refused(&c, "text found");
+	assert_refused(&c, "text found; gpt2ctl data prepare makes tokens of it");
+	/* an odd number of bytes first, so that a character is cut where the look ends */
+	strcpy(text, "\xef\xbb\xbf");
+	while (strlen(text) < 1900)
+		strcat(text, "\xe7\xac\xac\xe4\xb8\x80\xe5\xb8\x82\xe6\xb0\x91: Na\xc3\xafve "
+			     "\xf0\x9f\x99\x82\r\n\t");
+	write_file(text, strlen(text));
+	assert_refused(&c, "text found; gpt2ctl data prepare makes tokens of it");
+	write_file(text + 3, 100);
+	assert_refused(&c, "text found; gpt2ctl data prepare makes tokens of it");
 	write_file("\x93NUMPY\x01\x00v\x00{'descr': '<u2', 'fortran_order': False}", 48);
 	assert_refused(&c, "a numpy file found");
 	write_file("", 0);
 	assert_refused(&c, "0 tokens, 9 needed (1 rank x 1 x 8 + 1)");
+}
+
+/* One token for each byte of a text: every other byte is 0. */
+static void test_bytes_of_text_are_tokens(void **state)
+{
+	struct spec_config c = config(1, 1, 8);
+	uint16_t tokens[600];
+
+	(void)state;
+	for (size_t i = 0; i < 600; i++)
+		tokens[i] = htole16((uint16_t)"First Citizen: hear me.\n"[i % 24]);
+	write_file(tokens, sizeof(tokens));
+	assert_int_equal(open_error(&c), 0);
 }
 
 static void test_wide_tokens_refused(void **state)
@@ -530,6 +553,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WITH_FILE(test_formats_refused),
+		WITH_FILE(test_bytes_of_text_are_tokens),
 		WITH_FILE(test_wide_tokens_refused),
 		WITH_FILE(test_paths_refused),
 		WITH_FILE(test_length_against_header),
