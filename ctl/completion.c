@@ -113,7 +113,7 @@ int completion_print(const char *shell, FILE *out)
 static const struct option_row options[] = {
 	{"words", 0, OPTION_FLAG, NULL, 0, 0,
 		"print what may stand for the last of the words given instead of a shell, a line "
-		"each; the scripts ask this"},
+		"each; the scripts call this, see COMPLETION in gpt2ctl(1)"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import threading
@@ -32,6 +33,16 @@ def words(*line, path=None):
     result = ctl("completion", "--words", "--", *line, path=path)
     assert result.returncode == 0 and result.stderr == ""
     return [row.split("\t")[0] for row in result.stdout.splitlines()]
+
+
+def test_the_words_of_the_manual(daemon):
+    """Its examples of --words print what it says."""
+    section = (CTL.parent / "gpt2ctl.1").read_text().split("\n.Sh COMPLETION\n")[1].split("\n.Sh ")[0]
+    shown = section.split("\n.Bd -literal -offset indent\n")[1].split("\n.Ed")[0]
+    examples = [example.splitlines() for example in shown.split("$ gpt2ctl ")[1:]]
+    assert len(examples) == 4
+    for command, *lines in examples:
+        assert ctl(*shlex.split(command), path=daemon.path).stdout.splitlines() == lines, command
 
 
 def test_every_verb_and_option_is_offered():
