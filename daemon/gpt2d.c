@@ -18,6 +18,7 @@
 #include "daemon/held_signal.h"
 #include "daemon/log.h"
 #include "daemon/preflight.h"
+#include "daemon/printed.h"
 #include "daemon/settings.h"
 #include "daemon/text.h"
 #include "daemon/ulimits.h"
@@ -151,51 +152,41 @@ static bool test_places(const struct settings *s)
 }
 
 /* What is in force, in a form that can be read again. */
-static int print_settings(struct settings *s)
+static int print_settings(struct settings *s, FILE *to)
 {
 	struct engine_program program;
 	char error[PATH_MAX + 512];
-	const bool own = s->engine == NULL &&
-		engine_program_find(s, &program, error, sizeof(error)) == 0;
+	const bool own =
+		s->engine == NULL && engine_program_find(s, &program, error, sizeof(error)) == 0;
 
 	if (settings_resolve(s) < 0) {
 		say("out of memory");
 		return -ENOMEM;
 	}
-	printf("# %s\n", s->config_file != NULL ? s->config_file : "no file was read");
-	settings_print(s, stdout);
+	fprintf(to, "# %s\n", s->config_file != NULL ? s->config_file : "no file was read");
+	settings_print(s, to);
 	if (own && program.why[0] != '\0')
-		printf("# device, as auto takes it now: %s: %s\n",
+		fprintf(to, "# device, as auto takes it now: %s: %s\n",
 			engine_program_device_name(program.device), program.why);
 	if (own)
-		printf("# engine, as found now: %s\n", program.path);
+		fprintf(to, "# engine, as found now: %s\n", program.path);
 	return 0;
 }
 
-/* What was printed is out: status; else that is told. */
-static int after_output(int status)
-{
-	errno = 0;
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return status;
-	say("standard output: %s", errno != 0 ? strerror(errno) : "not all of it was written");
-	return STATUS_FAILED;
-}
-
 /* -n: what is wrong in the file has been told. */
-static int test_settings(struct settings *s, const struct settings_command *command)
+static int test_settings(struct settings *s, const struct settings_command *command, FILE *to)
 {
 	bool good = test_places(s);
 
-	if (command->verbose && print_settings(s) < 0)
+	if (command->verbose && print_settings(s, to) < 0)
 		return STATUS_FAILED;
 	if (command->verbose)
 		;
 	else if (good && s->config_file != NULL)
-		printf("%s: the settings are good\n", s->config_file);
+		fprintf(to, "%s: the settings are good\n", s->config_file);
 	else if (good)
-		printf("no file; the settings are good\n");
-	return after_output(good ? STATUS_OK : STATUS_USAGE);
+		fputs("no file; the settings are good\n", to);
+	return good ? STATUS_OK : STATUS_USAGE;
 }
 
 /*
@@ -239,13 +230,38 @@ static int run_with_log(struct settings *settings, int argc, char **argv)
 }
 
 /* --check; errors: of the settings, which are the defaults then. */
-static int check(const struct settings *s, const char *errors, bool json)
+static int check(const struct settings *s, const char *errors, bool json, FILE *to)
 {
-	int failed = diagnosis_run(s, errors, json, stdout);
+	int failed = diagnosis_run(s, errors, json, to);
 
 	if (failed < 0)
 		say("out of memory");
-	return after_output(failed == 0 ? STATUS_OK : STATUS_FAILED);
+	return failed == 0 ? STATUS_OK : STATUS_FAILED;
+}
+
+/* What is asked for is printed, and nothing is started. errors: as for check. */
+static int print(struct settings *s, const struct settings_command *command, const char *errors)
+{
+	struct printed printed;
+	int status = STATUS_OK, rc = printed_begin(&printed);
+
+	if (rc < 0) {
+		say("out of memory");
+		return STATUS_FAILED;
+	}
+	if (command->action == SETTINGS_HELP)
+		settings_print_help(printed.to);
+	else if (command->action == SETTINGS_VERSION)
+		fprintf(printed.to, "gpt2d %s (%s)\n", VERSION_RELEASE, version_build);
+	else if (command->action == SETTINGS_TEST)
+		status = test_settings(s, command, printed.to);
+	else
+		status = check(s, errors, command->json, printed.to);
+	rc = printed_end(&printed);
+	if (rc == 0)
+		return status;
+	say("standard output: %s", strerror(-rc));
+	return STATUS_FAILED;
 }
 
 /* Every line of it after "gpt2d: ". */
@@ -284,32 +300,15 @@ int main(int argc, char **argv)
 	if (rc == -EINVAL && command.action == SETTINGS_CHECK) {
 		settings_finish(&settings);
 		settings_init(&settings);
-		status = check(&settings, errors, command.json);
+		status = print(&settings, &command, errors);
 		goto finish;
 	}
 	if (rc < 0) {
 		print_errors(errors);
 		goto finish;
 	}
-	switch (command.action) {
-	case SETTINGS_HELP:
-		settings_print_help(stdout);
-		status = after_output(STATUS_OK);
-		break;
-	case SETTINGS_VERSION:
-		printf("gpt2d %s (%s)\n", VERSION_RELEASE, version_build);
-		status = after_output(STATUS_OK);
-		break;
-	case SETTINGS_TEST:
-		status = test_settings(&settings, &command);
-		break;
-	case SETTINGS_CHECK:
-		status = check(&settings, "", command.json);
-		break;
-	case SETTINGS_RUN:
-		status = run_with_log(&settings, argc, argv);
-		break;
-	}
+	status = command.action == SETTINGS_RUN ? run_with_log(&settings, argc, argv)
+						: print(&settings, &command, "");
 finish:
 	free(errors);
 	settings_finish(&settings);
