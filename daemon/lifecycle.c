@@ -100,6 +100,16 @@ void lifecycle_retry(struct daemon *d)
 	queue_each(d->queue, retry, d);
 }
 
+/* One that failed is for whoever looks at warnings alone, who has not seen its name. */
+static void log_state(const struct run *run)
+{
+	const bool failed = run->state == RUN_FAILED;
+
+	log_write(failed ? LOG_WARNING : LOG_INFO, "run %lld: %s%s%s%s%s", (long long)run->id,
+		failed ? run->name : "", failed ? ": " : "", run_state_name(run->state),
+		run->reason[0] ? ": " : "", run_reason(run));
+}
+
 int lifecycle_move(struct daemon *d, struct run *run, enum run_state to, const char *reason)
 {
 	enum run_state from = run->state, told = run_told(run);
@@ -115,8 +125,7 @@ int lifecycle_move(struct daemon *d, struct run *run, enum run_state to, const c
 	run->before = told;
 	d->counts[told]--;
 	d->counts[run_told(run)]++;
-	log_write(LOG_INFO, "run %lld: %s%s%s", (long long)run->id, run_state_name(to),
-		run->reason[0] ? ": " : "", run_reason(run));
+	log_state(run);
 	if (!run_state_ended(to))
 		follow_event(d->follow, run, EVENT_STATE, run_state_json(run));
 	if (to == RUN_QUEUED)

@@ -83,7 +83,7 @@ const struct settings_row settings_rows[] = {
 			  "tells how many.\n"},
 	{"log_level", SETTING_WORD, AT(log_level), RANGE(LOG_DEBUG, LOG_ERROR, LOG_INFO),
 		.words = {"debug", "info", "warning", "error"}, .reload = true,
-		.help = "the least that is logged"},
+		.help = "the least that is logged; that a run failed is a warning"},
 	{"start_timeout", SETTING_SECONDS, AT(start_timeout_s), RANGE(1, DAY_S, 120),
 		.help = "engines that are not ready after it are started anew"},
 	{"alive_timeout", SETTING_SECONDS, AT(alive_timeout_s), RANGE(2, DAY_S, 15),

@@ -58,6 +58,20 @@ def test_what_is_said(daemon):
             assert refused.value.code == code
 
 
+def test_a_failed_run_is_a_warning_of_gpt2d(daemon):
+    """With its name and its reason; how others end is not."""
+    with daemon() as d, d.client() as c:
+        assert c.wait(c.submit(spec("good")))["state"] == "done"
+        failed = c.submit(spec("fail.r0.s1"))
+        assert c.wait(failed)["state"] == "failed"
+        c.call("drain")
+        c.call("cancel", id=c.submit(spec("unwanted")))
+        said = [line.split(" ", 1)[1] for line in d.said().splitlines() if " run " in line]
+    assert [line.split(" (")[0] for line in said if line.startswith("warning")] == \
+        [f"warning run {failed}: fail.r0.s1: failed: made_up: rank 0: as asked"]
+    assert {"info run 1: done", "info run 3: cancelled: asked for"} <= set(said)
+
+
 def test_it_outlives_gpt2d(daemon):
     with daemon() as d:
         with d.client() as c:
