@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ctl/format.h"
+#include "ctl/states.h"
 #include "ctl/text.h"
 #include "proto/rpc.h"
 #include "proto/spec.h"
@@ -306,8 +307,7 @@ static int nothing_done(const json_t *show, struct ctl_error *e)
 
 	format_string(run, "state", "?", state, sizeof(state));
 	format_string(run, "reason", "", reason, sizeof(reason));
-	if (strcmp(state, "failed") != 0 && strcmp(state, "cancelled") != 0 &&
-		strcmp(state, "interrupted") != 0)
+	if (!states_broke_off(state))
 		return ctl_error_set(e, CTL_WRONG_STATE,
 			"nothing to compare yet: no segment of %zu is done (run %lld is %s%s%s)", n,
 			id, state, text_unstored(reason) ? ": " : "",
@@ -328,8 +328,7 @@ static json_t *failed_json(const json_t *segments)
 
 	json_array_foreach(segments, i, segment) {
 		format_string(segment, "state", "", state, sizeof(state));
-		if (strcmp(state, "failed") != 0 && strcmp(state, "cancelled") != 0 &&
-			strcmp(state, "interrupted") != 0)
+		if (!states_broke_off(state))
 			continue;
 		json_array_append_new(rows,
 			json_pack("{s:I, s:s, s:s, s:O?}", "segment",

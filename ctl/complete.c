@@ -8,6 +8,7 @@
 #include "ctl/arguments.h"
 #include "ctl/client.h"
 #include "ctl/format.h"
+#include "ctl/states.h"
 #include "ctl/verb.h"
 #include "proto/spec_table.h"
 
@@ -45,21 +46,8 @@ static void offer_dirs(const struct place *p)
 
 static void offer_states(const struct place *p)
 {
-	static const struct {
-		const char *state, *what;
-	} states[] = {
-		{"queued", "it waits"},
-		{"starting", "the engines are given it"},
-		{"running", "it is trained"},
-		{"finishing", "it is trained, its last files are being written"},
-		{"done", "it has ended, and all is there"},
-		{"failed", "it has ended, with a reason"},
-		{"cancelled", "somebody has ended it"},
-		{"interrupted", "gpt2d stopped or went away"},
-	};
-
-	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
-		offer_about(p, states[i].state, states[i].what);
+	for (const struct states_row *row = states_table; row->name; row++)
+		offer_about(p, row->name, row->what);
 }
 
 /* A key, or behind its = what it can be. */

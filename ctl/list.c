@@ -2,6 +2,7 @@
 #include "ctl/arguments.h"
 #include "ctl/client.h"
 #include "ctl/output.h"
+#include "ctl/states.h"
 #include "ctl/verb.h"
 
 enum { LIMIT_DEFAULT = 50, PAGE_RUNS = 1000 };
@@ -10,7 +11,7 @@ static const struct option_row options[] = {
 	{"state", 's', OPTION_CHOICE, "STATE", 0, 0,
 		"only runs in this state: queued, starting, running, finishing, done, failed, "
 		"cancelled, interrupted",
-		.choices = "queued|starting|running|finishing|done|failed|cancelled|interrupted"},
+		.choices = STATES_ALL},
 	{"limit", 'n', OPTION_INT, "N", 0, 1e9, "the newest N (default 50; 0: all)"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };

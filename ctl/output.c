@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ctl/format.h"
+#include "ctl/states.h"
 #include "ctl/text.h"
 #include "ctl/view.h"
 #include "proto/spec.h"
@@ -297,7 +298,7 @@ static void line_waited(struct ctl *ctl, const json_t *result)
 		format_string(row, "state", "?", state, sizeof(state));
 		format_string(row, "reason", "", reason, sizeof(reason));
 		fprintf(ctl->out.file, "run %s%s%s: %s%s%s%s%s\n", id, *name ? " " : "", name,
-			term_colour(&ctl->out, text_state_colour(state)), state,
+			term_colour(&ctl->out, states_colour(state)), state,
 			term_colour(&ctl->out, TERM_PLAIN), *reason ? ": " : "",
 			text_reason(state, reason));
 	}

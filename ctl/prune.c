@@ -10,13 +10,14 @@
 #include "ctl/client.h"
 #include "ctl/format.h"
 #include "ctl/output.h"
+#include "ctl/states.h"
 #include "ctl/verb.h"
 
 static const struct option_row options[] = {
 	{"keep", 'k', OPTION_INT, "N", 0, 1e9, "the newest N of them stay"},
 	{"older-than", 'o', OPTION_STRING, "TIME", 0, 0,
 		"only those that ended so long ago: a number and s, m, h, d or w"},
-	{"state", 's', OPTION_CHOICE, "done|failed|cancelled|interrupted", 0, 0,
+	{"state", 's', OPTION_CHOICE, STATES_ENDED, 0, 0,
 		"only those in this state"},
 	{"dry-run", 'n', OPTION_FLAG, NULL, 0, 0, "remove nothing, print what would go"},
 	{"forget", 0, OPTION_FLAG, NULL, 0, 0,

@@ -50,8 +50,6 @@ bool text_waits(const char *waiting);
 /* A line of what protocol.h calls an outlook; nothing for null. */
 void text_outlook(const struct term *t, const json_t *outlook);
 
-/* The colour of a run's or a segment's state. */
-enum term_colour text_state_colour(const char *state);
 /*
  * What follows "unstored: " in a reason, that its end is not on disk yet and how it ended; NULL for
  * every other reason.

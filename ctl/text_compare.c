@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ctl/format.h"
+#include "ctl/states.h"
 #include "ctl/table.h"
 #include "ctl/text.h"
 
@@ -305,10 +306,9 @@ static void print_failure(const struct term *t, const json_t *comparison)
 
 	format_string(run, "state", "?", state, sizeof(state));
 	format_string(run, "reason", "", reason, sizeof(reason));
-	if (strcmp(state, "failed") != 0 && strcmp(state, "cancelled") != 0 &&
-		strcmp(state, "interrupted") != 0 && !text_unstored(reason))
+	if (!states_broke_off(state) && !text_unstored(reason))
 		return;
-	fprintf(t->file, "%s%s%s: %s\n", term_colour(t, text_state_colour(state)), state,
+	fprintf(t->file, "%s%s%s: %s\n", term_colour(t, states_colour(state)), state,
 		term_colour(t, TERM_PLAIN),
 		*reason ? text_reason(state, reason) : "no reason known");
 	json_array_foreach(json_object_get(comparison, "failed"), i, segment)

@@ -6,6 +6,7 @@
 #include "ctl/client.h"
 #include "ctl/format.h"
 #include "ctl/progress.h"
+#include "ctl/states.h"
 #include "ctl/text.h"
 #include "ctl/watch.h"
 #include "proto/clock.h"
@@ -23,14 +24,14 @@ struct shown {
 static void print_state(const struct shown *s)
 {
 	fprintf(s->term->file, "run %s %s: %s%s%s%s%s\n", s->id, s->name,
-		term_colour(s->term, text_state_colour(s->state)), s->state,
+		term_colour(s->term, states_colour(s->state)), s->state,
 		term_colour(s->term, TERM_PLAIN), *s->reason ? ": " : "",
 		text_reason(s->state, s->reason));
 }
 
 static void event_state(const struct shown *s)
 {
-	if (watch_exit(s->state) >= 0)
+	if (states_exit(s->state) >= 0)
 		return; /* run.done follows and tells it */
 	progress_clear(s->progress);
 	print_state(s);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ctl/format.h"
+#include "ctl/states.h"
 #include "ctl/table.h"
 #include "ctl/text.h"
 
@@ -48,7 +49,7 @@ static void print_head(const struct term *t, const json_t *run)
 	format_string(run, "reason", "", reason, sizeof(reason));
 	fprintf(t->file, "run %lld %s: %s%s%s%s%s\n", (long long)format_int(run, "id", 0),
 		format_string(run, "name", "", name, sizeof(name)),
-		term_colour(t, text_state_colour(state)), state, term_colour(t, TERM_PLAIN),
+		term_colour(t, states_colour(state)), state, term_colour(t, TERM_PLAIN),
 		*reason ? ": " : "", text_reason(state, reason));
 	fprintf(t->file, "submitted %s\n", text_time(run, "submitted_at", text, sizeof(text)));
 	fprintf(t->file, "started   %s\n", text_time(run, "started_at", text, sizeof(text)));

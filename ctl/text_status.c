@@ -4,32 +4,11 @@
 #include <string.h>
 
 #include "ctl/format.h"
+#include "ctl/states.h"
 #include "ctl/table.h"
 #include "ctl/text.h"
 
 enum { QUEUE_ROWS = 10 };
-
-enum term_colour text_state_colour(const char *state)
-{
-	static const struct {
-		const char *state;
-		enum term_colour colour;
-	} colours[] = {
-		{"done", TERM_GREEN},
-		{"running", TERM_CYAN},
-		{"starting", TERM_CYAN},
-		{"finishing", TERM_CYAN},
-		{"failed", TERM_RED},
-		{"cancelled", TERM_YELLOW},
-		{"interrupted", TERM_YELLOW},
-	};
-
-	for (size_t i = 0; i < sizeof(colours) / sizeof(colours[0]); i++) {
-		if (strcmp(colours[i].state, state) == 0)
-			return colours[i].colour;
-	}
-	return TERM_PLAIN;
-}
 
 const char *text_reason(const char *state, const char *reason)
 {
@@ -218,7 +197,7 @@ void text_running(const struct term *t, const json_t *running)
 	format_string(run, "state", "?", state, sizeof(state));
 	fprintf(t->file, "running %lld %s: %s%s%s\n", (long long)format_int(run, "id", 0),
 		format_string(run, "name", "", name, sizeof(name)),
-		term_colour(t, text_state_colour(state)), state, term_colour(t, TERM_PLAIN));
+		term_colour(t, states_colour(state)), state, term_colour(t, TERM_PLAIN));
 	if (*format_string(running, "stopping", "", why, sizeof(why)))
 		fprintf(t->file,
 			"        it is being ended, after the step in progress: %s\n", why);

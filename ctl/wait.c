@@ -9,6 +9,7 @@
 #include "ctl/look.h"
 #include "ctl/output.h"
 #include "ctl/queued.h"
+#include "ctl/states.h"
 #include "ctl/text.h"
 #include "ctl/verb.h"
 #include "ctl/watch.h"
@@ -84,12 +85,12 @@ static void set_ended(struct waited *r, const json_t *object)
 
 	format_string(object, "state", "", state, sizeof(state));
 	format_string(object, "reason", "", reason, sizeof(reason));
-	if (r->row || watch_exit(state) < 0)
+	if (r->row || states_exit(state) < 0)
 		return;
 	r->ended = true;
 	format_string(object, "ended_at", "", r->ended_at, sizeof(r->ended_at));
 	r->row = json_pack("{s:I, s:s, s:s, s:s, s:i}", "id", (json_int_t)r->id, "name",
-		r->name, "state", state, "reason", reason, "exit", watch_exit(state));
+		r->name, "state", state, "reason", reason, "exit", states_exit(state));
 }
 
 /* Why it is not known how it ends; with JSON the one object printed at the end holds it. */

@@ -8,27 +8,9 @@
 #include "ctl/look.h"
 #include "ctl/output.h"
 #include "ctl/queued.h"
+#include "ctl/states.h"
 #include "ctl/text.h"
 #include "proto/clock.h"
-
-int watch_exit(const char *state)
-{
-	static const struct {
-		const char *state;
-		int exit;
-	} ends[] = {
-		{"done", CTL_OK},
-		{"failed", CTL_RUN_FAILED},
-		{"cancelled", CTL_CANCELLED},
-		{"interrupted", CTL_CANCELLED},
-	};
-
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-		if (strcmp(ends[i].state, state) == 0)
-			return ends[i].exit;
-	}
-	return -1;
-}
 
 /* What is last here tells more. */
 int watch_worse(int a, int b)
@@ -179,7 +161,7 @@ static int begin(
 	remember_end(w, run);
 	watch_last_take(&s->last, run);
 	/* an end that is not on disk yet may be another one after a restart */
-	s->ended = watch_exit(w->state) >= 0 && !json_is_object(json_object_get(reply, "store"));
+	s->ended = states_exit(w->state) >= 0 && !json_is_object(json_object_get(reply, "store"));
 	if (s->last.queued)
 		show_queued(ctl, w, s, reply);
 	else if (s->seq == 0 && !s->ended)
@@ -357,7 +339,7 @@ int watch_run(struct ctl *ctl, struct client **c, struct watch *w, struct ctl_er
 		w->state[0] = '\0';
 		return exit;
 	}
-	exit = watch_exit(w->state);
+	exit = states_exit(w->state);
 	if (exit >= 0)
 		return exit;
 	ctl_error_set(e, CTL_TRANSPORT, "run %lld ended in a state not known here: %s",

@@ -58,8 +58,6 @@ int watch_reconnect(struct ctl *ctl, struct client **c, int64_t id, bool queued,
 /* The connection was lost again, and nothing was heard of run id in between: e, and its exit. */
 int watch_lost_twice(int64_t id, bool queued, struct ctl_error *e);
 
-/* The exit code of a run that ended in state; -1 for a state that is no end. */
-int watch_exit(const char *state);
 /* Of two exit codes the one that tells more. */
 int watch_worse(int a, int b);
 

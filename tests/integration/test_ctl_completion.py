@@ -1,5 +1,6 @@
 """Shells complete gpt2ctl's command line: what gpt2ctl says, and three shells that ask it."""
 
+import json
 import os
 import re
 import shlex
@@ -85,6 +86,14 @@ def test_every_verb_and_option_is_offered():
 def test_words(line, expected):
     found = words(*line)
     assert found == expected if expected is not None else "submit" in found
+
+
+def test_states_are_those_of_the_daemon():
+    """Which are in the schema of a run; prune takes those of one that has ended."""
+    schema = json.loads((CTL.parent / "output.schema.json").read_text())
+    states = schema["$defs"]["run"]["properties"]["state"]["enum"]
+    assert words("list", "--state", "") == states
+    assert words("prune", "--state", "") == states[states.index("done"):]
 
 
 def test_runs_come_from_the_daemon(daemon):
