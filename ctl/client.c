@@ -506,7 +506,7 @@ const json_t *client_hello(const struct client *c)
 	return c->hello;
 }
 
-bool client_is_another(const struct client *c, char start[CLIENT_START_BYTES])
+bool client_note_start(const struct client *c, char start[CLIENT_START_BYTES])
 {
 	char at[48], here[CLIENT_START_BYTES];
 

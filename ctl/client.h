@@ -37,10 +37,10 @@ void client_wait_quietly(struct client *c); /* stderr tells of no wait from now 
 const json_t *client_hello(const struct client *c);
 enum { CLIENT_START_BYTES = 80 };
 /*
- * Whether it is another start of gpt2d than the one that start names ("": none), which numbers
- * events anew; then start names this one.
+ * Has start name this start of gpt2d. Whether it named another one ("": none), which has numbered
+ * events by itself.
  */
-bool client_is_another(const struct client *c, char start[CLIENT_START_BYTES]);
+bool client_note_start(const struct client *c, char start[CLIENT_START_BYTES]);
 /* The connection ended or broke while something was sent or waited for. */
 bool client_lost(const struct client *c);
 /* The last request could not be sent whole, for that or in its time: it has not been taken. */

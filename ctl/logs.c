@@ -141,7 +141,7 @@ static int begin(struct logs *l, struct ctl_error *e)
 	int exit;
 
 	/* another gpt2d counts anew what it says; for runs the store does */
-	if (client_is_another(l->client, l->start) && l->id == 0)
+	if (client_note_start(l->client, l->start) && l->id == 0)
 		l->after = 0;
 	if (l->id == 0)
 		return 0;

@@ -6,7 +6,7 @@
 #include "ctl/text.h"
 #include "proto/clock.h"
 
-bool queued_is_news(struct queued *q, const json_t *outlook)
+bool queued_take(struct queued *q, const json_t *outlook)
 {
 	const char *waiting = json_string_value(json_object_get(outlook, "waiting"));
 	const bool looked = q->looked;

@@ -19,9 +19,10 @@ struct queued {
 };
 
 /*
- * Whether an outlook is to be told: the first one, and each whose reason is of another kind. That
- * of a run that is about to start is not, unless it stays so.
+ * Takes in an outlook, and puts off the next look. Whether this one is to be told: the first, and
+ * each whose reason is of another kind. That of a run that is about to start is not, unless it
+ * stays so.
  */
-bool queued_is_news(struct queued *q, const json_t *outlook);
+bool queued_take(struct queued *q, const json_t *outlook);
 
 #endif

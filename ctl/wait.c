@@ -115,7 +115,7 @@ static void tell_queued(const struct wait *w, struct waited *r, const json_t *re
 {
 	const struct term *t = &w->ctl->err;
 
-	if (!tells_queued(w, r) || !queued_is_news(&r->queued, json_object_get(reply, "outlook")))
+	if (!tells_queued(w, r) || !queued_take(&r->queued, json_object_get(reply, "outlook")))
 		return;
 	fprintf(t->file, "run %lld %s: queued\n", (long long)r->id, r->name);
 	text_outlook(t, json_object_get(reply, "outlook"));
@@ -287,7 +287,7 @@ static int wait_for_all(struct wait *w, struct ctl_error *e)
 	for (;;) {
 		exit = follow_more(w, e);
 		if (exit == 0) {
-			any |= client_is_another(w->c, w->start);
+			any |= client_note_start(w->c, w->start);
 			exit = take_events(w, &any, e);
 		}
 		if (exit != CTL_NO_DAEMON && exit != CTL_TRANSPORT)

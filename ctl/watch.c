@@ -101,7 +101,7 @@ static void show_queued(struct ctl *ctl, struct watch *w, struct stream *s, cons
 	if (!tells_queued(ctl, w, s))
 		return;
 	w->told = false;
-	if (!queued_is_news(&s->queued, outlook) || told)
+	if (!queued_take(&s->queued, outlook) || told)
 		return;
 	show(ctl, w, EVENT_STATE, json_object_get(reply, "run"));
 	text_outlook(w->progress->term, outlook);
@@ -145,7 +145,7 @@ static int begin(
 	struct ctl *ctl, struct client *c, struct watch *w, struct stream *s, struct ctl_error *e)
 {
 	json_t *params = json_pack("{s:I}", "id", (json_int_t)w->id), *reply, *run;
-	const bool another = client_is_another(c, s->start);
+	const bool another = client_note_start(c, s->start);
 	int exit;
 
 	if (another)
