@@ -38,17 +38,27 @@ static void take(int number, void (*called)(int))
 	sigaction(number, &action, NULL);
 }
 
+/* Ignored by who started gpt2ctl, as nohup does: a terminal that goes ends nothing. */
+static bool is_nohup(int number)
+{
+	struct sigaction now;
+
+	return number == SIGHUP && sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 void interrupt_begin(void)
 {
 	take(SIGALRM, on_alarm);
 	for (int i = 0; i < SIGNALS; i++)
-		take(signals[i], on_signal);
+		if (!is_nohup(signals[i]))
+			take(signals[i], on_signal);
 }
 
 void interrupt_end(void)
 {
 	for (int i = 0; i < SIGNALS; i++)
-		signal(signals[i], SIG_DFL);
+		if (!is_nohup(signals[i]))
+			signal(signals[i], SIG_DFL);
 	if (seen && !told)
 		raise(seen);
 }

@@ -1,8 +1,8 @@
 /*
  * interrupt.h: SIGINT, SIGTERM and SIGHUP while something is waited for, or a file is written: they
  * end the wait, not the process, so that the user can be told what goes on, and nothing is left
- * behind. A process that hangs elsewhere, at an output that nobody reads, ends 10 s later by the
- * signal itself.
+ * behind. A SIGHUP that nohup has it ignore stays ignored. A process that hangs elsewhere, at an
+ * output that nobody reads, ends 10 s later by the signal itself.
  */
 #ifndef GPT2D_INTERRUPT_H
 #define GPT2D_INTERRUPT_H

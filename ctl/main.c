@@ -9,6 +9,7 @@
 #include "ctl/help.h"
 #include "ctl/output.h"
 #include "ctl/verb.h"
+#include "proto/signals.h"
 
 /* Also where parsing failed: an error is then in the form that was asked for. */
 static void settle(struct ctl *ctl, const struct arguments *args)
@@ -41,6 +42,7 @@ int main(int argc, char **argv)
 	struct ctl_error e = {0};
 	int exit;
 
+	signals_unblock();
 	fill_standard_streams();
 	/* only characters: numbers are written and read the same in every locale */
 	setlocale(LC_CTYPE, "");

@@ -24,6 +24,7 @@
 #include "daemon/ulimits.h"
 #include "proto/json_text.h"
 #include "proto/protocol.h"
+#include "proto/signals.h"
 #include "proto/starved.h"
 #include "proto/version.h"
 
@@ -280,6 +281,8 @@ int main(int argc, char **argv)
 	int status = STATUS_USAGE, rc;
 	FILE *to;
 
+	signals_unblock();
+	signal(SIGCHLD, SIG_DFL); /* where it is ignored, no end can be waited for */
 	fill_standard_streams();
 	ulimits_raise();
 	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
