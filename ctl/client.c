@@ -13,11 +13,11 @@
 #include "ctl/exits.h"
 #include "ctl/fate.h"
 #include "ctl/format.h"
+#include "ctl/greeting.h"
 #include "ctl/interrupt.h"
 #include "proto/clock.h"
 #include "proto/frame.h"
 #include "proto/rpc.h"
-#include "proto/version.h"
 
 struct event {
 	struct event *next;
@@ -222,33 +222,12 @@ static int next_message(
 
 /* ---- replies ---- */
 
-static const struct {
-	int code, exit;
-} exits[] = {
-	{PROTOCOL_VERSION_MISMATCH, CTL_VERSION_MISMATCH},
-	{PROTOCOL_SPEC_REFUSED, CTL_USAGE},
-	{PROTOCOL_NO_SUCH_RUN, CTL_NO_SUCH_RUN},
-	{PROTOCOL_NO_SUCH_FILE, CTL_NO_SUCH_RUN},
-	{PROTOCOL_NOT_ALLOWED, CTL_NOT_ALLOWED},
-	{PROTOCOL_BUSY, CTL_NOT_NOW},
-	{PROTOCOL_STORE, CTL_NOT_NOW},
-	{PROTOCOL_INTERNAL, CTL_GPT2D_FAILED},
-	{PROTOCOL_WRONG_STATE, CTL_WRONG_STATE},
-	{PROTOCOL_INVALID_PARAMS, CTL_USAGE},
-	{PROTOCOL_METHOD_NOT_FOUND, CTL_VERSION_MISMATCH},
-};
-
 static void error_of(const struct rpc_message *m, struct ctl_error *e)
 {
-	int exit = CTL_TRANSPORT;
 	char clean[1300];
 
-	for (size_t i = 0; i < sizeof(exits) / sizeof(exits[0]); i++) {
-		if (exits[i].code == m->code)
-			exit = exits[i].exit;
-	}
 	term_clean(m->error, clean, sizeof(clean));
-	ctl_error_set(e, exit, "%s", clean);
+	ctl_error_set(e, exits_of(m->code), "%s", clean);
 	e->code = m->code;
 	e->data = json_incref(m->data);
 }
@@ -356,48 +335,14 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 
 /* ---- hello ---- */
 
-static const char advice[] = "install both from one build, then restart that gpt2d: end it and "
-			     "start it again";
-
-static int mismatch(struct ctl_error *e, const json_t *daemon)
-{
-	const json_t *protocol = json_object_get(daemon, "protocol");
-	char build[128];
-
-	return ctl_error_set(e, CTL_VERSION_MISMATCH,
-		"gpt2ctl speaks protocol %d (build %s), gpt2d speaks %lld (build %s)\n%s",
-		PROTOCOL_VERSION, version_build, (long long)json_integer_value(protocol),
-		format_string(daemon, "build", "unknown", build, sizeof(build)), advice);
-}
-
-/* gpt2d refused: it may have sent both versions, or have named them in its message. */
-static int refused(struct ctl_error *e)
-{
-	char why[sizeof(e->message)];
-
-	if (json_is_object(e->data) && json_object_get(e->data, "protocol"))
-		return mismatch(e, e->data);
-	memcpy(why, e->message, sizeof(why));
-	return ctl_error_set(e, CTL_VERSION_MISMATCH, "%.600s\n%s", why, advice);
-}
-
 static int say_hello(struct client *c, struct ctl_error *e)
 {
-	json_t *params = json_pack("{s:i, s:s, s:s}", "protocol", PROTOCOL_VERSION, "build",
-		version_build, "client", "gpt2ctl");
-	const json_t *protocol;
-	int exit = client_request(c, METHOD_HELLO, params, CLIENT_HELLO_S, &c->hello, e);
+	const int exit = client_request(
+		c, METHOD_HELLO, greeting_params(), CLIENT_HELLO_S, &c->hello, e);
 
 	if (exit == CTL_VERSION_MISMATCH)
-		return refused(e);
-	if (exit)
-		return exit;
-	protocol = json_object_get(c->hello, "protocol");
-	if (!json_is_integer(protocol))
-		return ctl_error_set(e, CTL_TRANSPORT, "hello: gpt2d named no protocol version");
-	if (json_integer_value(protocol) != PROTOCOL_VERSION)
-		return mismatch(e, c->hello);
-	return 0;
+		return greeting_refused(e);
+	return exit ? exit : greeting_check(c->hello, e);
 }
 
 /* With a socket of its own. */

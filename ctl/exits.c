@@ -8,6 +8,31 @@ bool exits_leave_open(int exit)
 		exit == CTL_GPT2D_FAILED;
 }
 
+static const struct {
+	int code, exit;
+} of_code[] = {
+	{PROTOCOL_VERSION_MISMATCH, CTL_VERSION_MISMATCH},
+	{PROTOCOL_SPEC_REFUSED, CTL_USAGE},
+	{PROTOCOL_NO_SUCH_RUN, CTL_NO_SUCH_RUN},
+	{PROTOCOL_NO_SUCH_FILE, CTL_NO_SUCH_RUN},
+	{PROTOCOL_NOT_ALLOWED, CTL_NOT_ALLOWED},
+	{PROTOCOL_BUSY, CTL_NOT_NOW},
+	{PROTOCOL_STORE, CTL_NOT_NOW},
+	{PROTOCOL_INTERNAL, CTL_GPT2D_FAILED},
+	{PROTOCOL_WRONG_STATE, CTL_WRONG_STATE},
+	{PROTOCOL_INVALID_PARAMS, CTL_USAGE},
+	{PROTOCOL_METHOD_NOT_FOUND, CTL_VERSION_MISMATCH},
+};
+
+int exits_of(int code)
+{
+	for (size_t i = 0; i < sizeof(of_code) / sizeof(of_code[0]); i++) {
+		if (of_code[i].code == code)
+			return of_code[i].exit;
+	}
+	return CTL_TRANSPORT;
+}
+
 const struct exits_row exits_table[] = {
 	{CTL_OK, "ok", "all well; a run that was waited for is done"},
 	{CTL_TRANSPORT, "transport",
