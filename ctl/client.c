@@ -64,7 +64,7 @@ static void notice(struct client *c, int64_t deadline_ns)
 	if (c->notice_ns < 0 || clock_mono_ns() < c->notice_ns)
 		return;
 	c->notice_ns = -1;
-	if (c->notice_to && c->hello && c->expected)
+	if (c->notice_to && c->hello && c->expected && !endpoint_is_stopped(&c->endpoint))
 		fprintf(c->notice_to, "gpt2ctl: %s\n", c->expected);
 	else if (c->notice_to)
 		endpoint_notice(&c->endpoint, c->notice_to, c->hello ? c->asked : NULL,
@@ -251,7 +251,7 @@ static int unanswered(struct client *c, int64_t begun_ns, int error, struct ctl_
 		return ctl_error_set(e, CTL_CANCELLED, "interrupted");
 	if (error != -ETIMEDOUT)
 		return e->exit;
-	if (!c->hello)
+	if (!c->hello || endpoint_is_stopped(&c->endpoint))
 		return endpoint_silent(
 			&c->endpoint, seconds_since(begun_ns), is_over(c), e);
 	return ctl_error_set(e, CTL_TIMEOUT,

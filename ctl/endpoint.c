@@ -128,6 +128,18 @@ static char state_of(pid_t pid)
 	return state;
 }
 
+static bool is_stopped(pid_t pid)
+{
+	const char state = pid > 0 ? state_of(pid) : '?';
+
+	return state == 'T' || state == 't';
+}
+
+bool endpoint_is_stopped(const struct endpoint *p)
+{
+	return is_stopped(p->pid);
+}
+
 enum { COMM_BYTES = 32 };
 
 /*
@@ -215,11 +227,10 @@ int endpoint_silent(const struct endpoint *p, double seconds, bool own, struct c
 {
 	const char *over = own ? endpoint_time_over : "";
 	const pid_t pid = p->pid > 0 ? p->pid : owner_of(p);
-	const char state = pid > 0 ? state_of(pid) : '?';
 	char process[48], comm[COMM_BYTES];
 
 	process_text(pid, process, sizeof(process));
-	if (state == 'T' || state == 't')
+	if (is_stopped(pid))
 		return ctl_error_set(e, CTL_TIMEOUT,
 			"%sgpt2d%s has not answered on %s for %.3g s: it is stopped\n"
 			"let it go on with: kill -CONT %ld",
@@ -248,17 +259,21 @@ int endpoint_silent(const struct endpoint *p, double seconds, bool own, struct c
 
 void endpoint_notice(const struct endpoint *p, FILE *to, const char *asked, double seconds)
 {
-	char process[48];
+	char process[48], advice[80] = "";
 
 	process_text(p->pid, process, sizeof(process));
+	if (endpoint_is_stopped(p))
+		snprintf(advice, sizeof(advice),
+			"; it is stopped, let it go on with: kill -CONT %ld", (long)p->pid);
 	if (asked)
 		fprintf(to,
 			"gpt2ctl: still waiting: gpt2d%s has not answered %s on %s yet; up to %.3g "
-			"s more\n",
-			process, asked, p->path, seconds);
+			"s more%s\n",
+			process, asked, p->path, seconds, advice);
 	else
 		fprintf(to,
-			"gpt2ctl: gpt2d%s has not answered on %s yet; waiting up to %.3g s more\n",
-			process, p->path, seconds);
+			"gpt2ctl: gpt2d%s has not answered on %s yet; waiting up to %.3g s "
+			"more%s\n",
+			process, p->path, seconds, advice);
 	fflush(to);
 }

@@ -25,6 +25,9 @@ int endpoint_find(const struct ctl *ctl, struct endpoint *out, struct ctl_error 
 /* Who listens, once fd is connected. */
 void endpoint_ask(struct endpoint *p, int fd);
 
+/* It is there, and stopped (SIGSTOP): it will not answer. */
+bool endpoint_is_stopped(const struct endpoint *p);
+
 /* It cannot be connected to: an exit code with e, by errno. */
 int endpoint_absent(const struct endpoint *p, int error, struct ctl_error *e);
 /*

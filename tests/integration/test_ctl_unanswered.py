@@ -35,6 +35,7 @@ def test_a_stopped_daemon_is_named(daemon):
         notice, error, advice = result.stderr.splitlines()
         who = f"gpt2d (process {d.process.pid}) has not answered on {d.socket}"
         assert notice.startswith(f"gpt2ctl: {who} yet; waiting up to ")
+        assert notice.endswith(f"; it is stopped, let it go on with: kill -CONT {d.process.pid}")
         # as long as it was, not as long as it should have been
         assert re.fullmatch(re.escape(f"gpt2ctl: {who} for ") + r"\d+(\.\d)? s: it is stopped", error)
         assert advice == f"let it go on with: kill -CONT {d.process.pid}"
@@ -353,6 +354,26 @@ def test_a_cancel_that_waits_for_a_step(path):
     assert line == ("gpt2ctl: run 1 is being cancelled: the step in progress ends first, or its engines are killed after 600 s "
         "(cancel_timeout)\n")
     assert (process.returncode, rest) == (0, "")
+
+
+def test_a_cancel_that_waits_for_a_stopped_daemon(daemon):
+    """It is not the step in progress that keeps it from being answered."""
+    with daemon() as d, d.client() as c, d.client() as other:
+        run = c.submit(spec_of("deaf-ms20", 100000))
+        wait_for(lambda: other.state(run) == "running", "the run")
+        with subprocess.Popen([CTL, "cancel", str(run)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env=environment(d.socket)) as process:
+            wait_for(lambda: other.call("status")["running"]["stopping"], "the cancellation is known")
+            d.process.send_signal(signal.SIGSTOP)
+            try:
+                line = process.stderr.readline()
+            finally:
+                d.process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.communicate()
+        d.kill()
+    assert line.startswith(f"gpt2ctl: still waiting: gpt2d (process {d.process.pid}) has not answered cancel on {d.socket} yet; "), line
+    assert line.endswith(f"; it is stopped, let it go on with: kill -CONT {d.process.pid}\n")
 
 
 def test_a_cancel_waits_longer_than_for_other_answers(path):
