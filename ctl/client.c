@@ -15,6 +15,7 @@
 #include "ctl/format.h"
 #include "ctl/greeting.h"
 #include "ctl/interrupt.h"
+#include "ctl/pulse.h"
 #include "proto/clock.h"
 #include "proto/frame.h"
 #include "proto/rpc.h"
@@ -25,6 +26,13 @@ struct event {
 	json_t *params;
 };
 
+/* What is waited for. */
+enum wait {
+	WAIT_REPLY,   /* soon */
+	WAIT_EVENT,   /* for ever, perhaps */
+	WAIT_OUTCOME, /* the same, a reply; it holds up all that is asked on this connection */
+};
+
 struct client {
 	int fd;
 	struct endpoint endpoint;
@@ -33,7 +41,9 @@ struct client {
 	const char *verb;  /* that the user gave, or NULL */
 	const char *asked; /* what is waited for: that verb, or the method */
 	const char *expected; /* what is known to take long of it, or NULL */
-	json_int_t last_id;
+	enum wait wait;
+	struct pulse pulse;
+	json_int_t last_id, pulse_id; /* the latter: of the last request that is but a pulse */
 	int64_t until_ns; /* no wait for a reply is longer; -1: as long as each may take */
 	bool lost;        /* the connection ended or broke */
 	bool unsent;      /* before all of a request was sent */
@@ -103,9 +113,8 @@ static int connect_until(struct client *c, int64_t deadline_ns, struct ctl_error
 /* ---- bytes ---- */
 
 /* 0, -ETIMEDOUT, -EINTR, or another negative errno. deadline_ns -1: for ever. */
-static int wait_for(struct client *c, short events, int64_t deadline_ns)
+static int poll_until(struct pollfd *fds, size_t n_fds, int64_t deadline_ns)
 {
-	struct pollfd p = {c->fd, events, 0};
 	int64_t left = -1;
 	int n;
 
@@ -114,10 +123,17 @@ static int wait_for(struct client *c, short events, int64_t deadline_ns)
 		if (left < 0)
 			left = 0;
 	}
-	n = interrupt_poll(&p, 1, left);
+	n = interrupt_poll(fds, n_fds, left);
 	if (n < 0)
 		return -errno;
 	return n == 0 ? -ETIMEDOUT : 0;
+}
+
+static int wait_for(struct client *c, short events, int64_t deadline_ns)
+{
+	struct pollfd p = {c->fd, events, 0};
+
+	return poll_until(&p, 1, deadline_ns);
 }
 
 /* The same, and tell when it takes long. */
@@ -155,6 +171,44 @@ static int send_all(struct client *c, const char *bytes, size_t n, int64_t deadl
 	return 0;
 }
 
+/* On this connection, if nothing that was asked on it holds that up. */
+static void ask_pulse(struct client *c)
+{
+	size_t n;
+	char *line;
+
+	if (c->wait == WAIT_OUTCOME) {
+		pulse_ask_beside(&c->pulse);
+		return;
+	}
+	line = rpc_request(++c->last_id, METHOD_VERSION, json_object(), &n);
+	c->pulse_id = c->last_id;
+	c->pulse.asked = line && send_all(c, line, n, 0) == 0;
+	free(line);
+}
+
+/* What may rightly take for ever: see meanwhile whether gpt2d lives. */
+static int wait_watchfully(struct client *c, int64_t deadline_ns)
+{
+	for (;;) {
+		const int64_t see_ns = pulse_see(&c->pulse);
+		const bool last = deadline_ns >= 0 && (see_ns < 0 || deadline_ns <= see_ns);
+		struct pollfd fds[2] = {{.fd = c->fd, .events = POLLIN}};
+		int error;
+
+		if (c->pulse.wanted && !c->pulse.asked)
+			ask_pulse(c);
+		fds[1] = (struct pollfd){.fd = c->pulse.fd, .events = POLLIN};
+		error = poll_until(fds, 2, last ? deadline_ns : see_ns);
+		if (error && (last || error != -ETIMEDOUT))
+			return error;
+		if (fds[0].revents)
+			return 0;
+		if (fds[1].revents)
+			pulse_read_beside(&c->pulse);
+	}
+}
+
 /* One read into the frame: 0, -EAGAIN, -ECONNRESET at the end of the stream, or another negative
  * errno. */
 static int receive(struct client *c)
@@ -166,6 +220,7 @@ static int receive(struct client *c)
 		return -errno;
 	if (n == 0)
 		return -ECONNRESET;
+	pulse_heard(&c->pulse);
 	return frame_feed(c->frame, bytes, (size_t)n);
 }
 
@@ -209,7 +264,8 @@ static int next_message(
 			return -EINTR;
 		error = receive(c);
 		if (error == -EAGAIN || error == -EINTR) {
-			error = wait_patiently(c, POLLIN, deadline_ns);
+			error = c->wait == WAIT_REPLY ? wait_patiently(c, POLLIN, deadline_ns)
+						      : wait_watchfully(c, deadline_ns);
 			if (error == -EINTR)
 				continue;
 		}
@@ -261,6 +317,12 @@ static int unanswered(struct client *c, int64_t begun_ns, int error, struct ctl_
 		seconds_since(begun_ns));
 }
 
+/* The late answer to what was asked as a sign of life only. */
+static bool is_pulse(const struct client *c, const struct rpc_message *m)
+{
+	return json_is_integer(m->id) && json_integer_value(m->id) <= c->pulse_id;
+}
+
 static int await_reply(
 	struct client *c, json_int_t id, int64_t deadline_ns, json_t **result, struct ctl_error *e)
 {
@@ -274,7 +336,7 @@ static int await_reply(
 			return unanswered(c, begun_ns, error, e);
 		if (m.kind == RPC_NOTIFICATION) {
 			keep_event(c, &m);
-		} else if (m.kind != RPC_REQUEST) {
+		} else if (m.kind != RPC_REQUEST && !is_pulse(c, &m)) {
 			break;
 		}
 		rpc_clear(&m);
@@ -294,10 +356,11 @@ static int await_reply(
 	return exit;
 }
 
-int client_request(struct client *c, const char *method, json_t *params, int deadline_s,
+/* A request and its reply, as c->wait says; deadline_ns -1: for ever. Takes params. */
+static int ask(struct client *c, const char *method, json_t *params, int64_t deadline_ns,
 	json_t **result, struct ctl_error *e)
 {
-	const int64_t deadline_ns = deadline_in(deadline_s, c->until_ns);
+	const int64_t begun_ns = clock_mono_ns();
 	char why[sizeof(e->message)], *line;
 	struct fate fate;
 	size_t n;
@@ -308,14 +371,12 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 	if (!line)
 		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
 	c->asked = c->verb ? c->verb : method;
-	if (c->hello)
-		c->notice_ns = deadline_in(CLIENT_STILL_S, -1);
 	error = send_all(c, line, n, deadline_ns);
 	c->unsent = error < 0;
 	free(line);
 	/* a daemon that refuses a client says why before it closes: read on */
 	if (error == -ETIMEDOUT)
-		exit = unanswered(c, clock_mono_ns() - deadline_s * CLOCK_S_NS, error, e);
+		exit = unanswered(c, begun_ns, error, e);
 	else if (error && error != -EPIPE && error != -ECONNRESET)
 		return lost(c, e, error);
 	else
@@ -331,6 +392,22 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 		ctl_error_set(e, exit, "%s: %.1300s", c->asked, why);
 	}
 	return exit;
+}
+
+int client_request(struct client *c, const char *method, json_t *params, int deadline_s,
+	json_t **result, struct ctl_error *e)
+{
+	c->wait = WAIT_REPLY;
+	if (c->hello)
+		c->notice_ns = deadline_in(CLIENT_STILL_S, -1);
+	return ask(c, method, params, deadline_in(deadline_s, c->until_ns), result, e);
+}
+
+int client_await(struct client *c, const char *method, json_t *params, json_t **result,
+	struct ctl_error *e)
+{
+	c->wait = WAIT_OUTCOME;
+	return ask(c, method, params, c->until_ns, result, e);
 }
 
 /* ---- hello ---- */
@@ -385,6 +462,7 @@ int client_open_until(
 	c->until_ns = until_ns;
 	c->verb = ctl->verb;
 	c->end = &c->first;
+	pulse_begin(&c->pulse, &c->endpoint, c->notice_to);
 	exit = endpoint_find(ctl, &c->endpoint, e);
 	if (exit)
 		goto fail;
@@ -409,6 +487,7 @@ void client_close(struct client *c)
 		return;
 	if (c->fd >= 0)
 		close(c->fd);
+	pulse_end(&c->pulse);
 	frame_destroy(c->frame);
 	json_decref(c->hello);
 	while (c->first) {
@@ -426,9 +505,15 @@ void client_expect(struct client *c, const char *what)
 	c->expected = what;
 }
 
-void client_wait_quietly(struct client *c)
+void client_before_notice(struct client *c, void (*before)(void *arg), void *arg)
 {
-	c->notice_to = NULL;
+	c->pulse.before = before;
+	c->pulse.arg = arg;
+}
+
+bool client_is_silent(const struct client *c)
+{
+	return c->pulse.told;
 }
 
 int client_fd(const struct client *c)
@@ -506,6 +591,7 @@ enum client_news client_next(
 		return CLIENT_INTERRUPTED;
 	if (take_kept(c, event, params))
 		return CLIENT_EVENT;
+	c->wait = WAIT_EVENT;
 	for (;;) {
 		error = next_message(c, deadline_ns, &m, e);
 		if (error == -EINTR)

@@ -1,6 +1,7 @@
 /*
  * client.h: a connection to gpt2d: the socket, hello, requests and the events of followed runs.
- * Every wait has a deadline. Signals that end a wait, that for a reply included, are interrupt.h's.
+ * Every wait has a deadline, or tells where gpt2d says nothing. Signals that end a wait, that for a
+ * reply included, are interrupt.h's.
  */
 #ifndef GPT2D_CLIENT_H
 #define GPT2D_CLIENT_H
@@ -33,7 +34,9 @@ int client_open_until(
 void client_close(struct client *c); /* takes NULL */
 /* What stderr says instead when the answer to the next request takes long; borrowed. */
 void client_expect(struct client *c, const char *what);
-void client_wait_quietly(struct client *c); /* stderr tells of no wait from now on */
+/* Called before stderr tells of a gpt2d that says nothing: to take away what stands there. */
+void client_before_notice(struct client *c, void (*before)(void *arg), void *arg);
+bool client_is_silent(const struct client *c); /* that was told, and nothing has come since */
 const json_t *client_hello(const struct client *c);
 enum { CLIENT_START_BYTES = 80 };
 /*
@@ -56,7 +59,14 @@ int client_fd(const struct client *c);
 int client_request(struct client *c, const char *method, json_t *params, int deadline_s,
 	json_t **result, struct ctl_error *e);
 
-/* The same on a connection of its own, with CLIENT_REPLY_S. */
+/*
+ * The same, for what comes about when it does, or for what is asked again and again: for as long
+ * as the connection may wait at all; where gpt2d says nothing meanwhile, stderr tells (pulse.h).
+ */
+int client_await(struct client *c, const char *method, json_t *params, json_t **result,
+	struct ctl_error *e);
+
+/* As client_request on a connection of its own, with CLIENT_REPLY_S. */
 int client_ask(const struct ctl *ctl, const char *method, json_t *params, json_t **result,
 	struct ctl_error *e);
 
@@ -66,8 +76,10 @@ enum client_news {
 	CLIENT_INTERRUPTED, /* a signal, see interrupt.h */
 	CLIENT_LOST,        /* the connection ended or broke, e says how */
 };
-/* Wait for an event until deadline_ns (clock_mono_ns; -1: for ever). *params is owned by the
- * caller. */
+/*
+ * Wait for an event until deadline_ns (clock_mono_ns; -1: for ever); where gpt2d says nothing
+ * meanwhile, stderr tells (pulse.h). *params is owned by the caller.
+ */
 enum client_news client_next(struct client *c, int64_t deadline_ns, char event[64], json_t **params,
 	struct ctl_error *e);
 

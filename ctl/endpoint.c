@@ -277,3 +277,12 @@ void endpoint_notice(const struct endpoint *p, FILE *to, const char *asked, doub
 			process, p->path, seconds, advice);
 	fflush(to);
 }
+
+void endpoint_answers(const struct endpoint *p, FILE *to)
+{
+	char process[48];
+
+	fprintf(to, "gpt2ctl: gpt2d%s answers again\n",
+		process_text(p->pid, process, sizeof(process)));
+	fflush(to);
+}

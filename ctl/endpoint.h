@@ -39,5 +39,7 @@ extern const char endpoint_time_over[]; /* such a message begins with it */
 /* A line of the same while it is waited on; asked: the method, NULL when nothing has been heard of
  * gpt2d yet. */
 void endpoint_notice(const struct endpoint *p, FILE *to, const char *asked, double seconds);
+/* A line on that it answers again, after such words. */
+void endpoint_answers(const struct endpoint *p, FILE *to);
 
 #endif

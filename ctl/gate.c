@@ -1,6 +1,5 @@
 #include "ctl/gate.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "ctl/client.h"
@@ -8,8 +7,6 @@
 #include "ctl/interrupt.h"
 #include "ctl/output.h"
 #include "proto/clock.h"
-
-enum { FOREVER_S = 1000000000 };
 
 /* Whether it has come about, by an answer that came at once: 0, or CTL_TIMEOUT with e. */
 static int look(const char *method, const json_t *reply, struct ctl_error *e)
@@ -65,13 +62,13 @@ static void tell_kept(struct ctl *ctl, const char *method, const char *reason, c
 int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
 {
 	const char *reason = arguments_string(args, "reason", NULL);
-	const bool wait = arguments_has(args, "wait");
-	const double timeout = arguments_real(args, "timeout", FOREVER_S);
+	const double timeout = arguments_real(args, "timeout", -1.0);
+	const bool wait = arguments_has(args, "wait"), lasts = wait && timeout != 0.0;
 	json_t *params = json_object(), *reply = NULL;
 	int64_t until_ns = -1;
 	struct client *c = NULL;
 	struct ctl_error e = {0};
-	bool untaken;
+	bool known;
 	int exit;
 
 	if (arguments_has(args, "timeout") && !wait) {
@@ -88,30 +85,29 @@ int gate_ask(struct ctl *ctl, const struct arguments *args, const char *method)
 	}
 	if (arguments_has(args, "now"))
 		json_object_set_new(params, "now", json_true());
-	if (wait && timeout > 0.0)
+	if (lasts)
 		json_object_set_new(params, "wait", json_true());
-	if (wait && timeout > 0.0)
+	if (lasts && timeout > 0.0)
 		until_ns = clock_mono_ns() + (int64_t)(timeout * 1e9);
 	if (wait)
 		interrupt_begin();
 	exit = client_open_until(ctl, until_ns, &c, &e);
-	if (!exit && wait)
-		client_wait_quietly(c);
 	if (exit)
 		json_decref(params);
+	else if (lasts)
+		exit = client_await(c, method, params, &reply, &e);
 	else
-		exit = client_request(c, method, params,
-			wait && timeout > 0.0 ? (int)ceil(timeout) : CLIENT_REPLY_S, &reply, &e);
-	untaken = c && client_untaken(c);
+		exit = client_request(c, method, params, CLIENT_REPLY_S, &reply, &e);
+	known = c && !client_untaken(c) && !client_is_silent(c);
 	client_close(c);
-	if (c && exit == CTL_TIMEOUT && wait && !untaken)
+	if (known && exit == CTL_TIMEOUT && wait)
 		ctl_error_set(&e, exit,
 			"%s: it has not come about in time; it stays asked for\n"
 			"how far it is: gpt2ctl status",
 			method);
 	if (c && exit == CTL_CANCELLED)
 		detached(method, &e);
-	if (!exit && wait && timeout <= 0.0)
+	if (!exit && wait && !lasts)
 		exit = look(method, reply, &e);
 	if (exit) {
 		ctl_fail(ctl, &e);

@@ -26,7 +26,7 @@ struct logs {
 	const char *level;
 	int64_t after;
 	char start[CLIENT_START_BYTES]; /* of the daemon that numbered what is asked for */
-	bool more, open;
+	bool follow, more, open;
 	bool silent; /* on standard error nothing is said of a run that waits, or no more */
 };
 
@@ -43,8 +43,11 @@ static json_t *params_of(const struct logs *l)
 
 static int ask(struct logs *l, json_t **page, struct ctl_error *e)
 {
+	json_t *params = params_of(l);
 	const json_t *next;
-	int exit = client_request(l->client, METHOD_LOGS, params_of(l), CLIENT_REPLY_S, page, e);
+	int exit = l->follow
+		? client_await(l->client, METHOD_LOGS, params, page, e)
+		: client_request(l->client, METHOD_LOGS, params, CLIENT_REPLY_S, page, e);
 
 	if (exit)
 		return exit;
@@ -204,6 +207,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 {
 	struct logs l = {.ctl = ctl,
 		.level = arguments_string(args, "level", NULL),
+		.follow = arguments_has(args, "follow"),
 		.silent = ctl->json || arguments_has(args, "quiet")};
 	struct ctl_error e = {0};
 	int exit = 0;
@@ -213,7 +217,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	if (!exit)
 		exit = client_open(ctl, &l.client, &e);
 	if (!exit)
-		exit = arguments_has(args, "follow") ? print_until_end(&l, &e) : print_all(&l, &e);
+		exit = l.follow ? print_until_end(&l, &e) : print_all(&l, &e);
 	client_close(l.client);
 	return exit ? ctl_fail(ctl, &e) : CTL_OK;
 }

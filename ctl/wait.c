@@ -233,7 +233,7 @@ static int64_t next_look_ns(const struct wait *w, const struct waited *r)
 
 static void look_queued(const struct wait *w, struct waited *r)
 {
-	json_t *shown = look_once(w->ctl, r->id);
+	json_t *shown = client_is_silent(w->c) ? NULL : look_once(w->ctl, r->id);
 
 	tell_queued(w, r, shown);
 	json_decref(shown);

@@ -108,9 +108,10 @@ static void show_queued(struct ctl *ctl, struct watch *w, struct stream *s, cons
 	output_goes_on(ctl);
 }
 
-static void look_queued(struct ctl *ctl, struct watch *w, struct stream *s)
+static void look_queued(
+	struct ctl *ctl, const struct client *c, struct watch *w, struct stream *s)
 {
-	json_t *shown = look_once(ctl, w->id);
+	json_t *shown = client_is_silent(c) ? NULL : look_once(ctl, w->id);
 
 	show_queued(ctl, w, s, shown);
 	json_decref(shown);
@@ -275,7 +276,7 @@ static int watch_events(
 				return 0;
 			if (look_ns == w->deadline_ns)
 				return timed_out(w, s, e);
-			look_queued(ctl, w, s);
+			look_queued(ctl, c, w, s);
 			break;
 		case CLIENT_INTERRUPTED:
 			return detached(w, s, e);
@@ -301,6 +302,11 @@ int watch_lost_twice(int64_t id, bool queued, struct ctl_error *e)
 		(long long)id, (long long)id);
 }
 
+static void clear_bar(void *progress)
+{
+	progress_clear(progress);
+}
+
 /* Until the run's end, over losses of the connection: 0, or an exit code with e. */
 static int watch_to_end(struct ctl *ctl, struct client **c, struct watch *w, struct ctl_error *e)
 {
@@ -308,6 +314,8 @@ static int watch_to_end(struct ctl *ctl, struct client **c, struct watch *w, str
 	int exit;
 
 	for (;;) {
+		if (w->progress)
+			client_before_notice(*c, clear_bar, w->progress);
 		exit = begin(ctl, *c, w, &s, e);
 		if (exit == 0)
 			exit = watch_events(ctl, *c, w, &s, e);
