@@ -211,6 +211,17 @@ int64_t dataset_tokens_needed(const struct spec_config *config)
 	return n + 1;
 }
 
+/* number: errno of an open that failed. */
+static int fail_open(const struct dataset *d, int number, char *error, size_t error_bytes)
+{
+	if (number == EACCES)
+		return fail(error, error_bytes, -number, "%s: %s (gpt2d runs as uid %u)", d->path,
+			strerror(number), (unsigned)geteuid());
+	if (number == ENXIO) /* a socket */
+		return fail(error, error_bytes, -EINVAL, "%s: a regular file expected", d->path);
+	return fail(error, error_bytes, -number, "%s: %s", d->path, strerror(number));
+}
+
 /*
  * First without access, then by that descriptor: what the name leads to is judged once, and nothing
  * else is opened.
@@ -230,10 +241,10 @@ static int open_below(
 			roots->n > 1 ? ", ..." : "");
 	}
 	if (place < 0)
-		return fail(error, error_bytes, rc, "%s: %s", d->path, strerror(-rc));
+		return fail_open(d, -rc, error, error_bytes);
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", place);
 	if ((d->fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0)
-		rc = fail(error, error_bytes, -errno, "%s: %s", d->path, strerror(errno));
+		rc = fail_open(d, errno, error, error_bytes);
 	close(place);
 	return rc;
 }
@@ -255,7 +266,7 @@ static int open_file(
 		d->fd = open(d->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	}
 	if (d->fd < 0)
-		return fail(error, error_bytes, -errno, "%s: %s", d->path, strerror(errno));
+		return fail_open(d, errno, error, error_bytes);
 	if (fstat(d->fd, &st) < 0)
 		return fail(error, error_bytes, -errno, "%s: %s", d->path, strerror(errno));
 	if (!S_ISREG(st.st_mode))

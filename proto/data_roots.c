@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { LINKS_MAX = 40 }; /* as many as the kernel follows */
+
 /* real: without links. A root may be a link itself, and may be mounted at any time. */
 static bool below(const struct data_roots *roots, const char *real)
 {
@@ -34,36 +36,83 @@ static bool goes_up(const char *path)
 	return false;
 }
 
-/*
- * The part of path that is there, without links, and the rest as it stands. A link that leads
- * nowhere is not "there": its target would be made elsewhere than it says, so it has no place.
- */
-static bool resolve(const char *path, char *out, size_t out_bytes)
+/* How much of path is there and can be looked at; real: that, without links. -1 without memory. */
+static int there(const char *path, char real[PATH_MAX])
 {
-	char known[PATH_MAX], real[PATH_MAX];
-	size_t n = strlen(path);
+	char known[PATH_MAX];
 
-	if (n >= sizeof(known) || path[0] != '/')
-		return false;
-	memcpy(known, path, n + 1);
+	snprintf(known, sizeof(known), "%s", path);
 	while (realpath(known[0] ? known : "/", real) == NULL) {
-		char link[2];
-
-		if (errno != ENOENT || readlink(known, link, sizeof(link)) >= 0)
-			return false;
+		if (known[0] == '\0')
+			return -1;
 		*strrchr(known, '/') = '\0';
 	}
-	n = strlen(known);
-	return !goes_up(path + n) &&
-		snprintf(out, out_bytes, "%s%s", real[1] || !path[n] ? real : "", path + n) <
-		(int)out_bytes;
+	return (int)strlen(known);
+}
+
+/*
+ * Puts what a link says in its place: its folder, without links, and its name are link, and rest is
+ * what path has after it. The link itself has to be below a root: what links there are elsewhere is
+ * not to be found out.
+ */
+static bool follow(
+	const struct data_roots *roots, const char *link, const char *rest, char out[PATH_MAX])
+{
+	char target[PATH_MAX], next[3 * PATH_MAX];
+	ssize_t n = below(roots, link) ? readlink(link, target, sizeof(target)) : -1;
+	int folder = (int)(strrchr(link, '/') - link);
+
+	if (n <= 0 || n == sizeof(target))
+		return false;
+	snprintf(next, sizeof(next), "%.*s%s%.*s%s", target[0] == '/' ? 0 : folder, link,
+		target[0] == '/' ? "" : "/", (int)n, target, rest);
+	n = (ssize_t)strlen(next);
+	if (n >= PATH_MAX)
+		return false;
+	memcpy(out, next, (size_t)n + 1);
+	return true;
+}
+
+/*
+ * Whether path, which leads to nothing that can be reached, would lead below a root. A part that
+ * may not be looked at is taken for no link: what is opened is judged again.
+ */
+static bool would_be_below(const struct data_roots *roots, const char *path)
+{
+	char at[PATH_MAX], real[PATH_MAX], place[2 * PATH_MAX], byte;
+
+	snprintf(at, sizeof(at), "%s", path);
+	for (int links = 0; links < LINKS_MAX; links++) {
+		const int n = there(at, real);
+		const char *rest = at + n;
+		int part;
+
+		if (n < 0)
+			return false;
+		part = (int)strspn(rest, "/");
+		part += (int)strcspn(rest + part, "/");
+		snprintf(place, sizeof(place), "%s%.*s", real[1] ? real : "", part, rest);
+		if (readlink(place, &byte, 1) < 0) {
+			snprintf(place, sizeof(place), "%s%s", real[1] || !*rest ? real : "", rest);
+			return !goes_up(rest) && below(roots, place);
+		}
+		if (!follow(roots, place, rest + part, at))
+			return false;
+	}
+	return true; /* links without an end, all of them below a root */
 }
 
 bool data_roots_hold(const struct data_roots *roots, const char *path)
 {
-	char real[2 * PATH_MAX];
+	char real[PATH_MAX];
 
-	return roots->n == 0 || (resolve(path, real, sizeof(real)) && below(roots, real));
+	if (roots->n == 0)
+		return true;
+	if (path[0] != '/' || strlen(path) >= PATH_MAX)
+		return false;
+	if (realpath(path, real) != NULL)
+		return below(roots, real);
+	return would_be_below(roots, path);
 }
 
 bool data_roots_hold_fd(const struct data_roots *roots, int fd)

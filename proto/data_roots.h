@@ -17,8 +17,11 @@ struct data_roots {
 	size_t n;                         /* 0: anywhere */
 };
 
-/* Whether path, absolute, leads below a root, links followed. What is not there is judged by where
- * it would be; beyond that nothing may go up. */
+/*
+ * Whether path, absolute, leads below a root, links followed. What is not there or cannot be
+ * reached is judged by where it would be: no link on the way may stand elsewhere, and behind what
+ * is there nothing may go up.
+ */
 bool data_roots_hold(const struct data_roots *roots, const char *path);
 /* The same of an open file, by the place that it has now. */
 bool data_roots_hold_fd(const struct data_roots *roots, int fd);

@@ -7,6 +7,7 @@ import os
 import pwd
 import re
 import shutil
+import socket
 import stat
 import subprocess
 import tempfile
@@ -393,6 +394,34 @@ def test_data_roots_say_what_others_may_read(home, secret):
         told = {refusal(d, path)["message"].replace(str(path), "PATH") for path in
             (secret / "tokens.bin", secret / "none", "/etc/shadow", "/dev/zero", home / "open/../closed/tokens.bin")}
         assert told == {f"spec refused: data.train: PATH is not below a data root of gpt2d ({home}/open)"}
+
+@ROOT_ONLY
+def test_a_path_that_is_below_is_not_said_to_be_elsewhere(home):
+    """The person is to look at a right or a file, not at data_roots."""
+    data = home / "data"
+    (data / "closed").mkdir(parents=True)
+    for file in (data / "ok.bin", data / "closed/ok.bin", data / "unread.bin"):
+        file.write_bytes(b"".join(bytes((token, 0)) for token in range(100)) * 100)
+    (data / "dangling").symlink_to("nowhere")
+    (data / "loop").symlink_to("loop")
+    os.mkfifo(data / "fifo")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(data / "socket"))
+    told = {
+        "dangling": "No such file or directory", "loop": "Too many levels of symbolic links", "ok.bin/x": "Not a directory",
+        "ok.bin/": "Not a directory", "fifo": "a regular file expected", "socket": "a regular file expected",
+    }
+    told |= {name: "Permission denied (gpt2d runs as uid 0)" for name in ("closed/ok.bin", "closed/none", "unread.bin")}
+    (data / "unread.bin").chmod(0)
+    (data / "closed").chmod(0)
+    prefix = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")  # a root to whom rights apply
+    for roots in ((), ("--data-roots", str(data))):
+        with Daemon(home=home, prefix=prefix, engine=BUILD / "engine/gpt2-engine-cpu", options=roots) as d, d.client() as c:
+            for name, why in told.items():
+                path = f"{data}/{name}"
+                with pytest.raises(RpcError) as refused:
+                    c.submit(spec("none", 1, data={"kind": "file", "train": path}))
+                assert refused.value.message == f"spec refused: data.train: {path}: {why}", roots
 
 
 @ROOT_ONLY

@@ -50,6 +50,17 @@ static int set_up(void **state)
 	assert_int_equal(symlink(in_home("data2"), in_home("data/folder-out")), 0);
 	assert_int_equal(symlink(in_home("data2/no"), in_home("data/to-nothing")), 0);
 	assert_int_equal(symlink(in_home("data"), in_home("root")), 0);
+	assert_int_equal(symlink("nowhere", in_home("data/dangling")), 0);
+	assert_int_equal(symlink("dangling", in_home("data/dangling2")), 0);
+	assert_int_equal(symlink("../data2/../data/nowhere", in_home("data/dangling-up")), 0);
+	assert_int_equal(symlink("no/../../data2/no", in_home("data/dangling-out")), 0);
+	assert_int_equal(symlink(in_home("data/nowhere"), in_home("data2/dangling")), 0);
+	assert_int_equal(symlink(in_home("data2/dangling"), in_home("data/dangling-via")), 0);
+	assert_int_equal(symlink("loop2", in_home("data/loop")), 0);
+	assert_int_equal(symlink("loop", in_home("data/loop2")), 0);
+	assert_int_equal(symlink("self/x", in_home("data/self")), 0);
+	assert_int_equal(symlink(in_home("data2/loop"), in_home("data/loop-out")), 0);
+	assert_int_equal(symlink(in_home("data/loop-out"), in_home("data2/loop")), 0);
 	return 0;
 }
 
@@ -82,7 +93,26 @@ static void test_paths(void **state)
 		{"data/../data/in", true},
 		{"data/../data2/out", false},
 		{"data/..", false},
-		{"data/in/x", false},
+		{"data/in/x", true}, /* the file is below, and no folder */
+		{"data/in/", true},
+		{"data/in/../../data2/out", false},
+		{"data2/out/x", false},
+		{"data/link-out/x", false},
+		{"data/dangling", true},
+		{"data/dangling/x/y", true},
+		{"data/dangling/", true},
+		{"data/dangling/../in", false},
+		{"data/dangling2", true},
+		{"data/dangling-up", true},
+		{"data/dangling-out", false},
+		{"root/dangling", true},
+		{"data/dangling-via", false}, /* what links there are elsewhere is not told */
+		{"data2/dangling", false},
+		{"data/loop", true},
+		{"data/loop/x", true},
+		{"data/self", true},
+		{"data/loop-out", false},
+		{"data2/loop", false},
 		{"data/..in", true},
 		{"root/in", true},
 		{"data2/../root/not-there", true},
