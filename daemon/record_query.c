@@ -212,10 +212,10 @@ static int take_prunable(sqlite3_stmt *stmt, void *arg)
 static int take_kept(sqlite3_stmt *stmt, void *arg)
 {
 	struct query_job *q = arg;
+	json_t *kept = json_pack("{sI sI}", "marked", (json_int_t)sqlite3_column_int64(stmt, 0),
+		"newest", (json_int_t)sqlite3_column_int64(stmt, 1));
 
-	return json_object_set_new(q->result, "kept",
-		json_pack("{sI sI}", "marked", (json_int_t)sqlite3_column_int64(stmt, 0), "newest",
-			(json_int_t)sqlite3_column_int64(stmt, 1)));
+	return json_object_set_new(q->result, "kept", kept) < 0 ? -ENOMEM : 0;
 }
 
 /* Between the ids of a page, or after them where it is the last one. */
