@@ -80,6 +80,22 @@ static void print_store(const struct term *t, const json_t *store)
 		term_colour(t, TERM_PLAIN));
 }
 
+static void print_wal(const struct term *t, const json_t *wal)
+{
+	char path[4096], size[FORMAT_BYTES], advice[700], at[64];
+
+	if (!json_is_object(wal))
+		return;
+	fprintf(t->file,
+		"%swal     %s has %s and grows since %s\n"
+		"        another process has begun to read it and does not end: %s%s\n",
+		term_colour(t, TERM_YELLOW), format_string(wal, "path", "?", path, sizeof(path)),
+		format_size(format_int(wal, "bytes", 0), size),
+		text_time(wal, "since", at, sizeof(at)),
+		format_string(wal, "advice", "", advice, sizeof(advice)),
+		term_colour(t, TERM_PLAIN));
+}
+
 /* A device is an object of the engine's, or a name. */
 static void device_name(const json_t *rank, char *out, size_t out_bytes)
 {
@@ -199,8 +215,8 @@ void text_running(const struct term *t, const json_t *running)
 		format_string(run, "name", "", name, sizeof(name)),
 		term_colour(t, states_colour(state)), state, term_colour(t, TERM_PLAIN));
 	if (*format_string(running, "stopping", "", why, sizeof(why)))
-		fprintf(t->file,
-			"        it is being ended, after the step in progress: %s\n", why);
+		fprintf(t->file, "        it is being ended, after the step in progress: %s\n",
+			why);
 	text_progress_line(t, json_object_get(running, "progress"));
 }
 
@@ -279,6 +295,7 @@ void text_status(struct ctl *ctl, const json_t *reply)
 	text_hold(&ctl->out, "drained", json_object_get(reply, "drained"));
 	text_hold(&ctl->out, "released", json_object_get(reply, "released"));
 	print_store(&ctl->out, json_object_get(reply, "store"));
+	print_wal(&ctl->out, json_object_get(reply, "wal"));
 	print_engine(&ctl->out, json_object_get(reply, "engine"));
 	text_running(&ctl->out, json_object_get(reply, "running"));
 	print_counts(&ctl->out, reply);

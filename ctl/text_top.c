@@ -70,6 +70,7 @@ static void print_head(const struct view *v, const struct term *t)
 	const json_t *daemon = json_object_get(v->status, "daemon");
 	const json_t *host = json_object_get(v->status, "host");
 	const json_t *store = json_object_get(v->status, "store");
+	const json_t *wal = json_object_get(v->status, "wal");
 	char version[64], state[32], up[FORMAT_BYTES], free[FORMAT_BYTES], all[FORMAT_BYTES];
 	char load[32], rss[FORMAT_BYTES], error[600], advice[700];
 	const double load_1m = format_real(host, "load_1m");
@@ -94,6 +95,11 @@ static void print_head(const struct view *v, const struct term *t)
 		fprintf(t->file, "%sstore   %s: %s%s\n", term_colour(t, TERM_RED),
 			format_string(store, "error", "?", error, sizeof(error)),
 			format_string(store, "advice", "", advice, sizeof(advice)),
+			term_colour(t, TERM_PLAIN));
+	if (json_is_object(wal))
+		fprintf(t->file, "%swal     the queue's log has %s: %s%s\n",
+			term_colour(t, TERM_YELLOW), text_size(wal, "bytes", free),
+			format_string(wal, "advice", "", advice, sizeof(advice)),
 			term_colour(t, TERM_PLAIN));
 }
 

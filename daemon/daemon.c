@@ -47,6 +47,7 @@
 #include "daemon/settings.h"
 #include "daemon/state_files.h"
 #include "daemon/store.h"
+#include "daemon/wal_held.h"
 #include "daemon/worker.h"
 #include "proto/shm_folder.h"
 #include "proto/starved.h"
@@ -187,6 +188,7 @@ static void on_completions(evutil_socket_t fd, short what, void *arg)
 	if (failing != (d->store_rc < 0) || (rc == -EBADMSG && d->store_rc != rc))
 		tell_store(d, failing ? &failure : NULL);
 	d->store_rc = rc;
+	wal_held_tell(d);
 	if (store_reserve_gone(d->store))
 		prune_reserve_gone(d->pruner);
 	if (!failing)

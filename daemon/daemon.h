@@ -44,17 +44,18 @@ struct daemon {
 	int64_t counts[RUN_STATES]; /* of all runs there ever were */
 	int64_t started_ns;         /* monotonic */
 	int64_t started_utc_ns;
-	int64_t last_change_ns;     /* retention.h: before this start */
-	bool runs_away;             /* no folder was found at the start of any run that is done */
-	bool unwritten;             /* lifecycle.h: there may be runs of which that is true */
-	bool stopping;              /* no submissions, no new starts */
+	int64_t last_change_ns; /* retention.h: before this start */
+	bool runs_away;         /* no folder was found at the start of any run that is done */
+	bool unwritten;         /* lifecycle.h: there may be runs of which that is true */
+	bool stopping;          /* no submissions, no new starts */
 	bool ready_said;
+	bool wal_held; /* wal_held.h: that was told last */
 
 	/* private to daemon.c */
-	int store_rc; /* of what was last told of the store: 0, or a negative errno */
+	int store_rc;      /* of what was last told of the store: 0, or a negative errno */
 	bool engines_told; /* to stop, as the last thing */
 	bool engines_gone;
-	int last_turns; /* left at least; 0: clients are listened to */
+	int last_turns;     /* left at least; 0: clients are listened to */
 	int64_t drain_ns;   /* a signal's stop becomes one at once then; 0: there was none */
 	int64_t finish_ns;  /* when stopping now: runs that are being written are waited for */
 	int64_t linger_ns;  /* replies are waited for until then */

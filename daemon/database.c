@@ -204,11 +204,39 @@ static int count_pages(void *arg, sqlite3 *db, const char *name, int pages)
 	return SQLITE_OK;
 }
 
+/* Who reads it elsewhere is not waited for. */
+static int checkpoint_at_once(struct database *d, int mode, int *log_pages)
+{
+	int code;
+
+	sqlite3_busy_timeout(d->handle, 0);
+	code = sqlite3_wal_checkpoint_v2(d->handle, NULL, mode, log_pages, NULL);
+	sqlite3_busy_timeout(d->handle, DATABASE_BUSY_MS);
+	return code;
+}
+
+/* One that has come to be this long did not begin anew when it could have. */
+static void shorten_log(struct database *d)
+{
+	const int known = d->wal_pages > 0 ? d->wal_pages : d->held_pages;
+	int pages = 0, code = checkpoint_at_once(d, SQLITE_CHECKPOINT_TRUNCATE, &pages) & 0xff;
+
+	if (code == SQLITE_OK)
+		d->reserved = false;
+	if (code == SQLITE_OK)
+		d->held_pages = 0;
+	else if (code == SQLITE_BUSY)
+		d->held_pages = pages > 0 ? pages : known;
+}
+
 void database_checkpoint(struct database *d, int pages)
 {
-	if (d->wal_pages < pages)
+	if (d->wal_pages < pages && d->held_pages == 0)
 		return;
-	sqlite3_wal_checkpoint_v2(d->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+	if (d->wal_pages >= DATABASE_WAL_HELD || d->held_pages > 0)
+		shorten_log(d);
+	else
+		sqlite3_wal_checkpoint_v2(d->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 	d->wal_pages = 0;
 }
 
@@ -273,13 +301,10 @@ int database_give_back(struct database *d, int full)
 		return -ESTALE;
 	if (!too_long && d->wal_pages == 0)
 		return -ENODATA;
-	sqlite3_busy_timeout(d->handle, 0); /* who reads it elsewhere is not waited for */
 	errno = 0;
 	rc = store_errno(d->handle,
-		sqlite3_wal_checkpoint_v2(d->handle, NULL,
-			too_long ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE, NULL,
-			NULL));
-	sqlite3_busy_timeout(d->handle, DATABASE_BUSY_MS);
+		checkpoint_at_once(d,
+			too_long ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE, NULL));
 	if (rc == 0)
 		d->wal_pages = 0;
 	return rc < 0 && !too_long ? -ENODATA : rc;

@@ -22,14 +22,17 @@ enum { DATABASE_FILES = 2 };
  * that may find the store busy with that.
  */
 enum { DATABASE_WAL_IDLE = 1000, DATABASE_WAL_FULL = 4096 };
+/* From so many on (64 MiB) it is looked at whether another process keeps it from beginning anew. */
+enum { DATABASE_WAL_HELD = 4 * DATABASE_WAL_FULL };
 
 enum { DATABASE_LOOK_MS = 500, DATABASE_BUSY_MS = 5000 };
 
 struct database {
 	struct sqlite3 *handle;
 	char *path;
-	int wal_pages; /* after the last commit; 0 since a checkpoint */
-	bool reserved; /* database_reserve has no more to do */
+	int wal_pages;  /* after the last commit; 0 since a checkpoint */
+	int held_pages; /* of a log that others keep from beginning anew, by then; or 0 */
+	bool reserved;  /* database_reserve has no more to do */
 	struct wal_index *index;
 	/* private to database.c: which files the names stood for */
 	struct database_mark {
@@ -64,7 +67,8 @@ int database_first_fault(struct sqlite3 *db, char found[DATABASE_FOUND_BYTES]);
 /*
  * Moves what the write-ahead log holds into the database, if it holds that many pages, so that the
  * next commit writes from its start. Outside a transaction. An error loses nothing: the log grows,
- * and it is tried again after another commit.
+ * and it is tried again after another commit. One of DATABASE_WAL_HELD pages, or that was held,
+ * whatever pages is, gives back its room, unless others read of it: then it is held.
  */
 void database_checkpoint(struct database *d, int pages);
 

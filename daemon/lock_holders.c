@@ -15,10 +15,14 @@ enum { TOLD = 3, NAME_BYTES = 32 };
 
 /* The files on which SQLite's locks are, in WAL mode and before it. */
 static const char *const suffixes[] = {"", "-shm"};
-enum { FILES = sizeof(suffixes) / sizeof(suffixes[0]) };
+enum { FILES = sizeof(suffixes) / sizeof(suffixes[0]), SHM = 1 };
+
+/* Bytes of the latter that are locked while one reads (sqlite.org/walformat.html). */
+enum { READ_FIRST = 123, READ_LAST = 127 };
 
 struct holders {
-	bool writes; /* those that are in pids */
+	bool reading; /* only those that do */
+	bool writes;  /* those that are in pids */
 	int count, pids[TOLD + 1];
 };
 
@@ -33,7 +37,7 @@ static void add(struct holders *h, int pid, bool writes)
 	if (pid <= 0 || pid == getpid() || (h->writes && !writes))
 		return;
 	if (writes && !h->writes)
-		*h = (struct holders){.writes = true};
+		*h = (struct holders){.reading = h->reading, .writes = true};
 	for (int i = 0; i < h->count; i++)
 		if (h->pids[i] == pid)
 			return;
@@ -49,15 +53,21 @@ static void read_locks(const struct stat files[FILES], struct holders *h)
 	unsigned long long inode;
 	char *line = NULL, mode[8];
 	size_t line_bytes = 0;
-	int pid;
+	long long from, to;
+	int pid, n;
 
 	while (f != NULL && getline(&line, &line_bytes, f) > 0) {
-		if (sscanf(line, "%*d: POSIX %*s %7s %d %x:%x:%llu", mode, &pid, &major, &minor,
-			    &inode) != 5)
+		n = sscanf(line, "%*d: POSIX %*s %7s %d %x:%x:%llu %lld %lld", mode, &pid, &major,
+			&minor, &inode, &from, &to);
+		if (n < 6)
 			continue;
+		if (n == 6)
+			to = LLONG_MAX; /* "EOF" */
 		for (int i = 0; i < FILES; i++)
-			if (is_of(&files[i], major, minor, inode))
-				add(h, pid, strcmp(mode, "WRITE") == 0);
+			if (is_of(&files[i], major, minor, inode) &&
+				(!h->reading ||
+					(i == SHM && from <= READ_LAST && to >= READ_FIRST)))
+				add(h, pid, !h->reading && strcmp(mode, "WRITE") == 0);
 	}
 	free(line);
 	if (f != NULL)
@@ -83,11 +93,11 @@ static void read_name(int pid, char out[NAME_BYTES])
 	text_clean(out);
 }
 
-void lock_holders_advise(const char *database, char *out, size_t out_bytes)
+static void advise(const char *database, bool reading, char *out, size_t out_bytes)
 {
 	struct stat files[FILES] = {0};
 	char path[PATH_MAX], name[NAME_BYTES], who[TOLD * 64] = "";
-	struct holders h = {0};
+	struct holders h = {.reading = reading};
 	size_t used = 0;
 
 	for (int i = 0; i < FILES; i++) {
@@ -106,4 +116,14 @@ void lock_holders_advise(const char *database, char *out, size_t out_bytes)
 	else
 		snprintf(out, out_bytes, "end %s%s, or wait for it", who,
 			h.count > TOLD ? " and others" : "");
+}
+
+void lock_holders_advise(const char *database, char *out, size_t out_bytes)
+{
+	advise(database, false, out, out_bytes);
+}
+
+void lock_holders_advise_reading(const char *database, char *out, size_t out_bytes)
+{
+	advise(database, true, out, out_bytes);
 }

@@ -17,5 +17,7 @@ enum { LOCK_HOLDERS_BYTES = 640 };
  * LOCK_HOLDERS_BYTES or more, lest it is cut.
  */
 void lock_holders_advise(const char *database, char *out, size_t out_bytes);
+/* The same of who is reading: not of who only has the database open. */
+void lock_holders_advise_reading(const char *database, char *out, size_t out_bytes);
 
 #endif

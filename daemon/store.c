@@ -16,6 +16,7 @@
 #include "daemon/database.h"
 #include "daemon/failure.h"
 #include "daemon/reserve.h"
+#include "daemon/wal_held.h"
 #include "proto/thread.h"
 
 struct jobs {
@@ -37,6 +38,8 @@ struct store {
 	int64_t undelivered;
 	int lost; /* writes given up at the close */
 
+	struct wal_watch wal; /* has a lock of its own */
+
 	/* of the thread */
 	bool damaged;     /* no try, and no success of one, ends that */
 	bool unsure;      /* a commit failed of which the disk may hold all */
@@ -49,6 +52,7 @@ static void init_lock(struct store *s)
 	s->complete.end = &s->complete.first;
 	pthread_mutex_init(&s->lock, NULL);
 	thread_condition_init(&s->wake);
+	wal_watch_init(&s->wal);
 }
 
 int store_open(const char *path, struct store **out, char *error, size_t error_bytes)
@@ -83,6 +87,11 @@ struct sqlite3 *store_db(struct store *s)
 const char *store_path(const struct store *s)
 {
 	return s->db.path;
+}
+
+struct wal_watch *store_wal(struct store *s)
+{
+	return &s->wal;
 }
 
 int store_fd(const struct store *s)
@@ -143,6 +152,13 @@ static void wake_loop(struct store *s)
 
 	if (write(s->fd, &one, sizeof(one)) < 0)
 		return; /* the counter is full: it is readable already */
+}
+
+static void checkpoint(struct store *s, int pages)
+{
+	database_checkpoint(&s->db, pages);
+	if (wal_watch_note(&s->wal, &s->db))
+		wake_loop(s);
 }
 
 static void complete(struct store *s, struct store_job *job, int rc)
@@ -395,7 +411,7 @@ static void do_writes(struct store *s, struct store_job *first)
 	}
 	/* who waited for the commit has been told */
 	if (!s->damaged)
-		database_checkpoint(&s->db, DATABASE_WAL_FULL);
+		checkpoint(s, DATABASE_WAL_FULL);
 }
 
 /* Give back what was taken and not begun: it comes before what came since. */
@@ -431,6 +447,12 @@ static void do_jobs(struct store *s, struct store_job *job)
 		do_other(s, job);
 }
 
+/* Of one that is held it is looked at each second whether it still is. */
+static bool may_be_shortened(const struct store *s)
+{
+	return s->db.wal_pages >= DATABASE_WAL_IDLE || s->db.held_pages > 0;
+}
+
 /*
  * Whether there was nothing to do for a second, where that is worth knowing, or until the next
  * probe of a store that fails. With the lock.
@@ -442,7 +464,7 @@ static bool wait_for_jobs(struct store *s)
 	bool quiet = false;
 
 	while (s->waiting.first == NULL && !s->closing && !quiet) {
-		if (s->failing || s->db.wal_pages >= DATABASE_WAL_IDLE || !s->db.reserved)
+		if (s->failing || may_be_shortened(s) || !s->db.reserved)
 			quiet = pthread_cond_timedwait(&s->wake, &s->lock, &until) == ETIMEDOUT;
 		else
 			pthread_cond_wait(&s->wake, &s->lock);
@@ -465,8 +487,8 @@ static void probe(struct store *s)
 /* One of these a time: a job may come meanwhile. */
 static void at_rest(struct store *s)
 {
-	if (s->db.wal_pages >= DATABASE_WAL_IDLE)
-		database_checkpoint(&s->db, DATABASE_WAL_IDLE);
+	if (may_be_shortened(s))
+		checkpoint(s, DATABASE_WAL_IDLE);
 	else if (!s->db.reserved)
 		database_reserve(&s->db);
 }
@@ -564,6 +586,7 @@ int store_close(struct store *s)
 		close(s->fd);
 	pthread_cond_destroy(&s->wake);
 	pthread_mutex_destroy(&s->lock);
+	wal_watch_destroy(&s->wal);
 	rc = s->lost > 0 ? -EIO : 0;
 	free(s);
 	return rc;

@@ -15,6 +15,7 @@
 
 struct sqlite3;
 struct store;
+struct wal_watch;
 
 enum { STORE_SCHEMA = 3 };
 
@@ -84,6 +85,8 @@ bool store_make_room(struct store *s, int full);
  * is not, then, or is another one.
  */
 bool store_gone(struct store *s);
+/* Whether others hold its write-ahead log: see wal_held.h. */
+struct wal_watch *store_wal(struct store *s);
 /* Whether, since this was last asked, store_make_room took the reserve (reserve.h) for good. */
 bool store_reserve_gone(struct store *s);
 /* What an error of the store is in words: "No space left on device". */

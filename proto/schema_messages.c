@@ -114,6 +114,12 @@ const struct schema_row schema_messages[] = {
 	{"since", "time", ""},
 	{"advice", "text", ""},
 
+	{"wal", SCHEMA_OBJECT, "A log of the store's database that cannot begin anew."},
+	{"path", "text", ""},
+	{"bytes", "count", ""},
+	{"since", "time", ""},
+	{"advice", "text", "who reads of it and does not end"},
+
 	{"running", SCHEMA_OBJECT, "The run that is with the engines."},
 	{"run", "run", ""},
 	{"progress", "progress|null", "null before the first step"},
