@@ -66,7 +66,7 @@ int main(void)
 	k_context_info(ctx, &info);
 	check("NVML opens", gpu_log_create(NULL, info.pci, &log, error, sizeof(error)) == 0);
 	if (failed) {
-		printf("%s: %s\n1 failed\n", info.pci, error);
+		printf("%s: %s\n0 passed, 1 failed\n", info.pci, error);
 		return 1;
 	}
 	gpu_log_begin(log);

@@ -26,6 +26,13 @@ def test_losses_beside_pytorch(tmp_path):
     assert end.stdout.splitlines()[-1] == "4 passed, 0 failed", end.stdout + end.stderr
 
 
+def test_without_pytorch_nothing_passes(tmp_path):
+    """A machine that lacks it (here: no site-packages) has not compared anything."""
+    end = subprocess.run([sys.executable, "-I", "-S", REFERENCE, tmp_path], capture_output=True, text=True, timeout=60)
+    assert (end.returncode, end.stdout.splitlines()[-1]) == (1, "0 passed, 1 failed"), end.stdout + end.stderr
+    assert end.stdout.startswith("no PyTorch: ")
+
+
 def test_real_text_beside_pytorch(tmp_path):
     """The program that trains GPT-2 124M on a GPU for some minutes, with a small model: bytes of this project as tokens."""
     text = b"".join(sorted(path.read_bytes() for path in GPU.glob("*.c")))
