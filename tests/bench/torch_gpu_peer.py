@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""The same training as bench_step --lines in PyTorch on GPUs: torch_gpu_peer.py [--ranks N [--zero1]] < LINES
+"""The same training as bench_step --lines in PyTorch on GPUs:
+
+    torch_gpu_peer.py [--ranks N [--zero1]] [--compiled MODE] < LINES
 
 For each line "SPEC" of standard input one JSON object. The model is compiled, and a whole step (every
 micro-batch forward and backward, clipping, fused AdamW) is one CUDA graph; tokens are copied in before each launch,
@@ -11,6 +13,10 @@ process each, the model is in DistributedDataParallel, which reduces fp32 in its
 collectives too. With --zero1 each rank keeps the moments of a part of the parameters and updates it
 (ZeroRedundancyOptimizer, which broadcasts the parts); where that cannot be captured the step is launched as it is, and
 "captured" is false. The spec's model must be written out.
+
+With --compiled no step is captured: the model is compiled in that mode of torch.compile (default, reduce-overhead, whose
+graphs are of forward and of backward, max-autotune-no-cudagraphs), and the host launches clipping and AdamW. Where a
+step is long that costs nothing, and memory and kernels are not bound by a capture.
 """
 
 import contextlib
@@ -94,8 +100,8 @@ def loss_scale(spec):
 class Peer:
     """One spec: compiled, captured, ready to be timed."""
 
-    def __init__(self, spec, zero1):
-        self.spec = spec
+    def __init__(self, spec, zero1, mode):
+        self.spec, self.mode = spec, mode
         self.name, self.dtype = precision(spec)
         self.scale = loss_scale(spec)
         torch.backends.cuda.matmul.allow_tf32 = self.name == "tf32"
@@ -111,10 +117,15 @@ class Peer:
             with torch.cuda.stream(side):
                 self.model = nn.parallel.DistributedDataParallel(self.model, gradient_as_bucket_view=True)
             torch.cuda.current_stream().wait_stream(side)
-        self.forward = torch.compile(self.model, dynamic=False)
+        self.forward = torch.compile(self.model, dynamic=False, mode=mode)
         p = spec["optimizer"]["params"]
         options = {"lr": torch.tensor(p["lr"], device="cuda"), "betas": tuple(p.get("betas", (0.9, 0.999))),
                    "weight_decay": p.get("weight_decay", 0.01), "fused": True, "capturable": True}
+        # what a graph of backward puts out is overwritten by the next micro-batch's: gradients have memory of their own
+        self.keeps_grads = self.ranks > 1 or mode == "reduce-overhead"
+        if self.keeps_grads and self.ranks == 1:
+            for parameter in self.model.parameters():
+                parameter.grad = torch.zeros_like(parameter)
         if zero1:
             self.adamw = ZeroRedundancyOptimizer(self.model.parameters(), torch.optim.AdamW,
                                                  parameters_as_bucket_view=True, **options)
@@ -125,13 +136,13 @@ class Peer:
         self.batch = self.batches[0].cuda()
         self.loss = torch.zeros((), device="cuda")
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        with torch.cuda.stream(side) if mode is None else contextlib.nullcontext():
             for _ in range(WARM_UP if self.ranks == 1 else WARM_UP_DDP):
                 self.step()
         torch.cuda.current_stream().wait_stream(side)
         torch.cuda.synchronize()
         self.graph = None
-        if not zero1 or self.can_capture():
+        if mode is None and (not zero1 or self.can_capture()):
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
                 self.step()
@@ -151,11 +162,13 @@ class Peer:
         return failures.item() == 0
 
     def step(self):
-        self.adamw.zero_grad(set_to_none=self.ranks == 1)
+        self.adamw.zero_grad(set_to_none=not self.keeps_grads)
         self.loss.zero_()
         for micro in range(self.micros):
             x = self.batch[micro]
             alone = self.ranks > 1 and micro < self.micros - 1
+            if self.mode:
+                torch.compiler.cudagraph_mark_step_begin()
             with self.model.no_sync() if alone else contextlib.nullcontext():
                 with torch.autocast("cuda", dtype=self.dtype or torch.bfloat16, enabled=self.dtype is not None,
                                     cache_enabled=False):
@@ -198,6 +211,7 @@ class Peer:
         tokens = self.micros * self.rows * self.t * self.ranks
         return {"tokens_per_s": 1e3 * tokens / ms, "step_ms_mean": ms, "steps": steps, "ranks": self.ranks,
                 "loss_last": float(self.loss), "precision": self.name, "grad_dtype": "fp32", "captured": self.graph is not None,
+                "mode": self.mode or "graph",
                 "memory_mib": torch.cuda.max_memory_allocated() / 2**20, "torch": torch.__version__,
                 "device": torch.cuda.get_device_name()}
 
@@ -232,6 +246,7 @@ def end_with_parent():
 
 def main():
     ranks = int(sys.argv[sys.argv.index("--ranks") + 1]) if "--ranks" in sys.argv else 1
+    mode = sys.argv[sys.argv.index("--compiled") + 1] if "--compiled" in sys.argv else None
     others = start_others(ranks) if ranks > 1 and "RANK" not in os.environ else []
     rank = int(os.environ.get("RANK", "0"))
     if ranks > 1:
@@ -247,7 +262,7 @@ def main():
                 peers.clear()  # one model's memory at a time
                 torch.cuda.empty_cache()
                 with open(path, encoding="utf-8") as spec:
-                    peers[path] = Peer(json.load(spec), "--zero1" in sys.argv)
+                    peers[path] = Peer(json.load(spec), "--zero1" in sys.argv, mode)
             made = time.monotonic() - start
             answer = peers[path].run() | {"made_s": made}
         except Exception as e:  # the driver goes on with its other works
