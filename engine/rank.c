@@ -354,9 +354,8 @@ static int serve_checks(
 
 int rank_check(struct link *link, int threads)
 {
-	char why[256] = "no memory";
-	struct k_context_options options = {
-		.threads = 1, .error = why, .error_bytes = sizeof(why)};
+	char why[256] = "";
+	struct k_context_options options = {.threads = 1, .error = why, .error_bytes = sizeof(why)};
 	struct dataset_cache *cache = calloc(1, sizeof(*cache));
 	struct k_context *ctx = NULL;
 	int code = ENGINE_EXIT_POISONED;
@@ -364,7 +363,7 @@ int rank_check(struct link *link, int threads)
 
 	if (rc) {
 		link_log(link, "error", "check: no device to ask: %s",
-			rc == -ENOMEM ? why : starved_text(rc));
+			why[0] ? why : starved_text(rc));
 		code = rc == -EAGAIN ? ENGINE_EXIT_STARVED : code;
 		goto out;
 	}

@@ -98,8 +98,75 @@ static int errno_of(cudaError_t rc)
 	}
 }
 
+/* What CUDA says of a start that failed, and what only it knows of it. */
+static void explain(const struct k_context_options *options, const char *what, cudaError_t rc)
+{
+	int driver = 0, runtime = 0, devices = 0, n;
+	char *more;
+	size_t left;
+
+	if (!options->error || options->error_bytes == 0)
+		return;
+	n = snprintf(options->error, options->error_bytes, "%s: %s", what, cudaGetErrorString(rc));
+	if (n < 0 || (size_t)n >= options->error_bytes)
+		return;
+	more = options->error + n;
+	left = options->error_bytes - (size_t)n;
+	cudaDriverGetVersion(&driver);
+	cudaRuntimeGetVersion(&runtime);
+	if (rc == cudaErrorInsufficientDriver && driver == 0)
+		snprintf(more, left, " (no driver is found, one for CUDA %d.%d is expected)",
+			runtime / 1000, runtime % 1000 / 10);
+	else if (rc == cudaErrorInsufficientDriver)
+		snprintf(more, left, " (the driver is for CUDA %d.%d, CUDA %d.%d is expected)",
+			driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+	else if (cudaGetDeviceCount(&devices) == cudaSuccess || rc == cudaErrorNoDevice)
+		snprintf(more, left, " (device %d of %d, counted from 0)", options->device,
+			devices);
+}
+
+static cudaError_t start_products(struct k_context *ctx, const struct k_context_options *options)
+{
+	cublasStatus_t status = cublasLtCreate(&ctx->blas);
+
+	if (status == CUBLAS_STATUS_SUCCESS)
+		return cudaSuccess;
+	if (options->error)
+		snprintf(options->error, options->error_bytes, "cublasLtCreate: %s",
+			cublasLtGetStatusString(status));
+	return status == CUBLAS_STATUS_ALLOC_FAILED ? cudaErrorMemoryAllocation : cudaErrorUnknown;
+}
+
+/* *what: the call that failed, NULL when the reason is told already. */
+static cudaError_t start_device(
+	struct k_context *ctx, const struct k_context_options *options, const char **what)
+{
+	cudaError_t rc;
+
+	*what = "cudaSetDevice";
+	rc = cudaSetDevice(ctx->device);
+	if (rc != cudaSuccess)
+		return rc;
+	*what = "cudaGetDeviceProperties";
+	rc = describe(ctx);
+	if (rc != cudaSuccess)
+		return rc;
+	*what = "cudaStreamCreateWithFlags";
+	rc = cudaStreamCreateWithFlags(&ctx->internal, cudaStreamNonBlocking);
+	if (rc != cudaSuccess)
+		return rc;
+	*what = "cudaHostAlloc";
+	rc = cudaHostAlloc((void **)&ctx->finding, sizeof *ctx->finding, cudaHostAllocMapped);
+	if (rc != cudaSuccess)
+		return rc;
+	memset(ctx->finding, 0, sizeof *ctx->finding);
+	*what = NULL;
+	return start_products(ctx, options);
+}
+
 int k_context_create(const struct k_context_options *options, struct k_context **out)
 {
+	const char *what = NULL;
 	struct k_context *ctx;
 	cudaError_t rc;
 
@@ -114,22 +181,13 @@ int k_context_create(const struct k_context_options *options, struct k_context *
 	ctx->no_branches = options->no_branches;
 	ctx->attention = options->attention;
 	ctx->own_products = options->own_products;
-	rc = cudaSetDevice(ctx->device);
-	if (rc == cudaSuccess)
-		rc = describe(ctx);
-	if (rc == cudaSuccess)
-		rc = cudaStreamCreateWithFlags(&ctx->internal, cudaStreamNonBlocking);
-	if (rc == cudaSuccess)
-		rc = cudaHostAlloc(
-			(void **)&ctx->finding, sizeof *ctx->finding, cudaHostAllocMapped);
+	rc = start_device(ctx, options, &what);
 	if (rc == cudaSuccess) {
-		memset(ctx->finding, 0, sizeof *ctx->finding);
-		if (cublasLtCreate(&ctx->blas) == CUBLAS_STATUS_SUCCESS) {
-			*out = ctx;
-			return 0;
-		}
-		rc = cudaErrorUnknown;
+		*out = ctx;
+		return 0;
 	}
+	if (what)
+		explain(options, what, rc);
 	k_context_destroy(ctx);
 	return errno_of(rc);
 }
