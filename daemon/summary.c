@@ -69,6 +69,7 @@ json_t *summary_of_metrics(const json_t *metrics)
 {
 	const json_t *ours = json_object_get(metrics, "gpt2d");
 	const json_t *note = json_object_get(ours, "steps_note");
+	json_t *slowest = json_object_get(ours, "slowest_rank"); /* older engines wrote none */
 	const json_t *sources[SOURCES] = {
 		[METRICS] = ours,
 		[STEPS] = json_object_get(ours, "steps"),
@@ -85,6 +86,8 @@ json_t *summary_of_metrics(const json_t *metrics)
 			summary, rows[i].key, value_of(&rows[i], sources[rows[i].source]));
 	if (rc == 0 && json_is_string(note))
 		rc = json_object_set(summary, "step_time_note", (json_t *)note);
+	if (rc == 0 && slowest)
+		rc = json_object_set(summary, "slowest_rank", slowest);
 	if (rc == 0)
 		return summary;
 	json_decref(summary);

@@ -301,17 +301,33 @@ static void put_sample(FILE *to, const struct nvml_device *d, const struct gpu_l
 	put_number(to, s->memory_percent, 1, ", ");
 	put_number(to, s->used_bytes, 1 << 20, ", ");
 	put_number(to, s->total_bytes, 1 << 20, ", ");
-	put_number(to, s->others, 1, "\n");
+	put_number(to, s->others, 1, ", ");
 }
 
-void gpu_log_write(
-	FILE *to, const struct nvml_device *device, const struct gpu_log_samples *samples)
+/* The rank whose next sample is the earliest; -1: there are none left. */
+static int find_next(const struct gpu_log_rank *ranks, int world)
 {
+	int next = -1;
+
+	for (int i = 0; i < world; i++)
+		if (ranks[i].n > 0 &&
+			(next < 0 || ranks[i].sample->utc_ns < ranks[next].sample->utc_ns))
+			next = i;
+	return next;
+}
+
+void gpu_log_write(FILE *to, struct gpu_log_rank *ranks, int world)
+{
+	int rank;
+
 	fputs("timestamp, index, name, uuid, driver_version, clocks.current.sm [MHz], "
 	      "clocks.current.memory [MHz], clocks_throttle_reasons.active, temperature.gpu, "
 	      "power.draw [W], utilization.gpu [%], utilization.memory [%], memory.used [MiB], "
-	      "memory.total [MiB], other_processes\n",
+	      "memory.total [MiB], other_processes, rank\n",
 		to);
-	for (size_t i = 0; i < samples->n; i++)
-		put_sample(to, device, &samples->sample[i]);
+	while ((rank = find_next(ranks, world)) >= 0) {
+		put_sample(to, ranks[rank].device, ranks[rank].sample++);
+		ranks[rank].n--;
+		fprintf(to, "%d\n", rank);
+	}
 }

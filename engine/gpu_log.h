@@ -67,13 +67,20 @@ void gpu_log_end(struct gpu_log *log, struct gpu_log_samples *out);
 void gpu_log_summarise(const struct nvml_device *device, const struct gpu_log_samples *samples,
 	struct gpu_log_summary *out);
 
+/* What there is of one rank's GPU. */
+struct gpu_log_rank {
+	const struct nvml_device *device;
+	const struct gpu_log_sample *sample;
+	size_t n;
+};
+
 /*
  * As nvidia-smi --format=csv,nounits writes timestamp, index, name, uuid, driver_version,
  * clocks.current.sm, clocks.current.memory, clocks_throttle_reasons.active, temperature.gpu,
- * power.draw, utilization.gpu, utilization.memory, memory.used, memory.total; then other_processes.
- * Times are UTC. Numbers follow the thread's locale.
+ * power.draw, utilization.gpu, utilization.memory, memory.used, memory.total; then other_processes
+ * and rank. All samples of all ranks in order of time, which uses up `ranks`. Times are UTC.
+ * Numbers follow the thread's locale.
  */
-void gpu_log_write(
-	FILE *to, const struct nvml_device *device, const struct gpu_log_samples *samples);
+void gpu_log_write(FILE *to, struct gpu_log_rank *ranks, int world);
 
 #endif

@@ -32,8 +32,8 @@ void measure_finish(struct measure *m)
 {
 	free(m->own);
 	free(m->slowest);
-	m->own = NULL;
-	m->slowest = NULL;
+	free(m->all);
+	m->own = m->slowest = m->all = NULL;
 }
 
 static void raise_to(int64_t *largest, int64_t value)
@@ -42,17 +42,18 @@ static void raise_to(int64_t *largest, int64_t value)
 		*largest = value;
 }
 
-void measure_merge(struct measure *m, const struct measure_step *all)
+void measure_merge(struct measure *m, struct measure_step *all)
 {
 	int64_t i;
 	int rank;
 
+	m->all = all;
 	for (i = 0; i < m->done; i++) {
 		struct measure_step *to = &m->slowest[i];
 
-		*to = all[i];
+		*to = measure_rank(m, 0)[i];
 		for (rank = 1; rank < m->world; rank++) {
-			const struct measure_step *from = &all[rank * m->done + i];
+			const struct measure_step *from = &measure_rank(m, rank)[i];
 
 			raise_to(&to->step_ns, from->step_ns);
 			raise_to(&to->data_ns, from->data_ns);
@@ -63,6 +64,11 @@ void measure_merge(struct measure *m, const struct measure_step *all)
 			raise_to(&to->end_utc_ns, from->end_utc_ns);
 		}
 	}
+}
+
+static int64_t work_ns(const struct measure_step *s)
+{
+	return s->step_ns - s->exposed_comm_ns;
 }
 
 /* Steps after warm-up that were done. */
@@ -106,25 +112,80 @@ static void summarise_losses(const struct measure *m, struct measure_summary *ou
 		out->loss_mean = sum / (double)finite;
 }
 
-static void summarise_phases(const struct measure *m, struct measure_summary *out)
+/* Of `done` steps, a rank's or the slowest. */
+static void average(
+	const struct measure *m, const struct measure_step *steps, struct measure_phases *out)
 {
-	double n = (double)out->steps_measured * 1e9;
-	int64_t i;
+	const double n = (double)measured(m) * 1e9;
 
-	for (i = m->warmup; i < m->done; i++) {
-		const struct measure_step *s = &m->slowest[i];
+	*out = (struct measure_phases){0};
+	for (int64_t i = m->warmup; i < m->done; i++) {
+		const struct measure_step *s = &steps[i];
 
-		out->data_mean_s += (double)s->data_ns;
-		out->forward_mean_s += (double)s->forward_ns;
-		out->backward_mean_s += (double)s->backward_ns;
-		out->exposed_comm_mean_s += (double)s->exposed_comm_ns;
-		out->optimizer_mean_s += (double)s->optimizer_ns;
+		out->data += (double)s->data_ns;
+		out->forward += (double)s->forward_ns;
+		out->backward += (double)s->backward_ns;
+		out->exposed_comm += (double)s->exposed_comm_ns;
+		out->optimizer += (double)s->optimizer_ns;
+		out->work += (double)work_ns(s);
 	}
-	out->data_mean_s /= n;
-	out->forward_mean_s /= n;
-	out->backward_mean_s /= n;
-	out->exposed_comm_mean_s /= n;
-	out->optimizer_mean_s /= n;
+	out->data /= n;
+	out->forward /= n;
+	out->backward /= n;
+	out->exposed_comm /= n;
+	out->optimizer /= n;
+	out->work /= n;
+}
+
+const struct measure_step *measure_rank(const struct measure *m, int rank)
+{
+	return m->all != NULL ? &m->all[rank * m->done] : m->own;
+}
+
+void measure_rank_phases(const struct measure *m, int rank, struct measure_phases *out)
+{
+	average(m, measure_rank(m, rank), out);
+}
+
+/* Nanoseconds of a rank's work in all steps after warm-up. */
+static int64_t sum_work(const struct measure *m, int rank)
+{
+	const struct measure_step *steps = measure_rank(m, rank);
+	int64_t sum = 0;
+
+	for (int64_t i = m->warmup; i < m->done; i++)
+		sum += work_ns(&steps[i]);
+	return sum;
+}
+
+int measure_find_slowest(const struct measure *m, struct measure_slowest *out)
+{
+	const double n = (double)measured(m) * 1e9;
+	const size_t world = (size_t)m->world;
+	int64_t *work, slowest, others;
+	int rc, rank = 0;
+
+	if (m->world == 1 || measured(m) == 0)
+		return -ENODATA;
+	work = calloc(world, sizeof(*work));
+	if (work == NULL)
+		return -ENOMEM;
+	for (int i = 0; i < m->world; i++) {
+		work[i] = sum_work(m, i);
+		if (work[i] > work[rank])
+			rank = i;
+	}
+	slowest = work[rank];
+	work[rank] = work[world - 1];
+	rc = stats_percentile(work, world - 1, 50, &others);
+	free(work);
+	if (rc == 0)
+		*out = (struct measure_slowest){
+			.rank = rank,
+			.work_mean_s = (double)slowest / n,
+			.others_median_s = (double)others / n,
+		};
+	return rc;
 }
 
 /* x to RATE_BITS significant bits: its product with a world (at most 10 bits) is then exact. */
@@ -163,7 +224,7 @@ int measure_summarise(const struct measure *m, struct measure_summary *out)
 	s.seconds_measured = (double)s.step.total / 1e9;
 	s.tok_s_per_gpu = keep_bits(stats_tokens_per_s(s.tokens_measured, s.step.total) / m->world);
 	s.tok_s_global = s.tok_s_per_gpu * m->world;
-	summarise_phases(m, &s);
+	average(m, m->slowest, &s.phases);
 	summarise_losses(m, &s);
 	*out = s;
 	return 0;

@@ -31,8 +31,13 @@ struct measure {
 	int64_t tokens_per_step; /* global */
 	int world;
 	struct measure_step *own; /* this rank's */
-	/* per field the largest over ranks; rank 0 only, after measure_merge */
-	struct measure_step *slowest;
+	/* after measure_merge */
+	struct measure_step *slowest; /* per field the largest over ranks */
+	/*
+	 * All ranks', rank after rank: world * done, 96 bytes for each step of each rank; NULL in a
+	 * world of one.
+	 */
+	struct measure_step *all;
 };
 
 /* 0, -ENOMEM, or -EINVAL when warmup >= steps: nothing would be left to measure. */
@@ -41,9 +46,30 @@ int measure_init(
 void measure_finish(struct measure *m);
 
 /*
- * all: world * done steps, rank after rank, as gathered (own when the world is 1); fills slowest.
+ * all: as gathered, malloc'd, and from here on m's; NULL in a world of one. Fills slowest.
  */
-void measure_merge(struct measure *m, const struct measure_step *all);
+void measure_merge(struct measure *m, struct measure_step *all);
+/* A rank's own `done` steps; after measure_merge. */
+const struct measure_step *measure_rank(const struct measure *m, int rank);
+
+/* Means over the steps after warm-up, in seconds. */
+struct measure_phases {
+	double data, forward, backward, exposed_comm, optimizer;
+	double work; /* the step without exposed communication */
+};
+/* A rank's own; nan without a step after warm-up. */
+void measure_rank_phases(const struct measure *m, int rank, struct measure_phases *out);
+
+/*
+ * A step takes all ranks the same time, as each waits for all: it is the rank with most work of
+ * its own that keeps the others waiting. Beside it the median of the others, by nearest rank.
+ */
+struct measure_slowest {
+	int rank;
+	double work_mean_s, others_median_s;
+};
+/* 0, -ENOMEM, or -ENODATA in a world of one or without a step after warm-up. */
+int measure_find_slowest(const struct measure *m, struct measure_slowest *out);
 
 /*
  * Figures of the steps after warm-up. Losses, and the steps attempted, applied and skipped, are of
@@ -56,7 +82,7 @@ struct measure_summary {
 	double seconds_measured;
 	double tok_s_global, tok_s_per_gpu;
 	struct stats_summary step;
-	double data_mean_s, forward_mean_s, backward_mean_s, exposed_comm_mean_s, optimizer_mean_s;
+	struct measure_phases phases; /* each the slowest rank's in every step */
 	double loss_mean, loss_first, loss_last; /* of finite losses; nan when there is none */
 	int64_t nonfinite;                       /* how many losses were not */
 };

@@ -139,6 +139,15 @@ static void put_seconds(FILE *to, int64_t ns, const char *end)
 		end);
 }
 
+static void put_phases(FILE *to, const struct measure_step *step)
+{
+	put_seconds(to, step->data_ns, ",");
+	put_seconds(to, step->forward_ns, ",");
+	put_seconds(to, step->backward_ns, ",");
+	put_seconds(to, step->exposed_comm_ns, ",");
+	put_seconds(to, step->optimizer_ns, "");
+}
+
 static void put_step(FILE *to, const struct measure *m, int64_t i)
 {
 	const struct measure_step *step = &m->slowest[i];
@@ -149,11 +158,8 @@ static void put_step(FILE *to, const struct measure *m, int64_t i)
 	put_seconds(to, step->step_ns, ",");
 	put_real(to, step->loss, ",");
 	put_real(to, stats_tokens_per_s(m->tokens_per_step, step->step_ns), ",,");
-	put_seconds(to, step->data_ns, ",");
-	put_seconds(to, step->forward_ns, ",");
-	put_seconds(to, step->backward_ns, ",");
-	put_seconds(to, step->exposed_comm_ns, ",");
-	put_seconds(to, step->optimizer_ns, ",");
+	put_phases(to, step);
+	fputc(',', to);
 	put_real(to, step->grad_norm, ",");
 	put_real(to, step->lr, ",");
 	put_real(to, step->loss_scale, ",");
@@ -177,14 +183,47 @@ static char *make_step_log(const struct metrics_segment *s)
 	return t.bytes;
 }
 
-static char *make_gpu_log(const struct metrics_segment *s)
+static char *make_rank_times(const struct metrics_segment *s)
 {
 	struct text t;
 
 	if (text_open(&t) < 0)
 		return NULL;
-	gpu_log_write(t.to, &s->ranks[0].gpu.device, s->gpu);
+	fputs("global_step,rank,step_time_s,data_s,forward_s,backward_s,exposed_comm_s,"
+	      "optimizer_s\n",
+		t.to);
+	for (int64_t i = 0; i < s->measure->done; i++)
+		for (int rank = 0; rank < s->plan->world; rank++) {
+			const struct measure_step *step = &measure_rank(s->measure, rank)[i];
+
+			fprintf(t.to, "%lld,%d,", (long long)i + 1, rank);
+			put_seconds(t.to, step->step_ns, ",");
+			put_phases(t.to, step);
+			fputc('\n', t.to);
+		}
 	text_close(&t);
+	return t.bytes;
+}
+
+static char *make_gpu_log(const struct metrics_segment *s)
+{
+	const int world = s->plan->world;
+	struct gpu_log_rank *gpus = calloc((size_t)world, sizeof(*gpus));
+	struct text t = {0};
+
+	if (gpus == NULL || text_open(&t) < 0) {
+		free(gpus);
+		return NULL;
+	}
+	for (int rank = 0; rank < world; rank++)
+		gpus[rank] = (struct gpu_log_rank){
+			.device = &s->ranks[rank].gpu.device,
+			.sample = s->gpus + (size_t)rank * s->gpus_room,
+			.n = (size_t)s->ranks[rank].gpu.samples,
+		};
+	gpu_log_write(t.to, gpus, world);
+	text_close(&t);
+	free(gpus);
 	return t.bytes;
 }
 
@@ -315,7 +354,10 @@ int metrics_write(const struct metrics_segment *s, struct metrics_files *files, 
 		rc = write_made(s, &made, ARTIFACT_LAUNCHER, make_launcher(s), error, error_bytes);
 	if (rc == 0)
 		rc = write_made(s, &made, ARTIFACT_STEP_LOG, make_step_log(s), error, error_bytes);
-	if (rc == 0 && s->gpu != NULL && s->gpu->n > 0)
+	if (rc == 0 && s->plan->world > 1)
+		rc = write_made(
+			s, &made, ARTIFACT_RANK_TIMES, make_rank_times(s), error, error_bytes);
+	if (rc == 0 && s->gpus != NULL)
 		rc = write_made(s, &made, ARTIFACT_GPU_LOG, make_gpu_log(s), error, error_bytes);
 	if (rc == 0)
 		rc = write_made(s, &made, ARTIFACT_LOG, make_log(s), error, error_bytes);

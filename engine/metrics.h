@@ -1,13 +1,13 @@
 /*
  * metrics.h: the files of one segment, written by rank 0, and the summary that gpt2d keeps of it.
  *
- * spec.json, training_metrics.json, launcher_metadata.json, step_log.csv, gpu_log.csv (where there
- * is a GPU that tells of itself; rank 0's) and train.log, each written whole or not at all
- * (proto/artifact.h), then RUN_COMPLETE.txt, which names the hashes of spec and metrics: a
- * directory without it is not a finished segment. training_metrics.json has all keys of schema 2.0
- * of the harness this project comes from; those of Python libraries are null, and what is ours
- * stands under "gpt2d". A value that is not finite is null (empty in step_log.csv) and listed with
- * its step.
+ * spec.json, training_metrics.json, launcher_metadata.json, step_log.csv, rank_times.csv (of more
+ * than one rank), gpu_log.csv (where there are GPUs that tell of themselves) and train.log, each
+ * written whole or not at all (proto/artifact.h), then RUN_COMPLETE.txt, which names the hashes of
+ * spec and metrics: a directory without it is not a finished segment. training_metrics.json has
+ * all keys of schema 2.0 of the harness this project comes from; those of Python libraries are
+ * null, and what is ours stands under "gpt2d". A value that is not finite is null (empty in
+ * step_log.csv) and listed with its step.
  */
 #ifndef GPT2D_METRICS_H
 #define GPT2D_METRICS_H
@@ -55,7 +55,9 @@ struct metrics_segment {
 	const char *tuning_sha256; /* of the choices of algorithms; NULL: none are made */
 	struct collectives_bytes sent;         /* by rank 0 in this segment's training steps */
 	const struct metrics_host_rank *ranks; /* world of them */
-	const struct gpu_log_samples *gpu;     /* of rank 0's; NULL or empty: no gpu_log.csv */
+	/* their GPUs' samples, gpus_room apart; NULL: none has any, there is no gpu_log.csv */
+	const struct gpu_log_sample *gpus;
+	size_t gpus_room;
 	int threads;                           /* that compute, per rank */
 
 	bool validated; /* val_loss was asked for */
@@ -69,7 +71,7 @@ struct metrics_segment {
 };
 
 /* The files that were written, for segment.artifact and the summary. */
-enum { METRICS_FILES = 7 };
+enum { METRICS_FILES = 8 };
 struct metrics_file {
 	const char *name;
 	int64_t bytes;

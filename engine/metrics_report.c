@@ -1,5 +1,6 @@
 #include "engine/metrics_report.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +144,20 @@ static json_t *pack_switch(const struct metrics_segment *s)
 	return s->switch_ns < 0 ? json_null() : json_integer(INT(s->switch_ns));
 }
 
+/* Null in a world of one. */
+static json_t *pack_slowest(const struct metrics_segment *s)
+{
+	struct measure_slowest slowest;
+	int rc = measure_find_slowest(s->measure, &slowest);
+
+	if (rc == -ENODATA)
+		return json_null();
+	if (rc < 0)
+		return NULL;
+	return json_pack("{s:i, s:f, s:f}", "rank", slowest.rank, "work_mean_s",
+		slowest.work_mean_s, "others_median_s", slowest.others_median_s);
+}
+
 static const struct measure_step *last_step(const struct metrics_segment *s)
 {
 	return &s->measure->slowest[s->measure->done - 1];
@@ -185,18 +200,19 @@ json_t *metrics_report_summary(const struct metrics_segment *s, const struct mea
 		INT(sum->tokens_total), "seconds_measured", sum->seconds_measured, "tok_s_global",
 		sum->tok_s_global, "tok_s_per_gpu", sum->tok_s_per_gpu, "step_median_ns",
 		INT(sum->step.median), "step_p95_ns", pack_p95(&sum->step, false),
-		"exposed_comm_mean_s", sum->exposed_comm_mean_s, "forward_mean_s",
-		sum->forward_mean_s, "backward_mean_s", sum->backward_mean_s, "optimizer_mean_s",
-		sum->optimizer_mean_s, "data_mean_s", sum->data_mean_s);
+		"exposed_comm_mean_s", sum->phases.exposed_comm, "forward_mean_s",
+		sum->phases.forward, "backward_mean_s", sum->phases.backward, "optimizer_mean_s",
+		sum->phases.optimizer, "data_mean_s", sum->phases.data);
 	json_t *work = json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "steps_attempted",
 		INT(sum->steps_attempted), "steps_applied", INT(sum->steps_applied),
 		"steps_skipped", INT(sum->steps_skipped), "loss_last", rpc_real(last_step(s)->loss),
 		"loss_hash", hash_losses(m), "val_loss", pack_val_loss(s), "grad_norm_last",
 		rpc_real(last_step(s)->grad_norm));
-	json_t *rest = json_pack("{s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "step_time_ns",
+	json_t *rest = json_pack("{s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "step_time_ns",
 		list_steps(m, m->warmup, COLUMN_STEP_NS), "losses", list_steps(m, 0, COLUMN_LOSS),
 		"plan", pack_plan(s), "nonfinite", list_nonfinite(s), "init_ns", INT(s->init_ns),
-		"switch_ns", pack_switch(s), "artifacts", list_files(files));
+		"switch_ns", pack_switch(s), "slowest_rank", pack_slowest(s), "artifacts",
+		list_files(files));
 	json_t *summary = joined(joined(figures, work), rest);
 
 	if (summary != NULL && m->done > METRICS_REPORT_STEPS_MAX)
@@ -296,7 +312,7 @@ static json_t *pack_epoch(const struct metrics_segment *s, const struct measure_
 		"val_loss_avg_global", pack_val_loss(s), "max_cuda_mem_allocated_bytes_rank0",
 		"max_cuda_mem_reserved_bytes_rank0", "step_time_mean_sec", sum->step.mean / 1e9,
 		"step_time_p50_sec", ns_as_s(sum->step.median), "step_time_p95_sec",
-		pack_p95(&sum->step, true), "dataload_time_mean_sec", sum->data_mean_s,
+		pack_p95(&sum->step, true), "dataload_time_mean_sec", sum->phases.data,
 		"max_cuda_mem_allocated_bytes_global", "max_cuda_mem_reserved_bytes_global");
 }
 
@@ -328,6 +344,13 @@ static json_t *pack_gpu(const struct gpu_log_summary *g)
 	return joined(who, means);
 }
 
+static json_t *pack_phases(const struct measure_phases *p)
+{
+	return json_pack("{s:f, s:f, s:f, s:f, s:f}", "data_mean_s", p->data, "forward_mean_s",
+		p->forward, "backward_mean_s", p->backward, "exposed_comm_mean_s", p->exposed_comm,
+		"optimizer_mean_s", p->optimizer);
+}
+
 static json_t *pack_ranks(const struct metrics_segment *s)
 {
 	json_t *list = json_array();
@@ -335,11 +358,16 @@ static json_t *pack_ranks(const struct metrics_segment *s)
 
 	for (rank = 0; list != NULL && rank < s->plan->world; rank++) {
 		const struct metrics_host_rank *r = &s->ranks[rank];
-		json_t *entry = json_pack("{s:i, s:I, s:o, s:o, s:o, s:o}", "rank", rank, "pid",
+		struct measure_phases own;
+		json_t *entry;
+
+		measure_rank_phases(s->measure, rank, &own);
+		entry = json_pack("{s:i, s:I, s:o, s:o, s:o, s:o, s:f, s:o}", "rank", rank, "pid",
 			INT(r->pid), "hostname", text_or_null(r->hostname), "cpus",
 			text_or_null(r->cpus), "peak_rss_bytes",
 			r->peak_rss_bytes > 0 ? json_integer(INT(r->peak_rss_bytes)) : json_null(),
-			"gpu", pack_gpu(&r->gpu));
+			"gpu", pack_gpu(&r->gpu), "work_mean_s", own.work, "phases",
+			pack_phases(&own));
 
 		if (json_array_append_new(list, entry) < 0) {
 			json_decref(list);
@@ -401,14 +429,6 @@ static json_t *pack_steps(const struct metrics_segment *s, const struct measure_
 		INT(s->measure->warmup), "measured", INT(sum->steps_measured));
 }
 
-static json_t *pack_phases(const struct measure_summary *sum)
-{
-	return json_pack("{s:f, s:f, s:f, s:f, s:f}", "data_mean_s", sum->data_mean_s,
-		"forward_mean_s", sum->forward_mean_s, "backward_mean_s", sum->backward_mean_s,
-		"exposed_comm_mean_s", sum->exposed_comm_mean_s, "optimizer_mean_s",
-		sum->optimizer_mean_s);
-}
-
 static json_t *pack_place(const struct metrics_segment *s)
 {
 	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:o}", "run", s->run,
@@ -433,17 +453,18 @@ static json_t *pack_ours(const struct metrics_segment *s, const struct measure_s
 		"status", status, "tokens_total", INT(sum->tokens_total), "tokens_measured",
 		INT(sum->tokens_measured), "seconds_measured", sum->seconds_measured,
 		"tok_s_global", sum->tok_s_global, "tok_s_per_gpu", sum->tok_s_per_gpu, "steps",
-		pack_steps(s, sum), "phases", pack_phases(sum), "nonfinite", nonfinite, "mfu",
-		"init_ns", INT(s->init_ns), "switch_ns", pack_switch(s));
+		pack_steps(s, sum), "phases", pack_phases(&sum->phases), "nonfinite", nonfinite,
+		"mfu", "init_ns", INT(s->init_ns), "switch_ns", pack_switch(s));
 	json_t *lists = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "step_time_ns",
 		list_steps(s->measure, s->measure->warmup, COLUMN_STEP_NS), "losses",
 		list_steps(s->measure, 0, COLUMN_LOSS), "steps_note", list_note(s->measure),
 		"loss_hash", hash_losses(s->measure), "loss_first", rpc_real(sum->loss_first),
 		"loss_last", rpc_real(last_step(s)->loss), "grad_norm_last",
 		rpc_real(last_step(s)->grad_norm));
-	json_t *setting = json_pack("{s:o, s:o, s:o, s:o, s:o, s:i, s:I, s:I, s:s, s:s, s:o}",
+	json_t *setting = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:I, s:I, s:s, s:s, s:o}",
 		"batch", pack_batch(s), "plan", pack_buckets(s), "memory", pack_memory(s),
-		"traffic", pack_traffic(s), "ranks", pack_ranks(s), "world", s->plan->world,
+		"traffic", pack_traffic(s), "ranks", pack_ranks(s), "slowest_rank",
+		pack_slowest(s), "world", s->plan->world,
 		"model_params", INT(s->arena->model_params), "param_elems",
 		INT(s->arena->param_elems), "grad_dtype",
 		spec_precision_name(s->config->grad_dtype),

@@ -10,6 +10,7 @@
 
 #include "engine/check.h"
 #include "engine/data_identity.h"
+#include "engine/gather.h"
 #include "engine/patience.h"
 #include "proto/artifact.h"
 #include "proto/clock.h"
@@ -78,6 +79,7 @@ void segment_destroy(struct segment *s)
 	measure_finish(&s->measure);
 	metrics_log_finish(&s->log);
 	gpu_log_samples_finish(&s->gpu);
+	free(s->gpus);
 	free(s->ranks);
 	free(s->spec_text);
 	spec_free(s->spec);
@@ -458,39 +460,6 @@ static bool validate(struct segment *s, struct warm *w, struct link *link)
 	return true;
 }
 
-/* Every rank's times and host to rank 0. */
-static bool gather(struct segment *s, struct warm *w)
-{
-	size_t bytes = (size_t)s->measure.done * sizeof(*s->measure.own), world = (size_t)s->world;
-	struct measure_step *all = NULL;
-	struct metrics_host_rank own;
-	bool ok = true;
-
-	metrics_host_read(&own);
-	if (w->gpu_log)
-		gpu_log_summarise(gpu_log_device(w->gpu_log), &s->gpu, &own.gpu);
-	s->ranks = calloc(world, sizeof(*s->ranks));
-	if (s->world > 1)
-		all = malloc(world * bytes);
-	if (!s->ranks || (s->world > 1 && !all)) {
-		free(all);
-		segment_poison(s, ENGINE_EXIT_POISONED); /* the others wait for this rank */
-		return segment_fail(
-			s, "no_memory", "no memory for the times of %d ranks", s->world);
-	}
-	if (s->world > 1) {
-		collectives_gather_all(s->group, s->ranks, &own, sizeof(own), w->comm);
-		collectives_gather_all(s->group, all, s->measure.own, bytes, w->comm);
-		ok = segment_sync(s, w);
-	} else {
-		s->ranks[0] = own;
-	}
-	if (ok)
-		measure_merge(&s->measure, s->world > 1 ? all : s->measure.own);
-	free(all);
-	return ok;
-}
-
 static void count_sent(const struct segment *s, struct collectives_bytes *out)
 {
 	*out = (struct collectives_bytes){0};
@@ -528,7 +497,7 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 	if (w->gpu_log)
 		gpu_log_end(w->gpu_log, &s->gpu);
 	/* a segment that failed on all ranks alike still has times worth keeping */
-	if (!s->failure.poisoned && !s->cancelled && s->measure.done > 0 && !gather(s, w))
+	if (!s->failure.poisoned && !s->cancelled && s->measure.done > 0 && !gather_segment(s, w))
 		trained = false;
 	s->wall_ns = clock_mono_ns() - s->received_ns;
 	k_range_end();

@@ -45,6 +45,8 @@ struct segment {
 	struct metrics_log log;
 	struct metrics_host_rank *ranks; /* rank 0: one of each rank */
 	struct gpu_log_samples gpu;      /* of this rank's GPU */
+	struct gpu_log_sample *gpus;     /* of each rank's, gpus_room apart; NULL: none has any */
+	size_t gpus_room;
 	char tuning_sha256[65];          /* of the choices it ran by; empty: there are none */
 	struct collectives_bytes sent;
 	bool validated;

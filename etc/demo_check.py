@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-ARTIFACTS = ("spec.json", "training_metrics.json", "launcher_metadata.json", "step_log.csv", "train.log")
+ARTIFACTS = ("spec.json", "training_metrics.json", "launcher_metadata.json", "step_log.csv", "rank_times.csv", "train.log")
 MARKER = "RUN_COMPLETE.txt"
 wrong = 0
 

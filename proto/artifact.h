@@ -10,13 +10,14 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#define ARTIFACT_SPEC     "spec.json"
-#define ARTIFACT_METRICS  "training_metrics.json"
-#define ARTIFACT_LAUNCHER "launcher_metadata.json"
-#define ARTIFACT_STEP_LOG "step_log.csv"
-#define ARTIFACT_GPU_LOG  "gpu_log.csv"
-#define ARTIFACT_LOG      "train.log"
-#define ARTIFACT_COMPLETE "RUN_COMPLETE.txt"
+#define ARTIFACT_SPEC       "spec.json"
+#define ARTIFACT_METRICS    "training_metrics.json"
+#define ARTIFACT_LAUNCHER   "launcher_metadata.json"
+#define ARTIFACT_STEP_LOG   "step_log.csv"
+#define ARTIFACT_RANK_TIMES "rank_times.csv"
+#define ARTIFACT_GPU_LOG    "gpu_log.csv"
+#define ARTIFACT_LOG        "train.log"
+#define ARTIFACT_COMPLETE   "RUN_COMPLETE.txt"
 
 #define ARTIFACT_METRICS_SCHEMA "2.0"
 

@@ -161,6 +161,7 @@ const struct schema_row schema_artifacts[] = {
 	{"memory", "metrics_memory", ""},
 	{"traffic", "metrics_traffic", ""},
 	{"ranks", "[metrics_rank]", ""},
+	{"slowest_rank", "metrics_slowest|null", "null in a world of one"},
 	{"world", "count", ""},
 	{"model_params", "count", ""},
 	{"param_elems", "count", "with padding"},
@@ -177,7 +178,8 @@ const struct schema_row schema_artifacts[] = {
 	{"warmup", "count", "not measured"},
 	{"measured", "count", ""},
 
-	{"metrics_phases", SCHEMA_OBJECT, "Mean per measured step, slowest rank."},
+	{"metrics_phases", SCHEMA_OBJECT,
+		"Mean per measured step: of gpt2d the slowest rank's, of a rank its own."},
 	{"data_mean_s", "real", ""},
 	{"forward_mean_s", "real", ""},
 	{"backward_mean_s", "real", ""},
@@ -236,6 +238,15 @@ const struct schema_row schema_artifacts[] = {
 	{"cpus", "text|null", "that it may run on"},
 	{"peak_rss_bytes", "count|null", "in this segment"},
 	{"gpu", "metrics_gpu|null", "its GPU by NVML; null: none, or no NVML"},
+	{"work_mean_s", "real", "of a measured step, without exposed communication"},
+	{"phases", "metrics_phases", ""},
+
+	{"metrics_slowest", SCHEMA_OBJECT,
+		"The rank with most work in a step. Each step takes all ranks the same time: the "
+		"others wait for this one, and exposed communication is in what they wait."},
+	{"rank", "count", ""},
+	{"work_mean_s", "real", "as of each rank"},
+	{"others_median_s", "real", "median of the same of the other ranks, by nearest rank"},
 
 	{"metrics_gpu", SCHEMA_OBJECT,
 		"A rank's GPU while the segment ran, sampled every 200 ms. What driver or GPU do "
@@ -293,6 +304,18 @@ const struct schema_row schema_artifacts[] = {
 	{"loss_scale", "real", "1 but in fp16"},
 	{"skipped", "count", "1: the gradient overflowed"},
 	{"warmup", "count", "1: not measured"},
+
+	{ARTIFACT_RANK_TIMES, SCHEMA_FILE,
+		"Of more than one rank: a line for each rank of each optimizer step under a line "
+		"of names, with that rank's own times. What is missing to step_time_s is neither."},
+	{"global_step", "count", "from 1, as in step_log.csv"},
+	{"rank", "count", ""},
+	{"step_time_s", "real", ""},
+	{"data_s", "real", ""},
+	{"forward_s", "real", ""},
+	{"backward_s", "real", ""},
+	{"exposed_comm_s", "real", "in which computing waited for communication, or other ranks"},
+	{"optimizer_s", "real", ""},
 
 	{ARTIFACT_COMPLETE, SCHEMA_FILE,
 		"Of a segment that is done, written last: one line, [Rank 0] RUN_COMPLETE and "

@@ -201,7 +201,13 @@ const struct schema_row schema_messages[] = {
 	{"switch_ns", "int|null",
 		"from the last step of the segment before, also of another run; "
 		"null in the first of the engine's life"},
+	{"slowest_rank", "?slowest_rank|null", "null in a world of one"},
 	{"artifacts", "?[file]", ""},
+
+	{"slowest_rank", SCHEMA_OBJECT, "The rank for which the others wait: that with most work."},
+	{"rank", "count", ""},
+	{"work_mean_s", "real", "of a measured step, without exposed communication"},
+	{"others_median_s", "real", "median of the same of the other ranks, by nearest rank"},
 
 	{"segment", SCHEMA_OBJECT, "A segment: the fixed work of one arm after a switch."},
 	{"segment", "count", "from 0"},

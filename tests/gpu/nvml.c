@@ -53,6 +53,7 @@ int main(void)
 	struct k_device_info info;
 	struct k_context *ctx;
 	struct k_stream *s;
+	struct gpu_log_rank rank;
 	struct gpu_log *log;
 	char error[256] = "";
 	k_real *x;
@@ -73,7 +74,8 @@ int main(void)
 	keep_busy(s, x);
 	gpu_log_end(log, &samples);
 	gpu_log_summarise(gpu_log_device(log), &samples, &sum);
-	gpu_log_write(stdout, gpu_log_device(log), &samples);
+	rank = (struct gpu_log_rank){gpu_log_device(log), samples.sample, samples.n};
+	gpu_log_write(stdout, &rank, 1);
 	check_summary(&sum, &info);
 	gpu_log_samples_finish(&samples);
 	gpu_log_destroy(log);

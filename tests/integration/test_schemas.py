@@ -150,20 +150,21 @@ def marker(text):
     return {key: json.loads(value) if re.fullmatch(r"[0-9.e+-]+", value) else value for key, value in pairs.items()}
 
 
-def check_segment(folder):
+def check_segment(folder, ranks):
     names = {path.name for path in folder.iterdir()}
-    assert names == {"spec.json", "training_metrics.json", "launcher_metadata.json", "step_log.csv", "train.log",
-        "RUN_COMPLETE.txt"}
+    tables = {"step_log.csv", "rank_times.csv"} if ranks > 1 else {"step_log.csv"}
+    assert names == {"spec.json", "training_metrics.json", "launcher_metadata.json", "train.log", "RUN_COMPLETE.txt"} | tables
     check(SCHEMAS["spec"], json.loads((folder / "spec.json").read_text()))
     for name in ("training_metrics.json", "launcher_metadata.json"):
         check(SCHEMAS["artifacts"], json.loads((folder / name).read_text()), name)
     check(SCHEMAS["artifacts"], marker((folder / "RUN_COMPLETE.txt").read_text()), "RUN_COMPLETE.txt")
-    with open(folder / "step_log.csv", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert rows
-    for row in rows:
-        values = {key: value if key == "timestamp" else json.loads(value or "null") for key, value in row.items()}
-        check(SCHEMAS["artifacts"], values, "step_log.csv")
+    for name in tables:
+        with open(folder / name, encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        assert rows
+        for row in rows:
+            values = {key: value if key == "timestamp" else json.loads(value or "null") for key, value in row.items()}
+            check(SCHEMAS["artifacts"], values, name)
 
 
 @pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
@@ -227,9 +228,9 @@ def test_a_real_run(daemon, tmp_path):
         check(SCHEMAS["artifacts"], marker((folder / "RUN_COMPLETE.txt").read_text()), "RUN_COMPLETE.txt-experiment")
         assert len(shown["segments"]) == 8
         for segment in shown["segments"]:
-            check_segment(Path(segment["dir"]))
-        lines(ctl(d, "submit", "-", "--follow", "--json", run=spec("single")))
-        check_segment(Path(lines(ctl(d, "show", 2, "--json"))[0]["run"]["dir"]))
+            check_segment(Path(segment["dir"]), 2)
+        lines(ctl(d, "submit", "-", "--follow", "--json", run=spec("single", gpus=1)))
+        check_segment(Path(lines(ctl(d, "show", 2, "--json"))[0]["run"]["dir"]), 1)
         with d.client() as c:
             for event in c.follow(c.submit(spec("events", 5))):
                 check(SCHEMAS["events"], event, event["method"])

@@ -54,16 +54,23 @@ static void one_sample(void **state)
 	nvml_close(NULL);
 }
 
-static char *text_of(const struct gpu_log *log, const struct gpu_log_samples *samples)
+static char *text_of_ranks(struct gpu_log_rank *ranks, int world)
 {
 	char *text;
 	size_t n;
 	FILE *to = open_memstream(&text, &n);
 
 	assert_non_null(to);
-	gpu_log_write(to, gpu_log_device(log), samples);
+	gpu_log_write(to, ranks, world);
 	fclose(to);
 	return text;
+}
+
+static char *text_of(const struct gpu_log *log, const struct gpu_log_samples *samples)
+{
+	struct gpu_log_rank rank = {gpu_log_device(log), samples->sample, samples->n};
+
+	return text_of_ranks(&rank, 1);
 }
 
 static void a_segment(void **state)
@@ -95,11 +102,39 @@ static void a_segment(void **state)
 	assert_int_equal(lines, samples.n + 1);
 	assert_int_equal(strncmp(text, "timestamp, index, name, uuid, ", 30), 0);
 	assert_non_null(strstr(text, ", 3, Some GPU, GPU-1-2, 580.1, 1980, 2619, 0x"));
-	assert_non_null(strstr(text, ", 412.34, [N/A], [N/A], 19456, 81920, 1\n"));
+	assert_non_null(strstr(text, ", 412.34, [N/A], [N/A], 19456, 81920, 1, 0\n"));
 	free(text);
 	gpu_log_samples_finish(&samples);
 	gpu_log_destroy(log);
 	gpu_log_destroy(NULL);
+}
+
+/* Each sample with the GPU it is of, whoever took more of them, in the order of their times. */
+static void of_several_ranks(void **state)
+{
+	static const struct nvml_device devices[] = {
+		{.name = "A", .uuid = "GPU-a", .driver = "1", .index = 0},
+		{.name = "B", .uuid = "GPU-b", .driver = "1", .index = 5},
+	};
+	static const struct gpu_log_sample of_0[] = {
+		{1700000000100000000, {.sm_mhz = 10}}, {1700000000300000000, {.sm_mhz = 11}}};
+	static const struct gpu_log_sample of_2[] = {{1700000000099000000, {.sm_mhz = 20}},
+		{1700000000100000000, {.sm_mhz = 21}}, {1700000000200000000, {.sm_mhz = 22}}};
+#define LINE(at, gpu, mhz, rank)                                                                   \
+	"2023/11/14 22:13:" at ", " gpu ", 1, " mhz                                                \
+	", 0, 0x0000000000000000, 0, 0.00, 0, 0, 0, 0, 0, " rank "\n"
+	static const char expected[] = ", other_processes, rank\n"
+		LINE("20.099", "5, B, GPU-b", "20", "2")
+		LINE("20.100", "0, A, GPU-a", "10", "0")
+		LINE("20.100", "5, B, GPU-b", "21", "2")
+		LINE("20.200", "5, B, GPU-b", "22", "2")
+		LINE("20.300", "0, A, GPU-a", "11", "0");
+	struct gpu_log_rank ranks[] = {
+		{&devices[0], of_0, 2}, {NULL, NULL, 0}, {&devices[1], of_2, 3}};
+	char *text = text_of_ranks(ranks, 3);
+
+	assert_string_equal(strstr(text, ", other_processes"), expected);
+	free(text);
 }
 
 static void many_segments(void **state)
@@ -144,6 +179,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(library_and_device_are_named),
 		cmocka_unit_test(one_sample),
 		cmocka_unit_test(a_segment),
+		cmocka_unit_test(of_several_ranks),
 		cmocka_unit_test(many_segments),
 		cmocka_unit_test(the_latest),
 	};

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -94,7 +95,17 @@ static void test_warmup_refused(void **state)
 	measure_finish(&m);
 }
 
-static void test_slowest_rank(void **state)
+/* As the measure takes them: its own memory. */
+static struct measure_step *copy_steps(const struct measure_step *steps, size_t n)
+{
+	struct measure_step *copy = calloc(n, sizeof(*copy));
+
+	assert_non_null(copy);
+	memcpy(copy, steps, n * sizeof(*copy));
+	return copy;
+}
+
+static void test_slowest_of_each(void **state)
 {
 	struct measure_step all[3][2] = {
 		{{.step_ns = 10, .data_ns = 1, .loss = 2.5, .lr = 1e-4, .end_utc_ns = 100},
@@ -109,7 +120,7 @@ static void test_slowest_rank(void **state)
 	all[0][1].skipped = 1;
 	assert_int_equal(measure_init(&m, 5, 0, 1, 3), 0);
 	m.done = 2; /* a run that was cancelled early */
-	measure_merge(&m, &all[0][0]);
+	measure_merge(&m, copy_steps(&all[0][0], 6));
 	assert_int_equal(m.slowest[0].step_ns, 12);
 	assert_int_equal(m.slowest[0].data_ns, 3);
 	assert_int_equal(m.slowest[0].forward_ns, 5);
@@ -118,6 +129,58 @@ static void test_slowest_rank(void **state)
 	assert_true(m.slowest[0].loss == 2.5 && m.slowest[0].lr == 1e-4);
 	assert_int_equal(m.slowest[1].step_ns, 30);
 	assert_int_equal(m.slowest[1].skipped, 1);
+	for (int rank = 0; rank < 3; rank++)
+		for (int i = 0; i < 2; i++)
+			assert_memory_equal(
+				&measure_rank(&m, rank)[i], &all[rank][i], sizeof(all[0][0]));
+	measure_finish(&m);
+}
+
+/* Steps end together; rank 2 is the one with 9 of 10 ms for itself, once the warm-up is over. */
+static void test_the_slow_rank(void **state)
+{
+	static const int64_t waits_ms[4][3] = {{0, 4, 6}, {0, 3, 5}, {9, 1, 1}, {0, 2, 4}};
+	struct measure_step all[4][3] = {0};
+	struct measure_slowest slowest;
+	struct measure_phases phases;
+	struct measure m;
+
+	(void)state;
+	for (int rank = 0; rank < 4; rank++)
+		for (int i = 0; i < 3; i++) {
+			all[rank][i].step_ns = 10000000;
+			all[rank][i].exposed_comm_ns = waits_ms[rank][i] * 1000000;
+			all[rank][i].forward_ns = (rank + 1) * 100000;
+		}
+	assert_int_equal(measure_init(&m, 3, 1, 1, 4), 0);
+	m.done = 3;
+	measure_merge(&m, copy_steps(&all[0][0], 12));
+	assert_int_equal(measure_find_slowest(&m, &slowest), 0);
+	assert_int_equal(slowest.rank, 2);
+	assert_true(fabs(slowest.work_mean_s - 9e-3) < 1e-12);
+	assert_true(fabs(slowest.others_median_s - 6e-3) < 1e-12); /* of 5, 6 and 7 */
+	measure_rank_phases(&m, 3, &phases);
+	assert_true(fabs(phases.work - 7e-3) < 1e-12);
+	assert_true(fabs(phases.exposed_comm - 3e-3) < 1e-12);
+	assert_true(fabs(phases.forward - 4e-4) < 1e-12);
+	m.done = 1;
+	assert_int_equal(measure_find_slowest(&m, &slowest), -ENODATA);
+	measure_finish(&m);
+}
+
+static void test_one_rank_is_not_slow(void **state)
+{
+	struct measure_slowest slowest;
+	struct measure m;
+
+	(void)state;
+	assert_int_equal(measure_init(&m, 2, 0, 1, 1), 0);
+	m.own[1].step_ns = 7;
+	m.done = 2;
+	measure_merge(&m, NULL);
+	assert_int_equal(m.slowest[1].step_ns, 7);
+	assert_ptr_equal(measure_rank(&m, 0), m.own);
+	assert_int_equal(measure_find_slowest(&m, &slowest), -ENODATA);
 	measure_finish(&m);
 }
 
@@ -166,11 +229,11 @@ static void test_phases(void **state)
 		m.slowest[i].optimizer_ns = 400000000;
 	}
 	assert_int_equal(measure_summarise(&m, &s), 0);
-	assert_true(fabs(s.data_mean_s - 1.5) < 1e-12);
-	assert_true(fabs(s.forward_mean_s - 0.1) < 1e-12);
-	assert_true(fabs(s.backward_mean_s - 0.2) < 1e-12);
-	assert_true(fabs(s.exposed_comm_mean_s - 0.3) < 1e-12);
-	assert_true(fabs(s.optimizer_mean_s - 0.4) < 1e-12);
+	assert_true(fabs(s.phases.data - 1.5) < 1e-12);
+	assert_true(fabs(s.phases.forward - 0.1) < 1e-12);
+	assert_true(fabs(s.phases.backward - 0.2) < 1e-12);
+	assert_true(fabs(s.phases.exposed_comm - 0.3) < 1e-12);
+	assert_true(fabs(s.phases.optimizer - 0.4) < 1e-12);
 	m.done = 1; /* cancelled inside the warm-up */
 	assert_int_equal(measure_summarise(&m, &s), -ENODATA);
 	measure_finish(&m);
@@ -183,7 +246,9 @@ int main(void)
 		cmocka_unit_test(test_per_gpu_ratio_is_exact),
 		cmocka_unit_test(test_warmup_is_left_out),
 		cmocka_unit_test(test_warmup_refused),
-		cmocka_unit_test(test_slowest_rank),
+		cmocka_unit_test(test_slowest_of_each),
+		cmocka_unit_test(test_the_slow_rank),
+		cmocka_unit_test(test_one_rank_is_not_slow),
 		cmocka_unit_test(test_skips_and_nonfinite),
 		cmocka_unit_test(test_phases),
 	};

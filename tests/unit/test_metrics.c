@@ -157,22 +157,32 @@ static void test_gpu(void **state)
 {
 	struct metrics_fixture *f = *state;
 	const struct nvml_device device = {.name = "Some GPU", .uuid = "GPU-1", .index = 2};
+	const struct nvml_device other = {.name = "Some GPU", .uuid = "GPU-2", .index = 3};
 	struct gpu_log_sample two[2] = {
 		{1700000000123000000, {.sm_mhz = 1000, .memory_mhz = -1, .others = -1}},
 		{1700000000323000000, {.sm_mhz = 2000, .memory_mhz = -1, .others = -1}},
 	};
 	struct gpu_log_samples samples = {.sample = two, .n = 2};
+	struct gpu_log_sample gathered[4] = {two[0], two[1], two[1]}; /* room for two of each */
 	struct metrics_files files;
 	json_t *root;
 	char *text;
 
 	gpu_log_summarise(&device, &samples, &f->ranks[0].gpu);
-	f->segment.gpu = &samples;
+	samples = (struct gpu_log_samples){.sample = two + 1, .n = 1};
+	gathered[2].utc_ns -= 100000000;
+	gpu_log_summarise(&other, &samples, &f->ranks[1].gpu);
+	f->segment.gpus = gathered;
+	f->segment.gpus_room = 2;
 	metrics_fixture_write_all(f, &files);
 	assert_int_equal(files.n, METRICS_FILES);
 	text = metrics_fixture_read_file(f, ARTIFACT_GPU_LOG);
 	assert_non_null(strstr(
 		text, "\n2023/11/14 22:13:20.123, 2, Some GPU, GPU-1, [N/A], 1000, [N/A], 0x"));
+	assert_non_null(strstr(text, ", rank\n2023/11/14 22:13:20.123, 2,"));
+	assert_non_null(strstr(
+		text, ", 0\n2023/11/14 22:13:20.223, 3, Some GPU, GPU-2, [N/A], 2000, [N/A], 0x"));
+	assert_non_null(strstr(text, ", 1\n2023/11/14 22:13:20.323, 2,"));
 	free(text);
 	root = metrics_fixture_read_json(f, ARTIFACT_METRICS);
 	assert_true(json_real_value(at(root, "gpt2d.ranks.0.gpu.sm_clock_mhz_mean")) == 1500);
@@ -180,7 +190,7 @@ static void test_gpu(void **state)
 	assert_true(json_is_null(at(root, "gpt2d.ranks.0.gpu.driver")));
 	assert_true(json_is_null(at(root, "gpt2d.ranks.0.gpu.other_processes_max")));
 	assert_int_equal(json_integer_value(at(root, "gpt2d.ranks.0.gpu.samples")), 2);
-	assert_true(json_is_null(at(root, "gpt2d.ranks.1.gpu")));
+	assert_string_equal(json_string_value(at(root, "gpt2d.ranks.1.gpu.uuid")), "GPU-2");
 	json_decref(root);
 }
 
@@ -235,6 +245,61 @@ static void test_step_log(void **state)
 	free(text);
 }
 
+/* Every rank's own times, and who it is that the others wait for. */
+static void test_rank_times(void **state)
+{
+	static const char head[] = "global_step,rank,step_time_s,data_s,forward_s,backward_s,"
+				   "exposed_comm_s,optimizer_s\n"
+				   "1,0,2.000000000,0.001000000,0.150000000,0.300000000,"
+				   "0.020000000,0.029000000\n"
+				   "1,1,2.000000000,0.001000000,0.150000000,0.260000000,"
+				   "0.060000000,0.029000000\n"
+				   "2,0,";
+	struct metrics_fixture *f = *state;
+	struct metrics_files files;
+	json_t *root, *summary, *slowest;
+	int lines = 0;
+	char *text;
+
+	metrics_fixture_write_all(f, &files);
+	text = metrics_fixture_read_file(f, ARTIFACT_RANK_TIMES);
+	assert_non_null(text);
+	assert_memory_equal(text, head, strlen(head));
+	for (const char *c = text; *c; c++)
+		lines += *c == '\n';
+	assert_int_equal(lines, 1 + METRICS_STEPS * METRICS_WORLD);
+	free(text);
+
+	root = metrics_fixture_read_json(f, ARTIFACT_METRICS);
+	assert_float_equal(
+		json_real_value(at(root, "gpt2d.ranks.0.phases.backward_mean_s")), 0.3, 1e-9);
+	assert_float_equal(
+		json_real_value(at(root, "gpt2d.ranks.1.phases.backward_mean_s")), 0.26, 1e-9);
+	assert_float_equal(json_real_value(at(root, "gpt2d.ranks.1.work_mean_s")), 0.44, 1e-9);
+	slowest = at(root, "gpt2d.slowest_rank");
+	assert_int_equal(json_integer_value(at(slowest, "rank")), 0);
+	assert_float_equal(json_real_value(at(slowest, "work_mean_s")), 0.48, 1e-9);
+	assert_float_equal(json_real_value(at(slowest, "others_median_s")), 0.44, 1e-9);
+	summary = metrics_summary(&f->segment, &files);
+	assert_true(json_equal(at(summary, "slowest_rank"), slowest));
+	json_decref(summary);
+	json_decref(root);
+}
+
+static void test_one_rank(void **state)
+{
+	struct metrics_fixture *f = *state;
+	struct metrics_files files;
+	json_t *root;
+
+	f->measure.world = f->plan.world = 1;
+	metrics_fixture_write_all(f, &files);
+	assert_null(metrics_fixture_read_file(f, ARTIFACT_RANK_TIMES));
+	root = metrics_fixture_read_json(f, ARTIFACT_METRICS);
+	assert_true(json_is_null(at(root, "gpt2d.slowest_rank")));
+	json_decref(root);
+}
+
 static void test_other_files(void **state)
 {
 	struct metrics_fixture *f = *state;
@@ -276,7 +341,7 @@ static void test_summary(void **state)
 		"exposed_comm_mean_s", "forward_mean_s", "backward_mean_s", "optimizer_mean_s",
 		"data_mean_s", "losses", "loss_last", "loss_hash", "val_loss", "grad_norm_last",
 		"steps_attempted", "steps_applied", "steps_skipped", "plan", "init_ns", "switch_ns",
-		"nonfinite", "artifacts"};
+		"nonfinite", "slowest_rank", "artifacts"};
 	struct metrics_fixture *f = *state;
 	struct metrics_files files;
 	json_t *s;
@@ -401,6 +466,8 @@ int main(void)
 		WITH_DIR(test_no_marker_without_the_files),
 		WITH_DIR(test_failed),
 		WITH_DIR(test_step_log),
+		WITH_DIR(test_rank_times),
+		WITH_DIR(test_one_rank),
 		WITH_DIR(test_gpu),
 		WITH_DIR(test_other_files),
 		WITH_DIR(test_summary),
