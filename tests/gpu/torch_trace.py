@@ -30,6 +30,7 @@ except ImportError as error:
 
 TOLERANCE = {"fp32": (1e-5, 1e-4), "bf16": (1e-3, 1e-2), "fp16": (5e-4, 5e-3)}
 GRADIENTS_FP32, GRADIENTS_RATIO = 1e-5, 1.2
+EAGER_STEPS = 3
 DTYPE = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -79,11 +80,12 @@ def loss_of(p, c, tokens, targets, fused):
 
 
 class Training:
-    """form "autocast": fp32 weights, gradients and residual; "own": all of the type, beside fp32 masters; no other for fp32."""
+    """form "autocast": fp32 weights, gradients and residual; "own": all of the type, beside fp32 masters; no other for fp32.
+    captured: a step is one CUDA graph, but for the first ones, with PyTorch's fused AdamW."""
 
-    def __init__(self, trace, directory, name, device, form="own", fused=True):
+    def __init__(self, trace, directory, name, device, form="own", fused=True, captured=False):
         self.c = c = trace["config"]
-        self.fused, self.device = fused, device
+        self.fused, self.device, self.captured = fused, device, captured
         self.autocast = DTYPE[name] if form == "autocast" and name != "fp32" else None
         self.scale = c["loss_scale"] if name == "fp16" else 1.0
         start = tensors(trace, read(directory / "params.f32", torch.float32))
@@ -95,39 +97,75 @@ class Training:
         self.adamw = torch.optim.AdamW(
             [{"params": [x for x in self.masters.values() if x.dim() == 2], "weight_decay": c["weight_decay"]},
              {"params": [x for x in self.masters.values() if x.dim() == 1], "weight_decay": 0.0}],
-            betas=(c["beta1"], c["beta2"]), eps=c["eps"])
+            betas=(c["beta1"], c["beta2"]), eps=c["eps"],
+            **({"lr": torch.tensor(self.lr[0], device=device), "fused": True, "capturable": True} if captured else {}))
         self.losses, self.norms, self.first = [], [], None
 
     def backward(self, step):
         total = 0.0
         for inputs, targets in zip(*step):
-            with torch.autocast(self.device, self.autocast, enabled=self.autocast is not None):
+            with torch.autocast(self.device, self.autocast, enabled=self.autocast is not None,
+                                cache_enabled=not self.captured):
                 loss = loss_of(self.weights, self.c, inputs, targets, self.fused) / self.c["accumulation"]
             (loss * self.scale).backward()
             total += loss.detach()
         return total
 
+    def set_rate(self):
+        for group in self.adamw.param_groups:
+            if self.captured:
+                group["lr"].fill_(self.lr[len(self.losses)])
+            else:
+                group["lr"] = self.lr[len(self.losses)]
+
     def step(self, step):
-        self.losses.append(self.backward(step))
+        """Loss and norm, on the device."""
+        loss = self.backward(step)
         for k, x in self.weights.items():
             self.masters[k].grad = x.grad.float() / self.scale
             if x is not self.masters[k]:
                 x.grad = None
         if self.first is None:
             self.first = {k: x.grad.clone() for k, x in self.masters.items()}
-        self.norms.append(torch.nn.utils.clip_grad_norm_(list(self.masters.values()), self.c["clip"]))
-        for group in self.adamw.param_groups:
-            group["lr"] = self.lr[len(self.losses) - 1]
+        norm = torch.nn.utils.clip_grad_norm_(list(self.masters.values()), self.c["clip"])
         self.adamw.step()
         self.adamw.zero_grad(set_to_none=True)
         with torch.no_grad():
             for k, x in self.weights.items():
                 if x is not self.masters[k]:
                     x.copy_(self.masters[k])
+        return loss, norm
+
+    def keep(self, loss, norm):
+        self.losses.append(loss)
+        self.norms.append(norm)
+
+    def run_captured(self, tokens):
+        batch = tokens[0].to(self.device).long()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # what a step takes for good is there before the capture
+            for step in tokens[:EAGER_STEPS]:
+                self.set_rate()
+                batch.copy_(step.to(self.device))
+                self.keep(*self.step(batch))
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            loss, norm = self.step(batch)
+        for step in tokens[EAGER_STEPS:]:
+            self.set_rate()
+            batch.copy_(step.to(self.device))
+            graph.replay()
+            self.keep(loss.clone(), norm.clone())
 
     def run(self, tokens):
-        for step in tokens:
-            self.step(step.to(self.device).long())
+        if self.captured:
+            self.run_captured(tokens)
+        else:
+            for step in tokens:
+                self.set_rate()
+                self.keep(*self.step(step.to(self.device).long()))
         self.losses, self.norms = ([float(x) for x in xs] for xs in (self.losses, self.norms))
         return self
 
