@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ctl/format.h"
+#include "ctl/slow_rank.h"
 #include "ctl/states.h"
 #include "ctl/text.h"
 #include "proto/rpc.h"
@@ -532,6 +533,7 @@ static bool equal_tokens(const struct totals *t)
 
 static json_t *build(const struct totals *t, const json_t *show)
 {
+	const json_t *segments = json_object_get(show, "segments");
 	json_t *arms = json_array(), *ratios = json_array();
 	const size_t whole = count_whole(t);
 	char note[256];
@@ -544,12 +546,12 @@ static json_t *build(const struct totals *t, const json_t *show)
 	snprintf(note, sizeof(note),
 		"no verdict: intervals are not computed yet (%zu block%s; a verdict needs %d)",
 		whole, whole == 1 ? "" : "s", COMPARISON_BLOCKS_FOR_VERDICT);
-	return json_pack("{s:O?, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:b, s:n, s:s}", "run",
+	return json_pack("{s:O?, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:b, s:n, s:s}", "run",
 		json_object_get(show, "run"), "baseline", t->arms[t->baseline].name,
 		"segments_used", (json_int_t)t->used, "segments_left_out", (json_int_t)t->left_out,
-		"failed", failed_json(json_object_get(show, "segments")), "arms", arms, "blocks",
-		blocks_json(t), "ratios", ratios, "equal_tokens", equal_tokens(t), "verdict",
-		"note", note);
+		"failed", failed_json(segments), "arms", arms, "blocks", blocks_json(t), "ratios",
+		ratios, "slow_rank", slow_rank_find(segments), "equal_tokens", equal_tokens(t),
+		"verdict", "note", note);
 }
 
 int comparison_make(const json_t *show, const char *baseline, json_t **out, struct ctl_error *e)

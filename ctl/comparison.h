@@ -9,7 +9,7 @@
  *            max_loss_diff, losses_identical}],
  *    blocks: [{block, ratios: [{arm, tok_s_ratio, step_time_ratio}]}],
  *    ratios: [{arm, blocks, tok_s_ratio, tok_s_ratio_min, tok_s_ratio_max, step_time_ratio}],
- *    equal_tokens, verdict: null, note}
+ *    slow_rank (slow_rank.h), equal_tokens, verdict: null, note}
  *
  * Ratios are arm / baseline; over a block and over all blocks they are of total tokens and total
  * time, never means of rates. max_loss_diff is the largest |difference| of an arm's loss traces to

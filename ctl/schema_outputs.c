@@ -299,9 +299,17 @@ const struct schema_row schema_outputs[] = {
 	{"arms", "[compared_arm]", ""},
 	{"blocks", "[compared_block]", ""},
 	{"ratios", "[compared_ratio]", "over all blocks in which both arms are whole"},
+	{"slow_rank", "slow_rank|null",
+		"null: no rank has 5% more work than the others in more than half of the segments"},
 	{"equal_tokens", "bool", "whether the arms trained as many, of tokens_total"},
 	{"verdict", "null", "for later"},
 	{"note", "text", "why there is no verdict"},
+
+	{"slow_rank", SCHEMA_OBJECT, "A rank that the others wait for, whatever the arm."},
+	{"rank", "count", ""},
+	{"segments", "count", "in which it has at least 5% more work than the others' median"},
+	{"of", "count", "segments that tell"},
+	{"work_ratio", "real", "mean over those segments, of its work to the others' median"},
 
 	{"failed_segment", SCHEMA_OBJECT, "A segment that is not compared."},
 	{"segment", "count", "from 0"},

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ctl/format.h"
+#include "ctl/slow_rank.h"
 #include "ctl/states.h"
 #include "ctl/table.h"
 #include "ctl/text.h"
@@ -349,6 +350,7 @@ void text_compare(struct ctl *ctl, const json_t *comparison)
 		print_tokens(t, comparison, arms);
 	print_losses(t, baseline, arms);
 	print_skipped(t, arms);
+	slow_rank_print(t, json_object_get(comparison, "slow_rank"));
 	print_switches(t, arms);
 	if (json_array_size(arms) > 1)
 		fprintf(t->file, "\n%s\n",

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ctl/format.h"
+#include "ctl/slow_rank.h"
 #include "ctl/states.h"
 #include "ctl/table.h"
 #include "ctl/text.h"
@@ -158,6 +159,7 @@ static void print_transitions(const struct term *t, const json_t *transitions)
 
 void text_show(struct ctl *ctl, const json_t *reply)
 {
+	json_t *slow = slow_rank_find(json_object_get(reply, "segments"));
 	const struct term *t = &ctl->out;
 
 	print_head(t, json_object_get(reply, "run"));
@@ -165,5 +167,7 @@ void text_show(struct ctl *ctl, const json_t *reply)
 	text_progress_line(t, json_object_get(reply, "progress"));
 	print_arms(t, json_object_get(reply, "checks"));
 	print_segments(t, json_object_get(reply, "segments"));
+	slow_rank_print(t, slow);
 	print_transitions(t, json_object_get(reply, "transitions"));
+	json_decref(slow);
 }

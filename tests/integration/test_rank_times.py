@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -82,6 +83,10 @@ def test_the_slow_rank(daemon, slow):
         assert metrics["slowest_rank"] == {"rank": slow, "work_mean_s": pytest.approx(works[slow]),
             "others_median_s": pytest.approx(works[1 - slow])}
         assert summary["slowest_rank"] == metrics["slowest_rank"]
+        for verb in ("show", "compare"):
+            said = subprocess.run([engines.BUILD / "ctl/gpt2ctl", "--socket", d.socket, verb, "2"], capture_output=True,
+                text=True, timeout=60, check=True).stdout
+            assert f"\nslow rank: the others wait for rank {slow}, +" in said
 
         # what step_log.csv has is the slowest rank's of each, and nobody trained otherwise for it
         for i, step in enumerate(read(uneven / "step_log.csv")):
