@@ -144,6 +144,16 @@ static bool tell_no_version(struct diagnosis *d, int rc)
 	return rc == -EPROTO;
 }
 
+/* What engines read, and write where nobody looks. */
+static bool has_null(struct diagnosis *d)
+{
+	if (access("/dev/null", R_OK | W_OK) == 0)
+		return true;
+	diagnosis_add(d, "engine", VERDICT_FAIL, "mknod -m 666 /dev/null c 1 3",
+		"no engine can be started: /dev/null: %s", strerror(errno));
+	return false;
+}
+
 /* Whether it is worth asking it more. */
 static bool check_version(struct diagnosis *d, int64_t until_ns)
 {
@@ -290,6 +300,6 @@ void diagnosis_engine(struct diagnosis *d)
 	int64_t until_ns = clock_mono_ns() + d->settings->check_timeout_s * CLOCK_S_NS;
 
 	check_program(d);
-	if (d->program.path[0] != '\0' && check_version(d, until_ns))
+	if (d->program.path[0] != '\0' && has_null(d) && check_version(d, until_ns))
 		check_answer(d, until_ns);
 }

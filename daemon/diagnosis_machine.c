@@ -17,6 +17,7 @@
 #include "daemon/failure.h"
 #include "daemon/ulimits.h"
 #include "proto/cgroup.h"
+#include "proto/procfs.h"
 
 enum {
 	BUILT_S = 1735689600, /* 2025: a clock before that has never been set */
@@ -68,6 +69,19 @@ static void check_memory(struct diagnosis *d)
 	else
 		diagnosis_add(d, "memory", VERDICT_OK, NULL, "%lld MiB, %lld MiB of it available",
 			total >> 10, available >> 10);
+}
+
+static void check_proc(struct diagnosis *d)
+{
+	char why[160];
+
+	if (procfs_check(why, sizeof(why)) < 0)
+		diagnosis_add(d, "/proc", d->settings->ranks > 1 ? VERDICT_FAIL : VERDICT_WARN,
+			"mount -t proc proc /proc, in the pid namespace of gpt2d (unshare "
+			"--mount-proc): ranks reach each other through it",
+			"%s", why);
+	else
+		diagnosis_add(d, "/proc", VERDICT_OK, NULL, "of this pid namespace");
 }
 
 static void check_shm(struct diagnosis *d)
@@ -272,6 +286,7 @@ void diagnosis_machine(struct diagnosis *d)
 {
 	check_processors(d);
 	check_memory(d);
+	check_proc(d);
 	check_shm(d);
 	check_descriptors(d);
 	check_locked(d);

@@ -23,6 +23,7 @@
 #include "daemon/text.h"
 #include "daemon/ulimits.h"
 #include "proto/json_text.h"
+#include "proto/procfs.h"
 #include "proto/protocol.h"
 #include "proto/signals.h"
 #include "proto/starved.h"
@@ -70,6 +71,7 @@ static int threads_of(const struct settings *s)
 static void log_start(const struct daemon *d)
 {
 	const struct engine_program *p = d->program;
+	char why[160];
 
 	log_write(LOG_INFO, "gpt2d %s: socket %s, state %s, settings %s", version_build, d->socket,
 		d->state_dir, d->settings->config_file ? d->settings->config_file : "of no file");
@@ -78,6 +80,8 @@ static void log_start(const struct daemon *d)
 	if (p->why[0] != '\0')
 		log_write(LOG_INFO, "device: auto took %s: %s",
 			engine_program_device_name(p->device), p->why);
+	if (procfs_check(why, sizeof(why)) < 0)
+		log_write(LOG_WARNING, "%s: ranks may not reach each other", why);
 }
 
 static void log_warning(const char *text, void *arg)

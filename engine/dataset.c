@@ -230,8 +230,15 @@ static int open_below(
 	struct dataset *d, const struct data_roots *roots, char *error, size_t error_bytes)
 {
 	char name[64];
-	int place = open(d->path, O_PATH | O_CLOEXEC), rc = place < 0 ? -errno : 0;
+	int place, rc;
 
+	if (access("/proc/self/fd", X_OK) < 0)
+		return fail(error, error_bytes, -errno,
+			"%s: whether it is below a data root of gpt2d is not told: /proc/self/fd: "
+			"%s",
+			d->path, strerror(errno));
+	place = open(d->path, O_PATH | O_CLOEXEC);
+	rc = place < 0 ? -errno : 0;
 	/* a link to outside tells nothing of what is or is not there */
 	if (place < 0 ? !data_roots_hold(roots, d->path) : !data_roots_hold_fd(roots, place)) {
 		if (place >= 0)

@@ -8,6 +8,7 @@
 
 #include "engine/ucx_private.h"
 #include "proto/clock.h"
+#include "proto/procfs.h"
 
 /* After a peer was found dead: how long another rank's account of the cause is waited for. */
 static const int64_t hear_ns = 200 * CLOCK_MS_NS;
@@ -172,6 +173,8 @@ static int exchange_hellos(struct ucx_wire *w, char *error, size_t error_bytes)
  */
 static int create_endpoints(struct ucx_wire *w, char *error, size_t error_bytes)
 {
+	char why[160] = "";
+	const int proc = procfs_check(why, sizeof why); /* UCX opens /proc/PID/fd of its peers */
 	int first = 0;
 
 	for (int p = 0; p < w->world; p++) {
@@ -188,8 +191,9 @@ static int create_endpoints(struct ucx_wire *w, char *error, size_t error_bytes)
 		first = -EHOSTUNREACH;
 		if (lives)
 			snprintf(error, error_bytes,
-				"rank %d: no way to rank %d with UCX_TLS=%s: %s", w->rank, p,
-				w->transports, w->ucx.status_string(status));
+				"rank %d: no way to rank %d with UCX_TLS=%s: %s%s%s", w->rank, p,
+				w->transports, w->ucx.status_string(status), proc < 0 ? "; " : "",
+				why);
 		else
 			snprintf(error, error_bytes, "rank %d: rank %d: its process has ended",
 				w->rank, p);

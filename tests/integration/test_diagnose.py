@@ -20,7 +20,7 @@ from helpers import BUILD, FAKE_ENGINE, Daemon, spec, wait_for
 GPT2D = BUILD / "daemon" / "gpt2d"
 ENGINE = BUILD / "engine" / "gpt2-engine-cpu"
 NAMES = ["gpt2d", "settings", "device", "engine", "checker", "socket", "lock", "state", "database", "lock",
-    "queue", "log", "data", "metrics", "processors", "memory", "/dev/shm", "nofile", "memlock", "nproc", "fsize", "cputime", "GPUs", "clock", "systemd"]
+    "queue", "log", "data", "metrics", "processors", "memory", "/proc", "/dev/shm", "nofile", "memlock", "nproc", "fsize", "cputime", "GPUs", "clock", "systemd"]
 
 
 @pytest.fixture
