@@ -266,16 +266,16 @@ void large_dropout(struct big *b)
 	const int64_t T = b->small ? 8 : 1024, C = b->small ? 64 : 768, R = big_rows(b, C * T) * T;
 	const struct k_dropout drop = {0.5, BIG_SEED, BIG_PLACE, NULL};
 	k_real *mean, *rstd;
-	void *ones, *zero, *one, *made, *other, *out;
+	void *ones, *zero, *none, *one, *made, *out;
 	int32_t *tokens;
 
-	if (!big_begin(b, "dropout", 5 * R * C, 2 * R))
+	if (!big_begin(b, "dropout", 4 * R * C, 2 * R))
 		return;
 	ones = big_tensor(b, R * C, 1, 1, 0);
 	one = big_tensor(b, T * C, 1, 1, 0);
 	zero = big_zeros(b, R * C);
+	none = big_zeros(b, T * C);
 	made = big_room(b, R * C);
-	other = big_room(b, R * C);
 	out = big_room(b, R * C);
 	mean = big_room_real(b, R);
 	rstd = big_room_real(b, R);
@@ -283,9 +283,9 @@ void large_dropout(struct big *b)
 	k_dropout_backward(b->s, made, ones, R * C, &drop);
 	dropout_windows(b, made, R * C);
 	k_residual_layernorm_forward(
-		b->s, other, out, mean, rstd, zero, ones, one, one, R, C, &drop);
-	big_compare_once(b, "residual_layernorm_forward with dropout", 0, other, made, R * C);
-	k_embedding_forward(b->s, out, tokens, one, zero, R / T, T, C, &drop);
+		b->s, zero, out, mean, rstd, zero, ones, one, one, R, C, &drop);
+	big_compare_once(b, "residual_layernorm_forward with dropout", 0, zero, made, R * C);
+	k_embedding_forward(b->s, out, tokens, one, none, R / T, T, C, &drop);
 	big_compare_once(b, "embedding_forward with dropout", 0, out, made, R * C);
 }
 
