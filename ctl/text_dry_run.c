@@ -97,7 +97,10 @@ static void add_file(json_t *lines, const char *label, const json_t *file, const
 
 	if (!json_is_object(file))
 		return;
-	if (isfinite(read))
+	if (read >= 999.5 && read < 0x1p53)
+		snprintf(times, sizeof(times), ", %s %s", passes,
+			format_count((int64_t)round(read), number));
+	else if (isfinite(read))
 		snprintf(times, sizeof(times), ", %s %.3g", passes, read);
 	if (left > 0)
 		snprintf(left_out, sizeof(left_out), ", %s left out at the end",

@@ -227,6 +227,20 @@ def test_dry_run(spec, path):
     assert daemon.asked("submit") == []
 
 
+@pytest.mark.parametrize("passes, said", [(0.25, "0.25"), (2.5, "2.5"), (999.4, "999"), (999.6, "1,000"),
+    (5130.4, "5,130"), (1e15, "1,000,000,000,000,000"), (1e300, "1e+300")])
+def test_passes_are_digits(spec, path, passes, said):
+    """As the tokens beside them, where there are few enough to be counted."""
+    check = {"data": {"val": {"path": "/v.bin", "tokens": 1048576, "needed": 1025, "passes": passes}}, "warnings": []}
+
+    def dry_run(params, connection):
+        return {"spec": params["spec"], "spec_sha256": "ef" * 32, "segments": 1, "order": [],
+            "arms": [{"arm": "run", "spec_sha256": "ef" * 32, "check": check}]}
+    with FakeDaemon(path, **{"dry-run": dry_run}):
+        text = ctl("submit", spec, "--dry-run", path=path).stdout
+    assert f"1,048,576 tokens, 1,025 needed, passes {said}\n" in text, text
+
+
 def test_dry_run_of_arms(spec, path):
     """What is common is told once, what differs by the arm."""
     def check(reduce, warnings):
