@@ -276,9 +276,10 @@ const struct verb verb_data_prepare = {
 	.max_args = -1,
 	.summary = "turn text files into a token file that a run can train on",
 	.text = "Each file is a document; they are joined in the order given with the tokenizer's "
-		"separator between them; \"-\", once, is standard input. Nothing is left behind "
-		"when it fails, and an older file is replaced only by a whole new one. The "
-		"model's vocab_size must be at least the one printed.",
+		"separator between them; \"-\", once, is standard input. A file is taken as it is; "
+		"unpack a compressed one first: gzip -dc FILE | gpt2ctl data prepare -o OUT -. "
+		"Nothing is left behind when it fails, and an older file is replaced only by a "
+		"whole new one. The model's vocab_size must be at least the one printed.",
 	.options = options,
 	.run = run,
 };

@@ -1,7 +1,9 @@
 """gpt2ctl data prepare: what it writes, read back; odd inputs; nothing left behind."""
 
+import gzip
 import json
 import os
+import re
 import signal
 import stat
 import struct
@@ -104,6 +106,18 @@ def test_refusals(tmp_path, args, says):
     assert says in result.stderr.decode()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "one", "text"]
     assert (tmp_path / "text").read_bytes() == b"some text"
+
+
+def test_a_compressed_file_is_unpacked_as_the_help_says(tmp_path):
+    """Its own bytes are tokens like any others."""
+    (tmp_path / "FILE").write_bytes(gzip.compress(b"some text"))
+    said = " ".join(prepare("--help").stdout.decode().split())
+    command = re.search("unpack a compressed one first: (gzip .*? -)[.]", said)[1]
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path, timeout=60,
+        env={**os.environ, "PATH": f"{CTL.parent}:{os.environ['PATH']}"})
+    assert read(tmp_path / "OUT") == list(b"some text")
+    assert prepare("FILE", "-o", "OUT", cwd=tmp_path).returncode == 0
+    assert read(tmp_path / "OUT") == list((tmp_path / "FILE").read_bytes())
 
 
 def test_a_current_folder_that_is_gone_is_named(tmp_path):
