@@ -111,8 +111,8 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 			"folder. Needed with kind file."},
 	[SPEC_KEY_DATA_VAL] = {"data.val", SPEC_TYPE_PATH, IN_CONFIG(data_val),
 		ONLY_DATA(SPEC_DATA_FILE), .omit_empty = true,
-		.help = "Token file for the validation loss. Needed where work.validation_steps "
-			"is not 0."},
+		.help = "Token file for the validation loss. Needed with kind file where "
+			"work.validation_steps is not 0."},
 	[SPEC_KEY_DATA_SYNTHETIC_TOKENS] = {"data.synthetic_tokens", INTS(2, INT64_C(1) << 40),
 		IN_CONFIG(data_synthetic_tokens), ONLY_DATA(SPEC_DATA_SYNTHETIC),
 		.fallback = "1048576", .help = "Tokens of the made-up data, an epoch's length."},
@@ -156,7 +156,8 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		INTS(1, INT64_C(1) << 40), IN_CONFIG(allgather_bucket_elems),
 		.fallback = "500000000",
 		.help = "Elements of an all-gather of updated parameters, rounded up to whole "
-			"reduce buckets. Not below the effective size of one of those."},
+			"reduce buckets. At least the effective size of one of those, when it is "
+			"rounded up as reduce_bucket_size is."},
 	[SPEC_KEY_OVERLAP_COMM] = {"zero_optimization.overlap_comm", BOOL, IN_CONFIG(overlap_comm),
 		.fallback = "true",
 		.help = "Reduce a bucket while backward goes on. DeepSpeed's default at stages 0 "
@@ -308,7 +309,8 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 			"control. Names are made like the run's. name, restart, timeout, arms "
 			"and design cannot differ."},
 	[SPEC_KEY_DESIGN] = {"design", SPEC_TYPE_OBJECT, .scope = SPEC_SCOPE_RUN,
-		.field = SPEC_NO_FIELD, .help = "The order in which arms run; only with arms."},
+		.field = SPEC_NO_FIELD,
+		.help = "The order in which arms run; without arms none of its keys may be given."},
 	[SPEC_KEY_REPETITIONS] = {"design.repetitions", INTS(1, SPEC_REPETITIONS_MAX),
 		IN_SPEC(repetitions), .fallback = "1",
 		.help = "Blocks: in each, every arm runs once in a random order. A verdict needs "

@@ -151,7 +151,7 @@ static void test_formats_refused(void **state)
 			     "\xf0\x9f\x99\x82\r\n\t");
 	write_file(text, strlen(text));
 	assert_refused(&c, "text found; gpt2ctl data prepare makes tokens of it");
-	write_file(text + 3, 100);
+	write_file(text + 3, 64);
 	assert_refused(&c, "text found; gpt2ctl data prepare makes tokens of it");
 	write_file("\x93NUMPY\x01\x00v\x00{'descr': '<u2', 'fortran_order': False}", 48);
 	assert_refused(&c, "a numpy file found");
