@@ -32,6 +32,24 @@ template <typename E> struct attention {
 	struct philox_dropout drop;
 };
 
+/*
+ * Blocks of tiles of all heads, a head's tiles side by side. Heads go by y and, since there are
+ * 65535 of y at most, by z; of the last z some have no head, as attention_head tells.
+ */
+static inline dim3 attention_grid(int64_t tiles, int64_t heads)
+{
+	const int64_t most = 65535;
+	int64_t layers = (heads + most - 1) / most;
+
+	return dim3((unsigned int)tiles, (unsigned int)((heads + layers - 1) / layers),
+		(unsigned int)layers);
+}
+
+static __device__ __forceinline__ int64_t attention_head(void)
+{
+	return (int64_t)(blockIdx.z * gridDim.y + blockIdx.y);
+}
+
 /* Each launches on the stream; the caller checks. */
 template <typename E> void attention_mma_forward(struct k_stream *s, const struct attention<E> &a);
 template <typename E> void attention_mma_backward(struct k_stream *s, const struct attention<E> &a);

@@ -61,7 +61,7 @@ static __global__ void __launch_bounds__(THREADS)
 #if MMA_THERE
 	extern __shared__ __align__(128) char memory[];
 	const float scale = a.scale * attention_log2_e;
-	int64_t head = blockIdx.y, b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
+	int64_t head = attention_head(), b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
 	int64_t first = (int64_t)blockIdx.x * TILE;
 	int row = (int)(threadIdx.x / REDUCE_WARP) * 16 + ((threadIdx.x & 31) >> 2);
 	int column = 2 * (threadIdx.x & 3), tiles = (int)((a.T + TILE - 1) / TILE);
@@ -74,6 +74,8 @@ static __global__ void __launch_bounds__(THREADS)
 	float dk[1][8][4], dv[1][8][4];
 	E *to = a.dqkv + (b * a.T + first) * 3 * C + h * a.HS;
 
+	if (head >= a.B * a.NH)
+		return;
 	/* through the second pair of tiles, which is free until the first is worked on */
 	mma_fetch<TILE, THREADS>(
 		base + 2 * TILE_BYTES, k + first * 3 * C, stride, rows_there(a.T, first));
@@ -150,7 +152,7 @@ static __global__ void __launch_bounds__(THREADS)
 #if MMA_THERE
 	extern __shared__ __align__(128) char memory[];
 	const float scale = a.scale * attention_log2_e;
-	int64_t head = blockIdx.y, b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
+	int64_t head = attention_head(), b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
 	int64_t first = (int64_t)(gridDim.x - 1 - blockIdx.x) * TILE;
 	int row = (int)(threadIdx.x / REDUCE_WARP) * 16 + ((threadIdx.x & 31) >> 2);
 	int column = 2 * (threadIdx.x & 3), tiles = (int)(first / TILE) + 1;
@@ -162,6 +164,8 @@ static __global__ void __launch_bounds__(THREADS)
 	float dq[1][8][4], lse[2], delta[2];
 	int64_t at = (head * a.T + first + row) * a.T + column; /* of the dropout's elements */
 
+	if (head >= a.B * a.NH)
+		return;
 	mma_fetch<TILE, THREADS>(
 		base + 2 * TILE_BYTES, q + first * 3 * C, stride, rows_there(a.T, first));
 	mma_fetch<TILE, THREADS>(
@@ -235,7 +239,7 @@ static __global__ void __launch_bounds__(THREADS)
 template <typename E> void attention_mma_backward(struct k_stream *s, const struct attention<E> &a)
 {
 	int bytes = 4 * TILE_BYTES + 2 * ROW_FLOATS * (int)sizeof(float);
-	dim3 grid((unsigned int)((a.T + TILE - 1) / TILE), (unsigned int)(a.B * a.NH));
+	dim3 grid = attention_grid((a.T + TILE - 1) / TILE, a.B * a.NH);
 
 	attention_backward_keys_by_units<<<grid, THREADS, (size_t)bytes, s->cuda>>>(a);
 	attention_backward_queries_by_units<<<grid, THREADS, (size_t)bytes, s->cuda>>>(a);

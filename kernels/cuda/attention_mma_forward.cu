@@ -72,7 +72,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
 #if MMA_THERE
 	extern __shared__ __align__(128) char memory[];
 	const float scale = a.scale * attention_log2_e;
-	int64_t head = blockIdx.y, b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
+	int64_t head = attention_head(), b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
 	/* those with most keys go first */
 	int64_t first = (int64_t)(gridDim.x - 1 - blockIdx.x) * ROWS;
 	int warp = threadIdx.x / REDUCE_WARP, lane_row = (threadIdx.x & 31) >> 2;
@@ -87,6 +87,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
 	struct attention_rows u[UNITS];
 	float out[UNITS][8][4];
 
+	if (head >= a.B * a.NH)
+		return;
 	mma_fetch<ROWS, THREADS>(q_tile, q + first * 3 * C, stride, (int)(last_query + 1 - first));
 	mma_fetch<KEYS, THREADS>(kv_tile, k, stride, (int)(a.T < KEYS ? a.T : KEYS));
 	mma_fetch<KEYS, THREADS>(kv_tile + TILE_BYTES, v, stride, (int)(a.T < KEYS ? a.T : KEYS));
@@ -138,7 +140,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
 template <typename E> void attention_mma_forward(struct k_stream *s, const struct attention<E> &a)
 {
 	int bytes = (UNITS + 4) * TILE_BYTES;
-	dim3 grid((unsigned int)((a.T + ROWS - 1) / ROWS), (unsigned int)(a.B * a.NH));
+	dim3 grid = attention_grid((a.T + ROWS - 1) / ROWS, a.B * a.NH);
 
 	attention_forward_by_units<<<grid, THREADS, (size_t)bytes, s->cuda>>>(a);
 }

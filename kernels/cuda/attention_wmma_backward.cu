@@ -31,10 +31,11 @@ template <typename E> struct head {
 template <typename E>
 static __device__ __forceinline__ struct head<E> find(const struct attention<E> &a)
 {
-	int64_t b = blockIdx.y / a.NH, C = a.NH * a.HS, column = blockIdx.y % a.NH * a.HS;
+	int64_t head = attention_head(), b = head / a.NH, C = a.NH * a.HS;
+	int64_t column = head % a.NH * a.HS;
 	const E *q = a.qkv + b * a.T * 3 * C + column;
 
-	return {(int64_t)blockIdx.y, 3 * C, C, q, q + C, q + 2 * C, a.dout + b * a.T * C + column,
+	return {head, 3 * C, C, q, q + C, q + 2 * C, a.dout + b * a.T * C + column,
 		a.dqkv + b * a.T * 3 * C + column};
 }
 
@@ -115,6 +116,8 @@ template <typename E> static __device__ __forceinline__ void own_keys(const stru
 	wmma_sum dk[WMMA_UNITS], dv[WMMA_UNITS];
 	float p[8][4], dp[8][4];
 
+	if (h.number >= a.B * a.NH)
+		return;
 	wmma_fetch(m.k, h.k + first * h.stride, h.stride, there);
 	wmma_fetch(m.v, h.v + first * h.stride, h.stride, there);
 	wmma_zero(dk);
@@ -180,6 +183,8 @@ static __device__ __forceinline__ void own_queries(const struct attention<E> &a)
 	wmma_sum dq[WMMA_UNITS];
 	float p[8][4], dp[8][4];
 
+	if (h.number >= a.B * a.NH)
+		return;
 	wmma_fetch(m.q, h.q + first * h.stride, h.stride, there);
 	wmma_fetch(m.dout, h.dout + first * h.dout_stride, h.dout_stride, there);
 	fetch_rows(m.rows, a, h.number, first);
@@ -221,7 +226,7 @@ template <typename E>
 static void launch(
 	struct k_stream *s, void (*kernel)(const struct attention<E>), const struct attention<E> &a)
 {
-	dim3 grid((unsigned int)((a.T + WMMA_SIDE - 1) / WMMA_SIDE), (unsigned int)(a.B * a.NH));
+	dim3 grid = attention_grid((a.T + WMMA_SIDE - 1) / WMMA_SIDE, a.B * a.NH);
 
 	context_check(s->ctx, "attention",
 		cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));

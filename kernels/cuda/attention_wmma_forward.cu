@@ -69,7 +69,7 @@ template <typename E> static __device__ __forceinline__ void forward(const struc
 	E *v_tile = k_tile + WMMA_TILE_ELEMS;
 	float *scores = (float *)(memory + TILES * WMMA_TILE_BYTES);
 	const float scale = a.scale * attention_log2_e;
-	int64_t head = blockIdx.y, b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
+	int64_t head = attention_head(), b = head / a.NH, h = head % a.NH, C = a.NH * a.HS;
 	/* those with most keys go first */
 	int64_t tile = gridDim.x - 1 - blockIdx.x, first = tile * WMMA_SIDE, stride = 3 * C;
 	const E *q = a.qkv + b * a.T * stride + h * a.HS, *k = q + C, *v = k + C;
@@ -77,6 +77,8 @@ template <typename E> static __device__ __forceinline__ void forward(const struc
 	float out[8][4] = {}, x[8][4], sum;
 	struct row r = {-INFINITY, 0};
 
+	if (head >= a.B * a.NH)
+		return;
 	wmma_fetch(q_tile, q + first * stride, stride, there);
 	for (int64_t t = 0; t <= tile; t++) {
 		int64_t here = t * WMMA_SIDE;
@@ -121,7 +123,7 @@ static __global__ void __launch_bounds__(WMMA_THREADS)
 
 template <typename E> void attention_wmma_forward(struct k_stream *s, const struct attention<E> &a)
 {
-	dim3 grid((unsigned int)((a.T + WMMA_SIDE - 1) / WMMA_SIDE), (unsigned int)(a.B * a.NH));
+	dim3 grid = attention_grid((a.T + WMMA_SIDE - 1) / WMMA_SIDE, a.B * a.NH);
 
 	attention_forward_by_wmma<<<grid, WMMA_THREADS, BYTES, s->cuda>>>(a);
 }

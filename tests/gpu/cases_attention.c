@@ -32,6 +32,33 @@ static void attention(struct harness *h, const struct cases_shape *s)
 	harness_result(h, "dbias", dbias, 3 * C, 2 * tolerance);
 }
 
+/*
+ * More heads than a launch takes of one dimension but the first, 65535: of B rows the first and the
+ * last, beyond that head, by which the places of all are known.
+ */
+static void many_heads(struct harness *h, const struct cases_shape *s)
+{
+	int64_t B = s->a, T = s->b, NH = s->c, HS = s->d, C = NH * HS, edge = s->e;
+	int64_t n = edge * T * C, skip = (B - edge) * T * C, heads = edge * NH * T;
+	double tolerance = harness_tolerance(h);
+	double lse_tolerance = h->under_test == K_TF32 ? tolerance : 1e-5;
+	struct k_dropout drop = {s->p, 42, 9};
+	void *qkv = harness_tensor(h, B * T * 3 * C, 0, 2);
+	void *dout = harness_tensor(h, B * T * C, 0, 1);
+	char *out = harness_poison(h, B * T * C), *dqkv = harness_poison(h, B * T * 3 * C);
+	k_real *lse = harness_poison_real(h, B * NH * T);
+	size_t bytes = k_elem_bytes(h->ctx);
+
+	k_attention_forward(h->s, out, lse, qkv, B, T, NH, HS, &drop);
+	k_attention_backward(h->s, dqkv, NULL, dout, out, lse, qkv, B, T, NH, HS, &drop);
+	harness_result(h, "first of out", out, n, tolerance);
+	harness_result(h, "last of out", out + (size_t)skip * bytes, n, tolerance);
+	harness_result_real(h, "first of lse", lse, heads, lse_tolerance);
+	harness_result_real(h, "last of lse", lse + (B - edge) * NH * T, heads, lse_tolerance);
+	harness_result(h, "first of dqkv", dqkv, 3 * n, 2 * tolerance);
+	harness_result(h, "last of dqkv", dqkv + 3 * (size_t)skip * bytes, 3 * n, 2 * tolerance);
+}
+
 const struct cases_case cases_attention[] = {
 	{"attention", attention, {1, 64, 1, 64, 0, 0}, true},
 	{"attention", attention, {2, 65, 2, 64, 0, 0}, true},
@@ -53,5 +80,6 @@ const struct cases_case cases_attention[] = {
 	{"attention", attention, {1, 1000, 2, 64, 0, 0.1}, false},
 	{"attention", attention, {1, 257, 2, 80, 0, 0}, false},
 	{"attention", attention, {1, 100, 1, 128, 0, 0}, false},
+	{"attention, many heads", many_heads, {5470, 1, 12, 64, 12, 0.1}, false},
 	{NULL, NULL, {0, 0, 0, 0, 0, 0}, false},
 };
