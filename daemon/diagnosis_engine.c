@@ -271,7 +271,9 @@ static void ask(struct diagnosis *d, struct asking *a, int64_t until_ns)
 	/* how it ended says more, and is known soon */
 	for (int i = 0; a->closed && i < END_TRIES; i++) {
 		if (engine_link_reap(link)) {
-			snprintf(a->failure, sizeof(a->failure), "it %s", engine_link_end(link));
+			snprintf(a->failure, sizeof(a->failure), "it %s%s",
+				strncmp(engine_link_end(link), "killed", 6) == 0 ? "was " : "",
+				engine_link_end(link));
 			break;
 		}
 		nanosleep(&moment, NULL);

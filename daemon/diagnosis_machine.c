@@ -121,6 +121,13 @@ static void check_shm(struct diagnosis *d)
 			"%" PRId64 " MiB, %" PRId64 " MiB free, %" PRId64 " MiB needed for %" PRId64
 			" ranks",
 			size >> 20, room >> 20, needed >> 20, ranks);
+	else if (ranks > 1 && fs.f_files > 0 && (int64_t)fs.f_favail < 2 * ranks)
+		diagnosis_add(d, "/dev/shm", VERDICT_WARN,
+			"have files there removed, or a larger nr_inodes= of its mount: ranks "
+			"exchange data through it",
+			"%" PRId64 " of %" PRId64 " files (inodes) are free, %" PRId64
+			" needed for %" PRId64 " ranks",
+			(int64_t)fs.f_favail, (int64_t)fs.f_files, 2 * ranks, ranks);
 	else
 		diagnosis_add(d, "/dev/shm", VERDICT_OK, NULL,
 			"%" PRId64 " MiB, %" PRId64 " MiB free", size >> 20, room >> 20);

@@ -346,7 +346,7 @@ static const char *exit_meaning(int status)
 	case ENGINE_EXIT_PEER_LOST:
 		return " (a peer went away)";
 	case ENGINE_EXIT_POISONED:
-		return " (its device needs a new process)";
+		return " (a new process is needed)";
 	case ENGINE_EXIT_ORPHAN:
 		return " (gpt2d went away)";
 	case ENGINE_EXIT_BOOTSTRAP:

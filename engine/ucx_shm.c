@@ -19,11 +19,17 @@
 enum { LOCK_TRIES = 1000 };
 
 /* What UCX 1.13 takes for a worker, 4.1 MiB, and some more. */
-enum { RANK_BYTES = 5 << 20 };
+enum { RANK_BYTES = 5 << 20, RANK_FILES = 2 };
 
+/* -EAGAIN: it is being removed. */
 static int open_own(const char *path)
 {
-	return mkdir(path, 0700) != 0 && errno != EEXIST ? -errno : shm_folder_open(path);
+	int fd;
+
+	if (mkdir(path, 0700) != 0 && errno != EEXIST)
+		return -errno;
+	fd = shm_folder_open(path);
+	return fd == -ENOENT ? -EAGAIN : fd;
 }
 
 /* Was the directory removed by the last one to leave before the lock was got? */
@@ -41,7 +47,7 @@ static int enter_path(struct ucx_shm *shm)
 	int fd = open_own(shm->path), status = -EAGAIN;
 
 	if (fd < 0)
-		return fd == -ENOENT ? -EAGAIN : fd;
+		return fd;
 	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
 		shm_folder_empty(fd);
 	if (flock(fd, LOCK_SH | LOCK_NB) == 0 && still_there(fd, shm->path))
@@ -76,7 +82,7 @@ int ucx_shm_enter(struct ucx_shm *shm)
 	for (int i = 0; i < LOCK_TRIES; i++) {
 		memcpy(shm->path, path, sizeof path);
 		status = enter_path(shm);
-		if (status != 0 && status != -EAGAIN && status != -ENOMEM) {
+		if (status != 0 && status != -EAGAIN && status != -ENOMEM && status != -ENOENT) {
 			/* the name is another's: peers find files through /proc, by no name */
 			status = find_random(path, shm->path, sizeof shm->path);
 			if (status == 0)
@@ -100,7 +106,7 @@ void ucx_shm_leave(struct ucx_shm *shm)
 
 bool ucx_shm_is_short(const struct ucx_shm *shm, int ranks, char *why, size_t why_bytes)
 {
-	const int64_t needed = (int64_t)ranks * RANK_BYTES;
+	const int64_t needed = (int64_t)ranks * RANK_BYTES, files = (int64_t)ranks * RANK_FILES;
 	struct statvfs fs;
 	int64_t size, room;
 
@@ -108,8 +114,15 @@ bool ucx_shm_is_short(const struct ucx_shm *shm, int ranks, char *why, size_t wh
 		return false;
 	size = (int64_t)fs.f_blocks * (int64_t)fs.f_frsize;
 	room = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
-	if (room >= needed)
+	if (room >= needed && (fs.f_files == 0 || (int64_t)fs.f_favail >= files))
 		return false;
+	if (room >= needed) {
+		snprintf(why, why_bytes,
+			"%s: %" PRIu64 " of %" PRIu64 " files (inodes) free, %" PRId64
+			" needed by %d ranks",
+			shm->path, (uint64_t)fs.f_favail, (uint64_t)fs.f_files, files, ranks);
+		return true;
+	}
 	snprintf(why, why_bytes,
 		"%s: %" PRId64 " of %" PRId64 " MiB free, %" PRId64
 		" MiB needed by %d ranks (of a container: --shm-size)",

@@ -34,6 +34,16 @@ static const char *const shared_settings[] = {
 };
 
 /*
+ * What UCX has said on this thread while a worker was made: its functions return an input/output
+ * error for all that fails. The first line is the cause, the last one what came of it.
+ */
+struct complaint {
+	char first[200], last[100];
+};
+
+static _Thread_local struct complaint *heard;
+
+/*
  * Warnings and worse go to stderr. UCX's own handler ends the process when a copy from the memory
  * of a process that is no more fails (UCX 1.13, cma); that it fails is reported by the message as
  * well.
@@ -46,6 +56,12 @@ __attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t log_to_stderr(con
 
 	if (level <= UCS_LOG_LEVEL_WARN && vsnprintf(text, sizeof text, message, args) > 0)
 		fprintf(stderr, "ucx: %s\n", text);
+	else
+		return UCS_LOG_FUNC_RC_STOP;
+	if (heard != NULL && heard->first[0] == '\0')
+		snprintf(heard->first, sizeof heard->first, "%.199s", text);
+	else if (heard != NULL)
+		snprintf(heard->last, sizeof heard->last, "%.99s", text);
 	return UCS_LOG_FUNC_RC_STOP;
 }
 
@@ -211,6 +227,23 @@ static int create_worker(struct ucx_wire *w)
 	return w->own_text == NULL ? -ENOMEM : 0;
 }
 
+static int create_worker_or_say(struct ucx_wire *w, char *why, size_t why_bytes)
+{
+	struct complaint said = {.first = ""};
+	int status;
+
+	heard = &said;
+	status = create_worker(w);
+	heard = NULL;
+	/* UCX itself only says that memory is short */
+	if (status == -EIO && ucx_shm_is_short(&w->shm, w->world, why, why_bytes))
+		return -ENOSPC;
+	if (status == -EIO && said.first[0] != '\0')
+		snprintf(why, why_bytes, "UCX with UCX_TLS=%.64s: %s%s%s", w->transports,
+			said.first, said.last[0] != '\0' ? "; " : "", said.last);
+	return status;
+}
+
 static int allocate(struct ucx_wire *w)
 {
 	size_t world = (size_t)w->world;
@@ -261,10 +294,7 @@ int ucx_wire_create(int rank, int world, int64_t timeout_ns, struct ucx_wire **o
 		if (status == 0) {
 			w->ucx.log_push_handler(log_to_stderr);
 			w->log_pushed = true;
-			status = create_worker(w);
-			/* UCX itself only says that memory is short */
-			if (status == -EIO && ucx_shm_is_short(&w->shm, world, why, why_bytes))
-				status = -ENOSPC;
+			status = create_worker_or_say(w, why, why_bytes);
 		}
 		pthread_sigmask(SIG_SETMASK, &before, NULL);
 	}

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/vec.h"
@@ -60,6 +61,17 @@ static void describe(struct k_context *ctx)
 		openblas_get_corename());
 }
 
+/* Which limit refuses address space: that of all of it where both are set. */
+static const char *limit_name(void)
+{
+	struct rlimit all, data;
+
+	return getrlimit(RLIMIT_AS, &all) == 0 && all.rlim_cur == RLIM_INFINITY &&
+			getrlimit(RLIMIT_DATA, &data) == 0 && data.rlim_cur != RLIM_INFINITY
+		? "ulimit -d"
+		: "ulimit -v";
+}
+
 int k_context_create(const struct k_context_options *options, struct k_context **out)
 {
 	struct k_context *ctx = calloc(1, sizeof *ctx);
@@ -77,9 +89,9 @@ int k_context_create(const struct k_context_options *options, struct k_context *
 		if (options->error)
 			snprintf(options->error, options->error_bytes,
 				"no address space for the matrix products of %d thread%s, %d MiB "
-				"for each (ulimit -v)",
+				"for each (%s)",
 				options->threads, options->threads == 1 ? "" : "s",
-				BLAS_BUFFER_MIB);
+				BLAS_BUFFER_MIB, limit_name());
 		goto no_blas;
 	}
 	pthread_mutex_init(&ctx->lock, NULL);

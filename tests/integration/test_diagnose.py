@@ -30,8 +30,8 @@ def home():
     shutil.rmtree(path, ignore_errors=True)
 
 
-def run(home, *words, conf="/dev/null", **more):
-    return subprocess.run([GPT2D, "-c", conf, "--check", "--socket", home / "s", "--state-dir", home / "state", *words],
+def run(home, *words, conf="/dev/null", prefix=(), **more):
+    return subprocess.run([*prefix, GPT2D, "-c", conf, "--check", "--socket", home / "s", "--state-dir", home / "state", *words],
         capture_output=True, text=True, timeout=180, check=False, **more)
 
 

@@ -236,7 +236,7 @@ def test_an_engine_without_threads(daemon, tmp_path):
 @pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="a sanitizer takes terabytes of address space")
 def test_an_engine_without_address_space(daemon, tmp_path):
     """It says so and ends, where OpenBLAS would ask for memory for ever; who asks hears it, not only the log."""
-    why = "exited with status 71 (its device needs a new process): "
+    why = "exited with status 71 (a new process is needed): "
     no_space = "no address space for the matrix products of 1 thread, 128 MiB for each (ulimit -v)"
     with daemon(engine=limited_engine(tmp_path, 160000), ready=False) as d, d.client() as c:
         reason = f"engine_lost: rank 0 {why}device: {no_space}"

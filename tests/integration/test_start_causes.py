@@ -1,0 +1,68 @@
+"""Why engines cannot start is in the reason that status and runs have, not only in the log."""
+
+import os
+import subprocess
+
+import pytest
+
+from helpers import BUILD, Daemon, wait_for
+from test_diagnose import checks
+
+ENGINE = BUILD / "engine/gpt2-engine-cpu"
+NEW = "exited with status 71 (a new process is needed): "
+
+
+def under(what):
+    """gpt2d after that line of a shell."""
+    return ("/bin/sh", "-c", what + ' && exec "$0" "$@"')
+
+
+def in_mount(what):
+    prefix = ("unshare", "-m", *under(what))
+    if os.geteuid() != 0 or subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    return prefix
+
+
+def check_reason(words, **more):
+    with Daemon(ranks=2, engine=ENGINE, ready=False, **more) as d, d.client() as c:
+        def told():
+            reason = c.call("status")["engine"].get("reason") or ""
+            return reason if "exited" in reason or "killed" in reason else None
+        reason = wait_for(told, "the reason")
+        for word in words:
+            assert word in reason, reason
+
+
+def test_a_limit_on_files():
+    """What a rank shares is a file too."""
+    check_reason([NEW + "collectives: UCX with UCX_TLS=self,posix,cma: ", "File too large"], prefix=under("ulimit -f 2000"))
+
+
+def test_a_transport_that_is_not_there():
+    check_reason([NEW + "collectives: UCX with UCX_TLS=junk: transport 'junk' is not available"], environment={"UCX_TLS": "junk"})
+
+
+def test_no_folder_for_shared_memory():
+    check_reason([NEW + "collectives: /nonexist/gpt2d-", ": no directory to share memory in can be made: No such file or directory"],
+        environment={"UCX_POSIX_DIR": "/nonexist"})
+
+
+@pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="a sanitizer takes terabytes of address space")
+def test_a_limit_on_data():
+    check_reason([NEW + "device: no address space", "128 MiB for each (ulimit -d)"], prefix=under("ulimit -d 100000"))
+
+
+def test_no_files_left_in_shared_memory(tmp_path):
+    """There is room, and no inode: "No space left on device" would not say it."""
+    prefix = in_mount("mount -t tmpfs -o nr_inodes=3 none /dev/shm")
+    check_reason(["collectives: /dev/shm/gpt2d-0: ", " of 3 files (inodes) free, 4 needed by 2 ranks"], prefix=prefix)
+    verdict, found, _ = checks(tmp_path, "--ranks", "2", prefix=prefix)["/dev/shm"]
+    assert verdict == "warn" and found == "2 of 3 files (inodes) are free, 4 needed for 2 ranks"
+
+
+def test_a_checker_that_is_killed(tmp_path):
+    engine = tmp_path / "engine.sh"
+    engine.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec {ENGINE} --version\nkill -SEGV $$\n')
+    engine.chmod(0o700)
+    assert checks(tmp_path, "--engine", engine, status=1)["checker"][1] == "the engine does not check a spec: it was killed by signal 11"
