@@ -124,11 +124,15 @@ static inline struct collectives_bytes collectives_between(
 	};
 }
 
+/* Beyond timeout_ns a graph may take so many times what it took before. */
+enum { COLLECTIVES_GRAPH_TIMES = 4 };
+
 /*
- * Around the launch on s of a graph that holds collectives: it counts as having sent so much, and
- * is late as one collective would be. Capturing counts too, though nothing is sent.
+ * Around the launch on s of a graph that holds collectives: it counts as having sent so much.
+ * about_ns: the longest that it, or what was captured, has taken; it is late once it takes
+ * timeout_ns and COLLECTIVES_GRAPH_TIMES times that. Capturing counts too, though nothing is sent.
  */
-void collectives_graph_begin(struct collectives_group *g, struct k_stream *s);
+void collectives_graph_begin(struct collectives_group *g, int64_t about_ns, struct k_stream *s);
 void collectives_graph_end(
 	struct collectives_group *g, const struct collectives_bytes *sent, struct k_stream *s);
 

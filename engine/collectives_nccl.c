@@ -105,11 +105,19 @@ static void look_at_errors(struct collectives *c)
 
 static void look_at_deadline(struct collectives *c)
 {
-	const char *late = nccl_deadline_late(&c->deadline, c->timeout_ns);
+	const struct nccl_deadline_mark *late = nccl_deadline_late(&c->deadline);
 
-	if (late != NULL)
-		ucx_wire_fail(c->wire, "rank %d: %s has not ended for %g s", c->rank, late,
+	if (late == NULL)
+		return;
+	if (late->limit_ns == c->timeout_ns)
+		ucx_wire_fail(c->wire, "rank %d: %s has not ended for %g s", c->rank, late->name,
 			(double)c->timeout_ns * 1e-9);
+	else
+		ucx_wire_fail(c->wire,
+			"rank %d: %s has not ended for %.3g s, %g s more than %d times what one "
+			"took before",
+			c->rank, late->name, (double)late->limit_ns * 1e-9,
+			(double)c->timeout_ns * 1e-9, COLLECTIVES_GRAPH_TIMES);
 }
 
 /* True when locked; false when another thread does not let go of it. */
@@ -196,8 +204,8 @@ int collectives_create(const struct collectives_options *options, struct collect
 		ncclGetVersion(&version);
 		snprintf(c->library, sizeof(c->library), "NCCL %d.%d.%d", version / 10000,
 			version / 100 % 100, version % 100);
-		status = ucx_wire_create(
-			c->rank, c->world, c->timeout_ns, &c->wire, why, why_bytes);
+		status =
+			ucx_wire_create(c->rank, c->world, c->timeout_ns, &c->wire, why, why_bytes);
 		if (status == 0)
 			status = ucx_exchange_create(c->wire, c->rank, c->world, &c->exchange);
 		if (status == 0)
@@ -440,7 +448,7 @@ static void launch(struct collectives_group *g, struct nccl_call call, struct k_
 	if (!usable(g))
 		goto out;
 	if (!g->open || g->stream == NULL)
-		mark = nccl_deadline_begin(&c->deadline, name, s);
+		mark = nccl_deadline_begin(&c->deadline, name, c->timeout_ns, s);
 	if (g->open && g->stream == NULL) {
 		g->stream = s;
 		g->mark = mark;
@@ -576,10 +584,15 @@ void collectives_barrier(struct collectives_group *g, struct k_stream *s)
 	collectives_all_reduce(g, g->c->barrier, 1, COLLECTIVES_INT64, COLLECTIVES_SUM, s);
 }
 
-void collectives_graph_begin(struct collectives_group *g, struct k_stream *s)
+void collectives_graph_begin(struct collectives_group *g, int64_t about_ns, struct k_stream *s)
 {
+	struct collectives *c = g->c;
+	int64_t most_ns = (INT64_MAX - c->timeout_ns) / COLLECTIVES_GRAPH_TIMES;
+	int64_t honest_ns = about_ns < most_ns ? about_ns : most_ns;
+
 	if (g->world > 1)
-		g->mark = nccl_deadline_begin(&g->c->deadline, "a captured step", s);
+		g->mark = nccl_deadline_begin(&c->deadline, "a captured step",
+			c->timeout_ns + COLLECTIVES_GRAPH_TIMES * honest_ns, s);
 }
 
 void collectives_graph_end(

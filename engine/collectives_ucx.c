@@ -432,7 +432,7 @@ void collectives_end(struct collectives_group *g)
 }
 
 /* Graphs are of backends that NCCL serves. */
-void collectives_graph_begin(struct collectives_group *g, struct k_stream *s)
+void collectives_graph_begin(struct collectives_group *g, int64_t about_ns, struct k_stream *s)
 {
 }
 

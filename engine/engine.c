@@ -26,7 +26,7 @@
 
 enum { LINK_FD = 3 };
 
-/* A peer that says nothing for so long is lost. */
+/* A peer that says nothing for so long is lost; gpt2-engine(8) says so. */
 #define COLLECTIVE_TIMEOUT_NS (60 * CLOCK_S_NS)
 
 struct arguments {

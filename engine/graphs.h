@@ -27,8 +27,10 @@ struct graphs_entry {
 	struct k_graph *graph;
 	enum timeline_phase *phases; /* of the marks in it */
 	int64_t n_phases;
-	struct collectives_bytes sent; /* by a launch; set by whoever captured it */
-	int64_t used; /* a larger number: later */
+	/* set by whoever captured it */
+	struct collectives_bytes sent; /* by a launch */
+	int64_t longest_ns; /* that one step by it took; at first, that the step before took */
+	int64_t used;       /* a larger number: later */
 };
 
 struct graphs {

@@ -2,20 +2,27 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "proto/clock.h"
 
-int nccl_deadline_init(struct nccl_deadline *d, struct k_context *ctx)
+static int make_events(const struct nccl_deadline *d, struct nccl_deadline_mark *mark)
 {
 	int status = 0;
 
-	*d = (struct nccl_deadline){.ctx = ctx};
-	for (int i = 0; i < NCCL_DEADLINE_MARKS && status == 0; i++) {
-		status = k_event_create(ctx, &d->ring[i].begun);
-		if (status == 0)
-			status = k_event_create(ctx, &d->ring[i].ended);
-	}
+	if (mark->begun == NULL)
+		status = k_event_create(d->ctx, &mark->begun);
+	if (status == 0 && mark->ended == NULL)
+		status = k_event_create(d->ctx, &mark->ended);
 	return status;
+}
+
+int nccl_deadline_init(struct nccl_deadline *d, struct k_context *ctx)
+{
+	memset(d, 0, sizeof(*d));
+	d->ctx = ctx;
+	/* the rest are made when they are needed: most runs have few collectives */
+	return make_events(d, &d->ring[0]);
 }
 
 void nccl_deadline_finish(struct nccl_deadline *d)
@@ -31,7 +38,7 @@ void nccl_deadline_finish(struct nccl_deadline *d)
  * does.
  */
 struct nccl_deadline_mark *nccl_deadline_begin(
-	struct nccl_deadline *d, const char *name, struct k_stream *s)
+	struct nccl_deadline *d, const char *name, int64_t limit_ns, struct k_stream *s)
 {
 	uint64_t issued = atomic_load(&d->issued);
 	struct nccl_deadline_mark *mark = &d->ring[issued % NCCL_DEADLINE_MARKS];
@@ -40,7 +47,10 @@ struct nccl_deadline_mark *nccl_deadline_begin(
 		return NULL;
 	if (issued - atomic_load(&d->ended) >= NCCL_DEADLINE_MARKS)
 		return &d->ring[(issued - 1) % NCCL_DEADLINE_MARKS];
+	if (make_events(d, mark) != 0)
+		return NULL;
 	mark->name = name;
+	mark->limit_ns = limit_ns;
 	k_event_record(mark->begun, s);
 	return mark;
 }
@@ -54,7 +64,7 @@ void nccl_deadline_end(struct nccl_deadline *d, struct nccl_deadline_mark *mark,
 		atomic_fetch_add(&d->issued, 1);
 }
 
-const char *nccl_deadline_late(struct nccl_deadline *d, int64_t timeout_ns)
+const struct nccl_deadline_mark *nccl_deadline_late(struct nccl_deadline *d)
 {
 	while (atomic_load(&d->ended) != atomic_load(&d->issued)) {
 		struct nccl_deadline_mark *mark =
@@ -68,7 +78,7 @@ const char *nccl_deadline_late(struct nccl_deadline *d, int64_t timeout_ns)
 		}
 		if (d->begun_ns == 0 && k_event_sync(mark->begun, 0) != -ETIMEDOUT)
 			d->begun_ns = now;
-		return d->begun_ns != 0 && now - d->begun_ns >= timeout_ns ? mark->name : NULL;
+		return d->begun_ns != 0 && now - d->begun_ns >= mark->limit_ns ? mark : NULL;
 	}
 	return NULL;
 }

@@ -27,6 +27,7 @@ void step_reset(struct step *s)
 	s->graph = NULL;
 	s->replayed = 0;
 	s->capture_ns = 0;
+	s->single_ns = 0;
 	s->no_graph[0] = '\0';
 	loss_scale_init(&s->scale, s->config);
 	timeline_reset(s->time);
@@ -281,6 +282,7 @@ static struct graphs_entry *capture(struct step *s)
 		give_up_graphs(s, "another rank could not capture its step");
 	} else {
 		entry->sent = collectives_between(&before, &after);
+		entry->longest_ns = s->single_ns;
 	}
 	s->time->n = marks;
 	s->capture_ns = clock_mono_ns() - from;
@@ -291,7 +293,7 @@ static void launch_graph(struct step *s, const struct collectives_bytes *sent)
 {
 	timeline_replay(s->time, s->graph->phases, s->graph->n_phases);
 	if (s->group)
-		collectives_graph_begin(s->group, s->compute);
+		collectives_graph_begin(s->group, s->graph->longest_ns, s->compute);
 	k_graph_launch(s->graph->graph, s->compute); /* its failure is the context's */
 	if (s->group)
 		collectives_graph_end(s->group, sent, s->compute);
@@ -317,10 +319,20 @@ static void launch(struct step *s)
 		enqueue(s);
 }
 
+/* From its launch on; what later ones are expected to take. */
+static void note_time(struct step *s, int64_t took_ns)
+{
+	if (!s->graph)
+		s->single_ns = took_ns;
+	else if (took_ns > s->graph->longest_ns)
+		s->graph->longest_ns = took_ns;
+}
+
 int step_run(struct step *s, bool stop, struct step_result *out, char *error, size_t error_bytes)
 {
 	const struct spec_config *c = s->config;
 	int64_t sample = s->attempted * c->batch + s->rank * c->accumulation * c->micro_batch;
+	int64_t launched_ns;
 	int rc, data_rc;
 
 	timeline_start(s->time);
@@ -329,6 +341,7 @@ int step_run(struct step *s, bool stop, struct step_result *out, char *error, si
 	data_rc = batch_read(s->batch, s->data, sample, c->accumulation, error, error_bytes);
 	k_range_end();
 	write_host(s, sample, stop, data_rc != 0);
+	launched_ns = clock_mono_ns();
 	launch(s);
 	timeline_end(s->time);
 	if (s->attempted + 1 < c->optimizer_steps)
@@ -340,6 +353,7 @@ int step_run(struct step *s, bool stop, struct step_result *out, char *error, si
 	if (rc)
 		return rc;
 
+	note_time(s, clock_mono_ns() - launched_ns);
 	s->attempted++;
 	if (!s->host->state.skip)
 		s->applied++; /* the schedule and AdamW's time stand still on a skipped step */

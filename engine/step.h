@@ -68,8 +68,9 @@ struct step {
 	struct loss_scale scale;
 	int64_t attempted, applied;
 	struct graphs_entry *graph; /* NULL: none yet */
-	int64_t replayed;   /* steps launched as a graph */
-	int64_t capture_ns; /* what capturing took; 0: none was captured */
+	int64_t replayed;           /* steps launched as a graph */
+	int64_t single_ns;          /* what the last step took that was launched by operations */
+	int64_t capture_ns;         /* what capturing took; 0: none was captured */
 	char no_graph[256]; /* why no step is captured although it was asked for; empty: none */
 };
 

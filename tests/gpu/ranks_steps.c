@@ -8,6 +8,8 @@
  *                                   with the same result
  *   gpu_ranks_steps times RANKS     GPT-2 124M, bf16, micro 2, T 512, 2 micro-batches: a step
  *                                   launched singly and as a graph, in turn
+ *   gpu_ranks_steps long RANKS      the same in fp32 with 120 micro-batches of 8: steps that take
+ *                                   longer than the deadline of a collective, here 4 s
  *
  * Linked with the CPU libraries, which have no graphs, steps whose parameters travel when the next
  * one begins are compared with steps that send them at once. The last line is "N passed, N failed".
@@ -23,10 +25,12 @@
 #include "tests/unit/gpt2_shape.h"
 
 enum { BITS_STEPS = 200, MANY_STEPS = 500, MANY_PLANS = 4, TIMES_STEPS = 60, PAIRS = 5 };
+enum { LONG_STEPS = 3, LONG_MICROS = 120, LONG_MICRO = 8 };
 static const int64_t timeout_ns = INT64_C(20000000000), limit_ns = INT64_C(600000000000);
+static const int64_t long_timeout_ns = INT64_C(4000000000);
 
 struct work {
-	enum { BITS, MANY, TIMES } kind;
+	enum { BITS, MANY, TIMES, LONG } kind;
 	int64_t rounds;
 };
 
@@ -171,6 +175,30 @@ static void test_times(struct trial *m)
 		ratio[PAIRS - 1], PAIRS);
 }
 
+static void test_long(struct trial *m)
+{
+	struct spec_config c = m->graphs ? gpt2(m) : make_config(m, SPEC_FP32);
+	static struct trial_outcome o;
+	bool good;
+
+	c.optimizer_steps = LONG_STEPS;
+	if (m->graphs) {
+		c.precision = SPEC_FP32;
+		c.micro_batch = LONG_MICRO;
+		c.accumulation = LONG_MICROS;
+		c.batch = LONG_MICRO * LONG_MICROS * m->w.world;
+		c.data_synthetic_tokens = 1 << 24;
+	}
+	good = trial_run(m, &c, true, &o);
+	trial_check(m, "long steps", "have an end", good);
+	if (!good || !m->graphs)
+		return;
+	if (m->w.rank == 0)
+		printf("a step: %.2f s\n", (double)o.median_ns / 1e9);
+	trial_check(m, "long steps", "are longer than the deadline", o.median_ns > long_timeout_ns);
+	trial_check(m, "long steps", "were graphs", trial_replayed(m, &o, LONG_STEPS - 1));
+}
+
 static int run_rank(struct ranks_self *self)
 {
 	const struct work *work = self->arg;
@@ -184,15 +212,17 @@ static int run_rank(struct ranks_self *self)
 		test_bits(&m);
 	else if (work->kind == MANY)
 		test_many(&m, work->rounds);
-	else
+	else if (work->kind == TIMES)
 		test_times(&m);
+	else
+		test_long(&m);
 	trial_finish(&m, self);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	static const char *const kinds[] = {"bits", "many", "times"};
+	static const char *const kinds[] = {"bits", "many", "times", "long"};
 	static struct ranks_end end;
 	struct work work = {.rounds = argc > 3 ? atoll(argv[3]) : 2};
 	struct ranks_options options = {.world = argc > 2 ? atoi(argv[2]) : 0,
@@ -202,13 +232,15 @@ int main(int argc, char **argv)
 		.arg = &work};
 	int passed = 0, failed = 0, kind = 0;
 
-	while (kind < 3 && (argc < 2 || strcmp(argv[1], kinds[kind]) != 0))
+	while (kind < 4 && (argc < 2 || strcmp(argv[1], kinds[kind]) != 0))
 		kind++;
-	if (kind == 3 || options.world < 1 || options.world > RANKS_MAX) {
-		fprintf(stderr, "usage: gpu_ranks_steps bits|many|times RANKS [ROUNDS]\n");
+	if (kind == 4 || options.world < 1 || options.world > RANKS_MAX) {
+		fprintf(stderr, "usage: gpu_ranks_steps bits|many|times|long RANKS [ROUNDS]\n");
 		return 2;
 	}
 	work.kind = kind;
+	if (kind == LONG)
+		options.timeout_ns = long_timeout_ns;
 	setlocale(LC_NUMERIC, "C");
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (ranks_run(&options, &end))

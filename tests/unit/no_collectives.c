@@ -52,7 +52,7 @@ void collectives_destroy(struct collectives *c)
 		abort();
 }
 
-void collectives_graph_begin(struct collectives_group *g, struct k_stream *s)
+void collectives_graph_begin(struct collectives_group *g, int64_t about_ns, struct k_stream *s)
 {
 	abort();
 }
