@@ -91,7 +91,6 @@ static bool is_over(const struct client *c)
 static int connect_until(struct client *c, int64_t deadline_ns, struct ctl_error *e)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	const struct timespec pause = {0, 20000000};
 	const int64_t begun_ns = clock_mono_ns();
 
 	memcpy(address.sun_path, c->endpoint.path, sizeof(address.sun_path));
@@ -106,7 +105,7 @@ static int connect_until(struct client *c, int64_t deadline_ns, struct ctl_error
 			return endpoint_silent(
 				&c->endpoint, seconds_since(begun_ns), is_over(c), e);
 		notice(c, deadline_ns);
-		nanosleep(&pause, NULL);
+		interrupt_poll(NULL, 0, 20 * CLOCK_MS_NS);
 	}
 }
 

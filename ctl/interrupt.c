@@ -1,5 +1,6 @@
 #include "ctl/interrupt.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <unistd.h>
@@ -14,6 +15,12 @@ enum { SIGNALS = sizeof(signals) / sizeof(signals[0]) };
 
 static volatile sig_atomic_t seen; /* the signal's number */
 static volatile sig_atomic_t told; /* whoever waits knows */
+
+static struct {
+	int fd;
+	bool (*is_key)(void *of);
+	void *of;
+} keyboard = {.fd = -1};
 
 static void on_signal(int number)
 {
@@ -70,9 +77,46 @@ bool interrupt_seen(void)
 	return seen != 0;
 }
 
+void interrupt_on_key(int fd, bool (*is_key)(void *of), void *of)
+{
+	keyboard.fd = fd;
+	keyboard.is_key = is_key;
+	keyboard.of = of;
+}
+
+/* ppoll with the keyboard beside fds: -1 and EINTR for its key; another key ends no wait. */
+static int poll_keyboard(struct pollfd *fds, size_t n, int64_t timeout_ns, const sigset_t *open)
+{
+	const int64_t until_ns = timeout_ns < 0 ? -1 : clock_mono_ns() + timeout_ns;
+	struct pollfd all[INTERRUPT_FDS + 1];
+	int rc;
+
+	assert(n <= INTERRUPT_FDS);
+	for (size_t i = 0; i < n; i++)
+		all[i] = fds[i];
+	all[n] = (struct pollfd){.fd = keyboard.fd, .events = POLLIN};
+	do {
+		const int64_t left_ns = until_ns < 0 ? 0 : until_ns - clock_mono_ns();
+		const struct timespec left = clock_timespec(left_ns < 0 ? 0 : left_ns);
+
+		rc = ppoll(all, n + 1, until_ns < 0 ? NULL : &left, open);
+		if (rc <= 0 || !all[n].revents)
+			break;
+		if ((all[n].revents & (POLLHUP | POLLERR)) || keyboard.is_key(keyboard.of)) {
+			on_signal(SIGINT);
+			errno = EINTR;
+			rc = -1;
+			break;
+		}
+		rc--;
+	} while (rc == 0);
+	for (size_t i = 0; i < n; i++)
+		fds[i].revents = all[i].revents;
+	return rc;
+}
+
 int interrupt_poll(struct pollfd *fds, size_t n, int64_t timeout_ns)
 {
-	const struct timespec timeout = clock_timespec(timeout_ns < 0 ? 0 : timeout_ns);
 	sigset_t set, open;
 	int rc, error;
 
@@ -85,7 +129,7 @@ int interrupt_poll(struct pollfd *fds, size_t n, int64_t timeout_ns)
 		rc = -1;
 		error = EINTR;
 	} else {
-		rc = ppoll(fds, n, timeout_ns < 0 ? NULL : &timeout, &open);
+		rc = poll_keyboard(fds, n, timeout_ns, &open);
 		error = errno;
 	}
 	if (rc < 0 && error == EINTR)

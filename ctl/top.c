@@ -91,29 +91,29 @@ static int show(struct top *top)
 
 /* ---- waiting ---- */
 
-/* Until then, events taken and keys read meanwhile: true when the user has had enough. */
+static bool is_quit(void *screen)
+{
+	const int key = screen_key(screen);
+
+	return key == 'q' || key == 'Q' || key == -EIO;
+}
+
+/* Until then, events taken meanwhile: true when the user has had enough. */
 static bool wait_until(struct top *top, int64_t until_ns, struct ctl_error *e, bool *lost)
 {
 	*lost = false;
 	while (!interrupt_seen()) {
-		struct pollfd fds[2] = {{.fd = -1}, {.fd = -1}};
+		struct pollfd events = {.fd = -1};
 		const int64_t left_ns = until_ns - clock_mono_ns();
-		int key;
 
 		if (left_ns <= 0)
 			return false;
 		if (top->client)
-			fds[0] = (struct pollfd){.fd = client_fd(top->client), .events = POLLIN};
-		if (top->screen && top->screen->keys)
-			fds[1] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
-		if (interrupt_poll(fds, 2, left_ns) < 0 && errno == EINTR && top->screen &&
+			events = (struct pollfd){.fd = client_fd(top->client), .events = POLLIN};
+		if (interrupt_poll(&events, 1, left_ns) < 0 && errno == EINTR && top->screen &&
 			!interrupt_seen())
 			return false; /* another size */
-		key = fds[1].revents ? screen_key(top->screen) : -EAGAIN;
-		if (key == 'q' || key == 'Q' || key == -EIO ||
-			(fds[1].revents & (POLLHUP | POLLERR)))
-			return true;
-		if (fds[0].revents && view_take_events(&top->view, top->client, e) != 0) {
+		if (events.revents && view_take_events(&top->view, top->client, e) != 0) {
 			*lost = true;
 			return false;
 		}
@@ -213,10 +213,13 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		screen_begin(&screen, ctl->out.utf8);
 		top.screen = &screen;
 		ctl->drawn = true;
+		interrupt_on_key(screen.keys ? STDIN_FILENO : -1, is_quit, &screen);
 	}
 	exit = look_again(&top, &e);
-	if (terminal)
+	if (terminal) {
+		interrupt_on_key(-1, NULL, NULL);
 		screen_end(&screen);
+	}
 	top.screen = NULL;
 	ctl->drawn = false;
 	if (terminal && !exit && top.left == 0)

@@ -8,12 +8,13 @@ import shutil
 import signal
 import subprocess
 import termios
+import threading
 
 import pytest
 
 from client import CTL, ctl, environment
 from fake_daemon import FakeDaemon, Refused, run_object
-from helpers import wait_for
+from helpers import PATIENCE_S, wait_for
 from terminal import Terminal
 
 DEVICE = {"backend": "cpu", "name": "made-up device", "library": "none", "memory_total_bytes": 1, "memory_free_bytes": 1}
@@ -170,6 +171,26 @@ def test_drawn_until_q(daemon):
         # only what changed: the load of the ranks
         assert "\033[2J" not in terminal.seen and "gpt2d 0.1.0" not in terminal.seen and "q: quit" not in terminal.seen
         assert terminal.seen.endswith("\033[?25h\033[?1049l")
+
+
+def test_q_is_taken_where_no_answer_comes(tmp_path):
+    """At once, not when the wait for the answer is over, which is told."""
+    over = threading.Event()
+
+    def second_hangs(params, connection):
+        if len(d.asked("status")) == 2:
+            over.wait(2 * PATIENCE_S)
+        return status(params, connection)
+
+    with FakeDaemon(tmp_path / "s", status=second_hangs, follow=follow) as d, top(d) as terminal:
+        terminal.wait("q: quit")
+        wait_for(lambda: len(d.asked("status")) == 2, "the look without an answer")
+        terminal.type("xq")
+        try:
+            assert terminal.end() == 0
+        finally:
+            over.set()
+        assert "has not answered" not in terminal.seen
 
 
 def test_the_last_look_stays(daemon):
