@@ -171,6 +171,20 @@ static void check_cpu_time(struct diagnosis *d)
 			(unsigned long long)cpu.rlim_cur);
 }
 
+/* With too little of it gpt2d does not come this far. */
+static void check_stack(struct diagnosis *d)
+{
+	struct rlimit stack;
+
+	if (getrlimit(RLIMIT_STACK, &stack) < 0)
+		return;
+	if (stack.rlim_cur == RLIM_INFINITY)
+		diagnosis_add(d, "stack", VERDICT_OK, NULL, "no limit");
+	else
+		diagnosis_add(d, "stack", VERDICT_OK, NULL, "%llu KiB, %d needed",
+			(unsigned long long)stack.rlim_cur >> 10, ULIMITS_STACK_KIB);
+}
+
 static void check_descriptors(struct diagnosis *d)
 {
 	struct ulimits_descriptors found;
@@ -300,6 +314,7 @@ void diagnosis_machine(struct diagnosis *d)
 	check_processes(d);
 	check_file_size(d);
 	check_cpu_time(d);
+	check_stack(d);
 	check_gpus(d);
 	check_clock(d);
 }

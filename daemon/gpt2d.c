@@ -288,6 +288,12 @@ int main(int argc, char **argv)
 	signals_unblock();
 	signal(SIGCHLD, SIG_DFL); /* where it is ignored, no end can be waited for */
 	fill_standard_streams();
+	if (ulimits_raise_stack() < 0) {
+		say("the stack is limited to less than %d KiB: raise ulimit -Hs, LimitSTACK= of "
+		    "the unit",
+			ULIMITS_STACK_KIB);
+		return STATUS_FAILED;
+	}
 	ulimits_raise();
 	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
 	umask(077); /* what runs leave behind is for whom gpt2d belongs to; others ask it */

@@ -1,6 +1,7 @@
 #include "daemon/ulimits.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -16,6 +17,8 @@ static const struct {
 	{RLIMIT_FSIZE, "the size of files"}};
 enum { RAISED = sizeof(raised) / sizeof(raised[0]) };
 
+static const rlim_t STACK_BYTES = 8 << 20; /* what Linux gives */
+
 void ulimits_raise(void)
 {
 	struct rlimit limit;
@@ -27,6 +30,26 @@ void ulimits_raise(void)
 		if (setrlimit(raised[i].resource, &limit) < 0)
 			continue; /* ulimits_check says so, once there is a log */
 	}
+}
+
+int ulimits_raise_stack(void)
+{
+	pthread_attr_t attributes;
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_STACK, &limit) < 0)
+		return 0;
+	if (limit.rlim_max < (rlim_t)ULIMITS_STACK_KIB << 10)
+		return -ENOMEM;
+	if (limit.rlim_cur >= STACK_BYTES)
+		return 0;
+	limit.rlim_cur = limit.rlim_max < STACK_BYTES ? limit.rlim_max : STACK_BYTES;
+	if (setrlimit(RLIMIT_STACK, &limit) < 0 || pthread_attr_init(&attributes) != 0)
+		return 0;
+	pthread_attr_setstacksize(&attributes, (size_t)limit.rlim_cur);
+	pthread_setattr_default_np(&attributes);
+	pthread_attr_destroy(&attributes);
+	return 0;
 }
 
 int ulimits_descriptors(const struct settings *s, struct ulimits_descriptors *out)

@@ -8,7 +8,7 @@
 
 struct settings;
 
-enum { ULIMITS_TEXT_BYTES = 192 };
+enum { ULIMITS_TEXT_BYTES = 192, ULIMITS_STACK_KIB = 1024 };
 
 /* What clients can have of the descriptors, in words. */
 struct ulimits_descriptors {
@@ -22,6 +22,12 @@ struct ulimits_descriptors {
  * gpt2d takes what the hard ones let it have. Before there is a second thread.
  */
 void ulimits_raise(void);
+
+/*
+ * The same of the stack, up to what is usual: threads to come and engines have it too. 0, or
+ * -ENOMEM where the hard limit is less than the functions of gpt2d take; then little may be called.
+ */
+int ulimits_raise_stack(void);
 
 /* Says in the log what is less than wanted; 0, or -EMFILE where hardly any client could connect. */
 int ulimits_check(const struct settings *settings);

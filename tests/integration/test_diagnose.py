@@ -20,7 +20,7 @@ from helpers import BUILD, FAKE_ENGINE, Daemon, spec, wait_for
 GPT2D = BUILD / "daemon" / "gpt2d"
 ENGINE = BUILD / "engine" / "gpt2-engine-cpu"
 NAMES = ["gpt2d", "settings", "device", "engine", "checker", "socket", "lock", "state", "database", "lock",
-    "queue", "log", "data", "metrics", "processors", "memory", "/proc", "/dev/shm", "nofile", "memlock", "nproc", "fsize", "cputime", "GPUs", "clock", "systemd"]
+    "queue", "log", "data", "metrics", "processors", "memory", "/proc", "/dev/shm", "nofile", "memlock", "nproc", "fsize", "cputime", "stack", "GPUs", "clock", "systemd"]
 
 
 @pytest.fixture
@@ -432,6 +432,18 @@ def test_a_limit_on_processor_time(home):
     found = checks(home, status=0, **limit)
     assert found["cputime"][:2] == ("warn", "a process ends after 100000 s of processor time")
     assert checks(home, status=0)["cputime"][0] == "ok"
+
+
+@pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="a sanitizer takes more of it")
+def test_little_stack(home):
+    """gpt2d says so itself, where it would be killed by signal 11; a soft limit it raises, for threads and engines too."""
+    for kib in (96, 512):
+        done = run(home, prefix=("/bin/sh", "-c", f'ulimit -s {kib}; exec "$0" "$@"'))
+        assert (done.returncode, done.stderr) == (1, "gpt2d: the stack is limited to less than 1024 KiB: raise ulimit -Hs, LimitSTACK= of the unit\n")
+    found = checks(home, prefix=("/bin/sh", "-c", 'ulimit -S -s 96; exec "$0" "$@"'))
+    assert found["stack"][:2] == ("ok", "8192 KiB, 1024 needed") and found["checker"][0] == "ok"
+    with Daemon(engine=ENGINE, ranks=2, prefix=("/bin/sh", "-c", 'ulimit -s 1024; exec "$0" "$@"')) as d, d.client() as c:
+        assert c.wait(c.submit(spec("tight", 2)))["state"] == "done"
 
 
 def test_soft_limits_are_raised(home):
