@@ -215,10 +215,10 @@ def test_rows_of_before_segments_were_settled(home, state):
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason="no engine was built")
 @pytest.mark.parametrize("work", [{"optimizer_steps": 25, "warmup_steps": 2}, {"optimizer_steps": 3, "warmup_steps": 0}])
-@pytest.mark.parametrize("kind", [spec, experiment])
-def test_found_done_with_its_figures(home, kind, work):
+@pytest.mark.parametrize("kind, ranks", [(spec, 1), (experiment, 2)])
+def test_found_done_with_its_figures(home, kind, ranks, work):
     """As if gpt2d had been killed between the marker and segment.done: what that said is read from the files."""
-    with Daemon(home=home, engine=PROGRAM) as d:
+    with Daemon(ranks=ranks, home=home, engine=PROGRAM) as d:
         with d.client() as c:
             assert c.wait(c.submit(kind("done", work=work)))["state"] == "done"
             before = c.call("show", id=1)
