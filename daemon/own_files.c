@@ -91,12 +91,21 @@ const char *own_files_find_state(const struct settings *s, const char *path)
 	return find_in_state(state, path);
 }
 
+/* /dev/null, with which no file is read. */
+static bool is_device(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISCHR(st.st_mode);
+}
+
 const char *own_files_find(const struct settings *s, const char *path)
 {
 	char socket[sizeof(((struct sockaddr_un *)0)->sun_path)], error[512];
 	char lock[sizeof(socket) + 8];
 
-	if (s->config_file != NULL && own_files_same(path, s->config_file))
+	if (s->config_file != NULL && !is_device(s->config_file) &&
+		own_files_same(path, s->config_file))
 		return "the settings";
 	if (paths_socket(s->socket, socket, sizeof(socket), error, sizeof(error)) == 0) {
 		snprintf(lock, sizeof(lock), "%s.lock", socket);

@@ -262,6 +262,14 @@ def test_no_file_of_its_own(tmp_path, setting):
     assert done.returncode == 2 and f"{conf}:2: metrics_file: {tmp_path}/./x: is log_file too" in done.stderr
 
 
+def test_no_settings_and_no_log():
+    """With -c /dev/null no file is read: that is no file of gpt2d's own. The figures must not replace a device."""
+    command = [BUILD / "daemon" / "gpt2d", "-c", "/dev/null", "-n"]
+    assert subprocess.run([*command, "--log-file", "/dev/null"], capture_output=True, timeout=60, check=False).returncode == 0
+    done = subprocess.run([*command, "--metrics-file", "/dev/null"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and done.stderr.startswith("gpt2d: metrics_file: /dev/null: a device, ")
+
+
 @pytest.mark.parametrize("socket, state, what", [
     ("state/gpt2d.db", "state", "the queue"), ("state/reserve", "state", "the reserve"), ("state/runs", "state", "the folder of runs"),
     ("state", "state", "the state directory"), ("state", "state/below", "the state directory"),
