@@ -197,7 +197,8 @@ const struct verb verb_prune = {
 		"with exit code 1 (0 with --dry-run): it may be on a disk that is not mounted, and "
 		"what the daemon knows is all that leads to it; --forget is for those that are "
 		"gone for good. It asks first, where there is a terminal; elsewhere --yes is "
-		"needed. A removal that was begun is finished, by the next daemon if need be.",
+		"needed. A removal that was begun is finished, by the next prune of that run or "
+		"the next daemon if need be; until then it is shown as before, its files missing.",
 	.options = options,
 	.run = run,
 };
