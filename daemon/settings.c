@@ -137,6 +137,7 @@ const struct settings_row settings_rows[] = {
 		.help = "ended runs that stay, the newest; 0: all",
 		.manual = "Older ones are removed, with their files, when no run is with the "
 			  "engines; where they are never without one, after every 32 that end.\n"
+			  "A change of it is acted on within a minute.\n"
 			  "Runs marked with\n"
 			  ".Ic gpt2ctl keep\n"
 			  "stay and are not counted; one whose folder is not there stays, too.\n"},
