@@ -208,8 +208,8 @@ int endpoint_absent(const struct endpoint *p, int error, struct ctl_error *e)
 			S_ISDIR(st.st_mode) ? "directory" : "file");
 	if (error == EACCES || error == EPERM)
 		return ctl_error_set(e, CTL_NOT_ALLOWED,
-			"%s: %s; the daemon's owner or its group may use it", p->path,
-			strerror(error));
+			"%s: %s; who may use it say socket_mode and socket_group of that gpt2d",
+			p->path, strerror(error));
 	owner = owner_of(p);
 	if (owner > 0)
 		return ctl_error_set(e, CTL_NO_DAEMON,

@@ -309,7 +309,8 @@ def test_permission(path):
             result = ctl("status", path=path, **user)
         except PermissionError:
             pytest.skip("the build cannot be reached by another user")
-    assert result.returncode == 9 and "Permission denied" in result.stderr
+    assert result.returncode == 9 and result.stderr == (
+        f"gpt2ctl: {path}: Permission denied; who may use it say socket_mode and socket_group of that gpt2d\n")
 
 
 @pytest.mark.parametrize("code, exit", [(-32700, 1), (-32600, 1), (-32601, 8), (-32602, 2), (-32603, 11), (-32002, 2),
