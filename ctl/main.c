@@ -57,12 +57,11 @@ int main(int argc, char **argv)
 		help_print(&ctl, args.verb);
 	} else if (arguments_has(&args, "version")) {
 		exit = verb_version.run(&ctl, &args);
-	} else if (!args.verb && ctl.json) {
+	} else if (!args.verb) {
+		if (!ctl.json)
+			help_print_to(stderr, NULL);
 		ctl_error_set(&e, CTL_USAGE, "no verb is given; see: gpt2ctl help");
 		exit = ctl_fail(&ctl, &e);
-	} else if (!args.verb) {
-		help_print_to(stderr, NULL);
-		exit = CTL_USAGE;
 	} else {
 		exit = args.verb->run(&ctl, &args);
 	}

@@ -106,8 +106,10 @@ def test_an_error_of_the_command_line_as_json(args):
 
 
 def test_no_verb_is_usage():
-    result = ctl()
-    assert result.returncode == 2 and "usage:" in result.stderr
+    for args in [[], ["-q"], ["--socket", "status"]]:
+        result = ctl(*args)
+        assert result.returncode == 2 and result.stderr.startswith("usage:"), args
+        assert result.stderr.endswith("\ngpt2ctl: no verb is given; see: gpt2ctl help\n"), args
     for args in [["-j"], ["--json", "--"], ["-q", "--json"]]:
         result = ctl(*args)
         error = one_object(result.stdout)["error"]
