@@ -263,7 +263,7 @@ const struct schema_row schema_artifacts[] = {
 	{"power_w_mean", "real|null", ""},
 	{"gpu_percent_mean", "real|null", "time in which it was busy"},
 	{"memory_percent_mean", "real|null", "time in which its memory was"},
-	{"memory_used_max_bytes", "count|null", "by all processes"},
+	{"memory_used_max_bytes", "count|null", "the most of it in use, by all processes"},
 	{"throttle_reasons", "count|null", "NVML's bits, all that occurred, without idle"},
 	{"other_processes_max", "count|null",
 		"that computed on it beside the engines; null: not to be told apart"},

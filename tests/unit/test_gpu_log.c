@@ -96,6 +96,7 @@ static void a_segment(void **state)
 	assert_int_equal(sum.temperature_max_c, 50);
 	assert_int_equal(sum.throttle & 1, 0); /* idle throttles nothing */
 	assert_int_equal(sum.others_max, 1);
+	assert_int_equal(sum.used_max_bytes, (int64_t)19 << 30);
 	text = text_of(log, &samples);
 	for (const char *at = text; (at = strchr(at, '\n')); at++)
 		lines++;
@@ -135,6 +136,22 @@ static void of_several_ranks(void **state)
 
 	assert_string_equal(strstr(text, ", other_processes"), expected);
 	free(text);
+}
+
+/* The peak, wherever it lies; a sample of which the driver does not tell is none. */
+static void most_memory(void **state)
+{
+	struct gpu_log_sample sample[] = {{.s.used_bytes = 3}, {.s.used_bytes = (int64_t)1 << 40},
+		{.s.used_bytes = -1}, {.s.used_bytes = 5}};
+	struct gpu_log_samples samples = {.sample = sample, .n = 4};
+	const struct nvml_device device = {.index = 0};
+	struct gpu_log_summary sum;
+
+	gpu_log_summarise(&device, &samples, &sum);
+	assert_int_equal(sum.used_max_bytes, (int64_t)1 << 40);
+	samples = (struct gpu_log_samples){.sample = &sample[2], .n = 1};
+	gpu_log_summarise(&device, &samples, &sum);
+	assert_int_equal(sum.used_max_bytes, -1);
 }
 
 static void many_segments(void **state)
@@ -180,6 +197,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(one_sample),
 		cmocka_unit_test(a_segment),
 		cmocka_unit_test(of_several_ranks),
+		cmocka_unit_test(most_memory),
 		cmocka_unit_test(many_segments),
 		cmocka_unit_test(the_latest),
 	};
