@@ -102,7 +102,9 @@ const struct schema_row schema_outputs[] = {
 	{"scratch_branch_bytes", "?count", "what those on the branch beside it take; CUDA"},
 	{"comm_bytes", "count", "what collectives take beside tensors; NCCL: an allowance"},
 	{"context_bytes", "?count", "what the device's context takes, an allowance; CUDA"},
-	{"tuning_bytes", "?count", "what choosing algorithms takes for a moment; CUDA"},
+	{"tuning_bytes", "?count",
+		"what choosing algorithms takes for a moment where the activations are too few "
+		"for it; CUDA"},
 	{"total_bytes", "count", "of a rank"},
 	{"planned_bytes", "count", "of all ranks where they share memory"},
 	{"available_bytes", "count", ""},

@@ -10,6 +10,7 @@
 #include "proto/artifact.h"
 #include "proto/clock.h"
 #include "proto/protocol.h"
+#include "proto/size.h"
 
 struct agreement {
 	char sha256[65]; /* of spec, plan, model shape and the identity of its data */
@@ -79,11 +80,13 @@ static bool tune(struct segment *s, struct warm *w, struct link *link)
 		.group = s->group,
 		.comm = w->comm,
 		.patience_ns = PATIENCE_NS};
-	int64_t changed = 0, begin = clock_mono_ns();
+	int64_t changed = 0, begin = clock_mono_ns(), took;
+	char size[SIZE_BYTES];
 	int rc;
 
 	if (!try_out(s))
 		return false;
+	took = k_choices_took_bytes(w->ctx);
 	rc = tuned_share(&w->tuned, s->group ? &peers : NULL, w->rank, &changed);
 	if (rc == -ENOMEM) {
 		segment_poison(s, ENGINE_EXIT_POISONED);
@@ -105,8 +108,8 @@ static bool tune(struct segment *s, struct warm *w, struct link *link)
 	if (w->tuned.note[0])
 		link_log(link, "warning", "the choices of algorithms are not kept: %s",
 			w->tuned.note);
-	metrics_log_add(&s->log, "algorithms chosen in %.3f ms",
-		(double)(clock_mono_ns() - begin) / 1e6);
+	metrics_log_add(&s->log, "algorithms chosen in %.3f ms, with %s beside the buffers",
+		(double)(clock_mono_ns() - begin) / 1e6, size_text(took, size));
 	return true;
 }
 

@@ -16,8 +16,9 @@
  *             activations_selective_bytes, activations_full_bytes (with each setting),
  *             logits_bytes, logits_elems, batch_bytes, scratch_bytes (of the compute stream),
  *             scratch_branch_bytes (of the branch beside it), comm_bytes, context_bytes (of the
- *             device's context), tuning_bytes (while algorithms are chosen), total_bytes,
- *             planned_bytes (of all ranks that share the memory), available_bytes, free_bytes}
+ *             device's context), tuning_bytes (while algorithms are chosen, beside the
+ *             activations, which serve for that too), total_bytes, planned_bytes (of all ranks
+ *             that share the memory), available_bytes, free_bytes}
  *   data      {train {path, format, tokens, needed, sequences, left_out_tokens, epochs},
  *             val {..., passes}}
  *   work      {optimizer_steps, micro_steps, tokens, left_over_sequences (of epochs that do not

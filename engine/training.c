@@ -30,12 +30,24 @@ static int no_memory(char *error, size_t error_bytes, const char *what)
 	return -ENOMEM;
 }
 
+static struct activations_shape activations_of(const struct spec_config *c, int64_t elem_bytes)
+{
+	return (struct activations_shape){
+		.model = &c->model,
+		.recompute = c->recompute,
+		.B = c->micro_batch,
+		.T = c->seq_len,
+		.elem_bytes = elem_bytes,
+		.real_bytes = (int64_t)sizeof(k_real),
+	};
+}
+
 /* ---- memory ---- */
 
 /* What kernels take beside the buffers. */
 struct kernel_memory {
 	int64_t scratch_bytes[K_SCRATCH_KINDS];
-	int64_t tuning_bytes; /* while algorithms are chosen, then given back */
+	int64_t tuning_bytes; /* while algorithms are chosen, beside the activations */
 };
 
 /*
@@ -54,13 +66,16 @@ static int plan_kernels(struct k_context *ctx, int threads, const struct spec_co
 		.C = config->model.n_embd,
 		.Vp = arena_vocab_padded(config->model.vocab_size),
 	};
+	const bool narrow = config->precision == SPEC_BF16 || config->precision == SPEC_FP16;
+	struct activations_shape lent;
 	const char *why;
 	int rc;
 
 	*out = (struct kernel_memory){0};
 	if (check_beyond_reason(config))
 		return 0;
-	out->tuning_bytes = k_choices_bytes(ctx, &shape);
+	lent = activations_of(config, narrow ? 2 : (int64_t)sizeof(k_real));
+	out->tuning_bytes = k_choices_bytes(ctx, &shape, activations_bytes(&lent));
 	rc = k_scratch_plan(ctx, &shape, out->scratch_bytes);
 	if (rc) {
 		why = k_context_error(ctx);
@@ -347,14 +362,7 @@ int training_init(struct training *t, struct warm *w, const struct spec_config *
 		return -ENOTSUP;
 	}
 	t->elem_bytes = (int64_t)k_elem_bytes(w->ctx);
-	t->shape = (struct activations_shape){
-		.model = &c->model,
-		.recompute = c->recompute,
-		.B = c->micro_batch,
-		.T = c->seq_len,
-		.elem_bytes = t->elem_bytes,
-		.real_bytes = (int64_t)sizeof(k_real),
-	};
+	t->shape = activations_of(c, t->elem_bytes);
 	if (arena_init(&t->arena, &c->model))
 		return no_memory(error, error_bytes, "the arena's entries");
 	rc = plan_make(&t->plan, t->arena.param_elems, (int)c->gpus, c->reduce_bucket_elems,
@@ -402,7 +410,7 @@ int training_join(struct training *t, struct collectives_group *group)
 	return zero_begin(&t->warm->zero, &z);
 }
 
-int training_try(struct training *t, char *error, size_t error_bytes)
+static void try_passes(struct training *t)
 {
 	const struct spec_config *c = t->config;
 	const struct step *s = &t->step;
@@ -414,8 +422,6 @@ int training_try(struct training *t, char *error, size_t error_bytes)
 		.first = true,
 	};
 
-	k_zero(s->compute, t->batch.tokens,
-		(size_t)batch_tokens_bytes(c->micro_batch, c->seq_len, c->accumulation));
 	model_forward(&t->model, &pass, NULL);
 	model_loss(&t->model, t->batch.losses, batch_targets(&t->batch, 0), 1, NULL);
 	k_sum_losses(s->compute, s->shared + STEP_SHARED_LOSS, t->batch.losses,
@@ -424,6 +430,46 @@ int training_try(struct training *t, char *error, size_t error_bytes)
 	pass.first = false;
 	if (c->accumulation > 1)
 		model_backward(&t->model, &pass, NULL);
+}
+
+/*
+ * The choices are made before anything of the shape runs: until then nobody uses the activations,
+ * and the trials can. All this memory is this rank's alone, no peer reads it.
+ */
+static int choose(struct training *t, char *error, size_t error_bytes)
+{
+	const struct step *s = &t->step;
+	const char *why;
+	int rc = k_stream_sync(s->compute, s->timeout_ns);
+
+	if (rc)
+		return step_failure(s, rc, error, error_bytes);
+	rc = k_choices_begin(s->compute, t->model.acts, activations_bytes(&t->shape));
+	if (rc == -ENOTSUP)
+		return 0;
+	if (!rc) {
+		try_passes(t);
+		rc = k_choices_end(s->compute);
+	}
+	if (!rc || k_context_error(s->ctx))
+		return step_failure(s, rc, error, error_bytes);
+	why = k_graph_error(s->ctx);
+	snprintf(error, error_bytes, "choosing algorithms: %s", why ? why : strerror(-rc));
+	return -ENOTRECOVERABLE;
+}
+
+int training_try(struct training *t, char *error, size_t error_bytes)
+{
+	const struct spec_config *c = t->config;
+	const struct step *s = &t->step;
+	int rc;
+
+	k_zero(s->compute, t->batch.tokens,
+		(size_t)batch_tokens_bytes(c->micro_batch, c->seq_len, c->accumulation));
+	rc = choose(t, error, error_bytes);
+	if (rc)
+		return rc;
+	try_passes(t);
 	s->host->state = (struct k_step_state){.loss_scale = 1, .t = 1};
 	optimizer_try(&t->optimizer, &s->host->state);
 	return step_failure(s, k_stream_sync(s->compute, s->timeout_ns), error, error_bytes);

@@ -49,8 +49,9 @@ int training_join(struct training *t, struct collectives_group *group);
 
 /*
  * A step on a micro-batch without sense, but for what ranks do together: for what the kernels
- * choose when they first meet a shape, and so that none is loaded in a step of the run (to load
- * all there are with the context, CUDA_MODULE_LOADING=EAGER, takes 2 s of each start). Parameters
+ * choose when they first meet a shape, which they time in the activations' memory while nothing
+ * runs, and so that none is loaded in a step of the run (to load all there are with the context,
+ * CUDA_MODULE_LOADING=EAGER, takes 2 s of each start). Parameters
  * are zero, or those of an earlier training; gradients and moments afterwards are nobody's. Waits
  * until it is over: 0, -ENOTRECOVERABLE or -ETIMEDOUT with error.
  */

@@ -131,6 +131,17 @@ int64_t k_choices(const struct k_context *ctx, struct k_choice *out, int64_t max
  * of those were others, or -ENOMEM. Nothing may be under way.
  */
 int64_t k_choices_set(struct k_context *ctx, const struct k_choice *choices, int64_t n);
+/*
+ * What s is given between begin and end never runs: only the choices are made that it asks for. The
+ * trials overwrite this memory, on a stream of their own, and take more where one of them finds no
+ * room in it. Meanwhile nothing on the device may be using the memory, or be given anything else.
+ * begin: 0, -ENOTSUP from a backend that makes none, or -EIO. end: 0 or -EIO, when something that s
+ * was given has failed. Of either -EIO k_graph_error tells why, unless the context has failed.
+ */
+int k_choices_begin(struct k_stream *s, void *memory, int64_t bytes);
+int k_choices_end(struct k_stream *s);
+/* The most that a trial has taken beside what it was lent, since begin or creation. */
+int64_t k_choices_took_bytes(const struct k_context *ctx);
 
 /* ---- memory: device memory, 256-byte aligned ---- */
 
@@ -209,9 +220,11 @@ struct k_scratch_shape {
 int k_scratch_plan(struct k_context *ctx, const struct k_scratch_shape *shape,
 	int64_t bytes[K_SCRATCH_KINDS]);
 /*
- * Memory that choosing algorithms for such a model takes for a moment, at most; 0: none are chosen.
+ * Memory that choosing algorithms for such a model takes for a moment, at most, beside lent_bytes
+ * that k_choices_begin is given; 0: nothing more, or none are chosen.
  */
-int64_t k_choices_bytes(const struct k_context *ctx, const struct k_scratch_shape *shape);
+int64_t k_choices_bytes(
+	const struct k_context *ctx, const struct k_scratch_shape *shape, int64_t lent_bytes);
 /*
  * At least so many bytes are there from now on; 0: it is given back. Nothing may be under way, and
  * where it was too little or is given back no graph captured on s may run again. 0, -ENOMEM (that

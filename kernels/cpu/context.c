@@ -161,6 +161,21 @@ int64_t k_choices_set(struct k_context *ctx, const struct k_choice *choices, int
 	return 0;
 }
 
+int k_choices_begin(struct k_stream *s, void *memory, int64_t bytes)
+{
+	return -ENOTSUP;
+}
+
+int k_choices_end(struct k_stream *s)
+{
+	return 0;
+}
+
+int64_t k_choices_took_bytes(const struct k_context *ctx)
+{
+	return 0;
+}
+
 void context_fail(struct k_context *ctx, const char *format, ...)
 {
 	va_list args;

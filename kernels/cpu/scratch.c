@@ -21,7 +21,8 @@ int k_scratch_plan(struct k_context *ctx, const struct k_scratch_shape *shape,
 	return 0;
 }
 
-int64_t k_choices_bytes(const struct k_context *ctx, const struct k_scratch_shape *shape)
+int64_t k_choices_bytes(
+	const struct k_context *ctx, const struct k_scratch_shape *shape, int64_t lent_bytes)
 {
 	return 0;
 }

@@ -229,9 +229,14 @@ enum k_dtype k_context_dtype(const struct k_context *ctx)
 	return ctx->dtype;
 }
 
+size_t context_elem_bytes(enum k_dtype dtype)
+{
+	return dtype == K_BF16 || dtype == K_FP16 ? 2 : 4;
+}
+
 size_t k_elem_bytes(const struct k_context *ctx)
 {
-	return ctx->dtype == K_BF16 || ctx->dtype == K_FP16 ? 2 : 4;
+	return context_elem_bytes(ctx->dtype);
 }
 
 double context_pass_seconds(const struct k_context *ctx, int64_t elems)

@@ -35,6 +35,10 @@ struct k_context {
 	struct gemm_plan *plans;  /* gemm_plan.cuh */
 	struct k_choice *choices; /* gemm_choices.cuh */
 	int64_t n_choices, choices_room;
+	/* what trials may use, between k_choices_begin and k_choices_end */
+	void *lent;
+	size_t lent_bytes;
+	int64_t trials_took_bytes; /* the most that one took beside it */
 	cudaStream_t internal; /* zeroing of new memory, trials of matrix products */
 	void *counters;        /* graph.cuh; of them so many are given away in this capture */
 	int counters_given;
@@ -62,6 +66,8 @@ __attribute__((format(printf, 2, 3))) void context_fail(
 
 /* True when rc is success; else the context fails with "what: the reason". */
 bool context_check(struct k_context *ctx, const char *what, cudaError_t rc);
+
+size_t context_elem_bytes(enum k_dtype dtype);
 
 /* What a kernel takes to start, and one that reads or writes so many elements once. */
 static const double context_launch_seconds = 2e-6;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/cuda/gemm_plan.cuh"
+#include "kernels/cuda/graph.cuh"
 
 struct k_choice *gemm_choices_find(const struct k_context *ctx, const struct k_product *product)
 {
@@ -66,4 +67,34 @@ int64_t k_choices_set(struct k_context *ctx, const struct k_choice *choices, int
 		gemm_plan_drop(ctx, &choices[i].product);
 	}
 	return changed;
+}
+
+/* While s is captured nothing runs but the trials. */
+int k_choices_begin(struct k_stream *s, void *memory, int64_t bytes)
+{
+	int rc = k_graph_begin(s);
+
+	if (rc)
+		return rc;
+	s->ctx->trials_took_bytes = 0;
+	s->ctx->lent = memory;
+	s->ctx->lent_bytes = (size_t)bytes;
+	return 0;
+}
+
+int k_choices_end(struct k_stream *s)
+{
+	struct k_context *ctx = s->ctx;
+	bool good = graph_discard(s, "k_choices_end");
+
+	ctx->lent = NULL;
+	ctx->lent_bytes = 0;
+	/* a trial that came to nothing may be filling the memory still */
+	good = context_check(ctx, "k_choices_end", cudaStreamSynchronize(ctx->internal)) && good;
+	return good && !k_context_error(ctx) ? 0 : -EIO;
+}
+
+int64_t k_choices_took_bytes(const struct k_context *ctx)
+{
+	return ctx->trials_took_bytes;
 }

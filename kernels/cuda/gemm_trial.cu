@@ -3,22 +3,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/cuda/graph.cuh"
+#include "kernels/cuda/gemm_trial_memory.cuh"
 
-enum { ROUNDS = 4, TIMES_MAX = 24 };
-enum { TRIAL_COUNTERS_BYTES = TIMES_MAX * GRAPH_COUNTER_BYTES };
-enum { TRIAL_A, TRIAL_B, TRIAL_D, TRIAL_AUX, TRIAL_BIAS, TRIAL_SUMS, TRIAL_WORKSPACE, TRIALS };
-
-/*
- * In a step b was written or read just before, while a and what is written have long left the
- * device's cache: of these there are so many that they do not fit there, taken in turn.
- */
-static const size_t beyond_cache_bytes = 128 << 20;
+enum { ROUNDS = 4 };
 
 struct trial {
-	void *memory[TRIALS];
-	size_t step[TRIALS]; /* bytes from one copy to the next; 0: there is one */
-	int copies;
+	struct trial_memory memory;
 	int times; /* products of a round */
 	cudaEvent_t from, to;
 };
@@ -53,8 +43,7 @@ static void fill(struct k_context *ctx, int dtype, void *memory, size_t bytes)
 
 static void trial_finish(struct trial *t)
 {
-	for (int i = 0; i < TRIALS; i++)
-		cudaFree(t->memory[i]);
+	gemm_trial_memory_give_back(&t->memory);
 	if (t->from)
 		cudaEventDestroy(t->from);
 	if (t->to)
@@ -62,59 +51,34 @@ static void trial_finish(struct trial *t)
 	cudaGetLastError(); /* no memory for a trial is no failure */
 }
 
-static size_t whole(size_t bytes)
+/* With as many copies as it takes, or one; false: there is no memory for that. */
+static bool trial_init(struct k_context *ctx, const struct gemm_call *c, struct trial *t)
 {
-	return (bytes + GEMM_ALIGNMENT_MAX - 1) / GEMM_ALIGNMENT_MAX * GEMM_ALIGNMENT_MAX;
-}
-
-/* As many copies as it takes, or one; false: there is no memory for them. */
-static bool trial_init(
-	struct k_context *ctx, const struct gemm_call *c, bool beyond_cache, struct trial *t)
-{
-	size_t elem = k_elem_bytes(ctx), sizes[TRIALS], copied;
-	int64_t widest = c->m > c->n ? c->m : c->n;
+	struct trial_memory *m = &t->memory;
 
 	memset(t, 0, sizeof *t);
-	sizes[TRIAL_A] = whole((size_t)(c->m * c->k) * elem);
-	sizes[TRIAL_B] = (size_t)(c->k * c->n) * elem;
-	sizes[TRIAL_D] = whole((size_t)(c->m * c->n) * elem);
-	sizes[TRIAL_AUX] = c->aux ? sizes[TRIAL_D] : 0;
-	sizes[TRIAL_BIAS] = (size_t)widest * elem;
-	sizes[TRIAL_SUMS] = 0;
-	if (c->epilogue == GEMM_DGELU_SUMS)
-		sizes[TRIAL_SUMS] = (size_t)(gemm_sum_parts_max(ctx, c->n) * c->m) * sizeof(float);
-	sizes[TRIAL_WORKSPACE] = STREAM_WORKSPACE_BYTES + TRIAL_COUNTERS_BYTES;
-	copied = sizes[TRIAL_A] + sizes[TRIAL_D] + sizes[TRIAL_AUX];
-	t->copies = 1;
-	if (beyond_cache)
-		t->copies += (int)(beyond_cache_bytes / copied);
-	t->copies = t->copies > TIMES_MAX ? TIMES_MAX : t->copies;
-	for (int i = 0; i < TRIALS; i++) {
-		if (sizes[i] == 0)
-			continue;
-		if (t->copies > 1 && (i == TRIAL_A || i == TRIAL_D || i == TRIAL_AUX)) {
-			t->step[i] = sizes[i];
-			sizes[i] *= (size_t)t->copies;
-		}
-		if (cudaMalloc(&t->memory[i], sizes[i] + 4) != cudaSuccess)
-			return false;
-		if (i != TRIAL_WORKSPACE)
-			fill(ctx, ctx->dtype, t->memory[i], sizes[i]);
+	if (!gemm_trial_memory_take(ctx, c, true, m) && !gemm_trial_memory_take(ctx, c, false, m))
+		return false;
+	for (int i = 0; i < TRIAL_PARTS; i++) {
+		if (m->part[i] && i != TRIAL_WORKSPACE)
+			fill(ctx, ctx->dtype, m->part[i], m->bytes[i]);
 	}
 	return cudaEventCreate(&t->from) == cudaSuccess && cudaEventCreate(&t->to) == cudaSuccess;
 }
 
 /* Where it lies for the i-th product of a round. */
-static char *trial_at(const struct trial *t, int what, int i)
+static char *trial_at(const struct trial *t, enum trial_part what, int i)
 {
-	return (char *)t->memory[what] + (size_t)(i % t->copies) * t->step[what];
+	const struct trial_memory *m = &t->memory;
+
+	return (char *)m->part[what] + (size_t)(i % m->copies) * m->step[what];
 }
 
 /* A round's products, one after another, as a graph: that is how they are run in a step. */
 static cudaGraphExec_t capture_trial(struct k_context *ctx, const struct gemm_plan *p,
 	const struct gemm_call *c, const struct trial *t, const struct gemm_candidate *by)
 {
-	char *workspace = (char *)t->memory[TRIAL_WORKSPACE];
+	char *workspace = (char *)t->memory.part[TRIAL_WORKSPACE];
 	struct gemm_call call = *c;
 	size_t step = by->workspace_bytes <= GRAPH_COUNTER_BYTES ? GRAPH_COUNTER_BYTES : 0;
 	cudaGraphExec_t exec = NULL;
@@ -124,9 +88,9 @@ static cudaGraphExec_t capture_trial(struct k_context *ctx, const struct gemm_pl
 	if (cudaStreamBeginCapture(ctx->internal, cudaStreamCaptureModeRelaxed) != cudaSuccess)
 		return NULL;
 	cudaMemsetAsync(workspace, 0, TRIAL_COUNTERS_BYTES, ctx->internal);
-	call.b = t->memory[TRIAL_B];
-	call.bias = c->bias ? t->memory[TRIAL_BIAS] : NULL;
-	call.sums = (float *)t->memory[TRIAL_SUMS];
+	call.b = t->memory.part[TRIAL_B];
+	call.bias = c->bias ? t->memory.part[TRIAL_BIAS] : NULL;
+	call.sums = (float *)t->memory.part[TRIAL_SUMS];
 	for (int i = 0; i < t->times && good; i++) {
 		call.a = trial_at(t, TRIAL_A, i);
 		call.d = trial_at(t, TRIAL_D, i);
@@ -166,8 +130,8 @@ static int trial_times(const struct trial *t, double guess)
 	const double round_seconds = 2e-4;
 	int times = guess < round_seconds ? 1 + (int)(round_seconds / guess) : 1;
 
-	times = times > t->copies ? times : t->copies;
-	return times > TIMES_MAX ? TIMES_MAX : times;
+	times = times > t->memory.copies ? times : t->memory.copies;
+	return times > TRIAL_TIMES_MAX ? TRIAL_TIMES_MAX : times;
 }
 
 /*
@@ -246,17 +210,11 @@ void gemm_trial_choose(struct k_context *ctx, struct gemm_plan *p, const struct 
 	struct gemm_candidate found[GEMM_CANDIDATES];
 	int n = gemm_plan_candidates(ctx, p, found), best = 0;
 	struct trial t;
-	bool room;
 
 	p->choice.timed = 1;
 	if (n == 0)
 		return;
-	room = trial_init(ctx, c, true, &t);
-	if (!room) {
-		trial_finish(&t);
-		room = trial_init(ctx, c, false, &t);
-	}
-	if (room) {
+	if (trial_init(ctx, c, &t)) {
 		t.times = trial_times(&t, guess);
 		time_candidates(ctx, p, c, &t, found, n, seconds);
 		count_passes(ctx, p, found, n, seconds, with_pass);

@@ -219,6 +219,22 @@ int k_graph_end(struct k_stream *s, struct k_graph **out)
 	return 0;
 }
 
+bool graph_discard(struct k_stream *s, const char *name)
+{
+	cudaGraph_t graph = NULL;
+	bool good;
+
+	cudaSetDevice(s->ctx->device);
+	good = context_check(s->ctx, name, cudaStreamEndCapture(s->cuda, &graph)) &&
+		!s->ctx->capture_failed;
+	if (graph)
+		cudaGraphDestroy(graph);
+	if (!good)
+		cudaGetLastError();
+	set_capturing(s->ctx, false);
+	return good;
+}
+
 bool k_graph_capturing(struct k_stream *s)
 {
 	return stream_capture(s) != 0;

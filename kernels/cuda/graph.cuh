@@ -14,4 +14,7 @@
 enum { GRAPH_COUNTERS = 1024, GRAPH_COUNTER_BYTES = 256 };
 bool graph_drop_zeroing(cudaGraph_t graph, const void *counters, size_t bytes);
 
+/* Ends the capture that k_graph_begin began, without a graph; false: it has failed. */
+bool graph_discard(struct k_stream *s, const char *name);
+
 #endif

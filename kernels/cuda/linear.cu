@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/column_sum.cuh"
 #include "kernels/cuda/gelu.cuh"
+#include "kernels/cuda/gemm_trial_memory.cuh"
 #include "kernels/cuda/product.cuh"
 #include "kernels/cuda/scratch.cuh"
 
@@ -128,6 +129,30 @@ size_t scratch_linear_bytes(
 
 	for (size_t bytes : each)
 		most = bytes > most ? bytes : most;
+	return most;
+}
+
+/* A fused product takes more than the same without what goes along, but may leave less room. */
+size_t scratch_linear_trial_bytes(const struct k_context *ctx, enum k_dtype dtype, int64_t R,
+	int64_t C, int64_t OC, int64_t gelu, size_t lent_bytes)
+{
+	void *there = (void *)(uintptr_t)256; /* is not read */
+	struct gemm_call out = forward_call(NULL, NULL, NULL, NULL, R, C, OC), fused_out = out;
+	struct gemm_call dinp = input_call(NULL, NULL, NULL, R, C, OC), fused_dinp = dinp;
+	struct gemm_call dweight = parameters_call(NULL, NULL, NULL, R, C, OC, true);
+	const struct gemm_call *const each[] = {&out, &fused_out, &dinp, &fused_dinp, &dweight};
+	size_t most = 0;
+
+	fused_out.aux = gelu == OC ? there : NULL;
+	if (gelu == C) {
+		fused_dinp.epilogue = GEMM_DGELU_SUMS;
+		fused_dinp.aux = there;
+	}
+	for (const struct gemm_call *c : each) {
+		size_t bytes = gemm_trial_memory_own_bytes(ctx, dtype, c, lent_bytes);
+
+		most = bytes > most ? bytes : most;
+	}
 	return most;
 }
 

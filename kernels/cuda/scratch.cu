@@ -2,8 +2,6 @@
 
 #include <errno.h>
 
-#include "kernels/cuda/gemm.cuh"
-
 /* The blocks' width, and four times that inside of the MLP. */
 enum { WIDE = 4 };
 
@@ -12,7 +10,7 @@ static size_t larger(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
-/* A model's linear layers, and what GELU comes after or before. */
+/* A model's linear layers; gelu: the width at which it comes after or before one, or 0. */
 struct layers {
 	struct {
 		int64_t in, out, gelu;
@@ -41,24 +39,17 @@ static size_t besides_attention(
 	return most;
 }
 
-/* The buffers of one trial (gemm_trial.cu, trial_init), whichever product of a layer it is of. */
-int64_t k_choices_bytes(const struct k_context *ctx, const struct k_scratch_shape *shape)
+int64_t k_choices_bytes(
+	const struct k_context *ctx, const struct k_scratch_shape *shape, int64_t lent_bytes)
 {
-	const int64_t rounding = 16 << 20; /* cudaMalloc's, of each of them, and counters */
-	int64_t R = shape->B * shape->T, most = 0;
-	int64_t elem = shape->dtype == K_BF16 || shape->dtype == K_FP16 ? 2 : 4;
-	int64_t sums = (int64_t)sizeof(float) / elem; /* elements to one of them */
 	struct layers all = layers_of(shape);
+	size_t most = 0;
 
-	for (const auto &layer : all.layer) {
-		int64_t widest = layer.in > layer.out ? layer.in : layer.out;
-		int64_t elems = R * layer.in + layer.in * layer.out + R * layer.out +
-			R * layer.gelu + (widest > R ? widest : R) +
-			gemm_sum_parts_max(ctx, R) * layer.gelu * sums;
-
-		most = elems > most ? elems : most;
-	}
-	return most * elem + STREAM_WORKSPACE_BYTES + rounding;
+	for (const auto &layer : all.layer)
+		most = larger(most,
+			scratch_linear_trial_bytes(ctx, shape->dtype, shape->B * shape->T, layer.in,
+				layer.out, layer.gelu, (size_t)lent_bytes));
+	return (int64_t)most;
 }
 
 int k_scratch_plan(struct k_context *ctx, const struct k_scratch_shape *shape,

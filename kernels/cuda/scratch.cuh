@@ -13,6 +13,12 @@ size_t scratch_column_sum_bytes(const struct k_context *ctx, int64_t R, int64_t 
 /* Any of the layer's products, forward and backward. */
 size_t scratch_linear_bytes(
 	const struct k_context *ctx, enum k_dtype dtype, int64_t R, int64_t C, int64_t OC);
+/*
+ * What a trial of such a product takes at most beside the memory that it is lent. gelu: the width
+ * of what GELU comes after (OC) or gives (C); 0: there is none.
+ */
+size_t scratch_linear_trial_bytes(const struct k_context *ctx, enum k_dtype dtype, int64_t R,
+	int64_t C, int64_t OC, int64_t gelu, size_t lent_bytes);
 cudaError_t scratch_token_order_bytes(int64_t R, cudaStream_t stream, size_t *out);
 
 /* Of one stream_part. */

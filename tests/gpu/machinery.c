@@ -207,6 +207,179 @@ static void test_capture_of_products(struct machine *m)
 	k_free(m->ctx, out);
 }
 
+/* ---- memory for trials ---- */
+
+enum { TRIAL_R = 2048, TRIAL_C = 512, GUARD_BYTES = 1 << 20 };
+
+/* A layer of a model, on a context of its own: it has chosen nothing yet. */
+struct layer {
+	struct machine m;
+	struct k_scratch_shape shape;
+	k_real *inp, *weight, *out;
+	char *lent; /* between two guards */
+	int64_t lent_bytes;
+	struct k_choice choice;
+};
+
+static bool layer_begin(struct layer *l, int64_t lent_bytes)
+{
+	*l = (struct layer){.shape = {.dtype = K_FP32,
+				    .threads = 1,
+				    .B = 1,
+				    .T = TRIAL_R,
+				    .NH = TRIAL_C / 64,
+				    .C = TRIAL_C,
+				    .Vp = 4 * TRIAL_C},
+		.lent_bytes = lent_bytes};
+	if (!start(&l->m))
+		return false;
+	l->inp = k_alloc(l->m.ctx, TRIAL_R * TRIAL_C * sizeof *l->inp);
+	l->weight = k_alloc(l->m.ctx, (size_t)(4 * TRIAL_C * TRIAL_C) * sizeof *l->weight);
+	l->out = k_alloc(l->m.ctx, (size_t)(4 * TRIAL_R * TRIAL_C) * sizeof *l->out);
+	l->lent = k_alloc(l->m.ctx, (size_t)lent_bytes + 2 * GUARD_BYTES);
+	if (!l->inp || !l->weight || !l->out || !l->lent)
+		return false;
+	k_fill(l->m.compute, l->inp, TRIAL_R * TRIAL_C, 1);
+	k_fill(l->m.compute, l->weight, 4 * TRIAL_C * TRIAL_C, 0.5);
+	return k_stream_sync(l->m.compute, wait_ns) == 0;
+}
+
+static void layer_end(struct layer *l)
+{
+	if (l->m.ctx) {
+		k_free(l->m.ctx, l->inp);
+		k_free(l->m.ctx, l->weight);
+		k_free(l->m.ctx, l->out);
+		k_free(l->m.ctx, l->lent);
+	}
+	end(&l->m);
+}
+
+static void layer_run(struct layer *l)
+{
+	k_linear_forward(l->m.compute, l->out, l->inp, l->weight, NULL, TRIAL_R, TRIAL_C,
+		4 * TRIAL_C);
+}
+
+/* Whether all that are read, every so many, have that value. */
+static bool layer_gives(struct layer *l, float value)
+{
+	enum { EVERY = 1021, MOST = 4 * TRIAL_R * TRIAL_C };
+	float *x = malloc(MOST * sizeof *x);
+	bool good = x != NULL;
+
+	if (!x)
+		return false;
+	k_copy_out(l->m.compute, x, l->out, MOST * sizeof *x);
+	good = k_stream_sync(l->m.compute, wait_ns) == 0;
+	for (int i = 0; i < MOST && good; i += EVERY)
+		good = x[i] == value;
+	free(x);
+	return good;
+}
+
+/* Nothing but zeroes around what was lent, something in it. */
+static bool layer_kept_to_it(struct layer *l)
+{
+	size_t n = (size_t)l->lent_bytes + 2 * GUARD_BYTES;
+	char *x = malloc(n);
+	bool guards = x != NULL, inside = false;
+
+	if (!x)
+		return false;
+	k_copy_out(l->m.compute, x, l->lent, n);
+	guards = k_stream_sync(l->m.compute, wait_ns) == 0;
+	for (size_t i = 0; i < n; i++) {
+		if (i < GUARD_BYTES || i >= n - GUARD_BYTES)
+			guards = guards && x[i] == 0;
+		else
+			inside = inside || x[i] != 0;
+	}
+	free(x);
+	return guards && inside;
+}
+
+static bool layer_chooses(struct layer *l)
+{
+	bool begun = k_choices_begin(l->m.compute, l->lent + GUARD_BYTES, l->lent_bytes) == 0;
+
+	if (!begun)
+		return false;
+	layer_run(l);
+	return k_choices_end(l->m.compute) == 0;
+}
+
+/* Lent enough, too little or, at 0, nothing: then the product chooses when it is first run. */
+static bool try_lent(struct machine *m, const char *what, int64_t bytes, struct layer *l)
+{
+	int64_t planned, took;
+	char name[80];
+	bool good = layer_begin(l, bytes);
+
+	snprintf(name, sizeof name, "trials, %s: ", what);
+	check(m, strcat(name, "begin"), good);
+	if (!good)
+		return false;
+	planned = k_choices_bytes(l->m.ctx, &l->shape, bytes);
+	if (bytes > 0) {
+		check(m, "  the choice is made", layer_chooses(l));
+		check(m, "  nothing but it has run", layer_gives(l, 0));
+		check(m, "  in what was lent", layer_kept_to_it(l));
+	}
+	took = k_choices_took_bytes(l->m.ctx);
+	layer_run(l);
+	check(m, "  the result", layer_gives(l, TRIAL_C / 2));
+	if (bytes == 0)
+		took = k_choices_took_bytes(l->m.ctx);
+	else
+		check(m, "  is by that choice", k_choices_took_bytes(l->m.ctx) == took);
+	check(m, "  it is timed",
+		k_choices(l->m.ctx, &l->choice, 1) >= 1 && l->choice.timed == 1 &&
+			l->choice.picoseconds > 0);
+	printf("  %lld bytes lent: %lld of its own, %lld planned; %.1f us by %016llx\n",
+		(long long)bytes, (long long)took, (long long)planned,
+		(double)l->choice.picoseconds * 1e-6, (long long)l->choice.algorithm[0]);
+	check(m, "  its own memory is what was planned or less", took <= planned);
+	check(m, "  and none where there was enough", (took == 0) == (planned == 0));
+	check(m, "  no failure", !k_context_error(l->m.ctx));
+	return true;
+}
+
+static void test_memory_of_trials(struct machine *m)
+{
+	const int64_t enough = (int64_t)512 << 20, little = (int64_t)80 << 20;
+	const struct {
+		const char *what;
+		int64_t bytes;
+	} lent[] = {{"their own memory", 0}, {"lent too little", little}, {"lent", enough}};
+	struct layer l;
+
+	for (size_t i = 0; i < sizeof lent / sizeof lent[0]; i++) {
+		if (try_lent(m, lent[i].what, lent[i].bytes, &l))
+			check(m, "  planned",
+				(k_choices_bytes(l.m.ctx, &l.shape, lent[i].bytes) == 0) ==
+					(lent[i].bytes == enough));
+		layer_end(&l);
+	}
+}
+
+/* What cannot be captured fails the choosing, not the context. */
+static void test_failed_choosing(struct machine *m)
+{
+	k_real *a = k_alloc(m->ctx, N * sizeof *a);
+	const void *srcs[1] = {a};
+
+	check(m, "choosing begins", k_choices_begin(m->compute, a, N * sizeof *a) == 0);
+	k_sum_in_order(m->compute, a, srcs, 1000, N);
+	check(m, "its failure is told at its end", k_choices_end(m->compute) == -EIO);
+	check(m, "with the reason",
+		k_graph_error(m->ctx) && strstr(k_graph_error(m->ctx), "1000 sources"));
+	check(m, "the context goes on", !k_context_error(m->ctx));
+	k_fill(m->compute, a, N, 7);
+	check(m, "and computes", all_are(m, a, 7));
+	k_free(m->ctx, a);
+}
+
 /* An operation that cannot be captured: the capture fails, the context does not. */
 static void test_failed_capture(struct machine *m)
 {
@@ -270,6 +443,8 @@ int main(void)
 	test_deadline(&m);
 	test_dtypes(&m);
 	test_capture_of_products(&m);
+	test_memory_of_trials(&m);
+	test_failed_choosing(&m);
 	test_failed_capture(&m);
 	check(&m, "no failure so far", !k_context_error(m.ctx));
 	if (k_context_error(m.ctx))

@@ -260,6 +260,14 @@ static const struct warm *is_held;
 static int64_t joining_bytes;  /* that a group of ranks takes */
 static int64_t choosing_bytes; /* not 0: it chooses algorithms, which takes so much */
 
+static struct {
+	bool tries; /* trials are made in the memory that is lent for them */
+	int first_rc, last_rc;
+	int begun, ended;
+	const void *memory;
+	int64_t bytes, planned_bytes;
+} lent;
+
 static int64_t held_bytes(const struct warm *w)
 {
 	int64_t n = 0;
@@ -283,11 +291,38 @@ void __wrap_k_context_info(const struct k_context *ctx, struct k_device_info *ou
 		out->choices = "some GPU";
 }
 
-int64_t __wrap_k_choices_bytes(const struct k_context *ctx, const struct k_scratch_shape *shape);
+int64_t __wrap_k_choices_bytes(
+	const struct k_context *ctx, const struct k_scratch_shape *shape, int64_t lent_bytes);
 
-int64_t __wrap_k_choices_bytes(const struct k_context *ctx, const struct k_scratch_shape *shape)
+int64_t __wrap_k_choices_bytes(
+	const struct k_context *ctx, const struct k_scratch_shape *shape, int64_t lent_bytes)
 {
+	lent.planned_bytes = lent_bytes;
 	return choosing_bytes;
+}
+
+int __real_k_choices_begin(struct k_stream *s, void *memory, int64_t bytes);
+int __wrap_k_choices_begin(struct k_stream *s, void *memory, int64_t bytes);
+int __wrap_k_choices_end(struct k_stream *s);
+
+/* As trials would. */
+int __wrap_k_choices_begin(struct k_stream *s, void *memory, int64_t bytes)
+{
+	if (!lent.tries)
+		return __real_k_choices_begin(s, memory, bytes);
+	if (lent.first_rc)
+		return lent.first_rc;
+	memset(memory, 0xff, (size_t)bytes);
+	lent.memory = memory;
+	lent.bytes = bytes;
+	lent.begun++;
+	return 0;
+}
+
+int __wrap_k_choices_end(struct k_stream *s)
+{
+	lent.ended++;
+	return lent.last_rc;
 }
 
 int64_t __wrap_collectives_growth(const struct collectives *c, int ranks);
@@ -533,6 +568,58 @@ static int try_on_rank(struct ranks_self *self)
 	return memcmp(&out[0], &out[1], sizeof(out[0])) == 0 ? 0 : 4;
 }
 
+/* Why a try fails when its choices do; the exit status of one that does not. */
+static int fail_to_choose(struct warm *w, const struct spec_config *config, const char *expected)
+{
+	struct training t;
+	struct dataset data;
+	char error[256] = "";
+	int rc;
+
+	if (tiny_open(&t, &data, w, NULL, config))
+		return 5;
+	rc = training_try(&t, error, sizeof(error));
+	tiny_close(&t, &data);
+	return rc == -ENOTRECOVERABLE && strcmp(error, expected) == 0 ? 0 : 6;
+}
+
+/* What trials write there is nothing that a training finds. */
+static int lend_on_rank(struct ranks_self *self)
+{
+	const struct spec_config config = tiny_config(1, 2, 4);
+	const char *failed = "choosing algorithms: Input/output error";
+	struct outcome out[2];
+	struct warm w;
+	int rc;
+
+	memset(out, 0, sizeof(out));
+	if (tiny_warm(&w, self))
+		return 1;
+	for (int i = 0; i < 2; i++) {
+		tries = lent.tries = i == 1;
+		if (train(&w, NULL, &config, &out[i]))
+			return 2 + i;
+	}
+	if (lent.begun != 1 || lent.ended != 1 || lent.memory != w.memory[WARM_ACTIVATIONS] ||
+		lent.bytes != out[1].bytes || lent.planned_bytes != lent.bytes ||
+		memcmp(&out[0], &out[1], sizeof(out[0])) != 0)
+		return 4;
+	lent.first_rc = -EIO;
+	rc = fail_to_choose(&w, &config, failed);
+	if (rc || lent.ended != 1)
+		return 7;
+	lent.first_rc = 0;
+	lent.last_rc = -EIO;
+	rc = fail_to_choose(&w, &config, failed);
+	warm_finish(&w);
+	return rc;
+}
+
+static void algorithms_are_chosen_in_the_activations_memory(void **state)
+{
+	run_alone(lend_on_rank);
+}
+
 static void a_try_runs_a_whole_step_and_changes_no_training(void **state)
 {
 	run_alone(try_on_rank);
@@ -564,6 +651,7 @@ int main(void)
 		cmocka_unit_test(what_another_shape_has_left_is_not_in_the_way),
 		cmocka_unit_test(operations_take_nothing_beyond_the_plan),
 		cmocka_unit_test(a_try_runs_a_whole_step_and_changes_no_training),
+		cmocka_unit_test(algorithms_are_chosen_in_the_activations_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
