@@ -35,7 +35,8 @@ struct client_peer {
 	uint64_t number; /* never used twice; what outlives a turn of the loop keeps this */
 	uid_t uid;
 	pid_t pid;
-	bool admin; /* role.h */
+	bool admin;  /* role.h */
+	bool anyone; /* userns.h: this uid is not of one user alone */
 };
 
 /* 0 and the client owns fd, or -ENOMEM. It frees itself when it has nothing more to do. */

@@ -18,6 +18,7 @@
 #include "daemon/role.h"
 #include "daemon/settings.h"
 #include "daemon/turns.h"
+#include "daemon/userns.h"
 #include "proto/protocol.h"
 
 enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128 };
@@ -130,7 +131,8 @@ static int let_in(struct control *c, int fd, const struct ucred *peer)
 {
 	struct client_options options = c->o.client;
 	struct client_peer who = {c->last_number + 1, peer->uid, peer->pid,
-		role_is_admin(fd, peer->uid, peer->gid, &c->o.settings->admin_group)};
+		role_is_admin(fd, peer->uid, peer->gid, &c->o.settings->admin_group),
+		userns_is_anybody(peer->uid)};
 	struct seat *seat = calloc(1, sizeof(*seat));
 	int rc;
 

@@ -158,7 +158,7 @@ static void add_warning(const char *text, void *arg)
 	snprintf(check, sizeof(check), "%.*s", (int)strcspn(text, "_"), text);
 	diagnosis_add(d, check, VERDICT_WARN, "see it in gpt2d.conf(5)", "%s",
 		colon ? text : "nothing told");
-	d->warned |= check[0] == 'd' ? DIAGNOSIS_DATA : DIAGNOSIS_METRICS;
+	d->warned |= check[0] == 'd' ? DIAGNOSIS_DATA : check[0] == 'm' ? DIAGNOSIS_METRICS : 0;
 }
 
 void diagnosis_files(struct diagnosis *d)

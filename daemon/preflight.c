@@ -23,6 +23,7 @@
 #include "daemon/paths.h"
 #include "daemon/place.h"
 #include "daemon/state_files.h"
+#include "daemon/userns.h"
 
 /* ---- files and folders ---- */
 
@@ -396,6 +397,11 @@ static void warn_of_data(
 		warn("data_roots: not set, and others than the user that gpt2d runs as may "
 		     "connect: their runs read no files; data_roots = DIR ... lets them read "
 		     "below those folders",
+			arg);
+	if ((address_access(s).mode & 0066) != 0 && !userns_maps_all())
+		warn("socket_mode: others than the user that gpt2d runs as may connect, and its "
+		     "user namespace does not map all users: those that it does not map are one "
+		     "uid, and change no runs",
 			arg);
 	for (size_t i = 0; i < s->data_roots.n; i++) {
 		rc = stat(s->data_roots.path[i], &st) < 0 ? -errno

@@ -36,6 +36,10 @@ bool prune_params_take(struct client *client, json_t *params, struct record_prun
 			PROTOCOL_OLDER_S_MAX);
 		return false;
 	}
+	if (client_peer(client)->anyone && !client_peer(client)->admin) {
+		request_of_anyone(client);
+		return false;
+	}
 	if (what->limit < 1 || what->limit > BATCH_MAX) {
 		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL, "limit: 1 to %d is allowed",
 			BATCH_MAX);

@@ -20,11 +20,22 @@ void request_no_run(struct client *client, int64_t id)
 		(long long)id);
 }
 
-void request_not_owner(struct client *client, int64_t id, uid_t owner)
+void request_of_anyone(struct client *client)
 {
 	client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
-		"run %lld: belongs to another user; ask uid %u, or an admin", (long long)id,
-		(unsigned)owner);
+		"uid %u is each user that the user namespace of gpt2d does not map: which runs are "
+		"whose cannot be told; ask an admin",
+		(unsigned)client_peer(client)->uid);
+}
+
+void request_not_owner(struct client *client, int64_t id, uid_t owner)
+{
+	if (client_peer(client)->anyone && client_peer(client)->uid == owner)
+		request_of_anyone(client);
+	else
+		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
+			"run %lld: belongs to another user; ask uid %u, or an admin",
+			(long long)id, (unsigned)owner);
 }
 
 void request_unread(struct client *client, struct store *s, int64_t id, int rc)

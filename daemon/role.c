@@ -9,6 +9,7 @@
 #include "daemon/client.h"
 #include "daemon/log.h"
 #include "daemon/settings.h"
+#include "daemon/userns.h"
 
 enum { GROUPS_AT_FIRST = 64, GROUPS_MAX = 65536 /* Linux has no more for a process */ };
 
@@ -45,7 +46,7 @@ bool role_is_admin(int fd, uid_t uid, gid_t gid, const struct settings_group *ad
 
 	if (uid == 0 || uid == geteuid())
 		return true;
-	if (admins->name == NULL)
+	if (admins->name == NULL || userns_is_any_group(admins->gid))
 		return false;
 	if (gid == admins->gid)
 		return true;
@@ -75,7 +76,7 @@ void role_say_unreadable(uid_t uid, char *out, size_t out_bytes)
 
 bool role_may_change(const struct client_peer *who, uid_t owner)
 {
-	return who->admin || who->uid == owner;
+	return who->admin || (who->uid == owner && !who->anyone);
 }
 
 bool role_may_ask(const struct client_peer *who, enum role needed)

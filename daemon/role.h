@@ -37,7 +37,10 @@ bool role_may_read(const struct settings *s, uid_t uid);
 /* Why they may not, and what the owner of gpt2d can do about it. */
 void role_say_unreadable(uid_t uid, char *out, size_t out_bytes);
 
-/* Whether who may change what belongs to owner; the daemon itself belongs to its own user. */
+/*
+ * Whether who may change what belongs to owner; the daemon itself belongs to its own user. Nothing
+ * belongs to whose uid is that of many.
+ */
 bool role_may_change(const struct client_peer *who, uid_t owner);
 
 /*
