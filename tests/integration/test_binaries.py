@@ -21,6 +21,8 @@ PROGRAMS = {
 VARIABLES = {
     "seen": "ctl/interrupt.c: a signal came",
     "told": "ctl/interrupt.c: and was looked at",
+    "keyboard": "ctl/interrupt.c: the key that ends a wait, as a signal does",
+    "heard": "engine/ucx_worker.c: UCX hands its log's handler no context; each thread's own",
     "came": "daemon/held_signal.c: a signal came",
     "log_state": "daemon/log.c: the log",
     "log_kept": "daemon/log.c: the log",
