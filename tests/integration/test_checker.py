@@ -157,11 +157,10 @@ def test_users_take_turns_with_the_checker(daemon):
             os.seteuid(0)
         with first, second, theirs:
             first.call("dry-run", spec=spec())  # the checker has started
-            for client in (first, second):
-                client.ask("dry-run", spec=of_file("stuck"))
+            for client, name in ((first, "stuck"), (second, "stuck"), (theirs, "short")):
+                asked = client.ask("dry-run", spec=of_file(name))
                 with d.client() as other:
                     other.call("status")  # gpt2d has taken in what was asked before
-            asked = theirs.ask("dry-run", spec=of_file("short"))
             first.close()  # its check ends
             assert theirs.reply(asked)["segments"] == 1
             second.socket.setblocking(False)
