@@ -21,7 +21,7 @@ static struct {
 	int fd;
 	const char *path; /* NULL: not a file */
 	bool in_journal;
-	bool direct; /* no reader is waited for there */
+	bool to_file; /* no reader is waited for there, a disk is */
 	enum log_level least;
 } log_state = {.fd = STDERR_FILENO, .least = LOG_INFO};
 
@@ -51,8 +51,9 @@ bool log_can_be(const char *path)
 
 const char *log_error_text(int rc)
 {
-	return rc == -ESPIPE ? "a FIFO or a socket, a file or \"stderr\" is expected"
-			     : strerror(-rc);
+	if (rc == -ESPIPE)
+		return "a FIFO or a socket, a file or \"stderr\" is expected";
+	return rc == -EINPROGRESS ? "its disk does not answer, lines wait for it" : strerror(-rc);
 }
 
 /* What it is may change before it is open: nothing waits in open(2) for a reader. */
@@ -87,7 +88,9 @@ int log_open(const char *to)
 		fd = open_path(to);
 	if (fd < 0)
 		return fd;
-	rc = log_writer_start();
+	rc = log_writer_start(LOG_WRITER_STREAMS);
+	if (rc == 0 && is_file(fd))
+		rc = log_writer_start(LOG_WRITER_FILE);
 	if (rc < 0) {
 		if (fd != STDERR_FILENO)
 			close(fd);
@@ -95,7 +98,7 @@ int log_open(const char *to)
 	}
 	log_state.fd = fd;
 	log_state.in_journal = journal;
-	log_state.direct = is_file(fd);
+	log_state.to_file = is_file(fd);
 	log_state.path = fd == STDERR_FILENO ? NULL : to;
 	return 0;
 }
@@ -106,6 +109,8 @@ int log_reopen(void)
 
 	if (log_state.path == NULL)
 		return 0;
+	if (!log_writer_catch_up(LOG_WRITER_FILE))
+		return -EINPROGRESS; /* open(2) would wait there too */
 	fd = open_path(log_state.path);
 	if (fd < 0)
 		return fd;
@@ -113,7 +118,9 @@ int log_reopen(void)
 	if (dup3(fd, log_state.fd, O_CLOEXEC) < 0)
 		rc = -errno;
 	close(fd);
-	log_state.direct = is_file(log_state.fd);
+	log_state.to_file = is_file(log_state.fd);
+	if (log_state.to_file && rc == 0)
+		rc = log_writer_start(LOG_WRITER_FILE);
 	return rc;
 }
 
@@ -189,6 +196,7 @@ static void write_line(
 	enum log_source source, enum log_level level, const char *format, va_list args)
 {
 	char line[LOG_LINE_BYTES], at[CLOCK_TEXT_BYTES];
+	enum log_writer writer;
 	int64_t now;
 	size_t n, start;
 
@@ -205,16 +213,17 @@ static void write_line(
 			*c = ' '; /* what a peer sent stays on one line */
 	keep(source, now, level, line + start);
 	if (log_state.in_journal) {
-		log_writer_put(LOG_WRITER_JOURNAL, (int)level, line + start, strlen(line + start));
+		log_writer_put(LOG_WRITER_STREAMS, LOG_WRITER_JOURNAL, (int)level, line + start,
+			strlen(line + start));
 		return;
 	}
 	n = strlen(line);
 	line[n++] = '\n';
 	/* a file has what was said even if gpt2d is killed next, or nobody reads its output */
-	if (!log_state.direct || log_writer_holds(log_state.fd))
-		log_writer_put(log_state.fd, (int)level, line, n);
-	else if (log_writer_emit(log_state.fd, line, n) < 0)
-		log_writer_count_lost();
+	writer = log_state.to_file && !log_writer_holds(LOG_WRITER_STREAMS, log_state.fd)
+		? LOG_WRITER_FILE
+		: LOG_WRITER_STREAMS;
+	log_writer_put(writer, log_state.fd, (int)level, line, n);
 }
 
 void log_write(enum log_level level, const char *format, ...)
@@ -248,7 +257,7 @@ void log_print(const char *format, ...)
 		return;
 	n = (int)strlen(line);
 	line[n++] = '\n';
-	log_writer_put(STDOUT_FILENO, (int)LOG_INFO, line, (size_t)n);
+	log_writer_put(LOG_WRITER_STREAMS, STDOUT_FILENO, (int)LOG_INFO, line, (size_t)n);
 }
 
 const char *log_level_name(enum log_level level)

@@ -1,7 +1,7 @@
 /*
  * log.h: gpt2d's log, one line each: "2026-01-08T19:50:57.123Z info run 3: queued". Main thread
- * only. Where a reader may stand still (a terminal, a pipe, the journal) a thread writes, see
- * log_writer.h: no call here waits for one.
+ * only. Where a reader may stand still (a terminal, a pipe, the journal), or a disk, a thread
+ * writes, see log_writer.h: no call here waits for a reader, nor long for a disk.
  */
 #ifndef GPT2D_LOG_H
 #define GPT2D_LOG_H
@@ -19,7 +19,8 @@ int log_open(const char *to);
 /* Whether the log can go to path by what is there: not a FIFO, whose reader would be waited for,
  * or a socket. */
 bool log_can_be(const char *path);
-const char *log_error_text(int rc); /* -ESPIPE: log_can_be says no */
+/* -ESPIPE: log_can_be says no; -EINPROGRESS: lines wait for the disk */
+const char *log_error_text(int rc);
 /* Open the file anew, which may have been moved away: 0, or a negative errno and the log goes on
  * where it was. */
 int log_reopen(void);

@@ -19,7 +19,8 @@ struct record {
 	size_t n; /* of the text that follows */
 };
 
-static struct {
+static struct writer {
+	const char *name;
 	pthread_t thread;
 	bool started;
 	pthread_mutex_t lock; /* of all below */
@@ -32,9 +33,12 @@ static struct {
 	int64_t untold;      /* of these, lines that no line has told of yet */
 	int untold_fd;       /* where they should have gone */
 	char ring[LOG_WRITER_BYTES];
-} writer = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} writers[LOG_WRITERS] = {
+	[LOG_WRITER_STREAMS] = {.name = "log", .lock = PTHREAD_MUTEX_INITIALIZER},
+	[LOG_WRITER_FILE] = {.name = "log_file", .lock = PTHREAD_MUTEX_INITIALIZER},
+};
 
-int log_writer_emit(int fd, const char *bytes, size_t n)
+static int write_all(int fd, const char *bytes, size_t n)
 {
 	while (n > 0) {
 		struct pollfd room = {fd, POLLOUT, 0};
@@ -57,7 +61,7 @@ static int emit(const struct record *r, const char *text)
 	char line[LINE_BYTES_MAX];
 
 	if (r->fd != LOG_WRITER_JOURNAL)
-		return log_writer_emit(r->fd, text, r->n);
+		return write_all(r->fd, text, r->n);
 	snprintf(line, sizeof(line), "%.*s", (int)r->n, text);
 	journal_write(r->severity, line);
 	return 0;
@@ -65,198 +69,236 @@ static int emit(const struct record *r, const char *text)
 
 /* ---- the ring; under the lock ---- */
 
-static bool fits(size_t n)
+static bool fits(const struct writer *w, size_t n)
 {
-	return LOG_WRITER_BYTES - (writer.put - writer.taken) >= n;
+	return LOG_WRITER_BYTES - (w->put - w->taken) >= n;
 }
 
-static void copy_in(const void *from, size_t n)
+static void copy_in(struct writer *w, const void *from, size_t n)
 {
-	size_t at = writer.put % LOG_WRITER_BYTES, first = LOG_WRITER_BYTES - at;
+	size_t at = w->put % LOG_WRITER_BYTES, first = LOG_WRITER_BYTES - at;
 
 	if (first > n)
 		first = n;
-	memcpy(writer.ring + at, from, first);
-	memcpy(writer.ring, (const char *)from + first, n - first);
-	writer.put += n;
+	memcpy(w->ring + at, from, first);
+	memcpy(w->ring, (const char *)from + first, n - first);
+	w->put += n;
 }
 
 /* from: in bytes since the start */
-static void copy_of(uint64_t from, void *to, size_t n)
+static void copy_of(const struct writer *w, uint64_t from, void *to, size_t n)
 {
 	size_t at = from % LOG_WRITER_BYTES, first = LOG_WRITER_BYTES - at;
 
 	if (first > n)
 		first = n;
-	memcpy(to, writer.ring + at, first);
-	memcpy((char *)to + first, writer.ring, n - first);
+	memcpy(to, w->ring + at, first);
+	memcpy((char *)to + first, w->ring, n - first);
 }
 
-static void copy_out(void *to, size_t n)
+static void copy_out(struct writer *w, void *to, size_t n)
 {
-	copy_of(writer.taken, to, n);
-	writer.taken += n;
+	copy_of(w, w->taken, to, n);
+	w->taken += n;
 }
 
 /* The line that tells of lost ones; text has LINE_BYTES_MAX bytes. */
-static void tell_lost(struct record *r, char *text)
+static void tell_lost(struct writer *w, struct record *r, char *text)
 {
 	char at[CLOCK_TEXT_BYTES] = "";
 
-	*r = (struct record){.fd = writer.untold_fd, .severity = WARNING};
+	*r = (struct record){.fd = w->untold_fd, .severity = WARNING};
 	if (r->fd == LOG_WRITER_JOURNAL) {
-		snprintf(text, LINE_BYTES_MAX, "log: %" PRId64 " lines lost", writer.untold);
+		snprintf(text, LINE_BYTES_MAX, "log: %" PRId64 " lines lost", w->untold);
 	} else {
 		clock_text(clock_utc_ns(), at);
 		snprintf(text, LINE_BYTES_MAX, "%s warning log: %" PRId64 " lines lost\n", at,
-			writer.untold);
+			w->untold);
 	}
 	r->n = strlen(text);
-	writer.untold = 0;
+	w->untold = 0;
 }
 
-static void put_lost(void)
+static void put_lost(struct writer *w)
 {
 	char text[LINE_BYTES_MAX];
 	struct record r;
 
-	tell_lost(&r, text);
-	copy_in(&r, sizeof(r));
-	copy_in(text, r.n);
+	tell_lost(w, &r, text);
+	copy_in(w, &r, sizeof(r));
+	copy_in(w, text, r.n);
 }
 
-/* ---- the thread ---- */
+static bool idle(const struct writer *w)
+{
+	return w->put == w->taken && !w->busy && w->untold == 0;
+}
+
+static void wait_idle(struct writer *w, int64_t until_ns)
+{
+	const struct timespec until = clock_timespec(until_ns);
+	int rc = 0;
+
+	while (!idle(w) && rc == 0)
+		rc = pthread_cond_timedwait(&w->idle, &w->lock, &until);
+}
+
+/* ---- a thread ---- */
+
+static void count_lost(struct writer *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->lost++;
+	pthread_mutex_unlock(&w->lock);
+}
 
 /* The next line: true; false: there is none, and none is to come. */
-static bool next(struct record *r, char *text)
+static bool next(struct writer *w, struct record *r, char *text)
 {
 	bool any = true;
 
-	pthread_mutex_lock(&writer.lock);
-	writer.busy = false;
-	while (writer.put == writer.taken && writer.untold == 0 && !writer.stop) {
-		pthread_cond_signal(&writer.idle);
-		pthread_cond_wait(&writer.wake, &writer.lock);
+	pthread_mutex_lock(&w->lock);
+	w->busy = false;
+	while (w->put == w->taken && w->untold == 0 && !w->stop) {
+		pthread_cond_signal(&w->idle);
+		pthread_cond_wait(&w->wake, &w->lock);
 	}
-	if (writer.put != writer.taken) {
-		copy_out(r, sizeof(*r));
-		copy_out(text, r->n);
-	} else if (writer.untold > 0) {
-		tell_lost(r, text);
+	if (w->put != w->taken) {
+		copy_out(w, r, sizeof(*r));
+		copy_out(w, text, r->n);
+	} else if (w->untold > 0) {
+		tell_lost(w, r, text);
 	} else {
 		any = false;
 	}
-	writer.busy = any;
+	w->busy = any;
 	if (any)
-		writer.busy_fd = r->fd;
-	pthread_mutex_unlock(&writer.lock);
+		w->busy_fd = r->fd;
+	pthread_mutex_unlock(&w->lock);
 	return any;
 }
 
 static void *run_thread(void *arg)
 {
+	struct writer *w = arg;
 	char text[LINE_BYTES_MAX];
 	struct record r;
 
-	while (next(&r, text))
+	while (next(w, &r, text))
 		if (emit(&r, text) < 0)
-			log_writer_count_lost();
+			count_lost(w);
 	return NULL;
 }
 
-int log_writer_start(void)
+int log_writer_start(enum log_writer which)
 {
+	struct writer *w = &writers[which];
 	int rc;
 
-	thread_condition_init(&writer.wake);
-	thread_condition_init(&writer.idle);
+	if (w->started)
+		return 0;
+	thread_condition_init(&w->wake);
+	thread_condition_init(&w->idle);
 	/* it gets no SIGPIPE or SIGTTOU: errors of a write, or nothing */
-	rc = thread_start(&writer.thread, run_thread, NULL, "log");
-	writer.started = rc == 0;
+	rc = thread_start(&w->thread, run_thread, w, w->name);
+	w->started = rc == 0;
 	return rc;
 }
 
-static bool idle(void)
+static void finish(struct writer *w, int64_t until_ns)
 {
-	return writer.put == writer.taken && !writer.busy && writer.untold == 0;
+	bool all;
+
+	if (!w->started)
+		return;
+	pthread_mutex_lock(&w->lock);
+	wait_idle(w, until_ns);
+	all = w->stop = idle(w);
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+	if (!all)
+		return; /* it ends with the process, wherever it waits */
+	pthread_join(w->thread, NULL);
+	w->started = w->stop = false;
 }
 
 void log_writer_finish(void)
 {
-	const struct timespec until =
-		clock_timespec(clock_mono_ns() + LOG_WRITER_END_S * CLOCK_S_NS);
-	int rc = 0;
-	bool all;
+	int64_t until_ns = clock_mono_ns() + LOG_WRITER_END_S * CLOCK_S_NS;
 
-	if (!writer.started)
-		return;
-	pthread_mutex_lock(&writer.lock);
-	while (!idle() && rc == 0)
-		rc = pthread_cond_timedwait(&writer.idle, &writer.lock, &until);
-	all = writer.stop = idle();
-	pthread_cond_signal(&writer.wake);
-	pthread_mutex_unlock(&writer.lock);
-	if (!all)
-		return; /* it ends with the process, wherever it waits */
-	pthread_join(writer.thread, NULL);
-	writer.started = writer.stop = false;
+	for (int i = 0; i < LOG_WRITERS; i++)
+		finish(&writers[i], until_ns);
 }
 
-void log_writer_put(int fd, int severity, const char *line, size_t n)
+bool log_writer_catch_up(enum log_writer which)
+{
+	struct writer *w = &writers[which];
+	bool all = true;
+
+	if (!w->started)
+		return all;
+	pthread_mutex_lock(&w->lock);
+	wait_idle(w, clock_mono_ns() + LOG_WRITER_END_S * CLOCK_S_NS);
+	all = idle(w);
+	pthread_mutex_unlock(&w->lock);
+	return all;
+}
+
+void log_writer_put(enum log_writer which, int fd, int severity, const char *line, size_t n)
 {
 	struct record r = {.fd = fd, .severity = severity, .n = n};
+	struct writer *w = &writers[which];
+	bool prompt;
 
 	if (n >= LINE_BYTES_MAX)
 		return;
-	if (!writer.started) {
+	if (!w->started) {
 		if (emit(&r, line) < 0)
-			log_writer_count_lost();
+			count_lost(w);
 		return;
 	}
-	pthread_mutex_lock(&writer.lock);
-	if (writer.untold > 0 && fits(2 * sizeof(r) + LINE_BYTES_MAX + n))
-		put_lost();
-	if (writer.untold == 0 && fits(sizeof(r) + n)) {
-		copy_in(&r, sizeof(r));
-		copy_in(line, n);
+	pthread_mutex_lock(&w->lock);
+	prompt = which == LOG_WRITER_FILE && idle(w);
+	if (w->untold > 0 && fits(w, 2 * sizeof(r) + LINE_BYTES_MAX + n))
+		put_lost(w);
+	if (w->untold == 0 && fits(w, sizeof(r) + n)) {
+		copy_in(w, &r, sizeof(r));
+		copy_in(w, line, n);
 	} else {
-		writer.lost++;
-		writer.untold++;
-		writer.untold_fd = fd;
+		w->lost++;
+		w->untold++;
+		w->untold_fd = fd;
 	}
-	pthread_cond_signal(&writer.wake);
-	pthread_mutex_unlock(&writer.lock);
+	pthread_cond_signal(&w->wake);
+	if (prompt)
+		wait_idle(w, clock_mono_ns() + LOG_WRITER_FILE_MS * CLOCK_MS_NS);
+	pthread_mutex_unlock(&w->lock);
 }
 
-bool log_writer_holds(int fd)
+bool log_writer_holds(enum log_writer which, int fd)
 {
+	struct writer *w = &writers[which];
 	struct record r;
 	bool holds;
 
-	pthread_mutex_lock(&writer.lock);
-	holds = (writer.busy && writer.busy_fd == fd) ||
-		(writer.untold > 0 && writer.untold_fd == fd);
-	for (uint64_t at = writer.taken; !holds && at != writer.put; at += sizeof(r) + r.n) {
-		copy_of(at, &r, sizeof(r));
+	pthread_mutex_lock(&w->lock);
+	holds = (w->busy && w->busy_fd == fd) || (w->untold > 0 && w->untold_fd == fd);
+	for (uint64_t at = w->taken; !holds && at != w->put; at += sizeof(r) + r.n) {
+		copy_of(w, at, &r, sizeof(r));
 		holds = r.fd == fd;
 	}
-	pthread_mutex_unlock(&writer.lock);
+	pthread_mutex_unlock(&w->lock);
 	return holds;
-}
-
-void log_writer_count_lost(void)
-{
-	pthread_mutex_lock(&writer.lock);
-	writer.lost++;
-	pthread_mutex_unlock(&writer.lock);
 }
 
 int64_t log_writer_lost(void)
 {
-	int64_t lost;
+	int64_t lost = 0;
 
-	pthread_mutex_lock(&writer.lock);
-	lost = writer.lost;
-	pthread_mutex_unlock(&writer.lock);
+	for (int i = 0; i < LOG_WRITERS; i++) {
+		pthread_mutex_lock(&writers[i].lock);
+		lost += writers[i].lost;
+		pthread_mutex_unlock(&writers[i].lock);
+	}
 	return lost;
 }

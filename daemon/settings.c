@@ -78,9 +78,9 @@ const struct settings_row settings_rows[] = {
 			  "is that of\n"
 			  ".Xr systemd 1 .\n"
 			  "A FIFO or a socket is refused.\n"
-			  "A terminal that is stopped, or a pipe that nobody reads, holds nothing\n"
-			  "up: 256 KiB of lines wait for it, further ones are lost, and a line\n"
-			  "tells how many.\n"},
+			  "A terminal that is stopped, a pipe that nobody reads, or a disk that\n"
+			  "does not answer holds nothing up: 256 KiB of lines wait for it,\n"
+			  "further ones are lost, and a line tells how many.\n"},
 	{"log_level", SETTING_WORD, AT(log_level), RANGE(LOG_DEBUG, LOG_ERROR, LOG_INFO),
 		.words = {"debug", "info", "warning", "error"}, .reload = true,
 		.help = "the least that is logged; that a run failed is a warning"},

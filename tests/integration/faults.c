@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/integration/preload.h"
@@ -43,6 +44,7 @@ enum action {
 	ACTION_TORN = 2, /* after it is done, a write by half */
 	ACTION_FAIL = 3,
 	ACTION_SHORT = 4, /* a write of half of it; others as always */
+	ACTION_STALL = 5, /* it waits until that is not asked for any more, as a disk that hangs */
 };
 
 /* Shared with the test and by all processes of the program. */
@@ -86,6 +88,14 @@ static void die(void)
 		pause();
 }
 
+static void stall(void)
+{
+	const struct timespec nap = {.tv_nsec = 10 * 1000 * 1000};
+
+	while (__atomic_load_n(&control->first, __ATOMIC_SEQ_CST) != 0)
+		nanosleep(&nap, NULL);
+}
+
 /* What to do at this call; errno is set for ACTION_FAIL. A kill before it does not come back. */
 static enum action count(enum op op)
 {
@@ -100,6 +110,8 @@ static enum action count(enum op op)
 		die();
 	if (control->action == ACTION_FAIL)
 		errno = (int)control->error;
+	if (control->action == ACTION_STALL)
+		stall();
 	return (enum action)control->action;
 }
 

@@ -26,7 +26,7 @@ VARIABLES = {
     "came": "daemon/held_signal.c: a signal came",
     "log_state": "daemon/log.c: the log",
     "log_kept": "daemon/log.c: the log",
-    "writer": "daemon/log_writer.c: the log",
+    "writers": "daemon/log_writer.c: the log",
     **dict.fromkeys(("json_reading", "json_refusals", "json_reserve", "json_reserve_lock", "json_reserve_used"),
         "proto/json_text.c: jansson has one allocator in a process, and hands it no context"),
 }

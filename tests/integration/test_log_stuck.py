@@ -1,4 +1,4 @@
-"""Where gpt2d's log goes, nobody reads: gpt2d goes on, and says what was lost."""
+"""Where gpt2d's log goes, nobody reads, or the disk does not answer: gpt2d goes on, and says what was lost."""
 
 import os
 import pty
@@ -10,6 +10,7 @@ import termios
 
 import pytest
 
+from faults import STALL, Faults
 from helpers import BUILD, PATIENCE_S, Daemon, RpcError, spec, wait_for
 
 TO_STDERR = ("--log-file", "stderr")
@@ -130,6 +131,67 @@ def test_a_file_waits_for_no_terminal(tmp_path):
         d.engines()
         talk(c, range(1001, 1011))
         assert told(d.said()) == list(range(1001, 1011))
+
+
+@pytest.fixture
+def on_stuck_disk(tmp_path):
+    """gpt2d, and what makes the disk of its log stand still."""
+    (tmp_path / "disk").mkdir()
+    faults = Faults(tmp_path, under=tmp_path / "disk")
+    log = tmp_path / "disk" / "log"
+    daemon = Daemon(home=tmp_path, options=("--log-file", log), environment=faults.environment)
+    daemon.log = log
+    with daemon:
+        try:
+            yield daemon, faults.daemon
+        finally:
+            faults.daemon.disarm()
+
+
+def test_a_disk_that_stands_still(on_stuck_disk):
+    d, fault = on_stuck_disk
+    with d.client() as c:
+        talk(c, range(101, 201))
+        assert told(d.said()) == list(range(101, 201)), "a line is there before the answer"
+        fault.arm(STALL)
+        n = fill(c)
+        assert c.wait(c.submit(spec("a")))["state"] == "done"
+        assert told(d.said()) == list(range(101, 201))
+        fault.disarm()
+        wait_for(lambda: re.search(r"warning log: \d+ lines lost\n", d.said()), "what was lost")
+        talk(c, range(201, 301))
+        text = d.said()
+        ids = told(text)
+        held = len(ids) - 200
+        assert 0 < held < n and ids == [*range(101, 201), *range(1000, 1000 + held), *range(201, 301)]
+        assert [line for line in text.splitlines() if not LINE.fullmatch(line)] == []
+        assert lost(c) == sum(int(n) for n in re.findall(r"warning log: (\d+) lines lost\n", text))
+
+
+def test_a_log_is_moved_while_its_disk_stands_still(on_stuck_disk):
+    d, fault = on_stuck_disk
+    moved = d.log.with_name("moved")
+    with d.client() as c:
+        fault.arm(STALL)
+        d.log.rename(moved)
+        talk(c, [1])
+        d.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: any("does not answer, lines wait for it: it goes on where it was" in line["message"]
+            for line in c.call("logs")["lines"]), "that it is not open anew")
+        fault.disarm()
+        talk(c, [2])
+        wait_for(lambda: told(moved.read_text()) == [1, 2], "what was held")
+        d.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: d.log.exists() and "SIGHUP: the log is open" in d.said(), "the log anew")
+        talk(c, [3])
+        assert told(d.said()) == [3]
+
+
+def test_it_ends_while_the_disk_of_its_log_stands_still(on_stuck_disk):
+    d, fault = on_stuck_disk
+    fault.arm(STALL)
+    d.process.terminate()
+    assert d.process.wait(PATIENCE_S) == 0
 
 
 @pytest.fixture
