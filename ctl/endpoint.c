@@ -208,7 +208,7 @@ int endpoint_absent(const struct endpoint *p, int error, struct ctl_error *e)
 			S_ISDIR(st.st_mode) ? "directory" : "file");
 	if (error == EACCES || error == EPERM)
 		return ctl_error_set(e, CTL_NOT_ALLOWED,
-			"%s: %s; who may use it say socket_mode and socket_group of that gpt2d",
+			"%s: %s; socket_mode and socket_group of that gpt2d say who may use it",
 			p->path, strerror(error));
 	owner = owner_of(p);
 	if (owner > 0)

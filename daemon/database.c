@@ -221,12 +221,12 @@ static void shorten_log(struct database *d)
 	const int known = d->wal_pages > 0 ? d->wal_pages : d->held_pages;
 	int pages = 0, code = checkpoint_at_once(d, SQLITE_CHECKPOINT_TRUNCATE, &pages) & 0xff;
 
-	if (code == SQLITE_OK)
+	if (code == SQLITE_OK) {
 		d->reserved = false;
-	if (code == SQLITE_OK)
 		d->held_pages = 0;
-	else if (code == SQLITE_BUSY)
+	} else if (code == SQLITE_BUSY) {
 		d->held_pages = pages > 0 ? pages : known;
+	}
 }
 
 void database_checkpoint(struct database *d, int pages)

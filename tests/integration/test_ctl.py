@@ -312,7 +312,7 @@ def test_permission(path):
         except PermissionError:
             pytest.skip("the build cannot be reached by another user")
     assert result.returncode == 9 and result.stderr == (
-        f"gpt2ctl: {path}: Permission denied; who may use it say socket_mode and socket_group of that gpt2d\n")
+        f"gpt2ctl: {path}: Permission denied; socket_mode and socket_group of that gpt2d say who may use it\n")
 
 
 @pytest.mark.parametrize("code, exit", [(-32700, 1), (-32600, 1), (-32601, 8), (-32602, 2), (-32603, 11), (-32002, 2),
