@@ -273,6 +273,24 @@ static void print_json(FILE *out, const json_t *value)
 	free(text);
 }
 
+/* 1 and 1.0 are the same; a key that a change does not name stays as it is. */
+static bool differs(const json_t *value, const json_t *before, int depth)
+{
+	const json_t *inner;
+	const char *key;
+
+	if (json_is_real(value) != json_is_real(before) && json_is_number(value) &&
+		json_is_number(before))
+		return json_number_value(value) != json_number_value(before);
+	if (!json_is_object(value) || depth == CHANGE_DEPTH)
+		return !json_equal(value, before);
+	json_object_foreach((json_t *)value, key, inner) {
+		if (differs(inner, json_object_get(before, key), depth + 1))
+			return true;
+	}
+	return false;
+}
+
 static void print_changes(
 	FILE *out, const json_t *changes, const json_t *base, const char *path, int depth)
 {
@@ -283,6 +301,8 @@ static void print_changes(
 	json_object_foreach((json_t *)changes, key, value) {
 		snprintf(inner, sizeof(inner), "%.255s%s%.255s", path, *path ? "." : "", key);
 		before = json_object_get(base, key);
+		if (!differs(value, before, depth))
+			continue;
 		if (json_is_object(value) && depth < CHANGE_DEPTH) {
 			print_changes(out, value, before, inner, depth + 1);
 			continue;
@@ -309,10 +329,11 @@ static void print_arm(const struct term *t, const json_t *reply, const json_t *l
 	changes = json_object_get(
 		json_object_get(spec, "arms"), json_string_value(json_object_get(row, "arm")));
 	if (arm > 0) {
+		const bool other = changes && differs(changes, spec, 0);
+
 		format_string(json_array_get(rows, 0), "arm", "", first, sizeof(first));
-		fprintf(t->file, "  %s %s%s\n",
-			json_object_size(changes) ? "differs from" : "the same as", first,
-			json_object_size(changes) ? ":" : "");
+		fprintf(t->file, "  %s %s%s\n", other ? "differs from" : "the same as", first,
+			other ? ":" : "");
 		print_changes(t->file, changes, spec, "", 0);
 	}
 	print_plan(t->file, json_object_get(json_object_get(row, "check"), "plan"));

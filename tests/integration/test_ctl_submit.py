@@ -263,3 +263,21 @@ def test_dry_run_of_arms(spec, path):
     assert text.index("\narm b") < text.index("memory: activations    2.00 kB") < text.index("\narm c")
     assert text.endswith("\nwarning: both\nwarning: arm b: alone\n")
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_dry_run_tells_of_an_arm_what_differs(spec, path):
+    """A model of which one key is another is told as a whole: what is the same is no difference."""
+    nano = {"preset": "nano", "n_layer": 2, "gelu": "tanh", "tied_head": True, "dropout": 0, "inner": {"a": 1}}
+    understood = {"name": "ab", "seed": 1, "big": 2**53, "model": nano, "arms": {"a": {}, "b": {"model": {**nano, "preset": "custom", "dropout": 0.1}},
+        "c": {"model": nano, "seed": 1}, "d": {"seed": 1.0, "big": 2**53 + 1, "new": {"x": {"y": 2}}}, "e": {"model": {"inner": 7}, "seed": {"x": 1}}}}
+
+    def dry_run(params, connection):
+        return {"spec": understood, "spec_sha256": "ef" * 32, "segments": 5, "order": [],
+            "arms": [{"arm": name, "spec_sha256": "aa" * 32, "check": {}} for name in "abcde"]}
+    with FakeDaemon(path, **{"dry-run": dry_run}):
+        text = ctl("submit", spec, "--dry-run", path=path).stdout
+    told = {part[0]: part.splitlines()[1:] for part in text.split("\narm ")[1:]}
+    assert [line.strip() for line in told["b"] if line.strip()] == ["differs from a:", 'model.preset "custom", not "nano"', "model.dropout 0.1, not 0"]
+    assert [line.strip() for line in told["c"] if line.strip()] == ["the same as a"]
+    assert [line.strip() for line in told["d"] if line.strip()] == ["differs from a:", f"big {2**53 + 1}, not {2**53}", "new.x.y 2, not absent"]
+    assert [line.strip() for line in told["e"] if line.strip()] == ["differs from a:", 'model.inner 7, not {"a":1}', "seed.x 1, not absent"]
