@@ -36,8 +36,9 @@ const struct verb verb_compare = {
 	.summary = "the arms of an experiment side by side",
 	.text = "Per arm: effective bucket plan, median and p95 step time (nearest rank; no p95 "
 		"under 20 steps), tokens per second (total tokens over total time), exposed "
-		"communication, and how far the losses agree. Per block: the ratio to the "
-		"baseline. It works on a run that has not ended, with the segments that are done.",
+		"communication, the losses at the end, and how far losses agree. Per block: the "
+		"ratio to the baseline. It works on a run that has not ended, with the segments "
+		"that are done.",
 	.options = options,
 	.run = run,
 };

@@ -44,6 +44,7 @@ struct arm {
 	double parts[N_PARTS]; /* weighted by tokens; NaN once a segment lacked one */
 	int64_t skipped;       /* steps */
 	struct mean init_ns, switch_ns;
+	json_t *losses;       /* at the end of each segment */
 	double max_loss_diff; /* NaN once a trace could not be compared */
 	bool identical;       /* all traces bit-identical to the reference */
 };
@@ -186,6 +187,17 @@ static void add_losses(const struct totals *t, struct arm *arm, const json_t *su
 		arm->identical = false;
 }
 
+/* Null for what is not finite, and where there was no validation. */
+static int add_last_losses(struct arm *arm, int64_t segment, const json_t *summary)
+{
+	if (!arm->losses)
+		arm->losses = json_array();
+	return json_array_append_new(arm->losses,
+		json_pack("{s:I, s:o, s:o}", "segment", (json_int_t)segment, "loss_last",
+			rpc_real(format_real(summary, "loss_last")), "val_loss",
+			rpc_real(format_real(summary, "val_loss"))));
+}
+
 static bool is_done(const json_t *segment)
 {
 	const char *state = json_string_value(json_object_get(segment, "state"));
@@ -245,6 +257,8 @@ static int add_segment(struct totals *t, const json_t *segment, const json_t *be
 	add_work(&arm->work, summary);
 	add_work(&block->work[i], summary);
 	add_losses(t, arm, summary);
+	if (add_last_losses(arm, format_int(segment, "segment", 0), summary) != 0)
+		return -1;
 	t->used++;
 	return 0;
 }
@@ -419,6 +433,8 @@ static json_t *arm_json(const struct arm *arm)
 	json_object_set_new(row, "switch_mean_ns", mean_json(&arm->switch_ns));
 	json_object_set_new(row, "max_loss_diff", any ? rpc_real(arm->max_loss_diff) : json_null());
 	json_object_set_new(row, "losses_identical", json_boolean(any && arm->identical));
+	json_object_set_new(
+		row, "losses", arm->losses ? json_incref(arm->losses) : json_array());
 	return row;
 }
 
@@ -570,8 +586,10 @@ int comparison_make(const json_t *show, const char *baseline, json_t **out, stru
 		else
 			exit = ctl_error_set(e, CTL_TRANSPORT, "out of memory");
 	}
-	for (size_t a = 0; a < t->n_arms; a++)
+	for (size_t a = 0; a < t->n_arms; a++) {
 		free(t->arms[a].samples);
+		json_decref(t->arms[a].losses);
+	}
 	free(t->blocks);
 	free(t);
 	return exit;

@@ -6,7 +6,7 @@
  *    arms: [{arm, plan, segments, tokens, tokens_total, skipped, steps, median_ns, p95_ns (null
  *            under 20), low_n, mean_ns, data_mean_s, forward_mean_s, backward_mean_s,
  *            exposed_comm_mean_s, optimizer_mean_s, seconds, tok_s, init_mean_ns, switch_mean_ns,
- *            max_loss_diff, losses_identical}],
+ *            max_loss_diff, losses_identical, losses: [{segment, loss_last, val_loss}]}],
  *    blocks: [{block, ratios: [{arm, tok_s_ratio, step_time_ratio}]}],
  *    ratios: [{arm, blocks, tok_s_ratio, tok_s_ratio_min, tok_s_ratio_max, step_time_ratio}],
  *    slow_rank (slow_rank.h), equal_tokens, verdict: null, note}

@@ -106,6 +106,17 @@ char *format_change(double ratio, char out[FORMAT_BYTES])
 	return out;
 }
 
+char *format_loss(double loss, char out[FORMAT_BYTES])
+{
+	const double size = fabs(loss);
+
+	if (!isfinite(loss))
+		snprintf(out, FORMAT_BYTES, "-");
+	else
+		snprintf(out, FORMAT_BYTES, size >= 0.1 && size < 1e6 ? "%.4f" : "%.4g", loss);
+	return out;
+}
+
 const char *format_string(
 	const json_t *object, const char *key, const char *otherwise, char *out, size_t out_bytes)
 {

@@ -23,6 +23,8 @@ char *format_duration(double seconds, char out[FORMAT_BYTES]);
 int format_percent(double fraction);
 /* "+4.5%" of a ratio 1.045 */
 char *format_change(double ratio, char out[FORMAT_BYTES]);
+/* "4.2978"; four digits of one that is small or large */
+char *format_loss(double loss, char out[FORMAT_BYTES]);
 
 /* ---- what a daemon sent: nothing of it is trusted to be there or of the right type ---- */
 

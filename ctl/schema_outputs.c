@@ -342,6 +342,12 @@ const struct schema_row schema_outputs[] = {
 	{"init_mean_ns", "real|null", "of it, parameters from the seed"},
 	{"max_loss_diff", "real|null", "to the first segment of the baseline, step by step"},
 	{"losses_identical", "bool", "to the last bit"},
+	{"losses", "[last_loss]", "of each of its segments"},
+
+	{"last_loss", SCHEMA_OBJECT, "How far a segment came."},
+	{"segment", "count", "from 0"},
+	{"loss_last", "real|null", "training, of the last step"},
+	{"val_loss", "real|null", "null: no validation"},
 
 	{"compared_block", SCHEMA_OBJECT, "A block: each arm once, and then its mirror."},
 	{"block", "count", "from 0"},

@@ -73,6 +73,7 @@ const struct verb verb_show = {
 	.min_args = 1,
 	.max_args = 1,
 	.summary = "a run: state and reason, times, arms, segments, artifacts",
-	.text = "",
+	.text = "Of a segment that is done it has the training loss of the last step, and the "
+		"validation loss (VAL LOSS) where the spec has work.validation_steps.",
 	.run = run,
 };

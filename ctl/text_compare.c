@@ -228,6 +228,70 @@ static void print_ratios(const struct term *t, const char *baseline, const json_
 	}
 }
 
+/* Of an arm's segments, from the least to the largest; "-" where one has none. */
+static void loss_cell(struct table *t, const json_t *losses, const char *key)
+{
+	double low = (double)INFINITY, high = -(double)INFINITY;
+	char from[FORMAT_BYTES], to[FORMAT_BYTES];
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(losses, i, row) {
+		const double loss = format_real(row, key);
+
+		low = isnan(loss) ? (double)NAN : fmin(low, loss);
+		high = fmax(high, loss);
+		if (isnan(low))
+			break;
+	}
+	format_loss(low, from);
+	format_loss(high, to);
+	if (!isfinite(low) || strcmp(from, to) == 0)
+		table_cell(t, "%s", from);
+	else
+		table_cell(t, "%s to %s", from, to);
+}
+
+static bool any_loss(const json_t *arms, const char *key)
+{
+	const json_t *arm, *row;
+	size_t i, k;
+
+	json_array_foreach(arms, i, arm) {
+		json_array_foreach(json_object_get(arm, "losses"), k, row) {
+			if (isfinite(format_real(row, key)))
+				return true;
+		}
+	}
+	return false;
+}
+
+static void print_last_losses(const struct term *t, const json_t *arms)
+{
+	const bool training = any_loss(arms, "loss_last"), validation = any_loss(arms, "val_loss");
+	struct table table;
+	const json_t *arm;
+	char name[80];
+	size_t i;
+
+	if (!training && !validation)
+		return;
+	table_init(&table);
+	table_column(&table, "LOSS AT THE END", false);
+	table_column(&table, "TRAINING", true);
+	if (validation)
+		table_column(&table, "VALIDATION", true);
+	json_array_foreach(arms, i, arm) {
+		table_cell(&table, "%s", format_string(arm, "arm", "", name, sizeof(name)));
+		loss_cell(&table, json_object_get(arm, "losses"), "loss_last");
+		if (validation)
+			loss_cell(&table, json_object_get(arm, "losses"), "val_loss");
+	}
+	fputc('\n', t->file);
+	table_print(&table, t, "");
+	table_finish(&table);
+}
+
 static void print_losses(const struct term *t, const char *baseline, const json_t *arms)
 {
 	const json_t *arm;
@@ -343,6 +407,7 @@ void text_compare(struct ctl *ctl, const json_t *comparison)
 	print_arms(t, arms);
 	fputc('\n', t->file);
 	print_parts(t, arms);
+	print_last_losses(t, arms);
 	print_blocks(t, baseline, json_object_get(comparison, "blocks"));
 	fputc('\n', t->file);
 	print_ratios(t, baseline, json_object_get(comparison, "ratios"));

@@ -99,8 +99,23 @@ static void real_cell(struct table *t, double value, char *(*format)(double, cha
 	table_cell(t, "%s", isfinite(value) ? format(value, text) : "-");
 }
 
+/* Whether the summary of one of them has it. */
+static bool any_has(const json_t *segments, const char *key)
+{
+	const json_t *segment;
+	size_t i;
+
+	json_array_foreach(segments, i, segment) {
+		if (isfinite(format_real(json_object_get(segment, "summary"), key)))
+			return true;
+	}
+	return false;
+}
+
 static void print_segments(const struct term *t, const json_t *segments)
 {
+	const bool loss = any_has(segments, "loss_last");
+	const bool val_loss = any_has(segments, "val_loss");
 	char arm[80], state[32], reason[600];
 	const json_t *segment, *summary;
 	struct table table;
@@ -115,6 +130,10 @@ static void print_segments(const struct term *t, const json_t *segments)
 	table_column(&table, "STATE", false);
 	table_column(&table, "TOK/S", true);
 	table_column(&table, "EXPOSED COMM", true);
+	if (loss)
+		table_column(&table, "LOSS", true);
+	if (val_loss)
+		table_column(&table, "VAL LOSS", true);
 	table_column(&table, "REASON", false);
 	json_array_foreach(segments, i, segment) {
 		summary = json_object_get(segment, "summary");
@@ -126,6 +145,10 @@ static void print_segments(const struct term *t, const json_t *segments)
 			&table, "%s", format_string(segment, "state", "?", state, sizeof(state)));
 		real_cell(&table, format_real(summary, "tok_s_global"), format_si);
 		real_cell(&table, format_real(summary, "exposed_comm_mean_s"), format_duration);
+		if (loss)
+			real_cell(&table, format_real(summary, "loss_last"), format_loss);
+		if (val_loss)
+			real_cell(&table, format_real(summary, "val_loss"), format_loss);
 		table_cell(
 			&table, "%s", format_string(segment, "reason", "", reason, sizeof(reason)));
 	}

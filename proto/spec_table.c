@@ -299,8 +299,8 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		.help = "First optimizer steps that no timing counts; fewer than all."},
 	[SPEC_KEY_VALIDATION_STEPS] = {"work.validation_steps", INTS(0, MANY),
 		IN_CONFIG(validation_steps), .fallback = "0",
-		.help = "Micro-batches per rank for the validation loss after the last step. 0: "
-			"none."},
+		.help = "Micro-batches per rank for the validation loss after the last step, which "
+			"show and compare of gpt2ctl(1) print. 0: none."},
 
 	[SPEC_KEY_ARMS] = {"arms", SPEC_TYPE_ARMS, .scope = SPEC_SCOPE_RUN, .field = SPEC_NO_FIELD,
 		.help = "Makes the spec an experiment: an object of at most 16 named "

@@ -99,6 +99,32 @@ def test_compare_of_steps_that_are_not_listed(path):
     assert "skipped steps: A 2" in text
 
 
+def test_losses_at_the_end(path):
+    """Of the last step and of the validation, in show by the segment, in compare by the arm; no column of what there is not."""
+    ms = 1000000
+    rows = [segment(i, "AB"[i], [ms] * 20, loss_last=4.25 - i, val_loss=5.5 + i) for i in range(2)]
+    rows += [segment(2, "B", [ms] * 20, loss_last=3.00001, val_loss=6.625), segment(3, "A", [ms] * 20, loss_last=4.25, val_loss=None)]
+    rows += [{**segment(4, "A", [ms]), "state": "waiting", "summary": None}]
+    with FakeDaemon(path, show=experiment(*rows)):
+        value = one_object(ctl("compare", 5, "--json", path=path).stdout)
+        text, shown = ctl("compare", 5, path=path).stdout, ctl("show", 5, path=path).stdout
+    assert [arm["losses"] for arm in value["arms"]] == [
+        [{"segment": 0, "loss_last": 4.25, "val_loss": 5.5}, {"segment": 3, "loss_last": 4.25, "val_loss": None}],
+        [{"segment": 1, "loss_last": 3.25, "val_loss": 6.5}, {"segment": 2, "loss_last": 3.00001, "val_loss": 6.625}]]
+    assert ("\nLOSS AT THE END          TRAINING        VALIDATION\n"
+        "A                          4.2500                 -\nB                3.0000 to 3.2500  6.5000 to 6.6250\n\n") in text
+    table = [line.split() for line in shown[shown.index("SEGMENT"):].splitlines()[:6]]
+    assert table[0][-4:] == ["LOSS", "VAL", "LOSS", "REASON"]
+    assert [row[-2:] for row in table[1:]] == [["4.2500", "5.5000"], ["3.2500", "6.5000"], ["3.0000", "6.6250"], ["4.2500", "-"], ["-", "-"]]
+    with FakeDaemon(path, show=experiment(segment(0, "A", [ms], loss_last=2.5, val_loss=None))):
+        text, shown = ctl("compare", 5, path=path).stdout, ctl("show", 5, path=path).stdout
+    assert "\nLOSS AT THE END  TRAINING\nA                  2.5000\n" in text and "VAL" not in text + shown
+    assert "  LOSS  REASON\n" in shown
+    with FakeDaemon(path, show=experiment(segment(0, "A", [ms], loss_last=None, val_loss=None))):
+        text, shown = ctl("compare", 5, path=path).stdout, ctl("show", 5, path=path).stdout
+    assert "LOSS" not in text + shown
+
+
 def test_compare_counts_whole_blocks_of_a_mirrored_design(path):
     """A B of A B B A is half a block: it has no ratio, whatever became of the rest, and does not count for a verdict."""
     def of_block(number, arm, block, state="done"):

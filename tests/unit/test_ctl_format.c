@@ -68,6 +68,12 @@ static void test_change(void **state)
 	assert_string_equal(format_change(1.195, out), "+19.50%");
 	assert_string_equal(format_change(1 / 1.195, out), "-16.32%");
 	assert_string_equal(format_change((double)NAN, out), "-");
+	assert_string_equal(format_loss(4.29776, out), "4.2978");
+	assert_string_equal(format_loss(10.8249, out), "10.8249");
+	assert_string_equal(format_loss(0.00012345678, out), "0.0001235");
+	assert_string_equal(format_loss(0, out), "0");
+	assert_string_equal(format_loss(-1e300, out), "-1e+300");
+	assert_string_equal(format_loss((double)INFINITY, out), "-");
 }
 
 static void test_numbers_that_cannot_be(void **state)
