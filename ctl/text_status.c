@@ -96,6 +96,21 @@ static void print_wal(const struct term *t, const json_t *wal)
 		term_colour(t, TERM_PLAIN));
 }
 
+static void print_stuck(const struct term *t, const json_t *stuck)
+{
+	char path[4096], advice[700], at[64];
+
+	if (!json_is_object(stuck))
+		return;
+	fprintf(t->file,
+		"%sstuck   %s has not answered since %s\n"
+		"        until it does, no run starts, and what needs it is not answered: %s%s\n",
+		term_colour(t, TERM_RED), format_string(stuck, "path", "?", path, sizeof(path)),
+		text_time(stuck, "since", at, sizeof(at)),
+		format_string(stuck, "advice", "", advice, sizeof(advice)),
+		term_colour(t, TERM_PLAIN));
+}
+
 /* A device is an object of the engine's, or a name. */
 static void device_name(const json_t *rank, char *out, size_t out_bytes)
 {
@@ -296,6 +311,7 @@ void text_status(struct ctl *ctl, const json_t *reply)
 	text_hold(&ctl->out, "released", json_object_get(reply, "released"));
 	print_store(&ctl->out, json_object_get(reply, "store"));
 	print_wal(&ctl->out, json_object_get(reply, "wal"));
+	print_stuck(&ctl->out, json_object_get(reply, "stuck"));
 	print_engine(&ctl->out, json_object_get(reply, "engine"));
 	text_running(&ctl->out, json_object_get(reply, "running"));
 	print_counts(&ctl->out, reply);

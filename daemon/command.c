@@ -30,6 +30,7 @@
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
 #include "daemon/store.h"
+#include "daemon/stuck.h"
 #include "daemon/submit.h"
 #include "daemon/usage.h"
 #include "daemon/wal_held.h"
@@ -162,11 +163,12 @@ static void do_status(struct daemon *d, struct client *client, json_t *params)
 		running = json_pack("{so so ss?}", "run", run_json(run, d->state_dir), "progress",
 			follow_progress(run), "stopping", scheduler_stop_reason(d->scheduler));
 	client_reply(client,
-		json_pack("{so so so so so so so sI so so so so}", "daemon", daemon_json(d), "host",
-			usage_host(), "store", failure_json(d->store), "wal", wal_held_json(d),
-			"engine", engine_json(d), "running", running, "waiting", outlook_head(d),
-			"queued", (json_int_t)queue_length(d->queue), "queue", outlook_queue(d),
-			"drained", gate_json(d->gate, GATE_DRAINED), "released",
+		json_pack("{so so so so so so so so sI so so so so}", "daemon", daemon_json(d),
+			"host", usage_host(), "store", failure_json(d->store), "wal",
+			wal_held_json(d), "stuck", stuck_json(d), "engine", engine_json(d),
+			"running", running, "waiting", outlook_head(d), "queued",
+			(json_int_t)queue_length(d->queue), "queue", outlook_queue(d), "drained",
+			gate_json(d->gate, GATE_DRAINED), "released",
 			gate_json(d->gate, GATE_RELEASED), "counts", counts));
 }
 

@@ -47,6 +47,7 @@
 #include "daemon/settings.h"
 #include "daemon/state_files.h"
 #include "daemon/store.h"
+#include "daemon/stuck.h"
 #include "daemon/wal_held.h"
 #include "daemon/worker.h"
 #include "proto/shm_folder.h"
@@ -420,6 +421,8 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 	if (rc == 0)
 		rc = start_store(d, error, error_bytes);
 	if (rc == 0)
+		rc = stuck_create(d, &d->stuck);
+	if (rc == 0)
 		rc = worker_create(d->base, &d->worker);
 	if (rc == 0)
 		rc = prune_create(d, &d->pruner);
@@ -448,6 +451,7 @@ int daemon_finish(struct daemon *d)
 
 	/* what is asked and to be written, and its callbacks, before the parts they call go */
 	ending_checks(d);
+	stuck_tell_end(d);
 	worker_stop(d->worker);
 	rc = store_close(d->store);
 	service_destroy(d->service);
@@ -463,6 +467,7 @@ int daemon_finish(struct daemon *d)
 	artifacts_destroy(d->artifacts);
 	run_log_destroy(d->run_log);
 	prune_destroy(d->pruner);
+	stuck_destroy(d->stuck);
 	openmetrics_destroy(d->openmetrics);
 	worker_destroy(d->worker);
 	for (size_t i = 0; i < sizeof(d->signals) / sizeof(d->signals[0]); i++)

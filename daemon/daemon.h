@@ -26,6 +26,7 @@ struct daemon {
 	char tuning_dir[SPEC_PATH_MAX + sizeof("/" STATE_TUNING)];
 	char socket[128];
 	struct store *store;
+	struct stuck *stuck;
 	struct queue *queue;
 	struct follow *follow;
 	struct address *address;

@@ -24,6 +24,8 @@
 #include "daemon/record.h"
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
+#include "daemon/store.h"
+#include "daemon/stuck.h"
 #include "daemon/usage.h"
 #include "daemon/worker.h"
 #include "proto/artifact.h"
@@ -38,16 +40,29 @@ struct openmetrics {
 	struct event *timer; /* NULL: no file is wanted */
 	char dir[PATH_MAX], name[NAME_MAX + 1];
 	bool failed; /* the last write, which has been logged */
+	bool busy;   /* a sample for the file is on its way */
+
+	int64_t asked_ns;            /* when the question that the store has was; 0: it has none */
+	struct sample *first, **end; /* wait for its answer */
+	struct event *late;          /* the first of these waits no longer */
 };
 
-/* On its way through the store's queue, which tells how long that is, to the client or the file. */
+enum { LATE_S = 3 }; /* a client waits for 30 s at most, a collector for 10 */
+
+/* On its way through the store's queue, which tells how long that is. */
+struct question {
+	struct daemon *daemon;
+	int64_t asked_ns;
+	double free_bytes, total_bytes; /* of the state directory's file system; NaN: not known */
+};
+
+/* On its way to the client or the file. */
 struct sample {
 	struct worker_job job;
+	struct sample *next;
 	struct daemon *daemon;
 	uint64_t client; /* 0: the file */
 	int64_t asked_ns;
-	double lag_s;
-	double free_bytes, total_bytes; /* of the state directory's file system; NaN: not known */
 	char *text;
 	size_t n;
 };
@@ -146,16 +161,23 @@ static void write_runs(FILE *out, const struct daemon *d)
 			(long long)d->counts[i]);
 }
 
-static void write_store(FILE *out, const struct sample *s)
+/* disk: NULL where the store did not answer. */
+static void write_store(
+	FILE *out, const struct daemon *d, double lag_s, const struct question *disk)
 {
 	gauge(out, "gpt2d_store_lag_seconds", "seconds",
-		"How long a question to the store took to be its turn.", s->lag_s);
+		"How long a question to the store took to be its turn.", lag_s);
+	gauge(out, "gpt2d_store_busy_seconds", "seconds",
+		"Since what it is at now began, 0 for nothing.",
+		stuck_busy_s(store_stuck(d->store)));
 	gauge(out, "gpt2d_store_failing", "", "1 while the store cannot be written.",
-		store_failing(s->daemon->store));
+		store_failing(d->store));
+	if (disk == NULL)
+		return;
 	gauge(out, "gpt2d_state_dir_free_bytes", "bytes",
-		"Free for gpt2d on the state directory's file system.", s->free_bytes);
+		"Free for gpt2d on the state directory's file system.", disk->free_bytes);
 	gauge(out, "gpt2d_state_dir_size_bytes", "bytes", "Size of that file system.",
-		s->total_bytes);
+		disk->total_bytes);
 }
 
 static bool is_gpu(const json_t *device)
@@ -262,7 +284,7 @@ static void write_run(FILE *out, const struct daemon *d)
 }
 
 /* 0, or -ENOMEM. */
-static int write_text(struct sample *s)
+static int write_text(struct sample *s, double lag_s, const struct question *disk)
 {
 	FILE *out = open_memstream(&s->text, &s->n);
 	bool failed;
@@ -273,7 +295,7 @@ static int write_text(struct sample *s)
 	write_runs(out, s->daemon);
 	write_engine(out, s->daemon);
 	write_run(out, s->daemon);
-	write_store(out, s);
+	write_store(out, s->daemon, lag_s, disk);
 	fputs("# EOF\n", out);
 	failed = ferror(out) != 0;
 	return fclose(out) != 0 || failed ? -ENOMEM : 0;
@@ -330,6 +352,7 @@ static void file_done(struct worker_job *job, int rc)
 		log_write(LOG_INFO, "metrics_file: %s: written again",
 			s->daemon->settings->metrics_file);
 	m->failed = rc < 0 && rc != -ECANCELED;
+	m->busy = false;
 	sample_free(s);
 }
 
@@ -338,28 +361,28 @@ static void file_done(struct worker_job *job, int rc)
 /* In the store's thread, whose disk it is. */
 static int ask_disk(void *arg)
 {
-	struct sample *s = arg;
+	struct question *q = arg;
 	struct statvfs fs;
 
-	s->free_bytes = s->total_bytes = (double)NAN;
-	if (statvfs(s->daemon->state_dir, &fs) == 0) {
-		s->free_bytes = (double)fs.f_bavail * (double)fs.f_frsize;
-		s->total_bytes = (double)fs.f_blocks * (double)fs.f_frsize;
+	q->free_bytes = q->total_bytes = (double)NAN;
+	if (statvfs(q->daemon->state_dir, &fs) == 0) {
+		q->free_bytes = (double)fs.f_bavail * (double)fs.f_frsize;
+		q->total_bytes = (double)fs.f_blocks * (double)fs.f_frsize;
 	}
 	return 0;
 }
 
-static void on_disk(void *arg, int rc)
+/* disk: what was answered, or NULL. */
+static void sample_finish(struct sample *s, double lag_s, const struct question *disk)
 {
-	struct sample *s = arg;
 	struct client *client = s->client ? control_find(s->daemon->control, s->client) : NULL;
+	int rc;
 
-	s->lag_s = (double)(clock_mono_ns() - s->asked_ns) / 1e9;
 	if (s->client != 0 && client == NULL) {
 		sample_free(s);
 		return;
 	}
-	rc = write_text(s);
+	rc = write_text(s, lag_s, disk);
 	if (client == NULL && rc == 0) {
 		worker_add(s->daemon->worker, &s->job);
 		return;
@@ -368,24 +391,97 @@ static void on_disk(void *arg, int rc)
 		client_reply(client, json_pack("{ss}", "text", s->text));
 	else if (client != NULL)
 		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+	if (client == NULL)
+		s->daemon->openmetrics->busy = false;
 	sample_free(s);
+}
+
+static struct sample *take_first(struct openmetrics *m)
+{
+	struct sample *s = m->first;
+
+	m->first = s->next;
+	if (m->first == NULL)
+		m->end = &m->first;
+	return s;
+}
+
+static void on_disk(void *arg, int rc)
+{
+	struct question *q = arg;
+	struct openmetrics *m = q->daemon->openmetrics;
+	const double lag_s = (double)(clock_mono_ns() - q->asked_ns) / 1e9;
+
+	m->asked_ns = 0;
+	event_del(m->late);
+	while (m->first != NULL)
+		sample_finish(take_first(m), lag_s, rc == 0 ? q : NULL);
+	free(q);
+}
+
+/* For the first that waits. */
+static void arm_late(struct openmetrics *m)
+{
+	const int64_t left_ns = m->first->asked_ns + LATE_S * CLOCK_S_NS - clock_mono_ns();
+	const struct timeval left = {.tv_sec = left_ns > 0 ? left_ns / CLOCK_S_NS : 0,
+		.tv_usec = left_ns > 0 ? left_ns % CLOCK_S_NS / 1000 + 1 : 0};
+
+	evtimer_add(m->late, &left);
+}
+
+/* The store does not answer: what is known without it. */
+static void on_late(evutil_socket_t fd, short what, void *arg)
+{
+	struct openmetrics *m = arg;
+	const int64_t now_ns = clock_mono_ns();
+	const double asked_s = (double)(now_ns - m->asked_ns) / 1e9;
+
+	while (m->first != NULL && now_ns - m->first->asked_ns >= LATE_S * CLOCK_S_NS)
+		sample_finish(take_first(m),
+			fmax(asked_s, stuck_busy_s(store_stuck(m->daemon->store))), NULL);
+	if (m->first != NULL)
+		arm_late(m);
+}
+
+/* One a time: 0, or -ENOMEM. */
+static int ask_store(struct openmetrics *m)
+{
+	struct question *q;
+
+	if (m->asked_ns != 0)
+		return 0;
+	q = calloc(1, sizeof(*q));
+	if (q == NULL)
+		return -ENOMEM;
+	q->daemon = m->daemon;
+	q->asked_ns = clock_mono_ns();
+	if (record_files(m->daemon->store, ask_disk, on_disk, q) < 0) {
+		free(q);
+		return -ENOMEM;
+	}
+	m->asked_ns = q->asked_ns;
+	return 0;
 }
 
 /* 0, or -ENOMEM. */
 static int take_sample(struct daemon *d, uint64_t client)
 {
+	struct openmetrics *m = d->openmetrics;
 	struct sample *s = calloc(1, sizeof(*s));
 
-	if (s == NULL)
+	if (s == NULL || ask_store(m) < 0) {
+		free(s);
 		return -ENOMEM;
+	}
 	s->job = (struct worker_job){.work = file_work, .done = file_done};
 	s->daemon = d;
 	s->client = client;
 	s->asked_ns = clock_mono_ns();
-	if (record_files(d->store, ask_disk, on_disk, s) == 0)
-		return 0;
-	sample_free(s);
-	return -ENOMEM;
+	*m->end = s;
+	m->end = &s->next;
+	if (m->first == s)
+		arm_late(m);
+	return 0;
 }
 
 void openmetrics_request(struct daemon *d, struct client *client, json_t *params)
@@ -400,8 +496,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	struct timeval period = {.tv_sec = (time_t)m->daemon->settings->metrics_period_s};
 
 	evtimer_add(m->timer, &period);
-	if (!m->daemon->stopping)
-		take_sample(m->daemon, 0);
+	if (!m->daemon->stopping && !m->busy)
+		m->busy = take_sample(m->daemon, 0) == 0;
 }
 
 static const char *name_of(const char *path)
@@ -445,7 +541,11 @@ int openmetrics_create(struct daemon *d, struct openmetrics **out)
 	if (m == NULL)
 		return -ENOMEM;
 	m->daemon = d;
-	if (path != NULL)
+	m->end = &m->first;
+	m->late = evtimer_new(d->base, on_late, m);
+	if (m->late == NULL)
+		rc = -ENOMEM;
+	if (path != NULL && rc == 0)
 		rc = split(m, path);
 	if (path != NULL && rc == 0) {
 		m->timer = evtimer_new(d->base, on_timer, m);
@@ -468,5 +568,9 @@ void openmetrics_destroy(struct openmetrics *m)
 		if (openmetrics_is_ours(m->daemon->settings->metrics_file))
 			artifact_remove(m->dir, m->name);
 	}
+	while (m->first != NULL)
+		sample_free(take_first(m));
+	if (m->late)
+		event_free(m->late);
 	free(m);
 }

@@ -12,6 +12,7 @@
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
 #include "daemon/store.h"
+#include "daemon/stuck.h"
 #include "daemon/text.h"
 #include "proto/duration.h"
 #include "proto/waiting.h"
@@ -75,6 +76,7 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 	double left = left_s(d);
 	const struct store_failure *lack;
 	struct store_failure failure;
+	struct stuck_found stuck;
 	char text[DURATION_BYTES], room[FAILURE_TEXT_BYTES];
 
 	if (held != NULL)
@@ -86,15 +88,15 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 	else if (store_failure(d->store, &failure))
 		say(why, WAITING_STORE, "%.300s cannot be written: %s; %s", failure.path,
 			store_error_text(failure.rc), failure.advice);
+	else if (stuck_look(d, &stuck))
+		say(why, WAITING_STORE, "%.300s has not answered; %s", stuck.path, stuck.advice);
 	else if ((lack = scheduler_lack(d->scheduler, run)) != NULL)
 		say(why, WAITING_ROOM, "%s", failure_room(lack, room));
 	else if (before != NULL)
-		say(why, WAITING_BEHIND, "run %lld is queued before it",
-			(long long)before->id);
+		say(why, WAITING_BEHIND, "run %lld is queued before it", (long long)before->id);
 	else if (running != NULL && left >= 0)
-		say(why, WAITING_BEHIND, "run %lld is %s, about %s left",
-			(long long)running->id, run_state_name(running->state),
-			duration_text(left, text));
+		say(why, WAITING_BEHIND, "run %lld is %s, about %s left", (long long)running->id,
+			run_state_name(running->state), duration_text(left, text));
 	else if (running != NULL)
 		say(why, WAITING_BEHIND, "run %lld is %s", (long long)running->id,
 			run_state_name(running->state));
@@ -107,9 +109,11 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 static json_t *starts_in_s(const struct daemon *d, const struct run *run, const struct run *before)
 {
 	double left = left_s(d);
+	struct stuck_found stuck;
 
 	if (!queue_fits(d->queue, run) || before != NULL || left < 0 || !gate_open(d->gate) ||
-		store_failing(d->store) || scheduler_lack(d->scheduler, run) != NULL)
+		store_failing(d->store) || stuck_look(d, &stuck) ||
+		scheduler_lack(d->scheduler, run) != NULL)
 		return json_null();
 	return json_real(left);
 }

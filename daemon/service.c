@@ -19,6 +19,7 @@
 #include "daemon/scheduler.h"
 #include "daemon/settings.h"
 #include "daemon/store.h"
+#include "daemon/stuck.h"
 
 enum { STATUS_US = 2000000 };
 
@@ -26,7 +27,7 @@ struct service {
 	struct store_job job; /* first: a question to the store's thread */
 	struct daemon *daemon;
 	struct event *timer;
-	char status[160];
+	char status[480];
 	bool watched; /* systemd wants a sign of life */
 	bool asked;   /* the question is with the store's thread */
 	bool answered;
@@ -49,13 +50,20 @@ static void tell_status(struct service *s)
 {
 	const struct daemon *d = s->daemon;
 	const struct run *run = scheduler_running(d->scheduler);
-	char status[sizeof(s->status)], running[32] = "no run";
+	char status[sizeof(s->status)], running[32] = "no run", since[CLOCK_TEXT_BYTES];
+	char disk[320] = "";
+	struct stuck_found stuck;
 
 	if (run != NULL)
 		snprintf(running, sizeof(running), "run %lld", (long long)run->id);
-	snprintf(status, sizeof(status), "engines %s, %s running, %lld queued%s",
+	if (stuck_look(d, &stuck)) {
+		clock_text(stuck.since_ns, since);
+		snprintf(disk, sizeof(disk), ", the disk of %.200s has not answered since %s",
+			d->state_dir, since);
+	}
+	snprintf(status, sizeof(status), "engines %s, %s running, %lld queued%s%s",
 		engine_pool_state_name(d->pool), running, (long long)queue_length(d->queue),
-		gate_held(d->gate, GATE_DRAINED) ? ", drained" : "");
+		gate_held(d->gate, GATE_DRAINED) ? ", drained" : "", disk);
 	if (strcmp(status, s->status) == 0)
 		return;
 	strcpy(s->status, status);

@@ -16,6 +16,7 @@
 #include "daemon/database.h"
 #include "daemon/failure.h"
 #include "daemon/reserve.h"
+#include "daemon/stuck.h"
 #include "daemon/wal_held.h"
 #include "proto/thread.h"
 
@@ -39,6 +40,7 @@ struct store {
 	int lost; /* writes given up at the close */
 
 	struct wal_watch wal; /* has a lock of its own */
+	struct stuck_watch stuck;
 
 	/* of the thread */
 	bool damaged;     /* no try, and no success of one, ends that */
@@ -92,6 +94,11 @@ const char *store_path(const struct store *s)
 struct wal_watch *store_wal(struct store *s)
 {
 	return &s->wal;
+}
+
+struct stuck_watch *store_stuck(struct store *s)
+{
+	return &s->stuck;
 }
 
 int store_fd(const struct store *s)
@@ -326,12 +333,15 @@ static void sort_failed(struct store *s, struct store_job *job, int rc, struct j
 static void do_other(struct store *s, struct store_job *job)
 {
 	bool reads = job->kind == STORE_READ;
-	int rc = job->work(job, reads ? s->db.handle : NULL);
+	int rc;
 
+	stuck_begin(&s->stuck, !reads);
+	rc = job->work(job, reads ? s->db.handle : NULL);
 	if (reads)
 		rc = judged(s, rc);
 	if (reads && rc == -EBADMSG && !s->damaged)
 		set_failing(s, rc);
+	stuck_end(&s->stuck);
 	complete(s, job, rc);
 }
 
@@ -366,6 +376,7 @@ static bool pause_before_retry(struct store *s, struct jobs *kept)
 	const struct timespec until = clock_timespec(clock_mono_ns() + CLOCK_S_NS);
 	bool closing = false, late = false, written = false;
 
+	stuck_end(&s->stuck);
 	while (!closing && !late && !written) {
 		pthread_mutex_lock(&s->lock);
 		while (s->waiting.first == NULL && !s->closing && !late)
@@ -375,6 +386,7 @@ static bool pause_before_retry(struct store *s, struct jobs *kept)
 		pthread_mutex_unlock(&s->lock);
 		written = serve_waiting(s, jobs, kept);
 	}
+	stuck_begin(&s->stuck, false);
 	return closing;
 }
 
@@ -386,6 +398,7 @@ static void do_writes(struct store *s, struct store_job *first)
 	bool last_try = false;
 	int rc;
 
+	stuck_begin(&s->stuck, false);
 	while ((rc = try_writes(s, first)) < 0) {
 		kept = (struct jobs){NULL, &kept.first};
 		/* before a refusal is delivered: who is refused may ask for the reason at once */
@@ -412,6 +425,7 @@ static void do_writes(struct store *s, struct store_job *first)
 	/* who waited for the commit has been told */
 	if (!s->damaged)
 		checkpoint(s, DATABASE_WAL_FULL);
+	stuck_end(&s->stuck);
 }
 
 /* Give back what was taken and not begun: it comes before what came since. */
@@ -478,19 +492,23 @@ static bool wait_for_jobs(struct store *s)
  */
 static void probe(struct store *s)
 {
+	stuck_begin(&s->stuck, false);
 	if (s->damaged)
 		s->probe_ns = clock_mono_ns() + CLOCK_S_NS;
 	else
 		set_failing(s, judged(s, database_probe(&s->db)));
+	stuck_end(&s->stuck);
 }
 
 /* One of these a time: a job may come meanwhile. */
 static void at_rest(struct store *s)
 {
+	stuck_begin(&s->stuck, false);
 	if (may_be_shortened(s))
 		checkpoint(s, DATABASE_WAL_IDLE);
 	else if (!s->db.reserved)
 		database_reserve(&s->db);
+	stuck_end(&s->stuck);
 }
 
 static void *run_thread(void *arg)

@@ -15,6 +15,7 @@
 
 struct sqlite3;
 struct store;
+struct stuck_watch;
 struct wal_watch;
 
 enum { STORE_SCHEMA = 3 };
@@ -87,6 +88,8 @@ bool store_make_room(struct store *s, int full);
 bool store_gone(struct store *s);
 /* Whether others hold its write-ahead log: see wal_held.h. */
 struct wal_watch *store_wal(struct store *s);
+/* Since when its thread is at what it is at: see stuck.h. */
+struct stuck_watch *store_stuck(struct store *s);
 /* Whether, since this was last asked, store_make_room took the reserve (reserve.h) for good. */
 bool store_reserve_gone(struct store *s);
 /* What an error of the store is in words: "No space left on device". */

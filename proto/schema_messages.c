@@ -120,6 +120,11 @@ const struct schema_row schema_messages[] = {
 	{"since", "time", ""},
 	{"advice", "text", "who reads of it and does not end"},
 
+	{"stuck", SCHEMA_OBJECT, "A disk that neither answers nor fails."},
+	{"path", "text", "what is on it"},
+	{"since", "time", ""},
+	{"advice", "text", ""},
+
 	{"running", SCHEMA_OBJECT, "The run that is with the engines."},
 	{"run", "run", ""},
 	{"progress", "progress|null", "null before the first step"},

@@ -10,7 +10,7 @@ static const struct {
 	[WAITING_DRAINED] = {"drained", "no run starts until gpt2ctl resume"},
 	[WAITING_RANKS] = {"ranks",
 		"it trains on more ranks than gpt2d was started with; others start before it"},
-	[WAITING_STORE] = {"store", "the database cannot be written"},
+	[WAITING_STORE] = {"store", "the database cannot be written, or its disk does not answer"},
 	[WAITING_ROOM] = {"room",
 		"its directory cannot be made: the disk is full, or the state directory is away"},
 	[WAITING_BEHIND] = {"behind",

@@ -1,0 +1,112 @@
+"""The disk of the state directory neither answers nor fails: that is told wherever it can be, and metrics are answered."""
+
+import re
+
+import pytest
+
+from faults import STALL, Faults
+from helpers import PATIENCE_S, Daemon, spec, wait_for
+from test_ctl_daemon import ctl
+from test_metrics import parse
+from test_service import Systemd
+
+LAG, BUSY, FREE = "gpt2d_store_lag_seconds", "gpt2d_store_busy_seconds", "gpt2d_state_dir_free_bytes"
+STUCK_S = 7  # gpt2d(8)
+
+
+@pytest.fixture
+def systemd(tmp_path):
+    s = Systemd(tmp_path)
+    yield s
+    s.close()
+
+
+@pytest.fixture
+def on_stuck_disk(tmp_path, systemd):
+    """gpt2d, and what makes the disk of its state directory stand still."""
+    faults = Faults(tmp_path)
+    daemon = Daemon(home=tmp_path, options=("--metrics-file", tmp_path / "figures", "--metrics-period", "1s"),
+        environment={**faults.environment, "NOTIFY_SOCKET": str(systemd.path)})
+    with daemon:
+        try:
+            daemon.engines()
+            yield daemon, faults.daemon
+        finally:
+            faults.daemon.disarm()
+
+
+def figures(d):
+    return parse((d.home / "figures").read_text())
+
+
+def write_is_under_way(d):
+    with d.client() as c:
+        wait_for(lambda: parse(c.call("metrics")["text"]).get((BUSY, ()), 0) > 1, "the write")
+
+
+def test_it_is_told(on_stuck_disk, systemd):
+    d, fault = on_stuck_disk
+    database = d.state / "gpt2d.db"
+    said = f" warning {database}: "
+    with d.client() as c, d.client() as other:
+        assert other.wait(other.submit(spec("first")))["state"] == "done"
+        assert c.call("status")["stuck"] is None and "stuck " not in ctl(d, "status").stdout
+        assert 0 <= parse(c.call("metrics")["text"])[BUSY, ()] < STUCK_S
+        other.submit(spec("long-ms20", 100000))
+        waits = other.submit(spec("second"))
+        wait_for(lambda: c.call("status")["running"], "the first of them")
+        assert c.call("status")["waiting"].startswith("behind: ")
+        fault.arm(STALL)
+        asked = other.ask("submit", spec=spec("third"))
+        stuck = wait_for(lambda: c.call("status")["stuck"], "that the disk does not answer")
+        assert stuck["path"] == str(database) and stuck["since"].endswith("Z") and "dmesg" in stuck["advice"]
+        assert said in d.said() and stuck["since"] in d.said() and f"; {stuck['advice']}\n" in d.said()
+        systemd.until("STATUS", lambda status: f", the disk of {d.state} has not answered since {stuck['since']}" in status)
+        text = ctl(d, "status").stdout
+        assert f"stuck   {database} has not answered since " in text and stuck["advice"] in text
+        assert "stuck   " in ctl(d, "top", "-n", "1").stdout
+        status = c.call("status")
+        assert status["store"] is None and status["running"]
+        assert status["waiting"].startswith(f"store: {database} has not answered; ")
+        assert d.said().count(said) == 1 and c.call("status")["stuck"] == stuck
+        fault.disarm()
+        assert other.reply(asked)["id"] == waits + 1
+        wait_for(lambda: c.call("status")["stuck"] is None, "that it answers again")
+        assert d.said().count(said) == 1
+        assert re.search(rf" info {re.escape(str(database))}: answers again, after (\d+) s\n", d.said()), d.said()
+        systemd.until("STATUS", lambda status: "answered" not in status)
+        other.call("cancel", id=waits - 1)
+        assert other.wait(waits + 1)["state"] == "done"
+
+
+def test_metrics_are_answered(on_stuck_disk):
+    d, fault = on_stuck_disk
+    with d.client() as c, d.client() as other:
+        assert wait_for(lambda: (d.home / "figures").exists() and figures(d), "the file")[LAG, ()] < STUCK_S
+        fault.arm(STALL)
+        asked = other.ask("submit", spec=spec("waits"))
+        wait_for(lambda: figures(d)[LAG, ()] > STUCK_S, "a lag in the file")
+        assert figures(d)[BUSY, ()] > STUCK_S and (FREE, ()) not in figures(d)
+        result = ctl(d, "metrics")
+        values = parse(result.stdout)
+        assert result.stderr == "" and values[LAG, ()] > STUCK_S and values[BUSY, ()] > STUCK_S
+        assert values["gpt2d_store_failing", ()] == 0 and (FREE, ()) not in values
+        fault.disarm()
+        other.reply(asked)
+        values = wait_for(lambda: (v := parse(c.call("metrics")["text"]))[LAG, ()] < STUCK_S and v, "the usual lag")
+        assert values[FREE, ()] > 0
+        wait_for(lambda: (FREE, ()) in figures(d), "all figures in the file")
+
+
+def test_it_ends_when_the_disk_answers(on_stuck_disk):
+    d, fault = on_stuck_disk
+    with d.client() as c:
+        fault.arm(STALL)
+        c.ask("submit", spec=spec("waits"))
+        write_is_under_way(d)
+        d.process.terminate()
+        wait_for(lambda: f" warning {d.state}/gpt2d.db: has not answered since " in d.said() and
+            "ends when it does" in d.said(), "what the end waits for")
+        assert d.process.poll() is None
+        fault.disarm()
+        assert d.process.wait(PATIENCE_S) == 0
