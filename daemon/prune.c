@@ -143,7 +143,8 @@ static void finish_retention(struct batch *b)
 	again = retention_again(&p->retention, reached(b));
 	if (b->now == NULL && !again)
 		p->ended -= b->ended;
-	arm(p, again ? SOON_S : PERIOD_S);
+	/* soon: of a run that has ended since; it waits for the timer that is set here */
+	arm(p, again || p->soon ? SOON_S : PERIOD_S);
 }
 
 static void finish_batch(struct batch *b)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from clocks import DAY_S, YEAR_S, Clocks
-from faults import FAIL, Faults
+from faults import FAIL, STALL, UNLINK, Faults
 from helpers import BUILD, Daemon, RpcError, experiment, folders, ids, spec, trash, wait_for
 
 CTL = BUILD / "ctl" / "gpt2ctl"
@@ -286,6 +286,20 @@ def test_settings_under_a_queue_that_is_never_empty(daemon):
         assert left[-4:] == [78, 79, 80, last] and c.state(last) == "running"
         wait_for(lambda: folders(d) == ids(c), "what is listed has its files")
         c.call("cancel", id=last)
+
+
+def test_settings_where_a_run_ends_while_others_are_removed(tmp_path):
+    """It is looked at soon as well, and so is each after it."""
+    faults = Faults(tmp_path)
+    with Daemon(home=tmp_path, environment=faults.environment, options=["--retain-runs", "1"]) as d, d.client() as c:
+        ended(c, "a", "b")
+        faults.daemon.arm(STALL, last=1, ops=UNLINK)
+        wait_for(lambda: trash(d), "a is being removed")
+        ended(c, "c")
+        faults.daemon.disarm()
+        wait_for(lambda: ids(c) == [3] == folders(d), "b is removed as well", patience=10)
+        ended(c, "d")
+        wait_for(lambda: ids(c) == [4] == folders(d), "and c", patience=10)
 
 
 DAY_NS = 86400 * 10 ** 9
