@@ -18,14 +18,14 @@
 static const struct option_row options[] = {
 	{"any", 'a', OPTION_FLAG, NULL, 0, 0,
 		"until the first of them has ended; the exit code is of that one; an id of no run "
-		"is named, and the others are waited for"},
+		"is named, and the others are waited for; for at most 60 runs at once"},
 	{"timeout", 't', OPTION_REAL, "SECONDS", 0.0, 1e9,
 		"give up after this time with exit code 124; 0: look once"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
 enum {
-	FOLLOWED_MAX = 60, /* gpt2d lets a connection follow 64 at once */
+	FOLLOWED_MAX = 60, /* gpt2d lets a connection follow 64 at once; --any's help has it */
 };
 
 struct waited {
@@ -409,8 +409,10 @@ static int run(struct ctl *ctl, const struct arguments *args)
 			w.runs[w.n++].id = id;
 	}
 	if (!exit && w.any && w.n > FOLLOWED_MAX)
-		exit = ctl_error_set(
-			&e, CTL_USAGE, "wait: --any is for at most %d runs at once", FOLLOWED_MAX);
+		exit = ctl_error_set(&e, CTL_USAGE,
+			"wait: --any: at most %d runs expected, as gpt2d tells no connection of "
+			"more at once; %zu were given",
+			FOLLOWED_MAX, w.n);
 	exit = exit ? ctl_fail(ctl, &e) : wait_on(&w);
 	for (size_t i = 0; i < w.n; i++)
 		json_decref(w.runs[i].row);

@@ -353,7 +353,8 @@ def test_wait_for_more_than_can_be_followed_at_once(daemon):
             runs = [c.submit(spec(f"r{i}")) for i in range(70)]
         result = one_object(ctl(d, "wait", *runs, "--json"))
         assert [row["state"] for row in result["runs"]] == ["done"] * 70
-        assert "at most 60" in ctl(d, "wait", "--any", *runs).stderr
+        assert "at most 60 runs expected" in (err := ctl(d, "wait", "--any", *runs).stderr) and "70 were given" in err
+        assert "at most 60 runs" in ctl(d, "help", "wait").stdout
 
 
 def test_wait_tells_what_has_not_ended(daemon):
