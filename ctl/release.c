@@ -7,7 +7,9 @@ static const struct option_row release_options[] = {
 		"do not wait for the run that is going on: it becomes interrupted, and queued "
 		"again if its spec says restart"},
 	{"reason", 'r', OPTION_STRING, "TEXT", 0, 0, "why; status and submit show it"},
-	{"wait", 'w', OPTION_FLAG, NULL, 0, 0, "until the engines have ended"},
+	{"wait", 'w', OPTION_FLAG, NULL, 0, 0,
+		"until the engines have ended; a gpt2d that goes away is looked for again for 5 s, "
+		"and is asked again"},
 	{"timeout", 't', OPTION_REAL, "SECONDS", 0.0, 1e9,
 		"with --wait: give up after this time with exit code 124; 0: look once; the "
 		"release stays asked for, also where a signal ends the wait (6)"},
@@ -15,7 +17,9 @@ static const struct option_row release_options[] = {
 };
 
 static const struct option_row warm_options[] = {
-	{"wait", 'w', OPTION_FLAG, NULL, 0, 0, "until they are ready, and say how long it took"},
+	{"wait", 'w', OPTION_FLAG, NULL, 0, 0,
+		"until they are ready, and say how long it took; a gpt2d that goes away is looked "
+		"for again for 5 s, and is asked again"},
 	{"timeout", 't', OPTION_REAL, "SECONDS", 0.0, 1e9,
 		"with --wait: give up after this time with exit code 124; 0: look once"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},

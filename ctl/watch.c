@@ -188,15 +188,25 @@ static int detached(const struct watch *w, const struct stream *s, struct ctl_er
 		e, CTL_CANCELLED, "detached; %s", watch_last_say(&s->last, w->id, text));
 }
 
+/* What happened, and, from the end of its line on, what one may do about it. */
+static void split(const char *message, char *first, char *rest)
+{
+	const size_t n = strcspn(message, "\n");
+
+	memcpy(first, message, n);
+	first[n] = '\0';
+	strcpy(rest, message + n);
+}
+
 int watch_reconnect(struct ctl *ctl, struct client **c, int64_t id, bool queued,
 	int64_t deadline_ns, struct ctl_error *e)
 {
 	const int64_t until_ns = clock_mono_ns() + WATCH_RETURN_S * CLOCK_S_NS;
 	const struct timespec pause = {0, 100000000};
-	char why[sizeof(e->message)];
+	char why[sizeof(e->message)], look[sizeof(e->message)];
 	int exit;
 
-	snprintf(why, sizeof(why), "%s", e->message);
+	split(e->message, why, look);
 	if (!ctl->json)
 		fprintf(ctl->err.file, "gpt2ctl: %s; looking for it again\n", why);
 	client_close(*c);
@@ -211,8 +221,9 @@ int watch_reconnect(struct ctl *ctl, struct client **c, int64_t id, bool queued,
 	if (exit != CTL_NO_DAEMON)
 		return exit;
 	if (id == 0)
-		return ctl_error_set(e, CTL_TRANSPORT, "%s, and no daemon came back in %d s", why,
-			WATCH_RETURN_S);
+		return ctl_error_set(e, CTL_TRANSPORT, "%s, and no daemon came back in %d s%s", why,
+			WATCH_RETURN_S,
+			look[0] != '\0' ? look : "\nwhether gpt2d runs: gpt2ctl status");
 	if (queued)
 		return ctl_error_set(e, CTL_TRANSPORT,
 			"%s, and no daemon came back in %d s; run %lld was queued when it was last "

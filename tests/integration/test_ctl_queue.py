@@ -118,6 +118,47 @@ def test_a_signal_in_a_wait_says_what_lasts(path, verb, goes_on, undo, number):
     assert err == f"gpt2ctl: detached; {goes_on}\ntake it back: gpt2ctl {undo}\n"
 
 
+def waiting_for(d, *words):
+    """One that gpt2d has heard of."""
+    process = subprocess.Popen([CTL, *words], env=environment(d), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with d.client() as c:
+        wait_for(lambda: c.call("status")["drained"], "drained")
+    return process
+
+
+def test_a_wait_goes_on_with_the_next_gpt2d(daemon):
+    """The drain was stored."""
+    with daemon() as d:
+        run = begun(d, submit(d, spec("long-ms20", 100000)))
+        waiting = waiting_for(d, "drain", "--wait", "--reason", "fan")
+        d.kill()
+        d.start()
+        out, err = waiting.communicate(timeout=PATIENCE_S)
+        assert (waiting.returncode, err) == (0, "gpt2ctl: drain: gpt2d closed the connection; looking for it again\n")
+        assert "drained since " in out and ": fan\n" in out
+        assert one_object(ctl(d, "show", run, "--json"))["run"]["state"] == "interrupted"
+
+
+@pytest.mark.parametrize("words, look", [
+    (["drain", "--wait"], "whether gpt2d is drained is not known: gpt2ctl status"),
+    (["logs", "-f"], "whether gpt2d runs: gpt2ctl status"),
+])
+def test_no_gpt2d_comes_back(daemon, words, look):
+    with daemon() as d:
+        begun(d, submit(d, spec("long-ms20", 100000)))
+        waiting = subprocess.Popen([CTL, *words], env=environment(d), text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE)
+        with d.client() as c:
+            wait_for(lambda: (now := c.call("status"))["drained"] or words[0] == "logs" and now["daemon"]["clients"] == 2,
+                "it has come")
+        d.kill()
+        err = waiting.communicate(timeout=PATIENCE_S)[1].replace(f"{words[0]}: ", "")
+        assert waiting.returncode == 1
+        lost = "gpt2ctl: gpt2d closed the connection"
+        assert err.splitlines() == [f"{lost}; looking for it again", f"{lost}, and no daemon came back in 5 s", look]
+        d.start()
+
+
 def test_release_and_warm(daemon):
     with daemon(ranks=2) as d:
         text = ctl(d, "release", "--wait", "-r", "for Ann").stdout
