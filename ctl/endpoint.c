@@ -260,11 +260,14 @@ int endpoint_silent(const struct endpoint *p, double seconds, bool own, struct c
 void endpoint_notice(const struct endpoint *p, FILE *to, const char *asked, double seconds)
 {
 	char process[48], advice[80] = "";
+	const bool stopped = endpoint_is_stopped(p);
 
 	process_text(p->pid, process, sizeof(process));
-	if (endpoint_is_stopped(p))
+	if (stopped)
 		snprintf(advice, sizeof(advice),
 			"; it is stopped, let it go on with: kill -CONT %ld", (long)p->pid);
+	else if (asked)
+		snprintf(advice, sizeof(advice), "; what it waits for: gpt2ctl status");
 	if (asked)
 		fprintf(to,
 			"gpt2ctl: still waiting: gpt2d%s has not answered %s on %s yet; up to %.3g "

@@ -6,7 +6,7 @@ import pytest
 
 from faults import STALL, Faults
 from helpers import PATIENCE_S, Daemon, spec, wait_for
-from test_ctl_daemon import ctl
+from test_ctl_daemon import ctl, started
 from test_metrics import parse
 from test_service import Systemd
 
@@ -96,6 +96,20 @@ def test_metrics_are_answered(on_stuck_disk):
         values = wait_for(lambda: (v := parse(c.call("metrics")["text"]))[LAG, ()] < STUCK_S and v, "the usual lag")
         assert values[FREE, ()] > 0
         wait_for(lambda: (FREE, ()) in figures(d), "all figures in the file")
+
+
+def test_one_that_waits_is_told_where_to_look(on_stuck_disk):
+    d, fault = on_stuck_disk
+    with d.client() as c:
+        fault.arm(STALL)
+        asked = c.ask("submit", spec=spec("waits"))
+        write_is_under_way(d)
+        with started(d, "list") as process:
+            line = process.stderr.readline()
+            fault.disarm()
+            out, _ = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0 and "waits" in out and c.reply(asked)["id"] == 1
+    assert "still waiting: " in line and line.endswith("; what it waits for: gpt2ctl status\n"), line
 
 
 def test_it_ends_when_the_disk_answers(on_stuck_disk):
