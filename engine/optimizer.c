@@ -83,6 +83,7 @@ int optimizer_init(struct optimizer *o, const struct optimizer_options *options,
 		zero_owned_ranges(options->plan, c->zero_stage) + options->arena->n_entries + 1;
 	struct k_range *ranges = malloc((size_t)max * sizeof(*ranges)), *decayed;
 	char *small = buffers->small;
+	int rc;
 
 	if (!ranges)
 		return -ENOMEM;
@@ -122,9 +123,11 @@ int optimizer_init(struct optimizer *o, const struct optimizer_options *options,
 	small += aligned(o->adamw.n_ranges * (int64_t)sizeof(*ranges));
 	o->adamw.decayed = (const struct k_range *)(void *)small;
 	k_copy_in(o->stream, small, decayed, (size_t)o->adamw.n_decayed * sizeof(*decayed));
-	k_stream_sync(o->stream, INT64_MAX); /* the host copy goes away */
-	free(ranges);
-	return 0;
+	/* the host copy goes away, but not while it may still be read */
+	rc = k_stream_sync(o->stream, K_WAIT_NS);
+	if (rc != -ETIMEDOUT)
+		free(ranges);
+	return rc;
 }
 
 /* Values of a tensor, and how many of its elements are not zero: none, or those from its start. */

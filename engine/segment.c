@@ -231,7 +231,7 @@ bool segment_prepare(struct segment *s, struct warm *w)
 bool segment_sync(struct segment *s, struct warm *w)
 {
 	const struct patience p = {
-		.collectives = w->collectives, .timeout_ns = INT64_MAX, .patience_ns = PATIENCE_NS};
+		.collectives = w->collectives, .timeout_ns = K_WAIT_NS, .patience_ns = PATIENCE_NS};
 	int rc = patience_stream(&p, w->comm);
 
 	return (!rc && !collectives_error(w->collectives)) || segment_lost(s, w, rc);

@@ -96,7 +96,10 @@ int step_failure(const struct step *s, int rc, char *error, size_t error_bytes)
 		snprintf(error, error_bytes, "%s", k_context_error(s->ctx));
 		return -ENOTRECOVERABLE;
 	}
-	if (rc)
+	if (rc == -ETIMEDOUT)
+		snprintf(error, error_bytes, "device: it has not finished for %g s",
+			(double)s->timeout_ns * 1e-9);
+	else if (rc)
 		snprintf(error, error_bytes, "device: %s", strerror(-rc));
 	return rc;
 }

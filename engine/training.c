@@ -283,7 +283,7 @@ static void fill_step(struct training *t, const struct dataset *data, const stru
 		.host = m->host_step,
 		.shared_in = w->shared_in,
 		.shared_out = w->shared_out,
-		.timeout_ns = INT64_MAX,
+		.timeout_ns = K_WAIT_NS,
 		.graphs = info.graphs && !w->no_graphs ? &w->graphs : NULL,
 	};
 }
@@ -372,12 +372,17 @@ int training_init(struct training *t, struct warm *w, const struct spec_config *
 	rc = take_memory(t, &memory, error, error_bytes);
 	if (rc)
 		goto fail;
+	fill_step(t, data, &memory);
 	rc = make_parts(t, &memory);
-	if (rc) {
+	if (rc == -ENOMEM) {
 		no_memory(error, error_bytes, "ranges or events");
 		goto fail;
 	}
-	fill_step(t, data, &memory);
+	if (rc) {
+		step_failure(&t->step, rc, error, error_bytes);
+		rc = -EIO;
+		goto fail;
+	}
 	fill_key(t);
 	return 0;
 
@@ -480,6 +485,6 @@ void training_reset(struct training *t)
 	/* what no tensor takes of the arena is summed up and sent as well */
 	k_zero(t->warm->compute, t->model.grads, (size_t)(t->plan.arena_elems * t->elem_bytes));
 	optimizer_reset(&t->optimizer, &t->arena, &t->config->model, (uint64_t)t->config->seed);
-	k_stream_sync(t->warm->compute, INT64_MAX);
+	k_stream_sync(t->warm->compute, K_WAIT_NS); /* a failure is the first step's too */
 	step_reset(&t->step);
 }

@@ -128,7 +128,7 @@ static void exchange_destroy(struct exchange *x)
 static int wait_for_peers(struct exchange *x, const struct tuned_peers *peers)
 {
 	const struct patience p = {.collectives = peers->collectives,
-		.timeout_ns = INT64_MAX,
+		.timeout_ns = K_WAIT_NS,
 		.patience_ns = peers->patience_ns};
 	int rc = patience_stream(&p, peers->comm);
 

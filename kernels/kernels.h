@@ -237,6 +237,12 @@ int64_t k_stream_grown(const struct k_stream *s);
 /* Run fn(arg) on the host in stream order; after a failure too, since arg may be fn's to free. */
 void k_stream_host(struct k_stream *s, void (*fn)(void *arg), void *arg);
 
+/*
+ * The most that a wait for a device takes, whoever waits: no honest step takes a day, so what has
+ * not ended by then has hung.
+ */
+#define K_WAIT_NS (INT64_C(86400) * 1000000000)
+
 /* Wait until all that is queued has run: 0, -ETIMEDOUT after timeout_ns, or -EIO on a failure. */
 int k_stream_sync(struct k_stream *s, int64_t timeout_ns);
 

@@ -109,6 +109,11 @@ static cudaGraphExec_t capture_trial(struct k_context *ctx, const struct gemm_pl
 	return exec;
 }
 
+static cudaError_t ended(void *event)
+{
+	return cudaEventQuery((cudaEvent_t)event);
+}
+
 /* Seconds of one product; infinite when it failed. */
 static double run_trial(struct k_context *ctx, const struct trial *t, cudaGraphExec_t exec)
 {
@@ -118,7 +123,7 @@ static double run_trial(struct k_context *ctx, const struct trial *t, cudaGraphE
 	if (cudaGraphLaunch(exec, ctx->internal) != cudaSuccess)
 		return INFINITY;
 	cudaEventRecord(t->to, ctx->internal);
-	if (cudaEventSynchronize(t->to) != cudaSuccess ||
+	if (!stream_rest(ctx, "trial of a product", ended, t->to) ||
 		cudaEventElapsedTime(&ms, t->from, t->to) != cudaSuccess)
 		return INFINITY;
 	return (double)ms * 1e-3 / t->times;

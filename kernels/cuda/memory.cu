@@ -13,7 +13,7 @@ void *k_alloc(struct k_context *ctx, size_t bytes)
 		return NULL;
 	}
 	context_check(ctx, "k_alloc", cudaMemsetAsync(memory, 0, some, ctx->internal));
-	context_check(ctx, "k_alloc", cudaStreamSynchronize(ctx->internal));
+	stream_rest(ctx, "k_alloc", stream_done, ctx->internal);
 	return memory;
 }
 

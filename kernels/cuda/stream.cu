@@ -297,8 +297,9 @@ void k_stream_destroy(struct k_stream *s)
 {
 	if (!s)
 		return;
-	cudaSetDevice(s->ctx->device);
-	cudaStreamSynchronize(s->cuda);
+	/* freeing would wait for the device for ever */
+	if (!stream_rest(s->ctx, "k_stream_destroy", stream_done, s->cuda))
+		return;
 	cudaStreamDestroy(s->cuda);
 	free_scratch(s);
 	free_parts(s);
@@ -377,12 +378,22 @@ int stream_poll(struct k_context *ctx, const char *name, cudaError_t (*done)(voi
 	return k_context_error(ctx) ? -EIO : 0;
 }
 
-static cudaError_t stream_done(void *what)
+bool stream_rest(
+	struct k_context *ctx, const char *name, cudaError_t (*done)(void *what), void *what)
 {
-	return cudaStreamQuery(((struct k_stream *)what)->cuda);
+	if (stream_poll(ctx, name, done, what, K_WAIT_NS) != -ETIMEDOUT)
+		return true;
+	context_fail(ctx, "%s: the device has not finished for %lld s", name,
+		(long long)(K_WAIT_NS / 1000000000));
+	return false;
+}
+
+cudaError_t stream_done(void *stream)
+{
+	return cudaStreamQuery((cudaStream_t)stream);
 }
 
 int k_stream_sync(struct k_stream *s, int64_t timeout_ns)
 {
-	return stream_poll(s->ctx, "k_stream_sync", stream_done, s, timeout_ns);
+	return stream_poll(s->ctx, "k_stream_sync", stream_done, s->cuda, timeout_ns);
 }

@@ -63,5 +63,12 @@ unsigned long long stream_capture(struct k_stream *s);
 /* Calls done(what) until it says anything but cudaErrorNotReady: 0, -ETIMEDOUT or -EIO. */
 int stream_poll(struct k_context *ctx, const char *name, cudaError_t (*done)(void *what),
 	void *what, int64_t timeout_ns);
+/*
+ * The wait inside a call that has no deadline of its own, of K_WAIT_NS: false, and the context has
+ * failed, when the device is still at it then.
+ */
+bool stream_rest(
+	struct k_context *ctx, const char *name, cudaError_t (*done)(void *what), void *what);
+cudaError_t stream_done(void *stream); /* for these two: a cudaStream_t */
 
 #endif
