@@ -9,12 +9,16 @@
 #include "engine/check.h"
 #include "engine/segment.h"
 #include "engine/writer.h"
+#include "proto/clock.h"
 #include "proto/protocol.h"
 #include "proto/starved.h"
 #include "proto/version.h"
 
 /* Of token files, between which checks of others have their turn: a fraction of a second mostly. */
 static const int64_t TURN_BYTES = INT64_C(256) << 20;
+
+/* Terabytes of a host's memory take seconds to give back. */
+#define TAKE_DOWN_NS (20 * CLOCK_S_NS)
 
 /* ---- hello ---- */
 
@@ -212,10 +216,13 @@ int rank_run(struct link *link, const struct warm_options *options)
 out:
 	writer_destroy(writer);
 	/*
-	 * without its peers, or on a broken device, taking things down in order can wait for ever
+	 * without its peers, or on a broken device, taking things down in order is sure to wait for
+	 * ever; after a connect that failed it may, by what a thread has left on the device
 	 */
-	if (code != ENGINE_EXIT_PEER_LOST && code != ENGINE_EXIT_POISONED)
-		warm_destroy(w);
+	if (code == ENGINE_EXIT_PEER_LOST || code == ENGINE_EXIT_POISONED)
+		return code;
+	if (!warm_destroy_within(w, TAKE_DOWN_NS) && code == ENGINE_EXIT_OK)
+		code = ENGINE_EXIT_POISONED;
 	return code;
 }
 

@@ -1,11 +1,16 @@
 #include "engine/warm.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "proto/clock.h"
 #include "proto/starved.h"
+#include "proto/thread.h"
 
 int warm_init(struct warm *w)
 {
@@ -121,6 +126,43 @@ void warm_destroy(struct warm *w)
 	collectives_destroy(w->collectives);
 	k_context_destroy(w->ctx);
 	free(w);
+}
+
+struct taking_down {
+	struct warm *w;
+	atomic_bool done;
+};
+
+static void *take_down(void *arg)
+{
+	struct taking_down *t = arg;
+
+	warm_destroy(t->w);
+	atomic_store(&t->done, true);
+	return NULL;
+}
+
+bool warm_destroy_within(struct warm *w, int64_t limit_ns)
+{
+	const struct timespec nap = clock_timespec(CLOCK_MS_NS);
+	int64_t until = clock_mono_ns() + limit_ns;
+	struct taking_down *t = calloc(1, sizeof(*t));
+	pthread_t thread;
+
+	if (t)
+		t->w = w;
+	if (!t || thread_start(&thread, take_down, t, "take down")) {
+		free(t);
+		return false;
+	}
+	while (!atomic_load(&t->done)) {
+		if (clock_mono_ns() >= until)
+			return false; /* the thread may still come to use t */
+		nanosleep(&nap, NULL);
+	}
+	pthread_join(thread, NULL);
+	free(t);
+	return true;
 }
 
 static void drop(struct warm *w, int slot)

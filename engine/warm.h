@@ -76,6 +76,11 @@ struct warm_options {
 int warm_create(
 	const struct warm_options *options, struct warm **out, char *error, size_t error_bytes);
 void warm_destroy(struct warm *w); /* takes NULL */
+/*
+ * The same, but it takes no longer than that: giving memory back waits for all that a device does,
+ * which may be for ever. False: it is not over, goes on in a thread, and the process is to end.
+ */
+bool warm_destroy_within(struct warm *w, int64_t limit_ns);
 
 /*
  * At least `bytes` of device memory for a slot, as it was left or zero; memory that is new has been
