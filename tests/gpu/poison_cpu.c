@@ -1,0 +1,12 @@
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/stream.h"
+#include "tests/gpu/poison.h"
+
+/* Nothing breaks a processor; its context fails, with the words that CUDA has for it. */
+void poison_enqueue(struct k_stream *s, int64_t at)
+{
+	static int64_t times;
+
+	if (++times == at)
+		context_fail(s->ctx, "poison: an illegal memory access was encountered");
+}
