@@ -19,6 +19,7 @@ import json
 import math
 import pathlib
 import sys
+import time
 
 try:
     import torch
@@ -30,7 +31,7 @@ except ImportError as error:
 
 TOLERANCE = {"fp32": (1e-5, 1e-4), "bf16": (1e-3, 1e-2), "fp16": (5e-4, 5e-3)}
 GRADIENTS_FP32, GRADIENTS_RATIO = 1e-5, 1.2
-EAGER_STEPS = 3
+EAGER_STEPS, LOOK_STEPS = 3, 100
 DTYPE = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -81,11 +82,11 @@ def loss_of(p, c, tokens, targets, fused):
 
 class Training:
     """form "autocast": fp32 weights, gradients and residual; "own": all of the type, beside fp32 masters; no other for fp32.
-    captured: a step is one CUDA graph, but for the first ones, with PyTorch's fused AdamW."""
+    captured: a step is one CUDA graph, but for the first ones, with PyTorch's fused AdamW; so many seconds of them."""
 
-    def __init__(self, trace, directory, name, device, form="own", fused=True, captured=False):
+    def __init__(self, trace, directory, name, device, form="own", fused=True, captured=False, seconds=math.inf):
         self.c = c = trace["config"]
-        self.fused, self.device, self.captured = fused, device, captured
+        self.fused, self.device, self.captured, self.seconds = fused, device, captured, seconds
         self.autocast = DTYPE[name] if form == "autocast" and name != "fp32" else None
         self.scale = c["loss_scale"] if name == "fp16" else 1.0
         start = tensors(trace, read(directory / "params.f32", torch.float32))
@@ -153,7 +154,12 @@ class Training:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             loss, norm = self.step(batch)
-        for step in tokens[EAGER_STEPS:]:
+        until = time.monotonic() + self.seconds
+        for i, step in enumerate(tokens[EAGER_STEPS:]):
+            if i % LOOK_STEPS == 0:
+                torch.cuda.synchronize()  # steps are queued far ahead of those that have run
+                if time.monotonic() >= until:
+                    break
             self.set_rate()
             batch.copy_(step.to(self.device))
             graph.replay()
