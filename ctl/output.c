@@ -107,7 +107,7 @@ static void json_dry_run(struct ctl *ctl, const json_t *reply, bool verbose)
 	emit(ctl, "dry-run", reply);
 }
 
-static void json_status(struct ctl *ctl, const json_t *reply)
+static void json_status(struct ctl *ctl, const json_t *reply, size_t queue_rows)
 {
 	emit(ctl, "status", reply);
 }
@@ -390,7 +390,6 @@ static void print_artifacts(struct ctl *ctl, const json_t *result)
 		check_stdout(ctl);                                                                 \
 	}
 CHECKED(checked_submitted, text_submitted)
-CHECKED(checked_status, text_status)
 CHECKED(checked_list, text_list)
 CHECKED(checked_show, text_show)
 CHECKED(checked_artifacts, print_artifacts)
@@ -413,6 +412,12 @@ static void checked_top(struct ctl *ctl, const json_t *object, const struct view
 static void checked_gate(struct ctl *ctl, const char *method, const json_t *reply)
 {
 	text_gate(ctl, method, reply);
+	check_stdout(ctl);
+}
+
+static void checked_status(struct ctl *ctl, const json_t *reply, size_t queue_rows)
+{
+	text_status(ctl, reply, queue_rows);
 	check_stdout(ctl);
 }
 

@@ -25,7 +25,7 @@ struct output {
 	void (*submitted)(struct ctl *ctl, const json_t *reply);
 	/* verbose: with the resolved spec, which JSON has always */
 	void (*dry_run)(struct ctl *ctl, const json_t *reply, bool verbose);
-	void (*status)(struct ctl *ctl, const json_t *reply);
+	void (*status)(struct ctl *ctl, const json_t *reply, size_t queue_rows);
 	void (*top)(struct ctl *ctl, const json_t *object, const struct view *view);
 	void (*list)(struct ctl *ctl, const json_t *reply);
 	void (*show)(struct ctl *ctl, const json_t *reply);

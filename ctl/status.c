@@ -8,11 +8,15 @@
 #include "ctl/verb.h"
 #include "proto/clock.h"
 
+enum { QUEUE_DEFAULT = 10, QUEUE_MAX = 100 };
+
 static const struct option_row options[] = {
 	{"wait", 'w', OPTION_REAL, "SECONDS", 0.0, 1e9,
 		"wait until gpt2d answers, as after its start, and no longer, also for one that is "
 		"there and silent (124); when there is none after this time, that is the same "
 		"error as without"},
+	{"queue", 'n', OPTION_INT, "N", 0, QUEUE_MAX,
+		"the first N of the queue, in the order in which they start (default 10)"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
@@ -55,7 +59,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		return ctl_fail(ctl, &e);
 	if (seconds > 0.0)
 		interrupt_end();
-	ctl->output->status(ctl, reply);
+	ctl->output->status(ctl, reply, (size_t)arguments_int(args, "queue", QUEUE_DEFAULT));
 	json_decref(reply);
 	return CTL_OK;
 }

@@ -18,7 +18,7 @@ void text_dry_run(struct ctl *ctl, const json_t *reply, bool verbose);
  */
 json_t *text_warnings(const json_t *checks);
 void text_print_warnings(const struct term *t, const json_t *warnings);
-void text_status(struct ctl *ctl, const json_t *reply);
+void text_status(struct ctl *ctl, const json_t *reply, size_t queue_rows);
 /* Of ranks and queue what fits into rows lines. */
 enum { TEXT_ROWS_ALL = 1 << 20 };
 void text_top(const struct term *t, const struct view *v, int rows);

@@ -8,8 +8,6 @@
 #include "ctl/table.h"
 #include "ctl/text.h"
 
-enum { QUEUE_ROWS = 10 };
-
 const char *text_reason(const char *state, const char *reason)
 {
 	const size_t n = strlen(state);
@@ -247,7 +245,7 @@ static const char *row_waits(size_t i, const char *head, const char *waiting)
 }
 
 /* The first few that wait; the head's reason stands before them. */
-static void print_queue(const struct term *t, const json_t *reply)
+static void print_queue(const struct term *t, const json_t *reply, size_t rows)
 {
 	const json_t *queue = json_object_get(reply, "queue"), *run;
 	const int64_t queued = format_int(reply, "queued", 0);
@@ -263,7 +261,7 @@ static void print_queue(const struct term *t, const json_t *reply)
 	table_column(&table, "", false);
 	table_column(&table, "", false);
 	json_array_foreach(queue, i, run) {
-		if (i == QUEUE_ROWS)
+		if (i == rows)
 			break;
 		starts = format_real(run, "starts_in_s");
 		format_string(run, "waiting", "", waiting, sizeof(waiting));
@@ -277,12 +275,13 @@ static void print_queue(const struct term *t, const json_t *reply)
 	}
 	table_print(&table, t, "        ");
 	table_finish(&table);
-	if (queued > QUEUE_ROWS)
-		fprintf(t->file, "        and %lld more: gpt2ctl list --state queued\n",
-			(long long)(queued - QUEUE_ROWS));
+	if (queued > (int64_t)i)
+		fprintf(t->file, "        and %lld more%s\n", (long long)(queued - (int64_t)i),
+			i < json_array_size(queue) ? ": gpt2ctl status --queue 100"
+						   : ", by id: gpt2ctl list --state queued");
 }
 
-static void print_counts(const struct term *t, const json_t *reply)
+static void print_counts(const struct term *t, const json_t *reply, size_t queue_rows)
 {
 	const json_t *counts = json_object_get(reply, "counts"), *n;
 	char waiting[900];
@@ -291,7 +290,7 @@ static void print_counts(const struct term *t, const json_t *reply)
 	format_string(reply, "waiting", "", waiting, sizeof(waiting));
 	fprintf(t->file, "queued  %lld%s%s\n", (long long)format_int(reply, "queued", 0),
 		*waiting ? ": " : "", waiting);
-	print_queue(t, reply);
+	print_queue(t, reply, queue_rows);
 	if (json_object_size(counts) == 0)
 		return;
 	fputs("runs    ", t->file);
@@ -304,7 +303,7 @@ static void print_counts(const struct term *t, const json_t *reply)
 	fprintf(t->file, "%s\n", *comma ? "" : "none yet");
 }
 
-void text_status(struct ctl *ctl, const json_t *reply)
+void text_status(struct ctl *ctl, const json_t *reply, size_t queue_rows)
 {
 	print_daemon(&ctl->out, json_object_get(reply, "daemon"));
 	text_hold(&ctl->out, "drained", json_object_get(reply, "drained"));
@@ -314,7 +313,7 @@ void text_status(struct ctl *ctl, const json_t *reply)
 	print_stuck(&ctl->out, json_object_get(reply, "stuck"));
 	print_engine(&ctl->out, json_object_get(reply, "engine"));
 	text_running(&ctl->out, json_object_get(reply, "running"));
-	print_counts(&ctl->out, reply);
+	print_counts(&ctl->out, reply, queue_rows);
 }
 
 /* ---- list ---- */
