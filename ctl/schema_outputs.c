@@ -305,7 +305,8 @@ const struct schema_row schema_outputs[] = {
 	{"ratios", "[compared_ratio]", "over all blocks in which both arms are whole"},
 	{"slow_rank", "slow_rank|null",
 		"null: no rank has 5% more work than the others in more than half of the segments"},
-	{"equal_tokens", "bool", "whether the arms trained as many, of tokens_total"},
+	{"equal_tokens", "bool",
+		"whether the arms trained as many, of tokens_total, in what is done"},
 	{"verdict", "null", "for later"},
 	{"note", "text", "why there is no verdict"},
 

@@ -341,8 +341,46 @@ static void print_skipped(const struct term *t, const json_t *arms)
 	fputc('\n', t->file);
 }
 
+/* Of a segment of each arm that has one done; 0: they differ, or are not all of one size. */
+static int64_t tokens_per_segment(const json_t *arms)
+{
+	int64_t each = 0;
+	const json_t *arm;
+	size_t i;
+
+	json_array_foreach(arms, i, arm) {
+		const int64_t n = format_int(arm, "segments", 0);
+		const int64_t total = format_int(arm, "tokens_total", 0);
+
+		if (n <= 0)
+			continue;
+		if (total % n != 0 || (each > 0 && total / n != each))
+			return 0;
+		each = total / n;
+	}
+	return each;
+}
+
+/* As far as they are: what is not done yet is no difference in what was trained. */
+static void print_tokens_so_far(const struct term *t, const json_t *arms, int64_t each)
+{
+	char count[FORMAT_BYTES], name[80];
+	const json_t *arm;
+	size_t i;
+
+	fprintf(t->file, "tokens: equal, %s per segment; segments done:",
+		format_count(each, count));
+	json_array_foreach(arms, i, arm)
+		fprintf(t->file, "%s %s %lld", i ? "," : "",
+			format_string(arm, "arm", "", name, sizeof(name)),
+			(long long)format_int(arm, "segments", 0));
+	fputc('\n', t->file);
+}
+
 static void print_tokens(const struct term *t, const json_t *comparison, const json_t *arms)
 {
+	const bool missing = format_int(comparison, "segments_left_out", 0) > 0;
+	const int64_t each = missing ? tokens_per_segment(arms) : 0;
 	char count[FORMAT_BYTES], name[80];
 	const json_t *arm;
 	size_t i;
@@ -351,6 +389,10 @@ static void print_tokens(const struct term *t, const json_t *comparison, const j
 		fprintf(t->file, "tokens: equal, %s per arm\n",
 			format_count(format_int(json_array_get(arms, 0), "tokens_total", 0),
 				count));
+		return;
+	}
+	if (each > 0) {
+		print_tokens_so_far(t, arms, each);
 		return;
 	}
 	fprintf(t->file, "%stokens: NOT equal:%s", term_colour(t, TERM_RED),

@@ -125,6 +125,22 @@ def test_losses_at_the_end(path):
     assert "LOSS" not in text + shown
 
 
+def test_tokens_of_what_is_not_done_yet(path):
+    """Arms with more segments done have trained more, and yet nothing is unequal, unless a segment is."""
+    def of(number, arm, tokens=2000, state="done"):
+        made = segment(number, arm, [1000000] * 20, tokens_total=tokens)
+        return made if state == "done" else {**made, "state": state, "summary": None}
+    begun = [of(0, "A"), of(1, "B"), of(2, "B")]
+    for rest, said in (([of(3, "A", state="failed"), of(4, "C", state="skipped")],
+            "tokens: equal, 2,000 per segment; segments done: A 1, B 2, C 0\n"),
+            ([of(3, "A", state="waiting"), of(4, "C", 1000)], "tokens: NOT equal: A 2,000, B 4,000, C 1,000\n"),
+            ([of(3, "A", 2001), of(4, "C", state="waiting")], "tokens: NOT equal: A 4,001, B 4,000, C 0\n"), ([], "tokens: NOT equal: A 2,000, B 4,000\n")):
+        with FakeDaemon(path, show=experiment(*begun, *rest)):
+            text = ctl("compare", 5, path=path).stdout
+            value = one_object(ctl("compare", 5, "--json", path=path).stdout)
+        assert said in text and value["equal_tokens"] is False, text
+
+
 def test_compare_counts_whole_blocks_of_a_mirrored_design(path):
     """A B of A B B A is half a block: it has no ratio, whatever became of the rest, and does not count for a verdict."""
     def of_block(number, arm, block, state="done"):
