@@ -47,6 +47,20 @@ static const char *only_beginning(const char *word, const char *const *names, si
 	return found;
 }
 
+/* optimizer.params.lr of "optimizer.lr": the same object at the top, the same name at the end. */
+static const char *key_further_in(const char *path)
+{
+	const char *last = strrchr(path, '.');
+	const size_t top = strcspn(path, ".") + 1;
+
+	for (size_t i = 0; last && i < SPEC_KEY_COUNT; i++) {
+		if (strncmp(spec_table[i].key, path, top) == 0 &&
+			strcmp(spec_table_last(&spec_table[i]), last + 1) == 0)
+			return spec_table[i].key;
+	}
+	return NULL;
+}
+
 /*
  * The nearest key: of the same object first, then one that has this name elsewhere. Dotted paths
  * are compared whole.
@@ -68,6 +82,9 @@ static const char *nearest_key(const char *object, const char *last, const char 
 	for (i = 0; found && i < n; i++)
 		if (names[i] == found)
 			return keys[i];
+	found = key_further_in(path);
+	if (found)
+		return found;
 	for (i = 0; i < SPEC_KEY_COUNT; i++) {
 		names[i] = strchr(last, '.') ? spec_table[i].key : spec_table_last(&spec_table[i]);
 		keys[i] = spec_table[i].key;
