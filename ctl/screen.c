@@ -48,7 +48,7 @@ void screen_begin(struct screen *s, bool utf8)
 		mode.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
 		mode.c_cc[VMIN] = 0;
 		mode.c_cc[VTIME] = 0;
-		mode.c_cc[VSUSP] = _POSIX_VDISABLE; /* it would leave the screen as it is */
+		mode.c_cc[VSUSP] = _POSIX_VDISABLE; /* a key, see screen_suspend */
 		s->keys = tcsetattr(STDIN_FILENO, TCSADRAIN, &mode) == 0;
 	}
 	take_size(s);
@@ -63,6 +63,15 @@ void screen_end(struct screen *s)
 	fflush(stdout);
 	if (s->keys)
 		tcsetattr(STDIN_FILENO, TCSADRAIN, &s->before);
+}
+
+void screen_suspend(struct screen *s)
+{
+	const bool utf8 = s->utf8;
+
+	screen_end(s);
+	kill(0, SIGTSTP); /* all of a pipeline, as the terminal does it */
+	screen_begin(s, utf8);
 }
 
 void screen_resize(struct screen *s)

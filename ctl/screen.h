@@ -25,6 +25,9 @@ void screen_begin(struct screen *s, bool utf8);
 /* Leave the terminal as it was. */
 void screen_end(struct screen *s);
 
+/* Ctrl-Z: leave the terminal, stop, and take it again when the process goes on; draws nothing. */
+void screen_suspend(struct screen *s);
+
 /* Has the size changed since it was drawn? Then everything is drawn anew. */
 void screen_resize(struct screen *s);
 /*

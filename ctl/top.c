@@ -91,10 +91,17 @@ static int show(struct top *top)
 
 /* ---- waiting ---- */
 
-static bool is_quit(void *screen)
-{
-	const int key = screen_key(screen);
+enum { CTRL_Z = 26 };
 
+static bool is_quit(void *of)
+{
+	struct top *top = of;
+	const int key = screen_key(top->screen);
+
+	if (key == CTRL_Z) {
+		screen_suspend(top->screen);
+		draw(top, NULL);
+	}
 	return key == 'q' || key == 'Q' || key == -EIO;
 }
 
@@ -213,7 +220,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		screen_begin(&screen, ctl->out.utf8);
 		top.screen = &screen;
 		ctl->drawn = true;
-		interrupt_on_key(screen.keys ? STDIN_FILENO : -1, is_quit, &screen);
+		interrupt_on_key(screen.keys ? STDIN_FILENO : -1, is_quit, &top);
 	}
 	exit = look_again(&top, &e);
 	if (terminal) {
@@ -233,11 +240,11 @@ const struct verb verb_top = {
 	.name = "top",
 	.args = "",
 	.summary = "a live view of daemon, engine, run and queue",
-	.text = "On a terminal it is drawn again each interval, until q is pressed; where gpt2d "
-		"goes away it is looked for again. Shown are the load and memory of each rank "
-		"(100% is a processor), the run with its progress, speed, time left and the losses "
-		"of its segment, and the queue. Elsewhere it is printed once, and with --json an "
-		"object for each interval.",
+	.text = "On a terminal it is drawn again each interval, until q is pressed; Ctrl-Z "
+		"stops it as any other program; where gpt2d goes away it is looked for again. "
+		"Shown are the load and memory of each rank (100% is a processor), the run with "
+		"its progress, speed, time left and the losses of its segment, and the queue. "
+		"Elsewhere it is printed once, and with --json an object for each interval.",
 	.options = options,
 	.run = run,
 };

@@ -193,6 +193,26 @@ def test_q_is_taken_where_no_answer_comes(tmp_path):
         assert "has not answered" not in terminal.seen
 
 
+def test_ctrl_z_stops_it(daemon):
+    """As at a shell, which gets its terminal back and has it go on; then all is drawn anew, at once."""
+    with Terminal(["sh", "-i"], environment(daemon.path)) as terminal:
+        terminal.wait(r"\$ ")
+        before = termios.tcgetattr(terminal.fd)
+        terminal.type(f"{CTL} top -i 3600\n")
+        terminal.wait("q: quit")
+        for _ in range(2):
+            terminal.type("\x1a")
+            terminal.wait(r"Stopped[^\n]*\s*\$ ")
+            assert "\033[?25h\033[?1049l" in terminal.seen and termios.tcgetattr(terminal.fd)[3] == before[3]
+            terminal.type("fg\n")
+            terminal.wait(r"gpt2d 0\.1\.0[\s\S]*q: quit")
+            assert terminal.seen.index("\033[?1049h") < terminal.seen.index("gpt2d 0.1.0")
+        terminal.type("q")
+        terminal.wait(r"\$ ")
+        terminal.type("exit\n")
+        assert terminal.end() == 0
+
+
 def test_the_last_look_stays(daemon):
     """With a count there is something to read once it has ended, and once only."""
     with top(daemon, "-n", "3") as terminal:
