@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
@@ -349,11 +350,24 @@ static enum outcome copy_item(struct copy *k, json_t *file, struct item *item, s
 	return outcome;
 }
 
+/* A file system like /proc says ENOENT of what cannot be made in it, too. */
+static bool parent_is_there(const char *dir)
+{
+	char *copy = strdup(dir);
+	const bool there = copy && access(dirname(copy), F_OK) == 0;
+
+	free(copy);
+	return there;
+}
+
 /* Alone in it, or two runs would be mixed under one marker; where there are no locks, hopefully. */
 static int open_dir(const char *dir, int *fd, struct ctl_error *e)
 {
 	const int error = mkdir(dir, 0777) < 0 ? errno : 0;
 
+	if (error == ENOENT && parent_is_there(dir))
+		return ctl_error_set(
+			e, CTL_USAGE, "--copy: %.900s: no folder can be made there", dir);
 	if (error == ENOENT)
 		return ctl_error_set(e, CTL_USAGE,
 			"--copy: %.900s: the folder that it would be in is not there, and is not "

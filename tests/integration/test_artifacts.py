@@ -170,6 +170,8 @@ def test_copy(daemon, tmp_path):
         result = ctl(d, "artifacts", run, "--copy", tmp_path / "no" / "where")
         assert result.returncode == 2 and result.stderr == (f"gpt2ctl: --copy: {tmp_path}/no/where: the folder that it would "
             "be in is not there, and is not made\n")
+        result = ctl(d, "artifacts", run, "--copy", "/proc/gpt2d")
+        assert (result.returncode, result.stderr) == (2, "gpt2ctl: --copy: /proc/gpt2d: no folder can be made there\n")
         (tmp_path / "link").symlink_to(tmp_path / "no" / "where")
         result = ctl(d, "artifacts", run, "--copy", tmp_path / "link")
         assert (result.returncode, result.stderr) == (2, f"gpt2ctl: --copy: {tmp_path}/link: a link that leads nowhere\n")
