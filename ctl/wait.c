@@ -172,19 +172,21 @@ static int follow_more(struct wait *w, struct ctl_error *e)
 	return 0;
 }
 
-static int timed_out(const struct waited *r, struct ctl_error *e)
+static int timed_out(const struct wait *w, const struct waited *r, struct ctl_error *e)
 {
 	char text[WATCH_LAST_BYTES];
 
 	if (r->last.unstored[0] != '\0')
 		return ctl_error_set(
 			e, CTL_TIMEOUT, "%s", watch_last_say(&r->last, r->id, text));
+	if (w->c && client_is_silent(w->c))
+		return watch_timed_out_silent(r->id, e);
 	return ctl_error_set(e, CTL_TIMEOUT,
 		"run %lld has not ended in time; it %s, see: gpt2ctl follow %lld",
 		(long long)r->id, watch_last_does(&r->last), (long long)r->id);
 }
 
-static int detached(const struct waited *r, struct ctl_error *e)
+static int detached(const struct wait *w, const struct waited *r, struct ctl_error *e)
 {
 	char text[WATCH_LAST_BYTES];
 
@@ -267,9 +269,9 @@ static int take_events(struct wait *w, bool *any, struct ctl_error *e)
 			}
 			if (w->store_fails)
 				look_for_unstored(w);
-			return timed_out(r, e);
+			return timed_out(w, r, e);
 		case CLIENT_INTERRUPTED:
-			return detached(r, e);
+			return detached(w, r, e);
 		case CLIENT_LOST:
 			return CTL_NO_DAEMON;
 		}
@@ -308,7 +310,7 @@ static int wait_for_all(struct wait *w, struct ctl_error *e)
 	}
 }
 
-static int unknown(const struct waited *r, struct ctl_error *e)
+static int unknown(const struct wait *w, const struct waited *r, struct ctl_error *e)
 {
 	if (r->last.queued)
 		return ctl_error_set(e, CTL_TRANSPORT,
@@ -322,7 +324,7 @@ static int unknown(const struct waited *r, struct ctl_error *e)
 /* What is still open could not be waited for; e tells of the first of it. */
 static void give_up(struct wait *w, int exit, struct ctl_error *e)
 {
-	int (*tell)(const struct waited *r, struct ctl_error *e) = NULL;
+	int (*tell)(const struct wait *w, const struct waited *r, struct ctl_error *e) = NULL;
 	struct waited *r = open_run(w);
 	struct ctl_error more = {0};
 
@@ -336,7 +338,7 @@ static void give_up(struct wait *w, int exit, struct ctl_error *e)
 	else if (exits_leave_open(exit))
 		tell = unknown;
 	while (tell != NULL && !w->any && (r = open_run(w)) != NULL) {
-		tell(r, &more);
+		tell(w, r, &more);
 		set_error(w, r, &more);
 	}
 }

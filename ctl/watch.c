@@ -173,8 +173,19 @@ static int begin(
 	return 0;
 }
 
-static int timed_out(const struct watch *w, const struct stream *s, struct ctl_error *e)
+int watch_timed_out_silent(int64_t id, struct ctl_error *e)
 {
+	return ctl_error_set(e, CTL_TIMEOUT,
+		"run %lld has not ended in time as far as is known: gpt2d does not answer; see: "
+		"gpt2ctl status",
+		(long long)id);
+}
+
+static int timed_out(
+	const struct client *c, const struct watch *w, const struct stream *s, struct ctl_error *e)
+{
+	if (client_is_silent(c))
+		return watch_timed_out_silent(w->id, e);
 	return ctl_error_set(e, CTL_TIMEOUT,
 		"run %lld has not ended in time; it %s, see: gpt2ctl follow %lld",
 		(long long)w->id, watch_last_does(&s->last), (long long)w->id);
@@ -286,7 +297,7 @@ static int watch_events(
 			if (s->ended)
 				return 0;
 			if (look_ns == w->deadline_ns)
-				return timed_out(w, s, e);
+				return timed_out(c, w, s, e);
 			look_queued(ctl, c, w, s);
 			break;
 		case CLIENT_INTERRUPTED:

@@ -55,6 +55,9 @@ int watch_run(struct ctl *ctl, struct client **c, struct watch *w, struct ctl_er
 int watch_reconnect(struct ctl *ctl, struct client **c, int64_t id, bool queued,
 	int64_t deadline_ns, struct ctl_error *e);
 
+/* The time given is over, and whether the run goes on is not known: CTL_TIMEOUT with e. */
+int watch_timed_out_silent(int64_t id, struct ctl_error *e);
+
 /* The connection was lost again, and nothing was heard of run id in between: e, and its exit. */
 int watch_lost_twice(int64_t id, bool queued, struct ctl_error *e);
 

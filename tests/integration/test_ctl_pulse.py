@@ -98,16 +98,17 @@ def test_a_gpt2d_that_is_stopped_while_it_is_waited_for(daemon):
         stay = [("follow", run), ("follow", run, "--json"), ("wait", run), ("wait", run, behind), ("wait", run, "--json"),
             ("logs", "-f", run), ("drain", "--wait"), ("drain", "--wait", "--timeout", 600, "--json"),
             ("wait", "--timeout", 600, run)]
-        leave = [("follow", run), ("drain", "--wait"), ("logs", "-f", run), ("drain", "--wait", "--timeout", QUIET_S + SILENT_S + 4)]
+        leave = [("follow", run), ("drain", "--wait"), ("logs", "-f", run), ("wait", "--timeout", QUIET_S + SILENT_S + 4, run, behind),
+            ("drain", "--wait", "--timeout", QUIET_S + SILENT_S + 4)]
         with waiting(d.socket, *stay, *leave) as all:
             see_all(c, all)
             staying, leaving = all[:len(stay)], all[len(stay):]
             d.process.send_signal(signal.SIGSTOP)
             try:
                 wait_until_told(all, ON)
-                for one in leaving[:-1]:
+                for one in leaving[:3]:
                     one.process.send_signal(signal.SIGINT)
-                assert [one.end() for one in leaving] == [6, 6, -signal.SIGINT, 124]
+                assert [one.end() for one in leaving] == [6, 6, -signal.SIGINT, 124, 124]
             finally:
                 d.process.send_signal(signal.SIGCONT)
             wait_until_told(staying, "answers again")
@@ -127,8 +128,10 @@ def test_a_gpt2d_that_is_stopped_while_it_is_waited_for(daemon):
     assert leaving[0].lines[3].startswith(f"gpt2ctl: detached; run {run} goes on")
     assert leaving[1].lines[3] == "gpt2ctl: detached; the drain stays asked for"
     assert leaving[2].lines[3:] == []
-    assert leaving[3].lines[3].startswith(f"gpt2ctl: drain: the time given is over: gpt2d (process {d.process.pid}) has not answered")
-    assert leaving[3].lines[4:] == [advice, "it may still do it; whether gpt2d is drained: gpt2ctl status"]
+    assert leaving[3].lines[3:] == [f"gpt2ctl: run {id} has not ended in time as far as is known: gpt2d does not answer; see: "
+        "gpt2ctl status" for id in (run, behind)]
+    assert leaving[4].lines[3].startswith(f"gpt2ctl: drain: the time given is over: gpt2d (process {d.process.pid}) has not answered")
+    assert leaving[4].lines[4:] == [advice, "it may still do it; whether gpt2d is drained: gpt2ctl status"]
     assert staying[0].out.splitlines()[-2].endswith(": done")
     assert [json.loads(line)["kind"] for line in staying[1].out.splitlines()][-1] == "run.done"
     assert [json.loads(line)["exit"] for line in staying[4].out.splitlines()] == [0]
