@@ -57,6 +57,21 @@ def test_list_pages(path):
     assert [line.split()[0] for line in text[-3:]] == ["2498", "2499", "2500"]
 
 
+def test_list_of_several_states(path):
+    """As one list: by id, each once, as many as asked for; of one that goes on meanwhile what was said last."""
+    runs = {"queued": [9, 7, 5], "running": [7], "failed": [8, 3, 1]}
+
+    def page(params, connection):
+        ids = [i for i in runs[params["state"]] if i < params.get("after", 100)][:params["limit"]]
+        return {"runs": [run_object(i, f"r{i}", params["state"]) for i in ids], "next": ids[-1] if len(ids) == params["limit"] else None}
+    for args, expected, older in (((), "1f 3f 5q 7r 8f 9q", False), (("-n", 4), "5q 7r 8f 9q", True), (("-n", 1), "9q", True),
+            (("-n", 0), "1f 3f 5q 7r 8f 9q", False)):
+        with FakeDaemon(path, list=page) as d:
+            value = one_object(ctl("list", "-s", "failed", "--state", "running", "-s", "queued", "-s", "failed", *args, "--json", path=path).stdout)
+        assert " ".join(f"{run['id']}{run['state'][0]}" for run in value["runs"]) == expected and value["older"] is older
+        assert {asked["state"] for asked in d.asked("list")} == set(runs)
+
+
 def test_list_empty_and_state(path):
     with FakeDaemon(path, list=lambda params, connection: {"runs": [], "next": None}) as daemon:
         assert ctl("list", "--state", "failed", path=path).stdout == "no runs\n"
@@ -206,7 +221,7 @@ def test_a_hash_is_whole_on_a_narrow_terminal(path):
 @pytest.mark.parametrize("locale, mark", [("C.UTF-8", "\u2026"), ("C", "...")])
 def test_what_is_cut_is_marked(path, locale, mark):
     reason = "the engine was lost: " + "every rank of it ended " * 5
-    runs = {"runs": [run_object(1, "demo", "failed", reason=reason), run_object(2, "other", "failed", reason="short")], "next": None}
+    runs = {"runs": [run_object(2, "demo", "failed", reason=reason), run_object(1, "other", "failed", reason="short")], "next": None}
     lines = on_terminal(path, "list", columns=90, locale=locale, list=lambda params, connection: runs)
     fits, cut = lines[-2:]
     assert len(cut) == 90 and cut.endswith(mark) and "the engine was" in cut
