@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
 #include "daemon/diagnosis.h"
 #include "daemon/failure.h"
 #include "daemon/ulimits.h"
@@ -286,13 +287,16 @@ static void check_clock(struct diagnosis *d)
 {
 	struct timex t = {0};
 	char at[32];
-	time_t now = time(NULL);
+	time_t now = (time_t)(clock_utc_ns() / CLOCK_S_NS);
 	struct tm utc;
 	int state = adjtimex(&t);
 
 	gmtime_r(&now, &utc);
 	strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%SZ", &utc);
-	if (now < BUILT_S)
+	if (now < 0)
+		diagnosis_add(d, "clock", VERDICT_FAIL,
+			"set it: gpt2d does not start before 1970", "%s", at);
+	else if (now < BUILT_S)
 		diagnosis_add(d, "clock", VERDICT_WARN, "set it: the times of runs would be wrong",
 			"%s", at);
 	else

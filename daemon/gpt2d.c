@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/diagnosis.h"
 #include "daemon/engine_program.h"
@@ -204,12 +205,27 @@ static int set_environment(void)
 	return setenv("OPENBLAS_NUM_THREADS", "1", 1);
 }
 
+/* What is stored is told in ns since 1970; a row from before would be taken for a damaged one. */
+static int look_at_clock(void)
+{
+	const int64_t utc_ns = clock_utc_ns();
+	char at[CLOCK_TEXT_BYTES];
+
+	if (utc_ns >= 0)
+		return 0;
+	clock_text_s(utc_ns, at);
+	say("the clock is at %s, a time since 1970 is expected: set it, and start gpt2d again", at);
+	return -EINVAL;
+}
+
 static int run_with_log(struct settings *settings, int argc, char **argv)
 {
 	struct engine_program program;
 	char error[2 * PATH_MAX + 512];
 	int rc;
 
+	if (look_at_clock() < 0)
+		return STATUS_FAILED;
 	held_signal_hold(SIGHUP); /* whoever rotates logs does not know that this is the start */
 	rc = engine_program_find(settings, &program, error, sizeof(error));
 	if (rc < 0) {

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import resource
+import re
 import shutil
 import signal
 import socket
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from clocks import Clocks
 from helpers import BUILD, FAKE_ENGINE, Daemon, spec, wait_for
 
 GPT2D = BUILD / "daemon" / "gpt2d"
@@ -461,6 +463,23 @@ def test_soft_limits_are_raised(home):
                 soft_limit, hard_limit = line.removeprefix(name).split()[:2]
                 assert soft_limit == hard_limit, line
         assert "could not be raised" not in d.said()
+
+
+def test_a_clock_before_1970(home):
+    """What it would store is read back as damaged."""
+    clocks = Clocks(home)
+    clocks.set(utc_s=-3_000_000_000)
+    more = {"env": {**os.environ, **clocks.environment}}
+    verdict, found, advice = checks(home, status=1, **more)["clock"]
+    assert (verdict, found[:2], advice) == ("fail", "19", "set it: gpt2d does not start before 1970")
+    done = subprocess.run([GPT2D, "-c", "/dev/null", "--socket", home / "s", "--state-dir", home / "state"], capture_output=True,
+        text=True, timeout=60, check=False, **more)
+    assert done.returncode == 1
+    assert re.fullmatch(r"gpt2d: the clock is at 19\d\d-\S+Z, a time since 1970 is expected: set it, and start gpt2d again\n", done.stderr)
+    assert not (home / "state").exists()
+    clocks.set(utc_s=0)
+    with Daemon(home=home, environment=clocks.environment):
+        pass
 
 
 @pytest.mark.parametrize("limited", [True, False])
