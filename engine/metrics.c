@@ -15,6 +15,8 @@
 #include "proto/clock.h"
 #include "proto/version.h"
 
+enum { PART_LINES = 4096 }; /* of a file that is made a part at a time */
+
 /* Text in the making; numbers in it are written as in the C locale. */
 struct text {
 	char *bytes;
@@ -166,33 +168,35 @@ static void put_step(FILE *to, const struct measure *m, int64_t i)
 	fprintf(to, "%d,%d\n", step->skipped != 0, i < m->warmup);
 }
 
-static char *make_step_log(const struct metrics_segment *s)
+/* Steps [from, to); the heading stands before the first. */
+static char *make_step_log(const struct metrics_segment *s, int64_t from, int64_t to)
 {
 	struct text t;
-	int64_t i;
 
 	if (text_open(&t) < 0)
 		return NULL;
-	fputs("timestamp,global_step,step_time_s,loss,tokens_per_sec,gpu_max_mem_mb,"
-	      "data_s,forward_s,backward_s,exposed_comm_s,optimizer_s,grad_norm,lr,loss_scale,"
-	      "skipped,warmup\n",
-		t.to);
-	for (i = 0; i < s->measure->done; i++)
+	if (from == 0)
+		fputs("timestamp,global_step,step_time_s,loss,tokens_per_sec,gpu_max_mem_mb,"
+		      "data_s,forward_s,backward_s,exposed_comm_s,optimizer_s,grad_norm,lr,"
+		      "loss_scale,skipped,warmup\n",
+			t.to);
+	for (int64_t i = from; i < to; i++)
 		put_step(t.to, s->measure, i);
 	text_close(&t);
 	return t.bytes;
 }
 
-static char *make_rank_times(const struct metrics_segment *s)
+static char *make_rank_times(const struct metrics_segment *s, int64_t from, int64_t to)
 {
 	struct text t;
 
 	if (text_open(&t) < 0)
 		return NULL;
-	fputs("global_step,rank,step_time_s,data_s,forward_s,backward_s,exposed_comm_s,"
-	      "optimizer_s\n",
-		t.to);
-	for (int64_t i = 0; i < s->measure->done; i++)
+	if (from == 0)
+		fputs("global_step,rank,step_time_s,data_s,forward_s,backward_s,exposed_comm_s,"
+		      "optimizer_s\n",
+			t.to);
+	for (int64_t i = from; i < to; i++)
 		for (int rank = 0; rank < s->plan->world; rank++) {
 			const struct measure_step *step = &measure_rank(s->measure, rank)[i];
 
@@ -303,6 +307,61 @@ static int write_made(const struct metrics_segment *s, struct metrics_files *fil
 	return rc;
 }
 
+/* A file with lines of each step, made a part at a time: it may be longer than what memory is left. */
+struct steps_file {
+	struct artifact_source source;
+	char *(*make)(const struct metrics_segment *s, int64_t from, int64_t to);
+	const struct metrics_segment *segment;
+	int64_t lines; /* of a step */
+	int64_t at;    /* the step that comes next */
+	bool begun;
+	char *part;
+};
+
+static int next_steps(struct artifact_source *source, const char **bytes, size_t *n)
+{
+	struct steps_file *f = (struct steps_file *)source;
+	const int64_t left = f->segment->measure->done - f->at;
+	int64_t steps = f->lines < PART_LINES ? PART_LINES / f->lines : 1;
+
+	*n = 0;
+	free(f->part);
+	f->part = NULL;
+	if (left == 0 && f->begun)
+		return 0;
+	if (steps > left)
+		steps = left;
+	f->part = f->make(f->segment, f->at, f->at + steps);
+	if (f->part == NULL)
+		return -ENOMEM;
+	f->begun = true;
+	f->at += steps;
+	*bytes = f->part;
+	*n = strlen(f->part);
+	return 0;
+}
+
+/* As write_text. */
+static int write_steps(const struct metrics_segment *s, struct metrics_files *files,
+	const char *name, struct steps_file f, char *error, size_t error_bytes)
+{
+	int64_t written;
+	int rc;
+
+	f.source.next = next_steps;
+	f.segment = s;
+	rc = artifact_write_from(s->dir, name, &f.source, &written);
+	free(f.part);
+	if (rc == -ENOMEM)
+		return no_memory(error, error_bytes, name);
+	if (rc < 0) {
+		snprintf(error, error_bytes, "%s/%s: %s", s->dir, name, strerror(-rc));
+		return rc;
+	}
+	files->file[files->n++] = (struct metrics_file){.name = name, .bytes = written};
+	return 0;
+}
+
 /* As write_made; a marker that is not durable is none. */
 static int write_complete(const struct metrics_segment *s, struct metrics_files *files, char *text,
 	char *error, size_t error_bytes)
@@ -353,10 +412,12 @@ int metrics_write(const struct metrics_segment *s, struct metrics_files *files, 
 	if (rc == 0)
 		rc = write_made(s, &made, ARTIFACT_LAUNCHER, make_launcher(s), error, error_bytes);
 	if (rc == 0)
-		rc = write_made(s, &made, ARTIFACT_STEP_LOG, make_step_log(s), error, error_bytes);
+		rc = write_steps(s, &made, ARTIFACT_STEP_LOG,
+			(struct steps_file){.make = make_step_log, .lines = 1}, error, error_bytes);
 	if (rc == 0 && s->plan->world > 1)
-		rc = write_made(
-			s, &made, ARTIFACT_RANK_TIMES, make_rank_times(s), error, error_bytes);
+		rc = write_steps(s, &made, ARTIFACT_RANK_TIMES,
+			(struct steps_file){.make = make_rank_times, .lines = s->plan->world},
+			error, error_bytes);
 	if (rc == 0 && s->gpus != NULL)
 		rc = write_made(s, &made, ARTIFACT_GPU_LOG, make_gpu_log(s), error, error_bytes);
 	if (rc == 0)

@@ -38,7 +38,24 @@ static int open_dir(const char *dir)
 }
 
 /* A file of these bytes, durable under its temporary name. On failure nothing is left behind. */
-static int write_tmp(int dir_fd, const char *tmp, const void *bytes, size_t n, mode_t mode)
+/* *written: so many bytes. */
+static int write_parts(int fd, struct artifact_source *source, int64_t *written)
+{
+	const char *bytes;
+	size_t n;
+	int rc;
+
+	for (*written = 0; (rc = source->next(source, &bytes, &n)) == 0 && n > 0;) {
+		rc = write_all(fd, bytes, n);
+		if (rc < 0)
+			break;
+		*written += (int64_t)n;
+	}
+	return rc;
+}
+
+static int write_tmp(int dir_fd, const char *tmp, struct artifact_source *source, mode_t mode,
+	int64_t *written)
 {
 	int rc;
 	int fd;
@@ -49,7 +66,7 @@ static int write_tmp(int dir_fd, const char *tmp, const void *bytes, size_t n, m
 	fd = openat(dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return -errno;
-	rc = write_all(fd, bytes, n);
+	rc = write_parts(fd, source, written);
 	if (rc == 0 && mode != 0 && fchmod(fd, mode) < 0)
 		rc = -errno;
 	if (rc == 0 && fsync(fd) < 0)
@@ -61,12 +78,8 @@ static int write_tmp(int dir_fd, const char *tmp, const void *bytes, size_t n, m
 	return rc;
 }
 
-int artifact_write(const char *dir, const char *name, const void *bytes, size_t n)
-{
-	return artifact_write_mode(dir, name, bytes, n, 0);
-}
-
-int artifact_write_mode(const char *dir, const char *name, const void *bytes, size_t n, mode_t mode)
+static int write_source(const char *dir, const char *name, struct artifact_source *source,
+	mode_t mode, int64_t *written)
 {
 	char tmp[NAME_MAX + 1];
 	int dir_fd;
@@ -82,7 +95,7 @@ int artifact_write_mode(const char *dir, const char *name, const void *bytes, si
 	if (dir_fd < 0)
 		return dir_fd;
 
-	rc = write_tmp(dir_fd, tmp, bytes, n, mode);
+	rc = write_tmp(dir_fd, tmp, source, mode, written);
 	if (rc < 0)
 		goto out;
 	if (renameat(dir_fd, tmp, dir_fd, name) < 0) {
@@ -95,6 +108,42 @@ int artifact_write_mode(const char *dir, const char *name, const void *bytes, si
 out:
 	close(dir_fd);
 	return rc;
+}
+
+int artifact_write_from(
+	const char *dir, const char *name, struct artifact_source *source, int64_t *written)
+{
+	return write_source(dir, name, source, 0, written);
+}
+
+/* Bytes that are in memory whole. */
+struct whole {
+	struct artifact_source source;
+	const char *bytes;
+	size_t n;
+};
+
+static int take_whole(struct artifact_source *source, const char **bytes, size_t *n)
+{
+	struct whole *w = (struct whole *)source;
+
+	*bytes = w->bytes;
+	*n = w->n;
+	w->n = 0;
+	return 0;
+}
+
+int artifact_write_mode(const char *dir, const char *name, const void *bytes, size_t n, mode_t mode)
+{
+	struct whole w = {.source = {.next = take_whole}, .bytes = bytes, .n = n};
+	int64_t written;
+
+	return write_source(dir, name, &w.source, mode, &written);
+}
+
+int artifact_write(const char *dir, const char *name, const void *bytes, size_t n)
+{
+	return artifact_write_mode(dir, name, bytes, n, 0);
 }
 
 int artifact_remove(const char *dir, const char *name)

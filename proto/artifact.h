@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #define ARTIFACT_SPEC       "spec.json"
@@ -31,6 +32,15 @@ int artifact_write(const char *dir, const char *name, const void *bytes, size_t 
 /* The same with these permissions, whatever the umask (0: 0644 less what it takes away). */
 int artifact_write_mode(
 	const char *dir, const char *name, const void *bytes, size_t n, mode_t mode);
+
+/* What is too long to be made whole in memory. */
+struct artifact_source {
+	/* Its next bytes, valid until the next call; *n 0 at its end. 0, or a negative errno. */
+	int (*next)(struct artifact_source *source, const char **bytes, size_t *n);
+};
+/* As artifact_write; *written is how many bytes it is long. */
+int artifact_write_from(
+	const char *dir, const char *name, struct artifact_source *source, int64_t *written);
 
 /* Remove dir/name durably (fsync of dir); 0 also when there is none. */
 int artifact_remove(const char *dir, const char *name);

@@ -87,6 +87,37 @@ static void test_write_and_overwrite(void **state)
 	assert_int_equal(count_entries(f->dir), 2);
 }
 
+struct letters {
+	struct artifact_source source;
+	const char *at;
+	int rc; /* at the end */
+};
+
+static int next_letter(struct artifact_source *source, const char **bytes, size_t *n)
+{
+	struct letters *l = (struct letters *)source;
+
+	*bytes = l->at;
+	*n = *l->at != '\0';
+	l->at += *n;
+	return *n == 0 ? l->rc : 0;
+}
+
+static void test_parts(void **state)
+{
+	struct fixture *f = *state;
+	struct letters l = {.source = {.next = next_letter}, .at = "part"};
+	int64_t written;
+
+	assert_int_equal(artifact_write_from(f->dir, "parts", &l.source, &written), 0);
+	assert_int_equal(written, 4);
+	assert_content(f->dir, "parts", "part");
+	l = (struct letters){.source = {.next = next_letter}, .at = "other", .rc = -ENOMEM};
+	assert_int_equal(artifact_write_from(f->dir, "parts", &l.source, &written), -ENOMEM);
+	assert_content(f->dir, "parts", "part");
+	assert_int_equal(count_entries(f->dir), 1);
+}
+
 static void test_names_refused(void **state)
 {
 	struct fixture *f = *state;
@@ -171,6 +202,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_write_and_overwrite, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_parts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_names_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_link_left_behind_is_not_written_through, setup, teardown),

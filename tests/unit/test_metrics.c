@@ -300,6 +300,44 @@ static void test_one_rank(void **state)
 	json_decref(root);
 }
 
+/* Longer than what is made of them at a time: each line is there once, in order. */
+static void test_long_files(void **state)
+{
+	enum { STEPS = 4500 };
+	struct metrics_fixture *f = *state;
+	struct measure_step *all = calloc((size_t)STEPS * METRICS_WORLD, sizeof(*all));
+	const char *names[] = {ARTIFACT_STEP_LOG, ARTIFACT_RANK_TIMES};
+	struct metrics_files files;
+
+	assert_non_null(all);
+	for (int i = 0; i < STEPS * METRICS_WORLD; i++)
+		all[i] = (struct measure_step){.step_ns = 1000, .end_utc_ns = 1700000000000000000};
+	measure_finish(&f->measure);
+	assert_int_equal(
+		measure_init(&f->measure, STEPS, METRICS_WARMUP, 16 * 64, METRICS_WORLD), 0);
+	f->measure.done = STEPS;
+	measure_merge(&f->measure, all);
+	metrics_fixture_write_all(f, &files);
+	for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
+		char *text = metrics_fixture_read_file(f, names[k]), *line = strchr(text, '\n');
+		int64_t bytes = 0;
+
+		for (int i = 0, per = k == 0 ? 1 : METRICS_WORLD; i < STEPS * per; i++) {
+			char *field = k == 0 ? strchr(line, ',') : line;
+
+			assert_int_equal(strtol(field + 1, NULL, 10), i / per + 1);
+			line = strchr(line + 1, '\n');
+			assert_non_null(line);
+		}
+		assert_string_equal(line, "\n");
+		for (size_t i = 0; i < files.n; i++)
+			if (strcmp(files.file[i].name, names[k]) == 0)
+				bytes = files.file[i].bytes;
+		assert_int_equal(bytes, strlen(text));
+		free(text);
+	}
+}
+
 static void test_other_files(void **state)
 {
 	struct metrics_fixture *f = *state;
@@ -468,6 +506,7 @@ int main(void)
 		WITH_DIR(test_step_log),
 		WITH_DIR(test_rank_times),
 		WITH_DIR(test_one_rank),
+		WITH_DIR(test_long_files),
 		WITH_DIR(test_gpu),
 		WITH_DIR(test_other_files),
 		WITH_DIR(test_summary),
