@@ -304,7 +304,8 @@ const struct schema_row schema_outputs[] = {
 	{"blocks", "[compared_block]", ""},
 	{"ratios", "[compared_ratio]", "over all blocks in which both arms are whole"},
 	{"slow_rank", "slow_rank|null",
-		"null: no rank has 5% more work than the others in more than half of the segments"},
+		"null: no rank has 5% more work than the others, and most in three quarters of a "
+		"segment's parts, in more than half of the segments"},
 	{"equal_tokens", "bool",
 		"whether the arms trained as many, of tokens_total, in what is done"},
 	{"verdict", "null", "for later"},
@@ -312,7 +313,9 @@ const struct schema_row schema_outputs[] = {
 
 	{"slow_rank", SCHEMA_OBJECT, "A rank that the others wait for, whatever the arm."},
 	{"rank", "count", ""},
-	{"segments", "count", "in which it has at least 5% more work than the others' median"},
+	{"segments", "count",
+		"in which it has at least 5% more work than the others' median, and most work "
+		"in at least three quarters of its parts"},
 	{"of", "count", "segments that tell"},
 	{"work_ratio", "real", "mean over those segments, of its work to the others' median"},
 

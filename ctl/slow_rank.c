@@ -7,6 +7,7 @@
 #include "proto/spec.h"
 
 static const double NOTABLE_RATIO = 1.05;
+static const double NOTABLE_SHARE = 0.75; /* of the parts: a step held up makes the mean of one */
 
 struct tally {
 	int64_t segments;
@@ -20,6 +21,15 @@ static double ratio_of(const json_t *slowest, int64_t rank)
 	const double ratio = format_real(slowest, "work_mean_s") / others;
 
 	return rank >= 0 && rank < SPEC_WORLD_MAX && others > 0.0 ? ratio : (double)NAN;
+}
+
+/* Older engines did not tell. */
+static bool is_steady(const json_t *slowest)
+{
+	const int64_t parts = format_int(slowest, "parts", 0);
+
+	return parts == 0 || (double)format_int(slowest, "most_in", 0) >=
+		NOTABLE_SHARE * (double)parts;
 }
 
 json_t *slow_rank_find(const json_t *segments)
@@ -38,7 +48,7 @@ json_t *slow_rank_find(const json_t *segments)
 		if (!isfinite(ratio))
 			continue;
 		of++;
-		if (ratio < NOTABLE_RATIO)
+		if (ratio < NOTABLE_RATIO || !is_steady(slowest))
 			continue;
 		tally[rank].segments++;
 		tally[rank].sum += ratio;

@@ -11,7 +11,8 @@
 
 /*
  * segments: of a reply to "show". The rank that has at least 5% more work in a step than the
- * others' median in more than half of the segments that tell, as
+ * others' median, and in at least three quarters of its parts most work of all, in more than half
+ * of the segments that tell, as
  *
  *   {rank, segments (in which it does), of, work_ratio (mean over those, to the median)}
  *

@@ -2,9 +2,10 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
-enum { RATE_BITS = 43 };
+enum { RATE_BITS = 43, PARTS = 8 };
 
 int measure_init(
 	struct measure *m, int64_t steps, int64_t warmup, int64_t tokens_per_step, int world)
@@ -158,10 +159,37 @@ static int64_t sum_work(const struct measure *m, int rank)
 	return sum;
 }
 
+static int64_t sum_part(const struct measure *m, int rank, int part, int parts)
+{
+	const struct measure_step *steps = measure_rank(m, rank) + m->warmup;
+	int64_t sum = 0;
+
+	for (int64_t i = measured(m) * part / parts; i < measured(m) * (part + 1) / parts; i++)
+		sum += work_ns(&steps[i]);
+	return sum;
+}
+
+/* In how many parts no other rank has more work. */
+static int count_most(const struct measure *m, int rank, int parts)
+{
+	int n = 0;
+
+	for (int part = 0; part < parts; part++) {
+		const int64_t own = sum_part(m, rank, part, parts);
+		bool most = true;
+
+		for (int other = 0; other < m->world && most; other++)
+			most = sum_part(m, other, part, parts) <= own;
+		n += most;
+	}
+	return n;
+}
+
 int measure_find_slowest(const struct measure *m, struct measure_slowest *out)
 {
 	const double n = (double)measured(m) * 1e9;
 	const size_t world = (size_t)m->world;
+	const int parts = measured(m) < PARTS ? (int)measured(m) : PARTS;
 	int64_t *work, slowest, others;
 	int rc, rank = 0;
 
@@ -184,6 +212,8 @@ int measure_find_slowest(const struct measure *m, struct measure_slowest *out)
 			.rank = rank,
 			.work_mean_s = (double)slowest / n,
 			.others_median_s = (double)others / n,
+			.parts = parts,
+			.most_in = count_most(m, rank, parts),
 		};
 	return rc;
 }

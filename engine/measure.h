@@ -67,6 +67,8 @@ void measure_rank_phases(const struct measure *m, int rank, struct measure_phase
 struct measure_slowest {
 	int rank;
 	double work_mean_s, others_median_s;
+	int parts;   /* alike, of the measured steps: eight, or as many as there are */
+	int most_in; /* of them, in which no other rank has more work */
 };
 /* 0, -ENOMEM, or -ENODATA in a world of one or without a step after warm-up. */
 int measure_find_slowest(const struct measure *m, struct measure_slowest *out);

@@ -307,7 +307,9 @@ static int write_made(const struct metrics_segment *s, struct metrics_files *fil
 	return rc;
 }
 
-/* A file with lines of each step, made a part at a time: it may be longer than what memory is left. */
+/*
+ * A file with lines of each step, made a part at a time: it may be longer than what memory is left.
+ */
 struct steps_file {
 	struct artifact_source source;
 	char *(*make)(const struct metrics_segment *s, int64_t from, int64_t to);

@@ -154,8 +154,9 @@ static json_t *pack_slowest(const struct metrics_segment *s)
 		return json_null();
 	if (rc < 0)
 		return NULL;
-	return json_pack("{s:i, s:f, s:f}", "rank", slowest.rank, "work_mean_s",
-		slowest.work_mean_s, "others_median_s", slowest.others_median_s);
+	return json_pack("{s:i, s:f, s:f, s:i, s:i}", "rank", slowest.rank, "work_mean_s",
+		slowest.work_mean_s, "others_median_s", slowest.others_median_s, "parts",
+		slowest.parts, "most_in", slowest.most_in);
 }
 
 static const struct measure_step *last_step(const struct metrics_segment *s)

@@ -247,6 +247,10 @@ const struct schema_row schema_artifacts[] = {
 	{"rank", "count", ""},
 	{"work_mean_s", "real", "as of each rank"},
 	{"others_median_s", "real", "median of the same of the other ranks, by nearest rank"},
+	{"parts", "?count",
+		"alike, of the measured steps, one after another: eight, or as many as there are "
+		"steps; older engines wrote none"},
+	{"most_in", "?count", "of these parts, in which no other rank has more work"},
 
 	{"metrics_gpu", SCHEMA_OBJECT,
 		"A rank's GPU while the segment ran, sampled every 200 ms. What driver or GPU do "

@@ -213,6 +213,10 @@ const struct schema_row schema_messages[] = {
 	{"rank", "count", ""},
 	{"work_mean_s", "real", "of a measured step, without exposed communication"},
 	{"others_median_s", "real", "median of the same of the other ranks, by nearest rank"},
+	{"parts", "?count",
+		"alike, of the measured steps, one after another: eight, or as many as there are "
+		"steps; older engines wrote none"},
+	{"most_in", "?count", "of these parts, in which no other rank has more work"},
 
 	{"segment", SCHEMA_OBJECT, "A segment: the fixed work of one arm after a switch."},
 	{"segment", "count", "from 0"},

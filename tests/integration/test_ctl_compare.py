@@ -54,6 +54,9 @@ def slow(rank, ratio):
         "slow rank: the others wait for rank 3, +50.00% work in a step\n"),
     ([slow(1, 1.2), slow(0, 1.2)], None, ""),
     ([slow(0, 1.049)], None, ""),
+    ([slow(0, 1.5) | {"parts": 8, "most_in": 5}], None, ""),
+    ([slow(0, 1.06) | {"parts": 8, "most_in": 6}], {"rank": 0, "segments": 1, "of": 1, "work_ratio": 1.06},
+        "slow rank: the others wait for rank 0, +6.00% work in a step\n"),
     ([None], None, ""),
     ([slow(1024, 2), slow(-1, 2), slow(0, 2) | {"others_median_s": 0}, slow(0, 2) | {"rank": "0"}, 7, "no"], None, ""),
 ])

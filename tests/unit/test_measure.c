@@ -159,12 +159,40 @@ static void test_the_slow_rank(void **state)
 	assert_int_equal(slowest.rank, 2);
 	assert_true(fabs(slowest.work_mean_s - 9e-3) < 1e-12);
 	assert_true(fabs(slowest.others_median_s - 6e-3) < 1e-12); /* of 5, 6 and 7 */
+	assert_int_equal(slowest.parts, 2);
+	assert_int_equal(slowest.most_in, 2);
 	measure_rank_phases(&m, 3, &phases);
 	assert_true(fabs(phases.work - 7e-3) < 1e-12);
 	assert_true(fabs(phases.exposed_comm - 3e-3) < 1e-12);
 	assert_true(fabs(phases.forward - 4e-4) < 1e-12);
 	m.done = 1;
 	assert_int_equal(measure_find_slowest(&m, &slowest), -ENODATA);
+	measure_finish(&m);
+}
+
+/* One step that was held up makes the mean: it was so in two of eight parts. */
+static void test_one_step_is_no_slow_rank(void **state)
+{
+	enum { STEPS = 25 };
+	struct measure_step all[2][STEPS] = {0};
+	struct measure_slowest slowest;
+	struct measure m;
+
+	(void)state;
+	for (int i = 0; i < STEPS; i++) {
+		all[0][i].step_ns = all[1][i].step_ns = 10000000;
+		if (i == 3 || i == STEPS - 1)
+			all[1][i].exposed_comm_ns = 9000000;
+		else
+			all[0][i].exposed_comm_ns = 400000;
+	}
+	assert_int_equal(measure_init(&m, STEPS, 0, 1, 2), 0);
+	m.done = STEPS;
+	measure_merge(&m, copy_steps(&all[0][0], 2 * (size_t)STEPS));
+	assert_int_equal(measure_find_slowest(&m, &slowest), 0);
+	assert_int_equal(slowest.rank, 0);
+	assert_int_equal(slowest.parts, 8);
+	assert_int_equal(slowest.most_in, 2);
 	measure_finish(&m);
 }
 
@@ -248,6 +276,7 @@ int main(void)
 		cmocka_unit_test(test_warmup_refused),
 		cmocka_unit_test(test_slowest_of_each),
 		cmocka_unit_test(test_the_slow_rank),
+		cmocka_unit_test(test_one_step_is_no_slow_rank),
 		cmocka_unit_test(test_one_rank_is_not_slow),
 		cmocka_unit_test(test_skips_and_nonfinite),
 		cmocka_unit_test(test_phases),
