@@ -8,6 +8,7 @@
 #include "engine/check_memory.h"
 #include "engine/memory_limit.h"
 #include "proto/size.h"
+#include "proto/starved.h"
 
 /* of struct step_host, up to where a batch may begin */
 enum { STEP_HOST_BYTES = (sizeof(struct step_host) + 255) / 256 * 256 };
@@ -251,8 +252,8 @@ static int take_memory(struct training *t, struct memory *m, char *error, size_t
 		m->slot[i] = NULL;
 		t->device_bytes += bytes;
 		if (bytes && warm_take(t->warm, (enum warm_slot)i, bytes, &m->slot[i])) {
-			snprintf(error, error_bytes, "memory: %s more were refused",
-				size_text(bytes, size));
+			snprintf(error, error_bytes, "memory: %s more were refused%s",
+				size_text(bytes, size), starved_memory_text());
 			return -ENOMEM;
 		}
 	}

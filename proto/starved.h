@@ -8,5 +8,7 @@
 
 /* rc: a negative errno of fork or pthread_create. Static, or as strerror's. */
 const char *starved_text(int rc);
+/* The limit on address space that may be why memory was refused, behind that; "" where none is. */
+const char *starved_memory_text(void);
 
 #endif
