@@ -27,6 +27,7 @@
 #include "daemon/store.h"
 #include "daemon/stuck.h"
 #include "daemon/usage.h"
+#include "daemon/wal_held.h"
 #include "daemon/worker.h"
 #include "proto/artifact.h"
 #include "proto/protocol.h"
@@ -165,6 +166,8 @@ static void write_runs(FILE *out, const struct daemon *d)
 static void write_store(
 	FILE *out, const struct daemon *d, double lag_s, const struct question *disk)
 {
+	struct wal_held held;
+
 	gauge(out, "gpt2d_store_lag_seconds", "seconds",
 		"How long a question to the store took to be its turn.", lag_s);
 	gauge(out, "gpt2d_store_busy_seconds", "seconds",
@@ -172,6 +175,9 @@ static void write_store(
 		stuck_busy_s(store_stuck(d->store)));
 	gauge(out, "gpt2d_store_failing", "", "1 while the store cannot be written.",
 		store_failing(d->store));
+	gauge(out, "gpt2d_wal_held_bytes", "bytes",
+		"Size of the database's log while a reader holds it, 0 while none does.",
+		wal_watch_look(store_wal(d->store), &held) ? (double)held.bytes : 0.0);
 	if (disk == NULL)
 		return;
 	gauge(out, "gpt2d_state_dir_free_bytes", "bytes",

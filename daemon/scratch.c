@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,9 +109,9 @@ static int remove_left(int parent, const char *name)
 	return rc;
 }
 
-void scratch_sweep(const char *state_dir)
+static void sweep(const char *folder)
 {
-	int fd = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc, removed = 0;
+	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc, removed = 0;
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
 
@@ -125,7 +127,7 @@ void scratch_sweep(const char *state_dir)
 		removed += rc > 0;
 		if (rc < 0)
 			log_write(LOG_WARNING,
-				"%s/%s: left by a gpt2d --check, cannot be removed: %s", state_dir,
+				"%s/%s: left by a gpt2d --check, cannot be removed: %s", folder,
 				entry->d_name, strerror(-rc));
 	}
 	closedir(dir);
@@ -133,5 +135,18 @@ void scratch_sweep(const char *state_dir)
 		log_write(LOG_INFO,
 			"%s: %d " PREFIX "XXXXXX folder%s of a gpt2d --check that was"
 			" killed: removed",
-			state_dir, removed, removed == 1 ? "" : "s");
+			folder, removed, removed == 1 ? "" : "s");
+}
+
+void scratch_sweep(const char *state_dir)
+{
+	char path[PATH_MAX], *at = path;
+
+	snprintf(path, sizeof(path), "%s", state_dir);
+	do {
+		sweep(at);
+		if (strcmp(at, "/") == 0)
+			break;
+		at = dirname(at);
+	} while (faccessat(AT_FDCWD, at, W_OK, AT_EACCESS) == 0);
 }

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import shutil
 import subprocess
 from contextlib import contextmanager
 
@@ -55,6 +56,23 @@ def test_killed_at_any_write(stopped):
     assert not left(d)
     assert "XXXXXX folders of a gpt2d --check that was killed: removed" in d.said()
     assert sorted(path.name for path in d.state.iterdir() if path.name.startswith(".")) == []
+
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+def test_killed_where_there_is_no_state_directory_yet(stopped, tmp_path):
+    """It tries one in the folder that is there."""
+    d, program = stopped
+    shutil.rmtree(d.state)
+    d.command[d.command.index("--state-dir") + 1] = str(tmp_path / "a" / "state")
+    d.state = tmp_path / "a" / "state"
+    d.environment["GPT2D_FAULTS_UNDER"] = str(tmp_path)
+    program.arm(KILL, first=4, last=4)
+    assert check(d) == -9
+    program.disarm()
+    assert len(list(tmp_path.glob(".check-*"))) == 1
+    d.start()
+    assert not list(tmp_path.glob(".check-*"))
+    assert f"{tmp_path}: 1 .check-XXXXXX folder of a gpt2d --check that was killed: removed" in d.said()
 
 
 def test_not_its_own(stopped, tmp_path):

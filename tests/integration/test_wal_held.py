@@ -54,6 +54,7 @@ def test_a_forgotten_reader_is_told_until_it_ends(tmp_path):
             assert held["path"] == str(log) and held["since"].endswith("Z") and held["advice"] == advice(database)
             assert HELD_BYTES <= held["bytes"] == log.stat().st_size
             assert d.said().count(said) == 1 and f"; {held['advice']}\n" in d.said()
+            assert f"\ngpt2d_wal_held_bytes {held['bytes']}\n" in gpt2ctl(d, "metrics")
             text = gpt2ctl(d, "status")
             assert f"wal     {log} has " in text and held["advice"] in text
             assert "wal     the queue's log has " in gpt2ctl(d, "top", "-n", "1")
@@ -62,6 +63,7 @@ def test_a_forgotten_reader_is_told_until_it_ends(tmp_path):
             assert c.call("status")["wal"]["since"] == held["since"] and d.said().count(said) == 1
             reader.execute("rollback")
             wait_for(lambda: c.call("status")["wal"] is None, "the end of it")
+            assert "\ngpt2d_wal_held_bytes 0\n" in gpt2ctl(d, "metrics")
             idle.stdin.close()
         assert d.said().count(f" info {log}: ") == 1 and "wal  " not in gpt2ctl(d, "status")
         assert log.stat().st_size < HELD_BYTES // 2
