@@ -24,7 +24,8 @@ void scratch_remove(struct scratch *scratch);
 /*
  * Those in state_dir that are this user's and that nobody uses go, and those in the folders above
  * it that can be written, where one is tried while there is no state_dir; the log tells how many,
- * and of those that cannot. What else may be in one stays, and the folder with it. No link is followed.
+ * and of those that cannot. What else may be in one stays, and the folder with it. No link is
+ * followed.
  */
 void scratch_sweep(const char *state_dir);
 
