@@ -244,7 +244,9 @@ const struct verb verb_top = {
 		"stops it as any other program; where gpt2d goes away it is looked for again. "
 		"Shown are the load and memory of each rank (100% is a processor), the run with "
 		"its progress, speed, time left and the losses of its segment, and the queue. "
-		"Elsewhere it is printed once, and with --json an object for each interval.",
+		"Elsewhere it is printed once, and with --json an object for each interval; there "
+		"it ends with exit code 124 where gpt2d has not answered for 30 s, and standard "
+		"error says before that nothing comes, and why.",
 	.options = options,
 	.run = run,
 };
