@@ -318,6 +318,21 @@ def test_one_segment_has_one_file_on_all_ranks(folders, tmp_path):
         ranks.train(run, folders())
 
 
+@pytest.mark.parametrize("goes", [lambda data: replace(data, b"\x03\x00" * 8000), Path.unlink])
+def test_a_segment_that_has_begun_stays_with_its_file(goes, folders, tmp_path):
+    """As gpt2d-spec(5) says: what it trains on is what it opened."""
+    data = tmp_path / "train.bin"
+    data.write_bytes(b"\x01\x00\x02\x00" * 4000)
+    run = spec(2, data={"train": str(data)}, work={"optimizer_steps": 400})
+    with Ranks(2) as ranks:
+        as_it_was, _ = ranks.train(run, folders())
+        segment = ranks.start(run, folders())
+        ranks[0].wait("segment.step")
+        goes(data)
+        _, ended = ranks[0].wait("segment.done", segment=segment)
+        assert ended["summary"]["loss_hash"] == as_it_was["loss_hash"]
+
+
 def test_data_that_is_shortened_while_it_is_read(folders, tmp_path):
     data = tmp_path / "train.bin"
     data.write_bytes((b"\x01\x00\x02\x00" * 40000))
