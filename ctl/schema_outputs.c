@@ -159,7 +159,9 @@ const struct schema_row schema_outputs[] = {
 	{"released", "hold|null", ""},
 	{"counts", "counts", ""},
 	{"queue", "[queued]", "the first 100, in the order in which they start"},
-	{"losses", "[real|null]", "of the segment that trains now, at most 1024, thinned evenly"},
+	{"losses", "[real|null]",
+		"of the segment that trains now, as run.step tells them: at most ten in a second, "
+		"so not of each step. At most 1024; of more, each second one, each fourth ..."},
 
 	{"list", SCHEMA_OUTPUT, "Runs, the newest last."},
 	{"runs", "[run]", ""},

@@ -41,14 +41,15 @@ static void put_bar(const struct term *t, double height)
 		fputc(plain[eighth], t->file);
 }
 
-static void print_losses(const struct view *v, const struct term *t)
+/* Ends with the loss of progress, as the line above does: events are older, or newer. */
+static void print_losses(const struct view *v, const struct term *t, const json_t *progress)
 {
-	const size_t room = t->width > 40 ? (size_t)t->width - 30 : 10;
+	const size_t room = t->width > 58 ? (size_t)t->width - 48 : 10;
 	const size_t limit = room < SPARK_MAX ? room : SPARK_MAX;
 	const size_t cells = v->n_losses < limit ? v->n_losses : limit;
 	double value[SPARK_MAX], low = INFINITY, high = -INFINITY;
 
-	if (cells < 2)
+	if (cells < 2 || format_int(progress, "segment", -1) != v->segment)
 		return;
 	for (size_t i = 0; i < cells; i++) {
 		value[i] =
@@ -59,8 +60,9 @@ static void print_losses(const struct view *v, const struct term *t)
 	fprintf(t->file, "loss    %s", term_colour(t, TERM_CYAN));
 	for (size_t i = 0; i < cells && t->bars; i++)
 		put_bar(t, high > low ? (value[i] - low) / (high - low) : value[i] - low);
-	fprintf(t->file, "%s%s%.4f to %.4f\n", term_colour(t, TERM_PLAIN), t->bars ? " " : "",
-		v->losses[0], v->losses[v->n_losses - 1]);
+	fprintf(t->file, "%s%s%.4f at step %lld to %.4f\n", term_colour(t, TERM_PLAIN),
+		t->bars ? " " : "", v->losses[0], (long long)v->first_step,
+		format_real(progress, "loss"));
 }
 
 /* ---- parts ---- */
@@ -170,7 +172,7 @@ void text_top(const struct term *t, const struct view *v, int rows)
 	print_head(v, t);
 	text_running(t, running);
 	if (json_is_object(json_object_get(running, "run")))
-		print_losses(v, t);
+		print_losses(v, t, json_object_get(running, "progress"));
 	print_engine(v, t, ranks);
 	print_queue(v, t, (size_t)left - ranks);
 }

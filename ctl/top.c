@@ -243,7 +243,10 @@ const struct verb verb_top = {
 	.text = "On a terminal it is drawn again each interval, until q is pressed; Ctrl-Z "
 		"stops it as any other program; where gpt2d goes away it is looked for again. "
 		"Shown are the load and memory of each rank (100% is a processor), the run with "
-		"its progress, speed, time left and the losses of its segment, and the queue. "
+		"its progress, speed, time left and the losses of its segment, and the queue. The "
+		"losses are of the steps that gpt2d told, at most ten in a second, a bar the mean "
+		"of one or more, from the lowest to the highest; behind them stand the first one "
+		"that is known, with its step, and that of the step above. "
 		"Elsewhere it is printed once, and with --json an object for each interval; there "
 		"it ends with exit code 124 where gpt2d has not answered for 30 s, and standard "
 		"error says before that nothing comes, and why.",

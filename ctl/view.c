@@ -49,10 +49,11 @@ static void set_loads(json_t *now, const json_t *before, double seconds)
 
 /* ---- the run that is followed ---- */
 
-static void add_loss(struct view *v, int64_t segment, double loss)
+static void add_loss(struct view *v, int64_t segment, int64_t step, double loss)
 {
 	if (segment != v->segment) {
 		v->segment = segment;
+		v->first_step = step;
 		v->n_losses = 0;
 		v->every = 1;
 		v->seen = 0;
@@ -96,7 +97,7 @@ int view_take_events(struct view *v, struct client *c, struct ctl_error *e)
 		case CLIENT_EVENT:
 			if (strcmp(event, EVENT_STEP) == 0 && format_int(params, "id", 0) == v->run)
 				add_loss(v, format_int(params, "segment", 0),
-					format_real(params, "loss"));
+					format_int(params, "step", 0), format_real(params, "loss"));
 			json_decref(params);
 			break;
 		case CLIENT_LOST:

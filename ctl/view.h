@@ -20,6 +20,7 @@ struct view {
 	/* the run whose events come, and its segment of these losses; 0 and -1: none */
 	int64_t run, segment;
 	double losses[VIEW_LOSSES];
+	int64_t first_step; /* that of losses[0]: not each step is told */
 	size_t n_losses;
 	int64_t every, seen; /* each every-th step is kept; steps seen */
 };

@@ -71,7 +71,7 @@ def test_once_where_there_is_no_terminal(daemon):
     lines = result.stdout.splitlines()
     assert sum(line.startswith("gpt2d 0.1.0 running") for line in lines) == 1
     for expected in (r"host +8 processors, load 1\.25, 1\.00 GB of 2\.00 GB free, limit 500 MB", r"running 7 demo: running",
-            r"segment 1/4 a", r"step 50/100  loss 2\.5000  12\.3 k tok/s  1m02s left", r"loss +█.*▁ 4\.9500 to 2\.5000",
+            r"segment 1/4 a", r"step 50/100  loss 2\.5000  12\.3 k tok/s  1m02s left", r"loss +█.*▁ 4\.9500 at step 1 to 2\.5000",
             r"0  ready  100  [█-▏]+ +\d+%  20\.0 MB  made-up device", r"queued  1: run 7 is running", r"8  behind  priority 5  in 1m02s  behind: run 7"):
         assert re.search(expected, result.stdout), f"{expected} is not in\n{result.stdout}"
     assert daemon.asked("follow") == [{"id": 7, "after": 0}]
@@ -107,6 +107,28 @@ def test_gpus(tmp_path, verb):
         assert "rank 0: " not in text
 
 
+def late(params, connection):
+    """Not each step is told: neither the segment's first ones nor those until the look."""
+    def after():
+        for step in range(4, 46):
+            connection.notify("run.step", id=7, seq=step, at="2026-01-08T19:51:00.000Z",
+                **{**PROGRESS, "step": step, "loss": 5.0 - step / 20})
+    connection.after = after
+    return {"run": RUN, "progress": PROGRESS, "seq": 45, "first": 4}
+
+
+@pytest.mark.parametrize("segment", [0, 1])
+def test_losses_end_with_that_of_the_line_above(tmp_path, segment):
+    """Where they begin is said; the losses of another segment than that one's are not shown."""
+    def at(params, connection):
+        return {**status(params, connection), "running": {"run": RUN, "progress": {**PROGRESS, "segment": segment}}}
+    with FakeDaemon(tmp_path / "s", status=at, follow=late) as d:
+        text = ctl("top", path=d.path, env={"LC_ALL": "C"}).stdout
+    assert "step 50/100  loss 2.5000" in text and f"segment {segment + 1}/4 a" in text
+    assert len(re.findall(r"(?m)^loss    #\S+ 4\.8000 at step 4 to 2\.5000$", text)) == (segment == 0), text
+    assert segment == 0 or "\nloss" not in text
+
+
 @pytest.mark.parametrize("name", ["dumb", ""])
 def test_a_dumb_terminal_is_none(daemon, name):
     with top(daemon, TERM=name) as terminal:
@@ -127,7 +149,7 @@ def test_no_bars_where_the_terminal_is_dumb(tmp_path, words):
             assert re.search("[\u2580-\u258f]|##", bars)
             assert not re.search("[\u2580-\u258f]|##|--", none) and "\n        12%  segment 1/4 a\n" in none
         if words == ["top"]:
-            assert "loss    4.9500 to 2.5000\n" in none and re.search(r"0  ready  100 +\d+%  20\.0 MB", none)
+            assert "loss    4.9500 at step 1 to 2.5000\n" in none and re.search(r"0  ready  100 +\d+%  20\.0 MB", none)
 
 
 def test_json_lines(daemon):
