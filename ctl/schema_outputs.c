@@ -327,7 +327,10 @@ const struct schema_row schema_outputs[] = {
 	{"state", "=failed,cancelled,interrupted", ""},
 	{"reason", "text|null", ""},
 
-	{"compared_arm", SCHEMA_OBJECT, "An arm over all of its segments. Means are per step."},
+	{"compared_arm", SCHEMA_OBJECT,
+		"An arm over all of its segments. Means are per step; that of each phase, from "
+		"data_mean_s to optimizer_mean_s, is of its slowest rank, so that of more than one "
+		"rank they may add up to more than mean_ns."},
 	{"arm", "text", ""},
 	{"plan", "plan|null", ""},
 	{"segments", "count", ""},
