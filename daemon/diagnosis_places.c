@@ -21,6 +21,7 @@
 #include "daemon/filesystem.h"
 #include "daemon/lock_holders.h"
 #include "daemon/paths.h"
+#include "daemon/place.h"
 #include "daemon/preflight.h"
 #include "daemon/reserve.h"
 #include "daemon/run_ids.h"
@@ -69,15 +70,46 @@ static long holder(const char *path)
 	return pid;
 }
 
-static void check_lock(struct diagnosis *d, const char *what, const char *path)
+/* Of the socket and of the database; where one of them has no place, that is told elsewhere. */
+static bool lock_places(
+	const struct settings *s, char socket[PATH_MAX], char database[PATH_MAX + 16])
 {
-	long pid = holder(path);
+	char state[PATH_MAX], error[512];
 
-	if (pid < 0)
+	if (paths_socket(s->socket, socket, PATH_MAX, error, sizeof(error)) < 0 ||
+		paths_state_dir(s->state_dir, state, sizeof(state), error, sizeof(error)) < 0)
+		return false;
+	snprintf(database, PATH_MAX + 16, "%s/" STATE_DATABASE, state);
+	return true;
+}
+
+/* One gpt2d may have both: where it has only one of them, another cannot start with these two. */
+static void check_lock(struct diagnosis *d, bool of_socket)
+{
+	char socket[PATH_MAX], database[PATH_MAX + 16], error[2 * PATH_MAX + 512], owner[32] = "";
+	const char *what = of_socket ? "socket" : "state directory";
+	const char *path = of_socket ? socket : database;
+	char advice[80];
+	long pid;
+
+	if (!lock_places(d->settings, socket, database))
+		return;
+	pid = holder(path);
+	if (pid < 0) {
 		diagnosis_add(d, "lock", VERDICT_OK, NULL, "no gpt2d uses the %s", what);
-	else
+		return;
+	}
+	if (pid == holder(of_socket ? database : socket)) {
 		diagnosis_add(d, "lock", VERDICT_OK, NULL, "the %s is used by gpt2d, process %ld",
 			what, pid);
+		return;
+	}
+	if (pid > 0)
+		snprintf(owner, sizeof(owner), "%ld", pid);
+	place_say_locked(path, owner, error, sizeof(error));
+	snprintf(advice, sizeof(advice), "use or end that gpt2d, or set %s to another path",
+		of_socket ? "socket" : "state_dir");
+	diagnosis_add(d, "lock", VERDICT_FAIL, advice, "%s", error);
 }
 
 /* A line to paste. */
@@ -143,7 +175,7 @@ void diagnosis_socket(struct diagnosis *d)
 			"%s (%zu of %zu bytes), %s mode %04o of uid %u", path, strlen(path),
 			sizeof(path) - 1, folder, (unsigned)st.st_mode & 07777,
 			(unsigned)st.st_uid);
-	check_lock(d, "socket", path);
+	check_lock(d, true);
 }
 
 /* ---- log, data, metrics ---- */
@@ -382,6 +414,6 @@ void diagnosis_state_dir(struct diagnosis *d)
 	check_room(d, state, folder);
 	check_database(d, folder);
 	snprintf(database, sizeof(database), "%s/" STATE_DATABASE, state);
-	check_lock(d, "state directory", database);
+	check_lock(d, false);
 	check_queue(d, state, database);
 }

@@ -93,6 +93,13 @@ static int lock_with_patience(int fd, int tries)
 	return rc;
 }
 
+void place_say_locked(const char *path, const char *owner, char *error, size_t error_bytes)
+{
+	snprintf(error, error_bytes,
+		"%s: in use by another gpt2d (process %s), which holds %s.lock", path,
+		owner[0] ? owner : "unknown", path);
+}
+
 static int lock_file(const char *path, int tries, int *fd, char *error, size_t error_bytes)
 {
 	char lock[PATH_MAX], owner[32] = "";
@@ -113,9 +120,7 @@ static int lock_file(const char *path, int tries, int *fd, char *error, size_t e
 		if (pread(f, owner, sizeof(owner) - 1, 0) > 0)
 			owner[strcspn(owner, "\n")] = '\0';
 		if (rc == -EBUSY)
-			snprintf(error, error_bytes,
-				"%s: in use by another gpt2d (process %s), which holds %s", path,
-				owner[0] ? owner : "unknown", lock);
+			place_say_locked(path, owner, error, error_bytes);
 		else
 			snprintf(error, error_bytes, "%s: %s", lock, strerror(-rc));
 		close(f);

@@ -18,6 +18,8 @@ int place_make_dirs(const char *dir, char *error, size_t error_bytes);
 int place_lock(const char *path, int *fd, char *error, size_t error_bytes);
 /* The same without patience for one that is about to let go. */
 int place_lock_now(const char *path, int *fd, char *error, size_t error_bytes);
+/* The words for that; owner: what is in path.lock, perhaps nothing. */
+void place_say_locked(const char *path, const char *owner, char *error, size_t error_bytes);
 /* Lock a folder itself: unlike a file in it, its lock does not go with somebody's rm. */
 int place_lock_dir(const char *dir, int *fd, char *error, size_t error_bytes);
 /* Whether path.lock still is the file that fd has locked. */

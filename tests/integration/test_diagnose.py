@@ -337,6 +337,20 @@ def test_beside_a_daemon(home):
         assert d.accepts()
 
 
+@pytest.mark.parametrize("option, elsewhere", [("--socket", "s2"), ("--state-dir", "other")])
+def test_beside_a_daemon_that_has_half_of_it(home, option, elsewhere):
+    """A second gpt2d with these options does not start: that is told as the start tells it."""
+    with Daemon(home=home) as d:
+        words = ("--socket", d.socket, "--state-dir", d.state, option, home / elsewhere)
+        told, text = started(home, *words)
+        assert told == 3 and f": in use by another gpt2d (process {d.process.pid}), which holds " in text
+        checked = run(home, "--json", *words)
+        failed = [check for check in json.loads(checked.stdout)["checks"] if check["verdict"] == "fail"]
+        assert checked.returncode == 1 and [(check["check"], check["found"]) for check in failed] == [("lock", text)]
+        assert "that gpt2d" in failed[0]["advice"]
+        assert d.accepts()
+
+
 def test_more_than_there_is(home):
     found = checks(home, "--ranks", "1000")
     assert found["processors"][0] == "warn" and "1000 ranks" in found["processors"][1]
