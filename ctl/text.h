@@ -41,10 +41,12 @@ void text_event(
 /* To whom waits for a run's end: that gpt2d cannot write it down (status's store), or can again. */
 void text_store(const struct term *t, const json_t *store);
 /*
- * "LABEL since 2026-01-31 12:00:03Z by ann: new disk", by uid 1234 where that has no name here;
- * nothing for null.
+ * "LABEL since 2026-01-31 12:00:03Z by ann (uid 1234): new disk", by uid 1234 where that has no
+ * name here; nothing for null. Why runs wait has the number only, as gpt2d knows no names.
  */
 void text_hold(const struct term *t, const char *label, const json_t *hold);
+/* Why row i of the queue waits, of which the head's reason stands above: that is not repeated. */
+const char *text_row_waits(size_t i, const char *head, const char *waiting);
 /* Whether why a run waits is more than that it is made ready, which is over in a moment. */
 bool text_waits(const char *waiting);
 /* A line of what protocol.h calls an outlook; nothing for null. */

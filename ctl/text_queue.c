@@ -10,15 +10,16 @@
 void text_hold(const struct term *t, const char *label, const json_t *hold)
 {
 	const int64_t uid = format_int(hold, "uid", -1);
-	char at[64], reason[300], by[64];
+	char at[64], reason[300], name[64], by[100];
 	const struct passwd *user;
 
 	if (!json_is_object(hold))
 		return;
 	user = getpwuid((uid_t)uid);
-	if (user)
-		term_clean(user->pw_name, by, sizeof(by));
-	else
+	if (user) {
+		term_clean(user->pw_name, name, sizeof(name));
+		snprintf(by, sizeof(by), "%s (uid %lld)", name, (long long)uid);
+	} else
 		snprintf(by, sizeof(by), "uid %lld", (long long)uid);
 	format_string(hold, "reason", "", reason, sizeof(reason));
 	fprintf(t->file, "%s since %s by %s%s%s\n", label, text_time(hold, "since", at, sizeof(at)),

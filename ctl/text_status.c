@@ -233,15 +233,25 @@ void text_running(const struct term *t, const json_t *running)
 	text_progress_line(t, json_object_get(running, "progress"));
 }
 
-/*
- * Why a row of the queue waits. The head's reason stands above it; what wants more ranks than there
- * are is not next.
- */
-static const char *row_waits(size_t i, const char *head, const char *waiting)
+const char *text_row_waits(size_t i, const char *head, const char *waiting)
 {
+	static const struct {
+		const char *code, *text;
+	} heads[] = {
+		{"drained: ", "waits for gpt2ctl resume"},
+		{"released: ", "waits for gpt2ctl warm"},
+		{"ranks: ", "waits for more ranks"}, /* there are too few: it is not next */
+	};
+
+	if (strcmp(head, waiting) != 0)
+		return waiting;
 	if (i > 0)
-		return strcmp(head, waiting) == 0 ? "the same" : waiting;
-	return strncmp(waiting, "ranks: ", 7) == 0 ? "waits for more ranks" : "next";
+		return "the same";
+	for (size_t k = 0; k < sizeof(heads) / sizeof(heads[0]); k++) {
+		if (strncmp(waiting, heads[k].code, strlen(heads[k].code)) == 0)
+			return heads[k].text;
+	}
+	return "next";
 }
 
 /* The first few that wait; the head's reason stands before them. */
@@ -271,7 +281,7 @@ static void print_queue(const struct term *t, const json_t *reply, size_t rows)
 		if (starts >= 0)
 			table_cell(&table, "in about %s", format_duration(starts, in));
 		else
-			table_cell(&table, "%s", row_waits(i, head, waiting));
+			table_cell(&table, "%s", text_row_waits(i, head, waiting));
 	}
 	table_print(&table, t, "        ");
 	table_finish(&table);

@@ -131,13 +131,13 @@ static void print_engine(const struct view *v, const struct term *t, size_t rows
 static void print_queue(const struct view *v, const struct term *t, size_t rows)
 {
 	const int64_t queued = format_int(v->status, "queued", 0);
-	char waiting[600], name[NAME_BYTES], at[FORMAT_BYTES];
+	char head[600], waiting[600], name[NAME_BYTES], at[FORMAT_BYTES];
 	const json_t *run;
 	struct table table;
 	size_t i;
 
-	format_string(v->status, "waiting", "", waiting, sizeof(waiting));
-	fprintf(t->file, "queued  %lld%s%s\n", (long long)queued, *waiting ? ": " : "", waiting);
+	format_string(v->status, "waiting", "", head, sizeof(head));
+	fprintf(t->file, "queued  %lld%s%s\n", (long long)queued, *head ? ": " : "", head);
 	table_init(&table);
 	for (int c = 0; c < 5; c++)
 		table_column(&table, "", c == 0);
@@ -151,8 +151,8 @@ static void print_queue(const struct view *v, const struct term *t, size_t rows)
 		table_cell(&table, "priority %lld", (long long)format_int(run, "priority", 0));
 		table_cell(&table, "%s%s", isfinite(in) ? "in " : "",
 			isfinite(in) ? format_duration(in, at) : "");
-		table_cell(
-			&table, "%s", format_string(run, "waiting", "", waiting, sizeof(waiting)));
+		format_string(run, "waiting", "", waiting, sizeof(waiting));
+		table_cell(&table, "%s", text_row_waits(i, head, waiting));
 	}
 	table_print(&table, t, "        ");
 	table_finish(&table);

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import pwd
+import re
 import signal
 import subprocess
 import threading
@@ -41,7 +42,13 @@ def test_drain_and_resume(daemon):
         assert "with its reason, which stays; for another: gpt2ctl resume first\n" in other.stderr
         assert ctl(d, "drain", "-r", "new disk").stderr == ctl(d, "drain").stderr == ""
         status = ctl(d, "status").stdout
-        assert "drained since " in status and "queued  1: drained: since" in status
+        by = f" by {pwd.getpwuid(os.getuid()).pw_name} (uid {os.getuid()}): new disk\n"
+        assert re.search(f"(?m)^drained since [^ ]+ [^ ]+{re.escape(by)}", status), status
+        assert "queued  1: drained: since" in status and f"Z by uid {os.getuid()}: new disk; " in status
+        for verb in ("status", "top"):
+            said = ctl(d, verb).stdout
+            assert said.count("gpt2ctl resume lets runs start") == 1, said
+            assert re.search(r"(?m)^ +2  waits  priority 0  .*waits for gpt2ctl resume$", said), said
         d.tell()
         drained = lines(ctl(d, "drain", "--wait", "--json"))[0]
         assert drained["already"] and drained["running"] is None and drained["drained"]["reason"] == "new disk"
@@ -168,7 +175,7 @@ def test_release_and_warm(daemon):
         assert "released since " in status and "gpt2ctl warm takes the engines again" in status
         also = submit(d, spec("also"))
         rows = [line.split("priority 0  ")[1] for line in ctl(d, "status").stdout.splitlines() if "priority 0" in line]
-        assert rows == ["next", "the same"]
+        assert rows == ["waits for gpt2ctl warm", "the same"]
         ctl(d, "cancel", also)
         assert "waits     0 before it; released: since " in ctl(d, "show", 1).stdout
         assert ctl(d, "warm", "--wait").stdout.startswith("the engines are ready after ")
