@@ -120,11 +120,14 @@ int artifact_check_all(struct client *c, json_t *result, bool *altered, struct c
 	int exit = 0;
 	size_t i;
 
-	json_array_foreach(files, i, file)
+	json_array_foreach(files, i, file) {
 		json_object_set(by_path, path_of(file), file);
+		found |= json_object_get(file, "altered") != NULL;
+	}
 	json_array_foreach(files, i, file) {
 		m.path = path_of(file);
-		if (!is_marker(m.path) || !json_is_string(json_object_get(file, "sha256")))
+		if (!is_marker(m.path) || !json_is_string(json_object_get(file, "sha256")) ||
+			json_object_get(file, "altered") != NULL)
 			continue;
 		if (strlen(m.path) >= PATH_MAX)
 			continue;

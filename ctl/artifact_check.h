@@ -15,9 +15,10 @@
 /*
  * result: the reply to "artifacts", all pages. The markers in it are read; each file of another
  * hash than the marker beside it has, or of another size than the engine wrote, gets "altered", the
- * reason. A file whose hash could not be taken is left alone, and so is what lies beside a marker
- * that cannot be had any more. *altered: whether there are such files. 0, or an exit code with e
- * when gpt2d does not answer.
+ * reason. gpt2d has given it to markers of what is not done, which are not read. A file whose hash
+ * could not be taken is left alone, and so is what lies beside a marker that cannot be had any
+ * more. *altered: whether there are such files. 0, or an exit code with e when gpt2d does not
+ * answer.
  */
 int artifact_check_all(struct client *c, json_t *result, bool *altered, struct ctl_error *e);
 

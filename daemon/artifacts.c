@@ -146,6 +146,32 @@ static int join(char out[PATH_MAX], const char *prefix, const char *name)
 	return snprintf(out, PATH_MAX, "%s%s", prefix, name) < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
+/* How it ended, where that is not done; NULL: it may yet be, or is. */
+static const char *ended_undone(const json_t *run_or_segment)
+{
+	static const enum run_state undone[] = {RUN_FAILED, RUN_CANCELLED, RUN_INTERRUPTED};
+	const char *state = text_of(run_or_segment, "state");
+
+	for (size_t i = 0; i < sizeof(undone) / sizeof(undone[0]); i++)
+		if (strcmp(state, run_state_name(undone[i])) == 0)
+			return state;
+	return NULL;
+}
+
+/*
+ * A marker that a failing disk, or somebody, has left in the folder of what is not done: why it is
+ * not to be believed. NULL: nothing is wrong with this file.
+ */
+static json_t *false_marker(const struct listing *l, const char *name)
+{
+	const char *ended = ended_undone(l->row < 0 ? json_object_get(l->show, "run") : row_of(l));
+
+	if (ended == NULL || strcmp(name, ARTIFACT_COMPLETE) != 0)
+		return NULL;
+	return json_sprintf("it says that the %s is done, which is %s",
+		l->row < 0 ? "run" : "segment", ended);
+}
+
 /* sha256 NULL: it could not be read. */
 static int add_file(struct listing *l, const char *sha256)
 {
@@ -155,8 +181,9 @@ static int add_file(struct listing *l, const char *sha256)
 
 	if (join(path, l->prefix, f->path) < 0)
 		return -ENAMETOOLONG;
-	row = json_pack("{ss so sI sO? ss?}", "path", path, "segment", segment_number(l), "bytes",
-		(json_int_t)f->bytes, "announced", announced_bytes(l, f->path), "sha256", sha256);
+	row = json_pack("{ss so sI sO? ss? so*}", "path", path, "segment", segment_number(l),
+		"bytes", (json_int_t)f->bytes, "announced", announced_bytes(l, f->path), "sha256",
+		sha256, "altered", false_marker(l, f->path));
 	l->file++;
 	return json_array_append_new(l->files, row) < 0 ? -ENOMEM : 0;
 }

@@ -524,6 +524,27 @@ def test_altered_specification_or_marker(daemon, tmp_path):
         assert len(list(tmp_path.rglob("RUN_COMPLETE.txt"))) == 7 and not (tmp_path / "RUN_COMPLETE.txt").exists()
 
 
+def test_a_marker_of_what_is_not_done_is_not_copied(daemon, tmp_path):
+    """As a disk that fails in that moment leaves it until the next start."""
+    with daemon() as d, d.client() as c:
+        run = finished(c, spec("whole"))
+        failed = c.submit(spec("long", steps=100000))
+        wait_for(lambda: c.state(failed) == "running", "it runs")
+        c.call("cancel", id=failed)
+        assert c.wait(failed)["state"] == "cancelled"
+        folder = d.state / "runs" / f"{failed}-long"
+        whole = (d.state / "runs" / f"{run}-whole" / "RUN_COMPLETE.txt").read_text()
+        for text in (whole, "x"):
+            (folder / "RUN_COMPLETE.txt").write_text(text)
+            result = ctl(d, "artifacts", failed)
+            said = "gpt2ctl: altered RUN_COMPLETE.txt: it says that the segment is done, which is cancelled\n"
+            assert (result.returncode, altered(result)) == (1, said)
+            result = ctl(d, "artifacts", failed, "--copy", tmp_path)
+            assert result.returncode == 1 and said in result.stderr
+            assert "left out RUN_COMPLETE.txt: not copied" in result.stderr
+            assert not (tmp_path / "RUN_COMPLETE.txt").exists()
+
+
 def test_others_are_served_while_a_file_is_hashed(daemon):
     """64 GiB of nothing take longer than the test: others are answered, and the file is let go with its client."""
     with daemon() as d:
