@@ -259,8 +259,9 @@ static int check_count(const struct arguments *a, struct ctl_error *e)
 			v->name, a->n_words, v->args, v->name);
 	if (v->max_args >= 0 && a->n_words > (size_t)v->max_args)
 		return ctl_error_set(e, CTL_USAGE,
-			"%s: %s: one argument too many; see: gpt2ctl help %s", v->name,
-			a->words[v->max_args], v->name);
+			"%s: %s: one argument too many%s%s; see: gpt2ctl help %s", v->name,
+			a->words[v->max_args], v->no_more ? ": " : "", v->no_more ? v->no_more : "",
+			v->name);
 	return 0;
 }
 

@@ -38,7 +38,10 @@ const struct verb verb_compare = {
 		"under 20 steps), tokens per second (total tokens over total time), exposed "
 		"communication, the losses at the end, and how far losses agree. Per block: the "
 		"ratio to the baseline. It works on a run that has not ended, with the segments "
-		"that are done.",
+		"that are done. Two runs are not compared: they had other times, and perhaps other "
+		"neighbours, to run in. A spec that has both as its arms makes one run of them, in "
+		"which they take turns; what an arm may change is in gpt2d-spec(5).",
+	.no_more = "two runs are not compared, but the arms of one",
 	.options = options,
 	.run = run,
 };

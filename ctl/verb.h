@@ -34,7 +34,8 @@ struct verb {
 	const char *text;                 /* paragraphs, for help VERB and the manual page */
 	const struct option_row *options; /* NULL: none of its own */
 	int (*run)(struct ctl *ctl, const struct arguments *args);
-	bool unended; /* it is of no use for runs that have ended: they are not completed */
+	const char *no_more; /* why a word more than max_args is none; NULL: nothing to say */
+	bool unended;        /* it is of no use for runs that have ended: they are not completed */
 };
 
 extern const struct verb *const verbs[];

@@ -25,6 +25,7 @@ from helpers import PATIENCE_S
     (["show", ""], '"": not a run\'s id'),
     (["submit", ""], 'gpt2ctl: "": No such file or directory'),
     (["data"], "did you mean data prepare?"),
+    (["compare", "1", "2"], "compare: 2: one argument too many: two runs are not compared, but the arms of one; see: gpt2ctl help compare"),
     (["show"], "ID needed"),
     (["show", "1", "2"], "too many"),
     (["help", "show", "extra"], "help: extra: one argument too many; see: gpt2ctl help help"),
@@ -72,6 +73,10 @@ def test_usage(args, says):
     assert result.returncode == 2
     assert says in result.stderr
     assert result.stdout == ""
+
+
+def test_help_of_compare_says_how_runs_are_compared():
+    assert "Two runs are not compared" in " ".join(ctl("help", "compare").stdout.split())
 
 
 def test_letters_stand_together(path):
