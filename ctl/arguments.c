@@ -220,7 +220,6 @@ static int find_verb(struct arguments *a, int argc, char **argv, int *first, boo
 {
 	char *words[2];
 	size_t n = 0, used = 0;
-	const char *near;
 
 	int i = 0;
 	*options = true;
@@ -237,15 +236,8 @@ static int find_verb(struct arguments *a, int argc, char **argv, int *first, boo
 	if (n == 0)
 		return 0;
 	a->verb = verb_find(words, n, &used);
-	if (!a->verb) {
-		near = verb_suggest(words, n);
-		if (near)
-			return ctl_error_set(
-				e, CTL_USAGE, "%.80s: no such verb; did you mean %s?", words[0],
-				near);
-		return ctl_error_set(
-			e, CTL_USAGE, "%.80s: no such verb; see: gpt2ctl help", words[0]);
-	}
+	if (!a->verb)
+		return verb_unknown(words, n, e);
 	*first = i + (int)used;
 	return 0;
 }

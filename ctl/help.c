@@ -151,12 +151,12 @@ static int run(struct ctl *ctl, const struct arguments *args)
 
 	if (args->n_words > 0) {
 		verb = verb_find(args->words, args->n_words, &used);
+		if (!verb && args->n_words == 1) {
+			verb = verb_find_half(args->words[0]);
+			used = 1;
+		}
 		if (!verb) {
-			const char *near = verb_suggest(args->words, args->n_words);
-
-			ctl_error_set(&e, CTL_USAGE, "%.80s: no such verb%s%s%s", args->words[0],
-				near ? "; did you mean " : "; see: gpt2ctl help", near ? near : "",
-				near ? "?" : "");
+			verb_unknown(args->words, args->n_words, &e);
 			return ctl_fail(ctl, &e);
 		}
 		if (used < args->n_words) {

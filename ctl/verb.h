@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct ctl;
+struct ctl_error;
 struct arguments;
 
 enum option_kind { OPTION_FLAG, OPTION_STRING, OPTION_CHOICE, OPTION_INT, OPTION_REAL };
@@ -59,7 +60,9 @@ extern const struct verb verb_submit, verb_status, verb_list, verb_show, verb_fo
 /* The verb called by words[0] or words[0] words[1]; *used is how many words it took. NULL: no such
  * verb. */
 const struct verb *verb_find(char *const *words, size_t n, size_t *used);
-/* The verb's name nearest to what was typed, or NULL when none is near. */
-const char *verb_suggest(char *const *words, size_t n);
+/* The verb of two words of which this is one, or NULL. */
+const struct verb *verb_find_half(const char *word);
+/* CTL_USAGE, with e: words, of which there is one at least, call no verb; which one is near. */
+int verb_unknown(char *const *words, size_t n, struct ctl_error *e);
 
 #endif

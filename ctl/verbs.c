@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ctl/ctl.h"
 #include "proto/suggest.h"
 
 const struct verb *const verbs[] = {
@@ -69,18 +70,35 @@ const struct verb *verb_find(char *const *words, size_t n, size_t *used)
 	return NULL;
 }
 
-const char *verb_suggest(char *const *words, size_t n)
+/* The first or the second word of a verb of two. */
+static bool is_half(const struct verb *verb, const char *word)
 {
-	const size_t len = n > 0 ? strlen(words[0]) : 0;
+	const char *second = strchr(verb->name, ' ');
+	const size_t len = strlen(word);
+
+	return second && (strcmp(second + 1, word) == 0 ||
+		(len == (size_t)(second - verb->name) && strncmp(verb->name, word, len) == 0));
+}
+
+const struct verb *verb_find_half(const char *word)
+{
+	for (size_t i = 0; i < n_verbs; i++) {
+		if (is_half(verbs[i], word))
+			return verbs[i];
+	}
+	return NULL;
+}
+
+static const char *suggest(char *const *words, size_t n)
+{
 	const char *names[64];
 	char two[64];
 	const char *near;
 
-	if (len == 0)
+	if (n == 0 || !*words[0])
 		return NULL;
 	for (size_t i = 0; i < n_verbs && i < 64; i++) {
-		/* the first word of a verb of two */
-		if (strncmp(verbs[i]->name, words[0], len) == 0 && verbs[i]->name[len] == ' ')
+		if (is_half(verbs[i], words[0]))
 			return verbs[i]->name;
 		names[i] = verbs[i]->name;
 	}
@@ -90,4 +108,16 @@ const char *verb_suggest(char *const *words, size_t n)
 		near = suggest_nearest(two, names, n_verbs);
 	}
 	return near;
+}
+
+int verb_unknown(char *const *words, size_t n, struct ctl_error *e)
+{
+	const char *near = suggest(words, n);
+	const size_t len = strlen(words[0]);
+	const bool half = n > 1 && near && strncmp(near, words[0], len) == 0 && near[len] == ' ';
+
+	return ctl_error_set(e, CTL_USAGE, "%.80s%s%.80s: no such verb%s%s%s", words[0],
+		half ? " " : "", half ? words[1] : "",
+		near ? "; did you mean " : "; see: gpt2ctl help", near ? near : "",
+		near ? "?" : "");
 }

@@ -25,6 +25,11 @@ from helpers import PATIENCE_S
     (["show", ""], '"": not a run\'s id'),
     (["submit", ""], 'gpt2ctl: "": No such file or directory'),
     (["data"], "did you mean data prepare?"),
+    (["data", "prep"], "data prep: no such verb; did you mean data prepare?"),
+    (["prepare"], "prepare: no such verb; did you mean data prepare?"),
+    (["help", "prepare", "x"], "prepare: no such verb; did you mean data prepare?"),
+    (["help", "data", "prep"], "data prep: no such verb; did you mean data prepare?"),
+    (["help", "frobnicate"], "frobnicate: no such verb; see: gpt2ctl help"),
     (["compare", "1", "2"], "compare: 2: one argument too many: two runs are not compared, but the arms of one; see: gpt2ctl help compare"),
     (["show"], "ID needed"),
     (["show", "1", "2"], "too many"),
@@ -73,6 +78,14 @@ def test_usage(args, says):
     assert result.returncode == 2
     assert says in result.stderr
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize("words", [["data"], ["prepare"]])
+def test_help_of_half_a_verb(words):
+    whole = ctl("help", "data", "prepare")
+    half = ctl("help", *words)
+    assert (half.returncode, half.stdout, half.stderr) == (0, whole.stdout, "")
+    assert "usage: gpt2ctl data prepare" in half.stdout
 
 
 def test_help_of_compare_says_how_runs_are_compared():
