@@ -50,7 +50,8 @@ static int confirm(struct ctl *ctl, const struct arguments *args, size_t n, stru
 		return 0;
 	if (ctl->json || !isatty(STDIN_FILENO) || !ctl->err.tty)
 		return ctl_error_set(e, CTL_USAGE,
-			"cancel: --all would cancel %zu queued runs; say so with --yes", n);
+			"cancel: --all would cancel %zu queued run%s; say so with --yes", n,
+			n == 1 ? "" : "s");
 	if (ask_yes(ctl, "cancel %zu queued run%s?", n, n == 1 ? "" : "s"))
 		return 0;
 	return ctl_error_set(e, CTL_DECLINED, "cancel: nothing is cancelled");

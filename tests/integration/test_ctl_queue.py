@@ -318,7 +318,9 @@ def test_cancel_of_several(daemon):
 def test_cancel_all_that_wait(daemon):
     with daemon() as d:
         long = begun(d, submit(d, spec("long-ms20", 100000)))
-        for i in range(5):
+        submit(d, spec("r0"))
+        assert "would cancel 1 queued run; say so with --yes" in ctl(d, "cancel", "--all").stderr
+        for i in range(1, 5):
             submit(d, spec(f"r{i}"))
         result = ctl(d, "cancel", "--all")
         assert result.returncode == 2 and "would cancel 5 queued runs; say so with --yes" in result.stderr
