@@ -128,7 +128,7 @@ void spec_errors_print(const struct spec_errors *errors, const char *file, FILE 
 /* ---- reading ---- */
 
 struct spec_options {
-	/* relative data paths are taken from here; NULL: they are refused */
+	/* without links; relative data paths are taken from here; NULL: they are refused */
 	const char *base_dir;
 	/*
 	 * ranks the daemon has; 0: not known (a client), then `gpus` may stay 0 and batch numbers

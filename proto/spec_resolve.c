@@ -172,6 +172,14 @@ static void check_shape(struct spec_resolving *r)
 		spec_resolve_complain(r, SPEC_KEY_SEQ_LEN, "required: tokens of a sequence");
 }
 
+/* Removes the first bytes of path, and the slashes after them. */
+static void path_cut(char *path, size_t bytes)
+{
+	bytes += strspn(path + bytes, "/");
+	memmove(path, path + bytes, strlen(path + bytes) + 1);
+}
+
+/* base has no links: what ".." leads to from there is its name without the last part. */
 static void absolute_path(struct spec_resolving *r, enum spec_key key, char path[SPEC_PATH_MAX])
 {
 	const char *base = r->options->base_dir;
@@ -188,8 +196,15 @@ static void absolute_path(struct spec_resolving *r, enum spec_key key, char path
 	n = strlen(base);
 	while (n > 0 && base[n - 1] == '/')
 		n--;
-	while (path[0] == '.' && path[1] == '/')
-		memmove(path, path + 2, strlen(path + 2) + 1);
+	for (;;) {
+		const size_t up = strncmp(path, "../", 3) == 0;
+
+		if (!up && strncmp(path, "./", 2) != 0)
+			break;
+		path_cut(path, up ? 3 : 2);
+		while (up && n > 0 && base[--n] != '/')
+			;
+	}
 	if (n + 1 + strlen(path) >= SPEC_PATH_MAX) {
 		spec_resolve_complain(r, key,
 			"a path of %zu bytes with the spec's folder, at most %d",
