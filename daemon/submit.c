@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/checker.h"
 #include "daemon/clock.h"
@@ -119,12 +120,17 @@ static void check_path(struct submission *s, const char *key, const char *path)
 	const struct settings_list *list = &s->daemon->settings->data_roots;
 	struct data_roots roots = settings_data_roots(s->daemon->settings);
 	char message[2 * SPEC_PATH_MAX + 3 * PATH_MAX], link[2 * PATH_MAX];
+	int place;
 
-	if (path[0] == '\0' || data_roots_hold(&roots, path))
+	if (path[0] == '\0' || roots.n == 0)
+		return;
+	place = data_roots_open(&roots, path, link, sizeof(link));
+	if (place >= 0)
+		close(place);
+	if (place != -EXDEV)
 		return;
 	snprintf(message, sizeof(message), "%s is not below a data root of gpt2d (%s%s)%s%s", path,
-		list->path[0], list->n > 1 ? ", ..." : "",
-		data_roots_link(&roots, path, link, sizeof(link)) ? ": " : "", link);
+		list->path[0], list->n > 1 ? ", ..." : "", link[0] ? ": " : "", link);
 	add_error(s, 0, key, message);
 }
 

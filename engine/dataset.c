@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -224,12 +225,12 @@ static int fail_open(const struct dataset *d, int number, char *error, size_t er
 
 /*
  * First without access, then by that descriptor: what the name leads to is judged once, and nothing
- * else is opened.
+ * else is opened. Judged again by its place, as a folder may be moved out while it is walked in.
  */
 static int open_below(
 	struct dataset *d, const struct data_roots *roots, char *error, size_t error_bytes)
 {
-	char name[64];
+	char name[64], link[2 * PATH_MAX];
 	int place, rc;
 
 	if (access("/proc/self/fd", X_OK) < 0)
@@ -237,10 +238,9 @@ static int open_below(
 			"%s: whether it is below a data root of gpt2d is not told: /proc/self/fd: "
 			"%s",
 			d->path, strerror(errno));
-	place = open(d->path, O_PATH | O_CLOEXEC);
-	rc = place < 0 ? -errno : 0;
-	/* a link to outside tells nothing of what is or is not there */
-	if (place < 0 ? !data_roots_hold(roots, d->path) : !data_roots_hold_fd(roots, place)) {
+	place = data_roots_open(roots, d->path, link, sizeof(link));
+	rc = place < 0 ? place : 0;
+	if (place < 0 ? place == -EXDEV : !data_roots_hold_fd(roots, place)) {
 		if (place >= 0)
 			close(place);
 		return fail(error, error_bytes, -EACCES,

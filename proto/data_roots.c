@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LINKS_MAX = 40 }; /* as many as the kernel follows */
@@ -27,92 +28,264 @@ static bool below(const struct data_roots *roots, const char *real)
 	return false;
 }
 
-/* Whether a part of path is "..". */
-static bool goes_up(const char *path)
-{
-	for (const char *at = path; (at = strstr(at, "..")) != NULL; at++)
-		if ((at == path || at[-1] == '/') && (at[2] == '/' || at[2] == '\0'))
-			return true;
-	return false;
-}
-
-/* How much of path is there and can be looked at; real: that, without links. -1 without memory. */
-static int there(const char *path, char real[PATH_MAX])
-{
-	char known[PATH_MAX];
-
-	snprintf(known, sizeof(known), "%s", path);
-	while (realpath(known[0] ? known : "/", real) == NULL) {
-		if (known[0] == '\0')
-			return -1;
-		*strrchr(known, '/') = '\0';
-	}
-	return (int)strlen(known);
-}
+/* ---- the way to a file ---- */
 
 /*
- * Puts what a link says in its place: its folder, without links, and its name are link, and rest is
- * what path has after it. The link itself has to be below a root: what links there are elsewhere is
- * not to be found out.
+ * Outside the roots nothing is looked up: a path is text there, until it is the name of a root.
+ * Below a root each part is looked up once, in the folder that is open, and links are put into the
+ * path by hand.
  */
-static bool follow(
-	const struct data_roots *roots, const char *link, const char *rest, char out[PATH_MAX])
+struct way {
+	const struct data_roots *roots;
+	char *real[DATA_ROOTS_MAX]; /* without links; NULL: not there */
+	int fd;                     /* what the way has led to; -1: outside */
+	char at[PATH_MAX];          /* its name, without links where fd >= 0; "": / */
+	size_t top;                 /* length of the root's name in it */
+	bool up;                    /* outside: at was reached by "..", and has no links */
+	int links;
+	char left[2 * PATH_MAX]; /* what is still to go */
+};
+
+/* Whether at, in which there is no part without meaning, is that path. */
+static bool is_name_of(const char *path, const char *at)
 {
-	char target[PATH_MAX], next[3 * PATH_MAX];
-	ssize_t n = below(roots, link) ? readlink(link, target, sizeof(target)) : -1;
-	int folder = (int)(strrchr(link, '/') - link);
+	for (;;) {
+		size_t n;
 
-	if (n <= 0 || n == sizeof(target))
-		return false;
-	snprintf(next, sizeof(next), "%.*s%s%.*s%s", target[0] == '/' ? 0 : folder, link,
-		target[0] == '/' ? "" : "/", (int)n, target, rest);
-	n = (ssize_t)strlen(next);
-	if (n >= PATH_MAX)
-		return false;
-	memcpy(out, next, (size_t)n + 1);
-	return true;
-}
-
-/*
- * Whether path, which leads to nothing that can be reached, would lead below a root. A part that
- * may not be looked at is taken for no link: what is opened is judged again.
- */
-static bool would_be_below(const struct data_roots *roots, const char *path)
-{
-	char at[PATH_MAX], real[PATH_MAX], place[2 * PATH_MAX], byte;
-
-	snprintf(at, sizeof(at), "%s", path);
-	for (int links = 0; links < LINKS_MAX; links++) {
-		const int n = there(at, real);
-		const char *rest = at + n;
-		int part;
-
-		if (n < 0)
-			return false;
-		part = (int)strspn(rest, "/");
-		part += (int)strcspn(rest + part, "/");
-		snprintf(place, sizeof(place), "%s%.*s", real[1] ? real : "", part, rest);
-		if (readlink(place, &byte, 1) < 0) {
-			snprintf(place, sizeof(place), "%s%s", real[1] || !*rest ? real : "", rest);
-			return !goes_up(rest) && below(roots, place);
+		path += strspn(path, "/");
+		n = strcspn(path, "/");
+		if (n == 0)
+			return *at == '\0';
+		if (n > 1 || path[0] != '.') {
+			if (*at != '/' || strncmp(at + 1, path, n) != 0 ||
+				(at[1 + n] != '/' && at[1 + n] != '\0'))
+				return false;
+			at += 1 + n;
 		}
-		if (!follow(roots, place, rest + part, at))
-			return false;
+		path += n;
 	}
-	return true; /* links without an end, all of them below a root */
 }
 
-bool data_roots_hold(const struct data_roots *roots, const char *path)
+/* Opens the folder below real, no part of it a link. */
+static int reach(const char *real, const char *below_it)
 {
-	char real[PATH_MAX];
+	const int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+	int fd = open(real[0] ? real : "/", flags);
+	char part[PATH_MAX];
 
-	if (roots->n == 0)
-		return true;
+	if (fd < 0)
+		return -EXDEV;
+	while (*below_it == '/') {
+		const size_t n = strcspn(++below_it, "/");
+		int next;
+
+		snprintf(part, sizeof(part), "%.*s", (int)n, below_it);
+		next = openat(fd, part, flags);
+		if (next < 0)
+			next = -errno;
+		close(fd);
+		if (next < 0)
+			return next;
+		fd = next;
+		below_it += n;
+	}
+	return fd;
+}
+
+static void leave(struct way *w)
+{
+	if (w->fd >= 0)
+		close(w->fd);
+	w->fd = -1;
+}
+
+/* If that is the name of a root, the way goes on in it. */
+static void enter(struct way *w)
+{
+	for (size_t i = 0; i < w->roots->n && w->fd < 0; i++) {
+		const char *real = w->real[i];
+
+		if (real == NULL ||
+			!(is_name_of(w->roots->path[i], w->at) || is_name_of(real, w->at)))
+			continue;
+		real += real[1] == '\0'; /* / */
+		w->fd = reach(real, "");
+		if (w->fd >= 0)
+			w->top = (size_t)snprintf(w->at, sizeof(w->at), "%s", real);
+	}
+}
+
+/* From / on, by path and then by what is left after it. */
+static int begin(struct way *w, const char *path, size_t bytes, const char *after)
+{
+	char left[sizeof(w->left)];
+	int n = snprintf(left, sizeof(left), "%.*s%s", (int)bytes, path, after);
+
+	if (n < 0 || (size_t)n >= sizeof(left))
+		return -ENAMETOOLONG;
+	memcpy(w->left, left, (size_t)n + 1);
+	if (left[0] == '/') {
+		leave(w);
+		w->at[0] = '\0';
+		w->up = false;
+		enter(w);
+	}
+	return 0;
+}
+
+static int go_up(struct way *w)
+{
+	char root[PATH_MAX];
+
+	if (w->at[0] == '\0')
+		return 0; /* of / there is no folder above */
+	/* a name that nobody looked at may be a link: what is above it is not known */
+	if (w->fd < 0 && !w->up)
+		return -EXDEV;
+	w->up = w->fd < 0 || strlen(w->at) == w->top;
+	leave(w);
+	*strrchr(w->at, '/') = '\0';
+	if (w->up)
+		return 0;
+	/* from the root on: the folder may have been moved, and have another one above it */
+	snprintf(root, sizeof(root), "%.*s", (int)w->top, w->at);
+	w->fd = reach(root, w->at + w->top);
+	return w->fd < 0 ? w->fd : 0;
+}
+
+static int append(struct way *w, const char *part)
+{
+	const size_t n = strlen(w->at), more = strlen(part);
+
+	if (n + 1 + more >= sizeof(w->at))
+		return -ENAMETOOLONG;
+	w->at[n] = '/';
+	memcpy(w->at + n + 1, part, more + 1);
+	return 0;
+}
+
+/* after: what of left follows part. */
+static int go_outside(struct way *w, const char *part, const char *after)
+{
+	char path[sizeof(w->at)];
+
+	if (append(w, part) < 0)
+		return -EXDEV;
+	if (w->up) {
+		memcpy(path, w->at, sizeof(path));
+		return begin(w, path, strlen(path), after);
+	}
+	memmove(w->left, after, strlen(after) + 1);
+	enter(w);
+	return 0;
+}
+
+/* Of part in the folder that is open: a descriptor, of the link where it is one; st is of it. */
+static int look(const struct way *w, const char *part, bool is_folder, struct stat *st)
+{
+	const int flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+	int fd = -1, rc;
+
+	/* said to be a folder, it is mounted if need be */
+	if (is_folder)
+		fd = openat(w->fd, part, flags | O_DIRECTORY);
+	if (fd < 0 && (!is_folder || errno == ENOTDIR))
+		fd = openat(w->fd, part, flags);
+	if (fd < 0)
+		return -errno;
+	rc = fstat(fd, st) < 0 ? -errno : 0;
+	if (rc == 0 && is_folder && !S_ISDIR(st->st_mode) && !S_ISLNK(st->st_mode))
+		rc = -ENOTDIR;
+	if (rc == 0)
+		return fd;
+	close(fd);
+	return rc;
+}
+
+static int go_below(struct way *w, const char *part, const char *after, char target[PATH_MAX])
+{
+	struct stat st;
+	int fd = look(w, part, after[0] == '/', &st), rc;
+	ssize_t n;
+
+	if (fd < 0)
+		return fd;
+	if (!S_ISLNK(st.st_mode)) {
+		leave(w);
+		w->fd = fd;
+		memmove(w->left, after, strlen(after) + 1);
+		return append(w, part);
+	}
+	n = readlinkat(fd, "", target, PATH_MAX - 1);
+	rc = n < 0 ? -errno : n == 0 ? -ENOENT : 0;
+	close(fd);
+	if (rc == 0 && w->links++ == LINKS_MAX)
+		rc = -ELOOP;
+	if (rc < 0)
+		return rc;
+	target[n] = '\0';
+	return begin(w, target, (size_t)n, after);
+}
+
+/* One part further. target: of the link that was followed, else left alone. */
+static int go(struct way *w, char target[PATH_MAX])
+{
+	const size_t slashes = strspn(w->left, "/"), n = strcspn(w->left + slashes, "/");
+	const char *after = w->left + slashes + n;
+	char part[sizeof(w->left)];
+	int rc = 0;
+
+	snprintf(part, sizeof(part), "%.*s", (int)n, w->left + slashes);
+	if (n > 0 && strcmp(part, ".") != 0 && strcmp(part, "..") != 0)
+		return w->fd < 0 ? go_outside(w, part, after) : go_below(w, part, after, target);
+	if (strcmp(part, "..") == 0)
+		rc = go_up(w);
+	memmove(w->left, after, strlen(after) + 1);
+	return rc;
+}
+
+/* All of it. link: see data_roots_open(). */
+static int go_all(struct way *w, const char *path, char *link, size_t link_bytes)
+{
+	char target[PATH_MAX];
+	int rc = begin(w, path, strlen(path), "");
+
+	while (rc == 0 && w->left[0] != '\0') {
+		const size_t slashes = strspn(w->left, "/");
+		/* of path, up to the part that is next; it is as it was until a link is followed */
+		const char *end = path + strlen(path) - strlen(w->left) + slashes;
+		const bool first = w->links == 0 && strlen(w->left) <= strlen(path);
+		const size_t n = first ? strcspn(end, "/") : 0;
+
+		rc = go(w, target);
+		if (first && w->links > 0)
+			snprintf(link, link_bytes, "%.*s is a link to %s", (int)(end - path + n),
+				path, target);
+	}
+	if (rc == 0 && (w->fd < 0 || (w->top > 0 && strlen(w->at) == w->top)))
+		rc = -EXDEV;
+	return rc;
+}
+
+int data_roots_open(const struct data_roots *roots, const char *path, char *link, size_t link_bytes)
+{
+	struct way w = {.roots = roots, .fd = -1};
+	int rc;
+
+	link[0] = '\0';
 	if (path[0] != '/' || strlen(path) >= PATH_MAX)
-		return false;
-	if (realpath(path, real) != NULL)
-		return below(roots, real);
-	return would_be_below(roots, path);
+		return -EXDEV;
+	for (size_t i = 0; i < roots->n; i++)
+		w.real[i] = realpath(roots->path[i], NULL);
+	rc = go_all(&w, path, link, link_bytes);
+	for (size_t i = 0; i < roots->n; i++)
+		free(w.real[i]);
+	if (rc == 0)
+		return w.fd;
+	leave(&w);
+	if (rc != -EXDEV)
+		link[0] = '\0';
+	return rc;
 }
 
 bool data_roots_hold_fd(const struct data_roots *roots, int fd)
@@ -128,55 +301,6 @@ bool data_roots_hold_fd(const struct data_roots *roots, int fd)
 		return false;
 	real[n] = '\0';
 	return below(roots, real);
-}
-
-/* The length of the root that path is below by its name; 0: none. */
-static size_t named_below(const struct data_roots *roots, const char *path)
-{
-	for (size_t i = 0; i < roots->n; i++) {
-		size_t n = strlen(roots->path[i]);
-
-		while (n > 0 && roots->path[i][n - 1] == '/')
-			n--;
-		if (n > 0 && strncmp(path, roots->path[i], n) == 0 && path[n] == '/')
-			return n;
-	}
-	return 0;
-}
-
-bool data_roots_link(
-	const struct data_roots *roots, const char *path, char *out, size_t out_bytes)
-{
-	const int flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
-	size_t at = named_below(roots, path);
-	char part[PATH_MAX], target[PATH_MAX];
-	ssize_t n = -1;
-	int folder, next;
-
-	out[0] = '\0';
-	if (at == 0 || goes_up(path) || strlen(path) >= sizeof(part))
-		return false;
-	snprintf(part, sizeof(part), "%.*s", (int)at, path);
-	folder = open(part, flags);
-	/* by descriptors: a folder that becomes a link meanwhile is not followed */
-	while (folder >= 0 && n < 0 && path[at] != '\0') {
-		const size_t bytes = strcspn(path + at + 1, "/");
-
-		snprintf(part, sizeof(part), "%.*s", (int)bytes, path + at + 1);
-		at += 1 + bytes;
-		if (bytes == 0)
-			continue;
-		n = readlinkat(folder, part, target, sizeof(target) - 1);
-		next = n < 0 ? openat(folder, part, flags | O_NOFOLLOW) : -1;
-		close(folder);
-		folder = next;
-	}
-	if (folder >= 0)
-		close(folder);
-	if (n < 0)
-		return false;
-	snprintf(out, out_bytes, "%.*s is a link to %.*s", (int)at, path, (int)n, target);
-	return true;
 }
 
 json_t *data_roots_json(const struct data_roots *roots)

@@ -18,21 +18,17 @@ struct data_roots {
 };
 
 /*
- * Whether path, absolute, leads below a root, links followed. What is not there or cannot be
- * reached is judged by where it would be: no link on the way may stand elsewhere, and behind what
- * is there nothing may go up.
+ * Opens, with O_PATH, what path leads to, links followed. A negative errno: -EXDEV where it, or
+ * anything on the way to it, is not below a root, whether that is there or not: nothing is looked
+ * up there. Any other one is of a look-up below a root. No name is looked at again to tell.
+ *
+ * link: with -EXDEV, where a link was followed, "PATH is a link to TARGET" of the first one, PATH
+ * as in path; else empty. It is below a root.
  */
-bool data_roots_hold(const struct data_roots *roots, const char *path);
-/* The same of an open file, by the place that it has now. */
+int data_roots_open(
+	const struct data_roots *roots, const char *path, char *link, size_t link_bytes);
+/* Whether an open file is below a root, by the place that it has now. True without roots. */
 bool data_roots_hold_fd(const struct data_roots *roots, int fd);
-
-/*
- * Whether path is below a root by its name, and has a link there: out then tells of the first one,
- * "PATH is a link to TARGET"; else it is empty. What is behind that link is not looked at: who asks
- * may read what the roots hold, and perhaps nothing else.
- */
-bool data_roots_link(
-	const struct data_roots *roots, const char *path, char *out, size_t out_bytes);
 
 /* What a message says ("data_roots"): an array of texts. NULL without memory. */
 json_t *data_roots_json(const struct data_roots *roots);

@@ -461,6 +461,62 @@ def test_a_link_tells_nothing_of_what_is_elsewhere(tmp_path):
 
 
 @ROOT_ONLY
+def test_a_way_through_elsewhere_tells_nothing(home, secret):
+    """By name or by link: whether a folder, a file or nothing is there, the words are the same; links between roots lead."""
+    (secret / "known").mkdir()
+    more, data = home / "more", home / "open"
+    shutil.copytree(data, more)
+    ends = "/../../more/tokens.bin"
+    ways = {name: f"{secret}/{name}{ends}" for name in ("known", "unknown", "tokens.bin", "known/../unknown")}
+    for i, (name, way) in enumerate(ways.items()):
+        (more / f"to-{i}").symlink_to(f"{secret}/{name}")
+        (more / f"whole-{i}").symlink_to(way)
+    (secret / "in").symlink_to(more / "tokens.bin")
+    (data / "absolute").symlink_to(more / "tokens.bin")
+    (data / "relative").symlink_to("../more/folder/.././tokens.bin")
+    (more / "folder").mkdir()
+    with Daemon(home=home, engine=BUILD / "engine/gpt2-engine-cpu",
+            options=("--socket-mode", "0666", "--data-roots", str(data), "--data-roots", str(more))) as d:
+        out = [*ways.values(), secret / "in", secret / "none"]
+        out += [f"{more}/to-{i}{ends}" for i in range(len(ways))] + [more / f"whole-{i}" for i in range(len(ways))]
+        told = {str(path): (refusal(d, path) or {"message": "let in"})["message"] for path in out}
+        for path, message in told.items():
+            assert message.startswith(f"spec refused: data.train: {path} is not below a data root of gpt2d ({data}, ...)"), told
+        for path in ("absolute", "relative", "../more/tokens.bin", "./tokens.bin"):
+            assert refusal(d, f"{data}/{path}") is None, path
+        assert refusal(d, more / "none/../tokens.bin")["message"].endswith("tokens.bin: No such file or directory")
+
+
+@ROOT_ONLY
+def test_a_link_that_changes_all_the_time_tells_nothing(home, secret):
+    """A name that is looked at twice is not two things: there is no word of what is not there elsewhere."""
+    data, stop = home / "open", threading.Event()
+    link = data / "flips"
+    link.symlink_to("tokens.bin")
+
+    def flip():
+        while not stop.is_set():
+            for target in (secret / "none", "tokens.bin"):
+                (data / "next").symlink_to(target)
+                (data / "next").rename(link)
+
+    asked = [["dry-run", {"spec": spec("flips", 1, data={"kind": "file", "train": str(link)})}]] * 100
+    flipping = threading.Thread(target=flip)
+    with Daemon(home=home, engine=BUILD / "engine/gpt2-engine-cpu",
+            options=("--socket-mode", "0666", "--data-roots", str(data))) as d:
+        flipping.start()
+        try:
+            answers = [answer for _ in range(20) for answer in as_user(d.socket, ONE, *asked)]
+        finally:
+            stop.set()
+            flipping.join()
+    told = {answer["error"]["message"] if "error" in answer else "let in" for answer in answers}
+    refused = f"spec refused: data.train: {link} is not below a data root of gpt2d ({data})"
+    assert told <= {"let in", refused, f"{refused}: {link} is a link to {secret}/none"}
+    assert len(told) > 1
+
+
+@ROOT_ONLY
 def test_users_that_the_namespace_does_not_map(home):
     """All of them have one uid there: none may change what may be another one's."""
     prefix = ("unshare", "-U", "-r")

@@ -43,7 +43,13 @@ static int set_up(void **state)
 	assert_non_null(mkdtemp(home));
 	assert_int_equal(mkdir(in_home("data"), 0700), 0);
 	assert_int_equal(mkdir(in_home("data2"), 0700), 0);
+	assert_int_equal(mkdir(in_home("more"), 0700), 0);
+	assert_int_equal(mkdir(in_home("data/sub"), 0700), 0);
 	make_file("data/in");
+	make_file("more/in");
+	assert_int_equal(symlink("../more", in_home("data/to-more")), 0);
+	assert_int_equal(symlink("./../../more//in", in_home("data/sub/to-more-in")), 0);
+	assert_int_equal(symlink(in_home("root/in"), in_home("data/by-root")), 0);
 	make_file("data2/out");
 	assert_int_equal(symlink(in_home("data2/out"), in_home("data/link-out")), 0);
 	assert_int_equal(symlink(in_home("data/in"), in_home("data2/link-in")), 0);
@@ -64,6 +70,17 @@ static int set_up(void **state)
 	return 0;
 }
 
+/* Whether what leads there is not said to be outside. */
+static bool holds(const struct data_roots *roots, const char *path)
+{
+	char link[2 * PATH_MAX];
+	int fd = data_roots_open(roots, path, link, sizeof(link));
+
+	if (fd >= 0)
+		close(fd);
+	return fd != -EXDEV;
+}
+
 static int tear_down(void **state)
 {
 	char command[PATH_MAX + 16];
@@ -72,67 +89,83 @@ static int tear_down(void **state)
 	return system(command);
 }
 
+static const struct {
+	const char *path;
+	bool held;
+} paths[] = {
+	{"data/in", true},
+	{"data", false},
+	{"data2/out", false},
+	{"data/link-out", false},
+	{"data2/link-in", false}, /* a link that is outside */
+	{"data/folder-out/out", false},
+	{"data/folder-out/not-there", false},
+	{"data/to-nothing", false},
+	{"data/to-nothing/x", false},
+	{"data/not-there", true},
+	{"data/no/such/file", true},
+	{"data/no/../in", true}, /* "no" was not found, below */
+	{"data/../data/in", true},
+	{"data/../data2/out", false},
+	{"data/..", false},
+	{"data/in/x", true}, /* the file is below, and no folder */
+	{"data/in/", true},
+	{"data/in/../../data2/out", true},
+	{"data2/out/x", false},
+	{"data/link-out/x", false},
+	{"data/dangling", true},
+	{"data/dangling/x/y", true},
+	{"data/dangling/", true},
+	{"data/dangling/../in", true},
+	{"data/dangling2", true},
+	{"data/dangling-up", false},
+	{"data/dangling-out", true},
+	{"root/dangling", true},
+	{"data/dangling-via", false}, /* what links there are elsewhere is not told */
+	{"data2/dangling", false},
+	{"data/loop", true},
+	{"data/loop/x", true},
+	{"data/self", true},
+	{"data/loop-out", false},
+	{"data2/loop", false},
+	{"data/..in", true},
+	{"root/in", true},
+	{"data2/../root/not-there", false},
+	{"nowhere/x", false},
+	{"data2/../data/in", false},
+	{"none/../data/in", false},
+	{"data/folder-out/../data/in", false},
+	{"data//./in", true},
+	{"./data/../root/in", true},
+	{"data/sub/../in", true},
+	{"data/sub/../../more/in", true},
+	{"data/sub/../../more/", false},
+	{"data/to-more", false},
+	{"data/to-more/../in", false},
+	{"data/to-more/../data/in", true},
+	{"data/sub/to-more-in", true},
+	{"data/by-root", true},
+	{"more/../more/../data/../root/in", true},
+	{"more/../data2/../data/in", false},
+};
+
 static void test_paths(void **state)
 {
-	static const struct {
-		const char *path;
-		bool held;
-	} cases[] = {
-		{"data/in", true},
-		{"data", false},
-		{"data2/out", false},
-		{"data/link-out", false},
-		{"data2/link-in", true},
-		{"data/folder-out/out", false},
-		{"data/folder-out/not-there", false},
-		{"data/to-nothing", false},
-		{"data/to-nothing/x", false},
-		{"data/not-there", true},
-		{"data/no/such/file", true},
-		{"data/no/../in", false},
-		{"data/../data/in", true},
-		{"data/../data2/out", false},
-		{"data/..", false},
-		{"data/in/x", true}, /* the file is below, and no folder */
-		{"data/in/", true},
-		{"data/in/../../data2/out", false},
-		{"data2/out/x", false},
-		{"data/link-out/x", false},
-		{"data/dangling", true},
-		{"data/dangling/x/y", true},
-		{"data/dangling/", true},
-		{"data/dangling/../in", false},
-		{"data/dangling2", true},
-		{"data/dangling-up", true},
-		{"data/dangling-out", false},
-		{"root/dangling", true},
-		{"data/dangling-via", false}, /* what links there are elsewhere is not told */
-		{"data2/dangling", false},
-		{"data/loop", true},
-		{"data/loop/x", true},
-		{"data/self", true},
-		{"data/loop-out", false},
-		{"data2/loop", false},
-		{"data/..in", true},
-		{"root/in", true},
-		{"data2/../root/not-there", true},
-		{"nowhere/x", false},
-	};
-	char root[PATH_MAX + 64];
-	struct data_roots roots = {{"/nowhere/", root}, 2}, anywhere = {.n = 0};
+	char root[PATH_MAX + 64], more[PATH_MAX + 64];
+	struct data_roots roots = {{"/nowhere/", root, more}, 3};
 
-	snprintf(root, sizeof(root), "%s/root", home); /* itself a link */
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		if (data_roots_hold(&roots, in_home(cases[i].path)) != cases[i].held)
-			fail_msg("%s: %s", cases[i].path, cases[i].held ? "refused" : "let in");
-		assert_true(data_roots_hold(&anywhere, in_home(cases[i].path)));
+	snprintf(root, sizeof(root), "%s/./root/", home); /* itself a link */
+	snprintf(more, sizeof(more), "%s/more", home);
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		if (holds(&roots, in_home(paths[i].path)) != paths[i].held)
+			fail_msg("%s: %s", paths[i].path, paths[i].held ? "refused" : "let in");
 	}
-	assert_false(data_roots_hold(&roots, "relative"));
-	assert_false(data_roots_hold(&roots, "/"));
-	assert_false(data_roots_hold(&roots, "/etc/passwd"));
+	assert_false(holds(&roots, "relative"));
+	assert_false(holds(&roots, "/"));
+	assert_false(holds(&roots, "/etc/passwd"));
 	roots = (struct data_roots){{"/"}, 1};
-	assert_true(data_roots_hold(&roots, "/etc/passwd"));
-	assert_true(data_roots_hold(&roots, "/not-there"));
+	assert_true(holds(&roots, "/etc/passwd"));
+	assert_true(holds(&roots, "/not-there"));
 }
 
 static void test_open_files(void **state)
@@ -154,22 +187,65 @@ static void test_open_files(void **state)
 	close(out);
 }
 
-static void test_links(void **state)
+/* What is told of a path: the error, and of the link that led outside. */
+static void test_words(void **state)
 {
+	static const struct {
+		const char *path;
+		int rc;
+		const char *link; /* "": none is told of */
+	} cases[] = {
+		{"data//link-out", -EXDEV, "data//link-out is a link to "},
+		/* what is behind it is not looked at */
+		{"data/link-out/x/y", -EXDEV, "data/link-out is a link to "},
+		{"data/sub/../folder-out/../x", -EXDEV, "data/sub/../folder-out is a link to "},
+		{"data2/link-in", -EXDEV, ""},
+		{"data2/none", -EXDEV, ""},
+		{"data/", -EXDEV, ""},
+		{"data/none/x", -ENOENT, ""},
+		{"data/dangling2", -ENOENT, ""},
+		{"data/dangling-out", -ENOENT, ""},
+		{"data/in/", -ENOTDIR, ""},
+		{"data/in/x", -ENOTDIR, ""},
+		{"data/in/..", -ENOTDIR, ""},
+		{"data/loop", -ELOOP, ""},
+		{"data/self", -ELOOP, ""},
+	};
 	char root[PATH_MAX + 64], said[2 * PATH_MAX];
 	struct data_roots roots = {{"/nowhere/", root}, 2};
 
 	snprintf(root, sizeof(root), "%s/data", home);
-	assert_true(data_roots_link(&roots, in_home("data//link-out"), said, sizeof(said)));
-	assert_non_null(strstr(said, "data//link-out is a link to "));
-	/* what is behind it is not looked at */
-	assert_true(data_roots_link(&roots, in_home("data/link-out/x/y"), said, sizeof(said)));
-	assert_non_null(strstr(said, "data/link-out is a link to "));
-	assert_false(data_roots_link(&roots, in_home("data/none/x"), said, sizeof(said)));
-	assert_string_equal(said, "");
-	assert_false(data_roots_link(&roots, in_home("data2/link-in"), said, sizeof(said)));
-	assert_false(data_roots_link(&roots, in_home("data/../data/link-out"), said, sizeof(said)));
-	assert_false(data_roots_link(&roots, in_home("data/"), said, sizeof(said)));
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const char *path = in_home(cases[i].path);
+		int rc = data_roots_open(&roots, path, said, sizeof(said));
+
+		if (rc != cases[i].rc || (cases[i].link[0] == '\0') != (said[0] == '\0') ||
+			strstr(said, cases[i].link) == NULL)
+			fail_msg("%s: %d, \"%s\"", cases[i].path, rc, said);
+	}
+}
+
+/* What is opened is the file that the path leads to, without access. */
+static void test_what_is_opened(void **state)
+{
+	static const char *const ways[] = {"data/in", "data/sub/../in", "data/by-root",
+		"data/to-more/../data/in", "data/../data/./in"};
+	char root[PATH_MAX + 64], more[PATH_MAX + 64], said[2 * PATH_MAX], byte;
+	struct data_roots roots = {{root, more}, 2};
+	struct stat file, st;
+
+	snprintf(root, sizeof(root), "%s/root", home);
+	snprintf(more, sizeof(more), "%s/more", home);
+	assert_int_equal(stat(in_home("data/in"), &file), 0);
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		int fd = data_roots_open(&roots, in_home(ways[i]), said, sizeof(said));
+
+		assert_true(fd >= 0);
+		assert_int_equal(fstat(fd, &st), 0);
+		assert_true(st.st_ino == file.st_ino && data_roots_hold_fd(&roots, fd));
+		assert_true(read(fd, &byte, 1) < 0 && errno == EBADF);
+		close(fd);
+	}
 }
 
 static void test_messages(void **state)
@@ -196,7 +272,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_open_files),
-		cmocka_unit_test(test_links),
+		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_what_is_opened),
 		cmocka_unit_test(test_messages),
 	};
 
