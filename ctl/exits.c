@@ -55,8 +55,9 @@ const struct exits_row exits_table[] = {
 		"not allowed: another user's run, what is for administrators, or a socket that is "
 		"for others"},
 	{CTL_NOT_NOW, "not now",
-		"gpt2d cannot do it now, later perhaps: it is stopping, has too many clients, or "
-		"cannot write its queue; or what was waited for will not come about"},
+		"gpt2d cannot do it now, later perhaps: it is stopping, has too many clients, "
+		"cannot write its queue or remove the folder of a run; or what was waited for will "
+		"not come about"},
 	{CTL_GPT2D_FAILED, "gpt2d failed",
 		"gpt2d, or its checker of specs, failed at it or had no memory"},
 	{CTL_WRONG_STATE, "wrong state",

@@ -155,8 +155,11 @@ static int try_lock(const char *what, const char *path, char *error, size_t erro
 
 	if (snprintf(lock, sizeof(lock), "%s.lock", path) >= (int)sizeof(lock))
 		return refuse(-ENAMETOOLONG, what, path, error, error_bytes);
-	if (lstat(lock, &st) == 0 && S_ISLNK(st.st_mode))
-		return refuse(-ELOOP, what, lock, error, error_bytes);
+	if (lstat(lock, &st) == 0 && S_ISLNK(st.st_mode)) {
+		snprintf(error, error_bytes,
+			"%s: %s: a link, and gpt2d follows none here; remove it", what, lock);
+		return -ELOOP;
+	}
 	return try_file(what, lock, error, error_bytes);
 }
 

@@ -512,3 +512,18 @@ def test_made_ready_before_it_was_killed(home):
         with d.client() as c:
             end = c.wait(run)
             assert end["state"] == "done" and c.call("show", id=run)["run"]["attempt"] == 1
+
+
+def test_a_lock_that_is_a_link(home):
+    """It is named with what to do, and what it leads to is left alone."""
+    with Daemon(home=home) as d:
+        assert d.stop() == 0
+        for lock in (d.state / "gpt2d.db.lock", d.socket.with_name("gpt2d.sock.lock")):
+            target = home / "target"
+            target.write_text("theirs")
+            lock.unlink(missing_ok=True)
+            lock.symlink_to(target)
+            status, said = second(d)
+            assert status != 0 and f"{lock}: a link, and gpt2d follows none here; remove it" in said, said
+            assert target.read_text() == "theirs"
+            lock.unlink()
