@@ -6,8 +6,8 @@ static const struct option_row options[] = {
 	{"reason", 'r', OPTION_STRING, "TEXT", 0, 0,
 		"why; status and submit show it; the first one stays while it is drained"},
 	{"wait", 'w', OPTION_FLAG, NULL, 0, 0,
-		"until the run that is going on has ended; a gpt2d that goes away is looked for "
-		"again for 5 s, and is asked again"},
+		"until the run that is going on has ended and that is on disk; a gpt2d that goes "
+		"away is looked for again for 5 s, and is asked again"},
 	{"timeout", 't', OPTION_REAL, "SECONDS", 0.0, 1e9,
 		"with --wait: give up after this time with exit code 124; 0: look once; it "
 		"stays drained, also where a signal ends the wait (6)"},

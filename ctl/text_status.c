@@ -214,13 +214,27 @@ void text_progress_line(const struct term *t, const json_t *progress)
 	fputc('\n', t->file);
 }
 
-void text_running(const struct term *t, const json_t *running)
+/* None is with the engines. One whose end is not on disk counts as in the state it had before. */
+static void print_none(const struct term *t, const json_t *counts)
 {
+	const int64_t n = format_int(counts, "starting", 0) + format_int(counts, "running", 0) +
+		format_int(counts, "finishing", 0);
+
+	fputs("running none", t->file);
+	if (n > 0)
+		fprintf(t->file, "; the end of %lld run%s is not on disk yet: gpt2ctl list",
+			(long long)n, n == 1 ? "" : "s");
+	fputc('\n', t->file);
+}
+
+void text_running(const struct term *t, const json_t *status)
+{
+	const json_t *running = json_object_get(status, "running");
 	const json_t *run = json_object_get(running, "run");
 	char name[80], state[32], why[600];
 
 	if (!json_is_object(run)) {
-		fputs("running none\n", t->file);
+		print_none(t, json_object_get(status, "counts"));
 		return;
 	}
 	format_string(run, "state", "?", state, sizeof(state));
@@ -322,7 +336,7 @@ void text_status(struct ctl *ctl, const json_t *reply, size_t queue_rows)
 	print_wal(&ctl->out, json_object_get(reply, "wal"));
 	print_stuck(&ctl->out, json_object_get(reply, "stuck"));
 	print_engine(&ctl->out, json_object_get(reply, "engine"));
-	text_running(&ctl->out, json_object_get(reply, "running"));
+	text_running(&ctl->out, reply);
 	print_counts(&ctl->out, reply, queue_rows);
 }
 

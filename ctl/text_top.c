@@ -170,7 +170,7 @@ void text_top(const struct term *t, const struct view *v, int rows)
 	const json_t *running = json_object_get(v->status, "running");
 
 	print_head(v, t);
-	text_running(t, running);
+	text_running(t, v->status);
 	if (json_is_object(json_object_get(running, "run")))
 		print_losses(v, t, json_object_get(running, "progress"));
 	print_engine(v, t, ranks);

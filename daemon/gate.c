@@ -141,11 +141,19 @@ static void set_held(struct gate *g, enum gate_hold hold, const struct record_ho
 
 static const char stopping[] = "gpt2d is stopping; what was asked for is kept";
 
+/* For who drains before maintenance, a run goes on until its end is on disk. */
+static const struct run *in_progress(const struct gate *g, enum gate_hold hold)
+{
+	const struct run *run = scheduler_running(g->daemon->scheduler);
+
+	return run != NULL || hold != GATE_DRAINED ? run : queue_unstored(g->daemon->queue);
+}
+
 static void answer(struct gate *g, const struct waiter *w)
 {
 	struct daemon *d = g->daemon;
 	struct client *client = control_find(d->control, w->client);
-	struct run *run = scheduler_running(d->scheduler);
+	const struct run *run = in_progress(g, w->hold);
 	json_t *result;
 
 	if (client == NULL)
@@ -184,8 +192,9 @@ static bool settled(const struct gate *g, const struct waiter *w, const char **w
 		return true;
 	if (w->lift)
 		return w->hold == GATE_DRAINED || engine_pool_ready(d->pool);
-	return w->hold == GATE_DRAINED ? !scheduler_busy(d->scheduler)
-				       : engine_pool_released(d->pool);
+	if (w->hold == GATE_DRAINED)
+		return !scheduler_busy(d->scheduler) && in_progress(g, w->hold) == NULL;
+	return engine_pool_released(d->pool);
 }
 
 static void serve_waiters(struct gate *g)

@@ -7,6 +7,7 @@
 #include "daemon/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/follow.h"
+#include "daemon/gate.h"
 #include "daemon/log.h"
 #include "daemon/prune.h"
 #include "daemon/queue.h"
@@ -44,6 +45,7 @@ static void on_written(void *arg, struct run *run, enum run_state state, int rc)
 	follow_end(d->follow, run);
 	queue_remove(d->queue, run);
 	free(run);
+	gate_turn(d->gate);
 	prune_soon(d->pruner);
 }
 

@@ -112,6 +112,16 @@ int64_t queue_length(const struct queue *q)
 	return queue_before(q, NULL);
 }
 
+struct run *queue_unstored(const struct queue *q)
+{
+	struct run *run;
+
+	TAILQ_FOREACH(run, &q->runs, link)
+		if (run->unstored)
+			break;
+	return run;
+}
+
 void queue_each(struct queue *q, void (*each)(struct run *run, void *arg), void *arg)
 {
 	struct run *run = TAILQ_FIRST(&q->runs), *next;

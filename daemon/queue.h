@@ -39,6 +39,9 @@ struct run *queue_next(const struct queue *q, const struct run *after);
 int64_t queue_length(const struct queue *q);
 int64_t queue_before(const struct queue *q, const struct run *run);
 
+/* A run whose end is not on disk yet; NULL: none. */
+struct run *queue_unstored(const struct queue *q);
+
 /* Calls each for every run; each may remove the run it is given. */
 void queue_each(struct queue *q, void (*each)(struct run *run, void *arg), void *arg);
 

@@ -112,6 +112,35 @@ def test_one_that_waits_is_told_where_to_look(on_stuck_disk):
     assert "still waiting: " in line and line.endswith("; what it waits for: gpt2ctl status\n"), line
 
 
+def test_a_drain_waits_for_the_end_on_disk(on_stuck_disk):
+    """Who drains before maintenance goes on when the wait is over: a run that then is only going to be cancelled is not."""
+    d, fault = on_stuck_disk
+    with d.client() as c, d.client() as other, d.client() as third:
+        run = other.submit(spec("long-ms20", 100000))
+        wait_for(lambda: other.state(run) == "running", "the run")
+        assert other.call("drain")["running"] == run
+        fault.arm(STALL)
+        asked = third.ask("cancel", id=run)
+        wait_for(lambda: other.call("status")["running"] is None, "that the engines have left it")
+        assert other.call("status")["counts"]["running"] == 1
+        for verb in (("status",), ("top", "-n", "1")):
+            text = ctl(d, *verb).stdout
+            assert "\nrunning none; the end of 1 run is not on disk yet: gpt2ctl list\n" in text, text
+        assert other.call("drain")["running"] == run
+        looked = ctl(d, "drain", "--wait", "--timeout", "0")
+        assert looked.returncode == 124 and f"run {run} goes on" in looked.stderr, looked.stderr
+        token = c.ask("drain", wait=True)
+        with started(d, "drain", "--wait") as process:
+            wait_for(lambda: other.call("status")["stuck"], "that the disk does not answer")
+            assert process.poll() is None
+            fault.disarm()
+            out, _ = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0 and "drained since " in out and "goes on" not in out
+        assert c.reply(token)["running"] is None and other.state(run) == "cancelled"
+        third.reply(asked)
+        assert "\nrunning none\n" in ctl(d, "status").stdout
+
+
 def test_it_ends_when_the_disk_answers(on_stuck_disk):
     d, fault = on_stuck_disk
     with d.client() as c:
