@@ -132,8 +132,9 @@ const struct verb verb_artifacts = {
 		"also without --copy; of a copy that RUN_COMPLETE.txt is left out, and the "
 		"run's as well, and what is altered replaces no other file, whatever --force "
 		"says. The exit code is 1 when something is altered or missing, or not all "
-		"could be copied; standard error has a line for each, with the reason. DIR is "
-		"made where it is not there, the folder it is in is not.",
+		"could be copied; standard error has a line for each, with the reason, or one "
+		"where no file is left. DIR is made where it is not there, the folder it is in "
+		"is not.",
 	.options = options,
 	.run = run,
 };

@@ -95,22 +95,39 @@ static void print_happened(
 			format_string(file, why, "", text, sizeof(text)));
 }
 
+/* A line for each; where nothing at all is left it is the folder that is not there. */
+static void print_missing(const struct term *err, const json_t *result)
+{
+	const json_t *missing = json_object_get(result, "missing"), *file;
+	const size_t n = json_array_size(missing);
+	char path[4096];
+	size_t i;
+
+	if (n > 1 && json_array_size(json_object_get(result, "files")) == 0) {
+		print_trouble(err,
+			"missing: none of the %zu files that the engine wrote is there; is %s gone,"
+			" or its disk not mounted?",
+			n, format_string(result, "dir", "?", path, sizeof(path)));
+		return;
+	}
+	json_array_foreach(missing, i, file)
+		print_trouble(err, "missing %s: the engine wrote it (%lld bytes), it is gone",
+			format_string(file, "path", "?", path, sizeof(path)),
+			(long long)format_int(file, "bytes", 0));
+}
+
 void text_artifacts_trouble(struct ctl *ctl, const json_t *result)
 {
 	const int64_t left_out = format_int(result, "left_out", 0);
 	const struct term *err = &ctl->err;
 	const json_t *file;
-	char path[4096];
 	size_t i;
 
 	if (ctl->out_unread)
 		return; /* who read the list wants no more of it */
 	json_array_foreach(json_object_get(result, "files"), i, file)
 		print_happened(err, "altered", file, "altered");
-	json_array_foreach(json_object_get(result, "missing"), i, file)
-		print_trouble(err, "missing %s: the engine wrote it (%lld bytes), it is gone",
-			format_string(file, "path", "?", path, sizeof(path)),
-			(long long)format_int(file, "bytes", 0));
+	print_missing(err, result);
 	json_array_foreach(json_object_get(result, "files"), i, file)
 		print_happened(err, "left out", file, "message");
 	if (left_out > 0)

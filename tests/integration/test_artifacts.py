@@ -434,7 +434,12 @@ def test_missing_and_altered(daemon, tmp_path):
         assert f"missing segments/000-{first}/training_metrics.json: the engine wrote it" in result.stderr
         assert altered(result) == f"gpt2ctl: altered segments/001-{second}/training_metrics.json: {ALTERED}\n"
         assert ctl(d, "artifacts", run, "--copy", tmp_path).returncode == 1
-
+        folder = d.state / "runs" / "1-exp"
+        folder.rename(tmp_path / "away")
+        result = ctl(d, "artifacts", run)
+        assert result.returncode == 1 and re.fullmatch(
+            rf"gpt2ctl: missing: none of the \d+ files that the engine wrote is there; is {folder} gone, "
+            r"or its disk not mounted\?\n", result.stderr)
 
 
 @pytest.mark.parametrize("figures", ['{"loss": 1.6}', '{"loss": 1.5, "more": 1}'], ids=["same-length", "other-length"])
