@@ -1,6 +1,7 @@
 /*
  * gpt2ctl data prepare: text files to a token file, or to one for training and one for validation.
  */
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -113,10 +114,28 @@ static int separate(struct preparation *p, struct ctl_error *e)
 	return token_file_append(&p->out, &token, 1, e);
 }
 
+/* Nobody wants a model of packed bytes: what begins so and what to do, or NULL. */
+static const char *not_text(const unsigned char *bytes, size_t n)
+{
+	const uint32_t magic = htole32(TOKEN_FILE_MAGIC);
+
+	if (n >= 3 && memcmp(bytes, "\x1f\x8b\x08", 3) == 0)
+		return "a gzip file; unpack it first: "
+		       "gzip -dc FILE | gpt2ctl data prepare -o OUT -";
+	if (n >= 4 && memcmp(bytes, "PK\x03\x04", 4) == 0)
+		return "a zip file; unpack it first";
+	if (n >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0)
+		return "a numpy file; text is made tokens of";
+	if (n >= sizeof(magic) && memcmp(bytes, &magic, sizeof(magic)) == 0)
+		return "a token file already; data.train in a run spec takes it";
+	return NULL;
+}
+
 static int read_stream(struct preparation *p, int fd, const char *name, struct ctl_error *e)
 {
 	const int64_t before = p->out.n_tokens;
 	unsigned char chunk[CHUNK_BYTES];
+	const char *what;
 	int64_t bytes = 0;
 
 	for (;;) {
@@ -124,8 +143,8 @@ static int read_stream(struct preparation *p, int fd, const char *name, struct c
 		ssize_t n;
 
 		if (interrupt_seen() || (interrupt_poll(&ready, 1, -1) < 0 && errno == EINTR))
-			return ctl_error_set(e, CTL_CANCELLED,
-				"data prepare: interrupted; nothing is written");
+			return ctl_error_set(
+				e, CTL_CANCELLED, "data prepare: interrupted; nothing is written");
 		n = read(fd, chunk, sizeof(chunk));
 		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
@@ -133,6 +152,9 @@ static int read_stream(struct preparation *p, int fd, const char *name, struct c
 			return ctl_error_set(e, CTL_USAGE, "%.800s: %s", name, strerror(errno));
 		if (n == 0)
 			break;
+		what = bytes == 0 ? not_text(chunk, (size_t)n) : NULL;
+		if (what)
+			return ctl_error_set(e, CTL_USAGE, "%.800s: %s", name, what);
 		bytes += n;
 		if (encode_chunk(p, chunk, (size_t)n, e) != 0)
 			return e->exit;
@@ -275,11 +297,13 @@ const struct verb verb_data_prepare = {
 	.min_args = 1,
 	.max_args = -1,
 	.summary = "turn text files into a token file that a run can train on",
-	.text = "Each file is a document; they are joined in the order given with the tokenizer's "
-		"separator between them; \"-\", once, is standard input. A file is taken as it is; "
-		"unpack a compressed one first: gzip -dc FILE | gpt2ctl data prepare -o OUT -. "
-		"Nothing is left behind when it fails, and an older file is replaced only by a "
-		"whole new one. The model's vocab_size must be at least the one printed.",
+	.text = "Each file is a document; they are joined in the order given with the "
+		"tokenizer's separator between them; \"-\", once, is standard input. A file "
+		"is taken as it is, but for gzip, zip, numpy and token files, which are "
+		"refused; unpack a compressed one first: gzip -dc FILE | gpt2ctl data "
+		"prepare -o OUT -. Nothing is left behind when it fails, and an older file "
+		"is replaced only by a whole new one. The model's vocab_size must be at "
+		"least the one printed.",
 	.options = options,
 	.run = run,
 };

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 enum {
-	MAGIC = 20240520,
 	FORMAT_VERSION = 1,
 	CHUNK_TOKENS = 32768,
 };
@@ -236,7 +235,8 @@ int token_file_move_tail(
 
 static int write_header(struct token_file *f, struct ctl_error *e)
 {
-	uint32_t header[TOKEN_FILE_HEADER_BYTES / 4] = {htole32(MAGIC), htole32(FORMAT_VERSION)};
+	uint32_t header[TOKEN_FILE_HEADER_BYTES / 4] = {
+		htole32(TOKEN_FILE_MAGIC), htole32(FORMAT_VERSION)};
 	int error;
 
 	if (f->n_tokens > INT32_MAX)

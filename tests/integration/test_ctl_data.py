@@ -109,15 +109,27 @@ def test_refusals(tmp_path, args, says):
 
 
 def test_a_compressed_file_is_unpacked_as_the_help_says(tmp_path):
-    """Its own bytes are tokens like any others."""
     (tmp_path / "FILE").write_bytes(gzip.compress(b"some text"))
     said = " ".join(prepare("--help").stdout.decode().split())
     command = re.search("unpack a compressed one first: (gzip .*? -)[.]", said)[1]
     subprocess.run(command, shell=True, check=True, cwd=tmp_path, timeout=60,
         env={**os.environ, "PATH": f"{CTL.parent}:{os.environ['PATH']}"})
     assert read(tmp_path / "OUT") == list(b"some text")
-    assert prepare("FILE", "-o", "OUT", cwd=tmp_path).returncode == 0
-    assert read(tmp_path / "OUT") == list((tmp_path / "FILE").read_bytes())
+    assert prepare("FILE", "-o", "OUT", cwd=tmp_path).returncode == 2
+    assert read(tmp_path / "OUT") == list(b"some text")
+
+
+@pytest.mark.parametrize("begin, says", [
+    (b"\x1f\x8b\x08\x00", "a gzip file; unpack it first: gzip -dc FILE | gpt2ctl data prepare -o OUT -"),
+    (b"PK\x03\x04", "a zip file; unpack it first"),
+    (b"\x93NUMPY", "a numpy file; text is made tokens of"),
+    ((20240520).to_bytes(4, "little"), "a token file already; data.train in a run spec takes it"),
+], ids=["gzip", "zip", "numpy", "tokens"])
+def test_what_is_surely_no_text_is_refused(tmp_path, begin, says):
+    (tmp_path / "in").write_bytes(begin + bytes(range(256)))
+    result = prepare(tmp_path / "in", "-o", tmp_path / "out")
+    assert (result.returncode, result.stderr) == (2, f"gpt2ctl: {tmp_path / 'in'}: {says}\n".encode())
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_current_folder_that_is_gone_is_named(tmp_path):
