@@ -1,7 +1,6 @@
 /*
  * gpt2ctl data prepare: text files to a token file, or to one for training and one for validation.
  */
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include "ctl/token_file.h"
 #include "ctl/tokenizer.h"
 #include "ctl/verb.h"
+#include "proto/file_kind.h"
 
 enum { CHUNK_BYTES = 65536 };
 
@@ -114,20 +114,22 @@ static int separate(struct preparation *p, struct ctl_error *e)
 	return token_file_append(&p->out, &token, 1, e);
 }
 
-/* Nobody wants a model of packed bytes: what begins so and what to do, or NULL. */
+/* What surely is no text, of which nobody wants a model, and what to do; NULL: it may be. */
 static const char *not_text(const unsigned char *bytes, size_t n)
 {
-	const uint32_t magic = htole32(TOKEN_FILE_MAGIC);
-
-	if (n >= 3 && memcmp(bytes, "\x1f\x8b\x08", 3) == 0)
+	switch (file_kind(bytes, n)) {
+	case FILE_KIND_GZIP:
 		return "a gzip file; unpack it first: "
 		       "gzip -dc FILE | gpt2ctl data prepare -o OUT -";
-	if (n >= 4 && memcmp(bytes, "PK\x03\x04", 4) == 0)
+	case FILE_KIND_ZIP:
 		return "a zip file; unpack it first";
-	if (n >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0)
+	case FILE_KIND_NUMPY:
 		return "a numpy file; text is made tokens of";
-	if (n >= sizeof(magic) && memcmp(bytes, &magic, sizeof(magic)) == 0)
+	case FILE_KIND_TOKENS:
 		return "a token file already; data.train in a run spec takes it";
+	case FILE_KIND_OTHER:
+		break;
+	}
 	return NULL;
 }
 
@@ -143,8 +145,8 @@ static int read_stream(struct preparation *p, int fd, const char *name, struct c
 		ssize_t n;
 
 		if (interrupt_seen() || (interrupt_poll(&ready, 1, -1) < 0 && errno == EINTR))
-			return ctl_error_set(
-				e, CTL_CANCELLED, "data prepare: interrupted; nothing is written");
+			return ctl_error_set(e, CTL_CANCELLED,
+				"data prepare: interrupted; nothing is written");
 		n = read(fd, chunk, sizeof(chunk));
 		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;

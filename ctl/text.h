@@ -76,7 +76,7 @@ int text_other_processes(const struct term *t, const json_t *ranks, int rows);
 const char *text_load(const json_t *object, char *out, size_t out_bytes);
 /* "61.2 GB", or "-" */
 const char *text_size(const json_t *object, const char *key, char out[FORMAT_BYTES]);
-/* What status says of the running run, {run, progress} or null: its name, state and progress. */
+/* Of the reply to "status": the running run, its state and progress, or that there is none. */
 void text_running(const struct term *t, const json_t *status);
 
 #endif

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/file_kind.h"
+
 enum {
 	FORMAT_VERSION = 1,
 	CHUNK_TOKENS = 32768,
@@ -236,7 +238,7 @@ int token_file_move_tail(
 static int write_header(struct token_file *f, struct ctl_error *e)
 {
 	uint32_t header[TOKEN_FILE_HEADER_BYTES / 4] = {
-		htole32(TOKEN_FILE_MAGIC), htole32(FORMAT_VERSION)};
+		htole32(FILE_KIND_MAGIC), htole32(FORMAT_VERSION)};
 	int error;
 
 	if (f->n_tokens > INT32_MAX)

@@ -20,7 +20,7 @@ struct token_file {
 	int64_t n_tokens;
 };
 
-enum { TOKEN_FILE_HEADER_BYTES = 256 * 4, TOKEN_FILE_MAGIC = 20240520 };
+enum { TOKEN_FILE_HEADER_BYTES = 256 * 4 };
 
 /*
  * 0, or with e: CTL_USAGE (the folder does not exist, or path is there and is no regular file), or

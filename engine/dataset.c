@@ -14,11 +14,11 @@
 #include <unistd.h>
 
 #include "engine/shuffle.h"
+#include "proto/file_kind.h"
 #include "proto/spec_json.h"
 
 enum {
 	HEADER_BYTES = 1024,
-	HEADER_MAGIC = 20240520,
 	HEADER_VERSION = 1,
 	SNIFF_TOKENS = 512, /* looked at to tell token data from other files */
 	SCAN_BYTES = 1 << 20,
@@ -113,7 +113,7 @@ static bool looks_headed(const struct dataset *d, const int32_t *header, int64_t
 	for (i = 8; i < HEADER_BYTES / 4; i++)
 		empty = empty && header[i] == 0;
 	return empty || (count > 0 && HEADER_BYTES + 2 * count == d->file_bytes) ||
-		(magic / 10000 == HEADER_MAGIC / 10000 && (magic & 0xffff) >= (uint64_t)d->vocab);
+		(magic / 10000 == FILE_KIND_MAGIC / 10000 && (magic & 0xffff) >= (uint64_t)d->vocab);
 }
 
 /* UTF-8 without control characters; the last character may be cut where the look ends. */
@@ -143,12 +143,17 @@ static const char *foreign_content(const uint8_t *bytes, int64_t n)
 	uint8_t seen[256] = {0};
 	int64_t i;
 
-	if (n >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0)
+	switch (file_kind(bytes, (size_t)n)) {
+	case FILE_KIND_NUMPY:
 		return "a numpy file found";
-	if (n >= 4 && memcmp(bytes, "PK\x03\x04", 4) == 0)
+	case FILE_KIND_ZIP:
 		return "a zip file found";
-	if (n >= 4 && memcmp(bytes, "\x1f\x8b\x08", 3) == 0 && (bytes[3] & 0xe0) == 0)
+	case FILE_KIND_GZIP:
 		return "a gzip file found";
+	case FILE_KIND_TOKENS: /* which has been read as one */
+	case FILE_KIND_OTHER:
+		break;
+	}
 	for (i = 0; i < n; i++) {
 		if (i % 4 >= 2)
 			narrow = narrow && bytes[i] == 0;
@@ -170,7 +175,7 @@ static int check_raw(
 	if (foreign != NULL)
 		return fail(error, error_bytes, -EINVAL,
 			"%s: uint16 tokens, raw or with magic %d, expected, %s", d->path,
-			HEADER_MAGIC, foreign);
+			FILE_KIND_MAGIC, foreign);
 	if (d->file_bytes % 2 != 0)
 		return fail(error, error_bytes, -EINVAL,
 			"%s: %" PRId64 " bytes, an even number expected (uint16 tokens)", d->path,
@@ -192,11 +197,11 @@ static int check_format(struct dataset *d, char *error, size_t error_bytes)
 	static_assert(sizeof(start) == HEADER_BYTES, "one read serves both formats");
 	if (n < 0)
 		return fail(error, error_bytes, (int)n, "%s: %s", d->path, strerror((int)-n));
-	if (n >= 4 && le32toh((uint32_t)start.header[0]) == HEADER_MAGIC)
+	if (n >= 4 && le32toh((uint32_t)start.header[0]) == FILE_KIND_MAGIC)
 		return check_headed(d, start.header, n, error, error_bytes);
 	if (looks_headed(d, start.header, n))
 		return fail(error, error_bytes, -EINVAL, "%s: magic %d expected, %" PRIu32 " found",
-			d->path, HEADER_MAGIC, le32toh((uint32_t)start.header[0]));
+			d->path, FILE_KIND_MAGIC, le32toh((uint32_t)start.header[0]));
 	return check_raw(d, start.bytes, n, error, error_bytes);
 }
 
