@@ -113,7 +113,8 @@ static bool looks_headed(const struct dataset *d, const int32_t *header, int64_t
 	for (i = 8; i < HEADER_BYTES / 4; i++)
 		empty = empty && header[i] == 0;
 	return empty || (count > 0 && HEADER_BYTES + 2 * count == d->file_bytes) ||
-		(magic / 10000 == FILE_KIND_MAGIC / 10000 && (magic & 0xffff) >= (uint64_t)d->vocab);
+		(magic / 10000 == FILE_KIND_MAGIC / 10000 &&
+			(magic & 0xffff) >= (uint64_t)d->vocab);
 }
 
 /* UTF-8 without control characters; the last character may be cut where the look ends. */
