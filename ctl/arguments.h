@@ -1,13 +1,13 @@
 /* arguments.h: a command line taken apart by the option tables of verb.h. */
-#ifndef GPT2D_ARGUMENTS_H
-#define GPT2D_ARGUMENTS_H
+#ifndef GPT2D_CTL_ARGUMENTS_H
+#define GPT2D_CTL_ARGUMENTS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "ctl/ctl.h"
-#include "ctl/verb.h"
+#include "ctl/verbs/verb.h"
 
 struct argument_value {
 	const struct option_row *row;

@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 #include "ctl/arguments.h"
-#include "ctl/client.h"
-#include "ctl/format.h"
-#include "ctl/states.h"
-#include "ctl/verb.h"
-#include "proto/spec_table.h"
+#include "ctl/link/client.h"
+#include "ctl/print/format.h"
+#include "ctl/print/states.h"
+#include "ctl/verbs/verb.h"
+#include "proto/spec/spec_table.h"
 
 enum { RUNS_MAX = 100 };
 

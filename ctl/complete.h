@@ -2,8 +2,8 @@
  * complete.h: what may stand where the cursor is, for the shells' completion. Verbs, options and
  * choices come from the verb table, keys from the spec's, runs from the daemon.
  */
-#ifndef GPT2D_COMPLETE_H
-#define GPT2D_COMPLETE_H
+#ifndef GPT2D_CTL_COMPLETE_H
+#define GPT2D_CTL_COMPLETE_H
 
 #include <stddef.h>
 #include <stdio.h>

@@ -2,9 +2,9 @@
 
 #include <stdarg.h>
 
-#include "ctl/client.h"
-#include "ctl/format.h"
-#include "ctl/output.h"
+#include "ctl/link/client.h"
+#include "ctl/print/format.h"
+#include "ctl/print/output.h"
 
 int ctl_error_set(struct ctl_error *e, int exit, const char *format, ...)
 {

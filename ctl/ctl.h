@@ -2,14 +2,14 @@
  * ctl.h: what every verb gets: where to print and how, and which daemon is meant. A verb returns
  * the exit code of the process (enum ctl_exit in proto/protocol.h).
  */
-#ifndef GPT2D_CTL_H
-#define GPT2D_CTL_H
+#ifndef GPT2D_CTL_CTL_H
+#define GPT2D_CTL_CTL_H
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "ctl/term.h"
+#include "ctl/print/term.h"
 #include "proto/protocol.h"
 
 struct output;

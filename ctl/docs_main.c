@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ctl/completion.h"
-#include "ctl/man.h"
-#include "ctl/schema_outputs.h"
-#include "proto/man_page.h"
+#include "ctl/verbs/completion.h"
+#include "ctl/print/man.h"
+#include "ctl/print/schema_outputs.h"
+#include "proto/schema/man_page.h"
 
 int main(int argc, char **argv)
 {

@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include "ctl/arguments.h"
-#include "ctl/help.h"
-#include "ctl/output.h"
-#include "ctl/verb.h"
-#include "proto/signals.h"
+#include "ctl/verbs/help.h"
+#include "ctl/print/output.h"
+#include "ctl/verbs/verb.h"
+#include "proto/host/signals.h"
 
 /* Also where parsing failed: an error is then in the form that was asked for. */
 static void settle(struct ctl *ctl, const struct arguments *args)

@@ -1,8 +1,8 @@
 /* command.h: what a client may ask for: one table of verbs. */
-#ifndef GPT2D_COMMAND_H
-#define GPT2D_COMMAND_H
+#ifndef GPT2D_DAEMON_COMMAND_H
+#define GPT2D_DAEMON_COMMAND_H
 
-#include "daemon/client.h"
+#include "daemon/control/client.h"
 
 struct daemon;
 

@@ -4,18 +4,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/control.h"
+#include "daemon/control/control.h"
 #include "daemon/daemon.h"
-#include "daemon/failure.h"
-#include "daemon/gate.h"
-#include "daemon/log.h"
-#include "daemon/outlook.h"
-#include "daemon/queue.h"
-#include "daemon/record.h"
-#include "daemon/record_hold.h"
-#include "daemon/request.h"
-#include "daemon/role.h"
-#include "daemon/scheduler.h"
+#include "daemon/store/failure.h"
+#include "daemon/runs/gate.h"
+#include "daemon/config/log.h"
+#include "daemon/runs/outlook.h"
+#include "daemon/runs/queue.h"
+#include "daemon/store/record.h"
+#include "daemon/store/record_hold.h"
+#include "daemon/control/request.h"
+#include "daemon/control/role.h"
+#include "daemon/runs/scheduler.h"
 #include "proto/protocol.h"
 
 /* ---- drain, resume, release, warm ---- */

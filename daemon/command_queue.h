@@ -2,12 +2,12 @@
  * command_queue.h: the requests about the queue as a whole and a run's place in it, rows of
  * command.c's table.
  */
-#ifndef GPT2D_COMMAND_QUEUE_H
-#define GPT2D_COMMAND_QUEUE_H
+#ifndef GPT2D_DAEMON_COMMAND_QUEUE_H
+#define GPT2D_DAEMON_COMMAND_QUEUE_H
 
 #include <jansson.h>
 
-#include "daemon/client.h"
+#include "daemon/control/client.h"
 
 struct daemon;
 

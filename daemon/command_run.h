@@ -2,12 +2,12 @@
  * command_run.h: the requests about runs: to see one, all, or what happens to one, and to end one;
  * rows of command.c's table.
  */
-#ifndef GPT2D_COMMAND_RUN_H
-#define GPT2D_COMMAND_RUN_H
+#ifndef GPT2D_DAEMON_COMMAND_RUN_H
+#define GPT2D_DAEMON_COMMAND_RUN_H
 
 #include <jansson.h>
 
-#include "daemon/client.h"
+#include "daemon/control/client.h"
 
 struct daemon;
 

@@ -2,15 +2,15 @@
  * daemon.h: the parts of a running gpt2d, so that they can reach each other, and their start and
  * end.
  */
-#ifndef GPT2D_DAEMON_H
-#define GPT2D_DAEMON_H
+#ifndef GPT2D_DAEMON_DAEMON_H
+#define GPT2D_DAEMON_DAEMON_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/run.h"
-#include "daemon/state_files.h"
+#include "daemon/runs/run.h"
+#include "daemon/config/state_files.h"
 
 struct daemon {
 	struct event_base *base;

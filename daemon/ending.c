@@ -2,21 +2,21 @@
 
 #include <event2/event.h>
 
-#include "daemon/address.h"
-#include "daemon/checker.h"
-#include "daemon/clock.h"
-#include "daemon/control.h"
+#include "daemon/control/address.h"
+#include "daemon/engines/checker.h"
+#include "daemon/config/clock.h"
+#include "daemon/control/control.h"
 #include "daemon/daemon.h"
-#include "daemon/engine_pool.h"
-#include "daemon/failure.h"
-#include "daemon/gate.h"
-#include "daemon/log.h"
-#include "daemon/notify.h"
-#include "daemon/reserve.h"
-#include "daemon/scheduler.h"
-#include "daemon/settings.h"
-#include "daemon/state_files.h"
-#include "daemon/store.h"
+#include "daemon/engines/engine_pool.h"
+#include "daemon/store/failure.h"
+#include "daemon/runs/gate.h"
+#include "daemon/config/log.h"
+#include "daemon/config/notify.h"
+#include "daemon/config/reserve.h"
+#include "daemon/runs/scheduler.h"
+#include "daemon/config/settings.h"
+#include "daemon/config/state_files.h"
+#include "daemon/store/store.h"
 
 enum {
 	FINISH_S = 10,  /* for a step's end and the files of runs whose work is done, to stop now */

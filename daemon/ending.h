@@ -2,8 +2,8 @@
  * ending.h: how gpt2d ends in good order: the run in progress has its time, the engines go, what
  * became of runs is written, the last requests are answered.
  */
-#ifndef GPT2D_ENDING_H
-#define GPT2D_ENDING_H
+#ifndef GPT2D_DAEMON_ENDING_H
+#define GPT2D_DAEMON_ENDING_H
 
 #include <stdbool.h>
 

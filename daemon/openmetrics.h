@@ -4,8 +4,8 @@
  * textfile collector reads, takes it as well. In a file that is replaced each period
  * (metrics_file), and as the answer to "metrics". Names, units and meanings: gpt2d.8.
  */
-#ifndef GPT2D_OPENMETRICS_H
-#define GPT2D_OPENMETRICS_H
+#ifndef GPT2D_DAEMON_OPENMETRICS_H
+#define GPT2D_DAEMON_OPENMETRICS_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -17,11 +17,11 @@
 
 #include "engine/link.h"
 #include "engine/rank.h"
-#include "engine/ucx_library.h"
-#include "proto/clock.h"
+#include "engine/comm/ucx_library.h"
+#include "proto/host/clock.h"
 #include "proto/protocol.h"
-#include "proto/spec.h"
-#include "proto/starved.h"
+#include "proto/spec/spec.h"
+#include "proto/host/starved.h"
 #include "proto/version.h"
 
 enum { LINK_FD = 3 };

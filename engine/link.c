@@ -13,7 +13,7 @@
 
 #include "proto/frame.h"
 #include "proto/protocol.h"
-#include "proto/thread.h"
+#include "proto/host/thread.h"
 
 #define ALIVE_NS CLOCK_S_NS
 #define FLUSH_NS (2 * CLOCK_S_NS)

@@ -6,14 +6,14 @@
  * When gpt2d goes away (end of file, a broken line), link_receive and link_stop_asked say so; a
  * process that has not ended within LINK_ORPHAN_NS after that is ended with ENGINE_EXIT_ORPHAN.
  */
-#ifndef GPT2D_LINK_H
-#define GPT2D_LINK_H
+#ifndef GPT2D_ENGINE_LINK_H
+#define GPT2D_ENGINE_LINK_H
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "proto/clock.h"
+#include "proto/host/clock.h"
 #include "proto/rpc.h"
 
 #define LINK_ORPHAN_NS (5 * CLOCK_S_NS)

@@ -5,13 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/agreement.h"
-#include "engine/check.h"
+#include "engine/comm/agreement.h"
+#include "engine/check/check.h"
 #include "engine/segment.h"
-#include "engine/writer.h"
-#include "proto/clock.h"
+#include "engine/report/writer.h"
+#include "proto/host/clock.h"
 #include "proto/protocol.h"
-#include "proto/starved.h"
+#include "proto/host/starved.h"
 #include "proto/version.h"
 
 /* Of token files, between which checks of others have their turn: a fraction of a second mostly. */

@@ -4,11 +4,11 @@
  * proto/protocol.h; after ENGINE_EXIT_PEER_LOST and ENGINE_EXIT_POISONED nothing has been taken
  * down, and the process ends with _exit.
  */
-#ifndef GPT2D_RANK_H
-#define GPT2D_RANK_H
+#ifndef GPT2D_ENGINE_RANK_H
+#define GPT2D_ENGINE_RANK_H
 
 #include "engine/link.h"
-#include "engine/warm.h"
+#include "engine/train/warm.h"
 
 int rank_run(struct link *link, const struct warm_options *options);
 

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/check.h"
-#include "engine/data_identity.h"
-#include "engine/gather.h"
-#include "engine/patience.h"
+#include "engine/check/check.h"
+#include "engine/data/data_identity.h"
+#include "engine/comm/gather.h"
+#include "engine/comm/patience.h"
 #include "proto/artifact.h"
-#include "proto/clock.h"
+#include "proto/host/clock.h"
 #include "proto/protocol.h"
 
 /*

@@ -4,16 +4,16 @@
  * mean the same (agreement.h) before the first collective on tensors is issued; segment_train
  * does the work. What rank 0 writes afterwards is writer.h's.
  */
-#ifndef GPT2D_SEGMENT_H
-#define GPT2D_SEGMENT_H
+#ifndef GPT2D_ENGINE_SEGMENT_H
+#define GPT2D_ENGINE_SEGMENT_H
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "engine/link.h"
-#include "engine/metrics.h"
-#include "engine/training.h"
+#include "engine/report/metrics.h"
+#include "engine/train/training.h"
 
 /* Why a segment failed: a code in lower case and a text, as segment.failed carries them. */
 struct segment_failure {

@@ -23,8 +23,8 @@
  * context; any other stream is one worker thread with a bounded queue (a call blocks while it is
  * full), and its operations run on that thread alone.
  */
-#ifndef GPT2D_KERNELS_H
-#define GPT2D_KERNELS_H
+#ifndef GPT2D_KERNELS_KERNELS_H
+#define GPT2D_KERNELS_KERNELS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * holds them itself; an experiment's directory holds one folder per segment (segments/NNN-ARM/)
  * and, at its top, spec.json and RUN_COMPLETE.txt (written last by gpt2d, after the last segment).
  */
-#ifndef GPT2D_ARTIFACT_H
-#define GPT2D_ARTIFACT_H
+#ifndef GPT2D_PROTO_ARTIFACT_H
+#define GPT2D_PROTO_ARTIFACT_H
 
 #include <stdbool.h>
 #include <stddef.h>

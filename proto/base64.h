@@ -1,6 +1,6 @@
 /* base64.h: bytes as text and back: RFC 4648, section 4, with padding. */
-#ifndef GPT2D_BASE64_H
-#define GPT2D_BASE64_H
+#ifndef GPT2D_PROTO_BASE64_H
+#define GPT2D_PROTO_BASE64_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* digest.h: the SHA-256 of what comes in pieces. */
-#ifndef GPT2D_DIGEST_H
-#define GPT2D_DIGEST_H
+#ifndef GPT2D_PROTO_DIGEST_H
+#define GPT2D_PROTO_DIGEST_H
 
 #include <stddef.h>
 

@@ -2,8 +2,8 @@
  * duration.h: how long something lasts, in whole seconds, as people read it: "12 s", "25m14s",
  * "7h02m". gpt2d and gpt2ctl write it alike.
  */
-#ifndef GPT2D_DURATION_H
-#define GPT2D_DURATION_H
+#ifndef GPT2D_PROTO_DURATION_H
+#define GPT2D_PROTO_DURATION_H
 
 enum { DURATION_BYTES = 32 };
 

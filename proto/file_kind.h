@@ -2,8 +2,8 @@
  * file_kind.h: what a file is by its first bytes, where that is sure. gpt2ctl makes no tokens of
  * one that is no text, and the engine trains on none that holds no tokens.
  */
-#ifndef GPT2D_FILE_KIND_H
-#define GPT2D_FILE_KIND_H
+#ifndef GPT2D_PROTO_FILE_KIND_H
+#define GPT2D_PROTO_FILE_KIND_H
 
 #include <stddef.h>
 

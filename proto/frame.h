@@ -3,8 +3,8 @@
  * bytes into it and takes lines out, so a frame that came in pieces, or several in one read, are
  * the same thing.
  */
-#ifndef GPT2D_FRAME_H
-#define GPT2D_FRAME_H
+#ifndef GPT2D_PROTO_FRAME_H
+#define GPT2D_PROTO_FRAME_H
 
 #include <stddef.h>
 

@@ -3,8 +3,8 @@
  * for a fault of the text, or asserts, when it reads, and leaves pieces out when it writes. Here it
  * is -ENOMEM, or NULL, and nothing else.
  */
-#ifndef GPT2D_JSON_TEXT_H
-#define GPT2D_JSON_TEXT_H
+#ifndef GPT2D_PROTO_JSON_TEXT_H
+#define GPT2D_PROTO_JSON_TEXT_H
 
 #include <jansson.h>
 #include <stddef.h>

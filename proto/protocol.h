@@ -5,8 +5,8 @@
  * engine rank (socketpair, fd 3 of the engine): notifications both ways; "engine.hello" first.
  * proto/gpt2d-protocol.7.in shows an example of each.
  */
-#ifndef GPT2D_PROTOCOL_H
-#define GPT2D_PROTOCOL_H
+#ifndef GPT2D_PROTO_PROTOCOL_H
+#define GPT2D_PROTO_PROTOCOL_H
 
 #include <stdint.h>
 

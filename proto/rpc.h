@@ -2,8 +2,8 @@
  * rpc.h: JSON-RPC 2.0 objects, one per line. Builds and takes apart; does no I/O. Batches are
  * refused, duplicate keys are refused, params must be an object.
  */
-#ifndef GPT2D_RPC_H
-#define GPT2D_RPC_H
+#ifndef GPT2D_PROTO_RPC_H
+#define GPT2D_PROTO_RPC_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -2,8 +2,8 @@
  * size.h: bytes as people read them, three digits in decimal units: "999 B", "40.0 MB". gpt2d's
  * engines and gpt2ctl write them alike.
  */
-#ifndef GPT2D_SIZE_H
-#define GPT2D_SIZE_H
+#ifndef GPT2D_PROTO_SIZE_H
+#define GPT2D_PROTO_SIZE_H
 
 #include <stdint.h>
 

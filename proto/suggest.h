@@ -1,8 +1,8 @@
 /*
  * suggest.h: the nearest of a list of names, for "did you mean". Pure.
  */
-#ifndef GPT2D_SUGGEST_H
-#define GPT2D_SUGGEST_H
+#ifndef GPT2D_PROTO_SUGGEST_H
+#define GPT2D_PROTO_SUGGEST_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* version.h: what this build calls itself in hello, --version and artifacts. */
-#ifndef GPT2D_VERSION_H
-#define GPT2D_VERSION_H
+#ifndef GPT2D_PROTO_VERSION_H
+#define GPT2D_PROTO_VERSION_H
 
 #define VERSION_RELEASE "0.1.0"
 

@@ -2,8 +2,8 @@
  * waiting.h: why a queued run does not start: the codes with which a text of "waiting" begins
  * ("code: text"). The table makes their list in gpt2d-protocol(7).
  */
-#ifndef GPT2D_WAITING_H
-#define GPT2D_WAITING_H
+#ifndef GPT2D_PROTO_WAITING_H
+#define GPT2D_PROTO_WAITING_H
 
 #include <stdio.h>
 

@@ -7,8 +7,8 @@ import rules
 GOOD_HEADER = """/*
  * plan.h: which range travels when.
  */
-#ifndef GPT2D_PLAN_H
-#define GPT2D_PLAN_H
+#ifndef GPT2D_ENGINE_PLAN_H
+#define GPT2D_ENGINE_PLAN_H
 
 #include <stdint.h>
 
@@ -31,8 +31,8 @@ static inline int plan_twice(int x)
 def tree(root, **contents):
     """Files from names with __ for / and _DOT_ for a dot."""
     (root / "kernels").mkdir()
-    (root / "kernels/kernels.h").write_text("/* kernels.h: operations */\n#ifndef GPT2D_KERNELS_H\n"
-        "#define GPT2D_KERNELS_H\nvoid k_add(void);\n#endif\n")
+    (root / "kernels/kernels.h").write_text("/* kernels.h: operations */\n#ifndef GPT2D_KERNELS_KERNELS_H\n"
+        "#define GPT2D_KERNELS_KERNELS_H\nvoid k_add(void);\n#endif\n")
     for name, text in contents.items():
         path = root / name.replace("__", "/").replace("_DOT_", ".")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def test_grab_bag(tmp_path, name, text):
     ("    int x;\n", "indented by spaces"),
     ("\t        int x;\n", "indented by spaces"),
     ("int x;", "no newline"),
-    ("\n" * 701, "701 lines"),
+    ("\n" * 901, "901 lines"),
 ])
 def test_layout(tmp_path, text, said):
     findings = rules.layout(tree(tmp_path, engine__step_DOT_c=text))
@@ -120,7 +120,7 @@ def test_unfinished(tmp_path):
 @pytest.mark.parametrize("old, new, said", [
     ("plan.h: which", "Which", "does not begin"),
     ("plan.h: which", "plans.h: which", "does not begin"),
-    ("GPT2D_PLAN_H", "PLAN_H", "no guard"),
+    ("GPT2D_ENGINE_PLAN_H", "PLAN_H", "no guard"),
 ])
 def test_header_comment(tmp_path, old, new, said):
     findings = rules.header_comments(tree(tmp_path, engine__plan_DOT_h=GOOD_HEADER.replace(old, new)))
@@ -148,3 +148,22 @@ def test_public_name_of_a_part(tmp_path):
     root = tree(tmp_path, proto__spec_table_DOT_h="int spec_rows(void);\nint spec_table_find(void);\nint table_x(void);\n")
     findings = rules.public_names(root)
     assert len(findings) == 1 and "table_x" in findings[0]
+
+
+def test_includes_in_a_circle(tmp_path):
+    """Through three files and through the sources alone, a source and its header count as one."""
+    root = tree(tmp_path, daemon__a_DOT_c='#include "daemon/b.h"\n', daemon__b_DOT_h='#include "daemon/c.h"\n',
+        daemon__c_DOT_c='#include "daemon/a.h"\n', daemon__a_DOT_h="\n", daemon__c_DOT_h="\n",
+        daemon__d_DOT_c='#include "daemon/d.h"\n#include "daemon/a.h"\n', daemon__d_DOT_h="\n")
+    assert rules.include_cycles(root) == ["daemon/a daemon/b daemon/c: include each other"]
+
+
+def test_table_of_rooms_in_a_circle(monkeypatch):
+    monkeypatch.setitem(rules.ROOMS, "proto", {"proto", "proto/spec"})
+    assert rules.room_cycles("") == ["proto proto/schema proto/spec: include each other"]
+
+
+@pytest.mark.parametrize("name, room", [("daemon/runs/queue.h", "daemon/runs"), ("daemon/gpt2d.c", "daemon"),
+    ("kernels/cuda/gemm/ring.cuh", "kernels/cuda"), ("tests/unit/x.c", "tests"), ("README.md", "")])
+def test_room_of_a_file(name, room):
+    assert rules.room_of(name) == room

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "tests/unit/ranks.h"
+#include "tests/unit/engine/ranks.h"
 
 struct work {
 	int64_t n; /* elements; 0: the usual sizes */

@@ -2,8 +2,8 @@
  * operations.h: the operations of kernels.h as both benchmarks of kernels call them, on tensors
  * that each makes its own way, and how much work each is.
  */
-#ifndef GPT2D_BENCH_OPERATIONS_H
-#define GPT2D_BENCH_OPERATIONS_H
+#ifndef GPT2D_TESTS_BENCH_OPERATIONS_H
+#define GPT2D_TESTS_BENCH_OPERATIONS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/training.h"
-#include "tests/unit/ranks.h"
+#include "engine/train/training.h"
+#include "tests/unit/engine/ranks.h"
 
 enum { WORLD = 2, ROUNDS_MAX = 256, DROPPED = 2 };
 

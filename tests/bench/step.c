@@ -16,8 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine/training.h"
-#include "proto/stats.h"
+#include "engine/train/training.h"
+#include "proto/stats/stats.h"
 
 /* Nano, small enough for every run of the tests. */
 static const char default_spec[] =

@@ -2,8 +2,8 @@
  * fuzz.h: what the targets share. A target reads bytes that nobody vouches for; it must come back,
  * and what the code under it promises must hold.
  */
-#ifndef GPT2D_FUZZ_H
-#define GPT2D_FUZZ_H
+#ifndef GPT2D_TESTS_FUZZ_FUZZ_H
+#define GPT2D_TESTS_FUZZ_FUZZ_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "engine/dataset.h"
+#include "engine/data/dataset.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { ROWS = 2, LENGTH_MAX = 16, HEADER = 1024 };

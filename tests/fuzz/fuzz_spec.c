@@ -5,8 +5,8 @@
  */
 #include <string.h>
 
-#include "proto/design.h"
-#include "proto/spec.h"
+#include "proto/stats/design.h"
+#include "proto/spec/spec.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { SETS_MAX = 8 };

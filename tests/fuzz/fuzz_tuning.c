@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/tuning.h"
+#include "engine/train/tuning.h"
 #include "proto/artifact.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -12,15 +12,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/checker.h"
+#include "daemon/engines/checker.h"
 #include "daemon/daemon.h"
 #include "daemon/ending.h"
-#include "daemon/engine_pool.h"
-#include "daemon/engine_program.h"
-#include "daemon/log.h"
-#include "daemon/settings.h"
-#include "daemon/settings_table.h"
-#include "daemon/store.h"
+#include "daemon/engines/engine_pool.h"
+#include "daemon/engines/engine_program.h"
+#include "daemon/config/log.h"
+#include "daemon/config/settings.h"
+#include "daemon/config/settings_table.h"
+#include "daemon/store/store.h"
 #include "proto/frame.h"
 #include "proto/protocol.h"
 #include "proto/rpc.h"

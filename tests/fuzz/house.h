@@ -2,8 +2,8 @@
  * house.h: a whole gpt2d in this process, in a folder of its own, whose engines are links.h's; and
  * a client of it. What a client hears is checked: each line is a message, each reply has an id.
  */
-#ifndef GPT2D_FUZZ_HOUSE_H
-#define GPT2D_FUZZ_HOUSE_H
+#ifndef GPT2D_TESTS_FUZZ_HOUSE_H
+#define GPT2D_TESTS_FUZZ_HOUSE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/clock.h"
-#include "daemon/engine_link.h"
+#include "daemon/config/clock.h"
+#include "daemon/engines/engine_link.h"
 #include "proto/protocol.h"
 #include "proto/rpc.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,9 +1,9 @@
 /*
- * links.h: engines without processes. It takes the place of daemon/engine_link.c in a fuzz target:
+ * links.h: engines without processes. It replaces daemon/engines/engine_link.c in a fuzz target:
  * an engine greets and gets ready by itself, and says and does whatever else it is told to.
  */
-#ifndef GPT2D_FUZZ_LINKS_H
-#define GPT2D_FUZZ_LINKS_H
+#ifndef GPT2D_TESTS_FUZZ_LINKS_H
+#define GPT2D_TESTS_FUZZ_LINKS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
  * state.h: a state directory as a gpt2d leaves it, to be spoilt: three runs, of which one is done,
  * one was being trained, one waits.
  */
-#ifndef GPT2D_FUZZ_STATE_H
-#define GPT2D_FUZZ_STATE_H
+#ifndef GPT2D_TESTS_FUZZ_STATE_H
+#define GPT2D_TESTS_FUZZ_STATE_H
 
 #include <stdint.h>
 #include <stddef.h>

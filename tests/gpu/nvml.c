@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/gpu_log.h"
+#include "engine/report/gpu_log.h"
 #include "kernels/kernels.h"
 
 enum { ELEMS = 1 << 26, ROUNDS = 8, FILLS = 2000 };

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "engine/zero.h"
+#include "engine/train/zero.h"
 
 void __real_zero_reduce_finish(struct zero *z);
 void __wrap_zero_reduce_finish(struct zero *z);

@@ -20,9 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/stats.h"
+#include "proto/stats/stats.h"
 #include "tests/gpu/trial.h"
-#include "tests/unit/gpt2_shape.h"
+#include "tests/unit/engine/gpt2_shape.h"
 
 enum { BITS_STEPS = 200, MANY_STEPS = 500, MANY_PLANS = 4, TIMES_STEPS = 60, PAIRS = 5 };
 enum { LONG_STEPS = 3, LONG_MICROS = 120, LONG_MICRO = 8 };

@@ -1,6 +1,6 @@
 #include "tests/gpu/small_training.h"
 
-#include "tests/unit/tiny.h"
+#include "tests/unit/engine/tiny.h"
 
 struct spec_config small_training_config(enum spec_precision precision)
 {

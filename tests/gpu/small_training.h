@@ -2,7 +2,7 @@
 #ifndef GPT2D_TESTS_GPU_SMALL_TRAINING_H
 #define GPT2D_TESTS_GPU_SMALL_TRAINING_H
 
-#include "engine/training.h"
+#include "engine/train/training.h"
 
 /*
  * Two layers of 128, T 64, one rank, micro 2, synthetic tokens; callers change what they are

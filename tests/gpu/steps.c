@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "tests/gpu/small_training.h"
-#include "tests/unit/tiny.h"
+#include "tests/unit/engine/tiny.h"
 
 enum { STEPS = 12, OUTCOMES = 4 };
 

@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 #include "tests/gpu/small_training.h"
-#include "tests/unit/gpt2_shape.h"
-#include "tests/unit/tiny.h"
+#include "tests/unit/engine/gpt2_shape.h"
+#include "tests/unit/engine/tiny.h"
 
 enum { STEPS = 20, STEPS_MAX = 100000, TEXT_WARMUP_STEPS = 50 };
 enum { PATH_BYTES = 512, THREADS_MAX = 16 };

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/stats.h"
-#include "tests/unit/tiny.h"
+#include "proto/stats/stats.h"
+#include "tests/unit/engine/tiny.h"
 
 int trial_init(struct trial *m, struct ranks_self *self)
 {

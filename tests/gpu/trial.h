@@ -6,7 +6,7 @@
 #define GPT2D_TESTS_GPU_TRIAL_H
 
 #include "tests/gpu/small_training.h"
-#include "tests/unit/ranks.h"
+#include "tests/unit/engine/ranks.h"
 
 enum { TRIAL_STEPS_MAX = 512 };
 

@@ -1,6 +1,6 @@
 /* preload.h: what a library that is preloaded for a test shares with that test. */
-#ifndef GPT2D_TESTS_PRELOAD_H
-#define GPT2D_TESTS_PRELOAD_H
+#ifndef GPT2D_TESTS_INTEGRATION_PRELOAD_H
+#define GPT2D_TESTS_INTEGRATION_PRELOAD_H
 
 #include <errno.h>
 #include <fcntl.h>

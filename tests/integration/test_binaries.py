@@ -19,14 +19,14 @@ PROGRAMS = {
 
 # Mutable variables of static lifetime, and why each may be.
 VARIABLES = {
-    "seen": "ctl/interrupt.c: a signal came",
-    "told": "ctl/interrupt.c: and was looked at",
-    "keyboard": "ctl/interrupt.c: the key that ends a wait, as a signal does",
-    "heard": "engine/ucx_worker.c: UCX hands its log's handler no context; each thread's own",
-    "came": "daemon/held_signal.c: a signal came",
-    "log_state": "daemon/log.c: the log",
-    "log_kept": "daemon/log.c: the log",
-    "writers": "daemon/log_writer.c: the log",
+    "seen": "ctl/link/interrupt.c: a signal came",
+    "told": "ctl/link/interrupt.c: and was looked at",
+    "keyboard": "ctl/link/interrupt.c: the key that ends a wait, as a signal does",
+    "heard": "engine/comm/ucx_worker.c: UCX hands its log's handler no context; each thread's own",
+    "came": "daemon/config/held_signal.c: a signal came",
+    "log_state": "daemon/config/log.c: the log",
+    "log_kept": "daemon/config/log.c: the log",
+    "writers": "daemon/config/log_writer.c: the log",
     **dict.fromkeys(("json_reading", "json_refusals", "json_reserve", "json_reserve_lock", "json_reserve_used"),
         "proto/json_text.c: jansson has one allocator in a process, and hands it no context"),
 }

@@ -1,7 +1,7 @@
 """What gpt2ctl prints, gpt2d sends and a run leaves behind, against the JSON Schemas that are installed.
 
-Every object refuses what it does not describe: a member that is new needs a row in ctl/schema_outputs.c,
-proto/schema_messages.c or proto/schema_artifacts.c, from which the manual pages are made too.
+Every object refuses what it does not describe: a member that is new needs a row in ctl/print/schema_outputs.c,
+proto/schema/schema_messages.c or proto/schema/schema_artifacts.c, from which the manual pages are made too.
 """
 
 import csv

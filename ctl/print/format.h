@@ -1,0 +1,45 @@
+/*
+ * format.h: figures and objects as people read them. Each function writes into the caller's buffer
+ * and returns it. Units are decimal (1 GB = 1e9 bytes).
+ */
+#ifndef GPT2D_CTL_PRINT_FORMAT_H
+#define GPT2D_CTL_PRINT_FORMAT_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FORMAT_BYTES = 48 };
+
+/* "12.3 k", "1.84 M", "1e+18": three digits; under 1000 as it is. */
+char *format_si(double value, char out[FORMAT_BYTES]);
+/* "1234567" as "1,234,567". */
+char *format_count(int64_t value, char out[FORMAT_BYTES]);
+/* "40.0 MB" */
+char *format_size(int64_t bytes, char out[FORMAT_BYTES]);
+/* "5.31 ms", "12.4 s", "2m03s", "1h02m" */
+char *format_duration(double seconds, char out[FORMAT_BYTES]);
+/* 37 of 0.378; 0 to 100, whatever the fraction */
+int format_percent(double fraction);
+/* "+4.5%" of a ratio 1.045 */
+char *format_change(double ratio, char out[FORMAT_BYTES]);
+/* "4.2978"; four digits of one that is small or large */
+char *format_loss(double loss, char out[FORMAT_BYTES]);
+
+/* ---- what a daemon sent: nothing of it is trusted to be there or of the right type ---- */
+
+/* A string with control characters replaced; an integer as text; otherwise where it is neither. */
+const char *format_string(
+	const json_t *object, const char *key, const char *otherwise, char *out, size_t out_bytes);
+/* An integer of at most 2^53 either way, which every reader of JSON keeps exactly, or otherwise. */
+int64_t format_int(const json_t *object, const char *key, int64_t otherwise);
+/* a + b; the largest or the least number there is where it is beyond: no daemon means that. */
+int64_t format_sum(int64_t a, int64_t b);
+int64_t format_product(int64_t a, int64_t b); /* the same of a * b */
+/* A number, or NaN. */
+double format_real(const json_t *object, const char *key);
+
+/* Text as a JSON string; bytes that are not UTF-8 become '?'. */
+json_t *format_json_text(const char *text);
+
+#endif

@@ -1,0 +1,10 @@
+/* schema_outputs.h: the lines that gpt2ctl --json prints, one object for each kind of them. */
+#ifndef GPT2D_CTL_PRINT_SCHEMA_OUTPUTS_H
+#define GPT2D_CTL_PRINT_SCHEMA_OUTPUTS_H
+
+#include "proto/schema/schema.h"
+
+extern const struct schema_row schema_outputs[];
+extern const struct schema_document schema_outputs_document;
+
+#endif

@@ -1,0 +1,35 @@
+/* table.h: cells that are aligned when all are known. Cells are added row by row and copied. */
+#ifndef GPT2D_CTL_PRINT_TABLE_H
+#define GPT2D_CTL_PRINT_TABLE_H
+
+#include <stddef.h>
+
+#include "ctl/print/term.h"
+
+enum { TABLE_COLUMNS_MAX = 16 };
+
+struct table {
+	size_t n_columns;
+	const char *headers[TABLE_COLUMNS_MAX];
+	bool right[TABLE_COLUMNS_MAX];
+	bool whole; /* nothing is cut: a part of a hash looks like one */
+	char **cells; /* row after row; NULL where memory was short */
+	size_t n_cells, size;
+	bool failed; /* out of memory: cells are missing, table_print says so */
+};
+
+void table_init(struct table *t);
+void table_finish(struct table *t);
+
+/* Before the first cell. header "" shows none. */
+void table_column(struct table *t, const char *header, bool right);
+void table_cell(struct table *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/*
+ * Each line with indent before it, two spaces between columns, no blanks at line ends. The last
+ * column is cut at the terminal's width, with an ellipsis for what is left out ("..." where the
+ * locale is not UTF-8); a right-aligned one, of numbers, and one of a table that is whole never is.
+ */
+void table_print(const struct table *t, const struct term *term, const char *indent);
+
+#endif

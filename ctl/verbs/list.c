@@ -1,0 +1,168 @@
+/* gpt2ctl list: runs, the newest last. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/arguments.h"
+#include "ctl/link/client.h"
+#include "ctl/print/format.h"
+#include "ctl/print/output.h"
+#include "ctl/print/states.h"
+#include "ctl/verbs/verb.h"
+
+enum { LIMIT_DEFAULT = 50, PAGE_RUNS = 1000 };
+
+static const struct option_row options[] = {
+	{"state", 's', OPTION_CHOICE, "STATE", 0, 0,
+		"only runs in this state: queued, starting, running, finishing, done, failed, "
+		"cancelled, interrupted; given several times, in one of them",
+		.many = true, .choices = STATES_ALL},
+	{"limit", 'n', OPTION_INT, "N", 0, 1e9, "the newest N (default 50; 0: all)"},
+	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
+};
+
+/*
+ * The next page below run *below (0: from the newest) at the end of runs, newest first: 0 with
+ * *below moved on, 0 again when there is no more; or an exit code with e.
+ */
+static int take_page(struct client *c, const char *state, int64_t limit, json_int_t *below,
+	json_t *runs, struct ctl_error *e)
+{
+	json_t *params = json_pack("{s:b, s:I}", "newest", 1, "limit", (json_int_t)limit);
+	json_t *reply;
+	int exit;
+
+	if (*below > 0)
+		json_object_set_new(params, "after", json_integer(*below));
+	if (state)
+		json_object_set_new(params, "state", json_string(state));
+	exit = client_request(c, METHOD_LIST, params, CLIENT_REPLY_S, &reply, e);
+	if (exit)
+		return exit;
+	*below = json_integer_value(json_object_get(reply, "next"));
+	if (json_array_extend(runs, json_object_get(reply, "runs")) != 0)
+		exit = ctl_error_set(e, CTL_TRANSPORT, "list: gpt2d sent no runs");
+	json_decref(reply);
+	return exit;
+}
+
+/* Adds to runs. limit 0: all. *more: older ones were left out. */
+static int fetch(struct client *c, const char *state, int64_t limit, json_t *runs, bool *more,
+	struct ctl_error *e)
+{
+	const int64_t before = (int64_t)json_array_size(runs);
+	json_int_t below = 0;
+	int64_t left;
+	int exit;
+
+	do {
+		left = limit - ((int64_t)json_array_size(runs) - before);
+
+		exit = take_page(c, state, limit > 0 && left < PAGE_RUNS ? left : PAGE_RUNS, &below,
+			runs, e);
+		left = limit - ((int64_t)json_array_size(runs) - before);
+	} while (!exit && below > 0 && (limit == 0 || left > 0));
+	*more |= below > 0;
+	return exit;
+}
+
+struct place {
+	int64_t id;
+	size_t at;
+};
+
+static int later(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	if (x->id != y->id)
+		return x->id < y->id ? 1 : -1;
+	return (x->at < y->at) - (x->at > y->at);
+}
+
+/*
+ * The newest of runs, the newest last; NULL without memory. One that went from one state to another
+ * between two questions is there twice, and the last answer counts.
+ */
+static json_t *newest_last(const json_t *runs, int64_t limit, bool *more)
+{
+	const size_t n = json_array_size(runs);
+	struct place *places = calloc(n + 1, sizeof(*places));
+	json_t *out = json_array();
+	size_t kept = 0;
+
+	if (!places) {
+		json_decref(out);
+		return NULL;
+	}
+	for (size_t i = 0; i < n; i++)
+		places[i] = (struct place){format_int(json_array_get(runs, i), "id", 0), i};
+	qsort(places, n, sizeof(*places), later);
+	for (size_t i = 0; i < n; i++)
+		if (kept == 0 || places[kept - 1].id != places[i].id)
+			places[kept++] = places[i];
+	if (limit > 0 && kept > (size_t)limit) {
+		kept = (size_t)limit;
+		*more = true;
+	}
+	while (kept > 0)
+		json_array_append(out, json_array_get(runs, places[--kept].at));
+	free(places);
+	return out;
+}
+
+static bool asks_for(const struct arguments *args, const char *state)
+{
+	for (size_t i = 0; i < args->n_values; i++)
+		if (strcmp(args->values[i].row->name, "state") == 0 &&
+			strcmp(args->values[i].text, state) == 0)
+			return true;
+	return false;
+}
+
+/* In the order in which a run goes through them: one that goes on meanwhile is not missed. */
+static int fetch_all(struct client *c, const struct arguments *args, int64_t limit, json_t *runs,
+	bool *more, struct ctl_error *e)
+{
+	const struct states_row *row = states_table;
+	int exit = 0;
+
+	if (!arguments_has(args, "state"))
+		return fetch(c, NULL, limit, runs, more, e);
+	for (; row->name && !exit; row++)
+		if (asks_for(args, row->name))
+			exit = fetch(c, row->name, limit, runs, more, e);
+	return exit;
+}
+
+static int run(struct ctl *ctl, const struct arguments *args)
+{
+	const int64_t limit = arguments_int(args, "limit", LIMIT_DEFAULT);
+	json_t *runs = json_array(), *shown = NULL;
+	struct client *c = NULL;
+	struct ctl_error e = {0};
+	bool more = false;
+	int exit = client_open(ctl, &c, &e);
+
+	if (!exit)
+		exit = fetch_all(c, args, limit, runs, &more, &e);
+	client_close(c);
+	if (!exit && !(shown = newest_last(runs, limit, &more)))
+		exit = ctl_error_set(&e, CTL_TRANSPORT, "out of memory");
+	json_decref(runs);
+	if (!exit) {
+		json_t *result = json_pack("{s:o, s:b}", "runs", shown, "older", more);
+
+		ctl->output->list(ctl, result);
+		json_decref(result);
+	}
+	return exit ? ctl_fail(ctl, &e) : CTL_OK;
+}
+
+const struct verb verb_list = {
+	.name = "list",
+	.args = "",
+	.summary = "runs, the newest last",
+	.text = "",
+	.options = options,
+	.run = run,
+};

@@ -1,0 +1,141 @@
+/* gpt2ctl rerun: the spec of a run once more, as a new run. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/link/client.h"
+#include "ctl/verbs/submit.h"
+#include "ctl/verbs/verb.h"
+#include "proto/spec/spec.h"
+
+/* ---- the three sizes of a batch, of which a stored spec has all ---- */
+
+enum { SIZE_BATCH = 1, SIZE_STEPS = 2, SIZE_MICRO = 4 };
+
+static const struct {
+	const char *key;
+	int size;
+} sizes[] = {
+	{"train_batch_size", SIZE_BATCH},
+	{"gradient_accumulation_steps", SIZE_STEPS},
+	{"train_micro_batch_size_per_gpu", SIZE_MICRO},
+};
+
+enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
+
+/* Which of them KEY=VALUE sets, 0: none; *arm is the place of an arm's name (NULL: the spec's). */
+static int size_of(const char *set, const char **arm, size_t *arm_bytes)
+{
+	const char *path = set, *key;
+	const size_t n = strcspn(set, "=");
+
+	*arm = NULL;
+	for (size_t i = 0; i < SIZES; i++) {
+		const size_t bytes = strlen(sizes[i].key);
+
+		key = n >= bytes ? path + n - bytes : path;
+		if (n < bytes || strncmp(key, sizes[i].key, bytes) != 0)
+			continue;
+		if (key == path)
+			return sizes[i].size;
+		if (strncmp(path, "arms.", 5) != 0 || key - path < 7 || key[-1] != '.')
+			continue;
+		*arm = path + 5;
+		*arm_bytes = (size_t)(key - path) - 6;
+		return sizes[i].size;
+	}
+	return 0;
+}
+
+/* The one that follows from those that are set; NULL: none. */
+static const char *size_to_forget(int set)
+{
+	for (size_t i = 0; set != 0 && i < SIZES; i++)
+		if ((set & sizes[i].size) == 0)
+			return sizes[i].key;
+	return NULL;
+}
+
+/* Who wrote the spec gave two of the three, or one: another value of one makes another follow. */
+static void forget_size(json_t *spec, const struct arguments *args)
+{
+	const char *arm, *forgotten;
+	size_t bytes;
+	int set = 0;
+
+	for (size_t i = 0; i < args->n_values; i++)
+		if (strcmp(args->values[i].row->name, "set") == 0)
+			set |= size_of(args->values[i].text, &arm, &bytes);
+	forgotten = size_to_forget(set);
+	if (forgotten == NULL)
+		return;
+	json_object_del(spec, forgotten);
+	for (size_t i = 0; i < args->n_values; i++) {
+		char name[256];
+
+		if (strcmp(args->values[i].row->name, "set") != 0 ||
+			size_of(args->values[i].text, &arm, &bytes) == 0 || arm == NULL ||
+			bytes >= sizeof(name))
+			continue;
+		memcpy(name, arm, bytes);
+		name[bytes] = '\0';
+		json_object_del(json_object_get(json_object_get(spec, "arms"), name), forgotten);
+	}
+}
+
+/* ---- the spec ---- */
+
+/* The stored spec of a run: its text, malloc'd, or NULL with e. */
+static char *stored_spec(
+	struct ctl *ctl, const struct arguments *args, int64_t id, struct ctl_error *e)
+{
+	json_t *params = json_pack("{s:I, s:i}", "id", (json_int_t)id, "limit", 1), *reply;
+	char *text;
+
+	if (client_ask(ctl, METHOD_SHOW, params, &reply, e) != 0)
+		return NULL;
+	forget_size(json_object_get(reply, "spec"), args);
+	text = json_dumps(json_object_get(reply, "spec"), JSON_INDENT(1));
+	json_decref(reply);
+	if (text == NULL)
+		ctl_error_set(e, CTL_TRANSPORT, "run %lld: gpt2d sent no spec", (long long)id);
+	return text;
+}
+
+static int run(struct ctl *ctl, const struct arguments *args)
+{
+	struct submit_source source = {0};
+	struct ctl_error e = {0};
+	char name[40], *text;
+	int exit = submit_check(ctl, args);
+
+	if (exit)
+		return exit;
+	if (arguments_id(args->words[0], &source.rerun_of, &e) != 0)
+		return ctl_fail(ctl, &e);
+	text = stored_spec(ctl, args, source.rerun_of, &e);
+	if (text == NULL)
+		return ctl_fail(ctl, &e);
+	snprintf(name, sizeof(name), "run %lld", (long long)source.rerun_of);
+	source.name = name;
+	source.text = text;
+	source.n = strlen(text);
+	exit = submit_send(ctl, args, &source);
+	free(text);
+	return exit;
+}
+
+const struct verb verb_rerun = {
+	.name = "rerun",
+	.args = "ID",
+	.min_args = 1,
+	.max_args = 1,
+	.summary = "submit the spec of a run again, as a new run",
+	.text = "The spec is the one that the daemon has stored, with its data paths. It has all "
+		"three sizes of a batch: where --set gives gradient_accumulation_steps or "
+		"train_micro_batch_size_per_gpu, train_batch_size follows; where it gives "
+		"train_batch_size, the steps do. Another gpus needs one of them too: "
+		"train_batch_size, as it was where the steps are to make up for the ranks. show "
+		"says of which run a run is the repetition.",
+	.options = submit_options,
+	.run = run,
+};

@@ -1,0 +1,60 @@
+#include "daemon/config/clock.h"
+
+enum { GAP_S = 3 }; /* between looks that are to come each second */
+
+void clock_watch_look(struct clock_watch *watch, int64_t now_ns)
+{
+	if (watch->looked_ns != 0 && now_ns - watch->looked_ns > GAP_S * CLOCK_S_NS)
+		watch->awake_ns = now_ns;
+	watch->looked_ns = now_ns;
+}
+
+int64_t clock_watch_since(const struct clock_watch *watch, int64_t heard_ns)
+{
+	return watch->looked_ns - (heard_ns > watch->awake_ns ? heard_ns : watch->awake_ns);
+}
+
+void clock_trust_begin(
+	struct clock_trust *trust, int64_t last_ns, int64_t boot_ns, int64_t utc_ns)
+{
+	const bool known = last_ns > 0;
+
+	*trust = (struct clock_trust){.boot_ns = boot_ns,
+		.utc_ns = known ? last_ns : utc_ns,
+		.leap_ns = (known ? CLOCK_AWAY_S : CLOCK_LEAP_S) * CLOCK_S_NS,
+		.doubted_ns = -1,
+		.at_start = known};
+}
+
+void clock_trust_look(struct clock_trust *trust, int64_t boot_ns, int64_t utc_ns)
+{
+	const bool doubted = !clock_trust_has(trust);
+
+	trust->expected_ns = trust->utc_ns + (boot_ns - trust->boot_ns);
+	if (utc_ns - trust->expected_ns > trust->leap_ns &&
+		(!doubted || boot_ns - trust->doubted_ns < CLOCK_DOUBT_S * CLOCK_S_NS)) {
+		if (!doubted)
+			trust->doubted_ns = boot_ns;
+		return;
+	}
+	trust->boot_ns = boot_ns;
+	trust->utc_ns = utc_ns;
+	trust->leap_ns = CLOCK_LEAP_S * CLOCK_S_NS;
+	trust->doubted_ns = -1;
+	trust->at_start = false;
+}
+
+bool clock_trust_has(const struct clock_trust *trust)
+{
+	return trust->doubted_ns < 0;
+}
+
+json_t *clock_json(int64_t utc_ns)
+{
+	char text[CLOCK_TEXT_BYTES];
+
+	if (utc_ns == 0)
+		return json_null();
+	clock_text(utc_ns, text);
+	return json_string(text);
+}

@@ -1,0 +1,125 @@
+/* The table of settings as a file, and as text of the manual page. */
+#include <string.h>
+
+#include "daemon/config/settings_table.h"
+
+enum { COLUMNS = 78 };
+
+void settings_print(const struct settings *s, FILE *out)
+{
+	char standard[256];
+
+	for (size_t i = 0; i < settings_n_rows; i++) {
+		const struct settings_row *row = &settings_rows[i];
+
+		if (settings_has(s, row)) {
+			fprintf(out, "%s = ", row->name);
+			settings_write(s, row, out);
+			fputc('\n', out);
+		} else {
+			settings_format_standard(row, standard, sizeof(standard));
+			fprintf(out, "# %s: %s\n", row->name, standard);
+		}
+	}
+}
+
+/* text as a comment, broken at blanks. */
+static void print_comment(FILE *out, const char *text)
+{
+	size_t column = 0;
+
+	while (*text != '\0') {
+		size_t n = strcspn(text, " ");
+
+		if (column > 0 && column + 1 + n > COLUMNS) {
+			fputc('\n', out);
+			column = 0;
+		}
+		column += (size_t)fprintf(out, "%s%.*s", column ? " " : "# ", (int)n, text);
+		text += n;
+		text += strspn(text, " ");
+	}
+	fputc('\n', out);
+}
+
+/* What the service's file says: the one thing that has to be said is not a comment. */
+static const char *example_value(const struct settings_row *row, char *text, size_t bytes)
+{
+	static const struct {
+		const char *name, *value;
+	} values[] = {
+		{"socket", "/run/gpt2d/gpt2d.sock"},
+		{"socket_group", "gpt2d"},
+		{"socket_mode", "0660"},
+		{"admin_group", "gpt2d-admin"},
+		{"state_dir", "/var/lib/gpt2d"},
+		{"device", "cuda"},
+		{"engine", "/usr/libexec/gpt2d/gpt2-engine-cuda"},
+		{"data_roots", "/srv/data \"/home/some one/data\""},
+		{"log_file", "/var/log/gpt2d.log"},
+		{"metrics_file", "/var/lib/prometheus/node-exporter/gpt2d.prom"},
+	};
+
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+		if (strcmp(values[i].name, row->name) == 0)
+			return values[i].value;
+	settings_format_standard(row, text, bytes);
+	return text;
+}
+
+void settings_print_example(FILE *out)
+{
+	char text[256], line[1024];
+
+	fputs("# gpt2d.conf: settings of gpt2d as a service, /etc/gpt2d/gpt2d.conf. For a\n"
+	      "# daemon of one's own: ~/.config/gpt2d/gpt2d.conf, and device = auto.\n"
+	      "# `gpt2d -n` checks it; gpt2d.conf(5) says more. Made from the table in\n"
+	      "# daemon/config/settings.c by `ninja -C build example-conf`.\n",
+		out);
+	for (size_t i = 0; i < settings_n_rows; i++) {
+		const struct settings_row *row = &settings_rows[i];
+
+		settings_format_range(row, text, sizeof(text));
+		snprintf(line, sizeof(line), "%s (%s)", row->help, text);
+		fputc('\n', out);
+		print_comment(out, line);
+		settings_format_standard(row, text, sizeof(text));
+		snprintf(line, sizeof(line), "default: %s", text);
+		if (row->unset != NULL)
+			print_comment(out, line);
+		fprintf(out, "%s%s = %s\n", strcmp(row->name, "device") == 0 ? "" : "#", row->name,
+			example_value(row, text, sizeof(text)));
+	}
+}
+
+/* A sentence of the page: a period or an apostrophe at the start of a line would be a macro. */
+static void print_sentence(FILE *out, const char *before, const char *text, const char *after)
+{
+	fprintf(out, "%s", before);
+	for (; *text != '\0'; text++)
+		fputs(*text == '\\' ? "\\e" : *text == '-' ? "\\-" : (char[]){*text, '\0'}, out);
+	fprintf(out, "%s\n", after);
+}
+
+void settings_print_man(FILE *out)
+{
+	char text[256], sentence[512];
+
+	for (size_t i = 0; i < settings_n_rows; i++) {
+		const struct settings_row *row = &settings_rows[i];
+
+		settings_format_range(row, text, sizeof(text));
+		fprintf(out, ".It Cm %s No = Ar ", row->name);
+		print_sentence(out, "", text, "");
+		snprintf(sentence, sizeof(sentence), "%s", row->help);
+		if (sentence[0] >= 'a' && sentence[0] <= 'z')
+			sentence[0] = (char)(sentence[0] - 'a' + 'A');
+		print_sentence(out, "", sentence, ".");
+		settings_format_standard(row, text, sizeof(text));
+		if (text[0] != '\0')
+			print_sentence(out, "Default: ", text, ".");
+		if (row->reload)
+			fputs("Taken over on\n.Dv SIGHUP .\n", out);
+		fprintf(out, "%s", row->manual ? row->manual : "");
+	}
+}

@@ -1,0 +1,450 @@
+/* The values of settings: from text, to text. */
+#include <assert.h>
+#include <errno.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/config/settings_table.h"
+#include "proto/json_text.h"
+#include "proto/suggest.h"
+
+struct unit {
+	const char *name;
+	int64_t size;
+};
+
+/* ascending, the base unit first */
+static const struct unit second_units[] = {
+	{"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}, {NULL, 0}};
+static const struct unit byte_units[] = {{"B", 1}, {"KiB", INT64_C(1) << 10},
+	{"MiB", INT64_C(1) << 20}, {"GiB", INT64_C(1) << 30}, {"TiB", INT64_C(1) << 40}, {NULL, 0}};
+
+static const struct unit *units_of(enum settings_type type)
+{
+	if (type == SETTING_SECONDS)
+		return second_units;
+	return type == SETTING_BYTES ? byte_units : NULL;
+}
+
+static void *member(const struct settings *s, const struct settings_row *row)
+{
+	return settings_integer(s, row);
+}
+
+void settings_init(struct settings *s)
+{
+	*s = (struct settings){0};
+	for (size_t i = 0; i < settings_n_rows; i++)
+		if (settings_rows[i].type >= SETTING_COUNT)
+			*settings_integer(s, &settings_rows[i]) = settings_rows[i].standard;
+}
+
+void settings_clear_row(struct settings *s, const struct settings_row *row)
+{
+	struct settings_group *group = member(s, row);
+	struct settings_list *list = member(s, row);
+	char **path = member(s, row);
+
+	if (row->type >= SETTING_COUNT) {
+		*settings_integer(s, row) = row->standard;
+	} else if (row->type == SETTING_PATH) {
+		free(*path);
+		*path = NULL;
+	} else if (row->type == SETTING_GROUP) {
+		free(group->name);
+		group->name = NULL;
+	} else {
+		while (list->n > 0)
+			free(list->path[--list->n]);
+	}
+}
+
+void settings_finish(struct settings *s)
+{
+	for (size_t i = 0; i < settings_n_rows; i++)
+		settings_clear_row(s, &settings_rows[i]);
+	free(s->config_file);
+	s->config_file = NULL;
+}
+
+/* ---- by name ---- */
+
+const struct settings_row *settings_find(const char *name)
+{
+	for (size_t i = 0; i < settings_n_rows; i++)
+		if (strcmp(settings_rows[i].name, name) == 0)
+			return &settings_rows[i];
+	return NULL;
+}
+
+static void dash(char *name)
+{
+	for (; *name != '\0'; name++)
+		if (*name == '_')
+			*name = '-';
+}
+
+static bool is_quoted(const char *name)
+{
+	return name[0] == '"' || name[0] == '\'';
+}
+
+void settings_unknown(const char *name, bool option, char *error, size_t error_bytes)
+{
+	static const char *const others[] = {
+		"help", "version", "config", "check", "json", "verbose"};
+	const char *names[SETTINGS_ROWS_MAX + sizeof(others) / sizeof(others[0])], *nearest;
+	char dashed[SETTINGS_ROWS_MAX][32];
+	size_t n = 0;
+
+	for (; n < settings_n_rows; n++) {
+		snprintf(dashed[n], sizeof(dashed[n]), "%s", settings_rows[n].name);
+		if (option)
+			dash(dashed[n]);
+		names[n] = dashed[n];
+	}
+	for (size_t i = 0; option && i < sizeof(others) / sizeof(others[0]); i++)
+		names[n++] = others[i];
+	nearest = suggest_nearest(name, names, n);
+	if (!option && is_quoted(name)) {
+		snprintf(error, error_bytes, "%.64s: a setting's name stands without quotes",
+			name);
+		return;
+	}
+	snprintf(error, error_bytes, "%s%.64s: no such setting%s%s%s", option ? "--" : "", name,
+		nearest ? ", the nearest is \"" : "; gpt2d --help lists them",
+		nearest ? nearest : "", nearest ? "\"" : "");
+}
+
+struct data_roots settings_data_roots(const struct settings *s)
+{
+	struct data_roots roots = {.n = s->data_roots.n};
+
+	for (size_t i = 0; i < roots.n; i++)
+		roots.path[i] = s->data_roots.path[i];
+	return roots;
+}
+
+static void append(char *out, size_t out_bytes, const char *text)
+{
+	size_t n = strlen(out);
+
+	snprintf(out + n, out_bytes - n, "%s", text);
+}
+
+void settings_format_units(const struct settings_row *row, char *out, size_t out_bytes)
+{
+	out[0] = '\0';
+	for (const struct unit *u = units_of(row->type); u != NULL && u->name != NULL; u++) {
+		append(out, out_bytes, u->name);
+		append(out, out_bytes, u[1].name != NULL ? ", " : "");
+	}
+}
+
+/* ---- from text ---- */
+
+static int expected(
+	const struct settings_row *row, const char *value, char *error, size_t error_bytes)
+{
+	static const char *const what[] = {
+		[SETTING_COUNT] = "an integer from ",
+		[SETTING_SECONDS] = "a time from ",
+		[SETTING_BYTES] = "a size from ",
+		[SETTING_MODE] = "an octal mode from ",
+		[SETTING_WORD] = "",
+	};
+	char range[128], units[64];
+
+	settings_format_range(row, range, sizeof(range));
+	snprintf(error, error_bytes, "%s: \"%.64s\", %s%s is expected", row->name, value,
+		what[row->type], range);
+	settings_format_units(row, units, sizeof(units));
+	if (units[0] != '\0') {
+		append(error, error_bytes, " (in ");
+		append(error, error_bytes, units);
+		append(error, error_bytes, ")");
+	}
+	return -EINVAL;
+}
+
+static int set_number(struct settings *s, const struct settings_row *row, const char *value,
+	char *error, size_t error_bytes)
+{
+	const struct unit *unit = units_of(row->type);
+	int64_t number;
+	long long v;
+	char *end = NULL;
+
+	errno = 0;
+	v = strtoll(value, &end, row->type == SETTING_MODE ? 8 : 10);
+	if (errno != 0 || value[0] < '0' || value[0] > '9')
+		return expected(row, value, error, error_bytes);
+	number = v;
+	if (*end != '\0') {
+		while (*end == ' ')
+			end++;
+		while (unit != NULL && unit->name != NULL && strcmp(unit->name, end) != 0)
+			unit++;
+		if (unit == NULL || unit->name == NULL ||
+			__builtin_mul_overflow(number, unit->size, &number))
+			return expected(row, value, error, error_bytes);
+	}
+	if (number < row->min || number > row->max)
+		return expected(row, value, error, error_bytes);
+	*settings_integer(s, row) = number;
+	return 0;
+}
+
+static int set_word(struct settings *s, const struct settings_row *row, const char *value,
+	char *error, size_t error_bytes)
+{
+	for (int64_t i = row->min; i <= row->max; i++) {
+		if (strcmp(row->words[i], value) == 0) {
+			*settings_integer(s, row) = i;
+			return 0;
+		}
+	}
+	return expected(row, value, error, error_bytes);
+}
+
+static int set_group(struct settings *s, const struct settings_row *row, const char *value,
+	char *error, size_t error_bytes)
+{
+	struct settings_group *g = member(s, row);
+	const struct group *found = getgrnam(value);
+	char *copy;
+
+	if (found == NULL) {
+		snprintf(error, error_bytes, "%s: \"%.64s\": %s", row->name, value,
+			value[0] == '\0' ? "the name of a group is expected"
+					 : "no such group (groupadd makes one)");
+		return -EINVAL;
+	}
+	copy = strdup(value);
+	if (copy == NULL)
+		return -ENOMEM;
+	free(g->name);
+	*g = (struct settings_group){copy, found->gr_gid};
+	return 0;
+}
+
+/* 0, -EINVAL, or -ENOMEM. */
+static int check_text(const char *value)
+{
+	uint64_t refusals = json_text_refusals();
+	json_t *text = json_string(value);
+	int rc = text != NULL ? 0 : json_text_refusals() != refusals ? -ENOMEM : -EINVAL;
+
+	json_decref(text);
+	return rc;
+}
+
+static int set_path(struct settings *s, const struct settings_row *row, const char *value,
+	char *error, size_t error_bytes)
+{
+	struct settings_list *list = member(s, row);
+	char **path = member(s, row), *copy;
+	bool listed = row->type == SETTING_LIST;
+	const char *wrong = NULL;
+	char limit[48];
+	int text = check_text(value);
+
+	if (text == -ENOMEM)
+		return text;
+	snprintf(limit, sizeof(limit), "longer than %d bytes", PATH_MAX - 1);
+	if (value[0] == '\0')
+		wrong = "empty, a path is expected";
+	else if (text < 0)
+		wrong = "not UTF-8, which messages are made of";
+	else if (listed && value[0] != '/')
+		wrong = "an absolute path is expected";
+	else if (listed && list->n == SETTINGS_ROOTS_MAX)
+		wrong = "too many paths";
+	else if (strlen(value) >= PATH_MAX)
+		wrong = limit;
+	for (const char *c = value; wrong == NULL && *c != '\0'; c++) {
+		if ((unsigned char)*c >= 0x20 && *c != 0x7f)
+			continue;
+		/* it would break lines of the log, and of what -nv prints */
+		snprintf(error, error_bytes, "%s: its byte %zu is 0x%02x, a control character",
+			row->name, (size_t)(c - value) + 1, (unsigned)*c);
+		return -EINVAL;
+	}
+	if (wrong != NULL) {
+		snprintf(error, error_bytes, "%s: \"%.200s%s\": %s", row->name, value,
+			strlen(value) > 200 ? "..." : "", wrong);
+		return -EINVAL;
+	}
+	copy = strdup(value);
+	if (copy == NULL)
+		return -ENOMEM;
+	if (listed) {
+		list->path[list->n++] = copy;
+		return 0;
+	}
+	free(*path);
+	*path = copy;
+	return 0;
+}
+
+int settings_set_row(struct settings *s, const struct settings_row *row, const char *value,
+	char *error, size_t error_bytes)
+{
+	int rc;
+
+	if (row->type == SETTING_PATH || row->type == SETTING_LIST)
+		rc = set_path(s, row, value, error, error_bytes);
+	else if (row->type == SETTING_GROUP)
+		rc = set_group(s, row, value, error, error_bytes);
+	else if (row->type == SETTING_WORD)
+		rc = set_word(s, row, value, error, error_bytes);
+	else
+		rc = set_number(s, row, value, error, error_bytes);
+	if (rc == -ENOMEM)
+		snprintf(error, error_bytes, "out of memory");
+	return rc;
+}
+
+/* ---- to text ---- */
+
+static void format_number(enum settings_type type, int64_t value, char *out, size_t out_bytes)
+{
+	const struct unit *unit = units_of(type);
+	size_t i = 0;
+
+	if (unit == NULL) {
+		snprintf(out, out_bytes, type == SETTING_MODE ? "%04" PRIo64 : "%" PRId64, value);
+		return;
+	}
+	/* seconds stay seconds: 90s and 5400s are told apart more easily than 90s and 90min */
+	while (type == SETTING_BYTES && value != 0 && unit[i + 1].name != NULL &&
+		value % unit[i + 1].size == 0)
+		i++;
+	snprintf(out, out_bytes, "%" PRId64 "%s", value / unit[i].size, unit[i].name);
+}
+
+/* A word of the file, quoted when it would not be read as one. */
+static void write_word(FILE *out, const char *word)
+{
+	if (word[0] != '\0' && strpbrk(word, " \t\r\"#\\=") == NULL) {
+		fputs(word, out);
+		return;
+	}
+	fputc('"', out);
+	for (; *word != '\0'; word++) {
+		if (*word == '"' || *word == '\\')
+			fputc('\\', out);
+		fputc(*word, out);
+	}
+	fputc('"', out);
+}
+
+bool settings_has(const struct settings *s, const struct settings_row *row)
+{
+	const struct settings_group *group = member(s, row);
+	const struct settings_list *list = member(s, row);
+	char *const *path = member(s, row);
+
+	if (row->type == SETTING_PATH)
+		return *path != NULL;
+	if (row->type == SETTING_GROUP)
+		return group->name != NULL;
+	if (row->type == SETTING_LIST)
+		return list->n > 0;
+	return *settings_integer(s, row) >= row->min;
+}
+
+void settings_write(const struct settings *s, const struct settings_row *row, FILE *out)
+{
+	const struct settings_group *group = member(s, row);
+	const struct settings_list *list = member(s, row);
+	char *const *path = member(s, row), number[32];
+
+	if (!settings_has(s, row))
+		return;
+	if (row->type == SETTING_PATH || row->type == SETTING_GROUP) {
+		write_word(out, row->type == SETTING_PATH ? *path : group->name);
+	} else if (row->type == SETTING_WORD) {
+		fputs(row->words[*settings_integer(s, row)], out);
+	} else if (row->type != SETTING_LIST) {
+		format_number(row->type, *settings_integer(s, row), number, sizeof(number));
+		fputs(number, out);
+	}
+	for (size_t i = 0; row->type == SETTING_LIST && i < list->n; i++) {
+		fputs(i > 0 ? " " : "", out);
+		write_word(out, list->path[i]);
+	}
+}
+
+void settings_format_range(const struct settings_row *row, char *out, size_t out_bytes)
+{
+	static const char *const names[] = {
+		[SETTING_PATH] = "PATH", [SETTING_LIST] = "DIR ...", [SETTING_GROUP] = "GROUP"};
+	char least[32], most[32];
+
+	out[0] = '\0';
+	if (row->type < SETTING_COUNT) {
+		append(out, out_bytes, names[row->type]);
+		return;
+	}
+	if (row->type != SETTING_WORD) {
+		format_number(row->type, row->min, least, sizeof(least));
+		format_number(row->type, row->max, most, sizeof(most));
+		snprintf(out, out_bytes, "%s to %s", least, most);
+		return;
+	}
+	for (int64_t i = row->min; i <= row->max; i++) {
+		append(out, out_bytes, row->words[i]);
+		append(out, out_bytes, i + 1 < row->max ? ", " : i < row->max ? " or " : "");
+	}
+}
+
+void settings_format_standard(const struct settings_row *row, char *out, size_t out_bytes)
+{
+	out[0] = '\0';
+	if (row->unset != NULL)
+		append(out, out_bytes, row->unset);
+	else if (row->type == SETTING_WORD)
+		append(out, out_bytes, row->words[row->standard]);
+	else if (row->type >= SETTING_COUNT)
+		format_number(row->type, row->standard, out, out_bytes);
+}
+
+/* ---- taken over while gpt2d runs ---- */
+
+/* NULL without memory. */
+static char *text_of(const struct settings *s, const struct settings_row *row)
+{
+	char *text = NULL;
+	size_t n = 0;
+	FILE *out = open_memstream(&text, &n);
+
+	if (out == NULL)
+		return NULL;
+	settings_write(s, row, out);
+	return fclose(out) == 0 ? text : NULL;
+}
+
+void settings_take(struct settings *s, const struct settings *fresh,
+	void (*told)(
+		const char *name, const char *before, const char *after, bool taken, void *arg),
+	void *arg)
+{
+	for (size_t i = 0; i < settings_n_rows; i++) {
+		const struct settings_row *row = &settings_rows[i];
+		char *before = text_of(s, row), *after = text_of(fresh, row);
+
+		assert(!row->reload || row->type >= SETTING_COUNT);
+		if (before != NULL && after != NULL && strcmp(before, after) != 0) {
+			if (row->reload)
+				*settings_integer(s, row) = *settings_integer(fresh, row);
+			told(row->name, before, after, row->reload, arg);
+		}
+		free(before);
+		free(after);
+	}
+}

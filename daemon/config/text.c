@@ -1,0 +1,52 @@
+#include "daemon/config/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/spec/spec_json.h"
+
+void text_clean(char *text)
+{
+	size_t left = strlen(text), n;
+
+	while (left > 0) {
+		n = spec_json_utf8(text, left);
+		if (n == 0) {
+			*text = '?';
+			n = 1;
+		}
+		text += n;
+		left -= n;
+	}
+}
+
+void text_shorten(char *text)
+{
+	enum { FIRST = 400, LAST = 100 };
+	size_t n;
+
+	for (; *text != '\0'; text += n + strspn(text + n, " \n")) {
+		n = strcspn(text, " \n");
+		if (n <= TEXT_WORD_BYTES)
+			continue;
+		memcpy(text + FIRST, "...", 3);
+		memmove(text + FIRST + 3, text + n - LAST, strlen(text + n - LAST) + 1);
+		n = FIRST + 3 + LAST;
+	}
+}
+
+json_t *text_json(const char *text)
+{
+	json_t *json = json_string(text);
+	char *copy;
+
+	if (json != NULL)
+		return json;
+	copy = strdup(text);
+	if (copy == NULL)
+		return NULL;
+	text_clean(copy);
+	json = json_string(copy);
+	free(copy);
+	return json;
+}

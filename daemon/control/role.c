@@ -1,0 +1,98 @@
+#include "daemon/control/role.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/control/client.h"
+#include "daemon/config/log.h"
+#include "daemon/config/settings.h"
+#include "daemon/config/userns.h"
+
+enum { GROUPS_AT_FIRST = 64, GROUPS_MAX = 65536 /* Linux has no more for a process */ };
+
+/* The peer's further groups: how many, or a negative errno. */
+static int peer_groups(int fd, gid_t **out)
+{
+	socklen_t bytes = GROUPS_AT_FIRST * sizeof(gid_t);
+	gid_t *groups = NULL, *more;
+	int rc = -ERANGE;
+
+	while (rc == -ERANGE && bytes <= GROUPS_MAX * sizeof(gid_t)) {
+		more = realloc(groups, bytes);
+		if (more == NULL) {
+			rc = -ENOMEM;
+			break;
+		}
+		groups = more;
+		/* too small: the kernel says how many bytes it takes */
+		rc = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes) < 0 ? -errno : 0;
+	}
+	if (rc < 0) {
+		free(groups);
+		return rc;
+	}
+	*out = groups;
+	return (int)(bytes / sizeof(gid_t));
+}
+
+bool role_is_admin(int fd, uid_t uid, gid_t gid, const struct settings_group *admins)
+{
+	gid_t *groups = NULL;
+	bool found = false;
+	int n;
+
+	if (uid == 0 || uid == geteuid())
+		return true;
+	if (admins->name == NULL || userns_is_any_group(admins->gid))
+		return false;
+	if (gid == admins->gid)
+		return true;
+	n = peer_groups(fd, &groups);
+	if (n < 0)
+		log_write(LOG_WARNING, "client: the groups of uid %u are not known: error %d",
+			(unsigned)uid, -n);
+	for (int i = 0; i < n && !found; i++)
+		found = groups[i] == admins->gid;
+	free(groups);
+	return found;
+}
+
+bool role_may_read(const struct settings *s, uid_t uid)
+{
+	return s->data_roots.n > 0 || uid == 0 || uid == geteuid();
+}
+
+void role_say_unreadable(uid_t uid, char *out, size_t out_bytes)
+{
+	snprintf(out, out_bytes,
+		"gpt2d runs as uid %u and reads files for others, as uid %u, below its data_roots "
+		"only: none is set in gpt2d.conf (data_roots = / allows every file that gpt2d may "
+		"read)",
+		(unsigned)geteuid(), (unsigned)uid);
+}
+
+bool role_may_change(const struct client_peer *who, uid_t owner)
+{
+	return who->admin || (who->uid == owner && !who->anyone);
+}
+
+bool role_may_ask(const struct client_peer *who, enum role needed)
+{
+	return who->admin || needed == ROLE_ANYBODY || needed == ROLE_OWNER;
+}
+
+bool role_may_rank(const struct client_peer *who, int64_t priority, int64_t before)
+{
+	return who->admin || priority <= 0 || priority <= before;
+}
+
+void role_say_unranked(int64_t priority, char *out, size_t out_bytes)
+{
+	snprintf(out, out_bytes,
+		"priority: %lld, above 0 only root, whom gpt2d runs as (uid %u), and admin_group "
+		"may, as such a run starts before those of others; up to 0 is allowed",
+		(long long)priority, (unsigned)geteuid());
+}

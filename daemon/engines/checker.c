@@ -1,0 +1,423 @@
+#include "daemon/engines/checker.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "daemon/config/clock.h"
+#include "daemon/engines/engine_hello.h"
+#include "daemon/engines/engine_link.h"
+#include "daemon/config/log.h"
+#include "proto/protocol.h"
+#include "proto/host/starved.h"
+
+/* What a client is told begins so: it knows of no checker. */
+#define UNCHECKED "the spec could not be checked: the engine that checks specs "
+
+static const char unwanted[] = "nobody waits for it";
+const char checker_stopping[] = "gpt2d is stopping; submit it again once gpt2d is back";
+
+struct question {
+	TAILQ_ENTRY(question) link;
+	int64_t token;
+	struct checker_question q;
+	json_t *progress; /* of its files, as the last turn left them; NULL: it had none */
+	int64_t used_ns;  /* by those turns */
+};
+
+struct checker {
+	struct checker_options o;
+	struct engine_link *link;
+	bool greeted;
+	bool closed; /* it closed its link: its end is about to be known */
+	bool broken; /* its end is awaited */
+	bool asked;  /* the first question is with it */
+	bool was_new; /* that had its first turn */
+	bool rest;   /* its process ends when there is no question */
+	int64_t last_token;
+	uid_t last_uid; /* whose question was with it last */
+	int64_t asked_ns; /* the last question, or its start: it may be silent before */
+	struct clock_watch awake;
+	struct event *timer; /* each second while something is waited for */
+	struct event *turn;  /* go on, from the loop and not from a callback of the link */
+	TAILQ_HEAD(, question) questions;
+};
+
+static void go_on(struct checker *c)
+{
+	event_active(c->turn, 0, 0);
+}
+
+static void answer_first(struct checker *c, const char *failure, json_t *reply)
+{
+	struct question *q = TAILQ_FIRST(&c->questions);
+
+	TAILQ_REMOVE(&c->questions, q, link);
+	c->asked = false;
+	evtimer_del(c->timer);
+	q->q.answer(q->q.arg, failure, reply);
+	json_decref(q->progress);
+	json_decref(q->q.spec);
+	free(q);
+	go_on(c);
+}
+
+/* The path of data.train, or data.val; NULL: no file is read. */
+static const char *file_of(const json_t *spec)
+{
+	const json_t *data = json_object_get(spec, "data");
+	const char *train = json_string_value(json_object_get(data, "train"));
+	const char *val = json_string_value(json_object_get(data, "val"));
+
+	if (train != NULL && train[0] != '\0')
+		return train;
+	return val != NULL && val[0] != '\0' ? val : NULL;
+}
+
+/*
+ * How much a question differs from the last one, the more the sooner it is its turn: users take
+ * turns before all, and so do, within that, those that have had no turn (most need no second) and
+ * those that have.
+ */
+static int difference(const struct checker *c, const struct question *q)
+{
+	enum { OF_PROGRESS = 1, OF_USER = 2 };
+	const bool is_new = q->progress == NULL;
+
+	return (q->q.uid != c->last_uid ? OF_USER : 0) + (is_new != c->was_new ? OF_PROGRESS : 0);
+}
+
+/* The question whose turn it is, put first; NULL: there is none. Of equals the oldest. */
+static struct question *take_turn(struct checker *c)
+{
+	struct question *q, *best = NULL;
+
+	TAILQ_FOREACH(q, &c->questions, link)
+		if (best == NULL || difference(c, q) > difference(c, best))
+			best = q;
+	if (best != NULL) {
+		TAILQ_REMOVE(&c->questions, best, link);
+		TAILQ_INSERT_HEAD(&c->questions, best, link);
+	}
+	return best;
+}
+
+/*
+ * The process is of no more use: the question that is with it fails, the rest go to the next one.
+ */
+static void broke(struct checker *c, const char *why)
+{
+	char failure[1024];
+
+	if (c->broken)
+		return;
+	c->broken = true;
+	log_write(LOG_ERROR, "checker: %s", why);
+	engine_link_kill(c->link);
+	if (c->asked || (!c->greeted && !TAILQ_EMPTY(&c->questions))) {
+		snprintf(failure, sizeof(failure), UNCHECKED "%s", why);
+		answer_first(c, failure, NULL);
+	}
+}
+
+static void on_hello(struct checker *c, json_t *params)
+{
+	const struct engine_hello started = {
+		.program = c->o.program, .pid = engine_link_pid(c->link)};
+	char why[900];
+
+	engine_hello_check_build(&started, params, why, sizeof(why));
+	if (why[0] != '\0') {
+		broke(c, why);
+		return;
+	}
+	c->greeted = true;
+	go_on(c);
+}
+
+/* By the question that is with it, in turns before. */
+static int64_t used_ns(const struct checker *c)
+{
+	return c->asked ? TAILQ_FIRST(&c->questions)->used_ns : 0;
+}
+
+static void say_slow(const struct checker *c, char *why, size_t why_bytes)
+{
+	const struct question *q = TAILQ_FIRST(&c->questions);
+	const char *file = c->asked && q != NULL ? file_of(q->q.spec) : NULL;
+
+	snprintf(why, why_bytes, "did not answer within %lld s%s%.600s%s",
+		(long long)c->o.timeout_s, file ? ": it reads all of " : "", file ? file : "",
+		file ? "; a larger check_timeout in gpt2d.conf(5) lets it" : "");
+}
+
+/* Its files are not read to their end: others come in between, and then it goes on. */
+static void end_turn(struct checker *c, struct question *q, json_t *progress)
+{
+	char why[800], failure[1024];
+
+	clock_watch_look(&c->awake, clock_mono_ns());
+	q->used_ns += clock_watch_since(&c->awake, c->asked_ns);
+	if (q->used_ns >= c->o.timeout_s * CLOCK_S_NS) {
+		say_slow(c, why, sizeof(why));
+		snprintf(failure, sizeof(failure), UNCHECKED "%s", why);
+		answer_first(c, failure, NULL);
+		return;
+	}
+	json_decref(q->progress);
+	q->progress = json_is_array(progress) ? json_incref(progress) : json_array();
+	TAILQ_REMOVE(&c->questions, q, link);
+	TAILQ_INSERT_TAIL(&c->questions, q, link);
+	c->asked = false;
+	evtimer_del(c->timer);
+	go_on(c);
+}
+
+static void on_message(struct engine_link *link, const char *method, json_t *params, void *arg)
+{
+	struct checker *c = arg;
+	struct question *q = TAILQ_FIRST(&c->questions);
+	const char *text = json_string_value(json_object_get(params, "message"));
+
+	if (c->broken)
+		return;
+	if (strcmp(method, ENGINE_HELLO) == 0)
+		on_hello(c, params);
+	else if (strcmp(method, ENGINE_LOG) == 0 && text != NULL)
+		log_write(LOG_INFO, "checker: %s", text);
+	else if (!c->asked || q == NULL ||
+		json_integer_value(json_object_get(params, "token")) != q->token)
+		return;
+	else if (strcmp(method, CHECK_REPLY) == 0)
+		answer_first(c, NULL, params);
+	else if (strcmp(method, CHECK_TURN) == 0)
+		end_turn(c, q, json_object_get(params, "progress"));
+}
+
+static void on_broken(struct engine_link *link, const char *why, void *arg)
+{
+	struct checker *c = arg;
+	static const struct timeval moment = {ENGINE_LINK_END_S, 0};
+
+	if (c->broken)
+		return;
+	if (why != NULL) {
+		broke(c, why);
+		go_on(c);
+		return;
+	}
+	c->closed = true;
+	evtimer_add(c->timer, &moment);
+	checker_reap(c);
+}
+
+static int start(struct checker *c)
+{
+	char program[4096], role[] = "--role", role_check[] = "check";
+	char a_threads[] = "--threads", threads[16];
+	char *argv[] = {program, role, role_check, a_threads, threads, NULL};
+	struct engine_link_options o = {
+		.base = c->o.base,
+		.program = c->o.program,
+		.argv = argv,
+		.what = "checker",
+		.message = on_message,
+		.broken = on_broken,
+		.arg = c,
+	};
+
+	snprintf(program, sizeof(program), "%s", c->o.program);
+	snprintf(threads, sizeof(threads), "%d", c->o.threads);
+	c->greeted = c->broken = c->closed = false;
+	return engine_link_create(&o, &c->link);
+}
+
+static void look_later(struct checker *c)
+{
+	static const struct timeval second = {1, 0};
+
+	evtimer_add(c->timer, &second);
+}
+
+static void arm(struct checker *c)
+{
+	c->asked_ns = clock_mono_ns();
+	c->awake = (struct clock_watch){0};
+	clock_watch_look(&c->awake, c->asked_ns);
+	look_later(c);
+}
+
+static void on_turn(evutil_socket_t fd, short what, void *arg)
+{
+	struct checker *c = arg;
+	struct question *q;
+	char failure[320];
+	int rc;
+
+	if (c->link != NULL && c->broken && engine_link_reap(c->link)) {
+		engine_link_destroy(c->link);
+		c->link = NULL;
+	}
+	q = c->asked ? TAILQ_FIRST(&c->questions) : take_turn(c);
+	if (q == NULL && c->rest && c->link != NULL && !c->broken) {
+		c->broken = true;
+		engine_link_kill(c->link);
+	}
+	if (q == NULL || c->asked || (c->link != NULL && (c->broken || c->closed)))
+		return;
+	if (!q->q.wanted(q->q.arg)) {
+		answer_first(c, unwanted, NULL);
+		return;
+	}
+	if (c->link == NULL) {
+		rc = start(c);
+		if (rc < 0) {
+			snprintf(failure, sizeof(failure), UNCHECKED "cannot be started: %s",
+				starved_text(rc));
+			answer_first(c, failure, NULL);
+			return;
+		}
+		arm(c);
+	}
+	if (!c->greeted)
+		return;
+	c->asked = true;
+	c->last_uid = q->q.uid;
+	arm(c);
+	engine_link_send(c->link, CHECK_REQUEST,
+		json_pack("{sI sI sO so sO*}", "token", (json_int_t)q->token, "world",
+			(json_int_t)q->q.world, "spec", q->q.spec, "data_roots",
+			data_roots_json(&c->o.data_roots), "progress", q->progress));
+}
+
+/* Since when nothing has come from it. */
+static int64_t heard_ns(const struct checker *c)
+{
+	const int64_t heard = engine_link_heard_ns(c->link);
+
+	return heard > c->asked_ns ? heard : c->asked_ns;
+}
+
+/* Whoever asked has gone: the process that is at it is of no more use. */
+static bool end_unwanted(struct checker *c)
+{
+	const struct question *q = TAILQ_FIRST(&c->questions);
+
+	if (!c->asked || c->broken || c->closed || q == NULL || q->q.wanted(q->q.arg))
+		return false;
+	log_write(LOG_INFO, "checker: ended: nobody waits for what it was asked");
+	c->broken = true;
+	engine_link_kill(c->link);
+	answer_first(c, unwanted, NULL);
+	return true;
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct checker *c = arg;
+	const bool asked = c->asked, greeted = c->greeted;
+	const int64_t alive_ns = c->o.alive_timeout_s * CLOCK_S_NS;
+	char why[800] = "closed its link";
+
+	if (!c->closed && c->link != NULL) {
+		engine_link_drain(c->link);
+		if (c->broken || c->closed || c->asked != asked || c->greeted != greeted)
+			return; /* it was gpt2d that stood still */
+	}
+	clock_watch_look(&c->awake, clock_mono_ns());
+	if (end_unwanted(c))
+		return;
+	if (!c->closed &&
+		used_ns(c) + clock_watch_since(&c->awake, c->asked_ns) >=
+			c->o.timeout_s * CLOCK_S_NS) {
+		say_slow(c, why, sizeof(why));
+	} else if (!c->closed && c->link != NULL && greeted &&
+		clock_watch_since(&c->awake, heard_ns(c)) > alive_ns) {
+		snprintf(why, sizeof(why), "gave no sign of life for %lld s",
+			(long long)c->o.alive_timeout_s);
+	} else if (!c->closed) {
+		look_later(c);
+		return;
+	}
+	broke(c, why);
+	go_on(c);
+}
+
+int checker_create(const struct checker_options *options, struct checker **out)
+{
+	struct checker *c = calloc(1, sizeof(*c));
+
+	if (c == NULL)
+		return -ENOMEM;
+	c->o = *options;
+	c->last_uid = (uid_t)-1;
+	TAILQ_INIT(&c->questions);
+	c->timer = evtimer_new(options->base, on_timer, c);
+	c->turn = event_new(options->base, -1, 0, on_turn, c);
+	if (!c->timer || !c->turn) {
+		checker_destroy(c);
+		return -ENOMEM;
+	}
+	*out = c;
+	return 0;
+}
+
+void checker_destroy(struct checker *c)
+{
+	if (c == NULL)
+		return;
+	engine_link_destroy(c->link);
+	c->link = NULL;
+	while (!TAILQ_EMPTY(&c->questions))
+		answer_first(c, checker_stopping, NULL);
+	if (c->timer)
+		event_free(c->timer);
+	if (c->turn)
+		event_free(c->turn);
+	free(c);
+}
+
+int checker_ask(struct checker *c, const struct checker_question *question)
+{
+	struct question *q = calloc(1, sizeof(*q));
+
+	if (q == NULL || question->spec == NULL) {
+		free(q);
+		json_decref(question->spec);
+		return -ENOMEM;
+	}
+	q->token = ++c->last_token;
+	q->q = *question;
+	TAILQ_INSERT_TAIL(&c->questions, q, link);
+	go_on(c);
+	return 0;
+}
+
+void checker_rest(struct checker *c, bool rest)
+{
+	if (c->rest == rest)
+		return;
+	c->rest = rest;
+	go_on(c);
+}
+
+void checker_reap(struct checker *c)
+{
+	char why[900];
+	const char *end;
+
+	if (c == NULL || c->link == NULL)
+		return;
+	if (engine_link_ended(c->link))
+		engine_link_drain(c->link); /* its last words */
+	if (c->link == NULL || !engine_link_reap(c->link))
+		return;
+	end = engine_link_end(c->link);
+	snprintf(why, sizeof(why), "%s%s", strncmp(end, "killed", 6) == 0 ? "was " : "", end);
+	broke(c, why);
+	go_on(c);
+}

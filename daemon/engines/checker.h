@@ -1,0 +1,60 @@
+/*
+ * checker.h: a resident engine process (--role check) that says whether a configuration can be
+ * trained here: data present, long enough, within the vocabulary; memory; bucket plan. Started when
+ * first needed, replaced when it dies, is silent or takes too long, and when nobody waits any more
+ * for what it is at. One question is with it at a time, so that a crash has one culprit; one whose
+ * files are large comes back after a part of them and waits for its next turn.
+ */
+#ifndef GPT2D_DAEMON_ENGINES_CHECKER_H
+#define GPT2D_DAEMON_ENGINES_CHECKER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "proto/host/data_roots.h"
+
+struct event_base;
+struct checker;
+
+struct checker_options {
+	struct event_base *base;
+	const char *program;
+	int threads;             /* of each rank */
+	int64_t timeout_s;       /* of one question, all its turns together */
+	int64_t alive_timeout_s; /* without a sign of life while it has a question */
+	struct data_roots data_roots;
+};
+
+/* 0 or -ENOMEM. What options points to outlives the checker. */
+int checker_create(const struct checker_options *options, struct checker **out);
+/* The failure with which checker_destroy answers what is still asked. */
+extern const char checker_stopping[];
+void checker_destroy(struct checker *c); /* takes NULL */
+
+struct checker_question {
+	int64_t world;
+	uid_t uid;    /* whose it is: users take turns */
+	json_t *spec; /* of one arm */
+	/*
+	 * Comes once, later: failure NULL and reply (check.reply's params, borrowed), or failure a
+	 * text (the checker broke or was too slow).
+	 */
+	void (*answer)(void *arg, const char *failure, json_t *reply);
+	/* Whether somebody still waits for it; where not, the process that is at it is ended. */
+	bool (*wanted)(void *arg);
+	void *arg;
+};
+/* Takes the spec: 0, or -ENOMEM. */
+int checker_ask(struct checker *c, const struct checker_question *question);
+
+/*
+ * Whether its process ends when it has nothing to do, since the engines have given their devices
+ * back and it holds some memory of one.
+ */
+void checker_rest(struct checker *c, bool rest);
+
+void checker_reap(struct checker *c); /* on SIGCHLD; takes NULL */
+
+#endif

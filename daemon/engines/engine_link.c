@@ -1,0 +1,480 @@
+#include "daemon/engines/engine_link.h"
+
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "daemon/config/clock.h"
+#include "daemon/engines/engine_output.h"
+#include "daemon/store/failure.h"
+#include "daemon/config/log.h"
+#include "proto/host/cgroup.h"
+#include "proto/frame.h"
+#include "proto/protocol.h"
+#include "proto/rpc.h"
+#include "proto/host/starved.h"
+
+enum {
+	LINK_FD = 3,
+	LINES_PER_TURN = 256,
+	DRAIN_MAX = 1 << 20, /* bytes: more than a socket holds */
+	EXEC_FAILED = 127,
+	OUTPUT_MAX = 4 * PROTOCOL_LINE_MAX, /* an engine that reads nothing is not fed for ever */
+};
+
+extern char **environ;
+
+struct engine_link {
+	struct engine_link_options o;
+	char what[32];
+	char end[800];
+	char words[512]; /* of the last error that it told; empty: none */
+	int *exec_errno; /* shared with the child until it calls exec; negative: of /dev/null */
+	pid_t pid;
+	struct engine_output *output;
+	struct bufferevent *io;
+	struct event *again;
+	struct frame *frame;
+	int64_t heard_ns;
+	int64_t oom_kills; /* of the control group when it began; negative: nothing tells */
+	bool blames_peer;
+	bool broken;
+	bool unsent; /* it was not told something: it is of no more use */
+	bool eof;    /* reported once all lines are taken */
+	bool in_lines, dead;
+};
+
+/* Between fork and exec: only calls that are safe there. */
+static void become_engine(const struct engine_link *link, int link_fd, int out_fd, pid_t parent)
+	__attribute__((noreturn));
+
+static void become_engine(const struct engine_link *link, int link_fd, int out_fd, pid_t parent)
+{
+	struct sigaction standard = {.sa_handler = SIG_DFL};
+	sigset_t none;
+	int null_fd, null_errno;
+
+	sigemptyset(&none);
+	for (int s = 1; s < NSIG; s++)
+		sigaction(s, &standard, NULL);
+	/* a group of its own, so that what it starts ends with it; it may write to a terminal */
+	setpgid(0, 0);
+	signal(SIGTTOU, SIG_IGN);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
+		_exit(EXEC_FAILED);
+	null_fd = open("/dev/null", O_RDONLY);
+	null_errno = errno;
+	link_fd = fcntl(link_fd, F_DUPFD, 10);
+	out_fd = fcntl(out_fd, F_DUPFD, 10);
+	if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 || dup2(out_fd, STDOUT_FILENO) < 0 ||
+		dup2(out_fd, STDERR_FILENO) < 0 || dup2(link_fd, LINK_FD) < 0)
+		goto failed;
+	close_range(LINK_FD + 1, ~0u, 0);
+	execve(link->o.program, link->o.argv, environ);
+failed:
+	*link->exec_errno = null_fd < 0 ? -null_errno : errno;
+	_exit(EXEC_FAILED);
+}
+
+static void report_broken(struct engine_link *link, const char *why)
+{
+	if (link->broken)
+		return;
+	link->broken = true;
+	bufferevent_disable(link->io, EV_READ);
+	engine_output_drain(link->output); /* it stands before what is made of it */
+	link->o.broken(link, why, link->o.arg);
+}
+
+/* An engine that ends by itself has mostly said why. */
+static void keep_words(struct engine_link *link, const struct rpc_message *m)
+{
+	const char *level, *text;
+
+	if (m->kind != RPC_NOTIFICATION || strcmp(m->method, ENGINE_LOG) != 0)
+		return;
+	level = json_string_value(json_object_get(m->params, "level"));
+	text = json_string_value(json_object_get(m->params, "message"));
+	if (level != NULL && text != NULL && strcmp(level, "error") == 0)
+		snprintf(link->words, sizeof(link->words), "%s", text);
+}
+
+static void handle_line(struct engine_link *link, const char *line, size_t n)
+{
+	struct rpc_message m;
+	char error[256], why[320];
+	int code = rpc_parse(line, n, &m, NULL, error, sizeof(error));
+
+	if (code == PROTOCOL_INTERNAL) {
+		report_broken(link, "sent a message for which gpt2d had no memory");
+		return;
+	}
+	if (code != 0) {
+		snprintf(why, sizeof(why), "sent what is no message: %s", error);
+		report_broken(link, why);
+		return;
+	}
+	link->heard_ns = clock_mono_ns();
+	keep_words(link, &m);
+	if (m.kind == RPC_NOTIFICATION)
+		link->o.message(link, m.method, m.params, link->o.arg);
+	else
+		report_broken(link, "sent a request or a reply, a notification is expected");
+	rpc_clear(&m);
+}
+
+static bool feed(struct engine_link *link)
+{
+	struct evbuffer *in = bufferevent_get_input(link->io);
+	struct evbuffer_iovec piece;
+
+	while (evbuffer_peek(in, -1, NULL, &piece, 1) > 0 && piece.iov_len > 0) {
+		if (frame_feed(link->frame, piece.iov_base, piece.iov_len) < 0)
+			return false;
+		evbuffer_drain(in, piece.iov_len);
+	}
+	return true;
+}
+
+/* Handles up to max lines; how many there were. */
+static int take_lines(struct engine_link *link, int max)
+{
+	enum frame_status status = FRAME_LINE;
+	int taken = 0;
+	char *line;
+	size_t n;
+
+	link->in_lines = true; /* broken() may destroy the link */
+	if (link->unsent)
+		report_broken(
+			link, "could not be told what to do: out of memory, or it reads nothing");
+	else if (!feed(link))
+		report_broken(link, "sent more than there is memory for");
+	while (!link->broken && !link->dead && taken < max) {
+		status = frame_next(link->frame, &line, &n);
+		if (status != FRAME_LINE)
+			break;
+		taken++;
+		handle_line(link, line, n);
+	}
+	if (!link->dead && (status == FRAME_TOO_LONG || status == FRAME_BAD))
+		report_broken(
+			link, status == FRAME_BAD ? "sent a NUL byte" : "sent too long a line");
+	link->in_lines = false;
+	return taken;
+}
+
+static void handle_lines(struct engine_link *link)
+{
+	int taken = take_lines(link, LINES_PER_TURN);
+
+	if (link->dead)
+		engine_link_destroy(link);
+	else if (taken == LINES_PER_TURN)
+		event_active(link->again, 0, 0);
+	else if (link->eof)
+		report_broken(link, NULL);
+}
+
+static void on_again(evutil_socket_t fd, short what, void *arg)
+{
+	handle_lines(arg);
+}
+
+static void on_read(struct bufferevent *io, void *arg)
+{
+	handle_lines(arg);
+}
+
+static void on_event(struct bufferevent *io, short what, void *arg)
+{
+	struct engine_link *link = arg;
+
+	link->eof = true;
+	handle_lines(link);
+}
+
+static int fork_engine(struct engine_link *link, int fds[2])
+{
+	int out_fd = engine_output_fd(link->output);
+	pid_t parent = getpid(), pid = fork();
+
+	if (pid < 0)
+		return -errno;
+	if (pid == 0)
+		become_engine(link, fds[1], out_fd, parent);
+	setpgid(pid, pid); /* whichever of the two is first; not before it could be killed */
+	link->pid = pid;
+	engine_output_started(link->output, pid);
+	return 0;
+}
+
+static void free_link(struct engine_link *link)
+{
+	if (link->again)
+		event_free(link->again);
+	if (link->exec_errno != MAP_FAILED)
+		munmap(link->exec_errno, sizeof(*link->exec_errno));
+	frame_destroy(link->frame);
+	engine_output_destroy(link->output);
+	free(link);
+}
+
+int engine_link_create(const struct engine_link_options *options, struct engine_link **out)
+{
+	struct engine_link *link = calloc(1, sizeof(*link));
+	char file[CGROUP_FILE_BYTES];
+	int fds[2], rc;
+
+	if (link == NULL)
+		return -ENOMEM;
+	link->o = *options;
+	snprintf(link->what, sizeof(link->what), "%s", options->what);
+	strcpy(link->end, "runs");
+	link->heard_ns = clock_mono_ns();
+	link->oom_kills = cgroup_oom_kills("", file);
+	link->exec_errno = mmap(NULL, sizeof(*link->exec_errno), PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (link->exec_errno == MAP_FAILED ||
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0) {
+		rc = -errno;
+		goto free_link;
+	}
+	rc = engine_output_create(options->base, link->what, &link->output);
+	if (rc < 0)
+		goto close_fds;
+	rc = -ENOMEM;
+	evutil_make_socket_nonblocking(fds[0]);
+	link->frame = frame_create(PROTOCOL_LINE_MAX);
+	link->again = event_new(options->base, -1, 0, on_again, link);
+	if (link->frame && link->again)
+		link->io = bufferevent_socket_new(options->base, fds[0], BEV_OPT_CLOSE_ON_FREE);
+	if (link->io == NULL)
+		goto close_fds;
+	bufferevent_setcb(link->io, on_read, NULL, on_event, link);
+	if (bufferevent_enable(link->io, EV_READ | EV_WRITE) < 0)
+		goto free_io;
+	rc = fork_engine(link, fds);
+	if (rc < 0)
+		goto free_io;
+	close(fds[1]);
+	*out = link;
+	return 0;
+free_io:
+	bufferevent_free(link->io);
+	fds[0] = -1;
+close_fds:
+	if (fds[0] >= 0)
+		close(fds[0]);
+	close(fds[1]);
+free_link:
+	free_link(link);
+	return rc;
+}
+
+void engine_link_destroy(struct engine_link *link)
+{
+	if (link == NULL)
+		return;
+	if (link->in_lines) {
+		link->dead = true;
+		return;
+	}
+	if (link->pid > 0) {
+		engine_link_kill(link);
+		while (waitpid(link->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	}
+	engine_output_end(link->output);
+	bufferevent_free(link->io);
+	free_link(link);
+}
+
+void engine_link_send(struct engine_link *link, const char *method, json_t *params)
+{
+	size_t n = 0;
+	char *line = rpc_notification(method, params, &n);
+
+	if (line == NULL || link->broken ||
+		evbuffer_get_length(bufferevent_get_output(link->io)) > OUTPUT_MAX ||
+		bufferevent_write(link->io, line, n) < 0 ||
+		bufferevent_enable(link->io, EV_WRITE) < 0 /* as in client.c */) {
+		log_write(LOG_WARNING, "%s: %s was not sent", link->what, method);
+		link->unsent = true; /* who sends is not called back from within */
+		event_active(link->again, 0, 0);
+	}
+	free(line);
+}
+
+void engine_link_kill(struct engine_link *link)
+{
+	if (link->pid > 0)
+		kill(-link->pid, SIGKILL);
+}
+
+pid_t engine_link_pid(const struct engine_link *link)
+{
+	return link->pid;
+}
+
+int64_t engine_link_heard_ns(const struct engine_link *link)
+{
+	return link->heard_ns;
+}
+
+static const char *exit_meaning(int status)
+{
+	switch (status) {
+	case ENGINE_EXIT_USAGE:
+		return " (refused its arguments)";
+	case ENGINE_EXIT_PEER_LOST:
+		return " (a peer went away)";
+	case ENGINE_EXIT_POISONED:
+		return " (a new process is needed)";
+	case ENGINE_EXIT_ORPHAN:
+		return " (gpt2d went away)";
+	case ENGINE_EXIT_BOOTSTRAP:
+		return " (ranks could not reach each other)";
+	default:
+		return "";
+	}
+}
+
+bool engine_link_ended(const struct engine_link *link)
+{
+	siginfo_t info = {0};
+
+	return link->pid == 0 ||
+		(waitid(P_PID, (id_t)link->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+			info.si_pid != 0);
+}
+
+void engine_link_drain(struct engine_link *link)
+{
+	int fd = bufferevent_getfd(link->io);
+	char piece[16384];
+	ssize_t n = 1;
+
+	if (link->in_lines)
+		return;
+	engine_output_drain(link->output);
+	take_lines(link, INT_MAX); /* what has been read comes first */
+	for (size_t all = 0; n > 0 && all < DRAIN_MAX && !link->broken && !link->dead;
+		all += (size_t)n) {
+		n = recv(fd, piece, sizeof(piece), MSG_DONTWAIT);
+		if (n <= 0)
+			break;
+		if (frame_feed(link->frame, piece, (size_t)n) < 0)
+			report_broken(link, "sent more than there is memory for");
+		else
+			take_lines(link, INT_MAX);
+	}
+	if (link->dead)
+		engine_link_destroy(link);
+}
+
+/* Whether a limit on processor time, which engines have from here, may have sent it. */
+static bool limits_cpu(int number)
+{
+	struct rlimit cpu;
+
+	return (number == SIGXCPU || number == SIGKILL) && getrlimit(RLIMIT_CPU, &cpu) == 0 &&
+		(cpu.rlim_cur != RLIM_INFINITY || cpu.rlim_max != RLIM_INFINITY);
+}
+
+/* Of SIGKILL the kernel tells nobody why; of its own it counts. */
+static void say_signal(struct engine_link *link, int number)
+{
+	struct cgroup_memory limit = {.limit_bytes = 0};
+	char file[CGROUP_FILE_BYTES];
+	int n = snprintf(link->end, sizeof(link->end), "killed by signal %d", number);
+	int64_t kills = number == SIGKILL ? cgroup_oom_kills("", file) : -ENOENT;
+
+	if (number == SIGXFSZ)
+		snprintf(link->end + n, sizeof(link->end) - (size_t)n, " (%s)", failure_too_large);
+	if (limits_cpu(number))
+		n += snprintf(link->end + n, sizeof(link->end) - (size_t)n,
+			" (processor time is limited: raise ulimit -t, LimitCPU= of the unit)");
+	if (number == SIGINT) /* engines ignore it, but before main */
+		snprintf(link->end + n, sizeof(link->end) - (size_t)n,
+			" (as OpenBLAS does before it begins: %s)", starved_text(-EAGAIN));
+	if (link->oom_kills < 0 || kills <= link->oom_kills)
+		return;
+	n += snprintf(link->end + n, sizeof(link->end) - (size_t)n,
+		" (out of memory: oom_kill in %s was %" PRId64 ", is %" PRId64, file,
+		link->oom_kills, kills);
+	if (cgroup_memory_read("", &limit) == 0)
+		n += snprintf(link->end + n, sizeof(link->end) - (size_t)n,
+			"; limit %" PRId64 " bytes", limit.limit_bytes);
+	snprintf(link->end + n, sizeof(link->end) - (size_t)n, ")");
+}
+
+static void say_exit(struct engine_link *link, int status)
+{
+	char starved[192] = "";
+
+	/* its limits are those from here */
+	if (status == ENGINE_EXIT_STARVED)
+		snprintf(starved, sizeof(starved), " (%s)", starved_text(-EAGAIN));
+	snprintf(link->end, sizeof(link->end), "exited with status %d%s%s%s%s", status,
+		exit_meaning(status), starved, link->words[0] != '\0' ? ": " : "", link->words);
+}
+
+/* number: errno of exec, or negative: of the file that it reads. */
+static void say_unstarted(struct engine_link *link, int number)
+{
+	const bool is_script = number == ENOENT && access(link->o.program, F_OK) == 0;
+
+	snprintf(link->end, sizeof(link->end), "could not be started: %.640s: %s%s",
+		number < 0 ? "/dev/null" : link->o.program, strerror(abs(number)),
+		is_script ? " (what its first line names)" : "");
+}
+
+bool engine_link_reap(struct engine_link *link)
+{
+	int status;
+
+	if (link->pid == 0)
+		return true;
+	if (!engine_link_ended(link))
+		return false;
+	engine_link_kill(link); /* what it has left behind, while its number is taken */
+	if (waitpid(link->pid, &status, WNOHANG) <= 0)
+		return false;
+	link->pid = 0;
+	engine_output_end(link->output);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == EXEC_FAILED && *link->exec_errno != 0)
+		say_unstarted(link, *link->exec_errno);
+	else if (WIFSIGNALED(status))
+		say_signal(link, WTERMSIG(status));
+	else
+		say_exit(link, WEXITSTATUS(status));
+	link->blames_peer = WIFEXITED(status) && WEXITSTATUS(status) == ENGINE_EXIT_PEER_LOST;
+	return true;
+}
+
+const char *engine_link_end(const struct engine_link *link)
+{
+	return link->end;
+}
+
+bool engine_link_blames_peer(const struct engine_link *link)
+{
+	return link->blames_peer;
+}

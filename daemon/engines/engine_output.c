@@ -1,0 +1,300 @@
+#include "daemon/engines/engine_output.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/config/clock.h"
+#include "daemon/config/log.h"
+#include "daemon/config/text.h"
+#include "proto/size.h"
+
+enum {
+	PIPE_BYTES = 256 * 1024, /* asked for: a long report while gpt2d is at something else */
+	PIECE_BYTES = 16 * 1024,
+	TURN_BYTES = 4 * PIECE_BYTES, /* of an engine in one round of the loop */
+	LINE_BYTES = 1900,            /* the log cuts at 2 KiB, with its time and our words */
+	LINE_EXTRA = 64,              /* what the log writes besides, about */
+	TAIL_BYTES = 8 * 1024,
+	TAIL_LINES = 100,
+	REPORT_S = 2,
+};
+
+struct engine_output {
+	char what[32];
+	pid_t pid;
+	int fd, child_fd;
+	struct event *readable;
+	struct event *report; /* of what was dropped, when nothing more comes */
+	char line[LINE_BYTES];
+	size_t n;     /* of the line that has not ended yet, */
+	int64_t over; /* and bytes of it beyond these */
+	int64_t allowed_bytes, allowed_ns; /* what may be logged, as of then */
+	bool full; /* none is, until a second's worth is allowed: no single lines between */
+	int64_t dropped_lines, dropped_bytes; /* and not reported yet */
+	char tail[TAIL_BYTES]; /* a ring: what was dropped after the last line that was not */
+	size_t tail_n;         /* ever put into it */
+};
+
+/* U+0080 to U+009F drive a terminal too; the log itself looks at single bytes only. */
+static void remove_c1(char *text)
+{
+	for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++)
+		if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f)
+			c[0] = c[1] = ' ';
+}
+
+static void put_line(const struct engine_output *o, const char *line, size_t n, int64_t over)
+{
+	char text[LINE_BYTES + 1], cut[64] = "";
+
+	for (size_t i = 0; i < n; i++)
+		text[i] = line[i] != '\0' ? line[i] : ' ';
+	text[n] = '\0';
+	text_clean(text);
+	remove_c1(text);
+	if (over > 0)
+		snprintf(cut, sizeof(cut), " (cut: it has %" PRId64 " bytes)", (int64_t)n + over);
+	log_write_engine(LOG_WARNING, "%s printed: %s%s", o->what, text, cut);
+}
+
+/* ---- what is too much ---- */
+
+static void keep_tail(struct engine_output *o, const char *bytes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		o->tail[o->tail_n++ % TAIL_BYTES] = bytes[i];
+}
+
+static void drop_line(struct engine_output *o)
+{
+	static const struct timeval pause = {REPORT_S, 0};
+
+	o->dropped_lines++;
+	o->dropped_bytes += (int64_t)o->n + o->over + 1;
+	keep_tail(o, o->line, o->n);
+	keep_tail(o, "\n", 1);
+	if (!evtimer_pending(o->report, NULL))
+		evtimer_add(o->report, &pause);
+}
+
+static void report_dropped(struct engine_output *o)
+{
+	char size[SIZE_BYTES];
+
+	evtimer_del(o->report);
+	if (o->dropped_lines == 0)
+		return;
+	log_write_engine(LOG_WARNING,
+		"%s (pid %d): %" PRId64 " lines (%s) of what it prints left out", o->what,
+		(int)o->pid, o->dropped_lines, size_text(o->dropped_bytes, size));
+	o->dropped_lines = o->dropped_bytes = 0;
+}
+
+static void on_report(evutil_socket_t fd, short what, void *arg)
+{
+	report_dropped(arg);
+}
+
+/* The end of a report says more than its beginning. */
+static void put_tail(struct engine_output *o)
+{
+	const size_t first = o->tail_n > TAIL_BYTES ? o->tail_n - TAIL_BYTES : 0;
+	size_t i = o->tail_n, n = 0;
+
+	for (int lines = 0; i > first; i--) /* to behind the newline before the first whole one */
+		if (o->tail[(i - 1) % TAIL_BYTES] == '\n' && lines++ == TAIL_LINES)
+			break;
+	if (i == first && first > 0)
+		while (o->tail[i++ % TAIL_BYTES] != '\n')
+			;
+	for (; i < o->tail_n; i++) {
+		const char c = o->tail[i % TAIL_BYTES];
+
+		if (c != '\n') {
+			o->line[n++] = c;
+			continue;
+		}
+		put_line(o, o->line, n, 0);
+		n = 0;
+	}
+	o->tail_n = 0;
+}
+
+/* ---- lines ---- */
+
+static void allow_more(struct engine_output *o)
+{
+	const int64_t rate = ENGINE_OUTPUT_BYTES_PER_S, most = ENGINE_OUTPUT_BURST_BYTES;
+	int64_t now_ns = clock_mono_ns(), more;
+
+	if (now_ns - o->allowed_ns >= most / rate * CLOCK_S_NS) {
+		o->allowed_bytes = most;
+		o->allowed_ns = now_ns;
+		return;
+	}
+	more = (now_ns - o->allowed_ns) * rate / CLOCK_S_NS;
+	o->allowed_ns += more * CLOCK_S_NS / rate; /* a rest of a byte is not lost */
+	o->allowed_bytes += more;
+	if (o->allowed_bytes > most)
+		o->allowed_bytes = most;
+}
+
+static void end_line(struct engine_output *o)
+{
+	const int64_t cost = (int64_t)o->n + LINE_EXTRA;
+
+	o->full = o->allowed_bytes < (o->full ? ENGINE_OUTPUT_BYTES_PER_S : cost);
+	if (!o->full) {
+		o->allowed_bytes -= cost;
+		o->tail_n = 0;
+		report_dropped(o);
+		put_line(o, o->line, o->n, o->over);
+	} else {
+		drop_line(o);
+	}
+	o->n = 0;
+	o->over = 0;
+}
+
+static void take(struct engine_output *o, const char *bytes, size_t n)
+{
+	while (n > 0) {
+		const char *end = memchr(bytes, '\n', n);
+		size_t k = end != NULL ? (size_t)(end - bytes) : n;
+		size_t room = LINE_BYTES - o->n, fits = k < room ? k : room;
+
+		memcpy(o->line + o->n, bytes, fits);
+		o->n += fits;
+		o->over += (int64_t)(k - fits);
+		if (end != NULL) {
+			end_line(o);
+			k++;
+		}
+		bytes += k;
+		n -= k;
+	}
+}
+
+/* At most about max bytes. */
+static void read_some(struct engine_output *o, size_t max)
+{
+	char piece[PIECE_BYTES];
+	ssize_t n;
+
+	allow_more(o);
+	for (size_t all = 0; all < max; all += (size_t)n) {
+		n = read(o->fd, piece, sizeof(piece));
+		if (n == 0)
+			event_del(o->readable); /* it has closed both, and goes on */
+		if (n <= 0)
+			return;
+		take(o, piece, (size_t)n);
+	}
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	read_some(arg, TURN_BYTES);
+}
+
+/* ---- from and to its start ---- */
+
+static int open_pipe(struct engine_output *o)
+{
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
+		return -errno;
+	o->fd = fds[0];
+	o->child_fd = fds[1];
+	fcntl(o->fd, F_SETPIPE_SZ, PIPE_BYTES); /* where a user's limit refuses it, 64 KiB do */
+	return 0;
+}
+
+int engine_output_create(struct event_base *base, const char *what, struct engine_output **out)
+{
+	struct engine_output *o = calloc(1, sizeof(*o));
+	int rc;
+
+	if (o == NULL)
+		return -ENOMEM;
+	o->fd = o->child_fd = -1;
+	snprintf(o->what, sizeof(o->what), "%s", what);
+	o->allowed_bytes = ENGINE_OUTPUT_BURST_BYTES;
+	o->allowed_ns = clock_mono_ns();
+	rc = open_pipe(o);
+	if (rc < 0)
+		goto failed;
+	rc = -ENOMEM;
+	o->readable = event_new(base, o->fd, EV_READ | EV_PERSIST, on_readable, o);
+	o->report = evtimer_new(base, on_report, o);
+	if (o->readable == NULL || o->report == NULL || event_add(o->readable, NULL) < 0)
+		goto failed;
+	*out = o;
+	return 0;
+failed:
+	engine_output_destroy(o);
+	return rc;
+}
+
+static void close_all(struct engine_output *o)
+{
+	if (o->readable)
+		event_free(o->readable);
+	if (o->report)
+		event_free(o->report);
+	if (o->fd >= 0)
+		close(o->fd);
+	if (o->child_fd >= 0)
+		close(o->child_fd);
+	o->readable = o->report = NULL;
+	o->fd = o->child_fd = -1;
+}
+
+void engine_output_destroy(struct engine_output *o)
+{
+	if (o == NULL)
+		return;
+	close_all(o);
+	free(o);
+}
+
+int engine_output_fd(const struct engine_output *o)
+{
+	return o->child_fd;
+}
+
+void engine_output_started(struct engine_output *o, pid_t pid)
+{
+	o->pid = pid;
+	close(o->child_fd);
+	o->child_fd = -1;
+}
+
+void engine_output_drain(struct engine_output *o)
+{
+	int holds = o->fd >= 0 ? fcntl(o->fd, F_GETPIPE_SZ) : 0;
+
+	if (holds > 0)
+		read_some(o, (size_t)holds);
+}
+
+void engine_output_end(struct engine_output *o)
+{
+	if (o->fd < 0)
+		return;
+	engine_output_drain(o);
+	if (o->n > 0)
+		end_line(o);
+	report_dropped(o);
+	put_tail(o);
+	close_all(o);
+}

@@ -1,0 +1,518 @@
+#include "daemon/engines/engine_pool.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/config/clock.h"
+#include "daemon/engines/engine_hello.h"
+#include "daemon/engines/engine_link.h"
+#include "daemon/engines/engine_pool_private.h"
+#include "daemon/config/log.h"
+#include "daemon/config/text.h"
+#include "proto/protocol.h"
+#include "proto/host/starved.h"
+
+enum {
+	STOP_WAIT_S = 5, /* from engine.exit to SIGKILL */
+	BACKOFF_FIRST_MS = 200,
+	BACKOFF_MAX_MS = 30000,
+};
+
+static void lose(struct engine_pool *p, const char *reason);
+static void set_state(struct engine_pool *p, enum pool_state state);
+
+static void arm(struct engine_pool *p, int64_t ms)
+{
+	struct timeval t = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+
+	evtimer_add(p->timer, &t);
+}
+
+/* ---- messages ---- */
+
+static void connect_all(struct engine_pool *p)
+{
+	json_t *addresses = json_array(), *params;
+
+	for (int i = 0; i < p->o.ranks; i++)
+		json_array_append_new(addresses,
+			p->ranks[i].address ? json_string(p->ranks[i].address) : json_null());
+	params = json_pack("{so}", "addresses", addresses);
+	engine_pool_send(p, p->o.ranks, ENGINE_CONNECT, params);
+	json_decref(params);
+}
+
+static bool all_in(const struct engine_pool *p, enum rank_state state)
+{
+	for (int i = 0; i < p->o.ranks; i++)
+		if (p->ranks[i].state != state)
+			return false;
+	return true;
+}
+
+static void on_hello(struct rank *r, json_t *params)
+{
+	struct engine_pool *p = r->pool;
+	const char *address = json_string_value(json_object_get(params, "address"));
+	char why[900], reason[960];
+
+	engine_hello_check(&(struct engine_hello){.rank = r->rank,
+				   .program = p->o.program,
+				   .backend = p->o.backend,
+				   .pid = engine_link_pid(r->link)},
+		params, why, sizeof(why));
+	if (r->state != RANK_STARTED)
+		snprintf(why, sizeof(why), "says hello twice");
+	if (why[0] != '\0') {
+		snprintf(reason, sizeof(reason), "engine_refused: rank %d %s", r->rank, why);
+		engine_pool_restart(p, reason);
+		return;
+	}
+	r->state = RANK_GREETED;
+	free(r->address);
+	r->address = address ? strdup(address) : NULL;
+	json_decref(r->device);
+	r->device = json_incref(json_object_get(params, "device"));
+	if (all_in(p, RANK_GREETED))
+		connect_all(p);
+}
+
+static void on_ready(struct rank *r)
+{
+	struct engine_pool *p = r->pool;
+
+	if (p->state != POOL_STARTING || r->state != RANK_GREETED)
+		return;
+	r->state = RANK_READY;
+	if (!all_in(p, RANK_READY))
+		return;
+	p->ready_ns = clock_mono_ns() - p->started_ns;
+	log_write(
+		LOG_INFO, "engines: %d ready after %.2f s", p->o.ranks, (double)p->ready_ns / 1e9);
+	set_state(p, POOL_READY);
+	p->o.ready(p->o.arg);
+}
+
+/* Of what it says only what is known here, and only numbers. */
+static void on_alive(struct rank *r, const json_t *params)
+{
+	static const char *const keys[] = {"utilization", "memory_used_bytes", "memory_total_bytes",
+		"temperature_c", "power_w", "other_processes"};
+	const json_t *said = json_object_get(params, "gpu");
+
+	json_decref(r->gpu);
+	r->gpu = json_is_object(said) ? json_object() : NULL;
+	for (size_t i = 0; r->gpu && i < sizeof(keys) / sizeof(keys[0]); i++) {
+		json_t *value = json_object_get(said, keys[i]);
+
+		json_object_set_new(
+			r->gpu, keys[i], json_is_number(value) ? json_incref(value) : json_null());
+	}
+}
+
+static void on_message(struct engine_link *link, const char *method, json_t *params, void *arg)
+{
+	struct rank *r = arg;
+	struct engine_pool *p = r->pool;
+
+	if (p->state != POOL_STARTING && p->state != POOL_READY && p->state != POOL_FAILING &&
+		p->state != POOL_STOPPING)
+		return;
+	if (strcmp(method, ENGINE_ALIVE) == 0)
+		on_alive(r, params);
+	else if (strcmp(method, ENGINE_HELLO) == 0)
+		on_hello(r, params);
+	else if (strcmp(method, ENGINE_READY) == 0)
+		on_ready(r);
+	else
+		p->o.message(r->rank, method, params, p->o.arg);
+}
+
+static void on_broken(struct engine_link *link, const char *why, void *arg)
+{
+	struct rank *r = arg;
+	struct engine_pool *p = r->pool;
+	char reason[512];
+
+	if (p->state != POOL_STARTING && p->state != POOL_READY)
+		return;
+	snprintf(reason, sizeof(reason), "engine_lost: rank %d %s", r->rank,
+		why ? why : "closed its link");
+	if (why != NULL) {
+		engine_pool_restart(p, reason);
+		return;
+	}
+	snprintf(p->reason, sizeof(p->reason), "%s", reason);
+	set_state(p, POOL_FAILING);
+	arm(p, ENGINE_LINK_END_S * 1000);
+	engine_pool_reap(p);
+}
+
+/* ---- start and end ---- */
+
+static void set_state(struct engine_pool *p, enum pool_state state)
+{
+	const char *before = engine_pool_state_name(p);
+
+	p->state = state;
+	log_write(LOG_DEBUG, "engines: %s -> %s", before, engine_pool_state_name(p));
+}
+
+static int start_rank(struct engine_pool *p, struct rank *r)
+{
+	char rank[16], ranks[16], threads[16], what[32], program[4096];
+	char role[] = "--role", role_rank[] = "rank", a_rank[] = "--rank", a_ranks[] = "--ranks";
+	char a_threads[] = "--threads", a_tuning[] = "--tuning-dir", tuning[4096];
+	char *argv[] = {program, role, role_rank, a_rank, rank, a_ranks, ranks, a_threads, threads,
+		a_tuning, tuning, NULL};
+	struct engine_link_options o = {
+		.base = p->o.base,
+		.program = p->o.program,
+		.argv = argv,
+		.what = what,
+		.message = on_message,
+		.broken = on_broken,
+		.arg = r,
+	};
+
+	snprintf(program, sizeof(program), "%s", p->o.program);
+	snprintf(rank, sizeof(rank), "%d", r->rank);
+	snprintf(ranks, sizeof(ranks), "%d", p->o.ranks);
+	snprintf(threads, sizeof(threads), "%d", p->o.threads);
+	snprintf(tuning, sizeof(tuning), "%s", p->o.tuning_dir);
+	snprintf(what, sizeof(what), "rank %d", r->rank);
+	return engine_link_create(&o, &r->link);
+}
+
+static void start_all(struct engine_pool *p)
+{
+	char reason[160];
+	int rc;
+
+	set_state(p, POOL_STARTING);
+	p->told = false;
+	p->started_ns = clock_mono_ns();
+	p->ready_ns = 0;
+	for (int i = 0; i < p->o.ranks; i++) {
+		rc = start_rank(p, &p->ranks[i]);
+		if (rc < 0) {
+			snprintf(reason, sizeof(reason),
+				"engine_lost: rank %d cannot be started: %s", i,
+				starved_text(rc));
+			engine_pool_restart(p, reason);
+			return;
+		}
+		p->ranks[i].state = RANK_STARTED;
+	}
+}
+
+/* All processes have ended: down, released, or stopped. */
+static void all_ended(struct engine_pool *p)
+{
+	for (int i = 0; i < p->o.ranks; i++) {
+		engine_link_destroy(p->ranks[i].link);
+		p->ranks[i].link = NULL;
+		p->ranks[i].state = RANK_DOWN;
+		json_decref(p->ranks[i].gpu);
+		p->ranks[i].gpu = NULL;
+	}
+	evtimer_del(p->timer);
+	p->o.gone(p->o.arg);
+	if (p->state == POOL_STOPPING) {
+		set_state(p, POOL_STOPPED);
+		p->o.stopped(p->o.arg);
+		return;
+	}
+	if (p->state == POOL_RELEASING) {
+		set_state(p, POOL_RELEASED);
+		if (p->warm_next)
+			engine_pool_warm(p);
+		else
+			p->o.released(p->o.arg);
+		return;
+	}
+	set_state(p, POOL_DOWN);
+	p->restarts++;
+	p->retry_ns = clock_mono_ns() + p->backoff_ms * CLOCK_MS_NS;
+	arm(p, p->backoff_ms);
+	p->backoff_ms = p->backoff_ms ? p->backoff_ms * 2 : BACKOFF_FIRST_MS;
+	if (p->backoff_ms > BACKOFF_MAX_MS)
+		p->backoff_ms = BACKOFF_MAX_MS;
+}
+
+static void kill_all(struct engine_pool *p)
+{
+	for (int i = 0; i < p->o.ranks; i++)
+		if (p->ranks[i].link)
+			engine_link_kill(p->ranks[i].link);
+}
+
+static void lose(struct engine_pool *p, const char *reason)
+{
+	if (p->told)
+		return;
+	p->told = true;
+	if (reason != p->reason)
+		snprintf(p->reason, sizeof(p->reason), "%s", reason);
+	text_clean(p->reason);
+	log_write(LOG_ERROR, "engines: %s", p->reason);
+	kill_all(p);
+	p->o.lost(p->reason, p->o.arg);
+}
+
+/*
+ * What an ended rank said last is handled before its end is judged: SIGCHLD may come before its
+ * lines. Nothing new is given to these engines meanwhile.
+ */
+static void hear_out(struct engine_pool *p, struct rank *r)
+{
+	if (p->state == POOL_STARTING || p->state == POOL_READY) {
+		set_state(p, POOL_FAILING);
+		arm(p, ENGINE_LINK_END_S * 1000);
+	}
+	if (engine_link_pid(r->link) > 0)
+		engine_link_drain(r->link);
+}
+
+/*
+ * Why an ended rank ended, or NULL when none has. One that names its peer as the cause counts only
+ * when no other has ended (*sure is false then).
+ */
+static const struct rank *first_ended(struct engine_pool *p, bool *left, bool *sure)
+{
+	const struct rank *first = NULL;
+
+	*left = *sure = false;
+	for (int i = 0; i < p->o.ranks; i++) {
+		struct rank *r = &p->ranks[i];
+
+		if (r->link == NULL)
+			continue;
+		if (!engine_link_ended(r->link)) {
+			*left = true;
+			continue;
+		}
+		hear_out(p, r);
+		if (engine_link_reap(r->link))
+			r->state = RANK_DOWN;
+		if (first == NULL || !*sure) {
+			first = r;
+			*sure = !engine_link_blames_peer(r->link);
+		}
+	}
+	return first;
+}
+
+void engine_pool_reap(struct engine_pool *p)
+{
+	bool left, sure;
+	const struct rank *ended = first_ended(p, &left, &sure);
+	char reason[900];
+
+	if (ended == NULL)
+		return;
+	if (p->state != POOL_STOPPING && p->state != POOL_RELEASING && !p->told) {
+		snprintf(reason, sizeof(reason), "engine_lost: rank %d %s", ended->rank,
+			engine_link_end(ended->link));
+		if (sure || !left)
+			lose(p, reason);
+		else
+			snprintf(p->reason, sizeof(p->reason), "%s", reason);
+	}
+	if (!left)
+		all_ended(p);
+}
+
+void engine_pool_restart(struct engine_pool *p, const char *reason)
+{
+	bool left = false;
+
+	if (p->state != POOL_STARTING && p->state != POOL_READY && p->state != POOL_FAILING)
+		return;
+	set_state(p, POOL_FAILING);
+	lose(p, reason);
+	for (int i = 0; i < p->o.ranks; i++)
+		left |= p->ranks[i].link != NULL && engine_link_pid(p->ranks[i].link) > 0;
+	if (left)
+		return;
+	/* none could be started at all */
+	all_ended(p);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct engine_pool *p = arg;
+
+	switch (p->state) {
+	case POOL_DOWN:
+		start_all(p);
+		break;
+	case POOL_FAILING:
+		lose(p, p->reason);
+		break;
+	case POOL_RELEASING:
+	case POOL_STOPPING:
+		log_write(LOG_WARNING, "engines: not ended within %d s, killed", STOP_WAIT_S);
+		kill_all(p);
+		break;
+	default:
+		break;
+	}
+}
+
+void engine_pool_hear(struct engine_pool *p)
+{
+	for (int i = 0; (p->state == POOL_STARTING || p->state == POOL_READY) && i < p->o.ranks;
+		i++)
+		if (p->ranks[i].link)
+			engine_link_drain(p->ranks[i].link);
+}
+
+static void on_watch(evutil_socket_t fd, short what, void *arg)
+{
+	struct engine_pool *p = arg;
+	char reason[128];
+
+	engine_pool_hear(p);
+	clock_watch_look(&p->awake, clock_mono_ns());
+	if (p->state == POOL_STARTING &&
+		clock_watch_since(&p->awake, p->started_ns) > p->o.start_timeout_s * CLOCK_S_NS) {
+		snprintf(reason, sizeof(reason), "engine_lost: engines are not ready after %lld s",
+			(long long)p->o.start_timeout_s);
+		engine_pool_restart(p, reason);
+	}
+	for (int i = 0; p->state == POOL_READY && i < p->o.ranks; i++) {
+		if (clock_watch_since(&p->awake, engine_link_heard_ns(p->ranks[i].link)) <=
+			p->o.alive_timeout_s * CLOCK_S_NS)
+			continue;
+		snprintf(reason, sizeof(reason), "engine_hung: rank %d: no sign of life for %lld s",
+			i, (long long)p->o.alive_timeout_s);
+		engine_pool_restart(p, reason);
+	}
+}
+
+int engine_pool_create(const struct engine_pool_options *options, struct engine_pool **out)
+{
+	static const struct timeval second = {1, 0};
+	struct engine_pool *p = calloc(1, sizeof(*p));
+
+	if (p == NULL)
+		return -ENOMEM;
+	p->o = *options;
+	p->ranks = calloc((size_t)options->ranks, sizeof(*p->ranks));
+	p->timer = evtimer_new(options->base, on_timer, p);
+	p->watch = event_new(options->base, -1, EV_PERSIST, on_watch, p);
+	if (!p->ranks || !p->timer || !p->watch) {
+		engine_pool_destroy(p);
+		return -ENOMEM;
+	}
+	for (int i = 0; i < options->ranks; i++)
+		p->ranks[i] = (struct rank){.pool = p, .rank = i};
+	clock_watch_look(&p->awake, clock_mono_ns());
+	event_add(p->watch, &second);
+	if (options->away)
+		p->state = POOL_RELEASED;
+	else
+		arm(p, 0);
+	*out = p;
+	return 0;
+}
+
+void engine_pool_destroy(struct engine_pool *p)
+{
+	if (p == NULL)
+		return;
+	for (int i = 0; p->ranks && i < p->o.ranks; i++) {
+		engine_link_destroy(p->ranks[i].link);
+		free(p->ranks[i].address);
+		json_decref(p->ranks[i].device);
+		json_decref(p->ranks[i].gpu);
+	}
+	if (p->timer)
+		event_free(p->timer);
+	if (p->watch)
+		event_free(p->watch);
+	free(p->ranks);
+	free(p);
+}
+
+bool engine_pool_ready(const struct engine_pool *p)
+{
+	return p->state == POOL_READY;
+}
+
+bool engine_pool_gone(const struct engine_pool *p)
+{
+	for (int i = 0; i < p->o.ranks; i++)
+		if (p->ranks[i].link != NULL)
+			return false;
+	return true;
+}
+
+void engine_pool_send(struct engine_pool *p, int n, const char *method, json_t *params)
+{
+	for (int i = 0; i < n && i < p->o.ranks; i++)
+		if (p->ranks[i].link)
+			engine_link_send(p->ranks[i].link, method, json_incref(params));
+}
+
+void engine_pool_worked(struct engine_pool *p)
+{
+	p->backoff_ms = 0;
+}
+
+/* In good order; state is what they are on the way to their end. */
+static void end_processes(struct engine_pool *p, enum pool_state state)
+{
+	json_t *params = json_object();
+	bool left = false;
+
+	for (int i = 0; i < p->o.ranks; i++)
+		left |= p->ranks[i].link != NULL;
+	set_state(p, state);
+	if (left) {
+		engine_pool_send(p, p->o.ranks, ENGINE_EXIT, params);
+		arm(p, STOP_WAIT_S * 1000);
+		engine_pool_reap(p);
+	} else {
+		all_ended(p);
+	}
+	json_decref(params);
+}
+
+void engine_pool_release(struct engine_pool *p)
+{
+	p->warm_next = false;
+	if (p->state == POOL_RELEASING || p->state == POOL_RELEASED || p->state == POOL_STOPPING ||
+		p->state == POOL_STOPPED)
+		return;
+	end_processes(p, POOL_RELEASING);
+}
+
+void engine_pool_warm(struct engine_pool *p)
+{
+	p->warm_next = p->state == POOL_RELEASING;
+	if (p->state != POOL_RELEASED)
+		return;
+	p->backoff_ms = 0;
+	start_all(p);
+}
+
+bool engine_pool_away(const struct engine_pool *p)
+{
+	return p->state == POOL_RELEASED || (p->state == POOL_RELEASING && !p->warm_next);
+}
+
+bool engine_pool_released(const struct engine_pool *p)
+{
+	return p->state == POOL_RELEASED;
+}
+
+void engine_pool_stop(struct engine_pool *p)
+{
+	if (p->state != POOL_STOPPING && p->state != POOL_STOPPED)
+		end_processes(p, POOL_STOPPING);
+}

@@ -1,0 +1,27 @@
+/*
+ * engine_program.h: which engine program serves the setting device. What was asked for or an error
+ * that says what to do; never another one unseen.
+ */
+#ifndef GPT2D_DAEMON_ENGINES_ENGINE_PROGRAM_H
+#define GPT2D_DAEMON_ENGINES_ENGINE_PROGRAM_H
+
+#include <limits.h>
+#include <stddef.h>
+
+#include "daemon/config/settings.h"
+
+struct engine_program {
+	char path[PATH_MAX];
+	enum settings_device device; /* DEVICE_CPU, DEVICE_CUDA; DEVICE_UNSET: as the program is */
+	char why[PATH_MAX + 128]; /* of a choice that auto made; else empty */
+};
+
+/* 0, or a negative errno with error. */
+int engine_program_find(
+	const struct settings *s, struct engine_program *out, char *error, size_t error_bytes);
+/* The names of what is asked for, and taken: "cpu", "cuda", "auto", "engine". */
+const char *engine_program_device_name(enum settings_device device);
+/* 0, or -ENODEV with why: there is no NVIDIA device to open. */
+int engine_program_gpu(char *why, size_t why_bytes);
+
+#endif

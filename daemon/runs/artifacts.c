@@ -1,0 +1,587 @@
+#include "daemon/runs/artifacts.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/control/control.h"
+#include "daemon/daemon.h"
+#include "daemon/runs/queue.h"
+#include "daemon/store/record.h"
+#include "daemon/control/request.h"
+#include "daemon/runs/run_files.h"
+#include "daemon/store/unstored.h"
+#include "daemon/store/worker.h"
+#include "proto/artifact.h"
+#include "proto/base64.h"
+#include "proto/digest.h"
+#include "proto/protocol.h"
+
+enum {
+	SEGMENTS_STANDARD = 64,
+	SEGMENTS_MAX = 1000,
+	PAGE_FILES = 4096,    /* a page ends after the segment in which it has so many */
+	TURN_BYTES = 4 << 20, /* hashed at a time, before another job has its turn */
+	READ_BYTES = 64 << 10,
+	PLACES = 16,
+};
+
+/* Where ended runs are: who copies one asks for it again and again. */
+struct artifacts {
+	struct {
+		int64_t id;
+		char dir[PATH_MAX];
+	} place[PLACES];
+	size_t next;
+};
+
+struct artifacts *artifacts_create(void)
+{
+	return calloc(1, sizeof(struct artifacts));
+}
+
+void artifacts_destroy(struct artifacts *all)
+{
+	free(all);
+}
+
+/* Whatever keeps gpt2d from the files below dir. */
+static void refuse_place(struct client *client, int64_t id, const char *dir, int rc)
+{
+	if (rc == -ELOOP)
+		client_refuse(client, PROTOCOL_NO_SUCH_FILE, NULL,
+			"run %lld: %.700s is a link, and gpt2d follows none: put the folder itself "
+			"in its place",
+			(long long)id, dir);
+	else
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "run %lld: %.700s: %s",
+			(long long)id, dir, strerror(-rc));
+}
+
+/* ---- the list ---- */
+
+struct listing {
+	struct worker_job job;
+	struct daemon *daemon;
+	uint64_t client;
+	int64_t id, segment; /* -1: all */
+	json_t *show;        /* of record_show */
+	json_t *files, *missing;
+	int64_t row;   /* of show's segments, next or being listed; -1: the top of an experiment */
+	bool finished; /* the page is complete */
+	bool listed;   /* found holds the row's files */
+	char prefix[PATH_MAX]; /* of the row's files, below the run's directory */
+	struct run_files found;
+	size_t file; /* of found, next or being hashed */
+	int64_t left_out;
+	int fd; /* being hashed; -1: none */
+	int64_t unhashed;
+	struct digest *digest;
+};
+
+static void listing_free(struct listing *l)
+{
+	if (l->fd >= 0)
+		close(l->fd);
+	digest_destroy(l->digest);
+	run_files_finish(&l->found);
+	json_decref(l->show);
+	json_decref(l->files);
+	json_decref(l->missing);
+	free(l);
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+static const char *run_dir_of(const struct listing *l)
+{
+	return text_of(json_object_get(l->show, "run"), "dir");
+}
+
+static json_t *row_of(const struct listing *l)
+{
+	return l->row < 0 ? NULL
+			  : json_array_get(json_object_get(l->show, "segments"), (size_t)l->row);
+}
+
+/* One segment, which has the run's directory as its own. */
+static bool is_single(const struct listing *l)
+{
+	json_t *first = json_array_get(json_object_get(l->show, "segments"), 0);
+	const char *dir = text_of(first, "dir");
+
+	return request_integer(json_object_get(l->show, "run"), "segments", 1) == 1 &&
+		(dir[0] == '\0' || strcmp(dir, run_dir_of(l)) == 0);
+}
+
+static json_t *segment_number(const struct listing *l)
+{
+	json_t *row = row_of(l);
+
+	return row ? json_incref(json_object_get(row, "segment")) : json_null();
+}
+
+/* What the engine said it wrote under this name; NULL: nothing. */
+static json_t *announced_bytes(const struct listing *l, const char *path)
+{
+	json_t *entry;
+	size_t i;
+
+	json_array_foreach(json_object_get(row_of(l), "artifacts"), i, entry)
+		if (strcmp(text_of(entry, "path"), path) == 0)
+			return json_object_get(entry, "bytes");
+	return NULL;
+}
+
+static int join(char out[PATH_MAX], const char *prefix, const char *name)
+{
+	return snprintf(out, PATH_MAX, "%s%s", prefix, name) < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+/* How it ended, where that is not done; NULL: it may yet be, or is. */
+static const char *ended_undone(const json_t *run_or_segment)
+{
+	static const enum run_state undone[] = {RUN_FAILED, RUN_CANCELLED, RUN_INTERRUPTED};
+	const char *state = text_of(run_or_segment, "state");
+
+	for (size_t i = 0; i < sizeof(undone) / sizeof(undone[0]); i++)
+		if (strcmp(state, run_state_name(undone[i])) == 0)
+			return state;
+	return NULL;
+}
+
+/*
+ * A marker that a failing disk, or somebody, has left in the folder of what is not done: why it is
+ * not to be believed. NULL: nothing is wrong with this file.
+ */
+static json_t *false_marker(const struct listing *l, const char *name)
+{
+	const char *ended = ended_undone(l->row < 0 ? json_object_get(l->show, "run") : row_of(l));
+
+	if (ended == NULL || strcmp(name, ARTIFACT_COMPLETE) != 0)
+		return NULL;
+	return json_sprintf("it says that the %s is done, which is %s",
+		l->row < 0 ? "run" : "segment", ended);
+}
+
+/* sha256 NULL: it could not be read. */
+static int add_file(struct listing *l, const char *sha256)
+{
+	const struct run_file *f = &l->found.file[l->file];
+	char path[PATH_MAX];
+	json_t *row;
+
+	if (join(path, l->prefix, f->path) < 0)
+		return -ENAMETOOLONG;
+	row = json_pack("{ss so sI sO? ss? so*}", "path", path, "segment", segment_number(l),
+		"bytes", (json_int_t)f->bytes, "announced", announced_bytes(l, f->path), "sha256",
+		sha256, "altered", false_marker(l, f->path));
+	l->file++;
+	return json_array_append_new(l->files, row) < 0 ? -ENOMEM : 0;
+}
+
+static void close_file(struct listing *l)
+{
+	close(l->fd);
+	l->fd = -1;
+	digest_destroy(l->digest);
+	l->digest = NULL;
+}
+
+static int open_file(struct listing *l)
+{
+	struct run_file *f = &l->found.file[l->file];
+	char path[PATH_MAX];
+	int rc = join(path, l->prefix, f->path);
+
+	if (rc == 0)
+		rc = run_files_open(run_dir_of(l), path, &l->fd, &f->bytes);
+	if (rc == -ENOENT) {
+		l->file++; /* it went meanwhile */
+		return 0;
+	}
+	if (rc == -ELOOP)
+		return rc;
+	if (rc < 0)
+		return add_file(l, NULL);
+	l->unhashed = f->bytes;
+	l->digest = digest_create();
+	return l->digest ? 0 : -ENOMEM;
+}
+
+/* Some of the open file; *budget is lowered. */
+static int hash_some(struct listing *l, int64_t *budget)
+{
+	char bytes[READ_BYTES], sha256[65];
+	ssize_t n = 0;
+	int rc;
+
+	if (l->unhashed > 0) {
+		n = read(l->fd, bytes,
+			l->unhashed < READ_BYTES ? (size_t)l->unhashed : (size_t)READ_BYTES);
+		if (n <= 0) { /* it cannot be read, or has become shorter */
+			close_file(l);
+			return add_file(l, NULL);
+		}
+		rc = digest_add(l->digest, bytes, (size_t)n);
+		if (rc < 0)
+			return rc;
+		l->unhashed -= n;
+		*budget -= n;
+	}
+	if (l->unhashed > 0)
+		return 0;
+	rc = digest_finish(l->digest, sha256);
+	close_file(l);
+	return rc < 0 ? rc : add_file(l, sha256);
+}
+
+static const char *row_dir_of(const struct listing *l)
+{
+	return l->row < 0 ? run_dir_of(l) : text_of(row_of(l), "dir");
+}
+
+static int list_row(struct listing *l)
+{
+	const char *run_dir = run_dir_of(l), *dir = row_dir_of(l);
+	const size_t n = strlen(run_dir);
+	int rc;
+
+	l->listed = true;
+	l->file = 0;
+	l->prefix[0] = '\0';
+	if (dir[0] == '\0')
+		return 0; /* it has not begun */
+	if (strncmp(dir, run_dir, n) != 0 || (dir[n] != '/' && dir[n] != '\0'))
+		return 0; /* of an earlier attempt */
+	if (dir[n] == '/' && snprintf(l->prefix, sizeof(l->prefix), "%s/", dir + n + 1) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	rc = run_files_list(dir, l->row < 0 ? "segments" : NULL, &l->found);
+	return rc == -ENOENT ? 0 : rc;
+}
+
+static bool was_found(const struct listing *l, const char *path)
+{
+	for (size_t i = 0; i < l->found.n; i++)
+		if (strcmp(l->found.file[i].path, path) == 0)
+			return true;
+	return false;
+}
+
+static int end_row(struct listing *l)
+{
+	char path[PATH_MAX];
+	json_t *entry;
+	size_t i;
+
+	json_array_foreach(json_object_get(row_of(l), "artifacts"), i, entry) {
+		if (was_found(l, text_of(entry, "path")) ||
+			join(path, l->prefix, text_of(entry, "path")) < 0)
+			continue;
+		if (json_array_append_new(l->missing,
+			    json_pack("{ss so sO?}", "path", path, "segment", segment_number(l),
+				    "bytes", json_object_get(entry, "bytes"))) < 0)
+			return -ENOMEM;
+	}
+	l->left_out += (int64_t)l->found.left_out;
+	run_files_finish(&l->found);
+	l->listed = false;
+	l->row++;
+	if (json_array_size(l->files) >= PAGE_FILES && row_of(l) != NULL) {
+		json_object_set_new(l->show, "next",
+			json_integer(request_integer(row_of(l), "segment", 0) - 1));
+		l->finished = true;
+	}
+	return 0;
+}
+
+static int listing_work(struct worker_job *job)
+{
+	struct listing *l = (struct listing *)job;
+	int64_t budget = TURN_BYTES;
+	int rc = 0;
+
+	while (rc == 0 && !l->finished && budget > 0) {
+		budget -= 4096; /* names cost time as well */
+		if (l->fd >= 0)
+			rc = hash_some(l, &budget);
+		else if (l->listed && l->file < l->found.n)
+			rc = open_file(l);
+		else if (l->listed)
+			rc = end_row(l);
+		else if (l->row < 0 || row_of(l) != NULL)
+			rc = list_row(l);
+		else
+			l->finished = true;
+	}
+	return rc;
+}
+
+static void listing_done(struct worker_job *job, int rc)
+{
+	struct listing *l = (struct listing *)job;
+	struct client *client = control_find(l->daemon->control, l->client);
+	json_t *run = json_object_get(l->show, "run");
+
+	if (client != NULL && rc == 0 && !l->finished) {
+		worker_add(l->daemon->worker, &l->job);
+		return;
+	}
+	if (client != NULL && rc == -E2BIG)
+		client_refuse(client, PROTOCOL_INTERNAL, NULL,
+			"run %lld: more than %d files in a directory of it", (long long)l->id,
+			RUN_FILES_MAX);
+	else if (client != NULL && rc < 0)
+		refuse_place(client, l->id, l->found.n > 0 ? run_dir_of(l) : row_dir_of(l), rc);
+	else if (client != NULL)
+		client_reply(client,
+			json_pack("{sI sO sO sO sO sO sO sI sO}", "id", (json_int_t)l->id, "name",
+				json_object_get(run, "name"), "state",
+				json_object_get(run, "state"), "reason",
+				json_object_get(run, "reason"), "dir", json_object_get(run, "dir"),
+				"files", l->files, "missing", l->missing, "left_out",
+				(json_int_t)l->left_out, "next", json_object_get(l->show, "next")));
+	listing_free(l);
+}
+
+static void on_show(void *arg, int rc, json_t *result)
+{
+	struct listing *l = arg;
+	struct client *client = control_find(l->daemon->control, l->client);
+	const int64_t segments = request_integer(json_object_get(result, "run"), "segments", 0);
+
+	l->show = result;
+	if (rc == 0)
+		unstored_show(l->daemon, result);
+	if (client != NULL && rc == 0 && l->segment < segments) {
+		if (l->segment >= 0)
+			json_object_set_new(result, "next", json_null());
+		if (l->row < 0 && is_single(l))
+			l->row = 0;
+		worker_add(l->daemon->worker, &l->job);
+		return;
+	}
+	if (client != NULL && rc < 0)
+		request_unread(client, l->daemon->store, l->id, rc);
+	else if (client != NULL)
+		client_refuse(client, PROTOCOL_INVALID_PARAMS,
+			json_pack("{sI}", "segments", (json_int_t)segments),
+			"segment: run %lld has %lld, counted from 0, and no %lld", (long long)l->id,
+			(long long)segments, (long long)l->segment);
+	listing_free(l);
+}
+
+void artifacts_list(struct daemon *d, struct client *client, json_t *params)
+{
+	int64_t after = request_integer(params, "after", -1);
+	int64_t limit = request_integer(params, "limit", SEGMENTS_STANDARD);
+	int64_t segment = request_integer(params, "segment", -1);
+	struct listing *l;
+
+	if (limit < 1 || limit > SEGMENTS_MAX || after < -1 || segment < -1) {
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"limit: 1 to %d is allowed; after and segment: -1 and above", SEGMENTS_MAX);
+		return;
+	}
+	l = calloc(1, sizeof(*l));
+	if (l != NULL) {
+		l->job.work = listing_work;
+		l->job.done = listing_done;
+		l->daemon = d;
+		l->client = client_peer(client)->number;
+		l->id = request_integer(params, "id", 0);
+		l->segment = segment;
+		l->row = segment < 0 && after < 0 ? -1 : 0;
+		l->fd = -1;
+		l->files = json_array();
+		l->missing = json_array();
+	}
+	if (l == NULL ||
+		record_show(d->store, d->state_dir, l->id, segment < 0 ? after : segment - 1,
+			segment < 0 ? limit : 1, on_show, l) < 0) {
+		if (l != NULL)
+			listing_free(l);
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+	}
+}
+
+/* ---- a piece of a file ---- */
+
+struct reading {
+	struct worker_job job;
+	struct daemon *daemon;
+	uint64_t client;
+	int64_t id, offset, wanted, size;
+	size_t n;
+	char *path;
+	unsigned char *bytes;
+	char *text; /* they, base64 */
+	char dir[PATH_MAX];
+};
+
+static void reading_free(struct reading *r)
+{
+	free(r->path);
+	free(r->bytes);
+	free(r->text);
+	free(r);
+}
+
+static int reading_work(struct worker_job *job)
+{
+	struct reading *r = (struct reading *)job;
+	ssize_t n;
+	int fd, rc = run_files_open(r->dir, r->path, &fd, &r->size);
+
+	if (rc < 0)
+		return rc;
+	if (r->offset > r->size)
+		rc = -ERANGE;
+	while (rc == 0 && (int64_t)r->n < r->wanted) {
+		n = pread(fd, r->bytes + r->n, (size_t)r->wanted - r->n,
+			(off_t)(r->offset + (int64_t)r->n));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			rc = -errno;
+		if (n <= 0)
+			break;
+		r->n += (size_t)n;
+	}
+	close(fd);
+	if (rc == 0 && (r->text = malloc(base64_length(r->n) + 1)) == NULL)
+		rc = -ENOMEM;
+	if (rc == 0)
+		base64_encode(r->bytes, r->n, r->text);
+	return rc;
+}
+
+static json_t *piece_json(const struct reading *r)
+{
+	return json_pack("{sI ss sI sI sI ss}", "id", (json_int_t)r->id, "path", r->path, "offset",
+		(json_int_t)r->offset, "bytes", (json_int_t)r->n, "size", (json_int_t)r->size,
+		"data", r->text);
+}
+
+static void reading_done(struct worker_job *job, int rc)
+{
+	struct reading *r = (struct reading *)job;
+	struct client *client = control_find(r->daemon->control, r->client);
+	json_t *reply = client != NULL && rc == 0 ? piece_json(r) : NULL;
+
+	if (client != NULL && rc == -ENOENT)
+		client_refuse(client, PROTOCOL_NO_SUCH_FILE, NULL, "run %lld: %.200s: no such file",
+			(long long)r->id, r->path);
+	else if (client != NULL && rc == -ELOOP)
+		refuse_place(client, r->id, r->dir, rc);
+	else if (client != NULL && rc == -ERANGE)
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"offset: %lld is beyond the end of %.200s, which has %lld bytes",
+			(long long)r->offset, r->path, (long long)r->size);
+	else if (client != NULL && rc < 0)
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "run %lld: %.200s: %s",
+			(long long)r->id, r->path, strerror(-rc));
+	else if (client != NULL && reply == NULL)
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+	else if (client != NULL)
+		client_reply(client, reply);
+	reading_free(r);
+}
+
+static void on_place(void *arg, int rc, json_t *result)
+{
+	struct reading *r = arg;
+	struct artifacts *all = r->daemon->artifacts;
+	struct client *client = control_find(r->daemon->control, r->client);
+
+	if (rc == 0)
+		snprintf(r->dir, sizeof(r->dir), "%s",
+			text_of(json_object_get(result, "run"), "dir"));
+	json_decref(result);
+	if (client != NULL && rc == 0) {
+		if (queue_find(r->daemon->queue, r->id) == NULL) {
+			all->place[all->next].id = r->id;
+			memcpy(all->place[all->next].dir, r->dir, sizeof(r->dir));
+			all->next = (all->next + 1) % PLACES;
+		}
+		worker_add(r->daemon->worker, &r->job);
+		return;
+	}
+	if (client != NULL)
+		request_unread(client, r->daemon->store, r->id, rc);
+	reading_free(r);
+}
+
+/* The run's directory, from what is in memory: whether. */
+static bool find_place(struct daemon *d, struct reading *r)
+{
+	const struct artifacts *all = d->artifacts;
+	const struct run *run = queue_find(d->queue, r->id);
+
+	if (run != NULL)
+		return run_dir(run, d->state_dir, r->dir, sizeof(r->dir)) == 0;
+	for (size_t i = 0; i < PLACES; i++) {
+		if (r->id == 0 || all->place[i].id != r->id)
+			continue;
+		memcpy(r->dir, all->place[i].dir, sizeof(r->dir));
+		return true;
+	}
+	return false;
+}
+
+static struct reading *reading_create(struct daemon *d, struct client *client, json_t *params)
+{
+	struct reading *r = calloc(1, sizeof(*r));
+
+	if (r == NULL)
+		return NULL;
+	r->job.work = reading_work;
+	r->job.done = reading_done;
+	r->daemon = d;
+	r->client = client_peer(client)->number;
+	r->id = request_integer(params, "id", 0);
+	r->offset = request_integer(params, "offset", 0);
+	r->wanted = request_integer(params, "bytes", PROTOCOL_ARTIFACT_PIECE);
+	r->path = strdup(text_of(params, "path"));
+	r->bytes = malloc((size_t)r->wanted);
+	if (r->path && r->bytes)
+		return r;
+	reading_free(r);
+	return NULL;
+}
+
+void artifacts_read(struct daemon *d, struct client *client, json_t *params)
+{
+	const char *path = text_of(params, "path");
+	int64_t bytes = request_integer(params, "bytes", PROTOCOL_ARTIFACT_PIECE);
+	struct reading *r;
+
+	if (!artifact_path_valid(path)) {
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"path: \"%.200s\" cannot be a file of a run; artifacts lists them", path);
+		return;
+	}
+	if (bytes < 1 || bytes > PROTOCOL_ARTIFACT_PIECE ||
+		request_integer(params, "offset", 0) < 0) {
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"bytes: 1 to %d is allowed; offset: 0 and above", PROTOCOL_ARTIFACT_PIECE);
+		return;
+	}
+	r = reading_create(d, client, params);
+	if (r != NULL && find_place(d, r)) {
+		worker_add(d->worker, &r->job);
+	} else if (r == NULL ||
+		record_show(d->store, d->state_dir, r->id, -1, 1, on_place, r) < 0) {
+		if (r != NULL)
+			reading_free(r);
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+	}
+}

@@ -1,0 +1,27 @@
+/*
+ * pace.h: how long the run in progress still takes. Of its segments what they have taken so far
+ * counts, with all between them; of the one in progress, and as long as none has been trained, the
+ * mean time of a step. Times are monotonic.
+ */
+#ifndef GPT2D_DAEMON_RUNS_PACE_H
+#define GPT2D_DAEMON_RUNS_PACE_H
+
+#include <stdint.h>
+
+struct pace {
+	int64_t begun_ns;             /* the run */
+	int64_t trained, trained_ns;  /* its segments, and when the last one was */
+	int64_t segment, step, at_ns; /* the first message of a step of this segment */
+	double step_ns;               /* mean since then; 0: unknown */
+};
+
+/* A run begins. */
+void pace_begin(struct pace *p, int64_t now_ns);
+/* A message of a step, which says that this one took step_ns. Not every step has one. */
+void pace_step(struct pace *p, int64_t segment, int64_t step, double step_ns, int64_t now_ns);
+/* A segment is trained. */
+void pace_trained(struct pace *p, int64_t now_ns);
+/* After step (from 1) of steps, with that many segments behind this one. */
+double pace_left_s(const struct pace *p, int64_t step, int64_t steps, int64_t segments_left);
+
+#endif

@@ -1,0 +1,98 @@
+/*
+ * run.h: a run as gpt2d keeps it, and which state may follow which:
+ *
+ *   queued -> starting -> running -> finishing -> done
+ *
+ * and out of it to failed, cancelled (not once finishing) or interrupted; interrupted may be queued
+ * again. run_transition is the only writer of run->state.
+ */
+#ifndef GPT2D_DAEMON_RUNS_RUN_H
+#define GPT2D_DAEMON_RUNS_RUN_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "proto/spec/spec.h"
+
+enum run_state {
+	RUN_QUEUED,
+	RUN_STARTING,
+	RUN_RUNNING,
+	RUN_FINISHING,
+	RUN_DONE,
+	RUN_FAILED,
+	RUN_CANCELLED,
+	RUN_INTERRUPTED,
+	RUN_STATES,
+};
+
+enum { RUN_REASON_BYTES = 1024 };
+
+struct follow_stream;
+
+struct run {
+	int64_t id; /* from 1, never used twice */
+	char name[SPEC_NAME_MAX + 1];
+	uid_t uid; /* who submitted it */
+	enum run_state state;
+	char reason[RUN_REASON_BYTES]; /* of the last transition; "code: text", or empty */
+	char spec_sha256[SPEC_HASH_HEX + 1];
+	int64_t gpus; /* ranks it uses; with arms that differ, the most */
+	int64_t segments, segments_done; /* done: and that is on disk */
+	int64_t attempt; /* from 1; grows when it is queued again */
+	bool restart;
+	bool kept;         /* prune and retention leave it alone */
+	int64_t priority;  /* up to PROTOCOL_PRIORITY_MAX; a higher one starts earlier */
+	int64_t rerun_of;  /* the run whose spec it was submitted from; 0: none */
+	int64_t timeout_s; /* 0: none */
+	int64_t submitted_ns, started_ns, ended_ns; /* UTC; 0: not yet */
+
+	bool unwritten;               /* lifecycle.h: its state could not be handed to the store */
+	int64_t writes;               /* lifecycle.h: of its states that the store has in hand */
+	bool unstored;                /* lifecycle.h: its end is not durable yet */
+	bool unstored_said;           /* and its followers have been told so */
+	enum run_state before;        /* its end, when unstored */
+	int64_t moved_ns[RUN_STATES]; /* UTC: into each, in this attempt; 0: before the start */
+	struct follow_stream *stream; /* follow.h; NULL until there is an event or a follower */
+	TAILQ_ENTRY(run) link;        /* queue.h */
+};
+
+const char *run_state_name(enum run_state state);
+int run_state_parse(const char *name, enum run_state *out); /* 0 or -EINVAL */
+bool run_state_ended(enum run_state state); /* done, failed, cancelled, interrupted */
+bool run_may(enum run_state from, enum run_state to);
+
+/*
+ * Move to another state at a time (UTC), for a reason (NULL: none): 0, or -EINVAL with nothing
+ * changed. Callers other than lifecycle.c and the store's reader go through lifecycle_move, which
+ * also makes it durable and tells the followers.
+ */
+int run_transition(struct run *run, enum run_state to, const char *reason, int64_t at_ns);
+
+/* The state that clients are told: an end that is not durable may be another after a restart. */
+enum run_state run_told(const struct run *run);
+
+/* Its reason without its state's name in front: "asked for" of "cancelled: asked for". */
+const char *run_reason(const struct run *run);
+
+/* STATE_DIR/runs/ID-NAME, and for later attempts ID-NAME.ATTEMPT: 0, or -ENAMETOOLONG. */
+int run_dir(const struct run *run, const char *state_dir, char *out, size_t out_bytes);
+/* DIR/segments/NNN-ARM, in an experiment's directory; segments count from 0. Likewise. */
+int run_segment_dir(
+	const char *dir, int64_t segment, const char *arm, char *out, size_t out_bytes);
+/*
+ * Where then, a path below a directory of run id as it was when it was stored, is now: the state
+ * directory may have been moved since. 0, or -ENAMETOOLONG.
+ */
+int run_dir_now(int64_t id, const char *state_dir, const char *then, char *out, size_t out_bytes);
+
+/* {state, reason} as they are told; NULL without memory. */
+json_t *run_state_json(const struct run *run);
+
+/* What protocol.h calls a run, its state as run_told. NULL without memory. */
+json_t *run_json(const struct run *run, const char *state_dir);
+
+#endif

@@ -1,0 +1,287 @@
+#include "daemon/runs/run_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "proto/artifact.h"
+
+enum { DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC };
+
+/* A folder below at, as a stream; NULL with errno. */
+static DIR *open_dir(int at, const char *name)
+{
+	int fd = openat(at, name, DIR_FLAGS), error;
+	DIR *stream;
+
+	if (fd < 0)
+		return NULL;
+	stream = fdopendir(fd);
+	if (stream == NULL) {
+		error = errno;
+		close(fd);
+		errno = error;
+	}
+	return stream;
+}
+
+/* What no folder could be opened for: a link is told from a file in its place. */
+static int place_error(const char *dir, int rc)
+{
+	struct stat st;
+
+	if (rc == -ENOTDIR && lstat(dir, &st) == 0 && S_ISLNK(st.st_mode))
+		return -ELOOP;
+	return rc;
+}
+
+static bool is_dots(const char *name)
+{
+	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+/* ---- list ---- */
+
+static int add_file(struct run_files *f, const char *path, int64_t bytes)
+{
+	struct run_file *grown;
+	size_t size = f->size ? f->size * 2 : 16;
+
+	if (f->n == RUN_FILES_MAX)
+		return -E2BIG;
+	if (f->n == f->size) {
+		grown = reallocarray(f->file, size, sizeof(*grown));
+		if (grown == NULL)
+			return -ENOMEM;
+		f->file = grown;
+		f->size = size;
+	}
+	f->file[f->n].path = strdup(path);
+	f->file[f->n].bytes = bytes;
+	return f->file[f->n].path ? (f->n++, 0) : -ENOMEM;
+}
+
+static int list_below(struct run_files *f, int at, const char *name, const char *prefix,
+	const char *skip, int depth);
+
+static int list_entry(struct run_files *f, int at, const char *name, const char *prefix, int depth)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	if (!artifact_path_valid(name) || depth > ARTIFACT_DEPTH ||
+		snprintf(path, sizeof(path), "%s%s", prefix, name) >= PATH_MAX - 1) {
+		f->left_out += name[0] != '.';
+		return 0;
+	}
+	if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -errno; /* it went meanwhile */
+	if (S_ISREG(st.st_mode))
+		return add_file(f, path, st.st_size);
+	if (!S_ISDIR(st.st_mode))
+		return 0;
+	strcat(path, "/");
+	return list_below(f, at, name, path, NULL, depth + 1);
+}
+
+static int list_below(struct run_files *f, int at, const char *name, const char *prefix,
+	const char *skip, int depth)
+{
+	DIR *stream = open_dir(at, name);
+	const struct dirent *entry;
+	int rc = 0;
+
+	if (stream == NULL)
+		return errno == ENOENT && depth > 1 ? 0 : -errno;
+	while (rc == 0 && (errno = 0, entry = readdir(stream)) != NULL)
+		if (skip == NULL || strcmp(entry->d_name, skip) != 0)
+			rc = list_entry(f, dirfd(stream), entry->d_name, prefix, depth);
+	if (rc == 0 && errno != 0)
+		rc = -errno;
+	closedir(stream);
+	return rc;
+}
+
+static int by_path(const void *a, const void *b)
+{
+	return strcmp(((const struct run_file *)a)->path, ((const struct run_file *)b)->path);
+}
+
+int run_files_list(const char *dir, const char *skip, struct run_files *out)
+{
+	struct run_files f = {0};
+	int rc = list_below(&f, AT_FDCWD, dir, "", skip, 1);
+
+	if (rc < 0) {
+		run_files_finish(&f);
+		return place_error(dir, rc);
+	}
+	if (f.n > 0)
+		qsort(f.file, f.n, sizeof(*f.file), by_path);
+	*out = f;
+	return 0;
+}
+
+void run_files_finish(struct run_files *f)
+{
+	for (size_t i = 0; i < f->n; i++)
+		free(f->file[i].path);
+	free(f->file);
+	*f = (struct run_files){0};
+}
+
+/* ---- open ---- */
+
+/* One name after another, so that no link on the way is followed. */
+static int open_below(int at, const char *path)
+{
+	char name[NAME_MAX + 1];
+	size_t n = strcspn(path, "/");
+	int fd, rc;
+
+	if (path[n] == '\0') {
+		fd = openat(at, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+		return fd < 0 ? -errno : fd;
+	}
+	memcpy(name, path, n);
+	name[n] = '\0';
+	fd = openat(at, name, DIR_FLAGS);
+	if (fd < 0)
+		return -errno;
+	rc = open_below(fd, path + n + 1);
+	close(fd);
+	return rc;
+}
+
+int run_files_open(const char *dir, const char *path, int *fd, int64_t *bytes)
+{
+	struct stat st;
+	int at, rc;
+
+	if (!artifact_path_valid(path))
+		return -EINVAL;
+	at = open(dir, DIR_FLAGS);
+	if (at < 0)
+		return place_error(dir, -errno);
+	rc = open_below(at, path);
+	close(at);
+	if (rc == -ELOOP || rc == -ENOTDIR || rc == -ENXIO)
+		return -ENOENT; /* a link, a file on the way, a socket */
+	if (rc < 0)
+		return rc;
+	if (fstat(rc, &st) < 0 || !S_ISREG(st.st_mode)) {
+		close(rc);
+		return -ENOENT;
+	}
+	*fd = rc;
+	*bytes = st.st_size;
+	return 0;
+}
+
+char *run_files_read(const char *dir, const char *path, size_t max, size_t *n)
+{
+	char *text = NULL;
+	int64_t size;
+	ssize_t got;
+	int fd;
+
+	if (run_files_open(dir, path, &fd, &size) < 0)
+		return NULL;
+	if ((uint64_t)size <= max)
+		text = malloc((size_t)size + 1);
+	for (*n = 0; text != NULL && *n < (size_t)size; *n += (size_t)got) {
+		got = read(fd, text + *n, (size_t)size - *n);
+		if (got < 0 && errno == EINTR) {
+			got = 0;
+		} else if (got <= 0) {
+			free(text);
+			text = NULL;
+			break;
+		}
+	}
+	close(fd);
+	if (text != NULL)
+		text[*n] = '\0';
+	return text;
+}
+
+/* ---- remove ---- */
+
+static int remove_below(int at, const char *name, int64_t *budget, int64_t *bytes);
+
+static int remove_entry(int at, const char *name, int64_t *budget, int64_t *bytes)
+{
+	struct stat st;
+	int rc;
+
+	if (*budget <= 0)
+		return -EAGAIN;
+	if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (S_ISDIR(st.st_mode)) {
+		rc = remove_below(at, name, budget, bytes);
+		if (rc < 0)
+			return rc;
+	}
+	if (unlinkat(at, name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) < 0 && errno != ENOENT)
+		return errno == ENOTEMPTY ? -EAGAIN : -errno; /* readdir may miss some */
+	--*budget;
+	if (S_ISREG(st.st_mode))
+		*bytes += st.st_size;
+	return 0;
+}
+
+static int remove_below(int at, const char *name, int64_t *budget, int64_t *bytes)
+{
+	DIR *stream = open_dir(at, name);
+	const struct dirent *entry;
+	int rc = 0;
+
+	if (stream == NULL)
+		return errno == ENOENT ? 0 : -errno;
+	while (rc == 0 && (errno = 0, entry = readdir(stream)) != NULL)
+		if (!is_dots(entry->d_name))
+			rc = remove_entry(dirfd(stream), entry->d_name, budget, bytes);
+	if (rc == 0 && errno != 0)
+		rc = -errno;
+	closedir(stream);
+	return rc;
+}
+
+int run_files_remove(const char *dir, int64_t *budget, int64_t *bytes)
+{
+	return remove_below(AT_FDCWD, dir, budget, bytes);
+}
+
+static int64_t bytes_below(int at, const char *name)
+{
+	DIR *stream = open_dir(at, name);
+	const struct dirent *entry;
+	struct stat st;
+	int64_t bytes = 0;
+
+	if (stream == NULL)
+		return 0;
+	while ((entry = readdir(stream)) != NULL) {
+		if (is_dots(entry->d_name) ||
+			fstatat(dirfd(stream), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		if (S_ISREG(st.st_mode))
+			bytes += st.st_size;
+		else if (S_ISDIR(st.st_mode))
+			bytes += bytes_below(dirfd(stream), entry->d_name);
+	}
+	closedir(stream);
+	return bytes;
+}
+
+int64_t run_files_bytes(const char *dir)
+{
+	return bytes_below(AT_FDCWD, dir);
+}

@@ -1,0 +1,54 @@
+/*
+ * run_files.h: the files below a directory of a run: found, opened, measured and removed, and never
+ * anything outside it. No link is followed, whoever made it; only regular files count, and paths
+ * that artifact_path_valid allows (what is being written has a name that begins with a dot).
+ */
+#ifndef GPT2D_DAEMON_RUNS_RUN_FILES_H
+#define GPT2D_DAEMON_RUNS_RUN_FILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { RUN_FILES_MAX = 10000 }; /* below one directory */
+
+struct run_file {
+	char *path; /* below the directory that was listed; owned */
+	int64_t bytes;
+};
+
+struct run_files {
+	struct run_file *file; /* by path */
+	size_t n, size;
+	size_t left_out; /* names that cannot be sent as text, and what lies too deep */
+};
+
+/*
+ * The files below dir; skip (NULL: none) names a folder at its top that is left out. 0; -ENOENT: no
+ * such directory; -ELOOP: dir is a link; -E2BIG: more than RUN_FILES_MAX; another negative errno.
+ * Finish after success.
+ */
+int run_files_list(const char *dir, const char *skip, struct run_files *out);
+void run_files_finish(struct run_files *f);
+
+/*
+ * Open dir/path to read it. 0, -EINVAL (no such path can be), -ENOENT (also for what is no regular
+ * file), -ELOOP (dir is a link), or another negative errno.
+ */
+int run_files_open(const char *dir, const char *path, int *fd, int64_t *bytes);
+
+/*
+ * All of dir/path, at most max bytes of it, with a NUL behind; NULL: it cannot be read, is larger,
+ * or there is no memory. The caller frees it.
+ */
+char *run_files_read(const char *dir, const char *path, size_t max, size_t *n);
+
+/*
+ * Remove what is below dir, links themselves and not what they lead to, at most *budget names;
+ * *budget is what is left of it. dir stays. 0: it is empty (or does not exist); -EAGAIN: there is
+ * more; another negative errno. *bytes grows by the size of what was removed.
+ */
+int run_files_remove(const char *dir, int64_t *budget, int64_t *bytes);
+/* What run_files_remove would add up in the end; what cannot be read counts nothing. */
+int64_t run_files_bytes(const char *dir);
+
+#endif

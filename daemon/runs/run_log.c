@@ -1,0 +1,268 @@
+#include "daemon/runs/run_log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/config/clock.h"
+#include "daemon/control/control.h"
+#include "daemon/daemon.h"
+#include "daemon/control/follow.h"
+#include "daemon/runs/queue.h"
+#include "daemon/store/record_log.h"
+#include "daemon/control/request.h"
+#include "daemon/control/role.h"
+#include "daemon/store/unstored.h"
+#include "proto/protocol.h"
+
+enum { LINES_STANDARD = 1000 };
+
+/* Lines that are with the store. */
+struct batch {
+	TAILQ_ENTRY(batch) link;
+	struct daemon *daemon;
+	struct record_log_lines lines;
+};
+
+struct run_log {
+	struct record_log_lines waiting;
+	int64_t n_waiting;
+	TAILQ_HEAD(, batch) batches;
+};
+
+static void free_lines(struct record_log_lines *lines)
+{
+	struct record_log_line *line;
+
+	while ((line = TAILQ_FIRST(lines)) != NULL) {
+		TAILQ_REMOVE(lines, line, link);
+		free(line);
+	}
+}
+
+struct run_log *run_log_create(void)
+{
+	struct run_log *log = calloc(1, sizeof(*log));
+
+	if (log != NULL) {
+		TAILQ_INIT(&log->waiting);
+		TAILQ_INIT(&log->batches);
+	}
+	return log;
+}
+
+static void free_batch(struct run_log *log, struct batch *b)
+{
+	TAILQ_REMOVE(&log->batches, b, link);
+	free_lines(&b->lines);
+	free(b);
+}
+
+void run_log_destroy(struct run_log *log)
+{
+	struct batch *b;
+
+	if (log == NULL)
+		return;
+	free_lines(&log->waiting);
+	while ((b = TAILQ_FIRST(&log->batches)) != NULL)
+		free_batch(log, b);
+	free(log);
+}
+
+/* ---- write ---- */
+
+static void on_written(void *arg, int rc)
+{
+	struct batch *b = arg;
+	struct daemon *d = b->daemon;
+
+	if (rc < 0)
+		log_write(LOG_ERROR, "what was said of runs could not be written: %s",
+			store_error_text(rc));
+	free_batch(d->run_log, b);
+	if (TAILQ_EMPTY(&d->run_log->batches))
+		run_log_hand_over(d);
+}
+
+void run_log_hand_over(struct daemon *d)
+{
+	struct run_log *log = d->run_log;
+	struct batch *b = TAILQ_EMPTY(&log->waiting) ? NULL : calloc(1, sizeof(*b));
+
+	if (b == NULL)
+		return; /* without memory: with the next line */
+	b->daemon = d;
+	TAILQ_INIT(&b->lines);
+	TAILQ_CONCAT(&b->lines, &log->waiting, link);
+	TAILQ_INSERT_TAIL(&log->batches, b, link);
+	if (record_log_add(d->store, &b->lines, on_written, b) == 0) {
+		log->n_waiting = 0;
+		return;
+	}
+	TAILQ_CONCAT(&log->waiting, &b->lines, link);
+	free_batch(log, b);
+}
+
+static struct record_log_line *last_of(const struct record_log_lines *lines, int64_t run)
+{
+	struct record_log_line *line;
+
+	TAILQ_FOREACH_REVERSE(line, lines, record_log_lines, link)
+	if (line->run == run)
+		return line;
+	return NULL;
+}
+
+/* One line of printable text; a character that was cut in two goes. */
+static void clean(char *text)
+{
+	size_t n = strlen(text);
+	json_t *value;
+
+	for (char *c = text; *c != '\0'; c++)
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			*c = ' ';
+	for (int i = 0; i < 3 && n > 0; i++) {
+		value = json_string(text);
+		json_decref(value);
+		if (value != NULL)
+			return;
+		text[--n] = '\0';
+	}
+	for (char *c = text; *c != '\0'; c++)
+		if ((unsigned char)*c >= 0x80)
+			*c = '?';
+}
+
+void run_log_write(
+	struct daemon *d, struct run *run, int rank, enum log_level level, const char *format, ...)
+{
+	struct run_log *log = d->run_log;
+	struct record_log_line *line, *last;
+	va_list args;
+
+	last = log->n_waiting >= RUN_LOG_WAITING ? last_of(&log->waiting, run->id) : NULL;
+	line = last ? NULL : calloc(1, sizeof(*line));
+	if (line == NULL) {
+		if (last != NULL)
+			last->dropped++;
+		return;
+	}
+	*line = (struct record_log_line){
+		.run = run->id, .at_ns = clock_utc_ns(), .rank = rank, .level = level};
+	va_start(args, format);
+	vsnprintf(line->message, sizeof(line->message), format, args);
+	va_end(args);
+	clean(line->message);
+	TAILQ_INSERT_TAIL(&log->waiting, line, link);
+	log->n_waiting++;
+	follow_event(d->follow, run, EVENT_LOG,
+		json_pack("{so ss ss}", "rank", rank < 0 ? json_null() : json_integer(rank),
+			"level", log_level_name(level), "message", line->message));
+	if (TAILQ_EMPTY(&log->batches))
+		run_log_hand_over(d);
+}
+
+/* ---- logs ---- */
+
+struct question {
+	struct daemon *daemon;
+	uint64_t client;
+	int64_t id;
+};
+
+static bool in_hand(const struct daemon *d, int64_t id)
+{
+	const struct batch *b;
+
+	TAILQ_FOREACH(b, &d->run_log->batches, link)
+		if (last_of(&b->lines, id) != NULL)
+			return true;
+	return queue_find(d->queue, id) != NULL || last_of(&d->run_log->waiting, id) != NULL;
+}
+
+static void on_lines(void *arg, int rc, json_t *result)
+{
+	struct question *q = arg;
+	struct client *client = control_find(q->daemon->control, q->client);
+
+	if (client == NULL) {
+		json_decref(result);
+	} else if (rc < 0) {
+		request_unread(client, q->daemon->store, q->id, rc);
+	} else {
+		json_object_set_new(result, "open", json_boolean(in_hand(q->daemon, q->id)));
+		unstored_logs(q->daemon, result);
+		client_reply(client, result);
+	}
+	free(q);
+}
+
+/* gpt2d's own messages, of which the newest are in memory. */
+static json_t *own_lines(int64_t after, int64_t limit, enum log_level level)
+{
+	json_t *lines = json_array();
+	struct log_line line;
+	int64_t n = after;
+
+	while ((int64_t)json_array_size(lines) < limit && log_recent(n + 1, &line)) {
+		n = line.n;
+		if (line.level < level)
+			continue;
+		json_array_append_new(lines,
+			json_pack("{sI so sn ss ss}", "n", (json_int_t)line.n, "at",
+				clock_json(line.at_ns), "rank", "level", log_level_name(line.level),
+				"message", line.message));
+	}
+	return json_pack("{sn sn sn so sI sI sb sb}", "id", "name", "state", "lines", lines,
+		"dropped", (json_int_t)log_forgotten(), "next", (json_int_t)n, "more",
+		log_recent(n + 1, &line), "open", 1);
+}
+
+/* False: it has been answered. */
+static bool take_level(struct client *client, json_t *params, enum log_level *level)
+{
+	const char *name = json_string_value(json_object_get(params, "level"));
+
+	*level = name ? log_level_of(name) : LOG_DEBUG;
+	if (name == NULL || strcmp(log_level_name(*level), name) == 0)
+		return true;
+	client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		"level: \"%.32s\" is none (debug, info, warning, error)", name);
+	return false;
+}
+
+void run_log_request(struct daemon *d, struct client *client, json_t *params)
+{
+	int64_t after = request_integer(params, "after", 0);
+	int64_t limit = request_integer(params, "limit", LINES_STANDARD);
+	enum log_level level;
+	struct question *q;
+
+	if (!take_level(client, params, &level))
+		return;
+	if (limit < 1 || limit > LINES_STANDARD || after < 0) {
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"limit: 1 to %d is allowed; after: 0 and above", LINES_STANDARD);
+		return;
+	}
+	if (json_object_get(params, "id") == NULL) {
+		if (role_may_change(client_peer(client), geteuid()))
+			client_reply(client, own_lines(after, limit, level));
+		else
+			client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
+				"what gpt2d itself says is for its owner and administrators");
+		return;
+	}
+	q = calloc(1, sizeof(*q));
+	if (q != NULL)
+		*q = (struct question){
+			d, client_peer(client)->number, request_integer(params, "id", 0)};
+	if (q == NULL || record_log_read(d->store, q->id, after, limit, level, on_lines, q) < 0) {
+		free(q);
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+	}
+}

@@ -1,0 +1,492 @@
+#include "daemon/runs/submit.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/engines/checker.h"
+#include "daemon/config/clock.h"
+#include "daemon/control/control.h"
+#include "daemon/daemon.h"
+#include "daemon/store/failure.h"
+#include "daemon/runs/lifecycle.h"
+#include "daemon/runs/outlook.h"
+#include "daemon/runs/queue.h"
+#include "daemon/store/record.h"
+#include "daemon/control/role.h"
+#include "daemon/runs/scheduler.h"
+#include "daemon/config/settings.h"
+#include "daemon/store/store.h"
+#include "daemon/config/text.h"
+#include "proto/artifact.h"
+#include "proto/host/data_roots.h"
+#include "proto/stats/design.h"
+#include "proto/json_text.h"
+#include "proto/protocol.h"
+#include "proto/spec/spec.h"
+
+struct submission {
+	struct daemon *daemon;
+	uint64_t client; /* its number: it may go at any time */
+	uid_t uid;
+	bool dry_run;
+	int64_t priority, rerun_of;
+	struct spec *spec;
+	char *canonical;
+	json_t *checks; /* array: {arm, spec_sha256, check} */
+	json_t *errors; /* array: {line, key, message} */
+	bool wrong;     /* there are some, be it without memory for them */
+	size_t arm;     /* being checked */
+	struct run *run;
+};
+
+static void submission_free(struct submission *s)
+{
+	spec_free(s->spec);
+	free(s->canonical);
+	json_decref(s->checks);
+	json_decref(s->errors);
+	free(s->run);
+	free(s);
+}
+
+static struct client *client_of(const struct submission *s)
+{
+	return control_find(s->daemon->control, s->client);
+}
+
+/* Answers with an error and ends the submission. Takes data. */
+static void refuse(struct submission *s, int code, json_t *data, const char *message)
+{
+	struct client *client = client_of(s);
+
+	/* nothing was given to the store yet */
+	if ((code == PROTOCOL_INTERNAL || code == PROTOCOL_BUSY) && data == NULL)
+		data = json_pack("{sb}", "queued", false);
+	submission_free(s);
+	if (client)
+		client_refuse(client, code, data, "%s", message);
+	else
+		json_decref(data);
+}
+
+static void refuse_spec(struct submission *s)
+{
+	json_t *first = json_array_get(s->errors, 0);
+	const char *key = json_string_value(json_object_get(first, "key"));
+	const char *text = json_string_value(json_object_get(first, "message"));
+	char message[900];
+	size_t more = json_array_size(s->errors) - 1;
+
+	if (first == NULL) {
+		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
+		return;
+	}
+	snprintf(message, sizeof(message), "spec refused: %s%s%s", key ? key : "",
+		key && key[0] ? ": " : "", text ? text : "");
+	if (more > 0)
+		snprintf(message + strlen(message), sizeof(message) - strlen(message),
+			" (and %zu more)", more);
+	refuse(s, PROTOCOL_SPEC_REFUSED, json_pack("{sO}", "errors", s->errors), message);
+}
+
+static void add_error(struct submission *s, int line, const char *key, const char *message)
+{
+	s->wrong = true;
+	json_array_append_new(
+		s->errors, json_pack("{si ss ss}", "line", line, "key", key, "message", message));
+}
+
+/* Of the arm that is being checked. */
+static void add_arm_error(struct submission *s, const char *key, const char *message)
+{
+	char of_arm[400];
+
+	snprintf(of_arm, sizeof(of_arm), "arms.%s%s%s", s->spec->arms[s->arm].name,
+		key[0] ? "." : "", key);
+	text_clean(of_arm);
+	add_error(s, 0, s->spec->has_arms ? of_arm : key, message);
+}
+
+/* ---- data roots ---- */
+
+/* A path that leads out of the data roots is an error; that it leads nowhere is the engine's to
+ * tell. */
+static void check_path(struct submission *s, const char *key, const char *path)
+{
+	const struct settings_list *list = &s->daemon->settings->data_roots;
+	struct data_roots roots = settings_data_roots(s->daemon->settings);
+	char message[2 * SPEC_PATH_MAX + 3 * PATH_MAX], link[2 * PATH_MAX];
+	int place;
+
+	if (path[0] == '\0' || roots.n == 0)
+		return;
+	place = data_roots_open(&roots, path, link, sizeof(link));
+	if (place >= 0)
+		close(place);
+	if (place != -EXDEV)
+		return;
+	snprintf(message, sizeof(message), "%s is not below a data root of gpt2d (%s%s)%s%s", path,
+		list->path[0], list->n > 1 ? ", ..." : "", link[0] ? ": " : "", link);
+	add_error(s, 0, key, message);
+}
+
+/* Whether files of others would be read for this user; then that is an error. */
+static bool is_barred(struct submission *s)
+{
+	const struct spec_config *config;
+	char message[300];
+
+	if (role_may_read(s->daemon->settings, s->uid))
+		return false;
+	role_say_unreadable(s->uid, message, sizeof(message));
+	for (size_t i = 0; i < s->spec->n_arms; i++) {
+		config = &s->spec->arms[i].config;
+		if (config->data_train[0] != '\0' || config->data_val[0] != '\0') {
+			add_error(s, 0, config->data_train[0] ? "data.train" : "data.val", message);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* In the store's thread: a file system may be slow. */
+static int check_paths(void *arg)
+{
+	struct submission *s = arg;
+
+	const struct spec_config *config, *first = &s->spec->arms[0].config;
+
+	for (size_t i = 0; i < s->spec->n_arms; i++) {
+		config = &s->spec->arms[i].config;
+		if (i == 0 || strcmp(config->data_train, first->data_train) != 0)
+			check_path(s, "data.train", config->data_train);
+		if (i == 0 || strcmp(config->data_val, first->data_val) != 0)
+			check_path(s, "data.val", config->data_val);
+	}
+	return 0;
+}
+
+static void check_next(struct submission *s);
+
+static void on_paths(void *arg, int rc)
+{
+	struct submission *s = arg;
+
+	if (s->wrong)
+		refuse_spec(s);
+	else
+		check_next(s);
+}
+
+/* ---- answers ---- */
+
+static json_t *order_json(const struct spec *spec)
+{
+	size_t n = design_count(spec);
+	struct design_segment *order = calloc(n, sizeof(*order));
+	json_t *all = json_array();
+
+	if (order == NULL) {
+		json_decref(all);
+		return NULL;
+	}
+	design_order(spec, order);
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(all,
+			json_pack("{sI sI ss}", "block", (json_int_t)order[i].block, "position",
+				(json_int_t)order[i].position, "arm",
+				spec->arms[order[i].arm].name));
+	free(order);
+	return all;
+}
+
+static void answer_dry(struct submission *s)
+{
+	struct client *client = client_of(s);
+	char sha256[SPEC_HASH_HEX + 1];
+	json_t *result;
+
+	spec_hash(s->spec, sha256);
+	result = json_pack("{so ss sI so sO}", "spec", json_text_value(s->canonical),
+		"spec_sha256", sha256, "segments", (json_int_t)design_count(s->spec), "order",
+		order_json(s->spec), "arms", s->checks);
+	submission_free(s);
+	if (client)
+		client_reply(client, result);
+	else
+		json_decref(result);
+}
+
+/* Not queued, as far as can be known: an error of a sync leaves it open until the next write. */
+static void refuse_unstored(struct submission *s, int rc)
+{
+	char why[FAILURE_TEXT_BYTES], message[FAILURE_TEXT_BYTES + 160];
+	struct store_failure f;
+	bool unsure = store_failure(s->daemon->store, &f) && f.unsure;
+
+	failure_text(s->daemon->store, rc, why);
+	snprintf(message, sizeof(message), "the run is not queued%s; it could not be stored: %s",
+		unsure ? ", unless gpt2d is killed before it can write again" : "", why);
+	refuse(s, PROTOCOL_STORE, json_pack("{so}", "queued", unsure ? json_null() : json_false()),
+		message);
+}
+
+static void on_stored(void *arg, int rc)
+{
+	struct submission *s = arg;
+	struct daemon *d = s->daemon;
+	struct run *run = s->run;
+	struct client *client;
+	json_t *result, *outlook;
+	char message[128];
+
+	if (rc == -ENOENT) {
+		snprintf(message, sizeof(message),
+			"rerun_of: run %lld: no such run; it may have been removed",
+			(long long)s->rerun_of);
+		refuse(s, PROTOCOL_NO_SUCH_RUN, NULL, message);
+		return;
+	}
+	if (rc < 0) {
+		refuse_unstored(s, rc);
+		return;
+	}
+	s->run = NULL;
+	client = client_of(s);
+	submission_free(s);
+	lifecycle_begin(d, run);
+	result = json_pack("{sI ss ss ss sI sI}", "id", (json_int_t)run->id, "name", run->name,
+		"state", run_state_name(run->state), "spec_sha256", run->spec_sha256, "segments",
+		(json_int_t)run->segments, "position", (json_int_t)queue_before(d->queue, run));
+	outlook = outlook_run(d, run);
+	json_object_set(result, "waiting", json_object_get(outlook, "waiting"));
+	json_decref(outlook);
+	if (client)
+		client_reply(client, result);
+	else
+		json_decref(result);
+	scheduler_wake(d->scheduler);
+}
+
+static void store_run(struct submission *s)
+{
+	struct run *run = calloc(1, sizeof(*run));
+	char *checks = json_text_write(s->checks, JSON_COMPACT, NULL);
+	int rc = -ENOMEM;
+
+	s->run = run;
+	if (run != NULL && checks != NULL) {
+		*run = (struct run){
+			.uid = s->uid,
+			.state = RUN_QUEUED,
+			.gpus = s->spec->arms[0].config.gpus,
+			.segments = (int64_t)design_count(s->spec),
+			.attempt = 1,
+			.restart = s->spec->restart,
+			.timeout_s = s->spec->timeout_s,
+			.priority = s->priority,
+			.rerun_of = s->rerun_of,
+			.submitted_ns = clock_utc_ns(),
+		};
+		for (size_t i = 1; i < s->spec->n_arms; i++)
+			if (s->spec->arms[i].config.gpus > run->gpus)
+				run->gpus = s->spec->arms[i].config.gpus;
+		snprintf(run->name, sizeof(run->name), "%s", s->spec->name);
+		spec_hash(s->spec, run->spec_sha256);
+		rc = record_submit(
+			s->daemon->store, run, s->spec, s->canonical, checks, on_stored, s);
+	}
+	free(checks);
+	if (rc < 0)
+		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
+}
+
+/* ---- checks, one arm after another ---- */
+
+static void add_check(struct submission *s, json_t *check)
+{
+	char *text = spec_canonical_arm(s->spec, s->arm);
+	char sha256[65] = "";
+
+	if (text)
+		artifact_sha256(text, strlen(text), sha256);
+	free(text);
+	json_array_append_new(s->checks,
+		json_pack("{ss ss sO?}", "arm", s->spec->arms[s->arm].name, "spec_sha256", sha256,
+			"check", check));
+}
+
+static void on_answer(void *arg, const char *failure, json_t *reply)
+{
+	struct submission *s = arg;
+	json_t *errors, *error;
+	const char *key, *message;
+	size_t i;
+
+	if (client_of(s) == NULL) { /* nobody waits for it: nothing is queued */
+		submission_free(s);
+		return;
+	}
+	if (failure != NULL && s->wrong) {
+		refuse_spec(s); /* what is known is enough */
+		return;
+	}
+	if (failure != NULL && s->daemon->stopping) { /* the checker ends with gpt2d */
+		refuse(s, PROTOCOL_BUSY, NULL, checker_stopping);
+		return;
+	}
+	if (failure != NULL) {
+		refuse(s, PROTOCOL_INTERNAL, NULL, failure);
+		return;
+	}
+	errors = json_object_get(reply, "errors");
+	json_array_foreach(errors, i, error) {
+		key = json_string_value(json_object_get(error, "key"));
+		message = json_string_value(json_object_get(error, "message"));
+		if (message == NULL)
+			message = json_string_value(error);
+		add_arm_error(s, key ? key : "", message ? message : "refused without a reason");
+	}
+	if (!json_is_true(json_object_get(reply, "ok")) && !s->wrong)
+		add_error(s, 0, "", "refused by the checker without a reason");
+	add_check(s, json_object_get(reply, "check"));
+	s->arm++;
+	check_next(s);
+}
+
+static bool is_wanted(void *arg)
+{
+	return client_of(arg) != NULL;
+}
+
+static void check_next(struct submission *s)
+{
+	char *text;
+	struct checker_question question;
+	json_t *arm;
+
+	if (s->arm == s->spec->n_arms && s->wrong) {
+		refuse_spec(s);
+		return;
+	}
+	if (s->arm == s->spec->n_arms && s->dry_run) {
+		answer_dry(s);
+		return;
+	}
+	if (s->daemon->checker == NULL || (s->daemon->stopping && !s->dry_run)) {
+		refuse(s, PROTOCOL_BUSY, NULL, checker_stopping);
+		return;
+	}
+	if (s->arm == s->spec->n_arms) {
+		store_run(s);
+		return;
+	}
+	text = spec_canonical_arm(s->spec, s->arm);
+	arm = json_text_value(text);
+	free(text);
+	question = (struct checker_question){.world = s->spec->arms[s->arm].config.gpus,
+		.uid = s->uid,
+		.spec = arm,
+		.answer = on_answer,
+		.wanted = is_wanted,
+		.arg = s};
+	if (checker_ask(s->daemon->checker, &question) < 0)
+		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
+}
+
+/* ---- the beginning ---- */
+
+static int parse_spec(struct submission *s, const char *text, size_t n)
+{
+	struct spec_options options = {.world = (int)s->daemon->settings->ranks};
+	struct spec_errors *errors = calloc(1, sizeof(*errors));
+	int rc = -ENOMEM;
+
+	if (errors != NULL)
+		rc = spec_parse(text, n, &options, &s->spec, errors);
+	if (rc == -EINVAL)
+		for (size_t i = 0; i < errors->n; i++)
+			add_error(s, errors->error[i].line, errors->error[i].key,
+				errors->error[i].message);
+	free(errors);
+	return rc;
+}
+
+static void begin_with_text(struct submission *s, const char *text)
+{
+	int rc = parse_spec(s, text, strlen(text));
+
+	if (rc == 0)
+		s->canonical = spec_canonical(s->spec);
+	if (s->wrong || (rc == 0 && is_barred(s)))
+		refuse_spec(s);
+	else if (rc < 0 || s->canonical == NULL)
+		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
+	else if (s->daemon->settings->data_roots.n == 0)
+		check_next(s);
+	else if (record_files(s->daemon->store, check_paths, on_paths, s) < 0)
+		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
+}
+
+/* Whether the client may ask for this; where not, it has been told. */
+static bool is_allowed(struct client *client, int64_t priority, int64_t rerun_of)
+{
+	char why[256];
+
+	if (priority < -PROTOCOL_PRIORITY_MAX || priority > PROTOCOL_PRIORITY_MAX) {
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"priority: %lld, %d to %d is allowed", (long long)priority,
+			-PROTOCOL_PRIORITY_MAX, PROTOCOL_PRIORITY_MAX);
+		return false;
+	}
+	if (rerun_of < 0) {
+		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+			"rerun_of: %lld, a run's id is expected", (long long)rerun_of);
+		return false;
+	}
+	if (!role_may_rank(client_peer(client), priority, 0)) {
+		role_say_unranked(priority, why, sizeof(why));
+		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL, "%s", why);
+		return false;
+	}
+	return true;
+}
+
+void submit_begin(struct daemon *d, struct client *client, json_t *params, bool dry_run)
+{
+	json_t *spec = json_object_get(params, "spec");
+	json_int_t priority = json_integer_value(json_object_get(params, "priority"));
+	json_int_t rerun_of = json_integer_value(json_object_get(params, "rerun_of"));
+	struct submission *s;
+	char *text;
+
+	if (!is_allowed(client, priority, rerun_of))
+		return;
+	s = calloc(1, sizeof(*s));
+	if (s == NULL) {
+		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+		return;
+	}
+	s->daemon = d;
+	s->client = client_peer(client)->number;
+	s->uid = client_peer(client)->uid;
+	s->dry_run = dry_run;
+	s->priority = priority;
+	s->rerun_of = rerun_of;
+	s->checks = json_array();
+	s->errors = json_array();
+	if (json_is_string(spec)) {
+		begin_with_text(s, json_string_value(spec));
+		return;
+	}
+	text = json_text_write(spec, JSON_INDENT(1), NULL);
+	if (text == NULL)
+		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
+	else
+		begin_with_text(s, text);
+	free(text);
+}

@@ -1,0 +1,72 @@
+#include "daemon/store/failure.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/config/clock.h"
+#include "daemon/config/filesystem.h"
+#include "daemon/store/lock_holders.h"
+
+const char failure_too_large[] = "raise the limit on the size of files (LimitFSIZE= of the unit, "
+				 "ulimit -f)";
+
+bool failure_is_full(int rc)
+{
+	return rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG;
+}
+
+void failure_describe(const char *path, int rc, struct store_failure *out)
+{
+	char where[PATH_MAX + 64];
+
+	out->rc = rc;
+	snprintf(out->path, sizeof(out->path), "%s", path);
+	filesystem_describe(path, where, sizeof(where));
+	if (rc == -EFBIG)
+		snprintf(out->advice, sizeof(out->advice), "%s", failure_too_large);
+	else if (failure_is_full(rc))
+		snprintf(out->advice, sizeof(out->advice),
+			"make room on %.500s; gpt2ctl prune removes old runs", where);
+	else if (rc == -EBUSY)
+		lock_holders_advise(path, out->advice, sizeof(out->advice));
+	else if (rc == -ESTALE)
+		snprintf(out->advice, sizeof(out->advice), "put it back, or start gpt2d again");
+	else if (rc == -EBADMSG)
+		snprintf(out->advice, sizeof(out->advice),
+			"end gpt2d, see " STORE_DAMAGED_SECTION);
+	else if (rc == -EROFS)
+		snprintf(out->advice, sizeof(out->advice), "make %.500s writable", where);
+	else if (rc == -ENOMEM)
+		snprintf(out->advice, sizeof(out->advice), "free some memory");
+	else
+		snprintf(out->advice, sizeof(out->advice), "see the kernel's log about %.500s",
+			where);
+}
+
+json_t *failure_json(struct store *s)
+{
+	struct store_failure f;
+
+	if (!store_failure(s, &f))
+		return json_null();
+	return json_pack("{ss ss ss so ss}", "path", f.path, "errno", strerrorname_np(-f.rc),
+		"error", store_error_text(f.rc), "since", clock_json(f.since_ns), "advice",
+		f.advice);
+}
+
+void failure_text(struct store *s, int rc, char out[FAILURE_TEXT_BYTES])
+{
+	struct store_failure f;
+	bool known = store_failure(s, &f) && f.rc == rc;
+
+	snprintf(out, FAILURE_TEXT_BYTES, "%.320s: %s%s%s", store_path(s), store_error_text(rc),
+		known ? "; " : "", known ? f.advice : "");
+}
+
+const char *failure_room(const struct store_failure *f, char out[FAILURE_TEXT_BYTES])
+{
+	snprintf(out, FAILURE_TEXT_BYTES, "%.320s%s: %s; %s", f->path,
+		f->rc == -ESTALE ? "" : " cannot be made", store_error_text(f->rc), f->advice);
+	return out;
+}

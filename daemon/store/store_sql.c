@@ -1,0 +1,109 @@
+/* One statement with its values, and what SQLite says as an errno. */
+#include "daemon/store/store.h"
+
+#include <errno.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+/*
+ * The system's errno behind an error of reading or writing, where it is one that says more. SQLite
+ * keeps it for some of them only; for the others it is still in errno.
+ */
+static int system_errno(struct sqlite3 *db, int last)
+{
+	static const int telling[] = {ENOSPC, EDQUOT, EROFS, EFBIG, EACCES, EPERM, ENOMEM};
+	int kept = db ? sqlite3_system_errno(db) : 0;
+
+	for (size_t i = 0; i < sizeof(telling) / sizeof(telling[0]); i++)
+		if (kept == telling[i] || last == telling[i])
+			return -telling[i];
+	return -EIO;
+}
+
+int store_errno(struct sqlite3 *db, int code)
+{
+	int last = errno;
+
+	switch (code & 0xff) {
+	case SQLITE_OK:
+	case SQLITE_ROW:
+	case SQLITE_DONE:
+		return 0;
+	case SQLITE_FULL:
+		return -ENOSPC;
+	case SQLITE_NOMEM:
+		return -ENOMEM;
+	case SQLITE_READONLY:
+		return -EROFS;
+	case SQLITE_BUSY:
+		return -EBUSY;
+	case SQLITE_CORRUPT:
+	case SQLITE_NOTADB:
+		return -EBADMSG;
+	case SQLITE_TOOBIG:
+		return -E2BIG;
+	case SQLITE_ERROR:
+	case SQLITE_CONSTRAINT:
+		return -EINVAL;
+	default:
+		return system_errno(db, last);
+	}
+}
+
+const char *store_error_text(int rc)
+{
+	if (rc == -ESTALE)
+		return "it was removed, moved or replaced while gpt2d had it open";
+	if (rc == -EBUSY)
+		return "another process has it locked";
+	if (rc == -EBADMSG)
+		return "the database is damaged, gpt2d(8) says what to do";
+	return strerror(-rc);
+}
+
+static int bind_values(sqlite3_stmt *stmt, const char *types, va_list args)
+{
+	int rc = SQLITE_OK;
+
+	for (int i = 1; *types != '\0' && rc == SQLITE_OK; types++, i++) {
+		if (*types == 'i')
+			rc = sqlite3_bind_int64(stmt, i, va_arg(args, int64_t));
+		else
+			rc = sqlite3_bind_text(
+				stmt, i, va_arg(args, const char *), -1, SQLITE_STATIC);
+	}
+	return rc;
+}
+
+int store_sql(struct sqlite3 *db, int (*row)(struct sqlite3_stmt *stmt, void *arg), void *arg,
+	const char *sql, const char *types, ...)
+{
+	sqlite3_stmt *stmt = NULL;
+	va_list args;
+	int rc, stop = 0;
+
+	errno = 0;
+	rc = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
+	if (rc != SQLITE_OK)
+		return store_errno(db, rc);
+	va_start(args, types);
+	rc = bind_values(stmt, types, args);
+	va_end(args);
+	if (rc != SQLITE_OK) {
+		sqlite3_finalize(stmt);
+		return store_errno(db, rc);
+	}
+	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW && stop == 0)
+		stop = row ? row(stmt, arg) : 0;
+	sqlite3_finalize(stmt);
+	return stop ? stop : store_errno(db, rc);
+}
+
+const char *store_text(struct sqlite3_stmt *stmt, int column)
+{
+	const char *text = (const char *)sqlite3_column_text(stmt, column);
+
+	return text ? text : "";
+}

@@ -1,0 +1,174 @@
+#include "daemon/store/worker.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "proto/host/thread.h"
+
+struct jobs {
+	struct worker_job *first, **end;
+};
+
+struct worker {
+	pthread_t thread;
+	bool started, stopped;
+	int fd; /* eventfd: something is complete */
+	struct event *event;
+
+	pthread_mutex_t lock; /* of all below */
+	pthread_cond_t wake;
+	struct jobs waiting, complete;
+	bool stopping;
+};
+
+static void append(struct jobs *jobs, struct worker_job *job)
+{
+	job->next = NULL;
+	*jobs->end = job;
+	jobs->end = &job->next;
+}
+
+static struct worker_job *take_first(struct jobs *jobs)
+{
+	struct worker_job *job = jobs->first;
+
+	if (job != NULL && (jobs->first = job->next) == NULL)
+		jobs->end = &jobs->first;
+	return job;
+}
+
+static void *run_thread(void *arg)
+{
+	const uint64_t one = 1;
+	struct worker *w = arg;
+	struct worker_job *job;
+
+	for (;;) {
+		pthread_mutex_lock(&w->lock);
+		while (w->waiting.first == NULL && !w->stopping)
+			pthread_cond_wait(&w->wake, &w->lock);
+		job = w->stopping ? NULL : take_first(&w->waiting);
+		pthread_mutex_unlock(&w->lock);
+		if (job == NULL)
+			return NULL;
+		job->rc = job->work(job);
+		pthread_mutex_lock(&w->lock);
+		append(&w->complete, job);
+		pthread_mutex_unlock(&w->lock);
+		if (write(w->fd, &one, sizeof(one)) < 0)
+			continue; /* the counter is full: it is readable already */
+	}
+}
+
+static void deliver(struct worker *w)
+{
+	struct worker_job *job, *next;
+
+	/* what a done() adds is left for the next turn */
+	pthread_mutex_lock(&w->lock);
+	job = w->complete.first;
+	w->complete = (struct jobs){NULL, &w->complete.first};
+	pthread_mutex_unlock(&w->lock);
+	for (; job != NULL; job = next) {
+		next = job->next;
+		job->done(job, job->rc);
+	}
+}
+
+static void on_complete(evutil_socket_t fd, short what, void *arg)
+{
+	struct worker *w = arg;
+	uint64_t count;
+
+	if (read(w->fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		return;
+	deliver(w);
+}
+
+static int start_thread(struct worker *w)
+{
+	int rc = thread_start(&w->thread, run_thread, w, "worker");
+
+	w->started = rc == 0;
+	return rc;
+}
+
+int worker_create(struct event_base *base, struct worker **out)
+{
+	struct worker *w = calloc(1, sizeof(*w));
+	int rc = -ENOMEM;
+
+	if (w == NULL)
+		return rc;
+	w->waiting.end = &w->waiting.first;
+	w->complete.end = &w->complete.first;
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->wake, NULL);
+	w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (w->fd < 0) {
+		rc = -errno;
+		goto fail;
+	}
+	w->event = event_new(base, w->fd, EV_READ | EV_PERSIST, on_complete, w);
+	if (w->event == NULL || event_add(w->event, NULL) < 0)
+		goto fail;
+	rc = start_thread(w);
+	if (rc < 0)
+		goto fail;
+	*out = w;
+	return 0;
+fail:
+	worker_stop(w);
+	worker_destroy(w);
+	return rc;
+}
+
+void worker_add(struct worker *w, struct worker_job *job)
+{
+	if (w->stopped) {
+		job->done(job, -ECANCELED);
+		return;
+	}
+	pthread_mutex_lock(&w->lock);
+	append(&w->waiting, job);
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void worker_stop(struct worker *w)
+{
+	struct worker_job *job;
+
+	if (w == NULL || w->stopped)
+		return;
+	w->stopped = true;
+	if (w->started) {
+		pthread_mutex_lock(&w->lock);
+		w->stopping = true;
+		pthread_cond_signal(&w->wake);
+		pthread_mutex_unlock(&w->lock);
+		pthread_join(w->thread, NULL);
+	}
+	deliver(w);
+	while ((job = take_first(&w->waiting)) != NULL)
+		job->done(job, -ECANCELED);
+}
+
+void worker_destroy(struct worker *w)
+{
+	if (w == NULL)
+		return;
+	if (w->event)
+		event_free(w->event);
+	if (w->fd >= 0)
+		close(w->fd);
+	pthread_cond_destroy(&w->wake);
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+}

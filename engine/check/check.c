@@ -1,0 +1,585 @@
+#include "engine/check/check.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/train/activations.h"
+#include "engine/train/arena.h"
+#include "engine/check/check_memory.h"
+#include "engine/report/measure.h"
+#include "engine/train/plan.h"
+#include "proto/size.h"
+#include "proto/spec/spec_json.h"
+#include "proto/spec/spec_table.h"
+
+#define INT(value) ((json_int_t)(value))
+
+static const int64_t STEP_TIMES_BYTES_MAX = INT64_C(4) << 30;
+enum { MARK_BYTES = 144 }; /* an event of the CPU's, its allocation and its place in timeline.h */
+
+/* What an engine can compute; the precisions are a set of 1 << value. */
+static const struct backend {
+	const char *name;
+	unsigned precisions;
+	bool shared_memory; /* ranks share one machine's memory, not each has its own device's */
+} backends[] = {
+	{"cpu", 1U << SPEC_FP32, true},
+	{"cuda", 1U << SPEC_FP32 | 1U << SPEC_TF32 | 1U << SPEC_BF16 | 1U << SPEC_FP16, false},
+};
+
+static const char *const precision_keys[] = {[SPEC_FP32] = "fp32",
+	[SPEC_TF32] = "tf32",
+	[SPEC_BF16] = "bf16.enabled",
+	[SPEC_FP16] = "fp16.enabled"};
+
+/* The check in the making. failed: no memory for a part of it; unfinished: a file is not read. */
+struct checking {
+	const struct check_options *options;
+	const struct spec_config *config;
+	const struct backend *backend;
+	json_t *errors, *check, *warnings;
+	bool failed, unfinished;
+	struct arena arena;
+	struct plan plan;
+	bool planned;
+	int64_t elem_bytes;
+};
+
+static void add(struct checking *k, json_t *object, const char *key, json_t *value)
+{
+	k->failed = json_object_set_new(object, key, value) < 0 || k->failed;
+}
+
+static void refuse(struct checking *k, const char *key, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void refuse(struct checking *k, const char *key, const char *format, ...)
+{
+	char message[SPEC_PATH_MAX + 512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	k->failed = json_array_append_new(k->errors,
+			    json_pack("{s:s, s:s}", "key", key, "message", message)) < 0 ||
+		k->failed;
+}
+
+static void warn(struct checking *k, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void warn(struct checking *k, const char *format, ...)
+{
+	char message[SPEC_PATH_MAX + 512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	k->failed = json_array_append_new(k->warnings, json_string(message)) < 0 || k->failed;
+}
+
+/* ---- what the engine can do ---- */
+
+static void check_backend(struct checking *k)
+{
+	const struct spec_config *c = k->config;
+	const char *name = k->options->backend;
+	/* gradients are kept and reduced in the type they are computed in */
+	enum spec_precision reduced = c->precision == SPEC_TF32 ? SPEC_FP32 : c->precision;
+	size_t i;
+
+	for (i = 0; i < sizeof(backends) / sizeof(backends[0]); i++) {
+		if (strcmp(backends[i].name, name) == 0)
+			k->backend = &backends[i];
+	}
+	if (k->backend == NULL) {
+		refuse(k, "", "engine: %s is not a device that checks are known for", name);
+		return;
+	}
+	if ((k->backend->precisions & 1U << c->precision) == 0)
+		refuse(k, precision_keys[c->precision], "the %s engine computes in fp32, not in %s",
+			name, spec_precision_name(c->precision));
+	else if (c->grad_dtype != reduced)
+		refuse(k, "grad_dtype", "the %s engine reduces %s gradients in %s, not in %s", name,
+			spec_precision_name(c->precision), spec_precision_name(reduced),
+			spec_precision_name(c->grad_dtype));
+}
+
+static void check_world(struct checking *k)
+{
+	const struct spec_config *c = k->config;
+
+	if (c->gpus > k->options->world)
+		refuse(k, "gpus", "%" PRId64 " ranks asked for, %d are there", c->gpus,
+			k->options->world);
+	add(k, k->check, "batch",
+		json_pack("{s:I, s:I, s:I, s:I}", "train_micro_batch_size_per_gpu",
+			INT(c->micro_batch), "gradient_accumulation_steps", INT(c->accumulation),
+			"world", INT(c->gpus), "train_batch_size", INT(c->batch)));
+}
+
+/*
+ * DeepSpeed takes an lr beside a schedule that replaces it, and a rate that falls: neither is an
+ * error, and either is seldom meant. A resolved spec has the default lr, which nobody meant.
+ */
+static void check_schedule(struct checking *k)
+{
+	const struct spec_choice *schedules = spec_table[SPEC_KEY_SCHEDULER_TYPE].choices;
+	const struct spec_config *c = k->config;
+	char low[SPEC_JSON_REAL_BYTES], high[SPEC_JSON_REAL_BYTES], lr[SPEC_JSON_REAL_BYTES];
+
+	if (c->schedule != SPEC_WARMUP_LR && c->schedule != SPEC_WARMUP_DECAY_LR)
+		return;
+	spec_json_format_real(c->warmup_max_lr, high);
+	spec_json_format_real(c->lr, lr);
+	if (strcmp(lr, high) != 0 && strcmp(lr, spec_table[SPEC_KEY_LR].fallback) != 0)
+		warn(k,
+			"optimizer.params.lr: %s has no effect, the rate is that of scheduler.type "
+			"\"%s\", whose warmup_max_lr is %s",
+			lr, spec_table_choice(schedules, (int)c->schedule), high);
+	if (c->warmup_min_lr <= c->warmup_max_lr)
+		return;
+	spec_json_format_real(c->warmup_min_lr, low);
+	warn(k,
+		"scheduler.params.warmup_min_lr: %s is above warmup_max_lr %s: the rate falls "
+		"during the warm-up",
+		low, high);
+}
+
+/* ---- plan ---- */
+
+/* plan_make's message is "key: text". */
+static void refuse_plan(struct checking *k, const char *message)
+{
+	const char *text = strchr(message, ' ');
+	char key[64];
+
+	if (text == NULL || text[-1] != ':') {
+		refuse(k, "zero_optimization", "%s", message);
+		return;
+	}
+	snprintf(key, sizeof(key), "zero_optimization.%.*s", (int)(text - 1 - message), message);
+	refuse(k, key, "%s", text + 1);
+}
+
+/* No bucket size helps a model whose parameters and gradients alone are beyond the memory. */
+static bool refuse_model(struct checking *k)
+{
+	const struct check_options *o = k->options;
+	const struct spec_config *c = k->config;
+	const int64_t ranks = k->backend && k->backend->shared_memory ? c->gpus : 1;
+	const int64_t bytes = 2 * k->arena.param_elems * k->elem_bytes;
+	char needed[SIZE_BYTES], available[SIZE_BYTES];
+
+	if (o->memory_total_bytes <= 0 || bytes <= o->memory_total_bytes / ranks)
+		return false;
+	refuse(k, "model",
+		"memory: %" PRId64 " parameters and their gradients alone take %s a rank, "
+		"%s available%s: a smaller model is needed",
+		k->arena.model_params, size_text(bytes, needed),
+		size_text(o->memory_total_bytes, available),
+		ranks > 1 ? " to all ranks together" : "");
+	return true;
+}
+
+static void check_plan(struct checking *k)
+{
+	const struct spec_config *c = k->config;
+	const struct plan *p = &k->plan;
+	struct plan_traffic t;
+	char message[512];
+
+	add(k, k->check, "model",
+		json_pack("{s:I, s:I, s:I}", "parameters", INT(k->arena.model_params),
+			"vocab_padded", INT(k->arena.vocab_padded), "param_elems",
+			INT(k->arena.param_elems)));
+	if (plan_make(&k->plan, k->arena.param_elems, (int)c->gpus, c->reduce_bucket_elems,
+		    c->allgather_bucket_elems, message, sizeof(message)) < 0) {
+		if (!refuse_model(k))
+			refuse_plan(k, message);
+		return;
+	}
+	k->planned = true;
+	add(k, k->check, "plan",
+		json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+			"asked_reduce_elems", INT(c->reduce_bucket_elems), "asked_gather_elems",
+			INT(c->allgather_bucket_elems), "reduce_elems", INT(p->reduce_elems),
+			"n_reduce", INT(p->n_reduce), "gather_elems", INT(p->gather_elems),
+			"n_gather", INT(p->n_gather), "arena_elems", INT(p->arena_elems),
+			"elem_bytes", INT(k->elem_bytes), "reduce_bucket_bytes",
+			INT(p->reduce_elems * k->elem_bytes), "gather_bucket_bytes",
+			INT(p->gather_elems * k->elem_bytes)));
+	t = plan_step_traffic(p, (int)c->zero_stage, c->reduce_scatter);
+	add(k, k->check, "traffic",
+		json_pack("{s:I, s:I, s:I}", "reduce_scatter_bytes",
+			INT(t.reduce_scatter_elems * k->elem_bytes), "all_gather_bytes",
+			INT(t.all_gather_elems * k->elem_bytes), "all_reduce_bytes",
+			INT(t.all_reduce_elems * k->elem_bytes)));
+}
+
+/* ---- memory ---- */
+
+int64_t check_logits_elems(const struct spec_config *config)
+{
+	int64_t elems;
+
+	if (__builtin_mul_overflow(config->micro_batch, config->seq_len, &elems) ||
+		__builtin_mul_overflow(elems, arena_vocab_padded(config->model.vocab_size), &elems))
+		return -1;
+	return elems;
+}
+
+/* Far beyond any memory, and far enough below 2^63 that sums of such sizes stay exact. */
+bool check_beyond_reason(const struct spec_config *c)
+{
+	double rows = (double)c->micro_batch * (double)c->seq_len;
+	double per_row = (double)(c->model.n_embd * 64 + c->model.n_head * 8) *
+			(double)(c->model.n_layer + 1) +
+		(double)arena_vocab_padded(c->model.vocab_size) * 8;
+
+	return rows * per_row > 1e17 || rows * (double)c->accumulation * 16 > 1e17;
+}
+
+static struct activations_shape shape_of(const struct checking *k)
+{
+	return (struct activations_shape){
+		.model = &k->config->model,
+		.recompute = k->config->recompute,
+		.B = k->config->micro_batch,
+		.T = k->config->seq_len,
+		.elem_bytes = k->elem_bytes,
+		.real_bytes = (int64_t)sizeof(float),
+	};
+}
+
+static void add_up(const struct checking *k, struct check_needed *n)
+{
+	const struct spec_config *c = k->config;
+	const struct activations_shape shape = shape_of(k);
+	int64_t owned = c->zero_stage == 0 ? k->plan.arena_elems : plan_owned_elems(&k->plan, 0);
+	int64_t rows = c->micro_batch * c->seq_len;
+
+	check_memory_parts(n, &shape, k->plan.arena_elems, owned, k->options->scratch);
+	/* inputs and targets of a whole step, on the host and on the device; losses */
+	n->batch = 4 * c->accumulation * rows * (int64_t)sizeof(int32_t) +
+		rows * (int64_t)sizeof(float);
+	/* in the same memory: the batch that is read ahead, and a micro-batch's two marks */
+	if (k->backend && k->backend->shared_memory)
+		n->batch +=
+			c->accumulation * (2 * rows * (int64_t)sizeof(int32_t) + 2 * MARK_BYTES);
+	n->total = 2 * n->arena + n->master + 2 * n->moment + n->activations + n->logits +
+		n->batch + n->scratch + n->branch + k->options->comm_bytes +
+		k->options->context_bytes + k->options->tuning_bytes;
+	n->together = k->backend && k->backend->shared_memory && c->gpus > 1;
+	n->ranks = n->together ? c->gpus : 1;
+}
+
+static json_t *pack_memory(const struct checking *k, const struct check_needed *n)
+{
+	const struct check_options *o = k->options;
+	int64_t with[SPEC_RECOMPUTE_FULL + 1];
+	json_t *memory;
+
+	for (int r = SPEC_RECOMPUTE_NONE; r <= SPEC_RECOMPUTE_FULL; r++)
+		with[r] = activations_bytes_with(&n->shape, (enum spec_recompute)r) - n->logits;
+	memory = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+		"parameters_bytes", INT(n->arena), "gradients_bytes", INT(n->arena), "master_bytes",
+		INT(n->master), "moment_m_bytes", INT(n->moment), "moment_v_bytes", INT(n->moment),
+		"activations_bytes", INT(n->activations), "logits_bytes", INT(n->logits),
+		"logits_elems", INT(check_logits_elems(k->config)), "batch_bytes", INT(n->batch),
+		"comm_bytes", INT(o->comm_bytes), "total_bytes", INT(n->total), "planned_bytes",
+		INT(n->planned), "available_bytes", INT(o->memory_total_bytes), "free_bytes",
+		INT(o->memory_free_bytes));
+	if (memory != NULL &&
+		json_object_update_new(memory,
+			json_pack("{s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I}", "scratch_bytes",
+				INT(n->scratch), "scratch_branch_bytes", INT(n->branch),
+				"context_bytes", INT(o->context_bytes), "tuning_bytes",
+				INT(o->tuning_bytes), "activation_checkpointing",
+				spec_recompute_name(n->shape.recompute),
+				"activations_none_bytes", INT(with[SPEC_RECOMPUTE_NONE]),
+				"activations_selective_bytes", INT(with[SPEC_RECOMPUTE_SELECTIVE]),
+				"activations_full_bytes", INT(with[SPEC_RECOMPUTE_FULL]))) < 0) {
+		json_decref(memory);
+		return NULL;
+	}
+	return memory;
+}
+
+static void check_memory(struct checking *k)
+{
+	const struct check_options *o = k->options;
+	const struct spec_config *c = k->config;
+	struct check_needed n;
+	char message[SPEC_PATH_MAX + 512];
+	const char *key;
+
+	if (check_beyond_reason(c)) {
+		refuse(k, "train_micro_batch_size_per_gpu",
+			"a micro-batch of %" PRId64 " x %" PRId64 " tokens, %" PRId64
+			" times, takes more than 100 PB",
+			c->micro_batch, c->seq_len, c->accumulation);
+		return;
+	}
+	add_up(k, &n);
+	if (__builtin_mul_overflow(n.total, n.ranks, &n.planned)) {
+		refuse(k, "model", "%" PRId64 " ranks x %" PRId64 " bytes are more than 2^63",
+			n.ranks, n.total);
+		return;
+	}
+	add(k, k->check, "memory", pack_memory(k, &n));
+	if (o->memory_total_bytes > 0 && n.planned > o->memory_total_bytes) {
+		key = check_memory_refusal(o, &n, message, sizeof(message));
+		refuse(k, key, "%s", message);
+	} else if (o->memory_free_bytes > 0 && n.planned > o->memory_free_bytes) {
+		check_memory_warning(o, &n, message, sizeof(message));
+		warn(k, "%s", message);
+	}
+}
+
+/* ---- data and work ---- */
+
+static const char *format_name(enum dataset_format format)
+{
+	static const char *const names[] = {[DATASET_RAW] = "raw uint16",
+		[DATASET_HEADED] = "llm.c header",
+		[DATASET_SYNTHETIC] = "synthetic"};
+
+	return names[format];
+}
+
+int64_t check_optimizer_steps(
+	const struct spec_config *config, int64_t n_sequences, int64_t *left_over)
+{
+	int64_t sequences;
+
+	*left_over = 0;
+	if (config->work_epochs == 0)
+		return config->optimizer_steps;
+	if (__builtin_mul_overflow(config->work_epochs, n_sequences, &sequences))
+		return 0;
+	*left_over = sequences % config->batch;
+	return sequences / config->batch;
+}
+
+static json_t *pack_data(const struct dataset *d, const struct spec_config *c)
+{
+	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "path", d->path, "format",
+		format_name(d->format), "tokens", INT(d->n_tokens), "needed",
+		INT(dataset_tokens_needed(c)), "sequences", INT(d->n_sequences), "left_out_tokens",
+		INT(d->n_tokens - 1 - d->n_sequences * d->seq_len));
+}
+
+/* What the work is given in. */
+static const char *work_key(const struct spec_config *c)
+{
+	return c->work_micro_steps ? "work.micro_steps"
+		: c->work_tokens   ? "work.tokens"
+		: c->work_epochs   ? "work.epochs"
+				   : "work.optimizer_steps";
+}
+
+/* Rank 0 keeps the times of each step, every rank's and the slowest, until the artifacts. */
+static void check_step_times(struct checking *k, int64_t steps)
+{
+	int64_t bytes, each = ((int64_t)k->config->gpus + 2) * (int64_t)sizeof(struct measure_step);
+
+	if (__builtin_mul_overflow(steps, each, &bytes) || bytes > STEP_TIMES_BYTES_MAX)
+		refuse(k, work_key(k->config),
+			"%" PRId64 " optimizer steps are not allowed, at most %" PRId64
+			": their times are kept of each rank (gpus %" PRId64 ")",
+			steps, STEP_TIMES_BYTES_MAX / each, k->config->gpus);
+}
+
+static void check_work(struct checking *k, const struct dataset *train, json_t *data)
+{
+	const struct spec_config *c = k->config;
+	int64_t left_over, micro_steps, samples, tokens;
+	int64_t steps = check_optimizer_steps(c, train->n_sequences, &left_over);
+
+	if (__builtin_mul_overflow(c->work_epochs, train->n_sequences, &samples)) {
+		refuse(k, "work.epochs",
+			"%" PRId64 " epochs of %" PRId64 " sequences, at most %" PRId64
+			" epochs can be counted",
+			c->work_epochs, train->n_sequences, INT64_MAX / train->n_sequences);
+		return;
+	}
+	if (steps == 0) {
+		refuse(k, "work.epochs",
+			"%" PRId64 " epochs of %" PRId64
+			" sequences do not fill one batch of %" PRId64,
+			c->work_epochs, train->n_sequences, c->batch);
+		return;
+	}
+	if (__builtin_mul_overflow(steps, c->accumulation, &micro_steps) ||
+		__builtin_mul_overflow(steps, c->batch, &samples) ||
+		__builtin_mul_overflow(samples, c->seq_len, &tokens)) {
+		refuse(k, work_key(c), "%" PRId64 " optimizer steps are more than 2^63 tokens",
+			steps);
+		return;
+	}
+	if (c->warmup_steps >= steps)
+		refuse(k, "work.warmup_steps",
+			"%" PRId64 " of %" PRId64 " steps: none is left to be measured",
+			c->warmup_steps, steps);
+	check_step_times(k, steps);
+	if (left_over > 0)
+		warn(k,
+			"%" PRId64 " epochs leave %" PRId64
+			" sequences over that do not fill a batch of %" PRId64,
+			c->work_epochs, left_over, c->batch);
+	add(k, data, "epochs", json_real((double)samples / (double)train->n_sequences));
+	add(k, k->check, "work",
+		json_pack("{s:I, s:I, s:I, s:I}", "optimizer_steps", INT(steps), "micro_steps",
+			INT(micro_steps), "tokens", INT(tokens), "left_over_sequences",
+			INT(left_over)));
+}
+
+static void check_validation(struct checking *k, const struct dataset *val, json_t *data)
+{
+	const struct spec_config *c = k->config;
+	int64_t samples;
+
+	if (__builtin_mul_overflow(c->validation_steps, c->micro_batch * c->gpus, &samples)) {
+		refuse(k, "work.validation_steps", "%" PRId64 " steps are more than 2^63 sequences",
+			c->validation_steps);
+		return;
+	}
+	add(k, data, "passes", json_real((double)samples / (double)val->n_sequences));
+	if (samples > val->n_sequences)
+		warn(k,
+			"%s: validation reads %" PRId64 " sequences, the file has %" PRId64
+			": some count more than once",
+			val->path, samples, val->n_sequences);
+}
+
+static int scan(struct checking *k, const struct dataset *d, bool validation, char *message,
+	size_t message_bytes)
+{
+	struct check_turn *turn = k->options->turn;
+
+	if (turn == NULL)
+		return dataset_scan(d, k->options->cache, message, message_bytes);
+	return dataset_scan_some(d, k->options->cache, &turn->scanned[validation],
+		&turn->left_bytes, message, message_bytes);
+}
+
+static bool is_refused(const struct checking *k, const char *key)
+{
+	const json_t *error;
+	size_t i;
+
+	json_array_foreach(k->errors, i, error) {
+		if (strcmp(json_string_value(json_object_get(error, "key")), key) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Too few made-up tokens. How many is a key that the spec need not have: then what asks for them is
+ * told, and nothing where the batch is refused, of which both come.
+ */
+static void refuse_made_up(struct checking *k, const char *message)
+{
+	const char *standard = spec_table[SPEC_KEY_DATA_SYNTHETIC_TOKENS].fallback;
+
+	if (k->config->data_synthetic_tokens != strtoll(standard, NULL, 10))
+		refuse(k, "data.synthetic_tokens", "%s", message);
+	else if (!is_refused(k, "train_micro_batch_size_per_gpu") && !is_refused(k, "seq_len"))
+		refuse(k, "data.kind", "%s; data.synthetic_tokens sets how many are made", message);
+}
+
+/* One of the two files; all that is wrong with it is one error, the first. */
+static void check_file(struct checking *k, json_t *data, bool validation)
+{
+	const bool made_up = k->config->data_kind == SPEC_DATA_SYNTHETIC;
+	const char *key = made_up ? "data.synthetic_tokens"
+		: validation      ? "data.val"
+				  : "data.train";
+	char message[SPEC_PATH_MAX + 256];
+	struct dataset d;
+	json_t *entry;
+	int rc;
+
+	if (dataset_open_below(&d, k->config, validation, &k->options->data_roots, message,
+		    sizeof(message)) < 0) {
+		/* as many made-up tokens as for training: said there */
+		if (!made_up)
+			refuse(k, key, "%s", message);
+		else if (!validation ||
+			k->config->data_synthetic_tokens >= dataset_tokens_needed(k->config))
+			refuse_made_up(k, message);
+		return;
+	}
+	entry = pack_data(&d, k->config);
+	add(k, data, validation ? "val" : "train", entry);
+	rc = scan(k, &d, validation, message, sizeof(message));
+	if (rc == -EINPROGRESS)
+		k->unfinished = true;
+	else if (rc < 0)
+		refuse(k, key, "%s", message);
+	if (entry != NULL && validation)
+		check_validation(k, &d, entry);
+	else if (entry != NULL)
+		check_work(k, &d, entry);
+	dataset_close(&d);
+}
+
+static void check_data(struct checking *k)
+{
+	const struct spec_config *c = k->config;
+	json_t *data = json_object();
+
+	add(k, k->check, "data", data);
+	if (data == NULL)
+		return;
+	check_file(k, data, false);
+	if (c->data_val[0] != '\0' || c->validation_steps > 0)
+		check_file(k, data, true);
+}
+
+int check_run(const struct check_options *options, json_t **errors, json_t **check)
+{
+	struct checking k = {
+		.options = options,
+		.config = options->config,
+		.errors = json_array(),
+		.check = json_object(),
+		.warnings = json_array(),
+	};
+	int rc = -ENOMEM;
+
+	k.elem_bytes = k.config->precision == SPEC_BF16 || k.config->precision == SPEC_FP16 ? 2 : 4;
+	if (k.errors == NULL || k.check == NULL || k.warnings == NULL)
+		goto out;
+	if (arena_init(&k.arena, &k.config->model) < 0)
+		goto out;
+	check_backend(&k);
+	check_world(&k);
+	check_schedule(&k);
+	check_plan(&k);
+	if (k.planned)
+		check_memory(&k);
+	check_data(&k);
+	add(&k, k.check, "warnings", json_incref(k.warnings));
+	arena_finish(&k.arena);
+	if (k.unfinished)
+		rc = -EINPROGRESS;
+	if (k.failed || k.unfinished)
+		goto out;
+	*errors = json_incref(k.errors);
+	*check = json_incref(k.check);
+	rc = 0;
+out:
+	json_decref(k.errors);
+	json_decref(k.check);
+	json_decref(k.warnings);
+	return rc;
+}

@@ -1,0 +1,78 @@
+/*
+ * check.h: what can be said of one arm before it runs: whether this engine can honour it, the
+ * effective bucket plan, the memory each rank needs, the data. Touches the data files and nothing
+ * else. gpt2d asks for it at submit and for a dry run.
+ *
+ * *errors: [{key, message}], key being the spec's ("data.train"), empty when the arm can run.
+ *
+ * *check, all numbers per rank unless said otherwise, members absent when an error left them
+ * unknown:
+ *   model     {parameters, vocab_padded, param_elems}
+ *   plan      {asked_reduce_elems, asked_gather_elems, reduce_elems, n_reduce, gather_elems,
+ *             n_gather, arena_elems, elem_bytes, reduce_bucket_bytes, gather_bucket_bytes}
+ *   traffic   {reduce_scatter_bytes, all_gather_bytes, all_reduce_bytes}, sent in a step
+ *   memory    {parameters_bytes, gradients_bytes, master_bytes, moment_m_bytes, moment_v_bytes,
+ *             activation_checkpointing, activations_bytes, activations_none_bytes,
+ *             activations_selective_bytes, activations_full_bytes (with each setting),
+ *             logits_bytes, logits_elems, batch_bytes, scratch_bytes (of the compute stream),
+ *             scratch_branch_bytes (of the branch beside it), comm_bytes, context_bytes (of the
+ *             device's context), tuning_bytes (while algorithms are chosen, beside the
+ *             activations, which serve for that too), total_bytes, planned_bytes (of all ranks
+ *             that share the memory), available_bytes, free_bytes}
+ *   data      {train {path, format, tokens, needed, sequences, left_out_tokens, epochs},
+ *             val {..., passes}}
+ *   work      {optimizer_steps, micro_steps, tokens, left_over_sequences (of epochs that do not
+ *             fill a batch)}
+ *   batch     {train_micro_batch_size_per_gpu, gradient_accumulation_steps, world,
+ *             train_batch_size}
+ *   warnings  [text]
+ */
+#ifndef GPT2D_ENGINE_CHECK_CHECK_H
+#define GPT2D_ENGINE_CHECK_CHECK_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/check/check_turn.h"
+#include "engine/data/dataset.h"
+#include "kernels/kernels.h"
+#include "proto/spec/spec.h"
+
+struct check_options {
+	const struct spec_config *config;
+	const char *backend;        /* k_device_info.backend */
+	int64_t memory_total_bytes; /* of the device, 0: not known; on the CPU all ranks share it */
+	const char *memory_limit;   /* the file of a control group that says so, or NULL */
+	int64_t memory_free_bytes; /* now, idle engines' memory not counted as free; 0: not known */
+	int world;                 /* ranks there are */
+	int64_t comm_bytes;        /* what collectives take beyond the arenas, per rank */
+	int64_t context_bytes;     /* k_device_info.context_bytes, per rank */
+	int64_t scratch[K_SCRATCH_KINDS]; /* of k_scratch_plan, per rank */
+	int64_t tuning_bytes;             /* of k_choices_bytes, per rank */
+	struct dataset_cache *cache; /* may be NULL */
+	struct check_turn *turn;     /* NULL: files are read to their end */
+	struct data_roots data_roots;
+};
+
+/*
+ * 0 with new references in both, or -ENOMEM. -EINPROGRESS: the turn was too short, which says now
+ * how far it came: once more with another.
+ */
+int check_run(const struct check_options *options, json_t **errors, json_t **check);
+
+/*
+ * Optimizer steps of a configuration on data of n_sequences: those asked for, or for work in epochs
+ * as many whole batches as the epochs hold (0: none), the rest of their sequences in *left_over.
+ */
+int64_t check_optimizer_steps(
+	const struct spec_config *config, int64_t n_sequences, int64_t *left_over);
+
+/* Sizes with which sums of bytes would not stay exact; such a configuration is refused. */
+bool check_beyond_reason(const struct spec_config *config);
+
+/* Elements of the logits of one micro-batch: micro_batch * seq_len * padded vocabulary; -1 beyond
+ * int64. */
+int64_t check_logits_elems(const struct spec_config *config);
+
+#endif

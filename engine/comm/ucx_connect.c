@@ -1,0 +1,250 @@
+/* How the ranks of a wire find each other: addresses, endpoints, one hello each way. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "engine/comm/ucx_private.h"
+#include "proto/host/clock.h"
+#include "proto/host/procfs.h"
+
+/* After a peer was found dead: how long another rank's account of the cause is waited for. */
+static const int64_t hear_ns = 200 * CLOCK_MS_NS;
+
+static int parse_addresses(
+	struct ucx_wire *w, const char *const *addresses, char *error, size_t error_bytes)
+{
+	char why[160];
+
+	for (int p = 0; p < w->world; p++) {
+		struct ucx_address *a = &w->peers[p].address;
+		int status = ucx_address_parse(addresses[p], a);
+
+		if (status != 0) {
+			snprintf(error, error_bytes,
+				"rank %d: the address of rank %d is not one: %s", w->rank, p,
+				strerror(-status));
+			return status;
+		}
+		if (a->rank != p) {
+			snprintf(error, error_bytes, "rank %d: address %d is that of rank %d",
+				w->rank, p, a->rank);
+			return -EINVAL;
+		}
+		if (ucx_address_compare(&w->own, a, why, sizeof why) != 0) {
+			snprintf(error, error_bytes, "rank %d and rank %d: %s", w->rank, p, why);
+			return -EPROTO;
+		}
+	}
+	if (w->peers[w->rank].address.nonce != w->own.nonce) {
+		snprintf(error, error_bytes,
+			"rank %d: the address given for it is of another process", w->rank);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static void on_endpoint_error(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+	struct ucx_peer *p = arg;
+
+	ucx_wire_mark_lost(p->wire, p->rank, status);
+}
+
+static ucs_status_t create_endpoint(struct ucx_wire *w, int peer)
+{
+	struct ucx_peer *p = &w->peers[peer];
+	ucp_ep_params_t params = {
+		.field_mask =
+			UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+		.address = p->address.worker,
+		/* mode PEER rules shared memory out (UCX 1.13 to 1.18) */
+		.err_mode =
+			w->reports_peers ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE,
+		.err_handler = {.cb = on_endpoint_error, .arg = p},
+	};
+	ucs_status_t status;
+
+	if (w->reports_peers)
+		params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
+	status = w->ucx.ep_create(w->worker, &params, &p->ep);
+	if (status != UCS_OK)
+		p->ep = NULL;
+	return status;
+}
+
+/*
+ * A peer on this machine is watched, so that its end is seen at once. False: it has ended already.
+ */
+static bool watch_process(struct ucx_wire *w, int peer)
+{
+	const struct ucx_address *a = &w->peers[peer].address;
+	struct pollfd *polled = &w->polled[peer];
+
+	if (strcmp(a->host, w->own.host) != 0 || strchr(a->host, '?') != NULL)
+		return true;
+	polled->fd = (int)syscall(SYS_pidfd_open, (pid_t)a->pid, 0);
+	if (polled->fd < 0)
+		return errno != ESRCH;
+	return poll(polled, 1, 0) <= 0;
+}
+
+/* The first peer whose hello has not come or not gone; w->rank when none. */
+static int missing_peer(const struct ucx_wire *w)
+{
+	for (int p = 0; p < w->world; p++)
+		if (p != w->rank &&
+			(w->peers[p].hello[0].state != UCX_MESSAGE_DONE ||
+				w->peers[p].hello[1].state != UCX_MESSAGE_DONE))
+			return p;
+	return w->rank;
+}
+
+static int check_hello(struct ucx_wire *w, int peer, char *error, size_t error_bytes)
+{
+	const struct ucx_peer *p = &w->peers[peer];
+	ucs_status_t status =
+		p->hello[0].status != UCS_OK ? p->hello[0].status : p->hello[1].status;
+
+	if (status != UCS_OK) {
+		snprintf(error, error_bytes, "rank %d: hello with rank %d: %s", w->rank, peer,
+			w->ucx.status_string(status));
+		return -EIO;
+	}
+	if (p->hello[1].bytes != sizeof p->hello_in || p->hello_in.from != p->address.nonce ||
+		p->hello_in.to != w->own.nonce) {
+		snprintf(error, error_bytes,
+			"rank %d: hello of rank %d is from or for another process", w->rank, peer);
+		return -EPROTO;
+	}
+	return 0;
+}
+
+static int wait_for_hellos(struct ucx_wire *w, char *error, size_t error_bytes)
+{
+	int p, status = 0;
+
+	ucx_wire_begin(w);
+	while ((p = missing_peer(w)) != w->rank && status == 0) {
+		const char *lost = ucx_wire_peer_lost(w, p);
+
+		if (lost != NULL) {
+			snprintf(error, error_bytes, "rank %d: rank %d: %s before its hello",
+				w->rank, p, lost);
+			return -ECONNRESET;
+		}
+		status = ucx_wire_turn(w);
+	}
+	if (status == -ETIMEDOUT)
+		snprintf(error, error_bytes, "rank %d: no hello from rank %d for %g s", w->rank, p,
+			(double)w->timeout_ns * 1e-9);
+	else if (status != 0)
+		snprintf(error, error_bytes, "%s", ucx_wire_error(w));
+	return status;
+}
+
+static int exchange_hellos(struct ucx_wire *w, char *error, size_t error_bytes)
+{
+	int status;
+
+	for (int r = 0; r < w->world; r++) {
+		struct ucx_peer *p = &w->peers[r];
+
+		if (r == w->rank)
+			continue;
+		p->hello_out = (struct ucx_hello){w->own.nonce, p->address.nonce};
+		ucx_wire_receive(w, UCX_WIRE_TAG_HELLO | (uint64_t)r, &p->hello_in,
+			sizeof p->hello_in, &p->hello[1]);
+		ucx_wire_send(w, r, UCX_WIRE_TAG_HELLO | (uint64_t)w->rank, &p->hello_out,
+			sizeof p->hello_out, &p->hello[0]);
+	}
+	status = wait_for_hellos(w, error, error_bytes);
+	for (int p = 0; p < w->world && status == 0; p++)
+		if (p != w->rank)
+			status = check_hello(w, p, error, error_bytes);
+	return status;
+}
+
+/*
+ * All that can be made, also after one failed: the others are to hear of it. None to a process that
+ * has ended: UCX 1.13 may abort when a connection over tcp is refused.
+ */
+static int create_endpoints(struct ucx_wire *w, char *error, size_t error_bytes)
+{
+	char why[160] = "";
+	const int proc = procfs_check(why, sizeof why); /* UCX opens /proc/PID/fd of its peers */
+	int first = 0;
+
+	for (int p = 0; p < w->world; p++) {
+		ucs_status_t status = UCS_ERR_UNREACHABLE;
+		bool lives;
+
+		if (p == w->rank)
+			continue;
+		lives = watch_process(w, p);
+		if (lives)
+			status = create_endpoint(w, p);
+		if (status == UCS_OK || first != 0)
+			continue;
+		first = -EHOSTUNREACH;
+		if (lives)
+			snprintf(error, error_bytes,
+				"rank %d: no way to rank %d with UCX_TLS=%s: %s%s%s", w->rank, p,
+				w->transports, w->ucx.status_string(status), proc < 0 ? "; " : "",
+				why);
+		else
+			snprintf(error, error_bytes, "rank %d: rank %d: its process has ended",
+				w->rank, p);
+	}
+	return first;
+}
+
+/* After a peer was found dead or out of reach: another may have been first, and have told of the
+ * cause. */
+static bool hears_cause(struct ucx_wire *w)
+{
+	int64_t end_ns = clock_mono_ns() + hear_ns;
+	int status = 0;
+
+	ucx_wire_begin(w);
+	while (status == 0 && clock_mono_ns() < end_ns)
+		status = ucx_wire_turn(w);
+	return status == -ECANCELED;
+}
+
+int ucx_wire_connect(
+	struct ucx_wire *w, const char *const *addresses, char *error, size_t error_bytes)
+{
+	sigset_t all, before;
+	int status;
+
+	if (w->connected || ucx_wire_error(w) != NULL) {
+		snprintf(error, error_bytes, "rank %d: connected already, or failed to", w->rank);
+		return -EISCONN;
+	}
+	status = parse_addresses(w, addresses, error, error_bytes);
+	if (status != 0) {
+		ucx_wire_fail(w, "%s", error);
+		return status;
+	}
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	ucx_wire_listen(w);
+	status = create_endpoints(w, error, error_bytes);
+	if (status == 0) {
+		status = exchange_hellos(w, error, error_bytes);
+	} else if (hears_cause(w)) {
+		status = -ECANCELED;
+		snprintf(error, error_bytes, "%s", ucx_wire_error(w));
+	}
+	if (status != 0) {
+		ucx_wire_fail(w, "%s", error);
+		if (status != -ECANCELED)
+			ucx_wire_tell(w);
+	}
+	w->connected = status == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return status;
+}

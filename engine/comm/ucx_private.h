@@ -1,0 +1,74 @@
+/*
+ * ucx_private.h: the inside of struct ucx_wire, for the three files that work on it:
+ * ucx_worker.c (context, worker, end), ucx_connect.c (endpoints, bootstrap) and ucx_wire.c
+ * (messages).
+ */
+#ifndef GPT2D_ENGINE_COMM_UCX_PRIVATE_H
+#define GPT2D_ENGINE_COMM_UCX_PRIVATE_H
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <ucp/api/ucp.h>
+
+#include "engine/comm/ucx_address.h"
+#include "engine/comm/ucx_library.h"
+#include "engine/comm/ucx_shm.h"
+#include "engine/comm/ucx_wire.h"
+
+/* Tags of the wire's own messages; callers' tags have both bits 0. */
+#define UCX_WIRE_TAG_KIND_MASK (UINT64_C(3) << 62)
+#define UCX_WIRE_TAG_HELLO     (UINT64_C(1) << 62) /* low bits: the sender's rank */
+#define UCX_WIRE_TAG_FAILURE   (UINT64_C(2) << 62)
+
+struct ucx_hello {
+	uint64_t from, to; /* nonces */
+};
+
+struct ucx_peer {
+	ucp_ep_h ep;
+	struct ucx_wire *wire;
+	int rank;
+	int64_t lost_ns; /* 0: lives as far as is known */
+	char lost_why[96];
+	struct ucx_address address;
+	/* messages and what they carry live as long as the worker, which may end them last */
+	struct ucx_hello hello_out, hello_in;
+	struct ucx_message hello[2]; /* sent, received */
+	struct ucx_message tell;
+};
+
+struct ucx_wire {
+	int rank, world;
+	int64_t timeout_ns;
+	ucp_context_h context;
+	ucp_worker_h worker;
+	bool connected;     /* said hello to and heard it from every peer */
+	bool reports_peers; /* UCP_ERR_HANDLING_MODE_PEER */
+	struct ucx_shm shm;
+	struct ucx_library ucx;
+	bool log_pushed;
+	struct ucx_address own;
+	char *own_text;
+	char transports[64];
+	struct ucx_peer *peers; /* world */
+	struct pollfd *polled;  /* world pidfds (-1: not watched), then the worker's descriptor */
+	char told[UCX_WIRE_ERROR_MAX];
+	struct ucx_message hear;
+	char heard[UCX_WIRE_ERROR_MAX];
+	/* waiting */
+	uint64_t completions, seen; /* messages done; those known when moved_ns was set */
+	int64_t moved_ns;
+	unsigned idle, turns;
+	pthread_mutex_t error_lock;
+	atomic_bool failed;
+	char error[UCX_WIRE_ERROR_MAX];
+};
+
+void ucx_wire_listen(struct ucx_wire *w);
+void ucx_wire_flush(struct ucx_wire *w, int64_t end_ns); /* what was sent, until end_ns at most */
+
+#endif

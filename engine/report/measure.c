@@ -1,0 +1,261 @@
+#include "engine/report/measure.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+enum { RATE_BITS = 43, PARTS = 8 };
+
+int measure_init(
+	struct measure *m, int64_t steps, int64_t warmup, int64_t tokens_per_step, int world)
+{
+	struct measure made = {
+		.steps = steps,
+		.warmup = warmup,
+		.tokens_per_step = tokens_per_step,
+		.world = world,
+	};
+
+	if (steps < 1 || warmup < 0 || warmup >= steps || tokens_per_step < 1 || world < 1)
+		return -EINVAL;
+	made.own = calloc((size_t)steps, sizeof(*made.own));
+	made.slowest = calloc((size_t)steps, sizeof(*made.slowest));
+	if (made.own == NULL || made.slowest == NULL) {
+		measure_finish(&made);
+		return -ENOMEM;
+	}
+	*m = made;
+	return 0;
+}
+
+void measure_finish(struct measure *m)
+{
+	free(m->own);
+	free(m->slowest);
+	free(m->all);
+	m->own = m->slowest = m->all = NULL;
+}
+
+static void raise_to(int64_t *largest, int64_t value)
+{
+	if (value > *largest)
+		*largest = value;
+}
+
+void measure_merge(struct measure *m, struct measure_step *all)
+{
+	int64_t i;
+	int rank;
+
+	m->all = all;
+	for (i = 0; i < m->done; i++) {
+		struct measure_step *to = &m->slowest[i];
+
+		*to = measure_rank(m, 0)[i];
+		for (rank = 1; rank < m->world; rank++) {
+			const struct measure_step *from = &measure_rank(m, rank)[i];
+
+			raise_to(&to->step_ns, from->step_ns);
+			raise_to(&to->data_ns, from->data_ns);
+			raise_to(&to->forward_ns, from->forward_ns);
+			raise_to(&to->backward_ns, from->backward_ns);
+			raise_to(&to->exposed_comm_ns, from->exposed_comm_ns);
+			raise_to(&to->optimizer_ns, from->optimizer_ns);
+			raise_to(&to->end_utc_ns, from->end_utc_ns);
+		}
+	}
+}
+
+static int64_t work_ns(const struct measure_step *s)
+{
+	return s->step_ns - s->exposed_comm_ns;
+}
+
+/* Steps after warm-up that were done. */
+static int64_t measured(const struct measure *m)
+{
+	return m->done > m->warmup ? m->done - m->warmup : 0;
+}
+
+/* Their times, malloc'd; NULL without memory. */
+static int64_t *step_times(const struct measure *m)
+{
+	int64_t n = measured(m);
+	int64_t *times = malloc((size_t)(n > 0 ? n : 1) * sizeof(*times));
+	int64_t i;
+
+	for (i = 0; times != NULL && i < n; i++)
+		times[i] = m->slowest[m->warmup + i].step_ns;
+	return times;
+}
+
+static void summarise_losses(const struct measure *m, struct measure_summary *out)
+{
+	double sum = 0.0;
+	int64_t finite = 0;
+	int64_t i;
+
+	out->loss_mean = out->loss_first = out->loss_last = (double)NAN;
+	for (i = 0; i < m->done; i++) {
+		double loss = m->slowest[i].loss;
+
+		if (!isfinite(loss)) {
+			out->nonfinite++;
+			continue;
+		}
+		if (finite++ == 0)
+			out->loss_first = loss;
+		out->loss_last = loss;
+		sum += loss;
+	}
+	if (finite > 0)
+		out->loss_mean = sum / (double)finite;
+}
+
+/* Of `done` steps, a rank's or the slowest. */
+static void average(
+	const struct measure *m, const struct measure_step *steps, struct measure_phases *out)
+{
+	const double n = (double)measured(m) * 1e9;
+
+	*out = (struct measure_phases){0};
+	for (int64_t i = m->warmup; i < m->done; i++) {
+		const struct measure_step *s = &steps[i];
+
+		out->data += (double)s->data_ns;
+		out->forward += (double)s->forward_ns;
+		out->backward += (double)s->backward_ns;
+		out->exposed_comm += (double)s->exposed_comm_ns;
+		out->optimizer += (double)s->optimizer_ns;
+		out->work += (double)work_ns(s);
+	}
+	out->data /= n;
+	out->forward /= n;
+	out->backward /= n;
+	out->exposed_comm /= n;
+	out->optimizer /= n;
+	out->work /= n;
+}
+
+const struct measure_step *measure_rank(const struct measure *m, int rank)
+{
+	return m->all != NULL ? &m->all[rank * m->done] : m->own;
+}
+
+void measure_rank_phases(const struct measure *m, int rank, struct measure_phases *out)
+{
+	average(m, measure_rank(m, rank), out);
+}
+
+/* Nanoseconds of a rank's work in all steps after warm-up. */
+static int64_t sum_work(const struct measure *m, int rank)
+{
+	const struct measure_step *steps = measure_rank(m, rank);
+	int64_t sum = 0;
+
+	for (int64_t i = m->warmup; i < m->done; i++)
+		sum += work_ns(&steps[i]);
+	return sum;
+}
+
+static int64_t sum_part(const struct measure *m, int rank, int part, int parts)
+{
+	const struct measure_step *steps = measure_rank(m, rank) + m->warmup;
+	int64_t sum = 0;
+
+	for (int64_t i = measured(m) * part / parts; i < measured(m) * (part + 1) / parts; i++)
+		sum += work_ns(&steps[i]);
+	return sum;
+}
+
+/* In how many parts no other rank has more work. */
+static int count_most(const struct measure *m, int rank, int parts)
+{
+	int n = 0;
+
+	for (int part = 0; part < parts; part++) {
+		const int64_t own = sum_part(m, rank, part, parts);
+		bool most = true;
+
+		for (int other = 0; other < m->world && most; other++)
+			most = sum_part(m, other, part, parts) <= own;
+		n += most;
+	}
+	return n;
+}
+
+int measure_find_slowest(const struct measure *m, struct measure_slowest *out)
+{
+	const double n = (double)measured(m) * 1e9;
+	const size_t world = (size_t)m->world;
+	const int parts = measured(m) < PARTS ? (int)measured(m) : PARTS;
+	int64_t *work, slowest, others;
+	int rc, rank = 0;
+
+	if (m->world == 1 || measured(m) == 0)
+		return -ENODATA;
+	work = calloc(world, sizeof(*work));
+	if (work == NULL)
+		return -ENOMEM;
+	for (int i = 0; i < m->world; i++) {
+		work[i] = sum_work(m, i);
+		if (work[i] > work[rank])
+			rank = i;
+	}
+	slowest = work[rank];
+	work[rank] = work[world - 1];
+	rc = stats_percentile(work, world - 1, 50, &others);
+	free(work);
+	if (rc == 0)
+		*out = (struct measure_slowest){
+			.rank = rank,
+			.work_mean_s = (double)slowest / n,
+			.others_median_s = (double)others / n,
+			.parts = parts,
+			.most_in = count_most(m, rank, parts),
+		};
+	return rc;
+}
+
+/* x to RATE_BITS significant bits: its product with a world (at most 10 bits) is then exact. */
+static double keep_bits(double x)
+{
+	int exponent;
+	double fraction = frexp(x, &exponent);
+
+	return ldexp(nearbyint(ldexp(fraction, RATE_BITS)), exponent - RATE_BITS);
+}
+
+int measure_summarise(const struct measure *m, struct measure_summary *out)
+{
+	struct measure_summary s = {
+		.steps_attempted = m->done,
+		.steps_measured = measured(m),
+		.tokens_total = m->done * m->tokens_per_step,
+	};
+	int64_t *times;
+	int64_t i;
+	int rc;
+
+	if (s.steps_measured == 0)
+		return -ENODATA;
+	times = step_times(m);
+	if (times == NULL)
+		return -ENOMEM;
+	rc = stats_summarise(times, (size_t)s.steps_measured, &s.step);
+	free(times);
+	if (rc < 0)
+		return rc;
+	for (i = 0; i < m->done; i++)
+		s.steps_skipped += m->slowest[i].skipped != 0;
+	s.steps_applied = s.steps_attempted - s.steps_skipped;
+	s.tokens_measured = s.steps_measured * m->tokens_per_step;
+	s.seconds_measured = (double)s.step.total / 1e9;
+	s.tok_s_per_gpu = keep_bits(stats_tokens_per_s(s.tokens_measured, s.step.total) / m->world);
+	s.tok_s_global = s.tok_s_per_gpu * m->world;
+	average(m, m->slowest, &s.phases);
+	summarise_losses(m, &s);
+	*out = s;
+	return 0;
+}

@@ -1,0 +1,94 @@
+/*
+ * measure.h: what a segment's steps took, on every rank, and the figures drawn from it. Times are
+ * nanoseconds of the monotonic clock (CPU) or of the device; a step's time is the slowest rank's.
+ */
+#ifndef GPT2D_ENGINE_REPORT_MEASURE_H
+#define GPT2D_ENGINE_REPORT_MEASURE_H
+
+#include <stdint.h>
+
+#include "proto/stats/stats.h"
+
+struct measure_step {
+	int64_t step_ns; /* whole step */
+	int64_t data_ns; /* waiting for input */
+	int64_t forward_ns;
+	int64_t backward_ns;
+	int64_t exposed_comm_ns; /* compute waiting for reduce-scatter, all-gather, all-reduce */
+	int64_t optimizer_ns;
+	/* the same on all ranks */
+	double loss; /* mean over the global batch's tokens */
+	double grad_norm;
+	double lr;
+	double loss_scale;
+	int64_t skipped;    /* 1: overflow, not applied */
+	int64_t end_utc_ns; /* wall clock at the end of the step, for step_log.csv */
+};
+
+struct measure {
+	int64_t steps, warmup;   /* planned steps, of which the first are outside the figures */
+	int64_t done;            /* steps measured so far */
+	int64_t tokens_per_step; /* global */
+	int world;
+	struct measure_step *own; /* this rank's */
+	/* after measure_merge */
+	struct measure_step *slowest; /* per field the largest over ranks */
+	/*
+	 * All ranks', rank after rank: world * done, 96 bytes for each step of each rank; NULL in a
+	 * world of one.
+	 */
+	struct measure_step *all;
+};
+
+/* 0, -ENOMEM, or -EINVAL when warmup >= steps: nothing would be left to measure. */
+int measure_init(
+	struct measure *m, int64_t steps, int64_t warmup, int64_t tokens_per_step, int world);
+void measure_finish(struct measure *m);
+
+/*
+ * all: as gathered, malloc'd, and from here on m's; NULL in a world of one. Fills slowest.
+ */
+void measure_merge(struct measure *m, struct measure_step *all);
+/* A rank's own `done` steps; after measure_merge. */
+const struct measure_step *measure_rank(const struct measure *m, int rank);
+
+/* Means over the steps after warm-up, in seconds. */
+struct measure_phases {
+	double data, forward, backward, exposed_comm, optimizer;
+	double work; /* the step without exposed communication */
+};
+/* A rank's own; nan without a step after warm-up. */
+void measure_rank_phases(const struct measure *m, int rank, struct measure_phases *out);
+
+/*
+ * A step takes all ranks the same time, as each waits for all: it is the rank with most work of
+ * its own that keeps the others waiting. Beside it the median of the others, by nearest rank.
+ */
+struct measure_slowest {
+	int rank;
+	double work_mean_s, others_median_s;
+	int parts;   /* alike, of the measured steps: eight, or as many as there are */
+	int most_in; /* of them, in which no other rank has more work */
+};
+/* 0, -ENOMEM, or -ENODATA in a world of one or without a step after warm-up. */
+int measure_find_slowest(const struct measure *m, struct measure_slowest *out);
+
+/*
+ * Figures of the steps after warm-up. Losses, and the steps attempted, applied and skipped, are of
+ * all steps done. tok_s_per_gpu is kept to 43 bits, so that tok_s_global is its product with world
+ * exactly.
+ */
+struct measure_summary {
+	int64_t steps_attempted, steps_applied, steps_skipped, steps_measured;
+	int64_t tokens_total, tokens_measured;
+	double seconds_measured;
+	double tok_s_global, tok_s_per_gpu;
+	struct stats_summary step;
+	struct measure_phases phases; /* each the slowest rank's in every step */
+	double loss_mean, loss_first, loss_last; /* of finite losses; nan when there is none */
+	int64_t nonfinite;                       /* how many losses were not */
+};
+/* 0, -ENOMEM, or -ENODATA when no step after warm-up was done. After measure_merge. */
+int measure_summarise(const struct measure *m, struct measure_summary *out);
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * metrics_host.h: what the machine says of itself for the files of a segment: host, process,
+ * Slurm's variables. Values that are not there are JSON null.
+ */
+#ifndef GPT2D_ENGINE_REPORT_METRICS_HOST_H
+#define GPT2D_ENGINE_REPORT_METRICS_HOST_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/report/gpu_log.h"
+
+/* A rank as it is gathered from all ranks: plain bytes, no pointers. */
+struct metrics_host_rank {
+	int64_t pid;
+	int64_t peak_rss_bytes; /* since metrics_host_reset_peak; 0: not known */
+	char hostname[65];
+	char cpus[128];             /* affinity as a list, "0-1,4"; empty: not known */
+	struct gpu_log_summary gpu; /* the caller's to fill in; samples 0: no GPU */
+};
+void metrics_host_read(struct metrics_host_rank *out); /* of this process, now */
+
+/*
+ * The peak of resident memory counts from here: the process outlives its segments, and what an
+ * earlier one needed says nothing of this one, beyond what is kept warm. 0, or a negative errno:
+ * then it goes on counting.
+ */
+int metrics_host_reset_peak(void);
+
+/* "Linux-6.1.0-x86_64-with-glibc2.36", as Python's platform module writes it; a new reference. */
+json_t *metrics_host_os(void);
+
+/* The variable's value, or null; a new reference. */
+json_t *metrics_host_variable(const char *name);
+
+/* {NAME: value} of all variables that begin with one of the prefixes (NULL ends them). */
+json_t *metrics_host_variables(const char *const *prefixes);
+
+/* {type, job_id, nodelist, nnodes, procid, localid, partition} inside a Slurm job, null outside. */
+json_t *metrics_host_scheduler(void);
+
+#endif

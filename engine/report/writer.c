@@ -1,0 +1,219 @@
+#include "engine/report/writer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/host/clock.h"
+#include "proto/protocol.h"
+#include "proto/host/thread.h"
+
+/*
+ * Segments of a few milliseconds come faster than a disk takes their files: then the engine waits.
+ */
+enum { QUEUE_MAX = 8, PATIENCE_S = 5 };
+
+struct writer {
+	struct writer_options options;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct segment *first, **last;
+	int queued;
+	bool closing;
+};
+
+static const char *text_of(const struct segment *s, const char *key)
+{
+	const char *text = json_string_value(json_object_get(s->params, key));
+
+	return text ? text : "";
+}
+
+static int64_t number_of(const struct segment *s, const char *key)
+{
+	return json_integer_value(json_object_get(s->params, key));
+}
+
+static void describe(const struct writer *w, const struct segment *s, const char *run,
+	struct metrics_segment *out)
+{
+	*out = (struct metrics_segment){
+		.dir = s->dir,
+		.run = run,
+		.name = text_of(s, "name"),
+		.arm = text_of(s, "arm"),
+		.segment = s->segment,
+		.segments = number_of(s, "segments"),
+		.block = number_of(s, "block"),
+		.position = number_of(s, "position"),
+		.attempt = number_of(s, "attempt"),
+		.spec_text = s->spec_text,
+		.spec_sha256 = s->spec_sha256,
+		.run_spec_sha256 = json_string_value(json_object_get(s->params, "run_spec_sha256")),
+		.config = &s->config,
+		.arena = &s->training.arena,
+		.plan = &s->training.plan,
+		.measure = &s->measure,
+		.activations = &s->training.shape,
+		.elem_bytes = s->training.elem_bytes,
+		.device_bytes = s->training.device_bytes,
+		.train_sequences = s->train.n_sequences,
+		.val_sequences = s->has_val ? s->val.n_sequences : 0,
+		.device = &w->options.device,
+		.collectives = s->world > 1 ? w->options.collectives : NULL,
+		.tuning_sha256 = s->tuning_sha256[0] ? s->tuning_sha256 : NULL,
+		.sent = s->sent,
+		.ranks = s->ranks,
+		.gpus = s->gpus,
+		.gpus_room = s->gpus_room,
+		.threads = w->options.threads,
+		.validated = s->validated,
+		.val_loss = s->val_loss,
+		.init_ns = s->init_ns,
+		.switch_ns = s->switch_ns,
+		.started_utc_ns = s->received_utc_ns,
+		.wall_ns = s->wall_ns,
+		.log = &s->log,
+		.failed = s->failure.reason,
+	};
+}
+
+static void send_artifacts(
+	const struct writer *w, const struct segment *s, const struct metrics_files *files)
+{
+	for (size_t i = 0; i < files->n; i++)
+		link_send(w->options.link, SEGMENT_ARTIFACT,
+			json_pack("{s:I, s:I, s:s, s:I}", "run", (json_int_t)s->run, "segment",
+				(json_int_t)s->segment, "path", files->file[i].name, "bytes",
+				(json_int_t)files->file[i].bytes));
+}
+
+static void write_segment(const struct writer *w, struct segment *s)
+{
+	struct metrics_segment m;
+	struct metrics_files files = {0};
+	char run[32], error[512];
+	json_t *summary;
+	int rc = 0;
+
+	snprintf(run, sizeof(run), "%" PRId64, s->run);
+	describe(w, s, run, &m);
+	if (s->failure.reason && s->measure.done <= s->measure.warmup)
+		s->measure.warmup = 0; /* it ended so early that these are all there is */
+	if (s->measure.done > s->measure.warmup)
+		rc = metrics_write(&m, &files, error, sizeof(error));
+	if (rc && !s->failure.reason) {
+		s->failure.reason = rc == -ENOSPC ? "enospc" : "artifacts";
+		snprintf(s->failure.message, sizeof(s->failure.message), "%s", error);
+	} else if (rc) {
+		link_log(w->options.link, "warning", "run %s: segment %" PRId64 ": %s", run,
+			s->segment, error);
+	}
+	send_artifacts(w, s, &files);
+	if (s->failure.reason) {
+		segment_report_failure(s, w->options.link);
+		return;
+	}
+	summary = metrics_summary(&m, &files);
+	link_send(w->options.link, SEGMENT_DONE,
+		json_pack("{s:I, s:I, s:o}", "run", (json_int_t)s->run, "segment",
+			(json_int_t)s->segment, "summary", summary ? summary : json_null()));
+}
+
+static void *run(void *arg)
+{
+	struct writer *w = arg;
+
+	for (;;) {
+		struct segment *s;
+
+		pthread_mutex_lock(&w->lock);
+		while (!w->first && !w->closing)
+			pthread_cond_wait(&w->changed, &w->lock);
+		s = w->first;
+		if (s) {
+			w->first = s->next;
+			if (!w->first)
+				w->last = &w->first;
+			w->queued--;
+			pthread_cond_broadcast(&w->changed);
+		}
+		pthread_mutex_unlock(&w->lock);
+		if (!s)
+			return NULL;
+		write_segment(w, s);
+		segment_destroy(s);
+	}
+}
+
+int writer_create(const struct writer_options *options, struct writer **out)
+{
+	struct writer *w = calloc(1, sizeof(*w));
+	int rc;
+
+	if (!w)
+		return -ENOMEM;
+	w->options = *options;
+	w->last = &w->first;
+	pthread_mutex_init(&w->lock, NULL);
+	thread_condition_init(&w->changed);
+	rc = thread_start(&w->thread, run, w, "writer");
+	if (rc) {
+		pthread_cond_destroy(&w->changed);
+		pthread_mutex_destroy(&w->lock);
+		free(w);
+		return rc;
+	}
+	*out = w;
+	return 0;
+}
+
+void writer_destroy(struct writer *w)
+{
+	if (!w)
+		return;
+	pthread_mutex_lock(&w->lock);
+	w->closing = true;
+	pthread_cond_signal(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+	pthread_join(w->thread, NULL);
+	pthread_cond_destroy(&w->changed);
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+}
+
+void writer_wait(struct writer *w)
+{
+	const struct timespec until = clock_timespec(clock_mono_ns() + PATIENCE_S * CLOCK_S_NS);
+	int queued, status = 0;
+
+	pthread_mutex_lock(&w->lock);
+	while (w->queued >= QUEUE_MAX && status != ETIMEDOUT)
+		status = pthread_cond_timedwait(&w->changed, &w->lock, &until);
+	queued = w->queued;
+	pthread_mutex_unlock(&w->lock);
+	if (queued < QUEUE_MAX)
+		return;
+	link_log(w->options.link, "warning",
+		"rank 0 waits for the disk: the files of %d segments are still to be written",
+		queued);
+	pthread_mutex_lock(&w->lock);
+	while (w->queued >= QUEUE_MAX)
+		pthread_cond_wait(&w->changed, &w->lock);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void writer_add(struct writer *w, struct segment *s)
+{
+	s->next = NULL;
+	pthread_mutex_lock(&w->lock);
+	*w->last = s;
+	w->last = &s->next;
+	w->queued++;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+}

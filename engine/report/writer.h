@@ -1,0 +1,35 @@
+/*
+ * writer.h: rank 0's files, written by a thread of its own while the next segment runs. For a
+ * trained segment it sends segment.artifact for each file and segment.done; for a failed one that
+ * has times, the files without the marker, and segment.failed.
+ */
+#ifndef GPT2D_ENGINE_REPORT_WRITER_H
+#define GPT2D_ENGINE_REPORT_WRITER_H
+
+#include "engine/link.h"
+#include "engine/segment.h"
+#include "kernels/kernels.h"
+
+struct writer;
+
+struct writer_options {
+	struct link *link;
+	struct k_device_info device;
+	const char *collectives; /* library; NULL in a world of one */
+	int threads;             /* that compute, per rank */
+};
+/* 0 or a negative errno. What options points to outlives the writer. */
+int writer_create(const struct writer_options *options, struct writer **out);
+/* Finishes what is queued. Takes NULL. */
+void writer_destroy(struct writer *w);
+
+/*
+ * Until only a few segments are still to be written. To be called before gpt2d is told that another
+ * segment may start: its other ranks would wait for this one, and blame it. That the disk is what
+ * is waited for is logged after five seconds.
+ */
+void writer_wait(struct writer *w);
+/* Steals the segment. */
+void writer_add(struct writer *w, struct segment *s);
+
+#endif

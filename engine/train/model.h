@@ -1,0 +1,92 @@
+/*
+ * model.h: GPT-2 forward and backward on the operations of kernels.h. Pre-norm blocks, learned
+ * positions, q|k|v in one matrix, linear weights (out, in). Dropout, where the spec asks for it,
+ * acts in the places of GPT-2: embedding sum, attention weights, and the outputs of both
+ * projections that join the residual.
+ *
+ * The model owns nothing: parameters and gradients are arenas (arena.h), activations one buffer
+ * (activations.h). What that does not keep, backward computes anew, with the operations, shapes and
+ * random numbers of forward, so that gradients have the same bits whatever is kept. Everything is
+ * launched on the stream given or a branch of it, and nothing is waited for.
+ */
+#ifndef GPT2D_ENGINE_TRAIN_MODEL_H
+#define GPT2D_ENGINE_TRAIN_MODEL_H
+
+#include <stdint.h>
+
+#include "engine/train/activations.h"
+#include "engine/train/arena.h"
+#include "kernels/kernels.h"
+#include "proto/spec/spec.h"
+
+/*
+ * What others hang on to a pass. need: elements [first, first + n) of the parameter arena are about
+ * to be read (called before each part of forward). done: elements [0, complete) of the gradient
+ * arena are final once `on` has come so far (called after each part of backward). last: so are the
+ * embeddings' [first, all of it), though some before them may not be (called before the last done).
+ * Each may be NULL.
+ */
+struct model_hooks {
+	void *arg;
+	void (*need)(void *arg, int64_t first, int64_t n);
+	void (*done)(void *arg, int64_t complete, struct k_stream *on);
+	void (*last)(void *arg, int64_t first, struct k_stream *on);
+};
+
+struct model {
+	struct k_context *ctx;
+	struct k_stream *stream;
+	const struct arena *arena;
+	const struct spec_model *spec;
+	enum spec_recompute recompute;
+	int64_t B, T;
+	void *params, *grads; /* arenas, compute type; grads may be NULL where no backward is run */
+	char *acts;
+	struct activations layout;
+};
+
+struct model_buffers {
+	void *params, *grads; /* arena elements of the compute type */
+	void *acts;           /* activations_bytes() */
+};
+/* The shape's model outlives this one; its element is the context's. */
+void model_init(struct model *m, struct k_context *ctx, struct k_stream *stream,
+	const struct arena *arena, const struct activations_shape *shape,
+	const struct model_buffers *buffers);
+
+/*
+ * One pass over (B,T) tokens. A pass with dropout takes its random numbers from seed and from the
+ * number of the batch's first sample in the whole run, so that no two passes of a run share them:
+ * that is `first_sample`, plus what *dropout_from stands for.
+ */
+struct model_pass {
+	const int32_t *tokens; /* (B,T) device */
+	double dropout;
+	uint64_t seed;
+	int64_t first_sample;
+	const uint64_t *dropout_from; /* device, model_dropout_from() of a sample; NULL: of 0 */
+	bool first; /* of a step's: backward follows model_begin_gradients() */
+};
+uint64_t model_dropout_from(const struct spec_model *spec, int64_t sample);
+
+/* Fills the activations up to the logits. */
+void model_forward(struct model *m, const struct model_pass *pass, const struct model_hooks *hooks);
+
+/* losses (B,T); scale and times as in k_cross_entropy: scale 0 leaves the logits as they are. */
+void model_loss(
+	struct model *m, k_real *losses, const int32_t *targets, double scale, const double *times);
+
+/*
+ * Zeroes those gradients that the first pass adds to, on a stream that backward comes behind; the
+ * weights of linear layers it overwrites. What lies between and behind the tensors stays as it is.
+ */
+void model_begin_gradients(struct model *m, struct k_stream *on);
+
+/*
+ * grads +=, from what model_loss left in place of the logits; the pass is the one that forward ran
+ * last.
+ */
+void model_backward(
+	struct model *m, const struct model_pass *pass, const struct model_hooks *hooks);
+
+#endif

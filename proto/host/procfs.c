@@ -1,0 +1,25 @@
+#include "proto/host/procfs.h"
+
+#include <errno.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+int procfs_check(char *why, size_t why_bytes)
+{
+	char self[16] = "";
+	struct statfs fs;
+
+	if (statfs("/proc", &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC) {
+		snprintf(why, why_bytes, "/proc: no proc file system is mounted there");
+		return -ENOENT;
+	}
+	if (readlink("/proc/self", self, sizeof(self) - 1) >= 0 && atol(self) == getpid())
+		return 0;
+	snprintf(why, why_bytes,
+		"/proc is of another pid namespace: it has %s for process %ld of this one",
+		self[0] != '\0' ? self : "nothing", (long)getpid());
+	return -EXDEV;
+}

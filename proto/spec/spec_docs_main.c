@@ -1,0 +1,44 @@
+/*
+ * gpt2d-spec-docs schema, events or artifacts: the JSON Schema of a run spec, of events, of what a
+ * run leaves. gpt2d-spec-docs man FRAME: the manual page FRAME with the line @KEYS@ replaced by the
+ * spec's keys, @ARTIFACTS@ by those of the artifacts, or @WAITING@ by what runs wait for. Used by
+ * the build.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/schema/man_page.h"
+#include "proto/schema/schema.h"
+#include "proto/spec/spec.h"
+#include "proto/waiting.h"
+
+static void print_artifacts(FILE *out)
+{
+	schema_print_man(&schema_artifact_document, out);
+}
+
+static const struct man_page_part parts[] = {
+	{"KEYS", spec_print_man},
+	{"ARTIFACTS", print_artifacts},
+	{"WAITING", waiting_print_man},
+	{NULL, NULL},
+};
+
+int main(int argc, char **argv)
+{
+	int failed = 0;
+
+	if (argc == 2 && !strcmp(argv[1], "schema")) {
+		spec_print_schema(stdout);
+	} else if (argc == 2 && !strcmp(argv[1], "events")) {
+		failed = schema_print(&schema_event_document, stdout) != 0;
+	} else if (argc == 2 && !strcmp(argv[1], "artifacts")) {
+		failed = schema_print(&schema_artifact_document, stdout) != 0;
+	} else if (argc == 3 && !strcmp(argv[1], "man")) {
+		failed = man_page_print(argv[2], parts, stdout) != 0;
+	} else {
+		fprintf(stderr, "usage: gpt2d-spec-docs schema | events | artifacts | man FRAME\n");
+		return 2;
+	}
+	return failed || fflush(stdout) || ferror(stdout);
+}

@@ -1,0 +1,84 @@
+#include "proto/spec/spec_error.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "proto/spec/spec_json.h"
+
+enum { ROOM = sizeof(((struct spec_errors *)0)->error) / sizeof(struct spec_error) };
+
+bool spec_error_room(const struct spec_errors *errors)
+{
+	return errors->n < ROOM;
+}
+
+/* Nothing a terminal would act on, nothing that is not UTF-8. */
+static void clean(char *s)
+{
+	size_t left = strlen(s);
+
+	while (left > 0) {
+		size_t n = spec_json_utf8(s, left);
+		bool c1 = n == 2 && (unsigned char)s[0] == 0xc2 && (unsigned char)s[1] < 0xa0;
+
+		if (n == 0 || c1 || (unsigned char)s[0] < 0x20 || s[0] == 0x7f) {
+			n = c1 ? 2 : 1;
+			memset(s, '?', n);
+		}
+		s += n;
+		left -= n;
+	}
+}
+
+static void mark_cut(char *s, size_t size, bool cut)
+{
+	if (cut)
+		memcpy(s + size - 4, "...", 4);
+	clean(s);
+}
+
+void spec_error_add(struct spec_errors *errors, int line, const char *key, const char *format, ...)
+{
+	struct spec_error *e;
+	va_list args;
+	int n;
+
+	if (!spec_error_room(errors)) {
+		errors->dropped++;
+		return;
+	}
+	e = &errors->error[errors->n];
+	memset(e, 0, sizeof(*e));
+	e->line = line;
+	n = snprintf(e->key, sizeof(e->key), "%s", key);
+	mark_cut(e->key, sizeof(e->key), n >= (int)sizeof(e->key));
+	va_start(args, format);
+	n = vsnprintf(e->message, sizeof(e->message), format, args);
+	va_end(args);
+	mark_cut(e->message, sizeof(e->message), n >= (int)sizeof(e->message));
+	for (size_t i = 0; i < errors->n; i++) {
+		const struct spec_error *o = &errors->error[i];
+
+		if (o->line == line && !strcmp(o->key, e->key) && !strcmp(o->message, e->message))
+			return;
+	}
+	errors->n++;
+}
+
+void spec_error_print(const struct spec_error *error, const char *file, FILE *out)
+{
+	fprintf(out, "%s:", file);
+	if (error->line > 0)
+		fprintf(out, "%d:", error->line);
+	if (error->key[0])
+		fprintf(out, " %s:", error->key);
+	fprintf(out, " %s\n", error->message);
+}
+
+void spec_errors_print(const struct spec_errors *errors, const char *file, FILE *out)
+{
+	for (size_t i = 0; i < errors->n; i++)
+		spec_error_print(&errors->error[i], file, out);
+	if (errors->dropped > 0)
+		fprintf(out, "%s: %zu more errors\n", file, errors->dropped);
+}

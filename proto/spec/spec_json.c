@@ -1,0 +1,517 @@
+#include "proto/spec/spec_json.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/spec/spec_error.h"
+
+struct reader {
+	const char *p, *end;
+	int line;
+	struct spec_json_node *node;
+	size_t n, room;
+	char *pool, *pool_p;
+	uint32_t *sorted; /* scratch for the search of duplicates */
+	size_t sorted_room;
+	const char *path[SPEC_JSON_DEPTH_MAX + 1]; /* keys of the open objects; NULL for arrays */
+	int depth;
+	struct spec_errors *errors;
+	bool duplicates;
+};
+
+static int read_value(struct reader *r, uint32_t at);
+
+size_t spec_json_utf8(const char *s, size_t left)
+{
+	const unsigned char *u = (const unsigned char *)s;
+	size_t n = 0;
+
+	if (u[0] < 0x80)
+		n = 1;
+	else if (u[0] >= 0xc2 && u[0] < 0xf5)
+		n = u[0] < 0xe0 ? 2 : u[0] < 0xf0 ? 3 : 4;
+
+	if (n == 0 || n > left)
+		return 0;
+	for (size_t i = 1; i < n; i++)
+		if ((u[i] & 0xc0) != 0x80)
+			return 0;
+	/* overlong forms, surrogates, beyond U+10FFFF */
+	if ((u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] >= 0xa0) ||
+		(u[0] == 0xf0 && u[1] < 0x90) || (u[0] == 0xf4 && u[1] >= 0x90))
+		return 0;
+	return n;
+}
+
+static void path_text(const struct reader *r, const char *last, char *out, size_t bytes)
+{
+	size_t n = 0;
+
+	out[0] = '\0';
+	for (int i = 0; i <= r->depth && n < bytes; i++) {
+		const char *part = i < r->depth ? r->path[i] : last;
+
+		if (part)
+			n += (size_t)snprintf(out + n, bytes - n, "%s%s", n ? "." : "", part);
+	}
+}
+
+static int fail(struct reader *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int fail(struct reader *r, const char *format, ...)
+{
+	char message[256], key[256];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	path_text(r, NULL, key, sizeof(key));
+	spec_error_add(r->errors, r->line, key, "%s", message);
+	return -EINVAL;
+}
+
+static int fail_found(struct reader *r, const char *expected)
+{
+	static const char no_comments[] =
+		"; JSON has no comments, notes are called \"comment\" or \"x_...\"";
+
+	if (r->p == r->end)
+		return fail(r, "%s expected, found the end of the text", expected);
+	if (*r->p > 0x20 && *r->p < 0x7f)
+		return fail(r, "%s expected, found '%c'%s", expected, *r->p,
+			*r->p == '/' || *r->p == '#' ? no_comments : "");
+	return fail(r, "%s expected, found byte 0x%02x", expected, (unsigned char)*r->p);
+}
+
+static void skip_space(struct reader *r)
+{
+	for (; r->p < r->end; r->p++) {
+		if (*r->p == '\n')
+			r->line++;
+		else if (*r->p != ' ' && *r->p != '\t' && *r->p != '\r')
+			break;
+	}
+}
+
+static int add_node(struct reader *r, uint32_t *at)
+{
+	if (r->n == r->room) {
+		size_t room = r->room ? 2 * r->room : 64;
+		struct spec_json_node *grown = realloc(r->node, room * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		r->node = grown;
+		r->room = room;
+	}
+	memset(&r->node[r->n], 0, sizeof(r->node[0]));
+	r->node[r->n].line = r->line;
+	*at = (uint32_t)r->n++;
+	return 0;
+}
+
+static int hex4(struct reader *r, uint32_t *out)
+{
+	uint32_t v = 0;
+
+	for (int i = 0; i < 4; i++, r->p++) {
+		char c = r->p < r->end ? *r->p : '\0';
+
+		if (c >= '0' && c <= '9')
+			v = v * 16 + (uint32_t)(c - '0');
+		else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
+			v = v * 16 + (uint32_t)((c | 0x20) - 'a' + 10);
+		else
+			return fail(r, "four hexadecimal digits expected after \\u");
+	}
+	*out = v;
+	return 0;
+}
+
+static void put_utf8(struct reader *r, uint32_t c)
+{
+	if (c < 0x80) {
+		*r->pool_p++ = (char)c;
+	} else if (c < 0x800) {
+		*r->pool_p++ = (char)(0xc0 | c >> 6);
+		*r->pool_p++ = (char)(0x80 | (c & 0x3f));
+	} else if (c < 0x10000) {
+		*r->pool_p++ = (char)(0xe0 | c >> 12);
+		*r->pool_p++ = (char)(0x80 | (c >> 6 & 0x3f));
+		*r->pool_p++ = (char)(0x80 | (c & 0x3f));
+	} else {
+		*r->pool_p++ = (char)(0xf0 | c >> 18);
+		*r->pool_p++ = (char)(0x80 | (c >> 12 & 0x3f));
+		*r->pool_p++ = (char)(0x80 | (c >> 6 & 0x3f));
+		*r->pool_p++ = (char)(0x80 | (c & 0x3f));
+	}
+}
+
+static int read_unicode_escape(struct reader *r)
+{
+	uint32_t c = 0, low = 0;
+	int rc = hex4(r, &c);
+
+	if (rc)
+		return rc;
+	if (c == 0)
+		return fail(r, "a NUL character is not allowed in a string");
+	if (c >= 0xdc00 && c <= 0xdfff)
+		return fail(r, "\\u%04x is half of a surrogate pair", c);
+	if (c >= 0xd800 && c <= 0xdbff) {
+		if (r->end - r->p < 2 || r->p[0] != '\\' || r->p[1] != 'u')
+			return fail(r, "\\u%04x is half of a surrogate pair", c);
+		r->p += 2;
+		rc = hex4(r, &low);
+		if (rc)
+			return rc;
+		if (low < 0xdc00 || low > 0xdfff)
+			return fail(r, "\\u%04x\\u%04x is no surrogate pair", c, low);
+		c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+	}
+	put_utf8(r, c);
+	return 0;
+}
+
+static int read_escape(struct reader *r)
+{
+	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+	char c = r->p < r->end ? *r->p : '\0';
+	const char *at = c ? strchr(from, c) : NULL;
+
+	if (c == 'u') {
+		r->p++;
+		return read_unicode_escape(r);
+	}
+	if (!at)
+		return fail_found(r, "an escape (one of \"\\/bfnrtu)");
+	*r->pool_p++ = to[at - from];
+	r->p++;
+	return 0;
+}
+
+/* The pool has room for the whole text: a decoded string is never longer than what stands there. */
+static int read_string(struct reader *r, const char **out)
+{
+	char *start = r->pool_p;
+	int rc;
+
+	r->p++;
+	while (r->p < r->end && *r->p != '"') {
+		size_t n;
+
+		if (*r->p == '\\') {
+			r->p++;
+			rc = read_escape(r);
+			if (rc)
+				return rc;
+			continue;
+		}
+		if ((unsigned char)*r->p < 0x20)
+			return fail(r, "control character 0x%02x in a string (a missing quote?)",
+				(unsigned char)*r->p);
+		n = spec_json_utf8(r->p, (size_t)(r->end - r->p));
+		if (n == 0)
+			return fail(r, "byte 0x%02x is not UTF-8", (unsigned char)*r->p);
+		memcpy(r->pool_p, r->p, n);
+		r->pool_p += n;
+		r->p += n;
+	}
+	if (r->p == r->end)
+		return fail(r, "a string does not end");
+	r->p++;
+	*r->pool_p++ = '\0';
+	*out = start;
+	return 0;
+}
+
+static const char *skip_digits(const char *p, const char *end)
+{
+	while (p < end && *p >= '0' && *p <= '9')
+		p++;
+	return p;
+}
+
+static int read_number(struct reader *r, const char **out)
+{
+	const char *start = r->p, *digits = *start == '-' ? start + 1 : start;
+	const char *p = skip_digits(digits, r->end), *q;
+	size_t n;
+
+	r->p = p;
+	if (p == digits)
+		return fail_found(r, "a digit");
+	if (*digits == '0' && p > digits + 1)
+		return fail(r, "a number does not begin with 0");
+	if (p < r->end && *p == '.') {
+		q = skip_digits(p + 1, r->end);
+		r->p = q;
+		if (q == p + 1)
+			return fail_found(r, "a digit after '.'");
+		p = q;
+	}
+	if (p < r->end && (*p == 'e' || *p == 'E')) {
+		p++;
+		if (p < r->end && (*p == '+' || *p == '-'))
+			p++;
+		q = skip_digits(p, r->end);
+		r->p = q;
+		if (q == p)
+			return fail_found(r, "a digit of the exponent");
+		p = q;
+	}
+	r->p = p;
+	n = (size_t)(p - start);
+	if (n > SPEC_JSON_NUMBER_MAX)
+		return fail(r, "a number of %zu characters, at most %d", n, SPEC_JSON_NUMBER_MAX);
+	memcpy(r->pool_p, start, n);
+	r->pool_p[n] = '\0';
+	*out = r->pool_p;
+	r->pool_p += n + 1;
+	return 0;
+}
+
+static int read_word(struct reader *r, uint32_t at)
+{
+	static const struct {
+		const char *word;
+		enum spec_json_type type;
+	} words[] = {
+		{"true", SPEC_JSON_TRUE},
+		{"false", SPEC_JSON_FALSE},
+		{"null", SPEC_JSON_NULL},
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		size_t n = strlen(words[i].word);
+
+		if ((size_t)(r->end - r->p) >= n && !memcmp(r->p, words[i].word, n)) {
+			r->node[at].type = words[i].type;
+			r->p += n;
+			return 0;
+		}
+	}
+	return fail_found(r, "a value");
+}
+
+static int by_key(const void *a, const void *b, void *nodes)
+{
+	const struct spec_json_node *node = nodes;
+	const struct spec_json_node *x = &node[*(const uint32_t *)a];
+	const struct spec_json_node *y = &node[*(const uint32_t *)b];
+	int c = strcmp(x->key, y->key);
+
+	return c ? c : x < y ? -1 : x > y;
+}
+
+static int find_duplicates(struct reader *r, uint32_t object)
+{
+	size_t count = r->node[object].children, n = 0;
+	char key[256];
+
+	if (count < 2)
+		return 0;
+	if (count > r->sorted_room) {
+		uint32_t *grown = realloc(r->sorted, count * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		r->sorted = grown;
+		r->sorted_room = count;
+	}
+	for (uint32_t i = r->node[object].child; i; i = r->node[i].next)
+		r->sorted[n++] = i;
+	qsort_r(r->sorted, n, sizeof(*r->sorted), by_key, r->node);
+	for (size_t i = 1; i < n; i++) {
+		const struct spec_json_node *a = &r->node[r->sorted[i - 1]];
+		const struct spec_json_node *b = &r->node[r->sorted[i]];
+
+		if (strcmp(a->key, b->key))
+			continue;
+		r->duplicates = true;
+		path_text(r, b->key, key, sizeof(key));
+		spec_error_add(r->errors, b->line, key, "given twice, first in line %d", a->line);
+	}
+	return 0;
+}
+
+/* One member or element, linked behind `last` (0: the first). */
+static int read_child(struct reader *r, uint32_t parent, uint32_t *last)
+{
+	bool object = r->node[parent].type == SPEC_JSON_OBJECT;
+	const char *key = NULL;
+	uint32_t at;
+	int rc = add_node(r, &at);
+
+	if (rc)
+		return rc;
+	if (object) {
+		if (r->p == r->end || *r->p != '"')
+			return fail_found(r, "a key in double quotes");
+		rc = read_string(r, &key);
+		if (rc)
+			return rc;
+		r->node[at].key = key;
+		skip_space(r);
+		if (r->p == r->end || *r->p != ':')
+			return fail_found(r, "':'");
+		r->p++;
+	}
+	if (*last)
+		r->node[*last].next = at;
+	else
+		r->node[parent].child = at;
+	r->node[parent].children++;
+	*last = at;
+	r->path[r->depth++] = key;
+	rc = read_value(r, at);
+	r->depth--;
+	return rc;
+}
+
+static int read_children(struct reader *r, uint32_t at)
+{
+	bool object = *r->p == '{';
+	char close = object ? '}' : ']';
+	uint32_t last = 0;
+	int rc;
+
+	if (r->depth == SPEC_JSON_DEPTH_MAX)
+		return fail(r, "nested deeper than %d", SPEC_JSON_DEPTH_MAX);
+	r->node[at].type = object ? SPEC_JSON_OBJECT : SPEC_JSON_ARRAY;
+	r->p++;
+	skip_space(r);
+	if (r->p < r->end && *r->p == close) {
+		r->p++;
+		return 0;
+	}
+	for (;;) {
+		rc = read_child(r, at, &last);
+		if (rc)
+			return rc;
+		skip_space(r);
+		if (r->p < r->end && *r->p == close)
+			break;
+		if (r->p == r->end || *r->p != ',')
+			return fail_found(r, object ? "',' or '}'" : "',' or ']'");
+		r->p++;
+		skip_space(r);
+		if (r->p < r->end && *r->p == close)
+			return fail(r, "a comma stands before '%c'", close);
+	}
+	r->p++;
+	return object ? find_duplicates(r, at) : 0;
+}
+
+static int read_value(struct reader *r, uint32_t at)
+{
+	const char *text = NULL;
+	int rc;
+
+	skip_space(r);
+	if (r->p == r->end)
+		return fail_found(r, "a value");
+	if (*r->p == '{' || *r->p == '[')
+		return read_children(r, at);
+	if (*r->p == '"') {
+		r->node[at].type = SPEC_JSON_STRING;
+		rc = read_string(r, &text);
+	} else if (*r->p == '-' || (*r->p >= '0' && *r->p <= '9')) {
+		r->node[at].type = SPEC_JSON_NUMBER;
+		rc = read_number(r, &text);
+	} else {
+		return read_word(r, at);
+	}
+	r->node[at].text = text;
+	return rc;
+}
+
+/* Of UTF-8, or of UTF-16 in either order. */
+static bool has_mark(const char *text, size_t n)
+{
+	return (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) ||
+		(n >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0));
+}
+
+static int parse(const char *text, size_t n, bool object, struct spec_json *out,
+	struct spec_errors *errors)
+{
+	struct reader r = {.p = text, .end = text + n, .line = 1, .errors = errors};
+	uint32_t root;
+	int rc;
+
+	if (n > SPEC_BYTES_MAX) {
+		spec_error_add(errors, 0, "", "%zu bytes, at most %d", n, SPEC_BYTES_MAX);
+		return -EINVAL;
+	}
+	/* a NUL follows every string and number: quotes make room for it, a last number does not */
+	r.pool = r.pool_p = malloc(n + 2);
+	if (!r.pool)
+		return -ENOMEM;
+	rc = add_node(&r, &root);
+	if (!rc && has_mark(text, n))
+		rc = fail(&r, "a byte order mark (BOM) is in front: save it as UTF-8 without one");
+	skip_space(&r);
+	if (!rc && object && (r.p == r.end || *r.p != '{'))
+		rc = fail_found(&r, "a JSON object in braces");
+	if (!rc)
+		rc = read_value(&r, root);
+	if (!rc) {
+		skip_space(&r);
+		if (r.p < r.end)
+			rc = fail_found(&r, "the end of the text");
+	}
+	if (!rc && r.duplicates)
+		rc = -EINVAL;
+	free(r.sorted);
+	if (rc) {
+		free(r.node);
+		free(r.pool);
+		return rc;
+	}
+	*out = (struct spec_json){.node = r.node, .n = r.n, .pool = r.pool};
+	return 0;
+}
+
+int spec_json_parse(const char *text, size_t n, struct spec_json *out, struct spec_errors *errors)
+{
+	return parse(text, n, false, out, errors);
+}
+
+int spec_json_parse_object(
+	const char *text, size_t n, struct spec_json *out, struct spec_errors *errors)
+{
+	return parse(text, n, true, out, errors);
+}
+
+void spec_json_finish(struct spec_json *json)
+{
+	free(json->node);
+	free(json->pool);
+	*json = (struct spec_json){0};
+}
+
+const char *spec_json_describe(const struct spec_json_node *node, char *text, size_t bytes)
+{
+	static const char *const names[] = {
+		[SPEC_JSON_NULL] = "null",
+		[SPEC_JSON_FALSE] = "false",
+		[SPEC_JSON_TRUE] = "true",
+		[SPEC_JSON_ARRAY] = "an array",
+		[SPEC_JSON_OBJECT] = "an object",
+	};
+
+	if (node->type == SPEC_JSON_STRING)
+		snprintf(text, bytes, "the string \"%.60s%s\"", node->text,
+			strnlen(node->text, 61) > 60 ? "..." : "");
+	else if (node->type == SPEC_JSON_NUMBER)
+		snprintf(text, bytes, "the number %.40s%s", node->text,
+			strnlen(node->text, 41) > 40 ? "..." : "");
+	else
+		snprintf(text, bytes, "%s", names[node->type]);
+	return text;
+}

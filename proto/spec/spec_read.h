@@ -1,0 +1,65 @@
+/*
+ * spec_read.h: JSON text and --set overrides to layers of typed values, with where each came from.
+ * Knows the table; knows no rule between keys.
+ */
+#ifndef GPT2D_PROTO_SPEC_SPEC_READ_H
+#define GPT2D_PROTO_SPEC_SPEC_READ_H
+
+#include "proto/spec/spec.h"
+#include "proto/spec/spec_json.h"
+#include "proto/spec/spec_table.h"
+
+enum spec_state {
+	SPEC_ABSENT,
+	SPEC_DEFAULT,
+	SPEC_GIVEN,
+	SPEC_WRONG, /* given, refused, and reported: other rules keep quiet about it */
+};
+
+struct spec_value {
+	enum spec_state state;
+	int line;      /* 0: from --set, or a default */
+	bool from_set; /* --set said so */
+	bool from_arm; /* an arm's own */
+	union {
+		bool b;
+		int64_t i;
+		double real[2];
+		int choice;
+		const char *s; /* belongs to a struct spec_json or to the caller's options */
+	};
+};
+
+struct spec_layer {
+	struct spec_value value[SPEC_KEY_COUNT];
+};
+
+struct spec_source_arm {
+	char name[SPEC_NAME_MAX + 1];
+	int line;
+	struct spec_layer layer, sets; /* sets: of --set, put on layer once read */
+};
+
+struct spec_source {
+	struct spec_layer defaults, base, sets;
+	bool has_arms;
+	size_t n_arms;
+	struct spec_source_arm arms[SPEC_ARMS_MAX];
+	/* private: keeps the strings */
+	struct spec_json *json;
+	size_t n_json;
+};
+
+/*
+ * 0; -EINVAL with errors added, and *out holds what could be read all the same; -EBADMSG with
+ * errors added, the text is no JSON object; -ENOMEM. *out is to be released with
+ * spec_source_destroy whatever came back.
+ */
+int spec_read(const char *text, size_t n, const struct spec_options *options,
+	struct spec_source **out, struct spec_errors *errors);
+void spec_source_destroy(struct spec_source *source); /* takes NULL */
+
+/* Put the values of `over` on those of `under`; a leading key clears its group below first. */
+void spec_layer_put(struct spec_layer *under, const struct spec_layer *over);
+
+#endif

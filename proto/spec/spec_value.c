@@ -1,0 +1,287 @@
+#include "proto/spec/spec_value.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "proto/suggest.h"
+
+enum { CHOICES_MAX = 16 };
+
+static bool expected(
+	const char *what, const struct spec_json_node *node, char *message, size_t bytes)
+{
+	char found[96];
+
+	snprintf(message, bytes, "%s expected, found %s", what,
+		spec_json_describe(node, found, sizeof(found)));
+	return false;
+}
+
+static bool read_int(const struct spec_row *row, const struct spec_json_node *node, int64_t *out,
+	char *message, size_t bytes)
+{
+	enum spec_json_integer whole;
+	int64_t v = 0;
+
+	if (node->type != SPEC_JSON_NUMBER)
+		return expected("whole number", node, message, bytes);
+	whole = spec_json_int64(node->text, &v);
+	if (whole == SPEC_JSON_FRACTION) {
+		snprintf(message, bytes, "%.40s is no whole number", node->text);
+		return false;
+	}
+	if (row - spec_table == SPEC_KEY_ZERO_STAGE && whole == SPEC_JSON_WHOLE &&
+		(v == 2 || v == 3)) {
+		snprintf(message, bytes,
+			"%" PRId64 " is not allowed, stages 2 and 3 are not supported yet", v);
+		return false;
+	}
+	if (whole == SPEC_JSON_TOO_BIG || v < row->min || v > row->max) {
+		bool low = whole == SPEC_JSON_TOO_BIG ? node->text[0] == '-' : v < row->min;
+
+		snprintf(message, bytes, "%.40s is not allowed, at %s %" PRId64, node->text,
+			low ? "least" : "most", low ? row->min : row->max);
+		return false;
+	}
+	*out = v;
+	return true;
+}
+
+static bool read_real(const struct spec_row *row, const struct spec_json_node *node, double *out,
+	char *message, size_t bytes)
+{
+	char low[SPEC_JSON_REAL_BYTES], high[SPEC_JSON_REAL_BYTES];
+	double v;
+
+	if (node->type != SPEC_JSON_NUMBER)
+		return expected("number", node, message, bytes);
+	if (spec_json_real(node->text, &v)) {
+		snprintf(message, bytes, "%.40s is beyond a double's range", node->text);
+		return false;
+	}
+	spec_json_format_real(row->low, low);
+	spec_json_format_real(row->high, high);
+	if (v < row->low || (row->above_low && v == row->low)) {
+		snprintf(message, bytes, "%.40s is not allowed, %s %s", node->text,
+			row->above_low ? "above" : "at least", low);
+		return false;
+	}
+	if (v > row->high || (row->below_high && v == row->high)) {
+		snprintf(message, bytes, "%.40s is not allowed, %s %s", node->text,
+			row->below_high ? "below" : "at most", high);
+		return false;
+	}
+	*out = v;
+	return true;
+}
+
+static bool read_betas(const struct spec_row *row, const struct spec_json *json,
+	const struct spec_json_node *node, double out[2], char *message, size_t bytes)
+{
+	const struct spec_json_node *first;
+
+	if (node->type != SPEC_JSON_ARRAY)
+		return expected("an array of two numbers", node, message, bytes);
+	if (node->children != 2) {
+		snprintf(message, bytes, "an array of two numbers expected, found %u of them",
+			(unsigned)node->children);
+		return false;
+	}
+	first = &json->node[node->child];
+	return read_real(row, first, &out[0], message, bytes) &&
+		read_real(row, &json->node[first->next], &out[1], message, bytes);
+}
+
+static bool read_choice(const struct spec_row *row, const struct spec_json_node *node, int *out,
+	char *message, size_t bytes)
+{
+	const char *names[CHOICES_MAX] = {NULL}, *near;
+	char list[160] = "";
+	size_t n = 0, used = 0;
+
+	for (const struct spec_choice *c = row->choices; c->name; c++) {
+		if (node->type == SPEC_JSON_STRING && !strcmp(c->name, node->text)) {
+			*out = c->value;
+			return true;
+		}
+		used += (size_t)snprintf(
+			list + used, sizeof(list) - used, "%s\"%s\"", n ? ", " : "", c->name);
+		names[n++] = c->name;
+	}
+	if (node->type != SPEC_JSON_STRING) {
+		char what[200];
+
+		snprintf(what, sizeof(what), "%s%s", n > 1 ? "one of " : "", list);
+		return expected(what, node, message, bytes);
+	}
+	near = suggest_nearest(node->text, names, n);
+	snprintf(message, bytes, "\"%.40s\" is not allowed, %s%s%s%s%s", node->text,
+		n > 1 ? "one of " : "only ", list, near && n > 1 ? "; did you mean \"" : "",
+		near && n > 1 ? near : "", near && n > 1 ? "\"?" : "");
+	return false;
+}
+
+static bool read_path(
+	const struct spec_json_node *node, const char **out, char *message, size_t bytes)
+{
+	if (node->type != SPEC_JSON_STRING)
+		return expected("a path, in quotes,", node, message, bytes);
+	if (!*node->text) {
+		snprintf(message, bytes, "an empty path is not allowed");
+		return false;
+	}
+	if (strlen(node->text) >= SPEC_PATH_MAX) {
+		snprintf(message, bytes, "a path of %zu bytes, at most %d", strlen(node->text),
+			SPEC_PATH_MAX - 1);
+		return false;
+	}
+	for (const char *p = node->text; *p; p++) {
+		if ((unsigned char)*p < 0x20 || *p == 0x7f) {
+			snprintf(message, bytes, "control character 0x%02x in a path",
+				(unsigned char)*p);
+			return false;
+		}
+	}
+	*out = node->text;
+	return true;
+}
+
+static bool read_name(
+	const struct spec_json_node *node, const char **out, char *message, size_t bytes)
+{
+	const char *wrong;
+
+	if (node->type != SPEC_JSON_STRING)
+		return expected("string", node, message, bytes);
+	wrong = spec_table_name_wrong(node->text);
+	if (wrong) {
+		snprintf(message, bytes, "\"%.70s\": %s", node->text, wrong);
+		return false;
+	}
+	*out = node->text;
+	return true;
+}
+
+static bool read_bool(const struct spec_json_node *node, bool *out, char *message, size_t bytes)
+{
+	if (node->type != SPEC_JSON_TRUE && node->type != SPEC_JSON_FALSE)
+		return expected("true or false", node, message, bytes);
+	*out = node->type == SPEC_JSON_TRUE;
+	return true;
+}
+
+bool spec_value_read(const struct spec_row *row, const struct spec_json *json,
+	const struct spec_json_node *node, struct spec_value *value, char *message, size_t bytes)
+{
+	switch (row->type) {
+	case SPEC_TYPE_BOOL:
+		return read_bool(node, &value->b, message, bytes);
+	case SPEC_TYPE_INT:
+		return read_int(row, node, &value->i, message, bytes);
+	case SPEC_TYPE_REAL:
+		return read_real(row, node, &value->real[0], message, bytes);
+	case SPEC_TYPE_BETAS:
+		return read_betas(row, json, node, value->real, message, bytes);
+	case SPEC_TYPE_CHOICE:
+		return read_choice(row, node, &value->choice, message, bytes);
+	case SPEC_TYPE_NAME:
+		return read_name(node, &value->s, message, bytes);
+	case SPEC_TYPE_PATH:
+		return read_path(node, &value->s, message, bytes);
+	default:
+		snprintf(message, bytes, "has no value of its own");
+		return false;
+	}
+}
+
+static size_t field_bytes(const struct spec_row *row)
+{
+	static const size_t bytes[] = {
+		[SPEC_TYPE_BOOL] = sizeof(bool),
+		[SPEC_TYPE_INT] = sizeof(int64_t),
+		[SPEC_TYPE_REAL] = sizeof(double),
+		[SPEC_TYPE_BETAS] = 2 * sizeof(double),
+		[SPEC_TYPE_CHOICE] = sizeof(int),
+		[SPEC_TYPE_NAME] = SPEC_NAME_MAX + 1,
+		[SPEC_TYPE_PATH] = SPEC_PATH_MAX,
+	};
+
+	return bytes[row->type];
+}
+
+void spec_value_store(const struct spec_row *row, const struct spec_value *value, void *field)
+{
+	if (row->type == SPEC_TYPE_NAME || row->type == SPEC_TYPE_PATH) {
+		memset(field, 0, field_bytes(row));
+		memcpy(field, value->s, strlen(value->s));
+	} else {
+		memcpy(field, &value->i, field_bytes(row));
+	}
+}
+
+bool spec_value_same(const struct spec_row *row, const void *a, const void *b)
+{
+	return !memcmp(a, b, field_bytes(row));
+}
+
+bool spec_value_empty(const struct spec_row *row, const void *field)
+{
+	const char *bytes = field;
+
+	for (size_t i = 0; i < field_bytes(row); i++)
+		if (bytes[i])
+			return false;
+	return true;
+}
+
+void spec_value_print_string(const char *s, FILE *out)
+{
+	putc('"', out);
+	for (; *s; s++) {
+		if (*s == '"' || *s == '\\')
+			fprintf(out, "\\%c", *s);
+		else if ((unsigned char)*s < 0x20)
+			fprintf(out, "\\u%04x", (unsigned char)*s);
+		else
+			putc(*s, out);
+	}
+	putc('"', out);
+}
+
+void spec_value_print(const struct spec_row *row, const void *field, FILE *out)
+{
+	char a[SPEC_JSON_REAL_BYTES], b[SPEC_JSON_REAL_BYTES];
+	int64_t i;
+	double real[2];
+	int choice;
+	bool flag;
+
+	switch (row->type) {
+	case SPEC_TYPE_BOOL:
+		memcpy(&flag, field, sizeof(flag));
+		fputs(flag ? "true" : "false", out);
+		break;
+	case SPEC_TYPE_INT:
+		memcpy(&i, field, sizeof(i));
+		fprintf(out, "%" PRId64, i);
+		break;
+	case SPEC_TYPE_REAL:
+		memcpy(real, field, sizeof(real[0]));
+		spec_json_format_real(real[0], a);
+		fputs(a, out);
+		break;
+	case SPEC_TYPE_BETAS:
+		memcpy(real, field, sizeof(real));
+		spec_json_format_real(real[0], a);
+		spec_json_format_real(real[1], b);
+		fprintf(out, "[%s, %s]", a, b);
+		break;
+	case SPEC_TYPE_CHOICE:
+		memcpy(&choice, field, sizeof(choice));
+		spec_value_print_string(spec_table_choice(row->choices, choice), out);
+		break;
+	default:
+		spec_value_print_string(field, out);
+		break;
+	}
+}

@@ -1,0 +1,24 @@
+/*
+ * design.h: the order in which an experiment's arms run. A segment is fixed work after a switch; a
+ * block is a seeded random order of all arms and then, when mirrored, that order backwards (two
+ * arms: ABBA or BAAB). A run without arms is an experiment of one segment.
+ */
+#ifndef GPT2D_PROTO_STATS_DESIGN_H
+#define GPT2D_PROTO_STATS_DESIGN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/spec/spec.h"
+
+struct design_segment {
+	int64_t block;    /* from 0 */
+	int64_t position; /* in the block, from 0 */
+	size_t arm;       /* index into spec->arms */
+};
+
+size_t design_count(const struct spec *spec);
+/* out has room for design_count() segments. Same spec, same order. */
+void design_order(const struct spec *spec, struct design_segment *out);
+
+#endif

@@ -1,0 +1,156 @@
+/* Figures and foreign text as gpt2ctl prints them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "ctl/print/format.h"
+#include "ctl/print/term.h"
+
+static void test_si(void **state)
+{
+	static const struct {
+		double value;
+		const char *text;
+	} golden[] = {{0, "0"}, {0.5, "0.5"}, {12, "12"}, {999, "999"}, {999.4, "999"},
+		{999.6, "1.00 k"}, {1000, "1.00 k"}, {12345, "12.3 k"}, {999499, "999 k"},
+		{999500, "1.00 M"}, {1840000, "1.84 M"}, {3e12, "3.00 T"},
+		{999.4e15, "999 P"}, {1e18, "1e+18"}, {1e300, "1e+300"}};
+	char out[FORMAT_BYTES];
+
+	for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]); i++)
+		assert_string_equal(format_si(golden[i].value, out), golden[i].text);
+	assert_string_equal(format_si((double)NAN, out), "-");
+}
+
+static void test_count_and_size(void **state)
+{
+	char out[FORMAT_BYTES];
+
+	assert_string_equal(format_count(0, out), "0");
+	assert_string_equal(format_count(999, out), "999");
+	assert_string_equal(format_count(1000, out), "1,000");
+	assert_string_equal(format_count(-1234567, out), "-1,234,567");
+	assert_string_equal(format_count(INT64_MIN, out), "-9,223,372,036,854,775,808");
+	assert_string_equal(format_size(0, out), "0 B");
+	assert_string_equal(format_size(999, out), "999 B");
+	assert_string_equal(format_size(999499, out), "999 kB");
+	assert_string_equal(format_size(999500, out), "1.00 MB");
+	assert_string_equal(format_size(40000000, out), "40.0 MB");
+	assert_string_equal(format_size(-40000000, out), "-40.0 MB");
+	assert_string_equal(format_size(INT64_MAX, out), "9.22 EB");
+}
+
+static void test_duration(void **state)
+{
+	static const struct {
+		double seconds;
+		const char *text;
+	} golden[] = {{0, "0 s"}, {5.31e-3, "5.31 ms"}, {2.5e-6, "2.50 us"}, {0.9994e-3, "999 us"},
+		{0.9996e-3, "1.00 ms"}, {0.9996, "1.00 s"}, {59.94, "59.9 s"}, {59.96, "1m00s"},
+		{123, "2m03s"}, {3599.6, "1h00m"}, {3720, "1h02m"}, {1e18, "1e+18 s"}};
+	char out[FORMAT_BYTES];
+
+	for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]); i++)
+		assert_string_equal(format_duration(golden[i].seconds, out), golden[i].text);
+	assert_string_equal(format_duration((double)INFINITY, out), "-");
+}
+
+static void test_change(void **state)
+{
+	char out[FORMAT_BYTES];
+
+	/* +19.5% throughput is -16.3% step time */
+	assert_string_equal(format_change(1.195, out), "+19.50%");
+	assert_string_equal(format_change(1 / 1.195, out), "-16.32%");
+	assert_string_equal(format_change((double)NAN, out), "-");
+	assert_string_equal(format_loss(4.29776, out), "4.2978");
+	assert_string_equal(format_loss(10.8249, out), "10.8249");
+	assert_string_equal(format_loss(0.00012345678, out), "0.0001235");
+	assert_string_equal(format_loss(0, out), "0");
+	assert_string_equal(format_loss(-1e300, out), "-1e+300");
+	assert_string_equal(format_loss((double)INFINITY, out), "-");
+}
+
+static void test_numbers_that_cannot_be(void **state)
+{
+	json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:f}", "most", (json_int_t)1 << 53, "more",
+		((json_int_t)1 << 53) + 1, "least", -((json_int_t)1 << 53), "less",
+		(json_int_t)INT64_MIN, "real", 1.0);
+
+	assert_true(format_int(o, "most", 7) == INT64_C(1) << 53);
+	assert_int_equal(format_int(o, "more", 7), 7);
+	assert_true(format_int(o, "least", 7) == -(INT64_C(1) << 53));
+	assert_int_equal(format_int(o, "less", 7), 7);
+	assert_int_equal(format_int(o, "real", 7), 7);
+	assert_int_equal(format_int(o, "none", 7), 7);
+	json_decref(o);
+	assert_int_equal(format_sum(3, -4), -1);
+	assert_true(format_sum(INT64_MAX, 1) == INT64_MAX);
+	assert_true(format_sum(INT64_MIN, -1) == INT64_MIN);
+	assert_int_equal(format_product(3, -4), -12);
+	assert_true(format_product(INT64_MAX, 2) == INT64_MAX);
+	assert_true(format_product(INT64_MAX, -2) == INT64_MIN);
+	assert_int_equal(format_percent(0.378), 37);
+	assert_int_equal(format_percent(1e300), 100);
+	assert_int_equal(format_percent(-5.0), 0);
+	assert_int_equal(format_percent((double)NAN), 0);
+}
+
+static void test_bar(void **state)
+{
+	struct term t = {.bars = true};
+	char out[64];
+
+	term_bar(&t, 0.5, 4, out, sizeof(out));
+	assert_string_equal(out, "##--");
+	term_bar(&t, 7.0, 4, out, sizeof(out));
+	assert_string_equal(out, "####");
+	term_bar(&t, (double)NAN, 2, out, sizeof(out));
+	assert_string_equal(out, "--");
+	t.utf8 = true;
+	term_bar(&t, 0.375, 2, out, sizeof(out)); /* six eighths of the first column */
+	assert_string_equal(out, "\u258a ");
+	term_bar(&t, 1.0, 1, out, sizeof(out));
+	assert_string_equal(out, "\u2588");
+	term_bar(&t, 1.0, 40, out, 8); /* whole columns only, whatever the room */
+	assert_string_equal(out, "\u2588\u2588");
+	t.bars = false; /* a dumb terminal */
+	term_bar(&t, 1.0, 1, out, sizeof(out));
+	assert_string_equal(out, "");
+}
+
+static void test_clean(void **state)
+{
+	char out[8];
+
+	term_clean("a\033[2J", out, sizeof(out));
+	assert_string_equal(out, "a?[2J");
+	term_clean("a\302\233b", out, sizeof(out)); /* U+009B: CSI in one character */
+	assert_string_equal(out, "a?b");
+	term_clean("123456\303\251", out, sizeof(out)); /* the last one does not fit whole */
+	assert_string_equal(out, "123456");
+	term_clean("12345\303\251", out, sizeof(out));
+	assert_string_equal(out, "12345\303\251");
+	term_clean("\302", out, sizeof(out));
+	assert_string_equal(out, "\302");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_si),
+		cmocka_unit_test(test_count_and_size),
+		cmocka_unit_test(test_duration),
+		cmocka_unit_test(test_change),
+		cmocka_unit_test(test_numbers_that_cannot_be),
+		cmocka_unit_test(test_bar),
+		cmocka_unit_test(test_clean),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,226 @@
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/engine/metrics_fixture.h"
+
+const char metrics_fixture_spec_text[] = "{\"name\": \"run\"}\n";
+
+static void fill_steps(struct measure *m)
+{
+	struct measure_step *all = calloc(METRICS_WORLD * METRICS_STEPS, sizeof(*all));
+	int64_t i;
+
+	assert_non_null(all);
+	for (i = 0; i < METRICS_STEPS; i++) {
+		all[i] = (struct measure_step){
+			.step_ns = i < METRICS_WARMUP ? 2000000000 : 500000000,
+			.data_ns = 1000000,
+			.forward_ns = 150000000,
+			.backward_ns = 300000000,
+			.exposed_comm_ns = 20000000,
+			.optimizer_ns = 29000000,
+			.loss = 5.0 - 0.1 * (double)i,
+			.grad_norm = 1.5,
+			.lr = 1e-4,
+			.loss_scale = 1.0,
+			.end_utc_ns = 1700000000123000000 + i * 500000000,
+		};
+		all[METRICS_STEPS + i] = all[i];
+		all[METRICS_STEPS + i].backward_ns -= 40000000; /* for which it waits */
+		all[METRICS_STEPS + i].exposed_comm_ns += 40000000;
+	}
+	m->done = METRICS_STEPS;
+	measure_merge(m, all);
+}
+
+static void fill_config(struct spec_config *c)
+{
+	*c = (struct spec_config){
+		.model = {.preset = "nano",
+			.n_layer = 2,
+			.n_head = 2,
+			.n_embd = 128,
+			.vocab_size = 257,
+			.n_positions = 256,
+			.tied_head = true},
+		.data_train = "/data/train_small.bin",
+		.seq_len = 64,
+		.gpus = METRICS_WORLD,
+		.micro_batch = 2,
+		.accumulation = 4,
+		.batch = 16,
+		.zero_stage = 1,
+		.reduce_bucket_elems = 60000,
+		.allgather_bucket_elems = 60000,
+		.reduce_scatter = true,
+		.overlap_comm = true,
+		.lr = 1e-4,
+		.optimizer_steps = METRICS_STEPS,
+		.warmup_steps = METRICS_WARMUP,
+	};
+}
+
+/* What it points to is filled in already. */
+static void fill_segment(struct metrics_fixture *f)
+{
+	f->segment = (struct metrics_segment){
+		.dir = f->dir,
+		.run = "17",
+		.name = "run",
+		.arm = "b",
+		.segment = 3,
+		.segments = 8,
+		.block = 1,
+		.position = 1,
+		.attempt = 1,
+		.spec_text = metrics_fixture_spec_text,
+		.spec_sha256 = "00ff",
+		.command_line = "engine --role rank",
+		.config = &f->config,
+		.arena = &f->arena,
+		.plan = &f->plan,
+		.activations = &f->activations,
+		.measure = &f->measure,
+		.elem_bytes = 4,
+		.device_bytes = 7000000,
+		.train_sequences = 1000,
+		.val_sequences = 50,
+		.device = &f->device,
+		.collectives = "UCX 1.13.1 (self,sm)",
+		.ranks = f->ranks,
+		.threads = 1,
+		.validated = true,
+		.val_loss = 4.25,
+		.init_ns = 12000000,
+		.switch_ns = 5000000,
+		.started_utc_ns = 1700000000000000000,
+		.wall_ns = 20500000000,
+		.log = &f->log,
+		.sent = {.reduce_scatter = 123},
+	};
+}
+
+int metrics_fixture_setup(void **state)
+{
+	struct metrics_fixture *f = calloc(1, sizeof(*f));
+	struct spec_config *c;
+	char error[256];
+
+	assert_non_null(f);
+	c = &f->config;
+	snprintf(f->dir, sizeof(f->dir), "%s", "/tmp/test_metrics.XXXXXX");
+	assert_non_null(mkdtemp(f->dir));
+	fill_config(c);
+	assert_int_equal(arena_init(&f->arena, &c->model), 0);
+	assert_int_equal(plan_make(&f->plan, f->arena.param_elems, METRICS_WORLD, 60000, 60000,
+				 error, sizeof(error)),
+		0);
+	assert_int_equal(
+		measure_init(&f->measure, METRICS_STEPS, METRICS_WARMUP, 16 * 64, METRICS_WORLD),
+		0);
+	fill_steps(&f->measure);
+	f->activations = (struct activations_shape){.model = &c->model,
+		.recompute = SPEC_RECOMPUTE_SELECTIVE,
+		.B = c->micro_batch,
+		.T = c->seq_len,
+		.elem_bytes = 4,
+		.real_bytes = 4};
+	metrics_log_init(&f->log);
+	metrics_log_add(&f->log, "step %d loss %.1f", 1, 5.0);
+	metrics_host_read(&f->ranks[0]);
+	f->ranks[1] = f->ranks[0];
+	f->device = (struct k_device_info){.backend = "cpu",
+		.name = "a processor",
+		.library = "OpenBLAS 0.3.21",
+		.memory_total_bytes = 1 << 30};
+	fill_segment(f);
+	unsetenv("SLURM_JOB_ID");
+	*state = f;
+	return 0;
+}
+
+int metrics_fixture_teardown(void **state)
+{
+	struct metrics_fixture *f = *state;
+	struct dirent *entry;
+	DIR *dir = opendir(f->dir);
+
+	assert_non_null(dir);
+	while ((entry = readdir(dir)) != NULL)
+		unlinkat(dirfd(dir), entry->d_name, 0);
+	closedir(dir);
+	rmdir(f->dir);
+	metrics_log_finish(&f->log);
+	measure_finish(&f->measure);
+	arena_finish(&f->arena);
+	free(f);
+	return 0;
+}
+
+char *metrics_fixture_read_file(const struct metrics_fixture *f, const char *name)
+{
+	char path[256];
+	char *text = calloc(1, 1 << 20);
+	FILE *file;
+
+	assert_non_null(text);
+	snprintf(path, sizeof(path), "%s/%s", f->dir, name);
+	file = fopen(path, "rb");
+	if (file == NULL) {
+		free(text);
+		return NULL;
+	}
+	assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
+	fclose(file);
+	return text;
+}
+
+json_t *metrics_fixture_read_json(const struct metrics_fixture *f, const char *name)
+{
+	char *text = metrics_fixture_read_file(f, name);
+	json_error_t error;
+	json_t *value;
+
+	assert_non_null(text);
+	value = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+	if (value == NULL)
+		fail_msg("%s:%d: %s", name, error.line, error.text);
+	free(text);
+	return value;
+}
+
+void metrics_fixture_write_all(struct metrics_fixture *f, struct metrics_files *files)
+{
+	char error[512] = "";
+
+	assert_int_equal(metrics_begin(f->dir), 0);
+	if (metrics_write(&f->segment, files, error, sizeof(error)) != 0)
+		fail_msg("%s", error);
+}
+
+/* "a.b.0.c" */
+json_t *metrics_fixture_at(json_t *value, const char *path)
+{
+	char part[128];
+
+	while (*path != '\0') {
+		size_t n = strcspn(path, ".");
+
+		assert_true(n < sizeof(part));
+		memcpy(part, path, n);
+		part[n] = '\0';
+		value = json_is_array(value) ? json_array_get(value, (size_t)atoi(part))
+					     : json_object_get(value, part);
+		path += n + (path[n] == '.');
+	}
+	return value;
+}
