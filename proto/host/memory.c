@@ -1,0 +1,58 @@
+#include "proto/host/memory.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Without stdio, which may allocate. */
+static void *checked(void *memory)
+{
+	static const char message[] = "out of memory\n";
+
+	if (memory == NULL) {
+		if (write(STDERR_FILENO, message, sizeof(message) - 1) < 0)
+			abort();
+		abort();
+	}
+	return memory;
+}
+
+void *memory_zeroed(size_t count, size_t size)
+{
+	return checked(calloc(count > 0 ? count : 1, size > 0 ? size : 1));
+}
+
+void *memory_resized(void *old, size_t bytes)
+{
+	return checked(realloc(old, bytes > 0 ? bytes : 1));
+}
+
+char *memory_text(const char *text)
+{
+	return checked(strdup(text));
+}
+
+char *memory_printed(const char *format, ...)
+{
+	va_list arguments;
+	char *text;
+	int n;
+
+	va_start(arguments, format);
+	n = vasprintf(&text, format, arguments);
+	va_end(arguments);
+	return checked(n < 0 ? NULL : text);
+}
+
+static void *json_memory(size_t bytes)
+{
+	return checked(malloc(bytes));
+}
+
+void memory_use_for_json(void)
+{
+	json_set_alloc_funcs(json_memory, free);
+}
