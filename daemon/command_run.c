@@ -15,7 +15,7 @@
 #include "daemon/store/record.h"
 #include "daemon/control/request.h"
 #include "daemon/control/role.h"
-#include "daemon/runs/run.h"
+#include "daemon/store/run.h"
 #include "daemon/store/store.h"
 #include "daemon/store/unstored.h"
 #include "proto/json_text.h"

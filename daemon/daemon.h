@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/runs/run.h"
-#include "daemon/config/state_files.h"
+#include "daemon/store/run.h"
+#include "proto/state_files.h"
 
 struct daemon {
 	struct event_base *base;

@@ -15,7 +15,7 @@
 #include "daemon/config/reserve.h"
 #include "daemon/runs/scheduler.h"
 #include "daemon/config/settings.h"
-#include "daemon/config/state_files.h"
+#include "proto/state_files.h"
 #include "daemon/store/store.h"
 
 enum {

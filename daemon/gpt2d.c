@@ -21,7 +21,7 @@
 #include "daemon/config/preflight.h"
 #include "daemon/config/printed.h"
 #include "daemon/config/settings.h"
-#include "daemon/config/text.h"
+#include "proto/text.h"
 #include "daemon/config/ulimits.h"
 #include "proto/json_text.h"
 #include "proto/host/procfs.h"

@@ -48,13 +48,3 @@ bool clock_trust_has(const struct clock_trust *trust)
 {
 	return trust->doubted_ns < 0;
 }
-
-json_t *clock_json(int64_t utc_ns)
-{
-	char text[CLOCK_TEXT_BYTES];
-
-	if (utc_ns == 0)
-		return json_null();
-	clock_text(utc_ns, text);
-	return json_string(text);
-}

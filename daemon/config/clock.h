@@ -2,7 +2,6 @@
 #ifndef GPT2D_DAEMON_CONFIG_CLOCK_H
 #define GPT2D_DAEMON_CONFIG_CLOCK_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,8 +39,5 @@ void clock_trust_begin(
 	struct clock_trust *trust, int64_t last_ns, int64_t boot_ns, int64_t utc_ns);
 void clock_trust_look(struct clock_trust *trust, int64_t boot_ns, int64_t utc_ns);
 bool clock_trust_has(const struct clock_trust *trust); /* at the last look */
-
-/* What clock_text writes, as a JSON string; null for 0. */
-json_t *clock_json(int64_t utc_ns);
 
 #endif

@@ -10,7 +10,7 @@
 #include <systemd/sd-daemon.h>
 
 #include "daemon/config/paths.h"
-#include "daemon/config/text.h"
+#include "proto/text.h"
 #include "proto/protocol.h"
 #include "proto/version.h"
 

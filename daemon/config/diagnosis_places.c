@@ -18,7 +18,7 @@
 #include "daemon/store/database_look.h"
 #include "daemon/config/diagnosis.h"
 #include "daemon/store/failure.h"
-#include "daemon/config/filesystem.h"
+#include "proto/host/filesystem.h"
 #include "daemon/store/lock_holders.h"
 #include "daemon/config/paths.h"
 #include "daemon/config/place.h"
@@ -26,7 +26,7 @@
 #include "daemon/config/reserve.h"
 #include "daemon/runs/run_ids.h"
 #include "daemon/config/scratch.h"
-#include "daemon/config/state_files.h"
+#include "proto/state_files.h"
 #include "daemon/store/store.h"
 #include "daemon/store/wal_index.h"
 

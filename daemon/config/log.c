@@ -34,8 +34,6 @@ static struct {
 	} of[LOG_SOURCES];
 } log_kept;
 
-static const char *const level_names[] = {"debug", "info", "warning", "error"};
-
 bool log_can_be(const char *path)
 {
 	struct statfs fs;
@@ -204,7 +202,7 @@ static void write_line(
 		return;
 	now = clock_utc_ns();
 	clock_text(now, at);
-	n = (size_t)snprintf(line, sizeof(line), "%s %s ", at, level_names[level]);
+	n = (size_t)snprintf(line, sizeof(line), "%s %s ", at, log_level_name(level));
 	start = n;
 	if (vsnprintf(line + n, sizeof(line) - n - 1, format, args) < 0)
 		return;
@@ -258,17 +256,4 @@ void log_print(const char *format, ...)
 	n = (int)strlen(line);
 	line[n++] = '\n';
 	log_writer_put(LOG_WRITER_STREAMS, STDOUT_FILENO, (int)LOG_INFO, line, (size_t)n);
-}
-
-const char *log_level_name(enum log_level level)
-{
-	return level_names[level >= LOG_DEBUG && level <= LOG_ERROR ? level : LOG_INFO];
-}
-
-enum log_level log_level_of(const char *name)
-{
-	for (int i = LOG_DEBUG; i <= LOG_ERROR; i++)
-		if (strcmp(name, level_names[i]) == 0)
-			return (enum log_level)i;
-	return LOG_INFO;
 }

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };
+#include "proto/log_level.h"
 
 /*
  * to: a file, appended to; NULL or "stderr": standard error; "journal": systemd's, which keeps time
@@ -34,9 +34,6 @@ void log_write_engine(enum log_level level, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 /* A line on standard output, after the log's before it and as patiently. */
 void log_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
-const char *log_level_name(enum log_level level);
-/* "debug", "info", ... to a level; LOG_INFO for any other text. */
-enum log_level log_level_of(const char *name);
 
 /* The newest lines of each source, as they were written, are kept in memory too. */
 enum log_source { LOG_OWN, LOG_ENGINE, LOG_SOURCES };

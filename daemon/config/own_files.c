@@ -8,7 +8,7 @@
 #include <sys/un.h>
 
 #include "daemon/config/paths.h"
-#include "daemon/config/state_files.h"
+#include "proto/state_files.h"
 
 /* Absolute, and without links as far as it is there; false where it does not fit. */
 static bool resolve(const char *path, char out[PATH_MAX])

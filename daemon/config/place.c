@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/config/filesystem.h"
+#include "proto/host/filesystem.h"
 #include "daemon/config/log.h"
 
 enum { LOCK_TRIES = 20, LOCK_PAUSE_MS = 25 };

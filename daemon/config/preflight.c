@@ -22,7 +22,7 @@
 #include "daemon/config/own_files.h"
 #include "daemon/config/paths.h"
 #include "daemon/config/place.h"
-#include "daemon/config/state_files.h"
+#include "proto/state_files.h"
 #include "daemon/config/userns.h"
 
 /* ---- files and folders ---- */

@@ -9,8 +9,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "daemon/config/filesystem.h"
-#include "daemon/config/state_files.h"
+#include "proto/host/filesystem.h"
+#include "proto/state_files.h"
 
 static int reserve_path(const char *state_dir, char out[PATH_MAX])
 {

@@ -6,7 +6,7 @@
 
 #include "daemon/config/log.h"
 #include "daemon/config/reserve.h"
-#include "daemon/config/state_files.h"
+#include "proto/state_files.h"
 
 static struct reserve_keeper *of_job(struct worker_job *job)
 {

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "daemon/control/client.h"
-#include "daemon/runs/run.h"
+#include "daemon/store/run.h"
 
 struct event_base;
 struct follow;

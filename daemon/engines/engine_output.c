@@ -13,7 +13,7 @@
 
 #include "daemon/config/clock.h"
 #include "daemon/config/log.h"
-#include "daemon/config/text.h"
+#include "proto/text.h"
 #include "proto/size.h"
 
 enum {

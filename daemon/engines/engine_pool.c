@@ -11,7 +11,7 @@
 #include "daemon/engines/engine_link.h"
 #include "daemon/engines/engine_pool_private.h"
 #include "daemon/config/log.h"
-#include "daemon/config/text.h"
+#include "proto/text.h"
 #include "proto/protocol.h"
 #include "proto/host/starved.h"
 

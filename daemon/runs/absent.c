@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "daemon/store/record_row.h"
-#include "daemon/runs/run.h"
+#include "daemon/store/run.h"
 #include "daemon/store/store.h"
 
 enum {

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "daemon/runs/run.h"
+#include "daemon/store/run.h"
 #include "daemon/store/store.h"
 #include "proto/stats/design.h"
 #include "proto/spec/spec.h"

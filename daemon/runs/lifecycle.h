@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/runs/run.h"
+#include "daemon/store/run.h"
 
 struct daemon;
 

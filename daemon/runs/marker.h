@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/runs/run.h"
+#include "daemon/store/run.h"
 
 /* Larger ones are none: an engine lists at most 100,000 steps in them, some MB. */
 enum { MARKER_METRICS_BYTES = 16 << 20 };

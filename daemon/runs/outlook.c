@@ -13,7 +13,7 @@
 #include "daemon/config/settings.h"
 #include "daemon/store/store.h"
 #include "daemon/store/stuck.h"
-#include "daemon/config/text.h"
+#include "proto/text.h"
 #include "proto/duration.h"
 #include "proto/waiting.h"
 

@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#include "daemon/runs/run.h"
+#include "daemon/store/run.h"
 
 struct daemon;
 

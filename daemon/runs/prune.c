@@ -23,7 +23,7 @@
 #include "daemon/control/role.h"
 #include "daemon/runs/scheduler.h"
 #include "daemon/config/settings.h"
-#include "daemon/config/state_files.h"
+#include "proto/state_files.h"
 #include "daemon/runs/trash.h"
 #include "daemon/store/worker.h"
 #include "proto/protocol.h"

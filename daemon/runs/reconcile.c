@@ -16,7 +16,7 @@
 #include "daemon/store/record_row.h"
 #include "daemon/runs/run_ids.h"
 #include "daemon/runs/settle.h"
-#include "daemon/config/state_files.h"
+#include "proto/state_files.h"
 #include "daemon/runs/sweep.h"
 #include "daemon/runs/unmark.h"
 #include "proto/artifact.h"

@@ -7,7 +7,7 @@
 #include "daemon/store/failure.h"
 #include "daemon/config/log.h"
 #include "daemon/store/record_prune.h"
-#include "daemon/config/state_files.h"
+#include "proto/state_files.h"
 #include "daemon/store/store.h"
 #include "daemon/runs/trash.h"
 

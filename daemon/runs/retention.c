@@ -5,7 +5,7 @@
 
 #include "daemon/config/log.h"
 #include "daemon/config/settings.h"
-#include "daemon/config/state_files.h"
+#include "proto/state_files.h"
 
 enum { BATCH = 16 };
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "daemon/config/state_files.h"
+#include "proto/state_files.h"
 
 /* ID-NAME; 0 for another name. */
 static int64_t id_of(const char *name)

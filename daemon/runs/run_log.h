@@ -9,7 +9,7 @@
 #include <jansson.h>
 
 #include "daemon/config/log.h"
-#include "daemon/runs/run.h"
+#include "daemon/store/run.h"
 
 struct client;
 struct daemon;

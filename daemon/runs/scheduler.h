@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/runs/run.h"
+#include "daemon/store/run.h"
 
 struct daemon;
 struct scheduler;

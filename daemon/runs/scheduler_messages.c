@@ -14,7 +14,7 @@
 #include "daemon/store/record.h"
 #include "daemon/runs/run_log.h"
 #include "daemon/runs/scheduler_private.h"
-#include "daemon/config/text.h"
+#include "proto/text.h"
 #include "proto/json_text.h"
 #include "proto/protocol.h"
 #include "proto/rpc.h"

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/runs/run.h"
+#include "daemon/store/run.h"
 
 /*
  * own: dir is the run's, whose marker is the whole run's; else one segment's of an experiment. When

@@ -20,7 +20,7 @@
 #include "daemon/runs/scheduler.h"
 #include "daemon/config/settings.h"
 #include "daemon/store/store.h"
-#include "daemon/config/text.h"
+#include "proto/text.h"
 #include "proto/artifact.h"
 #include "proto/host/data_roots.h"
 #include "proto/stats/design.h"

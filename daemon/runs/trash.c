@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/config/filesystem.h"
+#include "proto/host/filesystem.h"
 #include "daemon/runs/run_files.h"
-#include "daemon/config/state_files.h"
+#include "proto/state_files.h"
 #include "proto/artifact.h"
 
 static int trash_path(const char *state_dir, const char *name, char out[PATH_MAX])

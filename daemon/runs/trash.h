@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/runs/run.h"
+#include "daemon/store/run.h"
 
 /*
  * Move the directories of all attempts of run there, durably; those that are not there are none. 0

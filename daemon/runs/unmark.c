@@ -13,8 +13,8 @@
 #include "daemon/config/clock.h"
 #include "daemon/config/log.h"
 #include "daemon/store/record_row.h"
-#include "daemon/runs/run.h"
-#include "daemon/config/state_files.h"
+#include "daemon/store/run.h"
+#include "proto/state_files.h"
 #include "daemon/store/store.h"
 #include "proto/artifact.h"
 

@@ -13,8 +13,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "daemon/config/clock.h"
-#include "daemon/config/filesystem.h"
+#include "proto/host/clock.h"
+#include "proto/host/filesystem.h"
 #include "daemon/store/lock_holders.h"
 #include "daemon/store/store.h"
 #include "daemon/store/wal_index.h"

@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 
 /* Where SQLite's locks are (sqlite.org/walformat.html and lockingv3.html), of those that one who
  * starts meets: the whole of the database, and who writes to its write-ahead log. */

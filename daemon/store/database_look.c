@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 #include "daemon/store/database.h"
 #include "daemon/store/record_row.h"
 #include "daemon/store/store.h"

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/config/clock.h"
-#include "daemon/config/filesystem.h"
+#include "proto/host/clock.h"
+#include "proto/host/filesystem.h"
 #include "daemon/store/lock_holders.h"
 
 const char failure_too_large[] = "raise the limit on the size of files (LimitFSIZE= of the unit, "

@@ -9,7 +9,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "daemon/config/text.h"
+#include "proto/text.h"
 
 enum { TOLD = 3, NAME_BYTES = 32 };
 

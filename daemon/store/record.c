@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/config/clock.h"
-#include "daemon/config/log.h"
+#include "proto/host/clock.h"
+#include "proto/log_level.h"
 
 static void job_init(struct store_job *job, enum store_kind kind, bool must,
 	int (*work)(struct store_job *, struct sqlite3 *), void (*done)(struct store_job *, int))

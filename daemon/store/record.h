@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#include "daemon/runs/run.h"
+#include "daemon/store/run.h"
 #include "daemon/store/store.h"
 #include "proto/stats/design.h"
 #include "proto/spec/spec.h"

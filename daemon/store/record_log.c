@@ -4,8 +4,8 @@
 #include <sqlite3.h>
 #include <stdlib.h>
 
-#include "daemon/config/clock.h"
-#include "daemon/config/text.h"
+#include "proto/host/clock.h"
+#include "proto/text.h"
 
 /* ---- add ---- */
 

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "daemon/config/log.h"
+#include "proto/log_level.h"
 #include "daemon/store/store.h"
 
 enum { RECORD_LOG_LINES = 1000, RECORD_LOG_BYTES = 1024 };

@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#include "daemon/runs/run.h"
+#include "daemon/store/run.h"
 #include "daemon/store/store.h"
 
 struct record_prunable {

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 #include "daemon/config/log.h"
 #include "daemon/store/record_prune.h"
 #include "daemon/store/record_row.h"
-#include "daemon/config/text.h"
+#include "proto/text.h"
 #include "proto/json_text.h"
 
 enum {

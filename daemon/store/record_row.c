@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "daemon/store/store.h"
-#include "daemon/config/text.h"
+#include "proto/text.h"
 #include "proto/spec/spec_table.h"
 
 enum { SEGMENTS_MAX = SPEC_ARMS_MAX * SPEC_REPETITIONS_MAX * 2 };

@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-#include "daemon/runs/run.h"
+#include "daemon/store/run.h"
 
 struct sqlite3;
 struct sqlite3_stmt;

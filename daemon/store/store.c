@@ -12,7 +12,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 #include "daemon/store/database.h"
 #include "daemon/store/failure.h"
 #include "daemon/config/reserve.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/config/log.h"
 #include "daemon/config/notify.h"

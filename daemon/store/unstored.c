@@ -3,10 +3,10 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/runs/queue.h"
-#include "daemon/runs/run.h"
+#include "daemon/store/run.h"
 #include "daemon/store/store.h"
 
 static struct run *find(const struct daemon *d, const json_t *stored)

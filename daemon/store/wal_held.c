@@ -4,12 +4,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/store/database.h"
 #include "daemon/store/lock_holders.h"
 #include "daemon/config/log.h"
-#include "daemon/config/state_files.h"
+#include "proto/state_files.h"
 #include "daemon/store/store.h"
 
 void wal_watch_init(struct wal_watch *w)

@@ -49,3 +49,13 @@ void clock_text(int64_t utc_ns, char out[CLOCK_TEXT_BYTES])
 	n = strlen(out) - 1; /* without Z */
 	snprintf(out + n, CLOCK_TEXT_BYTES - n, ".%03dZ", (int)(utc_ns % CLOCK_S_NS / CLOCK_MS_NS));
 }
+
+json_t *clock_json(int64_t utc_ns)
+{
+	char text[CLOCK_TEXT_BYTES];
+
+	if (utc_ns == 0)
+		return json_null();
+	clock_text(utc_ns, text);
+	return json_string(text);
+}

@@ -2,6 +2,7 @@
 #ifndef GPT2D_PROTO_HOST_CLOCK_H
 #define GPT2D_PROTO_HOST_CLOCK_H
 
+#include <jansson.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -18,6 +19,8 @@ struct timespec clock_timespec(int64_t ns);
 enum { CLOCK_TEXT_BYTES = 40 };
 /* "2026-01-08T19:50:57.123Z" */
 void clock_text(int64_t utc_ns, char out[CLOCK_TEXT_BYTES]);
+/* What clock_text writes, as a JSON string; null for 0. */
+json_t *clock_json(int64_t utc_ns);
 /* "2026-01-08T19:50:57Z" */
 void clock_text_s(int64_t utc_ns, char out[CLOCK_TEXT_BYTES]);
 

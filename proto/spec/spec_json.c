@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "proto/spec/spec_error.h"
+#include "proto/text.h"
 
 struct reader {
 	const char *p, *end;
@@ -24,28 +25,6 @@ struct reader {
 };
 
 static int read_value(struct reader *r, uint32_t at);
-
-size_t spec_json_utf8(const char *s, size_t left)
-{
-	const unsigned char *u = (const unsigned char *)s;
-	size_t n = 0;
-
-	if (u[0] < 0x80)
-		n = 1;
-	else if (u[0] >= 0xc2 && u[0] < 0xf5)
-		n = u[0] < 0xe0 ? 2 : u[0] < 0xf0 ? 3 : 4;
-
-	if (n == 0 || n > left)
-		return 0;
-	for (size_t i = 1; i < n; i++)
-		if ((u[i] & 0xc0) != 0x80)
-			return 0;
-	/* overlong forms, surrogates, beyond U+10FFFF */
-	if ((u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] >= 0xa0) ||
-		(u[0] == 0xf0 && u[1] < 0x90) || (u[0] == 0xf4 && u[1] >= 0x90))
-		return 0;
-	return n;
-}
 
 static void path_text(const struct reader *r, const char *last, char *out, size_t bytes)
 {
@@ -214,7 +193,7 @@ static int read_string(struct reader *r, const char **out)
 		if ((unsigned char)*r->p < 0x20)
 			return fail(r, "control character 0x%02x in a string (a missing quote?)",
 				(unsigned char)*r->p);
-		n = spec_json_utf8(r->p, (size_t)(r->end - r->p));
+		n = text_utf8(r->p, (size_t)(r->end - r->p));
 		if (n == 0)
 			return fail(r, "byte 0x%02x is not UTF-8", (unsigned char)*r->p);
 		memcpy(r->pool_p, r->p, n);

@@ -50,9 +50,6 @@ void spec_json_finish(struct spec_json *json);
 /* What a node is, for a message: `the string "x"`, `true`, `an object`. Returns text. */
 const char *spec_json_describe(const struct spec_json_node *node, char *text, size_t bytes);
 
-/* Bytes of the UTF-8 character at s (1 to 4), 0 when it is none or longer than left. */
-size_t spec_json_utf8(const char *s, size_t left);
-
 enum spec_json_integer { SPEC_JSON_WHOLE, SPEC_JSON_FRACTION, SPEC_JSON_TOO_BIG };
 /* A JSON number as written ("200", "2e8", "2.0") to an integer, exact or refused. */
 enum spec_json_integer spec_json_int64(const char *number, int64_t *out);

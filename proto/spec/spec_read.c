@@ -8,6 +8,7 @@
 #include "proto/spec/spec_error.h"
 #include "proto/spec/spec_value.h"
 #include "proto/suggest.h"
+#include "proto/text.h"
 
 enum { PATH_BYTES = 256, BEGINNING = 3 /* letters in which an abbreviation agrees */ };
 
@@ -351,7 +352,7 @@ static bool all_utf8(const char *s)
 	size_t left = strlen(s), n;
 
 	for (; left > 0; s += n, left -= n) {
-		n = spec_json_utf8(s, left);
+		n = text_utf8(s, left);
 		if (n == 0)
 			return false;
 	}

@@ -21,7 +21,7 @@
 
 #include "daemon/store/database.h"
 #include "daemon/store/lock_holders.h"
-#include "daemon/config/state_files.h"
+#include "proto/state_files.h"
 #include "tests/unit/daemon/store_fixture.h"
 
 enum { FULL_BYTES = DATABASE_WAL_FULL * 4096, MANY = 100 };

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "daemon/runs/queue.h"
-#include "daemon/runs/run.h"
+#include "daemon/store/run.h"
 
 /* Row: from; column: to. queued starting running finishing done failed cancelled interrupted */
 static const char *const allowed[RUN_STATES] = {

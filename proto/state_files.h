@@ -2,8 +2,8 @@
  * state_files.h: what gpt2d keeps in the state directory, by name; own_files.c has them all, and no
  * setting may make another use of them.
  */
-#ifndef GPT2D_DAEMON_CONFIG_STATE_FILES_H
-#define GPT2D_DAEMON_CONFIG_STATE_FILES_H
+#ifndef GPT2D_PROTO_STATE_FILES_H
+#define GPT2D_PROTO_STATE_FILES_H
 
 #define STATE_DATABASE "gpt2d.db" /* and beside it STATE_DATABASE.lock, and SQLite's own files */
 #define STATE_RESERVE "reserve"   /* reserve.h */

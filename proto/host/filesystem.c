@@ -1,4 +1,4 @@
-#include "daemon/config/filesystem.h"
+#include "proto/host/filesystem.h"
 
 #include <errno.h>
 #include <fcntl.h>

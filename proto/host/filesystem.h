@@ -2,8 +2,8 @@
  * filesystem.h: which file system a path lies on, by the name a person knows it by; and that the
  * names in a folder are on its disk.
  */
-#ifndef GPT2D_DAEMON_CONFIG_FILESYSTEM_H
-#define GPT2D_DAEMON_CONFIG_FILESYSTEM_H
+#ifndef GPT2D_PROTO_HOST_FILESYSTEM_H
+#define GPT2D_PROTO_HOST_FILESYSTEM_H
 
 #include <stddef.h>
 

@@ -1,13 +1,13 @@
-#include "daemon/runs/run.h"
+#include "daemon/store/run.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/config/clock.h"
-#include "daemon/config/state_files.h"
-#include "daemon/config/text.h"
+#include "proto/host/clock.h"
+#include "proto/state_files.h"
+#include "proto/text.h"
 
 static const char *const state_names[RUN_STATES] = {
 	[RUN_QUEUED] = "queued",

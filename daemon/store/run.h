@@ -6,8 +6,8 @@
  * and out of it to failed, cancelled (not once finishing) or interrupted; interrupted may be queued
  * again. run_transition is the only writer of run->state.
  */
-#ifndef GPT2D_DAEMON_RUNS_RUN_H
-#define GPT2D_DAEMON_RUNS_RUN_H
+#ifndef GPT2D_DAEMON_STORE_RUN_H
+#define GPT2D_DAEMON_STORE_RUN_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -1,0 +1,11 @@
+/* log_level.h: how important a log line is, in gpt2d's log and in what is stored of a run. */
+#ifndef GPT2D_PROTO_LOG_LEVEL_H
+#define GPT2D_PROTO_LOG_LEVEL_H
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };
+
+const char *log_level_name(enum log_level level); /* "debug", "info", "warning", "error" */
+/* The level of a name; LOG_INFO for any other text. */
+enum log_level log_level_of(const char *name);
+
+#endif

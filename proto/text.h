@@ -1,0 +1,18 @@
+/* text.h: text from elsewhere, which may not be UTF-8 or may be too long to print. */
+#ifndef GPT2D_PROTO_TEXT_H
+#define GPT2D_PROTO_TEXT_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+/* Bytes of the UTF-8 character at s (1 to 4), 0 when it is none or longer than left. */
+size_t text_utf8(const char *s, size_t left);
+/* Replaces each byte that is not part of a UTF-8 character by '?'. */
+void text_clean(char *text);
+/* Replaces the middle of each longer word by "...". A UTF-8 character may be cut. */
+enum { TEXT_WORD_BYTES = 1000 };
+void text_shorten(char *text);
+/* A JSON string of text, cleaned as text_clean does; text itself does not change. */
+json_t *text_json(const char *text);
+
+#endif
