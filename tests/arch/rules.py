@@ -18,7 +18,7 @@ CTL = {"ctl/link", "ctl/print", "ctl/results", "ctl/data", "ctl/verbs"}
 ROOMS = {
     "proto": {"proto", "proto/host"},
     "proto/host": {"proto/host"},
-    "proto/stats": {"proto/stats"},
+    "proto/stats": {"proto/stats", "proto/host"},
     "proto/schema": {"proto/schema", "proto", "proto/host"},
     "proto/spec": {"proto/spec", "proto/schema", "proto/stats", "proto", "proto/host"},
     "daemon": {"daemon"} | DAEMON | PROTO,
