@@ -17,7 +17,7 @@
 #include "daemon/engines/engine_program.h"
 #include "daemon/store/failure.h"
 #include "daemon/control/follow.h"
-#include "daemon/runs/gate.h"
+#include "daemon/runs/hold.h"
 #include "daemon/runs/keep.h"
 #include "daemon/openmetrics.h"
 #include "daemon/runs/outlook.h"
@@ -120,9 +120,9 @@ static const char *daemon_state(const struct daemon *d)
 {
 	if (d->stopping)
 		return "stopping";
-	if (gate_held(d->gate, GATE_RELEASED))
+	if (hold_is_set(d->holds, HOLD_RELEASED))
 		return "released";
-	return gate_held(d->gate, GATE_DRAINED) ? "drained" : "running";
+	return hold_is_set(d->holds, HOLD_DRAINED) ? "drained" : "running";
 }
 
 static json_t *daemon_json(const struct daemon *d)
@@ -147,7 +147,7 @@ static json_t *engine_json(const struct daemon *d)
 		usage_add(rank, (pid_t)json_integer_value(json_object_get(rank, "pid")));
 	json_object_set_new(engine, "device", json_string(engine_program_device_name(p->device)));
 	json_object_set_new(engine, "device_why", p->why[0] ? json_string(p->why) : json_null());
-	json_object_set_new(engine, "idle", gate_idle_json(d->gate));
+	json_object_set_new(engine, "idle", hold_idle_json(d->holds));
 	return engine;
 }
 
@@ -168,8 +168,8 @@ static void do_status(struct daemon *d, struct client *client, json_t *params)
 			wal_held_json(d), "stuck", stuck_json(d), "engine", engine_json(d),
 			"running", running, "waiting", outlook_head(d), "queued",
 			(json_int_t)queue_length(d->queue), "queue", outlook_queue(d), "drained",
-			gate_json(d->gate, GATE_DRAINED), "released",
-			gate_json(d->gate, GATE_RELEASED), "counts", counts));
+			hold_json(d->holds, HOLD_DRAINED), "released",
+			hold_json(d->holds, HOLD_RELEASED), "counts", counts));
 }
 
 /* ---- shutdown ---- */

@@ -7,7 +7,7 @@
 #include "daemon/control/control.h"
 #include "daemon/daemon.h"
 #include "daemon/store/failure.h"
-#include "daemon/runs/gate.h"
+#include "daemon/runs/hold.h"
 #include "daemon/config/log.h"
 #include "daemon/runs/outlook.h"
 #include "daemon/runs/queue.h"
@@ -21,7 +21,8 @@
 /* ---- drain, resume, release, warm ---- */
 
 /* True when it may; else it has been answered. */
-static bool check_gate(struct client *client, const char *verb, const struct gate_request *request)
+static bool check_reason(
+	struct client *client, const char *verb, const struct hold_request *request)
 {
 	const size_t max = sizeof(((struct record_hold *)0)->reason) - 1;
 
@@ -34,11 +35,11 @@ static bool check_gate(struct client *client, const char *verb, const struct gat
 	return true;
 }
 
-static struct gate_request request_of(enum gate_hold hold, json_t *params)
+static struct hold_request request_of(enum hold hold, json_t *params)
 {
 	const char *reason = json_string_value(json_object_get(params, "reason"));
 
-	return (struct gate_request){
+	return (struct hold_request){
 		.hold = hold,
 		.reason = reason,
 		.now = json_is_true(json_object_get(params, "now")),
@@ -48,34 +49,34 @@ static struct gate_request request_of(enum gate_hold hold, json_t *params)
 
 void command_drain(struct daemon *d, struct client *client, json_t *params)
 {
-	struct gate_request request = request_of(GATE_DRAINED, params);
+	struct hold_request request = request_of(HOLD_DRAINED, params);
 
-	if (check_gate(client, METHOD_DRAIN, &request))
-		gate_close(d->gate, &request, client);
+	if (check_reason(client, METHOD_DRAIN, &request))
+		hold_place(d->holds, &request, client);
 }
 
 void command_resume(struct daemon *d, struct client *client, json_t *params)
 {
-	struct gate_request request = request_of(GATE_DRAINED, params);
+	struct hold_request request = request_of(HOLD_DRAINED, params);
 
-	if (check_gate(client, METHOD_RESUME, &request))
-		gate_lift(d->gate, &request, client);
+	if (check_reason(client, METHOD_RESUME, &request))
+		hold_lift(d->holds, &request, client);
 }
 
 void command_release(struct daemon *d, struct client *client, json_t *params)
 {
-	struct gate_request request = request_of(GATE_RELEASED, params);
+	struct hold_request request = request_of(HOLD_RELEASED, params);
 
-	if (check_gate(client, METHOD_RELEASE, &request))
-		gate_close(d->gate, &request, client);
+	if (check_reason(client, METHOD_RELEASE, &request))
+		hold_place(d->holds, &request, client);
 }
 
 void command_warm(struct daemon *d, struct client *client, json_t *params)
 {
-	struct gate_request request = request_of(GATE_RELEASED, params);
+	struct hold_request request = request_of(HOLD_RELEASED, params);
 
-	if (check_gate(client, METHOD_WARM, &request))
-		gate_lift(d->gate, &request, client);
+	if (check_reason(client, METHOD_WARM, &request))
+		hold_lift(d->holds, &request, client);
 }
 
 /* ---- priority ---- */

@@ -25,7 +25,7 @@
 #include "daemon/store/failure.h"
 #include "proto/host/filesystem.h"
 #include "daemon/control/follow.h"
-#include "daemon/runs/gate.h"
+#include "daemon/runs/hold.h"
 #include "daemon/config/held_signal.h"
 #include "daemon/runs/lifecycle.h"
 #include "daemon/store/lock_holders.h"
@@ -78,7 +78,7 @@ static void say_ready(struct daemon *d)
 	d->ready_said = true;
 	log_print("gpt2d: ready, socket %s, %lld rank%s%s", d->socket,
 		(long long)d->settings->ranks, d->settings->ranks == 1 ? "" : "s",
-		gate_held(d->gate, GATE_RELEASED) ? ", released" : "");
+		hold_is_set(d->holds, HOLD_RELEASED) ? ", released" : "");
 }
 
 static void on_engines_ready(void *arg)
@@ -93,7 +93,7 @@ static void on_engines_released(void *arg)
 {
 	struct daemon *d = arg;
 
-	gate_turn(d->gate);
+	hold_update(d->holds);
 }
 
 static void on_engine_message(int rank, const char *method, json_t *params, void *arg)
@@ -108,7 +108,7 @@ static void on_engines_lost(const char *reason, void *arg)
 	struct daemon *d = arg;
 
 	scheduler_lost(d->scheduler, reason);
-	gate_lost(d->gate, reason);
+	hold_engines_lost(d->holds, reason);
 }
 
 static void on_engines_gone(void *arg)
@@ -171,7 +171,7 @@ static void on_reload(evutil_socket_t signal, short what, void *arg)
 
 	service_reload(d);
 	address_check(d->address);
-	gate_turn(d->gate); /* idle_release may have changed */
+	hold_update(d->holds); /* idle_release may have changed */
 }
 
 static void on_completions(evutil_socket_t fd, short what, void *arg)
@@ -250,15 +250,15 @@ static int open_store(struct daemon *d, char *error, size_t error_bytes)
 		rc = recover_removals(d, error, error_bytes);
 	if (rc == 0)
 		rc = reconcile_runs(d, error, error_bytes);
-	return rc < 0 ? rc : gate_create(d, &d->gate);
+	return rc < 0 ? rc : hold_create(d, &d->holds);
 }
 
 static void close_store(struct daemon *d)
 {
-	gate_destroy(d->gate);
+	hold_destroy(d->holds);
 	queue_destroy(d->queue);
 	store_close(d->store);
-	d->gate = NULL;
+	d->holds = NULL;
 	d->queue = NULL;
 	d->store = NULL;
 }
@@ -326,7 +326,7 @@ static int start_engines(struct daemon *d)
 		.tuning_dir = d->tuning_dir,
 		.ranks = (int)s->ranks,
 		.threads = d->threads,
-		.away = gate_held(d->gate, GATE_RELEASED),
+		.away = hold_is_set(d->holds, HOLD_RELEASED),
 		.start_timeout_s = s->start_timeout_s,
 		.alive_timeout_s = s->alive_timeout_s,
 		.ready = on_engines_ready,
@@ -436,7 +436,7 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 		rc = start_control(d, error, error_bytes);
 	if (rc == 0)
 		rc = service_create(d, &d->service);
-	if (rc == 0 && gate_held(d->gate, GATE_RELEASED))
+	if (rc == 0 && hold_is_set(d->holds, HOLD_RELEASED))
 		say_ready(d);
 	if (rc == -EAGAIN && strcmp(error, "out of memory") == 0)
 		snprintf(error, error_bytes, "%s", starved_text(rc));
@@ -461,7 +461,7 @@ int daemon_finish(struct daemon *d)
 	engine_pool_destroy(d->pool);
 	shm_folder_sweep(); /* engines that were killed have left theirs */
 	cancel_destroy(d->cancels);
-	gate_destroy(d->gate);
+	hold_destroy(d->holds);
 	follow_destroy(d->follow);
 	queue_destroy(d->queue);
 	artifacts_destroy(d->artifacts);

@@ -39,7 +39,7 @@ struct daemon {
 	struct artifacts *artifacts;
 	struct service *service;
 	struct run_log *run_log;
-	struct gate *gate;
+	struct holds *holds;
 	struct pruner *pruner;
 	struct openmetrics *openmetrics;
 	int64_t counts[RUN_STATES]; /* of all runs there ever were */

@@ -9,7 +9,7 @@
 #include "daemon/daemon.h"
 #include "daemon/engines/engine_pool.h"
 #include "daemon/store/failure.h"
-#include "daemon/runs/gate.h"
+#include "daemon/runs/hold.h"
 #include "daemon/config/log.h"
 #include "daemon/config/notify.h"
 #include "daemon/config/reserve.h"
@@ -30,7 +30,7 @@ void ending_begin(struct daemon *d, bool now)
 	if (!d->stopping) {
 		d->stopping = true;
 		notify_send("STOPPING=1\nSTATUS=stopping");
-		gate_stop(d->gate);
+		hold_shut_down(d->holds);
 		if (!scheduler_in_hand(d->scheduler))
 			now = true;
 		log_write(LOG_INFO, now ? "stopping" : "stopping after the running run");

@@ -18,7 +18,7 @@
 #include "daemon/daemon.h"
 #include "daemon/engines/engine_pool.h"
 #include "daemon/control/follow.h"
-#include "daemon/runs/gate.h"
+#include "daemon/runs/hold.h"
 #include "daemon/config/log.h"
 #include "daemon/runs/queue.h"
 #include "daemon/store/record.h"
@@ -148,9 +148,9 @@ static void write_daemon(FILE *out, const struct daemon *d)
 	fprintf(out, "gpt2d_log_lines_lost_total %lld\n", (long long)log_lost());
 	gauge(out, "gpt2d_drained", "",
 		"1 while no more runs are started, because it was asked for.",
-		gate_held(d->gate, GATE_DRAINED));
+		hold_is_set(d->holds, HOLD_DRAINED));
 	gauge(out, "gpt2d_released", "", "1 while the engines are ended, because it was asked for.",
-		gate_held(d->gate, GATE_RELEASED));
+		hold_is_set(d->holds, HOLD_RELEASED));
 	json_decref(usage);
 }
 

@@ -11,7 +11,7 @@
 #include "daemon/config/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/engines/engine_pool.h"
-#include "daemon/runs/gate.h"
+#include "daemon/runs/hold.h"
 #include "daemon/config/log.h"
 #include "daemon/config/notify.h"
 #include "daemon/config/own_files.h"
@@ -63,7 +63,7 @@ static void tell_status(struct service *s)
 	}
 	snprintf(status, sizeof(status), "engines %s, %s running, %lld queued%s%s",
 		engine_pool_state_name(d->pool), running, (long long)queue_length(d->queue),
-		gate_held(d->gate, GATE_DRAINED) ? ", drained" : "", disk);
+		hold_is_set(d->holds, HOLD_DRAINED) ? ", drained" : "", disk);
 	if (strcmp(status, s->status) == 0)
 		return;
 	strcpy(s->status, status);

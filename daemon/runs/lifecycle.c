@@ -7,7 +7,7 @@
 #include "daemon/config/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/control/follow.h"
-#include "daemon/runs/gate.h"
+#include "daemon/runs/hold.h"
 #include "daemon/config/log.h"
 #include "daemon/runs/prune.h"
 #include "daemon/runs/queue.h"
@@ -45,7 +45,7 @@ static void on_written(void *arg, struct run *run, enum run_state state, int rc)
 	follow_end(d->follow, run);
 	queue_remove(d->queue, run);
 	free(run);
-	gate_turn(d->gate);
+	hold_update(d->holds);
 	prune_soon(d->pruner);
 }
 

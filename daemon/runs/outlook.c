@@ -7,7 +7,7 @@
 #include "daemon/engines/engine_pool.h"
 #include "daemon/store/failure.h"
 #include "daemon/control/follow.h"
-#include "daemon/runs/gate.h"
+#include "daemon/runs/hold.h"
 #include "daemon/runs/queue.h"
 #include "daemon/runs/scheduler.h"
 #include "daemon/config/settings.h"
@@ -72,7 +72,7 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 	char why[WHY_BYTES])
 {
 	const struct run *running = scheduler_running(d->scheduler);
-	const char *held = gate_why(d->gate);
+	const char *held = hold_reason(d->holds);
 	double left = left_s(d);
 	const struct store_failure *lack;
 	struct store_failure failure;
@@ -111,7 +111,7 @@ static json_t *starts_in_s(const struct daemon *d, const struct run *run, const 
 	double left = left_s(d);
 	struct stuck_found stuck;
 
-	if (!queue_fits(d->queue, run) || before != NULL || left < 0 || !gate_open(d->gate) ||
+	if (!queue_fits(d->queue, run) || before != NULL || left < 0 || !hold_none(d->holds) ||
 		store_failing(d->store) || stuck_look(d, &stuck) ||
 		scheduler_lack(d->scheduler, run) != NULL)
 		return json_null();

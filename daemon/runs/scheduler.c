@@ -10,7 +10,7 @@
 #include "daemon/ending.h"
 #include "daemon/engines/engine_pool.h"
 #include "daemon/control/follow.h"
-#include "daemon/runs/gate.h"
+#include "daemon/runs/hold.h"
 #include "daemon/runs/lifecycle.h"
 #include "daemon/config/log.h"
 #include "daemon/runs/queue.h"
@@ -41,7 +41,7 @@ static json_t *in_brief(json_t *summary)
 	return brief;
 }
 
-static json_t *segment_params(const struct active *a, int64_t segment, const char *state,
+static json_t *segment_params(const struct attempt *a, int64_t segment, const char *state,
 	const char *reason, json_t *summary)
 {
 	const struct design_segment *s = &a->order[segment];
@@ -52,22 +52,21 @@ static json_t *segment_params(const struct active *a, int64_t segment, const cha
 		"reason", reason, "summary", in_brief(summary));
 }
 
-void scheduler_tell(
-	const struct active *a, int64_t segment, const char *state, const char *reason)
+void scheduler_tell(const struct attempt *a, int64_t segment, const char *state, const char *reason)
 {
 	follow_event(a->daemon->follow, a->run, EVENT_SEGMENT,
 		segment_params(a, segment, state, reason, NULL));
 }
 
-static void unrecorded(struct active *a, const struct record_segment *r)
+static void unrecorded(struct attempt *a, const struct record_segment *r)
 {
 	log_write(LOG_ERROR, "run %lld: segment %lld: no memory to write that it is %s",
 		(long long)r->run, (long long)r->segment, r->state);
 	a->unrecorded = true;
 }
 
-void scheduler_record(struct active *a, int64_t segment, const char *state, const char *reason,
-	const char *dir)
+void scheduler_record(
+	struct attempt *a, int64_t segment, const char *state, const char *reason, const char *dir)
 {
 	const struct record_segment r = {a->run->id, segment, state, reason, dir, NULL, NULL};
 
@@ -96,7 +95,7 @@ static void on_recorded(void *arg, int rc)
 	free(e);
 }
 
-void scheduler_record_end(struct active *a, const struct record_segment *r, json_t *summary)
+void scheduler_record_end(struct attempt *a, const struct record_segment *r, json_t *summary)
 {
 	bool whole = summary == NULL || r->summary != NULL;
 	struct ending *e = whole ? malloc(sizeof(*e)) : NULL;
@@ -122,14 +121,13 @@ void scheduler_free_slot(struct scheduler *s)
 	evtimer_del(s->peer_timer);
 }
 
-static void end_run(
-	struct scheduler *s, struct run *run, enum run_state state, const char *reason)
+static void end_run(struct scheduler *s, struct run *run, enum run_state state, const char *reason)
 {
 	s->ended = run->id;
 	lifecycle_move(s->daemon, run, state, reason);
 }
 
-void scheduler_end(struct scheduler *s, struct active *a, enum run_state state, const char *reason)
+void scheduler_end(struct scheduler *s, struct attempt *a, enum run_state state, const char *reason)
 {
 	struct run *run = a->run;
 	char why[RUN_REASON_BYTES] = ""; /* reason may lie in a */
@@ -148,7 +146,7 @@ void scheduler_end(struct scheduler *s, struct active *a, enum run_state state, 
 		TAILQ_REMOVE(&s->left, a, link);
 	else
 		TAILQ_REMOVE(&s->begun, a, link);
-	active_end(a);
+	attempt_end(a);
 	end_run(s, run, state, why[0] ? why : NULL);
 	if (state == RUN_INTERRUPTED && run->restart)
 		lifecycle_move(s->daemon, run, RUN_QUEUED, "restart: asked for in its spec");
@@ -156,7 +154,7 @@ void scheduler_end(struct scheduler *s, struct active *a, enum run_state state, 
 	ending_turn(s->daemon);
 }
 
-void scheduler_end_failed(struct scheduler *s, struct active *a, const char *reason)
+void scheduler_end_failed(struct scheduler *s, struct attempt *a, const char *reason)
 {
 	if (a->stopping)
 		scheduler_end(s, a, a->stop_state, a->stop_reason);
@@ -167,7 +165,7 @@ void scheduler_end_failed(struct scheduler *s, struct active *a, const char *rea
 /* ---- stop: ask the engines to let go of the segment, then end ---- */
 
 void scheduler_stop(
-	struct scheduler *s, struct active *a, enum run_state state, const char *format, ...)
+	struct scheduler *s, struct attempt *a, enum run_state state, const char *format, ...)
 {
 	json_t *params;
 	va_list args;
@@ -186,14 +184,14 @@ void scheduler_stop(
 	params = json_pack(
 		"{sI sI}", "run", (json_int_t)a->run->id, "segment", (json_int_t)s->slot_segment);
 	engine_pool_send(
-		s->daemon->pool, active_segment_gpus(a, s->slot_segment), SEGMENT_CANCEL, params);
+		s->daemon->pool, attempt_segment_gpus(a, s->slot_segment), SEGMENT_CANCEL, params);
 	json_decref(params);
 	s->stop_ns = clock_mono_ns();
 }
 
 /* ---- starts ---- */
 
-static void on_changed(struct active *a, const char *failure, void *arg)
+static void on_changed(struct attempt *a, const char *failure, void *arg)
 {
 	struct scheduler *s = arg;
 	struct run *run = a->run;
@@ -202,7 +200,7 @@ static void on_changed(struct active *a, const char *failure, void *arg)
 		scheduler_wake(s);
 	} else if (a == s->next) {
 		s->next = NULL;
-		active_destroy(a);
+		attempt_destroy(a);
 		end_run(s, run, RUN_FAILED, failure);
 		scheduler_wake(s);
 	} else {
@@ -217,13 +215,13 @@ static void prefetch(struct scheduler *s)
 	int rc;
 
 	if (s->next != NULL && s->next->run != head) { /* one of a higher priority has come */
-		active_discard(s->next);
+		attempt_discard(s->next);
 		s->next = NULL;
 	}
 	/* with a disk that takes nothing it would fail, and all others after it */
 	while (!s->daemon->stopping && !store_failing(s->daemon->store) && s->next == NULL &&
 		(head = queue_head(s->daemon->queue)) != NULL) {
-		rc = active_create(s->daemon, head, on_changed, s, &s->next);
+		rc = attempt_create(s->daemon, head, on_changed, s, &s->next);
 		if (rc == -ENAMETOOLONG)
 			end_run(s, head, RUN_FAILED, "io: its directory's path is too long");
 		else if (rc < 0)
@@ -231,7 +229,7 @@ static void prefetch(struct scheduler *s)
 	}
 }
 
-static void begin(struct scheduler *s, struct active *a)
+static void begin(struct scheduler *s, struct attempt *a)
 {
 	TAILQ_INSERT_TAIL(&s->begun, a, link);
 	a->started_ns = clock_mono_ns();
@@ -240,19 +238,19 @@ static void begin(struct scheduler *s, struct active *a)
 	lifecycle_move(s->daemon, a->run, RUN_STARTING, NULL);
 }
 
-static void send_segment(struct scheduler *s, struct active *a)
+static void send_segment(struct scheduler *s, struct attempt *a)
 {
 	char dir[PATH_MAX], why[300];
 	json_t *params;
 
 	/* the settings may be others than those it was submitted with */
-	if (active_segment_reads(a, a->sent) && !role_may_read(s->daemon->settings, a->run->uid)) {
+	if (attempt_segment_reads(a, a->sent) && !role_may_read(s->daemon->settings, a->run->uid)) {
 		role_say_unreadable(a->run->uid, why, sizeof(why));
 		scheduler_stop(s, a, RUN_FAILED, "spec_refused: data.train: %s", why);
 		return;
 	}
-	params = active_segment_start(a, a->sent);
-	if (params == NULL || active_segment_dir(a, a->sent, dir) < 0) {
+	params = attempt_segment_start(a, a->sent);
+	if (params == NULL || attempt_segment_dir(a, a->sent, dir) < 0) {
 		json_decref(params);
 		scheduler_stop(s, a, RUN_FAILED, "no_memory: segment %lld cannot be started",
 			(long long)a->sent);
@@ -268,17 +266,17 @@ static void send_segment(struct scheduler *s, struct active *a)
 	s->stop_ns = 0;
 	s->heard_ns = clock_mono_ns();
 	engine_pool_send(
-		s->daemon->pool, active_segment_gpus(a, s->slot_segment), SEGMENT_START, params);
+		s->daemon->pool, attempt_segment_gpus(a, s->slot_segment), SEGMENT_START, params);
 	json_decref(params);
 	scheduler_record(a, s->slot_segment, "training", NULL, dir);
 	scheduler_tell(a, s->slot_segment, "training", NULL);
-	active_look_ahead(a);
+	attempt_look_ahead(a);
 }
 
 /* The run that has begun and has segments left to send; NULL when none. */
-static struct active *unfinished(const struct scheduler *s)
+static struct attempt *unfinished(const struct scheduler *s)
 {
-	struct active *a = TAILQ_LAST(&s->begun, active_head);
+	struct attempt *a = TAILQ_LAST(&s->begun, attempt_head);
 
 	return a != NULL && a->sent < a->run->segments ? a : NULL;
 }
@@ -293,15 +291,15 @@ static bool end_stored(const struct scheduler *s)
 
 void scheduler_wake(struct scheduler *s)
 {
-	struct active *a = unfinished(s);
+	struct attempt *a = unfinished(s);
 
 	prefetch(s);
-	gate_turn(s->daemon->gate);
+	hold_update(s->daemon->holds);
 	if (s->slot != NULL || !engine_pool_ready(s->daemon->pool))
 		return;
 	if (a == NULL && store_failing(s->daemon->store))
 		return;
-	if (a == NULL && s->next != NULL && gate_open(s->daemon->gate) && active_ready(s->next) &&
+	if (a == NULL && s->next != NULL && hold_none(s->daemon->holds) && attempt_ready(s->next) &&
 		end_stored(s)) {
 		a = s->next;
 		s->next = NULL;
@@ -309,7 +307,7 @@ void scheduler_wake(struct scheduler *s)
 		prefetch(s);
 	}
 	/* nothing is trained that the next start would find queued */
-	if (a != NULL && active_ready(a) && (a->sent > 0 || lifecycle_stored(a->run)))
+	if (a != NULL && attempt_ready(a) && (a->sent > 0 || lifecycle_stored(a->run)))
 		send_segment(s, a);
 }
 
@@ -317,7 +315,7 @@ void scheduler_wake(struct scheduler *s)
  * Engines may end just as they are given a segment, through no fault of its run: the next ones get
  * it, once, when nothing of it was begun and nothing else of the run is in hand.
  */
-static bool send_again(struct scheduler *s, struct active *a, const char *reason)
+static bool send_again(struct scheduler *s, struct attempt *a, const char *reason)
 {
 	bool untouched = s->slot == a && !s->slot_begun && a->done == a->trained;
 
@@ -335,7 +333,7 @@ static bool send_again(struct scheduler *s, struct active *a, const char *reason
 
 void scheduler_lost(struct scheduler *s, const char *reason)
 {
-	struct active *a, *next;
+	struct attempt *a, *next;
 	bool in_hand;
 
 	for (a = TAILQ_FIRST(&s->begun); a != NULL; a = next) {
@@ -350,7 +348,7 @@ void scheduler_lost(struct scheduler *s, const char *reason)
 /* ---- deadlines ---- */
 
 /* Its start is not stored yet, so that nothing of it was given to the engines. */
-static bool waits_for_store(const struct active *a)
+static bool waits_for_store(const struct attempt *a)
 {
 	return a->sent == 0 && !a->sent_again;
 }
@@ -358,7 +356,7 @@ static bool waits_for_store(const struct active *a)
 /* Runs that took longer than their spec allows; one whose work is done is let finish. */
 static void end_late(struct scheduler *s, int64_t now)
 {
-	struct active *a, *next;
+	struct attempt *a, *next;
 
 	for (a = TAILQ_FIRST(&s->begun); a != NULL; a = next) {
 		next = TAILQ_NEXT(a, link);
@@ -375,7 +373,7 @@ static bool engines_hang(const struct scheduler *s, char *reason, size_t reason_
 {
 	const struct settings *settings = s->daemon->settings;
 	int64_t patience_ns = settings->progress_timeout_s * CLOCK_S_NS;
-	const struct active *a;
+	const struct attempt *a;
 
 	if (s->slot != NULL && s->stop_ns != 0 &&
 		clock_watch_since(&s->awake, s->stop_ns) >
@@ -412,7 +410,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 	clock_watch_look(&s->awake, now);
 	lifecycle_retry(s->daemon);
 	if (s->next != NULL)
-		active_retry(s->next);
+		attempt_retry(s->next);
 	end_late(s, now);
 	if (engines_hang(s, reason, sizeof(reason)))
 		engine_pool_restart(s->daemon->pool, reason);
@@ -444,17 +442,17 @@ int scheduler_create(struct daemon *d, struct scheduler **out)
 
 void scheduler_destroy(struct scheduler *s)
 {
-	struct active *a;
+	struct attempt *a;
 
 	if (s == NULL)
 		return;
 	TAILQ_CONCAT(&s->begun, &s->left, link);
 	while ((a = TAILQ_FIRST(&s->begun)) != NULL) {
 		TAILQ_REMOVE(&s->begun, a, link);
-		active_destroy(a);
+		attempt_destroy(a);
 	}
 	if (s->next)
-		active_destroy(s->next);
+		attempt_destroy(s->next);
 	if (s->watch)
 		event_free(s->watch);
 	if (s->peer_timer)
@@ -462,9 +460,9 @@ void scheduler_destroy(struct scheduler *s)
 	free(s);
 }
 
-static struct active *active_of(const struct scheduler *s, const struct run *run)
+static struct attempt *attempt_of(const struct scheduler *s, const struct run *run)
 {
-	struct active *a;
+	struct attempt *a;
 
 	TAILQ_FOREACH(a, &s->begun, link)
 		if (a->run == run)
@@ -481,7 +479,7 @@ static const char asked_for[] = "cancelled: asked for";
 
 int scheduler_cancel(struct scheduler *s, struct run *run)
 {
-	struct active *a = active_of(s, run);
+	struct attempt *a = attempt_of(s, run);
 
 	if (a != NULL && a->stopping && a->stop_state == RUN_INTERRUPTED &&
 		run->state != RUN_FINISHING) {
@@ -497,7 +495,7 @@ int scheduler_cancel(struct scheduler *s, struct run *run)
 		return 0;
 	}
 	if (s->next != NULL && s->next->run == run) {
-		active_discard(s->next);
+		attempt_discard(s->next);
 		s->next = NULL;
 	}
 	end_run(s, run, RUN_CANCELLED, asked_for);
@@ -507,10 +505,10 @@ int scheduler_cancel(struct scheduler *s, struct run *run)
 
 void scheduler_interrupt(struct scheduler *s, bool all)
 {
-	struct active *a, *next;
+	struct attempt *a, *next;
 
 	if (s->next != NULL) {
-		active_discard(s->next);
+		attempt_discard(s->next);
 		s->next = NULL;
 	}
 	for (a = TAILQ_FIRST(&s->begun); a != NULL; a = next) {
@@ -523,7 +521,7 @@ void scheduler_interrupt(struct scheduler *s, bool all)
 
 void scheduler_yield(struct scheduler *s, const char *reason)
 {
-	struct active *a, *next;
+	struct attempt *a, *next;
 
 	for (a = TAILQ_FIRST(&s->begun); a != NULL; a = next) {
 		next = TAILQ_NEXT(a, link);
@@ -542,37 +540,37 @@ bool scheduler_busy(const struct scheduler *s)
 	return scheduler_in_hand(s) || !TAILQ_EMPTY(&s->left);
 }
 
-static const struct active *running(const struct scheduler *s)
+static const struct attempt *running(const struct scheduler *s)
 {
 	if (s->slot != NULL)
 		return s->slot;
-	return TAILQ_LAST(scheduler_in_hand(s) ? &s->begun : &s->left, active_head);
+	return TAILQ_LAST(scheduler_in_hand(s) ? &s->begun : &s->left, attempt_head);
 }
 
 struct run *scheduler_running(const struct scheduler *s)
 {
-	const struct active *a = running(s);
+	const struct attempt *a = running(s);
 
 	return a ? a->run : NULL;
 }
 
 const struct store_failure *scheduler_lack(const struct scheduler *s, const struct run *run)
 {
-	const struct active *next = s->next;
+	const struct attempt *next = s->next;
 
 	return next != NULL && next->run == run && next->lack.rc < 0 ? &next->lack : NULL;
 }
 
 bool scheduler_stopping(const struct scheduler *s)
 {
-	const struct active *a = running(s);
+	const struct attempt *a = running(s);
 
 	return a != NULL && a->stopping;
 }
 
 const char *scheduler_stop_reason(const struct scheduler *s)
 {
-	const struct active *a = running(s);
+	const struct attempt *a = running(s);
 
 	return a != NULL && a->stopping ? a->stop_reason : NULL;
 }

@@ -15,15 +15,15 @@
 #include "proto/artifact.h"
 #include "proto/json_text.h"
 
-static struct active *active_of_job(struct store_job *job)
+static struct attempt *attempt_of_job(struct store_job *job)
 {
-	return (struct active *)(void *)((char *)job - offsetof(struct active, settle));
+	return (struct attempt *)(void *)((char *)job - offsetof(struct attempt, settle));
 }
 
 /* ---- in the store's thread ---- */
 
 /* Whether it is remembered that the segment in dir is complete. */
-static bool keep_found(struct active *a, int64_t segment, const char *dir)
+static bool keep_found(struct attempt *a, int64_t segment, const char *dir)
 {
 	char *summary, *artifacts;
 	int rc;
@@ -37,15 +37,15 @@ static bool keep_found(struct active *a, int64_t segment, const char *dir)
 	return rc == 0;
 }
 
-static int settle_segment(struct active *a, int64_t segment)
+static int settle_segment(struct attempt *a, int64_t segment)
 {
 	char dir[PATH_MAX];
 	bool complete;
-	int rc = active_segment_dir(a, segment, dir);
+	int rc = attempt_segment_dir(a, segment, dir);
 
 	if (rc < 0)
 		return rc;
-	if (a->told[segment] == ACTIVE_FAILED)
+	if (a->told[segment] == ATTEMPT_FAILED)
 		return settle_remove(dir);
 	rc = settle_folder(dir, a->run, !a->spec->has_arms, &complete);
 	if (complete && !keep_found(a, segment, dir))
@@ -55,13 +55,13 @@ static int settle_segment(struct active *a, int64_t segment)
 
 static int settle_work(struct store_job *job, struct sqlite3 *db)
 {
-	struct active *a = active_of_job(job);
+	struct attempt *a = attempt_of_job(job);
 	int rc = 0, one;
 
 	sweep_run_dir(a->dir);
 	a->settled = json_array();
 	for (int64_t i = 0; i < a->sent; i++) {
-		one = a->told[i] == ACTIVE_DONE ? 0 : settle_segment(a, i);
+		one = a->told[i] == ATTEMPT_DONE ? 0 : settle_segment(a, i);
 		if (one < 0)
 			rc = one;
 	}
@@ -71,14 +71,14 @@ static int settle_work(struct store_job *job, struct sqlite3 *db)
 /* ---- in the loop ---- */
 
 /* The engines did all of it, whatever was to become of the run meanwhile. */
-static void move_on(struct active *a)
+static void move_on(struct attempt *a)
 {
 	a->stopping = false;
 	while (a->run->state < RUN_FINISHING)
 		lifecycle_move(a->daemon, a->run, a->run->state + 1, NULL);
 }
 
-static void take_found(struct scheduler *s, struct active *a)
+static void take_found(struct scheduler *s, struct attempt *a)
 {
 	const int64_t segments = a->run->segments;
 	struct record_segment r = {.run = a->run->id, .state = "done"};
@@ -102,7 +102,7 @@ static void take_found(struct scheduler *s, struct active *a)
 
 static void on_settled(struct store_job *job, int rc)
 {
-	struct active *a = active_of_job(job);
+	struct attempt *a = attempt_of_job(job);
 	struct scheduler *s = a->daemon->scheduler;
 	bool all = a->done + (int64_t)json_array_size(a->settled) == a->run->segments;
 
@@ -113,22 +113,22 @@ static void on_settled(struct store_job *job, int rc)
 	take_found(s, a);
 	if (all)
 		return; /* it has ended, or does when its marker is written */
-	if (a->cut >= 0 && a->told[a->cut] == ACTIVE_UNTOLD)
+	if (a->cut >= 0 && a->told[a->cut] == ATTEMPT_UNTOLD)
 		scheduler_record(a, a->cut, "failed", a->cut_reason, NULL);
 	scheduler_end(s, a, a->stop_state, a->stop_reason);
 }
 
-static void settle(struct active *a)
+static void settle(struct attempt *a)
 {
 	if (a->settling)
 		return;
 	a->settling = true;
-	a->settle = (struct store_job){
-		.kind = STORE_FILES, .work = settle_work, .done = on_settled};
+	a->settle =
+		(struct store_job){.kind = STORE_FILES, .work = settle_work, .done = on_settled};
 	store_add(a->daemon->store, &a->settle);
 }
 
-void scheduler_leave(struct scheduler *s, struct active *a, enum run_state state, int64_t cut,
+void scheduler_leave(struct scheduler *s, struct attempt *a, enum run_state state, int64_t cut,
 	const char *reason)
 {
 	a->left = true;
@@ -150,7 +150,7 @@ void scheduler_leave(struct scheduler *s, struct active *a, enum run_state state
 
 void scheduler_gone(struct scheduler *s)
 {
-	struct active *a;
+	struct attempt *a;
 
 	TAILQ_FOREACH(a, &s->left, link)
 		settle(a);

@@ -20,7 +20,7 @@
 #include "proto/rpc.h"
 
 enum {
-	PEER_LOST_MS = 2000, /* from "peer_lost" of one rank to the news of the other */
+	PEER_LOST_MS = 2000,  /* from "peer_lost" of one rank to the news of the other */
 	ARTIFACTS_MAX = 1000, /* of a segment that are remembered */
 	SEGMENT_FILES = 2,    /* to train on and to validate with */
 };
@@ -28,7 +28,7 @@ enum {
 #define STEP_NS_MAX 1e18 /* 31 years; fits an int64_t */
 
 struct about {
-	struct active *a; /* NULL: not in progress any more */
+	struct attempt *a; /* NULL: not in progress any more */
 	int64_t run, segment;
 	bool in_slot;
 	int rank;
@@ -37,7 +37,7 @@ struct about {
 static struct about about_what(const struct scheduler *s, int rank, json_t *params)
 {
 	struct about w = {.rank = rank};
-	struct active *a;
+	struct attempt *a;
 
 	w.run = json_integer_value(json_object_get(params, "run"));
 	w.segment = json_integer_value(json_object_get(params, "segment"));
@@ -49,7 +49,7 @@ static struct about about_what(const struct scheduler *s, int rank, json_t *para
 }
 
 /* The first segment that opens a file says which one it is; all later ones get told. */
-static void keep_data(struct active *a, json_t *data)
+static void keep_data(struct attempt *a, json_t *data)
 {
 	if (!json_is_object(data) || json_object_size(data) > SEGMENT_FILES)
 		return;
@@ -90,8 +90,8 @@ static void on_step(struct scheduler *s, const struct about *w, json_t *params)
 	if (!w->in_slot)
 		return;
 	if (step < 1 || steps < step || !(step_ns >= 0 && step_ns <= STEP_NS_MAX)) {
-		log_write(LOG_WARNING, "rank %d: %s: numbers that cannot be", w->rank,
-			SEGMENT_STEP);
+		log_write(
+			LOG_WARNING, "rank %d: %s: numbers that cannot be", w->rank, SEGMENT_STEP);
 		return;
 	}
 	on_started(s, w, params);
@@ -108,7 +108,7 @@ static void on_step(struct scheduler *s, const struct about *w, json_t *params)
 }
 
 /* What the engine wrote, until the segment's end is stored with it. */
-static void remember_artifact(struct active *a, int64_t segment, json_t *path, json_t *bytes)
+static void remember_artifact(struct attempt *a, int64_t segment, json_t *path, json_t *bytes)
 {
 	char key[24];
 	json_t *rows;
@@ -126,7 +126,7 @@ static void remember_artifact(struct active *a, int64_t segment, json_t *path, j
 }
 
 /* They as JSON, and no longer remembered; NULL: none. The caller frees it. */
-static char *take_artifacts(struct active *a, int64_t segment)
+static char *take_artifacts(struct attempt *a, int64_t segment)
 {
 	char key[24], *text = NULL;
 	json_t *rows;
@@ -178,7 +178,7 @@ static void on_trained(struct scheduler *s, const struct about *w, json_t *param
 	scheduler_wake(s);
 }
 
-static void on_complete(struct active *a, int rc, void *arg)
+static void on_complete(struct attempt *a, int rc, void *arg)
 {
 	struct scheduler *s = arg;
 	char reason[128];
@@ -193,16 +193,16 @@ static void on_complete(struct active *a, int rc, void *arg)
 }
 
 void scheduler_segment_done(
-	struct scheduler *s, struct active *a, int64_t segment, json_t *summary)
+	struct scheduler *s, struct attempt *a, int64_t segment, json_t *summary)
 {
 	int rc;
 
-	a->told[segment] = ACTIVE_DONE;
+	a->told[segment] = ATTEMPT_DONE;
 	a->done++;
 	a->tokens += json_number_value(json_object_get(summary, "tokens_total"));
 	if (a->done < a->run->segments)
 		return;
-	rc = active_finish(a, on_complete);
+	rc = attempt_finish(a, on_complete);
 	if (rc < 0)
 		on_complete(a, rc, s);
 }
@@ -235,12 +235,12 @@ static void on_done(struct scheduler *s, const struct about *w, json_t *params)
 static void segment_failed(
 	struct scheduler *s, const struct about *w, const char *reason, bool poisoned)
 {
-	struct active *a = w->a;
+	struct attempt *a = w->a;
 	char *artifacts = take_artifacts(a, w->segment);
 	struct record_segment r = {w->run, w->segment, "failed", reason, NULL, NULL, artifacts};
 
 	a->lacking = true;
-	a->told[w->segment] = ACTIVE_FAILED;
+	a->told[w->segment] = ATTEMPT_FAILED;
 	scheduler_record_end(a, &r, NULL);
 	free(artifacts);
 	if (a->spec->has_arms)
@@ -294,12 +294,12 @@ void scheduler_peer_timer(evutil_socket_t fd, short what, void *arg)
 
 static void on_cancelled(struct scheduler *s, const struct about *w, json_t *params)
 {
-	struct active *a = w->a;
+	struct attempt *a = w->a;
 	struct record_segment r = {w->run, w->segment, "cancelled"};
 
 	if (!w->in_slot || !a->stopping)
 		return;
-	a->told[w->segment] = ACTIVE_CANCELLED;
+	a->told[w->segment] = ATTEMPT_CANCELLED;
 	r.reason = a->stop_reason;
 	scheduler_record_end(a, &r, NULL);
 	scheduler_end(s, a, a->stop_state, a->stop_reason);

@@ -59,7 +59,7 @@ static const char schema_2[] =
 	"create index log_run on log(run, n);"
 	"update schema set version = 2;";
 
-/* holds: what keeps queued runs from starting, by gate.h's names. */
+/* holds: what keeps queued runs from starting, named as in hold.h. */
 static const char schema_3[] =
 	"alter table runs add column priority integer not null default 0;"
 	"alter table runs add column rerun_of integer not null default 0;"

@@ -1,5 +1,5 @@
 /*
- * record_hold.h: what the store holds of gate.h: what keeps queued runs from starting, since when,
+ * record_hold.h: what the store holds of hold.h: what keeps queued runs from starting, since when,
  * who wanted it and why.
  */
 #ifndef GPT2D_DAEMON_STORE_RECORD_HOLD_H

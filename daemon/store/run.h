@@ -40,9 +40,9 @@ struct run {
 	enum run_state state;
 	char reason[RUN_REASON_BYTES]; /* of the last transition; "code: text", or empty */
 	char spec_sha256[SPEC_HASH_HEX + 1];
-	int64_t gpus; /* ranks it uses; with arms that differ, the most */
+	int64_t gpus;                    /* ranks it uses; with arms that differ, the most */
 	int64_t segments, segments_done; /* done: and that is on disk */
-	int64_t attempt; /* from 1; grows when it is queued again */
+	int64_t attempt;                 /* from 1; grows when it is queued again */
 	bool restart;
 	bool kept;         /* prune and retention leave it alone */
 	int64_t priority;  /* up to PROTOCOL_PRIORITY_MAX; a higher one starts earlier */
@@ -81,8 +81,7 @@ const char *run_reason(const struct run *run);
 /* STATE_DIR/runs/ID-NAME, and for later attempts ID-NAME.ATTEMPT: 0, or -ENAMETOOLONG. */
 int run_dir(const struct run *run, const char *state_dir, char *out, size_t out_bytes);
 /* DIR/segments/NNN-ARM, in an experiment's directory; segments count from 0. Likewise. */
-int run_segment_dir(
-	const char *dir, int64_t segment, const char *arm, char *out, size_t out_bytes);
+int run_segment_dir(const char *dir, int64_t segment, const char *arm, char *out, size_t out_bytes);
 /*
  * Where then, a path below a directory of run id as it was when it was stored, is now: the state
  * directory may have been moved since. 0, or -ENAMETOOLONG.

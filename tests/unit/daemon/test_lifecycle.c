@@ -15,7 +15,7 @@
 #include "daemon/runs/cancel.h"
 #include "daemon/daemon.h"
 #include "daemon/control/follow.h"
-#include "daemon/runs/gate.h"
+#include "daemon/runs/hold.h"
 #include "daemon/runs/lifecycle.h"
 #include "daemon/config/log.h"
 #include "daemon/runs/prune.h"
@@ -83,7 +83,7 @@ void prune_soon(struct pruner *p)
 {
 }
 
-void gate_turn(struct gate *g)
+void hold_update(struct holds *g)
 {
 }
 

@@ -1,4 +1,4 @@
-#include "daemon/runs/active.h"
+#include "daemon/runs/attempt.h"
 
 #include <errno.h>
 #include <libgen.h>
@@ -30,7 +30,7 @@ enum {
 
 static void on_job(void *arg, int rc);
 
-static void release(struct active *a)
+static void release(struct attempt *a)
 {
 	spec_free(a->spec);
 	json_decref(a->artifacts);
@@ -41,7 +41,7 @@ static void release(struct active *a)
 	free(a);
 }
 
-void active_destroy(struct active *a)
+void attempt_destroy(struct attempt *a)
 {
 	if (a->working)
 		a->doomed = true;
@@ -49,9 +49,10 @@ void active_destroy(struct active *a)
 		release(a);
 }
 
-static void failed(struct active *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void failed(struct attempt *a, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
-static void failed(struct active *a, const char *format, ...)
+static void failed(struct attempt *a, const char *format, ...)
 {
 	char failure[RUN_REASON_BYTES];
 	va_list args;
@@ -64,16 +65,16 @@ static void failed(struct active *a, const char *format, ...)
 
 /* ---- directories, in the store's thread: reads place, dir, spec, order, dirs, dirs_wanted ---- */
 
-int active_segment_dir(const struct active *a, int64_t segment, char *out)
+int attempt_segment_dir(const struct attempt *a, int64_t segment, char *out)
 {
 	if (a->spec->has_arms)
-		return run_segment_dir(a->dir, segment,
-			a->spec->arms[a->order[segment].arm].name, out, PATH_MAX);
+		return run_segment_dir(
+			a->dir, segment, a->spec->arms[a->order[segment].arm].name, out, PATH_MAX);
 	strcpy(out, a->dir);
 	return 0;
 }
 
-static int segments_dir(const struct active *a, char *out)
+static int segments_dir(const struct attempt *a, char *out)
 {
 	int n = snprintf(out, PATH_MAX, "%s/segments", a->dir);
 
@@ -113,7 +114,7 @@ static int make_runs_dir(const char *state_dir, const char *runs)
  * Its name is durable before anything is trained: to sync what is in a directory promises nothing
  * of its own name, and who made one that is there may have been killed before the sync.
  */
-static int make_own_dir(struct active *a)
+static int make_own_dir(struct attempt *a)
 {
 	char runs[PATH_MAX];
 	int rc;
@@ -132,7 +133,7 @@ static int make_own_dir(struct active *a)
 	return rc < 0 ? rc : filesystem_sync(runs);
 }
 
-static int make_run_dir(struct active *a)
+static int make_run_dir(struct attempt *a)
 {
 	char path[PATH_MAX];
 	char *text;
@@ -154,13 +155,13 @@ static int make_run_dir(struct active *a)
 }
 
 /* As many as are wanted, and one sync for all of their names. */
-static int make_segment_dirs(const struct active *a)
+static int make_segment_dirs(const struct attempt *a)
 {
 	char path[PATH_MAX];
 	int rc = 0;
 
 	for (int64_t i = a->dirs; i < a->dirs_wanted && rc == 0; i++) {
-		rc = active_segment_dir(a, i, path);
+		rc = attempt_segment_dir(a, i, path);
 		if (rc == 0)
 			rc = make_dir(path);
 	}
@@ -169,7 +170,7 @@ static int make_segment_dirs(const struct active *a)
 	return rc < 0 ? rc : filesystem_sync(path);
 }
 
-static int make_dirs(struct active *a)
+static int make_dirs(struct attempt *a)
 {
 	int rc = a->dirs == 0 ? make_run_dir(a) : 0;
 
@@ -178,7 +179,7 @@ static int make_dirs(struct active *a)
 
 static int dirs_work(void *arg)
 {
-	struct active *a = arg;
+	struct attempt *a = arg;
 	char path[PATH_MAX];
 	const bool gone = !a->prepared && store_gone(a->daemon->store);
 	int rc = gone ? -ESTALE : make_dirs(a);
@@ -197,11 +198,11 @@ static int dirs_work(void *arg)
 
 static int discard_work(void *arg)
 {
-	struct active *a = arg;
+	struct attempt *a = arg;
 	char path[PATH_MAX];
 
 	for (int64_t i = 0; a->spec && a->spec->has_arms && i < a->dirs; i++)
-		if (active_segment_dir(a, i, path) == 0)
+		if (attempt_segment_dir(a, i, path) == 0)
 			rmdir(path);
 	if (segments_dir(a, path) == 0)
 		rmdir(path);
@@ -212,25 +213,25 @@ static int discard_work(void *arg)
 }
 
 /* The first segment that nothing was written of and nothing is any more. */
-static int64_t first_unwritten(const struct active *a)
+static int64_t first_unwritten(const struct attempt *a)
 {
-	const bool cancelled = a->sent > 0 && a->told[a->sent - 1] == ACTIVE_CANCELLED;
+	const bool cancelled = a->sent > 0 && a->told[a->sent - 1] == ATTEMPT_CANCELLED;
 
 	return cancelled ? a->sent - 1 : a->sent;
 }
 
 static int trim_work(void *arg)
 {
-	const struct active *a = arg;
+	const struct attempt *a = arg;
 	char path[PATH_MAX];
 
 	for (int64_t i = first_unwritten(a); i < a->dirs; i++)
-		if (active_segment_dir(a, i, path) == 0)
+		if (attempt_segment_dir(a, i, path) == 0)
 			rmdir(path);
 	return 0;
 }
 
-static int start_job(struct active *a, int (*work)(void *arg))
+static int start_job(struct attempt *a, int (*work)(void *arg))
 {
 	int rc = record_files(a->daemon->store, work, on_job, a);
 
@@ -238,7 +239,7 @@ static int start_job(struct active *a, int (*work)(void *arg))
 	return rc;
 }
 
-static void want_dirs(struct active *a)
+static void want_dirs(struct attempt *a)
 {
 	int64_t wanted = a->sent + DIRS_AHEAD;
 	int rc;
@@ -253,7 +254,7 @@ static void want_dirs(struct active *a)
 		failed(a, "no_memory: %s", a->dir);
 }
 
-static void say_room(const struct active *a)
+static void say_room(const struct attempt *a)
 {
 	char why[FAILURE_TEXT_BYTES];
 
@@ -267,7 +268,7 @@ static void say_room(const struct active *a)
 
 static void on_job(void *arg, int rc)
 {
-	struct active *a = arg;
+	struct attempt *a = arg;
 
 	a->working = false;
 	if (a->discarded && a->dirs_wanted > 0) {
@@ -284,7 +285,7 @@ static void on_job(void *arg, int rc)
 		say_room(a);
 	a->lack = a->found;
 	if (a->lack.rc < 0)
-		return; /* until active_retry */
+		return; /* until attempt_retry */
 	if (rc < 0) {
 		failed(a, "%s: %s: %s", rc == -ENOSPC ? "enospc" : "io", a->dir, strerror(-rc));
 		return;
@@ -300,13 +301,13 @@ static void on_job(void *arg, int rc)
 	a->changed(a, NULL, a->arg);
 }
 
-void active_retry(struct active *a)
+void attempt_retry(struct attempt *a)
 {
 	if (a->lack.rc < 0)
 		want_dirs(a);
 }
 
-void active_end(struct active *a)
+void attempt_end(struct attempt *a)
 {
 	a->doomed = true;
 	if (a->working)
@@ -316,7 +317,7 @@ void active_end(struct active *a)
 		release(a);
 }
 
-void active_discard(struct active *a)
+void attempt_discard(struct attempt *a)
 {
 	a->discarded = true;
 	a->doomed = true;
@@ -329,7 +330,7 @@ void active_discard(struct active *a)
 
 /* ---- spec ---- */
 
-static int read_spec(struct active *a, const char *canonical)
+static int read_spec(struct attempt *a, const char *canonical)
 {
 	struct spec_options options = {.world = (int)a->daemon->settings->ranks};
 	struct spec_errors *errors = calloc(1, sizeof(*errors));
@@ -363,7 +364,7 @@ static int read_spec(struct active *a, const char *canonical)
 
 static void on_spec(void *arg, int rc, const char *canonical)
 {
-	struct active *a = arg;
+	struct attempt *a = arg;
 
 	a->working = false;
 	if (a->doomed) {
@@ -376,11 +377,11 @@ static void on_spec(void *arg, int rc, const char *canonical)
 		want_dirs(a);
 }
 
-int active_create(struct daemon *d, struct run *run,
-	void (*changed)(struct active *a, const char *failure, void *arg), void *arg,
-	struct active **out)
+int attempt_create(struct daemon *d, struct run *run,
+	void (*changed)(struct attempt *a, const char *failure, void *arg), void *arg,
+	struct attempt **out)
 {
-	struct active *a = calloc(1, sizeof(*a));
+	struct attempt *a = calloc(1, sizeof(*a));
 	int rc;
 
 	if (a == NULL)
@@ -402,30 +403,30 @@ int active_create(struct daemon *d, struct run *run,
 	return 0;
 }
 
-bool active_ready(const struct active *a)
+bool attempt_ready(const struct attempt *a)
 {
 	return a->prepared && a->sent < a->dirs;
 }
 
-void active_look_ahead(struct active *a)
+void attempt_look_ahead(struct attempt *a)
 {
 	if (a->dirs - a->sent <= DIRS_AHEAD / 2)
 		want_dirs(a);
 }
 
-int active_segment_gpus(const struct active *a, int64_t i)
+int attempt_segment_gpus(const struct attempt *a, int64_t i)
 {
 	return (int)a->spec->arms[a->order[i].arm].config.gpus;
 }
 
-bool active_segment_reads(const struct active *a, int64_t i)
+bool attempt_segment_reads(const struct attempt *a, int64_t i)
 {
 	const struct spec_config *config = &a->spec->arms[a->order[i].arm].config;
 
 	return config->data_train[0] != '\0' || config->data_val[0] != '\0';
 }
 
-json_t *active_segment_start(const struct active *a, int64_t i)
+json_t *attempt_segment_start(const struct attempt *a, int64_t i)
 {
 	const struct design_segment *s = &a->order[i];
 	char *text = spec_canonical_arm(a->spec, s->arm);
@@ -433,7 +434,7 @@ json_t *active_segment_start(const struct active *a, int64_t i)
 	struct data_roots roots = settings_data_roots(a->daemon->settings);
 	json_t *spec;
 
-	if (text == NULL || active_segment_dir(a, i, dir) < 0) {
+	if (text == NULL || attempt_segment_dir(a, i, dir) < 0) {
 		free(text);
 		return NULL;
 	}
@@ -445,7 +446,7 @@ json_t *active_segment_start(const struct active *a, int64_t i)
 		(json_int_t)a->run->segments, "name", a->run->name, "arm",
 		a->spec->arms[s->arm].name, "block", (json_int_t)s->block, "position",
 		(json_int_t)s->position, "attempt", (json_int_t)a->run->attempt, "world",
-		active_segment_gpus(a, i), "dir", dir, "spec", spec, "spec_sha256", sha256,
+		attempt_segment_gpus(a, i), "dir", dir, "spec", spec, "spec_sha256", sha256,
 		"run_spec_sha256", a->run->spec_sha256, "data_roots", data_roots_json(&roots),
 		"data", a->data);
 }
@@ -454,7 +455,7 @@ json_t *active_segment_start(const struct active *a, int64_t i)
 
 static int finish_work(void *arg)
 {
-	struct active *a = arg;
+	struct attempt *a = arg;
 	char line[PATH_MAX + 512], at[CLOCK_TEXT_BYTES];
 	char wall[SPEC_JSON_REAL_BYTES], rate[SPEC_JSON_REAL_BYTES];
 	double wall_s = (double)(clock_mono_ns() - a->started_ns) / 1e9;
@@ -479,7 +480,7 @@ static int finish_work(void *arg)
 
 static void on_finished(void *arg, int rc)
 {
-	struct active *a = arg;
+	struct attempt *a = arg;
 
 	a->working = false;
 	if (a->doomed)
@@ -488,7 +489,7 @@ static void on_finished(void *arg, int rc)
 		a->complete(a, rc, a->arg);
 }
 
-int active_finish(struct active *a, void (*complete)(struct active *a, int rc, void *arg))
+int attempt_finish(struct attempt *a, void (*complete)(struct attempt *a, int rc, void *arg))
 {
 	int rc;
 

@@ -1,9 +1,9 @@
 /*
- * active.h: a run that is being made ready or trained: its spec, the order of its segments, its
- * directories. What touches the disk is done in the store's thread, ahead of need.
+ * attempt.h: one attempt at a run, from its preparation to its end: its spec, the order of its
+ * segments, its directories. The store's thread does what touches the disk, ahead of need.
  */
-#ifndef GPT2D_DAEMON_RUNS_ACTIVE_H
-#define GPT2D_DAEMON_RUNS_ACTIVE_H
+#ifndef GPT2D_DAEMON_RUNS_ATTEMPT_H
+#define GPT2D_DAEMON_RUNS_ATTEMPT_H
 
 #include <jansson.h>
 #include <limits.h>
@@ -18,15 +18,15 @@
 
 struct daemon;
 
-enum active_told {
-	ACTIVE_UNTOLD,
-	ACTIVE_DONE,
-	ACTIVE_FAILED,    /* files of it may be written all the same */
-	ACTIVE_CANCELLED, /* none are */
+enum attempt_told {
+	ATTEMPT_UNTOLD,
+	ATTEMPT_DONE,
+	ATTEMPT_FAILED,    /* files of it may be written all the same */
+	ATTEMPT_CANCELLED, /* none are */
 };
 
-struct active {
-	TAILQ_ENTRY(active) link; /* scheduler.c */
+struct attempt {
+	TAILQ_ENTRY(attempt) link; /* scheduler.c */
 	struct daemon *daemon;
 	struct run *run;
 	struct spec *spec;
@@ -41,15 +41,15 @@ struct active {
 	bool stopping;
 	enum run_state stop_state;
 	char stop_reason[RUN_REASON_BYTES];
-	int64_t started_ns; /* monotonic, of the first segment */
-	int64_t written_ns; /* of the last news of artifacts, or since they are waited for */
-	bool sent_again;    /* a segment went to the next engines: nobody had begun it */
-	bool lacking;       /* a segment of it has failed: it cannot become done */
-	bool unrecorded;    /* the store does not know all that became of its segments */
-	unsigned char *told; /* of each segment, enum active_told: what the engine said last */
-	double tokens;      /* of the segments that are durable */
-	json_t *artifacts;  /* of segments that are being written: {"0": [{path, bytes}]} */
-	json_t *data;       /* files that its segments have opened, as they were first told */
+	int64_t started_ns;  /* monotonic, of the first segment */
+	int64_t written_ns;  /* of the last news of artifacts, or since they are waited for */
+	bool sent_again;     /* a segment went to the next engines: nobody had begun it */
+	bool lacking;        /* a segment of it has failed: it cannot become done */
+	bool unrecorded;     /* the store does not know all that became of its segments */
+	unsigned char *told; /* of each segment, enum attempt_told: what the engine said last */
+	double tokens;       /* of the segments that are durable */
+	json_t *artifacts;   /* of segments that are being written: {"0": [{path, bytes}]} */
+	json_t *data;        /* files that its segments have opened, as they were first told */
 
 	/* There was no room for its directories before it began: why (rc 0: there was). */
 	struct store_failure lack;
@@ -62,7 +62,7 @@ struct active {
 	struct store_job settle;
 	json_t *settled; /* segments that are complete: [{segment, summary, artifacts}] */
 
-	/* private to active.c */
+	/* private to attempt.c */
 	bool prepared;
 	struct store_failure found; /* by the job: lack, as it is next */
 	int64_t dirs;               /* segments whose directory exists */
@@ -70,8 +70,8 @@ struct active {
 	bool working; /* a job of it is in the store's thread */
 	bool doomed;  /* destroyed when that job comes back */
 	bool discarded;
-	void (*changed)(struct active *a, const char *failure, void *arg);
-	void (*complete)(struct active *a, int rc, void *arg);
+	void (*changed)(struct attempt *a, const char *failure, void *arg);
+	void (*complete)(struct attempt *a, int rc, void *arg);
 	void *arg;
 };
 
@@ -79,33 +79,33 @@ struct active {
  * Begin to make run ready. changed is called in the loop whenever something has become ready, or
  * with a failure ("code: text") when it cannot be.
  */
-int active_create(struct daemon *d, struct run *run,
-	void (*changed)(struct active *a, const char *failure, void *arg), void *arg,
-	struct active **out);
+int attempt_create(struct daemon *d, struct run *run,
+	void (*changed)(struct attempt *a, const char *failure, void *arg), void *arg,
+	struct attempt **out);
 /* At once, or when its job in the store's thread is over; no callback comes any more. */
-void active_destroy(struct active *a);
+void attempt_destroy(struct attempt *a);
 /* The same, and the folders of segments go that were made ahead or for one that was cancelled. */
-void active_end(struct active *a);
+void attempt_end(struct attempt *a);
 /* The same for one that never started: its directory goes too. */
-void active_discard(struct active *a);
+void attempt_discard(struct attempt *a);
 
 /* Once more, where it lacks room. */
-void active_retry(struct active *a);
+void attempt_retry(struct attempt *a);
 
 /* The next segment can be sent. */
-bool active_ready(const struct active *a);
+bool attempt_ready(const struct attempt *a);
 /* The next segment is about to be sent: see to the directories of those after it. */
-void active_look_ahead(struct active *a);
+void attempt_look_ahead(struct attempt *a);
 
 /* out has PATH_MAX bytes; 0 or -ENAMETOOLONG. */
-int active_segment_dir(const struct active *a, int64_t segment, char *out);
+int attempt_segment_dir(const struct attempt *a, int64_t segment, char *out);
 /* Ranks of segment i, its world: those of its arm. */
-int active_segment_gpus(const struct active *a, int64_t i);
-bool active_segment_reads(const struct active *a, int64_t i); /* files, as data */
+int attempt_segment_gpus(const struct attempt *a, int64_t i);
+bool attempt_segment_reads(const struct attempt *a, int64_t i); /* files, as data */
 /* params of segment.start for segment i; NULL without memory. */
-json_t *active_segment_start(const struct active *a, int64_t i);
+json_t *attempt_segment_start(const struct attempt *a, int64_t i);
 
 /* All segments are durable: write the completion marker of an experiment, then call complete. */
-int active_finish(struct active *a, void (*complete)(struct active *a, int rc, void *arg));
+int attempt_finish(struct attempt *a, void (*complete)(struct attempt *a, int rc, void *arg));
 
 #endif
