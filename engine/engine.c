@@ -4,10 +4,8 @@
  * (proto/protocol.h).
  */
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +17,8 @@
 #include "engine/rank.h"
 #include "engine/comm/ucx_library.h"
 #include "proto/host/clock.h"
+#include "proto/host/signals.h"
+#include "proto/options.h"
 #include "proto/protocol.h"
 #include "proto/spec/spec.h"
 #include "proto/host/starved.h"
@@ -30,44 +30,29 @@ enum { LINK_FD = 3 };
 #define COLLECTIVE_TIMEOUT_NS (60 * CLOCK_S_NS)
 
 struct arguments {
-	const char *role;
-	bool version, help;
-	bool check; /* else rank: what role says */
+	bool check; /* role check, else rank */
 	struct warm_options warm;
 };
 
-enum argument_kind { ARGUMENT_FLAG, ARGUMENT_TEXT, ARGUMENT_NUMBER };
-
-#define FIELD(name) offsetof(struct arguments, name)
-/* What getopt knows and what --help prints. */
-static const struct argument {
-	const char *name, *arg; /* arg NULL: takes none */
-	const char *help;
-	enum argument_kind kind;
-	size_t field;  /* bool, const char * or int */
-	int min, max; /* of a number */
-} rows[] = {
-	{"role", "ROLE", "rank: train as one of the ranks; check: check specs", ARGUMENT_TEXT,
-		FIELD(role), 0, 0},
-	{"rank", "R", "which rank it is, from 0", ARGUMENT_NUMBER, FIELD(warm.rank), 0,
-		SPEC_WORLD_MAX - 1},
-	{"ranks", "N", "how many there are", ARGUMENT_NUMBER, FIELD(warm.world), 1,
-		SPEC_WORLD_MAX},
-	{"threads", "T", "threads that compute", ARGUMENT_NUMBER, FIELD(warm.threads), 1,
-		PROTOCOL_THREADS_MAX},
-	{"tuning-dir", "DIR", "keep the algorithms of matrix products there", ARGUMENT_TEXT,
-		FIELD(warm.tuning_dir), 0, 0},
-	{"no-graphs", NULL, "launch each operation, capture no step as a CUDA graph", ARGUMENT_FLAG,
-		FIELD(warm.no_graphs), 0, 0},
-	{"version", NULL, "print what this build is", ARGUMENT_FLAG, FIELD(version), 0, 0},
-	{"help", NULL, "print this", ARGUMENT_FLAG, FIELD(help), 0, 0},
+static const struct option_row rows[] = {
+	{"role", 0, OPTION_CHOICE, "ROLE", 0, 0,
+		"rank: train as one of the ranks; check: check specs", .choices = "rank|check"},
+	{"rank", 0, OPTION_INT, "R", 0, SPEC_WORLD_MAX - 1, "the number of this rank, from 0"},
+	{"ranks", 0, OPTION_INT, "N", 1, SPEC_WORLD_MAX, "the number of ranks"},
+	{"threads", 0, OPTION_INT, "T", 1, PROTOCOL_THREADS_MAX, "computing threads"},
+	{"tuning-dir", 0, OPTION_STRING, "DIR", 0, 0,
+		"folder of the tuned algorithms of matrix products"},
+	{"no-graphs", 0, OPTION_FLAG, NULL, 0, 0,
+		"launch each operation, capture no step as a CUDA graph"},
+	{"version", 0, OPTION_FLAG, NULL, 0, 0, "print the version"},
+	{"help", 0, OPTION_FLAG, NULL, 0, 0, "print this help"},
+	{0},
 };
-#undef FIELD
-enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
 static void print_usage(FILE *out)
 {
 	const char *name = program_invocation_short_name;
+	char text[64];
 
 	fprintf(out,
 		"usage: %s --role rank --rank R --ranks N --threads T\n"
@@ -76,9 +61,8 @@ static void print_usage(FILE *out)
 		"       %s --version\n\n"
 		"gpt2d starts it, with a socket to itself as descriptor 3: gpt2-engine(8).\n\n",
 		name, (int)strlen(name), "", name, name);
-	for (int i = 0; i < ROWS; i++)
-		fprintf(out, "  --%-10s %-4s  %s\n", rows[i].name, rows[i].arg ? rows[i].arg : "",
-			rows[i].help);
+	for (const struct option_row *row = rows; row->name; row++)
+		fprintf(out, "  %-16s  %s\n", options_format(row, text, sizeof(text)), row->help);
 }
 
 static int usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -96,37 +80,6 @@ static int usage(const char *format, ...)
 	return ENGINE_EXIT_USAGE;
 }
 
-static int read_number(const struct argument *row, const char *text, int *out)
-{
-	char *end;
-	long n;
-
-	errno = 0;
-	n = strtol(text, &end, 10);
-	if (errno || end == text || *end || n < row->min || n > row->max)
-		return usage("--%s: \"%s\", a number from %d to %d is expected", row->name, text,
-			row->min, row->max);
-	*out = (int)n;
-	return 0;
-}
-
-static int take(const struct argument *row, const char *text, struct arguments *a)
-{
-	void *field = (char *)a + row->field;
-
-	switch (row->kind) {
-	case ARGUMENT_FLAG:
-		*(bool *)field = true;
-		return 0;
-	case ARGUMENT_TEXT:
-		*(const char **)field = text;
-		return 0;
-	case ARGUMENT_NUMBER:
-		return read_number(row, text, field);
-	}
-	return 0;
-}
-
 static void print_version(void)
 {
 	struct ucx_library ucx;
@@ -136,49 +89,29 @@ static void print_version(void)
 		printf("UCX %s\n", ucx.get_version_string());
 }
 
-/* What was left out is 0 or NULL, numbers are -1: 0, or what the program ends with. */
-static int parse(int argc, char **argv, struct arguments *a)
+/* 0, or the exit status. */
+static int take_options(const struct options *o, struct arguments *a)
 {
-	struct option options[ROWS + 1] = {{0}};
-	int c, rc = 0;
+	const char *role = options_string(o, "role", "");
 
-	for (int i = 0; i < ROWS; i++)
-		options[i] = (struct option){rows[i].name,
-			rows[i].arg ? required_argument : no_argument, NULL, i};
-	*a = (struct arguments){.warm = {.rank = -1, .world = -1, .threads = -1}};
-	opterr = 0;
-	while (rc == 0 && (c = getopt_long(argc, argv, ":", options, NULL)) != -1) {
-		if (c == ':')
-			rc = usage("%s: a value is needed", argv[optind - 1]);
-		else if (c == '?' && optopt >= ROWS)
-			rc = usage("-%c: not known", optopt);
-		else if (c == '?')
-			rc = usage("%s: not known", argv[optind - 1]);
-		else
-			rc = take(&rows[c], optarg, a);
-	}
-	if (rc == 0 && optind < argc)
-		rc = usage("%s: not known", argv[optind]);
-	return rc;
-}
-
-/* 0, or what the program ends with. */
-static int check_arguments(struct arguments *a)
-{
-	a->check = a->role != NULL && strcmp(a->role, "check") == 0;
-	if (a->check) {
-		if (a->warm.threads < 0)
-			a->warm.threads = 1;
+	a->check = strcmp(role, "check") == 0;
+	a->warm = (struct warm_options){
+		.rank = (int)options_int(o, "rank", -1),
+		.world = (int)options_int(o, "ranks", -1),
+		.threads = (int)options_int(o, "threads", a->check ? 1 : -1),
+		.tuning_dir = options_string(o, "tuning-dir", NULL),
+		.no_graphs = options_has(o, "no-graphs"),
+		.collective_timeout_ns = COLLECTIVE_TIMEOUT_NS,
+	};
+	if (a->check)
 		return 0;
-	}
-	if (a->role == NULL || strcmp(a->role, "rank") != 0)
-		return usage(
-			"--role: \"%s\", rank or check is expected", a->role ? a->role : "");
+	if (!*role)
+		return usage("--role is missing: rank or check is needed");
 	if (a->warm.rank < 0 || a->warm.world < 0 || a->warm.threads < 0)
 		return usage("--rank, --ranks and --threads are needed");
 	if (a->warm.rank >= a->warm.world)
-		return usage(
-			"--rank: %d of %d, it is below --ranks", a->warm.rank, a->warm.world);
+		return usage("--rank: %d is not allowed, from 0 to %d (--ranks %d)", a->warm.rank,
+			a->warm.world - 1, a->warm.world);
 	return 0;
 }
 
@@ -191,7 +124,7 @@ static void end(int code)
 	_exit(code);
 }
 
-/* What was printed is out: 0, or what the program ends with, which is told. */
+/* Flushes standard output: 0, or the exit status after a message. */
 static int after_output(void)
 {
 	errno = 0;
@@ -202,6 +135,30 @@ static int after_output(void)
 	return ENGINE_EXIT_OUTPUT;
 }
 
+/* 0, or the exit status. --version and --help end the process. */
+static int parse(int argc, char **argv, struct arguments *a)
+{
+	struct options o = {.tables = {rows}, .help = "gpt2-engine(8)"};
+	char error[512];
+	int code = 0;
+
+	if (options_read(&o, argc, argv, 1, false, error, sizeof(error)) < 0) {
+		code = usage("%s", error);
+	} else if (o.n_words > 0) {
+		code = usage("%s: an option is needed", o.words[0]);
+	} else if (options_has(&o, "version")) {
+		print_version();
+		end(after_output());
+	} else if (options_has(&o, "help")) {
+		print_usage(stdout);
+		end(after_output());
+	} else {
+		code = take_options(&o, a);
+	}
+	options_finish(&o);
+	return code;
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments a;
@@ -209,27 +166,13 @@ int main(int argc, char **argv)
 	struct stat st;
 	int code = parse(argc, argv, &a), rc;
 
-	if (code == 0 && (a.version || a.help)) {
-		if (a.version)
-			print_version();
-		else
-			print_usage(stdout);
-		end(after_output());
-	}
-	if (code == 0)
-		code = check_arguments(&a);
 	if (code)
 		end(code);
-	a.warm.collective_timeout_ns = COLLECTIVE_TIMEOUT_NS;
-	signal(SIGPIPE, SIG_IGN);
 	/*
-	 * what reaches every process of a group, a control group or a terminal is gpt2d's to
-	 * handle: it lets a run end first, and ends its engines by their link
+	 * Signals reach every process of a group, a control group or a terminal. gpt2d handles them:
+	 * it lets a run end first, and then ends its engines through their links.
 	 */
-	signal(SIGINT, SIG_IGN);
-	signal(SIGTERM, SIG_IGN);
-	signal(SIGHUP, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
+	signals_ignore();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (fstat(LINK_FD, &st) < 0 || !S_ISSOCK(st.st_mode)) {
 		fprintf(stderr,
@@ -240,8 +183,7 @@ int main(int argc, char **argv)
 	dup2(STDERR_FILENO, STDOUT_FILENO); /* some libraries print where nobody asked them to */
 	rc = link_create(LINK_FD, &link);
 	if (rc) {
-		fprintf(stderr,
-			"%s: the line to gpt2d, descriptor 3 and its thread: %s\n",
+		fprintf(stderr, "%s: the line to gpt2d, descriptor 3 and its thread: %s\n",
 			program_invocation_short_name, starved_text(rc));
 		end(rc == -EAGAIN ? ENGINE_EXIT_STARVED : ENGINE_EXIT_POISONED);
 	}

@@ -1,6 +1,7 @@
 #include "proto/host/signals.h"
 
 #include <signal.h>
+#include <stddef.h>
 
 void signals_unblock(void)
 {
@@ -8,4 +9,23 @@ void signals_unblock(void)
 
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void ignore(int number)
+{
+	struct sigaction now;
+
+	if (sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+		signal(number, SIG_IGN);
+}
+
+void signals_ignore(void)
+{
+	static const int numbers[] = {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGALRM, SIGTERM, SIGUSR1,
+		SIGUSR2, SIGPOLL, SIGPROF, SIGVTALRM, SIGXCPU, SIGXFSZ, SIGSTKFLT, SIGPWR};
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		ignore(numbers[i]);
+	for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
+		ignore(number);
 }

@@ -1,11 +1,18 @@
-/* signals.h: what of signals a program gets from who started it. */
+/* signals.h: the signals that a program inherits or receives from other processes. */
 #ifndef GPT2D_PROTO_HOST_SIGNALS_H
 #define GPT2D_PROTO_HOST_SIGNALS_H
 
 /*
- * At the start, while there is one thread: none is blocked. A mask stays over exec, and a launcher
- * that has blocked signals for itself does not mean that the programs it starts hear none.
+ * Unblocks all signals. Call it at the start, before there is a second thread. exec keeps the mask
+ * of a launcher that blocked signals for itself.
  */
 void signals_unblock(void);
+
+/*
+ * Ignores each signal that another process may send and whose default action ends the process,
+ * except SIGKILL and those that report a fault of this process (SIGSEGV, SIGABRT, ...). A signal
+ * that has a handler keeps the handler. An ignored SIGPIPE or SIGXFSZ becomes an error of a write.
+ */
+void signals_ignore(void);
 
 #endif

@@ -385,11 +385,12 @@ def test_what_is_printed_is_not_in_the_way():
     run = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True)
     assert run.returncode == 0 and run.stdout.startswith("gpt2-engine ")
     for wrong, why in (("--role rank", "--rank, --ranks and --threads are needed"),
-            ("", '--role: "", rank or check is expected'), ("--role king", '--role: "king", rank or check is expected'),
-            ("--rank x", '--rank: "x", a number from 0 to 1023 is expected'),
-            ("--ranks 1025", '--ranks: "1025", a number from 1 to 1024 is expected'),
-            ("--role rank --rank 2 --ranks 2 --threads 1", "--rank: 2 of 2, it is below --ranks"),
-            ("--rank", "--rank: a value is needed"), ("--nonsense", "--nonsense: not known"), ("-xy", "-x: not known"), ("more", "more: not known")):
+            ("", "--role is missing: rank or check is needed"), ("--role king", "--role: king: rank or check is needed"),
+            ("--rank x", "--rank: x: a whole number is needed"),
+            ("--ranks 1025", "--ranks: 1025 is not allowed, from 1 to 1024"),
+            ("--role rank --rank 2 --ranks 2 --threads 1", "--rank: 2 is not allowed, from 0 to 1 (--ranks 2)"),
+            ("--rank", "--rank: R is needed"), ("--nonsense", "--nonsense: no such option; see: gpt2-engine(8)"),
+            ("-xy", "-xy: no such option; see: gpt2-engine(8)"), ("more", "more: an option is needed")):
         run = subprocess.run([PROGRAM, *wrong.split()], capture_output=True, text=True)
         assert run.returncode == 2 and not run.stdout and run.stderr.startswith(f"{PROGRAM.name}: {why}\nusage: {PROGRAM.name} "), run
     for option in ("--version", "--help"):
