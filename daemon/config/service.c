@@ -17,7 +17,7 @@
 #include "daemon/config/own_files.h"
 #include "daemon/runs/queue.h"
 #include "daemon/runs/scheduler.h"
-#include "daemon/config/settings.h"
+#include "daemon/config/settings_load.h"
 #include "daemon/store/store.h"
 #include "daemon/store/stuck.h"
 

@@ -1,183 +1,434 @@
 #include "daemon/config/settings.h"
 
-#include "daemon/config/log.h"
-#include "daemon/config/settings_table.h"
-#include "proto/protocol.h"
+#include <assert.h>
+#include <errno.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
 
-#define AT(member)                .offset = offsetof(struct settings, member)
-#define RANGE(least, most, usual) .min = (least), .max = (most), .standard = (usual)
+#include "proto/host/memory.h"
 
-enum { HOUR_S = 3600, DAY_S = 24 * HOUR_S };
-
-const struct settings_row settings_rows[] = {
-	{"socket", SETTING_PATH, AT(socket),
-		.unset = "gpt2d/gpt2d.sock below $XDG_RUNTIME_DIR; for root and services "
-			 "/run/gpt2d/gpt2d.sock",
-		.help = "the control socket; $GPT2D_SOCKET comes before the file",
-		.manual = "Clients find it by the same rules.\n"
-			  "Its folder is made if it is not there, open to nobody but those who "
-			  "may use the socket.\n"},
-	{"socket_group", SETTING_GROUP, AT(socket_group), .unset = "the group gpt2d runs with",
-		.help = "the group the socket belongs to",
-		.manual = "Whom gpt2d runs as has to be in it, or to be root.\n"},
-	{"socket_mode", SETTING_MODE, AT(socket_mode), RANGE(0600, 0777, -1),
-		.unset = "0600, with socket_group 0660",
-		.help = "who may connect: the owner, the group, all",
-		.manual = "What somebody who may connect is allowed to do is told under\n"
-			  ".Cm admin_group .\n"},
-	{"admin_group", SETTING_GROUP, AT(admin_group), .unset = "only root and whom gpt2d runs as",
-		.help = "who is in it may cancel the runs of others, and shut gpt2d down",
-		.manual = "Everybody else who may connect submits runs, sees all of them, and "
-			  "ends his own.\n"
-			  "It is the groups that a client has when it connects that count.\n"},
-	{"state_dir", SETTING_PATH, AT(state_dir),
-		.unset = "gpt2d below $XDG_STATE_HOME or ~/.local/state; for root and services "
-			 "/var/lib/gpt2d",
-		.help = "queue, runs and artifacts"},
-	{"device", SETTING_WORD, AT(device), RANGE(DEVICE_CPU, DEVICE_AUTO, DEVICE_UNSET),
-		.words = {NULL, "cpu", "cuda", "auto"},
-		.unset = "auto for a user's own daemon, cpu for root and services",
-		.help = "what is trained on",
-		.manual = ".Cm cuda\n"
-			  "takes the GPUs of this machine, one for each rank, and it is an error "
-			  "when there is none or\n"
-			  ".Pa gpt2-engine-cuda\n"
-			  "is not installed.\n"
-			  ".Cm auto\n"
-			  "takes them where both are there and the processors where not, and says "
-			  "in the log and in\n"
-			  ".Ic gpt2ctl status\n"
-			  "which and why; it is for a user's own daemon only.\n"},
-	{"engine", SETTING_PATH, AT(engine),
-		.unset = "gpt2-engine-cpu or gpt2-engine-cuda beside gpt2d, else in "
-			 "../libexec/gpt2d",
-		.help = "the engine program, where it is not the installed one"},
-	{"ranks", SETTING_COUNT, AT(ranks), RANGE(1, 1024, 1),
-		.help = "engine processes, the largest world of a run",
-		.manual = "Queued runs that were accepted when there were more wait until there "
-			  "are again.\n"},
-	{"threads", SETTING_COUNT, AT(threads), RANGE(0, PROTOCOL_THREADS_MAX, 0),
-		.help = "computing threads of each rank; 0: processors / ranks, at least 1"},
-	{"data_roots", SETTING_LIST, AT(data_roots),
-		.unset = "anywhere for root and the user gpt2d runs as, nowhere for others",
-		.help = "folders below which runs may read data",
-		.manual = "A path is judged by the file that it leads to when the engine opens "
-			  "it, links followed.\n"
-			  "Links lead from one of the folders into another as well.\n"
-			  "A path that comes through anything outside them, by\n"
-			  ".Ql ..\n"
-			  "or by a link that is outside itself, is refused, in the same words "
-			  "whether that is there or not:\n"
-			  "a folder is reached by the name given here and by the one that it has "
-			  "without links.\n"
-			  "Where others may connect as well\n"
-			  ".Pq Cm socket_mode , socket_group ,\n"
-			  "their runs read no file until this is set: they would read with the "
-			  "rights of gpt2d.\n"
-			  ".Ql data_roots = /\n"
-			  "lets all of them read whatever gpt2d may read.\n"},
-	{"log_file", SETTING_PATH, AT(log_file), .unset = "standard error",
-		.help = "log file, appended to; or the word stderr, or journal",
-		.manual = "Its folder has to be there.\n"
-			  "A file is opened anew on\n"
-			  ".Dv SIGHUP .\n"
-			  ".Cm journal\n"
-			  "is that of\n"
-			  ".Xr systemd 1 .\n"
-			  "A FIFO or a socket is refused.\n"
-			  "A terminal that is stopped, a pipe that nobody reads, or a disk that\n"
-			  "does not answer holds nothing up: 256 KiB of lines wait for it,\n"
-			  "further ones are lost, and a line tells how many.\n"},
-	{"log_level", SETTING_WORD, AT(log_level), RANGE(LOG_DEBUG, LOG_ERROR, LOG_INFO),
-		.words = {"debug", "info", "warning", "error"}, .reload = true,
-		.help = "the least that is logged; that a run failed is a warning"},
-	{"start_timeout", SETTING_SECONDS, AT(start_timeout_s), RANGE(1, DAY_S, 120),
-		.help = "engines that are not ready after it are started anew"},
-	{"alive_timeout", SETTING_SECONDS, AT(alive_timeout_s), RANGE(2, DAY_S, 15),
-		.help = "an engine that says nothing for it is taken for hung"},
-	{"progress_timeout", SETTING_SECONDS, AT(progress_timeout_s), RANGE(1, 7 * DAY_S, 600),
-		.reload = true, .help = "a segment that tells of no step for it is taken for hung",
-		.manual = "So is the disk when nothing of a trained segment is written for as "
-			  "long.\n"},
-	{"cancel_timeout", SETTING_SECONDS, AT(cancel_timeout_s), RANGE(1, DAY_S, 30),
-		.reload = true, .help = "engines that do not stop a segment within it are killed"},
-	{"stop_timeout", SETTING_SECONDS, AT(stop_timeout_s), RANGE(0, DAY_S, 0), .reload = true,
-		.help = "what SIGTERM and SIGINT leave the run in progress to end; 0: nothing",
-		.manual = "No other run starts meanwhile, and a second signal cuts it short.\n"
-			  "A service manager has to wait longer than that and 20 s.\n"},
-	{"check_timeout", SETTING_SECONDS, AT(check_timeout_s), RANGE(1, DAY_S, 120),
-		.help = "for the check of one arm of a spec",
-		.manual = "Large token files are read 256 MiB at a time, and others' checks come "
-			  "in between, which do not count.\n"
-			  "One process checks: a file on a disk that does not answer, as of a "
-			  "server that is away, holds up the other submissions with it, at most "
-			  "for this long.\n"},
-	{"idle_release", SETTING_SECONDS, AT(idle_release_s), RANGE(0, 365 * DAY_S, 0),
-		.reload = true,
-		.help = "engines without a run end after it and give their devices back; 0: never",
-		.manual = "They come again by themselves for the next run, and with\n"
-			  ".Ic gpt2ctl warm ;\n"
-			  ".Ic gpt2ctl status\n"
-			  "says since when they are away.\n"},
-	{"clients", SETTING_COUNT, AT(clients_max), RANGE(1, 65536, 512), .reload = true,
-		.help = "clients at once"},
-	{"clients_per_user", SETTING_COUNT, AT(clients_per_uid), RANGE(1, 65536, 128),
-		.reload = true, .help = "clients of one user at once"},
-	{"client_idle", SETTING_SECONDS, AT(client_idle_s), RANGE(1, DAY_S, 30), .reload = true,
-		.help = "a client idle for it is closed when another needs its place",
-		.manual = "It is told so.\n"
-			  "Clients that follow a run or wait for an answer are left alone.\n"
-			  "One that has said nothing yet is closed after it in any case.\n"},
-	{"client_buffer", SETTING_BYTES, AT(client_buffer_bytes),
-		RANGE(4096, INT64_C(1) << 30, 1 << 20),
-		.help = "output held for a client before it loses events",
-		.manual = "While there is more, no further request of it is taken.\n"},
-	{"clients_buffer", SETTING_BYTES, AT(clients_buffer_bytes),
-		RANGE(1 << 20, INT64_C(1) << 40, 64 << 20),
-		.help = "output held for all clients before large answers wait",
-		.manual = "So do those of a user whose clients hold a quarter of it.\n"
-			  "A client that takes nothing of its output for 5 s while others wait "
-			  "for that room is closed.\n"
-			  "Requests whose answers may be large (runs, files, lines of logs) are "
-			  "worked on a few at a time, users in turn.\n"},
-	{"retain_runs", SETTING_COUNT, AT(retain_runs), RANGE(0, 1000000000, 0), .reload = true,
-		.help = "ended runs that stay, the newest; 0: all",
-		.manual = "Older ones are removed, with their files, when no run is with the "
-			  "engines; where they are never without one, after every 32 that end.\n"
-			  "A change of it is acted on within a minute.\n"
-			  "Runs marked with\n"
-			  ".Ic gpt2ctl keep\n"
-			  "stay and are not counted; one whose folder is not there stays, too.\n"},
-	{"retain_days", SETTING_COUNT, AT(retain_days), RANGE(0, 36500, 0), .reload = true,
-		.help = "days for which ended runs stay; 0: for ever",
-		.manual = "As with\n"
-			  ".Cm retain_runs ;\n"
-			  "where both are set, a run goes as soon as one of them says so.\n"
-			  "A clock that has jumped ahead makes all runs look old: where it is more "
-			  "than an hour ahead of the time that has passed (a machine's suspension "
-			  "counts as that), or, when gpt2d starts, more than 30 days after the "
-			  "last change of a run, none is removed for its age until gpt2d has run "
-			  "for 24 hours or the clock is back; the log says so.\n"
-			  "So it is after a long time without power as well: what is old by then "
-			  "goes a day later, or at once with\n"
-			  ".Ic gpt2ctl prune --older-than .\n"},
-	{"metrics_file", SETTING_PATH, AT(metrics_file), .unset = "none",
-		.help = "a file of figures for a monitoring system, as OpenMetrics text",
-		.manual = "As\n"
-			  ".Ic gpt2ctl metrics\n"
-			  "prints them; for a\n"
-			  ".Pa .prom\n"
-			  "file of node_exporter's textfile collector; everybody may read it.\n"
-			  "A file with something else in it is not replaced, and no name is taken\n"
-			  "that\n"
-			  ".Nm gpt2d\n"
-			  "has for another file.\n"
-			  "The file is removed when gpt2d ends in good order.\n"},
-	{"metrics_period", SETTING_SECONDS, AT(metrics_period_s), RANGE(1, HOUR_S, 15),
-		.reload = true, .help = "between two of these files"},
+struct unit {
+	const char *name;
+	int64_t size;
 };
 
-const size_t settings_n_rows = sizeof(settings_rows) / sizeof(settings_rows[0]);
+/* ascending, the base unit first */
+static const struct unit second_units[] = {
+	{"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}, {NULL, 0}};
+static const struct unit byte_units[] = {{"B", 1}, {"KiB", INT64_C(1) << 10},
+	{"MiB", INT64_C(1) << 20}, {"GiB", INT64_C(1) << 30}, {"TiB", INT64_C(1) << 40}, {NULL, 0}};
 
-_Static_assert(sizeof(settings_rows) / sizeof(settings_rows[0]) <= SETTINGS_ROWS_MAX,
-	"SETTINGS_ROWS_MAX is as large as the table");
+static const struct unit *units_of(enum settings_type type)
+{
+	if (type == SETTING_SECONDS)
+		return second_units;
+	return type == SETTING_BYTES ? byte_units : NULL;
+}
+
+static void *member(const struct settings *s, const struct settings_row *row)
+{
+	return settings_integer(s, row);
+}
+
+void settings_init(struct settings *s)
+{
+	*s = (struct settings){0};
+	for (size_t i = 0; i < settings_n_rows; i++)
+		if (settings_rows[i].type >= SETTING_COUNT)
+			*settings_integer(s, &settings_rows[i]) = settings_rows[i].standard;
+}
+
+void settings_clear_row(struct settings *s, const struct settings_row *row)
+{
+	struct settings_group *group = member(s, row);
+	struct settings_list *list = member(s, row);
+	char **path = member(s, row);
+
+	if (row->type >= SETTING_COUNT) {
+		*settings_integer(s, row) = row->standard;
+	} else if (row->type == SETTING_PATH) {
+		free(*path);
+		*path = NULL;
+	} else if (row->type == SETTING_GROUP) {
+		free(group->name);
+		group->name = NULL;
+	} else {
+		while (list->n > 0)
+			free(list->path[--list->n]);
+	}
+}
+
+void settings_finish(struct settings *s)
+{
+	for (size_t i = 0; i < settings_n_rows; i++)
+		settings_clear_row(s, &settings_rows[i]);
+	free(s->config_file);
+	s->config_file = NULL;
+}
+
+const struct settings_row *settings_find(const char *name)
+{
+	for (size_t i = 0; i < settings_n_rows; i++)
+		if (strcmp(settings_rows[i].name, name) == 0)
+			return &settings_rows[i];
+	return NULL;
+}
+
+struct data_roots settings_data_roots(const struct settings *s)
+{
+	struct data_roots roots = {.n = s->data_roots.n};
+
+	for (size_t i = 0; i < roots.n; i++)
+		roots.path[i] = s->data_roots.path[i];
+	return roots;
+}
+
+mode_t settings_socket_mode(const struct settings *s)
+{
+	if (s->socket_mode >= 0)
+		return (mode_t)s->socket_mode;
+	return s->socket_group.name != NULL ? 0660 : 0600;
+}
+
+bool settings_in_file(const struct settings *s, const char *name, int *line)
+{
+	const struct settings_row *row = settings_find(name);
+	const ptrdiff_t i = row != NULL ? row - settings_rows : -1;
+
+	if (i < 0 || s->source[i] != BY_FILE || s->config_file == NULL)
+		return false;
+	*line = s->line[i];
+	return true;
+}
+
+static void append(char *out, size_t out_bytes, const char *text)
+{
+	size_t n = strlen(out);
+
+	snprintf(out + n, out_bytes - n, "%s", text);
+}
+
+void settings_format_units(const struct settings_row *row, char *out, size_t out_bytes)
+{
+	out[0] = '\0';
+	for (const struct unit *u = units_of(row->type); u != NULL && u->name != NULL; u++) {
+		append(out, out_bytes, u->name);
+		append(out, out_bytes, u[1].name != NULL ? ", " : "");
+	}
+}
+
+/* ---- from text ---- */
+
+static int expected(
+	const struct settings_row *row, const char *value, char *error, size_t error_bytes)
+{
+	static const char *const what[] = {
+		[SETTING_COUNT] = "an integer from ",
+		[SETTING_SECONDS] = "a time from ",
+		[SETTING_BYTES] = "a size from ",
+		[SETTING_MODE] = "an octal mode from ",
+		[SETTING_WORD] = "",
+	};
+	char range[128], units[64];
+
+	settings_format_range(row, range, sizeof(range));
+	snprintf(error, error_bytes, "%s: \"%.64s\", %s%s is expected", row->name, value,
+		what[row->type], range);
+	settings_format_units(row, units, sizeof(units));
+	if (units[0] != '\0') {
+		append(error, error_bytes, " (in ");
+		append(error, error_bytes, units);
+		append(error, error_bytes, ")");
+	}
+	return -EINVAL;
+}
+
+static int set_number(struct settings *s, const struct settings_row *row, const char *value,
+	char *error, size_t error_bytes)
+{
+	const struct unit *unit = units_of(row->type);
+	int64_t number;
+	long long v;
+	char *end = NULL;
+
+	errno = 0;
+	v = strtoll(value, &end, row->type == SETTING_MODE ? 8 : 10);
+	if (errno != 0 || value[0] < '0' || value[0] > '9')
+		return expected(row, value, error, error_bytes);
+	number = v;
+	if (*end != '\0') {
+		while (*end == ' ')
+			end++;
+		while (unit != NULL && unit->name != NULL && strcmp(unit->name, end) != 0)
+			unit++;
+		if (unit == NULL || unit->name == NULL ||
+			__builtin_mul_overflow(number, unit->size, &number))
+			return expected(row, value, error, error_bytes);
+	}
+	if (number < row->min || number > row->max)
+		return expected(row, value, error, error_bytes);
+	*settings_integer(s, row) = number;
+	return 0;
+}
+
+static int set_word(struct settings *s, const struct settings_row *row, const char *value,
+	char *error, size_t error_bytes)
+{
+	for (int64_t i = row->min; i <= row->max; i++) {
+		if (strcmp(row->words[i], value) == 0) {
+			*settings_integer(s, row) = i;
+			return 0;
+		}
+	}
+	return expected(row, value, error, error_bytes);
+}
+
+static int set_group(struct settings *s, const struct settings_row *row, const char *value,
+	char *error, size_t error_bytes)
+{
+	struct settings_group *g = member(s, row);
+	const struct group *found = getgrnam(value);
+
+	if (found == NULL) {
+		snprintf(error, error_bytes, "%s: \"%.64s\": %s", row->name, value,
+			value[0] == '\0' ? "the name of a group is expected"
+					 : "no such group (groupadd makes one)");
+		return -EINVAL;
+	}
+	free(g->name);
+	*g = (struct settings_group){memory_text(value), found->gr_gid};
+	return 0;
+}
+
+/* Messages are JSON, so a path must be UTF-8. */
+static bool is_utf8(const char *value)
+{
+	json_t *text = json_string(value);
+	const bool is = text != NULL;
+
+	json_decref(text);
+	return is;
+}
+
+/* One would break lines of the log. */
+static bool has_control(const char *value)
+{
+	while (*value != '\0' && (unsigned char)*value >= 0x20 && *value != 0x7f)
+		value++;
+	return *value != '\0';
+}
+
+static int set_path(struct settings *s, const struct settings_row *row, const char *value,
+	char *error, size_t error_bytes)
+{
+	struct settings_list *list = member(s, row);
+	const bool listed = row->type == SETTING_LIST;
+	char **path = member(s, row), limit[48];
+	const char *wrong = NULL;
+
+	snprintf(limit, sizeof(limit), "longer than %d bytes", PATH_MAX - 1);
+	if (value[0] == '\0')
+		wrong = "empty, a path is expected";
+	else if (!is_utf8(value))
+		wrong = "not UTF-8";
+	else if (listed && value[0] != '/')
+		wrong = "an absolute path is expected";
+	else if (listed && list->n == SETTINGS_ROOTS_MAX)
+		wrong = "too many paths";
+	else if (strlen(value) >= PATH_MAX)
+		wrong = limit;
+	if (wrong == NULL && has_control(value)) {
+		snprintf(error, error_bytes, "%s: the path has a control character", row->name);
+		return -EINVAL;
+	}
+	if (wrong != NULL) {
+		snprintf(error, error_bytes, "%s: \"%.200s%s\": %s", row->name, value,
+			strlen(value) > 200 ? "..." : "", wrong);
+		return -EINVAL;
+	}
+	if (listed) {
+		list->path[list->n++] = memory_text(value);
+		return 0;
+	}
+	free(*path);
+	*path = memory_text(value);
+	return 0;
+}
+
+int settings_set_row(struct settings *s, const struct settings_row *row, const char *value,
+	char *error, size_t error_bytes)
+{
+	switch (row->type) {
+	case SETTING_PATH:
+	case SETTING_LIST:
+		return set_path(s, row, value, error, error_bytes);
+	case SETTING_GROUP:
+		return set_group(s, row, value, error, error_bytes);
+	case SETTING_WORD:
+		return set_word(s, row, value, error, error_bytes);
+	default:
+		return set_number(s, row, value, error, error_bytes);
+	}
+}
+
+/* ---- to text ---- */
+
+static void format_number(enum settings_type type, int64_t value, char *out, size_t out_bytes)
+{
+	const struct unit *unit = units_of(type);
+	size_t i = 0;
+
+	if (unit == NULL) {
+		snprintf(out, out_bytes, type == SETTING_MODE ? "%04" PRIo64 : "%" PRId64, value);
+		return;
+	}
+	/* seconds stay seconds: 90s and 5400s are told apart more easily than 90s and 90min */
+	while (type == SETTING_BYTES && value != 0 && unit[i + 1].name != NULL &&
+		value % unit[i + 1].size == 0)
+		i++;
+	snprintf(out, out_bytes, "%" PRId64 "%s", value / unit[i].size, unit[i].name);
+}
+
+/* A word of the file, quoted when it would not be read as one. */
+static void write_word(FILE *out, const char *word)
+{
+	if (word[0] != '\0' && strpbrk(word, " \t\r\"#\\=") == NULL) {
+		fputs(word, out);
+		return;
+	}
+	fputc('"', out);
+	for (; *word != '\0'; word++) {
+		if (*word == '"' || *word == '\\')
+			fputc('\\', out);
+		fputc(*word, out);
+	}
+	fputc('"', out);
+}
+
+bool settings_has(const struct settings *s, const struct settings_row *row)
+{
+	const struct settings_group *group = member(s, row);
+	const struct settings_list *list = member(s, row);
+	char *const *path = member(s, row);
+
+	if (row->type == SETTING_PATH)
+		return *path != NULL;
+	if (row->type == SETTING_GROUP)
+		return group->name != NULL;
+	if (row->type == SETTING_LIST)
+		return list->n > 0;
+	return *settings_integer(s, row) >= row->min;
+}
+
+void settings_write(const struct settings *s, const struct settings_row *row, FILE *out)
+{
+	const struct settings_group *group = member(s, row);
+	const struct settings_list *list = member(s, row);
+	char *const *path = member(s, row), number[32];
+
+	if (!settings_has(s, row))
+		return;
+	if (row->type == SETTING_PATH || row->type == SETTING_GROUP) {
+		write_word(out, row->type == SETTING_PATH ? *path : group->name);
+	} else if (row->type == SETTING_WORD) {
+		fputs(row->words[*settings_integer(s, row)], out);
+	} else if (row->type != SETTING_LIST) {
+		format_number(row->type, *settings_integer(s, row), number, sizeof(number));
+		fputs(number, out);
+	}
+	for (size_t i = 0; row->type == SETTING_LIST && i < list->n; i++) {
+		fputs(i > 0 ? " " : "", out);
+		write_word(out, list->path[i]);
+	}
+}
+
+void settings_format_range(const struct settings_row *row, char *out, size_t out_bytes)
+{
+	static const char *const names[] = {
+		[SETTING_PATH] = "PATH", [SETTING_LIST] = "DIR ...", [SETTING_GROUP] = "GROUP"};
+	char least[32], most[32];
+
+	out[0] = '\0';
+	if (row->type < SETTING_COUNT) {
+		append(out, out_bytes, names[row->type]);
+		return;
+	}
+	if (row->type != SETTING_WORD) {
+		format_number(row->type, row->min, least, sizeof(least));
+		format_number(row->type, row->max, most, sizeof(most));
+		snprintf(out, out_bytes, "%s to %s", least, most);
+		return;
+	}
+	for (int64_t i = row->min; i <= row->max; i++) {
+		append(out, out_bytes, row->words[i]);
+		append(out, out_bytes, i + 1 < row->max ? ", " : i < row->max ? " or " : "");
+	}
+}
+
+void settings_format_standard(const struct settings_row *row, char *out, size_t out_bytes)
+{
+	out[0] = '\0';
+	if (row->unset != NULL)
+		append(out, out_bytes, row->unset);
+	else if (row->type == SETTING_WORD)
+		append(out, out_bytes, row->words[row->standard]);
+	else if (row->type >= SETTING_COUNT)
+		format_number(row->type, row->standard, out, out_bytes);
+}
+
+void settings_print(const struct settings *s, FILE *out)
+{
+	char standard[256];
+
+	for (size_t i = 0; i < settings_n_rows; i++) {
+		const struct settings_row *row = &settings_rows[i];
+
+		if (settings_has(s, row)) {
+			fprintf(out, "%s = ", row->name);
+			settings_write(s, row, out);
+			fputc('\n', out);
+		} else {
+			settings_format_standard(row, standard, sizeof(standard));
+			fprintf(out, "# %s: %s\n", row->name, standard);
+		}
+	}
+}
+
+/* ---- reload ---- */
+
+static char *text_of(const struct settings *s, const struct settings_row *row)
+{
+	char *text = NULL;
+	size_t n = 0;
+	FILE *out = open_memstream(&text, &n);
+
+	if (out == NULL)
+		return memory_text("");
+	settings_write(s, row, out);
+	fclose(out);
+	return text;
+}
+
+void settings_take(struct settings *s, const struct settings *fresh,
+	void (*changed)(
+		const char *name, const char *before, const char *after, bool taken, void *arg),
+	void *arg)
+{
+	for (size_t i = 0; i < settings_n_rows; i++) {
+		const struct settings_row *row = &settings_rows[i];
+		char *before = text_of(s, row), *after = text_of(fresh, row);
+
+		assert(!row->reload || row->type >= SETTING_COUNT);
+		if (strcmp(before, after) != 0) {
+			if (row->reload)
+				*settings_integer(s, row) = *settings_integer(fresh, row);
+			changed(row->name, before, after, row->reload, arg);
+		}
+		free(before);
+		free(after);
+	}
+}

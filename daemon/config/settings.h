@@ -1,12 +1,10 @@
 /*
- * settings.h: gpt2d's settings. Each is one row of the table in settings.c, which makes its line in
- * gpt2d.conf, its option, its range, its default, --help and its text in gpt2d.conf(5).
+ * settings.h: gpt2d's settings. One row of the table in settings_table.c defines a setting: its line
+ * in gpt2d.conf, its option, range, default, help and its text in gpt2d.conf(5).
  *
- * To add one: a member below and a row in settings.c; then `ninja -C build example-conf`, which
- * writes etc/gpt2d.conf anew. Nothing else knows the names: tests/integration/test_config.py
- * compares the example and the page with the table. A row marked reload takes effect on SIGHUP:
- * whoever uses it reads it from struct settings at each use, in the loop's thread. The others are
- * never changed while gpt2d runs.
+ * To add a setting, add a member below and a row, then run `ninja -C build example-conf`, which
+ * writes etc/gpt2d.conf. A row marked reload takes effect on SIGHUP: code reads it from struct
+ * settings at each use, in the loop's thread. The others never change while gpt2d runs.
  */
 #ifndef GPT2D_DAEMON_CONFIG_SETTINGS_H
 #define GPT2D_DAEMON_CONFIG_SETTINGS_H
@@ -62,56 +60,78 @@ struct settings {
 	char *config_file; /* the one that was read; NULL: none */
 };
 
-/* What the command line asks for besides settings. */
-struct settings_command {
-	enum {
-		SETTINGS_RUN,
-		SETTINGS_HELP,
-		SETTINGS_VERSION,
-		SETTINGS_TEST,  /* -n */
-		SETTINGS_CHECK, /* --check */
-	} action;
-	bool verbose; /* -v */
-	bool json;
-	const char *config; /* -c; NULL: the standard place, which need not be there */
+enum settings_type {
+	SETTING_PATH,  /* char * */
+	SETTING_LIST,  /* struct settings_list: absolute paths */
+	SETTING_GROUP, /* struct settings_group */
+	SETTING_COUNT, /* int64_t, as all below */
+	SETTING_SECONDS,
+	SETTING_BYTES,
+	SETTING_MODE, /* of a file: octal; -1: not given */
+	SETTING_WORD, /* one of words; the value is its index */
 };
+
+enum { SETTINGS_WORDS_MAX = 6 };
+
+struct settings_row {
+	const char *name; /* in the file; an option has - for _ */
+	enum settings_type type;
+	size_t offset; /* in struct settings */
+	int64_t min, max, standard;
+	const char *words[SETTINGS_WORDS_MAX]; /* NULL: cannot be given (the default) */
+	bool reload;                           /* integers only */
+	const char *unset;                     /* the default in words, where no value says it */
+	const char *help;                      /* a sentence in lower case, without its end */
+	const char *manual;                    /* more for the manual, in mdoc; may be NULL */
+};
+
+extern const struct settings_row settings_rows[];
+extern const size_t settings_n_rows;
 
 void settings_init(struct settings *s); /* defaults */
 void settings_finish(struct settings *s);
 
-/*
- * The command line over $GPT2D_SOCKET over the file over the defaults. 0, or -EINVAL (-ENOMEM)
- * after all that is wrong was written to errors, a line each; s is to be finished in any case. A
- * command line that asks for --help or --version is not read on, and no file is.
- */
-int settings_load(
-	struct settings *s, int argc, char **argv, struct settings_command *command, FILE *errors);
+/* NULL: no such setting. */
+const struct settings_row *settings_find(const char *name);
+
+/* One value: 0, or -EINVAL with error ("name: text"). A list grows by it. */
+int settings_set_row(struct settings *s, const struct settings_row *row, const char *value,
+	char *error, size_t error_bytes);
+/* Back to the default. */
+void settings_clear_row(struct settings *s, const struct settings_row *row);
+/* Is the value that of the file, and in which line of config_file? */
+bool settings_in_file(const struct settings *s, const char *name, int *line);
 
 /*
- * After settings_load of the same words anew: what may change while gpt2d runs is taken over from
- * fresh. For each difference told is called: the setting, both values, whether it was taken.
+ * Takes over from fresh the rows marked reload. Calls changed for each difference with the setting,
+ * both values, and whether fresh's was taken.
  */
 void settings_take(struct settings *s, const struct settings *fresh,
-	void (*told)(
+	void (*changed)(
 		const char *name, const char *before, const char *after, bool taken, void *arg),
 	void *arg);
 
-/* Whether a setting's value is that of the file, and in which line of config_file. */
-bool settings_in_file(const struct settings *s, const char *name, int *line);
-
 /* Borrowed. */
 struct data_roots settings_data_roots(const struct settings *s);
+/* The mode of the socket: socket_mode, or its default. */
+mode_t settings_socket_mode(const struct settings *s);
 
-/*
- * What holds where nothing was given, as values where it is one: the standard places, the socket's
- * mode, the device; paths that were given become absolute. 0, or -ENOMEM. For who prints them: a
- * daemon goes by what was given.
- */
-int settings_resolve(struct settings *s);
-/* Every setting as a line of the file; read again they are the same. */
+/* Is there a value that settings_write writes? */
+bool settings_has(const struct settings *s, const struct settings_row *row);
+/* The value as it is in the file; nothing when it has none. */
+void settings_write(const struct settings *s, const struct settings_row *row, FILE *out);
+/* Every setting as a line of the file. Reading the lines gives the same settings. */
 void settings_print(const struct settings *s, FILE *out);
-void settings_print_help(FILE *out);
-void settings_print_example(FILE *out); /* etc/gpt2d.conf */
-void settings_print_man(FILE *out);     /* the settings of gpt2d.conf(5) */
+/* "1s to 86400s", "cpu, cuda or auto", "PATH": the possible values. */
+void settings_format_range(const struct settings_row *row, char *out, size_t out_bytes);
+/* "s, min, h, d": the units of a time or a size; "" of others. */
+void settings_format_units(const struct settings_row *row, char *out, size_t out_bytes);
+/* The default; "" when there is none. */
+void settings_format_standard(const struct settings_row *row, char *out, size_t out_bytes);
+
+static inline int64_t *settings_integer(const struct settings *s, const struct settings_row *row)
+{
+	return (int64_t *)(void *)((char *)(void *)(uintptr_t)s + row->offset);
+}
 
 #endif

@@ -1,27 +1,14 @@
-/* The table of settings as a file, and as text of the manual page. */
+/*
+ * gpt2d-settings-docs example: prints etc/gpt2d.conf. gpt2d-settings-docs man FRAME: prints the
+ * manual FRAME with the settings in place of its line @SETTINGS@. Used by the build.
+ */
+#include <stdio.h>
 #include <string.h>
 
-#include "daemon/config/settings_table.h"
+#include "daemon/config/settings.h"
+#include "proto/schema/man_page.h"
 
 enum { COLUMNS = 78 };
-
-void settings_print(const struct settings *s, FILE *out)
-{
-	char standard[256];
-
-	for (size_t i = 0; i < settings_n_rows; i++) {
-		const struct settings_row *row = &settings_rows[i];
-
-		if (settings_has(s, row)) {
-			fprintf(out, "%s = ", row->name);
-			settings_write(s, row, out);
-			fputc('\n', out);
-		} else {
-			settings_format_standard(row, standard, sizeof(standard));
-			fprintf(out, "# %s: %s\n", row->name, standard);
-		}
-	}
-}
 
 /* text as a comment, broken at blanks. */
 static void print_comment(FILE *out, const char *text)
@@ -67,14 +54,14 @@ static const char *example_value(const struct settings_row *row, char *text, siz
 	return text;
 }
 
-void settings_print_example(FILE *out)
+static void print_example(FILE *out)
 {
 	char text[256], line[1024];
 
 	fputs("# gpt2d.conf: settings of gpt2d as a service, /etc/gpt2d/gpt2d.conf. For a\n"
 	      "# daemon of one's own: ~/.config/gpt2d/gpt2d.conf, and device = auto.\n"
 	      "# `gpt2d -n` checks it; gpt2d.conf(5) says more. Made from the table in\n"
-	      "# daemon/config/settings.c by `ninja -C build example-conf`.\n",
+	      "# daemon/config/settings_table.c by `ninja -C build example-conf`.\n",
 		out);
 	for (size_t i = 0; i < settings_n_rows; i++) {
 		const struct settings_row *row = &settings_rows[i];
@@ -101,7 +88,7 @@ static void print_sentence(FILE *out, const char *before, const char *text, cons
 	fprintf(out, "%s\n", after);
 }
 
-void settings_print_man(FILE *out)
+static void print_man(FILE *out)
 {
 	char text[256], sentence[512];
 
@@ -122,4 +109,24 @@ void settings_print_man(FILE *out)
 			fputs("Taken over on\n.Dv SIGHUP .\n", out);
 		fprintf(out, "%s", row->manual ? row->manual : "");
 	}
+}
+
+static const struct man_page_part parts[] = {
+	{"SETTINGS", print_man},
+	{NULL, NULL},
+};
+
+int main(int argc, char **argv)
+{
+	int failed = 0;
+
+	if (argc == 2 && strcmp(argv[1], "example") == 0) {
+		print_example(stdout);
+	} else if (argc == 3 && strcmp(argv[1], "man") == 0) {
+		failed = man_page_print(argv[2], parts, stdout) != 0;
+	} else {
+		fprintf(stderr, "usage: gpt2d-settings-docs example | man FRAME\n");
+		return 2;
+	}
+	return failed || fflush(stdout) || ferror(stdout);
 }

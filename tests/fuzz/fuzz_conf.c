@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/config/settings.h"
+#include "daemon/config/settings_load.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Settings that were read from text, printed; NULL: refused, and why in *errors. */

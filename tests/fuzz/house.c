@@ -19,7 +19,6 @@
 #include "daemon/engines/engine_program.h"
 #include "daemon/config/log.h"
 #include "daemon/config/settings.h"
-#include "daemon/config/settings_table.h"
 #include "daemon/store/store.h"
 #include "proto/frame.h"
 #include "proto/protocol.h"

@@ -1,0 +1,182 @@
+/* The table of settings. */
+#include "daemon/config/log.h"
+#include "daemon/config/settings.h"
+#include "proto/protocol.h"
+
+#define AT(member)                .offset = offsetof(struct settings, member)
+#define RANGE(least, most, usual) .min = (least), .max = (most), .standard = (usual)
+
+enum { HOUR_S = 3600, DAY_S = 24 * HOUR_S };
+
+const struct settings_row settings_rows[] = {
+	{"socket", SETTING_PATH, AT(socket),
+		.unset = "gpt2d/gpt2d.sock below $XDG_RUNTIME_DIR; for root and services "
+			 "/run/gpt2d/gpt2d.sock",
+		.help = "the control socket; $GPT2D_SOCKET comes before the file",
+		.manual = "Clients find it by the same rules.\n"
+			  "Its folder is made if it is not there, open to nobody but those who "
+			  "may use the socket.\n"},
+	{"socket_group", SETTING_GROUP, AT(socket_group), .unset = "the group gpt2d runs with",
+		.help = "the group the socket belongs to",
+		.manual = "Whom gpt2d runs as has to be in it, or to be root.\n"},
+	{"socket_mode", SETTING_MODE, AT(socket_mode), RANGE(0600, 0777, -1),
+		.unset = "0600, with socket_group 0660",
+		.help = "who may connect: the owner, the group, all",
+		.manual = "What somebody who may connect is allowed to do is told under\n"
+			  ".Cm admin_group .\n"},
+	{"admin_group", SETTING_GROUP, AT(admin_group), .unset = "only root and whom gpt2d runs as",
+		.help = "who is in it may cancel the runs of others, and shut gpt2d down",
+		.manual = "Everybody else who may connect submits runs, sees all of them, and "
+			  "ends his own.\n"
+			  "It is the groups that a client has when it connects that count.\n"},
+	{"state_dir", SETTING_PATH, AT(state_dir),
+		.unset = "gpt2d below $XDG_STATE_HOME or ~/.local/state; for root and services "
+			 "/var/lib/gpt2d",
+		.help = "queue, runs and artifacts"},
+	{"device", SETTING_WORD, AT(device), RANGE(DEVICE_CPU, DEVICE_AUTO, DEVICE_UNSET),
+		.words = {NULL, "cpu", "cuda", "auto"},
+		.unset = "auto for a user's own daemon, cpu for root and services",
+		.help = "what is trained on",
+		.manual = ".Cm cuda\n"
+			  "takes the GPUs of this machine, one for each rank, and it is an error "
+			  "when there is none or\n"
+			  ".Pa gpt2-engine-cuda\n"
+			  "is not installed.\n"
+			  ".Cm auto\n"
+			  "takes them where both are there and the processors where not, and says "
+			  "in the log and in\n"
+			  ".Ic gpt2ctl status\n"
+			  "which and why; it is for a user's own daemon only.\n"},
+	{"engine", SETTING_PATH, AT(engine),
+		.unset = "gpt2-engine-cpu or gpt2-engine-cuda beside gpt2d, else in "
+			 "../libexec/gpt2d",
+		.help = "the engine program, where it is not the installed one"},
+	{"ranks", SETTING_COUNT, AT(ranks), RANGE(1, 1024, 1),
+		.help = "engine processes, the largest world of a run",
+		.manual = "Queued runs that were accepted when there were more wait until there "
+			  "are again.\n"},
+	{"threads", SETTING_COUNT, AT(threads), RANGE(0, PROTOCOL_THREADS_MAX, 0),
+		.help = "computing threads of each rank; 0: processors / ranks, at least 1"},
+	{"data_roots", SETTING_LIST, AT(data_roots),
+		.unset = "anywhere for root and the user gpt2d runs as, nowhere for others",
+		.help = "folders below which runs may read data",
+		.manual = "A path is judged by the file that it leads to when the engine opens "
+			  "it, links followed.\n"
+			  "Links lead from one of the folders into another as well.\n"
+			  "A path that comes through anything outside them, by\n"
+			  ".Ql ..\n"
+			  "or by a link that is outside itself, is refused, in the same words "
+			  "whether that is there or not:\n"
+			  "a folder is reached by the name given here and by the one that it has "
+			  "without links.\n"
+			  "Where others may connect as well\n"
+			  ".Pq Cm socket_mode , socket_group ,\n"
+			  "their runs read no file until this is set: they would read with the "
+			  "rights of gpt2d.\n"
+			  ".Ql data_roots = /\n"
+			  "lets all of them read whatever gpt2d may read.\n"},
+	{"log_file", SETTING_PATH, AT(log_file), .unset = "standard error",
+		.help = "log file, appended to; or the word stderr, or journal",
+		.manual = "Its folder has to be there.\n"
+			  "A file is opened anew on\n"
+			  ".Dv SIGHUP .\n"
+			  ".Cm journal\n"
+			  "is that of\n"
+			  ".Xr systemd 1 .\n"
+			  "A FIFO or a socket is refused.\n"
+			  "A terminal that is stopped, a pipe that nobody reads, or a disk that\n"
+			  "does not answer holds nothing up: 256 KiB of lines wait for it,\n"
+			  "further ones are lost, and a line tells how many.\n"},
+	{"log_level", SETTING_WORD, AT(log_level), RANGE(LOG_DEBUG, LOG_ERROR, LOG_INFO),
+		.words = {"debug", "info", "warning", "error"}, .reload = true,
+		.help = "the least that is logged; that a run failed is a warning"},
+	{"start_timeout", SETTING_SECONDS, AT(start_timeout_s), RANGE(1, DAY_S, 120),
+		.help = "engines that are not ready after it are started anew"},
+	{"alive_timeout", SETTING_SECONDS, AT(alive_timeout_s), RANGE(2, DAY_S, 15),
+		.help = "an engine that says nothing for it is taken for hung"},
+	{"progress_timeout", SETTING_SECONDS, AT(progress_timeout_s), RANGE(1, 7 * DAY_S, 600),
+		.reload = true, .help = "a segment that tells of no step for it is taken for hung",
+		.manual = "So is the disk when nothing of a trained segment is written for as "
+			  "long.\n"},
+	{"cancel_timeout", SETTING_SECONDS, AT(cancel_timeout_s), RANGE(1, DAY_S, 30),
+		.reload = true, .help = "engines that do not stop a segment within it are killed"},
+	{"stop_timeout", SETTING_SECONDS, AT(stop_timeout_s), RANGE(0, DAY_S, 0), .reload = true,
+		.help = "what SIGTERM and SIGINT leave the run in progress to end; 0: nothing",
+		.manual = "No other run starts meanwhile, and a second signal cuts it short.\n"
+			  "A service manager has to wait longer than that and 20 s.\n"},
+	{"check_timeout", SETTING_SECONDS, AT(check_timeout_s), RANGE(1, DAY_S, 120),
+		.help = "for the check of one arm of a spec",
+		.manual = "Large token files are read 256 MiB at a time, and others' checks come "
+			  "in between, which do not count.\n"
+			  "One process checks: a file on a disk that does not answer, as of a "
+			  "server that is away, holds up the other submissions with it, at most "
+			  "for this long.\n"},
+	{"idle_release", SETTING_SECONDS, AT(idle_release_s), RANGE(0, 365 * DAY_S, 0),
+		.reload = true,
+		.help = "engines without a run end after it and give their devices back; 0: never",
+		.manual = "They come again by themselves for the next run, and with\n"
+			  ".Ic gpt2ctl warm ;\n"
+			  ".Ic gpt2ctl status\n"
+			  "says since when they are away.\n"},
+	{"clients", SETTING_COUNT, AT(clients_max), RANGE(1, 65536, 512), .reload = true,
+		.help = "clients at once"},
+	{"clients_per_user", SETTING_COUNT, AT(clients_per_uid), RANGE(1, 65536, 128),
+		.reload = true, .help = "clients of one user at once"},
+	{"client_idle", SETTING_SECONDS, AT(client_idle_s), RANGE(1, DAY_S, 30), .reload = true,
+		.help = "a client idle for it is closed when another needs its place",
+		.manual = "It is told so.\n"
+			  "Clients that follow a run or wait for an answer are left alone.\n"
+			  "One that has said nothing yet is closed after it in any case.\n"},
+	{"client_buffer", SETTING_BYTES, AT(client_buffer_bytes),
+		RANGE(4096, INT64_C(1) << 30, 1 << 20),
+		.help = "output held for a client before it loses events",
+		.manual = "While there is more, no further request of it is taken.\n"},
+	{"clients_buffer", SETTING_BYTES, AT(clients_buffer_bytes),
+		RANGE(1 << 20, INT64_C(1) << 40, 64 << 20),
+		.help = "output held for all clients before large answers wait",
+		.manual = "So do those of a user whose clients hold a quarter of it.\n"
+			  "A client that takes nothing of its output for 5 s while others wait "
+			  "for that room is closed.\n"
+			  "Requests whose answers may be large (runs, files, lines of logs) are "
+			  "worked on a few at a time, users in turn.\n"},
+	{"retain_runs", SETTING_COUNT, AT(retain_runs), RANGE(0, 1000000000, 0), .reload = true,
+		.help = "ended runs that stay, the newest; 0: all",
+		.manual = "Older ones are removed, with their files, when no run is with the "
+			  "engines; where they are never without one, after every 32 that end.\n"
+			  "A change of it is acted on within a minute.\n"
+			  "Runs marked with\n"
+			  ".Ic gpt2ctl keep\n"
+			  "stay and are not counted; one whose folder is not there stays, too.\n"},
+	{"retain_days", SETTING_COUNT, AT(retain_days), RANGE(0, 36500, 0), .reload = true,
+		.help = "days for which ended runs stay; 0: for ever",
+		.manual = "As with\n"
+			  ".Cm retain_runs ;\n"
+			  "where both are set, a run goes as soon as one of them says so.\n"
+			  "A clock that has jumped ahead makes all runs look old: where it is more "
+			  "than an hour ahead of the time that has passed (a machine's suspension "
+			  "counts as that), or, when gpt2d starts, more than 30 days after the "
+			  "last change of a run, none is removed for its age until gpt2d has run "
+			  "for 24 hours or the clock is back; the log says so.\n"
+			  "So it is after a long time without power as well: what is old by then "
+			  "goes a day later, or at once with\n"
+			  ".Ic gpt2ctl prune --older-than .\n"},
+	{"metrics_file", SETTING_PATH, AT(metrics_file), .unset = "none",
+		.help = "a file of figures for a monitoring system, as OpenMetrics text",
+		.manual = "As\n"
+			  ".Ic gpt2ctl metrics\n"
+			  "prints them; for a\n"
+			  ".Pa .prom\n"
+			  "file of node_exporter's textfile collector; everybody may read it.\n"
+			  "A file with something else in it is not replaced, and no name is taken\n"
+			  "that\n"
+			  ".Nm gpt2d\n"
+			  "has for another file.\n"
+			  "The file is removed when gpt2d ends in good order.\n"},
+	{"metrics_period", SETTING_SECONDS, AT(metrics_period_s), RANGE(1, HOUR_S, 15),
+		.reload = true, .help = "between two of these files"},
+};
+
+const size_t settings_n_rows = sizeof(settings_rows) / sizeof(settings_rows[0]);
+
+_Static_assert(sizeof(settings_rows) / sizeof(settings_rows[0]) <= SETTINGS_ROWS_MAX,
+	"SETTINGS_ROWS_MAX is as large as the table");
