@@ -169,8 +169,8 @@ int main(int argc, char **argv)
 	if (code)
 		end(code);
 	/*
-	 * Signals reach every process of a group, a control group or a terminal. gpt2d handles them:
-	 * it lets a run end first, and then ends its engines through their links.
+	 * Signals reach every process of a group, a control group or a terminal. gpt2d handles
+	 * them: it lets a run end first, and then ends its engines through their links.
 	 */
 	signals_ignore();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -1,6 +1,6 @@
 /*
- * settings.h: gpt2d's settings. One row of the table in settings_table.c defines a setting: its line
- * in gpt2d.conf, its option, range, default, help and its text in gpt2d.conf(5).
+ * settings.h: gpt2d's settings. One row of the table in settings_table.c defines a setting: its
+ * line in gpt2d.conf, its option, range, default, help and its text in gpt2d.conf(5).
  *
  * To add a setting, add a member below and a row, then run `ninja -C build example-conf`, which
  * writes etc/gpt2d.conf. A row marked reload takes effect on SIGHUP: code reads it from struct
