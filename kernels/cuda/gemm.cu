@@ -94,11 +94,6 @@ int64_t gemm_sum_parts(struct k_stream *s, const struct gemm_call *call)
 								 : 0;
 }
 
-int64_t gemm_sum_parts_max(const struct k_context *ctx, int64_t n)
-{
-	return gemm_wgmma_there(ctx) ? gemm_wgmma_sum_parts(n) : 0;
-}
-
 /* In a capture a counter's place that no other product of the graph has. */
 static void *workspace_for(struct k_stream *s, const struct gemm_plan *p)
 {

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/gemm_plan.cuh"
 #include "kernels/cuda/graph.cuh"
+#include "kernels/cuda/stream.cuh"
 
 struct k_choice *gemm_choices_find(const struct k_context *ctx, const struct k_product *product)
 {

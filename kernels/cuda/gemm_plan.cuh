@@ -5,7 +5,8 @@
 #ifndef GPT2D_KERNELS_CUDA_GEMM_PLAN_CUH
 #define GPT2D_KERNELS_CUDA_GEMM_PLAN_CUH
 
-#include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/context.cuh"
+#include "kernels/cuda/gemm_call.cuh"
 
 /* Bytes, of what pointers are told apart by: any further alignment makes no other product. */
 enum { GEMM_ALIGNMENT_MAX = 256 };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/cuda/gemm_trial_memory.cuh"
+#include "kernels/cuda/stream.cuh"
 
 enum { ROUNDS = 4 };
 

@@ -2,6 +2,9 @@
 
 #include <string.h>
 
+#include "kernels/cuda/gemm_wgmma.cuh"
+#include "kernels/cuda/stream.cuh"
+
 /*
  * In a step b was written or read just before, while a and what is written have long left the
  * device's cache: of these there are so many that they do not fit there, taken in turn.
@@ -27,7 +30,7 @@ static struct trial_memory describe(const struct k_context *ctx, enum k_dtype dt
 	m.bytes[TRIAL_BIAS] = whole((size_t)widest * elem);
 	if (c->epilogue == GEMM_DGELU_SUMS)
 		m.bytes[TRIAL_SUMS] = whole(
-			(size_t)(gemm_sum_parts_max(ctx, c->n) * c->m) * sizeof(float));
+			(size_t)(gemm_wgmma_sum_parts_max(ctx, c->n) * c->m) * sizeof(float));
 	m.bytes[TRIAL_WORKSPACE] = STREAM_WORKSPACE_BYTES + TRIAL_COUNTERS_BYTES;
 	copied = m.bytes[TRIAL_A] + m.bytes[TRIAL_D] + m.bytes[TRIAL_AUX];
 	m.copies = 1;

@@ -176,6 +176,11 @@ int64_t gemm_wgmma_sum_parts(int64_t n)
 	return GROUP_WARPS * parts(n, UP * WGMMA_TILE);
 }
 
+int64_t gemm_wgmma_sum_parts_max(const struct k_context *ctx, int64_t n)
+{
+	return gemm_wgmma_there(ctx) ? gemm_wgmma_sum_parts(n) : 0;
+}
+
 template <typename E, bool TURNED, bool SLOPE>
 static cudaError_t launch(const struct product_maps *p, cudaStream_t stream)
 {

@@ -6,7 +6,8 @@
 #ifndef GPT2D_KERNELS_CUDA_GEMM_WGMMA_CUH
 #define GPT2D_KERNELS_CUDA_GEMM_WGMMA_CUH
 
-#include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/context.cuh"
+#include "kernels/cuda/gemm_call.cuh"
 
 /* Another for kernels that give other bits or take other time: what was chosen holds no more. */
 enum { GEMM_WGMMA_VERSION = 3 };
@@ -27,6 +28,8 @@ bool gemm_wgmma_fits(const struct k_context *ctx, const struct k_product *produc
 
 /* Rows of a call's sums, each of some of its n; the same for every device that has this. */
 int64_t gemm_wgmma_sum_parts(int64_t n);
+/* The same, or 0 where the device has nothing of this. */
+int64_t gemm_wgmma_sum_parts_max(const struct k_context *ctx, int64_t n);
 
 /* Of a call that fits: NULL, or why it was not launched. */
 const char *gemm_wgmma_launch(

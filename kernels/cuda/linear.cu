@@ -3,6 +3,7 @@
 #include "kernels/cuda/column_sum.cuh"
 #include "kernels/cuda/gelu.cuh"
 #include "kernels/cuda/gemm_trial_memory.cuh"
+#include "kernels/cuda/gemm_wgmma.cuh"
 #include "kernels/cuda/product.cuh"
 #include "kernels/cuda/scratch.cuh"
 
@@ -161,7 +162,7 @@ size_t scratch_linear_part_bytes(
 {
 	if (dtype != K_BF16 && dtype != K_FP16)
 		return 0;
-	return (size_t)(gemm_sum_parts_max(ctx, R) * C) * sizeof(float);
+	return (size_t)(gemm_wgmma_sum_parts_max(ctx, R) * C) * sizeof(float);
 }
 
 /* dsum: NULL, or (m) += sums of d over n. */
