@@ -5,10 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/comm/agreement.h"
 #include "engine/check/check.h"
 #include "engine/segment.h"
-#include "engine/report/writer.h"
+#include "engine/writer.h"
 #include "proto/host/clock.h"
 #include "proto/protocol.h"
 #include "proto/host/starved.h"
@@ -107,7 +106,7 @@ static int run_segment(struct link *link, struct warm *w, struct writer *writer,
 
 	if (!s)
 		return ENGINE_EXIT_POISONED; /* the others would wait for this rank */
-	agreed = agreement_reach(s, w, segment_prepare(s, w), link);
+	agreed = segment_agree(s, w, segment_prepare(s, w), link);
 	trained = agreed && segment_train(s, w, link);
 	exit_code = s->failure.poisoned ? s->failure.exit_code : 0;
 	writes = w->rank == 0 && agreed && !exit_code && !s->cancelled;
@@ -289,7 +288,6 @@ static int check_arm(struct k_context *ctx, int threads, const json_t *params,
 	struct dataset_cache *cache, struct check_turn *turn, struct verdict *v)
 {
 	char error[512];
-	char limit[CGROUP_FILE_BYTES];
 	int world = (int)json_integer_value(json_object_get(params, "world"));
 	struct data_roots roots = {.n = 0};
 	struct check_options check;
@@ -305,7 +303,8 @@ static int check_arm(struct k_context *ctx, int threads, const json_t *params,
 		.turn = turn,
 		.data_roots = roots,
 	};
-	rc = training_check(&check, ctx, threads, limit, error, sizeof(error));
+	rc = training_device(
+		ctx, threads, check.config, world, &check.device, error, sizeof(error));
 	if (rc == 0)
 		rc = check_run(&check, &v->errors, &v->report);
 	spec_free(spec);

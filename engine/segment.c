@@ -9,12 +9,11 @@
 #include <string.h>
 
 #include "engine/check/check.h"
-#include "engine/data/data_identity.h"
-#include "engine/comm/gather.h"
 #include "engine/comm/patience.h"
 #include "proto/artifact.h"
 #include "proto/host/clock.h"
 #include "proto/protocol.h"
+#include "proto/size.h"
 
 /*
  * A step's message leaves at most so often, and a line for train.log; those of the last one always.
@@ -128,7 +127,6 @@ static bool read_spec(struct segment *s)
 
 static bool check(struct segment *s, struct warm *w)
 {
-	char limit[CGROUP_FILE_BYTES];
 	struct check_options options = {
 		.config = &s->config,
 		.world = w->world,
@@ -137,15 +135,14 @@ static bool check(struct segment *s, struct warm *w)
 	};
 	json_t *errors, *report, *first;
 
-	if (training_check(&options, w->ctx, w->threads, limit, s->failure.message,
-		    sizeof(s->failure.message))) {
+	if (training_device(w->ctx, w->threads, &s->config, w->world, &options.device,
+		    s->failure.message, sizeof(s->failure.message))) {
 		segment_poison(s, ENGINE_EXIT_POISONED);
 		s->failure.reason = "device";
 		return false;
 	}
-	options.memory_free_bytes = 0; /* what this engine holds is there for the segment too */
-	if (check_run(&options, &errors, &report))
-		return segment_fail(s, "no_memory", "no memory for the check");
+	options.device.free_bytes = 0; /* what this engine holds is there for the segment too */
+	check_run(&options, &errors, &report);
 	first = json_array_get(errors, 0);
 	if (first)
 		segment_fail(s, "spec_refused", "%s: %s",
@@ -167,10 +164,9 @@ static bool open_one(struct segment *s, bool validation, struct dataset *d, bool
 	if (dataset_open_below(d, &s->config, validation, &s->data_roots, error, n))
 		return false;
 	*has = true;
-	if (data_identity_check(known, d, error, n))
+	if (dataset_identity_check(known, d, error, n))
 		return false;
-	if (data_identity_add(s->data, d))
-		return segment_fail(s, "no_memory", "no memory for the names of its data");
+	dataset_identity_add(s->data, d);
 	s->failure.reason = NULL;
 	return true;
 }
@@ -243,6 +239,170 @@ bool segment_lost(struct segment *s, const struct warm *w, int rc)
 
 	segment_poison(s, ENGINE_EXIT_PEER_LOST);
 	return segment_fail(s, "peer_lost", "%s", lost ? lost : strerror(-rc));
+}
+
+/* ---- agree ---- */
+
+struct agreement {
+	char sha256[65]; /* of spec, plan, model shape and the identity of its data */
+	bool prepared;
+	bool tuned; /* the kernels' choices are made, and the same on all ranks it was among then */
+};
+
+static void fill_agreement(const struct segment *s, bool prepared, struct agreement *out)
+{
+	char text[1024], data[65], *identity = json_dumps(s->data, JSON_SORT_KEYS | JSON_COMPACT);
+
+	memset(out, 0, sizeof(*out));
+	if (identity == NULL || artifact_sha256(identity, strlen(identity), data))
+		prepared = false;
+	free(identity);
+	out->prepared = prepared;
+	if (!prepared)
+		return;
+	out->tuned = tuned_has(&s->training.warm->tuned, &s->config);
+	snprintf(text, sizeof(text),
+		"%s world %d arena %" PRId64 " of %" PRId64 " reduce %" PRId64 " x %" PRId64
+		" gather %" PRId64 " x %" PRId64 " steps %" PRId64 " sequences %" PRId64 " data %s",
+		s->spec_sha256, s->training.plan.world, s->training.plan.param_elems,
+		s->training.plan.arena_elems, s->training.plan.n_reduce,
+		s->training.plan.reduce_elems, s->training.plan.n_gather,
+		s->training.plan.gather_elems, s->config.optimizer_steps, s->train.n_sequences,
+		data);
+	if (artifact_sha256(text, strlen(text), out->sha256))
+		out->prepared = false;
+}
+
+static bool compare_agreements(struct segment *s, const struct agreement *all, bool prepared)
+{
+	if (!prepared)
+		return false;
+	for (int i = 0; i < s->world; i++)
+		if (!all[i].prepared) {
+			s->failure.silent = true;
+			return segment_fail(s, "peer_refused", "rank %d could not begin", i);
+		}
+	for (int i = 1; i < s->world; i++)
+		if (memcmp(all[i].sha256, all[0].sha256, sizeof(all[0].sha256)) != 0)
+			return segment_fail(s, "spec_mismatch",
+				"rank %d means another spec, plan or data than rank 0 (%.12s, "
+				"%.12s)",
+				i, all[i].sha256, all[0].sha256);
+	return true;
+}
+
+static bool try_out(struct segment *s)
+{
+	if (!training_try(&s->training, s->failure.message, sizeof(s->failure.message)))
+		return true;
+	segment_poison(s, ENGINE_EXIT_POISONED);
+	s->failure.reason = "device";
+	return false;
+}
+
+/*
+ * Before the first step, so that all steps of all ranks go by the same choices. A rank that cannot
+ * go on makes the others wait.
+ */
+static bool tune(struct segment *s, struct warm *w, struct link *link)
+{
+	const struct tuned_peers peers = {.collectives = w->collectives,
+		.group = s->group,
+		.comm = w->comm,
+		.patience_ns = PATIENCE_NS};
+	int64_t changed = 0, begin = clock_mono_ns(), took;
+	char size[SIZE_BYTES];
+	int rc;
+
+	if (!try_out(s))
+		return false;
+	took = k_choices_took_bytes(w->ctx);
+	rc = tuned_share(&w->tuned, s->group ? &peers : NULL, w->rank, &changed);
+	if (rc == -ENOMEM) {
+		segment_poison(s, ENGINE_EXIT_POISONED);
+		return segment_fail(s, "no_memory", "no memory for the choices of algorithms");
+	}
+	if (rc)
+		return segment_lost(s, w, rc);
+	if (changed > 0) {
+		graphs_finish(&w->graphs);
+		if (!try_out(s)) /* the kernels of rank 0's choices are loaded too */
+			return false;
+	}
+	tuned_add(&w->tuned, &s->config);
+	if (w->tuned.guessed > 0 && w->rank == 0)
+		link_log(link, "warning",
+			"no memory to time the algorithms of %" PRId64
+			" products: they are the library's guess",
+			w->tuned.guessed);
+	if (w->tuned.note[0])
+		link_log(link, "warning", "the choices of algorithms are not kept: %s",
+			w->tuned.note);
+	metrics_log_add(&s->log, "algorithms chosen in %.3f ms, with %s beside the buffers",
+		(double)(clock_mono_ns() - begin) / 1e6, size_text(took, size));
+	return true;
+}
+
+static bool all_tuned(const struct segment *s, const struct agreement *all)
+{
+	bool tuned = true;
+
+	for (int i = 0; i < s->world; i++)
+		tuned = tuned && all[i].tuned;
+	return tuned;
+}
+
+static bool join(struct segment *s)
+{
+	if (training_join(&s->training, s->group))
+		return segment_fail(s, "no_memory", "no memory for events");
+	return true;
+}
+
+/* The others wait for this rank. */
+static bool no_group(struct segment *s, const struct warm *w)
+{
+	if (collectives_error(w->collectives))
+		return segment_lost(s, w, 0);
+	segment_poison(s, ENGINE_EXIT_POISONED);
+	return segment_fail(s, "no_memory", "no memory for a group of %d ranks", s->world);
+}
+
+/* All ranks are ready to begin. */
+static bool tune_together(
+	struct segment *s, struct warm *w, const struct agreement *all, struct link *link)
+{
+	bool tuned = all_tuned(s, all) || tune(s, w, link);
+
+	snprintf(s->tuning_sha256, sizeof(s->tuning_sha256), "%s", w->tuned.sha256);
+	return tuned;
+}
+
+bool segment_agree(struct segment *s, struct warm *w, bool prepared, struct link *link)
+{
+	struct agreement own, *all;
+	bool agreed;
+
+	if (s->world < 1 || s->world > w->world || w->rank >= s->world)
+		return false;
+	if (s->world == 1) {
+		prepared = prepared && join(s);
+		fill_agreement(s, prepared, &own);
+		return prepared && tune_together(s, w, &own, link);
+	}
+	all = calloc((size_t)s->world, sizeof(*all));
+	if (!all || collectives_group(w->collectives, s->world, &s->group)) {
+		free(all);
+		return no_group(s, w);
+	}
+	/* before, so that a rank without memory for its events is heard of by all */
+	prepared = prepared && join(s);
+	fill_agreement(s, prepared, &own);
+	collectives_gather_all(s->group, all, &own, sizeof(own), w->comm);
+	agreed = segment_sync(s, w) && compare_agreements(s, all, prepared) &&
+		tune_together(s, w, all, link);
+	free(all);
+	return agreed;
 }
 
 /* ---- train ---- */
@@ -363,8 +523,8 @@ static void log_growth(struct segment *s, struct warm *w, int64_t before)
 	int64_t times = k_stream_grown(w->compute) - before;
 
 	if (times > 0)
-		metrics_log_add(&s->log,
-			"operations took memory beyond the plan %" PRId64 " times", times);
+		metrics_log_add(
+			&s->log, "operations took memory beyond the plan %" PRId64 " times", times);
 }
 
 /* asked: this rank was, before the step. All ranks agree in a step that has begun, and end it. */
@@ -460,6 +620,80 @@ static bool validate(struct segment *s, struct warm *w, struct link *link)
 	return true;
 }
 
+/* ---- gather ---- */
+
+/* The others wait for this rank. */
+static bool no_room_for(struct segment *s, const char *what)
+{
+	segment_poison(s, ENGINE_EXIT_POISONED);
+	return segment_fail(s, "no_memory", "no memory for %s of %d ranks", what, s->world);
+}
+
+static bool gather_times(struct segment *s, struct warm *w)
+{
+	const size_t bytes = (size_t)s->measure.done * sizeof(*s->measure.own);
+	struct measure_step *all = NULL;
+	struct metrics_host_rank own;
+
+	metrics_host_read(&own);
+	if (w->gpu_log)
+		gpu_log_summarise(gpu_log_device(w->gpu_log), &s->gpu, &own.gpu);
+	s->ranks = calloc((size_t)s->world, sizeof(*s->ranks));
+	if (s->world > 1)
+		all = malloc((size_t)s->world * bytes);
+	if (!s->ranks || (s->world > 1 && !all)) {
+		free(all);
+		return no_room_for(s, "the times");
+	}
+	if (s->world > 1) {
+		collectives_gather_all(s->group, s->ranks, &own, sizeof(own), w->comm);
+		collectives_gather_all(s->group, all, s->measure.own, bytes, w->comm);
+		if (!segment_sync(s, w)) {
+			free(all);
+			return false;
+		}
+	} else {
+		s->ranks[0] = own;
+	}
+	measure_merge(&s->measure, all);
+	return true;
+}
+
+/* Each rank sends as many samples as the one with most has; how many are its own is in ranks. */
+static bool gather_gpus(struct segment *s, struct warm *w)
+{
+	struct gpu_log_sample *own;
+	size_t room = 0, bytes;
+
+	for (int i = 0; i < s->world; i++)
+		if ((size_t)s->ranks[i].gpu.samples > room)
+			room = (size_t)s->ranks[i].gpu.samples;
+	if (room == 0)
+		return true;
+	bytes = room * sizeof(*own);
+	own = realloc(s->gpu.sample, bytes);
+	if (!own)
+		return no_room_for(s, "the GPU samples");
+	memset(own + s->gpu.n, 0, (room - s->gpu.n) * sizeof(*own));
+	s->gpu.sample = own;
+	s->gpu.capacity = room;
+	s->gpus = malloc((size_t)s->world * bytes);
+	if (!s->gpus)
+		return no_room_for(s, "the GPU samples");
+	s->gpus_room = room;
+	if (s->world == 1) {
+		memcpy(s->gpus, own, bytes);
+		return true;
+	}
+	collectives_gather_all(s->group, s->gpus, own, bytes, w->comm);
+	return segment_sync(s, w);
+}
+
+bool segment_gather(struct segment *s, struct warm *w)
+{
+	return gather_times(s, w) && gather_gpus(s, w);
+}
+
 static void count_sent(const struct segment *s, struct collectives_bytes *out)
 {
 	*out = (struct collectives_bytes){0};
@@ -497,7 +731,7 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 	if (w->gpu_log)
 		gpu_log_end(w->gpu_log, &s->gpu);
 	/* a segment that failed on all ranks alike still has times worth keeping */
-	if (!s->failure.poisoned && !s->cancelled && s->measure.done > 0 && !gather_segment(s, w))
+	if (!s->failure.poisoned && !s->cancelled && s->measure.done > 0 && !segment_gather(s, w))
 		trained = false;
 	s->wall_ns = clock_mono_ns() - s->received_ns;
 	k_range_end();

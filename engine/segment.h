@@ -1,7 +1,7 @@
 /*
  * segment.h: one segment on one rank, from segment.start to its end. What it needs to know is read
  * from the message, checked and opened (segment_prepare); the ranks then make sure that they all
- * mean the same (agreement.h) before the first collective on tensors is issued; segment_train
+ * mean the same (segment_agree) before the first collective on tensors is issued; segment_train
  * does the work. What rank 0 writes afterwards is writer.h's.
  */
 #ifndef GPT2D_ENGINE_SEGMENT_H
@@ -36,7 +36,7 @@ struct segment {
 	char spec_sha256[65];
 	struct dataset train, val;
 	bool has_train, has_val;
-	json_t *data; /* their identity (data_identity.h) */
+	json_t *data; /* their identity (dataset_identity_add) */
 	struct training training;
 	bool has_training;
 
@@ -47,7 +47,7 @@ struct segment {
 	struct gpu_log_samples gpu;      /* of this rank's GPU */
 	struct gpu_log_sample *gpus;     /* of each rank's, gpus_room apart; NULL: none has any */
 	size_t gpus_room;
-	char tuning_sha256[65];          /* of the choices it ran by; empty: there are none */
+	char tuning_sha256[65]; /* of the choices it ran by; empty: there are none */
 	struct collectives_bytes sent;
 	bool validated;
 	double val_loss;
@@ -75,6 +75,21 @@ void segment_poison(struct segment *s, int exit_code);
 bool segment_sync(struct segment *s, struct warm *w);
 /* What a failed wait for peers comes to: what collectives say, else rc. Always false. */
 bool segment_lost(struct segment *s, const struct warm *w, int rc);
+
+/*
+ * All ranks hold the same spec and plan, all are prepared, and their kernels' choices (tuned.h) are
+ * the same. False: failure says why; no collective of this segment may follow. Call it whether
+ * segment_prepare worked or not, unless it could not read the world.
+ */
+bool segment_agree(struct segment *s, struct warm *w, bool prepared, struct link *link);
+
+/*
+ * What every rank has measured, brought together once, after the last step: fills ranks, gpus and
+ * gpus_room and merges measure. It is 96 bytes per step and rank, and 104 per sample of a GPU. On
+ * all ranks of the segment, which has done at least one step. False: s has failed and says why,
+ * and this process is poisoned.
+ */
+bool segment_gather(struct segment *s, struct warm *w);
 
 /* Parameters, steps, validation, gathered times. False: failure, or cancelled, says why. */
 bool segment_train(struct segment *s, struct warm *w, struct link *link);

@@ -10,7 +10,6 @@
 
 #include "engine/train/activations.h"
 #include "engine/train/arena.h"
-#include "engine/check/check_memory.h"
 #include "engine/report/measure.h"
 #include "engine/train/plan.h"
 #include "proto/size.h"
@@ -37,23 +36,18 @@ static const char *const precision_keys[] = {[SPEC_FP32] = "fp32",
 	[SPEC_BF16] = "bf16.enabled",
 	[SPEC_FP16] = "fp16.enabled"};
 
-/* The check in the making. failed: no memory for a part of it; unfinished: a file is not read. */
+/* The check in the making. unfinished: a file is not read to its end. */
 struct checking {
 	const struct check_options *options;
 	const struct spec_config *config;
 	const struct backend *backend;
 	json_t *errors, *check, *warnings;
-	bool failed, unfinished;
+	bool unfinished;
 	struct arena arena;
 	struct plan plan;
 	bool planned;
 	int64_t elem_bytes;
 };
-
-static void add(struct checking *k, json_t *object, const char *key, json_t *value)
-{
-	k->failed = json_object_set_new(object, key, value) < 0 || k->failed;
-}
 
 static void refuse(struct checking *k, const char *key, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -66,9 +60,7 @@ static void refuse(struct checking *k, const char *key, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
-	k->failed = json_array_append_new(k->errors,
-			    json_pack("{s:s, s:s}", "key", key, "message", message)) < 0 ||
-		k->failed;
+	json_array_append_new(k->errors, json_pack("{s:s, s:s}", "key", key, "message", message));
 }
 
 static void warn(struct checking *k, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -81,7 +73,7 @@ static void warn(struct checking *k, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
-	k->failed = json_array_append_new(k->warnings, json_string(message)) < 0 || k->failed;
+	json_array_append_new(k->warnings, json_string(message));
 }
 
 /* ---- what the engine can do ---- */
@@ -89,7 +81,7 @@ static void warn(struct checking *k, const char *format, ...)
 static void check_backend(struct checking *k)
 {
 	const struct spec_config *c = k->config;
-	const char *name = k->options->backend;
+	const char *name = k->options->device.backend;
 	/* gradients are kept and reduced in the type they are computed in */
 	enum spec_precision reduced = c->precision == SPEC_TF32 ? SPEC_FP32 : c->precision;
 	size_t i;
@@ -118,7 +110,7 @@ static void check_world(struct checking *k)
 	if (c->gpus > k->options->world)
 		refuse(k, "gpus", "%" PRId64 " ranks asked for, %d are there", c->gpus,
 			k->options->world);
-	add(k, k->check, "batch",
+	json_object_set_new(k->check, "batch",
 		json_pack("{s:I, s:I, s:I, s:I}", "train_micro_batch_size_per_gpu",
 			INT(c->micro_batch), "gradient_accumulation_steps", INT(c->accumulation),
 			"world", INT(c->gpus), "train_batch_size", INT(c->batch)));
@@ -171,20 +163,19 @@ static void refuse_plan(struct checking *k, const char *message)
 /* No bucket size helps a model whose parameters and gradients alone are beyond the memory. */
 static bool refuse_model(struct checking *k)
 {
-	const struct check_options *o = k->options;
+	const struct memory_device *o = &k->options->device;
 	const struct spec_config *c = k->config;
 	const int64_t ranks = k->backend && k->backend->shared_memory ? c->gpus : 1;
 	const int64_t bytes = 2 * k->arena.param_elems * k->elem_bytes;
 	char needed[SIZE_BYTES], available[SIZE_BYTES];
 
-	if (o->memory_total_bytes <= 0 || bytes <= o->memory_total_bytes / ranks)
+	if (o->total_bytes <= 0 || bytes <= o->total_bytes / ranks)
 		return false;
 	refuse(k, "model",
 		"memory: %" PRId64 " parameters and their gradients alone take %s a rank, "
 		"%s available%s: a smaller model is needed",
 		k->arena.model_params, size_text(bytes, needed),
-		size_text(o->memory_total_bytes, available),
-		ranks > 1 ? " to all ranks together" : "");
+		size_text(o->total_bytes, available), ranks > 1 ? " to all ranks together" : "");
 	return true;
 }
 
@@ -195,7 +186,7 @@ static void check_plan(struct checking *k)
 	struct plan_traffic t;
 	char message[512];
 
-	add(k, k->check, "model",
+	json_object_set_new(k->check, "model",
 		json_pack("{s:I, s:I, s:I}", "parameters", INT(k->arena.model_params),
 			"vocab_padded", INT(k->arena.vocab_padded), "param_elems",
 			INT(k->arena.param_elems)));
@@ -206,7 +197,7 @@ static void check_plan(struct checking *k)
 		return;
 	}
 	k->planned = true;
-	add(k, k->check, "plan",
+	json_object_set_new(k->check, "plan",
 		json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
 			"asked_reduce_elems", INT(c->reduce_bucket_elems), "asked_gather_elems",
 			INT(c->allgather_bucket_elems), "reduce_elems", INT(p->reduce_elems),
@@ -216,7 +207,7 @@ static void check_plan(struct checking *k)
 			INT(p->reduce_elems * k->elem_bytes), "gather_bucket_bytes",
 			INT(p->gather_elems * k->elem_bytes)));
 	t = plan_step_traffic(p, (int)c->zero_stage, c->reduce_scatter);
-	add(k, k->check, "traffic",
+	json_object_set_new(k->check, "traffic",
 		json_pack("{s:I, s:I, s:I}", "reduce_scatter_bytes",
 			INT(t.reduce_scatter_elems * k->elem_bytes), "all_gather_bytes",
 			INT(t.all_gather_elems * k->elem_bytes), "all_reduce_bytes",
@@ -224,27 +215,6 @@ static void check_plan(struct checking *k)
 }
 
 /* ---- memory ---- */
-
-int64_t check_logits_elems(const struct spec_config *config)
-{
-	int64_t elems;
-
-	if (__builtin_mul_overflow(config->micro_batch, config->seq_len, &elems) ||
-		__builtin_mul_overflow(elems, arena_vocab_padded(config->model.vocab_size), &elems))
-		return -1;
-	return elems;
-}
-
-/* Far beyond any memory, and far enough below 2^63 that sums of such sizes stay exact. */
-bool check_beyond_reason(const struct spec_config *c)
-{
-	double rows = (double)c->micro_batch * (double)c->seq_len;
-	double per_row = (double)(c->model.n_embd * 64 + c->model.n_head * 8) *
-			(double)(c->model.n_layer + 1) +
-		(double)arena_vocab_padded(c->model.vocab_size) * 8;
-
-	return rows * per_row > 1e17 || rows * (double)c->accumulation * 16 > 1e17;
-}
 
 static struct activations_shape shape_of(const struct checking *k)
 {
@@ -258,14 +228,15 @@ static struct activations_shape shape_of(const struct checking *k)
 	};
 }
 
-static void add_up(const struct checking *k, struct check_needed *n)
+static void add_up(const struct checking *k, struct memory_plan *n)
 {
 	const struct spec_config *c = k->config;
+	const struct memory_device *o = &k->options->device;
 	const struct activations_shape shape = shape_of(k);
 	int64_t owned = c->zero_stage == 0 ? k->plan.arena_elems : plan_owned_elems(&k->plan, 0);
 	int64_t rows = c->micro_batch * c->seq_len;
 
-	check_memory_parts(n, &shape, k->plan.arena_elems, owned, k->options->scratch);
+	memory_plan_parts(n, &shape, k->plan.arena_elems, owned, k->options->device.scratch);
 	/* inputs and targets of a whole step, on the host and on the device; losses */
 	n->batch = 4 * c->accumulation * rows * (int64_t)sizeof(int32_t) +
 		rows * (int64_t)sizeof(float);
@@ -274,15 +245,15 @@ static void add_up(const struct checking *k, struct check_needed *n)
 		n->batch +=
 			c->accumulation * (2 * rows * (int64_t)sizeof(int32_t) + 2 * MARK_BYTES);
 	n->total = 2 * n->arena + n->master + 2 * n->moment + n->activations + n->logits +
-		n->batch + n->scratch + n->branch + k->options->comm_bytes +
-		k->options->context_bytes + k->options->tuning_bytes;
+		n->batch + n->scratch + n->branch + o->comm_bytes + o->context_bytes +
+		o->tuning_bytes;
 	n->together = k->backend && k->backend->shared_memory && c->gpus > 1;
 	n->ranks = n->together ? c->gpus : 1;
 }
 
-static json_t *pack_memory(const struct checking *k, const struct check_needed *n)
+static json_t *pack_memory(const struct checking *k, const struct memory_plan *n)
 {
-	const struct check_options *o = k->options;
+	const struct memory_device *o = &k->options->device;
 	int64_t with[SPEC_RECOMPUTE_FULL + 1];
 	json_t *memory;
 
@@ -292,35 +263,30 @@ static json_t *pack_memory(const struct checking *k, const struct check_needed *
 		"parameters_bytes", INT(n->arena), "gradients_bytes", INT(n->arena), "master_bytes",
 		INT(n->master), "moment_m_bytes", INT(n->moment), "moment_v_bytes", INT(n->moment),
 		"activations_bytes", INT(n->activations), "logits_bytes", INT(n->logits),
-		"logits_elems", INT(check_logits_elems(k->config)), "batch_bytes", INT(n->batch),
-		"comm_bytes", INT(o->comm_bytes), "total_bytes", INT(n->total), "planned_bytes",
-		INT(n->planned), "available_bytes", INT(o->memory_total_bytes), "free_bytes",
-		INT(o->memory_free_bytes));
-	if (memory != NULL &&
-		json_object_update_new(memory,
-			json_pack("{s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I}", "scratch_bytes",
-				INT(n->scratch), "scratch_branch_bytes", INT(n->branch),
-				"context_bytes", INT(o->context_bytes), "tuning_bytes",
-				INT(o->tuning_bytes), "activation_checkpointing",
-				spec_recompute_name(n->shape.recompute),
-				"activations_none_bytes", INT(with[SPEC_RECOMPUTE_NONE]),
-				"activations_selective_bytes", INT(with[SPEC_RECOMPUTE_SELECTIVE]),
-				"activations_full_bytes", INT(with[SPEC_RECOMPUTE_FULL]))) < 0) {
-		json_decref(memory);
-		return NULL;
-	}
+		"logits_elems", INT(memory_plan_logits_elems(k->config)), "batch_bytes",
+		INT(n->batch), "comm_bytes", INT(o->comm_bytes), "total_bytes", INT(n->total),
+		"planned_bytes", INT(n->planned), "available_bytes", INT(o->total_bytes),
+		"free_bytes", INT(o->free_bytes));
+	json_object_update_new(memory,
+		json_pack("{s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I}", "scratch_bytes",
+			INT(n->scratch), "scratch_branch_bytes", INT(n->branch), "context_bytes",
+			INT(o->context_bytes), "tuning_bytes", INT(o->tuning_bytes),
+			"activation_checkpointing", spec_recompute_name(n->shape.recompute),
+			"activations_none_bytes", INT(with[SPEC_RECOMPUTE_NONE]),
+			"activations_selective_bytes", INT(with[SPEC_RECOMPUTE_SELECTIVE]),
+			"activations_full_bytes", INT(with[SPEC_RECOMPUTE_FULL])));
 	return memory;
 }
 
 static void check_memory(struct checking *k)
 {
-	const struct check_options *o = k->options;
+	const struct memory_device *o = &k->options->device;
 	const struct spec_config *c = k->config;
-	struct check_needed n;
+	struct memory_plan n;
 	char message[SPEC_PATH_MAX + 512];
 	const char *key;
 
-	if (check_beyond_reason(c)) {
+	if (memory_plan_beyond_reason(c)) {
 		refuse(k, "train_micro_batch_size_per_gpu",
 			"a micro-batch of %" PRId64 " x %" PRId64 " tokens, %" PRId64
 			" times, takes more than 100 PB",
@@ -333,12 +299,12 @@ static void check_memory(struct checking *k)
 			n.ranks, n.total);
 		return;
 	}
-	add(k, k->check, "memory", pack_memory(k, &n));
-	if (o->memory_total_bytes > 0 && n.planned > o->memory_total_bytes) {
-		key = check_memory_refusal(o, &n, message, sizeof(message));
+	json_object_set_new(k->check, "memory", pack_memory(k, &n));
+	if (o->total_bytes > 0 && n.planned > o->total_bytes) {
+		key = memory_plan_refusal(c, o, &n, message, sizeof(message));
 		refuse(k, key, "%s", message);
-	} else if (o->memory_free_bytes > 0 && n.planned > o->memory_free_bytes) {
-		check_memory_warning(o, &n, message, sizeof(message));
+	} else if (o->free_bytes > 0 && n.planned > o->free_bytes) {
+		memory_plan_warning(c, o, &n, message, sizeof(message));
 		warn(k, "%s", message);
 	}
 }
@@ -434,8 +400,9 @@ static void check_work(struct checking *k, const struct dataset *train, json_t *
 			"%" PRId64 " epochs leave %" PRId64
 			" sequences over that do not fill a batch of %" PRId64,
 			c->work_epochs, left_over, c->batch);
-	add(k, data, "epochs", json_real((double)samples / (double)train->n_sequences));
-	add(k, k->check, "work",
+	json_object_set_new(
+		data, "epochs", json_real((double)samples / (double)train->n_sequences));
+	json_object_set_new(k->check, "work",
 		json_pack("{s:I, s:I, s:I, s:I}", "optimizer_steps", INT(steps), "micro_steps",
 			INT(micro_steps), "tokens", INT(tokens), "left_over_sequences",
 			INT(left_over)));
@@ -451,7 +418,7 @@ static void check_validation(struct checking *k, const struct dataset *val, json
 			c->validation_steps);
 		return;
 	}
-	add(k, data, "passes", json_real((double)samples / (double)val->n_sequences));
+	json_object_set_new(data, "passes", json_real((double)samples / (double)val->n_sequences));
 	if (samples > val->n_sequences)
 		warn(k,
 			"%s: validation reads %" PRId64 " sequences, the file has %" PRId64
@@ -519,15 +486,15 @@ static void check_file(struct checking *k, json_t *data, bool validation)
 		return;
 	}
 	entry = pack_data(&d, k->config);
-	add(k, data, validation ? "val" : "train", entry);
+	json_object_set_new(data, validation ? "val" : "train", entry);
 	rc = scan(k, &d, validation, message, sizeof(message));
 	if (rc == -EINPROGRESS)
 		k->unfinished = true;
 	else if (rc < 0)
 		refuse(k, key, "%s", message);
-	if (entry != NULL && validation)
+	if (validation)
 		check_validation(k, &d, entry);
-	else if (entry != NULL)
+	else
 		check_work(k, &d, entry);
 	dataset_close(&d);
 }
@@ -537,9 +504,7 @@ static void check_data(struct checking *k)
 	const struct spec_config *c = k->config;
 	json_t *data = json_object();
 
-	add(k, k->check, "data", data);
-	if (data == NULL)
-		return;
+	json_object_set_new(k->check, "data", data);
 	check_file(k, data, false);
 	if (c->data_val[0] != '\0' || c->validation_steps > 0)
 		check_file(k, data, true);
@@ -554,13 +519,9 @@ int check_run(const struct check_options *options, json_t **errors, json_t **che
 		.check = json_object(),
 		.warnings = json_array(),
 	};
-	int rc = -ENOMEM;
 
 	k.elem_bytes = k.config->precision == SPEC_BF16 || k.config->precision == SPEC_FP16 ? 2 : 4;
-	if (k.errors == NULL || k.check == NULL || k.warnings == NULL)
-		goto out;
-	if (arena_init(&k.arena, &k.config->model) < 0)
-		goto out;
+	arena_init(&k.arena, &k.config->model);
 	check_backend(&k);
 	check_world(&k);
 	check_schedule(&k);
@@ -568,18 +529,54 @@ int check_run(const struct check_options *options, json_t **errors, json_t **che
 	if (k.planned)
 		check_memory(&k);
 	check_data(&k);
-	add(&k, k.check, "warnings", json_incref(k.warnings));
+	json_object_set_new(k.check, "warnings", k.warnings);
 	arena_finish(&k.arena);
-	if (k.unfinished)
-		rc = -EINPROGRESS;
-	if (k.failed || k.unfinished)
-		goto out;
-	*errors = json_incref(k.errors);
-	*check = json_incref(k.check);
-	rc = 0;
-out:
-	json_decref(k.errors);
-	json_decref(k.check);
-	json_decref(k.warnings);
-	return rc;
+	if (k.unfinished) {
+		json_decref(k.errors);
+		json_decref(k.check);
+		return -EINPROGRESS;
+	}
+	*errors = k.errors;
+	*check = k.check;
+	return 0;
+}
+
+/* ---- how far the files were read ---- */
+
+static json_t *scanned_json(const struct dataset_scanned *s)
+{
+	return json_pack("{sI sI sI sI sI sI sI sI sI}", "dev", INT(s->dev), "ino", INT(s->ino),
+		"bytes", INT(s->file_bytes), "modified_s", INT(s->modified.tv_sec), "modified_ns",
+		INT(s->modified.tv_nsec), "changed_s", INT(s->changed.tv_sec), "changed_ns",
+		INT(s->changed.tv_nsec), "vocab", INT(s->vocab), "tokens", INT(s->tokens));
+}
+
+json_t *check_turn_json(const struct check_turn *turn)
+{
+	return json_pack("[o o]", scanned_json(&turn->scanned[0]), scanned_json(&turn->scanned[1]));
+}
+
+static struct dataset_scanned read_scanned(const json_t *json)
+{
+	json_int_t dev, ino, bytes, m_s, m_ns, c_s, c_ns, vocab, tokens;
+
+	if (json_unpack((json_t *)json, "{sI sI sI sI sI sI sI sI sI}", "dev", &dev, "ino", &ino,
+		    "bytes", &bytes, "modified_s", &m_s, "modified_ns", &m_ns, "changed_s", &c_s,
+		    "changed_ns", &c_ns, "vocab", &vocab, "tokens", &tokens) < 0)
+		return (struct dataset_scanned){0};
+	return (struct dataset_scanned){
+		.dev = (dev_t)dev,
+		.ino = (ino_t)ino,
+		.file_bytes = bytes,
+		.modified = {.tv_sec = m_s, .tv_nsec = m_ns},
+		.changed = {.tv_sec = c_s, .tv_nsec = c_ns},
+		.vocab = vocab,
+		.tokens = tokens,
+	};
+}
+
+void check_turn_read(struct check_turn *turn, const json_t *json)
+{
+	for (size_t i = 0; i < 2; i++)
+		turn->scanned[i] = read_scanned(json_array_get(json, i));
 }

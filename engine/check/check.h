@@ -34,30 +34,35 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/check/check_turn.h"
 #include "engine/data/dataset.h"
-#include "kernels/kernels.h"
+#include "engine/train/memory_plan.h"
 #include "proto/spec/spec.h"
+
+/*
+ * How far a check came with the files of one arm. It reads large files a part at a time, so that
+ * the checks of other users come in between. gpt2d keeps the progress and sends it back, so that
+ * the progress outlives the process that checks.
+ */
+struct check_turn {
+	int64_t left_bytes;                /* that this part may still read */
+	struct dataset_scanned scanned[2]; /* data.train, data.val; all zero: not begun */
+};
+json_t *check_turn_json(const struct check_turn *turn); /* of scanned */
+/* What that gave; anything else is a file that is not begun. */
+void check_turn_read(struct check_turn *turn, const json_t *json);
 
 struct check_options {
 	const struct spec_config *config;
-	const char *backend;        /* k_device_info.backend */
-	int64_t memory_total_bytes; /* of the device, 0: not known; on the CPU all ranks share it */
-	const char *memory_limit;   /* the file of a control group that says so, or NULL */
-	int64_t memory_free_bytes; /* now, idle engines' memory not counted as free; 0: not known */
-	int world;                 /* ranks there are */
-	int64_t comm_bytes;        /* what collectives take beyond the arenas, per rank */
-	int64_t context_bytes;     /* k_device_info.context_bytes, per rank */
-	int64_t scratch[K_SCRATCH_KINDS]; /* of k_scratch_plan, per rank */
-	int64_t tuning_bytes;             /* of k_choices_bytes, per rank */
+	struct memory_device device;
+	int world;                   /* ranks there are */
 	struct dataset_cache *cache; /* may be NULL */
 	struct check_turn *turn;     /* NULL: files are read to their end */
 	struct data_roots data_roots;
 };
 
 /*
- * 0 with new references in both, or -ENOMEM. -EINPROGRESS: the turn was too short, which says now
- * how far it came: once more with another.
+ * 0 with new references in both, or -EINPROGRESS: turn had too few bytes left and now holds how
+ * far the files were read. Call it again with that turn and more bytes.
  */
 int check_run(const struct check_options *options, json_t **errors, json_t **check);
 
@@ -67,12 +72,5 @@ int check_run(const struct check_options *options, json_t **errors, json_t **che
  */
 int64_t check_optimizer_steps(
 	const struct spec_config *config, int64_t n_sequences, int64_t *left_over);
-
-/* Sizes with which sums of bytes would not stay exact; such a configuration is refused. */
-bool check_beyond_reason(const struct spec_config *config);
-
-/* Elements of the logits of one micro-batch: micro_batch * seq_len * padded vocabulary; -1 beyond
- * int64. */
-int64_t check_logits_elems(const struct spec_config *config);
 
 #endif

@@ -111,6 +111,14 @@ struct collectives_bytes {
 	int64_t reduce_scatter, all_gather, all_reduce, other;
 };
 void collectives_count(const struct collectives_group *g, struct collectives_bytes *out);
+/* The fields of that struct, to count by. */
+enum collectives_counted {
+	COUNTED_REDUCE_SCATTER,
+	COUNTED_ALL_GATHER,
+	COUNTED_ALL_REDUCE,
+	COUNTED_OTHER,
+	COUNTED,
+};
 
 /* Sent between two counts. */
 static inline struct collectives_bytes collectives_between(
@@ -123,6 +131,9 @@ static inline struct collectives_bytes collectives_between(
 		.other = after->other - before->other,
 	};
 }
+
+/* A step issues no more collectives than this. */
+enum { COLLECTIVES_STEP_MAX = 2 * 4096 + 64 };
 
 /* Beyond timeout_ns a graph may take so many times what it took before. */
 enum { COLLECTIVES_GRAPH_TIMES = 4 };

@@ -10,8 +10,6 @@
 
 #include <nccl.h>
 
-#include "engine/comm/collectives_counted.h"
-#include "engine/comm/nccl_call.h"
 #include "engine/comm/nccl_comm.h"
 #include "engine/comm/nccl_deadline.h"
 #include "engine/comm/ucx_exchange.h"
@@ -434,10 +432,96 @@ static void failed(struct collectives *c, const char *name, ncclResult_t result)
 		ncclGetLastError(NULL));
 }
 
+enum nccl_call_kind {
+	NCCL_REDUCE_SCATTER,
+	NCCL_ALL_GATHER,
+	NCCL_ALL_REDUCE,
+	NCCL_BROADCAST,
+};
+
+/* One collective of NCCL on this rank. */
+struct nccl_call {
+	enum nccl_call_kind kind;
+	enum collectives_counted counted;
+	void *buf; /* device; in place */
+	int64_t n; /* elements of type, a multiple of world where it is sliced */
+	ncclDataType_t type;
+	size_t elem_bytes;
+	enum collectives_op op;
+	int root; /* broadcast only */
+};
+
+static const char *const kind_names[] = {
+	[NCCL_REDUCE_SCATTER] = "reduce_scatter",
+	[NCCL_ALL_GATHER] = "all_gather",
+	[NCCL_ALL_REDUCE] = "all_reduce",
+	[NCCL_BROADCAST] = "broadcast",
+};
+
+static ncclResult_t start_call(
+	const struct nccl_call *call, ncclComm_t comm, int rank, int world, cudaStream_t s)
+{
+	ncclRedOp_t op = call->op == COLLECTIVES_MAX ? ncclMax : ncclSum;
+	size_t n = (size_t)call->n, each = n / (size_t)world;
+	char *own = (char *)call->buf + each * (size_t)rank * call->elem_bytes;
+
+	switch (call->kind) {
+	case NCCL_REDUCE_SCATTER:
+		return ncclReduceScatter(call->buf, own, each, call->type, op, comm, s);
+	case NCCL_ALL_GATHER:
+		return ncclAllGather(own, call->buf, each, call->type, comm, s);
+	case NCCL_ALL_REDUCE:
+		return ncclAllReduce(call->buf, call->buf, n, call->type, op, comm, s);
+	case NCCL_BROADCAST:
+		break;
+	}
+	return ncclBroadcast(call->buf, call->buf, n, call->type, call->root, comm, s);
+}
+
+/*
+ * Elements that the other ranks get from this one, as the collectives over UCX count: an all_reduce
+ * is a reduce-scatter and an all-gather of slices that differ by one element at most; one of few
+ * integers or doubles goes whole to every rank.
+ */
+static int64_t sent_by(const struct nccl_call *call, int rank, int world)
+{
+	int64_t others = world - 1, own = call->n / world;
+
+	switch (call->kind) {
+	case NCCL_REDUCE_SCATTER:
+	case NCCL_ALL_GATHER:
+		return own * others;
+	case NCCL_ALL_REDUCE:
+		if (call->counted == COUNTED_OTHER)
+			return call->n * others;
+		own += rank < call->n % world ? 1 : 0;
+		return call->n - own + own * others;
+	case NCCL_BROADCAST:
+		break;
+	}
+	return rank == call->root ? call->n * others : 0;
+}
+
+static ncclDataType_t elem_type(const struct k_context *ctx)
+{
+	switch (k_context_dtype(ctx)) {
+	case K_BF16:
+		return ncclBfloat16;
+	case K_FP16:
+		return ncclFloat16;
+	case K_FP64:
+		return ncclFloat64;
+	case K_FP32:
+	case K_TF32:
+		break;
+	}
+	return ncclFloat32;
+}
+
 static void launch(struct collectives_group *g, struct nccl_call call, struct k_stream *s)
 {
 	struct collectives *c = g->c;
-	const char *name = nccl_call_name(call.kind);
+	const char *name = kind_names[call.kind];
 	struct nccl_deadline_mark *mark = NULL;
 	ncclResult_t result;
 
@@ -453,14 +537,14 @@ static void launch(struct collectives_group *g, struct nccl_call call, struct k_
 		g->stream = s;
 		g->mark = mark;
 	}
-	result = nccl_call_start(&call, g->comm, c->rank, g->world, k_stream_native(s));
+	result = start_call(&call, g->comm, c->rank, g->world, k_stream_native(s));
 	if (!g->open)
 		nccl_deadline_end(&c->deadline, mark, s);
 	if (result != ncclSuccess)
 		failed(c, name, result);
 	else
 		g->sent[call.counted] +=
-			nccl_call_sent(&call, c->rank, g->world) * (int64_t)call.elem_bytes;
+			sent_by(&call, c->rank, g->world) * (int64_t)call.elem_bytes;
 out:
 	if (!g->open)
 		pthread_mutex_unlock(&c->nccl_lock);
@@ -505,7 +589,7 @@ static void launch_sliced(struct collectives_group *g, enum nccl_call_kind kind,
 {
 	if (g->world > 1 && n % g->world != 0) {
 		ucx_wire_fail(g->c->wire, "rank %d: %s of %lld elements among %d ranks", g->c->rank,
-			nccl_call_name(kind), (long long)n, g->world);
+			kind_names[kind], (long long)n, g->world);
 		return;
 	}
 	launch(g,
@@ -513,7 +597,7 @@ static void launch_sliced(struct collectives_group *g, enum nccl_call_kind kind,
 			.counted = counted,
 			.buf = buf,
 			.n = n,
-			.type = nccl_call_elem_type(g->c->ctx),
+			.type = elem_type(g->c->ctx),
 			.elem_bytes = k_elem_bytes(g->c->ctx)},
 		s);
 }
@@ -544,7 +628,7 @@ void collectives_all_reduce(struct collectives_group *g, void *buf, int64_t n,
 
 	if (type == COLLECTIVES_ELEM) {
 		call.counted = COUNTED_ALL_REDUCE;
-		call.type = nccl_call_elem_type(g->c->ctx);
+		call.type = elem_type(g->c->ctx);
 		call.elem_bytes = k_elem_bytes(g->c->ctx);
 	}
 	launch(g, call, s);

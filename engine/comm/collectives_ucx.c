@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "engine/comm/collectives_counted.h"
 #include "engine/comm/ucx_exchange.h"
 #include "engine/comm/ucx_operation.h"
 #include "engine/comm/ucx_sum.h"

@@ -12,14 +12,11 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "engine/train/plan.h"
+#include "engine/comm/collectives.h"
 #include "kernels/kernels.h"
 
-/*
- * More than a step has of collectives: one mark for two of them would count what is computed
- * between as well.
- */
-enum { NCCL_DEADLINE_MARKS = 2 * PLAN_BUCKETS_MAX + 64 };
+/* One mark for two collectives would also count what is computed between them. */
+enum { NCCL_DEADLINE_MARKS = COLLECTIVES_STEP_MAX };
 
 struct nccl_deadline_mark {
 	struct k_event *begun, *ended; /* NULL: it was never needed */

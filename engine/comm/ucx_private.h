@@ -1,6 +1,6 @@
 /*
  * ucx_private.h: the inside of struct ucx_wire, for the three files that work on it:
- * ucx_worker.c (context, worker, end), ucx_connect.c (endpoints, bootstrap) and ucx_wire.c
+ * ucx_worker.c (context, worker, end), ucx_connect.c (endpoints, bootstrap) and ucx_progress.c
  * (messages).
  */
 #ifndef GPT2D_ENGINE_COMM_UCX_PRIVATE_H

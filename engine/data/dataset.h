@@ -20,6 +20,7 @@
 #ifndef GPT2D_ENGINE_DATA_DATASET_H
 #define GPT2D_ENGINE_DATA_DATASET_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -109,5 +110,19 @@ int64_t dataset_sequence(const struct dataset *d, int64_t sample);
  */
 int dataset_read(const struct dataset *d, int64_t first, int64_t rows, int32_t *inputs,
 	int32_t *targets, char *error, size_t error_bytes);
+
+/*
+ * Which files a run trains on, so that all its segments train on the same: {path: {dev, ino, bytes,
+ * modified_ns}} of the token files that a segment has opened. gpt2d keeps that of a run's segments
+ * and sends it to the next one.
+ */
+/* Adds d; nothing for synthetic data. */
+void dataset_identity_add(json_t *identity, const struct dataset *d);
+/*
+ * d is the file that known (may be NULL) has under its path, or one that it does not name: 0.
+ * -ESTALE with error naming the path, what it was and what it is; -EINVAL when known is none.
+ */
+int dataset_identity_check(
+	const json_t *known, const struct dataset *d, char *error, size_t error_bytes);
 
 #endif

@@ -3,16 +3,16 @@
 #include <errno.h>
 #include <locale.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/report/measure.h"
-#include "engine/report/metrics_report.h"
-#include "engine/train/plan.h"
 #include "kernels/kernels.h"
 #include "proto/artifact.h"
 #include "proto/host/clock.h"
+#include "proto/host/memory.h"
 #include "proto/version.h"
 
 enum { PART_LINES = 4096 }; /* of a file that is made a part at a time */
@@ -79,7 +79,7 @@ static json_t *list_hosts(const struct metrics_segment *s)
 
 	if (text_open(&t) < 0)
 		return NULL;
-	for (rank = 0; rank < s->plan->world; rank++) {
+	for (rank = 0; rank < s->world; rank++) {
 		const char *name = s->ranks[rank].hostname;
 
 		for (before = 0; strcmp(s->ranks[before].hostname, name) != 0; before++)
@@ -112,7 +112,7 @@ static char *make_launcher(const struct metrics_segment *s)
 	return json_text(json_pack(
 		"{s:s, s:s, s:i, s:s, s:o, s:{s:o, s:o, s:o}, s:o, s:o, s:s, s:i}",
 		"checkpoint_path", s->dir, "rank0_host", s->ranks[0].hostname, "world_size",
-		s->plan->world, "git_commit", version_build, "slurm", launcher_slurm(s), "env",
+		s->world, "git_commit", version_build, "slurm", launcher_slurm(s), "env",
 		"CUDA_VISIBLE_DEVICES", metrics_host_variable("CUDA_VISIBLE_DEVICES"),
 		"MASTER_ADDR", metrics_host_variable("MASTER_ADDR"), "MASTER_PORT",
 		metrics_host_variable("MASTER_PORT"), "nccl_env", metrics_host_variables(nccl),
@@ -197,7 +197,7 @@ static char *make_rank_times(const struct metrics_segment *s, int64_t from, int6
 		      "optimizer_s\n",
 			t.to);
 	for (int64_t i = from; i < to; i++)
-		for (int rank = 0; rank < s->plan->world; rank++) {
+		for (int rank = 0; rank < s->world; rank++) {
 			const struct measure_step *step = &measure_rank(s->measure, rank)[i];
 
 			fprintf(t.to, "%lld,%d,", (long long)i + 1, rank);
@@ -211,7 +211,7 @@ static char *make_rank_times(const struct metrics_segment *s, int64_t from, int6
 
 static char *make_gpu_log(const struct metrics_segment *s)
 {
-	const int world = s->plan->world;
+	const int world = s->world;
 	struct gpu_log_rank *gpus = calloc((size_t)world, sizeof(*gpus));
 	struct text t = {0};
 
@@ -256,13 +256,60 @@ static char *make_marker(const struct metrics_segment *s, const struct measure_s
 	clock_text_s(utc_ns, now);
 	fprintf(t.to,
 		"[Rank 0] RUN_COMPLETE checkpoint_path=%s world_size=%d tokens_per_sec=", s->dir,
-		s->plan->world);
+		s->world);
 	put_real(t.to, sum->tok_s_global, " total_wall_time_sec=");
 	put_real(t.to, (double)s->wall_ns / 1e9, " timestamp_utc=");
 	fprintf(t.to, "%s run_id=%s segment=%lld status=%s spec_sha256=%s metrics_sha256=%s\n", now,
 		s->run, (long long)s->segment, status, s->spec_sha256, metrics_sha256);
 	text_close(&t);
 	return t.bytes;
+}
+
+/* ---- train.log ---- */
+
+void metrics_log_init(struct metrics_log *log)
+{
+	*log = (struct metrics_log){0};
+}
+
+void metrics_log_finish(struct metrics_log *log)
+{
+	free(log->text);
+	metrics_log_init(log);
+}
+
+/* Room for bytes more, NUL included. */
+static bool make_room(struct metrics_log *log, size_t bytes)
+{
+	size_t capacity = log->capacity > 0 ? log->capacity : 4096;
+
+	if (bytes > METRICS_LOG_BYTES_MAX - log->n)
+		return false;
+	while (capacity < log->n + bytes)
+		capacity *= 2;
+	log->text = memory_resized(log->text, capacity);
+	log->capacity = capacity;
+	return true;
+}
+
+void metrics_log_add(struct metrics_log *log, const char *format, ...)
+{
+	char line[1024], at[CLOCK_TEXT_BYTES];
+	va_list args;
+	size_t bytes;
+	int length;
+
+	va_start(args, format);
+	length = vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	clock_text(clock_utc_ns(), at);
+	bytes = strlen(at) + 1 + strlen(line) + 2;
+	/* a line that was cut must not pass for the whole */
+	if (length < 0 || (size_t)length >= sizeof(line) || !make_room(log, bytes)) {
+		log->dropped++;
+		return;
+	}
+	log->n += (size_t)snprintf(log->text + log->n, bytes, "%s %s\n", at, line);
 }
 
 /* ---- writing ---- */
@@ -416,17 +463,17 @@ int metrics_write(const struct metrics_segment *s, struct metrics_files *files, 
 	if (rc == 0)
 		rc = write_steps(s, &made, ARTIFACT_STEP_LOG,
 			(struct steps_file){.make = make_step_log, .lines = 1}, error, error_bytes);
-	if (rc == 0 && s->plan->world > 1)
+	if (rc == 0 && s->world > 1)
 		rc = write_steps(s, &made, ARTIFACT_RANK_TIMES,
-			(struct steps_file){.make = make_rank_times, .lines = s->plan->world},
-			error, error_bytes);
+			(struct steps_file){.make = make_rank_times, .lines = s->world}, error,
+			error_bytes);
 	if (rc == 0 && s->gpus != NULL)
 		rc = write_made(s, &made, ARTIFACT_GPU_LOG, make_gpu_log(s), error, error_bytes);
 	if (rc == 0)
 		rc = write_made(s, &made, ARTIFACT_LOG, make_log(s), error, error_bytes);
 	if (rc == 0 && s->failed == NULL)
-		rc = write_complete(s, &made, make_marker(s, &sum, utc_ns, status, sha256), error,
-			error_bytes);
+		rc = write_complete(
+			s, &made, make_marker(s, &sum, utc_ns, status, sha256), error, error_bytes);
 	if (rc == 0)
 		*files = made;
 	return rc;

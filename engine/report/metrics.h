@@ -17,69 +17,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/comm/collectives.h"
-#include "engine/report/metrics_host.h"
-#include "engine/report/metrics_log.h"
+#include "engine/report/metrics_report.h"
 
-struct activations_shape;
-struct arena;
-struct k_device_info;
-struct measure;
-struct plan;
-struct spec_config;
+/*
+ * The lines of train.log, collected in memory while the segment runs. Lines beyond the bound are
+ * counted instead.
+ */
+enum { METRICS_LOG_BYTES_MAX = 8 << 20 };
 
-/* ---- what is known of a segment; all pointers are borrowed for the call ---- */
-
-struct metrics_segment {
-	const char *dir;  /* exists */
-	const char *run;  /* the run's id as gpt2d prints it */
-	const char *name; /* the run's name */
-	const char *arm;
-	int64_t segment, segments, block, position, attempt;
-	const char *spec_text;       /* canonical text of this arm */
-	const char *spec_sha256;     /* of spec_text */
-	const char *run_spec_sha256; /* of the whole run's; NULL: not known */
-	const char *command_line;    /* NULL: not known */
-
-	const struct spec_config *config;
-	const struct arena *arena;
-	const struct plan *plan;
-	const struct activations_shape *activations;
-	const struct measure *measure;          /* merged, at least one measured step */
-	int64_t elem_bytes;                     /* of the compute type */
-	int64_t device_bytes;                   /* of all of rank 0's buffers */
-	int64_t train_sequences, val_sequences; /* of the data; val 0: none */
-
-	const struct k_device_info *device;
-	const char *collectives;               /* collectives_library(); NULL in a world of one */
-	const char *tuning_sha256; /* of the choices of algorithms; NULL: none are made */
-	struct collectives_bytes sent;         /* by rank 0 in this segment's training steps */
-	const struct metrics_host_rank *ranks; /* world of them */
-	/* their GPUs' samples, gpus_room apart; NULL: none has any, there is no gpu_log.csv */
-	const struct gpu_log_sample *gpus;
-	size_t gpus_room;
-	int threads;                           /* that compute, per rank */
-
-	bool validated; /* val_loss was asked for */
-	double val_loss;
-	int64_t init_ns;   /* parameters from the seed */
-	int64_t switch_ns; /* last step of the segment before to the first of this; -1: none */
-	int64_t started_utc_ns;
-	int64_t wall_ns; /* segment.start to now */
-	const struct metrics_log *log;
-	const char *failed; /* why it failed: the files get no marker then; NULL when it did not */
+struct metrics_log {
+	char *text; /* NUL-terminated; NULL while there is no line */
+	size_t n, capacity;
+	int64_t dropped;
 };
 
-/* The files that were written, for segment.artifact and the summary. */
-enum { METRICS_FILES = 8 };
-struct metrics_file {
-	const char *name;
-	int64_t bytes;
-};
-struct metrics_files {
-	size_t n;
-	struct metrics_file file[METRICS_FILES];
-};
+void metrics_log_init(struct metrics_log *log);
+void metrics_log_finish(struct metrics_log *log);
+
+/* One line, without its newline; the time (UTC) is put before it. */
+void metrics_log_add(struct metrics_log *log, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* Before step 1: a completion marker of an earlier attempt goes. 0 or a negative errno. */
 int metrics_begin(const char *dir);
@@ -91,7 +48,7 @@ int metrics_begin(const char *dir);
 int metrics_write(const struct metrics_segment *s, struct metrics_files *files, char *error,
 	size_t error_bytes);
 
-/* What segment.done carries; a new reference, NULL without memory. */
+/* What segment.done carries; a new reference. */
 json_t *metrics_summary(const struct metrics_segment *s, const struct metrics_files *files);
 
 #endif

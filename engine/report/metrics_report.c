@@ -5,14 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/train/activations.h"
-#include "engine/train/arena.h"
-#include "engine/train/plan.h"
-#include "kernels/kernels.h"
 #include "proto/artifact.h"
 #include "proto/host/clock.h"
 #include "proto/rpc.h"
-#include "proto/spec/spec.h"
 #include "proto/version.h"
 
 #define INT(value) ((json_int_t)(value))
@@ -119,7 +114,7 @@ static json_t *hash_losses(const struct measure *m)
 
 static json_t *pack_plan(const struct metrics_segment *s)
 {
-	const struct plan *p = s->plan;
+	const struct metrics_plan *p = &s->plan;
 
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "reduce_elems", INT(p->reduce_elems),
 		"n_reduce", INT(p->n_reduce), "gather_elems", INT(p->gather_elems), "n_gather",
@@ -239,7 +234,7 @@ static json_t *pack_hardware(const struct metrics_segment *s)
 
 	return json_pack("{s:o, s:i, s:i, s:n, s:o, s:s, s:s, s:i, s:I}", "gpu_name",
 		gpu ? json_string(s->device->name) : json_null(), "gpu_count_visible",
-		gpu ? s->plan->world : 0, "world_size", s->plan->world, "cuda_version", "cluster",
+		gpu ? s->world : 0, "world_size", s->world, "cuda_version", "cluster",
 		metrics_host_variable("SLURM_CLUSTER_NAME"), "backend", s->device->backend,
 		"device_name", s->device->name, "threads_per_rank", s->threads,
 		"memory_total_bytes", INT(s->device->memory_total_bytes));
@@ -272,8 +267,8 @@ static json_t *pack_training_config(const struct metrics_segment *s)
 		INT(c->micro_batch), "grad_accum_steps", INT(c->accumulation), "global_batch_size",
 		INT(c->batch), "lr", c->lr, "optimizer", "AdamW", "precision",
 		spec_precision_name(c->precision), "deepspeed_enabled", 0, "zero_stage",
-		INT(c->zero_stage),
-		"dataset_name", dataset_name(c), "dataset_subset_sizes", subsets);
+		INT(c->zero_stage), "dataset_name", dataset_name(c), "dataset_subset_sizes",
+		subsets);
 }
 
 static json_t *pack_deepspeed_config(const struct metrics_segment *s)
@@ -357,7 +352,7 @@ static json_t *pack_ranks(const struct metrics_segment *s)
 	json_t *list = json_array();
 	int rank;
 
-	for (rank = 0; list != NULL && rank < s->plan->world; rank++) {
+	for (rank = 0; list != NULL && rank < s->world; rank++) {
 		const struct metrics_host_rank *r = &s->ranks[rank];
 		struct measure_phases own;
 		json_t *entry;
@@ -381,26 +376,23 @@ static json_t *pack_ranks(const struct metrics_segment *s)
 /* Payload bytes that rank 0 sends: by the plan and as counted. */
 static json_t *pack_traffic(const struct metrics_segment *s)
 {
-	struct plan_traffic t =
-		plan_step_traffic(s->plan, (int)s->config->zero_stage, s->config->reduce_scatter);
+	const struct metrics_traffic *t = &s->planned_elems;
 	int64_t bytes = s->elem_bytes * s->measure->done;
 
 	return json_pack("{s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I, s:I}}", "planned_bytes",
-		"reduce_scatter", INT(t.reduce_scatter_elems * bytes), "all_gather",
-		INT(t.all_gather_elems * bytes), "all_reduce", INT(t.all_reduce_elems * bytes),
-		"sent_bytes", "reduce_scatter", INT(s->sent.reduce_scatter), "all_gather",
-		INT(s->sent.all_gather), "all_reduce", INT(s->sent.all_reduce), "other",
-		INT(s->sent.other));
+		"reduce_scatter", INT(t->reduce_scatter * bytes), "all_gather",
+		INT(t->all_gather * bytes), "all_reduce", INT(t->all_reduce * bytes), "sent_bytes",
+		"reduce_scatter", INT(s->sent_bytes.reduce_scatter), "all_gather",
+		INT(s->sent_bytes.all_gather), "all_reduce", INT(s->sent_bytes.all_reduce), "other",
+		INT(s->sent_bytes.other));
 }
 
 static json_t *pack_memory(const struct metrics_segment *s)
 {
-	int64_t logits = activations_logits_bytes(s->activations);
-
 	return json_pack("{s:s, s:I, s:I, s:I}", "activation_checkpointing",
-		spec_recompute_name(s->activations->recompute), "activations_bytes",
-		INT(activations_bytes(s->activations) - logits), "logits_bytes", INT(logits),
-		"device_bytes", INT(s->device_bytes));
+		spec_recompute_name(s->config->recompute), "activations_bytes",
+		INT(s->activations_bytes), "logits_bytes", INT(s->logits_bytes), "device_bytes",
+		INT(s->device_bytes));
 }
 
 static json_t *pack_batch(const struct metrics_segment *s)
@@ -409,7 +401,7 @@ static json_t *pack_batch(const struct metrics_segment *s)
 
 	return json_pack("{s:I, s:I, s:i, s:I, s:I, s:I}", "train_micro_batch_size_per_gpu",
 		INT(c->micro_batch), "gradient_accumulation_steps", INT(c->accumulation), "world",
-		s->plan->world, "train_batch_size", INT(c->batch), "seq_len", INT(c->seq_len),
+		s->world, "train_batch_size", INT(c->batch), "seq_len", INT(c->seq_len),
 		"tokens_per_step", INT(s->measure->tokens_per_step));
 }
 
@@ -464,11 +456,9 @@ static json_t *pack_ours(const struct metrics_segment *s, const struct measure_s
 		rpc_real(last_step(s)->grad_norm));
 	json_t *setting = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:I, s:I, s:s, s:s, s:o}",
 		"batch", pack_batch(s), "plan", pack_buckets(s), "memory", pack_memory(s),
-		"traffic", pack_traffic(s), "ranks", pack_ranks(s), "slowest_rank",
-		pack_slowest(s), "world", s->plan->world,
-		"model_params", INT(s->arena->model_params), "param_elems",
-		INT(s->arena->param_elems), "grad_dtype",
-		spec_precision_name(s->config->grad_dtype),
+		"traffic", pack_traffic(s), "ranks", pack_ranks(s), "slowest_rank", pack_slowest(s),
+		"world", s->world, "model_params", INT(s->model_params), "param_elems",
+		INT(s->plan.param_elems), "grad_dtype", spec_precision_name(s->config->grad_dtype),
 		"determinism", s->tuning_sha256 ? by_choices : in_order, "tuning_cache_sha256",
 		text_or_null(s->tuning_sha256));
 

@@ -6,16 +6,87 @@
 #define GPT2D_ENGINE_REPORT_METRICS_REPORT_H
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "engine/report/measure.h"
-#include "engine/report/metrics.h"
+#include "engine/report/metrics_host.h"
+#include "kernels/kernels.h"
+#include "proto/spec/spec.h"
+
+struct metrics_log;
+
+/* ---- what is known of a segment; all pointers are borrowed for the call ---- */
+
+/* The sizes of plan.h. */
+struct metrics_plan {
+	int64_t param_elems, arena_elems, reduce_elems, n_reduce, gather_elems, n_gather;
+};
+
+struct metrics_traffic {
+	int64_t reduce_scatter, all_gather, all_reduce, other;
+};
+
+struct metrics_segment {
+	const char *dir;  /* exists */
+	const char *run;  /* the run's id as gpt2d prints it */
+	const char *name; /* the run's name */
+	const char *arm;
+	int64_t segment, segments, block, position, attempt;
+	const char *spec_text;       /* canonical text of this arm */
+	const char *spec_sha256;     /* of spec_text */
+	const char *run_spec_sha256; /* of the whole run's; NULL: not known */
+	const char *command_line;    /* NULL: not known */
+
+	const struct spec_config *config;
+	int world;
+	int64_t model_params;
+	struct metrics_plan plan;
+	int64_t activations_bytes, logits_bytes; /* the first without the logits */
+	const struct measure *measure;           /* merged, at least one measured step */
+	int64_t elem_bytes;                      /* of the compute type */
+	int64_t device_bytes;                    /* of all of rank 0's buffers */
+	int64_t train_sequences, val_sequences;  /* of the data; val 0: none */
+
+	const struct k_device_info *device;
+	const char *collectives;   /* collectives_library(); NULL in a world of one */
+	const char *tuning_sha256; /* of the choices of algorithms; NULL: none are made */
+	/* by rank 0 in this segment's training steps: elements planned for one step, bytes sent */
+	struct metrics_traffic planned_elems, sent_bytes;
+	const struct metrics_host_rank *ranks; /* world of them */
+	/* their GPUs' samples, gpus_room apart; NULL: none has any, there is no gpu_log.csv */
+	const struct gpu_log_sample *gpus;
+	size_t gpus_room;
+	int threads; /* that compute, per rank */
+
+	bool validated; /* val_loss was asked for */
+	double val_loss;
+	int64_t init_ns;   /* parameters from the seed */
+	int64_t switch_ns; /* last step of the segment before to the first of this; -1: none */
+	int64_t started_utc_ns;
+	int64_t wall_ns; /* segment.start to now */
+	const struct metrics_log *log;
+	const char *failed; /* why it failed: the files get no marker then; NULL when it did not */
+};
+
+/* The files that were written, for segment.artifact and the summary. */
+enum { METRICS_FILES = 8 };
+struct metrics_file {
+	const char *name;
+	int64_t bytes;
+};
+struct metrics_files {
+	size_t n;
+	struct metrics_file file[METRICS_FILES];
+};
 
 /* More steps than this are not listed one by one; a "..._note" says so. */
 enum { METRICS_REPORT_STEPS_MAX = 100000 };
 /* Values that are not finite: the first so many are listed. */
 enum { METRICS_REPORT_NONFINITE_MAX = 1000 };
 
-/* Either is a new reference, NULL without memory. utc_ns: now. */
+/* Either is a new reference. utc_ns: now. */
 json_t *metrics_report_make(
 	const struct metrics_segment *s, const struct measure_summary *sum, int64_t utc_ns);
 json_t *metrics_report_summary(const struct metrics_segment *s, const struct measure_summary *sum,

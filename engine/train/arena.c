@@ -1,8 +1,9 @@
 #include "engine/train/arena.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
+
+#include "proto/host/memory.h"
 
 enum { ARENA_ALIGN_ELEMS = 64, ARENA_VOCAB_MULTIPLE = 128 };
 
@@ -78,7 +79,7 @@ static void append(struct arena *a, enum arena_tensor tensor, int64_t layer)
 	a->model_params += (over_vocab ? a->vocab : e->rows) * e->cols;
 }
 
-int arena_init(struct arena *a, const struct spec_model *model)
+void arena_init(struct arena *a, const struct spec_model *model)
 {
 	struct arena made = {
 		.n_layer = model->n_layer,
@@ -92,9 +93,7 @@ int arena_init(struct arena *a, const struct spec_model *model)
 	int64_t layer;
 	size_t i;
 
-	made.entries = calloc(n, sizeof(*made.entries));
-	if (made.entries == NULL)
-		return -ENOMEM;
+	made.entries = memory_zeroed(n, sizeof(*made.entries));
 	if (!made.tied)
 		append(&made, ARENA_HEAD, 0);
 	append(&made, ARENA_LNF_W, 0);
@@ -107,7 +106,6 @@ int arena_init(struct arena *a, const struct spec_model *model)
 	append(&made, ARENA_WTE, 0);
 	assert((size_t)made.n_entries == n);
 	*a = made;
-	return 0;
 }
 
 void arena_finish(struct arena *a)

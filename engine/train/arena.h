@@ -53,8 +53,8 @@ struct arena {
 	int64_t model_params; /* what the literature counts: real vocabulary, no padding */
 };
 
-int64_t arena_vocab_padded(int64_t vocab);                       /* rounded up to 128 */
-int arena_init(struct arena *a, const struct spec_model *model); /* 0 or -ENOMEM */
+int64_t arena_vocab_padded(int64_t vocab); /* rounded up to 128 */
+void arena_init(struct arena *a, const struct spec_model *model);
 void arena_finish(struct arena *a);
 const struct arena_entry *arena_find(
 	const struct arena *a, enum arena_tensor tensor, int64_t layer);

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/check/check_memory.h"
-#include "engine/check/memory_limit.h"
 #include "proto/size.h"
 #include "proto/host/starved.h"
 
@@ -73,7 +71,7 @@ static int plan_kernels(struct k_context *ctx, int threads, const struct spec_co
 	int rc;
 
 	*out = (struct kernel_memory){0};
-	if (check_beyond_reason(config))
+	if (memory_plan_beyond_reason(config))
 		return 0;
 	lent = activations_of(config, narrow ? 2 : (int64_t)sizeof(k_real));
 	out->tuning_bytes = k_choices_bytes(ctx, &shape, activations_bytes(&lent));
@@ -87,34 +85,31 @@ static int plan_kernels(struct k_context *ctx, int threads, const struct spec_co
 	return rc;
 }
 
-int training_check(struct check_options *o, struct k_context *ctx, int threads,
-	char limit[CGROUP_FILE_BYTES], char *error, size_t error_bytes)
+int training_device(struct k_context *ctx, int threads, const struct spec_config *config, int world,
+	struct memory_device *out, char *error, size_t error_bytes)
 {
 	struct k_device_info info;
 	struct kernel_memory kernels;
-	int rc;
+	int rc = plan_kernels(ctx, threads, config, &kernels, error, error_bytes);
 
-	k_context_info(ctx, &info);
-	rc = plan_kernels(ctx, threads, o->config, &kernels, error, error_bytes);
 	if (rc)
 		return rc;
-	memory_limit_apply(&info, limit);
-	o->backend = info.backend;
-	o->memory_total_bytes = info.memory_total_bytes;
-	o->memory_free_bytes = info.memory_free_bytes;
-	o->memory_limit = limit[0] ? limit : NULL;
-	o->comm_bytes =
-		o->world > 1 ? collectives_scratch_bytes(o->world, (int)o->config->gpus) : 0;
-	o->context_bytes = info.context_bytes;
-	memcpy(o->scratch, kernels.scratch_bytes, sizeof(o->scratch));
-	o->tuning_bytes = kernels.tuning_bytes;
+	k_context_info(ctx, &info);
+	memory_plan_limit(&info, out->limit);
+	out->backend = info.backend;
+	out->total_bytes = info.memory_total_bytes;
+	out->free_bytes = info.memory_free_bytes;
+	out->comm_bytes = world > 1 ? collectives_scratch_bytes(world, (int)config->gpus) : 0;
+	out->context_bytes = info.context_bytes;
+	memcpy(out->scratch, kernels.scratch_bytes, sizeof(out->scratch));
+	out->tuning_bytes = kernels.tuning_bytes;
 	return 0;
 }
 
 /* What a training takes before its first step. */
 struct planned {
 	int64_t bytes[WARM_SLOTS];
-	struct check_needed parts; /* as check_memory_parts leaves it */
+	struct memory_plan parts; /* as memory_plan_parts leaves it */
 	/* beside the slots: while algorithms are chosen, and by a communicator still to come */
 	int64_t tuning_bytes, comm_bytes;
 };
@@ -126,11 +121,11 @@ static int plan_memory(
 	const struct spec_config *c = t->config;
 	int64_t *bytes = out->bytes;
 	int64_t owned = zero_owned_elems(&t->plan, c->zero_stage, t->warm->rank);
-	struct check_needed *n = &out->parts;
+	struct memory_plan *n = &out->parts;
 	int rc = plan_kernels(t->warm->ctx, t->warm->threads, c, &kernels, error, error_bytes);
 
-	*n = (struct check_needed){0};
-	check_memory_parts(n, &t->shape, t->plan.arena_elems, owned, kernels.scratch_bytes);
+	*n = (struct memory_plan){0};
+	memory_plan_parts(n, &t->shape, t->plan.arena_elems, owned, kernels.scratch_bytes);
 	bytes[WARM_PARAMS] = bytes[WARM_GRADS] = n->arena;
 	bytes[WARM_MASTER] = n->master;
 	bytes[WARM_MOMENT_M] = bytes[WARM_MOMENT_V] = n->moment;
@@ -140,9 +135,8 @@ static int plan_memory(
 	bytes[WARM_SHARED] = STEP_SHARED_BYTES;
 	memcpy(bytes + WARM_SCRATCH, kernels.scratch_bytes, sizeof(kernels.scratch_bytes));
 	out->tuning_bytes = tuned_has(&t->warm->tuned, c) ? 0 : kernels.tuning_bytes;
-	out->comm_bytes = t->warm->collectives
-		? collectives_growth(t->warm->collectives, (int)c->gpus)
-		: 0;
+	out->comm_bytes =
+		t->warm->collectives ? collectives_growth(t->warm->collectives, (int)c->gpus) : 0;
 	return rc;
 }
 
@@ -177,8 +171,8 @@ static const char *say_others(const struct training *t, char out[128])
 	if (s.others == 0)
 		snprintf(out, 128, ", no other process computes on this GPU");
 	else if (s.other_bytes < 0)
-		snprintf(out, 128, ", other processes that compute on this GPU: %" PRId64,
-			s.others);
+		snprintf(
+			out, 128, ", other processes that compute on this GPU: %" PRId64, s.others);
 	else
 		snprintf(out, 128,
 			", other processes that compute on this GPU: %" PRId64 ", process %" PRId64
@@ -197,13 +191,12 @@ static int64_t growth_of(const struct training *t, const struct planned *p)
 static int refuse_memory(const struct training *t, const struct planned *p, int64_t free_bytes,
 	char *error, size_t error_bytes)
 {
-	const struct check_options options = {
-		.config = t->config,
-		.memory_free_bytes = free_bytes,
+	const struct memory_device device = {
+		.free_bytes = free_bytes,
 		.comm_bytes = p->comm_bytes,
 		.tuning_bytes = p->tuning_bytes,
 	};
-	struct check_needed n = p->parts;
+	struct memory_plan n = p->parts;
 	struct k_device_info info;
 	char others[128];
 
@@ -215,8 +208,8 @@ static int refuse_memory(const struct training *t, const struct planned *p, int6
 	for (int i = 0; i < WARM_SLOTS; i++)
 		n.total += p->bytes[i];
 	n.planned = n.total;
-	check_memory_none_left(&options, &n, n.total - growth_of(t, p), say_others(t, others),
-		error, error_bytes);
+	memory_plan_none_left(t->config, &device, &n, n.total - growth_of(t, p),
+		say_others(t, others), error, error_bytes);
 	return -ENOMEM;
 }
 
@@ -227,7 +220,7 @@ static int64_t find_free(const struct training *t)
 	char file[CGROUP_FILE_BYTES];
 
 	k_context_info(t->warm->ctx, &info);
-	memory_limit_apply(&info, file);
+	memory_plan_limit(&info, file);
 	return info.memory_free_bytes;
 }
 
@@ -364,8 +357,7 @@ int training_init(struct training *t, struct warm *w, const struct spec_config *
 	}
 	t->elem_bytes = (int64_t)k_elem_bytes(w->ctx);
 	t->shape = activations_of(c, t->elem_bytes);
-	if (arena_init(&t->arena, &c->model))
-		return no_memory(error, error_bytes, "the arena's entries");
+	arena_init(&t->arena, &c->model);
 	rc = plan_make(&t->plan, t->arena.param_elems, (int)c->gpus, c->reduce_bucket_elems,
 		c->allgather_bucket_elems, error, error_bytes);
 	if (rc)

@@ -8,10 +8,9 @@
 
 #include <stddef.h>
 
-#include "engine/check/check.h"
+#include "engine/train/memory_plan.h"
 #include "engine/train/step.h"
 #include "engine/train/warm.h"
-#include "proto/host/cgroup.h"
 
 struct training {
 	struct warm *warm;
@@ -28,12 +27,11 @@ struct training {
 };
 
 /*
- * Fills in what a check is told of the device and of what a training takes there beside its
- * buffers: all from backend to tuning_bytes but world. config and world are set; threads are those
- * of each rank; limit is what memory_limit then points to. As k_scratch_plan, and error says why.
+ * The device of ctx and what a training of config takes there beside its buffers, in a world of so
+ * many ranks with so many threads each. Fails as k_scratch_plan, and error says why.
  */
-int training_check(struct check_options *o, struct k_context *ctx, int threads,
-	char limit[CGROUP_FILE_BYTES], char *error, size_t error_bytes);
+int training_device(struct k_context *ctx, int threads, const struct spec_config *config, int world,
+	struct memory_device *out, char *error, size_t error_bytes);
 
 /*
  * For config->gpus ranks, of which this is w->rank. config and data outlive the training. 0, or

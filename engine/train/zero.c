@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(
+	2 * PLAN_BUCKETS_MAX + 64 <= COLLECTIVES_STEP_MAX, "a step's collectives are watched");
+
 /* Events: two of our own, one per part of backward, one per gather bucket. */
 enum { EVENT_TO_COMM, EVENT_TO_COMPUTE, EVENT_READY };
 

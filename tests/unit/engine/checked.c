@@ -83,18 +83,18 @@ struct spec_config checked_config(void)
 void checked_run(const struct spec_config *c, int world, int64_t memory)
 {
 	struct check_options o = {.config = c,
-		.backend = "cpu",
-		.memory_total_bytes = memory,
-		.memory_free_bytes = memory / 2,
 		.world = world,
-		.comm_bytes = 1000,
-		.context_bytes = 3000,
-		.tuning_bytes = 500,
-		.scratch = {[K_SCRATCH_PRODUCTS] = 1 << 10,
-			[K_SCRATCH_OPERATION] = 1 << 11,
-			[K_SCRATCH_PARTIAL] = 1 << 12,
-			[K_SCRATCH_BESIDE_PRODUCTS] = 1 << 13,
-			[K_SCRATCH_BESIDE_OPERATION] = 1 << 14}};
+		.device = {.backend = "cpu",
+			.total_bytes = memory,
+			.free_bytes = memory / 2,
+			.comm_bytes = 1000,
+			.context_bytes = 3000,
+			.tuning_bytes = 500,
+			.scratch = {[K_SCRATCH_PRODUCTS] = 1 << 10,
+				[K_SCRATCH_OPERATION] = 1 << 11,
+				[K_SCRATCH_PARTIAL] = 1 << 12,
+				[K_SCRATCH_BESIDE_PRODUCTS] = 1 << 13,
+				[K_SCRATCH_BESIDE_OPERATION] = 1 << 14}}};
 
 	json_decref(checked_errors);
 	json_decref(checked);
@@ -106,8 +106,7 @@ void checked_run_cuda(const struct spec_config *c, int64_t memory)
 {
 	struct check_options options = {
 		.config = c,
-		.backend = "cuda",
-		.memory_total_bytes = memory,
+		.device = {.backend = "cuda", .total_bytes = memory},
 		.world = 2,
 	};
 

@@ -86,9 +86,17 @@ static void fill_segment(struct metrics_fixture *f)
 		.spec_sha256 = "00ff",
 		.command_line = "engine --role rank",
 		.config = &f->config,
-		.arena = &f->arena,
-		.plan = &f->plan,
-		.activations = &f->activations,
+		.world = METRICS_WORLD,
+		.model_params = 462592,
+		.plan = {.param_elems = 479104,
+			.arena_elems = 479232,
+			.reduce_elems = 60416,
+			.n_reduce = 8,
+			.gather_elems = 60416,
+			.n_gather = 8},
+		.planned_elems = {.reduce_scatter = 239616, .all_gather = 239616},
+		.activations_bytes = 3000000,
+		.logits_bytes = 200000,
 		.measure = &f->measure,
 		.elem_bytes = 4,
 		.device_bytes = 7000000,
@@ -105,35 +113,22 @@ static void fill_segment(struct metrics_fixture *f)
 		.started_utc_ns = 1700000000000000000,
 		.wall_ns = 20500000000,
 		.log = &f->log,
-		.sent = {.reduce_scatter = 123},
+		.sent_bytes = {.reduce_scatter = 123},
 	};
 }
 
 int metrics_fixture_setup(void **state)
 {
 	struct metrics_fixture *f = calloc(1, sizeof(*f));
-	struct spec_config *c;
-	char error[256];
 
 	assert_non_null(f);
-	c = &f->config;
 	snprintf(f->dir, sizeof(f->dir), "%s", "/tmp/test_metrics.XXXXXX");
 	assert_non_null(mkdtemp(f->dir));
-	fill_config(c);
-	assert_int_equal(arena_init(&f->arena, &c->model), 0);
-	assert_int_equal(plan_make(&f->plan, f->arena.param_elems, METRICS_WORLD, 60000, 60000,
-				 error, sizeof(error)),
-		0);
+	fill_config(&f->config);
 	assert_int_equal(
 		measure_init(&f->measure, METRICS_STEPS, METRICS_WARMUP, 16 * 64, METRICS_WORLD),
 		0);
 	fill_steps(&f->measure);
-	f->activations = (struct activations_shape){.model = &c->model,
-		.recompute = SPEC_RECOMPUTE_SELECTIVE,
-		.B = c->micro_batch,
-		.T = c->seq_len,
-		.elem_bytes = 4,
-		.real_bytes = 4};
 	metrics_log_init(&f->log);
 	metrics_log_add(&f->log, "step %d loss %.1f", 1, 5.0);
 	metrics_host_read(&f->ranks[0]);
@@ -161,7 +156,6 @@ int metrics_fixture_teardown(void **state)
 	rmdir(f->dir);
 	metrics_log_finish(&f->log);
 	measure_finish(&f->measure);
-	arena_finish(&f->arena);
 	free(f);
 	return 0;
 }

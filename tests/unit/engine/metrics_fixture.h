@@ -6,11 +6,8 @@
 
 #include <jansson.h>
 
-#include "engine/train/activations.h"
-#include "engine/train/arena.h"
 #include "engine/report/measure.h"
 #include "engine/report/metrics.h"
-#include "engine/train/plan.h"
 #include "kernels/kernels.h"
 #include "proto/spec/spec.h"
 
@@ -19,9 +16,6 @@ enum { METRICS_STEPS = 30, METRICS_WARMUP = 2, METRICS_WORLD = 2 };
 struct metrics_fixture {
 	char dir[64];
 	struct spec_config config;
-	struct arena arena;
-	struct plan plan;
-	struct activations_shape activations;
 	struct measure measure;
 	struct metrics_log log;
 	struct metrics_host_rank ranks[METRICS_WORLD];

@@ -169,7 +169,8 @@ static void test_turns(void **state)
 {
 	struct spec_config c = checked_config();
 	struct check_turn turn = {.left_bytes = 2}, again = {.left_bytes = 0};
-	struct check_options o = {.config = &c, .backend = "cpu", .world = 2, .turn = &turn};
+	struct check_options o = {
+		.config = &c, .device = {.backend = "cpu"}, .world = 2, .turn = &turn};
 	json_t *told, *found = NULL, *refused = NULL;
 
 	(void)state;
@@ -346,7 +347,7 @@ static void test_cuda_engine(void **state)
 static void test_backend_not_known(void **state)
 {
 	struct spec_config c = checked_config();
-	struct check_options o = {.config = &c, .backend = "abacus", .world = 2};
+	struct check_options o = {.config = &c, .device = {.backend = "abacus"}, .world = 2};
 
 	(void)state;
 	assert_int_equal(check_run(&o, &checked_errors, &checked), 0);

@@ -11,28 +11,12 @@
 
 #include <cmocka.h>
 
-#include "engine/comm/gather.h"
+#include "engine/segment.h"
 #include "tests/unit/engine/ranks.h"
 
 enum { STEPS = 5 };
 
 static const char *library;
-
-bool segment_fail(struct segment *s, const char *reason, const char *format, ...)
-{
-	s->failure.reason = reason;
-	return false;
-}
-
-void segment_poison(struct segment *s, int exit_code)
-{
-	s->failure.poisoned = true;
-}
-
-bool segment_sync(struct segment *s, struct warm *w)
-{
-	return k_stream_sync(w->comm, INT64_MAX) == 0 && !collectives_error(w->collectives);
-}
 
 /* How many samples a rank took: of rank 1 none was to be had. */
 static size_t samples_of(int rank)
@@ -89,7 +73,7 @@ static int gather(struct ranks_self *self)
 	const bool gpus = *(const bool *)self->arg;
 	struct segment s = {.world = self->world, .group = self->all};
 	struct warm w = {.collectives = self->c, .comm = self->comm};
-	bool good = fill(&s, &w, self, gpus) && gather_segment(&s, &w) && all_there(&s, gpus);
+	bool good = fill(&s, &w, self, gpus) && segment_gather(&s, &w) && all_there(&s, gpus);
 
 	gpu_log_destroy(w.gpu_log);
 	gpu_log_samples_finish(&s.gpu);

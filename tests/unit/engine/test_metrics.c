@@ -292,7 +292,7 @@ static void test_one_rank(void **state)
 	struct metrics_files files;
 	json_t *root;
 
-	f->measure.world = f->plan.world = 1;
+	f->measure.world = f->segment.world = 1;
 	metrics_fixture_write_all(f, &files);
 	assert_null(metrics_fixture_read_file(f, ARTIFACT_RANK_TIMES));
 	root = metrics_fixture_read_json(f, ARTIFACT_METRICS);

@@ -151,10 +151,10 @@ static void test_ours(void **state)
 	assert_int_equal(json_array_size(at(ours, "losses")), METRICS_STEPS);
 	assert_int_equal(json_array_size(at(ours, "ranks")), METRICS_WORLD);
 	assert_int_equal(json_array_size(at(ours, "nonfinite")), 0);
-	assert_int_equal(json_integer_value(at(ours, "plan.n_reduce")), f->plan.n_reduce);
+	assert_int_equal(json_integer_value(at(ours, "plan.n_reduce")), f->segment.plan.n_reduce);
 	assert_int_equal(json_integer_value(at(ours, "plan.asked_reduce_elems")), 60000);
 	assert_int_equal(json_integer_value(at(ours, "traffic.planned_bytes.reduce_scatter")),
-		f->plan.arena_elems / 2 * 4 * METRICS_STEPS);
+		f->segment.plan.arena_elems / 2 * 4 * METRICS_STEPS);
 	assert_int_equal(json_integer_value(at(ours, "traffic.sent_bytes.reduce_scatter")), 123);
 	assert_int_equal(json_integer_value(at(ours, "batch.train_batch_size")), 16);
 	assert_true(json_real_value(at(ours, "tok_s_global")) ==
@@ -177,8 +177,8 @@ static void test_tuning(void **state)
 	metrics_fixture_write_all(f, &files);
 	root = metrics_fixture_read_json(f, ARTIFACT_METRICS);
 	assert_string_equal(json_string_value(at(root, "gpt2d.tuning_cache_sha256")), "00aa");
-	assert_non_null(strstr(json_string_value(at(root, "gpt2d.determinism")),
-		"tuning_cache_sha256"));
+	assert_non_null(
+		strstr(json_string_value(at(root, "gpt2d.determinism")), "tuning_cache_sha256"));
 	json_decref(root);
 }
 

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "engine/report/writer.h"
+#include "engine/writer.h"
 #include "proto/protocol.h"
 
 /* ---- in place of the disk and of gpt2d ---- */
@@ -75,6 +75,8 @@ static struct segment *trained(int number)
 	s->params = json_object();
 	s->segment = number;
 	s->measure.done = 1;
+	s->training.plan.world = 1;
+	s->training.shape.model = &s->config.model;
 	return s;
 }
 

@@ -1,4 +1,4 @@
-#include "engine/report/writer.h"
+#include "engine/writer.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -41,6 +41,11 @@ static int64_t number_of(const struct segment *s, const char *key)
 static void describe(const struct writer *w, const struct segment *s, const char *run,
 	struct metrics_segment *out)
 {
+	const struct plan *p = &s->training.plan;
+	const struct plan_traffic t =
+		plan_step_traffic(p, (int)s->config.zero_stage, s->config.reduce_scatter);
+	const int64_t logits = activations_logits_bytes(&s->training.shape);
+
 	*out = (struct metrics_segment){
 		.dir = s->dir,
 		.run = run,
@@ -55,10 +60,20 @@ static void describe(const struct writer *w, const struct segment *s, const char
 		.spec_sha256 = s->spec_sha256,
 		.run_spec_sha256 = json_string_value(json_object_get(s->params, "run_spec_sha256")),
 		.config = &s->config,
-		.arena = &s->training.arena,
-		.plan = &s->training.plan,
+		.world = s->world,
+		.model_params = s->training.arena.model_params,
+		.plan = {.param_elems = p->param_elems,
+			.arena_elems = p->arena_elems,
+			.reduce_elems = p->reduce_elems,
+			.n_reduce = p->n_reduce,
+			.gather_elems = p->gather_elems,
+			.n_gather = p->n_gather},
+		.activations_bytes = activations_bytes(&s->training.shape) - logits,
+		.logits_bytes = logits,
+		.planned_elems = {.reduce_scatter = t.reduce_scatter_elems,
+			.all_gather = t.all_gather_elems,
+			.all_reduce = t.all_reduce_elems},
 		.measure = &s->measure,
-		.activations = &s->training.shape,
 		.elem_bytes = s->training.elem_bytes,
 		.device_bytes = s->training.device_bytes,
 		.train_sequences = s->train.n_sequences,
@@ -66,7 +81,10 @@ static void describe(const struct writer *w, const struct segment *s, const char
 		.device = &w->options.device,
 		.collectives = s->world > 1 ? w->options.collectives : NULL,
 		.tuning_sha256 = s->tuning_sha256[0] ? s->tuning_sha256 : NULL,
-		.sent = s->sent,
+		.sent_bytes = {.reduce_scatter = s->sent.reduce_scatter,
+			.all_gather = s->sent.all_gather,
+			.all_reduce = s->sent.all_reduce,
+			.other = s->sent.other},
 		.ranks = s->ranks,
 		.gpus = s->gpus,
 		.gpus_room = s->gpus_room,

@@ -1,5 +1,4 @@
-#include "engine/comm/ucx_wire.h"
-
+/* The messages of a wire: sent, received, waited for, and what ends a wait. */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>

@@ -1,13 +1,35 @@
-#include "engine/check/check_memory.h"
+#include "engine/train/memory_plan.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/arena.h"
 #include "proto/size.h"
 
-void check_memory_parts(struct check_needed *n, const struct activations_shape *shape,
+int64_t memory_plan_logits_elems(const struct spec_config *config)
+{
+	int64_t elems;
+
+	if (__builtin_mul_overflow(config->micro_batch, config->seq_len, &elems) ||
+		__builtin_mul_overflow(elems, arena_vocab_padded(config->model.vocab_size), &elems))
+		return -1;
+	return elems;
+}
+
+/* Far beyond any memory, and far enough below 2^63 that sums of such sizes stay exact. */
+bool memory_plan_beyond_reason(const struct spec_config *c)
+{
+	double rows = (double)c->micro_batch * (double)c->seq_len;
+	double per_row = (double)(c->model.n_embd * 64 + c->model.n_head * 8) *
+			(double)(c->model.n_layer + 1) +
+		(double)arena_vocab_padded(c->model.vocab_size) * 8;
+
+	return rows * per_row > 1e17 || rows * (double)c->accumulation * 16 > 1e17;
+}
+
+void memory_plan_parts(struct memory_plan *n, const struct activations_shape *shape,
 	int64_t arena_elems, int64_t owned_elems, const int64_t scratch[K_SCRATCH_KINDS])
 {
 	n->shape = *shape;
@@ -21,8 +43,24 @@ void check_memory_parts(struct check_needed *n, const struct activations_shape *
 	n->branch = scratch[K_SCRATCH_BESIDE_PRODUCTS] + scratch[K_SCRATCH_BESIDE_OPERATION];
 }
 
+void memory_plan_limit(struct k_device_info *info, char file[CGROUP_FILE_BYTES])
+{
+	struct cgroup_memory group;
+
+	file[0] = '\0';
+	if (info->pci != NULL || cgroup_memory_read("", &group) < 0)
+		return;
+	if (info->memory_free_bytes > group.free_bytes)
+		/* 0 would say that it is not known */
+		info->memory_free_bytes = group.free_bytes > 0 ? group.free_bytes : 1;
+	if (info->memory_total_bytes > 0 && info->memory_total_bytes <= group.limit_bytes)
+		return;
+	info->memory_total_bytes = group.limit_bytes;
+	strcpy(file, group.file);
+}
+
 /* Names the first setting with which the limit would hold; empty when none is. */
-static const char *say_what_fits(const struct check_needed *n, int64_t limit, char out[96])
+static const char *say_what_fits(const struct memory_plan *n, int64_t limit, char out[96])
 {
 	int64_t own = activations_bytes(&n->shape);
 	char size[SIZE_BYTES];
@@ -41,7 +79,7 @@ static const char *say_what_fits(const struct check_needed *n, int64_t limit, ch
 }
 
 /* What of the plan is no buffer of the run; empty when nothing is. */
-static const char *say_beside(const struct check_options *o, char out[128])
+static const char *say_beside(const struct memory_device *o, char out[128])
 {
 	const struct {
 		const char *name;
@@ -62,8 +100,8 @@ static const char *say_beside(const struct check_options *o, char out[128])
 }
 
 /* Of which ranks that is, and what of it is no buffer. */
-static const char *say_planned(
-	const struct check_options *o, const struct check_needed *n, char out[256])
+static const char *say_planned(const struct spec_config *c, const struct memory_device *o,
+	const struct memory_plan *n, char out[256])
 {
 	char planned[SIZE_BYTES], total[SIZE_BYTES];
 	char ranks[64] = "", beside[128];
@@ -72,7 +110,7 @@ static const char *say_planned(
 	if (n->ranks > 1)
 		snprintf(ranks, sizeof(ranks), "%" PRId64 " ranks x %s%s", n->ranks,
 			size_text(n->total, total), some ? ", each with " : "");
-	else if (o->config->gpus > 1)
+	else if (c->gpus > 1)
 		snprintf(ranks, sizeof(ranks), "by each rank%s", some ? ", with " : "");
 	else if (some)
 		snprintf(ranks, sizeof(ranks), "with ");
@@ -82,7 +120,7 @@ static const char *say_planned(
 }
 
 /* Names a rank's largest part, as gpt2ctl's plan does; whether it goes with the batch. */
-static bool say_largest(const struct check_options *o, const struct check_needed *n, char out[96])
+static bool say_largest(const struct memory_device *o, const struct memory_plan *n, char out[96])
 {
 	const struct {
 		const char *name;
@@ -114,10 +152,9 @@ static bool say_largest(const struct check_options *o, const struct check_needed
 }
 
 /* The largest part and what takes less than the limit; the key of what has to change. */
-static const char *say_cure(
-	const struct check_options *o, const struct check_needed *n, int64_t limit, char out[320])
+static const char *say_cure(const struct spec_config *c, const struct memory_device *o,
+	const struct memory_plan *n, int64_t limit, char out[320])
 {
-	const struct spec_config *c = o->config;
 	const bool stage_0 = c->zero_stage == 0 && c->gpus > 1;
 	const char *key = "model";
 	char fits[96], largest[96], next[200] = "", rest[SIZE_BYTES];
@@ -145,39 +182,39 @@ static const char *say_cure(
 	return key;
 }
 
-const char *check_memory_refusal(
-	const struct check_options *o, const struct check_needed *n, char *out, size_t out_bytes)
+const char *memory_plan_refusal(const struct spec_config *c, const struct memory_device *o,
+	const struct memory_plan *n, char *out, size_t out_bytes)
 {
-	const bool limited = o->memory_limit != NULL;
+	const bool limited = o->limit[0] != '\0';
 	char planned[256], available[SIZE_BYTES], more[SIZE_BYTES], cure[320];
-	const char *key = say_cure(o, n, o->memory_total_bytes, cure);
+	const char *key = say_cure(c, o, n, o->total_bytes, cure);
 
 	snprintf(out, out_bytes, "memory: %s, %s available%s%s%s: %s more%s",
-		say_planned(o, n, planned), size_text(o->memory_total_bytes, available),
-		limited ? " (by " : "", limited ? o->memory_limit : "", limited ? ")" : "",
-		size_text(n->planned - o->memory_total_bytes, more), cure);
+		say_planned(c, o, n, planned), size_text(o->total_bytes, available),
+		limited ? " (by " : "", o->limit, limited ? ")" : "",
+		size_text(n->planned - o->total_bytes, more), cure);
 	return key;
 }
 
-void check_memory_none_left(const struct check_options *o, const struct check_needed *n,
-	int64_t held_bytes, const char *others, char *out, size_t out_bytes)
+void memory_plan_none_left(const struct spec_config *c, const struct memory_device *o,
+	const struct memory_plan *n, int64_t held_bytes, const char *others, char *out,
+	size_t out_bytes)
 {
-	const int64_t limit = held_bytes + o->memory_free_bytes;
+	const int64_t limit = held_bytes + o->free_bytes;
 	char planned[256], free[SIZE_BYTES], held[SIZE_BYTES], more[SIZE_BYTES], cure[320];
 
-	say_cure(o, n, limit, cure);
-	snprintf(out, out_bytes, "memory: %s, %s%s%s free%s: %s more%s", say_planned(o, n, planned),
-		held_bytes > 0 ? size_text(held_bytes, held) : "",
-		held_bytes > 0 ? " held and " : "", size_text(o->memory_free_bytes, free), others,
+	say_cure(c, o, n, limit, cure);
+	snprintf(out, out_bytes, "memory: %s, %s%s%s free%s: %s more%s",
+		say_planned(c, o, n, planned), held_bytes > 0 ? size_text(held_bytes, held) : "",
+		held_bytes > 0 ? " held and " : "", size_text(o->free_bytes, free), others,
 		size_text(n->planned - limit, more), cure);
 }
 
-void check_memory_warning(
-	const struct check_options *o, const struct check_needed *n, char *out, size_t out_bytes)
+void memory_plan_warning(const struct spec_config *c, const struct memory_device *o,
+	const struct memory_plan *n, char *out, size_t out_bytes)
 {
 	char fits[96], planned[256], available[SIZE_BYTES];
 
-	snprintf(out, out_bytes, "memory: %s, %s free now%s", say_planned(o, n, planned),
-		size_text(o->memory_free_bytes, available),
-		say_what_fits(n, o->memory_free_bytes, fits));
+	snprintf(out, out_bytes, "memory: %s, %s free now%s", say_planned(c, o, n, planned),
+		size_text(o->free_bytes, available), say_what_fits(n, o->free_bytes, fits));
 }

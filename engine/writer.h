@@ -3,8 +3,8 @@
  * trained segment it sends segment.artifact for each file and segment.done; for a failed one that
  * has times, the files without the marker, and segment.failed.
  */
-#ifndef GPT2D_ENGINE_REPORT_WRITER_H
-#define GPT2D_ENGINE_REPORT_WRITER_H
+#ifndef GPT2D_ENGINE_WRITER_H
+#define GPT2D_ENGINE_WRITER_H
 
 #include "engine/link.h"
 #include "engine/segment.h"

@@ -7,8 +7,7 @@
 
 #include <cmocka.h>
 
-#include "engine/check/check.h"
-#include "engine/check/check_memory.h"
+#include "engine/train/memory_plan.h"
 #include "tests/unit/engine/checked.h"
 #include "tests/unit/engine/gpt2_shape.h"
 
@@ -66,7 +65,7 @@ static void test_sizes_beyond_32_bits(void **state)
 	c.model = gpt2_shape();
 	c.micro_batch = 64;
 	c.seq_len = 1024;
-	assert_true(check_logits_elems(&c) == INT64_C(3296722944));
+	assert_true(memory_plan_logits_elems(&c) == INT64_C(3296722944));
 	c.data_kind = SPEC_DATA_SYNTHETIC;
 	c.data_synthetic_tokens = 1 << 20;
 	checked_run(&c, 2, INT64_C(1) << 34);
@@ -103,7 +102,7 @@ static void test_parts(void **state)
 	const struct spec_config c = checked_config();
 	struct activations_shape shape = {
 		.model = &c.model, .B = 2, .T = 16, .elem_bytes = 2, .real_bytes = 4};
-	struct check_needed n = {0};
+	struct memory_plan n = {0};
 	int64_t scratch[K_SCRATCH_KINDS], all = 0;
 
 	(void)state;
@@ -111,7 +110,7 @@ static void test_parts(void **state)
 		scratch[i] = INT64_C(1) << i;
 		all += scratch[i];
 	}
-	check_memory_parts(&n, &shape, 1000, 300, scratch);
+	memory_plan_parts(&n, &shape, 1000, 300, scratch);
 	assert_int_equal(n.arena, 2000);
 	assert_int_equal(n.master, 1200);
 	assert_int_equal(n.moment, 1200);
@@ -119,7 +118,7 @@ static void test_parts(void **state)
 	assert_int_equal(n.activations + n.logits, activations_bytes(&shape));
 	assert_int_equal(n.scratch + n.branch, all);
 	shape.elem_bytes = 4;
-	check_memory_parts(&n, &shape, 1000, 300, scratch);
+	memory_plan_parts(&n, &shape, 1000, 300, scratch);
 	assert_int_equal(n.arena, 4000);
 	assert_int_equal(n.master, 0);
 }
@@ -245,8 +244,8 @@ static void test_a_model_too_large_for_a_gpu(void **state)
 static void test_none_left_at_a_start(void **state)
 {
 	struct spec_config c = checked_config();
-	struct check_options o = {.config = &c, .memory_free_bytes = 2000000};
-	struct check_needed n = {
+	struct memory_device o = {.free_bytes = 2000000};
+	struct memory_plan n = {
 		.shape = {.model = &c.model, .B = 2, .T = 16, .elem_bytes = 4, .real_bytes = 4},
 		.arena = 3000000,
 		.moment = 1500000,
@@ -256,14 +255,14 @@ static void test_none_left_at_a_start(void **state)
 	char message[512];
 
 	(void)state;
-	check_memory_none_left(&o, &n, 0, ", said", message, sizeof(message));
+	memory_plan_none_left(&c, &o, &n, 0, ", said", message, sizeof(message));
 	assert_string_equal(message,
 		"memory: 9.50 MB planned (by each rank), 2.00 MB free, said: 7.50 MB more; largest "
 		"of a rank: parameters, 3.00 MB; 9.00 MB a rank with any batch; a smaller model "
 		"takes less");
 	n.together = true;
 	o.comm_bytes = 1000;
-	check_memory_none_left(&o, &n, 1000000, "", message, sizeof(message));
+	memory_plan_none_left(&c, &o, &n, 1000000, "", message, sizeof(message));
 	assert_string_equal(message,
 		"memory: 9.50 MB planned (by each rank, with communication 1.00 kB), 1.00 MB held "
 		"and 2.00 MB free: 6.50 MB more; largest of a rank: parameters, 3.00 MB; 9.00 MB a "
