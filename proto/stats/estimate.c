@@ -233,9 +233,8 @@ int estimate_trend(const int64_t *values, size_t n, struct trend *out)
 		}
 	}
 	qsort(slopes, n_pairs, sizeof(*slopes), compare_double);
-	out->slope = n_pairs % 2 == 1
-		? slopes[n_pairs / 2]
-		: (slopes[n_pairs / 2 - 1] + slopes[n_pairs / 2]) / 2.0;
+	out->slope = n_pairs % 2 == 1 ? slopes[n_pairs / 2]
+				      : (slopes[n_pairs / 2 - 1] + slopes[n_pairs / 2]) / 2.0;
 	/* S = pairs - 2 inversions: |S| or more means this many inversions or fewer */
 	top = (n_pairs - (size_t)llabs(out->s)) / 2;
 	p = inversions(n, top);

@@ -49,9 +49,9 @@ double estimate_throughput_percent(double theta);
 double estimate_time_percent(double theta);
 
 struct trend {
-	int64_t s;       /* Kendall's S of the values and their order, ties count 0 */
-	double p;        /* two-sided, from the counts without ties */
-	double slope;    /* median of (v_j - v_i) / (j - i), in the values' unit per position */
+	int64_t s;    /* Kendall's S of the values and their order, ties count 0 */
+	double p;     /* two-sided, from the counts without ties */
+	double slope; /* median of (v_j - v_i) / (j - i), in the values' unit per position */
 };
 
 /* n values in time order, 1 <= n <= ESTIMATE_PAIRS_MAX. 0, or -EINVAL. */

@@ -146,8 +146,8 @@ static bool stalls_hidden(const struct verdict_input *in, const struct verdict_r
 		(r->verdict == VERDICT_FASTER && in->stalled_b > in->stalled_a);
 }
 
-static void measure(const struct verdict_rules *rules, const struct verdict_input *in,
-	struct verdict_result *r)
+static void measure(
+	const struct verdict_rules *rules, const struct verdict_input *in, struct verdict_result *r)
 {
 	const double margin = log1p(rules->margin);
 
@@ -169,8 +169,8 @@ static void measure(const struct verdict_rules *rules, const struct verdict_inpu
 			fmax(margin, fabs(r->estimate.theta) / 2.0);
 }
 
-static void decide(const struct verdict_rules *rules, const struct verdict_input *in,
-	struct verdict_result *r)
+static void decide(
+	const struct verdict_rules *rules, const struct verdict_input *in, struct verdict_result *r)
 {
 	const bool equal = all_equal(in->q, in->n);
 

@@ -16,14 +16,14 @@
 
 #include "proto/stats/estimate.h"
 
-#define VERDICT_ALPHA 0.05          /* the number of blocks is fixed beforehand */
+#define VERDICT_ALPHA          0.05 /* the number of blocks is fixed beforehand */
 #define VERDICT_ALPHA_STOPPING 0.03 /* the run stops on the interval's half-width */
-#define VERDICT_MARGIN 0.01         /* default: ratios closer to 1 than this are the same */
+#define VERDICT_MARGIN         0.01 /* default: ratios closer to 1 than this are the same */
 enum {
-	VERDICT_BLOCKS_MIN = 8,        /* fewer give no verdict */
-	VERDICT_INTERVAL_BLOCKS = 6,   /* fewer give no interval either */
-	VERDICT_RUNS_MIN = 5,          /* of each side, unpaired */
-	VERDICT_CONTROL_BLOCKS = 4,    /* added once when the A/A control is suspect */
+	VERDICT_BLOCKS_MIN = 8,      /* fewer give no verdict */
+	VERDICT_INTERVAL_BLOCKS = 6, /* fewer give no interval either */
+	VERDICT_RUNS_MIN = 5,        /* of each side, unpaired */
+	VERDICT_CONTROL_BLOCKS = 4,  /* added once when the A/A control is suspect */
 };
 
 enum verdict {
@@ -34,16 +34,16 @@ enum verdict {
 };
 
 enum verdict_reason {
-	VERDICT_TOO_FEW,        /* AMBIGUOUS: blocks or runs */
-	VERDICT_UNEQUAL_WORK,   /* AMBIGUOUS */
-	VERDICT_CONTROL,        /* AMBIGUOUS: the baseline differs from itself */
-	VERDICT_IDENTICAL,      /* SAME: every ratio is exactly 1 */
-	VERDICT_NO_VARIANCE,    /* AMBIGUOUS: every ratio is the same and not 1 */
-	VERDICT_TREND,          /* AMBIGUOUS: the ratio changes during the experiment */
-	VERDICT_STALLS,         /* AMBIGUOUS: one arm stalls more, unseen by the estimate */
-	VERDICT_WITHIN_MARGIN,  /* SAME: the interval lies within the margin */
-	VERDICT_OUTSIDE_ZERO,   /* FASTER or SLOWER */
-	VERDICT_UNSETTLED,      /* AMBIGUOUS: the interval is too wide */
+	VERDICT_TOO_FEW,       /* AMBIGUOUS: blocks or runs */
+	VERDICT_UNEQUAL_WORK,  /* AMBIGUOUS */
+	VERDICT_CONTROL,       /* AMBIGUOUS: the baseline differs from itself */
+	VERDICT_IDENTICAL,     /* SAME: every ratio is exactly 1 */
+	VERDICT_NO_VARIANCE,   /* AMBIGUOUS: every ratio is the same and not 1 */
+	VERDICT_TREND,         /* AMBIGUOUS: the ratio changes during the experiment */
+	VERDICT_STALLS,        /* AMBIGUOUS: one arm stalls more, unseen by the estimate */
+	VERDICT_WITHIN_MARGIN, /* SAME: the interval lies within the margin */
+	VERDICT_OUTSIDE_ZERO,  /* FASTER or SLOWER */
+	VERDICT_UNSETTLED,     /* AMBIGUOUS: the interval is too wide */
 };
 
 /* "FASTER" */
@@ -63,7 +63,7 @@ struct verdict_rules {
 struct verdict_input {
 	const int64_t *q; /* n ratios, estimate.h; a block is void for all arms or for none */
 	size_t n;
-	const int64_t *control_q; /* n ratios of the A/A control; NULL: there is none */
+	const int64_t *control_q;     /* n ratios of the A/A control; NULL: there is none */
 	int64_t stalled_a, stalled_b; /* segments, verdict_stalled() */
 	bool unequal_work;
 };
@@ -72,14 +72,14 @@ struct verdict_result {
 	enum verdict verdict;
 	enum verdict_reason reason;
 	struct estimate estimate;
-	double p_holm;            /* adjusted for the number of comparisons */
-	double detectable;        /* a change of this fraction is found in 80 %; 0: no interval */
-	struct estimate control;  /* n 0: there is none */
-	bool control_suspect;     /* p and size beyond what noise gives */
-	struct trend trend;       /* of q, in 1e-9 per block */
+	double p_holm;           /* adjusted for the number of comparisons */
+	double detectable;       /* a change of this fraction is found in 80 %; 0: no interval */
+	struct estimate control; /* n 0: there is none */
+	bool control_suspect;    /* p and size beyond what noise gives */
+	struct trend trend;      /* of q, in 1e-9 per block */
 	bool has_trend;
 	double stalls_p;
-	size_t blocks_needed;     /* would settle it; 0: unknown, or settled */
+	size_t blocks_needed; /* would settle it; 0: unknown, or settled */
 };
 
 /* n_inputs comparisons with the same baseline, all of which count in Holm's adjustment. */
