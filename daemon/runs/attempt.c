@@ -347,18 +347,18 @@ static int read_spec(struct attempt *a, const char *canonical)
 	free(errors);
 	if (rc < 0)
 		return rc;
-	a->order = calloc(design_count(a->spec), sizeof(*a->order));
-	a->told = calloc(design_count(a->spec), sizeof(*a->told));
+	a->order = calloc(spec_segments(a->spec), sizeof(*a->order));
+	a->told = calloc(spec_segments(a->spec), sizeof(*a->told));
 	if (!a->order || !a->told) {
 		failed(a, "no_memory: for the order of its segments");
 		return -ENOMEM;
 	}
-	if ((int64_t)design_count(a->spec) != a->run->segments) {
-		failed(a, "spec: %zu segments, %lld were stored", design_count(a->spec),
+	if ((int64_t)spec_segments(a->spec) != a->run->segments) {
+		failed(a, "spec: %zu segments, %lld were stored", spec_segments(a->spec),
 			(long long)a->run->segments);
 		return -EINVAL;
 	}
-	design_order(a->spec, a->order);
+	spec_order(a->spec, a->order);
 	return 0;
 }
 

@@ -186,7 +186,7 @@ static void on_paths(void *arg, int rc)
 
 static json_t *order_json(const struct spec *spec)
 {
-	size_t n = design_count(spec);
+	size_t n = spec_segments(spec);
 	struct design_segment *order = calloc(n, sizeof(*order));
 	json_t *all = json_array();
 
@@ -194,7 +194,7 @@ static json_t *order_json(const struct spec *spec)
 		json_decref(all);
 		return NULL;
 	}
-	design_order(spec, order);
+	spec_order(spec, order);
 	for (size_t i = 0; i < n; i++)
 		json_array_append_new(all,
 			json_pack("{sI sI ss}", "block", (json_int_t)order[i].block, "position",
@@ -212,7 +212,7 @@ static void answer_dry(struct submission *s)
 
 	spec_hash(s->spec, sha256);
 	result = json_pack("{so ss sI so sO}", "spec", json_text_value(s->canonical),
-		"spec_sha256", sha256, "segments", (json_int_t)design_count(s->spec), "order",
+		"spec_sha256", sha256, "segments", (json_int_t)spec_segments(s->spec), "order",
 		order_json(s->spec), "arms", s->checks);
 	submission_free(s);
 	if (client)
@@ -284,7 +284,7 @@ static void store_run(struct submission *s)
 			.uid = s->uid,
 			.state = RUN_QUEUED,
 			.gpus = s->spec->arms[0].config.gpus,
-			.segments = (int64_t)design_count(s->spec),
+			.segments = (int64_t)spec_segments(s->spec),
 			.attempt = 1,
 			.restart = s->spec->restart,
 			.timeout_s = s->spec->timeout_s,

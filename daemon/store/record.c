@@ -132,7 +132,7 @@ int record_submit(struct store *s, struct run *run, const struct spec *spec, con
 		submit_free(j);
 		return -ENOMEM;
 	}
-	design_order(spec, j->order);
+	spec_order(spec, j->order);
 	for (size_t i = 0; i < spec->n_arms; i++)
 		memcpy(j->arms[i], spec->arms[i].name, sizeof(j->arms[i]));
 	store_add(s, &j->job);

@@ -47,6 +47,19 @@ char *memory_printed(const char *format, ...)
 	return checked(n < 0 ? NULL : text);
 }
 
+FILE *memory_stream(char **text, size_t *n)
+{
+	return checked(open_memstream(text, n));
+}
+
+void memory_stream_end(FILE *stream)
+{
+	const int failed = ferror(stream);
+
+	if (fclose(stream) != 0 || failed)
+		checked(NULL);
+}
+
 static void *json_memory(size_t bytes)
 {
 	return checked(malloc(bytes));

@@ -8,6 +8,7 @@
 #define GPT2D_PROTO_HOST_MEMORY_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 /* Zeroed memory for count members of size bytes each. */
 void *memory_zeroed(size_t count, size_t size);
@@ -17,6 +18,10 @@ void *memory_resized(void *old, size_t bytes);
 char *memory_text(const char *text);
 /* asprintf() */
 char *memory_printed(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* open_memstream(), and its end: *text is the caller's once memory_stream_end() returns. */
+FILE *memory_stream(char **text, size_t *n);
+void memory_stream_end(FILE *stream);
 
 /* Jansson allocates through these functions too. Call it before the first JSON value. */
 void memory_use_for_json(void);

@@ -1,12 +1,26 @@
 /*
- * spec_error.h: adding to a spec's list of errors. spec.h has the list itself and its printing.
+ * spec_error.h: the errors of a spec, collected and printed as "FILE:LINE: KEY: what was found, what is
+ * allowed".
  */
 #ifndef GPT2D_PROTO_SPEC_SPEC_ERROR_H
 #define GPT2D_PROTO_SPEC_SPEC_ERROR_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
 
-#include "proto/spec/spec.h"
+struct spec_error {
+	int line;      /* 1-based; 0 when no line applies */
+	char key[256]; /* dotted path, empty when none applies */
+	char message[512];
+};
+struct spec_errors {
+	size_t n;
+	struct spec_error error[64];
+	size_t dropped; /* errors beyond the 64 kept */
+};
+void spec_error_print(const struct spec_error *error, const char *file, FILE *out);
+void spec_errors_print(const struct spec_errors *errors, const char *file, FILE *out);
 
 /*
  * Add one error; beyond the list's room it is only counted. Text that came from a user may be part

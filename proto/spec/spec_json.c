@@ -1,13 +1,15 @@
 #include "proto/spec/spec_json.h"
 
 #include <errno.h>
+#include <locale.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/spec/spec_error.h"
+#include "proto/host/memory.h"
 #include "proto/text.h"
 
 struct reader {
@@ -76,21 +78,15 @@ static void skip_space(struct reader *r)
 	}
 }
 
-static int add_node(struct reader *r, uint32_t *at)
+static uint32_t add_node(struct reader *r)
 {
 	if (r->n == r->room) {
-		size_t room = r->room ? 2 * r->room : 64;
-		struct spec_json_node *grown = realloc(r->node, room * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		r->node = grown;
-		r->room = room;
+		r->room = r->room ? 2 * r->room : 64;
+		r->node = memory_resized(r->node, r->room * sizeof(*r->node));
 	}
 	memset(&r->node[r->n], 0, sizeof(r->node[0]));
 	r->node[r->n].line = r->line;
-	*at = (uint32_t)r->n++;
-	return 0;
+	return (uint32_t)r->n++;
 }
 
 static int hex4(struct reader *r, uint32_t *out)
@@ -287,19 +283,15 @@ static int by_key(const void *a, const void *b, void *nodes)
 	return c ? c : x < y ? -1 : x > y;
 }
 
-static int find_duplicates(struct reader *r, uint32_t object)
+static void find_duplicates(struct reader *r, uint32_t object)
 {
 	size_t count = r->node[object].children, n = 0;
 	char key[256];
 
 	if (count < 2)
-		return 0;
+		return;
 	if (count > r->sorted_room) {
-		uint32_t *grown = realloc(r->sorted, count * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		r->sorted = grown;
+		r->sorted = memory_resized(r->sorted, count * sizeof(*r->sorted));
 		r->sorted_room = count;
 	}
 	for (uint32_t i = r->node[object].child; i; i = r->node[i].next)
@@ -315,7 +307,6 @@ static int find_duplicates(struct reader *r, uint32_t object)
 		path_text(r, b->key, key, sizeof(key));
 		spec_error_add(r->errors, b->line, key, "given twice, first in line %d", a->line);
 	}
-	return 0;
 }
 
 /* One member or element, linked behind `last` (0: the first). */
@@ -323,11 +314,9 @@ static int read_child(struct reader *r, uint32_t parent, uint32_t *last)
 {
 	bool object = r->node[parent].type == SPEC_JSON_OBJECT;
 	const char *key = NULL;
-	uint32_t at;
-	int rc = add_node(r, &at);
+	const uint32_t at = add_node(r);
+	int rc;
 
-	if (rc)
-		return rc;
 	if (object) {
 		if (r->p == r->end || *r->p != '"')
 			return fail_found(r, "a key in double quotes");
@@ -383,7 +372,9 @@ static int read_children(struct reader *r, uint32_t at)
 			return fail(r, "a comma stands before '%c'", close);
 	}
 	r->p++;
-	return object ? find_duplicates(r, at) : 0;
+	if (object)
+		find_duplicates(r, at);
+	return 0;
 }
 
 static int read_value(struct reader *r, uint32_t at)
@@ -416,23 +407,21 @@ static bool has_mark(const char *text, size_t n)
 		(n >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0));
 }
 
-static int parse(const char *text, size_t n, bool object, struct spec_json *out,
-	struct spec_errors *errors)
+static int parse(
+	const char *text, size_t n, bool object, struct spec_json *out, struct spec_errors *errors)
 {
 	struct reader r = {.p = text, .end = text + n, .line = 1, .errors = errors};
 	uint32_t root;
-	int rc;
+	int rc = 0;
 
 	if (n > SPEC_BYTES_MAX) {
 		spec_error_add(errors, 0, "", "%zu bytes, at most %d", n, SPEC_BYTES_MAX);
 		return -EINVAL;
 	}
 	/* a NUL follows every string and number: quotes make room for it, a last number does not */
-	r.pool = r.pool_p = malloc(n + 2);
-	if (!r.pool)
-		return -ENOMEM;
-	rc = add_node(&r, &root);
-	if (!rc && has_mark(text, n))
+	r.pool = r.pool_p = memory_zeroed(n + 2, 1);
+	root = add_node(&r);
+	if (has_mark(text, n))
 		rc = fail(&r, "a byte order mark (BOM) is in front: save it as UTF-8 without one");
 	skip_space(&r);
 	if (!rc && object && (r.p == r.end || *r.p != '{'))
@@ -493,4 +482,101 @@ const char *spec_json_describe(const struct spec_json_node *node, char *text, si
 	else
 		snprintf(text, bytes, "%s", names[node->type]);
 	return text;
+}
+
+/* ---- numbers: exact, whatever the locale ---- */
+
+/* The exponent behind 'e', cut off where no SPEC_JSON_NUMBER_MAX digits can make up for it. */
+static int64_t read_exponent(const char *p)
+{
+	const int64_t limit = 1000000;
+	bool negative = *p == '-';
+	int64_t v = 0;
+
+	if (*p == '-' || *p == '+')
+		p++;
+	for (; *p; p++)
+		if (v < limit)
+			v = v * 10 + (*p - '0');
+	return negative ? -v : v;
+}
+
+enum spec_json_integer spec_json_int64(const char *number, int64_t *out)
+{
+	char digits[SPEC_JSON_NUMBER_MAX + 1];
+	bool negative = *number == '-', point = false;
+	size_t n = 0;
+	int64_t exponent = 0;
+	uint64_t v = 0;
+
+	for (const char *p = number + negative; *p; p++) {
+		if (*p == '.') {
+			point = true;
+			continue;
+		}
+		if (*p == 'e' || *p == 'E') {
+			exponent += read_exponent(p + 1);
+			break;
+		}
+		exponent -= point;
+		if ((n > 0 || *p != '0') && n < SPEC_JSON_NUMBER_MAX)
+			digits[n++] = *p;
+	}
+	while (n > 0 && digits[n - 1] == '0') {
+		n--;
+		exponent++;
+	}
+	if (n == 0) {
+		*out = 0;
+		return SPEC_JSON_WHOLE;
+	}
+	if (exponent < 0)
+		return SPEC_JSON_FRACTION;
+	if ((int64_t)n + exponent > 19)
+		return SPEC_JSON_TOO_BIG;
+	for (size_t i = 0; i < n; i++)
+		v = v * 10 + (uint64_t)(digits[i] - '0');
+	for (; exponent > 0; exponent--)
+		v *= 10;
+	if (v > (uint64_t)INT64_MAX + negative)
+		return SPEC_JSON_TOO_BIG;
+	*out = negative ? (int64_t)(0 - v) : (int64_t)v;
+	return SPEC_JSON_WHOLE;
+}
+
+/* "C" needs no memory and cannot fail in any libc that has newlocale. */
+static locale_t c_locale(void)
+{
+	return newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+int spec_json_real(const char *number, double *out)
+{
+	locale_t c = c_locale();
+	int saved = errno;
+	double v;
+	int rc;
+
+	errno = 0;
+	v = strtod_l(number, NULL, c);
+	rc = errno == ERANGE || !isfinite(v) ? -ERANGE : 0;
+	errno = saved;
+	freelocale(c);
+	if (rc)
+		return rc;
+	*out = fpclassify(v) == FP_ZERO ? 0 : v;
+	return 0;
+}
+
+void spec_json_format_real(double value, char out[SPEC_JSON_REAL_BYTES])
+{
+	locale_t c = c_locale(), before = uselocale(c);
+
+	for (int digits = 1; digits <= 17; digits++) {
+		snprintf(out, SPEC_JSON_REAL_BYTES, "%.*g", digits, value);
+		if (memcmp(&(double){strtod(out, NULL)}, &value, sizeof(value)) == 0)
+			break;
+	}
+	uselocale(before);
+	freelocale(c);
 }

@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "proto/spec/spec.h"
+#include "proto/spec/spec_config.h"
+#include "proto/spec/spec_error.h"
 
 enum { SPEC_JSON_DEPTH_MAX = 32, SPEC_JSON_NUMBER_MAX = 1000 };
 
@@ -40,7 +41,7 @@ struct spec_json {
 	char *pool; /* the strings */
 };
 
-/* 0; -EINVAL with errors added; -ENOMEM. *out is written on success only. */
+/* 0, or -EINVAL with errors added. *out is written on success only. */
 int spec_json_parse(const char *text, size_t n, struct spec_json *out, struct spec_errors *errors);
 /* The same of a text that has to be an object: another is refused at its first character. */
 int spec_json_parse_object(

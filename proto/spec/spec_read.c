@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/spec/spec_error.h"
-#include "proto/spec/spec_value.h"
+#include "proto/host/memory.h"
 #include "proto/suggest.h"
 #include "proto/text.h"
 
@@ -181,7 +180,7 @@ static void read_arms(
 	if (r->from_set || r->arm) {
 		complain(r, node->line, "arms",
 			r->arm ? "an arm has no arms"
-				: "only a key of an arm can be set: arms.NAME.KEY");
+			       : "only a key of an arm can be set: arms.NAME.KEY");
 		return;
 	}
 	r->source->has_arms = true;
@@ -251,18 +250,12 @@ static void read_members(struct reading *r, const struct spec_json *json,
 
 /* ---- --set ---- */
 
-/* Keep a tree for as long as values point into it. NULL without memory. */
-static struct spec_json *keep_json(struct spec_source *source, struct spec_json *json)
+/* Keep a tree for as long as values point into it. */
+static struct spec_json *keep_json(struct spec_source *source, const struct spec_json *json)
 {
-	struct spec_json *grown = realloc(source->json, (source->n_json + 1) * sizeof(*grown));
-
-	if (!grown) {
-		spec_json_finish(json);
-		return NULL;
-	}
-	source->json = grown;
-	grown[source->n_json] = *json;
-	return &grown[source->n_json++];
+	source->json = memory_resized(source->json, (source->n_json + 1) * sizeof(*source->json));
+	source->json[source->n_json] = *json;
+	return &source->json[source->n_json++];
 }
 
 /* The arm a set's path begins with ("arms.NAME.", NAME may hold dots); NULL when there is none. */
@@ -305,18 +298,13 @@ static void unknown_arm(struct reading *r, const char *path)
 }
 
 /* A bare word as the tree of a string. */
-static int word_json(const char *word, struct spec_json *out)
+static void word_json(const char *word, struct spec_json *out)
 {
-	out->pool = strdup(word);
-	out->node = calloc(1, sizeof(*out->node));
-	if (!out->pool || !out->node) {
-		spec_json_finish(out);
-		return -ENOMEM;
-	}
+	out->pool = memory_text(word);
+	out->node = memory_zeroed(1, sizeof(*out->node));
 	out->n = 1;
 	out->node->type = SPEC_JSON_STRING;
 	out->node->text = out->pool;
-	return 0;
 }
 
 /*
@@ -328,17 +316,16 @@ static int set_json(struct reading *r, const char *key, const struct spec_row *r
 {
 	bool bare = !*value || !strchr("\"[{", *value);
 	bool text = row->type == SPEC_TYPE_NAME || row->type == SPEC_TYPE_PATH;
-	struct spec_errors *why = calloc(1, sizeof(*why));
+	struct spec_errors *why = memory_zeroed(1, sizeof(*why));
 	char message[PATH_BYTES];
 	int rc = -EINVAL;
 
-	if (!why)
-		return -ENOMEM;
 	if (!bare || !text)
 		rc = spec_json_parse(value, strlen(value), out, why);
-	if (rc == -EINVAL && bare) {
-		rc = word_json(value, out);
-	} else if (rc == -EINVAL) {
+	if (rc && bare) {
+		word_json(value, out);
+		rc = 0;
+	} else if (rc) {
 		snprintf(message, sizeof(message), "the value is no JSON: %.200s",
 			why->error[0].message);
 		complain(r, 0, key, message);
@@ -389,58 +376,46 @@ static void unknown_set(struct reading *r, const char *key)
 	unknown_key(r, 0, object, last, key);
 }
 
-static int read_set(struct reading *r, const char *set)
+static void read_set(struct reading *r, const char *set)
 {
 	const char *equals = strchr(set, '='), *key;
 	char path[PATH_BYTES];
 	const struct spec_row *row;
 	struct spec_json json = {0}, *kept;
-	int rc;
 
 	if (!equals || equals == set || !all_utf8(set)) {
 		snprintf(path, sizeof(path), "%.100s", set);
 		complain(r, 0, path, "KEY=VALUE expected, in UTF-8");
-		return 0;
+		return;
 	}
 	if ((size_t)(equals - set) >= sizeof(path)) {
 		snprintf(path, sizeof(path), "%.100s...", set);
 		complain(r, 0, path, "no such key, none is that long");
-		return 0;
+		return;
 	}
 	snprintf(path, sizeof(path), "%.*s", (int)(equals - set), set);
 	key = set_target(r, path);
 	row = key ? spec_table_find(key) : NULL;
 	if (key && !row)
 		unknown_set(r, key);
-	if (!row)
-		return 0;
-	rc = set_json(r, key, row, equals + 1, &json);
-	if (rc)
-		return rc == -EINVAL ? 0 : rc;
+	if (!row || set_json(r, key, row, equals + 1, &json) != 0)
+		return;
 	kept = keep_json(r->source, &json);
-	if (!kept)
-		return -ENOMEM;
 	read_row(r, kept, &kept->node[0], row);
-	return 0;
 }
 
 /* All of them before any is put on its layer: their order matters only where they set one key. */
-static int read_sets(
+static void read_sets(
 	struct spec_source *source, const struct spec_options *options, struct spec_errors *errors)
 {
-	int rc;
-
 	for (size_t i = 0; i < options->n_sets; i++) {
 		struct reading r = {.source = source, .errors = errors, .from_set = true};
 
-		rc = read_set(&r, options->sets[i]);
-		if (rc)
-			return rc;
+		read_set(&r, options->sets[i]);
 	}
 	spec_layer_put(&source->base, &source->sets);
 	for (size_t i = 0; i < source->n_arms; i++)
 		spec_layer_put(&source->arms[i].layer, &source->arms[i].sets);
-	return 0;
 }
 
 void spec_layer_put(struct spec_layer *under, const struct spec_layer *over)
@@ -478,8 +453,6 @@ static int read_defaults(struct spec_source *source, struct spec_errors *errors)
 	if (rc)
 		return rc;
 	kept = keep_json(source, &json);
-	if (!kept)
-		return -ENOMEM;
 	at = kept->node[0].child;
 	for (i = 0; i < SPEC_KEY_COUNT; i++) {
 		struct spec_value *v = &source->defaults.value[i];
@@ -487,7 +460,7 @@ static int read_defaults(struct spec_source *source, struct spec_errors *errors)
 		if (!spec_table[i].fallback)
 			continue;
 		if (spec_value_read(
-				&spec_table[i], kept, &kept->node[at], v, message, sizeof(message)))
+			    &spec_table[i], kept, &kept->node[at], v, message, sizeof(message)))
 			v->state = SPEC_DEFAULT;
 		at = kept->node[at].next;
 	}
@@ -497,28 +470,22 @@ static int read_defaults(struct spec_source *source, struct spec_errors *errors)
 int spec_read(const char *text, size_t n, const struct spec_options *options,
 	struct spec_source **out, struct spec_errors *errors)
 {
-	struct spec_source *source = calloc(1, sizeof(*source));
+	struct spec_source *source = memory_zeroed(1, sizeof(*source));
 	struct reading r = {.source = source, .errors = errors};
 	struct spec_json json = {0}, *kept;
 	int rc;
 
-	if (!source)
-		return -ENOMEM;
 	*out = source;
 	rc = read_defaults(source, errors);
 	if (rc)
 		return rc;
 	rc = spec_json_parse_object(text, n, &json, errors);
 	if (rc)
-		return rc == -EINVAL ? -EBADMSG : rc;
+		return -EBADMSG;
 	kept = keep_json(source, &json);
-	if (!kept)
-		return -ENOMEM;
 	r.layer = &source->base;
 	read_members(&r, kept, &kept->node[0], "");
-	rc = read_sets(source, options, errors);
-	if (rc)
-		return rc;
+	read_sets(source, options, errors);
 	return errors->n > 0 ? -EINVAL : 0;
 }
 

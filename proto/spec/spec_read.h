@@ -5,30 +5,7 @@
 #ifndef GPT2D_PROTO_SPEC_SPEC_READ_H
 #define GPT2D_PROTO_SPEC_SPEC_READ_H
 
-#include "proto/spec/spec.h"
-#include "proto/spec/spec_json.h"
-#include "proto/spec/spec_table.h"
-
-enum spec_state {
-	SPEC_ABSENT,
-	SPEC_DEFAULT,
-	SPEC_GIVEN,
-	SPEC_WRONG, /* given, refused, and reported: other rules keep quiet about it */
-};
-
-struct spec_value {
-	enum spec_state state;
-	int line;      /* 0: from --set, or a default */
-	bool from_set; /* --set said so */
-	bool from_arm; /* an arm's own */
-	union {
-		bool b;
-		int64_t i;
-		double real[2];
-		int choice;
-		const char *s; /* belongs to a struct spec_json or to the caller's options */
-	};
-};
+#include "proto/spec/spec_value.h"
 
 struct spec_layer {
 	struct spec_value value[SPEC_KEY_COUNT];
@@ -52,8 +29,8 @@ struct spec_source {
 
 /*
  * 0; -EINVAL with errors added, and *out holds what could be read all the same; -EBADMSG with
- * errors added, the text is no JSON object; -ENOMEM. *out is to be released with
- * spec_source_destroy whatever came back.
+ * errors added, the text is no JSON object. The caller releases *out with spec_source_destroy in
+ * every case.
  */
 int spec_read(const char *text, size_t n, const struct spec_options *options,
 	struct spec_source **out, struct spec_errors *errors);

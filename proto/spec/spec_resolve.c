@@ -3,23 +3,32 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "proto/spec/spec_error.h"
-#include "proto/spec/spec_value.h"
+/* One configuration on its way. */
+struct resolving {
+	const struct spec_options *options;
+	struct spec_errors *errors;
+	struct spec_layer values; /* arm over base over defaults */
+	const char *arm;          /* NULL: the base, or a spec without arms */
+	struct spec_config *config;
+};
 
-bool spec_resolve_given(const struct spec_resolving *r, enum spec_key key)
+static bool given(const struct resolving *r, enum spec_key key)
 {
 	return r->values.value[key].state == SPEC_GIVEN;
 }
 
-bool spec_resolve_wrong(const struct spec_resolving *r, enum spec_key key)
+static bool wrong(const struct resolving *r, enum spec_key key)
 {
 	return r->values.value[key].state == SPEC_WRONG;
 }
 
-void spec_resolve_complain(
-	const struct spec_resolving *r, enum spec_key key, const char *format, ...)
+/* Reports at the place where key's value came from. */
+static void complain(const struct resolving *r, enum spec_key key, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+static void complain(const struct resolving *r, enum spec_key key, const char *format, ...)
 {
 	const struct spec_value *v = &r->values.value[key];
 	char message[512], path[256];
@@ -48,22 +57,22 @@ static enum spec_key parent_of(enum spec_key key)
  * another data.kind, say), or else its object.
  */
 static void complain_missing(
-	struct spec_resolving *r, enum spec_key key, enum spec_key asks, const char *message)
+	struct resolving *r, enum spec_key key, enum spec_key asks, const char *message)
 {
 	struct spec_value saved = r->values.value[key];
 
-	if (spec_resolve_wrong(r, key) || spec_resolve_wrong(r, asks))
+	if (wrong(r, key) || wrong(r, asks))
 		return;
-	if (!spec_resolve_given(r, asks))
+	if (!given(r, asks))
 		asks = parent_of(key);
-	if (spec_resolve_given(r, asks))
+	if (given(r, asks))
 		r->values.value[key] = r->values.value[asks];
-	spec_resolve_complain(r, key, "%s", message);
+	complain(r, key, "%s", message);
 	r->values.value[key] = saved;
 }
 
 /* Of two keys that contradict each other, the one said last: by --set, by an arm, in the base. */
-static enum spec_key later(const struct spec_resolving *r, enum spec_key a, enum spec_key b)
+static enum spec_key later(const struct resolving *r, enum spec_key a, enum spec_key b)
 {
 	const struct spec_value *x = &r->values.value[a], *y = &r->values.value[b];
 	int rank_x = 4 * x->from_set + 2 * x->from_arm + (x->state == SPEC_GIVEN);
@@ -73,23 +82,22 @@ static enum spec_key later(const struct spec_resolving *r, enum spec_key a, enum
 }
 
 /* Does the key mean anything beside the choice it hangs on? */
-static bool applies(struct spec_resolving *r, enum spec_key key)
+static bool applies(struct resolving *r, enum spec_key key)
 {
 	const struct spec_row *row = &spec_table[key];
 	int choice = r->values.value[row->only_key].choice;
 
-	if (!row->only_mask || spec_resolve_wrong(r, row->only_key))
+	if (!row->only_mask || wrong(r, row->only_key))
 		return true;
 	if (row->only_mask & 1U << choice)
 		return true;
-	if (spec_resolve_given(r, key))
-		spec_resolve_complain(r, key, "has no meaning with %s \"%s\"",
-			spec_table[row->only_key].key,
+	if (given(r, key))
+		complain(r, key, "has no meaning with %s \"%s\"", spec_table[row->only_key].key,
 			spec_table_choice(spec_table[row->only_key].choices, choice));
 	return false;
 }
 
-static void store_values(struct spec_resolving *r)
+static void store_values(struct resolving *r)
 {
 	for (size_t i = 0; i < SPEC_KEY_COUNT; i++) {
 		const struct spec_row *row = &spec_table[i];
@@ -111,13 +119,12 @@ static bool is_preset(const struct spec_model *m, const struct spec_preset *p)
 		m->tied_head && m->gelu == SPEC_GELU_TANH && fpclassify(m->dropout) == FP_ZERO;
 }
 
-static void resolve_model(struct spec_resolving *r)
+static void resolve_model(struct resolving *r)
 {
 	struct spec_model *m = &r->config->model;
-	const struct spec_preset *p =
-		&spec_presets[spec_resolve_given(r, SPEC_KEY_MODEL_PRESET)
-					? r->values.value[SPEC_KEY_MODEL_PRESET].choice
-					: SPEC_PRESET_CUSTOM];
+	const struct spec_preset *p = &spec_presets[given(r, SPEC_KEY_MODEL_PRESET)
+			? r->values.value[SPEC_KEY_MODEL_PRESET].choice
+			: SPEC_PRESET_CUSTOM];
 	struct {
 		enum spec_key key;
 		int64_t *field, preset;
@@ -128,14 +135,14 @@ static void resolve_model(struct spec_resolving *r)
 		{SPEC_KEY_MODEL_VOCAB_SIZE, &m->vocab_size, p->vocab_size},
 		{SPEC_KEY_MODEL_N_POSITIONS, &m->n_positions, p->n_positions},
 	};
-	bool any = spec_resolve_given(r, SPEC_KEY_MODEL_PRESET);
+	bool any = given(r, SPEC_KEY_MODEL_PRESET);
 
-	if (spec_resolve_wrong(r, SPEC_KEY_MODEL) || spec_resolve_wrong(r, SPEC_KEY_MODEL_PRESET))
+	if (wrong(r, SPEC_KEY_MODEL) || wrong(r, SPEC_KEY_MODEL_PRESET))
 		return;
 	for (size_t i = 0; i < sizeof(shape) / sizeof(shape[0]); i++)
 		any = any || r->values.value[shape[i].key].state != SPEC_ABSENT;
 	if (!any) {
-		spec_resolve_complain(r, SPEC_KEY_MODEL,
+		complain(r, SPEC_KEY_MODEL,
 			"required: a preset (gpt2, gpt2-medium, gpt2-large, gpt2-xl, nano) or a "
 			"shape");
 		return;
@@ -151,25 +158,25 @@ static void resolve_model(struct spec_resolving *r)
 	strcpy(m->preset, is_preset(m, p) ? p->name : "custom");
 }
 
-static void check_shape(struct spec_resolving *r)
+static void check_shape(struct resolving *r)
 {
 	const struct spec_config *c = r->config;
 	const struct spec_model *m = &c->model;
 
 	if (m->n_embd > 0 && m->n_head > 0 && m->n_embd % m->n_head != 0)
-		spec_resolve_complain(r,
+		complain(r,
 			later(r, later(r, SPEC_KEY_MODEL_N_EMBD, SPEC_KEY_MODEL_N_HEAD),
 				SPEC_KEY_MODEL_PRESET),
 			"n_embd %" PRId64 " is not a multiple of n_head %" PRId64, m->n_embd,
 			m->n_head);
 	if (c->seq_len > 0 && m->n_positions > 0 && c->seq_len > m->n_positions)
-		spec_resolve_complain(r,
+		complain(r,
 			later(r, SPEC_KEY_SEQ_LEN,
 				later(r, SPEC_KEY_MODEL_N_POSITIONS, SPEC_KEY_MODEL_PRESET)),
 			"seq_len %" PRId64 " is more than the model's n_positions %" PRId64,
 			c->seq_len, m->n_positions);
 	if (r->values.value[SPEC_KEY_SEQ_LEN].state == SPEC_ABSENT)
-		spec_resolve_complain(r, SPEC_KEY_SEQ_LEN, "required: tokens of a sequence");
+		complain(r, SPEC_KEY_SEQ_LEN, "required: tokens of a sequence");
 }
 
 /* Removes the first bytes of path, and the slashes after them. */
@@ -180,7 +187,7 @@ static void path_cut(char *path, size_t bytes)
 }
 
 /* base has no links: what ".." leads to from there is its name without the last part. */
-static void absolute_path(struct spec_resolving *r, enum spec_key key, char path[SPEC_PATH_MAX])
+static void absolute_path(struct resolving *r, enum spec_key key, char path[SPEC_PATH_MAX])
 {
 	const char *base = r->options->base_dir;
 	char whole[2 * SPEC_PATH_MAX];
@@ -189,8 +196,8 @@ static void absolute_path(struct spec_resolving *r, enum spec_key key, char path
 	if (!path[0] || path[0] == '/')
 		return;
 	if (!base || base[0] != '/') {
-		spec_resolve_complain(r, key,
-			"\"%.200s\" is a relative path, an absolute one is needed here", path);
+		complain(r, key, "\"%.200s\" is a relative path, an absolute one is needed here",
+			path);
 		return;
 	}
 	n = strlen(base);
@@ -206,8 +213,7 @@ static void absolute_path(struct spec_resolving *r, enum spec_key key, char path
 			;
 	}
 	if (n + 1 + strlen(path) >= SPEC_PATH_MAX) {
-		spec_resolve_complain(r, key,
-			"a path of %zu bytes with the spec's folder, at most %d",
+		complain(r, key, "a path of %zu bytes with the spec's folder, at most %d",
 			n + 1 + strlen(path), SPEC_PATH_MAX - 1);
 		return;
 	}
@@ -216,11 +222,11 @@ static void absolute_path(struct spec_resolving *r, enum spec_key key, char path
 	memcpy(path, whole, strlen(whole));
 }
 
-static void resolve_data(struct spec_resolving *r)
+static void resolve_data(struct resolving *r)
 {
 	struct spec_config *c = r->config;
 
-	if (spec_resolve_wrong(r, SPEC_KEY_DATA) || spec_resolve_wrong(r, SPEC_KEY_DATA_KIND))
+	if (wrong(r, SPEC_KEY_DATA) || wrong(r, SPEC_KEY_DATA_KIND))
 		return;
 	absolute_path(r, SPEC_KEY_DATA_TRAIN, c->data_train);
 	absolute_path(r, SPEC_KEY_DATA_VAL, c->data_val);
@@ -229,18 +235,17 @@ static void resolve_data(struct spec_resolving *r)
 	if (!c->data_train[0])
 		complain_missing(r, SPEC_KEY_DATA_TRAIN, SPEC_KEY_DATA_KIND,
 			"required: a token file (or data.kind \"synthetic\")");
-	if (!c->data_val[0] && c->validation_steps > 0 && !spec_resolve_wrong(r, SPEC_KEY_DATA_VAL))
-		spec_resolve_complain(r, SPEC_KEY_VALIDATION_STEPS,
+	if (!c->data_val[0] && c->validation_steps > 0 && !wrong(r, SPEC_KEY_DATA_VAL))
+		complain(r, SPEC_KEY_VALIDATION_STEPS,
 			"%" PRId64 " is not allowed without data.val", c->validation_steps);
 }
 
-static void resolve_schedule(struct spec_resolving *r)
+static void resolve_schedule(struct resolving *r)
 {
 	const struct spec_config *c = r->config;
 
-	if (spec_resolve_wrong(r, SPEC_KEY_SCHEDULER_TYPE) ||
-		spec_resolve_wrong(r, SPEC_KEY_TOTAL_NUM_STEPS) ||
-		spec_resolve_wrong(r, SPEC_KEY_WARMUP_NUM_STEPS))
+	if (wrong(r, SPEC_KEY_SCHEDULER_TYPE) || wrong(r, SPEC_KEY_TOTAL_NUM_STEPS) ||
+		wrong(r, SPEC_KEY_WARMUP_NUM_STEPS))
 		return;
 	if (c->schedule != SPEC_WARMUP_DECAY_LR && c->schedule != SPEC_WARMUP_COSINE_LR)
 		return;
@@ -248,13 +253,12 @@ static void resolve_schedule(struct spec_resolving *r)
 		complain_missing(r, SPEC_KEY_TOTAL_NUM_STEPS, SPEC_KEY_SCHEDULER_TYPE,
 			"required with WarmupDecayLR and WarmupCosineLR");
 	else if (c->total_num_steps < c->warmup_num_steps)
-		spec_resolve_complain(r,
-			later(r, SPEC_KEY_TOTAL_NUM_STEPS, SPEC_KEY_WARMUP_NUM_STEPS),
+		complain(r, later(r, SPEC_KEY_TOTAL_NUM_STEPS, SPEC_KEY_WARMUP_NUM_STEPS),
 			"total_num_steps %" PRId64 " is less than warmup_num_steps %" PRId64,
 			c->total_num_steps, c->warmup_num_steps);
 }
 
-static void resolve_precision(struct spec_resolving *r)
+static void resolve_precision(struct resolving *r)
 {
 	static const enum spec_key flags[] = {
 		SPEC_KEY_TF32, SPEC_KEY_BF16_ENABLED, SPEC_KEY_FP16_ENABLED};
@@ -273,7 +277,7 @@ static void resolve_precision(struct spec_resolving *r)
 		if (v->state == SPEC_ABSENT || !v->b)
 			continue;
 		if (last >= 0)
-			spec_resolve_complain(r, later(r, flags[i], flags[last]),
+			complain(r, later(r, flags[i], flags[last]),
 				"%s and %s are both on, one at most", spec_table[flags[last]].key,
 				spec_table[flags[i]].key);
 		last = i;
@@ -283,18 +287,293 @@ static void resolve_precision(struct spec_resolving *r)
 	if (c->grad_dtype == SPEC_TF32) /* "auto" */
 		c->grad_dtype = compute;
 	else if (c->grad_dtype != SPEC_FP32 && c->grad_dtype != compute)
-		spec_resolve_complain(r, SPEC_KEY_GRAD_DTYPE,
+		complain(r, SPEC_KEY_GRAD_DTYPE,
 			"\"%s\" is not allowed, only \"fp32\" and the compute type, here \"%s\"",
 			spec_table_choice(grad_dtypes, (int)c->grad_dtype),
 			spec_table_choice(grad_dtypes, (int)compute));
 	if (ldexp(1, (int)c->fp16_initial_scale_power) < c->fp16_min_loss_scale)
-		spec_resolve_complain(r,
-			later(r, SPEC_KEY_MIN_LOSS_SCALE, SPEC_KEY_INITIAL_SCALE_POWER),
+		complain(r, later(r, SPEC_KEY_MIN_LOSS_SCALE, SPEC_KEY_INITIAL_SCALE_POWER),
 			"min_loss_scale is greater than the first scale, 2^%" PRId64,
 			c->fp16_initial_scale_power);
 }
 
-static void resolve_config(struct spec_resolving *r)
+/* ---- work: ranks, the batch triple, steps, and the sizes that follow ---- */
+
+/* a x b x c into *out; false beyond 64 bits. */
+static bool product3(int64_t a, int64_t b, int64_t c, int64_t *out)
+{
+	int64_t ab;
+
+	return !__builtin_mul_overflow(a, b, &ab) && !__builtin_mul_overflow(ab, c, out);
+}
+
+static void resolve_gpus(struct resolving *r)
+{
+	struct spec_config *c = r->config;
+	int world = r->options->world;
+
+	if (world <= 0 || wrong(r, SPEC_KEY_GPUS))
+		return;
+	if (c->gpus == 0)
+		c->gpus = world;
+	else if (c->gpus > world)
+		complain(r, SPEC_KEY_GPUS, "%" PRId64 " ranks asked, the daemon has %d", c->gpus,
+			world);
+}
+
+/* For a message: what a factor would have to be, with four decimals unless they would hide the
+ * rest. */
+static void format_quotient(int64_t a, int64_t b, char out[SPEC_JSON_REAL_BYTES])
+{
+	double exact = (double)a / (double)b, shown = round(exact * 1e4) / 1e4;
+
+	spec_json_format_real(fabs(shown - round(shown)) > 0 ? shown : exact, out);
+}
+
+/*
+ * The numbers contradict each other: all of them are given, or one is asked for that is not whole.
+ */
+static void batch_mismatch(struct resolving *r)
+{
+	const struct spec_config *c = r->config;
+	const char *all = given(r, SPEC_KEY_GPUS) ? "" : " (all that the daemon has)";
+	char micro[SPEC_JSON_REAL_BYTES], accumulation[SPEC_JSON_REAL_BYTES], gpus[64] = "gpus";
+	int64_t ranks = c->gpus ? c->gpus : 1;
+
+	if (c->gpus)
+		snprintf(gpus, sizeof(gpus), "gpus %" PRId64 "%s", c->gpus, all);
+	if (c->micro_batch && c->accumulation) {
+		complain(r, SPEC_KEY_BATCH,
+			"%" PRId64 " is not %strain_micro_batch_size_per_gpu %" PRId64
+			" x gradient_accumulation_steps %" PRId64 "%s%s = %" PRId64,
+			c->batch, c->gpus ? "" : "a multiple of ", c->micro_batch, c->accumulation,
+			c->gpus ? " x " : "", c->gpus ? gpus : "",
+			c->micro_batch * c->accumulation * ranks);
+		return;
+	}
+	if (c->micro_batch) {
+		snprintf(micro, sizeof(micro), "%" PRId64, c->micro_batch);
+		format_quotient(c->batch, c->micro_batch * ranks, accumulation);
+	} else {
+		snprintf(accumulation, sizeof(accumulation), "%" PRId64, c->accumulation);
+		format_quotient(c->batch, c->accumulation * ranks, micro);
+	}
+	complain(r, SPEC_KEY_BATCH,
+		"%" PRId64 " cannot be made: train_micro_batch_size_per_gpu %s x "
+		"gradient_accumulation_steps %s x %s, and %s is no whole number",
+		c->batch, micro, accumulation, gpus, c->micro_batch ? accumulation : micro);
+}
+
+/* DeepSpeed's rule: any two give the third; one of the sizes alone means accumulation 1. */
+static void resolve_batch(struct resolving *r)
+{
+	struct spec_config *c = r->config;
+	const int64_t batch_max = spec_table[SPEC_KEY_BATCH].max;
+	char gpus[32] = "";
+	int64_t known;
+
+	if (wrong(r, SPEC_KEY_MICRO_BATCH) || wrong(r, SPEC_KEY_BATCH) ||
+		wrong(r, SPEC_KEY_ACCUMULATION) || wrong(r, SPEC_KEY_GPUS))
+		return;
+	if (!c->micro_batch && !c->batch) {
+		if (c->accumulation)
+			complain(r, SPEC_KEY_ACCUMULATION,
+				"alone gives no batch: train_micro_batch_size_per_gpu or "
+				"train_batch_size is required too");
+		else
+			complain(r, SPEC_KEY_MICRO_BATCH,
+				"required, or train_batch_size, or both with "
+				"gradient_accumulation_steps");
+		return;
+	}
+	if (!c->accumulation && !(c->micro_batch && c->batch))
+		c->accumulation = 1;
+	known = (c->micro_batch ? c->micro_batch : 1) * (c->accumulation ? c->accumulation : 1);
+	if (c->gpus) {
+		known *= c->gpus;
+		snprintf(gpus, sizeof(gpus), " x gpus %" PRId64, c->gpus);
+	}
+	if (!c->batch) {
+		if (known > batch_max)
+			complain(r, SPEC_KEY_MICRO_BATCH,
+				"%" PRId64 " x gradient_accumulation_steps %" PRId64
+				"%s is not allowed, a train_batch_size of at most %" PRId64,
+				c->micro_batch, c->accumulation, gpus, batch_max);
+		else if (c->gpus)
+			c->batch = known;
+		return;
+	}
+	if (c->batch % known != 0 ||
+		(c->gpus && c->micro_batch && c->accumulation && c->batch != known)) {
+		batch_mismatch(r);
+		return;
+	}
+	if (!c->gpus)
+		return;
+	if (!c->accumulation)
+		c->accumulation = c->batch / known;
+	else if (!c->micro_batch)
+		c->micro_batch = c->batch / known;
+}
+
+static void resolve_micro_steps(struct resolving *r)
+{
+	struct spec_config *c = r->config;
+
+	if (!c->accumulation)
+		return;
+	if (c->work_micro_steps % c->accumulation != 0)
+		complain(r, SPEC_KEY_MICRO_STEPS,
+			"%" PRId64 " splits an accumulation window, a multiple of "
+			"gradient_accumulation_steps %" PRId64 " is needed",
+			c->work_micro_steps, c->accumulation);
+	else
+		c->optimizer_steps = c->work_micro_steps / c->accumulation;
+}
+
+static void resolve_tokens(struct resolving *r)
+{
+	struct spec_config *c = r->config;
+	int64_t step = c->batch * c->seq_len; /* 24 and 20 bits */
+
+	if (step == 0)
+		return;
+	if (c->work_tokens % step != 0)
+		complain(r, SPEC_KEY_TOKENS,
+			"%" PRId64 " is not a multiple of train_batch_size %" PRId64
+			" x seq_len %" PRId64 " = %" PRId64,
+			c->work_tokens, c->batch, c->seq_len, step);
+	else
+		c->optimizer_steps = c->work_tokens / step;
+}
+
+static void resolve_steps(struct resolving *r)
+{
+	static const enum spec_key kinds[] = {
+		SPEC_KEY_OPTIMIZER_STEPS, SPEC_KEY_MICRO_STEPS, SPEC_KEY_TOKENS, SPEC_KEY_EPOCHS};
+	struct spec_config *c = r->config;
+	int first = -1, n = 0;
+	bool refused = wrong(r, SPEC_KEY_WORK);
+
+	for (int i = 0; i < 4; i++) {
+		refused = refused || wrong(r, kinds[i]);
+		if (!given(r, kinds[i]))
+			continue;
+		n++;
+		if (first >= 0)
+			complain(r, kinds[i], "%s is given too, exactly one is allowed",
+				spec_table[kinds[first]].key);
+		else
+			first = i;
+	}
+	if (refused || n > 1)
+		return;
+	if (n == 0) {
+		complain(r, SPEC_KEY_WORK,
+			"exactly one of optimizer_steps, micro_steps, tokens and epochs is "
+			"required");
+		return;
+	}
+	if (c->work_micro_steps)
+		resolve_micro_steps(r);
+	else if (c->work_tokens)
+		resolve_tokens(r);
+	if (c->optimizer_steps && c->warmup_steps >= c->optimizer_steps)
+		complain(r, SPEC_KEY_WARMUP_STEPS,
+			"%" PRId64 " is not allowed, fewer than the %" PRId64
+			" optimizer steps of the run",
+			c->warmup_steps, c->optimizer_steps);
+}
+
+/*
+ * Bytes that the engine will multiply out. A layer keeps fewer than 64 values per token and width,
+ * a value has at most 8 bytes.
+ */
+static void check_sizes(struct resolving *r)
+{
+	const struct spec_config *c = r->config;
+	int64_t rows = c->micro_batch * c->seq_len, bytes, tokens;
+
+	if (!product3(rows, c->model.vocab_size, 8, &bytes))
+		complain(r, SPEC_KEY_MICRO_BATCH,
+			"the logits, %" PRId64 " x seq_len %" PRId64 " x vocab_size %" PRId64
+			" x 8 bytes, are beyond 64 bits",
+			c->micro_batch, c->seq_len, c->model.vocab_size);
+	if (!product3(rows, c->model.n_embd * c->model.n_layer, INT64_C(64) * 8, &bytes))
+		complain(r, SPEC_KEY_MICRO_BATCH,
+			"the activations, %" PRId64 " x seq_len %" PRId64 " x n_embd %" PRId64
+			" x n_layer %" PRId64 " values, are beyond 64 bits of bytes",
+			c->micro_batch, c->seq_len, c->model.n_embd, c->model.n_layer);
+	if (!product3(c->optimizer_steps, c->batch, c->seq_len, &tokens))
+		complain(r, SPEC_KEY_OPTIMIZER_STEPS,
+			"%" PRId64 " x train_batch_size %" PRId64 " x seq_len %" PRId64
+			" tokens are beyond 64 bits",
+			c->optimizer_steps, c->batch, c->seq_len);
+}
+
+static void resolve_work(struct resolving *r)
+{
+	resolve_gpus(r);
+	resolve_batch(r);
+	resolve_steps(r);
+	check_sizes(r);
+}
+
+/* ---- between arms ---- */
+
+static bool same_epoch(const struct spec_config *a, const struct spec_config *b)
+{
+	return a->batch == b->batch && a->seq_len == b->seq_len && a->data_kind == b->data_kind &&
+		a->data_synthetic_tokens == b->data_synthetic_tokens &&
+		!strcmp(a->data_train, b->data_train);
+}
+
+static void compare_arms(
+	const struct spec_arm *a, const struct spec_arm *b, int line, struct spec_errors *errors)
+{
+	const struct spec_config *x = &a->config, *y = &b->config;
+	int64_t work_x = spec_work_tokens(x), work_y = spec_work_tokens(y);
+	char key[SPEC_NAME_MAX + 8];
+
+	snprintf(key, sizeof(key), "arms.%s", b->name);
+	if ((x->work_epochs > 0) != (y->work_epochs > 0))
+		spec_error_add(errors, line, key,
+			"one of the arms %s and %s is measured in epochs, both must be", a->name,
+			b->name);
+	else if (x->work_epochs != y->work_epochs)
+		spec_error_add(errors, line, key,
+			"trains %" PRId64 " epochs, arm %s trains %" PRId64
+			"; arms must do the same work",
+			y->work_epochs, a->name, x->work_epochs);
+	else if (x->work_epochs && !same_epoch(x, y))
+		spec_error_add(errors, line, key,
+			"epochs are the same work only where the arms agree on data, "
+			"train_batch_size and seq_len, and arm %s differs",
+			a->name);
+	else if (x->work_micro_steps && y->work_micro_steps && x->accumulation != y->accumulation)
+		spec_error_add(errors, line, key,
+			"micro_steps are the same work only where the arms agree on "
+			"gradient_accumulation_steps: %" PRId64 " here, %" PRId64 " in arm %s",
+			y->accumulation, x->accumulation, a->name);
+	else if (work_x && work_y && work_x != work_y)
+		spec_error_add(errors, line, key,
+			"trains %" PRId64 " tokens, arm %s trains %" PRId64
+			"; arms must do the same work",
+			work_y, a->name, work_x);
+}
+
+static void resolve_arms(
+	const struct spec_source *source, const struct spec *spec, struct spec_errors *errors)
+{
+	if (errors->n > 0)
+		return; /* numbers that are wrong by themselves cannot be compared */
+	for (size_t i = 1; i < spec->n_arms; i++)
+		compare_arms(&spec->arms[0], &spec->arms[i], source->arms[i].line, errors);
+}
+
+/* ---- the whole ---- */
+
+static void resolve_config(struct resolving *r)
 {
 	store_values(r);
 	resolve_model(r);
@@ -302,7 +581,7 @@ static void resolve_config(struct spec_resolving *r)
 	resolve_data(r);
 	resolve_schedule(r);
 	resolve_precision(r);
-	spec_resolve_work(r);
+	resolve_work(r);
 }
 
 static void fill_defaults(struct spec_layer *values, const struct spec_layer *defaults)
@@ -316,7 +595,7 @@ static void fill_defaults(struct spec_layer *values, const struct spec_layer *de
 static void resolve_run(const struct spec_source *source, const struct spec_options *options,
 	struct spec *spec, struct spec_errors *errors)
 {
-	struct spec_resolving r = {.options = options, .errors = errors, .values = source->base};
+	struct resolving r = {.options = options, .errors = errors, .values = source->base};
 
 	fill_defaults(&r.values, &source->defaults);
 	for (size_t i = 0; i < SPEC_KEY_COUNT; i++) {
@@ -325,9 +604,9 @@ static void resolve_run(const struct spec_source *source, const struct spec_opti
 
 		if (row->scope != SPEC_SCOPE_RUN || row->field == SPEC_NO_FIELD)
 			continue;
-		if (design && !source->has_arms && spec_resolve_given(&r, (enum spec_key)i))
-			spec_resolve_complain(&r, (enum spec_key)i, "has no meaning without arms");
-		if (spec_resolve_wrong(&r, (enum spec_key)i))
+		if (design && !source->has_arms && given(&r, (enum spec_key)i))
+			complain(&r, (enum spec_key)i, "has no meaning without arms");
+		if (wrong(&r, (enum spec_key)i))
 			continue;
 		spec_value_store(row, &r.values.value[i], spec_table_field(row, spec, 0));
 	}
@@ -337,7 +616,7 @@ static void resolve_run(const struct spec_source *source, const struct spec_opti
 void spec_resolve(const struct spec_source *source, const struct spec_options *options,
 	struct spec *spec, struct spec_errors *errors)
 {
-	struct spec_resolving r = {.options = options, .errors = errors};
+	struct resolving r = {.options = options, .errors = errors};
 
 	resolve_run(source, options, spec, errors);
 	if (source->n_arms == 0) {
@@ -359,5 +638,5 @@ void spec_resolve(const struct spec_source *source, const struct spec_options *o
 		r.config = &spec->arms[i].config;
 		resolve_config(&r);
 	}
-	spec_resolve_arms(source, spec, errors);
+	resolve_arms(source, spec, errors);
 }

@@ -233,8 +233,9 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		IN_CONFIG(cos_min_ratio), ONLY_WITH(COSINE_LR), .fallback = "0.0001",
 		.help = "Rate at the end, as a part of lr."},
 
-	[SPEC_KEY_FP16] = {OBJECT("fp16"), .help = "Half precision with a loss scale. One of fp16, "
-							"bf16 and tf32 at most; none: fp32."},
+	[SPEC_KEY_FP16] = {OBJECT("fp16"),
+		.help = "Half precision with a loss scale. One of fp16, "
+			"bf16 and tf32 at most; none: fp32."},
 	[SPEC_KEY_FP16_ENABLED] = {"fp16.enabled", BOOL, DERIVED, .fallback = "false",
 		.help = "Compute in fp16."},
 	[SPEC_KEY_LOSS_SCALE] = {"fp16.loss_scale", REALS(0, 1e30), IN_CONFIG(fp16_loss_scale),
@@ -374,21 +375,6 @@ const char *spec_table_choice(const struct spec_choice *choices, int value)
 		if (choices->value == value)
 			return choices->name;
 	return NULL;
-}
-
-const char *spec_precision_name(enum spec_precision precision)
-{
-	static const char *const names[] = {[SPEC_FP32] = "fp32",
-		[SPEC_TF32] = "tf32",
-		[SPEC_BF16] = "bf16",
-		[SPEC_FP16] = "fp16"};
-
-	return names[precision];
-}
-
-const char *spec_recompute_name(enum spec_recompute recompute)
-{
-	return spec_table_choice(recomputes, (int)recompute);
 }
 
 void *spec_table_field(const struct spec_row *row, struct spec *spec, size_t arm)

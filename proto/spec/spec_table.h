@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "proto/spec/spec.h"
+#include "proto/spec/spec_config.h"
 
 /* In the order of the canonical form; an object's keys stand together, its own row first. */
 enum spec_key {

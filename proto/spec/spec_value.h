@@ -7,7 +7,29 @@
 
 #include <stdio.h>
 
-#include "proto/spec/spec_read.h"
+#include "proto/spec/spec_json.h"
+#include "proto/spec/spec_table.h"
+
+enum spec_state {
+	SPEC_ABSENT,
+	SPEC_DEFAULT,
+	SPEC_GIVEN,
+	SPEC_WRONG, /* given, refused, and reported: other rules keep quiet about it */
+};
+
+struct spec_value {
+	enum spec_state state;
+	int line;      /* 0: from --set, or a default */
+	bool from_set; /* --set said so */
+	bool from_arm; /* an arm's own */
+	union {
+		bool b;
+		int64_t i;
+		double real[2];
+		int choice;
+		const char *s; /* belongs to a struct spec_json or to the caller's options */
+	};
+};
 
 /* True and the value (state untouched); false with the reason in message. */
 bool spec_value_read(const struct spec_row *row, const struct spec_json *json,

@@ -31,30 +31,25 @@ static void shuffle(size_t *order, size_t n, uint64_t *state)
 	}
 }
 
-size_t design_count(const struct spec *spec)
+size_t design_count(size_t n_arms, int64_t repetitions, bool mirrored)
 {
-	if (!spec->has_arms)
-		return 1;
-	return (size_t)spec->repetitions * spec->n_arms * (spec->mirrored ? 2 : 1);
+	return (size_t)repetitions * n_arms * (mirrored ? 2 : 1);
 }
 
-void design_order(const struct spec *spec, struct design_segment *out)
+void design_order(
+	size_t n_arms, int64_t repetitions, bool mirrored, int64_t seed, struct design_segment *out)
 {
-	uint64_t state = (uint64_t)spec->design_seed;
-	size_t order[SPEC_ARMS_MAX], n = spec->n_arms;
-	size_t length = n * (spec->mirrored ? 2 : 1);
+	uint64_t state = (uint64_t)seed;
+	size_t order[DESIGN_ARMS_MAX];
+	const size_t length = n_arms * (mirrored ? 2 : 1);
 
-	if (!spec->has_arms) {
-		out[0] = (struct design_segment){0};
-		return;
-	}
-	for (int64_t block = 0; block < spec->repetitions; block++) {
-		for (size_t i = 0; i < n; i++)
+	for (int64_t block = 0; block < repetitions; block++) {
+		for (size_t i = 0; i < n_arms; i++)
 			order[i] = i;
-		shuffle(order, n, &state);
+		shuffle(order, n_arms, &state);
 		for (size_t i = 0; i < length; i++)
 			*out++ = (struct design_segment){.block = block,
 				.position = (int64_t)i,
-				.arm = order[i < n ? i : length - 1 - i]};
+				.arm = order[i < n_arms ? i : length - 1 - i]};
 	}
 }

@@ -6,19 +6,21 @@
 #ifndef GPT2D_PROTO_STATS_DESIGN_H
 #define GPT2D_PROTO_STATS_DESIGN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "proto/spec/spec.h"
+enum { DESIGN_ARMS_MAX = 16 };
 
 struct design_segment {
 	int64_t block;    /* from 0 */
 	int64_t position; /* in the block, from 0 */
-	size_t arm;       /* index into spec->arms */
+	size_t arm;       /* from 0 */
 };
 
-size_t design_count(const struct spec *spec);
-/* out has room for design_count() segments. Same spec, same order. */
-void design_order(const struct spec *spec, struct design_segment *out);
+size_t design_count(size_t n_arms, int64_t repetitions, bool mirrored);
+/* out has room for design_count() segments. Same arguments, same order. */
+void design_order(size_t n_arms, int64_t repetitions, bool mirrored, int64_t seed,
+	struct design_segment *out);
 
 #endif

@@ -66,7 +66,7 @@ static void check_spec(const struct spec *spec, int world)
 
 	FUZZ_MUST(spec->n_arms >= 1 && spec->n_arms <= SPEC_ARMS_MAX && spec->name[0] != '\0');
 	FUZZ_MUST(strchr(spec->name, '/') == NULL);
-	FUZZ_MUST(design_count(spec) >= 1);
+	FUZZ_MUST(spec_segments(spec) >= 1);
 	spec_hash(spec, hash);
 	check_again(spec_canonical(spec), world, hash);
 	for (size_t i = 0; i < spec->n_arms; i++)

@@ -114,7 +114,7 @@ struct run store_fixture_run(const struct store_fixture *f)
 
 	strcpy(run.name, f->spec->name);
 	strcpy(run.spec_sha256, "abc");
-	run.segments = (int64_t)design_count(f->spec);
+	run.segments = (int64_t)spec_segments(f->spec);
 	return run;
 }
 

@@ -25,7 +25,7 @@ static void test_submit_and_reopen(void **state)
 {
 	struct store_fixture *f = *state;
 	struct store *s = store_fixture_open(f);
-	int64_t n = (int64_t)design_count(f->spec);
+	int64_t n = (int64_t)spec_segments(f->spec);
 	json_t *shown, *segments;
 
 	assert_int_equal(store_start(s), 0);

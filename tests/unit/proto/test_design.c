@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "proto/stats/design.h"
+#include "proto/spec/spec.h"
 #include "proto/suggest.h"
 
 static struct spec *make(size_t arms, int64_t repetitions, bool mirrored, int64_t seed)
@@ -26,10 +26,10 @@ static struct design_segment *order_of(const struct spec *spec, size_t *n)
 {
 	struct design_segment *out;
 
-	*n = design_count(spec);
+	*n = spec_segments(spec);
 	out = calloc(*n, sizeof(*out));
 	assert_non_null(out);
-	design_order(spec, out);
+	spec_order(spec, out);
 	return out;
 }
 

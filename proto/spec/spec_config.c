@@ -1,0 +1,25 @@
+#include "proto/spec/spec_config.h"
+
+const char *spec_precision_name(enum spec_precision precision)
+{
+	static const char *const names[] = {[SPEC_FP32] = "fp32",
+		[SPEC_TF32] = "tf32",
+		[SPEC_BF16] = "bf16",
+		[SPEC_FP16] = "fp16"};
+
+	return names[precision];
+}
+
+const char *spec_recompute_name(enum spec_recompute recompute)
+{
+	static const char *const names[] = {[SPEC_RECOMPUTE_NONE] = "none",
+		[SPEC_RECOMPUTE_SELECTIVE] = "selective",
+		[SPEC_RECOMPUTE_FULL] = "full"};
+
+	return names[recompute];
+}
+
+int64_t spec_work_tokens(const struct spec_config *config)
+{
+	return config->optimizer_steps * config->batch * config->seq_len;
+}

@@ -1,0 +1,127 @@
+/*
+ * spec_config.h: what a run spec says once it is resolved: every default filled in, every number
+ * known.
+ */
+#ifndef GPT2D_PROTO_SPEC_SPEC_CONFIG_H
+#define GPT2D_PROTO_SPEC_SPEC_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/stats/design.h"
+
+enum {
+	SPEC_NAME_MAX = 64, /* bytes of a run's or an arm's name */
+	SPEC_PATH_MAX = 4096,
+	SPEC_ARMS_MAX = DESIGN_ARMS_MAX,
+	SPEC_REPETITIONS_MAX = 1000,
+	SPEC_BYTES_MAX = 1 << 20, /* a spec's text */
+	SPEC_WORLD_MAX = 1024,
+};
+
+enum spec_precision { SPEC_FP32, SPEC_TF32, SPEC_BF16, SPEC_FP16 };
+enum spec_gelu { SPEC_GELU_TANH, SPEC_GELU_EXACT };
+enum spec_decay { SPEC_DECAY_ALL, SPEC_DECAY_MATRICES };
+enum spec_schedule { SPEC_CONSTANT, SPEC_WARMUP_LR, SPEC_WARMUP_DECAY_LR, SPEC_WARMUP_COSINE_LR };
+enum spec_warmup { SPEC_WARMUP_LOG, SPEC_WARMUP_LINEAR };
+enum spec_recompute { SPEC_RECOMPUTE_NONE, SPEC_RECOMPUTE_SELECTIVE, SPEC_RECOMPUTE_FULL };
+enum spec_data { SPEC_DATA_FILE, SPEC_DATA_SYNTHETIC };
+
+/* As specs spell them: "bf16", "selective". */
+const char *spec_precision_name(enum spec_precision precision);
+const char *spec_recompute_name(enum spec_recompute recompute);
+
+struct spec_model {
+	char preset[16]; /* "gpt2", "gpt2-medium", ..., "nano", "custom" */
+	int64_t n_layer, n_head, n_embd, vocab_size, n_positions;
+	bool tied_head;
+	enum spec_gelu gelu;
+	double dropout;
+};
+
+/* One configuration, every default filled in, every number resolved. */
+struct spec_config {
+	struct spec_model model;
+
+	enum spec_data data_kind;
+	char data_train[SPEC_PATH_MAX]; /* absolute once resolved; empty for synthetic */
+	char data_val[SPEC_PATH_MAX];   /* empty: no validation */
+	int64_t data_synthetic_tokens;
+
+	int64_t seq_len;
+	int64_t seed;
+	int64_t gpus; /* ranks used, the world of the run */
+
+	int64_t micro_batch;  /* train_micro_batch_size_per_gpu, sequences */
+	int64_t accumulation; /* gradient_accumulation_steps */
+	int64_t batch;        /* train_batch_size = micro_batch * accumulation * gpus, sequences */
+
+	int64_t zero_stage; /* 0 or 1 */
+	int64_t reduce_bucket_elems;
+	int64_t allgather_bucket_elems;
+	bool overlap_comm;
+	bool reduce_scatter; /* false: all-reduce and copy out, as DeepSpeed does */
+
+	double gradient_clipping; /* 0: none */
+
+	double lr, beta1, beta2, eps, weight_decay;
+	enum spec_decay decay;
+
+	enum spec_schedule schedule;
+	double warmup_min_lr, warmup_max_lr, warmup_min_ratio, cos_min_ratio;
+	int64_t warmup_num_steps, total_num_steps;
+	enum spec_warmup warmup_type;
+
+	enum spec_precision precision; /* from fp16.enabled, bf16.enabled, tf32 */
+	double fp16_loss_scale;        /* 0: dynamic */
+	int64_t fp16_initial_scale_power, fp16_loss_scale_window, fp16_hysteresis;
+	double fp16_min_loss_scale;
+	bool fp16_consecutive_hysteresis;
+	int64_t fp16_skips_max;         /* skipped steps in a row at the floor that end the run */
+	enum spec_precision grad_dtype; /* what is reduced; resolved, never "auto" */
+	enum spec_recompute recompute;
+
+	/* work: optimizer_steps is always resolved, the rest as asked (0: not asked) */
+	int64_t optimizer_steps;
+	int64_t work_micro_steps, work_tokens;
+	int64_t work_epochs;      /* the engine resolves optimizer_steps by the data */
+	int64_t warmup_steps;     /* first steps of a segment, outside the timing */
+	int64_t validation_steps; /* micro-batches per rank after the last step */
+};
+
+struct spec_arm {
+	char name[SPEC_NAME_MAX + 1];
+	struct spec_config config;
+};
+
+struct spec {
+	char name[SPEC_NAME_MAX + 1];
+	bool restart;      /* re-queue after the daemon went away in mid-run */
+	int64_t timeout_s; /* of the whole run, 0: none */
+	size_t n_arms;     /* >= 1; without "arms" one arm named "run" */
+	struct spec_arm arms[SPEC_ARMS_MAX];
+	bool has_arms;
+	int64_t repetitions; /* blocks */
+	bool mirrored;       /* a block is an order of the arms and then its mirror */
+	int64_t design_seed;
+};
+
+/* Where and for what a spec is read. */
+struct spec_options {
+	/* without links; relative data paths are taken from here; NULL: they are refused */
+	const char *base_dir;
+	/*
+	 * ranks the daemon has; 0: not known (a client), then `gpus` may stay 0 and batch numbers
+	 * that need it are checked later by the daemon
+	 */
+	int world;
+	/* "key=value" overrides, as --set; a value is JSON, or a bare word */
+	const char *const *sets;
+	size_t n_sets;
+};
+
+/* Work per arm in tokens: optimizer_steps * batch * seq_len; 0 while one of them is not known. */
+int64_t spec_work_tokens(const struct spec_config *config);
+
+#endif
