@@ -1,6 +1,6 @@
 /*
- * spec_error.h: the errors of a spec, collected and printed as "FILE:LINE: KEY: what was found, what is
- * allowed".
+ * spec_error.h: the errors of a spec, collected and printed as "FILE:LINE: KEY: what was found,
+ * what is allowed".
  */
 #ifndef GPT2D_PROTO_SPEC_SPEC_ERROR_H
 #define GPT2D_PROTO_SPEC_SPEC_ERROR_H
