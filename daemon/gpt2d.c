@@ -27,7 +27,6 @@
 #include "proto/host/procfs.h"
 #include "proto/protocol.h"
 #include "proto/host/signals.h"
-#include "proto/host/starved.h"
 #include "proto/version.h"
 
 enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_IN_USE = 3 };
@@ -233,10 +232,9 @@ static int run_with_log(struct settings *settings, int argc, char **argv)
 		return i == PREFLIGHT_STATE || i == PREFLIGHT_SOCKET ? STATUS_FAILED : STATUS_USAGE;
 	}
 	log_set_level((enum log_level)settings->log_level);
-	rc = log_open(settings->log_file);
+	rc = log_open(settings->log_file, error, sizeof(error));
 	if (rc < 0) {
-		say("log_file: %s: %s", settings->log_file ? settings->log_file : "stderr",
-			rc == -EAGAIN ? starved_text(rc) : log_error_text(rc));
+		say("%s", error);
 		return rc == -EAGAIN ? STATUS_FAILED : STATUS_USAGE;
 	}
 	rc = ulimits_check(settings) < 0 ? STATUS_FAILED : run(settings, &program, argc, argv);

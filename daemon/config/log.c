@@ -1,29 +1,60 @@
+#include <systemd/sd-journal.h>
+/* <syslog.h>, which it includes, has other values for these names */
+#undef LOG_DEBUG
+#undef LOG_INFO
+#undef LOG_WARNING
+
 #include "daemon/config/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/magic.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "daemon/config/clock.h"
-#include "daemon/config/journal.h"
-#include "daemon/config/log_writer.h"
+#include "proto/host/clock.h"
+#include "proto/host/memory.h"
+#include "proto/host/thread.h"
 
-enum { LOG_LINE_BYTES = 2048 };
+enum { LINE_BYTES = 2048, END_S = 1, TO_JOURNAL = -1, TO_REOPEN = -2 };
+
+static const char journal_socket[] = "/run/systemd/journal/socket";
+
+/* A line that waits for the thread. */
+struct held {
+	struct held *next;
+	int to; /* a descriptor, TO_JOURNAL or TO_REOPEN */
+	enum log_level level;
+	size_t n;
+	char text[];
+};
 
 static struct {
-	int fd;
+	int to;           /* the log's own lines: a descriptor or TO_JOURNAL */
 	const char *path; /* NULL: not a file */
-	bool in_journal;
-	bool to_file; /* no reader is waited for there, a disk is */
 	enum log_level least;
-} log_state = {.fd = STDERR_FILENO, .least = LOG_INFO};
+} log_state = {.to = STDERR_FILENO, .least = LOG_INFO};
+
+static struct {
+	pthread_t thread;
+	bool started;
+	pthread_mutex_t lock; /* of all below */
+	pthread_cond_t wake, idle;
+	struct held *first, **last;
+	size_t bytes; /* of the lines that wait */
+	bool busy;    /* the thread writes a line that waits no more */
+	bool stop;
+	int64_t lost;      /* lines since the start */
+	int64_t unwritten; /* of these, lines that no line in the log has counted yet */
+} writer = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &writer.first};
 
 /* The newest lines of gpt2d's own and of engines, numbered together. */
 static struct {
@@ -32,105 +63,313 @@ static struct {
 		int64_t n;
 		struct log_line line[LOG_RECENT];
 	} of[LOG_SOURCES];
-} log_kept;
+} kept;
 
-bool log_can_be(const char *path)
+/* ---- the place ---- */
+
+static bool is_journal(const char *to)
+{
+	return to != NULL && strcmp(to, "journal") == 0;
+}
+
+static bool is_stderr(const char *to)
+{
+	return to == NULL || strcmp(to, "stderr") == 0;
+}
+
+int log_check(const char *to, char *error, size_t error_bytes)
 {
 	struct statfs fs;
 	struct stat st;
+	int rc = 0;
 
-	if (stat(path, &st) < 0)
-		return true;
-	if (S_ISSOCK(st.st_mode))
-		return false;
+	if (is_journal(to) && access(journal_socket, W_OK) < 0) {
+		rc = -errno;
+		snprintf(error, error_bytes,
+			"log_file: journal: %s: %s; \"stderr\" or the path of a file needs no "
+			"journal",
+			journal_socket, strerror(-rc));
+		return rc;
+	}
+	if (is_journal(to) || is_stderr(to) || stat(to, &st) < 0)
+		return 0;
 	/* a pipe without a name is an own stream: /dev/stdout */
-	return !S_ISFIFO(st.st_mode) || (statfs(path, &fs) == 0 && fs.f_type == PIPEFS_MAGIC);
+	if (S_ISSOCK(st.st_mode) ||
+		(S_ISFIFO(st.st_mode) && (statfs(to, &fs) < 0 || fs.f_type != PIPEFS_MAGIC)))
+		rc = -ESPIPE;
+	if (rc < 0)
+		snprintf(error, error_bytes,
+			"log_file: %s: a FIFO or a socket, a file or \"stderr\" is expected", to);
+	return rc;
 }
 
-const char *log_error_text(int rc)
+static int open_path(const char *path, char *error, size_t error_bytes)
 {
-	if (rc == -ESPIPE)
-		return "a FIFO or a socket, a file or \"stderr\" is expected";
-	return rc == -EINPROGRESS ? "its disk does not answer, lines wait for it" : strerror(-rc);
-}
+	int fd = log_check(path, error, error_bytes);
 
-/* What it is may change before it is open: nothing waits in open(2) for a reader. */
-static int open_path(const char *path)
-{
-	int fd;
-
-	if (!log_can_be(path))
-		return -ESPIPE;
-	fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
 	if (fd < 0)
-		return errno == ENXIO && !log_can_be(path) ? -ESPIPE : -errno;
-	fcntl(fd, F_SETFL, O_APPEND); /* whoever writes waits */
+		return fd;
+	/* O_NONBLOCK: the path may have become a FIFO, for whose reader open() would wait */
+	fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+	if (fd < 0) {
+		fd = -errno;
+		snprintf(error, error_bytes, "log_file: %s: %s", path, strerror(errno));
+		return fd;
+	}
+	fcntl(fd, F_SETFL, O_APPEND); /* the thread waits in write() */
 	return fd;
 }
 
-static bool is_file(int fd)
-{
-	struct stat st;
+/* ---- the thread ---- */
 
-	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+static int write_all(int fd, const char *bytes, size_t n)
+{
+	while (n > 0) {
+		struct pollfd room = {fd, POLLOUT, 0};
+		ssize_t k = write(fd, bytes, n);
+
+		if (k >= 0) {
+			bytes += k;
+			n -= (size_t)k;
+		} else if (errno == EAGAIN) {
+			poll(&room, 1, -1); /* another process made the stream non-blocking */
+		} else if (errno != EINTR) {
+			return -errno;
+		}
+	}
+	return 0;
 }
 
-int log_open(const char *to)
+static int emit(int to, enum log_level level, const char *text, size_t n)
 {
-	bool journal = to != NULL && strcmp(to, "journal") == 0;
-	int fd = STDERR_FILENO, rc = journal ? journal_there() : 0;
+	static const int priorities[] = {7, 6, 4, 3}; /* of syslog(3) */
 
-	if (rc < 0)
-		return rc;
-	if (!journal && to != NULL && strcmp(to, "stderr") != 0)
-		fd = open_path(to);
+	if (to != TO_JOURNAL)
+		return write_all(to, text, n);
+	return sd_journal_send("MESSAGE=%.*s", (int)n, text, "PRIORITY=%d", priorities[level],
+		"SYSLOG_IDENTIFIER=gpt2d", NULL);
+}
+
+/* The line as it is written: text has LINE_BYTES bytes. Returns where the message begins. */
+static size_t format_line(char *text, enum log_level level, int64_t at_ns, const char *format,
+	va_list args) __attribute__((format(printf, 4, 0)));
+
+static size_t format_line(
+	char *text, enum log_level level, int64_t at_ns, const char *format, va_list args)
+{
+	char at[CLOCK_TEXT_BYTES];
+	size_t start;
+
+	clock_text(at_ns, at);
+	start = (size_t)snprintf(text, LINE_BYTES, "%s %s ", at, log_level_name(level));
+	vsnprintf(text + start, LINE_BYTES - start - 1, format, args);
+	for (char *c = text; *c != '\0'; c++)
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			*c = ' '; /* what a peer sent stays on one line */
+	return start;
+}
+
+/* What is written of the text for to, and its size. The journal keeps time and level itself. */
+static const char *line_for(int to, char *text, size_t start, size_t *n)
+{
+	*n = strlen(text);
+	if (to == TO_JOURNAL) {
+		*n -= start;
+		return text + start;
+	}
+	text[(*n)++] = '\n';
+	return text;
+}
+
+/* A line of the thread's own. */
+static void say(enum log_level level, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void say(enum log_level level, const char *format, ...)
+{
+	char text[LINE_BYTES];
+	const char *line;
+	va_list args;
+	size_t start, n;
+
+	va_start(args, format);
+	start = format_line(text, level, clock_utc_ns(), format, args);
+	va_end(args);
+	line = line_for(log_state.to, text, start, &n);
+	emit(log_state.to, level, line, n);
+}
+
+static void reopen(void)
+{
+	char error[1024];
+	int fd = open_path(log_state.path, error, sizeof(error));
+
+	if (fd < 0) {
+		say(LOG_ERROR, "%s: the log stays in the file that is open", error);
+		return;
+	}
+	dup3(fd, log_state.to, O_CLOEXEC); /* the descriptor keeps its number */
+	close(fd);
+	say(LOG_INFO, "SIGHUP: the log is open");
+}
+
+/* The next line: NULL, and there is none to come. *unwritten: lines that were lost before it. */
+static struct held *next(int64_t *unwritten)
+{
+	struct held *h;
+
+	pthread_mutex_lock(&writer.lock);
+	writer.busy = false;
+	while (writer.first == NULL && writer.unwritten == 0 && !writer.stop) {
+		pthread_cond_signal(&writer.idle);
+		pthread_cond_wait(&writer.wake, &writer.lock);
+	}
+	h = writer.first;
+	*unwritten = h == NULL ? writer.unwritten : 0;
+	if (h != NULL) {
+		writer.first = h->next;
+		writer.bytes -= h->n;
+		if (writer.first == NULL)
+			writer.last = &writer.first;
+	} else {
+		writer.unwritten = 0;
+	}
+	writer.busy = h != NULL || *unwritten > 0;
+	pthread_mutex_unlock(&writer.lock);
+	return h;
+}
+
+static void count_lost(void)
+{
+	pthread_mutex_lock(&writer.lock);
+	writer.lost++;
+	pthread_mutex_unlock(&writer.lock);
+}
+
+static void *run_thread(void *arg)
+{
+	struct held *h;
+	int64_t lost;
+
+	while ((h = next(&lost)) != NULL || lost > 0) {
+		if (h == NULL)
+			say(LOG_WARNING, "log: %" PRId64 " lines lost", lost);
+		else if (h->to == TO_REOPEN)
+			reopen();
+		else if (emit(h->to, h->level, h->text, h->n) < 0)
+			count_lost();
+		free(h);
+	}
+	return NULL;
+}
+
+/* ---- towards the thread ---- */
+
+static bool is_idle(void)
+{
+	return writer.first == NULL && !writer.busy && writer.unwritten == 0;
+}
+
+/* Under the lock. */
+static void wait_idle(int64_t for_ns)
+{
+	const struct timespec until = clock_timespec(clock_mono_ns() + for_ns);
+	int rc = 0;
+
+	while (!is_idle() && rc == 0)
+		rc = pthread_cond_timedwait(&writer.idle, &writer.lock, &until);
+}
+
+static void put(int to, enum log_level level, const char *text, size_t n)
+{
+	struct held *h;
+	bool wait;
+
+	if (!writer.started) {
+		if (emit(to, level, text, n) < 0)
+			count_lost();
+		return;
+	}
+	pthread_mutex_lock(&writer.lock);
+	wait = is_idle();
+	if (writer.unwritten > 0 || writer.bytes + n > LOG_HELD_BYTES) {
+		writer.lost++;
+		writer.unwritten++;
+	} else {
+		h = memory_zeroed(1, sizeof(*h) + n);
+		h->to = to;
+		h->level = level;
+		h->n = n;
+		memcpy(h->text, text, n);
+		*writer.last = h;
+		writer.last = &h->next;
+		writer.bytes += n;
+	}
+	pthread_cond_signal(&writer.wake);
+	if (wait)
+		wait_idle(LOG_WAIT_MS * CLOCK_MS_NS);
+	pthread_mutex_unlock(&writer.lock);
+}
+
+int log_open(const char *to, char *error, size_t error_bytes)
+{
+	int fd = STDERR_FILENO, rc;
+
+	if (is_journal(to))
+		fd = log_check(to, error, error_bytes) < 0 ? -EINVAL : fd;
+	else if (!is_stderr(to))
+		fd = open_path(to, error, error_bytes);
 	if (fd < 0)
 		return fd;
-	rc = log_writer_start(LOG_WRITER_STREAMS);
-	if (rc == 0 && is_file(fd))
-		rc = log_writer_start(LOG_WRITER_FILE);
+	thread_condition_init(&writer.wake);
+	thread_condition_init(&writer.idle);
+	rc = thread_start(&writer.thread, run_thread, NULL, "log");
 	if (rc < 0) {
+		snprintf(error, error_bytes, "the thread of the log: %s", strerror(-rc));
 		if (fd != STDERR_FILENO)
 			close(fd);
 		return rc;
 	}
-	log_state.fd = fd;
-	log_state.in_journal = journal;
-	log_state.to_file = is_file(fd);
+	writer.started = true;
+	log_state.to = is_journal(to) ? TO_JOURNAL : fd;
 	log_state.path = fd == STDERR_FILENO ? NULL : to;
 	return 0;
 }
 
-int log_reopen(void)
+void log_reopen(void)
 {
-	int fd, rc = 0;
-
-	if (log_state.path == NULL)
-		return 0;
-	if (!log_writer_catch_up(LOG_WRITER_FILE))
-		return -EINPROGRESS; /* open(2) would wait there too */
-	fd = open_path(log_state.path);
-	if (fd < 0)
-		return fd;
-	/* with its number: the writer may be at it */
-	if (dup3(fd, log_state.fd, O_CLOEXEC) < 0)
-		rc = -errno;
-	close(fd);
-	log_state.to_file = is_file(log_state.fd);
-	if (log_state.to_file && rc == 0)
-		rc = log_writer_start(LOG_WRITER_FILE);
-	return rc;
+	if (log_state.path != NULL && writer.started)
+		put(TO_REOPEN, LOG_INFO, "", 0);
 }
 
 void log_finish(void)
 {
-	log_writer_finish();
+	bool all;
+
+	if (!writer.started)
+		return;
+	pthread_mutex_lock(&writer.lock);
+	wait_idle(END_S * CLOCK_S_NS);
+	all = writer.stop = is_idle();
+	pthread_cond_signal(&writer.wake);
+	pthread_mutex_unlock(&writer.lock);
+	if (!all)
+		return; /* the thread ends with the process */
+	pthread_join(writer.thread, NULL);
+	writer.started = writer.stop = false;
 }
 
 int64_t log_lost(void)
 {
-	return log_writer_lost();
+	int64_t lost;
+
+	pthread_mutex_lock(&writer.lock);
+	lost = writer.lost;
+	pthread_mutex_unlock(&writer.lock);
+	return lost;
 }
+
+/* ---- lines ---- */
 
 void log_set_level(enum log_level least)
 {
@@ -139,10 +378,9 @@ void log_set_level(enum log_level least)
 
 static void keep(enum log_source source, int64_t at_ns, enum log_level level, const char *message)
 {
-	struct log_line *line =
-		&log_kept.of[source].line[log_kept.of[source].n++ % LOG_RECENT];
+	struct log_line *line = &kept.of[source].line[kept.of[source].n++ % LOG_RECENT];
 
-	line->n = ++log_kept.n;
+	line->n = ++kept.n;
 	line->at_ns = at_ns;
 	line->level = level;
 	snprintf(line->message, sizeof(line->message), "%s", message);
@@ -151,77 +389,23 @@ static void keep(enum log_source source, int64_t at_ns, enum log_level level, co
 			*c = '?'; /* it may have been cut within a character */
 }
 
-int64_t log_forgotten(void)
-{
-	int64_t forgotten = 0;
-
-	for (int i = 0; i < LOG_SOURCES; i++)
-		if (log_kept.of[i].n > LOG_RECENT)
-			forgotten += log_kept.of[i].n - LOG_RECENT;
-	return forgotten;
-}
-
-/* Of one source; NULL: there is none. */
-static const struct log_line *first_from(enum log_source source, int64_t n)
-{
-	const int64_t end = log_kept.of[source].n;
-
-	for (int64_t i = end > LOG_RECENT ? end - LOG_RECENT : 0; i < end; i++)
-		if (log_kept.of[source].line[i % LOG_RECENT].n >= n)
-			return &log_kept.of[source].line[i % LOG_RECENT];
-	return NULL;
-}
-
-bool log_recent(int64_t n, struct log_line *out)
-{
-	const struct log_line *first = NULL, *line;
-
-	for (int i = 0; i < LOG_SOURCES; i++) {
-		line = first_from((enum log_source)i, n);
-		if (line != NULL && (first == NULL || line->n < first->n))
-			first = line;
-	}
-	if (first == NULL)
-		return false;
-	*out = *first;
-	return true;
-}
-
 static void write_line(enum log_source source, enum log_level level, const char *format,
 	va_list args) __attribute__((format(printf, 3, 0)));
 
 static void write_line(
 	enum log_source source, enum log_level level, const char *format, va_list args)
 {
-	char line[LOG_LINE_BYTES], at[CLOCK_TEXT_BYTES];
-	enum log_writer writer;
-	int64_t now;
-	size_t n, start;
+	const int64_t now_ns = clock_utc_ns();
+	char text[LINE_BYTES];
+	const char *line;
+	size_t start, n;
 
 	if (level < log_state.least)
 		return;
-	now = clock_utc_ns();
-	clock_text(now, at);
-	n = (size_t)snprintf(line, sizeof(line), "%s %s ", at, log_level_name(level));
-	start = n;
-	if (vsnprintf(line + n, sizeof(line) - n - 1, format, args) < 0)
-		return;
-	for (char *c = line; *c != '\0'; c++)
-		if ((unsigned char)*c < 0x20 || *c == 0x7f)
-			*c = ' '; /* what a peer sent stays on one line */
-	keep(source, now, level, line + start);
-	if (log_state.in_journal) {
-		log_writer_put(LOG_WRITER_STREAMS, LOG_WRITER_JOURNAL, (int)level, line + start,
-			strlen(line + start));
-		return;
-	}
-	n = strlen(line);
-	line[n++] = '\n';
-	/* a file has what was said even if gpt2d is killed next, or nobody reads its output */
-	writer = log_state.to_file && !log_writer_holds(LOG_WRITER_STREAMS, log_state.fd)
-		? LOG_WRITER_FILE
-		: LOG_WRITER_STREAMS;
-	log_writer_put(writer, log_state.fd, (int)level, line, n);
+	start = format_line(text, level, now_ns, format, args);
+	keep(source, now_ns, level, text + start);
+	line = line_for(log_state.to, text, start, &n);
+	put(log_state.to, level, line, n);
 }
 
 void log_write(enum log_level level, const char *format, ...)
@@ -244,16 +428,55 @@ void log_write_engine(enum log_level level, const char *format, ...)
 
 void log_print(const char *format, ...)
 {
-	char line[LOG_LINE_BYTES];
+	struct pollfd room = {STDOUT_FILENO, POLLOUT, 0};
+	char text[LINE_BYTES];
 	va_list args;
-	int n;
+	size_t n;
 
 	va_start(args, format);
-	n = vsnprintf(line, sizeof(line) - 1, format, args);
+	vsnprintf(text, sizeof(text) - 1, format, args);
 	va_end(args);
-	if (n < 0)
-		return;
-	n = (int)strlen(line);
-	line[n++] = '\n';
-	log_writer_put(LOG_WRITER_STREAMS, STDOUT_FILENO, (int)LOG_INFO, line, (size_t)n);
+	n = strlen(text);
+	text[n++] = '\n';
+	/* the lines of a file must not wait for a terminal */
+	if (log_state.path == NULL || poll(&room, 1, 0) == 1)
+		put(STDOUT_FILENO, LOG_INFO, text, n);
+}
+
+/* ---- lines in memory ---- */
+
+int64_t log_forgotten(void)
+{
+	int64_t forgotten = 0;
+
+	for (int i = 0; i < LOG_SOURCES; i++)
+		if (kept.of[i].n > LOG_RECENT)
+			forgotten += kept.of[i].n - LOG_RECENT;
+	return forgotten;
+}
+
+/* Of one source; NULL: there is none. */
+static const struct log_line *first_from(enum log_source source, int64_t n)
+{
+	const int64_t end = kept.of[source].n;
+
+	for (int64_t i = end > LOG_RECENT ? end - LOG_RECENT : 0; i < end; i++)
+		if (kept.of[source].line[i % LOG_RECENT].n >= n)
+			return &kept.of[source].line[i % LOG_RECENT];
+	return NULL;
+}
+
+bool log_recent(int64_t n, struct log_line *out)
+{
+	const struct log_line *first = NULL, *line;
+
+	for (int i = 0; i < LOG_SOURCES; i++) {
+		line = first_from((enum log_source)i, n);
+		if (line != NULL && (first == NULL || line->n < first->n))
+			first = line;
+	}
+	if (first == NULL)
+		return false;
+	*out = *first;
+	return true;
 }

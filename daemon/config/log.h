@@ -1,41 +1,48 @@
 /*
  * log.h: gpt2d's log, one line each: "2026-01-08T19:50:57.123Z info run 3: queued". Main thread
- * only. Where a reader may stand still (a terminal, a pipe, the journal), or a disk, a thread
- * writes, see log_writer.h: no call here waits for a reader, nor long for a disk.
+ * only. One thread writes the lines, so that a terminal, a pipe, the journal or a disk that does
+ * not take them holds up nothing: a line is waited for LOG_WAIT_MS, and not while earlier lines
+ * wait. Up to LOG_HELD_BYTES of lines wait. Further lines are dropped and counted.
  */
 #ifndef GPT2D_DAEMON_CONFIG_LOG_H
 #define GPT2D_DAEMON_CONFIG_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "proto/log_level.h"
 
+enum { LOG_WAIT_MS = 100, LOG_HELD_BYTES = 256 * 1024 };
+
 /*
- * to: a file, appended to; NULL or "stderr": standard error; "journal": systemd's, which keeps time
- * and level itself. 0 or a negative errno, see log_error_text. to must stay.
+ * to: a file, appended to; NULL or "stderr"; or "journal", which keeps time and level itself. 0 or
+ * a negative errno with error. to must stay.
  */
-int log_open(const char *to);
-/* Whether the log can go to path by what is there: not a FIFO, whose reader would be waited for,
- * or a socket. */
-bool log_can_be(const char *path);
-/* -ESPIPE: log_can_be says no; -EINPROGRESS: lines wait for the disk */
-const char *log_error_text(int rc);
-/* Open the file anew, which may have been moved away: 0, or a negative errno and the log goes on
- * where it was. */
-int log_reopen(void);
-/* What is not written yet is, within LOG_WRITER_END_S; then as before log_open. */
+int log_open(const char *to, char *error, size_t error_bytes);
+/*
+ * Can the log go to to? Refused are a FIFO and a socket, whose reader the log would wait for, and a
+ * journal that is not there. 0, or a negative errno with error.
+ */
+int log_check(const char *to, char *error, size_t error_bytes);
+/*
+ * Opens the file again, which may have been moved away. The writing thread does it after the lines
+ * that wait, and logs the outcome. On an error the log stays in the open file.
+ */
+void log_reopen(void);
+/* Writes the lines that wait, for 1 s at most, and ends the thread. */
 void log_finish(void);
-int64_t log_lost(void); /* lines that nobody took in time, or that could not be written */
-void log_set_level(enum log_level least); /* what is below it is not written */
+int64_t log_lost(void); /* lines that were dropped or could not be written */
+
+void log_set_level(enum log_level least); /* lines below it are not written */
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* What engines say and print, which may be much: it is kept apart in memory. */
+/* A line of an engine, which may be one of many: kept apart in memory. */
 void log_write_engine(enum log_level level, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/* A line on standard output, after the log's before it and as patiently. */
+/* A line on standard output. It is lost if nobody reads there while the log goes to a file. */
 void log_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The newest lines of each source, as they were written, are kept in memory too. */
+/* The newest lines of each source are kept in memory too. */
 enum log_source { LOG_OWN, LOG_ENGINE, LOG_SOURCES };
 enum { LOG_RECENT = 256, LOG_RECENT_BYTES = 512 };
 struct log_line {
@@ -44,7 +51,7 @@ struct log_line {
 	enum log_level level;
 	char message[LOG_RECENT_BYTES]; /* its beginning */
 };
-/* The first one that is kept and numbered n or above: whether there is one. */
+/* The first line that is kept and numbered n or above. false: there is none. */
 bool log_recent(int64_t n, struct log_line *out);
 int64_t log_forgotten(void); /* lines that are not kept any more */
 

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "daemon/control/address.h"
-#include "daemon/config/journal.h"
 #include "daemon/config/log.h"
 #include "daemon/openmetrics.h"
 #include "daemon/config/own_files.h"
@@ -181,24 +180,12 @@ static int try_log(const struct settings *s, char *error, size_t error_bytes)
 {
 	int rc;
 
-	if (s->log_file == NULL || strcmp(s->log_file, "stderr") == 0)
-		return 0;
-	if (strcmp(s->log_file, "journal") == 0) {
-		rc = journal_there();
-		if (rc < 0)
-			snprintf(error, error_bytes,
-				"log_file: journal: %s: %s; \"stderr\" or the path of a file needs "
-				"no journal",
-				journal_socket, strerror(-rc));
+	rc = log_check(s->log_file, error, error_bytes);
+	if (rc < 0 || s->log_file == NULL || strcmp(s->log_file, "stderr") == 0 ||
+		strcmp(s->log_file, "journal") == 0)
 		return rc;
-	}
 	rc = try_own(own_files_find(s, s->log_file), "log_file", s->log_file, error, error_bytes);
-	if (rc < 0)
-		return rc;
-	if (log_can_be(s->log_file))
-		return try_file("log_file", s->log_file, error, error_bytes);
-	snprintf(error, error_bytes, "log_file: %s: %s", s->log_file, log_error_text(-ESPIPE));
-	return -ESPIPE;
+	return rc < 0 ? rc : try_file("log_file", s->log_file, error, error_bytes);
 }
 
 static bool is_log(const struct settings *s, const char *path)

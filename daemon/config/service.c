@@ -173,7 +173,6 @@ static void reread(struct daemon *d)
 static void reopen_log(const struct settings *s)
 {
 	const char *own = NULL;
-	int rc;
 
 	if (s->log_file != NULL && strcmp(s->log_file, "stderr") != 0 &&
 		strcmp(s->log_file, "journal") != 0)
@@ -185,12 +184,7 @@ static void reopen_log(const struct settings *s)
 			s->log_file, own);
 		return;
 	}
-	rc = log_reopen();
-	if (rc < 0)
-		log_write(LOG_ERROR, "log_file: %s: %s: it goes on where it was", s->log_file,
-			log_error_text(rc));
-	else
-		log_write(LOG_INFO, "SIGHUP: the log is open");
+	log_reopen();
 }
 
 void service_reload(struct daemon *d)

@@ -43,13 +43,14 @@ struct house {
 const char *house_folder(void)
 {
 	static char folder[64];
+	char error[256];
 
 	if (folder[0] == '\0') {
 		snprintf(folder, sizeof(folder), "%s/gpt2d-fuzz.XXXXXX",
 			access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
 		FUZZ_MUST(mkdtemp(folder) != NULL);
 		atexit(house_clear);
-		FUZZ_MUST(log_open("/dev/null") == 0);
+		FUZZ_MUST(log_open("/dev/null", error, sizeof(error)) == 0);
 		FUZZ_MUST(freopen("/dev/null", "w", stdout) != NULL); /* what says "ready" */
 	}
 	return folder;

@@ -25,8 +25,8 @@ VARIABLES = {
     "heard": "engine/comm/ucx_worker.c: UCX hands its log's handler no context; each thread's own",
     "came": "daemon/config/held_signal.c: a signal came",
     "log_state": "daemon/config/log.c: the log",
-    "log_kept": "daemon/config/log.c: the log",
-    "writers": "daemon/config/log_writer.c: the log",
+    "kept": "daemon/config/log.c: the log",
+    "writer": "daemon/config/log.c: the log",
     **dict.fromkeys(("json_reading", "json_refusals", "json_reserve", "json_reserve_lock", "json_reserve_used"),
         "proto/json_text.c: jansson has one allocator in a process, and hands it no context"),
 }
