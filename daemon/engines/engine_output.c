@@ -11,20 +11,22 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/config/clock.h"
+#include "proto/host/clock.h"
 #include "daemon/config/log.h"
-#include "proto/text.h"
+#include "proto/host/memory.h"
 #include "proto/size.h"
+#include "proto/text.h"
 
 enum {
-	PIPE_BYTES = 256 * 1024, /* asked for: a long report while gpt2d is at something else */
+	PIPE_BYTES = 256 * 1024, /* requested: a long report while gpt2d does something else */
 	PIECE_BYTES = 16 * 1024,
-	TURN_BYTES = 4 * PIECE_BYTES, /* of an engine in one round of the loop */
+	TURN_BYTES = 4 * PIECE_BYTES, /* of an engine in one iteration of the loop */
 	LINE_BYTES = 1900,            /* the log cuts at 2 KiB, with its time and our words */
-	LINE_EXTRA = 64,              /* what the log writes besides, about */
-	TAIL_BYTES = 8 * 1024,
+	LINE_EXTRA = 64,              /* of time, level and our words, about */
+	TAIL_BYTES = 16 * 1024,
 	TAIL_LINES = 100,
 	REPORT_S = 2,
+	ALLOW_MS = 100,
 };
 
 struct engine_output {
@@ -34,16 +36,17 @@ struct engine_output {
 	struct event *readable;
 	struct event *report; /* of what was dropped, when nothing more comes */
 	char line[LINE_BYTES];
-	size_t n;     /* of the line that has not ended yet, */
-	int64_t over; /* and bytes of it beyond these */
+	size_t n;                          /* of the line that has not ended yet, */
+	int64_t over;                      /* and bytes of it beyond these */
 	int64_t allowed_bytes, allowed_ns; /* what may be logged, as of then */
-	bool full; /* none is, until a second's worth is allowed: no single lines between */
+	bool full;                         /* nothing is logged until a second's worth is allowed */
 	int64_t dropped_lines, dropped_bytes; /* and not reported yet */
-	char tail[TAIL_BYTES]; /* a ring: what was dropped after the last line that was not */
-	size_t tail_n;         /* ever put into it */
+	char tail[TAIL_BYTES]; /* the last lines that were dropped, each with its newline */
+	size_t tail_n;
+	bool tail_cut; /* the first line is not whole */
 };
 
-/* U+0080 to U+009F drive a terminal too; the log itself looks at single bytes only. */
+/* U+0080 to U+009F drive a terminal too. The log itself checks single bytes only. */
 static void remove_c1(char *text)
 {
 	for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++)
@@ -51,7 +54,7 @@ static void remove_c1(char *text)
 			c[0] = c[1] = ' ';
 }
 
-static void put_line(const struct engine_output *o, const char *line, size_t n, int64_t over)
+static void log_line(const struct engine_output *o, const char *line, size_t n, int64_t over)
 {
 	char text[LINE_BYTES + 1], cut[64] = "";
 
@@ -67,20 +70,21 @@ static void put_line(const struct engine_output *o, const char *line, size_t n, 
 
 /* ---- what is too much ---- */
 
-static void keep_tail(struct engine_output *o, const char *bytes, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		o->tail[o->tail_n++ % TAIL_BYTES] = bytes[i];
-}
-
 static void drop_line(struct engine_output *o)
 {
 	static const struct timeval pause = {REPORT_S, 0};
+	const size_t rest = o->tail_n / 2;
 
 	o->dropped_lines++;
 	o->dropped_bytes += (int64_t)o->n + o->over + 1;
-	keep_tail(o, o->line, o->n);
-	keep_tail(o, "\n", 1);
+	if (o->tail_n + o->n + 1 > TAIL_BYTES) {
+		memmove(o->tail, o->tail + o->tail_n - rest, rest);
+		o->tail_n = rest;
+		o->tail_cut = true;
+	}
+	memcpy(o->tail + o->tail_n, o->line, o->n);
+	o->tail_n += o->n;
+	o->tail[o->tail_n++] = '\n';
 	if (!evtimer_pending(o->report, NULL))
 		evtimer_add(o->report, &pause);
 }
@@ -103,48 +107,40 @@ static void on_report(evutil_socket_t fd, short what, void *arg)
 	report_dropped(arg);
 }
 
-/* The end of a report says more than its beginning. */
-static void put_tail(struct engine_output *o)
+static void forget_tail(struct engine_output *o)
 {
-	const size_t first = o->tail_n > TAIL_BYTES ? o->tail_n - TAIL_BYTES : 0;
-	size_t i = o->tail_n, n = 0;
-
-	for (int lines = 0; i > first; i--) /* to behind the newline before the first whole one */
-		if (o->tail[(i - 1) % TAIL_BYTES] == '\n' && lines++ == TAIL_LINES)
-			break;
-	if (i == first && first > 0)
-		while (o->tail[i++ % TAIL_BYTES] != '\n')
-			;
-	for (; i < o->tail_n; i++) {
-		const char c = o->tail[i % TAIL_BYTES];
-
-		if (c != '\n') {
-			o->line[n++] = c;
-			continue;
-		}
-		put_line(o, o->line, n, 0);
-		n = 0;
-	}
 	o->tail_n = 0;
+	o->tail_cut = false;
+}
+
+/* The end of a report says more than its beginning. */
+static void log_tail(struct engine_output *o)
+{
+	const char *at = o->tail, *end = o->tail + o->tail_n, *newline;
+	int lines = 0;
+
+	for (const char *c = at; c < end; c++)
+		lines += *c == '\n';
+	while ((newline = memchr(at, '\n', (size_t)(end - at))) != NULL) {
+		if (lines-- <= TAIL_LINES && !(o->tail_cut && at == o->tail))
+			log_line(o, at, (size_t)(newline - at), 0);
+		at = newline + 1;
+	}
+	forget_tail(o);
 }
 
 /* ---- lines ---- */
 
 static void allow_more(struct engine_output *o)
 {
-	const int64_t rate = ENGINE_OUTPUT_BYTES_PER_S, most = ENGINE_OUTPUT_BURST_BYTES;
-	int64_t now_ns = clock_mono_ns(), more;
+	const int64_t now_ns = clock_mono_ns(), past_ns = now_ns - o->allowed_ns;
 
-	if (now_ns - o->allowed_ns >= most / rate * CLOCK_S_NS) {
-		o->allowed_bytes = most;
-		o->allowed_ns = now_ns;
+	if (past_ns < ALLOW_MS * CLOCK_MS_NS)
 		return;
-	}
-	more = (now_ns - o->allowed_ns) * rate / CLOCK_S_NS;
-	o->allowed_ns += more * CLOCK_S_NS / rate; /* a rest of a byte is not lost */
-	o->allowed_bytes += more;
-	if (o->allowed_bytes > most)
-		o->allowed_bytes = most;
+	o->allowed_ns = now_ns;
+	o->allowed_bytes += past_ns / CLOCK_MS_NS * ENGINE_OUTPUT_BYTES_PER_S / 1000;
+	if (o->allowed_bytes > ENGINE_OUTPUT_BURST_BYTES)
+		o->allowed_bytes = ENGINE_OUTPUT_BURST_BYTES;
 }
 
 static void end_line(struct engine_output *o)
@@ -152,13 +148,13 @@ static void end_line(struct engine_output *o)
 	const int64_t cost = (int64_t)o->n + LINE_EXTRA;
 
 	o->full = o->allowed_bytes < (o->full ? ENGINE_OUTPUT_BYTES_PER_S : cost);
-	if (!o->full) {
-		o->allowed_bytes -= cost;
-		o->tail_n = 0;
-		report_dropped(o);
-		put_line(o, o->line, o->n, o->over);
-	} else {
+	if (o->full) {
 		drop_line(o);
+	} else {
+		o->allowed_bytes -= cost;
+		forget_tail(o);
+		report_dropped(o);
+		log_line(o, o->line, o->n, o->over);
 	}
 	o->n = 0;
 	o->over = 0;
@@ -193,7 +189,7 @@ static void read_some(struct engine_output *o, size_t max)
 	for (size_t all = 0; all < max; all += (size_t)n) {
 		n = read(o->fd, piece, sizeof(piece));
 		if (n == 0)
-			event_del(o->readable); /* it has closed both, and goes on */
+			event_del(o->readable); /* the engine closed both streams, and lives */
 		if (n <= 0)
 			return;
 		take(o, piece, (size_t)n);
@@ -205,7 +201,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	read_some(arg, TURN_BYTES);
 }
 
-/* ---- from and to its start ---- */
+/* ---- create and destroy ---- */
 
 static int open_pipe(struct engine_output *o)
 {
@@ -215,33 +211,30 @@ static int open_pipe(struct engine_output *o)
 		return -errno;
 	o->fd = fds[0];
 	o->child_fd = fds[1];
-	fcntl(o->fd, F_SETPIPE_SZ, PIPE_BYTES); /* where a user's limit refuses it, 64 KiB do */
+	fcntl(o->fd, F_SETPIPE_SZ, PIPE_BYTES); /* if a limit refuses it, 64 KiB are enough */
 	return 0;
 }
 
 int engine_output_create(struct event_base *base, const char *what, struct engine_output **out)
 {
-	struct engine_output *o = calloc(1, sizeof(*o));
+	struct engine_output *o = memory_zeroed(1, sizeof(*o));
 	int rc;
 
-	if (o == NULL)
-		return -ENOMEM;
 	o->fd = o->child_fd = -1;
 	snprintf(o->what, sizeof(o->what), "%s", what);
 	o->allowed_bytes = ENGINE_OUTPUT_BURST_BYTES;
 	o->allowed_ns = clock_mono_ns();
 	rc = open_pipe(o);
+	if (rc == 0) {
+		o->readable = event_new(base, o->fd, EV_READ | EV_PERSIST, on_readable, o);
+		o->report = evtimer_new(base, on_report, o);
+		if (o->readable == NULL || o->report == NULL || event_add(o->readable, NULL) < 0)
+			rc = -ENOMEM;
+	}
 	if (rc < 0)
-		goto failed;
-	rc = -ENOMEM;
-	o->readable = event_new(base, o->fd, EV_READ | EV_PERSIST, on_readable, o);
-	o->report = evtimer_new(base, on_report, o);
-	if (o->readable == NULL || o->report == NULL || event_add(o->readable, NULL) < 0)
-		goto failed;
-	*out = o;
-	return 0;
-failed:
-	engine_output_destroy(o);
+		engine_output_destroy(o);
+	else
+		*out = o;
 	return rc;
 }
 
@@ -295,6 +288,6 @@ void engine_output_end(struct engine_output *o)
 	if (o->n > 0)
 		end_line(o);
 	report_dropped(o);
-	put_tail(o);
+	log_tail(o);
 	close_all(o);
 }

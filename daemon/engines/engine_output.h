@@ -1,8 +1,9 @@
 /*
- * engine_output.h: what an engine, or a library in it, prints on its standard output and error: a
- * pipe, whose lines go to gpt2d's log as warnings, "rank 0 printed: ...". They are bounded, each
- * and together; what is too much is read, dropped and counted. The pipe's writing end does not
- * block: while gpt2d stands still and the pipe is full, lines are lost and no engine waits.
+ * engine_output.h: the standard output and error of an engine and of the libraries in it: a pipe,
+ * whose lines go to gpt2d's log as warnings, "rank 0 printed: ...". Each line and all of them are
+ * bounded; further lines are read, dropped and counted, and the last of these are logged when the
+ * engine ends. The pipe's writing end does not block: if gpt2d stands still and the pipe is full,
+ * lines are lost and no engine waits.
  */
 #ifndef GPT2D_DAEMON_ENGINES_ENGINE_OUTPUT_H
 #define GPT2D_DAEMON_ENGINES_ENGINE_OUTPUT_H
@@ -25,11 +26,11 @@ void engine_output_destroy(struct engine_output *o);
 int engine_output_fd(const struct engine_output *o); /* the writing end, until it is started */
 void engine_output_started(struct engine_output *o, pid_t pid); /* that end is the child's alone */
 
-/* Log now what is in the pipe; what is printed meanwhile may stay. */
+/* Logs what is in the pipe now. */
 void engine_output_drain(struct engine_output *o);
 /*
- * The same when the process has ended, with a last line without its newline, how much was left out,
- * and the last lines of that. What children have the pipe open is not waited for, nor read later.
+ * The process has ended. Logs what is in the pipe, a last line without its newline, how much was
+ * dropped, and the last lines of that. Children of the engine that hold the pipe are ignored.
  */
 void engine_output_end(struct engine_output *o);
 
