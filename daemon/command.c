@@ -50,7 +50,7 @@ struct arg {
 
 struct verb {
 	const char *name;
-	void (*handle)(struct daemon *d, struct client *client, json_t *params);
+	void (*handle)(struct daemon *d, struct reply *reply, json_t *params);
 	enum role role;
 	struct arg args[ARGS_MAX];
 	const char *help;
@@ -59,29 +59,29 @@ struct verb {
 
 /* ---- hello, version ---- */
 
-static void do_hello(struct daemon *d, struct client *client, json_t *params)
+static void do_hello(struct daemon *d, struct reply *reply, json_t *params)
 {
 	int64_t protocol = request_integer(params, "protocol", 0);
 	const char *build = json_string_value(json_object_get(params, "build"));
 	char theirs[400], ours[400];
 
-	process_describe(client_peer(client)->pid, theirs, sizeof(theirs));
+	process_describe(reply_peer(reply)->pid, theirs, sizeof(theirs));
 	process_describe(getpid(), ours, sizeof(ours));
 	if (protocol != PROTOCOL_VERSION) {
-		client_refuse_and_close(client, PROTOCOL_VERSION_MISMATCH, NULL,
+		reply_error_and_close(reply, PROTOCOL_VERSION_MISMATCH, NULL,
 			"client speaks protocol %lld, gpt2d %s speaks %d (client: %s; gpt2d: %s)",
 			(long long)protocol, version_build, PROTOCOL_VERSION, theirs, ours);
 		return;
 	}
 	if (build != NULL && strcmp(build, version_build) != 0) {
-		client_refuse_and_close(client, PROTOCOL_VERSION_MISMATCH, NULL,
+		reply_error_and_close(reply, PROTOCOL_VERSION_MISMATCH, NULL,
 			"client is build %.64s, gpt2d is build %s (client: %s; gpt2d: %s):"
 			" restart gpt2d, or call the gpt2ctl of its build",
 			build, version_build, theirs, ours);
 		return;
 	}
-	client_set_greeted(client);
-	client_reply(client,
+	client_set_greeted(reply_client(reply));
+	reply_result(reply,
 		json_pack("{si ss ss sI so sI ss sI sI}", "protocol", PROTOCOL_VERSION, "build",
 			version_build, "version", VERSION_RELEASE, "pid", (json_int_t)getpid(),
 			"started_at", clock_json(d->started_utc_ns), "uid", (json_int_t)geteuid(),
@@ -89,9 +89,9 @@ static void do_hello(struct daemon *d, struct client *client, json_t *params)
 			"cancel_timeout_s", (json_int_t)d->settings->cancel_timeout_s));
 }
 
-static void do_version(struct daemon *d, struct client *client, json_t *params)
+static void do_version(struct daemon *d, struct reply *reply, json_t *params)
 {
-	client_reply(client,
+	reply_result(reply,
 		json_pack("{si ss ss s{ss ss ss}}", "protocol", PROTOCOL_VERSION, "build",
 			version_build, "version", VERSION_RELEASE, "libraries", "libevent",
 			event_get_version(), "jansson", jansson_version_str(), "sqlite3",
@@ -100,18 +100,18 @@ static void do_version(struct daemon *d, struct client *client, json_t *params)
 
 /* ---- submit, dry-run ---- */
 
-static void do_submit(struct daemon *d, struct client *client, json_t *params)
+static void do_submit(struct daemon *d, struct reply *reply, json_t *params)
 {
 	if (d->stopping)
-		client_refuse(client, PROTOCOL_BUSY, json_pack("{sb}", "queued", false), "%s",
+		reply_error(reply, PROTOCOL_BUSY, json_pack("{sb}", "queued", false), "%s",
 			checker_stopping);
 	else
-		submit_begin(d, client, params, false);
+		submit_begin(d, reply, params, false);
 }
 
-static void do_dry_run(struct daemon *d, struct client *client, json_t *params)
+static void do_dry_run(struct daemon *d, struct reply *reply, json_t *params)
 {
-	submit_begin(d, client, params, true);
+	submit_begin(d, reply, params, true);
 }
 
 /* ---- status ---- */
@@ -151,7 +151,7 @@ static json_t *engine_json(const struct daemon *d)
 	return engine;
 }
 
-static void do_status(struct daemon *d, struct client *client, json_t *params)
+static void do_status(struct daemon *d, struct reply *reply, json_t *params)
 {
 	struct run *run = scheduler_running(d->scheduler);
 	json_t *counts = json_object(), *running = json_null();
@@ -162,7 +162,7 @@ static void do_status(struct daemon *d, struct client *client, json_t *params)
 	if (run != NULL)
 		running = json_pack("{so so ss?}", "run", run_json(run, d->state_dir), "progress",
 			follow_progress(run), "stopping", scheduler_stop_reason(d->scheduler));
-	client_reply(client,
+	reply_result(reply,
 		json_pack("{so so so so so so so so sI so so so so}", "daemon", daemon_json(d),
 			"host", usage_host(), "store", failure_json(d->store), "wal",
 			wal_held_json(d), "stuck", stuck_json(d), "engine", engine_json(d),
@@ -174,17 +174,15 @@ static void do_status(struct daemon *d, struct client *client, json_t *params)
 
 /* ---- shutdown ---- */
 
-static void do_shutdown(struct daemon *d, struct client *client, json_t *params)
+static void do_shutdown(struct daemon *d, struct reply *reply, json_t *params)
 {
 	const bool now = json_is_true(json_object_get(params, "now"));
 	struct run *run = scheduler_running(d->scheduler);
 
-	client_hold(client);
-	client_reply(client,
+	reply_result(reply,
 		json_pack("{so sb}", "running", run ? json_integer(run->id) : json_null(),
 			"stopping", run && (now || scheduler_stopping(d->scheduler))));
 	ending_begin(d, now);
-	client_release(client);
 }
 
 /* ---- the table ---- */
@@ -274,7 +272,7 @@ static bool fits(enum arg_type type, const json_t *value, const char **expected)
 }
 
 /* Every parameter known, of its type, and the required ones there: whether. Else it is answered. */
-static bool check_args(const struct verb *verb, struct client *client, json_t *params)
+static bool check_args(const struct verb *verb, struct reply *reply, json_t *params)
 {
 	const char *key, *expected = "", *names[ARGS_MAX], *nearest;
 	size_t n = 0;
@@ -284,7 +282,7 @@ static bool check_args(const struct verb *verb, struct client *client, json_t *p
 		names[n] = verb->args[n].name;
 		value = json_object_get(params, names[n]);
 		if (value ? !fits(verb->args[n].type, value, &expected) : verb->args[n].required) {
-			client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL, "%s: %s: %s%s",
+			reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL, "%s: %s: %s%s",
 				verb->name, names[n], value ? expected : "is missing",
 				value ? " is expected" : "");
 			return false;
@@ -298,7 +296,7 @@ static bool check_args(const struct verb *verb, struct client *client, json_t *p
 		if (i < n)
 			continue;
 		nearest = suggest_nearest(key, names, n);
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"%s: %.64s: no such parameter%s%s", verb->name, key,
 			nearest ? ", the nearest is " : "", nearest ? nearest : "");
 		return false;
@@ -306,37 +304,38 @@ static bool check_args(const struct verb *verb, struct client *client, json_t *p
 	return true;
 }
 
-static void unknown_verb(struct client *client, const char *method)
+static void unknown_verb(struct reply *reply, const char *method)
 {
 	const char *names[VERBS], *nearest;
 
 	for (size_t i = 0; i < VERBS; i++)
 		names[i] = verbs[i].name;
 	nearest = suggest_nearest(method, names, VERBS);
-	client_refuse(client, PROTOCOL_METHOD_NOT_FOUND, NULL, "%.64s: no such method%s%s", method,
+	reply_error(reply, PROTOCOL_METHOD_NOT_FOUND, NULL, "%.64s: no such method%s%s", method,
 		nearest ? ", the nearest is " : "", nearest ? nearest : "");
 }
 
-void command_handle(struct daemon *d, struct client *client, const struct rpc_message *message)
+void command_handle(struct daemon *d, struct reply *reply, const struct rpc_message *message)
 {
+	struct client *client = reply_client(reply);
 	const struct verb *verb = NULL;
 
 	for (size_t i = 0; i < VERBS; i++)
 		if (strcmp(verbs[i].name, message->method) == 0)
 			verb = &verbs[i];
 	if (!client_greeted(client) && (verb == NULL || verb->handle != do_hello))
-		client_refuse_and_close(client, PROTOCOL_INVALID_REQUEST, NULL,
-			"%s is expected first", METHOD_HELLO);
+		reply_error_and_close(reply, PROTOCOL_INVALID_REQUEST, NULL, "%s is expected first",
+			METHOD_HELLO);
 	else if (verb == NULL)
-		unknown_verb(client, message->method);
-	else if (!role_may_ask(client_peer(client), verb->role))
-		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
+		unknown_verb(reply, message->method);
+	else if (!role_may_ask(reply_peer(reply), verb->role))
+		reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL,
 			"%s: only root, whom gpt2d runs as (uid %u), and admin_group may",
 			verb->name, (unsigned)geteuid());
-	else if (!check_args(verb, client, message->params))
+	else if (!check_args(verb, reply, message->params))
 		return;
 	else if (verb->large && !client_has_turn(client))
-		client_wait_turn(client, message);
+		client_wait_turn(client, reply, message);
 	else
-		verb->handle(d, client, message->params);
+		verb->handle(d, reply, message->params);
 }

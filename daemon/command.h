@@ -2,11 +2,12 @@
 #ifndef GPT2D_DAEMON_COMMAND_H
 #define GPT2D_DAEMON_COMMAND_H
 
-#include "daemon/control/client.h"
+#include "daemon/control/reply.h"
+#include "proto/rpc.h"
 
 struct daemon;
 
 /* Answers the request, now or later. */
-void command_handle(struct daemon *d, struct client *client, const struct rpc_message *message);
+void command_handle(struct daemon *d, struct reply *reply, const struct rpc_message *message);
 
 #endif

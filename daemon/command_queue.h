@@ -7,15 +7,15 @@
 
 #include <jansson.h>
 
-#include "daemon/control/client.h"
+#include "daemon/control/reply.h"
 
 struct daemon;
 
 /* Each answers the request, now or later; params are checked against the table. */
-void command_drain(struct daemon *d, struct client *client, json_t *params);
-void command_resume(struct daemon *d, struct client *client, json_t *params);
-void command_release(struct daemon *d, struct client *client, json_t *params);
-void command_warm(struct daemon *d, struct client *client, json_t *params);
-void command_priority(struct daemon *d, struct client *client, json_t *params);
+void command_drain(struct daemon *d, struct reply *reply, json_t *params);
+void command_resume(struct daemon *d, struct reply *reply, json_t *params);
+void command_release(struct daemon *d, struct reply *reply, json_t *params);
+void command_warm(struct daemon *d, struct reply *reply, json_t *params);
+void command_priority(struct daemon *d, struct reply *reply, json_t *params);
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "daemon/runs/cancel.h"
-#include "daemon/control/control.h"
+#include "daemon/control/reply.h"
 #include "daemon/daemon.h"
 #include "daemon/store/failure.h"
 #include "daemon/control/follow.h"
@@ -27,24 +27,25 @@ enum { PAGE_MAX = 10000, PAGE_STANDARD = 1000 };
 
 struct question {
 	struct daemon *daemon;
-	uint64_t client;
+	struct reply *reply;
 	int64_t id;
 	bool follow;
 	int state; /* of a list: enum run_state, or -1: all */
 };
 
-static struct question *question_create(struct daemon *d, struct client *client, int64_t id)
+static struct question *question_create(struct daemon *d, struct reply *reply, int64_t id)
 {
 	struct question *q = calloc(1, sizeof(*q));
 
 	if (q != NULL)
-		*q = (struct question){d, client_peer(client)->number, id, false, -1};
+		*q = (struct question){d, reply, id, false, -1};
 	return q;
 }
 
 /* A run that had ended before: the reply, and at once its last event. */
-static void reply_ended(struct client *client, json_t *result)
+static void reply_ended(struct reply *reply, json_t *result)
 {
+	struct client *client = reply_client(reply);
 	json_t *json = json_object_get(result, "run");
 	struct run run = {.id = json_integer_value(json_object_get(json, "id"))};
 	const char *reason = json_string_value(json_object_get(json, "reason"));
@@ -54,12 +55,11 @@ static void reply_ended(struct client *client, json_t *result)
 	run_state_parse(json_string_value(json_object_get(json, "state")), &run.state);
 	snprintf(run.reason, sizeof(run.reason), "%s", reason ? reason : "");
 	snprintf(directory, sizeof(directory), "%s", dir ? dir : "");
-	client_hold(client);
-	client_reply(client,
+	reply_result(reply,
 		json_pack("{sO sn sn sn si si}", "run", json, "progress", "outlook", "store", "seq",
 			0, "first", 1));
-	follow_ended(client, &run, directory);
-	client_release(client);
+	if (client != NULL)
+		follow_ended(client, &run, directory);
 	json_decref(result);
 }
 
@@ -67,15 +67,13 @@ static void on_result(void *arg, int rc, json_t *result)
 {
 	struct question *q = arg;
 	struct daemon *d = q->daemon;
-	struct client *client = control_find(d->control, q->client);
+	struct reply *reply = q->reply;
 	struct run *run;
 
-	if (client == NULL)
-		json_decref(result);
-	else if (rc < 0)
-		request_unread(client, q->daemon->store, q->id, rc);
+	if (rc < 0)
+		request_unread(reply, q->daemon->store, q->id, rc);
 	else if (q->follow)
-		reply_ended(client, result);
+		reply_ended(reply, result);
 	else {
 		if (q->id)
 			unstored_show(d, result);
@@ -88,43 +86,43 @@ static void on_result(void *arg, int rc, json_t *result)
 		if (q->id)
 			json_object_set_new(
 				result, "outlook", run ? outlook_run(d, run) : json_null());
-		client_reply(client, result);
+		reply_result(reply, result);
 	}
 	free(q);
 }
 
 /* False: it has been answered. */
-static bool page_limit(struct client *client, json_t *params, int64_t *limit)
+static bool page_limit(struct reply *reply, json_t *params, int64_t *limit)
 {
 	*limit = request_integer(params, "limit", PAGE_STANDARD);
 	if (*limit >= 1 && *limit <= PAGE_MAX)
 		return true;
-	client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL, "limit: %lld, 1 to %d is allowed",
+	reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL, "limit: %lld, 1 to %d is allowed",
 		(long long)*limit, PAGE_MAX);
 	return false;
 }
 
-void command_show(struct daemon *d, struct client *client, json_t *params)
+void command_show(struct daemon *d, struct reply *reply, json_t *params)
 {
 	int64_t id = request_integer(params, "id", 0), limit;
 	int64_t after = request_integer(params, "after", -1);
 	struct question *q;
 
-	if (!page_limit(client, params, &limit))
+	if (!page_limit(reply, params, &limit))
 		return;
 	if (after < -1) {
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"after: %lld, a segment's number or -1 is expected", (long long)after);
 		return;
 	}
-	q = question_create(d, client, id);
+	q = question_create(d, reply, id);
 	if (q == NULL || record_show(d->store, d->state_dir, id, after, limit, on_result, q) < 0) {
 		free(q);
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
 	}
 }
 
-static void refuse_state(struct client *client, const char *name)
+static void refuse_state(struct reply *reply, const char *name)
 {
 	char states[128] = "";
 	size_t used = 0;
@@ -132,7 +130,7 @@ static void refuse_state(struct client *client, const char *name)
 	for (int i = 0; i < RUN_STATES && used < sizeof(states); i++)
 		used += (size_t)snprintf(states + used, sizeof(states) - used, "%s%s",
 			i > 0 ? ", " : "", run_state_name((enum run_state)i));
-	client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+	reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 		"state: \"%.32s\" is not a run's state (%s)", name, states);
 }
 
@@ -168,7 +166,7 @@ static int ask_list(struct daemon *d, struct record_list *list, struct question 
 	return rc;
 }
 
-void command_list(struct daemon *d, struct client *client, json_t *params)
+void command_list(struct daemon *d, struct reply *reply, json_t *params)
 {
 	const char *name = json_string_value(json_object_get(params, "state"));
 	struct question *q;
@@ -179,113 +177,111 @@ void command_list(struct daemon *d, struct client *client, json_t *params)
 		.state = -1,
 	};
 
-	if (!page_limit(client, params, &list.limit))
+	if (!page_limit(reply, params, &list.limit))
 		return;
 	if (name != NULL && run_state_parse(name, &state) < 0) {
-		refuse_state(client, name);
+		refuse_state(reply, name);
 		return;
 	}
 	if (name != NULL)
 		list.state = (int)state;
-	q = question_create(d, client, 0);
+	q = question_create(d, reply, 0);
 	if (q != NULL)
 		q->state = list.state;
 	if (q == NULL || ask_list(d, &list, q) < 0) {
 		free(q);
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
 	}
 }
 
 /* ---- follow ---- */
 
-static void follow_open(struct daemon *d, struct client *client, struct run *run, json_t *params)
+static void follow_open(struct daemon *d, struct reply *reply, struct run *run, json_t *params)
 {
 	int64_t seq = 0, first = 0;
+	struct client *client = reply_client(reply);
 	int rc = follow_add(d->follow, run, client, &seq, &first);
 
 	if (rc == -EALREADY) {
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"run %lld: is followed already on this connection", (long long)run->id);
 	} else if (rc == -E2BIG) {
-		client_refuse(
-			client, PROTOCOL_BUSY, NULL, "too many runs followed on a connection");
+		reply_error(reply, PROTOCOL_BUSY, NULL, "too many runs followed on a connection");
 	} else if (rc < 0) {
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
 	} else {
-		client_hold(client);
-		client_reply(client,
+		reply_result(reply,
 			json_pack("{so so so so sI sI}", "run", run_json(run, d->state_dir),
 				"progress", follow_progress(run), "outlook", outlook_run(d, run),
 				"store", failure_json(d->store), "seq", (json_int_t)seq, "first",
 				(json_int_t)first));
 		follow_replay(d->follow, run, client, request_integer(params, "after", seq));
-		client_release(client);
 	}
 }
 
-void command_follow(struct daemon *d, struct client *client, json_t *params)
+void command_follow(struct daemon *d, struct reply *reply, json_t *params)
 {
 	int64_t id = request_integer(params, "id", 0);
 	struct run *run = queue_find(d->queue, id);
 	struct question *q;
 
 	if (run != NULL) {
-		follow_open(d, client, run, params);
+		follow_open(d, reply, run, params);
 		return;
 	}
-	q = question_create(d, client, id);
+	q = question_create(d, reply, id);
 	if (q != NULL)
 		q->follow = true;
 	if (q == NULL || record_show(d->store, d->state_dir, id, -1, 1, on_result, q) < 0) {
 		free(q);
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
 	}
 }
 
 /* ---- cancel ---- */
 
-static void reply_cancel(struct client *client, int64_t id, const char *state, bool already)
+static void reply_cancel(struct reply *reply, int64_t id, const char *state, bool already)
 {
-	client_reply(client,
+	reply_result(reply,
 		json_pack("{sI ss sb}", "id", (json_int_t)id, "state", state, "already", already));
 }
 
 static void on_cancel_ended(void *arg, int rc, json_t *result)
 {
 	struct question *q = arg;
-	struct client *client = control_find(q->daemon->control, q->client);
+	struct reply *reply = q->reply;
 	json_t *run = json_object_get(result, "run");
 	uid_t owner = (uid_t)request_integer(run, "uid", 0);
 
-	if (client != NULL && rc < 0)
-		request_unread(client, q->daemon->store, q->id, rc);
-	else if (client != NULL && !role_may_change(client_peer(client), owner))
-		request_not_owner(client, q->id, owner);
-	else if (client != NULL)
-		reply_cancel(client, q->id, json_string_value(json_object_get(run, "state")), true);
+	if (rc < 0)
+		request_unread(reply, q->daemon->store, q->id, rc);
+	else if (!role_may_change(reply_peer(reply), owner))
+		request_not_owner(reply, q->id, owner);
+	else
+		reply_cancel(reply, q->id, json_string_value(json_object_get(run, "state")), true);
 	json_decref(result);
 	free(q);
 }
 
-void command_cancel(struct daemon *d, struct client *client, json_t *params)
+void command_cancel(struct daemon *d, struct reply *reply, json_t *params)
 {
 	int64_t id = request_integer(params, "id", 0);
 	struct run *run = queue_find(d->queue, id);
 	struct question *q;
 
 	if (run == NULL) {
-		q = question_create(d, client, id);
+		q = question_create(d, reply, id);
 		if (q == NULL ||
 			record_show(d->store, d->state_dir, id, -1, 1, on_cancel_ended, q) < 0) {
 			free(q);
-			client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+			reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
 		}
-	} else if (!role_may_change(client_peer(client), run->uid)) {
-		request_not_owner(client, id, run->uid);
+	} else if (!role_may_change(reply_peer(reply), run->uid)) {
+		request_not_owner(reply, id, run->uid);
 	} else if (run->state != RUN_QUEUED && !run->unstored &&
 		json_is_true(json_object_get(params, "queued"))) {
-		reply_cancel(client, id, run_state_name(run->state), true);
+		reply_cancel(reply, id, run_state_name(run->state), true);
 	} else {
-		cancel_begin(d, client, run);
+		cancel_begin(d, reply, run);
 	}
 }

@@ -7,14 +7,14 @@
 
 #include <jansson.h>
 
-#include "daemon/control/client.h"
+#include "daemon/control/reply.h"
 
 struct daemon;
 
 /* Each answers the request, now or later; params are checked against the table. */
-void command_show(struct daemon *d, struct client *client, json_t *params);
-void command_list(struct daemon *d, struct client *client, json_t *params);
-void command_follow(struct daemon *d, struct client *client, json_t *params);
-void command_cancel(struct daemon *d, struct client *client, json_t *params);
+void command_show(struct daemon *d, struct reply *reply, json_t *params);
+void command_list(struct daemon *d, struct reply *reply, json_t *params);
+void command_follow(struct daemon *d, struct reply *reply, json_t *params);
+void command_cancel(struct daemon *d, struct reply *reply, json_t *params);
 
 #endif

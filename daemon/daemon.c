@@ -57,9 +57,9 @@ enum { TIMERS_ELSE = 64 };
 
 /* ---- what the parts call ---- */
 
-static void on_request(struct client *client, const struct rpc_message *message, void *arg)
+static void on_request(struct reply *reply, const struct rpc_message *message, void *arg)
 {
-	command_handle(arg, client, message);
+	command_handle(arg, reply, message);
 }
 
 static void on_gone(struct client *client, void *arg)

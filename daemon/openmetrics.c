@@ -15,6 +15,7 @@
 
 #include "daemon/config/clock.h"
 #include "daemon/control/control.h"
+#include "daemon/control/reply.h"
 #include "daemon/daemon.h"
 #include "daemon/engines/engine_pool.h"
 #include "daemon/control/follow.h"
@@ -62,7 +63,7 @@ struct sample {
 	struct worker_job job;
 	struct sample *next;
 	struct daemon *daemon;
-	uint64_t client; /* 0: the file */
+	struct reply *reply; /* 0: the file */
 	int64_t asked_ns;
 	char *text;
 	size_t n;
@@ -381,23 +382,19 @@ static int ask_disk(void *arg)
 /* disk: what was answered, or NULL. */
 static void sample_finish(struct sample *s, double lag_s, const struct question *disk)
 {
-	struct client *client = s->client ? control_find(s->daemon->control, s->client) : NULL;
+	struct reply *reply = s->reply;
 	int rc;
 
-	if (s->client != 0 && client == NULL) {
-		sample_free(s);
-		return;
-	}
 	rc = write_text(s, lag_s, disk);
-	if (client == NULL && rc == 0) {
+	if (reply == NULL && rc == 0) {
 		worker_add(s->daemon->worker, &s->job);
 		return;
 	}
-	if (client != NULL && rc == 0)
-		client_reply(client, json_pack("{ss}", "text", s->text));
-	else if (client != NULL)
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
-	if (client == NULL)
+	if (reply != NULL && rc == 0)
+		reply_result(reply, json_pack("{ss}", "text", s->text));
+	else if (reply != NULL)
+		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
+	if (reply == NULL)
 		s->daemon->openmetrics->busy = false;
 	sample_free(s);
 }
@@ -470,7 +467,7 @@ static int ask_store(struct openmetrics *m)
 }
 
 /* 0, or -ENOMEM. */
-static int take_sample(struct daemon *d, uint64_t client)
+static int take_sample(struct daemon *d, struct reply *reply)
 {
 	struct openmetrics *m = d->openmetrics;
 	struct sample *s = calloc(1, sizeof(*s));
@@ -481,7 +478,7 @@ static int take_sample(struct daemon *d, uint64_t client)
 	}
 	s->job = (struct worker_job){.work = file_work, .done = file_done};
 	s->daemon = d;
-	s->client = client;
+	s->reply = reply;
 	s->asked_ns = clock_mono_ns();
 	*m->end = s;
 	m->end = &s->next;
@@ -490,10 +487,10 @@ static int take_sample(struct daemon *d, uint64_t client)
 	return 0;
 }
 
-void openmetrics_request(struct daemon *d, struct client *client, json_t *params)
+void openmetrics_request(struct daemon *d, struct reply *reply, json_t *params)
 {
-	if (take_sample(d, client_peer(client)->number) < 0)
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+	if (take_sample(d, reply) < 0)
+		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -503,7 +500,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 	evtimer_add(m->timer, &period);
 	if (!m->daemon->stopping && !m->busy)
-		m->busy = take_sample(m->daemon, 0) == 0;
+		m->busy = take_sample(m->daemon, NULL) == 0;
 }
 
 static const char *name_of(const char *path)
@@ -574,8 +571,10 @@ void openmetrics_destroy(struct openmetrics *m)
 		if (openmetrics_is_ours(m->daemon->settings->metrics_file))
 			artifact_remove(m->dir, m->name);
 	}
-	while (m->first != NULL)
+	while (m->first != NULL) {
+		reply_drop(m->first->reply);
 		sample_free(take_first(m));
+	}
 	if (m->late)
 		event_free(m->late);
 	free(m);

@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-struct client;
+struct reply;
 struct daemon;
 struct openmetrics;
 
@@ -26,6 +26,6 @@ int openmetrics_create(struct daemon *d, struct openmetrics **out);
 void openmetrics_destroy(struct openmetrics *m);
 
 /* The method "metrics"; it answers the request later. */
-void openmetrics_request(struct daemon *d, struct client *client, json_t *params);
+void openmetrics_request(struct daemon *d, struct reply *reply, json_t *params);
 
 #endif

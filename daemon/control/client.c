@@ -5,7 +5,6 @@
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +15,6 @@
 #include "daemon/config/log.h"
 #include "daemon/control/turns.h"
 #include "proto/frame.h"
-#include "proto/json_text.h"
 #include "proto/protocol.h"
 
 enum {
@@ -29,20 +27,18 @@ struct client {
 	struct bufferevent *io;
 	struct turn turn; /* to handle its lines */
 	struct budget_account account;
-	struct rpc_message asked; /* the request that waits for its turn there */
+	struct rpc_message asked; /* the request that waits for its turn there, */
+	struct reply *answer;     /* and its reply */
 	bool has_turn;
 	struct frame *frame;
-	json_t *request_id; /* of the request in progress */
-	bool busy;          /* a request is in progress */
+	struct reply *reply; /* of the request in progress; NULL: there is none */
 	bool greeted;
 	bool in_lines; /* on the stack: whoever ends the client leaves it to take_turn */
 	bool eof;      /* it sends no more */
 	bool closing;  /* it gets what is buffered and then goes */
 	bool dead;
-	int held;
 	int follows;
-	int64_t heard_ns;  /* of its last bytes or its last answer */
-	uint64_t refusals; /* json_text.h's, when the request in progress came */
+	int64_t heard_ns; /* of its last bytes or its last answer */
 };
 
 /* See to its lines, and to its end. */
@@ -60,7 +56,7 @@ static void on_output(struct evbuffer *output, const struct evbuffer_cb_info *in
 
 void client_destroy(struct client *client)
 {
-	if (client->in_lines || client->held > 0) {
+	if (client->in_lines) {
 		client->dead = true;
 		return;
 	}
@@ -69,8 +65,9 @@ void client_destroy(struct client *client)
 	evbuffer_remove_cb(bufferevent_get_output(client->io), on_output, client);
 	budget_forget(client->o.budget, &client->account);
 	rpc_clear(&client->asked);
+	reply_forget_client(client->reply);
+	reply_drop(client->answer);
 	bufferevent_free(client->io);
-	json_decref(client->request_id);
 	frame_destroy(client->frame);
 	free(client);
 }
@@ -83,7 +80,8 @@ size_t client_unwritten_bytes(const struct client *client)
 /* Free what has nothing more to do. */
 static void settle(struct client *client)
 {
-	bool done = client->closing || (client->eof && !client->busy && client->follows == 0);
+	bool done =
+		client->closing || (client->eof && client->reply == NULL && client->follows == 0);
 
 	if (client->dead || (done && client_unwritten_bytes(client) == 0))
 		client_destroy(client);
@@ -98,91 +96,25 @@ static int write_out(struct client *client, const char *line, size_t n)
 	return rc < 0 ? rc : bufferevent_enable(client->io, EV_WRITE);
 }
 
-/* Frees line; false without memory, and then nothing of it is written. */
-static bool write_line(struct client *client, char *line, size_t n)
+/* Frees line. */
+static void write_line(struct client *client, char *line, size_t n)
 {
-	bool written = line != NULL && write_out(client, line, n) == 0;
-
+	if (n > 0)
+		write_out(client, line, n);
 	free(line);
-	return written;
 }
 
-static void give_up(struct client *client)
+/* reply.h: the answer to the request in progress. */
+static void on_answer(struct client *client, char *line, size_t n, bool close)
 {
-	log_write(LOG_ERROR, "client %llu: out of memory for a reply",
-		(unsigned long long)client->peer.number);
-	client->closing = true;
-}
-
-static void answered(struct client *client)
-{
-	json_decref(client->request_id);
-	client->request_id = NULL;
-	client->busy = false;
+	write_line(client, line, n);
+	client->closing |= close;
+	client->reply = NULL;
 	client->has_turn = false;
 	budget_end(client->o.budget, &client->account);
 	client->heard_ns = clock_mono_ns();
-	if (!client->in_lines && client->held == 0)
+	if (!client->in_lines)
 		want_turn(client);
-}
-
-void client_reply(struct client *client, json_t *result)
-{
-	size_t n = 0;
-	char *line = rpc_result(client->request_id, result, &n);
-
-	/* a result that was made without memory may lack anything */
-	if (json_text_refusals() != client->refusals) {
-		free(line);
-		line = NULL;
-	}
-	if (write_line(client, line, n))
-		answered(client);
-	else
-		client_refuse(client, PROTOCOL_INTERNAL, NULL,
-			"out of memory for the answer: whether it was done is not known");
-}
-
-__attribute__((format(printf, 4, 0))) static void refuse(
-	struct client *client, int code, json_t *data, const char *format, va_list args)
-{
-	char message[1280], *line;
-	size_t n = 0;
-
-	vsnprintf(message, sizeof(message), format, args);
-	for (char *c = message; *c != '\0'; c++)
-		if ((unsigned char)*c >= 0x80)
-			*c = '?'; /* a quoted name may have been cut within a character */
-	log_write(LOG_DEBUG, "client %llu: refused: %s", (unsigned long long)client->peer.number,
-		message);
-	line = rpc_error(client->request_id, code, message, data, &n);
-	if (write_line(client, line, n))
-		return;
-	/* once more, with less: what was refused memory may get it now */
-	line = rpc_error(client->request_id, code, message, NULL, &n);
-	if (!write_line(client, line, n))
-		give_up(client);
-}
-
-void client_refuse(struct client *client, int code, json_t *data, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	refuse(client, code, data, format, args);
-	va_end(args);
-	answered(client);
-}
-
-void client_refuse_and_close(struct client *client, int code, json_t *data, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	refuse(client, code, data, format, args);
-	va_end(args);
-	client->closing = true;
-	answered(client);
 }
 
 bool client_event(struct client *client, const char *line, size_t n, bool must)
@@ -201,36 +133,33 @@ static void handle_line(struct client *client, const char *line, size_t n)
 	struct rpc_message m;
 	char error[256];
 	json_t *id = NULL;
-	int code;
+	int code = rpc_parse(line, n, &m, &id, error, sizeof(error));
 
-	client->busy = true;
-	client->refusals = json_text_refusals();
-	code = rpc_parse(line, n, &m, &id, error, sizeof(error));
-	client->request_id = id;
+	client->reply = reply_create(client, &client->peer, id, on_answer);
 	if (code != 0) {
 		if (client->greeted)
-			client_refuse(client, code, NULL, "%s", error);
+			reply_error(client->reply, code, NULL, "%s", error);
 		else
-			client_refuse_and_close(client, code, NULL, "%s", error);
+			reply_error_and_close(client->reply, code, NULL, "%s", error);
 		return;
 	}
 	if (m.kind != RPC_REQUEST)
-		client_refuse(client, PROTOCOL_INVALID_REQUEST, NULL,
+		reply_error(client->reply, PROTOCOL_INVALID_REQUEST, NULL,
 			m.kind == RPC_NOTIFICATION ? "id is missing" : "a request is expected");
 	else
-		client->o.request(client, &m, client->o.arg);
+		client->o.request(client->reply, &m, client->o.arg);
 	rpc_clear(&m);
 }
 
 static void handle_broken(struct client *client, enum frame_status status)
 {
-	client->request_id = json_null();
-	client->busy = true;
+	client->reply = reply_create(client, &client->peer, json_null(), on_answer);
 	if (status == FRAME_TOO_LONG)
-		client_refuse_and_close(client, PROTOCOL_INVALID_REQUEST, NULL,
+		reply_error_and_close(client->reply, PROTOCOL_INVALID_REQUEST, NULL,
 			"a line longer than %d bytes", PROTOCOL_CLIENT_LINE_MAX);
 	else
-		client_refuse_and_close(client, PROTOCOL_PARSE_ERROR, NULL, "a NUL byte in a line");
+		reply_error_and_close(
+			client->reply, PROTOCOL_PARSE_ERROR, NULL, "a NUL byte in a line");
 }
 
 /* What has been read goes into the frame, and there may be more; false without memory. */
@@ -251,7 +180,7 @@ static bool may_take_line(const struct client *client)
 {
 	const size_t unwritten = client_unwritten_bytes(client);
 
-	return !client->busy && !client->closing && !client->dead && client->held == 0 &&
+	return client->reply == NULL && !client->closing && !client->dead &&
 		unwritten <= (size_t)client->o.buffer_bytes &&
 		(unwritten == 0 || !budget_full(client->o.budget));
 }
@@ -287,17 +216,6 @@ static void take_turn(struct client *client)
 		settle(client);
 }
 
-void client_hold(struct client *client)
-{
-	client->held++;
-}
-
-void client_release(struct client *client)
-{
-	if (--client->held == 0)
-		want_turn(client);
-}
-
 static void on_turn(struct turn *turn)
 {
 	take_turn((struct client *)(void *)((char *)turn - offsetof(struct client, turn)));
@@ -326,10 +244,11 @@ static bool peer_closed(struct bufferevent *io)
 	return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR)) != 0;
 }
 
-void client_wait_turn(struct client *client, const struct rpc_message *message)
+void client_wait_turn(struct client *client, struct reply *reply, const struct rpc_message *message)
 {
 	client->asked = *message;
 	json_incref(client->asked.root);
+	client->answer = reply;
 	budget_want(client->o.budget, &client->account);
 }
 
@@ -348,17 +267,18 @@ static void on_begin(struct budget_account *account)
 {
 	struct client *client = of_account(account);
 	struct rpc_message m = client->asked;
+	struct reply *reply = client->answer;
 
 	client->asked = (struct rpc_message){0};
+	client->answer = NULL;
 	client->dead |= peer_closed(client->io);
 	if (!client->dead) {
 		client->in_lines = true;
 		client->has_turn = true;
-		client->refusals = json_text_refusals();
-		client->o.request(client, &m, client->o.arg);
+		client->o.request(reply, &m, client->o.arg);
 		client->in_lines = false;
 	} else {
-		budget_end(client->o.budget, account);
+		reply_drop(reply);
 	}
 	rpc_clear(&m);
 	want_turn(client);
@@ -408,7 +328,7 @@ void client_end_requests(struct client *client)
 bool client_served(const struct client *client)
 {
 	return client->dead ||
-		(client->eof && !client->busy && !client->turn.waiting &&
+		(client->eof && client->reply == NULL && !client->turn.waiting &&
 			client_unwritten_bytes(client) == 0);
 }
 
@@ -425,8 +345,8 @@ int client_create(const struct client_options *options, int fd, const struct cli
 	client->heard_ns = clock_mono_ns();
 	client->frame = frame_create(PROTOCOL_CLIENT_LINE_MAX);
 	client->turn.taken = on_turn;
-	client->account = (struct budget_account){
-		.uid = peer->uid, .begin = on_begin, .drop = on_drop};
+	client->account =
+		(struct budget_account){.uid = peer->uid, .begin = on_begin, .drop = on_drop};
 	if (client->frame)
 		client->io = bufferevent_socket_new(options->base, fd, BEV_OPT_CLOSE_ON_FREE);
 	if (client->io == NULL) {
@@ -447,11 +367,6 @@ int client_create(const struct client_options *options, int fd, const struct cli
 	}
 	*out = client;
 	return 0;
-}
-
-bool client_dead(const struct client *client)
-{
-	return client->dead;
 }
 
 const struct client_peer *client_peer(const struct client *client)
@@ -482,7 +397,7 @@ int client_follows(const struct client *client)
 
 int64_t client_idle_since_ns(const struct client *client)
 {
-	if (client->busy || client->turn.waiting || client->held > 0 || client->follows > 0 ||
+	if (client->reply != NULL || client->turn.waiting || client->follows > 0 ||
 		client->closing || client->dead)
 		return INT64_MAX;
 	return client->heard_ns;
@@ -508,8 +423,7 @@ void client_dismiss(struct client *client, const char *why)
 		why);
 	if (reads) {
 		line = rpc_error(NULL, PROTOCOL_BUSY, why, NULL, &n);
-		if (!write_line(client, line, n))
-			give_up(client);
+		write_line(client, line, n);
 	}
 	client->closing = true;
 	if (!reads)

@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
+#include "daemon/control/reply.h"
 #include "proto/rpc.h"
 
 struct event_base;
@@ -21,29 +21,20 @@ struct turns;
 
 struct client_options {
 	struct event_base *base;
-	struct turns *turns;  /* in which lines of clients are handled, outlives them all */
+	struct turns *turns;   /* in which lines of clients are handled, outlives them all */
 	struct budget *budget; /* what they hold, and whose turn it is; outlives them all */
-	int64_t buffer_bytes; /* output held before events are dropped and no request is taken */
-	int64_t hello_s;      /* a client that says nothing for it before its hello is let go */
-	/* A request; answered by client_reply or client_refuse, now or later. */
-	void (*request)(struct client *client, const struct rpc_message *message, void *arg);
+	int64_t buffer_bytes;  /* output held before events are dropped and no request is taken */
+	int64_t hello_s;       /* a client that says nothing for it before its hello is let go */
+	/* A request, whose reply the callee owns. */
+	void (*request)(struct reply *reply, const struct rpc_message *message, void *arg);
 	void (*gone)(struct client *client, void *arg); /* about to be freed */
 	void *arg;
-};
-
-struct client_peer {
-	uint64_t number; /* never used twice; what outlives a turn of the loop keeps this */
-	uid_t uid;
-	pid_t pid;
-	bool admin;  /* role.h */
-	bool anyone; /* userns.h: this uid is not of one user alone */
 };
 
 /* 0 and the client owns fd, or -ENOMEM. It frees itself when it has nothing more to do. */
 int client_create(const struct client_options *options, int fd, const struct client_peer *peer,
 	struct client **out);
-void client_destroy(struct client *client);    /* at once, or when its callback returns */
-bool client_dead(const struct client *client); /* only its memory is left */
+void client_destroy(struct client *client); /* at once, or when its callback returns */
 
 const struct client_peer *client_peer(const struct client *client);
 bool client_greeted(const struct client *client);
@@ -54,23 +45,9 @@ size_t client_unwritten_bytes(const struct client *client);
  * The answer may be large: the same request comes again when it is its turn, a few such
  * requests of all clients at a time; then client_has_turn, until it is answered.
  */
-void client_wait_turn(struct client *client, const struct rpc_message *message);
+void client_wait_turn(
+	struct client *client, struct reply *reply, const struct rpc_message *message);
 bool client_has_turn(const struct client *client);
-
-/* Answer the request in progress. They take result and data. */
-void client_reply(struct client *client, json_t *result);
-void client_refuse(struct client *client, int code, json_t *data, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
-/* The same, and the connection ends once that has been written. */
-void client_refuse_and_close(struct client *client, int code, json_t *data, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
-
-/*
- * Between hold and release nothing of it is freed and its next line waits: for a reply and what has
- * to come right after it.
- */
-void client_hold(struct client *client);
-void client_release(struct client *client);
 
 /* An event: true, or false when the client's buffer is full and it was dropped. must: never
  * dropped. */

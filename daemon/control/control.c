@@ -24,7 +24,7 @@
 enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128 };
 enum {
 	DESCRIPTORS_PER_RANK = 2, /* its link, what it prints */
-	DESCRIPTORS_ELSE = 62, /* and the other ends of those while a process is started */
+	DESCRIPTORS_ELSE = 62,    /* and the other ends of those while a process is started */
 };
 
 struct seat {
@@ -59,11 +59,11 @@ static void on_gone(struct client *client, void *arg)
 	free(seat);
 }
 
-static void on_request(struct client *client, const struct rpc_message *message, void *arg)
+static void on_request(struct reply *reply, const struct rpc_message *message, void *arg)
 {
 	struct control *c = arg;
 
-	c->o.client.request(client, message, c->o.client.arg);
+	c->o.client.request(reply, message, c->o.client.arg);
 }
 
 static int64_t clients_of(const struct control *c, uid_t uid)
@@ -312,16 +312,4 @@ bool control_served(const struct control *c)
 int64_t control_clients(const struct control *c)
 {
 	return c->n_clients;
-}
-
-struct client *control_find(const struct control *c, uint64_t number)
-{
-	struct seat *seat;
-
-	if (c == NULL)
-		return NULL;
-	TAILQ_FOREACH(seat, &c->seats, link)
-		if (client_peer(seat->client)->number == number)
-			return client_dead(seat->client) ? NULL : seat->client;
-	return NULL;
 }

@@ -1,5 +1,5 @@
 /*
- * control.h: the listening socket: who is let in, how many, and where they are found again.
+ * control.h: the listening socket: who is let in, and how many.
  */
 #ifndef GPT2D_DAEMON_CONTROL_CONTROL_H
 #define GPT2D_DAEMON_CONTROL_CONTROL_H
@@ -35,7 +35,5 @@ bool control_idle(const struct control *c); /* nothing waits to be written */
 void control_end_requests(struct control *c);
 bool control_served(const struct control *c);
 int64_t control_clients(const struct control *c);
-/* A client by its number; NULL when it has gone, or c is NULL. */
-struct client *control_find(const struct control *c, uint64_t number);
 
 #endif

@@ -12,39 +12,39 @@ int64_t request_integer(const json_t *params, const char *key, int64_t standard)
 	return v ? json_integer_value(v) : standard;
 }
 
-void request_no_run(struct client *client, int64_t id)
+void request_no_run(struct reply *reply, int64_t id)
 {
-	client_refuse(client, PROTOCOL_NO_SUCH_RUN, NULL,
+	reply_error(reply, PROTOCOL_NO_SUCH_RUN, NULL,
 		"run %lld: no such run; it may have been removed by prune or retain_runs; see: "
 		"gpt2ctl list",
 		(long long)id);
 }
 
-void request_of_anyone(struct client *client)
+void request_of_anyone(struct reply *reply)
 {
-	client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
+	reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL,
 		"uid %u is each user that the user namespace of gpt2d does not map: which runs are "
 		"whose cannot be told; ask an admin",
-		(unsigned)client_peer(client)->uid);
+		(unsigned)reply_peer(reply)->uid);
 }
 
-void request_not_owner(struct client *client, int64_t id, uid_t owner)
+void request_not_owner(struct reply *reply, int64_t id, uid_t owner)
 {
-	if (client_peer(client)->anyone && client_peer(client)->uid == owner)
-		request_of_anyone(client);
+	if (reply_peer(reply)->anyone && reply_peer(reply)->uid == owner)
+		request_of_anyone(reply);
 	else
-		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
-			"run %lld: belongs to another user; ask uid %u, or an admin",
-			(long long)id, (unsigned)owner);
+		reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL,
+			"run %lld: belongs to another user; ask uid %u, or an admin", (long long)id,
+			(unsigned)owner);
 }
 
-void request_unread(struct client *client, struct store *s, int64_t id, int rc)
+void request_unread(struct reply *reply, struct store *s, int64_t id, int rc)
 {
 	char why[FAILURE_TEXT_BYTES];
 
 	failure_text(s, rc, why);
 	if (rc == -ENOENT)
-		request_no_run(client, id);
+		request_no_run(reply, id);
 	else
-		client_refuse(client, PROTOCOL_STORE, NULL, "the store cannot be read: %s", why);
+		reply_error(reply, PROTOCOL_STORE, NULL, "the store cannot be read: %s", why);
 }

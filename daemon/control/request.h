@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "daemon/control/client.h"
+#include "daemon/control/reply.h"
 
 struct store;
 
@@ -17,14 +17,14 @@ struct store;
 int64_t request_integer(const json_t *params, const char *key, int64_t standard);
 
 /* There is no run of that id. */
-void request_no_run(struct client *client, int64_t id);
+void request_no_run(struct reply *reply, int64_t id);
 
 /* Nothing is the client's own: userns.h. */
-void request_of_anyone(struct client *client);
+void request_of_anyone(struct reply *reply);
 /* The client may not change that run: role.h. */
-void request_not_owner(struct client *client, int64_t id, uid_t owner);
+void request_not_owner(struct reply *reply, int64_t id, uid_t owner);
 
 /* The store answered with rc, a negative errno; of run id, where it is -ENOENT. */
-void request_unread(struct client *client, struct store *s, int64_t id, int rc);
+void request_unread(struct reply *reply, struct store *s, int64_t id, int rc);
 
 #endif

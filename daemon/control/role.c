@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/control/client.h"
 #include "daemon/config/log.h"
 #include "daemon/config/settings.h"
 #include "daemon/config/userns.h"

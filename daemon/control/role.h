@@ -11,9 +11,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct client_peer;
 struct settings;
 struct settings_group;
+
+/* A client, as the kernel identifies it when it connects. */
+struct client_peer {
+	uint64_t number; /* never used twice */
+	uid_t uid;
+	pid_t pid;
+	bool admin;  /* root, the daemon's user, or a member of admin_group */
+	bool anyone; /* userns.h: this uid is not of one user alone */
+};
 
 /* What a request needs. */
 enum role {

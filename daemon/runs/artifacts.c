@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/control/control.h"
+#include "daemon/control/reply.h"
 #include "daemon/daemon.h"
 #include "daemon/runs/queue.h"
 #include "daemon/store/record.h"
@@ -49,16 +49,16 @@ void artifacts_destroy(struct artifacts *all)
 }
 
 /* Whatever keeps gpt2d from the files below dir. */
-static void refuse_place(struct client *client, int64_t id, const char *dir, int rc)
+static void refuse_place(struct reply *reply, int64_t id, const char *dir, int rc)
 {
 	if (rc == -ELOOP)
-		client_refuse(client, PROTOCOL_NO_SUCH_FILE, NULL,
+		reply_error(reply, PROTOCOL_NO_SUCH_FILE, NULL,
 			"run %lld: %.700s is a link, and gpt2d follows none: put the folder itself "
 			"in its place",
 			(long long)id, dir);
 	else
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "run %lld: %.700s: %s",
-			(long long)id, dir, strerror(-rc));
+		reply_error(reply, PROTOCOL_INTERNAL, NULL, "run %lld: %.700s: %s", (long long)id,
+			dir, strerror(-rc));
 }
 
 /* ---- the list ---- */
@@ -66,7 +66,7 @@ static void refuse_place(struct client *client, int64_t id, const char *dir, int
 struct listing {
 	struct worker_job job;
 	struct daemon *daemon;
-	uint64_t client;
+	struct reply *reply;
 	int64_t id, segment; /* -1: all */
 	json_t *show;        /* of record_show */
 	json_t *files, *missing;
@@ -328,21 +328,21 @@ static int listing_work(struct worker_job *job)
 static void listing_done(struct worker_job *job, int rc)
 {
 	struct listing *l = (struct listing *)job;
-	struct client *client = control_find(l->daemon->control, l->client);
+	struct reply *reply = l->reply;
 	json_t *run = json_object_get(l->show, "run");
 
-	if (client != NULL && rc == 0 && !l->finished) {
+	if (reply_wanted(reply) && rc == 0 && !l->finished) {
 		worker_add(l->daemon->worker, &l->job);
 		return;
 	}
-	if (client != NULL && rc == -E2BIG)
-		client_refuse(client, PROTOCOL_INTERNAL, NULL,
+	if (rc == -E2BIG)
+		reply_error(reply, PROTOCOL_INTERNAL, NULL,
 			"run %lld: more than %d files in a directory of it", (long long)l->id,
 			RUN_FILES_MAX);
-	else if (client != NULL && rc < 0)
-		refuse_place(client, l->id, l->found.n > 0 ? run_dir_of(l) : row_dir_of(l), rc);
-	else if (client != NULL)
-		client_reply(client,
+	else if (rc < 0)
+		refuse_place(reply, l->id, l->found.n > 0 ? run_dir_of(l) : row_dir_of(l), rc);
+	else
+		reply_result(reply,
 			json_pack("{sI sO sO sO sO sO sO sI sO}", "id", (json_int_t)l->id, "name",
 				json_object_get(run, "name"), "state",
 				json_object_get(run, "state"), "reason",
@@ -355,13 +355,13 @@ static void listing_done(struct worker_job *job, int rc)
 static void on_show(void *arg, int rc, json_t *result)
 {
 	struct listing *l = arg;
-	struct client *client = control_find(l->daemon->control, l->client);
+	struct reply *reply = l->reply;
 	const int64_t segments = request_integer(json_object_get(result, "run"), "segments", 0);
 
 	l->show = result;
 	if (rc == 0)
 		unstored_show(l->daemon, result);
-	if (client != NULL && rc == 0 && l->segment < segments) {
+	if (reply_wanted(reply) && rc == 0 && l->segment < segments) {
 		if (l->segment >= 0)
 			json_object_set_new(result, "next", json_null());
 		if (l->row < 0 && is_single(l))
@@ -369,17 +369,17 @@ static void on_show(void *arg, int rc, json_t *result)
 		worker_add(l->daemon->worker, &l->job);
 		return;
 	}
-	if (client != NULL && rc < 0)
-		request_unread(client, l->daemon->store, l->id, rc);
-	else if (client != NULL)
-		client_refuse(client, PROTOCOL_INVALID_PARAMS,
+	if (rc < 0)
+		request_unread(reply, l->daemon->store, l->id, rc);
+	else
+		reply_error(reply, PROTOCOL_INVALID_PARAMS,
 			json_pack("{sI}", "segments", (json_int_t)segments),
 			"segment: run %lld has %lld, counted from 0, and no %lld", (long long)l->id,
 			(long long)segments, (long long)l->segment);
 	listing_free(l);
 }
 
-void artifacts_list(struct daemon *d, struct client *client, json_t *params)
+void artifacts_list(struct daemon *d, struct reply *reply, json_t *params)
 {
 	int64_t after = request_integer(params, "after", -1);
 	int64_t limit = request_integer(params, "limit", SEGMENTS_STANDARD);
@@ -387,7 +387,7 @@ void artifacts_list(struct daemon *d, struct client *client, json_t *params)
 	struct listing *l;
 
 	if (limit < 1 || limit > SEGMENTS_MAX || after < -1 || segment < -1) {
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"limit: 1 to %d is allowed; after and segment: -1 and above", SEGMENTS_MAX);
 		return;
 	}
@@ -396,7 +396,7 @@ void artifacts_list(struct daemon *d, struct client *client, json_t *params)
 		l->job.work = listing_work;
 		l->job.done = listing_done;
 		l->daemon = d;
-		l->client = client_peer(client)->number;
+		l->reply = reply;
 		l->id = request_integer(params, "id", 0);
 		l->segment = segment;
 		l->row = segment < 0 && after < 0 ? -1 : 0;
@@ -409,7 +409,7 @@ void artifacts_list(struct daemon *d, struct client *client, json_t *params)
 			segment < 0 ? limit : 1, on_show, l) < 0) {
 		if (l != NULL)
 			listing_free(l);
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
 	}
 }
 
@@ -418,7 +418,7 @@ void artifacts_list(struct daemon *d, struct client *client, json_t *params)
 struct reading {
 	struct worker_job job;
 	struct daemon *daemon;
-	uint64_t client;
+	struct reply *reply;
 	int64_t id, offset, wanted, size;
 	size_t n;
 	char *path;
@@ -474,25 +474,22 @@ static json_t *piece_json(const struct reading *r)
 static void reading_done(struct worker_job *job, int rc)
 {
 	struct reading *r = (struct reading *)job;
-	struct client *client = control_find(r->daemon->control, r->client);
-	json_t *reply = client != NULL && rc == 0 ? piece_json(r) : NULL;
+	struct reply *reply = r->reply;
 
-	if (client != NULL && rc == -ENOENT)
-		client_refuse(client, PROTOCOL_NO_SUCH_FILE, NULL, "run %lld: %.200s: no such file",
+	if (rc == -ENOENT)
+		reply_error(reply, PROTOCOL_NO_SUCH_FILE, NULL, "run %lld: %.200s: no such file",
 			(long long)r->id, r->path);
-	else if (client != NULL && rc == -ELOOP)
-		refuse_place(client, r->id, r->dir, rc);
-	else if (client != NULL && rc == -ERANGE)
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+	else if (rc == -ELOOP)
+		refuse_place(reply, r->id, r->dir, rc);
+	else if (rc == -ERANGE)
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"offset: %lld is beyond the end of %.200s, which has %lld bytes",
 			(long long)r->offset, r->path, (long long)r->size);
-	else if (client != NULL && rc < 0)
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "run %lld: %.200s: %s",
+	else if (rc < 0)
+		reply_error(reply, PROTOCOL_INTERNAL, NULL, "run %lld: %.200s: %s",
 			(long long)r->id, r->path, strerror(-rc));
-	else if (client != NULL && reply == NULL)
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
-	else if (client != NULL)
-		client_reply(client, reply);
+	else
+		reply_result(reply, piece_json(r));
 	reading_free(r);
 }
 
@@ -500,13 +497,13 @@ static void on_place(void *arg, int rc, json_t *result)
 {
 	struct reading *r = arg;
 	struct artifacts *all = r->daemon->artifacts;
-	struct client *client = control_find(r->daemon->control, r->client);
+	struct reply *reply = r->reply;
 
 	if (rc == 0)
 		snprintf(r->dir, sizeof(r->dir), "%s",
 			text_of(json_object_get(result, "run"), "dir"));
 	json_decref(result);
-	if (client != NULL && rc == 0) {
+	if (reply_wanted(reply) && rc == 0) {
 		if (queue_find(r->daemon->queue, r->id) == NULL) {
 			all->place[all->next].id = r->id;
 			memcpy(all->place[all->next].dir, r->dir, sizeof(r->dir));
@@ -515,8 +512,10 @@ static void on_place(void *arg, int rc, json_t *result)
 		worker_add(r->daemon->worker, &r->job);
 		return;
 	}
-	if (client != NULL)
-		request_unread(client, r->daemon->store, r->id, rc);
+	if (rc < 0)
+		request_unread(reply, r->daemon->store, r->id, rc);
+	else
+		reply_drop(reply);
 	reading_free(r);
 }
 
@@ -537,7 +536,7 @@ static bool find_place(struct daemon *d, struct reading *r)
 	return false;
 }
 
-static struct reading *reading_create(struct daemon *d, struct client *client, json_t *params)
+static struct reading *reading_create(struct daemon *d, struct reply *reply, json_t *params)
 {
 	struct reading *r = calloc(1, sizeof(*r));
 
@@ -546,7 +545,7 @@ static struct reading *reading_create(struct daemon *d, struct client *client, j
 	r->job.work = reading_work;
 	r->job.done = reading_done;
 	r->daemon = d;
-	r->client = client_peer(client)->number;
+	r->reply = reply;
 	r->id = request_integer(params, "id", 0);
 	r->offset = request_integer(params, "offset", 0);
 	r->wanted = request_integer(params, "bytes", PROTOCOL_ARTIFACT_PIECE);
@@ -558,30 +557,30 @@ static struct reading *reading_create(struct daemon *d, struct client *client, j
 	return NULL;
 }
 
-void artifacts_read(struct daemon *d, struct client *client, json_t *params)
+void artifacts_read(struct daemon *d, struct reply *reply, json_t *params)
 {
 	const char *path = text_of(params, "path");
 	int64_t bytes = request_integer(params, "bytes", PROTOCOL_ARTIFACT_PIECE);
 	struct reading *r;
 
 	if (!artifact_path_valid(path)) {
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"path: \"%.200s\" cannot be a file of a run; artifacts lists them", path);
 		return;
 	}
 	if (bytes < 1 || bytes > PROTOCOL_ARTIFACT_PIECE ||
 		request_integer(params, "offset", 0) < 0) {
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"bytes: 1 to %d is allowed; offset: 0 and above", PROTOCOL_ARTIFACT_PIECE);
 		return;
 	}
-	r = reading_create(d, client, params);
+	r = reading_create(d, reply, params);
 	if (r != NULL && find_place(d, r)) {
 		worker_add(d->worker, &r->job);
 	} else if (r == NULL ||
 		record_show(d->store, d->state_dir, r->id, -1, 1, on_place, r) < 0) {
 		if (r != NULL)
 			reading_free(r);
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
 	}
 }

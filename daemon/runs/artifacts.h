@@ -9,14 +9,14 @@
 #include <jansson.h>
 
 struct artifacts;
-struct client;
+struct reply;
 struct daemon;
 
 struct artifacts *artifacts_create(void);      /* NULL without memory */
 void artifacts_destroy(struct artifacts *all); /* takes NULL */
 
 /* The methods "artifacts" and "artifact-read"; they answer the request, now or later. */
-void artifacts_list(struct daemon *d, struct client *client, json_t *params);
-void artifacts_read(struct daemon *d, struct client *client, json_t *params);
+void artifacts_list(struct daemon *d, struct reply *reply, json_t *params);
+void artifacts_read(struct daemon *d, struct reply *reply, json_t *params);
 
 #endif

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <sys/queue.h>
 
-#include "daemon/control/client.h"
-#include "daemon/control/control.h"
+#include "daemon/control/reply.h"
 #include "daemon/daemon.h"
 #include "daemon/runs/queue.h"
 #include "daemon/runs/scheduler.h"
@@ -15,8 +14,8 @@
 struct wait {
 	TAILQ_ENTRY(wait) link;
 	int64_t run;
-	int64_t client; /* its number */
-	bool already;   /* it was ending before */
+	struct reply *reply;
+	bool already; /* it was ending before */
 };
 
 struct cancels {
@@ -42,20 +41,22 @@ void cancel_destroy(struct cancels *c)
 {
 	if (c == NULL)
 		return;
-	while (!TAILQ_EMPTY(&c->waits))
+	while (!TAILQ_EMPTY(&c->waits)) {
+		reply_drop(TAILQ_FIRST(&c->waits)->reply);
 		forget(c, TAILQ_FIRST(&c->waits));
+	}
 	free(c);
 }
 
-static void reply(struct client *client, const struct run *run, bool already)
+static void answer(struct reply *reply, const struct run *run, bool already)
 {
-	client_reply(client,
+	reply_result(reply,
 		json_pack("{sI ss sb}", "id", (json_int_t)run->id, "state",
 			run_state_name(run->state), "already", already));
 }
 
 /* In memory only: true as long as this gpt2d lives. */
-static void refuse(struct daemon *d, struct client *client, const struct run *run)
+static void refuse(struct daemon *d, struct reply *reply, const struct run *run)
 {
 	struct store_failure failure = {0};
 	const char *until = "it is tried again as long as gpt2d lives";
@@ -66,34 +67,33 @@ static void refuse(struct daemon *d, struct client *client, const struct run *ru
 	else if (failure.rc == -ESTALE)
 		until = "nothing is written until it is put back, and it is lost if gpt2d ends"
 			" before";
-	client_refuse(client, PROTOCOL_STORE, NULL,
+	reply_error(reply, PROTOCOL_STORE, NULL,
 		"run %lld: is %s, but that is not on disk: %s: %s; %s", (long long)run->id,
 		run_state_name(run->state), failure.path, store_error_text(failure.rc), until);
 }
 
-static struct wait *find(const struct cancels *c, int64_t run, int64_t client)
+static struct wait *find(const struct cancels *c, int64_t run, const struct reply *reply)
 {
 	struct wait *w;
 
 	TAILQ_FOREACH(w, &c->waits, link)
-		if (w->run == run && (client == 0 || w->client == client))
+		if (w->run == run && (reply == NULL || w->reply == reply))
 			return w;
 	return NULL;
 }
 
 void cancel_settled(struct daemon *d, const struct run *run, bool late)
 {
-	struct client *client;
+	struct reply *reply;
 	struct wait *w;
 	bool already;
 
 	/* who is answered may ask for more at once: nothing of the list is held over an answer */
-	while ((w = find(d->cancels, run->id, 0)) != NULL) {
-		client = control_find(d->control, w->client);
+	while ((w = find(d->cancels, run->id, NULL)) != NULL) {
+		reply = w->reply;
 		already = late || w->already || run->state != RUN_CANCELLED;
 		forget(d->cancels, w);
-		if (client != NULL)
-			reply(client, run, already);
+		answer(reply, run, already);
 	}
 }
 
@@ -112,37 +112,36 @@ static struct wait *first_ended(const struct daemon *d, struct run **run)
 
 void cancel_store_fails(struct daemon *d)
 {
-	struct client *client;
+	struct reply *reply;
 	struct run *run;
 	struct wait *w;
 
 	while ((w = first_ended(d, &run)) != NULL) {
-		client = control_find(d->control, w->client);
+		reply = w->reply;
 		forget(d->cancels, w);
-		if (client != NULL)
-			refuse(d, client, run);
+		refuse(d, reply, run);
 	}
 }
 
-void cancel_begin(struct daemon *d, struct client *client, struct run *run)
+void cancel_begin(struct daemon *d, struct reply *reply, struct run *run)
 {
 	struct wait *w = malloc(sizeof(*w));
 	int rc;
 
 	if (w == NULL) {
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
 		return;
 	}
-	*w = (struct wait){.run = run->id, .client = client_peer(client)->number};
+	*w = (struct wait){.run = run->id, .reply = reply};
 	TAILQ_INSERT_TAIL(&d->cancels->waits, w, link);
 	rc = scheduler_cancel(d->scheduler, run);
 	/* a store that fails may have answered it already */
-	w = find(d->cancels, run->id, (int64_t)client_peer(client)->number);
+	w = find(d->cancels, run->id, reply);
 	if (w == NULL)
 		return;
 	if (rc == -EALREADY && run->state == RUN_FINISHING) {
 		forget(d->cancels, w);
-		reply(client, run, true);
+		answer(reply, run, true);
 		return;
 	}
 	w->already = rc == -EALREADY;

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 struct cancels;
-struct client;
+struct reply;
 struct daemon;
 struct run;
 
@@ -17,7 +17,7 @@ struct cancels *cancel_create(void);    /* NULL without memory */
 void cancel_destroy(struct cancels *c); /* takes NULL */
 
 /* A request to cancel a run that is in memory; it is answered now or later. */
-void cancel_begin(struct daemon *d, struct client *client, struct run *run);
+void cancel_begin(struct daemon *d, struct reply *reply, struct run *run);
 /* The run has the state in which it stays: answers who waits. late: it is not cancelled. */
 void cancel_settled(struct daemon *d, const struct run *run, bool late);
 /* The store fails: who waits for what has ended is told that it is not durable. */

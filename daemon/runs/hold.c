@@ -9,7 +9,7 @@
 
 #include "daemon/engines/checker.h"
 #include "daemon/config/clock.h"
-#include "daemon/control/control.h"
+#include "daemon/control/reply.h"
 #include "daemon/daemon.h"
 #include "daemon/engines/engine_pool.h"
 #include "daemon/store/failure.h"
@@ -37,7 +37,7 @@ struct held {
 
 struct waiter {
 	TAILQ_ENTRY(waiter) link;
-	uint64_t client;
+	struct reply *reply;
 	enum hold hold;
 	bool lift;
 	bool already;
@@ -153,27 +153,21 @@ static const struct run *in_progress(const struct holds *holds, enum hold hold)
 static void answer(struct holds *holds, const struct waiter *w)
 {
 	struct daemon *d = holds->daemon;
-	struct client *client = control_find(d->control, w->client);
 	const struct run *run = in_progress(holds, w->hold);
 	json_t *result;
 
-	if (client == NULL)
-		return;
 	result = json_pack("{so so sb so sb sI ss sf}", "drained", hold_json(holds, HOLD_DRAINED),
 		"released", hold_json(holds, HOLD_RELEASED), "already", w->already, "running",
 		run ? json_integer(run->id) : json_null(), "stopping",
 		scheduler_stopping(d->scheduler), "queued", (json_int_t)queue_length(d->queue),
 		"engine", engine_pool_state_name(d->pool), "took_s",
 		(double)(clock_mono_ns() - w->since_ns) / 1e9);
-	client_reply(client, result);
+	reply_result(w->reply, result);
 }
 
-static void refuse(struct holds *holds, const struct waiter *w, int code, const char *message)
+static void refuse(const struct waiter *w, int code, const char *message)
 {
-	struct client *client = control_find(holds->daemon->control, w->client);
-
-	if (client)
-		client_refuse(client, code, NULL, "%s", message);
+	reply_error(w->reply, code, NULL, "%s", message);
 }
 
 /* Whether what w waits for has come about, or *why it will not. */
@@ -205,14 +199,13 @@ static void serve_waiters(struct holds *holds)
 
 	for (w = TAILQ_FIRST(&holds->waiters); w != NULL; w = next) {
 		next = TAILQ_NEXT(w, link);
-		if (control_find(holds->daemon->control, w->client) != NULL) {
-			if (!settled(holds, w, &why))
-				continue;
-			if (why)
-				refuse(holds, w, PROTOCOL_BUSY, why);
-			else
-				answer(holds, w);
-		}
+		why = NULL;
+		if (reply_wanted(w->reply) && !settled(holds, w, &why))
+			continue;
+		if (why)
+			refuse(w, PROTOCOL_BUSY, why);
+		else
+			answer(holds, w);
 		TAILQ_REMOVE(&holds->waiters, w, link);
 		free(w);
 	}
@@ -226,10 +219,10 @@ static void answer_or_wait(struct holds *holds, const struct waiter *w, bool wai
 	if (!wait) {
 		answer(holds, w);
 	} else if (holds->daemon->stopping) {
-		refuse(holds, w, PROTOCOL_BUSY, stopping);
+		refuse(w, PROTOCOL_BUSY, stopping);
 		free(kept);
 	} else if (kept == NULL) {
-		refuse(holds, w, PROTOCOL_INTERNAL, "out of memory");
+		refuse(w, PROTOCOL_INTERNAL, "out of memory");
 	} else {
 		*kept = *w;
 		TAILQ_INSERT_TAIL(&holds->waiters, kept, link);
@@ -266,7 +259,7 @@ static void on_stored(void *arg, int rc)
 			h->now = false;
 			set_held(holds, c->waiter.hold, &none);
 		}
-		refuse(holds, &c->waiter, PROTOCOL_STORE, message);
+		refuse(&c->waiter, PROTOCOL_STORE, message);
 	} else {
 		if (c->waiter.lift && h->lifting) { /* else it is held anew */
 			set_held(holds, c->waiter.hold, &none);
@@ -288,11 +281,11 @@ static void on_stored(void *arg, int rc)
 }
 
 static void store_change(struct holds *holds, const struct hold_request *request, bool lift,
-	bool already, const struct record_hold *record, struct client *client)
+	bool already, const struct record_hold *record, struct reply *reply)
 {
 	struct change *c = malloc(sizeof(*c));
 	struct waiter w = {
-		.client = client_peer(client)->number,
+		.reply = reply,
 		.hold = request->hold,
 		.lift = lift,
 		.already = already,
@@ -310,14 +303,14 @@ static void store_change(struct holds *holds, const struct hold_request *request
 	holds->held[request->hold].now = holds->held[request->hold].lifting = false;
 	if (!lift)
 		set_held(holds, request->hold, &(struct record_hold){.what = record->what});
-	client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+	reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
 }
 
 static void answer_unchanged(struct holds *holds, const struct hold_request *request, bool lift,
-	bool already, struct client *client)
+	bool already, struct reply *reply)
 {
 	struct waiter w = {
-		.client = client_peer(client)->number,
+		.reply = reply,
 		.hold = request->hold,
 		.lift = lift,
 		.already = already,
@@ -327,13 +320,13 @@ static void answer_unchanged(struct holds *holds, const struct hold_request *req
 	answer_or_wait(holds, &w, request->wait);
 }
 
-void hold_place(struct holds *holds, const struct hold_request *request, struct client *client)
+void hold_place(struct holds *holds, const struct hold_request *request, struct reply *reply)
 {
 	struct held *h = &holds->held[request->hold];
 	struct record_hold record = {
 		.what = names[request->hold].what,
 		.since_ns = clock_utc_ns(),
-		.uid = client_peer(client)->uid,
+		.uid = reply_peer(reply)->uid,
 	};
 
 	snprintf(
@@ -342,19 +335,19 @@ void hold_place(struct holds *holds, const struct hold_request *request, struct 
 		h->now |= request->now;
 		if (h->writes > 0) { /* it may come to nothing: this one has its own answer */
 			record = h->record;
-			store_change(holds, request, false, true, &record, client);
+			store_change(holds, request, false, true, &record, reply);
 			return;
 		}
 		yield(holds, h);
-		answer_unchanged(holds, request, false, true, client);
+		answer_unchanged(holds, request, false, true, reply);
 		return;
 	}
 	set_held(holds, request->hold, &record); /* from now on, whatever the disk does */
 	h->now = request->now; /* what is trained is not thrown away for what may be refused */
-	store_change(holds, request, false, false, &record, client);
+	store_change(holds, request, false, false, &record, reply);
 }
 
-void hold_lift(struct holds *holds, const struct hold_request *request, struct client *client)
+void hold_lift(struct holds *holds, const struct hold_request *request, struct reply *reply)
 {
 	struct held *h = &holds->held[request->hold];
 	const struct record_hold none = {.what = names[request->hold].what};
@@ -365,11 +358,11 @@ void hold_lift(struct holds *holds, const struct hold_request *request, struct c
 
 		if (away)
 			engine_pool_warm(holds->daemon->pool);
-		answer_unchanged(holds, request, true, !away, client);
+		answer_unchanged(holds, request, true, !away, reply);
 		return;
 	}
 	h->lifting = true;
-	store_change(holds, request, true, false, &none, client);
+	store_change(holds, request, true, false, &none, reply);
 }
 
 /* ---- the engines ---- */
@@ -453,7 +446,7 @@ void hold_engines_lost(struct holds *holds, const char *reason)
 		if (!w->lift)
 			continue;
 		TAILQ_REMOVE(&holds->waiters, w, link);
-		refuse(holds, w, PROTOCOL_BUSY, message);
+		refuse(w, PROTOCOL_BUSY, message);
 		free(w);
 	}
 }
@@ -464,7 +457,7 @@ void hold_shut_down(struct holds *holds)
 
 	while ((w = TAILQ_FIRST(&holds->waiters)) != NULL) {
 		TAILQ_REMOVE(&holds->waiters, w, link);
-		refuse(holds, w, PROTOCOL_BUSY, stopping);
+		refuse(w, PROTOCOL_BUSY, stopping);
 		free(w);
 	}
 }
@@ -504,6 +497,7 @@ void hold_destroy(struct holds *holds)
 		return;
 	while ((w = TAILQ_FIRST(&holds->waiters)) != NULL) {
 		TAILQ_REMOVE(&holds->waiters, w, link);
+		reply_drop(w->reply);
 		free(w);
 	}
 	if (holds->turn)

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "daemon/control/client.h"
+#include "daemon/control/reply.h"
 
 struct daemon;
 struct holds;
@@ -42,8 +42,8 @@ struct hold_request {
 	bool wait;          /* answer once it has come about */
 };
 /* Answer client's request, when it is durable or, with wait, when it has come about. */
-void hold_place(struct holds *holds, const struct hold_request *request, struct client *client);
-void hold_lift(struct holds *holds, const struct hold_request *request, struct client *client);
+void hold_place(struct holds *holds, const struct hold_request *request, struct reply *reply);
+void hold_lift(struct holds *holds, const struct hold_request *request, struct reply *reply);
 
 /* Something that matters here may have changed: runs, engines, the queue. */
 void hold_update(struct holds *holds);

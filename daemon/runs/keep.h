@@ -4,10 +4,10 @@
 
 #include <jansson.h>
 
-struct client;
+struct reply;
 struct daemon;
 
 /* The method "keep"; it answers the request, now or later. */
-void keep_request(struct daemon *d, struct client *client, json_t *params);
+void keep_request(struct daemon *d, struct reply *reply, json_t *params);
 
 #endif

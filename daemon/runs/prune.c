@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "daemon/config/clock.h"
-#include "daemon/control/control.h"
+#include "daemon/control/reply.h"
 #include "daemon/daemon.h"
 #include "daemon/store/failure.h"
 #include "daemon/config/log.h"
@@ -42,8 +42,8 @@ enum step { STEP_MOVE, STEP_EMPTY, STEP_DELETE, STEP_REMOVE, STEP_MEASURE, STEP_
 struct batch {
 	struct worker_job job;
 	struct pruner *pruner;
-	uint64_t client; /* 0: the settings */
-	int64_t ended;   /* the pruner's, when it began */
+	struct reply *reply; /* 0: the settings */
+	int64_t ended;       /* the pruner's, when it began */
 	bool dry;
 	json_t *selected; /* {runs, next} */
 	size_t i;
@@ -81,11 +81,6 @@ static void next_run(struct batch *b);
 static void arm(struct pruner *p, int seconds);
 static void delete_rows(struct batch *b);
 
-static struct client *client_of(const struct batch *b)
-{
-	return b->client ? control_find(b->pruner->daemon->control, b->client) : NULL;
-}
-
 static void end_batch(struct batch *b)
 {
 	struct pruner *p = b->pruner;
@@ -104,7 +99,6 @@ static void end_batch(struct batch *b)
 /* rc tells what became of the run that it was at. */
 static void fail_batch(struct batch *b, int rc)
 {
-	struct client *client = client_of(b);
 	const bool more = json_array_size(b->removed) > 0;
 	char why[FAILURE_TEXT_BYTES];
 
@@ -116,8 +110,8 @@ static void fail_batch(struct batch *b, int rc)
 	if (rc != -ECANCELED)
 		log_write(LOG_WARNING, "run %lld: it could not be removed: %s",
 			(long long)b->run.id, why);
-	if (client != NULL)
-		client_refuse(client, PROTOCOL_STORE, NULL,
+	if (b->reply != NULL)
+		reply_error(b->reply, PROTOCOL_STORE, NULL,
 			"run %lld: it could not be removed%s: %s%s", (long long)b->run.id,
 			b->step == STEP_DELETE ? ", but its files are" : "", why,
 			more ? "; others were" : "");
@@ -149,19 +143,18 @@ static void finish_retention(struct batch *b)
 
 static void finish_batch(struct batch *b)
 {
-	struct client *client = client_of(b);
 	json_t *next = json_object_get(b->selected, "next");
 
-	if (client != NULL && b->stuck > 0)
-		client_refuse(client, PROTOCOL_STORE, NULL,
+	if (b->reply != NULL && b->stuck > 0)
+		reply_error(b->reply, PROTOCOL_STORE, NULL,
 			"%s; %lld of the runs that were tried stay, %lld are removed", b->why_stuck,
 			(long long)b->stuck, (long long)json_array_size(b->removed));
-	else if (client != NULL)
-		client_reply(client,
+	else if (b->reply != NULL)
+		reply_result(b->reply,
 			json_pack("{sO sI sb sO sO sO}", "runs", b->removed, "bytes",
 				(json_int_t)b->freed, "dry_run", b->dry, "left", b->left, "kept",
 				json_object_get(b->selected, "kept"), "next", next));
-	else if (b->client == 0)
+	else
 		finish_retention(b);
 	end_batch(b);
 }
@@ -384,8 +377,8 @@ static void next_run(struct batch *b)
 	const char *name;
 
 	b->now = take_next(b);
-	if (b->now == NULL || d->stopping || (b->client == 0 && must_wait(b->pruner)) ||
-		(b->client != 0 && client_of(b) == NULL)) {
+	if (b->now == NULL || d->stopping || (b->reply == NULL && must_wait(b->pruner)) ||
+		(b->reply != NULL && !reply_wanted(b->reply))) {
 		finish_batch(b);
 		return;
 	}
@@ -403,20 +396,19 @@ static void next_run(struct batch *b)
 static void on_selected(void *arg, int rc, json_t *result)
 {
 	struct batch *b = arg;
-	struct client *client = client_of(b);
 
 	b->selected = result;
 	if (rc == 0) {
 		next_run(b);
 		return;
 	}
-	if (client != NULL)
-		request_unread(client, b->pruner->daemon->store, 0, rc);
+	if (b->reply != NULL)
+		request_unread(b->reply, b->pruner->daemon->store, 0, rc);
 	end_batch(b);
 }
 
 /* 0, or -ENOMEM. */
-static int start_batch(struct pruner *p, uint64_t client, bool dry, bool forget,
+static int start_batch(struct pruner *p, struct reply *reply, bool dry, bool forget,
 	const struct record_prunable *what)
 {
 	struct batch *b = calloc(1, sizeof(*b));
@@ -426,7 +418,7 @@ static int start_batch(struct pruner *p, uint64_t client, bool dry, bool forget,
 	b->job.work = work;
 	b->job.done = done;
 	b->pruner = p;
-	b->client = client;
+	b->reply = reply;
 	b->ended = p->ended;
 	b->dry = dry;
 	b->forget = forget;
@@ -464,21 +456,21 @@ bool prune_has(const struct pruner *p, int64_t id)
 
 /* ---- asked for ---- */
 
-void prune_request(struct daemon *d, struct client *client, json_t *params)
+void prune_request(struct daemon *d, struct reply *reply, json_t *params)
 {
 	bool dry = json_is_true(json_object_get(params, "dry_run"));
 	bool forget = json_is_true(json_object_get(params, "forget"));
 	struct record_prunable what;
 
-	if (!prune_params_take(client, params, &what))
+	if (!prune_params_take(reply, params, &what))
 		return;
 	if (!dry && d->stopping)
-		client_refuse(client, PROTOCOL_BUSY, NULL, "gpt2d is stopping");
+		reply_error(reply, PROTOCOL_BUSY, NULL, "gpt2d is stopping");
 	else if (!dry && d->pruner->batch != NULL)
-		client_refuse(
-			client, PROTOCOL_BUSY, NULL, "other runs are being removed at the moment");
-	else if (start_batch(d->pruner, client_peer(client)->number, dry, forget, &what) < 0)
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+		reply_error(
+			reply, PROTOCOL_BUSY, NULL, "other runs are being removed at the moment");
+	else if (start_batch(d->pruner, reply, dry, forget, &what) < 0)
+		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
 }
 
 /* ---- by the settings ---- */

@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct client;
+struct reply;
 struct daemon;
 struct pruner;
 
@@ -35,6 +35,6 @@ void prune_reserve_gone(struct pruner *p);
 bool prune_has(const struct pruner *p, int64_t id);
 
 /* The method "prune"; it answers the request, now or later. */
-void prune_request(struct daemon *d, struct client *client, json_t *params);
+void prune_request(struct daemon *d, struct reply *reply, json_t *params);
 
 #endif

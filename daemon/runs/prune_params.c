@@ -16,7 +16,7 @@ static bool fits(const json_t *params, const char *key, int64_t max)
 	return value >= 0 && value <= max;
 }
 
-bool prune_params_take(struct client *client, json_t *params, struct record_prunable *what)
+bool prune_params_take(struct reply *reply, json_t *params, struct record_prunable *what)
 {
 	const char *state = json_string_value(json_object_get(params, "state"));
 	int64_t older_s = request_integer(params, "older_than_s", -1);
@@ -24,34 +24,34 @@ bool prune_params_take(struct client *client, json_t *params, struct record_prun
 
 	*what = (struct record_prunable){.keep = request_integer(params, "keep", -1),
 		.ended_before_ns = INT64_MAX,
-		.uid = client_peer(client)->admin ? -1 : (int64_t)client_peer(client)->uid,
+		.uid = reply_peer(reply)->admin ? -1 : (int64_t)reply_peer(reply)->uid,
 		.state = -1,
 		.after = request_integer(params, "after", 0),
 		.limit = request_integer(params, "limit", BATCH_STANDARD),
 		.count_kept = true};
 	if (!fits(params, "keep", INT64_MAX) || !fits(params, "after", INT64_MAX) ||
 		!fits(params, "older_than_s", PROTOCOL_OLDER_S_MAX)) {
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"keep, after: 0 and above are allowed; older_than_s: 0 to %" PRId64,
 			PROTOCOL_OLDER_S_MAX);
 		return false;
 	}
-	if (client_peer(client)->anyone && !client_peer(client)->admin) {
-		request_of_anyone(client);
+	if (reply_peer(reply)->anyone && !reply_peer(reply)->admin) {
+		request_of_anyone(reply);
 		return false;
 	}
 	if (what->limit < 1 || what->limit > BATCH_MAX) {
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL, "limit: 1 to %d is allowed",
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL, "limit: 1 to %d is allowed",
 			BATCH_MAX);
 		return false;
 	}
 	if (json_object_get(params, "keep") == NULL && state == NULL && older_s < 0) {
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"prune: one of keep, older_than_s and state is needed");
 		return false;
 	}
 	if (state != NULL && (run_state_parse(state, &parsed) < 0 || !run_state_ended(parsed))) {
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"state: \"%.32s\" is no state of a run that has ended (done, failed, "
 			"cancelled, interrupted)",
 			state);

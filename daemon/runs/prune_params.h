@@ -5,10 +5,10 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "daemon/control/client.h"
+#include "daemon/control/reply.h"
 #include "daemon/store/record_prune.h"
 
 /* The runs that params mean, of those that this client may remove. False: it has been answered. */
-bool prune_params_take(struct client *client, json_t *params, struct record_prunable *what);
+bool prune_params_take(struct reply *reply, json_t *params, struct record_prunable *what);
 
 #endif

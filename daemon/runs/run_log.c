@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "daemon/config/clock.h"
-#include "daemon/control/control.h"
+#include "daemon/control/reply.h"
 #include "daemon/daemon.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/queue.h"
@@ -170,7 +170,7 @@ void run_log_write(
 
 struct question {
 	struct daemon *daemon;
-	uint64_t client;
+	struct reply *reply;
 	int64_t id;
 };
 
@@ -187,16 +187,14 @@ static bool in_hand(const struct daemon *d, int64_t id)
 static void on_lines(void *arg, int rc, json_t *result)
 {
 	struct question *q = arg;
-	struct client *client = control_find(q->daemon->control, q->client);
+	struct reply *reply = q->reply;
 
-	if (client == NULL) {
-		json_decref(result);
-	} else if (rc < 0) {
-		request_unread(client, q->daemon->store, q->id, rc);
+	if (rc < 0) {
+		request_unread(reply, q->daemon->store, q->id, rc);
 	} else {
 		json_object_set_new(result, "open", json_boolean(in_hand(q->daemon, q->id)));
 		unstored_logs(q->daemon, result);
-		client_reply(client, result);
+		reply_result(reply, result);
 	}
 	free(q);
 }
@@ -223,46 +221,45 @@ static json_t *own_lines(int64_t after, int64_t limit, enum log_level level)
 }
 
 /* False: it has been answered. */
-static bool take_level(struct client *client, json_t *params, enum log_level *level)
+static bool take_level(struct reply *reply, json_t *params, enum log_level *level)
 {
 	const char *name = json_string_value(json_object_get(params, "level"));
 
 	*level = name ? log_level_of(name) : LOG_DEBUG;
 	if (name == NULL || strcmp(log_level_name(*level), name) == 0)
 		return true;
-	client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+	reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 		"level: \"%.32s\" is none (debug, info, warning, error)", name);
 	return false;
 }
 
-void run_log_request(struct daemon *d, struct client *client, json_t *params)
+void run_log_request(struct daemon *d, struct reply *reply, json_t *params)
 {
 	int64_t after = request_integer(params, "after", 0);
 	int64_t limit = request_integer(params, "limit", LINES_STANDARD);
 	enum log_level level;
 	struct question *q;
 
-	if (!take_level(client, params, &level))
+	if (!take_level(reply, params, &level))
 		return;
 	if (limit < 1 || limit > LINES_STANDARD || after < 0) {
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"limit: 1 to %d is allowed; after: 0 and above", LINES_STANDARD);
 		return;
 	}
 	if (json_object_get(params, "id") == NULL) {
-		if (role_may_change(client_peer(client), geteuid()))
-			client_reply(client, own_lines(after, limit, level));
+		if (role_may_change(reply_peer(reply), geteuid()))
+			reply_result(reply, own_lines(after, limit, level));
 		else
-			client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL,
+			reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL,
 				"what gpt2d itself says is for its owner and administrators");
 		return;
 	}
 	q = calloc(1, sizeof(*q));
 	if (q != NULL)
-		*q = (struct question){
-			d, client_peer(client)->number, request_integer(params, "id", 0)};
+		*q = (struct question){d, reply, request_integer(params, "id", 0)};
 	if (q == NULL || record_log_read(d->store, q->id, after, limit, level, on_lines, q) < 0) {
 		free(q);
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
 	}
 }

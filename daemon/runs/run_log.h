@@ -11,7 +11,7 @@
 #include "daemon/config/log.h"
 #include "daemon/store/run.h"
 
-struct client;
+struct reply;
 struct daemon;
 struct run_log;
 
@@ -28,6 +28,6 @@ void run_log_write(struct daemon *d, struct run *run, int rank, enum log_level l
 void run_log_hand_over(struct daemon *d);
 
 /* The method "logs"; it answers the request, now or later. */
-void run_log_request(struct daemon *d, struct client *client, json_t *params);
+void run_log_request(struct daemon *d, struct reply *reply, json_t *params);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "daemon/engines/checker.h"
 #include "daemon/config/clock.h"
-#include "daemon/control/control.h"
+#include "daemon/control/reply.h"
 #include "daemon/daemon.h"
 #include "daemon/store/failure.h"
 #include "daemon/runs/lifecycle.h"
@@ -30,7 +30,7 @@
 
 struct submission {
 	struct daemon *daemon;
-	uint64_t client; /* its number: it may go at any time */
+	struct reply *reply;
 	uid_t uid;
 	bool dry_run;
 	int64_t priority, rerun_of;
@@ -53,24 +53,16 @@ static void submission_free(struct submission *s)
 	free(s);
 }
 
-static struct client *client_of(const struct submission *s)
-{
-	return control_find(s->daemon->control, s->client);
-}
-
 /* Answers with an error and ends the submission. Takes data. */
 static void refuse(struct submission *s, int code, json_t *data, const char *message)
 {
-	struct client *client = client_of(s);
+	struct reply *reply = s->reply;
 
 	/* nothing was given to the store yet */
 	if ((code == PROTOCOL_INTERNAL || code == PROTOCOL_BUSY) && data == NULL)
 		data = json_pack("{sb}", "queued", false);
 	submission_free(s);
-	if (client)
-		client_refuse(client, code, data, "%s", message);
-	else
-		json_decref(data);
+	reply_error(reply, code, data, "%s", message);
 }
 
 static void refuse_spec(struct submission *s)
@@ -206,7 +198,7 @@ static json_t *order_json(const struct spec *spec)
 
 static void answer_dry(struct submission *s)
 {
-	struct client *client = client_of(s);
+	struct reply *reply = s->reply;
 	char sha256[SPEC_HASH_HEX + 1];
 	json_t *result;
 
@@ -215,10 +207,7 @@ static void answer_dry(struct submission *s)
 		"spec_sha256", sha256, "segments", (json_int_t)spec_segments(s->spec), "order",
 		order_json(s->spec), "arms", s->checks);
 	submission_free(s);
-	if (client)
-		client_reply(client, result);
-	else
-		json_decref(result);
+	reply_result(reply, result);
 }
 
 /* Not queued, as far as can be known: an error of a sync leaves it open until the next write. */
@@ -240,7 +229,7 @@ static void on_stored(void *arg, int rc)
 	struct submission *s = arg;
 	struct daemon *d = s->daemon;
 	struct run *run = s->run;
-	struct client *client;
+	struct reply *reply;
 	json_t *result, *outlook;
 	char message[128];
 
@@ -256,7 +245,7 @@ static void on_stored(void *arg, int rc)
 		return;
 	}
 	s->run = NULL;
-	client = client_of(s);
+	reply = s->reply;
 	submission_free(s);
 	lifecycle_begin(d, run);
 	result = json_pack("{sI ss ss ss sI sI}", "id", (json_int_t)run->id, "name", run->name,
@@ -265,10 +254,7 @@ static void on_stored(void *arg, int rc)
 	outlook = outlook_run(d, run);
 	json_object_set(result, "waiting", json_object_get(outlook, "waiting"));
 	json_decref(outlook);
-	if (client)
-		client_reply(client, result);
-	else
-		json_decref(result);
+	reply_result(reply, result);
 	scheduler_wake(d->scheduler);
 }
 
@@ -327,7 +313,8 @@ static void on_answer(void *arg, const char *failure, json_t *reply)
 	const char *key, *message;
 	size_t i;
 
-	if (client_of(s) == NULL) { /* nobody waits for it: nothing is queued */
+	if (!reply_wanted(s->reply)) { /* nobody waits for it: nothing is queued */
+		reply_drop(s->reply);
 		submission_free(s);
 		return;
 	}
@@ -360,7 +347,9 @@ static void on_answer(void *arg, const char *failure, json_t *reply)
 
 static bool is_wanted(void *arg)
 {
-	return client_of(arg) != NULL;
+	const struct submission *s = arg;
+
+	return reply_wanted(s->reply);
 }
 
 static void check_next(struct submission *s)
@@ -433,30 +422,30 @@ static void begin_with_text(struct submission *s, const char *text)
 }
 
 /* Whether the client may ask for this; where not, it has been told. */
-static bool is_allowed(struct client *client, int64_t priority, int64_t rerun_of)
+static bool is_allowed(struct reply *reply, int64_t priority, int64_t rerun_of)
 {
 	char why[256];
 
 	if (priority < -PROTOCOL_PRIORITY_MAX || priority > PROTOCOL_PRIORITY_MAX) {
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"priority: %lld, %d to %d is allowed", (long long)priority,
 			-PROTOCOL_PRIORITY_MAX, PROTOCOL_PRIORITY_MAX);
 		return false;
 	}
 	if (rerun_of < 0) {
-		client_refuse(client, PROTOCOL_INVALID_PARAMS, NULL,
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"rerun_of: %lld, a run's id is expected", (long long)rerun_of);
 		return false;
 	}
-	if (!role_may_rank(client_peer(client), priority, 0)) {
+	if (!role_may_rank(reply_peer(reply), priority, 0)) {
 		role_say_unranked(priority, why, sizeof(why));
-		client_refuse(client, PROTOCOL_NOT_ALLOWED, NULL, "%s", why);
+		reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL, "%s", why);
 		return false;
 	}
 	return true;
 }
 
-void submit_begin(struct daemon *d, struct client *client, json_t *params, bool dry_run)
+void submit_begin(struct daemon *d, struct reply *reply, json_t *params, bool dry_run)
 {
 	json_t *spec = json_object_get(params, "spec");
 	json_int_t priority = json_integer_value(json_object_get(params, "priority"));
@@ -464,16 +453,16 @@ void submit_begin(struct daemon *d, struct client *client, json_t *params, bool 
 	struct submission *s;
 	char *text;
 
-	if (!is_allowed(client, priority, rerun_of))
+	if (!is_allowed(reply, priority, rerun_of))
 		return;
 	s = calloc(1, sizeof(*s));
 	if (s == NULL) {
-		client_refuse(client, PROTOCOL_INTERNAL, NULL, "out of memory");
+		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
 		return;
 	}
 	s->daemon = d;
-	s->client = client_peer(client)->number;
-	s->uid = client_peer(client)->uid;
+	s->reply = reply;
+	s->uid = reply_peer(reply)->uid;
 	s->dry_run = dry_run;
 	s->priority = priority;
 	s->rerun_of = rerun_of;

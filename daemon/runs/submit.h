@@ -9,11 +9,11 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-struct client;
+struct reply;
 struct daemon;
 
 /* Answers client's request, now or later. params has a member "spec", and may
  * have "priority" and "rerun_of". */
-void submit_begin(struct daemon *d, struct client *client, json_t *params, bool dry_run);
+void submit_begin(struct daemon *d, struct reply *reply, json_t *params, bool dry_run);
 
 #endif
