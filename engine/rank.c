@@ -238,13 +238,12 @@ static json_t *spec_error_list(const struct spec_errors *errors)
 	return list;
 }
 
-/* A list that there was no memory for says nothing. */
 struct verdict {
 	bool refused;
 	json_t *errors, *report;
 };
 
-/* What a check answers that has found nothing but this. */
+/* The only error of a check. */
 static void refuse(struct verdict *v, const char *key, const char *message)
 {
 	v->refused = true;
@@ -252,68 +251,56 @@ static void refuse(struct verdict *v, const char *key, const char *message)
 	v->report = json_object();
 }
 
-/* What "check" brought: 0 with *spec and *roots; -EINVAL: it is refused, in *v; or -ENOMEM. */
-static int read_arm(const json_t *params, int world, struct spec **spec, struct data_roots *roots,
-	struct verdict *v)
+/* The spec and the arm that a "check" message names: the arm's index, or -1 with the verdict. */
+static int read_arm(const json_t *params, int world, struct spec **spec, struct verdict *v)
 {
 	struct spec_options options = {.world = world};
 	struct spec_errors wrong = {0};
-	json_t *sent = json_object_get(params, "spec");
-	char *text = json_dumps(sent, JSON_COMPACT | JSON_ENCODE_ANY);
-	int rc = text ? spec_parse(text, strlen(text), &options, spec, &wrong) : -ENOMEM;
+	const char *text = json_string_value(json_object_get(params, "spec"));
+	int arm;
 
-	free(text);
-	if (sent == NULL) {
+	if (!text) {
 		refuse(v, "", "gpt2d sent no spec");
-		return -EINVAL;
+		return -1;
 	}
-	if (rc == -ENOMEM)
-		return rc;
-	if (rc) {
+	if (spec_parse(text, strlen(text), &options, spec, &wrong)) {
 		v->refused = true;
 		v->errors = spec_error_list(&wrong);
 		v->report = json_object();
-		return -EINVAL;
+		return -1;
 	}
-	if (data_roots_read(roots, json_object_get(params, "data_roots")) < 0) {
-		spec_free(*spec);
-		refuse(v, "data", "the data_roots that gpt2d told are not understood");
-		return -EINVAL;
-	}
-	return 0;
+	arm = check_find_arm(*spec, json_string_value(json_object_get(params, "arm")));
+	if (arm < 0)
+		refuse(v, "", "gpt2d named no arm of the spec");
+	return arm;
 }
 
-/* What is wrong and what was found: 0, -ENOMEM, or -EINPROGRESS as of check_run. */
+/* 0 with the verdict, or -EINPROGRESS as check_run. */
 static int check_arm(struct k_context *ctx, int threads, const json_t *params,
 	struct dataset_cache *cache, struct check_turn *turn, struct verdict *v)
 {
 	char error[512];
 	int world = (int)json_integer_value(json_object_get(params, "world"));
-	struct data_roots roots = {.n = 0};
-	struct check_options check;
-	struct spec *spec;
-	int rc = read_arm(params, world, &spec, &roots, v);
+	struct check_options check = {.world = world, .cache = cache, .turn = turn};
+	struct spec *spec = NULL;
+	int arm = read_arm(params, world, &spec, v), rc = 0;
 
-	if (rc)
-		return rc == -EINVAL ? 0 : rc;
-	check = (struct check_options){
-		.config = &spec->arms[0].config,
-		.world = world,
-		.cache = cache,
-		.turn = turn,
-		.data_roots = roots,
-	};
-	rc = training_device(
-		ctx, threads, check.config, world, &check.device, error, sizeof(error));
-	if (rc == 0)
-		rc = check_run(&check, &v->errors, &v->report);
-	spec_free(spec);
-	if (rc == 0)
-		v->refused = json_array_size(v->errors) > 0;
-	if (rc == -EIO) {
-		refuse(v, "", error);
-		rc = 0;
+	if (arm < 0)
+		goto out;
+	if (data_roots_read(&check.data_roots, json_object_get(params, "data_roots")) < 0) {
+		refuse(v, "data", "gpt2d sent data_roots that is no array of folders");
+		goto out;
 	}
+	check.config = &spec->arms[arm].config;
+	if (training_device(
+		    ctx, threads, check.config, world, &check.device, error, sizeof(error))) {
+		refuse(v, "", error);
+		goto out;
+	}
+	rc = check_run(&check, &v->errors, &v->report);
+	v->refused = rc == 0 && json_array_size(v->errors) > 0;
+out:
+	spec_free(spec);
 	return rc;
 }
 
@@ -322,18 +309,14 @@ static void answer_check(struct link *link, struct k_context *ctx, int threads,
 {
 	struct check_turn turn = {.left_bytes = TURN_BYTES};
 	struct verdict v = {0};
-	int rc;
 
 	check_turn_read(&turn, json_object_get(params, "progress"));
-	rc = check_arm(ctx, threads, params, cache, &turn, &v);
-	if (rc == -EINPROGRESS) {
+	if (check_arm(ctx, threads, params, cache, &turn, &v) == -EINPROGRESS) {
 		link_send(link, CHECK_TURN,
 			json_pack("{s:O, s:o}", "token", json_object_get(params, "token"),
 				"progress", check_turn_json(&turn)));
 		return;
 	}
-	if (rc == -ENOMEM)
-		refuse(&v, "", "no memory for the check");
 	link_send(link, CHECK_REPLY,
 		json_pack("{s:O, s:b, s:o, s:o}", "token", json_object_get(params, "token"), "ok",
 			!v.refused, "errors", v.errors, "check", v.report));

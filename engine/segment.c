@@ -89,38 +89,38 @@ void segment_destroy(struct segment *s)
 
 /* ---- prepare ---- */
 
-static bool read_spec(struct segment *s)
+static bool read_spec(struct segment *s, const struct warm *w)
 {
-	struct spec_options options = {.world = s->world};
-	struct spec_errors errors;
+	struct spec_options options = {.world = w->world};
+	struct spec_errors errors = {0};
+	const char *text = json_string_value(json_object_get(s->params, "spec"));
 	const char *expected = json_string_value(json_object_get(s->params, "spec_sha256"));
-	char *text = json_dumps(json_object_get(s->params, "spec"), JSON_COMPACT);
-	int rc;
+	const char *name = json_string_value(json_object_get(s->params, "arm"));
+	char sha256[65] = "";
+	int arm;
 
 	if (!text)
-		return segment_fail(s, "spec_refused", "segment.start holds no spec");
-	rc = spec_parse(text, strlen(text), &options, &s->spec, &errors);
-	free(text);
-	if (rc == -EINVAL)
+		return segment_fail(s, "spec_refused", "segment.start has no spec");
+	artifact_sha256(text, strlen(text), sha256);
+	if (expected && strcmp(expected, sha256) != 0)
+		return segment_fail(s, "spec_mismatch",
+			"the spec has SHA-256 %s, segment.start says %s", sha256, expected);
+	if (spec_parse(text, strlen(text), &options, &s->spec, &errors))
 		return segment_fail(
 			s, "spec_refused", "%s: %s", errors.error[0].key, errors.error[0].message);
-	if (!rc) {
-		s->config = s->spec->arms[0].config;
-		s->spec_text = spec_canonical_arm(s->spec, 0);
-	}
-	if (rc || !s->spec_text ||
-		artifact_sha256(s->spec_text, strlen(s->spec_text), s->spec_sha256))
-		return segment_fail(s, "no_memory", "no memory for the spec");
-	if (expected && strcmp(expected, s->spec_sha256) != 0)
-		return segment_fail(s, "spec_mismatch",
-			"the spec that came has SHA-256 %s, %s was announced", s->spec_sha256,
-			expected);
+	arm = check_find_arm(s->spec, name);
+	if (arm < 0)
+		return segment_fail(
+			s, "spec_refused", "the spec has no arm \"%s\"", name ? name : "");
+	s->config = s->spec->arms[arm].config;
+	s->spec_text = spec_canonical_arm(s->spec, (size_t)arm);
+	artifact_sha256(s->spec_text, strlen(s->spec_text), s->spec_sha256);
 	if (data_roots_read(&s->data_roots, json_object_get(s->params, "data_roots")) < 0)
 		return segment_fail(
-			s, "spec_refused", "segment.start: data_roots is not understood");
+			s, "spec_refused", "segment.start: data_roots is no array of folders");
 	if (s->config.gpus != s->world)
 		return segment_fail(s, "spec_refused",
-			"gpus: %" PRId64 " in the spec, %d ranks were told", s->config.gpus,
+			"gpus: %" PRId64 " in the spec, world: %d in segment.start", s->config.gpus,
 			s->world);
 	return true;
 }
@@ -213,7 +213,7 @@ bool segment_prepare(struct segment *s, struct warm *w)
 			"segment.start: %d ranks of %d, rank %d, dir %s", s->world, w->world,
 			w->rank, s->dir ? s->dir : "missing");
 	/* a file that was replaced is told before what is wrong with the new one */
-	if (!read_spec(s) || !open_data(s) || !check(s, w) || !make_training(s, w))
+	if (!read_spec(s, w) || !open_data(s) || !check(s, w) || !make_training(s, w))
 		return false;
 	if (w->rank == 0) {
 		rc = metrics_begin(s->dir);

@@ -49,7 +49,7 @@ static void describe(const struct writer *w, const struct segment *s, const char
 	*out = (struct metrics_segment){
 		.dir = s->dir,
 		.run = run,
-		.name = text_of(s, "name"),
+		.name = s->spec->name,
 		.arm = text_of(s, "arm"),
 		.segment = s->segment,
 		.segments = number_of(s, "segments"),
@@ -58,7 +58,7 @@ static void describe(const struct writer *w, const struct segment *s, const char
 		.attempt = number_of(s, "attempt"),
 		.spec_text = s->spec_text,
 		.spec_sha256 = s->spec_sha256,
-		.run_spec_sha256 = json_string_value(json_object_get(s->params, "run_spec_sha256")),
+		.run_spec_sha256 = json_string_value(json_object_get(s->params, "spec_sha256")),
 		.config = &s->config,
 		.world = s->world,
 		.model_params = s->training.arena.model_params,

@@ -191,16 +191,16 @@ enum { PROTOCOL_THREADS_MAX = 1024 };
 /* {} end in good order */
 #define ENGINE_EXIT "engine.exit"
 /*
- * {run, segment, segments, name, arm, block, position, attempt, world, dir, spec: {...} of one
- * arm, spec_sha256 (of that arm's text), run_spec_sha256, data_roots: [folder], data?: {path: what
- * segment.started of this run told of it first}} to the first `world` ranks
+ * {run, segment, segments, arm, block, position, attempt, world, dir, spec: the run's canonical
+ * text, spec_sha256 (of that text), data_roots: [folder], data?: {path: as in this run's first
+ * segment.started}} to the first `world` ranks
  */
 #define SEGMENT_START "segment.start"
 /* {run, segment} */
 #define SEGMENT_CANCEL "segment.cancel"
 /*
- * {token, world, spec: {...} of one arm, data_roots: [folder], progress?: check.turn's} to a
- * process with role check
+ * {token, world (all ranks), spec: the canonical text, arm, data_roots: [folder], progress?: of
+ * check.turn} to a process with role check
  */
 #define CHECK_REQUEST "check"
 

@@ -13,6 +13,7 @@
 #include "daemon/engines/engine_link.h"
 #include "daemon/config/log.h"
 #include "proto/protocol.h"
+#include "proto/host/memory.h"
 #include "proto/host/starved.h"
 
 /* What a client is told begins so: it knows of no checker. */
@@ -33,13 +34,13 @@ struct checker {
 	struct checker_options o;
 	struct engine_link *link;
 	bool greeted;
-	bool closed; /* it closed its link: its end is about to be known */
-	bool broken; /* its end is awaited */
-	bool asked;  /* the first question is with it */
+	bool closed;  /* it closed its link: its end is about to be known */
+	bool broken;  /* its end is awaited */
+	bool asked;   /* the first question is with it */
 	bool was_new; /* that had its first turn */
-	bool rest;   /* its process ends when there is no question */
+	bool rest;    /* its process ends when there is no question */
 	int64_t last_token;
-	uid_t last_uid; /* whose question was with it last */
+	uid_t last_uid;   /* whose question was with it last */
 	int64_t asked_ns; /* the last question, or its start: it may be silent before */
 	struct clock_watch awake;
 	struct event *timer; /* each second while something is waited for */
@@ -61,21 +62,8 @@ static void answer_first(struct checker *c, const char *failure, json_t *reply)
 	evtimer_del(c->timer);
 	q->q.answer(q->q.arg, failure, reply);
 	json_decref(q->progress);
-	json_decref(q->q.spec);
 	free(q);
 	go_on(c);
-}
-
-/* The path of data.train, or data.val; NULL: no file is read. */
-static const char *file_of(const json_t *spec)
-{
-	const json_t *data = json_object_get(spec, "data");
-	const char *train = json_string_value(json_object_get(data, "train"));
-	const char *val = json_string_value(json_object_get(data, "val"));
-
-	if (train != NULL && train[0] != '\0')
-		return train;
-	return val != NULL && val[0] != '\0' ? val : NULL;
 }
 
 /*
@@ -148,11 +136,11 @@ static int64_t used_ns(const struct checker *c)
 static void say_slow(const struct checker *c, char *why, size_t why_bytes)
 {
 	const struct question *q = TAILQ_FIRST(&c->questions);
-	const char *file = c->asked && q != NULL ? file_of(q->q.spec) : NULL;
+	const char *file = c->asked && q != NULL ? q->q.file : "";
 
 	snprintf(why, why_bytes, "did not answer within %lld s%s%.600s%s",
-		(long long)c->o.timeout_s, file ? ": it reads all of " : "", file ? file : "",
-		file ? "; a larger check_timeout in gpt2d.conf(5) lets it" : "");
+		(long long)c->o.timeout_s, file[0] ? ": it reads all of " : "", file,
+		file[0] ? "; a larger check_timeout in gpt2d.conf(5) lets it" : "");
 }
 
 /* Its files are not read to their end: others come in between, and then it goes on. */
@@ -289,8 +277,8 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	c->last_uid = q->q.uid;
 	arm(c);
 	engine_link_send(c->link, CHECK_REQUEST,
-		json_pack("{sI sI sO so sO*}", "token", (json_int_t)q->token, "world",
-			(json_int_t)q->q.world, "spec", q->q.spec, "data_roots",
+		json_pack("{sI sI ss ss so sO*}", "token", (json_int_t)q->token, "world",
+			(json_int_t)q->q.world, "spec", q->q.spec, "arm", q->q.arm, "data_roots",
 			data_roots_json(&c->o.data_roots), "progress", q->progress));
 }
 
@@ -381,20 +369,14 @@ void checker_destroy(struct checker *c)
 	free(c);
 }
 
-int checker_ask(struct checker *c, const struct checker_question *question)
+void checker_ask(struct checker *c, const struct checker_question *question)
 {
-	struct question *q = calloc(1, sizeof(*q));
+	struct question *q = memory_zeroed(1, sizeof(*q));
 
-	if (q == NULL || question->spec == NULL) {
-		free(q);
-		json_decref(question->spec);
-		return -ENOMEM;
-	}
 	q->token = ++c->last_token;
 	q->q = *question;
 	TAILQ_INSERT_TAIL(&c->questions, q, link);
 	go_on(c);
-	return 0;
 }
 
 void checker_rest(struct checker *c, bool rest)

@@ -34,9 +34,10 @@ extern const char checker_stopping[];
 void checker_destroy(struct checker *c); /* takes NULL */
 
 struct checker_question {
-	int64_t world;
-	uid_t uid;    /* whose it is: users take turns */
-	json_t *spec; /* of one arm */
+	int64_t world;          /* ranks of gpt2d */
+	uid_t uid;              /* the submitter: users take turns */
+	const char *spec, *arm; /* canonical text and the arm in it; outlive the answer */
+	const char *file;       /* a token file of the arm, for a message; "": none */
 	/*
 	 * Comes once, later: failure NULL and reply (check.reply's params, borrowed), or failure a
 	 * text (the checker broke or was too slow).
@@ -46,8 +47,7 @@ struct checker_question {
 	bool (*wanted)(void *arg);
 	void *arg;
 };
-/* Takes the spec: 0, or -ENOMEM. */
-int checker_ask(struct checker *c, const struct checker_question *question);
+void checker_ask(struct checker *c, const struct checker_question *question);
 
 /*
  * Whether its process ends when it has nothing to do, since the engines have given their devices

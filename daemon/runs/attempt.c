@@ -20,7 +20,7 @@
 #include "daemon/runs/settle.h"
 #include "proto/state_files.h"
 #include "proto/artifact.h"
-#include "proto/json_text.h"
+#include "proto/host/memory.h"
 #include "proto/spec/spec_json.h"
 
 enum {
@@ -33,6 +33,7 @@ static void on_job(void *arg, int rc);
 static void release(struct attempt *a)
 {
 	spec_free(a->spec);
+	free(a->spec_text);
 	json_decref(a->artifacts);
 	json_decref(a->data);
 	json_decref(a->settled);
@@ -136,7 +137,6 @@ static int make_own_dir(struct attempt *a)
 static int make_run_dir(struct attempt *a)
 {
 	char path[PATH_MAX];
-	char *text;
 	int rc = make_own_dir(a);
 
 	if (rc < 0 || !a->spec->has_arms)
@@ -146,12 +146,7 @@ static int make_run_dir(struct attempt *a)
 		rc = make_dir(path);
 	if (rc < 0)
 		return rc;
-	text = spec_canonical(a->spec);
-	if (text == NULL)
-		return -ENOMEM;
-	rc = artifact_write(a->dir, ARTIFACT_SPEC, text, strlen(text));
-	free(text);
-	return rc;
+	return artifact_write(a->dir, ARTIFACT_SPEC, a->spec_text, strlen(a->spec_text));
 }
 
 /* As many as are wanted, and one sync for all of their names. */
@@ -373,8 +368,10 @@ static void on_spec(void *arg, int rc, const char *canonical)
 	}
 	if (rc < 0)
 		failed(a, "store: the spec cannot be read: %s", store_error_text(rc));
-	else if (read_spec(a, canonical) == 0)
+	else if (read_spec(a, canonical) == 0) {
+		a->spec_text = memory_text(canonical);
 		want_dirs(a);
+	}
 }
 
 int attempt_create(struct daemon *d, struct run *run,
@@ -429,26 +426,18 @@ bool attempt_segment_reads(const struct attempt *a, int64_t i)
 json_t *attempt_segment_start(const struct attempt *a, int64_t i)
 {
 	const struct design_segment *s = &a->order[i];
-	char *text = spec_canonical_arm(a->spec, s->arm);
-	char dir[PATH_MAX], sha256[65];
 	struct data_roots roots = settings_data_roots(a->daemon->settings);
-	json_t *spec;
+	char dir[PATH_MAX];
 
-	if (text == NULL || attempt_segment_dir(a, i, dir) < 0) {
-		free(text);
+	if (attempt_segment_dir(a, i, dir) < 0)
 		return NULL;
-	}
-	artifact_sha256(text, strlen(text), sha256);
-	spec = json_text_value(text);
-	free(text);
-	return json_pack("{sI sI sI ss ss sI sI sI si ss so ss ss so sO*}", "run",
+	return json_pack("{sI sI sI ss sI sI sI si ss ss ss so sO*}", "run",
 		(json_int_t)a->run->id, "segment", (json_int_t)i, "segments",
-		(json_int_t)a->run->segments, "name", a->run->name, "arm",
-		a->spec->arms[s->arm].name, "block", (json_int_t)s->block, "position",
-		(json_int_t)s->position, "attempt", (json_int_t)a->run->attempt, "world",
-		attempt_segment_gpus(a, i), "dir", dir, "spec", spec, "spec_sha256", sha256,
-		"run_spec_sha256", a->run->spec_sha256, "data_roots", data_roots_json(&roots),
-		"data", a->data);
+		(json_int_t)a->run->segments, "arm", a->spec->arms[s->arm].name, "block",
+		(json_int_t)s->block, "position", (json_int_t)s->position, "attempt",
+		(json_int_t)a->run->attempt, "world", attempt_segment_gpus(a, i), "dir", dir,
+		"spec", a->spec_text, "spec_sha256", a->run->spec_sha256, "data_roots",
+		data_roots_json(&roots), "data", a->data);
 }
 
 /* ---- the end ---- */

@@ -30,6 +30,7 @@ struct attempt {
 	struct daemon *daemon;
 	struct run *run;
 	struct spec *spec;
+	char *spec_text; /* canonical */
 	struct design_segment *order;
 	/* The run as it was made ready: its id, name and the attempt whose directory dir is. That
 	 * may be a later one than the run's as long as it has not begun. */

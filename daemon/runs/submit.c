@@ -354,9 +354,8 @@ static bool is_wanted(void *arg)
 
 static void check_next(struct submission *s)
 {
-	char *text;
 	struct checker_question question;
-	json_t *arm;
+	const struct spec_arm *arm;
 
 	if (s->arm == s->spec->n_arms && s->wrong) {
 		refuse_spec(s);
@@ -374,17 +373,16 @@ static void check_next(struct submission *s)
 		store_run(s);
 		return;
 	}
-	text = spec_canonical_arm(s->spec, s->arm);
-	arm = json_text_value(text);
-	free(text);
-	question = (struct checker_question){.world = s->spec->arms[s->arm].config.gpus,
+	arm = &s->spec->arms[s->arm];
+	question = (struct checker_question){.world = s->daemon->settings->ranks,
 		.uid = s->uid,
-		.spec = arm,
+		.spec = s->canonical,
+		.arm = arm->name,
+		.file = arm->config.data_train[0] ? arm->config.data_train : arm->config.data_val,
 		.answer = on_answer,
 		.wanted = is_wanted,
 		.arg = s};
-	if (checker_ask(s->daemon->checker, &question) < 0)
-		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
+	checker_ask(s->daemon->checker, &question);
 }
 
 /* ---- the beginning ---- */

@@ -510,6 +510,14 @@ static void check_data(struct checking *k)
 		check_file(k, data, true);
 }
 
+int check_find_arm(const struct spec *spec, const char *name)
+{
+	for (size_t i = 0; name != NULL && i < spec->n_arms; i++)
+		if (strcmp(spec->arms[i].name, name) == 0)
+			return (int)i;
+	return -1;
+}
+
 int check_run(const struct check_options *options, json_t **errors, json_t **check)
 {
 	struct checking k = {

@@ -66,6 +66,9 @@ struct check_options {
  */
 int check_run(const struct check_options *options, json_t **errors, json_t **check);
 
+/* The arm of that name (may be NULL), or -1. */
+int check_find_arm(const struct spec *spec, const char *name);
+
 /*
  * Optimizer steps of a configuration on data of n_sequences: those asked for, or for work in epochs
  * as many whole batches as the epochs hold (0: none), the rest of their sequences in *left_over.

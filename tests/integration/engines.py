@@ -95,14 +95,14 @@ class Ranks:
     def __getitem__(self, rank):
         return self.ranks[rank]
 
-    def start(self, spec, directory, world=None, run=1, name="test", **more):
+    def start(self, spec, directory, world=None, run=1, **more):
         """segment.start to the first `world` ranks; its number."""
         world = world or self.world
         segment = self.segment
         self.segment += 1
         for rank in self.ranks[:world]:
-            rank.send("segment.start", run=run, segment=segment, segments=100, name=name, arm="run", block=0,
-                position=0, attempt=1, world=world, dir=str(directory), spec=spec, **more)
+            rank.send("segment.start", run=run, segment=segment, segments=100, arm="run", block=0, position=0,
+                attempt=1, world=world, dir=str(directory), spec=json.dumps(spec), **more)
         return segment
 
     def train(self, spec, directory, world=None, **more):

@@ -102,6 +102,21 @@ class Link:
         return message["method"], message["params"]
 
 
+def merge(base, more):
+    """The keys of more over those of base; a key of more may be dotted."""
+    for key, value in more.items():
+        first, _, rest = key.partition(".")
+        value = {rest: value} if rest else value
+        base[first] = merge(dict(base.get(first) or {}), value) if isinstance(value, dict) else value
+    return base
+
+
+def arm_of(params):
+    """The configuration of the arm that segment.start or check names."""
+    spec = json.loads(params["spec"])
+    return merge(spec, (spec.get("arms") or {}).get(params["arm"], {}))
+
+
 class Engine:
     def __init__(self, link, rank, ranks):
         self.link, self.rank, self.ranks = link, rank, ranks
@@ -150,12 +165,14 @@ class Engine:
             os.path.join(os.path.dirname(state), "told"))
 
     def start(self, params):
+        spec = arm_of(params)
+        params["name"] = spec["name"]
         self.segment, self.step = params, 0
         once = os.path.join(params["dir"], "died-early")
         if self.has(f"never.r{self.rank}") or self.has(f"early.r{self.rank}") and not os.path.exists(once):
             Path(once).touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        self.steps = params["spec"]["work"]["optimizer_steps"]
+        self.steps = spec["work"]["optimizer_steps"]
         match = re.search(r"\bms(\d+)\b", params["name"])
         self.pause = int(match[1]) / 1000 if match else 0.001
         if self.rank == 0:
@@ -321,14 +338,15 @@ def check(link):
             link.close()
         if how == "slow":
             time.sleep(2)
-        file = (params["spec"]["data"].get("train") or "").split("/")[-1]
+        spec = arm_of(params)
+        file = (spec["data"].get("train") or "").split("/")[-1]
         if file == "stuck.bin":
             continue
         if file == "endless.bin":
             time.sleep(0.01)
             link.send("check.turn", token=params["token"], progress=[params.get("progress", [0])[0] + 1])
             continue
-        if params["spec"]["seed"] == 666:
+        if spec["seed"] == 666:
             link.send("check.reply", token=params["token"], ok=False,
                 errors=[{"key": "data.train", "message": "train.bin: 5 tokens, 6 needed"}])
         else:

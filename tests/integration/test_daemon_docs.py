@@ -23,7 +23,7 @@ def examples():
                 messages.append(start[1])
             elif line.startswith("    ") and messages:
                 messages[-1] += line
-    return [json.loads(text) for text in messages]
+    return [json.loads(text.replace("\\e", "\\")) for text in messages]
 
 
 def test_every_message_has_an_example():

@@ -219,8 +219,8 @@ def test_ranks_that_mean_different_things(folders):
     with Ranks(2) as ranks:
         directory = folders()
         for rank, seed in zip(ranks, (1, 2)):
-            rank.send("segment.start", run=1, segment=0, segments=1, name="n", arm="run", block=0, position=0,
-                attempt=1, world=2, dir=str(directory), spec=spec(2, seed=seed))
+            rank.send("segment.start", run=1, segment=0, segments=1, arm="run", block=0, position=0, attempt=1,
+                world=2, dir=str(directory), spec=json.dumps(spec(2, seed=seed)))
         for rank in ranks:
             assert rank.wait("segment.failed")[1]["reason"] == "spec_mismatch"
             assert not rank.all("segment.started")
@@ -300,7 +300,8 @@ def test_one_segment_has_one_file_on_all_ranks(folders, tmp_path):
     data = tmp_path / "train.bin"
     data.write_bytes(b"\x01\x00\x02\x00" * 4000)
     run = spec(2, data={"train": str(data)}, work={"optimizer_steps": 12})
-    start = dict(run=1, segment=0, segments=1, name="n", arm="run", block=0, position=0, attempt=1, world=2, spec=run)
+    start = dict(run=1, segment=0, segments=1, arm="run", block=0, position=0, attempt=1, world=2,
+        spec=json.dumps(run))
     with Ranks(2) as ranks:
         directory = folders()
         ranks[0].send("segment.start", dir=str(directory), **start)
@@ -405,14 +406,14 @@ def test_checks(tmp_path):
     try:
         assert rank.wait("engine.hello")[1]["role"] == "check"
         rank.wait("engine.ready")
-        rank.send("check", token=1, world=2, spec=spec(2))
+        rank.send("check", token=1, world=2, arm="run", spec=json.dumps(spec(2)))
         good = rank.wait("check.reply")[1]
         assert good["ok"] and good["token"] == 1 and not good["errors"]
         assert good["check"]["plan"]["n_reduce"] > 1 and good["check"]["memory"]["total_bytes"] > 0
-        rank.send("check", token=2, world=1, spec=spec(2))
+        rank.send("check", token=2, world=1, arm="run", spec=json.dumps(spec(2)))
         bad = rank.wait("check.reply")[1]
         assert not bad["ok"] and bad["token"] == 2 and bad["errors"]
-        rank.send("check", token=3, world=1, spec={"name": "x"})
+        rank.send("check", token=3, world=1, arm="run", spec=json.dumps({"name": "x"}))
         assert not rank.wait("check.reply")[1]["ok"]
         rank.send("check", token=4, world=1)
         none = rank.wait("check.reply")[1]
