@@ -37,7 +37,6 @@
 #include "daemon/runs/prune.h"
 #include "daemon/runs/queue.h"
 #include "daemon/runs/reconcile.h"
-#include "daemon/runs/recover.h"
 #include "daemon/config/reserve.h"
 #include "daemon/runs/retention.h"
 #include "daemon/runs/run_log.h"
@@ -247,9 +246,11 @@ static int open_store(struct daemon *d, char *error, size_t error_bytes)
 	if (rc < 0)
 		snprintf(error, error_bytes, "%s: %s", path, store_error_text(rc));
 	else
-		rc = recover_removals(d, error, error_bytes);
-	if (rc == 0)
-		rc = reconcile_runs(d, error, error_bytes);
+		rc = reconcile_runs(&(struct reconcile_options){.store = d->store,
+					    .state_dir = d->state_dir,
+					    .queue = d->queue,
+					    .counts = d->counts},
+			error, error_bytes);
 	return rc < 0 ? rc : hold_create(d, &d->holds);
 }
 

@@ -46,7 +46,6 @@ struct daemon {
 	int64_t started_ns;         /* monotonic */
 	int64_t started_utc_ns;
 	int64_t last_change_ns; /* retention.h: before this start */
-	bool runs_away;         /* no folder was found at the start of any run that is done */
 	bool unwritten;         /* lifecycle.h: there may be runs of which that is true */
 	bool stopping;          /* no submissions, no new starts */
 	bool ready_said;

@@ -18,6 +18,7 @@
 #define ARTIFACT_RANK_TIMES "rank_times.csv"
 #define ARTIFACT_GPU_LOG    "gpu_log.csv"
 #define ARTIFACT_LOG        "train.log"
+#define ARTIFACT_SUMMARY    "summary.json"
 #define ARTIFACT_COMPLETE   "RUN_COMPLETE.txt"
 
 #define ARTIFACT_METRICS_SCHEMA "2.0"

@@ -24,7 +24,6 @@
 #include "daemon/config/place.h"
 #include "daemon/config/preflight.h"
 #include "daemon/config/reserve.h"
-#include "daemon/runs/run_ids.h"
 #include "daemon/config/scratch.h"
 #include "proto/state_files.h"
 #include "daemon/store/store.h"
@@ -316,35 +315,6 @@ static void check_room(struct diagnosis *d, const char *state, const char *folde
 			strcmp(state, folder) == 0 ? "" : ", to be made");
 }
 
-/* Folders of runs that the queue does not know. */
-static void check_runs(struct diagnosis *d, const char *state, int64_t known)
-{
-	struct run_ids ids;
-	int rc = run_ids_look(state, known, NULL, &ids);
-
-	if (rc < 0)
-		diagnosis_add(d, "runs", VERDICT_FAIL, "run gpt2d as whom it belongs to",
-			"%s/" STATE_RUNS ": %s", state, strerror(-rc));
-	else if (ids.beyond > 0)
-		diagnosis_add(d, "runs", VERDICT_WARN,
-			"they stay as they are; restore the gpt2d.db that has them, or move them",
-			"%s/" STATE_RUNS ": %lld folder%s (the last is %s) of runs that "
-			STATE_DATABASE " does not know",
-			state, (long long)ids.beyond, ids.beyond == 1 ? "" : "s", ids.name);
-}
-
-/* Runs that the queue knows, and that have no folder. */
-static void check_absent(struct diagnosis *d, const struct absent *a)
-{
-	if (a->absent > 0)
-		diagnosis_add(d, "runs", VERDICT_WARN,
-			a->away ? "mount the disk that has them, then start gpt2d; if they are "
-				  "gone for good, gpt2ctl prune with --forget"
-				: "if they are gone for good, gpt2ctl prune with --forget",
-			"of the last %d runs that are done %d have no folder (the last is %s)",
-			a->looked_at, a->absent, a->last);
-}
-
 /* That gpt2d tells all but damage, and who keeps it from writing. */
 static void check_open_queue(struct diagnosis *d, const char *path, long pid)
 {
@@ -361,7 +331,7 @@ static void check_open_queue(struct diagnosis *d, const char *path, long pid)
 }
 
 /* What is in it already. */
-static void check_queue(struct diagnosis *d, const char *state, const char *path)
+static void check_queue(struct diagnosis *d, const char *path)
 {
 	struct database_look look;
 	char error[512], advice[LOCK_HOLDERS_BYTES];
@@ -371,8 +341,6 @@ static void check_queue(struct diagnosis *d, const char *state, const char *path
 	rc = database_look(path, pid >= 0, QUEUE_LOOK_MS, &look, error, sizeof(error));
 	if (pid >= 0 && rc != -EBADMSG) {
 		check_open_queue(d, path, pid);
-		if (rc == 0)
-			check_absent(d, &look.absent);
 		return;
 	}
 	if (rc == -ENOENT) {
@@ -395,10 +363,6 @@ static void check_queue(struct diagnosis *d, const char *state, const char *path
 			look.complete ? "nothing is wrong with it"
 				      : "too large to be looked at to the end");
 	}
-	if (rc == 0 || rc == -ENOENT)
-		check_runs(d, state, rc == 0 ? look.last_id : 0);
-	if (rc == 0)
-		check_absent(d, &look.absent);
 }
 
 void diagnosis_state_dir(struct diagnosis *d)
@@ -415,5 +379,5 @@ void diagnosis_state_dir(struct diagnosis *d)
 	check_database(d, folder);
 	snprintf(database, sizeof(database), "%s/" STATE_DATABASE, state);
 	check_lock(d, false);
-	check_queue(d, state, database);
+	check_queue(d, database);
 }

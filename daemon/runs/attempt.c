@@ -17,7 +17,7 @@
 #include "daemon/store/record.h"
 #include "daemon/runs/run_files.h"
 #include "daemon/config/settings.h"
-#include "daemon/runs/settle.h"
+#include "daemon/runs/marker.h"
 #include "proto/state_files.h"
 #include "proto/artifact.h"
 #include "proto/host/memory.h"
@@ -463,7 +463,7 @@ static int finish_work(void *arg)
 		return -ENAMETOOLONG;
 	rc = artifact_write(a->dir, ARTIFACT_COMPLETE, line, (size_t)n);
 	if (rc < 0)
-		settle_remove(a->dir); /* it may be there, and not be durable */
+		marker_remove(a->dir); /* it may be there, and not be durable */
 	return rc;
 }
 

@@ -1,15 +1,20 @@
 #include "daemon/runs/marker.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/runs/run_files.h"
 #include "proto/artifact.h"
 
-enum { MARKER_BYTES = 16 << 10 };
+/* An engine lists at most 100,000 steps in its figures, some MB. */
+enum { MARKER_BYTES = 16 << 10, FIGURES_BYTES = 16 << 20 };
 
 /* The value of " key=" in a marker, NULL when it has none. */
 static const char *value_of(const char *marker, const char *key)
@@ -32,7 +37,7 @@ static bool metrics_fit(const char *dir, const char *marker)
 {
 	char sha256[65] = "";
 	size_t n;
-	char *metrics = run_files_read(dir, ARTIFACT_METRICS, MARKER_METRICS_BYTES, &n);
+	char *metrics = run_files_read(dir, ARTIFACT_METRICS, FIGURES_BYTES, &n);
 	bool fit = metrics != NULL && artifact_sha256(metrics, n, sha256) == 0;
 
 	free(metrics);
@@ -47,7 +52,7 @@ static bool names_run(const char *marker, const struct run *run)
 	return equals(value_of(marker, " run_id="), id);
 }
 
-bool marker_segment_valid(const char *dir, const struct run *run)
+static bool segment_valid(const char *dir, const struct run *run)
 {
 	size_t n;
 	char *marker = run_files_read(dir, ARTIFACT_COMPLETE, MARKER_BYTES, &n);
@@ -71,13 +76,13 @@ static bool segments_valid(const char *dir, const struct run *run)
 		if (entry->d_name[0] != '.' &&
 			snprintf(path, sizeof(path), "%s/segments/%s", dir, entry->d_name) <
 				PATH_MAX)
-			valid += marker_segment_valid(path, run);
+			valid += segment_valid(path, run);
 	if (segments != NULL)
 		closedir(segments);
 	return valid == run->segments;
 }
 
-bool marker_valid(const char *dir, const struct run *run)
+static bool run_valid(const char *dir, const struct run *run)
 {
 	size_t n;
 	char *marker = run_files_read(dir, ARTIFACT_COMPLETE, MARKER_BYTES, &n);
@@ -94,4 +99,60 @@ bool marker_valid(const char *dir, const struct run *run)
 		valid = metrics_fit(dir, marker);
 	free(marker);
 	return valid;
+}
+
+/* A killed writer may have left the rename of its marker unsynced. */
+static int sync_dir(const char *dir)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int rc = fd < 0 || fsync(fd) < 0 ? -errno : 0;
+
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+int marker_remove(const char *dir)
+{
+	int rc = artifact_remove(dir, ARTIFACT_COMPLETE);
+
+	return rc == -ENOENT || rc == -ENOTDIR ? 0 : rc;
+}
+
+int marker_check(const char *dir, const struct run *run, bool own, bool *complete)
+{
+	*complete = (own ? run_valid(dir, run) : segment_valid(dir, run)) && sync_dir(dir) == 0;
+	return *complete ? 0 : marker_remove(dir);
+}
+
+static json_t *files_of(const char *dir)
+{
+	struct run_files files = {0};
+	json_t *list = json_array();
+
+	if (run_files_list(dir, NULL, &files) < 0)
+		return list;
+	for (size_t i = 0; i < files.n; i++)
+		json_array_append_new(list,
+			json_pack("{ss sI}", "path", files.file[i].path, "bytes",
+				(json_int_t)files.file[i].bytes));
+	run_files_finish(&files);
+	return list;
+}
+
+char *marker_summary(const char *dir, char **artifacts)
+{
+	size_t n = 0;
+	char *text = run_files_read(dir, ARTIFACT_SUMMARY, FIGURES_BYTES, &n);
+	json_t *file = text ? json_loadb(text, n, 0, NULL) : NULL;
+	json_t *summary = json_object_get(file, "summary"), *files = files_of(dir);
+
+	free(text);
+	text = NULL;
+	*artifacts = json_dumps(files, JSON_COMPACT);
+	if (json_object_set(summary, "artifacts", files) == 0)
+		text = json_dumps(summary, JSON_COMPACT);
+	json_decref(files);
+	json_decref(file);
+	return text;
 }

@@ -1,4 +1,9 @@
-/* marker.h: whether what a run has left on disk says that it was completed. */
+/*
+ * marker.h: whether a folder is complete, by its completion marker (gpt2d-artifacts(5)). Callers
+ * check a folder when no process writes there any more, and before they store any state but "done",
+ * so that folder and store never differ. A check may be repeated, as after a kill -9 between check
+ * and store. These functions touch files only.
+ */
 #ifndef GPT2D_DAEMON_RUNS_MARKER_H
 #define GPT2D_DAEMON_RUNS_MARKER_H
 
@@ -6,16 +11,21 @@
 
 #include "daemon/store/run.h"
 
-/* Larger ones are none: an engine lists at most 100,000 steps in them, some MB. */
-enum { MARKER_METRICS_BYTES = 16 << 20 };
+/*
+ * A valid marker names run, and its hashes fit the files beside it. own: dir is the run's own
+ * folder, whose marker also names the run's spec; the marker of an experiment counts the segments,
+ * and that many segments have a valid marker. Without own, dir is one segment of an experiment.
+ * *complete: the marker is valid and durable. An invalid marker is removed, durably: 0, or a
+ * negative errno where that failed.
+ */
+int marker_check(const char *dir, const struct run *run, bool own, bool *complete);
+/* Removes a marker, valid or not: 0, or a negative errno. */
+int marker_remove(const char *dir);
 
 /*
- * The marker in dir names this run and its spec, and the metrics are those that it was written
- * for. In an experiment's directory the marker counts the segments: as many of them have a marker
- * that fits their metrics.
+ * The summary of a segment that is complete, as its engine wrote it, and [{path, bytes}] of its
+ * files, as JSON text that the caller frees. NULL: there is no summary.
  */
-bool marker_valid(const char *dir, const struct run *run);
-/* The same of the directory of one segment of an experiment. */
-bool marker_segment_valid(const char *dir, const struct run *run);
+char *marker_summary(const char *dir, char **artifacts);
 
 #endif

@@ -486,7 +486,7 @@ static void on_timer(evutil_socket_t fd, short events, void *arg)
 	if (p->batch == NULL)
 		reserve_keeper_look(&p->reserve);
 	retention_look(&p->retention, s);
-	if (p->batch != NULL || p->daemon->stopping || p->daemon->runs_away || must_wait(p) ||
+	if (p->batch != NULL || p->daemon->stopping || must_wait(p) ||
 		!retention_select(&p->retention, s, &what))
 		return;
 	start_batch(p, 0, false, false, &what);

@@ -1,46 +1,266 @@
 #include "daemon/runs/reconcile.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/runs/absent.h"
 #include "daemon/config/clock.h"
-#include "daemon/daemon.h"
 #include "daemon/config/log.h"
-#include "daemon/runs/queue.h"
-#include "daemon/store/record.h"
-#include "daemon/store/record_row.h"
-#include "daemon/runs/run_ids.h"
-#include "daemon/runs/settle.h"
 #include "proto/state_files.h"
-#include "daemon/runs/sweep.h"
-#include "daemon/runs/unmark.h"
+#include "daemon/runs/marker.h"
+#include "daemon/runs/queue.h"
+#include "daemon/runs/run_files.h"
+#include "daemon/runs/trash.h"
+#include "daemon/store/record.h"
+#include "daemon/store/record_prune.h"
+#include "daemon/store/record_row.h"
+#include "daemon/store/store.h"
 #include "proto/artifact.h"
+#include "proto/host/memory.h"
 
-enum {
-	BROKEN_AT_ONCE = 16,
-	BROKEN_SWEPT = BROKEN_AT_ONCE, /* only the very last ones can have files left */
+/*
+ * Runs that ended without being done, newest first: a failing disk holds the queue, so that few of
+ * them can have a marker that could not be removed.
+ */
+enum { ENDED_CHECKED = 1000, ENDED_SWEPT = 16 };
+
+static void log_marker_kept(const char *dir, int rc)
+{
+	log_write(LOG_ERROR,
+		"%s/" ARTIFACT_COMPLETE ": is not done, but its marker cannot be removed: %s", dir,
+		strerror(-rc));
+}
+
+/* ---- removals that had begun ---- */
+
+static int remove_row(int64_t id, void *arg)
+{
+	const struct reconcile_options *o = arg;
+	struct run was;
+	int rc = record_ended_now(o->store, id, &was);
+
+	if (rc == -ENOENT)
+		return 0; /* the row is gone, only files are left */
+	if (rc == 0)
+		rc = trash_move(o->state_dir, &was);
+	if (rc == 0)
+		rc = trash_clear(o->state_dir, &was);
+	if (rc == 0)
+		rc = record_delete_now(o->store, id);
+	/* on a full disk, its files make room for the change of the database */
+	if (rc < 0 && trash_empty(o->state_dir, &was, INT64_MAX) == 0)
+		rc = record_delete_now(o->store, id);
+	if (rc == 0)
+		log_write(LOG_INFO, "run %lld: its removal is finished", (long long)id);
+	return rc;
+}
+
+/* ---- ids ---- */
+
+/* ID-NAME; 0 for another name. */
+static int64_t id_of(const char *name)
+{
+	char *end;
+	long long id;
+
+	if (name[0] < '1' || name[0] > '9')
+		return 0;
+	errno = 0;
+	id = strtoll(name, &end, 10);
+	return *end == '-' && errno == 0 ? id : 0;
+}
+
+/*
+ * A database that was restored from an older copy knows fewer runs than there are folders. New runs
+ * get ids above those of all folders, so that no run writes into another one's folder.
+ */
+static int reserve_ids(const struct reconcile_options *o)
+{
+	char path[PATH_MAX], name[NAME_MAX + 1] = "";
+	const struct dirent *entry;
+	int64_t known, last, n = 0;
+	DIR *runs;
+	int rc = record_last_id(o->store, &known);
+
+	snprintf(path, sizeof(path), "%s/" STATE_RUNS, o->state_dir);
+	runs = rc == 0 ? opendir(path) : NULL;
+	if (runs == NULL)
+		return rc < 0 ? rc : errno == ENOENT ? 0 : -errno;
+	last = known;
+	while ((entry = readdir(runs)) != NULL) {
+		n += id_of(entry->d_name) > known;
+		if (id_of(entry->d_name) > last) {
+			last = id_of(entry->d_name);
+			snprintf(name, sizeof(name), "%s", entry->d_name);
+		}
+	}
+	closedir(runs);
+	if (n == 0)
+		return 0;
+	log_write(LOG_WARNING,
+		"%s: %lld folder%s (the last is %s) of runs that " STATE_DATABASE
+		" does not know: left as they are, the next run is %lld",
+		path, (long long)n, n == 1 ? "" : "s", name, (long long)last + 1);
+	return record_set_last_id(o->store, last);
+}
+
+/* ---- segments ---- */
+
+/* Where a segment of this attempt is; a single run has no folder but its own. False: none. */
+static bool find_segment(const struct run *run, const char *own, const struct record_unreported *u,
+	char dir[PATH_MAX])
+{
+	if (run_segment_dir(own, u->segment, u->arm, dir, PATH_MAX) == 0 && access(dir, F_OK) == 0)
+		return true;
+	if (run->segments > 1)
+		return false;
+	strcpy(dir, own);
+	return access(dir, F_OK) == 0;
+}
+
+/*
+ * Segments whose end gpt2d did not receive are done if their folders are complete. unbegun: also
+ * segments whose start the store does not have yet.
+ */
+static int settle_segments(
+	const struct reconcile_options *o, const struct run *run, const char *own, bool unbegun)
+{
+	struct record_unreported u = {.segment = -1};
+	char dir[PATH_MAX], *summary, *artifacts;
+	bool complete;
+	int rc, kept;
+
+	while ((rc = record_unreported(o->store, run->id, u.segment, unbegun, &u)) == 0) {
+		if (!find_segment(run, own, &u, dir))
+			continue;
+		kept = marker_check(dir, run, strcmp(dir, own) == 0, &complete);
+		if (kept < 0)
+			log_marker_kept(dir, kept);
+		if (complete) {
+			summary = marker_summary(dir, &artifacts);
+			rc = record_recovered(
+				o->store, run->id, u.segment, dir, summary, artifacts);
+			free(summary);
+			free(artifacts);
+		} else if (u.dir[0] == '\0' && strcmp(dir, own) != 0) {
+			rc = record_begun(o->store, run->id, u.segment, dir);
+		}
+		if (rc < 0)
+			return rc;
+	}
+	return rc == -ENOENT ? 0 : rc;
+}
+
+/* ---- runs that had ended, but not as done ---- */
+
+/*
+ * Removes the marker of what is not done: an engine whose disk fails cannot always remove its own.
+ * No link below the folder of all runs is followed.
+ */
+static void unmark(const struct reconcile_options *o, const struct run *run, const char *dir)
+{
+	char runs[PATH_MAX], path[PATH_MAX];
+	int rc;
+
+	snprintf(runs, sizeof(runs), "%s/" STATE_RUNS, o->state_dir);
+	if (snprintf(path, sizeof(path), "%s/" ARTIFACT_COMPLETE, dir + strlen(runs) + 1) >=
+		PATH_MAX)
+		return;
+	rc = run_files_unlink(runs, path);
+	if (rc > 0)
+		log_write(LOG_WARNING, "run %lld: %s/%s: removed, since it is not done",
+			(long long)run->id, runs, path);
+	else if (rc < 0)
+		log_marker_kept(dir, rc);
+}
+
+static int unmark_run(const struct reconcile_options *o, const struct run *run, const char *own)
+{
+	struct record_unreported u = {.segment = -1};
+	struct run before = *run;
+	char dir[PATH_MAX];
+	int rc;
+
+	while ((rc = record_unreported(o->store, run->id, u.segment, true, &u)) == 0)
+		if (find_segment(run, own, &u, dir))
+			unmark(o, run, dir);
+	if (run->segments > 1)
+		unmark(o, run, own);
+	before.attempt--;
+	if (before.attempt > 0 && run_dir(&before, o->state_dir, dir, sizeof(dir)) == 0)
+		unmark(o, run, dir);
+	return rc == -ENOENT ? 0 : rc;
+}
+
+/* What killed engines were writing, in this attempt and in the one before. */
+static void sweep_attempts(const struct reconcile_options *o, const struct run *run)
+{
+	struct run attempt = *run;
+	char dir[PATH_MAX];
+
+	for (; attempt.attempt > 0 && attempt.attempt > run->attempt - 2; attempt.attempt--)
+		if (run_dir(&attempt, o->state_dir, dir, sizeof(dir)) == 0)
+			run_files_sweep(dir);
+}
+
+struct runs {
+	struct run **run;
+	size_t n;
 };
 
 static int take(struct run *run, void *arg)
 {
-	struct daemon *d = arg;
+	struct runs *all = arg;
 
-	queue_add(d->queue, run);
+	all->run = memory_resized(all->run, (all->n + 1) * sizeof(struct run *));
+	all->run[all->n++] = run;
 	return 0;
 }
 
-static int move(struct daemon *d, struct run *run, enum run_state to, const char *reason)
+/* A run may have ended before the files of its trained segments were written. */
+static int settle_ended(const struct reconcile_options *o)
+{
+	struct runs ended = {0};
+	char dir[PATH_MAX];
+	int rc = record_each_broken(o->store, ENDED_CHECKED, take, &ended);
+
+	for (size_t i = 0; i < ended.n; i++) {
+		struct run *run = ended.run[i];
+
+		if (i < ENDED_SWEPT)
+			sweep_attempts(o, run);
+		if (rc == 0 && run_dir(run, o->state_dir, dir, sizeof(dir)) == 0) {
+			rc = settle_segments(o, run, dir, false);
+			if (rc == 0)
+				rc = record_end_unreported(o->store, run);
+			if (rc == 0)
+				rc = unmark_run(o, run, dir);
+		}
+		free(run);
+	}
+	free(ended.run);
+	if (rc != -EBADMSG)
+		return rc;
+	log_write(LOG_WARNING, STATE_DATABASE ": not all runs that have ended can be read, so that "
+					      "folders of theirs may not be settled");
+	return 0;
+}
+
+/* ---- open runs ---- */
+
+static int move(const struct reconcile_options *o, struct run *run, enum run_state to,
+	const char *reason)
 {
 	enum run_state from = run->state;
 	int rc = run_transition(run, to, reason, clock_utc_ns());
 
 	if (rc == 0)
-		rc = record_transition_now(d->store, run);
+		rc = record_transition_now(o->store, run);
 	if (rc == 0)
 		log_write(LOG_INFO, "run %lld: was %s, is %s%s%s", (long long)run->id,
 			run_state_name(from), run_state_name(to), reason ? ": " : "",
@@ -48,360 +268,84 @@ static int move(struct daemon *d, struct run *run, enum run_state to, const char
 	return rc;
 }
 
-/* What engines that were killed were writing, in this attempt and in the one before. */
-static void sweep_attempts(const struct daemon *d, const struct run *run)
+/* A run that had begun. */
+static int settle_open(const struct reconcile_options *o, struct run *run)
 {
-	struct run attempt = *run;
-	char dir[PATH_MAX];
-
-	for (; attempt.attempt > 0 && attempt.attempt > run->attempt - 2; attempt.attempt--)
-		if (run_dir(&attempt, d->state_dir, dir, sizeof(dir)) == 0)
-			sweep_run_dir(dir);
-}
-
-static void say_kept(const char *dir, int rc)
-{
-	log_write(LOG_ERROR, "%s/%s: of what is not done, but cannot be removed: %s", dir,
-		ARTIFACT_COMPLETE, strerror(-rc));
-}
-
-/* Where a segment is, as far as is known; a single run has none but its own folder. */
-static int segment_dir(const struct daemon *d, const struct run *run, const char *own,
-	const struct record_unreported *u, char dir[PATH_MAX])
-{
-	int rc;
-
-	if (u->dir[0] != '\0')
-		return run_dir_now(run->id, d->state_dir, u->dir, dir, PATH_MAX);
-	rc = run_segment_dir(own, u->segment, u->arm, dir, PATH_MAX);
-	if (rc == 0 && access(dir, F_OK) < 0)
-		strcpy(dir, own);
-	return rc;
-}
-
-/* Which segments are looked at, of those that are not done. */
-enum settle {
-	SETTLE_BEGUN,   /* by what is stored */
-	SETTLE_FOLDERS, /* or have a folder: the store may not have come to all that was so */
-	SETTLE_ALL,     /* or not: as in a database that was put back from before the run's end */
-};
-
-/* One whose folder does not say that it is done; row: what is stored of it. */
-static int settle_begun(struct daemon *d, const struct run *run, const char *own, const char *dir,
-	const struct record_unreported *row)
-{
-	if (row->dir[0] != '\0' || strcmp(dir, own) == 0)
-		return 0;
-	return record_begun(d->store, run->id, row->segment, dir);
-}
-
-/*
- * The segments of which the engine did not come to speak: done, with what it would have said, where
- * their folder says so.
- */
-static int settle_segments(
-	struct daemon *d, const struct run *run, const char *own, enum settle which)
-{
-	struct record_unreported u = {.segment = -1};
-	char dir[PATH_MAX], *summary, *artifacts;
+	char reason[128], dir[PATH_MAX];
 	bool complete;
-	int rc, kept;
-
-	while ((rc = record_unreported(
-			d->store, run->id, u.segment, which != SETTLE_BEGUN, &u)) == 0 &&
-		(rc = segment_dir(d, run, own, &u, dir)) == 0) {
-		/* they begin in their order, and empty folders have gone */
-		if (which == SETTLE_FOLDERS && u.dir[0] == '\0' && strcmp(dir, own) == 0)
-			break;
-		kept = settle_folder(dir, run, strcmp(dir, own) == 0, &complete);
-		if (kept < 0)
-			say_kept(dir, kept);
-		if (complete) {
-			settle_summary(dir, &summary, &artifacts);
-			rc = record_recovered(
-				d->store, run->id, u.segment, dir, summary, artifacts);
-			free(summary);
-			free(artifacts);
-		} else {
-			rc = settle_begun(d, run, own, dir, &u);
-		}
-		if (rc < 0)
-			break;
-	}
-	return rc == -ENOENT ? 0 : rc;
-}
-
-/* A run whose marker stays is done, and so are all of its segments. */
-static int settle_run(struct daemon *d, const struct run *run, bool *complete)
-{
-	char dir[PATH_MAX];
-	int kept;
-
-	*complete = false;
-	if (run_dir(run, d->state_dir, dir, sizeof(dir)) < 0)
-		return 0;
-	kept = settle_folder(dir, run, true, complete);
-	if (kept < 0)
-		say_kept(dir, kept);
-	return settle_segments(d, run, dir, *complete ? SETTLE_ALL : SETTLE_FOLDERS);
-}
-
-/* Of segments of a run that is trained anew, in another folder. */
-static int unmark_segments(struct daemon *d, const struct run *run, const char *own)
-{
-	struct record_unreported u = {.segment = -1};
-	char dir[PATH_MAX], marker[PATH_MAX];
-	int rc, kept, removed = 0;
-
-	while ((rc = record_unreported(d->store, run->id, u.segment, true, &u)) == 0 &&
-		(rc = run_segment_dir(own, u.segment, u.arm, dir, sizeof(dir))) == 0) {
-		if (snprintf(marker, sizeof(marker), "%s/" ARTIFACT_COMPLETE, dir) >= PATH_MAX ||
-			access(marker, F_OK) < 0)
-			continue;
-		kept = settle_remove(dir);
-		removed += kept == 0;
-		if (kept < 0)
-			say_kept(dir, kept);
-	}
-	if (removed > 0)
-		log_write(LOG_WARNING,
-			"%s: %d segments were whole, of a run that " STATE_DATABASE
-			" has as queued: without their markers, as it is trained anew",
-			own, removed);
-	return rc == -ENOENT ? 0 : rc;
-}
-
-/*
- * What is stored of a queued run may be older than its folders, the next attempt's among them: a
- * database was put back, or could not be written while it was trained. Where one says that it is
- * done, it has begun there.
- */
-static int settle_queued(struct daemon *d, struct run *run)
-{
-	struct run attempt = *run;
-	char dir[PATH_MAX];
-	bool complete;
-	int rc = 0, kept;
-
-	while (rc == 0 && run_dir(&attempt, d->state_dir, dir, sizeof(dir)) == 0 &&
-		access(dir, F_OK) == 0) {
-		kept = settle_folder(dir, run, true, &complete);
-		if (complete) {
-			run->attempt = attempt.attempt;
-			return move(d, run, RUN_STARTING,
-				"daemon_restart: its folder says that it is done");
-		}
-		if (kept < 0)
-			say_kept(dir, kept);
-		rc = unmark_segments(d, run, dir);
-		attempt.attempt++;
-	}
-	return rc;
-}
-
-/*
- * gpt2d may have gone away between the end of a run and the end of its engines, which may have
- * written all of a segment since: that is done, the others end as the run has.
- */
-static int settle_ended(struct daemon *d, const struct run *run)
-{
-	char dir[PATH_MAX];
-	int rc = run_dir(run, d->state_dir, dir, sizeof(dir));
+	int kept, rc = run_dir(run, o->state_dir, dir, sizeof(dir));
 
 	if (rc < 0)
-		return 0;
-	rc = settle_segments(d, run, dir, SETTLE_BEGUN);
-	return rc < 0 ? rc : record_end_unreported(d->store, run);
-}
-
-struct broken {
-	struct run *run[BROKEN_AT_ONCE];
-	int n;
-};
-
-static int take_broken(struct run *run, void *arg)
-{
-	struct broken *b = arg;
-
-	b->run[b->n++] = run;
-	return 0;
-}
-
-static int settle_broken(struct daemon *d)
-{
-	struct broken b = {.n = 0};
-	int rc = record_each_broken(d->store, BROKEN_SWEPT, take_broken, &b);
-
-	for (int i = 0; i < b.n; i++) {
-		sweep_attempts(d, b.run[i]);
-		if (rc == 0)
-			rc = settle_ended(d, b.run[i]);
-		free(b.run[i]);
-	}
-	return rc;
-}
-
-/*
- * gpt2d did not always settle what it had left of runs that had ended: rows of such a time are read
- * as if they had been, once, since none of them is trained then.
- */
-static int settle_old(struct daemon *d)
-{
-	struct broken b;
-	int64_t after = 0;
-	int rc;
-
-	do {
-		b.n = 0;
-		rc = record_each_unsettled(d->store, after, BROKEN_AT_ONCE, take_broken, &b);
-		for (int i = 0; i < b.n; i++) {
-			after = b.run[i]->id;
-			log_write(LOG_INFO, "run %lld: %s, had segments left as trained",
-				(long long)after, run_state_name(b.run[i]->state));
-			if (rc == 0)
-				rc = settle_ended(d, b.run[i]);
-			free(b.run[i]);
-		}
-	} while (rc == 0 && b.n == BROKEN_AT_ONCE);
-	if (rc != -EBADMSG)
 		return rc;
-	log_write(LOG_WARNING, "runs that have ended cannot all be read: segments of theirs may be "
-			       "told as trained for good");
-	return 0;
-}
-
-/* A row of each was removed while they were elsewhere, or with a backup that was restored. */
-static void say_strays(const struct daemon *d, const struct run_ids *ids)
-{
-	if (ids->strays > 0)
-		log_write(LOG_WARNING,
-			"%s/" STATE_RUNS ": %lld folder%s (the last is %s) of runs that "
-			STATE_DATABASE " does not know any more: no verb shows or removes them;"
-			" move them away, or remove them",
-			d->state_dir, (long long)ids->strays, ids->strays == 1 ? "" : "s",
-			ids->stray_name);
-}
-
-/*
- * Folders of runs that this database never had keep their ids to themselves; of those that it has
- * no more it is said that they are there.
- */
-static int pass_over_strangers(const struct daemon *d)
-{
-	struct run_ids_rows rows = {0};
-	struct run_ids ids;
-	int64_t known;
-	int rc = record_last_id(d->store, &known);
-
-	if (rc == 0)
-		rc = record_ids(d->store, &rows.id, &rows.n);
-	/* a damaged page among them may be of no run that is needed: who asks for it is told */
-	if (rc == 0 || rc == -EBADMSG)
-		rc = run_ids_look(d->state_dir, known, rc == 0 ? &rows : NULL, &ids);
-	free(rows.id);
-	if (rc < 0)
-		return rc;
-	say_strays(d, &ids);
-	if (ids.beyond == 0)
-		return 0;
-	rc = record_set_last_id(d->store, ids.last);
-	if (rc == 0)
-		log_write(LOG_WARNING,
-			"%s/" STATE_RUNS ": %lld folder%s (the last is %s) of runs that "
-			STATE_DATABASE " does not know: left as they are, the next run is %lld",
-			d->state_dir, (long long)ids.beyond, ids.beyond == 1 ? "" : "s", ids.name,
-			(long long)ids.last + 1);
-	return rc;
-}
-
-/* As where runs is on a disk that is not mounted: then they are not forgotten by themselves. */
-static int look_for_folders(struct daemon *d)
-{
-	struct absent a;
-	int rc = absent_look(store_db(d->store), d->state_dir, &a);
-
-	/* a row that cannot be read is told where it is asked for, the start does not wait */
-	if (rc == -EBADMSG) {
-		d->runs_away = true;
-		log_write(LOG_WARNING,
-			"runs that are done cannot all be read: retain_runs and retain_days wait");
-		return 0;
-	}
-	if (rc < 0)
-		return rc;
-	d->runs_away = a.away;
-	if (a.absent > 0)
-		log_write(LOG_WARNING,
-			"of the last %d runs that are done %d have no folder (the last is %s)%s",
-			a.looked_at, a.absent, a.last,
-			a.away ? ": is a disk not mounted? retain_runs and retain_days wait"
-				 " until gpt2d is started again and finds one of them"
-			       : "");
-	return 0;
-}
-
-struct outcome {
-	struct daemon *daemon;
-	int rc;
-};
-
-static void settle(struct run *run, void *arg)
-{
-	struct outcome *o = arg;
-	struct daemon *d = o->daemon;
-	char reason[128];
-	bool complete;
-
-	if (o->rc < 0)
-		return;
-	sweep_attempts(d, run);
-	if (run->state == RUN_QUEUED)
-		o->rc = settle_queued(d, run);
-	if (o->rc < 0 || run->state == RUN_QUEUED)
-		return;
 	snprintf(reason, sizeof(reason), "daemon_restart: gpt2d went away while the run was %s",
 		run_state_name(run->state));
-	o->rc = settle_run(d, run, &complete);
-	while (o->rc == 0 && complete && run->state != RUN_DONE)
-		o->rc = move(d, run, run->state + 1, NULL);
-	if (o->rc == 0 && !complete)
-		o->rc = move(d, run, RUN_INTERRUPTED, reason);
-	if (o->rc == 0 && !complete)
-		o->rc = record_end_unreported(d->store, run);
-	if (o->rc == 0 && !complete && run->restart)
-		o->rc = move(d, run, RUN_QUEUED, "restart: asked for in its spec");
-	if (run->state == RUN_QUEUED)
-		return;
-	queue_remove(d->queue, run);
-	free(run);
+	kept = marker_check(dir, run, true, &complete);
+	if (kept < 0)
+		log_marker_kept(dir, kept);
+	rc = settle_segments(o, run, dir, true);
+	while (rc == 0 && complete && run->state != RUN_DONE)
+		rc = move(o, run, run->state + 1, NULL);
+	if (rc < 0 || complete)
+		return rc;
+	rc = move(o, run, RUN_INTERRUPTED, reason);
+	if (rc == 0)
+		rc = record_end_unreported(o->store, run);
+	if (rc == 0 && run->restart)
+		rc = move(o, run, RUN_QUEUED, "restart: asked for in its spec");
+	return rc;
 }
 
-int reconcile_runs(struct daemon *d, char *error, size_t error_bytes)
+static int settle_all_open(const struct reconcile_options *o)
 {
-	struct outcome o = {d, 0};
+	struct runs open = {0};
+	int rc = record_each_open(o->store, take, &open);
+
+	for (size_t i = 0; i < open.n; i++) {
+		struct run *run = open.run[i];
+
+		sweep_attempts(o, run);
+		if (rc == 0 && run->state != RUN_QUEUED)
+			rc = settle_open(o, run);
+		if (rc == 0 && run->state == RUN_QUEUED)
+			queue_add(o->queue, run);
+		else
+			free(run);
+	}
+	free(open.run);
+	return rc;
+}
+
+static void describe_error(
+	const struct reconcile_options *o, int rc, char *error, size_t error_bytes)
+{
 	char fault[RECORD_ROW_FAULT_BYTES] = "";
 
-	o.rc = pass_over_strangers(d);
-	if (o.rc == 0)
-		o.rc = look_for_folders(d);
-	if (o.rc == 0)
-		o.rc = settle_broken(d);
-	if (o.rc == 0)
-		o.rc = settle_old(d);
-	if (o.rc == 0)
-		o.rc = unmark_ended(store_db(d->store), d->state_dir);
-	if (o.rc == 0)
-		o.rc = record_each_open(d->store, take, d);
-	if (o.rc == 0)
-		queue_each(d->queue, settle, &o);
-	if (o.rc == 0)
-		o.rc = record_counts(d->store, d->counts);
-	if (o.rc == -EBADMSG && record_row_check(store_db(d->store), fault) == -EBADMSG)
+	if (rc == -EBADMSG && record_row_check(store_db(o->store), fault) == -EBADMSG)
 		snprintf(error, error_bytes,
 			"%s/" STATE_DATABASE ": %s; " STORE_DAMAGED_SECTION " says what to do",
-			d->state_dir, fault[0] ? fault : "the database is damaged");
-	else if (o.rc < 0)
-		snprintf(error, error_bytes, "%s/" STATE_DATABASE ": %s", d->state_dir,
-			store_error_text(o.rc));
-	return o.rc;
+			o->state_dir, fault[0] ? fault : "the database is damaged");
+	else
+		snprintf(error, error_bytes, "%s/" STATE_DATABASE ": %s", o->state_dir,
+			store_error_text(rc));
+}
+
+int reconcile_runs(const struct reconcile_options *o, char *error, size_t error_bytes)
+{
+	int rc = trash_each(o->state_dir, remove_row, (void *)o);
+
+	if (rc < 0) {
+		snprintf(error, error_bytes, "%s/" STATE_TRASH ": %s", o->state_dir,
+			store_error_text(rc));
+		return rc;
+	}
+	rc = reserve_ids(o);
+	if (rc == 0)
+		rc = settle_ended(o);
+	if (rc == 0)
+		rc = settle_all_open(o);
+	if (rc == 0)
+		rc = record_counts(o->store, o->counts);
+	if (rc < 0)
+		describe_error(o, rc, error, error_bytes);
+	return rc;
 }

@@ -1,19 +1,30 @@
 /*
- * reconcile.h: what the store holds when gpt2d starts, made true: no run is starting or running any
- * more. One that had begun and whose marker is on disk is done; the others are interrupted, have no
- * marker any more, and are queued again when their spec says so. Queued ones keep their order, but
- * for one whose folder says that it is done: it is. Of runs that have ended otherwise no folder
- * says so (unmark.h).
+ * reconcile.h: at gpt2d's start, makes the store agree with the folders of the runs. No run is
+ * running after a restart:
+ *
+ * - A run whose removal had begun is removed.
+ * - An open run whose folder is complete (marker.h) is done.
+ * - Any other run that had begun is interrupted, and queued again if its spec says restart: true.
+ * - Queued runs keep their order.
+ * - A segment whose folder is complete is done, and any other segment ends with its run.
+ * - The folder of a run or segment that is not done has no completion marker.
  */
 #ifndef GPT2D_DAEMON_RUNS_RECONCILE_H
 #define GPT2D_DAEMON_RUNS_RECONCILE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
-struct daemon;
+struct queue;
+struct store;
 
-/* Before the loop and the store's thread: fills queue and counts. 0, or a negative errno with
- * error. */
-int reconcile_runs(struct daemon *d, char *error, size_t error_bytes);
+struct reconcile_options {
+	struct store *store; /* before store_start */
+	const char *state_dir;
+	struct queue *queue; /* filled with the queued runs */
+	int64_t *counts;     /* filled with the runs of each enum run_state */
+};
+/* Before the event loop, while no engine runs: 0, or a negative errno with error. */
+int reconcile_runs(const struct reconcile_options *o, char *error, size_t error_bytes);
 
 #endif

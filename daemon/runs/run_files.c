@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "proto/artifact.h"
+#include "proto/host/memory.h"
 
 enum { DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC };
 
@@ -50,21 +52,14 @@ static bool is_dots(const char *name)
 
 static int add_file(struct run_files *f, const char *path, int64_t bytes)
 {
-	struct run_file *grown;
-	size_t size = f->size ? f->size * 2 : 16;
-
 	if (f->n == RUN_FILES_MAX)
 		return -E2BIG;
 	if (f->n == f->size) {
-		grown = reallocarray(f->file, size, sizeof(*grown));
-		if (grown == NULL)
-			return -ENOMEM;
-		f->file = grown;
-		f->size = size;
+		f->size = f->size ? f->size * 2 : 16;
+		f->file = memory_resized(f->file, f->size * sizeof(*f->file));
 	}
-	f->file[f->n].path = strdup(path);
-	f->file[f->n].bytes = bytes;
-	return f->file[f->n].path ? (f->n++, 0) : -ENOMEM;
+	f->file[f->n++] = (struct run_file){.path = memory_text(path), .bytes = bytes};
+	return 0;
 }
 
 static int list_below(struct run_files *f, int at, const char *name, const char *prefix,
@@ -138,23 +133,23 @@ void run_files_finish(struct run_files *f)
 
 /* ---- open ---- */
 
-/* One name after another, so that no link on the way is followed. */
-static int open_below(int at, const char *path)
+/* Opens one name after another, so that no link on the way is followed. */
+static int open_below(int at, const char *path, int flags)
 {
 	char name[NAME_MAX + 1];
-	size_t n = strcspn(path, "/");
+	const size_t n = strcspn(path, "/");
 	int fd, rc;
 
-	if (path[n] == '\0') {
-		fd = openat(at, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-		return fd < 0 ? -errno : fd;
-	}
+	if (n == 0 || n > NAME_MAX)
+		return -ENOENT;
 	memcpy(name, path, n);
 	name[n] = '\0';
-	fd = openat(at, name, DIR_FLAGS);
+	fd = openat(at, name, path[n] == '\0' ? flags : DIR_FLAGS);
 	if (fd < 0)
-		return -errno;
-	rc = open_below(fd, path + n + 1);
+		return errno == ELOOP || errno == ENOTDIR || errno == ENXIO ? -ENOENT : -errno;
+	if (path[n] == '\0')
+		return fd;
+	rc = open_below(fd, path + n + 1, flags);
 	close(fd);
 	return rc;
 }
@@ -169,10 +164,8 @@ int run_files_open(const char *dir, const char *path, int *fd, int64_t *bytes)
 	at = open(dir, DIR_FLAGS);
 	if (at < 0)
 		return place_error(dir, -errno);
-	rc = open_below(at, path);
+	rc = open_below(at, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	close(at);
-	if (rc == -ELOOP || rc == -ENOTDIR || rc == -ENXIO)
-		return -ENOENT; /* a link, a file on the way, a socket */
 	if (rc < 0)
 		return rc;
 	if (fstat(rc, &st) < 0 || !S_ISREG(st.st_mode)) {
@@ -194,7 +187,7 @@ char *run_files_read(const char *dir, const char *path, size_t max, size_t *n)
 	if (run_files_open(dir, path, &fd, &size) < 0)
 		return NULL;
 	if ((uint64_t)size <= max)
-		text = malloc((size_t)size + 1);
+		text = memory_zeroed((size_t)size + 1, 1);
 	for (*n = 0; text != NULL && *n < (size_t)size; *n += (size_t)got) {
 		got = read(fd, text + *n, (size_t)size - *n);
 		if (got < 0 && errno == EINTR) {
@@ -206,12 +199,34 @@ char *run_files_read(const char *dir, const char *path, size_t max, size_t *n)
 		}
 	}
 	close(fd);
-	if (text != NULL)
-		text[*n] = '\0';
 	return text;
 }
 
 /* ---- remove ---- */
+
+int run_files_unlink(const char *dir, const char *path)
+{
+	const char *name = strrchr(path, '/') + 1;
+	char folder[PATH_MAX];
+	struct stat st;
+	int at, fd, rc;
+
+	snprintf(folder, sizeof(folder), "%.*s", (int)(name - 1 - path), path);
+	at = open(dir, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+	fd = at < 0 ? -errno : open_below(at, folder, DIR_FLAGS);
+	if (at >= 0)
+		close(at);
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		rc = errno == ENOENT ? 0 : -errno;
+	else if (S_ISDIR(st.st_mode))
+		rc = 0;
+	else
+		rc = unlinkat(fd, name, 0) < 0 || fsync(fd) < 0 ? -errno : 1;
+	close(fd);
+	return rc;
+}
 
 static int remove_below(int at, const char *name, int64_t *budget, int64_t *bytes);
 
@@ -284,4 +299,41 @@ static int64_t bytes_below(int at, const char *name)
 int64_t run_files_bytes(const char *dir)
 {
 	return bytes_below(AT_FDCWD, dir);
+}
+
+/* ---- temporary files ---- */
+
+static bool is_temporary(const char *name)
+{
+	const size_t n = strlen(name);
+
+	return n > 5 && name[0] == '.' && strcmp(name + n - 4, ".tmp") == 0;
+}
+
+/* below: levels of folders to search; an empty one of the lowest level goes too. */
+static void sweep(int at, const char *name, int below)
+{
+	DIR *stream = open_dir(at, name);
+	const struct dirent *entry;
+	struct stat st;
+
+	if (stream == NULL)
+		return;
+	while ((entry = readdir(stream)) != NULL) {
+		if (fstatat(dirfd(stream), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		if (S_ISREG(st.st_mode) && is_temporary(entry->d_name)) {
+			unlinkat(dirfd(stream), entry->d_name, 0);
+		} else if (S_ISDIR(st.st_mode) && below > 0 && entry->d_name[0] != '.') {
+			sweep(dirfd(stream), entry->d_name, below - 1);
+			if (below == 1)
+				unlinkat(dirfd(stream), entry->d_name, AT_REMOVEDIR);
+		}
+	}
+	closedir(stream);
+}
+
+void run_files_sweep(const char *dir)
+{
+	sweep(AT_FDCWD, dir, 2); /* segments/NNN-ARM */
 }

@@ -37,8 +37,8 @@ void run_files_finish(struct run_files *f);
 int run_files_open(const char *dir, const char *path, int *fd, int64_t *bytes);
 
 /*
- * All of dir/path, at most max bytes of it, with a NUL behind; NULL: it cannot be read, is larger,
- * or there is no memory. The caller frees it.
+ * All of dir/path, at most max bytes of it, with a NUL behind; NULL: it cannot be read or is
+ * larger. The caller frees it.
  */
 char *run_files_read(const char *dir, const char *path, size_t max, size_t *n);
 
@@ -50,5 +50,18 @@ char *run_files_read(const char *dir, const char *path, size_t max, size_t *n);
 int run_files_remove(const char *dir, int64_t *budget, int64_t *bytes);
 /* What run_files_remove would add up in the end; what cannot be read counts nothing. */
 int64_t run_files_bytes(const char *dir);
+
+/*
+ * Remove the file dir/path (path has a folder in it), durably; dir itself may be a link. 1:
+ * removed; 0: it does not exist, is a folder, or a folder on the way is none; or a negative errno.
+ */
+int run_files_unlink(const char *dir, const char *path);
+
+/*
+ * Remove what killed processes left in a run's directory: temporary files (.NAME.tmp of
+ * artifact_write) there and in the folders of its segments, and empty folders of segments. No
+ * process may be writing there.
+ */
+void run_files_sweep(const char *dir);
 
 #endif

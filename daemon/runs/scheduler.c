@@ -18,7 +18,7 @@
 #include "daemon/control/role.h"
 #include "daemon/runs/scheduler_private.h"
 #include "daemon/config/settings.h"
-#include "daemon/runs/settle.h"
+#include "daemon/runs/marker.h"
 #include "daemon/store/store.h"
 #include "proto/protocol.h"
 
@@ -138,7 +138,7 @@ void scheduler_end(struct scheduler *s, struct attempt *a, enum run_state state,
 		state = RUN_FAILED;
 		snprintf(why, sizeof(why),
 			"no_memory: what became of its segments could not be written");
-		settle_remove(a->dir); /* here: there is no memory to have it done elsewhere */
+		marker_remove(a->dir); /* here: there is no memory to have it done elsewhere */
 	}
 	if (s->slot == a)
 		scheduler_free_slot(s);

@@ -10,8 +10,8 @@
 #include "daemon/runs/lifecycle.h"
 #include "daemon/config/log.h"
 #include "daemon/runs/scheduler_private.h"
-#include "daemon/runs/settle.h"
-#include "daemon/runs/sweep.h"
+#include "daemon/runs/marker.h"
+#include "daemon/runs/run_files.h"
 #include "proto/artifact.h"
 #include "proto/json_text.h"
 
@@ -28,7 +28,7 @@ static bool keep_found(struct attempt *a, int64_t segment, const char *dir)
 	char *summary, *artifacts;
 	int rc;
 
-	settle_summary(dir, &summary, &artifacts);
+	summary = marker_summary(dir, &artifacts);
 	rc = json_array_append_new(a->settled,
 		json_pack("{sI ss? ss?}", "segment", (json_int_t)segment, "summary", summary,
 			"artifacts", artifacts));
@@ -46,10 +46,10 @@ static int settle_segment(struct attempt *a, int64_t segment)
 	if (rc < 0)
 		return rc;
 	if (a->told[segment] == ATTEMPT_FAILED)
-		return settle_remove(dir);
-	rc = settle_folder(dir, a->run, !a->spec->has_arms, &complete);
+		return marker_remove(dir);
+	rc = marker_check(dir, a->run, !a->spec->has_arms, &complete);
 	if (complete && !keep_found(a, segment, dir))
-		rc = settle_remove(dir);
+		rc = marker_remove(dir);
 	return rc;
 }
 
@@ -58,7 +58,7 @@ static int settle_work(struct store_job *job, struct sqlite3 *db)
 	struct attempt *a = attempt_of_job(job);
 	int rc = 0, one;
 
-	sweep_run_dir(a->dir);
+	run_files_sweep(a->dir);
 	a->settled = json_array();
 	for (int64_t i = 0; i < a->sent; i++) {
 		one = a->told[i] == ATTEMPT_DONE ? 0 : settle_segment(a, i);

@@ -54,8 +54,7 @@ static int read_count(sqlite3_stmt *stmt, void *arg)
 	return 0;
 }
 
-static int look(sqlite3 *db, const char *state_dir, struct database_look *out, char *error,
-	size_t error_bytes)
+static int look(sqlite3 *db, struct database_look *out, char *error, size_t error_bytes)
 {
 	char found[DATABASE_FOUND_BYTES] = "", fault[RECORD_ROW_FAULT_BYTES] = "";
 	int rc = database_version(db, &out->schema, error, error_bytes);
@@ -64,13 +63,6 @@ static int look(sqlite3 *db, const char *state_dir, struct database_look *out, c
 		rc = database_tables(db, error, error_bytes);
 	if (rc == 0 && out->schema > 0)
 		rc = store_sql(db, read_count, &out->runs, "select count(*) from runs", "");
-	if (rc == 0 && out->schema > 0)
-		rc = store_sql(db, read_count, &out->last_id,
-			"select seq from sqlite_sequence where name = 'runs'", "");
-	if (rc == 0 && out->schema == STORE_SCHEMA) {
-		rc = absent_look(db, state_dir, &out->absent);
-		rc = rc == -EBADMSG ? 0 : rc; /* record_row_check says which row */
-	}
 	if (rc == 0)
 		rc = database_first_fault(db, found);
 	if (rc < 0 && sqlite3_errcode(db) == SQLITE_INTERRUPT)
@@ -96,7 +88,6 @@ int database_look(const char *path, bool in_use, int64_t within_ms, struct datab
 {
 	int64_t until_ns = clock_mono_ns() + within_ms * CLOCK_MS_NS;
 	struct database_look seen = {0};
-	char state_dir[PATH_MAX];
 	sqlite3 *db = NULL;
 	struct stat st;
 	int rc = stat(path, &st) < 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -EISDIR;
@@ -113,10 +104,8 @@ int database_look(const char *path, bool in_use, int64_t within_ms, struct datab
 	if (rc < 0) {
 		snprintf(error, error_bytes, "%s", db ? sqlite3_errmsg(db) : strerror(-rc));
 	} else {
-		strcpy(state_dir, path);
-		*strrchr(state_dir, '/') = '\0';
 		database_deadline(db, &until_ns);
-		rc = look(db, state_dir, &seen, error, error_bytes);
+		rc = look(db, &seen, error, error_bytes);
 	}
 	sqlite3_close(db);
 	if (rc == 0)

@@ -9,13 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/runs/absent.h"
-
 struct database_look {
-	int64_t runs, last_id; /* of them; given to any run so far */
-	int schema;            /* 0: it is empty as yet */
-	bool complete;         /* it was looked at to the end within the time */
-	struct absent absent;  /* beside it; of a schema of this gpt2d */
+	int64_t runs;
+	int schema;    /* 0: it is empty as yet */
+	bool complete; /* it was looked at to the end within the time */
 };
 
 /*

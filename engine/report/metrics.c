@@ -411,6 +411,15 @@ static int write_steps(const struct metrics_segment *s, struct metrics_files *fi
 	return 0;
 }
 
+/* For a gpt2d that restarts before it receives segment.done: files has those written so far. */
+static char *make_summary(const struct metrics_segment *s, const struct measure_summary *sum,
+	const struct metrics_files *files)
+{
+	json_t *summary = metrics_report_summary(s, sum, files);
+
+	return summary != NULL ? json_text(json_pack("{s:o}", "summary", summary)) : NULL;
+}
+
 /* As write_made; a marker that is not durable is none. */
 static int write_complete(const struct metrics_segment *s, struct metrics_files *files, char *text,
 	char *error, size_t error_bytes)
@@ -472,8 +481,11 @@ int metrics_write(const struct metrics_segment *s, struct metrics_files *files, 
 	if (rc == 0)
 		rc = write_made(s, &made, ARTIFACT_LOG, make_log(s), error, error_bytes);
 	if (rc == 0 && s->failed == NULL)
-		rc = write_complete(
-			s, &made, make_marker(s, &sum, utc_ns, status, sha256), error, error_bytes);
+		rc = write_made(s, &made, ARTIFACT_SUMMARY, make_summary(s, &sum, &made), error,
+			error_bytes);
+	if (rc == 0 && s->failed == NULL)
+		rc = write_complete(s, &made, make_marker(s, &sum, utc_ns, status, sha256), error,
+			error_bytes);
 	if (rc == 0)
 		*files = made;
 	return rc;

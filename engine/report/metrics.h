@@ -2,9 +2,10 @@
  * metrics.h: the files of one segment, written by rank 0, and the summary that gpt2d keeps of it.
  *
  * spec.json, training_metrics.json, launcher_metadata.json, step_log.csv, rank_times.csv (of more
- * than one rank), gpu_log.csv (where there are GPUs that tell of themselves) and train.log, each
- * written whole or not at all (proto/artifact.h), then RUN_COMPLETE.txt, which names the hashes of
- * spec and metrics: a directory without it is not a finished segment. training_metrics.json has
+ * than one rank), gpu_log.csv (of GPUs whose driver reports their state), train.log and, of a
+ * segment that is done, summary.json. Each is written whole or not at all (proto/artifact.h). Then
+ * comes RUN_COMPLETE.txt with the hashes of spec and metrics: a directory without it is not a
+ * finished segment. training_metrics.json has
  * all keys of schema 2.0 of the harness this project comes from; those of Python libraries are
  * null, and what is ours stands under "gpt2d". A value that is not finite is null (empty in
  * step_log.csv) and listed with its step.

@@ -71,7 +71,7 @@ struct metrics_segment {
 };
 
 /* The files that were written, for segment.artifact and the summary. */
-enum { METRICS_FILES = 8 };
+enum { METRICS_FILES = 9 };
 struct metrics_file {
 	const char *name;
 	int64_t bytes;

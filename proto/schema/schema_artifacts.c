@@ -321,6 +321,9 @@ const struct schema_row schema_artifacts[] = {
 	{"exposed_comm_s", "real", "in which computing waited for communication, or other ranks"},
 	{"optimizer_s", "real", ""},
 
+	{ARTIFACT_SUMMARY, SCHEMA_FILE, "The summary of a segment that is done."},
+	{"summary", "object", "as the reply to show has it; artifacts: files written before it"},
+
 	{ARTIFACT_COMPLETE, SCHEMA_FILE,
 		"Of a segment that is done, written last: one line, [Rank 0] RUN_COMPLETE and "
 		"key=value pairs. Here those pairs. A folder without it is not finished."},

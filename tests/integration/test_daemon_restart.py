@@ -179,13 +179,13 @@ def test_segments_that_the_store_had_not_come_to(home):
 
 
 @pytest.mark.parametrize("state", ["interrupted", "cancelled", "failed"])
-def test_rows_of_before_segments_were_settled(home, state):
-    """However long ago: they end as their run did, or are done where their folder says so; once."""
+def test_trained_segments_of_a_run_that_has_ended(home, state):
+    """They end as their run did, or are done if their folder is complete."""
     with Daemon(home=home) as d:
         with d.client() as c:
             old = c.submit(experiment("old", repetitions=1))
             assert c.wait(old)["state"] == "done"
-            for _ in range(20):  # more than are looked at for what engines have left
+            for _ in range(20):  # more than are searched for temporary files
                 c.submit(spec("fail.r0.s1"))
             last = c.submit(spec("last"))
             assert c.wait(last)["state"] == "done"
@@ -205,12 +205,7 @@ def test_rows_of_before_segments_were_settled(home, state):
             assert shown["run"]["state"] == state and shown["run"]["segments_done"] == 2
             assert [s["state"] for s in shown["segments"]] == ["done", "done", state, "skipped"]
             assert shown["segments"][2]["reason"] == "made: up" and shown["segments"][2]["ended_at"]
-        said = f"run {old}: {state}, had segments left as trained"
-        assert said in d.said()
         agrees(d)
-        d.stop()
-        d.start()
-        assert d.said().count(said) == 1
 
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason="no engine was built")

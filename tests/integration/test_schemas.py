@@ -153,9 +153,9 @@ def marker(text):
 def check_segment(folder, ranks):
     names = {path.name for path in folder.iterdir()}
     tables = {"step_log.csv", "rank_times.csv"} if ranks > 1 else {"step_log.csv"}
-    assert names == {"spec.json", "training_metrics.json", "launcher_metadata.json", "train.log", "RUN_COMPLETE.txt"} | tables
+    assert names == {"spec.json", "training_metrics.json", "launcher_metadata.json", "train.log", "summary.json", "RUN_COMPLETE.txt"} | tables
     check(SCHEMAS["spec"], json.loads((folder / "spec.json").read_text()))
-    for name in ("training_metrics.json", "launcher_metadata.json"):
+    for name in ("training_metrics.json", "launcher_metadata.json", "summary.json"):
         check(SCHEMAS["artifacts"], json.loads((folder / name).read_text()), name)
     check(SCHEMAS["artifacts"], marker((folder / "RUN_COMPLETE.txt").read_text()), "RUN_COMPLETE.txt")
     for name in tables:
