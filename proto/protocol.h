@@ -266,7 +266,7 @@ enum protocol_error {
 	PROTOCOL_INVALID_PARAMS = -32602,
 	PROTOCOL_INTERNAL = -32603,
 	PROTOCOL_VERSION_MISMATCH = -32001,
-	PROTOCOL_SPEC_REFUSED = -32002, /* data: {errors: [{line, key, message}]} */
+	PROTOCOL_SPEC_REFUSED = -32002, /* data: {errors: [{line, column, key, message}]} */
 	PROTOCOL_NO_SUCH_RUN = -32003,
 	PROTOCOL_NOT_ALLOWED = -32004,
 	PROTOCOL_BUSY = -32005,  /* too many clients, stopping, what was waited for will not be */

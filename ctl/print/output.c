@@ -238,7 +238,8 @@ static void print_spec_errors(struct ctl *ctl, const char *file, const json_t *e
 
 	term_clean(file, clean, sizeof(clean));
 	json_array_foreach(errors, i, row) {
-		error.line = (int)format_int(row, "line", 0);
+		error.at.line = (int)format_int(row, "line", 0);
+		error.at.column = (int)format_int(row, "column", 0);
 		format_string(row, "key", "", error.key, sizeof(error.key));
 		format_string(row, "message", "", error.message, sizeof(error.message));
 		spec_error_print(&error, clean, ctl->err.file);

@@ -440,6 +440,7 @@ const struct schema_row schema_outputs[] = {
 
 	{"spec_error", SCHEMA_OBJECT, "What is wrong at one place of a spec."},
 	{"line", "count", "0: none applies"},
+	{"column", "count", "in characters; 0: none applies"},
 	{"key", "text", "dotted"},
 	{"message", "text", ""},
 	{NULL, NULL, NULL},

@@ -4,7 +4,9 @@
 
 #include <stddef.h>
 
-/* The line of a dotted key ("data.train"), from 1; 0 when the text does not hold it. */
-int spec_line(const char *text, size_t n, const char *key);
+#include "proto/spec/spec_error.h"
+
+/* The place of a dotted key ("data.train"); {0} when the text does not hold it. */
+struct spec_place spec_line(const char *text, size_t n, const char *key);
 
 #endif

@@ -28,7 +28,7 @@ bool spec_rows_is_set(const struct arguments *args, const char *key)
 	return false;
 }
 
-static int line_of(const struct sent *s, const char *key)
+static struct spec_place place_of(const struct sent *s, const char *key)
 {
 	return spec_line(s->source->text, s->source->n, key);
 }
@@ -39,7 +39,7 @@ static bool has_own(const struct sent *s, const char *arm, const char *key)
 	char own[sizeof("arms..") + SPEC_NAME_MAX + KEY_BYTES];
 
 	snprintf(own, sizeof(own), "arms.%s.%s", arm, key);
-	return spec_rows_is_set(s->args, own) || line_of(s, own) > 0;
+	return spec_rows_is_set(s->args, own) || place_of(s, own).line > 0;
 }
 
 /* Takes "arms.NAME.KEY" apart, where that arm has KEY from the whole spec; else NULL. */
@@ -115,20 +115,21 @@ bool spec_rows_advise_gpus(const struct arguments *args, const struct submit_sou
 static void place(const struct sent *s, json_t *row, const char *key)
 {
 	char advice[SPEC_ROWS_ADVICE];
-	int line = 0;
+	struct spec_place at = {0};
 
 	if (spec_rows_advise_gpus(s->args, s->source, key, advice, sizeof(advice)))
 		json_object_set_new(row, "message",
-			json_sprintf("%s; %s",
-				json_string_value(json_object_get(row, "message")), advice));
+			json_sprintf("%s; %s", json_string_value(json_object_get(row, "message")),
+				advice));
 	if (key[0] && spec_rows_is_set(s->args, key)) {
 		json_object_set_new(row, "key", json_sprintf("--set %s", key));
 	} else if (key[0] && s->source->rerun_of == 0) {
-		line = line_of(s, key);
+		at = place_of(s, key);
 	} else if (strcmp(key, "gpus") == 0) {
 		advise_ranks(row);
 	}
-	json_object_set_new(row, "line", json_integer(line));
+	json_object_set_new(row, "line", json_integer(at.line));
+	json_object_set_new(row, "column", json_integer(at.column));
 }
 
 static bool is_same(const json_t *a, const json_t *b)

@@ -53,8 +53,7 @@ static int read_file(const char *file, size_t max, char **text, size_t *n, struc
 	int exit = 0;
 
 	if (fd < 0 || !bytes) {
-		exit = ctl_error_set(
-			e, CTL_USAGE, "%.800s: %s", *file ? file : "\"\"",
+		exit = ctl_error_set(e, CTL_USAGE, "%.800s: %s", *file ? file : "\"\"",
 			strerror(fd < 0 ? errno : ENOMEM));
 		goto out;
 	}
@@ -116,14 +115,15 @@ static void report_spec(struct ctl *ctl, const struct arguments *args,
 	for (size_t i = 0; i < errors->n; i++) {
 		const struct spec_error *row = &errors->error[i];
 		const bool of_name = name_given && strcmp(row->key, "--set name") == 0;
-		const bool advised = spec_rows_advise_gpus(
-			args, source, row->key, advice, sizeof(advice));
+		const bool advised =
+			spec_rows_advise_gpus(args, source, row->key, advice, sizeof(advice));
 
 		snprintf(message, sizeof(message), "%s%s%s", row->message, advised ? "; " : "",
 			advised ? advice : "");
 		json_array_append_new(rows,
-			json_pack("{s:i, s:o, s:o}", "line",
-				source->rerun_of == 0 ? row->line : 0, "key",
+			json_pack("{s:i, s:i, s:o, s:o}", "line",
+				source->rerun_of == 0 ? row->at.line : 0, "column",
+				source->rerun_of == 0 ? row->at.column : 0, "key",
 				format_json_text(of_name ? "--name" : row->key), "message",
 				format_json_text(message)));
 	}
@@ -134,7 +134,8 @@ static void report_spec(struct ctl *ctl, const struct arguments *args,
 
 		snprintf(more, sizeof(more), "and %zu more errors", errors->dropped);
 		json_array_append_new(sorted,
-			json_pack("{s:i, s:s, s:s}", "line", 0, "key", "", "message", more));
+			json_pack("{s:i, s:i, s:s, s:s}", "line", 0, "column", 0, "key", "",
+				"message", more));
 	}
 	ctl->output->spec_errors(ctl, source->name, sorted);
 	json_decref(sorted);
@@ -232,8 +233,9 @@ static int refused(struct ctl *ctl, const struct arguments *args,
 		add_line(e, WHERE_SAID);
 	/* of a store that cannot be written the message itself says it */
 	if (sent && certain && e->code != PROTOCOL_STORE)
-		add_line(e, e->code == PROTOCOL_INTERNAL ? "the run is not queued; " WHERE_SAID
-							 : "the run is not queued");
+		add_line(e,
+			e->code == PROTOCOL_INTERNAL ? "the run is not queued; " WHERE_SAID
+						     : "the run is not queued");
 	if (e->exit != CTL_USAGE || json_array_size(rows) == 0)
 		return ctl_fail(ctl, e);
 	placed = spec_rows_place(args, source, spec, rows);
@@ -367,8 +369,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	folder = base_folder(file);
 	if (!folder)
 		exit = ctl_error_set(&e, CTL_USAGE, "%.800s: %s",
-			strcmp(file, "-") == 0 ? "the current folder" : file,
-			strerror(errno));
+			strcmp(file, "-") == 0 ? "the current folder" : file, strerror(errno));
 	else
 		exit = read_file(file, SPEC_BYTES_MAX, &text, &n, &e);
 	if (exit)

@@ -85,11 +85,14 @@ static void refuse_spec(struct submission *s)
 	refuse(s, PROTOCOL_SPEC_REFUSED, json_pack("{sO}", "errors", s->errors), message);
 }
 
-static void add_error(struct submission *s, int line, const char *key, const char *message)
+/* at: of the spec's text, or {0}. */
+static void add_error(
+	struct submission *s, struct spec_place at, const char *key, const char *message)
 {
 	s->wrong = true;
-	json_array_append_new(
-		s->errors, json_pack("{si ss ss}", "line", line, "key", key, "message", message));
+	json_array_append_new(s->errors,
+		json_pack("{si si ss ss}", "line", at.line, "column", at.column, "key", key,
+			"message", message));
 }
 
 /* Of the arm that is being checked. */
@@ -100,7 +103,7 @@ static void add_arm_error(struct submission *s, const char *key, const char *mes
 	snprintf(of_arm, sizeof(of_arm), "arms.%s%s%s", s->spec->arms[s->arm].name,
 		key[0] ? "." : "", key);
 	text_clean(of_arm);
-	add_error(s, 0, s->spec->has_arms ? of_arm : key, message);
+	add_error(s, (struct spec_place){0}, s->spec->has_arms ? of_arm : key, message);
 }
 
 /* ---- data roots ---- */
@@ -123,7 +126,7 @@ static void check_path(struct submission *s, const char *key, const char *path)
 		return;
 	snprintf(message, sizeof(message), "%s is not below a data root of gpt2d (%s%s)%s%s", path,
 		list->path[0], list->n > 1 ? ", ..." : "", link[0] ? ": " : "", link);
-	add_error(s, 0, key, message);
+	add_error(s, (struct spec_place){0}, key, message);
 }
 
 /* Whether files of others would be read for this user; then that is an error. */
@@ -138,7 +141,8 @@ static bool is_barred(struct submission *s)
 	for (size_t i = 0; i < s->spec->n_arms; i++) {
 		config = &s->spec->arms[i].config;
 		if (config->data_train[0] != '\0' || config->data_val[0] != '\0') {
-			add_error(s, 0, config->data_train[0] ? "data.train" : "data.val", message);
+			add_error(s, (struct spec_place){0},
+				config->data_train[0] ? "data.train" : "data.val", message);
 			return true;
 		}
 	}
@@ -203,8 +207,8 @@ static void answer_dry(struct submission *s)
 	json_t *result;
 
 	spec_hash(s->spec, sha256);
-	result = json_pack("{so ss sI so sO}", "spec", json_text_value(s->canonical),
-		"spec_sha256", sha256, "segments", (json_int_t)spec_segments(s->spec), "order",
+	result = json_pack("{so ss sI so sO}", "spec", json_text_value(s->canonical), "spec_sha256",
+		sha256, "segments", (json_int_t)spec_segments(s->spec), "order",
 		order_json(s->spec), "arms", s->checks);
 	submission_free(s);
 	reply_result(reply, result);
@@ -339,7 +343,7 @@ static void on_answer(void *arg, const char *failure, json_t *reply)
 		add_arm_error(s, key ? key : "", message ? message : "refused without a reason");
 	}
 	if (!json_is_true(json_object_get(reply, "ok")) && !s->wrong)
-		add_error(s, 0, "", "refused by the checker without a reason");
+		add_error(s, (struct spec_place){0}, "", "refused by the checker without a reason");
 	add_check(s, json_object_get(reply, "check"));
 	s->arm++;
 	check_next(s);
@@ -397,7 +401,7 @@ static int parse_spec(struct submission *s, const char *text, size_t n)
 		rc = spec_parse(text, n, &options, &s->spec, errors);
 	if (rc == -EINVAL)
 		for (size_t i = 0; i < errors->n; i++)
-			add_error(s, errors->error[i].line, errors->error[i].key,
+			add_error(s, errors->error[i].at, errors->error[i].key,
 				errors->error[i].message);
 	free(errors);
 	return rc;

@@ -37,7 +37,8 @@ static void mark_cut(char *s, size_t size, bool cut)
 	clean(s);
 }
 
-void spec_error_add(struct spec_errors *errors, int line, const char *key, const char *format, ...)
+void spec_error_add(
+	struct spec_errors *errors, struct spec_place at, const char *key, const char *format, ...)
 {
 	struct spec_error *e;
 	va_list args;
@@ -49,7 +50,7 @@ void spec_error_add(struct spec_errors *errors, int line, const char *key, const
 	}
 	e = &errors->error[errors->n];
 	memset(e, 0, sizeof(*e));
-	e->line = line;
+	e->at = at;
 	n = snprintf(e->key, sizeof(e->key), "%s", key);
 	mark_cut(e->key, sizeof(e->key), n >= (int)sizeof(e->key));
 	va_start(args, format);
@@ -59,7 +60,8 @@ void spec_error_add(struct spec_errors *errors, int line, const char *key, const
 	for (size_t i = 0; i < errors->n; i++) {
 		const struct spec_error *o = &errors->error[i];
 
-		if (o->line == line && !strcmp(o->key, e->key) && !strcmp(o->message, e->message))
+		if (o->at.line == at.line && o->at.column == at.column && !strcmp(o->key, e->key) &&
+			!strcmp(o->message, e->message))
 			return;
 	}
 	errors->n++;
@@ -68,8 +70,10 @@ void spec_error_add(struct spec_errors *errors, int line, const char *key, const
 void spec_error_print(const struct spec_error *error, const char *file, FILE *out)
 {
 	fprintf(out, "%s:", file);
-	if (error->line > 0)
-		fprintf(out, "%d:", error->line);
+	if (error->at.line > 0)
+		fprintf(out, "%d:", error->at.line);
+	if (error->at.column > 0)
+		fprintf(out, "%d:", error->at.column);
 	if (error->key[0])
 		fprintf(out, " %s:", error->key);
 	fprintf(out, " %s\n", error->message);

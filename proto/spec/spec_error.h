@@ -1,6 +1,6 @@
 /*
- * spec_error.h: the errors of a spec, collected and printed as "FILE:LINE: KEY: what was found,
- * what is allowed".
+ * spec_error.h: the errors of a spec, collected and printed as "FILE:LINE:COLUMN: KEY: what was
+ * found, what is allowed".
  */
 #ifndef GPT2D_PROTO_SPEC_SPEC_ERROR_H
 #define GPT2D_PROTO_SPEC_SPEC_ERROR_H
@@ -9,8 +9,13 @@
 #include <stddef.h>
 #include <stdio.h>
 
+/* From 1, in characters; line 0: no place of the text. */
+struct spec_place {
+	int line, column;
+};
+
 struct spec_error {
-	int line;      /* 1-based; 0 when no line applies */
+	struct spec_place at;
 	char key[256]; /* dotted path, empty when none applies */
 	char message[512];
 };
@@ -27,8 +32,8 @@ void spec_errors_print(const struct spec_errors *errors, const char *file, FILE 
  * of key and message: control characters and broken UTF-8 become '?', what is too long ends in
  * "...". The same error is kept once (a wrong base value shows in every arm).
  */
-void spec_error_add(struct spec_errors *errors, int line, const char *key, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
+void spec_error_add(struct spec_errors *errors, struct spec_place at, const char *key,
+	const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* False when an added error would only be counted: no need to work for its text. */
 bool spec_error_room(const struct spec_errors *errors);

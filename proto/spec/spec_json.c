@@ -14,7 +14,9 @@
 
 struct reader {
 	const char *p, *end;
-	int line;
+	/* the line that p is in, and a character of it whose column is known, not behind p */
+	int line, column;
+	const char *counted;
 	struct spec_json_node *node;
 	size_t n, room;
 	char *pool, *pool_p;
@@ -27,6 +29,14 @@ struct reader {
 };
 
 static int read_value(struct reader *r, uint32_t at);
+
+/* Each character is counted once, so that a text without line ends takes no n^2. */
+static struct spec_place place(struct reader *r)
+{
+	for (; r->counted < r->p; r->counted++)
+		r->column += ((unsigned char)*r->counted & 0xc0) != 0x80;
+	return (struct spec_place){r->line, r->column};
+}
 
 static void path_text(const struct reader *r, const char *last, char *out, size_t bytes)
 {
@@ -51,7 +61,7 @@ static int fail(struct reader *r, const char *format, ...)
 	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
 	path_text(r, NULL, key, sizeof(key));
-	spec_error_add(r->errors, r->line, key, "%s", message);
+	spec_error_add(r->errors, place(r), key, "%s", message);
 	return -EINVAL;
 }
 
@@ -71,9 +81,11 @@ static int fail_found(struct reader *r, const char *expected)
 static void skip_space(struct reader *r)
 {
 	for (; r->p < r->end; r->p++) {
-		if (*r->p == '\n')
+		if (*r->p == '\n') {
 			r->line++;
-		else if (*r->p != ' ' && *r->p != '\t' && *r->p != '\r')
+			r->column = 1;
+			r->counted = r->p + 1;
+		} else if (*r->p != ' ' && *r->p != '\t' && *r->p != '\r')
 			break;
 	}
 }
@@ -85,7 +97,7 @@ static uint32_t add_node(struct reader *r)
 		r->node = memory_resized(r->node, r->room * sizeof(*r->node));
 	}
 	memset(&r->node[r->n], 0, sizeof(r->node[0]));
-	r->node[r->n].line = r->line;
+	r->node[r->n].at = place(r);
 	return (uint32_t)r->n++;
 }
 
@@ -299,13 +311,14 @@ static void find_duplicates(struct reader *r, uint32_t object)
 	qsort_r(r->sorted, n, sizeof(*r->sorted), by_key, r->node);
 	for (size_t i = 1; i < n; i++) {
 		const struct spec_json_node *a = &r->node[r->sorted[i - 1]];
-		const struct spec_json_node *b = &r->node[r->sorted[i]];
+		struct spec_json_node *b = &r->node[r->sorted[i]];
 
 		if (strcmp(a->key, b->key))
 			continue;
 		r->duplicates = true;
+		b->duplicate = true;
 		path_text(r, b->key, key, sizeof(key));
-		spec_error_add(r->errors, b->line, key, "given twice, first in line %d", a->line);
+		spec_error_add(r->errors, b->at, key, "given twice, first in line %d", a->at.line);
 	}
 }
 
@@ -410,12 +423,18 @@ static bool has_mark(const char *text, size_t n)
 static int parse(
 	const char *text, size_t n, bool object, struct spec_json *out, struct spec_errors *errors)
 {
-	struct reader r = {.p = text, .end = text + n, .line = 1, .errors = errors};
+	struct reader r = {.p = text,
+		.end = text + n,
+		.line = 1,
+		.column = 1,
+		.counted = text,
+		.errors = errors};
 	uint32_t root;
 	int rc = 0;
 
 	if (n > SPEC_BYTES_MAX) {
-		spec_error_add(errors, 0, "", "%zu bytes, at most %d", n, SPEC_BYTES_MAX);
+		spec_error_add(errors, (struct spec_place){0}, "", "%zu bytes, at most %d", n,
+			SPEC_BYTES_MAX);
 		return -EINVAL;
 	}
 	/* a NUL follows every string and number: quotes make room for it, a last number does not */
@@ -433,7 +452,7 @@ static int parse(
 		if (r.p < r.end)
 			rc = fail_found(&r, "the end of the text");
 	}
-	if (!rc && r.duplicates)
+	if (!rc && !object && r.duplicates)
 		rc = -EINVAL;
 	free(r.sorted);
 	if (rc) {

@@ -1,5 +1,5 @@
 /*
- * spec_json.h: a strict reader of JSON text (RFC 8259) that keeps the line of everything. Beyond
+ * spec_json.h: a strict reader of JSON text (RFC 8259) that keeps the place of everything. Beyond
  * the RFC it refuses duplicate keys (compared after their escapes are resolved), NUL characters,
  * nesting deeper than SPEC_JSON_DEPTH_MAX and numbers of more than SPEC_JSON_NUMBER_MAX characters.
  * Time is n log n in the text.
@@ -7,6 +7,7 @@
 #ifndef GPT2D_PROTO_SPEC_SPEC_JSON_H
 #define GPT2D_PROTO_SPEC_SPEC_JSON_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,11 +28,12 @@ enum spec_json_type {
 
 struct spec_json_node {
 	enum spec_json_type type;
-	int line;         /* of a member: its key's */
-	const char *key;  /* of a member, NUL-terminated UTF-8; else NULL */
-	const char *text; /* string: decoded; number: as written; NUL-terminated */
-	uint32_t child;   /* array, object: the first one; 0: none */
-	uint32_t next;    /* the next of the same parent; 0: none */
+	bool duplicate;       /* a member whose key the object has already */
+	struct spec_place at; /* of a member: its key's */
+	const char *key;      /* of a member, NUL-terminated UTF-8; else NULL */
+	const char *text;     /* string: decoded; number: as written; NUL-terminated */
+	uint32_t child;       /* array, object: the first one; 0: none */
+	uint32_t next;        /* the next of the same parent; 0: none */
 	uint32_t children;
 };
 
@@ -43,7 +45,10 @@ struct spec_json {
 
 /* 0, or -EINVAL with errors added. *out is written on success only. */
 int spec_json_parse(const char *text, size_t n, struct spec_json *out, struct spec_errors *errors);
-/* The same of a text that has to be an object: another is refused at its first character. */
+/*
+ * The same of a text that must be an object: another is refused at its first character. Duplicate
+ * keys are errors, but not the last ones that the caller can find: *out is written all the same.
+ */
 int spec_json_parse_object(
 	const char *text, size_t n, struct spec_json *out, struct spec_errors *errors);
 void spec_json_finish(struct spec_json *json);

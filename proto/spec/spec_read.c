@@ -23,13 +23,14 @@ static void read_members(struct reading *r, const struct spec_json *json,
 	const struct spec_json_node *object, const char *path);
 
 /* A key as the user has to find it: "arms.b.seq_len", "--set seq_len". */
-static void complain(const struct reading *r, int line, const char *path, const char *message)
+static void complain(
+	const struct reading *r, struct spec_place at, const char *path, const char *message)
 {
 	char key[2 * PATH_BYTES];
 
 	snprintf(key, sizeof(key), "%s%s%s%s%s", r->from_set ? "--set " : "", r->arm ? "arms." : "",
 		r->arm ? r->arm : "", r->arm && *path ? "." : "", path);
-	spec_error_add(r->errors, r->from_set ? 0 : line, key, "%s", message);
+	spec_error_add(r->errors, r->from_set ? (struct spec_place){0} : at, key, "%s", message);
 }
 
 /* The only one of n names that begins as word does; NULL: none or more than one. */
@@ -96,8 +97,8 @@ static const char *nearest_key(const char *object, const char *last, const char 
 	return NULL;
 }
 
-static void unknown_key(
-	struct reading *r, int line, const char *object, const char *last, const char *path)
+static void unknown_key(struct reading *r, struct spec_place at, const char *object,
+	const char *last, const char *path)
 {
 	char message[PATH_BYTES + 64];
 	bool whole = strchr(last, '.') && spec_table_find(path);
@@ -114,21 +115,21 @@ static void unknown_key(
 			"or \"x_...\"");
 	else
 		snprintf(message, sizeof(message), "unknown key; did you mean %s?", near);
-	complain(r, line, path, message);
+	complain(r, at, path, message);
 }
 
 static void read_scalar(struct reading *r, const struct spec_json *json,
 	const struct spec_json_node *node, const struct spec_row *row)
 {
 	struct spec_value *v = &r->layer->value[row - spec_table];
-	struct spec_value fresh = {.line = r->from_set ? 0 : node->line,
+	struct spec_value fresh = {.at = r->from_set ? (struct spec_place){0} : node->at,
 		.from_set = r->from_set,
 		.from_arm = r->arm != NULL};
 	char message[256];
 
 	if (v->state != SPEC_ABSENT && !r->from_set) {
-		snprintf(message, sizeof(message), "given twice, first in line %d", v->line);
-		complain(r, node->line, row->key, message);
+		snprintf(message, sizeof(message), "given twice, first in line %d", v->at.line);
+		complain(r, node->at, row->key, message);
 		return;
 	}
 	if (spec_value_read(row, json, node, &fresh, message, sizeof(message)))
@@ -137,7 +138,7 @@ static void read_scalar(struct reading *r, const struct spec_json *json,
 		fresh.state = SPEC_WRONG;
 	*v = fresh;
 	if (fresh.state == SPEC_WRONG)
-		complain(r, node->line, row->key, message);
+		complain(r, node->at, row->key, message);
 }
 
 static void read_arm(
@@ -150,23 +151,23 @@ static void read_arm(
 
 	snprintf(path, sizeof(path), "arms.%.200s", node->key);
 	if (wrong) {
-		complain(r, node->line, path, wrong);
+		complain(r, node->at, path, wrong);
 		return;
 	}
 	if (node->type != SPEC_JSON_OBJECT) {
 		snprintf(message, sizeof(message), "an object of overrides expected, found %s",
 			spec_json_describe(node, what, sizeof(what)));
-		complain(r, node->line, path, message);
+		complain(r, node->at, path, message);
 		return;
 	}
 	if (r->source->n_arms == SPEC_ARMS_MAX) {
 		snprintf(message, sizeof(message), "more than %d arms", SPEC_ARMS_MAX);
-		complain(r, node->line, path, message);
+		complain(r, node->at, path, message);
 		return;
 	}
 	arm = &r->source->arms[r->source->n_arms++];
 	memcpy(arm->name, node->key, strlen(node->key) + 1);
-	arm->line = node->line;
+	arm->at = node->at;
 	in.arm = arm->name;
 	in.layer = &arm->layer;
 	read_members(&in, json, node, "");
@@ -178,7 +179,7 @@ static void read_arms(
 	char what[96], message[160];
 
 	if (r->from_set || r->arm) {
-		complain(r, node->line, "arms",
+		complain(r, node->at, "arms",
 			r->arm ? "an arm has no arms"
 			       : "only a key of an arm can be set: arms.NAME.KEY");
 		return;
@@ -187,14 +188,14 @@ static void read_arms(
 	if (node->type != SPEC_JSON_OBJECT) {
 		snprintf(message, sizeof(message), "an object of arms expected, found %s",
 			spec_json_describe(node, what, sizeof(what)));
-		complain(r, node->line, "arms", message);
+		complain(r, node->at, "arms", message);
 		return;
 	}
 	for (uint32_t i = node->child; i; i = json->node[i].next)
-		if (!spec_table_note(json->node[i].key))
+		if (!json->node[i].duplicate && !spec_table_note(json->node[i].key))
 			read_arm(r, json, &json->node[i]);
 	if (r->source->n_arms == 0 && r->errors->n == 0)
-		complain(r, node->line, "arms", "holds no arm");
+		complain(r, node->at, "arms", "holds no arm");
 }
 
 static void read_row(struct reading *r, const struct spec_json *json,
@@ -205,13 +206,13 @@ static void read_row(struct reading *r, const struct spec_json *json,
 	if (row->type == SPEC_TYPE_ARMS) {
 		read_arms(r, json, node);
 	} else if (r->arm && row->scope == SPEC_SCOPE_RUN) {
-		complain(r, node->line, row->key,
-			"belongs to the whole run; an arm cannot change it");
+		complain(
+			r, node->at, row->key, "belongs to the whole run; an arm cannot change it");
 	} else if (row->type != SPEC_TYPE_OBJECT) {
 		read_scalar(r, json, node, row);
 	} else if (node->type == SPEC_JSON_OBJECT) {
 		r->layer->value[row - spec_table] = (struct spec_value){.state = SPEC_GIVEN,
-			.line = r->from_set ? 0 : node->line,
+			.at = r->from_set ? (struct spec_place){0} : node->at,
 			.from_set = r->from_set,
 			.from_arm = r->arm != NULL};
 		read_members(r, json, node, row->key);
@@ -221,7 +222,7 @@ static void read_row(struct reading *r, const struct spec_json *json,
 		snprintf(message, sizeof(message), "%s expected, found %s",
 			row->shorthand ? "a preset's name or an object" : "an object",
 			spec_json_describe(node, what, sizeof(what)));
-		complain(r, node->line, row->key, message);
+		complain(r, node->at, row->key, message);
 		r->layer->value[row - spec_table].state = SPEC_WRONG;
 	}
 }
@@ -236,7 +237,7 @@ static void read_members(struct reading *r, const struct spec_json *json,
 		char full[PATH_BYTES];
 		bool dotted = strchr(node->key, '.') != NULL, cut;
 
-		if (spec_table_note(node->key))
+		if (node->duplicate || spec_table_note(node->key))
 			continue;
 		cut = snprintf(full, sizeof(full), "%s%s%s", path, *path ? "." : "", node->key) >=
 			(int)sizeof(full);
@@ -244,7 +245,7 @@ static void read_members(struct reading *r, const struct spec_json *json,
 		if (row)
 			read_row(r, json, node, row);
 		else
-			unknown_key(r, node->line, path, node->key, full);
+			unknown_key(r, node->at, path, node->key, full);
 	}
 }
 
@@ -294,7 +295,7 @@ static void unknown_arm(struct reading *r, const char *path)
 	else
 		snprintf(message, sizeof(message), "no such arm; the first of %zu is %s",
 			r->source->n_arms, names[0]);
-	complain(r, 0, path, message);
+	complain(r, (struct spec_place){0}, path, message);
 }
 
 /* A bare word as the tree of a string. */
@@ -328,7 +329,7 @@ static int set_json(struct reading *r, const char *key, const struct spec_row *r
 	} else if (rc) {
 		snprintf(message, sizeof(message), "the value is no JSON: %.200s",
 			why->error[0].message);
-		complain(r, 0, key, message);
+		complain(r, (struct spec_place){0}, key, message);
 	}
 	free(why);
 	return rc;
@@ -373,7 +374,7 @@ static void unknown_set(struct reading *r, const char *key)
 	if (spec_table_note(last))
 		return;
 	snprintf(object, sizeof(object), "%.*s", dot ? (int)(dot - key) : 0, key);
-	unknown_key(r, 0, object, last, key);
+	unknown_key(r, (struct spec_place){0}, object, last, key);
 }
 
 static void read_set(struct reading *r, const char *set)
@@ -385,12 +386,12 @@ static void read_set(struct reading *r, const char *set)
 
 	if (!equals || equals == set || !all_utf8(set)) {
 		snprintf(path, sizeof(path), "%.100s", set);
-		complain(r, 0, path, "KEY=VALUE expected, in UTF-8");
+		complain(r, (struct spec_place){0}, path, "KEY=VALUE expected, in UTF-8");
 		return;
 	}
 	if ((size_t)(equals - set) >= sizeof(path)) {
 		snprintf(path, sizeof(path), "%.100s...", set);
-		complain(r, 0, path, "no such key, none is that long");
+		complain(r, (struct spec_place){0}, path, "no such key, none is that long");
 		return;
 	}
 	snprintf(path, sizeof(path), "%.*s", (int)(equals - set), set);

@@ -13,7 +13,7 @@ struct spec_layer {
 
 struct spec_source_arm {
 	char name[SPEC_NAME_MAX + 1];
-	int line;
+	struct spec_place at;
 	struct spec_layer layer, sets; /* sets: of --set, put on layer once read */
 };
 

@@ -40,7 +40,7 @@ static void complain(const struct resolving *r, enum spec_key key, const char *f
 	snprintf(path, sizeof(path), "%s%s%s%s%s", v->from_set ? "--set " : "",
 		v->from_arm ? "arms." : "", v->from_arm ? r->arm : "", v->from_arm ? "." : "",
 		spec_table[key].key);
-	spec_error_add(r->errors, v->line, path, "%s", message);
+	spec_error_add(r->errors, v->at, path, "%s", message);
 }
 
 static enum spec_key parent_of(enum spec_key key)
@@ -307,6 +307,23 @@ static bool product3(int64_t a, int64_t b, int64_t c, int64_t *out)
 	return !__builtin_mul_overflow(a, b, &ab) && !__builtin_mul_overflow(ab, c, out);
 }
 
+struct factor {
+	enum spec_key key;
+	int64_t value;
+};
+
+/* Of a product that is too large: the key to blame. */
+static enum spec_key largest_given(
+	const struct resolving *r, const struct factor *factors, size_t n)
+{
+	const struct factor *found = NULL;
+
+	for (size_t i = 0; i < n; i++)
+		if (given(r, factors[i].key) && (!found || factors[i].value > found->value))
+			found = &factors[i];
+	return found ? found->key : factors[0].key;
+}
+
 static void resolve_gpus(struct resolving *r)
 {
 	struct spec_config *c = r->config;
@@ -394,11 +411,18 @@ static void resolve_batch(struct resolving *r)
 		snprintf(gpus, sizeof(gpus), " x gpus %" PRId64, c->gpus);
 	}
 	if (!c->batch) {
+		const struct factor factors[] = {
+			{SPEC_KEY_MICRO_BATCH, c->micro_batch},
+			{SPEC_KEY_ACCUMULATION, c->accumulation},
+			{SPEC_KEY_GPUS, c->gpus},
+		};
+
 		if (known > batch_max)
-			complain(r, SPEC_KEY_MICRO_BATCH,
-				"%" PRId64 " x gradient_accumulation_steps %" PRId64
-				"%s is not allowed, a train_batch_size of at most %" PRId64,
-				c->micro_batch, c->accumulation, gpus, batch_max);
+			complain(r, largest_given(r, factors, 3),
+				"train_micro_batch_size_per_gpu %" PRId64
+				" x gradient_accumulation_steps %" PRId64 "%s = %" PRId64
+				" is not allowed, a train_batch_size of at most %" PRId64,
+				c->micro_batch, c->accumulation, gpus, known, batch_max);
 		else if (c->gpus)
 			c->batch = known;
 		return;
@@ -492,22 +516,45 @@ static void resolve_steps(struct resolving *r)
 static void check_sizes(struct resolving *r)
 {
 	const struct spec_config *c = r->config;
+	const struct spec_model *m = &c->model;
+	const struct factor factors[] = {
+		{SPEC_KEY_MICRO_BATCH, c->micro_batch},
+		{SPEC_KEY_SEQ_LEN, c->seq_len},
+		{SPEC_KEY_BATCH, c->batch},
+		{SPEC_KEY_MODEL_VOCAB_SIZE, m->vocab_size},
+	};
+	const struct factor widths[] = {
+		factors[0],
+		factors[1],
+		factors[2],
+		{SPEC_KEY_MODEL_N_EMBD, m->n_embd},
+		{SPEC_KEY_MODEL_N_LAYER, m->n_layer},
+	};
+	const struct factor work[] = {
+		{SPEC_KEY_OPTIMIZER_STEPS, c->optimizer_steps},
+		{SPEC_KEY_MICRO_STEPS, c->work_micro_steps},
+		factors[0],
+		factors[1],
+		factors[2],
+		{SPEC_KEY_ACCUMULATION, c->accumulation},
+	};
 	int64_t rows = c->micro_batch * c->seq_len, bytes, tokens;
 
-	if (!product3(rows, c->model.vocab_size, 8, &bytes))
-		complain(r, SPEC_KEY_MICRO_BATCH,
-			"the logits, %" PRId64 " x seq_len %" PRId64 " x vocab_size %" PRId64
-			" x 8 bytes, are beyond 64 bits",
-			c->micro_batch, c->seq_len, c->model.vocab_size);
-	if (!product3(rows, c->model.n_embd * c->model.n_layer, INT64_C(64) * 8, &bytes))
-		complain(r, SPEC_KEY_MICRO_BATCH,
-			"the activations, %" PRId64 " x seq_len %" PRId64 " x n_embd %" PRId64
-			" x n_layer %" PRId64 " values, are beyond 64 bits of bytes",
-			c->micro_batch, c->seq_len, c->model.n_embd, c->model.n_layer);
+	if (!product3(rows, m->vocab_size, 8, &bytes))
+		complain(r, largest_given(r, factors, 4),
+			"the logits, train_micro_batch_size_per_gpu %" PRId64 " x seq_len %" PRId64
+			" x vocab_size %" PRId64 " x 8 bytes, are beyond 64 bits",
+			c->micro_batch, c->seq_len, m->vocab_size);
+	if (!product3(rows, m->n_embd * m->n_layer, INT64_C(64) * 8, &bytes))
+		complain(r, largest_given(r, widths, 5),
+			"the activations, train_micro_batch_size_per_gpu %" PRId64
+			" x seq_len %" PRId64 " x n_embd %" PRId64 " x n_layer %" PRId64
+			" values, are beyond 64 bits of bytes",
+			c->micro_batch, c->seq_len, m->n_embd, m->n_layer);
 	if (!product3(c->optimizer_steps, c->batch, c->seq_len, &tokens))
-		complain(r, SPEC_KEY_OPTIMIZER_STEPS,
-			"%" PRId64 " x train_batch_size %" PRId64 " x seq_len %" PRId64
-			" tokens are beyond 64 bits",
+		complain(r, largest_given(r, work, 6),
+			"optimizer_steps %" PRId64 " x train_batch_size %" PRId64
+			" x seq_len %" PRId64 " tokens are beyond 64 bits",
 			c->optimizer_steps, c->batch, c->seq_len);
 }
 
@@ -528,8 +575,8 @@ static bool same_epoch(const struct spec_config *a, const struct spec_config *b)
 		!strcmp(a->data_train, b->data_train);
 }
 
-static void compare_arms(
-	const struct spec_arm *a, const struct spec_arm *b, int line, struct spec_errors *errors)
+static void compare_arms(const struct spec_arm *a, const struct spec_arm *b, struct spec_place at,
+	struct spec_errors *errors)
 {
 	const struct spec_config *x = &a->config, *y = &b->config;
 	int64_t work_x = spec_work_tokens(x), work_y = spec_work_tokens(y);
@@ -537,26 +584,26 @@ static void compare_arms(
 
 	snprintf(key, sizeof(key), "arms.%s", b->name);
 	if ((x->work_epochs > 0) != (y->work_epochs > 0))
-		spec_error_add(errors, line, key,
+		spec_error_add(errors, at, key,
 			"one of the arms %s and %s is measured in epochs, both must be", a->name,
 			b->name);
 	else if (x->work_epochs != y->work_epochs)
-		spec_error_add(errors, line, key,
+		spec_error_add(errors, at, key,
 			"trains %" PRId64 " epochs, arm %s trains %" PRId64
 			"; arms must do the same work",
 			y->work_epochs, a->name, x->work_epochs);
 	else if (x->work_epochs && !same_epoch(x, y))
-		spec_error_add(errors, line, key,
+		spec_error_add(errors, at, key,
 			"epochs are the same work only where the arms agree on data, "
 			"train_batch_size and seq_len, and arm %s differs",
 			a->name);
 	else if (x->work_micro_steps && y->work_micro_steps && x->accumulation != y->accumulation)
-		spec_error_add(errors, line, key,
+		spec_error_add(errors, at, key,
 			"micro_steps are the same work only where the arms agree on "
 			"gradient_accumulation_steps: %" PRId64 " here, %" PRId64 " in arm %s",
 			y->accumulation, x->accumulation, a->name);
 	else if (work_x && work_y && work_x != work_y)
-		spec_error_add(errors, line, key,
+		spec_error_add(errors, at, key,
 			"trains %" PRId64 " tokens, arm %s trains %" PRId64
 			"; arms must do the same work",
 			work_y, a->name, work_x);
@@ -568,7 +615,7 @@ static void resolve_arms(
 	if (errors->n > 0)
 		return; /* numbers that are wrong by themselves cannot be compared */
 	for (size_t i = 1; i < spec->n_arms; i++)
-		compare_arms(&spec->arms[0], &spec->arms[i], source->arms[i].line, errors);
+		compare_arms(&spec->arms[0], &spec->arms[i], source->arms[i].at, errors);
 }
 
 /* ---- the whole ---- */

@@ -19,9 +19,9 @@ enum spec_state {
 
 struct spec_value {
 	enum spec_state state;
-	int line;      /* 0: from --set, or a default */
-	bool from_set; /* --set said so */
-	bool from_arm; /* an arm's own */
+	struct spec_place at; /* none: from --set, or a default */
+	bool from_set;        /* --set said so */
+	bool from_arm;        /* an arm's own */
 	union {
 		bool b;
 		int64_t i;

@@ -45,9 +45,9 @@ def test_manual_pages_refer_to_pages_that_are_there():
 
 
 def test_every_case_names_tests_that_are_there():
-    """tests/cases.md says `path` or `path:function`."""
+    """tests/cases.md says `path` or `path:name`."""
     text = (ROOT / "tests/cases.md").read_text(encoding="utf-8")
-    named = re.findall(r"`(tests/[^`:]+\.\w+)(?::(\w+))?`", text)
+    named = re.findall(r"`(tests/[^`:]+\.\w+)(?::([\w-]+))?`", text)
     gone = [f"{path}:{function}" for path, function in named if not (ROOT / path).is_file()
         or not re.search(rf"\b{function}\b", (ROOT / path).read_text(encoding="utf-8"))]
     assert len(named) > 50 and not gone, "\n".join(gone)

@@ -41,7 +41,7 @@ static void check_errors(const struct spec_errors *errors)
 {
 	FUZZ_MUST(errors->n >= 1);
 	for (size_t i = 0; i < errors->n; i++)
-		FUZZ_MUST(errors->error[i].message[0] != '\0' && errors->error[i].line >= 0);
+		FUZZ_MUST(errors->error[i].message[0] != '\0' && errors->error[i].at.line >= 0);
 }
 
 static void check_again(char *canonical, int world, const char *hash)

@@ -316,31 +316,31 @@ def test_the_daemons_refusals_name_the_line(tmp_path, daemon):
     with daemon(ranks=2, engine=BUILD / "engine" / "gpt2-engine-cpu") as d:
         path.write_text(json.dumps(spec(gpus=4), indent=1))
         line = path.read_text().splitlines().index(' "gpus": 4') + 1
-        assert refused(d, path) == [f"{path}:{line}: gpus: 4 ranks asked, the daemon has 2"]
+        assert refused(d, path) == [f"{path}:{line}:2: gpus: 4 ranks asked, the daemon has 2"]
         assert refused(d, path, "--set", "gpus=9") == [f"{path}: --set gpus: 9 ranks asked, the daemon has 2"]
 
         (tmp_path / "short.bin").write_bytes(b"\x05\x00" * 128)
         path.write_text(json.dumps(spec(data={"train": "short.bin"}), indent=1))
         line = path.read_text().splitlines().index('  "train": "short.bin"') + 1
         assert refused(d, path) == [
-            f"{path}:{line}: data.train: {tmp_path}/short.bin: 128 tokens, 129 needed (2 ranks x 1 x 64 + 1)"]
+            f"{path}:{line}:3: data.train: {tmp_path}/short.bin: 128 tokens, 129 needed (2 ranks x 1 x 64 + 1)"]
 
         path.write_text(json.dumps(spec(steps=1e12), indent=1))
         line = path.read_text().splitlines().index('  "optimizer_steps": 1000000000000.0,') + 1
         found = refused(d, path)
-        assert len(found) == 1 and found[0].startswith(f"{path}:{line}: work.optimizer_steps: 1000000000000 optimizer steps are not allowed, at"), found
+        assert len(found) == 1 and found[0].startswith(f"{path}:{line}:3: work.optimizer_steps: 1000000000000 optimizer steps are not allowed, at"), found
 
         made_up = {"kind": "synthetic", "synthetic_tokens": 128}
         path.write_text(json.dumps(spec(data=made_up), indent=1))
         line = path.read_text().splitlines().index('  "synthetic_tokens": 128') + 1
         assert refused(d, path) == [
-            f"{path}:{line}: data.synthetic_tokens: synthetic: 128 tokens, 129 needed (2 ranks x 1 x 64 + 1)"]
+            f"{path}:{line}:3: data.synthetic_tokens: synthetic: 128 tokens, 129 needed (2 ranks x 1 x 64 + 1)"]
 
         # how many is not in the file: what asks for them is named
         path.write_text(json.dumps(spec(data={"kind": "synthetic"}, train_micro_batch_size_per_gpu=10000), indent=1))
         line = path.read_text().splitlines().index('  "kind": "synthetic"') + 1
         found = refused(d, path, "--set", 'model={"n_layer": 1, "n_head": 1, "n_embd": 8, "n_positions": 64, "vocab_size": 64}')
-        assert found == [f"{path}:{line}: data.kind: synthetic: 1048576 tokens, 1280001 needed (2 ranks x 10000 x 64 + 1); "
+        assert found == [f"{path}:{line}:3: data.kind: synthetic: 1048576 tokens, 1280001 needed (2 ranks x 10000 x 64 + 1); "
             "data.synthetic_tokens sets how many are made"]
         # nor is that told where the batch is what is wrong
         path.write_text(json.dumps(spec(data={"kind": "synthetic"}, train_micro_batch_size_per_gpu=10**8), indent=1))
@@ -357,11 +357,11 @@ def test_the_daemons_refusals_name_the_arm(tmp_path, daemon):
         arms = {"a": {}, "v1.5": {"data.train": "none.bin"}}
         path.write_text(json.dumps({**experiment(data={"train": "good.bin"}), "arms": arms}, indent=1))
         line = path.read_text().splitlines().index('   "data.train": "none.bin"') + 1
-        assert refused(d, path) == [f"{path}:{line}: arms.v1.5.data.train: {missing}"]
+        assert refused(d, path) == [f"{path}:{line}:4: arms.v1.5.data.train: {missing}"]
         # what all arms share
         path.write_text(json.dumps(experiment(data={"train": "none.bin"}), indent=1))
         line = path.read_text().splitlines().index('  "train": "none.bin"') + 1
-        assert refused(d, path) == [f"{path}:{line}: data.train: {missing}"]
+        assert refused(d, path) == [f"{path}:{line}:3: data.train: {missing}"]
         assert refused(d, path, "--set", "data.train=none.bin") == [f"{path}: --set data.train: {missing}"]
 
 
@@ -377,9 +377,9 @@ def test_the_daemons_refusals_come_at_once(tmp_path, daemon):
         line = {name: lines.index(f'{key}: "{name}"') + 1 for key, name in
             (('"train"', "none.bin"), ('"data.train"', "d.bin"), ('"data.train"', "c.bin"))}
         assert refused(d, path) == [
-            f"{path}:{line['none.bin']}: data.train: {tmp_path}/none.bin: {said}",
-            f"{path}:{line['d.bin']}: arms.d.data.train: {tmp_path}/d.bin: {said}",
-            f"{path}:{line['c.bin']}: arms.c.data.train: {tmp_path}/c.bin: {said}"]
+            f"{path}:{line['none.bin']}:3: data.train: {tmp_path}/none.bin: {said}",
+            f"{path}:{line['d.bin']}:4: arms.d.data.train: {tmp_path}/d.bin: {said}",
+            f"{path}:{line['c.bin']}:4: arms.c.data.train: {tmp_path}/c.bin: {said}"]
         # too short for two of three
         (tmp_path / "mid.bin").write_bytes(b"\x05\x00" * 200)
         wide = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}
@@ -389,4 +389,4 @@ def test_the_daemons_refusals_come_at_once(tmp_path, daemon):
         lines = [line.strip().rstrip(",") for line in path.read_text().splitlines()]
         line = lines.index('"train": "mid.bin"') + 1
         said = "mid.bin: 200 tokens, 257 needed (1 rank x 4 x 64 + 1) (arms b.c, b)"
-        assert found == [f"{path}:{line}: data.train: {tmp_path}/{said}"]
+        assert found == [f"{path}:{line}:3: data.train: {tmp_path}/{said}"]

@@ -19,7 +19,7 @@ def test_spec_errors_before_any_socket(tmp_path, path):
         result = ctl("submit", file, path=path)
     assert result.returncode == 2
     assert daemon.requests == []
-    assert f"{file}:2: nam: " in result.stderr and f"{file}:4: seq_len: " in result.stderr
+    assert f"{file}:2:2: nam: " in result.stderr and f"{file}:4:2: seq_len: " in result.stderr
     assert result.stdout == ""
     value = one_object(ctl("submit", file, "--json", path=path).stdout)
     assert [row["key"] for row in value["error"]["errors"]][0] == "nam"
@@ -122,7 +122,7 @@ def test_submit_refused_by_the_daemon(spec, path):
     assert result.returncode == 2
     # the file's line, not that of what was sent
     line = next(n for n, text in enumerate(spec.read_text().splitlines(), 1) if '"gpus"' in text)
-    assert line != 3 and f"{spec}:{line}: gpus: 2 asked, 1 there" in result.stderr
+    assert line != 3 and f"{spec}:{line}:3: gpus: 2 asked, 1 there" in result.stderr
 
 
 def test_submit_with_an_unknown_end(spec, path):
@@ -169,7 +169,7 @@ def test_a_product_names_what_is_given(spec, path):
         result = ctl("submit", spec, "--set", "gradient_accumulation_steps=16777216", "--set",
             "train_micro_batch_size_per_gpu=16777216", path=path)
     assert result.returncode == 2
-    assert "16777216 x gradient_accumulation_steps 16777216 is not allowed, a train_batch_size of at most" in result.stderr
+    assert "16777216 x gradient_accumulation_steps 16777216 = 281474976710656 is not allowed, a train_batch_size of at most" in result.stderr
 
 
 def test_paths_are_made_absolute(tmp_path, path):

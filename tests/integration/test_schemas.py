@@ -75,28 +75,37 @@ RELATIONS = re.compile(r"twice|has no meaning|cannot be made|is not (a multiple|
     r"|more than 16 arms|relative path|control character|a path of|--set|is not allowed, a train")
 
 
+STANDARD = """{
+ "model": "nano", "data": {"kind": "synthetic"}, "seq_len": 64,
+ "train_micro_batch_size_per_gpu": 4, "work": {"optimizer_steps": 10},
+"""
+
+
 def test_specs_as_the_parser_has_them():
     """Every spec of the parser's own tests: what it takes is valid, and what it refuses by itself is not."""
     validator = jsonschema.Draft202012Validator(SCHEMAS["spec"])
     taken = refused = 0
-    for path in sorted((ROOT / "tests/unit/spec").glob("*.json")):
-        said = [line for line in path.with_suffix(".expect").read_text().splitlines() if not line.startswith("@ ")]
-        try:
-            value = json.loads(path.read_bytes())
-        except ValueError:
-            assert said[0] != "{", path
+    for case in re.split(r"^== ", (ROOT / "tests/unit/spec/cases.txt").read_text(), flags=re.M)[1:]:
+        text, expected = re.sub(r"^(@ .*\n)+", "", case.split("\n", 1)[1]).split("\n--\n", 1)
+        if "\n@ escaped\n" in case:
             continue
-        if said[0] == "{":
+        errors = [line[2:] for line in expected.splitlines() if line.startswith("! ")]
+        try:
+            value = json.loads(STANDARD + text[1:] + "}" if text.startswith("+ ") else text)
+        except ValueError:
+            assert errors, case
+            continue
+        if not errors:
             taken += 1
             check(SCHEMAS["spec"], value)
-        elif not all(RELATIONS.search(line) for line in said):
+        elif not all(RELATIONS.search(error) for error in errors):
             refused += 1
-            assert not validator.is_valid(value), f"{path}: {said}"
+            assert not validator.is_valid(value), case
     assert taken > 50 and refused > 50
 
 
 def test_every_kind_is_described():
-    kinds = set(re.findall(r'emit\(ctl, "([^"]+)"', "".join(path.read_text() for path in (ROOT / "ctl").glob("*.c"))))
+    kinds = set(re.findall(r'emit\(ctl, "([^"]+)"', "".join(path.read_text() for path in (ROOT / "ctl").rglob("*.c"))))
     assert len(kinds) > 10
     assert kinds - set(SCHEMAS["output"]["$defs"]) == set()
 

@@ -169,7 +169,7 @@ static void test_out_is_left_alone_on_error(void **state)
 	assert_int_equal(parse_with(", \"seq_le\": 1", 1, &spec), -EINVAL);
 	assert_ptr_equal(spec, mark);
 	assert_int_equal(errors.n, 1);
-	assert_int_equal(errors.error[0].line, 1);
+	assert_int_equal(errors.error[0].at.line, 1);
 	assert_string_equal(errors.error[0].key, "seq_le");
 	spec_free(NULL);
 }
