@@ -60,15 +60,11 @@ const struct settings_row settings_rows[] = {
 	{"data_roots", SETTING_LIST, AT(data_roots),
 		.unset = "anywhere for root and the user gpt2d runs as, nowhere for others",
 		.help = "folders below which runs may read data",
-		.manual = "A path is judged by the file that it leads to when the engine opens "
-			  "it, links followed.\n"
-			  "Links lead from one of the folders into another as well.\n"
-			  "A path that comes through anything outside them, by\n"
-			  ".Ql ..\n"
-			  "or by a link that is outside itself, is refused, in the same words "
-			  "whether that is there or not:\n"
-			  "a folder is reached by the name given here and by the one that it has "
-			  "without links.\n"
+		.manual = "The file that a path leads to, links followed, must be below one of "
+			  "these folders when the engine opens it.\n"
+			  "Links may lead from one folder into another.\n"
+			  "A path that leads outside and a path that leads to no file get the "
+			  "same error.\n"
 			  "Where others may connect as well\n"
 			  ".Pq Cm socket_mode , socket_group ,\n"
 			  "their runs read no file until this is set: they would read with the "

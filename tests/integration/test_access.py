@@ -333,13 +333,13 @@ def test_data_that_is_led_elsewhere_after_the_check(tmp_path):
         link.symlink_to(secret)
         with pytest.raises(RpcError) as refused:
             c.submit(spec("late", 1, data=good))
-        assert f"{link} is not below a data root of gpt2d ({data}): {link} is a link to {secret}" in refused.value.message
+        assert f"{link} is not below a data root of gpt2d ({data}), or does not exist" in refused.value.message
         c.call("cancel", id=first)
         end = c.wait(second)
         assert end["state"] == "failed" and f"{link} is not below a data root of gpt2d ({data})" in end["reason"]
         with pytest.raises(RpcError) as refused:
             c.submit(spec("none", 1, data={"kind": "file", "train": str(data / "none.bin")}))
-        assert "none.bin: No such file or directory" in refused.value.message
+        assert f"none.bin is not below a data root of gpt2d ({data}), or does not exist" in refused.value.message
 
 
 @pytest.fixture
@@ -391,11 +391,12 @@ def test_data_roots_say_what_others_may_read(home, secret):
         assert refusal(d, home / "open/tokens.bin") is None
         told = {refusal(d, path)["message"].replace(str(path), "PATH") for path in
             (secret / "tokens.bin", secret / "none", "/etc/shadow", "/dev/zero", home / "open/../closed/tokens.bin")}
-        assert told == {f"spec refused: data.train: PATH is not below a data root of gpt2d ({home}/open)"}
+        assert told == {f"spec refused: data.train: PATH is not below a data root of gpt2d ({home}/open), or does not exist"}
+
 
 @ROOT_ONLY
-def test_a_path_that_is_below_is_not_said_to_be_elsewhere(home):
-    """The person is to look at a right or a file, not at data_roots."""
+def test_what_is_said_of_files_that_cannot_be_read(home):
+    """The cause. Below data_roots, a path that leads to no file has the words of one outside."""
     data = home / "data"
     (data / "closed").mkdir(parents=True)
     for file in (data / "ok.bin", data / "closed/ok.bin", data / "unread.bin"):
@@ -410,6 +411,7 @@ def test_a_path_that_is_below_is_not_said_to_be_elsewhere(home):
         "ok.bin/": "Not a directory", "fifo": "a regular file expected", "socket": "a regular file expected",
     }
     told |= {name: "Permission denied (gpt2d runs as uid 0)" for name in ("closed/ok.bin", "closed/none", "unread.bin")}
+    found = ("fifo", "socket", "unread.bin")
     (data / "unread.bin").chmod(0)
     (data / "closed").chmod(0)
     prefix = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")  # a root to whom rights apply
@@ -419,7 +421,10 @@ def test_a_path_that_is_below_is_not_said_to_be_elsewhere(home):
                 path = f"{data}/{name}"
                 with pytest.raises(RpcError) as refused:
                     c.submit(spec("none", 1, data={"kind": "file", "train": path}))
-                assert refused.value.message == f"spec refused: data.train: {path}: {why}", roots
+                expected = f"{path}: {why}"
+                if roots and name not in found:
+                    expected = f"{path} is not below a data root of gpt2d ({data}), or does not exist"
+                assert refused.value.message == f"spec refused: data.train: {expected}", roots
 
 
 @ROOT_ONLY
@@ -461,30 +466,22 @@ def test_a_link_tells_nothing_of_what_is_elsewhere(tmp_path):
 
 
 @ROOT_ONLY
-def test_a_way_through_elsewhere_tells_nothing(home, secret):
-    """By name or by link: whether a folder, a file or nothing is there, the words are the same; links between roots lead."""
-    (secret / "known").mkdir()
+def test_links_between_roots(home, secret):
+    """Absolute and relative links lead from one root into another, and nowhere else."""
     more, data = home / "more", home / "open"
     shutil.copytree(data, more)
-    ends = "/../../more/tokens.bin"
-    ways = {name: f"{secret}/{name}{ends}" for name in ("known", "unknown", "tokens.bin", "known/../unknown")}
-    for i, (name, way) in enumerate(ways.items()):
-        (more / f"to-{i}").symlink_to(f"{secret}/{name}")
-        (more / f"whole-{i}").symlink_to(way)
-    (secret / "in").symlink_to(more / "tokens.bin")
     (data / "absolute").symlink_to(more / "tokens.bin")
     (data / "relative").symlink_to("../more/folder/.././tokens.bin")
+    (data / "out").symlink_to(secret / "tokens.bin")
+    (data / "nowhere").symlink_to(secret / "none")
     (more / "folder").mkdir()
     with Daemon(home=home, engine=BUILD / "engine/gpt2-engine-cpu",
             options=("--socket-mode", "0666", "--data-roots", str(data), "--data-roots", str(more))) as d:
-        out = [*ways.values(), secret / "in", secret / "none"]
-        out += [f"{more}/to-{i}{ends}" for i in range(len(ways))] + [more / f"whole-{i}" for i in range(len(ways))]
-        told = {str(path): (refusal(d, path) or {"message": "let in"})["message"] for path in out}
-        for path, message in told.items():
-            assert message.startswith(f"spec refused: data.train: {path} is not below a data root of gpt2d ({data}, ...)"), told
         for path in ("absolute", "relative", "../more/tokens.bin", "./tokens.bin"):
             assert refusal(d, f"{data}/{path}") is None, path
-        assert refusal(d, more / "none/../tokens.bin")["message"].endswith("tokens.bin: No such file or directory")
+        for path in ("out", "nowhere", "../closed/tokens.bin", "../closed/none"):
+            message = refusal(d, f"{data}/{path}")["message"]
+            assert message == f"spec refused: data.train: {data}/{path} is not below a data root of gpt2d ({data}, ...), or does not exist"
 
 
 @ROOT_ONLY
@@ -511,8 +508,8 @@ def test_a_link_that_changes_all_the_time_tells_nothing(home, secret):
             stop.set()
             flipping.join()
     told = {answer["error"]["message"] if "error" in answer else "let in" for answer in answers}
-    refused = f"spec refused: data.train: {link} is not below a data root of gpt2d ({data})"
-    assert told <= {"let in", refused, f"{refused}: {link} is a link to {secret}/none"}
+    refused = f"spec refused: data.train: {link} is not below a data root of gpt2d ({data}), or does not exist"
+    assert told <= {"let in", refused}
     assert len(told) > 1
 
 

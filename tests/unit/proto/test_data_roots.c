@@ -70,15 +70,16 @@ static int set_up(void **state)
 	return 0;
 }
 
-/* Whether what leads there is not said to be outside. */
 static bool holds(const struct data_roots *roots, const char *path)
 {
-	char link[2 * PATH_MAX];
-	int fd = data_roots_open(roots, path, link, sizeof(link));
+	char error[2 * PATH_MAX];
+	int fd = data_roots_open(roots, path, error, sizeof(error));
 
 	if (fd >= 0)
 		close(fd);
-	return fd != -EXDEV;
+	else
+		assert_non_null(strstr(error, "or does not exist"));
+	return fd >= 0;
 }
 
 static int tear_down(void **state)
@@ -95,58 +96,33 @@ static const struct {
 } paths[] = {
 	{"data/in", true},
 	{"data", false},
+	{"data/", false},
 	{"data2/out", false},
 	{"data/link-out", false},
-	{"data2/link-in", false}, /* a link that is outside */
+	{"data2/link-in", true},
 	{"data/folder-out/out", false},
 	{"data/folder-out/not-there", false},
 	{"data/to-nothing", false},
-	{"data/to-nothing/x", false},
-	{"data/not-there", true},
-	{"data/no/such/file", true},
-	{"data/no/../in", true}, /* "no" was not found, below */
+	{"data/not-there", false},
+	{"data/no/../in", false},
 	{"data/../data/in", true},
 	{"data/../data2/out", false},
-	{"data/..", false},
-	{"data/in/x", true}, /* the file is below, and no folder */
-	{"data/in/", true},
-	{"data/in/../../data2/out", true},
-	{"data2/out/x", false},
-	{"data/link-out/x", false},
-	{"data/dangling", true},
-	{"data/dangling/x/y", true},
-	{"data/dangling/", true},
-	{"data/dangling/../in", true},
-	{"data/dangling2", true},
-	{"data/dangling-up", false},
-	{"data/dangling-out", true},
-	{"root/dangling", true},
-	{"data/dangling-via", false}, /* what links there are elsewhere is not told */
-	{"data2/dangling", false},
-	{"data/loop", true},
-	{"data/loop/x", true},
-	{"data/self", true},
+	{"data/in/x", false},
+	{"data/in/", false},
+	{"data/dangling", false},
+	{"data/loop", false},
 	{"data/loop-out", false},
-	{"data2/loop", false},
-	{"data/..in", true},
 	{"root/in", true},
-	{"data2/../root/not-there", false},
-	{"nowhere/x", false},
-	{"data2/../data/in", false},
+	{"data2/../data/in", true},
 	{"none/../data/in", false},
-	{"data/folder-out/../data/in", false},
 	{"data//./in", true},
-	{"./data/../root/in", true},
-	{"data/sub/../in", true},
 	{"data/sub/../../more/in", true},
-	{"data/sub/../../more/", false},
 	{"data/to-more", false},
-	{"data/to-more/../in", false},
+	{"data/to-more/in", true},
 	{"data/to-more/../data/in", true},
 	{"data/sub/to-more-in", true},
 	{"data/by-root", true},
-	{"more/../more/../data/../root/in", true},
-	{"more/../data2/../data/in", false},
+	{"more/../data2/out", false},
 };
 
 static void test_paths(void **state)
@@ -165,64 +141,7 @@ static void test_paths(void **state)
 	assert_false(holds(&roots, "/etc/passwd"));
 	roots = (struct data_roots){{"/"}, 1};
 	assert_true(holds(&roots, "/etc/passwd"));
-	assert_true(holds(&roots, "/not-there"));
-}
-
-static void test_open_files(void **state)
-{
-	char root[PATH_MAX + 64];
-	struct data_roots roots = {{root}, 1};
-	int in, out, flags = O_PATH | O_CLOEXEC;
-
-	snprintf(root, sizeof(root), "%s/data", home);
-	in = open(in_home("data2/link-in"), flags);
-	out = open(in_home("data/link-out"), flags);
-	assert_true(in >= 0 && out >= 0);
-	assert_true(data_roots_hold_fd(&roots, in));
-	assert_false(data_roots_hold_fd(&roots, out));
-	assert_false(data_roots_hold_fd(&roots, -1));
-	roots.n = 0;
-	assert_true(data_roots_hold_fd(&roots, out));
-	close(in);
-	close(out);
-}
-
-/* What is told of a path: the error, and of the link that led outside. */
-static void test_words(void **state)
-{
-	static const struct {
-		const char *path;
-		int rc;
-		const char *link; /* "": none is told of */
-	} cases[] = {
-		{"data//link-out", -EXDEV, "data//link-out is a link to "},
-		/* what is behind it is not looked at */
-		{"data/link-out/x/y", -EXDEV, "data/link-out is a link to "},
-		{"data/sub/../folder-out/../x", -EXDEV, "data/sub/../folder-out is a link to "},
-		{"data2/link-in", -EXDEV, ""},
-		{"data2/none", -EXDEV, ""},
-		{"data/", -EXDEV, ""},
-		{"data/none/x", -ENOENT, ""},
-		{"data/dangling2", -ENOENT, ""},
-		{"data/dangling-out", -ENOENT, ""},
-		{"data/in/", -ENOTDIR, ""},
-		{"data/in/x", -ENOTDIR, ""},
-		{"data/in/..", -ENOTDIR, ""},
-		{"data/loop", -ELOOP, ""},
-		{"data/self", -ELOOP, ""},
-	};
-	char root[PATH_MAX + 64], said[2 * PATH_MAX];
-	struct data_roots roots = {{"/nowhere/", root}, 2};
-
-	snprintf(root, sizeof(root), "%s/data", home);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		const char *path = in_home(cases[i].path);
-		int rc = data_roots_open(&roots, path, said, sizeof(said));
-
-		if (rc != cases[i].rc || (cases[i].link[0] == '\0') != (said[0] == '\0') ||
-			strstr(said, cases[i].link) == NULL)
-			fail_msg("%s: %d, \"%s\"", cases[i].path, rc, said);
-	}
+	assert_false(holds(&roots, "/not-there"));
 }
 
 /* What is opened is the file that the path leads to, without access. */
@@ -242,7 +161,7 @@ static void test_what_is_opened(void **state)
 
 		assert_true(fd >= 0);
 		assert_int_equal(fstat(fd, &st), 0);
-		assert_true(st.st_ino == file.st_ino && data_roots_hold_fd(&roots, fd));
+		assert_true(st.st_ino == file.st_ino);
 		assert_true(read(fd, &byte, 1) < 0 && errno == EBADF);
 		close(fd);
 	}
@@ -271,8 +190,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_paths),
-		cmocka_unit_test(test_open_files),
-		cmocka_unit_test(test_words),
 		cmocka_unit_test(test_what_is_opened),
 		cmocka_unit_test(test_messages),
 	};
