@@ -24,6 +24,7 @@
 #include "proto/text.h"
 #include "daemon/config/ulimits.h"
 #include "proto/json_text.h"
+#include "proto/host/cgroup.h"
 #include "proto/host/procfs.h"
 #include "proto/protocol.h"
 #include "proto/host/signals.h"
@@ -57,14 +58,12 @@ static void say(const char *format, ...)
 	fprintf(stderr, "gpt2d: %s\n", text);
 }
 
-/* 0: as many as each rank can have of the processors. */
+/* The setting, or the share of each rank in the processors. */
 static int threads_of(const struct settings *s)
 {
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	int64_t threads = s->threads;
+	const int64_t share = cgroup_processors("") / s->ranks;
+	const int64_t threads = s->threads > 0 ? s->threads : share > 0 ? share : 1;
 
-	if (threads == 0)
-		threads = processors > s->ranks ? processors / s->ranks : 1;
 	return threads < PROTOCOL_THREADS_MAX ? (int)threads : PROTOCOL_THREADS_MAX;
 }
 

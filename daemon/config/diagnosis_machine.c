@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <glob.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -31,12 +30,9 @@ static const int64_t SHM_CPU_BYTES = INT64_C(8) << 20; /* a rank's 4.1 MiB, and 
 static void check_processors(struct diagnosis *d)
 {
 	const struct settings *s = d->settings;
-	int usable = 0;
+	const int usable = cgroup_processors("");
 	struct utsname os;
-	cpu_set_t set;
 
-	if (sched_getaffinity(0, sizeof(set), &set) == 0)
-		usable = CPU_COUNT(&set);
 	if (uname(&os) < 0)
 		return;
 	if (d->program.device != DEVICE_CUDA && usable > 0 && s->ranks > usable)
@@ -229,8 +225,7 @@ static void check_processes(struct diagnosis *d)
 	static const char advice[] =
 		"raise it (TasksMax= and LimitNPROC= of the unit, ulimit -u, --pids-limit)";
 	const int64_t needed = processes_needed(d->settings);
-	char file[CGROUP_FILE_BYTES], text[32];
-	int64_t left = cgroup_pids_left("", file);
+	char text[32];
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NPROC, &limit) < 0)
@@ -240,10 +235,6 @@ static void check_processes(struct diagnosis *d)
 		diagnosis_add(d, "nproc", VERDICT_WARN, advice,
 			"%s processes and threads for all of this user, about %" PRId64 " needed",
 			text, needed);
-	else if (left >= 0 && left < needed)
-		diagnosis_add(d, "nproc", VERDICT_WARN, advice,
-			"%" PRId64 " processes and threads left by %s, about %" PRId64 " needed",
-			left, file, needed);
 	else
 		diagnosis_add(d, "nproc", VERDICT_OK, NULL, "%s", text);
 }

@@ -56,7 +56,10 @@ const struct settings_row settings_rows[] = {
 		.manual = "Queued runs that were accepted when there were more wait until there "
 			  "are again.\n"},
 	{"threads", SETTING_COUNT, AT(threads), RANGE(0, PROTOCOL_THREADS_MAX, 0),
-		.help = "computing threads of each rank; 0: processors / ranks, at least 1"},
+		.help = "computing threads of each rank; 0: processors / ranks, at least 1",
+		.manual = "The processors are those of gpt2d's affinity and of the limit\n"
+			  ".Pa cpu.max\n"
+			  "of its control group.\n"},
 	{"data_roots", SETTING_LIST, AT(data_roots),
 		.unset = "anywhere for root and the user gpt2d runs as, nowhere for others",
 		.help = "folders below which runs may read data",

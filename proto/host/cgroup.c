@@ -1,198 +1,111 @@
 #include "proto/host/cgroup.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* Where a version says what. */
-static const struct version {
-	const char *type, *option; /* of the file system; the option that the mount must have */
-	const char *limit, *usage; /* files */
-	const char *droppable[3];  /* rows of memory.stat */
-	const char *events;        /* file with a row oom_kill */
-} versions[] = {
-	{"cgroup", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-		{"total_inactive_file", "total_active_file"}, "memory.oom_control"},
-	{"cgroup2", NULL, "memory.max", "memory.current",
-		{"inactive_file", "active_file", "slab_reclaimable"}, "memory.events"},
-};
+static const char mount[] = "/sys/fs/cgroup";
 
-/* Version 1 says so where there is none: the largest whole page below 2^63. */
-static const int64_t NO_LIMIT_BYTES = INT64_C(1) << 62;
-
+/* A folder of a group, below root. */
 struct group {
-	const struct version *version;
-	char path[PATH_MAX]; /* of its folder */
-	size_t mount;        /* bytes of it: what is above them is no group */
+	char path[PATH_MAX];
+	size_t top; /* bytes of the path that are the mount's */
 };
 
-static FILE *open_below(const char *root, const char *path)
+/* The group of this process. */
+static int find_group(const char *root, struct group *g)
 {
-	char name[PATH_MAX + 64];
+	char name[PATH_MAX], line[PATH_MAX];
+	bool found = false;
+	FILE *f;
 
-	if (snprintf(name, sizeof(name), "%s%s", root, path) >= (int)sizeof(name))
-		return NULL;
-	return fopen(name, "re");
-}
-
-/* Whether the list "a,b,c" has word. */
-static bool has_word(const char *list, const char *word)
-{
-	const size_t n = strlen(word);
-
-	for (const char *at = list; at != NULL; at = strchr(at, ',')) {
-		at += *at == ',';
-		if (strncmp(at, word, n) == 0 && (at[n] == '\0' || at[n] == ','))
-			return true;
-	}
-	return false;
-}
-
-/* ---- the group's folder ---- */
-
-/* The path of /proc/self/cgroup, by the version that has the memory: NULL, or malloc'd. */
-static char *find_path(const char *root, const struct version **version)
-{
-	FILE *f = open_below(root, "/proc/self/cgroup");
-	char *line = NULL, *path = NULL;
-	size_t bytes = 0;
-
-	*version = NULL;
-	while (f != NULL && *version != &versions[0] && getline(&line, &bytes, f) > 0) {
-		char *controllers = strchr(line, ':');
-		char *rest = controllers ? strchr(++controllers, ':') : NULL;
-		const bool unified = strncmp(line, "0::", 3) == 0;
-
-		if (rest == NULL)
-			continue;
-		*rest++ = '\0';
-		if (!unified && !has_word(controllers, versions[0].option))
-			continue;
-		rest[strcspn(rest, "\n")] = '\0';
-		free(path);
-		path = strdup(rest);
-		*version = &versions[unified];
-	}
-	free(line);
+	snprintf(name, sizeof(name), "%s/proc/self/cgroup", root);
+	f = fopen(name, "re");
+	while (f != NULL && !found && fgets(line, sizeof(line), f))
+		found = strncmp(line, "0::/", 4) == 0;
 	if (f != NULL)
 		fclose(f);
-	return path;
-}
-
-/* A line of /proc/self/mountinfo: whether it is one of the version's. The fields are in line. */
-static bool is_mount(const struct version *v, char *line, char **from, char **at)
-{
-	char *field[5], *type, *options, *rest = strstr(line, " - ");
-	int n = 0;
-
-	if (rest == NULL)
-		return false;
-	*rest = '\0';
-	type = strtok_r(rest + 3, " ", &rest);
-	strtok_r(NULL, " ", &rest); /* the source */
-	options = strtok_r(NULL, " \n", &rest);
-	if (type == NULL || options == NULL || strcmp(type, v->type) != 0 ||
-		(v->option && !has_word(options, v->option)))
-		return false;
-	for (char *f = strtok_r(line, " ", &rest); f && n < 5; f = strtok_r(NULL, " ", &rest))
-		field[n++] = f;
-	if (n < 5)
-		return false;
-	*from = field[3];
-	*at = field[4];
-	return true;
-}
-
-/*
- * What is mounted at `at` is the group `from`. A container may see only that, by whatever path; one
- * that leads out of its view begins with "/..".
- */
-static int set_group(struct group *g, const char *from, const char *at, const char *path)
-{
-	const size_t n = strcmp(from, "/") == 0 ? 0 : strlen(from);
-	const bool within = strncmp(path, from, n) == 0 && (path[n] == '/' || path[n] == '\0') &&
-		strncmp(path, "/..", 3) != 0;
-	const char *below = within && strcmp(path + n, "/") != 0 ? path + n : "";
-
-	g->mount = strlen(at);
-	return snprintf(g->path, sizeof(g->path), "%s%s", at, below) < (int)sizeof(g->path)
+	if (!found)
+		return -ENOENT;
+	line[strcspn(line, "\n")] = '\0';
+	if (strcmp(line, "0::/") == 0 || strncmp(line, "0::/..", 6) == 0)
+		line[3] = '\0'; /* the topmost, or a group outside of a container's view */
+	g->top = strlen(root) + strlen(mount);
+	return snprintf(g->path, sizeof(g->path), "%s%s%s", root, mount, line + 3) <
+			(int)sizeof(g->path)
 		? 0
 		: -ENAMETOOLONG;
 }
 
-static int find_group(const char *root, struct group *g)
+/* To the group above. false: the group was the topmost that can be seen. */
+static bool go_up(struct group *g)
 {
-	char *path = find_path(root, &g->version), *line = NULL, *from, *at;
-	FILE *f = path ? open_below(root, "/proc/self/mountinfo") : NULL;
-	size_t bytes = 0;
-	int rc = -ENOENT;
+	char *slash = strrchr(g->path + g->top, '/');
 
-	while (f != NULL && rc == -ENOENT && getline(&line, &bytes, f) > 0)
-		if (is_mount(g->version, line, &from, &at))
-			rc = set_group(g, from, at, path);
-	if (f != NULL)
-		fclose(f);
-	free(line);
-	free(path);
+	if (slash == NULL)
+		return false;
+	*slash = '\0';
+	return true;
+}
+
+/* The first line of a file of the group, or the line that begins with row. */
+static int read_line(const struct group *g, const char *file, const char *row, char line[256])
+{
+	char name[PATH_MAX + 64];
+	int rc = -ENOENT;
+	FILE *f;
+
+	snprintf(name, sizeof(name), "%s/%s", g->path, file);
+	f = fopen(name, "re");
+	if (f == NULL)
+		return rc;
+	while (rc < 0 && fgets(line, 256, f))
+		if (row == NULL ||
+			(strncmp(line, row, strlen(row)) == 0 && line[strlen(row)] == ' '))
+			rc = 0;
+	fclose(f);
 	return rc;
 }
 
-/* ---- its files ---- */
-
-/* The number in a file of one, or behind the row's name: 0, or -ENOENT ("max" is no number). */
-static int read_number(
-	const char *root, const struct group *g, const char *file, const char *row, int64_t *out)
+/* 0, or -ENOENT, also for "max", which is no limit. */
+static int read_number(const struct group *g, const char *file, const char *row, int64_t *out)
 {
-	char name[PATH_MAX + 64], line[256], *end;
-	const size_t n = row ? strlen(row) : 0;
-	int rc = -ENOENT;
-	FILE *f = NULL;
+	char line[256], *at = line, *end;
 
-	if (snprintf(name, sizeof(name), "%s/%s", g->path, file) < (int)sizeof(name))
-		f = open_below(root, name);
-	while (f != NULL && rc < 0 && fgets(line, sizeof(line), f)) {
-		if (row && (strncmp(line, row, n) != 0 || line[n] != ' '))
-			continue;
-		errno = 0;
-		*out = strtoll(line + n, &end, 10);
-		if (end > line + n && errno == 0 && *out >= 0)
-			rc = 0;
-	}
-	if (f != NULL)
-		fclose(f);
-	return rc;
+	if (read_line(g, file, row, line) < 0)
+		return -ENOENT;
+	if (row != NULL)
+		at += strlen(row);
+	*out = strtoll(at, &end, 10);
+	return end > at && *out >= 0 ? 0 : -ENOENT;
 }
 
 /* Until this group's limit is reached. */
-static int64_t left_of(const char *root, const struct group *g, int64_t limit)
+static int64_t left_of(const struct group *g, int64_t limit)
 {
-	int64_t used, droppable;
+	static const char *const droppable[] = {"inactive_file", "active_file", "slab_reclaimable"};
+	int64_t used, n;
 
-	if (read_number(root, g, g->version->usage, NULL, &used) < 0)
+	if (read_number(g, "memory.current", NULL, &used) < 0)
 		return limit;
-	for (int i = 0; i < 3 && g->version->droppable[i]; i++)
-		if (read_number(root, g, "memory.stat", g->version->droppable[i], &droppable) == 0)
-			used -= droppable < used ? droppable : used;
+	for (size_t i = 0; i < sizeof(droppable) / sizeof(droppable[0]); i++)
+		if (read_number(g, "memory.stat", droppable[i], &n) == 0)
+			used -= n < used ? n : used;
 	return used < limit ? limit - used : 0;
 }
 
-/* The name of a file of the group; its last part where the whole does not fit. */
-static void name_file(const struct group *g, const char *file, char out[CGROUP_FILE_BYTES])
+static void name_file(
+	const char *root, const struct group *g, const char *file, char out[CGROUP_FILE_BYTES])
 {
-	if (snprintf(out, CGROUP_FILE_BYTES, "%s/%s", g->path, file) >= CGROUP_FILE_BYTES)
+	if (snprintf(out, CGROUP_FILE_BYTES, "%s/%s", g->path + strlen(root), file) >=
+		CGROUP_FILE_BYTES)
 		strcpy(out, file);
-}
-
-/* To the group above; false when there is none to be seen. */
-static bool go_up(struct group *g)
-{
-	if (strlen(g->path) <= g->mount)
-		return false;
-	*strrchr(g->path, '/') = '\0';
-	return true;
 }
 
 int cgroup_memory_read(const char *root, struct cgroup_memory *out)
@@ -205,15 +118,14 @@ int cgroup_memory_read(const char *root, struct cgroup_memory *out)
 	if (rc < 0)
 		return rc;
 	do {
-		if (read_number(root, &g, g.version->limit, NULL, &limit) < 0 ||
-			limit >= NO_LIMIT_BYTES)
+		if (read_number(&g, "memory.max", NULL, &limit) < 0)
 			continue;
-		left = left_of(root, &g, limit);
+		left = left_of(&g, limit);
 		if (left < found.free_bytes)
 			found.free_bytes = left;
 		if (limit < found.limit_bytes) {
 			found.limit_bytes = limit;
-			name_file(&g, g.version->limit, found.file);
+			name_file(root, &g, "memory.max", found.file);
 		}
 	} while (go_up(&g));
 	if (found.limit_bytes == INT64_MAX)
@@ -222,25 +134,33 @@ int cgroup_memory_read(const char *root, struct cgroup_memory *out)
 	return 0;
 }
 
-int64_t cgroup_pids_left(const char *root, char file[CGROUP_FILE_BYTES])
+/* The whole processors that cpu.max allows. */
+static int64_t cpu_limit(const char *root)
 {
-	int64_t limit, used, left = -ENOENT;
+	int64_t quota, period, limit = INT_MAX;
+	char line[256];
 	struct group g;
-	int rc = find_group(root, &g);
 
-	if (rc < 0)
-		return rc;
+	if (find_group(root, &g) < 0)
+		return limit;
 	do {
-		if (read_number(root, &g, "pids.max", NULL, &limit) < 0 ||
-			read_number(root, &g, "pids.current", NULL, &used) < 0)
-			continue;
-		used = used < limit ? used : limit;
-		if (left < 0 || limit - used < left) {
-			left = limit - used;
-			name_file(&g, "pids.max", file);
-		}
+		if (read_line(&g, "cpu.max", NULL, line) == 0 &&
+			sscanf(line, "%" SCNd64 " %" SCNd64, &quota, &period) == 2 && period > 0 &&
+			quota / period < limit)
+			limit = quota / period;
 	} while (go_up(&g));
-	return left;
+	return limit > 1 ? limit : 1;
+}
+
+int cgroup_processors(const char *root)
+{
+	int64_t n = sysconf(_SC_NPROCESSORS_ONLN);
+	const int64_t limit = cpu_limit(root);
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set) == 0)
+		n = CPU_COUNT(&set);
+	return (int)(n < limit ? n : limit);
 }
 
 int64_t cgroup_oom_kills(const char *root, char file[CGROUP_FILE_BYTES])
@@ -252,8 +172,8 @@ int64_t cgroup_oom_kills(const char *root, char file[CGROUP_FILE_BYTES])
 	if (rc < 0)
 		return rc;
 	do {
-		if (read_number(root, &g, g.version->events, "oom_kill", &n) == 0) {
-			name_file(&g, g.version->events, file);
+		if (read_number(&g, "memory.events", "oom_kill", &n) == 0) {
+			name_file(root, &g, "memory.events", file);
 			return n;
 		}
 	} while (go_up(&g));
