@@ -23,7 +23,7 @@ struct cgroup_memory {
 /* 0, or -ENOENT: no limit is set or can be seen. */
 int cgroup_memory_read(const char *root, struct cgroup_memory *out);
 
-/* The processors that this process may use by its affinity and by cpu.max, whole ones, at least 1. */
+/* The whole processors that this process may use by its affinity and by cpu.max, at least 1. */
 int cgroup_processors(const char *root);
 
 /*

@@ -18,9 +18,9 @@ struct data_roots {
 };
 
 /*
- * Opens, with O_PATH, the file that path leads to, links followed, if the file is below a root. The
- * caller opens /proc/self/fd/N to read it. Otherwise -EXDEV with error, which is the same for a file
- * outside the roots and for none. roots->n is at least 1.
+ * Opens, with O_PATH, the file that path leads to, links followed, if the file is below a root.
+ * The caller opens /proc/self/fd/N to read it. Otherwise -EXDEV with error, which is the same for
+ * a file outside the roots and for none. roots->n is at least 1.
  */
 int data_roots_open(
 	const struct data_roots *roots, const char *path, char *error, size_t error_bytes);
