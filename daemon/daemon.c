@@ -346,12 +346,14 @@ static int start_engines(struct daemon *d)
 		.alive_timeout_s = s->alive_timeout_s,
 		.data_roots = settings_data_roots(s),
 	};
-	int rc = checker_create(&checker, &d->checker);
+	int rc;
 
+	checker_create(&checker, &d->checker);
 	snprintf(d->tuning_dir, sizeof(d->tuning_dir), "%s/" STATE_TUNING, d->state_dir);
+	rc = scheduler_create(d, &d->scheduler);
 	if (rc == 0)
-		rc = scheduler_create(d, &d->scheduler);
-	return rc < 0 ? rc : engine_pool_create(&pool, &d->pool);
+		engine_pool_create(&pool, &d->pool);
+	return rc;
 }
 
 static int start_control(struct daemon *d, char *error, size_t error_bytes)

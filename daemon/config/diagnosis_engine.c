@@ -14,7 +14,6 @@
 
 #include "daemon/config/clock.h"
 #include "daemon/config/diagnosis.h"
-#include "daemon/engines/engine_hello.h"
 #include "daemon/engines/engine_link.h"
 #include "proto/protocol.h"
 #include "proto/host/starved.h"
@@ -163,7 +162,7 @@ static bool check_version(struct diagnosis *d, int64_t until_ns)
 	snprintf(build, sizeof(build), "(%s)", version_build);
 	if (strstr(says, build) == NULL)
 		diagnosis_add(d, "engine", VERDICT_FAIL,
-			ENGINE_HELLO_CURE, "%s: gpt2d is build %s", says, version_build);
+			ENGINE_LINK_CURE, "%s: gpt2d is build %s", says, version_build);
 	else if (strstr(says, "UCX ") == NULL)
 		diagnosis_add(d, "engine", VERDICT_WARN,
 			"install libucx0: without it there is one rank only", "%s, no UCX", says);

@@ -1,6 +1,5 @@
 #include "daemon/engines/checker.h"
 
-#include <errno.h>
 #include <event2/event.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,7 +8,6 @@
 #include <sys/queue.h>
 
 #include "daemon/config/clock.h"
-#include "daemon/engines/engine_hello.h"
 #include "daemon/engines/engine_link.h"
 #include "daemon/config/log.h"
 #include "proto/protocol.h"
@@ -114,11 +112,9 @@ static void broke(struct checker *c, const char *why)
 
 static void on_hello(struct checker *c, json_t *params)
 {
-	const struct engine_hello started = {
-		.program = c->o.program, .pid = engine_link_pid(c->link)};
 	char why[900];
 
-	engine_hello_check_build(&started, params, why, sizeof(why));
+	engine_link_check_build(c->link, params, why, sizeof(why));
 	if (why[0] != '\0') {
 		broke(c, why);
 		return;
@@ -335,23 +331,16 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	go_on(c);
 }
 
-int checker_create(const struct checker_options *options, struct checker **out)
+void checker_create(const struct checker_options *options, struct checker **out)
 {
-	struct checker *c = calloc(1, sizeof(*c));
+	struct checker *c = memory_zeroed(1, sizeof(*c));
 
-	if (c == NULL)
-		return -ENOMEM;
 	c->o = *options;
 	c->last_uid = (uid_t)-1;
 	TAILQ_INIT(&c->questions);
 	c->timer = evtimer_new(options->base, on_timer, c);
 	c->turn = event_new(options->base, -1, 0, on_turn, c);
-	if (!c->timer || !c->turn) {
-		checker_destroy(c);
-		return -ENOMEM;
-	}
 	*out = c;
-	return 0;
 }
 
 void checker_destroy(struct checker *c)
@@ -362,10 +351,8 @@ void checker_destroy(struct checker *c)
 	c->link = NULL;
 	while (!TAILQ_EMPTY(&c->questions))
 		answer_first(c, checker_stopping, NULL);
-	if (c->timer)
-		event_free(c->timer);
-	if (c->turn)
-		event_free(c->turn);
+	event_free(c->timer);
+	event_free(c->turn);
 	free(c);
 }
 

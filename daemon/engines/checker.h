@@ -27,8 +27,8 @@ struct checker_options {
 	struct data_roots data_roots;
 };
 
-/* 0 or -ENOMEM. What options points to outlives the checker. */
-int checker_create(const struct checker_options *options, struct checker **out);
+/* What options points to outlives the checker. */
+void checker_create(const struct checker_options *options, struct checker **out);
 /* The failure with which checker_destroy answers what is still asked. */
 extern const char checker_stopping[];
 void checker_destroy(struct checker *c); /* takes NULL */

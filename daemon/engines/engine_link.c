@@ -23,11 +23,14 @@
 #include "daemon/engines/engine_output.h"
 #include "daemon/store/failure.h"
 #include "daemon/config/log.h"
+#include "daemon/config/process.h"
 #include "proto/host/cgroup.h"
 #include "proto/frame.h"
 #include "proto/protocol.h"
 #include "proto/rpc.h"
+#include "proto/host/memory.h"
 #include "proto/host/starved.h"
+#include "proto/version.h"
 
 enum {
 	LINK_FD = 3,
@@ -54,7 +57,7 @@ struct engine_link {
 	int64_t oom_kills; /* of the control group when it began; negative: nothing tells */
 	bool blames_peer;
 	bool broken;
-	bool unsent; /* it was not told something: it is of no more use */
+	bool unsent; /* a message to it was dropped: it is of no more use */
 	bool eof;    /* reported once all lines are taken */
 	bool in_lines, dead;
 };
@@ -121,10 +124,6 @@ static void handle_line(struct engine_link *link, const char *line, size_t n)
 	char error[256], why[320];
 	int code = rpc_parse(line, n, &m, NULL, error, sizeof(error));
 
-	if (code == PROTOCOL_INTERNAL) {
-		report_broken(link, "sent a message for which gpt2d had no memory");
-		return;
-	}
 	if (code != 0) {
 		snprintf(why, sizeof(why), "sent what is no message: %s", error);
 		report_broken(link, why);
@@ -139,17 +138,15 @@ static void handle_line(struct engine_link *link, const char *line, size_t n)
 	rpc_clear(&m);
 }
 
-static bool feed(struct engine_link *link)
+static void feed(struct engine_link *link)
 {
 	struct evbuffer *in = bufferevent_get_input(link->io);
 	struct evbuffer_iovec piece;
 
 	while (evbuffer_peek(in, -1, NULL, &piece, 1) > 0 && piece.iov_len > 0) {
-		if (frame_feed(link->frame, piece.iov_base, piece.iov_len) < 0)
-			return false;
+		frame_feed(link->frame, piece.iov_base, piece.iov_len);
 		evbuffer_drain(in, piece.iov_len);
 	}
-	return true;
 }
 
 /* Handles up to max lines; how many there were. */
@@ -162,10 +159,8 @@ static int take_lines(struct engine_link *link, int max)
 
 	link->in_lines = true; /* broken() may destroy the link */
 	if (link->unsent)
-		report_broken(
-			link, "could not be told what to do: out of memory, or it reads nothing");
-	else if (!feed(link))
-		report_broken(link, "sent more than there is memory for");
+		report_broken(link, "does not read what gpt2d sends");
+	feed(link);
 	while (!link->broken && !link->dead && taken < max) {
 		status = frame_next(link->frame, &line, &n);
 		if (status != FRAME_LINE)
@@ -227,10 +222,9 @@ static int fork_engine(struct engine_link *link, int fds[2])
 
 static void free_link(struct engine_link *link)
 {
-	if (link->again)
-		event_free(link->again);
-	if (link->exec_errno != MAP_FAILED)
-		munmap(link->exec_errno, sizeof(*link->exec_errno));
+	bufferevent_free(link->io);
+	event_free(link->again);
+	munmap(link->exec_errno, sizeof(*link->exec_errno));
 	frame_destroy(link->frame);
 	engine_output_destroy(link->output);
 	free(link);
@@ -238,54 +232,41 @@ static void free_link(struct engine_link *link)
 
 int engine_link_create(const struct engine_link_options *options, struct engine_link **out)
 {
-	struct engine_link *link = calloc(1, sizeof(*link));
+	struct engine_link *link;
 	char file[CGROUP_FILE_BYTES];
-	int fds[2], rc;
+	int *exec_errno = mmap(NULL, sizeof(*exec_errno), PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int fds[2] = {-1, -1}, rc = -errno;
 
-	if (link == NULL)
-		return -ENOMEM;
+	if (exec_errno == MAP_FAILED)
+		return rc;
+	link = memory_zeroed(1, sizeof(*link));
 	link->o = *options;
+	link->exec_errno = exec_errno;
 	snprintf(link->what, sizeof(link->what), "%s", options->what);
 	strcpy(link->end, "runs");
 	link->heard_ns = clock_mono_ns();
 	link->oom_kills = cgroup_oom_kills("", file);
-	link->exec_errno = mmap(NULL, sizeof(*link->exec_errno), PROT_READ | PROT_WRITE,
-		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (link->exec_errno == MAP_FAILED ||
-		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0) {
-		rc = -errno;
-		goto free_link;
-	}
-	rc = engine_output_create(options->base, link->what, &link->output);
-	if (rc < 0)
-		goto close_fds;
-	rc = -ENOMEM;
-	evutil_make_socket_nonblocking(fds[0]);
 	link->frame = frame_create(PROTOCOL_LINE_MAX);
 	link->again = event_new(options->base, -1, 0, on_again, link);
-	if (link->frame && link->again)
-		link->io = bufferevent_socket_new(options->base, fds[0], BEV_OPT_CLOSE_ON_FREE);
-	if (link->io == NULL)
-		goto close_fds;
+	rc = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0 ? -errno : 0;
+	if (rc == 0)
+		rc = engine_output_create(options->base, link->what, &link->output);
+	if (fds[0] >= 0)
+		evutil_make_socket_nonblocking(fds[0]);
+	link->io = bufferevent_socket_new(options->base, fds[0], BEV_OPT_CLOSE_ON_FREE);
 	bufferevent_setcb(link->io, on_read, NULL, on_event, link);
-	if (bufferevent_enable(link->io, EV_READ | EV_WRITE) < 0)
-		goto free_io;
-	rc = fork_engine(link, fds);
-	if (rc < 0)
-		goto free_io;
-	close(fds[1]);
+	if (rc == 0)
+		rc = fork_engine(link, fds);
+	if (fds[1] >= 0)
+		close(fds[1]);
+	if (rc < 0) {
+		free_link(link);
+		return rc;
+	}
+	bufferevent_enable(link->io, EV_READ | EV_WRITE);
 	*out = link;
 	return 0;
-free_io:
-	bufferevent_free(link->io);
-	fds[0] = -1;
-close_fds:
-	if (fds[0] >= 0)
-		close(fds[0]);
-	close(fds[1]);
-free_link:
-	free_link(link);
-	return rc;
 }
 
 void engine_link_destroy(struct engine_link *link)
@@ -302,7 +283,6 @@ void engine_link_destroy(struct engine_link *link)
 			;
 	}
 	engine_output_end(link->output);
-	bufferevent_free(link->io);
 	free_link(link);
 }
 
@@ -311,10 +291,8 @@ void engine_link_send(struct engine_link *link, const char *method, json_t *para
 	size_t n = 0;
 	char *line = rpc_notification(method, params, &n);
 
-	if (line == NULL || link->broken ||
-		evbuffer_get_length(bufferevent_get_output(link->io)) > OUTPUT_MAX ||
-		bufferevent_write(link->io, line, n) < 0 ||
-		bufferevent_enable(link->io, EV_WRITE) < 0 /* as in client.c */) {
+	if (link->broken || evbuffer_get_length(bufferevent_get_output(link->io)) > OUTPUT_MAX ||
+		bufferevent_write(link->io, line, n) < 0) {
 		log_write(LOG_WARNING, "%s: %s was not sent", link->what, method);
 		link->unsent = true; /* who sends is not called back from within */
 		event_active(link->again, 0, 0);
@@ -380,10 +358,8 @@ void engine_link_drain(struct engine_link *link)
 		n = recv(fd, piece, sizeof(piece), MSG_DONTWAIT);
 		if (n <= 0)
 			break;
-		if (frame_feed(link->frame, piece, (size_t)n) < 0)
-			report_broken(link, "sent more than there is memory for");
-		else
-			take_lines(link, INT_MAX);
+		frame_feed(link->frame, piece, (size_t)n);
+		take_lines(link, INT_MAX);
 	}
 	if (link->dead)
 		engine_link_destroy(link);
@@ -477,4 +453,25 @@ const char *engine_link_end(const struct engine_link *link)
 bool engine_link_blames_peer(const struct engine_link *link)
 {
 	return link->blames_peer;
+}
+
+void engine_link_check_build(
+	const struct engine_link *link, json_t *params, char *why, size_t why_bytes)
+{
+	json_t *build = json_object_get(params, "build");
+	json_t *protocol = json_object_get(params, "protocol");
+	char is[100] = "", ours[400];
+
+	why[0] = '\0';
+	if (json_integer_value(protocol) != PROTOCOL_VERSION)
+		snprintf(is, sizeof(is), "speaks protocol %lld, gpt2d speaks %d",
+			(long long)json_integer_value(protocol), PROTOCOL_VERSION);
+	else if (json_is_string(build) && strcmp(json_string_value(build), version_build) != 0)
+		snprintf(is, sizeof(is), "is build %.32s, gpt2d is build %.32s",
+			json_string_value(build), version_build);
+	else
+		return;
+	process_describe(getpid(), ours, sizeof(ours));
+	snprintf(why, why_bytes, "%s (engine: %.300s, pid %d; gpt2d: %s); " ENGINE_LINK_CURE, is,
+		link->o.program, (int)link->pid, ours);
 }

@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -63,6 +64,12 @@ bool engine_link_reap(struct engine_link *link);
  * directory"; "runs" while it does.
  */
 const char *engine_link_end(const struct engine_link *link);
+/* What to do about an engine of another build or protocol. */
+#define ENGINE_LINK_CURE "install gpt2d and its engine from the same build"
+/* Of the parameters of engine.hello: why is empty, or says that protocol or build differ. */
+void engine_link_check_build(
+	const struct engine_link *link, json_t *params, char *why, size_t why_bytes);
+
 /* It ended because of another one (ENGINE_EXIT_PEER_LOST): the cause is elsewhere. */
 bool engine_link_blames_peer(const struct engine_link *link);
 

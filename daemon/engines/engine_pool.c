@@ -1,18 +1,16 @@
 #include "daemon/engines/engine_pool.h"
 
-#include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/config/clock.h"
-#include "daemon/engines/engine_hello.h"
 #include "daemon/engines/engine_link.h"
-#include "daemon/engines/engine_pool_private.h"
 #include "daemon/config/log.h"
 #include "proto/text.h"
 #include "proto/protocol.h"
+#include "proto/host/memory.h"
 #include "proto/host/starved.h"
 
 enum {
@@ -20,6 +18,59 @@ enum {
 	BACKOFF_FIRST_MS = 200,
 	BACKOFF_MAX_MS = 30000,
 };
+
+enum pool_state {
+	POOL_DOWN,
+	POOL_STARTING,
+	POOL_READY,
+	POOL_FAILING,
+	POOL_RELEASING,
+	POOL_RELEASED,
+	POOL_STOPPING,
+	POOL_STOPPED,
+};
+
+enum rank_state { RANK_DOWN, RANK_STARTED, RANK_GREETED, RANK_READY };
+
+struct rank {
+	struct engine_pool *pool;
+	int rank;
+	enum rank_state state;
+	struct engine_link *link;
+	char *address;
+	json_t *device;
+	json_t *gpu; /* of its last sign of life; NULL: it told of none */
+};
+
+struct engine_pool {
+	struct engine_pool_options o;
+	enum pool_state state;
+	char reason[1024];  /* of the last loss */
+	bool told;          /* lost() was called for these engines */
+	bool warm_next;     /* releasing, and to be started once that is over */
+	int64_t started_ns; /* of the last start */
+	int64_t ready_ns;   /* how long it took; 0: it has not ended well */
+	int64_t retry_ns;   /* when down: the next start */
+	int64_t backoff_ms; /* 0: the next start is immediate */
+	int64_t restarts;
+	struct event *timer; /* start, kill */
+	struct event *watch; /* deadlines, each second */
+	struct clock_watch awake;
+	struct rank *ranks;
+};
+
+static const char *const pool_state_names[] = {
+	"down",
+	"starting",
+	"ready",
+	"failing",
+	"releasing",
+	"released",
+	"stopping",
+	"stopped",
+};
+
+static const char *const rank_state_names[] = {"down", "starting", "connecting", "ready"};
 
 static void lose(struct engine_pool *p, const char *reason);
 static void set_state(struct engine_pool *p, enum pool_state state);
@@ -53,19 +104,34 @@ static bool all_in(const struct engine_pool *p, enum rank_state state)
 	return true;
 }
 
+/* Whether the engine is this rank's, of this build, and computes on what the settings ask for. */
+static void check_hello(const struct rank *r, json_t *params, char *why, size_t why_bytes)
+{
+	const char *role = json_string_value(json_object_get(params, "role"));
+	json_t *rank = json_object_get(params, "rank");
+	json_t *device = json_object_get(params, "device");
+	const char *backend = json_string_value(json_object_get(device, "backend"));
+	const char *asked = r->pool->o.backend;
+
+	engine_link_check_build(r->link, params, why, why_bytes);
+	if (why[0] != '\0')
+		return;
+	if (r->state != RANK_STARTED)
+		snprintf(why, why_bytes, "says hello twice");
+	else if (role == NULL || strcmp(role, "rank") != 0 || json_integer_value(rank) != r->rank)
+		snprintf(why, why_bytes, "does not say that it is this rank");
+	else if (asked != NULL && (backend == NULL || strcmp(backend, asked) != 0))
+		snprintf(why, why_bytes, "computes on %.32s, the setting device asks for %s",
+			backend ? backend : "an unknown device", asked);
+}
+
 static void on_hello(struct rank *r, json_t *params)
 {
 	struct engine_pool *p = r->pool;
 	const char *address = json_string_value(json_object_get(params, "address"));
 	char why[900], reason[960];
 
-	engine_hello_check(&(struct engine_hello){.rank = r->rank,
-				   .program = p->o.program,
-				   .backend = p->o.backend,
-				   .pid = engine_link_pid(r->link)},
-		params, why, sizeof(why));
-	if (r->state != RANK_STARTED)
-		snprintf(why, sizeof(why), "says hello twice");
+	check_hello(r, params, why, sizeof(why));
 	if (why[0] != '\0') {
 		snprintf(reason, sizeof(reason), "engine_refused: rank %d %s", r->rank, why);
 		engine_pool_restart(p, reason);
@@ -73,7 +139,7 @@ static void on_hello(struct rank *r, json_t *params)
 	}
 	r->state = RANK_GREETED;
 	free(r->address);
-	r->address = address ? strdup(address) : NULL;
+	r->address = address ? memory_text(address) : NULL;
 	json_decref(r->device);
 	r->device = json_incref(json_object_get(params, "device"));
 	if (all_in(p, RANK_GREETED))
@@ -200,8 +266,7 @@ static void start_all(struct engine_pool *p)
 		rc = start_rank(p, &p->ranks[i]);
 		if (rc < 0) {
 			snprintf(reason, sizeof(reason),
-				"engine_lost: rank %d cannot be started: %s", i,
-				starved_text(rc));
+				"engine_lost: rank %d cannot be started: %s", i, starved_text(rc));
 			engine_pool_restart(p, reason);
 			return;
 		}
@@ -394,21 +459,15 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-int engine_pool_create(const struct engine_pool_options *options, struct engine_pool **out)
+void engine_pool_create(const struct engine_pool_options *options, struct engine_pool **out)
 {
 	static const struct timeval second = {1, 0};
-	struct engine_pool *p = calloc(1, sizeof(*p));
+	struct engine_pool *p = memory_zeroed(1, sizeof(*p));
 
-	if (p == NULL)
-		return -ENOMEM;
 	p->o = *options;
-	p->ranks = calloc((size_t)options->ranks, sizeof(*p->ranks));
+	p->ranks = memory_zeroed((size_t)options->ranks, sizeof(*p->ranks));
 	p->timer = evtimer_new(options->base, on_timer, p);
 	p->watch = event_new(options->base, -1, EV_PERSIST, on_watch, p);
-	if (!p->ranks || !p->timer || !p->watch) {
-		engine_pool_destroy(p);
-		return -ENOMEM;
-	}
 	for (int i = 0; i < options->ranks; i++)
 		p->ranks[i] = (struct rank){.pool = p, .rank = i};
 	clock_watch_look(&p->awake, clock_mono_ns());
@@ -418,26 +477,25 @@ int engine_pool_create(const struct engine_pool_options *options, struct engine_
 	else
 		arm(p, 0);
 	*out = p;
-	return 0;
 }
 
 void engine_pool_destroy(struct engine_pool *p)
 {
 	if (p == NULL)
 		return;
-	for (int i = 0; p->ranks && i < p->o.ranks; i++) {
+	for (int i = 0; i < p->o.ranks; i++) {
 		engine_link_destroy(p->ranks[i].link);
 		free(p->ranks[i].address);
 		json_decref(p->ranks[i].device);
 		json_decref(p->ranks[i].gpu);
 	}
-	if (p->timer)
-		event_free(p->timer);
-	if (p->watch)
-		event_free(p->watch);
+	event_free(p->timer);
+	event_free(p->watch);
 	free(p->ranks);
 	free(p);
 }
+
+/* ---- for the rest of gpt2d ---- */
 
 bool engine_pool_ready(const struct engine_pool *p)
 {
@@ -515,4 +573,48 @@ void engine_pool_stop(struct engine_pool *p)
 {
 	if (p->state != POOL_STOPPING && p->state != POOL_STOPPED)
 		end_processes(p, POOL_STOPPING);
+}
+
+double engine_pool_starting_s(const struct engine_pool *p)
+{
+	return p->state == POOL_STARTING ? (double)(clock_mono_ns() - p->started_ns) / 1e9 : -1.0;
+}
+
+int64_t engine_pool_retry_s(const struct engine_pool *p)
+{
+	int64_t retry = (p->retry_ns - clock_mono_ns() + CLOCK_S_NS - 1) / CLOCK_S_NS;
+
+	return p->state != POOL_DOWN ? -1 : retry > 0 ? retry : 0;
+}
+
+json_t *engine_pool_json(const struct engine_pool *p)
+{
+	json_t *ranks = json_array();
+	double starting = engine_pool_starting_s(p);
+	int64_t retry = engine_pool_retry_s(p);
+
+	for (int i = 0; i < p->o.ranks; i++) {
+		const struct rank *r = &p->ranks[i];
+
+		json_array_append_new(ranks,
+			json_pack("{si sI ss sO? sO?}", "rank", i, "pid",
+				(json_int_t)(r->link ? engine_link_pid(r->link) : 0), "state",
+				rank_state_names[r->state], "device", r->device, "gpu", r->gpu));
+	}
+	return json_pack("{ss ss? ss si sI so so so so}", "state", pool_state_names[p->state],
+		"reason", p->reason[0] ? p->reason : NULL, "program", p->o.program, "threads",
+		p->o.threads, "restarts", (json_int_t)p->restarts, "starting_s",
+		starting >= 0 ? json_real(starting) : json_null(), "ready_after_s",
+		p->ready_ns > 0 ? json_real((double)p->ready_ns / 1e9) : json_null(), "retry_in_s",
+		retry >= 0 ? json_integer(retry) : json_null(), "ranks", ranks);
+}
+
+const char *engine_pool_state_name(const struct engine_pool *p)
+{
+	return pool_state_names[p->state];
+}
+
+const char *engine_pool_reason(const struct engine_pool *p)
+{
+	return p->reason;
 }

@@ -38,8 +38,8 @@ struct engine_pool_options {
 	void *arg;
 };
 
-/* 0 or -ENOMEM; engines are started from the loop. What options points to outlives the pool. */
-int engine_pool_create(const struct engine_pool_options *options, struct engine_pool **out);
+/* The loop starts the engines. What options points to outlives the pool. */
+void engine_pool_create(const struct engine_pool_options *options, struct engine_pool **out);
 void engine_pool_destroy(struct engine_pool *p); /* takes NULL */
 
 /* Handles what the engines have written, before anybody judges how long they say nothing. */

@@ -240,3 +240,12 @@ bool engine_link_blames_peer(const struct engine_link *link)
 {
 	return false;
 }
+
+void engine_link_check_build(
+	const struct engine_link *link, json_t *params, char *why, size_t why_bytes)
+{
+	const json_t *protocol = json_object_get(params, "protocol");
+
+	snprintf(why, why_bytes, "%s",
+		json_integer_value(protocol) == PROTOCOL_VERSION ? "" : "speaks another protocol");
+}

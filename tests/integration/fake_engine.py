@@ -346,7 +346,7 @@ def check(link):
             time.sleep(0.01)
             link.send("check.turn", token=params["token"], progress=[params.get("progress", [0])[0] + 1])
             continue
-        if spec["seed"] == 666:
+        if spec.get("seed") == 666:
             link.send("check.reply", token=params["token"], ok=False,
                 errors=[{"key": "data.train", "message": "train.bin: 5 tokens, 6 needed"}])
         else:

@@ -73,7 +73,7 @@ static void finish(struct owner *o)
 	event_base_free(o->base);
 }
 
-/* Who cannot be told what to do is of no more use: that is told from the loop, not from within. */
+/* An engine that reads nothing is reported as broken, from the loop and not from within. */
 static void test_what_was_not_sent(void **state)
 {
 	struct owner o = {0};
@@ -89,7 +89,7 @@ static void test_what_was_not_sent(void **state)
 	assert_int_equal(o.broken, 0);
 	event_base_dispatch(o.base);
 	assert_int_equal(o.broken, 1);
-	assert_non_null(strstr(o.why, "could not be told what to do"));
+	assert_non_null(strstr(o.why, "does not read what gpt2d sends"));
 	finish(&o);
 }
 
