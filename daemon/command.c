@@ -54,7 +54,6 @@ struct verb {
 	enum role role;
 	struct arg args[ARGS_MAX];
 	const char *help;
-	bool large; /* so its answer may be: client_wait_turn */
 };
 
 /* ---- hello, version ---- */
@@ -202,26 +201,26 @@ static const struct verb verbs[] = {
 	{METHOD_SHOW, command_show, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, true}, {"after", ARG_INTEGER, false},
 			{"limit", ARG_INTEGER, false}},
-		"a run with its spec, checks, segments and transitions", true},
+		"a run with its spec, checks, segments and transitions"},
 	{METHOD_LIST, command_list, ROLE_ANYBODY,
 		{{"after", ARG_INTEGER, false}, {"limit", ARG_INTEGER, false},
 			{"state", ARG_TEXT, false}, {"newest", ARG_BOOL, false}},
-		"runs by id", true},
+		"runs by id"},
 	{METHOD_FOLLOW, command_follow, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, true}, {"after", ARG_INTEGER, false}},
 		"the events of a run until it ends"},
 	{METHOD_ARTIFACTS, artifacts_list, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, true}, {"segment", ARG_INTEGER, false},
 			{"after", ARG_INTEGER, false}, {"limit", ARG_INTEGER, false}},
-		"the files of a run, with their hashes", true},
+		"the files of a run, with their hashes"},
 	{METHOD_ARTIFACT_READ, artifacts_read, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, true}, {"path", ARG_TEXT, true},
 			{"offset", ARG_INTEGER, false}, {"bytes", ARG_INTEGER, false}},
-		"a piece of a file of a run", true},
+		"a piece of a file of a run"},
 	{METHOD_LOGS, run_log_request, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, false}, {"after", ARG_INTEGER, false},
 			{"limit", ARG_INTEGER, false}, {"level", ARG_TEXT, false}},
-		"what engines and gpt2d said of a run, or gpt2d of itself", true},
+		"what engines and gpt2d said of a run, or gpt2d of itself"},
 	{METHOD_METRICS, openmetrics_request, ROLE_ANYBODY, {{0}},
 		"figures for a monitoring system"},
 	{METHOD_PRUNE, prune_request, ROLE_OWNER,
@@ -332,10 +331,6 @@ void command_handle(struct daemon *d, struct reply *reply, const struct rpc_mess
 		reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL,
 			"%s: only root, whom gpt2d runs as (uid %u), and admin_group may",
 			verb->name, (unsigned)geteuid());
-	else if (!check_args(verb, reply, message->params))
-		return;
-	else if (verb->large && !client_has_turn(client))
-		client_wait_turn(client, reply, message);
-	else
+	else if (check_args(verb, reply, message->params))
 		verb->handle(d, reply, message->params);
 }

@@ -24,6 +24,7 @@
 #include "daemon/engines/engine_program.h"
 #include "daemon/store/failure.h"
 #include "proto/host/filesystem.h"
+#include "proto/host/memory.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/hold.h"
 #include "daemon/config/held_signal.h"
@@ -400,6 +401,11 @@ static int reserve_timers(const struct daemon *d)
 	return rc;
 }
 
+static void *allocate(size_t bytes)
+{
+	return memory_resized(NULL, bytes);
+}
+
 int daemon_start(struct daemon *d, const struct settings *settings, char *error, size_t error_bytes)
 {
 	int rc;
@@ -409,6 +415,7 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 	d->started_ns = clock_mono_ns();
 	d->started_utc_ns = clock_utc_ns();
 	snprintf(error, error_bytes, "out of memory");
+	event_set_mem_functions(allocate, memory_resized, free);
 	d->base = event_base_new();
 	if (d->base == NULL || reserve_timers(d) < 0)
 		return -ENOMEM;

@@ -47,8 +47,7 @@ struct settings {
 	int64_t ranks, threads;
 	int64_t start_timeout_s, alive_timeout_s, progress_timeout_s, cancel_timeout_s,
 		stop_timeout_s, check_timeout_s, idle_release_s;
-	int64_t clients_max, clients_per_uid, client_idle_s, client_buffer_bytes,
-		clients_buffer_bytes;
+	int64_t clients_max, clients_per_uid, client_idle_s, client_buffer_bytes;
 	int64_t retain_runs, retain_days; /* 0: all, for ever */
 	char *metrics_file;               /* NULL: none */
 	int64_t metrics_period_s;

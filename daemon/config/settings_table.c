@@ -123,21 +123,17 @@ const struct settings_row settings_rows[] = {
 		.reload = true, .help = "clients of one user at once"},
 	{"client_idle", SETTING_SECONDS, AT(client_idle_s), RANGE(1, DAY_S, 30), .reload = true,
 		.help = "a client idle for it is closed when another needs its place",
-		.manual = "It is told so.\n"
-			  "Clients that follow a run or wait for an answer are left alone.\n"
-			  "One that has said nothing yet is closed after it in any case.\n"},
+		.manual = "The client gets an error that says so.\n"
+			  "gpt2d keeps clients that follow a run or wait for a reply.\n"
+			  "It always closes a client that sends no hello for that long, and one "
+			  "that reads nothing for that long while more than\n"
+			  ".Ic client_buffer\n"
+			  "waits for it.\n"},
 	{"client_buffer", SETTING_BYTES, AT(client_buffer_bytes),
 		RANGE(4096, INT64_C(1) << 30, 1 << 20),
 		.help = "output held for a client before it loses events",
-		.manual = "While there is more, no further request of it is taken.\n"},
-	{"clients_buffer", SETTING_BYTES, AT(clients_buffer_bytes),
-		RANGE(1 << 20, INT64_C(1) << 40, 64 << 20),
-		.help = "output held for all clients before large answers wait",
-		.manual = "So do those of a user whose clients hold a quarter of it.\n"
-			  "A client that takes nothing of its output for 5 s while others wait "
-			  "for that room is closed.\n"
-			  "Requests whose answers may be large (runs, files, lines of logs) are "
-			  "worked on a few at a time, users in turn.\n"},
+		.manual = "While more waits to be read, gpt2d takes no further request of the "
+			  "client.\n"},
 	{"retain_runs", SETTING_COUNT, AT(retain_runs), RANGE(0, 1000000000, 0), .reload = true,
 		.help = "ended runs that stay, the newest; 0: all",
 		.manual = "Older ones are removed, with their files, when no run is with the "

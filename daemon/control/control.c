@@ -12,13 +12,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/control/budget.h"
 #include "daemon/config/clock.h"
 #include "daemon/config/log.h"
 #include "daemon/control/role.h"
 #include "daemon/config/settings.h"
-#include "daemon/control/turns.h"
 #include "daemon/config/userns.h"
+#include "proto/host/memory.h"
 #include "proto/protocol.h"
 
 enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128 };
@@ -36,8 +35,6 @@ struct control {
 	struct control_options o;
 	struct evconnlistener *listener;
 	struct event *resume;
-	struct turns *turns;
-	struct budget *budget;
 	TAILQ_HEAD(, seat) seats;
 	int64_t n_clients;
 	uint64_t last_number;
@@ -127,32 +124,22 @@ static void turn_away_starved(const struct control *c, int fd)
 	turn_away(fd, text);
 }
 
-static int let_in(struct control *c, int fd, const struct ucred *peer)
+static void let_in(struct control *c, int fd, const struct ucred *peer)
 {
 	struct client_options options = c->o.client;
 	struct client_peer who = {c->last_number + 1, peer->uid, peer->pid,
 		role_is_admin(fd, peer->uid, peer->gid, &c->o.settings->admin_group),
 		userns_is_anybody(peer->uid)};
-	struct seat *seat = calloc(1, sizeof(*seat));
-	int rc;
+	struct seat *seat = memory_zeroed(1, sizeof(*seat));
 
-	if (seat == NULL)
-		return -ENOMEM;
-	options.hello_s = c->o.settings->client_idle_s;
-	options.turns = c->turns;
-	options.budget = c->budget;
+	options.idle_s = c->o.settings->client_idle_s;
 	options.request = on_request;
 	options.gone = on_gone;
 	options.arg = c;
-	rc = client_create(&options, fd, &who, &seat->client);
-	if (rc < 0) {
-		free(seat);
-		return rc;
-	}
+	seat->client = client_create(&options, fd, &who);
 	c->last_number++;
 	c->n_clients++;
 	TAILQ_INSERT_TAIL(&c->seats, seat, link);
-	return 0;
 }
 
 /* Whoever has been idle longest goes, so that nobody is locked out by clients that do nothing. */
@@ -199,8 +186,8 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 		!make_room(c, false, peer.uid)) {
 		turn_away_all(fd, "too many clients of this user", s->clients_per_uid,
 			"clients_per_user");
-	} else if (let_in(c, fd, &peer) < 0) {
-		turn_away(fd, "out of memory");
+	} else {
+		let_in(c, fd, &peer);
 	}
 }
 
@@ -235,9 +222,7 @@ int control_create(const struct control_options *options, struct control **out)
 	c->o = *options;
 	TAILQ_INIT(&c->seats);
 	c->resume = evtimer_new(c->o.client.base, on_resume, c);
-	c->turns = turns_create(c->o.client.base);
-	c->budget = budget_create(c->o.client.base, c->o.settings->clients_buffer_bytes);
-	if (control_listen(c, c->o.fd) < 0 || !c->resume || !c->turns || !c->budget) {
+	if (control_listen(c, c->o.fd) < 0 || !c->resume) {
 		control_destroy(c);
 		return -ENOMEM;
 	}
@@ -276,8 +261,6 @@ void control_destroy(struct control *c)
 		client_destroy(TAILQ_FIRST(&c->seats)->client);
 	if (c->resume)
 		event_free(c->resume);
-	turns_destroy(c->turns);
-	budget_destroy(c->budget);
 	free(c);
 }
 

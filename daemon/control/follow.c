@@ -172,7 +172,7 @@ static void send_event(struct follow_stream *s, const char *method, json_t *para
 		return;
 	}
 	TAILQ_FOREACH(w, &s->followers, link)
-		if (!client_event(w->client, line, n, false))
+		if (!client_event(w->client, line, n))
 			w->dropped++;
 	keep(s, line, n);
 }
@@ -254,9 +254,7 @@ static void send_done(
 	size_t n = 0;
 	char *line = event_line(run, seq, EVENT_DONE, done_params(run, dir, dropped), &n);
 
-	/* who waits for the end must not wait for ever */
-	if (line == NULL || !client_event(client, line, n, true))
-		client_hang_up(client);
+	client_last_event(client, line, n);
 	free(line);
 }
 
@@ -334,7 +332,7 @@ void follow_replay(struct follow *f, struct run *run, struct client *client, int
 	if (w == NULL)
 		return;
 	TAILQ_FOREACH(k, &s->kept, link)
-		if (k->seq > after && !client_event(client, k->line, k->n, false))
+		if (k->seq > after && !client_event(client, k->line, k->n))
 			w->dropped++;
 }
 
