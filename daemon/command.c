@@ -40,7 +40,7 @@
 
 enum { ARGS_MAX = 8 };
 
-enum arg_type { ARG_INTEGER, ARG_TEXT, ARG_BOOL, ARG_SPEC };
+enum arg_type { ARG_INTEGER, ARG_TEXT, ARG_BOOL };
 
 struct arg {
 	const char *name;
@@ -192,10 +192,10 @@ static const struct verb verbs[] = {
 			{"client", ARG_TEXT, false}},
 		"say who one is; the first request of a connection"},
 	{METHOD_SUBMIT, do_submit, ROLE_ANYBODY,
-		{{"spec", ARG_SPEC, true}, {"priority", ARG_INTEGER, false},
+		{{"spec", ARG_TEXT, true}, {"priority", ARG_INTEGER, false},
 			{"rerun_of", ARG_INTEGER, false}},
 		"queue a run"},
-	{METHOD_DRY_RUN, do_dry_run, ROLE_ANYBODY, {{"spec", ARG_SPEC, true}},
+	{METHOD_DRY_RUN, do_dry_run, ROLE_ANYBODY, {{"spec", ARG_TEXT, true}},
 		"resolve and check a spec, queue nothing"},
 	{METHOD_STATUS, do_status, ROLE_ANYBODY, {{0}}, "daemon, engines, running run, queue"},
 	{METHOD_SHOW, command_show, ROLE_ANYBODY,
@@ -263,9 +263,6 @@ static bool fits(enum arg_type type, const json_t *value, const char **expected)
 	case ARG_BOOL:
 		*expected = "true or false";
 		return json_is_boolean(value);
-	case ARG_SPEC:
-		*expected = "an object, or its text";
-		return json_is_object(value) || json_is_string(value);
 	}
 	return false;
 }

@@ -53,14 +53,14 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  */
 #define METHOD_HELLO "hello"
 /*
- * {spec: {...} or its text, priority?, rerun_of?} -> {id, name, state, spec_sha256, segments,
+ * {spec: its text, priority?, rerun_of?} -> {id, name, state, spec_sha256, segments,
  * position, waiting}; waiting as in an outlook. PROTOCOL_STORE, _INTERNAL and _BUSY have data
  * {queued}: false, or null: not, unless gpt2d is killed before it can write again. The message of
  * PROTOCOL_STORE says it as well.
  */
 #define METHOD_SUBMIT "submit"
 /*
- * {spec: {...} or its text} -> {spec, spec_sha256, segments, order: [{block, position, arm}],
+ * {spec: its text} -> {spec, spec_sha256, segments, order: [{block, position, arm}],
  * arms: [{arm, spec_sha256, check}]}
  */
 #define METHOD_DRY_RUN "dry-run"

@@ -156,8 +156,8 @@ static char *set_name(const char *name)
 	return set;
 }
 
-/* The canonical spec as JSON, NULL when errors were told; *exit says how. */
-static json_t *parse(struct ctl *ctl, const struct arguments *args,
+/* The canonical spec, malloc'd; NULL after errors that are reported, with *exit. */
+static char *parse(struct ctl *ctl, const struct arguments *args,
 	const struct submit_source *source, int *exit)
 {
 	const char **sets = calloc(args->n_values + 1, sizeof(*sets));
@@ -167,7 +167,6 @@ static json_t *parse(struct ctl *ctl, const struct arguments *args,
 	char *canonical = NULL, *named = name ? set_name(name) : NULL;
 	struct spec *spec = NULL;
 	struct ctl_error e = {0};
-	json_t *json = NULL;
 	int error = -ENOMEM;
 
 	*exit = 0;
@@ -188,18 +187,16 @@ static json_t *parse(struct ctl *ctl, const struct arguments *args,
 		}
 	}
 	canonical = error ? NULL : spec_canonical(spec);
-	json = canonical ? json_loads(canonical, 0, NULL) : NULL;
-	if (!json && !*exit)
+	if (!canonical && !*exit)
 		*exit = ctl_error_set(&e, CTL_TRANSPORT, "%s: out of memory", source->name);
-	if (!json)
+	if (!canonical)
 		ctl_fail(ctl, &e);
 out:
 	spec_free(spec);
-	free(canonical);
 	free(named);
 	free(errors);
 	free(sets);
-	return json;
+	return canonical;
 }
 
 /* ---- sending ---- */
@@ -287,13 +284,14 @@ static void print_submitted(struct ctl *ctl, const struct arguments *args, struc
 }
 
 static int send(struct ctl *ctl, const struct arguments *args, const struct submit_source *source,
-	json_t *spec)
+	const char *text)
 {
 	const bool dry_run = arguments_has(args, "dry-run");
 	const bool print_id = arguments_has(args, "print-id");
 	struct client *c = NULL;
 	struct ctl_error e = {0};
-	json_t *params = json_pack("{s:O}", "spec", spec), *reply = NULL;
+	json_t *params = json_pack("{s:s}", "spec", text), *reply = NULL;
+	json_t *spec = json_loads(text, 0, NULL);
 	int exit;
 
 	interrupt_begin(); /* what became of the run is told */
@@ -323,6 +321,7 @@ static int send(struct ctl *ctl, const struct arguments *args, const struct subm
 		exit = follow_run(ctl, &c, format_int(reply, "id", 0), !print_id,
 			print_id ? &ctl->err : &ctl->out);
 out:
+	json_decref(spec);
 	json_decref(reply);
 	client_close(c);
 	return exit;
@@ -347,12 +346,12 @@ int submit_check(struct ctl *ctl, const struct arguments *args)
 int submit_send(struct ctl *ctl, const struct arguments *args, const struct submit_source *source)
 {
 	int exit;
-	json_t *spec = parse(ctl, args, source, &exit);
+	char *text = parse(ctl, args, source, &exit);
 
-	if (!spec)
+	if (!text)
 		return exit;
-	exit = send(ctl, args, source, spec);
-	json_decref(spec);
+	exit = send(ctl, args, source, text);
+	free(text);
 	return exit;
 }
 

@@ -448,7 +448,6 @@ void submit_begin(struct daemon *d, struct reply *reply, json_t *params, bool dr
 	json_int_t priority = json_integer_value(json_object_get(params, "priority"));
 	json_int_t rerun_of = json_integer_value(json_object_get(params, "rerun_of"));
 	struct submission *s;
-	char *text;
 
 	if (!is_allowed(reply, priority, rerun_of))
 		return;
@@ -465,14 +464,5 @@ void submit_begin(struct daemon *d, struct reply *reply, json_t *params, bool dr
 	s->rerun_of = rerun_of;
 	s->checks = json_array();
 	s->errors = json_array();
-	if (json_is_string(spec)) {
-		begin_with_text(s, json_string_value(spec));
-		return;
-	}
-	text = json_text_write(spec, JSON_INDENT(1), NULL);
-	if (text == NULL)
-		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
-	else
-		begin_with_text(s, text);
-	free(text);
+	begin_with_text(s, json_string_value(spec));
 }

@@ -99,6 +99,8 @@ class FakeDaemon:
         connection.close()
 
     def answer(self, request, connection):
+        if "spec" in request["params"]:
+            request["params"]["spec"] = json.loads(request["params"]["spec"])
         self.requests.append((request["method"], request["params"]))
         reply = {"jsonrpc": "2.0", "id": request["id"]}
         connection.after = None

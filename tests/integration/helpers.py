@@ -145,7 +145,10 @@ class Client:
         return json.loads(line)
 
     def ask(self, method, **params):
+        """A spec may be given as an object; gpt2d takes its text."""
         self.last_id += 1
+        if isinstance(params.get("spec"), dict):
+            params["spec"] = json.dumps(params["spec"])
         self.send_raw(json.dumps({"jsonrpc": "2.0", "id": self.last_id, "method": method,
             "params": params}).encode() + b"\n")
         return self.last_id

@@ -47,6 +47,9 @@ def home():
 
 def as_user(path, uid, *questions, groups=(), gid=65534):
     """The replies to [method, params]... as another user, or why the socket cannot be reached."""
+    for _, params in questions:
+        if isinstance(params.get("spec"), dict):
+            params["spec"] = json.dumps(params["spec"])
     done = subprocess.run(["/usr/bin/env", "python3", "-I", "-c", CLIENT, str(path), json.dumps(questions)],
         capture_output=True, text=True, timeout=120, user=uid, group=gid, extra_groups=groups, check=False,
         env={"PATH": "/usr/bin:/bin"}, cwd="/")

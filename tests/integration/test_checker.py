@@ -1,5 +1,6 @@
 """Checks of specs: refusals, a checker that breaks or is silent, large files, whose turn it is."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -8,6 +9,21 @@ import pytest
 
 from engines import PROGRAM
 from helpers import PATIENCE_S, UNCHECKED, RpcError, experiment, spec, wait_for
+
+
+def test_numbers_are_read_from_the_specs_text(daemon):
+    """Only the spec's parser reads them: exact beyond 2^53, and not 0 where a double has no such number."""
+    with daemon() as d, d.client() as c:
+        text = json.dumps(spec(seed=1))
+        found = c.call("dry-run", spec=text.replace('"seed": 1', '"seed": 9007199254740993.0'))
+        assert found["spec"]["seed"] == 9007199254740993
+        for method in ("submit", "dry-run"):
+            with pytest.raises(RpcError) as refused:
+                c.call(method, spec=text.replace('"seed": 1', '"optimizer": {"params": {"lr": 1e-999}}'))
+            assert refused.value.data["errors"][0]["key"] == "optimizer.params.lr"
+            c.last_id += 1
+            c.send_raw(json.dumps({"jsonrpc": "2.0", "id": c.last_id, "method": method, "params": {"spec": spec()}}).encode() + b"\n")
+            assert c.receive()["error"]["code"] == -32602
 
 
 def test_checks_refuse(daemon):

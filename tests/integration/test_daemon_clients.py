@@ -122,7 +122,7 @@ def test_http(daemon):
 def test_one_byte_at_a_time_and_two_in_one(daemon):
     with daemon() as d, d.client(hello=False) as c:
         line = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "submit",
-            "params": {"spec": spec("bytes")}}).encode() + b"\n"
+            "params": {"spec": json.dumps(spec("bytes"))}}).encode() + b"\n"
         for byte in HELLO + line:
             c.send_raw(bytes([byte]))
         assert c.receive()["id"] == 1
@@ -160,7 +160,7 @@ def test_nul(daemon):
 
 def test_half_a_frame_and_the_end(daemon):
     with daemon() as d:
-        line = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "submit", "params": {"spec": spec()}})
+        line = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "submit", "params": {"spec": json.dumps(spec())}})
         for cut in (1, 20, len(line) - 1, len(line)):
             with d.client() as c:
                 c.send_raw(line[:cut].encode())
@@ -173,7 +173,7 @@ def test_half_a_frame_and_the_end(daemon):
 def test_client_that_ends_its_side_is_answered(daemon):
     """printf ... | socat - UNIX:gpt2d.sock"""
     with daemon() as d, d.client(hello=False) as c:
-        submit = {"jsonrpc": "2.0", "id": 2, "method": "submit", "params": {"spec": spec("r-ms20", 20)}}
+        submit = {"jsonrpc": "2.0", "id": 2, "method": "submit", "params": {"spec": json.dumps(spec("r-ms20", 20))}}
         follow = {"jsonrpc": "2.0", "id": 3, "method": "follow", "params": {"id": 1}}
         c.send_raw(HELLO + json.dumps(submit).encode() + b"\n" + json.dumps(follow).encode() + b"\n")
         c.socket.shutdown(socket.SHUT_WR)
