@@ -27,7 +27,6 @@
 #include "proto/host/memory.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/hold.h"
-#include "daemon/config/held_signal.h"
 #include "daemon/runs/lifecycle.h"
 #include "daemon/store/lock_holders.h"
 #include "daemon/config/log.h"
@@ -51,6 +50,7 @@
 #include "daemon/store/wal_held.h"
 #include "daemon/store/worker.h"
 #include "proto/host/shm_folder.h"
+#include "proto/host/signals.h"
 #include "proto/host/starved.h"
 
 enum { TIMERS_ELSE = 64 };
@@ -297,15 +297,14 @@ static int start_signals(struct daemon *d)
 		int number;
 		void (*called)(evutil_socket_t signal, short what, void *arg);
 	} signals[] = {{SIGCHLD, on_child}, {SIGTERM, on_terminate}, {SIGINT, on_terminate},
-		{SIGHUP, on_reload}};
+		{SIGUSR1, on_terminate}, {SIGHUP, on_reload}};
 
-	signal(SIGPIPE, SIG_IGN);
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
-		held_signal_hold(signals[i].number);
+		signals_hold(signals[i].number);
 		d->signals[i] = evsignal_new(d->base, signals[i].number, signals[i].called, d);
 		if (d->signals[i] == NULL || event_add(d->signals[i], NULL) < 0)
 			return -ENOMEM;
-		if (held_signal_came(signals[i].number))
+		if (signals_came(signals[i].number))
 			event_active(d->signals[i], EV_SIGNAL, 1);
 	}
 	d->turn = ending_event(d);

@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "daemon/config/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/config/diagnosis.h"
 #include "daemon/engines/engine_program.h"
-#include "daemon/config/held_signal.h"
 #include "daemon/config/log.h"
 #include "daemon/config/preflight.h"
 #include "daemon/config/printed.h"
@@ -30,7 +30,7 @@
 #include "proto/host/signals.h"
 #include "proto/version.h"
 
-enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_IN_USE = 3 };
+enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_IN_USE = 3, SIGNALED = 128 };
 
 /* A standard stream that came closed keeps its number: else a lock file or a socket gets it. */
 static void fill_standard_streams(void)
@@ -218,7 +218,7 @@ static int run_with_log(struct settings *settings, int argc, char **argv)
 
 	if (look_at_clock() < 0)
 		return STATUS_FAILED;
-	held_signal_hold(SIGHUP); /* whoever rotates logs does not know that this is the start */
+	signals_hold(SIGHUP); /* whoever rotates logs does not know that this is the start */
 	rc = engine_program_find(settings, &program, error, sizeof(error));
 	if (rc < 0) {
 		say("%s", error);
@@ -283,6 +283,37 @@ static void print_errors(char *errors)
 		say("%s", line);
 }
 
+/*
+ * As process 1 of a container this process only reaps orphans and passes signals on to a child, in
+ * which it returns. It ends with the child's exit status.
+ */
+static void reap_as_init(void)
+{
+	pid_t child, ended;
+	siginfo_t came;
+	sigset_t all;
+	int status;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL);
+	child = fork();
+	if (child <= 0) {
+		signals_unblock();
+		return;
+	}
+	for (;;) {
+		if (sigwaitinfo(&all, &came) < 0)
+			continue;
+		/* the terminal sends its signals to the child too */
+		if (came.si_signo != SIGCHLD && came.si_code != SI_KERNEL)
+			kill(child, came.si_signo);
+		while ((ended = waitpid(-1, &status, WNOHANG)) > 0)
+			if (ended == child)
+				_exit(WIFEXITED(status) ? WEXITSTATUS(status)
+							: SIGNALED + WTERMSIG(status));
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct settings_command command;
@@ -293,7 +324,10 @@ int main(int argc, char **argv)
 	FILE *to;
 
 	signals_unblock();
-	signal(SIGCHLD, SIG_DFL); /* where it is ignored, no end can be waited for */
+	signals_ignore();
+	signal(SIGCHLD, SIG_DFL); /* if it is ignored, wait() never returns a child */
+	if (getpid() == 1)
+		reap_as_init();
 	fill_standard_streams();
 	if (ulimits_raise_stack() < 0) {
 		say("the stack is limited to less than %d KiB: raise ulimit -Hs, LimitSTACK= of "
@@ -302,7 +336,6 @@ int main(int argc, char **argv)
 		return STATUS_FAILED;
 	}
 	ulimits_raise();
-	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
 	umask(077); /* what runs leave behind is for whom gpt2d belongs to; others ask it */
 	json_text_init();
 	if (set_environment() < 0) {

@@ -173,6 +173,9 @@ int main(int argc, char **argv)
 	 * them: it lets a run end first, and then ends its engines through their links.
 	 */
 	signals_ignore();
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGUSR1, SIG_IGN);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (fstat(LINK_FD, &st) < 0 || !S_ISSOCK(st.st_mode)) {
 		fprintf(stderr,

@@ -14,7 +14,6 @@
 #include "daemon/runs/hold.h"
 #include "daemon/config/log.h"
 #include "daemon/config/notify.h"
-#include "daemon/config/own_files.h"
 #include "daemon/runs/queue.h"
 #include "daemon/runs/scheduler.h"
 #include "daemon/config/settings_load.h"
@@ -169,28 +168,10 @@ static void reread(struct daemon *d)
 	free(errors);
 }
 
-/* The name may have become one of another file. */
-static void reopen_log(const struct settings *s)
-{
-	const char *own = NULL;
-
-	if (s->log_file != NULL && strcmp(s->log_file, "stderr") != 0 &&
-		strcmp(s->log_file, "journal") != 0)
-		own = own_files_find(s, s->log_file);
-	if (own != NULL) {
-		log_write(LOG_WARNING,
-			"log_file: %s: is in the place of a file of gpt2d's own (%s): it goes on "
-			"where it was",
-			s->log_file, own);
-		return;
-	}
-	log_reopen();
-}
-
 void service_reload(struct daemon *d)
 {
 	notify_send("RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_mono_ns() / 1000);
-	reopen_log(d->settings);
+	log_reopen();
 	reread(d);
 	notify_send("READY=1");
 }

@@ -21,11 +21,31 @@ static void ignore(int number)
 
 void signals_ignore(void)
 {
-	static const int numbers[] = {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGALRM, SIGTERM, SIGUSR1,
-		SIGUSR2, SIGPOLL, SIGPROF, SIGVTALRM, SIGXCPU, SIGXFSZ, SIGSTKFLT, SIGPWR};
+	static const int numbers[] = {SIGHUP, SIGQUIT, SIGPIPE, SIGALRM, SIGUSR2, SIGPOLL, SIGPROF,
+		SIGVTALRM, SIGXCPU, SIGXFSZ, SIGSTKFLT, SIGPWR};
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		ignore(numbers[i]);
 	for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
 		ignore(number);
+}
+
+static volatile sig_atomic_t came[NSIG];
+
+static void remember(int number)
+{
+	came[number] = 1;
+}
+
+void signals_hold(int number)
+{
+	struct sigaction action = {.sa_handler = remember, .sa_flags = SA_RESTART};
+
+	sigemptyset(&action.sa_mask);
+	sigaction(number, &action, NULL);
+}
+
+bool signals_came(int number)
+{
+	return came[number] != 0;
 }

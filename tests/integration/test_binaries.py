@@ -23,7 +23,7 @@ VARIABLES = {
     "told": "ctl/link/interrupt.c: and was looked at",
     "keyboard": "ctl/link/interrupt.c: the key that ends a wait, as a signal does",
     "heard": "engine/comm/ucx_worker.c: UCX hands its log's handler no context; each thread's own",
-    "came": "daemon/config/held_signal.c: a signal came",
+    "came": "proto/host/signals.c: a signal came",
     "log_state": "daemon/config/log.c: the log",
     "kept": "daemon/config/log.c: the log",
     "writer": "daemon/config/log.c: the log",

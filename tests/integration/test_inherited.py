@@ -1,14 +1,15 @@
-"""Signals that are blocked or ignored by who starts a program stay so over exec: they must not change what it does."""
+"""Signals that a launcher blocked or ignored, signals that another process sends, and gpt2d as process 1."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from helpers import BUILD, Daemon, read_until, spec, wait_for
+from helpers import BUILD, FAKE_ENGINE, Daemon, read_until, spec, wait_for
 
 CTL = BUILD / "ctl/gpt2ctl"
 BLOCK_ALL = (sys.executable, "-c", "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()); "
@@ -71,3 +72,59 @@ def test_nohup_stays_nohup():
         out, said = p.communicate(timeout=60)
         assert p.returncode == 0 and "done" in out, (p.returncode, out, said)
         c.wait(run)
+
+
+# Whose default action ends a process, without those that report a fault and those that ask for the end.
+OTHERS = ["SIGHUP", "SIGQUIT", "SIGPIPE", "SIGALRM", "SIGUSR2", "SIGPOLL", "SIGPROF", "SIGVTALRM", "SIGXCPU", "SIGXFSZ", "SIGSTKFLT",
+    "SIGPWR", "SIGRTMIN", "SIGRTMAX"]
+
+
+def test_no_other_signal_ends_gpt2d_or_an_engine():
+    with Daemon(engine=BUILD / "engine/gpt2-engine-cpu") as d, d.client() as c:
+        engine = d.engines()[0]
+        for name in OTHERS:
+            number = getattr(signal, name, 16)  # Python has no name for SIGSTKFLT before 3.11
+            d.process.send_signal(number)
+            os.kill(engine, number)
+        for name in ("SIGTERM", "SIGINT", "SIGUSR1"):
+            os.kill(engine, getattr(signal, name))
+        assert c.wait(c.submit(spec("good", 1)))["state"] == "done"
+        assert d.process.poll() is None and d.engines() == [engine]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_orderly_end(number):
+    with Daemon() as d:
+        with d.client() as c:
+            run = c.submit(spec("ms20-ended", 100000))
+            wait_for(lambda: c.state(run) == "running", "running")
+        d.process.send_signal(number)
+        assert d.process.wait(60) == 0
+        d.start()
+        with d.client() as c:
+            assert c.wait(run)["reason"].startswith("interrupted") or c.state(run) == "interrupted"
+
+
+def children(pid):
+    """The children of a process, and the state of each."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {child: Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] for child in found}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a pid namespace")
+def test_process_1_reaps_orphans(tmp_path):
+    """In a container: the orphan of an engine, whose parent is process 1 then, leaves no zombie."""
+    prefix = ("unshare", "-p", "-f", "--mount-proc")
+    if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no pid namespace can be made here")
+    engine = tmp_path / "engine"
+    engine.write_text(f'#!/bin/sh\n(setsid sh -c "touch {tmp_path}/orphan; sleep 0.5; touch {tmp_path}/ended" &)\nexec {FAKE_ENGINE} "$@"\n')
+    engine.chmod(0o755)
+    with Daemon(home=tmp_path, engine=engine, prefix=prefix) as d:
+        (init,) = children(d.process.pid)
+        wait_for((tmp_path / "ended").exists, "the orphan's end")
+        wait_for(lambda: "Z" not in children(init).values() and len(children(init)) == 1, "that nothing is left of it")
+        with d.client() as c:
+            assert c.wait(c.submit(spec("good")))["state"] == "done"
+        os.kill(int(init), signal.SIGTERM)
+        assert d.process.wait(60) == 0 and "info stopped" in d.said()
