@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/control/address.h"
 #include "daemon/runs/artifacts.h"
 #include "daemon/runs/cancel.h"
 #include "daemon/engines/checker.h"
@@ -170,7 +168,6 @@ static void on_reload(evutil_socket_t signal, short what, void *arg)
 	struct daemon *d = arg;
 
 	service_reload(d);
-	address_check(d->address);
 	hold_update(d->holds); /* idle_release may have changed */
 }
 
@@ -202,8 +199,8 @@ static void on_completions(evutil_socket_t fd, short what, void *arg)
 static int start_places(struct daemon *d, char *error, size_t error_bytes)
 {
 	const struct settings *s = d->settings;
-	struct place_access access = address_access(s);
-	char path[SPEC_PATH_MAX + 16], parent[sizeof(d->socket)];
+	struct place_access access = place_access(s);
+	char path[SPEC_PATH_MAX + 16];
 	int rc;
 
 	rc = paths_socket(s->socket, d->socket, sizeof(d->socket), error, error_bytes);
@@ -213,10 +210,9 @@ static int start_places(struct daemon *d, char *error, size_t error_bytes)
 	if (rc < 0)
 		return rc;
 	snprintf(path, sizeof(path), "%s/" STATE_RUNS, d->state_dir);
-	memcpy(parent, d->socket, sizeof(parent));
 	rc = place_make_dirs(path, error, error_bytes);
 	if (rc == 0)
-		rc = place_make_socket_dir(dirname(parent), &access, error, error_bytes);
+		rc = place_make_socket_dir(d->socket, &access, error, error_bytes);
 	snprintf(path, sizeof(path), "%s/" STATE_DATABASE, d->state_dir);
 	if (rc == 0)
 		rc = place_lock(path, &d->lock_fds[0], error, error_bytes);
@@ -367,11 +363,11 @@ static int start_control(struct daemon *d, char *error, size_t error_bytes)
 				.gone = on_gone,
 				.arg = d,
 			},
+		.socket = d->socket,
 		.settings = d->settings,
 	};
-	int rc = address_create(d, &options.fd, &d->address, error, error_bytes);
 
-	return rc < 0 ? rc : control_create(&options, &d->control);
+	return control_create(&options, &d->control, error, error_bytes);
 }
 
 static void on_no_timer(evutil_socket_t fd, short what, void *arg)
@@ -464,7 +460,6 @@ int daemon_finish(struct daemon *d)
 	worker_stop(d->worker);
 	rc = store_close(d->store);
 	service_destroy(d->service);
-	address_destroy(d->address);
 	control_destroy(d->control);
 	scheduler_destroy(d->scheduler);
 	engine_pool_destroy(d->pool);

@@ -29,7 +29,6 @@ struct daemon {
 	struct stuck *stuck;
 	struct queue *queue;
 	struct follow *follow;
-	struct address *address;
 	struct control *control;
 	struct engine_pool *pool;
 	struct checker *checker;

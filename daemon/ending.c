@@ -2,7 +2,6 @@
 
 #include <event2/event.h>
 
-#include "daemon/control/address.h"
 #include "daemon/engines/checker.h"
 #include "daemon/config/clock.h"
 #include "daemon/control/control.h"
@@ -118,7 +117,6 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 		d->engines_told = true;
 		ending_checks(d);
 		control_stop_listening(d->control);
-		address_withdraw(d->address);
 		scheduler_interrupt(d->scheduler, true); /* what was made ready ahead */
 		engine_pool_stop(d->pool);
 	}

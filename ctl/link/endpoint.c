@@ -215,9 +215,9 @@ int endpoint_absent(const struct endpoint *p, int error, struct ctl_error *e)
 		return ctl_error_set(e, CTL_NO_DAEMON,
 			"gpt2d (process %ld) holds %s.lock, but does not listen on its socket "
 			"(%s)\n"
-			"it is starting, or ending, or the socket was removed: that is bound anew "
-			"within 2 s, at once after: kill -HUP %ld",
-			(long)owner, p->path, strerror(error), (long)owner);
+			"it is starting or ending, or the socket was removed: gpt2d binds it again "
+			"within 2 s",
+			(long)owner, p->path, strerror(error));
 	return not_running(p, error, e);
 }
 

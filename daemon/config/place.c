@@ -2,9 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -13,44 +13,54 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "proto/host/filesystem.h"
 #include "daemon/config/log.h"
+#include "daemon/config/settings.h"
+#include "proto/host/filesystem.h"
 
 enum { LOCK_TRIES = 20, LOCK_PAUSE_MS = 25 };
 
-/* The name of path, which was made just now, is on disk. */
+static int fail(int rc, const char *path, char *error, size_t error_bytes)
+{
+	snprintf(error, error_bytes, "%s: %s", path, strerror(-rc));
+	return rc;
+}
+
+static const char *folder_of(const char *path, char folder[PATH_MAX])
+{
+	snprintf(folder, PATH_MAX, "%s", path);
+	return dirname(folder);
+}
+
+struct place_access place_access(const struct settings *s)
+{
+	const bool grouped = s->socket_group.name != NULL;
+	const int64_t mode = s->socket_mode >= 0 ? s->socket_mode : grouped ? 0660 : 0600;
+
+	return (struct place_access){(mode_t)mode, grouped ? s->socket_group.gid : (gid_t)-1};
+}
+
+/* ---- folders ---- */
+
+/* The name of path is durable. A parent that cannot be opened cannot be synced. */
 static int sync_name(const char *path)
 {
-	char parent[PATH_MAX], *slash;
-	int rc;
+	char parent[PATH_MAX];
+	int rc = filesystem_sync(folder_of(path, parent));
 
-	snprintf(parent, sizeof(parent), "%s", path);
-	slash = strrchr(parent, '/');
-	if (slash == NULL)
-		strcpy(parent, ".");
-	else
-		slash[slash == parent] = '\0';
-	rc = filesystem_sync(parent);
-	if (rc != -EACCES)
-		return rc;
-	log_write(LOG_WARNING, "%s: cannot be read, so that the name of %s may be lost with power",
-		parent, path);
-	return 0;
+	return rc == -EACCES ? 0 : rc;
 }
 
 int place_make_dirs(const char *dir, char *error, size_t error_bytes)
 {
 	char path[PATH_MAX];
-	size_t n = strlen(dir);
+	const size_t n = strlen(dir);
 	int rc;
 
-	if (n >= sizeof(path)) {
-		snprintf(error, error_bytes, "%s: too long", dir);
-		return -ENAMETOOLONG;
-	}
+	if (n >= sizeof(path))
+		return fail(-ENAMETOOLONG, dir, error, error_bytes);
 	memcpy(path, dir, n + 1);
 	for (char *c = path + 1; c <= path + n; c++) {
-		char kept = *c;
+		const char kept = *c;
 
 		if (kept != '/' && kept != '\0')
 			continue;
@@ -59,123 +69,20 @@ int place_make_dirs(const char *dir, char *error, size_t error_bytes)
 			rc = sync_name(path);
 		else
 			rc = errno == EEXIST || access(path, F_OK) == 0 ? 0 : -errno;
-		if (rc < 0) {
-			snprintf(error, error_bytes, "%s: %s", path, strerror(-rc));
-			return rc;
-		}
+		if (rc < 0)
+			return fail(rc, path, error, error_bytes);
 		*c = kept;
 	}
 	return 0;
 }
 
-static void write_owner(int fd)
-{
-	char text[32];
-	int n = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
-
-	if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) < 0)
-		return; /* it is only for the message to a second one */
-}
-
-/*
- * A gpt2d that was killed while it started an engine has left a child that holds the lock until it
- * calls exec or notices that its parent is gone.
- */
-static int lock_with_patience(int fd, int tries)
-{
-	static const struct timespec pause = {0, LOCK_PAUSE_MS * 1000000L};
-	int rc = flock(fd, LOCK_EX | LOCK_NB);
-
-	for (int i = 0; i < tries && rc < 0 && errno == EWOULDBLOCK; i++) {
-		nanosleep(&pause, NULL);
-		rc = flock(fd, LOCK_EX | LOCK_NB);
-	}
-	return rc;
-}
-
-void place_say_locked(const char *path, const char *owner, char *error, size_t error_bytes)
-{
-	snprintf(error, error_bytes,
-		"%s: in use by another gpt2d (process %s), which holds %s.lock", path,
-		owner[0] ? owner : "unknown", path);
-}
-
-static int lock_file(const char *path, int tries, int *fd, char *error, size_t error_bytes)
-{
-	char lock[PATH_MAX], owner[32] = "";
-	int f, rc;
-
-	if (snprintf(lock, sizeof(lock), "%s.lock", path) >= (int)sizeof(lock)) {
-		snprintf(error, error_bytes, "%s: too long", path);
-		return -ENAMETOOLONG;
-	}
-	f = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (f < 0) {
-		rc = -errno;
-		snprintf(error, error_bytes, "%s: %s", lock, strerror(-rc));
-		return rc;
-	}
-	if (lock_with_patience(f, tries) < 0) {
-		rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
-		if (pread(f, owner, sizeof(owner) - 1, 0) > 0)
-			owner[strcspn(owner, "\n")] = '\0';
-		if (rc == -EBUSY)
-			place_say_locked(path, owner, error, error_bytes);
-		else
-			snprintf(error, error_bytes, "%s: %s", lock, strerror(-rc));
-		close(f);
-		return rc;
-	}
-	write_owner(f);
-	*fd = f;
-	return 0;
-}
-
-int place_lock(const char *path, int *fd, char *error, size_t error_bytes)
-{
-	return lock_file(path, LOCK_TRIES, fd, error, error_bytes);
-}
-
-int place_lock_now(const char *path, int *fd, char *error, size_t error_bytes)
-{
-	return lock_file(path, 0, fd, error, error_bytes);
-}
-
-int place_lock_dir(const char *dir, int *fd, char *error, size_t error_bytes)
-{
-	int f = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
-
-	if (f >= 0 && lock_with_patience(f, LOCK_TRIES) == 0) {
-		*fd = f;
-		return 0;
-	}
-	rc = f < 0 || errno != EWOULDBLOCK ? -errno : -EBUSY;
-	if (rc == -EBUSY)
-		snprintf(error, error_bytes,
-			"%s: in use by another gpt2d, whose lock file in it was removed", dir);
-	else
-		snprintf(error, error_bytes, "%s: %s", dir, strerror(-rc));
-	if (f >= 0)
-		close(f);
-	return rc;
-}
-
-bool place_lock_stands(const char *path, int fd)
-{
-	struct stat ours, there;
-	char lock[PATH_MAX];
-
-	if (snprintf(lock, sizeof(lock), "%s.lock", path) >= (int)sizeof(lock))
-		return false;
-	return fstat(fd, &ours) == 0 && lstat(lock, &there) == 0 && ours.st_dev == there.st_dev &&
-		ours.st_ino == there.st_ino;
-}
-
 int place_make_socket_dir(
-	const char *dir, const struct place_access *access, char *error, size_t error_bytes)
+	const char *socket, const struct place_access *access, char *error, size_t error_bytes)
 {
-	bool group = (access->mode & 0060) != 0, others = (access->mode & 0006) != 0;
-	mode_t mode = 0700 | (group ? 0010 : 0) | (others ? 0001 : 0);
+	const bool group = (access->mode & 0060) != 0, others = (access->mode & 0006) != 0;
+	const mode_t mode = 0700 | (group ? 0010 : 0) | (others ? 0001 : 0);
+	char folder[PATH_MAX];
+	const char *dir = folder_of(socket, folder);
 	struct stat st;
 	int rc;
 
@@ -189,65 +96,107 @@ int place_make_socket_dir(
 	rc = place_make_dirs(dir, error, error_bytes);
 	if (rc < 0 || mode == 0700)
 		return rc;
-	if (access->group != (gid_t)-1 && chown(dir, (uid_t)-1, access->group) < 0)
+	if ((access->group != (gid_t)-1 && chown(dir, (uid_t)-1, access->group) < 0) ||
+		chmod(dir, mode) < 0) {
 		rc = -errno;
-	if (rc == 0 && chmod(dir, mode) < 0)
-		rc = -errno;
-	if (rc < 0)
 		snprintf(error, error_bytes, "%s: mode %04o for gid %d: %s", dir, (unsigned)mode,
 			(int)access->group, strerror(-rc));
+	}
 	return rc;
 }
 
-/* Whoever can rename in a folder can put a socket of his own where clients look for gpt2d. */
-static int check_folder(const char *path, char *error, size_t error_bytes)
+/* ---- locks ---- */
+
+/*
+ * A gpt2d that was killed while it started an engine leaves a child that holds the lock until the
+ * child calls exec or notices that its parent is gone.
+ */
+static int lock(int fd)
 {
-	char dir[PATH_MAX];
-	struct stat st;
+	static const struct timespec pause = {0, LOCK_PAUSE_MS * 1000000L};
+	int rc = flock(fd, LOCK_EX | LOCK_NB);
 
-	snprintf(dir, sizeof(dir), "%s", path);
-	*strrchr(dir, '/') = '\0';
-	if (stat(dir[0] ? dir : "/", &st) < 0) {
-		int rc = -errno;
+	for (int i = 0; i < LOCK_TRIES && rc < 0 && errno == EWOULDBLOCK; i++) {
+		nanosleep(&pause, NULL);
+		rc = flock(fd, LOCK_EX | LOCK_NB);
+	}
+	if (rc < 0)
+		return errno == EWOULDBLOCK ? -EBUSY : -errno;
+	return 0;
+}
 
-		snprintf(error, error_bytes, "%s: %s", dir, strerror(-rc));
+void place_say_locked(const char *path, const char *owner, char *error, size_t error_bytes)
+{
+	snprintf(error, error_bytes,
+		"%s: in use by another gpt2d (process %s), which holds %s.lock", path,
+		owner[0] ? owner : "unknown", path);
+}
+
+int place_lock(const char *path, int *fd, char *error, size_t error_bytes)
+{
+	char name[PATH_MAX], owner[32] = "";
+	int f, n, rc;
+
+	if (snprintf(name, sizeof(name), "%s.lock", path) >= (int)sizeof(name))
+		return fail(-ENAMETOOLONG, path, error, error_bytes);
+	f = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (f < 0)
+		return fail(-errno, name, error, error_bytes);
+	rc = lock(f);
+	if (rc < 0) {
+		if (rc == -EBUSY && pread(f, owner, sizeof(owner) - 1, 0) >= 0) {
+			owner[strcspn(owner, "\n")] = '\0';
+			place_say_locked(path, owner, error, error_bytes);
+		} else {
+			fail(rc, name, error, error_bytes);
+		}
+		close(f);
 		return rc;
 	}
+	n = snprintf(owner, sizeof(owner), "%ld\n", (long)getpid());
+	if (ftruncate(f, 0) < 0 || pwrite(f, owner, (size_t)n, 0) < 0)
+		log_write(
+			LOG_WARNING, "%s: %s", name, strerror(errno)); /* only for the text above */
+	*fd = f;
+	return 0;
+}
+
+int place_lock_dir(const char *dir, int *fd, char *error, size_t error_bytes)
+{
+	int f = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
+
+	if (f < 0)
+		return fail(-errno, dir, error, error_bytes);
+	rc = lock(f);
+	if (rc == 0) {
+		*fd = f;
+		return 0;
+	}
+	fail(rc, dir, error, error_bytes);
+	if (rc == -EBUSY)
+		snprintf(error, error_bytes,
+			"%s: in use by another gpt2d, whose lock file in it was removed", dir);
+	close(f);
+	return rc;
+}
+
+/* ---- the socket ---- */
+
+/* Whoever can rename in a folder can put another socket where clients look for gpt2d. */
+static int check_folder(const char *path, char *error, size_t error_bytes)
+{
+	char folder[PATH_MAX];
+	const char *dir = folder_of(path, folder);
+	struct stat st;
+
+	if (stat(dir, &st) < 0)
+		return fail(-errno, dir, error, error_bytes);
 	if ((st.st_mode & S_IWOTH) == 0 || (st.st_mode & S_ISVTX) != 0)
 		return 0;
 	snprintf(error, error_bytes,
 		"socket: %s: everybody can write to its folder (mode %04o): chmod o-w %s", path,
 		(unsigned)st.st_mode & 07777, dir);
 	return -EPERM;
-}
-
-/*
- * 0600 from its first moment, then for whom it is; nobody can connect before it listens. The mode
- * of a socket becomes that of its name; a umask would be that of other threads as well.
- */
-static int bind_for(int fd, const struct sockaddr_un *address, const struct place_access *access,
-	char *error, size_t error_bytes)
-{
-	int rc = 0;
-
-	if (fchmod(fd, 0600) < 0 ||
-		bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0)
-		rc = -errno;
-	if (rc < 0) {
-		snprintf(error, error_bytes, "%s: %s", address->sun_path, strerror(-rc));
-		return rc;
-	}
-	if (access->group != (gid_t)-1 && lchown(address->sun_path, (uid_t)-1, access->group) < 0)
-		rc = -errno;
-	if (rc == 0 && access->mode != 0600 && chmod(address->sun_path, access->mode) < 0)
-		rc = -errno;
-	if (rc < 0) {
-		snprintf(error, error_bytes, "socket: %s: mode %04o for gid %d: %s",
-			address->sun_path, (unsigned)access->mode, (int)access->group,
-			strerror(-rc));
-		unlink(address->sun_path);
-	}
-	return rc;
 }
 
 int place_check_socket(const char *path, char *error, size_t error_bytes)
@@ -267,6 +216,42 @@ int place_check_socket(const char *path, char *error, size_t error_bytes)
 	return rc;
 }
 
+/* The kernel answers connect(), so a stopped process is live too; EAGAIN: its queue is full. */
+static bool is_live(const struct sockaddr_un *address)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool live = fd >= 0 &&
+		(connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 ||
+			errno == EAGAIN);
+
+	if (fd >= 0)
+		close(fd);
+	return live;
+}
+
+/*
+ * The mode of the descriptor becomes the mode of the name: 0600 from the start, without a umask,
+ * which other threads share. Nobody can connect before it listens.
+ */
+static int bind_as(int fd, const struct sockaddr_un *address, const struct place_access *access,
+	char *error, size_t error_bytes)
+{
+	const char *path = address->sun_path;
+	int rc = 0;
+
+	if (fchmod(fd, 0600) < 0 ||
+		bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0)
+		return fail(-errno, path, error, error_bytes);
+	if ((access->group != (gid_t)-1 && lchown(path, (uid_t)-1, access->group) < 0) ||
+		(access->mode != 0600 && chmod(path, access->mode) < 0)) {
+		rc = -errno;
+		snprintf(error, error_bytes, "socket: %s: mode %04o for gid %d: %s", path,
+			(unsigned)access->mode, (int)access->group, strerror(-rc));
+		unlink(path);
+	}
+	return rc;
+}
+
 int place_bind(const char *path, const struct place_access *access, int *fd,
 	struct place_mark *mark, char *error, size_t error_bytes)
 {
@@ -277,20 +262,21 @@ int place_bind(const char *path, const struct place_access *access, int *fd,
 	if (rc < 0)
 		return rc;
 	strcpy(address.sun_path, path);
-	f = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (f < 0 || (unlink(path) < 0 && errno != ENOENT))
-		rc = -errno;
-	if (rc < 0)
-		snprintf(error, error_bytes, "%s: %s", path, strerror(-rc));
-	else
-		rc = bind_for(f, &address, access, error, error_bytes);
-	if (rc == 0 && lstat(path, &st) < 0) {
-		rc = -errno;
-		snprintf(error, error_bytes, "%s: %s", path, strerror(-rc));
+	if (is_live(&address)) {
+		snprintf(error, error_bytes, "%s: another program listens there", path);
+		return -EBUSY;
 	}
+	f = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (f < 0)
+		return fail(-errno, path, error, error_bytes);
+	if (unlink(path) < 0 && errno != ENOENT)
+		rc = fail(-errno, path, error, error_bytes);
+	if (rc == 0)
+		rc = bind_as(f, &address, access, error, error_bytes);
+	if (rc == 0 && lstat(path, &st) < 0)
+		rc = fail(-errno, path, error, error_bytes);
 	if (rc < 0) {
-		if (f >= 0)
-			close(f);
+		close(f);
 		return rc;
 	}
 	*fd = f;
@@ -303,25 +289,6 @@ bool place_stands(const char *path, const struct place_mark *mark)
 	struct stat st;
 
 	return lstat(path, &st) == 0 && st.st_dev == mark->device && st.st_ino == mark->inode;
-}
-
-bool place_answers(const char *path)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	bool answers = false;
-	int fd;
-
-	if (strlen(path) >= sizeof(address.sun_path))
-		return false;
-	strcpy(address.sun_path, path);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return false;
-	/* EAGAIN: as many as it takes wait already */
-	answers = connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 ||
-		errno == EAGAIN;
-	close(fd);
-	return answers;
 }
 
 void place_unlink(const char *path, const struct place_mark *mark)

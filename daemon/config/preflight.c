@@ -15,14 +15,12 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "daemon/control/address.h"
 #include "daemon/config/log.h"
 #include "daemon/openmetrics.h"
 #include "daemon/config/own_files.h"
 #include "daemon/config/paths.h"
 #include "daemon/config/place.h"
 #include "proto/state_files.h"
-#include "daemon/config/userns.h"
 
 /* ---- files and folders ---- */
 
@@ -383,15 +381,10 @@ static void warn_of_data(
 	struct stat st;
 	int rc;
 
-	if ((address_access(s).mode & 0066) != 0 && s->data_roots.n == 0)
+	if ((place_access(s).mode & 0066) != 0 && s->data_roots.n == 0)
 		warn("data_roots: not set, and others than the user that gpt2d runs as may "
 		     "connect: their runs read no files; data_roots = DIR ... lets them read "
 		     "below those folders",
-			arg);
-	if ((address_access(s).mode & 0066) != 0 && !userns_maps_all())
-		warn("socket_mode: others than the user that gpt2d runs as may connect, and its "
-		     "user namespace does not map all users: those that it does not map are one "
-		     "uid, and change no runs",
 			arg);
 	for (size_t i = 0; i < s->data_roots.n; i++) {
 		rc = stat(s->data_roots.path[i], &st) < 0 ? -errno

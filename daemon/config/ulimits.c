@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
-#include "daemon/control/control.h"
 #include "daemon/config/log.h"
 #include "daemon/config/settings.h"
 
@@ -16,6 +15,11 @@ static const struct {
 } raised[] = {{RLIMIT_NOFILE, "descriptors"}, {RLIMIT_CPU, "processor time"},
 	{RLIMIT_FSIZE, "the size of files"}};
 enum { RAISED = sizeof(raised) / sizeof(raised[0]) };
+
+enum {
+	DESCRIPTORS_PER_RANK = 2, /* its link, and what it prints */
+	DESCRIPTORS_ELSE = 62,    /* and the other ends of those while a process is started */
+};
 
 static const rlim_t STACK_BYTES = 8 << 20; /* what Linux gives */
 
@@ -52,9 +56,14 @@ int ulimits_raise_stack(void)
 	return 0;
 }
 
+int64_t ulimits_descriptors_kept(int64_t ranks)
+{
+	return DESCRIPTORS_ELSE + ranks * DESCRIPTORS_PER_RANK;
+}
+
 int ulimits_descriptors(const struct settings *s, struct ulimits_descriptors *out)
 {
-	const int64_t kept = control_descriptors_kept(s->ranks);
+	const int64_t kept = ulimits_descriptors_kept(s->ranks);
 	struct rlimit limit;
 	const char *plural = s->ranks == 1 ? "" : "s";
 	char all[32] = "no limit";
@@ -64,14 +73,14 @@ int ulimits_descriptors(const struct settings *s, struct ulimits_descriptors *ou
 	*out = (struct ulimits_descriptors){0};
 	if (limit.rlim_max != RLIM_INFINITY)
 		snprintf(all, sizeof(all), "%llu", (unsigned long long)limit.rlim_max);
-	if (limit.rlim_max < (rlim_t)(kept + CONTROL_CLIENTS_MIN)) {
+	if (limit.rlim_max < (rlim_t)(kept + ULIMITS_CLIENTS_MIN)) {
 		out->too_few = true;
 		out->advice = "raise the limit (LimitNOFILE= of the unit, ulimit -Hn)";
 		snprintf(out->text, sizeof(out->text),
 			"%s descriptors, %lld needed at least (%lld for %lld rank%s and files, %d "
 			"for clients)",
-			all, (long long)(kept + CONTROL_CLIENTS_MIN), (long long)kept,
-			(long long)s->ranks, plural, CONTROL_CLIENTS_MIN);
+			all, (long long)(kept + ULIMITS_CLIENTS_MIN), (long long)kept,
+			(long long)s->ranks, plural, ULIMITS_CLIENTS_MIN);
 	} else if (limit.rlim_max < (rlim_t)(kept + s->clients_max)) {
 		out->advice = "raise the limit (LimitNOFILE= of the unit, ulimit -Hn), or lower "
 			      "clients";

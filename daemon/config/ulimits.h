@@ -5,10 +5,17 @@
 #define GPT2D_DAEMON_CONFIG_ULIMITS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct settings;
 
 enum { ULIMITS_TEXT_BYTES = 192, ULIMITS_STACK_KIB = 1024 };
+
+/* With descriptors for fewer clients, its own user's gpt2ctl might not reach gpt2d. */
+enum { ULIMITS_CLIENTS_MIN = 16 };
+
+/* Descriptors that clients leave to the engines of so many ranks, the database and files. */
+int64_t ulimits_descriptors_kept(int64_t ranks);
 
 /* What clients can have of the descriptors, in words. */
 struct ulimits_descriptors {

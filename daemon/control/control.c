@@ -14,17 +14,14 @@
 
 #include "daemon/config/clock.h"
 #include "daemon/config/log.h"
-#include "daemon/control/role.h"
+#include "daemon/config/place.h"
 #include "daemon/config/settings.h"
-#include "daemon/config/userns.h"
+#include "daemon/config/ulimits.h"
+#include "daemon/control/role.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
 
-enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128 };
-enum {
-	DESCRIPTORS_PER_RANK = 2, /* its link, what it prints */
-	DESCRIPTORS_ELSE = 62,    /* and the other ends of those while a process is started */
-};
+enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128, LOOK_S = 2 };
 
 struct seat {
 	TAILQ_ENTRY(seat) link;
@@ -33,12 +30,17 @@ struct seat {
 
 struct control {
 	struct control_options o;
-	struct evconnlistener *listener;
-	struct event *resume;
+	struct evconnlistener *listener; /* NULL: gpt2d does not listen any more */
+	struct event *resume;            /* accepts again */
+	struct event *look;              /* whether the socket is still there */
+	struct place_mark mark;          /* of the socket */
+	bool lost;                       /* the log says so already */
 	TAILQ_HEAD(, seat) seats;
 	int64_t n_clients;
 	uint64_t last_number;
 };
+
+/* ---- clients ---- */
 
 static void on_gone(struct client *client, void *arg)
 {
@@ -49,8 +51,6 @@ static void on_gone(struct client *client, void *arg)
 	TAILQ_FOREACH(seat, &c->seats, link)
 		if (seat->client == client)
 			break;
-	if (seat == NULL)
-		return;
 	TAILQ_REMOVE(&c->seats, seat, link);
 	c->n_clients--;
 	free(seat);
@@ -73,38 +73,27 @@ static int64_t clients_of(const struct control *c, uid_t uid)
 	return n;
 }
 
-/* A line of its own to somebody who is not let in: as much as the socket takes at once. */
-static void turn_away(int fd, const char *why)
+/* One line to a client that is not let in: as much as the socket takes at once. */
+__attribute__((format(printf, 2, 3))) static void turn_away(int fd, const char *format, ...)
 {
+	char why[256], *line;
+	va_list args;
 	size_t n = 0;
-	char *line = rpc_error(NULL, PROTOCOL_BUSY, why, NULL, &n);
 
-	if (line == NULL || send(fd, line, n, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		log_write(LOG_DEBUG, "client: turned away without a word");
+	va_start(args, format);
+	vsnprintf(why, sizeof(why), format, args);
+	va_end(args);
+	line = rpc_error(NULL, PROTOCOL_BUSY, why, NULL, &n);
+	if (send(fd, line, n, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		log_write(LOG_DEBUG, "client: turned away: %s", why);
 	free(line);
 	close(fd);
 }
 
-/* For a limit that is a setting. */
-static void turn_away_all(int fd, const char *why, int64_t limit, const char *setting)
-{
-	char text[160];
-
-	snprintf(text, sizeof(text),
-		"%s: %lld are connected; end some, or raise %s in gpt2d.conf(5)", why,
-		(long long)limit, setting);
-	turn_away(fd, text);
-}
-
-int64_t control_descriptors_kept(int64_t ranks)
-{
-	return DESCRIPTORS_ELSE + ranks * DESCRIPTORS_PER_RANK;
-}
-
-/* Whether all but those that are kept are clients'. */
+/* Whether clients have all descriptors but those that are kept for engines and files. */
 static bool descriptors_taken(const struct control *c)
 {
-	const int64_t kept = control_descriptors_kept(c->o.settings->ranks);
+	const int64_t kept = ulimits_descriptors_kept(c->o.settings->ranks);
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > INT_MAX)
@@ -112,24 +101,15 @@ static bool descriptors_taken(const struct control *c)
 	return c->n_clients >= (int64_t)limit.rlim_cur - kept;
 }
 
-static void turn_away_starved(const struct control *c, int fd)
-{
-	char text[160];
-
-	snprintf(text, sizeof(text),
-		"gpt2d has no more descriptors for clients: %lld are kept for %lld rank%s and "
-		"files; end some clients, or raise LimitNOFILE= of the unit, ulimit -Hn",
-		(long long)control_descriptors_kept(c->o.settings->ranks),
-		(long long)c->o.settings->ranks, c->o.settings->ranks == 1 ? "" : "s");
-	turn_away(fd, text);
-}
-
 static void let_in(struct control *c, int fd, const struct ucred *peer)
 {
 	struct client_options options = c->o.client;
-	struct client_peer who = {c->last_number + 1, peer->uid, peer->pid,
-		role_is_admin(fd, peer->uid, peer->gid, &c->o.settings->admin_group),
-		userns_is_anybody(peer->uid)};
+	struct client_peer who = {
+		.number = ++c->last_number,
+		.uid = peer->uid,
+		.pid = peer->pid,
+		.admin = role_is_admin(fd, peer->uid, peer->gid, &c->o.settings->admin_group),
+	};
 	struct seat *seat = memory_zeroed(1, sizeof(*seat));
 
 	options.idle_s = c->o.settings->client_idle_s;
@@ -137,12 +117,11 @@ static void let_in(struct control *c, int fd, const struct ucred *peer)
 	options.gone = on_gone;
 	options.arg = c;
 	seat->client = client_create(&options, fd, &who);
-	c->last_number++;
 	c->n_clients++;
 	TAILQ_INSERT_TAIL(&c->seats, seat, link);
 }
 
-/* Whoever has been idle longest goes, so that nobody is locked out by clients that do nothing. */
+/* The client that has been idle longest goes, so that idle clients lock nobody out. */
 static bool make_room(struct control *c, bool any_uid, uid_t uid)
 {
 	int64_t since, longest = clock_mono_ns() - c->o.settings->client_idle_s * CLOCK_S_NS;
@@ -179,17 +158,29 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 		log_write(LOG_WARNING, "client: no credentials: %s", strerror(errno));
 		close(fd);
 	} else if (descriptors_taken(c) && !make_room(c, true, 0)) {
-		turn_away_starved(c, fd);
+		turn_away(fd,
+			"gpt2d has no more descriptors for clients: %lld are kept for %lld rank%s "
+			"and files; end some clients, or raise LimitNOFILE= of the unit, "
+			"ulimit -Hn",
+			(long long)ulimits_descriptors_kept(s->ranks), (long long)s->ranks,
+			s->ranks == 1 ? "" : "s");
 	} else if (c->n_clients >= s->clients_max && !make_room(c, true, 0)) {
-		turn_away_all(fd, "too many clients", s->clients_max, "clients");
+		turn_away(fd,
+			"too many clients: %lld are connected; end some, or raise clients in "
+			"gpt2d.conf(5)",
+			(long long)s->clients_max);
 	} else if (clients_of(c, peer.uid) >= s->clients_per_uid &&
 		!make_room(c, false, peer.uid)) {
-		turn_away_all(fd, "too many clients of this user", s->clients_per_uid,
-			"clients_per_user");
+		turn_away(fd,
+			"too many clients of this user: %lld are connected; end some, or raise "
+			"clients_per_user in gpt2d.conf(5)",
+			(long long)s->clients_per_uid);
 	} else {
 		let_in(c, fd, &peer);
 	}
 }
+
+/* ---- the socket ---- */
 
 static void on_resume(evutil_socket_t fd, short what, void *arg)
 {
@@ -199,7 +190,7 @@ static void on_resume(evutil_socket_t fd, short what, void *arg)
 		evconnlistener_enable(c->listener);
 }
 
-/* Descriptors have run out, most likely: those who wait in the backlog wait on. */
+/* Most likely no descriptor is free: clients in the backlog wait. */
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
 	static const struct timeval pause = {ACCEPT_PAUSE_S, 0};
@@ -211,57 +202,94 @@ static void on_accept_error(struct evconnlistener *listener, void *arg)
 	event_add(c->resume, &pause);
 }
 
-int control_create(const struct control_options *options, struct control **out)
+static int bind_socket(struct control *c, char *error, size_t error_bytes)
 {
-	struct control *c = calloc(1, sizeof(*c));
+	const struct place_access access = place_access(c->o.settings);
+	int fd, rc = place_make_socket_dir(c->o.socket, &access, error, error_bytes);
 
-	if (c == NULL) {
-		close(options->fd);
-		return -ENOMEM;
-	}
-	c->o = *options;
-	TAILQ_INIT(&c->seats);
-	c->resume = evtimer_new(c->o.client.base, on_resume, c);
-	if (control_listen(c, c->o.fd) < 0 || !c->resume) {
-		control_destroy(c);
-		return -ENOMEM;
-	}
-	*out = c;
+	if (rc == 0)
+		rc = place_bind(c->o.socket, &access, &fd, &c->mark, error, error_bytes);
+	if (rc < 0)
+		return rc;
+	if (c->listener)
+		evconnlistener_free(c->listener);
+	c->listener = evconnlistener_new(c->o.client.base, on_accept, c,
+		LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, BACKLOG, fd);
+	evconnlistener_set_error_cb(c->listener, on_accept_error);
 	return 0;
 }
 
-int control_listen(struct control *c, int fd)
+/*
+ * logind removes /run/user/UID at the last logout of a user whose gpt2d still runs, and makes it
+ * again at the next login.
+ */
+static void on_look(evutil_socket_t fd, short what, void *arg)
 {
-	struct evconnlistener *listener = evconnlistener_new(c->o.client.base, on_accept, c,
-		LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, BACKLOG, fd);
+	struct control *c = arg;
+	char error[512];
 
-	if (listener == NULL) {
-		close(fd);
-		return -ENOMEM;
+	if (place_stands(c->o.socket, &c->mark)) {
+		c->lost = false;
+	} else if (bind_socket(c, error, sizeof(error)) == 0) {
+		c->lost = false;
+		log_write(
+			LOG_WARNING, "socket: %s: removed; gpt2d has bound it again", c->o.socket);
+	} else if (!c->lost) {
+		c->lost = true;
+		log_write(LOG_ERROR, "socket: %s: removed, and no client finds gpt2d: %s",
+			c->o.socket, error);
 	}
-	control_stop_listening(c);
-	evconnlistener_set_error_cb(listener, on_accept_error);
-	c->listener = listener;
-	return 0;
 }
 
 void control_stop_listening(struct control *c)
 {
-	if (c->listener)
-		evconnlistener_free(c->listener);
+	if (c->listener == NULL)
+		return;
+	event_del(c->look);
+	evconnlistener_free(c->listener);
 	c->listener = NULL;
+	place_unlink(c->o.socket, &c->mark);
+}
+
+/* ---- all of it ---- */
+
+int control_create(const struct control_options *options, struct control **out, char *error,
+	size_t error_bytes)
+{
+	static const struct timeval every = {LOOK_S, 0};
+	struct control *c = memory_zeroed(1, sizeof(*c));
+	int rc;
+
+	c->o = *options;
+	TAILQ_INIT(&c->seats);
+	c->resume = evtimer_new(c->o.client.base, on_resume, c);
+	c->look = event_new(c->o.client.base, -1, EV_PERSIST, on_look, c);
+	rc = bind_socket(c, error, error_bytes);
+	if (rc < 0) {
+		control_destroy(c);
+		return rc;
+	}
+	event_add(c->look, &every);
+	*out = c;
+	return 0;
 }
 
 void control_destroy(struct control *c)
 {
 	if (c == NULL)
 		return;
-	control_stop_listening(c);
+	if (c->listener)
+		evconnlistener_free(c->listener);
 	while (!TAILQ_EMPTY(&c->seats))
 		client_destroy(TAILQ_FIRST(&c->seats)->client);
-	if (c->resume)
-		event_free(c->resume);
+	event_free(c->resume);
+	event_free(c->look);
 	free(c);
+}
+
+int64_t control_clients(const struct control *c)
+{
+	return c->n_clients;
 }
 
 bool control_idle(const struct control *c)
@@ -290,9 +318,4 @@ bool control_served(const struct control *c)
 		if (!client_served(seat->client))
 			return false;
 	return true;
-}
-
-int64_t control_clients(const struct control *c)
-{
-	return c->n_clients;
 }

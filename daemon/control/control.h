@@ -1,5 +1,6 @@
 /*
- * control.h: the listening socket: who is let in, and how many.
+ * control.h: the control socket: gpt2d binds it, lets clients in, and limits how many. If somebody
+ * removes the socket while gpt2d runs, gpt2d binds it again within 2 s; connected clients stay.
  */
 #ifndef GPT2D_DAEMON_CONTROL_CONTROL_H
 #define GPT2D_DAEMON_CONTROL_CONTROL_H
@@ -9,31 +10,23 @@
 struct control;
 struct settings;
 
-/* With descriptors for fewer, its own user's gpt2ctl might not reach gpt2d. */
-enum { CONTROL_CLIENTS_MIN = 16 };
-
-/*
- * Descriptors that clients leave to the engines of so many ranks, the database and the files of
- * runs.
- */
-int64_t control_descriptors_kept(int64_t ranks);
-
 struct control_options {
 	struct client_options client;
-	int fd; /* bound and not yet listening; control's from the call on, also where that fails */
-	const struct settings *settings; /* limits and admins, as they are at each time */
+	const char *socket; /* absolute; its lock is held (place.h); outlives the control */
+	const struct settings *settings; /* current limits and admins; outlives the control */
 };
 
-/* 0 or -ENOMEM. */
-int control_create(const struct control_options *options, struct control **out);
-void control_destroy(struct control *c); /* closes all; takes NULL */
-/* Go on at another socket, as options.fd; who is connected stays. 0 or -ENOMEM. */
-int control_listen(struct control *c, int fd);
-void control_stop_listening(struct control *c);
-bool control_idle(const struct control *c); /* nothing waits to be written */
-/* Nobody is listened to any more: client_end_requests of all. Then whether all are served. */
-void control_end_requests(struct control *c);
-bool control_served(const struct control *c);
+/* Binds the socket and listens: 0, or a negative errno with error. */
+int control_create(const struct control_options *options, struct control **out, char *error,
+	size_t error_bytes);
+void control_destroy(struct control *c); /* closes every connection; takes NULL */
+
 int64_t control_clients(const struct control *c);
+
+/* For the end of gpt2d. */
+void control_stop_listening(struct control *c); /* and remove the socket if it still is ours */
+bool control_idle(const struct control *c);     /* no output waits to be read */
+void control_end_requests(struct control *c);   /* client_end_requests of all clients */
+bool control_served(const struct control *c);   /* client_served of all clients */
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "daemon/control/role.h"
 #include "daemon/store/failure.h"
 #include "proto/protocol.h"
 
@@ -20,18 +21,18 @@ void request_no_run(struct reply *reply, int64_t id)
 		(long long)id);
 }
 
-void request_of_anyone(struct reply *reply)
+void request_of_nobody(struct reply *reply)
 {
 	reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL,
-		"uid %u is each user that the user namespace of gpt2d does not map: which runs are "
-		"whose cannot be told; ask an admin",
+		"uid %u (nobody) owns no runs: it represents all users that a user namespace does "
+		"not map; ask an admin",
 		(unsigned)reply_peer(reply)->uid);
 }
 
 void request_not_owner(struct reply *reply, int64_t id, uid_t owner)
 {
-	if (reply_peer(reply)->anyone && reply_peer(reply)->uid == owner)
-		request_of_anyone(reply);
+	if (role_is_nobody(reply_peer(reply)))
+		request_of_nobody(reply);
 	else
 		reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL,
 			"run %lld: belongs to another user; ask uid %u, or an admin", (long long)id,

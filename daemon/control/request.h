@@ -19,8 +19,8 @@ int64_t request_integer(const json_t *params, const char *key, int64_t standard)
 /* There is no run of that id. */
 void request_no_run(struct reply *reply, int64_t id);
 
-/* Nothing is the client's own: userns.h. */
-void request_of_anyone(struct reply *reply);
+/* The client is nobody, and owns no runs: role.h. */
+void request_of_nobody(struct reply *reply);
 /* The client may not change that run: role.h. */
 void request_not_owner(struct reply *reply, int64_t id, uid_t owner);
 

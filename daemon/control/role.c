@@ -8,25 +8,24 @@
 
 #include "daemon/config/log.h"
 #include "daemon/config/settings.h"
-#include "daemon/config/userns.h"
+#include "proto/host/memory.h"
 
-enum { GROUPS_AT_FIRST = 64, GROUPS_MAX = 65536 /* Linux has no more for a process */ };
+enum {
+	NOBODY = 65534, /* /proc/sys/kernel/overflowuid and overflowgid */
+	GROUPS_FEW = 64,
+	GROUPS_MAX = 65536, /* Linux has no more for a process */
+};
 
 /* The peer's further groups: how many, or a negative errno. */
 static int peer_groups(int fd, gid_t **out)
 {
-	socklen_t bytes = GROUPS_AT_FIRST * sizeof(gid_t);
-	gid_t *groups = NULL, *more;
+	socklen_t bytes = GROUPS_FEW * sizeof(gid_t);
+	gid_t *groups = NULL;
 	int rc = -ERANGE;
 
 	while (rc == -ERANGE && bytes <= GROUPS_MAX * sizeof(gid_t)) {
-		more = realloc(groups, bytes);
-		if (more == NULL) {
-			rc = -ENOMEM;
-			break;
-		}
-		groups = more;
-		/* too small: the kernel says how many bytes it takes */
+		groups = memory_resized(groups, bytes);
+		/* too small: the kernel sets bytes to what it takes */
 		rc = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes) < 0 ? -errno : 0;
 	}
 	if (rc < 0) {
@@ -45,7 +44,7 @@ bool role_is_admin(int fd, uid_t uid, gid_t gid, const struct settings_group *ad
 
 	if (uid == 0 || uid == geteuid())
 		return true;
-	if (admins->name == NULL || userns_is_any_group(admins->gid))
+	if (admins->name == NULL || admins->gid == NOBODY)
 		return false;
 	if (gid == admins->gid)
 		return true;
@@ -73,9 +72,14 @@ void role_say_unreadable(uid_t uid, char *out, size_t out_bytes)
 		(unsigned)geteuid(), (unsigned)uid);
 }
 
+bool role_is_nobody(const struct client_peer *who)
+{
+	return who->uid == NOBODY && !who->admin;
+}
+
 bool role_may_change(const struct client_peer *who, uid_t owner)
 {
-	return who->admin || (who->uid == owner && !who->anyone);
+	return who->admin || (who->uid == owner && !role_is_nobody(who));
 }
 
 bool role_may_ask(const struct client_peer *who, enum role needed)
@@ -91,7 +95,7 @@ bool role_may_rank(const struct client_peer *who, int64_t priority, int64_t befo
 void role_say_unranked(int64_t priority, char *out, size_t out_bytes)
 {
 	snprintf(out, out_bytes,
-		"priority: %lld, above 0 only root, whom gpt2d runs as (uid %u), and admin_group "
-		"may, as such a run starts before those of others; up to 0 is allowed",
+		"priority: %lld: only root, gpt2d's own user (uid %u) and members of admin_group "
+		"may set one above 0, as such a run starts before those of others",
 		(long long)priority, (unsigned)geteuid());
 }

@@ -4,6 +4,7 @@
 
 #include "daemon/config/clock.h"
 #include "daemon/control/request.h"
+#include "daemon/control/role.h"
 #include "proto/protocol.h"
 
 enum { BATCH_STANDARD = 50, BATCH_MAX = 1000 };
@@ -36,8 +37,8 @@ bool prune_params_take(struct reply *reply, json_t *params, struct record_prunab
 			PROTOCOL_OLDER_S_MAX);
 		return false;
 	}
-	if (reply_peer(reply)->anyone && !reply_peer(reply)->admin) {
-		request_of_anyone(reply);
+	if (role_is_nobody(reply_peer(reply))) {
+		request_of_nobody(reply);
 		return false;
 	}
 	if (what->limit < 1 || what->limit > BATCH_MAX) {
