@@ -109,7 +109,7 @@ static int run_segment(struct link *link, struct warm *w, struct writer *writer,
 	agreed = segment_agree(s, w, segment_prepare(s, w), link);
 	trained = agreed && segment_train(s, w, link);
 	exit_code = s->failure.poisoned ? s->failure.exit_code : 0;
-	writes = w->rank == 0 && agreed && !exit_code && !s->cancelled;
+	writes = w->rank == 0 && agreed && !exit_code;
 
 	if (writes)
 		writer_wait(writer);
@@ -117,11 +117,6 @@ static int run_segment(struct link *link, struct warm *w, struct writer *writer,
 		link_send(link, SEGMENT_TRAINED,
 			json_pack("{s:I, s:I}", "run", (json_int_t)s->run, "segment",
 				(json_int_t)s->segment));
-	if (w->rank == 0 && s->cancelled && !s->failure.reason)
-		link_send(link, SEGMENT_CANCELLED,
-			json_pack("{s:I, s:I, s:I}", "run", (json_int_t)s->run, "segment",
-				(json_int_t)s->segment, "step", (json_int_t)s->measure.done));
-
 	if (writes) {
 		writer_add(writer, s);
 		return 0;

@@ -730,8 +730,8 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 			tuned_missed(&w->tuned));
 	if (w->gpu_log)
 		gpu_log_end(w->gpu_log, &s->gpu);
-	/* a segment that failed on all ranks alike still has times worth keeping */
-	if (!s->failure.poisoned && !s->cancelled && s->measure.done > 0 && !segment_gather(s, w))
+	/* a segment that failed on all ranks alike, or was cancelled, has times worth keeping */
+	if (!s->failure.poisoned && s->measure.done > 0 && !segment_gather(s, w))
 		trained = false;
 	s->wall_ns = clock_mono_ns() - s->received_ns;
 	k_range_end();

@@ -96,7 +96,9 @@ static void describe(const struct writer *w, const struct segment *s, const char
 		.started_utc_ns = s->received_utc_ns,
 		.wall_ns = s->wall_ns,
 		.log = &s->log,
-		.failed = s->failure.reason,
+		.partial = s->failure.reason ? "failed"
+			: s->cancelled       ? "cancelled"
+					     : NULL,
 	};
 }
 
@@ -120,7 +122,7 @@ static void write_segment(const struct writer *w, struct segment *s)
 
 	snprintf(run, sizeof(run), "%" PRId64, s->run);
 	describe(w, s, run, &m);
-	if (s->failure.reason && s->measure.done <= s->measure.warmup)
+	if (m.partial && s->measure.done <= s->measure.warmup)
 		s->measure.warmup = 0; /* it ended so early that these are all there is */
 	if (s->measure.done > s->measure.warmup)
 		rc = metrics_write(&m, &files, error, sizeof(error));
@@ -134,6 +136,12 @@ static void write_segment(const struct writer *w, struct segment *s)
 	send_artifacts(w, s, &files);
 	if (s->failure.reason) {
 		segment_report_failure(s, w->options.link);
+		return;
+	}
+	if (s->cancelled) {
+		link_send(w->options.link, SEGMENT_CANCELLED,
+			json_pack("{s:I, s:I, s:I}", "run", (json_int_t)s->run, "segment",
+				(json_int_t)s->segment, "step", (json_int_t)s->measure.done));
 		return;
 	}
 	summary = metrics_summary(&m, &files);

@@ -1,7 +1,8 @@
 /*
  * writer.h: rank 0's files, written by a thread of its own while the next segment runs. For a
- * trained segment it sends segment.artifact for each file and segment.done; for a failed one that
- * has times, the files without the marker, and segment.failed.
+ * trained segment it sends segment.artifact for each file and segment.done. A segment that failed
+ * or was cancelled after its first step gets the files without the marker, then segment.failed or
+ * segment.cancelled.
  */
 #ifndef GPT2D_ENGINE_WRITER_H
 #define GPT2D_ENGINE_WRITER_H

@@ -480,10 +480,10 @@ int metrics_write(const struct metrics_segment *s, struct metrics_files *files, 
 		rc = write_made(s, &made, ARTIFACT_GPU_LOG, make_gpu_log(s), error, error_bytes);
 	if (rc == 0)
 		rc = write_made(s, &made, ARTIFACT_LOG, make_log(s), error, error_bytes);
-	if (rc == 0 && s->failed == NULL)
+	if (rc == 0 && s->partial == NULL)
 		rc = write_made(s, &made, ARTIFACT_SUMMARY, make_summary(s, &sum, &made), error,
 			error_bytes);
-	if (rc == 0 && s->failed == NULL)
+	if (rc == 0 && s->partial == NULL)
 		rc = write_complete(s, &made, make_marker(s, &sum, utc_ns, status, sha256), error,
 			error_bytes);
 	if (rc == 0)

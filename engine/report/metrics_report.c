@@ -441,7 +441,7 @@ static json_t *pack_ours(const struct metrics_segment *s, const struct measure_s
 		"tuning_cache_sha256 give the same bits.";
 	json_t *nonfinite = list_nonfinite(s);
 	bool finite = json_array_size(nonfinite) == 0;
-	const char *status = s->failed ? "failed" : finite ? "completed" : "completed_nonfinite";
+	const char *status = s->partial ? s->partial : finite ? "completed" : "completed_nonfinite";
 	json_t *figures = json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:o, s:o, s:o, s:n, s:I, s:o}",
 		"status", status, "tokens_total", INT(sum->tokens_total), "tokens_measured",
 		INT(sum->tokens_measured), "seconds_measured", sum->seconds_measured,
@@ -485,7 +485,7 @@ json_t *metrics_report_make(
 		"best_val_loss", pack_val_loss(s), "mean_tokens_per_sec_global", sum->tok_s_global,
 		"shutdown", "destroy_process_group_called", 0, "quiet_nccl_monitor", 0,
 		"completion", "run_complete_file", ARTIFACT_COMPLETE, "printed_marker",
-		s->failed == NULL, "timestamp_utc", now, "scheduler", metrics_host_scheduler(),
+		s->partial == NULL, "timestamp_utc", now, "scheduler", metrics_host_scheduler(),
 		"gpt2d", pack_ours(s, sum));
 	return joined(head, work);
 }

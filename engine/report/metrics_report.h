@@ -67,7 +67,8 @@ struct metrics_segment {
 	int64_t started_utc_ns;
 	int64_t wall_ns; /* segment.start to now */
 	const struct metrics_log *log;
-	const char *failed; /* why it failed: the files get no marker then; NULL when it did not */
+	const char
+		*partial; /* "failed", "cancelled": no marker is written; NULL: all work was done */
 };
 
 /* The files that were written, for segment.artifact and the summary. */

@@ -136,7 +136,7 @@ const struct schema_row schema_artifacts[] = {
 	{"attempt", "count", ""},
 	{"spec_sha256", "sha256", "of this arm's spec"},
 	{"run_spec_sha256", "sha256|null", "of the whole run's"},
-	{"status", "=completed,completed_nonfinite,failed", ""},
+	{"status", "=completed,completed_nonfinite,failed,cancelled", ""},
 	{"tokens_total", "count", ""},
 	{"tokens_measured", "count", "in steps after the warm-up"},
 	{"seconds_measured", "real", ""},

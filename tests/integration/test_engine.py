@@ -49,7 +49,7 @@ def test_a_segment_from_start_to_done(world, folders):
         assert [rank.end() for rank in ranks] == [0] * world
     assert summary["steps_applied"] == 12 and steps[-1]["step"] == 12
     assert order[0] == "segment.started" and order[1] == "segment.trained" and order[-1] == "segment.done"
-    assert order[2:-1] == ["segment.artifact"] * (6 if world == 1 else 7)  # rank_times.csv
+    assert order[2:-1] == ["segment.artifact"] * (7 if world == 1 else 8)  # rank_times.csv
     losses = metrics(directory)["gpt2d"]["losses"]
     assert len(losses) == 12 and losses[-1] < losses[0]
     assert (directory / "RUN_COMPLETE.txt").exists()
@@ -143,6 +143,8 @@ def test_cancel_between_steps(world, folders):
     assert ends == ["segment.cancelled"]
     assert summary["loss_hash"] == again["loss_hash"]
     assert no_marker(directory)
+    kept = json.loads((directory / "training_metrics.json").read_text())["gpt2d"]
+    assert kept["status"] == "cancelled" and kept["steps"]["attempted"] == cancelled["step"]
 
 
 def test_cancel_before_the_first_step(folders):

@@ -201,7 +201,7 @@ static void test_failed(void **state)
 	struct metrics_files files;
 	json_t *root;
 
-	f->segment.failed = "loss_scale_floor";
+	f->segment.partial = "failed";
 	metrics_fixture_write_all(f, &files);
 	assert_int_equal(files.n, METRICS_FILES - 3); /* no marker, summary or GPU */
 	assert_null(metrics_fixture_read_file(f, ARTIFACT_COMPLETE));
