@@ -160,7 +160,8 @@ static void do_status(struct daemon *d, struct reply *reply, json_t *params)
 			counts, run_state_name((enum run_state)i), json_integer(d->counts[i]));
 	if (run != NULL)
 		running = json_pack("{so so ss?}", "run", run_json(run, d->state_dir), "progress",
-			follow_progress(run), "stopping", scheduler_stop_reason(d->scheduler));
+			follow_progress(d->follow, run->id), "stopping",
+			scheduler_stop_reason(d->scheduler));
 	reply_result(reply,
 		json_pack("{so so so so so so so so sI so so so so}", "daemon", daemon_json(d),
 			"host", usage_host(), "store", failure_json(d->store), "wal",

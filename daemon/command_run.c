@@ -46,20 +46,16 @@ static struct question *question_create(struct daemon *d, struct reply *reply, i
 static void reply_ended(struct reply *reply, json_t *result)
 {
 	struct client *client = reply_client(reply);
-	json_t *json = json_object_get(result, "run");
-	struct run run = {.id = json_integer_value(json_object_get(json, "id"))};
-	const char *reason = json_string_value(json_object_get(json, "reason"));
-	const char *dir = json_string_value(json_object_get(json, "dir"));
-	char directory[SPEC_PATH_MAX];
+	json_t *run = json_object_get(result, "run");
 
-	run_state_parse(json_string_value(json_object_get(json, "state")), &run.state);
-	snprintf(run.reason, sizeof(run.reason), "%s", reason ? reason : "");
-	snprintf(directory, sizeof(directory), "%s", dir ? dir : "");
 	reply_result(reply,
-		json_pack("{sO sn sn sn si si}", "run", json, "progress", "outlook", "store", "seq",
+		json_pack("{sO sn sn sn si si}", "run", run, "progress", "outlook", "store", "seq",
 			0, "first", 1));
 	if (client != NULL)
-		follow_ended(client, &run, directory);
+		follow_ended(client, json_integer_value(json_object_get(run, "id")),
+			json_pack("{sO sO sO}", "state", json_object_get(run, "state"), "reason",
+				json_object_get(run, "reason"), "dir",
+				json_object_get(run, "dir")));
 	json_decref(result);
 }
 
@@ -82,7 +78,7 @@ static void on_result(void *arg, int rc, json_t *result)
 		run = q->id ? queue_find(d->queue, q->id) : NULL;
 		if (q->id)
 			json_object_set_new(
-				result, "progress", run ? follow_progress(run) : json_null());
+				result, "progress", follow_progress(d->follow, q->id));
 		if (q->id)
 			json_object_set_new(
 				result, "outlook", run ? outlook_run(d, run) : json_null());
@@ -200,22 +196,20 @@ static void follow_open(struct daemon *d, struct reply *reply, struct run *run, 
 {
 	int64_t seq = 0, first = 0;
 	struct client *client = reply_client(reply);
-	int rc = follow_add(d->follow, run, client, &seq, &first);
+	int rc = follow_add(d->follow, run->id, client, &seq, &first);
 
 	if (rc == -EALREADY) {
 		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"run %lld: is followed already on this connection", (long long)run->id);
 	} else if (rc == -E2BIG) {
 		reply_error(reply, PROTOCOL_BUSY, NULL, "too many runs followed on a connection");
-	} else if (rc < 0) {
-		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
 	} else {
 		reply_result(reply,
 			json_pack("{so so so so sI sI}", "run", run_json(run, d->state_dir),
-				"progress", follow_progress(run), "outlook", outlook_run(d, run),
-				"store", failure_json(d->store), "seq", (json_int_t)seq, "first",
-				(json_int_t)first));
-		follow_replay(d->follow, run, client, request_integer(params, "after", seq));
+				"progress", follow_progress(d->follow, run->id), "outlook",
+				outlook_run(d, run), "store", failure_json(d->store), "seq",
+				(json_int_t)seq, "first", (json_int_t)first));
+		follow_replay(d->follow, run->id, client, request_integer(params, "after", seq));
 	}
 }
 

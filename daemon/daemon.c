@@ -415,7 +415,7 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 	if (d->base == NULL || reserve_timers(d) < 0)
 		return -ENOMEM;
 	rc = start_places(d, error, error_bytes);
-	if (rc == 0 && (d->follow = follow_create(d->base, d->state_dir)) == NULL)
+	if (rc == 0 && (d->follow = follow_create(d->base)) == NULL)
 		rc = -ENOMEM;
 	if (rc == 0 && (d->cancels = cancel_create()) == NULL)
 		rc = -ENOMEM;

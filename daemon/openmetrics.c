@@ -278,7 +278,7 @@ static void write_run(FILE *out, const struct daemon *d)
 	if (run == NULL)
 		return;
 	gauge(out, "gpt2d_run_id", "", "The run that is with the engines.", (double)run->id);
-	progress = follow_progress(run);
+	progress = follow_progress(d->follow, run->id);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		const json_t *value = json_object_get(progress, rows[i].key);
 

@@ -2,13 +2,12 @@
 
 #include <errno.h>
 #include <event2/event.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/queue.h>
 
 #include "daemon/config/clock.h"
-#include "daemon/config/log.h"
+#include "proto/host/memory.h"
 #include "proto/protocol.h"
 #include "proto/rpc.h"
 
@@ -17,6 +16,7 @@ enum {
 	KEPT_BYTES = 1 << 20,
 	FOLLOWS_PER_CLIENT = 64,
 	STEP_MS = 100,
+	BUCKETS = 1024,
 };
 
 struct kept {
@@ -32,15 +32,15 @@ struct follower {
 	int64_t dropped;
 };
 
-struct follow_stream {
-	TAILQ_ENTRY(follow_stream) link;
-	struct follow *follow;
-	struct run *run;
+/* The events of one run; made by the first event or follower. */
+struct stream {
+	LIST_ENTRY(stream) link;
+	int64_t id;
 	int64_t seq;
-	TAILQ_HEAD(kept_head, kept) kept;
+	TAILQ_HEAD(, kept) kept;
 	int64_t n_kept;
 	size_t kept_bytes;
-	TAILQ_HEAD(follower_head, follower) followers;
+	TAILQ_HEAD(, follower) followers;
 	json_t *progress; /* the newest step */
 	bool step_waits;  /* progress has not been sent */
 	int64_t step_sent_ns;
@@ -49,23 +49,20 @@ struct follow_stream {
 
 struct follow {
 	struct event_base *base;
-	const char *state_dir;
-	TAILQ_HEAD(, follow_stream) streams;
+	LIST_HEAD(streams, stream) bucket[BUCKETS]; /* by id */
 };
 
-struct follow *follow_create(struct event_base *base, const char *state_dir)
+struct follow *follow_create(struct event_base *base)
 {
-	struct follow *f = calloc(1, sizeof(*f));
+	struct follow *f = memory_zeroed(1, sizeof(*f));
 
-	if (f == NULL)
-		return NULL;
 	f->base = base;
-	f->state_dir = state_dir;
-	TAILQ_INIT(&f->streams);
 	return f;
 }
 
-static void drop_oldest(struct follow_stream *s)
+/* ---- streams ---- */
+
+static void drop_oldest(struct stream *s)
 {
 	struct kept *k = TAILQ_FIRST(&s->kept);
 
@@ -76,7 +73,7 @@ static void drop_oldest(struct follow_stream *s)
 	free(k);
 }
 
-static void stream_destroy(struct follow_stream *s)
+static void stream_destroy(struct stream *s)
 {
 	struct follower *w;
 
@@ -86,8 +83,7 @@ static void stream_destroy(struct follow_stream *s)
 	}
 	while (s->n_kept > 0)
 		drop_oldest(s);
-	TAILQ_REMOVE(&s->follow->streams, s, link);
-	s->run->stream = NULL;
+	LIST_REMOVE(s, link);
 	json_decref(s->progress);
 	event_free(s->timer);
 	free(s);
@@ -97,45 +93,46 @@ void follow_destroy(struct follow *f)
 {
 	if (f == NULL)
 		return;
-	while (!TAILQ_EMPTY(&f->streams))
-		stream_destroy(TAILQ_FIRST(&f->streams));
+	for (int i = 0; i < BUCKETS; i++)
+		while (!LIST_EMPTY(&f->bucket[i]))
+			stream_destroy(LIST_FIRST(&f->bucket[i]));
 	free(f);
+}
+
+static struct stream *find(const struct follow *f, int64_t id)
+{
+	struct stream *s;
+
+	LIST_FOREACH(s, &f->bucket[(uint64_t)id % BUCKETS], link)
+		if (s->id == id)
+			return s;
+	return NULL;
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg);
 
-static struct follow_stream *stream_of(struct follow *f, struct run *run)
+static struct stream *stream_of(struct follow *f, int64_t id)
 {
-	struct follow_stream *s = run->stream;
+	struct stream *s = find(f, id);
 
 	if (s != NULL)
 		return s;
-	s = calloc(1, sizeof(*s));
-	if (s == NULL)
-		return NULL;
+	s = memory_zeroed(1, sizeof(*s));
 	s->timer = evtimer_new(f->base, on_timer, s);
-	if (s->timer == NULL) {
-		free(s);
-		return NULL;
-	}
-	s->follow = f;
-	s->run = run;
+	s->id = id;
 	TAILQ_INIT(&s->kept);
 	TAILQ_INIT(&s->followers);
-	TAILQ_INSERT_TAIL(&f->streams, s, link);
-	run->stream = s;
+	LIST_INSERT_HEAD(&f->bucket[(uint64_t)id % BUCKETS], s, link);
 	return s;
 }
 
-/* Takes line. */
-static void keep(struct follow_stream *s, char *line, size_t n)
-{
-	struct kept *k = malloc(sizeof(*k));
+/* ---- events ---- */
 
-	if (k == NULL) {
-		free(line);
-		return;
-	}
+/* Takes line. */
+static void keep(struct stream *s, char *line, size_t n)
+{
+	struct kept *k = memory_zeroed(1, sizeof(*k));
+
 	*k = (struct kept){.seq = s->seq, .line = line, .n = n};
 	TAILQ_INSERT_TAIL(&s->kept, k, link);
 	s->n_kept++;
@@ -144,40 +141,30 @@ static void keep(struct follow_stream *s, char *line, size_t n)
 		drop_oldest(s);
 }
 
-/* Takes params. NULL without memory. */
-static char *event_line(
-	const struct run *run, int64_t seq, const char *method, json_t *params, size_t *n)
+/* Takes params. */
+static char *event_line(int64_t id, int64_t seq, const char *method, json_t *params, size_t *n)
 {
-	json_t *whole = json_pack("{sI sI so}", "id", (json_int_t)run->id, "seq", (json_int_t)seq,
-		"at", clock_json(clock_utc_ns()));
+	json_t *whole = json_pack("{sI sI so}", "id", (json_int_t)id, "seq", (json_int_t)seq, "at",
+		clock_json(clock_utc_ns()));
 
-	if (whole == NULL || params == NULL || json_object_update_missing(whole, params) < 0) {
-		json_decref(whole);
-		whole = NULL;
-	}
+	json_object_update_missing(whole, params);
 	json_decref(params);
 	return rpc_notification(method, whole, n);
 }
 
-static void send_event(struct follow_stream *s, const char *method, json_t *params)
+static void send_event(struct stream *s, const char *method, json_t *params)
 {
 	struct follower *w;
 	size_t n = 0;
-	char *line = event_line(s->run, ++s->seq, method, params, &n);
+	char *line = event_line(s->id, ++s->seq, method, params, &n);
 
-	if (line == NULL) {
-		log_write(LOG_ERROR, "run %lld: out of memory for an event", (long long)s->run->id);
-		TAILQ_FOREACH(w, &s->followers, link)
-			w->dropped++;
-		return;
-	}
 	TAILQ_FOREACH(w, &s->followers, link)
 		if (!client_event(w->client, line, n))
 			w->dropped++;
 	keep(s, line, n);
 }
 
-static void send_step(struct follow_stream *s)
+static void send_step(struct stream *s)
 {
 	if (!s->step_waits)
 		return;
@@ -191,27 +178,19 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	send_step(arg);
 }
 
-void follow_event(struct follow *f, struct run *run, const char *method, json_t *params)
+void follow_event(struct follow *f, int64_t id, const char *method, json_t *params)
 {
-	struct follow_stream *s = stream_of(f, run);
+	struct stream *s = stream_of(f, id);
 
-	if (s == NULL) {
-		json_decref(params);
-		return;
-	}
-	send_step(s); /* a step that waits came before this */
+	send_step(s); /* a step that waits came before this event */
 	send_event(s, method, params);
 }
 
-void follow_step(struct follow *f, struct run *run, json_t *progress)
+void follow_step(struct follow *f, int64_t id, json_t *progress)
 {
 	static const struct timeval later = {0, STEP_MS * 1000};
-	struct follow_stream *s = stream_of(f, run);
+	struct stream *s = stream_of(f, id);
 
-	if (s == NULL || progress == NULL) {
-		json_decref(progress);
-		return;
-	}
 	json_decref(s->progress);
 	s->progress = progress;
 	s->step_waits = true;
@@ -221,76 +200,72 @@ void follow_step(struct follow *f, struct run *run, json_t *progress)
 		evtimer_add(s->timer, &later);
 }
 
-json_t *follow_progress(const struct run *run)
+json_t *follow_progress(const struct follow *f, int64_t id)
 {
-	if (run->stream == NULL || run->stream->progress == NULL)
-		return json_null();
-	if (run_state_ended(run->state))
-		return json_null(); /* its end is not durable yet */
-	return json_incref(run->stream->progress);
+	const struct stream *s = find(f, id);
+
+	return s != NULL && s->progress != NULL ? json_incref(s->progress) : json_null();
 }
 
-void follow_again(struct run *run)
+void follow_clear_progress(struct follow *f, int64_t id)
 {
-	struct follow_stream *s = run->stream;
-
-	if (s == NULL)
-		return;
-	json_decref(s->progress);
-	s->progress = NULL;
-	s->step_waits = false;
-	evtimer_del(s->timer);
-}
-
-static json_t *done_params(const struct run *run, const char *dir, int64_t dropped)
-{
-	return json_pack("{ss ss? ss sI}", "state", run_state_name(run->state), "reason",
-		run->reason[0] ? run->reason : NULL, "dir", dir, "dropped", (json_int_t)dropped);
-}
-
-static void send_done(
-	struct client *client, const struct run *run, int64_t seq, const char *dir, int64_t dropped)
-{
-	size_t n = 0;
-	char *line = event_line(run, seq, EVENT_DONE, done_params(run, dir, dropped), &n);
-
-	client_last_event(client, line, n);
-	free(line);
-}
-
-void follow_end(struct follow *f, struct run *run)
-{
-	struct follow_stream *s = run->stream;
-	char dir[PATH_MAX] = "";
-	struct follower *w;
+	struct stream *s = find(f, id);
 
 	if (s == NULL)
 		return;
 	send_step(s);
-	run_dir(run, f->state_dir, dir, sizeof(dir));
-	s->seq++;
-	TAILQ_FOREACH(w, &s->followers, link) {
-		send_done(w->client, run, s->seq, dir, w->dropped);
-		client_add_follows(w->client, -1);
+	json_decref(s->progress);
+	s->progress = NULL;
+}
+
+/* Takes done. */
+static void send_done(struct client *client, int64_t id, int64_t seq, json_t *done, int64_t dropped)
+{
+	size_t n = 0;
+	char *line;
+
+	json_object_set_new(done, "dropped", json_integer(dropped));
+	line = event_line(id, seq, EVENT_DONE, done, &n);
+	client_last_event(client, line, n);
+	free(line);
+}
+
+void follow_end(struct follow *f, int64_t id, json_t *done)
+{
+	struct stream *s = find(f, id);
+	struct follower *w;
+
+	if (s != NULL) {
+		send_step(s);
+		s->seq++;
+		TAILQ_FOREACH(w, &s->followers, link) {
+			send_done(w->client, id, s->seq, json_copy(done), w->dropped);
+			client_add_follows(w->client, -1);
+		}
+		stream_destroy(s);
 	}
-	stream_destroy(s);
+	json_decref(done);
+}
+
+void follow_ended(struct client *client, int64_t id, json_t *done)
+{
+	send_done(client, id, 1, done, 0);
 }
 
 void follow_store(struct follow *f, json_t *store)
 {
-	struct follow_stream *s;
+	struct stream *s;
 
-	TAILQ_FOREACH(s, &f->streams, link)
-		if (!TAILQ_EMPTY(&s->followers))
-			follow_event(f, s->run, EVENT_STORE, json_pack("{sO}", "store", store));
+	for (int i = 0; i < BUCKETS; i++)
+		LIST_FOREACH(s, &f->bucket[i], link)
+			if (!TAILQ_EMPTY(&s->followers))
+				follow_event(
+					f, s->id, EVENT_STORE, json_pack("{sO}", "store", store));
 }
 
-void follow_ended(struct client *client, const struct run *run, const char *dir)
-{
-	send_done(client, run, 1, dir, 0);
-}
+/* ---- followers ---- */
 
-static struct follower *follower_of(struct follow_stream *s, const struct client *client)
+static struct follower *follower_of(struct stream *s, const struct client *client)
 {
 	struct follower *w;
 
@@ -300,21 +275,16 @@ static struct follower *follower_of(struct follow_stream *s, const struct client
 	return NULL;
 }
 
-int follow_add(
-	struct follow *f, struct run *run, struct client *client, int64_t *seq, int64_t *first)
+int follow_add(struct follow *f, int64_t id, struct client *client, int64_t *seq, int64_t *first)
 {
-	struct follow_stream *s = stream_of(f, run);
+	struct stream *s = stream_of(f, id);
 	struct follower *w;
 
-	if (s == NULL)
-		return -ENOMEM;
 	if (follower_of(s, client) != NULL)
 		return -EALREADY;
 	if (client_follows(client) >= FOLLOWS_PER_CLIENT)
 		return -E2BIG;
-	w = calloc(1, sizeof(*w));
-	if (w == NULL)
-		return -ENOMEM;
+	w = memory_zeroed(1, sizeof(*w));
 	w->client = client;
 	TAILQ_INSERT_TAIL(&s->followers, w, link);
 	client_add_follows(client, 1);
@@ -323,9 +293,9 @@ int follow_add(
 	return 0;
 }
 
-void follow_replay(struct follow *f, struct run *run, struct client *client, int64_t after)
+void follow_replay(struct follow *f, int64_t id, struct client *client, int64_t after)
 {
-	struct follow_stream *s = run->stream;
+	struct stream *s = find(f, id);
 	struct follower *w = s ? follower_of(s, client) : NULL;
 	struct kept *k;
 
@@ -338,14 +308,16 @@ void follow_replay(struct follow *f, struct run *run, struct client *client, int
 
 void follow_forget(struct follow *f, struct client *client)
 {
-	struct follow_stream *s;
+	struct stream *s;
 	struct follower *w;
 
-	TAILQ_FOREACH(s, &f->streams, link) {
-		w = follower_of(s, client);
-		if (w == NULL)
-			continue;
-		TAILQ_REMOVE(&s->followers, w, link);
-		free(w);
-	}
+	for (int i = 0; i < BUCKETS && client_follows(client) > 0; i++)
+		LIST_FOREACH(s, &f->bucket[i], link) {
+			w = follower_of(s, client);
+			if (w == NULL)
+				continue;
+			client_add_follows(client, -1);
+			TAILQ_REMOVE(&s->followers, w, link);
+			free(w);
+		}
 }

@@ -1,7 +1,7 @@
 /*
- * follow.h: the events of each run, numbered, and who follows them. Steps are coalesced to one
- * event in 100 ms. The last events of a run are kept for those who come later, within bounds; a
- * follower whose buffer is full loses events and is told how many in the last one.
+ * follow.h: the events of each run, numbered from 1, and the clients that follow them. gpt2d sends
+ * at most one step in 100 ms. It keeps the last events of a run, within bounds, for followers that
+ * come later. A follower whose buffer is full loses events, and its last event says how many.
  */
 #ifndef GPT2D_DAEMON_CONTROL_FOLLOW_H
 #define GPT2D_DAEMON_CONTROL_FOLLOW_H
@@ -10,43 +10,38 @@
 #include <stdint.h>
 
 #include "daemon/control/client.h"
-#include "daemon/store/run.h"
 
 struct event_base;
 struct follow;
 
-struct follow *follow_create(
-	struct event_base *base, const char *state_dir); /* NULL without memory */
-void follow_destroy(struct follow *f);                   /* takes NULL */
+struct follow *follow_create(struct event_base *base);
+void follow_destroy(struct follow *f); /* takes NULL */
 
-/* An event to all who follow the run; takes params, to which id, seq and at are added. */
-void follow_event(struct follow *f, struct run *run, const char *method, json_t *params);
-/*
- * A step: sent now or, when the last one was a moment ago, soon; the newest wins. Takes progress.
- */
-void follow_step(struct follow *f, struct run *run, json_t *progress);
-/* The last progress of a run in progress, a new reference; JSON null when there is none. */
-json_t *follow_progress(const struct run *run);
-/* The run is queued again, which has been told: its progress was an earlier attempt's. */
-void follow_again(struct run *run);
-/* The store cannot be written any more, or again: failure_json. To those who follow now. */
+/* An event of run id, to all its followers. Takes params, to which id, seq and at are added. */
+void follow_event(struct follow *f, int64_t id, const char *method, json_t *params);
+/* A step, sent now or soon; the newest replaces one that was not sent. Takes progress. */
+void follow_step(struct follow *f, int64_t id, json_t *progress);
+/* The newest progress, a new reference; JSON null: there is none. */
+json_t *follow_progress(const struct follow *f, int64_t id);
+/* The run is queued again, or has ended: what it had reached is of no more use. */
+void follow_clear_progress(struct follow *f, int64_t id);
+/* The run has ended: its followers get done {state, reason, dir}, which this takes, and go. */
+void follow_end(struct follow *f, int64_t id, json_t *done);
+/* The condition of the store has changed: an event for each run that has followers. */
 void follow_store(struct follow *f, json_t *store);
-/* The run has ended: run.done to everybody, and nothing is kept. */
-void follow_end(struct follow *f, struct run *run);
 
 /*
- * client follows run: the reply's numbers go to *seq (the last event's) and *first (that of the
- * oldest that is kept; seq + 1 when none is). Send the reply, then follow_replay: 0, or a negative
- * errno with nothing changed (-EALREADY: it does already; -E2BIG: it follows too many).
+ * client follows the run. *seq: the number of the last event; *first: that of the oldest one kept,
+ * seq + 1 when none is. 0, or with nothing changed -EALREADY: it follows it already, -E2BIG: it
+ * follows too many runs. The caller sends the reply, then calls follow_replay.
  */
-int follow_add(
-	struct follow *f, struct run *run, struct client *client, int64_t *seq, int64_t *first);
-/* Kept events numbered above after. */
-void follow_replay(struct follow *f, struct run *run, struct client *client, int64_t after);
-/* A client that is being freed. */
+int follow_add(struct follow *f, int64_t id, struct client *client, int64_t *seq, int64_t *first);
+/* The client gets the kept events numbered above after. */
+void follow_replay(struct follow *f, int64_t id, struct client *client, int64_t after);
+/* For a client that goes. */
 void follow_forget(struct follow *f, struct client *client);
 
-/* run.done for a run that had ended before anybody followed it. */
-void follow_ended(struct client *client, const struct run *run, const char *dir);
+/* The last event for a client that follows a run that has ended before. Takes done. */
+void follow_ended(struct client *client, int64_t id, json_t *done);
 
 #endif

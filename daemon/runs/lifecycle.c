@@ -1,6 +1,7 @@
 #include "daemon/runs/lifecycle.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #include "daemon/runs/cancel.h"
@@ -21,7 +22,17 @@ void lifecycle_begin(struct daemon *d, struct run *run)
 	queue_add(d->queue, run);
 	log_write(LOG_INFO, "run %lld: %s, queued by uid %u", (long long)run->id, run->name,
 		(unsigned)run->uid);
-	follow_event(d->follow, run, EVENT_STATE, run_state_json(run));
+	follow_event(d->follow, run->id, EVENT_STATE, run_state_json(run));
+}
+
+/* For the last event of a run. */
+static json_t *done_json(const struct daemon *d, const struct run *run)
+{
+	char dir[PATH_MAX] = "";
+
+	run_dir(run, d->state_dir, dir, sizeof(dir));
+	return json_pack("{ss ss? ss}", "state", run_state_name(run->state), "reason",
+		run->reason[0] ? run->reason : NULL, "dir", dir);
 }
 
 /* The state is durable. An end is told then, and the run is forgotten. */
@@ -41,8 +52,8 @@ static void on_written(void *arg, struct run *run, enum run_state state, int rc)
 	d->counts[state]++;
 	run->unstored = false;
 	cancel_settled(d, run, false);
-	follow_event(d->follow, run, EVENT_STATE, run_state_json(run));
-	follow_end(d->follow, run);
+	follow_event(d->follow, run->id, EVENT_STATE, run_state_json(run));
+	follow_end(d->follow, run->id, done_json(d, run));
 	queue_remove(d->queue, run);
 	free(run);
 	hold_update(d->holds);
@@ -57,7 +68,7 @@ static void say_unstored(struct run *run, void *arg)
 	if (!run->unstored || run->unstored_said)
 		return;
 	run->unstored_said = true;
-	follow_event(d->follow, run, EVENT_STATE, run_state_json(run));
+	follow_event(d->follow, run->id, EVENT_STATE, run_state_json(run));
 }
 
 void lifecycle_store_fails(struct daemon *d)
@@ -129,9 +140,9 @@ int lifecycle_move(struct daemon *d, struct run *run, enum run_state to, const c
 	d->counts[run_told(run)]++;
 	log_state(run);
 	if (!run_state_ended(to))
-		follow_event(d->follow, run, EVENT_STATE, run_state_json(run));
-	if (to == RUN_QUEUED)
-		follow_again(run);
+		follow_event(d->follow, run->id, EVENT_STATE, run_state_json(run));
+	if (to == RUN_QUEUED || run_state_ended(to))
+		follow_clear_progress(d->follow, run->id);
 	write_state(d, run);
 	return 0;
 }

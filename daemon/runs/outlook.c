@@ -28,7 +28,7 @@ static double left_s(const struct daemon *d)
 
 	if (run == NULL)
 		return left;
-	progress = follow_progress(run);
+	progress = follow_progress(d->follow, run->id);
 	eta = json_object_get(progress, "eta_s");
 	if (json_is_number(eta))
 		left = json_number_value(eta);

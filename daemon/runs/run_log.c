@@ -159,7 +159,7 @@ void run_log_write(
 	clean(line->message);
 	TAILQ_INSERT_TAIL(&log->waiting, line, link);
 	log->n_waiting++;
-	follow_event(d->follow, run, EVENT_LOG,
+	follow_event(d->follow, run->id, EVENT_LOG,
 		json_pack("{so ss ss}", "rank", rank < 0 ? json_null() : json_integer(rank),
 			"level", log_level_name(level), "message", line->message));
 	if (TAILQ_EMPTY(&log->batches))

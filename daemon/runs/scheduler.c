@@ -54,7 +54,7 @@ static json_t *segment_params(const struct attempt *a, int64_t segment, const ch
 
 void scheduler_tell(const struct attempt *a, int64_t segment, const char *state, const char *reason)
 {
-	follow_event(a->daemon->follow, a->run, EVENT_SEGMENT,
+	follow_event(a->daemon->follow, a->run->id, EVENT_SEGMENT,
 		segment_params(a, segment, state, reason, NULL));
 }
 
@@ -89,7 +89,7 @@ static void on_recorded(void *arg, int rc)
 	if (rc == 0 && e->done && e->attempt == e->run->attempt)
 		e->run->segments_done++;
 	if (rc == 0)
-		follow_event(e->daemon->follow, e->run, EVENT_SEGMENT, e->params);
+		follow_event(e->daemon->follow, e->run->id, EVENT_SEGMENT, e->params);
 	else
 		json_decref(e->params);
 	free(e);

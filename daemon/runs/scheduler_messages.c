@@ -98,7 +98,7 @@ static void on_step(struct scheduler *s, const struct about *w, json_t *params)
 	d = &w->a->order[w->segment];
 	s->steps = steps;
 	pace_step(&s->pace, w->segment, step, step_ns, clock_mono_ns());
-	follow_step(s->daemon->follow, w->a->run,
+	follow_step(s->daemon->follow, w->a->run->id,
 		json_pack("{sI sI sI ss sI sI so so sI so}", "segment", (json_int_t)w->segment,
 			"segments", (json_int_t)w->a->run->segments, "block", (json_int_t)d->block,
 			"arm", w->a->spec->arms[d->arm].name, "step", (json_int_t)step, "steps",
@@ -147,7 +147,7 @@ static void on_artifact(struct scheduler *s, const struct about *w, json_t *para
 	if (w->a == NULL || !json_is_string(path) || !json_is_integer(bytes))
 		return;
 	remember_artifact(w->a, w->segment, path, bytes);
-	follow_event(s->daemon->follow, w->a->run, EVENT_ARTIFACT,
+	follow_event(s->daemon->follow, w->a->run->id, EVENT_ARTIFACT,
 		json_pack("{sI sO sO}", "segment", (json_int_t)w->segment, "path", path, "bytes",
 			bytes));
 }

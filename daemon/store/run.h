@@ -31,8 +31,6 @@ enum run_state {
 
 enum { RUN_REASON_BYTES = 1024 };
 
-struct follow_stream;
-
 struct run {
 	int64_t id; /* from 1, never used twice */
 	char name[SPEC_NAME_MAX + 1];
@@ -56,7 +54,6 @@ struct run {
 	bool unstored_said;           /* and its followers have been told so */
 	enum run_state before;        /* its end, when unstored */
 	int64_t moved_ns[RUN_STATES]; /* UTC: into each, in this attempt; 0: before the start */
-	struct follow_stream *stream; /* follow.h; NULL until there is an event or a follower */
 	TAILQ_ENTRY(run) link;        /* queue.h */
 };
 

@@ -65,17 +65,18 @@ void cancel_settled(struct daemon *d, const struct run *run, bool late)
 	n_settled++;
 }
 
-void follow_event(struct follow *f, struct run *run, const char *method, json_t *params)
+void follow_event(struct follow *f, int64_t id, const char *method, json_t *params)
 {
 	json_decref(params);
 }
 
-void follow_again(struct run *run)
+void follow_clear_progress(struct follow *f, int64_t id)
 {
 }
 
-void follow_end(struct follow *f, struct run *run)
+void follow_end(struct follow *f, int64_t id, json_t *done)
 {
+	json_decref(done);
 	n_ended++;
 }
 
