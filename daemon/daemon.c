@@ -39,7 +39,6 @@
 #include "daemon/runs/retention.h"
 #include "daemon/runs/run_log.h"
 #include "daemon/runs/scheduler.h"
-#include "daemon/config/scratch.h"
 #include "daemon/config/service.h"
 #include "daemon/config/settings.h"
 #include "proto/state_files.h"
@@ -220,8 +219,6 @@ static int start_places(struct daemon *d, char *error, size_t error_bytes)
 		rc = place_lock_dir(d->state_dir, &d->lock_fds[2], error, error_bytes);
 	if (rc == 0)
 		rc = place_lock(d->socket, &d->lock_fds[1], error, error_bytes);
-	if (rc == 0)
-		scratch_sweep(d->state_dir);
 	return rc;
 }
 

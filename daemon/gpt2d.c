@@ -14,23 +14,21 @@
 #include <unistd.h>
 
 #include "daemon/config/clock.h"
+#include "daemon/checks.h"
 #include "daemon/daemon.h"
-#include "daemon/config/diagnosis.h"
 #include "daemon/engines/engine_program.h"
 #include "daemon/config/log.h"
-#include "daemon/config/preflight.h"
-#include "daemon/config/printed.h"
 #include "daemon/config/settings_load.h"
 #include "proto/text.h"
-#include "daemon/config/ulimits.h"
 #include "proto/json_text.h"
 #include "proto/host/cgroup.h"
-#include "proto/host/procfs.h"
 #include "proto/protocol.h"
+#include "proto/host/memory.h"
 #include "proto/host/signals.h"
 #include "proto/version.h"
 
 enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_IN_USE = 3, SIGNALED = 128 };
+enum { OUTPUT_BYTES = 1 << 20 };
 
 /* A standard stream that came closed keeps its number: else a lock file or a socket gets it. */
 static void fill_standard_streams(void)
@@ -70,7 +68,6 @@ static int threads_of(const struct settings *s)
 static void log_start(const struct daemon *d)
 {
 	const struct engine_program *p = d->program;
-	char why[160];
 
 	log_write(LOG_INFO, "gpt2d %s: socket %s, state %s, settings %s", version_build, d->socket,
 		d->state_dir, d->settings->config_file ? d->settings->config_file : "of no file");
@@ -79,13 +76,12 @@ static void log_start(const struct daemon *d)
 	if (p->why[0] != '\0')
 		log_write(LOG_INFO, "device: auto took %s: %s",
 			engine_program_device_name(p->device), p->why);
-	if (procfs_check(why, sizeof(why)) < 0)
-		log_write(LOG_WARNING, "%s: ranks may not reach each other", why);
 }
 
-static void log_warning(const char *text, void *arg)
+static void log_warning(const struct finding *f, void *arg)
 {
-	log_write(LOG_WARNING, "%s", text);
+	if (f->verdict == VERDICT_WARN)
+		log_write(LOG_WARNING, "%s: %s; %s", f->check, f->text, f->advice);
 }
 
 static int run(
@@ -107,19 +103,19 @@ static int run(
 		return rc == -EBUSY ? STATUS_IN_USE : STATUS_FAILED;
 	}
 	log_start(&daemon);
-	preflight_warn(settings, log_warning, NULL);
+	checks_run(CHECKS_START, settings, "", log_warning, NULL);
 	event_base_dispatch(daemon.base);
 	rc = daemon_finish(&daemon);
 	log_write(LOG_INFO, "stopped%s", rc < 0 ? "; not everything could be written" : "");
 	return rc < 0 ? STATUS_FAILED : STATUS_OK;
 }
 
-static void print_warning(const char *text, void *arg)
-{
-	say("warning: %s", text);
-}
+struct test {
+	const struct settings *settings;
+	bool wrong;
+};
 
-/* Whether the file belongs to somebody else, so that gpt2d may run with other rights than ours. */
+/* Does the file belong to another user, so that gpt2d may run with other rights than these? */
 static bool is_of_others(const char *file)
 {
 	struct stat st;
@@ -127,35 +123,28 @@ static bool is_of_others(const char *file)
 	return stat(file, &st) == 0 && st.st_uid != geteuid();
 }
 
-/* Of files and folders that the settings name. */
-static bool test_places(const struct settings *s)
+static void say_finding(const struct finding *f, void *arg)
 {
-	char error[2 * PATH_MAX + 512], place[PATH_MAX + 32] = "";
-	bool good = true, in_file;
-	int line = 0, rc;
+	struct test *t = arg;
+	char place[PATH_MAX + 32] = "";
+	int line = 0;
 
-	for (enum preflight i = 0; i < PREFLIGHTS; i++) {
-		rc = preflight_is_set(i, s) ? preflight_try(i, s, error, sizeof(error)) : 0;
-		if (rc == 0)
-			continue;
-		in_file = settings_in_file(s, preflight_setting(i), &line);
-		place[0] = '\0';
-		if (in_file)
-			snprintf(place, sizeof(place), "%s:%d: ", s->config_file, line);
-		if (rc == -EACCES && in_file && is_of_others(s->config_file)) {
-			say("warning: %s%s (asked by uid %u, who may not be the user that gpt2d "
-			    "runs as)",
-				place, error, (unsigned)geteuid());
-			continue;
-		}
-		say("%s%s", place, error);
-		good = false;
+	if (f->verdict == VERDICT_OK)
+		return;
+	if (f->setting != NULL && settings_in_file(t->settings, f->setting, &line))
+		snprintf(place, sizeof(place), "%s:%d: ", t->settings->config_file, line);
+	if (f->verdict == VERDICT_WARN || !settings_given(t->settings, f->setting)) {
+		say("warning: %s%s", place, f->text);
+	} else if (f->rc == -EACCES && line > 0 && is_of_others(t->settings->config_file)) {
+		say("warning: %s%s (asked by uid %u, who may not be the user that gpt2d runs as)",
+			place, f->text, (unsigned)geteuid());
+	} else {
+		say("%s%s", place, f->text);
+		t->wrong = true;
 	}
-	preflight_warn(s, print_warning, NULL);
-	return good;
 }
 
-/* What is in force, in a form that can be read again. */
+/* The settings in effect, as a file. */
 static void print_settings(struct settings *s, FILE *to)
 {
 	struct engine_program program;
@@ -173,110 +162,86 @@ static void print_settings(struct settings *s, FILE *to)
 		fprintf(to, "# engine, as found now: %s\n", program.path);
 }
 
-/* -n: what is wrong in the file has been told. */
-static int test_settings(struct settings *s, const struct settings_command *command, FILE *to)
+/* -n; the errors in the file have been printed. */
+static int test_settings(struct settings *s, bool verbose)
 {
-	bool good = test_places(s);
+	struct test t = {.settings = s};
 
-	if (command->verbose)
-		print_settings(s, to);
-	else if (good && s->config_file != NULL)
-		fprintf(to, "%s: the settings are good\n", s->config_file);
-	else if (good)
-		fputs("no file; the settings are good\n", to);
-	return good ? STATUS_OK : STATUS_USAGE;
+	checks_run(CHECKS_TEST, s, "", say_finding, &t);
+	if (verbose)
+		print_settings(s, stdout);
+	else if (!t.wrong && s->config_file != NULL)
+		printf("%s: the settings are good\n", s->config_file);
+	else if (!t.wrong)
+		puts("no file; the settings are good");
+	return t.wrong ? STATUS_USAGE : STATUS_OK;
 }
 
-/*
- * What is for the engine alone, before there is a second thread. OpenBLAS starts a thread for each
- * processor before main, which the CPU engine has no use for; where they are refused memory they
- * ask for ever.
- */
-static int set_environment(void)
+/* Says the first check that failed. *arg: the exit status. */
+static void say_failure(const struct finding *f, void *arg)
 {
-	return setenv("OPENBLAS_NUM_THREADS", "1", 1);
-}
+	int *status = arg;
 
-/* What is stored is told in ns since 1970; a row from before would be taken for a damaged one. */
-static int look_at_clock(void)
-{
-	const int64_t utc_ns = clock_utc_ns();
-	char at[CLOCK_TEXT_BYTES];
-
-	if (utc_ns >= 0)
-		return 0;
-	clock_text_s(utc_ns, at);
-	say("the clock is at %s, a time since 1970 is expected: set it, and start gpt2d again", at);
-	return -EINVAL;
+	if (f->verdict != VERDICT_FAIL || *status != STATUS_OK)
+		return;
+	if (f->setting != NULL)
+		say("%s", f->text);
+	else
+		say("%s; %s", f->text, f->advice);
+	*status = f->retry ? STATUS_FAILED : STATUS_USAGE;
 }
 
 static int run_with_log(struct settings *settings, int argc, char **argv)
 {
 	struct engine_program program;
 	char error[2 * PATH_MAX + 512];
-	int rc;
+	int status = STATUS_OK, rc;
 
-	if (look_at_clock() < 0)
-		return STATUS_FAILED;
-	signals_hold(SIGHUP); /* whoever rotates logs does not know that this is the start */
+	signals_hold(SIGHUP); /* a program that rotates logs may send it during the start */
 	rc = engine_program_find(settings, &program, error, sizeof(error));
 	if (rc < 0) {
 		say("%s", error);
 		return STATUS_USAGE;
 	}
-	for (enum preflight i = 0; i < PREFLIGHTS; i++) {
-		if (preflight_try(i, settings, error, sizeof(error)) == 0)
-			continue;
-		say("%s", error);
-		return i == PREFLIGHT_STATE || i == PREFLIGHT_SOCKET ? STATUS_FAILED : STATUS_USAGE;
-	}
+	checks_run(CHECKS_START, settings, "", say_failure, &status);
+	if (status != STATUS_OK)
+		return status;
 	log_set_level((enum log_level)settings->log_level);
 	rc = log_open(settings->log_file, error, sizeof(error));
 	if (rc < 0) {
 		say("%s", error);
 		return rc == -EAGAIN ? STATUS_FAILED : STATUS_USAGE;
 	}
-	rc = ulimits_check(settings) < 0 ? STATUS_FAILED : run(settings, &program, argc, argv);
+	status = run(settings, &program, argc, argv);
 	log_finish();
-	return rc;
+	return status;
 }
 
-/* --check; errors: of the settings, which are the defaults then. */
-static int check(const struct settings *s, const char *errors, bool json, FILE *to)
-{
-	int failed = diagnosis_run(s, errors, json, to);
-
-	if (failed < 0)
-		say("out of memory");
-	return failed == 0 ? STATUS_OK : STATUS_FAILED;
-}
-
-/* What is asked for is printed, and nothing is started. errors: as for check. */
+/* Prints what was requested, and starts nothing. errors: of the settings, which are the defaults. */
 static int print(struct settings *s, const struct settings_command *command, const char *errors)
 {
-	struct printed printed;
-	int status = STATUS_OK, rc = printed_begin(&printed);
+	int status = STATUS_OK;
 
-	if (rc < 0) {
-		say("out of memory");
-		return STATUS_FAILED;
-	}
+	/* in one piece, so that the error of a write is known at the end */
+	if (!isatty(STDOUT_FILENO))
+		setvbuf(stdout, memory_zeroed(1, OUTPUT_BYTES), _IOFBF, OUTPUT_BYTES);
 	if (command->action == SETTINGS_HELP)
-		settings_print_help(printed.to);
+		settings_print_help(stdout);
 	else if (command->action == SETTINGS_VERSION)
-		fprintf(printed.to, "gpt2d %s (%s)\n", VERSION_RELEASE, version_build);
+		printf("gpt2d %s (%s)\n", VERSION_RELEASE, version_build);
 	else if (command->action == SETTINGS_TEST)
-		status = test_settings(s, command, printed.to);
+		status = test_settings(s, command->verbose);
 	else
-		status = check(s, errors, command->json, printed.to);
-	rc = printed_end(&printed);
-	if (rc == 0)
+		status = checks_print(s, errors, command->json, stdout) == 0 ? STATUS_OK
+									     : STATUS_FAILED;
+	errno = 0;
+	if (fflush(stdout) == 0 && !ferror(stdout))
 		return status;
-	say("standard output: %s", strerror(-rc));
+	say("standard output: %s", errno != 0 ? strerror(errno) : "not all of it was written");
 	return STATUS_FAILED;
 }
 
-/* Every line of it after "gpt2d: ". */
+/* Each line after "gpt2d: ". */
 static void print_errors(char *errors)
 {
 	for (char *line = strtok(errors, "\n"); line != NULL; line = strtok(NULL, "\n"))
@@ -329,19 +294,14 @@ int main(int argc, char **argv)
 	if (getpid() == 1)
 		reap_as_init();
 	fill_standard_streams();
-	if (ulimits_raise_stack() < 0) {
-		say("the stack is limited to less than %d KiB: raise ulimit -Hs, LimitSTACK= of "
-		    "the unit",
-			ULIMITS_STACK_KIB);
-		return STATUS_FAILED;
-	}
-	ulimits_raise();
-	umask(077); /* what runs leave behind is for whom gpt2d belongs to; others ask it */
+	checks_raise_limits();
+	umask(077); /* other users get the files of runs from gpt2d */
 	json_text_init();
-	if (set_environment() < 0) {
-		say("out of memory");
-		return STATUS_FAILED;
-	}
+	/*
+	 * For the engine, before there is a second thread: OpenBLAS starts a thread for each
+	 * processor before main, which the CPU engine does not use.
+	 */
+	setenv("OPENBLAS_NUM_THREADS", "1", 1);
 	json_object_seed(0); /* before there is a second thread */
 	to = open_memstream(&errors, &errors_bytes);
 	if (to == NULL) {

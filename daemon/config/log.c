@@ -22,6 +22,7 @@
 
 #include "proto/host/clock.h"
 #include "proto/host/memory.h"
+#include "proto/host/starved.h"
 #include "proto/host/thread.h"
 
 enum { LINE_BYTES = 2048, END_S = 1, TO_JOURNAL = -1, TO_REOPEN = -2 };
@@ -325,7 +326,7 @@ int log_open(const char *to, char *error, size_t error_bytes)
 	thread_condition_init(&writer.idle);
 	rc = thread_start(&writer.thread, run_thread, NULL, "log");
 	if (rc < 0) {
-		snprintf(error, error_bytes, "the thread of the log: %s", strerror(-rc));
+		snprintf(error, error_bytes, "the thread of the log: %s", starved_text(rc));
 		if (fd != STDERR_FILENO)
 			close(fd);
 		return rc;

@@ -94,6 +94,13 @@ mode_t settings_socket_mode(const struct settings *s)
 	return s->socket_group.name != NULL ? 0660 : 0600;
 }
 
+bool settings_given(const struct settings *s, const char *name)
+{
+	const struct settings_row *row = name != NULL ? settings_find(name) : NULL;
+
+	return row != NULL && s->source[row - settings_rows] != BY_DEFAULT;
+}
+
 bool settings_in_file(const struct settings *s, const char *name, int *line)
 {
 	const struct settings_row *row = settings_find(name);

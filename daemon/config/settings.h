@@ -98,6 +98,8 @@ int settings_set_row(struct settings *s, const struct settings_row *row, const c
 	char *error, size_t error_bytes);
 /* Back to the default. */
 void settings_clear_row(struct settings *s, const struct settings_row *row);
+/* Is there a value, or does the default apply? */
+bool settings_given(const struct settings *s, const char *name);
 /* Is the value that of the file, and in which line of config_file? */
 bool settings_in_file(const struct settings *s, const char *name, int *line);
 

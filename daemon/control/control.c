@@ -16,12 +16,15 @@
 #include "daemon/config/log.h"
 #include "daemon/config/place.h"
 #include "daemon/config/settings.h"
-#include "daemon/config/ulimits.h"
 #include "daemon/control/role.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
 
 enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128, LOOK_S = 2 };
+enum {
+	DESCRIPTORS_PER_RANK = 2, /* its link, and what it prints */
+	DESCRIPTORS_ELSE = 62,    /* and the other ends of those while a process is started */
+};
 
 struct seat {
 	TAILQ_ENTRY(seat) link;
@@ -90,10 +93,15 @@ __attribute__((format(printf, 2, 3))) static void turn_away(int fd, const char *
 	close(fd);
 }
 
+int64_t control_descriptors_kept(int64_t ranks)
+{
+	return DESCRIPTORS_ELSE + ranks * DESCRIPTORS_PER_RANK;
+}
+
 /* Whether clients have all descriptors but those that are kept for engines and files. */
 static bool descriptors_taken(const struct control *c)
 {
-	const int64_t kept = ulimits_descriptors_kept(c->o.settings->ranks);
+	const int64_t kept = control_descriptors_kept(c->o.settings->ranks);
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > INT_MAX)
@@ -162,7 +170,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 			"gpt2d has no more descriptors for clients: %lld are kept for %lld rank%s "
 			"and files; end some clients, or raise LimitNOFILE= of the unit, "
 			"ulimit -Hn",
-			(long long)ulimits_descriptors_kept(s->ranks), (long long)s->ranks,
+			(long long)control_descriptors_kept(s->ranks), (long long)s->ranks,
 			s->ranks == 1 ? "" : "s");
 	} else if (c->n_clients >= s->clients_max && !make_room(c, true, 0)) {
 		turn_away(fd,

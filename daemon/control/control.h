@@ -5,10 +5,19 @@
 #ifndef GPT2D_DAEMON_CONTROL_CONTROL_H
 #define GPT2D_DAEMON_CONTROL_CONTROL_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "daemon/control/client.h"
 
 struct control;
 struct settings;
+
+/* With descriptors for fewer clients, its own user's gpt2ctl might not reach gpt2d. */
+enum { CONTROL_CLIENTS_MIN = 16 };
+
+/* Descriptors that clients leave to the engines of so many ranks, the database and files. */
+int64_t control_descriptors_kept(int64_t ranks);
 
 struct control_options {
 	struct client_options client;

@@ -12,35 +12,82 @@
 
 static const char mount[] = "/sys/fs/cgroup";
 
+/* The files of a version. */
+static const struct version {
+	const char *limit, *usage, *events;
+	const char *droppable[3]; /* rows of memory.stat */
+} versions[] = {
+	{"memory.limit_in_bytes", "memory.usage_in_bytes", "memory.oom_control",
+		{"total_inactive_file", "total_active_file"}},
+	{"memory.max", "memory.current", "memory.events",
+		{"inactive_file", "active_file", "slab_reclaimable"}},
+};
+
+/* Version 1 has this much where there is no limit, about: the last whole page below 2^63. */
+static const int64_t NO_LIMIT_BYTES = INT64_C(1) << 62;
+
 /* A folder of a group, below root. */
 struct group {
+	const struct version *version;
 	char path[PATH_MAX];
 	size_t top; /* bytes of the path that are the mount's */
 };
 
-/* The group of this process. */
-static int find_group(const char *root, struct group *g)
+/* Does the list "a,b,c" have the word? */
+static bool has_word(const char *list, const char *word)
+{
+	const size_t n = strlen(word);
+
+	for (const char *at = list; at != NULL; at = strchr(at, ',')) {
+		at += *at == ',';
+		if (strncmp(at, word, n) == 0 && (at[n] == '\0' || at[n] == ','))
+			return true;
+	}
+	return false;
+}
+
+/* path: of a line of /proc/self/cgroup. controller: NULL for version 2. */
+static int set_group(struct group *g, const char *root, const char *controller, const char *path)
+{
+	/* "/": the topmost; "/..": a group outside of a container's view */
+	const char *below = strcmp(path, "/") == 0 || strncmp(path, "/..", 3) == 0 ? "" : path;
+	const int top = snprintf(g->path, sizeof(g->path), "%s%s%s%s", root, mount,
+		controller ? "/" : "", controller ? controller : "");
+
+	g->version = &versions[controller == NULL];
+	g->top = (size_t)top;
+	return snprintf(g->path + top, sizeof(g->path) - (size_t)top, "%s", below) <
+			(int)(sizeof(g->path) - (size_t)top)
+		? 0
+		: -ENAMETOOLONG;
+}
+
+/* The group of this process that has the controller: of version 1 if there is one, else of 2. */
+static int find_group(const char *root, const char *controller, struct group *g)
 {
 	char name[PATH_MAX], line[PATH_MAX];
-	bool found = false;
+	int rc = -ENOENT;
 	FILE *f;
 
 	snprintf(name, sizeof(name), "%s/proc/self/cgroup", root);
 	f = fopen(name, "re");
-	while (f != NULL && !found && fgets(line, sizeof(line), f))
-		found = strncmp(line, "0::/", 4) == 0;
+	while (f != NULL && fgets(line, sizeof(line), f)) {
+		char *list = strchr(line, ':'), *path = list ? strchr(list + 1, ':') : NULL;
+
+		if (path == NULL)
+			continue;
+		*path++ = '\0';
+		path[strcspn(path, "\n")] = '\0';
+		if (has_word(list + 1, controller)) {
+			rc = set_group(g, root, controller, path);
+			break;
+		}
+		if (strcmp(line, "0:") == 0 && path[0] == '/')
+			rc = set_group(g, root, NULL, path);
+	}
 	if (f != NULL)
 		fclose(f);
-	if (!found)
-		return -ENOENT;
-	line[strcspn(line, "\n")] = '\0';
-	if (strcmp(line, "0::/") == 0 || strncmp(line, "0::/..", 6) == 0)
-		line[3] = '\0'; /* the topmost, or a group outside of a container's view */
-	g->top = strlen(root) + strlen(mount);
-	return snprintf(g->path, sizeof(g->path), "%s%s%s", root, mount, line + 3) <
-			(int)sizeof(g->path)
-		? 0
-		: -ENAMETOOLONG;
+	return rc;
 }
 
 /* To the group above. false: the group was the topmost that can be seen. */
@@ -89,13 +136,13 @@ static int read_number(const struct group *g, const char *file, const char *row,
 /* Until this group's limit is reached. */
 static int64_t left_of(const struct group *g, int64_t limit)
 {
-	static const char *const droppable[] = {"inactive_file", "active_file", "slab_reclaimable"};
+	const struct version *v = g->version;
 	int64_t used, n;
 
-	if (read_number(g, "memory.current", NULL, &used) < 0)
+	if (read_number(g, v->usage, NULL, &used) < 0)
 		return limit;
-	for (size_t i = 0; i < sizeof(droppable) / sizeof(droppable[0]); i++)
-		if (read_number(g, "memory.stat", droppable[i], &n) == 0)
+	for (int i = 0; i < 3 && v->droppable[i] != NULL; i++)
+		if (read_number(g, "memory.stat", v->droppable[i], &n) == 0)
 			used -= n < used ? n : used;
 	return used < limit ? limit - used : 0;
 }
@@ -113,19 +160,19 @@ int cgroup_memory_read(const char *root, struct cgroup_memory *out)
 	struct cgroup_memory found = {INT64_MAX, INT64_MAX, ""};
 	struct group g;
 	int64_t limit, left;
-	int rc = find_group(root, &g);
+	int rc = find_group(root, "memory", &g);
 
 	if (rc < 0)
 		return rc;
 	do {
-		if (read_number(&g, "memory.max", NULL, &limit) < 0)
+		if (read_number(&g, g.version->limit, NULL, &limit) < 0 || limit >= NO_LIMIT_BYTES)
 			continue;
 		left = left_of(&g, limit);
 		if (left < found.free_bytes)
 			found.free_bytes = left;
 		if (limit < found.limit_bytes) {
 			found.limit_bytes = limit;
-			name_file(root, &g, "memory.max", found.file);
+			name_file(root, &g, g.version->limit, found.file);
 		}
 	} while (go_up(&g));
 	if (found.limit_bytes == INT64_MAX)
@@ -134,19 +181,31 @@ int cgroup_memory_read(const char *root, struct cgroup_memory *out)
 	return 0;
 }
 
-/* The whole processors that cpu.max allows. */
+/* 0 with the time that the group may use of each period, or -ENOENT. */
+static int read_quota(const struct group *g, int64_t *quota, int64_t *period)
+{
+	char line[256];
+
+	if (g->version == &versions[0])
+		return read_number(g, "cpu.cfs_quota_us", NULL, quota) < 0
+			? -ENOENT
+			: read_number(g, "cpu.cfs_period_us", NULL, period);
+	if (read_line(g, "cpu.max", NULL, line) < 0 ||
+		sscanf(line, "%" SCNd64 " %" SCNd64, quota, period) != 2)
+		return -ENOENT;
+	return 0;
+}
+
+/* The whole processors that the quota allows. */
 static int64_t cpu_limit(const char *root)
 {
 	int64_t quota, period, limit = INT_MAX;
-	char line[256];
 	struct group g;
 
-	if (find_group(root, &g) < 0)
+	if (find_group(root, "cpu", &g) < 0)
 		return limit;
 	do {
-		if (read_line(&g, "cpu.max", NULL, line) == 0 &&
-			sscanf(line, "%" SCNd64 " %" SCNd64, &quota, &period) == 2 && period > 0 &&
-			quota / period < limit)
+		if (read_quota(&g, &quota, &period) == 0 && period > 0 && quota / period < limit)
 			limit = quota / period;
 	} while (go_up(&g));
 	return limit > 1 ? limit : 1;
@@ -167,13 +226,13 @@ int64_t cgroup_oom_kills(const char *root, char file[CGROUP_FILE_BYTES])
 {
 	struct group g;
 	int64_t n;
-	int rc = find_group(root, &g);
+	int rc = find_group(root, "memory", &g);
 
 	if (rc < 0)
 		return rc;
 	do {
-		if (read_number(&g, "memory.events", "oom_kill", &n) == 0) {
-			name_file(root, &g, "memory.events", file);
+		if (read_number(&g, g.version->events, "oom_kill", &n) == 0) {
+			name_file(root, &g, g.version->events, file);
 			return n;
 		}
 	} while (go_up(&g));

@@ -1,7 +1,8 @@
 /*
  * cgroup.h: the memory and the processors that the control group of this process may use, and
- * whether the kernel ended processes of the group for lack of memory. Version 2 of control groups
- * only, mounted at /sys/fs/cgroup. Files: cgroups(7), the kernel's admin-guide/cgroup-v2.
+ * whether the kernel ended processes of the group for lack of memory. Version 2 of control groups,
+ * mounted at /sys/fs/cgroup, or a controller of version 1 below it. Files: cgroups(7), the kernel's
+ * admin-guide/cgroup-v2 and cgroup-v1.
  *
  * root is "", or the folder in which a test has its own /proc and /sys.
  */
@@ -23,7 +24,7 @@ struct cgroup_memory {
 /* 0, or -ENOENT: no limit is set or can be seen. */
 int cgroup_memory_read(const char *root, struct cgroup_memory *out);
 
-/* The whole processors that this process may use by its affinity and by cpu.max, at least 1. */
+/* The whole processors that this process may use by its affinity and its quota, at least 1. */
 int cgroup_processors(const char *root);
 
 /*

@@ -21,8 +21,8 @@ from helpers import BUILD, FAKE_ENGINE, Daemon, spec, wait_for
 
 GPT2D = BUILD / "daemon" / "gpt2d"
 ENGINE = BUILD / "engine" / "gpt2-engine-cpu"
-NAMES = ["gpt2d", "settings", "device", "engine", "checker", "socket", "lock", "state", "database", "lock",
-    "queue", "log", "data", "metrics", "processors", "memory", "/proc", "/dev/shm", "nofile", "memlock", "nproc", "fsize", "cputime", "stack", "GPUs", "clock", "systemd"]
+NAMES = ["gpt2d", "settings", "clock", "device", "engine", "log", "metrics", "data", "socket", "disk", "lock", "queue", "processors",
+    "memory", "/proc", "/dev/shm", "nofile", "memlock", "nproc", "fsize", "cputime", "GPUs", "systemd"]
 
 
 @pytest.fixture
@@ -58,8 +58,8 @@ def test_all_is_well_and_nothing_is_left(home):
     assert "fail" not in [line.split()[0] for line in shown.stdout.splitlines()]
     assert sorted(home.rglob("*")) == before
     found = checks(home)
-    assert "OpenBLAS" in found["checker"][1] and "UCX " in found["engine"][1]
-    assert found["state"][1].startswith(f"{home}/state on ") and "to be made" in found["state"][1]
+    assert "OpenBLAS" in found["engine"][1]
+    assert found["disk"][1].startswith(f"{home}/state on ") and "to be made" in found["disk"][1]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
@@ -81,22 +81,17 @@ def test_a_file_system_that_is_read_only(home):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
-@pytest.mark.parametrize("room", [4, 16], ids=["not even a folder", "too little for a database"])
-def test_a_full_file_system(home, room):
-    """What helps is room, not other rights nor another kind of file system; how little there is, is told."""
+def test_little_room(home):
     place = home / "full"
     place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room}k{',nr_inodes=2' if room == 4 else ''}", "none", str(place)],
-            check=False).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(place)], check=False).returncode:
         pytest.skip("no tmpfs can be mounted here")
     try:
         (place / "state").mkdir()
-        found = checks(home, "--state-dir", place / "state", status=1)
+        found = checks(home, "--state-dir", place / "state")
     finally:
         subprocess.run(["umount", "-l", str(place)], check=False)
-    assert found["database"][0] == "fail"
-    assert found["database"][2] == "make room there, gpt2ctl prune removes old runs, or set state_dir"
-    assert f", {room} KiB free" in found["state"][1]
+    assert found["disk"][0] == "warn" and ", 16 KiB free" in found["disk"][1] and "gpt2ctl prune" in found["disk"][2]
 
 
 def test_wrong_settings(home):
@@ -110,25 +105,10 @@ def test_wrong_settings(home):
 def test_engines_that_are_not_right(home):
     found = checks(home, "--engine", "/nowhere/engine", status=1)
     assert found["device"][:2] == ("fail", "engine: /nowhere/engine: No such file or directory")
-    assert "engine" not in found and "checker" not in found
+    assert "engine" not in found
     found = checks(home, "--engine", "/bin/false", status=1)
-    assert found["engine"][:2] == ("fail", "/bin/false --version fails")
-    assert found["checker"][:2] == ("fail", "the engine does not check a spec: it exited with status 1")
-    other = home / "other"
-    other.write_text("#!/bin/sh\necho 'gpt2-engine 0.0.9 (other-build)'\n")
-    other.chmod(0o700)
-    found = checks(home, "--engine", other, status=1)
-    assert found["engine"][1].startswith("gpt2-engine 0.0.9 (other-build): gpt2d is build ")
-    assert checks(home, "--engine", FAKE_ENGINE, status=1)["checker"][:2] == ("ok", "the engine answers: fake")
-
-
-def test_an_engine_that_does_not_answer(home):
-    silent = home / "silent"
-    silent.write_text("#!/bin/sh\n[ \"$1\" = --version ] && exit 1\nexec sleep 1000\n")
-    silent.chmod(0o700)
-    found = checks(home, "--engine", silent, "--check-timeout", "1", status=1)
-    assert found["checker"][1] == \
-        "the engine does not check a spec: no answer within 1 s: it hangs, or check_timeout is too short"
+    assert found["engine"][:2] == ("fail", "the engine does not check a spec: exited with status 1")
+    assert checks(home, "--engine", FAKE_ENGINE)["engine"][:2] == ("ok", "it answers: fake")
 
 
 def processes_of(marker):
@@ -143,19 +123,13 @@ def processes_of(marker):
     return found
 
 
-@pytest.mark.parametrize("when", ["--version", "--role"])
-def test_an_engine_that_hangs(home, when):
-    """Told as that, within check_timeout, and nothing that it has started stays."""
+def test_an_engine_that_hangs(home):
+    """Reported within check_timeout, and nothing that the engine started stays."""
     hangs = home / "hangs"
-    # once it was waited for 20 s, whatever check_timeout said: then this one would be told as one that ends
-    hangs.write_text(f'#!/bin/sh\n[ "$1" = {when} ] || {{ echo x; exit; }}\nsleep 1000 &\nsleep 15\necho x\n')
+    hangs.write_text('#!/bin/sh\nsleep 1000 &\nexec sleep 1000\n')
     hangs.chmod(0o700)
-    found = checks(home, "--engine", hangs, "--check-timeout", "3", status=1, env={**os.environ, "MARK": str(home)})
-    if when == "--version":
-        assert found["engine"][:2] == ("fail", f"{hangs} --version hangs: it has not ended within 3 s")
-        assert "checker" not in found
-    else:
-        assert "no answer within 3 s: it hangs" in found["checker"][1]
+    found = checks(home, "--engine", hangs, "--check-timeout", "1", status=1, env={**os.environ, "MARK": str(home)})
+    assert found["engine"][1] == "the engine does not check a spec: no answer within 1 s: it hangs, or check_timeout is too short"
     wait_for(lambda: not processes_of(f"MARK={home}".encode()), "the end of all that was started")
 
 
@@ -164,7 +138,7 @@ def test_an_engine_that_cannot_be_started(home):
     odd.write_bytes(b"no program\n")
     odd.chmod(0o700)
     found = checks(home, "--engine", odd, status=1)
-    assert found["engine"][:2] == ("fail", f"{odd} cannot be started: Exec format error")
+    assert found["engine"][:2] == ("fail", f"the engine does not check a spec: could not be started: {odd}: Exec format error")
 
 
 # ---- as the start ----
@@ -243,10 +217,10 @@ def test_no_place_of_ones_own(home):
     except PermissionError:
         pytest.skip("the build cannot be reached by another user")
     rows = json.loads(done.stdout)["checks"]
-    assert done.returncode != 0 and {row["check"] for row in rows} <= set(NAMES), rows
+    assert done.returncode != 0 and {row["check"] for row in rows} <= {*NAMES, "state"}, rows
     for name, setting in (("socket", "socket"), ("state", "state_dir")):
         told = [row for row in rows if f"{setting}: no place for it" in row["found"]]
-        assert [(row["check"], row["verdict"], row["advice"]) for row in told] == [(name, "fail", f"set {setting} to a path")]
+        assert [(row["check"], row["verdict"], row["advice"]) for row in told] == [(name, "fail", f"set {setting} to another path")]
 
 
 def database(home):
@@ -265,7 +239,7 @@ def test_the_database_that_is_there(home):
     d = database(home)
     before = tree(home)
     verdict, found, _ = checks(home)["queue"]
-    assert verdict == "ok" and found.endswith("/gpt2d.db: 2 runs, schema 3, nothing is wrong with it"), found
+    assert verdict == "ok" and found.endswith("/gpt2d.db: 2 runs, schema 3, no damage found"), found
     assert tree(home) == before
     d.start()
     assert d.stop() == 0
@@ -314,7 +288,6 @@ def test_places(home):
     (home / "open").chmod(0o777)
     verdict, found, advice = checks(home, "--socket", home / "open/s", status=1)["socket"]
     assert verdict == "fail" and "everybody can write to its folder" in found and "chmod o-w" in advice
-    assert checks(home, "--state-dir", "/proc/gpt2d", status=1)["state"][0] == "fail"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
@@ -326,14 +299,13 @@ def test_no_rights(home):
         pytest.skip("the build cannot be reached by another user")
     found = checks(home, status=1, user=65534)
     for name in ("socket", "state"):
-        assert found[name][0] == "fail" and "run gpt2d as whom" in found[name][2]
+        assert found[name][0] == "fail" and "run gpt2d as the owner" in found[name][2]
 
 
 def test_beside_a_daemon(home):
     with Daemon(home=home) as d:
         found = run(home, "--socket", d.socket, "--state-dir", d.state).stdout
-        assert f"the socket is used by gpt2d, process {d.process.pid}\n" in found
-        assert f"the state directory is used by gpt2d, process {d.process.pid}\n" in found
+        assert f"gpt2d, process {d.process.pid}, uses both\n" in found
         assert d.accepts()
 
 
@@ -370,44 +342,10 @@ def test_files_may_not_be_large(home, blocks):
         "--state-dir", home / "state"]
     done = subprocess.run([*limited, "--check", "--json"], capture_output=True, text=True, timeout=180, check=False)
     found = {c["check"]: c for c in json.loads(done.stdout)["checks"]}
-    assert done.returncode == 1 and found["database"]["verdict"] == "fail" and found["database"]["advice"] == advice
-    assert found["fsize"]["verdict"] == "warn" and found["fsize"]["found"] == f"a file has at most {blocks * 512} bytes"
+    assert done.returncode == 0 and found["fsize"]["verdict"] == "warn" and found["fsize"]["advice"] == advice
+    assert found["fsize"]["found"] == f"limit {blocks * 512}: bytes of each file"
     started = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
     assert started.returncode == 1 and started.stderr.endswith(f"disk I/O error: File too large; {advice}\n"), started
-
-
-def test_a_long_state_directory(home):
-    """SQLite's limit is named, by all who ask, and one byte less is well."""
-    room = 495 - len(str(home))
-    longest = home / "/".join(["d" * 99] * 6)[:room - 1].rstrip("/").ljust(room - 1, "e")
-    assert len(str(longest)) == 495
-    with Daemon(home=home, options=("--state-dir", str(longest))) as d:
-        assert d.accepts()
-    words = ["-c", "/dev/null", "--socket", home / "s", "--state-dir", f"{longest}f"]
-    said = "496 bytes, SQLite keeps databases in folders of at most 495"
-    assert f"gpt2d: state_dir: {longest}f: {said}\n" in subprocess.run([GPT2D, *words], capture_output=True, text=True,
-        timeout=60, check=False).stderr
-    assert said in subprocess.run([GPT2D, *words, "-n"], capture_output=True, text=True, timeout=60, check=False).stderr
-    done = subprocess.run([GPT2D, *words, "--check"], capture_output=True, text=True, timeout=60, check=False)
-    assert said + "; set state_dir to another path\n" in done.stdout
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
-def test_the_folder_of_shared_memory_is_taken(home):
-    """Another user's, or one that may not be written to at all."""
-    if subprocess.run([GPT2D, "--version"], user=61000, capture_output=True, check=False).returncode != 0:
-        pytest.skip("the build cannot be reached by another user")
-    for uid in range(61000, 62000):
-        taken = Path(f"/dev/shm/gpt2d-{uid}")
-        with contextlib.suppress(FileExistsError):
-            taken.mkdir(mode=0o700)
-            break
-    os.chown(home, uid, -1)
-    try:
-        verdict, found, advice = checks(home, "--ranks", "2", user=uid)["/dev/shm"]
-    finally:
-        taken.rmdir()
-    assert verdict == "warn" and found.startswith(f"{taken} is in the place") and "another name" in advice, found
 
 
 def test_too_few_processes(home, monkeypatch):
@@ -427,7 +365,7 @@ def test_too_few_processes(home, monkeypatch):
         capture_output=True, text=True, timeout=60, check=False, **more)
     assert started.returncode == 1 and said in started.stderr, started
     found = checks(home, status=1, **more)
-    assert found["nproc"][0] == "warn" and found["nproc"][1].startswith("1 processes and threads for all of this user")
+    assert found["nproc"][0] == "warn" and found["nproc"][1].startswith("limit 1: processes and threads of this user, about ")
     assert said in found["engine"][1]
     # an engine that gets no thread ends with a status of its own, whichever thread it is
     for most in (1, 2):
@@ -446,20 +384,8 @@ def test_a_limit_on_processor_time(home):
     """It is named beforehand, and where it may have ended an engine."""
     limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_CPU, (100000, 100000))}
     found = checks(home, status=0, **limit)
-    assert found["cputime"][:2] == ("warn", "a process ends after 100000 s of processor time")
+    assert found["cputime"][:2] == ("warn", "limit 100000: seconds of processor time, after which a process ends")
     assert checks(home, status=0)["cputime"][0] == "ok"
-
-
-@pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="a sanitizer takes more of it")
-def test_little_stack(home):
-    """gpt2d says so itself, where it would be killed by signal 11; a soft limit it raises, for threads and engines too."""
-    for kib in (96, 512):
-        done = run(home, prefix=("/bin/sh", "-c", f'ulimit -s {kib}; exec "$0" "$@"'))
-        assert (done.returncode, done.stderr) == (1, "gpt2d: the stack is limited to less than 1024 KiB: raise ulimit -Hs, LimitSTACK= of the unit\n")
-    found = checks(home, prefix=("/bin/sh", "-c", 'ulimit -S -s 96; exec "$0" "$@"'))
-    assert found["stack"][:2] == ("ok", "8192 KiB, 1024 needed") and found["checker"][0] == "ok"
-    with Daemon(engine=ENGINE, ranks=2, prefix=("/bin/sh", "-c", 'ulimit -s 1024; exec "$0" "$@"')) as d, d.client() as c:
-        assert c.wait(c.submit(spec("tight", 2)))["state"] == "done"
 
 
 def test_soft_limits_are_raised(home):
@@ -485,11 +411,11 @@ def test_a_clock_before_1970(home):
     clocks.set(utc_s=-3_000_000_000)
     more = {"env": {**os.environ, **clocks.environment}}
     verdict, found, advice = checks(home, status=1, **more)["clock"]
-    assert (verdict, found[:2], advice) == ("fail", "19", "set it: gpt2d does not start before 1970")
+    assert verdict == "fail" and found.startswith("the clock is at 19") and advice == "set the clock, and start gpt2d again"
     done = subprocess.run([GPT2D, "-c", "/dev/null", "--socket", home / "s", "--state-dir", home / "state"], capture_output=True,
         text=True, timeout=60, check=False, **more)
     assert done.returncode == 1
-    assert re.fullmatch(r"gpt2d: the clock is at 19\d\d-\S+Z, a time since 1970 is expected: set it, and start gpt2d again\n", done.stderr)
+    assert re.fullmatch(r"gpt2d: the clock is at 19\d\d-\S+Z, a time since 1970 is expected; set the clock, and start gpt2d again\n", done.stderr)
     assert not (home / "state").exists()
     clocks.set(utc_s=0)
     with Daemon(home=home, environment=clocks.environment):

@@ -57,12 +57,10 @@ def test_no_files_left_in_shared_memory(tmp_path):
     """There is room, and no inode: "No space left on device" would not say it."""
     prefix = in_mount("mount -t tmpfs -o nr_inodes=3 none /dev/shm")
     check_reason(["collectives: /dev/shm/gpt2d-0: ", " of 3 files (inodes) free, 4 needed by 2 ranks"], prefix=prefix)
-    verdict, found, _ = checks(tmp_path, "--ranks", "2", prefix=prefix)["/dev/shm"]
-    assert verdict == "warn" and found == "2 of 3 files (inodes) are free, 4 needed for 2 ranks"
 
 
 def test_a_checker_that_is_killed(tmp_path):
     engine = tmp_path / "engine.sh"
-    engine.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec {ENGINE} --version\nkill -SEGV $$\n')
+    engine.write_text("#!/bin/sh\nkill -SEGV $$\n")
     engine.chmod(0o700)
-    assert checks(tmp_path, "--engine", engine, status=1)["checker"][1] == "the engine does not check a spec: it was killed by signal 11"
+    assert checks(tmp_path, "--engine", engine, status=1)["engine"][1] == "the engine does not check a spec: killed by signal 11"

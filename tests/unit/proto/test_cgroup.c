@@ -53,7 +53,7 @@ static void put_group(const char *path)
 {
 	char line[256];
 
-	snprintf(line, sizeof(line), "9:name=systemd:/x\n4:memory:/docker/77\n0::%s\n", path);
+	snprintf(line, sizeof(line), "9:name=systemd:/x\n0::%s\n", path);
 	put("/proc/self/cgroup", line);
 }
 
@@ -134,6 +134,32 @@ static void test_out_of_view(void **state)
 	assert_string_equal(m.file, "/sys/fs/cgroup/memory.max");
 }
 
+/* Where version 1 has the controllers, version 2 is ignored; a container may see its own group only. */
+static void test_version_1(void **state)
+{
+	struct cgroup_memory m;
+	char file[CGROUP_FILE_BYTES];
+
+	put("/proc/self/cgroup", "9:name=systemd:/x\n8:cpu,cpuacct:/d/7\n4:memory:/d/7\n0::/x\n");
+	put("/sys/fs/cgroup/x/memory.max", "5\n");
+	put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+	assert_int_equal(cgroup_memory_read(root, &m), -ENOENT);
+	put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "60000000\n");
+	assert_int_equal(cgroup_memory_read(root, &m), 0);
+	assert_int_equal(m.limit_bytes, 60000000);
+	put("/sys/fs/cgroup/memory/d/7/memory.limit_in_bytes", "50000000\n");
+	put("/sys/fs/cgroup/memory/d/7/memory.usage_in_bytes", "30000000\n");
+	put("/sys/fs/cgroup/memory/d/7/memory.stat", "total_inactive_file 10000000\n");
+	put("/sys/fs/cgroup/memory/d/7/memory.oom_control", "oom_kill_disable 0\noom_kill 1\n");
+	assert_int_equal(cgroup_memory_read(root, &m), 0);
+	assert_int_equal(m.limit_bytes, 50000000);
+	assert_int_equal(m.free_bytes, 30000000);
+	assert_int_equal(cgroup_oom_kills(root, file), 1);
+	put("/sys/fs/cgroup/cpu/d/7/cpu.cfs_period_us", "100000\n");
+	put("/sys/fs/cgroup/cpu/d/7/cpu.cfs_quota_us", "100000\n");
+	assert_int_equal(cgroup_processors(root), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -141,6 +167,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_processors, make_root, remove_root),
 		cmocka_unit_test_setup_teardown(test_memory, make_root, remove_root),
 		cmocka_unit_test_setup_teardown(test_out_of_view, make_root, remove_root),
+		cmocka_unit_test_setup_teardown(test_version_1, make_root, remove_root),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,899 @@
+#include "daemon/checks.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <pwd.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/timex.h>
+#include <sys/un.h>
+#include <sys/utsname.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "daemon/config/log.h"
+#include "daemon/config/paths.h"
+#include "daemon/config/place.h"
+#include "daemon/control/control.h"
+#include "daemon/engines/engine_probe.h"
+#include "daemon/engines/engine_program.h"
+#include "daemon/openmetrics.h"
+#include "daemon/store/database_look.h"
+#include "daemon/store/store.h"
+#include "proto/host/cgroup.h"
+#include "proto/host/clock.h"
+#include "proto/host/filesystem.h"
+#include "proto/host/procfs.h"
+#include "proto/protocol.h"
+#include "proto/state_files.h"
+#include "proto/text.h"
+#include "proto/version.h"
+
+enum {
+	FOUND_BYTES = 2 * PATH_MAX + 512,
+	QUEUE_LOOK_MS = 10000,
+	BUILT_S = 1735689600, /* 2025: no clock that was ever set is before that */
+	PROCESSES_ELSE = 10,  /* of gpt2d and of the checker */
+	THREADS_OF_RANK = 6,  /* beside those that compute */
+};
+
+static const int64_t ROOM_BYTES = INT64_C(1) << 30; /* the queue is small, artifacts are not */
+static const int64_t SHM_BYTES = INT64_C(64) << 20; /* of a CUDA rank */
+static const int64_t SHM_CPU_BYTES = INT64_C(8) << 20;
+
+struct checks {
+	const struct settings *settings;
+	const char *errors;
+	enum checks_when when;
+	const struct check *row;
+	struct engine_program program; /* path empty: none was found */
+	void (*found)(const struct finding *finding, void *arg);
+	void *arg;
+	int failed;
+};
+
+struct check {
+	const char *name;
+	const char *setting; /* NULL: about no setting */
+	unsigned when;       /* of enum checks_when, ored */
+	void (*run)(struct checks *c);
+	const char *advice;
+	bool retry;
+};
+
+static void add(struct checks *c, enum verdict verdict, int rc, const char *advice,
+	const char *format, va_list args) __attribute__((format(printf, 5, 0)));
+
+static void add(struct checks *c, enum verdict verdict, int rc, const char *advice,
+	const char *format, va_list args)
+{
+	char text[FOUND_BYTES];
+	struct finding f = {c->row->name, verdict, rc, c->row->setting, c->row->retry, text, NULL};
+
+	vsnprintf(text, sizeof(text), format, args);
+	text_shorten(text);
+	text_clean(text);
+	if (verdict != VERDICT_OK)
+		f.advice = advice != NULL ? advice : c->row->advice;
+	c->failed += verdict == VERDICT_FAIL;
+	c->found(&f, c->arg);
+}
+
+static void ok(struct checks *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void ok(struct checks *c, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	add(c, VERDICT_OK, 0, NULL, format, args);
+	va_end(args);
+}
+
+static void warn(struct checks *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void warn(struct checks *c, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	add(c, VERDICT_WARN, 0, NULL, format, args);
+	va_end(args);
+}
+
+/* advice: NULL for that of the row. */
+static void fail(struct checks *c, int rc, const char *advice, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+static void fail(struct checks *c, int rc, const char *advice, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	add(c, VERDICT_FAIL, rc, advice, format, args);
+	va_end(args);
+}
+
+/* ---- files and folders ---- */
+
+/* With the rights that gpt2d will have. */
+static int may(const char *path, int how)
+{
+	return faccessat(AT_FDCWD, path, how, AT_EACCESS) < 0 ? -errno : 0;
+}
+
+/* The folder that path is in: out has PATH_MAX bytes, path is shorter. */
+static void folder_of(const char *path, char *out)
+{
+	char *slash;
+
+	snprintf(out, PATH_MAX, "%s", path);
+	slash = strrchr(out, '/');
+	if (slash == NULL)
+		strcpy(out, ".");
+	else
+		slash[slash == out] = '\0';
+}
+
+/* The nearest folder on the way to path that is there: path has PATH_MAX bytes. */
+static void existing_folder(char *path)
+{
+	struct stat st;
+
+	while (path[0] != '\0' && lstat(path, &st) < 0 && (errno == ENOENT || errno == ENOTDIR) &&
+		strrchr(path, '/') != NULL)
+		*strrchr(path, '/') = '\0';
+	if (path[0] == '\0')
+		strcpy(path, "/");
+}
+
+/* A setting whose value cannot be used, with advice by the cause. */
+static void refuse(struct checks *c, int rc, const char *error)
+{
+	const char *setting = c->row->setting;
+	char advice[256];
+
+	if (rc == -EROFS)
+		snprintf(advice, sizeof(advice), "mount it for writing, or set %s", setting);
+	else if (rc == -EACCES)
+		snprintf(advice, sizeof(advice), "run gpt2d as the owner, or set %s", setting);
+	else if (rc == -ENOENT)
+		snprintf(advice, sizeof(advice), "make its folder, or set %s", setting);
+	else
+		snprintf(advice, sizeof(advice), "set %s to another path", setting);
+	fail(c, rc, advice, "%s", error);
+}
+
+/* A folder that is there, to write in, or one that can be made. */
+static int try_folder(const char *setting, const char *path, char *error, size_t error_bytes)
+{
+	char at[PATH_MAX];
+	struct stat st;
+	int rc;
+
+	snprintf(at, sizeof(at), "%s", path);
+	existing_folder(at);
+	rc = stat(at, &st) < 0 ? -errno : S_ISDIR(st.st_mode) ? may(at, W_OK | X_OK) : -ENOTDIR;
+	if (rc == 0)
+		return 0;
+	if (strcmp(path, at) == 0)
+		at[0] = '\0';
+	snprintf(error, error_bytes,
+		"%s: %s: %s%s%s%s; a folder that can be written to is needed, or a path where one "
+		"can be made",
+		setting, path, at[0] ? "cannot be made: " : "", at, at[0] ? ": " : "",
+		strerror(-rc));
+	return rc;
+}
+
+/* A file that is there, to write to, or one that can be made in its folder. */
+static int try_file(const char *setting, const char *path, char *error, size_t error_bytes)
+{
+	char folder[PATH_MAX];
+	struct stat st;
+	int rc = stat(path, &st) < 0 ? -errno : S_ISDIR(st.st_mode) ? -EISDIR : may(path, W_OK);
+
+	if (rc != -ENOENT || lstat(path, &st) == 0) {
+		if (rc < 0)
+			snprintf(error, error_bytes, "%s: %s: %s", setting, path, strerror(-rc));
+		return rc;
+	}
+	folder_of(path, folder);
+	rc = may(folder, W_OK | X_OK);
+	if (rc < 0)
+		snprintf(error, error_bytes, "%s: %s: cannot be made in %s: %s%s", setting, path,
+			folder, strerror(-rc),
+			rc == -ENOENT ? "; gpt2d makes no folder for it" : "");
+	return rc;
+}
+
+static bool same_file(const char *a, const char *b)
+{
+	struct stat st_a, st_b;
+
+	return stat(a, &st_a) == 0 && stat(b, &st_b) == 0 && S_ISREG(st_a.st_mode) &&
+		st_a.st_dev == st_b.st_dev && st_a.st_ino == st_b.st_ino;
+}
+
+/* What a log or a file of figures would destroy. */
+static int try_own(
+	const struct settings *s, const char *path, const char *setting, char *error, size_t bytes)
+{
+	static const char *const names[] = {STATE_DATABASE, STATE_DATABASE "-wal",
+		STATE_DATABASE "-shm", STATE_DATABASE ".lock"};
+	char state[PATH_MAX], own[PATH_MAX + 32], ignored[512];
+	bool is = s->config_file != NULL && same_file(path, s->config_file);
+
+	if (paths_state_dir(s->state_dir, state, sizeof(state), ignored, sizeof(ignored)) < 0)
+		return 0;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !is; i++) {
+		snprintf(own, sizeof(own), "%s/%s", state, names[i]);
+		is = same_file(path, own) || strcmp(path, own) == 0;
+	}
+	if (!is)
+		return 0;
+	snprintf(error, bytes, "%s: %s: is a file of gpt2d's own; another name is needed", setting,
+		path);
+	return -EINVAL;
+}
+
+/* ---- settings ---- */
+
+static void check_gpt2d(struct checks *c)
+{
+	ok(c, "%s (build %s), protocol %d, libevent %s, jansson %s, SQLite %s", VERSION_RELEASE,
+		version_build, PROTOCOL_VERSION, event_get_version(), jansson_version_str(),
+		sqlite3_libversion());
+}
+
+static void check_settings(struct checks *c)
+{
+	char standard[PATH_MAX] = "none";
+
+	if (c->errors[0] != '\0') {
+		fail(c, -EINVAL, NULL, "%.*s", (int)strcspn(c->errors, "\n"), c->errors);
+	} else if (c->settings->config_file != NULL) {
+		ok(c, "%s", c->settings->config_file);
+	} else {
+		paths_config(standard, sizeof(standard));
+		ok(c, "no file; defaults and options only (%s would be read)", standard);
+	}
+}
+
+static bool is_path(const char *log_file)
+{
+	return log_file != NULL && strcmp(log_file, "stderr") != 0 &&
+		strcmp(log_file, "journal") != 0;
+}
+
+static void check_log(struct checks *c)
+{
+	const struct settings *s = c->settings;
+	char error[FOUND_BYTES];
+	int rc = log_check(s->log_file, error, sizeof(error));
+
+	if (rc == 0 && is_path(s->log_file))
+		rc = try_own(s, s->log_file, "log_file", error, sizeof(error));
+	if (rc == 0 && is_path(s->log_file))
+		rc = try_file("log_file", s->log_file, error, sizeof(error));
+	if (rc < 0)
+		refuse(c, rc, error);
+	else
+		ok(c, "%s", s->log_file ? s->log_file : "standard error");
+}
+
+static void check_data(struct checks *c)
+{
+	const struct settings *s = c->settings;
+	const bool shared = (settings_socket_mode(s) & 0066) != 0;
+	bool good = true;
+
+	if (shared && s->data_roots.n == 0) {
+		warn(c,
+			"data_roots: not set, and others than the user that gpt2d runs as may "
+			"connect: their runs read no files; data_roots = DIR ... lets them read "
+			"below those folders");
+		return;
+	}
+	for (size_t i = 0; i < s->data_roots.n; i++) {
+		const char *path = s->data_roots.path[i];
+		struct stat st;
+		int rc = stat(path, &st) < 0  ? -errno
+			: S_ISDIR(st.st_mode) ? may(path, X_OK)
+					      : -ENOTDIR;
+
+		if (rc < 0)
+			warn(c, "data_roots: %s: %s: runs read nothing below it", path,
+				strerror(-rc));
+		good = good && rc == 0;
+	}
+	if (good)
+		ok(c, "data_roots: %s%s", s->data_roots.n > 0 ? s->data_roots.path[0] : "anywhere",
+			s->data_roots.n > 1 ? ", ..." : "");
+}
+
+/* gpt2d replaces the file, so it must be one of figures. A failing write is tried again. */
+static void check_metrics(struct checks *c)
+{
+	const char *path = c->settings->metrics_file;
+	char error[FOUND_BYTES], folder[PATH_MAX];
+	int rc;
+
+	if (path == NULL) {
+		ok(c, "in no file");
+		return;
+	}
+	rc = try_own(c->settings, path, "metrics_file", error, sizeof(error));
+	if (rc == 0 && is_path(c->settings->log_file) &&
+		(strcmp(path, c->settings->log_file) == 0 ||
+			same_file(path, c->settings->log_file))) {
+		rc = -EINVAL;
+		snprintf(error, sizeof(error), "metrics_file: %s: is log_file too", path);
+	} else if (rc == 0 && (!openmetrics_can_be(path) || !openmetrics_is_ours(path))) {
+		rc = -EINVAL;
+		snprintf(error, sizeof(error),
+			"metrics_file: %s: the name of a file of figures is needed, or of none "
+			"that is there",
+			path);
+	}
+	if (rc < 0) {
+		refuse(c, rc, error);
+		return;
+	}
+	folder_of(path, folder);
+	rc = may(folder, W_OK | X_OK);
+	if (rc < 0)
+		warn(c, "metrics_file: %s: %s: it is tried again in each period", path,
+			strerror(-rc));
+	else
+		ok(c, "%s", path);
+}
+
+/* ---- socket and state directory ---- */
+
+static void check_group(struct checks *c)
+{
+	const struct settings_group *g = &c->settings->socket_group;
+	const struct passwd *own = getpwuid(geteuid());
+	char advice[256];
+
+	if (g->name == NULL || geteuid() == 0 || g->gid == getegid() || group_member(g->gid))
+		return;
+	snprintf(advice, sizeof(advice), "as root: usermod -aG %.64s %.64s; or set socket_group",
+		g->name, own != NULL ? own->pw_name : "USER");
+	fail(c, -EACCES, advice,
+		"socket_group: %s: uid %u is not in that group (gid %u) and may not give it the "
+		"socket; a group that it is in is needed, or none",
+		g->name, (unsigned)geteuid(), (unsigned)g->gid);
+}
+
+static void check_socket(struct checks *c)
+{
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)], folder[PATH_MAX];
+	char error[FOUND_BYTES];
+	struct stat st;
+	int rc = paths_socket(c->settings->socket, path, sizeof(path), error, sizeof(error));
+
+	if (rc == 0) {
+		folder_of(path, folder);
+		rc = try_folder("socket", folder, error, sizeof(error));
+	}
+	if (rc == 0 && stat(folder, &st) == 0) {
+		rc = place_check_socket(path, error, sizeof(error));
+		if (rc == -EEXIST)
+			snprintf(error, sizeof(error),
+				"socket: %s: is there and is no socket; remove it, or set socket "
+				"to another path",
+				path);
+	}
+	if (rc == -EPERM)
+		fail(c, rc, "chmod o-w that folder, or set socket", "%s", error);
+	else if (rc == -ENAMETOOLONG)
+		fail(c, rc, "set socket to another path (at most 107 bytes)", "%s", error);
+	else if (rc < 0)
+		refuse(c, rc, error);
+	else
+		ok(c, "%s (%zu of %zu bytes)", path, strlen(path), sizeof(path) - 1);
+}
+
+/* 0 with the state directory's path, or reports why there is none. */
+static int find_state(struct checks *c, char path[PATH_MAX])
+{
+	char error[FOUND_BYTES];
+	int rc = paths_state_dir(c->settings->state_dir, path, PATH_MAX, error, sizeof(error));
+
+	if (rc < 0)
+		refuse(c, rc, error);
+	return rc;
+}
+
+static void check_state(struct checks *c)
+{
+	char state[PATH_MAX], path[PATH_MAX + 16], error[FOUND_BYTES];
+	struct stat st;
+	int rc;
+
+	if (find_state(c, state) < 0)
+		return;
+	rc = try_folder("state_dir", state, error, sizeof(error));
+	snprintf(path, sizeof(path), "%s/" STATE_RUNS, state);
+	if (rc == 0)
+		rc = try_folder("state_dir", path, error, sizeof(error));
+	snprintf(path, sizeof(path), "%s/" STATE_DATABASE, state);
+	if (rc == 0 && stat(state, &st) == 0)
+		rc = try_file("state_dir", path, error, sizeof(error));
+	if (rc < 0)
+		refuse(c, rc, error);
+	else if (c->when != CHECKS_ALL)
+		ok(c, "%s", state);
+}
+
+static void check_room(struct checks *c)
+{
+	char state[PATH_MAX], folder[PATH_MAX], error[512], system[PATH_MAX];
+	struct statvfs fs;
+	int64_t room;
+
+	if (paths_state_dir(c->settings->state_dir, state, sizeof(state), error, sizeof(error)) < 0)
+		return; /* check_state has reported it */
+	snprintf(folder, sizeof(folder), "%s", state);
+	existing_folder(folder);
+	if (statvfs(folder, &fs) < 0)
+		return;
+	filesystem_describe(folder, system, sizeof(system));
+	room = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
+	if (strstr(system, "(nfs") != NULL || strstr(system, "(cifs)") != NULL)
+		warn(c,
+			"%s on %s: over the network locks and commits are slow, and on some servers "
+			"not safe; set state_dir to a disk of this machine",
+			state, system);
+	else if (room < ROOM_BYTES)
+		warn(c, "%s on %s, %" PRId64 " KiB free", state, system, room >> 10);
+	else
+		ok(c, "%s on %s, %" PRId64 " MiB free%s", state, system, room >> 20,
+			strcmp(state, folder) == 0 ? "" : ", to be made");
+}
+
+/* The process that holds the lock beside path (0: unknown). -1: none. */
+static long holder(const char *path)
+{
+	char lock[PATH_MAX], text[32] = "";
+	long pid = -1;
+	int fd;
+
+	if (snprintf(lock, sizeof(lock), "%s.lock", path) >= (int)sizeof(lock))
+		return -1;
+	fd = open(lock, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return -1;
+	if (flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+		pid = read(fd, text, sizeof(text) - 1) > 0 ? atol(text) : 0;
+	close(fd);
+	return pid;
+}
+
+/* One gpt2d may have both. If it has only one of them, another cannot start with these two. */
+static void check_lock(struct checks *c)
+{
+	char socket[PATH_MAX], state[PATH_MAX], database[PATH_MAX + 16], error[FOUND_BYTES];
+	const struct settings *s = c->settings;
+	char owner[32] = "";
+	long of_socket, of_state, pid;
+
+	if (paths_socket(s->socket, socket, sizeof(socket), error, sizeof(error)) < 0 ||
+		paths_state_dir(s->state_dir, state, sizeof(state), error, sizeof(error)) < 0)
+		return;
+	snprintf(database, sizeof(database), "%s/" STATE_DATABASE, state);
+	of_socket = holder(socket);
+	of_state = holder(database);
+	pid = of_socket >= 0 ? of_socket : of_state;
+	if (of_socket == of_state) {
+		if (pid < 0)
+			ok(c, "no gpt2d uses the socket or the state directory");
+		else
+			ok(c, "gpt2d, process %ld, uses both", pid);
+		return;
+	}
+	if (pid > 0)
+		snprintf(owner, sizeof(owner), "%ld", pid);
+	place_say_locked(of_socket >= 0 ? socket : database, owner, error, sizeof(error));
+	fail(c, -EBUSY, NULL, "%s", error);
+}
+
+static void check_queue(struct checks *c)
+{
+	char state[PATH_MAX], path[PATH_MAX + 16], error[512];
+	struct database_look look;
+	long pid;
+	int rc;
+
+	if (paths_state_dir(c->settings->state_dir, state, sizeof(state), error, sizeof(error)) < 0)
+		return;
+	snprintf(path, sizeof(path), "%s/" STATE_DATABASE, state);
+	pid = holder(path);
+	rc = database_look(path, pid >= 0, QUEUE_LOOK_MS, &look, error, sizeof(error));
+	if (rc == -ENOENT)
+		ok(c, "%s does not exist yet", path);
+	else if (rc == -EBADMSG)
+		fail(c, rc, STORE_DAMAGED_SECTION " says what to do", "%s: %s", path, error);
+	else if (rc == -EPROTO)
+		fail(c, rc, "install the gpt2d that wrote it, or set state_dir", "%s: %s", path,
+			error);
+	else if (pid >= 0)
+		ok(c, "%s is open in gpt2d, process %ld: gpt2ctl status", path, pid);
+	else if (rc < 0)
+		fail(c, rc, NULL, "%s: %s", path, error);
+	else
+		ok(c, "%s: %" PRId64 " runs, schema %d, %s", path, look.runs, look.schema,
+			look.complete ? "no damage found" : "too large to be checked to the end");
+}
+
+/* ---- the engine ---- */
+
+static void check_device(struct checks *c)
+{
+	struct engine_program *p = &c->program;
+	char error[FOUND_BYTES];
+
+	if (engine_program_find(c->settings, p, error, sizeof(error)) < 0) {
+		p->path[0] = '\0';
+		fail(c, -ENOENT, NULL, "%s", error);
+		return;
+	}
+	ok(c, "%s%s%s%s, %s", engine_program_device_name(p->device), p->why[0] ? " (auto: " : "",
+		p->why, p->why[0] ? ")" : "", p->path);
+}
+
+static void check_engine(struct checks *c)
+{
+	char text[512];
+	int rc;
+
+	if (c->program.path[0] == '\0')
+		return;
+	rc = engine_probe(c->program.path, c->settings->check_timeout_s, text, sizeof(text));
+	if (rc < 0)
+		fail(c, rc, NULL, "the engine does not check a spec: %s", text);
+	else
+		ok(c, "it answers: %s", text);
+}
+
+/* ---- the machine ---- */
+
+static void check_processors(struct checks *c)
+{
+	const struct settings *s = c->settings;
+	const int usable = cgroup_processors("");
+	struct utsname os;
+
+	if (uname(&os) < 0)
+		return;
+	if (c->program.device != DEVICE_CUDA && s->ranks > usable)
+		warn(c, "%d to use, %" PRId64 " ranks; Linux %s", usable, s->ranks, os.release);
+	else
+		ok(c, "%d to use, %ld on; Linux %s %s", usable, sysconf(_SC_NPROCESSORS_ONLN),
+			os.release, os.machine);
+}
+
+static void check_memory(struct checks *c)
+{
+	long long total = 0, available = 0;
+	struct cgroup_memory group;
+	char line[128];
+	FILE *f = fopen("/proc/meminfo", "re");
+
+	while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+		sscanf(line, "MemTotal: %lld kB", &total);
+		sscanf(line, "MemAvailable: %lld kB", &available);
+	}
+	if (f != NULL)
+		fclose(f);
+	if (cgroup_memory_read("", &group) == 0 && group.limit_bytes < total << 10)
+		ok(c, "%" PRId64 " MiB by %s, %" PRId64 " MiB left; %lld MiB in the machine",
+			group.limit_bytes >> 20, group.file, group.free_bytes >> 20, total >> 10);
+	else
+		ok(c, "%lld MiB, %lld MiB of it available", total >> 10, available >> 10);
+}
+
+static void check_proc(struct checks *c)
+{
+	char why[160];
+
+	if (procfs_check(why, sizeof(why)) == 0)
+		ok(c, "of this pid namespace");
+	else if (c->settings->ranks > 1 && c->when == CHECKS_ALL)
+		fail(c, -ENOENT, NULL, "%s", why);
+	else
+		warn(c, "%s", why);
+}
+
+static void check_shm(struct checks *c)
+{
+	const int64_t ranks = c->settings->ranks;
+	const int64_t each = c->program.device == DEVICE_CUDA ? SHM_BYTES : SHM_CPU_BYTES;
+	struct statvfs fs;
+	int64_t size, room;
+
+	if (statvfs("/dev/shm", &fs) < 0 || access("/dev/shm", W_OK | X_OK) < 0) {
+		if (ranks > 1)
+			fail(c, -errno, NULL, "%s", strerror(errno));
+		else
+			warn(c, "%s", strerror(errno));
+		return;
+	}
+	size = (int64_t)fs.f_blocks * (int64_t)fs.f_frsize;
+	room = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
+	if (ranks > 1 && room < each * ranks)
+		warn(c,
+			"%" PRId64 " MiB, %" PRId64 " MiB free, %" PRId64 " MiB needed for %" PRId64
+			" ranks",
+			size >> 20, room >> 20, each * ranks >> 20, ranks);
+	else
+		ok(c, "%" PRId64 " MiB, %" PRId64 " MiB free", size >> 20, room >> 20);
+}
+
+/* ---- limits of the process ---- */
+
+static const int raised[] = {RLIMIT_NOFILE, RLIMIT_CPU, RLIMIT_FSIZE};
+
+void checks_raise_limits(void)
+{
+	struct rlimit limit;
+
+	for (size_t i = 0; i < sizeof(raised) / sizeof(raised[0]); i++) {
+		if (getrlimit(raised[i], &limit) < 0)
+			continue;
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(raised[i], &limit);
+	}
+}
+
+static const char *limit_text(rlim_t limit, char out[32])
+{
+	if (limit == RLIM_INFINITY)
+		return "no limit";
+	snprintf(out, 32, "%llu", (unsigned long long)limit);
+	return out;
+}
+
+static void check_descriptors(struct checks *c)
+{
+	const struct settings *s = c->settings;
+	const int64_t kept = control_descriptors_kept(s->ranks);
+	const char *plural = s->ranks == 1 ? "" : "s";
+	struct rlimit limit;
+	char text[32];
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return;
+	if (limit.rlim_max < (rlim_t)(kept + CONTROL_CLIENTS_MIN))
+		fail(c, -EMFILE, NULL,
+			"%s descriptors, %" PRId64 " needed at least (%" PRId64 " for %" PRId64
+			" rank%s and files, %d for clients)",
+			limit_text(limit.rlim_max, text), kept + CONTROL_CLIENTS_MIN, kept,
+			s->ranks, plural, CONTROL_CLIENTS_MIN);
+	else if (limit.rlim_max < (rlim_t)(kept + s->clients_max))
+		warn(c,
+			"%s descriptors, %" PRId64 " of them kept for %" PRId64
+			" rank%s and files: fewer than clients (%" PRId64 ") are let in",
+			limit_text(limit.rlim_max, text), kept, s->ranks, plural, s->clients_max);
+	else
+		ok(c, "%s, %" PRId64 " of them kept for %" PRId64 " rank%s and files",
+			limit_text(limit.rlim_max, text), kept, s->ranks, plural);
+}
+
+/* Warns of a limit below needed. */
+static void check_limit(struct checks *c, int resource, rlim_t needed, const char *consequence)
+{
+	struct rlimit limit;
+	char text[32];
+
+	if (getrlimit(resource, &limit) < 0)
+		return;
+	if (limit.rlim_max < needed)
+		warn(c, "limit %s: %s", limit_text(limit.rlim_max, text), consequence);
+	else
+		ok(c, "%s", limit_text(limit.rlim_max, text));
+}
+
+static void check_locked(struct checks *c)
+{
+	check_limit(c, RLIMIT_MEMLOCK, c->program.device == DEVICE_CUDA ? (rlim_t)SHM_BYTES : 0,
+		"bytes, and transfers between GPUs may lock more");
+}
+
+static void check_processes(struct checks *c)
+{
+	const int64_t share = cgroup_processors("") / c->settings->ranks;
+	const int64_t threads = c->settings->threads > 0 ? c->settings->threads : share;
+	const int64_t needed = PROCESSES_ELSE + c->settings->ranks * (threads + THREADS_OF_RANK);
+	char text[96];
+
+	snprintf(text, sizeof(text), "processes and threads of this user, about %" PRId64 " needed",
+		needed);
+	check_limit(c, RLIMIT_NPROC, geteuid() == 0 ? 0 : (rlim_t)needed, text);
+}
+
+static void check_file_size(struct checks *c)
+{
+	check_limit(c, RLIMIT_FSIZE, RLIM_INFINITY, "bytes of each file");
+}
+
+static void check_cpu_time(struct checks *c)
+{
+	check_limit(c, RLIMIT_CPU, RLIM_INFINITY,
+		"seconds of processor time, after which a process ends");
+}
+
+/* ---- GPUs, clock, systemd ---- */
+
+static void check_gpus(struct checks *c)
+{
+	char line[256] = "", why[512];
+	FILE *f = fopen("/proc/driver/nvidia/version", "re");
+	const bool driver = f != NULL && fgets(line, sizeof(line), f) != NULL;
+	glob_t found = {0};
+	size_t n = 0;
+
+	if (f != NULL)
+		fclose(f);
+	line[strcspn(line, "\n")] = '\0';
+	if (glob("/dev/nvidia[0-9]*", 0, NULL, &found) == 0)
+		n = found.gl_pathc;
+	if (c->program.device == DEVICE_CUDA && n > 0 && (size_t)c->settings->ranks > n)
+		fail(c, -EINVAL, "set ranks to the number of GPUs",
+			"%" PRId64 " ranks, one GPU for each, %zu GPUs", c->settings->ranks, n);
+	else if (n > 0 && access(found.gl_pathv[0], R_OK | W_OK) < 0)
+		warn(c, "%s: %s", found.gl_pathv[0], strerror(errno));
+	else if (n > 0)
+		ok(c, "%zu device%s; %s", n, n == 1 ? "" : "s",
+			driver ? line : "unknown version of the driver");
+	else if (driver)
+		warn(c, "%s, but no /dev/nvidia0", line);
+	else if (engine_program_gpu(why, sizeof(why)) == 0)
+		ok(c, "that of the Windows host (/dev/dxg)");
+	else
+		ok(c, "none: no NVIDIA driver, no device");
+	globfree(&found);
+}
+
+static void check_clock(struct checks *c)
+{
+	const int64_t utc_ns = clock_utc_ns();
+	struct timex t = {0};
+	char at[CLOCK_TEXT_BYTES];
+	const int state = adjtimex(&t);
+
+	clock_text_s(utc_ns, at);
+	if (utc_ns < 0)
+		fail(c, -EINVAL, NULL, "the clock is at %s, a time since 1970 is expected", at);
+	else if (utc_ns / CLOCK_S_NS < BUILT_S)
+		warn(c, "%s: the times of runs would be wrong", at);
+	else
+		ok(c, "%s, %s", at,
+			state < 0 ? "unknown whether a time service keeps it"
+				: (t.status & STA_UNSYNC) != 0
+				? "no time service keeps it (durations do not depend on it)"
+				: "a time service keeps it");
+}
+
+static void check_systemd(struct checks *c)
+{
+	uint64_t watchdog_us = 0;
+
+	if (sd_booted() <= 0)
+		ok(c, "not on this machine");
+	else if (sd_watchdog_enabled(0, &watchdog_us) > 0)
+		ok(c, "watchdog of %.1f s", (double)watchdog_us / 1e6);
+	else
+		ok(c, "gpt2d was not started by it");
+}
+
+/* ---- the table ---- */
+
+enum { EVER = CHECKS_TEST | CHECKS_START | CHECKS_ALL, ALL = CHECKS_ALL, START = CHECKS_START };
+
+/* In the order in which they are run and printed. device comes before those that depend on it. */
+static const struct check table[] = {
+	{"gpt2d", NULL, ALL, check_gpt2d, NULL, false},
+	{"settings", NULL, ALL, check_settings,
+		"gpt2d -n prints all errors; the further checks use the defaults", false},
+	{"clock", NULL, ALL | START, check_clock, "set the clock, and start gpt2d again", true},
+	{"device", NULL, ALL, check_device, "see device and engine in gpt2d.conf(5)", false},
+	{"engine", NULL, ALL, check_engine,
+		"run it with --version; its own errors are above, on standard error", false},
+	{"log", "log_file", EVER, check_log, "set log_file", false},
+	{"metrics", "metrics_file", EVER, check_metrics, "see metrics_file in gpt2d.conf(5)",
+		false},
+	{"data", "data_roots", EVER, check_data, "see data_roots in gpt2d.conf(5)", false},
+	{"state", "state_dir", EVER, check_state, "set state_dir", true},
+	{"group", "socket_group", EVER, check_group, NULL, false},
+	{"socket", "socket", EVER, check_socket, "set socket", true},
+	{"disk", "state_dir", ALL, check_room, "gpt2ctl prune, or set state_dir", false},
+	{"lock", NULL, ALL, check_lock,
+		"use or end that gpt2d, or set socket and state_dir to other paths", false},
+	{"queue", "state_dir", ALL, check_queue, "see gpt2d.db in gpt2d(8), or set state_dir",
+		false},
+	{"processors", "ranks", ALL, check_processors,
+		"fewer ranks: each has less than one processor", false},
+	{"memory", NULL, ALL, check_memory, NULL, false},
+	{"/proc", NULL, ALL | START, check_proc,
+		"mount -t proc proc /proc, in the pid namespace of gpt2d: ranks reach each other "
+		"through it",
+		true},
+	{"/dev/shm", NULL, ALL, check_shm,
+		"a larger tmpfs there with mode 1777 (docker run --shm-size): ranks exchange data "
+		"through it",
+		false},
+	{"nofile", NULL, ALL | START, check_descriptors,
+		"raise the limit (LimitNOFILE= of the unit, ulimit -Hn), or lower clients", true},
+	{"memlock", NULL, ALL, check_locked, "raise it (LimitMEMLOCK= of the unit, ulimit -Hl)",
+		false},
+	{"nproc", NULL, ALL, check_processes,
+		"raise it (TasksMax= and LimitNPROC= of the unit, ulimit -u)", false},
+	{"fsize", NULL, ALL, check_file_size,
+		"raise the limit on the size of files (LimitFSIZE= of the unit, ulimit -f)", false},
+	{"cputime", NULL, ALL, check_cpu_time,
+		"take the limit away (LimitCPU= of the unit, ulimit -t)", false},
+	{"GPUs", NULL, ALL, check_gpus,
+		"give gpt2d the devices (group video or render, nvidia-modprobe, docker run --gpus)",
+		false},
+	{"systemd", NULL, ALL, check_systemd, NULL, false},
+};
+
+int checks_run(enum checks_when when, const struct settings *s, const char *errors,
+	void (*found)(const struct finding *finding, void *arg), void *arg)
+{
+	struct checks c = {
+		.settings = s, .errors = errors, .when = when, .found = found, .arg = arg};
+
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		c.row = &table[i];
+		if ((c.row->when & when) != 0)
+			c.row->run(&c);
+	}
+	return c.failed;
+}
+
+static const char *const verdict_names[] = {"ok", "warn", "fail"};
+
+static void print_finding(const struct finding *f, void *arg)
+{
+	fprintf(arg, "%-4s  %-10s  %s%s%s\n", verdict_names[f->verdict], f->check, f->text,
+		f->advice ? "; " : "", f->advice ? f->advice : "");
+}
+
+static void collect_finding(const struct finding *f, void *arg)
+{
+	json_array_append_new(arg,
+		json_pack("{ss ss ss ss?}", "check", f->check, "verdict", verdict_names[f->verdict],
+			"found", f->text, "advice", f->advice));
+}
+
+int checks_print(const struct settings *s, const char *errors, bool json, FILE *out)
+{
+	json_t *all, *array;
+	int failed;
+
+	if (!json)
+		return checks_run(CHECKS_ALL, s, errors, print_finding, out);
+	array = json_array();
+	failed = checks_run(CHECKS_ALL, s, errors, collect_finding, array);
+	all = json_pack("{ss ss sb so}", "version", VERSION_RELEASE, "build", version_build, "ok",
+		failed == 0, "checks", array);
+	json_dumpf(all, out, JSON_INDENT(2));
+	fputc('\n', out);
+	json_decref(all);
+	return failed;
+}
