@@ -455,7 +455,7 @@ static void check_room(struct checks *c)
 	room = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
 	if (strstr(system, "(nfs") != NULL || strstr(system, "(cifs)") != NULL)
 		warn(c,
-			"%s on %s: over the network locks and commits are slow, and on some servers "
+			"%s on %s: over the network locks and commits are slow and on some servers "
 			"not safe; set state_dir to a disk of this machine",
 			state, system);
 	else if (room < ROOM_BYTES)
@@ -847,8 +847,7 @@ static const struct check table[] = {
 	{"cputime", NULL, ALL, check_cpu_time,
 		"take the limit away (LimitCPU= of the unit, ulimit -t)", false},
 	{"GPUs", NULL, ALL, check_gpus,
-		"give gpt2d the devices (group video or render, nvidia-modprobe, docker run --gpus)",
-		false},
+		"give gpt2d the devices (group video or render, docker run --gpus)", false},
 	{"systemd", NULL, ALL, check_systemd, NULL, false},
 };
 

@@ -217,7 +217,7 @@ static int run_with_log(struct settings *settings, int argc, char **argv)
 	return status;
 }
 
-/* Prints what was requested, and starts nothing. errors: of the settings, which are the defaults. */
+/* Prints what was requested, and starts nothing. errors: as for checks_run. */
 static int print(struct settings *s, const struct settings_command *command, const char *errors)
 {
 	int status = STATUS_OK;

@@ -134,7 +134,7 @@ static void test_out_of_view(void **state)
 	assert_string_equal(m.file, "/sys/fs/cgroup/memory.max");
 }
 
-/* Where version 1 has the controllers, version 2 is ignored; a container may see its own group only. */
+/* Where version 1 has the controllers, version 2 is ignored. */
 static void test_version_1(void **state)
 {
 	struct cgroup_memory m;
