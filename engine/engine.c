@@ -30,13 +30,14 @@ enum { LINK_FD = 3 };
 #define COLLECTIVE_TIMEOUT_NS (60 * CLOCK_S_NS)
 
 struct arguments {
-	bool check; /* role check, else rank */
+	const char *role;
 	struct warm_options warm;
 };
 
 static const struct option_row rows[] = {
 	{"role", 0, OPTION_CHOICE, "ROLE", 0, 0,
-		"rank: train as one of the ranks; check: check specs", .choices = "rank|check"},
+		"rank: train as one of the ranks; check: check specs; connect: only connect",
+		.choices = "rank|check|connect"},
 	{"rank", 0, OPTION_INT, "R", 0, SPEC_WORLD_MAX - 1, "the number of this rank, from 0"},
 	{"ranks", 0, OPTION_INT, "N", 1, SPEC_WORLD_MAX, "the number of ranks"},
 	{"threads", 0, OPTION_INT, "T", 1, PROTOCOL_THREADS_MAX, "computing threads"},
@@ -58,9 +59,10 @@ static void print_usage(FILE *out)
 		"usage: %s --role rank --rank R --ranks N --threads T\n"
 		"       %*s [--tuning-dir DIR] [--no-graphs]\n"
 		"       %s --role check [--threads T]\n"
+		"       %s --role connect --rank R --ranks N\n"
 		"       %s --version\n\n"
 		"gpt2d starts it, with a socket to itself as descriptor 3: gpt2-engine(8).\n\n",
-		name, (int)strlen(name), "", name, name);
+		name, (int)strlen(name), "", name, name, name);
 	for (const struct option_row *row = rows; row->name; row++)
 		fprintf(out, "  %-16s  %s\n", options_format(row, text, sizeof(text)), row->help);
 }
@@ -92,21 +94,19 @@ static void print_version(void)
 /* 0, or the exit status. */
 static int take_options(const struct options *o, struct arguments *a)
 {
-	const char *role = options_string(o, "role", "");
-
-	a->check = strcmp(role, "check") == 0;
+	a->role = options_string(o, "role", "");
 	a->warm = (struct warm_options){
 		.rank = (int)options_int(o, "rank", -1),
 		.world = (int)options_int(o, "ranks", -1),
-		.threads = (int)options_int(o, "threads", a->check ? 1 : -1),
+		.threads = (int)options_int(o, "threads", strcmp(a->role, "rank") == 0 ? -1 : 1),
 		.tuning_dir = options_string(o, "tuning-dir", NULL),
 		.no_graphs = options_has(o, "no-graphs"),
 		.collective_timeout_ns = COLLECTIVE_TIMEOUT_NS,
 	};
-	if (a->check)
+	if (!*a->role)
+		return usage("--role is missing: rank, check or connect is needed");
+	if (strcmp(a->role, "check") == 0)
 		return 0;
-	if (!*role)
-		return usage("--role is missing: rank or check is needed");
 	if (a->warm.rank < 0 || a->warm.world < 0 || a->warm.threads < 0)
 		return usage("--rank, --ranks and --threads are needed");
 	if (a->warm.rank >= a->warm.world)
@@ -190,7 +190,12 @@ int main(int argc, char **argv)
 			program_invocation_short_name, starved_text(rc));
 		end(rc == -EAGAIN ? ENGINE_EXIT_STARVED : ENGINE_EXIT_POISONED);
 	}
-	code = a.check ? rank_check(link, a.warm.threads) : rank_run(link, &a.warm);
+	if (strcmp(a.role, "check") == 0)
+		code = rank_check(link, a.warm.threads);
+	else if (strcmp(a.role, "connect") == 0)
+		code = rank_connect(link, &a.warm);
+	else
+		code = rank_run(link, &a.warm);
 	link_destroy(link);
 	if (code)
 		end(code);

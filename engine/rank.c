@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include "engine/check/check.h"
+#include "engine/comm/ucx_wire.h"
 #include "engine/segment.h"
 #include "engine/writer.h"
 #include "proto/host/clock.h"
 #include "proto/protocol.h"
+#include "proto/host/memory.h"
 #include "proto/host/starved.h"
 #include "proto/version.h"
 
@@ -34,10 +36,11 @@ static json_t *pack_device(const struct k_context *ctx)
 static void say_hello(struct link *link, const char *role, int rank, const char *address,
 	const struct k_context *ctx)
 {
-	json_t *params = json_pack("{s:i, s:s, s:s, s:i, s:i, s:o}", "protocol", PROTOCOL_VERSION,
-		"build", version_build, "role", role, "rank", rank, "pid", (int)getpid(), "device",
-		pack_device(ctx));
+	json_t *params = json_pack("{s:i, s:s, s:s, s:i, s:i}", "protocol", PROTOCOL_VERSION,
+		"build", version_build, "role", role, "rank", rank, "pid", (int)getpid());
 
+	if (ctx)
+		json_object_set_new(params, "device", pack_device(ctx));
 	if (address)
 		json_object_set_new(params, "address", json_string(address));
 	link_send(link, ENGINE_HELLO, params);
@@ -68,7 +71,26 @@ static json_t *vitals(void *arg)
 
 /* ---- role rank ---- */
 
-static int connect_ranks(struct link *link, struct warm *w, const json_t *addresses)
+/* The addresses of engine.connect, to be freed with free(); NULL: there are not so many. */
+static const char **read_addresses(struct link *link, const json_t *params, int world)
+{
+	const json_t *addresses = json_object_get(params, "addresses");
+	const char **texts, *text;
+
+	if ((int)json_array_size(addresses) != world) {
+		link_log(link, "error", "engine.connect: %d addresses, %d ranks",
+			(int)json_array_size(addresses), world);
+		return NULL;
+	}
+	texts = memory_zeroed((size_t)world, sizeof(*texts));
+	for (int i = 0; i < world; i++) {
+		text = json_string_value(json_array_get(addresses, (size_t)i));
+		texts[i] = text ? text : "";
+	}
+	return texts;
+}
+
+static int connect_ranks(struct link *link, struct warm *w, const json_t *params)
 {
 	const char **texts;
 	char error[512];
@@ -76,19 +98,9 @@ static int connect_ranks(struct link *link, struct warm *w, const json_t *addres
 
 	if (w->world == 1)
 		return 0;
-	if ((int)json_array_size(addresses) != w->world) {
-		link_log(link, "error", "engine.connect: %d addresses, %d ranks",
-			(int)json_array_size(addresses), w->world);
-		return ENGINE_EXIT_BOOTSTRAP;
-	}
-	texts = calloc((size_t)w->world, sizeof(*texts));
+	texts = read_addresses(link, params, w->world);
 	if (!texts)
 		return ENGINE_EXIT_BOOTSTRAP;
-	for (int i = 0; i < w->world; i++) {
-		texts[i] = json_string_value(json_array_get(addresses, (size_t)i));
-		if (!texts[i])
-			texts[i] = "";
-	}
 	rc = collectives_connect(w->collectives, texts, error, sizeof(error));
 	free(texts);
 	if (!rc)
@@ -139,7 +151,7 @@ static int handle(struct link *link, struct warm *w, struct writer *writer, stru
 	if (strcmp(m->method, ENGINE_EXIT) == 0)
 		return ENGINE_EXIT_OK;
 	if (strcmp(m->method, ENGINE_CONNECT) == 0) {
-		code = connect_ranks(link, w, json_object_get(m->params, "addresses"));
+		code = connect_ranks(link, w, m->params);
 		if (code)
 			return code;
 		link_send(link, ENGINE_READY, json_object());
@@ -357,5 +369,49 @@ int rank_check(struct link *link, int threads)
 out:
 	k_context_destroy(ctx);
 	free(cache);
+	return code;
+}
+
+/* ---- role connect ---- */
+
+static int connect_wire(struct link *link, struct ucx_wire *wire, int world, const json_t *params)
+{
+	const char **texts = read_addresses(link, params, world);
+	char error[512];
+	int rc = texts ? ucx_wire_connect(wire, texts, error, sizeof(error)) : 0;
+
+	free(texts);
+	if (rc)
+		link_log(link, "error", "%s", error);
+	if (!texts || rc)
+		return ENGINE_EXIT_BOOTSTRAP;
+	link_send(link, ENGINE_READY, json_object());
+	return -1;
+}
+
+int rank_connect(struct link *link, const struct warm_options *options)
+{
+	char error[512] = "";
+	struct ucx_wire *wire;
+	struct rpc_message m;
+	int code = -1;
+	int rc = ucx_wire_create(options->rank, options->world, options->collective_timeout_ns,
+		&wire, error, sizeof(error));
+
+	if (rc) {
+		link_log(link, "error", "%s", error[0] ? error : strerror(-rc));
+		return ENGINE_EXIT_BOOTSTRAP;
+	}
+	say_hello(link, "connect", options->rank, ucx_wire_address(wire), NULL);
+	while (code < 0) {
+		if (link_receive(link, &m))
+			return ENGINE_EXIT_ORPHAN;
+		if (strcmp(m.method, ENGINE_CONNECT) == 0)
+			code = connect_wire(link, wire, options->world, m.params);
+		else if (strcmp(m.method, ENGINE_EXIT) == 0)
+			code = ENGINE_EXIT_OK;
+		rpc_clear(&m);
+	}
+	ucx_wire_destroy(wire);
 	return code;
 }

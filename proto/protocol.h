@@ -179,10 +179,10 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  * ---- gpt2d -> engine ----
  *
  * An engine is started as PROGRAM --role rank --rank R --ranks N --threads T, or PROGRAM --role
- * check. Its fd 3 is the link, its stdin is empty, what it prints goes to gpt2d's log. It trains
- * one segment at a time: the next segment.start comes after segment.trained (rank 0),
- * segment.failed or segment.cancelled of the one before. dir is absolute, exists, and is the
- * segment's own. T is at most PROTOCOL_THREADS_MAX.
+ * check, or PROGRAM --role connect --rank R --ranks N. Its fd 3 is the link, its stdin is empty,
+ * what it prints goes to gpt2d's log. It trains one segment at a time: the next segment.start comes
+ * after segment.trained (rank 0), segment.failed or segment.cancelled of the one before. dir is
+ * absolute, exists, and is the segment's own. T is at most PROTOCOL_THREADS_MAX.
  */
 enum { PROTOCOL_THREADS_MAX = 1024 };
 
@@ -206,7 +206,7 @@ enum { PROTOCOL_THREADS_MAX = 1024 };
 
 /* ---- engine -> gpt2d ---- */
 
-/* {protocol, build?, role, rank, pid, address?, device: {...}} */
+/* {protocol, build?, role, rank, pid, address?, device?: {...}} role connect: no device */
 #define ENGINE_HELLO "engine.hello"
 /* {} connected and warm; role check: after engine.hello, nothing to connect */
 #define ENGINE_READY "engine.ready"

@@ -51,7 +51,8 @@ const struct verb verb_warm = {
 	.name = "warm",
 	.args = "",
 	.summary = "take the engines again after release",
-	.text = "",
+	.text = "If the engines do not start, gpt2d waits longer after each try; warm starts the "
+		"next try at once.",
 	.options = warm_options,
 	.run = run_warm,
 };

@@ -16,7 +16,7 @@
 enum {
 	STOP_WAIT_S = 5, /* from engine.exit to SIGKILL */
 	BACKOFF_FIRST_MS = 200,
-	BACKOFF_MAX_MS = 30000,
+	BACKOFF_MAX_MS = 600000,
 };
 
 enum pool_state {
@@ -557,6 +557,15 @@ void engine_pool_warm(struct engine_pool *p)
 		return;
 	p->backoff_ms = 0;
 	start_all(p);
+}
+
+bool engine_pool_retry(struct engine_pool *p)
+{
+	if (p->state != POOL_DOWN)
+		return false;
+	p->backoff_ms = 0;
+	start_all(p);
+	return true;
 }
 
 bool engine_pool_away(const struct engine_pool *p)

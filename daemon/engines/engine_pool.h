@@ -60,6 +60,11 @@ void engine_pool_worked(struct engine_pool *p);
  */
 void engine_pool_release(struct engine_pool *p);
 void engine_pool_warm(struct engine_pool *p);
+/*
+ * Starts engines that wait for their next try now; false: they do not wait. Until they do what they
+ * are for, the pause between two tries doubles from 0.2 s to 10 minutes.
+ */
+bool engine_pool_retry(struct engine_pool *p);
 bool engine_pool_away(const struct engine_pool *p);     /* released, or about to be */
 bool engine_pool_released(const struct engine_pool *p); /* no process is left */
 /* End them in good order, kill those that do not within 5 s; stopped() is called, maybe at once. */

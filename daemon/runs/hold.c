@@ -353,11 +353,15 @@ void hold_lift(struct holds *holds, const struct hold_request *request, struct r
 	const struct record_hold none = {.what = names[request->hold].what};
 
 	if (!hold_is_set(holds, request->hold)) {
-		/* the engines may be away for being idle */
-		bool away = request->hold == HOLD_RELEASED && engine_pool_away(holds->daemon->pool);
+		/* idle_release ended the engines, or they wait for their next try */
+		struct engine_pool *pool = holds->daemon->pool;
+		bool warms = request->hold == HOLD_RELEASED;
+		bool away = warms && engine_pool_away(pool);
 
 		if (away)
-			engine_pool_warm(holds->daemon->pool);
+			engine_pool_warm(pool);
+		else if (warms)
+			away = engine_pool_retry(pool);
 		answer_unchanged(holds, request, true, !away, reply);
 		return;
 	}

@@ -426,6 +426,10 @@ def test_engines_that_do_not_start_are_given_time(daemon):
         assert engine["restarts"] >= 5
         waiting = c.call("show", id=run)["outlook"]["waiting"]
         assert waiting.startswith("engines: started again in ") and "; why they ended: engine_lost: rank 0 exited" in waiting
+        before = c.call("status")["engine"]["restarts"]
+        c.call("warm")
+        engine = wait_for(lambda: (engine := c.call("status")["engine"])["restarts"] > before and engine, "a try at once")
+        assert engine["retry_in_s"] in (None, 0, 1)
 
 
 def test_engine_that_is_no_program(daemon):

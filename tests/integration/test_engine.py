@@ -424,3 +424,44 @@ def test_checks(tmp_path):
         assert rank.end() == 0
     finally:
         rank.kill()
+
+
+def connect(environment):
+    """Two processes of role connect: the last error that they log, or "" when both connect."""
+    ranks = [Rank("--role", "connect", "--rank", r, "--ranks", 2, env=environment) for r in range(2)]
+    try:
+        addresses = []
+        for rank in ranks:
+            method, params = rank.wait("engine.hello", "engine.log")
+            if method == "engine.log":
+                assert rank.end() == 73
+                return params["message"]
+            assert params["role"] == "connect" and "device" not in params
+            addresses.append(params["address"])
+        for rank in ranks:
+            rank.send("engine.connect", addresses=addresses)
+        for rank in ranks:
+            method, params = rank.wait("engine.ready", "engine.log")
+            if method == "engine.log":
+                assert rank.end() == 73
+                return params["message"]
+        for rank in ranks:
+            rank.send("engine.exit")
+        assert [rank.end() for rank in ranks] == [0, 0]
+        return ""
+    finally:
+        for rank in ranks:
+            rank.kill()
+
+
+@pytest.mark.parametrize("environment, problem", [
+    (None, ""),
+    ({"UCX_TLS": "tcp"}, ""),
+    ({"UCX_TLS": "tcp", "UCX_NET_DEVICES": "nosuch0"}, "network device 'nosuch0' is not available"),
+    ({"UCX_SHM_DEVICES": "nosuch"}, "no way to rank "),
+    ({"UCX_TLS": "junk"}, "transport 'junk' is not available"),
+])
+def test_connecting(environment, problem):
+    """L15: role connect finds what in the environment keeps ranks apart, and touches no device."""
+    error = connect(environment)
+    assert problem in error and bool(problem) == bool(error)
