@@ -29,7 +29,7 @@
 #include "daemon/engines/engine_probe.h"
 #include "daemon/engines/engine_program.h"
 #include "daemon/openmetrics.h"
-#include "daemon/store/database_look.h"
+#include "daemon/store/database.h"
 #include "daemon/store/store.h"
 #include "proto/host/cgroup.h"
 #include "proto/host/clock.h"

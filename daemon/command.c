@@ -30,10 +30,8 @@
 #include "daemon/runs/scheduler.h"
 #include "daemon/config/settings.h"
 #include "daemon/store/store.h"
-#include "daemon/store/stuck.h"
 #include "daemon/runs/submit.h"
 #include "daemon/runs/usage.h"
-#include "daemon/store/wal_held.h"
 #include "proto/protocol.h"
 #include "proto/suggest.h"
 #include "proto/version.h"
@@ -163,9 +161,9 @@ static void do_status(struct daemon *d, struct reply *reply, json_t *params)
 			follow_progress(d->follow, run->id), "stopping",
 			scheduler_stop_reason(d->scheduler));
 	reply_result(reply,
-		json_pack("{so so so so so so so so sI so so so so}", "daemon", daemon_json(d),
-			"host", usage_host(), "store", failure_json(d->store), "wal",
-			wal_held_json(d), "stuck", stuck_json(d), "engine", engine_json(d),
+		json_pack("{so so so so so so sI so so so so}", "daemon", daemon_json(d),
+			"host", usage_host(), "store", failure_json(d->store), "engine",
+			engine_json(d),
 			"running", running, "waiting", outlook_head(d), "queued",
 			(json_int_t)queue_length(d->queue), "queue", outlook_queue(d), "drained",
 			hold_json(d->holds, HOLD_DRAINED), "released",

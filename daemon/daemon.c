@@ -26,7 +26,6 @@
 #include "daemon/control/follow.h"
 #include "daemon/runs/hold.h"
 #include "daemon/runs/lifecycle.h"
-#include "daemon/store/lock_holders.h"
 #include "daemon/config/log.h"
 #include "daemon/config/notify.h"
 #include "daemon/config/paths.h"
@@ -35,7 +34,6 @@
 #include "daemon/runs/prune.h"
 #include "daemon/runs/queue.h"
 #include "daemon/runs/reconcile.h"
-#include "daemon/config/reserve.h"
 #include "daemon/runs/retention.h"
 #include "daemon/runs/run_log.h"
 #include "daemon/runs/scheduler.h"
@@ -43,14 +41,10 @@
 #include "daemon/config/settings.h"
 #include "proto/state_files.h"
 #include "daemon/store/store.h"
-#include "daemon/store/stuck.h"
-#include "daemon/store/wal_held.h"
 #include "daemon/store/worker.h"
 #include "proto/host/shm_folder.h"
 #include "proto/host/signals.h"
 #include "proto/host/starved.h"
-
-enum { TIMERS_ELSE = 64 };
 
 /* ---- what the parts call ---- */
 
@@ -143,7 +137,7 @@ static void on_terminate(evutil_socket_t signal, short what, void *arg)
 	ending_begin(d, left_s == 0);
 }
 
-/* failure: NULL where it can be written again. */
+/* failure: NULL when the store can be written again. */
 static void tell_store(struct daemon *d, const struct store_failure *failure)
 {
 	json_t *store = failure_json(d->store);
@@ -156,7 +150,7 @@ static void tell_store(struct daemon *d, const struct store_failure *failure)
 		log_write(LOG_ERROR, "%s: %s: %s; nothing is written until gpt2d is started again",
 			failure->path, store_error_text(failure->rc), failure->advice);
 	else if (failure != NULL)
-		log_write(LOG_ERROR, "%s: cannot be written: %s: %s; tried again every second",
+		log_write(LOG_ERROR, "%s: cannot be written: %s: %s; gpt2d retries every second",
 			failure->path, store_error_text(failure->rc), failure->advice);
 	else
 		log_write(LOG_INFO, "%s/" STATE_DATABASE ": can be written again", d->state_dir);
@@ -170,6 +164,7 @@ static void on_reload(evutil_socket_t signal, short what, void *arg)
 	hold_update(d->holds); /* idle_release may have changed */
 }
 
+/* After a completion, when failing begins or ends, and every second for a silent thread. */
 static void on_completions(evutil_socket_t fd, short what, void *arg)
 {
 	struct daemon *d = arg;
@@ -185,9 +180,6 @@ static void on_completions(evutil_socket_t fd, short what, void *arg)
 	if (failing != (d->store_rc < 0) || (rc == -EBADMSG && d->store_rc != rc))
 		tell_store(d, failing ? &failure : NULL);
 	d->store_rc = rc;
-	wal_held_tell(d);
-	if (store_reserve_gone(d->store))
-		prune_reserve_gone(d->pruner);
 	if (!failing)
 		scheduler_wake(d->scheduler);
 	ending_turn(d);
@@ -248,38 +240,16 @@ static int open_store(struct daemon *d, char *error, size_t error_bytes)
 	return rc < 0 ? rc : hold_create(d, &d->holds);
 }
 
-static void close_store(struct daemon *d)
-{
-	hold_destroy(d->holds);
-	queue_destroy(d->queue);
-	store_close(d->store);
-	d->holds = NULL;
-	d->queue = NULL;
-	d->store = NULL;
-}
-
-/* On a full disk with the room that is kept for it. */
 static int start_store(struct daemon *d, char *error, size_t error_bytes)
 {
-	char where[PATH_MAX + 64], holders[LOCK_HOLDERS_BYTES];
+	struct store_failure failure;
 	int rc = open_store(d, error, error_bytes);
 
-	if (failure_is_full(rc) && reserve_release(d->state_dir) == 0) {
-		log_write(LOG_WARNING, "%s; %s/" STATE_RESERVE ": given up for the start", error,
-			d->state_dir);
-		close_store(d);
-		rc = open_store(d, error, error_bytes);
-	}
-	if (rc == -EFBIG) {
+	/* a database that is locked when it is opened says so itself */
+	if (failure_is_full(rc) || (rc == -EBUSY && d->store != NULL)) {
+		failure_describe(d->store ? store_path(d->store) : d->state_dir, rc, &failure);
 		snprintf(error + strlen(error), error_bytes - strlen(error), "; %s",
-			failure_too_large);
-	} else if (failure_is_full(rc)) {
-		filesystem_describe(d->state_dir, where, sizeof(where));
-		snprintf(error + strlen(error), error_bytes - strlen(error), "; make room on %s",
-			where);
-	} else if (rc == -EBUSY && d->store != NULL) { /* one that opened it says so itself */
-		lock_holders_advise(store_path(d->store), holders, sizeof(holders));
-		snprintf(error + strlen(error), error_bytes - strlen(error), "; %s", holders);
+			failure.advice);
 	}
 	return rc < 0 ? rc : store_start(d->store);
 }
@@ -291,6 +261,7 @@ static int start_signals(struct daemon *d)
 		void (*called)(evutil_socket_t signal, short what, void *arg);
 	} signals[] = {{SIGCHLD, on_child}, {SIGTERM, on_terminate}, {SIGINT, on_terminate},
 		{SIGUSR1, on_terminate}, {SIGHUP, on_reload}};
+	static const struct timeval second = {1, 0};
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
 		signals_hold(signals[i].number);
@@ -303,7 +274,7 @@ static int start_signals(struct daemon *d)
 	d->turn = ending_event(d);
 	d->completions =
 		event_new(d->base, store_fd(d->store), EV_READ | EV_PERSIST, on_completions, d);
-	if (!d->turn || !d->completions || event_add(d->completions, NULL) < 0)
+	if (!d->turn || !d->completions || event_add(d->completions, &second) < 0)
 		return -ENOMEM;
 	return 0;
 }
@@ -367,32 +338,6 @@ static int start_control(struct daemon *d, char *error, size_t error_bytes)
 	return control_create(&options, &d->control, error, error_bytes);
 }
 
-static void on_no_timer(evutil_socket_t fd, short what, void *arg)
-{
-}
-
-/*
- * Libevent keeps room for as many timers as there ever were: with that for all who may have one, a
- * timer can be set without memory, and nothing that waits for it waits for ever.
- */
-static int reserve_timers(const struct daemon *d)
-{
-	static const struct timeval never = {.tv_sec = 1000000};
-	size_t n = (size_t)d->settings->clients_max + TIMERS_ELSE;
-	struct event **timers = calloc(n, sizeof(*timers));
-	int rc = timers ? 0 : -ENOMEM;
-
-	for (size_t i = 0; i < n && rc == 0; i++) {
-		timers[i] = evtimer_new(d->base, on_no_timer, NULL);
-		if (timers[i] == NULL || evtimer_add(timers[i], &never) < 0)
-			rc = -ENOMEM;
-	}
-	for (size_t i = 0; timers != NULL && i < n && timers[i] != NULL; i++)
-		event_free(timers[i]);
-	free(timers);
-	return rc;
-}
-
 static void *allocate(size_t bytes)
 {
 	return memory_resized(NULL, bytes);
@@ -409,7 +354,7 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 	snprintf(error, error_bytes, "out of memory");
 	event_set_mem_functions(allocate, memory_resized, free);
 	d->base = event_base_new();
-	if (d->base == NULL || reserve_timers(d) < 0)
+	if (d->base == NULL)
 		return -ENOMEM;
 	rc = start_places(d, error, error_bytes);
 	if (rc == 0 && (d->follow = follow_create(d->base)) == NULL)
@@ -422,8 +367,6 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 		rc = -ENOMEM;
 	if (rc == 0)
 		rc = start_store(d, error, error_bytes);
-	if (rc == 0)
-		rc = stuck_create(d, &d->stuck);
 	if (rc == 0)
 		rc = worker_create(d->base, &d->worker);
 	if (rc == 0)
@@ -453,7 +396,6 @@ int daemon_finish(struct daemon *d)
 
 	/* what is asked and to be written, and its callbacks, before the parts they call go */
 	ending_checks(d);
-	stuck_tell_end(d);
 	worker_stop(d->worker);
 	rc = store_close(d->store);
 	service_destroy(d->service);
@@ -468,7 +410,6 @@ int daemon_finish(struct daemon *d)
 	artifacts_destroy(d->artifacts);
 	run_log_destroy(d->run_log);
 	prune_destroy(d->pruner);
-	stuck_destroy(d->stuck);
 	openmetrics_destroy(d->openmetrics);
 	worker_destroy(d->worker);
 	for (size_t i = 0; i < sizeof(d->signals) / sizeof(d->signals[0]); i++)

@@ -26,7 +26,6 @@ struct daemon {
 	char tuning_dir[SPEC_PATH_MAX + sizeof("/" STATE_TUNING)];
 	char socket[128];
 	struct store *store;
-	struct stuck *stuck;
 	struct queue *queue;
 	struct follow *follow;
 	struct control *control;
@@ -48,7 +47,6 @@ struct daemon {
 	bool unwritten;         /* lifecycle.h: there may be runs of which that is true */
 	bool stopping;          /* no submissions, no new starts */
 	bool ready_said;
-	bool wal_held; /* wal_held.h: that was told last */
 
 	/* private to daemon.c */
 	int store_rc;      /* of what was last told of the store: 0, or a negative errno */
@@ -58,7 +56,6 @@ struct daemon {
 	int64_t drain_ns;   /* a signal's stop becomes one at once then; 0: there was none */
 	int64_t finish_ns;  /* when stopping now: runs that are being written are waited for */
 	int64_t linger_ns;  /* replies are waited for until then */
-	bool reserve_given; /* up, for what is to be written at the end */
 	struct event *turn; /* the next step of stopping */
 	struct event *signals[5];
 	struct event *completions;

@@ -7,20 +7,16 @@
 #include "daemon/control/control.h"
 #include "daemon/daemon.h"
 #include "daemon/engines/engine_pool.h"
-#include "daemon/store/failure.h"
 #include "daemon/runs/hold.h"
 #include "daemon/config/log.h"
 #include "daemon/config/notify.h"
-#include "daemon/config/reserve.h"
 #include "daemon/runs/scheduler.h"
 #include "daemon/config/settings.h"
-#include "proto/state_files.h"
 #include "daemon/store/store.h"
 
 enum {
 	FINISH_S = 10,  /* for a step's end and the files of runs whose work is done, to stop now */
 	LINGER_S = 1,   /* at the end, for replies that are not read */
-	RETRY_S = 3,    /* the same, where the store has got room to try again in */
 	LAST_TURNS = 8, /* that what was sent is read and answered in, whatever the time */
 };
 
@@ -75,26 +71,6 @@ static void drain(struct daemon *d)
 }
 
 /*
- * What is in memory only would be lost: it gets the room that is kept for that. Here, as the loop
- * has nothing else to do any more; the store's next try finds it.
- */
-static void give_up_reserve(struct daemon *d)
-{
-	struct store_failure failure;
-
-	if (d->reserve_given || store_idle(d->store) || !store_failure(d->store, &failure) ||
-		!failure_is_full(failure.rc))
-		return;
-	if (reserve_release(d->state_dir) < 0)
-		return;
-	d->reserve_given = true;
-	log_write(LOG_WARNING,
-		"%s/" STATE_RESERVE ": given up, there is no room to write what became of runs",
-		d->state_dir);
-	d->linger_ns = clock_mono_ns() + RETRY_S * CLOCK_S_NS;
-}
-
-/*
  * One step after another: the runs, the engines, how runs that they still had have ended, the
  * followers' last events, the replies, also to what has come until nothing more is taken.
  */
@@ -124,7 +100,6 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 		return;
 	if (d->linger_ns == 0)
 		d->linger_ns = clock_mono_ns() + LINGER_S * CLOCK_S_NS;
-	give_up_reserve(d);
 	late = clock_mono_ns() >= d->linger_ns;
 	if (!late && !(store_idle(d->store) && control_idle(d->control))) {
 		event_add(d->turn, &soon);

@@ -26,9 +26,7 @@
 #include "daemon/runs/scheduler.h"
 #include "daemon/config/settings.h"
 #include "daemon/store/store.h"
-#include "daemon/store/stuck.h"
 #include "daemon/runs/usage.h"
-#include "daemon/store/wal_held.h"
 #include "daemon/store/worker.h"
 #include "proto/artifact.h"
 #include "proto/protocol.h"
@@ -167,18 +165,13 @@ static void write_runs(FILE *out, const struct daemon *d)
 static void write_store(
 	FILE *out, const struct daemon *d, double lag_s, const struct question *disk)
 {
-	struct wal_held held;
-
 	gauge(out, "gpt2d_store_lag_seconds", "seconds",
 		"How long a question to the store took to be its turn.", lag_s);
 	gauge(out, "gpt2d_store_busy_seconds", "seconds",
 		"Since what it is at now began, 0 for nothing.",
-		stuck_busy_s(store_stuck(d->store)));
-	gauge(out, "gpt2d_store_failing", "", "1 while the store cannot be written.",
-		store_failing(d->store));
-	gauge(out, "gpt2d_wal_held_bytes", "bytes",
-		"Size of the database's log while a reader holds it, 0 while none does.",
-		wal_watch_look(store_wal(d->store), &held) ? (double)held.bytes : 0.0);
+		store_busy_s(d->store));
+	gauge(out, "gpt2d_store_failing", "",
+		"1 while the store cannot be written or does not answer.", store_failing(d->store));
 	if (disk == NULL)
 		return;
 	gauge(out, "gpt2d_state_dir_free_bytes", "bytes",
@@ -441,7 +434,7 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 
 	while (m->first != NULL && now_ns - m->first->asked_ns >= LATE_S * CLOCK_S_NS)
 		sample_finish(take_first(m),
-			fmax(asked_s, stuck_busy_s(store_stuck(m->daemon->store))), NULL);
+			fmax(asked_s, store_busy_s(m->daemon->store)), NULL);
 	if (m->first != NULL)
 		arm_late(m);
 }

@@ -55,8 +55,7 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 /*
  * {spec: its text, priority?, rerun_of?} -> {id, name, state, spec_sha256, segments,
  * position, waiting}; waiting as in an outlook. PROTOCOL_STORE, _INTERNAL and _BUSY have data
- * {queued}: false, or null: not, unless gpt2d is killed before it can write again. The message of
- * PROTOCOL_STORE says it as well.
+ * {queued: false}.
  */
 #define METHOD_SUBMIT "submit"
 /*
@@ -67,8 +66,8 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 /*
  * {} -> {daemon: {pid, uid, version, build, state, uptime_s, cpu_s, rss_bytes, socket, state_dir,
  * clients}, host: {processors, load_1m, memory_bytes, memory_available_bytes, memory_limit_bytes
- * (of gpt2d's control group)}, store: null or, while it cannot be written, {path, errno, error,
- * since, advice}, engine: {state, reason, program, device, device_why, threads, restarts,
+ * (of gpt2d's control group)}, store: null or, while it is failing, {path, errno, error, since,
+ * advice}, engine: {state, reason, program, device, device_why, threads, restarts,
  * starting_s, ready_after_s, retry_in_s, idle: null or, where idle_release ended them, {since,
  * after_s}, ranks: [{rank, pid, state, device, gpu, cpu_s, rss_bytes}]}, running: null or {run,
  * progress, stopping}, waiting (of the head of the queue), queued, queue: [{id, name, uid,

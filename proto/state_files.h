@@ -6,7 +6,6 @@
 #define GPT2D_PROTO_STATE_FILES_H
 
 #define STATE_DATABASE "gpt2d.db" /* and beside it STATE_DATABASE.lock, and SQLite's own files */
-#define STATE_RESERVE "reserve"   /* reserve.h */
 #define STATE_RUNS "runs"         /* run.h: run_dir */
 #define STATE_TRASH "runs/.trash" /* trash.h */
 #define STATE_TUNING "tuning"     /* the engine's: engine/train/tuning.h */

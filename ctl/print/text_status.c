@@ -61,7 +61,6 @@ static void print_daemon(const struct term *t, const json_t *daemon)
 	fprintf(t->file, "state   %s\n", format_string(daemon, "state_dir", "-", dir, sizeof(dir)));
 }
 
-/* Nothing when it can be written. */
 static void print_store(const struct term *t, const json_t *store)
 {
 	char path[4096], error[256], advice[700], at[64];
@@ -69,43 +68,12 @@ static void print_store(const struct term *t, const json_t *store)
 	if (!json_is_object(store))
 		return;
 	fprintf(t->file,
-		"%sstore   %s cannot be written since %s: %s\n"
-		"        no run starts and submissions are refused until it can: %s%s\n",
+		"%sstore   %s has been failing since %s: %s\n"
+		"        until it recovers, no run starts and submissions are refused: %s%s\n",
 		term_colour(t, TERM_RED), format_string(store, "path", "?", path, sizeof(path)),
 		text_time(store, "since", at, sizeof(at)),
 		format_string(store, "error", "?", error, sizeof(error)),
 		format_string(store, "advice", "", advice, sizeof(advice)),
-		term_colour(t, TERM_PLAIN));
-}
-
-static void print_wal(const struct term *t, const json_t *wal)
-{
-	char path[4096], size[FORMAT_BYTES], advice[700], at[64];
-
-	if (!json_is_object(wal))
-		return;
-	fprintf(t->file,
-		"%swal     %s has %s and grows since %s\n"
-		"        another process has begun to read it and does not end: %s%s\n",
-		term_colour(t, TERM_YELLOW), format_string(wal, "path", "?", path, sizeof(path)),
-		format_size(format_int(wal, "bytes", 0), size),
-		text_time(wal, "since", at, sizeof(at)),
-		format_string(wal, "advice", "", advice, sizeof(advice)),
-		term_colour(t, TERM_PLAIN));
-}
-
-static void print_stuck(const struct term *t, const json_t *stuck)
-{
-	char path[4096], advice[700], at[64];
-
-	if (!json_is_object(stuck))
-		return;
-	fprintf(t->file,
-		"%sstuck   %s has not answered since %s\n"
-		"        until it does, no run starts, and what needs it is not answered: %s%s\n",
-		term_colour(t, TERM_RED), format_string(stuck, "path", "?", path, sizeof(path)),
-		text_time(stuck, "since", at, sizeof(at)),
-		format_string(stuck, "advice", "", advice, sizeof(advice)),
 		term_colour(t, TERM_PLAIN));
 }
 
@@ -333,8 +301,6 @@ void text_status(struct ctl *ctl, const json_t *reply, size_t queue_rows)
 	text_hold(&ctl->out, "drained", json_object_get(reply, "drained"));
 	text_hold(&ctl->out, "released", json_object_get(reply, "released"));
 	print_store(&ctl->out, json_object_get(reply, "store"));
-	print_wal(&ctl->out, json_object_get(reply, "wal"));
-	print_stuck(&ctl->out, json_object_get(reply, "stuck"));
 	print_engine(&ctl->out, json_object_get(reply, "engine"));
 	text_running(&ctl->out, reply);
 	print_counts(&ctl->out, reply, queue_rows);

@@ -72,10 +72,8 @@ static void print_head(const struct view *v, const struct term *t)
 	const json_t *daemon = json_object_get(v->status, "daemon");
 	const json_t *host = json_object_get(v->status, "host");
 	const json_t *store = json_object_get(v->status, "store");
-	const json_t *wal = json_object_get(v->status, "wal");
-	const json_t *stuck = json_object_get(v->status, "stuck");
 	char version[64], state[32], up[FORMAT_BYTES], free[FORMAT_BYTES], all[FORMAT_BYTES];
-	char load[32], rss[FORMAT_BYTES], error[600], advice[700], at[64];
+	char load[32], rss[FORMAT_BYTES], error[600], advice[700];
 	const double load_1m = format_real(host, "load_1m");
 	const int64_t limit_bytes = format_int(host, "memory_limit_bytes", INT64_MAX);
 	const bool limited = limit_bytes < format_int(host, "memory_bytes", 0);
@@ -98,16 +96,6 @@ static void print_head(const struct view *v, const struct term *t)
 		fprintf(t->file, "%sstore   %s: %s%s\n", term_colour(t, TERM_RED),
 			format_string(store, "error", "?", error, sizeof(error)),
 			format_string(store, "advice", "", advice, sizeof(advice)),
-			term_colour(t, TERM_PLAIN));
-	if (json_is_object(wal))
-		fprintf(t->file, "%swal     the queue's log has %s: %s%s\n",
-			term_colour(t, TERM_YELLOW), text_size(wal, "bytes", free),
-			format_string(wal, "advice", "", advice, sizeof(advice)),
-			term_colour(t, TERM_PLAIN));
-	if (json_is_object(stuck))
-		fprintf(t->file, "%sstuck   the queue's disk has not answered since %s: %s%s\n",
-			term_colour(t, TERM_RED), text_time(stuck, "since", at, sizeof(at)),
-			format_string(stuck, "advice", "", advice, sizeof(advice)),
 			term_colour(t, TERM_PLAIN));
 }
 

@@ -18,7 +18,6 @@
 #include "daemon/runs/scheduler.h"
 #include "daemon/config/settings_load.h"
 #include "daemon/store/store.h"
-#include "daemon/store/stuck.h"
 
 enum { STATUS_US = 2000000 };
 
@@ -51,14 +50,14 @@ static void tell_status(struct service *s)
 	const struct run *run = scheduler_running(d->scheduler);
 	char status[sizeof(s->status)], running[32] = "no run", since[CLOCK_TEXT_BYTES];
 	char disk[320] = "";
-	struct stuck_found stuck;
+	struct store_failure failure;
 
 	if (run != NULL)
 		snprintf(running, sizeof(running), "run %lld", (long long)run->id);
-	if (stuck_look(d, &stuck)) {
-		clock_text(stuck.since_ns, since);
-		snprintf(disk, sizeof(disk), ", the disk of %.200s has not answered since %s",
-			d->state_dir, since);
+	if (store_failure(d->store, &failure)) {
+		clock_text(failure.since_ns, since);
+		snprintf(disk, sizeof(disk), ", %.200s: %s since %s", failure.path,
+			store_error_text(failure.rc), since);
 	}
 	snprintf(status, sizeof(status), "engines %s, %s running, %lld queued%s%s",
 		engine_pool_state_name(d->pool), running, (long long)queue_length(d->queue),

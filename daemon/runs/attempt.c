@@ -179,8 +179,6 @@ static int dirs_work(void *arg)
 	const bool gone = !a->prepared && store_gone(a->daemon->store);
 	int rc = gone ? -ESTALE : make_dirs(a);
 
-	if (failure_is_full(rc) && store_make_room(a->daemon->store, rc))
-		rc = make_dirs(a);
 	a->found.rc = 0;
 	if (gone) {
 		failure_describe(store_path(a->daemon->store), rc, &a->found);

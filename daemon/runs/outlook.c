@@ -12,7 +12,6 @@
 #include "daemon/runs/scheduler.h"
 #include "daemon/config/settings.h"
 #include "daemon/store/store.h"
-#include "daemon/store/stuck.h"
 #include "proto/text.h"
 #include "proto/duration.h"
 #include "proto/waiting.h"
@@ -76,7 +75,6 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 	double left = left_s(d);
 	const struct store_failure *lack;
 	struct store_failure failure;
-	struct stuck_found stuck;
 	char text[DURATION_BYTES], room[FAILURE_TEXT_BYTES];
 
 	if (held != NULL)
@@ -88,8 +86,6 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 	else if (store_failure(d->store, &failure))
 		say(why, WAITING_STORE, "%.300s cannot be written: %s; %s", failure.path,
 			store_error_text(failure.rc), failure.advice);
-	else if (stuck_look(d, &stuck))
-		say(why, WAITING_STORE, "%.300s has not answered; %s", stuck.path, stuck.advice);
 	else if ((lack = scheduler_lack(d->scheduler, run)) != NULL)
 		say(why, WAITING_ROOM, "%s", failure_room(lack, room));
 	else if (before != NULL)
@@ -109,10 +105,9 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 static json_t *starts_in_s(const struct daemon *d, const struct run *run, const struct run *before)
 {
 	double left = left_s(d);
-	struct stuck_found stuck;
 
 	if (!queue_fits(d->queue, run) || before != NULL || left < 0 || !hold_none(d->holds) ||
-		store_failing(d->store) || stuck_look(d, &stuck) ||
+		store_failing(d->store) ||
 		scheduler_lack(d->scheduler, run) != NULL)
 		return json_null();
 	return json_real(left);

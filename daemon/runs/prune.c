@@ -17,8 +17,6 @@
 #include "daemon/store/record.h"
 #include "daemon/store/record_prune.h"
 #include "daemon/control/request.h"
-#include "daemon/config/reserve.h"
-#include "daemon/config/reserve_keeper.h"
 #include "daemon/runs/retention.h"
 #include "daemon/control/role.h"
 #include "daemon/runs/scheduler.h"
@@ -31,12 +29,11 @@
 enum {
 	TURN_NAMES = 256, /* removed at a time, before another job has its turn */
 	PERIOD_S = 60,
-	LACKING_S = 2, /* while there is no reserve */
 	SOON_S = 1,
 	ENDED_MAX = 32, /* runs that end one after another before the settings wait no longer */
 };
 
-enum step { STEP_MOVE, STEP_EMPTY, STEP_DELETE, STEP_REMOVE, STEP_MEASURE, STEP_RELEASE };
+enum step { STEP_MOVE, STEP_EMPTY, STEP_DELETE, STEP_REMOVE, STEP_MEASURE };
 
 /* What one request, or the settings, remove: one run after another. */
 struct batch {
@@ -54,8 +51,6 @@ struct batch {
 	enum step step;
 	int64_t bytes; /* of it */
 
-	bool released;   /* the disk is full, and the reserve is given up */
-	enum step again; /* after that */
 	json_t *late;    /* emptied, but there was no room to delete their rows: tried at the end */
 	size_t n_late;   /* of them that are tried */
 
@@ -71,7 +66,6 @@ struct pruner {
 	struct event *timer;
 	struct batch *batch;        /* at work; NULL: none */
 	struct worker_job leftover; /* in the trash from before */
-	struct reserve_keeper reserve;
 	struct retention retention;
 	int64_t ended; /* runs, since the settings were kept to */
 	bool soon;     /* the timer was set for a run that has ended */
@@ -87,8 +81,6 @@ static void end_batch(struct batch *b)
 
 	if (p->batch == b)
 		p->batch = NULL;
-	if (b->released)
-		reserve_keeper_look(&p->reserve);
 	json_decref(b->selected);
 	json_decref(b->removed);
 	json_decref(b->late);
@@ -188,8 +180,6 @@ static int work(struct worker_job *job)
 	case STEP_MEASURE:
 		b->bytes = trash_bytes(state_dir, &b->run);
 		break;
-	case STEP_RELEASE:
-		return reserve_release(state_dir);
 	case STEP_DELETE:
 		break; /* the store's */
 	}
@@ -233,30 +223,6 @@ static void leave(struct batch *b)
 
 /* ---- a full disk ---- */
 
-static void on_compacted(void *arg, int rc)
-{
-	struct batch *b = arg;
-
-	go(b, b->again);
-}
-
-/* Then the step that there was no room for, or that was put off. */
-static void compact(struct batch *b, enum step then)
-{
-	b->again = then;
-	if (record_compact(b->pruner->daemon->store, RESERVE_BYTES / 2, on_compacted, b) < 0)
-		on_compacted(b, -ENOMEM);
-}
-
-static void on_released(struct batch *b, int rc)
-{
-	if (rc == 0)
-		log_write(LOG_WARNING,
-			"%s/" STATE_RESERVE ": given up, there is no room to remove runs in",
-			b->pruner->daemon->state_dir);
-	compact(b, b->again);
-}
-
 /* It stays until the files of the others are gone as well. */
 static void put_off(struct batch *b)
 {
@@ -265,20 +231,12 @@ static void put_off(struct batch *b)
 	next_run(b);
 }
 
-/* Whether more can be done where rc says that the disk is full; then it is being done. */
-static bool make_room(struct batch *b, int rc)
+/* On a full disk: whether the rows are deleted later, when the files of other runs are gone. */
+static bool delete_later(struct batch *b, int rc)
 {
-	if (!failure_is_full(rc))
+	if (!failure_is_full(rc) || b->step != STEP_DELETE || b->n_late > 0)
 		return false;
-	if (!b->released) {
-		b->released = true;
-		b->again = b->step;
-		go(b, STEP_RELEASE);
-	} else if (b->step == STEP_DELETE && b->n_late == 0) {
-		put_off(b);
-	} else {
-		return false;
-	}
+	put_off(b);
 	return true;
 }
 
@@ -312,7 +270,7 @@ static void on_deleted(void *arg, int rc)
 	enum run_state state = RUN_DONE;
 
 	if (rc < 0) {
-		if (!make_room(b, rc))
+		if (!delete_later(b, rc))
 			fail_batch(b, rc);
 		return;
 	}
@@ -335,9 +293,7 @@ static void done(struct worker_job *job, int rc)
 {
 	struct batch *b = (struct batch *)job;
 
-	if (b->step == STEP_RELEASE && rc != -ECANCELED)
-		on_released(b, rc);
-	else if (b->step == STEP_EMPTY && rc == -EAGAIN)
+	if (b->step == STEP_EMPTY && rc == -EAGAIN)
 		go(b, STEP_EMPTY);
 	else if (b->step == STEP_REMOVE || (rc == 0 && b->step == STEP_MEASURE))
 		add_removed(b); /* an empty directory that stays in the trash does no harm */
@@ -347,7 +303,7 @@ static void done(struct worker_job *job, int rc)
 		go(b, b->step == STEP_MOVE ? STEP_EMPTY : STEP_DELETE);
 	else if (rc == -ENOMEDIUM)
 		leave(b);
-	else if (!make_room(b, rc) && !pass_over(b, rc))
+	else if (!delete_later(b, rc) && !pass_over(b, rc))
 		fail_batch(b, rc);
 }
 
@@ -387,10 +343,7 @@ static void next_run(struct batch *b)
 		.attempt = request_integer(b->now, "attempt", 1)};
 	snprintf(b->run.name, sizeof(b->run.name), "%s", name ? name : "");
 	b->bytes = b->n_late > 0 ? request_integer(b->now, "bytes", 0) : 0;
-	if (b->n_late == 1)
-		compact(b, STEP_DELETE);
-	else
-		go(b, b->dry ? STEP_MEASURE : b->n_late > 0 ? STEP_DELETE : STEP_MOVE);
+	go(b, b->dry ? STEP_MEASURE : b->n_late > 0 ? STEP_DELETE : STEP_MOVE);
 }
 
 static void on_selected(void *arg, int rc, json_t *result)
@@ -482,9 +435,7 @@ static void on_timer(evutil_socket_t fd, short events, void *arg)
 	struct record_prunable what;
 
 	p->soon = false;
-	arm(p, p->reserve.rc < 0 ? LACKING_S : PERIOD_S);
-	if (p->batch == NULL)
-		reserve_keeper_look(&p->reserve);
+	arm(p, PERIOD_S);
 	retention_look(&p->retention, s);
 	if (p->batch != NULL || p->daemon->stopping || must_wait(p) ||
 		!retention_select(&p->retention, s, &what))
@@ -532,21 +483,6 @@ static void leftover_done(struct worker_job *job, int rc)
 			strerror(-rc));
 }
 
-/* ---- the reserve ---- */
-
-static void on_no_reserve(void *arg)
-{
-	struct pruner *p = arg;
-
-	if (!p->daemon->stopping)
-		arm(p, LACKING_S);
-}
-
-void prune_reserve_gone(struct pruner *p)
-{
-	reserve_keeper_gone(&p->reserve);
-}
-
 int prune_create(struct daemon *d, struct pruner **out)
 {
 	struct pruner *p = calloc(1, sizeof(*p));
@@ -563,8 +499,6 @@ int prune_create(struct daemon *d, struct pruner **out)
 	arm(p, SOON_S);
 	p->leftover = (struct worker_job){.work = leftover_work, .done = leftover_done};
 	worker_add(d->worker, &p->leftover);
-	reserve_keeper_init(&p->reserve, d->worker, d->state_dir, on_no_reserve, p);
-	reserve_keeper_look(&p->reserve);
 	*out = p;
 	return 0;
 }

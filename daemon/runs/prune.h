@@ -8,9 +8,8 @@
  * left in the trash, the next one finishes (recover.h). A run whose folder is not there is not
  * removed by "prune" unless that says "forget": what gpt2d knows of it is all that leads to it.
  *
- * On a full disk rows find no room to be deleted in. Then the reserve is given up (reserve.h), and
- * where that is not enough, the files of all that are to go are removed before the rows of the
- * first.
+ * On a full disk there may be no room to delete rows. Then prune removes the files of all selected
+ * runs first and deletes the rows after that.
  */
 #ifndef GPT2D_DAEMON_RUNS_PRUNE_H
 #define GPT2D_DAEMON_RUNS_PRUNE_H
@@ -29,8 +28,6 @@ void prune_destroy(struct pruner *p); /* after worker_stop and store_close; take
 
 /* A run has ended: see soon whether another is to go. */
 void prune_soon(struct pruner *p);
-/* The store has taken the reserve: it is said, and made again once there is room. */
-void prune_reserve_gone(struct pruner *p);
 /* Whether a run is being removed, or is about to be. */
 bool prune_has(const struct pruner *p, int64_t id);
 

@@ -209,18 +209,14 @@ static void answer_dry(struct submission *s)
 	reply_result(reply, result);
 }
 
-/* Not queued, as far as can be known: an error of a sync leaves it open until the next write. */
 static void refuse_unstored(struct submission *s, int rc)
 {
 	char why[FAILURE_TEXT_BYTES], message[FAILURE_TEXT_BYTES + 160];
-	struct store_failure f;
-	bool unsure = store_failure(s->daemon->store, &f) && f.unsure;
 
 	failure_text(s->daemon->store, rc, why);
-	snprintf(message, sizeof(message), "the run is not queued%s; it could not be stored: %s",
-		unsure ? ", unless gpt2d is killed before it can write again" : "", why);
-	refuse(s, PROTOCOL_STORE, json_pack("{so}", "queued", unsure ? json_null() : json_false()),
-		message);
+	snprintf(message, sizeof(message), "the run is not queued; it could not be stored: %s",
+		why);
+	refuse(s, PROTOCOL_STORE, json_pack("{sb}", "queued", 0), message);
 }
 
 static void on_stored(void *arg, int rc)

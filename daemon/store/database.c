@@ -1,8 +1,6 @@
 #include "daemon/store/database.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
 #include <limits.h>
 #include <sqlite3.h>
 #include <stdint.h>
@@ -10,16 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "proto/host/clock.h"
 #include "proto/host/filesystem.h"
-#include "daemon/store/lock_holders.h"
+#include "daemon/store/failure.h"
+#include "daemon/store/record_row.h"
 #include "daemon/store/store.h"
-#include "daemon/store/wal_index.h"
+#include "proto/host/memory.h"
 
 enum {
+	LOG_PAGES = 4096, /* 16 MiB: a checkpoint delays one of some 400 submissions */
+	FOUND_BYTES = 256,
 	MODE_BYTES = 16,
 	STEPS_BETWEEN = 10000, /* of SQLite's machine: looks at the clock */
 };
@@ -114,7 +113,7 @@ static int read_int(sqlite3_stmt *stmt, void *arg)
 	return 0;
 }
 
-int database_version(sqlite3 *db, int *out, char *error, size_t error_bytes)
+static int read_version(sqlite3 *db, int *out, char *error, size_t error_bytes)
 {
 	int64_t tables = 0, others = 0, version = 0;
 	int rc;
@@ -154,7 +153,7 @@ int database_tables(sqlite3 *db, char *error, size_t error_bytes)
 
 static int migrate(sqlite3 *db, char *error, size_t error_bytes)
 {
-	int version = 0, rc = database_version(db, &version, error, error_bytes);
+	int version = 0, rc = read_version(db, &version, error, error_bytes);
 
 	if (rc < 0)
 		return rc;
@@ -195,193 +194,50 @@ static int use_wal(struct database *d, char *error, size_t error_bytes)
 	return -ENOTSUP;
 }
 
-/* In place of SQLite's own hook, which checkpoints before the commit returns. */
+/* Replaces SQLite's own hook, which checkpoints before the commit returns. */
 static int count_pages(void *arg, sqlite3 *db, const char *name, int pages)
 {
 	struct database *d = arg;
 
-	d->wal_pages = pages;
+	d->log_pages = pages;
 	return SQLITE_OK;
 }
 
-/* Who reads it elsewhere is not waited for. */
-static int checkpoint_at_once(struct database *d, int mode, int *log_pages)
+int database_checkpoint(struct database *d)
 {
-	int code;
-
-	sqlite3_busy_timeout(d->handle, 0);
-	code = sqlite3_wal_checkpoint_v2(d->handle, NULL, mode, log_pages, NULL);
-	sqlite3_busy_timeout(d->handle, DATABASE_BUSY_MS);
-	return code;
-}
-
-/* One that has come to be this long did not begin anew when it could have. */
-static void shorten_log(struct database *d)
-{
-	const int known = d->wal_pages > 0 ? d->wal_pages : d->held_pages;
-	int pages = 0, code = checkpoint_at_once(d, SQLITE_CHECKPOINT_TRUNCATE, &pages) & 0xff;
-
-	if (code == SQLITE_OK) {
-		d->reserved = false;
-		d->held_pages = 0;
-	} else if (code == SQLITE_BUSY) {
-		d->held_pages = pages > 0 ? pages : known;
-	}
-}
-
-void database_checkpoint(struct database *d, int pages)
-{
-	if (d->wal_pages < pages && d->held_pages == 0)
-		return;
-	if (d->wal_pages >= DATABASE_WAL_HELD || d->held_pages > 0)
-		shorten_log(d);
-	else
-		sqlite3_wal_checkpoint_v2(d->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-	d->wal_pages = 0;
-}
-
-/* As SQLite lays it out: a header, and a smaller one before each page. */
-enum { WAL_HEADER = 32, FRAME_HEADER = 24, PAGE = 4096 };
-enum { RESERVED = WAL_HEADER + DATABASE_WAL_FULL * (FRAME_HEADER + PAGE), PIECE = 2 << 20 };
-/* The disk must have that many times as much room. */
-enum { RESERVED_SHARE = 64 };
-
-/* Whether there is more to do. What lies behind the last commit is not read by anyone. */
-static bool reserve_piece(int fd)
-{
-	struct statvfs disk;
-	struct stat st;
-	ssize_t written;
-	void *zeros;
-
-	if (fstat(fd, &st) < 0 || st.st_size >= RESERVED || fstatvfs(fd, &disk) < 0 ||
-		disk.f_bavail < (uint64_t)RESERVED_SHARE * RESERVED / disk.f_frsize)
-		return false;
-	zeros = calloc(1, PIECE);
-	if (zeros == NULL)
-		return false;
-	written = pwrite(fd, zeros, PIECE, st.st_size);
-	free(zeros);
-	/* the next commit is not to wait for these as well */
-	return written == PIECE && fdatasync(fd) == 0;
-}
-
-void database_reserve(struct database *d)
-{
-	char path[PATH_MAX];
-	int fd;
-
-	snprintf(path, sizeof(path), "%s%s", d->path, file_suffixes[DATABASE_FILES - 1]);
-	fd = database_gone(d) ? -1 : open(path, O_WRONLY | O_CLOEXEC);
-	d->reserved = fd < 0 || !reserve_piece(fd);
-	if (fd >= 0)
-		close(fd);
-}
-
-/* Of the write-ahead log and its disk: whether it is long, and need not be. */
-static bool is_too_long(const struct database *d, int full)
-{
-	char path[PATH_MAX];
-	struct statvfs disk;
-	struct stat st;
-
-	snprintf(path, sizeof(path), "%s%s", d->path, file_suffixes[DATABASE_FILES - 1]);
-	if (stat(path, &st) < 0 || st.st_size <= DATABASE_LOG_LONG || statvfs(path, &disk) < 0)
-		return false;
-	return full == -EDQUOT ||
-		disk.f_blocks < (uint64_t)RESERVED_SHARE * RESERVED / disk.f_frsize;
-}
-
-int database_give_back(struct database *d, int full)
-{
-	const bool too_long = is_too_long(d, full);
 	int rc;
 
-	if (database_gone(d))
-		return -ESTALE;
-	if (!too_long && d->wal_pages == 0)
-		return -ENODATA;
 	errno = 0;
 	rc = store_errno(d->handle,
-		checkpoint_at_once(d,
-			too_long ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE, NULL));
-	if (rc == 0)
-		d->wal_pages = 0;
-	return rc < 0 && !too_long ? -ENODATA : rc;
+		sqlite3_wal_checkpoint_v2(
+			d->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL));
+	d->log_pages = 0;
+	return rc;
 }
 
-void database_leave(struct database *d)
+bool database_log_is_long(const struct database *d)
+{
+	return d->log_pages >= LOG_PAGES;
+}
+
+void database_keep_log(struct database *d)
 {
 	sqlite3_db_config(d->handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 }
 
-bool database_unsure(const struct database *d)
-{
-	int code = sqlite3_extended_errcode(d->handle);
-
-	/* the frame that says "committed" is written last of all */
-	switch (code & 0xff) {
-	case SQLITE_FULL:
-	case SQLITE_READONLY:
-	case SQLITE_BUSY:
-		return false;
-	default:
-		return code != SQLITE_IOERR_WRITE;
-	}
-}
-
-/* Whether there is room, in a file without a name; 0 where there cannot be such files. */
-static int probe_room(const char *path)
-{
-	static const char zeros[4096];
-	char folder[PATH_MAX];
-	int fd, rc = 0;
-
-	snprintf(folder, sizeof(folder), "%s", path);
-	fd = open(dirname(folder), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return errno == EOPNOTSUPP || errno == EISDIR ? 0 : -errno;
-	for (size_t n = 0; n < DATABASE_PROBE && rc == 0; n += sizeof(zeros)) {
-		ssize_t written = write(fd, zeros, sizeof(zeros));
-
-		if (written < 0)
-			rc = -errno;
-		else if (written < (ssize_t)sizeof(zeros))
-			rc = -ENOSPC;
-	}
-	close(fd);
-	return rc;
-}
-
-int database_probe(struct database *d)
-{
-	int rc = database_gone(d) ? -ESTALE : probe_room(d->path);
-
-	if (rc < 0)
-		return rc;
-	sqlite3_busy_timeout(d->handle, 0);
-	errno = 0;
-	/* a page and a sync; nobody reads that number */
-	rc = store_errno(
-		d->handle, sqlite3_exec(d->handle, "pragma user_version = 1", NULL, NULL, NULL));
-	sqlite3_busy_timeout(d->handle, DATABASE_BUSY_MS);
-	return rc;
-}
-
-/* Of an error of reading or writing SQLite tells that it is one, and the system which. */
 static void describe(struct sqlite3 *db, int rc, char *error, size_t error_bytes)
 {
 	const bool io = (sqlite3_errcode(db) & 0xff) == SQLITE_IOERR && rc != -EIO;
-	char advice[LOCK_HOLDERS_BYTES];
+	struct store_failure failure;
 
 	if (rc == -EBUSY) {
-		lock_holders_advise(sqlite3_db_filename(db, NULL), advice, sizeof(advice));
-		snprintf(error, error_bytes, "%s; %s", store_error_text(rc), advice);
+		failure_describe(sqlite3_db_filename(db, NULL), rc, &failure);
+		snprintf(error, error_bytes, "%s; %s", store_error_text(rc), failure.advice);
 		return;
 	}
 	snprintf(error, error_bytes, "%s%s%s%s", sqlite3_errmsg(db), io ? ": " : "",
 		io ? strerror(-rc) : "",
-		rc == -EBADMSG ? "; " STORE_DAMAGED_SECTION " says what to do" : "");
+		rc == -EBADMSG ? "; see " STORE_DAMAGED_SECTION : "");
 }
 
 static int prepare(struct database *d, char *error, size_t error_bytes)
@@ -390,8 +246,6 @@ static int prepare(struct database *d, char *error, size_t error_bytes)
 		SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
 
 	rc = store_errno(d->handle, rc);
-	if (rc == 0)
-		rc = wal_index_guard(d->handle, &d->index);
 	if (rc == 0)
 		rc = store_errno(d->handle, sqlite3_busy_timeout(d->handle, DATABASE_BUSY_MS));
 	if (rc == 0) {
@@ -402,8 +256,9 @@ static int prepare(struct database *d, char *error, size_t error_bytes)
 	if (rc == 0) {
 		rc = store_errno(d->handle,
 			sqlite3_exec(d->handle,
-				"pragma synchronous = full; pragma foreign_keys = on", NULL, NULL,
-				NULL));
+				"pragma synchronous = full; pragma foreign_keys = on;"
+				" pragma journal_size_limit = 16777216",
+				NULL, NULL, NULL));
 	}
 	if (rc == 0) {
 		sqlite3_wal_hook(d->handle, count_pages, d);
@@ -430,18 +285,18 @@ static int is_late(void *arg)
 	return clock_mono_ns() > *(const int64_t *)arg;
 }
 
-void database_deadline(struct sqlite3 *db, int64_t *until_ns)
+static void set_deadline(struct sqlite3 *db, int64_t *until_ns)
 {
 	sqlite3_progress_handler(db, STEPS_BETWEEN, until_ns ? is_late : NULL, until_ns);
 }
 
 static int read_found(sqlite3_stmt *stmt, void *arg)
 {
-	snprintf(arg, DATABASE_FOUND_BYTES, "%s", store_text(stmt, 0));
+	snprintf(arg, FOUND_BYTES, "%s", store_text(stmt, 0));
 	return 0;
 }
 
-int database_first_fault(struct sqlite3 *db, char found[DATABASE_FOUND_BYTES])
+static int first_fault(struct sqlite3 *db, char found[FOUND_BYTES])
 {
 	return store_sql(db, read_found, found, "pragma quick_check(1)", "");
 }
@@ -450,12 +305,12 @@ int database_first_fault(struct sqlite3 *db, char found[DATABASE_FOUND_BYTES])
 static int look(struct database *d, char *error, size_t error_bytes)
 {
 	int64_t until_ns = clock_mono_ns() + DATABASE_LOOK_MS * (CLOCK_S_NS / 1000);
-	char found[DATABASE_FOUND_BYTES] = "";
+	char found[FOUND_BYTES] = "";
 	int rc;
 
-	database_deadline(d->handle, &until_ns);
-	rc = database_first_fault(d->handle, found);
-	database_deadline(d->handle, NULL);
+	set_deadline(d->handle, &until_ns);
+	rc = first_fault(d->handle, found);
+	set_deadline(d->handle, NULL);
 	if (rc == -EBADMSG)
 		snprintf(found, sizeof(found), "%s", sqlite3_errmsg(d->handle));
 	else if (rc < 0 || strcmp(found, "ok") == 0)
@@ -472,16 +327,13 @@ int database_open(struct database *d, const char *path, char *error, size_t erro
 	bool logged;
 	int rc;
 
-	snprintf(error, error_bytes, "out of memory");
-	d->path = strdup(path);
-	if (d->path == NULL)
-		return -ENOMEM;
+	d->path = memory_text(path);
 	logged = is_logged(d);
 	rc = prepare(d, error, error_bytes);
 	if (rc == 0 && logged)
 		rc = look(d, error, error_bytes);
 	if (rc == -EBADMSG)
-		database_leave(d);
+		database_keep_log(d);
 	if (rc == 0 && database_gone(d)) {
 		snprintf(error, error_bytes, "%s", store_error_text(-ESTALE));
 		rc = -ESTALE;
@@ -492,20 +344,102 @@ int database_open(struct database *d, const char *path, char *error, size_t erro
 void database_close(struct database *d)
 {
 	sqlite3_close(d->handle);
-	wal_index_destroy(d->index);
 	free(d->path);
 }
 
-bool database_reads(const struct database *d)
+/* ---- without changing anything ---- */
+
+enum { URI_BYTES = 3 * PATH_MAX + 64 };
+
+/* SQLite's URI of a path: what means something in a URI is %XX. */
+static void write_uri(const char *path, const char *options, char *out)
 {
-	char head[100]; /* as long as SQLite's */
-	sqlite3_file *file = NULL;
+	size_t used = (size_t)sprintf(out, "file:");
+
+	for (const char *c = path; *c != '\0'; c++)
+		used += (size_t)sprintf(out + used, strchr("?#%", *c) ? "%%%02X" : "%c", *c);
+	sprintf(out + used, "?%s", options);
+}
+
+/*
+ * With a write-ahead log that is not empty the newest pages are there: it is read by the only
+ * module of SQLite that makes no file for that, which then takes no locks. Without, what is in the
+ * database is all there is. Where it is in use its files are all there.
+ */
+static int open_unchanged(const char *path, bool in_use, sqlite3 **out)
+{
+	char name[PATH_MAX + 8], uri[URI_BYTES];
+	struct stat st;
+	bool logged;
 	int rc;
 
-	/* through its own descriptor: to close another would give up its locks */
-	rc = sqlite3_file_control(d->handle, NULL, SQLITE_FCNTL_FILE_POINTER, &file);
-	if (rc != SQLITE_OK || file == NULL || file->pMethods == NULL)
-		return false;
-	rc = file->pMethods->xRead(file, head, (int)sizeof(head), 0);
-	return rc == SQLITE_OK || rc == SQLITE_IOERR_SHORT_READ;
+	snprintf(name, sizeof(name), "%s-wal", path);
+	logged = !in_use && stat(name, &st) == 0 && st.st_size > 0;
+	write_uri(path, in_use ? "mode=ro" : logged ? "mode=ro&vfs=unix-none" : "immutable=1", uri);
+	rc = sqlite3_open_v2(
+		uri, out, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
+	if (rc != SQLITE_OK)
+		return rc;
+	sqlite3_db_config(*out, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+	return sqlite3_exec(
+		*out, logged ? "pragma locking_mode = exclusive" : "", NULL, NULL, NULL);
+}
+
+static int look_inside(sqlite3 *db, struct database_look *out, char *error, size_t error_bytes)
+{
+	char found[FOUND_BYTES] = "", fault[RECORD_ROW_FAULT_BYTES] = "";
+	int rc = read_version(db, &out->schema, error, error_bytes);
+
+	if (rc == 0 && out->schema == STORE_SCHEMA)
+		rc = database_tables(db, error, error_bytes);
+	if (rc == 0 && out->schema > 0)
+		rc = store_sql(db, read_int, &out->runs, "select count(*) from runs", "");
+	if (rc == 0)
+		rc = first_fault(db, found);
+	if (rc < 0 && sqlite3_errcode(db) == SQLITE_INTERRUPT)
+		return 0;
+	if (rc == 0 && strcmp(found, "ok") != 0) {
+		snprintf(error, error_bytes, "%s", found);
+		return -EBADMSG;
+	}
+	if (rc == 0 && out->schema == STORE_SCHEMA)
+		rc = record_row_check(db, fault);
+	if (rc == -EBADMSG && fault[0] != '\0')
+		snprintf(error, error_bytes, "%s", fault);
+	if (rc < 0 && sqlite3_errcode(db) == SQLITE_INTERRUPT)
+		return 0;
+	if (rc < 0 && error[0] == '\0')
+		snprintf(error, error_bytes, "%s", sqlite3_errmsg(db));
+	out->complete = rc == 0;
+	return rc;
+}
+
+int database_look(const char *path, bool in_use, int64_t within_ms, struct database_look *out,
+	char *error, size_t error_bytes)
+{
+	int64_t until_ns = clock_mono_ns() + within_ms * CLOCK_MS_NS;
+	struct database_look seen = {0};
+	sqlite3 *db = NULL;
+	struct stat st;
+	int rc = stat(path, &st) < 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -EISDIR;
+
+	error[0] = '\0';
+	if (rc == 0 && strlen(path) >= PATH_MAX)
+		rc = -ENAMETOOLONG;
+	if (rc < 0) {
+		snprintf(error, error_bytes, "%s", strerror(-rc));
+		return rc;
+	}
+	errno = 0;
+	rc = store_errno(db, open_unchanged(path, in_use, &db));
+	if (rc < 0) {
+		snprintf(error, error_bytes, "%s", db ? sqlite3_errmsg(db) : strerror(-rc));
+	} else {
+		set_deadline(db, &until_ns);
+		rc = look_inside(db, &seen, error, error_bytes);
+	}
+	sqlite3_close(db);
+	if (rc == 0)
+		*out = seen;
+	return rc;
 }

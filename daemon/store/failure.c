@@ -6,7 +6,6 @@
 
 #include "proto/host/clock.h"
 #include "proto/host/filesystem.h"
-#include "daemon/store/lock_holders.h"
 
 const char failure_too_large[] = "raise the limit on the size of files (LimitFSIZE= of the unit, "
 				 "ulimit -f)";
@@ -29,16 +28,20 @@ void failure_describe(const char *path, int rc, struct store_failure *out)
 		snprintf(out->advice, sizeof(out->advice),
 			"make room on %.500s; gpt2ctl prune removes old runs", where);
 	else if (rc == -EBUSY)
-		lock_holders_advise(path, out->advice, sizeof(out->advice));
+		snprintf(out->advice, sizeof(out->advice),
+			"fuser -v %.500s shows the process; end it, or wait for it", path);
 	else if (rc == -ESTALE)
-		snprintf(out->advice, sizeof(out->advice), "put it back, or start gpt2d again");
+		snprintf(out->advice, sizeof(out->advice), "put it back, or restart gpt2d");
 	else if (rc == -EBADMSG)
 		snprintf(out->advice, sizeof(out->advice),
-			"end gpt2d, see " STORE_DAMAGED_SECTION);
+			"stop gpt2d, then see " STORE_DAMAGED_SECTION);
 	else if (rc == -EROFS)
 		snprintf(out->advice, sizeof(out->advice), "make %.500s writable", where);
-	else if (rc == -ENOMEM)
-		snprintf(out->advice, sizeof(out->advice), "free some memory");
+	else if (rc == -ETIMEDOUT)
+		snprintf(out->advice, sizeof(out->advice),
+			"see the kernel's log about %.300s, or whether its server can be reached;"
+			" gpt2d continues when it answers",
+			where);
 	else
 		snprintf(out->advice, sizeof(out->advice), "see the kernel's log about %.500s",
 			where);

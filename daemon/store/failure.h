@@ -1,6 +1,6 @@
 /*
- * failure.h: a store that cannot be written, for people: which file, the error, since when, and
- * what to do about it.
+ * failure.h: a store that is failing, for people: which file, the error, since when, and what to do
+ * about it.
  */
 #ifndef GPT2D_DAEMON_STORE_FAILURE_H
 #define GPT2D_DAEMON_STORE_FAILURE_H
@@ -21,8 +21,7 @@ extern const char failure_too_large[];
 /* rc, path and advice of *out. It asks the file system: not for the loop. */
 void failure_describe(const char *path, int rc, struct store_failure *out);
 
-/* {path, errno, error, since, advice}, as protocol.h has it; JSON null: the store can be written.
- */
+/* {path, errno, error, since, advice}, as protocol.h has it; JSON null: it is not failing. */
 json_t *failure_json(struct store *s);
 
 /*

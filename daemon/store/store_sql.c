@@ -5,6 +5,7 @@
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 /*
@@ -34,7 +35,7 @@ int store_errno(struct sqlite3 *db, int code)
 	case SQLITE_FULL:
 		return -ENOSPC;
 	case SQLITE_NOMEM:
-		return -ENOMEM;
+		abort(); /* gpt2d ends without memory: memory.h */
 	case SQLITE_READONLY:
 		return -EROFS;
 	case SQLITE_BUSY:
@@ -56,6 +57,8 @@ const char *store_error_text(int rc)
 {
 	if (rc == -ESTALE)
 		return "it was removed, moved or replaced while gpt2d had it open";
+	if (rc == -ETIMEDOUT)
+		return "the disk does not answer";
 	if (rc == -EBUSY)
 		return "another process has it locked";
 	if (rc == -EBADMSG)

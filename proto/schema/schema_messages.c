@@ -107,21 +107,10 @@ const struct schema_row schema_messages[] = {
 	{"memory_limit_bytes", "count|null", "of gpt2d's control group, and of those above it"},
 	{"memory_available_bytes", "count|null", ""},
 
-	{"store", SCHEMA_OBJECT, "A store that cannot be written."},
+	{"store", SCHEMA_OBJECT, "A store that cannot be written or does not answer."},
 	{"path", "text", ""},
 	{"errno", "text", "its name"},
 	{"error", "text", ""},
-	{"since", "time", ""},
-	{"advice", "text", ""},
-
-	{"wal", SCHEMA_OBJECT, "A log of the store's database that cannot begin anew."},
-	{"path", "text", ""},
-	{"bytes", "count", ""},
-	{"since", "time", ""},
-	{"advice", "text", "who reads of it and does not end"},
-
-	{"stuck", SCHEMA_OBJECT, "A disk that neither answers nor fails."},
-	{"path", "text", "what is on it"},
 	{"since", "time", ""},
 	{"advice", "text", ""},
 

@@ -85,7 +85,6 @@ def test_a_bucket_of_one(daemon):
 def test_names_that_lead_out(daemon, name):
     """A8: gpt2d itself refuses them, whatever the client let through, and makes nothing."""
     with daemon() as d, d.client() as c:
-        wait_for((d.state / "reserve").exists, "what gpt2d makes after its start")
         before = tree(d.home)
         assert ("\\u0000" if "\0" in str(name) else "name") in refused(c, spec(name))
         arms = {str(name): {}, "other": {"seed": 2}}

@@ -102,11 +102,12 @@ STATES = "one of queued, starting, running, finishing, done, failed, cancelled, 
     ("name", "'../x'", 'name: "../x" is not allowed, '),
 ])
 def test_a_row_that_cannot_be(daemon, column, value, said):
-    """It is named by whom it is in the way of, and all goes on once it is set again."""
+    """Of a queued run: the start and --check name it, and gpt2d starts once it is repaired."""
     with daemon() as d:
         with d.client() as c:
             c.wait(c.submit(spec("before")))
-            c.wait(c.submit(spec("fail.r0.s1")))
+            c.call("drain")
+            c.submit(spec("queued"))
         d.stop()
         db = sqlite3.connect(d.state / "gpt2d.db")
         was, = db.execute(f"select {column} from runs where id = 2").fetchone()
@@ -119,7 +120,8 @@ def test_a_row_that_cannot_be(daemon, column, value, said):
         change(d, f"update runs set {column} = {was!r} where id = 2")
         d.start()
         with d.client() as c:
-            assert c.wait(2)["state"] == "failed"
+            c.call("resume")
+            assert c.wait(2)["state"] == "done"
 
 
 def test_a_file_where_the_trash_is(daemon):
@@ -159,7 +161,7 @@ def test_a_table_that_is_missing(daemon, table):
         d.stop()
         change(d, f"drop table {table}")
         said = f"no such table: {table}"
-        assert f"gpt2d.db: {said}; A DAMAGED DATABASE in gpt2d(8) says what to do\n" in start_refused(d)
+        assert f"gpt2d.db: {said}; see A DAMAGED DATABASE in gpt2d(8)\n" in start_refused(d)
         assert said in checked(d)
         shutil.rmtree(d.state)
         d.start()

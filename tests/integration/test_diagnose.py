@@ -258,7 +258,7 @@ def test_a_damaged_database(home):
         assert verdict == "fail" and advice == "A DAMAGED DATABASE in gpt2d(8) says what to do", found
         assert tree(home) == before
     path.write_bytes(os.urandom(20000))
-    assert started(home) == (1, f"{path}: file is not a database; A DAMAGED DATABASE in gpt2d(8) says what to do")
+    assert started(home) == (1, f"{path}: file is not a database; see A DAMAGED DATABASE in gpt2d(8)")
 
 
 @pytest.mark.parametrize("sql, says", [("update schema set version = 99", "schema 99, this gpt2d knows 3 and older ones"),

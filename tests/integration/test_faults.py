@@ -151,7 +151,7 @@ def test_full_disk_is_told(tmp_path, faults):
         assert other.call("list")["runs"][0] == shown["run"] and other.call("list")["runs"][1]["state"] == "queued"
         text = subprocess.run([BUILD / "ctl" / "gpt2ctl", "status"], capture_output=True, text=True, timeout=60,
             check=True, env={**os.environ, "GPT2D_SOCKET": str(d.socket)}).stdout
-        assert "gpt2d.db cannot be written since " in text and "make room on /" in text
+        assert "gpt2d.db has been failing since " in text and "make room on /" in text
         with pytest.raises(RpcError) as refused:
             other.submit(spec("refused"))
         assert refused.value.code == -32006 and "No space left on device" in refused.value.message
@@ -171,13 +171,13 @@ def refusal(call, *args, **params):
 
 
 def test_sync_without_room_is_no_io_error(tmp_path, faults):
-    """Some file systems say so at fsync only; then the disk may hold what was refused, until the next write."""
+    """Some file systems say so at fsync only. The next write takes the place of what was refused."""
     with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c:
         faults.daemon.arm(FAIL, errno.ENOSPC, ops=2)
         refused = refusal(c.submit, spec("refused"))
-        assert refused.message.startswith("the run is not queued, unless gpt2d is killed before it can write again; it "
-            f"could not be stored: {d.state}/gpt2d.db: No space left on device; make room on /")
-        assert refused.data == {"queued": None}
+        assert refused.message.startswith("the run is not queued; it could not be stored: "
+            f"{d.state}/gpt2d.db: No space left on device; make room on /")
+        assert refused.data == {"queued": False}
         faults.daemon.disarm()
         wait_for(lambda: c.call("status")["store"] is None, "the end of it")
         assert c.wait(c.submit(spec("next")))["state"] == "done"
@@ -269,7 +269,7 @@ def test_the_state_directory_is_replaced(tmp_path):
         with pytest.raises(RpcError) as refused:
             c.submit(spec("lost"))
         assert refused.value.code == -32006
-        assert (f"{d.state}/gpt2d.db: it was removed, moved or replaced while gpt2d had it open; put it back, or start gpt2d again"
+        assert (f"{d.state}/gpt2d.db: it was removed, moved or replaced while gpt2d had it open; put it back, or restart gpt2d"
             in refused.value.message)
         assert refused.value.data == {"queued": False} and c.call("status")["store"]["errno"] == "ESTALE"
         assert refusal(c.call, "cancel", id=queued).message.endswith(
@@ -293,7 +293,7 @@ def test_a_run_waits_for_the_state_directory(tmp_path, faults, other):
         if other:
             d.state.mkdir()
         faults.daemon.disarm()
-        said = f"room: {d.state}/gpt2d.db: it was removed, moved or replaced while gpt2d had it open; put it back, or start "
+        said = f"room: {d.state}/gpt2d.db: it was removed, moved or replaced while gpt2d had it open; put it back, or restart "
         wait_for(lambda: str(c.call("status")["waiting"]).startswith(said), "the run waits for the directory")
         if other:
             d.state.rmdir()

@@ -11,13 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from faults import (ENDED, FAIL, FILES, KILL, LIBRARY, NEEDS_ROOM, ROOM, TORN, Faults, ensure_ended, fill, sample, small_file_system,
+from faults import (ENDED, FAIL, FILES, KILL, LIBRARY, NEEDS_ROOM, TORN, Faults, fill, sample, small_file_system,
     start_if_it_can)
 from helpers import BUILD, FAKE_ENGINE, PATIENCE_S, Daemon, RpcError, experiment, folders, ids, spec, trash, wait_for
 from test_ctl_daemon import started
-
-RESERVE = 1 << 20
-
 
 @pytest.fixture
 def small(tmp_path):
@@ -39,23 +36,6 @@ def done(c, names):
     for name in names:
         end = c.wait(c.submit(spec(name)))
         assert end["state"] == "done", end
-
-
-def has_reserve(d):
-    try:
-        return (d.state / "reserve").stat().st_size == RESERVE
-    except FileNotFoundError:
-        return False
-
-
-def no_reserve(d):
-    """A folder in its place: it cannot be made again."""
-    try:
-        (d.state / "reserve").unlink(missing_ok=True)
-        (d.state / "reserve").mkdir()
-    except FileExistsError:
-        return False
-    return True
 
 
 def checkpoint(d, mode):
@@ -80,19 +60,19 @@ def gpt2ctl(d, *args):
         env={**os.environ, "GPT2D_SOCKET": str(d.socket)})
 
 
-@pytest.mark.parametrize("large", [False, True])
-def test_prune_makes_room(small, tmp_path, large):
-    """Whether the files of the runs free more than the deletion of their rows takes, or less."""
-    filler = small / "filler"
+def grow(d, runs):
+    """As large as a run's files are, at least: their removal makes room for what is written about it."""
+    for run in runs:
+        (next((d.state / "runs").glob(f"{run}-*")) / "more").write_bytes(bytes(200000))
+
+
+def test_prune_makes_room(small, tmp_path):
     with on(small, tmp_path) as d, d.client() as c:
-        wait_for(lambda: has_reserve(d), "the reserve")
-        for _ in range(3 if large else 1):
+        for _ in range(3):
             done(c, [f"r{i}" for i in range(12)])
-            if large:
-                for run in folders(d)[-12:]:
-                    (next((d.state / "runs").glob(f"{run}-*")) / "more").write_bytes(bytes(200000))
+            grow(d, folders(d)[-12:])
             checkpoint(d, "truncate")
-            fill(filler)
+            fill(small / "filler")
             keep = ids(c)[-5:]
             assert "gpt2d.db: No space left on device; make room on " in refused(c.submit, spec("refused"))
             assert c.call("status")["store"]["errno"] == "ENOSPC"
@@ -101,44 +81,19 @@ def test_prune_makes_room(small, tmp_path, large):
             assert ids(c) == folders(d) == keep and trash(d) == []
             done(c, ["after"])
             assert c.call("status")["store"] is None
-            if not large:
-                assert "/state/reserve: given up, " in (tmp_path / "log").read_text()
-            if large:  # there is room for it now, or once the filler is gone
-                wait_for(lambda: has_reserve(d), "the reserve")
-            filler.unlink()
-
-
-def test_prune_without_a_reserve(small, tmp_path):
-    """What the files of all runs free is there for the rows of the first."""
-    with on(small, tmp_path) as d, d.client() as c:
-        wait_for(lambda: has_reserve(d), "the reserve")
-        done(c, [f"r{i}" for i in range(40)])
-        wait_for(lambda: no_reserve(d), "a folder in its place")
-        for i in range(2, 41):
-            (d.state / "runs" / f"{i}-r{i - 1}" / "more").write_bytes(bytes(40000))
-        checkpoint(d, "truncate")
-        fill(small / "filler")
-        for run in (d.state / "runs" / "1-r0").iterdir():
-            run.unlink()
-        fill(small / "filler2")  # the first one frees nothing
-        assert refused(c.call, "prune", state="done", keep=39).startswith(
-            f"run 1: it could not be removed, but its files are: {d.state}/gpt2d.db: No space left on device; make room ")
-        assert ids(c) == list(range(1, 41))
-        assert len(c.call("prune", keep=5)["runs"]) == 35
-        assert ids(c) == folders(d) == [36, 37, 38, 39, 40] and trash(d) == []
-        done(c, ["after"])
+            (small / "filler").unlink()
 
 
 @pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
 @pytest.mark.parametrize("action", [KILL, TORN])
 def test_prune_is_killed_at_every_step(small, tmp_path, action):
-    """On the full disk gpt2d starts again, and each run is there with its files, or gone with them."""
+    """After the next start each run is there with its files, or gone with them."""
     faults = Faults(tmp_path, under=small / "state")
     filler, pruned = small / "filler", 0
     with on(small, tmp_path, environment=faults.environment) as d:
         with d.client() as c:
-            wait_for(lambda: has_reserve(d), "the reserve")
             done(c, ["x"])
+            grow(d, ids(c))
             fill(filler)
             before = faults.daemon.count
             c.call("prune", keep=0)
@@ -147,9 +102,9 @@ def test_prune_is_killed_at_every_step(small, tmp_path, action):
             filler.unlink()
         for n in sample(total, 8):
             with d.client() as c:
-                wait_for(lambda: has_reserve(d), "the reserve", patience=120)
                 done(c, ["a", "b", "c"])
                 whole = ids(c)
+                grow(d, whole)
                 files = {run: sorted(os.listdir(c.call("show", id=run)["run"]["dir"])) for run in whole}
                 fill(filler)
                 faults.daemon.arm(action, first=n, last=n, ops=FILES)
@@ -161,6 +116,7 @@ def test_prune_is_killed_at_every_step(small, tmp_path, action):
             if d.process.poll() is None:
                 d.kill()
             d.process.wait()
+            filler.unlink()
             d.start()
             with d.client() as c:
                 left = ids(c)
@@ -172,118 +128,54 @@ def test_prune_is_killed_at_every_step(small, tmp_path, action):
                 pruned += len(whole) - len(left)
                 c.call("prune", keep=1)
                 assert ids(c) == [whole[-1]] == folders(d)
-                filler.unlink()  # the pages that went may be the log's by now, and none left for an engine
                 done(c, ["works"])
         assert pruned > 0
 
 
 def test_start_on_a_full_disk(small, tmp_path):
-    """After a kill and after a good end; runs can be removed then."""
+    """After a kill and after a good end: gpt2d starts, or says that there is no room. The queue is there afterwards."""
     with on(small, tmp_path) as d:
         for end in (d.kill, d.stop):
             with d.client() as c:
-                wait_for(lambda: has_reserve(d), "the reserve", patience=120)
                 done(c, ["a", "b", "c"])
+                grow(d, ids(c))
                 c.call("drain")
                 waits = c.submit(spec("waits"))
             end()
             fill(small / "filler")
-            d.start()
-            with d.client() as c:
-                assert c.state(waits) == "queued" and c.call("status")["drained"]
-                c.call("prune", keep=1)
-                assert ids(c) == [waits - 1, waits]
+            if start_if_it_can(d):
+                with d.client() as c:
+                    assert c.state(waits) == "queued" and c.call("status")["drained"]
+                    c.call("prune", keep=1)
+                    assert ids(c) == [waits - 1, waits]
                 (small / "filler").unlink()
+            else:
+                d.process.wait(PATIENCE_S)
+                assert "; make room on " in d.process.stderr.read()
+                (small / "filler").unlink()
+                d.start()
+            with d.client() as c:
                 c.call("resume")
                 assert c.wait(waits)["state"] == "done"
 
 
 def test_stop_on_a_full_disk(small, tmp_path):
-    """What was in memory only is written in the reserve's room, and told."""
+    """What was in memory only is lost, and gpt2d says so. The next start finds what became of each run."""
     with on(small, tmp_path) as d:
         with d.client() as c:
-            wait_for(lambda: has_reserve(d), "the reserve")
             run, cancelled, waits = [c.submit(spec(name, 100000)) for name in ("long-ms20", "cancelled", "waits-ms20")]
             wait_for(lambda: c.call("show", id=run)["progress"], "its progress")
             checkpoint(d, "truncate")
             fill(small / "filler")
             for number in (cancelled, run):
                 assert "cancelled, but that is not on disk" in refused(c.call, "cancel", id=number)
-            c.call("follow", id=run)
-            assert d.stop() == 0
-            events = list(iter(c.event, None))
-            assert events[-1]["method"] == "run.done" and events[-1]["params"]["state"] == "cancelled"
-        assert f"{d.state}/reserve: given up, there is no room to write what became of runs" in (tmp_path / "log").read_text()
+            assert d.stop() == 1
+        assert f"run {run}: that it is cancelled could not be written: No space left on device" in (tmp_path / "log").read_text()
+        (small / "filler").unlink()
         d.start()
         with d.client() as c:
-            assert [c.state(number) for number in (run, cancelled)] == ["cancelled", "cancelled"]
-            assert c.state(waits) in ("queued", "starting", "running")
-            (small / "filler").unlink()
-
-
-def log_bytes(d):
-    return (d.state / "gpt2d.db-wal").stat().st_size
-
-
-def test_the_log_gives_its_room_back(small, tmp_path):
-    """A write-ahead log that is long, and of no more use: the next run's folder gets its room."""
-    with on(small, tmp_path) as d, d.client() as c:
-        wait_for(lambda: has_reserve(d), "the reserve")
-        c.call("drain")
-        first = c.submit(spec("long-ms20", 100000))  # its folder is made before the disk is full
-        runs = [c.submit(experiment("r", repetitions=1))]
-        while log_bytes(d) < 5 << 20:
-            runs.append(c.submit(experiment("r", repetitions=1)))
-        for run in runs[1:]:
-            c.call("cancel", id=run)
-        checkpoint(d, "passive")
-        fill(small / "filler")
-        c.call("resume")
-        wait_for(lambda: c.state(first) == "running", "running")
-        made = d.state / "runs" / f"{runs[0]}-r" / "spec.json"
-        wait_for(lambda: made.exists() and made.stat().st_size, "the next run's folder")
-        assert log_bytes(d) < 2 << 20
-        c.call("cancel", id=first)
-        assert c.wait(runs[0])["state"] == "done"
-        (small / "filler").unlink()
-
-
-def fill_but(small, n):
-    """All but n bytes."""
-    room = small / "room"
-    room.write_bytes(bytes(n))
-    fill(small / "filler")
-    room.unlink()
-
-
-def test_the_log_makes_room_for_itself(small, tmp_path):
-    """It finds none to grow, and the database none for what it holds: that takes the reserve's, and all goes on."""
-    with on(small, tmp_path) as d, d.client() as c:
-        wait_for(lambda: has_reserve(d), "the reserve")
-        c.call("drain")
-        fill_but(small, 3 << 20)
-        for i in range(150):
-            c.submit(experiment("r", repetitions=1))
-        assert c.call("status")["store"] is None and len(ids(c)) == 150
-        (small / "filler").unlink()
-
-
-def test_a_reserve_that_is_gone_is_told(small, tmp_path):
-    """The log holds more new pages than the reserve has room for: it goes, and is there again once there is room."""
-    with on(small, tmp_path) as d, d.client() as c:
-        wait_for(lambda: has_reserve(d), "the reserve")
-        c.call("drain")
-        fill_but(small, 3 << 20)
-        with pytest.raises(RpcError, match="No space left on device"):
-            for _ in range(400):
-                c.submit(experiment("r", repetitions=1000))
-        log = tmp_path / "log"
-        wait_for(lambda: f"{d.state}/reserve: given up, gpt2d.db needs its room and more\n" in log.read_text(), "that it goes")
-        check = subprocess.run([BUILD / "daemon" / "gpt2d", "--check", *d.command[1:]], capture_output=True, text=True,
-            timeout=120, check=False)
-        assert " KiB free, its reserve is given up" in check.stdout, check
-        (small / "filler").unlink()
-        wait_for(lambda: has_reserve(d) and f"{d.state}/reserve: there again\n" in log.read_text(), "the reserve")
+            assert c.state(run) == "interrupted"
+            assert {c.state(number) for number in (cancelled, waits)} <= {"queued", "starting", "running"}
 
 
 # ---- a file system that has made itself read-only ----
@@ -336,61 +228,6 @@ def test_read_only(tmp_path):
                 assert ids(c) == [1, 2]
                 done(c, ["d"])
                 assert [run["id"] for run in c.call("prune", keep=1)["runs"]] == [1, 2]
-    finally:
-        subprocess.run(["umount", "-l", str(home)], check=False, capture_output=True)
-
-
-# ---- the index of the log, which is mapped ----
-
-@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
-def test_no_room_for_the_logs_index(tmp_path):
-    """A store into a hole of a mapped file would be SIGBUS: its blocks are there first, or that is told."""
-    faults = Faults(tmp_path)
-    with Daemon(home=tmp_path, environment=faults.environment) as d:
-        with d.client() as c:
-            done(c, ["a"])
-        assert d.stop() == 0
-        faults.daemon.arm(FAIL, errno.ENOSPC, ops=ROOM)
-        assert not start_if_it_can(d)
-        assert d.process.wait(60) == 1
-        said = d.process.stderr.read()
-        assert f"{d.state}/gpt2d.db: " in said and "No space left on device; make room on " in said, said
-        faults.daemon.disarm()
-        d.process.stdout.close()
-        d.process.stderr.close()
-        d.start()
-        with d.client() as c:
-            done(c, ["b"])
-
-
-def test_a_full_disk_of_small_blocks(tmp_path):
-    """Blocks of 1 KiB, as mkfs.ext4 chooses below 512 MB, and whatever number of them is left."""
-    home = tmp_path / "disk"
-    if os.geteuid() != 0:
-        pytest.skip("only root mounts a file system")
-    switch = ext4(home, "-b", "1024", "-m", "0")
-    try:
-        if not os.path.ismount(home):
-            pytest.skip(f"no file system: {switch}")
-        with on(home, tmp_path) as d:
-            with d.client() as c:
-                c.call("drain")
-                c.submit(spec("waits"))
-            assert d.stop() == 0
-            wait_for(lambda: no_reserve(d), "no reserve")
-            for free in range(16):
-                fill(home / "filler")
-                with open(home / "filler", "r+b") as f:
-                    f.truncate((os.fstat(f.fileno()).st_size >> 10) - free << 10)
-                    os.fsync(f.fileno())
-                if start_if_it_can(d):
-                    with d.client() as c, contextlib.suppress(RpcError):
-                        c.submit(spec("more"))
-                ensure_ended(d)  # by nothing but us, or with a word
-                (home / "filler").unlink()
-            d.start()
-            with d.client() as c:
-                assert c.state(1) == "queued"
     finally:
         subprocess.run(["umount", "-l", str(home)], check=False, capture_output=True)
 

@@ -239,7 +239,7 @@ def test_no_file_of_its_own(tmp_path, setting):
     os.link(state / "gpt2d.db", tmp_path / "linked")
     (tmp_path / "way").symlink_to(state)
     own = [(state / "gpt2d.db", "the queue"), (tmp_path / "linked", "the queue"), (tmp_path / "way/gpt2d.db-wal", "the queue's log"),
-        (f"{state}/../state/gpt2d.db.lock", "the queue's lock"), (state / "reserve", "the reserve"),
+        (f"{state}/../state/gpt2d.db.lock", "the queue's lock"),
         (elsewhere / "1-a/spec.json", "the folder of runs"), (state / "runs/x", "the folder of runs"),
         (state / "tuning/x", "the folder of tuning"), (tmp_path / "way", "the state directory"), (conf, "the settings"), (tmp_path / "sock", "the socket"),
         (tmp_path / "sock.lock", "the socket's lock")]
@@ -271,7 +271,7 @@ def test_no_settings_and_no_log():
 
 
 @pytest.mark.parametrize("socket, state, what", [
-    ("state/gpt2d.db", "state", "the queue"), ("state/reserve", "state", "the reserve"), ("state/runs", "state", "the folder of runs"),
+    ("state/gpt2d.db", "state", "the queue"), ("state/runs", "state", "the folder of runs"),
     ("state", "state", "the state directory"), ("state", "state/below", "the state directory"),
     ("state/gpt2d.db.lock", "state", "the queue's lock")])
 def test_the_socket_is_no_file_of_the_state(tmp_path, socket, state, what):

@@ -1,6 +1,6 @@
 /*
- * The store when something does not go: a job that fails, a disk that takes nothing, files taken
- * away, no write-ahead log or too much of it.
+ * The store when something fails: a job, a full disk, a thread that is silent, files that were
+ * removed, a file system without a write-ahead log, or a log that grows.
  */
 #include <setjmp.h>
 #include <errno.h>
@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -128,47 +127,6 @@ static void test_disk_full_at_the_end(void **state)
 	assert_true(lost.rc < 0);
 }
 
-/* What a failing disk gives to read is no damage; the same of one that is written again is. */
-static atomic_int disk_rc;
-
-static int disk_work(struct store_job *job, struct sqlite3 *db)
-{
-	return atomic_load(&disk_rc);
-}
-
-static int ask_disk(struct store *s, struct odd_job *job, enum store_kind kind, int rc)
-{
-	job->job = (struct store_job){.kind = kind, .work = disk_work, .done = odd_done};
-	job->outcome = (struct store_outcome){0};
-	atomic_store(&disk_rc, rc);
-	store_add(s, &job->job);
-	store_fixture_wait(s, &job->outcome);
-	return job->outcome.rc;
-}
-
-static void test_a_failing_disk_is_no_damage(void **state)
-{
-	struct store *s = store_fixture_open(*state);
-	struct store_failure failure = {0};
-	struct odd_job job = {0};
-
-	assert_int_equal(store_start(s), 0);
-	store_fixture_limit(100); /* what probes find */
-	assert_int_equal(ask_disk(s, &job, STORE_WRITE, -EIO), -EIO);
-	assert_int_not_equal(ask_disk(s, &job, STORE_WRITE, -EBADMSG), -EBADMSG);
-	assert_int_not_equal(ask_disk(s, &job, STORE_READ, -EBADMSG), -EBADMSG);
-	assert_true(store_failing(s));
-	store_failure(s, &failure);
-	assert_int_not_equal(failure.rc, -EBADMSG);
-	store_fixture_limit(RLIM_INFINITY);
-	assert_int_equal(ask_disk(s, &job, STORE_WRITE, 0), 0);
-	assert_false(store_failing(s));
-	assert_int_equal(ask_disk(s, &job, STORE_WRITE, -EBADMSG), -EBADMSG);
-	store_failure(s, &failure);
-	assert_int_equal(failure.rc, -EBADMSG);
-	store_close(s);
-}
-
 /* Whoever is refused because of the disk may at once ask whether the disk is the reason. */
 static atomic_bool disk_is_full;
 
@@ -259,13 +217,39 @@ static void test_failing_ends_by_itself(void **state)
 	assert_int_equal(refused.rc, -EFBIG);
 	assert_true(store_failure(s, &failure));
 	assert_int_equal(failure.rc, -EFBIG);
-	assert_false(failure.unsure);
 	assert_string_equal(failure.path, f->path);
 	assert_true(failure.since_ns > 0);
 	store_fixture_limit(RLIM_INFINITY);
 	while (store_failing(s))
 		store_fixture_deliver(s); /* the end wakes the loop */
 	assert_int_equal(store_fixture_submit(s, f), 2);
+	assert_int_equal(store_close(s), 0);
+}
+
+static int sleep_work(struct store_job *job, struct sqlite3 *db)
+{
+	sleep(STORE_SILENT_S + 1);
+	return 0;
+}
+
+/* A thread that is busy with one thing for too long is failing until it goes on. */
+static void test_silent_thread(void **state)
+{
+	struct store_fixture *f = *state;
+	struct store *s = store_fixture_open(f);
+	struct odd_job sleeper = {
+		.job = {.kind = STORE_FILES, .work = sleep_work, .done = odd_done}};
+	struct store_failure failure = {0};
+
+	assert_int_equal(store_start(s), 0);
+	store_add(s, &sleeper.job);
+	while (!store_failure(s, &failure))
+		usleep(20000);
+	assert_int_equal(failure.rc, -ETIMEDOUT);
+	assert_string_equal(failure.path, f->path);
+	assert_true(store_busy_s(s) >= STORE_SILENT_S);
+	store_fixture_wait(s, &sleeper.outcome);
+	assert_false(store_failing(s));
 	assert_int_equal(store_close(s), 0);
 }
 
@@ -389,27 +373,6 @@ static void test_log_is_bounded(void **state)
 	assert_int_equal(store_close(s), 0);
 }
 
-/* A log of middling size is not left to itself when there is nothing more to do. */
-static void test_log_is_emptied_at_rest(void **state)
-{
-	struct store_fixture *f = *state;
-	struct store *s = store_fixture_open(f);
-	struct store_outcome submitted = {0};
-	struct run run = store_fixture_run(f);
-	struct timespec moment = {.tv_nsec = 20000000};
-
-	assert_int_equal(store_start(s), 0);
-	assert_int_equal(
-		record_submit(s, &run, f->spec, f->canonical, "[]", store_fixture_done, &submitted),
-		0);
-	store_fixture_wait(s, &submitted);
-	write_rows(s, 15);
-	for (int i = 0; i < 3000 && file_bytes(f->path, "") < 15 * 400000; i++)
-		nanosleep(&moment, NULL);
-	assert_true(file_bytes(f->path, "") >= 15 * 400000);
-	assert_int_equal(store_close(s), 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -417,8 +380,6 @@ int main(void)
 			test_one_job_fails_alone, store_fixture_set_up, store_fixture_tear_down),
 		cmocka_unit_test_setup_teardown(
 			test_refused_knows_why, store_fixture_set_up, store_fixture_tear_down),
-		cmocka_unit_test_setup_teardown(test_a_failing_disk_is_no_damage,
-			store_fixture_set_up, store_fixture_tear_down),
 		cmocka_unit_test_setup_teardown(
 			test_disk_full, store_fixture_set_up, store_fixture_tear_down),
 		cmocka_unit_test_setup_teardown(
@@ -427,6 +388,8 @@ int main(void)
 			test_submit_tries_by_itself, store_fixture_set_up, store_fixture_tear_down),
 		cmocka_unit_test_setup_teardown(
 			test_failing_ends_by_itself, store_fixture_set_up, store_fixture_tear_down),
+		cmocka_unit_test_setup_teardown(
+			test_silent_thread, store_fixture_set_up, store_fixture_tear_down),
 		cmocka_unit_test_setup_teardown(test_own_fault_is_no_failure, store_fixture_set_up,
 			store_fixture_tear_down),
 		cmocka_unit_test_setup_teardown(
@@ -435,8 +398,6 @@ int main(void)
 			test_no_write_ahead_log, store_fixture_set_up, store_fixture_tear_down),
 		cmocka_unit_test_setup_teardown(
 			test_log_is_bounded, store_fixture_set_up, store_fixture_tear_down),
-		cmocka_unit_test_setup_teardown(
-			test_log_is_emptied_at_rest, store_fixture_set_up, store_fixture_tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
