@@ -21,7 +21,6 @@
 #include "daemon/runs/keep.h"
 #include "daemon/openmetrics.h"
 #include "daemon/runs/outlook.h"
-#include "daemon/config/process.h"
 #include "daemon/runs/prune.h"
 #include "daemon/runs/queue.h"
 #include "daemon/control/request.h"
@@ -32,6 +31,7 @@
 #include "daemon/store/store.h"
 #include "daemon/runs/submit.h"
 #include "daemon/runs/usage.h"
+#include "proto/host/procfs.h"
 #include "proto/protocol.h"
 #include "proto/suggest.h"
 #include "proto/version.h"
@@ -62,8 +62,8 @@ static void do_hello(struct daemon *d, struct reply *reply, json_t *params)
 	const char *build = json_string_value(json_object_get(params, "build"));
 	char theirs[400], ours[400];
 
-	process_describe(reply_peer(reply)->pid, theirs, sizeof(theirs));
-	process_describe(getpid(), ours, sizeof(ours));
+	procfs_describe(reply_peer(reply)->pid, theirs, sizeof(theirs));
+	procfs_describe(getpid(), ours, sizeof(ours));
 	if (protocol != PROTOCOL_VERSION) {
 		reply_error_and_close(reply, PROTOCOL_VERSION_MISMATCH, NULL,
 			"client speaks protocol %lld, gpt2d %s speaks %d (client: %s; gpt2d: %s)",

@@ -27,7 +27,6 @@
 #include "daemon/runs/hold.h"
 #include "daemon/runs/lifecycle.h"
 #include "daemon/config/log.h"
-#include "daemon/config/notify.h"
 #include "daemon/config/paths.h"
 #include "daemon/openmetrics.h"
 #include "daemon/config/place.h"
@@ -160,7 +159,7 @@ static void on_reload(evutil_socket_t signal, short what, void *arg)
 {
 	struct daemon *d = arg;
 
-	service_reload(d);
+	service_reload(d->words.settings, d->words.argc, d->words.argv);
 	hold_update(d->holds); /* idle_release may have changed */
 }
 
@@ -343,6 +342,66 @@ static void *allocate(size_t bytes)
 	return memory_resized(NULL, bytes);
 }
 
+/* ---- systemd ---- */
+
+static void describe(char *status, size_t status_bytes, void *arg)
+{
+	const struct daemon *d = arg;
+	const struct run *run = scheduler_running(d->scheduler);
+	char running[32] = "no run", since[CLOCK_TEXT_BYTES], disk[320] = "";
+	struct store_failure failure;
+
+	if (d->stopping)
+		return;
+	if (run != NULL)
+		snprintf(running, sizeof(running), "run %lld", (long long)run->id);
+	if (store_failure(d->store, &failure)) {
+		clock_text(failure.since_ns, since);
+		snprintf(disk, sizeof(disk), ", %.200s: %s since %s", failure.path,
+			store_error_text(failure.rc), since);
+	}
+	snprintf(status, status_bytes, "engines %s, %s running, %lld queued%s%s",
+		engine_pool_state_name(d->pool), running, (long long)queue_length(d->queue),
+		hold_is_set(d->holds, HOLD_DRAINED) ? ", drained" : "", disk);
+}
+
+/* A question to the store's thread, which says only that it lives. */
+struct life_sign {
+	struct store_job job; /* first */
+	struct daemon *daemon;
+};
+
+static int answer(struct store_job *job, struct sqlite3 *db)
+{
+	return 0;
+}
+
+static void on_answer(struct store_job *job, int rc)
+{
+	struct life_sign *sign = (struct life_sign *)(void *)job;
+
+	if (sign->daemon->service)
+		service_alive(sign->daemon->service);
+	free(sign);
+}
+
+static void ask_store(void *arg)
+{
+	struct life_sign *sign = memory_zeroed(1, sizeof(*sign));
+
+	sign->job = (struct store_job){.kind = STORE_READ, .work = answer, .done = on_answer};
+	sign->daemon = arg;
+	store_add(sign->daemon->store, &sign->job);
+}
+
+static int start_service(struct daemon *d)
+{
+	const struct service_options options = {
+		.base = d->base, .describe = describe, .ask = ask_store, .arg = d};
+
+	return service_create(&options, &d->service);
+}
+
 int daemon_start(struct daemon *d, const struct settings *settings, char *error, size_t error_bytes)
 {
 	int rc;
@@ -380,7 +439,7 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 	if (rc == 0)
 		rc = start_control(d, error, error_bytes);
 	if (rc == 0)
-		rc = service_create(d, &d->service);
+		rc = start_service(d);
 	if (rc == 0 && hold_is_set(d->holds, HOLD_RELEASED))
 		say_ready(d);
 	if (rc == -EAGAIN && strcmp(error, "out of memory") == 0)

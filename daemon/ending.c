@@ -9,7 +9,7 @@
 #include "daemon/engines/engine_pool.h"
 #include "daemon/runs/hold.h"
 #include "daemon/config/log.h"
-#include "daemon/config/notify.h"
+#include "daemon/config/service.h"
 #include "daemon/runs/scheduler.h"
 #include "daemon/config/settings.h"
 #include "daemon/store/store.h"
@@ -24,7 +24,7 @@ void ending_begin(struct daemon *d, bool now)
 {
 	if (!d->stopping) {
 		d->stopping = true;
-		notify_send("STOPPING=1\nSTATUS=stopping");
+		service_notify("STOPPING=1\nSTATUS=stopping");
 		hold_shut_down(d->holds);
 		if (!scheduler_in_hand(d->scheduler))
 			now = true;

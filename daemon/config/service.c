@@ -3,117 +3,84 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
 
-#include "daemon/config/clock.h"
-#include "daemon/daemon.h"
-#include "daemon/engines/engine_pool.h"
-#include "daemon/runs/hold.h"
 #include "daemon/config/log.h"
-#include "daemon/config/notify.h"
-#include "daemon/runs/queue.h"
-#include "daemon/runs/scheduler.h"
 #include "daemon/config/settings_load.h"
-#include "daemon/store/store.h"
+#include "proto/host/clock.h"
+#include "proto/host/memory.h"
 
-enum { STATUS_US = 2000000 };
+enum { STATUS_US = 2000000, STATUS_BYTES = 480 };
 
 struct service {
-	struct store_job job; /* first: a question to the store's thread */
-	struct daemon *daemon;
+	struct service_options o;
 	struct event *timer;
-	char status[480];
+	char status[STATUS_BYTES];
 	bool watched; /* systemd wants a sign of life */
-	bool asked;   /* the question is with the store's thread */
-	bool answered;
+	bool asked;   /* for one of the store's thread */
+	bool alive;   /* it has come since the last tick */
 };
 
-static int work(struct store_job *job, struct sqlite3 *db)
+void service_notify(const char *format, ...)
 {
-	return 0;
-}
+	char message[512];
+	va_list args;
 
-static void answer(struct store_job *job, int rc)
-{
-	struct service *s = (struct service *)(void *)job;
-
-	s->asked = false;
-	s->answered = true;
-}
-
-static void tell_status(struct service *s)
-{
-	const struct daemon *d = s->daemon;
-	const struct run *run = scheduler_running(d->scheduler);
-	char status[sizeof(s->status)], running[32] = "no run", since[CLOCK_TEXT_BYTES];
-	char disk[320] = "";
-	struct store_failure failure;
-
-	if (run != NULL)
-		snprintf(running, sizeof(running), "run %lld", (long long)run->id);
-	if (store_failure(d->store, &failure)) {
-		clock_text(failure.since_ns, since);
-		snprintf(disk, sizeof(disk), ", %.200s: %s since %s", failure.path,
-			store_error_text(failure.rc), since);
-	}
-	snprintf(status, sizeof(status), "engines %s, %s running, %lld queued%s%s",
-		engine_pool_state_name(d->pool), running, (long long)queue_length(d->queue),
-		hold_is_set(d->holds, HOLD_DRAINED) ? ", drained" : "", disk);
-	if (strcmp(status, s->status) == 0)
-		return;
-	strcpy(s->status, status);
-	notify_send("STATUS=%s", status);
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	if (sd_notify(0, message) < 0)
+		log_write(LOG_WARNING, "NOTIFY_SOCKET: systemd was not notified: %s", message);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
+	char status[STATUS_BYTES] = "";
 	struct service *s = arg;
 
-	if (!s->daemon->stopping)
-		tell_status(s);
+	s->o.describe(status, sizeof(status), s->o.arg);
+	if (status[0] != '\0' && strcmp(status, s->status) != 0) {
+		strcpy(s->status, status);
+		service_notify("STATUS=%s", status);
+	}
 	if (!s->watched)
 		return;
-	if (s->answered)
-		notify_send("WATCHDOG=1");
-	s->answered = false;
+	if (s->alive)
+		service_notify("WATCHDOG=1");
+	s->alive = false;
 	if (!s->asked) {
 		s->asked = true;
-		s->job.kind = STORE_READ;
-		s->job.work = work;
-		s->job.done = answer;
-		store_add(s->daemon->store, &s->job);
+		s->o.ask(s->o.arg);
 	}
 }
 
-int service_create(struct daemon *d, struct service **out)
+int service_create(const struct service_options *options, struct service **out)
 {
 	uint64_t watchdog_us = 0, every_us = STATUS_US;
-	bool watched = sd_watchdog_enabled(0, &watchdog_us) > 0;
 	struct timeval every;
 	struct service *s;
 
 	*out = NULL;
-	notify_send("READY=1\nSTATUS=engines starting");
+	service_notify("READY=1\nSTATUS=engines starting");
 	if (getenv("NOTIFY_SOCKET") == NULL)
 		return 0;
-	s = calloc(1, sizeof(*s));
-	if (s == NULL)
-		return -ENOMEM;
-	s->daemon = d;
-	s->watched = watched;
-	if (watched && watchdog_us / 2 < every_us)
+	s = memory_zeroed(1, sizeof(*s));
+	s->o = *options;
+	s->watched = sd_watchdog_enabled(0, &watchdog_us) > 0;
+	if (s->watched && watchdog_us / 2 < every_us)
 		every_us = watchdog_us / 2;
 	every = (struct timeval){(time_t)(every_us / 1000000), (suseconds_t)(every_us % 1000000)};
-	s->timer = event_new(d->base, -1, EV_PERSIST, on_timer, s);
+	s->timer = event_new(s->o.base, -1, EV_PERSIST, on_timer, s);
 	if (s->timer == NULL || event_add(s->timer, &every) < 0) {
 		service_destroy(s);
 		return -ENOMEM;
 	}
-	on_timer(-1, 0, s);
 	*out = s;
+	on_timer(-1, 0, s);
 	return 0;
 }
 
@@ -126,19 +93,26 @@ void service_destroy(struct service *s)
 	free(s);
 }
 
-/* ---- settings anew ---- */
+void service_alive(struct service *s)
+{
+	s->asked = false;
+	s->alive = true;
+}
 
-static void told(const char *name, const char *before, const char *after, bool taken, void *arg)
+/* ---- reload ---- */
+
+static void log_change(
+	const char *name, const char *before, const char *after, bool taken, void *arg)
 {
 	int *n_taken = arg;
 
 	*n_taken += taken;
 	log_write(taken ? LOG_INFO : LOG_WARNING, "settings: %s: %s -> %s%s", name,
 		before[0] ? before : "(default)", after[0] ? after : "(default)",
-		taken ? "" : ": not before gpt2d is started anew");
+		taken ? "" : ": only after gpt2d is restarted");
 }
 
-static void reread(struct daemon *d)
+static void reload_settings(struct settings *settings, int argc, char **argv)
 {
 	struct settings_command command;
 	struct settings fresh;
@@ -147,30 +121,28 @@ static void reread(struct daemon *d)
 	FILE *to = open_memstream(&errors, &n);
 	int rc, taken = 0;
 
-	if (to == NULL) {
-		log_write(LOG_ERROR, "settings: out of memory, nothing was read anew");
+	if (to == NULL)
 		return;
-	}
-	rc = settings_load(&fresh, d->words.argc, d->words.argv, &command, to);
+	rc = settings_load(&fresh, argc, argv, &command, to);
 	fclose(to);
 	for (char *line = strtok(errors, "\n"); line != NULL; line = strtok(NULL, "\n"))
 		log_write(LOG_ERROR, "settings: %s", line);
 	if (rc < 0) {
 		log_write(LOG_ERROR, "settings: wrong, and left as they were");
 	} else {
-		settings_take(d->words.settings, &fresh, told, &taken);
-		log_set_level((enum log_level)d->settings->log_level);
-		log_write(LOG_INFO, "settings: read anew from %s, %d changed",
+		settings_take(settings, &fresh, log_change, &taken);
+		log_set_level((enum log_level)settings->log_level);
+		log_write(LOG_INFO, "settings: read again from %s, %d changed",
 			fresh.config_file ? fresh.config_file : "no file", taken);
 	}
 	settings_finish(&fresh);
 	free(errors);
 }
 
-void service_reload(struct daemon *d)
+void service_reload(struct settings *settings, int argc, char **argv)
 {
-	notify_send("RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_mono_ns() / 1000);
+	service_notify("RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_mono_ns() / 1000);
 	log_reopen();
-	reread(d);
-	notify_send("READY=1");
+	reload_settings(settings, argc, argv);
+	service_notify("READY=1");
 }

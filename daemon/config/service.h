@@ -1,20 +1,41 @@
 /*
- * service.h: gpt2d as a service of systemd: that it is ready, what it does, that it lives. READY
- * comes when clients can connect: engines that do not come up are a thing to be asked about, and a
- * new gpt2d would have the same. The watchdog is fed by the loop, and only while the store's thread
- * answers as well.
+ * service.h: gpt2d as a service of systemd: messages to systemd, the watchdog, and the reload of
+ * the settings. gpt2d is ready when clients can connect: clients can ask why engines do not start.
  */
 #ifndef GPT2D_DAEMON_CONFIG_SERVICE_H
 #define GPT2D_DAEMON_CONFIG_SERVICE_H
 
-struct daemon;
+#include <stdbool.h>
+#include <stddef.h>
+
+struct event_base;
 struct service;
+struct settings;
 
-/* 0 with *out NULL when nobody asked; or -ENOMEM. The socket listens. */
-int service_create(struct daemon *d, struct service **out);
-void service_destroy(struct service *s); /* after the store is closed; takes NULL */
+/* sd_notify(3): "READY=1", "STATUS=...". Does nothing without NOTIFY_SOCKET. */
+void service_notify(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* SIGHUP: open the log anew, read the settings anew, and take over those that may change. */
-void service_reload(struct daemon *d);
+struct service_options {
+	struct event_base *base;
+	/* The status in words; "" leaves the last one. Called every 2 s. */
+	void (*describe)(char *status, size_t status_bytes, void *arg);
+	/*
+	 * Asks the store's thread for a sign of life, which service_alive passes on. Called for the
+	 * watchdog, and not again before the answer.
+	 */
+	void (*ask)(void *arg);
+	void *arg;
+};
+
+/* READY. *out is NULL without NOTIFY_SOCKET. 0, or -ENOMEM. The socket listens. */
+int service_create(const struct service_options *options, struct service **out);
+void service_destroy(struct service *s); /* takes NULL */
+void service_alive(struct service *s);
+
+/*
+ * SIGHUP: opens the log again, reads the settings from the same words and files again, and takes
+ * over those that may change.
+ */
+void service_reload(struct settings *settings, int argc, char **argv);
 
 #endif

@@ -23,7 +23,7 @@
 #include "daemon/engines/engine_output.h"
 #include "daemon/store/failure.h"
 #include "daemon/config/log.h"
-#include "daemon/config/process.h"
+#include "proto/host/procfs.h"
 #include "proto/host/cgroup.h"
 #include "proto/frame.h"
 #include "proto/protocol.h"
@@ -471,7 +471,7 @@ void engine_link_check_build(
 			json_string_value(build), version_build);
 	else
 		return;
-	process_describe(getpid(), ours, sizeof(ours));
+	procfs_describe(getpid(), ours, sizeof(ours));
 	snprintf(why, why_bytes, "%s (engine: %.300s, pid %d; gpt2d: %s); " ENGINE_LINK_CURE, is,
 		link->o.program, (int)link->pid, ours);
 }

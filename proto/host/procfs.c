@@ -1,6 +1,7 @@
 #include "proto/host/procfs.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,4 +23,15 @@ int procfs_check(char *why, size_t why_bytes)
 		"/proc is of another pid namespace: it has %s for process %ld of this one",
 		self[0] != '\0' ? self : "nothing", (long)getpid());
 	return -EXDEV;
+}
+
+void procfs_describe(pid_t pid, char *out, size_t out_bytes)
+{
+	char link[32], path[PATH_MAX];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
+	n = readlink(link, path, sizeof(path) - 1);
+	path[n < 0 ? 0 : n] = '\0';
+	snprintf(out, out_bytes, "%s%spid %d", path, n > 0 ? ", " : "", (int)pid);
 }

@@ -145,7 +145,7 @@ def test_log_rotation(home):
         c.wait(c.submit(spec("between")))
         assert "run 2: done" in old.read_text() and not d.log.exists()
         d.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: "settings: read anew from /dev/null, 0 changed" in d.said(), "a new log")
+        wait_for(lambda: "settings: read again from /dev/null, 0 changed" in d.said(), "a new log")
         c.wait(c.submit(spec("after")))
         assert "run 3: done" in d.said() and "run 3" not in old.read_text()
 
@@ -160,13 +160,13 @@ def test_settings_read_anew(home, systemd):
         d.process.send_signal(signal.SIGHUP)
         systemd.until("RELOADING")
         systemd.until("READY")
-        wait_for(lambda: "settings: read anew" in d.said(), "the settings")
+        wait_for(lambda: "settings: read again" in d.said(), "the settings")
         said = d.said()
         assert "info settings: clients_per_user: 3 -> 5\n" in said
-        assert "warning settings: alive_timeout: 20s -> 30s: not before gpt2d is started anew\n" in said
-        assert "warning settings: check_timeout: 120s -> 300s: not before" in said
+        assert "warning settings: alive_timeout: 20s -> 30s: only after gpt2d is restarted\n" in said
+        assert "warning settings: check_timeout: 120s -> 300s: only after" in said
         assert "settings: ranks" not in said  # the option comes over the file
-        assert f"settings: read anew from {conf}, 1 changed" in said
+        assert f"settings: read again from {conf}, 1 changed" in said
         others = [d.client() for _ in range(4)]
         assert not d.accepts()
         for other in others:
