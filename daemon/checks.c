@@ -557,16 +557,17 @@ static void check_device(struct checks *c)
 
 static void check_engine(struct checks *c)
 {
-	char text[512];
+	char text[640];
 	int rc;
 
 	if (c->program.path[0] == '\0')
 		return;
-	rc = engine_probe(c->program.path, c->settings->check_timeout_s, text, sizeof(text));
+	rc = engine_probe(c->program.path, c->settings->ranks, c->settings->check_timeout_s, text,
+		sizeof(text));
 	if (rc < 0)
-		fail(c, rc, NULL, "the engine does not check a spec: %s", text);
+		fail(c, rc, NULL, "%s", text);
 	else
-		ok(c, "it answers: %s", text);
+		ok(c, "%s", text);
 }
 
 /* ---- the machine ---- */

@@ -5,11 +5,13 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "daemon/engines/engine_link.h"
+#include "proto/host/memory.h"
 #include "proto/host/starved.h"
 #include "proto/protocol.h"
 
@@ -107,15 +109,131 @@ static void ask(struct question *q, const char *program, int64_t timeout_s)
 	engine_link_destroy(link);
 }
 
-int engine_probe(const char *program, int64_t timeout_s, char *text, size_t text_bytes)
+/* ---- two ranks that connect ---- */
+
+enum { RANKS = 2 };
+
+struct meeting {
+	struct event_base *base;
+	struct meeting_rank {
+		struct meeting *meeting;
+		struct engine_link *link;
+		char *address;
+		bool ready;
+	} rank[RANKS];
+	char failure[512];
+};
+
+static void on_rank_hello(struct meeting_rank *r, const json_t *params)
+{
+	const char *address = json_string_value(json_object_get(params, "address"));
+	struct meeting *m = r->meeting;
+
+	free(r->address);
+	r->address = memory_text(address ? address : "");
+	for (int i = 0; i < RANKS; i++)
+		if (m->rank[i].address == NULL)
+			return;
+	for (int i = 0; i < RANKS; i++)
+		engine_link_send(m->rank[i].link, ENGINE_CONNECT,
+			json_pack("{s[ss]}", "addresses", m->rank[0].address, m->rank[1].address));
+}
+
+static void on_rank_message(struct engine_link *link, const char *method, json_t *params, void *arg)
+{
+	struct meeting_rank *r = arg;
+	struct meeting *m = r->meeting;
+	const char *message = json_string_value(json_object_get(params, "message"));
+	const char *level = json_string_value(json_object_get(params, "level"));
+
+	if (strcmp(method, ENGINE_HELLO) == 0) {
+		on_rank_hello(r, params);
+	} else if (strcmp(method, ENGINE_READY) == 0) {
+		r->ready = true;
+		if (m->rank[0].ready && m->rank[1].ready)
+			event_base_loopbreak(m->base);
+	} else if (strcmp(method, ENGINE_LOG) == 0 && message != NULL && level != NULL &&
+		strcmp(level, "error") == 0 && m->failure[0] == '\0') {
+		snprintf(m->failure, sizeof(m->failure), "%s", message);
+		event_base_loopbreak(m->base);
+	}
+}
+
+static void on_rank_broken(struct engine_link *link, const char *why, void *arg)
+{
+	struct meeting *m = ((struct meeting_rank *)arg)->meeting;
+
+	if (m->failure[0] == '\0')
+		snprintf(m->failure, sizeof(m->failure), "a rank %s", why ? why : "ended");
+	event_base_loopbreak(m->base);
+}
+
+static int start_rank(struct meeting *m, int i, const char *program)
+{
+	char role[] = "--role", connect[] = "connect", a_rank[] = "--rank", a_ranks[] = "--ranks";
+	char ranks[] = "2", rank[16], path[PATH_MAX];
+	char *argv[] = {path, role, connect, a_rank, rank, a_ranks, ranks, NULL};
+	struct engine_link_options o = {
+		.base = m->base,
+		.program = program,
+		.argv = argv,
+		.what = "check",
+		.message = on_rank_message,
+		.broken = on_rank_broken,
+		.arg = &m->rank[i],
+	};
+
+	snprintf(path, sizeof(path), "%s", program);
+	snprintf(rank, sizeof(rank), "%d", i);
+	m->rank[i].meeting = m;
+	return engine_link_create(&o, &m->rank[i].link);
+}
+
+/* why stays empty when they connect. */
+static void meet(const char *program, int64_t timeout_s, char *why, size_t why_bytes)
+{
+	const struct timeval wait = {(time_t)timeout_s, 0};
+	struct meeting m = {.base = event_base_new()};
+	int rc = 0;
+
+	for (int i = 0; i < RANKS && rc == 0; i++)
+		rc = start_rank(&m, i, program);
+	if (rc < 0) {
+		snprintf(m.failure, sizeof(m.failure), "cannot be started: %s", starved_text(rc));
+	} else {
+		event_base_loopexit(m.base, &wait);
+		event_base_dispatch(m.base);
+	}
+	if (m.failure[0] == '\0' && !(m.rank[0].ready && m.rank[1].ready))
+		snprintf(m.failure, sizeof(m.failure), "not connected within %" PRId64 " s",
+			timeout_s);
+	for (int i = 0; i < RANKS; i++) {
+		engine_link_destroy(m.rank[i].link);
+		free(m.rank[i].address);
+	}
+	event_base_free(m.base);
+	snprintf(why, why_bytes, "%s", m.failure);
+}
+
+int engine_probe(
+	const char *program, int64_t ranks, int64_t timeout_s, char *text, size_t text_bytes)
 {
 	struct question q = {.base = event_base_new()};
+	char why[512] = "";
 
 	if (access("/dev/null", R_OK | W_OK) < 0)
 		snprintf(q.failure, sizeof(q.failure), "/dev/null: %s", strerror(errno));
 	else
 		ask(&q, program, timeout_s);
 	event_base_free(q.base);
-	snprintf(text, text_bytes, "%s", q.answered ? q.device : q.failure);
-	return q.answered ? 0 : -EPROTO;
+	if (q.answered && ranks > 1)
+		meet(program, timeout_s, why, sizeof(why));
+	if (!q.answered)
+		snprintf(text, text_bytes, "the engine does not check a spec: %s", q.failure);
+	else if (why[0])
+		snprintf(text, text_bytes, "two ranks cannot connect: %s", why);
+	else
+		snprintf(text, text_bytes, "it answers: %s%s", q.device,
+			ranks > 1 ? "; two ranks connect" : "");
+	return q.answered && !why[0] ? 0 : -EPROTO;
 }

@@ -354,11 +354,21 @@ def check(link):
                 check={"memory_bytes": 12345, "world": params["world"]})
 
 
+def connect(link, rank):
+    link.send("engine.hello", protocol=1, role="connect", rank=rank, pid=os.getpid(), address=f"fake-{rank}")
+    while True:
+        message = link.receive(0.5)
+        if message and message[0] == "engine.connect":
+            link.send("engine.ready")
+
+
 def main():
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     arguments = dict(zip(sys.argv[1::2], sys.argv[2::2]))
     if arguments["--role"] == "check":
         check(Link())
+    elif arguments["--role"] == "connect":
+        connect(Link(), int(arguments["--rank"]))
     else:
         assert int(arguments["--threads"]) >= 1
         Engine(Link(), int(arguments["--rank"]), int(arguments["--ranks"])).run()

@@ -109,6 +109,15 @@ def test_engines_that_are_not_right(home):
     found = checks(home, "--engine", "/bin/false", status=1)
     assert found["engine"][:2] == ("fail", "the engine does not check a spec: exited with status 1")
     assert checks(home, "--engine", FAKE_ENGINE)["engine"][:2] == ("ok", "it answers: fake")
+    assert checks(home, "--engine", FAKE_ENGINE, "--ranks", "2")["engine"][1] == "it answers: fake; two ranks connect"
+
+
+def test_ranks_that_cannot_connect(home):
+    """L15: what UCX's environment names must be there."""
+    environment = {**os.environ, "UCX_TLS": "tcp", "UCX_NET_DEVICES": "nosuch0"}
+    verdict, found, _ = checks(home, "--device", "cpu", "--ranks", "2", status=1, env=environment)["engine"]
+    assert verdict == "fail" and found.startswith("two ranks cannot connect: UCX with UCX_TLS=tcp: network device 'nosuch0' ")
+    assert checks(home, "--device", "cpu", "--ranks", "1", env=environment)["engine"][0] == "ok"
 
 
 def processes_of(marker):
