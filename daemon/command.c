@@ -18,7 +18,6 @@
 #include "daemon/store/failure.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/hold.h"
-#include "daemon/runs/keep.h"
 #include "daemon/openmetrics.h"
 #include "daemon/runs/outlook.h"
 #include "daemon/runs/prune.h"
@@ -185,6 +184,18 @@ static void do_shutdown(struct daemon *d, struct reply *reply, json_t *params)
 
 /* ---- the table ---- */
 
+/* ---- prune, keep ---- */
+
+static void do_prune(struct daemon *d, struct reply *reply, json_t *params)
+{
+	prune_request(d->pruner, reply, params);
+}
+
+static void do_keep(struct daemon *d, struct reply *reply, json_t *params)
+{
+	prune_keep(d->pruner, reply, params);
+}
+
 static const struct verb verbs[] = {
 	{METHOD_HELLO, do_hello, ROLE_ANYBODY,
 		{{"protocol", ARG_INTEGER, true}, {"build", ARG_TEXT, false},
@@ -222,13 +233,13 @@ static const struct verb verbs[] = {
 		"what engines and gpt2d said of a run, or gpt2d of itself"},
 	{METHOD_METRICS, openmetrics_request, ROLE_ANYBODY, {{0}},
 		"figures for a monitoring system"},
-	{METHOD_PRUNE, prune_request, ROLE_OWNER,
+	{METHOD_PRUNE, do_prune, ROLE_OWNER,
 		{{"keep", ARG_INTEGER, false}, {"older_than_s", ARG_INTEGER, false},
 			{"state", ARG_TEXT, false}, {"dry_run", ARG_BOOL, false},
 			{"forget", ARG_BOOL, false}, {"after", ARG_INTEGER, false},
 			{"limit", ARG_INTEGER, false}},
 		"remove runs that have ended, with their files"},
-	{METHOD_KEEP, keep_request, ROLE_OWNER,
+	{METHOD_KEEP, do_keep, ROLE_OWNER,
 		{{"id", ARG_INTEGER, true}, {"kept", ARG_BOOL, false}},
 		"have a run left alone by prune, or not any more"},
 	{METHOD_CANCEL, command_cancel, ROLE_OWNER,

@@ -33,12 +33,12 @@
 #include "daemon/runs/prune.h"
 #include "daemon/runs/queue.h"
 #include "daemon/runs/reconcile.h"
-#include "daemon/runs/retention.h"
 #include "daemon/runs/run_log.h"
 #include "daemon/runs/scheduler.h"
 #include "daemon/config/service.h"
 #include "daemon/config/settings.h"
 #include "proto/state_files.h"
+#include "daemon/store/record_prune.h"
 #include "daemon/store/store.h"
 #include "daemon/store/worker.h"
 #include "proto/host/shm_folder.h"
@@ -227,7 +227,8 @@ static int open_store(struct daemon *d, char *error, size_t error_bytes)
 	d->queue = queue_create(d->settings->ranks);
 	if (d->queue == NULL)
 		return -ENOMEM;
-	rc = retention_last_now(d->store, &d->last_change_ns);
+	rc = record_last_change_now(d->store, clock_utc_ns() - CLOCK_DOUBT_S * CLOCK_S_NS,
+		&d->last_change_ns);
 	if (rc < 0)
 		snprintf(error, error_bytes, "%s: %s", path, store_error_text(rc));
 	else
@@ -402,6 +403,38 @@ static int start_service(struct daemon *d)
 	return service_create(&options, &d->service);
 }
 
+static bool is_busy(void *arg)
+{
+	const struct daemon *d = arg;
+
+	return d->stopping || scheduler_busy(d->scheduler);
+}
+
+static void on_removed(enum run_state state, void *arg)
+{
+	struct daemon *d = arg;
+
+	d->counts[state]--;
+}
+
+static int start_pruner(struct daemon *d)
+{
+	const struct prune_options options = {
+		.base = d->base,
+		.store = d->store,
+		.worker = d->worker,
+		.queue = d->queue,
+		.settings = d->settings,
+		.state_dir = d->state_dir,
+		.last_change_ns = d->last_change_ns,
+		.busy = is_busy,
+		.removed = on_removed,
+		.arg = d,
+	};
+
+	return prune_create(&options, &d->pruner);
+}
+
 int daemon_start(struct daemon *d, const struct settings *settings, char *error, size_t error_bytes)
 {
 	int rc;
@@ -429,7 +462,7 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 	if (rc == 0)
 		rc = worker_create(d->base, &d->worker);
 	if (rc == 0)
-		rc = prune_create(d, &d->pruner);
+		rc = start_pruner(d);
 	if (rc == 0)
 		rc = openmetrics_create(d, &d->openmetrics);
 	if (rc == 0)

@@ -2,503 +2,619 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/config/clock.h"
-#include "daemon/control/reply.h"
-#include "daemon/daemon.h"
-#include "daemon/store/failure.h"
 #include "daemon/config/log.h"
-#include "daemon/runs/prune_params.h"
+#include "daemon/config/settings.h"
+#include "daemon/control/reply.h"
+#include "daemon/control/request.h"
+#include "daemon/control/role.h"
 #include "daemon/runs/queue.h"
+#include "daemon/runs/trash.h"
+#include "daemon/store/failure.h"
 #include "daemon/store/record.h"
 #include "daemon/store/record_prune.h"
-#include "daemon/control/request.h"
-#include "daemon/runs/retention.h"
-#include "daemon/control/role.h"
-#include "daemon/runs/scheduler.h"
-#include "daemon/config/settings.h"
-#include "proto/state_files.h"
-#include "daemon/runs/trash.h"
+#include "daemon/store/store.h"
 #include "daemon/store/worker.h"
+#include "proto/host/memory.h"
 #include "proto/protocol.h"
+#include "proto/state_files.h"
 
 enum {
-	TURN_NAMES = 256, /* removed at a time, before another job has its turn */
+	TURN_NAMES = 256, /* removed in one job of the worker, before another job has its turn */
 	PERIOD_S = 60,
 	SOON_S = 1,
-	ENDED_MAX = 32, /* runs that end one after another before the settings wait no longer */
+	ENDED_MAX = 32, /* runs that end before retention stops waiting for an idle moment */
+	BATCH_STANDARD = 50,
+	BATCH_MAX = 1000,
 };
 
-enum step { STEP_MOVE, STEP_EMPTY, STEP_DELETE, STEP_REMOVE, STEP_MEASURE };
+enum outcome { WAITING, MOVED, EMPTIED, MISSING, STUCK, REMOVED };
 
-/* What one request, or the settings, remove: one run after another. */
+/* A run of a batch. */
+struct item {
+	struct batch *batch;
+	struct run run; /* its id, name, state and attempt */
+	const json_t *row;
+	bool begun; /* it had a folder */
+	enum outcome outcome;
+	int64_t bytes;
+};
+
+/* The runs that one request, or retention, removes. */
 struct batch {
 	struct worker_job job;
 	struct pruner *pruner;
-	struct reply *reply; /* 0: the settings */
-	int64_t ended;       /* the pruner's, when it began */
-	bool dry;
-	json_t *selected; /* {runs, next} */
-	size_t i;
-	json_t *removed;
-	int64_t freed;
-	json_t *now;    /* of selected, or late: the one that it is at */
-	struct run run; /* its id, name, attempt */
-	enum step step;
-	int64_t bytes; /* of it */
-
-	json_t *late;    /* emptied, but there was no room to delete their rows: tried at the end */
-	size_t n_late;   /* of them that are tried */
-
-	bool forget;  /* also runs whose folders are not there */
-	json_t *left; /* those; they stay */
-
-	int64_t stuck;                    /* runs that stay, for reasons of their own */
-	char why_stuck[RUN_REASON_BYTES]; /* the first of them */
+	struct reply *reply; /* NULL: retention */
+	bool dry, forget;
+	json_t *selected; /* {runs, next, kept}, of record_prunable */
+	struct item *item;
+	size_t n, at;      /* at: the one that is in the worker's hands */
+	int64_t deletions; /* still in the store's hands */
+	int64_t ended;     /* of the pruner, when the batch began */
+	char why[RUN_REASON_BYTES]; /* the first run that is stuck */
 };
 
 struct pruner {
-	struct daemon *daemon;
+	struct prune_options options;
 	struct event *timer;
-	struct batch *batch;        /* at work; NULL: none */
-	struct worker_job leftover; /* in the trash from before */
-	struct retention retention;
-	int64_t ended; /* runs, since the settings were kept to */
-	bool soon;     /* the timer was set for a run that has ended */
+	struct batch *batch;        /* that removes; NULL: none */
+	struct worker_job leftover; /* in the trash since before the start */
+
+	struct clock_trust clock;
+	bool doubt_logged;
+	bool by_age;   /* where both are set: retain_days is next, not retain_runs */
+	int64_t after; /* and begins above this id */
+	int64_t ended; /* runs, since retention was last complete */
+	bool soon;     /* the timer is set for a run that has ended */
+	char missing[PATH_MAX], missing_logged[PATH_MAX]; /* the last run without a folder */
 };
 
-static void next_run(struct batch *b);
-static void arm(struct pruner *p, int seconds);
-static void delete_rows(struct batch *b);
+static void advance(struct batch *b);
 
-static void end_batch(struct batch *b)
+static void arm(struct pruner *p, int seconds)
 {
-	struct pruner *p = b->pruner;
+	const struct timeval t = {.tv_sec = seconds};
 
-	if (p->batch == b)
-		p->batch = NULL;
+	evtimer_add(p->timer, &t);
+}
+
+/* What is measured is not disturbed, unless the queue never lets the engines rest. */
+static bool must_wait(const struct pruner *p)
+{
+	return p->ended < ENDED_MAX && p->options.busy(p->options.arg);
+}
+
+/* ---- the end of a batch ---- */
+
+static void free_batch(struct batch *b)
+{
+	if (b->pruner->batch == b)
+		b->pruner->batch = NULL;
 	json_decref(b->selected);
-	json_decref(b->removed);
-	json_decref(b->late);
-	json_decref(b->left);
+	free(b->item);
 	free(b);
 }
 
-/* rc tells what became of the run that it was at. */
-static void fail_batch(struct batch *b, int rc)
+/* {id, name, ...} of a run, some of its members. */
+static json_t *part_of(const json_t *row, const char *const *keys)
 {
-	const bool more = json_array_size(b->removed) > 0;
-	char why[FAILURE_TEXT_BYTES];
+	json_t *part = json_object();
 
-	if (b->step == STEP_DELETE)
-		failure_text(b->pruner->daemon->store, rc, why);
-	else
-		snprintf(why, sizeof(why), "%.320s: %s", b->pruner->daemon->state_dir,
-			rc == -EBUSY ? strerror(EBUSY) : store_error_text(rc)); /* a mount point */
-	if (rc != -ECANCELED)
-		log_write(LOG_WARNING, "run %lld: it could not be removed: %s",
-			(long long)b->run.id, why);
-	if (b->reply != NULL)
+	for (; *keys != NULL; keys++)
+		json_object_set(part, *keys, json_object_get(row, *keys));
+	return part;
+}
+
+static void reply_batch(struct batch *b)
+{
+	static const char *const of_removed[] = {"id", "name", "state", "ended_at", NULL};
+	static const char *const of_missing[] = {"id", "name", "dir", NULL};
+	json_t *removed = json_array(), *missing = json_array(), *row;
+	int64_t bytes = 0, stuck = 0;
+
+	for (size_t i = 0; i < b->n; i++) {
+		const struct item *item = &b->item[i];
+
+		stuck += item->outcome == STUCK;
+		if (item->outcome == MISSING)
+			json_array_append_new(missing, part_of(item->row, of_missing));
+		if (item->outcome != REMOVED)
+			continue;
+		row = part_of(item->row, of_removed);
+		json_object_set_new(row, "bytes", json_integer((json_int_t)item->bytes));
+		json_array_append_new(removed, row);
+		bytes += item->bytes;
+	}
+	if (stuck > 0)
 		reply_error(b->reply, PROTOCOL_STORE, NULL,
-			"run %lld: it could not be removed%s: %s%s", (long long)b->run.id,
-			b->step == STEP_DELETE ? ", but its files are" : "", why,
-			more ? "; others were" : "");
-	end_batch(b);
+			"%s; %lld of the runs that were tried stay, %lld are removed", b->why,
+			(long long)stuck, (long long)json_array_size(removed));
+	else
+		reply_result(b->reply,
+			json_pack("{sO sI sb sO sO sO}", "runs", removed, "bytes",
+				(json_int_t)bytes, "dry_run", b->dry, "left", missing, "kept",
+				json_object_get(b->selected, "kept"), "next",
+				json_object_get(b->selected, "next")));
+	json_decref(removed);
+	json_decref(missing);
 }
 
-/* Where the next ones are looked for: what stays is not to be in their way. */
-static int64_t reached(const struct batch *b)
+static void log_missing(struct pruner *p)
 {
-	if (b->now != NULL)
-		return request_integer(b->now, "id", 1) - 1;
-	return request_integer(b->selected, "next", 0);
+	if (p->missing[0] != '\0' && strcmp(p->missing, p->missing_logged) != 0)
+		log_write(LOG_WARNING,
+			"retain_runs, retain_days: runs without a folder stay (the last is %s): is "
+			"a disk not mounted? gpt2ctl prune --forget removes their records",
+			p->missing);
+	memcpy(p->missing_logged, p->missing, sizeof(p->missing));
+	p->missing[0] = '\0';
 }
 
-static void finish_retention(struct batch *b)
+static void end_retention(struct batch *b)
 {
 	struct pruner *p = b->pruner;
-	const json_t *last = json_array_get(b->left, json_array_size(b->left) - 1);
-	bool again;
+	const struct settings *s = p->options.settings;
+	const bool complete = b->at == b->n;
+	const int64_t next = request_integer(b->selected, "next", 0);
 
-	if (last != NULL)
-		retention_leave(&p->retention, json_string_value(json_object_get(last, "dir")));
-	again = retention_again(&p->retention, reached(b));
-	if (b->now == NULL && !again)
+	for (size_t i = 0; i < b->n; i++)
+		if (b->item[i].outcome == MISSING)
+			snprintf(p->missing, sizeof(p->missing), "%s",
+				json_string_value(json_object_get(b->item[i].row, "dir")));
+	if (complete) {
+		p->after = next;
+		if (next == 0)
+			p->by_age = s->retain_runs > 0 && s->retain_days > 0 && !p->by_age;
+	}
+	if (complete && next == 0 && !p->by_age) { /* all runs were looked at */
 		p->ended -= b->ended;
-	/* soon: of a run that has ended since; it waits for the timer that is set here */
-	arm(p, again || p->soon ? SOON_S : PERIOD_S);
+		log_missing(p);
+	}
+	arm(p, complete && (next > 0 || p->by_age || p->ended > 0) ? SOON_S : PERIOD_S);
 }
 
-static void finish_batch(struct batch *b)
+static void end_batch(struct batch *b)
 {
-	json_t *next = json_object_get(b->selected, "next");
-
-	if (b->reply != NULL && b->stuck > 0)
-		reply_error(b->reply, PROTOCOL_STORE, NULL,
-			"%s; %lld of the runs that were tried stay, %lld are removed", b->why_stuck,
-			(long long)b->stuck, (long long)json_array_size(b->removed));
-	else if (b->reply != NULL)
-		reply_result(b->reply,
-			json_pack("{sO sI sb sO sO sO}", "runs", b->removed, "bytes",
-				(json_int_t)b->freed, "dry_run", b->dry, "left", b->left, "kept",
-				json_object_get(b->selected, "kept"), "next", next));
+	if (b->reply != NULL)
+		reply_batch(b);
 	else
-		finish_retention(b);
-	end_batch(b);
+		end_retention(b);
+	free_batch(b);
 }
 
-/* ---- one run ---- */
+/* ---- its steps ---- */
 
-/* -ENOMEDIUM: it had a folder, and that is not to be found: its disk may not be mounted. */
-static int look_for(const struct batch *b)
+static void keep_stuck(struct item *item, const char *why)
 {
-	const bool begun = json_is_true(json_object_get(b->now, "begun"));
-	const char *state_dir = b->pruner->daemon->state_dir;
+	struct batch *b = item->batch;
 
-	return begun && !b->forget && !trash_finds(state_dir, &b->run) ? -ENOMEDIUM : 0;
+	item->outcome = STUCK;
+	log_write(LOG_WARNING, "run %lld: %s", (long long)item->run.id, why);
+	if (b->why[0] == '\0')
+		snprintf(b->why, sizeof(b->why), "run %lld: %.990s", (long long)item->run.id, why);
 }
 
-static int work(struct worker_job *job)
+/* Last: the empty folders. They had to stay until the rows were deleted, for the next start. */
+static int remove_folders(struct worker_job *job)
 {
 	struct batch *b = (struct batch *)job;
-	const char *state_dir = b->pruner->daemon->state_dir;
 
-	if ((b->step == STEP_MOVE || b->step == STEP_MEASURE) && look_for(b) < 0)
-		return -ENOMEDIUM;
-	switch (b->step) {
-	case STEP_MOVE:
-		b->bytes = trash_bytes(state_dir, &b->run);
-		return trash_move(state_dir, &b->run);
-	case STEP_EMPTY:
-		return trash_empty(state_dir, &b->run, TURN_NAMES);
-	case STEP_REMOVE:
-		return trash_remove(state_dir, &b->run);
-	case STEP_MEASURE:
-		b->bytes = trash_bytes(state_dir, &b->run);
-		break;
-	case STEP_DELETE:
-		break; /* the store's */
-	}
+	for (size_t i = 0; i < b->n; i++)
+		if (b->item[i].outcome == REMOVED)
+			trash_remove(b->pruner->options.state_dir, &b->item[i].run);
 	return 0;
 }
 
-static void go(struct batch *b, enum step step)
+static void on_folders_removed(struct worker_job *job, int rc)
 {
-	b->step = step;
-	if (step == STEP_DELETE)
-		delete_rows(b);
-	else
-		worker_add(b->pruner->daemon->worker, &b->job);
-}
-
-/* The run is done with. */
-static void add_removed(struct batch *b)
-{
-	json_t *run = b->now;
-
-	json_array_append_new(b->removed,
-		json_pack("{sO sO sO sO sI}", "id", json_object_get(run, "id"), "name",
-			json_object_get(run, "name"), "state", json_object_get(run, "state"),
-			"ended_at", json_object_get(run, "ended_at"), "bytes",
-			(json_int_t)b->bytes));
-	b->freed += b->bytes;
-	next_run(b);
-}
-
-/* It stays. */
-static void leave(struct batch *b)
-{
-	const char *of_run[] = {"id", "name", "dir"};
-	json_t *left = json_object();
-
-	for (size_t i = 0; i < sizeof(of_run) / sizeof(of_run[0]); i++)
-		json_object_set(left, of_run[i], json_object_get(b->now, of_run[i]));
-	json_array_append_new(b->left, left);
-	next_run(b);
-}
-
-/* ---- a full disk ---- */
-
-/* It stays until the files of the others are gone as well. */
-static void put_off(struct batch *b)
-{
-	json_object_set_new(b->now, "bytes", json_integer(b->bytes));
-	json_array_append(b->late, b->now);
-	next_run(b);
-}
-
-/* On a full disk: whether the rows are deleted later, when the files of other runs are gone. */
-static bool delete_later(struct batch *b, int rc)
-{
-	if (!failure_is_full(rc) || b->step != STEP_DELETE || b->n_late > 0)
-		return false;
-	put_off(b);
-	return true;
-}
-
-/* ---- step by step ---- */
-
-/*
- * Whether rc is about this run's folder alone (a link in its place, a file that nobody may remove,
- * something mounted there): it stays, and the others go on.
- */
-static bool pass_over(struct batch *b, int rc)
-{
-	const char *folder = b->step == STEP_MOVE ? STATE_RUNS : STATE_TRASH;
-	char why[RUN_REASON_BYTES];
-
-	if ((b->step != STEP_MOVE && b->step != STEP_EMPTY) || rc == -ECANCELED || rc == -EIO ||
-		rc == -EROFS || failure_is_full(rc))
-		return false;
-	snprintf(why, sizeof(why), "run %lld: %.600s/%s/%lld-%s: it could not be removed: %s",
-		(long long)b->run.id, b->pruner->daemon->state_dir, folder, (long long)b->run.id,
-		b->run.name, strerror(-rc));
-	log_write(LOG_WARNING, "%s", why);
-	if (b->stuck++ == 0)
-		memcpy(b->why_stuck, why, sizeof(why));
-	next_run(b);
-	return true;
+	end_batch((struct batch *)job);
 }
 
 static void on_deleted(void *arg, int rc)
 {
-	struct batch *b = arg;
-	enum run_state state = RUN_DONE;
+	struct item *item = arg;
+	struct batch *b = item->batch;
+	const struct prune_options *o = &b->pruner->options;
+	char fault[FAILURE_TEXT_BYTES], why[FAILURE_TEXT_BYTES + 64];
 
 	if (rc < 0) {
-		if (!delete_later(b, rc))
-			fail_batch(b, rc);
-		return;
+		failure_text(o->store, rc, fault);
+		snprintf(why, sizeof(why), "its files are removed, its record is not: %s", fault);
+		keep_stuck(item, why);
+	} else {
+		item->outcome = REMOVED;
+		o->removed(item->run.state, o->arg);
+		log_write(LOG_INFO, "run %lld: removed, %lld bytes freed", (long long)item->run.id,
+			(long long)item->bytes);
 	}
-	if (run_state_parse(json_string_value(json_object_get(b->now, "state")), &state) == 0)
-		b->pruner->daemon->counts[state]--;
-	log_write(LOG_INFO, "run %lld: removed, %lld bytes freed", (long long)b->run.id,
-		(long long)b->bytes);
-	go(b, STEP_REMOVE);
+	if (--b->deletions > 0)
+		return;
+	b->job = (struct worker_job){.work = remove_folders, .done = on_folders_removed};
+	worker_add(o->worker, &b->job);
 }
 
 static void delete_rows(struct batch *b)
 {
-	int rc = record_delete(b->pruner->daemon->store, b->run.id, on_deleted, b);
-
-	if (rc < 0)
-		fail_batch(b, rc);
+	b->deletions = 1;
+	for (size_t i = 0; i < b->n; i++)
+		if (b->item[i].outcome == EMPTIED) {
+			b->deletions++;
+			record_delete(b->pruner->options.store, b->item[i].run.id, on_deleted,
+				&b->item[i]);
+		}
+	if (--b->deletions == 0)
+		end_batch(b);
 }
 
-static void done(struct worker_job *job, int rc)
+/* In the worker: one run, or a part of it. */
+static int remove_files(struct worker_job *job)
 {
 	struct batch *b = (struct batch *)job;
+	struct item *item = &b->item[b->at];
+	const char *state_dir = b->pruner->options.state_dir;
+	int rc = 0;
 
-	if (b->step == STEP_EMPTY && rc == -EAGAIN)
-		go(b, STEP_EMPTY);
-	else if (b->step == STEP_REMOVE || (rc == 0 && b->step == STEP_MEASURE))
-		add_removed(b); /* an empty directory that stays in the trash does no harm */
-	else if (rc == 0 && b->step == STEP_EMPTY && json_array_size(b->late) > 0)
-		put_off(b);
-	else if (rc == 0)
-		go(b, b->step == STEP_MOVE ? STEP_EMPTY : STEP_DELETE);
-	else if (rc == -ENOMEDIUM)
-		leave(b);
-	else if (!delete_later(b, rc) && !pass_over(b, rc))
-		fail_batch(b, rc);
-}
-
-/* The next of those that are selected; after them, of those whose rows are still there. */
-static json_t *take_next(struct batch *b)
-{
-	json_t *runs = json_object_get(b->selected, "runs"), *run;
-
-	/* in memory: it has been queued again, or its end has not been told */
-	while ((run = json_array_get(runs, b->i)) != NULL) {
-		b->i++;
-		if (queue_find(b->pruner->daemon->queue, request_integer(run, "id", 0)) == NULL)
-			return run;
+	if (item->outcome == WAITING) {
+		if (item->begun && !b->forget && !trash_finds(state_dir, &item->run)) {
+			item->outcome = MISSING;
+			return 0;
+		}
+		item->bytes = trash_bytes(state_dir, &item->run);
+		if (b->dry) {
+			item->outcome = REMOVED;
+			return 0;
+		}
+		rc = trash_move(state_dir, &item->run);
+		if (rc == 0)
+			item->outcome = MOVED;
 	}
-	return json_array_get(b->late, b->n_late++);
+	if (rc == 0)
+		rc = trash_empty(state_dir, &item->run, TURN_NAMES);
+	if (rc == 0)
+		item->outcome = EMPTIED;
+	return rc;
 }
 
-/* What is measured is not to be disturbed, as long as the queue lets the engines rest at all. */
-static bool must_wait(const struct pruner *p)
+static void on_files_removed(struct worker_job *job, int rc)
 {
-	return p->ended < ENDED_MAX && scheduler_busy(p->daemon->scheduler);
+	struct batch *b = (struct batch *)job;
+	struct item *item = &b->item[b->at];
+	char why[PATH_MAX];
+
+	if (rc < 0 && rc != -EAGAIN && rc != -ECANCELED) {
+		snprintf(why, sizeof(why), "%.600s/%s/%lld-%s: cannot be removed: %s",
+			b->pruner->options.state_dir,
+			item->outcome == MOVED ? STATE_TRASH : STATE_RUNS, (long long)item->run.id,
+			item->run.name, strerror(-rc));
+		keep_stuck(item, why);
+	}
+	if (rc == -EAGAIN) {
+		worker_add(b->pruner->options.worker, job);
+	} else if (rc == -ECANCELED) {
+		end_batch(b);
+	} else {
+		b->at++;
+		advance(b);
+	}
 }
 
-static void next_run(struct batch *b)
+/* The next run for the worker, or the rows of all. */
+static void advance(struct batch *b)
 {
-	struct daemon *d = b->pruner->daemon;
-	const char *name;
+	const bool wanted = b->reply ? reply_wanted(b->reply) : !must_wait(b->pruner);
 
-	b->now = take_next(b);
-	if (b->now == NULL || d->stopping || (b->reply == NULL && must_wait(b->pruner)) ||
-		(b->reply != NULL && !reply_wanted(b->reply))) {
-		finish_batch(b);
+	if (b->at == b->n || !wanted) {
+		delete_rows(b);
 		return;
 	}
-	name = json_string_value(json_object_get(b->now, "name"));
-	b->run = (struct run){.id = request_integer(b->now, "id", 0),
-		.attempt = request_integer(b->now, "attempt", 1)};
-	snprintf(b->run.name, sizeof(b->run.name), "%s", name ? name : "");
-	b->bytes = b->n_late > 0 ? request_integer(b->now, "bytes", 0) : 0;
-	go(b, b->dry ? STEP_MEASURE : b->n_late > 0 ? STEP_DELETE : STEP_MOVE);
+	b->job = (struct worker_job){.work = remove_files, .done = on_files_removed};
+	worker_add(b->pruner->options.worker, &b->job);
+}
+
+/* ---- its beginning ---- */
+
+static void take_items(struct batch *b)
+{
+	const json_t *runs = json_object_get(b->selected, "runs"), *row;
+	size_t i;
+
+	b->item = memory_zeroed(json_array_size(runs) + 1, sizeof(*b->item));
+	json_array_foreach(runs, i, row) {
+		struct item *item = &b->item[b->n];
+
+		item->batch = b;
+		item->row = row;
+		item->begun = json_is_true(json_object_get(row, "begun"));
+		item->run.id = request_integer(row, "id", 0);
+		item->run.attempt = request_integer(row, "attempt", 1);
+		snprintf(item->run.name, sizeof(item->run.name), "%s",
+			json_string_value(json_object_get(row, "name")));
+		run_state_parse(json_string_value(json_object_get(row, "state")), &item->run.state);
+		/* one in memory has been queued again, or is not reported as ended yet */
+		if (queue_find(b->pruner->options.queue, item->run.id) == NULL)
+			b->n++;
+	}
 }
 
 static void on_selected(void *arg, int rc, json_t *result)
 {
 	struct batch *b = arg;
 
-	b->selected = result;
 	if (rc == 0) {
-		next_run(b);
+		b->selected = result;
+		take_items(b);
+		advance(b);
 		return;
 	}
 	if (b->reply != NULL)
-		request_unread(b->reply, b->pruner->daemon->store, 0, rc);
-	end_batch(b);
+		request_unread(b->reply, b->pruner->options.store, 0, rc);
+	free_batch(b);
 }
 
-/* 0, or -ENOMEM. */
-static int start_batch(struct pruner *p, struct reply *reply, bool dry, bool forget,
+static void start_batch(struct pruner *p, struct reply *reply, bool dry, bool forget,
 	const struct record_prunable *what)
 {
-	struct batch *b = calloc(1, sizeof(*b));
+	struct batch *b = memory_zeroed(1, sizeof(*b));
 
-	if (b == NULL)
-		return -ENOMEM;
-	b->job.work = work;
-	b->job.done = done;
 	b->pruner = p;
 	b->reply = reply;
 	b->ended = p->ended;
 	b->dry = dry;
 	b->forget = forget;
-	b->removed = json_array();
-	b->late = json_array();
-	b->left = json_array();
 	if (!dry)
 		p->batch = b;
-	if (record_prunable(p->daemon->store, p->daemon->state_dir, what, on_selected, b) == 0)
-		return 0;
-	end_batch(b);
-	return -ENOMEM;
+	record_prunable(p->options.store, p->options.state_dir, what, on_selected, b);
 }
 
-bool prune_has(const struct pruner *p, int64_t id)
+/* Whether a run is being removed, or may be about to be. */
+static bool is_pruning(const struct pruner *p, int64_t id)
 {
 	const struct batch *b = p->batch;
-	json_t *run;
-	size_t i;
 
 	if (b == NULL)
 		return false;
-	if (b->selected == NULL)
-		return true; /* it may be among them */
-	if (b->now != NULL && b->run.id == id)
+	for (size_t i = 0; i < b->n; i++)
+		if (b->item[i].run.id == id)
+			return true;
+	return b->selected == NULL;
+}
+
+/* ---- the method "prune" ---- */
+
+static bool in_range(const json_t *params, const char *key, int64_t max)
+{
+	const int64_t value = request_integer(params, key, 0);
+
+	return value >= 0 && value <= max;
+}
+
+/* The runs that params select. False: the request was refused. */
+static bool take_params(struct reply *reply, const json_t *params, struct record_prunable *what)
+{
+	const struct client_peer *peer = reply_peer(reply);
+	const char *state = json_string_value(json_object_get(params, "state"));
+	const int64_t older_s = request_integer(params, "older_than_s", -1);
+	enum run_state parsed = RUN_DONE;
+
+	*what = (struct record_prunable){.keep = request_integer(params, "keep", -1),
+		.ended_before_ns = older_s < 0 ? INT64_MAX : clock_utc_ns() - older_s * CLOCK_S_NS,
+		.uid = peer->admin ? -1 : (int64_t)peer->uid,
+		.state = -1,
+		.after = request_integer(params, "after", 0),
+		.limit = request_integer(params, "limit", BATCH_STANDARD),
+		.count_kept = true};
+	if (!in_range(params, "keep", INT64_MAX) || !in_range(params, "after", INT64_MAX) ||
+		!in_range(params, "older_than_s", PROTOCOL_OLDER_S_MAX))
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
+			"keep, after: 0 and above are allowed; older_than_s: 0 to %" PRId64,
+			PROTOCOL_OLDER_S_MAX);
+	else if (peer->anyone && !peer->admin)
+		request_of_anyone(reply);
+	else if (what->limit < 1 || what->limit > BATCH_MAX)
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL, "limit: 1 to %d is allowed",
+			BATCH_MAX);
+	else if (json_object_get(params, "keep") == NULL && state == NULL && older_s < 0)
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
+			"prune: one of keep, older_than_s and state is needed");
+	else if (state != NULL && (run_state_parse(state, &parsed) < 0 || !run_state_ended(parsed)))
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
+			"state: \"%.32s\" is no state of a run that has ended (done, failed, "
+			"cancelled, interrupted)",
+			state);
+	else {
+		if (state != NULL)
+			what->state = (int)parsed;
 		return true;
-	json_array_foreach(b->late, i, run)
-		if (request_integer(run, "id", 0) == id)
-			return true;
-	json_array_foreach(json_object_get(b->selected, "runs"), i, run)
-		if (i >= b->i && request_integer(run, "id", 0) == id)
-			return true;
+	}
 	return false;
 }
 
-/* ---- asked for ---- */
-
-void prune_request(struct daemon *d, struct reply *reply, json_t *params)
+void prune_request(struct pruner *p, struct reply *reply, json_t *params)
 {
-	bool dry = json_is_true(json_object_get(params, "dry_run"));
-	bool forget = json_is_true(json_object_get(params, "forget"));
+	const bool dry = json_is_true(json_object_get(params, "dry_run"));
+	const bool forget = json_is_true(json_object_get(params, "forget"));
 	struct record_prunable what;
 
-	if (!prune_params_take(reply, params, &what))
+	if (!take_params(reply, params, &what))
 		return;
-	if (!dry && d->stopping)
-		reply_error(reply, PROTOCOL_BUSY, NULL, "gpt2d is stopping");
-	else if (!dry && d->pruner->batch != NULL)
-		reply_error(
-			reply, PROTOCOL_BUSY, NULL, "other runs are being removed at the moment");
-	else if (start_batch(d->pruner, reply, dry, forget, &what) < 0)
-		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
+	if (!dry && p->batch != NULL)
+		reply_error(reply, PROTOCOL_BUSY, NULL, "other runs are being removed at the moment");
+	else
+		start_batch(p, reply, dry, forget, &what);
 }
 
-/* ---- by the settings ---- */
+/* ---- the method "keep" ---- */
+
+struct keeping {
+	struct pruner *pruner;
+	struct reply *reply;
+	int64_t id;
+	bool kept;
+};
+
+static void on_kept(void *arg, int rc)
+{
+	struct keeping *k = arg;
+	struct run *run = queue_find(k->pruner->options.queue, k->id);
+	char why[FAILURE_TEXT_BYTES];
+
+	failure_text(k->pruner->options.store, rc, why);
+	if (rc == 0 && run != NULL)
+		run->kept = k->kept;
+	if (rc == 0)
+		reply_result(
+			k->reply, json_pack("{sI sb}", "id", (json_int_t)k->id, "kept", k->kept));
+	else if (rc == -ENOENT)
+		request_no_run(k->reply, k->id);
+	else
+		reply_error(k->reply, PROTOCOL_STORE, NULL,
+			"run %lld: nothing is changed, it could not be stored: %s",
+			(long long)k->id, why);
+	free(k);
+}
+
+static void on_owner(void *arg, int rc, json_t *result)
+{
+	struct keeping *k = arg;
+	struct store *store = k->pruner->options.store;
+	uid_t owner = (uid_t)request_integer(json_object_get(result, "run"), "uid", 0);
+
+	json_decref(result);
+	if (rc < 0) {
+		request_unread(k->reply, store, k->id, rc);
+	} else if (!role_may_change(reply_peer(k->reply), owner)) {
+		request_not_owner(k->reply, k->id, owner);
+	} else if (is_pruning(k->pruner, k->id)) {
+		reply_error(k->reply, PROTOCOL_BUSY, NULL, "run %lld: is being removed",
+			(long long)k->id);
+	} else {
+		record_keep(store, k->id, k->kept, on_kept, k);
+		return;
+	}
+	free(k);
+}
+
+void prune_keep(struct pruner *p, struct reply *reply, json_t *params)
+{
+	const json_t *kept = json_object_get(params, "kept");
+	struct keeping *k = memory_zeroed(1, sizeof(*k));
+
+	*k = (struct keeping){p, reply, request_integer(params, "id", 0),
+		kept == NULL || json_is_true(kept)};
+	record_show(p->options.store, p->options.state_dir, k->id, -1, 1, on_owner, k);
+}
+
+/* ---- retention ---- */
+
+static void log_leap(const struct pruner *p)
+{
+	char now[CLOCK_TEXT_BYTES], then[CLOCK_TEXT_BYTES];
+
+	clock_text(clock_utc_ns(), now);
+	clock_text(p->clock.expected_ns, then);
+	log_write(LOG_WARNING,
+		"retain_days: the clock is at %s, %s was expected by %s: no run is removed for its"
+		" age until gpt2d has run for %d h, or the clock is back; gpt2ctl prune"
+		" --older-than removes them at once",
+		now, then,
+		p->clock.at_start ? "the last change of a run before this start"
+				  : "what has passed since the last look at it",
+		CLOCK_DOUBT_S / 3600);
+}
+
+/* A clock that has jumped ahead makes all runs look old. */
+static bool clock_is_trusted(struct pruner *p)
+{
+	bool trusted;
+
+	clock_trust_look(&p->clock, clock_boot_ns(), clock_utc_ns());
+	trusted = clock_trust_has(&p->clock);
+	if (p->options.settings->retain_days > 0 && !trusted && !p->doubt_logged)
+		log_leap(p);
+	else if (trusted && p->doubt_logged)
+		log_write(LOG_INFO, "retain_days: the clock is believed again");
+	p->doubt_logged = !trusted && (p->doubt_logged || p->options.settings->retain_days > 0);
+	return trusted;
+}
 
 static void on_timer(evutil_socket_t fd, short events, void *arg)
 {
 	struct pruner *p = arg;
-	const struct settings *s = p->daemon->settings;
-	struct record_prunable what;
+	const struct settings *s = p->options.settings;
+	const int64_t days = clock_is_trusted(p) ? s->retain_days : 0;
+	struct record_prunable what = {.keep = -1,
+		.ended_before_ns = INT64_MAX,
+		.uid = -1,
+		.state = -1,
+		.limit = BATCH_STANDARD};
 
 	p->soon = false;
 	arm(p, PERIOD_S);
-	retention_look(&p->retention, s);
-	if (p->batch != NULL || p->daemon->stopping || must_wait(p) ||
-		!retention_select(&p->retention, s, &what))
+	if (p->batch != NULL || (s->retain_runs == 0 && days == 0) || must_wait(p))
 		return;
-	start_batch(p, 0, false, false, &what);
-}
-
-static void arm(struct pruner *p, int seconds)
-{
-	struct timeval t = {.tv_sec = seconds};
-
-	evtimer_add(p->timer, &t);
+	what.after = p->after;
+	if (days > 0 && (s->retain_runs == 0 || p->by_age))
+		what.ended_before_ns = clock_utc_ns() - days * 86400 * CLOCK_S_NS;
+	else
+		what.keep = s->retain_runs;
+	start_batch(p, NULL, false, false, &what);
 }
 
 void prune_soon(struct pruner *p)
 {
-	const struct settings *s = p->daemon->settings;
+	const struct settings *s = p->options.settings;
 
 	p->ended++;
 	if ((s->retain_runs == 0 && s->retain_days == 0) || p->soon)
-		return; /* runs that end more often than that must not put it off for ever */
+		return; /* runs that end more often than that do not put it off */
 	p->soon = true;
 	arm(p, SOON_S);
 }
 
-/* ---- what is left ---- */
+/* ---- start and end ---- */
 
-static int leftover_work(struct worker_job *job)
+static struct pruner *pruner_of(struct worker_job *leftover)
 {
-	struct pruner *p =
-		(struct pruner *)(void *)((char *)job - offsetof(struct pruner, leftover));
-
-	return trash_empty_all(p->daemon->state_dir, TURN_NAMES);
+	return (struct pruner *)(void *)((char *)leftover - offsetof(struct pruner, leftover));
 }
 
-static void leftover_done(struct worker_job *job, int rc)
+static int empty_leftover(struct worker_job *job)
 {
-	struct pruner *p =
-		(struct pruner *)(void *)((char *)job - offsetof(struct pruner, leftover));
+	return trash_empty_all(pruner_of(job)->options.state_dir, TURN_NAMES);
+}
+
+static void on_leftover_emptied(struct worker_job *job, int rc)
+{
+	const struct pruner *p = pruner_of(job);
 
 	if (rc == -EAGAIN)
-		worker_add(p->daemon->worker, job);
+		worker_add(p->options.worker, job);
 	else if (rc < 0 && rc != -ECANCELED)
-		log_write(LOG_WARNING, "%s/" STATE_TRASH ": %s", p->daemon->state_dir,
+		log_write(LOG_WARNING, "%s/" STATE_TRASH ": %s", p->options.state_dir,
 			strerror(-rc));
 }
 
-int prune_create(struct daemon *d, struct pruner **out)
+int prune_create(const struct prune_options *options, struct pruner **out)
 {
-	struct pruner *p = calloc(1, sizeof(*p));
+	struct pruner *p = memory_zeroed(1, sizeof(*p));
 
-	if (p == NULL)
-		return -ENOMEM;
-	p->daemon = d;
-	p->timer = evtimer_new(d->base, on_timer, p);
+	p->options = *options;
+	p->timer = evtimer_new(options->base, on_timer, p);
 	if (p->timer == NULL) {
 		free(p);
 		return -ENOMEM;
 	}
-	retention_init(&p->retention, d->state_dir, d->last_change_ns);
+	clock_trust_begin(&p->clock, options->last_change_ns, clock_boot_ns(), clock_utc_ns());
 	arm(p, SOON_S);
-	p->leftover = (struct worker_job){.work = leftover_work, .done = leftover_done};
-	worker_add(d->worker, &p->leftover);
+	p->leftover = (struct worker_job){.work = empty_leftover, .done = on_leftover_emptied};
+	worker_add(options->worker, &p->leftover);
 	*out = p;
 	return 0;
 }

@@ -1,15 +1,11 @@
 /*
- * prune.h: old runs go, with their files: asked for by "prune", or by the settings retain_runs
- * and retain_days when no run is with the engines, or many have ended without such a moment. Never
- * one that has not ended, nor one marked as kept.
+ * prune.h: removes runs that have ended, with their files. Clients ask for it with "prune", and
+ * retain_runs and retain_days ask for it while no run trains. Runs marked as kept stay.
  *
- * The directories of a run are moved to STATE_DIR/runs/.trash first: that decides it. Then they are
- * emptied, its rows are deleted, and the empty directories removed. What a gpt2d that went away has
- * left in the trash, the next one finishes (recover.h). A run whose folder is not there is not
- * removed by "prune" unless that says "forget": what gpt2d knows of it is all that leads to it.
- *
- * On a full disk there may be no room to delete rows. Then prune removes the files of all selected
- * runs first and deletes the rows after that.
+ * A run's folders are renamed into the trash (trash.h) and emptied there, and only then its rows
+ * are deleted. So its files make room first where the disk is full. The next start finishes a
+ * removal that gpt2d had begun. A run whose folder is missing keeps its rows, because its disk may
+ * not be mounted; the request's "forget" removes them.
  */
 #ifndef GPT2D_DAEMON_RUNS_PRUNE_H
 #define GPT2D_DAEMON_RUNS_PRUNE_H
@@ -18,20 +14,38 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct reply;
-struct daemon;
-struct pruner;
+#include "daemon/store/run.h"
 
-/* Empties the trash in the background, and keeps to the settings. */
-int prune_create(struct daemon *d, struct pruner **out);
+struct event_base;
+struct pruner;
+struct queue;
+struct reply;
+struct settings;
+struct store;
+struct worker;
+
+struct prune_options {
+	struct event_base *base;
+	struct store *store;
+	struct worker *worker;
+	const struct queue *queue;       /* a run in it is not removed */
+	const struct settings *settings; /* retain_runs and retain_days may change */
+	const char *state_dir;
+	int64_t last_change_ns; /* UTC: of any run, a day before this start or earlier; 0: none */
+	bool (*busy)(void *arg); /* retention waits */
+	void (*removed)(enum run_state state, void *arg);
+	void *arg;
+};
+
+/* 0 or a negative errno. Also empties the trash, in the background. */
+int prune_create(const struct prune_options *options, struct pruner **out);
 void prune_destroy(struct pruner *p); /* after worker_stop and store_close; takes NULL */
 
-/* A run has ended: see soon whether another is to go. */
+/* A run has ended: retention may remove another one soon. */
 void prune_soon(struct pruner *p);
-/* Whether a run is being removed, or is about to be. */
-bool prune_has(const struct pruner *p, int64_t id);
 
-/* The method "prune"; it answers the request, now or later. */
-void prune_request(struct daemon *d, struct reply *reply, json_t *params);
+/* The methods "prune" and "keep". */
+void prune_request(struct pruner *p, struct reply *reply, json_t *params);
+void prune_keep(struct pruner *p, struct reply *reply, json_t *params);
 
 #endif

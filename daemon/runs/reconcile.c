@@ -49,8 +49,6 @@ static int remove_row(int64_t id, void *arg)
 	if (rc == 0)
 		rc = trash_move(o->state_dir, &was);
 	if (rc == 0)
-		rc = trash_clear(o->state_dir, &was);
-	if (rc == 0)
 		rc = record_delete_now(o->store, id);
 	/* on a full disk, its files make room for the change of the database */
 	if (rc < 0 && trash_empty(o->state_dir, &was, INT64_MAX) == 0)
