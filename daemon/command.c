@@ -184,6 +184,30 @@ static void do_shutdown(struct daemon *d, struct reply *reply, json_t *params)
 
 /* ---- the table ---- */
 
+/* ---- artifacts ---- */
+
+static struct artifacts_options artifacts_options(const struct daemon *d)
+{
+	return (struct artifacts_options){.store = d->store,
+		.worker = d->worker,
+		.queue = d->queue,
+		.state_dir = d->state_dir};
+}
+
+static void do_artifacts(struct daemon *d, struct reply *reply, json_t *params)
+{
+	const struct artifacts_options options = artifacts_options(d);
+
+	artifacts_list(&options, reply, params);
+}
+
+static void do_artifact_read(struct daemon *d, struct reply *reply, json_t *params)
+{
+	const struct artifacts_options options = artifacts_options(d);
+
+	artifacts_read(&options, reply, params);
+}
+
 /* ---- prune, keep ---- */
 
 static void do_prune(struct daemon *d, struct reply *reply, json_t *params)
@@ -219,11 +243,11 @@ static const struct verb verbs[] = {
 	{METHOD_FOLLOW, command_follow, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, true}, {"after", ARG_INTEGER, false}},
 		"the events of a run until it ends"},
-	{METHOD_ARTIFACTS, artifacts_list, ROLE_ANYBODY,
+	{METHOD_ARTIFACTS, do_artifacts, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, true}, {"segment", ARG_INTEGER, false},
 			{"after", ARG_INTEGER, false}, {"limit", ARG_INTEGER, false}},
 		"the files of a run, with their hashes"},
-	{METHOD_ARTIFACT_READ, artifacts_read, ROLE_ANYBODY,
+	{METHOD_ARTIFACT_READ, do_artifact_read, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, true}, {"path", ARG_TEXT, true},
 			{"offset", ARG_INTEGER, false}, {"bytes", ARG_INTEGER, false}},
 		"a piece of a file of a run"},

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/runs/artifacts.h"
 #include "daemon/runs/cancel.h"
 #include "daemon/engines/checker.h"
 #include "daemon/config/clock.h"
@@ -455,8 +454,6 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 		rc = -ENOMEM;
 	if (rc == 0 && (d->run_log = run_log_create()) == NULL)
 		rc = -ENOMEM;
-	if (rc == 0 && (d->artifacts = artifacts_create()) == NULL)
-		rc = -ENOMEM;
 	if (rc == 0)
 		rc = start_store(d, error, error_bytes);
 	if (rc == 0)
@@ -499,7 +496,6 @@ int daemon_finish(struct daemon *d)
 	hold_destroy(d->holds);
 	follow_destroy(d->follow);
 	queue_destroy(d->queue);
-	artifacts_destroy(d->artifacts);
 	run_log_destroy(d->run_log);
 	prune_destroy(d->pruner);
 	openmetrics_destroy(d->openmetrics);

@@ -34,7 +34,6 @@ struct daemon {
 	struct scheduler *scheduler;
 	struct cancels *cancels;
 	struct worker *worker;
-	struct artifacts *artifacts;
 	struct service *service;
 	struct run_log *run_log;
 	struct holds *holds;

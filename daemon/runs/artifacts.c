@@ -8,16 +8,15 @@
 #include <unistd.h>
 
 #include "daemon/control/reply.h"
-#include "daemon/daemon.h"
 #include "daemon/runs/queue.h"
 #include "daemon/store/record.h"
 #include "daemon/control/request.h"
 #include "daemon/runs/run_files.h"
-#include "daemon/store/unstored.h"
 #include "daemon/store/worker.h"
 #include "proto/artifact.h"
 #include "proto/base64.h"
 #include "proto/digest.h"
+#include "proto/host/memory.h"
 #include "proto/protocol.h"
 
 enum {
@@ -26,27 +25,7 @@ enum {
 	PAGE_FILES = 4096,    /* a page ends after the segment in which it has so many */
 	TURN_BYTES = 4 << 20, /* hashed at a time, before another job has its turn */
 	READ_BYTES = 64 << 10,
-	PLACES = 16,
 };
-
-/* Where ended runs are: who copies one asks for it again and again. */
-struct artifacts {
-	struct {
-		int64_t id;
-		char dir[PATH_MAX];
-	} place[PLACES];
-	size_t next;
-};
-
-struct artifacts *artifacts_create(void)
-{
-	return calloc(1, sizeof(struct artifacts));
-}
-
-void artifacts_destroy(struct artifacts *all)
-{
-	free(all);
-}
 
 /* Whatever keeps gpt2d from the files below dir. */
 static void refuse_place(struct reply *reply, int64_t id, const char *dir, int rc)
@@ -65,7 +44,7 @@ static void refuse_place(struct reply *reply, int64_t id, const char *dir, int r
 
 struct listing {
 	struct worker_job job;
-	struct daemon *daemon;
+	struct artifacts_options options;
 	struct reply *reply;
 	int64_t id, segment; /* -1: all */
 	json_t *show;        /* of record_show */
@@ -185,7 +164,8 @@ static int add_file(struct listing *l, const char *sha256)
 		"bytes", (json_int_t)f->bytes, "announced", announced_bytes(l, f->path), "sha256",
 		sha256, "altered", false_marker(l, f->path));
 	l->file++;
-	return json_array_append_new(l->files, row) < 0 ? -ENOMEM : 0;
+	json_array_append_new(l->files, row);
+	return 0;
 }
 
 static void close_file(struct listing *l)
@@ -214,7 +194,7 @@ static int open_file(struct listing *l)
 		return add_file(l, NULL);
 	l->unhashed = f->bytes;
 	l->digest = digest_create();
-	return l->digest ? 0 : -ENOMEM;
+	return l->digest ? 0 : -EIO;
 }
 
 /* Some of the open file; *budget is lowered. */
@@ -286,10 +266,9 @@ static int end_row(struct listing *l)
 		if (was_found(l, text_of(entry, "path")) ||
 			join(path, l->prefix, text_of(entry, "path")) < 0)
 			continue;
-		if (json_array_append_new(l->missing,
-			    json_pack("{ss so sO?}", "path", path, "segment", segment_number(l),
-				    "bytes", json_object_get(entry, "bytes"))) < 0)
-			return -ENOMEM;
+		json_array_append_new(l->missing,
+			json_pack("{ss so sO?}", "path", path, "segment", segment_number(l),
+				"bytes", json_object_get(entry, "bytes")));
 	}
 	l->left_out += (int64_t)l->found.left_out;
 	run_files_finish(&l->found);
@@ -332,7 +311,7 @@ static void listing_done(struct worker_job *job, int rc)
 	json_t *run = json_object_get(l->show, "run");
 
 	if (reply_wanted(reply) && rc == 0 && !l->finished) {
-		worker_add(l->daemon->worker, &l->job);
+		worker_add(l->options.worker, &l->job);
 		return;
 	}
 	if (rc == -E2BIG)
@@ -356,21 +335,22 @@ static void on_show(void *arg, int rc, json_t *result)
 {
 	struct listing *l = arg;
 	struct reply *reply = l->reply;
+	const struct run *run = queue_find(l->options.queue, l->id);
 	const int64_t segments = request_integer(json_object_get(result, "run"), "segments", 0);
 
 	l->show = result;
-	if (rc == 0)
-		unstored_show(l->daemon, result);
+	if (run != NULL) /* its state in memory is newer than the stored one */
+		json_object_update_new(json_object_get(result, "run"), run_state_json(run));
 	if (reply_wanted(reply) && rc == 0 && l->segment < segments) {
 		if (l->segment >= 0)
 			json_object_set_new(result, "next", json_null());
 		if (l->row < 0 && is_single(l))
 			l->row = 0;
-		worker_add(l->daemon->worker, &l->job);
+		worker_add(l->options.worker, &l->job);
 		return;
 	}
 	if (rc < 0)
-		request_unread(reply, l->daemon->store, l->id, rc);
+		request_unread(reply, l->options.store, l->id, rc);
 	else
 		reply_error(reply, PROTOCOL_INVALID_PARAMS,
 			json_pack("{sI}", "segments", (json_int_t)segments),
@@ -379,7 +359,7 @@ static void on_show(void *arg, int rc, json_t *result)
 	listing_free(l);
 }
 
-void artifacts_list(struct daemon *d, struct reply *reply, json_t *params)
+void artifacts_list(const struct artifacts_options *o, struct reply *reply, json_t *params)
 {
 	int64_t after = request_integer(params, "after", -1);
 	int64_t limit = request_integer(params, "limit", SEGMENTS_STANDARD);
@@ -391,33 +371,26 @@ void artifacts_list(struct daemon *d, struct reply *reply, json_t *params)
 			"limit: 1 to %d is allowed; after and segment: -1 and above", SEGMENTS_MAX);
 		return;
 	}
-	l = calloc(1, sizeof(*l));
-	if (l != NULL) {
-		l->job.work = listing_work;
-		l->job.done = listing_done;
-		l->daemon = d;
-		l->reply = reply;
-		l->id = request_integer(params, "id", 0);
-		l->segment = segment;
-		l->row = segment < 0 && after < 0 ? -1 : 0;
-		l->fd = -1;
-		l->files = json_array();
-		l->missing = json_array();
-	}
-	if (l == NULL ||
-		record_show(d->store, d->state_dir, l->id, segment < 0 ? after : segment - 1,
-			segment < 0 ? limit : 1, on_show, l) < 0) {
-		if (l != NULL)
-			listing_free(l);
-		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
-	}
+	l = memory_zeroed(1, sizeof(*l));
+	l->job.work = listing_work;
+	l->job.done = listing_done;
+	l->options = *o;
+	l->reply = reply;
+	l->id = request_integer(params, "id", 0);
+	l->segment = segment;
+	l->row = segment < 0 && after < 0 ? -1 : 0;
+	l->fd = -1;
+	l->files = json_array();
+	l->missing = json_array();
+	record_show(o->store, o->state_dir, l->id, segment < 0 ? after : segment - 1,
+		segment < 0 ? limit : 1, on_show, l);
 }
 
 /* ---- a piece of a file ---- */
 
 struct reading {
 	struct worker_job job;
-	struct daemon *daemon;
+	struct artifacts_options options;
 	struct reply *reply;
 	int64_t id, offset, wanted, size;
 	size_t n;
@@ -457,10 +430,10 @@ static int reading_work(struct worker_job *job)
 		r->n += (size_t)n;
 	}
 	close(fd);
-	if (rc == 0 && (r->text = malloc(base64_length(r->n) + 1)) == NULL)
-		rc = -ENOMEM;
-	if (rc == 0)
+	if (rc == 0) {
+		r->text = memory_zeroed(base64_length(r->n) + 1, 1);
 		base64_encode(r->bytes, r->n, r->text);
+	}
 	return rc;
 }
 
@@ -496,68 +469,18 @@ static void reading_done(struct worker_job *job, int rc)
 static void on_place(void *arg, int rc, json_t *result)
 {
 	struct reading *r = arg;
-	struct artifacts *all = r->daemon->artifacts;
-	struct reply *reply = r->reply;
 
-	if (rc == 0)
-		snprintf(r->dir, sizeof(r->dir), "%s",
-			text_of(json_object_get(result, "run"), "dir"));
+	snprintf(r->dir, sizeof(r->dir), "%s", text_of(json_object_get(result, "run"), "dir"));
 	json_decref(result);
-	if (reply_wanted(reply) && rc == 0) {
-		if (queue_find(r->daemon->queue, r->id) == NULL) {
-			all->place[all->next].id = r->id;
-			memcpy(all->place[all->next].dir, r->dir, sizeof(r->dir));
-			all->next = (all->next + 1) % PLACES;
-		}
-		worker_add(r->daemon->worker, &r->job);
+	if (rc == 0) {
+		worker_add(r->options.worker, &r->job);
 		return;
 	}
-	if (rc < 0)
-		request_unread(reply, r->daemon->store, r->id, rc);
-	else
-		reply_drop(reply);
+	request_unread(r->reply, r->options.store, r->id, rc);
 	reading_free(r);
 }
 
-/* The run's directory, from what is in memory: whether. */
-static bool find_place(struct daemon *d, struct reading *r)
-{
-	const struct artifacts *all = d->artifacts;
-	const struct run *run = queue_find(d->queue, r->id);
-
-	if (run != NULL)
-		return run_dir(run, d->state_dir, r->dir, sizeof(r->dir)) == 0;
-	for (size_t i = 0; i < PLACES; i++) {
-		if (r->id == 0 || all->place[i].id != r->id)
-			continue;
-		memcpy(r->dir, all->place[i].dir, sizeof(r->dir));
-		return true;
-	}
-	return false;
-}
-
-static struct reading *reading_create(struct daemon *d, struct reply *reply, json_t *params)
-{
-	struct reading *r = calloc(1, sizeof(*r));
-
-	if (r == NULL)
-		return NULL;
-	r->job.work = reading_work;
-	r->job.done = reading_done;
-	r->daemon = d;
-	r->reply = reply;
-	r->id = request_integer(params, "id", 0);
-	r->offset = request_integer(params, "offset", 0);
-	r->wanted = request_integer(params, "bytes", PROTOCOL_ARTIFACT_PIECE);
-	r->path = strdup(text_of(params, "path"));
-	r->bytes = malloc((size_t)r->wanted);
-	if (r->path && r->bytes)
-		return r;
-	reading_free(r);
-	return NULL;
-}
-
-void artifacts_read(struct daemon *d, struct reply *reply, json_t *params)
+void artifacts_read(const struct artifacts_options *o, struct reply *reply, json_t *params)
 {
 	const char *path = text_of(params, "path");
 	int64_t bytes = request_integer(params, "bytes", PROTOCOL_ARTIFACT_PIECE);
@@ -574,13 +497,15 @@ void artifacts_read(struct daemon *d, struct reply *reply, json_t *params)
 			"bytes: 1 to %d is allowed; offset: 0 and above", PROTOCOL_ARTIFACT_PIECE);
 		return;
 	}
-	r = reading_create(d, reply, params);
-	if (r != NULL && find_place(d, r)) {
-		worker_add(d->worker, &r->job);
-	} else if (r == NULL ||
-		record_show(d->store, d->state_dir, r->id, -1, 1, on_place, r) < 0) {
-		if (r != NULL)
-			reading_free(r);
-		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
-	}
+	r = memory_zeroed(1, sizeof(*r));
+	r->job.work = reading_work;
+	r->job.done = reading_done;
+	r->options = *o;
+	r->reply = reply;
+	r->id = request_integer(params, "id", 0);
+	r->offset = request_integer(params, "offset", 0);
+	r->wanted = bytes;
+	r->path = memory_text(path);
+	r->bytes = memory_zeroed((size_t)bytes, 1);
+	record_show(o->store, o->state_dir, r->id, -1, 1, on_place, r);
 }

@@ -8,15 +8,20 @@
 
 #include <jansson.h>
 
-struct artifacts;
+struct queue;
 struct reply;
-struct daemon;
+struct store;
+struct worker;
 
-struct artifacts *artifacts_create(void);      /* NULL without memory */
-void artifacts_destroy(struct artifacts *all); /* takes NULL */
+struct artifacts_options {
+	struct store *store;
+	struct worker *worker;
+	const struct queue *queue;
+	const char *state_dir; /* outlives the request */
+};
 
-/* The methods "artifacts" and "artifact-read"; they answer the request, now or later. */
-void artifacts_list(struct daemon *d, struct reply *reply, json_t *params);
-void artifacts_read(struct daemon *d, struct reply *reply, json_t *params);
+/* The methods "artifacts" and "artifact-read". */
+void artifacts_list(const struct artifacts_options *o, struct reply *reply, json_t *params);
+void artifacts_read(const struct artifacts_options *o, struct reply *reply, json_t *params);
 
 #endif

@@ -415,8 +415,8 @@ static bool take_params(struct reply *reply, const json_t *params, struct record
 		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"keep, after: 0 and above are allowed; older_than_s: 0 to %" PRId64,
 			PROTOCOL_OLDER_S_MAX);
-	else if (peer->anyone && !peer->admin)
-		request_of_anyone(reply);
+	else if (role_is_nobody(peer))
+		request_of_nobody(reply);
 	else if (what->limit < 1 || what->limit > BATCH_MAX)
 		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL, "limit: 1 to %d is allowed",
 			BATCH_MAX);
