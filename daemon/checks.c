@@ -28,7 +28,7 @@
 #include "daemon/control/control.h"
 #include "daemon/engines/engine_probe.h"
 #include "daemon/engines/engine_program.h"
-#include "daemon/openmetrics.h"
+#include "daemon/config/metrics_file.h"
 #include "daemon/store/database.h"
 #include "daemon/store/store.h"
 #include "proto/host/cgroup.h"
@@ -340,7 +340,7 @@ static void check_metrics(struct checks *c)
 			same_file(path, c->settings->log_file))) {
 		rc = -EINVAL;
 		snprintf(error, sizeof(error), "metrics_file: %s: is log_file too", path);
-	} else if (rc == 0 && (!openmetrics_can_be(path) || !openmetrics_is_ours(path))) {
+	} else if (rc == 0 && (!metrics_file_valid(path) || !metrics_file_replaceable(path))) {
 		rc = -EINVAL;
 		snprintf(error, sizeof(error),
 			"metrics_file: %s: the name of a file of figures is needed, or of none "

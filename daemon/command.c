@@ -184,6 +184,13 @@ static void do_shutdown(struct daemon *d, struct reply *reply, json_t *params)
 
 /* ---- the table ---- */
 
+/* ---- metrics ---- */
+
+static void do_metrics(struct daemon *d, struct reply *reply, json_t *params)
+{
+	openmetrics_request(d->openmetrics, reply, params);
+}
+
 /* ---- artifacts ---- */
 
 static struct artifacts_options artifacts_options(const struct daemon *d)
@@ -255,7 +262,7 @@ static const struct verb verbs[] = {
 		{{"id", ARG_INTEGER, false}, {"after", ARG_INTEGER, false},
 			{"limit", ARG_INTEGER, false}, {"level", ARG_TEXT, false}},
 		"what engines and gpt2d said of a run, or gpt2d of itself"},
-	{METHOD_METRICS, openmetrics_request, ROLE_ANYBODY, {{0}},
+	{METHOD_METRICS, do_metrics, ROLE_ANYBODY, {{0}},
 		"figures for a monitoring system"},
 	{METHOD_PRUNE, do_prune, ROLE_OWNER,
 		{{"keep", ARG_INTEGER, false}, {"older_than_s", ARG_INTEGER, false},

@@ -434,6 +434,28 @@ static int start_pruner(struct daemon *d)
 	return prune_create(&options, &d->pruner);
 }
 
+static int start_metrics(struct daemon *d)
+{
+	const struct openmetrics_options options = {
+		.base = d->base,
+		.worker = d->worker,
+		.settings = d->settings,
+		.socket = d->socket,
+		.state_dir = d->state_dir,
+		.started_ns = d->started_ns,
+		.counts = d->counts,
+		.control = d->control,
+		.queue = d->queue,
+		.holds = d->holds,
+		.pool = d->pool,
+		.scheduler = d->scheduler,
+		.follow = d->follow,
+		.store = d->store,
+	};
+
+	return openmetrics_create(&options, &d->openmetrics);
+}
+
 int daemon_start(struct daemon *d, const struct settings *settings, char *error, size_t error_bytes)
 {
 	int rc;
@@ -461,8 +483,6 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 	if (rc == 0)
 		rc = start_pruner(d);
 	if (rc == 0)
-		rc = openmetrics_create(d, &d->openmetrics);
-	if (rc == 0)
 		rc = start_signals(d);
 	if (rc == 0)
 		rc = start_engines(d);
@@ -470,6 +490,8 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 		rc = start_control(d, error, error_bytes);
 	if (rc == 0)
 		rc = start_service(d);
+	if (rc == 0)
+		rc = start_metrics(d);
 	if (rc == 0 && hold_is_set(d->holds, HOLD_RELEASED))
 		say_ready(d);
 	if (rc == -EAGAIN && strcmp(error, "out of memory") == 0)

@@ -2,120 +2,115 @@
 
 #include <errno.h>
 #include <event2/event.h>
-#include <fcntl.h>
-#include <libgen.h>
 #include <limits.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "daemon/config/clock.h"
-#include "daemon/control/control.h"
-#include "daemon/control/reply.h"
-#include "daemon/daemon.h"
-#include "daemon/engines/engine_pool.h"
-#include "daemon/control/follow.h"
-#include "daemon/runs/hold.h"
 #include "daemon/config/log.h"
-#include "daemon/runs/queue.h"
-#include "daemon/store/record.h"
-#include "daemon/runs/scheduler.h"
+#include "daemon/config/metrics_file.h"
 #include "daemon/config/settings.h"
-#include "daemon/store/store.h"
+#include "daemon/control/control.h"
+#include "daemon/control/follow.h"
+#include "daemon/control/reply.h"
+#include "daemon/engines/engine_pool.h"
+#include "daemon/runs/hold.h"
+#include "daemon/runs/queue.h"
+#include "daemon/runs/scheduler.h"
 #include "daemon/runs/usage.h"
+#include "daemon/store/record.h"
+#include "daemon/store/store.h"
 #include "daemon/store/worker.h"
-#include "proto/artifact.h"
-#include "proto/protocol.h"
+#include "proto/host/memory.h"
 #include "proto/spec/spec_json.h"
 #include "proto/version.h"
 
 static const double EXACT = 1e15; /* whole numbers below are written with all their digits */
 
+enum { FILE_MODE = 0644 }; /* the collector is another user, and every client may ask for figures */
+
 struct openmetrics {
-	struct daemon *daemon;
-	struct event *timer; /* NULL: no file is wanted */
-	char dir[PATH_MAX], name[NAME_MAX + 1];
-	bool failed; /* the last write, which has been logged */
-	bool busy;   /* a sample for the file is on its way */
-
-	int64_t asked_ns;            /* when the question that the store has was; 0: it has none */
-	struct sample *first, **end; /* wait for its answer */
-	struct event *late;          /* the first of these waits no longer */
-};
-
-enum { LATE_S = 3 }; /* a client waits for 30 s at most, a collector for 10 */
-
-/* On its way through the store's queue, which tells how long that is. */
-struct question {
-	struct daemon *daemon;
-	int64_t asked_ns;
-	double free_bytes, total_bytes; /* of the state directory's file system; NaN: not known */
-};
-
-/* On its way to the client or the file. */
-struct sample {
-	struct worker_job job;
-	struct sample *next;
-	struct daemon *daemon;
-	struct reply *reply; /* 0: the file */
-	int64_t asked_ns;
-	char *text;
+	struct worker_job job; /* writes the file */
+	struct openmetrics_options options;
+	struct event *timer;
+	bool writing;
+	bool failed; /* to write the file, which has been logged */
+	char *text;  /* for the file */
 	size_t n;
+
+	struct statvfs disk;      /* of state_dir */
+	int64_t disk_ns;          /* monotonic: when it was read; 0: never */
+	struct statvfs next_disk; /* for the store's thread, whose disk it is */
+	bool reading;
 };
 
-static void sample_free(struct sample *s)
-{
-	free(s->text);
-	free(s);
-}
+enum format { OPENMETRICS, PROMETHEUS };
+
+/* What is being written. */
+struct writer {
+	FILE *out;
+	enum format format;
+	const char *socket;
+};
+
+struct family {
+	const char *name;
+	bool counter; /* its samples are called NAME_total; else a gauge */
+	const char *unit, *help;
+};
 
 /* ---- the text ---- */
 
-/* unit "": none. type: gauge or counter, whose sample is called name_total. */
-static void family(
-	FILE *out, const char *name, const char *type, const char *unit, const char *help)
+static void write_family(const struct writer *w, const struct family *f)
 {
-	fprintf(out, "# TYPE %s %s\n", name, type);
-	if (*unit)
-		fprintf(out, "# UNIT %s %s\n", name, unit);
-	fprintf(out, "# HELP %s %s\n", name, help);
+	/* the older format knows no name but that of the samples */
+	const char *total = f->counter && w->format == PROMETHEUS ? "_total" : "";
+
+	fprintf(w->out, "# TYPE %s%s %s\n", f->name, total, f->counter ? "counter" : "gauge");
+	if (*f->unit && w->format == OPENMETRICS)
+		fprintf(w->out, "# UNIT %s %s\n", f->name, f->unit);
+	fprintf(w->out, "# HELP %s%s %s\n", f->name, total, f->help);
 }
 
-static void number(FILE *out, double value)
+static void write_label(const struct writer *w, const char *name, const char *text)
+{
+	fprintf(w->out, "%s=\"", name);
+	for (; text != NULL && *text != '\0'; text++) {
+		if (*text == '\\' || *text == '"')
+			fprintf(w->out, "\\%c", *text);
+		else
+			fputc(*text == '\n' ? ' ' : *text, w->out);
+	}
+	fputc('"', w->out);
+}
+
+/* labels: {name, text, name, text, ..., NULL}, beside the socket. */
+static void write_sample(
+	const struct writer *w, const struct family *f, const char *const *labels, double value)
 {
 	char text[SPEC_JSON_REAL_BYTES];
 
+	fprintf(w->out, "%s%s{", f->name, f->counter ? "_total" : "");
+	write_label(w, "socket", w->socket);
+	for (; *labels != NULL; labels += 2) {
+		fputc(',', w->out);
+		write_label(w, labels[0], labels[1]);
+	}
+	fputs("} ", w->out);
 	if (isnan(value)) {
-		fputs(" NaN\n", out);
+		fputs("NaN\n", w->out);
 	} else if (isinf(value)) {
-		fputs(value > 0 ? " +Inf\n" : " -Inf\n", out);
+		fputs(value > 0 ? "+Inf\n" : "-Inf\n", w->out);
 	} else if (fabs(value) < EXACT && value == trunc(value)) {
-		fprintf(out, " %.0f\n", value);
+		fprintf(w->out, "%.0f\n", value);
 	} else {
 		spec_json_format_real(value, text);
-		fprintf(out, " %s\n", text);
-	}
-}
-
-static void gauge(FILE *out, const char *name, const char *unit, const char *help, double value)
-{
-	family(out, name, "gauge", unit, help);
-	fputs(name, out);
-	number(out, value);
-}
-
-/* As a label's value. */
-static void label(FILE *out, const char *text)
-{
-	for (; text != NULL && *text != '\0'; text++) {
-		if (*text == '\\' || *text == '"')
-			fprintf(out, "\\%c", *text);
-		else
-			fputc(*text == '\n' ? ' ' : *text, out);
+		fprintf(w->out, "%s\n", text);
 	}
 }
 
@@ -126,84 +121,203 @@ static const char *text_of(const json_t *object, const char *key)
 	return text ? text : "";
 }
 
-static void write_daemon(FILE *out, const struct daemon *d)
+/* ---- figures with one sample ---- */
+
+enum figure {
+	UPTIME,
+	MEMORY,
+	CLIENTS,
+	QUEUE,
+	LOG_LOST,
+	DRAINED,
+	RELEASED,
+	RANKS,
+	RESTARTS,
+	STORE_BUSY,
+	STORE_FAILING,
+	DISK_FREE,
+	DISK_SIZE,
+	RUN_ID,
+	RUN_STEP,
+	RUN_STEPS,
+	RUN_SEGMENT,
+	RUN_SEGMENTS,
+	RUN_TOKENS,
+	RUN_STEP_TIME,
+	RUN_LOSS,
+	RUN_REMAINING,
+	FIGURES
+};
+
+static const struct family families[FIGURES] = {
+	[UPTIME] = {"gpt2d_uptime_seconds", false, "seconds", "Since this gpt2d started."},
+	[MEMORY] = {"gpt2d_resident_memory_bytes", false, "bytes",
+		"Of gpt2d, without its engines."},
+	[CLIENTS] = {"gpt2d_clients", false, "", "Clients connected now."},
+	[QUEUE] = {"gpt2d_queue_length", false, "", "Runs that wait."},
+	[LOG_LOST] = {"gpt2d_log_lines_lost", true, "",
+		"Lines of the log that could not be written in time."},
+	[DRAINED] = {"gpt2d_drained", false, "",
+		"1 while gpt2d starts no more runs, because a client asked for it."},
+	[RELEASED] = {"gpt2d_released", false, "",
+		"1 while gpt2d runs no engines, because a client asked for it."},
+	[RANKS] = {"gpt2d_ranks", false, "", "Ranks, the largest world of a run."},
+	[RESTARTS] = {"gpt2d_engine_restarts", true, "", "Restarts of the engines."},
+	[STORE_BUSY] = {"gpt2d_store_busy_seconds", false, "seconds",
+		"Since the store began its present work, 0 for none."},
+	[STORE_FAILING] = {"gpt2d_store_failing", false, "",
+		"1 while the store cannot be written or does not answer."},
+	[DISK_FREE] = {"gpt2d_state_dir_free_bytes", false, "bytes",
+		"Free for gpt2d on the file system of the state directory."},
+	[DISK_SIZE] = {"gpt2d_state_dir_size_bytes", false, "bytes", "Size of that file system."},
+	[RUN_ID] = {"gpt2d_run_id", false, "", "The run that is in progress."},
+	[RUN_STEP] = {"gpt2d_run_step", false, "", "The last step done, in its segment."},
+	[RUN_STEPS] = {"gpt2d_run_steps", false, "", "Steps of a segment."},
+	[RUN_SEGMENT] = {"gpt2d_run_segment", false, "", "The segment in progress, from 1."},
+	[RUN_SEGMENTS] = {"gpt2d_run_segments", false, "", "Segments of the run."},
+	[RUN_TOKENS] = {"gpt2d_run_tokens_per_second", false, "", "Of the last step."},
+	[RUN_STEP_TIME] = {"gpt2d_run_step_time_seconds", false, "seconds", "Of the last step."},
+	[RUN_LOSS] = {"gpt2d_run_loss", false, "", "Of the last step."},
+	[RUN_REMAINING] = {"gpt2d_run_remaining_seconds", false, "seconds",
+		"Until the run is trained, at its present pace."},
+};
+
+/* A figure that is absent, as that of no run, is not 0. */
+struct figures {
+	double value[FIGURES];
+	bool known[FIGURES];
+};
+
+static void set(struct figures *f, enum figure figure, double value)
 {
+	f->value[figure] = value;
+	f->known[figure] = true;
+}
+
+static void set_json(struct figures *f, enum figure figure, const json_t *object, const char *key)
+{
+	const json_t *value = json_object_get(object, key);
+
+	if (json_is_number(value))
+		set(f, figure, json_number_value(value));
+}
+
+static void gather_run(const struct openmetrics *m, struct figures *f)
+{
+	const struct run *run = scheduler_running(m->options.scheduler);
+	json_t *progress;
+
+	if (run == NULL)
+		return;
+	progress = follow_progress(m->options.follow, run->id);
+	set(f, RUN_ID, (double)run->id);
+	set_json(f, RUN_STEP, progress, "step");
+	set_json(f, RUN_STEPS, progress, "steps");
+	set_json(f, RUN_SEGMENT, progress, "segment");
+	f->value[RUN_SEGMENT]++; /* from 1 */
+	set_json(f, RUN_SEGMENTS, progress, "segments");
+	set_json(f, RUN_TOKENS, progress, "tokens_per_sec");
+	set_json(f, RUN_STEP_TIME, progress, "step_time_ns");
+	f->value[RUN_STEP_TIME] /= 1e9;
+	set_json(f, RUN_LOSS, progress, "loss");
+	set_json(f, RUN_REMAINING, progress, "eta_s");
+	json_decref(progress);
+}
+
+static void gather_disk(const struct openmetrics *m, struct figures *f)
+{
+	const int64_t old_ns = (3 * m->options.settings->metrics_period_s + 1) * CLOCK_S_NS;
+
+	if (m->disk_ns == 0 || clock_mono_ns() - m->disk_ns > old_ns)
+		return; /* it does not answer */
+	set(f, DISK_FREE, (double)m->disk.f_bavail * (double)m->disk.f_frsize);
+	set(f, DISK_SIZE, (double)m->disk.f_blocks * (double)m->disk.f_frsize);
+}
+
+static void gather(const struct openmetrics *m, const json_t *engine, struct figures *f)
+{
+	const struct openmetrics_options *o = &m->options;
 	json_t *usage = json_object();
 
 	usage_add(usage, getpid());
-	family(out, "gpt2d_build_info", "gauge", "", "Always 1; which gpt2d this is.");
-	fprintf(out, "gpt2d_build_info{version=\"%s\",build=\"", VERSION_RELEASE);
-	label(out, version_build);
-	fputs("\"} 1\n", out);
-	gauge(out, "gpt2d_uptime_seconds", "seconds", "Since this gpt2d started.",
-		(double)(clock_mono_ns() - d->started_ns) / 1e9);
-	gauge(out, "gpt2d_resident_memory_bytes", "bytes", "Of gpt2d, without its engines.",
-		json_number_value(json_object_get(usage, "rss_bytes")));
-	gauge(out, "gpt2d_clients", "", "Clients connected now.",
-		(double)control_clients(d->control));
-	gauge(out, "gpt2d_queue_length", "", "Runs that wait.", (double)queue_length(d->queue));
-	family(out, "gpt2d_log_lines_lost", "counter", "",
-		"Lines of the log that nobody took in time, or that could not be written.");
-	fprintf(out, "gpt2d_log_lines_lost_total %lld\n", (long long)log_lost());
-	gauge(out, "gpt2d_drained", "",
-		"1 while no more runs are started, because it was asked for.",
-		hold_is_set(d->holds, HOLD_DRAINED));
-	gauge(out, "gpt2d_released", "", "1 while the engines are ended, because it was asked for.",
-		hold_is_set(d->holds, HOLD_RELEASED));
+	set_json(f, MEMORY, usage, "rss_bytes");
 	json_decref(usage);
+	set(f, UPTIME, (double)(clock_mono_ns() - o->started_ns) / 1e9);
+	set(f, CLIENTS, (double)control_clients(o->control));
+	set(f, QUEUE, (double)queue_length(o->queue));
+	set(f, LOG_LOST, (double)log_lost());
+	set(f, DRAINED, hold_is_set(o->holds, HOLD_DRAINED));
+	set(f, RELEASED, hold_is_set(o->holds, HOLD_RELEASED));
+	set(f, RANKS, (double)json_array_size(json_object_get(engine, "ranks")));
+	set_json(f, RESTARTS, engine, "restarts");
+	set(f, STORE_BUSY, store_busy_s(o->store));
+	set(f, STORE_FAILING, store_failing(o->store));
+	gather_disk(m, f);
+	gather_run(m, f);
 }
 
-static void write_runs(FILE *out, const struct daemon *d)
+/* ---- figures with several samples ---- */
+
+static void write_build(const struct writer *w)
 {
-	family(out, "gpt2d_runs", "gauge", "", "Runs in the store, by state.");
-	for (int i = 0; i < RUN_STATES; i++)
-		fprintf(out, "gpt2d_runs{state=\"%s\"} %lld\n", run_state_name((enum run_state)i),
-			(long long)d->counts[i]);
+	static const struct family f = {
+		"gpt2d_build_info", false, "", "Always 1; which gpt2d this is."};
+	const char *const labels[] = {"version", VERSION_RELEASE, "build", version_build, NULL};
+
+	write_family(w, &f);
+	write_sample(w, &f, labels, 1);
 }
 
-/* disk: NULL where the store did not answer. */
-static void write_store(
-	FILE *out, const struct daemon *d, double lag_s, const struct question *disk)
+static void write_runs(const struct writer *w, const int64_t *counts)
 {
-	gauge(out, "gpt2d_store_lag_seconds", "seconds",
-		"How long a question to the store took to be its turn.", lag_s);
-	gauge(out, "gpt2d_store_busy_seconds", "seconds",
-		"Since what it is at now began, 0 for nothing.",
-		store_busy_s(d->store));
-	gauge(out, "gpt2d_store_failing", "",
-		"1 while the store cannot be written or does not answer.", store_failing(d->store));
-	if (disk == NULL)
-		return;
-	gauge(out, "gpt2d_state_dir_free_bytes", "bytes",
-		"Free for gpt2d on the state directory's file system.", disk->free_bytes);
-	gauge(out, "gpt2d_state_dir_size_bytes", "bytes", "Size of that file system.",
-		disk->total_bytes);
+	static const struct family f = {"gpt2d_runs", false, "", "Runs in the store, by state."};
+
+	write_family(w, &f);
+	for (int i = 0; i < RUN_STATES; i++) {
+		const char *const labels[] = {"state", run_state_name((enum run_state)i), NULL};
+
+		write_sample(w, &f, labels, (double)counts[i]);
+	}
 }
 
-static bool is_gpu(const json_t *device)
+static void write_engine_state(const struct writer *w, const char *state)
 {
-	return json_is_object(device) && strcmp(text_of(device, "backend"), "cpu") != 0;
+	static const struct family f = {
+		"gpt2d_engine_state", false, "", "1 for the state of the engines."};
+	static const char *const states[] = {"down", "starting", "ready", "failing", "releasing",
+		"released", "stopping", "stopped"};
+
+	write_family(w, &f);
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
+		const char *const labels[] = {"state", states[i], NULL};
+
+		write_sample(w, &f, labels, strcmp(states[i], state) == 0);
+	}
 }
 
-/* GPUs, where the engine reports them; of a figure that the driver does not tell there is none. */
-static void write_devices(FILE *out, const json_t *ranks)
+/* GPUs, where the engine reports them, and of these the figures that the driver reports. */
+static void write_gpus(const struct writer *w, const json_t *ranks)
 {
 	static const struct {
-		const char *name, *unit, *help, *of, *key;
+		struct family family;
+		const char *of, *key;
 	} rows[] = {
-		{"gpt2d_gpu_memory_bytes", "bytes", "Memory of the GPU of a rank, in all.",
+		{{"gpt2d_gpu_memory_bytes", false, "bytes", "Memory of the GPU of a rank, in all."},
 			"device", "memory_total_bytes"},
-		{"gpt2d_gpu_memory_used_bytes", "bytes", "Of that, used by all processes.", "gpu",
-			"memory_used_bytes"},
-		{"gpt2d_gpu_utilization_ratio", "ratio",
-			"Part of the time in which it computed, 0 to 1.", "gpu", "utilization"},
-		{"gpt2d_gpu_temperature_celsius", "celsius", "Its temperature.", "gpu",
+		{{"gpt2d_gpu_memory_used_bytes", false, "bytes", "Of that, used by all processes."},
+			"gpu", "memory_used_bytes"},
+		{{"gpt2d_gpu_utilization_ratio", false, "ratio",
+			 "Part of the time in which it computed, 0 to 1."},
+			"gpu", "utilization"},
+		{{"gpt2d_gpu_temperature_celsius", false, "celsius", "Its temperature."}, "gpu",
 			"temperature_c"},
-		{"gpt2d_gpu_power_watts", "watts", "What it draws.", "gpu", "power_w"},
-		{"gpt2d_gpu_other_processes", "", "Processes that compute on it, beside gpt2d's.",
+		{{"gpt2d_gpu_power_watts", false, "watts", "What it draws."}, "gpu", "power_w"},
+		{{"gpt2d_gpu_other_processes", false, "",
+			 "Processes that compute on it, beside gpt2d's."},
 			"gpu", "other_processes"},
 	};
 	const json_t *rank, *device, *value;
+	char number[24];
 	size_t i;
 
 	for (size_t row = 0; row < sizeof(rows) / sizeof(rows[0]); row++) {
@@ -212,344 +326,135 @@ static void write_devices(FILE *out, const json_t *ranks)
 		json_array_foreach(ranks, i, rank) {
 			device = json_object_get(rank, "device");
 			value = json_object_get(json_object_get(rank, rows[row].of), rows[row].key);
-			if (!is_gpu(device) || !json_is_number(value))
+			if (!json_is_object(device) ||
+				strcmp(text_of(device, "backend"), "cpu") == 0 ||
+				!json_is_number(value))
 				continue;
 			if (!any)
-				family(out, rows[row].name, "gauge", rows[row].unit,
-					rows[row].help);
+				write_family(w, &rows[row].family);
 			any = true;
-			fprintf(out, "%s{rank=\"%zu\",name=\"", rows[row].name, i);
-			label(out, text_of(device, "name"));
-			fputs("\"}", out);
-			number(out, json_number_value(value));
+			snprintf(number, sizeof(number), "%zu", i);
+			write_sample(w, &rows[row].family,
+				(const char *const[]){
+					"rank", number, "name", text_of(device, "name"), NULL},
+				json_number_value(value));
 		}
 	}
 }
 
-static void write_engine(FILE *out, const struct daemon *d)
+/* The caller frees the text. */
+static char *make_text(const struct openmetrics *m, enum format format, size_t *n)
 {
-	static const char *const states[] = {"down", "starting", "ready", "failing", "releasing",
-		"released", "stopping", "stopped"};
-	json_t *engine = engine_pool_json(d->pool), *ranks = json_object_get(engine, "ranks");
-	const char *state = text_of(engine, "state");
+	static const char *const no_labels[] = {NULL};
+	struct writer w = {.format = format, .socket = m->options.socket};
+	struct figures figures = {0};
+	json_t *engine = engine_pool_json(m->options.pool);
+	char *text = NULL;
 
-	family(out, "gpt2d_engine_state", "gauge", "", "1 for the state the engines are in.");
-	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
-		fprintf(out, "gpt2d_engine_state{state=\"%s\"} %d\n", states[i],
-			strcmp(states[i], state) == 0);
-	gauge(out, "gpt2d_ranks", "", "Ranks, the largest world of a run.",
-		(double)json_array_size(ranks));
-	family(out, "gpt2d_engine_restarts", "counter", "",
-		"How often the engines were started anew.");
-	fprintf(out, "gpt2d_engine_restarts_total %lld\n",
-		(long long)json_integer_value(json_object_get(engine, "restarts")));
-	write_devices(out, ranks);
+	w.out = open_memstream(&text, n);
+	if (w.out == NULL)
+		abort(); /* as memory.h */
+	gather(m, engine, &figures);
+	write_build(&w);
+	write_runs(&w, m->options.counts);
+	write_engine_state(&w, text_of(engine, "state"));
+	write_gpus(&w, json_object_get(engine, "ranks"));
+	for (int i = 0; i < FIGURES; i++)
+		if (figures.known[i]) {
+			write_family(&w, &families[i]);
+			write_sample(&w, &families[i], no_labels, figures.value[i]);
+		}
+	if (format == OPENMETRICS)
+		fputs("# EOF\n", w.out);
+	fclose(w.out);
 	json_decref(engine);
+	return text;
 }
 
-/* Nothing where no run is with the engines: a figure that is not there is not 0. */
-static void write_run(FILE *out, const struct daemon *d)
+void openmetrics_request(struct openmetrics *m, struct reply *reply, json_t *params)
 {
-	static const struct {
-		const char *name, *unit, *help, *key;
-		double scale;
-	} rows[] = {
-		{"gpt2d_run_step", "", "The last step done, in its segment.", "step", 1},
-		{"gpt2d_run_steps", "", "Steps of a segment.", "steps", 1},
-		{"gpt2d_run_segment", "", "The segment it is at, from 1.", "segment", 1},
-		{"gpt2d_run_segments", "", "Segments it has.", "segments", 1},
-		{"gpt2d_run_tokens_per_second", "", "Of the last step.", "tokens_per_sec", 1},
-		{"gpt2d_run_step_time_seconds", "seconds", "Of the last step.", "step_time_ns",
-			1e-9},
-		{"gpt2d_run_loss", "", "Of the last step.", "loss", 1},
-		{"gpt2d_run_remaining_seconds", "seconds", "Until it is trained, at this pace.",
-			"eta_s", 1},
-	};
-	const struct run *run = scheduler_running(d->scheduler);
-	json_t *progress;
+	size_t n;
+	char *text = make_text(m, OPENMETRICS, &n);
 
-	if (run == NULL)
+	reply_result(reply, json_pack("{ss}", "text", text));
+	free(text);
+}
+
+/* ---- each period ---- */
+
+static int write_file(struct worker_job *job)
+{
+	const struct openmetrics *m = (struct openmetrics *)job;
+
+	return metrics_file_write(m->options.settings->metrics_file, m->text, m->n, FILE_MODE);
+}
+
+static void on_written(struct worker_job *job, int rc)
+{
+	struct openmetrics *m = (struct openmetrics *)job;
+	const char *path = m->options.settings->metrics_file;
+
+	m->writing = false;
+	free(m->text);
+	m->text = NULL;
+	if (rc == -ECANCELED)
 		return;
-	gauge(out, "gpt2d_run_id", "", "The run that is with the engines.", (double)run->id);
-	progress = follow_progress(d->follow, run->id);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		const json_t *value = json_object_get(progress, rows[i].key);
-
-		if (json_is_number(value))
-			gauge(out, rows[i].name, rows[i].unit, rows[i].help,
-				json_number_value(value) * rows[i].scale +
-					(strcmp(rows[i].key, "segment") == 0));
-	}
-	json_decref(progress);
-}
-
-/* 0, or -ENOMEM. */
-static int write_text(struct sample *s, double lag_s, const struct question *disk)
-{
-	FILE *out = open_memstream(&s->text, &s->n);
-	bool failed;
-
-	if (out == NULL)
-		return -ENOMEM;
-	write_daemon(out, s->daemon);
-	write_runs(out, s->daemon);
-	write_engine(out, s->daemon);
-	write_run(out, s->daemon);
-	write_store(out, s->daemon, lag_s, disk);
-	fputs("# EOF\n", out);
-	failed = ferror(out) != 0;
-	return fclose(out) != 0 || failed ? -ENOMEM : 0;
-}
-
-/* ---- the file ---- */
-
-/* What every file of figures begins with, also those of older builds. */
-static const char first_words[] = "# TYPE gpt2d_";
-
-bool openmetrics_is_ours(const char *path)
-{
-	char begins[sizeof(first_words) - 1];
-	struct stat st;
-	ssize_t n;
-	int fd;
-
-	if (lstat(path, &st) < 0)
-		return true;
-	if (!S_ISREG(st.st_mode))
-		return false;
-	if (st.st_size == 0)
-		return true;
-	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	n = read(fd, begins, sizeof(begins));
-	close(fd);
-	return n == sizeof(begins) && memcmp(begins, first_words, sizeof(begins)) == 0;
-}
-
-enum { FILE_MODE = 0644 }; /* who collects it is another user, and every client can ask for it */
-
-static int file_work(struct worker_job *job)
-{
-	struct sample *s = (struct sample *)job;
-	const struct openmetrics *m = s->daemon->openmetrics;
-
-	if (!openmetrics_is_ours(s->daemon->settings->metrics_file))
-		return -EEXIST;
-	return artifact_write_mode(m->dir, m->name, s->text, s->n, FILE_MODE);
-}
-
-static void file_done(struct worker_job *job, int rc)
-{
-	struct sample *s = (struct sample *)job;
-	struct openmetrics *m = s->daemon->openmetrics;
-
-	if (rc < 0 && rc != -ECANCELED && !m->failed)
-		log_write(LOG_WARNING, "metrics_file: %s: %s; tried again each period",
-			s->daemon->settings->metrics_file,
+	if (rc < 0 && !m->failed)
+		log_write(LOG_WARNING, "metrics_file: %s: %s; tried again each period", path,
 			rc == -EEXIST ? "no file of figures, it is left alone" : strerror(-rc));
-	if (rc == 0 && m->failed)
-		log_write(LOG_INFO, "metrics_file: %s: written again",
-			s->daemon->settings->metrics_file);
-	m->failed = rc < 0 && rc != -ECANCELED;
-	m->busy = false;
-	sample_free(s);
+	else if (rc == 0 && m->failed)
+		log_write(LOG_INFO, "metrics_file: %s: written again", path);
+	m->failed = rc < 0;
 }
 
-/* ---- samples ---- */
-
-/* In the store's thread, whose disk it is. */
-static int ask_disk(void *arg)
+static int read_disk(void *arg)
 {
-	struct question *q = arg;
-	struct statvfs fs;
+	struct openmetrics *m = arg;
 
-	q->free_bytes = q->total_bytes = (double)NAN;
-	if (statvfs(q->daemon->state_dir, &fs) == 0) {
-		q->free_bytes = (double)fs.f_bavail * (double)fs.f_frsize;
-		q->total_bytes = (double)fs.f_blocks * (double)fs.f_frsize;
-	}
-	return 0;
-}
-
-/* disk: what was answered, or NULL. */
-static void sample_finish(struct sample *s, double lag_s, const struct question *disk)
-{
-	struct reply *reply = s->reply;
-	int rc;
-
-	rc = write_text(s, lag_s, disk);
-	if (reply == NULL && rc == 0) {
-		worker_add(s->daemon->worker, &s->job);
-		return;
-	}
-	if (reply != NULL && rc == 0)
-		reply_result(reply, json_pack("{ss}", "text", s->text));
-	else if (reply != NULL)
-		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
-	if (reply == NULL)
-		s->daemon->openmetrics->busy = false;
-	sample_free(s);
-}
-
-static struct sample *take_first(struct openmetrics *m)
-{
-	struct sample *s = m->first;
-
-	m->first = s->next;
-	if (m->first == NULL)
-		m->end = &m->first;
-	return s;
+	return statvfs(m->options.state_dir, &m->next_disk) < 0 ? -errno : 0;
 }
 
 static void on_disk(void *arg, int rc)
 {
-	struct question *q = arg;
-	struct openmetrics *m = q->daemon->openmetrics;
-	const double lag_s = (double)(clock_mono_ns() - q->asked_ns) / 1e9;
-
-	m->asked_ns = 0;
-	event_del(m->late);
-	while (m->first != NULL)
-		sample_finish(take_first(m), lag_s, rc == 0 ? q : NULL);
-	free(q);
-}
-
-/* For the first that waits. */
-static void arm_late(struct openmetrics *m)
-{
-	const int64_t left_ns = m->first->asked_ns + LATE_S * CLOCK_S_NS - clock_mono_ns();
-	const struct timeval left = {.tv_sec = left_ns > 0 ? left_ns / CLOCK_S_NS : 0,
-		.tv_usec = left_ns > 0 ? left_ns % CLOCK_S_NS / 1000 + 1 : 0};
-
-	evtimer_add(m->late, &left);
-}
-
-/* The store does not answer: what is known without it. */
-static void on_late(evutil_socket_t fd, short what, void *arg)
-{
 	struct openmetrics *m = arg;
-	const int64_t now_ns = clock_mono_ns();
-	const double asked_s = (double)(now_ns - m->asked_ns) / 1e9;
 
-	while (m->first != NULL && now_ns - m->first->asked_ns >= LATE_S * CLOCK_S_NS)
-		sample_finish(take_first(m),
-			fmax(asked_s, store_busy_s(m->daemon->store)), NULL);
-	if (m->first != NULL)
-		arm_late(m);
-}
-
-/* One a time: 0, or -ENOMEM. */
-static int ask_store(struct openmetrics *m)
-{
-	struct question *q;
-
-	if (m->asked_ns != 0)
-		return 0;
-	q = calloc(1, sizeof(*q));
-	if (q == NULL)
-		return -ENOMEM;
-	q->daemon = m->daemon;
-	q->asked_ns = clock_mono_ns();
-	if (record_files(m->daemon->store, ask_disk, on_disk, q) < 0) {
-		free(q);
-		return -ENOMEM;
-	}
-	m->asked_ns = q->asked_ns;
-	return 0;
-}
-
-/* 0, or -ENOMEM. */
-static int take_sample(struct daemon *d, struct reply *reply)
-{
-	struct openmetrics *m = d->openmetrics;
-	struct sample *s = calloc(1, sizeof(*s));
-
-	if (s == NULL || ask_store(m) < 0) {
-		free(s);
-		return -ENOMEM;
-	}
-	s->job = (struct worker_job){.work = file_work, .done = file_done};
-	s->daemon = d;
-	s->reply = reply;
-	s->asked_ns = clock_mono_ns();
-	*m->end = s;
-	m->end = &s->next;
-	if (m->first == s)
-		arm_late(m);
-	return 0;
-}
-
-void openmetrics_request(struct daemon *d, struct reply *reply, json_t *params)
-{
-	if (take_sample(d, reply) < 0)
-		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
+	m->reading = false;
+	if (rc < 0)
+		return;
+	m->disk = m->next_disk;
+	m->disk_ns = clock_mono_ns();
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct openmetrics *m = arg;
-	struct timeval period = {.tv_sec = (time_t)m->daemon->settings->metrics_period_s};
+	const struct timeval period = {.tv_sec = (time_t)m->options.settings->metrics_period_s};
 
 	evtimer_add(m->timer, &period);
-	if (!m->daemon->stopping && !m->busy)
-		m->busy = take_sample(m->daemon, NULL) == 0;
+	if (!m->reading) {
+		m->reading = true;
+		record_files(m->options.store, read_disk, on_disk, m);
+	}
+	if (m->options.settings->metrics_file != NULL && !m->writing) {
+		m->text = make_text(m, PROMETHEUS, &m->n);
+		m->writing = true;
+		worker_add(m->options.worker, &m->job);
+	}
 }
 
-static const char *name_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
-bool openmetrics_can_be(const char *path)
-{
-	const char *name = name_of(path);
-
-	return *name != '\0' && *name != '.' && strlen(name) <= NAME_MAX &&
-		strlen(path) < sizeof(((struct openmetrics *)0)->dir);
-}
-
-/* The file's folder and its name: 0, or -EINVAL when it cannot be one. */
-static int split(struct openmetrics *m, const char *path)
-{
-	const char *name = name_of(path);
-	size_t n = name == path ? 0 : (size_t)(name - path) - 1;
-
-	if (!openmetrics_can_be(path))
-		return -EINVAL;
-	memcpy(m->dir, path, n);
-	m->dir[n] = '\0';
-	if (n == 0)
-		strcpy(m->dir, name == path ? "." : "/");
-	strcpy(m->name, name);
-	return 0;
-}
-
-int openmetrics_create(struct daemon *d, struct openmetrics **out)
+int openmetrics_create(const struct openmetrics_options *options, struct openmetrics **out)
 {
 	static const struct timeval now = {0, 0};
-	const char *path = d->settings->metrics_file;
-	struct openmetrics *m = calloc(1, sizeof(*m));
-	int rc = 0;
+	struct openmetrics *m = memory_zeroed(1, sizeof(*m));
 
-	if (m == NULL)
-		return -ENOMEM;
-	m->daemon = d;
-	m->end = &m->first;
-	m->late = evtimer_new(d->base, on_late, m);
-	if (m->late == NULL)
-		rc = -ENOMEM;
-	if (path != NULL && rc == 0)
-		rc = split(m, path);
-	if (path != NULL && rc == 0) {
-		m->timer = evtimer_new(d->base, on_timer, m);
-		rc = m->timer && evtimer_add(m->timer, &now) == 0 ? 0 : -ENOMEM;
-	}
-	if (rc < 0) {
+	m->options = *options;
+	m->job = (struct worker_job){.work = write_file, .done = on_written};
+	if (statvfs(options->state_dir, &m->disk) == 0)
+		m->disk_ns = clock_mono_ns();
+	m->timer = evtimer_new(options->base, on_timer, m);
+	if (m->timer == NULL || evtimer_add(m->timer, &now) < 0) {
 		openmetrics_destroy(m);
-		return rc;
+		return -ENOMEM;
 	}
 	*out = m;
 	return 0;
@@ -559,16 +464,10 @@ void openmetrics_destroy(struct openmetrics *m)
 {
 	if (m == NULL)
 		return;
-	if (m->timer) {
+	if (m->timer)
 		event_free(m->timer);
-		if (openmetrics_is_ours(m->daemon->settings->metrics_file))
-			artifact_remove(m->dir, m->name);
-	}
-	while (m->first != NULL) {
-		reply_drop(m->first->reply);
-		sample_free(take_first(m));
-	}
-	if (m->late)
-		event_free(m->late);
+	if (m->options.settings->metrics_file != NULL)
+		metrics_file_remove(m->options.settings->metrics_file);
+	free(m->text);
 	free(m);
 }

@@ -1,31 +1,55 @@
 /*
- * openmetrics.h: figures of gpt2d for a monitoring system, as text in OpenMetrics 1.0's format; of
- * its types only gauge and counter, so that Prometheus' older text format, which node_exporter's
- * textfile collector reads, takes it as well. In a file that is replaced each period
- * (metrics_file), and as the answer to "metrics". Names, units and meanings: gpt2d.8.
+ * openmetrics.h: figures of gpt2d for a monitoring system: as the reply to "metrics", in the format
+ * of OpenMetrics 1.0, and in a file that is replaced each period (metrics_file), in the text format
+ * of Prometheus, for the textfile collector of node_exporter. Each sample has a label with the
+ * daemon's socket, so that several daemons on one host stay apart. Names, units and meanings:
+ * gpt2d.8.
  */
 #ifndef GPT2D_DAEMON_OPENMETRICS_H
 #define GPT2D_DAEMON_OPENMETRICS_H
 
 #include <jansson.h>
-#include <stdbool.h>
+#include <stdint.h>
 
-struct reply;
-struct daemon;
+struct control;
+struct engine_pool;
+struct event_base;
+struct follow;
+struct holds;
 struct openmetrics;
+struct queue;
+struct reply;
+struct scheduler;
+struct settings;
+struct store;
+struct worker;
 
-bool openmetrics_can_be(const char *path); /* the name of that file */
-/* Nothing is there, or a regular file that is empty or has figures: no other is replaced or
- * removed. */
-bool openmetrics_is_ours(const char *path);
+/* All outlive the struct openmetrics. */
+struct openmetrics_options {
+	struct event_base *base;
+	struct worker *worker;
+	const struct settings *settings; /* metrics_file and metrics_period */
+	const char *socket, *state_dir;
+	int64_t started_ns;    /* monotonic */
+	const int64_t *counts; /* of runs, by enum run_state */
+	const struct control *control;
+	const struct queue *queue;
+	const struct holds *holds;
+	const struct engine_pool *pool;
+	const struct scheduler *scheduler;
+	const struct follow *follow;
+	struct store *store;
+};
 
 /* 0 or a negative errno; the file is first written from the loop. */
-int openmetrics_create(struct daemon *d, struct openmetrics **out);
-/* After worker_stop and store_close. The file goes: a gpt2d that has ended has no figures. Takes
- * NULL. */
+int openmetrics_create(const struct openmetrics_options *options, struct openmetrics **out);
+/*
+ * After worker_stop and store_close. Removes the file: a gpt2d that has ended has no figures. Takes
+ * NULL.
+ */
 void openmetrics_destroy(struct openmetrics *m);
 
-/* The method "metrics"; it answers the request later. */
-void openmetrics_request(struct daemon *d, struct reply *reply, json_t *params);
+/* The method "metrics". */
+void openmetrics_request(struct openmetrics *m, struct reply *reply, json_t *params);
 
 #endif

@@ -156,12 +156,12 @@ const struct settings_row settings_rows[] = {
 			  "goes a day later, or at once with\n"
 			  ".Ic gpt2ctl prune --older-than .\n"},
 	{"metrics_file", SETTING_PATH, AT(metrics_file), .unset = "none",
-		.help = "a file of figures for a monitoring system, as OpenMetrics text",
+		.help = "a file of figures for a monitoring system, in Prometheus text format",
 		.manual = "As\n"
 			  ".Ic gpt2ctl metrics\n"
-			  "prints them; for a\n"
+			  "prints them; for the textfile collector of node_exporter, which reads\n"
 			  ".Pa .prom\n"
-			  "file of node_exporter's textfile collector; everybody may read it.\n"
+			  "files. Every user may read the file.\n"
 			  "A file with something else in it is not replaced, and no name is taken\n"
 			  "that\n"
 			  ".Nm gpt2d\n"

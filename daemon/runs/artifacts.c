@@ -147,8 +147,8 @@ static json_t *false_marker(const struct listing *l, const char *name)
 
 	if (ended == NULL || strcmp(name, ARTIFACT_COMPLETE) != 0)
 		return NULL;
-	return json_sprintf("it says that the %s is done, which is %s",
-		l->row < 0 ? "run" : "segment", ended);
+	return json_sprintf(
+		"it says that the %s is done, which is %s", l->row < 0 ? "run" : "segment", ended);
 }
 
 /* sha256 NULL: it could not be read. */

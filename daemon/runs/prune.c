@@ -55,9 +55,9 @@ struct batch {
 	bool dry, forget;
 	json_t *selected; /* {runs, next, kept}, of record_prunable */
 	struct item *item;
-	size_t n, at;      /* at: the one that is in the worker's hands */
-	int64_t deletions; /* still in the store's hands */
-	int64_t ended;     /* of the pruner, when the batch began */
+	size_t n, at;               /* at: the one that is in the worker's hands */
+	int64_t deletions;          /* still in the store's hands */
+	int64_t ended;              /* of the pruner, when the batch began */
 	char why[RUN_REASON_BYTES]; /* the first run that is stuck */
 };
 
@@ -445,7 +445,8 @@ void prune_request(struct pruner *p, struct reply *reply, json_t *params)
 	if (!take_params(reply, params, &what))
 		return;
 	if (!dry && p->batch != NULL)
-		reply_error(reply, PROTOCOL_BUSY, NULL, "other runs are being removed at the moment");
+		reply_error(
+			reply, PROTOCOL_BUSY, NULL, "other runs are being removed at the moment");
 	else
 		start_batch(p, reply, dry, forget, &what);
 }
@@ -506,8 +507,8 @@ void prune_keep(struct pruner *p, struct reply *reply, json_t *params)
 	const json_t *kept = json_object_get(params, "kept");
 	struct keeping *k = memory_zeroed(1, sizeof(*k));
 
-	*k = (struct keeping){p, reply, request_integer(params, "id", 0),
-		kept == NULL || json_is_true(kept)};
+	*k = (struct keeping){
+		p, reply, request_integer(params, "id", 0), kept == NULL || json_is_true(kept)};
 	record_show(p->options.store, p->options.state_dir, k->id, -1, 1, on_owner, k);
 }
 
@@ -597,8 +598,8 @@ static void on_leftover_emptied(struct worker_job *job, int rc)
 	if (rc == -EAGAIN)
 		worker_add(p->options.worker, job);
 	else if (rc < 0 && rc != -ECANCELED)
-		log_write(LOG_WARNING, "%s/" STATE_TRASH ": %s", p->options.state_dir,
-			strerror(-rc));
+		log_write(
+			LOG_WARNING, "%s/" STATE_TRASH ": %s", p->options.state_dir, strerror(-rc));
 }
 
 int prune_create(const struct prune_options *options, struct pruner **out)

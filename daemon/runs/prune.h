@@ -31,7 +31,7 @@ struct prune_options {
 	const struct queue *queue;       /* a run in it is not removed */
 	const struct settings *settings; /* retain_runs and retain_days may change */
 	const char *state_dir;
-	int64_t last_change_ns; /* UTC: of any run, a day before this start or earlier; 0: none */
+	int64_t last_change_ns;  /* UTC: of any run, a day before this start or earlier; 0: none */
 	bool (*busy)(void *arg); /* retention waits */
 	void (*removed)(enum run_state state, void *arg);
 	void *arg;

@@ -242,17 +242,13 @@ static int settle_ended(const struct reconcile_options *o)
 		free(run);
 	}
 	free(ended.run);
-	if (rc != -EBADMSG)
-		return rc;
-	log_write(LOG_WARNING, STATE_DATABASE ": not all runs that have ended can be read, so that "
-					      "folders of theirs may not be settled");
-	return 0;
+	return rc;
 }
 
 /* ---- open runs ---- */
 
-static int move(const struct reconcile_options *o, struct run *run, enum run_state to,
-	const char *reason)
+static int move(
+	const struct reconcile_options *o, struct run *run, enum run_state to, const char *reason)
 {
 	enum run_state from = run->state;
 	int rc = run_transition(run, to, reason, clock_utc_ns());

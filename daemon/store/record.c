@@ -354,42 +354,6 @@ int record_set_last_id(struct store *s, int64_t id)
 		"i", id);
 }
 
-struct ids {
-	int64_t *id;
-	size_t n, room;
-};
-
-static int take_id(sqlite3_stmt *stmt, void *arg)
-{
-	struct ids *ids = arg;
-	const size_t room = ids->room > 0 ? 2 * ids->room : 1024;
-	int64_t *more;
-
-	if (ids->n == ids->room) {
-		more = reallocarray(ids->id, room, sizeof(*more));
-		if (more == NULL)
-			return -ENOMEM;
-		ids->id = more;
-		ids->room = room;
-	}
-	ids->id[ids->n++] = sqlite3_column_int64(stmt, 0);
-	return 0;
-}
-
-int record_ids(struct store *s, int64_t **ids, size_t *n)
-{
-	struct ids all = {0};
-	int rc = store_sql(store_db(s), take_id, &all, "select id from runs order by id", "");
-
-	if (rc < 0) {
-		free(all.id);
-		return rc;
-	}
-	*ids = all.id;
-	*n = all.n;
-	return 0;
-}
-
 static int take_unreported(sqlite3_stmt *stmt, void *arg)
 {
 	struct record_unreported *u = arg;

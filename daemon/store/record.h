@@ -83,9 +83,6 @@ int record_each_open(struct store *s, int (*each)(struct run *run, void *arg), v
  * errno. Before store_start. */
 int record_last_id(struct store *s, int64_t *out);
 int record_set_last_id(struct store *s, int64_t id);
-/* The ids of all runs, ascending: *ids is the caller's to free. 0 or a negative errno. */
-int record_ids(struct store *s, int64_t **ids, size_t *n);
-
 /* A segment of whose end no engine has told gpt2d. */
 struct record_unreported {
 	int64_t segment;
@@ -109,12 +106,6 @@ int record_end_unreported(struct store *s, const struct run *run);
 /* The last so many that ended, but not as done; each owns run. */
 int record_each_broken(
 	struct store *s, int64_t limit, int (*each)(struct run *run, void *arg), void *arg);
-/*
- * The next so many of those after id, in that order, that have segments which are trained and no
- * more; each owns run.
- */
-int record_each_unsettled(struct store *s, int64_t after, int64_t limit,
-	int (*each)(struct run *run, void *arg), void *arg);
 /* Runs by state. */
 int record_counts(struct store *s, int64_t counts[RUN_STATES]);
 /* What record_transition does, at once. */

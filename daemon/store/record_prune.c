@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define ENDED "state in ('done', 'failed', 'cancelled', 'interrupted')"
 
@@ -86,58 +85,6 @@ int record_delete(struct store *s, int64_t id, void (*done)(void *arg, int rc), 
 	return change(s, id, false, delete_work, done, arg);
 }
 
-/* ---- compact ---- */
-
-struct compact_job {
-	struct store_job job;
-	int64_t max_growth;
-	void (*done)(void *arg, int rc);
-	void *arg;
-};
-
-static int take_integer(sqlite3_stmt *stmt, void *arg)
-{
-	*(int64_t *)arg = sqlite3_column_int64(stmt, 0);
-	return 0;
-}
-
-static int compact_work(struct store_job *job, struct sqlite3 *db)
-{
-	const struct compact_job *j = (const struct compact_job *)job;
-	int64_t bytes = 0;
-	struct stat st;
-	int rc = store_sql(db, take_integer, &bytes,
-		"select c.page_count * s.page_size from pragma_page_count c, pragma_page_size s",
-		"");
-
-	if (rc == 0 && stat(sqlite3_db_filename(db, "main"), &st) == 0 &&
-		bytes - st.st_size <= j->max_growth)
-		sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-	return rc;
-}
-
-static void compact_done(struct store_job *job, int rc)
-{
-	struct compact_job *j = (struct compact_job *)job;
-
-	j->done(j->arg, rc);
-	free(j);
-}
-
-int record_compact(struct store *s, int64_t max_growth, void (*done)(void *arg, int rc), void *arg)
-{
-	struct compact_job *j = calloc(1, sizeof(*j));
-
-	if (j == NULL)
-		return -ENOMEM;
-	j->job = (struct store_job){.kind = STORE_READ, .work = compact_work, .done = compact_done};
-	j->max_growth = max_growth;
-	j->done = done;
-	j->arg = arg;
-	store_add(s, &j->job);
-	return 0;
-}
-
 /* ---- at the start ---- */
 
 int record_delete_now(struct store *s, int64_t id)
@@ -175,6 +122,12 @@ int record_ended_now(struct store *s, int64_t id, struct run *was)
 	if (rc == 0)
 		*was = found;
 	return rc;
+}
+
+static int take_integer(sqlite3_stmt *stmt, void *arg)
+{
+	*(int64_t *)arg = sqlite3_column_int64(stmt, 0);
+	return 0;
 }
 
 int record_last_change_now(struct store *s, int64_t before_ns, int64_t *out)

@@ -32,13 +32,6 @@ int record_keep(struct store *s, int64_t id, bool kept, void (*done)(void *arg, 
 int record_delete(struct store *s, int64_t id, void (*done)(void *arg, int rc), void *arg);
 
 /*
- * Have writes need no room for a while: what the write-ahead log holds goes into the database, so
- * that the log is written from its start again. Nothing where the database would have to grow by
- * more than max_growth bytes for it, or where it does not go.
- */
-int record_compact(struct store *s, int64_t max_growth, void (*done)(void *arg, int rc), void *arg);
-
-/*
  * Before store_start: record_delete at once; name and attempt of the run come in *was, -ENOENT:
  * none.
  */

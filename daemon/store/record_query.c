@@ -418,18 +418,6 @@ int record_each_broken(
 		"i", limit);
 }
 
-int record_each_unsettled(struct store *s, int64_t after, int64_t limit,
-	int (*each)(struct run *run, void *arg), void *arg)
-{
-	struct each_open e = {each, arg};
-
-	return store_sql(store_db(s), take_open, &e,
-		"select " RECORD_ROW_COLUMNS " from runs where state in"
-		" ('failed', 'cancelled', 'interrupted') and id > ?1 and exists (select 1 from"
-		" segments where run = id and segments.state = 'trained') order by id limit ?2",
-		"ii", after, limit);
-}
-
 static int take_count(sqlite3_stmt *stmt, void *arg)
 {
 	int64_t *counts = arg;

@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "proto/host/memory.h"
 #include "proto/host/thread.h"
 
 struct jobs {
@@ -91,41 +92,28 @@ static void on_complete(evutil_socket_t fd, short what, void *arg)
 	deliver(w);
 }
 
-static int start_thread(struct worker *w)
-{
-	int rc = thread_start(&w->thread, run_thread, w, "worker");
-
-	w->started = rc == 0;
-	return rc;
-}
-
 int worker_create(struct event_base *base, struct worker **out)
 {
-	struct worker *w = calloc(1, sizeof(*w));
-	int rc = -ENOMEM;
+	struct worker *w = memory_zeroed(1, sizeof(*w));
+	int rc;
 
-	if (w == NULL)
-		return rc;
 	w->waiting.end = &w->waiting.first;
 	w->complete.end = &w->complete.first;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->wake, NULL);
 	w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (w->fd < 0) {
-		rc = -errno;
-		goto fail;
+	rc = w->fd < 0 ? -errno : 0;
+	if (rc == 0) {
+		w->event = event_new(base, w->fd, EV_READ | EV_PERSIST, on_complete, w);
+		rc = w->event == NULL || event_add(w->event, NULL) < 0 ? -ENOMEM : 0;
 	}
-	w->event = event_new(base, w->fd, EV_READ | EV_PERSIST, on_complete, w);
-	if (w->event == NULL || event_add(w->event, NULL) < 0)
-		goto fail;
-	rc = start_thread(w);
-	if (rc < 0)
-		goto fail;
-	*out = w;
-	return 0;
-fail:
-	worker_stop(w);
-	worker_destroy(w);
+	if (rc == 0)
+		rc = thread_start(&w->thread, run_thread, w, "worker");
+	w->started = rc == 0;
+	if (rc == 0)
+		*out = w;
+	else
+		worker_destroy(w);
 	return rc;
 }
 

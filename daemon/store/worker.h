@@ -1,8 +1,8 @@
 /*
- * worker.h: one thread for files of runs that may take long: read, hashed, removed. The store's
- * thread is not made to wait for them. Jobs run one after another in the order in which they were
- * added; one that has much to do does a piece, and is added again by its done(), so that those of
- * others come between.
+ * worker.h: one thread for slow work on files of runs: reading, hashing, removing. The store's
+ * thread does not wait for it. Jobs run one after another in the order in which they were added. A
+ * long job does a piece of its work, and its done() adds it again, so that other jobs have their
+ * turn.
  */
 #ifndef GPT2D_DAEMON_STORE_WORKER_H
 #define GPT2D_DAEMON_STORE_WORKER_H
@@ -21,7 +21,7 @@ struct worker_job {
 	struct worker_job *next;                      /* private */
 };
 
-/* 0 or a negative errno: no thread, no descriptor, no memory. */
+/* 0 or a negative errno: no thread, no descriptor. */
 int worker_create(struct event_base *base, struct worker **out);
 /* After worker_stop: done() is called at once with -ECANCELED. */
 void worker_add(struct worker *w, struct worker_job *job);

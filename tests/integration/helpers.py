@@ -11,6 +11,7 @@ else from build/ of the source tree.
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -75,6 +76,11 @@ def agrees(d):
         if state != "trained":  # its files may still be being written
             assert (Path(folder) / "RUN_COMPLETE.txt").exists() == (state == "done"), f"run {run} segment {segment} is {state}"
     return sum(run[3] == "done" for run in runs)
+
+
+def figure(c, name):
+    """The figure of that name in gpt2d's metrics, which has no label but the socket."""
+    return float(re.search(rf'^{name}\{{socket="[^"]*"\}} (\S+)$', c.call("metrics")["text"], re.M)[1])
 
 
 def ids(c):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import BUILD, RpcError, spec, wait_for
+from helpers import BUILD, RpcError, figure, spec, wait_for
 
 MANUAL = Path(__file__).resolve().parents[2] / "daemon" / "gpt2d.8"
 RUNS = 40
@@ -198,7 +198,7 @@ def test_damage_is_told_everywhere(daemon):
             store = c.call("status")["store"]
             assert store["path"] == f"{d.state}/gpt2d.db" and store["errno"] == "EBADMSG"
             assert "damaged" in store["error"] and "A DAMAGED DATABASE in gpt2d(8)" in store["advice"]
-            assert "\ngpt2d_store_failing 1\n" in c.call("metrics")["text"]
+            assert figure(c, "gpt2d_store_failing") == 1
             said = f"{d.state}/gpt2d.db: the database is damaged"
             wait_for(lambda: f" error {said}" in d.said(), "the damage in the log")
             for _ in range(3):

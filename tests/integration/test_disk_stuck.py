@@ -7,10 +7,10 @@ import pytest
 from faults import STALL, Faults
 from helpers import PATIENCE_S, Daemon, RpcError, spec, wait_for
 from test_ctl_daemon import ctl, started
-from test_metrics import parse
+from test_metrics import as_openmetrics, figures
 from test_service import Systemd
 
-LAG, BUSY, FREE = "gpt2d_store_lag_seconds", "gpt2d_store_busy_seconds", "gpt2d_state_dir_free_bytes"
+BUSY, FREE = "gpt2d_store_busy_seconds", "gpt2d_state_dir_free_bytes"
 STUCK_S = 7  # gpt2d(8)
 
 
@@ -35,13 +35,13 @@ def on_stuck_disk(tmp_path, systemd):
             faults.daemon.disarm()
 
 
-def figures(d):
-    return parse((d.home / "figures").read_text())
+def in_file(d):
+    return figures(as_openmetrics((d.home / "figures").read_text()), d.socket)
 
 
 def write_is_under_way(d):
     with d.client() as c:
-        wait_for(lambda: parse(c.call("metrics")["text"]).get((BUSY, ()), 0) > 1, "the write")
+        wait_for(lambda: figures(c.call("metrics")["text"], d.socket).get((BUSY, ()), 0) > 1, "the write")
 
 
 def test_it_is_reported(on_stuck_disk, systemd):
@@ -49,7 +49,7 @@ def test_it_is_reported(on_stuck_disk, systemd):
     with d.client() as c, d.client() as other:
         assert other.wait(other.submit(spec("first")))["state"] == "done"
         assert c.call("status")["store"] is None
-        assert 0 <= parse(c.call("metrics")["text"])[BUSY, ()] < STUCK_S
+        assert 0 <= figures(c.call("metrics")["text"], d.socket)[BUSY, ()] < STUCK_S
         other.submit(spec("long-ms20", 100000))
         waits = other.submit(spec("second"))
         wait_for(lambda: c.call("status")["running"], "the first of them")
@@ -76,20 +76,20 @@ def test_it_is_reported(on_stuck_disk, systemd):
 def test_metrics_are_answered(on_stuck_disk):
     d, fault = on_stuck_disk
     with d.client() as c, d.client() as other:
-        assert wait_for(lambda: (d.home / "figures").exists() and figures(d), "the file")[LAG, ()] < STUCK_S
+        assert wait_for(lambda: (d.home / "figures").exists() and in_file(d), "the file")[BUSY, ()] < STUCK_S
         fault.arm(STALL)
         asked = other.ask("submit", spec=spec("waits"))
-        wait_for(lambda: figures(d)[LAG, ()] > STUCK_S, "a lag in the file")
-        assert figures(d)[BUSY, ()] > STUCK_S and (FREE, ()) not in figures(d)
+        wait_for(lambda: in_file(d)[BUSY, ()] > STUCK_S, "a busy store in the file")
+        assert (FREE, ()) not in in_file(d)
         result = ctl(d, "metrics")
-        values = parse(result.stdout)
-        assert result.stderr == "" and values[LAG, ()] > STUCK_S and values[BUSY, ()] > STUCK_S
+        values = figures(result.stdout, d.socket)
+        assert result.stderr == "" and values[BUSY, ()] > STUCK_S
         assert values["gpt2d_store_failing", ()] == 1 and (FREE, ()) not in values
         fault.disarm()
         other.reply(asked)
-        values = wait_for(lambda: (v := parse(c.call("metrics")["text"]))[LAG, ()] < STUCK_S and v, "the usual lag")
+        values = wait_for(lambda: (v := figures(c.call("metrics")["text"], d.socket))[BUSY, ()] < STUCK_S and (FREE, ()) in v and v, "an idle store")
         assert values[FREE, ()] > 0
-        wait_for(lambda: (FREE, ()) in figures(d), "all figures in the file")
+        wait_for(lambda: (FREE, ()) in in_file(d), "all figures in the file")
 
 
 def test_one_that_waits_is_told_where_to_look(on_stuck_disk):

@@ -14,7 +14,7 @@ import pytest
 from engines import PROGRAM
 from faults import (CLOSE, EVENT, FAIL, KILL, MKDIR, NEEDS_ROOM, LIBRARY, LONG, SHORT, SYNC, TORN, Faults, check_all,
     check_next_run, ensure_ended, fill, sample, small_file_system, start_if_it_can, submit_and_wait)
-from helpers import BUILD, FAKE_ENGINE, PATIENCE_S, Daemon, RpcError, experiment, spec, wait_for
+from helpers import BUILD, FAKE_ENGINE, PATIENCE_S, Daemon, RpcError, experiment, figure, spec, wait_for
 
 pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
 
@@ -190,7 +190,7 @@ def test_sync_without_room_is_no_io_error(tmp_path, faults):
 def failing(c):
     """What status and the metrics say of the store, which is the same."""
     store = c.call("status")["store"]
-    said = "\ngpt2d_store_failing 1\n" in c.call("metrics")["text"]
+    said = figure(c, "gpt2d_store_failing") == 1
     return store if said == (store is not None) else None
 
 
@@ -223,7 +223,7 @@ def test_an_idle_daemon_tells_of_its_disk(tmp_path, faults, error, advice):
             assert file in said and failing(c)["since"] == store["since"]
             faults.daemon.disarm()
             wait_for(lambda: c.call("status")["store"] is None, "that the store is tried")
-        assert "gpt2d_store_failing 0\n" in c.call("metrics")["text"]
+        assert figure(c, "gpt2d_store_failing") == 0
         assert c.wait(c.submit(spec("next")))["state"] == "done"
         # what was refused has not come about
         told = [line.split(" ", 1)[1] for line in d.said().splitlines()]

@@ -11,14 +11,14 @@ import termios
 import pytest
 
 from faults import STALL, Faults
-from helpers import BUILD, PATIENCE_S, Daemon, RpcError, spec, wait_for
+from helpers import BUILD, PATIENCE_S, Daemon, RpcError, figure, spec, wait_for
 
 TO_STDERR = ("--log-file", "stderr")
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (debug|info|warning|error) \S.*")
 
 
 def lost(c):
-    return int(re.search(r"^gpt2d_log_lines_lost_total (\d+)$", c.call("metrics")["text"], re.M)[1])
+    return figure(c, "gpt2d_log_lines_lost_total")
 
 
 def talk(c, ids):

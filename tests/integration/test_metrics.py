@@ -28,7 +28,7 @@ def digits(number):
 
 
 def parse(text):
-    """{(name, labels): value} of an exposition of gauges and counters; AssertionError for what is none."""
+    """{(name, labels): value} of OpenMetrics text with gauges and counters; AssertionError for other text."""
     assert text.endswith("# EOF\n"), "no end"
     lines = text[:-len("# EOF\n")].split("\n")
     assert lines.pop() == ""
@@ -79,11 +79,26 @@ def test_the_parser_is_strict(text):
         parse(text)
 
 
+def figures(text, socket):
+    """parse(text) without the label that each sample has: the daemon's socket."""
+    values = parse(text)
+    assert all(labels[0] == ("socket", str(socket)) for _, labels in values)
+    return {(name, labels[1:]): value for (name, labels), value in values.items()}
+
+
+def as_openmetrics(text):
+    """The text format of metrics_file, whose families have the names of their samples."""
+    families = re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M)
+    assert "# UNIT" not in text and "# EOF" not in text
+    assert all(name.endswith("_total") == (kind == "counter") for name, kind in families)
+    return re.sub(r"^(# (?:TYPE|HELP) \S+?)_total ", r"\1 ", text, flags=re.M) + "# EOF\n"
+
+
 def test_it_says_what_is_so(daemon):
     with daemon(ranks=2) as d, d.client() as c:
         c.wait(c.submit(spec("a")))
         c.wait(c.submit(spec("fail.r0.s1")))
-        values = parse(ctl(d, "metrics").stdout)
+        values = figures(ctl(d, "metrics").stdout, d.socket)
         assert values["gpt2d_runs", (("state", "done"),)] == 1 == values["gpt2d_runs", (("state", "failed"),)]
         assert values["gpt2d_queue_length", ()] == 0 and values["gpt2d_ranks", ()] == 2
         assert values["gpt2d_engine_state", (("state", "ready"),)] == 1
@@ -92,14 +107,14 @@ def test_it_says_what_is_so(daemon):
         assert not any("gpu" in name for name, _ in values)
         assert values["gpt2d_clients", ()] == 2 and values["gpt2d_resident_memory_bytes", ()] > 1 << 20
         assert 0 < values["gpt2d_state_dir_free_bytes", ()] <= values["gpt2d_state_dir_size_bytes", ()]
-        assert values["gpt2d_store_lag_seconds", ()] >= 0 == values["gpt2d_store_failing", ()]
+        assert values["gpt2d_store_busy_seconds", ()] >= 0 == values["gpt2d_store_failing", ()]
         build = [labels for name, labels in values if name == "gpt2d_build_info"]
         assert dict(build[0])["build"] == c.greeting["build"]
 
         run = c.submit(spec("ms20", 100000))
         c.submit(spec("b"))
-        wait_for(lambda: "gpt2d_run_loss " in c.call("metrics")["text"], "a step")
-        values = parse(c.call("metrics")["text"])
+        wait_for(lambda: "gpt2d_run_loss{" in c.call("metrics")["text"], "a step")
+        values = figures(c.call("metrics")["text"], d.socket)
         assert values["gpt2d_run_id", ()] == run and values["gpt2d_queue_length", ()] == 1
         assert values["gpt2d_run_steps", ()] == 100000 and values["gpt2d_run_tokens_per_second", ()] == 1000
         assert values["gpt2d_run_step_time_seconds", ()] == pytest.approx(0.02)
@@ -108,7 +123,7 @@ def test_it_says_what_is_so(daemon):
         os.kill(d.engines()[1], 9)
         c.wait(run)
         wait_for(lambda: c.call("status")["engine"]["state"] == "ready", "the engines")
-        assert parse(c.call("metrics")["text"])["gpt2d_engine_restarts_total", ()] == 1
+        assert figures(c.call("metrics")["text"], d.socket)["gpt2d_engine_restarts_total", ()] == 1
 
 
 def test_gpus(daemon):
@@ -121,12 +136,12 @@ def test_gpus(daemon):
             c.call("status")["engine"]["ranks"], "what both ranks tell")
         assert ranks[0]["gpu"] == {key: value for key, value in gpus[0].items() if key != "serial"}
         assert ranks[1]["gpu"] == {**dict.fromkeys(gpus[1]), "utilization": 0.5}
-        values = {name: value for (name, labels), value in parse(c.call("metrics")["text"]).items()
+        values = {name: value for (name, labels), value in figures(c.call("metrics")["text"], d.socket).items()
             if "_gpu_" in name and dict(labels) == {"rank": "0", "name": "fake"}}
         assert values == {"gpt2d_gpu_memory_bytes": 1, "gpt2d_gpu_memory_used_bytes": 61000000000,
             "gpt2d_gpu_utilization_ratio": 0.98, "gpt2d_gpu_temperature_celsius": 54,
             "gpt2d_gpu_power_watts": 412.345, "gpt2d_gpu_other_processes": 2}
-        assert {name for name, labels in parse(c.call("metrics")["text"]) if dict(labels).get("rank") == "1"} == \
+        assert {name for name, labels in figures(c.call("metrics")["text"], d.socket) if dict(labels).get("rank") == "1"} == \
             {"gpt2d_gpu_memory_bytes", "gpt2d_gpu_utilization_ratio"}
         text = ctl(d, "status").stdout
         assert "rank 0: 2 other processes on its GPU disturb what is measured" in text
@@ -135,23 +150,26 @@ def test_gpus(daemon):
         assert "98%" in line and "54 C" in line and "412 W" in line and "\u2588" in line
         c.call("release", wait=True)
         assert [rank["gpu"] for rank in c.call("status")["engine"]["ranks"]] == [None, None]
-        values = parse(c.call("metrics")["text"])
+        values = figures(c.call("metrics")["text"], d.socket)
         assert values["gpt2d_engine_state", (("state", "released"),)] == 1
         assert not any(name.startswith("gpt2d_gpu_power") for name, _ in values)
 
 
-def test_another_parser(daemon):
-    """The Python client of Prometheus reads both: as OpenMetrics, and as the older text format."""
+def test_another_parser(daemon, tmp_path):
+    """The Python client of Prometheus reads both: the reply as OpenMetrics, and the file as the older text format."""
     openmetrics = pytest.importorskip("prometheus_client.openmetrics.parser")
     older = pytest.importorskip("prometheus_client.parser")
-    with daemon() as d, d.client() as c:
+    path = tmp_path / "gpt2d.prom"
+    with daemon(options=["--metrics-file", str(path), "--metrics-period", "1"]) as d, d.client() as c:
         c.submit(spec("ms20", 100000))
-        wait_for(lambda: "gpt2d_run_loss " in c.call("metrics")["text"], "a step")
+        wait_for(lambda: "gpt2d_run_loss{" in c.call("metrics")["text"], "a step")
         text = c.call("metrics")["text"]
         ours = {name for name, _ in parse(text)}
-        for parser in (openmetrics, older):
+        wait_for(lambda: path.exists() and "gpt2d_run_loss{" in path.read_text(), "the file")
+        for parser, text in ((openmetrics, text), (older, path.read_text())):
             assert {sample.name for family in parser.text_string_to_metric_families(text)
                 for sample in family.samples} == ours
+            assert "unknown" not in {family.type for family in parser.text_string_to_metric_families(text)}
 
 
 def test_file(daemon, tmp_path):
@@ -159,8 +177,8 @@ def test_file(daemon, tmp_path):
     with daemon(options=["--metrics-file", str(path), "--metrics-period", "1"]) as d:
         wait_for(path.exists, "the file")
         assert stat.S_IMODE(path.stat().st_mode) == 0o644
-        first = parse(path.read_text())
-        wait_for(lambda: parse(path.read_text()) != first, "another one")
+        first = parse(as_openmetrics(path.read_text()))
+        wait_for(lambda: parse(as_openmetrics(path.read_text())) != first, "another one")
         assert [entry.name for entry in tmp_path.iterdir() if not entry.name.startswith(".")] == ["gpt2d.prom"]
         with d.client() as c:
             assert c.wait(c.submit(spec("a")))["state"] == "done"
