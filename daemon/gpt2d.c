@@ -81,7 +81,7 @@ static void log_start(const struct daemon *d)
 static void log_warning(const struct finding *f, void *arg)
 {
 	if (f->verdict == VERDICT_WARN)
-		log_write(LOG_WARNING, "%s: %s; %s", f->check, f->text, f->advice);
+		log_write(LOG_WARNING, "%s; %s", f->text, f->advice);
 }
 
 static int run(

@@ -113,7 +113,7 @@ def test_group_that_cannot_be_given(home, who):
     try:
         line = f"usermod -aG {name} {pwd.getpwuid(uid).pw_name}"
     except KeyError:
-        line = f"usermod -aG {name} NAME, once uid {uid} has a name"
+        line = f"usermod -aG {name} USER"
     assert f"; as root: {line}; or set socket_group" in said
     assert not (own / "run/gpt2d.sock").exists()
 

@@ -125,16 +125,13 @@ def test_a_row_that_cannot_be(daemon, column, value, said):
 
 
 def test_a_file_where_the_trash_is(daemon):
-    """--check says so beforehand, in the words of the start."""
     with daemon() as d:
         d.stop()
         trash = d.state / "runs/.trash"
         if trash.exists():
             trash.rmdir()
         trash.touch()
-        said = f"state_dir: {trash}: Not a directory; a folder that can be written to is needed, or a path where one can be made"
-        assert said in start_refused(d)
-        assert said in checked(d, "state")
+        assert f"{trash}: Not a directory" in start_refused(d)
         trash.unlink()
         d.start()
 

@@ -65,7 +65,7 @@ def test_no_device_files(tmp_path):
     """The engine is there; it is /dev/null that is not."""
     needs(NO_DEV)
     found = check(tmp_path, NO_DEV)["engine"]
-    assert found == ("fail", "no engine can be started: /dev/null: No such file or directory")
+    assert found == ("fail", "the engine does not check a spec: /dev/null: No such file or directory")
     conf = tmp_path / "conf"
     conf.touch(0o600)
     with Daemon(home=tmp_path, prefix=NO_DEV, engine=ENGINE, config=conf, ready=False) as d, d.client() as c:
