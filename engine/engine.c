@@ -17,6 +17,7 @@
 #include "engine/rank.h"
 #include "engine/comm/ucx_library.h"
 #include "proto/host/clock.h"
+#include "proto/host/memory.h"
 #include "proto/host/signals.h"
 #include "proto/options.h"
 #include "proto/protocol.h"
@@ -168,6 +169,7 @@ int main(int argc, char **argv)
 
 	if (code)
 		end(code);
+	memory_use_for_json();
 	/*
 	 * Signals reach every process of a group, a control group or a terminal. gpt2d handles
 	 * them: it lets a run end first, and then ends its engines through their links.

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "proto/frame.h"
+#include "proto/host/memory.h"
 #include "proto/protocol.h"
 #include "proto/host/thread.h"
 
@@ -60,14 +61,12 @@ static void close_input(struct link *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* Keeps a notification; false when the line is none, or memory is out. */
+/* Keeps a notification; false when the line is none. */
 static bool keep_line(struct link *l, const char *line, size_t n)
 {
-	struct message *m = calloc(1, sizeof(*m));
+	struct message *m = memory_zeroed(1, sizeof(*m));
 	char error[128];
 
-	if (!m)
-		return false;
 	if (rpc_parse(line, n, &m->rpc, NULL, error, sizeof(error))) {
 		free(m);
 		return false;
@@ -153,25 +152,17 @@ bool link_stop_asked(struct link *l, int64_t run, int64_t segment)
 /* ---- out ---- */
 
 /* With the lock held. */
-static bool reserve_output(struct link *l, size_t n)
+static void make_room(struct link *l, size_t n)
 {
-	char *bigger;
-	size_t room;
-
 	if (l->out_from) {
 		memmove(l->out, l->out + l->out_from, l->out_to - l->out_from);
 		l->out_to -= l->out_from;
 		l->out_from = 0;
 	}
 	if (l->out_to + n <= l->out_room)
-		return true;
-	room = (l->out_to + n) * 2;
-	bigger = realloc(l->out, room);
-	if (!bigger)
-		return false;
-	l->out = bigger;
-	l->out_room = room;
-	return true;
+		return;
+	l->out_room = (l->out_to + n) * 2;
+	l->out = memory_resized(l->out, l->out_room);
 }
 
 static void send_line(struct link *l, const char *method, json_t *params, bool lossy)
@@ -182,11 +173,12 @@ static void send_line(struct link *l, const char *method, json_t *params, bool l
 	pthread_mutex_lock(&l->lock);
 	if (lossy && l->out_to - l->out_from > BACKLOG_BYTES) {
 		/* a later one says more */
-	} else if (line && reserve_output(l, n)) {
+	} else if (line) {
+		make_room(l, n);
 		memcpy(l->out + l->out_to, line, n);
 		l->out_to += n;
 	} else {
-		l->closed = true; /* a lost message would leave gpt2d waiting for ever */
+		l->closed = true; /* it is no JSON, and gpt2d would wait for it for ever */
 		pthread_cond_broadcast(&l->arrived);
 	}
 	pthread_mutex_unlock(&l->lock);
@@ -326,35 +318,26 @@ static int start_thread(struct link *l)
 
 int link_create(int fd, struct link **out)
 {
-	struct link *l = calloc(1, sizeof(*l));
-	int rc = -ENOMEM, flags = fcntl(fd, F_GETFL);
+	int rc, flags = fcntl(fd, F_GETFL);
+	struct link *l;
 
-	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) {
-		free(l);
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
 		return -errno;
-	}
-	if (!l)
-		return rc;
+	l = memory_zeroed(1, sizeof(*l));
 	l->fd = fd;
 	l->last = &l->first;
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->arrived, NULL);
 	l->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	l->frame = frame_create(PROTOCOL_LINE_MAX);
-	if (l->wake < 0)
-		rc = -errno;
-	if (l->wake < 0 || !l->frame)
-		goto fail;
-	rc = start_thread(l);
-	if (rc)
-		goto fail;
+	rc = l->wake < 0 ? -errno : start_thread(l);
+	if (rc) {
+		l->fd = -1;
+		link_destroy(l);
+		return rc;
+	}
 	*out = l;
 	return 0;
-
-fail:
-	l->fd = -1;
-	link_destroy(l);
-	return rc;
 }
 
 void link_destroy(struct link *l)

@@ -25,7 +25,7 @@ int link_create(int fd, struct link **out);
 /* Sends what is left, for two seconds at most. Takes NULL. */
 void link_destroy(struct link *l);
 
-/* A notification; steals params. What cannot be kept for want of memory ends the link. */
+/* A notification; steals params. Params that are no JSON end the link. */
 void link_send(struct link *l, const char *method, json_t *params);
 /* The same for what may be lost: dropped while a slow reader has a backlog. */
 void link_send_lossy(struct link *l, const char *method, json_t *params);

@@ -116,8 +116,6 @@ static int run_segment(struct link *link, struct warm *w, struct writer *writer,
 	bool trained, agreed, writes;
 	int exit_code;
 
-	if (!s)
-		return ENGINE_EXIT_POISONED; /* the others would wait for this rank */
 	agreed = segment_agree(s, w, segment_prepare(s, w), link);
 	trained = agreed && segment_train(s, w, link);
 	exit_code = s->failure.poisoned ? s->failure.exit_code : 0;
@@ -352,10 +350,10 @@ int rank_check(struct link *link, int threads)
 {
 	char why[256] = "";
 	struct k_context_options options = {.threads = 1, .error = why, .error_bytes = sizeof(why)};
-	struct dataset_cache *cache = calloc(1, sizeof(*cache));
+	struct dataset_cache *cache = memory_zeroed(1, sizeof(*cache));
 	struct k_context *ctx = NULL;
 	int code = ENGINE_EXIT_POISONED;
-	int rc = cache ? k_context_create(&options, &ctx) : -ENOMEM;
+	int rc = k_context_create(&options, &ctx);
 
 	if (rc) {
 		link_log(link, "error", "check: no device to ask: %s",

@@ -12,6 +12,7 @@
 #include "engine/comm/patience.h"
 #include "proto/artifact.h"
 #include "proto/host/clock.h"
+#include "proto/host/memory.h"
 #include "proto/protocol.h"
 #include "proto/size.h"
 
@@ -44,15 +45,9 @@ void segment_poison(struct segment *s, int exit_code)
 
 struct segment *segment_create(json_t *params)
 {
-	struct segment *s = calloc(1, sizeof(*s));
+	struct segment *s = memory_zeroed(1, sizeof(*s));
 
-	if (s)
-		s->data = json_object();
-	if (!s || !s->data) {
-		free(s);
-		json_decref(params);
-		return NULL;
-	}
+	s->data = json_object();
 	s->params = params;
 	s->run = json_integer_value(json_object_get(params, "run"));
 	s->segment = json_integer_value(json_object_get(params, "segment"));
@@ -199,8 +194,8 @@ static bool make_training(struct segment *s, struct warm *w)
 	s->has_training = true;
 	if (measure_init(&s->measure, c->optimizer_steps, c->warmup_steps, c->batch * c->seq_len,
 		    s->world))
-		return segment_fail(s, "no_memory", "no memory for the times of %" PRId64 " steps",
-			c->optimizer_steps);
+		return segment_fail(s, "spec_refused", "%" PRId64 " warm-up steps of %" PRId64,
+			c->warmup_steps, c->optimizer_steps);
 	return true;
 }
 
@@ -254,8 +249,7 @@ static void fill_agreement(const struct segment *s, bool prepared, struct agreem
 	char text[1024], data[65], *identity = json_dumps(s->data, JSON_SORT_KEYS | JSON_COMPACT);
 
 	memset(out, 0, sizeof(*out));
-	if (identity == NULL || artifact_sha256(identity, strlen(identity), data))
-		prepared = false;
+	artifact_sha256(identity, strlen(identity), data);
 	free(identity);
 	out->prepared = prepared;
 	if (!prepared)
@@ -269,8 +263,7 @@ static void fill_agreement(const struct segment *s, bool prepared, struct agreem
 		s->training.plan.reduce_elems, s->training.plan.n_gather,
 		s->training.plan.gather_elems, s->config.optimizer_steps, s->train.n_sequences,
 		data);
-	if (artifact_sha256(text, strlen(text), out->sha256))
-		out->prepared = false;
+	artifact_sha256(text, strlen(text), out->sha256);
 }
 
 static bool compare_agreements(struct segment *s, const struct agreement *all, bool prepared)
@@ -390,8 +383,8 @@ bool segment_agree(struct segment *s, struct warm *w, bool prepared, struct link
 		fill_agreement(s, prepared, &own);
 		return prepared && tune_together(s, w, &own, link);
 	}
-	all = calloc((size_t)s->world, sizeof(*all));
-	if (!all || collectives_group(w->collectives, s->world, &s->group)) {
+	all = memory_zeroed((size_t)s->world, sizeof(*all));
+	if (collectives_group(w->collectives, s->world, &s->group)) {
 		free(all);
 		return no_group(s, w);
 	}
@@ -622,13 +615,6 @@ static bool validate(struct segment *s, struct warm *w, struct link *link)
 
 /* ---- gather ---- */
 
-/* The others wait for this rank. */
-static bool no_room_for(struct segment *s, const char *what)
-{
-	segment_poison(s, ENGINE_EXIT_POISONED);
-	return segment_fail(s, "no_memory", "no memory for %s of %d ranks", what, s->world);
-}
-
 static bool gather_times(struct segment *s, struct warm *w)
 {
 	const size_t bytes = (size_t)s->measure.done * sizeof(*s->measure.own);
@@ -638,14 +624,9 @@ static bool gather_times(struct segment *s, struct warm *w)
 	metrics_host_read(&own);
 	if (w->gpu_log)
 		gpu_log_summarise(gpu_log_device(w->gpu_log), &s->gpu, &own.gpu);
-	s->ranks = calloc((size_t)s->world, sizeof(*s->ranks));
-	if (s->world > 1)
-		all = malloc((size_t)s->world * bytes);
-	if (!s->ranks || (s->world > 1 && !all)) {
-		free(all);
-		return no_room_for(s, "the times");
-	}
+	s->ranks = memory_zeroed((size_t)s->world, sizeof(*s->ranks));
 	if (s->world > 1) {
+		all = memory_resized(NULL, (size_t)s->world * bytes);
 		collectives_gather_all(s->group, s->ranks, &own, sizeof(own), w->comm);
 		collectives_gather_all(s->group, all, s->measure.own, bytes, w->comm);
 		if (!segment_sync(s, w)) {
@@ -671,15 +652,11 @@ static bool gather_gpus(struct segment *s, struct warm *w)
 	if (room == 0)
 		return true;
 	bytes = room * sizeof(*own);
-	own = realloc(s->gpu.sample, bytes);
-	if (!own)
-		return no_room_for(s, "the GPU samples");
+	own = memory_resized(s->gpu.sample, bytes);
 	memset(own + s->gpu.n, 0, (room - s->gpu.n) * sizeof(*own));
 	s->gpu.sample = own;
 	s->gpu.capacity = room;
-	s->gpus = malloc((size_t)s->world * bytes);
-	if (!s->gpus)
-		return no_room_for(s, "the GPU samples");
+	s->gpus = memory_resized(NULL, (size_t)s->world * bytes);
 	s->gpus_room = room;
 	if (s->world == 1) {
 		memcpy(s->gpus, own, bytes);

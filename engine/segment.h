@@ -59,7 +59,7 @@ struct segment {
 	struct segment *next; /* in the writer's queue */
 };
 
-/* Steals params. NULL without memory. */
+/* Steals params. */
 struct segment *segment_create(json_t *params);
 void segment_destroy(struct segment *s); /* takes NULL */
 

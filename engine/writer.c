@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "proto/host/clock.h"
+#include "proto/host/memory.h"
 #include "proto/protocol.h"
 #include "proto/host/thread.h"
 
@@ -178,11 +179,9 @@ static void *run(void *arg)
 
 int writer_create(const struct writer_options *options, struct writer **out)
 {
-	struct writer *w = calloc(1, sizeof(*w));
+	struct writer *w = memory_zeroed(1, sizeof(*w));
 	int rc;
 
-	if (!w)
-		return -ENOMEM;
 	w->options = *options;
 	w->last = &w->first;
 	pthread_mutex_init(&w->lock, NULL);

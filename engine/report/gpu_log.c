@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "proto/host/memory.h"
 #include "proto/host/clock.h"
 #include "proto/host/thread.h"
 
@@ -112,13 +113,9 @@ static int start_thread(struct gpu_log *log)
 int gpu_log_create(
 	const char *library, const char *pci, struct gpu_log **out, char *error, size_t error_bytes)
 {
-	struct gpu_log *log = calloc(1, sizeof(*log));
+	struct gpu_log *log = memory_zeroed(1, sizeof(*log));
 	int rc;
 
-	if (!log) {
-		snprintf(error, error_bytes, "nvml: no memory");
-		return -ENOMEM;
-	}
 	rc = nvml_open(library, pci, &log->nvml, error, error_bytes);
 	if (!rc) {
 		rc = start_thread(log);

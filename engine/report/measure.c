@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "proto/host/memory.h"
+
 enum { RATE_BITS = 43, PARTS = 8 };
 
 int measure_init(
@@ -19,12 +21,8 @@ int measure_init(
 
 	if (steps < 1 || warmup < 0 || warmup >= steps || tokens_per_step < 1 || world < 1)
 		return -EINVAL;
-	made.own = calloc((size_t)steps, sizeof(*made.own));
-	made.slowest = calloc((size_t)steps, sizeof(*made.slowest));
-	if (made.own == NULL || made.slowest == NULL) {
-		measure_finish(&made);
-		return -ENOMEM;
-	}
+	made.own = memory_zeroed((size_t)steps, sizeof(*made.own));
+	made.slowest = memory_zeroed((size_t)steps, sizeof(*made.slowest));
 	*m = made;
 	return 0;
 }
@@ -78,14 +76,14 @@ static int64_t measured(const struct measure *m)
 	return m->done > m->warmup ? m->done - m->warmup : 0;
 }
 
-/* Their times, malloc'd; NULL without memory. */
+/* Their times, to be freed. */
 static int64_t *step_times(const struct measure *m)
 {
 	int64_t n = measured(m);
-	int64_t *times = malloc((size_t)(n > 0 ? n : 1) * sizeof(*times));
+	int64_t *times = memory_zeroed((size_t)n, sizeof(*times));
 	int64_t i;
 
-	for (i = 0; times != NULL && i < n; i++)
+	for (i = 0; i < n; i++)
 		times[i] = m->slowest[m->warmup + i].step_ns;
 	return times;
 }
@@ -195,9 +193,7 @@ int measure_find_slowest(const struct measure *m, struct measure_slowest *out)
 
 	if (m->world == 1 || measured(m) == 0)
 		return -ENODATA;
-	work = calloc(world, sizeof(*work));
-	if (work == NULL)
-		return -ENOMEM;
+	work = memory_zeroed(world, sizeof(*work));
 	for (int i = 0; i < m->world; i++) {
 		work[i] = sum_work(m, i);
 		if (work[i] > work[rank])
@@ -241,8 +237,6 @@ int measure_summarise(const struct measure *m, struct measure_summary *out)
 	if (s.steps_measured == 0)
 		return -ENODATA;
 	times = step_times(m);
-	if (times == NULL)
-		return -ENOMEM;
 	rc = stats_summarise(times, (size_t)s.steps_measured, &s.step);
 	free(times);
 	if (rc < 0)

@@ -40,7 +40,7 @@ struct measure {
 	struct measure_step *all;
 };
 
-/* 0, -ENOMEM, or -EINVAL when warmup >= steps: nothing would be left to measure. */
+/* 0, or -EINVAL when warmup >= steps: nothing would be left to measure. */
 int measure_init(
 	struct measure *m, int64_t steps, int64_t warmup, int64_t tokens_per_step, int world);
 void measure_finish(struct measure *m);
@@ -70,7 +70,7 @@ struct measure_slowest {
 	int parts;   /* alike, of the measured steps: eight, or as many as there are */
 	int most_in; /* of them, in which no other rank has more work */
 };
-/* 0, -ENOMEM, or -ENODATA in a world of one or without a step after warm-up. */
+/* 0, or -ENODATA in a world of one or without a step after warm-up. */
 int measure_find_slowest(const struct measure *m, struct measure_slowest *out);
 
 /*
@@ -84,11 +84,11 @@ struct measure_summary {
 	double seconds_measured;
 	double tok_s_global, tok_s_per_gpu;
 	struct stats_summary step;
-	struct measure_phases phases; /* each the slowest rank's in every step */
+	struct measure_phases phases;            /* each the slowest rank's in every step */
 	double loss_mean, loss_first, loss_last; /* of finite losses; nan when there is none */
 	int64_t nonfinite;                       /* how many losses were not */
 };
-/* 0, -ENOMEM, or -ENODATA when no step after warm-up was done. After measure_merge. */
+/* 0, or -ENODATA when no step after warm-up was done. After measure_merge. */
 int measure_summarise(const struct measure *m, struct measure_summary *out);
 
 #endif

@@ -25,44 +25,32 @@ struct text {
 	locale_t c_locale, before;
 };
 
-static int text_open(struct text *t)
+static void text_open(struct text *t)
 {
 	*t = (struct text){.c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
-	if (t->c_locale == (locale_t)0)
-		return -ENOMEM;
 	t->to = open_memstream(&t->bytes, &t->n);
-	if (t->to == NULL) {
-		freelocale(t->c_locale);
-		return -ENOMEM;
-	}
+	if (t->c_locale == (locale_t)0 || t->to == NULL)
+		abort(); /* no memory */
 	t->before = uselocale(t->c_locale);
-	return 0;
 }
 
-/* bytes are then whole, n of them, or NULL without memory; to be freed. */
+/* bytes are then whole, n of them; to be freed. */
 static void text_close(struct text *t)
 {
-	bool failed = ferror(t->to) != 0;
-
-	if (fclose(t->to) != 0 || failed) {
-		free(t->bytes);
-		t->bytes = NULL;
-	}
+	if (fclose(t->to) != 0)
+		abort(); /* no memory */
 	uselocale(t->before);
 	freelocale(t->c_locale);
 }
 
-/* ---- the files as text: malloc'd, NULL without memory ---- */
+/* ---- the files as text, to be freed ---- */
 
 /* Steals value; a text of several lines with a newline at its end. */
 static char *json_text(json_t *value)
 {
 	struct text t;
 
-	if (value == NULL || text_open(&t) < 0) {
-		json_decref(value);
-		return NULL;
-	}
+	text_open(&t);
 	if (json_dumpf(value, t.to, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) == 0)
 		fputc('\n', t.to);
 	json_decref(value);
@@ -77,8 +65,7 @@ static json_t *list_hosts(const struct metrics_segment *s)
 	json_t *hosts;
 	int rank, before;
 
-	if (text_open(&t) < 0)
-		return NULL;
+	text_open(&t);
 	for (rank = 0; rank < s->world; rank++) {
 		const char *name = s->ranks[rank].hostname;
 
@@ -88,7 +75,7 @@ static json_t *list_hosts(const struct metrics_segment *s)
 			fprintf(t.to, "%s%s", rank > 0 ? "\n" : "", name);
 	}
 	text_close(&t);
-	hosts = t.bytes != NULL ? json_string(t.bytes) : NULL;
+	hosts = json_string(t.bytes);
 	free(t.bytes);
 	return hosts;
 }
@@ -173,8 +160,7 @@ static char *make_step_log(const struct metrics_segment *s, int64_t from, int64_
 {
 	struct text t;
 
-	if (text_open(&t) < 0)
-		return NULL;
+	text_open(&t);
 	if (from == 0)
 		fputs("timestamp,global_step,step_time_s,loss,tokens_per_sec,gpu_max_mem_mb,"
 		      "data_s,forward_s,backward_s,exposed_comm_s,optimizer_s,grad_norm,lr,"
@@ -190,8 +176,7 @@ static char *make_rank_times(const struct metrics_segment *s, int64_t from, int6
 {
 	struct text t;
 
-	if (text_open(&t) < 0)
-		return NULL;
+	text_open(&t);
 	if (from == 0)
 		fputs("global_step,rank,step_time_s,data_s,forward_s,backward_s,exposed_comm_s,"
 		      "optimizer_s\n",
@@ -212,13 +197,10 @@ static char *make_rank_times(const struct metrics_segment *s, int64_t from, int6
 static char *make_gpu_log(const struct metrics_segment *s)
 {
 	const int world = s->world;
-	struct gpu_log_rank *gpus = calloc((size_t)world, sizeof(*gpus));
-	struct text t = {0};
+	struct gpu_log_rank *gpus = memory_zeroed((size_t)world, sizeof(*gpus));
+	struct text t;
 
-	if (gpus == NULL || text_open(&t) < 0) {
-		free(gpus);
-		return NULL;
-	}
+	text_open(&t);
 	for (int rank = 0; rank < world; rank++)
 		gpus[rank] = (struct gpu_log_rank){
 			.device = &s->ranks[rank].gpu.device,
@@ -235,8 +217,7 @@ static char *make_log(const struct metrics_segment *s)
 {
 	struct text t;
 
-	if (text_open(&t) < 0)
-		return NULL;
+	text_open(&t);
 	if (s->log->text != NULL)
 		fputs(s->log->text, t.to);
 	if (s->log->dropped > 0)
@@ -251,8 +232,7 @@ static char *make_marker(const struct metrics_segment *s, const struct measure_s
 	char now[CLOCK_TEXT_BYTES];
 	struct text t;
 
-	if (text_open(&t) < 0)
-		return NULL;
+	text_open(&t);
 	clock_text_s(utc_ns, now);
 	fprintf(t.to,
 		"[Rank 0] RUN_COMPLETE checkpoint_path=%s world_size=%d tokens_per_sec=", s->dir,
@@ -319,23 +299,13 @@ int metrics_begin(const char *dir)
 	return artifact_remove(dir, ARTIFACT_COMPLETE);
 }
 
-static int no_memory(char *error, size_t error_bytes, const char *name)
-{
-	snprintf(error, error_bytes, "%s: no memory to write it", name);
-	return -ENOMEM;
-}
-
-/* Writes text under name and counts it; text NULL: it could not be made. */
+/* Writes text under name and counts it. */
 static int write_text(const struct metrics_segment *s, struct metrics_files *files,
 	const char *name, const char *text, char *error, size_t error_bytes)
 {
-	size_t n;
-	int rc;
+	size_t n = strlen(text);
+	int rc = artifact_write(s->dir, name, text, n);
 
-	if (text == NULL)
-		return no_memory(error, error_bytes, name);
-	n = strlen(text);
-	rc = artifact_write(s->dir, name, text, n);
 	if (rc < 0) {
 		snprintf(error, error_bytes, "%s/%s: %s", s->dir, name, strerror(-rc));
 		return rc;
@@ -381,8 +351,6 @@ static int next_steps(struct artifact_source *source, const char **bytes, size_t
 	if (steps > left)
 		steps = left;
 	f->part = f->make(f->segment, f->at, f->at + steps);
-	if (f->part == NULL)
-		return -ENOMEM;
 	f->begun = true;
 	f->at += steps;
 	*bytes = f->part;
@@ -401,8 +369,6 @@ static int write_steps(const struct metrics_segment *s, struct metrics_files *fi
 	f.segment = s;
 	rc = artifact_write_from(s->dir, name, &f.source, &written);
 	free(f.part);
-	if (rc == -ENOMEM)
-		return no_memory(error, error_bytes, name);
 	if (rc < 0) {
 		snprintf(error, error_bytes, "%s/%s: %s", s->dir, name, strerror(-rc));
 		return rc;
@@ -417,7 +383,7 @@ static char *make_summary(const struct metrics_segment *s, const struct measure_
 {
 	json_t *summary = metrics_report_summary(s, sum, files);
 
-	return summary != NULL ? json_text(json_pack("{s:o}", "summary", summary)) : NULL;
+	return json_text(json_pack("{s:o}", "summary", summary));
 }
 
 /* As write_made; a marker that is not durable is none. */
@@ -455,8 +421,6 @@ int metrics_write(const struct metrics_segment *s, struct metrics_files *files, 
 		return rc;
 	}
 	report = metrics_report_make(s, &sum, utc_ns);
-	if (report == NULL)
-		return no_memory(error, error_bytes, ARTIFACT_METRICS);
 	snprintf(status, sizeof(status), "%s", status_of(report));
 	metrics = json_text(report);
 	rc = write_text(s, &made, ARTIFACT_SPEC, s->spec_text, error, error_bytes);
@@ -484,8 +448,8 @@ int metrics_write(const struct metrics_segment *s, struct metrics_files *files, 
 		rc = write_made(s, &made, ARTIFACT_SUMMARY, make_summary(s, &sum, &made), error,
 			error_bytes);
 	if (rc == 0 && s->partial == NULL)
-		rc = write_complete(s, &made, make_marker(s, &sum, utc_ns, status, sha256), error,
-			error_bytes);
+		rc = write_complete(
+			s, &made, make_marker(s, &sum, utc_ns, status, sha256), error, error_bytes);
 	if (rc == 0)
 		*files = made;
 	return rc;

@@ -7,6 +7,7 @@
 
 #include "proto/artifact.h"
 #include "proto/host/clock.h"
+#include "proto/host/memory.h"
 #include "proto/rpc.h"
 #include "proto/version.h"
 
@@ -35,15 +36,12 @@ static json_t *list_steps(const struct measure *m, int64_t first, enum column co
 	if (m->done - first > METRICS_REPORT_STEPS_MAX)
 		return json_null();
 	list = json_array();
-	for (i = first; list != NULL && i < m->done; i++) {
+	for (i = first; i < m->done; i++) {
 		const struct measure_step *step = &m->slowest[i];
-		json_t *value = column == COLUMN_LOSS ? rpc_real(step->loss)
-						      : json_integer(INT(step->step_ns));
 
-		if (json_array_append_new(list, value) < 0) {
-			json_decref(list);
-			return NULL;
-		}
+		json_array_append_new(list,
+			column == COLUMN_LOSS ? rpc_real(step->loss)
+					      : json_integer(INT(step->step_ns)));
 	}
 	return list;
 }
@@ -56,12 +54,11 @@ static json_t *list_note(const struct measure *m)
 		(long long)m->done, METRICS_REPORT_STEPS_MAX);
 }
 
-static int append_nonfinite(json_t *list, const char *field, int64_t step)
+static void append_nonfinite(json_t *list, const char *field, int64_t step)
 {
-	if (json_array_size(list) >= METRICS_REPORT_NONFINITE_MAX)
-		return 0;
-	return json_array_append_new(
-		list, json_pack("{s:s, s:I}", "field", field, "step", INT(step)));
+	if (json_array_size(list) < METRICS_REPORT_NONFINITE_MAX)
+		json_array_append_new(
+			list, json_pack("{s:s, s:I}", "field", field, "step", INT(step)));
 }
 
 /*
@@ -73,41 +70,33 @@ static json_t *list_nonfinite(const struct metrics_segment *s)
 	const struct measure *m = s->measure;
 	json_t *list = json_array();
 	bool fp16 = s->config->precision == SPEC_FP16;
-	int rc = list == NULL ? -1 : 0;
 	int64_t i;
 
-	for (i = 0; rc == 0 && i < m->done; i++) {
+	for (i = 0; i < m->done; i++) {
 		const struct measure_step *step = &m->slowest[i];
 
 		if (!isfinite(step->loss))
-			rc = append_nonfinite(list, "loss", i + 1);
-		if (rc == 0 && !isfinite(step->grad_norm) && !(fp16 && step->skipped))
-			rc = append_nonfinite(list, "grad_norm", i + 1);
+			append_nonfinite(list, "loss", i + 1);
+		if (!isfinite(step->grad_norm) && !(fp16 && step->skipped))
+			append_nonfinite(list, "grad_norm", i + 1);
 	}
-	if (rc == 0 && s->validated && !isfinite(s->val_loss))
-		rc = append_nonfinite(list, "val_loss", m->done);
-	if (rc < 0) {
-		json_decref(list);
-		return NULL;
-	}
+	if (s->validated && !isfinite(s->val_loss))
+		append_nonfinite(list, "val_loss", m->done);
 	return list;
 }
 
 /* SHA-256 of the losses of all steps done, as they lie in memory: equal work shows at a glance. */
 static json_t *hash_losses(const struct measure *m)
 {
-	double *losses = calloc((size_t)m->done, sizeof(*losses));
-	char hex[65];
+	double *losses = memory_zeroed((size_t)m->done, sizeof(*losses));
+	char hex[65] = "";
 	int64_t i;
-	int rc;
 
-	if (losses == NULL)
-		return NULL;
 	for (i = 0; i < m->done; i++)
 		losses[i] = m->slowest[i].loss;
-	rc = artifact_sha256(losses, (size_t)m->done * sizeof(*losses), hex);
+	artifact_sha256(losses, (size_t)m->done * sizeof(*losses), hex);
 	free(losses);
-	return rc < 0 ? NULL : json_string(hex);
+	return json_string(hex);
 }
 
 /* ---- parts that report and summary share ---- */
@@ -143,12 +132,9 @@ static json_t *pack_switch(const struct metrics_segment *s)
 static json_t *pack_slowest(const struct metrics_segment *s)
 {
 	struct measure_slowest slowest;
-	int rc = measure_find_slowest(s->measure, &slowest);
 
-	if (rc == -ENODATA)
+	if (measure_find_slowest(s->measure, &slowest) < 0)
 		return json_null();
-	if (rc < 0)
-		return NULL;
 	return json_pack("{s:i, s:f, s:f, s:i, s:i}", "rank", slowest.rank, "work_mean_s",
 		slowest.work_mean_s, "others_median_s", slowest.others_median_s, "parts",
 		slowest.parts, "most_in", slowest.most_in);
@@ -164,25 +150,16 @@ static json_t *list_files(const struct metrics_files *files)
 	json_t *list = json_array();
 	size_t i;
 
-	for (i = 0; list != NULL && i < files->n; i++) {
-		json_t *entry = json_pack("{s:s, s:I}", "path", files->file[i].name, "bytes",
-			INT(files->file[i].bytes));
-
-		if (json_array_append_new(list, entry) < 0) {
-			json_decref(list);
-			return NULL;
-		}
-	}
+	for (i = 0; i < files->n; i++)
+		json_array_append_new(list,
+			json_pack("{s:s, s:I}", "path", files->file[i].name, "bytes",
+				INT(files->file[i].bytes)));
 	return list;
 }
 
-/* Both objects or NULL. */
 static json_t *joined(json_t *base, json_t *more)
 {
-	if (base == NULL || more == NULL || json_object_update_missing(base, more) < 0) {
-		json_decref(base);
-		base = NULL;
-	}
+	json_object_update_missing(base, more);
 	json_decref(more);
 	return base;
 }
@@ -211,7 +188,7 @@ json_t *metrics_report_summary(const struct metrics_segment *s, const struct mea
 		list_files(files));
 	json_t *summary = joined(joined(figures, work), rest);
 
-	if (summary != NULL && m->done > METRICS_REPORT_STEPS_MAX)
+	if (m->done > METRICS_REPORT_STEPS_MAX)
 		summary = joined(summary, json_pack("{s:o}", "step_time_note", list_note(m)));
 	return summary;
 }
@@ -352,7 +329,7 @@ static json_t *pack_ranks(const struct metrics_segment *s)
 	json_t *list = json_array();
 	int rank;
 
-	for (rank = 0; list != NULL && rank < s->world; rank++) {
+	for (rank = 0; rank < s->world; rank++) {
 		const struct metrics_host_rank *r = &s->ranks[rank];
 		struct measure_phases own;
 		json_t *entry;
@@ -364,11 +341,7 @@ static json_t *pack_ranks(const struct metrics_segment *s)
 			r->peak_rss_bytes > 0 ? json_integer(INT(r->peak_rss_bytes)) : json_null(),
 			"gpu", pack_gpu(&r->gpu), "work_mean_s", own.work, "phases",
 			pack_phases(&own));
-
-		if (json_array_append_new(list, entry) < 0) {
-			json_decref(list);
-			return NULL;
-		}
+		json_array_append_new(list, entry);
 	}
 	return list;
 }

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "proto/host/memory.h"
+
 static const char driver_library[] = "libnvidia-ml.so.1";
 
 enum { CLOCK_SM = 1, CLOCK_MEMORY = 2, TEMPERATURE_GPU = 0, PROCESSES_MAX = 64, SUCCESS = 0 };
@@ -122,13 +124,9 @@ static void describe(struct nvml *n)
 int nvml_open(
 	const char *library, const char *pci, struct nvml **out, char *error, size_t error_bytes)
 {
-	struct nvml *n = calloc(1, sizeof(*n));
+	struct nvml *n = memory_zeroed(1, sizeof(*n));
 	int rc, status;
 
-	if (!n) {
-		snprintf(error, error_bytes, "nvml: no memory");
-		return -ENOMEM;
-	}
 	rc = load(n, library, error, error_bytes);
 	if (rc)
 		goto fail;
