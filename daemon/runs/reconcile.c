@@ -29,6 +29,9 @@
  */
 enum { ENDED_CHECKED = 1000, ENDED_SWEPT = 16 };
 
+/* The code of the reason of runs that were in progress when gpt2d died. */
+#define DAEMON_RESTART "daemon_restart"
+
 static void log_marker_kept(const char *dir, int rc)
 {
 	log_write(LOG_ERROR,
@@ -262,16 +265,32 @@ static int move(
 	return rc;
 }
 
+enum { DEATHS_MAX = 3 };
+
+/*
+ * Counts the deaths of gpt2d during a run, this one included. A run that makes gpt2d die each time
+ * must not keep the queue from going on. An orderly stop has another reason and does not count.
+ */
+static int count_deaths(const struct reconcile_options *o, const struct run *run, int64_t *n)
+{
+	int rc =
+		record_count_transitions(o->store, run->id, RUN_INTERRUPTED, DAEMON_RESTART ":", n);
+
+	*n += 1;
+	return rc;
+}
+
 /* A run that had begun. */
 static int settle_open(const struct reconcile_options *o, struct run *run)
 {
 	char reason[128], dir[PATH_MAX];
+	int64_t deaths = 0;
 	bool complete;
 	int kept, rc = run_dir(run, o->state_dir, dir, sizeof(dir));
 
 	if (rc < 0)
 		return rc;
-	snprintf(reason, sizeof(reason), "daemon_restart: gpt2d went away while the run was %s",
+	snprintf(reason, sizeof(reason), DAEMON_RESTART ": gpt2d went away while the run was %s",
 		run_state_name(run->state));
 	kept = marker_check(dir, run, true, &complete);
 	if (kept < 0)
@@ -281,10 +300,18 @@ static int settle_open(const struct reconcile_options *o, struct run *run)
 		rc = move(o, run, run->state + 1, NULL);
 	if (rc < 0 || complete)
 		return rc;
-	rc = move(o, run, RUN_INTERRUPTED, reason);
+	if (run->restart)
+		rc = count_deaths(o, run, &deaths);
+	if (rc == 0 && deaths >= DEATHS_MAX) {
+		snprintf(reason, sizeof(reason),
+			DAEMON_RESTART ": gpt2d died %lld times during the run", (long long)deaths);
+		rc = move(o, run, RUN_FAILED, reason);
+	} else if (rc == 0) {
+		rc = move(o, run, RUN_INTERRUPTED, reason);
+	}
 	if (rc == 0)
 		rc = record_end_unreported(o->store, run);
-	if (rc == 0 && run->restart)
+	if (rc == 0 && run->restart && run->state == RUN_INTERRUPTED)
 		rc = move(o, run, RUN_QUEUED, "restart: asked for in its spec");
 	return rc;
 }

@@ -244,6 +244,21 @@ int record_transition_now(struct store *s, const struct run *run)
 	return rc;
 }
 
+static int take_count(struct sqlite3_stmt *stmt, void *arg)
+{
+	*(int64_t *)arg = sqlite3_column_int64(stmt, 0);
+	return 0;
+}
+
+int record_count_transitions(struct store *s, int64_t run, enum run_state state,
+	const char *prefix, int64_t *n)
+{
+	return store_sql(store_db(s), take_count, n,
+		"select count(*) from transitions where run = ? and state = ?"
+		" and substr(reason, 1, length(?)) = ?",
+		"ittt", run, run_state_name(state), prefix, prefix);
+}
+
 /* ---- segment ---- */
 
 struct segment_job {

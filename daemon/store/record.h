@@ -108,6 +108,9 @@ int record_each_broken(
 	struct store *s, int64_t limit, int (*each)(struct run *run, void *arg), void *arg);
 /* Runs by state. */
 int record_counts(struct store *s, int64_t counts[RUN_STATES]);
+/* *n: how often run moved into state for a reason that begins with prefix. */
+int record_count_transitions(struct store *s, int64_t run, enum run_state state,
+	const char *prefix, int64_t *n);
 /* What record_transition does, at once. */
 int record_transition_now(struct store *s, const struct run *run);
 

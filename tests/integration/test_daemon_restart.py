@@ -73,6 +73,27 @@ def test_restart_when_asked_for(home):
                 "interrupted", "queued", "starting", "running", "finishing", "done"]
 
 
+def test_a_run_that_gpt2d_keeps_dying_in(home):
+    """gpt2d gives it up after three deaths, and trains the next one. An orderly stop does not count."""
+    with Daemon(home=home) as d:
+        with d.client() as c:
+            run, waits = c.submit(spec("long-ms20", 100000) | {"restart": True}), c.submit(spec("waits"))
+        for death in range(4):
+            with d.client() as c:
+                wait_for(lambda: c.state(run) == "running", "running")
+                assert c.call("show", id=run)["run"]["attempt"] == death + 1 and c.state(waits) == "queued"
+            if death == 1:
+                d.stop()
+            else:
+                d.kill()
+            d.start()
+        with d.client() as c:
+            shown = c.call("show", id=run)["run"]
+            assert shown["state"] == "failed"
+            assert shown["reason"] == "daemon_restart: gpt2d died 3 times during the run"
+            assert c.wait(waits)["state"] == "done"
+
+
 @pytest.mark.parametrize("kind", ["single", "experiment"])
 @pytest.mark.parametrize("marker", ["valid", "absent", "of another run", "of another spec", "of other metrics", "cut", "a pipe",
     "with metrics in a pipe"])
