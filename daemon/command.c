@@ -8,18 +8,17 @@
 #include "daemon/runs/artifacts.h"
 #include "daemon/engines/checker.h"
 #include "daemon/config/clock.h"
-#include "daemon/command_queue.h"
+#include "daemon/command_hold.h"
 #include "daemon/command_run.h"
 #include "daemon/control/control.h"
 #include "daemon/daemon.h"
-#include "daemon/ending.h"
 #include "daemon/engines/engine_pool.h"
 #include "daemon/engines/engine_program.h"
 #include "daemon/store/failure.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/hold.h"
 #include "daemon/openmetrics.h"
-#include "daemon/runs/outlook.h"
+#include "daemon/outlook.h"
 #include "daemon/runs/prune.h"
 #include "daemon/runs/queue.h"
 #include "daemon/control/request.h"
@@ -98,16 +97,27 @@ static void do_version(struct daemon *d, struct reply *reply, json_t *params)
 
 static void do_submit(struct daemon *d, struct reply *reply, json_t *params)
 {
-	if (d->stopping)
-		reply_error(reply, PROTOCOL_BUSY, json_pack("{sb}", "queued", false), "%s",
-			checker_stopping);
-	else
-		submit_begin(d, reply, params, false);
+	submit_request(d->submitter, reply, params, false);
 }
 
 static void do_dry_run(struct daemon *d, struct reply *reply, json_t *params)
 {
-	submit_begin(d, reply, params, true);
+	submit_request(d->submitter, reply, params, true);
+}
+
+void command_queued(void *arg, struct reply *reply, struct run *run)
+{
+	struct daemon *d = arg;
+	json_t *outlook = outlook_run(d, run);
+
+	reply_result(reply,
+		json_pack("{sI ss ss ss sI sI sO}", "id", (json_int_t)run->id, "name", run->name,
+			"state", run_state_name(run->state), "spec_sha256", run->spec_sha256,
+			"segments", (json_int_t)run->segments, "position",
+			(json_int_t)queue_before(d->queue, run), "waiting",
+			json_object_get(outlook, "waiting")));
+	json_decref(outlook);
+	scheduler_wake(d->scheduler);
 }
 
 /* ---- status ---- */
@@ -143,7 +153,7 @@ static json_t *engine_json(const struct daemon *d)
 		usage_add(rank, (pid_t)json_integer_value(json_object_get(rank, "pid")));
 	json_object_set_new(engine, "device", json_string(engine_program_device_name(p->device)));
 	json_object_set_new(engine, "device_why", p->why[0] ? json_string(p->why) : json_null());
-	json_object_set_new(engine, "idle", hold_idle_json(d->holds));
+	json_object_set_new(engine, "idle", scheduler_idle_json(d->scheduler));
 	return engine;
 }
 
@@ -169,6 +179,13 @@ static void do_status(struct daemon *d, struct reply *reply, json_t *params)
 			hold_json(d->holds, HOLD_RELEASED), "counts", counts));
 }
 
+/* ---- logs ---- */
+
+static void do_logs(struct daemon *d, struct reply *reply, json_t *params)
+{
+	run_log_request(d->run_log, reply, params);
+}
+
 /* ---- shutdown ---- */
 
 static void do_shutdown(struct daemon *d, struct reply *reply, json_t *params)
@@ -178,8 +195,8 @@ static void do_shutdown(struct daemon *d, struct reply *reply, json_t *params)
 
 	reply_result(reply,
 		json_pack("{so sb}", "running", run ? json_integer(run->id) : json_null(),
-			"stopping", run && (now || scheduler_stopping(d->scheduler))));
-	ending_begin(d, now);
+			"stopping", run && (now || scheduler_stop_reason(d->scheduler) != NULL)));
+	daemon_stop(d, now);
 }
 
 /* ---- the table ---- */
@@ -258,7 +275,7 @@ static const struct verb verbs[] = {
 		{{"id", ARG_INTEGER, true}, {"path", ARG_TEXT, true},
 			{"offset", ARG_INTEGER, false}, {"bytes", ARG_INTEGER, false}},
 		"a piece of a file of a run"},
-	{METHOD_LOGS, run_log_request, ROLE_ANYBODY,
+	{METHOD_LOGS, do_logs, ROLE_ANYBODY,
 		{{"id", ARG_INTEGER, false}, {"after", ARG_INTEGER, false},
 			{"limit", ARG_INTEGER, false}, {"level", ARG_TEXT, false}},
 		"what engines and gpt2d said of a run, or gpt2d of itself"},

@@ -6,8 +6,12 @@
 #include "proto/rpc.h"
 
 struct daemon;
+struct run;
 
 /* Answers the request, now or later. */
 void command_handle(struct daemon *d, struct reply *reply, const struct rpc_message *message);
+
+/* submit.h's queued, with arg a struct daemon: the reply to submit. */
+void command_queued(void *arg, struct reply *reply, struct run *run);
 
 #endif

@@ -5,20 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/runs/cancel.h"
-#include "daemon/control/reply.h"
-#include "daemon/daemon.h"
-#include "daemon/store/failure.h"
+#include <sys/queue.h>
+
+#include "daemon/config/log.h"
 #include "daemon/control/follow.h"
-#include "daemon/runs/outlook.h"
-#include "daemon/runs/queue.h"
-#include "daemon/store/record.h"
+#include "daemon/control/reply.h"
 #include "daemon/control/request.h"
 #include "daemon/control/role.h"
+#include "daemon/daemon.h"
+#include "daemon/outlook.h"
+#include "daemon/runs/lifecycle.h"
+#include "daemon/runs/queue.h"
+#include "daemon/runs/scheduler.h"
+#include "daemon/store/failure.h"
+#include "daemon/store/record.h"
 #include "daemon/store/run.h"
 #include "daemon/store/store.h"
-#include "daemon/store/unstored.h"
-#include "proto/json_text.h"
+#include "proto/host/memory.h"
 #include "proto/protocol.h"
 
 enum { PAGE_MAX = 10000, PAGE_STANDARD = 1000 };
@@ -28,61 +31,40 @@ enum { PAGE_MAX = 10000, PAGE_STANDARD = 1000 };
 struct question {
 	struct daemon *daemon;
 	struct reply *reply;
-	int64_t id;
-	bool follow;
-	int state; /* of a list: enum run_state, or -1: all */
+	int64_t id; /* 0: a list */
 };
 
 static struct question *question_create(struct daemon *d, struct reply *reply, int64_t id)
 {
-	struct question *q = calloc(1, sizeof(*q));
+	struct question *q = memory_zeroed(1, sizeof(*q));
 
-	if (q != NULL)
-		*q = (struct question){d, reply, id, false, -1};
+	*q = (struct question){d, reply, id};
 	return q;
 }
 
-/* A run that had ended before: the reply, and at once its last event. */
-static void reply_ended(struct reply *reply, json_t *result)
+static void on_list(void *arg, int rc, json_t *result)
 {
-	struct client *client = reply_client(reply);
-	json_t *run = json_object_get(result, "run");
+	struct question *q = arg;
 
-	reply_result(reply,
-		json_pack("{sO sn sn sn si si}", "run", run, "progress", "outlook", "store", "seq",
-			0, "first", 1));
-	if (client != NULL)
-		follow_ended(client, json_integer_value(json_object_get(run, "id")),
-			json_pack("{sO sO sO}", "state", json_object_get(run, "state"), "reason",
-				json_object_get(run, "reason"), "dir",
-				json_object_get(run, "dir")));
-	json_decref(result);
+	if (rc < 0)
+		request_unread(q->reply, q->daemon->store, 0, rc);
+	else
+		reply_result(q->reply, result);
+	free(q);
 }
 
-static void on_result(void *arg, int rc, json_t *result)
+static void on_show(void *arg, int rc, json_t *result)
 {
 	struct question *q = arg;
 	struct daemon *d = q->daemon;
-	struct reply *reply = q->reply;
-	struct run *run;
+	struct run *run = queue_find(d->queue, q->id);
 
-	if (rc < 0)
-		request_unread(reply, q->daemon->store, q->id, rc);
-	else if (q->follow)
-		reply_ended(reply, result);
-	else {
-		if (q->id)
-			unstored_show(d, result);
-		else
-			unstored_list(d, result, q->state);
-		run = q->id ? queue_find(d->queue, q->id) : NULL;
-		if (q->id)
-			json_object_set_new(
-				result, "progress", follow_progress(d->follow, q->id));
-		if (q->id)
-			json_object_set_new(
-				result, "outlook", run ? outlook_run(d, run) : json_null());
-		reply_result(reply, result);
+	if (rc < 0) {
+		request_unread(q->reply, d->store, q->id, rc);
+	} else {
+		json_object_set_new(result, "progress", follow_progress(d->follow, q->id));
+		json_object_set_new(result, "outlook", run ? outlook_run(d, run) : json_null());
+		reply_result(q->reply, result);
 	}
 	free(q);
 }
@@ -102,7 +84,6 @@ void command_show(struct daemon *d, struct reply *reply, json_t *params)
 {
 	int64_t id = request_integer(params, "id", 0), limit;
 	int64_t after = request_integer(params, "after", -1);
-	struct question *q;
 
 	if (!page_limit(reply, params, &limit))
 		return;
@@ -111,11 +92,8 @@ void command_show(struct daemon *d, struct reply *reply, json_t *params)
 			"after: %lld, a segment's number or -1 is expected", (long long)after);
 		return;
 	}
-	q = question_create(d, reply, id);
-	if (q == NULL || record_show(d->store, d->state_dir, id, after, limit, on_result, q) < 0) {
-		free(q);
-		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
-	}
+	record_show(
+		d->store, d->state_dir, id, after, limit, on_show, question_create(d, reply, id));
 }
 
 static void refuse_state(struct reply *reply, const char *name)
@@ -130,42 +108,9 @@ static void refuse_state(struct reply *reply, const char *name)
 		"state: \"%.32s\" is not a run's state (%s)", name, states);
 }
 
-/* The runs in memory, those in a state and the others: JSON arrays of ids. */
-struct sorted {
-	enum run_state state;
-	json_t *in, *out;
-};
-
-static void sort_run(struct run *run, void *arg)
-{
-	struct sorted *s = arg;
-
-	json_array_append_new(run_told(run) == s->state ? s->in : s->out, json_integer(run->id));
-}
-
-/* In memory it is known what is not stored while the store cannot be written. */
-static int ask_list(struct daemon *d, struct record_list *list, struct question *q)
-{
-	struct sorted s = {(enum run_state)list->state, json_array(), json_array()};
-	char *also, *except;
-	int rc;
-
-	if (list->state >= 0 && store_failing(d->store))
-		queue_each(d->queue, sort_run, &s);
-	list->also = also = json_text_write(s.in, JSON_COMPACT, NULL);
-	list->except = except = json_text_write(s.out, JSON_COMPACT, NULL);
-	rc = also && except ? record_list(d->store, d->state_dir, list, on_result, q) : -ENOMEM;
-	free(also);
-	free(except);
-	json_decref(s.in);
-	json_decref(s.out);
-	return rc;
-}
-
 void command_list(struct daemon *d, struct reply *reply, json_t *params)
 {
 	const char *name = json_string_value(json_object_get(params, "state"));
-	struct question *q;
 	enum run_state state = RUN_QUEUED;
 	struct record_list list = {
 		.after = request_integer(params, "after", 0),
@@ -181,16 +126,38 @@ void command_list(struct daemon *d, struct reply *reply, json_t *params)
 	}
 	if (name != NULL)
 		list.state = (int)state;
-	q = question_create(d, reply, 0);
-	if (q != NULL)
-		q->state = list.state;
-	if (q == NULL || ask_list(d, &list, q) < 0) {
-		free(q);
-		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
-	}
+	record_list(d->store, d->state_dir, &list, on_list, question_create(d, reply, 0));
 }
 
 /* ---- follow ---- */
+
+/* A run that had ended before: the reply, and at once its last event. */
+static void reply_ended(struct reply *reply, json_t *result)
+{
+	struct client *client = reply_client(reply);
+	json_t *run = json_object_get(result, "run");
+
+	reply_result(reply,
+		json_pack("{sO sn sn sn si si}", "run", run, "progress", "outlook", "store", "seq",
+			0, "first", 1));
+	if (client != NULL)
+		follow_ended(client, json_integer_value(json_object_get(run, "id")),
+			json_pack("{sO sO sO}", "state", json_object_get(run, "state"), "reason",
+				json_object_get(run, "reason"), "dir",
+				json_object_get(run, "dir")));
+	json_decref(result);
+}
+
+static void on_ended(void *arg, int rc, json_t *result)
+{
+	struct question *q = arg;
+
+	if (rc < 0)
+		request_unread(q->reply, q->daemon->store, q->id, rc);
+	else
+		reply_ended(q->reply, result);
+	free(q);
+}
 
 static void follow_open(struct daemon *d, struct reply *reply, struct run *run, json_t *params)
 {
@@ -217,27 +184,118 @@ void command_follow(struct daemon *d, struct reply *reply, json_t *params)
 {
 	int64_t id = request_integer(params, "id", 0);
 	struct run *run = queue_find(d->queue, id);
-	struct question *q;
 
-	if (run != NULL) {
+	if (run != NULL)
 		follow_open(d, reply, run, params);
-		return;
-	}
-	q = question_create(d, reply, id);
-	if (q != NULL)
-		q->follow = true;
-	if (q == NULL || record_show(d->store, d->state_dir, id, -1, 1, on_result, q) < 0) {
-		free(q);
-		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
-	}
+	else
+		record_show(
+			d->store, d->state_dir, id, -1, 1, on_ended, question_create(d, reply, id));
 }
 
 /* ---- cancel ---- */
+
+/*
+ * A client waits for the end of the run that it cancelled. The reply is sent when the run's end is
+ * durable, or when the run turns out to be trained already.
+ */
+struct cancel {
+	TAILQ_ENTRY(cancel) link;
+	int64_t run;
+	struct reply *reply;
+	bool already; /* the run was ending before */
+};
+
+struct cancels {
+	TAILQ_HEAD(, cancel) waiting;
+};
 
 static void reply_cancel(struct reply *reply, int64_t id, const char *state, bool already)
 {
 	reply_result(reply,
 		json_pack("{sI ss sb}", "id", (json_int_t)id, "state", state, "already", already));
+}
+
+static struct cancel *find_cancel(const struct cancels *cancels, int64_t run)
+{
+	struct cancel *c;
+
+	TAILQ_FOREACH(c, &cancels->waiting, link)
+		if (c->run == run)
+			break;
+	return c;
+}
+
+static struct reply *take_cancel(struct cancels *cancels, struct cancel *c)
+{
+	struct reply *reply = c->reply;
+
+	TAILQ_REMOVE(&cancels->waiting, c, link);
+	free(c);
+	return reply;
+}
+
+static void reply_cancels(struct daemon *d, const struct run *run)
+{
+	struct cancel *c;
+	bool already;
+
+	while ((c = find_cancel(d->cancels, run->id)) != NULL) {
+		already = c->already || run->state != RUN_CANCELLED;
+		reply_cancel(
+			take_cancel(d->cancels, c), run->id, run_state_name(run->state), already);
+	}
+}
+
+static void refuse_cancels(struct daemon *d, const struct run *run)
+{
+	struct store_failure failure = {0};
+	struct cancel *c;
+
+	store_failure(d->store, &failure);
+	while ((c = find_cancel(d->cancels, run->id)) != NULL)
+		reply_error(take_cancel(d->cancels, c), PROTOCOL_STORE, NULL,
+			"run %lld: is %s, but that is not on disk: %s: %s; gpt2d tries to write it"
+			" as long as gpt2d runs",
+			(long long)run->id, run_state_name(run->state), failure.path,
+			store_error_text(failure.rc));
+}
+
+void command_cancel_observe(void *arg, struct run *run, enum lifecycle_event event)
+{
+	struct daemon *d = arg;
+
+	if (event == LIFECYCLE_STORED && run->state >= RUN_FINISHING)
+		reply_cancels(d, run);
+	else if (run_state_ended(run->state) && store_failing(d->store))
+		refuse_cancels(d, run);
+}
+
+static void refuse_ended(struct run *run, void *arg)
+{
+	if (run->end_pending)
+		refuse_cancels(arg, run);
+}
+
+void command_cancel_store_fails(struct daemon *d)
+{
+	queue_each(d->queue, refuse_ended, d);
+}
+
+struct cancels *command_cancel_create(void)
+{
+	struct cancels *cancels = memory_zeroed(1, sizeof(*cancels));
+
+	TAILQ_INIT(&cancels->waiting);
+	return cancels;
+}
+
+void command_cancel_destroy(struct cancels *cancels)
+{
+	if (cancels == NULL)
+		return;
+	while (!TAILQ_EMPTY(&cancels->waiting))
+		reply_drop(take_cancel(cancels, TAILQ_FIRST(&cancels->waiting)));
+	free(cancels);
 }
 
 static void on_cancel_ended(void *arg, int rc, json_t *result)
@@ -257,25 +315,138 @@ static void on_cancel_ended(void *arg, int rc, json_t *result)
 	free(q);
 }
 
+static void cancel_run(struct daemon *d, struct reply *reply, struct run *run)
+{
+	struct cancel *c;
+
+	if (run->state == RUN_FINISHING) {
+		reply_cancel(reply, run->id, run_state_name(run->state), true);
+		return;
+	}
+	c = memory_zeroed(1, sizeof(*c));
+	*c = (struct cancel){.run = run->id, .reply = reply};
+	TAILQ_INSERT_TAIL(&d->cancels->waiting, c, link);
+	if (scheduler_cancel(d->scheduler, run) < 0)
+		c->already = true;
+	if (run->end_pending && store_failing(d->store))
+		refuse_cancels(d, run);
+}
+
 void command_cancel(struct daemon *d, struct reply *reply, json_t *params)
 {
 	int64_t id = request_integer(params, "id", 0);
 	struct run *run = queue_find(d->queue, id);
-	struct question *q;
 
-	if (run == NULL) {
-		q = question_create(d, reply, id);
-		if (q == NULL ||
-			record_show(d->store, d->state_dir, id, -1, 1, on_cancel_ended, q) < 0) {
-			free(q);
-			reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
-		}
-	} else if (!role_may_change(reply_peer(reply), run->uid)) {
+	if (run == NULL)
+		record_show(d->store, d->state_dir, id, -1, 1, on_cancel_ended,
+			question_create(d, reply, id));
+	else if (!role_may_change(reply_peer(reply), run->uid))
 		request_not_owner(reply, id, run->uid);
-	} else if (run->state != RUN_QUEUED && !run->unstored &&
-		json_is_true(json_object_get(params, "queued"))) {
+	else if (run->state != RUN_QUEUED && !run->end_pending &&
+		json_is_true(json_object_get(params, "queued")))
 		reply_cancel(reply, id, run_state_name(run->state), true);
-	} else {
-		cancel_begin(d, reply, run);
+	else
+		cancel_run(d, reply, run);
+}
+
+/* ---- priority ---- */
+
+struct reorder {
+	struct daemon *daemon;
+	struct reply *reply;
+	int64_t id, priority, before;
+};
+
+/* The run may have begun or ended while its priority was written. */
+static void on_priority(void *arg, int rc)
+{
+	struct reorder *r = arg;
+	struct daemon *d = r->daemon;
+	struct reply *reply = r->reply;
+	struct run *run = queue_find(d->queue, r->id);
+	char why[FAILURE_TEXT_BYTES];
+	json_t *result;
+
+	if (rc == 0 && run != NULL) {
+		queue_set_priority(d->queue, run, r->priority);
+		log_write(LOG_INFO, "run %lld: priority %lld, was %lld", (long long)r->id,
+			(long long)r->priority, (long long)r->before);
 	}
+	if (rc < 0) {
+		failure_text(d->store, rc, why);
+		reply_error(reply, PROTOCOL_STORE, NULL,
+			"run %lld: the priority is %lld as before, it could not be stored: %s",
+			(long long)r->id, (long long)r->before, why);
+	} else if (run == NULL) {
+		reply_error(reply, PROTOCOL_NO_SUCH_RUN, NULL,
+			"run %lld: has ended meanwhile; its priority is of no more use",
+			(long long)r->id);
+	} else {
+		result = json_pack("{sI ss ss sI sI}", "id", (json_int_t)r->id, "name", run->name,
+			"state", run_state_name(run_reported(run)), "priority",
+			(json_int_t)r->priority, "before", (json_int_t)r->before);
+		json_object_set_new(result, "outlook", outlook_run(d, run));
+		reply_result(reply, result);
+	}
+	free(r);
+	scheduler_wake(d->scheduler);
+}
+
+static void reorder(struct daemon *d, struct reply *reply, struct run *run, int64_t priority)
+{
+	struct reorder *r = memory_zeroed(1, sizeof(*r));
+
+	*r = (struct reorder){d, reply, run->id, priority, run->priority};
+	record_priority(d->store, run->id, priority, on_priority, r);
+}
+
+static void refuse_rank(struct reply *reply, int64_t id, int64_t priority)
+{
+	char why[256];
+
+	role_say_unranked(priority, why, sizeof(why));
+	reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL, "run %lld: %s", (long long)id, why);
+}
+
+/* A run that has ended, or is unknown. */
+static void on_not_queued(void *arg, int rc, json_t *result)
+{
+	struct question *q = arg;
+	const char *state =
+		json_string_value(json_object_get(json_object_get(result, "run"), "state"));
+
+	if (rc < 0)
+		request_unread(q->reply, q->daemon->store, q->id, rc);
+	else
+		reply_error(q->reply, PROTOCOL_WRONG_STATE, NULL,
+			"run %lld: is %s, only a queued run has a place to change; those that are: "
+			"gpt2ctl list --state queued",
+			(long long)q->id, state);
+	json_decref(result);
+	free(q);
+}
+
+void command_priority(struct daemon *d, struct reply *reply, json_t *params)
+{
+	int64_t id = json_integer_value(json_object_get(params, "id"));
+	int64_t priority = json_integer_value(json_object_get(params, "priority"));
+	struct run *run = queue_find(d->queue, id);
+
+	if (priority < -PROTOCOL_PRIORITY_MAX || priority > PROTOCOL_PRIORITY_MAX)
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
+			"priority: %lld, %d to %d is allowed", (long long)priority,
+			-PROTOCOL_PRIORITY_MAX, PROTOCOL_PRIORITY_MAX);
+	else if (run == NULL)
+		record_show(d->store, d->state_dir, id, -1, 1, on_not_queued,
+			question_create(d, reply, id));
+	else if (!role_may_change(reply_peer(reply), run->uid))
+		request_not_owner(reply, id, run->uid);
+	else if (run->state != RUN_QUEUED)
+		reply_error(reply, PROTOCOL_WRONG_STATE, NULL,
+			"run %lld: is %s, only a queued run has a place to change", (long long)id,
+			run->end_pending ? "ending" : run_state_name(run->state));
+	else if (role_may_rank(reply_peer(reply), priority, run->priority))
+		reorder(d, reply, run, priority);
+	else
+		refuse_rank(reply, id, priority);
 }

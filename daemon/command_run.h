@@ -1,20 +1,30 @@
 /*
- * command_run.h: the requests about runs: to see one, all, or what happens to one, and to end one;
- * rows of command.c's table.
+ * command_run.h: the requests about runs: show, list, follow, cancel, priority; rows of command.c's
+ * table.
  */
 #ifndef GPT2D_DAEMON_COMMAND_RUN_H
 #define GPT2D_DAEMON_COMMAND_RUN_H
 
 #include <jansson.h>
 
-#include "daemon/control/reply.h"
+#include "daemon/runs/lifecycle.h"
 
+struct cancels;
 struct daemon;
+struct reply;
 
-/* Each answers the request, now or later; params are checked against the table. */
 void command_show(struct daemon *d, struct reply *reply, json_t *params);
 void command_list(struct daemon *d, struct reply *reply, json_t *params);
 void command_follow(struct daemon *d, struct reply *reply, json_t *params);
 void command_cancel(struct daemon *d, struct reply *reply, json_t *params);
+void command_priority(struct daemon *d, struct reply *reply, json_t *params);
+
+/* The clients that wait for the end of a run that they cancelled. */
+struct cancels *command_cancel_create(void);
+void command_cancel_destroy(struct cancels *cancels); /* takes NULL */
+/* An observer of lifecycle.h, with arg a struct daemon: replies to them. */
+void command_cancel_observe(void *arg, struct run *run, enum lifecycle_event event);
+/* The store has begun to fail: an error to those whose run has ended. */
+void command_cancel_store_fails(struct daemon *d);
 
 #endif

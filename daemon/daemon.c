@@ -11,12 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/runs/cancel.h"
 #include "daemon/engines/checker.h"
 #include "daemon/config/clock.h"
 #include "daemon/command.h"
+#include "daemon/command_hold.h"
+#include "daemon/command_run.h"
 #include "daemon/control/control.h"
-#include "daemon/ending.h"
 #include "daemon/engines/engine_pool.h"
 #include "daemon/engines/engine_program.h"
 #include "daemon/store/failure.h"
@@ -39,10 +39,24 @@
 #include "proto/state_files.h"
 #include "daemon/store/record_prune.h"
 #include "daemon/store/store.h"
+#include "daemon/runs/submit.h"
 #include "daemon/store/worker.h"
 #include "proto/host/shm_folder.h"
 #include "proto/host/signals.h"
 #include "proto/host/starved.h"
+
+enum {
+	FINISH_S = 10,  /* stopping now: for a step's end and the files of trained runs */
+	LINGER_S = 1,   /* at the end, for replies that nobody reads */
+	LAST_STEPS = 8, /* to read and answer what was sent, whatever the time */
+};
+
+/* Something that the shutdown waits for may have happened. */
+static void step_shutdown(struct daemon *d)
+{
+	if (d->stopping && d->shutdown)
+		event_active(d->shutdown, 0, 0);
+}
 
 /* ---- what the parts call ---- */
 
@@ -56,7 +70,7 @@ static void on_gone(struct client *client, void *arg)
 	struct daemon *d = arg;
 
 	follow_forget(d->follow, client);
-	ending_turn(d);
+	step_shutdown(d);
 }
 
 /* Once: runs can be submitted, and the engines are there or not wanted. */
@@ -82,7 +96,36 @@ static void on_engines_released(void *arg)
 {
 	struct daemon *d = arg;
 
-	hold_update(d->holds);
+	scheduler_wake(d->scheduler);
+}
+
+/* The scheduler has acted on what changed. */
+static void on_scheduled(void *arg)
+{
+	struct daemon *d = arg;
+
+	if (!d->stopping)
+		checker_rest(d->checker, engine_pool_away(d->pool));
+	command_hold_reply(d);
+	step_shutdown(d);
+}
+
+static void on_hold_changed(void *arg)
+{
+	struct daemon *d = arg;
+
+	scheduler_wake(d->scheduler);
+}
+
+static void on_run_changed(void *arg, struct run *run, enum lifecycle_event event)
+{
+	struct daemon *d = arg;
+
+	if (event != LIFECYCLE_STORED)
+		return;
+	if (run_state_ended(run->state))
+		prune_soon(d->pruner);
+	scheduler_wake(d->scheduler);
 }
 
 static void on_engine_message(int rank, const char *method, json_t *params, void *arg)
@@ -97,7 +140,7 @@ static void on_engines_lost(const char *reason, void *arg)
 	struct daemon *d = arg;
 
 	scheduler_lost(d->scheduler, reason);
-	hold_engines_lost(d->holds, reason);
+	command_hold_engines_lost(d, reason);
 }
 
 static void on_engines_gone(void *arg)
@@ -112,7 +155,7 @@ static void on_engines_stopped(void *arg)
 	struct daemon *d = arg;
 
 	d->engines_gone = true;
-	ending_turn(d);
+	step_shutdown(d);
 }
 
 static void on_child(evutil_socket_t signal, short what, void *arg)
@@ -132,7 +175,7 @@ static void on_terminate(evutil_socket_t signal, short what, void *arg)
 	log_write(LOG_INFO, "signal %d: stopping", (int)signal);
 	if (left_s > 0)
 		d->drain_ns = clock_mono_ns() + left_s * CLOCK_S_NS;
-	ending_begin(d, left_s == 0);
+	daemon_stop(d, left_s == 0);
 }
 
 /* failure: NULL when the store can be written again. */
@@ -143,7 +186,7 @@ static void tell_store(struct daemon *d, const struct store_failure *failure)
 	follow_store(d->follow, store);
 	json_decref(store);
 	if (failure != NULL)
-		lifecycle_store_fails(d);
+		command_cancel_store_fails(d);
 	if (failure != NULL && failure->rc == -EBADMSG)
 		log_write(LOG_ERROR, "%s: %s: %s; nothing is written until gpt2d is started again",
 			failure->path, store_error_text(failure->rc), failure->advice);
@@ -159,7 +202,7 @@ static void on_reload(evutil_socket_t signal, short what, void *arg)
 	struct daemon *d = arg;
 
 	service_reload(d->words.settings, d->words.argc, d->words.argv);
-	hold_update(d->holds); /* idle_release may have changed */
+	scheduler_wake(d->scheduler); /* idle_release may have changed */
 }
 
 /* After a completion, when failing begins or ends, and every second for a silent thread. */
@@ -173,14 +216,109 @@ static void on_completions(evutil_socket_t fd, short what, void *arg)
 	store_deliver(d->store);
 	failing = store_failure(d->store, &failure);
 	rc = failing ? failure.rc : 0;
-	if (failing)
-		cancel_store_fails(d);
 	if (failing != (d->store_rc < 0) || (rc == -EBADMSG && d->store_rc != rc))
 		tell_store(d, failing ? &failure : NULL);
 	d->store_rc = rc;
 	if (!failing)
 		scheduler_wake(d->scheduler);
-	ending_turn(d);
+	step_shutdown(d);
+}
+
+/* ---- shutdown ---- */
+
+/* The checker is destroyed: whoever waits for a check gets an error while that can be sent. */
+static void stop_checks(struct daemon *d)
+{
+	struct checker *checker = d->checker;
+
+	if (d->submitter)
+		submit_stop_checks(d->submitter);
+	d->checker = NULL;
+	checker_destroy(checker);
+}
+
+void daemon_stop(struct daemon *d, bool now)
+{
+	if (!d->stopping) {
+		d->stopping = true;
+		service_notify("STOPPING=1\nSTATUS=stopping");
+		submit_stop(d->submitter);
+		hold_place_stopping(d->holds);
+		command_hold_stop(d);
+		if (!scheduler_in_hand(d->scheduler))
+			now = true;
+		log_write(LOG_INFO, now ? "stopping" : "stopping after the running run");
+	}
+	if (now && d->finish_ns == 0) {
+		/* the engines decide: a run that is trained at this moment is done */
+		scheduler_yield(d->scheduler, scheduler_stopped);
+		d->finish_ns = clock_mono_ns() + FINISH_S * CLOCK_S_NS;
+	} else if (now) {
+		scheduler_interrupt(d->scheduler, false);
+	}
+	step_shutdown(d);
+}
+
+/* The run in progress may go on until stop_timeout. */
+static void wait_for_run(struct daemon *d)
+{
+	int64_t left_ns = d->drain_ns - clock_mono_ns();
+	struct timeval left = {
+		.tv_sec = left_ns / CLOCK_S_NS, .tv_usec = left_ns % CLOCK_S_NS / 1000};
+
+	if (left_ns >= 1000) {
+		event_add(d->shutdown, &left);
+		return;
+	}
+	log_write(LOG_INFO, "the run in progress has not ended within stop_timeout, %lld s",
+		(long long)d->settings->stop_timeout_s);
+	daemon_stop(d, true);
+}
+
+/*
+ * One step after another: the runs end, the engines end, the ends of their runs are written, the
+ * followers get their last events, and clients get the replies to all requests that were read.
+ */
+static void on_shutdown(evutil_socket_t fd, short what, void *arg)
+{
+	static const struct timeval soon = {0, 20000};
+	struct daemon *d = arg;
+	bool late;
+
+	if (d->drain_ns != 0 && d->finish_ns == 0 && scheduler_in_hand(d->scheduler))
+		wait_for_run(d);
+	if (d->finish_ns != 0 && clock_mono_ns() > d->finish_ns)
+		scheduler_interrupt(d->scheduler, true);
+	if (scheduler_in_hand(d->scheduler)) {
+		if (d->finish_ns != 0)
+			event_add(d->shutdown, &soon);
+		return;
+	}
+	if (!d->engines_told) {
+		d->engines_told = true;
+		stop_checks(d);
+		control_stop_listening(d->control);
+		scheduler_interrupt(d->scheduler, true); /* what was made ready ahead */
+		engine_pool_stop(d->pool);
+	}
+	if (!d->engines_gone || scheduler_busy(d->scheduler))
+		return;
+	if (d->linger_ns == 0)
+		d->linger_ns = clock_mono_ns() + LINGER_S * CLOCK_S_NS;
+	late = clock_mono_ns() >= d->linger_ns;
+	if (!late && !(store_idle(d->store) && control_idle(d->control))) {
+		event_add(d->shutdown, &soon);
+	} else if (d->last_steps == 0) {
+		d->last_steps = LAST_STEPS;
+		/* a client that reads nothing has used up the time of those that do */
+		d->linger_ns = clock_mono_ns() + LINGER_S * CLOCK_S_NS;
+		control_end_requests(d->control);
+		event_add(d->shutdown, &soon);
+	} else if (!control_served(d->control) && (!late || --d->last_steps > 0)) {
+		event_add(d->shutdown, &soon);
+	} else {
+		event_base_loopbreak(d->base);
+	}
 }
 
 /* ---- start ---- */
@@ -224,8 +362,6 @@ static int open_store(struct daemon *d, char *error, size_t error_bytes)
 		return rc;
 	}
 	d->queue = queue_create(d->settings->ranks);
-	if (d->queue == NULL)
-		return -ENOMEM;
 	rc = record_last_change_now(d->store, clock_utc_ns() - CLOCK_DOUBT_S * CLOCK_S_NS,
 		&d->last_change_ns);
 	if (rc < 0)
@@ -236,7 +372,7 @@ static int open_store(struct daemon *d, char *error, size_t error_bytes)
 					    .queue = d->queue,
 					    .counts = d->counts},
 			error, error_bytes);
-	return rc < 0 ? rc : hold_create(d, &d->holds);
+	return rc;
 }
 
 static int start_store(struct daemon *d, char *error, size_t error_bytes)
@@ -250,7 +386,39 @@ static int start_store(struct daemon *d, char *error, size_t error_bytes)
 		snprintf(error + strlen(error), error_bytes - strlen(error), "; %s",
 			failure.advice);
 	}
-	return rc < 0 ? rc : store_start(d->store);
+	return rc;
+}
+
+/* What the store says about runs, and what keeps that up to date. */
+static int start_runs(struct daemon *d)
+{
+	const struct hold_options holds = {
+		.base = d->base,
+		.store = d->store,
+		.state_dir = d->state_dir,
+		.changed = on_hold_changed,
+		.arg = d,
+	};
+	int rc;
+
+	d->run_log = run_log_create(d->store, d->queue, d->follow);
+	d->lifecycle = lifecycle_create(&(struct lifecycle_options){
+		.store = d->store,
+		.queue = d->queue,
+		.follow = d->follow,
+		.run_log = d->run_log,
+		.state_dir = d->state_dir,
+		.counts = d->counts,
+	});
+	d->cancels = command_cancel_create();
+	d->hold_requests = command_hold_create();
+	rc = hold_create(&holds, &d->holds);
+	if (rc < 0)
+		return rc;
+	lifecycle_observe(d->lifecycle, command_cancel_observe, d);
+	lifecycle_observe(d->lifecycle, hold_observe, d->holds);
+	lifecycle_observe(d->lifecycle, on_run_changed, d);
+	return store_start(d->store);
 }
 
 static int start_signals(struct daemon *d)
@@ -270,15 +438,15 @@ static int start_signals(struct daemon *d)
 		if (signals_came(signals[i].number))
 			event_active(d->signals[i], EV_SIGNAL, 1);
 	}
-	d->turn = ending_event(d);
+	d->shutdown = event_new(d->base, -1, 0, on_shutdown, d);
 	d->completions =
 		event_new(d->base, store_fd(d->store), EV_READ | EV_PERSIST, on_completions, d);
-	if (!d->turn || !d->completions || event_add(d->completions, &second) < 0)
+	if (!d->shutdown || !d->completions || event_add(d->completions, &second) < 0)
 		return -ENOMEM;
 	return 0;
 }
 
-static int start_engines(struct daemon *d)
+static void start_engines(struct daemon *d)
 {
 	const struct settings *s = d->settings;
 	struct engine_pool_options pool = {
@@ -309,14 +477,38 @@ static int start_engines(struct daemon *d)
 		.alive_timeout_s = s->alive_timeout_s,
 		.data_roots = settings_data_roots(s),
 	};
-	int rc;
 
 	checker_create(&checker, &d->checker);
 	snprintf(d->tuning_dir, sizeof(d->tuning_dir), "%s/" STATE_TUNING, d->state_dir);
-	rc = scheduler_create(d, &d->scheduler);
-	if (rc == 0)
-		engine_pool_create(&pool, &d->pool);
-	return rc;
+	engine_pool_create(&pool, &d->pool);
+}
+
+static int start_scheduler(struct daemon *d)
+{
+	const struct scheduler_options options = {
+		.base = d->base,
+		.settings = d->settings,
+		.state_dir = d->state_dir,
+		.store = d->store,
+		.queue = d->queue,
+		.lifecycle = d->lifecycle,
+		.holds = d->holds,
+		.pool = d->pool,
+		.follow = d->follow,
+		.run_log = d->run_log,
+		.changed = on_scheduled,
+		.arg = d,
+	};
+
+	d->submitter = submit_create(&(struct submit_options){
+		.settings = d->settings,
+		.store = d->store,
+		.checker = d->checker,
+		.lifecycle = d->lifecycle,
+		.queued = command_queued,
+		.arg = d,
+	});
+	return scheduler_create(&options, &d->scheduler);
 }
 
 static int start_control(struct daemon *d, char *error, size_t error_bytes)
@@ -472,12 +664,10 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 	rc = start_places(d, error, error_bytes);
 	if (rc == 0 && (d->follow = follow_create(d->base)) == NULL)
 		rc = -ENOMEM;
-	if (rc == 0 && (d->cancels = cancel_create()) == NULL)
-		rc = -ENOMEM;
-	if (rc == 0 && (d->run_log = run_log_create()) == NULL)
-		rc = -ENOMEM;
 	if (rc == 0)
 		rc = start_store(d, error, error_bytes);
+	if (rc == 0)
+		rc = start_runs(d);
 	if (rc == 0)
 		rc = worker_create(d->base, &d->worker);
 	if (rc == 0)
@@ -485,7 +675,9 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 	if (rc == 0)
 		rc = start_signals(d);
 	if (rc == 0)
-		rc = start_engines(d);
+		start_engines(d);
+	if (rc == 0)
+		rc = start_scheduler(d);
 	if (rc == 0)
 		rc = start_control(d, error, error_bytes);
 	if (rc == 0)
@@ -506,7 +698,7 @@ int daemon_finish(struct daemon *d)
 	int rc;
 
 	/* what is asked and to be written, and its callbacks, before the parts they call go */
-	ending_checks(d);
+	stop_checks(d);
 	worker_stop(d->worker);
 	rc = store_close(d->store);
 	service_destroy(d->service);
@@ -514,8 +706,11 @@ int daemon_finish(struct daemon *d)
 	scheduler_destroy(d->scheduler);
 	engine_pool_destroy(d->pool);
 	shm_folder_sweep(); /* engines that were killed have left theirs */
-	cancel_destroy(d->cancels);
+	submit_destroy(d->submitter);
+	command_cancel_destroy(d->cancels);
+	command_hold_destroy(d->hold_requests);
 	hold_destroy(d->holds);
+	lifecycle_destroy(d->lifecycle);
 	follow_destroy(d->follow);
 	queue_destroy(d->queue);
 	run_log_destroy(d->run_log);
@@ -525,8 +720,8 @@ int daemon_finish(struct daemon *d)
 	for (size_t i = 0; i < sizeof(d->signals) / sizeof(d->signals[0]); i++)
 		if (d->signals[i])
 			event_free(d->signals[i]);
-	if (d->turn)
-		event_free(d->turn);
+	if (d->shutdown)
+		event_free(d->shutdown);
 	if (d->completions)
 		event_free(d->completions);
 	for (size_t i = 0; i < sizeof(d->lock_fds) / sizeof(d->lock_fds[0]); i++)

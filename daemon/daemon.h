@@ -32,7 +32,10 @@ struct daemon {
 	struct engine_pool *pool;
 	struct checker *checker;
 	struct scheduler *scheduler;
-	struct cancels *cancels;
+	struct cancels *cancels;             /* command_run.h */
+	struct hold_requests *hold_requests; /* command_hold.h */
+	struct lifecycle *lifecycle;
+	struct submitter *submitter;
 	struct worker *worker;
 	struct service *service;
 	struct run_log *run_log;
@@ -43,7 +46,6 @@ struct daemon {
 	int64_t started_ns;         /* monotonic */
 	int64_t started_utc_ns;
 	int64_t last_change_ns; /* retention.h: before this start */
-	bool unwritten;         /* lifecycle.h: there may be runs of which that is true */
 	bool stopping;          /* no submissions, no new starts */
 	bool ready_said;
 
@@ -51,11 +53,11 @@ struct daemon {
 	int store_rc;      /* of what was last told of the store: 0, or a negative errno */
 	bool engines_told; /* to stop, as the last thing */
 	bool engines_gone;
-	int last_turns;     /* left at least; 0: clients are listened to */
+	int last_steps;     /* left at least; 0: clients are listened to */
 	int64_t drain_ns;   /* a signal's stop becomes one at once then; 0: there was none */
 	int64_t finish_ns;  /* when stopping now: runs that are being written are waited for */
 	int64_t linger_ns;  /* replies are waited for until then */
-	struct event *turn; /* the next step of stopping */
+	struct event *shutdown; /* the next step of stopping */
 	struct event *signals[5];
 	struct event *completions;
 	int lock_fds[3]; /* of the database, of the socket, of the state directory itself */
@@ -65,6 +67,11 @@ struct daemon {
  * which the caller has set): 0, or a negative errno with error. */
 int daemon_start(
 	struct daemon *d, const struct settings *settings, char *error, size_t error_bytes);
+/*
+ * Orderly shutdown: ends the run in progress, the engines, and the loop. now: interrupts the run,
+ * else waits for its end. May be called again.
+ */
+void daemon_stop(struct daemon *d, bool now);
 /* Undoes daemon_start, also one that failed. 0, or -EIO: not everything is on disk. */
 int daemon_finish(struct daemon *d);
 

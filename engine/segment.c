@@ -213,8 +213,8 @@ bool segment_prepare(struct segment *s, struct warm *w)
 	if (w->rank == 0) {
 		rc = metrics_begin(s->dir);
 		if (rc)
-			return segment_fail(s, rc == -ENOSPC ? "enospc" : "artifacts", "%s: %s",
-				s->dir, strerror(-rc));
+			return segment_fail(s, artifact_failure_code(rc), "%s: %s", s->dir,
+				strerror(-rc));
 	}
 	return true;
 }

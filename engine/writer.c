@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/artifact.h"
 #include "proto/host/clock.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
@@ -128,7 +129,7 @@ static void write_segment(const struct writer *w, struct segment *s)
 	if (s->measure.done > s->measure.warmup)
 		rc = metrics_write(&m, &files, error, sizeof(error));
 	if (rc && !s->failure.reason) {
-		s->failure.reason = rc == -ENOSPC ? "enospc" : "artifacts";
+		s->failure.reason = artifact_failure_code(rc);
 		snprintf(s->failure.message, sizeof(s->failure.message), "%s", error);
 	} else if (rc) {
 		link_log(w->options.link, "warning", "run %s: segment %" PRId64 ": %s", run,

@@ -206,3 +206,19 @@ int artifact_sha256(const void *bytes, size_t n, char out[65])
 	out[64] = '\0';
 	return 0;
 }
+
+const char *artifact_failure_code(int rc)
+{
+	switch (-rc) {
+	case ENOSPC:
+	case EDQUOT:
+		return "enospc";
+	case EROFS:
+	case EIO:
+	case ENOENT:
+	case ESTALE:
+		return "io";
+	default:
+		return "artifacts";
+	}
+}

@@ -34,6 +34,13 @@ int artifact_write(const char *dir, const char *name, const void *bytes, size_t 
 int artifact_write_mode(
 	const char *dir, const char *name, const void *bytes, size_t n, mode_t mode);
 
+/*
+ * The code of a reason for a negative errno of a write: "enospc" (no room: ENOSPC, EDQUOT), "io"
+ * (the disk takes no writes at all: EROFS, EIO, or it is gone: ENOENT, ESTALE), or "artifacts". The
+ * first two are the machine's condition, not the run's fault.
+ */
+const char *artifact_failure_code(int rc);
+
 /* What is too long to be made whole in memory. */
 struct artifact_source {
 	/* Its next bytes, valid until the next call; *n 0 at its end. 0, or a negative errno. */

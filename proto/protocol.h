@@ -84,9 +84,7 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
  */
 #define METHOD_SHOW "show"
 /*
- * {after?, limit?, state?, newest?} -> {runs: [run], next}; pages end after 1 to 2 MiB as well. A
- * run whose end is not on disk is told in the state before it, for the reason "unstored: ...", by
- * every method; its segments and segments_done are as on disk.
+ * {after?, limit?, state?, newest?} -> {runs: [run], next}; pages end after 1 to 2 MiB as well.
  */
 #define METHOD_LIST "list"
 /*

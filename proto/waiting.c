@@ -12,7 +12,7 @@ static const struct {
 		"it trains on more ranks than gpt2d was started with; others start before it"},
 	[WAITING_STORE] = {"store", "the database cannot be written, or its disk does not answer"},
 	[WAITING_ROOM] = {"room",
-		"its directory cannot be made: the disk is full, or the state directory is away"},
+		"a run could not write its files: the disk is full, read-only, broken or gone"},
 	[WAITING_BEHIND] = {"behind",
 		"another run is with the engines, or queued before it: which one, and for how "
 		"long"},

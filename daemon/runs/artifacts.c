@@ -335,12 +335,9 @@ static void on_show(void *arg, int rc, json_t *result)
 {
 	struct listing *l = arg;
 	struct reply *reply = l->reply;
-	const struct run *run = queue_find(l->options.queue, l->id);
 	const int64_t segments = request_integer(json_object_get(result, "run"), "segments", 0);
 
 	l->show = result;
-	if (run != NULL) /* its state in memory is newer than the stored one */
-		json_object_update_new(json_object_get(result, "run"), run_state_json(run));
 	if (reply_wanted(reply) && rc == 0 && l->segment < segments) {
 		if (l->segment >= 0)
 			json_object_set_new(result, "next", json_null());

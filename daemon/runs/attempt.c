@@ -1,8 +1,7 @@
 #include "daemon/runs/attempt.h"
 
 #include <errno.h>
-#include <libgen.h>
-#include <stdarg.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +9,15 @@
 #include <unistd.h>
 
 #include "daemon/config/clock.h"
-#include "daemon/daemon.h"
-#include "daemon/store/failure.h"
 #include "proto/host/filesystem.h"
 #include "daemon/config/log.h"
-#include "daemon/store/record.h"
-#include "daemon/runs/run_files.h"
 #include "daemon/config/settings.h"
-#include "daemon/runs/marker.h"
 #include "proto/state_files.h"
+#include "daemon/runs/marker.h"
+#include "daemon/runs/run_files.h"
+#include "daemon/store/record.h"
 #include "proto/artifact.h"
+#include "proto/host/data_roots.h"
 #include "proto/host/memory.h"
 #include "proto/spec/spec_json.h"
 
@@ -28,40 +26,56 @@ enum {
 	DIR_MODE = 0750,
 };
 
-static void on_job(void *arg, int rc);
+struct attempt {
+	struct attempt_options options;
+	struct run *run;
+	struct spec *spec;
+	char *spec_text; /* canonical */
+	struct design_segment *order;
+	/*
+	 * The run as it was prepared: its id, name and the attempt whose directory dir is. That may
+	 * be a later attempt than the run's as long as this one has not begun.
+	 */
+	struct run place;
+	char dir[PATH_MAX];
+	bool prepared;
+	int64_t dirs; /* segments whose directory exists */
+	int64_t dirs_wanted;
+	int jobs;   /* in the store's thread */
+	bool ended; /* freed when the last job comes back */
+	bool discarded;
+	int64_t trim; /* the first segment whose directory is not needed; -1: all are */
+
+	/* attempt_complete */
+	int64_t started_ns;
+	double tokens;
+	void (*completed)(void *arg, int rc);
+	void *completed_arg;
+
+	/* attempt_inspect */
+	int64_t n_reports;
+	const unsigned char *reports;
+	json_t *found;
+	void (*inspected)(void *arg, int rc, json_t *found);
+	void *inspected_arg;
+};
+
+static void on_dirs(void *arg, int rc);
+static void on_cleared(void *arg, int rc);
 
 static void release(struct attempt *a)
 {
 	spec_free(a->spec);
 	free(a->spec_text);
-	json_decref(a->artifacts);
-	json_decref(a->data);
-	json_decref(a->settled);
-	free(a->told);
+	json_decref(a->found);
 	free(a->order);
 	free(a);
 }
 
-void attempt_destroy(struct attempt *a)
+static void start_job(struct attempt *a, int (*work)(void *arg), void (*done)(void *arg, int rc))
 {
-	if (a->working)
-		a->doomed = true;
-	else
-		release(a);
-}
-
-static void failed(struct attempt *a, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void failed(struct attempt *a, const char *format, ...)
-{
-	char failure[RUN_REASON_BYTES];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(failure, sizeof(failure), format, args);
-	va_end(args);
-	a->changed(a, failure, a->arg);
+	a->jobs++;
+	record_files(a->options.store, work, done, a);
 }
 
 /* ---- directories, in the store's thread: reads place, dir, spec, order, dirs, dirs_wanted ---- */
@@ -69,8 +83,7 @@ static void failed(struct attempt *a, const char *format, ...)
 int attempt_segment_dir(const struct attempt *a, int64_t segment, char *out)
 {
 	if (a->spec->has_arms)
-		return run_segment_dir(
-			a->dir, segment, a->spec->arms[a->order[segment].arm].name, out, PATH_MAX);
+		return run_segment_dir(a->dir, segment, attempt_arm(a, segment), out, PATH_MAX);
 	strcpy(out, a->dir);
 	return 0;
 }
@@ -87,7 +100,7 @@ static int make_dir(const char *path)
 	return mkdir(path, DIR_MODE) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-/* Whether something was written there that making ready does not write. */
+/* Whether dir has files that preparing a run does not write. */
 static bool holds_artifacts(const char *dir)
 {
 	struct run_files files;
@@ -101,7 +114,7 @@ static bool holds_artifacts(const char *dir)
 	return held;
 }
 
-/* The parent of the runs' directories: it may have been removed under gpt2d. */
+/* The parent of the runs' directories: somebody may have removed it while gpt2d runs. */
 static int make_runs_dir(const char *state_dir, const char *runs)
 {
 	if (mkdir(runs, DIR_MODE) < 0)
@@ -110,26 +123,26 @@ static int make_runs_dir(const char *state_dir, const char *runs)
 }
 
 /*
- * A directory that is there was made ready before gpt2d went away, or has artifacts: of this run
- * from a time that a restored database knows nothing of. Those stay, and this is its next attempt.
- * Its name is durable before anything is trained: to sync what is in a directory promises nothing
- * of its own name, and who made one that is there may have been killed before the sync.
+ * An existing directory was prepared before gpt2d restarted, or has artifacts of this run from a
+ * time that a restored database does not know. Such artifacts stay, and the run uses the directory
+ * of its next attempt. The sync makes the directory's name durable before anything is trained.
  */
 static int make_own_dir(struct attempt *a)
 {
+	const char *state_dir = a->options.state_dir;
 	char runs[PATH_MAX];
 	int rc;
 
-	if (snprintf(runs, sizeof(runs), "%s/" STATE_RUNS, a->daemon->state_dir) >= PATH_MAX)
+	if (snprintf(runs, sizeof(runs), "%s/" STATE_RUNS, state_dir) >= PATH_MAX)
 		return -ENAMETOOLONG;
-	rc = make_runs_dir(a->daemon->state_dir, runs);
+	rc = make_runs_dir(state_dir, runs);
 	while (rc == 0 && mkdir(a->dir, DIR_MODE) < 0) {
 		if (errno != EEXIST)
 			return -errno;
 		if (!holds_artifacts(a->dir))
 			break;
 		a->place.attempt++;
-		rc = run_dir(&a->place, a->daemon->state_dir, a->dir, sizeof(a->dir));
+		rc = run_dir(&a->place, state_dir, a->dir, sizeof(a->dir));
 	}
 	return rc < 0 ? rc : filesystem_sync(runs);
 }
@@ -149,7 +162,7 @@ static int make_run_dir(struct attempt *a)
 	return artifact_write(a->dir, ARTIFACT_SPEC, a->spec_text, strlen(a->spec_text));
 }
 
-/* As many as are wanted, and one sync for all of their names. */
+/* One sync covers all of the new names. */
 static int make_segment_dirs(const struct attempt *a)
 {
 	char path[PATH_MAX];
@@ -165,28 +178,12 @@ static int make_segment_dirs(const struct attempt *a)
 	return rc < 0 ? rc : filesystem_sync(path);
 }
 
-static int make_dirs(struct attempt *a)
-{
-	int rc = a->dirs == 0 ? make_run_dir(a) : 0;
-
-	return rc == 0 && a->spec->has_arms ? make_segment_dirs(a) : rc;
-}
-
 static int dirs_work(void *arg)
 {
 	struct attempt *a = arg;
-	char path[PATH_MAX];
-	const bool gone = !a->prepared && store_gone(a->daemon->store);
-	int rc = gone ? -ESTALE : make_dirs(a);
+	int rc = a->dirs == 0 ? make_run_dir(a) : 0;
 
-	a->found.rc = 0;
-	if (gone) {
-		failure_describe(store_path(a->daemon->store), rc, &a->found);
-	} else if (failure_is_full(rc) && !a->prepared) {
-		failure_describe(dirname(strcpy(path, a->dir)), rc, &a->found);
-		strcpy(a->found.path, a->dir);
-	}
-	return rc;
+	return rc == 0 && a->spec->has_arms ? make_segment_dirs(a) : rc;
 }
 
 static int discard_work(void *arg)
@@ -194,7 +191,7 @@ static int discard_work(void *arg)
 	struct attempt *a = arg;
 	char path[PATH_MAX];
 
-	for (int64_t i = 0; a->spec && a->spec->has_arms && i < a->dirs; i++)
+	for (int64_t i = 0; a->spec->has_arms && i < a->dirs_wanted; i++)
 		if (attempt_segment_dir(a, i, path) == 0)
 			rmdir(path);
 	if (segments_dir(a, path) == 0)
@@ -205,152 +202,97 @@ static int discard_work(void *arg)
 	return 0;
 }
 
-/* The first segment that nothing was written of and nothing is any more. */
-static int64_t first_unwritten(const struct attempt *a)
-{
-	const bool cancelled = a->sent > 0 && a->told[a->sent - 1] == ATTEMPT_CANCELLED;
-
-	return cancelled ? a->sent - 1 : a->sent;
-}
-
 static int trim_work(void *arg)
 {
 	const struct attempt *a = arg;
 	char path[PATH_MAX];
 
-	for (int64_t i = first_unwritten(a); i < a->dirs; i++)
+	for (int64_t i = a->trim; i < a->dirs; i++)
 		if (attempt_segment_dir(a, i, path) == 0)
 			rmdir(path);
 	return 0;
 }
 
-static int start_job(struct attempt *a, int (*work)(void *arg))
-{
-	int rc = record_files(a->daemon->store, work, on_job, a);
+/* ---- in the event loop ---- */
 
-	a->working = rc == 0;
-	return rc;
-}
-
-static void want_dirs(struct attempt *a)
+static void make_dirs(struct attempt *a, int64_t from)
 {
-	int64_t wanted = a->sent + DIRS_AHEAD;
-	int rc;
+	int64_t wanted = from + DIRS_AHEAD;
 
 	if (wanted > a->run->segments)
 		wanted = a->run->segments;
-	if (a->working || (a->prepared && a->dirs >= wanted))
+	if (a->jobs > 0 || (a->prepared && a->dirs >= wanted))
 		return;
 	a->dirs_wanted = wanted;
-	rc = start_job(a, dirs_work);
-	if (rc < 0)
-		failed(a, "no_memory: %s", a->dir);
+	start_job(a, dirs_work, on_dirs);
 }
 
-static void say_room(const struct attempt *a)
+/* Nobody needs the attempt any more and no job of it runs: what it need not keep on disk goes. */
+static void clear(struct attempt *a)
 {
-	char why[FAILURE_TEXT_BYTES];
-
-	if (a->found.rc < 0)
-		log_write(LOG_WARNING, "run %lld waits: %s; tried again every second",
-			(long long)a->run->id, failure_room(&a->found, why));
+	if (a->jobs > 0)
+		return;
+	if (a->discarded && a->dirs_wanted > 0)
+		start_job(a, discard_work, on_cleared);
+	else if (!a->discarded && a->trim >= 0 && a->trim < a->dirs && a->spec->has_arms)
+		start_job(a, trim_work, on_cleared);
 	else
-		log_write(
-			LOG_INFO, "run %lld: %s can be made again", (long long)a->run->id, a->dir);
+		release(a);
 }
 
-static void on_job(void *arg, int rc)
+static void on_cleared(void *arg, int rc)
+{
+	release(arg);
+}
+
+static void on_dirs(void *arg, int rc)
 {
 	struct attempt *a = arg;
+	char failure[RUN_REASON_BYTES];
 
-	a->working = false;
-	if (a->discarded && a->dirs_wanted > 0) {
-		a->dirs = a->dirs_wanted;
-		a->dirs_wanted = 0;
-		if (start_job(a, discard_work) == 0)
-			return;
-	}
-	if (a->doomed) {
-		release(a);
+	a->jobs--;
+	if (a->ended) {
+		clear(a);
 		return;
 	}
-	if (a->lack.rc != a->found.rc)
-		say_room(a);
-	a->lack = a->found;
-	if (a->lack.rc < 0)
-		return; /* until attempt_retry */
 	if (rc < 0) {
-		failed(a, "%s: %s: %s", rc == -ENOSPC ? "enospc" : "io", a->dir, strerror(-rc));
+		snprintf(failure, sizeof(failure), "%s: %.800s: %s", artifact_failure_code(rc),
+			a->dir, strerror(-rc));
+		a->options.changed(a->options.arg, a, rc, failure);
 		return;
 	}
 	if (a->run->attempt != a->place.attempt)
 		log_write(LOG_WARNING,
-			"run %lld: its folder has artifacts already, which are left as they are:"
-			" it goes to %s",
+			"run %lld: its directory has artifacts already, which gpt2d keeps; the run"
+			" uses %s",
 			(long long)a->run->id, a->dir);
 	a->run->attempt = a->place.attempt;
-	a->prepared = true;
 	a->dirs = a->dirs_wanted;
-	a->changed(a, NULL, a->arg);
+	a->prepared = true;
+	a->options.changed(a->options.arg, a, 0, NULL);
 }
 
-void attempt_retry(struct attempt *a)
+/* 0, or a negative errno with failure. */
+static int read_spec(struct attempt *a, const char *canonical, char failure[RUN_REASON_BYTES])
 {
-	if (a->lack.rc < 0)
-		want_dirs(a);
-}
+	struct spec_options options = {.world = (int)a->options.settings->ranks};
+	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
+	int rc = spec_parse(canonical, strlen(canonical), &options, &a->spec, errors);
 
-void attempt_end(struct attempt *a)
-{
-	a->doomed = true;
-	if (a->working)
-		return;
-	if (a->spec == NULL || !a->spec->has_arms || first_unwritten(a) >= a->dirs ||
-		start_job(a, trim_work) < 0)
-		release(a);
-}
-
-void attempt_discard(struct attempt *a)
-{
-	a->discarded = true;
-	a->doomed = true;
-	if (a->working)
-		return;
-	a->dirs_wanted = 0;
-	if (!a->prepared || start_job(a, discard_work) < 0)
-		release(a);
-}
-
-/* ---- spec ---- */
-
-static int read_spec(struct attempt *a, const char *canonical)
-{
-	struct spec_options options = {.world = (int)a->daemon->settings->ranks};
-	struct spec_errors *errors = calloc(1, sizeof(*errors));
-	int rc;
-
-	if (errors == NULL) {
-		failed(a, "no_memory: to read its spec");
-		return -ENOMEM;
-	}
-	rc = spec_parse(canonical, strlen(canonical), &options, &a->spec, errors);
 	if (rc < 0)
-		failed(a, "spec: %s: %s", errors->n > 0 ? errors->error[0].key : "",
+		snprintf(failure, RUN_REASON_BYTES, "spec: %s: %s",
+			errors->n > 0 ? errors->error[0].key : "",
 			errors->n > 0 ? errors->error[0].message : strerror(-rc));
 	free(errors);
 	if (rc < 0)
 		return rc;
-	a->order = calloc(spec_segments(a->spec), sizeof(*a->order));
-	a->told = calloc(spec_segments(a->spec), sizeof(*a->told));
-	if (!a->order || !a->told) {
-		failed(a, "no_memory: for the order of its segments");
-		return -ENOMEM;
-	}
 	if ((int64_t)spec_segments(a->spec) != a->run->segments) {
-		failed(a, "spec: %zu segments, %lld were stored", spec_segments(a->spec),
-			(long long)a->run->segments);
+		snprintf(failure, RUN_REASON_BYTES, "spec: %zu segments, %lld were stored",
+			spec_segments(a->spec), (long long)a->run->segments);
 		return -EINVAL;
 	}
+	a->spec_text = memory_text(canonical);
+	a->order = memory_zeroed(spec_segments(a->spec), sizeof(*a->order));
 	spec_order(a->spec, a->order);
 	return 0;
 }
@@ -358,89 +300,137 @@ static int read_spec(struct attempt *a, const char *canonical)
 static void on_spec(void *arg, int rc, const char *canonical)
 {
 	struct attempt *a = arg;
+	char failure[RUN_REASON_BYTES];
 
-	a->working = false;
-	if (a->doomed) {
+	a->jobs--;
+	if (a->ended) {
 		release(a);
 		return;
 	}
 	if (rc < 0)
-		failed(a, "store: the spec cannot be read: %s", store_error_text(rc));
-	else if (read_spec(a, canonical) == 0) {
-		a->spec_text = memory_text(canonical);
-		want_dirs(a);
-	}
+		snprintf(failure, sizeof(failure), "store: the spec cannot be read: %s",
+			store_error_text(rc));
+	else
+		rc = read_spec(a, canonical, failure);
+	if (rc < 0)
+		a->options.changed(a->options.arg, a, -EINVAL, failure);
+	else
+		make_dirs(a, 0);
 }
 
-int attempt_create(struct daemon *d, struct run *run,
-	void (*changed)(struct attempt *a, const char *failure, void *arg), void *arg,
-	struct attempt **out)
+int attempt_create(const struct attempt_options *options, struct run *run, struct attempt **out)
 {
-	struct attempt *a = calloc(1, sizeof(*a));
+	struct attempt *a = memory_zeroed(1, sizeof(*a));
 	int rc;
 
-	if (a == NULL)
-		return -ENOMEM;
-	a->daemon = d;
+	a->options = *options;
 	a->run = run;
 	a->place = *run;
-	a->changed = changed;
-	a->arg = arg;
-	rc = run_dir(run, d->state_dir, a->dir, sizeof(a->dir));
-	if (rc == 0)
-		rc = record_spec(d->store, run->id, on_spec, a);
+	a->trim = -1;
+	rc = run_dir(run, options->state_dir, a->dir, sizeof(a->dir));
 	if (rc < 0) {
 		free(a);
 		return rc;
 	}
-	a->working = true;
+	a->jobs++;
+	record_spec(options->store, run->id, on_spec, a);
 	*out = a;
 	return 0;
 }
 
-bool attempt_ready(const struct attempt *a)
+void attempt_destroy(struct attempt *a)
 {
-	return a->prepared && a->sent < a->dirs;
+	a->ended = true;
+	if (a->jobs == 0)
+		release(a);
 }
 
-void attempt_look_ahead(struct attempt *a)
+void attempt_end(struct attempt *a, int64_t first)
 {
-	if (a->dirs - a->sent <= DIRS_AHEAD / 2)
-		want_dirs(a);
+	a->ended = true;
+	a->trim = first;
+	clear(a);
 }
 
-int attempt_segment_gpus(const struct attempt *a, int64_t i)
+void attempt_discard(struct attempt *a)
 {
-	return (int)a->spec->arms[a->order[i].arm].config.gpus;
+	a->ended = true;
+	a->discarded = true;
+	clear(a);
 }
 
-bool attempt_segment_reads(const struct attempt *a, int64_t i)
+bool attempt_ready(const struct attempt *a, int64_t segment)
 {
-	const struct spec_config *config = &a->spec->arms[a->order[i].arm].config;
+	return a->prepared && segment < a->dirs;
+}
+
+void attempt_look_ahead(struct attempt *a, int64_t segment)
+{
+	if (a->dirs - segment <= DIRS_AHEAD / 2)
+		make_dirs(a, segment);
+}
+
+struct run *attempt_run(const struct attempt *a)
+{
+	return a->run;
+}
+
+const struct spec *attempt_spec(const struct attempt *a)
+{
+	return a->spec;
+}
+
+const struct design_segment *attempt_segment(const struct attempt *a, int64_t segment)
+{
+	return &a->order[segment];
+}
+
+static const struct spec_arm *arm_of(const struct attempt *a, int64_t segment)
+{
+	return &a->spec->arms[a->order[segment].arm];
+}
+
+const char *attempt_arm(const struct attempt *a, int64_t segment)
+{
+	return arm_of(a, segment)->name;
+}
+
+const char *attempt_dir(const struct attempt *a)
+{
+	return a->dir;
+}
+
+int attempt_segment_gpus(const struct attempt *a, int64_t segment)
+{
+	return (int)arm_of(a, segment)->config.gpus;
+}
+
+bool attempt_segment_reads(const struct attempt *a, int64_t segment)
+{
+	const struct spec_config *config = &arm_of(a, segment)->config;
 
 	return config->data_train[0] != '\0' || config->data_val[0] != '\0';
 }
 
-json_t *attempt_segment_start(const struct attempt *a, int64_t i)
+json_t *attempt_segment_start(const struct attempt *a, int64_t segment, json_t *data)
 {
-	const struct design_segment *s = &a->order[i];
-	struct data_roots roots = settings_data_roots(a->daemon->settings);
+	const struct design_segment *s = &a->order[segment];
+	struct data_roots roots = settings_data_roots(a->options.settings);
 	char dir[PATH_MAX];
 
-	if (attempt_segment_dir(a, i, dir) < 0)
+	if (attempt_segment_dir(a, segment, dir) < 0)
 		return NULL;
-	return json_pack("{sI sI sI ss sI sI sI si ss ss ss so sO*}", "run",
-		(json_int_t)a->run->id, "segment", (json_int_t)i, "segments",
-		(json_int_t)a->run->segments, "arm", a->spec->arms[s->arm].name, "block",
-		(json_int_t)s->block, "position", (json_int_t)s->position, "attempt",
-		(json_int_t)a->run->attempt, "world", attempt_segment_gpus(a, i), "dir", dir,
-		"spec", a->spec_text, "spec_sha256", a->run->spec_sha256, "data_roots",
-		data_roots_json(&roots), "data", a->data);
+	return json_pack("{sI sI sI ss sI sI sI si ss ss ss so sO*}", "run", (json_int_t)a->run->id,
+		"segment", (json_int_t)segment, "segments", (json_int_t)a->run->segments, "arm",
+		attempt_arm(a, segment), "block", (json_int_t)s->block, "position",
+		(json_int_t)s->position, "attempt", (json_int_t)a->run->attempt, "world",
+		attempt_segment_gpus(a, segment), "dir", dir, "spec", a->spec_text, "spec_sha256",
+		a->run->spec_sha256, "data_roots", data_roots_json(&roots), "data", data);
 }
 
-/* ---- the end ---- */
+/* ---- the completion marker of an experiment ---- */
 
-static int finish_work(void *arg)
+static int complete_work(void *arg)
 {
 	struct attempt *a = arg;
 	char line[PATH_MAX + 512], at[CLOCK_TEXT_BYTES];
@@ -461,31 +451,95 @@ static int finish_work(void *arg)
 		return -ENAMETOOLONG;
 	rc = artifact_write(a->dir, ARTIFACT_COMPLETE, line, (size_t)n);
 	if (rc < 0)
-		marker_remove(a->dir); /* it may be there, and not be durable */
+		marker_remove(a->dir); /* the marker may exist without being durable */
 	return rc;
 }
 
-static void on_finished(void *arg, int rc)
+static void on_completed(void *arg, int rc)
 {
 	struct attempt *a = arg;
 
-	a->working = false;
-	if (a->doomed)
-		release(a);
+	a->jobs--;
+	if (a->ended)
+		clear(a);
 	else
-		a->complete(a, rc, a->arg);
+		a->completed(a->completed_arg, rc);
 }
 
-int attempt_finish(struct attempt *a, void (*complete)(struct attempt *a, int rc, void *arg))
+void attempt_complete(struct attempt *a, int64_t started_ns, double tokens,
+	void (*done)(void *arg, int rc), void *arg)
 {
-	int rc;
-
-	if (!a->spec->has_arms) { /* the engine wrote it */
-		complete(a, 0, a->arg);
-		return 0;
+	if (!a->spec->has_arms) {
+		done(arg, 0);
+		return;
 	}
-	a->complete = complete;
-	rc = record_files(a->daemon->store, finish_work, on_finished, a);
-	a->working = rc == 0;
+	a->started_ns = started_ns;
+	a->tokens = tokens;
+	a->completed = done;
+	a->completed_arg = arg;
+	start_job(a, complete_work, on_completed);
+}
+
+/* ---- what the engines left on disk ---- */
+
+static void add_found(struct attempt *a, int64_t segment, const char *dir)
+{
+	char *artifacts, *summary = marker_summary(dir, &artifacts);
+
+	json_array_append_new(a->found,
+		json_pack("{sI ss? ss?}", "segment", (json_int_t)segment, "summary", summary,
+			"artifacts", artifacts));
+	free(summary);
+	free(artifacts);
+}
+
+static int inspect_segment(struct attempt *a, int64_t segment)
+{
+	char dir[PATH_MAX];
+	bool complete;
+	int rc = attempt_segment_dir(a, segment, dir);
+
+	if (rc < 0 || a->reports[segment] == ATTEMPT_DONE)
+		return rc;
+	if (a->reports[segment] == ATTEMPT_FAILED)
+		return marker_remove(dir);
+	rc = marker_check(dir, a->run, !a->spec->has_arms, &complete);
+	if (complete)
+		add_found(a, segment, dir);
 	return rc;
+}
+
+static int inspect_work(void *arg)
+{
+	struct attempt *a = arg;
+	int rc = 0, one;
+
+	run_files_sweep(a->dir);
+	a->found = json_array();
+	for (int64_t i = 0; i < a->n_reports; i++) {
+		one = inspect_segment(a, i);
+		if (one < 0)
+			rc = one;
+	}
+	return rc;
+}
+
+static void on_inspected(void *arg, int rc)
+{
+	struct attempt *a = arg;
+	json_t *found = a->found;
+
+	a->jobs--;
+	a->found = NULL;
+	a->inspected(a->inspected_arg, rc, found);
+}
+
+void attempt_inspect(struct attempt *a, int64_t n, const unsigned char *reports,
+	void (*done)(void *arg, int rc, json_t *found), void *arg)
+{
+	a->n_reports = n;
+	a->reports = reports;
+	a->inspected = done;
+	a->inspected_arg = arg;
+	start_job(a, inspect_work, on_inspected);
 }

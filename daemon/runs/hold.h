@@ -1,55 +1,70 @@
 /*
- * hold.h: whether queued runs may start, and whether the engines are there. Drained: nothing new
- * starts, the engines stay. Released: the engines end as well, once no run is with them. Both are
- * durable and last until they are lifted. Idle: the engines have ended by themselves
- * (--idle-release) and come back for the next run. No run and no engine is touched before what was
- * asked for is on disk; only that nothing starts is so from the request on.
+ * hold.h: what keeps queued runs from starting.
+ *
+ * - drained, released: an administrator asked for it. Both are durable and last until somebody
+ *   lifts them. A hold applies as soon as it is asked for; nobody acts on it before it is on disk.
+ * - room: a run could not write its files because the disk is full, read-only or broken. gpt2d
+ *   tries to write each second and lifts the hold when that succeeds.
+ * - stopping: gpt2d is shutting down.
  */
 #ifndef GPT2D_DAEMON_RUNS_HOLD_H
 #define GPT2D_DAEMON_RUNS_HOLD_H
 
 #include <jansson.h>
 #include <stdbool.h>
-#include <stddef.h>
+#include <sys/types.h>
 
-#include "daemon/control/reply.h"
+#include "daemon/runs/lifecycle.h"
 
-struct daemon;
+struct event_base;
 struct holds;
+struct store;
 
-enum hold { HOLD_DRAINED, HOLD_RELEASED, HOLDS };
+enum hold { HOLD_ROOM, HOLD_DRAINED, HOLD_RELEASED, HOLD_STOPPING, HOLDS };
 
-/* Reads what the store holds: before store_start. 0 or a negative errno. */
-int hold_create(struct daemon *d, struct holds **out);
+struct hold_options {
+	struct event_base *base;
+	struct store *store;
+	const char *state_dir;
+	void (*changed)(void *arg); /* a hold was set or lifted */
+	void *arg;
+};
+
+/* Reads the durable holds, so call it before store_start. 0 or a negative errno. */
+int hold_create(const struct hold_options *options, struct holds **out);
 void hold_destroy(struct holds *holds); /* takes NULL */
 
 bool hold_none(const struct holds *holds); /* queued runs may start */
 bool hold_is_set(const struct holds *holds, enum hold hold);
+/* Set, and no write of this hold is pending. */
+bool hold_is_stored(const struct holds *holds, enum hold hold);
 /* null, or {since, uid, reason} */
 json_t *hold_json(const struct holds *holds, enum hold hold);
 /*
- * null, or {since, after_s}: the engines have ended for being idle so long, and nothing has started
- * them yet.
+ * "code: text": why no run starts, and what ends the hold; NULL when it is not set. Valid until the
+ * hold changes. HOLDS: of the strongest hold.
  */
-json_t *hold_idle_json(const struct holds *holds);
-/* Why no run starts, and what lets one; NULL when nothing is held. Valid until it changes. */
-const char *hold_reason(const struct holds *holds);
+const char *hold_reason(const struct holds *holds, enum hold hold);
 
-struct hold_request {
-	enum hold hold;
-	const char *reason; /* NULL: none is given */
-	bool now;           /* released: interrupt the run in progress */
-	bool wait;          /* answer once it has come about */
-};
-/* Answer client's request, when it is durable or, with wait, when it has come about. */
-void hold_place(struct holds *holds, const struct hold_request *request, struct reply *reply);
-void hold_lift(struct holds *holds, const struct hold_request *request, struct reply *reply);
+/*
+ * Set or lift HOLD_DRAINED or HOLD_RELEASED. done is called once, maybe before the function
+ * returns: rc 0 when the change is durable, else a negative errno and nothing has changed. already:
+ * there was nothing to change.
+ */
+void hold_place(struct holds *holds, enum hold hold, uid_t uid, const char *reason,
+	void (*done)(void *arg, int rc, bool already), void *arg);
+void hold_lift(struct holds *holds, enum hold hold, void (*done)(void *arg, int rc, bool already),
+	void *arg);
 
-/* Something that matters here may have changed: runs, engines, the queue. */
-void hold_update(struct holds *holds);
-/* Engines were lost: who waits for them is told why. */
-void hold_engines_lost(struct holds *holds, const char *reason);
-/* gpt2d stops: who waits is told so. */
-void hold_shut_down(struct holds *holds);
+/* Whether reason, "code: text", says that the disk takes no writes. */
+bool hold_is_room_reason(const char *reason);
+/* A run could not write its files, for this reason: sets HOLD_ROOM. */
+void hold_place_room(struct holds *holds, const struct run *run, const char *reason);
+
+/* An observer of lifecycle.h, with arg a struct holds. */
+void hold_observe(void *arg, struct run *run, enum lifecycle_event event);
+
+/* gpt2d is shutting down: sets HOLD_STOPPING. */
+void hold_place_stopping(struct holds *holds);
 
 #endif

@@ -1,119 +1,110 @@
 #include "daemon/runs/lifecycle.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 
-#include "daemon/runs/cancel.h"
 #include "daemon/config/clock.h"
-#include "daemon/daemon.h"
-#include "daemon/control/follow.h"
-#include "daemon/runs/hold.h"
 #include "daemon/config/log.h"
-#include "daemon/runs/prune.h"
+#include "daemon/control/follow.h"
 #include "daemon/runs/queue.h"
-#include "daemon/store/record.h"
 #include "daemon/runs/run_log.h"
+#include "daemon/store/record.h"
+#include "proto/host/memory.h"
 #include "proto/protocol.h"
 
-void lifecycle_begin(struct daemon *d, struct run *run)
+struct lifecycle {
+	struct lifecycle_options options;
+	struct {
+		void (*changed)(void *arg, struct run *run, enum lifecycle_event event);
+		void *arg;
+	} observers[LIFECYCLE_OBSERVERS];
+	size_t n_observers;
+};
+
+struct lifecycle *lifecycle_create(const struct lifecycle_options *options)
 {
-	d->counts[run->state]++;
-	queue_add(d->queue, run);
+	struct lifecycle *l = memory_zeroed(1, sizeof(*l));
+
+	l->options = *options;
+	return l;
+}
+
+void lifecycle_destroy(struct lifecycle *l)
+{
+	free(l);
+}
+
+void lifecycle_observe(struct lifecycle *l,
+	void (*changed)(void *arg, struct run *run, enum lifecycle_event event), void *arg)
+{
+	assert(l->n_observers < LIFECYCLE_OBSERVERS);
+	l->observers[l->n_observers].changed = changed;
+	l->observers[l->n_observers++].arg = arg;
+}
+
+static void report(struct lifecycle *l, struct run *run, enum lifecycle_event event)
+{
+	for (size_t i = 0; i < l->n_observers; i++)
+		l->observers[i].changed(l->observers[i].arg, run, event);
+}
+
+void lifecycle_begin(struct lifecycle *l, struct run *run)
+{
+	l->options.counts[run->state]++;
+	queue_add(l->options.queue, run);
 	log_write(LOG_INFO, "run %lld: %s, queued by uid %u", (long long)run->id, run->name,
 		(unsigned)run->uid);
-	follow_event(d->follow, run->id, EVENT_STATE, run_state_json(run));
+	follow_event(l->options.follow, run->id, EVENT_STATE, run_state_json(run));
 }
 
 /* For the last event of a run. */
-static json_t *done_json(const struct daemon *d, const struct run *run)
+static json_t *done_json(const struct lifecycle *l, const struct run *run)
 {
 	char dir[PATH_MAX] = "";
 
-	run_dir(run, d->state_dir, dir, sizeof(dir));
+	run_dir(run, l->options.state_dir, dir, sizeof(dir));
 	return json_pack("{ss ss? ss}", "state", run_state_name(run->state), "reason",
 		run->reason[0] ? run->reason : NULL, "dir", dir);
 }
 
-/* The state is durable. An end is told then, and the run is forgotten. */
+static void end_stored(struct lifecycle *l, struct run *run)
+{
+	const struct lifecycle_options *o = &l->options;
+
+	o->counts[run_reported(run)]--;
+	o->counts[run->state]++;
+	run->end_pending = false;
+	report(l, run, LIFECYCLE_STORED);
+	follow_event(o->follow, run->id, EVENT_STATE, run_state_json(run));
+	follow_end(o->follow, run->id, done_json(l, run));
+	queue_remove(o->queue, run);
+	free(run);
+}
+
 static void on_written(void *arg, struct run *run, enum run_state state, int rc)
 {
-	struct daemon *d = arg;
+	struct lifecycle *l = arg;
 
 	run->writes--;
-	if (rc < 0) { /* given up as the store is closed: the next gpt2d says how it ended */
-		log_write(LOG_ERROR, "run %lld: that it is %s could not be written: %s",
+	if (rc < 0) /* the store is being closed: the next start determines how the run ended */
+		log_write(LOG_ERROR, "run %lld: state %s could not be written: %s",
 			(long long)run->id, run_state_name(state), store_error_text(rc));
-		return;
-	}
-	if (!run_state_ended(state) || run->state != state)
-		return; /* goes on, or was queued again meanwhile, and perhaps ended anew */
-	d->counts[run_told(run)]--;
-	d->counts[state]++;
-	run->unstored = false;
-	cancel_settled(d, run, false);
-	follow_event(d->follow, run->id, EVENT_STATE, run_state_json(run));
-	follow_end(d->follow, run->id, done_json(d, run));
-	queue_remove(d->queue, run);
-	free(run);
-	hold_update(d->holds);
-	prune_soon(d->pruner);
-}
-
-/* Once for each end: the state is still the one of before, and the reason says why. */
-static void say_unstored(struct run *run, void *arg)
-{
-	struct daemon *d = arg;
-
-	if (!run->unstored || run->unstored_said)
-		return;
-	run->unstored_said = true;
-	follow_event(d->follow, run->id, EVENT_STATE, run_state_json(run));
-}
-
-void lifecycle_store_fails(struct daemon *d)
-{
-	queue_each(d->queue, say_unstored, d);
-}
-
-static void write_state(struct daemon *d, struct run *run)
-{
-	int rc;
-
-	run_log_hand_over(d); /* said before: "logs" has it before */
-	rc = record_transition(d->store, run, on_written, d);
-	if (rc < 0 && !run->unwritten)
-		log_write(LOG_ERROR, "run %lld: no memory to write that it is %s: tried again",
-			(long long)run->id, run_state_name(run->state));
-	run->unwritten = rc < 0;
-	run->writes += rc == 0;
-	d->unwritten |= rc < 0;
-	if (!run_state_ended(run->state) || !store_failing(d->store))
-		return;
-	say_unstored(run, d);
-	cancel_store_fails(d);
-}
-
-static void retry(struct run *run, void *arg)
-{
-	if (run->unwritten)
-		write_state(arg, run);
+	else if (run->state != state)
+		return; /* a later state is being written */
+	else if (run_state_ended(state))
+		end_stored(l, run);
+	else
+		report(l, run, LIFECYCLE_STORED);
 }
 
 bool lifecycle_stored(const struct run *run)
 {
-	return run->writes == 0 && !run->unwritten;
+	return run->writes == 0;
 }
 
-void lifecycle_retry(struct daemon *d)
-{
-	if (!d->unwritten)
-		return;
-	d->unwritten = false;
-	queue_each(d->queue, retry, d);
-}
-
-/* One that failed is for whoever looks at warnings alone, who has not seen its name. */
+/* A failed run is a warning, and names the run for readers who see warnings only. */
 static void log_state(const struct run *run)
 {
 	const bool failed = run->state == RUN_FAILED;
@@ -123,9 +114,10 @@ static void log_state(const struct run *run)
 		run->reason[0] ? ": " : "", run_reason(run));
 }
 
-int lifecycle_move(struct daemon *d, struct run *run, enum run_state to, const char *reason)
+int lifecycle_move(struct lifecycle *l, struct run *run, enum run_state to, const char *reason)
 {
-	enum run_state from = run->state, told = run_told(run);
+	const struct lifecycle_options *o = &l->options;
+	enum run_state from = run->state, reported = run_reported(run);
 	int rc = run_transition(run, to, reason, clock_utc_ns());
 
 	if (rc < 0) {
@@ -133,16 +125,18 @@ int lifecycle_move(struct daemon *d, struct run *run, enum run_state to, const c
 			run_state_name(from), run_state_name(to));
 		return rc;
 	}
-	run->unstored = run_state_ended(to);
-	run->unstored_said = false;
-	run->before = told;
-	d->counts[told]--;
-	d->counts[run_told(run)]++;
+	run->end_pending = run_state_ended(to);
+	run->before = reported;
+	o->counts[reported]--;
+	o->counts[run_reported(run)]++;
 	log_state(run);
 	if (!run_state_ended(to))
-		follow_event(d->follow, run->id, EVENT_STATE, run_state_json(run));
+		follow_event(o->follow, run->id, EVENT_STATE, run_state_json(run));
 	if (to == RUN_QUEUED || run_state_ended(to))
-		follow_clear_progress(d->follow, run->id);
-	write_state(d, run);
+		follow_clear_progress(o->follow, run->id);
+	run_log_flush(o->run_log); /* "logs" shows earlier lines before this state */
+	run->writes++;
+	record_transition(o->store, run, on_written, l);
+	report(l, run, LIFECYCLE_MOVED);
 	return 0;
 }

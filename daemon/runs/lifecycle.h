@@ -1,33 +1,53 @@
 /*
- * lifecycle.h: the one place where a run changes its state: checked against run.h's table, written
- * to the store, told to the followers, logged. A run that ended leaves memory when that is durable,
- * never before the caller returns to the loop.
+ * lifecycle.h: the only code that changes a run's state. Each change is checked against run.h's
+ * table, logged, given to the store and reported to the observers. Followers and observers see an
+ * end once it is durable; the run then leaves memory.
  */
 #ifndef GPT2D_DAEMON_RUNS_LIFECYCLE_H
 #define GPT2D_DAEMON_RUNS_LIFECYCLE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "daemon/store/run.h"
 
-struct daemon;
+struct follow;
+struct lifecycle;
+struct queue;
+struct run_log;
+struct store;
 
-/* A run that has just been stored as queued. */
-void lifecycle_begin(struct daemon *d, struct run *run);
+struct lifecycle_options {
+	struct store *store;
+	struct queue *queue;
+	struct follow *follow;
+	struct run_log *run_log;
+	const char *state_dir;
+	int64_t *counts; /* runs by enum run_state, which lifecycle keeps up to date */
+};
+
+struct lifecycle *lifecycle_create(const struct lifecycle_options *options);
+void lifecycle_destroy(struct lifecycle *l); /* takes NULL */
+
+enum lifecycle_event {
+	LIFECYCLE_MOVED,  /* run->state is new and not yet durable */
+	LIFECYCLE_STORED, /* run->state is durable; a run that has ended is freed afterwards */
+};
+enum { LIFECYCLE_OBSERVERS = 4 };
+/* Observers are called in the order in which they were added. */
+void lifecycle_observe(struct lifecycle *l,
+	void (*changed)(void *arg, struct run *run, enum lifecycle_event event), void *arg);
+
+/* A run that has just been stored as queued: the queue owns it from now on. */
+void lifecycle_begin(struct lifecycle *l, struct run *run);
 
 /*
- * 0, or -EINVAL when the table does not allow it. reason may be NULL. Needs no memory: where there
- * is none to hand the new state to the store, lifecycle_retry does it later.
+ * 0, or -EINVAL when the table does not allow it. reason ("code: text") may be NULL. The run is not
+ * freed before the caller returns to the event loop.
  */
-int lifecycle_move(struct daemon *d, struct run *run, enum run_state to, const char *reason);
+int lifecycle_move(struct lifecycle *l, struct run *run, enum run_state to, const char *reason);
 
 /* Whether the state of a run that is in memory is durable. */
 bool lifecycle_stored(const struct run *run);
-
-/* The store cannot be written: who follows a run that has ended is told that this is not stored. */
-void lifecycle_store_fails(struct daemon *d);
-
-/* To be called from time to time: states that could not be handed to the store. */
-void lifecycle_retry(struct daemon *d);
 
 #endif

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "proto/host/memory.h"
+
 struct queue {
 	int64_t ranks;
 	TAILQ_HEAD(runs_head, run) runs; /* in the order in which they start */
@@ -9,10 +11,8 @@ struct queue {
 
 struct queue *queue_create(int64_t ranks)
 {
-	struct queue *q = calloc(1, sizeof(*q));
+	struct queue *q = memory_zeroed(1, sizeof(*q));
 
-	if (q == NULL)
-		return NULL;
 	q->ranks = ranks;
 	TAILQ_INIT(&q->runs);
 	return q;
@@ -112,12 +112,12 @@ int64_t queue_length(const struct queue *q)
 	return queue_before(q, NULL);
 }
 
-struct run *queue_unstored(const struct queue *q)
+struct run *queue_ending(const struct queue *q)
 {
 	struct run *run;
 
 	TAILQ_FOREACH(run, &q->runs, link)
-		if (run->unstored)
+		if (run->end_pending)
 			break;
 	return run;
 }

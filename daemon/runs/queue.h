@@ -1,6 +1,6 @@
 /*
  * queue.h: the runs in memory, those that have not ended, and which of them comes next. Policy
- * only: what is durable stands in the store.
+ * only: the store has what is durable.
  */
 #ifndef GPT2D_DAEMON_RUNS_QUEUE_H
 #define GPT2D_DAEMON_RUNS_QUEUE_H
@@ -12,7 +12,7 @@
 
 struct queue;
 
-/* For engines of so many ranks; NULL without memory. */
+/* For engines of so many ranks. */
 struct queue *queue_create(int64_t ranks);
 void queue_destroy(struct queue *q); /* and the runs in it; takes NULL */
 
@@ -39,8 +39,8 @@ struct run *queue_next(const struct queue *q, const struct run *after);
 int64_t queue_length(const struct queue *q);
 int64_t queue_before(const struct queue *q, const struct run *run);
 
-/* A run whose end is not on disk yet; NULL: none. */
-struct run *queue_unstored(const struct queue *q);
+/* A run that has ended, which is not on disk yet; NULL: none. */
+struct run *queue_ending(const struct queue *q);
 
 /* Calls each for every run; each may remove the run it is given. */
 void queue_each(struct queue *q, void (*each)(struct run *run, void *arg), void *arg);

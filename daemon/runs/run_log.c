@@ -8,13 +8,12 @@
 
 #include "daemon/config/clock.h"
 #include "daemon/control/reply.h"
-#include "daemon/daemon.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/queue.h"
 #include "daemon/store/record_log.h"
 #include "daemon/control/request.h"
 #include "daemon/control/role.h"
-#include "daemon/store/unstored.h"
+#include "proto/host/memory.h"
 #include "proto/protocol.h"
 
 enum { LINES_STANDARD = 1000 };
@@ -22,11 +21,14 @@ enum { LINES_STANDARD = 1000 };
 /* Lines that are with the store. */
 struct batch {
 	TAILQ_ENTRY(batch) link;
-	struct daemon *daemon;
+	struct run_log *log;
 	struct record_log_lines lines;
 };
 
 struct run_log {
+	struct store *store;
+	struct queue *queue;
+	struct follow *follow;
 	struct record_log_lines waiting;
 	int64_t n_waiting;
 	TAILQ_HEAD(, batch) batches;
@@ -42,20 +44,21 @@ static void free_lines(struct record_log_lines *lines)
 	}
 }
 
-struct run_log *run_log_create(void)
+struct run_log *run_log_create(struct store *store, struct queue *queue, struct follow *follow)
 {
-	struct run_log *log = calloc(1, sizeof(*log));
+	struct run_log *log = memory_zeroed(1, sizeof(*log));
 
-	if (log != NULL) {
-		TAILQ_INIT(&log->waiting);
-		TAILQ_INIT(&log->batches);
-	}
+	log->store = store;
+	log->queue = queue;
+	log->follow = follow;
+	TAILQ_INIT(&log->waiting);
+	TAILQ_INIT(&log->batches);
 	return log;
 }
 
-static void free_batch(struct run_log *log, struct batch *b)
+static void free_batch(struct batch *b)
 {
-	TAILQ_REMOVE(&log->batches, b, link);
+	TAILQ_REMOVE(&b->log->batches, b, link);
 	free_lines(&b->lines);
 	free(b);
 }
@@ -68,7 +71,7 @@ void run_log_destroy(struct run_log *log)
 		return;
 	free_lines(&log->waiting);
 	while ((b = TAILQ_FIRST(&log->batches)) != NULL)
-		free_batch(log, b);
+		free_batch(b);
 	free(log);
 }
 
@@ -77,33 +80,29 @@ void run_log_destroy(struct run_log *log)
 static void on_written(void *arg, int rc)
 {
 	struct batch *b = arg;
-	struct daemon *d = b->daemon;
+	struct run_log *log = b->log;
 
 	if (rc < 0)
-		log_write(LOG_ERROR, "what was said of runs could not be written: %s",
+		log_write(LOG_ERROR, "log lines of runs could not be written: %s",
 			store_error_text(rc));
-	free_batch(d->run_log, b);
-	if (TAILQ_EMPTY(&d->run_log->batches))
-		run_log_hand_over(d);
+	free_batch(b);
+	if (TAILQ_EMPTY(&log->batches))
+		run_log_flush(log);
 }
 
-void run_log_hand_over(struct daemon *d)
+void run_log_flush(struct run_log *log)
 {
-	struct run_log *log = d->run_log;
-	struct batch *b = TAILQ_EMPTY(&log->waiting) ? NULL : calloc(1, sizeof(*b));
+	struct batch *b;
 
-	if (b == NULL)
-		return; /* without memory: with the next line */
-	b->daemon = d;
+	if (TAILQ_EMPTY(&log->waiting))
+		return;
+	b = memory_zeroed(1, sizeof(*b));
+	b->log = log;
 	TAILQ_INIT(&b->lines);
 	TAILQ_CONCAT(&b->lines, &log->waiting, link);
 	TAILQ_INSERT_TAIL(&log->batches, b, link);
-	if (record_log_add(d->store, &b->lines, on_written, b) == 0) {
-		log->n_waiting = 0;
-		return;
-	}
-	TAILQ_CONCAT(&log->waiting, &b->lines, link);
-	free_batch(log, b);
+	log->n_waiting = 0;
+	record_log_add(log->store, &b->lines, on_written, b);
 }
 
 static struct record_log_line *last_of(const struct record_log_lines *lines, int64_t run)
@@ -116,7 +115,7 @@ static struct record_log_line *last_of(const struct record_log_lines *lines, int
 	return NULL;
 }
 
-/* One line of printable text; a character that was cut in two goes. */
+/* One line of printable text without a truncated last character. */
 static void clean(char *text)
 {
 	size_t n = strlen(text);
@@ -137,20 +136,18 @@ static void clean(char *text)
 			*c = '?';
 }
 
-void run_log_write(
-	struct daemon *d, struct run *run, int rank, enum log_level level, const char *format, ...)
+void run_log_write(struct run_log *log, struct run *run, int rank, enum log_level level,
+	const char *format, ...)
 {
-	struct run_log *log = d->run_log;
 	struct record_log_line *line, *last;
 	va_list args;
 
 	last = log->n_waiting >= RUN_LOG_WAITING ? last_of(&log->waiting, run->id) : NULL;
-	line = last ? NULL : calloc(1, sizeof(*line));
-	if (line == NULL) {
-		if (last != NULL)
-			last->dropped++;
+	if (last != NULL) {
+		last->dropped++;
 		return;
 	}
+	line = memory_zeroed(1, sizeof(*line));
 	*line = (struct record_log_line){
 		.run = run->id, .at_ns = clock_utc_ns(), .rank = rank, .level = level};
 	va_start(args, format);
@@ -159,42 +156,41 @@ void run_log_write(
 	clean(line->message);
 	TAILQ_INSERT_TAIL(&log->waiting, line, link);
 	log->n_waiting++;
-	follow_event(d->follow, run->id, EVENT_LOG,
+	follow_event(log->follow, run->id, EVENT_LOG,
 		json_pack("{so ss ss}", "rank", rank < 0 ? json_null() : json_integer(rank),
 			"level", log_level_name(level), "message", line->message));
 	if (TAILQ_EMPTY(&log->batches))
-		run_log_hand_over(d);
+		run_log_flush(log);
 }
 
 /* ---- logs ---- */
 
 struct question {
-	struct daemon *daemon;
+	struct run_log *log;
 	struct reply *reply;
 	int64_t id;
 };
 
-static bool in_hand(const struct daemon *d, int64_t id)
+/* Whether more lines of the run may follow. */
+static bool is_open(const struct run_log *log, int64_t id)
 {
 	const struct batch *b;
 
-	TAILQ_FOREACH(b, &d->run_log->batches, link)
+	TAILQ_FOREACH(b, &log->batches, link)
 		if (last_of(&b->lines, id) != NULL)
 			return true;
-	return queue_find(d->queue, id) != NULL || last_of(&d->run_log->waiting, id) != NULL;
+	return queue_find(log->queue, id) != NULL || last_of(&log->waiting, id) != NULL;
 }
 
 static void on_lines(void *arg, int rc, json_t *result)
 {
 	struct question *q = arg;
-	struct reply *reply = q->reply;
 
 	if (rc < 0) {
-		request_unread(reply, q->daemon->store, q->id, rc);
+		request_unread(q->reply, q->log->store, q->id, rc);
 	} else {
-		json_object_set_new(result, "open", json_boolean(in_hand(q->daemon, q->id)));
-		unstored_logs(q->daemon, result);
-		reply_result(reply, result);
+		json_object_set_new(result, "open", json_boolean(is_open(q->log, q->id)));
+		reply_result(q->reply, result);
 	}
 	free(q);
 }
@@ -233,7 +229,7 @@ static bool take_level(struct reply *reply, json_t *params, enum log_level *leve
 	return false;
 }
 
-void run_log_request(struct daemon *d, struct reply *reply, json_t *params)
+void run_log_request(struct run_log *log, struct reply *reply, json_t *params)
 {
 	int64_t after = request_integer(params, "after", 0);
 	int64_t limit = request_integer(params, "limit", LINES_STANDARD);
@@ -255,11 +251,7 @@ void run_log_request(struct daemon *d, struct reply *reply, json_t *params)
 				"what gpt2d itself says is for its owner and administrators");
 		return;
 	}
-	q = calloc(1, sizeof(*q));
-	if (q != NULL)
-		*q = (struct question){d, reply, request_integer(params, "id", 0)};
-	if (q == NULL || record_log_read(d->store, q->id, after, limit, level, on_lines, q) < 0) {
-		free(q);
-		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
-	}
+	q = memory_zeroed(1, sizeof(*q));
+	*q = (struct question){log, reply, request_integer(params, "id", 0)};
+	record_log_read(log->store, q->id, after, limit, level, on_lines, q);
 }

@@ -1,34 +1,32 @@
 #include <errno.h>
 #include <event2/event.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/config/clock.h"
-#include "daemon/daemon.h"
-#include "daemon/ending.h"
-#include "daemon/engines/engine_pool.h"
+#include "daemon/config/log.h"
+#include "daemon/config/settings.h"
 #include "daemon/control/follow.h"
+#include "daemon/control/role.h"
+#include "daemon/engines/engine_pool.h"
 #include "daemon/runs/hold.h"
 #include "daemon/runs/lifecycle.h"
-#include "daemon/config/log.h"
 #include "daemon/runs/queue.h"
-#include "daemon/store/record.h"
-#include "daemon/control/role.h"
 #include "daemon/runs/scheduler_private.h"
-#include "daemon/config/settings.h"
-#include "daemon/runs/marker.h"
 #include "daemon/store/store.h"
+#include "proto/artifact.h"
+#include "proto/host/memory.h"
+#include "proto/json_text.h"
 #include "proto/protocol.h"
 
 enum { BRIEF_MAX = 16 }; /* elements of an array in an event */
 
-/* ---- ends ---- */
+/* ---- segments: to the store, to the followers ---- */
 
-/*
- * Without its long arrays (a value for each step), which "show" has: an event has to fit a buffer.
- */
+/* Without the long arrays (a value for each step), which "show" has: an event must fit a buffer. */
 static json_t *in_brief(json_t *summary)
 {
 	json_t *brief = json_copy(summary), *value;
@@ -41,42 +39,34 @@ static json_t *in_brief(json_t *summary)
 	return brief;
 }
 
-static json_t *segment_params(const struct attempt *a, int64_t segment, const char *state,
+static json_t *segment_params(const struct task *t, int64_t segment, const char *state,
 	const char *reason, json_t *summary)
 {
-	const struct design_segment *s = &a->order[segment];
+	const struct design_segment *s = attempt_segment(t->attempt, segment);
 
 	return json_pack("{sI sI sI sI ss ss ss? so*}", "segment", (json_int_t)segment, "segments",
-		(json_int_t)a->run->segments, "block", (json_int_t)s->block, "position",
-		(json_int_t)s->position, "arm", a->spec->arms[s->arm].name, "state", state,
+		(json_int_t)t->run->segments, "block", (json_int_t)s->block, "position",
+		(json_int_t)s->position, "arm", attempt_arm(t->attempt, segment), "state", state,
 		"reason", reason, "summary", in_brief(summary));
 }
 
-void scheduler_tell(const struct attempt *a, int64_t segment, const char *state, const char *reason)
+void scheduler_report(const struct task *t, int64_t segment, const char *state, const char *reason)
 {
-	follow_event(a->daemon->follow, a->run->id, EVENT_SEGMENT,
-		segment_params(a, segment, state, reason, NULL));
-}
-
-static void unrecorded(struct attempt *a, const struct record_segment *r)
-{
-	log_write(LOG_ERROR, "run %lld: segment %lld: no memory to write that it is %s",
-		(long long)r->run, (long long)r->segment, r->state);
-	a->unrecorded = true;
+	follow_event(t->scheduler->options.follow, t->run->id, EVENT_SEGMENT,
+		segment_params(t, segment, state, reason, NULL));
 }
 
 void scheduler_record(
-	struct attempt *a, int64_t segment, const char *state, const char *reason, const char *dir)
+	struct task *t, int64_t segment, const char *state, const char *reason, const char *dir)
 {
-	const struct record_segment r = {a->run->id, segment, state, reason, dir, NULL, NULL};
+	const struct record_segment r = {t->run->id, segment, state, reason, dir, NULL, NULL};
 
-	if (record_segment(a->daemon->store, &r, NULL, NULL) < 0)
-		unrecorded(a, &r);
+	record_segment(t->scheduler->options.store, &r, NULL, NULL);
 }
 
-struct ending {
-	struct daemon *daemon;
-	struct run *run; /* its own end is written after that of its segments, and it is there */
+struct segment_end {
+	struct follow *follow;
+	struct run *run; /* its own end is written after that of its segments, so it is there */
 	int64_t attempt;
 	bool done;
 	json_t *params;
@@ -84,34 +74,28 @@ struct ending {
 
 static void on_recorded(void *arg, int rc)
 {
-	struct ending *e = arg;
+	struct segment_end *e = arg;
 
 	if (rc == 0 && e->done && e->attempt == e->run->attempt)
 		e->run->segments_done++;
 	if (rc == 0)
-		follow_event(e->daemon->follow, e->run->id, EVENT_SEGMENT, e->params);
+		follow_event(e->follow, e->run->id, EVENT_SEGMENT, e->params);
 	else
 		json_decref(e->params);
 	free(e);
 }
 
-void scheduler_record_end(struct attempt *a, const struct record_segment *r, json_t *summary)
+void scheduler_record_end(struct task *t, const struct record_segment *r, json_t *summary)
 {
-	bool whole = summary == NULL || r->summary != NULL;
-	struct ending *e = whole ? malloc(sizeof(*e)) : NULL;
+	struct segment_end *e = memory_zeroed(1, sizeof(*e));
 
-	if (e == NULL) {
-		unrecorded(a, r);
-		return;
-	}
-	*e = (struct ending){a->daemon, a->run, a->run->attempt, strcmp(r->state, "done") == 0,
-		segment_params(a, r->segment, r->state, r->reason, summary)};
-	if (record_segment(a->daemon->store, r, on_recorded, e) < 0) {
-		unrecorded(a, r);
-		json_decref(e->params);
-		free(e);
-	}
+	*e = (struct segment_end){t->scheduler->options.follow, t->run, t->run->attempt,
+		strcmp(r->state, "done") == 0,
+		segment_params(t, r->segment, r->state, r->reason, summary)};
+	record_segment(t->scheduler->options.store, r, on_recorded, e);
 }
+
+/* ---- ends ---- */
 
 void scheduler_free_slot(struct scheduler *s)
 {
@@ -124,256 +108,485 @@ void scheduler_free_slot(struct scheduler *s)
 static void end_run(struct scheduler *s, struct run *run, enum run_state state, const char *reason)
 {
 	s->ended = run->id;
-	lifecycle_move(s->daemon, run, state, reason);
+	lifecycle_move(s->options.lifecycle, run, state, reason);
+	scheduler_wake(s);
 }
 
-void scheduler_end(struct scheduler *s, struct attempt *a, enum run_state state, const char *reason)
+static void free_task(struct task *t)
 {
-	struct run *run = a->run;
-	char why[RUN_REASON_BYTES] = ""; /* reason may lie in a */
+	json_decref(t->artifacts);
+	json_decref(t->data);
+	free(t->reports);
+	free(t);
+}
+
+/* The first segment of which nothing was written and nothing will be. */
+static int64_t first_unwritten(const struct task *t)
+{
+	const bool cancelled = t->sent > 0 && t->reports[t->sent - 1] == ATTEMPT_CANCELLED;
+
+	return cancelled ? t->sent - 1 : t->sent;
+}
+
+void scheduler_end(struct task *t, enum run_state state, const char *reason)
+{
+	struct scheduler *s = t->scheduler;
+	struct run *run = t->run;
+	const bool requeue = t->requeue;
+	char why[RUN_REASON_BYTES] = ""; /* reason may be t's own */
 
 	if (reason)
 		snprintf(why, sizeof(why), "%s", reason);
-	if (state == RUN_DONE && a->unrecorded) {
-		state = RUN_FAILED;
-		snprintf(why, sizeof(why),
-			"no_memory: what became of its segments could not be written");
-		marker_remove(a->dir); /* here: there is no memory to have it done elsewhere */
-	}
-	if (s->slot == a)
+	if (s->slot == t)
 		scheduler_free_slot(s);
-	if (a->left)
-		TAILQ_REMOVE(&s->left, a, link);
+	if (t->left)
+		TAILQ_REMOVE(&s->left, t, link);
 	else
-		TAILQ_REMOVE(&s->begun, a, link);
-	attempt_end(a);
+		TAILQ_REMOVE(&s->begun, t, link);
+	attempt_end(t->attempt, first_unwritten(t));
+	free_task(t);
 	end_run(s, run, state, why[0] ? why : NULL);
-	if (state == RUN_INTERRUPTED && run->restart)
-		lifecycle_move(s->daemon, run, RUN_QUEUED, "restart: asked for in its spec");
-	scheduler_wake(s);
-	ending_turn(s->daemon);
+	if (state == RUN_INTERRUPTED && requeue)
+		lifecycle_move(s->options.lifecycle, run, RUN_QUEUED,
+			"room: until its artifacts can be written");
+	else if (state == RUN_INTERRUPTED && run->restart)
+		lifecycle_move(
+			s->options.lifecycle, run, RUN_QUEUED, "restart: asked for in its spec");
 }
 
-void scheduler_end_failed(struct scheduler *s, struct attempt *a, const char *reason)
+static void set_stop(struct task *t, enum run_state state, const char *reason)
 {
-	if (a->stopping)
-		scheduler_end(s, a, a->stop_state, a->stop_reason);
-	else
-		scheduler_end(s, a, RUN_FAILED, reason);
+	t->stopping = true;
+	t->stop_state = state;
+	snprintf(t->stop_reason, sizeof(t->stop_reason), "%s", reason);
 }
 
-/* ---- stop: ask the engines to let go of the segment, then end ---- */
-
-void scheduler_stop(
-	struct scheduler *s, struct attempt *a, enum run_state state, const char *format, ...)
+void scheduler_stop(struct task *t, enum run_state state, const char *format, ...)
 {
+	struct scheduler *s = t->scheduler;
+	char reason[RUN_REASON_BYTES];
 	json_t *params;
 	va_list args;
 
-	if (a->stopping)
-		return; /* the first reason stands */
-	a->stopping = true;
-	a->stop_state = state;
+	if (t->stopping)
+		return; /* the first reason counts */
 	va_start(args, format);
-	vsnprintf(a->stop_reason, sizeof(a->stop_reason), format, args);
+	vsnprintf(reason, sizeof(reason), format, args);
 	va_end(args);
-	if (s->slot != a) {
-		scheduler_end(s, a, a->stop_state, a->stop_reason);
+	set_stop(t, state, reason);
+	if (s->slot != t) {
+		scheduler_end(t, t->stop_state, t->stop_reason);
 		return;
 	}
 	params = json_pack(
-		"{sI sI}", "run", (json_int_t)a->run->id, "segment", (json_int_t)s->slot_segment);
-	engine_pool_send(
-		s->daemon->pool, attempt_segment_gpus(a, s->slot_segment), SEGMENT_CANCEL, params);
+		"{sI sI}", "run", (json_int_t)t->run->id, "segment", (json_int_t)s->slot_segment);
+	engine_pool_send(s->options.pool, attempt_segment_gpus(t->attempt, s->slot_segment),
+		SEGMENT_CANCEL, params);
 	json_decref(params);
 	s->stop_ns = clock_mono_ns();
 }
 
-/* ---- starts ---- */
-
-static void on_changed(struct attempt *a, const char *failure, void *arg)
+void scheduler_fail(struct task *t, const char *reason)
 {
-	struct scheduler *s = arg;
-	struct run *run = a->run;
+	struct scheduler *s = t->scheduler;
 
-	if (failure == NULL) {
-		scheduler_wake(s);
-	} else if (a == s->next) {
-		s->next = NULL;
-		attempt_destroy(a);
-		end_run(s, run, RUN_FAILED, failure);
-		scheduler_wake(s);
+	if (t->stopping && s->slot != t) {
+		scheduler_end(t, t->stop_state, t->stop_reason);
+	} else if (hold_is_room_reason(reason)) {
+		hold_place_room(s->options.holds, t->run, reason);
+		t->requeue = true;
+		scheduler_stop(t, RUN_INTERRUPTED, "%s", reason);
 	} else {
-		scheduler_stop(s, a, RUN_FAILED, "%s", failure);
+		scheduler_stop(t, RUN_FAILED, "%s", reason);
 	}
 }
 
-/* See to it that the head of the queue is being made ready. */
-static void prefetch(struct scheduler *s)
+static void on_complete(void *arg, int rc)
 {
-	struct run *head = queue_head(s->daemon->queue);
-	int rc;
+	struct task *t = arg;
+	char reason[128];
 
-	if (s->next != NULL && s->next->run != head) { /* one of a higher priority has come */
-		attempt_discard(s->next);
-		s->next = NULL;
-	}
-	/* with a disk that takes nothing it would fail, and all others after it */
-	while (!s->daemon->stopping && !store_failing(s->daemon->store) && s->next == NULL &&
-		(head = queue_head(s->daemon->queue)) != NULL) {
-		rc = attempt_create(s->daemon, head, on_changed, s, &s->next);
-		if (rc == -ENAMETOOLONG)
-			end_run(s, head, RUN_FAILED, "io: its directory's path is too long");
-		else if (rc < 0)
-			end_run(s, head, RUN_FAILED, "no_memory: to make it ready");
-	}
-}
-
-static void begin(struct scheduler *s, struct attempt *a)
-{
-	TAILQ_INSERT_TAIL(&s->begun, a, link);
-	a->started_ns = clock_mono_ns();
-	s->steps = 0;
-	pace_begin(&s->pace, a->started_ns);
-	lifecycle_move(s->daemon, a->run, RUN_STARTING, NULL);
-}
-
-static void send_segment(struct scheduler *s, struct attempt *a)
-{
-	char dir[PATH_MAX], why[300];
-	json_t *params;
-
-	/* the settings may be others than those it was submitted with */
-	if (attempt_segment_reads(a, a->sent) && !role_may_read(s->daemon->settings, a->run->uid)) {
-		role_say_unreadable(a->run->uid, why, sizeof(why));
-		scheduler_stop(s, a, RUN_FAILED, "spec_refused: data.train: %s", why);
+	if (rc == 0) {
+		scheduler_end(t, RUN_DONE, NULL);
 		return;
 	}
-	params = attempt_segment_start(a, a->sent);
-	if (params == NULL || attempt_segment_dir(a, a->sent, dir) < 0) {
-		json_decref(params);
-		scheduler_stop(s, a, RUN_FAILED, "no_memory: segment %lld cannot be started",
-			(long long)a->sent);
-		return;
-	}
-	if (a->sent == 0 && !a->sent_again) { /* it may have waited for the store */
-		a->started_ns = clock_mono_ns();
-		pace_begin(&s->pace, a->started_ns);
-	}
-	s->slot = a;
-	s->slot_segment = a->sent++;
-	s->slot_begun = false;
-	s->stop_ns = 0;
-	s->heard_ns = clock_mono_ns();
-	engine_pool_send(
-		s->daemon->pool, attempt_segment_gpus(a, s->slot_segment), SEGMENT_START, params);
-	json_decref(params);
-	scheduler_record(a, s->slot_segment, "training", NULL, dir);
-	scheduler_tell(a, s->slot_segment, "training", NULL);
-	attempt_look_ahead(a);
+	snprintf(reason, sizeof(reason), "%s: completion marker: %s", artifact_failure_code(rc),
+		strerror(-rc));
+	scheduler_fail(t, reason);
 }
 
-/* The run that has begun and has segments left to send; NULL when none. */
-static struct attempt *unfinished(const struct scheduler *s)
+void scheduler_segment_done(struct task *t, int64_t segment, json_t *summary)
 {
-	struct attempt *a = TAILQ_LAST(&s->begun, attempt_head);
-
-	return a != NULL && a->sent < a->run->segments ? a : NULL;
+	t->reports[segment] = ATTEMPT_DONE;
+	t->done++;
+	t->tokens += json_number_value(json_object_get(summary, "tokens_total"));
+	if (t->done == t->run->segments)
+		attempt_complete(t->attempt, t->started_ns, t->tokens, on_complete, t);
 }
 
-/* Of the run before, and with it all that was written earlier: whether it fails is known then. */
-static bool end_stored(const struct scheduler *s)
-{
-	const struct run *run = queue_find(s->daemon->queue, s->ended);
+/* ---- runs whose engines end before they are done ---- */
 
-	return run == NULL || lifecycle_stored(run);
+/* The engines completed all of it, whatever gpt2d wanted to do with the run meanwhile. */
+static void move_to_finishing(struct task *t)
+{
+	t->stopping = false;
+	while (t->run->state < RUN_FINISHING)
+		lifecycle_move(t->scheduler->options.lifecycle, t->run, t->run->state + 1, NULL);
 }
 
-void scheduler_wake(struct scheduler *s)
+static void on_inspected(void *arg, int rc, json_t *found)
 {
-	struct attempt *a = unfinished(s);
+	struct task *t = arg;
+	struct record_segment r = {.run = t->run->id, .state = "done"};
+	const bool all = t->done + (int64_t)json_array_size(found) == t->run->segments;
+	json_t *row, *summary;
+	size_t i;
 
-	prefetch(s);
-	hold_update(s->daemon->holds);
-	if (s->slot != NULL || !engine_pool_ready(s->daemon->pool))
-		return;
-	if (a == NULL && store_failing(s->daemon->store))
-		return;
-	if (a == NULL && s->next != NULL && hold_none(s->daemon->holds) && attempt_ready(s->next) &&
-		end_stored(s)) {
-		a = s->next;
-		s->next = NULL;
-		begin(s, a);
-		prefetch(s);
+	if (rc < 0)
+		log_write(LOG_ERROR,
+			"run %lld: a %s below %s cannot be removed, though its segment is not done:"
+			" %s",
+			(long long)t->run->id, ARTIFACT_COMPLETE, attempt_dir(t->attempt),
+			strerror(-rc));
+	if (all)
+		move_to_finishing(t);
+	json_array_foreach(found, i, row) {
+		r.segment = json_integer_value(json_object_get(row, "segment"));
+		r.summary = json_string_value(json_object_get(row, "summary"));
+		r.artifacts = json_string_value(json_object_get(row, "artifacts"));
+		summary = json_text_value(r.summary);
+		scheduler_record_end(t, &r, summary);
+		scheduler_segment_done(t, r.segment, summary); /* the last one may free t */
+		json_decref(summary);
 	}
-	/* nothing is trained that the next start would find queued */
-	if (a != NULL && attempt_ready(a) && (a->sent > 0 || lifecycle_stored(a->run)))
-		send_segment(s, a);
+	json_decref(found);
+	if (all)
+		return; /* it ends when its marker is written */
+	if (t->cut >= 0 && t->reports[t->cut] == ATTEMPT_OPEN)
+		scheduler_record(t, t->cut, "failed", t->cut_reason, NULL);
+	scheduler_end(t, t->stop_state, t->stop_reason);
+}
+
+static void inspect(struct task *t)
+{
+	if (t->inspecting)
+		return;
+	t->inspecting = true;
+	attempt_inspect(t->attempt, t->sent, t->reports, on_inspected, t);
+}
+
+/*
+ * The engines of a run are ending before it is done. Once no process is left the run ends as its
+ * directory says: done when that is complete; else in state, or as an earlier stop wants it. cut is
+ * the segment that was being trained and has failed for reason; -1: none.
+ */
+static void leave(struct task *t, enum run_state state, int64_t cut, const char *reason)
+{
+	struct scheduler *s = t->scheduler;
+
+	t->left = true;
+	t->cut = cut;
+	snprintf(t->cut_reason, sizeof(t->cut_reason), "%s", reason);
+	if (!t->stopping)
+		set_stop(t, state, reason);
+	if (s->slot == t)
+		scheduler_free_slot(s);
+	TAILQ_REMOVE(&s->begun, t, link);
+	TAILQ_INSERT_TAIL(&s->left, t, link);
+	if (engine_pool_gone(s->options.pool))
+		inspect(t);
+	scheduler_wake(s);
+}
+
+void scheduler_gone(struct scheduler *s)
+{
+	struct task *t;
+
+	TAILQ_FOREACH(t, &s->left, link)
+		inspect(t);
 }
 
 /*
  * Engines may end just as they are given a segment, through no fault of its run: the next ones get
- * it, once, when nothing of it was begun and nothing else of the run is in hand.
+ * it, once, when nobody had begun it and nothing else of the run is in progress.
  */
-static bool send_again(struct scheduler *s, struct attempt *a, const char *reason)
+static bool send_again(struct task *t, const char *reason)
 {
-	bool untouched = s->slot == a && !s->slot_begun && a->done == a->trained;
+	struct scheduler *s = t->scheduler;
+	bool untouched = s->slot == t && !s->slot_begun && t->done == t->trained;
 
-	if (!untouched || a->stopping || a->sent_again ||
+	if (!untouched || t->stopping || t->sent_again ||
 		strncmp(reason, "engine_lost: ", strlen("engine_lost: ")) != 0)
 		return false;
-	log_write(LOG_WARNING, "run %lld: segment %lld was not begun: it goes to the next engines",
-		(long long)a->run->id, (long long)s->slot_segment);
-	a->sent_again = true;
-	a->sent--;
-	scheduler_tell(a, s->slot_segment, "waiting", reason);
+	log_write(LOG_WARNING, "run %lld: segment %lld was not begun: the next engines get it",
+		(long long)t->run->id, (long long)s->slot_segment);
+	t->sent_again = true;
+	t->sent--;
+	scheduler_report(t, s->slot_segment, "waiting", reason);
 	scheduler_free_slot(s);
 	return true;
 }
 
 void scheduler_lost(struct scheduler *s, const char *reason)
 {
-	struct attempt *a, *next;
+	struct task *t, *next;
 	bool in_hand;
 
-	for (a = TAILQ_FIRST(&s->begun); a != NULL; a = next) {
-		next = TAILQ_NEXT(a, link);
-		in_hand = a->done < a->sent && a->done < a->run->segments;
-		if (!in_hand || send_again(s, a, reason))
-			continue; /* it goes on with the next engines */
-		scheduler_leave(s, a, RUN_FAILED, s->slot == a ? s->slot_segment : -1, reason);
+	for (t = TAILQ_FIRST(&s->begun); t != NULL; t = next) {
+		next = TAILQ_NEXT(t, link);
+		in_hand = t->done < t->sent && t->done < t->run->segments;
+		if (in_hand && !send_again(t, reason))
+			leave(t, RUN_FAILED, s->slot == t ? s->slot_segment : -1, reason);
 	}
+}
+
+/* ---- starts ---- */
+
+static struct task *task_of(const struct scheduler *s, const struct run *run)
+{
+	struct task *t;
+
+	TAILQ_FOREACH(t, &s->begun, link)
+		if (t->run == run)
+			return t;
+	TAILQ_FOREACH(t, &s->left, link)
+		if (t->run == run)
+			return t;
+	return NULL;
+}
+
+static void discard_next(struct scheduler *s)
+{
+	if (s->next != NULL)
+		attempt_discard(s->next);
+	s->next = NULL;
+}
+
+static void on_attempt(void *arg, struct attempt *a, int rc, const char *failure)
+{
+	struct scheduler *s = arg;
+	struct run *run = attempt_run(a);
+
+	if (failure == NULL) {
+		scheduler_wake(s);
+	} else if (a != s->next) {
+		scheduler_fail(task_of(s, run), failure);
+	} else {
+		discard_next(s);
+		if (hold_is_room_reason(failure))
+			hold_place_room(s->options.holds, run, failure);
+		else
+			end_run(s, run, RUN_FAILED, failure);
+	}
+}
+
+/* Has the head of the queue prepared. */
+static void prefetch(struct scheduler *s)
+{
+	const struct attempt_options options = {
+		.store = s->options.store,
+		.settings = s->options.settings,
+		.state_dir = s->options.state_dir,
+		.changed = on_attempt,
+		.arg = s,
+	};
+	struct run *head = queue_head(s->options.queue);
+
+	if (s->next != NULL && attempt_run(s->next) != head) /* one of a higher priority came */
+		discard_next(s);
+	/* where the disk takes no writes, this run would fail, and all others after it */
+	if (hold_is_set(s->options.holds, HOLD_STOPPING) ||
+		hold_is_set(s->options.holds, HOLD_ROOM) || store_failing(s->options.store))
+		return;
+	while (s->next == NULL && (head = queue_head(s->options.queue)) != NULL)
+		if (attempt_create(&options, head, &s->next) < 0)
+			end_run(s, head, RUN_FAILED, "io: its directory's path is too long");
+}
+
+static struct task *begin(struct scheduler *s)
+{
+	struct task *t = memory_zeroed(1, sizeof(*t));
+
+	t->scheduler = s;
+	t->attempt = s->next;
+	t->run = attempt_run(s->next);
+	t->reports = memory_zeroed((size_t)t->run->segments, 1);
+	t->started_ns = clock_mono_ns();
+	s->next = NULL;
+	s->steps = 0;
+	pace_begin(&s->pace, t->started_ns);
+	TAILQ_INSERT_TAIL(&s->begun, t, link);
+	lifecycle_move(s->options.lifecycle, t->run, RUN_STARTING, NULL);
+	return t;
+}
+
+static void send_segment(struct scheduler *s, struct task *t)
+{
+	char dir[PATH_MAX], why[300];
+	json_t *params;
+
+	/* the settings may have changed since the run was submitted */
+	if (attempt_segment_reads(t->attempt, t->sent) &&
+		!role_may_read(s->options.settings, t->run->uid)) {
+		role_say_unreadable(t->run->uid, why, sizeof(why));
+		scheduler_stop(t, RUN_FAILED, "spec_refused: data.train: %s", why);
+		return;
+	}
+	if (attempt_segment_dir(t->attempt, t->sent, dir) < 0) {
+		scheduler_stop(t, RUN_FAILED, "artifacts: its directory's path is too long");
+		return;
+	}
+	params = attempt_segment_start(t->attempt, t->sent, t->data);
+	if (t->sent == 0 && !t->sent_again) { /* it may have waited for the store */
+		t->started_ns = clock_mono_ns();
+		pace_begin(&s->pace, t->started_ns);
+	}
+	s->slot = t;
+	s->slot_segment = t->sent++;
+	s->slot_begun = false;
+	s->stop_ns = 0;
+	s->heard_ns = clock_mono_ns();
+	engine_pool_send(s->options.pool, attempt_segment_gpus(t->attempt, s->slot_segment),
+		SEGMENT_START, params);
+	json_decref(params);
+	scheduler_record(t, s->slot_segment, "training", NULL, dir);
+	scheduler_report(t, s->slot_segment, "training", NULL);
+	attempt_look_ahead(t->attempt, t->sent);
+}
+
+/* The run that has begun and has segments left to send; NULL when none. */
+static struct task *unfinished(const struct scheduler *s)
+{
+	struct task *t = TAILQ_LAST(&s->begun, task_head);
+
+	return t != NULL && t->sent < t->run->segments ? t : NULL;
+}
+
+/* The end of the run before, and all that was written earlier, is durable. */
+static bool end_stored(const struct scheduler *s)
+{
+	const struct run *run = queue_find(s->options.queue, s->ended);
+
+	return run == NULL || lifecycle_stored(run);
+}
+
+static void send_next(struct scheduler *s)
+{
+	struct task *t = unfinished(s);
+
+	prefetch(s);
+	if (s->slot != NULL || !engine_pool_ready(s->options.pool))
+		return;
+	if (t == NULL && store_failing(s->options.store))
+		return;
+	if (t == NULL && s->next != NULL && hold_none(s->options.holds) &&
+		attempt_ready(s->next, 0) && end_stored(s)) {
+		t = begin(s);
+		prefetch(s);
+	}
+	/* a run that the next start of gpt2d would find queued is not trained */
+	if (t != NULL && attempt_ready(t->attempt, t->sent) &&
+		(t->sent > 0 || lifecycle_stored(t->run)))
+		send_segment(s, t);
+}
+
+/* ---- the engines that are needed ---- */
+
+/* A run that may start is queued, or one is in progress. */
+static bool needs_engines(const struct scheduler *s)
+{
+	return scheduler_busy(s) ||
+		(hold_none(s->options.holds) && queue_head(s->options.queue) != NULL);
+}
+
+static void on_idle(evutil_socket_t fd, short what, void *arg)
+{
+	struct scheduler *s = arg;
+
+	s->idle_at_ns = clock_utc_ns();
+	log_write(LOG_INFO, "engines: idle for %lld s, released until a run needs them",
+		(long long)s->idle_s);
+	engine_pool_release(s->options.pool);
+	scheduler_wake(s);
+}
+
+static void watch_idle(struct scheduler *s)
+{
+	struct timeval after = {.tv_sec = (time_t)s->options.settings->idle_release_s};
+
+	if (after.tv_sec == 0 || needs_engines(s) || !engine_pool_ready(s->options.pool)) {
+		evtimer_del(s->idle);
+	} else if (!evtimer_pending(s->idle, NULL) || s->idle_s != after.tv_sec) {
+		s->idle_s = after.tv_sec;
+		evtimer_add(s->idle, &after);
+	}
+}
+
+static void take_or_release_engines(struct scheduler *s)
+{
+	const struct holds *holds = s->options.holds;
+
+	if (hold_is_set(holds, HOLD_STOPPING))
+		return;
+	if (!hold_is_set(holds, HOLD_RELEASED) && needs_engines(s))
+		engine_pool_warm(s->options.pool);
+	/* not before the hold is stored: if that is refused, the engines would have to restart */
+	else if (hold_is_stored(holds, HOLD_RELEASED) && !scheduler_busy(s))
+		engine_pool_release(s->options.pool);
+	watch_idle(s);
+}
+
+json_t *scheduler_idle_json(const struct scheduler *s)
+{
+	if (hold_is_set(s->options.holds, HOLD_RELEASED) || !engine_pool_away(s->options.pool))
+		return json_null();
+	return json_pack(
+		"{so sI}", "since", clock_json(s->idle_at_ns), "after_s", (json_int_t)s->idle_s);
+}
+
+static void on_wake(evutil_socket_t fd, short what, void *arg)
+{
+	struct scheduler *s = arg;
+
+	send_next(s);
+	take_or_release_engines(s);
+	s->options.changed(s->options.arg);
+}
+
+void scheduler_wake(struct scheduler *s)
+{
+	event_active(s->wake, 0, 0);
 }
 
 /* ---- deadlines ---- */
 
 /* Its start is not stored yet, so that nothing of it was given to the engines. */
-static bool waits_for_store(const struct attempt *a)
+static bool waits_for_store(const struct task *t)
 {
-	return a->sent == 0 && !a->sent_again;
+	return t->sent == 0 && !t->sent_again;
 }
 
-/* Runs that took longer than their spec allows; one whose work is done is let finish. */
+/* Runs that took longer than their spec allows; one whose work is done may finish. */
 static void end_late(struct scheduler *s, int64_t now)
 {
-	struct attempt *a, *next;
+	struct task *t, *next;
 
-	for (a = TAILQ_FIRST(&s->begun); a != NULL; a = next) {
-		next = TAILQ_NEXT(a, link);
-		if (a->run->timeout_s > 0 && a->run->state != RUN_FINISHING &&
-			!waits_for_store(a) &&
-			now - a->started_ns >= a->run->timeout_s * CLOCK_S_NS)
-			scheduler_stop(s, a, RUN_FAILED, "timeout: not done within %lld s",
-				(long long)a->run->timeout_s);
+	for (t = TAILQ_FIRST(&s->begun); t != NULL; t = next) {
+		next = TAILQ_NEXT(t, link);
+		if (t->run->timeout_s > 0 && t->run->state != RUN_FINISHING &&
+			!waits_for_store(t) &&
+			now - t->started_ns >= t->run->timeout_s * CLOCK_S_NS)
+			scheduler_stop(t, RUN_FAILED, "timeout: not done within %lld s",
+				(long long)t->run->timeout_s);
 	}
 }
 
 /* Whether the engines have had all the time they get; reason says for what. */
 static bool engines_hang(const struct scheduler *s, char *reason, size_t reason_bytes)
 {
-	const struct settings *settings = s->daemon->settings;
+	const struct settings *settings = s->options.settings;
 	int64_t patience_ns = settings->progress_timeout_s * CLOCK_S_NS;
-	const struct attempt *a;
+	const struct task *t;
 
 	if (s->slot != NULL && s->stop_ns != 0 &&
 		clock_watch_since(&s->awake, s->stop_ns) >
@@ -382,14 +595,15 @@ static bool engines_hang(const struct scheduler *s, char *reason, size_t reason_
 			(long long)settings->cancel_timeout_s);
 		return true;
 	}
-	TAILQ_FOREACH(a, &s->begun, link) {
-		if (a->done == a->trained ||
-			clock_watch_since(&s->awake, a->written_ns) <= patience_ns)
+	TAILQ_FOREACH(t, &s->begun, link) {
+		if (t->done == t->trained ||
+			clock_watch_since(&s->awake, t->written_ns) <= patience_ns)
 			continue;
 		snprintf(reason, reason_bytes,
 			"disk_hung: segment %lld is trained, nothing of it was written for %lld s"
 			" below %.250s",
-			(long long)a->done, (long long)settings->progress_timeout_s, a->dir);
+			(long long)t->done, (long long)settings->progress_timeout_s,
+			attempt_dir(t->attempt));
 		return true;
 	}
 	if (s->slot == NULL || clock_watch_since(&s->awake, s->heard_ns) <= patience_ns)
@@ -405,32 +619,29 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 	char reason[RUN_REASON_BYTES];
 	int64_t now;
 
-	engine_pool_hear(s->daemon->pool);
+	engine_pool_hear(s->options.pool);
 	now = clock_mono_ns();
 	clock_watch_look(&s->awake, now);
-	lifecycle_retry(s->daemon);
-	if (s->next != NULL)
-		attempt_retry(s->next);
 	end_late(s, now);
 	if (engines_hang(s, reason, sizeof(reason)))
-		engine_pool_restart(s->daemon->pool, reason);
+		engine_pool_restart(s->options.pool, reason);
 }
 
 /* ---- from outside ---- */
 
-int scheduler_create(struct daemon *d, struct scheduler **out)
+int scheduler_create(const struct scheduler_options *options, struct scheduler **out)
 {
 	static const struct timeval second = {1, 0};
-	struct scheduler *s = calloc(1, sizeof(*s));
+	struct scheduler *s = memory_zeroed(1, sizeof(*s));
 
-	if (s == NULL)
-		return -ENOMEM;
-	s->daemon = d;
+	s->options = *options;
 	TAILQ_INIT(&s->begun);
 	TAILQ_INIT(&s->left);
-	s->watch = event_new(d->base, -1, EV_PERSIST, on_watch, s);
-	s->peer_timer = evtimer_new(d->base, scheduler_peer_timer, s);
-	if (!s->watch || !s->peer_timer) {
+	s->wake = event_new(options->base, -1, 0, on_wake, s);
+	s->watch = event_new(options->base, -1, EV_PERSIST, on_watch, s);
+	s->idle = evtimer_new(options->base, on_idle, s);
+	s->peer_timer = evtimer_new(options->base, scheduler_peer_timer, s);
+	if (!s->wake || !s->watch || !s->idle || !s->peer_timer) {
 		scheduler_destroy(s);
 		return -ENOMEM;
 	}
@@ -442,35 +653,27 @@ int scheduler_create(struct daemon *d, struct scheduler **out)
 
 void scheduler_destroy(struct scheduler *s)
 {
-	struct attempt *a;
+	struct task *t;
 
 	if (s == NULL)
 		return;
 	TAILQ_CONCAT(&s->begun, &s->left, link);
-	while ((a = TAILQ_FIRST(&s->begun)) != NULL) {
-		TAILQ_REMOVE(&s->begun, a, link);
-		attempt_destroy(a);
+	while ((t = TAILQ_FIRST(&s->begun)) != NULL) {
+		TAILQ_REMOVE(&s->begun, t, link);
+		attempt_destroy(t->attempt);
+		free_task(t);
 	}
 	if (s->next)
 		attempt_destroy(s->next);
+	if (s->wake)
+		event_free(s->wake);
 	if (s->watch)
 		event_free(s->watch);
+	if (s->idle)
+		event_free(s->idle);
 	if (s->peer_timer)
 		event_free(s->peer_timer);
 	free(s);
-}
-
-static struct attempt *attempt_of(const struct scheduler *s, const struct run *run)
-{
-	struct attempt *a;
-
-	TAILQ_FOREACH(a, &s->begun, link)
-		if (a->run == run)
-			return a;
-	TAILQ_FOREACH(a, &s->left, link)
-		if (a->run == run)
-			return a;
-	return NULL;
 }
 
 const char scheduler_stopped[] = "daemon_stop: gpt2d was stopped";
@@ -479,54 +682,47 @@ static const char asked_for[] = "cancelled: asked for";
 
 int scheduler_cancel(struct scheduler *s, struct run *run)
 {
-	struct attempt *a = attempt_of(s, run);
+	struct task *t = task_of(s, run);
 
-	if (a != NULL && a->stopping && a->stop_state == RUN_INTERRUPTED &&
+	if (t != NULL && t->stopping && t->stop_state == RUN_INTERRUPTED &&
 		run->state != RUN_FINISHING) {
-		/* it gives way, and might be queued again */
-		a->stop_state = RUN_CANCELLED;
-		snprintf(a->stop_reason, sizeof(a->stop_reason), "%s", asked_for);
+		/* the run yields, and might be queued again */
+		set_stop(t, RUN_CANCELLED, asked_for);
 		return 0;
 	}
-	if (run_state_ended(run->state) || run->state == RUN_FINISHING || (a && a->stopping))
+	if (run_state_ended(run->state) || run->state == RUN_FINISHING || (t && t->stopping))
 		return -EALREADY;
-	if (a != NULL) {
-		scheduler_stop(s, a, RUN_CANCELLED, "%s", asked_for);
+	if (t != NULL) {
+		scheduler_stop(t, RUN_CANCELLED, "%s", asked_for);
 		return 0;
 	}
-	if (s->next != NULL && s->next->run == run) {
-		attempt_discard(s->next);
-		s->next = NULL;
-	}
+	if (s->next != NULL && attempt_run(s->next) == run)
+		discard_next(s);
 	end_run(s, run, RUN_CANCELLED, asked_for);
-	scheduler_wake(s);
 	return 0;
 }
 
 void scheduler_interrupt(struct scheduler *s, bool all)
 {
-	struct attempt *a, *next;
+	struct task *t, *next;
 
-	if (s->next != NULL) {
-		attempt_discard(s->next);
-		s->next = NULL;
-	}
-	for (a = TAILQ_FIRST(&s->begun); a != NULL; a = next) {
-		next = TAILQ_NEXT(a, link);
-		if (a->done == a->run->segments || (a->run->state == RUN_FINISHING && !all))
-			continue; /* an experiment's marker is gpt2d's own to write */
-		scheduler_leave(s, a, RUN_INTERRUPTED, -1, scheduler_stopped);
+	discard_next(s);
+	for (t = TAILQ_FIRST(&s->begun); t != NULL; t = next) {
+		next = TAILQ_NEXT(t, link);
+		if (t->done == t->run->segments || (t->run->state == RUN_FINISHING && !all))
+			continue; /* gpt2d itself writes the marker of an experiment */
+		leave(t, RUN_INTERRUPTED, -1, scheduler_stopped);
 	}
 }
 
 void scheduler_yield(struct scheduler *s, const char *reason)
 {
-	struct attempt *a, *next;
+	struct task *t, *next;
 
-	for (a = TAILQ_FIRST(&s->begun); a != NULL; a = next) {
-		next = TAILQ_NEXT(a, link);
-		if (a->run->state != RUN_FINISHING)
-			scheduler_stop(s, a, RUN_INTERRUPTED, "%s", reason);
+	for (t = TAILQ_FIRST(&s->begun); t != NULL; t = next) {
+		next = TAILQ_NEXT(t, link);
+		if (t->run->state != RUN_FINISHING)
+			scheduler_stop(t, RUN_INTERRUPTED, "%s", reason);
 	}
 }
 
@@ -540,37 +736,23 @@ bool scheduler_busy(const struct scheduler *s)
 	return scheduler_in_hand(s) || !TAILQ_EMPTY(&s->left);
 }
 
-static const struct attempt *running(const struct scheduler *s)
+static const struct task *running(const struct scheduler *s)
 {
 	if (s->slot != NULL)
 		return s->slot;
-	return TAILQ_LAST(scheduler_in_hand(s) ? &s->begun : &s->left, attempt_head);
+	return TAILQ_LAST(scheduler_in_hand(s) ? &s->begun : &s->left, task_head);
 }
 
 struct run *scheduler_running(const struct scheduler *s)
 {
-	const struct attempt *a = running(s);
+	const struct task *t = running(s);
 
-	return a ? a->run : NULL;
-}
-
-const struct store_failure *scheduler_lack(const struct scheduler *s, const struct run *run)
-{
-	const struct attempt *next = s->next;
-
-	return next != NULL && next->run == run && next->lack.rc < 0 ? &next->lack : NULL;
-}
-
-bool scheduler_stopping(const struct scheduler *s)
-{
-	const struct attempt *a = running(s);
-
-	return a != NULL && a->stopping;
+	return t ? t->run : NULL;
 }
 
 const char *scheduler_stop_reason(const struct scheduler *s)
 {
-	const struct attempt *a = running(s);
+	const struct task *t = running(s);
 
-	return a != NULL && a->stopping ? a->stop_reason : NULL;
+	return t != NULL && t->stopping ? t->stop_reason : NULL;
 }

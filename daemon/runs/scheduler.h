@@ -1,8 +1,9 @@
 /*
  * scheduler.h: gives the segments of the run at the head of the queue to the engines, one after
- * another, and makes of what they answer the run's states. The next segment, also of the next run,
- * is sent as soon as one is trained, while its artifacts are still being written; the next run is
- * made ready before it is needed.
+ * another, and derives the run's states from what the engines report. The scheduler sends the next
+ * segment, also of the next run, as soon as one is trained, while its artifacts are still being
+ * written. It prepares the next run before that run is needed, takes and releases the engines as
+ * holds and queue require, and ends runs that are too slow.
  */
 #ifndef GPT2D_DAEMON_RUNS_SCHEDULER_H
 #define GPT2D_DAEMON_RUNS_SCHEDULER_H
@@ -13,47 +14,75 @@
 
 #include "daemon/store/run.h"
 
-struct daemon;
+struct engine_pool;
+struct event_base;
+struct follow;
+struct holds;
+struct lifecycle;
+struct queue;
+struct run_log;
 struct scheduler;
+struct settings;
+struct store;
 
-/* 0 or -ENOMEM. */
-int scheduler_create(struct daemon *d, struct scheduler **out);
+struct scheduler_options {
+	struct event_base *base;
+	const struct settings *settings;
+	const char *state_dir;
+	struct store *store;
+	struct queue *queue;
+	struct lifecycle *lifecycle;
+	struct holds *holds;
+	struct engine_pool *pool;
+	struct follow *follow;
+	struct run_log *run_log;
+	void (*changed)(void *arg); /* after each such check */
+	void *arg;
+};
+
+int scheduler_create(const struct scheduler_options *options, struct scheduler **out);
 void scheduler_destroy(struct scheduler *s); /* takes NULL */
 
-/* Something changed: look whether a segment can be sent. */
+/*
+ * The queue, a hold, the store or the engines changed: soon, but never before the caller returns to
+ * the event loop, checks whether a segment can be sent and which engines are needed.
+ */
 void scheduler_wake(struct scheduler *s);
 
 /* From the engines. */
 void scheduler_message(struct scheduler *s, int rank, const char *method, json_t *params);
 void scheduler_lost(struct scheduler *s, const char *reason);
-void scheduler_gone(struct scheduler *s); /* no process of them is left */
+void scheduler_gone(struct scheduler *s); /* no engine process is left */
 
-/* 0; -EALREADY when it is ending or nearly done: nothing is changed. */
+/* 0; -EALREADY when the run is ending or nearly done: nothing is changed. */
 int scheduler_cancel(struct scheduler *s, struct run *run);
 
-/* Why a run is interrupted when gpt2d stops. */
+/* The reason of a run that is interrupted because gpt2d stops. */
 extern const char scheduler_stopped[];
 /*
- * Let go of what is in progress, as its engines are about to be stopped: once they are gone it is
- * interrupted, and queued again with restart, unless they have completed it. Runs whose work is
- * done and that are being written are left to finish unless all.
+ * The engines are about to be stopped: interrupts what is in progress once they are gone, and
+ * queues it again with restart, unless the engines have completed it. Runs that are trained may
+ * finish writing, unless all.
  */
 void scheduler_interrupt(struct scheduler *s, bool all);
 /*
- * Interrupt what is in progress and not yet trained, as the engines are wanted back; they let go of
- * it first. A run with restart is queued again.
+ * Interrupts what is in progress and not yet trained. The engines stay, and let go of the segment
+ * first. A run with restart is queued again.
  */
 void scheduler_yield(struct scheduler *s, const char *reason);
+
 bool scheduler_busy(const struct scheduler *s); /* a run has begun and not ended */
 /* The same, and its engines are not ending. */
 bool scheduler_in_hand(const struct scheduler *s);
 /* The run that is with the engines, NULL when none. */
 struct run *scheduler_running(const struct scheduler *s);
-/* Whether that run is being cancelled or interrupted. */
-bool scheduler_stopping(const struct scheduler *s);
-/* Why it is: "code: text"; NULL: it is not. */
+/* Why that run is being cancelled or interrupted, "code: text"; NULL: it is not. */
 const char *scheduler_stop_reason(const struct scheduler *s);
-/* Why run, the next one, cannot be made ready: the disk is full; NULL: another run, or it can. */
-const struct store_failure *scheduler_lack(const struct scheduler *s, const struct run *run);
+
+/*
+ * null, or {since, after_s}: the engines have ended because they were idle for so long, and nothing
+ * has started them since.
+ */
+json_t *scheduler_idle_json(const struct scheduler *s);
 
 #endif

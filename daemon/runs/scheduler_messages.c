@@ -4,16 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/runs/cancel.h"
 #include "daemon/config/clock.h"
-#include "daemon/daemon.h"
-#include "daemon/engines/engine_pool.h"
-#include "daemon/control/follow.h"
-#include "daemon/runs/lifecycle.h"
 #include "daemon/config/log.h"
-#include "daemon/store/record.h"
+#include "daemon/control/follow.h"
+#include "daemon/engines/engine_pool.h"
+#include "daemon/runs/lifecycle.h"
 #include "daemon/runs/run_log.h"
 #include "daemon/runs/scheduler_private.h"
+#include "daemon/store/record.h"
 #include "proto/text.h"
 #include "proto/json_text.h"
 #include "proto/protocol.h"
@@ -27,53 +25,54 @@ enum {
 
 #define STEP_NS_MAX 1e18 /* 31 years; fits an int64_t */
 
+/* What a message is about. */
 struct about {
-	struct attempt *a; /* NULL: not in progress any more */
+	struct task *t; /* NULL: not in progress any more */
 	int64_t run, segment;
 	bool in_slot;
 	int rank;
 };
 
-static struct about about_what(const struct scheduler *s, int rank, json_t *params)
+static struct about about_of(const struct scheduler *s, int rank, json_t *params)
 {
 	struct about w = {.rank = rank};
-	struct attempt *a;
+	struct task *t;
 
 	w.run = json_integer_value(json_object_get(params, "run"));
 	w.segment = json_integer_value(json_object_get(params, "segment"));
-	TAILQ_FOREACH(a, &s->begun, link)
-		if (a->run->id == w.run && w.segment >= 0 && w.segment < a->sent)
-			w.a = a;
-	w.in_slot = w.a != NULL && w.a == s->slot && w.segment == s->slot_segment;
+	TAILQ_FOREACH(t, &s->begun, link)
+		if (t->run->id == w.run && w.segment >= 0 && w.segment < t->sent)
+			w.t = t;
+	w.in_slot = w.t != NULL && w.t == s->slot && w.segment == s->slot_segment;
 	return w;
 }
 
-/* The first segment that opens a file says which one it is; all later ones get told. */
-static void keep_data(struct attempt *a, json_t *data)
+/* The first segment that opens a file determines its identity; gpt2d sends it to later ones. */
+static void remember_data(struct task *t, json_t *data)
 {
 	if (!json_is_object(data) || json_object_size(data) > SEGMENT_FILES)
 		return;
-	if (a->data == NULL)
-		a->data = json_object();
-	json_object_update_missing(a->data, data);
+	if (t->data == NULL)
+		t->data = json_object();
+	json_object_update_missing(t->data, data);
 }
 
 static void on_started(struct scheduler *s, const struct about *w, json_t *params)
 {
 	if (!w->in_slot)
 		return;
-	keep_data(w->a, json_object_get(params, "data"));
-	if (w->a->run->state != RUN_STARTING)
+	remember_data(w->t, json_object_get(params, "data"));
+	if (w->t->run->state != RUN_STARTING)
 		return;
-	/* engines that get to work are no reason to wait, whatever this run does to them */
-	engine_pool_worked(s->daemon->pool);
-	lifecycle_move(s->daemon, w->a->run, RUN_RUNNING, NULL);
+	/* engines that work restart without delay, whatever this run does to them */
+	engine_pool_worked(s->options.pool);
+	lifecycle_move(s->options.lifecycle, w->t->run, RUN_RUNNING, NULL);
 }
 
 /* Seconds until the run is trained. */
 static json_t *eta_s(const struct scheduler *s, const struct about *w, int64_t step, int64_t steps)
 {
-	int64_t segments_left = w->a->run->segments - w->segment - 1;
+	int64_t segments_left = w->t->run->segments - w->segment - 1;
 
 	return rpc_real(pace_left_s(&s->pace, step, steps, segments_left));
 }
@@ -90,53 +89,53 @@ static void on_step(struct scheduler *s, const struct about *w, json_t *params)
 	if (!w->in_slot)
 		return;
 	if (step < 1 || steps < step || !(step_ns >= 0 && step_ns <= STEP_NS_MAX)) {
-		log_write(
-			LOG_WARNING, "rank %d: %s: numbers that cannot be", w->rank, SEGMENT_STEP);
+		log_write(LOG_WARNING, "rank %d: %s: invalid numbers", w->rank, SEGMENT_STEP);
 		return;
 	}
 	on_started(s, w, params);
-	d = &w->a->order[w->segment];
+	d = attempt_segment(w->t->attempt, w->segment);
 	s->steps = steps;
 	pace_step(&s->pace, w->segment, step, step_ns, clock_mono_ns());
-	follow_step(s->daemon->follow, w->a->run->id,
+	follow_step(s->options.follow, w->t->run->id,
 		json_pack("{sI sI sI ss sI sI so so sI so}", "segment", (json_int_t)w->segment,
-			"segments", (json_int_t)w->a->run->segments, "block", (json_int_t)d->block,
-			"arm", w->a->spec->arms[d->arm].name, "step", (json_int_t)step, "steps",
-			(json_int_t)s->steps, "loss", loss ? json_incref(loss) : json_null(),
-			"tokens_per_sec", tokens ? json_incref(tokens) : json_null(),
-			"step_time_ns", (json_int_t)step_ns, "eta_s", eta_s(s, w, step, s->steps)));
+			"segments", (json_int_t)w->t->run->segments, "block", (json_int_t)d->block,
+			"arm", attempt_arm(w->t->attempt, w->segment), "step", (json_int_t)step,
+			"steps", (json_int_t)s->steps, "loss",
+			loss ? json_incref(loss) : json_null(), "tokens_per_sec",
+			tokens ? json_incref(tokens) : json_null(), "step_time_ns",
+			(json_int_t)step_ns, "eta_s", eta_s(s, w, step, s->steps)));
 }
 
 /* What the engine wrote, until the segment's end is stored with it. */
-static void remember_artifact(struct attempt *a, int64_t segment, json_t *path, json_t *bytes)
+static void remember_artifact(struct task *t, int64_t segment, json_t *path, json_t *bytes)
 {
 	char key[24];
 	json_t *rows;
 
 	snprintf(key, sizeof(key), "%lld", (long long)segment);
-	if (a->artifacts == NULL)
-		a->artifacts = json_object();
-	rows = json_object_get(a->artifacts, key);
+	if (t->artifacts == NULL)
+		t->artifacts = json_object();
+	rows = json_object_get(t->artifacts, key);
 	if (rows == NULL) {
 		rows = json_array();
-		json_object_set_new(a->artifacts, key, rows);
+		json_object_set_new(t->artifacts, key, rows);
 	}
 	if (json_array_size(rows) < ARTIFACTS_MAX)
 		json_array_append_new(rows, json_pack("{sO sO}", "path", path, "bytes", bytes));
 }
 
-/* They as JSON, and no longer remembered; NULL: none. The caller frees it. */
-static char *take_artifacts(struct attempt *a, int64_t segment)
+/* Forgets the remembered artifacts of a segment. Their JSON, which the caller frees, or NULL. */
+static char *take_artifacts(struct task *t, int64_t segment)
 {
 	char key[24], *text = NULL;
 	json_t *rows;
 
 	snprintf(key, sizeof(key), "%lld", (long long)segment);
-	rows = a ? json_object_get(a->artifacts, key) : NULL;
+	rows = t ? json_object_get(t->artifacts, key) : NULL;
 	if (rows == NULL)
 		return NULL;
 	text = json_text_write(rows, JSON_COMPACT, NULL);
-	json_object_del(a->artifacts, key);
+	json_object_del(t->artifacts, key);
 	return text;
 }
 
@@ -144,10 +143,10 @@ static void on_artifact(struct scheduler *s, const struct about *w, json_t *para
 {
 	json_t *path = json_object_get(params, "path"), *bytes = json_object_get(params, "bytes");
 
-	if (w->a == NULL || !json_is_string(path) || !json_is_integer(bytes))
+	if (w->t == NULL || !json_is_string(path) || !json_is_integer(bytes))
 		return;
-	remember_artifact(w->a, w->segment, path, bytes);
-	follow_event(s->daemon->follow, w->a->run->id, EVENT_ARTIFACT,
+	remember_artifact(w->t, w->segment, path, bytes);
+	follow_event(s->options.follow, w->t->run->id, EVENT_ARTIFACT,
 		json_pack("{sI sO sO}", "segment", (json_int_t)w->segment, "path", path, "bytes",
 			bytes));
 }
@@ -159,75 +158,42 @@ static void on_trained(struct scheduler *s, const struct about *w, json_t *param
 	on_started(s, w, params);
 	scheduler_free_slot(s);
 	pace_trained(&s->pace, clock_mono_ns());
-	if (w->a->done == w->a->trained)
-		w->a->written_ns = clock_mono_ns();
-	w->a->trained++;
-	if (w->a->trained == w->a->run->segments && !w->a->lacking) {
+	if (w->t->done == w->t->trained)
+		w->t->written_ns = clock_mono_ns();
+	w->t->trained++;
+	scheduler_record(w->t, w->segment, "trained", NULL, NULL);
+	if (w->t->trained == w->t->run->segments && !w->t->failed) {
 		/* too late for a stop: the work is done */
-		w->a->stopping = false;
-		lifecycle_move(s->daemon, w->a->run, RUN_FINISHING, NULL);
-		cancel_settled(s->daemon, w->a->run, true);
+		w->t->stopping = false;
+		lifecycle_move(s->options.lifecycle, w->t->run, RUN_FINISHING, NULL);
 	}
-	if (w->a->stopping) {
-		scheduler_record(w->a, w->segment, "trained", NULL, NULL);
-		scheduler_end(s, w->a, w->a->stop_state, w->a->stop_reason);
+	if (w->t->stopping) {
+		scheduler_end(w->t, w->t->stop_state, w->t->stop_reason);
 		return;
 	}
-	scheduler_record(w->a, w->segment, "trained", NULL, NULL);
-	scheduler_tell(w->a, w->segment, "trained", NULL);
+	scheduler_report(w->t, w->segment, "trained", NULL);
 	scheduler_wake(s);
-}
-
-static void on_complete(struct attempt *a, int rc, void *arg)
-{
-	struct scheduler *s = arg;
-	char reason[128];
-
-	if (rc == 0) {
-		scheduler_end(s, a, RUN_DONE, NULL);
-		return;
-	}
-	snprintf(reason, sizeof(reason), "%s: completion marker: %s",
-		rc == -ENOSPC ? "enospc" : "io", strerror(-rc));
-	scheduler_end_failed(s, a, reason);
-}
-
-void scheduler_segment_done(
-	struct scheduler *s, struct attempt *a, int64_t segment, json_t *summary)
-{
-	int rc;
-
-	a->told[segment] = ATTEMPT_DONE;
-	a->done++;
-	a->tokens += json_number_value(json_object_get(summary, "tokens_total"));
-	if (a->done < a->run->segments)
-		return;
-	rc = attempt_finish(a, on_complete);
-	if (rc < 0)
-		on_complete(a, rc, s);
 }
 
 static void on_done(struct scheduler *s, const struct about *w, json_t *params)
 {
 	json_t *summary = json_object_get(params, "summary");
 	char *text = summary ? json_text_write(summary, JSON_COMPACT, NULL) : NULL;
-	char *artifacts = take_artifacts(w->a, w->segment);
+	char *artifacts = take_artifacts(w->t, w->segment);
 	struct record_segment r = {w->run, w->segment, "done", NULL, NULL, text, artifacts};
 	struct about now = *w;
 
 	if (w->in_slot) {
 		on_trained(s, w, params);
-		now = about_what(s, w->rank, params); /* that may have ended the run */
+		now = about_of(s, w->rank, params); /* that may have ended the run */
 		w = &now;
 	}
-	if (w->a != NULL) {
-		scheduler_record_end(w->a, &r, summary);
-		scheduler_segment_done(s, w->a, w->segment, summary);
-	} else if ((summary != NULL && text == NULL) ||
-		record_segment(s->daemon->store, &r, NULL, NULL) < 0) {
-		log_write(LOG_ERROR, "run %lld: segment %lld: no memory to write that it is done",
-			(long long)w->run, (long long)w->segment);
-	} /* its run has ended; what is on disk is on disk */
+	if (w->t != NULL) {
+		scheduler_record_end(w->t, &r, summary);
+		scheduler_segment_done(w->t, w->segment, summary);
+	} else { /* its run has ended, but the segment is complete on disk */
+		record_segment(s->options.store, &r, NULL, NULL);
+	}
 	free(text);
 	free(artifacts);
 }
@@ -235,28 +201,24 @@ static void on_done(struct scheduler *s, const struct about *w, json_t *params)
 static void segment_failed(
 	struct scheduler *s, const struct about *w, const char *reason, bool poisoned)
 {
-	struct attempt *a = w->a;
-	char *artifacts = take_artifacts(a, w->segment);
+	struct task *t = w->t;
+	char *artifacts = take_artifacts(t, w->segment);
 	struct record_segment r = {w->run, w->segment, "failed", reason, NULL, NULL, artifacts};
 
-	a->lacking = true;
-	a->told[w->segment] = ATTEMPT_FAILED;
-	scheduler_record_end(a, &r, NULL);
+	t->failed = true;
+	t->reports[w->segment] = ATTEMPT_FAILED;
+	scheduler_record_end(t, &r, NULL);
 	free(artifacts);
-	if (a->spec->has_arms)
-		run_log_write(s->daemon, a->run, -1, LOG_ERROR, "segment %lld (%s): %s",
-			(long long)w->segment + 1, a->spec->arms[a->order[w->segment].arm].name,
-			reason);
+	if (attempt_spec(t->attempt)->has_arms)
+		run_log_write(s->options.run_log, t->run, -1, LOG_ERROR, "segment %lld (%s): %s",
+			(long long)w->segment + 1, attempt_arm(t->attempt, w->segment), reason);
 	if (poisoned) { /* ends the run as well */
-		engine_pool_restart(s->daemon->pool, reason);
+		engine_pool_restart(s->options.pool, reason);
 		return;
 	}
-	if (w->in_slot)
+	if (w->in_slot) /* else these are an earlier segment's artifacts */
 		scheduler_free_slot(s);
-	if (s->slot == a) /* an earlier segment's artifacts; the next one is being trained */
-		scheduler_stop(s, a, RUN_FAILED, "%s", reason);
-	else
-		scheduler_end_failed(s, a, reason);
+	scheduler_fail(t, reason);
 }
 
 static void on_failed(struct scheduler *s, const struct about *w, json_t *params)
@@ -267,7 +229,7 @@ static void on_failed(struct scheduler *s, const struct about *w, json_t *params
 	bool poisoned = json_is_true(json_object_get(params, "poisoned"));
 	char reason[RUN_REASON_BYTES];
 
-	if (w->a == NULL)
+	if (w->t == NULL)
 		return;
 	snprintf(reason, sizeof(reason), "%s: rank %d: %s", code ? code : "engine", w->rank,
 		message ? message : "no message");
@@ -276,7 +238,7 @@ static void on_failed(struct scheduler *s, const struct about *w, json_t *params
 		segment_failed(s, w, reason, poisoned);
 		return;
 	}
-	/* what happened to the peer is about to be known, and says more */
+	/* the peer's own failure is about to be known, and explains more */
 	if (s->peer_lost[0] != '\0')
 		return;
 	snprintf(s->peer_lost, sizeof(s->peer_lost), "%s", reason);
@@ -289,20 +251,20 @@ void scheduler_peer_timer(evutil_socket_t fd, short what, void *arg)
 	char reason[RUN_REASON_BYTES];
 
 	snprintf(reason, sizeof(reason), "%s", s->peer_lost);
-	engine_pool_restart(s->daemon->pool, reason);
+	engine_pool_restart(s->options.pool, reason);
 }
 
 static void on_cancelled(struct scheduler *s, const struct about *w, json_t *params)
 {
-	struct attempt *a = w->a;
+	struct task *t = w->t;
 	struct record_segment r = {w->run, w->segment, "cancelled"};
 
-	if (!w->in_slot || !a->stopping)
+	if (!w->in_slot || !t->stopping)
 		return;
-	a->told[w->segment] = ATTEMPT_CANCELLED;
-	r.reason = a->stop_reason;
-	scheduler_record_end(a, &r, NULL);
-	scheduler_end(s, a, a->stop_state, a->stop_reason);
+	t->reports[w->segment] = ATTEMPT_CANCELLED;
+	r.reason = t->stop_reason;
+	scheduler_record_end(t, &r, NULL);
+	scheduler_end(t, t->stop_state, t->stop_reason);
 }
 
 static void on_log(struct scheduler *s, int rank, json_t *params)
@@ -315,7 +277,8 @@ static void on_log(struct scheduler *s, int rank, json_t *params)
 		return;
 	log_write_engine(log_level_of(level ? level : ""), "rank %d: %s", rank, text);
 	if (run != NULL && log_level_of(level ? level : "") > LOG_DEBUG)
-		run_log_write(s->daemon, run, rank, log_level_of(level ? level : ""), "%s", text);
+		run_log_write(s->options.run_log, run, rank, log_level_of(level ? level : ""), "%s",
+			text);
 }
 
 struct handler {
@@ -345,12 +308,12 @@ void scheduler_message(struct scheduler *s, int rank, const char *method, json_t
 	for (size_t i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
 		if (strcmp(method, handlers[i].method) != 0)
 			continue;
-		w = about_what(s, rank, params);
+		w = about_of(s, rank, params);
 		if (w.in_slot) {
 			s->heard_ns = clock_mono_ns();
 			s->slot_begun = true;
-		} else if (w.a != NULL) {
-			w.a->written_ns = clock_mono_ns();
+		} else if (w.t != NULL) {
+			w.t->written_ns = clock_mono_ns();
 		}
 		if (rank == 0 || !handlers[i].rank0_only)
 			handlers[i].handle(s, &w, params);

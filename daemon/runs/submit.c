@@ -10,26 +10,30 @@
 #include "daemon/engines/checker.h"
 #include "daemon/config/clock.h"
 #include "daemon/control/reply.h"
-#include "daemon/daemon.h"
 #include "daemon/store/failure.h"
 #include "daemon/runs/lifecycle.h"
-#include "daemon/runs/outlook.h"
-#include "daemon/runs/queue.h"
 #include "daemon/store/record.h"
 #include "daemon/control/role.h"
-#include "daemon/runs/scheduler.h"
 #include "daemon/config/settings.h"
 #include "daemon/store/store.h"
 #include "proto/text.h"
 #include "proto/artifact.h"
 #include "proto/host/data_roots.h"
+#include "proto/host/memory.h"
 #include "proto/stats/design.h"
 #include "proto/json_text.h"
 #include "proto/protocol.h"
 #include "proto/spec/spec.h"
 
+struct submitter {
+	struct submit_options options;
+	struct checker *checker; /* NULL: none is asked any more */
+	bool stopping;
+};
+
+/* One request. */
 struct submission {
-	struct daemon *daemon;
+	struct submitter *submitter;
 	struct reply *reply;
 	uid_t uid;
 	bool dry_run;
@@ -38,7 +42,6 @@ struct submission {
 	char *canonical;
 	json_t *checks; /* array: {arm, spec_sha256, check} */
 	json_t *errors; /* array: {line, key, message} */
-	bool wrong;     /* there are some, be it without memory for them */
 	size_t arm;     /* being checked */
 	struct run *run;
 };
@@ -53,7 +56,12 @@ static void submission_free(struct submission *s)
 	free(s);
 }
 
-/* Answers with an error and ends the submission. Takes data. */
+static bool has_errors(const struct submission *s)
+{
+	return json_array_size(s->errors) > 0;
+}
+
+/* Replies with an error and ends the submission. Takes data. */
 static void refuse(struct submission *s, int code, json_t *data, const char *message)
 {
 	struct reply *reply = s->reply;
@@ -73,10 +81,6 @@ static void refuse_spec(struct submission *s)
 	char message[900];
 	size_t more = json_array_size(s->errors) - 1;
 
-	if (first == NULL) {
-		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
-		return;
-	}
 	snprintf(message, sizeof(message), "spec refused: %s%s%s", key ? key : "",
 		key && key[0] ? ": " : "", text ? text : "");
 	if (more > 0)
@@ -89,7 +93,6 @@ static void refuse_spec(struct submission *s)
 static void add_error(
 	struct submission *s, struct spec_place at, const char *key, const char *message)
 {
-	s->wrong = true;
 	json_array_append_new(s->errors,
 		json_pack("{si si ss ss}", "line", at.line, "column", at.column, "key", key,
 			"message", message));
@@ -111,7 +114,7 @@ static void add_arm_error(struct submission *s, const char *key, const char *mes
 /* Only a path below the data roots is allowed, where some are set. */
 static void check_path(struct submission *s, const char *key, const char *path)
 {
-	struct data_roots roots = settings_data_roots(s->daemon->settings);
+	struct data_roots roots = settings_data_roots(s->submitter->options.settings);
 	char message[SPEC_PATH_MAX + PATH_MAX + 256];
 	int fd;
 
@@ -130,7 +133,7 @@ static bool is_barred(struct submission *s)
 	const struct spec_config *config;
 	char message[300];
 
-	if (role_may_read(s->daemon->settings, s->uid))
+	if (role_may_read(s->submitter->options.settings, s->uid))
 		return false;
 	role_say_unreadable(s->uid, message, sizeof(message));
 	for (size_t i = 0; i < s->spec->n_arms; i++) {
@@ -167,7 +170,7 @@ static void on_paths(void *arg, int rc)
 {
 	struct submission *s = arg;
 
-	if (s->wrong)
+	if (has_errors(s))
 		refuse_spec(s);
 	else
 		check_next(s);
@@ -178,13 +181,9 @@ static void on_paths(void *arg, int rc)
 static json_t *order_json(const struct spec *spec)
 {
 	size_t n = spec_segments(spec);
-	struct design_segment *order = calloc(n, sizeof(*order));
+	struct design_segment *order = memory_zeroed(n, sizeof(*order));
 	json_t *all = json_array();
 
-	if (order == NULL) {
-		json_decref(all);
-		return NULL;
-	}
 	spec_order(spec, order);
 	for (size_t i = 0; i < n; i++)
 		json_array_append_new(all,
@@ -213,19 +212,18 @@ static void refuse_unstored(struct submission *s, int rc)
 {
 	char why[FAILURE_TEXT_BYTES], message[FAILURE_TEXT_BYTES + 160];
 
-	failure_text(s->daemon->store, rc, why);
-	snprintf(message, sizeof(message), "the run is not queued; it could not be stored: %s",
-		why);
+	failure_text(s->submitter->options.store, rc, why);
+	snprintf(
+		message, sizeof(message), "the run is not queued; it could not be stored: %s", why);
 	refuse(s, PROTOCOL_STORE, json_pack("{sb}", "queued", 0), message);
 }
 
 static void on_stored(void *arg, int rc)
 {
 	struct submission *s = arg;
-	struct daemon *d = s->daemon;
+	const struct submit_options *o = &s->submitter->options;
 	struct run *run = s->run;
-	struct reply *reply;
-	json_t *result, *outlook;
+	struct reply *reply = s->reply;
 	char message[128];
 
 	if (rc == -ENOENT) {
@@ -240,50 +238,37 @@ static void on_stored(void *arg, int rc)
 		return;
 	}
 	s->run = NULL;
-	reply = s->reply;
 	submission_free(s);
-	lifecycle_begin(d, run);
-	result = json_pack("{sI ss ss ss sI sI}", "id", (json_int_t)run->id, "name", run->name,
-		"state", run_state_name(run->state), "spec_sha256", run->spec_sha256, "segments",
-		(json_int_t)run->segments, "position", (json_int_t)queue_before(d->queue, run));
-	outlook = outlook_run(d, run);
-	json_object_set(result, "waiting", json_object_get(outlook, "waiting"));
-	json_decref(outlook);
-	reply_result(reply, result);
-	scheduler_wake(d->scheduler);
+	lifecycle_begin(o->lifecycle, run);
+	o->queued(o->arg, reply, run);
 }
 
 static void store_run(struct submission *s)
 {
-	struct run *run = calloc(1, sizeof(*run));
+	struct run *run = memory_zeroed(1, sizeof(*run));
 	char *checks = json_text_write(s->checks, JSON_COMPACT, NULL);
-	int rc = -ENOMEM;
 
 	s->run = run;
-	if (run != NULL && checks != NULL) {
-		*run = (struct run){
-			.uid = s->uid,
-			.state = RUN_QUEUED,
-			.gpus = s->spec->arms[0].config.gpus,
-			.segments = (int64_t)spec_segments(s->spec),
-			.attempt = 1,
-			.restart = s->spec->restart,
-			.timeout_s = s->spec->timeout_s,
-			.priority = s->priority,
-			.rerun_of = s->rerun_of,
-			.submitted_ns = clock_utc_ns(),
-		};
-		for (size_t i = 1; i < s->spec->n_arms; i++)
-			if (s->spec->arms[i].config.gpus > run->gpus)
-				run->gpus = s->spec->arms[i].config.gpus;
-		snprintf(run->name, sizeof(run->name), "%s", s->spec->name);
-		spec_hash(s->spec, run->spec_sha256);
-		rc = record_submit(
-			s->daemon->store, run, s->spec, s->canonical, checks, on_stored, s);
-	}
+	*run = (struct run){
+		.uid = s->uid,
+		.state = RUN_QUEUED,
+		.gpus = s->spec->arms[0].config.gpus,
+		.segments = (int64_t)spec_segments(s->spec),
+		.attempt = 1,
+		.restart = s->spec->restart,
+		.timeout_s = s->spec->timeout_s,
+		.priority = s->priority,
+		.rerun_of = s->rerun_of,
+		.submitted_ns = clock_utc_ns(),
+	};
+	for (size_t i = 1; i < s->spec->n_arms; i++)
+		if (s->spec->arms[i].config.gpus > run->gpus)
+			run->gpus = s->spec->arms[i].config.gpus;
+	snprintf(run->name, sizeof(run->name), "%s", s->spec->name);
+	spec_hash(s->spec, run->spec_sha256);
+	record_submit(
+		s->submitter->options.store, run, s->spec, s->canonical, checks, on_stored, s);
 	free(checks);
-	if (rc < 0)
-		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
 }
 
 /* ---- checks, one arm after another ---- */
@@ -313,11 +298,11 @@ static void on_answer(void *arg, const char *failure, json_t *reply)
 		submission_free(s);
 		return;
 	}
-	if (failure != NULL && s->wrong) {
+	if (failure != NULL && has_errors(s)) {
 		refuse_spec(s); /* what is known is enough */
 		return;
 	}
-	if (failure != NULL && s->daemon->stopping) { /* the checker ends with gpt2d */
+	if (failure != NULL && s->submitter->stopping) { /* the checker ends with gpt2d */
 		refuse(s, PROTOCOL_BUSY, NULL, checker_stopping);
 		return;
 	}
@@ -333,7 +318,7 @@ static void on_answer(void *arg, const char *failure, json_t *reply)
 			message = json_string_value(error);
 		add_arm_error(s, key ? key : "", message ? message : "refused without a reason");
 	}
-	if (!json_is_true(json_object_get(reply, "ok")) && !s->wrong)
+	if (!json_is_true(json_object_get(reply, "ok")) && !has_errors(s))
 		add_error(s, (struct spec_place){0}, "", "refused by the checker without a reason");
 	add_check(s, json_object_get(reply, "check"));
 	s->arm++;
@@ -352,7 +337,7 @@ static void check_next(struct submission *s)
 	struct checker_question question;
 	const struct spec_arm *arm;
 
-	if (s->arm == s->spec->n_arms && s->wrong) {
+	if (s->arm == s->spec->n_arms && has_errors(s)) {
 		refuse_spec(s);
 		return;
 	}
@@ -360,7 +345,7 @@ static void check_next(struct submission *s)
 		answer_dry(s);
 		return;
 	}
-	if (s->daemon->checker == NULL || (s->daemon->stopping && !s->dry_run)) {
+	if (s->submitter->checker == NULL || (s->submitter->stopping && !s->dry_run)) {
 		refuse(s, PROTOCOL_BUSY, NULL, checker_stopping);
 		return;
 	}
@@ -369,7 +354,7 @@ static void check_next(struct submission *s)
 		return;
 	}
 	arm = &s->spec->arms[s->arm];
-	question = (struct checker_question){.world = s->daemon->settings->ranks,
+	question = (struct checker_question){.world = s->submitter->options.settings->ranks,
 		.uid = s->uid,
 		.spec = s->canonical,
 		.arm = arm->name,
@@ -377,19 +362,17 @@ static void check_next(struct submission *s)
 		.answer = on_answer,
 		.wanted = is_wanted,
 		.arg = s};
-	checker_ask(s->daemon->checker, &question);
+	checker_ask(s->submitter->checker, &question);
 }
 
 /* ---- the beginning ---- */
 
 static int parse_spec(struct submission *s, const char *text, size_t n)
 {
-	struct spec_options options = {.world = (int)s->daemon->settings->ranks};
-	struct spec_errors *errors = calloc(1, sizeof(*errors));
-	int rc = -ENOMEM;
+	struct spec_options options = {.world = (int)s->submitter->options.settings->ranks};
+	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
+	int rc = spec_parse(text, n, &options, &s->spec, errors);
 
-	if (errors != NULL)
-		rc = spec_parse(text, n, &options, &s->spec, errors);
 	if (rc == -EINVAL)
 		for (size_t i = 0; i < errors->n; i++)
 			add_error(s, errors->error[i].at, errors->error[i].key,
@@ -402,19 +385,20 @@ static void begin_with_text(struct submission *s, const char *text)
 {
 	int rc = parse_spec(s, text, strlen(text));
 
-	if (rc == 0)
-		s->canonical = spec_canonical(s->spec);
-	if (s->wrong || (rc == 0 && is_barred(s)))
+	if (has_errors(s) || (rc == 0 && is_barred(s))) {
 		refuse_spec(s);
-	else if (rc < 0 || s->canonical == NULL)
-		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
-	else if (s->daemon->settings->data_roots.n == 0)
-		check_next(s);
-	else if (record_files(s->daemon->store, check_paths, on_paths, s) < 0)
-		refuse(s, PROTOCOL_INTERNAL, NULL, "out of memory");
+	} else if (rc < 0) {
+		refuse(s, PROTOCOL_INTERNAL, NULL, strerror(-rc));
+	} else {
+		s->canonical = spec_canonical(s->spec);
+		if (s->submitter->options.settings->data_roots.n == 0)
+			check_next(s);
+		else
+			record_files(s->submitter->options.store, check_paths, on_paths, s);
+	}
 }
 
-/* Whether the client may ask for this; where not, it has been told. */
+/* Whether the client may ask for this. If not, it has its error. */
 static bool is_allowed(struct reply *reply, int64_t priority, int64_t rerun_of)
 {
 	char why[256];
@@ -438,27 +422,54 @@ static bool is_allowed(struct reply *reply, int64_t priority, int64_t rerun_of)
 	return true;
 }
 
-void submit_begin(struct daemon *d, struct reply *reply, json_t *params, bool dry_run)
+void submit_request(struct submitter *submitter, struct reply *reply, json_t *params, bool dry_run)
 {
 	json_t *spec = json_object_get(params, "spec");
 	json_int_t priority = json_integer_value(json_object_get(params, "priority"));
 	json_int_t rerun_of = json_integer_value(json_object_get(params, "rerun_of"));
 	struct submission *s;
 
-	if (!is_allowed(reply, priority, rerun_of))
-		return;
-	s = calloc(1, sizeof(*s));
-	if (s == NULL) {
-		reply_error(reply, PROTOCOL_INTERNAL, NULL, "out of memory");
+	if (submitter->stopping && !dry_run) {
+		reply_error(reply, PROTOCOL_BUSY, json_pack("{sb}", "queued", false), "%s",
+			checker_stopping);
 		return;
 	}
-	s->daemon = d;
-	s->reply = reply;
-	s->uid = reply_peer(reply)->uid;
-	s->dry_run = dry_run;
-	s->priority = priority;
-	s->rerun_of = rerun_of;
-	s->checks = json_array();
-	s->errors = json_array();
+	if (!is_allowed(reply, priority, rerun_of))
+		return;
+	s = memory_zeroed(1, sizeof(*s));
+	*s = (struct submission){
+		.submitter = submitter,
+		.reply = reply,
+		.uid = reply_peer(reply)->uid,
+		.dry_run = dry_run,
+		.priority = priority,
+		.rerun_of = rerun_of,
+		.checks = json_array(),
+		.errors = json_array(),
+	};
 	begin_with_text(s, json_string_value(spec));
+}
+
+struct submitter *submit_create(const struct submit_options *options)
+{
+	struct submitter *submitter = memory_zeroed(1, sizeof(*submitter));
+
+	submitter->options = *options;
+	submitter->checker = options->checker;
+	return submitter;
+}
+
+void submit_destroy(struct submitter *submitter)
+{
+	free(submitter);
+}
+
+void submit_stop(struct submitter *submitter)
+{
+	submitter->stopping = true;
+}
+
+void submit_stop_checks(struct submitter *submitter)
+{
+	submitter->checker = NULL;
 }

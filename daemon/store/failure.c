@@ -66,10 +66,3 @@ void failure_text(struct store *s, int rc, char out[FAILURE_TEXT_BYTES])
 	snprintf(out, FAILURE_TEXT_BYTES, "%.320s: %s%s%s", store_path(s), store_error_text(rc),
 		known ? "; " : "", known ? f.advice : "");
 }
-
-const char *failure_room(const struct store_failure *f, char out[FAILURE_TEXT_BYTES])
-{
-	snprintf(out, FAILURE_TEXT_BYTES, "%.320s%s: %s; %s", f->path,
-		f->rc == -ESTALE ? "" : " cannot be made", store_error_text(f->rc), f->advice);
-	return out;
-}

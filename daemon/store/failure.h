@@ -30,7 +30,4 @@ json_t *failure_json(struct store *s);
  */
 void failure_text(struct store *s, int rc, char out[FAILURE_TEXT_BYTES]);
 
-/* Why the directories of a run cannot be made, by failure_describe, in the same words: out. */
-const char *failure_room(const struct store_failure *f, char out[FAILURE_TEXT_BYTES]);
-
 #endif

@@ -78,9 +78,9 @@ int run_transition(struct run *run, enum run_state to, const char *reason, int64
 	return 0;
 }
 
-enum run_state run_told(const struct run *run)
+enum run_state run_reported(const struct run *run)
 {
-	return run->unstored ? run->before : run->state;
+	return run->end_pending ? run->before : run->state;
 }
 
 const char *run_reason(const struct run *run)
@@ -126,35 +126,27 @@ int run_segment_dir(const char *dir, int64_t segment, const char *arm, char *out
 	return n >= 0 && (size_t)n < out_bytes ? 0 : -ENAMETOOLONG;
 }
 
-/* What is told as its reason; empty: none. */
-static void told_reason(const struct run *run, char *out, size_t out_bytes)
+/* The reason that clients see; NULL: none. */
+static const char *reported_reason(const struct run *run)
 {
-	if (!run->unstored)
-		snprintf(out, out_bytes, "%s", run->reason);
-	else
-		snprintf(out, out_bytes, "unstored: its end is not on disk yet: %s%s%s",
-			run_state_name(run->state), run->reason[0] ? ": " : "", run_reason(run));
+	return run->reason[0] && !run->end_pending ? run->reason : NULL;
 }
 
 json_t *run_state_json(const struct run *run)
 {
-	char reason[RUN_REASON_BYTES + 64];
-
-	told_reason(run, reason, sizeof(reason));
-	return json_pack("{ss ss?}", "state", run_state_name(run_told(run)), "reason",
-		reason[0] ? reason : NULL);
+	return json_pack("{ss ss?}", "state", run_state_name(run_reported(run)), "reason",
+		reported_reason(run));
 }
 
 json_t *run_json(const struct run *run, const char *state_dir)
 {
-	char dir[PATH_MAX], reason[RUN_REASON_BYTES + 64];
+	char dir[PATH_MAX];
 
 	if (run_dir(run, state_dir, dir, sizeof(dir)) < 0)
 		return NULL;
-	told_reason(run, reason, sizeof(reason));
 	return json_pack("{sI ss sI ss ss? sI so sI sI sI sI sb sb sI ss so so so ss}", "id",
 		(json_int_t)run->id, "name", run->name, "uid", (json_int_t)run->uid, "state",
-		run_state_name(run_told(run)), "reason", reason[0] ? reason : NULL, "priority",
+		run_state_name(run_reported(run)), "reason", reported_reason(run), "priority",
 		(json_int_t)run->priority, "rerun_of",
 		run->rerun_of ? json_integer(run->rerun_of) : json_null(), "gpus",
 		(json_int_t)run->gpus, "segments", (json_int_t)run->segments, "segments_done",
@@ -162,5 +154,5 @@ json_t *run_json(const struct run *run, const char *state_dir)
 		run->restart, "kept", run->kept, "timeout_s", (json_int_t)run->timeout_s,
 		"spec_sha256", run->spec_sha256, "submitted_at", clock_json(run->submitted_ns),
 		"started_at", clock_json(run->started_ns), "ended_at",
-		clock_json(run->unstored ? 0 : run->ended_ns), "dir", dir);
+		clock_json(run->end_pending ? 0 : run->ended_ns), "dir", dir);
 }

@@ -48,11 +48,9 @@ struct run {
 	int64_t timeout_s; /* 0: none */
 	int64_t submitted_ns, started_ns, ended_ns; /* UTC; 0: not yet */
 
-	bool unwritten;               /* lifecycle.h: its state could not be handed to the store */
-	int64_t writes;               /* lifecycle.h: of its states that the store has in hand */
-	bool unstored;                /* lifecycle.h: its end is not durable yet */
-	bool unstored_said;           /* and its followers have been told so */
-	enum run_state before;        /* its end, when unstored */
+	int64_t writes;               /* lifecycle.h: states that are not durable yet */
+	bool end_pending;             /* lifecycle.h: it has ended, which is not durable yet */
+	enum run_state before;        /* its end, while that is pending */
 	int64_t moved_ns[RUN_STATES]; /* UTC: into each, in this attempt; 0: before the start */
 	TAILQ_ENTRY(run) link;        /* queue.h */
 };
@@ -69,8 +67,8 @@ bool run_may(enum run_state from, enum run_state to);
  */
 int run_transition(struct run *run, enum run_state to, const char *reason, int64_t at_ns);
 
-/* The state that clients are told: an end that is not durable may be another after a restart. */
-enum run_state run_told(const struct run *run);
+/* The state that clients see: an end once it is durable, until then the state before. */
+enum run_state run_reported(const struct run *run);
 
 /* Its reason without its state's name in front: "asked for" of "cancelled: asked for". */
 const char *run_reason(const struct run *run);
@@ -85,10 +83,10 @@ int run_segment_dir(const char *dir, int64_t segment, const char *arm, char *out
  */
 int run_dir_now(int64_t id, const char *state_dir, const char *then, char *out, size_t out_bytes);
 
-/* {state, reason} as they are told; NULL without memory. */
+/* {state, reason} as clients see them. */
 json_t *run_state_json(const struct run *run);
 
-/* What protocol.h calls a run, its state as run_told. NULL without memory. */
+/* What protocol.h calls a run, its state as run_reported. NULL without memory. */
 json_t *run_json(const struct run *run, const char *state_dir);
 
 #endif

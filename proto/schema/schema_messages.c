@@ -11,9 +11,7 @@ const struct schema_row schema_messages[] = {
 	{"name", "text", ""},
 	{"uid", "count", "whose it is"},
 	{"state", RUN_STATES, ""},
-	{"reason", "text|null",
-		"why it is in that state: a code, a colon, a text; with the code unstored it has "
-		"ended, which is not on disk yet"},
+	{"reason", "text|null", "why it is in that state: a code, a colon, a text"},
 	{"priority", "int", "-100 to 100; a higher one starts earlier"},
 	{"rerun_of", "count|null", "the run whose spec was submitted again"},
 	{"gpus", "count", "ranks it trains on"},

@@ -14,7 +14,6 @@
 
 #include "daemon/engines/checker.h"
 #include "daemon/daemon.h"
-#include "daemon/ending.h"
 #include "daemon/engines/engine_pool.h"
 #include "daemon/engines/engine_program.h"
 #include "daemon/config/log.h"
@@ -217,7 +216,7 @@ void house_close(struct house *h)
 	bool started = h->daemon.control != NULL;
 
 	if (started) {
-		ending_begin(&h->daemon, true);
+		daemon_stop(&h->daemon, true);
 		house_settle(h);
 	}
 	for (int i = 0; i < CLIENTS; i++) {

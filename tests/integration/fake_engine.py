@@ -256,7 +256,7 @@ class Engine:
         if self.has("noend", segment):
             return
         if self.has("endfail", segment) or self.has("endfail0", segment) and segment["segment"] == 0:
-            self.tell("segment.failed", segment, reason="enospc", message="step_log.csv: no space left",
+            self.tell("segment.failed", segment, reason="artifacts", message="step_log.csv: is a folder",
                 poisoned=False)
             return
         text = json.dumps({"loss": 1.5})

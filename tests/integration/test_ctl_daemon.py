@@ -75,7 +75,7 @@ def test_what_is_done_unseen(daemon, json_too):
     ("ok", 0, "done"),
     ("fail.r0.s2", 4, "failed: made_up: rank 0: as asked"),
     ("crash.r1.s2", 4, "failed"),
-    ("endfail", 4, "enospc"),
+    ("endfail", 4, "artifacts"),
 ])
 def test_exit_by_result(daemon, name, exit, says):
     with daemon(ranks=2) as d:

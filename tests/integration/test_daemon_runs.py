@@ -270,9 +270,9 @@ def test_artifacts_cannot_be_written(daemon):
     with daemon() as d, d.client() as c:
         run = c.submit(spec("endfail"))
         end = c.wait(run)
-        assert end["state"] == "failed" and end["reason"].startswith("enospc: rank 0: step_log.csv")
+        assert end["state"] == "failed" and end["reason"].startswith("artifacts: rank 0: step_log.csv")
         run = c.submit(experiment("ab-endfail-ms20", 20))
-        assert c.wait(run)["reason"].startswith("enospc")
+        assert c.wait(run)["reason"].startswith("artifacts")
         assert c.wait(c.submit(spec("after")))["state"] == "done"
 
 
@@ -282,7 +282,7 @@ def test_artifacts_fail_while_the_last_segment_trains(daemon):
         run = c.submit(experiment("endfail0-slowend-deaf-ms100", 20, repetitions=1) | {
             "design": {"repetitions": 1, "mirrored": False, "seed": 1}})
         end = c.wait(run)
-        assert end["state"] == "failed" and end["reason"].startswith("enospc: ")
+        assert end["state"] == "failed" and end["reason"].startswith("artifacts: ")
         assert c.wait(c.submit(spec("next")))["state"] == "done"
 
 

@@ -147,7 +147,7 @@ def test_full_disk_is_told(tmp_path, faults):
             f"store: {d.state}/gpt2d.db cannot be written: No space left on device; make room on /")
         shown = other.call("show", id=run)
         assert shown["run"]["state"] == "running" and shown["run"]["ended_at"] is None and shown["progress"] is None
-        assert shown["run"]["reason"] == "unstored: its end is not on disk yet: cancelled: asked for"
+        assert shown["run"]["reason"] is None
         assert other.call("list")["runs"][0] == shown["run"] and other.call("list")["runs"][1]["state"] == "queued"
         text = subprocess.run([BUILD / "ctl" / "gpt2ctl", "status"], capture_output=True, text=True, timeout=60,
             check=True, env={**os.environ, "GPT2D_SOCKET": str(d.socket)}).stdout
@@ -314,17 +314,26 @@ def test_a_killed_engine_leaves_no_half_file(tmp_path, faults):
 
 
 def test_a_disk_without_room_for_what_was_trained(tmp_path, faults):
-    """The run fails with that reason and without a marker; the same engines train the next one when there is room."""
+    """The run goes back to the queue without a marker, and no other run starts; the same engines train it when there is room."""
     with Daemon(home=tmp_path, environment=faults.environment, engine=PROGRAM) as d, d.client() as c:
         before = d.engines()
         for ops in (1, 2, 64, CLOSE):  # writes, syncs, new files
             faults.engine.arm(FAIL, errno.ENOSPC, ops=ops)
-            end = c.wait(c.submit(spec("full", 20)))
-            assert end["state"] == "failed" and end["reason"].startswith("enospc: rank 0: "), end
-            assert "No space left on device" in end["reason"]
-            assert not [name for name in os.listdir(end["dir"]) if name.startswith((".", "RUN_COMPLETE"))]
+            runs = [c.submit(spec("full", 20)), c.submit(spec("next"))]
+            waiting = wait_for(lambda: next((text for text in [c.call("status")["waiting"]]
+                if str(text).startswith("room: ")), None), "the hold")
+            assert f": run {runs[0]}: enospc: rank 0: " in waiting
+            shown = c.call("show", id=runs[0])
+            assert "No space left on device" in str(shown["transitions"]), shown
+            assert {c.state(run) for run in runs} <= {"queued", "starting", "running", "finishing"}
             faults.engine.disarm()
-            assert c.wait(c.submit(spec("next")))["state"] == "done"
+            for run in runs:
+                end = c.wait(run)
+                assert end["state"] == "done", end
+            ended = c.call("show", id=runs[0])["run"]
+            assert ended["attempt"] > 1
+            first = ended["dir"].removesuffix(f".{ended['attempt']}")
+            assert not [name for name in os.listdir(first) if name.startswith((".", "RUN_COMPLETE"))]
         assert d.engines() == before and c.call("status")["engine"]["restarts"] == 0
 
 

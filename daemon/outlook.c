@@ -1,4 +1,4 @@
-#include "daemon/runs/outlook.h"
+#include "daemon/outlook.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -71,13 +71,13 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 	char why[WHY_BYTES])
 {
 	const struct run *running = scheduler_running(d->scheduler);
-	const char *held = hold_reason(d->holds);
+	const char *held = hold_reason(d->holds, HOLDS);
+	const bool room = held != NULL && held == hold_reason(d->holds, HOLD_ROOM);
 	double left = left_s(d);
-	const struct store_failure *lack;
 	struct store_failure failure;
-	char text[DURATION_BYTES], room[FAILURE_TEXT_BYTES];
+	char text[DURATION_BYTES];
 
-	if (held != NULL)
+	if (held != NULL && !room)
 		snprintf(why, WHY_BYTES, "%s", held);
 	else if (!queue_fits(d->queue, run))
 		say(why, WAITING_RANKS,
@@ -86,8 +86,8 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 	else if (store_failure(d->store, &failure))
 		say(why, WAITING_STORE, "%.300s cannot be written: %s; %s", failure.path,
 			store_error_text(failure.rc), failure.advice);
-	else if ((lack = scheduler_lack(d->scheduler, run)) != NULL)
-		say(why, WAITING_ROOM, "%s", failure_room(lack, room));
+	else if (held != NULL)
+		snprintf(why, WHY_BYTES, "%s", held);
 	else if (before != NULL)
 		say(why, WAITING_BEHIND, "run %lld is queued before it", (long long)before->id);
 	else if (running != NULL && left >= 0)
@@ -107,8 +107,7 @@ static json_t *starts_in_s(const struct daemon *d, const struct run *run, const 
 	double left = left_s(d);
 
 	if (!queue_fits(d->queue, run) || before != NULL || left < 0 || !hold_none(d->holds) ||
-		store_failing(d->store) ||
-		scheduler_lack(d->scheduler, run) != NULL)
+		store_failing(d->store))
 		return json_null();
 	return json_real(left);
 }

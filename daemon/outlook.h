@@ -2,8 +2,8 @@
  * outlook.h: why a queued run waits, as "code: text" (the codes: proto/waiting.h), and when it is
  * likely to start.
  */
-#ifndef GPT2D_DAEMON_RUNS_OUTLOOK_H
-#define GPT2D_DAEMON_RUNS_OUTLOOK_H
+#ifndef GPT2D_DAEMON_OUTLOOK_H
+#define GPT2D_DAEMON_OUTLOOK_H
 
 #include <jansson.h>
 #include <stdint.h>
