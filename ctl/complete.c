@@ -60,7 +60,8 @@ static void offer_settings(const struct place *p)
 		const struct spec_row *row = &spec_table[i];
 		const size_t n = strlen(row->key);
 
-		if (row->type == SPEC_TYPE_OBJECT || row->type == SPEC_TYPE_ARMS)
+		if (row->type == SPEC_TYPE_OBJECT || row->type == SPEC_TYPE_ARMS ||
+			row->type == SPEC_TYPE_SWEEP)
 			continue;
 		if (!equals) {
 			snprintf(word, sizeof(word), "%s=", row->key);

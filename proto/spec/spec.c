@@ -229,7 +229,8 @@ static void print_members(struct printing *p, const char *object)
 		const struct spec_row *row = &spec_table[i];
 		bool design = i == SPEC_KEY_DESIGN || row->type == SPEC_TYPE_ARMS;
 
-		if (!spec_table_inside(row, object) || (design && (p->base || !p->experiment)))
+		if (!spec_table_inside(row, object) || row->type == SPEC_TYPE_SWEEP ||
+			(design && (p->base || !p->experiment)))
 			continue;
 		if (row->type == SPEC_TYPE_OBJECT ? !any_inside(p, row->key) : !wanted(p, row))
 			continue;
@@ -299,4 +300,45 @@ void spec_hash(const struct spec *spec, char out[SPEC_HASH_HEX + 1])
 	out[0] = '\0';
 	artifact_sha256(text, strlen(text), out);
 	free(text);
+}
+
+/* ---- differences ---- */
+
+/* A key's value as JSON, to be freed. */
+static char *print_value(
+	const struct spec_row *row, const struct spec *spec, const struct spec_config *config)
+{
+	char *text = NULL;
+	size_t n = 0;
+	struct printing p = {.spec = spec, .config = config, .out = memory_stream(&text, &n)};
+
+	if (!row_present(row, spec, config))
+		fputs("null", p.out);
+	else if (row->field == SPEC_NO_FIELD)
+		print_derived(&p, row);
+	else
+		spec_value_print(row, field_of(row, spec, config), p.out);
+	memory_stream_end(p.out);
+	return text;
+}
+
+void spec_differences(const struct spec *spec, size_t arm, size_t other,
+	void (*found)(const struct spec_row *row, const char *own, const char *others, void *arg),
+	void *arg)
+{
+	const struct spec_config *a = &spec->arms[arm].config, *b = &spec->arms[other].config;
+
+	for (size_t i = 0; i < SPEC_KEY_COUNT; i++) {
+		const struct spec_row *row = &spec_table[i];
+		char *own, *others;
+
+		if (row->scope != SPEC_SCOPE_CONFIG || row->type == SPEC_TYPE_OBJECT ||
+			row_same(row, spec, a, b))
+			continue;
+		own = print_value(row, spec, a);
+		others = print_value(row, spec, b);
+		found(row, own, others, arg);
+		free(own);
+		free(others);
+	}
 }

@@ -27,6 +27,15 @@ size_t spec_segments(const struct spec *spec);
 void spec_order(const struct spec *spec, struct design_segment *out);
 
 /*
+ * Calls found for each key in which two arms differ, in table order, with the values as JSON texts
+ * that are valid during the call.
+ */
+struct spec_row;
+void spec_differences(const struct spec *spec, size_t arm, size_t other,
+	void (*found)(const struct spec_row *row, const char *own, const char *others, void *arg),
+	void *arg);
+
+/*
  * ---- canonical form: all keys that mean something, in table order, defaults written out, the
  * first arm's values as the base and of each arm what differs; parses back to the same ----
  */

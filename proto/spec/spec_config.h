@@ -18,6 +18,7 @@ enum {
 	SPEC_REPETITIONS_MAX = 1000,
 	SPEC_BYTES_MAX = 1 << 20, /* a spec's text */
 	SPEC_WORLD_MAX = 1024,
+	SPEC_NO_CONTROL = SPEC_ARMS_MAX,
 };
 
 enum spec_precision { SPEC_FP32, SPEC_TF32, SPEC_BF16, SPEC_FP16 };
@@ -105,6 +106,11 @@ struct spec {
 	int64_t repetitions; /* blocks */
 	bool mirrored;       /* a block is an order of the arms and then its mirror */
 	int64_t design_seed;
+	double margin;          /* ratios closer to 1 than this fraction are the same */
+	bool aa_control;
+	int64_t spare_blocks;   /* replace void ones */
+	double stop_half_width; /* of the interval's logarithm; 0: run all blocks */
+	size_t control;         /* the arm that repeats the first one, or SPEC_NO_CONTROL */
 };
 
 /* Where and for what a spec is read. */
@@ -119,6 +125,9 @@ struct spec_options {
 	/* "key=value" overrides, as --set; a value is JSON, or a bare word */
 	const char *const *sets;
 	size_t n_sets;
+	/* "key=value,value" as --sweep: further members of "sweep" */
+	const char *const *sweeps;
+	size_t n_sweeps;
 };
 
 /* Work per arm in tokens: optimizer_steps * batch * seq_len; 0 while one of them is not known. */

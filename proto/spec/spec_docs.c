@@ -141,6 +141,10 @@ static void schema_key(struct docs *d, const struct spec_row *row, const char *n
 		line(d, "\"default\": %s,", row->fallback);
 	if (row->type == SPEC_TYPE_ARMS) {
 		schema_arms(d);
+	} else if (row->type == SPEC_TYPE_SWEEP) {
+		line(d, "\"type\": \"object\",");
+		line(d, "\"minProperties\": 1,");
+		line(d, "\"additionalProperties\": {\"type\": \"array\", \"minItems\": 1}");
 	} else if (row->type != SPEC_TYPE_OBJECT) {
 		schema_type(d, row);
 	} else if (row->shorthand) {

@@ -17,6 +17,7 @@ struct reading {
 	struct spec_layer *layer; /* where values go */
 	const char *arm;          /* of which arm; NULL: the base */
 	bool from_set;
+	const struct spec_json_node *sweep; /* of the text; NULL: none */
 };
 
 static void read_members(struct reading *r, const struct spec_json *json,
@@ -198,6 +199,127 @@ static void read_arms(
 		complain(r, node->at, "arms", "holds no arm");
 }
 
+/* ---- sweep ---- */
+
+enum { SWEEP_KEYS_MAX = 8 };
+
+/* A key of a sweep and its values, as they stand in the text. */
+struct sweep_axis {
+	const struct spec_row *row;
+	struct spec_json json; /* belongs to the source */
+	const struct spec_json_node *values;
+	uint32_t at; /* the value of the combination that is being made */
+};
+
+/* An arm's name out of a value: its text, without what a name cannot hold. */
+static void add_to_name(char *name, size_t bytes, const struct spec_json_node *value)
+{
+	static const char *const words[] = {[SPEC_JSON_NULL] = "null",
+		[SPEC_JSON_FALSE] = "false",
+		[SPEC_JSON_TRUE] = "true",
+		[SPEC_JSON_ARRAY] = "array",
+		[SPEC_JSON_OBJECT] = "object"};
+	const char *text = value->text ? value->text : words[value->type];
+	size_t n = strlen(name);
+
+	if (n > 0 && n + 1 < bytes)
+		name[n++] = '_';
+	for (; *text && n + 1 < bytes; text++)
+		if (strchr("+/ ", *text) == NULL)
+			name[n++] = *text;
+	name[n] = '\0';
+}
+
+static void add_sweep_arm(struct reading *r, struct sweep_axis *axes, size_t n)
+{
+	struct spec_source *source = r->source;
+	struct spec_source_arm *arm = &source->arms[source->n_arms];
+	struct reading in = *r;
+	char name[SPEC_NAME_MAX + 2] = "", message[200];
+	const char *wrong;
+
+	for (size_t i = 0; i < n; i++)
+		add_to_name(name, sizeof(name), &axes[i].json.node[axes[i].at]);
+	wrong = spec_table_name_wrong(name);
+	if (wrong) {
+		snprintf(message, sizeof(message), "the arm's name would be \"%s\": %s", name,
+			wrong);
+		complain(r, axes[0].values->at, "sweep", message);
+		return;
+	}
+	if (source->n_arms == SPEC_ARMS_MAX) {
+		snprintf(
+			message, sizeof(message), "more than %d arms with the base", SPEC_ARMS_MAX);
+		if (r->errors->n == 0)
+			complain(r, axes[0].values->at, "sweep", message);
+		return;
+	}
+	strcpy(arm->name, name);
+	arm->at = axes[0].values->at;
+	source->n_arms++;
+	in.arm = arm->name;
+	in.layer = &arm->layer;
+	in.from_set = false;
+	for (size_t i = 0; i < n; i++)
+		read_scalar(&in, &axes[i].json, &axes[i].json.node[axes[i].at], axes[i].row);
+}
+
+/* All combinations, the last key's values fastest. */
+static void add_sweep_arms(struct reading *r, struct sweep_axis *axes, size_t n, size_t from)
+{
+	if (from == n) {
+		add_sweep_arm(r, axes, n);
+		return;
+	}
+	for (uint32_t i = axes[from].values->child; i; i = axes[from].json.node[i].next) {
+		axes[from].at = i;
+		add_sweep_arms(r, axes, n, from + 1);
+	}
+}
+
+/* One member of "sweep"; false: refused and reported. */
+static bool read_axis(struct reading *r, const struct spec_json *json,
+	const struct spec_json_node *node, const char *key, struct sweep_axis *axis)
+{
+	const struct spec_row *row = spec_table_find(key);
+	char path[PATH_BYTES + 8];
+
+	snprintf(path, sizeof(path), "sweep.%.200s", key);
+	if (!row) {
+		unknown_key(r, node->at, "", key, key);
+		return false;
+	}
+	if (row->scope == SPEC_SCOPE_RUN || row->type == SPEC_TYPE_OBJECT ||
+		row->type == SPEC_TYPE_BETAS) {
+		complain(r, node->at, path, "is no single value that arms can differ in");
+		return false;
+	}
+	if (node->type != SPEC_JSON_ARRAY || node->child == 0) {
+		complain(r, node->at, path, "an array of values expected");
+		return false;
+	}
+	*axis = (struct sweep_axis){.row = row, .json = *json, .values = node};
+	return true;
+}
+
+/* The base as the first arm, then the combinations. */
+static void make_sweep(struct reading *r, struct sweep_axis *axes, size_t n)
+{
+	struct spec_source *source = r->source;
+
+	if (n == 0)
+		return;
+	if (source->has_arms) {
+		complain(r, axes[0].values->at, "sweep", "is not allowed together with arms");
+		return;
+	}
+	source->has_arms = source->swept = true;
+	strcpy(source->arms[0].name, "base");
+	source->arms[0].at = axes[0].values->at;
+	source->n_arms = 1;
+	add_sweep_arms(r, axes, n, 0);
+}
+
 static void read_row(struct reading *r, const struct spec_json *json,
 	const struct spec_json_node *node, const struct spec_row *row)
 {
@@ -205,6 +327,16 @@ static void read_row(struct reading *r, const struct spec_json *json,
 
 	if (row->type == SPEC_TYPE_ARMS) {
 		read_arms(r, json, node);
+	} else if (row->type == SPEC_TYPE_SWEEP) {
+		if (r->arm || r->from_set)
+			complain(r, node->at, "sweep",
+				r->arm ? "an arm has no sweep"
+				       : "give it as --sweep KEY=VALUE,...");
+		else if (node->type == SPEC_JSON_OBJECT && node->child)
+			r->sweep = node;
+		else
+			complain(r, node->at, "sweep",
+				"an object of keys expected, each with an array of values");
 	} else if (r->arm && row->scope == SPEC_SCOPE_RUN) {
 		complain(
 			r, node->at, row->key, "belongs to the whole run; an arm cannot change it");
@@ -435,6 +567,84 @@ void spec_layer_put(struct spec_layer *under, const struct spec_layer *over)
 	}
 }
 
+/* Values as they stand in --sweep: JSON, or bare words. */
+static void sweep_values(const char *list, char **text)
+{
+	size_t bytes;
+	FILE *out = memory_stream(text, &bytes);
+
+	putc('[', out);
+	for (const char *from = list; from;
+		from = strchr(from, ',') ? strchr(from, ',') + 1 : NULL) {
+		const size_t n = strcspn(from, ",");
+		struct spec_errors *why = memory_zeroed(1, sizeof(*why));
+		struct spec_json json = {0};
+		char word[PATH_BYTES];
+
+		snprintf(word, sizeof(word), "%.*s", (int)n, from);
+		if (from != list)
+			putc(',', out);
+		if (spec_json_parse(word, strlen(word), &json, why) == 0) {
+			fputs(word, out);
+			spec_json_finish(&json);
+		} else {
+			spec_value_print_string(word, out);
+		}
+		free(why);
+	}
+	putc(']', out);
+	memory_stream_end(out);
+}
+
+/* KEY=VALUE,VALUE,... */
+static bool read_sweep_option(struct reading *r, const char *option, struct sweep_axis *axis)
+{
+	const char *equals = strchr(option, '=');
+	struct spec_json json = {0}, *kept;
+	char key[PATH_BYTES], *text;
+	int rc;
+
+	r->from_set = true;
+	if (!equals || equals == option || !all_utf8(option) ||
+		(size_t)(equals - option) >= sizeof(key)) {
+		spec_error_add(r->errors, (struct spec_place){0}, "--sweep",
+			"%.100s: KEY=VALUE,VALUE,... expected, in UTF-8", option);
+		return false;
+	}
+	snprintf(key, sizeof(key), "%.*s", (int)(equals - option), option);
+	sweep_values(equals + 1, &text);
+	rc = spec_json_parse(text, strlen(text), &json, r->errors);
+	free(text);
+	if (rc)
+		return false;
+	kept = keep_json(r->source, &json);
+	return read_axis(r, kept, &kept->node[0], key, axis);
+}
+
+/* "sweep" of the text, and each --sweep as a further member of it. */
+static void read_sweeps(
+	struct reading *r, const struct spec_json *json, const struct spec_options *options)
+{
+	struct sweep_axis axes[SWEEP_KEYS_MAX];
+	size_t n = 0;
+
+	for (uint32_t i = r->sweep ? r->sweep->child : 0; i; i = json->node[i].next) {
+		const struct spec_json_node *node = &json->node[i];
+
+		if (node->duplicate || spec_table_note(node->key))
+			continue;
+		if (n == SWEEP_KEYS_MAX)
+			complain(r, node->at, "sweep", "at most 8 keys");
+		else
+			n += read_axis(r, json, node, node->key, &axes[n]);
+	}
+	for (size_t i = 0; i < options->n_sweeps && n < SWEEP_KEYS_MAX; i++)
+		n += read_sweep_option(r, options->sweeps[i], &axes[n]);
+	r->from_set = false;
+	if (r->errors->n == 0)
+		make_sweep(r, axes, n);
+}
+
 /* ---- defaults ---- */
 
 static int read_defaults(struct spec_source *source, struct spec_errors *errors)
@@ -486,6 +696,7 @@ int spec_read(const char *text, size_t n, const struct spec_options *options,
 	kept = keep_json(source, &json);
 	r.layer = &source->base;
 	read_members(&r, kept, &kept->node[0], "");
+	read_sweeps(&r, kept, options);
 	read_sets(source, options, errors);
 	return errors->n > 0 ? -EINVAL : 0;
 }

@@ -20,6 +20,7 @@ struct spec_source_arm {
 struct spec_source {
 	struct spec_layer defaults, base, sets;
 	bool has_arms;
+	bool swept; /* the arms were made of a sweep's values */
 	size_t n_arms;
 	struct spec_source_arm arms[SPEC_ARMS_MAX];
 	/* private: keeps the strings */

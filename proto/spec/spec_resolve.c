@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/stats/verdict.h"
+
+enum { WARMUP_STEPS = 5 /* the default */ };
+
 /* One configuration on its way. */
 struct resolving {
 	const struct spec_options *options;
@@ -502,6 +506,10 @@ static void resolve_steps(struct resolving *r)
 		resolve_micro_steps(r);
 	else if (c->work_tokens)
 		resolve_tokens(r);
+	if (r->values.value[SPEC_KEY_WARMUP_STEPS].state == SPEC_ABSENT)
+		c->warmup_steps = c->optimizer_steps && c->optimizer_steps <= WARMUP_STEPS
+			? c->optimizer_steps - 1
+			: WARMUP_STEPS;
 	if (c->optimizer_steps && c->warmup_steps >= c->optimizer_steps)
 		complain(r, SPEC_KEY_WARMUP_STEPS,
 			"%" PRId64 " is not allowed, fewer than the %" PRId64
@@ -609,13 +617,77 @@ static void compare_arms(const struct spec_arm *a, const struct spec_arm *b, str
 			work_y, a->name, work_x);
 }
 
-static void resolve_arms(
+static bool same_config(const struct spec *spec, size_t a, size_t b)
+{
+	return memcmp(&spec->arms[a].config, &spec->arms[b].config, sizeof(spec->arms[a].config)) ==
+		0;
+}
+
+/* A sweep's combination that is the spec's own is left out. */
+static void drop_repeated(struct spec *spec)
+{
+	size_t n = 1;
+
+	for (size_t i = 1; i < spec->n_arms; i++)
+		if (!same_config(spec, i, 0))
+			spec->arms[n++] = spec->arms[i];
+	spec->n_arms = n;
+}
+
+/* The arm that repeats the first one: one that is there already, or a new one. */
+static void add_control(struct spec *spec, struct spec_place at, struct spec_errors *errors)
+{
+	struct spec_arm *control = &spec->arms[spec->n_arms];
+
+	spec->control = SPEC_NO_CONTROL;
+	for (size_t i = 1; i < spec->n_arms && spec->control == SPEC_NO_CONTROL; i++)
+		if (same_config(spec, i, 0))
+			spec->control = i;
+	if (!spec->aa_control || spec->n_arms < 2 || spec->control != SPEC_NO_CONTROL)
+		return;
+	if (spec->n_arms == SPEC_ARMS_MAX ||
+		strlen(spec->arms[0].name) + strlen("-aa") > SPEC_NAME_MAX) {
+		spec_error_add(errors, at, "design.aa_control",
+			"no room for the control: at most %d arms with it, and at most %d "
+			"characters in %s-aa (false runs without a control)",
+			SPEC_ARMS_MAX, SPEC_NAME_MAX, spec->arms[0].name);
+		return;
+	}
+	*control = spec->arms[0];
+	strcat(control->name, "-aa");
+	spec->control = spec->n_arms++;
+}
+
+/* A design that asks for a verdict and cannot give one. */
+static void check_blocks(
 	const struct spec_source *source, const struct spec *spec, struct spec_errors *errors)
+{
+	const size_t controls = 1 + (spec->control != SPEC_NO_CONTROL);
+	const size_t n = spec->n_arms > controls ? spec->n_arms - controls : 1;
+	const double alpha =
+		spec->stop_half_width > 0 ? VERDICT_ALPHA_STOPPING : VERDICT_ALPHA;
+	const int64_t least = (int64_t)verdict_blocks_least(n, alpha);
+	const struct spec_value *v = &source->base.value[SPEC_KEY_REPETITIONS];
+
+	if (spec->repetitions >= VERDICT_BLOCKS_MIN && spec->repetitions < least)
+		spec_error_add(errors, v->state == SPEC_GIVEN ? v->at : source->arms[0].at,
+			"design.repetitions",
+			"%" PRId64 " blocks can never settle %zu comparisons, at least %" PRId64
+			" (fewer than %d give figures without a verdict)",
+			spec->repetitions, n, least, VERDICT_BLOCKS_MIN);
+}
+
+static void resolve_arms(
+	const struct spec_source *source, struct spec *spec, struct spec_errors *errors)
 {
 	if (errors->n > 0)
 		return; /* numbers that are wrong by themselves cannot be compared */
 	for (size_t i = 1; i < spec->n_arms; i++)
 		compare_arms(&spec->arms[0], &spec->arms[i], source->arms[i].at, errors);
+	if (source->swept)
+		drop_repeated(spec);
+	add_control(spec, source->arms[0].at, errors);
+	check_blocks(source, spec, errors);
 }
 
 /* ---- the whole ---- */
@@ -649,7 +721,8 @@ static void resolve_run(const struct spec_source *source, const struct spec_opti
 		const struct spec_row *row = &spec_table[i];
 		bool design = !strncmp(row->key, "design.", 7);
 
-		if (row->scope != SPEC_SCOPE_RUN || row->field == SPEC_NO_FIELD)
+		if (row->scope != SPEC_SCOPE_RUN || row->field == SPEC_NO_FIELD ||
+			r.values.value[i].state == SPEC_ABSENT)
 			continue;
 		if (design && !source->has_arms && given(&r, (enum spec_key)i))
 			complain(&r, (enum spec_key)i, "has no meaning without arms");
@@ -658,6 +731,11 @@ static void resolve_run(const struct spec_source *source, const struct spec_opti
 		spec_value_store(row, &r.values.value[i], spec_table_field(row, spec, 0));
 	}
 	spec->has_arms = source->has_arms;
+	spec->control = SPEC_NO_CONTROL;
+	if (r.values.value[SPEC_KEY_RESTART].state == SPEC_ABSENT)
+		spec->restart = source->has_arms;
+	if (r.values.value[SPEC_KEY_SPARE_BLOCKS].state == SPEC_ABSENT)
+		spec->spare_blocks = (spec->repetitions + 3) / 4;
 }
 
 void spec_resolve(const struct spec_source *source, const struct spec_options *options,

@@ -12,6 +12,9 @@
 #define ONE_OF(list) .type = SPEC_TYPE_CHOICE, .choices = (list)
 #define BOOL         .type = SPEC_TYPE_BOOL
 #define LEADS(g)     .group = (g), .leads = true
+#define NUMERICS     .effect = SPEC_EFFECT_NUMERICS
+#define ORDER        .effect = SPEC_EFFECT_ORDER
+#define PRECISION    .effect = SPEC_EFFECT_PRECISION
 #define ONLY(k, m)   .only_key = (k), .only_mask = (m)
 
 #define WARMUP_LR    (1U << SPEC_WARMUP_LR)
@@ -122,10 +125,12 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 	[SPEC_KEY_SEED] = {"seed", INTS(0, INT64_MAX), IN_CONFIG(seed), .fallback = "1",
 		.help = "Of parameters, data order, dropout and made-up data."},
 	[SPEC_KEY_GPUS] = {"gpus", INTS(0, SPEC_WORLD_MAX), IN_CONFIG(gpus), .fallback = "0",
+		ORDER,
 		.help = "Ranks the run uses, its world. 0: all that the daemon has."},
 	[SPEC_KEY_MICRO_BATCH] = {"train_micro_batch_size_per_gpu", INTS(1, FACTOR),
 		IN_CONFIG(micro_batch), .omit_empty = true,
 		.fallback_help = "train_batch_size / (gradient_accumulation_steps x gpus)",
+		ORDER,
 		.help = "Sequences of one forward and backward pass on one rank. "
 			"train_batch_size = train_micro_batch_size_per_gpu x "
 			"gradient_accumulation_steps x gpus: any two give the third, one of the "
@@ -133,6 +138,7 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 	[SPEC_KEY_ACCUMULATION] = {"gradient_accumulation_steps", INTS(1, FACTOR),
 		IN_CONFIG(accumulation), .omit_empty = true,
 		.fallback_help = "from the two sizes; 1 with only one of them",
+		ORDER,
 		.help = "Micro-steps whose gradients make one optimizer step."},
 	[SPEC_KEY_BATCH] = {"train_batch_size", INTS(1, FACTOR), IN_CONFIG(batch),
 		.omit_empty = true,
@@ -144,10 +150,12 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		.help = "How ranks share the optimizer's work."},
 	[SPEC_KEY_ZERO_STAGE] = {"zero_optimization.stage", INTS(0, 1), IN_CONFIG(zero_stage),
 		.fallback = "0",
+		ORDER,
 		.help = "0: every rank keeps the whole optimizer state. 1: each rank keeps and "
 			"updates its slice (ZeRO-1)."},
 	[SPEC_KEY_REDUCE_BUCKET] = {"zero_optimization.reduce_bucket_size",
 		INTS(1, INT64_C(1) << 40), IN_CONFIG(reduce_bucket_elems), .fallback = "500000000",
+		ORDER,
 		.help = "Elements (not bytes) of a gradient bucket, rounded up to a multiple "
 			"of 128 x ranks; the effective size is printed. A bucket is a range of all "
 			"gradients and splits tensors. A smaller one is refused where there would "
@@ -155,15 +163,18 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 	[SPEC_KEY_ALLGATHER_BUCKET] = {"zero_optimization.allgather_bucket_size",
 		INTS(1, INT64_C(1) << 40), IN_CONFIG(allgather_bucket_elems),
 		.fallback = "500000000",
+		ORDER,
 		.help = "Elements of an all-gather of updated parameters, rounded up to whole "
 			"reduce buckets. At least the effective size of one of those, when it is "
 			"rounded up as reduce_bucket_size is."},
 	[SPEC_KEY_OVERLAP_COMM] = {"zero_optimization.overlap_comm", BOOL, IN_CONFIG(overlap_comm),
 		.fallback = "true",
+		NUMERICS,
 		.help = "Reduce a bucket while backward goes on. DeepSpeed's default at stages 0 "
 			"and 1 is false."},
 	[SPEC_KEY_REDUCE_SCATTER] = {"zero_optimization.reduce_scatter", BOOL,
 		IN_CONFIG(reduce_scatter), .fallback = "true",
+		ORDER,
 		.help = "At stage 1, give each rank only its slice of the sum. false: all-reduce "
 			"and take the slice, what DeepSpeed 0.19 does whatever the key says."},
 
@@ -237,44 +248,59 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		.help = "Half precision with a loss scale. One of fp16, "
 			"bf16 and tf32 at most; none: fp32."},
 	[SPEC_KEY_FP16_ENABLED] = {"fp16.enabled", BOOL, DERIVED, .fallback = "false",
+		PRECISION,
 		.help = "Compute in fp16."},
 	[SPEC_KEY_LOSS_SCALE] = {"fp16.loss_scale", REALS(0, 1e30), IN_CONFIG(fp16_loss_scale),
 		.fallback = "0",
+		PRECISION,
 		.help = "A fixed scale. 0: dynamic, by the keys below, DeepSpeed's rules."},
 	[SPEC_KEY_INITIAL_SCALE_POWER] = {"fp16.initial_scale_power", INTS(0, 60),
 		IN_CONFIG(fp16_initial_scale_power), .fallback = "16",
+		PRECISION,
 		.help = "First scale, a power of 2."},
 	[SPEC_KEY_LOSS_SCALE_WINDOW] = {"fp16.loss_scale_window", INTS(1, MANY),
 		IN_CONFIG(fp16_loss_scale_window), .fallback = "1000",
+		PRECISION,
 		.help = "Clean steps after which the scale doubles."},
 	[SPEC_KEY_HYSTERESIS] = {"fp16.hysteresis", INTS(1, MANY), IN_CONFIG(fp16_hysteresis),
-		.fallback = "2", .help = "Overflows before the scale is halved."},
+		.fallback = "2", PRECISION,
+		.help = "Overflows before the scale is halved."},
 	[SPEC_KEY_MIN_LOSS_SCALE] = {"fp16.min_loss_scale", REALS(0, 1e30), .above_low = true,
-		IN_CONFIG(fp16_min_loss_scale), .fallback = "1", .help = "Floor of the scale."},
+		IN_CONFIG(fp16_min_loss_scale), .fallback = "1", PRECISION,
+		.help = "Floor of the scale."},
 	[SPEC_KEY_CONSECUTIVE_HYSTERESIS] = {"fp16.consecutive_hysteresis", BOOL,
 		IN_CONFIG(fp16_consecutive_hysteresis), .fallback = "false",
+		PRECISION,
 		.help = "A clean step refills the hysteresis."},
 	[SPEC_KEY_SKIPS_MAX] = {"fp16.skips_max", INTS(1, MANY), IN_CONFIG(fp16_skips_max),
 		.fallback = "50",
+		PRECISION,
 		.help = "Overflows in a row with the scale at its floor that fail the run. "
 			"DeepSpeed stops at the first."},
 	[SPEC_KEY_BF16] = {OBJECT("bf16"), .help = "Brain floating point."},
 	[SPEC_KEY_BF16_ENABLED] = {"bf16.enabled", BOOL, DERIVED, .fallback = "false",
+		PRECISION,
 		.help = "Compute in bf16."},
 	[SPEC_KEY_TF32] = {"tf32", BOOL, DERIVED, .fallback = "false",
+		PRECISION,
 		.help = "fp32, with matrix products in TF32."},
 	[SPEC_KEY_GRAD_DTYPE] = {"grad_dtype", ONE_OF(grad_dtypes), IN_CONFIG(grad_dtype),
 		.fallback = "\"auto\"",
+		PRECISION,
 		.help = "Type in which gradients travel between ranks: auto is the compute type, "
 			"fp32 is always possible."},
 	[SPEC_KEY_RECOMPUTE] = {"activation_checkpointing", ONE_OF(recomputes),
 		IN_CONFIG(recompute), .fallback = "\"none\"",
+		NUMERICS,
 		.help = "What backward computes anew to save memory. none: nothing, all "
 			"activations are kept. selective: the outputs of GELU and LayerNorm. full: "
 			"of each block all but its input. See ACTIVATION CHECKPOINTING."},
 
-	[SPEC_KEY_RESTART] = {"restart", BOOL, IN_SPEC(restart), .fallback = "false",
-		.help = "Queue the run again when the daemon went away in the middle of it."},
+	[SPEC_KEY_RESTART] = {"restart", BOOL, IN_SPEC(restart),
+		.fallback_help = "true with arms or a sweep, else false",
+		.help = "Queue the run again when the daemon went away in the middle of it. An "
+			"experiment keeps the blocks that are finished and goes on with the "
+			"next one."},
 	[SPEC_KEY_TIMEOUT] = {"timeout", INTS(0, 315360000), IN_SPEC(timeout_s), .fallback = "0",
 		.help = "Seconds after which the whole run is failed. 0: none."},
 
@@ -296,10 +322,12 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		LEADS(SPEC_GROUP_WORK), .omit_empty = true,
 		.help = "Passes over the training data."},
 	[SPEC_KEY_WARMUP_STEPS] = {"work.warmup_steps", INTS(0, INT64_C(1) << 40),
-		IN_CONFIG(warmup_steps), .fallback = "0",
+		IN_CONFIG(warmup_steps),
+		.fallback_help = "5, or all steps but one where there are 5 or fewer",
 		.help = "First optimizer steps that no timing counts; fewer than all."},
 	[SPEC_KEY_VALIDATION_STEPS] = {"work.validation_steps", INTS(0, MANY),
 		IN_CONFIG(validation_steps), .fallback = "0",
+		NUMERICS,
 		.help = "Micro-batches per rank for the validation loss after the last step, which "
 			"show and compare of gpt2ctl(1) print. 0: none."},
 
@@ -309,18 +337,45 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 			"spec or by dotted path (\"zero_optimization.stage\"). The first is the "
 			"control. Names are made like the run's. name, restart, timeout, arms "
 			"and design cannot differ."},
+	[SPEC_KEY_SWEEP] = {"sweep", SPEC_TYPE_SWEEP, .scope = SPEC_SCOPE_RUN,
+		.field = SPEC_NO_FIELD,
+		.help = "Makes arms of values: an object of dotted keys, each with an array of "
+			"values. The spec's own values are the arm base, every combination of "
+			"the values is an arm named by them (5e6, or 5e6_true). A combination "
+			"that is the base's is left out. Not together with arms."},
 	[SPEC_KEY_DESIGN] = {"design", SPEC_TYPE_OBJECT, .scope = SPEC_SCOPE_RUN,
 		.field = SPEC_NO_FIELD,
 		.help = "The order in which arms run; without arms none of its keys may be given."},
 	[SPEC_KEY_REPETITIONS] = {"design.repetitions", INTS(1, SPEC_REPETITIONS_MAX),
-		IN_SPEC(repetitions), .fallback = "1",
+		IN_SPEC(repetitions), .fallback = "12",
 		.help = "Blocks: in each, every arm runs once in a random order. A verdict needs "
-			"8 at least."},
+			"at least 8, and more with many arms."},
 	[SPEC_KEY_MIRRORED] = {"design.mirrored", BOOL, IN_SPEC(mirrored), .fallback = "true",
 		.help = "A block is its order and then the same backwards (ABBA), which cancels "
 			"drift."},
 	[SPEC_KEY_DESIGN_SEED] = {"design.seed", INTS(0, INT64_MAX), IN_SPEC(design_seed),
 		.fallback = "1", .help = "Of the order of arms."},
+	[SPEC_KEY_MARGIN] = {"design.margin", REALS(0, 1), .above_low = true, IN_SPEC(margin),
+		.fallback = "0.01",
+		.help = "Throughputs whose ratio is closer to 1 than this fraction count as the "
+			"same."},
+	[SPEC_KEY_AA_CONTROL] = {"design.aa_control", BOOL, IN_SPEC(aa_control),
+		.fallback = "true",
+		.help = "Run the first arm once more as NAME-aa: where that control differs from "
+			"the first arm, nothing is claimed. An arm that is equal to the first "
+			"one is the control in its place."},
+	[SPEC_KEY_SPARE_BLOCKS] = {"design.spare_blocks", INTS(0, SPEC_REPETITIONS_MAX),
+		IN_SPEC(spare_blocks), .fallback_help = "a quarter of repetitions, rounded up",
+		.help = "Blocks that replace void ones. A block is void when the machine "
+			"disturbed it: a standstill, thermal or hardware slowdown, another "
+			"process on a GPU, an engine that was replaced."},
+	[SPEC_KEY_STOP_WHEN] = {"design.stop_when", SPEC_TYPE_OBJECT, .scope = SPEC_SCOPE_RUN,
+		.field = SPEC_NO_FIELD, .help = "When to stop before all blocks are run."},
+	[SPEC_KEY_HALF_WIDTH] = {"design.stop_when.half_width", REALS(0, 1),
+		IN_SPEC(stop_half_width), .fallback = "0",
+		.help = "Stop when half the width of every comparison's interval, as a "
+			"logarithm, is at most this: 0.002 is 0.2 %. Checked after every "
+			"block from the 8th on. 0: run all blocks."},
 };
 
 const struct spec_row *spec_table_find(const char *path)

@@ -86,16 +86,23 @@ enum spec_key {
 	SPEC_KEY_WARMUP_STEPS,
 	SPEC_KEY_VALIDATION_STEPS,
 	SPEC_KEY_ARMS,
+	SPEC_KEY_SWEEP,
 	SPEC_KEY_DESIGN,
 	SPEC_KEY_REPETITIONS,
 	SPEC_KEY_MIRRORED,
 	SPEC_KEY_DESIGN_SEED,
+	SPEC_KEY_MARGIN,
+	SPEC_KEY_AA_CONTROL,
+	SPEC_KEY_SPARE_BLOCKS,
+	SPEC_KEY_STOP_WHEN,
+	SPEC_KEY_HALF_WIDTH,
 	SPEC_KEY_COUNT,
 };
 
 enum spec_type {
 	SPEC_TYPE_OBJECT,
 	SPEC_TYPE_ARMS,
+	SPEC_TYPE_SWEEP,
 	SPEC_TYPE_BOOL,
 	SPEC_TYPE_INT,
 	SPEC_TYPE_REAL,
@@ -103,6 +110,14 @@ enum spec_type {
 	SPEC_TYPE_CHOICE, /* a string out of a list, an enum's int */
 	SPEC_TYPE_NAME,   /* of a run: spec_table_name_wrong */
 	SPEC_TYPE_PATH,
+};
+
+/* What two arms that differ in the key may differ in: the proof of equal work depends on it. */
+enum spec_effect {
+	SPEC_EFFECT_TRAINING,  /* another training: speeds are not compared */
+	SPEC_EFFECT_PRECISION, /* the same tokens, other losses */
+	SPEC_EFFECT_ORDER,     /* sums in another order: losses within a tolerance */
+	SPEC_EFFECT_NUMERICS,  /* losses bit-equal */
 };
 
 /* Where the value lives. Only keys of a configuration may stand in an arm. */
@@ -141,6 +156,7 @@ struct spec_row {
 	bool required;             /* in the base, for the schema */
 	bool omit_empty;           /* 0 and "" mean not given: left out of the canonical form */
 	enum spec_group group;
+	enum spec_effect effect;
 	bool leads;
 	enum spec_key only_key;  /* the key has a meaning only where the choice of only_key ... */
 	unsigned only_mask;      /* ... is in this set of 1 << value; 0: always */

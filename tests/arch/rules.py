@@ -11,7 +11,7 @@ FOLDERS = ("proto", "daemon", "engine", "kernels", "ctl", "tests", "etc", "slurm
 C_ENDINGS = (".c", ".h", ".cu", ".cuh")
 
 # Who may include whom: the table of rooms. A folder that has no row belongs to its parent's room.
-PROTO = {"proto", "proto/spec", "proto/schema", "proto/stats", "proto/host"}
+PROTO = {"proto", "proto/spec", "proto/schema", "proto/stats", "proto/host", "proto/experiment"}
 DAEMON = {"daemon/config", "daemon/store", "daemon/control", "daemon/runs", "daemon/engines"}
 ENGINE = {"engine/train", "engine/comm", "engine/data", "engine/report", "engine/check"}
 CTL = {"ctl/link", "ctl/print", "ctl/results", "ctl/data", "ctl/verbs"}
@@ -21,6 +21,7 @@ ROOMS = {
     "proto/stats": {"proto/stats", "proto/host"},
     "proto/schema": {"proto/schema", "proto", "proto/host"},
     "proto/spec": {"proto/spec", "proto/schema", "proto/stats", "proto", "proto/host"},
+    "proto/experiment": {"proto/experiment", "proto/spec", "proto/stats", "proto", "proto/host"},
     "daemon": {"daemon"} | DAEMON | PROTO,
     "daemon/config": {"daemon/config"} | PROTO,
     "daemon/store": {"daemon/store"} | PROTO,

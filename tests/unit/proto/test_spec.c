@@ -92,7 +92,7 @@ static void test_defaults_are_kept(void **state)
 	assert_string_equal(spec->arms[0].name, "run");
 	assert_int_equal(spec->n_arms, 1);
 	assert_false(spec->has_arms);
-	assert_int_equal(spec->repetitions, 1);
+	assert_int_equal(spec->repetitions, 12);
 	assert_true(spec->mirrored);
 	assert_int_equal(c->seed, 1);
 	assert_int_equal(c->reduce_bucket_elems, 500000000);

@@ -1,0 +1,22 @@
+/*
+ * comparison.h: the arms of an experiment beside its baseline, from the segments that were trained:
+ * figures, proof of equal work, and a verdict (proto/stats/verdict.h). gpt2d writes the result to
+ * experiment.json, and `gpt2ctl compare` prints the same result. JSON in, JSON out; no I/O.
+ */
+#ifndef GPT2D_PROTO_EXPERIMENT_COMPARISON_H
+#define GPT2D_PROTO_EXPERIMENT_COMPARISON_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+struct spec;
+
+/*
+ * show: the members `run` and `segments` of the reply to "show", all segments of the run. spec: the
+ * run's. baseline: an arm's name; NULL: the first arm. 0 and *out, owned by the caller; its members
+ * are in proto/schema (comparison). -ENOENT: no such arm. -ENODATA: no segment is done.
+ */
+int comparison_make(
+	const struct spec *spec, const json_t *show, const char *baseline, json_t **out);
+
+#endif

@@ -1,0 +1,111 @@
+/*
+ * comparison_private.h: the figures that comparison.c gathers from segments and that
+ * comparison_json.c writes. Only these two files include it.
+ */
+#ifndef GPT2D_PROTO_EXPERIMENT_COMPARISON_PRIVATE_H
+#define GPT2D_PROTO_EXPERIMENT_COMPARISON_PRIVATE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/spec/spec.h"
+#include "proto/stats/stats.h"
+#include "proto/stats/verdict.h"
+
+/* Means over an arm's segments, weighted by measured tokens. null where one segment has none. */
+enum comparison_mean {
+	MEAN_DATA,
+	MEAN_FORWARD,
+	MEAN_BACKWARD,
+	MEAN_OPTIMIZER,
+	MEAN_EXPOSED,
+	MEAN_TRANSFER,
+	MEAN_WAIT,
+	MEAN_MFU,
+	MEAN_HFU,
+	MEAN_SM_CLOCK,
+	MEAN_POWER,
+	MEAN_TEMPERATURE,
+	COMPARISON_MEANS,
+};
+struct comparison_mean_row {
+	const char *key;    /* of the comparison */
+	const char *object; /* of the summary, in which `member` is; NULL: the summary itself */
+	const char *member;
+};
+extern const struct comparison_mean_row comparison_means[COMPARISON_MEANS];
+
+/* The largest change between an arm and the baseline that its differing keys may cause. */
+enum comparison_class {
+	CLASS_NUMERICS,  /* losses bit-equal */
+	CLASS_ORDER,     /* sums in another order: losses within COMPARISON_TOLERANCE */
+	CLASS_PRECISION, /* the same tokens, other losses */
+	CLASS_TRAINING,  /* another batch, model, ...: not the same work */
+};
+extern const char *const comparison_class_names[];
+#define COMPARISON_TOLERANCE 1e-3
+
+/* Segments of one arm in one block. */
+struct comparison_cell {
+	int64_t planned, done, stalled;
+	int64_t tokens, tokens_total, attempted, applied;
+	double seconds;   /* elapsed in the measured steps */
+	double loss_diff; /* the largest to the baseline's first segment; NaN: not comparable */
+	bool bit_equal;   /* all losses, to the same */
+	bool data_equal;  /* the same token sequences */
+};
+
+struct comparison_block {
+	int64_t number; /* from 1 */
+	char void_reason[160];
+	struct comparison_cell cells[SPEC_ARMS_MAX];
+	bool kept;
+};
+
+struct comparison_arm {
+	size_t index; /* in the spec */
+	const json_t *plan;
+	int64_t segments, tokens, tokens_total, attempted, applied, skipped, stalled;
+	double seconds, energy_j, peak_bytes, throttle;
+	struct {
+		double sum, tokens;
+		bool missing;
+	} means[COMPARISON_MEANS];
+	int64_t *times; /* of measured steps, ns */
+	size_t n_times;
+	bool times_missing;
+	double init_ns, switch_ns;
+	int64_t n_switches;
+	json_t *losses; /* at the end of each segment */
+	bool failed;    /* the arm broke off: blocks are kept without it */
+
+	/* against the baseline */
+	enum comparison_class class;
+	json_t *differences;
+	bool identical_plan, is_control;
+	struct verdict_result result;
+	struct verdict_input input;
+	int64_t *q;
+	char unequal[200]; /* why the work is not equal; empty: it is */
+};
+
+struct comparison {
+	const struct spec *spec;
+	const json_t *show;
+	struct comparison_arm arms[SPEC_ARMS_MAX];
+	size_t n_arms, baseline, control; /* control: n_arms when there is none */
+	struct comparison_block *blocks;
+	size_t n_blocks, n_kept;
+	int64_t used, left_out;
+	const json_t *reference; /* summary of the baseline's first segment that is done */
+	struct trend drift;      /* of the kept blocks' total times, in ln(time) 1e-9 */
+	bool spans_restart;
+	double alpha;
+};
+
+/* A number of an object; NaN when it is none. */
+double comparison_number(const json_t *object, const char *key);
+json_t *comparison_json(const struct comparison *c);
+
+#endif
