@@ -20,7 +20,7 @@ struct client {
 	struct client_options o;
 	struct client_peer peer;
 	struct bufferevent *io;
-	struct event *next; /* takes the next request, in the next round of the loop */
+	struct event *next; /* takes requests, in the next round of the loop */
 	struct frame *frame;
 	struct reply *reply; /* of the request in progress; NULL: there is none */
 	bool greeted;
@@ -167,27 +167,37 @@ static bool feed(struct client *client)
 	return true;
 }
 
-/* One request; then other clients have their turn. */
-static void on_next(evutil_socket_t fd, short what, void *arg)
+/* Whether there was a request to take. */
+static bool take_request(struct client *client)
 {
-	struct client *client = arg;
-	enum frame_status status = FRAME_MORE;
-	bool done;
+	enum frame_status status;
 	char *line;
 	size_t n;
 
-	if (client->reply == NULL && !client->closing && !is_full(client))
-		do
-			status = frame_next(client->frame, &line, &n);
-		while (status == FRAME_MORE && feed(client));
+	if (client->reply != NULL || client->closing || is_full(client))
+		return false;
+	do
+		status = frame_next(client->frame, &line, &n);
+	while (status == FRAME_MORE && feed(client));
 	if (status == FRAME_LINE)
 		handle_line(client, line, n);
 	else if (status != FRAME_MORE)
 		handle_broken(client, status);
-	if (status != FRAME_MORE) {
-		take_next(client);
-		return;
-	}
+	return status != FRAME_MORE;
+}
+
+/* The client's requests for a millisecond; then others have their turn. */
+static void on_next(evutil_socket_t fd, short what, void *arg)
+{
+	struct client *client = arg;
+	const int64_t until_ns = clock_mono_ns() + CLOCK_MS_NS;
+	bool done;
+
+	while (take_request(client))
+		if (clock_mono_ns() >= until_ns) {
+			take_next(client);
+			return;
+		}
 	done = client->closing || (client->eof && client->reply == NULL && client->follows == 0);
 	if (done && client_unwritten_bytes(client) == 0)
 		client_destroy(client);
