@@ -284,7 +284,7 @@ int place_bind(const char *path, const struct place_access *access, int *fd,
 	return 0;
 }
 
-bool place_stands(const char *path, const struct place_mark *mark)
+bool place_unchanged(const char *path, const struct place_mark *mark)
 {
 	struct stat st;
 
@@ -293,6 +293,6 @@ bool place_stands(const char *path, const struct place_mark *mark)
 
 void place_unlink(const char *path, const struct place_mark *mark)
 {
-	if (place_stands(path, mark))
+	if (place_unchanged(path, mark))
 		unlink(path);
 }

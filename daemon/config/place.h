@@ -19,7 +19,7 @@ struct place_access {
 };
 struct place_access place_access(const struct settings *s);
 
-/* Which file a name stood for. */
+/* Identifies a file behind a name. */
 struct place_mark {
 	dev_t device;
 	ino_t inode;
@@ -49,7 +49,7 @@ int place_bind(const char *path, const struct place_access *access, int *fd,
 	struct place_mark *mark, char *error, size_t error_bytes);
 
 /* Whether path is still the file that mark was taken of. */
-bool place_stands(const char *path, const struct place_mark *mark);
+bool place_unchanged(const char *path, const struct place_mark *mark);
 /* Remove path if it still is that file. */
 void place_unlink(const char *path, const struct place_mark *mark);
 

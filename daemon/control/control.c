@@ -236,7 +236,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 	struct control *c = arg;
 	char error[512];
 
-	if (place_stands(c->o.socket, &c->mark)) {
+	if (place_unchanged(c->o.socket, &c->mark)) {
 		c->lost = false;
 	} else if (bind_socket(c, error, sizeof(error)) == 0) {
 		c->lost = false;

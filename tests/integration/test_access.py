@@ -375,7 +375,7 @@ def test_files_are_not_read_for_others_unless_said(home, secret):
             "below its data_roots only: none is set in gpt2d.conf (data_roots = / allows every file that gpt2d may "
             "read)"}
         assert "others than the user that gpt2d runs as may connect: their runs read no files" in d.said()
-        # what reads no file is welcome, and so is whom gpt2d belongs to
+        # gpt2d takes runs that read no file, and those of its own user
         made = as_user(d.socket, ONE, ["submit", {"spec": spec("made", 1)}])[0]["result"]["id"]
         with_file = spec("own", 1, data={"kind": "file", "train": str(secret / "tokens.bin")})
         own = c.submit(with_file)
@@ -417,7 +417,7 @@ def test_what_is_said_of_files_that_cannot_be_read(home):
     found = ("fifo", "socket", "unread.bin")
     (data / "unread.bin").chmod(0)
     (data / "closed").chmod(0)
-    prefix = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")  # a root to whom rights apply
+    prefix = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")  # permissions apply to this root
     for roots in ((), ("--data-roots", str(data))):
         with Daemon(home=home, prefix=prefix, engine=BUILD / "engine/gpt2-engine-cpu", options=roots) as d, d.client() as c:
             for name, why in told.items():

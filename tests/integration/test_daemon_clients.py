@@ -322,7 +322,7 @@ def test_fifty_followers_killed(daemon):
 
 
 def test_a_follower_that_does_not_read(daemon):
-    """It loses events, is told how many, and the run is none the slower."""
+    """It loses events, its last event says how many, and the run is none the slower."""
     with daemon(options=("--client-buffer", "4096")) as d, d.client() as c, d.client() as slow:
         run = c.submit(spec("logs-ms1", 4000))
         slow.ask("follow", id=run)
@@ -414,7 +414,7 @@ def test_one_that_asks_and_does_not_read_costs_nothing(daemon):
         wait_for(lambda: asleep(d), "that it does not look at them all the time")
         before = wakeups(d)
         select.select([], [], [], 1)
-        assert wakeups(d) - before < 100  # 4, of its own timers
+        assert wakeups(d) - before < 100  # 4, from timers
         mute.socket.settimeout(PATIENCE_S)
         assert [mute.receive()["id"] for _ in range(asked - 1)] == [7] * (asked - 1)
         mute.send_raw(rest)
