@@ -157,7 +157,7 @@ static json_t *engine_json(const struct daemon *d)
 	return engine;
 }
 
-static void do_status(struct daemon *d, struct reply *reply, json_t *params)
+json_t *command_status(const struct daemon *d)
 {
 	struct run *run = scheduler_running(d->scheduler);
 	json_t *counts = json_object(), *running = json_null();
@@ -169,14 +169,16 @@ static void do_status(struct daemon *d, struct reply *reply, json_t *params)
 		running = json_pack("{so so ss?}", "run", run_json(run, d->state_dir), "progress",
 			follow_progress(d->follow, run->id), "stopping",
 			scheduler_stop_reason(d->scheduler));
-	reply_result(reply,
-		json_pack("{so so so so so so sI so so so so}", "daemon", daemon_json(d),
-			"host", usage_host(), "store", failure_json(d->store), "engine",
-			engine_json(d),
-			"running", running, "waiting", outlook_head(d), "queued",
-			(json_int_t)queue_length(d->queue), "queue", outlook_queue(d), "drained",
-			hold_json(d->holds, HOLD_DRAINED), "released",
-			hold_json(d->holds, HOLD_RELEASED), "counts", counts));
+	return json_pack("{so so so so so so sI so so so so}", "daemon", daemon_json(d), "host",
+		usage_host(), "store", failure_json(d->store), "engine", engine_json(d), "running",
+		running, "waiting", outlook_head(d), "queued", (json_int_t)queue_length(d->queue),
+		"queue", outlook_queue(d), "drained", hold_json(d->holds, HOLD_DRAINED), "released",
+		hold_json(d->holds, HOLD_RELEASED), "counts", counts);
+}
+
+static void do_status(struct daemon *d, struct reply *reply, json_t *params)
+{
+	reply_result(reply, command_status(d));
 }
 
 /* ---- logs ---- */
@@ -198,8 +200,6 @@ static void do_shutdown(struct daemon *d, struct reply *reply, json_t *params)
 			"stopping", run && (now || scheduler_stop_reason(d->scheduler) != NULL)));
 	daemon_stop(d, now);
 }
-
-/* ---- the table ---- */
 
 /* ---- metrics ---- */
 
@@ -243,6 +243,8 @@ static void do_keep(struct daemon *d, struct reply *reply, json_t *params)
 {
 	prune_keep(d->pruner, reply, params);
 }
+
+/* ---- the table ---- */
 
 static const struct verb verbs[] = {
 	{METHOD_HELLO, do_hello, ROLE_ANYBODY,

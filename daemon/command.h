@@ -14,4 +14,7 @@ void command_handle(struct daemon *d, struct reply *reply, const struct rpc_mess
 /* submit.h's queued, with arg a struct daemon: the reply to submit. */
 void command_queued(void *arg, struct reply *reply, struct run *run);
 
+/* The result of the method "status". */
+json_t *command_status(const struct daemon *d);
+
 #endif

@@ -626,23 +626,22 @@ static int start_pruner(struct daemon *d)
 	return prune_create(&options, &d->pruner);
 }
 
+static json_t *status(void *arg)
+{
+	return command_status(arg);
+}
+
 static int start_metrics(struct daemon *d)
 {
 	const struct openmetrics_options options = {
 		.base = d->base,
 		.worker = d->worker,
+		.store = d->store,
 		.settings = d->settings,
 		.socket = d->socket,
 		.state_dir = d->state_dir,
-		.started_ns = d->started_ns,
-		.counts = d->counts,
-		.control = d->control,
-		.queue = d->queue,
-		.holds = d->holds,
-		.pool = d->pool,
-		.scheduler = d->scheduler,
-		.follow = d->follow,
-		.store = d->store,
+		.status = status,
+		.arg = d,
 	};
 
 	return openmetrics_create(&options, &d->openmetrics);

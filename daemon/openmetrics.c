@@ -15,14 +15,7 @@
 #include "daemon/config/log.h"
 #include "daemon/config/metrics_file.h"
 #include "daemon/config/settings.h"
-#include "daemon/control/control.h"
-#include "daemon/control/follow.h"
 #include "daemon/control/reply.h"
-#include "daemon/engines/engine_pool.h"
-#include "daemon/runs/hold.h"
-#include "daemon/runs/queue.h"
-#include "daemon/runs/scheduler.h"
-#include "daemon/runs/usage.h"
 #include "daemon/store/record.h"
 #include "daemon/store/store.h"
 #include "daemon/store/worker.h"
@@ -102,11 +95,7 @@ static void write_sample(
 		write_label(w, labels[0], labels[1]);
 	}
 	fputs("} ", w->out);
-	if (isnan(value)) {
-		fputs("NaN\n", w->out);
-	} else if (isinf(value)) {
-		fputs(value > 0 ? "+Inf\n" : "-Inf\n", w->out);
-	} else if (fabs(value) < EXACT && value == trunc(value)) {
+	if (fabs(value) < EXACT && value == trunc(value)) {
 		fprintf(w->out, "%.0f\n", value);
 	} else {
 		spec_json_format_real(value, text);
@@ -114,146 +103,100 @@ static void write_sample(
 	}
 }
 
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
+/* ---- the table ---- */
 
-	return text ? text : "";
-}
-
-/* ---- figures with one sample ---- */
-
-enum figure {
-	UPTIME,
-	MEMORY,
-	CLIENTS,
-	QUEUE,
-	LOG_LOST,
-	DRAINED,
-	RELEASED,
-	RANKS,
-	RESTARTS,
-	STORE_BUSY,
-	STORE_FAILING,
-	DISK_FREE,
-	DISK_SIZE,
-	RUN_ID,
-	RUN_STEP,
-	RUN_STEPS,
-	RUN_SEGMENT,
-	RUN_SEGMENTS,
-	RUN_TOKENS,
-	RUN_STEP_TIME,
-	RUN_LOSS,
-	RUN_REMAINING,
-	FIGURES
+/* A value of the JSON that make_text gathers, by the names on the way to it. */
+struct row {
+	struct family family;
+	const char *path;
+	bool flag; /* 1 for an object, 0 for null; else a number, or absent without one */
+	double scale, plus;
 };
 
-static const struct family families[FIGURES] = {
-	[UPTIME] = {"gpt2d_uptime_seconds", false, "seconds", "Since this gpt2d started."},
-	[MEMORY] = {"gpt2d_resident_memory_bytes", false, "bytes",
-		"Of gpt2d, without its engines."},
-	[CLIENTS] = {"gpt2d_clients", false, "", "Clients connected now."},
-	[QUEUE] = {"gpt2d_queue_length", false, "", "Runs that wait."},
-	[LOG_LOST] = {"gpt2d_log_lines_lost", true, "",
-		"Lines of the log that could not be written in time."},
-	[DRAINED] = {"gpt2d_drained", false, "",
-		"1 while gpt2d starts no more runs, because a client asked for it."},
-	[RELEASED] = {"gpt2d_released", false, "",
-		"1 while gpt2d runs no engines, because a client asked for it."},
-	[RANKS] = {"gpt2d_ranks", false, "", "Ranks, the largest world of a run."},
-	[RESTARTS] = {"gpt2d_engine_restarts", true, "", "Restarts of the engines."},
-	[STORE_BUSY] = {"gpt2d_store_busy_seconds", false, "seconds",
-		"Since the store began its present work, 0 for none."},
-	[STORE_FAILING] = {"gpt2d_store_failing", false, "",
-		"1 while the store cannot be written or does not answer."},
-	[DISK_FREE] = {"gpt2d_state_dir_free_bytes", false, "bytes",
-		"Free for gpt2d on the file system of the state directory."},
-	[DISK_SIZE] = {"gpt2d_state_dir_size_bytes", false, "bytes", "Size of that file system."},
-	[RUN_ID] = {"gpt2d_run_id", false, "", "The run that is in progress."},
-	[RUN_STEP] = {"gpt2d_run_step", false, "", "The last step done, in its segment."},
-	[RUN_STEPS] = {"gpt2d_run_steps", false, "", "Steps of a segment."},
-	[RUN_SEGMENT] = {"gpt2d_run_segment", false, "", "The segment in progress, from 1."},
-	[RUN_SEGMENTS] = {"gpt2d_run_segments", false, "", "Segments of the run."},
-	[RUN_TOKENS] = {"gpt2d_run_tokens_per_second", false, "", "Of the last step."},
-	[RUN_STEP_TIME] = {"gpt2d_run_step_time_seconds", false, "seconds", "Of the last step."},
-	[RUN_LOSS] = {"gpt2d_run_loss", false, "", "Of the last step."},
-	[RUN_REMAINING] = {"gpt2d_run_remaining_seconds", false, "seconds",
-		"Until the run is trained, at its present pace."},
+static const struct row rows[] = {
+	{{"gpt2d_uptime_seconds", false, "seconds", "Since this gpt2d started."},
+		"daemon.uptime_s"},
+	{{"gpt2d_resident_memory_bytes", false, "bytes", "Of gpt2d, without its engines."},
+		"daemon.rss_bytes"},
+	{{"gpt2d_clients", false, "", "Clients connected now."}, "daemon.clients"},
+	{{"gpt2d_log_lines_lost", true, "", "Lines of the log that could not be written in time."},
+		"more.log_lost"},
+	{{"gpt2d_queue_length", false, "", "Runs that wait."}, "queued"},
+	{{"gpt2d_drained", false, "",
+		 "1 while gpt2d starts no runs, because a client asked for it."},
+		"drained", true},
+	{{"gpt2d_released", false, "", "1 while no engines run, because a client asked for it."},
+		"released", true},
+	{{"gpt2d_ranks", false, "", "Ranks, the largest world of a run."}, "more.ranks"},
+	{{"gpt2d_engine_restarts", true, "", "Restarts of the engines."}, "engine.restarts"},
+	{{"gpt2d_run_id", false, "", "The run that is in progress."}, "running.run.id"},
+	{{"gpt2d_run_step", false, "", "The last step done, in its segment."},
+		"running.progress.step"},
+	{{"gpt2d_run_steps", false, "", "Steps of a segment."}, "running.progress.steps"},
+	{{"gpt2d_run_segment", false, "", "The segment in progress, from 1."},
+		"running.progress.segment", .plus = 1},
+	{{"gpt2d_run_segments", false, "", "Segments of the run."}, "running.progress.segments"},
+	{{"gpt2d_run_tokens_per_second", false, "", "Of the last step."},
+		"running.progress.tokens_per_sec"},
+	{{"gpt2d_run_step_time_seconds", false, "seconds", "Of the last step."},
+		"running.progress.step_time_ns", .scale = 1e-9},
+	{{"gpt2d_run_loss", false, "", "Of the last step."}, "running.progress.loss"},
+	{{"gpt2d_run_remaining_seconds", false, "seconds",
+		 "Until the run is trained, at its present pace."},
+		"running.progress.eta_s"},
+	{{"gpt2d_store_busy_seconds", false, "seconds",
+		 "Since the store began its present work, 0 for none."},
+		"more.store_busy_s"},
+	{{"gpt2d_store_failing", false, "",
+		 "1 while the store cannot be written or does not answer."},
+		"store", true},
+	{{"gpt2d_state_dir_free_bytes", false, "bytes",
+		 "Free for gpt2d on the file system of the state directory."},
+		"more.disk_free"},
+	{{"gpt2d_state_dir_size_bytes", false, "bytes", "Size of that file system."},
+		"more.disk_size"},
 };
 
-/* A figure that is absent, as that of no run, is not 0. */
-struct figures {
-	double value[FIGURES];
-	bool known[FIGURES];
+/* The same of each rank with a GPU. */
+static const struct row gpu_rows[] = {
+	{{"gpt2d_gpu_memory_bytes", false, "bytes", "Memory of the GPU of a rank, in all."},
+		"device.memory_total_bytes"},
+	{{"gpt2d_gpu_memory_used_bytes", false, "bytes", "Of that, used by all processes."},
+		"gpu.memory_used_bytes"},
+	{{"gpt2d_gpu_utilization_ratio", false, "ratio",
+		 "Part of the time in which it computed, 0 to 1."},
+		"gpu.utilization"},
+	{{"gpt2d_gpu_temperature_celsius", false, "celsius", "Its temperature."},
+		"gpu.temperature_c"},
+	{{"gpt2d_gpu_power_watts", false, "watts", "Its power draw."}, "gpu.power_w"},
+	{{"gpt2d_gpu_other_processes", false, "", "Processes that compute on it, beside gpt2d's."},
+		"gpu.other_processes"},
 };
 
-static void set(struct figures *f, enum figure figure, double value)
+/* "a.b.c" */
+static const json_t *find(const json_t *json, const char *path)
 {
-	f->value[figure] = value;
-	f->known[figure] = true;
+	char name[32];
+	size_t n;
+
+	for (; json != NULL && *path != '\0'; path += n + (path[n] == '.')) {
+		n = strcspn(path, ".");
+		snprintf(name, sizeof(name), "%.*s", (int)n, path);
+		json = json_object_get(json, name);
+	}
+	return json;
 }
 
-static void set_json(struct figures *f, enum figure figure, const json_t *object, const char *key)
+/* False: the figure is absent. */
+static bool read_row(const struct row *row, const json_t *json, double *out)
 {
-	const json_t *value = json_object_get(object, key);
+	const json_t *value = find(json, row->path);
 
-	if (json_is_number(value))
-		set(f, figure, json_number_value(value));
-}
-
-static void gather_run(const struct openmetrics *m, struct figures *f)
-{
-	const struct run *run = scheduler_running(m->options.scheduler);
-	json_t *progress;
-
-	if (run == NULL)
-		return;
-	progress = follow_progress(m->options.follow, run->id);
-	set(f, RUN_ID, (double)run->id);
-	set_json(f, RUN_STEP, progress, "step");
-	set_json(f, RUN_STEPS, progress, "steps");
-	set_json(f, RUN_SEGMENT, progress, "segment");
-	f->value[RUN_SEGMENT]++; /* from 1 */
-	set_json(f, RUN_SEGMENTS, progress, "segments");
-	set_json(f, RUN_TOKENS, progress, "tokens_per_sec");
-	set_json(f, RUN_STEP_TIME, progress, "step_time_ns");
-	f->value[RUN_STEP_TIME] /= 1e9;
-	set_json(f, RUN_LOSS, progress, "loss");
-	set_json(f, RUN_REMAINING, progress, "eta_s");
-	json_decref(progress);
-}
-
-static void gather_disk(const struct openmetrics *m, struct figures *f)
-{
-	const int64_t old_ns = (3 * m->options.settings->metrics_period_s + 1) * CLOCK_S_NS;
-
-	if (m->disk_ns == 0 || clock_mono_ns() - m->disk_ns > old_ns)
-		return; /* it does not answer */
-	set(f, DISK_FREE, (double)m->disk.f_bavail * (double)m->disk.f_frsize);
-	set(f, DISK_SIZE, (double)m->disk.f_blocks * (double)m->disk.f_frsize);
-}
-
-static void gather(const struct openmetrics *m, const json_t *engine, struct figures *f)
-{
-	const struct openmetrics_options *o = &m->options;
-	json_t *usage = json_object();
-
-	usage_add(usage, getpid());
-	set_json(f, MEMORY, usage, "rss_bytes");
-	json_decref(usage);
-	set(f, UPTIME, (double)(clock_mono_ns() - o->started_ns) / 1e9);
-	set(f, CLIENTS, (double)control_clients(o->control));
-	set(f, QUEUE, (double)queue_length(o->queue));
-	set(f, LOG_LOST, (double)log_lost());
-	set(f, DRAINED, hold_is_set(o->holds, HOLD_DRAINED));
-	set(f, RELEASED, hold_is_set(o->holds, HOLD_RELEASED));
-	set(f, RANKS, (double)json_array_size(json_object_get(engine, "ranks")));
-	set_json(f, RESTARTS, engine, "restarts");
-	set(f, STORE_BUSY, store_busy_s(o->store));
-	set(f, STORE_FAILING, store_failing(o->store));
-	gather_disk(m, f);
-	gather_run(m, f);
+	if (row->flag)
+		*out = json_is_object(value);
+	else
+		*out = json_number_value(value) * (row->scale != 0 ? row->scale : 1) + row->plus;
+	return row->flag || json_is_number(value);
 }
 
 /* ---- figures with several samples ---- */
@@ -268,15 +211,17 @@ static void write_build(const struct writer *w)
 	write_sample(w, &f, labels, 1);
 }
 
-static void write_runs(const struct writer *w, const int64_t *counts)
+static void write_runs(const struct writer *w, json_t *counts)
 {
 	static const struct family f = {"gpt2d_runs", false, "", "Runs in the store, by state."};
+	const char *state;
+	json_t *count;
 
 	write_family(w, &f);
-	for (int i = 0; i < RUN_STATES; i++) {
-		const char *const labels[] = {"state", run_state_name((enum run_state)i), NULL};
+	json_object_foreach(counts, state, count) {
+		const char *const labels[] = {"state", state, NULL};
 
-		write_sample(w, &f, labels, (double)counts[i]);
+		write_sample(w, &f, labels, json_number_value(count));
 	}
 }
 
@@ -295,51 +240,43 @@ static void write_engine_state(const struct writer *w, const char *state)
 	}
 }
 
-/* GPUs, where the engine reports them, and of these the figures that the driver reports. */
-static void write_gpus(const struct writer *w, const json_t *ranks)
+static void write_gpus(const struct writer *w, const struct row *row, const json_t *ranks)
 {
-	static const struct {
-		struct family family;
-		const char *of, *key;
-	} rows[] = {
-		{{"gpt2d_gpu_memory_bytes", false, "bytes", "Memory of the GPU of a rank, in all."},
-			"device", "memory_total_bytes"},
-		{{"gpt2d_gpu_memory_used_bytes", false, "bytes", "Of that, used by all processes."},
-			"gpu", "memory_used_bytes"},
-		{{"gpt2d_gpu_utilization_ratio", false, "ratio",
-			 "Part of the time in which it computed, 0 to 1."},
-			"gpu", "utilization"},
-		{{"gpt2d_gpu_temperature_celsius", false, "celsius", "Its temperature."}, "gpu",
-			"temperature_c"},
-		{{"gpt2d_gpu_power_watts", false, "watts", "What it draws."}, "gpu", "power_w"},
-		{{"gpt2d_gpu_other_processes", false, "",
-			 "Processes that compute on it, beside gpt2d's."},
-			"gpu", "other_processes"},
-	};
-	const json_t *rank, *device, *value;
+	const json_t *rank;
 	char number[24];
+	bool any = false;
+	double value;
 	size_t i;
 
-	for (size_t row = 0; row < sizeof(rows) / sizeof(rows[0]); row++) {
-		bool any = false;
+	json_array_foreach(ranks, i, rank) {
+		const char *backend = json_string_value(find(rank, "device.backend"));
+		const char *const labels[] = {
+			"rank", number, "name", json_string_value(find(rank, "device.name")), NULL};
 
-		json_array_foreach(ranks, i, rank) {
-			device = json_object_get(rank, "device");
-			value = json_object_get(json_object_get(rank, rows[row].of), rows[row].key);
-			if (!json_is_object(device) ||
-				strcmp(text_of(device, "backend"), "cpu") == 0 ||
-				!json_is_number(value))
-				continue;
-			if (!any)
-				write_family(w, &rows[row].family);
-			any = true;
-			snprintf(number, sizeof(number), "%zu", i);
-			write_sample(w, &rows[row].family,
-				(const char *const[]){
-					"rank", number, "name", text_of(device, "name"), NULL},
-				json_number_value(value));
-		}
+		if (backend == NULL || strcmp(backend, "cpu") == 0 || !read_row(row, rank, &value))
+			continue;
+		if (!any)
+			write_family(w, &row->family);
+		any = true;
+		snprintf(number, sizeof(number), "%zu", i);
+		write_sample(w, &row->family, labels, value);
 	}
+}
+
+/* What the status does not have. */
+static json_t *more_figures(const struct openmetrics *m, const json_t *ranks)
+{
+	const int64_t old_ns = (3 * m->options.settings->metrics_period_s + 1) * CLOCK_S_NS;
+	json_t *more = json_pack("{sI sf sI}", "log_lost", (json_int_t)log_lost(), "store_busy_s",
+		store_busy_s(m->options.store), "ranks", (json_int_t)json_array_size(ranks));
+
+	if (m->disk_ns == 0 || clock_mono_ns() - m->disk_ns > old_ns)
+		return more; /* the file system does not answer */
+	json_object_set_new(
+		more, "disk_free", json_integer((json_int_t)(m->disk.f_bavail * m->disk.f_frsize)));
+	json_object_set_new(
+		more, "disk_size", json_integer((json_int_t)(m->disk.f_blocks * m->disk.f_frsize)));
+	return more;
 }
 
 /* The caller frees the text. */
@@ -347,27 +284,30 @@ static char *make_text(const struct openmetrics *m, enum format format, size_t *
 {
 	static const char *const no_labels[] = {NULL};
 	struct writer w = {.format = format, .socket = m->options.socket};
-	struct figures figures = {0};
-	json_t *engine = engine_pool_json(m->options.pool);
+	json_t *status = m->options.status(m->options.arg);
+	const json_t *ranks = find(status, "engine.ranks");
+	const char *state = json_string_value(find(status, "engine.state"));
 	char *text = NULL;
+	double value;
 
 	w.out = open_memstream(&text, n);
 	if (w.out == NULL)
 		abort(); /* as memory.h */
-	gather(m, engine, &figures);
+	json_object_set_new(status, "more", more_figures(m, ranks));
 	write_build(&w);
-	write_runs(&w, m->options.counts);
-	write_engine_state(&w, text_of(engine, "state"));
-	write_gpus(&w, json_object_get(engine, "ranks"));
-	for (int i = 0; i < FIGURES; i++)
-		if (figures.known[i]) {
-			write_family(&w, &families[i]);
-			write_sample(&w, &families[i], no_labels, figures.value[i]);
+	write_runs(&w, json_object_get(status, "counts"));
+	write_engine_state(&w, state ? state : "");
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (read_row(&rows[i], status, &value)) {
+			write_family(&w, &rows[i].family);
+			write_sample(&w, &rows[i].family, no_labels, value);
 		}
+	for (size_t i = 0; i < sizeof(gpu_rows) / sizeof(gpu_rows[0]); i++)
+		write_gpus(&w, &gpu_rows[i], ranks);
 	if (format == OPENMETRICS)
 		fputs("# EOF\n", w.out);
 	fclose(w.out);
-	json_decref(engine);
+	json_decref(status);
 	return text;
 }
 

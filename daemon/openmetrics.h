@@ -9,17 +9,10 @@
 #define GPT2D_DAEMON_OPENMETRICS_H
 
 #include <jansson.h>
-#include <stdint.h>
 
-struct control;
-struct engine_pool;
 struct event_base;
-struct follow;
-struct holds;
 struct openmetrics;
-struct queue;
 struct reply;
-struct scheduler;
 struct settings;
 struct store;
 struct worker;
@@ -28,17 +21,11 @@ struct worker;
 struct openmetrics_options {
 	struct event_base *base;
 	struct worker *worker;
+	struct store *store;
 	const struct settings *settings; /* metrics_file and metrics_period */
 	const char *socket, *state_dir;
-	int64_t started_ns;    /* monotonic */
-	const int64_t *counts; /* of runs, by enum run_state */
-	const struct control *control;
-	const struct queue *queue;
-	const struct holds *holds;
-	const struct engine_pool *pool;
-	const struct scheduler *scheduler;
-	const struct follow *follow;
-	struct store *store;
+	json_t *(*status)(void *arg); /* the result of the method "status" */
+	void *arg;
 };
 
 /* 0 or a negative errno; the file is first written from the loop. */

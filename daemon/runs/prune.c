@@ -297,8 +297,8 @@ static void on_files_removed(struct worker_job *job, int rc)
 	}
 	if (rc == -EAGAIN) {
 		worker_add(b->pruner->options.worker, job);
-	} else if (rc == -ECANCELED) {
-		end_batch(b);
+	} else if (rc == -ECANCELED) { /* gpt2d ends */
+		delete_rows(b);
 	} else {
 		b->at++;
 		advance(b);
