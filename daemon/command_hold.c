@@ -13,7 +13,7 @@
 #include "daemon/runs/queue.h"
 #include "daemon/runs/scheduler.h"
 #include "daemon/store/failure.h"
-#include "daemon/store/record_hold.h"
+#include "daemon/store/record.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
 

@@ -37,7 +37,7 @@
 #include "daemon/config/service.h"
 #include "daemon/config/settings.h"
 #include "proto/state_files.h"
-#include "daemon/store/record_prune.h"
+#include "daemon/store/record.h"
 #include "daemon/store/store.h"
 #include "daemon/runs/submit.h"
 #include "daemon/store/worker.h"

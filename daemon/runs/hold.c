@@ -13,7 +13,6 @@
 #include "daemon/config/log.h"
 #include "proto/state_files.h"
 #include "daemon/store/record.h"
-#include "daemon/store/record_hold.h"
 #include "proto/host/memory.h"
 
 static const struct {

@@ -19,7 +19,6 @@
 #include "daemon/runs/trash.h"
 #include "daemon/store/failure.h"
 #include "daemon/store/record.h"
-#include "daemon/store/record_prune.h"
 #include "daemon/store/store.h"
 #include "daemon/store/worker.h"
 #include "proto/host/memory.h"

@@ -17,7 +17,6 @@
 #include "daemon/runs/run_files.h"
 #include "daemon/runs/trash.h"
 #include "daemon/store/record.h"
-#include "daemon/store/record_prune.h"
 #include "daemon/store/record_row.h"
 #include "daemon/store/store.h"
 #include "proto/artifact.h"

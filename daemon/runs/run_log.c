@@ -10,7 +10,7 @@
 #include "daemon/control/reply.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/queue.h"
-#include "daemon/store/record_log.h"
+#include "daemon/store/record.h"
 #include "daemon/control/request.h"
 #include "daemon/control/role.h"
 #include "proto/host/memory.h"

@@ -7,36 +7,49 @@
 #include <string.h>
 
 #include "proto/host/clock.h"
-#include "proto/log_level.h"
+#include "proto/host/memory.h"
 
-static void job_init(struct store_job *job, enum store_kind kind, bool must,
-	int (*work)(struct store_job *, struct sqlite3 *), void (*done)(struct store_job *, int))
+#define ENDED "state in ('done', 'failed', 'cancelled', 'interrupted')"
+
+/* The head of each job here whose caller waits for 0 or an error. */
+struct write {
+	struct store_job job;
+	void (*done)(void *arg, int rc);
+	void *arg;
+};
+
+static void write_done(struct store_job *job, int rc)
 {
-	*job = (struct store_job){.kind = kind, .must = must, .work = work, .done = done};
+	struct write *w = (struct write *)job;
+
+	if (w->done != NULL)
+		w->done(w->arg, rc);
+	free(w);
+}
+
+static void write_add(struct store *s, struct write *w,
+	int (*work)(struct store_job *, struct sqlite3 *), void (*done)(void *arg, int rc),
+	void *arg)
+{
+	w->job.work = work;
+	if (w->job.done == NULL)
+		w->job.done = write_done;
+	w->done = done;
+	w->arg = arg;
+	store_add(s, &w->job);
 }
 
 /* ---- submit ---- */
 
 struct submit_job {
-	struct store_job job;
+	struct write write;
 	struct run *run;
 	char *canonical, *checks;
 	struct design_segment *order;
 	char (*arms)[SPEC_NAME_MAX + 1];
-	void (*done)(void *arg, int rc);
-	void *arg;
 };
 
-static void submit_free(struct submit_job *j)
-{
-	free(j->canonical);
-	free(j->checks);
-	free(j->order);
-	free(j->arms);
-	free(j);
-}
-
-/* The same among what was said of the run. */
+/* The transition as a line of the run's log. */
 static int log_transition(struct sqlite3 *db, const struct run *run, int64_t at_ns)
 {
 	enum log_level level = LOG_INFO;
@@ -109,33 +122,28 @@ static void submit_done(struct store_job *job, int rc)
 {
 	struct submit_job *j = (struct submit_job *)job;
 
-	j->done(j->arg, rc);
-	submit_free(j);
+	free(j->canonical);
+	free(j->checks);
+	free(j->order);
+	free(j->arms);
+	write_done(job, rc);
 }
 
 int record_submit(struct store *s, struct run *run, const struct spec *spec, const char *canonical,
 	const char *checks, void (*done)(void *arg, int rc), void *arg)
 {
-	struct submit_job *j = calloc(1, sizeof(*j));
+	struct submit_job *j = memory_zeroed(1, sizeof(*j));
 
-	if (j == NULL)
-		return -ENOMEM;
-	job_init(&j->job, STORE_WRITE, false, submit_work, submit_done);
+	j->write.job.done = submit_done;
 	j->run = run;
-	j->done = done;
-	j->arg = arg;
-	j->canonical = strdup(canonical);
-	j->checks = strdup(checks);
-	j->order = calloc((size_t)run->segments, sizeof(*j->order));
-	j->arms = calloc(spec->n_arms, sizeof(*j->arms));
-	if (!j->canonical || !j->checks || !j->order || !j->arms) {
-		submit_free(j);
-		return -ENOMEM;
-	}
+	j->canonical = memory_text(canonical);
+	j->checks = memory_text(checks);
+	j->order = memory_zeroed((size_t)run->segments, sizeof(*j->order));
+	j->arms = memory_zeroed(spec->n_arms, sizeof(*j->arms));
 	spec_order(spec, j->order);
 	for (size_t i = 0; i < spec->n_arms; i++)
 		memcpy(j->arms[i], spec->arms[i].name, sizeof(j->arms[i]));
-	store_add(s, &j->job);
+	write_add(s, &j->write, submit_work, done, arg);
 	return 0;
 }
 
@@ -215,11 +223,10 @@ static void transition_done(struct store_job *job, int rc)
 int record_transition(struct store *s, struct run *run,
 	void (*done)(void *arg, struct run *run, enum run_state state, int rc), void *arg)
 {
-	struct transition_job *j = calloc(1, sizeof(*j));
+	struct transition_job *j = memory_zeroed(1, sizeof(*j));
 
-	if (j == NULL)
-		return -ENOMEM;
-	job_init(&j->job, STORE_WRITE, true, transition_work, transition_done);
+	j->job = (struct store_job){
+		.must = true, .work = transition_work, .done = transition_done};
 	j->run = *run;
 	j->of = run;
 	j->at_ns = clock_utc_ns();
@@ -229,14 +236,15 @@ int record_transition(struct store *s, struct run *run,
 	return 0;
 }
 
-int record_transition_now(struct store *s, const struct run *run)
+/* Before store_start: work in a transaction of its own. */
+static int do_now(struct store *s, int (*work)(struct store_job *, struct sqlite3 *),
+	struct store_job *job)
 {
-	struct transition_job j = {.run = *run, .at_ns = clock_utc_ns()};
 	struct sqlite3 *db = store_db(s);
 	int rc = store_errno(db, sqlite3_exec(db, "begin immediate", NULL, NULL, NULL));
 
 	if (rc == 0)
-		rc = transition_work(&j.job, db);
+		rc = work(job, db);
 	if (rc == 0)
 		rc = store_errno(db, sqlite3_exec(db, "commit", NULL, NULL, NULL));
 	if (rc < 0)
@@ -244,40 +252,21 @@ int record_transition_now(struct store *s, const struct run *run)
 	return rc;
 }
 
-static int take_count(struct sqlite3_stmt *stmt, void *arg)
+int record_transition_now(struct store *s, const struct run *run)
 {
-	*(int64_t *)arg = sqlite3_column_int64(stmt, 0);
-	return 0;
-}
+	struct transition_job j = {.run = *run, .at_ns = clock_utc_ns()};
 
-int record_count_transitions(struct store *s, int64_t run, enum run_state state,
-	const char *prefix, int64_t *n)
-{
-	return store_sql(store_db(s), take_count, n,
-		"select count(*) from transitions where run = ? and state = ?"
-		" and substr(reason, 1, length(?)) = ?",
-		"ittt", run, run_state_name(state), prefix, prefix);
+	return do_now(s, transition_work, &j.job);
 }
 
 /* ---- segment ---- */
 
 struct segment_job {
-	struct store_job job;
+	struct write write;
 	int64_t run, segment, at_ns;
 	char state[16];
 	char *reason, *dir, *summary, *artifacts;
-	void (*done)(void *arg, int rc);
-	void *arg;
 };
-
-static void segment_free(struct segment_job *j)
-{
-	free(j->reason);
-	free(j->dir);
-	free(j->summary);
-	free(j->artifacts);
-	free(j);
-}
 
 static int segment_work(struct store_job *job, struct sqlite3 *db)
 {
@@ -304,62 +293,230 @@ static void segment_done(struct store_job *job, int rc)
 {
 	struct segment_job *j = (struct segment_job *)job;
 
-	if (j->done != NULL)
-		j->done(j->arg, rc);
-	segment_free(j);
+	free(j->reason);
+	free(j->dir);
+	free(j->summary);
+	free(j->artifacts);
+	write_done(job, rc);
 }
 
-static char *copy_of(const char *text, bool *failed)
+static char *copy_of(const char *text)
 {
-	char *copy = text ? strdup(text) : NULL;
-
-	*failed |= text != NULL && copy == NULL;
-	return copy;
+	return text ? memory_text(text) : NULL;
 }
 
 int record_segment(struct store *s, const struct record_segment *segment,
 	void (*done)(void *arg, int rc), void *arg)
 {
-	struct segment_job *j = calloc(1, sizeof(*j));
-	bool failed = false;
+	struct segment_job *j = memory_zeroed(1, sizeof(*j));
 
-	if (j == NULL)
-		return -ENOMEM;
-	job_init(&j->job, STORE_WRITE, true, segment_work, segment_done);
+	j->write.job.must = true;
+	j->write.job.done = segment_done;
 	j->run = segment->run;
 	j->segment = segment->segment;
 	j->at_ns = clock_utc_ns();
-	strncpy(j->state, segment->state, sizeof(j->state) - 1);
-	j->reason = copy_of(segment->reason, &failed);
-	j->dir = copy_of(segment->dir, &failed);
-	j->summary = copy_of(segment->summary, &failed);
-	j->artifacts = copy_of(segment->artifacts, &failed);
-	if (failed) {
-		segment_free(j);
-		return -ENOMEM;
-	}
-	j->done = done;
-	j->arg = arg;
-	store_add(s, &j->job);
+	snprintf(j->state, sizeof(j->state), "%s", segment->state);
+	j->reason = copy_of(segment->reason);
+	j->dir = copy_of(segment->dir);
+	j->summary = copy_of(segment->summary);
+	j->artifacts = copy_of(segment->artifacts);
+	write_add(s, &j->write, segment_work, done, arg);
 	return 0;
 }
 
-static int take_last_id(sqlite3_stmt *stmt, void *arg)
+/* ---- priority, keep, delete ---- */
+
+struct change_job {
+	struct write write;
+	int64_t run, value;
+};
+
+static int change(struct store *s, int64_t run, int64_t value,
+	int (*work)(struct store_job *, struct sqlite3 *), void (*done)(void *arg, int rc),
+	void *arg)
 {
-	*(int64_t *)arg = sqlite3_column_int64(stmt, 0);
+	struct change_job *j = memory_zeroed(1, sizeof(*j));
+
+	j->run = run;
+	j->value = value;
+	write_add(s, &j->write, work, done, arg);
 	return 0;
 }
 
-int record_last_id(struct store *s, int64_t *out)
+static int priority_work(struct store_job *job, struct sqlite3 *db)
 {
-	int64_t id = 0;
-	int rc = store_sql(store_db(s), take_last_id, &id,
-		"select seq from sqlite_sequence where name = 'runs'", "");
+	const struct change_job *j = (const struct change_job *)job;
 
-	if (rc == 0)
-		*out = id;
+	return store_sql(db, NULL, NULL, "update runs set priority = ? where id = ?", "ii",
+		j->value, j->run);
+}
+
+int record_priority(
+	struct store *s, int64_t run, int64_t priority, void (*done)(void *arg, int rc), void *arg)
+{
+	return change(s, run, priority, priority_work, done, arg);
+}
+
+static int keep_work(struct store_job *job, struct sqlite3 *db)
+{
+	const struct change_job *j = (const struct change_job *)job;
+	int rc = store_sql(
+		db, NULL, NULL, "update runs set kept = ? where id = ?", "ii", j->value, j->run);
+
+	return rc == 0 && sqlite3_changes(db) == 0 ? -ENOENT : rc;
+}
+
+int record_keep(struct store *s, int64_t id, bool kept, void (*done)(void *arg, int rc), void *arg)
+{
+	return change(s, id, kept, keep_work, done, arg);
+}
+
+static int delete_work(struct store_job *job, struct sqlite3 *db)
+{
+	static const char *const statements[] = {
+		"delete from log where run = ?",
+		"delete from transitions where run = ?",
+		"delete from segments where run = ?",
+		"delete from runs where id = ? and " ENDED,
+	};
+	const int64_t id = ((const struct change_job *)job)->run;
+	int rc = 0;
+
+	for (size_t i = 0; i < sizeof(statements) / sizeof(statements[0]) && rc == 0; i++)
+		rc = store_sql(db, NULL, NULL, statements[i], "i", id);
 	return rc;
 }
+
+int record_delete(struct store *s, int64_t id, void (*done)(void *arg, int rc), void *arg)
+{
+	return change(s, id, 0, delete_work, done, arg);
+}
+
+int record_delete_now(struct store *s, int64_t id)
+{
+	struct change_job j = {.run = id};
+
+	return do_now(s, delete_work, &j.write.job);
+}
+
+/* ---- log lines ---- */
+
+struct lines_job {
+	struct write write;
+	struct record_log_lines *lines;
+};
+
+static int count_dropped(struct sqlite3 *db, int64_t run, int64_t n)
+{
+	if (n == 0)
+		return 0;
+	return store_sql(db, NULL, NULL,
+		"update runs set log_dropped = log_dropped + ? where id = ?", "ii", n, run);
+}
+
+/* Deletes the oldest lines above RECORD_LOG_LINES. */
+static int trim(struct sqlite3 *db, int64_t run)
+{
+	int rc = store_sql(db, NULL, NULL,
+		"delete from log where run = ?1 and n <= (select n from log where run = ?1"
+		" order by n desc limit 1 offset ?2)",
+		"ii", run, (int64_t)RECORD_LOG_LINES);
+
+	return rc < 0 ? rc : count_dropped(db, run, sqlite3_changes(db));
+}
+
+static int add_line(struct sqlite3 *db, const struct record_log_line *line)
+{
+	int rc = store_sql(db, NULL, NULL,
+		"insert into log(run, at_ns, rank, level, message)"
+		" select id, ?2, nullif(?3, -1), ?4, ?5 from runs where id = ?1",
+		"iiiit", line->run, line->at_ns, (int64_t)line->rank, (int64_t)line->level,
+		line->message);
+
+	return rc < 0 ? rc : count_dropped(db, line->run, line->dropped);
+}
+
+static int lines_work(struct store_job *job, struct sqlite3 *db)
+{
+	const struct lines_job *j = (const struct lines_job *)job;
+	const struct record_log_line *line, *next;
+	int rc = 0;
+
+	TAILQ_FOREACH(line, j->lines, link) {
+		next = TAILQ_NEXT(line, link);
+		rc = add_line(db, line);
+		if (rc == 0 && (next == NULL || next->run != line->run))
+			rc = trim(db, line->run);
+		if (rc < 0)
+			break;
+	}
+	return rc;
+}
+
+int record_log_add(
+	struct store *s, struct record_log_lines *lines, void (*done)(void *arg, int rc), void *arg)
+{
+	struct lines_job *j = memory_zeroed(1, sizeof(*j));
+
+	j->write.job.must = true;
+	j->lines = lines;
+	write_add(s, &j->write, lines_work, done, arg);
+	return 0;
+}
+
+/* ---- holds ---- */
+
+struct hold_job {
+	struct write write;
+	struct record_hold hold;
+};
+
+static int hold_work(struct store_job *job, struct sqlite3 *db)
+{
+	const struct record_hold *h = &((const struct hold_job *)job)->hold;
+
+	if (h->since_ns == 0)
+		return store_sql(db, NULL, NULL, "delete from holds where what = ?", "t", h->what);
+	return store_sql(db, NULL, NULL, "insert or replace into holds values(?, ?, ?, ?)", "tiit",
+		h->what, h->since_ns, (int64_t)h->uid, h->reason);
+}
+
+int record_hold_set(
+	struct store *s, const struct record_hold *hold, void (*done)(void *arg, int rc), void *arg)
+{
+	struct hold_job *j = memory_zeroed(1, sizeof(*j));
+
+	j->hold = *hold;
+	write_add(s, &j->write, hold_work, done, arg);
+	return 0;
+}
+
+/* ---- files ---- */
+
+struct files_job {
+	struct write write;
+	int (*work)(void *arg);
+};
+
+static int files_work(struct store_job *job, struct sqlite3 *db)
+{
+	struct files_job *j = (struct files_job *)job;
+
+	return j->work(j->write.arg);
+}
+
+int record_files(
+	struct store *s, int (*work)(void *arg), void (*done)(void *arg, int rc), void *arg)
+{
+	struct files_job *j = memory_zeroed(1, sizeof(*j));
+
+	j->write.job.kind = STORE_FILES;
+	j->work = work;
+	write_add(s, &j->write, files_work, done, arg);
+	return 0;
+}
+
+/* ---- before store_start ---- */
 
 int record_set_last_id(struct store *s, int64_t id)
 {
@@ -367,30 +524,6 @@ int record_set_last_id(struct store *s, int64_t id)
 		"insert or replace into sqlite_sequence(rowid, name, seq) values("
 		"(select rowid from sqlite_sequence where name = 'runs'), 'runs', ?)",
 		"i", id);
-}
-
-static int take_unreported(sqlite3_stmt *stmt, void *arg)
-{
-	struct record_unreported *u = arg;
-
-	u->segment = sqlite3_column_int64(stmt, 0);
-	snprintf(u->dir, sizeof(u->dir), "%s", store_text(stmt, 1));
-	snprintf(u->arm, sizeof(u->arm), "%s", store_text(stmt, 2));
-	return 0;
-}
-
-int record_unreported(
-	struct store *s, int64_t run, int64_t after, bool unbegun, struct record_unreported *out)
-{
-	int rc;
-
-	out->segment = -1;
-	rc = store_sql(store_db(s), take_unreported, out,
-		"select segment, dir, arm from segments where run = ?1 and segment > ?2"
-		" and ((state in ('training', 'trained') and dir <> '') or"
-		" (?3 and state <> 'done')) order by segment limit 1",
-		"iii", run, after, (int64_t)unbegun);
-	return rc < 0 ? rc : out->segment < 0 ? -ENOENT : 0;
 }
 
 int record_begun(struct store *s, int64_t run, int64_t segment, const char *dir)
@@ -418,84 +551,4 @@ int record_end_unreported(struct store *s, const struct run *run)
 		"update segments set state = ?, reason = ?, ended_ns = ?"
 		" where run = ? and state = 'trained'",
 		"ttii", run_state_name(run->state), run->reason, clock_utc_ns(), run->id);
-}
-
-/* ---- priority ---- */
-
-struct priority_job {
-	struct store_job job;
-	int64_t run, priority;
-	void (*done)(void *arg, int rc);
-	void *arg;
-};
-
-static int priority_work(struct store_job *job, struct sqlite3 *db)
-{
-	const struct priority_job *j = (const struct priority_job *)job;
-
-	return store_sql(db, NULL, NULL, "update runs set priority = ? where id = ?", "ii",
-		j->priority, j->run);
-}
-
-static void priority_done(struct store_job *job, int rc)
-{
-	struct priority_job *j = (struct priority_job *)job;
-
-	j->done(j->arg, rc);
-	free(j);
-}
-
-int record_priority(
-	struct store *s, int64_t run, int64_t priority, void (*done)(void *arg, int rc), void *arg)
-{
-	struct priority_job *j = calloc(1, sizeof(*j));
-
-	if (j == NULL)
-		return -ENOMEM;
-	job_init(&j->job, STORE_WRITE, false, priority_work, priority_done);
-	j->run = run;
-	j->priority = priority;
-	j->done = done;
-	j->arg = arg;
-	store_add(s, &j->job);
-	return 0;
-}
-
-/* ---- files ---- */
-
-struct files_job {
-	struct store_job job;
-	int (*work)(void *arg);
-	void (*done)(void *arg, int rc);
-	void *arg;
-};
-
-static int files_work(struct store_job *job, struct sqlite3 *db)
-{
-	struct files_job *j = (struct files_job *)job;
-
-	return j->work(j->arg);
-}
-
-static void files_done(struct store_job *job, int rc)
-{
-	struct files_job *j = (struct files_job *)job;
-
-	j->done(j->arg, rc);
-	free(j);
-}
-
-int record_files(
-	struct store *s, int (*work)(void *arg), void (*done)(void *arg, int rc), void *arg)
-{
-	struct files_job *j = calloc(1, sizeof(*j));
-
-	if (j == NULL)
-		return -ENOMEM;
-	job_init(&j->job, STORE_FILES, false, files_work, files_done);
-	j->work = work;
-	j->done = done;
-	j->arg = arg;
-	store_add(s, &j->job);
-	return 0;
 }

@@ -1,34 +1,37 @@
 /*
- * record.h: what the store holds of runs: submissions, transitions, segments; and the questions
- * asked of it. Each call adds a job to the store; the callback comes in the loop, once, with arg.
- * Writes are durable when it comes with 0. The JSON of answers is as protocol.h says.
+ * record.h: what the store holds of runs: submissions, transitions, segments, log lines and holds,
+ * and questions about them. Each call but the last group adds a job to the store and returns 0; the
+ * callback comes in the loop, once, with arg. Writes are durable when it comes with 0. The JSON of
+ * answers is as protocol.h says.
  */
 #ifndef GPT2D_DAEMON_STORE_RECORD_H
 #define GPT2D_DAEMON_STORE_RECORD_H
 
 #include <jansson.h>
 #include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
 
 #include "daemon/store/run.h"
 #include "daemon/store/store.h"
-#include "proto/stats/design.h"
+#include "proto/log_level.h"
 #include "proto/spec/spec.h"
+#include "proto/stats/design.h"
 
 /* ---- writes ---- */
 
 /*
  * A new run, its segments and its first transition. run's id is filled in before done comes;
- * canonical and checks (JSON text) are copied, segments are laid out from spec. 0, or -ENOMEM with
- * nothing added. done's rc is -ENOENT when rerun_of names no run.
+ * canonical and checks (JSON text) are copied, segments are laid out from spec. done's rc is
+ * -ENOENT when rerun_of names no run.
  */
 int record_submit(struct store *s, struct run *run, const struct spec *spec, const char *canonical,
 	const char *checks, void (*done)(void *arg, int rc), void *arg);
 
 /*
- * run as it stands now, after run_transition: its row, a row in transitions, and its segments that
- * will not be trained any more (or, queued again, will be). Tried until it is durable: then done is
- * called with the state that was written; run must live until then. 0, or -ENOMEM with nothing
- * added.
+ * run as it is now, after run_transition: its row, a row in transitions, and its segments that will
+ * not be trained any more (or, queued again, will be). Retried until it is durable: then done is
+ * called with the state that was written; run must live until then.
  */
 int record_transition(struct store *s, struct run *run,
 	void (*done)(void *arg, struct run *run, enum run_state state, int rc), void *arg);
@@ -41,21 +44,58 @@ struct record_segment {
 	int64_t run, segment;
 	const char *state, *reason, *dir, *summary, *artifacts;
 };
-/* done may be NULL; like record_transition, tried until it is durable. */
+/* done may be NULL; like record_transition, retried until it is durable. */
 int record_segment(struct store *s, const struct record_segment *segment,
 	void (*done)(void *arg, int rc), void *arg);
 
-/* done's rc is 0 also where there is no such run. 0, or -ENOMEM with nothing added. */
+/* done's rc is 0 also for a run that does not exist. */
 int record_priority(
 	struct store *s, int64_t run, int64_t priority, void (*done)(void *arg, int rc), void *arg);
+/* Sets or clears the mark that protects a run from pruning. rc -ENOENT: no such run. */
+int record_keep(struct store *s, int64_t id, bool kept, void (*done)(void *arg, int rc), void *arg);
+/* Deletes all rows of a run that has ended. */
+int record_delete(struct store *s, int64_t id, void (*done)(void *arg, int rc), void *arg);
 
-/* ---- questions ---- */
+/* A run keeps its RECORD_LOG_LINES newest lines, and counts the dropped ones. Transitions add their
+ * own. */
+enum { RECORD_LOG_LINES = 1000, RECORD_LOG_BYTES = 1024 };
+struct record_log_line {
+	TAILQ_ENTRY(record_log_line) link;
+	int64_t run, at_ns;
+	int rank; /* -1: gpt2d */
+	enum log_level level;
+	int64_t dropped; /* of the run, after this one */
+	char message[RECORD_LOG_BYTES];
+};
+TAILQ_HEAD(record_log_lines, record_log_line);
+/*
+ * Write lines (at least one). They are the caller's and must stay until done comes. Lines of runs
+ * that no longer exist are ignored. Retried until they are durable.
+ */
+int record_log_add(struct store *s, struct record_log_lines *lines, void (*done)(void *arg, int rc),
+	void *arg);
+
+/* What keeps queued runs from starting (hold.h): since when, who wanted it and why. */
+struct record_hold {
+	const char *what; /* lives as long as the program */
+	int64_t since_ns; /* UTC; 0: not held */
+	uid_t uid;
+	char reason[256]; /* empty: none was given */
+};
+int record_hold_set(struct store *s, const struct record_hold *hold,
+	void (*done)(void *arg, int rc), void *arg);
+
+/* Any other work in the store's thread, without the database: files of runs. work owns nothing. */
+int record_files(
+	struct store *s, int (*work)(void *arg), void (*done)(void *arg, int rc), void *arg);
+
+/* ---- questions; the callback owns result ---- */
 
 /* The canonical spec of a run (NULL when rc is not 0; valid during the call). */
 int record_spec(struct store *s, int64_t id, void (*done)(void *arg, int rc, const char *canonical),
 	void *arg);
 
-/* The result of "show", without progress; rc -ENOENT: no such run. The callback owns result. */
+/* The result of "show", without progress; rc -ENOENT: no such run. */
 int record_show(struct store *s, const char *state_dir, int64_t id, int64_t after, int64_t limit,
 	void (*done)(void *arg, int rc, json_t *result), void *arg);
 
@@ -71,47 +111,71 @@ struct record_list {
 int record_list(struct store *s, const char *state_dir, const struct record_list *what,
 	void (*done)(void *arg, int rc, json_t *result), void *arg);
 
-/* Any other work in the store's thread, without the database: files of runs. work owns nothing. */
-int record_files(
-	struct store *s, int (*work)(void *arg), void (*done)(void *arg, int rc), void *arg);
+struct record_prunable {
+	int64_t keep;            /* the newest of them that stay; -1: none for that */
+	int64_t ended_before_ns; /* UTC; INT64_MAX: whenever */
+	int64_t uid;             /* -1: everybody's */
+	int state;               /* enum run_state, or -1: all ended ones */
+	int64_t after, limit;    /* ids above after, ascending */
+	bool count_kept;         /* count the other matching runs, which stay */
+};
+/*
+ * {runs: [run, with begun: whether it had a folder], next, kept: {marked, newest}}: ended, not kept
+ * by their owner, and matching; and of the ids of this page, after them for the last page, how many
+ * match but stay: marked by their owner, or among the keep newest.
+ */
+int record_prunable(struct store *s, const char *state_dir, const struct record_prunable *what,
+	void (*done)(void *arg, int rc, json_t *result), void *arg);
 
-/* ---- at the start, before store_start ---- */
+/*
+ * Lines numbered above after, of at least a level, at most limit: {id, name, state, lines: [{n, at,
+ * rank, level, message}], dropped, next, more}. rc -ENOENT: no such run.
+ */
+int record_log_read(struct store *s, int64_t run, int64_t after, int64_t limit,
+	enum log_level level, void (*done)(void *arg, int rc, json_t *result), void *arg);
+
+/* ---- before store_start; 0 or a negative errno ---- */
 
 /* Every run that has not ended, in the order in which they start; each owns run. */
 int record_each_open(struct store *s, int (*each)(struct run *run, void *arg), void *arg);
-/* The last id that a run was given (0: none yet), and to go on above another: 0 or a negative
- * errno. Before store_start. */
+/* The newest limit runs that ended, but not as done; each owns run. */
+int record_each_broken(
+	struct store *s, int64_t limit, int (*each)(struct run *run, void *arg), void *arg);
+int record_counts(struct store *s, int64_t counts[RUN_STATES]); /* runs by state */
+/* The last id given to a run (0: none yet); and continue above another. */
 int record_last_id(struct store *s, int64_t *out);
 int record_set_last_id(struct store *s, int64_t id);
-/* A segment of whose end no engine has told gpt2d. */
+/* When a run last changed before before_ns, by the newest changes; 0: not known. */
+int record_last_change_now(struct store *s, int64_t before_ns, int64_t *out);
+/* Fills hold, whose what says which; not held when there is no row. */
+int record_hold_read(struct store *s, struct record_hold *hold);
+/* id, name and attempt of a run that has ended; -ENOENT: none. */
+int record_ended_now(struct store *s, int64_t id, struct run *was);
+int record_delete_now(struct store *s, int64_t id);                /* record_delete */
+int record_transition_now(struct store *s, const struct run *run); /* record_transition */
+/* *n: how often run moved into state for a reason that begins with prefix. */
+int record_count_transitions(struct store *s, int64_t run, enum run_state state,
+	const char *prefix, int64_t *n);
+
+/* A segment whose end no engine has reported. */
 struct record_unreported {
 	int64_t segment;
-	char dir[SPEC_PATH_MAX]; /* "": by what is stored it has not begun */
+	char dir[SPEC_PATH_MAX]; /* "": as stored it has not begun */
 	char arm[SPEC_NAME_MAX + 1];
 };
 /*
- * The first such segment of a run above after; unbegun: those count as well that have not begun by
- * what is stored. 0 with *out; -ENOENT: none.
+ * The first such segment of a run above after; unbegun: also segments that, as stored, have not
+ * begun. 0 with *out; -ENOENT: none.
  */
 int record_unreported(
 	struct store *s, int64_t run, int64_t after, bool unbegun, struct record_unreported *out);
 /* It has begun, in dir. */
 int record_begun(struct store *s, int64_t run, int64_t segment, const char *dir);
-/* It is done, in dir: what its segment.done would have brought. summary and artifacts, as in struct
- * record_segment, may be NULL. */
+/* It is done, in dir: what its segment.done would have reported. summary and artifacts, as in
+ * struct record_segment, may be NULL. */
 int record_recovered(struct store *s, int64_t run, int64_t segment, const char *dir,
 	const char *summary, const char *artifacts);
-/* All that are left end with the run, as it did and for its reason. */
+/* All that are left end with the run, in its state and for its reason. */
 int record_end_unreported(struct store *s, const struct run *run);
-/* The last so many that ended, but not as done; each owns run. */
-int record_each_broken(
-	struct store *s, int64_t limit, int (*each)(struct run *run, void *arg), void *arg);
-/* Runs by state. */
-int record_counts(struct store *s, int64_t counts[RUN_STATES]);
-/* *n: how often run moved into state for a reason that begins with prefix. */
-int record_count_transitions(struct store *s, int64_t run, enum run_state state,
-	const char *prefix, int64_t *n);
-/* What record_transition does, at once. */
-int record_transition_now(struct store *s, const struct run *run);
 
 #endif

@@ -7,12 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/host/clock.h"
-#include "daemon/config/log.h"
-#include "daemon/store/record_prune.h"
 #include "daemon/store/record_row.h"
+#include "proto/host/clock.h"
+#include "proto/host/memory.h"
 #include "proto/text.h"
-#include "proto/json_text.h"
 
 enum {
 	PAGE_BYTES = 1 << 20, /* a page of runs or segments ends here, and others have their turn */
@@ -24,11 +22,12 @@ enum {
 struct query_job {
 	struct store_job job;
 	int (*work)(struct store_job *job, struct sqlite3 *db);
-	char fault[RECORD_ROW_FAULT_BYTES]; /* the row behind -EBADMSG, or empty */
+	struct store *store;
 	int64_t id;
 	struct record_list list;
 	struct record_prunable prunable;
 	int64_t after, limit;
+	enum log_level level;
 	char *state_dir;
 	json_t *result;
 	char *text, *also, *except;
@@ -52,10 +51,11 @@ static void query_free(struct query_job *q)
 static int query_work(struct store_job *job, struct sqlite3 *db)
 {
 	struct query_job *q = (struct query_job *)job;
+	char fault[RECORD_ROW_FAULT_BYTES];
 	int rc = q->work(job, db);
 
-	if (rc == -EBADMSG && record_row_check(db, q->fault) != -EBADMSG)
-		q->fault[0] = '\0';
+	if (rc == -EBADMSG && record_row_check(db, fault) == -EBADMSG)
+		store_say_damage(q->store, fault);
 	return rc;
 }
 
@@ -63,8 +63,6 @@ static void query_done(struct store_job *job, int rc)
 {
 	struct query_job *q = (struct query_job *)job;
 
-	if (q->fault[0] != '\0')
-		log_write(LOG_ERROR, "gpt2d.db: %s", q->fault);
 	if (q->done_text) {
 		q->done_text(q->arg, rc, rc < 0 ? NULL : q->text);
 	} else {
@@ -77,20 +75,16 @@ static void query_done(struct store_job *job, int rc)
 	query_free(q);
 }
 
-static struct query_job *query_create(
+static struct query_job *query_create(struct store *s,
 	int (*work)(struct store_job *, struct sqlite3 *), const char *state_dir, void *arg)
 {
-	struct query_job *q = calloc(1, sizeof(*q));
+	struct query_job *q = memory_zeroed(1, sizeof(*q));
 
-	if (q == NULL)
-		return NULL;
 	q->job = (struct store_job){.kind = STORE_READ, .work = query_work, .done = query_done};
+	q->store = s;
 	q->work = work;
 	q->arg = arg;
-	if (state_dir != NULL && (q->state_dir = strdup(state_dir)) == NULL) {
-		free(q);
-		return NULL;
-	}
+	q->state_dir = state_dir ? memory_text(state_dir) : NULL;
 	return q;
 }
 
@@ -100,8 +94,8 @@ static int take_text(sqlite3_stmt *stmt, void *arg)
 {
 	struct query_job *q = arg;
 
-	q->text = strdup(store_text(stmt, 0));
-	return q->text ? 0 : -ENOMEM;
+	q->text = memory_text(store_text(stmt, 0));
+	return 0;
 }
 
 static int spec_work(struct store_job *job, struct sqlite3 *db)
@@ -115,10 +109,8 @@ static int spec_work(struct store_job *job, struct sqlite3 *db)
 int record_spec(struct store *s, int64_t id, void (*done)(void *arg, int rc, const char *canonical),
 	void *arg)
 {
-	struct query_job *q = query_create(spec_work, NULL, arg);
+	struct query_job *q = query_create(s, spec_work, NULL, arg);
 
-	if (q == NULL)
-		return -ENOMEM;
 	q->id = id;
 	q->done_text = done;
 	store_add(s, &q->job);
@@ -139,7 +131,8 @@ static int take_run(sqlite3_stmt *stmt, void *arg)
 	if (q->bytes > PAGE_BYTES)
 		return 0;
 	q->last = run.id;
-	return json_array_append_new(q->rows, run_json(&run, q->state_dir)) < 0 ? -ENOMEM : 0;
+	json_array_append_new(q->rows, run_json(&run, q->state_dir));
+	return 0;
 }
 
 #define LIST(compare, order)                                                                       \
@@ -165,23 +158,17 @@ static int list_work(struct store_job *job, struct sqlite3 *db)
 	more = (int64_t)json_array_size(q->rows) == l->limit || q->bytes > PAGE_BYTES;
 	q->result = json_pack(
 		"{so so}", "runs", q->rows, "next", more ? json_integer(q->last) : json_null());
-	return rc == 0 && q->result == NULL ? -ENOMEM : rc;
+	return rc;
 }
 
 int record_list(struct store *s, const char *state_dir, const struct record_list *what,
 	void (*done)(void *arg, int rc, json_t *result), void *arg)
 {
-	struct query_job *q = query_create(list_work, state_dir, arg);
+	struct query_job *q = query_create(s, list_work, state_dir, arg);
 
-	if (q == NULL)
-		return -ENOMEM;
 	q->list = *what;
-	q->also = what->also ? strdup(what->also) : NULL;
-	q->except = what->except ? strdup(what->except) : NULL;
-	if ((what->also && !q->also) || (what->except && !q->except)) {
-		query_free(q);
-		return -ENOMEM;
-	}
+	q->also = what->also ? memory_text(what->also) : NULL;
+	q->except = what->except ? memory_text(what->except) : NULL;
 	q->done = done;
 	store_add(s, &q->job);
 	return 0;
@@ -189,9 +176,9 @@ int record_list(struct store *s, const char *state_dir, const struct record_list
 
 /* ---- runs that may go ---- */
 
+#define ENDED_STATES "state in ('done', 'failed', 'cancelled', 'interrupted')"
 #define ENDED                                                                                      \
-	" state in ('done', 'failed', 'cancelled', 'interrupted')"                                 \
-	" and (?1 is null or state = ?1) and (?2 < 0 or uid = ?2)"
+	" " ENDED_STATES " and (?1 is null or state = ?1) and (?2 < 0 or uid = ?2)"
 #define PRUNABLE ENDED " and kept = 0"
 #define LAST_PRUNABLE                                                                              \
 	"(select id from runs where" PRUNABLE " order by id desc limit 1 offset max(?5, 0))"
@@ -215,7 +202,8 @@ static int take_kept(sqlite3_stmt *stmt, void *arg)
 	json_t *kept = json_pack("{sI sI}", "marked", (json_int_t)sqlite3_column_int64(stmt, 0),
 		"newest", (json_int_t)sqlite3_column_int64(stmt, 1));
 
-	return json_object_set_new(q->result, "kept", kept) < 0 ? -ENOMEM : 0;
+	json_object_set_new(q->result, "kept", kept);
+	return 0;
 }
 
 /* Between the ids of a page, or after them where it is the last one. */
@@ -250,18 +238,14 @@ static int prunable_work(struct store_job *job, struct sqlite3 *db)
 	more = (int64_t)json_array_size(q->rows) == p->limit;
 	q->result = json_pack(
 		"{so so}", "runs", q->rows, "next", more ? json_integer(q->last) : json_null());
-	if (rc == 0 && q->result == NULL)
-		return -ENOMEM;
 	return rc == 0 && p->count_kept ? count_kept(q, db, state, more) : rc;
 }
 
 int record_prunable(struct store *s, const char *state_dir, const struct record_prunable *what,
 	void (*done)(void *arg, int rc, json_t *result), void *arg)
 {
-	struct query_job *q = query_create(prunable_work, state_dir, arg);
+	struct query_job *q = query_create(s, prunable_work, state_dir, arg);
 
-	if (q == NULL)
-		return -ENOMEM;
 	q->prunable = *what;
 	q->done = done;
 	store_add(s, &q->job);
@@ -272,7 +256,7 @@ int record_prunable(struct store *s, const char *state_dir, const struct record_
 
 static json_t *parsed_or_null(const char *text)
 {
-	json_t *value = json_text_value(text);
+	json_t *value = json_loads(text, JSON_DECODE_ANY, NULL);
 
 	return value ? value : json_null();
 }
@@ -288,7 +272,7 @@ static int take_shown_run(sqlite3_stmt *stmt, void *arg)
 	q->result = json_pack("{so so so}", "run", run_json(&run, q->state_dir), "spec",
 		parsed_or_null(store_text(stmt, RECORD_ROW_COUNT)), "checks",
 		parsed_or_null(store_text(stmt, RECORD_ROW_COUNT + 1)));
-	return q->result ? 0 : -ENOMEM;
+	return 0;
 }
 
 static int take_segment(sqlite3_stmt *stmt, void *arg)
@@ -315,7 +299,8 @@ static int take_segment(sqlite3_stmt *stmt, void *arg)
 		clock_json(sqlite3_column_int64(stmt, 7)), "dir", text_json(dir), "summary",
 		parsed_or_null(summary), "artifacts",
 		parsed_or_null(store_text(stmt, 10)));
-	return json_array_append_new(q->rows, row) < 0 ? -ENOMEM : 0;
+	json_array_append_new(q->rows, row);
+	return 0;
 }
 
 static int take_transition(sqlite3_stmt *stmt, void *arg)
@@ -324,14 +309,15 @@ static int take_transition(sqlite3_stmt *stmt, void *arg)
 	json_t *row = json_pack("{so so so}", "at", clock_json(sqlite3_column_int64(stmt, 0)),
 		"state", text_json(store_text(stmt, 1)), "reason", text_json(store_text(stmt, 2)));
 
-	return json_array_append_new(q->rows, row) < 0 ? -ENOMEM : 0;
+	json_array_append_new(q->rows, row);
+	return 0;
 }
 
 /* A fresh array under key of the result, to be filled. */
-static int begin_rows(struct query_job *q, const char *key)
+static void begin_rows(struct query_job *q, const char *key)
 {
 	q->rows = json_array();
-	return json_object_set_new(q->result, key, q->rows) < 0 ? -ENOMEM : 0;
+	json_object_set_new(q->result, key, q->rows);
 }
 
 static int show_work(struct store_job *job, struct sqlite3 *db)
@@ -343,16 +329,14 @@ static int show_work(struct store_job *job, struct sqlite3 *db)
 		"select " RECORD_ROW_COLUMNS ", spec, checks from runs where id = ?", "i", q->id);
 	if (rc == 0 && q->result == NULL)
 		rc = -ENOENT;
-	if (rc == 0)
-		rc = begin_rows(q, "transitions");
-	if (rc == 0)
-		rc = store_sql(db, take_transition, q,
-			"select at_ns, state, reason from transitions where run = ? order by rowid",
-			"i", q->id);
-	if (rc == 0)
-		rc = begin_rows(q, "segments");
-	if (rc == 0 && json_object_set_new(q->result, "next", json_null()) < 0)
-		rc = -ENOMEM;
+	if (rc < 0)
+		return rc;
+	begin_rows(q, "transitions");
+	rc = store_sql(db, take_transition, q,
+		"select at_ns, state, reason from transitions where run = ? order by rowid", "i",
+		q->id);
+	begin_rows(q, "segments");
+	json_object_set_new(q->result, "next", json_null());
 	if (rc == 0)
 		rc = store_sql(db, take_segment, q,
 			"select segment, block, position, arm, state, reason, started_ns, ended_ns,"
@@ -365,10 +349,8 @@ static int show_work(struct store_job *job, struct sqlite3 *db)
 int record_show(struct store *s, const char *state_dir, int64_t id, int64_t after, int64_t limit,
 	void (*done)(void *arg, int rc, json_t *result), void *arg)
 {
-	struct query_job *q = query_create(show_work, state_dir, arg);
+	struct query_job *q = query_create(s, show_work, state_dir, arg);
 
-	if (q == NULL)
-		return -ENOMEM;
 	q->id = id;
 	q->after = after;
 	q->limit = limit;
@@ -377,7 +359,71 @@ int record_show(struct store *s, const char *state_dir, int64_t id, int64_t afte
 	return 0;
 }
 
-/* ---- at the start ---- */
+/* ---- log lines ---- */
+
+static int take_log_run(sqlite3_stmt *stmt, void *arg)
+{
+	struct query_job *q = arg;
+
+	q->rows = json_array();
+	q->result = json_pack("{sI so so so sI sI sb}", "id", (json_int_t)q->id, "name",
+		text_json(store_text(stmt, 0)), "state", text_json(store_text(stmt, 1)), "lines",
+		q->rows, "dropped", (json_int_t)sqlite3_column_int64(stmt, 2), "next",
+		(json_int_t)q->after, "more", 0);
+	return 0;
+}
+
+static int take_line(sqlite3_stmt *stmt, void *arg)
+{
+	struct query_job *q = arg;
+	const bool of_gpt2d = sqlite3_column_type(stmt, 2) == SQLITE_NULL;
+	json_t *line;
+
+	if ((int64_t)json_array_size(q->rows) == q->limit) {
+		json_object_set_new(q->result, "more", json_true());
+		return 0;
+	}
+	line = json_pack("{sI so so ss so}", "n", (json_int_t)sqlite3_column_int64(stmt, 0), "at",
+		clock_json(sqlite3_column_int64(stmt, 1)), "rank",
+		of_gpt2d ? json_null() : json_integer(sqlite3_column_int64(stmt, 2)), "level",
+		log_level_name((enum log_level)sqlite3_column_int(stmt, 3)), "message",
+		text_json(store_text(stmt, 4)));
+	json_object_set_new(q->result, "next", json_integer(sqlite3_column_int64(stmt, 0)));
+	json_array_append_new(q->rows, line);
+	return 0;
+}
+
+static int log_work(struct store_job *job, struct sqlite3 *db)
+{
+	struct query_job *q = (struct query_job *)job;
+	int rc = store_sql(db, take_log_run, q,
+		"select name, state, log_dropped from runs where id = ?", "i", q->id);
+
+	if (rc == 0 && q->result == NULL)
+		rc = -ENOENT;
+	if (rc == 0)
+		rc = store_sql(db, take_line, q,
+			"select n, at_ns, rank, level, message from log"
+			" where run = ? and n > ? and level >= ? order by n limit ?",
+			"iiii", q->id, q->after, (int64_t)q->level, q->limit + 1);
+	return rc;
+}
+
+int record_log_read(struct store *s, int64_t run, int64_t after, int64_t limit,
+	enum log_level level, void (*done)(void *arg, int rc, json_t *result), void *arg)
+{
+	struct query_job *q = query_create(s, log_work, NULL, arg);
+
+	q->id = run;
+	q->after = after;
+	q->limit = limit;
+	q->level = level;
+	q->done = done;
+	store_add(s, &q->job);
+	return 0;
+}
+
+/* ---- before store_start ---- */
 
 struct each_open {
 	int (*each)(struct run *run, void *arg);
@@ -387,8 +433,8 @@ struct each_open {
 static int take_open(sqlite3_stmt *stmt, void *arg)
 {
 	const struct each_open *e = arg;
-	struct run *run = malloc(sizeof(*run));
-	int rc = run ? record_row_read(stmt, run) : -ENOMEM;
+	struct run *run = memory_zeroed(1, sizeof(*run));
+	int rc = record_row_read(stmt, run);
 
 	if (rc < 0) {
 		free(run);
@@ -435,4 +481,107 @@ int record_counts(struct store *s, int64_t counts[RUN_STATES])
 		counts[i] = 0;
 	return store_sql(store_db(s), take_count, counts,
 		"select state, count(*) from runs group by state", "");
+}
+
+static int take_integer(sqlite3_stmt *stmt, void *arg)
+{
+	*(int64_t *)arg = sqlite3_column_int64(stmt, 0);
+	return 0;
+}
+
+int record_last_id(struct store *s, int64_t *out)
+{
+	int64_t id = 0;
+	int rc = store_sql(store_db(s), take_integer, &id,
+		"select seq from sqlite_sequence where name = 'runs'", "");
+
+	if (rc == 0)
+		*out = id;
+	return rc;
+}
+
+int record_count_transitions(struct store *s, int64_t run, enum run_state state,
+	const char *prefix, int64_t *n)
+{
+	return store_sql(store_db(s), take_integer, n,
+		"select count(*) from transitions where run = ? and state = ?"
+		" and substr(reason, 1, length(?)) = ?",
+		"ittt", run, run_state_name(state), prefix, prefix);
+}
+
+static int take_unreported(sqlite3_stmt *stmt, void *arg)
+{
+	struct record_unreported *u = arg;
+
+	u->segment = sqlite3_column_int64(stmt, 0);
+	snprintf(u->dir, sizeof(u->dir), "%s", store_text(stmt, 1));
+	snprintf(u->arm, sizeof(u->arm), "%s", store_text(stmt, 2));
+	return 0;
+}
+
+int record_unreported(
+	struct store *s, int64_t run, int64_t after, bool unbegun, struct record_unreported *out)
+{
+	int rc;
+
+	out->segment = -1;
+	rc = store_sql(store_db(s), take_unreported, out,
+		"select segment, dir, arm from segments where run = ?1 and segment > ?2"
+		" and ((state in ('training', 'trained') and dir <> '') or"
+		" (?3 and state <> 'done')) order by segment limit 1",
+		"iii", run, after, (int64_t)unbegun);
+	return rc < 0 ? rc : out->segment < 0 ? -ENOENT : 0;
+}
+
+static int take_was(sqlite3_stmt *stmt, void *arg)
+{
+	struct run *was = arg;
+
+	was->id = sqlite3_column_int64(stmt, 0);
+	snprintf(was->name, sizeof(was->name), "%s", store_text(stmt, 1));
+	was->attempt = sqlite3_column_int64(stmt, 2);
+	return 0;
+}
+
+int record_ended_now(struct store *s, int64_t id, struct run *was)
+{
+	struct run found = {0};
+	int rc = store_sql(store_db(s), take_was, &found,
+		"select id, name, attempt from runs where id = ? and " ENDED_STATES, "i", id);
+
+	if (rc == 0 && found.id == 0)
+		return -ENOENT;
+	if (rc == 0)
+		*was = found;
+	return rc;
+}
+
+int record_last_change_now(struct store *s, int64_t before_ns, int64_t *out)
+{
+	int64_t at_ns = 0;
+	int rc = store_sql(store_db(s), take_integer, &at_ns,
+		"select coalesce(max(at_ns), 0) from"
+		" (select at_ns from transitions order by rowid desc limit 1000) where at_ns < ?",
+		"i", before_ns);
+
+	if (rc == 0)
+		*out = at_ns;
+	return rc;
+}
+
+static int take_hold(sqlite3_stmt *stmt, void *arg)
+{
+	struct record_hold *h = arg;
+
+	h->since_ns = sqlite3_column_int64(stmt, 0);
+	h->uid = (uid_t)sqlite3_column_int64(stmt, 1);
+	snprintf(h->reason, sizeof(h->reason), "%s", store_text(stmt, 2));
+	return 0;
+}
+
+int record_hold_read(struct store *s, struct record_hold *hold)
+{
+	hold->since_ns = 0;
+	return store_sql(store_db(s), take_hold, hold,
+		"select since_ns, uid, reason from holds where what = ?", "t", hold->what);
 }

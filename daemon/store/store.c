@@ -35,6 +35,7 @@ struct store {
 	int64_t undelivered;
 
 	/* of the thread */
+	char damage[STORE_ADVICE_BYTES / 2]; /* empty: not known */
 	struct jobs kept; /* writes that must not be lost and could not be written yet */
 	bool damaged;
 	int64_t retry_ns; /* monotonic; while failing */
@@ -176,6 +177,9 @@ static void set_failing(struct store *s, int rc)
 		return;
 	if (rc < 0)
 		failure_describe(s->db.path, rc, &now);
+	if (rc == -EBADMSG && s->damage[0] != '\0')
+		snprintf(now.advice, sizeof(now.advice), "%s; stop gpt2d, then see "
+			STORE_DAMAGED_SECTION, s->damage);
 	pthread_mutex_lock(&s->lock);
 	now.since_ns = s->failing ? s->failure.since_ns : clock_utc_ns();
 	changed = s->failing != (rc < 0) || (rc == -EBADMSG && s->failure.rc != rc);
@@ -184,6 +188,11 @@ static void set_failing(struct store *s, int rc)
 	pthread_mutex_unlock(&s->lock);
 	if (changed)
 		wake_loop(s);
+}
+
+void store_say_damage(struct store *s, const char *found)
+{
+	snprintf(s->damage, sizeof(s->damage), "%s", found);
 }
 
 /* ---- in the thread: writes ---- */

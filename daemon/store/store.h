@@ -72,6 +72,8 @@ struct store_failure {
  */
 bool store_failure(struct store *s, struct store_failure *out);
 bool store_failing(struct store *s);
+/* In the thread, before a read returns -EBADMSG: what is damaged. The failure's advice names it. */
+void store_say_damage(struct store *s, const char *found);
 /* In the thread: whether the database is no longer where it was opened. */
 bool store_gone(struct store *s);
 

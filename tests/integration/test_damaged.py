@@ -148,7 +148,7 @@ def test_a_row_that_cannot_be_of_a_run_that_is_done(daemon):
         with d.client() as c:
             with pytest.raises(RpcError, match="damaged"):
                 c.call("list")
-            wait_for(lambda: 'error gpt2d.db: runs, id 1: gpus: "-3" is not allowed, a whole' in d.said(), "the row in the log")
+            wait_for(lambda: "is damaged" in d.said() and 'runs, id 1: gpus: "-3" is not allowed, a whole' in d.said(), "the row in the log")
             assert any('gpus: "-3"' in line["message"] for line in c.call("logs")["lines"])
 
 

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/store/record_prune.h"
+#include "daemon/store/record.h"
 #include "tests/unit/daemon/store_fixture.h"
 
 /* A job that fails by itself takes no other of its transaction with it. */
