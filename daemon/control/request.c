@@ -24,8 +24,8 @@ void request_no_run(struct reply *reply, int64_t id)
 void request_of_nobody(struct reply *reply)
 {
 	reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL,
-		"uid %u (nobody) owns no runs: it represents all users that a user namespace does "
-		"not map; ask an admin",
+		"uid %u represents all users that the user namespace of gpt2d does not map, and "
+		"owns no runs; ask an admin",
 		(unsigned)reply_peer(reply)->uid);
 }
 

@@ -37,8 +37,8 @@ bool role_is_admin(int fd, uid_t uid, gid_t gid, const struct settings_group *ad
 bool role_may_ask(const struct client_peer *who, enum role needed);
 
 /*
- * Whether the client is the user nobody. In a user namespace, as in a rootless container, every
- * user that is not mapped has this uid, so nobody owns no runs.
+ * Whether the client may be any user that this user namespace does not map, as in a rootless
+ * container: all of them have the uid of nobody. Such a client owns no runs.
  */
 bool role_is_nobody(const struct client_peer *who);
 

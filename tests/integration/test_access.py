@@ -528,8 +528,8 @@ def test_users_that_the_namespace_does_not_map(home):
         asked = [["cancel", {"id": run}], ["priority", {"id": run, "priority": -1}], ["keep", {"id": run}], ["prune", {"keep": 0}]]
         for uid in (ONE, TWO):
             for answer in as_user(d.socket, uid, *asked):
-                assert answer["error"]["message"] == ("uid 65534 (nobody) owns no runs: it represents all users that a user namespace "
-                    "does not map; ask an admin"), answer
+                assert answer["error"]["message"] == ("uid 65534 represents all users that the user namespace of gpt2d does not map, "
+                    "and owns no runs; ask an admin"), answer
         assert c.state(run) == "queued"
         c.call("cancel", id=run)  # root is mapped
         assert c.wait(run)["state"] == "cancelled"
