@@ -324,7 +324,9 @@ static void answer_check(struct link *link, struct k_context *ctx, int threads,
 	}
 	link_send(link, CHECK_REPLY,
 		json_pack("{s:O, s:b, s:o, s:o}", "token", json_object_get(params, "token"), "ok",
-			!v.refused, "errors", v.errors, "check", v.report));
+			!v.refused, "errors", v.errors, "check",
+			v.refused ? json_null() : json_incref(v.report)));
+	json_decref(v.report);
 }
 
 static int serve_checks(

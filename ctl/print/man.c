@@ -86,14 +86,14 @@ static void print_exits(FILE *out)
 
 static void print_outputs(FILE *out)
 {
-	schema_print_man(&schema_outputs_document, out);
+	man_page_objects(&schema_outputs_document, out);
 }
 
 const struct man_page_part man_parts[] = {
-	{"SYNOPSIS", print_synopsis},
-	{"OPTIONS", print_global},
-	{"VERBS", print_verbs},
-	{"EXITS", print_exits},
-	{"OUTPUTS", print_outputs},
-	{NULL, NULL},
+	{"SYNOPSIS", print_synopsis, NULL},
+	{"OPTIONS", print_global, NULL},
+	{"VERBS", print_verbs, NULL},
+	{"EXITS", print_exits, NULL},
+	{"OUTPUTS", print_outputs, NULL},
+	{NULL, NULL, NULL},
 };

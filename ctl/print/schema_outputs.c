@@ -4,157 +4,22 @@
 
 #include "ctl/print/output.h"
 
-/* What keeps runs from starting, and how far that is. */
-#define HELD                                                                                       \
-	{"drained", "hold|null", ""}, {"released", "hold|null", ""},                               \
-		{"already", "bool", "nothing was changed"},                                        \
-		{"running", "count|null", "the run that is with the engines"},                     \
-		{"stopping", "bool", "it is being cancelled or interrupted"},                      \
-		{"queued", "count", ""}, {"engine", "text", "its state"},                          \
-	{                                                                                          \
-		"took_s", "real", "from request to reply"                                          \
-	}
-
+/* What gpt2ctl adds to replies that it prints, and what it prints of its own. */
 const struct schema_row schema_outputs[] = {
-	{"submit", SCHEMA_OUTPUT, "A run is in the queue, durably."},
-	{"id", "count", "of the run"},
-	{"name", "text", ""},
-	{"state", "text", ""},
-	{"spec_sha256", "sha256", "of the canonical spec"},
-	{"segments", "count", ""},
-	{"position", "count", "queued runs that start before it"},
-	{"waiting", "text|null", "why it does not start at once: a code, a colon, a text"},
+	{"submit", SCHEMA_MORE, ""},
 	{"arms", "[text]", "in the order of the spec"},
 	{"dir", "?text", "where its artifacts will be"},
 	{"warnings", "?[text]", "what its checks warn of"},
 
-	{"dry-run", SCHEMA_OUTPUT, "What a spec would do."},
-	{"spec", "object", "canonical, see gpt2d-spec(5)"},
-	{"spec_sha256", "sha256", ""},
-	{"segments", "count", ""},
-	{"order", "[place]", "of the segments"},
-	{"arms", "[checked_arm]", ""},
+	{"artifacts", SCHEMA_MORE, ""},
+	{"copied_to", "?text", "the folder given with --copy"},
 
-	{"place", SCHEMA_OBJECT, "Where a segment stands."},
-	{"block", "count", "from 0"},
-	{"position", "count", "in the block, from 0"},
-	{"arm", "text", ""},
-
-	{"checked_arm", SCHEMA_OBJECT, "An arm as the engine would train it."},
-	{"arm", "text", ""},
-	{"spec_sha256", "sha256", "of this arm's canonical spec"},
-	{"check", "check|null", ""},
-
-	{"check", SCHEMA_OBJECT, "What the engine makes of a spec. Bytes are of one rank."},
-	{"batch", "check_batch", ""},
-	{"model", "check_model", ""},
-	{"plan", "check_plan", ""},
-	{"traffic", "check_traffic", ""},
-	{"memory", "check_memory", ""},
-	{"data", "check_data", ""},
-	{"work", "check_work", ""},
-	{"warnings", "[text]", ""},
-
-	{"check_batch", SCHEMA_OBJECT, "The batch in numbers."},
-	{"train_micro_batch_size_per_gpu", "count", ""},
-	{"gradient_accumulation_steps", "count", ""},
-	{"world", "count", "ranks"},
-	{"train_batch_size", "count", "the product"},
-
-	{"check_model", SCHEMA_OBJECT, "Sizes of the model."},
-	{"parameters", "count", ""},
-	{"vocab_padded", "count", ""},
-	{"param_elems", "count", "with padding"},
-
-	{"check_plan", SCHEMA_OBJECT, "The bucket plan, in elements where not said."},
-	{"asked_reduce_elems", "count", ""},
-	{"asked_gather_elems", "count", ""},
-	{"reduce_elems", "count", "effective"},
-	{"n_reduce", "count", ""},
-	{"gather_elems", "count", "effective"},
-	{"n_gather", "count", ""},
-	{"arena_elems", "count", ""},
-	{"elem_bytes", "count", ""},
-	{"reduce_bucket_bytes", "count", ""},
-	{"gather_bucket_bytes", "count", ""},
-
-	{"check_traffic", SCHEMA_OBJECT, "What a rank sends in a step."},
-	{"reduce_scatter_bytes", "count", ""},
-	{"all_gather_bytes", "count", ""},
-	{"all_reduce_bytes", "count", ""},
-
-	{"check_memory", SCHEMA_OBJECT,
-		"Memory that a rank plans. What is optional is not in runs of older builds."},
-	{"parameters_bytes", "count", ""},
-	{"gradients_bytes", "count", ""},
-	{"master_bytes", "count", ""},
-	{"moment_m_bytes", "count", ""},
-	{"moment_v_bytes", "count", ""},
-	{"activation_checkpointing", "?=none,selective,full", "the spec's"},
-	{"activations_bytes", "count", "without the logits"},
-	{"activations_none_bytes", "?count", "what they would be with none"},
-	{"activations_selective_bytes", "?count", "with selective"},
-	{"activations_full_bytes", "?count", "with full"},
-	{"logits_bytes", "count", ""},
-	{"logits_elems", "count", ""},
-	{"batch_bytes", "count", ""},
-	{"scratch_bytes", "?count", "what the compute stream's operations take beside tensors"},
-	{"scratch_branch_bytes", "?count", "what those on the branch beside it take; CUDA"},
-	{"comm_bytes", "count", "what collectives take beside tensors; NCCL: an allowance"},
-	{"context_bytes", "?count", "what the device's context takes, an allowance; CUDA"},
-	{"tuning_bytes", "?count",
-		"what choosing algorithms takes for a moment where the activations are too few "
-		"for it; CUDA"},
-	{"total_bytes", "count", "of a rank"},
-	{"planned_bytes", "count", "of all ranks where they share memory"},
-	{"available_bytes", "count", ""},
-	{"free_bytes", "count", ""},
-
-	{"check_data", SCHEMA_OBJECT, "The files."},
-	{"train", "check_file", ""},
-	{"val", "?check_file", ""},
-
-	{"check_file", SCHEMA_OBJECT, "A token file."},
-	{"path", "text", ""},
-	{"format", "=raw uint16,llm.c header,synthetic", ""},
-	{"tokens", "count", ""},
-	{"needed", "count", "at least, for this batch"},
-	{"sequences", "count", ""},
-	{"left_out_tokens", "count", "at the end"},
-	{"epochs", "?real", "of training"},
-	{"passes", "?real", "of validation"},
-
-	{"check_work", SCHEMA_OBJECT, "The work of a segment."},
-	{"optimizer_steps", "count", ""},
-	{"micro_steps", "count", ""},
-	{"tokens", "count", ""},
-	{"left_over_sequences", "count", "that fill no batch"},
-
-	{"status", SCHEMA_OUTPUT, "The daemon, its engine, the run with it, the queue."},
-	{"daemon", "daemon", ""},
-	{"host", "host", ""},
-	{"store", "store|null", "null: all is well"},
-	{"engine", "engine", ""},
-	{"running", "running|null", ""},
-	{"waiting", "text|null", "why the head of the queue does not start"},
-	{"queued", "count", ""},
-	{"queue", "[queued]", "the first 100, in the order in which they start"},
-	{"drained", "hold|null", ""},
-	{"released", "hold|null", ""},
-	{"counts", "counts", ""},
+	{"artifact", SCHEMA_MORE, ""},
+	{"result", "?=copied,present,differs,failed", "of --copy; present: it was there"},
+	{"message", "?text", "why it was not copied"},
 
 	{"top", SCHEMA_OUTPUT, "What status prints, with load and losses."},
-	{"daemon", "daemon", ""},
-	{"host", "host", ""},
-	{"store", "store|null", "null: all is well"},
-	{"engine", "engine", ""},
-	{"running", "running|null", ""},
-	{"waiting", "text|null", "why the head of the queue does not start"},
-	{"queued", "count", ""},
-	{"drained", "hold|null", ""},
-	{"released", "hold|null", ""},
-	{"counts", "counts", ""},
-	{"queue", "[queued]", "the first 100, in the order in which they start"},
+	{"...", "status", ""},
 	{"losses", "[real|null]",
 		"of the segment that trains now, as run.step tells them: at most ten in a second, "
 		"so not of each step. At most 1024; of more, each second one, each fourth ..."},
@@ -162,15 +27,6 @@ const struct schema_row schema_outputs[] = {
 	{"list", SCHEMA_OUTPUT, "Runs, the newest last."},
 	{"runs", "[run]", ""},
 	{"older", "bool", "there are more, see --limit"},
-
-	{"show", SCHEMA_OUTPUT, "A run, whole."},
-	{"run", "run", ""},
-	{"spec", "object", "canonical, see gpt2d-spec(5)"},
-	{"checks", "[checked_arm]", ""},
-	{"segments", "[segment]", ""},
-	{"transitions", "[transition]", "in order"},
-	{"progress", "progress|null", ""},
-	{"outlook", "outlook|null", "null: it is not queued"},
 
 	{"wait", SCHEMA_OUTPUT, "Runs that ended (--any: the first), or why that is not known."},
 	{"runs", "[waited]", ""},
@@ -195,102 +51,9 @@ const struct schema_row schema_outputs[] = {
 	{"error", "?text", ""},
 	{"exit", "count", "what the exit code would be for it alone"},
 
-	{"priority", SCHEMA_OUTPUT, "A queued run has another place."},
-	{"id", "count", ""},
-	{"name", "text", ""},
-	{"state", "text", "it may have begun meanwhile"},
-	{"priority", "int", ""},
-	{"before", "int", "the priority it had"},
-	{"outlook", "outlook|null", "null: it is not queued any more"},
-
-	{"drain", SCHEMA_OUTPUT, "No more runs start."},
-	HELD,
-	{"resume", SCHEMA_OUTPUT, "Runs start again."},
-	HELD,
-	{"release", SCHEMA_OUTPUT, "The engines end."},
-	HELD,
-	{"warm", SCHEMA_OUTPUT, "The engines are started."},
-	HELD,
-
-	{"artifacts", SCHEMA_OUTPUT, "The files of a run, or what became of their copies."},
-	{"id", "count", "of the run"},
-	{"name", "text", ""},
-	{"state", "text", ""},
-	{"reason", "text|null", "why it is in that state, as in show"},
-	{"dir", "text", "where they are, on the daemon's host"},
-	{"files", "[artifact]", ""},
-	{"missing", "[missing]", "that the engine wrote and that are gone"},
-	{"left_out", "count", "names that no artifact has, or that lie too deep"},
-	{"copied_to", "?text", "the folder given with --copy"},
-
-	{"artifact", SCHEMA_OBJECT, "A file."},
-	{"path", "text", "below dir"},
-	{"segment", "count|null", "from 0; null: of the whole experiment"},
-	{"bytes", "count", ""},
-	{"announced", "count|null", "its size when the engine had written it"},
-	{"sha256", "sha256|null", "null: it could not be read"},
-	{"altered", "?text", "why it is not the file that RUN_COMPLETE.txt was written for"},
-	{"result", "?=copied,present,differs,failed", "of --copy; present: it was there"},
-	{"message", "?text", "why it was not copied"},
-
-	{"missing", SCHEMA_OBJECT, "A file that is gone."},
-	{"path", "text", "below dir"},
-	{"segment", "count|null", ""},
-	{"bytes", "count", "when the engine had written it"},
-
-	{"logs", SCHEMA_OUTPUT, "What was said of a run, or by gpt2d of itself."},
-	{"id", "count|null", "of the run; null: gpt2d itself"},
-	{"name", "text|null", ""},
-	{"state", "text|null", ""},
-	{"lines", "[log_line]", "in order"},
-	{"dropped", "count", "messages that are not kept any more"},
-	{"open", "bool", "more may come"},
-
-	{"log_line", SCHEMA_OBJECT, "A message."},
-	{"n", "count", "grows from one to the next"},
-	{"at", "time", ""},
-	{"rank", "count|null", "null: gpt2d"},
-	{"level", "=debug,info,warning,error", ""},
-	{"message", "text", ""},
-
 	{"log", SCHEMA_OUTPUT, "With logs --follow: a message."},
 	{"id", "count|null", "of the run; null: gpt2d itself"},
-	{"n", "count", ""},
-	{"at", "time", ""},
-	{"rank", "count|null", "null: gpt2d"},
-	{"level", "=debug,info,warning,error", ""},
-	{"message", "text", ""},
-
-	{"metrics", SCHEMA_OUTPUT, "Figures for a monitoring system."},
-	{"text", "text", "in OpenMetrics' format"},
-
-	{"prune", SCHEMA_OUTPUT, "Runs that were removed, or would be."},
-	{"runs", "[pruned]", "in the order of their ids"},
-	{"bytes", "count", "that they took"},
-	{"dry_run", "bool", "nothing was removed"},
-	{"left", "[left]", "they stay: their folders are not there, and --forget is not given"},
-
-	{"kept", "kept", "others to which all that was given applies, and that stay"},
-
-	{"kept", SCHEMA_OBJECT, "How many they are, by what keeps them."},
-	{"marked", "count", "gpt2ctl keep"},
-	{"newest", "count", "--keep: the newest of them"},
-
-	{"left", SCHEMA_OBJECT, "One of them."},
-	{"id", "count", ""},
-	{"name", "text", ""},
-	{"dir", "text", "where its files would be"},
-
-	{"pruned", SCHEMA_OBJECT, "One of them."},
-	{"id", "count", ""},
-	{"name", "text", ""},
-	{"state", "=done,failed,cancelled,interrupted", ""},
-	{"ended_at", "time|null", ""},
-	{"bytes", "count", "its files"},
-
-	{"keep", SCHEMA_OUTPUT, "Whether a run is left alone when old ones are removed."},
-	{"id", "count", ""},
-	{"kept", "bool", ""},
+	{"...", "log_line", ""},
 
 	{"compare", SCHEMA_OUTPUT, "The arms of an experiment side by side."},
 	{"run", "run", ""},
@@ -392,10 +155,6 @@ const struct schema_row schema_outputs[] = {
 	{"bytes", "count", ""},
 	{"format", "=headed,raw", ""},
 
-	{"shutdown", SCHEMA_OUTPUT, "gpt2d is about to end."},
-	{"running", "count|null", "the run that is waited for, or interrupted"},
-	{"stopping", "bool", "whether that is being stopped"},
-
 	{"version", SCHEMA_OUTPUT, "Versions of both sides."},
 	{"gpt2ctl", "side", ""},
 	{"gpt2d", "?side|null", "null: none runs; absent: it did not say"},
@@ -434,16 +193,11 @@ const struct schema_row schema_outputs[] = {
 	{"file", "?text", "the spec that was refused"},
 	{"errors", "?[spec_error]", "all of a spec's"},
 
-	{"spec_error", SCHEMA_OBJECT, "What is wrong at one place of a spec."},
-	{"line", "count", "0: none applies"},
-	{"column", "count", "in characters; 0: none applies"},
-	{"key", "text", "dotted"},
-	{"message", "text", ""},
 	{NULL, NULL, NULL},
 };
 
 static const struct schema_row *const tables[] = {
-	schema_outputs, schema_events, schema_messages, NULL};
+	schema_outputs, schema_messages, schema_events, schema_objects, NULL};
 const struct schema_document schema_outputs_document = {
 	.title = "lines of gpt2ctl --json",
 	.tables = tables,

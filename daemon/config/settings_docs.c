@@ -112,8 +112,8 @@ static void print_man(FILE *out)
 }
 
 static const struct man_page_part parts[] = {
-	{"SETTINGS", print_man},
-	{NULL, NULL},
+	{"SETTINGS", print_man, NULL},
+	{NULL, NULL, NULL},
 };
 
 int main(int argc, char **argv)

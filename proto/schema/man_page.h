@@ -4,10 +4,13 @@
 
 #include <stdio.h>
 
+#include "proto/schema/schema.h"
+
 /* What takes the place of the line @NAME@. A table of them ends with a name that is NULL. */
 struct man_page_part {
 	const char *name;
 	void (*print)(FILE *out);
+	int (*print_of)(FILE *out, const char *word); /* instead, of @NAME WORD@: 0 or -EINVAL */
 };
 
 /*
@@ -15,5 +18,10 @@ struct man_page_part {
  * for a line that begins with @ and is no part.
  */
 int man_page_print(const char *frame, const struct man_page_part *parts, FILE *out);
+
+/* mdoc: a subsection for each object of the document, in the order of its tables. */
+void man_page_objects(const struct schema_document *document, FILE *out);
+/* mdoc: the members of the message of that name; -EINVAL when there is none. */
+int man_page_message(const struct schema_document *document, const char *name, FILE *out);
 
 #endif

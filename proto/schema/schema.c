@@ -6,19 +6,74 @@
 
 #define DEFS "$defs"
 
-static bool is_object_row(const struct schema_row *row)
+static bool is_head(const struct schema_row *row)
 {
 	return row->type[0] == '#';
 }
 
-static bool is_object_name(const struct schema_document *d, const char *name, size_t n)
+static bool is(const struct schema_row *row, const char *type)
 {
-	for (size_t t = 0; d->tables[t]; t++)
-		for (const struct schema_row *row = d->tables[t]; row->key; row++)
-			if (is_object_row(row) && strlen(row->key) == n &&
-				strncmp(row->key, name, n) == 0)
-				return true;
-	return false;
+	return strcmp(row->type, type) == 0;
+}
+
+/* The object, or else the reply, of that name. */
+static const struct schema_row *find(const struct schema_document *d, const char *name, size_t n)
+{
+	const struct schema_row *reply = NULL;
+
+	for (size_t t = 0; d->tables[t]; t++) {
+		for (const struct schema_row *row = d->tables[t]; row->key; row++) {
+			if (!is_head(row) || strlen(row->key) != n ||
+				strncmp(row->key, name, n) != 0)
+				continue;
+			if (is(row, SCHEMA_OBJECT))
+				return row;
+			if (is(row, SCHEMA_PRINTED))
+				reply = row;
+		}
+	}
+	return reply;
+}
+
+bool schema_has(const struct schema_document *d, const struct schema_row *head)
+{
+	static const char *const messages[] = {
+		SCHEMA_REQUEST, SCHEMA_REPLY, SCHEMA_ORDER, SCHEMA_REPORT};
+
+	for (size_t i = 0; d->lines && i < sizeof(messages) / sizeof(messages[0]); i++)
+		if (is(head, messages[i]))
+			return false;
+	return !is(head, SCHEMA_MORE);
+}
+
+static int visit_rows(const struct schema_document *d, const struct schema_row *head,
+	int (*visit)(const struct schema_row *member, void *arg), void *arg)
+{
+	int rc = 0;
+
+	for (const struct schema_row *row = head + 1; rc == 0 && row->key && !is_head(row); row++) {
+		const struct schema_row *same = NULL;
+
+		if (strcmp(row->key, "...") == 0)
+			same = find(d, row->type, strlen(row->type));
+		if (same)
+			rc = visit_rows(d, same, visit, arg);
+		else if (row->type[0] != '.' || !d->lines)
+			rc = visit(row, arg);
+	}
+	return rc;
+}
+
+int schema_visit(const struct schema_document *d, const struct schema_row *head,
+	int (*visit)(const struct schema_row *member, void *arg), void *arg)
+{
+	int rc = visit_rows(d, head, visit, arg);
+
+	for (size_t t = 0; d->lines && d->tables[t]; t++)
+		for (const struct schema_row *row = d->tables[t]; rc == 0 && row->key; row++)
+			if (is(row, SCHEMA_MORE) && strcmp(row->key, head->key) == 0)
+				rc = visit_rows(d, row, visit, arg);
+	return rc;
 }
 
 /* ---- types ---- */
@@ -106,9 +161,7 @@ static json_t *one_schema(const struct schema_document *d, const char *type, siz
 	if (n > 2 && type[0] == '{' && type[n - 1] == '}')
 		return json_pack("{s:s, s:o}", "type", "object", "additionalProperties",
 			schema_of(d, type + 1, n - 2));
-	if (is_object_name(d, type, n))
-		return reference(type, n);
-	return NULL;
+	return find(d, type, n) ? reference(type, n) : NULL;
 }
 
 static json_t *schema_of(const struct schema_document *d, const char *type, size_t n)
@@ -131,20 +184,27 @@ static json_t *schema_of(const struct schema_document *d, const char *type, size
 
 /* ---- objects ---- */
 
-static int add_member(const struct schema_document *d, json_t *object, const char *key,
-	const char *type, const char *help)
-{
-	const bool optional = type[0] == '?';
-	json_t *schema = schema_of(d, type + optional, strlen(type + optional));
+struct object {
+	const struct schema_document *document;
+	json_t *json;
+};
 
-	if (schema && *help)
-		json_object_set_new(schema, "description", json_string(help));
-	if (json_object_set_new(json_object_get(object, "properties"), key, schema) != 0) {
-		fprintf(stderr, "%s: no such type: %s\n", key, type);
+static int add_member(const struct schema_row *member, void *arg)
+{
+	const struct object *o = arg;
+	const char *type = member->type + (member->type[0] == '.');
+	const bool optional = type[0] == '?';
+	json_t *schema = schema_of(o->document, type + optional, strlen(type + optional));
+
+	if (schema && *member->help)
+		json_object_set_new(schema, "description", json_string(member->help));
+	if (json_object_set_new(json_object_get(o->json, "properties"), member->key, schema) != 0) {
+		fprintf(stderr, "%s: no such type: %s\n", member->key, type);
 		return -EINVAL;
 	}
 	if (!optional)
-		json_array_append_new(json_object_get(object, "required"), json_string(key));
+		json_array_append_new(
+			json_object_get(o->json, "required"), json_string(member->key));
 	return 0;
 }
 
@@ -154,27 +214,32 @@ static json_t *empty_object(const char *help)
 		"properties", "required", "additionalProperties", 0);
 }
 
-/* The members that every event has in front, and as a line of gpt2ctl the run's name. */
-static int begin_event(const struct schema_document *d, json_t *object)
+static void begin_line(const struct object *o, const char *kind)
 {
-	return add_member(d, object, "id", "count", "of the run") != 0 ||
-			add_member(d, object, "seq", "count",
-				"the event's number, one more than that before") != 0 ||
-			add_member(d, object, "at", "time", "") != 0 ||
-			(d->lines && add_member(d, object, "name", "?text", "of the run") != 0)
-		? -EINVAL
-		: 0;
-}
+	json_t *properties = json_object_get(o->json, "properties");
+	json_t *required = json_object_get(o->json, "required");
 
-static int begin_line(const struct schema_document *d, json_t *object, const char *kind)
-{
-	json_t *properties = json_object_get(object, "properties");
-	json_t *required = json_object_get(object, "required");
-
-	json_object_set_new(properties, "schema", json_pack("{s:i}", "const", d->lines_version));
+	json_object_set_new(
+		properties, "schema", json_pack("{s:i}", "const", o->document->lines_version));
 	json_object_set_new(properties, "kind", json_pack("{s:s}", "const", kind));
 	json_array_append_new(required, json_string("schema"));
-	return json_array_append_new(required, json_string("kind"));
+	json_array_append_new(required, json_string("kind"));
+}
+
+/* The members that every event has in front, and as a line of gpt2ctl the run's name. */
+static int begin_event(struct object *o)
+{
+	static const struct schema_row front[] = {
+		{"id", "count", "of the run"},
+		{"seq", "count", "the event's number, one more than that before"},
+		{"at", "time", ""},
+		{"name", "?text", "of the run"},
+	};
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < (o->document->lines ? 4 : 3); i++)
+		rc = add_member(&front[i], o);
+	return rc;
 }
 
 /* An event as it is sent: its members are the notification's params. */
@@ -185,32 +250,36 @@ static json_t *notification(const char *method, json_t *params)
 		params, "required", "jsonrpc", "method", "params", "additionalProperties", 0);
 }
 
-/* The object that begins at *row, which is moved behind it; NULL when a row is wrong. */
-static json_t *take_object(const struct schema_document *d, const struct schema_row **row)
+/* The object that begins at head; NULL when a row is wrong. */
+static json_t *object_schema(const struct schema_document *d, const struct schema_row *head)
 {
-	const struct schema_row *head = *row;
-	const bool event = strcmp(head->type, SCHEMA_EVENT) == 0;
-	const bool line = d->lines && (event || strcmp(head->type, SCHEMA_OUTPUT) == 0);
-	json_t *object = empty_object(head->help);
+	struct object o = {d, empty_object(head->help)};
+	const bool event = is(head, SCHEMA_EVENT);
 	int rc = 0;
 
-	if (line)
-		rc = begin_line(d, object, head->key);
-	if (event && rc == 0)
-		rc = begin_event(d, object);
-	for (++*row; (*row)->key && !is_object_row(*row); ++*row) {
-		const struct schema_row *m = *row;
-
-		if (rc == 0)
-			rc = add_member(d, object, m->key, m->type, m->help);
-		if (rc != 0)
-			break;
-	}
+	if (d->lines && (event || is(head, SCHEMA_OUTPUT) || is(head, SCHEMA_PRINTED)))
+		begin_line(&o, head->key);
+	if (event)
+		rc = begin_event(&o);
+	if (rc == 0)
+		rc = schema_visit(d, head, add_member, &o);
 	if (rc != 0) {
-		json_decref(object);
+		json_decref(o.json);
 		return NULL;
 	}
-	return event && !d->lines ? notification(head->key, object) : object;
+	return event && !d->lines ? notification(head->key, o.json) : o.json;
+}
+
+static void def_name(
+	const struct schema_document *d, const struct schema_row *head, char *name, size_t bytes)
+{
+	const char *suffix = "";
+
+	if (is(head, SCHEMA_REQUEST) || is(head, SCHEMA_ORDER) || is(head, SCHEMA_REPORT))
+		suffix = " params";
+	else if (is(head, SCHEMA_REPLY) || (is(head, SCHEMA_PRINTED) && !d->lines))
+		suffix = " result";
+	snprintf(name, bytes, "%s%s", head->key, suffix);
 }
 
 int schema_print(const struct schema_document *d, FILE *out)
@@ -222,12 +291,15 @@ int schema_print(const struct schema_document *d, FILE *out)
 	int rc = whole ? 0 : -EINVAL;
 
 	for (size_t t = 0; d->tables[t]; t++) {
-		for (const struct schema_row *row = d->tables[t]; rc == 0 && row->key;) {
-			const char *name = row->key;
+		for (const struct schema_row *row = d->tables[t]; rc == 0 && row->key; row++) {
+			char name[64];
 
-			if (strcmp(row->type, SCHEMA_OBJECT) != 0)
+			if (!is_head(row) || !schema_has(d, row))
+				continue;
+			def_name(d, row, name, sizeof(name));
+			if (!is(row, SCHEMA_OBJECT))
 				json_array_append_new(roots, reference(name, strlen(name)));
-			if (json_object_set_new(defs, name, take_object(d, &row)) != 0)
+			if (json_object_set_new(defs, name, object_schema(d, row)) != 0)
 				rc = -EINVAL;
 		}
 	}

@@ -1,10 +1,11 @@
 /*
- * schema.h: what JSON objects hold, one row per member, and from the rows their JSON Schema and
- * their section of a manual page. schema_messages.c has what gpt2d sends, schema_artifacts.c what a
- * run leaves behind, ctl/print/schema_outputs.c what gpt2ctl prints.
+ * schema.h: what messages and files hold, one row per member, and from the rows their JSON Schema
+ * and their section of a manual page. schema_messages.c has every message, schema_artifacts.c what
+ * a run leaves behind, ctl/print/schema_outputs.c what only gpt2ctl prints. The tests refuse a
+ * message with a member that has no row.
  *
  * A table is a flat list: the row of an object (its type begins with '#'), then the rows of its
- * members, and so on. No object may have a member that has no row. Types of members:
+ * members, and so on. Types of members:
  *
  *   int count real text bool null time sha256 any object      (count: a whole number from 0)
  *   NAME       the object of that name, in any table of the same document
@@ -12,6 +13,9 @@
  *   [T] {T}    an array of T, an object whose members are all T
  *   T|U        either; |null is the common one
  *   ?T         the member may be absent
+ *   .T         only in the message, not in what gpt2ctl prints
+ *
+ * The row {"...", NAME, ""} stands for all members of the object or reply NAME.
  */
 #ifndef GPT2D_PROTO_SCHEMA_SCHEMA_H
 #define GPT2D_PROTO_SCHEMA_SCHEMA_H
@@ -19,10 +23,16 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#define SCHEMA_OBJECT "#object" /* part of others */
-#define SCHEMA_OUTPUT "#output" /* a line of gpt2ctl --json, its kind is the name */
-#define SCHEMA_EVENT  "#event"  /* of a followed run: a notification, and such a line too */
-#define SCHEMA_FILE   "#file"   /* a file, or a line of it taken apart */
+#define SCHEMA_OBJECT  "#object"  /* part of others */
+#define SCHEMA_REQUEST "#request" /* the params of a client's request */
+#define SCHEMA_REPLY   "#reply"   /* its result */
+#define SCHEMA_PRINTED "#printed" /* its result, which gpt2ctl --json prints as a line too */
+#define SCHEMA_EVENT   "#event"   /* of a followed run: a notification, and such a line too */
+#define SCHEMA_ORDER   "#order"   /* the params of what gpt2d sends to an engine */
+#define SCHEMA_REPORT  "#report"  /* the params of what an engine sends to gpt2d */
+#define SCHEMA_FILE    "#file"    /* a file, or a line of it taken apart */
+#define SCHEMA_OUTPUT  "#output"  /* a line of gpt2ctl --json, its kind is the name */
+#define SCHEMA_MORE    "#more"    /* what gpt2ctl adds to the reply or object of this name */
 
 struct schema_row {
 	const char *key; /* NULL ends a table */
@@ -33,21 +43,24 @@ struct schema_row {
 struct schema_document {
 	const char *title;
 	const struct schema_row *const *tables; /* NULL ends them */
-	bool lines;        /* outputs and events as gpt2ctl prints them, not as gpt2d sends them */
-	int lines_version; /* their member "schema" */
+	bool lines;                             /* as gpt2ctl prints it, not as gpt2d sends it */
+	int lines_version;                      /* their member "schema" */
 };
 
-extern const struct schema_row schema_messages[], schema_events[], schema_artifacts[];
-/* The events as gpt2d sends them; the files of a run's folder. */
-extern const struct schema_document schema_event_document, schema_artifact_document;
+extern const struct schema_row schema_messages[], schema_events[], schema_objects[];
+extern const struct schema_document schema_message_document, schema_artifact_document;
+
+/* Whether the document has the object that begins at head. */
+bool schema_has(const struct schema_document *document, const struct schema_row *head);
+/* Calls visit for each member of the object at head, up to the first result other than 0. */
+int schema_visit(const struct schema_document *document, const struct schema_row *head,
+	int (*visit)(const struct schema_row *member, void *arg), void *arg);
 
 /*
- * JSON Schema 2020-12: any of the outputs, events or files; each is under "$defs" by its name. 0,
- * or -EINVAL when a type is wrong or out of memory.
+ * JSON Schema 2020-12: any of the messages, lines or files; each is under "$defs" by its name, a
+ * request and what engines and gpt2d send to each other as "NAME params", a reply as "NAME result".
+ * 0, or -EINVAL when a type is wrong.
  */
 int schema_print(const struct schema_document *document, FILE *out);
-
-/* mdoc: a subsection for each object, in the order of the tables. */
-void schema_print_man(const struct schema_document *document, FILE *out);
 
 #endif

@@ -147,7 +147,8 @@ const struct schema_row schema_artifacts[] = {
 	{"nonfinite", "[metrics_nonfinite]", "figures that are null for not being finite"},
 	{"mfu", "real|null", ""},
 	{"init_ns", "count", "parameters from the seed"},
-	{"switch_ns", "int|null", "from the last step of the segment before, also of another run; "
+	{"switch_ns", "int|null",
+		"from the last step of the segment before, also of another run; "
 		"null in the first of the engine's life"},
 	{"step_time_ns", "[count]|null", "of each measured step; null when they are too many"},
 	{"losses", "[real|null]|null", "of each step, likewise"},

@@ -8,6 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import shapes
+
 BUILD = Path(os.environ.get("GPT2D_BUILD", Path(__file__).resolve().parents[2] / "build"))
 PROGRAM = BUILD / "engine/gpt2-engine-cpu"
 
@@ -39,6 +41,7 @@ class Rank:
         for line in lines:
             message = json.loads(line)
             assert message["jsonrpc"] == "2.0" and "id" not in message
+            shapes.check("messages", f"{message['method']} params", message["params"])
             self.messages.append((message["method"], message["params"]))
         return bool(data)
 

@@ -29,7 +29,7 @@ How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2
     noend         segment.done never comes
     nosay         the same, although all files are there
     silent        nothing is said of the end at all, although all files are there
-    wide          the summary of a segment has 5,000 numbers, "wide"
+    wide          the summary of a segment has 5,000 step times
     badmark       the marker has another hash than that of the metrics
     laststepN     the last step (of segment N, of any without) goes on until engine.exit comes
     endfail       the artifacts of a segment cannot be written
@@ -55,6 +55,8 @@ import socket
 import sys
 import time
 from pathlib import Path
+
+import shapes
 
 
 class Link:
@@ -99,6 +101,7 @@ class Link:
             self.buffer += data
         line, self.buffer = self.buffer.split(b"\n", 1)
         message = json.loads(line)
+        shapes.check("messages", f"{message['method']} params", message["params"])
         return message["method"], message["params"]
 
 
@@ -271,8 +274,10 @@ class Engine:
                 f" metrics_sha256={hashlib.sha256(b'' if self.has('badmark', segment) else text.encode()).hexdigest()}\n")
         os.rename(part, os.path.join(segment["dir"], "RUN_COMPLETE.txt"))
         if not self.has("nosay", segment) and not self.has("silent", segment):
-            summary = {"loss_last": 1.5, "arm": segment["arm"]}
-            self.tell("segment.done", segment, summary={**summary, "wide": [1] * 5000} if self.has("wide", segment) else summary)
+            summary = {**shapes.example("messages", "summary"), "loss_last": 1.5, "tokens_total": segment["segment"]}
+            if self.has("wide", segment):
+                summary["step_time_ns"] = [1] * 5000
+            self.tell("segment.done", segment, summary=summary)
 
     def handle(self, method, params):
         start = os.environ.get("GPT2D_FAKE_START", "")
@@ -351,7 +356,7 @@ def check(link):
                 errors=[{"key": "data.train", "message": "train.bin: 5 tokens, 6 needed"}])
         else:
             link.send("check.reply", token=params["token"], ok=True, errors=[],
-                check={"memory_bytes": 12345, "world": params["world"]})
+                check=shapes.example("messages", "check"))
 
 
 def connect(link, rank):

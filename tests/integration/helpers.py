@@ -21,6 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import shapes
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("GPT2D_BUILD", ROOT / "build"))
 FAKE_ENGINE = Path(__file__).resolve().parent / "fake_engine.py"
@@ -116,7 +118,7 @@ def read_until(process, words):
 
 
 class Client:
-    """A connection that has said hello."""
+    """A connection that has said hello. Every message must have the shape that proto/schema gives it."""
 
     def __init__(self, path, hello=True):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -124,6 +126,7 @@ class Client:
         self.socket.connect(str(path))
         self.buffer = b""
         self.last_id = 0
+        self.asked = {}  # the method of each request, by its id
         self.events = []
         if hello:
             self.greeting = self.call("hello", protocol=1, client="test")
@@ -148,11 +151,17 @@ class Client:
                 return None
             self.buffer += data
         line, self.buffer = self.buffer.split(b"\n", 1)
-        return json.loads(line)
+        message = json.loads(line)
+        if "method" in message:
+            shapes.check("messages", message["method"], message)
+        elif message.get("id") in self.asked:
+            shapes.check_reply(self.asked[message["id"]], message)
+        return message
 
     def ask(self, method, **params):
         """A spec may be given as an object; gpt2d takes its text."""
         self.last_id += 1
+        self.asked[self.last_id] = method
         if isinstance(params.get("spec"), dict):
             params["spec"] = json.dumps(params["spec"])
         self.send_raw(json.dumps({"jsonrpc": "2.0", "id": self.last_id, "method": method,

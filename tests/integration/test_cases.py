@@ -86,7 +86,7 @@ def test_names_that_lead_out(daemon, name):
     """A8: gpt2d itself refuses them, whatever the client let through, and makes nothing."""
     with daemon() as d, d.client() as c:
         before = tree(d.home)
-        assert ("\\u0000" if "\0" in str(name) else "name") in refused(c, spec(name))
+        assert ("NUL" if "\0" in str(name) else "name") in refused(c, spec(name))
         arms = {str(name): {}, "other": {"seed": 2}}
         if isinstance(name, str) and "\0" not in name:
             assert "arms" in refused(c, spec(arms=arms, design={"repetitions": 1}))

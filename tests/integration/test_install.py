@@ -9,7 +9,7 @@ import pytest
 from helpers import BUILD, PATIENCE_S, wait_for
 
 FILES = ("bin/gpt2d", "bin/gpt2ctl", "libexec/gpt2d/gpt2-engine-cpu", "share/gpt2d/runs/hello.json",
-    "share/gpt2d/spec.schema.json", "share/gpt2d/output.schema.json", "share/gpt2d/events.schema.json",
+    "share/gpt2d/spec.schema.json", "share/gpt2d/output.schema.json", "share/gpt2d/messages.schema.json",
     "share/gpt2d/artifacts.schema.json", "share/gpt2d/gpt2d.conf", "share/man/man1/gpt2ctl.1",
     "share/man/man5/gpt2d-spec.5", "share/man/man5/gpt2d.conf.5",
     "share/man/man5/gpt2ctl-json.5", "share/man/man5/gpt2d-artifacts.5",

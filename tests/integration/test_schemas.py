@@ -1,7 +1,8 @@
 """What gpt2ctl prints, gpt2d sends and a run leaves behind, against the JSON Schemas that are installed.
 
-Every object refuses what it does not describe: a member that is new needs a row in ctl/print/schema_outputs.c,
-proto/schema/schema_messages.c or proto/schema/schema_artifacts.c, from which the manual pages are made too.
+Every object refuses what it does not describe: a member that is new needs a row in proto/schema/schema_messages.c,
+proto/schema/schema_artifacts.c or ctl/print/schema_outputs.c, from which the manual pages are made too. The clients of
+all tests here check each message that they receive (shapes.py).
 """
 
 import csv
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import shapes
 from engines import PROGRAM
 from faults import FAIL, LIBRARY, NEEDS_ROOM, Faults
 from helpers import BUILD, ROOT, RpcError, experiment, spec, wait_for
@@ -20,7 +22,7 @@ from test_ctl_daemon import ctl, started
 jsonschema = pytest.importorskip("jsonschema")
 
 SCHEMAS = {name: json.loads((BUILD / folder / f"{name}.schema.json").read_text()) for name, folder in (
-    ("output", "ctl"), ("events", "proto"), ("artifacts", "proto"), ("spec", "proto"))}
+    ("output", "ctl"), ("messages", "proto"), ("artifacts", "proto"), ("spec", "proto"))}
 
 
 def check(schema, value, name=None):
@@ -110,10 +112,17 @@ def test_every_kind_is_described():
     assert kinds - set(SCHEMAS["output"]["$defs"]) == set()
 
 
-def test_every_event_is_described():
-    names = set(re.findall(r'^#define EVENT_\w+ "([^"]+)"', (ROOT / "proto/protocol.h").read_text(), flags=re.M))
-    roots = {root["$ref"].removeprefix("#/$defs/") for root in SCHEMAS["events"]["anyOf"]}
-    assert names == roots
+def test_every_message_is_described():
+    """Those of protocol.h are those of the table, each with its params and, of a request, its result."""
+    named = re.findall(r'^#define (METHOD|EVENT|ENGINE|SEGMENT|CHECK)_\w+\s+"([^"]+)"', (ROOT / "proto/protocol.h").read_text(),
+        flags=re.M)
+    suffixes = {"METHOD": (" params", " result"), "EVENT": ("",)}
+    expected = {name + suffix for kind, name in named for suffix in suffixes.get(kind, (" params",))}
+    assert expected == {root["$ref"].removeprefix("#/$defs/").replace("%20", " ") for root in SCHEMAS["messages"]["anyOf"]}
+
+
+def keys_of(text):
+    return set(re.findall(r"^\.It Ic (\S+)$", text, flags=re.M))
 
 
 def test_every_key_is_in_the_manual():
@@ -123,7 +132,11 @@ def test_every_key_is_in_the_manual():
             section = re.search(rf"^\.Ss {re.escape(title)}\n(.*?)(?=^\.S[sh] )", text, flags=re.M | re.S)
             assert section, title
             keys = set(described["properties"]) - {"schema", "kind", "id", "seq", "at", "name"}
-            assert keys <= set(re.findall(r"^\.It Ic (\S+)$", section[1], flags=re.M)), title
+            assert keys <= keys_of(section[1]), title
+    text = (BUILD / "proto/gpt2d-protocol.7").read_text()
+    for title, described in SCHEMAS["messages"]["$defs"].items():
+        if title.endswith((" params", " result")):
+            assert set(described["properties"]) <= keys_of(text), title
 
 
 def lines(result, fake=False):
@@ -138,11 +151,15 @@ def lines(result, fake=False):
 
 
 def test_a_drift_is_found(daemon):
+    """By jsonschema, and by shapes.py."""
     with daemon() as d:
         status = lines(ctl(d, "status", "--json"))[0]
+    shapes.check("output", "status", status)
     for change in ({"more": 1}, {"queued": "1"}, {"counts": {**status["counts"], "lost": 0}}, {"schema": 2}):
         with pytest.raises(AssertionError):
             check(SCHEMAS["output"], {**status, **change}, "status")
+        with pytest.raises(AssertionError):
+            shapes.check("output", "status", {**status, **change})
     with pytest.raises(AssertionError):
         check(SCHEMAS["output"], {key: value for key, value in status.items() if key != "queued"}, "status")
     check(SCHEMAS["output"], status)
@@ -203,7 +220,7 @@ def test_a_store_that_fails(daemon, tmp_path):
         sent = []
         while not sent or sent[-1]["method"] != "run.done":
             sent.append(raw.event())
-            check(SCHEMAS["events"], sent[-1])
+            check(SCHEMAS["messages"], sent[-1])
         assert [event["params"]["store"] for event in sent if event["method"] == "run.store"] == told
 
 
@@ -242,7 +259,7 @@ def test_a_real_run(daemon, tmp_path):
         check_segment(Path(lines(ctl(d, "show", 2, "--json"))[0]["run"]["dir"]), 1)
         with d.client() as c:
             for event in c.follow(c.submit(spec("events", 5))):
-                check(SCHEMAS["events"], event, event["method"])
+                check(SCHEMAS["messages"], event, event["method"])
         lines(ctl(d, "shutdown", "--json"))
         d.process.wait(60)
 
@@ -263,13 +280,13 @@ def test_what_goes_wrong(daemon):
             c.submit(spec("behind"))
             c.call("follow", id=run)
             while (event := c.event())["method"] != "run.step":
-                check(SCHEMAS["events"], event, event["method"])
+                check(SCHEMAS["messages"], event, event["method"])
             for args in (["status"], ["top", "-n", 2, "-i", 0.1], ["list"], ["show", run], ["cancel", run + 1], ["cancel", run]):
                 lines(ctl(d, *args, "--json"), fake=True)
             while event["method"] != "run.done":
-                check(SCHEMAS["events"], event, event["method"])
+                check(SCHEMAS["messages"], event, event["method"])
                 event = c.event()
-            check(SCHEMAS["events"], event, event["method"])
+            check(SCHEMAS["messages"], event, event["method"])
         lines(ctl(d, "list", "--json"))
         for number in range(1, run + 2):
             lines(ctl(d, "show", number, "--json"), fake=True)
