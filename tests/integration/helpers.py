@@ -230,7 +230,9 @@ class Daemon:
             "--log-file", str(self.log), "--verbose", *options]
         # freed memory that a sanitizer holds back would count as the daemon's
         sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"
-        self.environment = {**os.environ, "ASAN_OPTIONS": sanitizer, **(environment or {})}
+        # copies of the fake engine need shapes.py
+        self.environment = {**os.environ, "ASAN_OPTIONS": sanitizer, "PYTHONPATH": str(FAKE_ENGINE.parent),
+            **(environment or {})}
         self.process = None
         self.start(ready)
 
