@@ -12,6 +12,7 @@
 #include "daemon/command_run.h"
 #include "daemon/control/control.h"
 #include "daemon/daemon.h"
+#include "daemon/shutdown.h"
 #include "daemon/engines/engine_pool.h"
 #include "daemon/engines/engine_program.h"
 #include "daemon/store/failure.h"
@@ -198,7 +199,7 @@ static void do_shutdown(struct daemon *d, struct reply *reply, json_t *params)
 	reply_result(reply,
 		json_pack("{so sb}", "running", run ? json_integer(run->id) : json_null(),
 			"stopping", run && (now || scheduler_stop_reason(d->scheduler) != NULL)));
-	daemon_stop(d, now);
+	shutdown_begin(d, now);
 }
 
 /* ---- metrics ---- */

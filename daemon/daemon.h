@@ -1,6 +1,6 @@
 /*
- * daemon.h: the parts of a running gpt2d, so that they can reach each other, and their start and
- * end.
+ * daemon.h: the parts of a running gpt2d. Only the top layer knows them: startup, shutdown and the
+ * commands.
  */
 #ifndef GPT2D_DAEMON_DAEMON_H
 #define GPT2D_DAEMON_DAEMON_H
@@ -49,7 +49,7 @@ struct daemon {
 	bool stopping;          /* no submissions, no new starts */
 	bool ready_said;
 
-	/* private to daemon.c */
+	/* private to startup.c and shutdown.c */
 	int store_rc;      /* of what was last told of the store: 0, or a negative errno */
 	bool engines_told; /* to stop, as the last thing */
 	bool engines_gone;
@@ -62,17 +62,5 @@ struct daemon {
 	struct event *completions;
 	int lock_fds[3]; /* of the database, of the socket, of the state directory itself */
 };
-
-/* Everything that runs in the loop, from settings (and program, threads and words,
- * which the caller has set): 0, or a negative errno with error. */
-int daemon_start(
-	struct daemon *d, const struct settings *settings, char *error, size_t error_bytes);
-/*
- * Orderly shutdown: ends the run in progress, the engines, and the loop. now: interrupts the run,
- * else waits for its end. May be called again.
- */
-void daemon_stop(struct daemon *d, bool now);
-/* Undoes daemon_start, also one that failed. 0, or -EIO: not everything is on disk. */
-int daemon_finish(struct daemon *d);
 
 #endif

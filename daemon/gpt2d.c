@@ -16,6 +16,7 @@
 #include "daemon/config/clock.h"
 #include "daemon/checks.h"
 #include "daemon/daemon.h"
+#include "daemon/startup.h"
 #include "daemon/engines/engine_program.h"
 #include "daemon/config/log.h"
 #include "daemon/config/settings_load.h"
@@ -95,17 +96,17 @@ static int run(
 	char error[1024];
 	int rc;
 
-	rc = daemon_start(&daemon, settings, error, sizeof(error));
+	rc = startup_run(&daemon, settings, error, sizeof(error));
 	if (rc < 0) {
 		log_finish(); /* what led to it is said before */
 		say("%s", error);
-		daemon_finish(&daemon);
+		startup_undo(&daemon);
 		return rc == -EBUSY ? STATUS_IN_USE : STATUS_FAILED;
 	}
 	log_start(&daemon);
 	checks_run(CHECKS_START, settings, "", log_warning, NULL);
 	event_base_dispatch(daemon.base);
-	rc = daemon_finish(&daemon);
+	rc = startup_undo(&daemon);
 	log_write(LOG_INFO, "stopped%s", rc < 0 ? "; not everything could be written" : "");
 	return rc < 0 ? STATUS_FAILED : STATUS_OK;
 }

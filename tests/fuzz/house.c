@@ -14,6 +14,8 @@
 
 #include "daemon/engines/checker.h"
 #include "daemon/daemon.h"
+#include "daemon/shutdown.h"
+#include "daemon/startup.h"
 #include "daemon/engines/engine_pool.h"
 #include "daemon/engines/engine_program.h"
 #include "daemon/config/log.h"
@@ -124,7 +126,7 @@ int house_open(struct house **out)
 	snprintf(h->program.path, sizeof(h->program.path), "/nowhere");
 	h->daemon.program = &h->program;
 	h->daemon.threads = 1;
-	rc = daemon_start(&h->daemon, &h->settings, error, sizeof(error));
+	rc = startup_run(&h->daemon, &h->settings, error, sizeof(error));
 	if (rc < 0) {
 		FUZZ_MUST(error[0] != '\0');
 		house_close(h);
@@ -216,7 +218,7 @@ void house_close(struct house *h)
 	bool started = h->daemon.control != NULL;
 
 	if (started) {
-		daemon_stop(&h->daemon, true);
+		shutdown_begin(&h->daemon, true);
 		house_settle(h);
 	}
 	for (int i = 0; i < CLIENTS; i++) {
@@ -224,7 +226,7 @@ void house_close(struct house *h)
 			close(h->fd[i]);
 		frame_destroy(h->frame[i]);
 	}
-	daemon_finish(&h->daemon);
+	startup_undo(&h->daemon);
 	settings_finish(&h->settings);
 	free(h);
 }

@@ -1,4 +1,4 @@
-#include "daemon/daemon.h"
+#include "daemon/startup.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -16,6 +16,7 @@
 #include "daemon/command.h"
 #include "daemon/command_hold.h"
 #include "daemon/command_run.h"
+#include "daemon/daemon.h"
 #include "daemon/control/control.h"
 #include "daemon/engines/engine_pool.h"
 #include "daemon/engines/engine_program.h"
@@ -40,23 +41,11 @@
 #include "daemon/store/record.h"
 #include "daemon/store/store.h"
 #include "daemon/runs/submit.h"
+#include "daemon/shutdown.h"
 #include "daemon/store/worker.h"
 #include "proto/host/shm_folder.h"
 #include "proto/host/signals.h"
 #include "proto/host/starved.h"
-
-enum {
-	FINISH_S = 10,  /* stopping now: for a step's end and the files of trained runs */
-	LINGER_S = 1,   /* at the end, for replies that nobody reads */
-	LAST_STEPS = 8, /* to read and answer what was sent, whatever the time */
-};
-
-/* Something that the shutdown waits for may have happened. */
-static void step_shutdown(struct daemon *d)
-{
-	if (d->stopping && d->shutdown)
-		event_active(d->shutdown, 0, 0);
-}
 
 /* ---- what the parts call ---- */
 
@@ -70,7 +59,7 @@ static void on_gone(struct client *client, void *arg)
 	struct daemon *d = arg;
 
 	follow_forget(d->follow, client);
-	step_shutdown(d);
+	shutdown_step(d);
 }
 
 /* Once: runs can be submitted, and the engines are there or not wanted. */
@@ -107,7 +96,7 @@ static void on_scheduled(void *arg)
 	if (!d->stopping)
 		checker_rest(d->checker, engine_pool_away(d->pool));
 	command_hold_reply(d);
-	step_shutdown(d);
+	shutdown_step(d);
 }
 
 static void on_hold_changed(void *arg)
@@ -155,7 +144,7 @@ static void on_engines_stopped(void *arg)
 	struct daemon *d = arg;
 
 	d->engines_gone = true;
-	step_shutdown(d);
+	shutdown_step(d);
 }
 
 static void on_child(evutil_socket_t signal, short what, void *arg)
@@ -175,7 +164,7 @@ static void on_terminate(evutil_socket_t signal, short what, void *arg)
 	log_write(LOG_INFO, "signal %d: stopping", (int)signal);
 	if (left_s > 0)
 		d->drain_ns = clock_mono_ns() + left_s * CLOCK_S_NS;
-	daemon_stop(d, left_s == 0);
+	shutdown_begin(d, left_s == 0);
 }
 
 /* failure: NULL when the store can be written again. */
@@ -221,104 +210,7 @@ static void on_completions(evutil_socket_t fd, short what, void *arg)
 	d->store_rc = rc;
 	if (!failing)
 		scheduler_wake(d->scheduler);
-	step_shutdown(d);
-}
-
-/* ---- shutdown ---- */
-
-/* The checker is destroyed: whoever waits for a check gets an error while that can be sent. */
-static void stop_checks(struct daemon *d)
-{
-	struct checker *checker = d->checker;
-
-	if (d->submitter)
-		submit_stop_checks(d->submitter);
-	d->checker = NULL;
-	checker_destroy(checker);
-}
-
-void daemon_stop(struct daemon *d, bool now)
-{
-	if (!d->stopping) {
-		d->stopping = true;
-		service_notify("STOPPING=1\nSTATUS=stopping");
-		submit_stop(d->submitter);
-		hold_place_stopping(d->holds);
-		command_hold_stop(d);
-		if (!scheduler_in_hand(d->scheduler))
-			now = true;
-		log_write(LOG_INFO, now ? "stopping" : "stopping after the running run");
-	}
-	if (now && d->finish_ns == 0) {
-		/* the engines decide: a run that is trained at this moment is done */
-		scheduler_yield(d->scheduler, scheduler_stopped);
-		d->finish_ns = clock_mono_ns() + FINISH_S * CLOCK_S_NS;
-	} else if (now) {
-		scheduler_interrupt(d->scheduler, false);
-	}
-	step_shutdown(d);
-}
-
-/* The run in progress may go on until stop_timeout. */
-static void wait_for_run(struct daemon *d)
-{
-	int64_t left_ns = d->drain_ns - clock_mono_ns();
-	struct timeval left = {
-		.tv_sec = left_ns / CLOCK_S_NS, .tv_usec = left_ns % CLOCK_S_NS / 1000};
-
-	if (left_ns >= 1000) {
-		event_add(d->shutdown, &left);
-		return;
-	}
-	log_write(LOG_INFO, "the run in progress has not ended within stop_timeout, %lld s",
-		(long long)d->settings->stop_timeout_s);
-	daemon_stop(d, true);
-}
-
-/*
- * One step after another: the runs end, the engines end, the ends of their runs are written, the
- * followers get their last events, and clients get the replies to all requests that were read.
- */
-static void on_shutdown(evutil_socket_t fd, short what, void *arg)
-{
-	static const struct timeval soon = {0, 20000};
-	struct daemon *d = arg;
-	bool late;
-
-	if (d->drain_ns != 0 && d->finish_ns == 0 && scheduler_in_hand(d->scheduler))
-		wait_for_run(d);
-	if (d->finish_ns != 0 && clock_mono_ns() > d->finish_ns)
-		scheduler_interrupt(d->scheduler, true);
-	if (scheduler_in_hand(d->scheduler)) {
-		if (d->finish_ns != 0)
-			event_add(d->shutdown, &soon);
-		return;
-	}
-	if (!d->engines_told) {
-		d->engines_told = true;
-		stop_checks(d);
-		control_stop_listening(d->control);
-		scheduler_interrupt(d->scheduler, true); /* what was made ready ahead */
-		engine_pool_stop(d->pool);
-	}
-	if (!d->engines_gone || scheduler_busy(d->scheduler))
-		return;
-	if (d->linger_ns == 0)
-		d->linger_ns = clock_mono_ns() + LINGER_S * CLOCK_S_NS;
-	late = clock_mono_ns() >= d->linger_ns;
-	if (!late && !(store_idle(d->store) && control_idle(d->control))) {
-		event_add(d->shutdown, &soon);
-	} else if (d->last_steps == 0) {
-		d->last_steps = LAST_STEPS;
-		/* a client that reads nothing has used up the time of those that do */
-		d->linger_ns = clock_mono_ns() + LINGER_S * CLOCK_S_NS;
-		control_end_requests(d->control);
-		event_add(d->shutdown, &soon);
-	} else if (!control_served(d->control) && (!late || --d->last_steps > 0)) {
-		event_add(d->shutdown, &soon);
-	} else {
-		event_base_loopbreak(d->base);
-	}
+	shutdown_step(d);
 }
 
 /* ---- start ---- */
@@ -438,7 +330,7 @@ static int start_signals(struct daemon *d)
 		if (signals_came(signals[i].number))
 			event_active(d->signals[i], EV_SIGNAL, 1);
 	}
-	d->shutdown = event_new(d->base, -1, 0, on_shutdown, d);
+	d->shutdown = shutdown_event(d);
 	d->completions =
 		event_new(d->base, store_fd(d->store), EV_READ | EV_PERSIST, on_completions, d);
 	if (!d->shutdown || !d->completions || event_add(d->completions, &second) < 0)
@@ -647,7 +539,7 @@ static int start_metrics(struct daemon *d)
 	return openmetrics_create(&options, &d->openmetrics);
 }
 
-int daemon_start(struct daemon *d, const struct settings *settings, char *error, size_t error_bytes)
+int startup_run(struct daemon *d, const struct settings *settings, char *error, size_t error_bytes)
 {
 	int rc;
 
@@ -692,12 +584,12 @@ int daemon_start(struct daemon *d, const struct settings *settings, char *error,
 
 /* ---- end ---- */
 
-int daemon_finish(struct daemon *d)
+int startup_undo(struct daemon *d)
 {
 	int rc;
 
 	/* what is asked and to be written, and its callbacks, before the parts they call go */
-	stop_checks(d);
+	shutdown_stop_checks(d);
 	worker_stop(d->worker);
 	rc = store_close(d->store);
 	service_destroy(d->service);
