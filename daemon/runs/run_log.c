@@ -163,6 +163,19 @@ void run_log_write(struct run_log *log, struct run *run, int rank, enum log_leve
 		run_log_flush(log);
 }
 
+void run_log_take(struct run_log *log, struct run *run, int rank, json_t *params)
+{
+	const char *name = json_string_value(json_object_get(params, "level"));
+	const char *text = json_string_value(json_object_get(params, "message"));
+	const enum log_level level = log_level_of(name ? name : "");
+
+	if (text == NULL)
+		return;
+	log_write_engine(level, "rank %d: %s", rank, text);
+	if (run != NULL && level > LOG_DEBUG)
+		run_log_write(log, run, rank, level, "%s", text);
+}
+
 /* ---- logs ---- */
 
 struct question {

@@ -26,6 +26,9 @@ void run_log_destroy(struct run_log *log); /* takes NULL */
 void run_log_write(struct run_log *log, struct run *run, int rank, enum log_level level,
 	const char *format, ...) __attribute__((format(printf, 5, 6), nonnull(5)));
 
+/* engine.log of a rank: to gpt2d's log, and to that of run (NULL: none is in progress). */
+void run_log_take(struct run_log *log, struct run *run, int rank, json_t *params);
+
 /* Gives waiting lines to the store now, ahead of what is written next. */
 void run_log_flush(struct run_log *log);
 

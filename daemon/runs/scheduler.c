@@ -1,3 +1,5 @@
+#include "daemon/runs/scheduler.h"
+
 #include <errno.h>
 #include <event2/event.h>
 #include <limits.h>
@@ -9,95 +11,52 @@
 #include "daemon/config/clock.h"
 #include "daemon/config/log.h"
 #include "daemon/config/settings.h"
-#include "daemon/control/follow.h"
 #include "daemon/control/role.h"
 #include "daemon/engines/engine_pool.h"
 #include "daemon/runs/hold.h"
 #include "daemon/runs/lifecycle.h"
 #include "daemon/runs/queue.h"
-#include "daemon/runs/scheduler_private.h"
+#include "daemon/runs/run_log.h"
+#include "daemon/runs/task.h"
 #include "daemon/store/store.h"
 #include "proto/artifact.h"
 #include "proto/host/memory.h"
 #include "proto/json_text.h"
 #include "proto/protocol.h"
+#include "proto/text.h"
 
-enum { BRIEF_MAX = 16 }; /* elements of an array in an event */
+enum { PEER_LOST_MS = 2000 }; /* from "peer_lost" of one rank to the news of the other */
 
-/* ---- segments: to the store, to the followers ---- */
+TAILQ_HEAD(task_head, task);
 
-/* Without the long arrays (a value for each step), which "show" has: an event must fit a buffer. */
-static json_t *in_brief(json_t *summary)
-{
-	json_t *brief = json_copy(summary), *value;
-	const char *key;
-	void *next;
+struct scheduler {
+	struct scheduler_options options;
+	/* have sent a segment and not ended; at most the last one has segments left to send */
+	struct task_head begun;
+	struct task_head left; /* see leave() */
+	struct attempt *next;  /* prepared ahead; its run is still queued */
+	int64_t ended;         /* the run that ended last; 0: none has */
 
-	json_object_foreach_safe(brief, next, key, value)
-		if (json_array_size(value) > BRIEF_MAX)
-			json_object_del(brief, key);
-	return brief;
-}
+	struct task *slot; /* whose segment the engines train; NULL: they are free */
+	int64_t slot_segment;
+	bool slot_begun;  /* the engines have reported something about it */
+	int64_t heard_ns; /* the last message about it */
+	int64_t stop_ns;  /* segment.cancel was sent; 0: not */
 
-static json_t *segment_params(const struct task *t, int64_t segment, const char *state,
-	const char *reason, json_t *summary)
-{
-	const struct design_segment *s = attempt_segment(t->attempt, segment);
+	struct event *watch; /* deadlines, each second */
+	struct clock_watch awake;
+	struct event *wake; /* scheduler_wake */
+	struct event *idle; /* the engines end when it is over */
+	int64_t idle_s;     /* what it was set to */
+	int64_t idle_at_ns; /* UTC, when it was over last */
 
-	return json_pack("{sI sI sI sI ss ss ss? so*}", "segment", (json_int_t)segment, "segments",
-		(json_int_t)t->run->segments, "block", (json_int_t)s->block, "position",
-		(json_int_t)s->position, "arm", attempt_arm(t->attempt, segment), "state", state,
-		"reason", reason, "summary", in_brief(summary));
-}
-
-void scheduler_report(const struct task *t, int64_t segment, const char *state, const char *reason)
-{
-	follow_event(t->scheduler->options.follow, t->run->id, EVENT_SEGMENT,
-		segment_params(t, segment, state, reason, NULL));
-}
-
-void scheduler_record(
-	struct task *t, int64_t segment, const char *state, const char *reason, const char *dir)
-{
-	const struct record_segment r = {t->run->id, segment, state, reason, dir, NULL, NULL};
-
-	record_segment(t->scheduler->options.store, &r, NULL, NULL);
-}
-
-struct segment_end {
-	struct follow *follow;
-	struct run *run; /* its own end is written after that of its segments, so it is there */
-	int64_t attempt;
-	bool done;
-	json_t *params;
+	char peer_lost[RUN_REASON_BYTES]; /* a rank failed because of another: why */
+	struct event *peer_timer;
 };
-
-static void on_recorded(void *arg, int rc)
-{
-	struct segment_end *e = arg;
-
-	if (rc == 0 && e->done && e->attempt == e->run->attempt)
-		e->run->segments_done++;
-	if (rc == 0)
-		follow_event(e->follow, e->run->id, EVENT_SEGMENT, e->params);
-	else
-		json_decref(e->params);
-	free(e);
-}
-
-void scheduler_record_end(struct task *t, const struct record_segment *r, json_t *summary)
-{
-	struct segment_end *e = memory_zeroed(1, sizeof(*e));
-
-	*e = (struct segment_end){t->scheduler->options.follow, t->run, t->run->attempt,
-		strcmp(r->state, "done") == 0,
-		segment_params(t, r->segment, r->state, r->reason, summary)};
-	record_segment(t->scheduler->options.store, r, on_recorded, e);
-}
 
 /* ---- ends ---- */
 
-void scheduler_free_slot(struct scheduler *s)
+static void free_slot(struct scheduler *s)
 {
 	s->slot = NULL;
 	s->stop_ns = 0;
@@ -112,23 +71,7 @@ static void end_run(struct scheduler *s, struct run *run, enum run_state state, 
 	scheduler_wake(s);
 }
 
-static void free_task(struct task *t)
-{
-	json_decref(t->artifacts);
-	json_decref(t->data);
-	free(t->reports);
-	free(t);
-}
-
-/* The first segment of which nothing was written and nothing will be. */
-static int64_t first_unwritten(const struct task *t)
-{
-	const bool cancelled = t->sent > 0 && t->reports[t->sent - 1] == ATTEMPT_CANCELLED;
-
-	return cancelled ? t->sent - 1 : t->sent;
-}
-
-void scheduler_end(struct task *t, enum run_state state, const char *reason)
+static void end_task(struct task *t, enum run_state state, const char *reason)
 {
 	struct scheduler *s = t->scheduler;
 	struct run *run = t->run;
@@ -138,13 +81,13 @@ void scheduler_end(struct task *t, enum run_state state, const char *reason)
 	if (reason)
 		snprintf(why, sizeof(why), "%s", reason);
 	if (s->slot == t)
-		scheduler_free_slot(s);
+		free_slot(s);
 	if (t->left)
 		TAILQ_REMOVE(&s->left, t, link);
 	else
 		TAILQ_REMOVE(&s->begun, t, link);
-	attempt_end(t->attempt, first_unwritten(t));
-	free_task(t);
+	attempt_end(t->attempt, task_first_unwritten(t));
+	task_free(t);
 	end_run(s, run, state, why[0] ? why : NULL);
 	if (state == RUN_INTERRUPTED && requeue)
 		lifecycle_move(s->options.lifecycle, run, RUN_QUEUED,
@@ -154,14 +97,7 @@ void scheduler_end(struct task *t, enum run_state state, const char *reason)
 			s->options.lifecycle, run, RUN_QUEUED, "restart: asked for in its spec");
 }
 
-static void set_stop(struct task *t, enum run_state state, const char *reason)
-{
-	t->stopping = true;
-	t->stop_state = state;
-	snprintf(t->stop_reason, sizeof(t->stop_reason), "%s", reason);
-}
-
-void scheduler_stop(struct task *t, enum run_state state, const char *format, ...)
+static void stop_task(struct task *t, enum run_state state, const char *format, ...)
 {
 	struct scheduler *s = t->scheduler;
 	char reason[RUN_REASON_BYTES];
@@ -173,9 +109,9 @@ void scheduler_stop(struct task *t, enum run_state state, const char *format, ..
 	va_start(args, format);
 	vsnprintf(reason, sizeof(reason), format, args);
 	va_end(args);
-	set_stop(t, state, reason);
+	task_set_stop(t, state, reason);
 	if (s->slot != t) {
-		scheduler_end(t, t->stop_state, t->stop_reason);
+		end_task(t, t->stop_state, t->stop_reason);
 		return;
 	}
 	params = json_pack(
@@ -186,18 +122,18 @@ void scheduler_stop(struct task *t, enum run_state state, const char *format, ..
 	s->stop_ns = clock_mono_ns();
 }
 
-void scheduler_fail(struct task *t, const char *reason)
+static void fail_task(struct task *t, const char *reason)
 {
 	struct scheduler *s = t->scheduler;
 
 	if (t->stopping && s->slot != t) {
-		scheduler_end(t, t->stop_state, t->stop_reason);
+		end_task(t, t->stop_state, t->stop_reason);
 	} else if (hold_is_room_reason(reason)) {
 		hold_place_room(s->options.holds, t->run, reason);
 		t->requeue = true;
-		scheduler_stop(t, RUN_INTERRUPTED, "%s", reason);
+		stop_task(t, RUN_INTERRUPTED, "%s", reason);
 	} else {
-		scheduler_stop(t, RUN_FAILED, "%s", reason);
+		stop_task(t, RUN_FAILED, "%s", reason);
 	}
 }
 
@@ -207,15 +143,15 @@ static void on_complete(void *arg, int rc)
 	char reason[128];
 
 	if (rc == 0) {
-		scheduler_end(t, RUN_DONE, NULL);
+		end_task(t, RUN_DONE, NULL);
 		return;
 	}
 	snprintf(reason, sizeof(reason), "%s: completion marker: %s", artifact_failure_code(rc),
 		strerror(-rc));
-	scheduler_fail(t, reason);
+	fail_task(t, reason);
 }
 
-void scheduler_segment_done(struct task *t, int64_t segment, json_t *summary)
+static void segment_done(struct task *t, int64_t segment, json_t *summary)
 {
 	t->reports[segment] = ATTEMPT_DONE;
 	t->done++;
@@ -237,9 +173,9 @@ static void move_to_finishing(struct task *t)
 static void on_inspected(void *arg, int rc, json_t *found)
 {
 	struct task *t = arg;
-	struct record_segment r = {.run = t->run->id, .state = "done"};
 	const bool all = t->done + (int64_t)json_array_size(found) == t->run->segments;
 	json_t *row, *summary;
+	int64_t segment;
 	size_t i;
 
 	if (rc < 0)
@@ -251,20 +187,19 @@ static void on_inspected(void *arg, int rc, json_t *found)
 	if (all)
 		move_to_finishing(t);
 	json_array_foreach(found, i, row) {
-		r.segment = json_integer_value(json_object_get(row, "segment"));
-		r.summary = json_string_value(json_object_get(row, "summary"));
-		r.artifacts = json_string_value(json_object_get(row, "artifacts"));
-		summary = json_text_value(r.summary);
-		scheduler_record_end(t, &r, summary);
-		scheduler_segment_done(t, r.segment, summary); /* the last one may free t */
+		segment = json_integer_value(json_object_get(row, "segment"));
+		summary = json_text_value(json_string_value(json_object_get(row, "summary")));
+		task_record_end(t, segment, "done", NULL, summary,
+			json_string_value(json_object_get(row, "artifacts")));
+		segment_done(t, segment, summary); /* the last one may free t */
 		json_decref(summary);
 	}
 	json_decref(found);
 	if (all)
 		return; /* it ends when its marker is written */
 	if (t->cut >= 0 && t->reports[t->cut] == ATTEMPT_OPEN)
-		scheduler_record(t, t->cut, "failed", t->cut_reason, NULL);
-	scheduler_end(t, t->stop_state, t->stop_reason);
+		task_record(t, t->cut, "failed", t->cut_reason, NULL);
+	end_task(t, t->stop_state, t->stop_reason);
 }
 
 static void inspect(struct task *t)
@@ -288,9 +223,9 @@ static void leave(struct task *t, enum run_state state, int64_t cut, const char 
 	t->cut = cut;
 	snprintf(t->cut_reason, sizeof(t->cut_reason), "%s", reason);
 	if (!t->stopping)
-		set_stop(t, state, reason);
+		task_set_stop(t, state, reason);
 	if (s->slot == t)
-		scheduler_free_slot(s);
+		free_slot(s);
 	TAILQ_REMOVE(&s->begun, t, link);
 	TAILQ_INSERT_TAIL(&s->left, t, link);
 	if (engine_pool_gone(s->options.pool))
@@ -322,8 +257,8 @@ static bool send_again(struct task *t, const char *reason)
 		(long long)t->run->id, (long long)s->slot_segment);
 	t->sent_again = true;
 	t->sent--;
-	scheduler_report(t, s->slot_segment, "waiting", reason);
-	scheduler_free_slot(s);
+	task_report(t, s->slot_segment, "waiting", reason);
+	free_slot(s);
 	return true;
 }
 
@@ -342,17 +277,21 @@ void scheduler_lost(struct scheduler *s, const char *reason)
 
 /* ---- starts ---- */
 
-static struct task *task_of(const struct scheduler *s, const struct run *run)
+static struct task *find_in(const struct task_head *tasks, const struct run *run)
 {
 	struct task *t;
 
-	TAILQ_FOREACH(t, &s->begun, link)
+	TAILQ_FOREACH(t, tasks, link)
 		if (t->run == run)
-			return t;
-	TAILQ_FOREACH(t, &s->left, link)
-		if (t->run == run)
-			return t;
-	return NULL;
+			break;
+	return t;
+}
+
+static struct task *task_of(const struct scheduler *s, const struct run *run)
+{
+	struct task *t = find_in(&s->begun, run);
+
+	return t != NULL ? t : find_in(&s->left, run);
 }
 
 static void discard_next(struct scheduler *s)
@@ -370,7 +309,7 @@ static void on_attempt(void *arg, struct attempt *a, int rc, const char *failure
 	if (failure == NULL) {
 		scheduler_wake(s);
 	} else if (a != s->next) {
-		scheduler_fail(task_of(s, run), failure);
+		fail_task(task_of(s, run), failure);
 	} else {
 		discard_next(s);
 		if (hold_is_room_reason(failure))
@@ -405,16 +344,9 @@ static void prefetch(struct scheduler *s)
 
 static struct task *begin(struct scheduler *s)
 {
-	struct task *t = memory_zeroed(1, sizeof(*t));
+	struct task *t = task_create(s, s->options.store, s->options.follow, s->next);
 
-	t->scheduler = s;
-	t->attempt = s->next;
-	t->run = attempt_run(s->next);
-	t->reports = memory_zeroed((size_t)t->run->segments, 1);
-	t->started_ns = clock_mono_ns();
 	s->next = NULL;
-	s->steps = 0;
-	pace_begin(&s->pace, t->started_ns);
 	TAILQ_INSERT_TAIL(&s->begun, t, link);
 	lifecycle_move(s->options.lifecycle, t->run, RUN_STARTING, NULL);
 	return t;
@@ -429,17 +361,17 @@ static void send_segment(struct scheduler *s, struct task *t)
 	if (attempt_segment_reads(t->attempt, t->sent) &&
 		!role_may_read(s->options.settings, t->run->uid)) {
 		role_say_unreadable(t->run->uid, why, sizeof(why));
-		scheduler_stop(t, RUN_FAILED, "spec_refused: data.train: %s", why);
+		stop_task(t, RUN_FAILED, "spec_refused: data.train: %s", why);
 		return;
 	}
 	if (attempt_segment_dir(t->attempt, t->sent, dir) < 0) {
-		scheduler_stop(t, RUN_FAILED, "artifacts: its directory's path is too long");
+		stop_task(t, RUN_FAILED, "artifacts: its directory's path is too long");
 		return;
 	}
 	params = attempt_segment_start(t->attempt, t->sent, t->data);
 	if (t->sent == 0 && !t->sent_again) { /* it may have waited for the store */
 		t->started_ns = clock_mono_ns();
-		pace_begin(&s->pace, t->started_ns);
+		pace_begin(&t->pace, t->started_ns);
 	}
 	s->slot = t;
 	s->slot_segment = t->sent++;
@@ -449,8 +381,8 @@ static void send_segment(struct scheduler *s, struct task *t)
 	engine_pool_send(s->options.pool, attempt_segment_gpus(t->attempt, s->slot_segment),
 		SEGMENT_START, params);
 	json_decref(params);
-	scheduler_record(t, s->slot_segment, "training", NULL, dir);
-	scheduler_report(t, s->slot_segment, "training", NULL);
+	task_record(t, s->slot_segment, "training", NULL, dir);
+	task_report(t, s->slot_segment, "training", NULL);
 	attempt_look_ahead(t->attempt, t->sent);
 }
 
@@ -560,13 +492,8 @@ void scheduler_wake(struct scheduler *s)
 
 /* ---- deadlines ---- */
 
-/* Its start is not stored yet, so that nothing of it was given to the engines. */
-static bool waits_for_store(const struct task *t)
-{
-	return t->sent == 0 && !t->sent_again;
-}
-
-/* Runs that took longer than their spec allows; one whose work is done may finish. */
+/* Runs that took longer than their spec allows. One that is trained may finish, and the time in
+ * which a start waits for the store does not count. */
 static void end_late(struct scheduler *s, int64_t now)
 {
 	struct task *t, *next;
@@ -574,9 +501,9 @@ static void end_late(struct scheduler *s, int64_t now)
 	for (t = TAILQ_FIRST(&s->begun); t != NULL; t = next) {
 		next = TAILQ_NEXT(t, link);
 		if (t->run->timeout_s > 0 && t->run->state != RUN_FINISHING &&
-			!waits_for_store(t) &&
+			(t->sent > 0 || t->sent_again) &&
 			now - t->started_ns >= t->run->timeout_s * CLOCK_S_NS)
-			scheduler_stop(t, RUN_FAILED, "timeout: not done within %lld s",
+			stop_task(t, RUN_FAILED, "timeout: not done within %lld s",
 				(long long)t->run->timeout_s);
 	}
 }
@@ -627,6 +554,220 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 		engine_pool_restart(s->options.pool, reason);
 }
 
+/* ---- messages of the engines ---- */
+
+#define STEP_NS_MAX 1e18 /* 31 years; fits an int64_t */
+
+/* What a message is about. */
+struct about {
+	struct task *t; /* NULL: not in progress any more */
+	int64_t run, segment;
+	bool in_slot;
+	int rank;
+};
+
+static struct about about_of(const struct scheduler *s, int rank, json_t *params)
+{
+	struct about w = {.rank = rank};
+	struct task *t;
+
+	w.run = json_integer_value(json_object_get(params, "run"));
+	w.segment = json_integer_value(json_object_get(params, "segment"));
+	TAILQ_FOREACH(t, &s->begun, link)
+		if (t->run->id == w.run && w.segment >= 0 && w.segment < t->sent)
+			w.t = t;
+	w.in_slot = w.t != NULL && w.t == s->slot && w.segment == s->slot_segment;
+	return w;
+}
+
+static void on_started(struct scheduler *s, const struct about *w, json_t *params)
+{
+	if (!w->in_slot)
+		return;
+	task_remember_data(w->t, json_object_get(params, "data"));
+	if (w->t->run->state != RUN_STARTING)
+		return;
+	/* engines that work restart without delay, whatever this run does to them */
+	engine_pool_worked(s->options.pool);
+	lifecycle_move(s->options.lifecycle, w->t->run, RUN_RUNNING, NULL);
+}
+
+static void on_step(struct scheduler *s, const struct about *w, json_t *params)
+{
+	int64_t step = json_integer_value(json_object_get(params, "step"));
+	int64_t steps = json_integer_value(json_object_get(params, "steps"));
+	double step_ns = json_number_value(json_object_get(params, "step_time_ns"));
+
+	if (!w->in_slot)
+		return;
+	if (step < 1 || steps < step || !(step_ns >= 0 && step_ns <= STEP_NS_MAX)) {
+		log_write(LOG_WARNING, "rank %d: %s: invalid numbers", w->rank, SEGMENT_STEP);
+		return;
+	}
+	on_started(s, w, params);
+	task_report_step(w->t, w->segment, step, steps, step_ns, params);
+}
+
+static void on_artifact(struct scheduler *s, const struct about *w, json_t *params)
+{
+	json_t *path = json_object_get(params, "path"), *bytes = json_object_get(params, "bytes");
+
+	if (w->t == NULL || !json_is_string(path) || !json_is_integer(bytes))
+		return;
+	task_remember_artifact(w->t, w->segment, path, bytes);
+}
+
+static void on_trained(struct scheduler *s, const struct about *w, json_t *params)
+{
+	if (!w->in_slot)
+		return;
+	on_started(s, w, params);
+	free_slot(s);
+	pace_trained(&w->t->pace, clock_mono_ns());
+	if (w->t->done == w->t->trained)
+		w->t->written_ns = clock_mono_ns();
+	w->t->trained++;
+	task_record(w->t, w->segment, "trained", NULL, NULL);
+	if (w->t->trained == w->t->run->segments && !w->t->failed) {
+		/* too late for a stop: the work is done */
+		w->t->stopping = false;
+		lifecycle_move(s->options.lifecycle, w->t->run, RUN_FINISHING, NULL);
+	}
+	if (w->t->stopping) {
+		end_task(w->t, w->t->stop_state, w->t->stop_reason);
+		return;
+	}
+	task_report(w->t, w->segment, "trained", NULL);
+	scheduler_wake(s);
+}
+
+static void on_done(struct scheduler *s, const struct about *w, json_t *params)
+{
+	json_t *summary = json_object_get(params, "summary");
+	struct record_segment r = {w->run, w->segment, "done", NULL, NULL, NULL, NULL};
+	struct about now = *w;
+	char *text;
+
+	if (w->in_slot) {
+		on_trained(s, w, params);
+		now = about_of(s, w->rank, params); /* that may have ended the run */
+	}
+	if (now.t != NULL) {
+		task_record_end(now.t, now.segment, "done", NULL, summary, NULL);
+		segment_done(now.t, now.segment, summary);
+		return;
+	}
+	text = summary ? json_text_write(summary, JSON_COMPACT, NULL) : NULL;
+	r.summary = text; /* its run has ended, but the segment is complete on disk */
+	record_segment(s->options.store, &r, NULL, NULL);
+	free(text);
+}
+
+static void segment_failed(
+	struct scheduler *s, const struct about *w, const char *reason, bool poisoned)
+{
+	struct task *t = w->t;
+
+	t->failed = true;
+	t->reports[w->segment] = ATTEMPT_FAILED;
+	task_record_end(t, w->segment, "failed", reason, NULL, NULL);
+	if (attempt_spec(t->attempt)->has_arms)
+		run_log_write(s->options.run_log, t->run, -1, LOG_ERROR, "segment %lld (%s): %s",
+			(long long)w->segment + 1, attempt_arm(t->attempt, w->segment), reason);
+	if (poisoned) { /* ends the run as well */
+		engine_pool_restart(s->options.pool, reason);
+		return;
+	}
+	if (w->in_slot) /* else these are an earlier segment's artifacts */
+		free_slot(s);
+	fail_task(t, reason);
+}
+
+static void on_failed(struct scheduler *s, const struct about *w, json_t *params)
+{
+	static const struct timeval grace = {PEER_LOST_MS / 1000, PEER_LOST_MS % 1000 * 1000};
+	const char *code = json_string_value(json_object_get(params, "reason"));
+	const char *message = json_string_value(json_object_get(params, "message"));
+	bool poisoned = json_is_true(json_object_get(params, "poisoned"));
+	char reason[RUN_REASON_BYTES];
+
+	if (w->t == NULL)
+		return;
+	snprintf(reason, sizeof(reason), "%s: rank %d: %s", code ? code : "engine", w->rank,
+		message ? message : "no message");
+	text_clean(reason);
+	if (code == NULL || strcmp(code, "peer_lost") != 0 || !w->in_slot) {
+		segment_failed(s, w, reason, poisoned);
+		return;
+	}
+	/* the peer's own failure is about to be known, and explains more */
+	if (s->peer_lost[0] != '\0')
+		return;
+	snprintf(s->peer_lost, sizeof(s->peer_lost), "%s", reason);
+	evtimer_add(s->peer_timer, &grace);
+}
+
+static void on_peer_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct scheduler *s = arg;
+	char reason[RUN_REASON_BYTES];
+
+	snprintf(reason, sizeof(reason), "%s", s->peer_lost);
+	engine_pool_restart(s->options.pool, reason);
+}
+
+static void on_cancelled(struct scheduler *s, const struct about *w, json_t *params)
+{
+	struct task *t = w->t;
+
+	if (!w->in_slot || !t->stopping)
+		return;
+	t->reports[w->segment] = ATTEMPT_CANCELLED;
+	task_record_end(t, w->segment, "cancelled", t->stop_reason, NULL, NULL);
+	end_task(t, t->stop_state, t->stop_reason);
+}
+
+struct handler {
+	const char *method;
+	bool rank0_only;
+	void (*handle)(struct scheduler *s, const struct about *w, json_t *params);
+};
+
+static const struct handler handlers[] = {
+	{SEGMENT_STEP, true, on_step},
+	{SEGMENT_STARTED, true, on_started},
+	{SEGMENT_ARTIFACT, true, on_artifact},
+	{SEGMENT_TRAINED, true, on_trained},
+	{SEGMENT_DONE, true, on_done},
+	{SEGMENT_FAILED, false, on_failed},
+	{SEGMENT_CANCELLED, true, on_cancelled},
+};
+
+void scheduler_message(struct scheduler *s, int rank, const char *method, json_t *params)
+{
+	struct about w;
+
+	if (strcmp(method, ENGINE_LOG) == 0) {
+		run_log_take(s->options.run_log, scheduler_running(s), rank, params);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
+		if (strcmp(method, handlers[i].method) != 0)
+			continue;
+		w = about_of(s, rank, params);
+		if (w.in_slot) {
+			s->heard_ns = clock_mono_ns();
+			s->slot_begun = true;
+		} else if (w.t != NULL) {
+			w.t->written_ns = clock_mono_ns();
+		}
+		if (rank == 0 || !handlers[i].rank0_only)
+			handlers[i].handle(s, &w, params);
+		return;
+	}
+	log_write(LOG_WARNING, "rank %d: %.64s: unknown message", rank, method);
+}
+
 /* ---- from outside ---- */
 
 int scheduler_create(const struct scheduler_options *options, struct scheduler **out)
@@ -640,7 +781,7 @@ int scheduler_create(const struct scheduler_options *options, struct scheduler *
 	s->wake = event_new(options->base, -1, 0, on_wake, s);
 	s->watch = event_new(options->base, -1, EV_PERSIST, on_watch, s);
 	s->idle = evtimer_new(options->base, on_idle, s);
-	s->peer_timer = evtimer_new(options->base, scheduler_peer_timer, s);
+	s->peer_timer = evtimer_new(options->base, on_peer_timer, s);
 	if (!s->wake || !s->watch || !s->idle || !s->peer_timer) {
 		scheduler_destroy(s);
 		return -ENOMEM;
@@ -661,7 +802,7 @@ void scheduler_destroy(struct scheduler *s)
 	while ((t = TAILQ_FIRST(&s->begun)) != NULL) {
 		TAILQ_REMOVE(&s->begun, t, link);
 		attempt_destroy(t->attempt);
-		free_task(t);
+		task_free(t);
 	}
 	if (s->next)
 		attempt_destroy(s->next);
@@ -687,13 +828,13 @@ int scheduler_cancel(struct scheduler *s, struct run *run)
 	if (t != NULL && t->stopping && t->stop_state == RUN_INTERRUPTED &&
 		run->state != RUN_FINISHING) {
 		/* the run yields, and might be queued again */
-		set_stop(t, RUN_CANCELLED, asked_for);
+		task_set_stop(t, RUN_CANCELLED, asked_for);
 		return 0;
 	}
 	if (run_state_ended(run->state) || run->state == RUN_FINISHING || (t && t->stopping))
 		return -EALREADY;
 	if (t != NULL) {
-		scheduler_stop(t, RUN_CANCELLED, "%s", asked_for);
+		stop_task(t, RUN_CANCELLED, "%s", asked_for);
 		return 0;
 	}
 	if (s->next != NULL && attempt_run(s->next) == run)
@@ -722,7 +863,7 @@ void scheduler_yield(struct scheduler *s, const char *reason)
 	for (t = TAILQ_FIRST(&s->begun); t != NULL; t = next) {
 		next = TAILQ_NEXT(t, link);
 		if (t->run->state != RUN_FINISHING)
-			scheduler_stop(t, RUN_INTERRUPTED, "%s", reason);
+			stop_task(t, RUN_INTERRUPTED, "%s", reason);
 	}
 }
 

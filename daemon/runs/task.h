@@ -1,0 +1,80 @@
+/*
+ * task.h: a run in progress: its attempt, and what the engines have reported of its segments. The
+ * scheduler decides what happens to a task. These functions keep the books: they write segments to
+ * the store and send them to the followers.
+ */
+#ifndef GPT2D_DAEMON_RUNS_TASK_H
+#define GPT2D_DAEMON_RUNS_TASK_H
+
+#include <sys/queue.h>
+
+#include "daemon/runs/attempt.h"
+#include "daemon/runs/pace.h"
+#include "daemon/store/record.h"
+
+struct follow;
+struct scheduler;
+struct store;
+
+/* A run that has begun and not ended. */
+struct task {
+	TAILQ_ENTRY(task) link;
+	struct scheduler *scheduler;
+	struct store *store;
+	struct follow *follow;
+	struct run *run;
+	struct attempt *attempt;
+	int64_t sent, trained, done; /* segments: given to the engines, trained, durable */
+	unsigned char *reports;      /* of each segment, enum attempt_report */
+	struct pace pace;
+	int64_t started_ns; /* monotonic, of the first segment */
+	int64_t written_ns; /* the last news of artifacts, or the start of the wait for them */
+	double tokens;      /* of the segments that are durable */
+	json_t *artifacts;  /* of segments that are being written: {"0": [{path, bytes}]} */
+	json_t *data;       /* files that its segments have opened, as first reported */
+	bool sent_again;    /* a segment went to the next engines: nobody had begun it */
+	bool failed;        /* a segment has failed: the run cannot become done */
+
+	/* asked to stop: the state and reason the run ends with once the engines have let go */
+	bool stopping;
+	enum run_state stop_state;
+	char stop_reason[RUN_REASON_BYTES];
+	bool requeue; /* interrupted for want of room: queued again whatever its spec says */
+
+	/* the engines are ending: the run ends as its directory says */
+	bool left, inspecting;
+	int64_t cut; /* the segment that was being trained, -1: none */
+	char cut_reason[RUN_REASON_BYTES];
+};
+
+struct task *task_create(
+	struct scheduler *scheduler, struct store *store, struct follow *follow, struct attempt *a);
+/* Does not end the attempt. */
+void task_free(struct task *t);
+/* How the run ends once the engines have let go of it. */
+void task_set_stop(struct task *t, enum run_state state, const char *reason);
+
+/* A segment's state to the store; reason and dir may be NULL. */
+void task_record(
+	struct task *t, int64_t segment, const char *state, const char *reason, const char *dir);
+/* The same to the followers, at once: no end. reason may be NULL. */
+void task_report(const struct task *t, int64_t segment, const char *state, const char *reason);
+/*
+ * A segment has ended: to the store and, once that is durable, to the followers. reason and summary
+ * may be NULL. artifacts: JSON text; NULL: those that are remembered.
+ */
+void task_record_end(struct task *t, int64_t segment, const char *state, const char *reason,
+	json_t *summary, const char *artifacts);
+/* A step, to the followers. params: of segment.step. */
+void task_report_step(struct task *t, int64_t segment, int64_t step, int64_t steps, double step_ns,
+	json_t *params);
+
+/* The first segment that opens a file determines its identity; later ones are sent that. */
+void task_remember_data(struct task *t, json_t *data);
+/* What the engine wrote, until the segment's end is stored with it. Also to the followers. */
+void task_remember_artifact(struct task *t, int64_t segment, json_t *path, json_t *bytes);
+
+/* The first segment of which nothing was written and nothing will be. */
+int64_t task_first_unwritten(const struct task *t);
+
+#endif
