@@ -365,11 +365,12 @@ static void check_metrics(struct checks *c)
 static void check_group(struct checks *c)
 {
 	const struct settings_group *g = &c->settings->socket_group;
-	const struct passwd *own = getpwuid(geteuid());
+	const struct passwd *own;
 	char advice[256];
 
 	if (g->name == NULL || geteuid() == 0 || g->gid == getegid() || group_member(g->gid))
 		return;
+	own = getpwuid(geteuid());
 	snprintf(advice, sizeof(advice), "as root: usermod -aG %.64s %.64s; or set socket_group",
 		g->name, own != NULL ? own->pw_name : "USER");
 	fail(c, -EACCES, advice,

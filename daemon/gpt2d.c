@@ -21,7 +21,6 @@
 #include "daemon/config/log.h"
 #include "daemon/config/settings_load.h"
 #include "proto/text.h"
-#include "proto/json_text.h"
 #include "proto/host/cgroup.h"
 #include "proto/protocol.h"
 #include "proto/host/memory.h"
@@ -297,7 +296,7 @@ int main(int argc, char **argv)
 	fill_standard_streams();
 	checks_raise_limits();
 	umask(077); /* other users get the files of runs from gpt2d */
-	json_text_init();
+	memory_use_for_json();
 	/*
 	 * For the engine, before there is a second thread: OpenBLAS starts a thread for each
 	 * processor before main, which the CPU engine does not use.
@@ -305,10 +304,8 @@ int main(int argc, char **argv)
 	setenv("OPENBLAS_NUM_THREADS", "1", 1);
 	json_object_seed(0); /* before there is a second thread */
 	to = open_memstream(&errors, &errors_bytes);
-	if (to == NULL) {
-		say("out of memory");
-		return STATUS_FAILED;
-	}
+	if (to == NULL)
+		memory_exhausted();
 	rc = settings_load(&settings, argc, argv, &command, to);
 	fclose(to);
 	if (rc == -EINVAL && command.action == SETTINGS_CHECK) {

@@ -1,5 +1,6 @@
 /* One statement with its values, and what SQLite says as an errno. */
 #include "daemon/store/store.h"
+#include "proto/host/memory.h"
 
 #include <errno.h>
 #include <sqlite3.h>
@@ -35,7 +36,7 @@ int store_errno(struct sqlite3 *db, int code)
 	case SQLITE_FULL:
 		return -ENOSPC;
 	case SQLITE_NOMEM:
-		abort(); /* gpt2d ends without memory: memory.h */
+		memory_exhausted();
 	case SQLITE_READONLY:
 		return -EROFS;
 	case SQLITE_BUSY:

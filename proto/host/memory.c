@@ -7,16 +7,20 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Without stdio, which may allocate. */
-static void *checked(void *memory)
+void memory_exhausted(void)
 {
+	/* without stdio, which may allocate */
 	static const char message[] = "out of memory\n";
 
-	if (memory == NULL) {
-		if (write(STDERR_FILENO, message, sizeof(message) - 1) < 0)
-			abort();
+	if (write(STDERR_FILENO, message, sizeof(message) - 1) < 0)
 		abort();
-	}
+	abort();
+}
+
+static void *checked(void *memory)
+{
+	if (memory == NULL)
+		memory_exhausted();
 	return memory;
 }
 

@@ -10,6 +10,9 @@
 #include <stddef.h>
 #include <stdio.h>
 
+/* Prints the line and calls abort(): a library had no memory. */
+void memory_exhausted(void) __attribute__((noreturn));
+
 /* Zeroed memory for count members of size bytes each. */
 void *memory_zeroed(size_t count, size_t size);
 /* realloc(); keeps the first bytes of old, which may be NULL. */
