@@ -27,8 +27,6 @@ VARIABLES = {
     "log_state": "daemon/config/log.c: the log",
     "kept": "daemon/config/log.c: the log",
     "writer": "daemon/config/log.c: the log",
-    **dict.fromkeys(("json_reading", "json_refusals", "json_reserve", "json_reserve_lock", "json_reserve_used"),
-        "proto/json_text.c: jansson has one allocator in a process, and hands it no context"),
 }
 
 
