@@ -388,7 +388,7 @@ def test_what_is_printed_is_not_in_the_way():
     run = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True)
     assert run.returncode == 0 and run.stdout.startswith("gpt2-engine ")
     for wrong, why in (("--role rank", "--rank, --ranks and --threads are needed"),
-            ("", "--role is missing: rank, check or connect is needed"), ("--role king", "--role: king: rank or check is needed"),
+            ("", "--role is missing: rank, check or connect is needed"), ("--role king", "--role: king: rank, check or connect is needed"),
             ("--rank x", "--rank: x: a whole number is needed"),
             ("--ranks 1025", "--ranks: 1025 is not allowed, from 1 to 1024"),
             ("--role rank --rank 2 --ranks 2 --threads 1", "--rank: 2 is not allowed, from 0 to 1 (--ranks 2)"),

@@ -3,14 +3,13 @@
 import json
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from engines import Rank
 from faults import sample
-from helpers import Daemon, experiment, spec, wait_for
-from memory import FOREVER, Memory, why_not
+from helpers import Daemon, spec, wait_for
+from memory import Memory, why_not
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=str(why_not()))
 
@@ -43,7 +42,7 @@ def test_the_checker_lets_nothing_wrong_pass(tmp_path):
         if n > 0:
             memory.refuse(n)
         try:
-            checker.send("check", token=token, world=1, spec=spec("wrong", gpus=2))
+            checker.send("check", token=token, world=1, spec=json.dumps(spec("wrong", gpus=2)), arm="run")
             return checker.wait("check.reply", token=token)[1]
         except (AssertionError, OSError):
             checker.kill()
@@ -104,22 +103,3 @@ def test_start(tmp_path, memory):
         with d.client() as c:
             c.call("cancel", id=2)
             assert c.wait(3)["state"] == "done"
-
-
-@pytest.mark.parametrize("make", [spec, lambda name: experiment(name, repetitions=1)])
-def test_a_segment_whose_end_cannot_be_written(tmp_path, memory, make):
-    """There is no memory for what is to be stored of it: its run is not done, and no marker says so."""
-    with start(tmp_path, memory) as d, d.client() as c:
-        run = c.submit(make("wide"))
-        arm = c.wait(run) and c.call("show", id=run)["segments"][0]["arm"]
-        stored = json.dumps({"loss_last": 1.5, "arm": arm, "wide": [1] * 5000}, separators=(",", ":"))
-        c.call("drain")
-        run = c.submit(make("wide"))
-        memory.refuse(1, n=FOREVER, size=len(stored) + 1)
-        c.call("resume")
-        end = c.wait(run)
-        memory.give()
-        assert memory.refused > 0
-        assert (end["state"], end["reason"]) == ("failed", "no_memory: what became of its segments could not be written")
-        assert not Path(end["dir"], "RUN_COMPLETE.txt").exists()
-        assert c.wait(c.submit(make("wide")))["state"] == "done"
