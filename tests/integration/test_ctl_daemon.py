@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+import shapes
 from helpers import BUILD, PATIENCE_S, RpcError, experiment, read_until, spec, wait_for
 
 CTL = BUILD / "ctl" / "gpt2ctl"
@@ -20,8 +21,12 @@ def environment(d):
 
 
 def ctl(d, *args, run=None):
-    return subprocess.run([CTL, *map(str, args)], input=json.dumps(run) if run else None, capture_output=True, text=True,
+    """What --json prints must have the shape that the tables give it."""
+    result = subprocess.run([CTL, *map(str, args)], input=json.dumps(run) if run else None, capture_output=True, text=True,
         env=environment(d), timeout=120)
+    if "--json" in args:
+        shapes.check_lines(result.stdout)
+    return result
 
 
 def started(d, *args):
