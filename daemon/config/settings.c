@@ -293,7 +293,7 @@ static void format_number(enum settings_type type, int64_t value, char *out, siz
 		snprintf(out, out_bytes, type == SETTING_MODE ? "%04" PRIo64 : "%" PRId64, value);
 		return;
 	}
-	/* seconds stay seconds: 90s and 5400s are told apart more easily than 90s and 90min */
+	/* seconds stay seconds: 90s and 5400s are easier to compare than 90s and 90min */
 	while (type == SETTING_BYTES && value != 0 && unit[i + 1].name != NULL &&
 		value % unit[i + 1].size == 0)
 		i++;

@@ -12,23 +12,25 @@ const struct settings_row settings_rows[] = {
 	{"socket", SETTING_PATH, AT(socket),
 		.unset = "gpt2d/gpt2d.sock below $XDG_RUNTIME_DIR; for root and services "
 			 "/run/gpt2d/gpt2d.sock",
-		.help = "the control socket; $GPT2D_SOCKET comes before the file",
+		.help = "the control socket; $GPT2D_SOCKET overrides the file",
 		.manual = "Clients find it by the same rules.\n"
-			  "Its folder is made if it is not there, open to nobody but those who "
-			  "may use the socket.\n"},
+			  "gpt2d makes its folder if it is missing, open only to those who may "
+			  "use the socket.\n"},
 	{"socket_group", SETTING_GROUP, AT(socket_group), .unset = "the group gpt2d runs with",
 		.help = "the group the socket belongs to",
-		.manual = "Whom gpt2d runs as has to be in it, or to be root.\n"},
+		.manual = "The user that gpt2d runs as must be in it, or root.\n"},
 	{"socket_mode", SETTING_MODE, AT(socket_mode), RANGE(0600, 0777, -1),
 		.unset = "0600, with socket_group 0660",
 		.help = "who may connect: the owner, the group, all",
-		.manual = "What somebody who may connect is allowed to do is told under\n"
-			  ".Cm admin_group .\n"},
-	{"admin_group", SETTING_GROUP, AT(admin_group), .unset = "only root and whom gpt2d runs as",
-		.help = "who is in it may cancel the runs of others, and shut gpt2d down",
+		.manual = "See\n"
+			  ".Cm admin_group\n"
+			  "for what a connected client may do.\n"},
+	{"admin_group", SETTING_GROUP, AT(admin_group),
+		.unset = "only root and the user gpt2d runs as",
+		.help = "its members may cancel the runs of others, and shut gpt2d down",
 		.manual = "Everybody else who may connect submits runs, sees all of them, and "
 			  "ends his own.\n"
-			  "It is the groups that a client has when it connects that count.\n"},
+			  "The groups that a client has when it connects count.\n"},
 	{"state_dir", SETTING_PATH, AT(state_dir),
 		.unset = "gpt2d below $XDG_STATE_HOME or ~/.local/state; for root and services "
 			 "/var/lib/gpt2d",
@@ -36,7 +38,7 @@ const struct settings_row settings_rows[] = {
 	{"device", SETTING_WORD, AT(device), RANGE(DEVICE_CPU, DEVICE_AUTO, DEVICE_UNSET),
 		.words = {NULL, "cpu", "cuda", "auto"},
 		.unset = "auto for a user's own daemon, cpu for root and services",
-		.help = "what is trained on",
+		.help = "the device that trains",
 		.manual = ".Cm cuda\n"
 			  "takes the GPUs of this machine, one for each rank, and it is an error "
 			  "when there is none or\n"
@@ -76,35 +78,38 @@ const struct settings_row settings_rows[] = {
 			  "lets all of them read whatever gpt2d may read.\n"},
 	{"log_file", SETTING_PATH, AT(log_file), .unset = "standard error",
 		.help = "log file, appended to; or the word stderr, or journal",
-		.manual = "Its folder has to be there.\n"
-			  "A file is opened anew on\n"
-			  ".Dv SIGHUP .\n"
-			  ".Cm journal\n"
-			  "is that of\n"
-			  ".Xr systemd 1 .\n"
-			  "A FIFO or a socket is refused.\n"
-			  "A terminal that is stopped, a pipe that nobody reads, or a disk that\n"
-			  "does not answer holds nothing up: 256 KiB of lines wait for it,\n"
-			  "further ones are lost, and a line tells how many.\n"},
+		.manual =
+			"Its folder must exist.\n"
+			"gpt2d opens the file again on\n"
+			".Dv SIGHUP .\n"
+			".Cm journal\n"
+			"is that of\n"
+			".Xr systemd 1 .\n"
+			"A FIFO or a socket is refused.\n"
+			"A stopped terminal, a pipe that nobody reads, or a disk that does not\n"
+			"answer holds up nothing: 256 KiB of lines wait, further lines are lost,\n"
+			"and a line in the log has their number.\n"},
 	{"log_level", SETTING_WORD, AT(log_level), RANGE(LOG_DEBUG, LOG_ERROR, LOG_INFO),
 		.words = {"debug", "info", "warning", "error"}, .reload = true,
-		.help = "the least that is logged; that a run failed is a warning"},
+		.help = "the lowest level that is logged; a failed run is a warning"},
 	{"start_timeout", SETTING_SECONDS, AT(start_timeout_s), RANGE(1, DAY_S, 120),
-		.help = "engines that are not ready after it are started anew"},
+		.help = "gpt2d restarts engines that are not ready by then"},
 	{"alive_timeout", SETTING_SECONDS, AT(alive_timeout_s), RANGE(2, DAY_S, 15),
-		.help = "an engine that says nothing for it is taken for hung"},
+		.help = "gpt2d considers an engine hung if it is silent for this long"},
 	{"progress_timeout", SETTING_SECONDS, AT(progress_timeout_s), RANGE(1, 7 * DAY_S, 600),
-		.reload = true, .help = "a segment that tells of no step for it is taken for hung",
-		.manual = "So is the disk when nothing of a trained segment is written for as "
-			  "long.\n"},
+		.reload = true,
+		.help = "gpt2d considers a segment hung if it reports no step for this long",
+		.manual = "The same applies to the disk if the files of a trained segment are "
+			  "not written.\n"},
 	{"cancel_timeout", SETTING_SECONDS, AT(cancel_timeout_s), RANGE(1, DAY_S, 30),
-		.reload = true, .help = "engines that do not stop a segment within it are killed"},
+		.reload = true,
+		.help = "gpt2d kills engines that do not stop a segment in this time"},
 	{"stop_timeout", SETTING_SECONDS, AT(stop_timeout_s), RANGE(0, DAY_S, 0), .reload = true,
-		.help = "what SIGTERM and SIGINT leave the run in progress to end; 0: nothing",
-		.manual = "No other run starts meanwhile, and a second signal cuts it short.\n"
-			  "A service manager has to wait longer than that and 20 s.\n"},
+		.help = "time that SIGTERM and SIGINT give the run in progress; 0: none",
+		.manual = "No other run starts meanwhile, and a second signal ends the time.\n"
+			  "A service manager must wait 20 s longer than this.\n"},
 	{"check_timeout", SETTING_SECONDS, AT(check_timeout_s), RANGE(1, DAY_S, 120),
-		.help = "for the check of one arm of a spec",
+		.help = "time for the check of one arm of a spec",
 		.manual = "Large token files are read 256 MiB at a time, and others' checks come "
 			  "in between, which do not count.\n"
 			  "One process checks: a file on a disk that does not answer, as of a "
@@ -112,17 +117,15 @@ const struct settings_row settings_rows[] = {
 			  "for this long.\n"},
 	{"idle_release", SETTING_SECONDS, AT(idle_release_s), RANGE(0, 365 * DAY_S, 0),
 		.reload = true,
-		.help = "engines without a run end after it and give their devices back; 0: never",
-		.manual = "They come again by themselves for the next run, and with\n"
-			  ".Ic gpt2ctl warm ;\n"
-			  ".Ic gpt2ctl status\n"
-			  "says since when they are away.\n"},
+		.help = "gpt2d releases engines that had no run for this long; 0: never",
+		.manual = "They start again for the next run, or with\n"
+			  ".Ic gpt2ctl warm .\n"},
 	{"clients", SETTING_COUNT, AT(clients_max), RANGE(1, 65536, 512), .reload = true,
 		.help = "clients at once"},
 	{"clients_per_user", SETTING_COUNT, AT(clients_per_uid), RANGE(1, 65536, 128),
 		.reload = true, .help = "clients of one user at once"},
 	{"client_idle", SETTING_SECONDS, AT(client_idle_s), RANGE(1, DAY_S, 30), .reload = true,
-		.help = "a client idle for it is closed when another needs its place",
+		.help = "gpt2d closes a client idle for this long if another needs its place",
 		.manual = "The client gets an error that says so.\n"
 			  "gpt2d keeps clients that follow a run or wait for a reply.\n"
 			  "It always closes a client that sends no hello for that long, and one "
