@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ctl/verbs/completion.h"
-#include "ctl/print/man.h"
+#include "ctl/completion.h"
+#include "ctl/man.h"
 #include "ctl/print/schema_outputs.h"
 #include "proto/schema/man_page.h"
 

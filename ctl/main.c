@@ -1,32 +1,33 @@
-/* gpt2ctl: the client of gpt2d. Finds the verb and runs it; exit codes are in proto/protocol.h. */
+/* gpt2ctl: the client of gpt2d. Finds the verb and runs it. */
 #include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#include "ctl/arguments.h"
-#include "ctl/verbs/help.h"
-#include "ctl/print/output.h"
-#include "ctl/verbs/verb.h"
+#include "ctl/help.h"
+#include "ctl/verb_table.h"
+#include "proto/host/memory.h"
 #include "proto/host/signals.h"
 
-/* Also where parsing failed: an error is then in the form that was asked for. */
-static void settle(struct ctl *ctl, const struct arguments *args)
+/* Also after a usage error, which is printed in the form that was asked for. */
+static void set_up(struct ctl *ctl, const struct verb *verb, const struct options *args)
 {
-	ctl->verb = args->verb ? args->verb->name : NULL;
-	ctl->out = term_detect(stdout);
-	ctl->err = term_detect(stderr);
-	ctl->json = arguments_has(args, "json");
-	ctl->output = ctl->json ? &output_json : &output_text;
-	if (arguments_has(args, "quiet") && !ctl->json && !arguments_has(args, "print-id"))
-		ctl->out = term_nowhere();
-	ctl->socket = arguments_string(args, "socket", NULL);
+	struct output *o = &ctl->output;
+
+	o->out = term_detect(stdout);
+	o->err = term_detect(stderr);
+	o->json = options_has(args, "json");
+	if (options_has(args, "quiet") && !o->json && !options_has(args, "print-id"))
+		o->out = term_nowhere();
+	ctl->link = (struct client_options){.socket = options_string(args, "socket", NULL),
+		.verb = verb ? verb->name : NULL,
+		.notices = o->err.file};
 }
 
 /*
- * A standard stream that came closed keeps its number: else the socket gets it, and what is printed
- * goes to gpt2d. It takes no writing, so that the loss is noticed.
+ * A standard stream that is closed keeps its number: otherwise the socket gets the number, and
+ * printed text goes to gpt2d. Writing to it fails, so that the loss is noticed.
  */
 static void fill_standard_streams(void)
 {
@@ -37,34 +38,36 @@ static void fill_standard_streams(void)
 
 int main(int argc, char **argv)
 {
-	struct arguments args;
+	struct options args;
+	const struct verb *verb;
 	struct ctl ctl = {0};
 	struct ctl_error e = {0};
 	int exit;
 
 	signals_unblock();
+	memory_use_for_json();
 	fill_standard_streams();
-	/* only characters: numbers are written and read the same in every locale */
+	/* characters only: numbers are written and read the same in every locale */
 	setlocale(LC_CTYPE, "");
-	/* a closed pipe is an error of a write: output.c sees to stdout, client.c to the socket */
+	/* writes fail instead: of a closed pipe, and beyond a limit on file sizes */
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
-	exit = arguments_parse(&args, argc > 0 ? argc - 1 : 0, argv + 1, &e);
-	settle(&ctl, &args);
+	signal(SIGXFSZ, SIG_IGN);
+	exit = verb_table_parse(argc > 0 ? argc - 1 : 0, argv + 1, &verb, &args, &e);
+	set_up(&ctl, verb, &args);
 	if (exit) {
-		exit = ctl_fail(&ctl, &e);
-	} else if (arguments_has(&args, "help")) {
-		help_print(&ctl, args.verb);
-	} else if (arguments_has(&args, "version")) {
+		exit = verb_fail(&ctl, &e);
+	} else if (options_has(&args, "help")) {
+		help_print(&ctl, verb);
+	} else if (options_has(&args, "version")) {
 		exit = verb_version.run(&ctl, &args);
-	} else if (!args.verb) {
-		if (!ctl.json)
+	} else if (!verb) {
+		if (!ctl.output.json)
 			help_print_to(stderr, NULL);
-		ctl_error_set(&e, CTL_USAGE, "no verb is given; see: gpt2ctl help");
-		exit = ctl_fail(&ctl, &e);
+		ctl_error_set(&e, CTL_USAGE, "missing verb; see: gpt2ctl help");
+		exit = verb_fail(&ctl, &e);
 	} else {
-		exit = args.verb->run(&ctl, &args);
+		exit = verb->run(&ctl, &args);
 	}
-	arguments_finish(&args);
-	return output_finish(&ctl, exit);
+	options_finish(&args);
+	return output_finish(&ctl.output, exit);
 }

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ctl/ctl.h"
+#include "ctl/link/ctl_error.h"
 
 struct token_file {
 	char *path, *tmp_path;

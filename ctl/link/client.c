@@ -1,7 +1,6 @@
 #include "ctl/link/client.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +10,16 @@
 
 #include "ctl/link/endpoint.h"
 #include "ctl/link/exits.h"
-#include "ctl/link/fate.h"
-#include "ctl/print/format.h"
-#include "ctl/link/greeting.h"
 #include "ctl/link/interrupt.h"
-#include "ctl/link/pulse.h"
-#include "proto/host/clock.h"
 #include "proto/frame.h"
+#include "proto/host/clock.h"
+#include "proto/host/memory.h"
 #include "proto/rpc.h"
+#include "proto/version.h"
+
+enum { NOTICE_S = 5, QUIET_S = 4, SILENT_S = 12 };
+
+static const int64_t NEVER_NS = INT64_MAX;
 
 struct event {
 	struct event *next;
@@ -26,126 +27,129 @@ struct event {
 	json_t *params;
 };
 
-/* What is waited for. */
-enum wait {
-	WAIT_REPLY,   /* soon */
-	WAIT_EVENT,   /* for ever, perhaps */
-	WAIT_OUTCOME, /* the same, a reply; it holds up all that is asked on this connection */
-};
-
 struct client {
-	int fd;
+	struct client_options options;
 	struct endpoint endpoint;
-	FILE *notice_to;   /* NULL: nobody is told that gpt2d is waited for */
-	int64_t notice_ns; /* when, -1: not, or told already */
-	const char *verb;  /* that the user gave, or NULL */
-	const char *asked; /* what is waited for: that verb, or the method */
-	const char *expected; /* what is known to take long of it, or NULL */
-	enum wait wait;
-	struct pulse pulse;
-	json_int_t last_id, pulse_id; /* the latter: of the last request that is but a pulse */
-	int64_t until_ns; /* no wait for a reply is longer; -1: as long as each may take */
-	bool lost;        /* the connection ended or broke */
-	bool unsent;      /* before all of a request was sent */
-	bool changed;     /* a request that changes something was answered */
+	int fd;
 	struct frame *frame;
 	json_t *hello;
-	struct event *first, **end; /* events not taken yet */
+	json_int_t last_id;
+	const char *asked;    /* the verb or method that is waited for */
+	const char *expected; /* why its reply may take long, or NULL */
+	void (*before_notice)(void *of);
+	void *of;
+	int64_t asked_ns;  /* since when it is waited for */
+	int64_t notice_ns; /* when to say that gpt2d is silent; NEVER_NS: not, or said already */
+	bool awaits_event; /* ask for a sign of life first */
+	bool pinged;       /* that was asked, and nothing came since */
+	bool patient;      /* no deadline: say when gpt2d answers again */
+	bool silent;       /* it was said that gpt2d is silent */
+	bool lost, unsent;
+	bool changed;               /* an earlier request on this connection changed something */
+	bool reopened, restarted;   /* by client_reopen */
+	bool heard;                 /* an event came, or gpt2d was restarted, since then */
+	struct event *first, **end; /* kept for client_next */
 };
 
-/* In so many seconds, but not after until_ns (-1: never). */
-static int64_t deadline_in(int seconds, int64_t until_ns)
-{
-	const int64_t ns = clock_mono_ns() + seconds * CLOCK_S_NS;
-
-	return until_ns >= 0 && until_ns < ns ? until_ns : ns;
-}
-
-/* ---- connecting ---- */
+/* ---- time ---- */
 
 static double seconds_since(int64_t then_ns)
 {
 	return (double)(clock_mono_ns() - then_ns) / 1e9;
 }
 
-/* Once, when it is time to. */
-static void notice(struct client *c, int64_t deadline_ns)
+/* In so many seconds, at the latest when the user's time limit passes. */
+static int64_t deadline_in(const struct client *c, int seconds)
 {
-	if (c->notice_ns < 0 || clock_mono_ns() < c->notice_ns)
+	const int64_t until_ns = c->options.until_ns ? c->options.until_ns : NEVER_NS;
+	const int64_t ns = seconds < 0 ? NEVER_NS : clock_mono_ns() + seconds * CLOCK_S_NS;
+
+	return until_ns < ns ? until_ns : ns;
+}
+
+static bool limit_passed(const struct client *c)
+{
+	return c->options.until_ns && clock_mono_ns() >= c->options.until_ns;
+}
+
+/* Starts to count how long gpt2d is silent. */
+static void expect_answer(struct client *c, const char *asked, int notice_s)
+{
+	c->asked = asked;
+	c->asked_ns = clock_mono_ns();
+	c->notice_ns = notice_s < 0 ? NEVER_NS : c->asked_ns + notice_s * CLOCK_S_NS;
+}
+
+static void print_silent(struct client *c)
+{
+	FILE *to = c->options.notices;
+
+	c->notice_ns = NEVER_NS;
+	c->silent = true;
+	if (!to)
 		return;
-	c->notice_ns = -1;
-	if (c->notice_to && c->hello && c->expected && !endpoint_is_stopped(&c->endpoint))
-		fprintf(c->notice_to, "gpt2ctl: %s\n", c->expected);
-	else if (c->notice_to)
-		endpoint_notice(&c->endpoint, c->notice_to, c->hello ? c->asked : NULL,
-			-seconds_since(deadline_ns));
-}
-
-/* Whether it is the caller's own limit that has passed. */
-static bool is_over(const struct client *c)
-{
-	return c->until_ns >= 0 && clock_mono_ns() >= c->until_ns;
-}
-
-/* A full backlog shows as EAGAIN: try again until the deadline. */
-static int connect_until(struct client *c, int64_t deadline_ns, struct ctl_error *e)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	const int64_t begun_ns = clock_mono_ns();
-
-	memcpy(address.sun_path, c->endpoint.path, sizeof(address.sun_path));
-	for (;;) {
-		if (connect(c->fd, (struct sockaddr *)&address, sizeof(address)) == 0)
-			return 0;
-		if (errno != EAGAIN && errno != EINTR)
-			return endpoint_absent(&c->endpoint, errno, e);
-		if (interrupt_seen())
-			return ctl_error_set(e, CTL_CANCELLED, "interrupted");
-		if (clock_mono_ns() > deadline_ns)
-			return endpoint_silent(
-				&c->endpoint, seconds_since(begun_ns), is_over(c), e);
-		notice(c, deadline_ns);
-		interrupt_poll(NULL, 0, 20 * CLOCK_MS_NS);
+	if (c->before_notice)
+		c->before_notice(c->of);
+	if (c->expected && !endpoint_is_stopped(&c->endpoint)) {
+		fprintf(to, "gpt2ctl: %s\n", c->expected);
+		return;
 	}
+	endpoint_print_waiting(
+		&c->endpoint, to, c->hello ? c->asked : NULL, seconds_since(c->asked_ns));
+}
+
+/* Something came from gpt2d. */
+static void note_answer(struct client *c)
+{
+	if (c->silent && c->patient && c->options.notices) {
+		if (c->before_notice)
+			c->before_notice(c->of);
+		fputs("gpt2ctl: gpt2d answers again\n", c->options.notices);
+	}
+	c->silent = c->pinged = false;
+	if (c->awaits_event)
+		expect_answer(c, NULL, QUIET_S);
 }
 
 /* ---- bytes ---- */
 
-/* 0, -ETIMEDOUT, -EINTR, or another negative errno. deadline_ns -1: for ever. */
-static int poll_until(struct pollfd *fds, size_t n_fds, int64_t deadline_ns)
-{
-	int64_t left = -1;
-	int n;
+static int send_all(struct client *c, const char *bytes, size_t n, int64_t deadline_ns);
 
-	if (deadline_ns >= 0) {
-		left = deadline_ns - clock_mono_ns();
-		if (left < 0)
-			left = 0;
-	}
-	n = interrupt_poll(fds, n_fds, left);
-	if (n < 0)
-		return -errno;
-	return n == 0 ? -ETIMEDOUT : 0;
+/* After QUIET_S without an event. */
+static void ping(struct client *c)
+{
+	size_t n;
+	char *line = rpc_request(++c->last_id, METHOD_VERSION, json_object(), &n);
+
+	c->pinged = true;
+	expect_answer(c, NULL, SILENT_S);
+	send_all(c, line, n, 0);
+	free(line);
 }
 
-static int wait_for(struct client *c, short events, int64_t deadline_ns)
+/* Until the socket is ready: 0, -ETIMEDOUT, -EINTR after a signal, or another negative errno. */
+static int wait_ready(struct client *c, short events, int64_t deadline_ns)
 {
-	struct pollfd p = {c->fd, events, 0};
+	for (;;) {
+		const int64_t next_ns = c->notice_ns < deadline_ns ? c->notice_ns : deadline_ns;
+		const int64_t left_ns = next_ns - clock_mono_ns();
+		struct pollfd p = {c->fd, events, 0};
+		const int n = interrupt_poll(&p, 1,
+			next_ns == NEVER_NS   ? -1
+				: left_ns > 0 ? left_ns
+					      : 0);
 
-	return poll_until(&p, 1, deadline_ns);
-}
-
-/* The same, and tell when it takes long. */
-static int wait_patiently(struct client *c, short events, int64_t deadline_ns)
-{
-	if (c->notice_ns >= 0 && c->notice_ns < deadline_ns) {
-		const int error = wait_for(c, events, c->notice_ns);
-
-		if (error != -ETIMEDOUT)
-			return error;
-		notice(c, deadline_ns);
+		if (n != 0)
+			return n < 0 ? -errno : 0;
+		if (clock_mono_ns() >= deadline_ns)
+			return -ETIMEDOUT;
+		if (clock_mono_ns() < c->notice_ns)
+			continue;
+		if (c->awaits_event && !c->pinged)
+			ping(c);
+		else
+			print_silent(c);
 	}
-	return wait_for(c, events, deadline_ns);
 }
 
 static int send_all(struct client *c, const char *bytes, size_t n, int64_t deadline_ns)
@@ -161,55 +165,16 @@ static int send_all(struct client *c, const char *bytes, size_t n, int64_t deadl
 		}
 		if (errno == EINTR)
 			continue;
-		if (errno != EAGAIN)
+		if (errno != EAGAIN || deadline_ns == 0)
 			return -errno;
-		error = wait_for(c, POLLOUT, deadline_ns);
-		if (error && error != -EINTR)
+		error = wait_ready(c, POLLOUT, deadline_ns);
+		if (error)
 			return error;
 	}
 	return 0;
 }
 
-/* On this connection, if nothing that was asked on it holds that up. */
-static void ask_pulse(struct client *c)
-{
-	size_t n;
-	char *line;
-
-	if (c->wait == WAIT_OUTCOME) {
-		pulse_ask_beside(&c->pulse);
-		return;
-	}
-	line = rpc_request(++c->last_id, METHOD_VERSION, json_object(), &n);
-	c->pulse_id = c->last_id;
-	c->pulse.asked = line && send_all(c, line, n, 0) == 0;
-	free(line);
-}
-
-/* What may rightly take for ever: see meanwhile whether gpt2d lives. */
-static int wait_watchfully(struct client *c, int64_t deadline_ns)
-{
-	for (;;) {
-		const int64_t see_ns = pulse_see(&c->pulse);
-		const bool last = deadline_ns >= 0 && (see_ns < 0 || deadline_ns <= see_ns);
-		struct pollfd fds[2] = {{.fd = c->fd, .events = POLLIN}};
-		int error;
-
-		if (c->pulse.wanted && !c->pulse.asked)
-			ask_pulse(c);
-		fds[1] = (struct pollfd){.fd = c->pulse.fd, .events = POLLIN};
-		error = poll_until(fds, 2, last ? deadline_ns : see_ns);
-		if (error && (last || error != -ETIMEDOUT))
-			return error;
-		if (fds[0].revents)
-			return 0;
-		if (fds[1].revents)
-			pulse_read_beside(&c->pulse);
-	}
-}
-
-/* One read into the frame: 0, -EAGAIN, -ECONNRESET at the end of the stream, or another negative
- * errno. */
+/* One read into the frame: 0, -ECONNRESET at the end of the stream, or another negative errno. */
 static int receive(struct client *c)
 {
 	char bytes[65536];
@@ -219,11 +184,11 @@ static int receive(struct client *c)
 		return -errno;
 	if (n == 0)
 		return -ECONNRESET;
-	pulse_heard(&c->pulse);
+	note_answer(c);
 	return frame_feed(c->frame, bytes, (size_t)n);
 }
 
-static int lost(struct client *c, struct ctl_error *e, int error)
+static int connection_lost(struct client *c, struct ctl_error *e, int error)
 {
 	c->lost = true;
 	if (error == -ECONNRESET || error == -EPIPE)
@@ -232,8 +197,8 @@ static int lost(struct client *c, struct ctl_error *e, int error)
 }
 
 /*
- * The next message: 0; -ETIMEDOUT, -EINTR when a signal came; another negative errno, with e, when
- * the connection is of no more use.
+ * The next message: 0; -ETIMEDOUT; -EINTR after a signal; another negative errno, with e, when the
+ * connection cannot be used any more.
  */
 static int next_message(
 	struct client *c, int64_t deadline_ns, struct rpc_message *m, struct ctl_error *e)
@@ -249,234 +214,415 @@ static int next_message(
 			if (rpc_parse(line, n, m, NULL, why, sizeof(why)) == 0)
 				return 0;
 			ctl_error_set(e, CTL_TRANSPORT,
-				"gpt2d sent what is no JSON-RPC message: %s", why);
+				"gpt2d sent an invalid JSON-RPC message: %s", why);
 			return -EPROTO;
 		}
 		if (status != FRAME_MORE) {
-			const bool too_long = status == FRAME_TOO_LONG;
-
 			ctl_error_set(e, CTL_TRANSPORT, "gpt2d sent %s",
-				too_long ? "a line longer than any message" : "a NUL byte");
+				status == FRAME_TOO_LONG ? "a line longer than any message"
+							 : "a NUL byte");
 			return -EPROTO;
 		}
 		if (interrupt_seen())
 			return -EINTR;
 		error = receive(c);
 		if (error == -EAGAIN || error == -EINTR) {
-			error = c->wait == WAIT_REPLY ? wait_patiently(c, POLLIN, deadline_ns)
-						      : wait_watchfully(c, deadline_ns);
+			error = wait_ready(c, POLLIN, deadline_ns);
 			if (error == -EINTR)
 				continue;
 		}
 		if (error && error != -ETIMEDOUT)
-			lost(c, e, error);
+			connection_lost(c, e, error);
 		if (error)
 			return error;
 	}
 }
 
-/* ---- replies ---- */
-
-static void error_of(const struct rpc_message *m, struct ctl_error *e)
-{
-	char clean[1300];
-
-	term_clean(m->error, clean, sizeof(clean));
-	ctl_error_set(e, exits_of(m->code), "%s", clean);
-	e->code = m->code;
-	e->data = json_incref(m->data);
-}
-
 static void keep_event(struct client *c, const struct rpc_message *m)
 {
-	struct event *event = calloc(1, sizeof(*event));
+	struct event *event = memory_zeroed(1, sizeof(*event));
 
-	if (!event)
-		return; /* the gap in seq is seen */
 	snprintf(event->name, sizeof(event->name), "%s", m->method);
 	event->params = json_incref(m->params);
+	c->heard = true;
 	*c->end = event;
 	c->end = &event->next;
 }
 
+static bool take_event(struct client *c, char event[64], json_t **params)
+{
+	struct event *first = c->first;
+
+	if (!first)
+		return false;
+	memcpy(event, first->name, sizeof(first->name));
+	*params = first->params;
+	c->first = first->next;
+	if (!c->first)
+		c->end = &c->first;
+	free(first);
+	return true;
+}
+
+/* ---- what became of a request ---- */
+
+/* Requests that change something, and the verb that shows whether they did. */
+static const struct change {
+	const char *method, *show;
+	bool of_run; /* show takes the run's ID */
+} changes[] = {
+	{METHOD_SUBMIT, "list", false},
+	{METHOD_CANCEL, "show", true},
+	{METHOD_KEEP, "show", true},
+	{METHOD_PRIORITY, "show", true},
+	{METHOD_PRUNE, "list", false},
+	{METHOD_DRAIN, "status", false},
+	{METHOD_RESUME, "status", false},
+	{METHOD_RELEASE, "status", false},
+	{METHOD_WARM, "status", false},
+	{METHOD_SHUTDOWN, "status", false},
+};
+
+struct request {
+	const char *method;
+	const struct change *change; /* NULL: it changes nothing */
+	json_int_t run;
+};
+
+static struct request describe_request(const char *method, const json_t *params)
+{
+	struct request r = {
+		.method = method, .run = json_integer_value(json_object_get(params, "id"))};
+	const bool dry = json_is_true(json_object_get(params, "dry_run"));
+
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]) && !dry; i++)
+		if (strcmp(changes[i].method, method) == 0)
+			r.change = &changes[i];
+	return r;
+}
+
+/* The line that says how to find out whether the request took effect. */
+static void add_check(const struct request *r, const char *before, struct ctl_error *e)
+{
+	if (r->change && r->change->of_run)
+		ctl_error_add(e, "%scheck with: gpt2ctl %s %lld", before, r->change->show,
+			(long long)r->run);
+	else
+		ctl_error_add(e, "%scheck with: gpt2ctl %s", before,
+			r->change ? r->change->show : "status");
+}
+
+/* No reply came: e gets the subject, and what that means. exit: the code so far. */
+static int explain(struct client *c, const struct request *r, int exit, struct ctl_error *e)
+{
+	const char *undone = c->changed ? "nothing more is changed" : "nothing is changed";
+	const bool submits = r->change || strcmp(r->method, METHOD_DRY_RUN) == 0;
+	struct ctl_error old = *e;
+
+	if (exit == CTL_CANCELLED && !r->change)
+		return exit;
+	if (c->lost && c->unsent)
+		return ctl_error_set(e, CTL_NOT_NOW,
+			"%s: gpt2d closed the connection before it had the whole request%s%s\n"
+			"check with: gpt2ctl status",
+			c->asked, submits ? ": " : "", submits ? undone : "");
+	ctl_error_set(e, exit, "%s: %.1300s%s", c->asked, old.message,
+		c->lost ? " before it replied" : "");
+	if (e->code)
+		return exit; /* gpt2d refused */
+	if (c->lost)
+		add_check(r, "", e);
+	else if (c->unsent && submits)
+		ctl_error_add(e, "gpt2d does not have the whole request: %s", undone);
+	else if (exit != CTL_TRANSPORT && r->change)
+		add_check(r, "gpt2d may still do it; ", e);
+	return exit;
+}
+
+/* ---- requests ---- */
+
 /* No answer came: an exit code with e. */
-static int unanswered(struct client *c, int64_t begun_ns, int error, struct ctl_error *e)
+static int unanswered(struct client *c, int error, struct ctl_error *e)
 {
 	if (error == -EINTR)
 		return ctl_error_set(e, CTL_CANCELLED, "interrupted");
 	if (error != -ETIMEDOUT)
 		return e->exit;
-	if (!c->hello || endpoint_is_stopped(&c->endpoint))
-		return endpoint_silent(
-			&c->endpoint, seconds_since(begun_ns), is_over(c), e);
-	return ctl_error_set(e, CTL_TIMEOUT,
-		"%sgpt2d (process %ld) has not answered for %.3g s\n"
-		"whether it answers at all: gpt2ctl status",
-		is_over(c) ? endpoint_time_over : "", (long)c->endpoint.pid,
-		seconds_since(begun_ns));
+	return endpoint_timed_out(&c->endpoint, seconds_since(c->asked_ns), limit_passed(c), e);
 }
 
-/* The late answer to what was asked as a sign of life only. */
-static bool is_pulse(const struct client *c, const struct rpc_message *m)
+static int await_reply(struct client *c, int64_t deadline_ns, json_t **result, struct ctl_error *e)
 {
-	return json_is_integer(m->id) && json_integer_value(m->id) <= c->pulse_id;
-}
-
-static int await_reply(
-	struct client *c, json_int_t id, int64_t deadline_ns, json_t **result, struct ctl_error *e)
-{
-	const int64_t begun_ns = clock_mono_ns();
 	struct rpc_message m;
-	int error, exit;
+	int exit = 0;
 
 	for (;;) {
-		error = next_message(c, deadline_ns, &m, e);
+		const int error = next_message(c, deadline_ns, &m, e);
+
 		if (error)
-			return unanswered(c, begun_ns, error, e);
-		if (m.kind == RPC_NOTIFICATION) {
+			return unanswered(c, error, e);
+		if (m.kind == RPC_NOTIFICATION)
 			keep_event(c, &m);
-		} else if (m.kind != RPC_REQUEST && !is_pulse(c, &m)) {
-			break;
-		}
+		else if (m.kind != RPC_REQUEST &&
+			(json_is_null(m.id) || json_integer_value(m.id) >= c->last_id))
+			break; /* an earlier id is that of a ping */
 		rpc_clear(&m);
 	}
-	/* an error without an id tells of the connection as a whole */
-	if (m.kind == RPC_ERROR && (json_is_null(m.id) || json_integer_value(m.id) == id)) {
-		error_of(&m, e);
-		exit = e->exit;
-	} else if (m.kind == RPC_RESULT && json_integer_value(m.id) == id) {
+	/* an error without an id concerns the connection as a whole */
+	if (m.kind == RPC_ERROR) {
+		exit = ctl_error_set(e, exits_of(m.code), "%s", m.error);
+		e->code = m.code;
+		e->data = json_incref(m.data);
+	} else if (json_integer_value(m.id) == c->last_id) {
 		*result = json_incref(m.result);
-		exit = 0;
 	} else {
-		exit = ctl_error_set(
-			e, CTL_TRANSPORT, "gpt2d answered another request than was asked");
+		exit = ctl_error_set(e, CTL_TRANSPORT, "gpt2d replied to an unknown request");
 	}
 	rpc_clear(&m);
-	return exit;
-}
-
-/* A request and its reply, as c->wait says; deadline_ns -1: for ever. Takes params. */
-static int ask(struct client *c, const char *method, json_t *params, int64_t deadline_ns,
-	json_t **result, struct ctl_error *e)
-{
-	const int64_t begun_ns = clock_mono_ns();
-	char why[sizeof(e->message)], *line;
-	struct fate fate;
-	size_t n;
-	int error, exit;
-
-	fate_of(method, params, &fate);
-	line = rpc_request(++c->last_id, method, params, &n);
-	if (!line)
-		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
-	c->asked = c->verb ? c->verb : method;
-	error = send_all(c, line, n, deadline_ns);
-	c->unsent = error < 0;
-	free(line);
-	/* a daemon that refuses a client says why before it closes: read on */
-	if (error == -ETIMEDOUT)
-		exit = unanswered(c, begun_ns, error, e);
-	else if (error && error != -EPIPE && error != -ECONNRESET)
-		return lost(c, e, error);
-	else
-		exit = await_reply(c, c->last_id, deadline_ns, result, e);
-	c->notice_ns = -1;
-	c->changed |= exit == 0 && fate_changes(&fate);
-	if (exit && c->lost && c->hello)
-		exit = c->unsent ? fate_untaken(&fate, c->changed, e) : fate_unknown(&fate, e);
-	else if (exit == CTL_TIMEOUT && c->hello)
-		exit = fate_late(&fate, c->unsent, c->changed, e);
-	if (exits_leave_open(exit) && !e->data && c->hello) {
-		memcpy(why, e->message, sizeof(why));
-		ctl_error_set(e, exit, "%s: %.1300s", c->asked, why);
-	}
 	return exit;
 }
 
 int client_request(struct client *c, const char *method, json_t *params, int deadline_s,
 	json_t **result, struct ctl_error *e)
 {
-	c->wait = WAIT_REPLY;
+	const struct request r = describe_request(method, params);
+	const int64_t deadline_ns = deadline_in(c, deadline_s);
+	size_t n;
+	char *line = rpc_request(++c->last_id, method, params, &n);
+	int error, exit;
+
+	c->awaits_event = false;
+	c->patient = deadline_s == CLIENT_PATIENT;
 	if (c->hello)
-		c->notice_ns = deadline_in(CLIENT_STILL_S, -1);
-	return ask(c, method, params, deadline_in(deadline_s, c->until_ns), result, e);
+		expect_answer(c, c->options.verb ? c->options.verb : method,
+			deadline_s == CLIENT_DEFERRED ? -1
+				: c->patient          ? SILENT_S
+						      : NOTICE_S);
+	error = send_all(c, line, n, deadline_ns);
+	free(line);
+	c->unsent = error != 0;
+	/* a gpt2d that refuses a client says why before it closes the connection: read on */
+	if (error == 0 || error == -EPIPE || error == -ECONNRESET)
+		exit = await_reply(c, deadline_ns, result, e);
+	else if (error == -ETIMEDOUT || error == -EINTR)
+		exit = unanswered(c, error, e);
+	else
+		exit = connection_lost(c, e, error);
+	c->changed |= exit == 0 && r.change;
+	if (exit && c->hello && !e->data && (!e->code || exits_leave_open(exit)))
+		exit = explain(c, &r, exit, e);
+	return exit;
 }
 
-int client_await(struct client *c, const char *method, json_t *params, json_t **result,
-	struct ctl_error *e)
+int client_ask(const struct client_options *options, const char *method, json_t *params,
+	json_t **result, struct ctl_error *e)
 {
-	c->wait = WAIT_OUTCOME;
-	return ask(c, method, params, c->until_ns, result, e);
+	struct client *c = NULL;
+	int exit = client_open(options, &c, e);
+
+	if (exit)
+		json_decref(params);
+	else
+		exit = client_request(c, method, params, CLIENT_REPLY_S, result, e);
+	client_close(c);
+	return exit;
 }
 
-/* ---- hello ---- */
+enum client_news client_next(
+	struct client *c, int64_t deadline_ns, char event[64], json_t **params, struct ctl_error *e)
+{
+	struct rpc_message m;
+	int error;
+
+	if (interrupt_seen())
+		return CLIENT_INTERRUPTED;
+	c->awaits_event = c->patient = true;
+	if (take_event(c, event, params))
+		return CLIENT_EVENT;
+	if (!c->pinged && !c->silent)
+		expect_answer(c, NULL, QUIET_S);
+	for (;;) {
+		error = next_message(c, deadline_ns < 0 ? NEVER_NS : deadline_ns, &m, e);
+		if (error == -EINTR)
+			return CLIENT_INTERRUPTED;
+		if (error == -ETIMEDOUT)
+			return CLIENT_QUIET;
+		if (error)
+			return CLIENT_LOST;
+		if (m.kind == RPC_NOTIFICATION)
+			break;
+		rpc_clear(&m); /* the reply to a ping */
+	}
+	c->heard = true;
+	snprintf(event, 64, "%s", m.method);
+	*params = json_incref(m.params);
+	rpc_clear(&m);
+	return CLIENT_EVENT;
+}
+
+/* ---- connections ---- */
+
+/* A full backlog shows as EAGAIN: try again until the deadline. */
+static int connect_until(struct client *c, int64_t deadline_ns, struct ctl_error *e)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	memcpy(address.sun_path, c->endpoint.path, sizeof(address.sun_path));
+	while (connect(c->fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
+		if (errno != EAGAIN && errno != EINTR)
+			return endpoint_unreachable(&c->endpoint, errno, e);
+		if (interrupt_seen())
+			return ctl_error_set(e, CTL_CANCELLED, "interrupted");
+		if (clock_mono_ns() > deadline_ns)
+			return unanswered(c, -ETIMEDOUT, e);
+		if (clock_mono_ns() > c->notice_ns)
+			print_silent(c);
+		interrupt_poll(NULL, 0, 20 * CLOCK_MS_NS);
+	}
+	return 0;
+}
+
+static int other_version(const json_t *theirs, const char *why, struct ctl_error *e)
+{
+	const char *build = json_string_value(json_object_get(theirs, "build"));
+
+	if (json_object_get(theirs, "protocol"))
+		ctl_error_set(e, CTL_VERSION_MISMATCH,
+			"gpt2ctl has protocol %d (build %s), gpt2d has %lld (build %.100s)",
+			PROTOCOL_VERSION, version_build,
+			(long long)json_integer_value(json_object_get(theirs, "protocol")),
+			build ? build : "unknown");
+	else
+		ctl_error_set(e, CTL_VERSION_MISMATCH, "%.600s", why);
+	return ctl_error_add(e, "install both from the same build, then restart gpt2d");
+}
 
 static int say_hello(struct client *c, struct ctl_error *e)
 {
-	const int exit = client_request(
-		c, METHOD_HELLO, greeting_params(), CLIENT_HELLO_S, &c->hello, e);
+	json_t *params = json_pack("{s:i, s:s, s:s}", "protocol", PROTOCOL_VERSION, "build",
+		version_build, "client", "gpt2ctl");
+	json_t *hello = NULL;
+	char why[sizeof(e->message)];
+	int exit = client_request(c, METHOD_HELLO, params, CLIENT_HELLO_S, &hello, e);
 
-	if (exit == CTL_VERSION_MISMATCH)
-		return greeting_refused(e);
-	return exit ? exit : greeting_check(c->hello, e);
+	if (exit == CTL_VERSION_MISMATCH) {
+		memcpy(why, e->message, sizeof(why));
+		return other_version(e->data, why, e);
+	}
+	if (!exit && !json_is_integer(json_object_get(hello, "protocol")))
+		exit = ctl_error_set(e, CTL_TRANSPORT, "hello: gpt2d named no protocol version");
+	else if (!exit &&
+		json_integer_value(json_object_get(hello, "protocol")) != PROTOCOL_VERSION)
+		exit = other_version(hello, "", e);
+	c->hello = hello;
+	return exit;
 }
 
-/* With a socket of its own. */
+static void hang_up(struct client *c)
+{
+	char event[64];
+	json_t *params;
+
+	if (c->fd >= 0)
+		close(c->fd);
+	c->fd = -1;
+	frame_destroy(c->frame);
+	c->frame = NULL;
+	json_decref(c->hello);
+	c->hello = NULL;
+	while (take_event(c, event, &params))
+		json_decref(params);
+}
+
 static int dial(struct client *c, struct ctl_error *e)
 {
 	int exit;
 
-	frame_destroy(c->frame);
-	if (c->fd >= 0)
-		close(c->fd);
-	c->lost = false;
+	hang_up(c);
+	c->lost = c->unsent = c->pinged = c->silent = false;
+	c->endpoint.pid = 0;
 	c->frame = frame_create(PROTOCOL_LINE_MAX);
 	c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (!c->frame || c->fd < 0)
-		return ctl_error_set(
-			e, CTL_TRANSPORT, "socket: %s", strerror(c->frame ? errno : ENOMEM));
-	exit = connect_until(c, deadline_in(CLIENT_CONNECT_S, c->until_ns), e);
+	if (c->fd < 0)
+		return ctl_error_set(e, CTL_TRANSPORT, "socket: %s", strerror(errno));
+	exit = connect_until(c, deadline_in(c, CLIENT_CONNECT_S), e);
 	if (exit)
 		return exit;
-	endpoint_ask(&c->endpoint, c->fd);
+	endpoint_identify(&c->endpoint, c->fd);
 	return say_hello(c, e);
 }
 
-int client_open(const struct ctl *ctl, struct client **out, struct ctl_error *e)
+/* dial, once more if gpt2d closed the connection before its hello. */
+static int dial_twice(struct client *c, struct ctl_error *e)
 {
-	return client_open_until(ctl, -1, out, e);
-}
-
-int client_open_until(
-	const struct ctl *ctl, int64_t until_ns, struct client **out, struct ctl_error *e)
-{
-	struct client *c = calloc(1, sizeof(*c));
 	int exit;
 
-	if (!c)
-		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
-	c->fd = -1;
-	c->notice_to = ctl->drawn ? NULL : ctl->err.file;
-	c->notice_ns = deadline_in(CLIENT_NOTICE_S, -1);
-	c->until_ns = until_ns;
-	c->verb = ctl->verb;
-	c->end = &c->first;
-	pulse_begin(&c->pulse, &c->endpoint, c->notice_to);
-	exit = endpoint_find(ctl, &c->endpoint, e);
-	if (exit)
-		goto fail;
+	expect_answer(c, NULL, 2);
 	exit = dial(c, e);
-	/* one that ends lets go of who waits for its hello; another may have come */
 	if (exit == CTL_TRANSPORT && c->lost) {
 		ctl_error_clear(e);
 		exit = dial(c, e);
 	}
+	return exit;
+}
+
+int client_open(const struct client_options *options, struct client **out, struct ctl_error *e)
+{
+	struct client *c = memory_zeroed(1, sizeof(*c));
+	int exit;
+
+	c->options = *options;
+	c->fd = -1;
+	c->end = &c->first;
+	exit = endpoint_find(options->socket, &c->endpoint, e);
+	if (!exit)
+		exit = dial_twice(c, e);
 	if (exit)
-		goto fail;
-	*out = c;
-	return 0;
-fail:
-	client_close(c);
+		client_close(c);
+	else
+		*out = c;
+	return exit;
+}
+
+/* In a container each gpt2d may have the same pid. */
+static bool same_start(const json_t *a, const json_t *b)
+{
+	return json_equal(json_object_get(a, "pid"), json_object_get(b, "pid")) &&
+		json_equal(json_object_get(a, "started_at"), json_object_get(b, "started_at"));
+}
+
+int client_reopen(struct client *c, struct ctl_error *e)
+{
+	const int64_t until_ns = clock_mono_ns() + CLIENT_RETURN_S * CLOCK_S_NS;
+	json_t *before = json_incref(c->hello);
+	const bool again = c->reopened && !c->heard;
+	int exit;
+
+	ctl_error_clear(e);
+	if (again) {
+		json_decref(before);
+		return ctl_error_set(e, CTL_TRANSPORT, "connection to gpt2d lost twice");
+	}
+	if (c->before_notice)
+		c->before_notice(c->of);
+	if (c->options.notices)
+		fputs("gpt2ctl: connection to gpt2d lost, reconnecting\n", c->options.notices);
+	do {
+		ctl_error_clear(e);
+		interrupt_poll(NULL, 0, 100 * CLOCK_MS_NS);
+		exit = interrupt_seen() ? ctl_error_set(e, CTL_CANCELLED, "interrupted")
+					: dial_twice(c, e);
+		/* a gpt2d that is ending accepts a connection and closes it */
+	} while ((exit == CTL_NO_DAEMON || exit == CTL_TRANSPORT) && clock_mono_ns() < until_ns);
+	if (exit == CTL_NO_DAEMON || exit == CTL_TRANSPORT)
+		exit = ctl_error_set(e, CTL_TRANSPORT,
+			"connection to gpt2d lost, and gpt2d did not come back within %d s\n"
+			"check with: gpt2ctl status",
+			CLIENT_RETURN_S);
+	c->restarted = !exit && !same_start(before, c->hello);
+	c->heard = c->restarted;
+	c->reopened = true;
+	json_decref(before);
 	return exit;
 }
 
@@ -484,40 +630,18 @@ void client_close(struct client *c)
 {
 	if (!c)
 		return;
-	if (c->fd >= 0)
-		close(c->fd);
-	pulse_end(&c->pulse);
-	frame_destroy(c->frame);
-	json_decref(c->hello);
-	while (c->first) {
-		struct event *event = c->first;
-
-		c->first = event->next;
-		json_decref(event->params);
-		free(event);
-	}
+	hang_up(c);
 	free(c);
 }
 
-void client_expect(struct client *c, const char *what)
+bool client_restarted(const struct client *c)
 {
-	c->expected = what;
+	return c->restarted;
 }
 
-void client_before_notice(struct client *c, void (*before)(void *arg), void *arg)
+const json_t *client_hello(const struct client *c)
 {
-	c->pulse.before = before;
-	c->pulse.arg = arg;
-}
-
-bool client_is_silent(const struct client *c)
-{
-	return c->pulse.told;
-}
-
-int client_fd(const struct client *c)
-{
-	return c->fd;
+	return c->hello;
 }
 
 bool client_lost(const struct client *c)
@@ -530,81 +654,18 @@ bool client_untaken(const struct client *c)
 	return c->unsent;
 }
 
-const json_t *client_hello(const struct client *c)
+int client_fd(const struct client *c)
 {
-	return c->hello;
+	return c->fd;
 }
 
-bool client_note_start(const struct client *c, char start[CLIENT_START_BYTES])
+void client_expect(struct client *c, const char *what)
 {
-	char at[48], here[CLIENT_START_BYTES];
-
-	/* in a container the process may have the same number each time */
-	snprintf(here, sizeof(here), "%lld %s", (long long)format_int(c->hello, "pid", 0),
-		format_string(c->hello, "started_at", "", at, sizeof(at)));
-	if (strcmp(here, start) == 0)
-		return false;
-	memcpy(start, here, sizeof(here));
-	return true;
+	c->expected = what;
 }
 
-int client_ask(const struct ctl *ctl, const char *method, json_t *params, json_t **result,
-	struct ctl_error *e)
+void client_before_notice(struct client *c, void (*before)(void *of), void *of)
 {
-	struct client *c = NULL;
-	int exit = client_open(ctl, &c, e);
-
-	if (exit) {
-		json_decref(params);
-		return exit;
-	}
-	exit = client_request(c, method, params, CLIENT_REPLY_S, result, e);
-	client_close(c);
-	return exit;
-}
-
-/* ---- events ---- */
-
-static bool take_kept(struct client *c, char event[64], json_t **params)
-{
-	struct event *first = c->first;
-
-	if (!first)
-		return false;
-	memcpy(event, first->name, 64);
-	*params = first->params;
-	c->first = first->next;
-	if (!c->first)
-		c->end = &c->first;
-	free(first);
-	return true;
-}
-
-enum client_news client_next(
-	struct client *c, int64_t deadline_ns, char event[64], json_t **params, struct ctl_error *e)
-{
-	struct rpc_message m;
-	int error;
-
-	if (interrupt_seen())
-		return CLIENT_INTERRUPTED;
-	if (take_kept(c, event, params))
-		return CLIENT_EVENT;
-	c->wait = WAIT_EVENT;
-	for (;;) {
-		error = next_message(c, deadline_ns, &m, e);
-		if (error == -EINTR)
-			return CLIENT_INTERRUPTED;
-		if (error == -ETIMEDOUT)
-			return CLIENT_QUIET;
-		if (error)
-			return CLIENT_LOST;
-		if (m.kind == RPC_NOTIFICATION)
-			break;
-		rpc_clear(&m); /* no request is open: nothing to answer */
-	}
-	snprintf(event, 64, "%s", m.method);
-	*params = json_incref(m.params);
-	rpc_clear(&m);
-	return CLIENT_EVENT;
+	c->before_notice = before;
+	c->of = of;
 }

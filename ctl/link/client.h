@@ -1,84 +1,83 @@
 /*
- * client.h: a connection to gpt2d: the socket, hello, requests and the events of followed runs.
- * Every wait has a deadline, or tells where gpt2d says nothing. Signals that end a wait, that for a
- * reply included, are interrupt.h's.
+ * client.h: a connection to gpt2d: hello, requests, the events of followed runs, and the one rule
+ * for reconnecting. Each wait has a deadline, or says on stderr when gpt2d is silent. A signal ends
+ * each wait (interrupt.h).
  */
 #ifndef GPT2D_CTL_LINK_CLIENT_H
 #define GPT2D_CTL_LINK_CLIENT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
-#include "ctl/ctl.h"
+#include "ctl/link/ctl_error.h"
 
 enum {
 	CLIENT_CONNECT_S = 5,
-	CLIENT_NOTICE_S = 2, /* then stderr tells that gpt2d is waited for */
-	CLIENT_STILL_S = 5,  /* the same of a reply, which may rightly take that long */
 	CLIENT_HELLO_S = 10,
 	CLIENT_REPLY_S = 30,
-	CLIENT_CHECK_S = 600, /* submit, dry-run: the daemon may read all of the data first */
+	CLIENT_CHECK_S = 600, /* submit, dry-run: gpt2d may read all data first */
+	CLIENT_PATIENT = -1,  /* no deadline; stderr says when the reply takes long */
+	CLIENT_DEFERRED = -2, /* no deadline: gpt2d replies when something has happened */
+	CLIENT_RETURN_S = 5,  /* how long client_reopen tries */
+};
+
+struct client_options {
+	const char *socket; /* --socket, or NULL for the default places */
+	const char *verb;   /* for messages; NULL: the method */
+	FILE *notices;      /* for what happens while gpt2ctl waits; NULL: nothing is printed */
+	int64_t until_ns;   /* the user's time limit (clock_mono_ns) for all waits; 0: none */
 };
 
 struct client;
 
 /*
- * Connect and say hello, once more where gpt2d goes away before it answers: 0, or CTL_NO_DAEMON,
- * CTL_NOT_ALLOWED, CTL_NOT_NOW, CTL_VERSION_MISMATCH, CTL_TRANSPORT, CTL_TIMEOUT with e. The
- * daemon's answer to hello is client_hello().
+ * Connect and say hello: 0, or CTL_NO_DAEMON, CTL_NOT_ALLOWED, CTL_NOT_NOW, CTL_VERSION_MISMATCH,
+ * CTL_TRANSPORT, CTL_TIMEOUT or CTL_CANCELLED with e. Tries a second time if gpt2d closes the
+ * connection before its hello: gpt2d may have been replaced by a new one.
  */
-int client_open(const struct ctl *ctl, struct client **out, struct ctl_error *e);
-/* The same; no wait on this connection, that for hello included, goes on after until_ns. */
-int client_open_until(
-	const struct ctl *ctl, int64_t until_ns, struct client **out, struct ctl_error *e);
+int client_open(const struct client_options *options, struct client **out, struct ctl_error *e);
 void client_close(struct client *c); /* takes NULL */
-/* What stderr says instead when the answer to the next request takes long; borrowed. */
-void client_expect(struct client *c, const char *what);
-/* Called before stderr tells of a gpt2d that says nothing: to take away what stands there. */
-void client_before_notice(struct client *c, void (*before)(void *arg), void *arg);
-bool client_is_silent(const struct client *c); /* that was told, and nothing has come since */
-const json_t *client_hello(const struct client *c);
-enum { CLIENT_START_BYTES = 80 };
 /*
- * Has start name this start of gpt2d. Whether it named another one ("": none), which has numbered
- * events by itself.
+ * After client_lost: connect again within CLIENT_RETURN_S. The caller asks again for what it
+ * follows. CTL_TRANSPORT with e if gpt2d does not come back, or if the connection was lost twice
+ * and gpt2d sent no event and was not restarted in between.
  */
-bool client_note_start(const struct client *c, char start[CLIENT_START_BYTES]);
-/* The connection ended or broke while something was sent or waited for. */
-bool client_lost(const struct client *c);
-/* The last request could not be sent whole, for that or in its time: it has not been taken. */
-bool client_untaken(const struct client *c);
-/* To be polled for reading with other things, once client_next says that nothing is left. */
+int client_reopen(struct client *c, struct ctl_error *e);
+bool client_restarted(const struct client *c); /* client_reopen found another gpt2d process */
+
+const json_t *client_hello(const struct client *c);
+bool client_lost(const struct client *c);    /* the connection ended */
+bool client_untaken(const struct client *c); /* gpt2d did not get all of the last request */
+/* For poll, once client_next has returned CLIENT_QUIET. */
 int client_fd(const struct client *c);
+/* What stderr says if the reply to the next request takes long; borrowed; NULL: the default. */
+void client_expect(struct client *c, const char *what);
+/* before clears the terminal's line before each notice; NULL: there is nothing to clear. */
+void client_before_notice(struct client *c, void (*before)(void *of), void *of);
 
 /*
- * Send method and wait for its reply: 0 and *result (owned by the caller), or an exit code with e,
- * by the daemon's error code, or by fate.h where the connection was lost; CTL_CANCELLED after a
- * signal. params is stolen. Events that arrive meanwhile are kept for client_next.
+ * Send method and wait for the reply: 0 and *result (owned by the caller), or an exit code with e.
+ * If no reply came, e says whether the request may have taken effect. Takes params. Events that
+ * arrive meanwhile are kept for client_next.
  */
 int client_request(struct client *c, const char *method, json_t *params, int deadline_s,
 	json_t **result, struct ctl_error *e);
-
-/*
- * The same, for what comes about when it does, or for what is asked again and again: for as long
- * as the connection may wait at all; where gpt2d says nothing meanwhile, stderr tells (pulse.h).
- */
-int client_await(struct client *c, const char *method, json_t *params, json_t **result,
-	struct ctl_error *e);
-
-/* As client_request on a connection of its own, with CLIENT_REPLY_S. */
-int client_ask(const struct ctl *ctl, const char *method, json_t *params, json_t **result,
-	struct ctl_error *e);
+/* client_request on a connection of its own, with CLIENT_REPLY_S. */
+int client_ask(const struct client_options *options, const char *method, json_t *params,
+	json_t **result, struct ctl_error *e);
 
 enum client_news {
 	CLIENT_EVENT,       /* *event, *params */
 	CLIENT_QUIET,       /* the deadline passed */
 	CLIENT_INTERRUPTED, /* a signal, see interrupt.h */
-	CLIENT_LOST,        /* the connection ended or broke, e says how */
+	CLIENT_LOST,        /* the connection ended, with e */
 };
 /*
- * Wait for an event until deadline_ns (clock_mono_ns; -1: for ever); where gpt2d says nothing
- * meanwhile, stderr tells (pulse.h). *params is owned by the caller.
+ * Wait for an event until deadline_ns (clock_mono_ns; -1: no deadline). After 4 s of silence gpt2d
+ * is asked for its version; if it does not answer that within 12 s, stderr says so. *params is
+ * owned by the caller.
  */
 enum client_news client_next(struct client *c, int64_t deadline_ns, char event[64], json_t **params,
 	struct ctl_error *e);

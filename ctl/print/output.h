@@ -1,75 +1,51 @@
 /*
- * output.h: everything gpt2ctl prints, behind one table of functions; one table prints for people,
- * the other JSON. Objects are as the daemon sent them, or as a verb built them. Verbs print nothing
- * themselves.
+ * output.h: where gpt2ctl prints, for people or as JSON, and the checks that what was printed has
+ * arrived.
  *
- * JSON: each line is an object with "schema" (OUTPUT_SCHEMA, raised when a key changes its meaning)
- * and "kind" in front. Failures go to stderr as text in both; with JSON also to stdout as
- * {"schema", "kind": "error", "error": {exit, message, data?}}.
+ * JSON: each line is an object that begins with "schema" (OUTPUT_SCHEMA, raised when a key changes
+ * its meaning) and "kind". Errors go to stderr as text; with JSON also to stdout as
+ * {"schema", "kind": "error", "error": {exit, message, code?, data?}}.
  */
 #ifndef GPT2D_CTL_PRINT_OUTPUT_H
 #define GPT2D_CTL_PRINT_OUTPUT_H
 
 #include <jansson.h>
-#include <stdint.h>
-#include <stdio.h>
+#include <stdbool.h>
 
-#include "ctl/ctl.h"
+#include "ctl/print/term.h"
 
 enum { OUTPUT_SCHEMA = 1 };
 
-struct progress;
-struct view;
-
 struct output {
-	void (*submitted)(struct ctl *ctl, const json_t *reply);
-	/* verbose: with the resolved spec, which JSON has always */
-	void (*dry_run)(struct ctl *ctl, const json_t *reply, bool verbose);
-	void (*status)(struct ctl *ctl, const json_t *reply, size_t queue_rows);
-	void (*top)(struct ctl *ctl, const json_t *object, const struct view *view);
-	void (*list)(struct ctl *ctl, const json_t *reply);
-	void (*show)(struct ctl *ctl, const json_t *reply);
-	/* the reply to "artifacts", all pages; after a copy with "copied_to" and each file's
-	 * "result" */
-	void (*artifacts)(struct ctl *ctl, const json_t *result);
-	void (*logs)(struct ctl *ctl, const json_t *result);   /* the reply, all pages */
-	void (*log_line)(struct ctl *ctl, const json_t *line); /* one of them, with id */
-	void (*pruned)(struct ctl *ctl, const json_t *result); /* {runs, bytes, dry_run} */
-	void (*kept)(struct ctl *ctl, const json_t *reply);
-	void (*metrics)(struct ctl *ctl, const json_t *reply); /* {text} */
-	void (*compare)(struct ctl *ctl, const json_t *comparison);
-	/* {runs: [{id, state, already, exit} or {id, state null, error, exit}], exit} */
-	void (*cancelled)(struct ctl *ctl, const json_t *result);
-	/* the reply to drain, resume, release, warm */
-	void (*gate)(struct ctl *ctl, const char *method, const json_t *reply);
-	void (*priority)(struct ctl *ctl, const json_t *reply);
-	void (*waited)(
-		struct ctl *ctl, const json_t *result); /* {runs: [{id, name, state, reason}]} */
-	void (*prepared)(struct ctl *ctl, const json_t *result);
-	void (*shutdown)(struct ctl *ctl, const json_t *reply);
-	void (*version)(struct ctl *ctl, const json_t *versions);
-	void (*event)(struct ctl *ctl, struct progress *progress, const char *event,
-		const json_t *params);
-	void (*error)(struct ctl *ctl, const struct ctl_error *error);
-	/* spec errors of a file; n_dropped more were found */
-	void (*spec_errors)(struct ctl *ctl, const char *file, const json_t *errors);
+	bool json;
+	bool failed;     /* a write to stdout failed: nothing more is printed */
+	bool unread;     /* it failed because the reader closed the pipe */
+	struct term out; /* stdout */
+	struct term err; /* stderr */
 };
 
-extern const struct output output_text, output_json;
-
-/* Flush stdout: false, which is said once, when anything of it could not be written. */
-bool output_goes_on(struct ctl *ctl);
-
 /*
- * After the answer of a verb that has changed something: where it could not be written that is said
- * on standard error, as the exit code looks like a refusal.
+ * Print object: with JSON as a line of that kind, else by text. text NULL: with JSON only. Whether
+ * stdout takes more.
  */
-void output_tell_done(struct ctl *ctl, const char *verb);
+bool output_print(struct output *o, const char *kind, const json_t *object,
+	void (*text)(struct output *o, const json_t *object));
+/* "gpt2ctl: MESSAGE" on stderr. */
+void output_error(struct output *o, const char *message);
+/* output_error, and with JSON error on stdout too; error is taken. */
+void output_failure(struct output *o, const char *message, json_t *error);
 
+/* Flush stdout: false, which is said once, when a write has failed. */
+bool output_flush(struct output *o);
 /*
- * Flush stdout: the exit code to leave with, CTL_TRANSPORT when anything could not be written,
- * CTL_UNREAD when that is because its reader went away, of which nothing is said.
+ * After a verb that changed something: if the result could not be printed, say on stderr that the
+ * change was made, because the exit status looks like a refusal.
  */
-int output_finish(struct ctl *ctl, int exit);
+void output_confirm(struct output *o, const char *verb);
+/*
+ * Flush stdout: the exit status to end with. CTL_TRANSPORT if a write failed, CTL_UNREAD if it
+ * failed because the reader closed the pipe.
+ */
+int output_finish(struct output *o, int exit);
 
 #endif

@@ -36,7 +36,7 @@ const struct schema_row schema_outputs[] = {
 	{"id", "count", ""},
 	{"name", "?text", ""},
 	{"state", "text|null", "null: error says why"},
-	{"reason", "?text", ""},
+	{"reason", "?text|null", ""},
 	{"error", "?text", ""},
 	{"exit", "count", "what the exit code would be for it alone"},
 

@@ -8,7 +8,7 @@
 #include "proto/artifact.h"
 #include "proto/base64.h"
 
-enum { MARKER_BYTES = 16 << 10 }; /* a line; what is longer is none, to gpt2d as well */
+enum { MARKER_BYTES = 16 << 10 }; /* gpt2d refuses longer ones too */
 
 struct marker {
 	const char *path;
@@ -42,7 +42,7 @@ static bool names(const char *text, const char *key, const char *value)
 	return *at == ' ' || *at == '\n';
 }
 
-/* Its text, empty where it is none; *there: gpt2d still has it. */
+/* The marker's text, "" if it is not valid; *there: gpt2d still has it. */
 static int read_marker(struct client *c, json_int_t run, int64_t bytes, struct marker *m,
 	bool *there, struct ctl_error *e)
 {
@@ -71,13 +71,13 @@ static int read_marker(struct client *c, json_int_t run, int64_t bytes, struct m
 		base64_decode(json_string_value(data), json_string_length(data),
 			(unsigned char *)m->text, &n) < 0)
 		exit = ctl_error_set(
-			e, CTL_TRANSPORT, "%.200s: gpt2d sent what is no piece of it", m->path);
+			e, CTL_TRANSPORT, "%.200s: gpt2d sent an invalid piece", m->path);
 	m->text[exit ? 0 : n] = '\0';
 	json_decref(reply);
 	return exit;
 }
 
-/* The file of this name beside the marker, if it is there: whether it has another hash. */
+/* Whether the file of this name beside the marker has another hash. */
 static bool check_file(
 	const json_t *by_path, const struct marker *m, const char *name, const char *key)
 {
@@ -92,11 +92,11 @@ static bool check_file(
 	if (sha256 == NULL || names(m->text, key, sha256))
 		return false;
 	json_object_set_new(
-		file, "altered", json_string("not what " ARTIFACT_COMPLETE " has the hash of"));
+		file, "altered", json_string("its hash is not the one in " ARTIFACT_COMPLETE));
 	return true;
 }
 
-/* Whether it has another size than the engine said when it had written it. */
+/* Whether the size is not the one that the engine reported. */
 static bool check_size(json_t *file)
 {
 	const int64_t announced = format_int(file, "announced", -1);

@@ -1,7 +1,7 @@
 /*
- * artifact_check.h: whether the files of a run are those that its markers were written for. Each
- * RUN_COMPLETE.txt names the SHA-256 of the specification and the figures beside it; of others the
- * engine told the size.
+ * artifact_check.h: whether the files of a run are those that the engine wrote. Each
+ * RUN_COMPLETE.txt has the SHA-256 of the specification and the metrics beside it; of other files
+ * the engine reported the size.
  */
 #ifndef GPT2D_CTL_RESULTS_ARTIFACT_CHECK_H
 #define GPT2D_CTL_RESULTS_ARTIFACT_CHECK_H
@@ -10,15 +10,12 @@
 #include <stdbool.h>
 
 #include "ctl/link/client.h"
-#include "ctl/ctl.h"
 
 /*
- * result: the reply to "artifacts", all pages. The markers in it are read; each file of another
- * hash than the marker beside it has, or of another size than the engine wrote, gets "altered", the
- * reason. gpt2d has given it to markers of what is not done, which are not read. A file whose hash
- * could not be taken is left alone, and so is what lies beside a marker that cannot be had any
- * more. *altered: whether there are such files. 0, or an exit code with e when gpt2d does not
- * answer.
+ * result: the reply to "artifacts", all pages. A file whose hash is not the one in the marker
+ * beside it, or whose size is not the one reported, gets "altered", the reason. gpt2d itself marks
+ * RUN_COMPLETE.txt of what is not done. *altered: whether there is such a file. 0, or an exit
+ * status with e when gpt2d does not answer.
  */
 int artifact_check_all(struct client *c, json_t *result, bool *altered, struct ctl_error *e);
 

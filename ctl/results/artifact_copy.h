@@ -1,7 +1,7 @@
 /*
- * artifact_copy.h: files of a run, from the daemon into a folder: in pieces, whole or not at all
- * (written beside, fsync, rename), checked by their hashes, never outside the folder. What was
- * copied in part goes on there the next time, if it still is the same file.
+ * artifact_copy.h: files of a run, from gpt2d into a directory: in pieces, whole or not at all
+ * (written beside, fsync, rename), checked by their hashes, never outside the directory. A partial
+ * file is continued by the next copy, if the file is still the same.
  */
 #ifndef GPT2D_CTL_RESULTS_ARTIFACT_COPY_H
 #define GPT2D_CTL_RESULTS_ARTIFACT_COPY_H
@@ -10,18 +10,18 @@
 #include <stdbool.h>
 
 #include "ctl/link/client.h"
-#include "ctl/ctl.h"
+#include "ctl/print/term.h"
 
 /*
  * result: the reply to "artifacts", all pages, after artifact_check_all. Each of its files gets
- * "result": "copied", "present" (the same file was there), "differs" (another was there, and force
- * was not given or this one is altered) or "failed", the last two with "message". The marker of
- * what is altered is not copied, and one that an earlier copy left goes where it is false
- * (copy_marker.h). *incomplete: whether there are files of the last two kinds. dir is made where it
- * is not there, and locked meanwhile. A bar on stderr where that is a terminal. 0, or an exit code
- * with e when nothing more could be copied.
+ * "result": "copied", "present" (the same file was there), "differs" (another file was there, and
+ * force is off or the file is altered) or "failed", the last two with "message". *incomplete:
+ * whether there are files of the last two kinds. A RUN_COMPLETE.txt is copied after the files that
+ * it vouches for, and only if all of them are there and none is altered; an older one is removed
+ * before it becomes false. Creates dir, and locks it meanwhile. bar: a terminal for the progress,
+ * or NULL. 0, or an exit status with e when nothing more can be copied.
  */
-int artifact_copy_all(struct ctl *ctl, struct client *c, json_t *result, const char *dir,
-	bool force, bool *incomplete, struct ctl_error *e);
+int artifact_copy_all(struct client *c, json_t *result, const char *dir, bool force,
+	const struct term *bar, bool *incomplete, struct ctl_error *e);
 
 #endif

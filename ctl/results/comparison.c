@@ -8,6 +8,7 @@
 #include "ctl/results/slow_rank.h"
 #include "ctl/print/states.h"
 #include "ctl/print/text.h"
+#include "proto/host/memory.h"
 #include "proto/rpc.h"
 #include "proto/spec/spec.h"
 #include "proto/stats/stats.h"
@@ -92,34 +93,24 @@ static int add_arm(struct totals *t, const char *name)
 
 static struct block *add_block(struct totals *t, int64_t number)
 {
-	struct block *blocks;
-
 	for (size_t i = 0; i < t->n_blocks; i++) {
 		if (t->blocks[i].number == number)
 			return &t->blocks[i];
 	}
-	blocks = reallocarray(t->blocks, t->n_blocks + 1, sizeof(*blocks));
-	if (!blocks)
-		return NULL;
-	t->blocks = blocks;
-	blocks[t->n_blocks] = (struct block){.number = number};
-	return &blocks[t->n_blocks++];
+	t->blocks = memory_resized(t->blocks, (t->n_blocks + 1) * sizeof(*t->blocks));
+	t->blocks[t->n_blocks] = (struct block){.number = number};
+	return &t->blocks[t->n_blocks++];
 }
 
-static int add_samples(struct arm *arm, const json_t *times)
+static void add_samples(struct arm *arm, const json_t *times)
 {
 	const size_t n = json_array_size(times);
-	int64_t *samples;
 
 	if (n == 0)
-		return 0;
-	samples = reallocarray(arm->samples, arm->n + n, sizeof(*samples));
-	if (!samples)
-		return -1;
-	arm->samples = samples;
+		return;
+	arm->samples = memory_resized(arm->samples, (arm->n + n) * sizeof(*arm->samples));
 	for (size_t i = 0; i < n; i++)
-		samples[arm->n++] = json_integer_value(json_array_get(times, i));
-	return 0;
+		arm->samples[arm->n++] = json_integer_value(json_array_get(times, i));
 }
 
 static void add_mean(struct mean *m, const json_t *summary, const char *key)
@@ -149,8 +140,7 @@ static void add_work(struct work *w, const json_t *summary)
 
 	w->segments++;
 	w->tokens = format_sum(w->tokens, tokens);
-	w->tokens_total =
-		format_sum(w->tokens_total, format_int(summary, "tokens_total", tokens));
+	w->tokens_total = format_sum(w->tokens_total, format_int(summary, "tokens_total", tokens));
 	w->seconds += format_real(summary, "seconds_measured");
 	w->steps += steps_measured(summary);
 }
@@ -188,11 +178,11 @@ static void add_losses(const struct totals *t, struct arm *arm, const json_t *su
 }
 
 /* Null for what is not finite, and where there was no validation. */
-static int add_last_losses(struct arm *arm, int64_t segment, const json_t *summary)
+static void add_last_losses(struct arm *arm, int64_t segment, const json_t *summary)
 {
 	if (!arm->losses)
 		arm->losses = json_array();
-	return json_array_append_new(arm->losses,
+	json_array_append_new(arm->losses,
 		json_pack("{s:I, s:o, s:o}", "segment", (json_int_t)segment, "loss_last",
 			rpc_real(format_real(summary, "loss_last")), "val_loss",
 			rpc_real(format_real(summary, "val_loss"))));
@@ -219,7 +209,7 @@ static bool follows_another_arm(const json_t *segment, const json_t *before)
 }
 
 /* before: the segment that ran before it, NULL for a run's first. */
-static int add_segment(struct totals *t, const json_t *segment, const json_t *before)
+static void add_segment(struct totals *t, const json_t *segment, const json_t *before)
 {
 	const json_t *summary = json_object_get(segment, "summary");
 	const json_t *times = json_object_get(summary, "step_time_ns");
@@ -228,17 +218,14 @@ static int add_segment(struct totals *t, const json_t *segment, const json_t *be
 	struct arm *arm;
 
 	block = i < t->n_arms ? add_block(t, format_int(segment, "block", 0)) : NULL;
-	if (!block && i < t->n_arms)
-		return -1;
 	if (block)
 		block->planned[i]++;
 	if (!block || !is_done(segment)) {
 		t->left_out++;
-		return 0;
+		return;
 	}
 	arm = &t->arms[i];
-	if (add_samples(arm, times) != 0)
-		return -1;
+	add_samples(arm, times);
 	if (!json_is_array(times)) {
 		arm->unlisted++;
 		arm->summary = summary;
@@ -247,7 +234,7 @@ static int add_segment(struct totals *t, const json_t *segment, const json_t *be
 		arm->parts[p] += format_real(summary, part_keys[p]) *
 			(double)format_int(summary, "tokens_measured", 0);
 	arm->skipped = format_sum(arm->skipped, format_int(summary, "steps_skipped", 0));
-	/* before a run's first segment the engines were idle, who knows how long */
+	/* before a run's first segment the engines were idle */
 	if (follows_another_arm(segment, before)) {
 		add_mean(&arm->init_ns, summary, "init_ns");
 		add_mean(&arm->switch_ns, summary, "switch_ns");
@@ -257,10 +244,8 @@ static int add_segment(struct totals *t, const json_t *segment, const json_t *be
 	add_work(&arm->work, summary);
 	add_work(&block->work[i], summary);
 	add_losses(t, arm, summary);
-	if (add_last_losses(arm, format_int(segment, "segment", 0), summary) != 0)
-		return -1;
+	add_last_losses(arm, format_int(segment, "segment", 0), summary);
 	t->used++;
-	return 0;
 }
 
 /* Arms in the order of the spec where the daemon sent checks, else as the segments name them. */
@@ -306,13 +291,12 @@ static int no_such_arm(const struct totals *t, const char *name, struct ctl_erro
 		names[i] = t->arms[i].name;
 	near = suggest_nearest(name, names, t->n_arms);
 	term_clean(near ? near : "", clean, sizeof(clean));
-	return ctl_error_set(e, CTL_USAGE,
-		"--baseline: %.80s: the run has no such arm; its arms: %s%s%s%s%s", name, list,
-		used < sizeof(list) ? "" : "...", near ? "; did you mean " : "", clean,
+	return ctl_error_set(e, CTL_USAGE, "--baseline: %.80s: unknown arm (expected %s%s)%s%s%s",
+		name, list, used < sizeof(list) ? "" : "...", near ? "; did you mean " : "", clean,
 		near ? "?" : "");
 }
 
-/* Of a run that has ended nothing more will come: what it failed of, and where to read on. */
+/* For a run that has ended: why, and where to read on. */
 static int nothing_done(const json_t *show, struct ctl_error *e)
 {
 	const json_t *run = json_object_get(show, "run");
@@ -324,12 +308,11 @@ static int nothing_done(const json_t *show, struct ctl_error *e)
 	format_string(run, "reason", "", reason, sizeof(reason));
 	if (!states_broke_off(state))
 		return ctl_error_set(e, CTL_WRONG_STATE,
-			"nothing to compare yet: no segment of %zu is done (run %lld is %s%s%s)", n,
-			id, state, text_unstored(reason) ? ": " : "",
-			text_unstored(reason) ? reason : "");
+			"nothing to compare yet: no segment of %zu is done (run %lld is %s)", n, id,
+			state);
 	return ctl_error_set(e, CTL_WRONG_STATE,
 		"nothing to compare: run %lld is %s%s%s, and no segment of %zu is done\n"
-		"what was said of it: gpt2ctl logs %lld; again: gpt2ctl rerun %lld",
+		"see its messages: gpt2ctl logs %lld; run it again: gpt2ctl rerun %lld",
 		id, state, *reason ? ": " : "", text_reason(state, reason), n, id, id);
 }
 
@@ -366,10 +349,8 @@ static int gather(struct totals *t, const json_t *show, const char *baseline, st
 			return no_such_arm(t, baseline, e);
 	}
 	find_reference(t, segments);
-	json_array_foreach(segments, i, segment) {
-		if (add_segment(t, segment, i > 0 ? json_array_get(segments, i - 1) : NULL) != 0)
-			return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
-	}
+	json_array_foreach(segments, i, segment)
+		add_segment(t, segment, i > 0 ? json_array_get(segments, i - 1) : NULL);
 	return t->used == 0 ? nothing_done(show, e) : 0;
 }
 
@@ -433,8 +414,7 @@ static json_t *arm_json(const struct arm *arm)
 	json_object_set_new(row, "switch_mean_ns", mean_json(&arm->switch_ns));
 	json_object_set_new(row, "max_loss_diff", any ? rpc_real(arm->max_loss_diff) : json_null());
 	json_object_set_new(row, "losses_identical", json_boolean(any && arm->identical));
-	json_object_set_new(
-		row, "losses", arm->losses ? json_incref(arm->losses) : json_array());
+	json_object_set_new(row, "losses", arm->losses ? json_incref(arm->losses) : json_array());
 	return row;
 }
 
@@ -572,20 +552,12 @@ static json_t *build(const struct totals *t, const json_t *show)
 
 int comparison_make(const json_t *show, const char *baseline, json_t **out, struct ctl_error *e)
 {
-	struct totals *t = calloc(1, sizeof(*t));
-	json_t *object;
+	struct totals *t = memory_zeroed(1, sizeof(*t));
 	int exit;
 
-	if (!t)
-		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
 	exit = gather(t, show, baseline, e);
-	if (!exit) {
-		object = build(t, show);
-		if (object)
-			*out = object;
-		else
-			exit = ctl_error_set(e, CTL_TRANSPORT, "out of memory");
-	}
+	if (!exit)
+		*out = build(t, show);
 	for (size_t a = 0; a < t->n_arms; a++) {
 		free(t->arms[a].samples);
 		json_decref(t->arms[a].losses);

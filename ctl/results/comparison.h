@@ -20,7 +20,7 @@
 
 #include <jansson.h>
 
-#include "ctl/ctl.h"
+#include "ctl/link/ctl_error.h"
 
 enum { COMPARISON_BLOCKS_FOR_VERDICT = 8 };
 

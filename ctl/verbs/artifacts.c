@@ -1,21 +1,177 @@
 /* gpt2ctl artifacts: the files of a run, and copies of them. */
-#include "ctl/arguments.h"
+#include <stdarg.h>
+#include <string.h>
+
 #include "ctl/results/artifact_check.h"
 #include "ctl/results/artifact_copy.h"
-#include "ctl/link/client.h"
 #include "ctl/print/format.h"
-#include "ctl/print/output.h"
+#include "ctl/print/table.h"
+#include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
 
 static const struct option_row options[] = {
-	{"segment", 's', OPTION_INT, "N", 1, 1e9,
-		"only those of segment N, counted from 1 as show does"},
+	{"segment", 's', OPTION_INT, "N", 1, 1e9, "only the files of segment N, counted from 1"},
 	{"copy", 'c', OPTION_STRING, "DIR", 0, 0,
-		"copy them to DIR, with their folders; each is checked by its hash"},
-	{"force", 'f', OPTION_FLAG, NULL, 0, 0,
-		"with --copy: replace files that are in DIR and differ"},
+		"copy them to DIR, with their directories; each is checked by its hash"},
+	{"force", 'f', OPTION_FLAG, NULL, 0, 0, "with --copy: replace files in DIR that differ"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
+
+static void segment_cell(struct table *t, const json_t *file)
+{
+	const int64_t segment = format_int(file, "segment", -1);
+
+	if (segment < 0)
+		table_cell(t, "-");
+	else
+		table_cell(t, "%lld", (long long)segment + 1);
+}
+
+static void print_files(const struct term *t, const json_t *files)
+{
+	char path[4096], count[FORMAT_BYTES], sha256[80];
+	const json_t *file;
+	struct table table;
+	size_t i;
+
+	if (json_array_size(files) == 0)
+		return;
+	table_init(&table);
+	table.whole = true;
+	table_column(&table, "SEGMENT", true);
+	table_column(&table, "BYTES", true);
+	table_column(&table, "FILE", false);
+	table_column(&table, "SHA-256", false);
+	json_array_foreach(files, i, file) {
+		segment_cell(&table, file);
+		table_cell(&table, "%s", format_count(format_int(file, "bytes", 0), count));
+		table_cell(&table, "%s", format_string(file, "path", "?", path, sizeof(path)));
+		table_cell(&table, "%s",
+			format_string(file, "sha256", "(unreadable)", sha256, sizeof(sha256)));
+	}
+	table_print(&table, t, "");
+	table_finish(&table);
+}
+
+static void print_copy(const struct term *t, const json_t *result)
+{
+	char text[32], dir[4096], size[FORMAT_BYTES];
+	int64_t copied = 0, present = 0, bytes = 0;
+	const json_t *file;
+	size_t i;
+
+	json_array_foreach(json_object_get(result, "files"), i, file) {
+		format_string(file, "result", "", text, sizeof(text));
+		if (strcmp(text, "copied") == 0) {
+			copied++;
+			bytes = format_sum(bytes, format_int(file, "bytes", 0));
+		} else if (strcmp(text, "present") == 0) {
+			present++;
+		}
+	}
+	fprintf(t->file, "copied %lld file%s, %s, to %s", (long long)copied, copied == 1 ? "" : "s",
+		format_size(bytes, size),
+		format_string(result, "copied_to", "?", dir, sizeof(dir)));
+	if (present > 0)
+		fprintf(t->file, "; %lld %s already there", (long long)present,
+			present == 1 ? "was" : "were");
+	fputc('\n', t->file);
+}
+
+static void print_trouble(const struct term *err, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void print_trouble(const struct term *err, const char *format, ...)
+{
+	va_list args;
+
+	fprintf(err->file, "%sgpt2ctl:%s ", term_colour(err, TERM_RED),
+		term_colour(err, TERM_PLAIN));
+	va_start(args, format);
+	vfprintf(err->file, format, args);
+	va_end(args);
+	fputc('\n', err->file);
+}
+
+/* WHAT PATH: the member why of the file; nothing without that member. */
+static void print_happened(
+	const struct term *err, const char *what, const json_t *file, const char *why)
+{
+	char path[4096], text[300];
+
+	if (json_is_string(json_object_get(file, why)))
+		print_trouble(err, "%s %s: %s", what,
+			format_string(file, "path", "?", path, sizeof(path)),
+			format_string(file, why, "", text, sizeof(text)));
+}
+
+/* A line for each file, or one if no file is left. */
+static void print_missing(const struct term *err, const json_t *result)
+{
+	const json_t *missing = json_object_get(result, "missing"), *file;
+	const size_t n = json_array_size(missing);
+	char path[4096];
+	size_t i;
+
+	if (n > 1 && json_array_size(json_object_get(result, "files")) == 0) {
+		print_trouble(err,
+			"missing: none of the %zu files that the engine wrote exists; was %s"
+			" removed, or is its disk not mounted?",
+			n, format_string(result, "dir", "?", path, sizeof(path)));
+		return;
+	}
+	json_array_foreach(missing, i, file)
+		print_trouble(err,
+			"missing %s: the engine wrote %lld bytes, the file does not exist",
+			format_string(file, "path", "?", path, sizeof(path)),
+			(long long)format_int(file, "bytes", 0));
+}
+
+static void print_troubles(struct output *o, const json_t *result)
+{
+	const int64_t left_out = format_int(result, "left_out", 0);
+	const struct term *err = &o->err;
+	const json_t *file;
+	size_t i;
+
+	if (o->unread)
+		return;
+	json_array_foreach(json_object_get(result, "files"), i, file)
+		print_happened(err, "altered", file, "altered");
+	print_missing(err, result);
+	json_array_foreach(json_object_get(result, "files"), i, file)
+		print_happened(err, "left out", file, "message");
+	if (left_out > 0)
+		print_trouble(err,
+			"left out %lld file%s with names that are not those of artifacts",
+			(long long)left_out, left_out == 1 ? "" : "s");
+}
+
+static void print_artifacts(struct output *o, const json_t *result)
+{
+	const json_t *files = json_object_get(result, "files"), *file;
+	const struct term *t = &o->out;
+	char name[80], state[32], dir[4096], size[FORMAT_BYTES];
+	int64_t bytes = 0;
+	size_t i;
+
+	json_array_foreach(files, i, file)
+		bytes = format_sum(bytes, format_int(file, "bytes", 0));
+	if (!json_object_get(result, "copied_to")) {
+		fprintf(t->file, "run %lld %s (%s): %zu file%s, %s, in %s\n",
+			(long long)format_int(result, "id", 0),
+			format_string(result, "name", "", name, sizeof(name)),
+			format_string(result, "state", "?", state, sizeof(state)),
+			json_array_size(files), json_array_size(files) == 1 ? "" : "s",
+			format_size(bytes, size),
+			format_string(result, "dir", "?", dir, sizeof(dir)));
+		print_files(t, files);
+	}
+	if (json_object_get(result, "copied_to"))
+		print_copy(t, result);
+}
+
+/* ---- the verb ---- */
 
 /* In the protocol they count from 0. */
 static void count_from_one(int64_t id, int64_t segment, struct ctl_error *e)
@@ -29,7 +185,7 @@ static void count_from_one(int64_t id, int64_t segment, struct ctl_error *e)
 			segments > 1 ? "s" : "");
 }
 
-/* Pages end with a segment; *result gets the files of all. */
+/* *result gets the files of all pages. */
 static int fetch(
 	struct client *c, int64_t id, int64_t segment, json_t **result, struct ctl_error *e)
 {
@@ -74,39 +230,42 @@ static int fetch(
 	return 0;
 }
 
-static int run(struct ctl *ctl, const struct arguments *args)
+static int run(struct ctl *ctl, const struct options *args)
 {
-	const char *dir = arguments_string(args, "copy", NULL);
+	const char *dir = options_string(args, "copy", NULL);
 	struct client *c = NULL;
 	struct ctl_error e = {0};
 	json_t *result = NULL;
 	bool incomplete = false, altered = false, missing;
 	int64_t id;
-	int exit = arguments_id(args->words[0], &id, &e);
+	int exit = verb_parse_id(args->words[0], &id, &e);
 
-	if (!exit && !dir && arguments_has(args, "force"))
-		exit = ctl_error_set(&e, CTL_USAGE, "--force: goes with --copy");
+	if (!exit && !dir && options_has(args, "force"))
+		exit = ctl_error_set(&e, CTL_USAGE, "--force requires --copy");
 	if (!exit && dir && !*dir)
-		exit = ctl_error_set(&e, CTL_USAGE, "--copy: a folder is needed");
+		exit = ctl_error_set(&e, CTL_USAGE, "--copy: missing directory");
 	if (!exit)
-		exit = client_open(ctl, &c, &e);
+		exit = client_open(&ctl->link, &c, &e);
 	if (!exit)
-		exit = fetch(c, id, arguments_int(args, "segment", 0), &result, &e);
+		exit = fetch(c, id, options_int(args, "segment", 0), &result, &e);
 	if (!exit)
 		exit = artifact_check_all(c, result, &altered, &e);
 	if (!exit && dir) {
-		exit = artifact_copy_all(
-			ctl, c, result, dir, arguments_has(args, "force"), &incomplete, &e);
+		exit = artifact_copy_all(c, result, dir, options_has(args, "force"),
+			ctl->output.err.tty && !ctl->output.json ? &ctl->output.err : NULL,
+			&incomplete, &e);
 		json_object_set_new(result, "copied_to", format_json_text(dir));
 		incomplete |= format_int(result, "left_out", 0) > 0;
 	}
 	missing = json_array_size(json_object_get(result, "missing")) > 0;
 	client_close(c);
-	if (!exit)
-		ctl->output->artifacts(ctl, result);
+	if (!exit) {
+		output_print(&ctl->output, "artifacts", result, print_artifacts);
+		print_troubles(&ctl->output, result);
+	}
 	json_decref(result);
 	if (exit)
-		return ctl_fail(ctl, &e);
+		return verb_fail(ctl, &e);
 	return incomplete || altered || missing ? CTL_TRANSPORT : CTL_OK;
 }
 
@@ -116,25 +275,20 @@ const struct verb verb_artifacts = {
 	.min_args = 1,
 	.max_args = 1,
 	.summary = "the files of a run, with their SHA-256; or copies of them",
-	.text = "Those of its latest attempt, by segment. Files that the engine wrote and that "
-		"are gone, or have something else than a file in their place, are named as "
-		"missing. A run whose folder is a link is refused, with the place: no link is "
-		"followed. With --copy each arrives whole or not at all; one that is there "
-		"already is left as it is, one that was copied in part goes on where it "
-		"stopped, and once it is there, what another copy began of its name goes. "
-		"RUN_COMPLETE.txt comes last, and only where all is there that it says is "
-		"whole; one that is in DIR from before is removed first where something beside "
-		"or below it is copied or is not what it was written for. Links below DIR are "
-		"not followed: what would go through one is left out, and the link is named. A "
-		"specification or metrics of another SHA-256 than the RUN_COMPLETE.txt beside "
-		"them has, any file of another size than the engine wrote, and a "
-		"RUN_COMPLETE.txt of what is not done, are named as altered on standard error, "
-		"also without --copy; of a copy that RUN_COMPLETE.txt is left out, and the "
-		"run's as well, and what is altered replaces no other file, whatever --force "
-		"says. The exit code is 1 when something is altered or missing, or not all "
-		"could be copied; standard error has a line for each, with the reason, or one "
-		"where no file is left. DIR is made where it is not there, the folder it is in "
-		"is not.",
+	.text = "The files of the run's latest attempt, by segment. A file that the engine wrote "
+		"and that does not exist, or is no regular file, is reported as missing. gpt2d "
+		"follows no links: it refuses a run whose directory is a link. With --copy, each "
+		"file arrives whole or not at all. A file that is already in DIR stays as it is, "
+		"and a partial copy continues where it stopped. RUN_COMPLETE.txt is copied last, "
+		"and only if all files that it vouches for were copied; an older copy of it in DIR "
+		"is removed before anything beside or below it is written. Files below a link in "
+		"DIR are left out. Standard error reports as altered: a specification or metrics "
+		"file whose SHA-256 is not the one in RUN_COMPLETE.txt, any file whose size is not "
+		"the one that the engine wrote, and a RUN_COMPLETE.txt of a run or segment that is "
+		"not done. An altered file replaces no other file, even with --force, and the "
+		"RUN_COMPLETE.txt beside and above it is not copied. The exit status is 1 if a "
+		"file is altered or missing, or was not copied; standard error says why. gpt2ctl "
+		"creates DIR, but not its parent directory.",
 	.options = options,
 	.run = run,
 };

@@ -1,26 +1,22 @@
-/* gpt2ctl cancel: end runs that wait or run. */
-#include <stdlib.h>
+/* gpt2ctl cancel: end queued runs and runs in progress. */
+#include <string.h>
 #include <unistd.h>
 
-#include "ctl/arguments.h"
-#include "ctl/verbs/ask.h"
-#include "ctl/link/client.h"
 #include "ctl/print/format.h"
-#include "ctl/print/output.h"
+#include "ctl/print/states.h"
 #include "ctl/verbs/verb.h"
-#include "ctl/link/watch.h"
 
 enum { PAGE_RUNS = 1000, STEP_MAX_S = 86400 };
 
 static const struct option_row options[] = {
 	{"all", 'a', OPTION_FLAG, NULL, 0, 0,
-		"all runs of one's own that are queued; one that has begun is left alone"},
+		"all of your own runs that are queued or in progress"},
 	{"yes", 'y', OPTION_FLAG, NULL, 0, 0, "with --all: do not ask"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
-/* Ids of the caller's queued runs: 0 with ids, an array, or an exit code with e. */
-static int own_queued(struct client *c, json_t *ids, struct ctl_error *e)
+/* IDs of the caller's runs in a state, added to ids: 0, or an exit status with e. */
+static int own_runs(struct client *c, const char *state, json_t *ids, struct ctl_error *e)
 {
 	json_int_t after = 0;
 	json_t *reply, *run;
@@ -29,7 +25,7 @@ static int own_queued(struct client *c, json_t *ids, struct ctl_error *e)
 
 	do {
 		exit = client_request(c, METHOD_LIST,
-			json_pack("{s:s, s:i, s:I}", "state", "queued", "limit", PAGE_RUNS, "after",
+			json_pack("{s:s, s:i, s:I}", "state", state, "limit", PAGE_RUNS, "after",
 				after),
 			CLIENT_REPLY_S, &reply, e);
 		if (exit)
@@ -43,21 +39,49 @@ static int own_queued(struct client *c, json_t *ids, struct ctl_error *e)
 	return 0;
 }
 
-/* Whether it is wanted; without a terminal to ask on it has to be said beforehand. */
-static int confirm(struct ctl *ctl, const struct arguments *args, size_t n, struct ctl_error *e)
+/*
+ * The caller's runs that have not ended: the queued ones, which are cancelled first so that none of
+ * them starts meanwhile, then those in progress. n: how many of each.
+ */
+static int own_open(struct client *c, json_t *ids, size_t n[2], struct ctl_error *e)
 {
-	if (n == 0 || arguments_has(args, "yes"))
-		return 0;
-	if (ctl->json || !isatty(STDIN_FILENO) || !ctl->err.tty)
-		return ctl_error_set(e, CTL_USAGE,
-			"cancel: --all would cancel %zu queued run%s; say so with --yes", n,
-			n == 1 ? "" : "s");
-	if (ask_yes(ctl, "cancel %zu queued run%s?", n, n == 1 ? "" : "s"))
-		return 0;
-	return ctl_error_set(e, CTL_DECLINED, "cancel: nothing is cancelled");
+	int exit = 0;
+
+	for (const struct states_row *row = states_table; row->name && !exit; row++) {
+		const size_t before = json_array_size(ids);
+
+		if (row->exit >= 0)
+			continue;
+		exit = own_runs(c, row->name, ids, e);
+		n[strcmp(row->name, "queued") != 0] += json_array_size(ids) - before;
+	}
+	return exit;
 }
 
-/* How long a step may keep gpt2d from answering. */
+/* Ask, or require --yes where there is no terminal: 0, or an exit status with e. */
+static int confirm(
+	struct ctl *ctl, const struct options *args, const size_t n[2], struct ctl_error *e)
+{
+	char what[80];
+	int used = 0;
+
+	if (n[0] + n[1] == 0 || options_has(args, "yes"))
+		return 0;
+	if (n[0] > 0)
+		used = snprintf(what, sizeof(what), "%zu queued run%s%s", n[0],
+			n[0] == 1 ? "" : "s", n[1] > 0 ? " and " : "");
+	if (n[1] > 0)
+		snprintf(what + used, sizeof(what) - (size_t)used, "%zu run%s in progress", n[1],
+			n[1] == 1 ? "" : "s");
+	if (ctl->output.json || !isatty(STDIN_FILENO) || !ctl->output.err.tty)
+		return ctl_error_set(
+			e, CTL_USAGE, "cancel: --all would cancel %s; confirm with --yes", what);
+	if (verb_confirm(ctl, "cancel %s?", what))
+		return 0;
+	return ctl_error_set(e, CTL_DECLINED, "cancel: nothing was cancelled");
+}
+
+/* gpt2d answers once the step in progress has ended, at the latest after this time. */
 static int64_t step_limit_s(const struct client *c)
 {
 	const int64_t said = format_int(client_hello(c), "cancel_timeout_s", 0);
@@ -65,9 +89,8 @@ static int64_t step_limit_s(const struct client *c)
 	return said < 0 ? 0 : said > STEP_MAX_S ? STEP_MAX_S : said;
 }
 
-/* One run; its row into runs: the exit code it stands for. *lost: the connection is of no use. */
-static int cancel_one(
-	struct ctl *ctl, struct client *c, json_t *id, bool queued, json_t *runs, bool *lost)
+/* One run; its row is added to runs: its exit status. *lost: the connection cannot be used. */
+static int cancel_one(struct ctl *ctl, struct client *c, json_t *id, json_t *runs, bool *lost)
 {
 	json_t *params = json_pack("{s:O}", "id", id), *reply = NULL;
 	const int64_t step_s = step_limit_s(c);
@@ -75,15 +98,12 @@ static int cancel_one(
 	char why[160];
 	int exit;
 
-	if (queued)
-		json_object_set_new(params, "queued", json_true());
 	snprintf(why, sizeof(why),
-		"run %lld is being cancelled: the step in progress ends first, or its engines are "
-		"killed after %lld s (cancel_timeout)",
+		"run %lld is being cancelled: it ends after the step in progress; after %lld s "
+		"gpt2d kills its engines (cancel_timeout)",
 		(long long)json_integer_value(id), (long long)step_s);
 	client_expect(c, why);
-	exit = client_request(
-		c, METHOD_CANCEL, params, CLIENT_REPLY_S + (int)step_s, &reply, &e);
+	exit = client_request(c, METHOD_CANCEL, params, CLIENT_REPLY_S + (int)step_s, &reply, &e);
 	client_expect(c, NULL);
 	if (exit == 0) {
 		json_object_set_new(reply, "exit", json_integer(0));
@@ -94,15 +114,41 @@ static int cancel_one(
 	json_array_append_new(runs,
 		json_pack("{s:O, s:n, s:o, s:i}", "id", id, "state", "error",
 			format_json_text(e.message), "exit", exit));
-	/* with JSON the one object printed at the end holds it */
-	if (ctl->json)
+	/* with --json the one object at the end has the error */
+	if (ctl->output.json)
 		ctl_error_clear(&e);
 	else
-		ctl_fail(ctl, &e);
+		verb_fail(ctl, &e);
 	return exit;
 }
 
-static int cancel_all(struct ctl *ctl, struct client *c, const json_t *ids, bool queued)
+static void print_cancelled(struct output *o, const json_t *result)
+{
+	char id[32], state[32];
+	const json_t *row;
+	size_t i;
+
+	if (json_array_size(json_object_get(result, "runs")) == 0)
+		fputs("nothing to cancel\n", o->out.file);
+	json_array_foreach(json_object_get(result, "runs"), i, row) {
+		if (!json_is_string(json_object_get(row, "state")))
+			continue; /* its error was printed */
+		format_string(row, "id", "?", id, sizeof(id));
+		format_string(row, "state", "?", state, sizeof(state));
+		if (json_is_true(json_object_get(row, "already")))
+			fprintf(o->out.file, "run %s is already %s, nothing to cancel\n", id,
+				state);
+		else if (strcmp(state, "cancelled") == 0)
+			fprintf(o->out.file, "run %s is cancelled\n", id);
+		else
+			fprintf(o->out.file,
+				"run %s is being cancelled (%s); wait for its end with: gpt2ctl "
+				"wait %s\n",
+				id, state, id);
+	}
+}
+
+static int cancel_each(struct ctl *ctl, struct client *c, const json_t *ids)
 {
 	json_t *runs = json_array(), *result, *id;
 	bool lost = false;
@@ -110,53 +156,54 @@ static int cancel_all(struct ctl *ctl, struct client *c, const json_t *ids, bool
 	size_t i;
 
 	json_array_foreach(ids, i, id) {
-		const int one = cancel_one(ctl, c, id, queued, runs, &lost);
+		const int one = cancel_one(ctl, c, id, runs, &lost);
 
-		exit = watch_worse(exit, one);
+		exit = verb_worse(exit, one);
 		if (lost)
 			break;
 	}
 	result = json_pack("{s:o, s:i}", "runs", runs, "exit", exit);
-	ctl->output->cancelled(ctl, result);
+	output_print(&ctl->output, "cancel", result, print_cancelled);
 	json_decref(result);
 	if (exit == CTL_OK)
-		output_tell_done(ctl, "cancel");
+		output_confirm(&ctl->output, "cancel");
 	return exit;
 }
 
-/* The ids on the command line: 0, or CTL_USAGE with e. */
-static int given(const struct arguments *args, json_t *ids, struct ctl_error *e)
+/* The IDs on the command line: 0, or CTL_USAGE with e. */
+static int given(const struct options *args, json_t *ids, struct ctl_error *e)
 {
 	int64_t id;
 
-	if (arguments_has(args, "all") == (args->n_words > 0))
+	if (options_has(args, "all") == (args->n_words > 0))
 		return ctl_error_set(e, CTL_USAGE,
-			args->n_words > 0
-				? "cancel: ids or --all, not both"
-				: "cancel: ID needed, or --all; see: gpt2ctl help cancel");
+			args->n_words > 0 ? "cancel: --all cannot be used with IDs"
+					  : "cancel: missing run ID or --all\n"
+					    "see: gpt2ctl help cancel");
 	for (size_t i = 0; i < args->n_words; i++) {
-		if (arguments_id(args->words[i], &id, e) != 0)
+		if (verb_parse_id(args->words[i], &id, e) != 0)
 			return e->exit;
 		json_array_append_new(ids, json_integer(id));
 	}
 	return 0;
 }
 
-static int run(struct ctl *ctl, const struct arguments *args)
+static int run(struct ctl *ctl, const struct options *args)
 {
-	const bool all = arguments_has(args, "all");
+	const bool all = options_has(args, "all");
 	json_t *ids = json_array();
 	struct client *c = NULL;
 	struct ctl_error e = {0};
+	size_t n[2] = {0};
 	int exit = given(args, ids, &e);
 
 	if (!exit)
-		exit = client_open(ctl, &c, &e);
+		exit = client_open(&ctl->link, &c, &e);
 	if (!exit && all)
-		exit = own_queued(c, ids, &e);
+		exit = own_open(c, ids, n, &e);
 	if (!exit && all)
-		exit = confirm(ctl, args, json_array_size(ids), &e);
-	exit = exit ? ctl_fail(ctl, &e) : cancel_all(ctl, c, ids, all);
+		exit = confirm(ctl, args, n, &e);
+	exit = exit ? verb_fail(ctl, &e) : cancel_each(ctl, c, ids);
 	client_close(c);
 	json_decref(ids);
 	return exit;
@@ -167,10 +214,10 @@ const struct verb verb_cancel = {
 	.args = "[ID...]",
 	.max_args = -1,
 	.summary = "cancel runs",
-	.text = "A queued run never starts; a running one stops after the step it is in or the "
-		"next, for which it is waited (setting cancel_timeout of gpt2d.conf(5)). "
-		"Cancelling a run that has ended changes nothing and is no error. The exit code is "
-		"that of the worst.",
+	.text = "A queued run never starts. A run in progress stops after the current step or the "
+		"next one; gpt2ctl waits for that (setting cancel_timeout of gpt2d.conf(5)). "
+		"Cancelling a run that has ended changes nothing and is no error. The exit status "
+		"is that of the worst run.",
 	.options = options,
 	.run = run,
 	.unended = true,

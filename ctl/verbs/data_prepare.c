@@ -1,6 +1,4 @@
-/*
- * gpt2ctl data prepare: text files to a token file, or to one for training and one for validation.
- */
+/* gpt2ctl data prepare: text files to token files, for training and validation. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,27 +6,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ctl/arguments.h"
 #include "ctl/print/format.h"
 #include "ctl/link/interrupt.h"
-#include "ctl/print/output.h"
 #include "ctl/data/token_file.h"
 #include "ctl/data/tokenizer.h"
 #include "ctl/verbs/verb.h"
 #include "proto/file_kind.h"
+#include "proto/host/memory.h"
 
 enum { CHUNK_BYTES = 65536 };
 
 static const struct option_row options[] = {
-	{"output", 'o', OPTION_STRING, "OUT", 0, 0, "the file to write; needed"},
+	{"output", 'o', OPTION_STRING, "OUT", 0, 0, "the file to write; required"},
 	{"tokenizer", 't', OPTION_STRING, "NAME", 0, 0,
 		"bytes (default): one token for each byte, ids 0 to 255, and 256 between files"},
 	{"format", 0, OPTION_CHOICE, "headed|raw", 0, 0,
 		"headed (default): llm.c's header and uint16 tokens; raw: the tokens alone, as "
 		"nanoGPT"},
 	{"val-fraction", 0, OPTION_REAL, "F", 0.0, 0.999,
-		"the last F of the tokens is written for validation: OUT.bin becomes OUT_train.bin "
-		"and OUT_val.bin"},
+		"write the last F of the tokens for validation, to OUT_val.bin, and the rest to "
+		"OUT_train.bin"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
@@ -48,38 +45,32 @@ static char *suffixed(const char *path, const char *suffix)
 {
 	const size_t n = strlen(path);
 	const size_t stem = n > 4 && strcmp(path + n - 4, ".bin") == 0 ? n - 4 : n;
-	char *out;
 
-	if (asprintf(&out, "%.*s%s.bin", (int)stem, path, suffix) < 0)
-		return NULL;
-	return out;
+	return memory_printed("%.*s%s.bin", (int)stem, path, suffix);
 }
 
-static int settings(struct preparation *p, const struct arguments *args, struct ctl_error *e)
+static int settings(struct preparation *p, const struct options *args, struct ctl_error *e)
 {
-	const char *name = arguments_string(args, "tokenizer", "bytes");
-	const char *out = arguments_string(args, "output", NULL);
+	const char *name = options_string(args, "tokenizer", "bytes");
+	const char *out = options_string(args, "output", NULL);
 
 	p->tokenizer = tokenizer_find(name);
 	if (!p->tokenizer) {
 		const char *near = tokenizer_suggest(name);
 
 		return ctl_error_set(e, CTL_USAGE,
-			"--tokenizer: %.80s: no such tokenizer; there is: bytes%s%s", name,
+			"--tokenizer: %.80s: unknown tokenizer (expected bytes)%s%s", name,
 			near ? "; did you mean " : "", near ? near : "");
 	}
-	p->headed = strcmp(arguments_string(args, "format", "headed"), "headed") == 0;
+	p->headed = strcmp(options_string(args, "format", "headed"), "headed") == 0;
 	if (!out || !*out)
-		return ctl_error_set(e, CTL_USAGE, "data prepare: --output OUT is needed");
+		return ctl_error_set(e, CTL_USAGE, "data prepare: missing --output OUT");
 	if (strcmp(out, "-") == 0)
 		return ctl_error_set(e, CTL_USAGE,
-			"--output: -: a file is needed, standard output is none; ./- is one of "
-			"that name");
-	p->val_fraction = arguments_real(args, "val-fraction", 0.0);
-	p->out_path = p->val_fraction > 0.0 ? suffixed(out, "_train") : strdup(out);
+			"--output: -: cannot write to standard output (./- is a file)");
+	p->val_fraction = options_real(args, "val-fraction", 0.0);
+	p->out_path = p->val_fraction > 0.0 ? suffixed(out, "_train") : memory_text(out);
 	p->val_path = p->val_fraction > 0.0 ? suffixed(out, "_val") : NULL;
-	if (!p->out_path || (p->val_fraction > 0.0 && !p->val_path))
-		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
 	return 0;
 }
 
@@ -114,7 +105,7 @@ static int separate(struct preparation *p, struct ctl_error *e)
 	return token_file_append(&p->out, &token, 1, e);
 }
 
-/* What surely is no text, of which nobody wants a model, and what to do; NULL: it may be. */
+/* What a file that is no text is, and what to do; NULL: it may be text. */
 static const char *not_text(const unsigned char *bytes, size_t n)
 {
 	switch (file_kind(bytes, n)) {
@@ -124,9 +115,9 @@ static const char *not_text(const unsigned char *bytes, size_t n)
 	case FILE_KIND_ZIP:
 		return "a zip file; unpack it first";
 	case FILE_KIND_NUMPY:
-		return "a numpy file; text is made tokens of";
+		return "a numpy file, not text";
 	case FILE_KIND_TOKENS:
-		return "a token file already; data.train in a run spec takes it";
+		return "already a token file; name it in data.train of a run spec";
 	case FILE_KIND_OTHER:
 		break;
 	}
@@ -145,8 +136,8 @@ static int read_stream(struct preparation *p, int fd, const char *name, struct c
 		ssize_t n;
 
 		if (interrupt_seen() || (interrupt_poll(&ready, 1, -1) < 0 && errno == EINTR))
-			return ctl_error_set(e, CTL_CANCELLED,
-				"data prepare: interrupted; nothing is written");
+			return ctl_error_set(
+				e, CTL_CANCELLED, "data prepare: interrupted; nothing was written");
 		n = read(fd, chunk, sizeof(chunk));
 		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
@@ -173,14 +164,14 @@ static int read_input(struct preparation *p, const char *name, struct ctl_error 
 
 	if (strcmp(name, "-") == 0)
 		return read_stream(p, STDIN_FILENO, "stdin", e);
-	/* one that waits for its writer here could not be interrupted; read_stream waits */
+	/* without O_NONBLOCK, a signal could not end the open of a pipe without a writer */
 	fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
 		return ctl_error_set(
 			e, CTL_USAGE, "%.800s: %s", *name ? name : "\"\"", strerror(errno));
 	if (same_file(fd, p->out_path) || same_file(fd, p->val_path))
 		exit = ctl_error_set(
-			e, CTL_USAGE, "%s: is the output too, choose another --output", name);
+			e, CTL_USAGE, "%s: is also the output; choose another --output", name);
 	else
 		exit = read_stream(p, fd, name, e);
 	close(fd);
@@ -238,8 +229,8 @@ static int write_files(struct preparation *p, json_t *files, struct ctl_error *e
 	return token_file_commit(&p->out, e);
 }
 
-/* It can be read once. */
-static int check_stdin(const struct arguments *args, struct ctl_error *e)
+/* Standard input can be read once. */
+static int check_stdin(const struct options *args, struct ctl_error *e)
 {
 	int n = 0;
 
@@ -248,11 +239,11 @@ static int check_stdin(const struct arguments *args, struct ctl_error *e)
 	if (n <= 1)
 		return 0;
 	return ctl_error_set(e, CTL_USAGE,
-		"data prepare: \"-\" is given %d times; standard input can be read once", n);
+		"data prepare: \"-\" was given %d times; standard input can be read once", n);
 }
 
 static int prepare(
-	struct preparation *p, const struct arguments *args, json_t *files, struct ctl_error *e)
+	struct preparation *p, const struct options *args, json_t *files, struct ctl_error *e)
 {
 	if (check_stdin(args, e) != 0 || settings(p, args, e) != 0)
 		return e->exit;
@@ -267,7 +258,27 @@ static int prepare(
 	return write_files(p, files, e);
 }
 
-static int run(struct ctl *ctl, const struct arguments *args)
+static void print_prepared(struct output *o, const json_t *result)
+{
+	char path[4096], use[16], format[16], tokens[FORMAT_BYTES], size[FORMAT_BYTES];
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(json_object_get(result, "files"), i, row) {
+		fprintf(o->out.file, "%s: %s tokens, %s, %s, for %s\n",
+			format_string(row, "path", "?", path, sizeof(path)),
+			format_count(format_int(row, "tokens", 0), tokens),
+			format_size(format_int(row, "bytes", 0), size),
+			format_string(row, "format", "?", format, sizeof(format)),
+			format_string(row, "use", "train", use, sizeof(use)));
+	}
+	fprintf(o->out.file, "tokenizer %s: vocab_size %lld, largest id found %lld\n",
+		format_string(result, "tokenizer", "?", path, sizeof(path)),
+		(long long)format_int(result, "vocab_size", 0),
+		(long long)format_int(result, "largest_token", -1));
+}
+
+static int run(struct ctl *ctl, const struct options *args)
 {
 	struct preparation p = {.out = {.fd = -1}, .val = {.fd = -1}, .largest = -1};
 	struct ctl_error e = {0};
@@ -281,7 +292,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 		result = json_pack("{s:s, s:I, s:I, s:O, s:O}", "tokenizer", p.tokenizer->name,
 			"vocab_size", (json_int_t)p.tokenizer->vocab_size, "largest_token",
 			(json_int_t)p.largest, "inputs", p.inputs, "files", files);
-		ctl->output->prepared(ctl, result);
+		output_print(&ctl->output, "data prepare", result, print_prepared);
 		json_decref(result);
 	}
 	token_file_abandon(&p.out);
@@ -290,7 +301,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	free(p.val_path);
 	json_decref(p.inputs);
 	json_decref(files);
-	return exit ? ctl_fail(ctl, &e) : CTL_OK;
+	return exit ? verb_fail(ctl, &e) : CTL_OK;
 }
 
 const struct verb verb_data_prepare = {
@@ -299,13 +310,12 @@ const struct verb verb_data_prepare = {
 	.min_args = 1,
 	.max_args = -1,
 	.summary = "turn text files into a token file that a run can train on",
-	.text = "Each file is a document; they are joined in the order given with the "
-		"tokenizer's separator between them; \"-\", once, is standard input. A file "
-		"is taken as it is, but for gzip, zip, numpy and token files, which are "
-		"refused; unpack a compressed one first: gzip -dc FILE | gpt2ctl data "
-		"prepare -o OUT -. Nothing is left behind when it fails, and an older file "
-		"is replaced only by a whole new one. The model's vocab_size must be at "
-		"least the one printed.",
+	.text = "Each file is a document. The documents are joined in the given order, with the "
+		"tokenizer's separator between them; \"-\", once, is standard input. Files are "
+		"read as they are, except for gzip, zip, numpy and token files, which are refused. "
+		"Unpack a compressed file first: gzip -dc FILE | gpt2ctl data prepare -o OUT -. "
+		"If data prepare fails, it leaves nothing behind, and an older file stays. The "
+		"model's vocab_size must be at least the one that is printed.",
 	.options = options,
 	.run = run,
 };

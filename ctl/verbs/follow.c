@@ -1,26 +1,205 @@
 /* gpt2ctl follow: the progress of a run until it ends. */
-#include "ctl/arguments.h"
 #include "ctl/verbs/follow.h"
+
+#include <math.h>
+#include <string.h>
+
 #include "ctl/link/interrupt.h"
-#include "ctl/print/output.h"
-#include "ctl/verbs/verb.h"
-#include "ctl/link/watch.h"
+#include "ctl/print/progress.h"
+#include "ctl/print/states.h"
+#include "ctl/print/text.h"
+#include "ctl/verbs/watch.h"
+#include "proto/host/clock.h"
 
-int follow_run(
-	struct ctl *ctl, struct client **c, int64_t id, bool told, const struct term *term)
+/* An event and what most functions below print of it. */
+struct shown {
+	const struct term *term;
+	struct progress *progress;
+	char id[32], name[80], arm[80], state[32];
+	int64_t segment, segments;
+	const json_t *params;
+};
+
+static void print_state(const struct shown *s)
 {
-	struct progress progress;
-	struct watch w = {.id = id, .deadline_ns = -1, .progress = &progress, .told = told};
-	struct ctl_error e = {0};
-	int exit;
-
-	progress_init(&progress, term);
-	interrupt_begin();
-	exit = watch_run(ctl, c, &w, &e);
-	return w.state[0] ? exit : ctl_fail(ctl, &e);
+	progress_clear(s->progress);
+	fprintf(s->term->file, "run %s %s: ", s->id, s->name);
+	text_state(s->term, s->params);
 }
 
-static int run(struct ctl *ctl, const struct arguments *args)
+static void event_state(const struct shown *s)
+{
+	if (states_exit(s->state) < 0) /* else run.done follows */
+		print_state(s);
+}
+
+static void event_segment(const struct shown *s)
+{
+	const json_t *summary = json_object_get(s->params, "summary");
+	const double rate = format_real(summary, "tok_s_global");
+	const double exposed = format_real(summary, "exposed_comm_mean_s");
+	char text[FORMAT_BYTES];
+
+	/* the states of a run of one segment say the same */
+	if (s->segments <= 1 || strcmp(s->state, "done") != 0)
+		return;
+	progress_clear(s->progress);
+	fprintf(s->term->file, "run %s %s  segment %lld/%lld %s", s->id, s->name,
+		(long long)s->segment + 1, (long long)s->segments, s->arm);
+	if (isfinite(rate))
+		fprintf(s->term->file, ": %s tok/s", format_si(rate, text));
+	if (isfinite(exposed))
+		fprintf(s->term->file, ", exposed comm %s", format_duration(exposed, text));
+	fputc('\n', s->term->file);
+}
+
+static void event_step(const struct shown *s)
+{
+	const struct progress_step step = {
+		.name = s->name,
+		.id = format_int(s->params, "id", 0),
+		.arm = s->arm,
+		.segment = s->segment,
+		.segments = s->segments,
+		.step = format_int(s->params, "step", 0),
+		.steps = format_int(s->params, "steps", 0),
+		.loss = format_real(s->params, "loss"),
+		.tokens_per_s = format_real(s->params, "tokens_per_sec"),
+		.eta_s = format_real(s->params, "eta_s"),
+	};
+
+	progress_show(s->progress, &step, clock_mono_ns());
+}
+
+static void event_log(const struct shown *s)
+{
+	char level[32], message[1024];
+
+	format_string(s->params, "level", "", level, sizeof(level));
+	if (strcmp(level, "warning") != 0 && strcmp(level, "error") != 0)
+		return;
+	progress_clear(s->progress);
+	fprintf(s->term->file, "%s%s%s: rank %lld: %s\n",
+		term_colour(s->term, *level == 'e' ? TERM_RED : TERM_YELLOW), level,
+		term_colour(s->term, TERM_PLAIN), (long long)format_int(s->params, "rank", 0),
+		format_string(s->params, "message", "", message, sizeof(message)));
+}
+
+static void event_store(const struct shown *s)
+{
+	const json_t *store = json_object_get(s->params, "store");
+
+	progress_clear(s->progress);
+	text_store(s->term, store);
+}
+
+static void event_done(const struct shown *s)
+{
+	const int64_t dropped = format_int(s->params, "dropped", 0);
+	char dir[4096];
+
+	print_state(s);
+	format_string(s->params, "dir", "", dir, sizeof(dir));
+	if (*dir)
+		fprintf(s->term->file, "artifacts: %s\n", dir);
+	if (dropped > 0)
+		fprintf(s->term->file, "%lld events were dropped: gpt2ctl read too slowly\n",
+			(long long)dropped);
+}
+
+static const struct {
+	const char *event;
+	void (*show)(const struct shown *s);
+} shows[] = {
+	{EVENT_STATE, event_state}, {EVENT_SEGMENT, event_segment}, {EVENT_STEP, event_step},
+	{EVENT_LOG, event_log}, {EVENT_STORE, event_store}, {EVENT_DONE, event_done},
+	/* EVENT_ARTIFACT: the end names the directory */
+};
+
+struct following {
+	struct watch watch;
+	struct progress progress;
+};
+
+static void print_event(struct following *f, const char *event, const json_t *params)
+{
+	struct shown s = {.term = f->progress.term, .progress = &f->progress, .params = params};
+
+	format_string(params, "id", "?", s.id, sizeof(s.id));
+	format_string(params, "name", "", s.name, sizeof(s.name));
+	format_string(params, "arm", "", s.arm, sizeof(s.arm));
+	format_string(params, "state", "?", s.state, sizeof(s.state));
+	s.segment = format_int(params, "segment", 0);
+	s.segments = format_int(params, "segments", 1);
+	for (size_t i = 0; i < sizeof(shows) / sizeof(shows[0]); i++)
+		if (strcmp(shows[i].event, event) == 0)
+			shows[i].show(&s);
+	fflush(s.term->file);
+}
+
+static void on_event(struct watch *w, struct watch_run *r, const char *event, json_t *params)
+{
+	struct output *o = &w->ctl->output;
+
+	/* events carry the ID only */
+	if (r && *r->name && !json_object_get(params, "name"))
+		json_object_set_new(params, "name", json_string(r->name));
+	if (o->json && (r || !json_object_get(params, "run")))
+		output_print(o, event, params, NULL);
+	if (!o->json) {
+		print_event((struct following *)w, event, params);
+		output_flush(o);
+	}
+}
+
+static void on_snapshot(struct watch *w, struct watch_run *r, const json_t *reply)
+{
+	struct following *f = (struct following *)w;
+	json_t *progress = json_object_get(reply, "progress");
+
+	print_event(f, EVENT_STATE, json_object_get(reply, "run"));
+	text_outlook(f->progress.term, json_object_get(reply, "outlook"));
+	if (json_is_object(progress)) {
+		json_object_set_new(progress, "id", json_integer(r->id));
+		json_object_set_new(progress, "name", json_string(r->name));
+		print_event(f, EVENT_STEP, progress);
+	}
+	output_flush(&w->ctl->output);
+}
+
+static void clear_bar(void *progress)
+{
+	progress_clear(progress);
+}
+
+int follow_run(struct ctl *ctl, struct client *c, int64_t id, bool told, const struct term *term)
+{
+	struct watch_run r = {.id = id, .told = told};
+	struct following f = {.watch = {.ctl = ctl,
+				      .client = c,
+				      .runs = &r,
+				      .n = 1,
+				      .deadline_ns = -1,
+				      .event = on_event,
+				      .snapshot = ctl->output.json ? NULL : on_snapshot}};
+	struct ctl_error e = {0}, why;
+	int exit;
+
+	progress_init(&f.progress, term);
+	client_before_notice(c, clear_bar, &f.progress);
+	interrupt_begin();
+	exit = watch_until_end(&f.watch, &e);
+	client_before_notice(c, NULL, NULL);
+	progress_clear(&f.progress);
+	if (!exit)
+		return states_exit(r.state);
+	why = e;
+	if (!e.code && !ctl->output.failed)
+		watch_explain(&r, exit, why.message, &e);
+	return verb_fail(ctl, &e);
+}
+
+static int run(struct ctl *ctl, const struct options *args)
 {
 	struct client *c = NULL;
 	struct ctl_error e = {0};
@@ -28,9 +207,9 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	int exit;
 
 	interrupt_begin();
-	if (arguments_id(args->words[0], &id, &e) != 0 || client_open(ctl, &c, &e) != 0)
-		return ctl_fail(ctl, &e);
-	exit = follow_run(ctl, &c, id, false, &ctl->out);
+	if (verb_parse_id(args->words[0], &id, &e) != 0 || client_open(&ctl->link, &c, &e) != 0)
+		return verb_fail(ctl, &e);
+	exit = follow_run(ctl, c, id, false, &ctl->output.out);
 	client_close(c);
 	return exit;
 }
@@ -42,11 +221,10 @@ const struct verb verb_follow = {
 	.max_args = 1,
 	.summary = "show a run's progress until it ends",
 	.text = "On a terminal: a bar with loss, tokens per second and the time left. Elsewhere: "
-		"plain lines. Of a run that is queued: why it waits, and again when that is of "
-		"another kind; not with --json. Interrupting it (Ctrl-C) leaves the run alone. A "
-		"gpt2d that goes "
-		"away is looked for again for 5 s; where none comes back, or the connection is "
-		"lost again before anything was heard (an event, or the answer of a gpt2d that was "
-		"started anew), the exit code is 1. Else it is the run's result.",
+		"plain lines. For a queued run it prints why the run waits, again when the kind of "
+		"reason changes; not with --json. Interrupting it (Ctrl-C) does not affect the "
+		"run. If gpt2d goes away, gpt2ctl tries to reconnect for 5 s. If gpt2d does not "
+		"come back, or goes away twice without an event or a restart in between, the exit "
+		"status is 1. Otherwise the exit status is the run's result.",
 	.run = run,
 };

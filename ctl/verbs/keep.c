@@ -1,23 +1,29 @@
-/* gpt2ctl keep: a run that stays when old ones are removed. */
-#include "ctl/arguments.h"
-#include "ctl/print/output.h"
+/* gpt2ctl keep: protect a run from pruning. */
+#include "ctl/print/format.h"
 #include "ctl/verbs/verb.h"
 
 static const struct option_row options[] = {
-	{"off", 0, OPTION_FLAG, NULL, 0, 0, "not any more"},
+	{"off", 0, OPTION_FLAG, NULL, 0, 0, "remove the protection"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
-static int run(struct ctl *ctl, const struct arguments *args)
+static void print_kept(struct output *o, const json_t *reply)
+{
+	fprintf(o->out.file, "run %lld is %s pruning\n", (long long)format_int(reply, "id", 0),
+		json_is_true(json_object_get(reply, "kept")) ? "protected from"
+							     : "no longer protected from");
+}
+
+static int run(struct ctl *ctl, const struct options *args)
 {
 	struct ctl_error e = {0};
 	json_t *params;
 	int64_t id;
 
-	if (arguments_id(args->words[0], &id, &e) != 0)
-		return ctl_fail(ctl, &e);
-	params = json_pack("{s:I, s:b}", "id", (json_int_t)id, "kept", !arguments_has(args, "off"));
-	return ctl_ask(ctl, METHOD_KEEP, params, true, ctl->output->kept);
+	if (verb_parse_id(args->words[0], &id, &e) != 0)
+		return verb_fail(ctl, &e);
+	params = json_pack("{s:I, s:b}", "id", (json_int_t)id, "kept", !options_has(args, "off"));
+	return verb_ask(ctl, METHOD_KEEP, params, true, print_kept);
 }
 
 const struct verb verb_keep = {
@@ -25,9 +31,9 @@ const struct verb verb_keep = {
 	.args = "ID",
 	.min_args = 1,
 	.max_args = 1,
-	.summary = "have a run left alone when old ones are removed",
-	.text = "Neither prune nor the daemon's settings retain_runs and retain_days remove it. "
-		"show tells whether a run is kept.",
+	.summary = "protect a run from pruning",
+	.text = "Neither prune nor gpt2d's settings retain_runs and retain_days remove a protected "
+		"run. show says whether a run is protected.",
 	.options = options,
 	.run = run,
 };

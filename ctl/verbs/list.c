@@ -2,19 +2,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl/arguments.h"
-#include "ctl/link/client.h"
 #include "ctl/print/format.h"
-#include "ctl/print/output.h"
 #include "ctl/print/states.h"
+#include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
+#include "proto/host/memory.h"
 
 enum { LIMIT_DEFAULT = 50, PAGE_RUNS = 1000 };
 
 static const struct option_row options[] = {
 	{"state", 's', OPTION_CHOICE, "STATE", 0, 0,
 		"only runs in this state: queued, starting, running, finishing, done, failed, "
-		"cancelled, interrupted; given several times, in one of them",
+		"cancelled, interrupted; may be repeated",
 		.many = true, .choices = STATES_ALL},
 	{"limit", 'n', OPTION_INT, "N", 0, 1e9, "the newest N (default 50; 0: all)"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
@@ -80,20 +79,16 @@ static int later(const void *a, const void *b)
 }
 
 /*
- * The newest of runs, the newest last; NULL without memory. One that went from one state to another
- * between two questions is there twice, and the last answer counts.
+ * The newest of runs, the newest last. A run that changed its state between two requests is in two
+ * replies; the last one counts.
  */
 static json_t *newest_last(const json_t *runs, int64_t limit, bool *more)
 {
 	const size_t n = json_array_size(runs);
-	struct place *places = calloc(n + 1, sizeof(*places));
+	struct place *places = memory_zeroed(n + 1, sizeof(*places));
 	json_t *out = json_array();
 	size_t kept = 0;
 
-	if (!places) {
-		json_decref(out);
-		return NULL;
-	}
 	for (size_t i = 0; i < n; i++)
 		places[i] = (struct place){format_int(json_array_get(runs, i), "id", 0), i};
 	qsort(places, n, sizeof(*places), later);
@@ -110,7 +105,7 @@ static json_t *newest_last(const json_t *runs, int64_t limit, bool *more)
 	return out;
 }
 
-static bool asks_for(const struct arguments *args, const char *state)
+static bool asks_for(const struct options *args, const char *state)
 {
 	for (size_t i = 0; i < args->n_values; i++)
 		if (strcmp(args->values[i].row->name, "state") == 0 &&
@@ -119,14 +114,14 @@ static bool asks_for(const struct arguments *args, const char *state)
 	return false;
 }
 
-/* In the order in which a run goes through them: one that goes on meanwhile is not missed. */
-static int fetch_all(struct client *c, const struct arguments *args, int64_t limit, json_t *runs,
+/* In the order of the states, so that a run that changes its state meanwhile is not missed. */
+static int fetch_all(struct client *c, const struct options *args, int64_t limit, json_t *runs,
 	bool *more, struct ctl_error *e)
 {
 	const struct states_row *row = states_table;
 	int exit = 0;
 
-	if (!arguments_has(args, "state"))
+	if (!options_has(args, "state"))
 		return fetch(c, NULL, limit, runs, more, e);
 	for (; row->name && !exit; row++)
 		if (asks_for(args, row->name))
@@ -134,28 +129,62 @@ static int fetch_all(struct client *c, const struct arguments *args, int64_t lim
 	return exit;
 }
 
-static int run(struct ctl *ctl, const struct arguments *args)
+static void print_list(struct output *o, const json_t *reply)
 {
-	const int64_t limit = arguments_int(args, "limit", LIMIT_DEFAULT);
-	json_t *runs = json_array(), *shown = NULL;
+	const json_t *runs = json_object_get(reply, "runs"), *run;
+	char name[80], state[32], at[64], reason[600];
+	struct table t;
+	size_t i;
+
+	if (json_array_size(runs) == 0) {
+		fputs("no runs\n", o->out.file);
+		return;
+	}
+	table_init(&t);
+	table_column(&t, "ID", true);
+	table_column(&t, "NAME", false);
+	table_column(&t, "STATE", false);
+	table_column(&t, "SEGMENTS", true);
+	table_column(&t, "SUBMITTED", false);
+	table_column(&t, "PRIORITY", true);
+	table_column(&t, "REASON", false);
+	json_array_foreach(runs, i, run) {
+		table_cell(&t, "%lld", (long long)format_int(run, "id", 0));
+		table_cell(&t, "%s", format_string(run, "name", "", name, sizeof(name)));
+		table_cell(&t, "%s", format_string(run, "state", "?", state, sizeof(state)));
+		table_cell(&t, "%lld/%lld", (long long)format_int(run, "segments_done", 0),
+			(long long)format_int(run, "segments", 0));
+		table_cell(&t, "%s", text_time(run, "submitted_at", at, sizeof(at)));
+		table_cell(&t, "%lld", (long long)format_int(run, "priority", 0));
+		format_string(run, "reason", "", reason, sizeof(reason));
+		table_cell(&t, "%s", text_reason(state, reason));
+	}
+	if (json_is_true(json_object_get(reply, "older")))
+		fputs("older runs are not shown; show all with --limit 0\n", o->out.file);
+	table_print(&t, &o->out, "");
+	table_finish(&t);
+}
+
+static int run(struct ctl *ctl, const struct options *args)
+{
+	const int64_t limit = options_int(args, "limit", LIMIT_DEFAULT);
+	json_t *runs = json_array(), *result;
 	struct client *c = NULL;
 	struct ctl_error e = {0};
 	bool more = false;
-	int exit = client_open(ctl, &c, &e);
+	int exit = client_open(&ctl->link, &c, &e);
 
 	if (!exit)
 		exit = fetch_all(c, args, limit, runs, &more, &e);
 	client_close(c);
-	if (!exit && !(shown = newest_last(runs, limit, &more)))
-		exit = ctl_error_set(&e, CTL_TRANSPORT, "out of memory");
-	json_decref(runs);
 	if (!exit) {
-		json_t *result = json_pack("{s:o, s:b}", "runs", shown, "older", more);
-
-		ctl->output->list(ctl, result);
+		result = newest_last(runs, limit, &more);
+		result = json_pack("{s:o, s:b}", "runs", result, "older", more);
+		output_print(&ctl->output, "list", result, print_list);
 		json_decref(result);
 	}
-	return exit ? ctl_fail(ctl, &e) : CTL_OK;
+	json_decref(runs);
+	return exit ? verb_fail(ctl, &e) : CTL_OK;
 }
 
 const struct verb verb_list = {

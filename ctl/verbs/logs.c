@@ -1,19 +1,16 @@
-/* gpt2ctl logs: what engines and gpt2d said of a run. */
+/* gpt2ctl logs: the messages of engines and gpt2d about a run. */
 #include <string.h>
 
-#include "ctl/arguments.h"
-#include "ctl/link/client.h"
 #include "ctl/print/format.h"
-#include "ctl/print/output.h"
 #include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
-#include "ctl/link/watch.h"
 #include "proto/host/clock.h"
 
-enum { QUIET_MS = 500 }; /* without news of the run it is asked again */
+enum { QUIET_MS = 500 }; /* without an event, ask again */
 
 static const struct option_row options[] = {
-	{"follow", 'f', OPTION_FLAG, NULL, 0, 0, "print what comes too, until the run has ended"},
+	{"follow", 'f', OPTION_FLAG, NULL, 0, 0,
+		"also print new messages, until the run has ended"},
 	{"level", 'l', OPTION_CHOICE, "debug|info|warning|error", 0, 0,
 		"only messages of this level and above"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
@@ -25,10 +22,48 @@ struct logs {
 	int64_t id; /* 0: gpt2d itself */
 	const char *level;
 	int64_t after;
-	char start[CLIENT_START_BYTES]; /* of the daemon that numbered what is asked for */
 	bool follow, more, open;
-	bool silent; /* on standard error nothing is said of a run that waits, or no more */
+	bool silent; /* do not print why the run waits, or not again */
 };
+
+/* ---- text ---- */
+
+static enum term_colour level_colour(const char *level)
+{
+	if (strcmp(level, "error") == 0)
+		return TERM_RED;
+	if (strcmp(level, "warning") == 0)
+		return TERM_YELLOW;
+	return strcmp(level, "debug") == 0 ? TERM_DIM : TERM_PLAIN;
+}
+
+static void print_line(struct output *o, const json_t *line)
+{
+	const struct term *t = &o->out;
+	const int64_t rank = format_int(line, "rank", -1);
+	char at[64], level[16], message[2048], who[32] = "gpt2d";
+
+	if (rank >= 0)
+		snprintf(who, sizeof(who), "rank %lld", (long long)rank);
+	format_string(line, "level", "?", level, sizeof(level));
+	fprintf(t->file, "%s %s%-7s%s %s: %s\n", text_time(line, "at", at, sizeof(at)),
+		term_colour(t, level_colour(level)), level, term_colour(t, TERM_PLAIN), who,
+		format_string(line, "message", "", message, sizeof(message)));
+}
+
+static void print_logs(struct output *o, const json_t *result)
+{
+	const int64_t dropped = format_int(result, "dropped", 0);
+	const json_t *line;
+	size_t i;
+
+	if (dropped > 0)
+		fprintf(o->out.file, "(%lld older messages were dropped)\n", (long long)dropped);
+	json_array_foreach(json_object_get(result, "lines"), i, line)
+		print_line(o, line);
+}
+
+/* ---- pages ---- */
 
 static json_t *params_of(const struct logs *l)
 {
@@ -45,9 +80,8 @@ static int ask(struct logs *l, json_t **page, struct ctl_error *e)
 {
 	json_t *params = params_of(l);
 	const json_t *next;
-	int exit = l->follow
-		? client_await(l->client, METHOD_LOGS, params, page, e)
-		: client_request(l->client, METHOD_LOGS, params, CLIENT_REPLY_S, page, e);
+	int exit = client_request(l->client, METHOD_LOGS, params,
+		l->follow ? CLIENT_PATIENT : CLIENT_REPLY_S, page, e);
 
 	if (exit)
 		return exit;
@@ -63,7 +97,7 @@ static int ask(struct logs *l, json_t **page, struct ctl_error *e)
 	return 0;
 }
 
-/* What there is, as one object. */
+/* The messages so far, as one object. */
 static int print_all(struct logs *l, struct ctl_error *e)
 {
 	json_t *all = NULL, *page;
@@ -83,7 +117,7 @@ static int print_all(struct logs *l, struct ctl_error *e)
 	if (!exit) {
 		json_object_del(all, "next");
 		json_object_del(all, "more");
-		l->ctl->output->logs(l->ctl, all);
+		output_print(&l->ctl->output, "logs", all, print_logs);
 	}
 	json_decref(all);
 	return exit;
@@ -98,12 +132,12 @@ static void print_lines(struct logs *l, const json_t *page)
 	json_array_foreach(json_object_get(page, "lines"), i, line) {
 		copy = json_copy((json_t *)line);
 		json_object_set(copy, "id", json_object_get(page, "id"));
-		l->ctl->output->log_line(l->ctl, copy);
+		output_print(&l->ctl->output, "log", copy, print_line);
 		json_decref(copy);
 	}
 }
 
-/* Until there is something to ask for: 0, or an exit code with e. */
+/* Until there may be new messages: 0, or an exit status with e. */
 static int await_news(struct logs *l, struct ctl_error *e)
 {
 	const int64_t until_ns = clock_mono_ns() + QUIET_MS * CLOCK_MS_NS;
@@ -119,46 +153,46 @@ static int await_news(struct logs *l, struct ctl_error *e)
 			break;
 		case CLIENT_QUIET:
 			return 0;
-		case CLIENT_INTERRUPTED:
+		case CLIENT_INTERRUPTED: /* not taken here: the signal ends the process */
 		case CLIENT_LOST:
 			return e->exit;
 		}
 	}
 }
 
-/* Once, why nothing comes; that of a run that is about to start is over at once. */
-static void say_waits(struct logs *l, const json_t *outlook)
+/* Once, why nothing comes, unless the run is about to start. */
+static void print_waiting(struct logs *l, const json_t *outlook)
 {
 	const char *waiting = json_string_value(json_object_get(outlook, "waiting"));
 
 	if (l->silent || waiting == NULL || !text_waits(waiting))
 		return;
-	text_outlook(&l->ctl->err, outlook);
+	text_outlook(&l->ctl->output.err, outlook);
 	l->silent = true;
 }
 
-/* On a connection that is new. */
+/* On a new connection. */
 static int begin(struct logs *l, struct ctl_error *e)
 {
 	json_t *reply;
 	int exit;
 
-	/* another gpt2d counts anew what it says; for runs the store does */
-	if (client_note_start(l->client, l->start) && l->id == 0)
+	/* a restarted gpt2d numbers its own messages from 1; those of runs are in the store */
+	if (client_restarted(l->client) && l->id == 0)
 		l->after = 0;
 	if (l->id == 0)
 		return 0;
-	exit = client_request(l->client, METHOD_FOLLOW,
-		json_pack("{s:I}", "id", (json_int_t)l->id), CLIENT_REPLY_S, &reply, e);
+	exit = client_request(l->client, METHOD_FOLLOW, json_pack("{s:I}", "id", (json_int_t)l->id),
+		CLIENT_PATIENT, &reply, e);
 	if (exit)
 		return exit;
-	say_waits(l, json_object_get(reply, "outlook"));
+	print_waiting(l, json_object_get(reply, "outlook"));
 	json_decref(reply);
 	return 0;
 }
 
-/* Until the end, or until stdout fails: 0; or an exit code with e. *any: it answered. */
-static int print_new(struct logs *l, bool *any, struct ctl_error *e)
+/* Until the end, or until stdout fails: 0, or an exit status with e. */
+static int print_new(struct logs *l, struct ctl_error *e)
 {
 	json_t *page;
 	int exit = begin(l, e);
@@ -167,73 +201,57 @@ static int print_new(struct logs *l, bool *any, struct ctl_error *e)
 		exit = ask(l, &page, e);
 		if (exit)
 			break;
-		*any |= json_array_size(json_object_get(page, "lines")) > 0;
 		print_lines(l, page);
 		json_decref(page);
-		if (l->ctl->out_failed || (!l->more && !l->open))
+		if (l->ctl->output.failed || (!l->more && !l->open))
 			break;
-		if (!l->more) {
+		if (!l->more)
 			exit = await_news(l, e);
-			*any |= !exit;
-		}
 	}
 	return exit;
 }
 
-/* The same, over losses of the connection. */
+/* print_new, over losses of the connection. */
 static int print_until_end(struct logs *l, struct ctl_error *e)
 {
-	bool any = true;
 	int exit;
 
-	for (;;) {
-		const bool again = !any;
-
-		any = false;
-		exit = print_new(l, &any, e);
-		if (!exit || !client_lost(l->client))
-			return exit;
-		if (again && !any)
-			return ctl_error_set(e, CTL_TRANSPORT,
-				"connection to gpt2d lost twice; whether more was said is not "
-				"known here");
-		exit = watch_reconnect(l->ctl, &l->client, l->id, false, -1, e);
-		if (exit)
-			return exit;
-	}
+	do {
+		exit = print_new(l, e);
+	} while (exit && client_lost(l->client) && (exit = client_reopen(l->client, e)) == 0);
+	return exit;
 }
 
-static int run(struct ctl *ctl, const struct arguments *args)
+static int run(struct ctl *ctl, const struct options *args)
 {
 	struct logs l = {.ctl = ctl,
-		.level = arguments_string(args, "level", NULL),
-		.follow = arguments_has(args, "follow"),
-		.silent = ctl->json || arguments_has(args, "quiet")};
+		.level = options_string(args, "level", NULL),
+		.follow = options_has(args, "follow"),
+		.silent = ctl->output.json || options_has(args, "quiet")};
 	struct ctl_error e = {0};
 	int exit = 0;
 
 	if (args->n_words > 0)
-		exit = arguments_id(args->words[0], &l.id, &e);
+		exit = verb_parse_id(args->words[0], &l.id, &e);
 	if (!exit)
-		exit = client_open(ctl, &l.client, &e);
+		exit = client_open(&ctl->link, &l.client, &e);
 	if (!exit)
 		exit = l.follow ? print_until_end(&l, &e) : print_all(&l, &e);
 	client_close(l.client);
-	return exit ? ctl_fail(ctl, &e) : CTL_OK;
+	return exit ? verb_fail(ctl, &e) : CTL_OK;
 }
 
 const struct verb verb_logs = {
 	.name = "logs",
 	.args = "[ID]",
 	.max_args = 1,
-	.summary = "what engines and gpt2d said of a run",
-	.text = "Also of a run that has ended: the newest 1000 messages of each are kept, and how "
-		"many were dropped is said. Without ID: what gpt2d said of itself lately, for "
-		"whom it belongs to and its administrators: its newest 256 messages, and the "
-		"newest 256 of engines. With --follow, standard error says once why a run waits "
-		"that has not begun, a gpt2d that goes away is looked for again for 5 s, and a "
-		"signal (Ctrl-C) ends gpt2ctl by that signal, 130 in a shell, as it ends tail(1), "
-		"not with exit code 6.",
+	.summary = "print the messages of engines and gpt2d about a run",
+	.text = "Also of a run that has ended: gpt2d keeps the newest 1000 messages of each run, "
+		"and gpt2ctl prints how many were dropped. Without ID: gpt2d's own messages, for "
+		"its user and admins: the newest 256 of gpt2d and the newest 256 of engines. With "
+		"--follow, standard error says once why a run is queued, and if gpt2d goes away, "
+		"gpt2ctl tries to reconnect for 5 s. A signal (Ctrl-C) ends gpt2ctl by that "
+		"signal (130 in a shell), as it ends tail(1), not with exit status 6.",
 	.options = options,
 	.run = run,
 };

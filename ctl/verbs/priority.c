@@ -1,31 +1,40 @@
 /* gpt2ctl priority: move a queued run. */
-#include <errno.h>
-#include <stdlib.h>
+#include <string.h>
 
-#include "ctl/arguments.h"
-#include "ctl/print/output.h"
+#include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
 
-static int run(struct ctl *ctl, const struct arguments *args)
+static void print_priority(struct output *o, const json_t *reply)
+{
+	char name[80], state[32];
+
+	fprintf(o->out.file, "run %lld %s: priority %lld, was %lld\n",
+		(long long)format_int(reply, "id", 0),
+		format_string(reply, "name", "", name, sizeof(name)),
+		(long long)format_int(reply, "priority", 0),
+		(long long)format_int(reply, "before", 0));
+	format_string(reply, "state", "", state, sizeof(state));
+	if (strcmp(state, "queued") != 0)
+		fprintf(o->out.file, "the run is already %s\n", state);
+	text_outlook(&o->out, json_object_get(reply, "outlook"));
+}
+
+static int run(struct ctl *ctl, const struct options *args)
 {
 	struct ctl_error e = {0};
 	json_t *params;
-	char *end;
-	long long priority;
-	int64_t id;
+	int64_t id, priority;
 
-	if (arguments_id(args->words[0], &id, &e) != 0)
-		return ctl_fail(ctl, &e);
-	errno = 0;
-	priority = strtoll(args->words[1], &end, 10);
-	if (errno || end == args->words[1] || *end) {
+	if (verb_parse_id(args->words[0], &id, &e) != 0)
+		return verb_fail(ctl, &e);
+	if (options_parse_int(args->words[1], &priority) != 0) {
 		ctl_error_set(&e, CTL_USAGE,
-			"priority: %.64s: a whole number from %d to %d is needed", args->words[1],
+			"priority: %.64s: not a whole number (expected %d to %d)", args->words[1],
 			-PROTOCOL_PRIORITY_MAX, PROTOCOL_PRIORITY_MAX);
-		return ctl_fail(ctl, &e);
+		return verb_fail(ctl, &e);
 	}
 	params = json_pack("{s:I, s:I}", "id", (json_int_t)id, "priority", (json_int_t)priority);
-	return ctl_ask(ctl, METHOD_PRIORITY, params, true, ctl->output->priority);
+	return verb_ask(ctl, METHOD_PRIORITY, params, true, print_priority);
 }
 
 const struct verb verb_priority = {
@@ -34,10 +43,10 @@ const struct verb verb_priority = {
 	.min_args = 2,
 	.max_args = 2,
 	.summary = "move a queued run: a higher priority starts earlier",
-	.text = "N is -100 to 100; 0 is what a run has that was submitted without. Of equals the "
-		"one that was submitted first starts first. A run that is going on is not "
-		"interrupted. Above 0 is for who runs the daemon, and admins, as such a run starts "
-		"before those of others.",
+	.text = "N is from -100 to 100; the default of submit is 0. Of runs with equal priority, "
+		"the one submitted first starts first. A run in progress is not interrupted. Only "
+		"the daemon's user, root and admins may set a value above 0, because such a run "
+		"starts before those of others.",
 	.run = run,
 	.unended = true,
 };

@@ -1,30 +1,107 @@
-/* gpt2ctl prune: runs that have ended go, with their files. */
+/* gpt2ctl prune: remove runs that have ended, with their files. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "ctl/arguments.h"
-#include "ctl/verbs/ask.h"
-#include "ctl/link/client.h"
 #include "ctl/print/format.h"
-#include "ctl/print/output.h"
 #include "ctl/print/states.h"
+#include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
 
 static const struct option_row options[] = {
-	{"keep", 'k', OPTION_INT, "N", 0, 1e9, "the newest N of them stay"},
+	{"keep", 'k', OPTION_INT, "N", 0, 1e9, "keep the newest N of them"},
 	{"older-than", 'o', OPTION_STRING, "TIME", 0, 0,
-		"only those that ended so long ago: a number and s, m, h, d or w"},
-	{"state", 's', OPTION_CHOICE, STATES_ENDED, 0, 0,
-		"only those in this state"},
-	{"dry-run", 'n', OPTION_FLAG, NULL, 0, 0, "remove nothing, print what would go"},
+		"only runs that ended so long ago: a number and s, m, h, d or w"},
+	{"state", 's', OPTION_CHOICE, STATES_ENDED, 0, 0, "only runs in this state"},
+	{"dry-run", 'n', OPTION_FLAG, NULL, 0, 0, "remove nothing; print what would be removed"},
 	{"forget", 0, OPTION_FLAG, NULL, 0, 0,
-		"also runs whose folders are not there: what the daemon knows of them goes"},
+		"also remove the records of runs whose directories do not exist"},
 	{"yes", 'y', OPTION_FLAG, NULL, 0, 0, "do not ask"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
+
+static void print_runs(const struct term *t, const json_t *runs)
+{
+	char name[80], state[32], at[64], size[FORMAT_BYTES];
+	const json_t *run;
+	struct table table;
+	size_t i;
+
+	table_init(&table);
+	table_column(&table, "ID", true);
+	table_column(&table, "STATE", false);
+	table_column(&table, "ENDED", false);
+	table_column(&table, "SIZE", true);
+	table_column(&table, "NAME", false);
+	json_array_foreach(runs, i, run) {
+		table_cell(&table, "%lld", (long long)format_int(run, "id", 0));
+		table_cell(&table, "%s", format_string(run, "state", "?", state, sizeof(state)));
+		table_cell(&table, "%s", text_time(run, "ended_at", at, sizeof(at)));
+		table_cell(&table, "%s", format_size(format_int(run, "bytes", 0), size));
+		table_cell(&table, "%s", format_string(run, "name", "", name, sizeof(name)));
+	}
+	table_print(&table, t, "");
+	table_finish(&table);
+}
+
+static void print_left(const struct term *t, const json_t *left)
+{
+	char name[80], dir[1024];
+	const json_t *run;
+	size_t i;
+
+	json_array_foreach(left, i, run)
+		fprintf(t->file,
+			"gpt2ctl: run %lld %s is not removed: %s does not exist (is a disk not "
+			"mounted?)\nremove its record with --forget\n",
+			(long long)format_int(run, "id", 0),
+			format_string(run, "name", "", name, sizeof(name)),
+			format_string(run, "dir", "its directory", dir, sizeof(dir)));
+}
+
+static void print_kept(const struct term *t, const json_t *kept)
+{
+	const long long marked = format_int(kept, "marked", 0);
+	const long long newest = format_int(kept, "newest", 0);
+	const bool one = marked + newest == 1;
+
+	if (marked + newest == 0)
+		return;
+	fprintf(t->file, "%lld %s: ", marked + newest, one ? "run stays" : "runs stay");
+	if (marked > 0)
+		fprintf(t->file, "%lld protected by gpt2ctl keep%s", marked,
+			newest > 0 ? ", " : "");
+	if (newest > 0)
+		fprintf(t->file, "%lld the newest (--keep)", newest);
+	fputc('\n', t->file);
+}
+
+static void print_removed(const struct term *t, const json_t *result)
+{
+	const json_t *runs = json_object_get(result, "runs");
+	const bool dry = json_is_true(json_object_get(result, "dry_run"));
+	const size_t n = json_array_size(runs);
+	char size[FORMAT_BYTES];
+
+	if (n == 0) {
+		fputs("no run to remove\n", t->file);
+		return;
+	}
+	if (dry)
+		print_runs(t, runs);
+	fprintf(t->file, "%zu run%s %s, %s %s\n", n, n == 1 ? "" : "s",
+		dry ? "would be removed" : "removed",
+		format_size(format_int(result, "bytes", 0), size), dry ? "in total" : "freed");
+}
+
+static void print_pruned(struct output *o, const json_t *result)
+{
+	print_left(&o->err, json_object_get(result, "left"));
+	print_removed(&o->out, result);
+	print_kept(&o->out, json_object_get(result, "kept"));
+}
 
 /* "30d" to seconds: 0, or CTL_USAGE with e. */
 static int parse_time(const char *text, int64_t *seconds, struct ctl_error *e)
@@ -49,20 +126,21 @@ static int parse_time(const char *text, int64_t *seconds, struct ctl_error *e)
 		return 0;
 	}
 	return ctl_error_set(e, CTL_USAGE,
-		"--older-than: %.80s: a number and a unit are needed, as 12h, 30d, 4w", text);
+		"--older-than: %.80s: invalid time (expected a number and a unit: 12h, 30d, 4w)",
+		text);
 }
 
-static int make_params(const struct arguments *args, json_t **out, struct ctl_error *e)
+static int make_params(const struct options *args, json_t **out, struct ctl_error *e)
 {
-	const char *older = arguments_string(args, "older-than", NULL);
-	const char *state = arguments_string(args, "state", NULL);
+	const char *older = options_string(args, "older-than", NULL);
+	const char *state = options_string(args, "state", NULL);
 	int64_t seconds = 0;
 	json_t *params;
 
-	if (!older && !state && !arguments_has(args, "keep"))
+	if (!older && !state && !options_has(args, "keep"))
 		return ctl_error_set(e, CTL_USAGE,
-			"prune: which? --keep N, --older-than TIME or --state STATE is needed "
-			"(--keep 0: all that have ended)");
+			"prune: missing --keep N, --older-than TIME or --state STATE (--keep 0: "
+			"all runs that have ended)");
 	if (older && parse_time(older, &seconds, e) != 0)
 		return e->exit;
 	params = json_object();
@@ -70,9 +148,9 @@ static int make_params(const struct arguments *args, json_t **out, struct ctl_er
 		json_object_set_new(params, "older_than_s", json_integer(seconds));
 	if (state)
 		json_object_set_new(params, "state", format_json_text(state));
-	if (arguments_has(args, "keep"))
-		json_object_set_new(params, "keep", json_integer(arguments_int(args, "keep", 0)));
-	if (arguments_has(args, "forget"))
+	if (options_has(args, "keep"))
+		json_object_set_new(params, "keep", json_integer(options_int(args, "keep", 0)));
+	if (options_has(args, "forget"))
 		json_object_set_new(params, "forget", json_true());
 	*out = params;
 	return 0;
@@ -95,11 +173,11 @@ static void add_kept(json_t *kept, const json_t *of_page)
 				format_int(of_page, reasons[i], 0))));
 }
 
-/* All pages; on a terminal how far it is. *result gets what was done also when it failed. */
+/* All pages; prints progress on a terminal. If it fails, result has what was done before. */
 static int fetch(struct ctl *ctl, struct client *c, const json_t *params, bool dry, json_t *result,
 	struct ctl_error *e)
 {
-	const bool tell = ctl->err.tty && !ctl->json && !dry;
+	const bool tell = ctl->output.err.tty && !ctl->output.json && !dry;
 	json_t *runs = json_object_get(result, "runs"), *page, *next;
 	int64_t after = 0, bytes = 0;
 	int exit;
@@ -122,16 +200,16 @@ static int fetch(struct ctl *ctl, struct client *c, const json_t *params, bool d
 		add_kept(json_object_get(result, "kept"), json_object_get(page, "kept"));
 		json_decref(page);
 		if (tell)
-			fprintf(ctl->err.file, "\r\033[K%zu removed", json_array_size(runs));
+			fprintf(ctl->output.err.file, "\r\033[K%zu removed", json_array_size(runs));
 	} while (!exit && after > 0);
 	if (tell)
-		fputs("\r\033[K", ctl->err.file);
+		fputs("\r\033[K", ctl->output.err.file);
 	json_object_set_new(result, "bytes", json_integer(bytes));
 	json_object_set_new(result, "dry_run", json_boolean(dry));
 	return exit;
 }
 
-/* Show what would go, and ask: 0 and *yes, or an exit code with e. */
+/* Ask whether to remove what a dry run finds: 0 and *yes, or an exit status with e. */
 static int confirm(
 	struct ctl *ctl, struct client *c, const json_t *params, bool *yes, struct ctl_error *e)
 {
@@ -142,39 +220,40 @@ static int confirm(
 
 	format_size(format_int(result, "bytes", 0), size);
 	json_decref(result);
-	*yes = n == 0; /* nothing is lost, and that there is nothing is said */
+	*yes = n == 0; /* nothing to ask; the verb prints that there is nothing */
 	if (exit || n == 0)
 		return exit;
-	if (ctl->json || !ctl->err.tty || !isatty(STDIN_FILENO))
+	if (ctl->output.json || !ctl->output.err.tty || !isatty(STDIN_FILENO))
 		return ctl_error_set(e, CTL_USAGE,
-			"prune: %zu run%s, %s would be removed; give --yes to do it, --dry-run to "
-			"see them",
+			"prune: %zu run%s, %s would be removed; confirm with --yes, list them with "
+			"--dry-run",
 			n, n == 1 ? "" : "s", size);
-	*yes = ask_yes(ctl, "remove %zu run%s, %s, for good?", n, n == 1 ? "" : "s", size);
+	*yes = verb_confirm(ctl, "remove %zu run%s, %s, permanently?", n, n == 1 ? "" : "s", size);
 	if (!*yes)
 		return ctl_error_set(e, CTL_DECLINED, "nothing was removed");
 	return 0;
 }
 
-static int run(struct ctl *ctl, const struct arguments *args)
+static int run(struct ctl *ctl, const struct options *args)
 {
-	const bool dry = arguments_has(args, "dry-run");
+	const bool dry = options_has(args, "dry-run");
 	json_t *params = NULL, *result = empty_result();
-	bool yes = dry || arguments_has(args, "yes"), stays = false;
+	bool yes = dry || options_has(args, "yes"), stays = false;
 	struct client *c = NULL;
 	struct ctl_error e = {0};
 	int exit = make_params(args, &params, &e);
 
 	if (!exit)
-		exit = client_open(ctl, &c, &e);
+		exit = client_open(&ctl->link, &c, &e);
 	if (!exit && !yes)
 		exit = confirm(ctl, c, params, &yes, &e);
 	if (!exit) {
 		exit = fetch(ctl, c, params, dry, result, &e);
-		if (!exit || (json_array_size(json_object_get(result, "runs")) > 0 && !ctl->json))
-			ctl->output->pruned(ctl, result);
+		if (!exit ||
+			(json_array_size(json_object_get(result, "runs")) > 0 && !ctl->output.json))
+			output_print(&ctl->output, "prune", result, print_pruned);
 		if (!exit && !dry)
-			output_tell_done(ctl, "prune");
+			output_confirm(&ctl->output, "prune");
 		if (!dry && json_array_size(json_object_get(result, "left")) > 0)
 			stays = true;
 	}
@@ -182,7 +261,7 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	json_decref(params);
 	json_decref(result);
 	if (exit)
-		return ctl_fail(ctl, &e);
+		return verb_fail(ctl, &e);
 	return stays ? CTL_TRANSPORT : CTL_OK;
 }
 
@@ -190,15 +269,15 @@ const struct verb verb_prune = {
 	.name = "prune",
 	.args = "",
 	.summary = "remove runs that have ended, with their files",
-	.text = "Those to which all that is given applies: one's own, or as an administrator "
-		"everybody's. Never one that waits or runs, nor one that was marked with keep: how "
-		"many of those stay, and how many as the newest of --keep, is printed too. "
-		"One whose folder is not there stays as well, and is named on standard error, "
-		"with exit code 1 (0 with --dry-run): it may be on a disk that is not mounted, and "
-		"what the daemon knows is all that leads to it; --forget is for those that are "
-		"gone for good. It asks first, where there is a terminal; elsewhere --yes is "
-		"needed. A removal that was begun is finished, by the next prune of that run or "
-		"the next daemon if need be; until then it is shown as before, its files missing.",
+	.text = "Removes the runs to which all given options apply: your own, or as an admin "
+		"everybody's. It never removes a run that is queued or in progress, nor one that "
+		"is protected by keep; it prints how many of those stay, and how many stay as the "
+		"newest of --keep. A run whose directory does not exist stays too, because its "
+		"disk may not be mounted; standard error names it, and the exit status is 1 (0 "
+		"with --dry-run). --forget removes its record. prune asks before it removes "
+		"anything on a terminal; elsewhere it requires --yes. The next prune, or the next "
+		"start of gpt2d, finishes a removal that was interrupted; until then the run is "
+		"listed, and its files are missing.",
 	.options = options,
 	.run = run,
 };

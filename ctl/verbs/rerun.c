@@ -1,13 +1,12 @@
-/* gpt2ctl rerun: the spec of a run once more, as a new run. */
+/* gpt2ctl rerun: submit the spec of a run again, as a new run. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl/link/client.h"
 #include "ctl/verbs/submit.h"
 #include "ctl/verbs/verb.h"
 #include "proto/spec/spec.h"
 
-/* ---- the three sizes of a batch, of which a stored spec has all ---- */
+/* ---- the three sizes of a batch, all of which a stored spec has ---- */
 
 enum { SIZE_BATCH = 1, SIZE_STEPS = 2, SIZE_MICRO = 4 };
 
@@ -22,7 +21,7 @@ static const struct {
 
 enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
-/* Which of them KEY=VALUE sets, 0: none; *arm is the place of an arm's name (NULL: the spec's). */
+/* The size that KEY=VALUE sets, 0: none. *arm: the name of its arm (NULL: the whole spec). */
 static int size_of(const char *set, const char **arm, size_t *arm_bytes)
 {
 	const char *path = set, *key;
@@ -46,7 +45,7 @@ static int size_of(const char *set, const char **arm, size_t *arm_bytes)
 	return 0;
 }
 
-/* The one that follows from those that are set; NULL: none. */
+/* The size that is computed from those that are set; NULL: none. */
 static const char *size_to_forget(int set)
 {
 	for (size_t i = 0; set != 0 && i < SIZES; i++)
@@ -55,8 +54,8 @@ static const char *size_to_forget(int set)
 	return NULL;
 }
 
-/* Who wrote the spec gave two of the three, or one: another value of one makes another follow. */
-static void forget_size(json_t *spec, const struct arguments *args)
+/* With another value of one size, the size that the author did not give must be computed again. */
+static void forget_size(json_t *spec, const struct options *args)
 {
 	const char *arm, *forgotten;
 	size_t bytes;
@@ -84,14 +83,14 @@ static void forget_size(json_t *spec, const struct arguments *args)
 
 /* ---- the spec ---- */
 
-/* The stored spec of a run: its text, malloc'd, or NULL with e. */
+/* The stored spec of a run: its text, the caller's, or NULL with e. */
 static char *stored_spec(
-	struct ctl *ctl, const struct arguments *args, int64_t id, struct ctl_error *e)
+	struct ctl *ctl, const struct options *args, int64_t id, struct ctl_error *e)
 {
 	json_t *params = json_pack("{s:I, s:i}", "id", (json_int_t)id, "limit", 1), *reply;
 	char *text;
 
-	if (client_ask(ctl, METHOD_SHOW, params, &reply, e) != 0)
+	if (client_ask(&ctl->link, METHOD_SHOW, params, &reply, e) != 0)
 		return NULL;
 	forget_size(json_object_get(reply, "spec"), args);
 	text = json_dumps(json_object_get(reply, "spec"), JSON_INDENT(1));
@@ -101,25 +100,25 @@ static char *stored_spec(
 	return text;
 }
 
-static int run(struct ctl *ctl, const struct arguments *args)
+static int run(struct ctl *ctl, const struct options *args)
 {
-	struct submit_source source = {0};
+	struct spec_source source = {.args = args};
 	struct ctl_error e = {0};
 	char name[40], *text;
 	int exit = submit_check(ctl, args);
 
 	if (exit)
 		return exit;
-	if (arguments_id(args->words[0], &source.rerun_of, &e) != 0)
-		return ctl_fail(ctl, &e);
+	if (verb_parse_id(args->words[0], &source.rerun_of, &e) != 0)
+		return verb_fail(ctl, &e);
 	text = stored_spec(ctl, args, source.rerun_of, &e);
 	if (text == NULL)
-		return ctl_fail(ctl, &e);
+		return verb_fail(ctl, &e);
 	snprintf(name, sizeof(name), "run %lld", (long long)source.rerun_of);
 	source.name = name;
 	source.text = text;
 	source.n = strlen(text);
-	exit = submit_send(ctl, args, &source);
+	exit = submit_send(ctl, &source);
 	free(text);
 	return exit;
 }
@@ -130,12 +129,12 @@ const struct verb verb_rerun = {
 	.min_args = 1,
 	.max_args = 1,
 	.summary = "submit the spec of a run again, as a new run",
-	.text = "The spec is the one that the daemon has stored, with its data paths. It has all "
-		"three sizes of a batch: where --set gives gradient_accumulation_steps or "
-		"train_micro_batch_size_per_gpu, train_batch_size follows; where it gives "
-		"train_batch_size, the steps do. Another gpus needs one of them too: "
-		"train_batch_size, as it was where the steps are to make up for the ranks. show "
-		"says of which run a run is the repetition.",
+	.text = "The spec is the one that gpt2d has stored, with its data paths. It has all three "
+		"batch sizes. If --set gives gradient_accumulation_steps or "
+		"train_micro_batch_size_per_gpu, gpt2ctl computes train_batch_size again; if it "
+		"gives train_batch_size, gpt2ctl computes the accumulation steps again. With "
+		"another gpus, set train_batch_size too: keep its value to change the accumulation "
+		"steps. show prints which run a run repeats.",
 	.options = submit_options,
 	.run = run,
 };

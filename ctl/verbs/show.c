@@ -1,11 +1,14 @@
-/* gpt2ctl show: all that is known of a run. */
-#include "ctl/arguments.h"
-#include "ctl/link/client.h"
-#include "ctl/print/output.h"
+/* gpt2ctl show: a run with its arms, segments and transitions. */
 #include "ctl/verbs/show.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ctl/print/text.h"
+#include "ctl/results/slow_rank.h"
 #include "ctl/verbs/verb.h"
 
-/* Segments come in pages; the first reply gets those of the others. */
+/* Segments come in pages; reply gets the segments of the other pages. */
 static int add_pages(
 	const struct ctl *ctl, struct client *c, int64_t id, json_t *reply, struct ctl_error *e)
 {
@@ -26,7 +29,7 @@ static int add_pages(
 		if (json_array_extend(segments, json_object_get(page, "segments")) != 0 ||
 			(json_is_integer(next) && json_integer_value(next) <= after))
 			exit = ctl_error_set(
-				e, CTL_TRANSPORT, "%s: gpt2d sent no next page", ctl->verb);
+				e, CTL_TRANSPORT, "%s: gpt2d sent no next page", ctl->link.verb);
 	}
 	json_decref(page);
 	json_object_del(reply, "next");
@@ -38,10 +41,10 @@ int show_fetch(struct ctl *ctl, const char *word, json_t **reply, struct ctl_err
 	struct client *c = NULL;
 	json_t *first = NULL;
 	int64_t id;
-	int exit = arguments_id(word, &id, e);
+	int exit = verb_parse_id(word, &id, e);
 
 	if (!exit)
-		exit = client_open(ctl, &c, e);
+		exit = client_open(&ctl->link, &c, e);
 	if (!exit)
 		exit = client_request(c, METHOD_SHOW, json_pack("{s:I}", "id", (json_int_t)id),
 			CLIENT_REPLY_S, &first, e);
@@ -55,14 +58,158 @@ int show_fetch(struct ctl *ctl, const char *word, json_t **reply, struct ctl_err
 	return exit;
 }
 
-static int run(struct ctl *ctl, const struct arguments *args)
+static void print_head(const struct term *t, const json_t *run)
+{
+	char name[80], reason[600], uid[32], text[4096];
+
+	format_string(run, "reason", "", reason, sizeof(reason));
+	fprintf(t->file, "run %lld %s: ", (long long)format_int(run, "id", 0),
+		format_string(run, "name", "", name, sizeof(name)));
+	text_state(t, run);
+	fprintf(t->file, "submitted %s\n", text_time(run, "submitted_at", text, sizeof(text)));
+	fprintf(t->file, "started   %s\n", text_time(run, "started_at", text, sizeof(text)));
+	fprintf(t->file, "ended     %s\n", text_time(run, "ended_at", text, sizeof(text)));
+	fprintf(t->file, "ranks %lld  segments %lld/%lld  attempt %lld  uid %s\n",
+		(long long)format_int(run, "gpus", 0),
+		(long long)format_int(run, "segments_done", 0),
+		(long long)format_int(run, "segments", 0), (long long)format_int(run, "attempt", 1),
+		format_string(run, "uid", "-", uid, sizeof(uid)));
+	if (format_int(run, "priority", 0) != 0)
+		fprintf(t->file, "priority  %lld\n", (long long)format_int(run, "priority", 0));
+	if (format_int(run, "rerun_of", 0) > 0)
+		fprintf(t->file, "rerun of  run %lld\n", (long long)format_int(run, "rerun_of", 0));
+	if (json_is_true(json_object_get(run, "kept")))
+		fputs("kept      protected from pruning\n", t->file);
+	fprintf(t->file, "spec      %s\n",
+		format_string(run, "spec_sha256", "-", text, sizeof(text)));
+	fprintf(t->file, "artifacts %s\n", format_string(run, "dir", "-", text, sizeof(text)));
+	if (strncmp(reason, "engine_", strlen("engine_")) == 0)
+		fprintf(t->file, "messages of the engines: gpt2ctl logs %lld\n",
+			(long long)format_int(run, "id", 0));
+}
+
+/* A plan takes most of a line. */
+static void print_arms(const struct term *t, const json_t *checks)
+{
+	char name[80], hash[80], plan[160];
+	const json_t *check;
+	size_t i;
+
+	if (json_array_size(checks) > 0)
+		fputc('\n', t->file);
+	json_array_foreach(checks, i, check) {
+		text_plan(json_object_get(json_object_get(check, "check"), "plan"), plan,
+			sizeof(plan));
+		fprintf(t->file, "arm %s  spec %.16s\n  %s\n",
+			format_string(check, "arm", "", name, sizeof(name)),
+			format_string(check, "spec_sha256", "-", hash, sizeof(hash)), plan);
+	}
+}
+
+/* Whether a segment's summary has the figure. */
+static bool any_has(const json_t *segments, const char *key)
+{
+	const json_t *segment;
+	size_t i;
+
+	json_array_foreach(segments, i, segment) {
+		if (isfinite(format_real(json_object_get(segment, "summary"), key)))
+			return true;
+	}
+	return false;
+}
+
+static void print_segments(const struct term *t, const json_t *segments)
+{
+	const bool loss = any_has(segments, "loss_last");
+	const bool val_loss = any_has(segments, "val_loss");
+	char arm[80], state[32], reason[600];
+	const json_t *segment, *summary;
+	struct table table;
+	size_t i;
+
+	if (json_array_size(segments) == 0)
+		return;
+	table_init(&table);
+	table_column(&table, "SEGMENT", true);
+	table_column(&table, "BLOCK", true);
+	table_column(&table, "ARM", false);
+	table_column(&table, "STATE", false);
+	table_column(&table, "TOK/S", true);
+	table_column(&table, "EXPOSED COMM", true);
+	if (loss)
+		table_column(&table, "LOSS", true);
+	if (val_loss)
+		table_column(&table, "VAL LOSS", true);
+	table_column(&table, "REASON", false);
+	json_array_foreach(segments, i, segment) {
+		summary = json_object_get(segment, "summary");
+		table_cell(
+			&table, "%lld", (long long)format_int(segment, "segment", (int64_t)i) + 1);
+		table_cell(&table, "%lld", (long long)format_int(segment, "block", 0) + 1);
+		table_cell(&table, "%s", format_string(segment, "arm", "", arm, sizeof(arm)));
+		table_cell(
+			&table, "%s", format_string(segment, "state", "?", state, sizeof(state)));
+		text_cell(&table, format_real(summary, "tok_s_global"), format_si);
+		text_cell(&table, format_real(summary, "exposed_comm_mean_s"), format_duration);
+		if (loss)
+			text_cell(&table, format_real(summary, "loss_last"), format_loss);
+		if (val_loss)
+			text_cell(&table, format_real(summary, "val_loss"), format_loss);
+		table_cell(
+			&table, "%s", format_string(segment, "reason", "", reason, sizeof(reason)));
+	}
+	fputc('\n', t->file);
+	table_print(&table, t, "");
+	table_finish(&table);
+}
+
+static void print_transitions(const struct term *t, const json_t *transitions)
+{
+	char at[64], state[32], reason[600];
+	const json_t *row;
+	struct table table;
+	size_t i;
+
+	if (json_array_size(transitions) == 0)
+		return;
+	table_init(&table);
+	table_column(&table, "TIME", false);
+	table_column(&table, "STATE", false);
+	table_column(&table, "REASON", false);
+	json_array_foreach(transitions, i, row) {
+		table_cell(&table, "%s", text_time(row, "at", at, sizeof(at)));
+		table_cell(&table, "%s", format_string(row, "state", "?", state, sizeof(state)));
+		table_cell(&table, "%s", format_string(row, "reason", "", reason, sizeof(reason)));
+	}
+	fputc('\n', t->file);
+	table_print(&table, t, "");
+	table_finish(&table);
+}
+
+static void print_show(struct output *o, const json_t *reply)
+{
+	json_t *slow = slow_rank_find(json_object_get(reply, "segments"));
+	const struct term *t = &o->out;
+
+	print_head(t, json_object_get(reply, "run"));
+	text_outlook(t, json_object_get(reply, "outlook"));
+	text_progress(t, json_object_get(reply, "progress"));
+	print_arms(t, json_object_get(reply, "checks"));
+	print_segments(t, json_object_get(reply, "segments"));
+	slow_rank_print(t, slow);
+	print_transitions(t, json_object_get(reply, "transitions"));
+	json_decref(slow);
+}
+
+static int run(struct ctl *ctl, const struct options *args)
 {
 	struct ctl_error e = {0};
 	json_t *reply;
 
 	if (show_fetch(ctl, args->words[0], &reply, &e) != 0)
-		return ctl_fail(ctl, &e);
-	ctl->output->show(ctl, reply);
+		return verb_fail(ctl, &e);
+	output_print(&ctl->output, "show", reply, print_show);
 	json_decref(reply);
 	return CTL_OK;
 }
@@ -73,7 +220,7 @@ const struct verb verb_show = {
 	.min_args = 1,
 	.max_args = 1,
 	.summary = "a run: state and reason, times, arms, segments, artifacts",
-	.text = "Of a segment that is done it has the training loss of the last step, and the "
-		"validation loss (VAL LOSS) where the spec has work.validation_steps.",
+	.text = "A segment that is done has the training loss of its last step, and the "
+		"validation loss (VAL LOSS) if the spec has work.validation_steps.",
 	.run = run,
 };

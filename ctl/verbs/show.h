@@ -1,11 +1,13 @@
-/* show.h: a run as the daemon knows it; `compare` draws its figures from it. */
+/* show.h: a run as gpt2d knows it; `compare` computes its figures from it. */
 #ifndef GPT2D_CTL_VERBS_SHOW_H
 #define GPT2D_CTL_VERBS_SHOW_H
 
-#include "ctl/ctl.h"
+#include "ctl/verbs/verb.h"
 
-/* The reply to "show" for the run named by word: 0 and *reply (the caller's), or an exit code with
- * e. */
+/*
+ * The reply to "show" for the run named by word, with all segments: 0 and *reply (the caller's), or
+ * an exit status with e.
+ */
 int show_fetch(struct ctl *ctl, const char *word, json_t **reply, struct ctl_error *e);
 
 #endif

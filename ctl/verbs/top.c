@@ -1,47 +1,318 @@
-/* gpt2ctl top: the daemon at a glance, again and again. */
+/* gpt2ctl top: gpt2d at a glance, again and again. */
 #include <errno.h>
+#include <limits.h>
+#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "ctl/arguments.h"
-#include "ctl/link/client.h"
 #include "ctl/link/interrupt.h"
-#include "ctl/print/output.h"
+#include "ctl/print/ranks.h"
 #include "ctl/print/screen.h"
 #include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
-#include "ctl/print/view.h"
 #include "proto/host/clock.h"
+#include "proto/rpc.h"
 
-enum { FIRST_NS = 200000000, SCREEN_REPLY_S = 5 };
+enum { FIRST_NS = 200000000, SCREEN_REPLY_S = 5, LOSSES_MAX = 1024, LOSS_BARS = 120 };
 
 static const struct option_row options[] = {
-	{"interval", 'i', OPTION_REAL, "SECONDS", 0.1, 3600.0, "between two looks (default 1)"},
+	{"interval", 'i', OPTION_REAL, "SECONDS", 0.1, 3600.0,
+		"time between two updates (default 1)"},
 	{"count", 'n', OPTION_INT, "N", 1, 1e9,
-		"end after N looks, of which the last stays on the terminal; default: there and "
-		"with --json no end, else 1"},
+		"end after N updates; the last one stays on the terminal (default: no end on a "
+		"terminal and with --json, else 1)"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
+/* The status of gpt2d, the load of its processes, and the losses of the segment that trains. */
+struct view {
+	int reply_s;    /* how long a reply may take */
+	json_t *status; /* with cpu_load in daemon and ranks, since the status before */
+	int64_t at_ns;  /* of status, monotonic */
+	/* the run that is followed, and the segment of the losses; 0 and -1: none */
+	int64_t run, segment;
+	double losses[LOSSES_MAX];
+	int64_t first_step; /* that of losses[0]: gpt2d does not report each step */
+	size_t n_losses;
+	int64_t every, seen; /* one loss in every so many is kept; losses seen */
+};
+
+static void view_init(struct view *v)
+{
+	*v = (struct view){.segment = -1, .every = 1, .reply_s = CLIENT_REPLY_S};
+}
+
+/* On a new connection no run is followed. */
+static void forget_run(struct view *v)
+{
+	v->run = 0;
+	v->segment = -1;
+	v->n_losses = 0;
+}
+
+/* ---- load ---- */
+
+static void set_load(json_t *now, const json_t *before, double seconds)
+{
+	const double used = format_real(now, "cpu_s") - format_real(before, "cpu_s");
+	const bool same = format_int(now, "pid", 0) == format_int(before, "pid", -1);
+	const bool known = same && isfinite(used) && used >= 0.0 && seconds > 0.0;
+
+	json_object_set_new(now, "cpu_load", known ? json_real(used / seconds) : json_null());
+}
+
+static void set_loads(json_t *now, const json_t *before, double seconds)
+{
+	const json_t *old = json_object_get(json_object_get(before, "engine"), "ranks");
+	json_t *ranks = json_object_get(json_object_get(now, "engine"), "ranks"), *rank;
+	size_t i;
+
+	set_load(json_object_get(now, "daemon"), json_object_get(before, "daemon"), seconds);
+	json_array_foreach(ranks, i, rank)
+		set_load(rank, json_array_get(old, i), seconds);
+}
+
+/* ---- the run in progress ---- */
+
+static void add_loss(struct view *v, int64_t segment, int64_t step, double loss)
+{
+	if (segment != v->segment) {
+		v->segment = segment;
+		v->first_step = step;
+		v->n_losses = 0;
+		v->every = 1;
+		v->seen = 0;
+	}
+	if (v->seen++ % v->every != 0)
+		return;
+	if (v->n_losses == LOSSES_MAX) {
+		for (size_t i = 0; i < LOSSES_MAX / 2; i++)
+			v->losses[i] = v->losses[i * 2];
+		v->n_losses = LOSSES_MAX / 2;
+		v->every *= 2;
+	}
+	v->losses[v->n_losses++] = loss;
+}
+
+static int follow(struct view *v, struct client *c, int64_t id, struct ctl_error *e)
+{
+	json_t *reply;
+	/* from the first event that gpt2d has kept: the losses so far */
+	const int exit = client_request(c, METHOD_FOLLOW,
+		json_pack("{s:I, s:i}", "id", (json_int_t)id, "after", 0), v->reply_s, &reply, e);
+
+	if (exit == 0) {
+		json_decref(reply);
+		v->run = id;
+		return 0;
+	}
+	if (exit == CTL_TRANSPORT || exit == CTL_TIMEOUT)
+		return exit;
+	ctl_error_clear(e); /* show no losses, then */
+	return 0;
+}
+
+/* Take the events that have come: 0, or an exit status with e when the connection is lost. */
+static int take_events(struct view *v, struct client *c, struct ctl_error *e)
+{
+	char event[64];
+	json_t *params;
+
+	for (;;) {
+		switch (client_next(c, 0, event, &params, e)) {
+		case CLIENT_EVENT:
+			if (strcmp(event, EVENT_STEP) == 0 && format_int(params, "id", 0) == v->run)
+				add_loss(v, format_int(params, "segment", 0),
+					format_int(params, "step", 0), format_real(params, "loss"));
+			json_decref(params);
+			break;
+		case CLIENT_LOST:
+			return e->exit;
+		case CLIENT_QUIET:
+		case CLIENT_INTERRUPTED:
+			ctl_error_clear(e);
+			return 0;
+		}
+	}
+}
+
+/* Ask for the status, and follow the run in progress: 0, or an exit status with e. */
+static int take_status(struct view *v, struct client *c, struct ctl_error *e)
+{
+	json_t *status = NULL;
+	int64_t id, now_ns;
+	int exit = client_request(c, METHOD_STATUS, json_object(), v->reply_s, &status, e);
+
+	if (exit)
+		return exit;
+	now_ns = clock_mono_ns();
+	set_loads(status, v->status, (double)(now_ns - v->at_ns) / 1e9);
+	json_decref(v->status);
+	v->status = status;
+	v->at_ns = now_ns;
+	id = format_int(json_object_get(json_object_get(status, "running"), "run"), "id", 0);
+	if (id != v->run) {
+		forget_run(v);
+		if (id > 0)
+			exit = follow(v, c, id, e);
+	}
+	return exit ? exit : take_events(v, c, e);
+}
+
+static json_t *view_json(const struct view *v)
+{
+	json_t *object = json_deep_copy(v->status), *losses = json_array();
+
+	for (size_t i = 0; i < v->n_losses; i++)
+		json_array_append_new(losses, rpc_real(v->losses[i]));
+	json_object_set_new(object, "losses", losses);
+	return object;
+}
+
+/* ---- losses as a row of bars ---- */
+
+/* Mean of losses [from, to), of those that are finite. */
+static double mean_of(const double *losses, size_t from, size_t to)
+{
+	double sum = 0.0;
+	int n = 0;
+
+	for (size_t i = from; i < to; i++) {
+		if (!isfinite(losses[i]))
+			continue;
+		sum += losses[i];
+		n++;
+	}
+	return n > 0 ? sum / n : (double)NAN;
+}
+
+static void put_bar(const struct term *t, double height)
+{
+	static const char plain[] = "_.-=+*%#";
+	const bool known = height >= 0.0 && height <= 1.0; /* NaN is neither */
+	const int eighth = known ? (int)(height * 7.0 + 0.5) : 0;
+
+	if (!known)
+		fputc('?', t->file);
+	else if (t->utf8) /* U+2581 to U+2588 */
+		fprintf(t->file, "\xe2\x96%c", (char)(0x81 + eighth));
+	else
+		fputc(plain[eighth], t->file);
+}
+
+/* Ends with the loss of progress, as the line above it does. */
+static void print_losses(const struct view *v, const struct term *t, const json_t *progress)
+{
+	const size_t room = t->width > 58 ? (size_t)t->width - 48 : 10;
+	const size_t limit = room < LOSS_BARS ? room : LOSS_BARS;
+	const size_t cells = v->n_losses < limit ? v->n_losses : limit;
+	double value[LOSS_BARS], low = INFINITY, high = -INFINITY;
+
+	if (cells < 2 || format_int(progress, "segment", -1) != v->segment)
+		return;
+	for (size_t i = 0; i < cells; i++) {
+		value[i] =
+			mean_of(v->losses, i * v->n_losses / cells, (i + 1) * v->n_losses / cells);
+		low = fmin(low, value[i]);
+		high = fmax(high, value[i]);
+	}
+	fprintf(t->file, "loss    %s", term_colour(t, TERM_CYAN));
+	for (size_t i = 0; i < cells && t->bars; i++)
+		put_bar(t, high > low ? (value[i] - low) / (high - low) : value[i] - low);
+	fprintf(t->file, "%s%s%.4f at step %lld to %.4f\n", term_colour(t, TERM_PLAIN),
+		t->bars ? " " : "", v->losses[0], (long long)v->first_step,
+		format_real(progress, "loss"));
+}
+
+/* ---- parts ---- */
+
+static void print_head(const struct view *v, const struct term *t)
+{
+	const json_t *daemon = json_object_get(v->status, "daemon");
+	const json_t *host = json_object_get(v->status, "host");
+	const json_t *store = json_object_get(v->status, "store");
+	char version[64], state[32], up[FORMAT_BYTES], free[FORMAT_BYTES], all[FORMAT_BYTES];
+	char load[32], rss[FORMAT_BYTES], error[600], advice[700];
+	const double load_1m = format_real(host, "load_1m");
+	const int64_t limit_bytes = format_int(host, "memory_limit_bytes", INT64_MAX);
+	const bool limited = limit_bytes < format_int(host, "memory_bytes", 0);
+	char limit[FORMAT_BYTES];
+
+	fprintf(t->file, "%sgpt2d %s%s %s, up %s, cpu %s, %s, clients %lld\n",
+		term_colour(t, TERM_BOLD),
+		format_string(daemon, "version", "?", version, sizeof(version)),
+		term_colour(t, TERM_PLAIN),
+		format_string(daemon, "state", "?", state, sizeof(state)),
+		format_duration(format_real(daemon, "uptime_s"), up),
+		ranks_load(daemon, load, sizeof(load)), ranks_size(daemon, "rss_bytes", rss),
+		(long long)format_int(daemon, "clients", 0));
+	fprintf(t->file, "host    %lld processors, load %.2f, %s of %s free%s%s\n",
+		(long long)format_int(host, "processors", 0), isfinite(load_1m) ? load_1m : 0.0,
+		ranks_size(host, "memory_available_bytes", free),
+		ranks_size(host, "memory_bytes", all), limited ? ", limit " : "",
+		limited ? ranks_size(host, "memory_limit_bytes", limit) : "");
+	if (json_is_object(store))
+		fprintf(t->file, "%sstore   %s: %s%s\n", term_colour(t, TERM_RED),
+			format_string(store, "error", "?", error, sizeof(error)),
+			format_string(store, "advice", "", advice, sizeof(advice)),
+			term_colour(t, TERM_PLAIN));
+}
+
+static void print_engine(const struct view *v, const struct term *t, size_t rows)
+{
+	const json_t *engine = json_object_get(v->status, "engine");
+	const json_t *idle = json_object_get(engine, "idle");
+	char state[32], at[64], reason[600];
+
+	format_string(engine, "reason", "", reason, sizeof(reason));
+	fprintf(t->file, "engine  %s, restarts %lld%s%s%s%s\n",
+		format_string(engine, "state", "?", state, sizeof(state)),
+		(long long)format_int(engine, "restarts", 0),
+		json_is_object(idle) ? " (idle_release) since " : "",
+		json_is_object(idle) ? text_time(idle, "since", at, sizeof(at)) : "",
+		*reason ? ": " : "", reason);
+	ranks_print(t, engine, rows);
+	ranks_print_others(t, json_object_get(engine, "ranks"), 1);
+}
+
+/* The ranks get up to half of the rows that other parts do not need, the queue the rest. */
+static void print_view(const struct term *t, const struct view *v, int rows)
+{
+	const int fixed = 2 + 4 + 3 + 2, left = rows > fixed + 2 ? rows - fixed : 2;
+	const size_t n_ranks =
+		json_array_size(json_object_get(json_object_get(v->status, "engine"), "ranks"));
+	const size_t half = (size_t)left / 2, ranks = n_ranks < half ? n_ranks : half;
+	const json_t *running = json_object_get(v->status, "running");
+
+	print_head(v, t);
+	text_running(t, v->status);
+	if (json_is_object(json_object_get(running, "run")))
+		print_losses(v, t, json_object_get(running, "progress"));
+	print_engine(v, t, ranks);
+	text_queue(t, v->status, (size_t)left - ranks);
+}
+
+/* ---- the verb ---- */
+
 struct top {
 	struct ctl *ctl;
-	struct client *client; /* NULL: gpt2d is away */
+	struct client *client; /* NULL: not connected */
 	struct view view;
 	struct screen *screen; /* NULL: no terminal, or JSON */
 	int64_t interval_ns;
-	int64_t left; /* looks; -1: without end */
+	int64_t left; /* updates; -1: no end */
 };
 
 /* ---- showing ---- */
 
-/* How many lines it took. */
-static int print_away(const struct term *t, const char *away)
+/* The lines of a message: how many. */
+static int print_message(const struct term *t, const char *message)
 {
 	int lines = 0;
 
-	for (const char *at = away; *at; lines++) {
+	for (const char *at = message; *at; lines++) {
 		const int n = (int)strcspn(at, "\n");
 
 		fprintf(t->file, "%s%.*s%s\n", term_colour(t, TERM_RED), n, at,
@@ -52,10 +323,10 @@ static int print_away(const struct term *t, const char *away)
 	return lines;
 }
 
-/* The picture, and above it why it is old, if it is. */
-static int draw(struct top *top, const char *away)
+/* message: why the status below is old; NULL: the status is new. */
+static int draw(struct top *top, const char *message)
 {
-	struct term t = top->ctl->out;
+	struct term t = top->ctl->output.out;
 	char *text = NULL;
 	size_t n;
 	int rows, rc;
@@ -67,10 +338,10 @@ static int draw(struct top *top, const char *away)
 	rows = top->screen->rows - 1;
 	t.width = top->screen->columns;
 	t.fixed = true;
-	if (away)
-		rows -= print_away(&t, away);
+	if (message)
+		rows -= print_message(&t, message);
 	if (top->view.status)
-		text_top(&t, &top->view, rows);
+		print_view(&t, &top->view, rows);
 	fclose(t.file);
 	rc = screen_draw(top->screen, text, "q: quit");
 	free(text);
@@ -84,9 +355,11 @@ static int show(struct top *top)
 	if (top->screen)
 		return draw(top, NULL);
 	object = view_json(&top->view);
-	top->ctl->output->top(top->ctl, object, &top->view);
+	if (!top->ctl->output.json)
+		print_view(&top->ctl->output.out, &top->view, INT_MAX);
+	output_print(&top->ctl->output, "top", object, NULL);
 	json_decref(object);
-	return top->ctl->out_failed ? -EPIPE : 0;
+	return top->ctl->output.failed ? -EPIPE : 0;
 }
 
 /* ---- waiting ---- */
@@ -105,7 +378,7 @@ static bool is_quit(void *of)
 	return key == 'q' || key == 'Q' || key == -EIO;
 }
 
-/* Until then, events taken meanwhile: true when the user has had enough. */
+/* Until then, taking events: whether the user ended it. */
 static bool wait_until(struct top *top, int64_t until_ns, struct ctl_error *e, bool *lost)
 {
 	*lost = false;
@@ -119,8 +392,8 @@ static bool wait_until(struct top *top, int64_t until_ns, struct ctl_error *e, b
 			events = (struct pollfd){.fd = client_fd(top->client), .events = POLLIN};
 		if (interrupt_poll(&events, 1, left_ns) < 0 && errno == EINTR && top->screen &&
 			!interrupt_seen())
-			return false; /* another size */
-		if (events.revents && view_take_events(&top->view, top->client, e) != 0) {
+			return false; /* the terminal was resized */
+		if (events.revents && take_events(&top->view, top->client, e) != 0) {
 			*lost = true;
 			return false;
 		}
@@ -128,29 +401,29 @@ static bool wait_until(struct top *top, int64_t until_ns, struct ctl_error *e, b
 	return true;
 }
 
-/* ---- looking ---- */
+/* ---- updates ---- */
 
-/* On a terminal a daemon that is away is looked for again. */
-static int look(struct top *top, struct ctl_error *e)
+/* On a terminal top reconnects at each update. */
+static int update(struct top *top, struct ctl_error *e)
 {
 	int exit = 0;
 
 	if (!top->client) {
-		exit = client_open(top->ctl, &top->client, e);
-		view_forget_run(&top->view);
+		exit = client_open(&top->ctl->link, &top->client, e);
+		forget_run(&top->view);
 	}
-	return exit ? exit : view_look(&top->view, top->client, e);
+	return exit ? exit : take_status(&top->view, top->client, e);
 }
 
-/* It may be otherwise at the next look: gpt2d is away, hangs, stops, is full or has no memory. */
-static bool may_come_back(const struct top *top, int exit)
+/* gpt2d is not running, silent, stopping or full: the next update may succeed. */
+static bool is_temporary(const struct top *top, int exit)
 {
 	return top->screen && top->view.status &&
 		(exit == CTL_NO_DAEMON || exit == CTL_TRANSPORT || exit == CTL_TIMEOUT ||
 			exit == CTL_NOT_NOW || exit == CTL_GPT2D_FAILED);
 }
 
-static int away(struct top *top, struct ctl_error *e)
+static int draw_error(struct top *top, struct ctl_error *e)
 {
 	const int rc = draw(top, e->message);
 
@@ -160,7 +433,7 @@ static int away(struct top *top, struct ctl_error *e)
 	return rc;
 }
 
-static int look_again(struct top *top, struct ctl_error *e)
+static int update_all(struct top *top, struct ctl_error *e)
 {
 	bool lost, first = true;
 	int exit, rc;
@@ -168,19 +441,19 @@ static int look_again(struct top *top, struct ctl_error *e)
 	while (top->left != 0) {
 		const int64_t begun_ns = clock_mono_ns();
 
-		exit = look(top, e);
+		exit = update(top, e);
 		if (exit && interrupt_seen())
 			return CTL_OK;
-		if (exit && (!may_come_back(top, exit) || top->left == 1))
+		if (exit && (!is_temporary(top, exit) || top->left == 1))
 			return exit;
 		if (exit)
-			rc = away(top, e);
+			rc = draw_error(top, e);
 		else if (first && !top->screen)
-			rc = 0; /* the load needs two looks */
+			rc = 0; /* the load needs two updates */
 		else
 			rc = show(top);
 		if (rc < 0)
-			return CTL_OK; /* nobody sees it any more; output_finish says why */
+			return CTL_OK; /* output_finish says why nothing can be printed */
 		if (!(first && !top->screen) && top->left > 0 && --top->left == 0)
 			break;
 		if (wait_until(top,
@@ -189,22 +462,22 @@ static int look_again(struct top *top, struct ctl_error *e)
 									  : top->interval_ns),
 			    e, &lost))
 			break;
-		if (lost && !may_come_back(top, e->exit))
+		if (lost && !is_temporary(top, e->exit))
 			return e->exit;
 		if (lost)
-			away(top, e);
+			draw_error(top, e);
 		first = false;
 	}
 	return CTL_OK;
 }
 
-static int run(struct ctl *ctl, const struct arguments *args)
+static int run(struct ctl *ctl, const struct options *args)
 {
-	const bool terminal = ctl->out.tty && !ctl->json;
+	const bool terminal = ctl->output.out.tty && !ctl->output.json;
 	struct top top = {
 		.ctl = ctl,
-		.interval_ns = (int64_t)(arguments_real(args, "interval", 1.0) * 1e9),
-		.left = arguments_int(args, "count", terminal || ctl->json ? -1 : 1),
+		.interval_ns = (int64_t)(options_real(args, "interval", 1.0) * 1e9),
+		.left = options_int(args, "count", terminal || ctl->output.json ? -1 : 1),
 	};
 	struct ctl_error e = {0};
 	struct screen screen;
@@ -212,44 +485,42 @@ static int run(struct ctl *ctl, const struct arguments *args)
 
 	view_init(&top.view);
 	top.view.reply_s = terminal ? SCREEN_REPLY_S : CLIENT_REPLY_S;
-	exit = client_open(ctl, &top.client, &e);
+	exit = client_open(&ctl->link, &top.client, &e);
 	if (exit)
-		return ctl_fail(ctl, &e);
+		return verb_fail(ctl, &e);
 	interrupt_begin();
 	if (terminal) {
-		screen_begin(&screen, ctl->out.utf8);
+		screen_begin(&screen, ctl->output.out.utf8);
 		top.screen = &screen;
-		ctl->drawn = true;
+		ctl->link.notices = NULL; /* the screen is drawn */
 		interrupt_on_key(screen.keys ? STDIN_FILENO : -1, is_quit, &top);
 	}
-	exit = look_again(&top, &e);
+	exit = update_all(&top, &e);
 	if (terminal) {
 		interrupt_on_key(-1, NULL, NULL);
 		screen_end(&screen);
 	}
 	top.screen = NULL;
-	ctl->drawn = false;
 	if (terminal && !exit && top.left == 0)
-		show(&top); /* the screen has gone with what was drawn there */
-	view_finish(&top.view);
+		show(&top); /* the screen is gone, with what was drawn on it */
+	json_decref(top.view.status);
 	client_close(top.client);
-	return exit ? ctl_fail(ctl, &e) : CTL_OK;
+	return exit ? verb_fail(ctl, &e) : CTL_OK;
 }
 
 const struct verb verb_top = {
 	.name = "top",
 	.args = "",
-	.summary = "a live view of daemon, engine, run and queue",
-	.text = "On a terminal it is drawn again each interval, until q is pressed; Ctrl-Z "
-		"stops it as any other program; where gpt2d goes away it is looked for again. "
-		"Shown are the load and memory of each rank (100% is a processor), the run with "
-		"its progress, speed, time left and the losses of its segment, and the queue. The "
-		"losses are of the steps that gpt2d told, at most ten in a second, a bar the mean "
-		"of one or more, from the lowest to the highest; behind them stand the first one "
-		"that is known, with its step, and that of the step above. "
-		"Elsewhere it is printed once, and with --json an object for each interval; there "
-		"it ends with exit code 124 where gpt2d has not answered for 30 s, and standard "
-		"error says before that nothing comes, and why.",
+	.summary = "a live view of gpt2d, its engine, the run in progress and the queue",
+	.text = "On a terminal, top draws the view again at each interval until you press q. "
+		"Ctrl-Z stops it like any other program. If gpt2d goes away, top reconnects. The "
+		"view shows load and memory of each rank (100% is one processor), progress, speed, "
+		"time left and losses of the run in progress, and the queue. gpt2d reports at most "
+		"ten losses per second. A bar is the mean of one or more losses, from the lowest "
+		"to the highest; after the bars come the first known loss with its step, and that "
+		"of the step above. Elsewhere, top prints the view once, and with --json an object "
+		"for each interval; there it ends with exit status 124 if gpt2d has not answered "
+		"for 30 s.",
 	.options = options,
 	.run = run,
 };

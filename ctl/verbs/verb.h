@@ -1,7 +1,7 @@
 /*
- * verb.h: a verb of gpt2ctl as a row: what it is called, takes and does. Parsing, `help`, the
- * manual page and the suggestion for a mistyped name all come from it. One verb per file; verbs.c
- * lists them.
+ * verb.h: a verb of gpt2ctl as a row: its name, options, arguments and function. The option parser,
+ * `help`, the manual page, completion and the suggestion for a mistyped name all use it. Each verb
+ * has a file, with the text that it prints; ctl/verb_table.c lists them.
  */
 #ifndef GPT2D_CTL_VERBS_VERB_H
 #define GPT2D_CTL_VERBS_VERB_H
@@ -10,21 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct ctl;
-struct ctl_error;
-struct arguments;
+#include "ctl/link/client.h"
+#include "ctl/print/output.h"
+#include "proto/options.h"
 
-enum option_kind { OPTION_FLAG, OPTION_STRING, OPTION_CHOICE, OPTION_INT, OPTION_REAL };
-
-struct option_row {
-	const char *name; /* without dashes; NULL ends a table */
-	char letter;      /* 0: none */
-	enum option_kind kind;
-	const char *arg; /* what the value is called; NULL for a flag */
-	double min, max; /* OPTION_INT, OPTION_REAL */
-	const char *help;
-	bool many;           /* it has a value and may be given more than once */
-	const char *choices; /* OPTION_CHOICE: "raw|headed"; NULL: arg is that itself */
+/* What each verb gets besides its options. */
+struct ctl {
+	struct output output;
+	struct client_options link;
 };
 
 struct verb {
@@ -34,35 +27,39 @@ struct verb {
 	const char *summary;              /* one line */
 	const char *text;                 /* paragraphs, for help VERB and the manual page */
 	const struct option_row *options; /* NULL: none of its own */
-	int (*run)(struct ctl *ctl, const struct arguments *args);
-	const char *no_more; /* why a word more than max_args is none; NULL: nothing to say */
-	bool unended;        /* it is of no use for runs that have ended: they are not completed */
+	/* Returns the exit status, enum ctl_exit. */
+	int (*run)(struct ctl *ctl, const struct options *args);
+	bool unended; /* useless for runs that have ended: completion leaves them out */
 };
 
-extern const struct verb *const verbs[];
-extern const size_t n_verbs;
-
 /*
- * What a verb's args and an option's arg are called says what may stand there, and shells complete
- * by it: see the kinds in complete.c (ID, FILE, DIR, ...); words in lower case with | between
- * ("raw|headed") are themselves the choices. [...] may be left out, the last may end in "...".
+ * The name of an argument, or of an option's value, says what it may be, and shells complete by it:
+ * see the kinds in ctl/complete.c (ID, FILE, DIR, ...). Words in lower case with | between them
+ * ("raw|headed") are the choices themselves. [...] is optional, the last may end in "...".
  */
 
-/* Options that every verb takes, before or after its name. */
-extern const struct option_row global_options[];
+extern const struct verb verb_submit, verb_status, verb_top, verb_list, verb_show, verb_follow,
+	verb_wait, verb_cancel, verb_priority, verb_rerun, verb_artifacts, verb_logs, verb_prune,
+	verb_keep, verb_metrics, verb_compare, verb_data_prepare, verb_drain, verb_resume,
+	verb_release, verb_warm, verb_shutdown, verb_version;
 
-extern const struct verb verb_top;
-extern const struct verb verb_submit, verb_status, verb_list, verb_show, verb_follow, verb_wait,
-	verb_cancel, verb_priority, verb_rerun, verb_artifacts, verb_logs, verb_prune, verb_keep,
-	verb_metrics, verb_compare, verb_data_prepare, verb_drain, verb_resume, verb_release,
-	verb_warm, verb_shutdown, verb_completion, verb_version, verb_help;
+/* A run ID, 1 or more, from a word: 0, or CTL_USAGE with e. */
+int verb_parse_id(const char *word, int64_t *id, struct ctl_error *e);
 
-/* The verb called by words[0] or words[0] words[1]; *used is how many words it took. NULL: no such
- * verb. */
-const struct verb *verb_find(char *const *words, size_t n, size_t *used);
-/* The verb of two words of which this is one, or NULL. */
-const struct verb *verb_find_half(const char *word);
-/* CTL_USAGE, with e: words, of which there is one at least, call no verb; which one is near. */
-int verb_unknown(char *const *words, size_t n, struct ctl_error *e);
+/* As --json shows an error: {exit, message, data?, code?}. */
+json_t *verb_error_json(const struct ctl_error *e);
+/* Print e, release it, and return its exit status. */
+int verb_fail(struct ctl *ctl, struct ctl_error *e);
+/*
+ * A whole verb that sends one request: the reply is printed by text, or with --json as an object of
+ * that kind (the method). changes: the request changes something (output_confirm). Takes params.
+ * The exit status.
+ */
+int verb_ask(struct ctl *ctl, const char *method, json_t *params, bool changes,
+	void (*text)(struct output *o, const json_t *reply));
+/* The exit status that says more about what went wrong. */
+int verb_worse(int a, int b);
+/* Ask on the terminal: whether the answer is "y" or "yes". A signal or the end of input is no. */
+bool verb_confirm(struct ctl *ctl, const char *question, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

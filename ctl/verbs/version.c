@@ -1,11 +1,29 @@
 /* gpt2ctl version: this client's, and the daemon's where one runs. */
-#include "ctl/arguments.h"
-#include "ctl/link/client.h"
-#include "ctl/print/output.h"
+#include "ctl/print/format.h"
 #include "ctl/verbs/verb.h"
 #include "proto/version.h"
 
-static int run(struct ctl *ctl, const struct arguments *args)
+static void print_versions(struct output *o, const json_t *versions)
+{
+	const json_t *side, *libraries, *library;
+	char version[64], build[128];
+	const char *name, *key;
+
+	json_object_foreach((json_t *)versions, name, side) {
+		if (!json_object_get(side, "version"))
+			continue; /* null, or the error */
+		fprintf(o->out.file, "%s %s (build %s), protocol %lld\n", name,
+			format_string(side, "version", "?", version, sizeof(version)),
+			format_string(side, "build", "?", build, sizeof(build)),
+			(long long)format_int(side, "protocol", 0));
+		libraries = json_object_get(side, "libraries");
+		json_object_foreach((json_t *)libraries, key, library)
+			fprintf(o->out.file, "  %s %s\n", key,
+				format_string(libraries, key, "?", version, sizeof(version)));
+	}
+}
+
+static int run(struct ctl *ctl, const struct options *args)
 {
 	struct client *c = NULL;
 	struct ctl_error e = {0};
@@ -15,32 +33,33 @@ static int run(struct ctl *ctl, const struct arguments *args)
 	versions = json_pack("{s:{s:s, s:s, s:i, s:{s:s}}}", "gpt2ctl", "version", VERSION_RELEASE,
 		"build", version_build, "protocol", PROTOCOL_VERSION, "libraries", "jansson",
 		jansson_version_str());
-	exit = client_open(ctl, &c, &e);
+	exit = client_open(&ctl->link, &c, &e);
 	if (!exit)
 		exit = client_request(c, METHOD_VERSION, json_object(), CLIENT_REPLY_S, &reply, &e);
 	if (!exit)
 		json_object_set_new(versions, "gpt2d", reply);
 	client_close(c);
-	/* without a daemon there is still a version to print */
+	/* without gpt2d there is still a version to print */
 	if (exit == CTL_NO_DAEMON) {
 		json_object_set_new(versions, "gpt2d", json_null());
 		ctl_error_clear(&e);
 		exit = 0;
 	}
-	/* one object, whatever is wrong */
-	if (exit && ctl->json) {
-		json_object_set_new(versions, "error", ctl_error_json(&e));
-		ctl_error_clear(&e);
-	}
-	ctl->output->version(ctl, versions);
+	/* with --json one object, whatever is wrong */
+	if (exit && ctl->output.json)
+		json_object_set_new(versions, "error", verb_error_json(&e));
+	output_print(&ctl->output, "version", versions, print_versions);
+	if (exit)
+		output_error(&ctl->output, e.message);
+	ctl_error_clear(&e);
 	json_decref(versions);
-	return exit && !ctl->json ? ctl_fail(ctl, &e) : exit;
+	return exit;
 }
 
 const struct verb verb_version = {
 	.name = "version",
 	.args = "",
 	.summary = "the versions of gpt2ctl and of the daemon",
-	.text = "Without a daemon that is gpt2ctl's alone, and no error.",
+	.text = "If no gpt2d runs, gpt2ctl prints its own version, and the exit status is 0.",
 	.run = run,
 };

@@ -163,15 +163,15 @@ def test_copy(daemon, tmp_path):
         result = ctl(d, "artifacts", run, "--copy", to)
         assert result.returncode == 1 and (to / "spec.json").read_text() == "mine"
         assert "spec.json: another file is there; --force replaces it" in result.stderr
-        assert "big.bin: what is there is no regular file" in result.stderr
+        assert "big.bin: something that is no regular file is there" in result.stderr
         (to / "segments" / "001-b" / "big.bin").rmdir()
         assert ctl(d, "artifacts", run, "--copy", to, "--force").returncode == 0
         assert subprocess.run(["diff", "-r", source, to]).returncode == 0
         result = ctl(d, "artifacts", run, "--copy", tmp_path / "no" / "where")
-        assert result.returncode == 2 and result.stderr == (f"gpt2ctl: --copy: {tmp_path}/no/where: the folder that it would "
-            "be in is not there, and is not made\n")
+        assert result.returncode == 2 and result.stderr == (f"gpt2ctl: --copy: {tmp_path}/no/where: "
+            "parent directory does not exist\n")
         result = ctl(d, "artifacts", run, "--copy", "/proc/gpt2d")
-        assert (result.returncode, result.stderr) == (2, "gpt2ctl: --copy: /proc/gpt2d: no folder can be made there\n")
+        assert (result.returncode, result.stderr) == (2, "gpt2ctl: --copy: /proc/gpt2d: cannot create a directory there\n")
         (tmp_path / "link").symlink_to(tmp_path / "no" / "where")
         result = ctl(d, "artifacts", run, "--copy", tmp_path / "link")
         assert (result.returncode, result.stderr) == (2, f"gpt2ctl: --copy: {tmp_path}/link: a link that leads nowhere\n")
@@ -204,8 +204,8 @@ def test_copy_stays_in_its_folder(daemon, tmp_path):
         (to / "spec.json").symlink_to(outside / "file")
         result = ctl(d, "artifacts", run, "--copy", to, "--force")
         assert result.returncode == 1 and list(outside.iterdir()) == []
-        assert "spec.json: a symbolic link is there, which no copy follows or replaces: remove it" in result.stderr
-        said = "segments: a symbolic link, which no copy follows: remove it, or choose another folder\n"
+        assert "spec.json: a symbolic link is there, which is not followed or replaced: remove it" in result.stderr
+        said = "segments: a symbolic link, which is not followed: remove it, or choose another directory\n"
         assert result.stderr.count(said) == 8
         assert not (to / "RUN_COMPLETE.txt").exists()
 
@@ -230,7 +230,7 @@ def test_copy_has_its_markers_last(daemon, tmp_path):
         (to / "segments" / segments[1].name).mkdir(parents=True)
         (to / "segments" / segments[1].name / "zz.bin").write_text("mine")
         result = ctl(d, "artifacts", run, "--copy", to)
-        assert result.returncode == 1 and f"segments/{segments[1].name}/zz.bin is not" in result.stderr
+        assert result.returncode == 1 and f"segments/{segments[1].name}/zz.bin is not copied" in result.stderr
         whole = {path.parent.name for path in to.rglob("RUN_COMPLETE.txt")}
         assert whole == {segment.name for segment in segments} - {segments[1].name}
         (to / "segments" / segments[1].name / "zz.bin").unlink()
@@ -258,10 +258,10 @@ def test_copy_names_what_is_in_its_way(daemon, tmp_path):
         (to / f".spec.json.{sha256[:16]}.part").symlink_to(outside / "part")
         result = ctl(d, "artifacts", run, "--copy", to, "--force")
         assert result.returncode == 1 and list(outside.iterdir()) == [] and not (tmp_path / "nowhere").exists()
-        link = "a symbolic link, which no copy follows: remove it"
+        link = "a symbolic link, which is not followed: remove it"
         for name in segments[2:4]:
-            assert f"/training_metrics.json: segments/{name}: {link}, or choose another folder\n" in result.stderr
-        assert f"segments/{segments[4]}: is there and is no folder: move it, or choose another folder\n" in result.stderr
+            assert f"/training_metrics.json: segments/{name}: {link}, or choose another directory\n" in result.stderr
+        assert f"segments/{segments[4]}: not a directory: move it, or choose another directory\n" in result.stderr
         assert f"spec.json: .spec.json.{sha256[:16]}.part: {link}\n" in result.stderr
         assert {path.parent.name for path in to.rglob("RUN_COMPLETE.txt")} == set(segments) - set(segments[2:5])
 
@@ -281,8 +281,7 @@ def test_copy_removes_an_older_marker_first(daemon, tmp_path):
         result = ctl(d, "artifacts", run, "--copy", to)
         where = f"segments/{segments[0].name}"
         for marker in ("RUN_COMPLETE.txt", f"{where}/RUN_COMPLETE.txt"):
-            assert f"{marker}: not copied, and the one that was there is removed: it says that all is there, and " \
-                f"{where}/training_metrics.json is not\n" in result.stderr
+            assert f"{marker}: not copied, and the older one in the directory is removed: {where}/" in result.stderr
         assert result.returncode == 1 and len(list(to.rglob("RUN_COMPLETE.txt"))) == 7
         assert (first / "training_metrics.json").read_text() == "another"
         assert ctl(d, "artifacts", run, "--copy", to, "--force").returncode == 0
@@ -361,7 +360,7 @@ def test_parts_of_another_runs_copy_go(daemon, tmp_path):
             for path in left + others:
                 path.write_text("x")
             result = ctl(d, "artifacts", run, "--copy", tmp_path)
-            assert result.returncode == 0 and ("there already" in result.stdout) == found, result
+            assert result.returncode == 0 and ("already there" in result.stdout) == found, result
             assert not [path for path in left if path.exists()] and all(path.exists() for path in others)
         assert folder.is_dir()
 
@@ -381,12 +380,12 @@ def test_parts_are_looked_for_once_in_a_folder(daemon, tmp_path):
                 (to / folder / f".{name}.{'0' * 16}.part").write_text("x")
             before = faults.client.count
             result = ctl(d, "artifacts", run, "--copy", to, **faults.environment)
-            assert result.returncode == 0 and ("there already" in result.stdout) == found, result
+            assert result.returncode == 0 and ("already there" in result.stdout) == found, result
             assert faults.client.count - before == len(one_of)
             assert not list(to.rglob("*.part"))
 
 
-ALTERED = "not what RUN_COMPLETE.txt has the hash of"
+ALTERED = "its hash is not the one in RUN_COMPLETE.txt"
 
 
 def altered(result):
@@ -413,7 +412,7 @@ def test_a_file_of_another_size_is_altered(daemon, tmp_path):
         for make in (log.mkdir, lambda: os.mkfifo(log), lambda: log.symlink_to(d.log)):
             make()
             result = ctl(d, "artifacts", run)
-            assert result.returncode == 1 and f"gpt2ctl: missing step_log.csv: the engine wrote it ({size} bytes), it is gone\n" == result.stderr
+            assert result.returncode == 1 and f"gpt2ctl: missing step_log.csv: the engine wrote {size} bytes, the file does not exist\n" == result.stderr
             subprocess.run(["rm", "-r", log], check=True)
 
 
@@ -431,15 +430,15 @@ def test_missing_and_altered(daemon, tmp_path):
         assert missing == [{"path": f"segments/000-{first}/training_metrics.json", "segment": 0, "bytes": 13}]
         result = ctl(d, "artifacts", run)
         assert result.returncode == 1
-        assert f"missing segments/000-{first}/training_metrics.json: the engine wrote it" in result.stderr
+        assert f"missing segments/000-{first}/training_metrics.json: the engine wrote " in result.stderr
         assert altered(result) == f"gpt2ctl: altered segments/001-{second}/training_metrics.json: {ALTERED}\n"
         assert ctl(d, "artifacts", run, "--copy", tmp_path).returncode == 1
         folder = d.state / "runs" / "1-exp"
         folder.rename(tmp_path / "away")
         result = ctl(d, "artifacts", run)
         assert result.returncode == 1 and re.fullmatch(
-            rf"gpt2ctl: missing: none of the \d+ files that the engine wrote is there; is {folder} gone, "
-            r"or its disk not mounted\?\n", result.stderr)
+            rf"gpt2ctl: missing: none of the \d+ files that the engine wrote exists; was {folder} removed, "
+            r"or is its disk not mounted\?\n", result.stderr)
 
 
 @pytest.mark.parametrize("figures", ['{"loss": 1.6}', '{"loss": 1.5, "more": 1}'], ids=["same-length", "other-length"])

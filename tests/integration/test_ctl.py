@@ -22,7 +22,7 @@ from helpers import PATIENCE_S
     (["status", "--js"], "--js: no such option; did you mean --json?"),
     (["list", "--limit", ""], '--limit: "": a whole number is needed'),
     (["status", "--wait", ""], '--wait: "": a number is needed'),
-    (["show", ""], '"": not a run\'s id'),
+    (["show", ""], '"": not a run ID'),
     (["submit", ""], 'gpt2ctl: "": No such file or directory'),
     (["data"], "did you mean data prepare?"),
     (["data", "prep"], "data prep: no such verb; did you mean data prepare?"),
@@ -30,18 +30,18 @@ from helpers import PATIENCE_S
     (["help", "prepare", "x"], "prepare: no such verb; did you mean data prepare?"),
     (["help", "data", "prep"], "data prep: no such verb; did you mean data prepare?"),
     (["help", "frobnicate"], "frobnicate: no such verb; see: gpt2ctl help"),
-    (["compare", "1", "2"], "compare: 2: one argument too many: two runs are not compared, but the arms of one; see: gpt2ctl help compare"),
-    (["show"], "ID needed"),
-    (["show", "1", "2"], "too many"),
-    (["help", "show", "extra"], "help: extra: one argument too many; see: gpt2ctl help help"),
-    (["artifacts", "1", "--copy", ""], "--copy: a folder is needed"),
-    (["show", "abc"], "not a run's id"),
-    (["show", "0"], "not a run's id"),
-    (["show", " 1"], " 1: not a run's id"),
-    (["show", "+1"], "+1: not a run's id"),
-    (["show", "01"], "01: not a run's id"),
-    (["show", "-99999999999999999999"], "not a run's id"),
-    (["show", "9" * 20], "9" * 20 + ": no run has such an id, 9223372036854775807 at most"),
+    (["compare", "1", "2"], "compare: 2: unexpected argument\nsee: gpt2ctl help compare"),
+    (["show"], "show: missing argument (expected ID, found 0)\nsee: gpt2ctl help show"),
+    (["show", "1", "2"], "show: 2: unexpected argument"),
+    (["help", "show", "extra"], "help: extra: unexpected argument\nsee: gpt2ctl help help"),
+    (["artifacts", "1", "--copy", ""], "--copy: missing directory"),
+    (["show", "abc"], "not a run ID"),
+    (["show", "0"], "not a run ID"),
+    (["show", " 1"], " 1: not a run ID"),
+    (["show", "+1"], "+1: not a run ID"),
+    (["show", "01"], "01: not a run ID"),
+    (["show", "-99999999999999999999"], "not a run ID"),
+    (["show", "9" * 20], "9" * 20 + ": no run has this ID (at most 9223372036854775807)"),
     (["list", "--limit", "9" * 20], "--limit: " + "9" * 20 + " is not allowed, from 0 to 1000000000"),
     (["list", "--limit", "9" * 20 + "x"], "9x: a whole number is needed"),
     (["wait", "1", "--timeout", "1e999"], "--timeout: 1e999 is not allowed, from 0 to 1000000000"),
@@ -52,7 +52,7 @@ from helpers import PATIENCE_S
     (["prune", "-n", "--older-than", "106752d"], "--older-than: 106752d: too large, at most 106751d"),
     (["prune", "-n", "--older-than", "9223372037s"], "at most 9223372036s"),
     (["prune", "--older-than", "99999999999999999999s"], "too large"),
-    (["prune", "--older-than", "-1s"], "a number and a unit"),
+    (["prune", "--older-than", "-1s"], "expected a number and a unit"),
     (["list", "--limit", "-1"], "-1 is not allowed, from 0"),
     (["list", "--limit", "2.5"], "whole number"),
     (["list", "--limit"], "N is needed"),
@@ -66,12 +66,12 @@ from helpers import PATIENCE_S
     (["list", "-qn"], "-qn: N is needed"),
     (["list", "-qn-1"], "-1 is not allowed, from 0"),
     (["wait", "--timeout", "nan", "1"], "a number is needed"),
-    (["status", "--socket", "x" * 200], "at most 107 bytes, this has 200"),
-    (["submit", "--dry-run", "--follow", "x"], "--dry-run queues nothing"),
+    (["status", "--socket", "x" * 200], "at most 107 bytes, found 200"),
+    (["submit", "--dry-run", "--follow", "x"], "--dry-run cannot be used with --follow"),
     (["prune", "--state", "failed", "--state", "done"], "--state: given twice: failed and done"),
     (["--socket", "a", "status", "--socket=a"], "--socket: given twice: a and a"),
     (["list", "-n3", "--limit", "4"], "--limit: given twice: 3 and 4"),
-    (["submit", "--verbose", "x"], "--verbose is for --dry-run"),
+    (["submit", "--verbose", "x"], "--verbose requires --dry-run"),
 ])
 def test_usage(args, says):
     result = ctl(*args)
@@ -89,7 +89,7 @@ def test_help_of_half_a_verb(words):
 
 
 def test_help_of_compare_says_how_runs_are_compared():
-    assert "Two runs are not compared" in " ".join(ctl("help", "compare").stdout.split())
+    assert "Two runs cannot be compared" in " ".join(ctl("help", "compare").stdout.split())
 
 
 def test_letters_stand_together(path):
@@ -108,7 +108,7 @@ def test_letters_stand_together(path):
 def test_two_dashes_end_the_options(tmp_path, path):
     result = ctl("submit", "--", "-no-such-file", path=path, cwd=tmp_path)
     assert result.returncode == 2 and "-no-such-file: No such file" in result.stderr
-    assert "-5: not a run's id" in ctl("show", "-5", path=path).stderr
+    assert "-5: not a run ID" in ctl("show", "-5", path=path).stderr
     before = ctl("--", "submit", "--follow", path=path, cwd=tmp_path)
     assert before.returncode == 2 and "--follow: No such file" in before.stderr
     assert "--help: no such verb" in ctl("--", "--help").stderr
@@ -127,11 +127,11 @@ def test_no_verb_is_usage():
     for args in [[], ["-q"], ["--socket", "status"]]:
         result = ctl(*args)
         assert result.returncode == 2 and result.stderr.startswith("usage:"), args
-        assert result.stderr.endswith("\ngpt2ctl: no verb is given; see: gpt2ctl help\n"), args
+        assert result.stderr.endswith("\ngpt2ctl: missing verb; see: gpt2ctl help\n"), args
     for args in [["-j"], ["--json", "--"], ["-q", "--json"]]:
         result = ctl(*args)
         error = one_object(result.stdout)["error"]
-        assert result.returncode == error["exit"] == 2 and "no verb is given" in error["message"]
+        assert result.returncode == error["exit"] == 2 and "missing verb" in error["message"]
         assert result.stderr == f"gpt2ctl: {error['message']}\n"
 
 
@@ -159,7 +159,7 @@ def test_no_daemon(args, path):
     result = ctl(*args, path=path)
     assert result.returncode == 3
     assert f"gpt2d is not running ({path}: No such file or directory)" in result.stderr
-    assert "start one with" in result.stderr
+    assert "start gpt2d with" in result.stderr
 
 
 def test_all_places_that_were_looked_at_are_named(tmp_path):
@@ -173,7 +173,7 @@ def test_all_places_that_were_looked_at_are_named(tmp_path):
     assert "XDG_RUNTIME_DIR is not set" not in result.stderr
     system = ctl("status")
     assert "gpt2d is not running (/run/gpt2d/gpt2d.sock: No such file or directory)" in system.stderr
-    assert ("XDG_RUNTIME_DIR is not set" in system.stderr) == (os.geteuid() != 0)
+    assert ("XDG_RUNTIME_DIR is not set to" in system.stderr) == (os.geteuid() != 0)
 
 
 def test_a_relative_folder_of_sockets_is_no_place():
@@ -181,12 +181,12 @@ def test_a_relative_folder_of_sockets_is_no_place():
     result = ctl("status", env={"XDG_RUNTIME_DIR": "rel"})
     assert "rel/gpt2d" not in result.stderr
     if os.geteuid() != 0 and not os.path.exists("/run/gpt2d/gpt2d.sock"):
-        assert "XDG_RUNTIME_DIR is not an absolute path: " in result.stderr
+        assert "XDG_RUNTIME_DIR is not set to an absolute path" in result.stderr
 
 
 @pytest.mark.parametrize("args, reason", [
-    (["show"], "no run has such an id"), (["submit"], "File name too long"), (["wait", "-t"], "is not allowed, from 0 to 1000000000"), ([], "no such verb"),
-    (["help"], "no such verb"), (["completion"], "one of bash"), (["data", "prepare", "-o", "x", "y", "-t"], "no such tokenizer"),
+    (["show"], "no run has this ID"), (["submit"], "File name too long"), (["wait", "-t"], "is not allowed, from 0 to 1000000000"), ([], "no such verb"),
+    (["help"], "no such verb"), (["completion"], "expected bash, zsh or fish"), (["data", "prepare", "-o", "x", "y", "-t"], "unknown tokenizer"),
 ])
 def test_a_long_word_leaves_the_reason(args, reason):
     result = ctl(*args, "9" * 100000)
@@ -215,11 +215,11 @@ def test_status_does_not_wait_for_ever(path):
 def test_no_socket_at_all(path):
     result = ctl("status", path=path.parent)
     assert result.returncode == 3
-    assert f"{path.parent}: a directory, the socket of a gpt2d is expected" in result.stderr
+    assert f"{path.parent}: not a socket (found a directory)" in result.stderr
     path.write_text("")
     result = ctl("status", path=path)
     assert result.returncode == 3
-    assert f"{path}: a file, the socket of a gpt2d is expected" in result.stderr
+    assert f"{path}: not a socket (found a file)" in result.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
@@ -229,7 +229,7 @@ def test_a_file_of_others_is_no_socket():
         result = ctl("status", path="/etc/passwd", user=65534)
     except PermissionError:
         pytest.skip("the build cannot be reached by another user")
-    assert result.returncode == 3 and "/etc/passwd: a file, the socket of a gpt2d is expected" in result.stderr, result
+    assert result.returncode == 3 and "/etc/passwd: not a socket (found a file)" in result.stderr, result
 
 
 def test_stale_socket_is_no_daemon(path):
@@ -290,7 +290,7 @@ def test_version_mismatch(path, refuses):
     with FakeDaemon(path, hello=hello) as daemon:
         result = ctl("status", path=path)
     assert result.returncode == 8
-    assert "gpt2ctl speaks protocol 1" in result.stderr and "gpt2d speaks 7 (build newer)" in result.stderr
+    assert "gpt2ctl has protocol 1" in result.stderr and "gpt2d has 7 (build newer)" in result.stderr
     assert "restart" in result.stderr
     assert [method for method, _ in daemon.requests] == ["hello"]
 
@@ -301,7 +301,7 @@ def test_build_mismatch(path):
     with FakeDaemon(path, hello=hello):
         result = ctl("status", path=path)
     assert result.returncode == 8
-    assert "gpt2d is build newer" in result.stderr and "start it again" in result.stderr
+    assert "gpt2d is build newer" in result.stderr and "install both from the same build" in result.stderr
     with FakeDaemon(path, hello=hello):
         result = ctl("version", "--json", path=path)
     versions = one_object(result.stdout)
@@ -330,7 +330,7 @@ def test_permission(path):
         except PermissionError:
             pytest.skip("the build cannot be reached by another user")
     assert result.returncode == 9 and result.stderr == (
-        f"gpt2ctl: {path}: Permission denied; socket_mode and socket_group of that gpt2d say who may use it\n")
+        f"gpt2ctl: {path}: Permission denied\ngpt2d's settings socket_mode and socket_group decide who may use it\n")
 
 
 @pytest.mark.parametrize("code, exit", [(-32700, 1), (-32600, 1), (-32601, 8), (-32602, 2), (-32603, 11), (-32002, 2),

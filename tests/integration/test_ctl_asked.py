@@ -15,14 +15,15 @@ def scripted(path):
     def prune(params, connection):
         return {"runs": [{"id": 1, "name": "demo", "state": "failed", "ended_at": None, "bytes": 10}], "bytes": 10,
             "dry_run": params.get("dry_run", False), "left": [], "next": None}
-    return FakeDaemon(path, prune=prune, list=lambda params, connection: {"runs": [run_object()], "next": None},
+    return FakeDaemon(path, prune=prune, 
+        list=lambda params, connection: {"runs": [run_object()] * (params["state"] == "queued"), "next": None},
         cancel=lambda params, connection: {"id": params["id"], "state": "cancelled", "already": False})
 
 
 @pytest.mark.parametrize("answer, exit", [("n\n", 13), ("\n", 13), ("\x04", 13), ("y\n", 0)])
 @pytest.mark.parametrize("words, question, no", [
-    (["cancel", "--all"], r"cancel 1 queued run\? \[y/N\] ", "nothing is cancelled"),
-    (["prune", "--keep", "0"], r"remove 1 run, 10 B, for good\? \[y/N\] ", "nothing was removed")])
+    (["cancel", "--all"], r"cancel 1 queued run\? \[y/N\] ", "nothing was cancelled"),
+    (["prune", "--keep", "0"], r"remove 1 run, 10 B, permanently\? \[y/N\] ", "nothing was removed")])
 def test_no_is_told_from_what_failed(path, words, question, no, answer, exit):
     with scripted(path) as daemon, Terminal([str(CTL), *words], environment(path)) as terminal:
         terminal.wait(question)
@@ -33,7 +34,7 @@ def test_no_is_told_from_what_failed(path, words, question, no, answer, exit):
         assert len(done) == (exit == 0)
 
 
-@pytest.mark.parametrize("words, no", [(["cancel", "--all"], "nothing is cancelled"), (["prune", "--keep", "0"], "nothing was removed")])
+@pytest.mark.parametrize("words, no", [(["cancel", "--all"], "nothing was cancelled"), (["prune", "--keep", "0"], "nothing was removed")])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_at_the_question_is_no(path, words, no, number):
     with scripted(path) as daemon, Terminal([str(CTL), *words], environment(path)) as terminal:

@@ -18,8 +18,8 @@ def test_compare(path):
         unknown = ctl("compare", 5, "--baseline", "nothing", path=path)
         near = ctl("compare", 5, "--baseline", "AA", path=path)
     assert unknown.returncode == 2 and near.returncode == 2
-    assert unknown.stderr.endswith("no such arm; its arms: A, B\n")
-    assert "its arms: A, B; did you mean A?" in near.stderr
+    assert unknown.stderr.endswith("unknown arm (expected A, B)\n")
+    assert "unknown arm (expected A, B); did you mean A?" in near.stderr
     a, b = value["arms"]
     assert (a["arm"], a["steps"], a["median_ns"], a["p95_ns"], a["low_n"]) == ("A", 40, 10 * ms, 10 * ms, False)
     assert (b["median_ns"], b["p95_ns"]) == (8 * ms, 8 * ms) # rank 38 of 40
@@ -36,7 +36,7 @@ def test_compare(path):
     assert "#####" in text.stdout
     assert "no verdict: intervals are not computed yet (2 blocks; a verdict needs 8)" in text.stdout
     assert "\u2588" in unicode_text
-    assert "SWITCH TO     MEAN  INITIALISATION IN IT\nA          12.0 ms               4.00 ms\n" in text.stdout
+    assert "SWITCH TO     MEAN  OF WHICH INIT\nA          12.0 ms        4.00 ms\n" in text.stdout
     assert max(len(line) for line in unicode_text.splitlines()) <= 80
     assert "skipped" not in text.stdout
 

@@ -72,7 +72,7 @@ def test_what_is_done_unseen(daemon, json_too):
                 env=environment(d), timeout=120, check=False)
             assert result.returncode == 1
             assert result.stderr.splitlines() == ["gpt2ctl: stdout: No space left on device",
-                f"gpt2ctl: {verb}: it is done all the same"]
+                f"gpt2ctl: {verb}: the change was made"]
         assert d.process.wait(PATIENCE_S) == 0
 
 
@@ -171,7 +171,7 @@ def test_detaching_leaves_the_run_alone(daemon):
         read_until(follower, "step")
         follower.send_signal(signal.SIGINT)
         _, err = follower.communicate(timeout=PATIENCE_S)
-        assert follower.returncode == 6 and "goes on" in err
+        assert follower.returncode == 6 and "continues" in err
         assert d.client().state(run) == "running"
         assert ctl(d, "cancel", run).returncode == 0
 
@@ -185,7 +185,7 @@ def test_killed_daemon_comes_back_under_a_follower(daemon):
         d.start()
         out, err = follower.communicate(timeout=PATIENCE_S)
         assert follower.returncode == 6, (out, err)
-        assert "interrupted" in out and "looking for it again" in err
+        assert "interrupted" in out and "reconnecting" in err
 
 
 def test_followers_that_are_killed_harm_nothing(daemon):
@@ -216,8 +216,8 @@ def test_whether_the_engines_are_asked_back_or_idle(daemon):
         idle = status["engine"]["idle"]
         assert status["released"] is None and idle["after_s"] == 1
         at = idle["since"].replace("T", " ")[:19] + "Z"
-        assert f"\n        since {at}, idle for 1 s (idle_release); for a run, and by gpt2ctl warm, they start again\n" in text
-        assert f"\nengine  released, restarts 0, idle (idle_release) since {at}\n" in top
+        assert f"\n        released since {at}, after 1 s without work (idle_release); the next run and gpt2ctl warm start them\n" in text
+        assert f"\nengine  released, restarts 0 (idle_release) since {at}\n" in top
 
         c.call("release")
         status, text, top = away(lambda status: status["released"])
@@ -289,7 +289,7 @@ def test_compare_of_what_failed(daemon):
         ctl(d, "wait", first)
         result = ctl(d, "compare", first)
         assert result.returncode == 12 and "nothing to compare: run 1 is failed: made_up: rank 0: as asked, and no " \
-            "segment of 8 is done\nwhat was said of it: gpt2ctl logs 1" in result.stderr
+            "segment of 8 is done\nsee its messages: gpt2ctl logs 1" in result.stderr
         second = submit(d, experiment("ms20", 50, repetitions=2))
         wait_for(lambda: json.loads(ctl(d, "show", second, "--json").stdout)["run"]["segments_done"] >= 1, "a segment")
         ctl(d, "cancel", second)
@@ -298,7 +298,7 @@ def test_compare_of_what_failed(daemon):
         assert value["segments_used"] >= 1 and [row["state"] for row in value["failed"]] == ["cancelled"]
         text = ctl(d, "compare", second).stdout
         assert f"segment {value['failed'][0]['segment'] + 1} ({value['failed'][0]['arm']}) cancelled\n" in text
-        assert "cancelled: asked for\n" in text and "compared is what was done before" in text
+        assert "cancelled: asked for\n" in text and "only finished segments are compared" in text
         third = submit(d, spec("ms50", 1000))
         result = ctl(d, "compare", third)
         assert result.returncode == 12 and "nothing to compare yet: no segment of 1 is done (run 3 is " in result.stderr
@@ -393,5 +393,5 @@ def test_the_daemons_refusals_come_at_once(tmp_path, daemon):
         found = refused(d, path)
         lines = [line.strip().rstrip(",") for line in path.read_text().splitlines()]
         line = lines.index('"train": "mid.bin"') + 1
-        said = "mid.bin: 200 tokens, 257 needed (1 rank x 4 x 64 + 1) (arms b.c, b)"
-        assert found == [f"{path}:{line}:3: data.train: {tmp_path}/{said}"]
+        said = "mid.bin: 200 tokens, 257 needed (1 rank x 4 x 64 + 1)"
+        assert found == [f"{path}:{line}:3: data.train: {tmp_path}/{said} (arm {arm})" for arm in ("b.c", "b")]

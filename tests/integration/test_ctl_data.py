@@ -83,11 +83,11 @@ def test_one_huge_line(tmp_path):
     (["one", "-o", "o.bin"], "o.bin: 1 tokens, at least 2 needed"),
     (["text", "-o", "o.bin", "--val-fraction", "0.1"], "--val-fraction: 0.1 of 9 tokens: o_val.bin: 0 tokens, at least 2 needed"),
     (["text", "-o", "o.bin", "--val-fraction", "0.9"], "--val-fraction: 0.9 of 9 tokens: o_train.bin: 1 tokens, at least 2 needed"),
-    (["text"], "--output OUT is needed"),
-    (["text", "-o", "-"], "--output: -: a file is needed, standard output is none; ./- is one of that name"),
-    (["-o", "o.bin"], "IN... needed"),
-    (["text", "-o", "text"], "is the output too"),
-    (["-", "text", "-", "-", "-o", "o.bin"], 'data prepare: "-" is given 3 times; standard input can be read once'),
+    (["text"], "missing --output OUT"),
+    (["text", "-o", "-"], "--output: -: cannot write to standard output (./- is a file)"),
+    (["-o", "o.bin"], "missing argument (expected IN..., found 0)"),
+    (["text", "-o", "text"], "is also the output"),
+    (["-", "text", "-", "-", "-o", "o.bin"], 'data prepare: "-" was given 3 times; standard input can be read once'),
     (["text", "-o", "no/such/folder/o.bin"], "gpt2ctl: no/such/folder/o.bin: the folder no/such/folder is not there, "
         "and is not made: make it, or name a file in another one"),
     (["text", "-o", "text/o.bin"], "gpt2ctl: text/o.bin: text: Not a directory"),
@@ -111,7 +111,7 @@ def test_refusals(tmp_path, args, says):
 def test_a_compressed_file_is_unpacked_as_the_help_says(tmp_path):
     (tmp_path / "FILE").write_bytes(gzip.compress(b"some text"))
     said = " ".join(prepare("--help").stdout.decode().split())
-    command = re.search("unpack a compressed one first: (gzip .*? -)[.]", said)[1]
+    command = re.search("Unpack a compressed file first: (gzip .*? -)[.]", said)[1]
     subprocess.run(command, shell=True, check=True, cwd=tmp_path, timeout=60,
         env={**os.environ, "PATH": f"{CTL.parent}:{os.environ['PATH']}"})
     assert read(tmp_path / "OUT") == list(b"some text")
@@ -122,8 +122,8 @@ def test_a_compressed_file_is_unpacked_as_the_help_says(tmp_path):
 @pytest.mark.parametrize("begin, says", [
     (b"\x1f\x8b\x08\x00", "a gzip file; unpack it first: gzip -dc FILE | gpt2ctl data prepare -o OUT -"),
     (b"PK\x03\x04", "a zip file; unpack it first"),
-    (b"\x93NUMPY", "a numpy file; text is made tokens of"),
-    ((20240520).to_bytes(4, "little"), "a token file already; data.train in a run spec takes it"),
+    (b"\x93NUMPY", "a numpy file, not text"),
+    ((20240520).to_bytes(4, "little"), "already a token file; name it in data.train of a run spec"),
 ], ids=["gzip", "zip", "numpy", "tokens"])
 def test_what_is_surely_no_text_is_refused(tmp_path, begin, says):
     (tmp_path / "in").write_bytes(begin + bytes(range(256)))
@@ -202,7 +202,7 @@ def test_nothing_is_left_of_one_that_is_interrupted(tmp_path, number):
         wait_for(lambda: (tmp_path / "o.bin.tmp").exists(), "the part of the file")
         process.send_signal(number)
         assert process.wait(PATIENCE_S) == 6
-        assert b"interrupted; nothing is written" in process.stderr.read()
+        assert b"interrupted; nothing was written" in process.stderr.read()
     assert [path.name for path in tmp_path.iterdir()] == ["o.bin"] and (tmp_path / "o.bin").read_bytes() == b"older"
 
 
@@ -214,7 +214,7 @@ def test_a_pipe_that_nobody_writes_is_waited_for_until_a_signal(tmp_path, number
         wait_for(lambda: (tmp_path / "o.bin.tmp").exists(), "the part of the file")
         process.send_signal(number)
         assert process.wait(PATIENCE_S) == 6
-        assert b"interrupted; nothing is written" in process.stderr.read()
+        assert b"interrupted; nothing was written" in process.stderr.read()
     finally:
         process.kill()
         process.wait(PATIENCE_S)

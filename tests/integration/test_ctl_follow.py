@@ -108,35 +108,30 @@ def test_interrupting_follow_detaches(path):
         terminal.wait("step 3/20")
         os.kill(terminal.pid, signal.SIGINT)
         assert terminal.end() == 6
-    assert "detached; run 1 goes on" in terminal.seen and "gpt2ctl cancel 1" in terminal.seen
+    assert "interrupted; run 1 continues (state: running)" in terminal.seen and "gpt2ctl cancel 1" in terminal.seen
     assert daemon.asked("cancel") == []
 
 
-UNSTORED = "its end is not on disk yet: done"
-
-
-@pytest.mark.parametrize("state, reason, says", [
-    ("running", None, "run 1 goes on\nsee it: gpt2ctl follow 1; end it: gpt2ctl cancel 1\n"),
-    ("queued", None, "run 1 stays queued\nsee it: gpt2ctl follow 1; end it: gpt2ctl cancel 1\n"),
-    ("finishing", f"unstored: {UNSTORED}", f"run 1 has ended, but {UNSTORED}\nsee: gpt2ctl status\n")])
+@pytest.mark.parametrize("state", ["running", "queued"])
 @pytest.mark.parametrize("later", [False, True])
 @pytest.mark.parametrize("verb", ["follow", "wait"])
-def test_who_is_interrupted_is_told_what_lasts(path, verb, later, state, reason, says):
-    """As it is when that is asked for, or has become since."""
-    last = {"state": state, "reason": reason}
-    run = run_object(**{"state": "starting", "reason": None} if later else last)
-    events = [("run.state", {"seq": 1, **last})] if later else []
+def test_an_interrupted_wait_prints_the_state(path, verb, later, state):
+    """The state when gpt2ctl asked, or of an event since."""
+    run = run_object(state="starting" if later else state)
+    events = [("run.state", {"seq": 1, "state": state, "reason": None})] if later else []
     events += [("run.store", {"seq": 2, "store": {"path": "/x", "error": "full", "advice": "make room"}})]
     with FakeDaemon(path, follow=follow_script(run, events)):
         process = subprocess.Popen([CTL, verb, "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env=environment(path))
-        told = process.stdout if verb == "follow" else process.stderr
-        while "how a run ends is told once it can" not in told.readline():
-            pass
+        stream = process.stdout if verb == "follow" else process.stderr
+        for line in stream:
+            if "once it can write again" in line:
+                break
         process.send_signal(signal.SIGTERM)
         err = process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == 6
-    assert err == f"gpt2ctl: {'detached; ' if verb == 'follow' else ''}{says}"
+    assert err == (f"gpt2ctl: interrupted; run 1 continues (state: {state})\n"
+        "follow the run with: gpt2ctl follow 1; end it with: gpt2ctl cancel 1\n")
 
 
 def test_all_that_were_waited_for_are_named(path):
@@ -161,7 +156,7 @@ def test_follow_says_what_a_queued_run_waits_for(path):
     with FakeDaemon(path, follow=lambda *args: {**script(*args), "outlook": outlook}):
         lines = ctl("follow", 1, path=path).stdout.splitlines()
         as_json = ctl("follow", 1, "--json", path=path).stdout
-    assert lines[:3] == ["run 1 demo: queued", f"waits     2 before it; {outlook['waiting']}", "run 1 demo: running"]
+    assert lines[:3] == ["run 1 demo: queued", f"waits     2 ahead; {outlook['waiting']}", "run 1 demo: running"]
     assert [json.loads(line)["kind"] for line in as_json.splitlines()] == ["run.state", "run.done"]
     outlook["waiting"] = "preparing: it is being made ready"
     with FakeDaemon(path, follow=lambda *args: {**script(*args), "outlook": outlook}):
@@ -188,10 +183,10 @@ def test_why_a_run_waits_is_told_again_when_it_is_of_another_kind(path, verb, st
         told = getattr(process, stream)
         for reason in ("drained: since noon", "behind: run 7 is running"):
             assert told.readline() == "run 1 demo: queued\n"
-            assert told.readline() == f"waits     2 before it; {reason}\n"
+            assert told.readline() == f"waits     2 ahead; {reason}\n"
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 6 and out == "" and "run 1 stays queued\n" in err
+    assert process.returncode == 6 and out == "" and "run 1 continues (state: queued)\n" in err
     assert daemon.asked("cancel") == []
 
 
@@ -200,7 +195,7 @@ def test_a_run_that_stays_about_to_start_is_told(path):
     with FakeDaemon(path, **queued([reason])), \
             subprocess.Popen([CTL, "follow", "1"], stdout=subprocess.PIPE, text=True, env=environment(path)) as process:
         assert process.stdout.readline() == "run 1 demo: queued\n"
-        assert process.stdout.readline() == f"waits     2 before it; {reason}\n"
+        assert process.stdout.readline() == f"waits     2 ahead; {reason}\n"
         process.terminate()
 
 
@@ -216,7 +211,7 @@ def test_a_wait_that_is_over_leaves_a_run_queued(path):
     with FakeDaemon(path, **queued(["drained: since noon"])):
         result = ctl("wait", 1, "-t", 0, path=path)
     assert result.returncode == 124
-    assert result.stderr == "gpt2ctl: run 1 has not ended in time; it stays queued, see: gpt2ctl follow 1\n"
+    assert result.stderr == "gpt2ctl: run 1 has not ended in time (state: queued)\nfollow the run with: gpt2ctl follow 1\n"
 
 
 @pytest.mark.parametrize("state, exit", [("done", 0), ("failed", 4), ("cancelled", 6), ("interrupted", 6)])
@@ -274,7 +269,7 @@ def test_daemon_comes_back(path):
         assert "step 5/20" in process.stdout.readline()
         out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
-    assert "looking for it again" in err
+    assert "connection to gpt2d lost, reconnecting" in err
     assert out.count("step 5/20") == 0 and out.count("step 20/20") == 1
     assert first.asked("follow") == [{"id": 1}, {"id": 1, "after": 4}]
 
@@ -291,7 +286,7 @@ def test_a_daemon_that_is_ending_is_not_the_one_that_comes_back(path):
         return daemon.hello(params, connection)
     with FakeDaemon(path, hello=hello, follow=lambda params, connection: next(scripts)(params, connection)) as daemon:
         result = ctl("follow", 1, path=path)
-    assert result.returncode == 0 and result.stderr.count("looking for it again") == 1, result
+    assert result.returncode == 0 and result.stderr.count("connection to gpt2d lost, reconnecting") == 1, result
 
 
 @pytest.mark.parametrize("other", [{"pid": 1}, {"started_at": OTHER_START}])
@@ -337,7 +332,7 @@ def test_daemon_does_not_come_back(path):
     daemon.stop()
     out, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "how run 1 ended is not known" in err and "gpt2ctl show 1" in err
+    assert "the result of run 1 is unknown" in err and "gpt2ctl show 1" in err
 
 
 def test_a_queued_run_has_not_ended_with_its_daemon(path):
@@ -356,10 +351,10 @@ def test_a_queued_run_has_not_ended_with_its_daemon(path):
         err = process.communicate(timeout=PATIENCE_S)[1]
         several = "wait" in process.args
         assert process.returncode == 1
-        assert "no daemon came back in 5 s; run 1 was queued when it was last heard of, and what is queued waits for gpt2d\n" in err
+        assert "gpt2d did not come back within 5 s; run 1 was queued, and stays queued\n" in err
         assert "once gpt2d runs again: gpt2ctl follow 1\n" in err
-        assert ("run 2 was queued when it was last heard of; see: gpt2ctl show 2\n" in err) == several
-        assert err.count("ended") == several and ("how run 3 ended is not known either" in err) == several, err
+        assert ("; run 2 was queued, and stays queued\n" in err) == several
+        assert ("; the result of run 3 is unknown\n" in err) == several, err
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
@@ -379,23 +374,23 @@ def test_every_run_whose_end_is_not_known_is_named(path, options):
     if options:
         assert [(run["id"], run["state"], run["exit"]) for run in one_object(out)["runs"]] == [
             (1, None, 1), (2, "done", 0), (3, None, 1), (4, None, 1)]
-        assert all(f"how run {run['id']} ended is not known" in run["error"] for run in one_object(out)["runs"]
+        assert all(f"the result of run {run['id']} is unknown" in run["error"] for run in one_object(out)["runs"]
             if run["state"] is None)
     else:
-        assert "run 2 demo: done" in out and "how run 1 ended is not known" in err
+        assert "run 2 demo: done" in out and "the result of run 1 is unknown" in err
         for run in 3, 4:
-            assert f"how run {run} ended is not known either; see: gpt2ctl show {run}" in err
+            assert f"the result of run {run} is unknown\nonce gpt2d runs again: gpt2ctl show {run}\n" in err
 
 
-@pytest.mark.parametrize("state, said", [("running", "how run 1 ends is not known here"),
-    ("queued", "run 1 was queued when it was last heard of")])
+@pytest.mark.parametrize("state, said", [("running", "the result of run 1 is unknown"),
+    ("queued", "run 1 was queued, and stays queued")])
 @pytest.mark.parametrize("verb", ["follow", "wait"])
 def test_a_connection_lost_twice_is_enough(path, verb, state, said):
     lose = follow_script(run_object(state=state), [], lambda connection: connection.close())
     with FakeDaemon(path, follow=lose) as daemon:
         result = ctl(verb, 1, path=path)
     assert result.returncode == 1
-    assert f"connection to gpt2d lost twice; {said}\ngo on with: gpt2ctl follow 1\n" in result.stderr, result
+    assert f"connection to gpt2d lost twice; {said}\n" in result.stderr, result
     assert len(daemon.asked("follow")) == 2
 
 

@@ -67,7 +67,7 @@ def expected(words, number):
 
 def without_missing(text):
     """That some files are is told on standard error."""
-    return re.sub(r"^gpt2ctl: (missing step_log.csv|left out -?\d+ name|left out step_log.csv: ).*\n", "", text, flags=re.M)
+    return re.sub(r"^gpt2ctl: (missing step_log.csv|left out -?\d+ file|left out step_log.csv: ).*\n", "", text, flags=re.M)
 
 
 @pytest.mark.parametrize("number", [LARGEST, -LARGEST - 1, 2**53, -2**53, 1e300, -1e300])

@@ -24,7 +24,7 @@ def test_status(path):
 @pytest.mark.parametrize("queued, args, shown, rest", [
     (10, (), 10, None), (11, (), 10, "and 1 more: gpt2ctl status --queue 100"), (50, ("--queue", 50), 50, None),
     (50, ("--queue", 49), 49, "and 1 more: gpt2ctl status --queue 100"), (3, ("-n", 0), 0, "and 3 more: gpt2ctl status --queue 100"),
-    (250, ("-n", 100), 100, "and 150 more, by id: gpt2ctl list --state queued")])
+    (250, ("-n", 100), 100, "and 150 more: gpt2ctl list --state queued")])
 def test_status_of_a_long_queue(path, queued, args, shown, rest):
     """In the order in which they start, as many as are asked for; what the reply does not hold is named."""
     def status(params, connection):
@@ -96,9 +96,9 @@ def test_shutdown(path):
     reply["running"] = 7
     with FakeDaemon(path, shutdown=lambda params, connection: reply):
         assert ctl("shutdown", path=path).stdout.splitlines()[1] == \
-            "run 7 is finished first; its end: gpt2ctl wait 7; without it: gpt2ctl shutdown --now"
+            "run 7 is finished first (gpt2ctl shutdown --now stops it); wait for its end with: gpt2ctl wait 7"
         reply["stopping"] = True
-        assert ctl("shutdown", "--now", path=path).stdout.splitlines()[1] == "run 7 is being stopped; its end: gpt2ctl wait 7"
+        assert ctl("shutdown", "--now", path=path).stdout.splitlines()[1] == "run 7 is being stopped; wait for its end with: gpt2ctl wait 7"
 
 
 def test_show(path):
@@ -115,7 +115,7 @@ def test_show(path):
         text = ctl("show", 5, path=path).stdout
         value = one_object(ctl("show", 5, "--json", path=path).stdout)
     assert [row["segment"] for row in value["segments"]] == [0, 1, 2, 3, 4]
-    assert "failed: engine_lost: rank 1 killed by signal 9" in text and "\nwhat engines said: gpt2ctl logs 5\n" in text
+    assert "failed: engine_lost: rank 1 killed by signal 9" in text and "\nmessages of the engines: gpt2ctl logs 5\n" in text
     assert "1 bucket of 64 el" in text and "/state/runs/5-ab" in text
     assert max(map(len, text.splitlines())) <= 80
 

@@ -1,6 +1,7 @@
 """gpt2ctl submit against a scripted daemon: files, errors with their lines, trials, the result as exit code."""
 
 import json
+import os
 import signal
 import subprocess
 import threading
@@ -43,7 +44,7 @@ def test_a_current_folder_that_is_gone_is_named(path, tmp_path):
     gone.mkdir()
     result = subprocess.run(["sh", "-c", 'cd "$1" && rmdir "$1" && exec "$2" submit -', "sh", gone, CTL], input=json.dumps(SPEC),
         env=environment(path), capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stdout, result.stderr) == (2, "", "gpt2ctl: the current folder: No such file or directory\n")
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", "gpt2ctl: current directory: No such file or directory\n")
 
 
 def submit_reply(params, connection):
@@ -63,7 +64,7 @@ def test_submit(spec, path):
         assert "demo.json: --name: \"a/b\"" in ctl("submit", spec, "--name", "a/b", path=path).stderr
     assert [params["spec"]["name"] for params in daemon.asked("submit")] == ["demo"] * 3 + ["other"]
     assert result.returncode == 0
-    assert "run 7 demo queued, 2 before it" in result.stdout
+    assert "run 7 demo queued, 2 ahead" in result.stdout
     assert "artifacts /state/runs/7-demo" in result.stdout
     assert daemon.asked("submit")[0]["spec"]["seq_len"] == 128
     assert from_stdin.returncode == 0 and from_stdin.stdout == "7\n"
@@ -71,7 +72,7 @@ def test_submit(spec, path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("method, more, advice", [("submit", [], ["whether the run is queued is not known: gpt2ctl list"]), ("dry-run", ["-n"], [])])
+@pytest.mark.parametrize("method, more, advice", [("submit", [], ["gpt2d may still do it; check with: gpt2ctl list"]), ("dry-run", ["-n"], [])])
 def test_a_signal_while_a_spec_is_checked(spec, path, method, more, advice, number):
     asked, over = threading.Event(), threading.Event()
 
@@ -85,7 +86,7 @@ def test_a_signal_while_a_spec_is_checked(spec, path, method, more, advice, numb
         process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE_S)
         over.set()
-    assert (process.returncode, out) == (6, "") and err.splitlines() == ["gpt2ctl: interrupted", *advice]
+    assert (process.returncode, out) == (6, "") and err.splitlines() == [f"gpt2ctl: {'submit: ' if advice else ''}interrupted", *advice]
 
 
 def test_submit_names_the_arms(tmp_path, path):
@@ -129,7 +130,7 @@ def test_submit_with_an_unknown_end(spec, path):
     with FakeDaemon(path, submit=lambda params, connection: connection.close()):
         result = ctl("submit", spec, path=path)
     assert result.returncode == 1
-    assert "whether the run is queued is not known" in result.stderr
+    assert result.stderr.endswith(" before it replied\ncheck with: gpt2ctl list\n")
 
 
 def test_submit_to_one_that_is_stopping(spec, path):
@@ -156,7 +157,8 @@ def test_submit_says_once_that_nothing_is_queued(spec, path, code, data, message
 
     with FakeDaemon(path, submit=refuse):
         result, as_json = ctl("submit", spec, path=path), ctl("submit", spec, "--json", path=path)
-    assert result.returncode == {-32006: 10, -32603: 11}[code] and result.stderr == f"gpt2ctl: {message}\n" + adds * "the run is not queued; what gpt2d and its engines said: gpt2ctl logs\n"
+    assert result.returncode == {-32006: 10, -32603: 11}[code] and result.stderr == (f"gpt2ctl: {message}\n" + adds * "the run is not queued\n"
+        + (code == -32603) * "see the messages of gpt2d and its engines: gpt2ctl logs\n")
     assert one_object(as_json.stdout)["error"]["code"] == code and one_object(as_json.stdout)["error"]["data"] == data
 
 
@@ -170,6 +172,20 @@ def test_a_product_names_what_is_given(spec, path):
             "train_micro_batch_size_per_gpu=16777216", path=path)
     assert result.returncode == 2
     assert "16777216 x gradient_accumulation_steps 16777216 = 281474976710656 is not allowed, a train_batch_size of at most" in result.stderr
+
+
+def test_relative_paths_of_a_pipe(tmp_path, path):
+    """As for "-": a pipe, such as that of <(jq . spec.json), has no directory of its own."""
+    (tmp_path / "train.bin").write_bytes(b"ab" * 5000)
+    text = json.dumps({**SPEC, "data": {"train": "train.bin"}})
+    reader, writer = os.pipe()
+    os.write(writer, text.encode())
+    os.close(writer)
+    with FakeDaemon(path, submit=submit_reply, show=show_reply) as daemon:
+        result = ctl("submit", f"/dev/fd/{reader}", path=path, cwd=tmp_path, pass_fds=[reader])
+    os.close(reader)
+    assert result.returncode == 0, result.stderr
+    assert daemon.asked("submit")[0]["spec"]["data"]["train"] == str(tmp_path / "train.bin")
 
 
 def test_paths_are_made_absolute(tmp_path, path):
@@ -215,12 +231,12 @@ def test_dry_run(spec, path):
         verbose = ctl("submit", spec, "-n", "--verbose", path=path)
     assert result.returncode == 0
     assert "nothing is queued" in result.stdout
-    assert "8 buckets of 1,048,576 el (4.19 MB), asked 1,000,000 el" in result.stdout
-    assert "1 bucket of 8,388,608 el (33.6 MB), asked 500,000,000 el" in result.stdout
+    assert "8 buckets of 1,048,576 el (4.19 MB), requested 1,000,000 el" in result.stdout
+    assert "1 bucket of 8,388,608 el (33.6 MB), requested 500,000,000 el" in result.stdout
     assert "warning: memory is short" in result.stdout
     assert result.stdout.endswith("warning: memory is short\n")
-    assert "memory: parameters     33.6 MB" in result.stdout and "32,769 tokens, 32,769 needed" in result.stdout
-    assert "activations would be   none 20.3 GB, selective 13.4 GB, full 3.43 GB" in result.stdout
+    assert "memory: parameters     33.6 MB" in result.stdout and "32,769 tokens, 32,769 required" in result.stdout
+    assert "activations with       none 20.3 GB, selective 13.4 GB, full 3.43 GB" in result.stdout
     assert "_bytes" not in result.stdout and '"reduce_bucket_size"' not in result.stdout
     assert '"reduce_bucket_size"' in verbose.stdout
     assert one_object(as_json.stdout)["arms"][0]["check"] == check
@@ -238,7 +254,7 @@ def test_passes_are_digits(spec, path, passes, said):
             "arms": [{"arm": "run", "spec_sha256": "ef" * 32, "check": check}]}
     with FakeDaemon(path, **{"dry-run": dry_run}):
         text = ctl("submit", spec, "--dry-run", path=path).stdout
-    assert f"1,048,576 tokens, 1,025 needed, passes {said}\n" in text, text
+    assert f"1,048,576 tokens, 1,025 required, passes {said}\n" in text, text
 
 
 def test_dry_run_of_arms(spec, path):

@@ -34,11 +34,11 @@ def test_a_stopped_daemon_is_named(daemon):
         assert result.returncode == 124 and result.stdout == ""
         notice, error, advice = result.stderr.splitlines()
         who = f"gpt2d (process {d.process.pid}) has not answered on {d.socket}"
-        assert notice.startswith(f"gpt2ctl: {who} yet; waiting up to ")
-        assert notice.endswith(f"; it is stopped, let it go on with: kill -CONT {d.process.pid}")
+        assert notice.startswith(f"gpt2ctl: still waiting: {who} for 2 s")
+        assert notice.endswith(f"; gpt2d is stopped, continue it with: kill -CONT {d.process.pid}")
         # as long as it was, not as long as it should have been
-        assert re.fullmatch(re.escape(f"gpt2ctl: {who} for ") + r"\d+(\.\d)? s: it is stopped", error)
-        assert advice == f"let it go on with: kill -CONT {d.process.pid}"
+        assert re.fullmatch(re.escape(f"gpt2ctl: {who} for ") + r"\d+(\.\d)? s", error)
+        assert advice == f"gpt2d is stopped; continue it with: kill -CONT {d.process.pid}"
         assert one_object(as_json)["error"]["exit"] == 124
         assert ctl(d, "status").stderr == ""
 
@@ -75,17 +75,6 @@ def test_a_signal_before_anything_was_answered(path, words):
     assert (out, err) == ("", "gpt2ctl: interrupted\n")
 
 
-def test_a_stranger_is_not_to_be_killed(tmp_path):
-    """It listens on a socket that was named by mistake: it has neither gpt2d's name nor its lock."""
-    daemon, result = ask_a_mute(tmp_path)
-    name = Path("/proc/self/comm").read_text(encoding="utf-8").strip()
-    assert result.returncode == 124 and "kill" not in result.stderr
-    told = result.stderr.splitlines()
-    assert re.fullmatch(re.escape(f"gpt2ctl: process {os.getpid()} ({name}), which listens on {daemon.path}, has not answered for ")
-        + r"\d+(\.\d)? s; it is no gpt2d as far as can be told", told[-2]), told
-    assert told[-1] == "name a gpt2d's socket: --socket PATH, or GPT2D_SOCKET"
-
-
 def test_a_hung_daemon_is_named(tmp_path):
     with open(tmp_path / "s.lock", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -95,7 +84,7 @@ def test_a_hung_daemon_is_named(tmp_path):
     assert result.returncode == 124
     who = f"gpt2d (process {os.getpid()}) has not answered on {daemon.path}"
     assert re.search(re.escape(f"{who} for ") + r"\d+(\.\d)? s\n", result.stderr)
-    assert f"kill -KILL {os.getpid()}" in result.stderr
+    assert f"see gpt2d's log, and: ps -o pid,stat,wchan:32,args -p {os.getpid()}\n" in result.stderr
 
 
 def test_a_time_that_was_given_blames_nobody(tmp_path):
@@ -112,9 +101,9 @@ def test_a_time_that_was_given_blames_nobody(tmp_path):
         end.clear()
         assert result.returncode == 124
         said, advice = result.stderr.splitlines()
-        assert f"the time given is over: gpt2d (process {os.getpid()}) has not answered " in said, said
-        assert advice == "whether it answers at all: gpt2ctl status"
-        assert "the time given is over: " in as_json.stdout and as_json.returncode == 124
+        assert f"time limit: gpt2d (process {os.getpid()}) has not answered " in said, said
+        assert advice.startswith("check")
+        assert "time limit: " in as_json.stdout and as_json.returncode == 124
 
 
 @pytest.mark.parametrize("method", ["hello", "status"])
@@ -126,7 +115,7 @@ def test_status_waits_no_longer_than_it_was_told(tmp_path, method):
             env=environment(daemon.path))
         end.set()
     assert result.returncode == 124
-    assert f"the time given is over: gpt2d (process {os.getpid()}) has not answered " in result.stderr
+    assert f"time limit: gpt2d (process {os.getpid()}) has not answered " in result.stderr
 
 
 @pytest.mark.parametrize("verb", ["drain", "release", "warm"])
@@ -137,8 +126,8 @@ def test_a_gate_is_waited_for_no_longer_than_told(tmp_path, verb):
         result = subprocess.run([CTL, verb, "--wait", "--timeout", "0.3"], capture_output=True, text=True,
             timeout=PATIENCE_S, env=environment(daemon.path))
         end.set()
-    assert result.returncode == 124 and "stays asked for" not in result.stderr
-    assert f"the time given is over: gpt2d (process {os.getpid()}) has not answered " in result.stderr
+    assert result.returncode == 124 and "stays in effect" not in result.stderr
+    assert f"time limit: gpt2d (process {os.getpid()}) has not answered " in result.stderr
     assert daemon.asked(verb) == []
 
 
@@ -150,7 +139,7 @@ def test_a_stopped_daemon_is_named_when_the_time_given_is_over(daemon):
         finally:
             d.process.send_signal(signal.SIGCONT)
     assert result.returncode == 124
-    assert "the time given is over: " in result.stderr and ": it is stopped\n" in result.stderr
+    assert "time limit: " in result.stderr and "gpt2d is stopped; " in result.stderr
     assert f"kill -CONT {d.process.pid}" in result.stderr
 
 
@@ -174,7 +163,7 @@ def test_a_daemon_that_ends_before_hello_is_asked_again(path):
     assert result.returncode == 3 and "closed" not in result.stderr, result.stderr
 
 
-UNTAKEN = "the connection was lost before gpt2d had all of it: gpt2d is stopping, or has ended"
+UNTAKEN = "gpt2d closed the connection before it had the whole request"
 
 
 @pytest.mark.parametrize("words", [["submit"], ["submit", "--dry-run"]])
@@ -187,16 +176,12 @@ def test_a_daemon_that_takes_no_more_requests(path, spec, words):
     with FakeDaemon(path, hello=hello) as daemon:
         result = subprocess.run([CTL, *words, spec], capture_output=True, text=True, timeout=PATIENCE_S, env=environment(path))
     assert result.returncode == 10
-    assert result.stderr == f"gpt2ctl: submit: {UNTAKEN}; nothing is queued\nwhether gpt2d runs: gpt2ctl status\n"
+    assert result.stderr == f"gpt2ctl: submit: {UNTAKEN}: nothing is changed\ncheck with: gpt2ctl status\n"
 
 
-CHANGE = {"cancel 5": "run 5 is cancelled is not known: gpt2ctl show 5", "keep 5": "run 5 is kept is not known: gpt2ctl show 5",
-    "priority 5 7": "run 5 has another priority is not known: gpt2ctl show 5",
-    "prune --keep 3 --yes": "runs are removed is not known: gpt2ctl list",
-    "drain": "gpt2d is drained is not known: gpt2ctl status", "resume": "gpt2d is drained is not known: gpt2ctl status",
-    "release": "the engines are released is not known: gpt2ctl status",
-    "warm": "the engines are released is not known: gpt2ctl status",
-    "shutdown": "gpt2d was to end is not known: gpt2ctl status"}
+CHANGE = {"cancel 5": "gpt2ctl show 5", "keep 5": "gpt2ctl show 5", "priority 5 7": "gpt2ctl show 5",
+    "prune --keep 3 --yes": "gpt2ctl list", "drain": "gpt2ctl status", "resume": "gpt2ctl status", "release": "gpt2ctl status",
+    "warm": "gpt2ctl status", "shutdown": "gpt2ctl status"}
 LOOK = ["status", "list", "show 5", "logs", "artifacts 5", "metrics", "version", "compare 5", "rerun 5",
     "prune --keep 3 --dry-run"]
 
@@ -215,7 +200,7 @@ def test_what_is_asked_of_a_daemon_that_is_ending(path):
     with FakeDaemon(path, hello=hello) as daemon:
         for words in [*CHANGE, *LOOK]:
             result = run_ctl(path, words)
-            says = f"{UNTAKEN}{'; nothing is changed' if words in CHANGE else ''}\nwhether gpt2d runs: gpt2ctl status"
+            says = f"{UNTAKEN}{': nothing is changed' if words in CHANGE else ''}\ncheck with: gpt2ctl status"
             assert result.returncode == 10, (words, result)
             assert result.stderr == f"gpt2ctl: {words.split()[0]}: {says}\n", (words, result)
 
@@ -227,9 +212,9 @@ def test_what_was_asked_of_a_daemon_that_is_gone(path):
     with FakeDaemon(path, **methods):
         for words in [*CHANGE, *LOOK]:
             result = run_ctl(path, words)
-            says = f"whether {CHANGE[words]}" if words in CHANGE else "whether gpt2d runs: gpt2ctl status"
+            says = f"check with: {CHANGE.get(words, 'gpt2ctl status')}"
             assert result.returncode == 1, (words, result)
-            assert re.fullmatch(f"gpt2ctl: {words.split()[0]}: gpt2d closed the connection\n{says}\n", result.stderr), (words, result)
+            assert re.fullmatch(f"gpt2ctl: {words.split()[0]}: gpt2d closed the connection before it replied\n{says}\n", result.stderr), (words, result)
 
 
 def test_what_was_asked_and_not_answered_in_time(path, spec, tmp_path):
@@ -251,12 +236,12 @@ def test_what_was_asked_and_not_answered_in_time(path, spec, tmp_path):
         for words, process in started.items():
             said = process.communicate(timeout=PATIENCE_S)[1].split("\n")[:-1]
             said = [line for line in said if "still waiting: " not in line and "is being cancelled" not in line]
-            assert process.returncode == 124 and " has not answered for " in said[0], (words, said)
-            assert said[1] == "whether it answers at all: gpt2ctl status"
+            assert process.returncode == 124 and " has not answered on " in said[0], (words, said)
+            assert said[1].startswith("see gpt2d's log, and: ps ")
             if words in CHANGE:
-                expected = ["it may still do it; whether " + CHANGE[words].replace(" is not known", "")]
+                expected = ["gpt2d may still do it; check with: " + CHANGE[words]]
             elif words in ("rerun 5", f"submit {spec}"):
-                expected = ["it may still queue the run; whether it has: gpt2ctl list"]
+                expected = ["gpt2d may still do it; check with: gpt2ctl list"]
             else:
                 expected = []
             assert said[2:] == expected, (words, said)
@@ -276,14 +261,14 @@ def test_what_could_not_be_sent_in_time(path):
             text=True, timeout=PATIENCE_S, env=environment(path), stdin=subprocess.DEVNULL)
         end.set()
     said = result.stderr.split("\n")
-    assert result.returncode == 124 and " has not answered for " in said[0], said
-    assert said[1:] == ["whether it answers at all: gpt2ctl status", "it has not all of what was asked: nothing is changed", ""]
+    assert result.returncode == 124 and " has not answered on " in said[0], said
+    assert said[1:] == ["check gpt2d with: gpt2ctl status", "gpt2d does not have the whole request: nothing is changed", ""]
 
 
 def test_a_dry_run_of_a_daemon_that_is_gone(path, spec):
     with FakeDaemon(path, **{"dry-run": lambda params, connection: connection.close()}):
         result = run_ctl(path, f"submit --dry-run {spec}")
-    assert result.returncode == 1 and result.stderr.endswith("\nnothing is queued\n"), result
+    assert result.returncode == 1 and result.stderr.endswith(" before it replied\ncheck with: gpt2ctl status\n"), result
 
 
 def test_a_daemon_that_ends_between_two_requests(path):
@@ -296,7 +281,7 @@ def test_a_daemon_that_ends_between_two_requests(path):
         result = run_ctl(path, "cancel 1 2 3")
         assert [params["id"] for params in daemon.asked("cancel")] == [1]
     assert result.returncode == 10 and "run 1" in result.stdout
-    assert result.stderr == f"gpt2ctl: cancel: {UNTAKEN}; nothing more is changed\nwhether gpt2d runs: gpt2ctl status\n"
+    assert result.stderr == f"gpt2ctl: cancel: {UNTAKEN}: nothing more is changed\ncheck with: gpt2ctl status\n"
 
 
 def test_following_a_daemon_that_is_ending(path):
@@ -314,7 +299,7 @@ def test_following_a_daemon_that_is_ending(path):
         hellos.clear()
         with FakeDaemon(path, hello=hello, follow=follow) as daemon:
             result = run_ctl(path, f"{verb} 1")
-        assert result.returncode == 0 and "closed the connection; looking for it again" in result.stderr, result
+        assert result.returncode == 0 and "connection to gpt2d lost, reconnecting" in result.stderr, result
 
 
 def test_a_reply_that_takes_long(path, spec):
@@ -327,8 +312,8 @@ def test_a_reply_that_takes_long(path, spec):
             line = process.stderr.readline()
             end.set()
             out, rest = process.communicate(timeout=PATIENCE_S)
-    assert line.startswith(f"gpt2ctl: still waiting: gpt2d (process {os.getpid()}) has not answered submit on {path} yet; "
-        "up to "), line
+    assert line.startswith(f"gpt2ctl: still waiting: gpt2d (process {os.getpid()}) has not answered submit on {path} for 5 s"
+        ), line
     assert (process.returncode, out, rest) == (0, "1\n", "")
 
 
@@ -351,7 +336,7 @@ def test_a_cancel_that_waits_for_a_step(path):
         line = process.stderr.readline()
         end.set()
         _, rest = process.communicate(timeout=PATIENCE_S)
-    assert line == ("gpt2ctl: run 1 is being cancelled: the step in progress ends first, or its engines are killed after 600 s "
+    assert line == ("gpt2ctl: run 1 is being cancelled: it ends after the step in progress; after 600 s gpt2d kills its engines "
         "(cancel_timeout)\n")
     assert (process.returncode, rest) == (0, "")
 
@@ -372,8 +357,8 @@ def test_a_cancel_that_waits_for_a_stopped_daemon(daemon):
             process.kill()
             process.communicate()
         d.kill()
-    assert line.startswith(f"gpt2ctl: still waiting: gpt2d (process {d.process.pid}) has not answered cancel on {d.socket} yet; "), line
-    assert line.endswith(f"; it is stopped, let it go on with: kill -CONT {d.process.pid}\n")
+    assert line.startswith(f"gpt2ctl: still waiting: gpt2d (process {d.process.pid}) has not answered cancel on {d.socket} for 5 s; "), line
+    assert line.endswith(f"; gpt2d is stopped, continue it with: kill -CONT {d.process.pid}\n")
 
 
 def test_a_cancel_waits_longer_than_for_other_answers(path):
@@ -394,7 +379,7 @@ def test_status_tells_that_a_run_is_being_ended(daemon):
         c.ask("cancel", id=run)
         wait_for(lambda: other.call("status")["running"]["stopping"], "the cancellation is known")
         assert other.call("status")["running"]["stopping"] == "cancelled: asked for"
-        assert "it is being ended, after the step in progress: cancelled: asked for" in ctl(d, "status").stdout
+        assert "the run ends after the step in progress: cancelled: asked for" in ctl(d, "status").stdout
         d.kill()
 
 
@@ -434,29 +419,12 @@ def test_a_daemon_without_its_socket(held):
     path, lock = held
     result = status(path)
     assert result.returncode == 3
-    assert f"gpt2d (process 4711) holds {path}.lock, but does not listen on its socket" in result.stderr
-    assert "gpt2d binds it again within 2 s" in result.stderr
+    assert f"gpt2d (process 4711) holds {path}.lock but does not listen on its socket" in result.stderr
+    assert "gpt2d replaces a removed socket within 2 s" in result.stderr
     fcntl.flock(lock, fcntl.LOCK_UN)
     result = status(path)
     assert result.returncode == 3
-    assert "gpt2d is not running" in result.stderr and "start one with" in result.stderr
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
-def test_a_daemon_of_another_user_without_its_socket(held):
-    """The lock's file cannot be read then: the kernel's list of locks tells who holds it."""
-    path, _ = held
-    st = os.stat(f"{path}.lock")
-    mark = f" {os.major(st.st_dev):02x}:{os.minor(st.st_dev):02x}:{st.st_ino} "
-    if mark not in Path("/proc/locks").read_text():
-        pytest.skip("this file system's locks are not listed by the number that stat tells")
-    copy = path.with_name("gpt2ctl")
-    copy.write_bytes(CTL.read_bytes())
-    copy.chmod(0o755)
-    result = subprocess.run([copy, "status"], capture_output=True, text=True, timeout=PATIENCE_S,
-        env=environment(path), user=65534, group=65534, extra_groups=[], cwd="/")
-    assert result.returncode == 3
-    assert f"gpt2d (process {os.getpid()}) holds {path}.lock" in result.stderr, result.stderr
+    assert "gpt2d is not running" in result.stderr and "start gpt2d with" in result.stderr
 
 
 @pytest.fixture

@@ -137,7 +137,7 @@ def test_follow_of_a_run_that_waits(daemon, tmp_path):
             c.call("resume")
             assert [process.wait(PATIENCE_S) for _, process in followers] == [0, 0, 0]
         plain, *others = [said.read_text() for said, _ in followers]
-        assert plain.startswith("waits     0 before it; drained: since ") and ": new disk; " in plain
+        assert plain.startswith("waits     0 ahead; drained: since ") and ": new disk; " in plain
         assert plain.count("\n") == 1 and others == ["", ""]
 
 
@@ -153,7 +153,7 @@ def test_follow_over_a_restart(daemon):
         d.start()
         out, err = follower.communicate(timeout=120)
         assert follower.returncode == 0, err
-        assert "looking for it again" in err and "daemon_restart" in out
+        assert "reconnecting" in err and "daemon_restart" in out
         assert ctl(d, "show", run, "--json").stdout.count('"done"')
         assert ctl(d, "logs", run).stdout.endswith(out)
 
@@ -173,7 +173,7 @@ def test_its_own_over_a_restart(daemon):
         d.kill()
         out, err = follower.communicate(timeout=120)
         assert follower.returncode == 1
-        assert err.count("looking for it again") == 2 and "no daemon came back in 5 s" in err
+        assert err.count("reconnecting") == 2 and "gpt2d did not come back within 5 s" in err
         d.start()
 
 

@@ -1,0 +1,24 @@
+/* ctl_error.h: why something did not work, and the exit code that the process ends with. */
+#ifndef GPT2D_CTL_LINK_CTL_ERROR_H
+#define GPT2D_CTL_LINK_CTL_ERROR_H
+
+#include <jansson.h>
+
+#include "proto/protocol.h"
+
+struct ctl_error {
+	int exit;           /* enum ctl_exit */
+	char message[1536]; /* the problem; each further line is a next step */
+	int code;           /* of gpt2d's refusal, enum protocol_error; 0: gpt2d did not refuse */
+	json_t *data;       /* what gpt2d sent with its refusal, or NULL; owned */
+};
+
+/* Fill e and return exit. */
+int ctl_error_set(struct ctl_error *e, int exit, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Add a line to the message. Returns e's exit code. */
+int ctl_error_add(struct ctl_error *e, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+void ctl_error_clear(struct ctl_error *e);
+
+#endif

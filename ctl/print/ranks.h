@@ -1,0 +1,22 @@
+/* ranks.h: the ranks of the engine, as top and status print them. */
+#ifndef GPT2D_CTL_PRINT_RANKS_H
+#define GPT2D_CTL_PRINT_RANKS_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#include "ctl/print/format.h"
+#include "ctl/print/term.h"
+
+/* A table of the first ranks of an engine, with the load of their processors or GPUs. */
+void ranks_print(const struct term *t, const json_t *engine, size_t rows);
+/*
+ * Up to rows lines, one for each rank whose GPU other processes use: the number of lines.
+ */
+int ranks_print_others(const struct term *t, const json_t *ranks, int rows);
+/* cpu_load as "98%" of a processor, or "-". */
+const char *ranks_load(const json_t *object, char *out, size_t out_bytes);
+/* "61.2 GB", or "-" */
+const char *ranks_size(const json_t *object, const char *key, char out[FORMAT_BYTES]);
+
+#endif

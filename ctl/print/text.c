@@ -1,0 +1,309 @@
+#include "ctl/print/text.h"
+
+#include <math.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl/print/states.h"
+#include "proto/waiting.h"
+
+const char *text_time(const json_t *object, const char *key, char *out, size_t out_bytes)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+	char clean[64];
+
+	if (!text) {
+		snprintf(out, out_bytes, "-");
+		return out;
+	}
+	term_clean(text, clean, sizeof(clean));
+	/* "2026-01-08T19:50:57.123Z" without the milliseconds */
+	if (strlen(clean) >= 20 && clean[10] == 'T')
+		snprintf(out, out_bytes, "%.10s %.8sZ", clean, clean + 11);
+	else
+		snprintf(out, out_bytes, "%s", clean);
+	return out;
+}
+
+const char *text_reason(const char *state, const char *reason)
+{
+	const size_t n = strlen(state);
+
+	return strncmp(reason, state, n) == 0 && strncmp(reason + n, ": ", 2) == 0 ? reason + n + 2
+										   : reason;
+}
+
+void text_state(const struct term *t, const json_t *run)
+{
+	char state[32], reason[600];
+
+	format_string(run, "state", "?", state, sizeof(state));
+	format_string(run, "reason", "", reason, sizeof(reason));
+	fprintf(t->file, "%s%s%s%s%s\n", term_colour(t, states_colour(state)), state,
+		term_colour(t, TERM_PLAIN), *reason ? ": " : "", text_reason(state, reason));
+}
+
+void text_hold(const struct term *t, const char *label, const json_t *hold)
+{
+	const int64_t uid = format_int(hold, "uid", -1);
+	char at[64], reason[300], name[64], by[100];
+	const struct passwd *user;
+
+	if (!json_is_object(hold))
+		return;
+	user = getpwuid((uid_t)uid);
+	if (user) {
+		term_clean(user->pw_name, name, sizeof(name));
+		snprintf(by, sizeof(by), "%s (uid %lld)", name, (long long)uid);
+	} else {
+		snprintf(by, sizeof(by), "uid %lld", (long long)uid);
+	}
+	format_string(hold, "reason", "", reason, sizeof(reason));
+	fprintf(t->file, "%s since %s by %s%s%s\n", label, text_time(hold, "since", at, sizeof(at)),
+		by, *reason ? ": " : "", reason);
+}
+
+void text_store(const struct term *t, const json_t *store)
+{
+	char path[4096], error[256], advice[700], at[64];
+
+	if (json_is_object(store))
+		fprintf(t->file,
+			"%sgpt2d cannot write %s since %s: %s; %s%s\n"
+			"gpt2d reports how a run ended once it can write again\n",
+			term_colour(t, TERM_RED),
+			format_string(store, "path", "?", path, sizeof(path)),
+			text_time(store, "since", at, sizeof(at)),
+			format_string(store, "error", "?", error, sizeof(error)),
+			format_string(store, "advice", "", advice, sizeof(advice)),
+			term_colour(t, TERM_PLAIN));
+	else
+		fputs("gpt2d can write again\n", t->file);
+	fflush(t->file);
+}
+
+/* ---- the queue ---- */
+
+bool text_waits(const char *waiting)
+{
+	const char *moment = waiting_code(WAITING_PREPARING);
+	const size_t n = strlen(moment);
+
+	return *waiting && (strncmp(waiting, moment, n) != 0 || waiting[n] != ':');
+}
+
+void text_outlook(const struct term *t, const json_t *outlook)
+{
+	const double starts = format_real(outlook, "starts_in_s");
+	char waiting[900], in[FORMAT_BYTES];
+
+	if (!json_is_object(outlook))
+		return;
+	fprintf(t->file, "waits     %lld ahead%s%s; %s\n",
+		(long long)format_int(outlook, "position", 0),
+		starts >= 0 ? ", starts in about " : "",
+		starts >= 0 ? format_duration(starts, in) : "",
+		format_string(outlook, "waiting", "", waiting, sizeof(waiting)));
+}
+
+/* Why row i of the queue waits. head: the reason of the first row, which is printed above. */
+static const char *row_waits(size_t i, const char *head, const char *waiting)
+{
+	static const struct {
+		const char *code, *text;
+	} heads[] = {
+		{"drained: ", "waits for gpt2ctl resume"},
+		{"released: ", "waits for gpt2ctl warm"},
+		{"ranks: ", "waits for more ranks"},
+	};
+
+	if (strcmp(head, waiting) != 0)
+		return waiting;
+	if (i > 0)
+		return "the same";
+	for (size_t k = 0; k < sizeof(heads) / sizeof(heads[0]); k++) {
+		if (strncmp(waiting, heads[k].code, strlen(heads[k].code)) == 0)
+			return heads[k].text;
+	}
+	return "next";
+}
+
+void text_queue(const struct term *t, const json_t *status, size_t rows)
+{
+	const json_t *queue = json_object_get(status, "queue"), *run;
+	const int64_t queued = format_int(status, "queued", 0);
+	char name[80], head[900], waiting[900], in[FORMAT_BYTES];
+	struct table table;
+	size_t i;
+
+	format_string(status, "waiting", "", head, sizeof(head));
+	fprintf(t->file, "queued  %lld%s%s\n", (long long)queued, *head ? ": " : "", head);
+	table_init(&table);
+	for (int column = 0; column < 4; column++)
+		table_column(&table, "", column == 0);
+	json_array_foreach(queue, i, run) {
+		const double starts = format_real(run, "starts_in_s");
+
+		if (i == rows)
+			break;
+		format_string(run, "waiting", "", waiting, sizeof(waiting));
+		table_cell(&table, "%lld", (long long)format_int(run, "id", 0));
+		table_cell(&table, "%s", format_string(run, "name", "", name, sizeof(name)));
+		table_cell(&table, "priority %lld", (long long)format_int(run, "priority", 0));
+		table_cell(&table, "%s%s%s%s", starts >= 0 ? "in about " : "",
+			starts >= 0 ? format_duration(starts, in) : "", starts >= 0 ? ", " : "",
+			row_waits(i, head, waiting));
+	}
+	table_print(&table, t, "        ");
+	table_finish(&table);
+	if (queued > (int64_t)i)
+		fprintf(t->file, "        and %lld more: gpt2ctl %s\n",
+			(long long)(queued - (int64_t)i),
+			i < json_array_size(queue) ? "status --queue 100" : "list --state queued");
+}
+
+/* ---- the run in progress ---- */
+
+void text_progress(const struct term *t, const json_t *progress)
+{
+	const int64_t segment = format_int(progress, "segment", 0);
+	const int64_t segments = format_int(progress, "segments", 1);
+	const int64_t step = format_int(progress, "step", 0);
+	const int64_t steps = format_int(progress, "steps", 0);
+	const double total = (double)segments * (double)steps;
+	const double fraction =
+		total > 0.0 ? ((double)segment * (double)steps + (double)step) / total : 0.0;
+	const double loss = format_real(progress, "loss");
+	const double rate = format_real(progress, "tokens_per_sec");
+	const double eta = format_real(progress, "eta_s");
+	char bar[128], text[FORMAT_BYTES], arm[80];
+
+	if (!json_is_object(progress))
+		return;
+	term_bar(t, fraction, 24, bar, sizeof(bar));
+	fputs("        ", t->file);
+	if (*bar)
+		fprintf(t->file, "[%s%s%s] ", term_colour(t, TERM_CYAN), bar,
+			term_colour(t, TERM_PLAIN));
+	fprintf(t->file, "%*d%%", *bar ? 3 : 0, format_percent(fraction));
+	if (segments > 1)
+		fprintf(t->file, "  segment %lld/%lld %s", (long long)segment + 1,
+			(long long)segments, format_string(progress, "arm", "", arm, sizeof(arm)));
+	fprintf(t->file, "\n        step %lld/%lld", (long long)step, (long long)steps);
+	if (isfinite(loss))
+		fprintf(t->file, "  loss %.4f", loss);
+	if (isfinite(rate))
+		fprintf(t->file, "  %s tok/s", format_si(rate, text));
+	if (isfinite(eta))
+		fprintf(t->file, "  %s left", format_duration(eta, text));
+	fputc('\n', t->file);
+}
+
+void text_running(const struct term *t, const json_t *status)
+{
+	const json_t *running = json_object_get(status, "running");
+	const json_t *run = json_object_get(running, "run");
+	char name[80], state[32], why[600];
+
+	if (!json_is_object(run)) {
+		fputs("running none\n", t->file);
+		return;
+	}
+	format_string(run, "state", "?", state, sizeof(state));
+	fprintf(t->file, "running %lld %s: %s%s%s\n", (long long)format_int(run, "id", 0),
+		format_string(run, "name", "", name, sizeof(name)),
+		term_colour(t, states_colour(state)), state, term_colour(t, TERM_PLAIN));
+	if (*format_string(running, "stopping", "", why, sizeof(why)))
+		fprintf(t->file, "        the run ends after the step in progress: %s\n", why);
+	text_progress(t, json_object_get(running, "progress"));
+}
+
+/* ---- plans, warnings ---- */
+
+void text_cell(struct table *table, double value, char *(*format)(double, char *))
+{
+	char text[FORMAT_BYTES];
+
+	table_cell(table, "%s", isfinite(value) ? format(value, text) : "-");
+}
+
+void text_plan(const json_t *plan, char *out, size_t out_bytes)
+{
+	const int64_t reduce = format_int(plan, "reduce_elems", -1);
+	const int64_t n = format_int(plan, "n_reduce", 0);
+	const int64_t gather = format_int(plan, "gather_elems", -1);
+	const int64_t n_gather = format_int(plan, "n_gather", 0);
+	const int64_t elem_bytes = format_int(plan, "elem_bytes", 4);
+	char count[FORMAT_BYTES], size[FORMAT_BYTES];
+	int used;
+
+	if (reduce < 0) {
+		snprintf(out, out_bytes, "-");
+		return;
+	}
+	used = snprintf(out, out_bytes, "%lld bucket%s of %s el (%s)", (long long)n,
+		n == 1 ? "" : "s", format_count(reduce, count),
+		format_size(format_product(reduce, elem_bytes), size));
+	if (gather >= 0 && used > 0 && (size_t)used < out_bytes &&
+		(gather != reduce || n_gather != n))
+		snprintf(out + used, out_bytes - (size_t)used, ", gathered in %lld of %s el",
+			(long long)n_gather, format_count(gather, count));
+}
+
+/* Whether each arm's check has the warning. */
+static bool all_warn(const json_t *checks, const json_t *warning)
+{
+	const json_t *row, *other;
+	size_t i, k;
+
+	json_array_foreach(checks, i, row) {
+		const json_t *warnings = json_object_get(json_object_get(row, "check"), "warnings");
+		bool found = false;
+
+		json_array_foreach(warnings, k, other)
+			found |= json_equal(other, warning);
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
+json_t *text_warnings(const json_t *checks)
+{
+	json_t *all = json_array();
+	const json_t *row, *warning;
+	char name[80];
+	size_t i, k;
+
+	json_array_foreach(checks, i, row) {
+		const json_t *warnings = json_object_get(json_object_get(row, "check"), "warnings");
+
+		json_array_foreach(warnings, k, warning) {
+			const char *text = json_string_value(warning);
+
+			if (text && !all_warn(checks, warning))
+				json_array_append_new(all,
+					json_sprintf("arm %s: %s",
+						format_string(row, "arm", "", name, sizeof(name)),
+						text));
+			else if (text && i == 0)
+				json_array_append(all, (json_t *)warning);
+		}
+	}
+	return all;
+}
+
+void text_print_warnings(const struct term *t, const json_t *warnings)
+{
+	const json_t *warning;
+	char clean[1200];
+	size_t i;
+
+	json_array_foreach(warnings, i, warning) {
+		term_clean(json_is_string(warning) ? json_string_value(warning) : "?", clean,
+			sizeof(clean));
+		fprintf(t->file, "%swarning%s: %s\n", term_colour(t, TERM_YELLOW),
+			term_colour(t, TERM_PLAIN), clean);
+	}
+}

@@ -1,0 +1,233 @@
+#include "ctl/verbs/spec_errors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/print/format.h"
+#include "proto/host/memory.h"
+#include "proto/spec/spec_json.h"
+
+/* Whether --set gives the key. */
+static bool is_set(const struct options *args, const char *key)
+{
+	const size_t n = strlen(key);
+
+	for (size_t i = 0; i < args->n_values; i++)
+		if (strcmp(args->values[i].row->name, "set") == 0 &&
+			strncmp(args->values[i].text, key, n) == 0 &&
+			args->values[i].text[n] == '=')
+			return true;
+	return false;
+}
+
+/*
+ * The place of a dotted key below the object at index; {0}: the text does not have it. Names of
+ * arms and keys may have dots, so each way to split the key is tried.
+ */
+static struct spec_place place_below(const struct spec_json *json, uint32_t index, const char *key)
+{
+	const struct spec_json_node *node = &json->node[index];
+
+	if (node->type != SPEC_JSON_OBJECT)
+		return (struct spec_place){0};
+	for (uint32_t at = node->child; at != 0; at = json->node[at].next) {
+		const struct spec_json_node *member = &json->node[at];
+		const size_t n = strlen(member->key);
+		struct spec_place found = {0};
+
+		if (strncmp(member->key, key, n) != 0)
+			continue;
+		if (key[n] == '\0')
+			return member->at;
+		if (key[n] == '.')
+			found = place_below(json, at, key + n + 1);
+		if (found.line > 0)
+			return found;
+	}
+	return (struct spec_place){0};
+}
+
+static struct spec_place place_of(const struct spec_source *s, const char *key)
+{
+	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
+	struct spec_json json;
+	struct spec_place at = {0};
+
+	if (s->rerun_of == 0 && spec_json_parse(s->text, s->n, &json, errors) == 0) {
+		at = place_below(&json, 0, key);
+		spec_json_finish(&json);
+	}
+	free(errors);
+	return at;
+}
+
+/* What else to set when rerun asks for another number of GPUs; "": nothing. */
+static const char *advice(const struct spec_source *s, const char *key)
+{
+	if (s->rerun_of == 0)
+		return "";
+	if (strcmp(key, "train_batch_size") == 0 && is_set(s->args, "gpus") &&
+		!is_set(s->args, "train_batch_size"))
+		return "; the run had this size for its own gpus: with --set gpus, also use --set "
+		       "train_batch_size";
+	if (strcmp(key, "gpus") == 0 && !is_set(s->args, "gpus"))
+		return "; use all ranks that exist: --set gpus=0, with --set train_batch_size";
+	return "";
+}
+
+/* A row for the output: the place in the file, or the option. */
+static json_t *make_row(
+	const struct spec_source *s, struct spec_place at, const char *key, const char *message)
+{
+	const bool set = is_set(s->args, key);
+	char shown[sizeof("--set ") + sizeof(((struct spec_error *)0)->key)];
+	char text[1024];
+
+	snprintf(shown, sizeof(shown), "%s%s", set ? "--set " : "", key);
+	snprintf(text, sizeof(text), "%s%s", message, advice(s, key));
+	if (s->rerun_of || set || strncmp(key, "--", 2) == 0)
+		at = (struct spec_place){0};
+	return json_pack("{s:i, s:i, s:o, s:o}", "line", at.line, "column", at.column, "key",
+		format_json_text(shown), "message", format_json_text(text));
+}
+
+/* Insert the row by its line; rows without a line come last. An equal row is dropped. */
+static void insert_row(json_t *rows, json_t *row)
+{
+	const int64_t line = format_int(row, "line", 0);
+	size_t at = json_array_size(rows);
+	const json_t *other;
+	size_t i;
+
+	json_array_foreach(rows, i, other) {
+		const int64_t before = format_int(other, "line", 0);
+
+		if (json_equal(other, row)) {
+			json_decref(row);
+			return;
+		}
+		if (line > 0 && (before == 0 || line < before) && i < at)
+			at = i;
+	}
+	json_array_insert_new(rows, at, row);
+}
+
+static void print_rows(struct output *o, const char *name, json_t *rows)
+{
+	json_t *object = json_pack("{s:{s:i, s:s, s:o, s:o}}", "error", "exit", CTL_USAGE,
+		"message", "the spec was refused", "file", format_json_text(name), "errors", rows);
+	struct spec_error error;
+	char clean[SPEC_PATH_MAX];
+	const json_t *row;
+	size_t i;
+
+	term_clean(name, clean, sizeof(clean));
+	json_array_foreach(rows, i, row) {
+		error = (struct spec_error){.at = {.line = (int)format_int(row, "line", 0),
+						    .column = (int)format_int(row, "column", 0)}};
+		format_string(row, "key", "", error.key, sizeof(error.key));
+		format_string(row, "message", "", error.message, sizeof(error.message));
+		spec_error_print(&error, clean, o->err.file);
+	}
+	output_print(o, "error", object, NULL);
+	json_decref(object);
+}
+
+void spec_errors_report(
+	struct output *o, const struct spec_source *source, const struct spec_errors *errors)
+{
+	const bool named = options_has(source->args, "name") && !is_set(source->args, "name");
+	json_t *rows = json_array();
+	char more[64];
+
+	for (size_t i = 0; i < errors->n; i++) {
+		const struct spec_error *row = &errors->error[i];
+		/* --name is passed on as --set name */
+		const bool of_name = named && strcmp(row->key, "--set name") == 0;
+
+		insert_row(rows,
+			make_row(source, row->at, of_name ? "--name" : row->key, row->message));
+	}
+	if (errors->dropped > 0) {
+		snprintf(more, sizeof(more), "and %zu more errors", errors->dropped);
+		json_array_append_new(rows, make_row(source, (struct spec_place){0}, "", more));
+	}
+	print_rows(o, source->name, rows);
+}
+
+/* ---- gpt2d's rows ---- */
+
+/* Whether the arm gives the key itself, in the file or by --set. */
+static bool has_own(const struct spec_source *s, const char *arm, const char *key)
+{
+	char own[1024];
+
+	snprintf(own, sizeof(own), "arms.%s.%s", arm, key);
+	return is_set(s->args, own) || place_of(s, own).line > 0;
+}
+
+/* Takes "arms.NAME.KEY" apart: KEY and *arm, if that arm has KEY from the whole spec; else NULL. */
+static const char *shared_key(
+	const struct spec_source *s, const json_t *arms, const char *key, const char **arm)
+{
+	const char *name, *rest = NULL;
+	json_t *ignored;
+	size_t most = 0;
+
+	if (strncmp(key, "arms.", 5) != 0)
+		return NULL;
+	/* a name may have dots, and begin with another name */
+	json_object_foreach((json_t *)arms, name, ignored) {
+		const size_t n = strlen(name);
+
+		if (n < most || strncmp(key + 5, name, n) != 0 || key[5 + n] != '.')
+			continue;
+		most = n;
+		*arm = name;
+		rest = key + 5 + n + 1;
+	}
+	return rest && !has_own(s, *arm, rest) ? rest : NULL;
+}
+
+/* Whether all arms that share the key have this error of it. */
+static bool in_all_arms(const struct spec_source *s, const json_t *arms, const json_t *rows,
+	const char *shared, const json_t *message)
+{
+	const char *name, *key, *arm;
+	size_t sharing = 0, n = 0, i;
+	const json_t *row;
+	json_t *ignored;
+
+	json_object_foreach((json_t *)arms, name, ignored)
+		sharing += !has_own(s, name, shared);
+	json_array_foreach(rows, i, row) {
+		key = json_string_value(json_object_get(row, "key"));
+		key = key ? shared_key(s, arms, key, &arm) : NULL;
+		n += key && strcmp(key, shared) == 0 &&
+			json_equal(json_object_get(row, "message"), message);
+	}
+	return n >= sharing;
+}
+
+void spec_errors_report_rows(
+	struct output *o, const struct spec_source *source, const json_t *arms, const json_t *rows)
+{
+	json_t *placed = json_array();
+	const json_t *row;
+	char text[1024], key[sizeof(((struct spec_error *)0)->key)];
+	const char *arm, *shared;
+	size_t i;
+
+	json_array_foreach(rows, i, row) {
+		format_string(row, "key", "", key, sizeof(key));
+		format_string(row, "message", "", text, 600);
+		shared = shared_key(source, arms, key, &arm);
+		if (shared &&
+			!in_all_arms(source, arms, rows, shared, json_object_get(row, "message")))
+			snprintf(text + strlen(text), 300, " (arm %.200s)", arm);
+		if (!shared)
+			shared = key;
+		insert_row(placed, make_row(source, place_of(source, shared), shared, text));
+	}
+	print_rows(o, source->name, placed);
+}
