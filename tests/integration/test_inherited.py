@@ -127,3 +127,9 @@ def test_process_1_reaps_orphans(tmp_path):
             assert c.wait(c.submit(spec("good")))["state"] == "done"
         os.kill(int(init), signal.SIGTERM)
         assert d.process.wait(60) == 0 and "info stopped" in d.said()
+
+
+def test_threads_by_affinity(tmp_path):
+    """The processors that gpt2d may use, not those of the machine."""
+    with Daemon(home=tmp_path, prefix=("taskset", "-c", str(min(os.sched_getaffinity(0)))), options=("--threads", "0")) as d:
+        assert ", ranks 1, threads per rank 1\n" in d.said()
