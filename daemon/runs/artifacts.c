@@ -27,7 +27,7 @@ enum {
 	READ_BYTES = 64 << 10,
 };
 
-/* Whatever keeps gpt2d from the files below dir. */
+/* gpt2d cannot read the files below dir. */
 static void refuse_place(struct reply *reply, int64_t id, const char *dir, int rc)
 {
 	if (rc == -ELOOP)

@@ -147,11 +147,24 @@ static int make_own_dir(struct attempt *a)
 	return rc < 0 ? rc : filesystem_sync(runs);
 }
 
+/* An engine whose disk failed may have left a marker in the attempt before, which did not count. */
+static int unmark_previous(const struct attempt *a)
+{
+	struct run before = a->place;
+	char dir[PATH_MAX];
+
+	if (before.attempt-- == 1 || run_dir(&before, a->options.state_dir, dir, sizeof(dir)) < 0)
+		return 0;
+	return marker_remove(dir);
+}
+
 static int make_run_dir(struct attempt *a)
 {
 	char path[PATH_MAX];
-	int rc = make_own_dir(a);
+	int rc = unmark_previous(a);
 
+	if (rc == 0)
+		rc = make_own_dir(a);
 	if (rc < 0 || !a->spec->has_arms)
 		return rc;
 	rc = segments_dir(a, path);

@@ -33,7 +33,7 @@ static DIR *open_dir(int at, const char *name)
 	return stream;
 }
 
-/* What no folder could be opened for: a link is told from a file in its place. */
+/* The error of opening a folder: -ELOOP for a link in its place, -ENOTDIR for a file. */
 static int place_error(const char *dir, int rc)
 {
 	struct stat st;

@@ -30,33 +30,25 @@ static int find_places(const char *state_dir, const struct run *run, int64_t att
 	return n >= 0 && n < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-static int make_trash(const char *state_dir, char path[PATH_MAX])
-{
-	int n = snprintf(path, PATH_MAX, "%s/" STATE_TRASH, state_dir);
-
-	if (n < 0 || n >= PATH_MAX)
-		return -ENAMETOOLONG;
-	return mkdir(path, TRASH_MODE) < 0 && errno != EEXIST ? -errno : 0;
-}
-
 int trash_move(const char *state_dir, const struct run *run)
 {
-	char from[PATH_MAX], to[PATH_MAX];
-	int rc = make_trash(state_dir, to);
+	char from[PATH_MAX], to[PATH_MAX], trash[PATH_MAX];
+	int n = snprintf(trash, sizeof(trash), "%s/" STATE_TRASH, state_dir);
+	int rc = n >= 0 && n < PATH_MAX ? 0 : -ENAMETOOLONG;
 
+	if (rc == 0 && mkdir(trash, TRASH_MODE) < 0 && errno != EEXIST)
+		rc = -errno;
 	for (int64_t i = 1; i <= run->attempt && rc == 0; i++) {
 		rc = find_places(state_dir, run, i, from, to);
 		if (rc == 0 && rename(from, to) < 0 && errno != ENOENT)
 			rc = -errno;
 	}
 	if (rc == 0)
-		rc = make_trash(state_dir, to);
-	if (rc == 0)
-		rc = filesystem_sync(to);
+		rc = filesystem_sync(trash);
 	if (rc < 0)
 		return rc;
-	*strrchr(to, '/') = '\0';
-	return filesystem_sync(to);
+	*strrchr(trash, '/') = '\0';
+	return filesystem_sync(trash);
 }
 
 int trash_empty(const char *state_dir, const struct run *run, int64_t budget)

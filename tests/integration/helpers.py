@@ -51,7 +51,7 @@ def experiment(name="exp", steps=3, repetitions=2, **more):
     return spec(name, steps, arms={
         "a": {"zero_optimization": {"reduce_bucket_size": 1000000}},
         "b": {"zero_optimization": {"reduce_bucket_size": 2000000}},
-    }, design={"repetitions": repetitions, "mirrored": True, "seed": 1, "aa_control": False}, **more)
+    }, design={"repetitions": repetitions, "mirrored": True, "seed": 1, "aa_control": False}, **{"restart": False, **more})
 
 
 def wait_for(condition, what, patience=PATIENCE_S):

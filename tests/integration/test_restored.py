@@ -71,7 +71,7 @@ def test_a_queued_run_that_has_a_folder(home, work):
             assert end["state"] == "done" and end["dir"] == f"{folder}.2"
             listed = c.call("artifacts", id=run)
             assert listed["dir"] == end["dir"] and listed["files"] and not listed["missing"]
-        assert "its folder has artifacts already" in d.said()
+        assert "its directory has artifacts already" in d.said()
         assert files(folder) == before and agrees(d) == 1
 
 
