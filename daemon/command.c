@@ -245,7 +245,12 @@ static void do_keep(struct daemon *d, struct reply *reply, json_t *params)
 	prune_keep(d->pruner, reply, params);
 }
 
-/* ---- the table ---- */
+/*
+ * ---- the table ----
+ *
+ * A new command needs: its name and a comment in proto/protocol.h, its members in proto/schema, a
+ * row here, a function for the row, and an example in proto/gpt2d-protocol.7.in.
+ */
 
 static const struct verb verbs[] = {
 	{METHOD_HELLO, do_hello, ROLE_ANYBODY,
@@ -282,16 +287,14 @@ static const struct verb verbs[] = {
 		{{"id", ARG_INTEGER, false}, {"after", ARG_INTEGER, false},
 			{"limit", ARG_INTEGER, false}, {"level", ARG_TEXT, false}},
 		"what engines and gpt2d said of a run, or gpt2d of itself"},
-	{METHOD_METRICS, do_metrics, ROLE_ANYBODY, {{0}},
-		"figures for a monitoring system"},
+	{METHOD_METRICS, do_metrics, ROLE_ANYBODY, {{0}}, "figures for a monitoring system"},
 	{METHOD_PRUNE, do_prune, ROLE_OWNER,
 		{{"keep", ARG_INTEGER, false}, {"older_than_s", ARG_INTEGER, false},
 			{"state", ARG_TEXT, false}, {"dry_run", ARG_BOOL, false},
 			{"forget", ARG_BOOL, false}, {"after", ARG_INTEGER, false},
 			{"limit", ARG_INTEGER, false}},
 		"remove runs that have ended, with their files"},
-	{METHOD_KEEP, do_keep, ROLE_OWNER,
-		{{"id", ARG_INTEGER, true}, {"kept", ARG_BOOL, false}},
+	{METHOD_KEEP, do_keep, ROLE_OWNER, {{"id", ARG_INTEGER, true}, {"kept", ARG_BOOL, false}},
 		"have a run left alone by prune, or not any more"},
 	{METHOD_CANCEL, command_cancel, ROLE_OWNER,
 		{{"id", ARG_INTEGER, true}, {"queued", ARG_BOOL, false}}, "end a run"},
@@ -387,7 +390,7 @@ void command_handle(struct daemon *d, struct reply *reply, const struct rpc_mess
 		unknown_verb(reply, message->method);
 	else if (!role_may_ask(reply_peer(reply), verb->role))
 		reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL,
-			"%s: only root, whom gpt2d runs as (uid %u), and admin_group may",
+			"%s: only root, the user of gpt2d (uid %u) and members of admin_group may",
 			verb->name, (unsigned)geteuid());
 	else if (check_args(verb, reply, message->params))
 		verb->handle(d, reply, message->params);

@@ -97,7 +97,7 @@ static const char *overridden(const struct hold_request *r)
 	if (r->lift == !is_set)
 		return NULL;
 	if (r->lift)
-		return "the engines were released again meanwhile: gpt2ctl status says by whom";
+		return "the engines were released again meanwhile: see gpt2ctl status";
 	return r->hold == HOLD_DRAINED
 		? "gpt2d was resumed meanwhile: runs start again"
 		: "the engines were taken again meanwhile: gpt2ctl status shows them";

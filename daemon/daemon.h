@@ -17,7 +17,7 @@ struct daemon {
 	const struct settings *settings;
 	const struct engine_program *program;
 	int threads; /* of each rank */
-	struct {     /* what settings came from, to read them anew; settings is the same object */
+	struct {     /* to read the settings again; settings is the same object */
 		int argc;
 		char **argv;
 		struct settings *settings;
@@ -50,8 +50,8 @@ struct daemon {
 	bool ready_said;
 
 	/* private to startup.c and shutdown.c */
-	int store_rc;      /* of what was last told of the store: 0, or a negative errno */
-	bool engines_told; /* to stop, as the last thing */
+	int store_rc;      /* the store's failure that was last reported; 0: none */
+	bool engines_stopping;
 	bool engines_gone;
 	int last_steps;     /* left at least; 0: clients are listened to */
 	int64_t drain_ns;   /* a signal's stop becomes one at once then; 0: there was none */

@@ -95,8 +95,8 @@ static void on_shutdown(evutil_socket_t fd, short what, void *arg)
 			event_add(d->shutdown, &soon);
 		return;
 	}
-	if (!d->engines_told) {
-		d->engines_told = true;
+	if (!d->engines_stopping) {
+		d->engines_stopping = true;
 		shutdown_stop_checks(d);
 		control_stop_listening(d->control);
 		scheduler_interrupt(d->scheduler, true); /* what was made ready ahead */

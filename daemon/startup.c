@@ -254,8 +254,8 @@ static int open_store(struct daemon *d, char *error, size_t error_bytes)
 		return rc;
 	}
 	d->queue = queue_create(d->settings->ranks);
-	rc = record_last_change_now(d->store, clock_utc_ns() - CLOCK_DOUBT_S * CLOCK_S_NS,
-		&d->last_change_ns);
+	rc = record_last_change_now(
+		d->store, clock_utc_ns() - CLOCK_DOUBT_S * CLOCK_S_NS, &d->last_change_ns);
 	if (rc < 0)
 		snprintf(error, error_bytes, "%s: %s", path, store_error_text(rc));
 	else
@@ -275,8 +275,8 @@ static int start_store(struct daemon *d, char *error, size_t error_bytes)
 	/* a database that is locked when it is opened says so itself */
 	if (failure_is_full(rc) || (rc == -EBUSY && d->store != NULL)) {
 		failure_describe(d->store ? store_path(d->store) : d->state_dir, rc, &failure);
-		snprintf(error + strlen(error), error_bytes - strlen(error), "; %s",
-			failure.advice);
+		snprintf(
+			error + strlen(error), error_bytes - strlen(error), "; %s", failure.advice);
 	}
 	return rc;
 }
@@ -375,7 +375,7 @@ static void start_engines(struct daemon *d)
 	engine_pool_create(&pool, &d->pool);
 }
 
-static int start_scheduler(struct daemon *d)
+static void start_scheduler(struct daemon *d)
 {
 	const struct scheduler_options options = {
 		.base = d->base,
@@ -400,7 +400,7 @@ static int start_scheduler(struct daemon *d)
 		.queued = command_queued,
 		.arg = d,
 	});
-	return scheduler_create(&options, &d->scheduler);
+	d->scheduler = scheduler_create(&options);
 }
 
 static int start_control(struct daemon *d, char *error, size_t error_bytes)
@@ -550,11 +550,8 @@ int startup_run(struct daemon *d, const struct settings *settings, char *error, 
 	snprintf(error, error_bytes, "out of memory");
 	event_set_mem_functions(allocate, memory_resized, free);
 	d->base = event_base_new();
-	if (d->base == NULL)
-		return -ENOMEM;
+	d->follow = follow_create(d->base);
 	rc = start_places(d, error, error_bytes);
-	if (rc == 0 && (d->follow = follow_create(d->base)) == NULL)
-		rc = -ENOMEM;
 	if (rc == 0)
 		rc = start_store(d, error, error_bytes);
 	if (rc == 0)
@@ -565,10 +562,10 @@ int startup_run(struct daemon *d, const struct settings *settings, char *error, 
 		rc = start_pruner(d);
 	if (rc == 0)
 		rc = start_signals(d);
-	if (rc == 0)
+	if (rc == 0) {
 		start_engines(d);
-	if (rc == 0)
-		rc = start_scheduler(d);
+		start_scheduler(d);
+	}
 	if (rc == 0)
 		rc = start_control(d, error, error_bytes);
 	if (rc == 0)
@@ -588,7 +585,7 @@ int startup_undo(struct daemon *d)
 {
 	int rc;
 
-	/* what is asked and to be written, and its callbacks, before the parts they call go */
+	/* pending checks, jobs and writes come first: their callbacks use the other parts */
 	shutdown_stop_checks(d);
 	worker_stop(d->worker);
 	rc = store_close(d->store);

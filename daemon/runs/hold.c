@@ -322,25 +322,20 @@ void hold_observe(void *arg, struct run *run, enum lifecycle_event event)
 int hold_create(const struct hold_options *options, struct holds **out)
 {
 	struct holds *holds = memory_zeroed(1, sizeof(*holds));
-	int rc = -ENOMEM;
+	int rc = 0;
 
 	holds->options = *options;
 	holds->probe_timer = event_new(options->base, -1, EV_PERSIST, on_probe_timer, holds);
-	if (holds->probe_timer == NULL)
-		goto destroy;
 	for (enum hold i = 0; i < HOLDS; i++) {
 		holds->held[i].record.what = kinds[i].name;
 		if (!kinds[i].durable)
 			continue;
 		rc = record_hold_read(options->store, &holds->held[i].record);
 		if (rc < 0)
-			goto destroy;
+			break;
 		describe(&holds->held[i], i);
 	}
 	*out = holds;
-	return 0;
-destroy:
-	hold_destroy(holds);
 	return rc;
 }
 
@@ -348,7 +343,6 @@ void hold_destroy(struct holds *holds)
 {
 	if (holds == NULL)
 		return;
-	if (holds->probe_timer)
-		event_free(holds->probe_timer);
+	event_free(holds->probe_timer);
 	free(holds);
 }

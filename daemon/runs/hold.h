@@ -30,7 +30,7 @@ struct hold_options {
 	void *arg;
 };
 
-/* Reads the durable holds, so call it before store_start. 0 or a negative errno. */
+/* Reads the durable holds, so call it before store_start. 0 or a negative errno; *out is set. */
 int hold_create(const struct hold_options *options, struct holds **out);
 void hold_destroy(struct holds *holds); /* takes NULL */
 

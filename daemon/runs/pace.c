@@ -6,8 +6,8 @@ void pace_begin(struct pace *p, int64_t now_ns)
 }
 
 /*
- * One slow step says nothing of thousands: the mean of all since the segment's first message
- * counts. What an earlier segment took stands until there is one.
+ * The mean since the segment's first message, because one step may be slow. Until there is one, the
+ * mean of the segment before.
  */
 void pace_step(struct pace *p, int64_t segment, int64_t step, double step_ns, int64_t now_ns)
 {

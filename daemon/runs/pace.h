@@ -1,7 +1,6 @@
 /*
- * pace.h: how long the run in progress still takes. Of its segments what they have taken so far
- * counts, with all between them; of the one in progress, and as long as none has been trained, the
- * mean time of a step. Times are monotonic.
+ * pace.h: estimates how long the run in progress still takes, from the mean time of a step and the
+ * mean time of a trained segment, pauses included. Times are monotonic.
  */
 #ifndef GPT2D_DAEMON_RUNS_PACE_H
 #define GPT2D_DAEMON_RUNS_PACE_H
@@ -21,7 +20,7 @@ void pace_begin(struct pace *p, int64_t now_ns);
 void pace_step(struct pace *p, int64_t segment, int64_t step, double step_ns, int64_t now_ns);
 /* A segment is trained. */
 void pace_trained(struct pace *p, int64_t now_ns);
-/* After step (from 1) of steps, with that many segments behind this one. */
+/* After step (from 1) of steps, with that many segments to follow. */
 double pace_left_s(const struct pace *p, int64_t step, int64_t steps, int64_t segments_left);
 
 #endif

@@ -770,7 +770,7 @@ void scheduler_message(struct scheduler *s, int rank, const char *method, json_t
 
 /* ---- from outside ---- */
 
-int scheduler_create(const struct scheduler_options *options, struct scheduler **out)
+struct scheduler *scheduler_create(const struct scheduler_options *options)
 {
 	static const struct timeval second = {1, 0};
 	struct scheduler *s = memory_zeroed(1, sizeof(*s));
@@ -782,14 +782,9 @@ int scheduler_create(const struct scheduler_options *options, struct scheduler *
 	s->watch = event_new(options->base, -1, EV_PERSIST, on_watch, s);
 	s->idle = evtimer_new(options->base, on_idle, s);
 	s->peer_timer = evtimer_new(options->base, on_peer_timer, s);
-	if (!s->wake || !s->watch || !s->idle || !s->peer_timer) {
-		scheduler_destroy(s);
-		return -ENOMEM;
-	}
 	clock_watch_look(&s->awake, clock_mono_ns());
 	event_add(s->watch, &second);
-	*out = s;
-	return 0;
+	return s;
 }
 
 void scheduler_destroy(struct scheduler *s)
@@ -806,14 +801,10 @@ void scheduler_destroy(struct scheduler *s)
 	}
 	if (s->next)
 		attempt_destroy(s->next);
-	if (s->wake)
-		event_free(s->wake);
-	if (s->watch)
-		event_free(s->watch);
-	if (s->idle)
-		event_free(s->idle);
-	if (s->peer_timer)
-		event_free(s->peer_timer);
+	event_free(s->wake);
+	event_free(s->watch);
+	event_free(s->idle);
+	event_free(s->peer_timer);
 	free(s);
 }
 

@@ -40,7 +40,7 @@ struct scheduler_options {
 	void *arg;
 };
 
-int scheduler_create(const struct scheduler_options *options, struct scheduler **out);
+struct scheduler *scheduler_create(const struct scheduler_options *options);
 void scheduler_destroy(struct scheduler *s); /* takes NULL */
 
 /*

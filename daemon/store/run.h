@@ -63,7 +63,7 @@ bool run_may(enum run_state from, enum run_state to);
 /*
  * Move to another state at a time (UTC), for a reason (NULL: none): 0, or -EINVAL with nothing
  * changed. Callers other than lifecycle.c and the store's reader go through lifecycle_move, which
- * also makes it durable and tells the followers.
+ * also makes it durable and reports it to the followers.
  */
 int run_transition(struct run *run, enum run_state to, const char *reason, int64_t at_ns);
 

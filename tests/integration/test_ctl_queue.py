@@ -467,7 +467,7 @@ def test_others_may_not(daemon):
                 timeout=60, user=nobody, group=nobody, extra_groups=[])
         for verb in ("drain", "resume", "release", "warm"):
             result = other(verb)
-            assert result.returncode == 9 and f"{verb}: only root, whom gpt2d runs as" in result.stderr, result
+            assert result.returncode == 9 and f"{verb}: only root, the user of gpt2d" in result.stderr, result
         for words in (("priority", queued, -5), ("cancel", queued), ("cancel", run), ("keep", queued)):
             said = f"run {words[1]}: belongs to another user; ask uid {os.geteuid()}, or an admin"
             assert said in other(*words).stderr, words
