@@ -170,7 +170,7 @@ def test_stop_on_a_full_disk(small, tmp_path):
             for number in (cancelled, run):
                 assert "cancelled, but that is not on disk" in refused(c.call, "cancel", id=number)
             assert d.stop() == 1
-        assert f"run {run}: that it is cancelled could not be written: No space left on device" in (tmp_path / "log").read_text()
+        assert f"run {run}: state cancelled could not be written: No space left on device" in (tmp_path / "log").read_text()
         (small / "filler").unlink()
         d.start()
         with d.client() as c:
@@ -523,7 +523,7 @@ def test_progress_is_of_this_attempt(tmp_path):
             c.call("warm")
             other.execute("begin immediate")
             engine.held.unlink()
-            wait_for(lambda: c.state(run) == "starting", "starting")
+            wait_for(lambda: c.call("status")["running"], "starting")
             assert told() == (None, None) and c.call("status")["running"]["progress"] is None
             other.execute("rollback")
         wait_for(lambda: c.call("show", id=run)["progress"], "progress of the second attempt")
@@ -633,13 +633,12 @@ def test_queue_waits_for_room(tmp_path):
             waits = [c.submit(experiment(f"r{i}", repetitions=1)) for i in range(3)]
             c.call("resume")
             wait_for(lambda: str(c.call("status")["waiting"]).startswith("room: "), "the queue waits for room")
-            assert c.call("status")["waiting"].startswith(
-                f"room: {runs}/{waits[0]}-r0 cannot be made: No space left on device; make room on ")
+            assert f": run {waits[0]}: enospc: {runs}/{waits[0]}-r0: No space left on device" in c.call("status")["waiting"]
             assert [c.state(run) for run in waits] == ["queued"] * 3
             for path in fill:
                 path.unlink()
             for run in waits:
                 assert c.wait(run)["state"] == "done"
-            assert "can be made again" in d.said()
+            assert "can be written again" in d.said()
     finally:
         subprocess.run(["umount", "-l", str(runs)], check=False)
