@@ -88,8 +88,7 @@ const struct schema_row schema_outputs[] = {
 
 	{"compared_arm", SCHEMA_OBJECT,
 		"An arm over all of its segments. Means are per step; that of each phase, from "
-		"data_mean_s to optimizer_mean_s, is of its slowest rank, so that of more than one "
-		"rank they may add up to more than mean_ns."},
+		"data_mean_s to optimizer_mean_s, is over the ranks too."},
 	{"arm", "text", ""},
 	{"plan", "plan|null", ""},
 	{"segments", "count", ""},

@@ -111,10 +111,14 @@ static void summarise_losses(const struct measure *m, struct measure_summary *ou
 		out->loss_mean = sum / (double)finite;
 }
 
-/* Of `done` steps, a rank's or the slowest. */
-static void average(
-	const struct measure *m, const struct measure_step *steps, struct measure_phases *out)
+const struct measure_step *measure_rank(const struct measure *m, int rank)
 {
+	return m->all != NULL ? &m->all[rank * m->done] : m->own;
+}
+
+void measure_rank_phases(const struct measure *m, int rank, struct measure_phases *out)
+{
+	const struct measure_step *steps = measure_rank(m, rank);
 	const double n = (double)measured(m) * 1e9;
 
 	*out = (struct measure_phases){0};
@@ -136,14 +140,36 @@ static void average(
 	out->work /= n;
 }
 
-const struct measure_step *measure_rank(const struct measure *m, int rank)
+/* Means over the ranks: with the rest of the step they add up to its time. */
+static void average_ranks(const struct measure *m, struct measure_phases *out)
 {
-	return m->all != NULL ? &m->all[rank * m->done] : m->own;
+	*out = (struct measure_phases){0};
+	for (int rank = 0; rank < m->world; rank++) {
+		struct measure_phases own;
+
+		measure_rank_phases(m, rank, &own);
+		out->data += own.data / m->world;
+		out->forward += own.forward / m->world;
+		out->backward += own.backward / m->world;
+		out->exposed_comm += own.exposed_comm / m->world;
+		out->optimizer += own.optimizer / m->world;
+		out->work += own.work / m->world;
+	}
 }
 
-void measure_rank_phases(const struct measure *m, int rank, struct measure_phases *out)
+int64_t measure_elapsed_ns(const struct measure *m, int64_t first)
 {
-	average(m, measure_rank(m, rank), out);
+	int64_t longest = 0;
+
+	for (int rank = 0; rank < m->world; rank++) {
+		const struct measure_step *steps = measure_rank(m, rank);
+		int64_t own = 0;
+
+		for (int64_t i = first; i < m->done; i++)
+			own += steps[i].step_ns;
+		raise_to(&longest, own);
+	}
+	return longest;
 }
 
 /* Nanoseconds of a rank's work in all steps after warm-up. */
@@ -230,7 +256,7 @@ int measure_summarise(const struct measure *m, struct measure_summary *out)
 		.steps_measured = measured(m),
 		.tokens_total = m->done * m->tokens_per_step,
 	};
-	int64_t *times;
+	int64_t *times, elapsed_ns;
 	int64_t i;
 	int rc;
 
@@ -245,10 +271,11 @@ int measure_summarise(const struct measure *m, struct measure_summary *out)
 		s.steps_skipped += m->slowest[i].skipped != 0;
 	s.steps_applied = s.steps_attempted - s.steps_skipped;
 	s.tokens_measured = s.steps_measured * m->tokens_per_step;
-	s.seconds_measured = (double)s.step.total / 1e9;
-	s.tok_s_per_gpu = keep_bits(stats_tokens_per_s(s.tokens_measured, s.step.total) / m->world);
+	elapsed_ns = measure_elapsed_ns(m, m->warmup);
+	s.seconds_measured = (double)elapsed_ns / 1e9;
+	s.tok_s_per_gpu = keep_bits(stats_tokens_per_s(s.tokens_measured, elapsed_ns) / m->world);
 	s.tok_s_global = s.tok_s_per_gpu * m->world;
-	average(m, m->slowest, &s.phases);
+	average_ranks(m, &s.phases);
 	summarise_losses(m, &s);
 	*out = s;
 	return 0;

@@ -1,6 +1,8 @@
 /*
  * measure.h: what a segment's steps took, on every rank, and the figures drawn from it. Times are
- * nanoseconds of the monotonic clock (CPU) or of the device; a step's time is the slowest rank's.
+ * nanoseconds of the monotonic clock (CPU) or of the device. The time of one step is the slowest
+ * rank's. The time of all steps is the elapsed time: the largest of the ranks' own sums. The sum of
+ * the slowest rank's times is longer, where the ranks are slow in turns.
  */
 #ifndef GPT2D_ENGINE_REPORT_MEASURE_H
 #define GPT2D_ENGINE_REPORT_MEASURE_H
@@ -52,6 +54,9 @@ void measure_merge(struct measure *m, struct measure_step *all);
 /* A rank's own `done` steps; after measure_merge. */
 const struct measure_step *measure_rank(const struct measure *m, int rank);
 
+/* The largest of the ranks' own sums of the steps from `first` (from 0) on. */
+int64_t measure_elapsed_ns(const struct measure *m, int64_t first);
+
 /* Means over the steps after warm-up, in seconds. */
 struct measure_phases {
 	double data, forward, backward, exposed_comm, optimizer;
@@ -81,10 +86,10 @@ int measure_find_slowest(const struct measure *m, struct measure_slowest *out);
 struct measure_summary {
 	int64_t steps_attempted, steps_applied, steps_skipped, steps_measured;
 	int64_t tokens_total, tokens_measured;
-	double seconds_measured;
+	double seconds_measured; /* elapsed, and the time that the rates are over */
 	double tok_s_global, tok_s_per_gpu;
-	struct stats_summary step;
-	struct measure_phases phases;            /* each the slowest rank's in every step */
+	struct stats_summary step;               /* of the slowest rank's time in each step */
+	struct measure_phases phases;            /* means over the ranks */
 	double loss_mean, loss_first, loss_last; /* of finite losses; nan when there is none */
 	int64_t nonfinite;                       /* how many losses were not */
 };

@@ -262,8 +262,8 @@ static json_t *pack_notes(void)
 		"tokens_per_sec_global",
 		"Tokens over time of the measured steps: those after gpt2d.steps.warmup.",
 		"step_time_mean_sec",
-		"Of an optimizer step on its slowest rank, measured steps only; p95 by nearest "
-		"rank, null under 20 of them.",
+		"Elapsed time of the measured steps over their number. p50 and p95 are of the "
+		"slowest rank in each step, by nearest rank; p95 is null under 20 steps.",
 		"epochs", "One entry for the segment's fixed work, whatever share of an epoch.");
 }
 
@@ -271,19 +271,16 @@ static json_t *pack_epoch(const struct metrics_segment *s, const struct measure_
 {
 	const struct measure *m = s->measure;
 	int64_t micro_steps = sum->steps_attempted * s->config->accumulation;
-	int64_t wall_ns = 0;
-	int64_t i;
 
-	for (i = 0; i < m->done; i++)
-		wall_ns += m->slowest[i].step_ns;
 	return json_pack("[{s:i, s:o, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:n, s:n, s:f, s:o, s:o,"
 			 " s:f, s:n, s:n}]",
-		"epoch_idx", 1, "epoch_wall_time_sec", ns_as_s(wall_ns), "steps", INT(micro_steps),
+		"epoch_idx", 1, "epoch_wall_time_sec", ns_as_s(measure_elapsed_ns(m, 0)), "steps", INT(micro_steps),
 		"micro_steps", INT(micro_steps), "optimizer_steps", INT(sum->steps_attempted),
 		"tokens_processed_global", INT(sum->tokens_total), "tokens_per_sec_global",
 		sum->tok_s_global, "train_loss_avg_global", rpc_real(sum->loss_mean),
 		"val_loss_avg_global", pack_val_loss(s), "max_cuda_mem_allocated_bytes_rank0",
-		"max_cuda_mem_reserved_bytes_rank0", "step_time_mean_sec", sum->step.mean / 1e9,
+		"max_cuda_mem_reserved_bytes_rank0", "step_time_mean_sec",
+		sum->seconds_measured / (double)sum->steps_measured,
 		"step_time_p50_sec", ns_as_s(sum->step.median), "step_time_p95_sec",
 		pack_p95(&sum->step, true), "dataload_time_mean_sec", sum->phases.data,
 		"max_cuda_mem_allocated_bytes_global", "max_cuda_mem_reserved_bytes_global");

@@ -560,10 +560,11 @@ const struct schema_row schema_objects[] = {
 	{"bytes", "count", ""},
 
 	{"summary", SCHEMA_OBJECT,
-		"The figures of a segment that is done. Means are per measured step."},
+		"The figures of a segment that is done. Means are per measured step and over the "
+		"ranks."},
 	{"tokens_measured", "count", "in steps after the warm-up"},
 	{"tokens_total", "count", ""},
-	{"seconds_measured", "real", ""},
+	{"seconds_measured", "real", "elapsed: the largest of the ranks' own sums"},
 	{"tok_s_global", "real", "tokens_measured over seconds_measured"},
 	{"tok_s_per_gpu", "real", ""},
 	{"step_median_ns", "count", "of the slowest rank in each step"},

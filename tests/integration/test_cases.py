@@ -161,7 +161,8 @@ def test_rates(daemon):
         assert m["steps"] == {"attempted": 12, "applied": 12, "skipped": 0, "warmup": 2, "measured": 10}
         assert m["tok_s_global"] == pytest.approx(m["tokens_measured"] / m["seconds_measured"], rel=1e-3)
         assert m["tok_s_global"] == m["tok_s_per_gpu"] * 2
-        assert m["seconds_measured"] == pytest.approx(sum(m["step_time_ns"]) / 1e9, rel=1e-6)
+        assert max(m["step_time_ns"]) / 1e9 < m["seconds_measured"] <= sum(m["step_time_ns"]) / 1e9
+        assert sum(m["phases"].values()) <= m["seconds_measured"] / 10
         assert len(m["step_time_ns"]) == 10
         assert m["mfu"] is None
     assert len({json.dumps(m["losses"]) for m in found}) == 1

@@ -71,6 +71,8 @@ def test_the_slow_rank(daemon, slow):
             (str(step), str(rank)) for step in range(1, STEPS + 1) for rank in range(2)]
 
         metrics = json.loads((uneven / "training_metrics.json").read_text())["gpt2d"]
+        times = [sum(float(row["step_time_s"]) for row in rows[2 * WARMUP:] if row["rank"] == str(rank)) for rank in range(2)]
+        assert summary["seconds_measured"] == pytest.approx(max(times), rel=1e-9)
         works = []
         for rank in range(2):
             own = [row for row in rows[2 * WARMUP:] if row["rank"] == str(rank)]
@@ -79,6 +81,8 @@ def test_the_slow_rank(daemon, slow):
             for phase in PHASES:
                 assert metrics["ranks"][rank]["phases"][phase.replace("_s", "_mean_s")] == pytest.approx(
                     mean(float(row[phase]) for row in own), rel=1e-9, abs=1e-12)
+        assert summary["forward_mean_s"] == pytest.approx(
+            mean(metrics["ranks"][rank]["phases"]["forward_mean_s"] for rank in range(2)))
         assert works[slow] > 1.5 * works[1 - slow]
         assert metrics["slowest_rank"] == {"rank": slow, "work_mean_s": pytest.approx(works[slow]),
             "others_median_s": pytest.approx(works[1 - slow]), "parts": 8,

@@ -19,10 +19,11 @@ static struct measure with_times(
 
 	assert_int_equal(measure_init(&m, n, warmup, tokens, world), 0);
 	for (i = 0; i < n; i++) {
-		m.slowest[i].step_ns = (int64_t)(seconds[i] * 1e9);
-		m.slowest[i].loss = 5.0 - (double)i;
+		m.own[i].step_ns = (int64_t)(seconds[i] * 1e9);
+		m.own[i].loss = 5.0 - (double)i;
 	}
 	m.done = n;
+	measure_merge(&m, NULL);
 	return m;
 }
 
@@ -133,6 +134,35 @@ static void test_slowest_of_each(void **state)
 		for (int i = 0; i < 2; i++)
 			assert_memory_equal(
 				&measure_rank(&m, rank)[i], &all[rank][i], sizeof(all[0][0]));
+	measure_finish(&m);
+}
+
+/* L1: the ranks are slow in turns. Elapsed are 3 s, the sum of each step's slowest is 4 s. */
+static void test_elapsed_time(void **state)
+{
+	struct measure_step all[2][3] = {
+		{{.step_ns = 9000000000}, {.step_ns = 1000000000, .forward_ns = 600000000},
+			{.step_ns = 2000000000, .forward_ns = 1800000000}},
+		{{.step_ns = 9000000000},
+			{.step_ns = 2000000000, .forward_ns = 200000000,
+				.exposed_comm_ns = 1000000000},
+			{.step_ns = 900000000}},
+	};
+	struct measure_summary s;
+	struct measure m;
+
+	(void)state;
+	assert_int_equal(measure_init(&m, 3, 1, 300, 2), 0);
+	m.done = 3;
+	measure_merge(&m, copy_steps(&all[0][0], 6));
+	assert_int_equal(measure_summarise(&m, &s), 0);
+	assert_true(s.seconds_measured == 3.0);
+	assert_true(fabs(s.tok_s_global - 200.0) < 1e-9);
+	assert_int_equal(s.step.median, 2000000000);
+	assert_int_equal(measure_elapsed_ns(&m, 0), 12000000000);
+	assert_true(fabs(s.phases.forward - 0.65) < 1e-12);
+	assert_true(fabs(s.phases.exposed_comm - 0.25) < 1e-12);
+	assert_true(fabs(s.phases.work - (1.5 + 0.95) / 2) < 1e-12);
 	measure_finish(&m);
 }
 
@@ -250,11 +280,11 @@ static void test_phases(void **state)
 
 	(void)state;
 	for (i = 0; i < 3; i++) {
-		m.slowest[i].data_ns = i * 1000000000;
-		m.slowest[i].forward_ns = 100000000;
-		m.slowest[i].backward_ns = 200000000;
-		m.slowest[i].exposed_comm_ns = 300000000;
-		m.slowest[i].optimizer_ns = 400000000;
+		m.own[i].data_ns = i * 1000000000;
+		m.own[i].forward_ns = 100000000;
+		m.own[i].backward_ns = 200000000;
+		m.own[i].exposed_comm_ns = 300000000;
+		m.own[i].optimizer_ns = 400000000;
 	}
 	assert_int_equal(measure_summarise(&m, &s), 0);
 	assert_true(fabs(s.phases.data - 1.5) < 1e-12);
@@ -275,6 +305,7 @@ int main(void)
 		cmocka_unit_test(test_warmup_is_left_out),
 		cmocka_unit_test(test_warmup_refused),
 		cmocka_unit_test(test_slowest_of_each),
+		cmocka_unit_test(test_elapsed_time),
 		cmocka_unit_test(test_the_slow_rank),
 		cmocka_unit_test(test_one_step_is_no_slow_rank),
 		cmocka_unit_test(test_one_rank_is_not_slow),
