@@ -213,8 +213,8 @@ bool segment_prepare(struct segment *s, struct warm *w)
 	if (w->rank == 0) {
 		rc = metrics_begin(s->dir);
 		if (rc)
-			return segment_fail(s, artifact_failure_code(rc), "%s: %s", s->dir,
-				strerror(-rc));
+			return segment_fail(
+				s, artifact_failure_code(rc), "%s: %s", s->dir, strerror(-rc));
 	}
 	return true;
 }
@@ -418,11 +418,7 @@ static bool step_failed(struct segment *s, int rc, const char *error)
 	}
 }
 
-/*
- * False for what no further step can mend; the same on every rank, and told by rank 0 once its
- * files are written.
- */
-static bool worth_going_on(struct segment *s, int rank, const struct measure_step *m)
+bool segment_can_continue(struct segment *s, int rank, const struct measure_step *m)
 {
 	const struct spec_config *c = &s->config;
 	const struct loss_scale *scale = &s->training.step.scale;
@@ -435,10 +431,14 @@ static bool worth_going_on(struct segment *s, int rank, const struct measure_ste
 	if (c->precision != SPEC_FP16 && m->skipped)
 		return segment_fail(s, "nonfinite_gradient",
 			"step %" PRId64 ": a gradient is not finite", step);
-	if (c->precision == SPEC_FP16 && scale->skips_at_floor >= c->fp16_skips_max)
+	if (c->precision == SPEC_FP16 && scale->skips_in_place >= c->fp16_skips_max)
 		return segment_fail(s, "loss_scale_floor",
-			"step %" PRId64 ": %" PRId64 " overflows in a row at the smallest scale %g",
-			step, scale->skips_at_floor, scale->scale);
+			"step %" PRId64 ": %" PRId64 " overflows in a row with loss scale %g", step,
+			scale->skips_in_place, scale->scale);
+	if (step == s->measure.steps && s->training.step.applied == 0)
+		return segment_fail(s, "no_update",
+			"all %" PRId64 " steps overflowed and were skipped: nothing was trained",
+			step);
 	s->failure.silent = false;
 	return true;
 }
@@ -559,7 +559,7 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 			log_step(s, &result.measure);
 			logged_ns = now;
 		}
-		if (!worth_going_on(s, w->rank, &result.measure))
+		if (!segment_can_continue(s, w->rank, &result.measure))
 			return false;
 		s->cancelled = result.stop;
 		if (s->cancelled) {

@@ -94,6 +94,12 @@ bool segment_gather(struct segment *s, struct warm *w);
 /* Parameters, steps, validation, gathered times. False: failure, or cancelled, says why. */
 bool segment_train(struct segment *s, struct warm *w, struct link *link);
 
+/*
+ * After each step: false when no further step can help, or when all steps are done and none was
+ * applied. The same on every rank; rank 0 reports the failure once its files are written.
+ */
+bool segment_can_continue(struct segment *s, int rank, const struct measure_step *m);
+
 /* segment.failed, unless another rank sends it. */
 void segment_report_failure(const struct segment *s, struct link *link);
 

@@ -274,13 +274,13 @@ static json_t *pack_epoch(const struct metrics_segment *s, const struct measure_
 
 	return json_pack("[{s:i, s:o, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:n, s:n, s:f, s:o, s:o,"
 			 " s:f, s:n, s:n}]",
-		"epoch_idx", 1, "epoch_wall_time_sec", ns_as_s(measure_elapsed_ns(m, 0)), "steps", INT(micro_steps),
-		"micro_steps", INT(micro_steps), "optimizer_steps", INT(sum->steps_attempted),
-		"tokens_processed_global", INT(sum->tokens_total), "tokens_per_sec_global",
-		sum->tok_s_global, "train_loss_avg_global", rpc_real(sum->loss_mean),
-		"val_loss_avg_global", pack_val_loss(s), "max_cuda_mem_allocated_bytes_rank0",
-		"max_cuda_mem_reserved_bytes_rank0", "step_time_mean_sec",
-		sum->seconds_measured / (double)sum->steps_measured,
+		"epoch_idx", 1, "epoch_wall_time_sec", ns_as_s(measure_elapsed_ns(m, 0)), "steps",
+		INT(micro_steps), "micro_steps", INT(micro_steps), "optimizer_steps",
+		INT(sum->steps_attempted), "tokens_processed_global", INT(sum->tokens_total),
+		"tokens_per_sec_global", sum->tok_s_global, "train_loss_avg_global",
+		rpc_real(sum->loss_mean), "val_loss_avg_global", pack_val_loss(s),
+		"max_cuda_mem_allocated_bytes_rank0", "max_cuda_mem_reserved_bytes_rank0",
+		"step_time_mean_sec", sum->seconds_measured / (double)sum->steps_measured,
 		"step_time_p50_sec", ns_as_s(sum->step.median), "step_time_p95_sec",
 		pack_p95(&sum->step, true), "dataload_time_mean_sec", sum->phases.data,
 		"max_cuda_mem_allocated_bytes_global", "max_cuda_mem_reserved_bytes_global");

@@ -44,18 +44,21 @@ static void grow(struct loss_scale *s)
 		s->hysteresis_left = s->hysteresis;
 	if (clean > 0 && clean % s->window == 0) {
 		s->hysteresis_left = s->hysteresis;
-		s->scale *= 2.0;
+		if (s->scale < LOSS_SCALE_MAX)
+			s->scale *= 2.0;
 	}
 }
 
 void loss_scale_update(struct loss_scale *s, bool overflow)
 {
-	s->skips_at_floor = overflow && s->scale <= s->min ? s->skips_at_floor + 1 : 0;
+	const double before = s->scale;
+
 	if (s->dynamic) {
 		if (overflow)
 			shrink(s);
 		else
 			grow(s);
 	}
+	s->skips_in_place = overflow && s->scale == before ? s->skips_in_place + 1 : 0;
 	s->it++;
 }

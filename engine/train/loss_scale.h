@@ -1,9 +1,8 @@
 /*
- * loss_scale.h: the fp16 loss scale, DeepSpeed's rules (0.19.6), with one difference: gradients are
- * divided by the scale that backward used, also on a step where the scale grows. So the caller
- * takes scale before backward, unscales with that value, and calls loss_scale_update last. Pure.
- *
- * A fixed scale, and the 1 of the other precisions, cannot move: they count as being at the floor.
+ * loss_scale.h: the fp16 loss scale, DeepSpeed's rules (0.19.6), with two differences: gradients
+ * are divided by the scale that backward used, also on a step where the scale grows, and the scale
+ * stops growing at LOSS_SCALE_MAX. So the caller takes scale before backward, unscales with that
+ * value, and calls loss_scale_update last. Pure.
  */
 #ifndef GPT2D_ENGINE_TRAIN_LOSS_SCALE_H
 #define GPT2D_ENGINE_TRAIN_LOSS_SCALE_H
@@ -11,13 +10,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Beyond it a gradient of 1 overflows fp16 many times over. A larger first scale can only fall. */
+#define LOSS_SCALE_MAX 0x1p24
+
 struct loss_scale {
 	bool dynamic;
 	double scale, min;
 	int64_t window, it, last_overflow;
 	int64_t hysteresis, hysteresis_left;
 	bool consecutive;
-	int64_t skips_at_floor; /* overflows in a row with the scale at min */
+	int64_t skips_in_place; /* overflows in a row that did not lower the scale */
 };
 
 struct spec_config;

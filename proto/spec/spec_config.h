@@ -79,7 +79,7 @@ struct spec_config {
 	int64_t fp16_initial_scale_power, fp16_loss_scale_window, fp16_hysteresis;
 	double fp16_min_loss_scale;
 	bool fp16_consecutive_hysteresis;
-	int64_t fp16_skips_max;         /* skipped steps in a row at the floor that end the run */
+	int64_t fp16_skips_max;         /* overflows in a row with one scale that fail the run */
 	enum spec_precision grad_dtype; /* what is reduced; resolved, never "auto" */
 	enum spec_recompute recompute;
 
@@ -106,7 +106,7 @@ struct spec {
 	int64_t repetitions; /* blocks */
 	bool mirrored;       /* a block is an order of the arms and then its mirror */
 	int64_t design_seed;
-	double margin;          /* ratios closer to 1 than this fraction are the same */
+	double margin; /* ratios closer to 1 than this fraction are the same */
 	bool aa_control;
 	int64_t spare_blocks;   /* replace void ones */
 	double stop_half_width; /* of the interval's logarithm; 0: run all blocks */

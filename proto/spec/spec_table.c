@@ -261,7 +261,7 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 	[SPEC_KEY_LOSS_SCALE_WINDOW] = {"fp16.loss_scale_window", INTS(1, MANY),
 		IN_CONFIG(fp16_loss_scale_window), .fallback = "1000",
 		PRECISION,
-		.help = "Clean steps after which the scale doubles."},
+		.help = "Clean steps after which the scale doubles, up to 2^24."},
 	[SPEC_KEY_HYSTERESIS] = {"fp16.hysteresis", INTS(1, MANY), IN_CONFIG(fp16_hysteresis),
 		.fallback = "2", PRECISION,
 		.help = "Overflows before the scale is halved."},
@@ -275,8 +275,9 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 	[SPEC_KEY_SKIPS_MAX] = {"fp16.skips_max", INTS(1, MANY), IN_CONFIG(fp16_skips_max),
 		.fallback = "50",
 		PRECISION,
-		.help = "Overflows in a row with the scale at its floor that fail the run. "
-			"DeepSpeed stops at the first."},
+		.help = "Overflows in a row with the same scale that fail the run, also where the "
+			"hysteresis would allow more. DeepSpeed stops at the first one at the "
+			"smallest scale."},
 	[SPEC_KEY_BF16] = {OBJECT("bf16"), .help = "Brain floating point."},
 	[SPEC_KEY_BF16_ENABLED] = {"bf16.enabled", BOOL, DERIVED, .fallback = "false",
 		PRECISION,

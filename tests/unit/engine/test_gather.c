@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -98,11 +99,35 @@ static void without_a_gpu(void **state)
 	assert_int_equal(ranks_run_well(2, gather, &gpus, NULL, 0), 0);
 }
 
+/* L6: steps that were attempted and not applied train nothing. */
+static void no_update(void **state)
+{
+	struct segment s = {.config = {.precision = SPEC_FP16, .fp16_skips_max = 50}};
+	const struct measure_step skipped = {.loss = 1, .skipped = 1};
+
+	(void)state;
+	s.measure.steps = 60;
+	s.measure.done = 59;
+	assert_true(segment_can_continue(&s, 0, &skipped));
+	s.measure.done = 60;
+	assert_false(segment_can_continue(&s, 0, &skipped));
+	assert_string_equal(s.failure.reason, "no_update");
+	assert_false(s.failure.silent);
+	s.training.step.applied = 1;
+	assert_true(segment_can_continue(&s, 0, &skipped));
+	s.measure.done = 50;
+	s.training.step.scale.skips_in_place = 50;
+	assert_false(segment_can_continue(&s, 1, &skipped));
+	assert_string_equal(s.failure.reason, "loss_scale_floor");
+	assert_true(s.failure.silent);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(of_all_ranks),
 		cmocka_unit_test(without_a_gpu),
+		cmocka_unit_test(no_update),
 	};
 
 	if (argc < 2)

@@ -98,14 +98,40 @@ static void test_floor(void **state)
 	loss_scale_update(&s, true);
 	loss_scale_update(&s, true);
 	assert_true(s.scale == 1.0);
-	assert_int_equal(s.skips_at_floor, 0);
+	assert_int_equal(s.skips_in_place, 0);
 	for (i = 1; i <= 5; i++) {
 		loss_scale_update(&s, true);
 		assert_true(s.scale == 1.0);
-		assert_int_equal(s.skips_at_floor, i);
+		assert_int_equal(s.skips_in_place, i);
 	}
 	loss_scale_update(&s, false);
-	assert_int_equal(s.skips_at_floor, 0);
+	assert_int_equal(s.skips_in_place, 0);
+}
+
+/* L6: hysteresis does not hide that nothing is applied, and the scale stays within its bounds. */
+static void test_bounds(void **state)
+{
+	struct spec_config c = config();
+	struct loss_scale s;
+	int i;
+
+	(void)state;
+	c.fp16_hysteresis = 1000;
+	loss_scale_init(&s, &c);
+	for (i = 1; i <= 60; i++) {
+		loss_scale_update(&s, true);
+		assert_int_equal(s.skips_in_place, i);
+	}
+	c.fp16_loss_scale_window = 1;
+	loss_scale_init(&s, &c);
+	for (i = 0; i < 100; i++)
+		loss_scale_update(&s, false);
+	assert_true(s.scale == 16777216.0);
+	c.fp16_initial_scale_power = 30;
+	loss_scale_init(&s, &c);
+	for (i = 0; i < 3; i++)
+		loss_scale_update(&s, false);
+	assert_true(s.scale == 0x1p30);
 }
 
 /*
@@ -149,7 +175,7 @@ static void test_fixed(void **state)
 	assert_true(s.scale == 1.0);
 	loss_scale_update(&s, true);
 	loss_scale_update(&s, true);
-	assert_int_equal(s.skips_at_floor, 2);
+	assert_int_equal(s.skips_in_place, 2);
 	assert_true(s.scale == 1.0);
 }
 
@@ -161,6 +187,7 @@ int main(void)
 		cmocka_unit_test(test_hysteresis_of_one),
 		cmocka_unit_test(test_window_from_the_last_overflow),
 		cmocka_unit_test(test_floor),
+		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_growth_step_unscales_with_the_scale_of_backward),
 		cmocka_unit_test(test_fixed),
 	};

@@ -56,7 +56,7 @@ static void test_per_gpu_ratio_is_exact(void **state)
 		assert_int_equal(measure_summarise(&m, &s), 0);
 		assert_true(s.tok_s_global / s.tok_s_per_gpu == (double)world);
 		assert_true(fabs(s.tok_s_global * s.seconds_measured / (double)s.tokens_measured -
-					1.0) < 1e-12);
+				    1.0) < 1e-12);
 		measure_finish(&m);
 	}
 }
@@ -144,7 +144,8 @@ static void test_elapsed_time(void **state)
 		{{.step_ns = 9000000000}, {.step_ns = 1000000000, .forward_ns = 600000000},
 			{.step_ns = 2000000000, .forward_ns = 1800000000}},
 		{{.step_ns = 9000000000},
-			{.step_ns = 2000000000, .forward_ns = 200000000,
+			{.step_ns = 2000000000,
+				.forward_ns = 200000000,
 				.exposed_comm_ns = 1000000000},
 			{.step_ns = 900000000}},
 	};
