@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/json_text.h"
+#include "proto/host/memory.h"
 #include "proto/protocol.h"
 
 static int refuse(int code, char *error, size_t error_bytes, const char *format, ...)
@@ -139,10 +139,8 @@ int rpc_parse(const char *line, size_t n, struct rpc_message *out, json_t **id, 
 	json_error_t where;
 	int rc;
 
-	rc = json_text_read(line, n, JSON_REJECT_DUPLICATES, &m.root, &where);
-	if (rc == -ENOMEM)
-		rc = refuse(PROTOCOL_INTERNAL, error, error_bytes, "out of memory");
-	else if (rc < 0)
+	m.root = json_loadb(line, n, JSON_REJECT_DUPLICATES, &where);
+	if (m.root == NULL)
 		rc = refuse(PROTOCOL_PARSE_ERROR, error, error_bytes, "column %d: %s", where.column,
 			where.text);
 	else
@@ -166,20 +164,17 @@ void rpc_clear(struct rpc_message *m)
 /* Steals message. */
 static char *to_line(json_t *message, size_t *n)
 {
-	char *text, *line;
+	char *line;
 	size_t length;
 
 	if (message == NULL)
 		return NULL;
-	text = json_text_write(message, JSON_COMPACT, &length);
+	line = json_dumps(message, JSON_COMPACT);
 	json_decref(message);
-	if (text == NULL)
+	if (line == NULL)
 		return NULL;
-	line = realloc(text, length + 2);
-	if (line == NULL) {
-		free(text);
-		return NULL;
-	}
+	length = strlen(line);
+	line = memory_resized(line, length + 2);
 	memcpy(line + length, "\n", 2);
 	*n = length + 1;
 	return line;

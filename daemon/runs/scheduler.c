@@ -21,7 +21,6 @@
 #include "daemon/store/store.h"
 #include "proto/artifact.h"
 #include "proto/host/memory.h"
-#include "proto/json_text.h"
 #include "proto/protocol.h"
 #include "proto/text.h"
 
@@ -188,7 +187,8 @@ static void on_inspected(void *arg, int rc, json_t *found)
 		move_to_finishing(t);
 	json_array_foreach(found, i, row) {
 		segment = json_integer_value(json_object_get(row, "segment"));
-		summary = json_text_value(json_string_value(json_object_get(row, "summary")));
+		summary = json_loads(json_string_value(json_object_get(row, "summary")),
+			JSON_DECODE_ANY, NULL);
 		task_record_end(t, segment, "done", NULL, summary,
 			json_string_value(json_object_get(row, "artifacts")));
 		segment_done(t, segment, summary); /* the last one may free t */
@@ -657,7 +657,7 @@ static void on_done(struct scheduler *s, const struct about *w, json_t *params)
 		segment_done(now.t, now.segment, summary);
 		return;
 	}
-	text = summary ? json_text_write(summary, JSON_COMPACT, NULL) : NULL;
+	text = summary ? json_dumps(summary, JSON_COMPACT) : NULL;
 	r.summary = text; /* its run has ended, but the segment is complete on disk */
 	record_segment(s->options.store, &r, NULL, NULL);
 	free(text);

@@ -21,7 +21,6 @@
 #include "proto/host/data_roots.h"
 #include "proto/host/memory.h"
 #include "proto/stats/design.h"
-#include "proto/json_text.h"
 #include "proto/protocol.h"
 #include "proto/spec/spec.h"
 
@@ -201,7 +200,8 @@ static void answer_dry(struct submission *s)
 	json_t *result;
 
 	spec_hash(s->spec, sha256);
-	result = json_pack("{so ss sI so sO}", "spec", json_text_value(s->canonical), "spec_sha256",
+	result = json_pack("{so ss sI so sO}", "spec",
+		json_loads(s->canonical, 0, NULL), "spec_sha256",
 		sha256, "segments", (json_int_t)spec_segments(s->spec), "order",
 		order_json(s->spec), "arms", s->checks);
 	submission_free(s);
@@ -246,7 +246,7 @@ static void on_stored(void *arg, int rc)
 static void store_run(struct submission *s)
 {
 	struct run *run = memory_zeroed(1, sizeof(*run));
-	char *checks = json_text_write(s->checks, JSON_COMPACT, NULL);
+	char *checks = json_dumps(s->checks, JSON_COMPACT);
 
 	s->run = run;
 	*run = (struct run){

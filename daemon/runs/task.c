@@ -7,7 +7,6 @@
 #include "daemon/config/clock.h"
 #include "daemon/control/follow.h"
 #include "proto/host/memory.h"
-#include "proto/json_text.h"
 #include "proto/protocol.h"
 #include "proto/rpc.h"
 
@@ -124,7 +123,7 @@ static char *take_artifacts(struct task *t, int64_t segment)
 	rows = json_object_get(t->artifacts, key);
 	if (rows == NULL)
 		return NULL;
-	text = json_text_write(rows, JSON_COMPACT, NULL);
+	text = json_dumps(rows, JSON_COMPACT);
 	json_object_del(t->artifacts, key);
 	return text;
 }
@@ -132,7 +131,7 @@ static char *take_artifacts(struct task *t, int64_t segment)
 void task_record_end(struct task *t, int64_t segment, const char *state, const char *reason,
 	json_t *summary, const char *artifacts)
 {
-	char *text = summary ? json_text_write(summary, JSON_COMPACT, NULL) : NULL;
+	char *text = summary ? json_dumps(summary, JSON_COMPACT) : NULL;
 	char *remembered = take_artifacts(t, segment);
 	const struct record_segment r = {
 		t->run->id, segment, state, reason, NULL, text, artifacts ? artifacts : remembered};
