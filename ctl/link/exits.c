@@ -34,37 +34,36 @@ int exits_of(int code)
 }
 
 const struct exits_row exits_table[] = {
-	{CTL_OK, "ok", "all well; a run that was waited for is done"},
+	{CTL_OK, "ok", "success; a run that was waited for is done"},
 	{CTL_TRANSPORT, "transport",
-		"the connection broke, the answer made no sense, standard output or a file could "
-		"not be written, files of a run are altered or missing, or not all could be "
-		"copied, or not all runs removed"},
+		"the connection broke, gpt2d sent an invalid reply, standard output or a file "
+		"could not be written, files of a run are altered, missing or not copied, or a "
+		"run was not removed"},
 	{CTL_USAGE, "usage or spec refused",
-		"wrong usage, a file that cannot be read or is not what it should be, or the spec "
-		"was refused"},
-	{CTL_NO_DAEMON, "no daemon", "no daemon on that socket"},
+		"wrong usage, an unreadable or invalid file, or a refused spec"},
+	{CTL_NO_DAEMON, "no daemon", "no gpt2d on the socket"},
 	{CTL_RUN_FAILED, "run failed", "the run failed"},
-	{CTL_GATE_FAILED, "gate failed", "a gate did not hold; for later, there are no gates yet"},
+	{CTL_GATE_FAILED, "gate failed", "a gate failed; reserved, there are no gates yet"},
 	{CTL_CANCELLED, "cancelled or interrupted",
-		"the run was cancelled or interrupted, or a signal ended following it, a --wait, a "
+		"the run was cancelled or interrupted, or a signal ended follow, a --wait, a "
 		"submission or data prepare"},
-	{CTL_NO_SUCH_RUN, "no such run", "no such run, or no such file of it"},
+	{CTL_NO_SUCH_RUN, "no such run", "unknown run, or unknown file of a run"},
 	{CTL_VERSION_MISMATCH, "version mismatch",
-		"client and daemon are of different builds, or speak different protocol versions"},
+		"gpt2ctl and gpt2d have different builds or protocol versions"},
 	{CTL_NOT_ALLOWED, "not allowed",
-		"not allowed: another user's run, what is for administrators, or a socket that is "
-		"for others"},
+		"no permission: another user's run, a request for admins only, or the socket of "
+		"others"},
 	{CTL_NOT_NOW, "not now",
-		"gpt2d cannot do it now, later perhaps: it is stopping, has too many clients, "
-		"cannot write its queue or remove the folder of a run; or what was waited for will "
-		"not come about"},
-	{CTL_GPT2D_FAILED, "gpt2d failed",
-		"gpt2d, or its checker of specs, failed at it or had no memory"},
+		"gpt2d cannot do it now: it is stopping, has too many clients, or cannot write its "
+		"store or remove the directory of a run; retry later"},
+	{CTL_GPT2D_FAILED, "gpt2d failed", "gpt2d, or its checker of specs, failed"},
 	{CTL_WRONG_STATE, "wrong state",
-		"the run is in no state for it: not queued any more, or nothing to compare yet"},
+		"the state of the run does not allow it: not queued any more, or nothing to "
+		"compare yet"},
 	{CTL_DECLINED, "declined",
 		"the question was answered with no or a signal; nothing was done"},
-	{CTL_TIMEOUT, "time-out", "time-out"},
-	{CTL_UNREAD, "output not read", "the reader of standard output went away, as head(1) does"},
+	{CTL_TIMEOUT, "time-out", "timed out"},
+	{CTL_UNREAD, "output not read",
+		"the reader of standard output closed the pipe, as head(1) does"},
 	{0, NULL, NULL},
 };

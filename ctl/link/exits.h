@@ -1,7 +1,4 @@
-/*
- * exits.h: the exit codes of gpt2ctl: which one an error of gpt2d's gives, and all of them as rows,
- * for help and the manual page.
- */
+/* exits.h: the exit statuses of gpt2ctl, as rows for help and the manual page. */
 #ifndef GPT2D_CTL_LINK_EXITS_H
 #define GPT2D_CTL_LINK_EXITS_H
 
@@ -18,9 +15,9 @@ struct exits_row {
 /* Ends with a row whose brief is NULL. */
 extern const struct exits_row exits_table[];
 
-/* After a request: whether gpt2d has done it is not told by this code alone. */
+/* Whether the status leaves open if gpt2d did what was requested. */
 bool exits_leave_open(int exit);
-/* That of an error of the protocol (enum protocol_error). */
+/* The status for an error of the protocol (enum protocol_error). */
 int exits_of(int code);
 
 #endif

@@ -6,14 +6,14 @@
 #include "proto/protocol.h"
 
 const struct states_row states_table[] = {
-	{"queued", "it waits", TERM_PLAIN, -1},
-	{"starting", "the engines are given it", TERM_CYAN, -1},
-	{"running", "it is trained", TERM_CYAN, -1},
-	{"finishing", "it is trained, its last files are being written", TERM_CYAN, -1},
-	{"done", "it has ended, and all is there", TERM_GREEN, CTL_OK},
-	{"failed", "it has ended, with a reason", TERM_RED, CTL_RUN_FAILED},
-	{"cancelled", "somebody has ended it", TERM_YELLOW, CTL_CANCELLED},
-	{"interrupted", "gpt2d stopped or went away", TERM_YELLOW, CTL_CANCELLED},
+	{"queued", "waits in the queue", TERM_PLAIN, -1},
+	{"starting", "gpt2d sends it to the engines", TERM_CYAN, -1},
+	{"running", "the engines train it", TERM_CYAN, -1},
+	{"finishing", "trained; its last files are being written", TERM_CYAN, -1},
+	{"done", "ended, with all files", TERM_GREEN, CTL_OK},
+	{"failed", "ended with an error", TERM_RED, CTL_RUN_FAILED},
+	{"cancelled", "a user ended it", TERM_YELLOW, CTL_CANCELLED},
+	{"interrupted", "gpt2d stopped or crashed", TERM_YELLOW, CTL_CANCELLED},
 	{NULL, NULL, TERM_PLAIN, -1},
 };
 

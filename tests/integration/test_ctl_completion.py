@@ -245,7 +245,7 @@ def test_zsh_has_no_dashes_before_nothing(tmp_path, daemon):
         terminal.type(f"autoload -U compinit && compinit -u -D && source {file} && echo loa''ded\n")
         terminal.wait(r"loaded[\s\S]*\$ ")
         terminal.type("gpt2ctl list --state \t")
-        terminal.wait(r"queued +-- it waits")
+        terminal.wait(r"queued +-- waits in the queue")
         terminal.type("\x15gpt2ctl submit --set tf32=\t")
         terminal.wait(r"tf32=false[\s\S]*tf32=true")
         assert not re.search(r"tf32=(false|true) +--", re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", terminal.seen))

@@ -305,7 +305,7 @@ def test_cancel_of_several(daemon):
         assert rows["runs"][0]["already"] and "no such run" in rows["runs"][1]["error"]
         result = ctl(d, "wait", 99, "--json")
         assert result.stderr == "" and "no such run" in one_object(result)["runs"][0]["error"]
-        assert ".Ic wait\nand\n.Ic cancel\ntell what is wrong" in (BUILD / "ctl" / "gpt2ctl.1").read_text()
+        assert ".Ic wait\nand\n.Ic cancel\nreport an error of a run only" in (BUILD / "ctl" / "gpt2ctl.1").read_text()
         assert ctl(d, "wait", runs[2]).returncode == 0
 
 
