@@ -83,13 +83,13 @@ static bool page_limit(struct reply *reply, json_t *params, int64_t *limit)
 void command_show(struct daemon *d, struct reply *reply, json_t *params)
 {
 	int64_t id = request_integer(params, "id", 0), limit;
-	int64_t after = request_integer(params, "after", -1);
+	int64_t after = request_integer(params, "after", 0);
 
 	if (!page_limit(reply, params, &limit))
 		return;
-	if (after < -1) {
+	if (after < 0) {
 		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
-			"after: %lld, a segment's number or -1 is expected", (long long)after);
+			"after: %lld, the number of a segment or 0 is expected", (long long)after);
 		return;
 	}
 	record_show(

@@ -16,7 +16,7 @@ void progress_init(struct progress *p, const struct term *term)
 /* Steps; products of what a daemon sent may be beyond int64_t. */
 static double total_done(const struct progress_step *s)
 {
-	return (double)s->segment * (double)s->steps + (double)s->step;
+	return (double)(s->segment - 1) * (double)s->steps + (double)s->step;
 }
 
 static double total(const struct progress_step *s)
@@ -35,7 +35,7 @@ static void describe(const struct progress_step *s, bool brief, char *before, si
 			s->segments > 1 ? "  " : "");
 	if (s->segments > 1 && n >= 0 && (size_t)n < before_bytes)
 		snprintf(before + n, before_bytes - (size_t)n, "segment %lld/%lld%s%s",
-			(long long)s->segment + 1, (long long)s->segments, brief ? "" : " ",
+			(long long)s->segment, (long long)s->segments, brief ? "" : " ",
 			brief ? "" : s->arm);
 }
 

@@ -25,7 +25,7 @@ struct progress_step {
 	const char *name; /* of the run */
 	int64_t id;
 	const char *arm;           /* "" when there is one only */
-	int64_t segment, segments; /* from 0; how many */
+	int64_t segment, segments; /* from 1; how many */
 	int64_t step, steps;       /* done and planned in the segment */
 	double loss, tokens_per_s; /* NaN: not known */
 	double eta_s;              /* until the run is trained, as gpt2d has it; NaN likewise */

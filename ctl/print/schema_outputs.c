@@ -81,7 +81,7 @@ const struct schema_row schema_outputs[] = {
 	{"work_ratio", "real", "mean over those segments, of its work to the others' median"},
 
 	{"failed_segment", SCHEMA_OBJECT, "A segment that is not compared."},
-	{"segment", "count", "from 0"},
+	{"segment", "count", "from 1"},
 	{"arm", "text", ""},
 	{"state", "=failed,cancelled,interrupted", ""},
 	{"reason", "text|null", ""},
@@ -114,12 +114,12 @@ const struct schema_row schema_outputs[] = {
 	{"losses", "[last_loss]", "of each of its segments"},
 
 	{"last_loss", SCHEMA_OBJECT, "How far a segment came."},
-	{"segment", "count", "from 0"},
+	{"segment", "count", "from 1"},
 	{"loss_last", "real|null", "training, of the last step"},
 	{"val_loss", "real|null", "null: no validation"},
 
 	{"compared_block", SCHEMA_OBJECT, "A block: each arm once, and then its mirror."},
-	{"block", "count", "from 0"},
+	{"block", "count", "from 1"},
 	{"ratios", "[block_ratio]", ""},
 
 	{"block_ratio", SCHEMA_OBJECT, "An arm over the baseline in a block."},

@@ -167,13 +167,13 @@ void text_queue(const struct term *t, const json_t *status, size_t rows)
 
 void text_progress(const struct term *t, const json_t *progress)
 {
-	const int64_t segment = format_int(progress, "segment", 0);
+	const int64_t segment = format_int(progress, "segment", 1);
 	const int64_t segments = format_int(progress, "segments", 1);
 	const int64_t step = format_int(progress, "step", 0);
 	const int64_t steps = format_int(progress, "steps", 0);
 	const double total = (double)segments * (double)steps;
 	const double fraction =
-		total > 0.0 ? ((double)segment * (double)steps + (double)step) / total : 0.0;
+		total > 0.0 ? ((double)(segment - 1) * (double)steps + (double)step) / total : 0.0;
 	const double loss = format_real(progress, "loss");
 	const double rate = format_real(progress, "tokens_per_sec");
 	const double eta = format_real(progress, "eta_s");
@@ -188,7 +188,7 @@ void text_progress(const struct term *t, const json_t *progress)
 			term_colour(t, TERM_PLAIN));
 	fprintf(t->file, "%*d%%", *bar ? 3 : 0, format_percent(fraction));
 	if (segments > 1)
-		fprintf(t->file, "  segment %lld/%lld %s", (long long)segment + 1,
+		fprintf(t->file, "  segment %lld/%lld %s", (long long)segment,
 			(long long)segments, format_string(progress, "arm", "", arm, sizeof(arm)));
 	fprintf(t->file, "\n        step %lld/%lld", (long long)step, (long long)steps);
 	if (isfinite(loss))

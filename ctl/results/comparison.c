@@ -330,7 +330,7 @@ static json_t *failed_json(const json_t *segments)
 			continue;
 		json_array_append_new(rows,
 			json_pack("{s:I, s:s, s:s, s:O?}", "segment",
-				(json_int_t)format_int(segment, "segment", (int64_t)i), "arm",
+				(json_int_t)format_int(segment, "segment", (int64_t)i + 1), "arm",
 				arm_name(segment), "state", state, "reason",
 				json_object_get(segment, "reason")));
 	}

@@ -10,7 +10,7 @@
 #include "ctl/verbs/verb.h"
 
 static const struct option_row options[] = {
-	{"segment", 's', OPTION_INT, "N", 1, 1e9, "only the files of segment N, counted from 1"},
+	{"segment", 's', OPTION_INT, "N", 1, 1e9, "only the files of segment N"},
 	{"copy", 'c', OPTION_STRING, "DIR", 0, 0,
 		"copy them to DIR, with their directories; each is checked by its hash"},
 	{"force", 'f', OPTION_FLAG, NULL, 0, 0, "with --copy: replace files in DIR that differ"},
@@ -19,12 +19,12 @@ static const struct option_row options[] = {
 
 static void segment_cell(struct table *t, const json_t *file)
 {
-	const int64_t segment = format_int(file, "segment", -1);
+	const int64_t segment = format_int(file, "segment", 0);
 
-	if (segment < 0)
+	if (segment <= 0)
 		table_cell(t, "-");
 	else
-		table_cell(t, "%lld", (long long)segment + 1);
+		table_cell(t, "%lld", (long long)segment);
 }
 
 static void print_files(const struct term *t, const json_t *files)
@@ -173,8 +173,8 @@ static void print_artifacts(struct output *o, const json_t *result)
 
 /* ---- the verb ---- */
 
-/* In the protocol they count from 0. */
-static void count_from_one(int64_t id, int64_t segment, struct ctl_error *e)
+/* In the words of the command line. */
+static void name_option(int64_t id, int64_t segment, struct ctl_error *e)
 {
 	const int64_t segments = format_int(e->data, "segments", 0);
 
@@ -190,26 +190,26 @@ static int fetch(
 	struct client *c, int64_t id, int64_t segment, json_t **result, struct ctl_error *e)
 {
 	json_t *all = NULL, *page, *next = NULL;
-	int64_t after = -1, left_out = 0;
+	int64_t after = 0, left_out = 0;
 	int exit = 0;
 
 	do {
 		json_t *params = json_pack("{s:I}", "id", (json_int_t)id);
 
 		if (segment > 0)
-			json_object_set_new(params, "segment", json_integer(segment - 1));
-		else if (after >= 0)
+			json_object_set_new(params, "segment", json_integer(segment));
+		else if (after > 0)
 			json_object_set_new(params, "after", json_integer(after));
 		exit = client_request(c, METHOD_ARTIFACTS, params, CLIENT_CHECK_S, &page, e);
 		if (exit) {
-			count_from_one(id, segment, e);
+			name_option(id, segment, e);
 			break;
 		}
 		next = json_object_get(page, "next");
 		if (json_is_integer(next) && json_integer_value(next) <= after)
 			exit = ctl_error_set(
 				e, CTL_TRANSPORT, "artifacts: gpt2d sent no next page");
-		after = json_is_integer(next) ? json_integer_value(next) : -1;
+		after = json_is_integer(next) ? json_integer_value(next) : 0;
 		left_out = format_sum(left_out, format_int(page, "left_out", 0));
 		if (all == NULL) {
 			all = page;
@@ -219,7 +219,7 @@ static int fetch(
 		json_array_extend(
 			json_object_get(all, "missing"), json_object_get(page, "missing"));
 		json_decref(page);
-	} while (!exit && after >= 0);
+	} while (!exit && after > 0);
 	if (exit) {
 		json_decref(all);
 		return exit;

@@ -183,7 +183,7 @@ static void print_blocks(const struct term *t, const char *baseline, const json_
 	table_column(&table, "STEP TIME", true);
 	json_array_foreach(blocks, i, block) {
 		json_array_foreach(json_object_get(block, "ratios"), k, ratio) {
-			table_cell(&table, "%lld", (long long)format_int(block, "block", 0) + 1);
+			table_cell(&table, "%lld", (long long)format_int(block, "block", 0));
 			table_cell(&table, "%s / %s",
 				format_string(ratio, "arm", "", name, sizeof(name)), baseline);
 			table_cell(&table, "%s",
@@ -418,7 +418,7 @@ static void print_failure(const struct term *t, const json_t *comparison)
 		*reason ? text_reason(state, reason) : "no reason known");
 	json_array_foreach(json_object_get(comparison, "failed"), i, segment)
 		fprintf(t->file, "  segment %lld (%s) %s\n",
-			(long long)format_int(segment, "segment", 0) + 1,
+			(long long)format_int(segment, "segment", 0),
 			format_string(segment, "arm", "", arm, sizeof(arm)),
 			format_string(segment, "state", "", state, sizeof(state)));
 	fputs("only finished segments are compared; ratios use whole blocks only\n", t->file);

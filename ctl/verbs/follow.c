@@ -45,7 +45,7 @@ static void event_segment(const struct shown *s)
 		return;
 	progress_clear(s->progress);
 	fprintf(s->term->file, "run %s %s  segment %lld/%lld %s", s->id, s->name,
-		(long long)s->segment + 1, (long long)s->segments, s->arm);
+		(long long)s->segment, (long long)s->segments, s->arm);
 	if (isfinite(rate))
 		fprintf(s->term->file, ": %s tok/s", format_si(rate, text));
 	if (isfinite(exposed))
@@ -129,7 +129,7 @@ static void print_event(struct following *f, const char *event, const json_t *pa
 	format_string(params, "name", "", s.name, sizeof(s.name));
 	format_string(params, "arm", "", s.arm, sizeof(s.arm));
 	format_string(params, "state", "?", s.state, sizeof(s.state));
-	s.segment = format_int(params, "segment", 0);
+	s.segment = format_int(params, "segment", 1);
 	s.segments = format_int(params, "segments", 1);
 	for (size_t i = 0; i < sizeof(shows) / sizeof(shows[0]); i++)
 		if (strcmp(shows[i].event, event) == 0)

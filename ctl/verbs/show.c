@@ -145,8 +145,8 @@ static void print_segments(const struct term *t, const json_t *segments)
 	json_array_foreach(segments, i, segment) {
 		summary = json_object_get(segment, "summary");
 		table_cell(
-			&table, "%lld", (long long)format_int(segment, "segment", (int64_t)i) + 1);
-		table_cell(&table, "%lld", (long long)format_int(segment, "block", 0) + 1);
+			&table, "%lld", (long long)format_int(segment, "segment", (int64_t)i + 1));
+		table_cell(&table, "%lld", (long long)format_int(segment, "block", 0));
 		table_cell(&table, "%s", format_string(segment, "arm", "", arm, sizeof(arm)));
 		table_cell(
 			&table, "%s", format_string(segment, "state", "?", state, sizeof(state)));

@@ -46,7 +46,7 @@ struct listing {
 	struct worker_job job;
 	struct artifacts_options options;
 	struct reply *reply;
-	int64_t id, segment; /* -1: all */
+	int64_t id, segment; /* 0: all */
 	json_t *show;        /* of record_show */
 	json_t *files, *missing;
 	int64_t row;   /* of show's segments, next or being listed; -1: the top of an experiment */
@@ -274,7 +274,7 @@ static int end_row(struct listing *l)
 	run_files_finish(&l->found);
 	l->listed = false;
 	l->row++;
-	if (json_array_size(l->files) >= PAGE_FILES && row_of(l) != NULL) {
+	if (json_array_size(l->files) >= PAGE_FILES && l->row > 0 && row_of(l) != NULL) {
 		json_object_set_new(l->show, "next",
 			json_integer(request_integer(row_of(l), "segment", 0) - 1));
 		l->finished = true;
@@ -338,8 +338,8 @@ static void on_show(void *arg, int rc, json_t *result)
 	const int64_t segments = request_integer(json_object_get(result, "run"), "segments", 0);
 
 	l->show = result;
-	if (reply_wanted(reply) && rc == 0 && l->segment < segments) {
-		if (l->segment >= 0)
+	if (reply_wanted(reply) && rc == 0 && l->segment <= segments) {
+		if (l->segment > 0)
 			json_object_set_new(result, "next", json_null());
 		if (l->row < 0 && is_single(l))
 			l->row = 0;
@@ -351,21 +351,21 @@ static void on_show(void *arg, int rc, json_t *result)
 	else
 		reply_error(reply, PROTOCOL_INVALID_PARAMS,
 			json_pack("{sI}", "segments", (json_int_t)segments),
-			"segment: run %lld has %lld, counted from 0, and no %lld", (long long)l->id,
+			"segment: run %lld has %lld, and no %lld", (long long)l->id,
 			(long long)segments, (long long)l->segment);
 	listing_free(l);
 }
 
 void artifacts_list(const struct artifacts_options *o, struct reply *reply, json_t *params)
 {
-	int64_t after = request_integer(params, "after", -1);
+	int64_t after = request_integer(params, "after", 0);
 	int64_t limit = request_integer(params, "limit", SEGMENTS_STANDARD);
-	int64_t segment = request_integer(params, "segment", -1);
+	int64_t segment = request_integer(params, "segment", 0);
 	struct listing *l;
 
-	if (limit < 1 || limit > SEGMENTS_MAX || after < -1 || segment < -1) {
+	if (limit < 1 || limit > SEGMENTS_MAX || after < 0 || segment < 0) {
 		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
-			"limit: 1 to %d is allowed; after and segment: -1 and above", SEGMENTS_MAX);
+			"limit: 1 to %d is allowed; after and segment: 0 and above", SEGMENTS_MAX);
 		return;
 	}
 	l = memory_zeroed(1, sizeof(*l));
@@ -375,12 +375,12 @@ void artifacts_list(const struct artifacts_options *o, struct reply *reply, json
 	l->reply = reply;
 	l->id = request_integer(params, "id", 0);
 	l->segment = segment;
-	l->row = segment < 0 && after < 0 ? -1 : 0;
+	l->row = segment == 0 && after == 0 ? -1 : 0;
 	l->fd = -1;
 	l->files = json_array();
 	l->missing = json_array();
-	record_show(o->store, o->state_dir, l->id, segment < 0 ? after : segment - 1,
-		segment < 0 ? limit : 1, on_show, l);
+	record_show(o->store, o->state_dir, l->id, segment == 0 ? after : segment - 1,
+		segment == 0 ? limit : 1, on_show, l);
 }
 
 /* ---- a piece of a file ---- */

@@ -434,9 +434,9 @@ json_t *attempt_segment_start(const struct attempt *a, int64_t segment, json_t *
 	if (attempt_segment_dir(a, segment, dir) < 0)
 		return NULL;
 	return json_pack("{sI sI sI ss sI sI sI si ss ss ss so sO*}", "run", (json_int_t)a->run->id,
-		"segment", (json_int_t)segment, "segments", (json_int_t)a->run->segments, "arm",
-		attempt_arm(a, segment), "block", (json_int_t)s->block, "position",
-		(json_int_t)s->position, "attempt", (json_int_t)a->run->attempt, "world",
+		"segment", (json_int_t)segment + 1, "segments", (json_int_t)a->run->segments, "arm",
+		attempt_arm(a, segment), "block", (json_int_t)s->block + 1, "position",
+		(json_int_t)s->position + 1, "attempt", (json_int_t)a->run->attempt, "world",
 		attempt_segment_gpus(a, segment), "dir", dir, "spec", a->spec_text, "spec_sha256",
 		a->run->spec_sha256, "data_roots", data_roots_json(&roots), "data", data);
 }

@@ -113,8 +113,8 @@ static void stop_task(struct task *t, enum run_state state, const char *format, 
 		end_task(t, t->stop_state, t->stop_reason);
 		return;
 	}
-	params = json_pack(
-		"{sI sI}", "run", (json_int_t)t->run->id, "segment", (json_int_t)s->slot_segment);
+	params = json_pack("{sI sI}", "run", (json_int_t)t->run->id, "segment",
+		(json_int_t)s->slot_segment + 1);
 	engine_pool_send(s->options.pool, attempt_segment_gpus(t->attempt, s->slot_segment),
 		SEGMENT_CANCEL, params);
 	json_decref(params);
@@ -254,7 +254,7 @@ static bool send_again(struct task *t, const char *reason)
 		strncmp(reason, "engine_lost: ", strlen("engine_lost: ")) != 0)
 		return false;
 	log_write(LOG_WARNING, "run %lld: segment %lld was not begun: the next engines get it",
-		(long long)t->run->id, (long long)s->slot_segment);
+		(long long)t->run->id, (long long)s->slot_segment + 1);
 	t->sent_again = true;
 	t->sent--;
 	task_report(t, s->slot_segment, "waiting", reason);
@@ -529,7 +529,7 @@ static bool engines_hang(const struct scheduler *s, char *reason, size_t reason_
 		snprintf(reason, reason_bytes,
 			"disk_hung: segment %lld is trained, nothing of it was written for %lld s"
 			" below %.250s",
-			(long long)t->done, (long long)settings->progress_timeout_s,
+			(long long)t->done + 1, (long long)settings->progress_timeout_s,
 			attempt_dir(t->attempt));
 		return true;
 	}
@@ -572,7 +572,7 @@ static struct about about_of(const struct scheduler *s, int rank, json_t *params
 	struct task *t;
 
 	w.run = json_integer_value(json_object_get(params, "run"));
-	w.segment = json_integer_value(json_object_get(params, "segment"));
+	w.segment = json_integer_value(json_object_get(params, "segment")) - 1;
 	TAILQ_FOREACH(t, &s->begun, link)
 		if (t->run->id == w.run && w.segment >= 0 && w.segment < t->sent)
 			w.t = t;

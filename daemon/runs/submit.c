@@ -186,8 +186,8 @@ static json_t *order_json(const struct spec *spec)
 	spec_order(spec, order);
 	for (size_t i = 0; i < n; i++)
 		json_array_append_new(all,
-			json_pack("{sI sI ss}", "block", (json_int_t)order[i].block, "position",
-				(json_int_t)order[i].position, "arm",
+			json_pack("{sI sI ss}", "block", (json_int_t)order[i].block + 1,
+				"position", (json_int_t)order[i].position + 1, "arm",
 				spec->arms[order[i].arm].name));
 	free(order);
 	return all;

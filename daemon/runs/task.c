@@ -72,10 +72,10 @@ static json_t *segment_params(const struct task *t, int64_t segment, const char 
 {
 	const struct design_segment *s = attempt_segment(t->attempt, segment);
 
-	return json_pack("{sI sI sI sI ss ss ss? so*}", "segment", (json_int_t)segment, "segments",
-		(json_int_t)t->run->segments, "block", (json_int_t)s->block, "position",
-		(json_int_t)s->position, "arm", attempt_arm(t->attempt, segment), "state", state,
-		"reason", reason, "summary", in_brief(summary));
+	return json_pack("{sI sI sI sI ss ss ss? so*}", "segment", (json_int_t)segment + 1,
+		"segments", (json_int_t)t->run->segments, "block", (json_int_t)s->block + 1,
+		"position", (json_int_t)s->position + 1, "arm", attempt_arm(t->attempt, segment),
+		"state", state, "reason", reason, "summary", in_brief(summary));
 }
 
 void task_report(const struct task *t, int64_t segment, const char *state, const char *reason)
@@ -155,8 +155,8 @@ void task_report_step(struct task *t, int64_t segment, int64_t step, int64_t ste
 	pace_step(&t->pace, segment, step, step_ns, clock_mono_ns());
 	left_s = pace_left_s(&t->pace, step, steps, t->run->segments - segment - 1);
 	follow_step(t->follow, t->run->id,
-		json_pack("{sI sI sI ss sI sI so so sI so}", "segment", (json_int_t)segment,
-			"segments", (json_int_t)t->run->segments, "block", (json_int_t)d->block,
+		json_pack("{sI sI sI ss sI sI so so sI so}", "segment", (json_int_t)segment + 1,
+			"segments", (json_int_t)t->run->segments, "block", (json_int_t)d->block + 1,
 			"arm", attempt_arm(t->attempt, segment), "step", (json_int_t)step, "steps",
 			(json_int_t)steps, "loss", loss ? json_incref(loss) : json_null(),
 			"tokens_per_sec", tokens ? json_incref(tokens) : json_null(),
@@ -188,6 +188,6 @@ void task_remember_artifact(struct task *t, int64_t segment, json_t *path, json_
 	if (json_array_size(rows) < ARTIFACTS_MAX)
 		json_array_append_new(rows, json_pack("{sO sO}", "path", path, "bytes", bytes));
 	follow_event(t->follow, t->run->id, EVENT_ARTIFACT,
-		json_pack("{sI sO sO}", "segment", (json_int_t)segment, "path", path, "bytes",
+		json_pack("{sI sO sO}", "segment", (json_int_t)segment + 1, "path", path, "bytes",
 			bytes));
 }

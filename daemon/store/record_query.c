@@ -177,9 +177,8 @@ int record_list(struct store *s, const char *state_dir, const struct record_list
 /* ---- runs that may go ---- */
 
 #define ENDED_STATES "state in ('done', 'failed', 'cancelled', 'interrupted')"
-#define ENDED                                                                                      \
-	" " ENDED_STATES " and (?1 is null or state = ?1) and (?2 < 0 or uid = ?2)"
-#define PRUNABLE ENDED " and kept = 0"
+#define ENDED        " " ENDED_STATES " and (?1 is null or state = ?1) and (?2 < 0 or uid = ?2)"
+#define PRUNABLE     ENDED " and kept = 0"
 #define LAST_PRUNABLE                                                                              \
 	"(select id from runs where" PRUNABLE " order by id desc limit 1 offset max(?5, 0))"
 
@@ -231,8 +230,7 @@ static int prunable_work(struct store_job *job, struct sqlite3 *db)
 	rc = store_sql(db, take_prunable, q,
 		"select " RECORD_ROW_COLUMNS
 		", exists (select 1 from segments where run = runs.id and dir <> '')"
-		" from runs where" PRUNABLE
-		" and ended_ns < ?3 and id > ?4"
+		" from runs where" PRUNABLE " and ended_ns < ?3 and id > ?4"
 		" and (?5 < 0 or id <= " LAST_PRUNABLE ") order by id limit ?6",
 		"tiiiii", state, p->uid, p->ended_before_ns, p->after, p->keep, p->limit);
 	more = (int64_t)json_array_size(q->rows) == p->limit;
@@ -297,8 +295,7 @@ static int take_segment(sqlite3_stmt *stmt, void *arg)
 		"state", text_json(store_text(stmt, 4)), "reason", text_json(store_text(stmt, 5)),
 		"started_at", clock_json(sqlite3_column_int64(stmt, 6)), "ended_at",
 		clock_json(sqlite3_column_int64(stmt, 7)), "dir", text_json(dir), "summary",
-		parsed_or_null(summary), "artifacts",
-		parsed_or_null(store_text(stmt, 10)));
+		parsed_or_null(summary), "artifacts", parsed_or_null(store_text(stmt, 10)));
 	json_array_append_new(q->rows, row);
 	return 0;
 }
@@ -339,8 +336,9 @@ static int show_work(struct store_job *job, struct sqlite3 *db)
 	json_object_set_new(q->result, "next", json_null());
 	if (rc == 0)
 		rc = store_sql(db, take_segment, q,
-			"select segment, block, position, arm, state, reason, started_ns, ended_ns,"
-			" summary, dir, artifacts from segments where run = ? and segment > ?"
+			"select segment + 1, block + 1, position + 1, arm, state, reason,"
+			" started_ns, ended_ns, summary, dir, artifacts from segments"
+			" where run = ? and segment >= ?"
 			" order by segment limit ?",
 			"iii", q->id, q->after, q->limit + 1);
 	return rc;
@@ -500,8 +498,8 @@ int record_last_id(struct store *s, int64_t *out)
 	return rc;
 }
 
-int record_count_transitions(struct store *s, int64_t run, enum run_state state,
-	const char *prefix, int64_t *n)
+int record_count_transitions(
+	struct store *s, int64_t run, enum run_state state, const char *prefix, int64_t *n)
 {
 	return store_sql(store_db(s), take_integer, n,
 		"select count(*) from transitions where run = ? and state = ?"

@@ -121,7 +121,7 @@ int run_dir(const struct run *run, const char *state_dir, char *out, size_t out_
 
 int run_segment_dir(const char *dir, int64_t segment, const char *arm, char *out, size_t out_bytes)
 {
-	int n = snprintf(out, out_bytes, "%s/segments/%03lld-%s", dir, (long long)segment, arm);
+	int n = snprintf(out, out_bytes, "%s/segments/%03lld-%s", dir, (long long)segment + 1, arm);
 
 	return n >= 0 && (size_t)n < out_bytes ? 0 : -ENAMETOOLONG;
 }

@@ -63,7 +63,7 @@ const struct schema_row schema_messages[] = {
 
 	{"show", SCHEMA_REQUEST, "A run, whole."},
 	{"id", "count", "of the run"},
-	{"after", "?int", "only segments above this one; default -1"},
+	{"after", "?int", "only segments above this one; default 0"},
 	{"limit", "?count", "1 to 10000 segments, default 1000"},
 
 	{"show", SCHEMA_PRINTED, "A run, whole."},
@@ -250,11 +250,11 @@ const struct schema_row schema_messages[] = {
 
 	{"segment.start", SCHEMA_ORDER, "Train a segment; sent to the first world ranks."},
 	{"run", "count", ""},
-	{"segment", "count", "from 0"},
+	{"segment", "count", "from 1"},
 	{"segments", "count", "of the run"},
 	{"arm", "text", ""},
-	{"block", "count", "from 0"},
-	{"position", "count", "in the block, from 0"},
+	{"block", "count", "from 1"},
+	{"position", "count", "in the block, from 1"},
 	{"attempt", "count", ""},
 	{"world", "count", "ranks of this run"},
 	{"dir", "text", "absolute; it exists and is the segment's own"},
@@ -265,7 +265,7 @@ const struct schema_row schema_messages[] = {
 
 	{"segment.cancel", SCHEMA_ORDER, "End the segment in progress."},
 	{"run", "count", ""},
-	{"segment", "count", "from 0"},
+	{"segment", "count", "from 1"},
 
 	{"check", SCHEMA_ORDER, "Check a spec; to a process with role check."},
 	{"token", "count", "comes back in the reply"},
@@ -295,14 +295,14 @@ const struct schema_row schema_messages[] = {
 
 	{"segment.started", SCHEMA_REPORT, "Rank 0: the parameters are initialised."},
 	{"run", "count", ""},
-	{"segment", "count", "from 0"},
+	{"segment", "count", "from 1"},
 	{"init_ns", "count", ""},
 	{"switch_ns", "?int|null", ""},
 	{"data", "?{file_identity}", "of the token files, by path"},
 
 	{"segment.step", SCHEMA_REPORT, "Rank 0: a step is done."},
 	{"run", "count", ""},
-	{"segment", "count", "from 0"},
+	{"segment", "count", "from 1"},
 	{"step", "count", "from 1"},
 	{"steps", "count", ""},
 	{"loss", "real|null", ""},
@@ -311,23 +311,23 @@ const struct schema_row schema_messages[] = {
 
 	{"segment.artifact", SCHEMA_REPORT, "Rank 0: a file is written."},
 	{"run", "count", ""},
-	{"segment", "count", "from 0"},
+	{"segment", "count", "from 1"},
 	{"path", "text", ""},
 	{"bytes", "count", ""},
 
 	{"segment.trained", SCHEMA_REPORT,
 		"Rank 0: the work is done, files are being written, the next segment may start."},
 	{"run", "count", ""},
-	{"segment", "count", "from 0"},
+	{"segment", "count", "from 1"},
 
 	{"segment.done", SCHEMA_REPORT, "Rank 0: all files are durable, the marker last."},
 	{"run", "count", ""},
-	{"segment", "count", "from 0"},
+	{"segment", "count", "from 1"},
 	{"summary", "summary", ""},
 
 	{"segment.failed", SCHEMA_REPORT, "Any rank."},
 	{"run", "count", ""},
-	{"segment", "count", "from 0"},
+	{"segment", "count", "from 1"},
 	{"reason", "text", "a code in lower case; peer_lost yields to what happened to the peer"},
 	{"message", "text", ""},
 	{"poisoned", "bool", "only a new process can go on"},
@@ -335,7 +335,7 @@ const struct schema_row schema_messages[] = {
 	{"segment.cancelled", SCHEMA_REPORT,
 		"Rank 0; not sent for a segment that was trained already."},
 	{"run", "count", ""},
-	{"segment", "count", "from 0"},
+	{"segment", "count", "from 1"},
 	{"step", "count", ""},
 
 	{"check.turn", SCHEMA_REPORT,
@@ -358,10 +358,10 @@ const struct schema_row schema_events[] = {
 	{"reason", "text|null", ""},
 
 	{"run.segment", SCHEMA_EVENT, "A segment has another state."},
-	{"segment", "count", "from 0"},
+	{"segment", "count", "from 1"},
 	{"segments", "count", ""},
-	{"block", "count", "from 0"},
-	{"position", "count", "in the block, from 0"},
+	{"block", "count", "from 1"},
+	{"position", "count", "in the block, from 1"},
 	{"arm", "text", ""},
 	{"state", "=waiting,training,trained,done,failed,cancelled,interrupted,skipped", ""},
 	{"reason", "text|null", ""},
@@ -371,7 +371,7 @@ const struct schema_row schema_events[] = {
 	{"...", "progress", ""},
 
 	{"run.artifact", SCHEMA_EVENT, "A file is written."},
-	{"segment", "count", "from 0"},
+	{"segment", "count", "from 1"},
 	{"path", "text", "in the segment's folder"},
 	{"bytes", "count", ""},
 
@@ -415,9 +415,9 @@ const struct schema_row schema_objects[] = {
 	{"dir", "text", "where its artifacts are, on the daemon's host"},
 
 	{"progress", SCHEMA_OBJECT, "How far the run with the engines is."},
-	{"segment", "count", "from 0"},
+	{"segment", "count", "from 1"},
 	{"segments", "count", ""},
-	{"block", "count", "from 0"},
+	{"block", "count", "from 1"},
 	{"arm", "text", ""},
 	{"step", "count", "the last one done, from 1"},
 	{"steps", "count", "of a segment"},
@@ -604,9 +604,9 @@ const struct schema_row schema_objects[] = {
 	{"most_in", "?count", "of these parts, in which no other rank has more work"},
 
 	{"segment", SCHEMA_OBJECT, "A segment: the fixed work of one arm after a switch."},
-	{"segment", "count", "from 0"},
-	{"block", "count", "from 0"},
-	{"position", "count", "in its block, from 0"},
+	{"segment", "count", "from 1"},
+	{"block", "count", "from 1"},
+	{"position", "count", "in its block, from 1"},
 	{"arm", "text", ""},
 	{"state", "=waiting,training,trained,done,failed,cancelled,interrupted,skipped", ""},
 	{"reason", "text", ""},
@@ -622,8 +622,8 @@ const struct schema_row schema_objects[] = {
 	{"reason", "text", ""},
 
 	{"place", SCHEMA_OBJECT, "Where a segment stands."},
-	{"block", "count", "from 0"},
-	{"position", "count", "in the block, from 0"},
+	{"block", "count", "from 1"},
+	{"position", "count", "in the block, from 1"},
 	{"arm", "text", ""},
 
 	{"checked_arm", SCHEMA_OBJECT, "An arm as the engine would train it."},
@@ -718,7 +718,7 @@ const struct schema_row schema_objects[] = {
 
 	{"artifact", SCHEMA_OBJECT, "A file."},
 	{"path", "text", "below dir"},
-	{"segment", "count|null", "from 0; null: of the whole experiment"},
+	{"segment", "count|null", "from 1; null: of the whole experiment"},
 	{"bytes", "count", ""},
 	{"announced", "count|null", "its size when the engine had written it"},
 	{"sha256", "sha256|null", "null: it could not be read"},

@@ -37,7 +37,7 @@ def ctl(*args, path=None, input=None, env=None, timeout=60, **more):
 
 
 def step(n, seq, **more):
-    return ("run.step", {"seq": seq, "segment": 0, "segments": 1, "block": 0, "arm": "run", "step": n, "steps": 20,
+    return ("run.step", {"seq": seq, "segment": 1, "segments": 1, "block": 1, "arm": "run", "step": n, "steps": 20,
         "loss": 5.5 - n / 10, "tokens_per_sec": 12345.0, "step_time_ns": 1000000, "eta_s": 1.0, **more})
 
 
@@ -68,8 +68,9 @@ def status_reply(params, connection):
 
 
 def segment(number, arm, times, **more):
+    """The segment at that index, from 0."""
     tokens = 100 * len(times)
-    return {"segment": number, "block": number // 2, "position": number % 2, "arm": arm, "state": "done", "reason": "",
+    return {"segment": number + 1, "block": number // 2 + 1, "position": number % 2 + 1, "arm": arm, "state": "done", "reason": "",
         "started_at": None, "ended_at": None, "dir": "", "summary": {
             "tokens_measured": tokens, "seconds_measured": sum(times) / 1e9, "tok_s_global": tokens * 1e9 / sum(times),
             "step_time_ns": times, "exposed_comm_mean_s": 1e-4, "forward_mean_s": 1e-3, "backward_mean_s": 2e-3,

@@ -93,7 +93,7 @@ class Ranks:
         for rank in self.ranks:
             rank.wait("engine.ready")
         self.hellos = hellos
-        self.segment = 0
+        self.segment = 1
 
     def __getitem__(self, rank):
         return self.ranks[rank]
@@ -104,7 +104,7 @@ class Ranks:
         segment = self.segment
         self.segment += 1
         for rank in self.ranks[:world]:
-            rank.send("segment.start", run=run, segment=segment, segments=100, arm="run", block=0, position=0,
+            rank.send("segment.start", run=run, segment=segment, segments=100, arm="run", block=1, position=1,
                 attempt=1, world=world, dir=str(directory), spec=json.dumps(spec), **more)
         return segment
 

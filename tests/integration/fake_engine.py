@@ -33,7 +33,7 @@ How it behaves stands in the run's name, words joined by '-', as in "crash.r1.s2
     badmark       the marker has another hash than that of the metrics
     laststepN     the last step (of segment N, of any without) goes on until engine.exit comes
     endfail       the artifacts of a segment cannot be written
-    endfail0      those of the first segment cannot
+    endfail1      those of the first segment cannot
     logs          a log message with each step
     jitter        an hour is told as the time of each step
 
@@ -258,7 +258,7 @@ class Engine:
     def finish(self, segment):
         if self.has("noend", segment):
             return
-        if self.has("endfail", segment) or self.has("endfail0", segment) and segment["segment"] == 0:
+        if self.has("endfail", segment) or self.has("endfail1", segment) and segment["segment"] == 1:
             self.tell("segment.failed", segment, reason="artifacts", message="step_log.csv: is a folder",
                 poisoned=False)
             return

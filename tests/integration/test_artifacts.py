@@ -55,12 +55,12 @@ def test_list(daemon):
         metrics = [f for f in files if f["path"].endswith("metrics.json")]
         assert all(f["announced"] == f["bytes"] for f in metrics)
         assert {f["segment"] for f in all_files(c, run, segment=3)} == {3}
-        for params, code in (({"segment": 8}, -32602), ({"limit": 0}, -32602), ({"id": 9}, -32003)):
+        for params, code in (({"segment": 9}, -32602), ({"limit": 0}, -32602), ({"id": 9}, -32003)):
             with pytest.raises(RpcError) as refused:
                 c.call("artifacts", **{"id": run, **params})
             assert refused.value.code == code
         assert "--segment 9: run 1 has 8 segments, the first is 1" in ctl(d, "artifacts", run, "--segment", 9).stderr
-        assert "segments/007-" in ctl(d, "artifacts", run, "--segment", 8).stdout
+        assert "segments/008-" in ctl(d, "artifacts", run, "--segment", 8).stdout
         shown = c.call("show", id=run)["segments"][0]["artifacts"]
         assert shown == [{"path": "training_metrics.json", "bytes": 13}]
 
@@ -149,7 +149,7 @@ def test_copy(daemon, tmp_path):
     with daemon() as d, d.client() as c:
         run = finished(c, experiment())
         source = d.state / "runs" / "1-exp"
-        (source / "segments" / "001-b" / "big.bin").write_bytes(os.urandom(3 * PIECE + 1))
+        (source / "segments" / "002-b" / "big.bin").write_bytes(os.urandom(3 * PIECE + 1))
         to = tmp_path / "to"
         result = ctl(d, "artifacts", run, "--copy", to)
         assert result.returncode == 0 and result.stderr == "", result
@@ -158,13 +158,13 @@ def test_copy(daemon, tmp_path):
         assert {f["result"] for f in json.loads(result.stdout)["files"]} == {"present"}
         # one that differs is left alone unless it is forced, and so is what is no file
         (to / "spec.json").write_text("mine")
-        (to / "segments" / "001-b" / "big.bin").unlink()
-        (to / "segments" / "001-b" / "big.bin").mkdir()
+        (to / "segments" / "002-b" / "big.bin").unlink()
+        (to / "segments" / "002-b" / "big.bin").mkdir()
         result = ctl(d, "artifacts", run, "--copy", to)
         assert result.returncode == 1 and (to / "spec.json").read_text() == "mine"
         assert "spec.json: another file is there; --force replaces it" in result.stderr
         assert "big.bin: something that is no regular file is there" in result.stderr
-        (to / "segments" / "001-b" / "big.bin").rmdir()
+        (to / "segments" / "002-b" / "big.bin").rmdir()
         assert ctl(d, "artifacts", run, "--copy", to, "--force").returncode == 0
         assert subprocess.run(["diff", "-r", source, to]).returncode == 0
         result = ctl(d, "artifacts", run, "--copy", tmp_path / "no" / "where")
@@ -419,19 +419,19 @@ def test_a_file_of_another_size_is_altered(daemon, tmp_path):
 def test_missing_and_altered(daemon, tmp_path):
     with daemon() as d, d.client() as c:
         run = finished(c, experiment())
-        (d.state / "runs" / "1-exp" / "segments" / "000-a" / "training_metrics.json").unlink(missing_ok=True)
+        (d.state / "runs" / "1-exp" / "segments" / "001-a" / "training_metrics.json").unlink(missing_ok=True)
         first = c.call("show", id=run)["segments"][0]["arm"]
         here = d.state / "runs" / "1-exp" / "segments"
-        (here / f"000-{first}" / "training_metrics.json").unlink(missing_ok=True)
+        (here / f"001-{first}" / "training_metrics.json").unlink(missing_ok=True)
         second = c.call("show", id=run)["segments"][1]["arm"]
-        with open(here / f"001-{second}" / "training_metrics.json", "a") as f:
+        with open(here / f"002-{second}" / "training_metrics.json", "a") as f:
             f.write("more")
         missing = c.call("artifacts", id=run)["missing"]
-        assert missing == [{"path": f"segments/000-{first}/training_metrics.json", "segment": 0, "bytes": 13}]
+        assert missing == [{"path": f"segments/001-{first}/training_metrics.json", "segment": 1, "bytes": 13}]
         result = ctl(d, "artifacts", run)
         assert result.returncode == 1
-        assert f"missing segments/000-{first}/training_metrics.json: the engine wrote " in result.stderr
-        assert altered(result) == f"gpt2ctl: altered segments/001-{second}/training_metrics.json: {ALTERED}\n"
+        assert f"missing segments/001-{first}/training_metrics.json: the engine wrote " in result.stderr
+        assert altered(result) == f"gpt2ctl: altered segments/002-{second}/training_metrics.json: {ALTERED}\n"
         assert ctl(d, "artifacts", run, "--copy", tmp_path).returncode == 1
         folder = d.state / "runs" / "1-exp"
         folder.rename(tmp_path / "away")

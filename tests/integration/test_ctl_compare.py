@@ -112,8 +112,8 @@ def test_losses_at_the_end(path):
         value = one_object(ctl("compare", 5, "--json", path=path).stdout)
         text, shown = ctl("compare", 5, path=path).stdout, ctl("show", 5, path=path).stdout
     assert [arm["losses"] for arm in value["arms"]] == [
-        [{"segment": 0, "loss_last": 4.25, "val_loss": 5.5}, {"segment": 3, "loss_last": 4.25, "val_loss": None}],
-        [{"segment": 1, "loss_last": 3.25, "val_loss": 6.5}, {"segment": 2, "loss_last": 3.00001, "val_loss": 6.625}]]
+        [{"segment": 1, "loss_last": 4.25, "val_loss": 5.5}, {"segment": 4, "loss_last": 4.25, "val_loss": None}],
+        [{"segment": 2, "loss_last": 3.25, "val_loss": 6.5}, {"segment": 3, "loss_last": 3.00001, "val_loss": 6.625}]]
     assert ("\nLOSS AT THE END          TRAINING        VALIDATION\n"
         "A                          4.2500                 -\nB                3.0000 to 3.2500  6.5000 to 6.6250\n\n") in text
     table = [line.split() for line in shown[shown.index("SEGMENT"):].splitlines()[:6]]

@@ -12,7 +12,7 @@ from client import ctl, done, experiment, segment, status_reply, step
 from fake_daemon import FakeDaemon, follow_script, run_object
 
 LARGEST = 2**63 - 1
-FILE = {"path": "step_log.csv", "bytes": 1, "sha256": "ab" * 32, "announced": 2, "segment": 0, "modified_at": "2026-01-08T19:50:57Z"}
+FILE = {"path": "step_log.csv", "bytes": 1, "sha256": "ab" * 32, "announced": 2, "segment": 1, "modified_at": "2026-01-08T19:50:57Z"}
 PLAN = {"reduce_elems": 1, "n_reduce": 1, "gather_elems": 1, "n_gather": 1, "arena_elems": 1, "elem_bytes": 4}
 
 

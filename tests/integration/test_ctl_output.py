@@ -105,16 +105,16 @@ def test_show(path):
     plan = {"reduce_elems": 64, "n_reduce": 1, "gather_elems": 124439808, "n_gather": 13, "elem_bytes": 4}
 
     def show(params, connection):
-        first = params.get("after", -1) + 1
+        first = params.get("after", 0)
         rows = [segment(i, "AB"[i % 2], [10]) for i in range(first, min(first + 2, 5))]
         return {"run": run_object(5, "ab", "failed", reason="engine_lost: rank 1 killed by signal 9"), "spec": {},
             "checks": [{"arm": "A", "spec_sha256": "11" * 32, "check": {"plan": plan}}],
             "segments": rows, "transitions": [{"at": "2026-01-08T19:50:57.123Z", "state": "queued", "reason": ""}],
-            "progress": None, "next": first + 1 if first + 2 < 5 else None}
+            "progress": None, "next": first + 2 if first + 2 < 5 else None}
     with FakeDaemon(path, show=show):
         text = ctl("show", 5, path=path).stdout
         value = one_object(ctl("show", 5, "--json", path=path).stdout)
-    assert [row["segment"] for row in value["segments"]] == [0, 1, 2, 3, 4]
+    assert [row["segment"] for row in value["segments"]] == [1, 2, 3, 4, 5]
     assert "failed: engine_lost: rank 1 killed by signal 9" in text and "\nmessages of the engines: gpt2ctl logs 5\n" in text
     assert "1 bucket of 64 el" in text and "/state/runs/5-ab" in text
     assert max(map(len, text.splitlines())) <= 80
@@ -211,7 +211,7 @@ def on_terminal(path, *words, columns=80, locale="C.UTF-8", **methods):
 
 def test_a_hash_is_whole_on_a_narrow_terminal(path):
     sha256 = "0123456789abcdef" * 4
-    files = [{"segment": 0, "path": "segments/000-a/metrics.csv", "bytes": 1234567, "sha256": sha256}]
+    files = [{"segment": 1, "path": "segments/001-a/metrics.csv", "bytes": 1234567, "sha256": sha256}]
     page = {"id": 1, "name": "demo", "state": "done", "dir": "/state/runs/1-demo", "files": files, "missing": [], "next": None}
     for columns in (40, 80):
         lines = on_terminal(path, "artifacts", 1, columns=columns, artifacts=lambda params, connection: page)

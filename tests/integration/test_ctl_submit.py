@@ -223,7 +223,7 @@ def test_dry_run(spec, path):
 
     def dry_run(params, connection):
         return {"spec": params["spec"], "spec_sha256": "ef" * 32, "segments": 1,
-            "order": [{"block": 0, "position": 0, "arm": "run"}],
+            "order": [{"block": 1, "position": 1, "arm": "run"}],
             "arms": [{"arm": "run", "spec_sha256": "ef" * 32, "check": check}]}
     with FakeDaemon(path, **{"dry-run": dry_run}) as daemon:
         result = ctl("submit", spec, "--dry-run", path=path)

@@ -478,7 +478,7 @@ def test_many_follow_one_after_the_end(daemon):
 
 def test_replay(daemon):
     with daemon() as d, d.client() as c:
-        run = c.submit(experiment("ab-untold3", 5, repetitions=4))
+        run = c.submit(experiment("ab-untold4", 5, repetitions=4))
         wait_for(lambda: c.call("show", id=run)["run"]["segments_done"] >= 2, "two segments")
         with d.client() as late:
             reply = late.call("follow", id=run, after=0)

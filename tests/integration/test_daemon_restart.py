@@ -58,7 +58,7 @@ def test_killed_and_started_again(home):
 def test_restart_when_asked_for(home):
     with Daemon(home=home) as d:
         with d.client() as c:
-            run = c.submit(experiment("again-untold3", repetitions=1, restart=True))
+            run = c.submit(experiment("again-untold4", repetitions=1, restart=True))
             wait_for(lambda: c.call("show", id=run)["run"]["segments_done"] >= 1, "a segment")
         d.kill()
         d.tell()
@@ -66,7 +66,7 @@ def test_restart_when_asked_for(home):
         with d.client() as c:
             end = c.wait(run)
             assert end["state"] == "done"
-            assert end["dir"].endswith(f"/{run}-again-untold3.2")
+            assert end["dir"].endswith(f"/{run}-again-untold4.2")
             shown = c.call("show", id=run)
             assert shown["run"]["attempt"] == 2 and shown["run"]["segments_done"] == 4
             assert [t["state"] for t in shown["transitions"]] == ["queued", "starting", "running",
@@ -183,13 +183,13 @@ def test_segments_that_the_store_had_not_come_to(home):
                 " started_ns = 0, ended_ns = 0 where segment > 0")
             db.execute("update runs set segments_done = 1")
             db.commit()
-        next(top.glob("003-*/RUN_COMPLETE.txt")).unlink()
+        next(top.glob("004-*/RUN_COMPLETE.txt")).unlink()
         d.start()
         with d.client() as c:
             shown = c.call("show", id=run, limit=100)
             listed = {path["path"] for path in c.call("artifacts", id=run)["files"]}
         whole = {int(path.parent.name[:3]) for path in top.glob("*/RUN_COMPLETE.txt")}
-        assert {0, 1, 2} <= whole and 3 not in whole and shown["run"]["state"] == "interrupted"
+        assert {1, 2, 3} <= whole and 4 not in whole and shown["run"]["state"] == "interrupted"
         for segment in shown["segments"]:
             folder = next(top.glob(f"{segment['segment']:03}-*"), None)
             expected = "done" if segment["segment"] in whole else "interrupted" if folder else "skipped"
@@ -219,7 +219,7 @@ def test_trained_segments_of_a_run_that_has_ended(home, state):
             db.execute("update segments set state = 'trained', ended_ns = 0 where run = ? and segment in (1, 2)", (old,))
             db.execute("update segments set state = 'skipped' where run = ? and segment = 3", (old,))
             db.commit()
-        (folder.parent / "003-a" / "RUN_COMPLETE.txt").unlink()
+        (folder.parent / "004-a" / "RUN_COMPLETE.txt").unlink()
         d.start()
         with d.client() as c:
             shown = c.call("show", id=old)
@@ -261,7 +261,7 @@ def long_names(work):
 
 
 @pytest.mark.parametrize("work, begun", [
-    (experiment("exp-untold7"), 1), (long_names(experiment("long-untold7")), 1), (spec("untold"), 0)],
+    (experiment("exp-untold8"), 1), (long_names(experiment("long-untold8")), 1), (spec("untold"), 0)],
     ids=["experiment", "long names", "single"])
 def test_a_database_from_before_the_end(home, work, begun):
     """Put back from a backup: a run that its folder says is whole is done with all of its segments, those too of which it knew nothing."""

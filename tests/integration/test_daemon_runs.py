@@ -49,12 +49,12 @@ def test_an_experiment(daemon):
         shown = c.call("show", id=run)
         assert shown["run"]["segments"] == shown["run"]["segments_done"] == 12
         order = [(s["block"], s["position"], s["arm"]) for s in shown["segments"]]
-        for block in range(3):
+        for block in (1, 2, 3):
             arms = "".join(arm for b, _, arm in order if b == block)
             assert arms in ("abba", "baab")
         # the next segment is with the engines before the one before it is durable
         told = [(p["segment"], p["state"]) for p in methods(events, "run.segment")]
-        for segment in range(11):
+        for segment in range(1, 12):
             assert told.index((segment + 1, "training")) < told.index((segment, "done"))
         top = d.state / "runs" / f"{run}-ab"
         assert json.loads((top / "spec.json").read_text())["name"] == "ab"
@@ -208,7 +208,7 @@ def test_artifacts_that_never_come(daemon):
         bad = c.submit(spec("noend"))
         end = c.wait(bad)
         assert end["state"] == "failed"
-        assert end["reason"].startswith("disk_hung: segment 0 is trained, nothing of it was written for 5 s below ")
+        assert end["reason"].startswith("disk_hung: segment 1 is trained, nothing of it was written for 5 s below ")
         assert c.wait(c.submit(spec("after")))["state"] == "done"
 
 
@@ -279,7 +279,7 @@ def test_artifacts_cannot_be_written(daemon):
 def test_artifacts_fail_while_the_last_segment_trains(daemon):
     """An engine that does not hear the stop trains the last one to its end: the run has failed all the same."""
     with daemon(options=("--cancel-timeout", "60")) as d, d.client() as c:
-        run = c.submit(experiment("endfail0-slowend-deaf-ms100", 20, repetitions=1) | {
+        run = c.submit(experiment("endfail1-slowend-deaf-ms100", 20, repetitions=1) | {
             "design": {"repetitions": 1, "mirrored": False, "seed": 1}})
         end = c.wait(run)
         assert end["state"] == "failed" and end["reason"].startswith("artifacts: ")

@@ -39,7 +39,7 @@ def in_last_step(d, c):
     def said():
         running = c.call("status")["running"]
         progress = running and running["progress"]
-        return progress and progress["step"] == progress["steps"] and running["run"]["segments_done"] == progress["segment"]
+        return progress and progress["step"] == progress["steps"] and running["run"]["segments_done"] == progress["segment"] - 1
 
     wait_for(said, "the last step")
 
@@ -103,7 +103,7 @@ def test_an_experiment_stopped_in_a_last_step(tmp_path, how, segment, end):
     """The segment is done, and with the last one the run, whose marker gpt2d writes then."""
     with Daemon(home=tmp_path, options=NOW) as d:
         with d.client() as c:
-            c.submit(experiment(f"laststep{segment}", repetitions=1))
+            c.submit(experiment(f"laststep{segment + 1}", repetitions=1))
             wait_for(lambda: (c.call("status")["running"] or {"run": {"segments_done": 0}})["run"]["segments_done"] == segment,
                 "the segments before")
             in_last_step(d, c)

@@ -221,12 +221,12 @@ def test_ranks_that_mean_different_things(folders):
     with Ranks(2) as ranks:
         directory = folders()
         for rank, seed in zip(ranks, (1, 2)):
-            rank.send("segment.start", run=1, segment=0, segments=1, arm="run", block=0, position=0, attempt=1,
+            rank.send("segment.start", run=1, segment=1, segments=1, arm="run", block=1, position=1, attempt=1,
                 world=2, dir=str(directory), spec=json.dumps(spec(2, seed=seed)))
         for rank in ranks:
             assert rank.wait("segment.failed")[1]["reason"] == "spec_mismatch"
             assert not rank.all("segment.started")
-        ranks.segment = 1
+        ranks.segment = 2
         ranks.train(spec(2), folders())
 
 
@@ -302,7 +302,7 @@ def test_one_segment_has_one_file_on_all_ranks(folders, tmp_path):
     data = tmp_path / "train.bin"
     data.write_bytes(b"\x01\x00\x02\x00" * 4000)
     run = spec(2, data={"train": str(data)}, work={"optimizer_steps": 12})
-    start = dict(run=1, segment=0, segments=1, arm="run", block=0, position=0, attempt=1, world=2,
+    start = dict(run=1, segment=1, segments=1, arm="run", block=1, position=1, attempt=1, world=2,
         spec=json.dumps(run))
     with Ranks(2) as ranks:
         directory = folders()
@@ -317,7 +317,7 @@ def test_one_segment_has_one_file_on_all_ranks(folders, tmp_path):
         for rank in ranks:
             _, failed = rank.wait("segment.failed")
             assert failed["reason"] == "spec_mismatch" and "data" in failed["message"]
-        ranks.segment = 1
+        ranks.segment = 2
         ranks.train(run, folders())
 
 
@@ -361,7 +361,7 @@ def test_files_that_cannot_be_written(folders):
         ranks[0].wait("segment.started")
         directory.rmdir()
         _, failed = ranks[0].wait("segment.done", "segment.failed", segment=segment)
-        assert failed["reason"] == "artifacts"
+        assert failed["reason"] == "io"
         ranks.train(spec(1), folders())
 
 

@@ -37,7 +37,7 @@ def change(d, *statements):
 
 
 @pytest.mark.skipif(not PROGRAM.exists() or not LIBRARY.exists(), reason="no engine or no library of faults was built")
-@pytest.mark.parametrize("work, folder", [(spec("s"), "1-s"), (experiment("s", repetitions=1), "1-s/segments/000-a")],
+@pytest.mark.parametrize("work, folder", [(spec("s"), "1-s"), (experiment("s", repetitions=1), "1-s/segments/001-a")],
     ids=["single", "experiment"])
 def test_a_disk_that_fails_as_the_marker_is_made(tmp_path, work, folder):
     """Neither the folder's sync after the marker's rename nor the engine's removal: trained again, and the run has its marker in the whole attempt only."""

@@ -47,7 +47,7 @@ def test_data_that_is_replaced_between_segments(daemon, tmp_path):
         shown_done(c, c.submit(short))
         id = c.submit(run)
         c.call("follow", id=id, after=0)
-        while c.event()["params"].get("segment") != 2:
+        while c.event()["params"].get("segment") != 3:
             pass
         files["new"].rename(files["two"])
         while (event := c.event())["method"] != "run.done":

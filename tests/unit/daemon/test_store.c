@@ -36,7 +36,7 @@ static void test_submit_and_reopen(void **state)
 	s = store_fixture_open(f);
 	assert_int_equal(store_start(s), 0);
 	assert_int_equal(store_fixture_submit(s, f), 3);
-	shown = store_fixture_show(s, 2, -1, 1000);
+	shown = store_fixture_show(s, 2, 0, 1000);
 	segments = json_object_get(shown, "segments");
 	assert_int_equal((int64_t)json_array_size(segments), n);
 	assert_string_equal(at(segments, 0, "state"), "waiting");
@@ -44,11 +44,11 @@ static void test_submit_and_reopen(void **state)
 	assert_true(json_is_object(json_object_get(shown, "spec")));
 	json_decref(shown);
 	/* a page */
-	shown = store_fixture_show(s, 2, -1, 3);
+	shown = store_fixture_show(s, 2, 0, 3);
 	assert_int_equal(json_array_size(json_object_get(shown, "segments")), 3);
-	assert_int_equal(json_integer_value(json_object_get(shown, "next")), 2);
+	assert_int_equal(json_integer_value(json_object_get(shown, "next")), 3);
 	json_decref(shown);
-	shown = store_fixture_show(s, 2, 2, 1000);
+	shown = store_fixture_show(s, 2, 3, 1000);
 	assert_int_equal((int64_t)json_array_size(json_object_get(shown, "segments")), n - 3);
 	json_decref(shown);
 	assert_int_equal(store_close(s), 0);

@@ -88,7 +88,7 @@ static void test_disk_full(void **state)
 	assert_int_equal(kept.called, 0);
 	assert_false(store_idle(s));
 	assert_true(store_failing(s));
-	shown = store_fixture_show(s, 1, -1, 10); /* questions are answered meanwhile */
+	shown = store_fixture_show(s, 1, 0, 10); /* questions are answered meanwhile */
 	assert_string_equal(
 		json_string_value(json_object_get(json_object_get(shown, "run"), "state")),
 		"queued");
