@@ -135,7 +135,8 @@ static int make_own_dir(struct attempt *a)
 
 	if (snprintf(runs, sizeof(runs), "%s/" STATE_RUNS, state_dir) >= PATH_MAX)
 		return -ENAMETOOLONG;
-	rc = make_runs_dir(state_dir, runs);
+	/* nothing is made in a directory that took the place of the state directory */
+	rc = store_gone(a->options.store) ? -ESTALE : make_runs_dir(state_dir, runs);
 	while (rc == 0 && mkdir(a->dir, DIR_MODE) < 0) {
 		if (errno != EEXIST)
 			return -errno;

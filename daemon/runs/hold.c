@@ -255,6 +255,8 @@ static int probe_work(void *arg)
 	if (snprintf(path, sizeof(path), "%s/" STATE_RUNS "/.probe", holds->options.state_dir) >=
 		PATH_MAX)
 		return -ENAMETOOLONG;
+	if (store_gone(holds->options.store))
+		return -ESTALE;
 	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
