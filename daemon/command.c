@@ -171,10 +171,11 @@ json_t *command_status(const struct daemon *d)
 			follow_progress(d->follow, run->id), "stopping",
 			scheduler_stop_reason(d->scheduler));
 	return json_pack("{so so so so so so sI so so so so}", "daemon", daemon_json(d), "host",
-		usage_host(), "store", failure_json(d->store), "engine", engine_json(d), "running",
-		running, "waiting", outlook_head(d), "queued", (json_int_t)queue_length(d->queue),
-		"queue", outlook_queue(d), "drained", hold_json(d->holds, HOLD_DRAINED), "released",
-		hold_json(d->holds, HOLD_RELEASED), "counts", counts);
+		usage_host(), "store", store_failure_json(d->store), "engine", engine_json(d),
+		"running", running, "waiting", outlook_head(d), "queued",
+		(json_int_t)queue_length(d->queue), "queue", outlook_queue(d), "drained",
+		hold_json(d->holds, HOLD_DRAINED), "released", hold_json(d->holds, HOLD_RELEASED),
+		"counts", counts);
 }
 
 static void do_status(struct daemon *d, struct reply *reply, json_t *params)

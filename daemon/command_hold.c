@@ -178,7 +178,7 @@ static void on_changed(void *arg, int rc, bool already)
 	char why[FAILURE_TEXT_BYTES], message[FAILURE_TEXT_BYTES + 80];
 
 	if (rc < 0) {
-		failure_text(d->store, rc, why);
+		store_failure_text(d->store, rc, why);
 		snprintf(message, sizeof(message),
 			"%s: nothing is changed, it could not be stored: %s",
 			r->hold == HOLD_DRAINED ? "drained" : "released", why);

@@ -174,7 +174,7 @@ static void follow_open(struct daemon *d, struct reply *reply, struct run *run, 
 		reply_result(reply,
 			json_pack("{so so so so sI sI}", "run", run_json(run, d->state_dir),
 				"progress", follow_progress(d->follow, run->id), "outlook",
-				outlook_run(d, run), "store", failure_json(d->store), "seq",
+				outlook_run(d, run), "store", store_failure_json(d->store), "seq",
 				(json_int_t)seq, "first", (json_int_t)first));
 		follow_replay(d->follow, run->id, client, request_integer(params, "after", seq));
 	}
@@ -373,7 +373,7 @@ static void on_priority(void *arg, int rc)
 			(long long)r->priority, (long long)r->before);
 	}
 	if (rc < 0) {
-		failure_text(d->store, rc, why);
+		store_failure_text(d->store, rc, why);
 		reply_error(reply, PROTOCOL_STORE, NULL,
 			"run %lld: the priority is %lld as before, it could not be stored: %s",
 			(long long)r->id, (long long)r->before, why);

@@ -18,7 +18,7 @@
 #include "daemon/control/reply.h"
 #include "daemon/store/record.h"
 #include "daemon/store/store.h"
-#include "daemon/store/worker.h"
+#include "daemon/runs/worker.h"
 #include "proto/host/memory.h"
 #include "proto/spec/spec_json.h"
 #include "proto/version.h"

@@ -42,7 +42,7 @@
 #include "daemon/store/store.h"
 #include "daemon/runs/submit.h"
 #include "daemon/shutdown.h"
-#include "daemon/store/worker.h"
+#include "daemon/runs/worker.h"
 #include "proto/host/shm_folder.h"
 #include "proto/host/signals.h"
 #include "proto/host/starved.h"
@@ -170,7 +170,7 @@ static void on_terminate(evutil_socket_t signal, short what, void *arg)
 /* failure: NULL when the store can be written again. */
 static void tell_store(struct daemon *d, const struct store_failure *failure)
 {
-	json_t *store = failure_json(d->store);
+	json_t *store = store_failure_json(d->store);
 
 	follow_store(d->follow, store);
 	json_decref(store);

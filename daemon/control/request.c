@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "daemon/control/role.h"
-#include "daemon/store/failure.h"
+#include "daemon/store/store.h"
 #include "proto/protocol.h"
 
 int64_t request_integer(const json_t *params, const char *key, int64_t standard)
@@ -43,7 +43,7 @@ void request_unread(struct reply *reply, struct store *s, int64_t id, int rc)
 {
 	char why[FAILURE_TEXT_BYTES];
 
-	failure_text(s, rc, why);
+	store_failure_text(s, rc, why);
 	if (rc == -ENOENT)
 		request_no_run(reply, id);
 	else

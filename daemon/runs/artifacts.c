@@ -12,7 +12,7 @@
 #include "daemon/store/record.h"
 #include "daemon/control/request.h"
 #include "daemon/runs/run_files.h"
-#include "daemon/store/worker.h"
+#include "daemon/runs/worker.h"
 #include "proto/artifact.h"
 #include "proto/base64.h"
 #include "proto/digest.h"

@@ -20,7 +20,7 @@
 #include "daemon/store/failure.h"
 #include "daemon/store/record.h"
 #include "daemon/store/store.h"
-#include "daemon/store/worker.h"
+#include "daemon/runs/worker.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
 #include "proto/state_files.h"
@@ -224,7 +224,7 @@ static void on_deleted(void *arg, int rc)
 	char fault[FAILURE_TEXT_BYTES], why[FAILURE_TEXT_BYTES + 64];
 
 	if (rc < 0) {
-		failure_text(o->store, rc, fault);
+		store_failure_text(o->store, rc, fault);
 		snprintf(why, sizeof(why), "its files are removed, its record is not: %s", fault);
 		keep_stuck(item, why);
 	} else {
@@ -465,7 +465,7 @@ static void on_kept(void *arg, int rc)
 	struct run *run = queue_find(k->pruner->options.queue, k->id);
 	char why[FAILURE_TEXT_BYTES];
 
-	failure_text(k->pruner->options.store, rc, why);
+	store_failure_text(k->pruner->options.store, rc, why);
 	if (rc == 0 && run != NULL)
 		run->kept = k->kept;
 	if (rc == 0)

@@ -212,7 +212,7 @@ static void refuse_unstored(struct submission *s, int rc)
 {
 	char why[FAILURE_TEXT_BYTES], message[FAILURE_TEXT_BYTES + 160];
 
-	failure_text(s->submitter->options.store, rc, why);
+	store_failure_text(s->submitter->options.store, rc, why);
 	snprintf(
 		message, sizeof(message), "the run is not queued; it could not be stored: %s", why);
 	refuse(s, PROTOCOL_STORE, json_pack("{sb}", "queued", 0), message);

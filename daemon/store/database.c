@@ -13,7 +13,7 @@
 #include "proto/host/filesystem.h"
 #include "daemon/store/failure.h"
 #include "daemon/store/record_row.h"
-#include "daemon/store/store.h"
+#include "daemon/store/store_sql.h"
 #include "proto/host/memory.h"
 
 enum {
@@ -84,7 +84,7 @@ static const char *const table_queries[] = {
 };
 
 /* Step i brings schema i to i + 1. */
-static const char *const steps[STORE_SCHEMA] = {schema_1, schema_2, schema_3};
+static const char *const steps[DATABASE_SCHEMA] = {schema_1, schema_2, schema_3};
 
 bool database_gone(struct database *d)
 {
@@ -130,9 +130,9 @@ static int read_version(sqlite3 *db, int *out, char *error, size_t error_bytes)
 		snprintf(error, error_bytes, "a database of another program, with no table schema");
 		return -EPROTO;
 	}
-	if (version > STORE_SCHEMA || version < 0) {
+	if (version > DATABASE_SCHEMA || version < 0) {
 		snprintf(error, error_bytes, "schema %lld, this gpt2d knows %d and older ones",
-			(long long)version, STORE_SCHEMA);
+			(long long)version, DATABASE_SCHEMA);
 		return -EPROTO;
 	}
 	*out = (int)version;
@@ -157,7 +157,7 @@ static int migrate(sqlite3 *db, char *error, size_t error_bytes)
 
 	if (rc < 0)
 		return rc;
-	while (version < STORE_SCHEMA) {
+	while (version < DATABASE_SCHEMA) {
 		rc = sqlite3_exec(db, "begin immediate", NULL, NULL, NULL);
 		if (rc == SQLITE_OK)
 			rc = sqlite3_exec(db, steps[version], NULL, NULL, NULL);
@@ -390,7 +390,7 @@ static int look_inside(sqlite3 *db, struct database_look *out, char *error, size
 	char found[FOUND_BYTES] = "", fault[RECORD_ROW_FAULT_BYTES] = "";
 	int rc = read_version(db, &out->schema, error, error_bytes);
 
-	if (rc == 0 && out->schema == STORE_SCHEMA)
+	if (rc == 0 && out->schema == DATABASE_SCHEMA)
 		rc = database_tables(db, error, error_bytes);
 	if (rc == 0 && out->schema > 0)
 		rc = store_sql(db, read_int, &out->runs, "select count(*) from runs", "");
@@ -402,7 +402,7 @@ static int look_inside(sqlite3 *db, struct database_look *out, char *error, size
 		snprintf(error, error_bytes, "%s", found);
 		return -EBADMSG;
 	}
-	if (rc == 0 && out->schema == STORE_SCHEMA)
+	if (rc == 0 && out->schema == DATABASE_SCHEMA)
 		rc = record_row_check(db, fault);
 	if (rc == -EBADMSG && fault[0] != '\0')
 		snprintf(error, error_bytes, "%s", fault);

@@ -12,6 +12,7 @@
 
 struct sqlite3;
 
+enum { DATABASE_SCHEMA = 3 };
 /* The database and its write-ahead log: what is committed to files without a name is lost. */
 enum { DATABASE_FILES = 2 };
 
@@ -33,8 +34,8 @@ struct database {
  * d is zero. Makes the file when there is none, and brings its schema up to date. A database that
  * was not closed is checked for at most DATABASE_LOOK_MS: its log may be that of another database,
  * which SQLite does not notice. Every statement waits up to DATABASE_BUSY_MS for another process
- * that has it locked. 0, or a negative errno with error (store.h names them); database_close is due
- * either way.
+ * that has it locked. 0, or a negative errno with error (store_open names them); database_close is
+ * due either way.
  */
 int database_open(struct database *d, const char *path, char *error, size_t error_bytes);
 void database_close(struct database *d);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "proto/host/clock.h"
+#include "daemon/store/store_sql.h"
 #include "proto/host/filesystem.h"
 
 const char failure_too_large[] = "raise the limit on the size of files (LimitFSIZE= of the unit, "
@@ -45,24 +45,4 @@ void failure_describe(const char *path, int rc, struct store_failure *out)
 	else
 		snprintf(out->advice, sizeof(out->advice), "see the kernel's log about %.500s",
 			where);
-}
-
-json_t *failure_json(struct store *s)
-{
-	struct store_failure f;
-
-	if (!store_failure(s, &f))
-		return json_null();
-	return json_pack("{ss ss ss so ss}", "path", f.path, "errno", strerrorname_np(-f.rc),
-		"error", store_error_text(f.rc), "since", clock_json(f.since_ns), "advice",
-		f.advice);
-}
-
-void failure_text(struct store *s, int rc, char out[FAILURE_TEXT_BYTES])
-{
-	struct store_failure f;
-	bool known = store_failure(s, &f) && f.rc == rc;
-
-	snprintf(out, FAILURE_TEXT_BYTES, "%.320s: %s%s%s", store_path(s), store_error_text(rc),
-		known ? "; " : "", known ? f.advice : "");
 }

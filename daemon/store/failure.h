@@ -5,12 +5,21 @@
 #ifndef GPT2D_DAEMON_STORE_FAILURE_H
 #define GPT2D_DAEMON_STORE_FAILURE_H
 
-#include <jansson.h>
+#include <limits.h>
 #include <stdbool.h>
-
-#include "daemon/store/store.h"
+#include <stdint.h>
 
 enum { FAILURE_TEXT_BYTES = 1024 }; /* fits a refusal */
+
+enum { STORE_SILENT_S = 7, STORE_ADVICE_BYTES = 640 };
+struct store_failure {
+	/* A negative errno: -ESTALE: the files were removed or replaced; -EBADMSG: the database is
+	 * damaged; -ETIMEDOUT: the thread has been busy with one thing for STORE_SILENT_S. */
+	int rc;
+	int64_t since_ns; /* UTC */
+	char path[PATH_MAX];
+	char advice[STORE_ADVICE_BYTES]; /* what to do about it */
+};
 
 /* A negative errno of a disk, a quota or a limit that lets nothing more be written. */
 bool failure_is_full(int rc);
@@ -20,14 +29,5 @@ extern const char failure_too_large[];
 
 /* rc, path and advice of *out. It asks the file system: not for the loop. */
 void failure_describe(const char *path, int rc, struct store_failure *out);
-
-/* {path, errno, error, since, advice}, as protocol.h has it; JSON null: it is not failing. */
-json_t *failure_json(struct store *s);
-
-/*
- * Why the store refused with rc, a negative errno: "FILE: ERROR; WHAT TO DO". Without the last part
- * where the store fails no more, or for another reason.
- */
-void failure_text(struct store *s, int rc, char out[FAILURE_TEXT_BYTES]);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/store/store.h"
+#include "daemon/store/store_sql.h"
 #include "proto/text.h"
 #include "proto/spec/spec_table.h"
 

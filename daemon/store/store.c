@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "daemon/store/database.h"
-#include "daemon/store/failure.h"
 #include "proto/host/clock.h"
 #include "proto/host/memory.h"
 #include "proto/host/thread.h"
@@ -143,6 +142,26 @@ bool store_failure(struct store *s, struct store_failure *out)
 bool store_failing(struct store *s)
 {
 	return store_failure(s, NULL);
+}
+
+json_t *store_failure_json(struct store *s)
+{
+	struct store_failure f;
+
+	if (!store_failure(s, &f))
+		return json_null();
+	return json_pack("{ss ss ss so ss}", "path", f.path, "errno", strerrorname_np(-f.rc),
+		"error", store_error_text(f.rc), "since", clock_json(f.since_ns), "advice",
+		f.advice);
+}
+
+void store_failure_text(struct store *s, int rc, char out[FAILURE_TEXT_BYTES])
+{
+	struct store_failure f;
+	bool known = store_failure(s, &f) && f.rc == rc;
+
+	snprintf(out, FAILURE_TEXT_BYTES, "%.320s: %s%s%s", store_path(s), store_error_text(rc),
+		known ? "; " : "", known ? f.advice : "");
 }
 
 static void wake_loop(struct store *s)

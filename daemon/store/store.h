@@ -7,16 +7,15 @@
 #ifndef GPT2D_DAEMON_STORE_STORE_H
 #define GPT2D_DAEMON_STORE_STORE_H
 
-#include <limits.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
+
+#include "daemon/store/failure.h"
+#include "daemon/store/store_sql.h"
 
 struct sqlite3;
-struct sqlite3_stmt;
 struct store;
-
-enum { STORE_SCHEMA = 3 };
 
 enum store_kind {
 	STORE_WRITE, /* in a transaction shared with its neighbours */
@@ -41,7 +40,7 @@ struct store_job {
 
 /*
  * Open or make the database and bring its schema up to date. 0, or a negative errno with error:
- * -EPROTO for a schema newer than STORE_SCHEMA, -ENOTSUP for a file system without what the
+ * -EPROTO for a schema newer than DATABASE_SCHEMA, -ENOTSUP for a file system without what the
  * write-ahead log needs.
  */
 int store_open(const char *path, struct store **out, char *error, size_t error_bytes);
@@ -56,15 +55,6 @@ bool store_idle(struct store *s);    /* every job that was added has been delive
 /* Seconds since the thread began what it is doing; 0: it is doing nothing. */
 double store_busy_s(const struct store *s);
 
-enum { STORE_SILENT_S = 7, STORE_ADVICE_BYTES = 640 };
-struct store_failure {
-	/* A negative errno: -ESTALE: the files were removed or replaced; -EBADMSG: the database is
-	 * damaged; -ETIMEDOUT: the thread has been busy with one thing for STORE_SILENT_S. */
-	int rc;
-	int64_t since_ns; /* UTC */
-	char path[PATH_MAX];
-	char advice[STORE_ADVICE_BYTES]; /* what to do about it */
-};
 /*
  * Whether the store is failing: the last write failed, or a job found the database damaged, or the
  * thread is silent. It retries every second until a write succeeds. A damaged database stays
@@ -77,32 +67,18 @@ void store_say_damage(struct store *s, const char *found);
 /* In the thread: whether the database is no longer where it was opened. */
 bool store_gone(struct store *s);
 
-/* An error of the store in words: "No space left on device". */
-const char *store_error_text(int rc);
-/* The part of the manual about a damaged one. */
-#define STORE_DAMAGED_SECTION "A DAMAGED DATABASE in gpt2d(8)"
+/* {path, errno, error, since, advice}, as protocol.h has it; JSON null: it is not failing. */
+json_t *store_failure_json(struct store *s);
+/*
+ * Why the store refused with rc, a negative errno: "FILE: ERROR; WHAT TO DO", without the last part
+ * when the store is not failing with rc any more.
+ */
+void store_failure_text(struct store *s, int rc, char out[FAILURE_TEXT_BYTES]);
 
 /*
  * Work off what waits (a write that must not be lost is tried once more), end the thread, deliver
  * the rest, close. 0, or -EIO when something could not be written. Takes NULL.
  */
 int store_close(struct store *s);
-
-/* ---- SQL, in the thread ---- */
-
-/*
- * A negative errno for a result code that SQLite has just given; 0 for SQLITE_OK, SQLITE_ROW and
- * SQLITE_DONE. Where the system refused something, its own errno: set errno to 0 before the call.
- */
-int store_errno(struct sqlite3 *db, int sqlite_code);
-/*
- * Run one statement with bound values: types is a string of 'i' (int64_t) and 't' (const char *,
- * NULL for null), one for each ?. row, unless NULL, is called for every row and may return a
- * negative errno to stop. 0 or a negative errno.
- */
-int store_sql(struct sqlite3 *db, int (*row)(struct sqlite3_stmt *stmt, void *arg), void *arg,
-	const char *sql, const char *types, ...);
-/* The text in a column, from 0, of the row that row() was given, until it returns; "" for null. */
-const char *store_text(struct sqlite3_stmt *stmt, int column);
 
 #endif

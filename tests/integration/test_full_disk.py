@@ -271,7 +271,7 @@ def test_who_waits_is_told(tmp_path):
             out, err = client.communicate(timeout=60)
             assert client.returncode == status, (client.args, out, err)
             if client in (follows, queued):
-                assert out.count(cannot) == 1 and out.count("how a run ends is told once it can\n") == 1
+                assert out.count(cannot) == 1 and out.count("gpt2d reports how a run ended once it can write again\n") == 1
             if client is queued:
                 assert out.count("gpt2d can write again\n") == 1
             if client is waiting:

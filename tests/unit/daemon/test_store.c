@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "daemon/store/database.h"
 #include "tests/unit/daemon/store_fixture.h"
 
 static const char *at(json_t *array, size_t i, const char *key)
@@ -178,7 +179,7 @@ static void refused_schema(struct store_fixture *f, int64_t version, const char 
 
 static void test_newer_schema(void **state)
 {
-	refused_schema(*state, STORE_SCHEMA + 1, "schema 4, this gpt2d knows 3");
+	refused_schema(*state, DATABASE_SCHEMA + 1, "schema 4, this gpt2d knows 3");
 }
 
 static void test_negative_schema(void **state)

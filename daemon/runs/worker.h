@@ -4,8 +4,8 @@
  * long job does a piece of its work, and its done() adds it again, so that other jobs have their
  * turn.
  */
-#ifndef GPT2D_DAEMON_STORE_WORKER_H
-#define GPT2D_DAEMON_STORE_WORKER_H
+#ifndef GPT2D_DAEMON_RUNS_WORKER_H
+#define GPT2D_DAEMON_RUNS_WORKER_H
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/store/worker.h"
+#include "daemon/runs/worker.h"
 
 #include <errno.h>
 #include <event2/event.h>

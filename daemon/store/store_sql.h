@@ -1,0 +1,30 @@
+/* store_sql.h: one SQL statement with its values, and SQLite's result codes as an errno. */
+#ifndef GPT2D_DAEMON_STORE_STORE_SQL_H
+#define GPT2D_DAEMON_STORE_STORE_SQL_H
+
+#include <stdint.h>
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+/* An error of the store in words: "No space left on device". */
+const char *store_error_text(int rc);
+/* The part of the manual about a damaged one. */
+#define STORE_DAMAGED_SECTION "A DAMAGED DATABASE in gpt2d(8)"
+
+/*
+ * A negative errno for a result code that SQLite has just given; 0 for SQLITE_OK, SQLITE_ROW and
+ * SQLITE_DONE. Where the system refused something, its own errno: set errno to 0 before the call.
+ */
+int store_errno(struct sqlite3 *db, int sqlite_code);
+/*
+ * Run one statement with bound values: types is a string of 'i' (int64_t) and 't' (const char *,
+ * NULL for null), one for each ?. row, unless NULL, is called for every row and may return a
+ * negative errno to stop. 0 or a negative errno.
+ */
+int store_sql(struct sqlite3 *db, int (*row)(struct sqlite3_stmt *stmt, void *arg), void *arg,
+	const char *sql, const char *types, ...);
+/* The text in a column, from 0, of the row that row() was given, until it returns; "" for null. */
+const char *store_text(struct sqlite3_stmt *stmt, int column);
+
+#endif
