@@ -148,24 +148,11 @@ static int make_own_dir(struct attempt *a)
 	return rc < 0 ? rc : filesystem_sync(runs);
 }
 
-/* An engine whose disk failed may have left a marker in the attempt before, which did not count. */
-static int unmark_previous(const struct attempt *a)
-{
-	struct run before = a->place;
-	char dir[PATH_MAX];
-
-	if (before.attempt-- == 1 || run_dir(&before, a->options.state_dir, dir, sizeof(dir)) < 0)
-		return 0;
-	return marker_remove(dir);
-}
-
 static int make_run_dir(struct attempt *a)
 {
 	char path[PATH_MAX];
-	int rc = unmark_previous(a);
+	int rc = make_own_dir(a);
 
-	if (rc == 0)
-		rc = make_own_dir(a);
 	if (rc < 0 || !a->spec->has_arms)
 		return rc;
 	rc = segments_dir(a, path);
@@ -492,6 +479,44 @@ void attempt_complete(struct attempt *a, int64_t started_ns, double tokens,
 	a->completed = done;
 	a->completed_arg = arg;
 	start_job(a, complete_work, on_completed);
+}
+
+/* ---- the marker of a segment that failed ---- */
+
+struct unmark {
+	struct attempt *a;
+	char dir[PATH_MAX];
+};
+
+static int unmark_work(void *arg)
+{
+	const struct unmark *u = arg;
+
+	return marker_remove(u->dir);
+}
+
+static void on_unmarked(void *arg, int rc)
+{
+	struct unmark *u = arg;
+	struct attempt *a = u->a;
+
+	if (rc < 0)
+		log_write(LOG_ERROR, "run %lld: %s/" ARTIFACT_COMPLETE ": cannot be removed: %s",
+			(long long)a->place.id, u->dir, strerror(-rc));
+	free(u);
+	a->jobs--;
+	if (a->ended)
+		clear(a);
+}
+
+void attempt_unmark(struct attempt *a, int64_t segment)
+{
+	struct unmark *u = memory_zeroed(1, sizeof(*u));
+
+	u->a = a;
+	attempt_segment_dir(a, segment, u->dir);
+	a->jobs++;
+	record_files(a->options.store, unmark_work, on_unmarked, u);
 }
 
 /* ---- what the engines left on disk ---- */

@@ -64,6 +64,10 @@ json_t *attempt_segment_start(const struct attempt *a, int64_t segment, json_t *
 void attempt_complete(struct attempt *a, int64_t started_ns, double tokens,
 	void (*done)(void *arg, int rc), void *arg);
 
+/* Removes the completion marker of a segment that failed: an engine whose disk fails may have left
+ * one. The run's end is recorded after that. */
+void attempt_unmark(struct attempt *a, int64_t segment);
+
 /* What the engines last reported of a segment. */
 enum attempt_report {
 	ATTEMPT_OPEN,

@@ -670,6 +670,7 @@ static void segment_failed(
 
 	t->failed = true;
 	t->reports[w->segment] = ATTEMPT_FAILED;
+	attempt_unmark(t->attempt, w->segment);
 	task_record_end(t, w->segment, "failed", reason, NULL, NULL);
 	if (attempt_spec(t->attempt)->has_arms)
 		run_log_write(s->options.run_log, t->run, -1, LOG_ERROR, "segment %lld (%s): %s",

@@ -12,7 +12,7 @@ import pytest
 
 from engines import PROGRAM
 from faults import FAIL, LIBRARY, SYNC, UNLINK, Faults
-from helpers import Daemon, experiment, spec
+from helpers import Daemon, agrees, experiment, spec
 
 MARKER = "RUN_COMPLETE.txt"
 
@@ -40,7 +40,7 @@ def change(d, *statements):
 @pytest.mark.parametrize("work, folder", [(spec("s"), "1-s"), (experiment("s", repetitions=1), "1-s/segments/001-a")],
     ids=["single", "experiment"])
 def test_a_disk_that_fails_as_the_marker_is_made(tmp_path, work, folder):
-    """Neither the folder's sync after the marker's rename nor the engine's removal: trained again, and the run has its marker in the whole attempt only."""
+    """Neither the folder's sync after the marker's rename nor the engine's removal: gpt2d removes it and trains again."""
     faults = Faults(tmp_path, under=tmp_path / "state" / "runs" / folder)
     with Daemon(home=tmp_path, environment=faults.environment, engine=PROGRAM) as d:
         marker = d.state / "runs" / folder / MARKER
@@ -55,7 +55,7 @@ def test_a_disk_that_fails_as_the_marker_is_made(tmp_path, work, folder):
         faults.engine.disarm()
         assert f"{marker}: Input/output error" in d.said()
         assert again["run"]["state"] == "done" and again["run"]["dir"].endswith("1-s.2")
-        assert not (d.state / "runs" / "1-s" / MARKER).exists()
+        assert not marker.exists() and not (d.state / "runs" / "1-s" / MARKER).exists() and agrees(d) == 1
         assert {segment["state"] for segment in again["segments"]} == {"done"}
 
 
