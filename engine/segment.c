@@ -601,8 +601,9 @@ static bool validate(struct segment *s, struct warm *w, struct link *link)
 
 	if (!s->has_val)
 		return true;
-	rc = step_validate(&s->training.step, &s->val, s->config.validation_steps, &asked,
-		&s->val_loss, error, sizeof(error));
+	rc = step_validate(&s->training.step, &s->val,
+		s->config.validation_steps * SPEC_VALIDATION_SEQUENCES, &asked, &s->val_loss, error,
+		sizeof(error));
 	s->cancelled = rc == -EINTR;
 	if (s->cancelled)
 		return false;

@@ -46,6 +46,7 @@ static void describe(const struct writer *w, const struct segment *s, const char
 	const struct plan *p = &s->training.plan;
 	const struct plan_traffic t =
 		plan_step_traffic(p, (int)s->config.zero_stage, s->config.reduce_scatter);
+	const bool gathers = plan_gathers(p, (int)s->config.zero_stage);
 	const int64_t logits = activations_logits_bytes(&s->training.shape);
 
 	*out = (struct metrics_segment){
@@ -68,8 +69,8 @@ static void describe(const struct writer *w, const struct segment *s, const char
 			.arena_elems = p->arena_elems,
 			.reduce_elems = p->reduce_elems,
 			.n_reduce = p->n_reduce,
-			.gather_elems = p->gather_elems,
-			.n_gather = p->n_gather},
+			.gather_elems = gathers ? p->gather_elems : 0,
+			.n_gather = gathers ? p->n_gather : 0},
 		.activations_bytes = activations_bytes(&s->training.shape) - logits,
 		.logits_bytes = logits,
 		.planned_elems = {.reduce_scatter = t.reduce_scatter_elems,

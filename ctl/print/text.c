@@ -245,7 +245,7 @@ void text_plan(const json_t *plan, char *out, size_t out_bytes)
 	used = snprintf(out, out_bytes, "%lld bucket%s of %s el (%s)", (long long)n,
 		n == 1 ? "" : "s", format_count(reduce, count),
 		format_size(format_product(reduce, elem_bytes), size));
-	if (gather >= 0 && used > 0 && (size_t)used < out_bytes &&
+	if (n_gather > 0 && used > 0 && (size_t)used < out_bytes &&
 		(gather != reduce || n_gather != n))
 		snprintf(out + used, out_bytes - (size_t)used, ", gathered in %lld of %s el",
 			(long long)n_gather, format_count(gather, count));

@@ -224,7 +224,8 @@ static void print_plan(FILE *out, const json_t *plan)
 	if (!json_is_object(plan))
 		return;
 	print_bucket(out, "reduce buckets", plan, reduce);
-	print_bucket(out, "all-gather buckets", plan, gather);
+	if (format_int(plan, "n_gather", 0) > 0)
+		print_bucket(out, "all-gather buckets", plan, gather);
 }
 
 /* ---- the keys that an arm changes ---- */

@@ -184,6 +184,7 @@ static void check_plan(struct checking *k)
 	const struct spec_config *c = k->config;
 	const struct plan *p = &k->plan;
 	struct plan_traffic t;
+	int64_t gather_elems;
 	char message[512];
 
 	json_object_set_new(k->check, "model",
@@ -197,15 +198,16 @@ static void check_plan(struct checking *k)
 		return;
 	}
 	k->planned = true;
+	gather_elems = plan_gathers(p, (int)c->zero_stage) ? p->gather_elems : 0;
 	json_object_set_new(k->check, "plan",
 		json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
 			"asked_reduce_elems", INT(c->reduce_bucket_elems), "asked_gather_elems",
 			INT(c->allgather_bucket_elems), "reduce_elems", INT(p->reduce_elems),
-			"n_reduce", INT(p->n_reduce), "gather_elems", INT(p->gather_elems),
-			"n_gather", INT(p->n_gather), "arena_elems", INT(p->arena_elems),
+			"n_reduce", INT(p->n_reduce), "gather_elems", INT(gather_elems), "n_gather",
+			INT(gather_elems > 0 ? p->n_gather : 0), "arena_elems", INT(p->arena_elems),
 			"elem_bytes", INT(k->elem_bytes), "reduce_bucket_bytes",
 			INT(p->reduce_elems * k->elem_bytes), "gather_bucket_bytes",
-			INT(p->gather_elems * k->elem_bytes)));
+			INT(gather_elems * k->elem_bytes)));
 	t = plan_step_traffic(p, (int)c->zero_stage, c->reduce_scatter);
 	json_object_set_new(k->check, "traffic",
 		json_pack("{s:I, s:I, s:I}", "reduce_scatter_bytes",
@@ -413,7 +415,7 @@ static void check_validation(struct checking *k, const struct dataset *val, json
 	const struct spec_config *c = k->config;
 	int64_t samples;
 
-	if (__builtin_mul_overflow(c->validation_steps, c->micro_batch * c->gpus, &samples)) {
+	if (__builtin_mul_overflow(c->validation_steps, SPEC_VALIDATION_SEQUENCES, &samples)) {
 		refuse(k, "work.validation_steps", "%" PRId64 " steps are more than 2^63 sequences",
 			c->validation_steps);
 		return;

@@ -126,6 +126,11 @@ int64_t plan_complete_buckets(const struct plan *p, int64_t complete)
 	return complete / p->reduce_elems;
 }
 
+bool plan_gathers(const struct plan *p, int zero_stage)
+{
+	return zero_stage >= 1 && p->world > 1;
+}
+
 struct plan_traffic plan_step_traffic(const struct plan *p, int zero_stage, int reduce_scatter)
 {
 	/* a rank sends the other ranks' slices once, or its own slice to each of them */

@@ -11,6 +11,7 @@
 #ifndef GPT2D_ENGINE_TRAIN_PLAN_H
 #define GPT2D_ENGINE_TRAIN_PLAN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -64,6 +65,8 @@ int64_t plan_complete_buckets(const struct plan *p, int64_t complete);
 struct plan_traffic {
 	int64_t reduce_scatter_elems, all_gather_elems, all_reduce_elems;
 };
+/* Whether parameters are gathered: not at ZeRO-0, nor on one rank. */
+bool plan_gathers(const struct plan *p, int zero_stage);
 struct plan_traffic plan_step_traffic(const struct plan *p, int zero_stage, int reduce_scatter);
 
 #endif

@@ -62,10 +62,11 @@ static void set_state(struct step *s)
 	model_begin_gradients(s->model, k_stream_fork(s->compute));
 }
 
-static void add_losses(struct step *s)
+/* Of the first rows. */
+static void add_losses(struct step *s, int64_t rows)
 {
-	k_sum_losses(s->compute, s->shared + STEP_SHARED_LOSS, s->batch->losses,
-		s->batch->rows * s->batch->T);
+	k_sum_losses(
+		s->compute, s->shared + STEP_SHARED_LOSS, s->batch->losses, rows * s->batch->T);
 }
 
 /*
@@ -177,7 +178,7 @@ static void enqueue_micro(struct step *s, int64_t micro, double scale)
 	k_range_begin("train/loss");
 	model_loss(s->model, s->batch->losses, batch_targets(s->batch, micro), scale,
 		&s->optimizer->state->loss_scale);
-	add_losses(s);
+	add_losses(s, s->batch->rows);
 	if (last)
 		share_loss(s);
 	k_range_end();
@@ -370,13 +371,17 @@ int step_run(struct step *s, bool stop, struct step_result *out, char *error, si
 
 /* ---- validation ---- */
 
-/* One micro-batch and, after it, the sums over all ranks so far. */
-static int validate_one(struct step *s, const struct dataset *data, int64_t i,
+/*
+ * One micro-batch per rank and, after it, the sums over all ranks so far. The losses of sequences
+ * from `sequences` on are left out, so that the same ones count however they are divided.
+ */
+static int validate_one(struct step *s, const struct dataset *data, int64_t i, int64_t sequences,
 	const struct step_asked *asked, char *error, size_t error_bytes)
 {
 	const struct spec_config *c = s->config;
 	struct model_hooks hooks = zero_forward_hooks(s->zero);
 	int64_t first = (i * c->gpus + s->rank) * c->micro_batch;
+	int64_t left = first < sequences ? sequences - first : 0;
 	int rc, data_rc = batch_read(s->batch, data, first, 1, error, error_bytes);
 	struct model_pass pass = {.tokens = batch_inputs(s->batch, 0)};
 	int begin = i == 0 ? 0 : STEP_SHARED_LOSS + 1; /* the losses add up */
@@ -391,28 +396,30 @@ static int validate_one(struct step *s, const struct dataset *data, int64_t i,
 	k_range_end();
 	k_range_begin("val/loss");
 	model_loss(s->model, s->batch->losses, batch_targets(s->batch, 0), 0, NULL);
-	add_losses(s);
+	if (left > 0)
+		add_losses(s, left < c->micro_batch ? left : c->micro_batch);
 	share_loss(s);
 	k_range_end();
 	rc = wait_for_all(s, error, error_bytes);
 	return rc ? rc : data_failure(s, data_rc, error, error_bytes);
 }
 
-int step_validate(struct step *s, const struct dataset *data, int64_t steps,
+int step_validate(struct step *s, const struct dataset *data, int64_t sequences,
 	const struct step_asked *asked, double *loss, char *error, size_t error_bytes)
 {
 	const struct spec_config *c = s->config;
-	int64_t tokens = steps * c->gpus * c->micro_batch * c->seq_len;
+	int64_t at_once = c->gpus * c->micro_batch;
+	int64_t steps = sequences / at_once + (sequences % at_once != 0);
 	int rc;
 
 	timeline_start(s->time); /* what is awaited here belongs to no step */
 	for (int64_t i = 0; i < steps; i++) {
-		rc = validate_one(s, data, i, asked, error, error_bytes);
+		rc = validate_one(s, data, i, sequences, asked, error, error_bytes);
 		if (rc)
 			return rc;
 		if (s->host->shared[STEP_SHARED_STOP] > 0 && i + 1 < steps)
 			return -EINTR;
 	}
-	*loss = s->host->shared[STEP_SHARED_LOSS] / (double)tokens;
+	*loss = s->host->shared[STEP_SHARED_LOSS] / (double)sequences / (double)c->seq_len;
 	return 0;
 }

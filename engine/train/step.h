@@ -110,11 +110,11 @@ struct step_asked {
 int step_failure(const struct step *s, int rc, char *error, size_t error_bytes);
 
 /*
- * Mean loss over `steps` micro-batches per rank of a data set in file order, without dropout.
+ * Mean loss over the first sequences of a data set in file order, without dropout.
  * Errors as step_run, and -EINTR: some rank wanted to end; all ranks get it after the same
  * micro-batch.
  */
-int step_validate(struct step *s, const struct dataset *data, int64_t steps,
+int step_validate(struct step *s, const struct dataset *data, int64_t sequences,
 	const struct step_asked *asked, double *loss, char *error, size_t error_bytes);
 
 #endif

@@ -42,6 +42,9 @@ struct spec_model {
 };
 
 /* One configuration, every default filled in, every number resolved. */
+/* Of a validation step in all, whatever the micro-batch, the accumulation and the GPUs. */
+enum { SPEC_VALIDATION_SEQUENCES = 8 };
+
 struct spec_config {
 	struct spec_model model;
 
@@ -88,7 +91,7 @@ struct spec_config {
 	int64_t work_micro_steps, work_tokens;
 	int64_t work_epochs;      /* the engine resolves optimizer_steps by the data */
 	int64_t warmup_steps;     /* first steps of a segment, outside the timing */
-	int64_t validation_steps; /* micro-batches per rank after the last step */
+	int64_t validation_steps; /* of SPEC_VALIDATION_SEQUENCES each, after the last step */
 };
 
 struct spec_arm {

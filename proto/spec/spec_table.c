@@ -329,8 +329,10 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 	[SPEC_KEY_VALIDATION_STEPS] = {"work.validation_steps", INTS(0, MANY),
 		IN_CONFIG(validation_steps), .fallback = "0",
 		NUMERICS,
-		.help = "Micro-batches per rank for the validation loss after the last step, which "
-			"show and compare of gpt2ctl(1) print. 0: none."},
+		.help = "Steps of 8 sequences for the validation loss after the last step. "
+			"show and compare of gpt2ctl(1) print that loss. All arms read the same "
+			"sequences, the first of data.val, whatever their micro-batch, "
+			"accumulation and number of GPUs. 0: none."},
 
 	[SPEC_KEY_ARMS] = {"arms", SPEC_TYPE_ARMS, .scope = SPEC_SCOPE_RUN, .field = SPEC_NO_FIELD,
 		.help = "Makes the spec an experiment: an object of at most 16 named "

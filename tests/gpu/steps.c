@@ -69,7 +69,7 @@ static int run_steps(struct machine *m, struct training *t, const struct dataset
 	out->replayed = t->step.replayed;
 	out->params = small_training_hash(&m->w, t);
 	snprintf(out->no_graph, sizeof(out->no_graph), "%s", t->step.no_graph);
-	return step_validate(&t->step, data, 2, &asked, &out->val_loss, error, error_bytes);
+	return step_validate(&t->step, data, 8, &asked, &out->val_loss, error, error_bytes);
 }
 
 static bool train(struct machine *m, const struct spec_config *c, bool graphs, struct outcome *out)
@@ -195,8 +195,7 @@ static void compare_settings(struct machine *m, const char *what, const struct s
 			with.recompute = (enum spec_recompute)r;
 			ran = train(m, &with, graphs, &other);
 			snprintf(part, sizeof(part), "%s%s: the bits of none",
-				spec_recompute_name(with.recompute),
-				graphs ? ", graph" : "");
+				spec_recompute_name(with.recompute), graphs ? ", graph" : "");
 			check(m, what, part, ran && same(&none, &other));
 			if (ran && graphs)
 				check(m, what, "a graph of its own was launched",

@@ -95,7 +95,7 @@ static int run_steps(struct trial *m, struct training *t, const struct dataset *
 		/* validation finds the parameters that the last update made, in the middle too */
 		if (i == n / 2) {
 			rc = step_validate(
-				&t->step, data, 2, &asked, &out->val_loss, error, error_bytes);
+				&t->step, data, 8, &asked, &out->val_loss, error, error_bytes);
 			if (rc)
 				return rc;
 		}

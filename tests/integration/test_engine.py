@@ -173,6 +173,28 @@ def test_cancel_while_validating(world, folders):
         ranks.train(spec(world), folders())
 
 
+def test_validation_reads_the_same_sequences(folders):
+    """L2: of arms that differ in micro-batch, accumulation and ranks, also where they do not divide the set."""
+    arms = ((1, 2, 4), (1, 8, 1), (1, 3, 1), (2, 2, 2), (2, 3, 1))
+    losses = []
+    for world in (1, 2):
+        with Ranks(world) as ranks:
+            for gpus, micro, accumulation in (arm for arm in arms if arm[0] == world):
+                own = spec(world, train_micro_batch_size_per_gpu=micro, gradient_accumulation_steps=accumulation,
+                    optimizer={"type": "AdamW", "params": {"lr": 0}})
+                losses.append(ranks.train(own, folders())[0]["val_loss"])
+    assert losses == pytest.approx([losses[0]] * len(arms), rel=1e-7)
+
+
+def test_no_gather_without_a_shard(folders):
+    """L8: the plan of stage 0 has no all-gather buckets."""
+    with Ranks(2) as ranks:
+        plans = [ranks.train(spec(2, zero_optimization={"stage": stage, "reduce_bucket_size": 4096}), folders())[0]["plan"]
+            for stage in (0, 1)]
+    assert (plans[0]["n_gather"], plans[0]["gather_elems"]) == (0, 0) and plans[0]["n_reduce"] == plans[1]["n_reduce"]
+    assert plans[1]["n_gather"] >= 1
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_for_everybody_is_gpt2ds(number, folders):
     """As a service manager sends it to a whole control group: the run in progress goes on."""

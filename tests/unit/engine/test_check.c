@@ -42,6 +42,22 @@ static void test_all_well(void **state)
 	assert_null(data("val", "path"));
 }
 
+/* L8 */
+static void test_nothing_is_gathered(void **state)
+{
+	struct spec_config c = checked_config();
+
+	(void)state;
+	c.zero_stage = 1;
+	checked_run(&c, 2, INT64_C(1) << 33);
+	assert_true(checked_number("plan", "n_gather") > 0);
+	c.zero_stage = 0;
+	checked_run(&c, 2, INT64_C(1) << 33);
+	assert_int_equal(checked_number("plan", "n_gather"), 0);
+	assert_int_equal(checked_number("plan", "gather_elems"), 0);
+	assert_int_equal(checked_number("plan", "gather_bucket_bytes"), 0);
+}
+
 static void test_more_steps_than_times_are_kept(void **state)
 {
 	const char *help = strstr(spec_table[SPEC_KEY_OPTIMIZER_STEPS].help, "at most ");
@@ -201,12 +217,12 @@ static void test_validation(void **state)
 
 	(void)state;
 	snprintf(c.data_val, sizeof(c.data_val), "%s", c.data_train);
-	c.validation_steps = 16;
+	c.validation_steps = 8; /* of 8 sequences, the file has 64 */
 	checked_run(&c, 2, 0);
 	assert_int_equal(json_array_size(checked_errors), 0);
 	assert_true(json_real_value(data("val", "passes")) == 1.0);
 	assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
-	c.validation_steps = 17;
+	c.validation_steps = 9;
 	checked_run(&c, 2, 0);
 	assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 1);
 }
@@ -366,6 +382,7 @@ int main(void)
 		WITH_FILE(test_plan_refused),
 		WITH_FILE(test_data_refused),
 		WITH_FILE(test_turns),
+		WITH_FILE(test_nothing_is_gathered),
 		WITH_FILE(test_validation),
 		WITH_FILE(test_a_warmup_that_falls_is_warned_of),
 		WITH_FILE(test_a_rate_without_effect_is_warned_of),
