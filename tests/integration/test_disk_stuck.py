@@ -119,14 +119,14 @@ def test_a_drain_waits_for_the_end_on_disk(on_stuck_disk):
         assert other.call("status")["counts"]["running"] == 1
         assert other.call("drain")["running"] == run
         looked = ctl(d, "drain", "--wait", "--timeout", "0")
-        assert looked.returncode == 124 and f"run {run} goes on" in looked.stderr, looked.stderr
+        assert looked.returncode == 124 and f"run {run} continues" in looked.stderr, looked.stderr
         token = c.ask("drain", wait=True)
         with started(d, "drain", "--wait") as process:
             wait_for(lambda: other.call("status")["store"], "that the disk does not answer")
             assert process.poll() is None
             fault.disarm()
             out, _ = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0 and "drained since " in out and "goes on" not in out
+        assert process.returncode == 0 and "drained since " in out and "continues" not in out
         assert c.reply(token)["running"] is None and other.state(run) == "cancelled"
         with contextlib.suppress(RpcError):  # not on disk at that moment
             third.reply(asked)
