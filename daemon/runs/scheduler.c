@@ -1,5 +1,6 @@
 #include "daemon/runs/scheduler.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <limits.h>
@@ -305,11 +306,14 @@ static void on_attempt(void *arg, struct attempt *a, int rc, const char *failure
 {
 	struct scheduler *s = arg;
 	struct run *run = attempt_run(a);
+	struct task *t;
 
 	if (failure == NULL) {
 		scheduler_wake(s);
 	} else if (a != s->next) {
-		fail_task(task_of(s, run), failure);
+		t = task_of(s, run);
+		assert(t != NULL); /* an attempt that is not the next one belongs to a task */
+		fail_task(t, failure);
 	} else {
 		discard_next(s);
 		if (hold_is_room_reason(failure))

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/cuda/gemm_wgmma.cuh"
+#include "kernels/cuda/stream.cuh"
 
 enum { ASKED = 16 };
 static_assert(GEMM_CANDIDATES == 2 * ASKED + 1, "the library is asked twice, and ours is one more");
