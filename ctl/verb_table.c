@@ -142,12 +142,11 @@ static int check_count(const struct verb *v, const struct options *args, struct 
 /* An error before --json is printed as --json asks too. */
 static void find_json(struct options *args, int argc, char **argv)
 {
-	static char json[] = "--json", *word = json;
 	char error[8];
 
 	for (int i = 0; i < argc && strcmp(argv[i], "--") != 0 && !options_has(args, "json"); i++)
 		if (strcmp(argv[i], "--json") == 0 || strcmp(argv[i], "-j") == 0)
-			options_read(args, 1, &word, 0, false, error, sizeof(error));
+			options_read(args, 1, &argv[i], 0, false, error, sizeof(error));
 }
 
 /* The verb is the first word that is neither an option nor the value of one. */

@@ -110,7 +110,7 @@ struct row {
 	struct family family;
 	const char *path;
 	bool flag; /* 1 for an object, 0 for null; else a number, or absent without one */
-	double scale, plus;
+	double scale;
 };
 
 static const struct row rows[] = {
@@ -134,7 +134,7 @@ static const struct row rows[] = {
 		"running.progress.step"},
 	{{"gpt2d_run_steps", false, "", "Steps of a segment."}, "running.progress.steps"},
 	{{"gpt2d_run_segment", false, "", "The segment in progress, from 1."},
-		"running.progress.segment", .plus = 1},
+		"running.progress.segment"},
 	{{"gpt2d_run_segments", false, "", "Segments of the run."}, "running.progress.segments"},
 	{{"gpt2d_run_tokens_per_second", false, "", "Of the last step."},
 		"running.progress.tokens_per_sec"},
@@ -195,7 +195,7 @@ static bool read_row(const struct row *row, const json_t *json, double *out)
 	if (row->flag)
 		*out = json_is_object(value);
 	else
-		*out = json_number_value(value) * (row->scale != 0 ? row->scale : 1) + row->plus;
+		*out = json_number_value(value) * (row->scale != 0 ? row->scale : 1);
 	return row->flag || json_is_number(value);
 }
 

@@ -174,7 +174,7 @@ def test_copy(daemon, tmp_path):
         assert (result.returncode, result.stderr) == (2, "gpt2ctl: --copy: /proc/gpt2d: cannot create a directory there\n")
         (tmp_path / "link").symlink_to(tmp_path / "no" / "where")
         result = ctl(d, "artifacts", run, "--copy", tmp_path / "link")
-        assert (result.returncode, result.stderr) == (2, f"gpt2ctl: --copy: {tmp_path}/link: a link that leads nowhere\n")
+        assert (result.returncode, result.stderr) == (2, f"gpt2ctl: --copy: {tmp_path}/link: a link to nothing\n")
 
 
 def test_copy_to_a_full_disk(daemon, tmp_path):

@@ -146,7 +146,7 @@ def test_the_manuals_token_file(daemon, tmp_path):
         assert c.wait(c.submit(run))["state"] == "done"
         told = ctl("submit", "-", "--dry-run", path=d.socket, input=json.dumps(run))
         # 3124 sequences of 64, and the target of the last one
-        assert "200,000 tokens, 65 needed, 63 left out at the end, epochs " in told.stdout, told
+        assert "200,000 tokens, 65 required, 63 left out at the end, epochs " in told.stdout, told
 
 
 def test_rates(daemon):

@@ -88,8 +88,8 @@ def test_a_silent_checker(daemon):
         assert c.call("dry-run", spec=spec())["segments"] == 1
 
 
-def of_file(name):
-    return spec(data={"kind": "file", "train": f"/nowhere/{name}.bin"})
+def of_file(name, folder="/nowhere"):
+    return spec(data={"kind": "file", "train": f"{folder}/{name}.bin"})
 
 
 def test_large_files_hold_up_no_others(daemon):
@@ -174,7 +174,8 @@ def test_users_take_turns_with_the_checker(daemon):
         with first, second, theirs:
             first.call("dry-run", spec=spec())  # the checker has started
             for client, name in ((first, "stuck"), (second, "stuck"), (theirs, "short")):
-                asked = client.ask("dry-run", spec=of_file(name))
+                (d.home / f"{name}.bin").touch()
+                asked = client.ask("dry-run", spec=of_file(name, d.home))
                 with d.client() as other:
                     other.call("status")  # gpt2d has taken in what was asked before
             first.close()  # its check ends

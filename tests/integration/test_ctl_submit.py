@@ -91,7 +91,7 @@ def test_a_signal_while_a_spec_is_checked(spec, path, method, more, advice, numb
 
 def test_submit_names_the_arms(tmp_path, path):
     file = tmp_path / "ab.json"
-    file.write_text(json.dumps({**SPEC, "arms": {"a": {}, "b": {"zero_optimization": {"reduce_bucket_size": 10000}}}, "design": {"repetitions": 2}}))
+    file.write_text(json.dumps({**SPEC, "arms": {"a": {}, "b": {"zero_optimization": {"reduce_bucket_size": 10000}}}, "design": {"repetitions": 2, "aa_control": False}}))
     with FakeDaemon(path, submit=submit_reply, show=show_reply):
         result = ctl("submit", file, path=path)
         value = one_object(ctl("submit", file, "--json", path=path).stdout)

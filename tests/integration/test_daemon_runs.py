@@ -413,7 +413,7 @@ def test_engines_that_do_not_start(daemon, how, reason):
                 assert status["engine"]["reason"].endswith("; install gpt2d and its engine from the same build")
             assert status["waiting"].startswith("engines: ")
             shown = subprocess.run([BUILD / "ctl/gpt2ctl", "--socket", d.socket, "status"], capture_output=True, text=True, timeout=60, check=True)
-            assert "        what they said: gpt2ctl logs\n" in shown.stdout
+            assert "        messages of the engines: gpt2ctl logs\n" in shown.stdout
             assert c.state(run) == "queued"
             assert c.call("cancel", id=run)["state"] == "cancelled"
 

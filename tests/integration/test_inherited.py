@@ -55,7 +55,7 @@ def test_a_blocked_signal_ends_gpt2ctl(number):
         read_until(p, "run 1")
         p.send_signal(number)
         _, said = p.communicate(timeout=60)
-        assert p.returncode == 6 and f"detached; run {run} goes on" in said, (p.returncode, said)
+        assert p.returncode == 6 and f"interrupted; run {run} continues" in said, (p.returncode, said)
         d.tell()
         c.wait(run)
 

@@ -144,7 +144,7 @@ def test_gpus(daemon):
         assert {name for name, labels in figures(c.call("metrics")["text"], d.socket) if dict(labels).get("rank") == "1"} == \
             {"gpt2d_gpu_memory_bytes", "gpt2d_gpu_utilization_ratio"}
         text = ctl(d, "status").stdout
-        assert "rank 0: 2 other processes on its GPU disturb what is measured" in text
+        assert "rank 0: 2 other processes on its GPU disturb the measurement" in text
         assert "rank 1: " not in text
         line = next(line for line in ctl(d, "top").stdout.splitlines() if "61.0 GB" in line)
         assert "98%" in line and "54 C" in line and "412 W" in line and "\u2588" in line

@@ -26,6 +26,7 @@ def test_a_device_that_does_not_break(tmp_path):
     engine = tmp_path / "tests/gpu/poison_engine_cpu"
     engine.parent.mkdir(parents=True)
     engine.symlink_to(BUILD / "engine/gpt2-engine-cpu")
-    (tmp_path / "daemon").symlink_to(BUILD / "daemon")
+    for room in ("daemon", "proto"):
+        (tmp_path / room).symlink_to(BUILD / room)
     end = subprocess.run([sys.executable, SCRIPT, tmp_path, "--device", "cpu"], capture_output=True, text=True, timeout=300)
     assert (end.returncode, end.stdout.splitlines()[-1]) == (1, "6 passed, 22 failed"), end.stdout + end.stderr

@@ -339,21 +339,21 @@ def test_ctl(daemon):
         assert ctl(d, "prune").returncode == 2
         assert ctl(d, "prune", "--older-than", "30").returncode == 2
         result = ctl(d, "prune", "--state", "failed")
-        assert result.returncode == 2 and "1 run, " in result.stderr and "give --yes" in result.stderr
+        assert result.returncode == 2 and "1 run, " in result.stderr and "confirm with --yes" in result.stderr
         result = ctl(d, "prune", "--older-than", "1h", "-y")
         assert result.returncode == 0 and result.stdout == "no run to remove\n"
         result = ctl(d, "prune", "--state", "failed", "--dry-run")
         assert result.returncode == 0 and "1 run would be removed, " in result.stdout and "stay" not in result.stdout
         assert "\nkept" not in ctl(d, "show", 1).stdout
-        assert ctl(d, "keep", 1).stdout == "run 1 stays when old ones are removed\n"
-        assert "\nkept      it stays when old runs are removed\n" in ctl(d, "show", 1).stdout
+        assert ctl(d, "keep", 1).stdout == "run 1 is protected from pruning\n"
+        assert "\nkept      protected from pruning\n" in ctl(d, "show", 1).stdout
         assert ctl(d, "prune", "--keep", 1, "--dry-run").stdout.endswith(
-            "\n2 runs stay: 1 marked by gpt2ctl keep, 1 the newest of --keep\n")
+            "\n2 runs stay: 1 protected by gpt2ctl keep, 1 the newest (--keep)\n")
         assert ctl(d, "prune", "--keep", 5, "--dry-run").stdout == (
-            "no run to remove\n3 runs stay: 1 marked by gpt2ctl keep, 2 the newest of --keep\n")
-        assert ctl(d, "prune", "--keep", 0, "--dry-run").stdout.endswith("\n1 run stays: 1 marked by gpt2ctl keep\n")
+            "no run to remove\n3 runs stay: 1 protected by gpt2ctl keep, 2 the newest (--keep)\n")
+        assert ctl(d, "prune", "--keep", 0, "--dry-run").stdout.endswith("\n1 run stays: 1 protected by gpt2ctl keep\n")
         assert ctl(d, "prune", "--state", "failed", "--keep", 1, "--dry-run").stdout == (
-            "no run to remove\n1 run stays: 1 the newest of --keep\n")
+            "no run to remove\n1 run stays: 1 the newest (--keep)\n")
         result = json.loads(ctl(d, "prune", "--keep", 0, "--yes", "--json").stdout)
         assert result["kept"] == {"marked": 1, "newest": 0}
         assert [run["id"] for run in result["runs"]] == [2, 3] and result["dry_run"] is False
@@ -429,8 +429,8 @@ def test_prune_leaves_runs_whose_folders_are_away(tmp_path):
         assert [run["id"] for run in would["runs"]] == [queued] and would["left"] == left
         result = ctl(d, "prune", "--keep", 0, "--yes")
         assert (result.returncode, result.stdout) == (1, "1 run removed, 0 B freed\n")
-        assert result.stderr.splitlines() == [f"gpt2ctl: run {run['id']} {run['name']} stays: {run['dir']} is not there; is a disk not "
-            "mounted? --forget removes what is known of it" for run in left]
+        assert result.stderr == "".join(f"gpt2ctl: run {run['id']} {run['name']} is not removed: {run['dir']} does not exist "
+            "(is a disk not mounted?)\nremove its record with --forget\n" for run in left)
         result = ctl(d, "prune", "--keep", 0, "--yes", "--json")
         assert result.returncode == 1 and json.loads(result.stdout)["left"] == left and ids(c) == [1, 2, 3, 4, 5]
         d.stop()

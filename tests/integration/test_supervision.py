@@ -229,7 +229,7 @@ def test_an_engine_without_threads(daemon, tmp_path):
         file.write_text(json.dumps(small("refused")))
         done = subprocess.run([BUILD / "ctl/gpt2ctl", "--socket", d.socket, "submit", file], capture_output=True,
             text=True, timeout=60, check=False)
-        assert done.returncode == 11 and done.stderr.endswith("\nthe run is not queued; what gpt2d and its engines said: gpt2ctl logs\n"), done.stderr
+        assert done.returncode == 11 and done.stderr.endswith("\nthe run is not queued\nsee the messages of gpt2d and its engines: gpt2ctl logs\n"), done.stderr
         assert c.call("list")["runs"] == []
 
 

@@ -25,7 +25,7 @@ def test_arms_of_different_worlds(daemon):
     """gpus may differ between arms like any key: each segment runs on its own arm's ranks."""
     run = engines.spec(2, gpus=1, train_micro_batch_size_per_gpu=4, arms={
         "one": {}, "two": {"gpus": 2, "train_micro_batch_size_per_gpu": 2},
-    }, design={"repetitions": 2})
+    }, design={"repetitions": 2, "aa_control": False})
     with daemon(ranks=2, engine=engines.PROGRAM) as d, d.client() as c:
         segments = shown_done(c, c.submit(run))["segments"]
         worlds = {segment["arm"]: metrics(segment)["world"] for segment in segments}
@@ -65,7 +65,7 @@ def test_recomputed_activations_are_the_same_training(daemon):
     settings = ["none", "selective", "full"]
     model = {"n_layer": 4, "n_head": 2, "n_embd": 32, "vocab_size": 96, "n_positions": 32, "dropout": 0.1}
     run = engines.spec(2, model=model, arms={s: {"activation_checkpointing": s} for s in settings},
-        design={"repetitions": 2})
+        design={"repetitions": 2, "aa_control": False})
     with daemon(ranks=2, engine=engines.PROGRAM) as d, d.client() as c:
         planned = {arm["arm"]: arm["check"]["memory"] for arm in c.call("dry-run", spec=run)["arms"]}
         segments = shown_done(c, c.submit(run))["segments"]
