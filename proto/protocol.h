@@ -153,6 +153,7 @@ enum ctl_exit {
 	CTL_GPT2D_FAILED = 11, /* or its checker */
 	CTL_WRONG_STATE = 12,  /* of the run, for what is asked */
 	CTL_DECLINED = 13,     /* by whom was asked on the terminal */
+	CTL_AMBIGUOUS = 14,    /* a gate on a verdict that is AMBIGUOUS */
 	CTL_TIMEOUT = 124,
 	CTL_UNREAD = 141, /* stdout's reader went away; what shells show for SIGPIPE */
 };

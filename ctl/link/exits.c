@@ -43,7 +43,7 @@ const struct exits_row exits_table[] = {
 		"wrong usage, an unreadable or invalid file, or a refused spec"},
 	{CTL_NO_DAEMON, "no daemon", "no gpt2d on the socket"},
 	{CTL_RUN_FAILED, "run failed", "the run failed"},
-	{CTL_GATE_FAILED, "gate failed", "a gate failed; reserved, there are no gates yet"},
+	{CTL_GATE_FAILED, "gate failed", "a gate failed: compare --fail-if"},
 	{CTL_CANCELLED, "cancelled or interrupted",
 		"the run was cancelled or interrupted, or a signal ended follow, a --wait, a "
 		"submission or data prepare"},
@@ -62,6 +62,7 @@ const struct exits_row exits_table[] = {
 		"compare yet"},
 	{CTL_DECLINED, "declined",
 		"the question was answered with no or a signal; nothing was done"},
+	{CTL_AMBIGUOUS, "ambiguous", "a verdict that compare --fail-if needs is AMBIGUOUS"},
 	{CTL_TIMEOUT, "time-out", "timed out"},
 	{CTL_UNREAD, "output not read",
 		"the reader of standard output closed the pipe, as head(1) does"},

@@ -55,21 +55,25 @@ const struct schema_row schema_outputs[] = {
 	{"id", "count|null", "of the run; null: gpt2d itself"},
 	{"...", "log_line", ""},
 
-	{"compare", SCHEMA_OUTPUT, "The arms of an experiment side by side."},
-	{"run", "run", ""},
-	{"baseline", "text", "the arm that others are compared with"},
-	{"segments_used", "count", ""},
-	{"segments_left_out", "count", "not done"},
-	{"failed", "[failed_segment]", "those of them that had begun and ended otherwise"},
-	{"arms", "[compared_arm]", ""},
-	{"blocks", "[compared_block]", ""},
-	{"ratios", "[compared_ratio]", "over all blocks in which both arms are whole"},
+	{"compare", SCHEMA_OUTPUT, "The arms of an experiment against its baseline."},
+	{"...", "comparison", ""},
+	{"machine", "machine|null", "from the run's files; null: they could not be read"},
 	{"slow_rank", "slow_rank|null",
 		"null: no rank has 5% more work than the others, and most in three quarters of a "
 		"segment's parts, in more than half of the segments"},
-	{"equal_tokens", "bool",
-		"whether the arms trained as many, of tokens_total, in what is done"},
-	{"verdict", "null", "for later"},
+
+	{"machine", SCHEMA_OBJECT, "What the experiment ran on."},
+	{"host", "?text|null", "of rank 0"},
+	{"gpu", "?text|null", ""},
+	{"build", "?text|null", "of gpt2d"},
+	{"cuda", "?text|null", ""},
+	{"collectives", "?text|null", "the library, with its version"},
+	{"blas", "?text|null", ""},
+
+	{"compare-runs", SCHEMA_OUTPUT, "Two runs side by side, without a verdict."},
+	{"runs", "[comparison]", "the two"},
+	{"throughput_percent", "real|null", "of the second's first arm over the first's"},
+	{"differs", "[key_difference]", "keys in which these arms differ"},
 	{"note", "text", "why there is no verdict"},
 
 	{"slow_rank", SCHEMA_OBJECT, "A rank that the others wait for, whatever the arm."},
@@ -79,61 +83,6 @@ const struct schema_row schema_outputs[] = {
 		"in at least three quarters of its parts"},
 	{"of", "count", "segments that tell"},
 	{"work_ratio", "real", "mean over those segments, of its work to the others' median"},
-
-	{"failed_segment", SCHEMA_OBJECT, "A segment that is not compared."},
-	{"segment", "count", "from 1"},
-	{"arm", "text", ""},
-	{"state", "=failed,cancelled,interrupted", ""},
-	{"reason", "text|null", ""},
-
-	{"compared_arm", SCHEMA_OBJECT,
-		"An arm over all of its segments. Means are per step; that of each phase, from "
-		"data_mean_s to optimizer_mean_s, is over the ranks too."},
-	{"arm", "text", ""},
-	{"plan", "plan|null", ""},
-	{"segments", "count", ""},
-	{"tokens", "count", "measured"},
-	{"tokens_total", "count", "trained, in the warm-up too"},
-	{"skipped", "count", "steps"},
-	{"steps", "count|null", "measured; null where they are not listed"},
-	{"median_ns", "count|null", ""},
-	{"p95_ns", "count|null", "null under 20 steps"},
-	{"low_n", "bool", "under 20 steps"},
-	{"mean_ns", "real|null", ""},
-	{"data_mean_s", "real|null", ""},
-	{"forward_mean_s", "real|null", ""},
-	{"backward_mean_s", "real|null", ""},
-	{"exposed_comm_mean_s", "real|null", ""},
-	{"optimizer_mean_s", "real|null", ""},
-	{"seconds", "real|null", "measured"},
-	{"tok_s", "real|null", "tokens over seconds"},
-	{"switch_mean_ns", "real|null", "from another arm's last step to this one's first"},
-	{"init_mean_ns", "real|null", "of it, parameters from the seed"},
-	{"max_loss_diff", "real|null", "to the first segment of the baseline, step by step"},
-	{"losses_identical", "bool", "to the last bit"},
-	{"losses", "[last_loss]", "of each of its segments"},
-
-	{"last_loss", SCHEMA_OBJECT, "How far a segment came."},
-	{"segment", "count", "from 1"},
-	{"loss_last", "real|null", "training, of the last step"},
-	{"val_loss", "real|null", "null: no validation"},
-
-	{"compared_block", SCHEMA_OBJECT, "A block: each arm once, and then its mirror."},
-	{"block", "count", "from 1"},
-	{"ratios", "[block_ratio]", ""},
-
-	{"block_ratio", SCHEMA_OBJECT, "An arm over the baseline in a block."},
-	{"arm", "text", ""},
-	{"tok_s_ratio", "real|null", ""},
-	{"step_time_ratio", "real|null", "of the mean time of a step, whatever is in one"},
-
-	{"compared_ratio", SCHEMA_OBJECT, "An arm over the baseline."},
-	{"arm", "text", ""},
-	{"blocks", "count", ""},
-	{"tok_s_ratio", "real|null", ""},
-	{"tok_s_ratio_min", "real|null", "of the blocks"},
-	{"tok_s_ratio_max", "real|null", "of the blocks"},
-	{"step_time_ratio", "real|null", ""},
 
 	{"data prepare", SCHEMA_OUTPUT, "Token files were written."},
 	{"tokenizer", "text", ""},
@@ -196,7 +145,8 @@ const struct schema_row schema_outputs[] = {
 };
 
 static const struct schema_row *const tables[] = {
-	schema_outputs, schema_messages, schema_events, schema_objects, NULL};
+
+	schema_outputs, schema_messages, schema_events, schema_objects, schema_comparison, NULL};
 const struct schema_document schema_outputs_document = {
 	.title = "lines of gpt2ctl --json",
 	.tables = tables,

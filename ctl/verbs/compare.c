@@ -1,497 +1,374 @@
-/* gpt2ctl compare: the arms of a run side by side. */
-#include "ctl/results/comparison.h"
-
+/* gpt2ctl compare: the arms of an experiment against its baseline, with a verdict for each. */
+#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "ctl/print/states.h"
-#include "ctl/print/text.h"
+#include "ctl/print/page.h"
+#include "ctl/results/comparison_text.h"
 #include "ctl/results/slow_rank.h"
+#include "ctl/verbs/compare.h"
 #include "ctl/verbs/show.h"
 #include "ctl/verbs/verb.h"
+#include "proto/artifact.h"
+#include "proto/base64.h"
+#include "proto/experiment/comparison.h"
+#include "proto/host/memory.h"
+#include "proto/rpc.h"
+#include "proto/spec/spec.h"
+#include "proto/spec/spec_table.h"
+#include "proto/suggest.h"
 
 static const struct option_row options[] = {
 	{"baseline", 'b', OPTION_STRING, "ARM", 0, 0,
 		"the arm that the others are compared with (default: the first)"},
+	{"md", 0, OPTION_FLAG, NULL, 0, 0, "print a Markdown table"},
+	{"csv", 0, OPTION_FLAG, NULL, 0, 0, "print a CSV table, a row per arm"},
+	{"methods", 0, OPTION_FLAG, NULL, 0, 0, "print a paragraph for a paper's methods section"},
+	{"fail-if", 0, OPTION_STRING, "RULE", 0, 0,
+		"slower>1%, faster>1% or changed>1%: exit with 5 if the near end of an arm's "
+		"throughput interval is beyond that, with 14 if its verdict is AMBIGUOUS"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
-/* Columns of a bar, and of the figures between an arm's name and its bar. */
-enum { BAR_MIN = 8, BAR_MAX = 24, FIGURES_COLUMNS = 50 };
+/* ---- the comparison of a run ---- */
 
-static double ns(const json_t *row, const char *key)
+struct spec *compare_spec(const json_t *show, struct ctl_error *e)
 {
-	return format_real(row, key) * 1e-9;
+	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
+	const struct spec_options how = {.base_dir = "/"};
+	char *text = json_dumps(json_object_get(show, "spec"), JSON_REAL_PRECISION(17));
+	struct spec *spec = NULL;
+
+	if (!text)
+		ctl_error_set(e, CTL_TRANSPORT, "gpt2d sent no spec");
+	else if (spec_parse(text, strlen(text), &how, &spec, errors) != 0)
+		ctl_error_set(e, CTL_VERSION_MISMATCH,
+			"the run's spec is not valid for this gpt2ctl: %.80s: %.200s",
+			errors->error[0].key, errors->error[0].message);
+	free(text);
+	free(errors);
+	return spec;
 }
 
-static void print_plans(const struct term *t, const json_t *arms)
+static int unknown_arm(const struct spec *spec, const char *name, struct ctl_error *e)
 {
-	const json_t *arm, *plan;
-	char name[80], text[200];
-	struct table table;
+	const char *names[SPEC_ARMS_MAX], *near;
+	char list[SPEC_ARMS_MAX * (SPEC_NAME_MAX + 3)] = "";
+
+	for (size_t i = 0; i < spec->n_arms; i++) {
+		names[i] = spec->arms[i].name;
+		strcat(list, i ? ", " : "");
+		strcat(list, names[i]);
+	}
+	near = suggest_nearest(name, names, spec->n_arms);
+	return ctl_error_set(e, CTL_USAGE, "compare: %.80s: unknown arm (expected %.900s)%s%s%s",
+		name, list, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
+int compare_make(const json_t *show, const char *baseline, json_t **out, struct ctl_error *e)
+{
+	const json_t *run = json_object_get(show, "run");
+	struct spec *spec = compare_spec(show, e);
+	int rc;
+
+	if (!spec)
+		return e->exit;
+	rc = comparison_make(spec, show, baseline, out);
+	if (rc == -ENOENT)
+		unknown_arm(spec, baseline, e);
+	else if (rc < 0)
+		ctl_error_set(e, CTL_WRONG_STATE,
+			"run %lld: nothing to compare yet (no segment is done)",
+			(long long)format_int(run, "id", 0));
+	spec_free(spec);
+	return e->exit;
+}
+
+/* ---- the machine, from the files of the first segment that is done ---- */
+
+static json_t *read_metrics(struct ctl *ctl, const json_t *run, const json_t *segment)
+{
+	const char *all = json_string_value(json_object_get(run, "dir"));
+	const char *own = json_string_value(json_object_get(segment, "dir"));
+	const size_t n = all ? strlen(all) : 0;
+	json_t *reply = NULL, *metrics = NULL;
+	struct ctl_error e = {0};
+	const char *data;
+	unsigned char *text;
+	char path[256];
+
+	if (!own || n == 0 || strncmp(own, all, n) != 0)
+		return NULL;
+	snprintf(path, sizeof(path), "%.200s%s" ARTIFACT_METRICS, own[n] == '/' ? own + n + 1 : "",
+		own[n] == '/' ? "/" : "");
+	if (client_ask(&ctl->link, METHOD_ARTIFACT_READ,
+		    json_pack("{s:O, s:s}", "id", json_object_get(run, "id"), "path", path), &reply,
+		    &e) == 0 &&
+		(data = json_string_value(json_object_get(reply, "data"))) != NULL) {
+		const size_t bytes = strlen(data);
+		size_t used = 0;
+
+		text = memory_zeroed(1, bytes + 1);
+		if (base64_decode(data, bytes, text, &used) == 0)
+			metrics = json_loadb((const char *)text, used, 0, NULL);
+		free(text);
+	}
+	ctl_error_clear(&e);
+	json_decref(reply);
+	return metrics;
+}
+
+static json_t *machine_of(struct ctl *ctl, const json_t *show)
+{
+	static const char *const keys[][3] = {
+		{"host", "host", "hostname"},
+		{"gpu", "hardware", "gpu_name"},
+		{"build", "env", "gpt2d_build"},
+		{"cuda", "env", "cuda_version"},
+		{"collectives", "env", "collectives"},
+		{"blas", "env", "blas"},
+	};
+	const json_t *segment;
+	json_t *metrics = NULL, *machine = json_object();
 	size_t i;
 
-	table_init(&table);
-	table_column(&table, "", false);
-	table_column(&table, "", false);
-	json_array_foreach(arms, i, arm) {
-		plan = json_object_get(arm, "plan");
-		text_plan(plan, text, sizeof(text));
-		table_cell(&table, "%s", format_string(arm, "arm", "", name, sizeof(name)));
-		table_cell(&table, "%s", text);
-	}
-	table_print(&table, t, "  ");
-	table_finish(&table);
-}
-
-static double fastest(const json_t *arms)
-{
-	const json_t *arm;
-	double best = 0.0;
-	size_t i;
-
-	json_array_foreach(arms, i, arm) {
-		const double rate = format_real(arm, "tok_s");
-
-		if (rate > best)
-			best = rate;
-	}
-	return best;
-}
-
-/* So many that no bar is cut at the end of the line; 0: there is no room. */
-static size_t bar_cells(const struct term *t, const json_t *arms)
-{
-	size_t widest = strlen("ARM"), width = (size_t)term_width(t), cells;
-	const json_t *arm;
-	char name[80];
-	size_t i;
-
-	json_array_foreach(arms, i, arm) {
-		const size_t columns =
-			term_columns(format_string(arm, "arm", "", name, sizeof(name)));
-
-		if (columns > widest)
-			widest = columns;
-	}
-	cells = width > widest + FIGURES_COLUMNS ? width - widest - FIGURES_COLUMNS : 0;
-	if (cells > BAR_MAX)
-		cells = BAR_MAX;
-	return cells >= BAR_MIN ? cells : 0;
-}
-
-static void print_arms(const struct term *t, const json_t *arms)
-{
-	const double best = fastest(arms);
-	const size_t cells = bar_cells(t, arms);
-	const json_t *arm;
-	char name[80], bar[128], steps[32];
-	struct table table;
-	size_t i;
-
-	table_init(&table);
-	table_column(&table, "ARM", false);
-	table_column(&table, "STEPS", true);
-	table_column(&table, "MEDIAN", true);
-	table_column(&table, "P95", true);
-	table_column(&table, "EXPOSED COMM", true);
-	table_column(&table, "TOK/S", true);
-	table_column(&table, "", false);
-	json_array_foreach(arms, i, arm) {
-		const double rate = format_real(arm, "tok_s");
-
-		term_bar(t, best > 0.0 && isfinite(rate) ? rate / best : 0.0, cells, bar,
-			sizeof(bar));
-		table_cell(&table, "%s", format_string(arm, "arm", "", name, sizeof(name)));
-		table_cell(&table, "%s", format_string(arm, "steps", "-", steps, sizeof(steps)));
-		text_cell(&table, ns(arm, "median_ns"), format_duration);
-		if (json_is_true(json_object_get(arm, "low_n")))
-			table_cell(&table, "n<20");
-		else
-			text_cell(&table, ns(arm, "p95_ns"), format_duration);
-		text_cell(&table, format_real(arm, "exposed_comm_mean_s"), format_duration);
-		text_cell(&table, rate, format_si);
-		while (*bar && bar[strlen(bar) - 1] == ' ')
-			bar[strlen(bar) - 1] = '\0';
-		table_cell(&table, "%s", bar);
-	}
-	table_print(&table, t, "");
-	table_finish(&table);
-}
-
-static void print_parts(const struct term *t, const json_t *arms)
-{
-	static const char *const keys[] = {"data_mean_s", "forward_mean_s", "backward_mean_s",
-		"exposed_comm_mean_s", "optimizer_mean_s"};
-	static const char *const heads[] = {
-		"DATA", "FORWARD", "BACKWARD", "EXPOSED COMM", "OPTIMIZER"};
-	const json_t *arm;
-	struct table table;
-	char name[80];
-	size_t i;
-
-	table_init(&table);
-	table_column(&table, "MEAN PER STEP", false);
-	for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
-		table_column(&table, heads[k], true);
-	json_array_foreach(arms, i, arm) {
-		table_cell(&table, "%s", format_string(arm, "arm", "", name, sizeof(name)));
-		for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
-			text_cell(&table, format_real(arm, keys[k]), format_duration);
-	}
-	table_print(&table, t, "");
-	table_finish(&table);
-}
-
-/* The cost of a change of arm. */
-static void print_switches(const struct term *t, const json_t *arms)
-{
-	struct table table;
-	const json_t *arm;
-	char name[80];
-	size_t i;
-
-	table_init(&table);
-	table_column(&table, "SWITCH TO", false);
-	table_column(&table, "MEAN", true);
-	table_column(&table, "OF WHICH INIT", true);
-	json_array_foreach(arms, i, arm) {
-		if (!isfinite(ns(arm, "switch_mean_ns")))
-			continue;
-		table_cell(&table, "%s", format_string(arm, "arm", "", name, sizeof(name)));
-		text_cell(&table, ns(arm, "switch_mean_ns"), format_duration);
-		text_cell(&table, ns(arm, "init_mean_ns"), format_duration);
-	}
-	if (table.n_cells > 0) {
-		fputc('\n', t->file);
-		table_print(&table, t, "");
-	}
-	table_finish(&table);
-}
-
-static void print_blocks(const struct term *t, const char *baseline, const json_t *blocks)
-{
-	const json_t *block, *ratio;
-	char name[80], change[FORMAT_BYTES], time[FORMAT_BYTES];
-	struct table table;
-	size_t i, k;
-
-	table_init(&table);
-	table_column(&table, "BLOCK", true);
-	table_column(&table, "RATIO", false);
-	table_column(&table, "TOK/S", true);
-	table_column(&table, "STEP TIME", true);
-	json_array_foreach(blocks, i, block) {
-		json_array_foreach(json_object_get(block, "ratios"), k, ratio) {
-			table_cell(&table, "%lld", (long long)format_int(block, "block", 0));
-			table_cell(&table, "%s / %s",
-				format_string(ratio, "arm", "", name, sizeof(name)), baseline);
-			table_cell(&table, "%s",
-				format_change(format_real(ratio, "tok_s_ratio"), change));
-			table_cell(&table, "%s",
-				format_change(format_real(ratio, "step_time_ratio"), time));
-		}
-	}
-	if (table.n_cells > 0) {
-		fputc('\n', t->file);
-		table_print(&table, t, "");
-	}
-	table_finish(&table);
-}
-
-static void print_ratios(const struct term *t, const char *baseline, const json_t *ratios)
-{
-	char name[80], change[FORMAT_BYTES], low[FORMAT_BYTES], high[FORMAT_BYTES],
-		time[FORMAT_BYTES];
-	const json_t *ratio;
-	size_t i;
-
-	json_array_foreach(ratios, i, ratio) {
-		const int64_t n = format_int(ratio, "blocks", 0);
-
-		format_string(ratio, "arm", "", name, sizeof(name));
-		if (n == 0) {
-			fprintf(t->file, "%s / %s: no block has both\n", name, baseline);
-			continue;
-		}
-		fprintf(t->file,
-			"%s / %s  throughput %s%s%s  step time %s\n"
-			"  throughput in %lld block%s: from %s to %s\n",
-			name, baseline, term_colour(t, TERM_BOLD),
-			format_change(format_real(ratio, "tok_s_ratio"), change),
-			term_colour(t, TERM_PLAIN),
-			format_change(format_real(ratio, "step_time_ratio"), time), (long long)n,
-			n == 1 ? "" : "s",
-			format_change(format_real(ratio, "tok_s_ratio_min"), low),
-			format_change(format_real(ratio, "tok_s_ratio_max"), high));
-	}
-}
-
-/* The range over an arm's segments; "-" if one has no loss. */
-static void loss_cell(struct table *t, const json_t *losses, const char *key)
-{
-	double low = (double)INFINITY, high = -(double)INFINITY;
-	char from[FORMAT_BYTES], to[FORMAT_BYTES];
-	const json_t *row;
-	size_t i;
-
-	json_array_foreach(losses, i, row) {
-		const double loss = format_real(row, key);
-
-		low = isnan(loss) ? (double)NAN : fmin(low, loss);
-		high = fmax(high, loss);
-		if (isnan(low))
+	json_array_foreach(json_object_get(show, "segments"), i, segment) {
+		if (json_is_object(json_object_get(segment, "summary"))) {
+			metrics = read_metrics(ctl, json_object_get(show, "run"), segment);
 			break;
-	}
-	format_loss(low, from);
-	format_loss(high, to);
-	if (!isfinite(low) || strcmp(from, to) == 0)
-		table_cell(t, "%s", from);
-	else
-		table_cell(t, "%s to %s", from, to);
-}
-
-static bool any_loss(const json_t *arms, const char *key)
-{
-	const json_t *arm, *row;
-	size_t i, k;
-
-	json_array_foreach(arms, i, arm) {
-		json_array_foreach(json_object_get(arm, "losses"), k, row) {
-			if (isfinite(format_real(row, key)))
-				return true;
 		}
 	}
-	return false;
+	for (i = 0; metrics && i < sizeof(keys) / sizeof(keys[0]); i++) {
+		json_t *value = json_object_get(json_object_get(metrics, keys[i][1]), keys[i][2]);
+
+		json_object_set(machine, keys[i][0], value);
+	}
+	if (json_object_size(machine) == 0) {
+		json_decref(machine);
+		machine = json_null();
+	}
+	json_decref(metrics);
+	return machine;
 }
 
-static void print_last_losses(const struct term *t, const json_t *arms)
+/* ---- --fail-if ---- */
+
+struct gate {
+	bool slower, faster;
+	double percent;
+};
+
+static int read_gate(const char *text, struct gate *gate, struct ctl_error *e)
 {
-	const bool training = any_loss(arms, "loss_last"), validation = any_loss(arms, "val_loss");
-	struct table table;
-	const json_t *arm;
-	char name[80];
+	char word[8], unit, rest;
+
+	if (sscanf(text, "%7[a-z]>%lf%c%c", word, &gate->percent, &unit, &rest) == 3 &&
+		unit == '%' && gate->percent >= 0.0 && isfinite(gate->percent)) {
+		gate->slower = strcmp(word, "slower") == 0 || strcmp(word, "changed") == 0;
+		gate->faster = strcmp(word, "faster") == 0 || strcmp(word, "changed") == 0;
+	}
+	if (!gate->slower && !gate->faster)
+		return ctl_error_set(e, CTL_USAGE,
+			"compare: --fail-if %.80s: invalid (expected slower>N%%, faster>N%% or "
+			"changed>N%%)",
+			text);
+	return 0;
+}
+
+static int apply_gate(struct ctl *ctl, const struct gate *gate, const json_t *comparison)
+{
+	struct ctl_error e = {0};
+	const json_t *row;
+	char arm[80];
 	size_t i;
 
-	if (!training && !validation)
-		return;
-	table_init(&table);
-	table_column(&table, "LOSS AT THE END", false);
-	table_column(&table, "TRAINING", true);
-	if (validation)
-		table_column(&table, "VALIDATION", true);
-	json_array_foreach(arms, i, arm) {
-		table_cell(&table, "%s", format_string(arm, "arm", "", name, sizeof(name)));
-		loss_cell(&table, json_object_get(arm, "losses"), "loss_last");
-		if (validation)
-			loss_cell(&table, json_object_get(arm, "losses"), "val_loss");
-	}
-	fputc('\n', t->file);
-	table_print(&table, t, "");
-	table_finish(&table);
-}
+	json_array_foreach(json_object_get(comparison, "comparisons"), i, row) {
+		const char *verdict = json_string_value(json_object_get(row, "verdict"));
+		const double low = format_real(row, "throughput_low_percent");
+		const double high = format_real(row, "throughput_high_percent");
 
-static void print_losses(const struct term *t, const char *baseline, const json_t *arms)
-{
-	const json_t *arm;
-	size_t i, identical = 0;
-	char name[80];
-
-	json_array_foreach(arms, i, arm)
-		identical += json_is_true(json_object_get(arm, "losses_identical"));
-	if (identical == json_array_size(arms)) {
-		fprintf(t->file, "losses: all bit-identical to the first segment of %s\n",
-			baseline);
-		return;
-	}
-	fputs("losses: ", t->file);
-	json_array_foreach(arms, i, arm) {
-		const double diff = format_real(arm, "max_loss_diff");
-
-		fprintf(t->file, "%s%s ", i ? ", " : "",
-			format_string(arm, "arm", "", name, sizeof(name)));
-		if (json_is_true(json_object_get(arm, "losses_identical")))
-			fputs("bit-identical", t->file);
-		else if (isfinite(diff))
-			fprintf(t->file, "max |dloss| %.2g", diff);
-		else
-			fputs("not comparable", t->file);
-	}
-	fprintf(t->file, " (to the first segment of %s)\n", baseline);
-}
-
-static void print_skipped(const struct term *t, const json_t *arms)
-{
-	const json_t *arm;
-	int64_t total = 0;
-	char name[80];
-	size_t i;
-
-	json_array_foreach(arms, i, arm)
-		total = format_sum(total, format_int(arm, "skipped", 0));
-	if (total == 0)
-		return;
-	fputs("skipped steps: ", t->file);
-	json_array_foreach(arms, i, arm) {
-		fprintf(t->file, "%s%s %lld", i ? ", " : "",
-			format_string(arm, "arm", "", name, sizeof(name)),
-			(long long)format_int(arm, "skipped", 0));
-	}
-	fputc('\n', t->file);
-}
-
-/* Equal for all segments that are done; 0: they differ. */
-static int64_t tokens_per_segment(const json_t *arms)
-{
-	int64_t each = 0;
-	const json_t *arm;
-	size_t i;
-
-	json_array_foreach(arms, i, arm) {
-		const int64_t n = format_int(arm, "segments", 0);
-		const int64_t total = format_int(arm, "tokens_total", 0);
-
-		if (n <= 0)
+		if (comparison_text_hidden(comparison, row))
 			continue;
-		if (total % n != 0 || (each > 0 && total / n != each))
-			return 0;
-		each = total / n;
+		format_string(row, "arm", "", arm, sizeof(arm));
+		if (!verdict || strcmp(verdict, "AMBIGUOUS") == 0) {
+			if (e.exit == 0)
+				ctl_error_set(&e, CTL_AMBIGUOUS, "%s: AMBIGUOUS", arm);
+		} else if ((gate->slower && high < -gate->percent) ||
+			(gate->faster && low > gate->percent)) {
+			ctl_error_set(&e, CTL_GATE_FAILED, "%s: throughput %+.2f%% [%+.2f, %+.2f]",
+				arm, format_real(row, "throughput_percent"), low, high);
+			break;
+		}
 	}
-	return each;
+	return e.exit ? verb_fail(ctl, &e) : 0;
 }
 
-static void print_tokens_so_far(const struct term *t, const json_t *arms, int64_t each)
-{
-	char count[FORMAT_BYTES], name[80];
-	const json_t *arm;
-	size_t i;
+/* ---- two runs ---- */
 
-	fprintf(t->file,
-		"tokens: equal, %s per segment; segments done:", format_count(each, count));
-	json_array_foreach(arms, i, arm)
-		fprintf(t->file, "%s %s %lld", i ? "," : "",
-			format_string(arm, "arm", "", name, sizeof(name)),
-			(long long)format_int(arm, "segments", 0));
-	fputc('\n', t->file);
+static void add_difference(
+	const struct spec_row *row, const char *own, const char *others, void *differs)
+{
+	json_array_append_new(differs,
+		json_pack("{s:s, s:s, s:s}", "key", row->key, "value", own, "baseline", others));
 }
 
-static void print_tokens(const struct term *t, const json_t *comparison, const json_t *arms)
+/* In which keys the first arms of two runs differ. */
+static json_t *differences(const json_t *first, const json_t *second, struct ctl_error *e)
 {
-	const bool missing = format_int(comparison, "segments_left_out", 0) > 0;
-	const int64_t each = missing ? tokens_per_segment(arms) : 0;
-	char count[FORMAT_BYTES], name[80];
-	const json_t *arm;
-	size_t i;
+	struct spec *a = compare_spec(first, e), *b = a ? compare_spec(second, e) : NULL;
+	json_t *differs = json_array();
 
-	if (json_is_true(json_object_get(comparison, "equal_tokens"))) {
-		fprintf(t->file, "tokens: equal, %s per arm\n",
-			format_count(
-				format_int(json_array_get(arms, 0), "tokens_total", 0), count));
-		return;
+	if (a && b) {
+		a->arms[1] = b->arms[0];
+		a->n_arms = 2;
+		spec_differences(a, 1, 0, add_difference, differs);
 	}
-	if (each > 0) {
-		print_tokens_so_far(t, arms, each);
-		return;
-	}
-	fprintf(t->file, "%stokens: NOT equal:%s", term_colour(t, TERM_RED),
-		term_colour(t, TERM_PLAIN));
-	json_array_foreach(arms, i, arm)
-		fprintf(t->file, "%s %s %s", i ? "," : "",
-			format_string(arm, "arm", "", name, sizeof(name)),
-			format_count(format_int(arm, "tokens_total", 0), count));
-	fputc('\n', t->file);
+	spec_free(a);
+	spec_free(b);
+	return differs;
 }
 
-/* Why a run is not done. */
-static void print_failure(const struct term *t, const json_t *comparison)
+static double rate_of(const json_t *comparison)
 {
-	const json_t *run = json_object_get(comparison, "run"), *segment;
-	char state[32], reason[600], arm[80];
-	size_t i;
-
-	format_string(run, "state", "?", state, sizeof(state));
-	format_string(run, "reason", "", reason, sizeof(reason));
-	if (!states_broke_off(state))
-		return;
-	fprintf(t->file, "%s%s%s: %s\n", term_colour(t, states_colour(state)), state,
-		term_colour(t, TERM_PLAIN),
-		*reason ? text_reason(state, reason) : "no reason known");
-	json_array_foreach(json_object_get(comparison, "failed"), i, segment)
-		fprintf(t->file, "  segment %lld (%s) %s\n",
-			(long long)format_int(segment, "segment", 0),
-			format_string(segment, "arm", "", arm, sizeof(arm)),
-			format_string(segment, "state", "", state, sizeof(state)));
-	fputs("only finished segments are compared; ratios use whole blocks only\n", t->file);
+	return format_real(json_array_get(json_object_get(comparison, "arms"), 0), "tok_s");
 }
 
-static void print_comparison(struct output *o, const json_t *comparison)
+static void print_pair(struct output *o, const json_t *pair)
 {
-	const json_t *run = json_object_get(comparison, "run");
-	const json_t *arms = json_object_get(comparison, "arms");
-	const int64_t used = format_int(comparison, "segments_used", 0);
-	const int64_t left_out = format_int(comparison, "segments_left_out", 0);
+	const json_t *runs = json_object_get(pair, "runs"), *comparison, *difference;
 	const struct term *t = &o->out;
-	char name[80], state[32], baseline[80], note[300];
+	char name[80], key[160], own[80], base[80], rate[FORMAT_BYTES], median[FORMAT_BYTES],
+		p95[FORMAT_BYTES], exposed[FORMAT_BYTES], percent[FORMAT_BYTES];
+	struct page p = {.term = t};
+	size_t i;
 
-	format_string(comparison, "baseline", "", baseline, sizeof(baseline));
-	fprintf(t->file, "run %lld %s (%s), %lld segment%s", (long long)format_int(run, "id", 0),
-		format_string(run, "name", "", name, sizeof(name)),
-		format_string(run, "state", "?", state, sizeof(state)), (long long)used,
-		used == 1 ? "" : "s");
-	if (left_out > 0)
-		fprintf(t->file, "; %lld more are not done", (long long)left_out);
-	fputc('\n', t->file);
-	print_failure(t, comparison);
-	print_plans(t, arms);
-	fputc('\n', t->file);
-	print_arms(t, arms);
-	fputc('\n', t->file);
-	print_parts(t, arms);
-	print_last_losses(t, arms);
-	print_blocks(t, baseline, json_object_get(comparison, "blocks"));
-	fputc('\n', t->file);
-	print_ratios(t, baseline, json_object_get(comparison, "ratios"));
-	if (json_array_size(arms) > 1)
-		print_tokens(t, comparison, arms);
-	print_losses(t, baseline, arms);
-	print_skipped(t, arms);
-	slow_rank_print(t, json_object_get(comparison, "slow_rank"));
-	print_switches(t, arms);
-	if (json_array_size(arms) > 1)
-		fprintf(t->file, "\n%s\n",
-			format_string(comparison, "note", "", note, sizeof(note)));
+	json_array_foreach(runs, i, comparison) {
+		const json_t *run = json_object_get(comparison, "run");
+		const json_t *arm = json_array_get(json_object_get(comparison, "arms"), 0);
+
+		page_part(&p, "run %lld %s: %s tok/s", (long long)format_int(run, "id", 0),
+			format_string(run, "name", "", name, sizeof(name)),
+			format_si(format_real(arm, "tok_s"), rate));
+		page_part(&p, "median %s, p95 %s",
+			format_duration(format_real(arm, "median_ns") * 1e-9, median),
+			format_duration(format_real(arm, "p95_ns") * 1e-9, p95));
+		page_part(&p, "exposed communication %s",
+			format_duration(format_real(arm, "exposed_comm_mean_s"), exposed));
+		page_end(&p);
+	}
+	json_array_foreach(json_object_get(pair, "differs"), i, difference) {
+		page_part(&p, "%s: %s, %s", format_string(difference, "key", "", key, sizeof(key)),
+			format_string(difference, "baseline", "-", base, sizeof(base)),
+			format_string(difference, "value", "-", own, sizeof(own)));
+		page_end(&p);
+	}
+	page_part(&p, "throughput of the second over the first %s",
+		page_percent(format_real(pair, "throughput_percent"), percent));
+	page_end(&p);
+	page_part(&p, "one run each: no verdict");
+	page_end(&p);
+	page_part(&p,
+		"the runs trained at different times; for a verdict submit one spec with both "
+		"as its arms");
+	page_end(&p);
+}
+
+static int compare_two(struct ctl *ctl, const struct options *args, struct ctl_error *e)
+{
+	json_t *shows[2] = {NULL, NULL}, *made[2] = {NULL, NULL}, *pair, *differs;
+	int exit = 0;
+
+	for (size_t i = 0; i < 2 && !exit; i++) {
+		exit = show_fetch(ctl, args->words[i], &shows[i], e);
+		if (!exit)
+			exit = compare_make(shows[i], NULL, &made[i], e);
+	}
+	if (!exit) {
+		differs = differences(shows[0], shows[1], e);
+		pair = json_pack("{s:[O, O], s:o, s:o, s:s}", "runs", made[0], made[1],
+			"throughput_percent",
+			rpc_real(100.0 * (rate_of(made[1]) / rate_of(made[0]) - 1.0)), "differs",
+			differs, "note", "one run each: no verdict");
+		output_print(&ctl->output, "compare-runs", pair, print_pair);
+		json_decref(pair);
+	}
+	for (size_t i = 0; i < 2; i++) {
+		json_decref(shows[i]);
+		json_decref(made[i]);
+	}
+	return exit;
+}
+
+/* ---- the verb ---- */
+
+static const struct {
+	const char *option;
+	void (*print)(struct output *o, const json_t *comparison);
+} forms[] = {
+	{"md", comparison_text_markdown},
+	{"csv", comparison_text_csv},
+	{"methods", comparison_text_methods},
+};
+
+static int compare_one(
+	struct ctl *ctl, const struct options *args, json_t **out, struct ctl_error *e)
+{
+	json_t *show;
+
+	if (show_fetch(ctl, args->words[0], &show, e) != 0)
+		return e->exit;
+	if (compare_make(show, options_string(args, "baseline", NULL), out, e) == 0) {
+		json_object_set_new(*out, "machine", machine_of(ctl, show));
+		json_object_set_new(
+			*out, "slow_rank", slow_rank_find(json_object_get(show, "segments")));
+	}
+	json_decref(show);
+	return e->exit;
 }
 
 static int run(struct ctl *ctl, const struct options *args)
 {
+	void (*print)(struct output * o, const json_t *comparison) = comparison_text_print;
+	const char *rule = options_string(args, "fail-if", NULL);
 	struct ctl_error e = {0};
-	json_t *show, *comparison;
-	int exit;
+	struct gate gate = {0};
+	json_t *comparison;
+	int exit = 0;
 
-	if (show_fetch(ctl, args->words[0], &show, &e) != 0)
+	if (rule && read_gate(rule, &gate, &e) != 0)
 		return verb_fail(ctl, &e);
-	exit = comparison_make(show, options_string(args, "baseline", NULL), &comparison, &e);
-	json_decref(show);
-	if (exit)
+	if (args->n_words == 2) {
+		if (args->n_values > (size_t)ctl->output.json)
+			ctl_error_set(&e, CTL_USAGE,
+				"compare: two runs have no verdict, so only --json is allowed");
+		return e.exit || compare_two(ctl, args, &e) ? verb_fail(ctl, &e) : CTL_OK;
+	}
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+		if (options_has(args, forms[i].option))
+			print = forms[i].print;
+	if (compare_one(ctl, args, &comparison, &e) != 0)
 		return verb_fail(ctl, &e);
-	output_print(&ctl->output, "compare", comparison, print_comparison);
+	output_print(&ctl->output, "compare", comparison, print);
+	if (rule)
+		exit = apply_gate(ctl, &gate, comparison);
 	json_decref(comparison);
-	return CTL_OK;
+	return exit;
 }
 
 const struct verb verb_compare = {
 	.name = "compare",
-	.args = "ID",
+	.args = "ID [ID]",
 	.min_args = 1,
-	.max_args = 1,
-	.summary = "the arms of an experiment side by side",
-	.text = "Per arm: effective bucket plan, median and p95 step time (nearest rank; no p95 "
-		"under 20 steps), tokens per second (total tokens over total time), exposed "
-		"communication, the losses at the end, and how far losses agree. Per block: the "
-		"ratio to the baseline. If the run has not ended, compare uses the segments that "
-		"are done. Two runs cannot be compared, because they ran at different times, "
-		"perhaps beside other processes. Write a spec with both as its arms instead; "
-		"gpt2d-spec(5) says what an arm may change.",
+	.max_args = 2,
+	.summary = "the arms of an experiment against its baseline, with verdicts",
+	.text = "Prints what differs between the arms, the change of throughput and step time with "
+		"its interval and p, checks of the measurement, the proof of equal work, and last "
+		"the verdict: FASTER, SLOWER, SAME or AMBIGUOUS. If the verdict is AMBIGUOUS, "
+		"compare prints the reason and what would settle it. If the run has not ended, "
+		"compare uses the segments that are done. With two IDs compare prints the figures "
+		"of two runs without a verdict, because they ran at different times. Without "
+		"--fail-if the exit status is 0, whatever the verdict.",
 	.options = options,
 	.run = run,
 };

@@ -39,11 +39,13 @@ double comparison_number(const json_t *object, const char *key)
 	return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
+/* Sums over all segments of a run cannot overflow; no segment has that many steps or tokens. */
 static int64_t count(const json_t *object, const char *key)
 {
 	const json_t *value = json_object_get(object, key);
+	const json_int_t n = json_is_integer(value) ? json_integer_value(value) : 0;
 
-	return json_is_integer(value) ? (int64_t)json_integer_value(value) : 0;
+	return n > 0 && n < INT64_C(1) << 46 ? (int64_t)n : 0;
 }
 
 static const char *text(const json_t *object, const char *key)

@@ -90,7 +90,8 @@ static json_t *arm_json(const struct comparison *c, size_t i)
 	json_object_set_new(
 		row, "j_per_mtok", rpc_real(arm->energy_j / ((double)arm->tokens_total * 1e-6)));
 	json_object_set_new(row, "peak_device_bytes",
-		arm->peak_bytes > 0.0 ? json_integer(INT(arm->peak_bytes)) : json_null());
+		arm->peak_bytes > 0.0 && arm->peak_bytes < 1e18 ? json_integer(INT(arm->peak_bytes))
+								: json_null());
 	json_object_set_new(row, "throttle_reasons", json_integer(INT(arm->throttle)));
 	json_object_set_new(row, "switch_mean_ns",
 		rpc_real(arm->n_switches ? arm->switch_ns / (double)arm->n_switches : (double)NAN));

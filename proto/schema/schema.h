@@ -47,7 +47,8 @@ struct schema_document {
 	int lines_version;                      /* their member "schema" */
 };
 
-extern const struct schema_row schema_messages[], schema_events[], schema_objects[];
+extern const struct schema_row schema_messages[], schema_events[], schema_objects[],
+	schema_comparison[];
 extern const struct schema_document schema_message_document, schema_artifact_document;
 
 /* Whether the document has the object that begins at head. */

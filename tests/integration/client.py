@@ -74,14 +74,22 @@ def segment(number, arm, times, **more):
         "started_at": None, "ended_at": None, "dir": "", "summary": {
             "tokens_measured": tokens, "seconds_measured": sum(times) / 1e9, "tok_s_global": tokens * 1e9 / sum(times),
             "step_time_ns": times, "exposed_comm_mean_s": 1e-4, "forward_mean_s": 1e-3, "backward_mean_s": 2e-3,
-            "optimizer_mean_s": 1e-4, "data_mean_s": 1e-5, "losses": [5.0, 4.0], "loss_hash": "aa",
+            "optimizer_mean_s": 1e-4, "data_mean_s": 1e-5, "losses": [5.0, 4.0], "loss_hash": "aa", "data_hash": "dd",
+            "tokens_total": tokens, "steps_attempted": len(times), "steps_applied": len(times),
             "init_ns": 4000000, "switch_ns": 12000000 if number else None, "steps_skipped": 0,
             "plan": {"reduce_elems": 64, "n_reduce": 8 if arm == "B" else 1, "gather_elems": 64, "n_gather": 8,
                 "arena_elems": 512, "elem_bytes": 4}, **more}}
 
 
-def experiment(*segments):
+def experiment(*segments, design=None, arms=None, **run):
+    """A "show" method: a run whose spec has the arms of the segments, which differ in the reduce bucket."""
+    names = sorted({row["arm"] for row in segments})
+    spec = {**SPEC, "arms": arms or {name: {"zero_optimization": {"reduce_bucket_size": 64 << i}} for i, name in enumerate(names)},
+        "design": {"aa_control": False, **(design or {})}}
+    if names == ["run"]:
+        spec = SPEC
+
     def show(params, connection):
-        return {"run": run_object(5, "ab", "done", segments=len(segments)), "spec": {}, "checks": [],
+        return {"run": run_object(5, "ab", **{"state": "done", "segments": len(segments), **run}), "spec": spec, "checks": [],
             "segments": list(segments), "transitions": [], "progress": None, "next": None}
     return show

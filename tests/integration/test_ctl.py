@@ -30,7 +30,7 @@ from helpers import PATIENCE_S
     (["help", "prepare", "x"], "prepare: no such verb; did you mean data prepare?"),
     (["help", "data", "prep"], "data prep: no such verb; did you mean data prepare?"),
     (["help", "frobnicate"], "frobnicate: no such verb; see: gpt2ctl help"),
-    (["compare", "1", "2"], "compare: 2: unexpected argument\nsee: gpt2ctl help compare"),
+    (["compare", "1", "2", "3"], "compare: 3: unexpected argument\nsee: gpt2ctl help compare"),
     (["show"], "show: missing argument (expected ID, found 0)\nsee: gpt2ctl help show"),
     (["show", "1", "2"], "show: 2: unexpected argument"),
     (["help", "show", "extra"], "help: extra: unexpected argument\nsee: gpt2ctl help help"),
@@ -88,8 +88,8 @@ def test_help_of_half_a_verb(words):
     assert "usage: gpt2ctl data prepare" in half.stdout
 
 
-def test_help_of_compare_says_how_runs_are_compared():
-    assert "Two runs cannot be compared" in " ".join(ctl("help", "compare").stdout.split())
+def test_help_of_compare_says_what_two_runs_give():
+    assert "figures of two runs without a verdict" in " ".join(ctl("help", "compare").stdout.split())
 
 
 def test_letters_stand_together(path):

@@ -73,7 +73,10 @@ def without_missing(text):
 @pytest.mark.parametrize("number", [LARGEST, -LARGEST - 1, 2**53, -2**53, 1e300, -1e300])
 def test_every_number(path, tmp_path, spec, number):
     def of(method):
-        return lambda params, connection: blown(METHODS[method](params, connection), number)
+        def reply(params, connection):
+            value = METHODS[method](params, connection)
+            return blown(value, number) | ({"spec": value["spec"]} if method == "show" else {})
+        return reply
     events = [(name, {**blown(params, number), "seq": n + 1}) for n, (name, params) in enumerate([step(3, 1, segments=4),
         step(5, 2, segments=4), done(3, dropped=5)])]
     run = {**blown(run_object(1, state="running"), number), "id": 1}

@@ -1,0 +1,32 @@
+/*
+ * page.h: lines of at most 80 columns, made of parts; a part that does not fit begins the next
+ * line.
+ */
+#ifndef GPT2D_CTL_PRINT_PAGE_H
+#define GPT2D_CTL_PRINT_PAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "ctl/print/format.h"
+#include "ctl/print/term.h"
+
+struct page {
+	const struct term *term;
+	bool flush; /* a paragraph: its further lines have no indent */
+	size_t column;
+	bool fresh; /* page.c's: only the indent was printed */
+};
+/* The first part of a line begins at its left edge; three blanks stand between parts. */
+void page_part(struct page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void page_indent(struct page *p); /* of a line that has no part yet */
+void page_end(struct page *p); /* of the line; nothing where the line has no part */
+
+/* ".0078" of a probability */
+char *page_p(double p, char out[FORMAT_BYTES]);
+/* "+4.49%" of a percentage */
+char *page_percent(double percent, char out[FORMAT_BYTES]);
+/* "[+4.34, +4.65]" of percentages */
+char *page_interval(double low, double high, char out[FORMAT_BYTES]);
+
+#endif

@@ -1,0 +1,735 @@
+#include "ctl/results/comparison_text.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ctl/print/page.h"
+#include "ctl/print/states.h"
+#include "ctl/print/text.h"
+#include "ctl/results/slow_rank.h"
+#include "proto/stats/verdict.h"
+
+/* ---- members ---- */
+
+static const char *name_of(const json_t *row, char out[80])
+{
+	return format_string(row, "arm", "", out, 80);
+}
+
+static const json_t *in(const json_t *object, const char *outer, const char *key)
+{
+	return json_object_get(json_object_get(object, outer), key);
+}
+
+const json_t *comparison_text_arm(const json_t *rows, const json_t *arm)
+{
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row) {
+		if (json_equal(json_object_get(row, "arm"), arm))
+			return row;
+	}
+	return NULL;
+}
+
+bool comparison_text_hidden(const json_t *comparison, const json_t *row)
+{
+	const char *arm = json_string_value(json_object_get(row, "arm"));
+	const char *base = json_string_value(json_object_get(comparison, "baseline"));
+	const size_t n = base ? strlen(base) : 0;
+
+	return json_is_true(json_object_get(row, "control")) && arm && base &&
+		strncmp(arm, base, n) == 0 && strcmp(arm + n, "-aa") == 0;
+}
+
+static size_t count_shown(const json_t *comparison)
+{
+	const json_t *row;
+	size_t i, n = 0;
+
+	json_array_foreach(json_object_get(comparison, "comparisons"), i, row)
+		n += !comparison_text_hidden(comparison, row);
+	return n;
+}
+
+static size_t count_void(const json_t *comparison)
+{
+	const json_t *block;
+	size_t i, n = 0;
+
+	json_array_foreach(json_object_get(comparison, "blocks"), i, block)
+		n += json_is_string(json_object_get(block, "void"));
+	return n;
+}
+
+static int confidence(const json_t *comparison)
+{
+	return (int)lround(
+		100.0 * (1.0 - format_real(json_object_get(comparison, "design"), "alpha")));
+}
+
+/* ---- the head: the run, its arms, its design ---- */
+
+/* Why a run is not done. */
+static void print_failure(const struct term *t, const json_t *comparison)
+{
+	const json_t *run = json_object_get(comparison, "run"), *segment;
+	char state[32], reason[600], arm[80];
+	size_t i;
+
+	format_string(run, "state", "?", state, sizeof(state));
+	format_string(run, "reason", "", reason, sizeof(reason));
+	if (!states_broke_off(state))
+		return;
+	fprintf(t->file, "%s%s%s: %s\n", term_colour(t, states_colour(state)), state,
+		term_colour(t, TERM_PLAIN),
+		*reason ? text_reason(state, reason) : "no reason known");
+	json_array_foreach(json_object_get(comparison, "failed"), i, segment)
+		fprintf(t->file, "  segment %lld (%s) %s\n",
+			(long long)format_int(segment, "segment", 0), name_of(segment, arm),
+			format_string(segment, "state", "", state, sizeof(state)));
+	fputs("only finished segments are compared, and only whole blocks\n", t->file);
+}
+
+static void print_arms(const struct term *t, const json_t *comparison)
+{
+	const json_t *arm, *difference;
+	char name[80], plan[200], key[160], own[80], base[80], base_name[80];
+	struct page p = {.term = t};
+	size_t i, k;
+
+	format_string(comparison, "baseline", "", base_name, sizeof(base_name));
+	json_array_foreach(json_object_get(comparison, "arms"), i, arm) {
+		if (comparison_text_hidden(comparison, arm))
+			continue;
+		text_plan(json_object_get(arm, "plan"), plan, sizeof(plan));
+		page_part(&p, "%s", name_of(arm, name));
+		page_part(&p, "%s", plan);
+		page_part(&p, "ranks %lld, stage %lld", (long long)format_int(arm, "ranks", 0),
+			(long long)format_int(arm, "zero_stage", 0));
+		if (json_is_true(json_object_get(arm, "failed")))
+			page_part(&p, "failed");
+		page_end(&p);
+		json_array_foreach(json_object_get(arm, "differs"), k, difference) {
+			page_indent(&p);
+			page_part(&p, "%s: %s (%s: %s)",
+				format_string(difference, "key", "", key, sizeof(key)),
+				format_string(difference, "value", "-", own, sizeof(own)),
+				base_name,
+				format_string(difference, "baseline", "-", base, sizeof(base)));
+			page_end(&p);
+		}
+	}
+}
+
+static void print_voids(const struct term *t, const json_t *comparison)
+{
+	struct page p = {.term = t};
+	const json_t *block;
+	char why[160];
+	size_t i;
+
+	json_array_foreach(json_object_get(comparison, "blocks"), i, block) {
+		if (json_is_string(json_object_get(block, "void")))
+			page_part(&p, "block %lld void: %s",
+				(long long)format_int(block, "block", 0),
+				format_string(block, "void", "", why, sizeof(why)));
+	}
+	page_end(&p);
+}
+
+static void print_design(const struct term *t, const json_t *comparison)
+{
+	const json_t *design = json_object_get(comparison, "design");
+	struct page p = {.term = t};
+
+	page_part(&p,
+		"blocks %lld of %lld (random order%s, seed %lld), %lld steps a segment, "
+		"first %lld dropped",
+		(long long)format_int(design, "kept", 0),
+		(long long)format_int(design, "repetitions", 0),
+		json_is_true(json_object_get(design, "mirrored")) ? ", mirrored" : "",
+		(long long)format_int(design, "seed", 0), (long long)format_int(design, "steps", 0),
+		(long long)format_int(design, "warmup_steps", 0));
+	page_end(&p);
+}
+
+/* ---- figures of all arms ---- */
+
+static void print_times(const struct term *t, const json_t *comparison)
+{
+	char name[80], median[FORMAT_BYTES], p95[FORMAT_BYTES], rate[FORMAT_BYTES];
+	struct page p = {.term = t};
+	const json_t *arm;
+	size_t i;
+
+	json_array_foreach(json_object_get(comparison, "arms"), i, arm) {
+		if (comparison_text_hidden(comparison, arm) || format_int(arm, "segments", 0) == 0)
+			continue;
+		page_part(&p, "%s %s tok/s, median %s, p95 %s", name_of(arm, name),
+			format_si(format_real(arm, "tok_s"), rate),
+			format_duration(format_real(arm, "median_ns") * 1e-9, median),
+			format_duration(format_real(arm, "p95_ns") * 1e-9, p95));
+	}
+	page_end(&p);
+}
+
+/* Only arms that have the figure; unit behind it. */
+static void print_figures(const struct term *t, const json_t *comparison, const char *label,
+	const char *key, double scale, const char *format)
+{
+	struct page p = {.term = t};
+	const json_t *arm;
+	char name[80], value[40];
+	size_t i;
+
+	json_array_foreach(json_object_get(comparison, "arms"), i, arm) {
+		const double figure = format_real(arm, key) * scale;
+
+		if (comparison_text_hidden(comparison, arm) || !isfinite(figure))
+			continue;
+		snprintf(value, sizeof(value), format[0] == '0' ? "%.0f%s" : "%.1f%s", figure,
+			format + 1);
+		page_part(&p, "%s%s %s", p.column == 0 ? label : "", name_of(arm, name), value);
+	}
+	page_end(&p);
+}
+
+static void print_gpu(const struct term *t, const json_t *comparison)
+{
+	struct page p = {.term = t};
+	const json_t *arm;
+	char name[80], energy[40];
+	size_t i;
+
+	json_array_foreach(json_object_get(comparison, "arms"), i, arm) {
+		const double clock = format_real(arm, "sm_clock_mhz"),
+			     joules = format_real(arm, "j_per_mtok");
+
+		if (comparison_text_hidden(comparison, arm) ||
+			(!isfinite(clock) && !isfinite(joules)))
+			continue;
+		snprintf(energy, sizeof(energy), "%s%.0f J/Mtok", isfinite(clock) ? ", " : "",
+			joules);
+		if (isfinite(clock))
+			page_part(&p, "%s%s SM clock %.0f MHz, %.0f W, %.0f C%s",
+				p.column == 0 ? "GPU: " : "", name_of(arm, name), clock,
+				format_real(arm, "power_w"), format_real(arm, "temperature_c"),
+				isfinite(joules) ? energy : "");
+		else
+			page_part(&p, "%s%s %s", p.column == 0 ? "energy: " : "",
+				name_of(arm, name), energy);
+	}
+	page_end(&p);
+}
+
+static void print_communication(const struct term *t, const json_t *comparison)
+{
+	char name[80], exposed[FORMAT_BYTES], wait[FORMAT_BYTES];
+	struct page p = {.term = t};
+	const json_t *arm;
+	size_t i;
+
+	json_array_foreach(json_object_get(comparison, "arms"), i, arm) {
+		const double seconds = format_real(arm, "exposed_comm_mean_s");
+		const double waiting = format_real(arm, "exposed_wait_mean_s");
+
+		if (comparison_text_hidden(comparison, arm) || !isfinite(seconds))
+			continue;
+		format_duration(waiting, wait);
+		page_part(&p, "%s%s %s%s%s%s", p.column == 0 ? "exposed communication " : "",
+			name_of(arm, name), format_duration(seconds, exposed),
+			isfinite(waiting) ? " (waiting " : "", isfinite(waiting) ? wait : "",
+			isfinite(waiting) ? ")" : "");
+	}
+	page_end(&p);
+}
+
+static void print_validation(const struct term *t, const json_t *comparison)
+{
+	struct page p = {.term = t};
+	const json_t *arm;
+	char name[80], loss[FORMAT_BYTES];
+	size_t i;
+
+	json_array_foreach(json_object_get(comparison, "arms"), i, arm) {
+		const json_t *losses = json_object_get(arm, "losses");
+		const double last = format_real(
+			json_array_get(losses, json_array_size(losses) - 1), "val_loss");
+
+		if (!comparison_text_hidden(comparison, arm) && isfinite(last))
+			page_part(&p, "%s%s %s", p.column == 0 ? "validation loss " : "",
+				name_of(arm, name), format_loss(last, loss));
+	}
+	page_end(&p);
+}
+
+static void print_scope(const struct term *t, const json_t *comparison)
+{
+	static const char *const keys[] = {"host", "gpu", "build", "cuda", "collectives", "blas"};
+	const json_t *machine = json_object_get(comparison, "machine");
+	const json_t *arm = json_array_get(json_object_get(comparison, "arms"), 0);
+	const int64_t ranks = format_int(arm, "ranks", 0);
+	struct page p = {.term = t};
+	char text[128];
+
+	page_part(&p, "scope: this daemon, %lld rank%s", (long long)ranks, ranks == 1 ? "" : "s");
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		if (json_is_string(json_object_get(machine, keys[i])))
+			page_part(&p, "%s%s",
+				i == 2           ? "build "
+					: i == 3 ? "CUDA "
+						 : "",
+				format_string(machine, keys[i], "", text, sizeof(text)));
+	}
+	page_end(&p);
+	if (json_is_true(json_object_get(comparison, "spans_restart"))) {
+		page_part(&p,
+			"gpt2d restarted during the experiment: the engines are not the same "
+			"throughout");
+		page_end(&p);
+	}
+}
+
+/* ---- an arm against the baseline ---- */
+
+static void print_headline(const struct term *t, const json_t *comparison, const json_t *row)
+{
+	char name[80], base[80], interval[FORMAT_BYTES], p_text[FORMAT_BYTES];
+	char differ[160], percent[FORMAT_BYTES];
+	struct page p = {.term = t};
+
+	format_string(comparison, "baseline", "", base, sizeof(base));
+	fputs(term_colour(t, TERM_BOLD), t->file);
+	page_part(&p, "throughput %s/%s %s", name_of(row, name), base,
+		page_percent(format_real(row, "throughput_percent"), percent));
+	fputs(term_colour(t, TERM_PLAIN), t->file);
+	if (json_is_number(json_object_get(row, "throughput_low_percent")))
+		page_part(&p, "%d%% %s", confidence(comparison),
+			page_interval(format_real(row, "throughput_low_percent"),
+				format_real(row, "throughput_high_percent"), interval));
+	if (json_is_string(json_object_get(row, "steps_differ")))
+		page_part(&p, "steps differ: %s",
+			format_string(row, "steps_differ", "", differ, sizeof(differ)));
+	else
+		page_part(&p, "step time %s",
+			page_percent(format_real(row, "step_time_percent"), percent));
+	page_part(&p, "p %s", page_p(format_real(row, "p"), p_text));
+	if (count_shown(comparison) > 1)
+		page_part(&p, "adjusted %s", page_p(format_real(row, "p_holm"), p_text));
+	page_end(&p);
+}
+
+static void print_checks(const struct term *t, const json_t *comparison, const json_t *row)
+{
+	const json_t *control = json_object_get(row, "aa_control");
+	const json_t *drift = json_object_get(comparison, "drift");
+	char own[FORMAT_BYTES], base[FORMAT_BYTES], percent[FORMAT_BYTES];
+	struct page p = {.term = t};
+
+	page_part(&p, "total time %s, %s",
+		format_duration(json_number_value(in(row, "seconds", "baseline")), base),
+		format_duration(json_number_value(in(row, "seconds", "arm")), own));
+	page_part(&p, "stalled segments %lld, %lld",
+		(long long)json_integer_value(in(row, "stalls", "baseline")),
+		(long long)json_integer_value(in(row, "stalls", "arm")));
+	if (json_is_number(json_object_get(row, "detectable_percent")))
+		page_part(&p, "detectable %.2g%%", format_real(row, "detectable_percent"));
+	if (json_is_object(control))
+		page_part(&p, "A/A %s %s",
+			page_percent(format_real(control, "throughput_percent"), percent),
+			json_is_true(json_object_get(control, "ok")) ? "ok" : "suspect");
+	if (json_is_true(in(row, "trend", "found")))
+		page_part(&p, "trend %+.2g%% a block",
+			format_real(json_object_get(row, "trend"), "percent_per_block"));
+	else
+		page_part(&p, "trend none");
+	if (format_real(drift, "p") <= 0.01)
+		page_part(&p, "drift of all arms %+.2g%% a block",
+			format_real(drift, "percent_per_block"));
+	page_end(&p);
+}
+
+static void print_work(const struct term *t, const json_t *comparison, const json_t *row)
+{
+	const json_t *arms = json_object_get(comparison, "arms");
+	const json_t *own = comparison_text_arm(arms, json_object_get(row, "arm"));
+	const json_t *base = comparison_text_arm(arms, json_object_get(comparison, "baseline"));
+	const int64_t skipped =
+		format_int(own, "steps_skipped", 0) + format_int(base, "steps_skipped", 0);
+	struct page p = {.term = t};
+	char why[240];
+
+	if (!json_is_true(in(row, "work", "equal"))) {
+		fputs(term_colour(t, TERM_YELLOW), t->file);
+		page_part(&p, "unequal work: %s",
+			format_string(json_object_get(row, "work"), "why", "", why, sizeof(why)));
+		fputs(term_colour(t, TERM_PLAIN), t->file);
+		page_end(&p);
+		return;
+	}
+	if (json_is_true(json_object_get(own, "losses_identical")) &&
+		json_is_true(json_object_get(base, "losses_identical")))
+		page_part(&p, "equal work: same tokens, losses bit-identical");
+	else
+		page_part(&p, "equal work: same tokens, losses within %.2g",
+			format_real(own, "max_loss_diff"));
+	page_part(&p, "applied updates %lld, %lld", (long long)format_int(base, "steps_applied", 0),
+		(long long)format_int(own, "steps_applied", 0));
+	if (skipped > 0)
+		page_part(&p, "skipped steps %lld, %lld",
+			(long long)format_int(base, "steps_skipped", 0),
+			(long long)format_int(own, "steps_skipped", 0));
+	page_end(&p);
+}
+
+/* How much of the difference of a step is exposed communication, and the ratio of energies. */
+static void print_causes(const struct term *t, const json_t *comparison, const json_t *row)
+{
+	const json_t *arms = json_object_get(comparison, "arms");
+	const json_t *own = comparison_text_arm(arms, json_object_get(row, "arm"));
+	const json_t *base = comparison_text_arm(arms, json_object_get(comparison, "baseline"));
+	const double step = (format_real(base, "mean_ns") - format_real(own, "mean_ns")) * 1e-9;
+	const double exposed =
+		format_real(base, "exposed_comm_mean_s") - format_real(own, "exposed_comm_mean_s");
+	const double energy = format_real(row, "energy_ratio");
+	char of[FORMAT_BYTES], all[FORMAT_BYTES], percent[FORMAT_BYTES];
+	struct page p = {.term = t};
+
+	if (isfinite(step) && isfinite(exposed) && step * exposed > 0.0 &&
+		!json_is_string(json_object_get(row, "steps_differ")))
+		page_part(&p, "%s of the %s that a step %s are exposed communication",
+			format_duration(fabs(exposed), of), format_duration(fabs(step), all),
+			step > 0.0 ? "gains" : "loses");
+	if (isfinite(energy))
+		page_part(&p, "energy per token %s", page_percent(100.0 * (energy - 1.0), percent));
+	page_end(&p);
+}
+
+/* ---- verdicts ---- */
+
+static enum term_colour verdict_colour(const char *verdict)
+{
+	static const struct {
+		const char *name;
+		enum term_colour colour;
+	} colours[] = {{"FASTER", TERM_GREEN}, {"SLOWER", TERM_RED}, {"SAME", TERM_CYAN}};
+
+	for (size_t i = 0; i < sizeof(colours) / sizeof(colours[0]); i++)
+		if (strcmp(colours[i].name, verdict) == 0)
+			return colours[i].colour;
+	return TERM_YELLOW;
+}
+
+/* What would lead to a verdict, by the reason that there is none. */
+static const char *find_remedy(const char *reason)
+{
+	static const char *const rows[][2] = {
+		{"design", "run more blocks: a verdict needs at least 8"},
+		{"unequal_work", "make the arms do the same work; what differs is above"},
+		{"control", "find what disturbs the machine, then run the experiment again"},
+		{"no_variance", "check the times: real measurements differ from block to block"},
+		{"trend", "let the machine reach a steady state, then run the experiment again"},
+		{"stalls", "find the cause of the stalls, or run more blocks"},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (strcmp(rows[i][0], reason) == 0)
+			return rows[i][1];
+	return NULL;
+}
+
+static void print_remedy(
+	struct page *p, const json_t *comparison, const json_t *row, const char *reason)
+{
+	const char *remedy = find_remedy(reason);
+	const int64_t needed = format_int(row, "blocks_needed", 0);
+	const int64_t id = format_int(json_object_get(comparison, "run"), "id", 0);
+
+	if (needed > 0)
+		page_part(p, "to settle it: about %lld blocks", (long long)needed);
+	else if (remedy)
+		page_part(p, "to settle it: %s", remedy);
+	page_end(p);
+	if (needed > 0 || strcmp(reason, "design") == 0) {
+		page_part(p, "gpt2ctl rerun %lld --set design.repetitions=%lld", (long long)id,
+			(long long)(needed > 0 ? needed : 12));
+		page_end(p);
+	}
+}
+
+static void print_verdict(const struct term *t, const json_t *comparison, const json_t *row)
+{
+	char verdict[32], reason[40], text[240], class[40];
+	struct page p = {.term = t};
+	bool real;
+
+	format_string(row, "verdict", "AMBIGUOUS", verdict, sizeof(verdict));
+	format_string(row, "reason", "", reason, sizeof(reason));
+	format_string(row, "reason_text", "", text, sizeof(text));
+	format_string(json_object_get(row, "work"), "class", "", class, sizeof(class));
+	if (json_is_true(json_object_get(row, "identical_plan"))) {
+		page_part(&p,
+			"identical plan: the engine runs both alike, so this is an A/A comparison");
+		page_end(&p);
+	}
+	fprintf(t->file, "verdict: %s%s%s", term_colour(t, verdict_colour(verdict)), verdict,
+		term_colour(t, TERM_PLAIN));
+	p.column = strlen("verdict: ") + strlen(verdict);
+	real = strcmp(reason, "within_margin") == 0 &&
+		format_real(row, "throughput_low_percent") *
+				format_real(row, "throughput_high_percent") >
+			0.0;
+	if (real)
+		page_part(&p, "(the difference is real and below the margin of %g%%)",
+			100.0 * format_real(json_object_get(comparison, "design"), "margin"));
+	else if (strcmp(verdict, "AMBIGUOUS") == 0 || strcmp(verdict, "SAME") == 0)
+		page_part(&p, "(%s)", text);
+	if (strcmp(class, "other_precision") == 0)
+		page_part(&p, "(the precision differs)");
+	page_end(&p);
+	if (strcmp(verdict, "AMBIGUOUS") == 0)
+		print_remedy(&p, comparison, row, reason);
+}
+
+static void print_verdicts(const struct term *t, const json_t *comparison)
+{
+	char name[80], verdict[32], p_text[FORMAT_BYTES], interval[FORMAT_BYTES], header[40],
+		percent[FORMAT_BYTES];
+	struct table table;
+	const json_t *row;
+	size_t i;
+
+	snprintf(header, sizeof(header), "%d%%", confidence(comparison));
+	table_init(&table);
+	table_column(&table, "ARM", false);
+	table_column(&table, "THROUGHPUT", true);
+	table_column(&table, header, false);
+	table_column(&table, "P (HOLM)", true);
+	table_column(&table, "VERDICT", false);
+	json_array_foreach(json_object_get(comparison, "comparisons"), i, row) {
+		if (comparison_text_hidden(comparison, row))
+			continue;
+		table_cell(&table, "%s", name_of(row, name));
+		table_cell(&table, "%s",
+			page_percent(format_real(row, "throughput_percent"), percent));
+		table_cell(&table, "%s",
+			page_interval(format_real(row, "throughput_low_percent"),
+				format_real(row, "throughput_high_percent"), interval));
+		table_cell(&table, "%s", page_p(format_real(row, "p_holm"), p_text));
+		table_cell(
+			&table, "%s", format_string(row, "verdict", "", verdict, sizeof(verdict)));
+	}
+	table_print(&table, t, "");
+	table_finish(&table);
+	fputc('\n', t->file);
+}
+
+static void print_row(const struct term *t, const json_t *comparison, const json_t *row)
+{
+	char name[80];
+
+	if (format_int(row, "blocks", 0) == 0) {
+		fprintf(t->file, "%s: no whole block yet\n", name_of(row, name));
+		return;
+	}
+	print_headline(t, comparison, row);
+	print_checks(t, comparison, row);
+	print_work(t, comparison, row);
+	print_causes(t, comparison, row);
+}
+
+void comparison_text_print(struct output *o, const json_t *comparison)
+{
+	const json_t *run = json_object_get(comparison, "run"), *row;
+	const struct term *t = &o->out;
+	const size_t shown = count_shown(comparison);
+	char name[80], state[32];
+	size_t i;
+
+	fprintf(t->file, "run %lld %s (%s), %lld segments\n", (long long)format_int(run, "id", 0),
+		format_string(run, "name", "", name, sizeof(name)),
+		format_string(run, "state", "?", state, sizeof(state)),
+		(long long)format_int(comparison, "segments_used", 0));
+	print_failure(t, comparison);
+	if (shown > 1)
+		print_verdicts(t, comparison);
+	print_arms(t, comparison);
+	if (shown > 0)
+		print_design(t, comparison);
+	print_voids(t, comparison);
+	print_times(t, comparison);
+	json_array_foreach(json_object_get(comparison, "comparisons"), i, row) {
+		if (shown > 1 && !comparison_text_hidden(comparison, row))
+			fputc('\n', t->file);
+		if (!comparison_text_hidden(comparison, row))
+			print_row(t, comparison, row);
+		if (shown > 1 && !comparison_text_hidden(comparison, row))
+			print_verdict(t, comparison, row);
+	}
+	if (shown > 1)
+		fputc('\n', t->file);
+	print_gpu(t, comparison);
+	print_communication(t, comparison);
+	print_figures(t, comparison, "MFU ", "mfu", 100.0, "1%");
+	print_figures(t, comparison, "peak memory ", "peak_device_bytes", 1e-9, "1 GB");
+	print_validation(t, comparison);
+	slow_rank_print(t, json_object_get(comparison, "slow_rank"));
+	print_scope(t, comparison);
+	json_array_foreach(json_object_get(comparison, "comparisons"), i, row) {
+		if (shown == 1 && !comparison_text_hidden(comparison, row))
+			print_verdict(t, comparison, row);
+	}
+}
+
+/* ---- tables for other programs and papers ---- */
+
+/* A member of a row of comparisons or, where it has none, of its arm. */
+static const struct {
+	const char *key;
+	bool markdown;
+} columns[] = {
+	{"arm", true},
+	{"verdict", true},
+	{"reason", false},
+	{"throughput_percent", true},
+	{"throughput_low_percent", true},
+	{"throughput_high_percent", true},
+	{"step_time_percent", false},
+	{"p", false},
+	{"p_holm", true},
+	{"blocks", true},
+	{"tok_s", true},
+	{"median_ns", false},
+	{"p95_ns", false},
+	{"exposed_comm_mean_s", false},
+	{"exposed_wait_mean_s", false},
+	{"mfu", true},
+	{"j_per_mtok", true},
+	{"peak_device_bytes", false},
+	{"tokens", false},
+	{"seconds", false},
+	{"stalled_segments", false},
+	{"steps_applied", false},
+	{"steps_skipped", false},
+};
+
+static void format_cell(const json_t *value, bool brief, char *out, size_t bytes)
+{
+	if (json_is_string(value))
+		term_clean(json_string_value(value), out, bytes);
+	else if (json_is_integer(value))
+		snprintf(out, bytes, "%lld", (long long)json_integer_value(value));
+	else if (json_is_real(value))
+		snprintf(out, bytes, brief ? "%.4g" : "%.9g", json_real_value(value));
+	else
+		out[0] = '\0';
+}
+
+static const json_t *cell_of(const json_t *arm, const json_t *row, const char *key)
+{
+	const json_t *value = json_object_get(row, key);
+
+	return value && !json_is_object(value) ? value : json_object_get(arm, key);
+}
+
+/* A name may hold what separates cells. */
+static void put_csv(FILE *out, const char *text)
+{
+	if (!strpbrk(text, ",\"")) {
+		fputs(text, out);
+		return;
+	}
+	fputc('"', out);
+	for (; *text; text++)
+		fprintf(out, *text == '"' ? "\"\"" : "%c", *text);
+	fputc('"', out);
+}
+
+static void print_line(FILE *out, const json_t *arm, const json_t *row, bool markdown)
+{
+	char text[160];
+	bool first = true;
+
+	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
+		if (markdown && !columns[i].markdown)
+			continue;
+		if (arm)
+			format_cell(
+				cell_of(arm, row, columns[i].key), markdown, text, sizeof(text));
+		else
+			snprintf(text, sizeof(text), "%s", columns[i].key);
+		fputs(markdown ? "| " : first ? "" : ",", out);
+		if (markdown)
+			fprintf(out, "%s ", text);
+		else
+			put_csv(out, text);
+		first = false;
+	}
+	fputs(markdown ? "|\n" : "\n", out);
+}
+
+static void print_lines(FILE *out, const json_t *comparison, bool markdown)
+{
+	const json_t *rows = json_object_get(comparison, "comparisons"), *arm;
+	size_t i;
+
+	print_line(out, NULL, NULL, markdown);
+	for (i = 0; markdown && i < sizeof(columns) / sizeof(columns[0]); i++)
+		fputs(columns[i].markdown ? "|---" : "", out);
+	fputs(markdown ? "|\n" : "", out);
+	json_array_foreach(json_object_get(comparison, "arms"), i, arm)
+		print_line(
+			out, arm, comparison_text_arm(rows, json_object_get(arm, "arm")), markdown);
+}
+
+void comparison_text_markdown(struct output *o, const json_t *comparison)
+{
+	print_lines(o->out.file, comparison, true);
+}
+
+void comparison_text_csv(struct output *o, const json_t *comparison)
+{
+	print_lines(o->out.file, comparison, false);
+}
+
+void comparison_text_methods(struct output *o, const json_t *comparison)
+{
+	const json_t *design = json_object_get(comparison, "design");
+	const json_t *arms = json_object_get(comparison, "arms");
+	const json_t *machine = json_object_get(comparison, "machine");
+	struct page p = {.term = &o->out, .flush = true};
+	char base[80], build[80], gpu[80];
+
+	format_string(comparison, "baseline", "", base, sizeof(base));
+	page_part(&p,
+		"The configurations were compared with gpt2d%s%s on %lld rank(s)%s%s. Each of %lld "
+		"blocks ran all configurations in a random order (seed %lld)%s, in the same warm "
+		"processes.",
+		json_is_string(json_object_get(machine, "build")) ? ", build " : "",
+		format_string(machine, "build", "", build, sizeof(build)),
+		(long long)format_int(json_array_get(arms, 0), "ranks", 0),
+		json_is_string(json_object_get(machine, "gpu")) ? " of " : "",
+		format_string(machine, "gpu", "", gpu, sizeof(gpu)),
+		(long long)format_int(design, "kept", 0), (long long)format_int(design, "seed", 0),
+		json_is_true(json_object_get(design, "mirrored")) ? ", then in the reverse order"
+								  : "");
+	page_end(&p);
+	page_part(&p,
+		"A segment trained %lld optimizer steps from the same initial state on the same "
+		"tokens; the first %lld steps were not measured. Blocks in which the machine "
+		"slowed down or stood still were discarded whole, whatever their times "
+		"(%lld of %lld).",
+		(long long)format_int(design, "steps", 0),
+		(long long)format_int(design, "warmup_steps", 0), (long long)count_void(comparison),
+		(long long)format_int(design, "blocks", 0));
+	page_end(&p);
+	page_part(&p,
+		"We report the Hodges-Lehmann estimate of the log ratio of total times against %s "
+		"with its exact %d%% signed-rank interval, and Wilcoxon's exact two-sided p, "
+		"adjusted after Holm over the comparisons. A difference counts as none when the "
+		"whole interval lies within %g%%.",
+		base, confidence(comparison), 100.0 * format_real(design, "margin"));
+	page_end(&p);
+}

@@ -1,0 +1,24 @@
+/*
+ * comparison_text.h: a comparison (proto/experiment/comparison.h) as text, Markdown, CSV, and as a
+ * paragraph for the methods section of a paper. Figures that are null are left out.
+ */
+#ifndef GPT2D_CTL_RESULTS_COMPARISON_TEXT_H
+#define GPT2D_CTL_RESULTS_COMPARISON_TEXT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "ctl/print/output.h"
+
+/* The member of an array of objects whose `arm` is that; NULL: none. */
+const json_t *comparison_text_arm(const json_t *rows, const json_t *arm);
+/* Whether a row of `comparisons` is the baseline run once more, and nothing that was asked for. */
+bool comparison_text_hidden(const json_t *comparison, const json_t *row);
+
+/* comparison has `machine` besides, an object or null: what the run's files say of the machine. */
+void comparison_text_print(struct output *o, const json_t *comparison);
+void comparison_text_markdown(struct output *o, const json_t *comparison);
+void comparison_text_csv(struct output *o, const json_t *comparison);
+void comparison_text_methods(struct output *o, const json_t *comparison);
+
+#endif
