@@ -350,6 +350,7 @@ static void start_engines(struct daemon *d)
 		.tuning_dir = d->tuning_dir,
 		.ranks = (int)s->ranks,
 		.threads = d->threads,
+		.peak_tflops = (int)s->peak_tflops,
 		.away = hold_is_set(d->holds, HOLD_RELEASED),
 		.start_timeout_s = s->start_timeout_s,
 		.alive_timeout_s = s->alive_timeout_s,

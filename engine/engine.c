@@ -44,6 +44,8 @@ static const struct option_row rows[] = {
 	{"threads", 0, OPTION_INT, "T", 1, PROTOCOL_THREADS_MAX, "computing threads"},
 	{"tuning-dir", 0, OPTION_STRING, "DIR", 0, 0,
 		"folder of the tuned algorithms of matrix products"},
+	{"peak-tflops", 0, OPTION_INT, "N", 0, 1000000,
+		"TFLOP/s of a device, for MFU and HFU; 0: as its card has it"},
 	{"no-graphs", 0, OPTION_FLAG, NULL, 0, 0,
 		"launch each operation, capture no step as a CUDA graph"},
 	{"version", 0, OPTION_FLAG, NULL, 0, 0, "print the version"},
@@ -58,7 +60,7 @@ static void print_usage(FILE *out)
 
 	fprintf(out,
 		"usage: %s --role rank --rank R --ranks N --threads T\n"
-		"       %*s [--tuning-dir DIR] [--no-graphs]\n"
+		"       %*s [--tuning-dir DIR] [--peak-tflops N] [--no-graphs]\n"
 		"       %s --role check [--threads T]\n"
 		"       %s --role connect --rank R --ranks N\n"
 		"       %s --version\n\n"
@@ -101,6 +103,7 @@ static int take_options(const struct options *o, struct arguments *a)
 		.world = (int)options_int(o, "ranks", -1),
 		.threads = (int)options_int(o, "threads", strcmp(a->role, "rank") == 0 ? -1 : 1),
 		.tuning_dir = options_string(o, "tuning-dir", NULL),
+		.peak_tflops = (double)options_int(o, "peak-tflops", 0),
 		.no_graphs = options_has(o, "no-graphs"),
 		.collective_timeout_ns = COLLECTIVE_TIMEOUT_NS,
 	};

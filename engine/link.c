@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "proto/frame.h"
@@ -18,6 +19,7 @@
 
 #define ALIVE_NS CLOCK_S_NS
 #define FLUSH_NS (2 * CLOCK_S_NS)
+#define TICK_NS  (100 * CLOCK_MS_NS)
 
 enum { READ_BYTES = 1 << 16, BACKLOG_BYTES = 1 << 20 };
 
@@ -39,8 +41,10 @@ struct link {
 	size_t out_from, out_to, out_room;
 	json_t *(*vitals)(void *arg); /* may be NULL */
 	void *vitals_arg;
-	bool closed;  /* nothing comes in any more */
-	bool closing; /* link_destroy: write what is left and end */
+	int64_t tick_ns, suspended_ns; /* of the thread's latest run; the machine's until then */
+	int64_t standstill_ns;         /* the longest since link_watch_begin */
+	bool closed;                   /* nothing comes in any more */
+	bool closing;                  /* link_destroy: write what is left and end */
 };
 
 static void wake(struct link *l)
@@ -245,6 +249,49 @@ static void say_alive(struct link *l)
 	link_send_lossy(l, ENGINE_ALIVE, params);
 }
 
+/* ---- standstills ---- */
+
+/* CLOCK_BOOTTIME counts while the machine is suspended, CLOCK_MONOTONIC does not. */
+static int64_t suspended_ns(void)
+{
+	struct timespec boot;
+
+	clock_gettime(CLOCK_BOOTTIME, &boot);
+	return boot.tv_sec * CLOCK_S_NS + boot.tv_nsec - clock_mono_ns();
+}
+
+/* With the lock held. */
+static void tick(struct link *l)
+{
+	const int64_t now = clock_mono_ns(), suspended = suspended_ns();
+	const int64_t late = now - l->tick_ns - TICK_NS, slept = suspended - l->suspended_ns;
+	const int64_t longer = late > slept ? late : slept;
+
+	if (longer > LINK_STANDSTILL_NS && longer > l->standstill_ns)
+		l->standstill_ns = longer;
+	l->tick_ns = now;
+	l->suspended_ns = suspended;
+}
+
+void link_watch_begin(struct link *l)
+{
+	pthread_mutex_lock(&l->lock);
+	tick(l);
+	l->standstill_ns = 0;
+	pthread_mutex_unlock(&l->lock);
+}
+
+int64_t link_watch_end(struct link *l)
+{
+	int64_t longest;
+
+	pthread_mutex_lock(&l->lock);
+	tick(l);
+	longest = l->standstill_ns;
+	pthread_mutex_unlock(&l->lock);
+	return longest;
+}
+
 /* ---- the thread ---- */
 
 /* What the thread has to do, as of one moment: the lock is not held while it waits. */
@@ -257,6 +304,7 @@ static struct duty see_duty(struct link *l)
 	struct duty d;
 
 	pthread_mutex_lock(&l->lock);
+	tick(l);
 	d = (struct duty){l->closed, l->closing, l->out_to > l->out_from};
 	pthread_mutex_unlock(&l->lock);
 	return d;
@@ -286,7 +334,7 @@ static void wait_for_events(struct link *l, const struct duty *d, int64_t until_
 static void *run(void *arg)
 {
 	struct link *l = arg;
-	int64_t alive_ns = clock_mono_ns() + ALIVE_NS, end_ns = INT64_MAX;
+	int64_t alive_ns = clock_mono_ns() + ALIVE_NS, end_ns = INT64_MAX, until_ns;
 
 	for (;;) {
 		struct duty d = see_duty(l);
@@ -304,7 +352,10 @@ static void *run(void *arg)
 			say_alive(l);
 			alive_ns = clock_mono_ns() + ALIVE_NS;
 		}
-		wait_for_events(l, &d, end_ns < alive_ns ? end_ns : alive_ns);
+		until_ns = clock_mono_ns() + TICK_NS;
+		if (alive_ns < until_ns)
+			until_ns = alive_ns;
+		wait_for_events(l, &d, end_ns < until_ns ? end_ns : until_ns);
 	}
 }
 
@@ -326,6 +377,8 @@ int link_create(int fd, struct link **out)
 	l = memory_zeroed(1, sizeof(*l));
 	l->fd = fd;
 	l->last = &l->first;
+	l->tick_ns = clock_mono_ns();
+	l->suspended_ns = suspended_ns();
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->arrived, NULL);
 	l->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

@@ -43,6 +43,15 @@ void link_log(struct link *l, const char *level, const char *format, ...)
  */
 int link_receive(struct link *l, struct rpc_message *out);
 
+/*
+ * The link's thread runs every 100 ms. Between the two calls: by how much its latest run, or a
+ * suspension of the machine, held the process up, where that is more than LINK_STANDSTILL_NS; else
+ * 0.
+ */
+#define LINK_STANDSTILL_NS (500 * CLOCK_MS_NS)
+void link_watch_begin(struct link *l);
+int64_t link_watch_end(struct link *l);
+
 /* Whether segment.cancel for this segment, engine.exit or the end of gpt2d has come. */
 bool link_stop_asked(struct link *l, int64_t run, int64_t segment);
 

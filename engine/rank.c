@@ -190,7 +190,8 @@ static int exit_code_of(int status)
 
 int rank_run(struct link *link, const struct warm_options *options)
 {
-	struct writer_options wo = {.link = link, .threads = options->threads};
+	struct writer_options wo = {
+		.link = link, .threads = options->threads, .peak_tflops = options->peak_tflops};
 	struct writer *writer = NULL;
 	struct warm *w;
 	char error[512];

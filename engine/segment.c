@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "engine/check/check.h"
 #include "engine/comm/patience.h"
@@ -623,6 +624,7 @@ static bool gather_times(struct segment *s, struct warm *w)
 	struct metrics_host_rank own;
 
 	metrics_host_read(&own);
+	own.use = s->use;
 	if (w->gpu_log)
 		gpu_log_summarise(gpu_log_device(w->gpu_log), &s->gpu, &own.gpu);
 	s->ranks = memory_zeroed((size_t)s->world, sizeof(*s->ranks));
@@ -679,6 +681,58 @@ static void count_sent(const struct segment *s, struct collectives_bytes *out)
 		collectives_count(s->group, out);
 }
 
+static int64_t cpu_time_ns(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	return used.tv_sec * CLOCK_S_NS + used.tv_nsec;
+}
+
+static void begin_use(struct segment *s, const struct warm *w, struct link *link)
+{
+	struct segment_counters *start = &s->at_start;
+
+	link_watch_begin(link);
+	*start = (struct segment_counters){
+		.mono_ns = clock_mono_ns(), .cpu_ns = cpu_time_ns(), .gpu_mj = -1};
+	if (w->gpu_log)
+		start->gpu_mj = gpu_log_energy_mj(w->gpu_log);
+	else
+		metrics_host_read_energy(METRICS_HOST_POWERCAP, &start->packages);
+}
+
+/* Joules since begin_use. The packages are all ranks', and rank 0 reports them. */
+static double used_energy(const struct segment *s, const struct warm *w)
+{
+	const struct segment_counters *start = &s->at_start;
+	struct metrics_host_energy packages;
+	int64_t mj;
+
+	if (w->gpu_log) {
+		mj = gpu_log_energy_mj(w->gpu_log);
+		return start->gpu_mj < 0 || mj < start->gpu_mj ? (double)NAN
+							       : (double)(mj - start->gpu_mj) / 1e3;
+	}
+	if (w->rank > 0)
+		return 0;
+	metrics_host_read_energy(METRICS_HOST_POWERCAP, &packages);
+	return metrics_host_energy_between(&start->packages, &packages);
+}
+
+static void end_use(struct segment *s, const struct warm *w, struct link *link)
+{
+	const int64_t took_ns = clock_mono_ns() - s->at_start.mono_ns;
+
+	s->use = (struct metrics_host_use){
+		.cpu_percent = took_ns > 0
+			? 100.0 * (double)(cpu_time_ns() - s->at_start.cpu_ns) / (double)took_ns
+			: (double)NAN,
+		.energy_j = used_energy(s, w),
+		.standstill_ns = link_watch_end(link),
+	};
+}
+
 bool segment_train(struct segment *s, struct warm *w, struct link *link)
 {
 	struct collectives_bytes before, after;
@@ -693,7 +747,9 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 	else if (w->no_gpu_log[0])
 		metrics_log_add(&s->log, "no log of the GPU: %s", w->no_gpu_log);
 	count_sent(s, &before);
+	begin_use(s, w, link);
 	trained = run_steps(s, w, link);
+	end_use(s, w, link);
 	lost = s->failure.poisoned;
 	if (!lost) {
 		zero_drain(&w->zero);

@@ -24,6 +24,13 @@ struct segment_failure {
 	char message[1024];
 };
 
+/* What grows while a segment trains. */
+struct segment_counters {
+	int64_t mono_ns, cpu_ns;
+	int64_t gpu_mj; /* -1: not known */
+	struct metrics_host_energy packages;
+};
+
 struct segment {
 	json_t *params; /* of segment.start; owns the strings below */
 	int64_t run, segment;
@@ -49,6 +56,8 @@ struct segment {
 	size_t gpus_room;
 	char tuning_sha256[65]; /* of the choices it ran by; empty: there are none */
 	struct collectives_bytes sent;
+	struct segment_counters at_start; /* of the steps */
+	struct metrics_host_use use;
 	bool validated;
 	double val_loss;
 	bool cancelled; /* after `measure.done` steps */

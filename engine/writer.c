@@ -40,6 +40,14 @@ static int64_t number_of(const struct segment *s, const char *key)
 	return json_integer_value(json_object_get(s->params, key));
 }
 
+static struct metrics_traffic describe_sent(const struct collectives_bytes *sent)
+{
+	return (struct metrics_traffic){.reduce_scatter = sent->reduce_scatter,
+		.all_gather = sent->all_gather,
+		.all_reduce = sent->all_reduce,
+		.other = sent->other};
+}
+
 static void describe(const struct writer *w, const struct segment *s, const char *run,
 	struct metrics_segment *out)
 {
@@ -84,14 +92,13 @@ static void describe(const struct writer *w, const struct segment *s, const char
 		.device = &w->options.device,
 		.collectives = s->world > 1 ? w->options.collectives : NULL,
 		.tuning_sha256 = s->tuning_sha256[0] ? s->tuning_sha256 : NULL,
-		.sent_bytes = {.reduce_scatter = s->sent.reduce_scatter,
-			.all_gather = s->sent.all_gather,
-			.all_reduce = s->sent.all_reduce,
-			.other = s->sent.other},
+		.sent_bytes = describe_sent(&s->sent),
 		.ranks = s->ranks,
 		.gpus = s->gpus,
 		.gpus_room = s->gpus_room,
 		.threads = w->options.threads,
+		.vocab_padded = s->training.arena.vocab_padded,
+		.peak_tflops = w->options.peak_tflops,
 		.validated = s->validated,
 		.val_loss = s->val_loss,
 		.init_ns = s->init_ns,
@@ -99,10 +106,11 @@ static void describe(const struct writer *w, const struct segment *s, const char
 		.started_utc_ns = s->received_utc_ns,
 		.wall_ns = s->wall_ns,
 		.log = &s->log,
-		.partial = s->failure.reason ? "failed"
-			: s->cancelled       ? "cancelled"
-					     : NULL,
 	};
+	if (s->failure.reason)
+		out->partial = "failed";
+	else if (s->cancelled)
+		out->partial = "cancelled";
 }
 
 static void send_artifacts(

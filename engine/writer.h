@@ -18,6 +18,7 @@ struct writer_options {
 	struct k_device_info device;
 	const char *collectives; /* library; NULL in a world of one */
 	int threads;             /* that compute, per rank */
+	double peak_tflops;      /* of a device; 0: as its card has it */
 };
 /* 0 or a negative errno. What options points to outlives the writer. */
 int writer_create(const struct writer_options *options, struct writer **out);

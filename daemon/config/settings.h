@@ -45,6 +45,7 @@ struct settings {
 	int64_t log_level;               /* enum log_level */
 	struct settings_list data_roots; /* none: anywhere */
 	int64_t ranks, threads;
+	int64_t peak_tflops; /* 0: as the card has it */
 	int64_t start_timeout_s, alive_timeout_s, progress_timeout_s, cancel_timeout_s,
 		stop_timeout_s, check_timeout_s, idle_release_s;
 	int64_t clients_max, clients_per_uid, client_idle_s, client_buffer_bytes;

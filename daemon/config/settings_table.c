@@ -62,6 +62,12 @@ const struct settings_row settings_rows[] = {
 		.manual = "The processors are those of gpt2d's affinity and of the limit\n"
 			  ".Pa cpu.max\n"
 			  "of its control group.\n"},
+	{"peak_tflops", SETTING_COUNT, AT(peak_tflops), RANGE(0, 1000000, 0),
+		.help = "TFLOP/s of a device that MFU and HFU are shares of; 0: as its card has it",
+		.manual =
+			"gpt2d knows the dense peak in 16 bits of H100 and H200 (989), A100 (312), "
+			"V100 (125) and T4 (65).\n"
+			"The figures of any other device are null unless this is set.\n"},
 	{"data_roots", SETTING_LIST, AT(data_roots),
 		.unset = "anywhere for root and the user gpt2d runs as, nowhere for others",
 		.help = "folders below which runs may read data",

@@ -232,8 +232,9 @@ static int start_rank(struct engine_pool *p, struct rank *r)
 	char rank[16], ranks[16], threads[16], what[32], program[4096];
 	char role[] = "--role", role_rank[] = "rank", a_rank[] = "--rank", a_ranks[] = "--ranks";
 	char a_threads[] = "--threads", a_tuning[] = "--tuning-dir", tuning[4096];
+	char a_peak[] = "--peak-tflops", peak[16];
 	char *argv[] = {program, role, role_rank, a_rank, rank, a_ranks, ranks, a_threads, threads,
-		a_tuning, tuning, NULL};
+		a_tuning, tuning, a_peak, peak, NULL};
 	struct engine_link_options o = {
 		.base = p->o.base,
 		.program = p->o.program,
@@ -249,6 +250,7 @@ static int start_rank(struct engine_pool *p, struct rank *r)
 	snprintf(ranks, sizeof(ranks), "%d", p->o.ranks);
 	snprintf(threads, sizeof(threads), "%d", p->o.threads);
 	snprintf(tuning, sizeof(tuning), "%s", p->o.tuning_dir);
+	snprintf(peak, sizeof(peak), "%d", p->o.peak_tflops);
 	snprintf(what, sizeof(what), "rank %d", r->rank);
 	return engine_link_create(&o, &r->link);
 }

@@ -23,7 +23,7 @@ struct engine_pool_options {
 	const char *program;
 	const char *backend; /* "cpu", "cuda": what it has to compute on; NULL: whatever it does */
 	const char *tuning_dir; /* where they keep what they found out by timing */
-	int ranks, threads;
+	int ranks, threads, peak_tflops;
 	bool away;               /* begin as released */
 	int64_t start_timeout_s; /* from exec to ready */
 	int64_t alive_timeout_s; /* without any message */

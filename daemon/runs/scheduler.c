@@ -188,8 +188,8 @@ static void on_inspected(void *arg, int rc, json_t *found)
 		move_to_finishing(t);
 	json_array_foreach(found, i, row) {
 		segment = json_integer_value(json_object_get(row, "segment"));
-		summary = json_loads(json_string_value(json_object_get(row, "summary")),
-			JSON_DECODE_ANY, NULL);
+		summary = json_loads(
+			json_string_value(json_object_get(row, "summary")), JSON_DECODE_ANY, NULL);
 		task_record_end(t, segment, "done", NULL, summary,
 			json_string_value(json_object_get(row, "artifacts")));
 		segment_done(t, segment, summary); /* the last one may free t */

@@ -152,6 +152,11 @@ const struct nvml_device *gpu_log_device(const struct gpu_log *log)
 	return nvml_device(log->nvml);
 }
 
+int64_t gpu_log_energy_mj(const struct gpu_log *log)
+{
+	return nvml_energy_mj(log->nvml);
+}
+
 bool gpu_log_latest(struct gpu_log *log, struct nvml_sample *out)
 {
 	bool fresh;

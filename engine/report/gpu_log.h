@@ -20,6 +20,9 @@ enum {
 	GPU_LOG_SAMPLES_MAX = 100000,
 };
 
+/* NVML's bits of a clock that heat or the hardware lowers; the software power cap is neither. */
+enum { GPU_LOG_THERMAL = 0x20 | 0x40, GPU_LOG_HARDWARE = 0x08 | 0x80 };
+
 struct gpu_log; /* the thread */
 
 struct gpu_log_sample {
@@ -59,6 +62,9 @@ const struct nvml_device *gpu_log_device(const struct gpu_log *log);
  * GPU_LOG_FRESH_MS. Does not ask it. From any thread.
  */
 bool gpu_log_latest(struct gpu_log *log, struct nvml_sample *out);
+
+/* As nvml_energy_mj; asks the driver. From any thread. */
+int64_t gpu_log_energy_mj(const struct gpu_log *log);
 
 /* Sampling from here on, with one sample at once; and until here, with a last one. */
 void gpu_log_begin(struct gpu_log *log);

@@ -137,8 +137,9 @@ static void put_phases(FILE *to, const struct measure_step *step)
 	put_seconds(to, step->optimizer_ns, "");
 }
 
-static void put_step(FILE *to, const struct measure *m, int64_t i)
+static void put_step(FILE *to, const struct metrics_segment *s, int64_t i)
 {
+	const struct measure *m = s->measure;
 	const struct measure_step *step = &m->slowest[i];
 	char at[CLOCK_TEXT_BYTES];
 
@@ -152,7 +153,8 @@ static void put_step(FILE *to, const struct measure *m, int64_t i)
 	put_real(to, step->grad_norm, ",");
 	put_real(to, step->lr, ",");
 	put_real(to, step->loss_scale, ",");
-	fprintf(to, "%d,%d\n", step->skipped != 0, i < m->warmup);
+	fprintf(to, "%d,%d,%s,%lld,%lld\n", step->skipped != 0, i < m->warmup, s->arm,
+		(long long)s->block, (long long)s->segment);
 }
 
 /* Steps [from, to); the heading stands before the first. */
@@ -164,10 +166,10 @@ static char *make_step_log(const struct metrics_segment *s, int64_t from, int64_
 	if (from == 0)
 		fputs("timestamp,global_step,step_time_s,loss,tokens_per_sec,gpu_max_mem_mb,"
 		      "data_s,forward_s,backward_s,exposed_comm_s,optimizer_s,grad_norm,lr,"
-		      "loss_scale,skipped,warmup\n",
+		      "loss_scale,skipped,warmup,arm,block,segment\n",
 			t.to);
 	for (int64_t i = from; i < to; i++)
-		put_step(t.to, s->measure, i);
+		put_step(t.to, s, i);
 	text_close(&t);
 	return t.bytes;
 }

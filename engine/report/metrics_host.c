@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,45 @@ void metrics_host_read(struct metrics_host_rank *out)
 	while (fgets(line, sizeof(line), status) != NULL)
 		take_status_line(out, line);
 	fclose(status);
+}
+
+static bool read_count(const char *root, int package, const char *name, int64_t *out)
+{
+	char path[512];
+	FILE *file;
+	bool good;
+
+	snprintf(path, sizeof(path), "%s/intel-rapl:%d/%s", root, package, name);
+	file = fopen(path, "re");
+	if (file == NULL)
+		return false;
+	good = fscanf(file, "%" SCNd64, out) == 1;
+	fclose(file);
+	return good;
+}
+
+void metrics_host_read_energy(const char *root, struct metrics_host_energy *out)
+{
+	*out = (struct metrics_host_energy){0};
+	while (out->n < METRICS_HOST_PACKAGES_MAX &&
+		read_count(root, out->n, "energy_uj", &out->uj[out->n]) &&
+		read_count(root, out->n, "max_energy_range_uj", &out->range_uj[out->n]))
+		out->n++;
+}
+
+double metrics_host_energy_between(
+	const struct metrics_host_energy *before, const struct metrics_host_energy *after)
+{
+	double uj = 0;
+
+	if (before->n == 0 || before->n != after->n)
+		return (double)NAN;
+	for (int i = 0; i < after->n; i++) {
+		uj += (double)(after->uj[i] - before->uj[i]);
+		if (after->uj[i] < before->uj[i])
+			uj += (double)after->range_uj[i];
+	}
+	return uj / 1e6;
 }
 
 int metrics_host_reset_peak(void)

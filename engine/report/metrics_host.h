@@ -11,13 +11,35 @@
 
 #include "engine/report/gpu_log.h"
 
+/* What a rank used in the steps of a segment. */
+struct metrics_host_use {
+	double cpu_percent; /* of one processor; nan: not known */
+	/* of its GPU; without GPUs of all processors on rank 0, 0 on the others; nan: not known */
+	double energy_j;
+	int64_t standstill_ns; /* the longest time in which the process did not run; 0: none */
+};
+
+/* The counters of the processor packages (RAPL), each with the value at which it wraps. */
+enum { METRICS_HOST_PACKAGES_MAX = 16 };
+struct metrics_host_energy {
+	int n; /* 0: none can be read */
+	int64_t uj[METRICS_HOST_PACKAGES_MAX], range_uj[METRICS_HOST_PACKAGES_MAX];
+};
+/* root: METRICS_HOST_POWERCAP but in tests. */
+#define METRICS_HOST_POWERCAP "/sys/class/powercap"
+void metrics_host_read_energy(const char *root, struct metrics_host_energy *out);
+/* Joules; nan: not known. Of two readings less than one wrap apart. */
+double metrics_host_energy_between(
+	const struct metrics_host_energy *before, const struct metrics_host_energy *after);
+
 /* A rank as it is gathered from all ranks: plain bytes, no pointers. */
 struct metrics_host_rank {
 	int64_t pid;
 	int64_t peak_rss_bytes; /* since metrics_host_reset_peak; 0: not known */
 	char hostname[65];
-	char cpus[128];             /* affinity as a list, "0-1,4"; empty: not known */
-	struct gpu_log_summary gpu; /* the caller's to fill in; samples 0: no GPU */
+	char cpus[128];              /* affinity as a list, "0-1,4"; empty: not known */
+	struct gpu_log_summary gpu;  /* the caller's to fill in; samples 0: no GPU */
+	struct metrics_host_use use; /* likewise */
 };
 void metrics_host_read(struct metrics_host_rank *out); /* of this process, now */
 

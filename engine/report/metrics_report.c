@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/report/flops.h"
 #include "proto/artifact.h"
 #include "proto/host/clock.h"
 #include "proto/host/memory.h"
@@ -164,6 +165,133 @@ static json_t *joined(json_t *base, json_t *more)
 	return base;
 }
 
+/* ---- what the machine did ---- */
+
+static bool on_gpu(const struct metrics_segment *s)
+{
+	return strcmp(s->device->backend, "cpu") != 0;
+}
+
+/* Model and hardware FLOPs over the peak of all devices; nan: the peak is not known. */
+struct utilisation {
+	double mfu, hfu;
+};
+
+static struct utilisation utilisation_of(
+	const struct metrics_segment *s, const struct measure_summary *sum)
+{
+	const double tflops = s->peak_tflops > 0 ? s->peak_tflops : flops_peak(s->device->name);
+	const double possible = tflops * 1e12 * s->world * sum->seconds_measured;
+	const double steps = (double)sum->steps_measured;
+	struct flops flops;
+
+	if (!(possible > 0))
+		return (struct utilisation){(double)NAN, (double)NAN};
+	flops_count(s->config, s->vocab_padded, &flops);
+	return (struct utilisation){
+		steps * flops.model / possible, steps * flops.hardware / possible};
+}
+
+/* Of all devices together; nan: of one it is not known. */
+static double energy_j(const struct metrics_segment *s)
+{
+	double sum = 0;
+
+	for (int rank = 0; rank < s->world; rank++)
+		sum += s->ranks[rank].use.energy_j;
+	return sum;
+}
+
+static double cpu_percent(const struct metrics_segment *s)
+{
+	double sum = 0;
+
+	for (int rank = 0; rank < s->world; rank++)
+		sum += s->ranks[rank].use.cpu_percent;
+	return sum / s->world;
+}
+
+/* Null on the CPU, or where the driver does not say. */
+static json_t *pack_peak_memory(const struct metrics_segment *s, int ranks)
+{
+	int64_t most = -1;
+
+	for (int rank = 0; rank < ranks; rank++)
+		if (s->ranks[rank].gpu.samples > 0 && s->ranks[rank].gpu.used_max_bytes > most)
+			most = s->ranks[rank].gpu.used_max_bytes;
+	return most < 0 ? json_null() : json_integer(INT(most));
+}
+
+static json_t *pack_allocated(const struct metrics_segment *s)
+{
+	return on_gpu(s) ? json_integer(INT(s->device_bytes)) : json_null();
+}
+
+/* Means over the ranks that have samples; null where none has. */
+static json_t *pack_gpus(const struct metrics_segment *s)
+{
+	double sm_mhz = 0, power_w = 0, temperature_c = 0, percent = 0;
+	int64_t throttle = 0;
+	int n = 0;
+
+	for (int rank = 0; rank < s->world; rank++) {
+		const struct gpu_log_summary *g = &s->ranks[rank].gpu;
+
+		if (g->samples == 0)
+			continue;
+		sm_mhz += g->sm_mhz;
+		power_w += g->power_w;
+		temperature_c += g->temperature_c;
+		percent += g->gpu_percent;
+		throttle |= g->throttle > 0 ? g->throttle : 0;
+		n++;
+	}
+	if (n == 0)
+		return json_null();
+	return json_pack("{s:o, s:o, s:o, s:o, s:I}", "sm_clock_mhz", rpc_real(sm_mhz / n),
+		"power_w", rpc_real(power_w / n), "temperature_c", rpc_real(temperature_c / n),
+		"gpu_percent", rpc_real(percent / n), "throttle", INT(throttle));
+}
+
+/* Why the machine, not the training, makes the times of no use; empty: no reason. */
+static json_t *list_void(const struct metrics_segment *s)
+{
+	json_t *list = json_array();
+	int64_t throttle = 0;
+
+	for (int rank = 0; rank < s->world; rank++)
+		if (s->ranks[rank].gpu.samples > 0 && s->ranks[rank].gpu.throttle > 0)
+			throttle |= s->ranks[rank].gpu.throttle;
+	if (throttle & GPU_LOG_THERMAL)
+		json_array_append_new(list, json_string("thermal_slowdown"));
+	if (throttle & GPU_LOG_HARDWARE)
+		json_array_append_new(list, json_string("hw_slowdown"));
+	for (int rank = 0; rank < s->world; rank++) {
+		const struct metrics_host_rank *r = &s->ranks[rank];
+
+		if (r->gpu.samples > 0 && r->gpu.others_max > 0)
+			json_array_append_new(list,
+				json_sprintf("gpu_shared: rank %d, %lld other processes", rank,
+					(long long)r->gpu.others_max));
+		if (r->use.standstill_ns > 0)
+			json_array_append_new(list,
+				json_sprintf("standstill: rank %d, %.1f s", rank,
+					(double)r->use.standstill_ns / 1e9));
+	}
+	return list;
+}
+
+/* In the summary and in training_metrics.json. */
+static json_t *pack_machine(const struct metrics_segment *s, const struct measure_summary *sum)
+{
+	const struct utilisation u = utilisation_of(s, sum);
+
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "mfu", rpc_real(u.mfu), "hfu",
+		rpc_real(u.hfu), "energy_j", rpc_real(energy_j(s)), "cpu_percent",
+		rpc_real(cpu_percent(s)), "gpu", pack_gpus(s), "peak_device_bytes",
+		pack_peak_memory(s, s->world), "void", list_void(s));
+}
+
 json_t *metrics_report_summary(const struct metrics_segment *s, const struct measure_summary *sum,
 	const struct metrics_files *files)
 {
@@ -186,7 +314,7 @@ json_t *metrics_report_summary(const struct metrics_segment *s, const struct mea
 		"plan", pack_plan(s), "nonfinite", list_nonfinite(s), "init_ns", INT(s->init_ns),
 		"switch_ns", pack_switch(s), "slowest_rank", pack_slowest(s), "artifacts",
 		list_files(files));
-	json_t *summary = joined(joined(figures, work), rest);
+	json_t *summary = joined(joined(joined(figures, work), rest), pack_machine(s, sum));
 
 	if (m->done > METRICS_REPORT_STEPS_MAX)
 		summary = joined(summary, json_pack("{s:o}", "step_time_note", list_note(m)));
@@ -207,7 +335,7 @@ static json_t *pack_env(const struct metrics_segment *s)
 
 static json_t *pack_hardware(const struct metrics_segment *s)
 {
-	bool gpu = strcmp(s->device->backend, "cpu") != 0;
+	const bool gpu = on_gpu(s);
 
 	return json_pack("{s:o, s:i, s:i, s:n, s:o, s:s, s:s, s:i, s:I}", "gpu_name",
 		gpu ? json_string(s->device->name) : json_null(), "gpu_count_visible",
@@ -272,18 +400,20 @@ static json_t *pack_epoch(const struct metrics_segment *s, const struct measure_
 	const struct measure *m = s->measure;
 	int64_t micro_steps = sum->steps_attempted * s->config->accumulation;
 
-	return json_pack("[{s:i, s:o, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:n, s:n, s:f, s:o, s:o,"
-			 " s:f, s:n, s:n}]",
+	return json_pack("[{s:i, s:o, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:f, s:o, s:o,"
+			 " s:f, s:o, s:o}]",
 		"epoch_idx", 1, "epoch_wall_time_sec", ns_as_s(measure_elapsed_ns(m, 0)), "steps",
 		INT(micro_steps), "micro_steps", INT(micro_steps), "optimizer_steps",
 		INT(sum->steps_attempted), "tokens_processed_global", INT(sum->tokens_total),
 		"tokens_per_sec_global", sum->tok_s_global, "train_loss_avg_global",
 		rpc_real(sum->loss_mean), "val_loss_avg_global", pack_val_loss(s),
-		"max_cuda_mem_allocated_bytes_rank0", "max_cuda_mem_reserved_bytes_rank0",
-		"step_time_mean_sec", sum->seconds_measured / (double)sum->steps_measured,
-		"step_time_p50_sec", ns_as_s(sum->step.median), "step_time_p95_sec",
-		pack_p95(&sum->step, true), "dataload_time_mean_sec", sum->phases.data,
-		"max_cuda_mem_allocated_bytes_global", "max_cuda_mem_reserved_bytes_global");
+		"max_cuda_mem_allocated_bytes_rank0", pack_allocated(s),
+		"max_cuda_mem_reserved_bytes_rank0", pack_peak_memory(s, 1), "step_time_mean_sec",
+		sum->seconds_measured / (double)sum->steps_measured, "step_time_p50_sec",
+		ns_as_s(sum->step.median), "step_time_p95_sec", pack_p95(&sum->step, true),
+		"dataload_time_mean_sec", sum->phases.data, "max_cuda_mem_allocated_bytes_global",
+		pack_allocated(s), "max_cuda_mem_reserved_bytes_global",
+		pack_peak_memory(s, s->world));
 }
 
 /* ---- training_metrics.json: ours ---- */
@@ -332,12 +462,12 @@ static json_t *pack_ranks(const struct metrics_segment *s)
 		json_t *entry;
 
 		measure_rank_phases(s->measure, rank, &own);
-		entry = json_pack("{s:i, s:I, s:o, s:o, s:o, s:o, s:f, s:o}", "rank", rank, "pid",
-			INT(r->pid), "hostname", text_or_null(r->hostname), "cpus",
+		entry = json_pack("{s:i, s:I, s:o, s:o, s:o, s:o, s:f, s:o, s:o}", "rank", rank,
+			"pid", INT(r->pid), "hostname", text_or_null(r->hostname), "cpus",
 			text_or_null(r->cpus), "peak_rss_bytes",
 			r->peak_rss_bytes > 0 ? json_integer(INT(r->peak_rss_bytes)) : json_null(),
 			"gpu", pack_gpu(&r->gpu), "work_mean_s", own.work, "phases",
-			pack_phases(&own));
+			pack_phases(&own), "cpu_percent", rpc_real(r->use.cpu_percent));
 		json_array_append_new(list, entry);
 	}
 	return list;
@@ -411,13 +541,16 @@ static json_t *pack_ours(const struct metrics_segment *s, const struct measure_s
 		"tuning_cache_sha256 give the same bits.";
 	json_t *nonfinite = list_nonfinite(s);
 	bool finite = json_array_size(nonfinite) == 0;
-	const char *status = s->partial ? s->partial : finite ? "completed" : "completed_nonfinite";
-	json_t *figures = json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:o, s:o, s:o, s:n, s:I, s:o}",
+	const char *status = s->partial          ? s->partial
+		: utilisation_of(s, sum).mfu > 1 ? "completed_invalid"
+		: finite                         ? "completed"
+						 : "completed_nonfinite";
+	json_t *figures = json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:o, s:o, s:o, s:I, s:o}",
 		"status", status, "tokens_total", INT(sum->tokens_total), "tokens_measured",
 		INT(sum->tokens_measured), "seconds_measured", sum->seconds_measured,
 		"tok_s_global", sum->tok_s_global, "tok_s_per_gpu", sum->tok_s_per_gpu, "steps",
 		pack_steps(s, sum), "phases", pack_phases(&sum->phases), "nonfinite", nonfinite,
-		"mfu", "init_ns", INT(s->init_ns), "switch_ns", pack_switch(s));
+		"init_ns", INT(s->init_ns), "switch_ns", pack_switch(s));
 	json_t *lists = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "step_time_ns",
 		list_steps(s->measure, s->measure->warmup, COLUMN_STEP_NS), "losses",
 		list_steps(s->measure, 0, COLUMN_LOSS), "steps_note", list_note(s->measure),
@@ -432,7 +565,8 @@ static json_t *pack_ours(const struct metrics_segment *s, const struct measure_s
 		"determinism", s->tuning_sha256 ? by_choices : in_order, "tuning_cache_sha256",
 		text_or_null(s->tuning_sha256));
 
-	return joined(joined(pack_place(s), figures), joined(lists, setting));
+	return joined(joined(joined(pack_place(s), figures), joined(lists, setting)),
+		pack_machine(s, sum));
 }
 
 json_t *metrics_report_make(

@@ -59,6 +59,8 @@ struct metrics_segment {
 	const struct gpu_log_sample *gpus;
 	size_t gpus_room;
 	int threads; /* that compute, per rank */
+	int64_t vocab_padded;
+	double peak_tflops; /* of a device; 0: as its card has it */
 
 	bool validated; /* val_loss was asked for */
 	double val_loss;

@@ -49,6 +49,7 @@ struct functions {
 	int (*throttle)(device_t d, unsigned long long *reasons);
 	int (*temperature)(device_t d, int sensor, unsigned int *celsius);
 	int (*power)(device_t d, unsigned int *mw);
+	int (*energy)(device_t d, unsigned long long *mj);
 	int (*utilization)(device_t d, struct utilization *out);
 	int (*memory)(device_t d, struct memory *out);
 	int (*memory_v2)(device_t d, struct memory_v2 *out);
@@ -71,6 +72,7 @@ static const struct {
 	{"nvmlDeviceGetCurrentClocksThrottleReasons", offsetof(struct functions, throttle), false},
 	{"nvmlDeviceGetTemperature", offsetof(struct functions, temperature), false},
 	{"nvmlDeviceGetPowerUsage", offsetof(struct functions, power), false},
+	{"nvmlDeviceGetTotalEnergyConsumption", offsetof(struct functions, energy), false},
 	{"nvmlDeviceGetUtilizationRates", offsetof(struct functions, utilization), false},
 	{"nvmlDeviceGetMemoryInfo", offsetof(struct functions, memory), false},
 	{"nvmlDeviceGetMemoryInfo_v2", offsetof(struct functions, memory_v2), false},
@@ -234,6 +236,13 @@ static void read_memory(const struct nvml *n, struct nvml_sample *out)
 		out->used_bytes = (int64_t)older.used;
 		out->total_bytes = (int64_t)older.total;
 	}
+}
+
+int64_t nvml_energy_mj(const struct nvml *n)
+{
+	unsigned long long mj;
+
+	return n->f.energy && n->f.energy(n->handle, &mj) == SUCCESS ? (int64_t)mj : -1;
 }
 
 void nvml_read(const struct nvml *n, struct nvml_sample *out)

@@ -24,7 +24,7 @@ struct nvml_sample {
 	int64_t temperature_c;
 	int64_t power_mw;
 	int64_t gpu_percent, memory_percent; /* of the time in which either was busy */
-	int64_t used_bytes, total_bytes; /* used: as nvidia-smi, where the driver can tell it */
+	int64_t used_bytes, total_bytes;     /* used: as nvidia-smi, where the driver can tell it */
 	/*
 	 * Processes that compute on it beside this one and its siblings (children of one parent);
 	 * not known where this process itself is not in the list, as in a container.
@@ -42,5 +42,8 @@ int nvml_open(
 void nvml_close(struct nvml *n); /* takes NULL */
 const struct nvml_device *nvml_device(const struct nvml *n);
 void nvml_read(const struct nvml *n, struct nvml_sample *out);
+
+/* Millijoules since the driver was loaded, of Volta and later; -1: not known. */
+int64_t nvml_energy_mj(const struct nvml *n);
 
 #endif

@@ -49,9 +49,9 @@ struct warm {
 	struct graphs graphs;
 	struct tuned tuned;
 	bool ranks_graphs; /* graphs in a world of more than one, too */
-	bool no_graphs;   /* every operation is launched by itself */
-	bool no_branches; /* in graphs one operation runs after another */
-	void *host;       /* that the device copies from and to */
+	bool no_graphs;    /* every operation is launched by itself */
+	bool no_branches;  /* in graphs one operation runs after another */
+	void *host;        /* that the device copies from and to */
 	int64_t host_bytes;
 	struct dataset_cache scans;
 	int64_t work_end_ns; /* monotonic, when the last segment's work ended; 0: none yet */
@@ -70,6 +70,7 @@ struct warm_options {
 	/* for comparison: where there are graphs, do without, or without branches in them */
 	bool no_graphs, no_branches;
 	int64_t collective_timeout_ns;
+	double peak_tflops;     /* of a device, for MFU; 0: as its card has it */
 	const char *tuning_dir; /* outlives the engine; NULL: what was timed is not kept */
 };
 /* All of it. 0 or a negative errno with error naming what failed. */

@@ -93,8 +93,8 @@ const struct schema_row schema_artifacts[] = {
 	{"tokens_per_sec_global", "real", "of the measured steps"},
 	{"train_loss_avg_global", "real|null", ""},
 	{"val_loss_avg_global", "real|null", ""},
-	{"max_cuda_mem_allocated_bytes_rank0", "count|null", ""},
-	{"max_cuda_mem_reserved_bytes_rank0", "count|null", ""},
+	{"max_cuda_mem_allocated_bytes_rank0", "count|null", "of all buffers"},
+	{"max_cuda_mem_reserved_bytes_rank0", "count|null", "the most memory in use on the GPU"},
 	{"step_time_mean_sec", "real", "elapsed time of the measured steps over their number"},
 	{"step_time_p50_sec", "real", "of the slowest rank in each step, as p95"},
 	{"step_time_p95_sec", "real|null", "null under 20 measured steps"},
@@ -136,7 +136,8 @@ const struct schema_row schema_artifacts[] = {
 	{"attempt", "count", ""},
 	{"spec_sha256", "sha256", "of this arm's spec"},
 	{"run_spec_sha256", "sha256|null", "of the whole run's"},
-	{"status", "=completed,completed_nonfinite,failed,cancelled", ""},
+	{"status", "=completed,completed_nonfinite,completed_invalid,failed,cancelled",
+		"completed_invalid: an MFU above 1, so the times or peak_tflops are wrong"},
 	{"tokens_total", "count", ""},
 	{"tokens_measured", "count", "in steps after the warm-up"},
 	{"seconds_measured", "real", "elapsed: the largest of the ranks' own sums"},
@@ -145,7 +146,17 @@ const struct schema_row schema_artifacts[] = {
 	{"steps", "metrics_steps", ""},
 	{"phases", "metrics_phases", ""},
 	{"nonfinite", "[metrics_nonfinite]", "figures that are null for not being finite"},
-	{"mfu", "real|null", ""},
+	{"mfu", "real|null",
+		"model FLOPs over the peak of the devices; null: the peak is not known"},
+	{"hfu", "real|null", "likewise, with what activation checkpointing computes twice"},
+	{"energy_j", "real|null",
+		"joules of the steps: of all GPUs, or of the processors; null: not known"},
+	{"cpu_percent", "real|null", "of a processor that a rank used in its steps, mean"},
+	{"gpu", "gpu_means|null", "null: no GPU, or no NVML"},
+	{"peak_device_bytes", "count|null", "the most memory in use on a GPU"},
+	{"void", "[text]",
+		"why the machine makes the times of no use: thermal_slowdown, hw_slowdown, "
+		"gpu_shared, standstill"},
 	{"init_ns", "count", "parameters from the seed"},
 	{"switch_ns", "int|null",
 		"from the last step of the segment before, also of another run; "
@@ -241,6 +252,14 @@ const struct schema_row schema_artifacts[] = {
 	{"gpu", "metrics_gpu|null", "its GPU by NVML; null: none, or no NVML"},
 	{"work_mean_s", "real", "of a measured step, without exposed communication"},
 	{"phases", "metrics_phases", ""},
+	{"cpu_percent", "real|null", "of a processor, in the steps"},
+
+	{"gpu_means", SCHEMA_OBJECT, "The GPUs while a segment ran: means over the ranks."},
+	{"sm_clock_mhz", "real|null", ""},
+	{"power_w", "real|null", ""},
+	{"temperature_c", "real|null", ""},
+	{"gpu_percent", "real|null", "time in which a GPU was busy"},
+	{"throttle", "count", "NVML's bits, all that occurred, without idle"},
 
 	{"metrics_slowest", SCHEMA_OBJECT,
 		"The rank with most work in a step. Each step takes all ranks the same time: the "
@@ -309,6 +328,9 @@ const struct schema_row schema_artifacts[] = {
 	{"loss_scale", "real", "1 but in fp16"},
 	{"skipped", "count", "1: the gradient overflowed"},
 	{"warmup", "count", "1: not measured"},
+	{"arm", "text", ""},
+	{"block", "count", ""},
+	{"segment", "count", ""},
 
 	{ARTIFACT_RANK_TIMES, SCHEMA_FILE,
 		"Of more than one rank: a line for each rank of each optimizer step under a line "
@@ -335,7 +357,7 @@ const struct schema_row schema_artifacts[] = {
 	{"timestamp_utc", "time", ""},
 	{"run_id", "count", ""},
 	{"segment", "count", "from 1"},
-	{"status", "=completed,completed_nonfinite", ""},
+	{"status", "=completed,completed_nonfinite,completed_invalid", ""},
 	{"spec_sha256", "sha256", "of spec.json beside it"},
 	{"metrics_sha256", "sha256", "of training_metrics.json beside it"},
 

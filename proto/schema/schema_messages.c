@@ -591,8 +591,26 @@ const struct schema_row schema_objects[] = {
 	{"switch_ns", "int|null",
 		"from the last step of the segment before, also of another run; "
 		"null in the first of the engine's life"},
+	{"mfu", "?real|null",
+		"model FLOPs over the peak of the devices; null: the peak is not known"},
+	{"hfu", "?real|null", "likewise, with what activation checkpointing computes twice"},
+	{"energy_j", "?real|null",
+		"joules of the steps: of all GPUs, or of the processors; null: not known"},
+	{"cpu_percent", "?real|null", "of a processor that a rank used in its steps, mean"},
+	{"gpu", "?gpu_means|null", "null: no GPU, or no NVML"},
+	{"peak_device_bytes", "?count|null", "the most memory in use on a GPU"},
+	{"void", "?[text]",
+		"why the machine makes the times of no use: thermal_slowdown, hw_slowdown, "
+		"gpu_shared, standstill"},
 	{"slowest_rank", "?slowest_rank|null", "null in a world of one"},
 	{"artifacts", "?[file]", ""},
+
+	{"gpu_means", SCHEMA_OBJECT, "The GPUs while a segment ran: means over the ranks."},
+	{"sm_clock_mhz", "real|null", ""},
+	{"power_w", "real|null", ""},
+	{"temperature_c", "real|null", ""},
+	{"gpu_percent", "real|null", "time in which a GPU was busy"},
+	{"throttle", "count", "NVML's bits, all that occurred, without idle"},
 
 	{"slowest_rank", SCHEMA_OBJECT, "The rank for which the others wait: that with most work."},
 	{"rank", "count", ""},

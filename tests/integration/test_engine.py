@@ -195,6 +195,22 @@ def test_no_gather_without_a_shard(folders):
     assert plans[1]["n_gather"] >= 1
 
 
+def test_a_standstill_is_reported(folders):
+    """L4: a rank that was stopped for seconds makes the segment's times of no use, and says so."""
+    with Ranks(2) as ranks:
+        assert ranks.train(spec(2), folders())[0]["void"] == []
+        segment = ranks.start(spec(2, work={"optimizer_steps": 400}), folders())
+        ranks[0].wait("segment.step")
+        ranks[1].process.send_signal(signal.SIGSTOP)
+        time.sleep(1.5)
+        ranks[1].process.send_signal(signal.SIGCONT)
+        method, params = ranks[0].wait("segment.done", "segment.failed", segment=segment)
+        assert method == "segment.done", params
+        reasons = params["summary"]["void"]
+        assert len(reasons) == 1 and reasons[0].startswith("standstill: rank 1, 1."), reasons
+        assert ranks.train(spec(2), folders())[0]["void"] == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_for_everybody_is_gpt2ds(number, folders):
     """As a service manager sends it to a whole control group: the run in progress goes on."""

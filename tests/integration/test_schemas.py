@@ -189,7 +189,7 @@ def check_segment(folder, ranks):
             rows = list(csv.DictReader(file))
         assert rows
         for row in rows:
-            values = {key: value if key == "timestamp" else json.loads(value or "null") for key, value in row.items()}
+            values = {key: value if key in ("timestamp", "arm") else json.loads(value or "null") for key, value in row.items()}
             check(SCHEMAS["artifacts"], values, name)
 
 

@@ -83,6 +83,8 @@ static void a_segment(void **state)
 	size_t lines = 0;
 
 	assert_int_equal(gpu_log_create(library, pci, &log, error, sizeof(error)), 0);
+	assert_int_equal(gpu_log_energy_mj(log), 1500);
+	assert_int_equal(gpu_log_energy_mj(log), 3000);
 	gpu_log_begin(log);
 	nanosleep(&nap, NULL);
 	gpu_log_end(log, &samples);
@@ -124,12 +126,10 @@ static void of_several_ranks(void **state)
 #define LINE(at, gpu, mhz, rank)                                                                   \
 	"2023/11/14 22:13:" at ", " gpu ", 1, " mhz                                                \
 	", 0, 0x0000000000000000, 0, 0.00, 0, 0, 0, 0, 0, " rank "\n"
-	static const char expected[] = ", other_processes, rank\n"
-		LINE("20.099", "5, B, GPU-b", "20", "2")
-		LINE("20.100", "0, A, GPU-a", "10", "0")
-		LINE("20.100", "5, B, GPU-b", "21", "2")
-		LINE("20.200", "5, B, GPU-b", "22", "2")
-		LINE("20.300", "0, A, GPU-a", "11", "0");
+	static const char expected[] = ", other_processes, rank\n" LINE(
+		"20.099", "5, B, GPU-b", "20", "2") LINE("20.100", "0, A, GPU-a", "10", "0")
+		LINE("20.100", "5, B, GPU-b", "21", "2") LINE("20.200", "5, B, GPU-b", "22", "2")
+			LINE("20.300", "0, A, GPU-a", "11", "0");
 	struct gpu_log_rank ranks[] = {
 		{&devices[0], of_0, 2}, {NULL, NULL, 0}, {&devices[1], of_2, 3}};
 	char *text = text_of_ranks(ranks, 3);

@@ -241,8 +241,59 @@ static void test_step_log(void **state)
 		strstr(text, "\n2023-11-14T22:13:20.123Z,1,2.000000000,5,512,,0.001000000,"));
 	assert_non_null(strstr(text, ",2,2.000000000,,512,,")); /* not finite: empty */
 	assert_non_null(strstr(text, ",3,0.500000000,4.8,2048,,"));
-	assert_non_null(strstr(text, ",1.5,0.0001,1,0,0\n"));
+	assert_non_null(strstr(text, ",1.5,0.0001,1,0,0,b,1,3\n"));
 	free(text);
+}
+
+/* What the machine did: shares of a known peak, energy, and what makes the times of no use. */
+static void test_machine(void **state)
+{
+	struct metrics_fixture *f = *state;
+	struct metrics_files files = {0};
+	json_t *s;
+
+	f->segment.vocab_padded = 384;
+	f->ranks[0].use = (struct metrics_host_use){.energy_j = 120.5, .cpu_percent = 90};
+	f->ranks[1].use =
+		(struct metrics_host_use){.cpu_percent = 110, .standstill_ns = 3200000000};
+	s = metrics_summary(&f->segment, &files);
+	assert_true(json_is_null(at(s, "mfu")) && json_is_null(at(s, "hfu")));
+	assert_true(json_is_null(at(s, "gpu")) && json_is_null(at(s, "peak_device_bytes")));
+	assert_true(json_real_value(at(s, "energy_j")) == 120.5);
+	assert_true(json_real_value(at(s, "cpu_percent")) == 100);
+	assert_int_equal(json_array_size(at(s, "void")), 1);
+	assert_string_equal(json_string_value(at(s, "void.0")), "standstill: rank 1, 3.2 s");
+	json_decref(s);
+
+	for (int i = 0; i < 2; i++)
+		f->ranks[i].gpu = (struct gpu_log_summary){.samples = 2,
+			.sm_mhz = 1500 + 100 * i,
+			.power_w = 500,
+			.temperature_c = 60,
+			.gpu_percent = 98,
+			.throttle = i ? 0x4 : 0x24,
+			.used_max_bytes = 1000 + i,
+			.others_max = i};
+	f->ranks[1].use.energy_j = (double)NAN;
+	f->segment.peak_tflops = 0.001;
+	s = metrics_summary(&f->segment, &files);
+	assert_int_equal(json_array_size(at(s, "void")), 3);
+	assert_string_equal(json_string_value(at(s, "void.0")), "thermal_slowdown");
+	assert_string_equal(
+		json_string_value(at(s, "void.1")), "gpu_shared: rank 1, 1 other processes");
+	assert_true(json_is_null(at(s, "energy_j")));
+	assert_true(json_real_value(at(s, "gpu.sm_clock_mhz")) == 1550);
+	assert_int_equal(json_integer_value(at(s, "gpu.throttle")), 0x24);
+	assert_int_equal(json_integer_value(at(s, "peak_device_bytes")), 1001);
+	/* 2 blocks of 72 R C C and 7 R C (T + 1), and 6 R C Vp, in 0.5 s on 2 x 1 GFLOP/s */
+	assert_true(fabs(json_real_value(at(s, "mfu")) * 1e9 -
+			    2 * (72.0 * 1024 * 128 * 128 + 7.0 * 1024 * 128 * 65) -
+			    6.0 * 1024 * 128 * 384) < 1);
+	json_decref(s);
+	metrics_fixture_write_all(f, &files);
+	s = metrics_fixture_read_json(f, ARTIFACT_METRICS);
+	assert_string_equal(json_string_value(at(s, "gpt2d.status")), "completed_invalid");
+	json_decref(s);
 }
 
 /* Every rank's own times, and who it is that the others wait for. */
@@ -379,7 +430,8 @@ static void test_summary(void **state)
 		"exposed_comm_mean_s", "forward_mean_s", "backward_mean_s", "optimizer_mean_s",
 		"data_mean_s", "losses", "loss_last", "loss_hash", "val_loss", "grad_norm_last",
 		"steps_attempted", "steps_applied", "steps_skipped", "plan", "init_ns", "switch_ns",
-		"nonfinite", "slowest_rank", "artifacts"};
+		"nonfinite", "slowest_rank", "artifacts", "mfu", "hfu", "energy_j", "cpu_percent",
+		"gpu", "peak_device_bytes", "void"};
 	struct metrics_fixture *f = *state;
 	struct metrics_files files;
 	json_t *s;
@@ -504,6 +556,7 @@ int main(void)
 		WITH_DIR(test_no_marker_without_the_files),
 		WITH_DIR(test_failed),
 		WITH_DIR(test_step_log),
+		WITH_DIR(test_machine),
 		WITH_DIR(test_rank_times),
 		WITH_DIR(test_one_rank),
 		WITH_DIR(test_long_files),

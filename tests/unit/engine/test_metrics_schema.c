@@ -1,5 +1,8 @@
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
+#include <unistd.h>
+#include <sys/stat.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -209,6 +212,55 @@ static void test_slurm(void **state)
 	unsetenv("SLURM_JOB_ID");
 }
 
+static void put_count(const char *root, int package, const char *name, long long value)
+{
+	char path[512];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/intel-rapl:%d", root, package);
+	mkdir(path, 0700);
+	snprintf(path, sizeof(path), "%s/intel-rapl:%d/%s", root, package, name);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fprintf(file, "%lld\n", value);
+	fclose(file);
+}
+
+static void remove_counts(const char *root, int package)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/intel-rapl:%d/energy_uj", root, package);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/intel-rapl:%d/max_energy_range_uj", root, package);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/intel-rapl:%d", root, package);
+	rmdir(path);
+}
+
+/* Two packages, of which the second one's counter wraps. */
+static void test_energy(void **state)
+{
+	struct metrics_fixture *f = *state;
+	struct metrics_host_energy before, after;
+
+	metrics_host_read_energy(f->dir, &before);
+	assert_int_equal(before.n, 0);
+	assert_true(isnan(metrics_host_energy_between(&before, &before)));
+	for (int i = 0; i < 2; i++) {
+		put_count(f->dir, i, "energy_uj", 9000000);
+		put_count(f->dir, i, "max_energy_range_uj", 10000000);
+	}
+	metrics_host_read_energy(f->dir, &before);
+	put_count(f->dir, 0, "energy_uj", 9500000);
+	put_count(f->dir, 1, "energy_uj", 1000000);
+	metrics_host_read_energy(f->dir, &after);
+	assert_int_equal(after.n, 2);
+	assert_float_equal(metrics_host_energy_between(&before, &after), 2.5, 1e-9);
+	for (int i = 0; i < 2; i++)
+		remove_counts(f->dir, i);
+}
+
 static void test_peak_starts_anew(void **state)
 {
 	const size_t bytes = (size_t)64 << 20;
@@ -236,6 +288,7 @@ int main(void)
 		WITH_DIR(test_ours),
 		WITH_DIR(test_tuning),
 		WITH_DIR(test_slurm),
+		WITH_DIR(test_energy),
 		cmocka_unit_test(test_peak_starts_anew),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
