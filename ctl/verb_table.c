@@ -22,6 +22,7 @@ const struct verb *const verbs[] = {
 	&verb_keep,
 	&verb_metrics,
 	&verb_compare,
+	&verb_judge,
 	&verb_data_prepare,
 	&verb_drain,
 	&verb_resume,

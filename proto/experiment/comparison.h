@@ -9,6 +9,7 @@
 #include <jansson.h>
 #include <stddef.h>
 
+struct estimate;
 struct spec;
 
 /*
@@ -18,5 +19,7 @@ struct spec;
  */
 int comparison_make(
 	const struct spec *spec, const json_t *show, const char *baseline, json_t **out);
+/* The members of `estimate` in proto/schema. */
+json_t *comparison_estimate_json(const struct estimate *e);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/experiment/comparison.h"
 #include "proto/experiment/comparison_private.h"
 #include "proto/rpc.h"
 
@@ -104,7 +105,7 @@ static json_t *arm_json(const struct comparison *c, size_t i)
 /* ---- comparisons ---- */
 
 /* Throughput of the arm over the baseline's, in percent, with the interval where there is one. */
-static json_t *estimate_json(const struct estimate *e)
+json_t *comparison_estimate_json(const struct estimate *e)
 {
 	json_t *row = json_pack("{s:f, s:f, s:f, s:I}", "theta", e->theta, "throughput_percent",
 		estimate_throughput_percent(e->theta), "step_time_percent",
@@ -126,7 +127,7 @@ static json_t *control_json(const struct comparison *c, const struct verdict_res
 
 	if (c->control == c->n_arms || r->control.n == 0)
 		return json_null();
-	row = estimate_json(&r->control);
+	row = comparison_estimate_json(&r->control);
 	json_object_set_new(row, "arm", json_string(arm_name(c, c->control)));
 	json_object_set_new(row, "ok", json_boolean(!r->control_suspect));
 	return row;
@@ -176,7 +177,7 @@ static json_t *comparison_row(const struct comparison *c, size_t i)
 {
 	const struct comparison_arm *arm = &c->arms[i];
 	const struct verdict_result *r = &arm->result;
-	json_t *row = estimate_json(&r->estimate);
+	json_t *row = comparison_estimate_json(&r->estimate);
 	json_t *verdict = json_pack("{s:s, s:b, s:s, s:s, s:s, s:f}", "arm", arm_name(c, i),
 		"control", arm->is_control, "verdict", verdict_name(r->verdict), "reason",
 		verdict_reason_name(r->reason), "reason_text",
