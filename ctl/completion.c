@@ -181,6 +181,7 @@ static const struct {
 	{"DIR", offer_dirs},
 	{"STATE", offer_states},
 	{"KEY=VALUE", offer_settings},
+	{"KEY=VALUE,", offer_settings},
 	{"VERB", offer_all_verbs},
 };
 

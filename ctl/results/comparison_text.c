@@ -9,6 +9,8 @@
 #include "ctl/results/slow_rank.h"
 #include "proto/stats/verdict.h"
 
+enum { GPU_SEGMENT_S = 2 };
+
 /* ---- members ---- */
 
 static const char *name_of(const json_t *row, char out[80])
@@ -136,6 +138,21 @@ static void print_voids(const struct term *t, const json_t *comparison)
 				(long long)format_int(block, "block", 0),
 				format_string(block, "void", "", why, sizeof(why)));
 	}
+	page_end(&p);
+}
+
+/* The clocks of a busy GPU swing with a period of about a second. */
+static void print_short(const struct term *t, const json_t *comparison)
+{
+	const json_t *arm = json_array_get(json_object_get(comparison, "arms"), 0);
+	const double each = format_real(arm, "seconds") / (double)format_int(arm, "segments", 0);
+	char text[FORMAT_BYTES];
+	struct page p = {.term = t};
+
+	if (!isfinite(format_real(arm, "sm_clock_mhz")) || !(each < GPU_SEGMENT_S))
+		return;
+	page_part(&p, "a segment measures %s; on a GPU it should measure %d s or more",
+		format_duration(each, text), GPU_SEGMENT_S);
 	page_end(&p);
 }
 
@@ -559,6 +576,8 @@ void comparison_text_print(struct output *o, const json_t *comparison)
 	if (shown > 0)
 		print_design(t, comparison);
 	print_voids(t, comparison);
+	if (shown > 0)
+		print_short(t, comparison);
 	print_times(t, comparison);
 	json_array_foreach(json_object_get(comparison, "comparisons"), i, row) {
 		if (shown > 1 && !comparison_text_hidden(comparison, row))

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "ctl/print/text.h"
+#include "proto/stats/verdict.h"
 
 /* ---- the lines of an arm: an array, so that the lines of arms can be compared ---- */
 
@@ -285,10 +286,45 @@ static void print_changes(
 	}
 }
 
+/* A member of zero_optimization, of the arm or else of the whole spec. */
+static const json_t *zero_of(const json_t *spec, const json_t *changes, const char *key)
+{
+	const json_t *own = json_object_get(json_object_get(changes, "zero_optimization"), key);
+
+	return own ? own : json_object_get(json_object_get(spec, "zero_optimization"), key);
+}
+
+static const json_t *plan_of(const json_t *row)
+{
+	return json_object_get(json_object_get(row, "check"), "plan");
+}
+
+/* Only bucket sizes differ, and the effective plan is the first arm's. */
+static bool is_identical(
+	const json_t *spec, const json_t *changes, const json_t *plan, const json_t *first)
+{
+	static const char *const effective[] = {
+		"reduce_elems", "n_reduce", "gather_elems", "n_gather", "arena_elems"};
+	json_t *others = json_deep_copy(changes);
+	json_t *zero = json_object_get(others, "zero_optimization");
+	bool identical = json_is_object(plan);
+
+	json_object_del(zero, "reduce_bucket_size");
+	json_object_del(zero, "allgather_bucket_size");
+	if (differs(others, spec, 0))
+		identical = false;
+	for (size_t i = 0; i < sizeof(effective) / sizeof(effective[0]); i++)
+		identical = identical &&
+			json_equal(json_object_get(plan, effective[i]),
+				json_object_get(first, effective[i]));
+	json_decref(others);
+	return identical;
+}
+
 static void print_arm(const struct term *t, const json_t *reply, const json_t *lines, size_t arm)
 {
 	const json_t *rows = json_object_get(reply, "arms"), *row = json_array_get(rows, arm);
-	const json_t *spec = json_object_get(reply, "spec"), *changes;
+	const json_t *spec = json_object_get(reply, "spec"), *changes, *plan = plan_of(row);
 	char name[80], first[80], hash[80];
 
 	format_string(row, "arm", "", name, sizeof(name));
@@ -304,12 +340,31 @@ static void print_arm(const struct term *t, const json_t *reply, const json_t *l
 		fprintf(t->file, "  %s %s%s\n", other ? "differs from" : "the same as", first,
 			other ? ":" : "");
 		print_changes(t->file, changes, spec, "", 0);
+		if (other && is_identical(spec, changes, plan, plan_of(json_array_get(rows, 0))))
+			fprintf(t->file, "  %-22s the engine runs this arm as it runs %s\n",
+				"identical plan", first);
 	}
-	print_plan(t->file, json_object_get(json_object_get(row, "check"), "plan"));
+	print_plan(t->file, plan);
 	print_lines(t->file, lines, arm, false);
 }
 
 /* ---- all ---- */
+
+static void print_design(FILE *out, const json_t *design, size_t arms)
+{
+	const int64_t blocks = format_int(design, "repetitions", 0);
+
+	if (blocks == 0)
+		return;
+	fprintf(out, "%lld blocks of %zu arms%s, at most %lld more for void ones, margin %g%%\n",
+		(long long)blocks, arms,
+		json_is_true(json_object_get(design, "mirrored")) ? ", mirrored" : "",
+		(long long)format_int(design, "spare_blocks", 0),
+		100.0 * format_real(design, "margin"));
+	if (blocks < VERDICT_BLOCKS_MIN)
+		fprintf(out, "fewer than %d blocks give figures, and no verdict\n",
+			VERDICT_BLOCKS_MIN);
+}
 
 void dry_run_print(struct output *o, const json_t *reply, bool verbose)
 {
@@ -331,8 +386,19 @@ void dry_run_print(struct output *o, const json_t *reply, bool verbose)
 		json_dumpf(spec, out, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
 		fputc('\n', out);
 	}
-	json_array_foreach(rows, i, row)
-		json_array_append_new(lines, describe(json_object_get(row, "check")));
+	json_array_foreach(rows, i, row) {
+		json_t *own = describe(json_object_get(row, "check"));
+		const json_t *stage = zero_of(spec,
+			json_object_get(json_object_get(spec, "arms"),
+				json_string_value(json_object_get(row, "arm"))),
+			"stage");
+
+		if (json_is_integer(stage))
+			add(own, "ZeRO stage", "%lld", (long long)json_integer_value(stage));
+		json_array_append_new(lines, own);
+	}
+	if (n > 1)
+		print_design(out, json_object_get(spec, "design"), n);
 	if (n > 1) {
 		fputs("\nall arms\n", out);
 		print_lines(out, lines, 0, true);

@@ -32,8 +32,23 @@ const struct option_row submit_options[] = {
 		"override a key of the spec, as zero_optimization.reduce_bucket_size=2e7; may be "
 		"repeated",
 		true},
+	{"sweep", 0, OPTION_STRING, "KEY=VALUE,...", 0, 0,
+		"run the spec as the arm base and an arm with each of these values; several "
+		"--sweep make a grid",
+		true},
+	{"repetitions", 0, OPTION_INT, "N", 1, SPEC_REPETITIONS_MAX,
+		"blocks of an experiment (design.repetitions)"},
+	{"margin", 0, OPTION_REAL, "FRACTION", 1e-6, 1,
+		"ratios closer to 1 than this are the same (design.margin)"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
+
+/* Options that stand for a key. */
+static const struct {
+	const char *option, *key;
+} shorthands[] = {{"repetitions", "design.repetitions"}, {"margin", "design.margin"}};
+
+enum { SHORTHANDS = sizeof(shorthands) / sizeof(shorthands[0]) };
 
 /* ---- reading ---- */
 
@@ -97,35 +112,60 @@ static char *set_name(const char *name)
 	return set;
 }
 
+/* What the options change in the spec; the texts that are its own come last in sets. */
+static int take_options(const struct options *args, struct spec_options *how, const char **sets,
+	const char **sweeps, struct ctl_error *e)
+{
+	const char *name = options_string(args, "name", NULL), *value;
+	char *named;
+
+	for (size_t i = 0; i < args->n_values; i++) {
+		if (strcmp(args->values[i].row->name, "set") == 0)
+			sets[how->n_sets++] = args->values[i].text;
+		else if (strcmp(args->values[i].row->name, "sweep") == 0)
+			sweeps[how->n_sweeps++] = args->values[i].text;
+	}
+	for (size_t i = 0; i < SHORTHANDS; i++) {
+		value = options_string(args, shorthands[i].option, NULL);
+		if (value)
+			sets[how->n_sets++] = memory_printed("%s=%s", shorthands[i].key, value);
+	}
+	if (!name)
+		return 0;
+	named = set_name(name);
+	if (!named)
+		return ctl_error_set(e, CTL_USAGE, "--name: not UTF-8");
+	sets[how->n_sets++] = named;
+	return 0;
+}
+
 /* The canonical spec, the caller's; NULL when errors were printed: *exit is the status. */
 static char *parse(struct ctl *ctl, const struct spec_source *source, int *exit)
 {
 	const struct options *args = source->args;
 	const char **sets = memory_zeroed(args->n_values + 1, sizeof(*sets));
-	struct spec_options how = {.base_dir = source->folder, .sets = sets};
+	const char **sweeps = memory_zeroed(args->n_values + 1, sizeof(*sweeps));
+	struct spec_options how = {.base_dir = source->folder, .sets = sets, .sweeps = sweeps};
 	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
-	const char *name = options_string(args, "name", NULL);
-	char *canonical = NULL, *named = name ? set_name(name) : NULL;
 	struct spec *spec = NULL;
 	struct ctl_error e = {0};
+	char *canonical = NULL;
+	size_t given = 0;
 
 	for (size_t i = 0; i < args->n_values; i++)
-		if (strcmp(args->values[i].row->name, "set") == 0)
-			sets[how.n_sets++] = args->values[i].text;
-	if (named)
-		sets[how.n_sets++] = named;
+		given += strcmp(args->values[i].row->name, "set") == 0;
 	*exit = CTL_USAGE;
-	if (name && !named) {
-		ctl_error_set(&e, CTL_USAGE, "--name: not UTF-8");
+	if (take_options(args, &how, sets, sweeps, &e) != 0)
 		verb_fail(ctl, &e);
-	} else if (spec_parse(source->text, source->n, &how, &spec, errors) != 0) {
+	else if (spec_parse(source->text, source->n, &how, &spec, errors) != 0)
 		spec_errors_report(&ctl->output, source, errors);
-	} else {
+	else
 		canonical = spec_canonical(spec);
-	}
 	spec_free(spec);
-	free(named);
+	for (size_t i = given; i < how.n_sets; i++)
+		free((char *)sets[i]);
 	free(errors);
+	free(sweeps);
 	free(sets);
 	return canonical;
 }

@@ -297,3 +297,37 @@ def test_dry_run_tells_of_an_arm_what_differs(spec, path):
     assert [line.strip() for line in told["c"] if line.strip()] == ["the same as a"]
     assert [line.strip() for line in told["d"] if line.strip()] == ["differs from a:", f"big {2**53 + 1}, not {2**53}", "new.x.y 2, not absent"]
     assert [line.strip() for line in told["e"] if line.strip()] == ["differs from a:", 'model.inner 7, not {"a":1}', "seed.x 1, not absent"]
+
+
+def test_sweep(spec, path):
+    """A grid of two keys: base, and an arm for each combination; options for the design."""
+    def submit(params, connection):
+        return {"id": 4, "name": "demo", "state": "queued", "spec_sha256": "ab" * 32, "segments": 1, "position": 0, "waiting": None}
+    sweep = ["--sweep", "zero_optimization.reduce_bucket_size=5e4,1e5", "--sweep", "zero_optimization.overlap_comm=true"]
+    with FakeDaemon(path, submit=submit) as daemon:
+        result = ctl("submit", spec, *sweep, "--repetitions", 16, "--margin", 0.02, "--print-id", path=path)
+        assert (result.returncode, result.stdout) == (0, "4\n"), result
+        sent = daemon.asked("submit")[0]["spec"]
+        assert list(sent["arms"])[:3] == ["base", "5e4_true", "1e5_true"]
+        assert sent["arms"]["5e4_true"]["zero_optimization"]["reduce_bucket_size"] == 50000
+        assert sent["design"]["repetitions"] == 16 and sent["design"]["margin"] == 0.02
+        wrong = ctl("submit", spec, "--sweep", "zero_optimization.reduce_bucket=5e4", path=path)
+        assert wrong.returncode == 2 and "zero_optimization.reduce_bucket_size" in wrong.stderr
+
+
+def test_dry_run_of_a_design(spec, path):
+    plan = {"asked_reduce_elems": 9, "asked_gather_elems": 9, "reduce_elems": 8, "n_reduce": 1, "gather_elems": 8, "n_gather": 1,
+        "arena_elems": 8, "elem_bytes": 4}
+    understood = {"name": "ab", "zero_optimization": {"stage": 1, "reduce_bucket_size": 500}, "arms": {"a": {},
+        "b": {"zero_optimization": {"reduce_bucket_size": 64}}, "c": {"zero_optimization": {"reduce_bucket_size": 90}}},
+        "design": {"repetitions": 4, "mirrored": True, "spare_blocks": 1, "margin": 0.01}}
+
+    def dry_run(params, connection):
+        return {"spec": understood, "spec_sha256": "ef" * 32, "segments": 24, "order": [], "arms": [
+            {"arm": name, "spec_sha256": "aa" * 32, "check": {"plan": {**plan, "n_reduce": n}}} for name, n in (("a", 1), ("b", 2), ("c", 1))]}
+    with FakeDaemon(path, **{"dry-run": dry_run}):
+        text = ctl("submit", spec, "--dry-run", path=path).stdout
+    assert "4 blocks of 3 arms, mirrored, at most 1 more for void ones, margin 1%\n" in text
+    assert "fewer than 8 blocks give figures, and no verdict\n" in text
+    assert text.count("identical plan") == 1 and text.index("\narm c") < text.index("identical plan")
+    assert text.count("ZeRO stage             1\n") == 1
