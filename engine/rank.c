@@ -15,9 +15,6 @@
 #include "proto/host/starved.h"
 #include "proto/version.h"
 
-/* Of token files, between which checks of others have their turn: a fraction of a second mostly. */
-static const int64_t TURN_BYTES = INT64_C(256) << 20;
-
 /* Terabytes of a host's memory take seconds to give back. */
 #define TAKE_DOWN_NS (20 * CLOCK_S_NS)
 
@@ -281,15 +278,14 @@ static int read_arm(const json_t *params, int world, struct spec **spec, struct 
 	return arm;
 }
 
-/* 0 with the verdict, or -EINPROGRESS as check_run. */
-static int check_arm(struct k_context *ctx, int threads, const json_t *params,
-	struct dataset_cache *cache, struct check_turn *turn, struct verdict *v)
+static void check_arm(struct k_context *ctx, int threads, const json_t *params,
+	struct dataset_cache *cache, struct verdict *v)
 {
 	char error[512];
 	int world = (int)json_integer_value(json_object_get(params, "world"));
-	struct check_options check = {.world = world, .cache = cache, .turn = turn};
+	struct check_options check = {.world = world, .cache = cache};
 	struct spec *spec = NULL;
-	int arm = read_arm(params, world, &spec, v), rc = 0;
+	int arm = read_arm(params, world, &spec, v);
 
 	if (arm < 0)
 		goto out;
@@ -303,26 +299,18 @@ static int check_arm(struct k_context *ctx, int threads, const json_t *params,
 		refuse(v, "", error);
 		goto out;
 	}
-	rc = check_run(&check, &v->errors, &v->report);
-	v->refused = rc == 0 && json_array_size(v->errors) > 0;
+	check_run(&check, &v->errors, &v->report);
+	v->refused = json_array_size(v->errors) > 0;
 out:
 	spec_free(spec);
-	return rc;
 }
 
 static void answer_check(struct link *link, struct k_context *ctx, int threads,
 	struct dataset_cache *cache, const json_t *params)
 {
-	struct check_turn turn = {.left_bytes = TURN_BYTES};
 	struct verdict v = {0};
 
-	check_turn_read(&turn, json_object_get(params, "progress"));
-	if (check_arm(ctx, threads, params, cache, &turn, &v) == -EINPROGRESS) {
-		link_send(link, CHECK_TURN,
-			json_pack("{s:O, s:o}", "token", json_object_get(params, "token"),
-				"progress", check_turn_json(&turn)));
-		return;
-	}
+	check_arm(ctx, threads, params, cache, &v);
 	link_send(link, CHECK_REPLY,
 		json_pack("{s:O, s:b, s:o, s:o}", "token", json_object_get(params, "token"), "ok",
 			!v.refused, "errors", v.errors, "check",

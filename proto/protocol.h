@@ -104,8 +104,6 @@ enum { PROTOCOL_THREADS_MAX = 1024 };
 #define SEGMENT_FAILED  "segment.failed" /* any rank */
 /* Rank 0; not sent for a segment that was trained already */
 #define SEGMENT_CANCELLED "segment.cancelled"
-/* in place of check.reply: its files are large; send the same check again with this progress */
-#define CHECK_TURN  "check.turn"
 #define CHECK_REPLY "check.reply" /* the result of a check */
 
 /* ---- exit codes of an engine ---- */

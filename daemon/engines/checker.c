@@ -24,21 +24,17 @@ struct question {
 	TAILQ_ENTRY(question) link;
 	int64_t token;
 	struct checker_question q;
-	json_t *progress; /* of its files, as the last turn left them; NULL: it had none */
-	int64_t used_ns;  /* by those turns */
 };
 
 struct checker {
 	struct checker_options o;
 	struct engine_link *link;
 	bool greeted;
-	bool closed;  /* it closed its link: its end is about to be known */
-	bool broken;  /* its end is awaited */
-	bool asked;   /* the first question is with it */
-	bool was_new; /* that had its first turn */
-	bool rest;    /* its process ends when there is no question */
+	bool closed; /* it closed its link: its end is about to be known */
+	bool broken; /* its end is awaited */
+	bool asked;  /* the first question is with it */
+	bool rest;   /* its process ends when there is no question */
 	int64_t last_token;
-	uid_t last_uid;   /* whose question was with it last */
 	int64_t asked_ns; /* the last question, or its start: it may be silent before */
 	struct clock_watch awake;
 	struct event *timer; /* each second while something is waited for */
@@ -59,37 +55,8 @@ static void answer_first(struct checker *c, const char *failure, json_t *reply)
 	c->asked = false;
 	evtimer_del(c->timer);
 	q->q.answer(q->q.arg, failure, reply);
-	json_decref(q->progress);
 	free(q);
 	go_on(c);
-}
-
-/*
- * How much a question differs from the last one, the more the sooner it is its turn: users take
- * turns before all, and so do, within that, those that have had no turn (most need no second) and
- * those that have.
- */
-static int difference(const struct checker *c, const struct question *q)
-{
-	enum { OF_PROGRESS = 1, OF_USER = 2 };
-	const bool is_new = q->progress == NULL;
-
-	return (q->q.uid != c->last_uid ? OF_USER : 0) + (is_new != c->was_new ? OF_PROGRESS : 0);
-}
-
-/* The question whose turn it is, put first; NULL: there is none. Of equals the oldest. */
-static struct question *take_turn(struct checker *c)
-{
-	struct question *q, *best = NULL;
-
-	TAILQ_FOREACH(q, &c->questions, link)
-		if (best == NULL || difference(c, q) > difference(c, best))
-			best = q;
-	if (best != NULL) {
-		TAILQ_REMOVE(&c->questions, best, link);
-		TAILQ_INSERT_HEAD(&c->questions, best, link);
-	}
-	return best;
 }
 
 /*
@@ -123,12 +90,6 @@ static void on_hello(struct checker *c, json_t *params)
 	go_on(c);
 }
 
-/* By the question that is with it, in turns before. */
-static int64_t used_ns(const struct checker *c)
-{
-	return c->asked ? TAILQ_FIRST(&c->questions)->used_ns : 0;
-}
-
 static void say_slow(const struct checker *c, char *why, size_t why_bytes)
 {
 	const struct question *q = TAILQ_FIRST(&c->questions);
@@ -137,28 +98,6 @@ static void say_slow(const struct checker *c, char *why, size_t why_bytes)
 	snprintf(why, why_bytes, "did not answer within %lld s%s%.600s%s",
 		(long long)c->o.timeout_s, file[0] ? ": it reads all of " : "", file,
 		file[0] ? "; a larger check_timeout in gpt2d.conf(5) lets it" : "");
-}
-
-/* Its files are not read to their end: others come in between, and then it goes on. */
-static void end_turn(struct checker *c, struct question *q, json_t *progress)
-{
-	char why[800], failure[1024];
-
-	clock_watch_look(&c->awake, clock_mono_ns());
-	q->used_ns += clock_watch_since(&c->awake, c->asked_ns);
-	if (q->used_ns >= c->o.timeout_s * CLOCK_S_NS) {
-		say_slow(c, why, sizeof(why));
-		snprintf(failure, sizeof(failure), UNCHECKED "%s", why);
-		answer_first(c, failure, NULL);
-		return;
-	}
-	json_decref(q->progress);
-	q->progress = json_is_array(progress) ? json_incref(progress) : json_array();
-	TAILQ_REMOVE(&c->questions, q, link);
-	TAILQ_INSERT_TAIL(&c->questions, q, link);
-	c->asked = false;
-	evtimer_del(c->timer);
-	go_on(c);
 }
 
 static void on_message(struct engine_link *link, const char *method, json_t *params, void *arg)
@@ -178,8 +117,6 @@ static void on_message(struct engine_link *link, const char *method, json_t *par
 		return;
 	else if (strcmp(method, CHECK_REPLY) == 0)
 		answer_first(c, NULL, params);
-	else if (strcmp(method, CHECK_TURN) == 0)
-		end_turn(c, q, json_object_get(params, "progress"));
 }
 
 static void on_broken(struct engine_link *link, const char *why, void *arg)
@@ -246,7 +183,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 		engine_link_destroy(c->link);
 		c->link = NULL;
 	}
-	q = c->asked ? TAILQ_FIRST(&c->questions) : take_turn(c);
+	q = TAILQ_FIRST(&c->questions);
 	if (q == NULL && c->rest && c->link != NULL && !c->broken) {
 		c->broken = true;
 		engine_link_kill(c->link);
@@ -270,12 +207,11 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	if (!c->greeted)
 		return;
 	c->asked = true;
-	c->last_uid = q->q.uid;
 	arm(c);
 	engine_link_send(c->link, CHECK_REQUEST,
-		json_pack("{sI sI ss ss so sO*}", "token", (json_int_t)q->token, "world",
+		json_pack("{sI sI ss ss so}", "token", (json_int_t)q->token, "world",
 			(json_int_t)q->q.world, "spec", q->q.spec, "arm", q->q.arm, "data_roots",
-			data_roots_json(&c->o.data_roots), "progress", q->progress));
+			data_roots_json(&c->o.data_roots)));
 }
 
 /* Since when nothing has come from it. */
@@ -316,8 +252,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	if (end_unwanted(c))
 		return;
 	if (!c->closed &&
-		used_ns(c) + clock_watch_since(&c->awake, c->asked_ns) >=
-			c->o.timeout_s * CLOCK_S_NS) {
+		clock_watch_since(&c->awake, c->asked_ns) >= c->o.timeout_s * CLOCK_S_NS) {
 		say_slow(c, why, sizeof(why));
 	} else if (!c->closed && c->link != NULL && greeted &&
 		clock_watch_since(&c->awake, heard_ns(c)) > alive_ns) {
@@ -336,7 +271,6 @@ void checker_create(const struct checker_options *options, struct checker **out)
 	struct checker *c = memory_zeroed(1, sizeof(*c));
 
 	c->o = *options;
-	c->last_uid = (uid_t)-1;
 	TAILQ_INIT(&c->questions);
 	c->timer = evtimer_new(options->base, on_timer, c);
 	c->turn = event_new(options->base, -1, 0, on_turn, c);

@@ -2,8 +2,8 @@
  * checker.h: a resident engine process (--role check) that says whether a configuration can be
  * trained here: data present, long enough, within the vocabulary; memory; bucket plan. Started when
  * first needed, replaced when it dies, is silent or takes too long, and when nobody waits any more
- * for what it is at. One question is with it at a time, so that a crash has one culprit; one whose
- * files are large comes back after a part of them and waits for its next turn.
+ * for what it is at. It has one question at a time, in the order they came, so that a crash has
+ * one culprit.
  */
 #ifndef GPT2D_DAEMON_ENGINES_CHECKER_H
 #define GPT2D_DAEMON_ENGINES_CHECKER_H
@@ -11,7 +11,6 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "proto/host/data_roots.h"
 
@@ -22,7 +21,7 @@ struct checker_options {
 	struct event_base *base;
 	const char *program;
 	int threads;             /* of each rank */
-	int64_t timeout_s;       /* of one question, all its turns together */
+	int64_t timeout_s;       /* of one question */
 	int64_t alive_timeout_s; /* without a sign of life while it has a question */
 	struct data_roots data_roots;
 };
@@ -35,7 +34,6 @@ void checker_destroy(struct checker *c); /* takes NULL */
 
 struct checker_question {
 	int64_t world;          /* ranks of gpt2d */
-	uid_t uid;              /* the submitter: users take turns */
 	const char *spec, *arm; /* canonical text and the arm in it; outlive the answer */
 	const char *file;       /* a token file of the arm, for a message; "": none */
 	/*

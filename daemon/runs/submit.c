@@ -355,7 +355,6 @@ static void check_next(struct submission *s)
 	}
 	arm = &s->spec->arms[s->arm];
 	question = (struct checker_question){.world = s->submitter->options.settings->ranks,
-		.uid = s->uid,
 		.spec = s->canonical,
 		.arm = arm->name,
 		.file = arm->config.data_train[0] ? arm->config.data_train : arm->config.data_val,

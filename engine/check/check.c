@@ -36,13 +36,12 @@ static const char *const precision_keys[] = {[SPEC_FP32] = "fp32",
 	[SPEC_BF16] = "bf16.enabled",
 	[SPEC_FP16] = "fp16.enabled"};
 
-/* The check in the making. unfinished: a file is not read to its end. */
+/* The check in the making. */
 struct checking {
 	const struct check_options *options;
 	const struct spec_config *config;
 	const struct backend *backend;
 	json_t *errors, *check, *warnings;
-	bool unfinished;
 	struct arena arena;
 	struct plan plan;
 	bool planned;
@@ -428,17 +427,6 @@ static void check_validation(struct checking *k, const struct dataset *val, json
 			val->path, samples, val->n_sequences);
 }
 
-static int scan(struct checking *k, const struct dataset *d, bool validation, char *message,
-	size_t message_bytes)
-{
-	struct check_turn *turn = k->options->turn;
-
-	if (turn == NULL)
-		return dataset_scan(d, k->options->cache, message, message_bytes);
-	return dataset_scan_some(d, k->options->cache, &turn->scanned[validation],
-		&turn->left_bytes, message, message_bytes);
-}
-
 static bool is_refused(const struct checking *k, const char *key)
 {
 	const json_t *error;
@@ -475,7 +463,6 @@ static void check_file(struct checking *k, json_t *data, bool validation)
 	char message[SPEC_PATH_MAX + 256];
 	struct dataset d;
 	json_t *entry;
-	int rc;
 
 	if (dataset_open_below(&d, k->config, validation, &k->options->data_roots, message,
 		    sizeof(message)) < 0) {
@@ -489,10 +476,7 @@ static void check_file(struct checking *k, json_t *data, bool validation)
 	}
 	entry = pack_data(&d, k->config);
 	json_object_set_new(data, validation ? "val" : "train", entry);
-	rc = scan(k, &d, validation, message, sizeof(message));
-	if (rc == -EINPROGRESS)
-		k->unfinished = true;
-	else if (rc < 0)
+	if (dataset_scan(&d, k->options->cache, message, sizeof(message)) < 0)
 		refuse(k, key, "%s", message);
 	if (validation)
 		check_validation(k, &d, entry);
@@ -520,7 +504,7 @@ int check_find_arm(const struct spec *spec, const char *name)
 	return -1;
 }
 
-int check_run(const struct check_options *options, json_t **errors, json_t **check)
+void check_run(const struct check_options *options, json_t **errors, json_t **check)
 {
 	struct checking k = {
 		.options = options,
@@ -541,52 +525,6 @@ int check_run(const struct check_options *options, json_t **errors, json_t **che
 	check_data(&k);
 	json_object_set_new(k.check, "warnings", k.warnings);
 	arena_finish(&k.arena);
-	if (k.unfinished) {
-		json_decref(k.errors);
-		json_decref(k.check);
-		return -EINPROGRESS;
-	}
 	*errors = k.errors;
 	*check = k.check;
-	return 0;
-}
-
-/* ---- how far the files were read ---- */
-
-static json_t *scanned_json(const struct dataset_scanned *s)
-{
-	return json_pack("{sI sI sI sI sI sI sI sI sI}", "dev", INT(s->dev), "ino", INT(s->ino),
-		"bytes", INT(s->file_bytes), "modified_s", INT(s->modified.tv_sec), "modified_ns",
-		INT(s->modified.tv_nsec), "changed_s", INT(s->changed.tv_sec), "changed_ns",
-		INT(s->changed.tv_nsec), "vocab", INT(s->vocab), "tokens", INT(s->tokens));
-}
-
-json_t *check_turn_json(const struct check_turn *turn)
-{
-	return json_pack("[o o]", scanned_json(&turn->scanned[0]), scanned_json(&turn->scanned[1]));
-}
-
-static struct dataset_scanned read_scanned(const json_t *json)
-{
-	json_int_t dev, ino, bytes, m_s, m_ns, c_s, c_ns, vocab, tokens;
-
-	if (json_unpack((json_t *)json, "{sI sI sI sI sI sI sI sI sI}", "dev", &dev, "ino", &ino,
-		    "bytes", &bytes, "modified_s", &m_s, "modified_ns", &m_ns, "changed_s", &c_s,
-		    "changed_ns", &c_ns, "vocab", &vocab, "tokens", &tokens) < 0)
-		return (struct dataset_scanned){0};
-	return (struct dataset_scanned){
-		.dev = (dev_t)dev,
-		.ino = (ino_t)ino,
-		.file_bytes = bytes,
-		.modified = {.tv_sec = m_s, .tv_nsec = m_ns},
-		.changed = {.tv_sec = c_s, .tv_nsec = c_ns},
-		.vocab = vocab,
-		.tokens = tokens,
-	};
-}
-
-void check_turn_read(struct check_turn *turn, const json_t *json)
-{
-	for (size_t i = 0; i < 2; i++)
-		turn->scanned[i] = read_scanned(json_array_get(json, i));
 }

@@ -38,33 +38,16 @@
 #include "engine/train/memory_plan.h"
 #include "proto/spec/spec.h"
 
-/*
- * How far a check came with the files of one arm. It reads large files a part at a time, so that
- * the checks of other users come in between. gpt2d keeps the progress and sends it back, so that
- * the progress outlives the process that checks.
- */
-struct check_turn {
-	int64_t left_bytes;                /* that this part may still read */
-	struct dataset_scanned scanned[2]; /* data.train, data.val; all zero: not begun */
-};
-json_t *check_turn_json(const struct check_turn *turn); /* of scanned */
-/* What that gave; anything else is a file that is not begun. */
-void check_turn_read(struct check_turn *turn, const json_t *json);
-
 struct check_options {
 	const struct spec_config *config;
 	struct memory_device device;
 	int world;                   /* ranks there are */
 	struct dataset_cache *cache; /* may be NULL */
-	struct check_turn *turn;     /* NULL: files are read to their end */
 	struct data_roots data_roots;
 };
 
-/*
- * 0 with new references in both, or -EINPROGRESS: turn had too few bytes left and now holds how
- * far the files were read. Call it again with that turn and more bytes.
- */
-int check_run(const struct check_options *options, json_t **errors, json_t **check);
+/* Reads the token files to their end. New references in both. */
+void check_run(const struct check_options *options, json_t **errors, json_t **check);
 
 /* The arm of that name (may be NULL), or -1. */
 int check_find_arm(const struct spec *spec, const char *name);

@@ -390,7 +390,7 @@ static bool holds_for(const struct dataset_scanned *s, const struct dataset *d)
 {
 	return s->dev == d->dev && s->ino == d->ino && s->file_bytes == d->file_bytes &&
 		same_time(s->modified, d->modified) && same_time(s->changed, d->changed) &&
-		s->vocab <= d->vocab && s->tokens >= 0 && s->tokens <= d->n_tokens;
+		s->vocab <= d->vocab;
 }
 
 static bool cache_has(const struct dataset_cache *cache, const struct dataset *d)
@@ -403,7 +403,7 @@ static bool cache_has(const struct dataset_cache *cache, const struct dataset *d
 	return false;
 }
 
-static struct dataset_scanned begin_scan(const struct dataset *d)
+static struct dataset_scanned describe_scan(const struct dataset *d)
 {
 	return (struct dataset_scanned){
 		.dev = d->dev,
@@ -415,18 +415,14 @@ static struct dataset_scanned begin_scan(const struct dataset *d)
 	};
 }
 
-/* -EINPROGRESS: there is more. */
-static int scan_file(const struct dataset *d, uint16_t *buffer, struct dataset_scanned *so_far,
-	int64_t *left_bytes, char *error, size_t error_bytes)
+static int scan_file(const struct dataset *d, uint16_t *buffer, char *error, size_t error_bytes)
 {
 	int64_t first, count, i;
 	uint16_t largest;
 	int rc;
 
 	posix_fadvise(d->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-	for (first = so_far->tokens; first < d->n_tokens; first += count) {
-		if (*left_bytes <= 0)
-			return -EINPROGRESS;
+	for (first = 0; first < d->n_tokens; first += count) {
 		count = d->n_tokens - first < SCAN_BYTES / 2 ? d->n_tokens - first : SCAN_BYTES / 2;
 		rc = read_tokens(d, buffer, first, count, error, error_bytes);
 		if (rc < 0)
@@ -438,8 +434,6 @@ static int scan_file(const struct dataset *d, uint16_t *buffer, struct dataset_s
 				;
 			return token_refused(d, first + i, le16toh(buffer[i]), error, error_bytes);
 		}
-		so_far->tokens = first + count;
-		*left_bytes -= 2 * count;
 	}
 	posix_fadvise(d->fd, 0, 0, POSIX_FADV_NORMAL);
 	return check_unchanged(d, error, error_bytes);
@@ -447,15 +441,6 @@ static int scan_file(const struct dataset *d, uint16_t *buffer, struct dataset_s
 
 int dataset_scan(
 	const struct dataset *d, struct dataset_cache *cache, char *error, size_t error_bytes)
-{
-	struct dataset_scanned so_far = {0};
-	int64_t left_bytes = INT64_MAX;
-
-	return dataset_scan_some(d, cache, &so_far, &left_bytes, error, error_bytes);
-}
-
-int dataset_scan_some(const struct dataset *d, struct dataset_cache *cache,
-	struct dataset_scanned *so_far, int64_t *left_bytes, char *error, size_t error_bytes)
 {
 	uint16_t *buffer;
 	int rc;
@@ -465,11 +450,9 @@ int dataset_scan_some(const struct dataset *d, struct dataset_cache *cache,
 	buffer = malloc(SCAN_BYTES);
 	if (buffer == NULL)
 		return fail(error, error_bytes, -ENOMEM, "%s: no memory to scan it", d->path);
-	if (!holds_for(so_far, d))
-		*so_far = begin_scan(d);
-	rc = scan_file(d, buffer, so_far, left_bytes, error, error_bytes);
+	rc = scan_file(d, buffer, error, error_bytes);
 	if (rc == 0 && cache != NULL)
-		cache->file[cache->n++ % DATASET_CACHE_FILES] = *so_far;
+		cache->file[cache->n++ % DATASET_CACHE_FILES] = describe_scan(d);
 	free(buffer);
 	return rc;
 }

@@ -51,14 +51,13 @@ struct dataset {
 	uint16_t *row; /* seq_len + 1 tokens */
 };
 
-/* How far a file was scanned, which one it was then, and what all tokens of that are below. */
+/* Which file was scanned, and what all its tokens are below. */
 struct dataset_scanned {
 	dev_t dev;
 	ino_t ino;
 	int64_t file_bytes;
 	struct timespec modified, changed;
 	int64_t vocab;
-	int64_t tokens;
 };
 
 /* Files that were scanned whole, kept by the owner for as long as the process lives, so that each
@@ -88,14 +87,6 @@ void dataset_close(struct dataset *d);
  */
 int dataset_scan(
 	const struct dataset *d, struct dataset_cache *cache, char *error, size_t error_bytes);
-
-/*
- * The same from where so_far ends, if that is of this very file, else from the beginning.
- * -EINPROGRESS: *left_bytes were read and there is more. so_far and *left_bytes are brought up to
- * date.
- */
-int dataset_scan_some(const struct dataset *d, struct dataset_cache *cache,
-	struct dataset_scanned *so_far, int64_t *left_bytes, char *error, size_t error_bytes);
 
 /* Tokens each of train and val must hold: world * micro_batch * seq_len + 1, INT64_MAX at most. */
 int64_t dataset_tokens_needed(const struct spec_config *config);

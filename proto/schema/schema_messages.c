@@ -273,7 +273,6 @@ const struct schema_row schema_messages[] = {
 	{"arm", "text", ""},
 	{"spec", "text", ""},
 	{"data_roots", "?[text]", ""},
-	{"progress", "?[any]", "that of check.turn"},
 
 	{"engine.hello", SCHEMA_REPORT, "The first message of a process."},
 	{"protocol", "count", ""},
@@ -337,12 +336,6 @@ const struct schema_row schema_messages[] = {
 	{"run", "count", ""},
 	{"segment", "count", "from 1"},
 	{"step", "count", ""},
-
-	{"check.turn", SCHEMA_REPORT,
-		"In place of check.reply: its files are large; send the same check again with this "
-		"progress."},
-	{"token", "count", ""},
-	{"progress", "[any]", "the engine's own"},
 
 	{"check.reply", SCHEMA_REPORT, "The result of a check."},
 	{"token", "count", ""},

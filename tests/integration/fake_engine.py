@@ -347,10 +347,6 @@ def check(link):
         file = (spec["data"].get("train") or "").split("/")[-1]
         if file == "stuck.bin":
             continue
-        if file == "endless.bin":
-            time.sleep(0.01)
-            link.send("check.turn", token=params["token"], progress=[params.get("progress", [0])[0] + 1])
-            continue
         if spec.get("seed") == 666:
             link.send("check.reply", token=params["token"], ok=False,
                 errors=[{"key": "data.train", "message": "train.bin: 5 tokens, 6 needed"}])

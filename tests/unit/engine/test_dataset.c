@@ -293,48 +293,6 @@ static void test_vocabulary(void **state)
 	free(tokens);
 }
 
-static int scan_some(const struct dataset *d, struct dataset_cache *cache,
-	struct dataset_scanned *so_far, int64_t *left)
-{
-	return dataset_scan_some(d, cache, so_far, left, error, sizeof(error));
-}
-
-/* A part at a time, each from where the last one ended, as long as it is the same file. */
-static void test_scan_in_parts(void **state)
-{
-	struct spec_config c = config(1, 1, 8);
-	const int64_t n = (3 << 19) + 100; /* three pieces of the scan and some */
-	struct dataset_cache cache = {0};
-	struct dataset_scanned so_far = {0};
-	uint16_t *tokens = make_tokens(n);
-	struct dataset d;
-	int64_t left = 1;
-
-	(void)state;
-	write_file(tokens, (size_t)n * 2);
-	assert_int_equal(dataset_open(&d, &c, false, error, sizeof(error)), 0);
-	for (int i = 1; i <= 3; i++, left = 1) {
-		assert_int_equal(scan_some(&d, &cache, &so_far, &left), -EINPROGRESS);
-		assert_int_equal(so_far.tokens, i << 19);
-		assert_true(left <= 0);
-	}
-	assert_int_equal(scan_some(&d, &cache, &so_far, &left), 0);
-	assert_int_equal(left, 1 - 200);
-	assert_int_equal(so_far.tokens, n);
-	assert_int_equal(cache.n, 1);
-	dataset_close(&d);
-
-	tokens[5] = 50257; /* another file: what was scanned of the first says nothing of it */
-	write_file(tokens, (size_t)n * 2);
-	assert_int_equal(dataset_open(&d, &c, false, error, sizeof(error)), 0);
-	so_far.modified.tv_sec--;
-	left = INT64_MAX;
-	assert_int_equal(scan_some(&d, &cache, &so_far, &left), -ERANGE);
-	assert_non_null(strstr(error, "token 5 is 50257"));
-	dataset_close(&d);
-	free(tokens);
-}
-
 static void test_read_checks_the_vocabulary(void **state)
 {
 	struct spec_config c = config(1, 1, 4);
@@ -559,7 +517,6 @@ int main(void)
 		WITH_FILE(test_length_against_header),
 		WITH_FILE(test_one_token_short),
 		WITH_FILE(test_vocabulary),
-		WITH_FILE(test_scan_in_parts),
 		WITH_FILE(test_read_checks_the_vocabulary),
 		WITH_FILE(test_rows),
 		WITH_FILE(test_file_changed_under_a_run),
