@@ -532,6 +532,15 @@ static void log_stop(const struct segment *s, const struct warm *w, struct link 
 		asked ? "it was to" : "another rank was to");
 }
 
+static void keep_waits(struct segment *s)
+{
+	const struct timeline *time = s->training.step.time;
+	float *ns = measure_keep_waits(&s->measure, timeline_exposed(time, NULL));
+
+	if (ns)
+		timeline_exposed(time, ns);
+}
+
 static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 {
 	int64_t sent_ns = 0, logged_ns = 0, grown = k_stream_grown(w->compute);
@@ -546,6 +555,7 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 		if (rc)
 			return step_failed(s, rc, error);
 		s->measure.own[s->measure.done++] = result.measure;
+		keep_waits(s);
 		last = s->measure.done == s->measure.steps;
 		if (s->measure.done == 2) {
 			log_launches(s, w, link);
@@ -625,6 +635,8 @@ static bool gather_times(struct segment *s, struct warm *w)
 
 	metrics_host_read(&own);
 	own.use = s->use;
+	own.waits_per_step = s->measure.waits.per_step;
+	own.waits_steps = s->measure.waits.steps;
 	if (w->gpu_log)
 		gpu_log_summarise(gpu_log_device(w->gpu_log), &s->gpu, &own.gpu);
 	s->ranks = memory_zeroed((size_t)s->world, sizeof(*s->ranks));
@@ -641,6 +653,23 @@ static bool gather_times(struct segment *s, struct warm *w)
 	}
 	measure_merge(&s->measure, all);
 	return true;
+}
+
+/* Nothing where the ranks do not have the same waits: then their shares are not known. */
+static bool gather_waits(struct segment *s, struct warm *w)
+{
+	struct measure_waits *waits = &s->measure.waits;
+	const size_t bytes = (size_t)(waits->steps * waits->per_step) * sizeof(*waits->own);
+
+	for (int i = 0; i < s->world; i++)
+		if (s->ranks[i].waits_per_step != s->ranks[0].waits_per_step ||
+			s->ranks[i].waits_steps != s->ranks[0].waits_steps)
+			return true;
+	if (s->world == 1 || bytes == 0)
+		return true;
+	waits->all = memory_resized(NULL, (size_t)s->world * bytes);
+	collectives_gather_all(s->group, waits->all, waits->own, bytes, w->comm);
+	return segment_sync(s, w);
 }
 
 /* Each rank sends as many samples as the one with most has; how many are its own is in ranks. */
@@ -671,7 +700,7 @@ static bool gather_gpus(struct segment *s, struct warm *w)
 
 bool segment_gather(struct segment *s, struct warm *w)
 {
-	return gather_times(s, w) && gather_gpus(s, w);
+	return gather_times(s, w) && gather_waits(s, w) && gather_gpus(s, w);
 }
 
 static void count_sent(const struct segment *s, struct collectives_bytes *out)

@@ -94,7 +94,8 @@ bool segment_agree(struct segment *s, struct warm *w, bool prepared, struct link
 
 /*
  * What every rank has measured, brought together once, after the last step: fills ranks, gpus and
- * gpus_room and merges measure. It is 96 bytes per step and rank, and 104 per sample of a GPU. On
+ * gpus_room and merges measure. It is 96 bytes per step and rank, 104 per sample of a GPU, and 4
+ * MiB at most of waits per rank. On
  * all ranks of the segment, which has done at least one step. False: s has failed and says why,
  * and this process is poisoned.
  */

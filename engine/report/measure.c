@@ -32,7 +32,28 @@ void measure_finish(struct measure *m)
 	free(m->own);
 	free(m->slowest);
 	free(m->all);
+	free(m->waits.own);
+	free(m->waits.all);
 	m->own = m->slowest = m->all = NULL;
+	m->waits = (struct measure_waits){0};
+}
+
+float *measure_keep_waits(struct measure *m, int64_t n)
+{
+	struct measure_waits *w = &m->waits;
+
+	if (m->done <= m->warmup || n == 0)
+		return NULL;
+	if (!w->own) {
+		w->per_step = n;
+		w->room = m->steps - m->warmup;
+		if (w->room > MEASURE_WAITS_MAX / n)
+			w->room = MEASURE_WAITS_MAX / n;
+		w->own = memory_zeroed((size_t)(w->room * n + 1), sizeof(*w->own));
+	}
+	if (n != w->per_step || w->steps == w->room)
+		return NULL;
+	return &w->own[w->steps++ * n];
 }
 
 static void raise_to(int64_t *largest, int64_t value)
@@ -240,6 +261,33 @@ int measure_find_slowest(const struct measure *m, struct measure_slowest *out)
 	return rc;
 }
 
+static const float *waits_of(const struct measure_waits *w, int rank)
+{
+	return w->all ? &w->all[rank * w->steps * w->per_step] : w->own;
+}
+
+/* The share of transfer in the waits that were kept; nan: not known. */
+static double transfer_share(const struct measure *m)
+{
+	const struct measure_waits *w = &m->waits;
+	double transfer = 0, total = 0;
+
+	if (m->world > 1 && !w->all)
+		return (double)NAN;
+	for (int64_t i = 0; i < w->steps * w->per_step; i++) {
+		float shortest = waits_of(w, 0)[i];
+
+		for (int rank = 0; rank < m->world; rank++) {
+			const float own = waits_of(w, rank)[i];
+
+			shortest = own < shortest ? own : shortest;
+			total += (double)own / m->world;
+		}
+		transfer += (double)shortest;
+	}
+	return total > 0 ? transfer / total : 0;
+}
+
 /* x to RATE_BITS significant bits: its product with a world (at most 10 bits) is then exact. */
 static double keep_bits(double x)
 {
@@ -276,6 +324,9 @@ int measure_summarise(const struct measure *m, struct measure_summary *out)
 	s.tok_s_per_gpu = keep_bits(stats_tokens_per_s(s.tokens_measured, elapsed_ns) / m->world);
 	s.tok_s_global = s.tok_s_per_gpu * m->world;
 	average_ranks(m, &s.phases);
+	s.exposed_transfer = s.phases.exposed_comm * transfer_share(m);
+	s.exposed_wait = s.phases.exposed_comm - s.exposed_transfer;
+	s.split_steps = m->waits.steps;
 	summarise_losses(m, &s);
 	*out = s;
 	return 0;

@@ -27,12 +27,26 @@ struct measure_step {
 	int64_t end_utc_ns; /* wall clock at the end of the step, for step_log.csv */
 };
 
+/*
+ * Each wait for communication of the first measured steps, as many steps as fit the bound. The
+ * shortest of the ranks' waits for a collective is its transfer, the rest is waiting for the
+ * slowest rank.
+ */
+enum { MEASURE_WAITS_MAX = 1 << 20 };
+struct measure_waits {
+	float *own;          /* this rank's, steps * per_step, in nanoseconds */
+	int64_t per_step;    /* of the first measured step; 0: there are none */
+	int64_t steps, room; /* kept; that fit */
+	float *all;          /* all ranks', rank after rank; NULL: not gathered */
+};
+
 struct measure {
 	int64_t steps, warmup;   /* planned steps, of which the first are outside the figures */
 	int64_t done;            /* steps measured so far */
 	int64_t tokens_per_step; /* global */
 	int world;
 	struct measure_step *own; /* this rank's */
+	struct measure_waits waits;
 	/* after measure_merge */
 	struct measure_step *slowest; /* per field the largest over ranks */
 	/*
@@ -51,6 +65,12 @@ void measure_finish(struct measure *m);
  * all: as gathered, malloc'd, and from here on m's; NULL in a world of one. Fills slowest.
  */
 void measure_merge(struct measure *m, struct measure_step *all);
+/*
+ * Where the waits of the step that was done last go, `n` of them. NULL: they are not kept, because
+ * the step is a warm-up, the bound is reached, or n is not that of the steps before.
+ */
+float *measure_keep_waits(struct measure *m, int64_t n);
+
 /* A rank's own `done` steps; after measure_merge. */
 const struct measure_step *measure_rank(const struct measure *m, int rank);
 
@@ -88,8 +108,11 @@ struct measure_summary {
 	int64_t tokens_total, tokens_measured;
 	double seconds_measured; /* elapsed, and the time that the rates are over */
 	double tok_s_global, tok_s_per_gpu;
-	struct stats_summary step;               /* of the slowest rank's time in each step */
-	struct measure_phases phases;            /* means over the ranks */
+	struct stats_summary step;    /* of the slowest rank's time in each step */
+	struct measure_phases phases; /* means over the ranks */
+	/* seconds, of phases.exposed_comm; nan: not known */
+	double exposed_transfer, exposed_wait;
+	int64_t split_steps;                     /* whose waits the shares of these two come from */
 	double loss_mean, loss_first, loss_last; /* of finite losses; nan when there is none */
 	int64_t nonfinite;                       /* how many losses were not */
 };

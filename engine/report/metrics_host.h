@@ -37,9 +37,10 @@ struct metrics_host_rank {
 	int64_t pid;
 	int64_t peak_rss_bytes; /* since metrics_host_reset_peak; 0: not known */
 	char hostname[65];
-	char cpus[128];              /* affinity as a list, "0-1,4"; empty: not known */
-	struct gpu_log_summary gpu;  /* the caller's to fill in; samples 0: no GPU */
-	struct metrics_host_use use; /* likewise */
+	char cpus[128];                      /* affinity as a list, "0-1,4"; empty: not known */
+	struct gpu_log_summary gpu;          /* the caller's to fill in; samples 0: no GPU */
+	struct metrics_host_use use;         /* likewise */
+	int64_t waits_per_step, waits_steps; /* of struct measure_waits, likewise */
 };
 void metrics_host_read(struct metrics_host_rank *out); /* of this process, now */
 

@@ -281,6 +281,14 @@ static json_t *list_void(const struct metrics_segment *s)
 	return list;
 }
 
+/* The parts of exposed communication, and of how many steps their shares are. */
+static json_t *pack_exposed(const struct measure_summary *sum)
+{
+	return json_pack("{s:o, s:o, s:I}", "exposed_transfer_mean_s",
+		rpc_real(sum->exposed_transfer), "exposed_wait_mean_s", rpc_real(sum->exposed_wait),
+		"exposed_split_steps", INT(sum->split_steps));
+}
+
 /* In the summary and in training_metrics.json. */
 static json_t *pack_machine(const struct metrics_segment *s, const struct measure_summary *sum)
 {
@@ -316,6 +324,7 @@ json_t *metrics_report_summary(const struct metrics_segment *s, const struct mea
 		list_files(files));
 	json_t *summary = joined(joined(joined(figures, work), rest), pack_machine(s, sum));
 
+	summary = joined(summary, pack_exposed(sum));
 	if (m->done > METRICS_REPORT_STEPS_MAX)
 		summary = joined(summary, json_pack("{s:o}", "step_time_note", list_note(m)));
 	return summary;
@@ -566,7 +575,7 @@ static json_t *pack_ours(const struct metrics_segment *s, const struct measure_s
 		text_or_null(s->tuning_sha256));
 
 	return joined(joined(joined(pack_place(s), figures), joined(lists, setting)),
-		pack_machine(s, sum));
+		joined(pack_machine(s, sum), pack_exposed(sum)));
 }
 
 json_t *metrics_report_make(

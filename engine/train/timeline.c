@@ -100,3 +100,19 @@ void timeline_total(const struct timeline *t, int64_t ns[TIMELINE_PHASES])
 		from = to;
 	}
 }
+
+int64_t timeline_exposed(const struct timeline *t, float *ns)
+{
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < t->n; i++) {
+		const struct k_event *to = i + 1 < t->n ? t->events[i + 1] : t->ends[t->last];
+
+		if (t->phases[i] != TIMELINE_EXPOSED)
+			continue;
+		if (ns)
+			ns[n] = (float)k_event_elapsed_ns(t->events[i], to);
+		n++;
+	}
+	return n;
+}

@@ -59,6 +59,12 @@ void timeline_replay(struct timeline *t, const enum timeline_phase *phases, int6
 /* Here the step ends. */
 void timeline_end(struct timeline *t);
 
+/*
+ * How many waits for communication the step that ended last had, and their nanoseconds into ns
+ * (NULL: only count), in the order of the stream: wait k is for the same collective on every rank.
+ */
+int64_t timeline_exposed(const struct timeline *t, float *ns);
+
 /* Nanoseconds of each phase of the step that ended last, all marks of which must have completed. */
 void timeline_total(const struct timeline *t, int64_t ns[TIMELINE_PHASES]);
 

@@ -146,6 +146,13 @@ const struct schema_row schema_artifacts[] = {
 	{"steps", "metrics_steps", ""},
 	{"phases", "metrics_phases", ""},
 	{"nonfinite", "[metrics_nonfinite]", "figures that are null for not being finite"},
+	{"exposed_transfer_mean_s", "real|null",
+		"of exposed_comm_mean_s: per collective the shortest wait of the ranks"},
+	{"exposed_wait_mean_s", "real|null",
+		"of exposed_comm_mean_s: the rest, in which a rank waited for the slowest one"},
+	{"exposed_split_steps", "count",
+		"measured steps from which the shares of these two are: the first ones, as many as "
+		"fit 1,048,576 waits of a rank"},
 	{"mfu", "real|null",
 		"model FLOPs over the peak of the devices; null: the peak is not known"},
 	{"hfu", "real|null", "likewise, with what activation checkpointing computes twice"},

@@ -563,6 +563,13 @@ const struct schema_row schema_objects[] = {
 	{"step_median_ns", "count", "of the slowest rank in each step"},
 	{"step_p95_ns", "count|null", "by nearest rank; null under 20 steps"},
 	{"exposed_comm_mean_s", "real", "in which computing waited for communication"},
+	{"exposed_transfer_mean_s", "?real|null",
+		"of exposed_comm_mean_s: per collective the shortest wait of the ranks"},
+	{"exposed_wait_mean_s", "?real|null",
+		"of exposed_comm_mean_s: the rest, in which a rank waited for the slowest one"},
+	{"exposed_split_steps", "?count",
+		"measured steps from which the shares of these two are: the first ones, as many as "
+		"fit 1,048,576 waits of a rank"},
 	{"forward_mean_s", "real", ""},
 	{"backward_mean_s", "real", ""},
 	{"optimizer_mean_s", "real", ""},

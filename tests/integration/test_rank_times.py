@@ -81,6 +81,9 @@ def test_the_slow_rank(daemon, slow):
             for phase in PHASES:
                 assert metrics["ranks"][rank]["phases"][phase.replace("_s", "_mean_s")] == pytest.approx(
                     mean(float(row[phase]) for row in own), rel=1e-9, abs=1e-12)
+        exposed = summary["exposed_comm_mean_s"]
+        assert summary["exposed_transfer_mean_s"] + summary["exposed_wait_mean_s"] == pytest.approx(exposed)
+        assert summary["exposed_wait_mean_s"] > exposed / 5 and summary["exposed_split_steps"] == STEPS - WARMUP
         assert summary["forward_mean_s"] == pytest.approx(
             mean(metrics["ranks"][rank]["phases"]["forward_mean_s"] for rank in range(2)))
         assert works[slow] > 1.5 * works[1 - slow]

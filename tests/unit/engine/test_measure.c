@@ -167,6 +167,47 @@ static void test_elapsed_time(void **state)
 	measure_finish(&m);
 }
 
+/* Per collective the shortest wait is the transfer, the rest is for the slowest rank. */
+static void test_exposed_parts(void **state)
+{
+	/* two steps of three waits each, of two ranks */
+	static const float waits[2][6] = {{10, 50, 0, 10, 5, 20}, {40, 10, 0, 10, 5, 20}};
+	struct measure_step all[2][3] = {0};
+	struct measure_summary s;
+	struct measure m;
+	float *row;
+
+	(void)state;
+	assert_int_equal(measure_init(&m, 3, 1, 300, 2), 0);
+	m.done = 1;
+	assert_null(measure_keep_waits(&m, 3)); /* a warm-up */
+	for (m.done = 2; m.done <= 3; m.done++) {
+		assert_null(measure_keep_waits(&m, 0));
+		row = measure_keep_waits(&m, 3);
+		assert_non_null(row);
+		memcpy(row, &waits[0][3 * (m.done - 2)], 3 * sizeof(*row));
+	}
+	m.done = 3;
+	assert_null(measure_keep_waits(&m, 3)); /* no room */
+	for (int rank = 0; rank < 2; rank++)
+		for (int i = 1; i < 3; i++)
+			all[rank][i] = (struct measure_step){
+				.step_ns = 1000000000, .exposed_comm_ns = 180000000};
+	measure_merge(&m, copy_steps(&all[0][0], 6));
+	assert_int_equal(measure_summarise(&m, &s), 0);
+	assert_true(isnan(s.exposed_transfer) && isnan(s.exposed_wait)); /* not gathered */
+	m.waits.all = malloc(sizeof(waits));
+	assert_non_null(m.waits.all);
+	memcpy(m.waits.all, waits, sizeof(waits));
+	assert_int_equal(measure_summarise(&m, &s), 0);
+	/* transfer 10 + 10 + 0 + 10 + 5 + 20 of a mean of 90 */
+	assert_true(fabs(s.exposed_transfer - .18 * 55 / 90) < 1e-9);
+	assert_true(fabs(s.exposed_wait - .18 * 35 / 90) < 1e-9);
+	assert_true(s.exposed_transfer + s.exposed_wait == s.phases.exposed_comm);
+	assert_int_equal(s.split_steps, 2);
+	measure_finish(&m);
+}
+
 /* Steps end together; rank 2 is the one with 9 of 10 ms for itself, once the warm-up is over. */
 static void test_the_slow_rank(void **state)
 {
@@ -307,6 +348,7 @@ int main(void)
 		cmocka_unit_test(test_warmup_refused),
 		cmocka_unit_test(test_slowest_of_each),
 		cmocka_unit_test(test_elapsed_time),
+		cmocka_unit_test(test_exposed_parts),
 		cmocka_unit_test(test_the_slow_rank),
 		cmocka_unit_test(test_one_step_is_no_slow_rank),
 		cmocka_unit_test(test_one_rank_is_not_slow),
