@@ -6,7 +6,7 @@
 #include "ctl/print/format.h"
 #include "proto/host/clock.h"
 
-enum { BAR_MIN = 8, BAR_MAX = 40, LINE_BYTES = 1024 };
+enum { BAR_MIN = 8, BAR_MAX = 40, LINE_BYTES = 1024, LINE_COLUMNS = 80 };
 
 void progress_init(struct progress *p, const struct term *term)
 {
@@ -117,8 +117,12 @@ static void print_line(struct progress *p, const struct progress_step *s, int64_
 {
 	char before[256], after[256];
 
-	figures(s, false, after, sizeof(after));
-	describe(s, false, before, sizeof(before));
+	for (int brief = 0; brief < (s->segments > 1 ? 2 : 1); brief++) {
+		figures(s, brief, after, sizeof(after));
+		describe(s, brief, before, sizeof(before));
+		if (term_columns(before) + strlen("  ") + term_columns(after) <= LINE_COLUMNS)
+			break;
+	}
 	fprintf(p->term->file, "%s%s%s\n", before, *before ? "  " : "", after);
 	fflush(p->term->file);
 	p->printed_ns = now_ns;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ctl/link/interrupt.h"
+#include "ctl/print/page.h"
 #include "ctl/print/progress.h"
 #include "ctl/print/states.h"
 #include "ctl/print/text.h"
@@ -33,24 +34,37 @@ static void event_state(const struct shown *s)
 		print_state(s);
 }
 
-static void event_segment(const struct shown *s)
+static void add_arm(struct page *p, const json_t *row)
 {
-	const json_t *summary = json_object_get(s->params, "summary");
-	const double rate = format_real(summary, "tok_s_global");
-	const double exposed = format_real(summary, "exposed_comm_mean_s");
-	char text[FORMAT_BYTES];
+	char arm[80], change[FORMAT_BYTES], interval[FORMAT_BYTES], verdict[32];
+	const double low = format_real(row, "low"), high = format_real(row, "high");
+	const bool has_interval = isfinite(low) && isfinite(high);
 
-	/* the states of a run of one segment say the same */
-	if (s->segments <= 1 || strcmp(s->state, "done") != 0)
-		return;
+	page_part(p, "%s %s %s %s", format_string(row, "arm", "", arm, sizeof(arm)),
+		page_percent(format_real(row, "throughput_percent"), change),
+		has_interval ? page_interval(low, high, interval) : "",
+		format_string(row, "verdict", "", verdict, sizeof(verdict)));
+}
+
+/* The estimates of throughput after each block of an experiment. */
+static void event_block(const struct shown *s)
+{
+	const double eta_s = format_real(s->params, "eta_s");
+	struct page p = {.term = s->term};
+	char text[FORMAT_BYTES], why[160];
+	const json_t *row;
+	size_t i;
+
 	progress_clear(s->progress);
-	fprintf(s->term->file, "run %s %s  segment %lld/%lld %s", s->id, s->name,
-		(long long)s->segment, (long long)s->segments, s->arm);
-	if (isfinite(rate))
-		fprintf(s->term->file, ": %s tok/s", format_si(rate, text));
-	if (isfinite(exposed))
-		fprintf(s->term->file, ", exposed comm %s", format_duration(exposed, text));
-	fputc('\n', s->term->file);
+	page_part(&p, "block %lld/%lld", (long long)format_int(s->params, "block", 0),
+		(long long)format_int(s->params, "blocks", 0));
+	if (*format_string(s->params, "void", "", why, sizeof(why)))
+		page_part(&p, "void: %s", why);
+	json_array_foreach(json_object_get(s->params, "comparisons"), i, row)
+		add_arm(&p, row);
+	if (isfinite(eta_s) && eta_s > 0.0)
+		page_part(&p, "%s left", format_duration(eta_s, text));
+	page_end(&p);
 }
 
 static void event_step(const struct shown *s)
@@ -111,9 +125,9 @@ static const struct {
 	const char *event;
 	void (*show)(const struct shown *s);
 } shows[] = {
-	{EVENT_STATE, event_state}, {EVENT_SEGMENT, event_segment}, {EVENT_STEP, event_step},
+	{EVENT_STATE, event_state}, {"run.block", event_block}, {EVENT_STEP, event_step},
 	{EVENT_LOG, event_log}, {EVENT_STORE, event_store}, {EVENT_DONE, event_done},
-	/* EVENT_ARTIFACT: the end names the directory */
+	/* EVENT_SEGMENT: its block says more; EVENT_ARTIFACT: the end names the directory */
 };
 
 struct following {
@@ -220,11 +234,13 @@ const struct verb verb_follow = {
 	.min_args = 1,
 	.max_args = 1,
 	.summary = "show a run's progress until it ends",
-	.text = "On a terminal: a bar with loss, tokens per second and the time left. Elsewhere: "
-		"plain lines. For a queued run it prints why the run waits, again when the kind of "
-		"reason changes; not with --json. Interrupting it (Ctrl-C) does not affect the "
-		"run. If gpt2d goes away, gpt2ctl tries to reconnect for 5 s. If gpt2d does not "
-		"come back, or goes away twice without an event or a restart in between, the exit "
+	.text = "On a terminal: a bar with loss, tokens per second and the time left. "
+		"Elsewhere: plain lines. Of an experiment: after each block the change of "
+		"throughput of each arm, with its interval from 6 blocks on, and the time left. "
+		"For a queued run it prints why the run waits, again when the kind of reason "
+		"changes; not with --json. Interrupting it (Ctrl-C) does not affect the run. If "
+		"gpt2d goes away, gpt2ctl tries to reconnect for 5 s. If gpt2d does not come "
+		"back, or goes away twice without an event or a restart in between, the exit "
 		"status is 1. Otherwise the exit status is the run's result.",
 	.run = run,
 };

@@ -453,3 +453,20 @@ def test_events_in_pieces(path):
     with FakeDaemon(path, follow=follow_script(run_object(), [], slowly)):
         result = ctl("follow", 1, "--json", path=path)
     assert result.returncode == 0 and len(result.stdout.splitlines()) == 3
+
+
+def test_blocks_of_an_experiment(path):
+    """A line for each block, with the estimates so far; no line is longer than 80 columns."""
+    def row(arm, **more):
+        return {"arm": arm, "throughput_percent": 4.5, "low": None, "high": None, "half_width": None, **more}
+    def block(n, comparisons, **more):
+        return ("run.block", {"seq": n, "block": n, "blocks": 12, "kept": n, "void": None, "comparisons": comparisons, "eta_s": 61.0, **more})
+    events = [block(1, [row("b")]), block(2, [], void="thermal_slowdown", eta_s=None),
+        block(3, [row("b", low=4.3, high=4.7, verdict="FASTER"), row("arm-with-a-long-name-of-some-kind", low=-1.0, high=-0.5)]),
+        step(3, 4, segments=72, arm="x" * 60), done(5)]
+    with FakeDaemon(path, follow=follow_script(run_object(1, state="running", segments=72), events)):
+        result = ctl("follow", 1, path=path)
+    assert result.returncode == 0
+    assert "\nblock 1/12   b +4.50%   1m01s left\nblock 2/12   void: thermal_slowdown\nblock 3/12   b +4.50% [+4.30, +4.70] FASTER\n" in result.stdout
+    assert "\n  arm-with-a-long-name-of-some-kind +4.50% [-1.00, -0.50]   1m01s left\n" in result.stdout
+    assert max(len(line) for line in result.stdout.splitlines()) <= 80
