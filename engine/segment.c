@@ -65,6 +65,7 @@ void segment_destroy(struct segment *s)
 {
 	if (!s)
 		return;
+	content_destroy(s->content);
 	if (s->has_train)
 		dataset_close(&s->train);
 	if (s->has_val)
@@ -212,6 +213,7 @@ bool segment_prepare(struct segment *s, struct warm *w)
 	if (!read_spec(s, w) || !open_data(s) || !check(s, w) || !make_training(s, w))
 		return false;
 	if (w->rank == 0) {
+		s->content = content_start(w->tuned.dir, &s->train, s->has_val ? &s->val : NULL);
 		rc = metrics_begin(s->dir);
 		if (rc)
 			return segment_fail(

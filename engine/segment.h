@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/data/content.h"
 #include "engine/link.h"
 #include "engine/report/metrics.h"
 #include "engine/train/training.h"
@@ -43,7 +44,8 @@ struct segment {
 	char spec_sha256[65];
 	struct dataset train, val;
 	bool has_train, has_val;
-	json_t *data; /* their identity (dataset_identity_add) */
+	json_t *data;            /* their identity (dataset_identity_add) */
+	struct content *content; /* rank 0: their hashes, in the making */
 	struct training training;
 	bool has_training;
 

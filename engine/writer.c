@@ -127,12 +127,16 @@ static void write_segment(const struct writer *w, struct segment *s)
 {
 	struct metrics_segment m;
 	struct metrics_files files = {0};
-	char run[32], error[512];
+	char run[32], data_hash[65], error[512];
 	json_t *summary;
 	int rc = 0;
 
 	snprintf(run, sizeof(run), "%" PRId64, s->run);
+	content_wait(s->content);
 	describe(w, s, run, &m);
+	m.train_sha256 = content_train(s->content);
+	m.val_sha256 = content_validation(s->content);
+	m.data_hash = content_hash(s->content, &s->config, data_hash) ? data_hash : NULL;
 	if (m.partial && s->measure.done <= s->measure.warmup)
 		s->measure.warmup = 0; /* it ended so early that these are all there is */
 	if (s->measure.done > s->measure.warmup)

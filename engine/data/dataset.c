@@ -533,7 +533,7 @@ int dataset_read(const struct dataset *d, int64_t first, int64_t rows, int32_t *
 /* ---- identity ---- */
 
 struct file {
-	json_int_t dev, ino, bytes, modified_ns;
+	json_int_t dev, ino, bytes, modified_ns, changed_ns;
 };
 
 static struct file file_of(const struct dataset *d)
@@ -541,7 +541,8 @@ static struct file file_of(const struct dataset *d)
 	return (struct file){.dev = (json_int_t)d->dev,
 		.ino = (json_int_t)d->ino,
 		.bytes = (json_int_t)d->file_bytes,
-		.modified_ns = (json_int_t)d->modified.tv_sec * CLOCK_S_NS + d->modified.tv_nsec};
+		.modified_ns = (json_int_t)d->modified.tv_sec * CLOCK_S_NS + d->modified.tv_nsec,
+		.changed_ns = (json_int_t)d->changed.tv_sec * CLOCK_S_NS + d->changed.tv_nsec};
 }
 
 void dataset_identity_add(json_t *identity, const struct dataset *d)
@@ -550,21 +551,30 @@ void dataset_identity_add(json_t *identity, const struct dataset *d)
 
 	if (d->format != DATASET_SYNTHETIC)
 		json_object_set_new(identity, d->path,
-			json_pack("{sI sI sI sI}", "dev", f.dev, "ino", f.ino, "bytes", f.bytes,
-				"modified_ns", f.modified_ns));
+			json_pack("{sI sI sI sI sI}", "dev", f.dev, "ino", f.ino, "bytes", f.bytes,
+				"modified_ns", f.modified_ns, "changed_ns", f.changed_ns));
 }
 
-/* "5400 bytes, of 2026-01-08T19:50:57.123456789Z, inode 12" */
-static void describe_file(const struct file *f, char *out, size_t out_bytes)
+static void describe_time(int64_t ns, char out[64])
 {
-	time_t s = (time_t)(f->modified_ns / CLOCK_S_NS);
+	time_t s = (time_t)(ns / CLOCK_S_NS);
 	char at[32] = "?";
 	struct tm utc;
 
 	if (gmtime_r(&s, &utc) != NULL)
 		strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%S", &utc);
-	snprintf(out, out_bytes, "%" PRId64 " bytes, of %s.%09" PRId64 "Z, inode %" PRIu64,
-		(int64_t)f->bytes, at, (int64_t)(f->modified_ns % CLOCK_S_NS), (uint64_t)f->ino);
+	snprintf(out, 64, "%s.%09" PRId64 "Z", at, (int64_t)(ns % CLOCK_S_NS));
+}
+
+/* "5400 bytes, of 2026-01-08T19:50:57.123456789Z, changed 2026-..., inode 12" */
+static void describe_file(const struct file *f, char *out, size_t out_bytes)
+{
+	char modified[64], changed[64];
+
+	describe_time(f->modified_ns, modified);
+	describe_time(f->changed_ns, changed);
+	snprintf(out, out_bytes, "%" PRId64 " bytes, of %s, changed %s, inode %" PRIu64,
+		(int64_t)f->bytes, modified, changed, (uint64_t)f->ino);
 }
 
 int dataset_identity_check(
@@ -572,18 +582,20 @@ int dataset_identity_check(
 {
 	json_t *entry = json_object_get(known, d->path);
 	struct file then, now = file_of(d);
-	char was[128], is[128];
+	char was[256], is[256];
 
 	if (d->format == DATASET_SYNTHETIC || entry == NULL)
 		return 0;
-	if (json_unpack(entry, "{sI sI sI sI}", "dev", &then.dev, "ino", &then.ino, "bytes",
-		    &then.bytes, "modified_ns", &then.modified_ns) < 0) {
+	if (json_unpack(entry, "{sI sI sI sI sI}", "dev", &then.dev, "ino", &then.ino, "bytes",
+		    &then.bytes, "modified_ns", &then.modified_ns, "changed_ns",
+		    &then.changed_ns) < 0) {
 		snprintf(error, error_bytes,
-			"%s: segment.start has no {dev, ino, bytes, modified_ns} of it", d->path);
+			"%s: segment.start has no {dev, ino, bytes, modified_ns, changed_ns} of it",
+			d->path);
 		return -EINVAL;
 	}
 	if (then.dev == now.dev && then.ino == now.ino && then.bytes == now.bytes &&
-		then.modified_ns == now.modified_ns)
+		then.modified_ns == now.modified_ns && then.changed_ns == now.changed_ns)
 		return 0;
 	describe_file(&then, was, sizeof(was));
 	describe_file(&now, is, sizeof(is));

@@ -41,7 +41,7 @@ struct dataset {
 	bool shuffled;
 	int64_t vocab;
 	char path[SPEC_PATH_MAX]; /* "synthetic" for synthetic */
-	/* private */
+	/* of the file; private but to content.c */
 	int fd;               /* -1 for synthetic */
 	int64_t tokens_first; /* byte offset of token 0 */
 	int64_t file_bytes;
@@ -104,8 +104,8 @@ int dataset_read(const struct dataset *d, int64_t first, int64_t rows, int32_t *
 
 /*
  * Which files a run trains on, so that all its segments train on the same: {path: {dev, ino, bytes,
- * modified_ns}} of the token files that a segment has opened. gpt2d keeps that of a run's segments
- * and sends it to the next one.
+ * modified_ns, changed_ns}} of the token files that a segment has opened. gpt2d keeps that of a
+ * run's segments and sends it to the next one.
  */
 /* Adds d; nothing for synthetic data. */
 void dataset_identity_add(json_t *identity, const struct dataset *d);

@@ -294,10 +294,11 @@ static json_t *pack_machine(const struct metrics_segment *s, const struct measur
 {
 	const struct utilisation u = utilisation_of(s, sum);
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "mfu", rpc_real(u.mfu), "hfu",
-		rpc_real(u.hfu), "energy_j", rpc_real(energy_j(s)), "cpu_percent",
-		rpc_real(cpu_percent(s)), "gpu", pack_gpus(s), "peak_device_bytes",
-		pack_peak_memory(s, s->world), "void", list_void(s));
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "data_hash",
+		text_or_null(s->data_hash), "mfu", rpc_real(u.mfu), "hfu", rpc_real(u.hfu),
+		"energy_j", rpc_real(energy_j(s)), "cpu_percent", rpc_real(cpu_percent(s)), "gpu",
+		pack_gpus(s), "peak_device_bytes", pack_peak_memory(s, s->world), "void",
+		list_void(s));
 }
 
 json_t *metrics_report_summary(const struct metrics_segment *s, const struct measure_summary *sum,
@@ -566,13 +567,15 @@ static json_t *pack_ours(const struct metrics_segment *s, const struct measure_s
 		"loss_hash", hash_losses(s->measure), "loss_first", rpc_real(sum->loss_first),
 		"loss_last", rpc_real(last_step(s)->loss), "grad_norm_last",
 		rpc_real(last_step(s)->grad_norm));
-	json_t *setting = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:I, s:I, s:s, s:s, s:o}",
-		"batch", pack_batch(s), "plan", pack_buckets(s), "memory", pack_memory(s),
-		"traffic", pack_traffic(s), "ranks", pack_ranks(s), "slowest_rank", pack_slowest(s),
-		"world", s->world, "model_params", INT(s->model_params), "param_elems",
+	json_t *setting = json_pack(
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:I, s:I, s:s, s:s, s:o, s:o, s:o}", "batch",
+		pack_batch(s), "plan", pack_buckets(s), "memory", pack_memory(s), "traffic",
+		pack_traffic(s), "ranks", pack_ranks(s), "slowest_rank", pack_slowest(s), "world",
+		s->world, "model_params", INT(s->model_params), "param_elems",
 		INT(s->plan.param_elems), "grad_dtype", spec_precision_name(s->config->grad_dtype),
 		"determinism", s->tuning_sha256 ? by_choices : in_order, "tuning_cache_sha256",
-		text_or_null(s->tuning_sha256));
+		text_or_null(s->tuning_sha256), "train_sha256", text_or_null(s->train_sha256),
+		"val_sha256", text_or_null(s->val_sha256));
 
 	return joined(joined(joined(pack_place(s), figures), joined(lists, setting)),
 		joined(pack_machine(s, sum), pack_exposed(sum)));

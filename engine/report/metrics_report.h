@@ -59,6 +59,8 @@ struct metrics_segment {
 	const struct gpu_log_sample *gpus;
 	size_t gpus_room;
 	int threads; /* that compute, per rank */
+	/* hexadecimal; NULL: not known */
+	const char *data_hash, *train_sha256, *val_sha256;
 	int64_t vocab_padded;
 	double peak_tflops; /* of a device; 0: as its card has it */
 

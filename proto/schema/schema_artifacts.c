@@ -153,6 +153,11 @@ const struct schema_row schema_artifacts[] = {
 	{"exposed_split_steps", "count",
 		"measured steps from which the shares of these two are: the first ones, as many as "
 		"fit 1,048,576 waits of a rank"},
+	{"data_hash", "sha256|null",
+		"of the two below, the seed and the length of sequences; null: they could not be "
+		"hashed"},
+	{"train_sha256", "text|null", "of data.train; synthetic: of made-up data"},
+	{"val_sha256", "text|null", "of data.val; null: no validation"},
 	{"mfu", "real|null",
 		"model FLOPs over the peak of the devices; null: the peak is not known"},
 	{"hfu", "real|null", "likewise, with what activation checkpointing computes twice"},

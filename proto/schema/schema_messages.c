@@ -579,6 +579,9 @@ const struct schema_row schema_objects[] = {
 	{"steps_skipped", "count", "for a gradient that overflowed"},
 	{"loss_last", "real|null", ""},
 	{"loss_hash", "sha256", "of all losses in order, as doubles"},
+	{"data_hash", "?sha256|null",
+		"of the content of the token files, the seed and the length of sequences; null: "
+		"they could not be hashed"},
 	{"val_loss", "real|null", "null: no validation"},
 	{"grad_norm_last", "real|null", ""},
 	{"step_time_ns", "?[count]|null",
@@ -784,6 +787,7 @@ const struct schema_row schema_objects[] = {
 	{"ino", "count", ""},
 	{"bytes", "count", ""},
 	{"modified_ns", "int", ""},
+	{"changed_ns", "int", "of its inode"},
 	{NULL, NULL, NULL},
 };
 

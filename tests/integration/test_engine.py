@@ -1,5 +1,6 @@
 """The engine alone, as gpt2d drives it: segments, artifacts, warmth, ends."""
 
+import hashlib
 import json
 import os
 import signal
@@ -321,7 +322,8 @@ def test_a_later_segment_wants_the_file_of_the_first(same_time_and_size, folders
         ranks.train(run, folders())
         told = ranks[0].all("segment.started")[-1]["data"]
         was = data.stat()
-        assert told == {str(data): {"dev": was.st_dev, "ino": was.st_ino, "bytes": 16000, "modified_ns": was.st_mtime_ns}}
+        assert told == {str(data): {"dev": was.st_dev, "ino": was.st_ino, "bytes": 16000, "modified_ns": was.st_mtime_ns,
+            "changed_ns": was.st_ctime_ns}}
         ranks.train(run, folders(), data=told)
         replace(data, b"\x03\x00" * (8000 if same_time_and_size else 7000), was if same_time_and_size else None)
         directory = folders()
@@ -333,6 +335,45 @@ def test_a_later_segment_wants_the_file_of_the_first(same_time_and_size, folders
             assert f"inode {was.st_ino} then; {data.stat().st_size} bytes, of " in failed["message"]
         assert not list(directory.iterdir())
         ranks.train(run, folders())
+
+
+def test_equal_data_is_equal_content(folders, tmp_path):
+    """L3: the artifacts hold the hash of what the files hold; it is kept, and a file is read once."""
+    data, other, tuning = tmp_path / "train.bin", tmp_path / "other.bin", tmp_path / "tuning"
+    data.write_bytes(b"\x01\x00\x02\x00" * 4000)
+    other.write_bytes(data.read_bytes())
+    with Ranks(1, options=("--tuning-dir", tuning)) as ranks:
+        def hash_of(path, **keys):
+            directory = folders()
+            summary, _ = ranks.train(spec(1, data={"train": str(path), "val": str(path)}, **keys), directory)
+            ours = metrics(directory)["gpt2d"]
+            assert ours["data_hash"] == summary["data_hash"] and ours["val_sha256"] == ours["train_sha256"]
+            assert ours["train_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+            return summary["data_hash"]
+        first = hash_of(data)
+        kept = (tuning / "data_hashes").read_text()
+        assert kept.split()[0] == hashlib.sha256(data.read_bytes()).hexdigest() and kept.count("\n") == 1
+        assert hash_of(data) == first and (tuning / "data_hashes").read_text() == kept
+        assert hash_of(other) == first and hash_of(data, seed=7) != first
+        data.write_bytes(b"\x03\x00\x02\x00" * 4000)
+        assert hash_of(data) != first
+        assert (tuning / "data_hashes").read_text().count("\n") == 2
+
+
+def test_a_later_segment_sees_a_change_in_place(folders, tmp_path):
+    """L3: as rsync --inplace -t leaves a file: with the same inode, size and time of modification."""
+    data = tmp_path / "train.bin"
+    data.write_bytes(b"\x01\x00\x02\x00" * 4000)
+    was = data.stat()
+    run = spec(1, data={"train": str(data), "val": str(data)})
+    with Ranks(1) as ranks:
+        ranks.train(run, folders())
+        told = ranks[0].all("segment.started")[-1]["data"]
+        data.write_bytes(b"\x03\x00\x02\x00" * 4000)
+        os.utime(data, ns=(was.st_atime_ns, was.st_mtime_ns))
+        segment = ranks.start(run, folders(), data=told)
+        _, failed = ranks[0].wait("segment.failed", segment=segment)
+        assert failed["reason"] == "data" and "not the file that the run's first segments trained on" in failed["message"]
 
 
 def test_one_segment_has_one_file_on_all_ranks(folders, tmp_path):
