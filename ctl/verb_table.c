@@ -23,6 +23,7 @@ const struct verb *const verbs[] = {
 	&verb_metrics,
 	&verb_compare,
 	&verb_judge,
+	&verb_tune,
 	&verb_data_prepare,
 	&verb_drain,
 	&verb_resume,

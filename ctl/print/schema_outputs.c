@@ -76,6 +76,20 @@ const struct schema_row schema_outputs[] = {
 	{"differs", "[key_difference]", "keys in which these arms differ"},
 	{"note", "text", "why there is no verdict"},
 
+	{"tune", SCHEMA_OUTPUT, "A search for faster values of keys."},
+	{"rounds", "[tune_round]", "experiments of the search"},
+	{"winner", "text|null", "the best candidate; null: none was faster than the base"},
+	{"values", "object|null", "the keys in which it differs from the base"},
+	{"confirmation", "comparison|null", "on fresh blocks; the verdict is here"},
+	{"seconds", "real", ""},
+
+	{"tune_round", SCHEMA_OBJECT, "An experiment with all candidates that were left."},
+	{"run", "count", ""},
+	{"candidates", "count", ""},
+	{"blocks", "count", ""},
+	{"best", "text|null", ""},
+	{"throughput_percent", "real|null", "of the best over the base"},
+
 	{"judge", SCHEMA_OUTPUT, "Repeated results of two programs, or of one in two settings."},
 	{"sides", "[judged_side]", "two; the first is the baseline"},
 	{"paired", "bool", ""},

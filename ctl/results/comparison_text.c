@@ -342,6 +342,7 @@ static void print_checks(const struct term *t, const json_t *comparison, const j
 {
 	const json_t *control = json_object_get(row, "aa_control");
 	const json_t *drift = json_object_get(comparison, "drift");
+	const double detectable = format_real(row, "detectable_percent");
 	char own[FORMAT_BYTES], base[FORMAT_BYTES], percent[FORMAT_BYTES];
 	struct page p = {.term = t};
 
@@ -351,8 +352,9 @@ static void print_checks(const struct term *t, const json_t *comparison, const j
 	page_part(&p, "stalled segments %lld, %lld",
 		(long long)json_integer_value(in(row, "stalls", "baseline")),
 		(long long)json_integer_value(in(row, "stalls", "arm")));
-	if (json_is_number(json_object_get(row, "detectable_percent")))
-		page_part(&p, "detectable %.2g%%", format_real(row, "detectable_percent"));
+	if (isfinite(detectable))
+		page_part(&p, detectable < 10.0 ? "detectable %.2f%%" : "detectable %.0f%%",
+			detectable);
 	if (json_is_object(control))
 		page_part(&p, "A/A %s %s",
 			page_percent(format_real(control, "throughput_percent"), percent),
@@ -417,8 +419,8 @@ static void print_causes(const struct term *t, const json_t *comparison, const j
 	if (isfinite(step) && isfinite(exposed) && step * exposed > 0.0 &&
 		!json_is_string(json_object_get(row, "steps_differ")))
 		page_part(&p, "%s of the %s that a step %s are exposed communication",
-			format_duration(fabs(exposed), of), format_duration(fabs(step), all),
-			step > 0.0 ? "gains" : "loses");
+			fabs(exposed) < fabs(step) ? format_duration(fabs(exposed), of) : "all",
+			format_duration(fabs(step), all), step > 0.0 ? "gains" : "loses");
 	if (isfinite(energy))
 		page_part(&p, "energy per token %s", page_percent(100.0 * (energy - 1.0), percent));
 	page_end(&p);

@@ -103,33 +103,6 @@ static void print_pruned(struct output *o, const json_t *result)
 	print_kept(&o->out, json_object_get(result, "kept"));
 }
 
-/* "30d" to seconds: 0, or CTL_USAGE with e. */
-static int parse_time(const char *text, int64_t *seconds, struct ctl_error *e)
-{
-	static const struct {
-		char letter;
-		int64_t seconds;
-	} units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 604800}};
-	const size_t digits = strspn(text, "0123456789");
-	long long n;
-
-	errno = 0;
-	n = strtoll(text, NULL, 10);
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]) && digits > 0; i++) {
-		if (text[digits] != units[i].letter || text[digits + 1] != '\0')
-			continue;
-		if (errno || n > PROTOCOL_OLDER_S_MAX / units[i].seconds)
-			return ctl_error_set(e, CTL_USAGE,
-				"--older-than: %.80s: too large, at most %" PRId64 "%c", text,
-				PROTOCOL_OLDER_S_MAX / units[i].seconds, units[i].letter);
-		*seconds = n * units[i].seconds;
-		return 0;
-	}
-	return ctl_error_set(e, CTL_USAGE,
-		"--older-than: %.80s: invalid time (expected a number and a unit: 12h, 30d, 4w)",
-		text);
-}
-
 static int make_params(const struct options *args, json_t **out, struct ctl_error *e)
 {
 	const char *older = options_string(args, "older-than", NULL);
@@ -141,7 +114,7 @@ static int make_params(const struct options *args, json_t **out, struct ctl_erro
 		return ctl_error_set(e, CTL_USAGE,
 			"prune: missing --keep N, --older-than TIME or --state STATE (--keep 0: "
 			"all runs that have ended)");
-	if (older && parse_time(older, &seconds, e) != 0)
+	if (older && verb_parse_time("--older-than", older, &seconds, e) != 0)
 		return e->exit;
 	params = json_object();
 	if (older)

@@ -122,7 +122,8 @@ static int take_options(const struct options *args, struct spec_options *how, co
 	for (size_t i = 0; i < args->n_values; i++) {
 		if (strcmp(args->values[i].row->name, "set") == 0)
 			sets[how->n_sets++] = args->values[i].text;
-		else if (strcmp(args->values[i].row->name, "sweep") == 0)
+		else if (strcmp(args->values[i].row->name, "sweep") == 0 ||
+			strcmp(args->values[i].row->name, "keys") == 0)
 			sweeps[how->n_sweeps++] = args->values[i].text;
 	}
 	for (size_t i = 0; i < SHORTHANDS; i++) {
@@ -139,8 +140,7 @@ static int take_options(const struct options *args, struct spec_options *how, co
 	return 0;
 }
 
-/* The canonical spec, the caller's; NULL when errors were printed: *exit is the status. */
-static char *parse(struct ctl *ctl, const struct spec_source *source, int *exit)
+char *submit_parse(struct ctl *ctl, const struct spec_source *source, int *exit)
 {
 	const struct options *args = source->args;
 	const char **sets = memory_zeroed(args->n_values + 1, sizeof(*sets));
@@ -321,7 +321,7 @@ int submit_check(struct ctl *ctl, const struct options *args)
 int submit_send(struct ctl *ctl, const struct spec_source *source)
 {
 	int exit;
-	char *spec = parse(ctl, source, &exit);
+	char *spec = submit_parse(ctl, source, &exit);
 
 	if (!spec)
 		return exit;
@@ -330,27 +330,44 @@ int submit_send(struct ctl *ctl, const struct spec_source *source)
 	return exit;
 }
 
-static int run(struct ctl *ctl, const struct options *args)
+int submit_load(const struct options *args, struct spec_source *source, struct ctl_error *e)
 {
 	const char *file = args->words[0];
-	struct spec_source source = {.name = strcmp(file, "-") == 0 ? "stdin" : file, .args = args};
+	const bool is_stdin = strcmp(file, "-") == 0;
+	char *folder = base_folder(file), *text = NULL;
+
+	*source = (struct spec_source){.name = is_stdin ? "stdin" : file, .args = args};
+	if (!folder)
+		ctl_error_set(e, CTL_USAGE, "%.800s: %s", is_stdin ? "current directory" : file,
+			strerror(errno));
+	else
+		read_file(file, &text, &source->n, e);
+	source->folder = folder;
+	source->text = text;
+	if (e->exit)
+		submit_unload(source);
+	return e->exit;
+}
+
+void submit_unload(struct spec_source *source)
+{
+	free((char *)source->text);
+	free((char *)source->folder);
+	source->text = source->folder = NULL;
+}
+
+static int run(struct ctl *ctl, const struct options *args)
+{
+	struct spec_source source;
 	struct ctl_error e = {0};
-	char *folder = NULL, *text = NULL;
 	int exit = submit_check(ctl, args);
 
 	if (exit)
 		return exit;
-	folder = base_folder(file);
-	if (!folder)
-		exit = ctl_error_set(&e, CTL_USAGE, "%.800s: %s",
-			strcmp(file, "-") == 0 ? "current directory" : file, strerror(errno));
-	else
-		exit = read_file(file, &text, &source.n, &e);
-	source.folder = folder;
-	source.text = text;
-	exit = exit ? verb_fail(ctl, &e) : submit_send(ctl, &source);
-	free(text);
-	free(folder);
+	if (submit_load(args, &source, &e) != 0)
+		return verb_fail(ctl, &e);
+	exit = submit_send(ctl, &source);
+	submit_unload(&source);
 	return exit;
 }
 

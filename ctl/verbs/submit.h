@@ -6,6 +6,17 @@
 
 extern const struct option_row submit_options[];
 
+/*
+ * The spec named by the first word, a file or "-": 0, then submit_unload(source), or CTL_USAGE with
+ * e.
+ */
+int submit_load(const struct options *args, struct spec_source *source, struct ctl_error *e);
+void submit_unload(struct spec_source *source);
+/*
+ * The canonical spec with what the options change, the caller's; NULL when errors were printed:
+ * *exit is the status.
+ */
+char *submit_parse(struct ctl *ctl, const struct spec_source *source, int *exit);
 /* Options that exclude each other: 0, or CTL_USAGE, which is printed. */
 int submit_check(struct ctl *ctl, const struct options *args);
 /* Check the spec, with --set, and send it as the options say: the exit status. */

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -26,6 +27,32 @@ int verb_parse_id(const char *word, int64_t *id, struct ctl_error *e)
 			*word ? word : "\"\"");
 	*id = value;
 	return 0;
+}
+
+int verb_parse_time(const char *option, const char *text, int64_t *seconds, struct ctl_error *e)
+{
+	static const struct {
+		char letter;
+		int64_t seconds;
+	} units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 604800}};
+	const size_t digits = strspn(text, "0123456789");
+	long long n;
+
+	errno = 0;
+	n = strtoll(text, NULL, 10);
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]) && digits > 0; i++) {
+		if (text[digits] != units[i].letter || text[digits + 1] != '\0')
+			continue;
+		if (errno || n > PROTOCOL_OLDER_S_MAX / units[i].seconds)
+			return ctl_error_set(e, CTL_USAGE,
+				"%s: %.80s: too large, at most %" PRId64 "%c", option, text,
+				PROTOCOL_OLDER_S_MAX / units[i].seconds, units[i].letter);
+		*seconds = n * units[i].seconds;
+		return 0;
+	}
+	return ctl_error_set(e, CTL_USAGE,
+		"%s: %.80s: invalid time (expected a number and a unit: 12h, 30d, 4w)", option,
+		text);
 }
 
 json_t *verb_error_json(const struct ctl_error *e)
