@@ -48,11 +48,6 @@ def test_no_folder_for_shared_memory():
         environment={"UCX_POSIX_DIR": "/nonexist"})
 
 
-@pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="a sanitizer takes terabytes of address space")
-def test_a_limit_on_data():
-    check_reason([NEW + "device: no address space", "128 MiB for each (ulimit -d)"], prefix=under("ulimit -d 100000"))
-
-
 def test_no_files_left_in_shared_memory(tmp_path):
     """There is room, and no inode: "No space left on device" would not say it."""
     prefix = in_mount("mount -t tmpfs -o nr_inodes=3 none /dev/shm")

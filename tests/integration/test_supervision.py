@@ -205,14 +205,6 @@ def test_an_engine_that_cannot_be_started_is_named(daemon, tmp_path, harm, says)
         assert c.wait(c.submit(spec("again")))["state"] == "done"
 
 
-def limited_engine(tmp_path, kib):
-    """The CPU engine, with so much address space."""
-    engine = tmp_path / "engine.sh"
-    engine.write_text(f'#!/bin/sh\nulimit -v {kib}\nexec {CPU} "$@"\n')
-    engine.chmod(0o700)
-    return engine
-
-
 def test_an_engine_without_threads(daemon, tmp_path):
     """What OpenBLAS does without them before main is told as that, and the run that cannot be checked is not queued."""
     engine = tmp_path / "engine.sh"
@@ -231,50 +223,6 @@ def test_an_engine_without_threads(daemon, tmp_path):
             text=True, timeout=60, check=False)
         assert done.returncode == 11 and done.stderr.endswith("\nthe run is not queued\nsee the messages of gpt2d and its engines: gpt2ctl logs\n"), done.stderr
         assert c.call("list")["runs"] == []
-
-
-@pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="a sanitizer takes terabytes of address space")
-def test_an_engine_without_address_space(daemon, tmp_path):
-    """It says so and ends, where OpenBLAS would ask for memory for ever; who asks hears it, not only the log."""
-    why = "exited with status 71 (a new process is needed): "
-    no_space = "no address space for the matrix products of 1 thread, 128 MiB for each (ulimit -v)"
-    with daemon(engine=limited_engine(tmp_path, 160000), ready=False) as d, d.client() as c:
-        reason = f"engine_lost: rank 0 {why}device: {no_space}"
-        wait_for(lambda: c.call("status")["engine"]["reason"] == reason, "the reason")
-        with pytest.raises(RpcError) as refused:
-            c.submit(small("refused"))
-        assert refused.value.message == f"{UNCHECKED}{why}check: no device to ask: {no_space}"
-        limited_engine(tmp_path, "unlimited")
-        wait_for(lambda: c.call("status")["engine"]["state"] == "ready", "engines")
-        assert c.wait(c.submit(small("next")))["state"] == "done"
-
-
-@pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="a sanitizer takes terabytes of address space")
-@pytest.mark.parametrize("kib", [120000, 200000, 240000, 280000])
-def test_little_address_space_hangs_nothing(daemon, tmp_path, kib):
-    """Wherever memory ends first: a refusal, a failed run or a done one."""
-    with daemon(ranks=2, engine=limited_engine(tmp_path, kib), ready=False) as d, d.client() as c:
-        try:
-            run = c.submit(small("tight"))
-        except RpcError as refused:
-            assert refused.message.startswith(UNCHECKED)
-            return
-
-        def over():
-            return c.call("show", id=run)["run"]["state"] in ("done", "failed") or \
-                c.call("status")["engine"]["restarts"] > 1
-
-        wait_for(over, "an end")
-
-
-@pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="a sanitizer takes terabytes of address space")
-def test_an_engine_started_by_hand_without_address_space_ends(tmp_path):
-    """Threads that OpenBLAS starts before main wait for memory for ever: they are not waited for."""
-    engine, one = limited_engine(tmp_path, 160000), {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
-    told = subprocess.run([engine, "--version"], capture_output=True, text=True, timeout=60, check=False, env=one)
-    assert told.returncode == 0 and told.stdout.startswith("gpt2-engine ")
-    odd = subprocess.run([engine, "--role", "odd"], capture_output=True, timeout=60, check=False, env=one)
-    assert odd.returncode == 2
 
 
 def test_engines_start_no_threads_of_blas(daemon):

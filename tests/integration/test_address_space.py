@@ -1,0 +1,72 @@
+"""Engines with a limit on their address space: the reason names it, and nothing hangs."""
+
+import os
+import subprocess
+
+import pytest
+
+from helpers import UNCHECKED, RpcError, spec, wait_for
+from test_start_causes import ENGINE, NEW, check_reason, under
+from test_supervision import small
+
+pytestmark = pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="a sanitizer takes terabytes of address space")
+
+
+def limited_engine(tmp_path, kib):
+    """The CPU engine, with so much address space."""
+    engine = tmp_path / "engine.sh"
+    engine.write_text(f'#!/bin/sh\nulimit -v {kib}\nexec {ENGINE} "$@"\n')
+    engine.chmod(0o700)
+    return engine
+
+
+def test_an_engine_without_address_space(daemon, tmp_path):
+    """It says so and ends, where OpenBLAS would ask for memory for ever; who asks hears it, not only the log."""
+    why = "exited with status 71 (a new process is needed): "
+    no_space = "no address space for the matrix products of 1 thread, 128 MiB for each (ulimit -v)"
+    with daemon(engine=limited_engine(tmp_path, 160000), ready=False) as d, d.client() as c:
+        reason = f"engine_lost: rank 0 {why}device: {no_space}"
+        wait_for(lambda: c.call("status")["engine"]["reason"] == reason, "the reason")
+        with pytest.raises(RpcError) as refused:
+            c.submit(small("refused"))
+        assert refused.value.message == f"{UNCHECKED}{why}check: no device to ask: {no_space}"
+        limited_engine(tmp_path, "unlimited")
+        wait_for(lambda: c.call("status")["engine"]["state"] == "ready", "engines")
+        assert c.wait(c.submit(small("next")))["state"] == "done"
+
+
+@pytest.mark.parametrize("kib", [120000, 200000, 240000, 280000])
+def test_little_address_space_hangs_nothing(daemon, tmp_path, kib):
+    """Wherever memory ends first: a refusal, a failed run or a done one."""
+    with daemon(ranks=2, engine=limited_engine(tmp_path, kib), ready=False) as d, d.client() as c:
+        try:
+            run = c.submit(small("tight"))
+        except RpcError as refused:
+            assert refused.message.startswith(UNCHECKED)
+            return
+
+        def over():
+            return c.call("show", id=run)["run"]["state"] in ("done", "failed") or \
+                c.call("status")["engine"]["restarts"] > 1
+
+        wait_for(over, "an end")
+
+
+def test_an_engine_started_by_hand_without_address_space_ends(tmp_path):
+    """Threads that OpenBLAS starts before main wait for memory for ever: they are not waited for."""
+    engine, one = limited_engine(tmp_path, 160000), {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    told = subprocess.run([engine, "--version"], capture_output=True, text=True, timeout=60, check=False, env=one)
+    assert told.returncode == 0 and told.stdout.startswith("gpt2-engine ")
+    odd = subprocess.run([engine, "--role", "odd"], capture_output=True, timeout=60, check=False, env=one)
+    assert odd.returncode == 2
+
+
+@pytest.mark.parametrize("limit", ["v", "d"])
+def test_a_limit_on_address_space_is_named(daemon, limit):
+    with daemon(engine=ENGINE, prefix=["/bin/sh", "-c", f'ulimit -{limit} 1200000 && exec "$@"', "sh"]) as d, d.client() as c:
+        run = c.wait(c.submit(spec(model={"preset": "gpt2", "n_layer": 8}, seq_len=64)))
+        assert run["state"] == "failed" and f" more were refused: " in run["reason"] and f"(ulimit -{limit}, " in run["reason"], run
+
+
+def test_a_limit_on_data():
+    check_reason([NEW + "device: no address space", "128 MiB for each (ulimit -d)"], prefix=under("ulimit -d 100000"))
