@@ -377,7 +377,7 @@ static int delete_work(struct store_job *job, struct sqlite3 *db)
 		"delete from log where run = ?",
 		"delete from transitions where run = ?",
 		"delete from segments where run = ?",
-		"delete from runs where id = ? and " ENDED,
+		("delete from runs where id = ? and " ENDED),
 	};
 	const int64_t id = ((const struct change_job *)job)->run;
 	int rc = 0;

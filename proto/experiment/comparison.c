@@ -437,7 +437,7 @@ static void take_ratios(struct comparison *c, struct comparison_arm *arm)
 static void decide(struct comparison *c)
 {
 	const struct verdict_rules rules = {.alpha = c->alpha, .margin = c->spec->margin};
-	struct verdict_input inputs[SPEC_ARMS_MAX];
+	struct verdict_input inputs[SPEC_ARMS_MAX] = {0};
 	struct verdict_result results[SPEC_ARMS_MAX];
 	size_t arms[SPEC_ARMS_MAX], n = 0;
 

@@ -226,9 +226,12 @@ static void test_failing_ends_by_itself(void **state)
 	assert_int_equal(store_close(s), 0);
 }
 
+static atomic_bool awake;
+
 static int sleep_work(struct store_job *job, struct sqlite3 *db)
 {
-	sleep(STORE_SILENT_S + 1);
+	while (!atomic_load(&awake))
+		usleep(20000);
 	return 0;
 }
 
@@ -248,6 +251,7 @@ static void test_silent_thread(void **state)
 	assert_int_equal(failure.rc, -ETIMEDOUT);
 	assert_string_equal(failure.path, f->path);
 	assert_true(store_busy_s(s) >= STORE_SILENT_S);
+	atomic_store(&awake, true);
 	store_fixture_wait(s, &sleeper.outcome);
 	assert_false(store_failing(s));
 	assert_int_equal(store_close(s), 0);

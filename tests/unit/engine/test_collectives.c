@@ -42,13 +42,8 @@ static uint64_t mix(uint64_t x)
 static double number(uint64_t seed, int rank, int64_t i)
 {
 	uint64_t h = mix(seed * 1000003 + (uint64_t)rank * 101 + mix((uint64_t)i));
-	double size = (double)(int)(h % 25) - 12.0;
-	double value = 1.0 + (double)(h >> 12) * 0x1p-52;
+	double value = (1.0 + (double)(h >> 12) * 0x1p-52) * (double)(1 << h % 25) * 0x1p-12;
 
-	for (; size > 0.0; size -= 1.0)
-		value *= 2.0;
-	for (; size < 0.0; size += 1.0)
-		value *= 0.5;
 	return h >> 11 & 1 ? -value : value;
 }
 
@@ -84,7 +79,7 @@ static bool sync_all(struct ranks_self *self)
 
 /* Elements of one slice: below, at and above what travels in the head, and one piece; several
  * pieces. */
-static const int64_t slices[] = {1, 7, 2039, 2040, 2041, 65536, 65537, 3 * 65536 + 5, 1000003};
+static const int64_t slices[] = {1, 7, 2039, 2040, 2041, 65536, 65537, 3 * 65536 + 5};
 enum { N_SLICES = sizeof slices / sizeof *slices };
 
 static int check_reduce_scatter(
@@ -133,7 +128,7 @@ static int check_all_reduce(struct ranks_self *self, int64_t n, uint64_t seed, s
 
 static int elements(struct ranks_self *self)
 {
-	static const int64_t odd[] = {1, 2, 3, 5, 8191, 8193, (1 << 20) + 3};
+	static const int64_t odd[] = {1, 2, 3, 5, 8191, 8193, (1 << 18) + 3};
 
 	for (int i = 0; i < N_SLICES; i++) {
 		struct k_stream *s = i % 2 ? self->comm : self->compute;
@@ -262,8 +257,8 @@ static int reduce_in_buckets(struct ranks_self *self, float *x, int64_t n, int64
 
 static int buckets(struct ranks_self *self)
 {
-	enum { N = 12 * 50000 };
-	static const int64_t cuts[] = {N, 12, 480, 12 * 4097, 12 * 25000};
+	enum { N = 12 * 20000 };
+	static const int64_t cuts[] = {N, 12, 480, 12 * 4097, 12 * 10000};
 	float *sum = sum_floats(77, self->world, N);
 
 	CHECK(sum != NULL);
@@ -331,12 +326,12 @@ static int traffic(struct ranks_self *self)
  * other. */
 static int interleaved(struct ranks_self *self)
 {
-	enum { ROUNDS = 1000, N = 48 };
+	enum { ROUNDS = 200, N = 48 };
 	static float x[ROUNDS][N];
 	int64_t flags[ROUNDS];
 
 	for (int i = 0; i < ROUNDS; i++) {
-		flags[i] = i == 700 && self->rank == self->world - 1;
+		flags[i] = i == 140 && self->rank == self->world - 1;
 		for (int k = 0; k < N; k++)
 			x[i][k] = (float)number((uint64_t)i, self->rank, k);
 		collectives_reduce_scatter(self->all, x[i], N, self->comm);
@@ -351,7 +346,7 @@ static int interleaved(struct ranks_self *self)
 		float *sum = sum_floats((uint64_t)i, self->world, N);
 
 		CHECK(sum != NULL && memcmp(sum, x[i], sizeof x[i]) == 0);
-		CHECK(flags[i] == (i == 700));
+		CHECK(flags[i] == (i == 140));
 		free(sum);
 	}
 	return 0;

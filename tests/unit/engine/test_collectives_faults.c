@@ -40,7 +40,7 @@ static int one_stands_still(struct ranks_self *self)
 	collectives_reduce_scatter(self->all, x, 12, self->comm);
 	k_stream_sync(self->comm, limit_ns);
 	ranks_keep_error(self);
-	/* what comes later does nothing: with the deadline of 6 s, 10,000 waits would show */
+	/* what comes later does nothing: with the deadline of 3 s, 10,000 waits would show */
 	for (int i = 0; i < 10000; i++) {
 		collectives_all_gather(self->all, x, 12, self->comm);
 		collectives_barrier(self->all, self->compute);
@@ -54,10 +54,10 @@ static void test_timeout(void **state)
 {
 	static struct ranks_end end;
 	struct ranks_options options = {.world = 3,
-		.timeout_ns = 6 * second_ns,
+		.timeout_ns = 3 * second_ns,
 		.limit_ns = limit_ns,
 		.fn = one_stands_still};
-	const char *text = "rank 2: no message for 6 s in reduce_scatter";
+	const char *text = "rank 2: no message for 3 s in reduce_scatter";
 
 	assert_int_equal(ranks_run(&options, &end), 0);
 	for (int r = 0; r < 3; r++)
@@ -93,12 +93,12 @@ static void test_earlier_never_runs(void **state)
 {
 	static struct ranks_end end;
 	struct ranks_options options = {.world = 2,
-		.timeout_ns = 6 * second_ns,
+		.timeout_ns = 3 * second_ns,
 		.limit_ns = limit_ns,
 		.fn = earlier_never_runs};
 	static const char stuck[] =
-		"rank 0: barrier: the collectives issued before it did not run for 6 s";
-	static const char silent[] = "rank 0: no message for 6 s in barrier";
+		"rank 0: barrier: the collectives issued before it did not run for 3 s";
+	static const char silent[] = "rank 0: no message for 3 s in barrier";
 
 	assert_int_equal(ranks_run(&options, &end), 0);
 	assert_int_equal(end.exit_status[0], 0);
@@ -168,7 +168,7 @@ static void test_stopped_peer(void **state)
 {
 	static struct ranks_end end;
 	struct ranks_options options = {.world = 3,
-		.timeout_ns = 6 * second_ns,
+		.timeout_ns = 3 * second_ns,
 		.limit_ns = limit_ns,
 		.fn = stops_for_ever};
 

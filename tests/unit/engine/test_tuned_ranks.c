@@ -104,7 +104,7 @@ static int share(struct ranks_self *self)
 static void run(enum how how, struct ranks_end *end)
 {
 	struct ranks_options options = {.world = WORLD,
-		.timeout_ns = how == STOPPED || how == STOPPED_LATER ? 6 * second_ns : limit_ns,
+		.timeout_ns = how == STOPPED || how == STOPPED_LATER ? 3 * second_ns : limit_ns,
 		.limit_ns = limit_ns,
 		.fn = share,
 		.arg = &how};
@@ -124,7 +124,7 @@ static void all_take_those_of_rank_0(void **state)
 
 static void one_stops(void **state)
 {
-	static const char text[] = "rank 1: no message for 6 s in gather";
+	static const char text[] = "rank 1: no message for 3 s in gather";
 	static struct ranks_end end;
 
 	for (enum how how = STOPPED; how <= STOPPED_LATER; how++) {
