@@ -543,6 +543,20 @@ static void keep_waits(struct segment *s)
 		timeline_exposed(time, ns);
 }
 
+static int64_t busy_ns(const struct segment *s)
+{
+	return s->group ? collectives_busy_ns(s->group) : 0;
+}
+
+/* Seconds of communication in a measured step. */
+static double mean_comm(const struct segment *s)
+{
+	const int64_t measured = s->measure.done - s->measure.warmup, busy = busy_ns(s);
+
+	return measured > 0 && busy >= 0 ? (double)(busy - s->busy_ns) / 1e9 / (double)measured
+					 : (double)NAN;
+}
+
 static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 {
 	int64_t sent_ns = 0, logged_ns = 0, grown = k_stream_grown(w->compute);
@@ -558,6 +572,8 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 			return step_failed(s, rc, error);
 		s->measure.own[s->measure.done++] = result.measure;
 		keep_waits(s);
+		if (s->measure.done == s->measure.warmup)
+			s->busy_ns = busy_ns(s);
 		last = s->measure.done == s->measure.steps;
 		if (s->measure.done == 2) {
 			log_launches(s, w, link);
@@ -725,6 +741,7 @@ static void begin_use(struct segment *s, const struct warm *w, struct link *link
 	struct segment_counters *start = &s->at_start;
 
 	link_watch_begin(link);
+	s->busy_ns = busy_ns(s);
 	*start = (struct segment_counters){
 		.mono_ns = clock_mono_ns(), .cpu_ns = cpu_time_ns(), .gpu_mj = -1};
 	if (w->gpu_log)
@@ -760,6 +777,7 @@ static void end_use(struct segment *s, const struct warm *w, struct link *link)
 			? 100.0 * (double)(cpu_time_ns() - s->at_start.cpu_ns) / (double)took_ns
 			: (double)NAN,
 		.energy_j = used_energy(s, w),
+		.comm_s = mean_comm(s),
 		.standstill_ns = link_watch_end(link),
 	};
 }

@@ -16,6 +16,7 @@ struct metrics_host_use {
 	double cpu_percent; /* of one processor; nan: not known */
 	/* of its GPU; without GPUs of all processors on rank 0, 0 on the others; nan: not known */
 	double energy_j;
+	double comm_s;         /* communication in a measured step, mean; nan: not known */
 	int64_t standstill_ns; /* the longest time in which the process did not run; 0: none */
 };
 

@@ -211,6 +211,15 @@ static double cpu_percent(const struct metrics_segment *s)
 	return sum / s->world;
 }
 
+static double comm_s(const struct metrics_segment *s)
+{
+	double sum = 0;
+
+	for (int rank = 0; rank < s->world; rank++)
+		sum += s->ranks[rank].use.comm_s;
+	return sum / s->world;
+}
+
 /* Null on the CPU, or where the driver does not say. */
 static json_t *pack_peak_memory(const struct metrics_segment *s, int ranks)
 {
@@ -294,11 +303,11 @@ static json_t *pack_machine(const struct metrics_segment *s, const struct measur
 {
 	const struct utilisation u = utilisation_of(s, sum);
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "data_hash",
-		text_or_null(s->data_hash), "mfu", rpc_real(u.mfu), "hfu", rpc_real(u.hfu),
-		"energy_j", rpc_real(energy_j(s)), "cpu_percent", rpc_real(cpu_percent(s)), "gpu",
-		pack_gpus(s), "peak_device_bytes", pack_peak_memory(s, s->world), "void",
-		list_void(s));
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "comm_total_mean_s",
+		rpc_real(comm_s(s)), "data_hash", text_or_null(s->data_hash), "mfu",
+		rpc_real(u.mfu), "hfu", rpc_real(u.hfu), "energy_j", rpc_real(energy_j(s)),
+		"cpu_percent", rpc_real(cpu_percent(s)), "gpu", pack_gpus(s), "peak_device_bytes",
+		pack_peak_memory(s, s->world), "void", list_void(s));
 }
 
 json_t *metrics_report_summary(const struct metrics_segment *s, const struct measure_summary *sum,

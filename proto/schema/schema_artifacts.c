@@ -146,6 +146,8 @@ const struct schema_row schema_artifacts[] = {
 	{"steps", "metrics_steps", ""},
 	{"phases", "metrics_phases", ""},
 	{"nonfinite", "[metrics_nonfinite]", "figures that are null for not being finite"},
+	{"comm_total_mean_s", "real|null",
+		"in which collectives ran, exposed or not; null: NCCL does not measure it"},
 	{"exposed_transfer_mean_s", "real|null",
 		"of exposed_comm_mean_s: per collective the shortest wait of the ranks"},
 	{"exposed_wait_mean_s", "real|null",

@@ -563,6 +563,8 @@ const struct schema_row schema_objects[] = {
 	{"step_median_ns", "count", "of the slowest rank in each step"},
 	{"step_p95_ns", "count|null", "by nearest rank; null under 20 steps"},
 	{"exposed_comm_mean_s", "real", "in which computing waited for communication"},
+	{"comm_total_mean_s", "?real|null",
+		"in which collectives ran, exposed or not; null: NCCL does not measure it"},
 	{"exposed_transfer_mean_s", "?real|null",
 		"of exposed_comm_mean_s: per collective the shortest wait of the ranks"},
 	{"exposed_wait_mean_s", "?real|null",

@@ -84,6 +84,7 @@ def test_the_slow_rank(daemon, slow):
         exposed = summary["exposed_comm_mean_s"]
         assert summary["exposed_transfer_mean_s"] + summary["exposed_wait_mean_s"] == pytest.approx(exposed)
         assert summary["exposed_wait_mean_s"] > exposed / 5 and summary["exposed_split_steps"] == STEPS - WARMUP
+        assert 0 < exposed / 3 < summary["comm_total_mean_s"]
         assert summary["forward_mean_s"] == pytest.approx(
             mean(metrics["ranks"][rank]["phases"]["forward_mean_s"] for rank in range(2)))
         assert works[slow] > 1.5 * works[1 - slow]

@@ -432,7 +432,7 @@ static void test_summary(void **state)
 		"steps_attempted", "steps_applied", "steps_skipped", "plan", "init_ns", "switch_ns",
 		"nonfinite", "slowest_rank", "artifacts", "mfu", "hfu", "energy_j", "cpu_percent",
 		"gpu", "peak_device_bytes", "void", "exposed_transfer_mean_s",
-		"exposed_wait_mean_s", "exposed_split_steps", "data_hash"};
+		"exposed_wait_mean_s", "exposed_split_steps", "data_hash", "comm_total_mean_s"};
 	struct metrics_fixture *f = *state;
 	struct metrics_files files;
 	json_t *s;
