@@ -403,7 +403,7 @@ static void print_work(const struct term *t, const json_t *comparison, const jso
 	page_end(&p);
 }
 
-/* How much of the difference of a step is exposed communication, and the ratio of energies. */
+/* The differences of a step and of its exposed communication, and the ratio of energies. */
 static void print_causes(const struct term *t, const json_t *comparison, const json_t *row)
 {
 	const json_t *arms = json_object_get(comparison, "arms");
@@ -413,14 +413,14 @@ static void print_causes(const struct term *t, const json_t *comparison, const j
 	const double exposed =
 		format_real(base, "exposed_comm_mean_s") - format_real(own, "exposed_comm_mean_s");
 	const double energy = format_real(row, "energy_ratio");
-	char of[FORMAT_BYTES], all[FORMAT_BYTES], percent[FORMAT_BYTES];
+	char of_step[FORMAT_BYTES], of_comm[FORMAT_BYTES], percent[FORMAT_BYTES];
 	struct page p = {.term = t};
 
-	if (isfinite(step) && isfinite(exposed) && step * exposed > 0.0 &&
+	if (isfinite(step) && isfinite(exposed) && exposed != 0.0 &&
 		!json_is_string(json_object_get(row, "steps_differ")))
-		page_part(&p, "%s of the %s that a step %s are exposed communication",
-			fabs(exposed) < fabs(step) ? format_duration(fabs(exposed), of) : "all",
-			format_duration(fabs(step), all), step > 0.0 ? "gains" : "loses");
+		page_part(&p, "a step takes %s %s, its exposed communication %s %s",
+			format_duration(fabs(step), of_step), step > 0.0 ? "less" : "more",
+			format_duration(fabs(exposed), of_comm), exposed > 0.0 ? "less" : "more");
 	if (isfinite(energy))
 		page_part(&p, "energy per token %s", page_percent(100.0 * (energy - 1.0), percent));
 	page_end(&p);

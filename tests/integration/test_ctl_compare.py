@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import random
+import re
 
 import pytest
 
@@ -51,6 +52,18 @@ def test_faster(path):
         assert part in text, (part, text)
     other = one_object(compare(path, rows, "--json", "--baseline", "B").stdout)
     assert [(row["arm"], row["verdict"]) for row in other["comparisons"]] == [("A", "SLOWER")]
+
+
+def test_step_and_its_communication(path):
+    """Communication may shrink by more than the step does, or grow while the step shrinks."""
+    rows = blocks({"A": 10, "B": 9.6})
+    for exposed, words in ((0.0, (100, "less")), (1e-3, (900, "more"))):
+        for row in rows:
+            row["summary"]["exposed_comm_mean_s"] = exposed if row["arm"] == "B" else 1e-4
+        text = narrow(compare(path, rows).stdout)
+        found = re.search(r"\na step takes (\S+ us) less, its exposed communication (\S+ us) (less|more)\n", text)
+        assert found and 350 < float(found[1].split()[0]) < 450, text
+        assert (float(found[2].split()[0]), found[3]) == words, text
 
 
 def test_baseline_that_is_no_arm(path):
