@@ -529,9 +529,9 @@ static void log_stop(const struct segment *s, const struct warm *w, struct link 
 	if (w->rank != 0)
 		return;
 	link_log(link, "info",
-		"run %" PRId64 ": stopped after step %" PRId64 " of %" PRId64 ", 1 step after %s",
-		s->run, s->measure.done, s->measure.steps,
-		asked ? "it was to" : "another rank was to");
+		"run %" PRId64 ": stopped after step %" PRId64 " of %" PRId64
+		", 1 step after the request to %s",
+		s->run, s->measure.done, s->measure.steps, asked ? "stop" : "another rank");
 }
 
 static void keep_waits(struct segment *s)
