@@ -378,7 +378,8 @@ const struct verb verb_submit = {
 	.max_args = 1,
 	.summary = "queue a run or an experiment",
 	.text = "FILE is a run spec, see gpt2d-spec(5); \"-\" is standard input. gpt2ctl prints "
-		"all errors of the spec as FILE:LINE: KEY: MESSAGE before it connects to gpt2d. "
+		"all errors of the spec as FILE:LINE:COLUMN: KEY: MESSAGE before it connects to "
+		"gpt2d. "
 		"Relative data paths start from the spec's directory; for \"-\" and for a pipe, "
 		"as with <(jq . spec.json), from the current directory. submit prints the run ID "
 		"once the run is on disk in gpt2d's queue.",
