@@ -16,10 +16,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/timex.h>
 #include <sys/un.h>
 #include <sys/utsname.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include "daemon/config/log.h"
@@ -218,36 +216,6 @@ static int try_file(const char *setting, const char *path, char *error, size_t e
 	return rc;
 }
 
-static bool same_file(const char *a, const char *b)
-{
-	struct stat st_a, st_b;
-
-	return stat(a, &st_a) == 0 && stat(b, &st_b) == 0 && S_ISREG(st_a.st_mode) &&
-		st_a.st_dev == st_b.st_dev && st_a.st_ino == st_b.st_ino;
-}
-
-/* What a log or a file of figures would destroy. */
-static int try_own(
-	const struct settings *s, const char *path, const char *setting, char *error, size_t bytes)
-{
-	static const char *const names[] = {STATE_DATABASE, STATE_DATABASE "-wal",
-		STATE_DATABASE "-shm", STATE_DATABASE ".lock"};
-	char state[PATH_MAX], own[PATH_MAX + 32], ignored[512];
-	bool is = s->config_file != NULL && same_file(path, s->config_file);
-
-	if (paths_state_dir(s->state_dir, state, sizeof(state), ignored, sizeof(ignored)) < 0)
-		return 0;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !is; i++) {
-		snprintf(own, sizeof(own), "%s/%s", state, names[i]);
-		is = same_file(path, own) || strcmp(path, own) == 0;
-	}
-	if (!is)
-		return 0;
-	snprintf(error, bytes, "%s: %s: is a file of gpt2d's own; another name is needed", setting,
-		path);
-	return -EINVAL;
-}
-
 /* ---- settings ---- */
 
 static void check_gpt2d(struct checks *c)
@@ -283,8 +251,6 @@ static void check_log(struct checks *c)
 	char error[FOUND_BYTES];
 	int rc = log_check(s->log_file, error, sizeof(error));
 
-	if (rc == 0 && is_path(s->log_file))
-		rc = try_own(s, s->log_file, "log_file", error, sizeof(error));
 	if (rc == 0 && is_path(s->log_file))
 		rc = try_file("log_file", s->log_file, error, sizeof(error));
 	if (rc < 0)
@@ -334,21 +300,12 @@ static void check_metrics(struct checks *c)
 		ok(c, "in no file");
 		return;
 	}
-	rc = try_own(c->settings, path, "metrics_file", error, sizeof(error));
-	if (rc == 0 && is_path(c->settings->log_file) &&
-		(strcmp(path, c->settings->log_file) == 0 ||
-			same_file(path, c->settings->log_file))) {
-		rc = -EINVAL;
-		snprintf(error, sizeof(error), "metrics_file: %s: is log_file too", path);
-	} else if (rc == 0 && (!metrics_file_valid(path) || !metrics_file_replaceable(path))) {
-		rc = -EINVAL;
+	if (!metrics_file_valid(path) || !metrics_file_replaceable(path)) {
 		snprintf(error, sizeof(error),
 			"metrics_file: %s: the name of a file of figures is needed, or of none "
 			"that is there",
 			path);
-	}
-	if (rc < 0) {
-		refuse(c, rc, error);
+		refuse(c, -EINVAL, error);
 		return;
 	}
 	folder_of(path, folder);
@@ -588,26 +545,6 @@ static void check_processors(struct checks *c)
 			os.release, os.machine);
 }
 
-static void check_memory(struct checks *c)
-{
-	long long total = 0, available = 0;
-	struct cgroup_memory group;
-	char line[128];
-	FILE *f = fopen("/proc/meminfo", "re");
-
-	while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
-		sscanf(line, "MemTotal: %lld kB", &total);
-		sscanf(line, "MemAvailable: %lld kB", &available);
-	}
-	if (f != NULL)
-		fclose(f);
-	if (cgroup_memory_read("", &group) == 0 && group.limit_bytes < total << 10)
-		ok(c, "%" PRId64 " MiB by %s, %" PRId64 " MiB left; %lld MiB in the machine",
-			group.limit_bytes >> 20, group.file, group.free_bytes >> 20, total >> 10);
-	else
-		ok(c, "%lld MiB, %lld MiB of it available", total >> 10, available >> 10);
-}
-
 static void check_proc(struct checks *c)
 {
 	char why[160];
@@ -695,54 +632,29 @@ static void check_descriptors(struct checks *c)
 			limit_text(limit.rlim_max, text), kept, s->ranks, plural);
 }
 
-/* Warns of a limit below needed. */
-static void check_limit(struct checks *c, int resource, rlim_t needed, const char *consequence)
-{
-	struct rlimit limit;
-	char text[32];
-
-	if (getrlimit(resource, &limit) < 0)
-		return;
-	if (limit.rlim_max < needed)
-		warn(c, "limit %s: %s", limit_text(limit.rlim_max, text), consequence);
-	else
-		ok(c, "%s", limit_text(limit.rlim_max, text));
-}
-
-static void check_locked(struct checks *c)
-{
-	check_limit(c, RLIMIT_MEMLOCK, c->program.device == DEVICE_CUDA ? (rlim_t)SHM_BYTES : 0,
-		"bytes, and transfers between GPUs may lock more");
-}
-
 static void check_processes(struct checks *c)
 {
 	const int64_t share = cgroup_processors("") / c->settings->ranks;
 	const int64_t threads = c->settings->threads > 0 ? c->settings->threads : share;
 	const int64_t needed = PROCESSES_ELSE + c->settings->ranks * (threads + THREADS_OF_RANK);
-	char text[96];
+	struct rlimit limit;
+	char text[32];
 
-	snprintf(text, sizeof(text), "processes and threads of this user, about %" PRId64 " needed",
-		needed);
-	check_limit(c, RLIMIT_NPROC, geteuid() == 0 ? 0 : (rlim_t)needed, text);
+	if (getrlimit(RLIMIT_NPROC, &limit) < 0)
+		return;
+	limit_text(limit.rlim_max, text);
+	if (geteuid() != 0 && limit.rlim_max < (rlim_t)needed)
+		warn(c, "limit %s: processes and threads of this user, about %" PRId64 " needed",
+			text, needed);
+	else
+		ok(c, "%s", text);
 }
 
-static void check_file_size(struct checks *c)
-{
-	check_limit(c, RLIMIT_FSIZE, RLIM_INFINITY, "bytes of each file");
-}
-
-static void check_cpu_time(struct checks *c)
-{
-	check_limit(c, RLIMIT_CPU, RLIM_INFINITY,
-		"seconds of processor time, after which a process ends");
-}
-
-/* ---- GPUs, clock, systemd ---- */
+/* ---- GPUs, clock ---- */
 
 static void check_gpus(struct checks *c)
 {
-	char line[256] = "", why[512];
+	char line[256] = "";
 	FILE *f = fopen("/proc/driver/nvidia/version", "re");
 	const bool driver = f != NULL && fgets(line, sizeof(line), f) != NULL;
 	glob_t found = {0};
@@ -758,24 +670,17 @@ static void check_gpus(struct checks *c)
 			"%" PRId64 " ranks, one GPU for each, %zu GPUs", c->settings->ranks, n);
 	else if (n > 0 && access(found.gl_pathv[0], R_OK | W_OK) < 0)
 		warn(c, "%s: %s", found.gl_pathv[0], strerror(errno));
-	else if (n > 0)
-		ok(c, "%zu device%s; %s", n, n == 1 ? "" : "s",
-			driver ? line : "unknown version of the driver");
-	else if (driver)
+	else if (n == 0 && driver)
 		warn(c, "%s, but no /dev/nvidia0", line);
-	else if (engine_program_gpu(why, sizeof(why)) == 0)
-		ok(c, "that of the Windows host (/dev/dxg)");
 	else
-		ok(c, "none: no NVIDIA driver, no device");
+		ok(c, "%zu device%s; %s", n, n == 1 ? "" : "s", driver ? line : "no NVIDIA driver");
 	globfree(&found);
 }
 
 static void check_clock(struct checks *c)
 {
 	const int64_t utc_ns = clock_utc_ns();
-	struct timex t = {0};
 	char at[CLOCK_TEXT_BYTES];
-	const int state = adjtimex(&t);
 
 	clock_text_s(utc_ns, at);
 	if (utc_ns < 0)
@@ -783,23 +688,7 @@ static void check_clock(struct checks *c)
 	else if (utc_ns / CLOCK_S_NS < BUILT_S)
 		warn(c, "%s: the times of runs would be wrong", at);
 	else
-		ok(c, "%s, %s", at,
-			state < 0 ? "unknown whether a time service keeps it"
-				: (t.status & STA_UNSYNC) != 0
-				? "no time service keeps it (durations do not depend on it)"
-				: "a time service keeps it");
-}
-
-static void check_systemd(struct checks *c)
-{
-	uint64_t watchdog_us = 0;
-
-	if (sd_booted() <= 0)
-		ok(c, "not on this machine");
-	else if (sd_watchdog_enabled(0, &watchdog_us) > 0)
-		ok(c, "watchdog of %.1f s", (double)watchdog_us / 1e6);
-	else
-		ok(c, "gpt2d was not started by it");
+		ok(c, "%s", at);
 }
 
 /* ---- the table ---- */
@@ -829,7 +718,6 @@ static const struct check table[] = {
 		false},
 	{"processors", "ranks", ALL, check_processors,
 		"fewer ranks: each has less than one processor", false},
-	{"memory", NULL, ALL, check_memory, NULL, false},
 	{"/proc", NULL, ALL | START, check_proc,
 		"mount -t proc proc /proc, in the pid namespace of gpt2d: ranks reach each other "
 		"through it",
@@ -840,17 +728,10 @@ static const struct check table[] = {
 		false},
 	{"nofile", NULL, ALL | START, check_descriptors,
 		"raise the limit (LimitNOFILE= of the unit, ulimit -Hn), or lower clients", true},
-	{"memlock", NULL, ALL, check_locked, "raise it (LimitMEMLOCK= of the unit, ulimit -Hl)",
-		false},
 	{"nproc", NULL, ALL, check_processes,
 		"raise it (TasksMax= and LimitNPROC= of the unit, ulimit -u)", false},
-	{"fsize", NULL, ALL, check_file_size,
-		"raise the limit on the size of files (LimitFSIZE= of the unit, ulimit -f)", false},
-	{"cputime", NULL, ALL, check_cpu_time,
-		"take the limit away (LimitCPU= of the unit, ulimit -t)", false},
 	{"GPUs", NULL, ALL, check_gpus,
 		"give gpt2d the devices (group video or render, docker run --gpus)", false},
-	{"systemd", NULL, ALL, check_systemd, NULL, false},
 };
 
 int checks_run(enum checks_when when, const struct settings *s, const char *errors,

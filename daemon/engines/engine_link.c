@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -365,15 +364,6 @@ void engine_link_drain(struct engine_link *link)
 		engine_link_destroy(link);
 }
 
-/* Whether a limit on processor time, which engines have from here, may have sent it. */
-static bool limits_cpu(int number)
-{
-	struct rlimit cpu;
-
-	return (number == SIGXCPU || number == SIGKILL) && getrlimit(RLIMIT_CPU, &cpu) == 0 &&
-		(cpu.rlim_cur != RLIM_INFINITY || cpu.rlim_max != RLIM_INFINITY);
-}
-
 /* Of SIGKILL the kernel tells nobody why; of its own it counts. */
 static void say_signal(struct engine_link *link, int number)
 {
@@ -384,9 +374,6 @@ static void say_signal(struct engine_link *link, int number)
 
 	if (number == SIGXFSZ)
 		snprintf(link->end + n, sizeof(link->end) - (size_t)n, " (%s)", failure_too_large);
-	if (limits_cpu(number))
-		n += snprintf(link->end + n, sizeof(link->end) - (size_t)n,
-			" (processor time is limited: raise ulimit -t, LimitCPU= of the unit)");
 	if (number == SIGINT) /* engines ignore it, but before main */
 		snprintf(link->end + n, sizeof(link->end) - (size_t)n,
 			" (as OpenBLAS does before it begins: %s)", starved_text(-EAGAIN));

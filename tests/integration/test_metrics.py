@@ -246,32 +246,6 @@ def test_a_file_with_something_else_is_left_alone(daemon, tmp_path):
     assert path.read_text() == "mine\n"
 
 
-@pytest.mark.parametrize("setting", ["log_file", "metrics_file"])
-def test_no_file_of_its_own(tmp_path, setting):
-    """By whatever name. The start, -n and --check say so, and nothing is made."""
-    state, conf = tmp_path / "state", tmp_path / "gpt2d.conf"
-    state.mkdir()
-    (state / "gpt2d.db").touch()
-    os.link(state / "gpt2d.db", tmp_path / "linked")
-    program = [BUILD / "daemon" / "gpt2d", "-c", conf]
-    for path in (state / "gpt2d.db", tmp_path / "linked", state / "gpt2d.db-wal", conf):
-        conf.write_text(f"{setting} = {path}\nstate_dir = {state}\nsocket = {tmp_path}/sock\n")
-        conf.chmod(0o600)
-        before = sorted(tmp_path.rglob("*"))
-        said = f"{setting}: {path}: is a file of gpt2d's own; another name is needed"
-        for words, text in (((), f"gpt2d: {said}\n"), (("-n",), f"gpt2d: {conf}:1: {said}\n")):
-            done = subprocess.run([*program, *words], capture_output=True, text=True, timeout=60, check=False)
-            assert (done.returncode, done.stdout, done.stderr) == (2, "", text)
-        assert sorted(tmp_path.rglob("*")) == before
-    done = subprocess.run([*program, "--check"], capture_output=True, text=True, timeout=120, check=False)
-    assert f"fail  {setting.partition('_')[0]}" in done.stdout and said in done.stdout
-    conf.write_text(f"{setting} = {state}/a-log\nstate_dir = {state}\nsocket = {tmp_path}/sock\n")
-    assert subprocess.run([*program, "-n"], capture_output=True, timeout=60, check=False).returncode == 0
-    conf.write_text(f"log_file = {tmp_path}/x\nmetrics_file = {tmp_path}/x\nsocket = {tmp_path}/sock\n")
-    done = subprocess.run([*program, "-n"], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2 and f"{conf}:2: metrics_file: {tmp_path}/x: is log_file too" in done.stderr
-
-
 def test_no_settings_and_no_log():
     """With -c /dev/null no file is read: that is no file of gpt2d's own. The figures must not replace a device."""
     command = [BUILD / "daemon" / "gpt2d", "-c", "/dev/null", "-n"]
