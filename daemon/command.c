@@ -1,7 +1,10 @@
 #include "daemon/command.h"
 
 #include <event2/event.h>
+#include <inttypes.h>
 #include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,28 +32,19 @@
 #include "daemon/config/settings.h"
 #include "daemon/store/store.h"
 #include "daemon/runs/submit.h"
-#include "daemon/runs/usage.h"
+#include "proto/host/cgroup.h"
 #include "proto/host/procfs.h"
 #include "proto/protocol.h"
+#include "proto/schema/schema.h"
 #include "proto/suggest.h"
 #include "proto/version.h"
 
-enum { ARGS_MAX = 8 };
-
-enum arg_type { ARG_INTEGER, ARG_TEXT, ARG_BOOL };
-
-struct arg {
-	const char *name;
-	enum arg_type type;
-	bool required;
-};
+enum { MEMBERS_MAX = 8 };
 
 struct verb {
 	const char *name;
 	void (*handle)(struct daemon *d, struct reply *reply, json_t *params);
 	enum role role;
-	struct arg args[ARGS_MAX];
-	const char *help;
 };
 
 /* ---- hello, version ---- */
@@ -123,6 +117,82 @@ void command_queued(void *arg, struct reply *reply, struct run *run)
 
 /* ---- status ---- */
 
+/* Field 3 and on of proc(5): the name before may hold blanks and parentheses. */
+static const char *behind_name(const char *stat)
+{
+	const char *end = strrchr(stat, ')');
+
+	return end ? end + 1 : NULL;
+}
+
+static int read_stat(pid_t pid, double *cpu_s, int64_t *rss_bytes)
+{
+	char path[64], line[1024] = "";
+	const char *rest;
+	uint64_t user, kernel;
+	int64_t pages;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)pid);
+	f = fopen(path, "re");
+	if (f == NULL)
+		return -1;
+	rest = fgets(line, sizeof(line), f) ? behind_name(line) : NULL;
+	fclose(f);
+	if (rest == NULL ||
+		sscanf(rest,
+			" %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64 " %" SCNu64
+			" %*s %*s %*s %*s %*s %*s %*s %*s %" SCNd64,
+			&user, &kernel, &pages) != 3)
+		return -1;
+	*cpu_s = (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
+	*rss_bytes = pages * sysconf(_SC_PAGESIZE);
+	return 0;
+}
+
+/* Into object: cpu_s, processor time of all threads of the process, and rss_bytes; null: no process. */
+static void add_usage(json_t *object, pid_t pid)
+{
+	double cpu_s = 0.0;
+	int64_t rss_bytes = 0;
+	const int rc = pid > 0 ? read_stat(pid, &cpu_s, &rss_bytes) : -1;
+
+	json_object_set_new(object, "cpu_s", rc == 0 ? json_real(cpu_s) : json_null());
+	json_object_set_new(
+		object, "rss_bytes", rc == 0 ? json_integer((json_int_t)rss_bytes) : json_null());
+}
+
+/* A row of /proc/meminfo in bytes, or null. */
+static json_t *meminfo(const char *name)
+{
+	char line[256];
+	int64_t kib;
+	json_t *value = NULL;
+	FILE *f = fopen("/proc/meminfo", "re");
+
+	while (f && !value && fgets(line, sizeof(line), f))
+		if (strncmp(line, name, strlen(name)) == 0 &&
+			sscanf(line + strlen(name), ": %" SCNd64, &kib) == 1)
+			value = json_integer((json_int_t)kib * 1024);
+	if (f)
+		fclose(f);
+	return value ? value : json_null();
+}
+
+static json_t *host_json(void)
+{
+	struct cgroup_memory group;
+	double load;
+
+	return json_pack("{sI so so so so}", "processors",
+		(json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "load_1m",
+		getloadavg(&load, 1) == 1 ? json_real(load) : json_null(), "memory_bytes",
+		meminfo("MemTotal"), "memory_available_bytes", meminfo("MemAvailable"),
+		"memory_limit_bytes",
+		cgroup_memory_read("", &group) == 0 ? json_integer((json_int_t)group.limit_bytes)
+						    : json_null());
+}
+
 static const char *daemon_state(const struct daemon *d)
 {
 	if (d->stopping)
@@ -140,7 +210,7 @@ static json_t *daemon_json(const struct daemon *d)
 		(double)(clock_mono_ns() - d->started_ns) / 1e9, "socket", d->socket, "state_dir",
 		d->state_dir, "clients", (json_int_t)control_clients(d->control));
 
-	usage_add(daemon, getpid());
+	add_usage(daemon, getpid());
 	return daemon;
 }
 
@@ -151,7 +221,7 @@ static json_t *engine_json(const struct daemon *d)
 	size_t i;
 
 	json_array_foreach(json_object_get(engine, "ranks"), i, rank)
-		usage_add(rank, (pid_t)json_integer_value(json_object_get(rank, "pid")));
+		add_usage(rank, (pid_t)json_integer_value(json_object_get(rank, "pid")));
 	json_object_set_new(engine, "device", json_string(engine_program_device_name(p->device)));
 	json_object_set_new(engine, "device_why", p->why[0] ? json_string(p->why) : json_null());
 	json_object_set_new(engine, "idle", scheduler_idle_json(d->scheduler));
@@ -171,7 +241,7 @@ json_t *command_status(const struct daemon *d)
 			follow_progress(d->follow, run->id), "stopping",
 			scheduler_stop_reason(d->scheduler));
 	return json_pack("{so so so so so so sI so so so so}", "daemon", daemon_json(d), "host",
-		usage_host(), "store", store_failure_json(d->store), "engine", engine_json(d),
+		host_json(), "store", store_failure_json(d->store), "engine", engine_json(d),
 		"running", running, "waiting", outlook_head(d), "queued",
 		(json_int_t)queue_length(d->queue), "queue", outlook_queue(d), "drained",
 		hold_json(d->holds, HOLD_DRAINED), "released", hold_json(d->holds, HOLD_RELEASED),
@@ -254,113 +324,89 @@ static void do_keep(struct daemon *d, struct reply *reply, json_t *params)
  */
 
 static const struct verb verbs[] = {
-	{METHOD_HELLO, do_hello, ROLE_ANYBODY,
-		{{"protocol", ARG_INTEGER, true}, {"build", ARG_TEXT, false},
-			{"client", ARG_TEXT, false}},
-		"say who one is; the first request of a connection"},
-	{METHOD_SUBMIT, do_submit, ROLE_ANYBODY,
-		{{"spec", ARG_TEXT, true}, {"priority", ARG_INTEGER, false},
-			{"rerun_of", ARG_INTEGER, false}},
-		"queue a run"},
-	{METHOD_DRY_RUN, do_dry_run, ROLE_ANYBODY, {{"spec", ARG_TEXT, true}},
-		"resolve and check a spec, queue nothing"},
-	{METHOD_STATUS, do_status, ROLE_ANYBODY, {{0}}, "daemon, engines, running run, queue"},
-	{METHOD_SHOW, command_show, ROLE_ANYBODY,
-		{{"id", ARG_INTEGER, true}, {"after", ARG_INTEGER, false},
-			{"limit", ARG_INTEGER, false}},
-		"a run with its spec, checks, segments and transitions"},
-	{METHOD_LIST, command_list, ROLE_ANYBODY,
-		{{"after", ARG_INTEGER, false}, {"limit", ARG_INTEGER, false},
-			{"state", ARG_TEXT, false}, {"newest", ARG_BOOL, false}},
-		"runs by id"},
-	{METHOD_FOLLOW, command_follow, ROLE_ANYBODY,
-		{{"id", ARG_INTEGER, true}, {"after", ARG_INTEGER, false}},
-		"the events of a run until it ends"},
-	{METHOD_ARTIFACTS, do_artifacts, ROLE_ANYBODY,
-		{{"id", ARG_INTEGER, true}, {"segment", ARG_INTEGER, false},
-			{"after", ARG_INTEGER, false}, {"limit", ARG_INTEGER, false}},
-		"the files of a run, with their hashes"},
-	{METHOD_ARTIFACT_READ, do_artifact_read, ROLE_ANYBODY,
-		{{"id", ARG_INTEGER, true}, {"path", ARG_TEXT, true},
-			{"offset", ARG_INTEGER, false}, {"bytes", ARG_INTEGER, false}},
-		"a piece of a file of a run"},
-	{METHOD_LOGS, do_logs, ROLE_ANYBODY,
-		{{"id", ARG_INTEGER, false}, {"after", ARG_INTEGER, false},
-			{"limit", ARG_INTEGER, false}, {"level", ARG_TEXT, false}},
-		"what engines and gpt2d said of a run, or gpt2d of itself"},
-	{METHOD_METRICS, do_metrics, ROLE_ANYBODY, {{0}}, "figures for a monitoring system"},
-	{METHOD_PRUNE, do_prune, ROLE_OWNER,
-		{{"keep", ARG_INTEGER, false}, {"older_than_s", ARG_INTEGER, false},
-			{"state", ARG_TEXT, false}, {"dry_run", ARG_BOOL, false},
-			{"forget", ARG_BOOL, false}, {"after", ARG_INTEGER, false},
-			{"limit", ARG_INTEGER, false}},
-		"remove runs that have ended, with their files"},
-	{METHOD_KEEP, do_keep, ROLE_OWNER, {{"id", ARG_INTEGER, true}, {"kept", ARG_BOOL, false}},
-		"have a run left alone by prune, or not any more"},
-	{METHOD_CANCEL, command_cancel, ROLE_OWNER,
-		{{"id", ARG_INTEGER, true}, {"queued", ARG_BOOL, false}}, "end a run"},
-	{METHOD_PRIORITY, command_priority, ROLE_OWNER,
-		{{"id", ARG_INTEGER, true}, {"priority", ARG_INTEGER, true}}, "move a queued run"},
-	{METHOD_DRAIN, command_drain, ROLE_ADMIN,
-		{{"reason", ARG_TEXT, false}, {"wait", ARG_BOOL, false}}, "start no more runs"},
-	{METHOD_RESUME, command_resume, ROLE_ADMIN, {{0}}, "start runs again"},
-	{METHOD_RELEASE, command_release, ROLE_ADMIN,
-		{{"reason", ARG_TEXT, false}, {"wait", ARG_BOOL, false}, {"now", ARG_BOOL, false}},
-		"end the engines, keep the queue"},
-	{METHOD_WARM, command_warm, ROLE_ADMIN, {{"wait", ARG_BOOL, false}},
-		"take the engines again"},
-	{METHOD_SHUTDOWN, do_shutdown, ROLE_ADMIN, {{"now", ARG_BOOL, false}},
-		"end gpt2d, after the running run or now"},
-	{METHOD_VERSION, do_version, ROLE_ANYBODY, {{0}}, "versions of gpt2d and its libraries"},
+	{METHOD_HELLO, do_hello, ROLE_ANYBODY},
+	{METHOD_SUBMIT, do_submit, ROLE_ANYBODY},
+	{METHOD_DRY_RUN, do_dry_run, ROLE_ANYBODY},
+	{METHOD_STATUS, do_status, ROLE_ANYBODY},
+	{METHOD_SHOW, command_show, ROLE_ANYBODY},
+	{METHOD_LIST, command_list, ROLE_ANYBODY},
+	{METHOD_FOLLOW, command_follow, ROLE_ANYBODY},
+	{METHOD_ARTIFACTS, do_artifacts, ROLE_ANYBODY},
+	{METHOD_ARTIFACT_READ, do_artifact_read, ROLE_ANYBODY},
+	{METHOD_LOGS, do_logs, ROLE_ANYBODY},
+	{METHOD_METRICS, do_metrics, ROLE_ANYBODY},
+	{METHOD_PRUNE, do_prune, ROLE_OWNER},
+	{METHOD_KEEP, do_keep, ROLE_OWNER},
+	{METHOD_CANCEL, command_cancel, ROLE_OWNER},
+	{METHOD_PRIORITY, command_priority, ROLE_OWNER},
+	{METHOD_DRAIN, command_drain, ROLE_ADMIN},
+	{METHOD_RESUME, command_resume, ROLE_ADMIN},
+	{METHOD_RELEASE, command_release, ROLE_ADMIN},
+	{METHOD_WARM, command_warm, ROLE_ADMIN},
+	{METHOD_SHUTDOWN, do_shutdown, ROLE_ADMIN},
+	{METHOD_VERSION, do_version, ROLE_ANYBODY},
 };
 
 enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };
 
-static bool fits(enum arg_type type, const json_t *value, const char **expected)
+/* The first member of the request in the table of messages. */
+static const struct schema_row *members_of(const char *method)
 {
-	switch (type) {
-	case ARG_INTEGER:
-		*expected = "an integer";
-		return json_is_integer(value);
-	case ARG_TEXT:
-		*expected = "a string";
-		return json_is_string(value);
-	case ARG_BOOL:
+	const struct schema_row *row = schema_messages;
+
+	while (strcmp(row->type, SCHEMA_REQUEST) != 0 || strcmp(row->key, method) != 0)
+		row++;
+	return row + 1;
+}
+
+static bool fits(const char *type, const json_t *value, const char **expected)
+{
+	if (*type == '?')
+		type++;
+	if (strncmp(type, "bool", 4) == 0) {
 		*expected = "true or false";
 		return json_is_boolean(value);
 	}
+	if (strncmp(type, "int", 3) == 0 || strncmp(type, "count", 5) == 0) {
+		*expected = "an integer";
+		return json_is_integer(value);
+	}
+	*expected = "a string";
+	return json_is_string(value);
+}
+
+static bool refuse_member(struct reply *reply, const char *method, const char *key,
+	const char *const *names, size_t n)
+{
+	const char *nearest = suggest_nearest(key, names, n);
+
+	reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL, "%s: %.64s: no such parameter%s%s",
+		method, key, nearest ? ", the nearest is " : "", nearest ? nearest : "");
 	return false;
 }
 
-/* Every parameter known, of its type, and the required ones there: whether. Else it is answered. */
-static bool check_args(const struct verb *verb, struct reply *reply, json_t *params)
+/* Whether all members are known and have their types. Otherwise the request is refused. */
+static bool check_params(const char *method, struct reply *reply, json_t *params)
 {
-	const char *key, *expected = "", *names[ARGS_MAX], *nearest;
-	size_t n = 0;
+	const struct schema_row *row = members_of(method);
+	const char *key, *expected = "", *names[MEMBERS_MAX];
 	json_t *value;
+	size_t n = 0, i;
 
-	for (; n < ARGS_MAX && verb->args[n].name; n++) {
-		names[n] = verb->args[n].name;
-		value = json_object_get(params, names[n]);
-		if (value ? !fits(verb->args[n].type, value, &expected) : verb->args[n].required) {
-			reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL, "%s: %s: %s%s",
-				verb->name, names[n], value ? expected : "is missing",
-				value ? " is expected" : "");
-			return false;
-		}
+	for (; row->key != NULL && row->type[0] != '#'; row++) {
+		names[n++] = row->key;
+		value = json_object_get(params, row->key);
+		if (value ? fits(row->type, value, &expected) : row->type[0] == '?')
+			continue;
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL, "%s: %s: %s%s", method, row->key,
+			value ? expected : "is missing", value ? " is expected" : "");
+		return false;
 	}
 	json_object_foreach(params, key, value) {
-		size_t i = 0;
-
-		while (i < n && strcmp(names[i], key) != 0)
+		for (i = 0; i < n && strcmp(names[i], key) != 0;)
 			i++;
-		if (i < n)
-			continue;
-		nearest = suggest_nearest(key, names, n);
-		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
-			"%s: %.64s: no such parameter%s%s", verb->name, key,
-			nearest ? ", the nearest is " : "", nearest ? nearest : "");
-		return false;
+		if (i == n)
+			return refuse_member(reply, method, key, names, n);
 	}
 	return true;
 }
@@ -393,6 +439,6 @@ void command_handle(struct daemon *d, struct reply *reply, const struct rpc_mess
 		reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL,
 			"%s: only root, the user of gpt2d (uid %u) and members of admin_group may",
 			verb->name, (unsigned)geteuid());
-	else if (check_args(verb, reply, message->params))
+	else if (check_params(verb->name, reply, message->params))
 		verb->handle(d, reply, message->params);
 }
