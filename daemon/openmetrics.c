@@ -382,7 +382,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-int openmetrics_create(const struct openmetrics_options *options, struct openmetrics **out)
+struct openmetrics *openmetrics_create(const struct openmetrics_options *options)
 {
 	static const struct timeval now = {0, 0};
 	struct openmetrics *m = memory_zeroed(1, sizeof(*m));
@@ -392,20 +392,15 @@ int openmetrics_create(const struct openmetrics_options *options, struct openmet
 	if (statvfs(options->state_dir, &m->disk) == 0)
 		m->disk_ns = clock_mono_ns();
 	m->timer = evtimer_new(options->base, on_timer, m);
-	if (m->timer == NULL || evtimer_add(m->timer, &now) < 0) {
-		openmetrics_destroy(m);
-		return -ENOMEM;
-	}
-	*out = m;
-	return 0;
+	evtimer_add(m->timer, &now);
+	return m;
 }
 
 void openmetrics_destroy(struct openmetrics *m)
 {
 	if (m == NULL)
 		return;
-	if (m->timer)
-		event_free(m->timer);
+	event_free(m->timer);
 	if (m->options.settings->metrics_file != NULL)
 		metrics_file_remove(m->options.settings->metrics_file);
 	free(m->text);

@@ -28,8 +28,8 @@ struct openmetrics_options {
 	void *arg;
 };
 
-/* 0 or a negative errno; the file is first written from the loop. */
-int openmetrics_create(const struct openmetrics_options *options, struct openmetrics **out);
+/* The file is first written from the loop. */
+struct openmetrics *openmetrics_create(const struct openmetrics_options *options);
 /*
  * After worker_stop and store_close. Removes the file: a gpt2d that has ended has no figures. Takes
  * NULL.

@@ -313,7 +313,7 @@ static int start_runs(struct daemon *d)
 	return store_start(d->store);
 }
 
-static int start_signals(struct daemon *d)
+static void start_signals(struct daemon *d)
 {
 	static const struct {
 		int number;
@@ -325,17 +325,14 @@ static int start_signals(struct daemon *d)
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
 		signals_hold(signals[i].number);
 		d->signals[i] = evsignal_new(d->base, signals[i].number, signals[i].called, d);
-		if (d->signals[i] == NULL || event_add(d->signals[i], NULL) < 0)
-			return -ENOMEM;
+		event_add(d->signals[i], NULL);
 		if (signals_came(signals[i].number))
 			event_active(d->signals[i], EV_SIGNAL, 1);
 	}
 	d->shutdown = shutdown_event(d);
 	d->completions =
 		event_new(d->base, store_fd(d->store), EV_READ | EV_PERSIST, on_completions, d);
-	if (!d->shutdown || !d->completions || event_add(d->completions, &second) < 0)
-		return -ENOMEM;
-	return 0;
+	event_add(d->completions, &second);
 }
 
 static void start_engines(struct daemon *d)
@@ -479,12 +476,12 @@ static void ask_store(void *arg)
 	store_add(sign->daemon->store, &sign->job);
 }
 
-static int start_service(struct daemon *d)
+static void start_service(struct daemon *d)
 {
 	const struct service_options options = {
 		.base = d->base, .describe = describe, .ask = ask_store, .arg = d};
 
-	return service_create(&options, &d->service);
+	d->service = service_create(&options);
 }
 
 static bool is_busy(void *arg)
@@ -501,7 +498,7 @@ static void on_removed(enum run_state state, void *arg)
 	d->counts[state]--;
 }
 
-static int start_pruner(struct daemon *d)
+static void start_pruner(struct daemon *d)
 {
 	const struct prune_options options = {
 		.base = d->base,
@@ -516,7 +513,7 @@ static int start_pruner(struct daemon *d)
 		.arg = d,
 	};
 
-	return prune_create(&options, &d->pruner);
+	d->pruner = prune_create(&options);
 }
 
 static json_t *status(void *arg)
@@ -524,7 +521,7 @@ static json_t *status(void *arg)
 	return command_status(arg);
 }
 
-static int start_metrics(struct daemon *d)
+static void start_metrics(struct daemon *d)
 {
 	const struct openmetrics_options options = {
 		.base = d->base,
@@ -537,7 +534,7 @@ static int start_metrics(struct daemon *d)
 		.arg = d,
 	};
 
-	return openmetrics_create(&options, &d->openmetrics);
+	d->openmetrics = openmetrics_create(&options);
 }
 
 int startup_run(struct daemon *d, const struct settings *settings, char *error, size_t error_bytes)
@@ -559,22 +556,19 @@ int startup_run(struct daemon *d, const struct settings *settings, char *error, 
 		rc = start_runs(d);
 	if (rc == 0)
 		rc = worker_create(d->base, &d->worker);
-	if (rc == 0)
-		rc = start_pruner(d);
-	if (rc == 0)
-		rc = start_signals(d);
 	if (rc == 0) {
+		start_pruner(d);
+		start_signals(d);
 		start_engines(d);
 		start_scheduler(d);
-	}
-	if (rc == 0)
 		rc = start_control(d, error, error_bytes);
-	if (rc == 0)
-		rc = start_service(d);
-	if (rc == 0)
-		rc = start_metrics(d);
-	if (rc == 0 && hold_is_set(d->holds, HOLD_RELEASED))
-		say_ready(d);
+	}
+	if (rc == 0) {
+		start_service(d);
+		start_metrics(d);
+		if (hold_is_set(d->holds, HOLD_RELEASED))
+			say_ready(d);
+	}
 	if (rc == -EAGAIN && strcmp(error, "out of memory") == 0)
 		snprintf(error, error_bytes, "%s", starved_text(rc));
 	return rc;

@@ -1,6 +1,5 @@
 #include "daemon/config/service.h"
 
-#include <errno.h>
 #include <event2/event.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -58,16 +57,15 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-int service_create(const struct service_options *options, struct service **out)
+struct service *service_create(const struct service_options *options)
 {
 	uint64_t watchdog_us = 0, every_us = STATUS_US;
 	struct timeval every;
 	struct service *s;
 
-	*out = NULL;
 	service_notify("READY=1\nSTATUS=engines starting");
 	if (getenv("NOTIFY_SOCKET") == NULL)
-		return 0;
+		return NULL;
 	s = memory_zeroed(1, sizeof(*s));
 	s->o = *options;
 	s->watched = sd_watchdog_enabled(0, &watchdog_us) > 0;
@@ -75,21 +73,16 @@ int service_create(const struct service_options *options, struct service **out)
 		every_us = watchdog_us / 2;
 	every = (struct timeval){(time_t)(every_us / 1000000), (suseconds_t)(every_us % 1000000)};
 	s->timer = event_new(s->o.base, -1, EV_PERSIST, on_timer, s);
-	if (s->timer == NULL || event_add(s->timer, &every) < 0) {
-		service_destroy(s);
-		return -ENOMEM;
-	}
-	*out = s;
+	event_add(s->timer, &every);
 	on_timer(-1, 0, s);
-	return 0;
+	return s;
 }
 
 void service_destroy(struct service *s)
 {
 	if (s == NULL)
 		return;
-	if (s->timer)
-		event_free(s->timer);
+	event_free(s->timer);
 	free(s);
 }
 

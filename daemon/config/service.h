@@ -27,8 +27,8 @@ struct service_options {
 	void *arg;
 };
 
-/* READY. *out is NULL without NOTIFY_SOCKET. 0, or -ENOMEM. The socket listens. */
-int service_create(const struct service_options *options, struct service **out);
+/* READY: the socket listens. NULL without NOTIFY_SOCKET. */
+struct service *service_create(const struct service_options *options);
 void service_destroy(struct service *s); /* takes NULL */
 void service_alive(struct service *s);
 

@@ -228,8 +228,7 @@ int engine_output_create(struct event_base *base, const char *what, struct engin
 	if (rc == 0) {
 		o->readable = event_new(base, o->fd, EV_READ | EV_PERSIST, on_readable, o);
 		o->report = evtimer_new(base, on_report, o);
-		if (o->readable == NULL || o->report == NULL || event_add(o->readable, NULL) < 0)
-			rc = -ENOMEM;
+		event_add(o->readable, NULL);
 	}
 	if (rc < 0)
 		engine_output_destroy(o);

@@ -601,22 +601,17 @@ static void on_leftover_emptied(struct worker_job *job, int rc)
 			LOG_WARNING, "%s/" STATE_TRASH ": %s", p->options.state_dir, strerror(-rc));
 }
 
-int prune_create(const struct prune_options *options, struct pruner **out)
+struct pruner *prune_create(const struct prune_options *options)
 {
 	struct pruner *p = memory_zeroed(1, sizeof(*p));
 
 	p->options = *options;
 	p->timer = evtimer_new(options->base, on_timer, p);
-	if (p->timer == NULL) {
-		free(p);
-		return -ENOMEM;
-	}
 	clock_trust_begin(&p->clock, options->last_change_ns, clock_boot_ns(), clock_utc_ns());
 	arm(p, SOON_S);
 	p->leftover = (struct worker_job){.work = empty_leftover, .done = on_leftover_emptied};
 	worker_add(options->worker, &p->leftover);
-	*out = p;
-	return 0;
+	return p;
 }
 
 void prune_destroy(struct pruner *p)

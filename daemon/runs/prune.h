@@ -37,8 +37,8 @@ struct prune_options {
 	void *arg;
 };
 
-/* 0 or a negative errno. Also empties the trash, in the background. */
-int prune_create(const struct prune_options *options, struct pruner **out);
+/* Also empties the trash, in the background. */
+struct pruner *prune_create(const struct prune_options *options);
 void prune_destroy(struct pruner *p); /* after worker_stop and store_close; takes NULL */
 
 /* A run has ended: retention may remove another one soon. */

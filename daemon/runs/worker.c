@@ -105,10 +105,9 @@ int worker_create(struct event_base *base, struct worker **out)
 	rc = w->fd < 0 ? -errno : 0;
 	if (rc == 0) {
 		w->event = event_new(base, w->fd, EV_READ | EV_PERSIST, on_complete, w);
-		rc = w->event == NULL || event_add(w->event, NULL) < 0 ? -ENOMEM : 0;
-	}
-	if (rc == 0)
+		event_add(w->event, NULL);
 		rc = thread_start(&w->thread, run_thread, w, "worker");
+	}
 	w->started = rc == 0;
 	if (rc == 0)
 		*out = w;
