@@ -150,7 +150,7 @@ static int read_stat(pid_t pid, double *cpu_s, int64_t *rss_bytes)
 	return 0;
 }
 
-/* Into object: cpu_s, processor time of all threads of the process, and rss_bytes; null: no process. */
+/* Adds cpu_s, of all threads of the process, and rss_bytes; null: there is no such process. */
 static void add_usage(json_t *object, pid_t pid)
 {
 	double cpu_s = 0.0;
