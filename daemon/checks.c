@@ -26,7 +26,7 @@
 #include "daemon/control/control.h"
 #include "daemon/engines/engine_probe.h"
 #include "daemon/engines/engine_program.h"
-#include "daemon/config/metrics_file.h"
+#include "daemon/metrics.h"
 #include "daemon/store/database.h"
 #include "daemon/store/store.h"
 #include "proto/host/cgroup.h"
@@ -300,7 +300,7 @@ static void check_metrics(struct checks *c)
 		ok(c, "in no file");
 		return;
 	}
-	if (!metrics_file_valid(path) || !metrics_file_replaceable(path)) {
+	if (!metrics_path_valid(path) || !metrics_path_replaceable(path)) {
 		snprintf(error, sizeof(error),
 			"metrics_file: %s: the name of a file of figures is needed, or of none "
 			"that is there",
@@ -439,34 +439,6 @@ static long holder(const char *path)
 		pid = read(fd, text, sizeof(text) - 1) > 0 ? atol(text) : 0;
 	close(fd);
 	return pid;
-}
-
-/* One gpt2d may have both. If it has only one of them, another cannot start with these two. */
-static void check_lock(struct checks *c)
-{
-	char socket[PATH_MAX], state[PATH_MAX], database[PATH_MAX + 16], error[FOUND_BYTES];
-	const struct settings *s = c->settings;
-	char owner[32] = "";
-	long of_socket, of_state, pid;
-
-	if (paths_socket(s->socket, socket, sizeof(socket), error, sizeof(error)) < 0 ||
-		paths_state_dir(s->state_dir, state, sizeof(state), error, sizeof(error)) < 0)
-		return;
-	snprintf(database, sizeof(database), "%s/" STATE_DATABASE, state);
-	of_socket = holder(socket);
-	of_state = holder(database);
-	pid = of_socket >= 0 ? of_socket : of_state;
-	if (of_socket == of_state) {
-		if (pid < 0)
-			ok(c, "no gpt2d uses the socket or the state directory");
-		else
-			ok(c, "gpt2d, process %ld, uses both", pid);
-		return;
-	}
-	if (pid > 0)
-		snprintf(owner, sizeof(owner), "%ld", pid);
-	place_say_locked(of_socket >= 0 ? socket : database, owner, error, sizeof(error));
-	fail(c, -EBUSY, NULL, "%s", error);
 }
 
 static void check_queue(struct checks *c)
@@ -712,8 +684,6 @@ static const struct check table[] = {
 	{"group", "socket_group", EVER, check_group, NULL, false},
 	{"socket", "socket", EVER, check_socket, "set socket", true},
 	{"disk", "state_dir", ALL, check_room, "gpt2ctl prune, or set state_dir", false},
-	{"lock", NULL, ALL, check_lock,
-		"use or end that gpt2d, or set socket and state_dir to other paths", false},
 	{"queue", "state_dir", ALL, check_queue, "see gpt2d.db in gpt2d(8), or set state_dir",
 		false},
 	{"processors", "ranks", ALL, check_processors,

@@ -21,7 +21,7 @@
 #include "daemon/store/failure.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/hold.h"
-#include "daemon/openmetrics.h"
+#include "daemon/metrics.h"
 #include "daemon/outlook.h"
 #include "daemon/runs/prune.h"
 #include "daemon/runs/queue.h"
@@ -277,7 +277,7 @@ static void do_shutdown(struct daemon *d, struct reply *reply, json_t *params)
 
 static void do_metrics(struct daemon *d, struct reply *reply, json_t *params)
 {
-	openmetrics_request(d->openmetrics, reply, params);
+	metrics_request(d->metrics, reply, params);
 }
 
 /* ---- artifacts ---- */

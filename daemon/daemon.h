@@ -41,7 +41,7 @@ struct daemon {
 	struct run_log *run_log;
 	struct holds *holds;
 	struct pruner *pruner;
-	struct openmetrics *openmetrics;
+	struct metrics *metrics;
 	int64_t counts[RUN_STATES]; /* of all runs there ever were */
 	int64_t started_ns;         /* monotonic */
 	int64_t started_utc_ns;
@@ -50,13 +50,13 @@ struct daemon {
 	bool ready_said;
 
 	/* private to startup.c and shutdown.c */
-	int store_rc;      /* the store's failure that was last reported; 0: none */
+	int store_rc; /* the store's failure that was last reported; 0: none */
 	bool engines_stopping;
 	bool engines_gone;
-	int last_steps;     /* left at least; 0: clients are listened to */
-	int64_t drain_ns;   /* a signal's stop becomes one at once then; 0: there was none */
-	int64_t finish_ns;  /* when stopping now: runs that are being written are waited for */
-	int64_t linger_ns;  /* replies are waited for until then */
+	int last_steps;         /* left at least; 0: clients are listened to */
+	int64_t drain_ns;       /* a signal's stop becomes one at once then; 0: there was none */
+	int64_t finish_ns;      /* when stopping now: runs that are being written are waited for */
+	int64_t linger_ns;      /* replies are waited for until then */
 	struct event *shutdown; /* the next step of stopping */
 	struct event *signals[5];
 	struct event *completions;

@@ -28,7 +28,7 @@
 #include "daemon/runs/lifecycle.h"
 #include "daemon/config/log.h"
 #include "daemon/config/paths.h"
-#include "daemon/openmetrics.h"
+#include "daemon/metrics.h"
 #include "daemon/config/place.h"
 #include "daemon/runs/prune.h"
 #include "daemon/runs/queue.h"
@@ -523,7 +523,7 @@ static json_t *status(void *arg)
 
 static void start_metrics(struct daemon *d)
 {
-	const struct openmetrics_options options = {
+	const struct metrics_options options = {
 		.base = d->base,
 		.worker = d->worker,
 		.store = d->store,
@@ -534,7 +534,7 @@ static void start_metrics(struct daemon *d)
 		.arg = d,
 	};
 
-	d->openmetrics = openmetrics_create(&options);
+	d->metrics = metrics_create(&options);
 }
 
 int startup_run(struct daemon *d, const struct settings *settings, char *error, size_t error_bytes)
@@ -598,7 +598,7 @@ int startup_undo(struct daemon *d)
 	queue_destroy(d->queue);
 	run_log_destroy(d->run_log);
 	prune_destroy(d->pruner);
-	openmetrics_destroy(d->openmetrics);
+	metrics_destroy(d->metrics);
 	worker_destroy(d->worker);
 	for (size_t i = 0; i < sizeof(d->signals) / sizeof(d->signals[0]); i++)
 		if (d->signals[i])

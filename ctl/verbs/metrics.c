@@ -17,7 +17,7 @@ static int run(struct ctl *ctl, const struct options *args)
 const struct verb verb_metrics = {
 	.name = "metrics",
 	.args = "",
-	.summary = "the daemon's figures as OpenMetrics text",
+	.summary = "the daemon's figures as Prometheus text",
 	.text = "For Prometheus and similar systems; gpt2d(8) describes the figures. The setting "
 		"metrics_file makes gpt2d write them to a file.",
 	.run = run,

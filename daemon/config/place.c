@@ -125,13 +125,6 @@ static int lock(int fd)
 	return 0;
 }
 
-void place_say_locked(const char *path, const char *owner, char *error, size_t error_bytes)
-{
-	snprintf(error, error_bytes,
-		"%s: in use by another gpt2d (process %s), which holds %s.lock", path,
-		owner[0] ? owner : "unknown", path);
-}
-
 int place_lock(const char *path, int *fd, char *error, size_t error_bytes)
 {
 	char name[PATH_MAX], owner[32] = "";
@@ -146,7 +139,9 @@ int place_lock(const char *path, int *fd, char *error, size_t error_bytes)
 	if (rc < 0) {
 		if (rc == -EBUSY && pread(f, owner, sizeof(owner) - 1, 0) >= 0) {
 			owner[strcspn(owner, "\n")] = '\0';
-			place_say_locked(path, owner, error, error_bytes);
+			snprintf(error, error_bytes,
+				"%s: in use by another gpt2d (process %s), which holds %s.lock",
+				path, owner[0] ? owner : "unknown", path);
 		} else {
 			fail(rc, name, error, error_bytes);
 		}

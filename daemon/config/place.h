@@ -36,8 +36,6 @@ int place_make_socket_dir(
 int place_lock(const char *path, int *fd, char *error, size_t error_bytes);
 /* Lock the folder itself: this lock remains when somebody removes the lock file in it. */
 int place_lock_dir(const char *dir, int *fd, char *error, size_t error_bytes);
-/* The text for a lock that is held; owner: the content of path.lock, or "". */
-void place_say_locked(const char *path, const char *owner, char *error, size_t error_bytes);
 
 /* What place_bind requires of the path: its length, its folder, and a socket or nothing there. */
 int place_check_socket(const char *path, char *error, size_t error_bytes);

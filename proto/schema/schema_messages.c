@@ -148,7 +148,7 @@ const struct schema_row schema_messages[] = {
 	{"metrics", SCHEMA_REQUEST, "Figures for a monitoring system."},
 
 	{"metrics", SCHEMA_PRINTED, "Figures for a monitoring system."},
-	{"text", "text", "in OpenMetrics' format"},
+	{"text", "text", "in the text format of Prometheus"},
 
 	{"prune", SCHEMA_REQUEST,
 		"Remove ended runs. All members that are given must apply; one of the first three "

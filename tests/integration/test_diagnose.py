@@ -21,7 +21,7 @@ from helpers import BUILD, FAKE_ENGINE, Daemon, spec, wait_for
 
 GPT2D = BUILD / "daemon" / "gpt2d"
 ENGINE = BUILD / "engine" / "gpt2-engine-cpu"
-NAMES = ["gpt2d", "settings", "clock", "device", "engine", "log", "metrics", "data", "socket", "disk", "lock", "queue", "processors",
+NAMES = ["gpt2d", "settings", "clock", "device", "engine", "log", "metrics", "data", "socket", "disk", "queue", "processors",
     "/proc", "/dev/shm", "nofile", "nproc", "GPUs"]
 
 
@@ -314,21 +314,7 @@ def test_no_rights(home):
 def test_beside_a_daemon(home):
     with Daemon(home=home) as d:
         found = run(home, "--socket", d.socket, "--state-dir", d.state).stdout
-        assert f"gpt2d, process {d.process.pid}, uses both\n" in found
-        assert d.accepts()
-
-
-@pytest.mark.parametrize("option, elsewhere", [("--socket", "s2"), ("--state-dir", "other")])
-def test_beside_a_daemon_that_has_half_of_it(home, option, elsewhere):
-    """A second gpt2d with these options does not start: that is told as the start tells it."""
-    with Daemon(home=home) as d:
-        words = ("--socket", d.socket, "--state-dir", d.state, option, home / elsewhere)
-        told, text = started(home, *words)
-        assert told == 3 and f": in use by another gpt2d (process {d.process.pid}), which holds " in text
-        checked = run(home, "--json", *words)
-        failed = [check for check in json.loads(checked.stdout)["checks"] if check["verdict"] == "fail"]
-        assert checked.returncode == 1 and [(check["check"], check["found"]) for check in failed] == [("lock", text)]
-        assert "that gpt2d" in failed[0]["advice"]
+        assert f"gpt2d.db is open in gpt2d, process {d.process.pid}: gpt2ctl status\n" in found
         assert d.accepts()
 
 

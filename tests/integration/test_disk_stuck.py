@@ -7,7 +7,7 @@ import pytest
 from faults import STALL, Faults
 from helpers import PATIENCE_S, Daemon, RpcError, spec, wait_for
 from test_ctl_daemon import ctl, started
-from test_metrics import as_openmetrics, figures
+from test_metrics import figures
 from test_service import Systemd
 
 BUSY, FREE = "gpt2d_store_busy_seconds", "gpt2d_state_dir_free_bytes"
@@ -36,7 +36,7 @@ def on_stuck_disk(tmp_path, systemd):
 
 
 def in_file(d):
-    return figures(as_openmetrics((d.home / "figures").read_text()), d.socket)
+    return figures((d.home / "figures").read_text(), d.socket)
 
 
 def write_is_under_way(d):

@@ -1,4 +1,4 @@
-"""Figures for a monitoring system: the text is OpenMetrics, read by a strict parser of it, and says what is so."""
+"""Figures for a monitoring system: Prometheus text, which a strict parser reads."""
 
 import json
 import math
@@ -81,13 +81,13 @@ def test_the_parser_is_strict(text):
 
 def figures(text, socket):
     """parse(text) without the label that each sample has: the daemon's socket."""
-    values = parse(text)
+    values = parse(as_openmetrics(text))
     assert all(labels[0] == ("socket", str(socket)) for _, labels in values)
     return {(name, labels[1:]): value for (name, labels), value in values.items()}
 
 
 def as_openmetrics(text):
-    """The text format of metrics_file, whose families have the names of their samples."""
+    """The text format of Prometheus as OpenMetrics: its families have the names of their samples."""
     families = re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M)
     assert "# UNIT" not in text and "# EOF" not in text
     assert all(name.endswith("_total") == (kind == "counter") for name, kind in families)
@@ -156,17 +156,16 @@ def test_gpus(daemon):
 
 
 def test_another_parser(daemon, tmp_path):
-    """The Python client of Prometheus reads both: the reply as OpenMetrics, and the file as the older text format."""
-    openmetrics = pytest.importorskip("prometheus_client.openmetrics.parser")
-    older = pytest.importorskip("prometheus_client.parser")
+    """The Python client of Prometheus reads the reply and the file."""
+    parser = pytest.importorskip("prometheus_client.parser")
     path = tmp_path / "gpt2d.prom"
     with daemon(options=["--metrics-file", str(path), "--metrics-period", "1"]) as d, d.client() as c:
         c.submit(spec("ms20", 100000))
         wait_for(lambda: "gpt2d_run_loss{" in c.call("metrics")["text"], "a step")
         text = c.call("metrics")["text"]
-        ours = {name for name, _ in parse(text)}
+        ours = {name for name, _ in parse(as_openmetrics(text))}
         wait_for(lambda: path.exists() and "gpt2d_run_loss{" in path.read_text(), "the file")
-        for parser, text in ((openmetrics, text), (older, path.read_text())):
+        for text in (text, path.read_text()):
             assert {sample.name for family in parser.text_string_to_metric_families(text)
                 for sample in family.samples} == ours
             assert "unknown" not in {family.type for family in parser.text_string_to_metric_families(text)}
@@ -256,9 +255,8 @@ def test_no_settings_and_no_log():
 
 def test_every_name_is_in_the_manual(daemon):
     page = (ROOT / "daemon" / "gpt2d.8").read_text()
-    source = (ROOT / "daemon" / "openmetrics.c").read_text()
-    names = {name + ("_total" if name in ("gpt2d_engine_restarts", "gpt2d_log_lines_lost") else "")
-        for name in re.findall(r'"(gpt2d_[a-z_]+)"', source)}
+    source = (ROOT / "daemon" / "metrics.c").read_text()
+    names = set(re.findall(r'"(gpt2d_[a-z_]+)"', source))
     assert len(names) > 20
     assert names == set(re.findall(r"\bgpt2d_[a-z_]+", page))
     with daemon() as d:

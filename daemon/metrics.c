@@ -1,24 +1,26 @@
-#include "daemon/openmetrics.h"
+#include "daemon/metrics.h"
 
 #include <errno.h>
 #include <event2/event.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "daemon/config/clock.h"
 #include "daemon/config/log.h"
-#include "daemon/config/metrics_file.h"
 #include "daemon/config/settings.h"
 #include "daemon/control/reply.h"
 #include "daemon/store/record.h"
 #include "daemon/store/store.h"
 #include "daemon/runs/worker.h"
+#include "proto/artifact.h"
 #include "proto/host/memory.h"
 #include "proto/spec/spec_json.h"
 #include "proto/version.h"
@@ -27,9 +29,9 @@ static const double EXACT = 1e15; /* whole numbers below are written with all th
 
 enum { FILE_MODE = 0644 }; /* the collector is another user, and every client may ask for figures */
 
-struct openmetrics {
+struct metrics {
 	struct worker_job job; /* writes the file */
-	struct openmetrics_options options;
+	struct metrics_options options;
 	struct event *timer;
 	bool writing;
 	bool failed; /* to write the file, which has been logged */
@@ -42,32 +44,24 @@ struct openmetrics {
 	bool reading;
 };
 
-enum format { OPENMETRICS, PROMETHEUS };
-
 /* What is being written. */
 struct writer {
 	FILE *out;
-	enum format format;
 	const char *socket;
 };
 
 struct family {
 	const char *name;
-	bool counter; /* its samples are called NAME_total; else a gauge */
-	const char *unit, *help;
+	bool counter; /* else a gauge */
+	const char *help;
 };
 
 /* ---- the text ---- */
 
 static void write_family(const struct writer *w, const struct family *f)
 {
-	/* the older format knows no name but that of the samples */
-	const char *total = f->counter && w->format == PROMETHEUS ? "_total" : "";
-
-	fprintf(w->out, "# TYPE %s%s %s\n", f->name, total, f->counter ? "counter" : "gauge");
-	if (*f->unit && w->format == OPENMETRICS)
-		fprintf(w->out, "# UNIT %s %s\n", f->name, f->unit);
-	fprintf(w->out, "# HELP %s%s %s\n", f->name, total, f->help);
+	fprintf(w->out, "# TYPE %s %s\n", f->name, f->counter ? "counter" : "gauge");
+	fprintf(w->out, "# HELP %s %s\n", f->name, f->help);
 }
 
 static void write_label(const struct writer *w, const char *name, const char *text)
@@ -88,7 +82,7 @@ static void write_sample(
 {
 	char text[SPEC_JSON_REAL_BYTES];
 
-	fprintf(w->out, "%s%s{", f->name, f->counter ? "_total" : "");
+	fprintf(w->out, "%s{", f->name);
 	write_label(w, "socket", w->socket);
 	for (; *labels != NULL; labels += 2) {
 		fputc(',', w->out);
@@ -114,62 +108,62 @@ struct row {
 };
 
 static const struct row rows[] = {
-	{{"gpt2d_uptime_seconds", false, "seconds", "Since this gpt2d started."},
+	{{"gpt2d_uptime_seconds", false, "Since this gpt2d started."},
 		"daemon.uptime_s"},
-	{{"gpt2d_resident_memory_bytes", false, "bytes", "Of gpt2d, without its engines."},
+	{{"gpt2d_resident_memory_bytes", false, "Of gpt2d, without its engines."},
 		"daemon.rss_bytes"},
-	{{"gpt2d_clients", false, "", "Clients connected now."}, "daemon.clients"},
-	{{"gpt2d_log_lines_lost", true, "", "Lines of the log that could not be written in time."},
+	{{"gpt2d_clients", false, "Clients connected now."}, "daemon.clients"},
+	{{"gpt2d_log_lines_lost_total", true, "Log lines that could not be written in time."},
 		"more.log_lost"},
-	{{"gpt2d_queue_length", false, "", "Runs that wait."}, "queued"},
-	{{"gpt2d_drained", false, "",
+	{{"gpt2d_queue_length", false, "Runs that wait."}, "queued"},
+	{{"gpt2d_drained", false,
 		 "1 while gpt2d starts no runs, because a client asked for it."},
 		"drained", true},
-	{{"gpt2d_released", false, "", "1 while no engines run, because a client asked for it."},
+	{{"gpt2d_released", false, "1 while no engines run, because a client asked for it."},
 		"released", true},
-	{{"gpt2d_ranks", false, "", "Ranks, the largest world of a run."}, "more.ranks"},
-	{{"gpt2d_engine_restarts", true, "", "Restarts of the engines."}, "engine.restarts"},
-	{{"gpt2d_run_id", false, "", "The run that is in progress."}, "running.run.id"},
-	{{"gpt2d_run_step", false, "", "The last step done, in its segment."},
+	{{"gpt2d_ranks", false, "Ranks, the largest world of a run."}, "more.ranks"},
+	{{"gpt2d_engine_restarts_total", true, "Restarts of the engines."}, "engine.restarts"},
+	{{"gpt2d_run_id", false, "The run that is in progress."}, "running.run.id"},
+	{{"gpt2d_run_step", false, "The last step done, in its segment."},
 		"running.progress.step"},
-	{{"gpt2d_run_steps", false, "", "Steps of a segment."}, "running.progress.steps"},
-	{{"gpt2d_run_segment", false, "", "The segment in progress, from 1."},
+	{{"gpt2d_run_steps", false, "Steps of a segment."}, "running.progress.steps"},
+	{{"gpt2d_run_segment", false, "The segment in progress, from 1."},
 		"running.progress.segment"},
-	{{"gpt2d_run_segments", false, "", "Segments of the run."}, "running.progress.segments"},
-	{{"gpt2d_run_tokens_per_second", false, "", "Of the last step."},
+	{{"gpt2d_run_segments", false, "Segments of the run."}, "running.progress.segments"},
+	{{"gpt2d_run_tokens_per_second", false, "Of the last step."},
 		"running.progress.tokens_per_sec"},
-	{{"gpt2d_run_step_time_seconds", false, "seconds", "Of the last step."},
+	{{"gpt2d_run_step_time_seconds", false, "Of the last step."},
 		"running.progress.step_time_ns", .scale = 1e-9},
-	{{"gpt2d_run_loss", false, "", "Of the last step."}, "running.progress.loss"},
-	{{"gpt2d_run_remaining_seconds", false, "seconds",
+	{{"gpt2d_run_loss", false, "Of the last step."}, "running.progress.loss"},
+	{{"gpt2d_run_remaining_seconds", false,
 		 "Until the run is trained, at its present pace."},
 		"running.progress.eta_s"},
-	{{"gpt2d_store_busy_seconds", false, "seconds",
+	{{"gpt2d_store_busy_seconds", false,
 		 "Since the store began its present work, 0 for none."},
 		"more.store_busy_s"},
-	{{"gpt2d_store_failing", false, "",
+	{{"gpt2d_store_failing", false,
 		 "1 while the store cannot be written or does not answer."},
 		"store", true},
-	{{"gpt2d_state_dir_free_bytes", false, "bytes",
+	{{"gpt2d_state_dir_free_bytes", false,
 		 "Free for gpt2d on the file system of the state directory."},
 		"more.disk_free"},
-	{{"gpt2d_state_dir_size_bytes", false, "bytes", "Size of that file system."},
+	{{"gpt2d_state_dir_size_bytes", false, "Size of that file system."},
 		"more.disk_size"},
 };
 
 /* The same of each rank with a GPU. */
 static const struct row gpu_rows[] = {
-	{{"gpt2d_gpu_memory_bytes", false, "bytes", "Memory of the GPU of a rank, in all."},
+	{{"gpt2d_gpu_memory_bytes", false, "Memory of the GPU of a rank, in all."},
 		"device.memory_total_bytes"},
-	{{"gpt2d_gpu_memory_used_bytes", false, "bytes", "Of that, used by all processes."},
+	{{"gpt2d_gpu_memory_used_bytes", false, "Of that, used by all processes."},
 		"gpu.memory_used_bytes"},
-	{{"gpt2d_gpu_utilization_ratio", false, "ratio",
+	{{"gpt2d_gpu_utilization_ratio", false,
 		 "Part of the time in which it computed, 0 to 1."},
 		"gpu.utilization"},
-	{{"gpt2d_gpu_temperature_celsius", false, "celsius", "Its temperature."},
+	{{"gpt2d_gpu_temperature_celsius", false, "Its temperature."},
 		"gpu.temperature_c"},
-	{{"gpt2d_gpu_power_watts", false, "watts", "Its power draw."}, "gpu.power_w"},
-	{{"gpt2d_gpu_other_processes", false, "", "Processes that compute on it, beside gpt2d's."},
+	{{"gpt2d_gpu_power_watts", false, "Its power draw."}, "gpu.power_w"},
+	{{"gpt2d_gpu_other_processes", false, "Processes that compute on it, beside gpt2d's."},
 		"gpu.other_processes"},
 };
 
@@ -204,7 +198,7 @@ static bool read_row(const struct row *row, const json_t *json, double *out)
 static void write_build(const struct writer *w)
 {
 	static const struct family f = {
-		"gpt2d_build_info", false, "", "Always 1; which gpt2d this is."};
+		"gpt2d_build_info", false, "Always 1; which gpt2d this is."};
 	const char *const labels[] = {"version", VERSION_RELEASE, "build", version_build, NULL};
 
 	write_family(w, &f);
@@ -213,7 +207,7 @@ static void write_build(const struct writer *w)
 
 static void write_runs(const struct writer *w, json_t *counts)
 {
-	static const struct family f = {"gpt2d_runs", false, "", "Runs in the store, by state."};
+	static const struct family f = {"gpt2d_runs", false, "Runs in the store, by state."};
 	const char *state;
 	json_t *count;
 
@@ -228,7 +222,7 @@ static void write_runs(const struct writer *w, json_t *counts)
 static void write_engine_state(const struct writer *w, const char *state)
 {
 	static const struct family f = {
-		"gpt2d_engine_state", false, "", "1 for the state of the engines."};
+		"gpt2d_engine_state", false, "1 for the state of the engines."};
 	static const char *const states[] = {"down", "starting", "ready", "failing", "releasing",
 		"released", "stopping", "stopped"};
 
@@ -264,7 +258,7 @@ static void write_gpus(const struct writer *w, const struct row *row, const json
 }
 
 /* What the status does not have. */
-static json_t *more_figures(const struct openmetrics *m, const json_t *ranks)
+static json_t *more_figures(const struct metrics *m, const json_t *ranks)
 {
 	const int64_t old_ns = (3 * m->options.settings->metrics_period_s + 1) * CLOCK_S_NS;
 	json_t *more = json_pack("{sI sf sI}", "log_lost", (json_int_t)log_lost(), "store_busy_s",
@@ -280,10 +274,10 @@ static json_t *more_figures(const struct openmetrics *m, const json_t *ranks)
 }
 
 /* The caller frees the text. */
-static char *make_text(const struct openmetrics *m, enum format format, size_t *n)
+static char *make_text(const struct metrics *m, size_t *n)
 {
 	static const char *const no_labels[] = {NULL};
-	struct writer w = {.format = format, .socket = m->options.socket};
+	struct writer w = {.socket = m->options.socket};
 	json_t *status = m->options.status(m->options.arg);
 	const json_t *ranks = find(status, "engine.ranks");
 	const char *state = json_string_value(find(status, "engine.state"));
@@ -304,34 +298,103 @@ static char *make_text(const struct openmetrics *m, enum format format, size_t *
 		}
 	for (size_t i = 0; i < sizeof(gpu_rows) / sizeof(gpu_rows[0]); i++)
 		write_gpus(&w, &gpu_rows[i], ranks);
-	if (format == OPENMETRICS)
-		fputs("# EOF\n", w.out);
 	fclose(w.out);
 	json_decref(status);
 	return text;
 }
 
-void openmetrics_request(struct openmetrics *m, struct reply *reply, json_t *params)
+void metrics_request(struct metrics *m, struct reply *reply, json_t *params)
 {
 	size_t n;
-	char *text = make_text(m, OPENMETRICS, &n);
+	char *text = make_text(m, &n);
 
 	reply_result(reply, json_pack("{ss}", "text", text));
 	free(text);
+}
+
+/* ---- the file ---- */
+
+static const char *name_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* The folder of a valid path. */
+static void folder_of(const char *path, char out[PATH_MAX])
+{
+	const char *name = name_of(path);
+
+	if (name == path)
+		strcpy(out, ".");
+	else if (name == path + 1)
+		strcpy(out, "/");
+	else
+		snprintf(out, PATH_MAX, "%.*s", (int)(name - 1 - path), path);
+}
+
+bool metrics_path_valid(const char *path)
+{
+	const char *name = name_of(path);
+
+	return *name != '\0' && *name != '.' && strlen(name) <= NAME_MAX && strlen(path) < PATH_MAX;
+}
+
+bool metrics_path_replaceable(const char *path)
+{
+	static const char first_words[] = "# TYPE gpt2d_";
+	char begins[sizeof(first_words) - 1];
+	struct stat st;
+	ssize_t n;
+	int fd;
+
+	if (lstat(path, &st) < 0)
+		return true;
+	if (!S_ISREG(st.st_mode))
+		return false;
+	if (st.st_size == 0)
+		return true;
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = read(fd, begins, sizeof(begins));
+	close(fd);
+	return n == sizeof(begins) && memcmp(begins, first_words, sizeof(begins)) == 0;
+}
+
+/* Writes the file whole or not at all. -EEXIST: path is another file. */
+static int replace_file(const char *path, const char *text, size_t n)
+{
+	char folder[PATH_MAX];
+
+	if (!metrics_path_replaceable(path))
+		return -EEXIST;
+	folder_of(path, folder);
+	return artifact_write_mode(folder, name_of(path), text, n, FILE_MODE);
+}
+
+static void remove_file(const char *path)
+{
+	char folder[PATH_MAX];
+
+	folder_of(path, folder);
+	if (metrics_path_replaceable(path))
+		artifact_remove(folder, name_of(path));
 }
 
 /* ---- each period ---- */
 
 static int write_file(struct worker_job *job)
 {
-	const struct openmetrics *m = (struct openmetrics *)job;
+	const struct metrics *m = (struct metrics *)job;
 
-	return metrics_file_write(m->options.settings->metrics_file, m->text, m->n, FILE_MODE);
+	return replace_file(m->options.settings->metrics_file, m->text, m->n);
 }
 
 static void on_written(struct worker_job *job, int rc)
 {
-	struct openmetrics *m = (struct openmetrics *)job;
+	struct metrics *m = (struct metrics *)job;
 	const char *path = m->options.settings->metrics_file;
 
 	m->writing = false;
@@ -349,14 +412,14 @@ static void on_written(struct worker_job *job, int rc)
 
 static int read_disk(void *arg)
 {
-	struct openmetrics *m = arg;
+	struct metrics *m = arg;
 
 	return statvfs(m->options.state_dir, &m->next_disk) < 0 ? -errno : 0;
 }
 
 static void on_disk(void *arg, int rc)
 {
-	struct openmetrics *m = arg;
+	struct metrics *m = arg;
 
 	m->reading = false;
 	if (rc < 0)
@@ -367,7 +430,7 @@ static void on_disk(void *arg, int rc)
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
-	struct openmetrics *m = arg;
+	struct metrics *m = arg;
 	const struct timeval period = {.tv_sec = (time_t)m->options.settings->metrics_period_s};
 
 	evtimer_add(m->timer, &period);
@@ -376,16 +439,16 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		record_files(m->options.store, read_disk, on_disk, m);
 	}
 	if (m->options.settings->metrics_file != NULL && !m->writing) {
-		m->text = make_text(m, PROMETHEUS, &m->n);
+		m->text = make_text(m, &m->n);
 		m->writing = true;
 		worker_add(m->options.worker, &m->job);
 	}
 }
 
-struct openmetrics *openmetrics_create(const struct openmetrics_options *options)
+struct metrics *metrics_create(const struct metrics_options *options)
 {
 	static const struct timeval now = {0, 0};
-	struct openmetrics *m = memory_zeroed(1, sizeof(*m));
+	struct metrics *m = memory_zeroed(1, sizeof(*m));
 
 	m->options = *options;
 	m->job = (struct worker_job){.work = write_file, .done = on_written};
@@ -396,13 +459,13 @@ struct openmetrics *openmetrics_create(const struct openmetrics_options *options
 	return m;
 }
 
-void openmetrics_destroy(struct openmetrics *m)
+void metrics_destroy(struct metrics *m)
 {
 	if (m == NULL)
 		return;
 	event_free(m->timer);
 	if (m->options.settings->metrics_file != NULL)
-		metrics_file_remove(m->options.settings->metrics_file);
+		remove_file(m->options.settings->metrics_file);
 	free(m->text);
 	free(m);
 }
