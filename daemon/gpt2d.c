@@ -115,14 +115,6 @@ struct test {
 	bool wrong;
 };
 
-/* Does the file belong to another user, so that gpt2d may run with other rights than these? */
-static bool is_of_others(const char *file)
-{
-	struct stat st;
-
-	return stat(file, &st) == 0 && st.st_uid != geteuid();
-}
-
 static void say_finding(const struct finding *f, void *arg)
 {
 	struct test *t = arg;
@@ -135,9 +127,6 @@ static void say_finding(const struct finding *f, void *arg)
 		snprintf(place, sizeof(place), "%s:%d: ", t->settings->config_file, line);
 	if (f->verdict == VERDICT_WARN || !settings_given(t->settings, f->setting)) {
 		say("warning: %s%s", place, f->text);
-	} else if (f->rc == -EACCES && line > 0 && is_of_others(t->settings->config_file)) {
-		say("warning: %s%s (asked by uid %u, who may not be the user that gpt2d runs as)",
-			place, f->text, (unsigned)geteuid());
 	} else {
 		say("%s%s", place, f->text);
 		t->wrong = true;

@@ -14,16 +14,14 @@ int64_t clock_watch_since(const struct clock_watch *watch, int64_t heard_ns)
 	return watch->looked_ns - (heard_ns > watch->awake_ns ? heard_ns : watch->awake_ns);
 }
 
-void clock_trust_begin(
-	struct clock_trust *trust, int64_t last_ns, int64_t boot_ns, int64_t utc_ns)
+void clock_trust_begin(struct clock_trust *trust, int64_t last_ns, int64_t boot_ns, int64_t utc_ns)
 {
 	const bool known = last_ns > 0;
 
 	*trust = (struct clock_trust){.boot_ns = boot_ns,
 		.utc_ns = known ? last_ns : utc_ns,
 		.leap_ns = (known ? CLOCK_AWAY_S : CLOCK_LEAP_S) * CLOCK_S_NS,
-		.doubted_ns = -1,
-		.at_start = known};
+		.doubted_ns = -1};
 }
 
 void clock_trust_look(struct clock_trust *trust, int64_t boot_ns, int64_t utc_ns)
@@ -41,7 +39,6 @@ void clock_trust_look(struct clock_trust *trust, int64_t boot_ns, int64_t utc_ns
 	trust->utc_ns = utc_ns;
 	trust->leap_ns = CLOCK_LEAP_S * CLOCK_S_NS;
 	trust->doubted_ns = -1;
-	trust->at_start = false;
 }
 
 bool clock_trust_has(const struct clock_trust *trust)

@@ -32,11 +32,9 @@ struct clock_trust {
 	int64_t leap_ns;         /* what it may be ahead of that and the time since */
 	int64_t doubted_ns;      /* since then, by boot_ns, it is not believed; -1: it is */
 	int64_t expected_ns;     /* what it was to be at the last look */
-	bool at_start;           /* it is doubted since then */
 };
 /* last_ns: UTC, of what was last known, 0: nothing. */
-void clock_trust_begin(
-	struct clock_trust *trust, int64_t last_ns, int64_t boot_ns, int64_t utc_ns);
+void clock_trust_begin(struct clock_trust *trust, int64_t last_ns, int64_t boot_ns, int64_t utc_ns);
 void clock_trust_look(struct clock_trust *trust, int64_t boot_ns, int64_t utc_ns);
 bool clock_trust_has(const struct clock_trust *trust); /* at the last look */
 

@@ -7,6 +7,7 @@
 #include "daemon/config/log.h"
 #include "proto/host/memory.h"
 #include "proto/rpc.h"
+#include "proto/text.h"
 
 struct reply {
 	struct client *client; /* NULL: it has gone */
@@ -76,9 +77,7 @@ __attribute__((format(printf, 5, 0))) static void refuse(
 	size_t n = 0;
 
 	vsnprintf(message, sizeof(message), format, args);
-	for (char *c = message; *c != '\0'; c++)
-		if ((unsigned char)*c >= 0x80)
-			*c = '?'; /* a quoted name may have been cut within a character */
+	text_clean(message); /* a quoted name may have been cut within a character */
 	log_write(LOG_DEBUG, "client %llu: refused: %s", (unsigned long long)reply->peer.number,
 		message);
 	line = rpc_error(reply->id, code, message, data, &n);

@@ -374,9 +374,6 @@ static void say_signal(struct engine_link *link, int number)
 
 	if (number == SIGXFSZ)
 		snprintf(link->end + n, sizeof(link->end) - (size_t)n, " (%s)", failure_too_large);
-	if (number == SIGINT) /* engines ignore it, but before main */
-		snprintf(link->end + n, sizeof(link->end) - (size_t)n,
-			" (as OpenBLAS does before it begins: %s)", starved_text(-EAGAIN));
 	if (link->oom_kills < 0 || kills <= link->oom_kills)
 		return;
 	n += snprintf(link->end + n, sizeof(link->end) - (size_t)n,
@@ -402,11 +399,8 @@ static void say_exit(struct engine_link *link, int status)
 /* number: errno of exec, or negative: of the file that it reads. */
 static void say_unstarted(struct engine_link *link, int number)
 {
-	const bool is_script = number == ENOENT && access(link->o.program, F_OK) == 0;
-
-	snprintf(link->end, sizeof(link->end), "could not be started: %.640s: %s%s",
-		number < 0 ? "/dev/null" : link->o.program, strerror(abs(number)),
-		is_script ? " (what its first line names)" : "");
+	snprintf(link->end, sizeof(link->end), "could not be started: %.640s: %s",
+		number < 0 ? "/dev/null" : link->o.program, strerror(abs(number)));
 }
 
 bool engine_link_reap(struct engine_link *link)

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "daemon/config/paths.h"
-#include "proto/host/procfs.h"
 
 const char *engine_program_device_name(enum settings_device device)
 {
@@ -21,19 +20,6 @@ const char *engine_program_device_name(enum settings_device device)
 	return names[device];
 }
 
-/* number: errno of the look at our own place. */
-static int say_no_place(const char *name, int number, char *error, size_t error_bytes)
-{
-	char why[160] = "";
-	const bool known = procfs_check(why, sizeof(why)) < 0;
-
-	snprintf(error, error_bytes,
-		"where gpt2d is, beside which gpt2-engine-%s is looked for, is not told: "
-		"/proc/self/exe: %s%s%s",
-		name, strerror(number), known ? "; " : "", why);
-	return -ENOENT;
-}
-
 /* gpt2-engine-NAME beside this program: installed, and in the build's folders. */
 static int find_beside(
 	const char *name, char *out, size_t out_bytes, char *error, size_t error_bytes)
@@ -42,8 +28,12 @@ static int find_beside(
 	char own[PATH_MAX], *slash;
 	ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
 
-	if (n < 0)
-		return say_no_place(name, errno, error, error_bytes);
+	if (n < 0) {
+		snprintf(error, error_bytes,
+			"/proc/self/exe: %s; gpt2d looks for gpt2-engine-%s beside it",
+			strerror(errno), name);
+		return -ENOENT;
+	}
 	own[n] = '\0';
 	slash = strrchr(own, '/');
 	for (size_t i = 0; slash != NULL && i < sizeof(folders) / sizeof(folders[0]); i++) {

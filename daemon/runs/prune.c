@@ -520,13 +520,10 @@ static void log_leap(const struct pruner *p)
 	clock_text(clock_utc_ns(), now);
 	clock_text(p->clock.expected_ns, then);
 	log_write(LOG_WARNING,
-		"retain_days: the clock is at %s, %s was expected by %s: no run is removed for its"
-		" age until gpt2d has run for %d h, or the clock is back; gpt2ctl prune"
+		"retain_days: the clock is at %s (expected about %s): gpt2d removes no run for its"
+		" age until it has run for %d h, or the clock is back; gpt2ctl prune"
 		" --older-than removes them at once",
-		now, then,
-		p->clock.at_start ? "the last change of a run before this start"
-				  : "what has passed since the last look at it",
-		CLOCK_DOUBT_S / 3600);
+		now, then, CLOCK_DOUBT_S / 3600);
 }
 
 /* A clock that has jumped ahead makes all runs look old. */

@@ -15,6 +15,7 @@
 #include "daemon/control/role.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
+#include "proto/text.h"
 
 enum { LINES_STANDARD = 1000 };
 
@@ -115,25 +116,13 @@ static struct record_log_line *last_of(const struct record_log_lines *lines, int
 	return NULL;
 }
 
-/* One line of printable text without a truncated last character. */
+/* One line of printable text. */
 static void clean(char *text)
 {
-	size_t n = strlen(text);
-	json_t *value;
-
 	for (char *c = text; *c != '\0'; c++)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			*c = ' ';
-	for (int i = 0; i < 3 && n > 0; i++) {
-		value = json_string(text);
-		json_decref(value);
-		if (value != NULL)
-			return;
-		text[--n] = '\0';
-	}
-	for (char *c = text; *c != '\0'; c++)
-		if ((unsigned char)*c >= 0x80)
-			*c = '?';
+	text_clean(text);
 }
 
 void run_log_write(struct run_log *log, struct run *run, int rank, enum log_level level,

@@ -281,7 +281,7 @@ def test_days(daemon, options, left):
             assert c.wait(c.submit(spec("more")))["state"] == "done"
 
 
-NOT_BY_AGE = "no run is removed for its age until gpt2d has run for 24 h"
+NOT_BY_AGE = "gpt2d removes no run for its age until it has run for 24 h"
 
 
 def test_a_clock_that_jumps_ahead(tmp_path):
@@ -292,7 +292,7 @@ def test_a_clock_that_jumps_ahead(tmp_path):
         clocks.set(utc_s=10 * YEAR_S)
         ended(c, "c")
         wait_for(lambda: NOT_BY_AGE in d.said(), "the clock is not believed")
-        assert "was expected by what has passed since the last look at it" in d.said()
+        assert "(expected about " in d.said()
         assert ids(c) == [1, 2, 3]
         clocks.set(utc_s=0)
         ended(c, "d")
@@ -321,7 +321,7 @@ def test_a_clock_that_is_far_ahead_at_the_start(tmp_path):
                 ended(c, "c")
                 wait_for(lambda: d.said().count(NOT_BY_AGE) == n, "the clock is not believed")
                 assert ids(c) == [1, 2, 3, 4][:2 + n]
-        assert "was expected by the last change of a run before this start" in d.said()
+        assert "(expected about " in d.said()
         clocks.set(utc_s=10 * YEAR_S + DAY_S, boot_s=DAY_S)
         with d.client() as c:
             ended(c, "d")
