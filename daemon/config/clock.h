@@ -8,9 +8,9 @@
 #include "proto/host/clock.h"
 
 /*
- * For who looks each second how long others have been silent: it may have stood still itself
- * (stopped, its control group frozen, the machine paused), most likely together with them, and then
- * they get their time anew. Look once when the watch begins.
+ * Measures how long others have been silent, for a caller that looks each second. If the caller was
+ * suspended (stopped, its control group frozen, the machine paused), the others most likely were
+ * too, and their time begins again. Look once when the watch begins.
  */
 struct clock_watch {
 	int64_t looked_ns; /* last */

@@ -14,7 +14,7 @@
 #include "proto/host/memory.h"
 #include "proto/host/starved.h"
 
-/* What a client is told begins so: it knows of no checker. */
+/* Errors for clients begin so: a client does not know the checker. */
 #define UNCHECKED "the spec could not be checked: the engine that checks specs "
 
 static const char unwanted[] = "nobody waits for it";

@@ -45,7 +45,7 @@ struct engine_link {
 	struct engine_link_options o;
 	char what[32];
 	char end[800];
-	char words[512]; /* of the last error that it told; empty: none */
+	char words[512]; /* its last error; empty: none */
 	int *exec_errno; /* shared with the child until it calls exec; negative: of /dev/null */
 	pid_t pid;
 	struct engine_output *output;
@@ -53,7 +53,7 @@ struct engine_link {
 	struct event *again;
 	struct frame *frame;
 	int64_t heard_ns;
-	int64_t oom_kills; /* of the control group when it began; negative: nothing tells */
+	int64_t oom_kills; /* of the control group when it began; negative: unknown */
 	bool blames_peer;
 	bool broken;
 	bool unsent; /* a message to it was dropped: it is of no more use */
@@ -364,7 +364,7 @@ void engine_link_drain(struct engine_link *link)
 		engine_link_destroy(link);
 }
 
-/* Of SIGKILL the kernel tells nobody why; of its own it counts. */
+/* The kernel gives no reason for SIGKILL, but counts the processes that it killed itself. */
 static void say_signal(struct engine_link *link, int number)
 {
 	struct cgroup_memory limit = {.limit_bytes = 0};

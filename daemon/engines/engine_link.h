@@ -35,14 +35,14 @@ enum { ENGINE_LINK_END_S = 5 };
 
 /*
  * 0, or a negative errno where no process could be made. That program could not be started in it is
- * told later, as its end.
+ * known later, as its end.
  */
 int engine_link_create(const struct engine_link_options *options, struct engine_link **out);
 /* Kills the process and what it has started, if it still is one, and waits for its end (it has been
  * sent SIGKILL). Takes NULL. */
 void engine_link_destroy(struct engine_link *link);
 
-/* Takes params. What cannot be sent is told by broken(), later. */
+/* Takes params. If the message cannot be sent, broken() is called later. */
 void engine_link_send(struct engine_link *link, const char *method, json_t *params);
 void engine_link_kill(struct engine_link *link);
 pid_t engine_link_pid(const struct engine_link *link);        /* 0 once it has been waited for */
@@ -59,8 +59,8 @@ void engine_link_drain(struct engine_link *link);
 /* On SIGCHLD: whether the process has ended, now or before; then engine_link_end says how. */
 bool engine_link_reap(struct engine_link *link);
 /*
- * "killed by signal 9", with what tells that memory was the reason, "exited with status 70 (a peer
- * went away)", with the last error that it told, "could not be started: PATH: No such file or
+ * "killed by signal 9", with the count of oom_kill where it grew, "exited with status 70 (a peer
+ * went away)", with its last error, "could not be started: PATH: No such file or
  * directory"; "runs" while it does.
  */
 const char *engine_link_end(const struct engine_link *link);

@@ -39,14 +39,14 @@ struct rank {
 	struct engine_link *link;
 	char *address;
 	json_t *device;
-	json_t *gpu; /* of its last sign of life; NULL: it told of none */
+	json_t *gpu; /* of its last heartbeat; NULL: it has none */
 };
 
 struct engine_pool {
 	struct engine_pool_options o;
 	enum pool_state state;
 	char reason[1024];  /* of the last loss */
-	bool told;          /* lost() was called for these engines */
+	bool reported;      /* lost() was called for these engines */
 	bool warm_next;     /* releasing, and to be started once that is over */
 	int64_t started_ns; /* of the last start */
 	int64_t ready_ns;   /* how long it took; 0: it has not ended well */
@@ -261,7 +261,7 @@ static void start_all(struct engine_pool *p)
 	int rc;
 
 	set_state(p, POOL_STARTING);
-	p->told = false;
+	p->reported = false;
 	p->started_ns = clock_mono_ns();
 	p->ready_ns = 0;
 	for (int i = 0; i < p->o.ranks; i++) {
@@ -319,9 +319,9 @@ static void kill_all(struct engine_pool *p)
 
 static void lose(struct engine_pool *p, const char *reason)
 {
-	if (p->told)
+	if (p->reported)
 		return;
-	p->told = true;
+	p->reported = true;
 	if (reason != p->reason)
 		snprintf(p->reason, sizeof(p->reason), "%s", reason);
 	text_clean(p->reason);
@@ -381,7 +381,7 @@ void engine_pool_reap(struct engine_pool *p)
 
 	if (ended == NULL)
 		return;
-	if (p->state != POOL_STOPPING && p->state != POOL_RELEASING && !p->told) {
+	if (p->state != POOL_STOPPING && p->state != POOL_RELEASING && !p->reported) {
 		snprintf(reason, sizeof(reason), "engine_lost: rank %d %s", ended->rank,
 			engine_link_end(ended->link));
 		if (sure || !left)

@@ -1,7 +1,7 @@
 /*
  * engine_pool.h: one engine process per rank, started together, connected together, killed
- * together: after one is lost the others cannot go on. Lost ones are started anew, at growing
- * intervals while that fails.
+ * together: after one is lost the others cannot go on. gpt2d restarts lost
+ * engines, at growing intervals while that fails.
  *
  *   down (waits to start) -> starting (hello, connect, ready) -> ready
  *     -> failing (ends are awaited) -> down
@@ -49,7 +49,7 @@ bool engine_pool_ready(const struct engine_pool *p);
 bool engine_pool_gone(const struct engine_pool *p); /* no process is left, or there was none */
 /* To the first n ranks; params is borrowed. */
 void engine_pool_send(struct engine_pool *p, int n, const char *method, json_t *params);
-/* Kill all and start anew; lost() is called with reason before this returns, unless they are lost
+/* Kill and restart all; lost() is called with reason before this returns, unless they are lost
  * already. */
 void engine_pool_restart(struct engine_pool *p, const char *reason);
 /* They did what they are for: the next failure is waited for as short as the first. */

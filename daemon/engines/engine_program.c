@@ -41,7 +41,7 @@ static int find_beside(
 			own, folders[i], name);
 
 		if (length > 0 && (size_t)length < out_bytes && access(out, X_OK) == 0) {
-			/* for those who read it in status: without "..", if it can be told */
+			/* status shows it: without ".." where realpath works */
 			if (realpath(out, own) != NULL && strlen(own) < out_bytes)
 				strcpy(out, own);
 			return 0;

@@ -228,9 +228,9 @@ int run_files_unlink(const char *dir, const char *path)
 	return rc;
 }
 
-static int remove_below(int at, const char *name, int64_t *budget, int64_t *bytes);
+static int remove_below(int at, const char *name, int64_t *budget);
 
-static int remove_entry(int at, const char *name, int64_t *budget, int64_t *bytes)
+static int remove_entry(int at, const char *name, int64_t *budget)
 {
 	struct stat st;
 	int rc;
@@ -240,19 +240,17 @@ static int remove_entry(int at, const char *name, int64_t *budget, int64_t *byte
 	if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
 	if (S_ISDIR(st.st_mode)) {
-		rc = remove_below(at, name, budget, bytes);
+		rc = remove_below(at, name, budget);
 		if (rc < 0)
 			return rc;
 	}
 	if (unlinkat(at, name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) < 0 && errno != ENOENT)
 		return errno == ENOTEMPTY ? -EAGAIN : -errno; /* readdir may miss some */
 	--*budget;
-	if (S_ISREG(st.st_mode))
-		*bytes += st.st_size;
 	return 0;
 }
 
-static int remove_below(int at, const char *name, int64_t *budget, int64_t *bytes)
+static int remove_below(int at, const char *name, int64_t *budget)
 {
 	DIR *stream = open_dir(at, name);
 	const struct dirent *entry;
@@ -262,16 +260,16 @@ static int remove_below(int at, const char *name, int64_t *budget, int64_t *byte
 		return errno == ENOENT ? 0 : -errno;
 	while (rc == 0 && (errno = 0, entry = readdir(stream)) != NULL)
 		if (!is_dots(entry->d_name))
-			rc = remove_entry(dirfd(stream), entry->d_name, budget, bytes);
+			rc = remove_entry(dirfd(stream), entry->d_name, budget);
 	if (rc == 0 && errno != 0)
 		rc = -errno;
 	closedir(stream);
 	return rc;
 }
 
-int run_files_remove(const char *dir, int64_t *budget, int64_t *bytes)
+int run_files_remove(const char *dir, int64_t *budget)
 {
-	return remove_below(AT_FDCWD, dir, budget, bytes);
+	return remove_below(AT_FDCWD, dir, budget);
 }
 
 static int64_t bytes_below(int at, const char *name)

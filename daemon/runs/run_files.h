@@ -45,10 +45,10 @@ char *run_files_read(const char *dir, const char *path, size_t max, size_t *n);
 /*
  * Remove what is below dir, links themselves and not what they lead to, at most *budget names;
  * *budget is what is left of it. dir stays. 0: it is empty (or does not exist); -EAGAIN: there is
- * more; another negative errno. *bytes grows by the size of what was removed.
+ * more; another negative errno.
  */
-int run_files_remove(const char *dir, int64_t *budget, int64_t *bytes);
-/* What run_files_remove would add up in the end; what cannot be read counts nothing. */
+int run_files_remove(const char *dir, int64_t *budget);
+/* The size of the files that run_files_remove would remove; unreadable folders count nothing. */
 int64_t run_files_bytes(const char *dir);
 
 /*

@@ -54,14 +54,13 @@ int trash_move(const char *state_dir, const struct run *run)
 int trash_empty(const char *state_dir, const struct run *run, int64_t budget)
 {
 	char from[PATH_MAX], to[PATH_MAX];
-	int64_t bytes = 0;
 	int rc = 0;
 
 	for (int64_t i = 1; i <= run->attempt && rc == 0; i++) {
 		rc = find_places(state_dir, run, i, from, to);
 		/* a link in the place of the folder goes, and not the folder that it leads to */
 		if (rc == 0 && unlink(to) < 0)
-			rc = run_files_remove(to, &budget, &bytes);
+			rc = run_files_remove(to, &budget);
 	}
 	return rc;
 }
@@ -125,8 +124,7 @@ int trash_each(const char *state_dir, int (*each)(int64_t id, void *arg), void *
 int trash_empty_all(const char *state_dir, int64_t budget)
 {
 	char path[PATH_MAX];
-	int64_t bytes = 0;
 
 	snprintf(path, sizeof(path), "%s/" STATE_TRASH, state_dir);
-	return run_files_remove(path, &budget, &bytes);
+	return run_files_remove(path, &budget);
 }
