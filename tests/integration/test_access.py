@@ -1,6 +1,5 @@
 """Who may connect, and who may do what: the socket's mode and group, roles, two real users (case H4)."""
 
-import errno
 import grp
 import json
 import os
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from faults import FAIL, KILL, LIBRARY, LISTEN, OWNER, Faults
+from faults import KILL, LIBRARY, LISTEN, OWNER, Faults
 from helpers import BUILD, FAKE_ENGINE, ROOT, Daemon, RpcError, spec, wait_for
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
@@ -173,21 +172,6 @@ def test_mode_and_group_come_before_anybody_can_connect(home):
         os.umask(before)
 
 
-@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
-def test_mode_or_group_that_cannot_be_set(home):
-    """It does not start with another, nor does it leave a socket."""
-    faults = Faults(home, under=home / "run")
-    (home / "run").mkdir(mode=0o711)
-    options, gid = access_options()
-    for nth in (1, 2) if os.geteuid() == 0 else (1,):
-        faults.daemon.arm(FAIL, errno.EPERM, first=nth, last=nth, ops=OWNER)
-        d = Daemon(home=home, environment=faults.environment, options=options, ready=False)
-        assert d.process.wait(60) == 1
-        said = d.process.stderr.read()
-        assert "gpt2d.sock: mode 0660 for gid " in said and "Operation not permitted" in said
-        assert not d.socket.exists()
-
-
 def test_contradictions(home):
     name = grp.getgrall()[0].gr_name
     d = Daemon(home=home, options=("--socket-group", name, "--socket-mode", "0600"), ready=False)
@@ -300,23 +284,6 @@ def test_descriptors_are_kept_for_the_rest(home):
             other.close()
         wait_for(d.accepts, "a free seat")
     assert "128 descriptors, 64 of them kept for 1 rank and files: fewer than clients (512) are let in" in d.said()
-
-
-def test_descriptors_are_kept_for_many_ranks(home):
-    """Clients that came while there were no engines leave them what they need."""
-    limited = ("/bin/sh", "-c", 'ulimit -n 190 && exec "$0" "$@"')
-    with Daemon(home=home, prefix=limited, ranks=40, options=("--clients-per-user", "512")) as d, d.client() as c:
-        c.call("release")
-        wait_for(lambda: c.call("status")["engine"]["state"] == "released", "released engines")
-        others = [d.client() for _ in range(47)]
-        with d.client(hello=False) as refused:
-            message = refused.receive()["error"]["message"]
-        assert "no more descriptors for clients: 142 are kept for 40 ranks and files" in message
-        c.call("warm")
-        wait_for(lambda: c.call("status")["engine"]["state"] == "ready", "engines")
-        assert c.call("status")["engine"]["restarts"] == 0, d.said()
-        for other in others:
-            other.close()
 
 
 def test_data_that_is_led_elsewhere_after_the_check(tmp_path):

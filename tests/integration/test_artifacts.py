@@ -1,7 +1,6 @@
 """A run's files through the socket: listed, copied, and never anything else."""
 
 import base64
-import fcntl
 import hashlib
 import json
 import os
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import engines
-from faults import LIST, Faults
 from helpers import BUILD, RpcError, experiment, spec, wait_for
 
 CTL = BUILD / "ctl" / "gpt2ctl"
@@ -266,70 +264,6 @@ def test_copy_names_what_is_in_its_way(daemon, tmp_path):
         assert {path.parent.name for path in to.rglob("RUN_COMPLETE.txt")} == set(segments) - set(segments[2:5])
 
 
-def test_copy_removes_an_older_marker_first(daemon, tmp_path):
-    """One that is no longer true of what lies beside it: before anything is written, or when nothing can be."""
-    with daemon() as d, d.client() as c:
-        run = finished(c, experiment())
-        segments = sorted((d.state / "runs" / "1-exp" / "segments").iterdir())
-        to = tmp_path / "to"
-        first = to / "segments" / segments[0].name
-        for at, segment in enumerate(segments):
-            (segment / "zz.bin").write_bytes(os.urandom(PIECE * (1 + 20 * (at == 7))))
-        assert ctl(d, "artifacts", run, "--copy", to).returncode == 0
-        # altered since: its marker and the run's go, the others stay; what is replaced makes them true again
-        (first / "training_metrics.json").write_text("another")
-        result = ctl(d, "artifacts", run, "--copy", to)
-        where = f"segments/{segments[0].name}"
-        for marker in ("RUN_COMPLETE.txt", f"{where}/RUN_COMPLETE.txt"):
-            assert f"{marker}: not copied, and the older one in the directory is removed: {where}/" in result.stderr
-        assert result.returncode == 1 and len(list(to.rglob("RUN_COMPLETE.txt"))) == 7
-        assert (first / "training_metrics.json").read_text() == "another"
-        assert ctl(d, "artifacts", run, "--copy", to, "--force").returncode == 0
-        assert subprocess.run(["diff", "-r", segments[0].parent, to / "segments"]).returncode == 0
-        # an interrupted copy leaves none of what it was writing, also not another run's
-        (to / "RUN_COMPLETE.txt").write_text("of another run\n")
-        last = to / "segments" / segments[7].name
-        (last / "zz.bin").write_bytes(b"of another run")
-        copying = subprocess.Popen([CTL, "artifacts", str(run), "--copy", to, "--force"], stdout=subprocess.DEVNULL,
-            env={**os.environ, "GPT2D_SOCKET": str(d.socket)})
-        wait_for(lambda: list(last.glob(".zz.bin.*.part")) or copying.poll() is not None, "that it copies")
-        copying.kill()
-        copying.wait()
-        if (last / "zz.bin").read_bytes() == b"of another run":  # the kill may come late
-            assert not (to / "RUN_COMPLETE.txt").exists() and not (last / "RUN_COMPLETE.txt").exists()
-        assert ctl(d, "artifacts", run, "--copy", to, "--force").returncode == 0
-        assert (to / "RUN_COMPLETE.txt").read_text() != "of another run\n"
-        # a file that is gone in both
-        (first / "zz.bin").unlink()
-        (segments[0] / "zz.bin").unlink()
-        (first / "training_metrics.json").unlink()
-        (segments[0] / "training_metrics.json").unlink()
-        assert ctl(d, "artifacts", run, "--copy", to).returncode == 1
-        assert not (to / "RUN_COMPLETE.txt").exists() and not (first / "RUN_COMPLETE.txt").exists()
-
-
-def test_copy_leaves_another_runs_marker(daemon, tmp_path):
-    """Beside which nothing is replaced."""
-    with daemon() as d, d.client() as c:
-        run = finished(c, spec("one"))
-        (tmp_path / "RUN_COMPLETE.txt").write_text("of another run\n")
-        assert ctl(d, "artifacts", run, "--copy", tmp_path).returncode == 1
-        assert (tmp_path / "RUN_COMPLETE.txt").read_text() == "of another run\n"
-
-
-def test_two_copies_to_one_folder(daemon, tmp_path):
-    """They would mix two runs under the marker of one."""
-    with daemon() as d, d.client() as c:
-        run = finished(c, spec("one"))
-        folder = os.open(tmp_path, os.O_RDONLY)
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        result = ctl(d, "artifacts", run, "--copy", tmp_path, "--force")
-        assert (result.returncode, result.stdout) == (1, "")
-        assert result.stderr == f"gpt2ctl: --copy: {tmp_path}: another gpt2ctl copies to it\n" and not list(tmp_path.iterdir())
-        os.close(folder)
-        assert ctl(d, "artifacts", run, "--copy", tmp_path).returncode == 0
-
-
 def test_copy_goes_on(daemon, tmp_path):
     with daemon() as d, d.client() as c:
         run = finished(c, spec("one"))
@@ -346,74 +280,12 @@ def test_copy_goes_on(daemon, tmp_path):
         assert (tmp_path / "big.bin").read_bytes() == content and not part.exists()
 
 
-def test_parts_of_another_runs_copy_go(daemon, tmp_path):
-    """Once the file of that name is there, be it copied or found; what is not theirs stays."""
-    with daemon() as d, d.client() as c:
-        run = finished(c, spec("one"))
-        name, sha256 = "training_metrics.json", "0123456789abcdef"
-        left = [tmp_path / f".{name}.{part}.part" for part in (sha256, sha256[::-1])]
-        others = [tmp_path / part for part in (f".{name}.{'g' * 16}.part", f".{name}.{sha256[1:]}.part", f"{name}.{sha256}.part",
-            f".other.{sha256}.part", f".{name}.{sha256}.part2")]
-        folder = tmp_path / f".{name}.{'1' * 16}.part"
-        folder.mkdir()
-        for found in (False, True):
-            for path in left + others:
-                path.write_text("x")
-            result = ctl(d, "artifacts", run, "--copy", tmp_path)
-            assert result.returncode == 0 and ("already there" in result.stdout) == found, result
-            assert not [path for path in left if path.exists()] and all(path.exists() for path in others)
-        assert folder.is_dir()
-
-
-def test_parts_are_looked_for_once_in_a_folder(daemon, tmp_path):
-    """Not once for each file of it: the folder may have many, and many that are not the run's."""
-    to = tmp_path / "to"
-    to.mkdir()
-    faults = Faults(tmp_path, under=to)
-    with daemon() as d, d.client() as c:
-        run = finished(c, experiment())
-        one_of = {os.path.dirname(f["path"]): os.path.basename(f["path"]) for f in all_files(c, run)}
-        assert 1 < len(one_of) < len(all_files(c, run))
-        for found in (False, True):
-            faults.client.disarm(LIST)
-            for folder, name in one_of.items() if found else ():
-                (to / folder / f".{name}.{'0' * 16}.part").write_text("x")
-            before = faults.client.count
-            result = ctl(d, "artifacts", run, "--copy", to, **faults.environment)
-            assert result.returncode == 0 and ("already there" in result.stdout) == found, result
-            assert faults.client.count - before == len(one_of)
-            assert not list(to.rglob("*.part"))
-
-
 ALTERED = "its hash is not the one in RUN_COMPLETE.txt"
 
 
 def altered(result):
     """What standard error says of altered files."""
     return "".join(line for line in result.stderr.splitlines(True) if line.startswith("gpt2ctl: altered "))
-
-
-def test_a_file_of_another_size_is_altered(daemon, tmp_path):
-    """Also one whose hash no marker has: the same word has the same consequences. One that is no file is missing."""
-    with daemon(ranks=1, engine=engines.PROGRAM) as d, d.client() as c:
-        run = finished(c, engines.spec(2, gpus=1))
-        log = next((d.state / "runs").glob("*/step_log.csv"))
-        size = log.stat().st_size
-        with open(log, "a") as f:
-            f.write("extra\n")
-        said = f"{size + 6} bytes, the engine wrote {size}"
-        result = ctl(d, "artifacts", run, "--json")
-        assert (result.returncode, result.stderr) == (1, f"gpt2ctl: altered step_log.csv: {said}\n")
-        assert {f["path"]: f["altered"] for f in json.loads(result.stdout)["files"] if "altered" in f} == {"step_log.csv": said}
-        result = ctl(d, "artifacts", run, "--copy", tmp_path / "to")
-        assert result.returncode == 1 and "RUN_COMPLETE.txt: not copied: step_log.csv is altered" in result.stderr
-        assert (tmp_path / "to/step_log.csv").exists() and not (tmp_path / "to/RUN_COMPLETE.txt").exists()
-        log.unlink()
-        for make in (log.mkdir, lambda: os.mkfifo(log), lambda: log.symlink_to(d.log)):
-            make()
-            result = ctl(d, "artifacts", run)
-            assert result.returncode == 1 and f"gpt2ctl: missing step_log.csv: the engine wrote {size} bytes, the file does not exist\n" == result.stderr
-            subprocess.run(["rm", "-r", log], check=True)
 
 
 def test_missing_and_altered(daemon, tmp_path):

@@ -155,24 +155,6 @@ def test_output_that_cannot_be_written(tmp_path):
         assert (done.returncode, done.stderr) == (1, "gpt2d: standard output: No space left on device\n"), words
 
 
-def test_output_of_any_length_that_cannot_be_written():
-    """The reason is that of the write that failed, which need not be the last one; what can be written is all there."""
-    def words(roots):
-        return [GPT2D, "-c", "/dev/null", "-nv", *(word for root in roots for word in ("--data-roots", root))]
-
-    some = [f"/{i:0100}" for i in range(30)]
-    before = len(subprocess.run(words(some), capture_output=True, text=True, timeout=120, check=True).stdout)
-    assert before < 4096
-    for more in range(4096 - before - 8, 4096 - before + 200, 8):
-        roots = [*some, "/" + "x" * (more // 2), "/" + "y" * (more - more // 2)]
-        whole = subprocess.run(words(roots), capture_output=True, text=True, timeout=120, check=True).stdout
-        assert all(root in whole for root in roots) and whole.endswith("\n")
-        with open("/dev/full", "w") as full:
-            done = subprocess.run(words(roots), stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
-        assert done.returncode == 1 and done.stderr.endswith("gpt2d: standard output: No space left on device\n"), \
-            (len(whole), done.stderr)
-
-
 def test_a_daemon_does_not_start_with_a_wrong_file(tmp_path):
     conf = write(tmp_path, "ranks = 0\n")
     refused = run("--state-dir", tmp_path / "state", "--socket", tmp_path / "s", conf=conf)
@@ -313,19 +295,6 @@ def places_of_ones_own(tmp_path):
         said = run("-n", conf="/dev/null", user=user, **{name: "rel"}).stderr
         assert f"{what}: no place for it: " in said and f'; {name} is "rel", an absolute path is expected\n' in said
         assert "absolute" not in run("-n", conf="/dev/null", user=user, **{name: ""}).stderr
-
-
-@pytest.mark.parametrize("option", ["-c", "--socket", "--state-dir", "--engine", "--log-file", "--data-roots", "--metrics-file"])
-@pytest.mark.parametrize("n", [4050, 100000])
-def test_a_very_long_path_leaves_the_reason(tmp_path, option, n):
-    """Also where --check says it."""
-    words = ["--socket", tmp_path / "s", "--state-dir", tmp_path / "state", option, "/" + "a" * n]
-    for more in ((), ("-n",), ("--check",)) if option not in ("--engine", "--data-roots") or n > 5000 else (("--check",),):
-        shown = run(*words, *more, conf=None if option == "-c" else "/dev/null")
-        said = [line for line in (shown.stdout + shown.stderr).splitlines() if "aaaa" in line]
-        assert shown.returncode > 0 or option == "--data-roots"
-        assert said and all(len(line) < 1000 and ("..." in line or len(line) < 600) for line in said), said
-        assert [line for line in said if any(why in line for why in ("longer than", "too long", "at most", "is needed"))], said
 
 
 def test_device(tmp_path):

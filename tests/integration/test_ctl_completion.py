@@ -13,7 +13,6 @@ import pytest
 from client import CTL, ctl, environment, verbs
 from fake_daemon import FakeDaemon, run_object
 from helpers import PATIENCE_S, ROOT
-from terminal import Terminal
 
 RUNS = [run_object(12, "other", "queued"), run_object(7, "demo", "running")]
 
@@ -190,65 +189,6 @@ def test_bash_function(tmp_path, daemon, line, expected):
         assert "compopt -o nospace" in found.stdout and "\ntf32=\n" in found.stdout
     else:
         assert found.stdout.strip() == expected.strip()
-
-
-def test_fish(tmp_path, daemon):
-    need("fish")
-    file, env = script(tmp_path, "fish")
-
-    def complete(line):
-        found = subprocess.run(["fish", "--no-config", "-c", f"source {file}; complete -C '{line}'"], env=env,
-            capture_output=True, text=True, timeout=PATIENCE_S, check=True)
-        return [row.split("\t")[0] for row in found.stdout.splitlines()]
-
-    assert complete("gpt2ctl sub") == ["submit"]
-    assert complete("gpt2ctl submit --set tf3") == ["tf32="]
-    assert complete("gpt2ctl list --state=run") == ["--state=running"]
-    assert complete("gpt2ctl show ") == ["12", "7"]
-    (tmp_path / "experiment.json").write_text("{}")
-    assert complete(f"gpt2ctl submit {tmp_path}/exp") == [f"{tmp_path}/experiment.json"]
-
-
-@pytest.mark.parametrize("shell, command, load", [
-    ("bash", ["bash", "--norc", "--noprofile", "-i"], "source {file}"),
-    ("zsh", ["zsh", "-f", "-i"], "autoload -U compinit && compinit -u -D && source {file}"),
-])
-def test_typed_into_a_shell(tmp_path, daemon, shell, command, load):
-    need(shell)
-    file, env = script(tmp_path, shell)
-    (tmp_path / "experiment.json").write_text("{}")
-    with Terminal(command, env) as terminal:
-        terminal.wait(r"\$ ")
-        # quotes, so that the echo of what was typed is not taken for the answer
-        terminal.type(load.format(file=file) + f" && cd {tmp_path} && echo loa''ded\n")
-        terminal.wait(r"loaded[\s\S]*\$ ")
-        terminal.type("gpt2ctl vers\t\n")
-        terminal.wait(r"gpt2ctl 0\.1\.0[\s\S]*\$ ")
-        for typed, becomes in (("submit --set tf32=tr", "tf32=true"), ("list --state=fini", "--state=finishing"),
-                ("submit exper", r"experiment\.json"), ("cancel 1", "cancel 12")):
-            terminal.type(f"gpt2ctl {typed}\t")
-            terminal.wait(becomes)
-            terminal.type("\x15")
-
-
-def test_states_are_explained():
-    lines = ctl("completion", "--words", "--", "list", "--state", "").stdout.splitlines()
-    assert len(lines) == 8 and all(re.fullmatch(r"[a-z]+\t[a-z].+", line) for line in lines), lines
-
-
-def test_zsh_has_no_dashes_before_nothing(tmp_path, daemon):
-    """What has no explanation stands alone in its list."""
-    need("zsh")
-    file, env = script(tmp_path, "zsh")
-    with Terminal(["zsh", "-f", "-i"], env) as terminal:
-        terminal.wait(r"\$ ")
-        terminal.type(f"autoload -U compinit && compinit -u -D && source {file} && echo loa''ded\n")
-        terminal.wait(r"loaded[\s\S]*\$ ")
-        terminal.type("gpt2ctl list --state \t")
-        terminal.wait(r"queued +-- waits in the queue")
-        terminal.type("\x15gpt2ctl submit --set tf32=\t")
-        terminal.wait(r"tf32=false[\s\S]*tf32=true")
-        assert not re.search(r"tf32=(false|true) +--", re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", terminal.seen))
 
 
 def test_installed_scripts_are_these(tmp_path):

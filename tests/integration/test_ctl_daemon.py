@@ -204,35 +204,6 @@ def test_followers_that_are_killed_harm_nothing(daemon):
         wait_for(lambda: d.descriptors() <= before, "descriptors closed")
 
 
-def test_whether_the_engines_are_asked_back_or_idle(daemon):
-    """Both times their state is released: the one lasts until it is lifted, the other until a run is queued."""
-    def away(told):
-        wait_for(lambda: (told(c.call("status"))) is not None, "engines that are away")
-        wait_for(lambda: c.call("status")["engine"]["state"] == "released", "the end of the engines")
-        return one_object(ctl(d, "status", "--json")), *(ctl(d, *verb).stdout for verb in (["status"], ["top", "-n", 1]))
-
-    with daemon(options=["--idle-release", "1"]) as d, d.client() as c:
-        status, text, top = away(lambda status: status["engine"]["idle"])
-        idle = status["engine"]["idle"]
-        assert status["released"] is None and idle["after_s"] == 1
-        at = idle["since"].replace("T", " ")[:19] + "Z"
-        assert f"\n        released since {at}, after 1 s without work (idle_release); the next run and gpt2ctl warm start them\n" in text
-        assert f"\nengine  released, restarts 0 (idle_release) since {at}\n" in top
-
-        c.call("release")
-        status, text, top = away(lambda status: status["released"])
-        assert status["engine"]["idle"] is None and "\nreleased since " in text
-        assert "idle" not in text and "idle" not in top
-
-        assert c.call("warm", wait=True)["engine"] == "ready"
-        run = c.submit(spec("ms20", 100000))
-        wait_for(lambda: c.state(run) == "running", "the run")
-        assert c.call("status")["engine"]["idle"] is None
-        c.call("cancel", id=run)
-        status, *_ = away(lambda status: status["engine"]["idle"])
-        assert status["engine"]["idle"]["since"] > idle["since"]
-
-
 def test_list_of_many(daemon):
     with daemon() as d:
         first = submit(d, spec("ms20", steps=10000))
@@ -267,19 +238,6 @@ def test_shutdown(daemon):
         assert ctl(d, "shutdown").returncode == 0
         assert d.process.wait(PATIENCE_S) == 0
         assert ctl(d, "status").returncode == 3
-
-
-@pytest.mark.parametrize("closed", [">&-", "<&- >&-", "<&- >&- 2>&-"])
-def test_a_closed_standard_stream_is_not_the_socket(daemon, tmp_path, closed):
-    """What cannot be printed is a failure; the daemon is not told it."""
-    (tmp_path / "spec.json").write_text(json.dumps(spec("closed")))
-    with daemon() as d:
-        for command in ("submit --print-id", "submit --follow", "submit --dry-run"):
-            result = subprocess.run(["/bin/sh", "-c", f'"$0" {command} "$1" {closed}', CTL, tmp_path / "spec.json"],
-                capture_output=True, text=True, env=environment(d), timeout=60)
-            assert result.returncode == 1, (command, result)
-            assert result.stderr == "" if "2>&-" in closed else "gpt2ctl: stdout: " in result.stderr
-        assert "refused" not in d.said()
 
 
 def test_compare_of_what_failed(daemon):

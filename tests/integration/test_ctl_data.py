@@ -132,39 +132,10 @@ def test_what_is_surely_no_text_is_refused(tmp_path, begin, says):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_current_folder_that_is_gone_is_named(tmp_path):
-    """A file that is not there yet is not what is missing."""
-    text, gone = tmp_path / "a.txt", tmp_path / "gone"
-    text.write_text("hello")
-    gone.mkdir()
-    result = subprocess.run(["sh", "-c", 'cd "$1" && rmdir "$1" && exec "$2" data prepare -o x.bin "$3"', "sh", gone, CTL, text],
-        capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-    assert (result.returncode, result.stderr) == (2, "gpt2ctl: x.bin: the current folder: No such file or directory\n")
-
-
 def test_failure_keeps_the_older_file(tmp_path):
     (tmp_path / "o.bin").write_bytes(b"older")
     assert prepare("missing", "-o", "o.bin", cwd=tmp_path).returncode == 2
     assert (tmp_path / "o.bin").read_bytes() == b"older"
-
-
-def test_two_write_one_file(tmp_path):
-    """One of them is refused; what was left by one that was killed is no hindrance."""
-    (tmp_path / "o.bin.tmp").write_bytes(b"left" * 1000)
-    reader, writer = os.pipe()
-    first = subprocess.Popen([CTL, "data", "prepare", "--format", "raw", "-o", "o.bin", "/dev/stdin"], cwd=tmp_path, stdin=reader,
-        stdout=subprocess.PIPE)
-    os.close(reader)
-    os.write(writer, b"a" * 1000)
-    wait_for(lambda: (tmp_path / "o.bin.tmp").stat().st_size < 4000, "that the first one writes")
-    second = prepare("--format", "raw", "-o", "o.bin", "/dev/stdin", cwd=tmp_path, input=b"bbb")
-    assert second.returncode == 1 and b"o.bin: another gpt2ctl is writing it" in second.stderr
-    os.close(writer)
-    assert first.wait(60) == 0 and first.stdout.close() is None
-    assert set((tmp_path / "o.bin").read_bytes()[::2]) == {ord("a")}
-    assert prepare("--format", "raw", "-o", "o.bin", "/dev/stdin", cwd=tmp_path, input=b"bbb").returncode == 0
-    assert (tmp_path / "o.bin").read_bytes() == b"b\0" * 3
-    assert [path.name for path in tmp_path.iterdir()] == ["o.bin"]
 
 
 def test_only_a_regular_file_is_replaced(tmp_path):
@@ -183,15 +154,6 @@ def test_only_a_regular_file_is_replaced(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "pipe", "target.bin", "text"]
 
 
-def test_names_that_are_not_utf8(tmp_path):
-    name = os.fsencode(tmp_path) + b"/\xff.txt"
-    with open(name, "wb") as file:
-        file.write(b"text")
-    result = subprocess.run([CTL, "data", "prepare", name, "-o", name + b".bin", "--json"], capture_output=True)
-    assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout)["files"][0]["tokens"] == 4
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_nothing_is_left_of_one_that_is_interrupted(tmp_path, number):
     """Not even a part of the file, and an older one stays."""
@@ -204,22 +166,6 @@ def test_nothing_is_left_of_one_that_is_interrupted(tmp_path, number):
         assert process.wait(PATIENCE_S) == 6
         assert b"interrupted; nothing was written" in process.stderr.read()
     assert [path.name for path in tmp_path.iterdir()] == ["o.bin"] and (tmp_path / "o.bin").read_bytes() == b"older"
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_pipe_that_nobody_writes_is_waited_for_until_a_signal(tmp_path, number):
-    os.mkfifo(tmp_path / "pipe")
-    process = subprocess.Popen([CTL, "data", "prepare", "-o", tmp_path / "o.bin", tmp_path / "pipe"], stderr=subprocess.PIPE)
-    try:
-        wait_for(lambda: (tmp_path / "o.bin.tmp").exists(), "the part of the file")
-        process.send_signal(number)
-        assert process.wait(PATIENCE_S) == 6
-        assert b"interrupted; nothing was written" in process.stderr.read()
-    finally:
-        process.kill()
-        process.wait(PATIENCE_S)
-        process.stderr.close()
-    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
 
 
 def test_a_pipe_is_read_to_its_end(tmp_path):
@@ -237,11 +183,3 @@ def test_a_pipe_is_read_to_its_end(tmp_path):
         process.kill()
         process.wait(PATIENCE_S)
     assert bytes(read(tmp_path / "o.bin")) == b"one two"
-
-
-def test_a_limit_on_file_sizes(tmp_path):
-    (tmp_path / "a.txt").write_bytes(b"abc" * 100000)
-    result = subprocess.run(["/bin/sh", "-c", 'ulimit -f 64; exec "$0" "$@"', CTL, "data", "prepare", "-o", tmp_path / "o.bin",
-        tmp_path / "a.txt"], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert result.returncode == 1 and "File too large" in result.stderr and ".tmp" not in result.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]

@@ -40,14 +40,6 @@ def test_follow_says_what_is_left_as_gpt2d_does(path):
     assert [line.partition("tok/s")[2] for line in lines] == ["", "  1m02s left", ""], lines
 
 
-def test_follow_of_a_long_name_has_one_form(path):
-    """A line that is no terminal's may be longer than one."""
-    run = run_object(name="n" * 64, state="running")
-    with FakeDaemon(path, follow=follow_script(run, [step(5, 1), step(20, 2), done(3)])):
-        lines = ctl("follow", 1, path=path).stdout.splitlines()
-    assert len(lines) == 5 and all(line.startswith(f"run 1 {'n' * 64}") for line in lines[:4])
-
-
 def test_follow_json_lines(path):
     with FakeDaemon(path, follow=follow_script(run_object(), [step(1, 1), done(2, dropped=3)])):
         result = ctl("follow", 1, "--json", path=path)
@@ -93,13 +85,6 @@ def test_follow_on_narrow_terminals(path):
         line = frame.replace("\x1b[K", "").replace("\n", "")
         if "tok/s" in line:
             assert len(line) < 40
-
-
-def test_follow_on_terminals_that_can_do_less(path):
-    plain, _ = followed(path, NO_COLOR="1")
-    dumb, _ = followed(path, TERM="dumb")
-    assert "\x1b[3" not in plain and "\u2588" in plain
-    assert "\x1b" not in dumb
 
 
 def test_interrupting_follow_detaches(path):
@@ -174,39 +159,6 @@ def queued(reasons, events=()):
         "show": lambda params, connection: {"run": run_object(), "outlook": outlook()}}
 
 
-@pytest.mark.parametrize("verb, stream", [("follow", "stdout"), ("wait", "stderr")])
-def test_why_a_run_waits_is_told_again_when_it_is_of_another_kind(path, verb, stream):
-    """Not for each new text."""
-    with FakeDaemon(path, **queued(["drained: since noon", "drained: since one", "behind: run 7 is running"])) as daemon, \
-            subprocess.Popen([CTL, verb, "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                env=environment(path)) as process:
-        told = getattr(process, stream)
-        for reason in ("drained: since noon", "behind: run 7 is running"):
-            assert told.readline() == "run 1 demo: queued\n"
-            assert told.readline() == f"waits     2 ahead; {reason}\n"
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 6 and out == "" and "run 1 continues (state: queued)\n" in err
-    assert daemon.asked("cancel") == []
-
-
-def test_a_run_that_stays_about_to_start_is_told(path):
-    reason = "preparing: it is being made ready"
-    with FakeDaemon(path, **queued([reason])), \
-            subprocess.Popen([CTL, "follow", "1"], stdout=subprocess.PIPE, text=True, env=environment(path)) as process:
-        assert process.stdout.readline() == "run 1 demo: queued\n"
-        assert process.stdout.readline() == f"waits     2 ahead; {reason}\n"
-        process.terminate()
-
-
-@pytest.mark.parametrize("verb", ["follow", "wait"])
-def test_why_a_run_waits_is_no_event(path, verb):
-    with FakeDaemon(path, **queued(["drained: since noon"], [done(1)])) as daemon:
-        result = ctl(verb, 1, "--json", path=path)
-    assert result.returncode == 0 and result.stderr == "" and "drained" not in json.dumps(one_object(result.stdout))
-    assert daemon.asked("show") == []
-
-
 def test_a_wait_that_is_over_leaves_a_run_queued(path):
     with FakeDaemon(path, **queued(["drained: since noon"])):
         result = ctl("wait", 1, "-t", 0, path=path)
@@ -274,21 +226,6 @@ def test_daemon_comes_back(path):
     assert first.asked("follow") == [{"id": 1}, {"id": 1, "after": 4}]
 
 
-def test_a_daemon_that_is_ending_is_not_the_one_that_comes_back(path):
-    """It may still take a connection, which ends with it before there is an answer."""
-    hellos = itertools.count()
-    scripts = iter([follow_script(run_object(state="running"), [], lambda connection: connection.close()),
-        follow_script(run_object(state="running"), [done(6)])])
-
-    def hello(params, connection):
-        if next(hellos) in (1, 2):
-            connection.close()
-        return daemon.hello(params, connection)
-    with FakeDaemon(path, hello=hello, follow=lambda params, connection: next(scripts)(params, connection)) as daemon:
-        result = ctl("follow", 1, path=path)
-    assert result.returncode == 0 and result.stderr.count("connection to gpt2d lost, reconnecting") == 1, result
-
-
 @pytest.mark.parametrize("other", [{"pid": 1}, {"started_at": OTHER_START}])
 def test_daemon_comes_back_as_another_process(path, other):
     """Numbers start anew with a new daemon, which may have the same pid: nothing is taken for seen."""
@@ -307,22 +244,6 @@ def test_daemon_comes_back_as_another_process(path, other):
     assert second.asked("follow") == [{"id": 1}]
 
 
-def test_logs_of_another_start_are_numbered_anew(path):
-    """What gpt2d says of itself; that of runs is numbered on."""
-    def logs(params, connection):
-        if daemon.started_at == OTHER_START or params["after"] == 0:
-            return {"id": params.get("id"), "lines": [], "next": 40, "more": False, "open": daemon.started_at != OTHER_START}
-        daemon.started_at = OTHER_START
-        connection.close()
-        return {}
-    follow = follow_script(run_object(state="running"), [step(1, 1)])
-    for words, after in (([], [0, 40, 0]), ([1], [0, 40, 40])):
-        with FakeDaemon(path, follow=follow, logs=logs) as daemon:
-            result = ctl("logs", "-f", *words, path=path)
-        assert result.returncode == 0, result
-        assert [params["after"] for params in daemon.asked("logs")] == after
-
-
 def test_daemon_does_not_come_back(path):
     daemon = FakeDaemon(path, follow=follow_script(run_object(state="running"), [step(5, 1)])).start()
     process = subprocess.Popen([CTL, "follow", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -335,53 +256,6 @@ def test_daemon_does_not_come_back(path):
     assert "the result of run 1 is unknown" in err and "gpt2ctl show 1" in err
 
 
-def test_a_queued_run_has_not_ended_with_its_daemon(path):
-    """Nothing of it is lost, and nothing else is said."""
-    answered = queue.Queue()
-
-    def follow(params, connection):
-        run = run_object(params["id"], state="running" if params["id"] == 3 else "queued")
-        return follow_script(run, [], answered.put)(params, connection)
-    with FakeDaemon(path, follow=follow):
-        waiting = [subprocess.Popen([CTL, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=environment(path)) for words in (["follow", "1"], ["wait", "1", "2", "3"])]
-        for _ in range(4):
-            answered.get(timeout=PATIENCE_S)
-    for process in waiting:
-        err = process.communicate(timeout=PATIENCE_S)[1]
-        several = "wait" in process.args
-        assert process.returncode == 1
-        assert "gpt2d did not come back within 5 s; run 1 was queued, and stays queued\n" in err
-        assert "once gpt2d runs again: gpt2ctl follow 1\n" in err
-        assert ("; run 2 was queued, and stays queued\n" in err) == several
-        assert ("; the result of run 3 is unknown\n" in err) == several, err
-
-
-@pytest.mark.parametrize("options", [[], ["--json"]])
-def test_every_run_whose_end_is_not_known_is_named(path, options):
-    def follow(params, connection):
-        run, events = run_object(params["id"], state="running"), []
-        if params["id"] == 2:
-            run, events = run_object(2, state="done"), [done(1, "done")]
-        return follow_script(run, events)(params, connection)
-    daemon = FakeDaemon(path, follow=follow).start()
-    process = subprocess.Popen([CTL, "wait", "1", "2", "3", "4", *options], stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, env=environment(path))
-    wait_for(lambda: len(daemon.asked("follow")) == 4, "what is waited for")
-    daemon.stop()
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 1
-    if options:
-        assert [(run["id"], run["state"], run["exit"]) for run in one_object(out)["runs"]] == [
-            (1, None, 1), (2, "done", 0), (3, None, 1), (4, None, 1)]
-        assert all(f"the result of run {run['id']} is unknown" in run["error"] for run in one_object(out)["runs"]
-            if run["state"] is None)
-    else:
-        assert "run 2 demo: done" in out and "the result of run 1 is unknown" in err
-        for run in 3, 4:
-            assert f"the result of run {run} is unknown\nonce gpt2d runs again: gpt2ctl show {run}\n" in err
-
-
 @pytest.mark.parametrize("state, said", [("running", "the result of run 1 is unknown"),
     ("queued", "run 1 was queued, and stays queued")])
 @pytest.mark.parametrize("verb", ["follow", "wait"])
@@ -392,39 +266,6 @@ def test_a_connection_lost_twice_is_enough(path, verb, state, said):
     assert result.returncode == 1
     assert f"connection to gpt2d lost twice; {said}\n" in result.stderr, result
     assert len(daemon.asked("follow")) == 2
-
-
-@pytest.mark.parametrize("verb", ["follow", "wait"])
-def test_each_start_that_answers_is_heard(path, verb):
-    """A queued run is followed over any number of restarts, of which it hears no event."""
-    def lose(connection):
-        daemon.started_at = f"2026-01-08T20:00:0{len(daemon.asked('follow'))}.000Z"
-        connection.close()
-
-    def follow(params, connection):
-        if len(daemon.asked("follow")) < 4:
-            return follow_script(run_object(state="queued"), [], lose)(params, connection)
-        return follow_script(run_object(state="queued"), [done(1)])(params, connection)
-    with FakeDaemon(path, follow=follow) as daemon:
-        result = ctl(verb, 1, path=path)
-    assert result.returncode == 0 and "lost twice" not in result.stderr, result
-    assert len(daemon.asked("follow")) == 4
-
-
-def test_logs_of_a_connection_lost_twice_are_enough(path):
-    """Also where what comes is no loss but nonsense, nothing is asked again."""
-    def lose(params, connection):
-        connection.close()
-        return {}
-    follow = follow_script(run_object(state="running"), [])
-    with FakeDaemon(path, follow=follow, logs=lose) as daemon:
-        result = ctl("logs", 1, "-f", path=path)
-        assert result.returncode == 1 and "lost twice" in result.stderr
-        assert len(daemon.asked("logs")) == 2
-    with FakeDaemon(path, follow=follow, logs=lambda params, connection: {"next": -1}) as daemon:
-        result = ctl("logs", 1, "-f", path=path)
-        assert result.returncode == 1 and "no next page" in result.stderr
-        assert len(daemon.asked("logs")) == 1
 
 
 def test_closed_pipe(path):

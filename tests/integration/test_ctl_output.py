@@ -1,12 +1,10 @@
 """What gpt2ctl prints of what a scripted daemon says, and where it cannot print it."""
 
-import itertools
-import os
 import subprocess
 
 import pytest
 
-from client import CTL, ctl, done, environment, experiment, one_object, segment, status_reply, step
+from client import CTL, ctl, done, environment, one_object, segment, status_reply, step
 from fake_daemon import FakeDaemon, follow_script, run_object
 from terminal import Terminal
 
@@ -120,53 +118,6 @@ def test_show(path):
     assert max(map(len, text.splitlines())) <= 80
 
 
-def mutations(value):
-    """The value with one part at a time taken away or replaced by something of another type."""
-    if isinstance(value, dict):
-        keys, items = list(value), dict
-    elif isinstance(value, list):
-        keys, items = list(range(min(len(value), 1))), list
-    else:
-        return
-    for key in keys:
-        for other in (None, -1, 1e300, "x\x1b[2J" * 20, [], {}, [[{}]], {"a": [None]}, True):
-            copy = items(value)
-            copy[key] = other
-            yield copy
-        for inner in mutations(value[key]):
-            copy = items(value)
-            copy[key] = inner
-            yield copy
-
-
-def test_replies_of_any_shape(path):
-    """Nothing that a daemon sends ends gpt2ctl in a crash, moves the cursor or breaks --json."""
-    show = experiment(segment(0, "A", [10]), segment(1, "B", [10]))
-    check = {"plan": segment(0, "A", [1])["summary"]["plan"], "memory": {"a_bytes": 1}}
-    replies = {
-        ("status",): ("status", status_reply(None, None)),
-        ("show", "5"): ("show", {**show(None, None), "progress": step(1, 1)[1],
-            "checks": [{"arm": "A", "spec_sha256": "a", "check": check}],
-            "transitions": [{"at": "2026-01-08T19:50:57.123Z", "state": "queued", "reason": ""}]}),
-        ("compare", "5"): ("show", show(None, None)),
-        ("list",): ("list", {"runs": [run_object()], "next": None}),
-        ("cancel", "1"): ("cancel", {"id": 1, "state": "done", "already": True}),
-        ("version",): ("version", {"version": "1", "build": "b", "protocol": 1, "libraries": {"x": "1"}}),
-    }
-    current = []
-    with FakeDaemon(path, **{method: lambda params, connection: current[0]
-            for method in ("status", "show", "list", "cancel")}) as daemon:
-        daemon.methods["version"] = lambda params, connection: current[0]
-        for args, (method, reply) in replies.items():
-            for number, mutant in enumerate(itertools.islice(mutations(reply), 0, None, 3)):
-                current[:] = [mutant]
-                result = ctl(*args, *["--json"] * (number % 2), path=path)
-                assert result.returncode in ((0, 1, 2, 8, 12) if args[0] == "compare" else (0, 1, 2, 12)), (args, mutant, result.stderr)
-                assert "\x1b" not in result.stdout + result.stderr
-                if number % 2:
-                    one_object(result.stdout)
-
-
 # ---- what cannot be written ----
 
 @pytest.mark.parametrize("verb", [["status"], ["metrics"], ["follow", "1"], ["follow", "1", "--json"], ["help"]])
@@ -188,20 +139,6 @@ def test_stdout_fails_with_the_last_event(path):
     assert process.stderr == "gpt2ctl: stdout: No space left on device\n"
 
 
-@pytest.mark.parametrize("json_too", [[], ["--json"]])
-def test_a_reader_that_leaves_early(path, json_too):
-    """Nothing is said of it, whether the output fits the buffers or not."""
-    for n in (1, 2000):
-        page = {"runs": [run_object(i, f"r{i}", "done") for i in range(n, 0, -1)], "next": None}
-        read, write = os.pipe()
-        os.close(read)
-        with FakeDaemon(path, list=lambda params, connection: page):
-            process = subprocess.run([CTL, "list", *json_too], stdout=write, stderr=subprocess.PIPE, text=True,
-                env=environment(path))
-        os.close(write)
-        assert (process.returncode, process.stderr) == (141, "")
-
-
 def on_terminal(path, *words, columns=80, locale="C.UTF-8", **methods):
     """The lines that a command prints on a terminal of so many columns."""
     with FakeDaemon(path, **methods), Terminal([str(CTL), *map(str, words)], environment(path, LC_ALL=locale), columns=columns) as terminal:
@@ -216,22 +153,3 @@ def test_a_hash_is_whole_on_a_narrow_terminal(path):
     for columns in (40, 80):
         lines = on_terminal(path, "artifacts", 1, columns=columns, artifacts=lambda params, connection: page)
         assert lines[-1].endswith("  " + sha256)
-
-
-@pytest.mark.parametrize("locale, mark", [("C.UTF-8", "\u2026"), ("C", "...")])
-def test_what_is_cut_is_marked(path, locale, mark):
-    reason = "the engine was lost: " + "every rank of it ended " * 5
-    runs = {"runs": [run_object(2, "demo", "failed", reason=reason), run_object(1, "other", "failed", reason="short")], "next": None}
-    lines = on_terminal(path, "list", columns=90, locale=locale, list=lambda params, connection: runs)
-    fits, cut = lines[-2:]
-    assert len(cut) == 90 and cut.endswith(mark) and "the engine was" in cut
-    assert fits.endswith("  short")
-
-
-def test_no_number_is_cut(path):
-    ms = 1000000
-    show = experiment(segment(0, "A", [10 * ms] * 20), segment(1, "B", [8 * ms] * 20))
-    wide = " ".join(" ".join(on_terminal(path, "compare", 5, columns=200, show=show)).split())
-    narrow = " ".join(" ".join(on_terminal(path, "compare", 5, columns=40, show=show)).split())
-    assert "A 10.0 k tok/s, median 10.0 ms, p95 10.0 ms B 12.5 k tok/s, median 8.00 ms, p95 8.00 ms" in wide
-    assert narrow == wide

@@ -1,18 +1,13 @@
 """gpt2ctl's verbs about the queue: drain, release, priority, rerun, cancel and wait of several."""
 
-import itertools
 import json
 import os
 import pwd
 import re
-import signal
 import subprocess
-import threading
-import time
 
 import pytest
 
-from fake_daemon import FakeDaemon, run_object
 from helpers import BUILD, PATIENCE_S, spec, wait_for
 from test_ctl_daemon import CTL, ctl, environment, one_object, started, submit
 from test_schemas import lines
@@ -76,21 +71,6 @@ def test_submit_and_follow_says_once_why_it_waits(daemon, tmp_path, options, str
         assert follower.returncode == 0 and "run 1 run: done" in rest and "drained" not in rest, rest
 
 
-def test_who_has_no_name_is_told_by_number(path):
-    """As in why a run waits: whom to ask is not withheld."""
-    named = {user.pw_uid for user in pwd.getpwall()}
-    nameless = next(uid for uid in itertools.count(54321) if uid not in named)
-    held = {"since": "2026-01-08T19:50:57.123Z", "uid": nameless, "reason": "fan"}
-    gate = {"drained": held, "released": held, "already": True, "running": None, "stopping": False, "queued": 1,
-        "engine": "released", "took_s": None}
-    with FakeDaemon(path, drain=lambda params, connection: gate, release=lambda params, connection: gate,
-            status=lambda params, connection: {"drained": held, "released": None}):
-        for verb, label in (("drain", "drained"), ("release", "released"), ("status", "drained")):
-            said = subprocess.run([CTL, verb], env={**os.environ, "GPT2D_SOCKET": str(path)}, capture_output=True,
-                text=True, check=True, timeout=PATIENCE_S).stdout
-            assert f"{label} since 2026-01-08 19:50:57Z by uid {nameless}: fan\n" in said, said
-
-
 def test_drain_wait_gives_up_in_time(daemon):
     with daemon() as d:
         run = begun(d, submit(d, spec("long-ms20", 100000)))
@@ -99,48 +79,6 @@ def test_drain_wait_gives_up_in_time(daemon):
         assert ctl(d, "drain", "--timeout", 3).returncode == 2
         assert "drained since " in ctl(d, "status").stdout
         ctl(d, "cancel", run)
-
-
-@pytest.mark.parametrize("verb, undo", [("drain", "resume"), ("release", "warm"), ("warm", "release")])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_in_a_wait_says_what_lasts(path, verb, undo, number):
-    asked, over = threading.Event(), threading.Event()
-
-    def stay(params, connection):
-        asked.set()
-        over.wait(PATIENCE_S)
-        return {}
-    with FakeDaemon(path, **{verb: stay}), \
-            subprocess.Popen([CTL, verb, "--wait"], env={**os.environ, "GPT2D_SOCKET": str(path)}, text=True,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE) as waiting:
-        assert asked.wait(PATIENCE_S)
-        waiting.send_signal(number)
-        out, err = waiting.communicate(timeout=PATIENCE_S)
-        over.set()
-    assert (waiting.returncode, out) == (6, "")
-    assert err == (f"gpt2ctl: {verb}: interrupted; the request stays in effect\n"
-        f"check with: gpt2ctl status; undo with: gpt2ctl {undo}\n")
-
-
-def waiting_for(d, *words):
-    """One that gpt2d has heard of."""
-    process = subprocess.Popen([CTL, *words], env=environment(d), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    with d.client() as c:
-        wait_for(lambda: c.call("status")["drained"], "drained")
-    return process
-
-
-def test_a_wait_goes_on_with_the_next_gpt2d(daemon):
-    """The drain was stored."""
-    with daemon() as d:
-        run = begun(d, submit(d, spec("long-ms20", 100000)))
-        waiting = waiting_for(d, "drain", "--wait", "--reason", "fan")
-        d.kill()
-        d.start()
-        out, err = waiting.communicate(timeout=PATIENCE_S)
-        assert (waiting.returncode, err) == (0, "gpt2ctl: connection to gpt2d lost, reconnecting\n")
-        assert "drained since " in out and ": fan\n" in out
-        assert one_object(ctl(d, "show", run, "--json"))["run"]["state"] == "interrupted"
 
 
 @pytest.mark.parametrize("words", [["drain", "--wait"], ["logs", "-f"]])
@@ -180,22 +118,6 @@ def test_release_and_warm(daemon):
         assert lines(ctl(d, "release", "--now", "--wait", "--json"))[0]["engine"] == "released"
         assert ctl(d, "wait", long).returncode == 6
         ctl(d, "warm")
-
-
-def test_release_now_tells_that_the_run_ends(daemon):
-    """While it does: an engine that does not heed it makes that long."""
-    with daemon(options=("--cancel-timeout", "10")) as d:
-        run = begun(d, submit(d, spec("deaf-ms20", 100000)))
-        reply = lines(ctl(d, "release", "--json"))[0]
-        assert (reply["running"], reply["stopping"]) == (run, False)
-        assert f"run {run} ends first, then the engines end; wait for its end with: gpt2ctl wait {run}\n" in ctl(d, "release").stdout
-        text = ctl(d, "release", "--now").stdout
-        assert f"run {run} is being stopped; wait for its end with: gpt2ctl wait {run}\n" in text
-        assert lines(ctl(d, "release", "--now", "--json"))[0]["stopping"]
-        assert ctl(d, "wait", run).returncode == 6
-        assert ctl(d, "release", "--wait").returncode == 0
-        status = ctl(d, "status").stdout
-        assert "rank 0" in status and "pid" not in status
 
 
 def test_priority(daemon):
@@ -279,16 +201,6 @@ def test_rerun_on_other_gpus_says_what_else_to_set(daemon):
         assert other.returncode == 2 and "the run had this size" not in other.stderr
 
 
-def test_rerun_with_another_size_in_an_arm(daemon):
-    with daemon() as d:
-        first = submit(d, spec("first", arms={"a": {}, "b.c": {"zero_optimization": {"stage": 1}}}))
-        result = ctl(d, "rerun", first, "--print-id", "--set", "train_micro_batch_size_per_gpu=2",
-            "--set", "arms.b.c.train_micro_batch_size_per_gpu=1", "--set", "arms.b.c.gradient_accumulation_steps=2")
-        assert result.returncode == 0, result.stderr
-        found = one_object(ctl(d, "show", int(result.stdout), "--json"))["spec"]
-        assert found["arms"]["b.c"]["gradient_accumulation_steps"] == 2 and found["gradient_accumulation_steps"] == 1
-
-
 # ---- cancel ----
 
 def test_cancel_of_several(daemon):
@@ -342,35 +254,6 @@ def test_wait_for_any(daemon):
         ctl(d, "cancel", long)
 
 
-def test_wait_for_any_beside_runs_that_are_not_there(daemon):
-    """What is pruned is named and decides nothing while another can; of several that have ended the first one does."""
-    with daemon() as d:
-        pruned, first = submit(d, spec("pruned")), submit(d, spec("first"))
-        assert ctl(d, "wait", pruned, first).returncode == 0
-        failed = submit(d, spec("fail.r0.s2"))
-        assert ctl(d, "wait", failed).returncode == 4
-        for run in (first, failed):
-            assert ctl(d, "keep", run).returncode == 0
-        assert ctl(d, "prune", "--keep", 0, "--yes").returncode == 0
-        for ids in ((pruned, first), (first, pruned), (99, failed, first, pruned)):
-            result = ctl(d, "wait", "--any", *ids)
-            assert (result.returncode, result.stdout) == (0, f"run {first} first: done\n"), result
-            assert f"run {pruned}: no such run" in result.stderr
-        rows = one_object(ctl(d, "wait", "--any", pruned, first, failed, "--json"))
-        assert [(row["id"], row["state"], row["exit"]) for row in rows["runs"]] == [(pruned, None, 7), (first, "done", 0)]
-        assert rows["exit"] == 0
-        assert ctl(d, "wait", "--any", pruned, 99).returncode == 7
-        assert ctl(d, "wait", "--any", pruned, failed).returncode == 4
-        assert ctl(d, "wait", pruned, first).returncode == 7
-        long = begun(d, submit(d, spec("long-ms20", 100000)))
-        assert ctl(d, "wait", "--any", pruned, long, "-t", 0).returncode == 124
-        waiting = started(d, "wait", "--any", pruned, long)
-        assert f"run {pruned}: no such run" in waiting.stderr.readline()
-        assert ctl(d, "cancel", long).returncode == 0
-        waiting.communicate(timeout=PATIENCE_S)
-        assert waiting.returncode == 6
-
-
 def test_to_look_once(daemon):
     """A time-out of 0 finds what has come about, and says what has not."""
     with daemon() as d:
@@ -389,66 +272,6 @@ def test_to_look_once(daemon):
         assert ctl(d, "drain", "--wait", "--timeout", 0).returncode == 0
         assert ctl(d, "release", "--wait").returncode == 0
         assert ctl(d, "release", "--wait", "--timeout", 0).returncode == 0
-
-
-def test_wait_for_more_than_can_be_followed_at_once(daemon):
-    with daemon() as d:
-        with d.client() as c:
-            runs = [c.submit(spec(f"r{i}")) for i in range(70)]
-        result = one_object(ctl(d, "wait", *runs, "--json"))
-        assert [row["state"] for row in result["runs"]] == ["done"] * 70
-        assert "too many runs (at most 60, found 70)" in ctl(d, "wait", "--any", *runs).stderr
-        assert "at most 60 runs" in ctl(d, "help", "wait").stdout
-
-
-def test_wait_tells_what_has_not_ended(daemon):
-    with daemon() as d:
-        done = submit(d, spec("done"))
-        long = submit(d, spec("long-ms20", 100000))
-        queued = submit(d, spec("queued"))
-        ctl(d, "wait", done)
-        result = ctl(d, "wait", done, long, queued, "-t", 2)
-        assert result.returncode == 124 and result.stdout == f"run {done} done: done\n"
-        assert f"run {long} has not ended" in result.stderr and f"run {queued} has not ended" in result.stderr
-        rows = lines(ctl(d, "wait", done, long, 99, "-t", 2, "--json"))[0]
-        assert [row["exit"] for row in rows["runs"]] == [0, 124, 7] and rows["exit"] == 124
-        ctl(d, "cancel", long)
-
-
-@pytest.mark.parametrize("when", ["before hello", "after"])
-def test_wait_is_over_in_time_with_a_stopped_daemon(daemon, when):
-    """With hello alone unanswered it would be half a minute; the limit here is far below that."""
-    with daemon() as d:
-        long = begun(d, submit(d, spec("long-ms20", 100000)))
-        if when == "after":
-            waiting = started(d, "wait", long, "-t", 2)
-            time.sleep(0.5) # most likely it waits by then; if not, the limit holds as well
-        os.kill(d.process.pid, signal.SIGSTOP)
-        try:
-            if when == "before hello":
-                waiting = subprocess.Popen([CTL, "wait", str(long), "-t", "0.5"], stderr=subprocess.PIPE,
-                    stdout=subprocess.PIPE, text=True, env=environment(d))
-            _, err = waiting.communicate(timeout=25)
-            assert waiting.returncode == 124 and ("in time" in err or "has not answered" in err)
-        finally:
-            os.kill(d.process.pid, signal.SIGCONT)
-        ctl(d, "cancel", long)
-
-
-def test_wait_goes_on_with_a_daemon_that_comes_back(tmp_path):
-    path = tmp_path / "s"
-
-    def follow(state):
-        return lambda params, connection: {"run": run_object(params["id"], f"r{params['id']}", state), "progress": None,
-            "outlook": None, "seq": 0, "first": 1}
-    with FakeDaemon(path, follow=follow("running")) as first:
-        waiting = subprocess.Popen([CTL, "wait", "1", "2", "--socket", path], stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True)
-        wait_for(lambda: len(first.asked("follow")) == 2, "it waits for both")
-    with FakeDaemon(path, follow=follow("done")):
-        out, err = waiting.communicate(timeout=PATIENCE_S)
-    assert waiting.returncode == 0 and "reconnecting" in err
-    assert out == "run 1 r1: done\nrun 2 r2: done\n"
 
 
 def test_others_may_not(daemon):

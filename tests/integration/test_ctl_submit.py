@@ -38,15 +38,6 @@ def test_submit_errors_of_files(tmp_path, path):
         assert result.returncode == 2 and result.stderr.startswith("stdin"), text
 
 
-def test_a_current_folder_that_is_gone_is_named(path, tmp_path):
-    """Data paths are taken from it; what stands on standard input is there."""
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    result = subprocess.run(["sh", "-c", 'cd "$1" && rmdir "$1" && exec "$2" submit -', "sh", gone, CTL], input=json.dumps(SPEC),
-        env=environment(path), capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stdout, result.stderr) == (2, "", "gpt2ctl: current directory: No such file or directory\n")
-
-
 def submit_reply(params, connection):
     return {"id": 7, "name": "demo", "state": "queued", "spec_sha256": "cd" * 32, "segments": 1, "position": 2}
 
@@ -124,13 +115,6 @@ def test_submit_refused_by_the_daemon(spec, path):
     # the file's line, not that of what was sent
     line = next(n for n, text in enumerate(spec.read_text().splitlines(), 1) if '"gpus"' in text)
     assert line != 3 and f"{spec}:{line}:3: gpus: 2 asked, 1 there" in result.stderr
-
-
-def test_submit_with_an_unknown_end(spec, path):
-    with FakeDaemon(path, submit=lambda params, connection: connection.close()):
-        result = ctl("submit", spec, path=path)
-    assert result.returncode == 1
-    assert result.stderr.endswith(" before it replied\ncheck with: gpt2ctl list\n")
 
 
 def test_submit_to_one_that_is_stopping(spec, path):
@@ -241,20 +225,6 @@ def test_dry_run(spec, path):
     assert '"reduce_bucket_size"' in verbose.stdout
     assert one_object(as_json.stdout)["arms"][0]["check"] == check
     assert daemon.asked("submit") == []
-
-
-@pytest.mark.parametrize("passes, said", [(0.25, "0.25"), (2.5, "2.5"), (999.4, "999"), (999.6, "1,000"),
-    (5130.4, "5,130"), (1e15, "1,000,000,000,000,000"), (1e300, "1e+300")])
-def test_passes_are_digits(spec, path, passes, said):
-    """As the tokens beside them, where there are few enough to be counted."""
-    check = {"data": {"val": {"path": "/v.bin", "tokens": 1048576, "needed": 1025, "passes": passes}}, "warnings": []}
-
-    def dry_run(params, connection):
-        return {"spec": params["spec"], "spec_sha256": "ef" * 32, "segments": 1, "order": [],
-            "arms": [{"arm": "run", "spec_sha256": "ef" * 32, "check": check}]}
-    with FakeDaemon(path, **{"dry-run": dry_run}):
-        text = ctl("submit", spec, "--dry-run", path=path).stdout
-    assert f"1,048,576 tokens, 1,025 required, passes {said}\n" in text, text
 
 
 def test_dry_run_of_arms(spec, path):

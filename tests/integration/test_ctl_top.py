@@ -4,17 +4,14 @@ import itertools
 import json
 import os
 import re
-import shutil
 import signal
-import subprocess
 import termios
-import threading
 
 import pytest
 
 from client import CTL, ctl, environment
-from fake_daemon import FakeDaemon, Refused, run_object
-from helpers import PATIENCE_S, wait_for
+from fake_daemon import FakeDaemon, run_object
+from helpers import wait_for
 from terminal import Terminal
 
 DEVICE = {"backend": "cpu", "name": "made-up device", "library": "none", "memory_total_bytes": 1, "memory_free_bytes": 1}
@@ -165,15 +162,6 @@ def test_json_lines(daemon):
     assert len(daemon.asked("follow")) == 1
 
 
-def test_json_without_end_ends_with_its_reader(daemon):
-    with subprocess.Popen([CTL, "top", "--json", "-i", "0.1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=environment(daemon.path)) as process:
-        assert json.loads(process.stdout.readline())["kind"] == "top"
-        process.stdout.close()
-        assert process.wait(60) == 141
-        assert process.stderr.read() == ""
-
-
 def test_no_daemon(tmp_path):
     assert ctl("top", path=tmp_path / "none").returncode == 3
 
@@ -195,26 +183,6 @@ def test_drawn_until_q(daemon):
         assert terminal.seen.endswith("\033[?25h\033[?1049l")
 
 
-def test_q_is_taken_where_no_answer_comes(tmp_path):
-    """At once, not when the wait for the answer is over, which is told."""
-    over = threading.Event()
-
-    def second_hangs(params, connection):
-        if len(d.asked("status")) == 2:
-            over.wait(2 * PATIENCE_S)
-        return status(params, connection)
-
-    with FakeDaemon(tmp_path / "s", status=second_hangs, follow=follow) as d, top(d) as terminal:
-        terminal.wait("q: quit")
-        wait_for(lambda: len(d.asked("status")) == 2, "the look without an answer")
-        terminal.type("xq")
-        try:
-            assert terminal.end() == 0
-        finally:
-            over.set()
-        assert "has not answered" not in terminal.seen
-
-
 def test_ctrl_z_stops_it(daemon):
     """As at a shell, which gets its terminal back and has it go on; then all is drawn anew, at once."""
     with Terminal(["sh", "-i"], environment(daemon.path)) as terminal:
@@ -233,30 +201,6 @@ def test_ctrl_z_stops_it(daemon):
         terminal.wait(r"\$ ")
         terminal.type("exit\n")
         assert terminal.end() == 0
-
-
-def test_the_last_look_stays(daemon):
-    """With a count there is something to read once it has ended, and once only."""
-    with top(daemon, "-n", "3") as terminal:
-        assert terminal.end() == 0
-        left = terminal.seen[terminal.seen.index("\033[?1049l"):]
-        assert left.count("gpt2d 0.1.0") == 1 and "8  behind  priority 5" in left and "q: quit" not in left
-    assert len(daemon.asked("status")) == 3
-    with top(daemon, "-n", "1000000") as terminal:
-        terminal.wait("q: quit")
-        terminal.type("q")
-        assert terminal.end() == 0 and terminal.seen.endswith("\033[?1049l")
-
-
-def test_a_last_look_that_fails_is_told(tmp_path):
-    """Where it would be looked for again if there were another."""
-    def last(params, connection):
-        if len(d.asked("status")) == 2:
-            connection.close()
-        return status(params, connection)
-    with FakeDaemon(tmp_path / "s", status=last, follow=follow) as d, top(d, "-n", "2") as terminal:
-        assert terminal.end() == 1
-        assert "closed the connection" in terminal.seen[terminal.seen.index("\033[?1049l"):]
 
 
 def test_the_terminal_is_left_as_it_was(daemon):
@@ -293,38 +237,6 @@ def test_any_size(daemon, rows, columns):
             assert len(re.sub(r"\033\[\d*m", "", line)) <= columns, line
 
 
-@pytest.mark.parametrize("locale, mark", [("C.UTF-8", "…"), ("C", "...")])
-def test_a_cut_line_ends_with_a_mark(daemon, locale, mark):
-    """Each that is longer than the screen is wide, and no other."""
-    with top(daemon, rows=24, columns=30, LC_ALL=locale) as terminal:
-        terminal.wait(r"RANK[\s\S]*q: quit")
-        drawn = {int(row): re.sub(r"\033\[\d*m", "", line)
-            for row, line in re.findall(r"\033\[(\d+);1H(.*?)\033\[K", terminal.seen)}
-        assert drawn[1] == "gpt2d 0.1.0 running, up 1m01s, cpu"[:30 - len(mark)] + mark
-        assert drawn[24] == "q: quit"
-        assert max(map(len, drawn.values())) == 30
-        assert all(line.endswith(mark) == (len(line) == 30) for line in drawn.values()), drawn
-        terminal.type("q")
-        assert terminal.end() == 0
-
-
-@pytest.mark.parametrize("code, ends", [(-32603, None), (-32005, None), (-32006, None), (-32004, 9)])
-def test_what_may_pass_is_looked_for_again(tmp_path, code, ends):
-    """A gpt2d without memory or that is full is asked again, one that says no for good is not."""
-    def second_fails(params, connection):
-        if len(d.asked("status")) == 2:
-            raise Refused(code, "made up")
-        return status(params, connection)
-
-    with FakeDaemon(tmp_path / "s", status=second_fails, follow=follow) as d, top(d) as terminal:
-        if ends is None:
-            terminal.wait("made up")
-            wait_for(lambda: len(d.asked("status")) > 3, "looks after it")
-            terminal.type("q")
-        assert terminal.end() == (ends or 0)
-        assert ends is None or "made up" in terminal.seen
-
-
 def test_resize(daemon):
     with top(daemon) as terminal:
         terminal.wait("q: quit")
@@ -353,33 +265,6 @@ def test_a_daemon_that_comes_back(tmp_path):
             assert second.asked("follow") == [{"id": 7, "after": 0}]
             terminal.type("q")
             assert terminal.end() == 0
-
-
-def test_in_tmux(daemon, tmp_path):
-    if not shutil.which("tmux"):
-        pytest.skip("tmux is not installed")
-    base = ["tmux", "-S", str(tmp_path / "tmux"), "-f", "/dev/null"]
-    env = environment(daemon.path, LC_ALL="C.UTF-8")
-
-    def tmux(*args):
-        return subprocess.run([*base, *args], env=env, capture_output=True, text=True, timeout=60, check=True).stdout
-
-    def screen():
-        return tmux("capture-pane", "-p", "-t", "t")
-
-    tmux("new-session", "-d", "-s", "t", "-x", "100", "-y", "20",
-        f"{CTL} top -i 0.1; printf 'it ended with %s\\n' $?; exec cat")
-    try:
-        wait_for(lambda: "made-up device" in screen() and "loss    █" in screen(), "the view in tmux")
-        shown = screen().splitlines()
-        assert shown[0].startswith("gpt2d 0.1.0 running") and shown[19] == "q: quit"
-        tmux("resize-window", "-t", "t", "-x", "40", "-y", "10")
-        wait_for(lambda: screen().splitlines()[9:] == ["q: quit"], "the smaller view")
-        assert max(map(len, screen().splitlines())) <= 40
-        tmux("send-keys", "-t", "t", "q")
-        wait_for(lambda: "it ended with 0" in screen() and "made-up" not in screen(), "the end")
-    finally:
-        subprocess.run([*base, "kill-server"], check=False, timeout=60)
 
 
 def test_a_hangup_ends_it(daemon):

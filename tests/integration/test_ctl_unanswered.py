@@ -8,18 +8,16 @@ import re
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 from pathlib import Path
 
 import pytest
 
-from client import CTL, done, environment
+from client import CTL, environment
 from clocks import Clocks
-from fake_daemon import FakeDaemon, follow_script, run_object
+from fake_daemon import FakeDaemon, run_object
 from helpers import PATIENCE_S, wait_for
 from helpers import spec as spec_of
-from terminal import Terminal
 from test_ctl_daemon import ctl, one_object
 
 
@@ -87,25 +85,6 @@ def test_a_hung_daemon_is_named(tmp_path):
     assert f"see gpt2d's log, and: ps -o pid,stat,wchan:32,args -p {os.getpid()}\n" in result.stderr
 
 
-def test_a_time_that_was_given_blames_nobody(tmp_path):
-    """What is over is the caller's own time, at hello or later; a gpt2d that is stopped is still named as that."""
-    end = threading.Event()
-    late = lambda params, connection: end.wait(PATIENCE_S) and {}
-    for seconds, methods in (("1e-9", {"hello": late}), ("0.2", {"hello": late}), ("0.2", {"follow": late})):
-        with FakeDaemon(tmp_path / "s", **methods) as daemon:
-            words = [CTL, "wait", "--timeout", seconds, "1"]
-            result = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, env=environment(daemon.path))
-            as_json = subprocess.run([*words, "--json"], capture_output=True, text=True, timeout=PATIENCE_S,
-                env=environment(daemon.path))
-            end.set()
-        end.clear()
-        assert result.returncode == 124
-        said, advice = result.stderr.splitlines()
-        assert f"time limit: gpt2d (process {os.getpid()}) has not answered " in said, said
-        assert advice.startswith("check")
-        assert "time limit: " in as_json.stdout and as_json.returncode == 124
-
-
 @pytest.mark.parametrize("method", ["hello", "status"])
 def test_status_waits_no_longer_than_it_was_told(tmp_path, method):
     """For what is silent too: its own time is over, not that which every answer has."""
@@ -116,31 +95,6 @@ def test_status_waits_no_longer_than_it_was_told(tmp_path, method):
         end.set()
     assert result.returncode == 124
     assert f"time limit: gpt2d (process {os.getpid()}) has not answered " in result.stderr
-
-
-@pytest.mark.parametrize("verb", ["drain", "release", "warm"])
-def test_a_gate_is_waited_for_no_longer_than_told(tmp_path, verb):
-    """The time given is that of the greeting too; then nothing was asked for."""
-    end = threading.Event()
-    with FakeDaemon(tmp_path / "s", hello=lambda params, connection: end.wait(PATIENCE_S) and {}) as daemon:
-        result = subprocess.run([CTL, verb, "--wait", "--timeout", "0.3"], capture_output=True, text=True,
-            timeout=PATIENCE_S, env=environment(daemon.path))
-        end.set()
-    assert result.returncode == 124 and "stays in effect" not in result.stderr
-    assert f"time limit: gpt2d (process {os.getpid()}) has not answered " in result.stderr
-    assert daemon.asked(verb) == []
-
-
-def test_a_stopped_daemon_is_named_when_the_time_given_is_over(daemon):
-    with daemon() as d:
-        d.process.send_signal(signal.SIGSTOP)
-        try:
-            result = ctl(d, "wait", "--timeout", "0.1", "1")
-        finally:
-            d.process.send_signal(signal.SIGCONT)
-    assert result.returncode == 124
-    assert "time limit: " in result.stderr and "gpt2d is stopped; " in result.stderr
-    assert f"kill -CONT {d.process.pid}" in result.stderr
 
 
 def test_a_daemon_that_ends_before_hello_is_asked_again(path):
@@ -164,19 +118,6 @@ def test_a_daemon_that_ends_before_hello_is_asked_again(path):
 
 
 UNTAKEN = "gpt2d closed the connection before it had the whole request"
-
-
-@pytest.mark.parametrize("words", [["submit"], ["submit", "--dry-run"]])
-def test_a_daemon_that_takes_no_more_requests(path, spec, words):
-    """What could not be sent was not taken, and that is known."""
-    def hello(params, connection):
-        connection.sock.shutdown(socket.SHUT_RD)
-        return daemon.hello(params, connection)
-
-    with FakeDaemon(path, hello=hello) as daemon:
-        result = subprocess.run([CTL, *words, spec], capture_output=True, text=True, timeout=PATIENCE_S, env=environment(path))
-    assert result.returncode == 10
-    assert result.stderr == f"gpt2ctl: submit: {UNTAKEN}: nothing is changed\ncheck with: gpt2ctl status\n"
 
 
 CHANGE = {"cancel 5": "gpt2ctl show 5", "keep 5": "gpt2ctl show 5", "priority 5 7": "gpt2ctl show 5",
@@ -247,30 +188,6 @@ def test_what_was_asked_and_not_answered_in_time(path, spec, tmp_path):
             assert said[2:] == expected, (words, said)
 
 
-def test_what_could_not_be_sent_in_time(path):
-    """A gpt2d that stops reading: what it has not all of is not done."""
-    end = threading.Event()
-
-    def hello(params, connection):
-        connection.send_object({"jsonrpc": "2.0", "id": 1, "result": daemon.hello(params, connection)})
-        end.wait(PATIENCE_S)
-        return {}
-
-    with FakeDaemon(path, hello=hello) as daemon:
-        result = subprocess.run([CTL, "drain", "--wait", "--timeout", "1", "--reason", 100000 * "\x01"], capture_output=True,
-            text=True, timeout=PATIENCE_S, env=environment(path), stdin=subprocess.DEVNULL)
-        end.set()
-    said = result.stderr.split("\n")
-    assert result.returncode == 124 and " has not answered on " in said[0], said
-    assert said[1:] == ["check gpt2d with: gpt2ctl status", "gpt2d does not have the whole request: nothing is changed", ""]
-
-
-def test_a_dry_run_of_a_daemon_that_is_gone(path, spec):
-    with FakeDaemon(path, **{"dry-run": lambda params, connection: connection.close()}):
-        result = run_ctl(path, f"submit --dry-run {spec}")
-    assert result.returncode == 1 and result.stderr.endswith(" before it replied\ncheck with: gpt2ctl status\n"), result
-
-
 def test_a_daemon_that_ends_between_two_requests(path):
     """What was done before is not denied; none of the others is tried."""
     def cancel(params, connection):
@@ -282,39 +199,6 @@ def test_a_daemon_that_ends_between_two_requests(path):
         assert [params["id"] for params in daemon.asked("cancel")] == [1]
     assert result.returncode == 10 and "run 1" in result.stdout
     assert result.stderr == f"gpt2ctl: cancel: {UNTAKEN}: nothing more is changed\ncheck with: gpt2ctl status\n"
-
-
-def test_following_a_daemon_that_is_ending(path):
-    """It is looked for again, as where it goes away in the middle."""
-    hellos = []
-
-    def hello(params, connection):
-        hellos.append(1)
-        if len(hellos) == 1:
-            connection.sock.shutdown(socket.SHUT_RD)
-        return daemon.hello(params, connection)
-
-    follow = follow_script(run_object(state="running"), [done(1, "done")])
-    for verb in "follow", "wait":
-        hellos.clear()
-        with FakeDaemon(path, hello=hello, follow=follow) as daemon:
-            result = run_ctl(path, f"{verb} 1")
-        assert result.returncode == 0 and "connection to gpt2d lost, reconnecting" in result.stderr, result
-
-
-def test_a_reply_that_takes_long(path, spec):
-    """Said once, while it is waited on; a wait that was asked for needs no word."""
-    end = threading.Event()
-    late = lambda params, connection: end.wait(PATIENCE_S) and {"id": 1, "position": 1, "state": "queued"}
-    with FakeDaemon(path, submit=late) as daemon:
-        with subprocess.Popen([CTL, "submit", "--print-id", spec], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                text=True, env=environment(daemon.path)) as process:
-            line = process.stderr.readline()
-            end.set()
-            out, rest = process.communicate(timeout=PATIENCE_S)
-    assert line.startswith(f"gpt2ctl: still waiting: gpt2d (process {os.getpid()}) has not answered submit on {path} for 5 s"
-        ), line
-    assert (process.returncode, out, rest) == (0, "1\n", "")
 
 
 @contextlib.contextmanager
@@ -341,36 +225,6 @@ def test_a_cancel_that_waits_for_a_step(path):
     assert (process.returncode, rest) == (0, "")
 
 
-def test_a_cancel_that_waits_for_a_stopped_daemon(daemon):
-    """It is not the step in progress that keeps it from being answered."""
-    with daemon() as d, d.client() as c, d.client() as other:
-        run = c.submit(spec_of("deaf-ms20", 100000))
-        wait_for(lambda: other.state(run) == "running", "the run")
-        with subprocess.Popen([CTL, "cancel", str(run)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                env=environment(d.socket)) as process:
-            wait_for(lambda: other.call("status")["running"]["stopping"], "the cancellation is known")
-            d.process.send_signal(signal.SIGSTOP)
-            try:
-                line = process.stderr.readline()
-            finally:
-                d.process.send_signal(signal.SIGCONT)
-            process.kill()
-            process.communicate()
-        d.kill()
-    assert line.startswith(f"gpt2ctl: still waiting: gpt2d (process {d.process.pid}) has not answered cancel on {d.socket} for 5 s; "), line
-    assert line.endswith(f"; gpt2d is stopped, continue it with: kill -CONT {d.process.pid}\n")
-
-
-def test_a_cancel_waits_longer_than_for_other_answers(path):
-    """By cancel_timeout: it does not give up after the 30 s in which everything else is answered."""
-    with cancelling(path) as (process, end):
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(timeout=32)
-        end.set()
-        process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0
-
-
 def test_status_tells_that_a_run_is_being_ended(daemon):
     with daemon() as d, d.client() as c, d.client() as other:
         run = c.submit(spec_of("deaf-ms20", 100000))
@@ -383,75 +237,6 @@ def test_status_tells_that_a_run_is_being_ended(daemon):
         d.kill()
 
 
-def test_top_ends_while_nothing_answers(daemon):
-    """It stays on the screen, says what it waits for, and leaves when it is asked to."""
-    with daemon() as d, Terminal([str(CTL), "top"], environment(d.socket), rows=40, columns=120) as t:
-        t.wait("queued")
-        d.process.send_signal(signal.SIGSTOP)
-        try:
-            t.wait(rf"gpt2d \(process {d.process.pid}\) has not answered")
-            os.kill(t.pid, signal.SIGINT)
-            assert t.end() == 0
-        finally:
-            d.process.send_signal(signal.SIGCONT)
-        assert "yet; waiting" not in t.seen
-
-
-@pytest.fixture
-def held():
-    """A socket's name whose lock is held, in a folder that everybody can enter."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o711)
-        path = Path(folder) / "s"
-        with open(os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600), "w+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            lock.write("4711\n")
-            lock.flush()
-            yield path, lock
-
-
 def status(path, **more):
     return subprocess.run([CTL, "status"], capture_output=True, text=True, timeout=PATIENCE_S, env=environment(path),
         **more)
-
-
-def test_a_daemon_without_its_socket(held):
-    path, lock = held
-    result = status(path)
-    assert result.returncode == 3
-    assert f"gpt2d (process 4711) holds {path}.lock but does not listen on its socket" in result.stderr
-    assert "gpt2d replaces a removed socket within 2 s" in result.stderr
-    fcntl.flock(lock, fcntl.LOCK_UN)
-    result = status(path)
-    assert result.returncode == 3
-    assert "gpt2d is not running" in result.stderr and "start gpt2d with" in result.stderr
-
-
-@pytest.fixture
-def full():
-    """A pipe that nobody reads and that takes no more."""
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            os.write(writer, b"x" * 512)
-    os.set_blocking(writer, True)
-    yield writer
-    os.close(reader)
-    os.close(writer)
-
-
-def test_a_signal_ends_what_cannot_write(daemon, full, tmp_path):
-    """What waits to tell of it, too: after a time of grace, by the signal."""
-    spec = tmp_path / "spec.json"
-    spec.write_text(json.dumps(spec_of("submitted")))
-    with daemon() as d, d.client() as c:
-        c.call("drain")
-        run = c.submit(spec_of("waits"))
-        stuck = [subprocess.Popen([CTL, *words], stdin=subprocess.DEVNULL, stdout=full, stderr=full,
-            env={**os.environ, "GPT2D_SOCKET": str(d.socket)})
-            for words in (["submit", "--print-id", spec], ["follow", str(run)], ["wait", str(run)])]
-        wait_for(lambda: c.call("status")["queued"] == 2 and c.call("status")["daemon"]["clients"] >= 3, "what they ask for")
-        for process in stuck:
-            process.terminate()
-        assert [process.wait(60) for process in stuck] == [-signal.SIGTERM] * 3

@@ -418,19 +418,6 @@ def test_live_socket_is_not(home):
             assert c.wait(c.submit(spec()))["state"] == "done"
 
 
-def test_state_is_owned_without_its_lock_file(home):
-    """A second one that is told of a lock file tempts people to remove it: the state stays the first one's."""
-    with Daemon(home=home) as d, d.client() as c:
-        run = c.submit(spec("long-ms20", 100000))
-        wait_for(lambda: c.state(run) == "running", "running")
-        (d.state / "gpt2d.db.lock").unlink()
-        for _ in range(2):
-            status, said = second(d, socket=home / "other.sock")
-            assert status == 3
-            assert f"{d.state}: in use by another gpt2d, whose lock file in it was removed" in said
-        assert c.state(run) == "running"
-
-
 def test_fewer_ranks_than_the_queue_was_made_for(home):
     """What was accepted is not refused because gpt2d came back smaller: it waits, others go on, and it starts later."""
     with Daemon(ranks=2, home=home) as d:
@@ -514,32 +501,3 @@ def test_started_without_standard_streams(home):
             assert c.wait(c.submit(spec("quiet")))["state"] == "done"
         for lock in (d.state / "gpt2d.db.lock", d.socket.with_name("gpt2d.sock.lock")):
             assert lock.read_text().strip() == str(d.process.pid)
-
-
-def test_made_ready_before_it_was_killed(home):
-    """What was only made ready for a run is used, and is no attempt."""
-    with Daemon(home=home) as d:
-        with d.client() as c:
-            c.submit(spec("first-ms20", 100000))
-            run = c.submit(experiment("next", repetitions=1))
-            wait_for((d.state / "runs" / f"{run}-next" / "segments").exists, "the next one is made ready")
-        d.kill()
-        d.start()
-        with d.client() as c:
-            end = c.wait(run)
-            assert end["state"] == "done" and c.call("show", id=run)["run"]["attempt"] == 1
-
-
-def test_a_lock_that_is_a_link(home):
-    """It is named, and what it leads to is left alone."""
-    with Daemon(home=home) as d:
-        assert d.stop() == 0
-        for lock in (d.state / "gpt2d.db.lock", d.socket.with_name("gpt2d.sock.lock")):
-            target = home / "target"
-            target.write_text("theirs")
-            lock.unlink(missing_ok=True)
-            lock.symlink_to(target)
-            status, said = second(d)
-            assert status != 0 and f"{lock}: Too many levels of symbolic links" in said, said
-            assert target.read_text() == "theirs"
-            lock.unlink()

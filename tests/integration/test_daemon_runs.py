@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import BUILD, PATIENCE_S, Client, RpcError, experiment, folders, has_ended, spec, wait_for
+from helpers import BUILD, PATIENCE_S, RpcError, experiment, folders, has_ended, spec, wait_for
 
 
 def methods(events, name):

@@ -124,18 +124,6 @@ def test_a_row_that_cannot_be(daemon, column, value, said):
             assert c.wait(2)["state"] == "done"
 
 
-def test_a_file_where_the_trash_is(daemon):
-    with daemon() as d:
-        d.stop()
-        trash = d.state / "runs/.trash"
-        if trash.exists():
-            trash.rmdir()
-        trash.touch()
-        assert f"{trash}: Not a directory" in start_refused(d)
-        trash.unlink()
-        d.start()
-
-
 def test_a_row_that_cannot_be_of_a_run_that_is_done(daemon):
     """gpt2d starts; whoever asks is refused, and the log names it; --check does before."""
     with daemon() as d:
@@ -215,41 +203,6 @@ def test_damage_is_told_everywhere(daemon):
         with d.client() as c:
             assert c.call("status")["store"] is None
             assert [run["id"] for run in c.call("list", state="queued")["runs"]] == [waiting]
-
-
-@pytest.mark.parametrize("left", [0, 50])
-def test_a_database_that_is_cut_is_damaged(daemon, left):
-    """No error of the disk, on which there is simply no more."""
-    with daemon() as d:
-        fill(d)
-        assert d.stop() == 0
-        whole = (d.state / "gpt2d.db").read_bytes()
-        d.start()
-        with d.client() as c:
-            os.truncate(d.state / "gpt2d.db", left)
-            with pytest.raises(RpcError, match="damaged"):
-                c.call("list", limit=10000)
-            store = c.call("status")["store"]
-            assert store["errno"] == "EBADMSG" and "damaged" in store["error"], store
-        d.stop()
-        for path in d.state.glob("gpt2d.db*"):
-            path.unlink()
-        (d.state / "gpt2d.db").write_bytes(whole)
-        d.start()
-
-
-def test_a_damaged_page_of_a_queued_run(daemon):
-    """The start needs it: it is refused, and says why where no row can be named."""
-    with daemon() as d:
-        fill(d)
-        with d.client() as c:
-            c.call("drain")
-            c.submit(spec("waiting"))
-        assert d.stop() == 0
-        damage_page(d.state / "gpt2d.db", rb"waiting.{0,8}queued")
-        said = start_refused(d)
-        assert re.search(r"gpt2d\.db: [^;]*damaged[^;]*; A DAMAGED DATABASE in gpt2d\(8\) says what to do\n", said)
-        assert said.count("says what to do") == 1
 
 
 def test_no_run_starts_from_a_damaged_database(daemon):

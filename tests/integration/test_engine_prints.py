@@ -1,6 +1,5 @@
 """What engines print: in gpt2d's log, line by line, bounded, complete at their end; and no engine waits for it."""
 
-import os
 import re
 import signal
 import time
@@ -93,15 +92,6 @@ def test_the_last_words_of_a_flood(daemon, engine):
         assert sum(int(n) for n, _ in LEFT_OUT.findall(said)) > 400000
 
 
-def test_all_of_a_report(daemon, engine):
-    """As an assertion, a sanitizer or a library says it just before the end; the last line has no newline."""
-    path = engine('out(b"".join(b"frame %d\\n" % i for i in range(2000)) + b"aborting")', then="kill -ABRT $$")
-    with daemon(engine=path, ready=False) as d:
-        said = until_its_end(d)
-        assert PRINTED.findall(said) == [f"frame {i}" for i in range(2000)] + ["aborting"]
-        assert not LEFT_OUT.search(said)
-
-
 def test_lines_that_are_no_text(daemon, engine):
     path = engine("""
 out(b"x" * 1000000 + b"\\n")
@@ -173,43 +163,3 @@ def test_of_the_checker(daemon, engine):
             c.submit(spec("a"))
         said = d.said()
         assert 0 < said.index("warning checker printed: why\n") < said.index("checker: exited with status 9")
-
-
-def test_its_children_keep_it_open(daemon, engine, tmp_path):
-    """Its end is not waited for, and one that is not of its process group is not ended."""
-    path = engine(f"""
-import subprocess
-child = subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
-with open("{tmp_path}/pids", "a") as pids:
-    pids.write(f"{{child.pid}}\\n")
-out(b"left behind\\n")
-""", then="kill -ABRT $$")
-    try:
-        with daemon(engine=path, ready=False) as d:
-            wait_for(lambda: d.said().count("engine_lost: rank 0 killed by signal 6") > 1, "two ends")
-            assert d.said().count("rank 0 printed: left behind\n") > 1
-    finally:
-        for pid in (tmp_path / "pids").read_text().split():
-            os.kill(int(pid), signal.SIGKILL)
-
-
-def pipes(d):
-    """How many ends of pipes gpt2d has: clients, which come and go, have none."""
-    folder = f"/proc/{d.process.pid}/fd"
-    found = 0
-    for fd in os.listdir(folder):
-        try:
-            found += os.readlink(f"{folder}/{fd}").startswith("pipe:")
-        except FileNotFoundError:
-            pass
-    return found
-
-
-def test_gpt2d_keeps_no_pipes(daemon, engine):
-    path = engine('out(b"here\\n")')
-    with daemon(engine=path) as d:
-        pid, before = d.engines()[0], pipes(d)
-        for _ in range(5):
-            os.kill(pid, signal.SIGKILL)
-            pid = wait_for(lambda: (now := d.engines()[0]) != pid and now, "a new engine")
-        assert pipes(d) == before and d.said().count("rank 0 printed: here\n") == 6

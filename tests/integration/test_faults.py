@@ -12,8 +12,7 @@ import time
 import pytest
 
 from engines import PROGRAM
-from faults import (CLOSE, EVENT, FAIL, KILL, MKDIR, NEEDS_ROOM, LIBRARY, LONG, SHORT, SYNC, TORN, Faults, check_all,
-    check_next_run, ensure_ended, fill, sample, small_file_system, start_if_it_can, submit_and_wait)
+from faults import CLOSE, FAIL, KILL, MKDIR, NEEDS_ROOM, LIBRARY, LONG, SHORT, SYNC, TORN, Faults, check_all, check_next_run, ensure_ended, fill, sample, small_file_system, start_if_it_can, submit_and_wait
 from helpers import BUILD, FAKE_ENGINE, PATIENCE_S, Daemon, RpcError, experiment, figure, spec, wait_for
 
 pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
@@ -229,22 +228,6 @@ def test_an_idle_daemon_tells_of_its_disk(tmp_path, faults, error, advice):
         told = [line.split(" ", 1)[1] for line in d.said().splitlines()]
         assert [line for line in told if "drained" in line and "debug" not in line] == ["info drained", "info no longer drained"]
         assert not [line for line in told if "released" in line and "debug" not in line]
-
-
-def test_a_deadline_needs_no_memory(tmp_path, faults):
-    """Where no timer can be made when the run begins, it ends at its deadline all the same."""
-    with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c:
-        faults.daemon.disarm(ops=EVENT)
-        blocker = c.submit(spec("long-ms20", 100000))
-        wait_for(lambda: c.state(blocker) == "running", "running")
-        run = c.submit(spec("x-ms20", 100000, timeout=1))
-        faults.daemon.arm(FAIL, ops=EVENT)
-        c.call("cancel", id=blocker)
-        wait_for(lambda: c.state(run) not in ("queued", "starting"), "running")
-        faults.daemon.disarm()
-        end = c.wait(run)
-        assert end["state"] == "failed" and end["reason"].startswith("timeout: ")
-        assert c.wait(c.submit(spec("next", timeout=1000)))["state"] == "done"
 
 
 def test_the_folder_of_runs_is_taken_away(tmp_path):

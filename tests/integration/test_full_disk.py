@@ -341,27 +341,6 @@ def test_no_run_starts_after_an_end_that_is_not_stored(tmp_path):
         assert c.wait(waits)["state"] == "done" and c.state(run) == "cancelled"
 
 
-@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
-def test_no_run_gives_way_to_a_release_that_is_not_stored(tmp_path):
-    """It is refused, and nothing is changed: the run goes on."""
-    faults = Faults(tmp_path)
-    with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c:
-        run = c.submit(spec("long-ms20", 100000))
-        wait_for(lambda: c.call("show", id=run)["progress"], "its progress")
-        faults.daemon.arm(FAIL, errno.ENOSPC, ops=NEEDS_ROOM)
-        for _ in range(2):  # before that is known of the store, and after
-            assert refused(c.call, "release", now=True).startswith("released: nothing is changed, it could not be stored: ")
-            assert not c.call("status")["running"]["stopping"]
-        steps = c.call("show", id=run)["progress"]["step"]
-        wait_for(lambda: c.call("show", id=run)["progress"]["step"] > steps + 2, "it goes on")
-        faults.daemon.disarm()
-        wait_for(lambda: not c.call("status")["store"], "that it can be written again")
-        c.call("release", now=True)
-        ended = c.wait(run)
-        assert ended["state"] == "interrupted" and ended["reason"] == "released: the engines were asked back at once"
-        c.call("warm")
-
-
 def test_a_full_disk_holds_the_queue(tmp_path):
     """Of ten runs none fails: the first that has no room holds the queue until there is some."""
     runs = tmp_path / "state" / "runs"
@@ -443,23 +422,6 @@ def test_no_run_trains_whose_start_is_not_stored(tmp_path, then):
                 assert c.wait(run)["state"] == "done"
 
 
-def test_no_release_is_told_before_it_is_stored(tmp_path):
-    """Another process has the database: who asks while the first request waits is not told that it is so already."""
-    with Daemon(home=tmp_path) as d, d.client() as c, d.client() as first, d.client() as second:
-        run = c.submit(spec("long-ms20", 100000))
-        wait_for(lambda: c.call("show", id=run)["progress"], "its progress")
-        with contextlib.closing(sqlite3.connect(d.state / "gpt2d.db", isolation_level=None, timeout=60)) as other:
-            other.execute("begin immediate")
-            first.ask("release")
-            wait_for(lambda: c.call("status")["released"], "the first request")
-            assert "nothing is changed" in refused(second.call, "release", now=True)
-            assert not c.call("status")["released"] and not c.call("status")["running"]["stopping"]
-            other.execute("rollback")
-        wait_for(lambda: not c.call("status")["store"], "that it can be written again")
-        assert second.call("release", now=True)["already"] is False
-        assert c.wait(run)["state"] == "interrupted"
-
-
 def test_no_run_trains_before_its_start_is_stored(tmp_path):
     """Another process has the database: that is no failure for seconds, and nothing waits for it but the run."""
     engine = Held(tmp_path)
@@ -475,32 +437,6 @@ def test_no_run_trains_before_its_start_is_stored(tmp_path):
             assert not (d.state / "runs" / f"{run}-waits" / "RUN_COMPLETE.txt").exists()
             other.execute("rollback")
         assert c.wait(run)["state"] == "done"
-
-
-def test_a_priority_tells_no_end_that_is_not_stored(tmp_path):
-    """The run was cancelled while its priority was written: that is not on disk when the priority is told."""
-    def ask(run):
-        """What the reply says; None where another process has had the database for too long, or cancel came first."""
-        with contextlib.closing(sqlite3.connect(d.state / "gpt2d.db", isolation_level=None, timeout=60)) as other:
-            other.execute("begin immediate")
-            asked = c.ask("priority", id=run, priority=3)
-            cancelled = canceller.ask("cancel", id=run)
-            wait_for(lambda: f"run {run}: cancelled" in d.said(), "that it is cancelled, in memory")
-            other.execute("rollback")
-        try:
-            told = c.reply(asked)
-        except RpcError as refusal:
-            assert refusal.code in (-32006, -32008), refusal
-            told = None
-        with contextlib.suppress(RpcError):
-            canceller.reply(cancelled)
-        return told
-
-    with Daemon(home=tmp_path) as d, d.client() as c, d.client() as canceller:
-        c.call("drain")
-        told = wait_for(lambda: ask(c.submit(spec("waits"))), "a priority that is stored")
-        assert (told["state"], told["priority"], told["before"]) == ("queued", 3, 0)
-        wait_for(lambda: c.state(told["id"]) == "cancelled", "its end on disk")
 
 
 def test_progress_is_of_this_attempt(tmp_path):
@@ -527,21 +463,6 @@ def test_progress_is_of_this_attempt(tmp_path):
             assert told() == (None, None) and c.call("status")["running"]["progress"] is None
             other.execute("rollback")
         wait_for(lambda: c.call("show", id=run)["progress"], "progress of the second attempt")
-
-
-@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
-@pytest.mark.parametrize("params", [{}, {"now": True}])
-def test_no_engine_ends_for_a_release_that_is_not_stored(tmp_path, params):
-    """Where no run is with them."""
-    faults = Faults(tmp_path)
-    with Daemon(home=tmp_path, environment=faults.environment) as d, d.client() as c:
-        engines = d.engines()
-        faults.daemon.arm(FAIL, errno.ENOSPC, ops=NEEDS_ROOM)
-        for _ in range(2):  # before that is known of the store, and after
-            assert "nothing is changed" in refused(c.call, "release", **params)
-        faults.daemon.disarm()
-        wait_for(lambda: not c.call("status")["store"], "that it can be written again")
-        assert d.engines() == engines
 
 
 def segment_states(events):
@@ -577,42 +498,6 @@ def test_no_segments_end_is_told_that_is_not_stored(tmp_path, name, end, before)
         assert segment_states(events) == before + [end]
         ends = [event["method"] for event in events if event["params"].get("state") == end]
         assert ends == ["run.segment", "run.state", "run.done"]
-
-
-@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
-def test_one_state_is_told_everywhere(tmp_path):
-    """A run is done, which is not on disk: all verbs report the state that is."""
-    faults = Faults(tmp_path, under=tmp_path / "state" / "gpt2d.db-wal")  # the folders of runs have room
-    with Daemon(home=tmp_path, environment=faults.environment, options=("--alive-timeout", "300")) as d, d.client() as c:
-        engine = d.engines()[0]
-        os.kill(engine, signal.SIGSTOP)  # it begins when the disk is full
-        run = c.submit(experiment())
-        c.call("follow", id=run, after=0)
-        while not segment_states([c.event()]):
-            pass
-        faults.daemon.arm(FAIL, errno.ENOSPC, ops=NEEDS_ROOM)
-        refused(c.submit, spec("refused"))
-        os.kill(engine, signal.SIGCONT)
-        wait_for(lambda: c.call("status")["running"] is None, "its end")
-        shown = c.call("show", id=run)
-        told = shown["run"]["state"]
-        assert told in ("starting", "running") and shown["run"]["reason"] is None
-        assert [t["state"] for t in shown["transitions"]][-1] == told
-        assert shown["run"]["segments_done"] == 0
-        assert not [segment for segment in shown["segments"] if segment["state"] == "done"]
-        assert c.call("list")["runs"] == [shown["run"]]
-        assert c.call("logs", id=run)["state"] == told
-        artifacts = c.call("artifacts", id=run)
-        assert (artifacts["state"], artifacts["reason"]) == (told, None)
-        for limit in ("0", "0.2"):
-            assert gpt2ctl(d, "wait", "-t", limit, str(run)).returncode == 124
-        faults.daemon.disarm()
-        while (event := c.event())["method"] != "run.done":
-            pass
-        assert event["params"]["state"] == "done"
-        shown = c.call("show", id=run)
-        assert [t["state"] for t in shown["transitions"]] == ["queued", "starting", "running", "finishing", "done"]
-        assert shown["run"]["segments_done"] == 8 and {s["state"] for s in shown["segments"]} == {"done"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")

@@ -34,14 +34,6 @@ def test_daemon_notices_the_end_of_engines_and_ends(prefix):
         assert d.stop() == 0
 
 
-@pytest.mark.parametrize("prefix", [BLOCK_ALL, IGNORE_ALL])
-def test_the_check_asks_the_engine(prefix, tmp_path):
-    result = subprocess.run([*prefix, BUILD / "daemon/gpt2d", "-c", "/dev/null", "--socket", tmp_path / "s", "--state-dir",
-        tmp_path / "state", "--check"], capture_output=True, text=True, timeout=60, check=False)
-    lines = {line.split()[1]: line for line in result.stdout.splitlines()}
-    assert lines["engine"].startswith("ok "), result
-
-
 def following(d, prefix, *words):
     """gpt2ctl that waits for a run."""
     return subprocess.Popen([*prefix, CTL, "--socket", d.socket, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -1,12 +1,9 @@
 """Where gpt2d's log goes, nobody reads, or the disk does not answer: gpt2d goes on, and says what was lost."""
 
 import os
-import pty
 import re
 import select
-import signal
 import subprocess
-import termios
 
 import pytest
 
@@ -92,47 +89,6 @@ def test_all_is_written_before_the_end(daemon):
         assert told(text) == list(range(101, 201))
 
 
-class OnTerminal(Daemon):
-    """Its standard output and error are a terminal that has been stopped, as with Ctrl-S."""
-
-    def start(self, ready=True):
-        self.master, self.slave = pty.openpty()
-        termios.tcflow(self.slave, termios.TCOOFF)
-        self.process = subprocess.Popen(self.command, stdout=self.slave, stderr=self.slave, env=self.environment)
-        wait_for(lambda: self.process.poll() is not None or self.accepts(), "gpt2d's socket")
-
-    def __exit__(self, *error):
-        try:
-            if self.process.poll() is None:
-                self.process.terminate()
-                assert self.process.wait(PATIENCE_S) == 0
-        finally:
-            self.process.kill()
-            self.process.wait()
-            os.close(self.master)
-            os.close(self.slave)
-
-
-@pytest.mark.parametrize("goes_on", [True, False])
-def test_a_terminal_that_is_stopped(tmp_path, goes_on):
-    with OnTerminal(home=tmp_path, options=TO_STDERR) as d, d.client() as c:
-        assert c.wait(c.submit(spec("a")))["state"] == "done"
-        talk(c, range(1001, 2001))
-        assert c.call("status")["engine"]["state"] == "ready"
-        if goes_on:
-            termios.tcflow(d.slave, termios.TCOON)
-            text = Reader(d.master).until("run 2000: no such run")
-            assert "gpt2d: ready, socket " in text and told(text) == list(range(1001, 2001))
-
-
-def test_a_file_waits_for_no_terminal(tmp_path):
-    """That gpt2d is ready cannot be printed: what it says is in its file at once all the same."""
-    with OnTerminal(home=tmp_path) as d, d.client() as c:
-        d.engines()
-        talk(c, range(1001, 1011))
-        assert told(d.said()) == list(range(1001, 1011))
-
-
 @pytest.fixture
 def on_stuck_disk(tmp_path):
     """gpt2d, and what makes the disk of its log stand still."""
@@ -168,29 +124,6 @@ def test_a_disk_that_stands_still(on_stuck_disk):
         assert lost(c) == sum(int(n) for n in re.findall(r"warning log: (\d+) lines lost\n", text))
 
 
-def test_a_log_is_moved_while_its_disk_stands_still(on_stuck_disk):
-    d, fault = on_stuck_disk
-    moved = d.log.with_name("moved")
-    with d.client() as c:
-        fault.arm(STALL)
-        d.log.rename(moved)
-        talk(c, [1])
-        d.process.send_signal(signal.SIGHUP)
-        talk(c, [2])
-        fault.disarm()
-        wait_for(lambda: d.log.exists() and "SIGHUP: the log is open" in d.said(), "the log, opened again")
-        assert 1 in told(moved.read_text()), "what was held before"
-        talk(c, [3])
-        assert 3 in told(d.said()) and told(moved.read_text()) + told(d.said()) == [1, 2, 3]
-
-
-def test_it_ends_while_the_disk_of_its_log_stands_still(on_stuck_disk):
-    d, fault = on_stuck_disk
-    fault.arm(STALL)
-    d.process.terminate()
-    assert d.process.wait(PATIENCE_S) == 0
-
-
 @pytest.fixture
 def fifo(tmp_path):
     path = tmp_path / "fifo"
@@ -211,24 +144,3 @@ def test_a_fifo_is_refused(tmp_path, fifo):
         assert (result.returncode, result.stderr) == (2, f"gpt2d: {refused}\n"), how
     result = gpt2d("--check", *places)
     assert result.returncode == 1 and f"fail  log" in result.stdout and refused in result.stdout, result.stdout
-
-
-def test_a_fifo_instead_of_the_log(daemon):
-    with daemon() as d, d.client() as c:
-        moved = d.home / "moved"
-        d.log.rename(moved)
-        os.mkfifo(d.log)
-        d.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: "a FIFO or a socket, a file or \"stderr\" is expected: the log stays in the file that is open" in moved.read_text(),
-            "what is wrong with it")
-        assert c.wait(c.submit(spec("a")))["state"] == "done"
-        d.log.unlink()
-        d.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: "SIGHUP: the log is open" in d.said(), "the log anew")
-
-
-def test_a_pipe_as_a_file(daemon):
-    """Its own standard error by its name is no FIFO of somebody else's."""
-    with daemon(options=("--log-file", "/dev/stderr")) as d, d.client() as c:
-        c.submit(spec("named"))
-        Reader(d.process.stderr.fileno()).until("named")

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from helpers import BUILD, PATIENCE_S, Daemon, RpcError, experiment, read_until, spec, wait_for
+from helpers import BUILD, PATIENCE_S, RpcError, experiment, read_until, spec, wait_for
 
 CTL = BUILD / "ctl" / "gpt2ctl"
 

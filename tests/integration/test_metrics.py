@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from helpers import BUILD, PATIENCE_S, ROOT, spec, wait_for
+from helpers import BUILD, ROOT, spec, wait_for
 
 CTL = BUILD / "ctl" / "gpt2ctl"
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
@@ -193,56 +193,6 @@ def test_a_file_that_cannot_be_written(daemon, tmp_path):
         wait_for((tmp_path / "none" / "gpt2d.prom").exists, "the file")
         assert d.said().count("tried again each period") == 1 and "metrics_file: /" in d.said()
         assert "//" not in d.said().replace(str(tmp_path), "")
-
-
-def kinds(folder):
-    return {entry.name: stat.S_IFMT(entry.lstat().st_mode) for entry in folder.iterdir() if not entry.name.startswith(".")}
-
-
-def test_what_is_no_file_is_left_alone(daemon, tmp_path):
-    """A device's name is what one gives to switch a file off: it is neither replaced nor removed."""
-    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    os.mkfifo(tmp_path / "fifo")
-    before = kinds(tmp_path)
-    for name in before:
-        path = tmp_path / name
-        with daemon(options=["--metrics-file", str(path)], ready=False) as d:
-            assert d.process.wait(PATIENCE_S) == 2
-            assert f"metrics_file: {path}: the name of a file of figures is needed, or of none that is there" in d.process.stderr.read()
-    path = tmp_path / "later"
-    with daemon(options=["--metrics-file", str(path), "--metrics-period", "1"]) as d:
-        wait_for(path.exists, "the file")
-
-        def told():
-            if not path.is_symlink():  # also when a write that was under way has replaced it
-                (tmp_path / ".new").symlink_to(tmp_path / "elsewhere")
-                os.replace(tmp_path / ".new", path)
-            return "later: no file of figures, it is left alone" in d.said()
-        wait_for(told, "a word about it")
-    assert path.is_symlink()
-    assert kinds(tmp_path) == {**before, "later": stat.S_IFLNK}
-
-
-def test_a_file_with_something_else_is_left_alone(daemon, tmp_path):
-    """Neither replaced nor removed: refused at the start, said of later; one of figures, or an empty one, is."""
-    path = tmp_path / "notes.txt"
-    path.write_text("mine\n")
-    options = ["--metrics-file", str(path), "--metrics-period", "1"]
-    with daemon(options=options, ready=False) as d:
-        assert d.process.wait(PATIENCE_S) == 2
-        assert f"metrics_file: {path}: the name of a file of figures is needed" in d.process.stderr.read()
-    assert path.read_text() == "mine\n"
-    path.write_text("")
-    with daemon(options=options) as d:
-        wait_for(lambda: path.exists() and path.read_text().startswith("# TYPE gpt2d_"), "figures")
-
-        def told():
-            if path.read_text() != "mine\n":  # also when a write that was under way has replaced it
-                (tmp_path / "new").write_text("mine\n")
-                os.replace(tmp_path / "new", path)
-            return "notes.txt: no file of figures, it is left alone" in d.said()
-        wait_for(told, "a word about it")
-    assert path.read_text() == "mine\n"
 
 
 def test_no_settings_and_no_log():

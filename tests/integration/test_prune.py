@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from clocks import DAY_S, YEAR_S, Clocks
-from faults import STALL, UNLINK, Faults
 from helpers import BUILD, Daemon, RpcError, experiment, folders, ids, spec, trash, wait_for
 
 CTL = BUILD / "ctl" / "gpt2ctl"
@@ -81,18 +80,6 @@ def test_numbers_that_mean_nothing(daemon, what):
             c.call("prune", **what)
         assert refused.value.code == -32602
         assert c.state(1) == "done"
-
-
-def test_a_link_in_a_folders_place(daemon, tmp_path):
-    """The link goes, what it leads to stays, and the others are not kept waiting."""
-    elsewhere = tmp_path / "elsewhere"
-    with daemon() as d, d.client() as c:
-        folder = Path(c.wait(c.submit(spec()))["dir"])
-        c.wait(c.submit(spec()))
-        shutil.move(folder, elsewhere)
-        folder.symlink_to(elsewhere)
-        assert [run["id"] for run in c.call("prune", keep=0)["runs"]] == [1, 2]
-        assert (elsewhere / "RUN_COMPLETE.txt").exists() and not folder.is_symlink() and trash(d) == []
 
 
 def test_one_that_cannot_be_removed(daemon):
@@ -186,20 +173,6 @@ def test_killed_while_it_removes(tmp_path, seed):
             assert c.wait(c.submit(spec("next")))["state"] == "done"
 
 
-def test_marked_in_the_trash(daemon):
-    """Moved and no more: the next gpt2d deletes the rows and what other attempts have left."""
-    with daemon() as d:
-        with d.client() as c:
-            ended(c, "a", "b")
-        d.stop()
-        (d.state / "runs" / ".trash").mkdir(exist_ok=True)
-        (d.state / "runs" / "1-a").rename(d.state / "runs" / ".trash" / "1-a")
-        d.start()
-        with d.client() as c:
-            assert ids(c) == [2] and folders(d) == [2]
-            wait_for(lambda: trash(d) == [], "the trash is empty")
-
-
 def kept(c, run):
     try:
         return c.call("keep", id=run)
@@ -218,35 +191,6 @@ def test_settings(daemon):
         ended(c, "more")
         wait_for(lambda: len(ids(c)) == 4, "a look after the run")
         assert ids(c) == [6, 7, 8, 9]
-
-
-def test_settings_under_a_queue_that_is_never_empty(daemon):
-    """It need not rest for old runs to go."""
-    with daemon(options=["--retain-runs", "3"]) as d, d.client() as c:
-        c.call("drain")
-        for i in range(80):
-            c.submit(spec(f"r{i}"))
-        last = c.submit(spec("long-ms20", 100000))
-        c.call("resume")
-        wait_for(lambda: c.state(last) == "running", "the last one")
-        left = wait_for(lambda: len(left := ids(c)) <= 3 + 32 and left, "no more than 32 too many")
-        assert left[-4:] == [78, 79, 80, last] and c.state(last) == "running"
-        wait_for(lambda: folders(d) == ids(c), "what is listed has its files")
-        c.call("cancel", id=last)
-
-
-def test_settings_where_a_run_ends_while_others_are_removed(tmp_path):
-    """It is looked at soon as well, and so is each after it."""
-    faults = Faults(tmp_path)
-    with Daemon(home=tmp_path, environment=faults.environment, options=["--retain-runs", "1"]) as d, d.client() as c:
-        ended(c, "a", "b")
-        faults.daemon.arm(STALL, last=1, ops=UNLINK)
-        wait_for(lambda: trash(d), "a is being removed")
-        ended(c, "c")
-        faults.daemon.disarm()
-        wait_for(lambda: ids(c) == [3] == folders(d), "b is removed as well", patience=10)
-        ended(c, "d")
-        wait_for(lambda: ids(c) == [4] == folders(d), "and c", patience=10)
 
 
 DAY_NS = 86400 * 10 ** 9
@@ -363,50 +307,6 @@ def test_ctl(daemon):
         assert ctl(d, "prune", "--older-than", "0s", "--yes").stdout.startswith("1 run removed, ")
         assert ids(c) == []
         assert ctl(d, "keep", 1).returncode == 7
-
-
-def test_runs_on_a_file_system_of_their_own(tmp_path):
-    """A folder elsewhere in the place of runs: what is in it is pruned there."""
-    elsewhere = Path("/dev/shm") / f"gpt2d-runs-{os.getpid()}"  # a number alone would be a user's folder
-    elsewhere.mkdir()
-    try:
-        (tmp_path / "state").mkdir()
-        (tmp_path / "state" / "runs").symlink_to(elsewhere)
-        assert elsewhere.stat().st_dev != tmp_path.stat().st_dev
-        with Daemon(home=tmp_path) as d, d.client() as c:
-            ended(c, "a", "b")
-            assert [run["id"] for run in c.call("prune", keep=1)["runs"]] == [1]
-            assert folders(d) == [2] and trash(d) == []
-    finally:
-        shutil.rmtree(elsewhere)
-
-
-def test_runs_of_which_some_are_away(tmp_path):
-    """As with a disk that was not mounted while others trained: retention removes those, and leaves each that is away."""
-    away = 18
-    with Daemon(home=tmp_path) as d:
-        with d.client() as c:
-            ended(c, *[f"r{i}" for i in range(away)])
-        d.stop()
-        shutil.move(d.state / "runs", tmp_path / "away")
-        d.start()
-        with d.client() as c:
-            ended(c, "a", "b", "c")
-        d.stop()
-        d.command += ("--retain-runs", "1")
-        d.start()
-        with d.client() as c:
-            wait_for(lambda: folders(d) == [away + 3], "the setting is kept to")
-            said = f"retain_runs, retain_days: runs without a folder stay (the last is {d.state}/runs/{away}-r{away - 1}): "
-            wait_for(lambda: said in d.said(), "it is said")
-            assert ids(c) == list(range(1, away + 1)) + [away + 3]
-        d.stop()
-        for folder in (tmp_path / "away").iterdir():
-            shutil.move(folder, d.state / "runs")
-        d.start()
-        with d.client() as c:
-            wait_for(lambda: ids(c) == [away + 3], "those that are there again go as well")
-            assert folders(d) == [away + 3]
 
 
 def test_prune_leaves_runs_whose_folders_are_away(tmp_path):

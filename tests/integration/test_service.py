@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import BUILD, PATIENCE_S, Daemon, spec, wait_for
+from helpers import PATIENCE_S, Daemon, spec, wait_for
 
 
 @pytest.fixture
@@ -179,16 +179,6 @@ def test_settings_read_anew(home, systemd):
         wait_for(d.accepts, "a client")
 
 
-def test_a_log_that_cannot_be_opened_anew(home):
-    with Daemon(home=home) as d, d.client() as c:
-        old = d.log.rename(home / "log.1")
-        d.log.mkdir()
-        d.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: "Is a directory: the log stays in the file that is open" in old.read_text(), "the error")
-        assert c.wait(c.submit(spec("r")))["state"] == "done"
-        d.log.rmdir()
-
-
 def test_log_level(home):
     with Daemon(home=home, options=("--log-level", "warning")) as d:
         # --verbose, which helpers gives, comes over it
@@ -202,18 +192,6 @@ def test_log_level(home):
         with d.client() as c:
             assert c.wait(c.submit(spec("quiet")))["state"] == "done"
         assert " info " not in d.said() and " debug " not in d.said()
-
-
-def test_no_journal(home):
-    if os.path.exists("/run/systemd/journal/socket"):
-        pytest.skip("there is a journal")
-    d = Daemon(home=home, options=("--log-file", "journal"), ready=False)
-    assert d.process.wait(PATIENCE_S) == 2
-    said = ('gpt2d: log_file: journal: /run/systemd/journal/socket: No such file or directory; "stderr" or the path of a file needs no '
-        "journal")
-    assert said in d.process.stderr.read().splitlines()
-    tested = subprocess.run([BUILD / "daemon/gpt2d", "-c", "/dev/null", "-n", "--log-file", "journal"], capture_output=True, text=True, timeout=60, check=False)
-    assert tested.returncode == 2 and said in tested.stderr.splitlines(), tested
 
 
 def test_signals_at_the_start_and_at_the_end(tmp_path):

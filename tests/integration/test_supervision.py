@@ -85,15 +85,6 @@ def test_gpt2d_stopped_is_no_silence_of_engines(daemon):
         assert d.engines() == before
 
 
-def test_gpt2d_stopped_is_no_silence_of_the_checker(daemon):
-    with daemon(environment={"GPT2D_FAKE_CHECK": "slow"}, options=("--check-timeout", str(SILENCE_S))) as d, d.client() as c:
-        number = c.ask("submit", spec=spec())
-        with d.client() as other:
-            other.call("status")  # the checker has been asked, or is about to be
-        stand_still(d)
-        assert c.wait(c.reply(number)["id"])["state"] == "done"
-
-
 def test_all_ranks_at_once(daemon):
     with daemon(ranks=2, engine=CPU) as d, d.client() as c:
         bad, good = c.submit(endless()), c.submit(small("good"))
