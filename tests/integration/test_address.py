@@ -28,23 +28,6 @@ def test_removed(daemon):
     assert not d.socket.exists()
 
 
-def test_moved_and_moved_back(daemon):
-    with daemon() as d:
-        away = d.socket.with_name("away")
-        wait = d.socket.with_name("wait")
-        d.socket.rename(away)
-        d.socket.mkdir() # so that gpt2d does not bind it again meanwhile
-        logged(d, f"removed, and no client finds gpt2d: {d.socket}: is there and is no socket")
-        d.socket.rename(wait)
-        try:
-            away.rename(d.socket)
-        finally:
-            wait.rmdir()
-        wait_for(d.accepts, "the socket")
-        with d.client() as c:
-            assert c.wait(c.submit(spec("found")))["state"] == "done"
-
-
 def test_somebody_else_listens_there(daemon):
     """gpt2d never takes a live socket away. It binds again once the other program has gone."""
     with daemon() as d:
@@ -91,14 +74,3 @@ def test_another_gpt2d_has_taken_the_name(daemon, tmp_path):
         wait_for(d.accepts, "the first one's socket")
         with d.client() as c:
             assert c.greeting["pid"] == d.process.pid
-
-
-def test_the_lock_file_is_removed(daemon):
-    """A second gpt2d finds a live socket, and ends."""
-    with daemon() as d:
-        d.socket.with_name("gpt2d.sock.lock").unlink()
-        second = subprocess.run([f"{word}2" if word == str(d.state) else word for word in d.command if word != str(d.log)
-            and word != "--log-file"], capture_output=True, text=True, env=d.environment, timeout=60, check=False)
-        assert second.returncode == 3
-        assert f"{d.socket}: another program listens there" in second.stderr
-        assert d.accepts()

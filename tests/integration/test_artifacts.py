@@ -214,7 +214,7 @@ def test_copy_has_its_markers_last(daemon, tmp_path):
         run = finished(c, experiment())
         segments = sorted((d.state / "runs" / "1-exp" / "segments").iterdir())
         for at, segment in enumerate(segments):
-            (segment / "zz.bin").write_bytes(os.urandom((1 + 20 * (at > 0)) * PIECE))
+            (segment / "zz.bin").write_bytes(os.urandom((1 + 5 * (at > 0)) * PIECE))
         cut, to = tmp_path / "cut", tmp_path / "to"
         copying = subprocess.Popen([CTL, "artifacts", str(run), "--copy", cut], stdout=subprocess.DEVNULL,
             env={**os.environ, "GPT2D_SOCKET": str(d.socket)})
@@ -239,29 +239,6 @@ def test_copy_has_its_markers_last(daemon, tmp_path):
         assert ctl(d, "artifacts", run, "--copy", other).returncode == 1
         whole = {path.parent.name for path in other.rglob("RUN_COMPLETE.txt")}
         assert whole == {segment.name for segment in segments} - {segments[0].name}
-
-
-def test_copy_names_what_is_in_its_way(daemon, tmp_path):
-    """Each part of the way that is a link, or no folder, is named; nothing goes through."""
-    with daemon() as d, d.client() as c:
-        run = finished(c, experiment())
-        segments = sorted(path.name for path in (d.state / "runs" / "1-exp" / "segments").iterdir())
-        outside, to = tmp_path / "outside", tmp_path / "to"
-        outside.mkdir()
-        (to / "segments").mkdir(parents=True)
-        (to / "segments" / segments[2]).symlink_to(outside)
-        (to / "segments" / segments[3]).symlink_to(tmp_path / "nowhere")
-        (to / "segments" / segments[4]).write_text("mine")
-        sha256 = hashlib.sha256((d.state / "runs" / "1-exp" / "spec.json").read_bytes()).hexdigest()
-        (to / f".spec.json.{sha256[:16]}.part").symlink_to(outside / "part")
-        result = ctl(d, "artifacts", run, "--copy", to, "--force")
-        assert result.returncode == 1 and list(outside.iterdir()) == [] and not (tmp_path / "nowhere").exists()
-        link = "a symbolic link, which is not followed: remove it"
-        for name in segments[2:4]:
-            assert f"/training_metrics.json: segments/{name}: {link}, or choose another directory\n" in result.stderr
-        assert f"segments/{segments[4]}: not a directory: move it, or choose another directory\n" in result.stderr
-        assert f"spec.json: .spec.json.{sha256[:16]}.part: {link}\n" in result.stderr
-        assert {path.parent.name for path in to.rglob("RUN_COMPLETE.txt")} == set(segments) - set(segments[2:5])
 
 
 def test_copy_goes_on(daemon, tmp_path):

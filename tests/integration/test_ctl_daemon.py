@@ -326,30 +326,3 @@ def test_the_daemons_refusals_name_the_arm(tmp_path, daemon):
         line = path.read_text().splitlines().index('  "train": "none.bin"') + 1
         assert refused(d, path) == [f"{path}:{line}:3: data.train: {missing}"]
         assert refused(d, path, "--set", "data.train=none.bin") == [f"{path}: --set data.train: {missing}"]
-
-
-def test_the_daemons_refusals_come_at_once(tmp_path, daemon):
-    """Of all arms, in the order of lines; a key that they share is named once, with those arms in which it is wrong."""
-    path = tmp_path / "spec.json"
-    (tmp_path / "good.bin").write_bytes(b"\x05\x00" * 1000)
-    with daemon(ranks=1, engine=BUILD / "engine" / "gpt2-engine-cpu") as d:
-        said = "No such file or directory"
-        arms = {"d": {"data.train": "d.bin"}, "c": {"data.train": "c.bin"}, "a": {}, "b": {}}
-        path.write_text(json.dumps({**experiment(data={"train": "none.bin"}), "arms": arms}, indent=1))
-        lines = [line.strip().rstrip(",") for line in path.read_text().splitlines()]
-        line = {name: lines.index(f'{key}: "{name}"') + 1 for key, name in
-            (('"train"', "none.bin"), ('"data.train"', "d.bin"), ('"data.train"', "c.bin"))}
-        assert refused(d, path) == [
-            f"{path}:{line['none.bin']}:3: data.train: {tmp_path}/none.bin: {said}",
-            f"{path}:{line['d.bin']}:4: arms.d.data.train: {tmp_path}/d.bin: {said}",
-            f"{path}:{line['c.bin']}:4: arms.c.data.train: {tmp_path}/c.bin: {said}"]
-        # too short for two of three
-        (tmp_path / "mid.bin").write_bytes(b"\x05\x00" * 200)
-        wide = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}
-        arms = {"a": {}, "b.c": wide, "b": {**wide, "seed": 2}}
-        path.write_text(json.dumps({**experiment(data={"train": "mid.bin"}, gradient_accumulation_steps=4), "arms": arms}, indent=1))
-        found = refused(d, path)
-        lines = [line.strip().rstrip(",") for line in path.read_text().splitlines()]
-        line = lines.index('"train": "mid.bin"') + 1
-        said = "mid.bin: 200 tokens, 257 needed (1 rank x 4 x 64 + 1)"
-        assert found == [f"{path}:{line}:3: data.train: {tmp_path}/{said} (arm {arm})" for arm in ("b.c", "b")]

@@ -168,39 +168,6 @@ def test_rerun(daemon):
         assert len(states(d)) == 3
 
 
-@pytest.mark.parametrize("sets, expected", [
-    (["gradient_accumulation_steps=2"], (4, 1, 2)),
-    (["train_micro_batch_size_per_gpu=3"], (6, 3, 1)),
-    (["train_micro_batch_size_per_gpu=3", "gradient_accumulation_steps=2"], (12, 3, 2)),
-    (["train_batch_size=6"], (6, 1, 3)),
-    (["train_batch_size=6", "gradient_accumulation_steps=1"], (6, 3, 1)),
-])
-def test_rerun_with_another_size_of_a_batch(daemon, sets, expected):
-    """The stored spec has all three, who wrote it gave one: the one that is not set follows."""
-    with daemon(ranks=2) as d:
-        first = submit(d, spec("first", gpus=2))
-        again = int(ctl(d, "rerun", first, "--print-id", *(word for text in sets for word in ("--set", text))).stdout)
-        found = one_object(ctl(d, "show", again, "--json"))["spec"]
-        assert (found["train_batch_size"], found["train_micro_batch_size_per_gpu"], found["gradient_accumulation_steps"]) == expected
-        refused = ctl(d, "rerun", first, "--set", "train_batch_size=7", "--set", "gradient_accumulation_steps=2",
-            "--set", "train_micro_batch_size_per_gpu=1")
-        assert refused.returncode == 2 and "train_batch_size" in refused.stderr
-
-
-def test_rerun_on_other_gpus_says_what_else_to_set(daemon):
-    """Its batch was made for the gpus that it had."""
-    with daemon(ranks=2) as d:
-        first = submit(d, spec("first", gpus=2, train_micro_batch_size_per_gpu=4))
-        refused = ctl(d, "rerun", first, "--set", "gpus=1", "-n")
-        assert refused.returncode == 2
-        assert "; the run had this size for its own gpus: with --set gpus, also use --set train_batch_size\n" in refused.stderr
-        for batch in (4, 8):
-            fits = ctl(d, "rerun", first, "--set", "gpus=1", "--set", f"train_batch_size={batch}", "-n")
-            assert fits.returncode == 0, fits.stderr
-        other = ctl(d, "rerun", first, "--set", "gpus=1", "--set", "train_batch_size=9", "-n")
-        assert other.returncode == 2 and "the run had this size" not in other.stderr
-
-
 # ---- cancel ----
 
 def test_cancel_of_several(daemon):
@@ -252,26 +219,6 @@ def test_wait_for_any(daemon):
         result = one_object(ctl(d, "wait", "--any", long, queued, queued, "--json"))
         assert [row["id"] for row in result["runs"]] == [queued]
         ctl(d, "cancel", long)
-
-
-def test_to_look_once(daemon):
-    """A time-out of 0 finds what has come about, and says what has not."""
-    with daemon() as d:
-        assert ctl(d, "warm", "--wait", "--timeout", 0).returncode == 0
-        run = submit(d, spec("short"))
-        assert ctl(d, "wait", run).returncode == 0
-        done = ctl(d, "wait", "--timeout", 0, run)
-        assert (done.returncode, done.stdout) == (0, f"run {run} short: done\n"), done.stderr
-        long = begun(d, submit(d, spec("long-ms20", 100000)))
-        going_on = ctl(d, "wait", "--timeout", 0, long)
-        assert going_on.returncode == 124 and f"run {long} has not ended" in going_on.stderr
-        draining = ctl(d, "drain", "--wait", "--timeout", 0)
-        assert draining.returncode == 124 and f"drain: run {long} continues" in draining.stderr
-        ctl(d, "cancel", long)
-        assert ctl(d, "wait", long).returncode == 6
-        assert ctl(d, "drain", "--wait", "--timeout", 0).returncode == 0
-        assert ctl(d, "release", "--wait").returncode == 0
-        assert ctl(d, "release", "--wait", "--timeout", 0).returncode == 0
 
 
 def test_others_may_not(daemon):

@@ -1,7 +1,6 @@
 """The queue as its users move it: priorities, drain and resume, release and warm, why a run waits."""
 
 import os
-import re
 import signal
 
 import pytest
@@ -246,28 +245,6 @@ def test_release_now_lets_a_trained_run_finish(daemon):
         assert c.state(run) == "done"
 
 
-def test_release_and_warm_in_a_row(daemon):
-    """Asked for faster than engines end and start: the last word counts."""
-    with daemon(ranks=2) as d, d.client() as c, d.client() as other:
-        for _ in range(5):
-            c.call("release")
-            c.call("warm")
-        assert c.call("warm", wait=True)["engine"] == "ready"
-        assert c.wait(c.submit(spec("runs", gpus=2)))["state"] == "done"
-        for _ in range(5):
-            c.call("warm")
-            c.call("release")
-        assert c.call("release", wait=True)["already"]
-        token = other.ask("warm", wait=True)
-        wait_for(lambda: c.call("status")["released"] is None, "no longer released")
-        c.call("release")
-        try:
-            assert other.reply(token)["engine"] == "ready"
-        except RpcError as error:
-            assert "released again meanwhile" in error.message
-        assert c.call("release", wait=True)["engine"] == "released"
-
-
 def test_engines_that_do_not_stop_are_ended(daemon):
     """The rank that is stopped does not read engine.exit."""
     with daemon(ranks=2) as d, d.client() as c:
@@ -358,13 +335,3 @@ def test_a_shutdown_answers_who_waits(daemon):
         assert "is stopping" in refused(c.reply, token).message
         assert d.process.wait(PATIENCE_S) == 0
         d.start()
-
-
-def test_how_long_the_one_before_takes_is_told_as_people_read_it(daemon):
-    with daemon() as d, d.client() as c:
-        c.submit(spec("long-ms20", 100000))  # half an hour
-        c.submit(spec("behind"))
-
-        # the first estimate, of a step that was held up, may be in days
-        told = r"behind: run 1 is running, about \d+[mh]\d\d[sm] left"
-        wait_for(lambda: re.fullmatch(told, c.call("status")["waiting"] or ""), "a time")

@@ -1,12 +1,11 @@
 """The disk of the state directory neither answers nor fails: status, log and metrics say so, and status is answered."""
 
-import contextlib
 
 import pytest
 
 from faults import STALL, Faults
-from helpers import PATIENCE_S, Daemon, RpcError, spec, wait_for
-from test_ctl_daemon import ctl, started
+from helpers import PATIENCE_S, Daemon, spec, wait_for
+from test_ctl_daemon import ctl
 from test_metrics import figures
 from test_service import Systemd
 
@@ -90,47 +89,6 @@ def test_metrics_are_answered(on_stuck_disk):
         values = wait_for(lambda: (v := figures(c.call("metrics")["text"], d.socket))[BUSY, ()] < STUCK_S and (FREE, ()) in v and v, "an idle store")
         assert values[FREE, ()] > 0
         wait_for(lambda: (FREE, ()) in in_file(d), "all figures in the file")
-
-
-def test_one_that_waits_is_told_where_to_look(on_stuck_disk):
-    d, fault = on_stuck_disk
-    with d.client() as c:
-        fault.arm(STALL)
-        asked = c.ask("submit", spec=spec("waits"))
-        write_is_under_way(d)
-        with started(d, "list") as process:
-            line = process.stderr.readline()
-            fault.disarm()
-            out, _ = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0 and "waits" in out and c.reply(asked)["id"] == 1
-    assert "still waiting: " in line, line
-
-
-def test_a_drain_waits_for_the_end_on_disk(on_stuck_disk):
-    """Who drains before maintenance goes on when the wait is over: a run that then is only going to be cancelled is not."""
-    d, fault = on_stuck_disk
-    with d.client() as c, d.client() as other, d.client() as third:
-        run = other.submit(spec("long-ms20", 100000))
-        wait_for(lambda: other.state(run) == "running", "the run")
-        assert other.call("drain")["running"] == run
-        fault.arm(STALL)
-        asked = third.ask("cancel", id=run)
-        wait_for(lambda: other.call("status")["running"] is None, "that the engines have left it")
-        assert other.call("status")["counts"]["running"] == 1
-        assert other.call("drain")["running"] == run
-        looked = ctl(d, "drain", "--wait", "--timeout", "0")
-        assert looked.returncode == 124 and f"run {run} continues" in looked.stderr, looked.stderr
-        token = c.ask("drain", wait=True)
-        with started(d, "drain", "--wait") as process:
-            wait_for(lambda: other.call("status")["store"], "that the disk does not answer")
-            assert process.poll() is None
-            fault.disarm()
-            out, _ = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0 and "drained since " in out and "continues" not in out
-        assert c.reply(token)["running"] is None and other.state(run) == "cancelled"
-        with contextlib.suppress(RpcError):  # not on disk at that moment
-            third.reply(asked)
-        assert "\nrunning none\n" in ctl(d, "status").stdout
 
 
 def test_it_ends_when_the_disk_answers(on_stuck_disk):

@@ -1,6 +1,5 @@
 """The engine alone, as gpt2d drives it: segments, artifacts, warmth, ends."""
 
-import hashlib
 import json
 import os
 import signal
@@ -337,29 +336,6 @@ def test_a_later_segment_wants_the_file_of_the_first(same_time_and_size, folders
         ranks.train(run, folders())
 
 
-def test_equal_data_is_equal_content(folders, tmp_path):
-    """L3: the artifacts hold the hash of what the files hold; it is kept, and a file is read once."""
-    data, other, tuning = tmp_path / "train.bin", tmp_path / "other.bin", tmp_path / "tuning"
-    data.write_bytes(b"\x01\x00\x02\x00" * 4000)
-    other.write_bytes(data.read_bytes())
-    with Ranks(1, options=("--tuning-dir", tuning)) as ranks:
-        def hash_of(path, **keys):
-            directory = folders()
-            summary, _ = ranks.train(spec(1, data={"train": str(path), "val": str(path)}, **keys), directory)
-            ours = metrics(directory)["gpt2d"]
-            assert ours["data_hash"] == summary["data_hash"] and ours["val_sha256"] == ours["train_sha256"]
-            assert ours["train_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
-            return summary["data_hash"]
-        first = hash_of(data)
-        kept = (tuning / "data_hashes").read_text()
-        assert kept.split()[0] == hashlib.sha256(data.read_bytes()).hexdigest() and kept.count("\n") == 1
-        assert hash_of(data) == first and (tuning / "data_hashes").read_text() == kept
-        assert hash_of(other) == first and hash_of(data, seed=7) != first
-        data.write_bytes(b"\x03\x00\x02\x00" * 4000)
-        assert hash_of(data) != first
-        assert (tuning / "data_hashes").read_text().count("\n") == 2
-
-
 def test_a_later_segment_sees_a_change_in_place(folders, tmp_path):
     """L3: as rsync --inplace -t leaves a file: with the same inode, size and time of modification."""
     data = tmp_path / "train.bin"
@@ -398,21 +374,6 @@ def test_one_segment_has_one_file_on_all_ranks(folders, tmp_path):
             assert failed["reason"] == "spec_mismatch" and "data" in failed["message"]
         ranks.segment = 2
         ranks.train(run, folders())
-
-
-@pytest.mark.parametrize("goes", [lambda data: replace(data, b"\x03\x00" * 8000), Path.unlink])
-def test_a_segment_that_has_begun_stays_with_its_file(goes, folders, tmp_path):
-    """As gpt2d-spec(5) says: what it trains on is what it opened."""
-    data = tmp_path / "train.bin"
-    data.write_bytes(b"\x01\x00\x02\x00" * 4000)
-    run = spec(2, data={"train": str(data)}, work={"optimizer_steps": 400})
-    with Ranks(2) as ranks:
-        as_it_was, _ = ranks.train(run, folders())
-        segment = ranks.start(run, folders())
-        ranks[0].wait("segment.step")
-        goes(data)
-        _, ended = ranks[0].wait("segment.done", segment=segment)
-        assert ended["summary"]["loss_hash"] == as_it_was["loss_hash"]
 
 
 def test_data_that_is_shortened_while_it_is_read(folders, tmp_path):

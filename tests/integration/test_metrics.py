@@ -155,22 +155,6 @@ def test_gpus(daemon):
         assert not any(name.startswith("gpt2d_gpu_power") for name, _ in values)
 
 
-def test_another_parser(daemon, tmp_path):
-    """The Python client of Prometheus reads the reply and the file."""
-    parser = pytest.importorskip("prometheus_client.parser")
-    path = tmp_path / "gpt2d.prom"
-    with daemon(options=["--metrics-file", str(path), "--metrics-period", "1"]) as d, d.client() as c:
-        c.submit(spec("ms20", 100000))
-        wait_for(lambda: "gpt2d_run_loss{" in c.call("metrics")["text"], "a step")
-        text = c.call("metrics")["text"]
-        ours = {name for name, _ in parse(as_openmetrics(text))}
-        wait_for(lambda: path.exists() and "gpt2d_run_loss{" in path.read_text(), "the file")
-        for text in (text, path.read_text()):
-            assert {sample.name for family in parser.text_string_to_metric_families(text)
-                for sample in family.samples} == ours
-            assert "unknown" not in {family.type for family in parser.text_string_to_metric_families(text)}
-
-
 def test_file(daemon, tmp_path):
     path = tmp_path / "gpt2d.prom"
     with daemon(options=["--metrics-file", str(path), "--metrics-period", "1"]) as d:

@@ -75,17 +75,6 @@ def test_a_queued_run_that_has_a_folder(home, work):
         assert files(folder) == before and agrees(d) == 1
 
 
-def test_one_folder_is_told_as_one(home):
-    with Daemon(home=home) as d:
-        assert d.stop() == 0
-        (d.state / "runs/9-x").mkdir()
-        said = "1 folder (the last is 9-x) of runs that gpt2d.db does not know"
-        d.start()
-        assert said in d.said()
-        with d.client() as c:
-            assert c.submit(spec("next")) == 10
-
-
 def test_moved_state_directory(home):
     """Runs of before are found where they are now."""
     with Daemon(home=home) as d:

@@ -1,10 +1,8 @@
 """Completion markers of what is not done, as a disk that failed leaves them: gone at the next start, or told."""
 
 import errno
-import os
 import shutil
 import sqlite3
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -92,65 +90,3 @@ def test_a_segment_that_is_done_in_a_run_that_is_not(tmp_path):
         change(d, "update runs set state = 'cancelled'")
         d.start()
         assert marker.exists() and shown(d, 1)["segments"][0]["state"] == "done"
-
-
-@pytest.mark.parametrize("where", ["run", "segments", "segment", "marker", "row"])
-def test_links_are_not_followed(tmp_path, where):
-    """What lies elsewhere stays; a marker that is a link goes, and not what it leads to."""
-    with Daemon(home=tmp_path) as d:
-        run = train(d, experiment("s", repetitions=1))
-        top, segment = Path(run["run"]["dir"]), Path(run["segments"][0]["dir"])
-        d.stop()
-        change(d, "update runs set state = 'failed'", "update segments set state = 'failed'")
-        place = {"run": top, "segments": segment.parent, "segment": segment, "marker": segment / MARKER, "row": segment}[where]
-        elsewhere = tmp_path / "elsewhere"
-        place.rename(elsewhere)
-        if where == "row":
-            change(d, f"update segments set dir = '{elsewhere}' where segment = 0")
-        else:
-            place.symlink_to(elsewhere)
-        kept = sorted(elsewhere.rglob(MARKER)) if elsewhere.is_dir() else [elsewhere]
-        d.start()
-        assert kept and all(path.exists() for path in kept)
-        if where == "marker":
-            assert not place.is_symlink()
-        assert shown(d, 1)["run"]["state"] == "failed"
-
-
-def test_folders_that_are_no_marker_and_runs_elsewhere(tmp_path):
-    """A folder of the marker's name is none; the folder of all runs may be on another disk, by a link."""
-    with Daemon(home=tmp_path) as d:
-        runs = d.state / "runs"
-        one, other = (Path(train(d, spec(name))["run"]["dir"]) for name in ("one", "other"))
-        d.stop()
-        change(d, "update runs set state = 'failed'", "update segments set state = 'failed'")
-        (one / MARKER).unlink()
-        (one / MARKER).mkdir()
-        runs.rename(tmp_path / "disk")
-        runs.symlink_to(tmp_path / "disk")
-        d.start()
-        assert (one / MARKER).is_dir() and not (other / MARKER).exists()
-
-
-def test_ten_thousand_that_failed(tmp_path):
-    """The last ones are looked at, and the start does not take longer for it."""
-    with Daemon(home=tmp_path) as d:
-        first = Path(train(d, spec("s"))["run"]["dir"])
-        d.stop()
-        with closing(sqlite3.connect(d.state / "gpt2d.db")) as db:
-            names = [row[1] for row in db.execute("pragma table_info(runs)") if row[1] not in ("id", "state", "ended_ns")]
-            cells = [row[1] for row in db.execute("pragma table_info(segments)") if row[1] not in ("run", "state", "dir")]
-            db.execute("with recursive n(i) as (values(2) union all select i + 1 from n where i < 10000)"
-                f" insert into runs(id, state, ended_ns, {', '.join(names)}) select i, 'failed', ended_ns + i, {', '.join(names)}"
-                " from n, runs where id = 1")
-            db.execute(f"insert into segments(run, state, dir, {', '.join(cells)}) select runs.id, 'failed',"
-                f" '{d.state}/runs/' || runs.id || '-s', {', '.join('segments.' + cell for cell in cells)}"
-                " from runs, segments where runs.id > 1")
-            db.commit()
-        for number in (2, 9001, 9002, 10000):
-            shutil.copytree(first, first.parent / f"{number}-s")
-        begun = time.monotonic()
-        d.start()
-        took = time.monotonic() - begun
-        assert [(first.parent / f"{number}-s" / MARKER).exists() for number in (2, 9001, 9002, 10000)] == [True, False, False, False]
-        assert took < 2 or os.environ.get("ASAN_OPTIONS"), took
