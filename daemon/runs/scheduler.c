@@ -97,7 +97,8 @@ static void end_task(struct task *t, enum run_state state, const char *reason)
 			s->options.lifecycle, run, RUN_QUEUED, "restart: asked for in its spec");
 }
 
-static void stop_task(struct task *t, enum run_state state, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void stop_task(
+	struct task *t, enum run_state state, const char *format, ...)
 {
 	struct scheduler *s = t->scheduler;
 	char reason[RUN_REASON_BYTES];

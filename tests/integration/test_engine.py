@@ -1,5 +1,6 @@
 """The engine alone, as gpt2d drives it: segments, artifacts, warmth, ends."""
 
+import hashlib
 import json
 import os
 import signal
@@ -334,6 +335,29 @@ def test_a_later_segment_wants_the_file_of_the_first(same_time_and_size, folders
             assert f"inode {was.st_ino} then; {data.stat().st_size} bytes, of " in failed["message"]
         assert not list(directory.iterdir())
         ranks.train(run, folders())
+
+
+def test_equal_data_is_equal_content(folders, tmp_path):
+    """L3: the artifacts hold the hash of what the files hold; it is kept, and a file is read once."""
+    data, other, tuning = tmp_path / "train.bin", tmp_path / "other.bin", tmp_path / "tuning"
+    data.write_bytes(b"\x01\x00\x02\x00" * 4000)
+    other.write_bytes(data.read_bytes())
+    with Ranks(1, options=("--tuning-dir", tuning)) as ranks:
+        def hash_of(path, **keys):
+            directory = folders()
+            summary, _ = ranks.train(spec(1, data={"train": str(path), "val": str(path)}, **keys), directory)
+            ours = metrics(directory)["gpt2d"]
+            assert ours["data_hash"] == summary["data_hash"] and ours["val_sha256"] == ours["train_sha256"]
+            assert ours["train_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+            return summary["data_hash"]
+        first = hash_of(data)
+        kept = (tuning / "data_hashes").read_text()
+        assert kept.split()[0] == hashlib.sha256(data.read_bytes()).hexdigest() and kept.count("\n") == 1
+        assert hash_of(data) == first and (tuning / "data_hashes").read_text() == kept
+        assert hash_of(other) == first and hash_of(data, seed=7) != first
+        data.write_bytes(b"\x03\x00\x02\x00" * 4000)
+        assert hash_of(data) != first
+        assert (tuning / "data_hashes").read_text().count("\n") == 2
 
 
 def test_a_later_segment_sees_a_change_in_place(folders, tmp_path):
