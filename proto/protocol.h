@@ -65,6 +65,7 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 /* the run has another state */
 #define EVENT_STATE   "run.state"
 #define EVENT_SEGMENT "run.segment" /* a segment has another state */
+#define EVENT_BLOCK "run.block" /* a block has ended: what is known by now */
 /* a step is done; at most ten such events in a second */
 #define EVENT_STEP     "run.step"
 #define EVENT_ARTIFACT "run.artifact" /* a file is written */

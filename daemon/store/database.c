@@ -67,6 +67,11 @@ static const char schema_3[] =
 	" reason text not null) without rowid;"
 	"update schema set version = 3;";
 
+/* Why a segment's block does not count; empty: it does. */
+static const char schema_4[] =
+	"alter table segments add column void text not null default '';"
+	"update schema set version = 4;";
+
 /* What the last of these leaves, in queries that read nothing. */
 static const char runs_query[] =
 	"select id, name, uid, state, reason, spec, spec_sha256, checks, gpus, segments,"
@@ -74,7 +79,7 @@ static const char runs_query[] =
 	" log_dropped, priority, rerun_of from runs limit 0";
 static const char segments_query[] =
 	"select run, segment, block, position, arm, state, reason, started_ns, ended_ns, dir,"
-	" summary, artifacts from segments limit 0";
+	" summary, artifacts, void from segments limit 0";
 static const char *const table_queries[] = {
 	runs_query,
 	segments_query,
@@ -84,7 +89,7 @@ static const char *const table_queries[] = {
 };
 
 /* Step i brings schema i to i + 1. */
-static const char *const steps[DATABASE_SCHEMA] = {schema_1, schema_2, schema_3};
+static const char *const steps[DATABASE_SCHEMA] = {schema_1, schema_2, schema_3, schema_4};
 
 bool database_gone(struct database *d)
 {

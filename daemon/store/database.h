@@ -12,7 +12,7 @@
 
 struct sqlite3;
 
-enum { DATABASE_SCHEMA = 3 };
+enum { DATABASE_SCHEMA = 4 };
 /* The database and its write-ahead log: what is committed to files without a name is lost. */
 enum { DATABASE_FILES = 2 };
 

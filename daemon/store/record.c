@@ -83,6 +83,21 @@ static int found(struct sqlite3_stmt *stmt, void *arg)
 	return 0;
 }
 
+/* The segments that the first n of an order need and that are not there. */
+static int add_segments(struct sqlite3 *db, int64_t run, const struct design_segment *order,
+	char (*arms)[SPEC_NAME_MAX + 1], int64_t n)
+{
+	int rc = 0;
+
+	for (int64_t i = 0; i < n && rc == 0; i++)
+		rc = store_sql(db, NULL, NULL,
+			"insert or ignore into segments(run, segment, block, position, arm, state,"
+			" reason, started_ns, ended_ns, dir)"
+			" values(?, ?, ?, ?, ?, 'waiting', '', 0, 0, '')",
+			"iiiit", run, i, order[i].block, order[i].position, arms[order[i].arm]);
+	return rc;
+}
+
 static int submit_work(struct store_job *job, struct sqlite3 *db)
 {
 	struct submit_job *j = (struct submit_job *)job;
@@ -108,13 +123,7 @@ static int submit_work(struct store_job *job, struct sqlite3 *db)
 	if (rc < 0)
 		return rc;
 	r->id = sqlite3_last_insert_rowid(db);
-	for (int64_t i = 0; i < r->segments && rc == 0; i++)
-		rc = store_sql(db, NULL, NULL,
-			"insert into segments(run, segment, block, position, arm, state, reason,"
-			" started_ns, ended_ns, dir)"
-			" values(?, ?, ?, ?, ?, 'waiting', '', 0, 0, '')",
-			"iiiit", r->id, i, j->order[i].block, j->order[i].position,
-			j->arms[j->order[i].arm]);
+	rc = add_segments(db, r->id, j->order, j->arms, r->segments);
 	return rc < 0 ? rc : add_transition(db, r, r->submitted_ns);
 }
 
@@ -129,6 +138,15 @@ static void submit_done(struct store_job *job, int rc)
 	write_done(job, rc);
 }
 
+static char (*arm_names(const struct spec *spec))[SPEC_NAME_MAX + 1]
+{
+	char (*arms)[SPEC_NAME_MAX + 1] = memory_zeroed(spec->n_arms, sizeof(*arms));
+
+	for (size_t i = 0; i < spec->n_arms; i++)
+		memcpy(arms[i], spec->arms[i].name, sizeof(arms[i]));
+	return arms;
+}
+
 int record_submit(struct store *s, struct run *run, const struct spec *spec, const char *canonical,
 	const char *checks, void (*done)(void *arg, int rc), void *arg)
 {
@@ -139,10 +157,8 @@ int record_submit(struct store *s, struct run *run, const struct spec *spec, con
 	j->canonical = memory_text(canonical);
 	j->checks = memory_text(checks);
 	j->order = memory_zeroed((size_t)run->segments, sizeof(*j->order));
-	j->arms = memory_zeroed(spec->n_arms, sizeof(*j->arms));
+	j->arms = arm_names(spec);
 	spec_order(spec, j->order);
-	for (size_t i = 0; i < spec->n_arms; i++)
-		memcpy(j->arms[i], spec->arms[i].name, sizeof(j->arms[i]));
 	write_add(s, &j->write, submit_work, done, arg);
 	return 0;
 }
@@ -173,6 +189,30 @@ static int stored_attempt(struct sqlite3_stmt *stmt, void *arg)
 	return 0;
 }
 
+/*
+ * An experiment that is interrupted continues with its next block: the one in which something has
+ * begun and not all is done does not count.
+ */
+static int void_open_block(struct sqlite3 *db, const struct run *r)
+{
+	return store_sql(db, NULL, NULL,
+		"update segments set void = case when ?2 like 'daemon_%' then 'daemon_restart'"
+		" else 'interrupted: ' || ?2 end"
+		" where run = ?1 and void = '' and block in (select block from segments"
+		" where run = ?1 group by block"
+		" having sum(state = 'done' or reason like 'arm_failed: %') < count(*)"
+		" and sum(state not in ('waiting', 'skipped')) > 0)",
+		"it", r->id, r->reason);
+}
+
+static int wait_again(struct sqlite3 *db, const struct run *r)
+{
+	return store_sql(db, NULL, NULL,
+		"update segments set state = 'waiting', ended_ns = 0"
+		" where run = ? and state = 'skipped' and void = '' and reason = ''",
+		"i", r->id);
+}
+
 static int transition_work(struct store_job *job, struct sqlite3 *db)
 {
 	const struct transition_job *j = (const struct transition_job *)job;
@@ -201,6 +241,10 @@ static int transition_work(struct store_job *job, struct sqlite3 *db)
 			" state = case state when 'waiting' then 'skipped' else ? end"
 			" where run = ? and state in ('waiting', 'training')",
 			"iti", j->at_ns, state, r->id);
+	if (rc == 0 && r->state == RUN_INTERRUPTED && run_continues(r))
+		rc = void_open_block(db, r);
+	if (rc == 0 && r->state == RUN_QUEUED && run_continues(r))
+		rc = wait_again(db, r);
 	/* its marker says so, also where gpt2d went away before it was told */
 	if (rc == 0 && r->state == RUN_DONE)
 		rc = store_sql(db, NULL, NULL,
@@ -278,6 +322,11 @@ static int segment_work(struct store_job *job, struct sqlite3 *db)
 			"update segments set state = ?, dir = ?, started_ns = ?"
 			" where run = ? and segment = ?",
 			"ttiii", j->state, j->dir ? j->dir : "", j->at_ns, j->run, j->segment);
+	if (strcmp(j->state, "skipped") == 0)
+		return store_sql(db, NULL, NULL,
+			"update segments set state = ?, reason = ?"
+			" where run = ? and segment = ? and state = 'waiting'",
+			"ttii", j->state, j->reason ? j->reason : "", j->run, j->segment);
 	rc = store_sql(db, NULL, NULL,
 		"update segments set state = ?, reason = ?, ended_ns = ?,"
 		" summary = coalesce(?, summary), artifacts = coalesce(?, artifacts)"
@@ -321,6 +370,78 @@ int record_segment(struct store *s, const struct record_segment *segment,
 	j->summary = copy_of(segment->summary);
 	j->artifacts = copy_of(segment->artifacts);
 	write_add(s, &j->write, segment_work, done, arg);
+	return 0;
+}
+
+/* ---- blocks ---- */
+
+struct resize_job {
+	struct write write;
+	int64_t run, segments;
+	struct design_segment *order;
+	char (*arms)[SPEC_NAME_MAX + 1];
+};
+
+static int resize_work(struct store_job *job, struct sqlite3 *db)
+{
+	const struct resize_job *j = (const struct resize_job *)job;
+	int rc = store_sql(db, NULL, NULL, "update runs set segments = ? where id = ?", "ii",
+		j->segments, j->run);
+
+	if (rc == 0)
+		rc = store_sql(db, NULL, NULL,
+			"delete from segments where run = ? and segment >= ? and dir = ''", "ii",
+			j->run, j->segments);
+	return rc == 0 ? add_segments(db, j->run, j->order, j->arms, j->segments) : rc;
+}
+
+static void resize_done(struct store_job *job, int rc)
+{
+	struct resize_job *j = (struct resize_job *)job;
+
+	free(j->order);
+	free(j->arms);
+	write_done(job, rc);
+}
+
+int record_resize(struct store *s, int64_t run, const struct spec *spec,
+	const struct design_segment *order, int64_t segments, void (*done)(void *arg, int rc),
+	void *arg)
+{
+	struct resize_job *j = memory_zeroed(1, sizeof(*j));
+
+	j->write.job.must = true;
+	j->write.job.done = resize_done;
+	j->run = run;
+	j->segments = segments;
+	j->order = memory_zeroed((size_t)segments, sizeof(*j->order));
+	memcpy(j->order, order, (size_t)segments * sizeof(*j->order));
+	j->arms = arm_names(spec);
+	write_add(s, &j->write, resize_work, done, arg);
+	return 0;
+}
+
+static int void_work(struct store_job *job, struct sqlite3 *db)
+{
+	const struct segment_job *j = (const struct segment_job *)job;
+
+	return store_sql(db, NULL, NULL,
+		"update segments set void = ?,"
+		" state = case state when 'waiting' then 'skipped' else state end"
+		" where run = ? and block = ? and void = ''",
+		"tii", j->reason, j->run, j->segment);
+}
+
+int record_void(struct store *s, int64_t run, int64_t block, const char *reason)
+{
+	struct segment_job *j = memory_zeroed(1, sizeof(*j));
+
+	j->write.job.must = true;
+	j->write.job.done = segment_done;
+	j->run = run;
+	j->segment = block;
+	j->reason = memory_text(reason);
+	write_add(s, &j->write, void_work, NULL, NULL);
 	return 0;
 }
 

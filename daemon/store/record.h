@@ -37,8 +37,8 @@ int record_transition(struct store *s, struct run *run,
 	void (*done)(void *arg, struct run *run, enum run_state state, int rc), void *arg);
 
 /*
- * state: "training", "trained", "done", "failed", "cancelled". dir (training), summary (done) and
- * artifacts (JSON: [{path, bytes}], what the engine wrote) may be NULL.
+ * state: "training", "trained", "done", "failed", "cancelled", "skipped". dir (training), summary
+ * (done) and artifacts (JSON: [{path, bytes}], what the engine wrote) may be NULL.
  */
 struct record_segment {
 	int64_t run, segment;
@@ -47,6 +47,16 @@ struct record_segment {
 /* done may be NULL; like record_transition, retried until it is durable. */
 int record_segment(struct store *s, const struct record_segment *segment,
 	void (*done)(void *arg, int rc), void *arg);
+
+/*
+ * The run has so many segments now: rows are added in order, or those that wait beyond are deleted.
+ * Retried until it is durable.
+ */
+int record_resize(struct store *s, int64_t run, const struct spec *spec,
+	const struct design_segment *order, int64_t segments, void (*done)(void *arg, int rc),
+	void *arg);
+/* A block, from 0, does not count, and its waiting segments are skipped. Retried likewise. */
+int record_void(struct store *s, int64_t run, int64_t block, const char *reason);
 
 /* done's rc is 0 also for a run that does not exist. */
 int record_priority(
@@ -97,6 +107,10 @@ int record_spec(struct store *s, int64_t id, void (*done)(void *arg, int rc, con
 
 /* The result of "show", without progress; rc -ENOENT: no such run. */
 int record_show(struct store *s, const char *state_dir, int64_t id, int64_t after, int64_t limit,
+	void (*done)(void *arg, int rc, json_t *result), void *arg);
+
+/* All segments of a run: an array of rows as the result of "show" has them. */
+int record_segments(struct store *s, const char *state_dir, int64_t id,
 	void (*done)(void *arg, int rc, json_t *result), void *arg);
 
 struct record_list {

@@ -32,6 +32,7 @@ struct query_job {
 	json_t *result;
 	char *text, *also, *except;
 	json_t *rows; /* borrowed: the array being filled */
+	bool whole;   /* no pages */
 	size_t bytes;
 	int64_t last;
 	void (*done_text)(void *arg, int rc, const char *text);
@@ -273,27 +274,33 @@ static int take_shown_run(sqlite3_stmt *stmt, void *arg)
 	return 0;
 }
 
+#define SEGMENT_COLUMNS                                                                            \
+	"segment + 1, block + 1, position + 1, arm, state, reason, started_ns, ended_ns, summary," \
+	" dir, artifacts, void"
+
 static int take_segment(sqlite3_stmt *stmt, void *arg)
 {
 	struct query_job *q = arg;
-	const char *summary = store_text(stmt, 8);
+	const char *summary = store_text(stmt, 8), *why = store_text(stmt, 11);
 	char dir[PATH_MAX];
 	json_t *row;
 
 	if (run_dir_now(q->id, q->state_dir, store_text(stmt, 9), dir, sizeof(dir)) < 0)
 		return -ENAMETOOLONG;
 	q->bytes += 512 + strlen(summary) + strlen(store_text(stmt, 10));
-	if ((int64_t)json_array_size(q->rows) == q->limit ||
-		(q->bytes > PAGE_BYTES && json_array_size(q->rows) > 0)) {
+	if (!q->whole &&
+		((int64_t)json_array_size(q->rows) == q->limit ||
+			(q->bytes > PAGE_BYTES && json_array_size(q->rows) > 0))) {
 		json_object_set_new(q->result, "next", json_integer(q->last));
 		return 0;
 	}
 	q->last = sqlite3_column_int64(stmt, 0);
-	row = json_pack("{sI sI sI so so so so so so so so}", "segment", (json_int_t)q->last,
+	row = json_pack("{sI sI sI so so so so so so so so so}", "segment", (json_int_t)q->last,
 		"block", (json_int_t)sqlite3_column_int64(stmt, 1), "position",
 		(json_int_t)sqlite3_column_int64(stmt, 2), "arm", text_json(store_text(stmt, 3)),
 		"state", text_json(store_text(stmt, 4)), "reason", text_json(store_text(stmt, 5)),
-		"started_at", clock_json(sqlite3_column_int64(stmt, 6)), "ended_at",
+		"void", why[0] ? text_json(why) : json_null(), "started_at",
+		clock_json(sqlite3_column_int64(stmt, 6)), "ended_at",
 		clock_json(sqlite3_column_int64(stmt, 7)), "dir", text_json(dir), "summary",
 		parsed_or_null(summary), "artifacts", parsed_or_null(store_text(stmt, 10)));
 	json_array_append_new(q->rows, row);
@@ -336,9 +343,8 @@ static int show_work(struct store_job *job, struct sqlite3 *db)
 	json_object_set_new(q->result, "next", json_null());
 	if (rc == 0)
 		rc = store_sql(db, take_segment, q,
-			"select segment + 1, block + 1, position + 1, arm, state, reason,"
-			" started_ns, ended_ns, summary, dir, artifacts from segments"
-			" where run = ? and segment >= ?"
+			"select " SEGMENT_COLUMNS
+			" from segments where run = ? and segment >= ?"
 			" order by segment limit ?",
 			"iii", q->id, q->after, q->limit + 1);
 	return rc;
@@ -352,6 +358,28 @@ int record_show(struct store *s, const char *state_dir, int64_t id, int64_t afte
 	q->id = id;
 	q->after = after;
 	q->limit = limit;
+	q->done = done;
+	store_add(s, &q->job);
+	return 0;
+}
+
+static int segments_work(struct store_job *job, struct sqlite3 *db)
+{
+	struct query_job *q = (struct query_job *)job;
+
+	q->rows = q->result = json_array();
+	return store_sql(db, take_segment, q,
+		"select " SEGMENT_COLUMNS " from segments where run = ? order by segment", "i",
+		q->id);
+}
+
+int record_segments(struct store *s, const char *state_dir, int64_t id,
+	void (*done)(void *arg, int rc, json_t *result), void *arg)
+{
+	struct query_job *q = query_create(s, segments_work, state_dir, arg);
+
+	q->id = id;
+	q->whole = true;
 	q->done = done;
 	store_add(s, &q->job);
 	return 0;

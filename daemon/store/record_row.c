@@ -9,8 +9,13 @@
 #include "daemon/store/store_sql.h"
 #include "proto/text.h"
 #include "proto/spec/spec_table.h"
+#include "proto/stats/verdict.h"
 
-enum { SEGMENTS_MAX = SPEC_ARMS_MAX * SPEC_REPETITIONS_MAX * 2 };
+/* Mirrored blocks: those asked for, as many spare ones, and those that a suspect control adds. */
+enum {
+	SEGMENTS_MAX =
+		SPEC_ARMS_MAX * 2 * (2 * SPEC_REPETITIONS_MAX + VERDICT_CONTROL_BLOCKS),
+};
 
 static const struct number {
 	enum record_row_column column;

@@ -58,18 +58,24 @@ bool run_may(enum run_state from, enum run_state to)
 	return (followers[from] & BIT(to)) != 0;
 }
 
+bool run_continues(const struct run *run)
+{
+	return run->segments > 1;
+}
+
 int run_transition(struct run *run, enum run_state to, const char *reason, int64_t at_ns)
 {
 	if (!run_may(run->state, to))
 		return -EINVAL;
-	if (to == RUN_QUEUED) {
+	if (to == RUN_QUEUED && !run_continues(run)) {
 		run->attempt++;
 		run->started_ns = 0;
 		run->segments_done = 0;
-		memset(run->moved_ns, 0, sizeof(run->moved_ns));
 	}
+	if (to == RUN_QUEUED)
+		memset(run->moved_ns, 0, sizeof(run->moved_ns));
 	run->moved_ns[to] = at_ns;
-	if (to == RUN_STARTING)
+	if (to == RUN_STARTING && run->started_ns == 0)
 		run->started_ns = at_ns;
 	run->ended_ns = run_state_ended(to) ? at_ns : 0;
 	run->state = to;

@@ -40,7 +40,8 @@ struct run {
 	char spec_sha256[SPEC_HASH_HEX + 1];
 	int64_t gpus;                    /* ranks it uses; with arms that differ, the most */
 	int64_t segments, segments_done; /* done: and that is on disk */
-	int64_t attempt;                 /* from 1; grows when it is queued again */
+	/* from 1; grows when it is queued again, but an experiment continues where it was */
+	int64_t attempt;
 	bool restart;
 	bool kept;         /* prune and retention leave it alone */
 	int64_t priority;  /* up to PROTOCOL_PRIORITY_MAX; a higher one starts earlier */
@@ -66,6 +67,9 @@ bool run_may(enum run_state from, enum run_state to);
  * also makes it durable and reports it to the followers.
  */
 int run_transition(struct run *run, enum run_state to, const char *reason, int64_t at_ns);
+
+/* More than one segment: what has ended stays when the run is queued again. */
+bool run_continues(const struct run *run);
 
 /* The state that clients see: an end once it is durable, until then the state before. */
 enum run_state run_reported(const struct run *run);

@@ -360,6 +360,14 @@ const struct schema_row schema_events[] = {
 	{"reason", "text|null", ""},
 	{"summary", "?summary", "without long arrays, when it is done"},
 
+	{"run.block", SCHEMA_EVENT, "A block of an experiment has ended and is compared."},
+	{"block", "count", "from 1"},
+	{"blocks", "count", "that there will be, as far as is known now"},
+	{"kept", "count", "blocks that count so far"},
+	{"void", "text|null", "why this block does not count; null: it does"},
+	{"comparisons", "[block_comparison]", "of all blocks so far, each arm with the baseline"},
+	{"eta_s", "real|null", "until the run is trained"},
+
 	{"run.step", SCHEMA_EVENT, "A step is done; at most ten such events in a second."},
 	{"...", "progress", ""},
 
@@ -633,6 +641,7 @@ const struct schema_row schema_objects[] = {
 	{"arm", "text", ""},
 	{"state", "=waiting,training,trained,done,failed,cancelled,interrupted,skipped", ""},
 	{"reason", "text", ""},
+	{"void", "text|null", "why its block does not count; null: it does"},
 	{"started_at", "time|null", ""},
 	{"ended_at", "time|null", ""},
 	{"dir", "text", "of its artifacts"},
@@ -643,6 +652,14 @@ const struct schema_row schema_objects[] = {
 	{"at", "time", ""},
 	{"state", RUN_STATES, ""},
 	{"reason", "text", ""},
+
+	{"block_comparison", SCHEMA_OBJECT, "An arm beside the baseline."},
+	{"arm", "text", ""},
+	{"throughput_percent", "real|null", "faster: above 0"},
+	{"low", "real|null", "end of the interval; null: too few blocks for one"},
+	{"high", "real|null", "the other end"},
+	{"half_width", "real|null", "of the logarithm, as design.stop_when has it"},
+	{"verdict", "?=FASTER,SLOWER,SAME,AMBIGUOUS", "from 8 blocks on; not final"},
 
 	{"place", SCHEMA_OBJECT, "Where a segment stands."},
 	{"block", "count", "from 1"},

@@ -70,7 +70,7 @@ def status_reply(params, connection):
 def segment(number, arm, times, **more):
     """The segment at that index, from 0."""
     tokens = 100 * len(times)
-    return {"segment": number + 1, "block": number // 2 + 1, "position": number % 2 + 1, "arm": arm, "state": "done", "reason": "",
+    return {"segment": number + 1, "block": number // 2 + 1, "position": number % 2 + 1, "arm": arm, "state": "done", "reason": "", "void": None,
         "started_at": None, "ended_at": None, "dir": "", "summary": {
             "tokens_measured": tokens, "seconds_measured": sum(times) / 1e9, "tok_s_global": tokens * 1e9 / sum(times),
             "step_time_ns": times, "exposed_comm_mean_s": 1e-4, "forward_mean_s": 1e-3, "backward_mean_s": 2e-3,

@@ -242,7 +242,7 @@ def test_the_database_that_is_there(home):
     d = database(home)
     before = tree(home)
     verdict, found, _ = checks(home)["queue"]
-    assert verdict == "ok" and found.endswith("/gpt2d.db: 2 runs, schema 3, no damage found"), found
+    assert verdict == "ok" and found.endswith("/gpt2d.db: 2 runs, schema 4, no damage found"), found
     assert tree(home) == before
     d.start()
     assert d.stop() == 0
@@ -264,7 +264,7 @@ def test_a_damaged_database(home):
     assert started(home) == (1, f"{path}: file is not a database; see A DAMAGED DATABASE in gpt2d(8)")
 
 
-@pytest.mark.parametrize("sql, says", [("update schema set version = 99", "schema 99, this gpt2d knows 3 and older ones"),
+@pytest.mark.parametrize("sql, says", [("update schema set version = 99", "schema 99, this gpt2d knows 4 and older ones"),
     ("drop table schema", "a database of another program, with no table schema")])
 def test_a_database_of_others(home, sql, says):
     d = database(home)
