@@ -1,7 +1,8 @@
 /*
  * artifact.h: the files of a run, by name, and how one is put on disk. A single run's directory
  * holds them itself; an experiment's directory holds one folder per segment (segments/NNN-ARM/)
- * and, at its top, spec.json and RUN_COMPLETE.txt (written last by gpt2d, after the last segment).
+ * and, at its top, spec.json and what gpt2d writes after the last segment: experiment.json,
+ * summary.csv and, last, RUN_COMPLETE.txt.
  */
 #ifndef GPT2D_PROTO_ARTIFACT_H
 #define GPT2D_PROTO_ARTIFACT_H
@@ -19,6 +20,8 @@
 #define ARTIFACT_GPU_LOG    "gpu_log.csv"
 #define ARTIFACT_LOG        "train.log"
 #define ARTIFACT_SUMMARY    "summary.json"
+#define ARTIFACT_EXPERIMENT "experiment.json"
+#define ARTIFACT_TABLE      "summary.csv"
 #define ARTIFACT_COMPLETE   "RUN_COMPLETE.txt"
 
 #define ARTIFACT_METRICS_SCHEMA "2.0"

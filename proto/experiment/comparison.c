@@ -285,8 +285,12 @@ static void find_failed(struct comparison *c, const json_t *segments)
 	json_array_foreach(segments, i, segment) {
 		const size_t arm = find_arm(c, text(segment, "arm"));
 
-		if (arm < c->n_arms && strcmp(text(segment, "state"), "failed") == 0 &&
-			text(segment, "void")[0] == '\0')
+		const bool left_out =
+			strstr(text(segment, "reason"), COMPARISON_ARM_FAILED) != NULL;
+		const bool failed = strcmp(text(segment, "state"), "failed") == 0 &&
+			text(segment, "void")[0] == '\0';
+
+		if (arm < c->n_arms && (failed || left_out))
 			c->arms[arm].failed = true;
 	}
 }

@@ -12,6 +12,9 @@
 struct estimate;
 struct spec;
 
+/* So begins the reason of a segment whose arm has failed: that one, or one that was left out. */
+#define COMPARISON_ARM_FAILED "arm_failed: "
+
 /*
  * show: the members `run` and `segments` of the reply to "show", all segments of the run. spec: the
  * run's. baseline: an arm's name; NULL: the first arm. 0 and *out, owned by the caller; its members

@@ -1,8 +1,8 @@
 /*
  * schema.h: what messages and files hold, one row per member, and from the rows their JSON Schema
- * and their section of a manual page. schema_messages.c has every message, schema_artifacts.c what
- * a run leaves behind, ctl/print/schema_outputs.c what only gpt2ctl prints. The tests refuse a
- * message with a member that has no row.
+ * and their section of a manual page. schema_messages.c has every message, schema_artifacts.c and
+ * schema_experiment.c what a run leaves behind, ctl/print/schema_outputs.c what only gpt2ctl
+ * prints. The tests refuse a message with a member that has no row.
  *
  * A table is a flat list: the row of an object (its type begins with '#'), then the rows of its
  * members, and so on. Types of members:
@@ -48,7 +48,7 @@ struct schema_document {
 };
 
 extern const struct schema_row schema_messages[], schema_events[], schema_objects[],
-	schema_comparison[];
+	schema_comparison[], schema_experiment[];
 extern const struct schema_document schema_message_document, schema_artifact_document;
 
 /* Whether the document has the object that begins at head. */

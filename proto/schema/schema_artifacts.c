@@ -383,12 +383,15 @@ const struct schema_row schema_artifacts[] = {
 	{"total_wall_time_sec", "real", ""},
 	{"timestamp_utc", "time", ""},
 	{"run_id", "count", ""},
-	{"segments", "count", ""},
+	{"segments", "count", "that are done"},
 	{"spec_sha256", "sha256", "of spec.json beside it"},
+	{"experiment_sha256", "?sha256", "of experiment.json; absent where no segment is done"},
+	{"summary_sha256", "?sha256", "of summary.csv"},
 	{NULL, NULL, NULL},
 };
 
-static const struct schema_row *const tables[] = {schema_artifacts, NULL};
+static const struct schema_row *const tables[] = {
+	schema_artifacts, schema_experiment, schema_comparison, schema_objects, NULL};
 const struct schema_document schema_artifact_document = {
 	.title = "artifacts of a run of gpt2d",
 	.tables = tables,
