@@ -380,6 +380,7 @@ static void start_scheduler(struct daemon *d)
 		.settings = d->settings,
 		.state_dir = d->state_dir,
 		.store = d->store,
+		.worker = d->worker,
 		.queue = d->queue,
 		.lifecycle = d->lifecycle,
 		.holds = d->holds,

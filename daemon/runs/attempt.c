@@ -13,6 +13,7 @@
 #include "daemon/config/log.h"
 #include "daemon/config/settings.h"
 #include "proto/state_files.h"
+#include "daemon/runs/experiment.h"
 #include "daemon/runs/marker.h"
 #include "daemon/runs/run_files.h"
 #include "daemon/store/record.h"
@@ -32,6 +33,8 @@ struct attempt {
 	struct spec *spec;
 	char *spec_text; /* canonical */
 	struct design_segment *order;
+	struct experiment *experiment; /* NULL: no arms */
+	int64_t first; /* the first segment to train: those before belong to earlier starts */
 	/*
 	 * The run as it was prepared: its id, name and the attempt whose directory dir is. That may
 	 * be a later attempt than the run's as long as this one has not begun.
@@ -47,8 +50,7 @@ struct attempt {
 	int64_t trim; /* the first segment whose directory is not needed; -1: all are */
 
 	/* attempt_complete */
-	int64_t started_ns;
-	double tokens;
+	struct attempt_completion completion;
 	void (*completed)(void *arg, int rc);
 	void *completed_arg;
 
@@ -140,7 +142,7 @@ static int make_own_dir(struct attempt *a)
 	while (rc == 0 && mkdir(a->dir, DIR_MODE) < 0) {
 		if (errno != EEXIST)
 			return -errno;
-		if (!holds_artifacts(a->dir))
+		if (a->first > 0 || !holds_artifacts(a->dir))
 			break;
 		a->place.attempt++;
 		rc = run_dir(&a->place, state_dir, a->dir, sizeof(a->dir));
@@ -153,6 +155,8 @@ static int make_run_dir(struct attempt *a)
 	char path[PATH_MAX];
 	int rc = make_own_dir(a);
 
+	if (rc == 0 && a->first > 0)
+		rc = marker_remove(a->dir);
 	if (rc < 0 || !a->spec->has_arms)
 		return rc;
 	rc = segments_dir(a, path);
@@ -182,7 +186,7 @@ static int make_segment_dirs(const struct attempt *a)
 static int dirs_work(void *arg)
 {
 	struct attempt *a = arg;
-	int rc = a->dirs == 0 ? make_run_dir(a) : 0;
+	int rc = a->prepared ? 0 : make_run_dir(a);
 
 	return rc == 0 && a->spec->has_arms ? make_segment_dirs(a) : rc;
 }
@@ -192,9 +196,11 @@ static int discard_work(void *arg)
 	struct attempt *a = arg;
 	char path[PATH_MAX];
 
-	for (int64_t i = 0; a->spec->has_arms && i < a->dirs_wanted; i++)
+	for (int64_t i = a->first; a->spec->has_arms && i < a->dirs_wanted; i++)
 		if (attempt_segment_dir(a, i, path) == 0)
 			rmdir(path);
+	if (a->first > 0)
+		return 0;
 	if (segments_dir(a, path) == 0)
 		rmdir(path);
 	if (snprintf(path, sizeof(path), "%s/%s", a->dir, ARTIFACT_SPEC) < PATH_MAX)
@@ -222,6 +228,8 @@ static void make_dirs(struct attempt *a, int64_t from)
 
 	if (wanted > a->run->segments)
 		wanted = a->run->segments;
+	if (wanted < a->dirs)
+		wanted = a->dirs;
 	if (a->jobs > 0 || (a->prepared && a->dirs >= wanted))
 		return;
 	a->dirs_wanted = wanted;
@@ -287,15 +295,40 @@ static int read_spec(struct attempt *a, const char *canonical, char failure[RUN_
 	free(errors);
 	if (rc < 0)
 		return rc;
-	if ((int64_t)spec_segments(a->spec) != a->run->segments) {
-		snprintf(failure, RUN_REASON_BYTES, "spec: %zu segments, %lld were stored",
-			spec_segments(a->spec), (long long)a->run->segments);
+	if (attempt_segments_most(a) < a->run->segments) {
+		snprintf(failure, RUN_REASON_BYTES, "spec: at most %lld segments, %lld were stored",
+			(long long)attempt_segments_most(a), (long long)a->run->segments);
 		return -EINVAL;
 	}
 	a->spec_text = memory_text(canonical);
-	a->order = memory_zeroed(spec_segments(a->spec), sizeof(*a->order));
-	spec_order(a->spec, a->order);
+	if (a->spec->has_arms)
+		a->order = experiment_order(a->spec);
+	else
+		a->order = memory_zeroed(1, sizeof(*a->order));
 	return 0;
+}
+
+static void on_segments(void *arg, int rc, json_t *rows)
+{
+	struct attempt *a = arg;
+	char failure[RUN_REASON_BYTES];
+
+	a->jobs--;
+	if (a->ended) {
+		json_decref(rows);
+		release(a);
+		return;
+	}
+	if (rc < 0) {
+		snprintf(failure, sizeof(failure), "store: the segments cannot be read: %s",
+			store_error_text(rc));
+		a->options.changed(a->options.arg, a, -EINVAL, failure);
+		return;
+	}
+	a->experiment = experiment_create(a->spec, a->run, a->order, rows);
+	a->first = experiment_begun(a->experiment);
+	a->dirs = a->first;
+	make_dirs(a, a->first);
 }
 
 static void on_spec(void *arg, int rc, const char *canonical)
@@ -313,10 +346,14 @@ static void on_spec(void *arg, int rc, const char *canonical)
 			store_error_text(rc));
 	else
 		rc = read_spec(a, canonical, failure);
-	if (rc < 0)
+	if (rc < 0) {
 		a->options.changed(a->options.arg, a, -EINVAL, failure);
-	else
+	} else if (a->spec->has_arms) {
+		a->jobs++;
+		record_segments(a->options.store, a->options.state_dir, a->run->id, on_segments, a);
+	} else {
 		make_dirs(a, 0);
+	}
 }
 
 int attempt_create(const struct attempt_options *options, struct run *run, struct attempt **out)
@@ -339,30 +376,38 @@ int attempt_create(const struct attempt_options *options, struct run *run, struc
 	return 0;
 }
 
+/* From now on nobody is called. */
+static void end(struct attempt *a)
+{
+	experiment_destroy(a->experiment);
+	a->experiment = NULL;
+	a->ended = true;
+}
+
 void attempt_destroy(struct attempt *a)
 {
-	a->ended = true;
+	end(a);
 	if (a->jobs == 0)
 		release(a);
 }
 
 void attempt_end(struct attempt *a, int64_t first)
 {
-	a->ended = true;
+	end(a);
 	a->trim = first;
 	clear(a);
 }
 
 void attempt_discard(struct attempt *a)
 {
-	a->ended = true;
+	end(a);
 	a->discarded = true;
 	clear(a);
 }
 
 bool attempt_ready(const struct attempt *a, int64_t segment)
 {
-	return a->prepared && segment < a->dirs;
+	return a->prepared && (segment < a->dirs || segment == a->run->segments);
 }
 
 void attempt_look_ahead(struct attempt *a, int64_t segment)
@@ -374,6 +419,21 @@ void attempt_look_ahead(struct attempt *a, int64_t segment)
 struct run *attempt_run(const struct attempt *a)
 {
 	return a->run;
+}
+
+struct experiment *attempt_experiment(const struct attempt *a)
+{
+	return a->experiment;
+}
+
+int64_t attempt_first(const struct attempt *a)
+{
+	return a->first;
+}
+
+int64_t attempt_segments_most(const struct attempt *a)
+{
+	return a->spec->has_arms ? experiment_segments_most(a->spec) : 1;
 }
 
 const struct spec *attempt_spec(const struct attempt *a)
@@ -436,18 +496,19 @@ static int complete_work(void *arg)
 	struct attempt *a = arg;
 	char line[PATH_MAX + 512], at[CLOCK_TEXT_BYTES];
 	char wall[SPEC_JSON_REAL_BYTES], rate[SPEC_JSON_REAL_BYTES];
-	double wall_s = (double)(clock_mono_ns() - a->started_ns) / 1e9;
+	const struct attempt_completion *c = &a->completion;
+	double wall_s = (double)(clock_mono_ns() - c->started_ns) / 1e9;
 	int n, rc;
 
 	clock_text(clock_utc_ns(), at);
 	spec_json_format_real(wall_s, wall);
-	spec_json_format_real(a->tokens / wall_s, rate);
+	spec_json_format_real(c->tokens / wall_s, rate);
 	n = snprintf(line, sizeof(line),
 		"[Rank 0] RUN_COMPLETE checkpoint_path=%s world_size=%lld tokens_per_sec=%s"
 		" total_wall_time_sec=%s timestamp_utc=%s run_id=%lld segments=%lld"
-		" spec_sha256=%s\n",
+		" spec_sha256=%s%s\n",
 		a->dir, (long long)a->run->gpus, rate, wall, at, (long long)a->run->id,
-		(long long)a->run->segments, a->run->spec_sha256);
+		(long long)c->segments, a->run->spec_sha256, c->hashes);
 	if (n < 0 || (size_t)n >= sizeof(line))
 		return -ENAMETOOLONG;
 	rc = artifact_write(a->dir, ARTIFACT_COMPLETE, line, (size_t)n);
@@ -467,15 +528,14 @@ static void on_completed(void *arg, int rc)
 		a->completed(a->completed_arg, rc);
 }
 
-void attempt_complete(struct attempt *a, int64_t started_ns, double tokens,
+void attempt_complete(struct attempt *a, const struct attempt_completion *completion,
 	void (*done)(void *arg, int rc), void *arg)
 {
 	if (!a->spec->has_arms) {
 		done(arg, 0);
 		return;
 	}
-	a->started_ns = started_ns;
-	a->tokens = tokens;
+	a->completion = *completion;
 	a->completed = done;
 	a->completed_arg = arg;
 	start_job(a, complete_work, on_completed);
@@ -555,7 +615,7 @@ static int inspect_work(void *arg)
 
 	run_files_sweep(a->dir);
 	a->found = json_array();
-	for (int64_t i = 0; i < a->n_reports; i++) {
+	for (int64_t i = a->first; i < a->n_reports; i++) {
 		one = inspect_segment(a, i);
 		if (one < 0)
 			rc = one;
@@ -570,6 +630,8 @@ static void on_inspected(void *arg, int rc)
 
 	a->jobs--;
 	a->found = NULL;
+	if (a->dirs > a->n_reports)
+		a->dirs = a->n_reports; /* those made ahead were empty, and were removed */
 	a->inspected(a->inspected_arg, rc, found);
 }
 

@@ -15,6 +15,7 @@
 #include "proto/stats/design.h"
 
 struct attempt;
+struct experiment;
 struct settings;
 struct store;
 
@@ -45,6 +46,10 @@ bool attempt_ready(const struct attempt *a, int64_t segment); /* it can be sent 
 void attempt_look_ahead(struct attempt *a, int64_t segment);
 
 struct run *attempt_run(const struct attempt *a);
+/* NULL: the run has no arms. Valid once the first segment to train is ready. */
+struct experiment *attempt_experiment(const struct attempt *a);
+int64_t attempt_first(const struct attempt *a); /* the first segment to train */
+int64_t attempt_segments_most(const struct attempt *a);
 /* The next four are valid once a segment is ready. */
 const struct spec *attempt_spec(const struct attempt *a);
 const struct design_segment *attempt_segment(const struct attempt *a, int64_t segment);
@@ -59,9 +64,15 @@ json_t *attempt_segment_start(const struct attempt *a, int64_t segment, json_t *
 
 /*
  * All segments are durable: writes the completion marker of an experiment (an engine writes that of
- * a single run), then calls done with 0 or a negative errno. started_ns: monotonic.
+ * a single run), then calls done with 0 or a negative errno. segments: that are done. hashes:
+ * further members of the marker, copied. started_ns: monotonic.
  */
-void attempt_complete(struct attempt *a, int64_t started_ns, double tokens,
+struct attempt_completion {
+	int64_t started_ns, segments;
+	double tokens;
+	char hashes[256];
+};
+void attempt_complete(struct attempt *a, const struct attempt_completion *completion,
 	void (*done)(void *arg, int rc), void *arg);
 
 /* Removes the completion marker of a segment that failed: an engine whose disk fails may have left

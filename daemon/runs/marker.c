@@ -14,7 +14,7 @@
 #include "proto/artifact.h"
 
 /* An engine lists at most 100,000 steps in its figures, some MB. */
-enum { MARKER_BYTES = 16 << 10, FIGURES_BYTES = 16 << 20 };
+enum { MARKER_BYTES = 16 << 10, FIGURES_BYTES = 16 << 20, EXPERIMENT_BYTES = 1 << 30 };
 
 /* The value of " key=" in a marker, NULL when it has none. */
 static const char *value_of(const char *marker, const char *key)
@@ -32,16 +32,32 @@ static bool equals(const char *value, const char *expected)
 		(value[n] == ' ' || value[n] == '\n');
 }
 
-/* The metrics beside a segment's marker are those whose hash it gives. */
-static bool metrics_fit(const char *dir, const char *marker)
+/* The file beside a marker is the one whose hash the marker gives under this key. */
+static bool file_fits(
+	const char *dir, const char *marker, const char *name, const char *key, size_t max)
 {
 	char sha256[65] = "";
 	size_t n;
-	char *metrics = run_files_read(dir, ARTIFACT_METRICS, FIGURES_BYTES, &n);
-	bool fit = metrics != NULL && artifact_sha256(metrics, n, sha256) == 0;
+	char *text = run_files_read(dir, name, max, &n);
+	bool fit = text != NULL && artifact_sha256(text, n, sha256) == 0;
 
-	free(metrics);
-	return fit && equals(value_of(marker, " metrics_sha256="), sha256);
+	free(text);
+	return fit && equals(value_of(marker, key), sha256);
+}
+
+static bool metrics_fit(const char *dir, const char *marker)
+{
+	return file_fits(dir, marker, ARTIFACT_METRICS, " metrics_sha256=", FIGURES_BYTES);
+}
+
+/* Those of an experiment. Earlier builds wrote none. */
+static bool results_fit(const char *dir, const char *marker)
+{
+	return value_of(marker, " experiment_sha256=") == NULL ||
+		(file_fits(dir, marker, ARTIFACT_EXPERIMENT, " experiment_sha256=",
+			 EXPERIMENT_BYTES) &&
+			file_fits(dir, marker, ARTIFACT_TABLE, " summary_sha256=",
+				EXPERIMENT_BYTES));
 }
 
 static bool names_run(const char *marker, const struct run *run)
@@ -62,7 +78,8 @@ static bool segment_valid(const char *dir, const struct run *run)
 	return valid;
 }
 
-static bool segments_valid(const char *dir, const struct run *run)
+/* How many segments below dir are complete. Those of void blocks may not be. */
+static int64_t count_valid(const char *dir, const struct run *run)
 {
 	char path[PATH_MAX];
 	struct dirent *entry;
@@ -70,7 +87,7 @@ static bool segments_valid(const char *dir, const struct run *run)
 	DIR *segments;
 
 	if (snprintf(path, sizeof(path), "%s/segments", dir) >= PATH_MAX)
-		return false;
+		return 0;
 	segments = opendir(path);
 	while (segments != NULL && (entry = readdir(segments)) != NULL)
 		if (entry->d_name[0] != '.' &&
@@ -79,7 +96,7 @@ static bool segments_valid(const char *dir, const struct run *run)
 			valid += segment_valid(path, run);
 	if (segments != NULL)
 		closedir(segments);
-	return valid == run->segments;
+	return valid;
 }
 
 static bool run_valid(const char *dir, const struct run *run)
@@ -87,16 +104,16 @@ static bool run_valid(const char *dir, const struct run *run)
 	size_t n;
 	char *marker = run_files_read(dir, ARTIFACT_COMPLETE, MARKER_BYTES, &n);
 	const char *segments = marker ? value_of(marker, " segments=") : NULL;
-	char count[24];
 	bool valid;
 
-	snprintf(count, sizeof(count), "%lld", (long long)run->segments);
 	valid = marker != NULL && names_run(marker, run) &&
 		equals(value_of(marker, " spec_sha256="), run->spec_sha256);
-	if (valid && segments != NULL)
-		valid = equals(segments, count) && segments_valid(dir, run);
-	else if (valid)
+	if (valid && segments != NULL) {
+		valid = count_valid(dir, run) >= strtoll(segments, NULL, 10) &&
+			results_fit(dir, marker);
+	} else if (valid) {
 		valid = metrics_fit(dir, marker);
+	}
 	free(marker);
 	return valid;
 }

@@ -14,49 +14,21 @@
 #include "daemon/config/settings.h"
 #include "daemon/control/role.h"
 #include "daemon/engines/engine_pool.h"
+#include "daemon/runs/experiment.h"
 #include "daemon/runs/hold.h"
 #include "daemon/runs/lifecycle.h"
 #include "daemon/runs/queue.h"
 #include "daemon/runs/run_log.h"
-#include "daemon/runs/task.h"
+#include "daemon/runs/scheduler_private.h"
 #include "daemon/store/store.h"
 #include "proto/artifact.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
 #include "proto/text.h"
 
-enum { PEER_LOST_MS = 2000 }; /* from "peer_lost" of one rank to the news of the other */
-
-TAILQ_HEAD(task_head, task);
-
-struct scheduler {
-	struct scheduler_options options;
-	/* have sent a segment and not ended; at most the last one has segments left to send */
-	struct task_head begun;
-	struct task_head left; /* see leave() */
-	struct attempt *next;  /* prepared ahead; its run is still queued */
-	int64_t ended;         /* the run that ended last; 0: none has */
-
-	struct task *slot; /* whose segment the engines train; NULL: they are free */
-	int64_t slot_segment;
-	bool slot_begun;  /* the engines have reported something about it */
-	int64_t heard_ns; /* the last message about it */
-	int64_t stop_ns;  /* segment.cancel was sent; 0: not */
-
-	struct event *watch; /* deadlines, each second */
-	struct clock_watch awake;
-	struct event *wake; /* scheduler_wake */
-	struct event *idle; /* the engines end when it is over */
-	int64_t idle_s;     /* what it was set to */
-	int64_t idle_at_ns; /* UTC, when it was over last */
-
-	char peer_lost[RUN_REASON_BYTES]; /* a rank failed because of another: why */
-	struct event *peer_timer;
-};
-
 /* ---- ends ---- */
 
-static void free_slot(struct scheduler *s)
+void scheduler_free_slot(struct scheduler *s)
 {
 	s->slot = NULL;
 	s->stop_ns = 0;
@@ -67,11 +39,11 @@ static void free_slot(struct scheduler *s)
 static void end_run(struct scheduler *s, struct run *run, enum run_state state, const char *reason)
 {
 	s->ended = run->id;
-	lifecycle_move(s->options.lifecycle, run, state, reason);
+	lifecycle_move(s->options->lifecycle, run, state, reason);
 	scheduler_wake(s);
 }
 
-static void end_task(struct task *t, enum run_state state, const char *reason)
+void scheduler_end_task(struct task *t, enum run_state state, const char *reason)
 {
 	struct scheduler *s = t->scheduler;
 	struct run *run = t->run;
@@ -81,7 +53,7 @@ static void end_task(struct task *t, enum run_state state, const char *reason)
 	if (reason)
 		snprintf(why, sizeof(why), "%s", reason);
 	if (s->slot == t)
-		free_slot(s);
+		scheduler_free_slot(s);
 	if (t->left)
 		TAILQ_REMOVE(&s->left, t, link);
 	else
@@ -90,11 +62,11 @@ static void end_task(struct task *t, enum run_state state, const char *reason)
 	task_free(t);
 	end_run(s, run, state, why[0] ? why : NULL);
 	if (state == RUN_INTERRUPTED && requeue)
-		lifecycle_move(s->options.lifecycle, run, RUN_QUEUED,
+		lifecycle_move(s->options->lifecycle, run, RUN_QUEUED,
 			"room: until its artifacts can be written");
 	else if (state == RUN_INTERRUPTED && run->restart)
 		lifecycle_move(
-			s->options.lifecycle, run, RUN_QUEUED, "restart: asked for in its spec");
+			s->options->lifecycle, run, RUN_QUEUED, "restart: asked for in its spec");
 }
 
 __attribute__((format(printf, 3, 4))) static void stop_task(
@@ -111,26 +83,30 @@ __attribute__((format(printf, 3, 4))) static void stop_task(
 	vsnprintf(reason, sizeof(reason), format, args);
 	va_end(args);
 	task_set_stop(t, state, reason);
+	t->replaced = false;
+	if (t->left)
+		return; /* it ends when its directory is inspected */
 	if (s->slot != t) {
-		end_task(t, t->stop_state, t->stop_reason);
-		return;
+		if (state != RUN_INTERRUPTED || !t->experiment || t->done == t->trained)
+			scheduler_end_task(t, t->stop_state, t->stop_reason);
+		return; /* else what is trained is written first: it may end a block */
 	}
 	params = json_pack("{sI sI}", "run", (json_int_t)t->run->id, "segment",
 		(json_int_t)s->slot_segment + 1);
-	engine_pool_send(s->options.pool, attempt_segment_gpus(t->attempt, s->slot_segment),
+	engine_pool_send(s->options->pool, attempt_segment_gpus(t->attempt, s->slot_segment),
 		SEGMENT_CANCEL, params);
 	json_decref(params);
 	s->stop_ns = clock_mono_ns();
 }
 
-static void fail_task(struct task *t, const char *reason)
+void scheduler_fail_task(struct task *t, const char *reason)
 {
 	struct scheduler *s = t->scheduler;
 
 	if (t->stopping && s->slot != t) {
-		end_task(t, t->stop_state, t->stop_reason);
+		scheduler_end_task(t, t->stop_state, t->stop_reason);
 	} else if (hold_is_room_reason(reason)) {
-		hold_place_room(s->options.holds, t->run, reason);
+		hold_place_room(s->options->holds, t->run, reason);
 		t->requeue = true;
 		stop_task(t, RUN_INTERRUPTED, "%s", reason);
 	} else {
@@ -144,21 +120,32 @@ static void on_complete(void *arg, int rc)
 	char reason[128];
 
 	if (rc == 0) {
-		end_task(t, RUN_DONE, NULL);
+		scheduler_end_task(t, RUN_DONE, NULL);
 		return;
 	}
 	snprintf(reason, sizeof(reason), "%s: completion marker: %s", artifact_failure_code(rc),
 		strerror(-rc));
-	fail_task(t, reason);
+	scheduler_fail_task(t, reason);
 }
 
-static void segment_done(struct task *t, int64_t segment, json_t *summary)
+static void complete(struct task *t, int64_t segments, const char *hashes)
+{
+	struct attempt_completion c = {
+		.started_ns = t->started_ns, .segments = segments, .tokens = t->tokens};
+
+	snprintf(c.hashes, sizeof(c.hashes), "%s", hashes);
+	attempt_complete(t->attempt, &c, on_complete, t);
+}
+
+void scheduler_segment_done(struct task *t, int64_t segment, json_t *summary)
 {
 	t->reports[segment] = ATTEMPT_DONE;
 	t->done++;
 	t->tokens += json_number_value(json_object_get(summary, "tokens_total"));
-	if (t->done == t->run->segments)
-		attempt_complete(t->attempt, t->started_ns, t->tokens, on_complete, t);
+	if (t->experiment == NULL)
+		complete(t, 1, "");
+	else if (t->stopping && !t->left && t->scheduler->slot != t && t->done == t->trained)
+		scheduler_end_task(t, t->stop_state, t->stop_reason);
 }
 
 /* ---- runs whose engines end before they are done ---- */
@@ -168,13 +155,90 @@ static void move_to_finishing(struct task *t)
 {
 	t->stopping = false;
 	while (t->run->state < RUN_FINISHING)
-		lifecycle_move(t->scheduler->options.lifecycle, t->run, t->run->state + 1, NULL);
+		lifecycle_move(t->scheduler->options->lifecycle, t->run, t->run->state + 1, NULL);
+}
+
+/* ---- experiments ---- */
+
+static void on_results(void *arg, int rc, const char *hashes)
+{
+	struct task *t = arg;
+	const char *failure = experiment_failure(t->experiment);
+	char reason[128];
+
+	if (rc < 0) {
+		snprintf(reason, sizeof(reason), "%s: results of the experiment: %s",
+			artifact_failure_code(rc), strerror(-rc));
+		t->stopping = false;
+		scheduler_fail_task(t, reason);
+	} else if (failure != NULL) {
+		scheduler_end_task(t, RUN_FAILED, failure);
+	} else {
+		complete(t, experiment_done(t->experiment), hashes);
+	}
+}
+
+/* No block is left to run: the files of the experiment are written, its marker last. */
+static void finish_experiment(struct task *t)
+{
+	json_t *pool = engine_pool_json(t->scheduler->options->pool);
+
+	t->stopping = false; /* too late: the work is done */
+	t->finishing = true;
+	if (experiment_failure(t->experiment) == NULL)
+		move_to_finishing(t);
+	experiment_write(t->experiment, attempt_dir(t->attempt),
+		run_json(t->run, t->scheduler->options->state_dir),
+		json_incref(json_object_get(pool, "ranks")), on_results, t);
+	json_decref(pool);
+}
+
+/* A block was compared, or more segments are stored. */
+static void on_experiment(void *arg)
+{
+	struct task *t = arg;
+	struct scheduler *s = t->scheduler;
+
+	if (t->finishing)
+		return;
+	if (experiment_next(t->experiment) == EXPERIMENT_OVER)
+		finish_experiment(t);
+	else if (t->inspected && !experiment_deciding(t->experiment))
+		scheduler_end_task(t, t->stop_state, t->stop_reason);
+	scheduler_wake(s);
+}
+
+/*
+ * The next engines go on with the next block. What is not written by now will not be: it ends with
+ * its block, which is void.
+ */
+static void continue_experiment(struct task *t)
+{
+	struct scheduler *s = t->scheduler;
+	char reason[RUN_REASON_BYTES];
+
+	t->left = t->inspecting = t->stopping = false;
+	TAILQ_REMOVE(&s->left, t, link);
+	TAILQ_INSERT_TAIL(&s->begun, t, link);
+	experiment_lose(t->experiment, t->cut, t->cut_reason);
+	for (int64_t i = t->first; i < t->sent; i++) {
+		if (!experiment_is_open(t->experiment, i))
+			continue;
+		snprintf(reason, sizeof(reason), "%s", t->cut_reason);
+		if (i == t->cut && experiment_arm_failed(t->experiment, i))
+			snprintf(reason, sizeof(reason), "%s", experiment_failure(t->experiment));
+		t->reports[i] = ATTEMPT_FAILED;
+		task_record_end(t, i, "failed", reason, NULL, NULL);
+	}
+	t->trained = t->done = t->sent;
+	scheduler_wake(s);
 }
 
 static void on_inspected(void *arg, int rc, json_t *found)
 {
 	struct task *t = arg;
-	const bool all = t->done + (int64_t)json_array_size(found) == t->run->segments;
+	const bool all = !t->experiment &&
+		t->done + (int64_t)json_array_size(found) == t->run->segments;
 	json_t *row, *summary;
 	int64_t segment;
 	size_t i;
@@ -193,15 +257,22 @@ static void on_inspected(void *arg, int rc, json_t *found)
 			json_string_value(json_object_get(row, "summary")), JSON_DECODE_ANY, NULL);
 		task_record_end(t, segment, "done", NULL, summary,
 			json_string_value(json_object_get(row, "artifacts")));
-		segment_done(t, segment, summary); /* the last one may free t */
+		scheduler_segment_done(t, segment, summary); /* the last one may free t */
 		json_decref(summary);
 	}
 	json_decref(found);
-	if (all)
+	if (all || t->finishing)
 		return; /* it ends when its marker is written */
+	if (t->replaced) {
+		continue_experiment(t);
+		return;
+	}
+	t->inspected = true;
+	if (t->experiment != NULL && experiment_deciding(t->experiment))
+		return; /* it may be over */
 	if (t->cut >= 0 && t->reports[t->cut] == ATTEMPT_OPEN)
 		task_record(t, t->cut, "failed", t->cut_reason, NULL);
-	end_task(t, t->stop_state, t->stop_reason);
+	scheduler_end_task(t, t->stop_state, t->stop_reason);
 }
 
 static void inspect(struct task *t)
@@ -224,13 +295,14 @@ static void leave(struct task *t, enum run_state state, int64_t cut, const char 
 	t->left = true;
 	t->cut = cut;
 	snprintf(t->cut_reason, sizeof(t->cut_reason), "%s", reason);
-	if (!t->stopping)
+	t->replaced = t->experiment && state == RUN_FAILED && !t->stopping && !t->failed;
+	if (!t->stopping && !t->replaced)
 		task_set_stop(t, state, reason);
 	if (s->slot == t)
-		free_slot(s);
+		scheduler_free_slot(s);
 	TAILQ_REMOVE(&s->begun, t, link);
 	TAILQ_INSERT_TAIL(&s->left, t, link);
-	if (engine_pool_gone(s->options.pool))
+	if (engine_pool_gone(s->options->pool))
 		inspect(t);
 	scheduler_wake(s);
 }
@@ -252,6 +324,9 @@ static bool send_again(struct task *t, const char *reason)
 	struct scheduler *s = t->scheduler;
 	bool untouched = s->slot == t && !s->slot_begun && t->done == t->trained;
 
+	/* in a block that has begun the engines would not be the same */
+	if (t->experiment && !experiment_at_block(t->experiment, s->slot_segment))
+		return false;
 	if (!untouched || t->stopping || t->sent_again ||
 		strncmp(reason, "engine_lost: ", strlen("engine_lost: ")) != 0)
 		return false;
@@ -260,7 +335,9 @@ static bool send_again(struct task *t, const char *reason)
 	t->sent_again = true;
 	t->sent--;
 	task_report(t, s->slot_segment, "waiting", reason);
-	free_slot(s);
+	if (t->experiment)
+		experiment_report(t->experiment, s->slot_segment, "waiting", NULL, NULL, NULL);
+	scheduler_free_slot(s);
 	return true;
 }
 
@@ -271,7 +348,7 @@ void scheduler_lost(struct scheduler *s, const char *reason)
 
 	for (t = TAILQ_FIRST(&s->begun); t != NULL; t = next) {
 		next = TAILQ_NEXT(t, link);
-		in_hand = t->done < t->sent && t->done < t->run->segments;
+		in_hand = t->done < t->sent || (t->experiment && !t->finishing);
 		if (in_hand && !send_again(t, reason))
 			leave(t, RUN_FAILED, s->slot == t ? s->slot_segment : -1, reason);
 	}
@@ -314,11 +391,11 @@ static void on_attempt(void *arg, struct attempt *a, int rc, const char *failure
 	} else if (a != s->next) {
 		t = task_of(s, run);
 		assert(t != NULL); /* an attempt that is not the next one belongs to a task */
-		fail_task(t, failure);
+		scheduler_fail_task(t, failure);
 	} else {
 		discard_next(s);
 		if (hold_is_room_reason(failure))
-			hold_place_room(s->options.holds, run, failure);
+			hold_place_room(s->options->holds, run, failure);
 		else
 			end_run(s, run, RUN_FAILED, failure);
 	}
@@ -328,32 +405,44 @@ static void on_attempt(void *arg, struct attempt *a, int rc, const char *failure
 static void prefetch(struct scheduler *s)
 {
 	const struct attempt_options options = {
-		.store = s->options.store,
-		.settings = s->options.settings,
-		.state_dir = s->options.state_dir,
+		.store = s->options->store,
+		.settings = s->options->settings,
+		.state_dir = s->options->state_dir,
 		.changed = on_attempt,
 		.arg = s,
 	};
-	struct run *head = queue_head(s->options.queue);
+	struct run *head = queue_head(s->options->queue);
 
 	if (s->next != NULL && attempt_run(s->next) != head) /* one of a higher priority came */
 		discard_next(s);
 	/* where the disk takes no writes, this run would fail, and all others after it */
-	if (hold_is_set(s->options.holds, HOLD_STOPPING) ||
-		hold_is_set(s->options.holds, HOLD_ROOM) || store_failing(s->options.store))
+	if (hold_is_set(s->options->holds, HOLD_STOPPING) ||
+		hold_is_set(s->options->holds, HOLD_ROOM) || store_failing(s->options->store))
 		return;
-	while (s->next == NULL && (head = queue_head(s->options.queue)) != NULL)
+	/* not while its end, and with it its segments, are being written */
+	while (s->next == NULL && (head = queue_head(s->options->queue)) != NULL &&
+		lifecycle_stored(head))
 		if (attempt_create(&options, head, &s->next) < 0)
 			end_run(s, head, RUN_FAILED, "io: its directory's path is too long");
 }
 
 static struct task *begin(struct scheduler *s)
 {
-	struct task *t = task_create(s, s->options.store, s->options.follow, s->next);
+	struct task *t = task_create(s, s->options->store, s->options->follow, s->next);
 
 	s->next = NULL;
 	TAILQ_INSERT_TAIL(&s->begun, t, link);
-	lifecycle_move(s->options.lifecycle, t->run, RUN_STARTING, NULL);
+	lifecycle_move(s->options->lifecycle, t->run, RUN_STARTING, NULL);
+	if (t->experiment != NULL)
+		experiment_begin(t->experiment,
+			&(struct experiment_options){
+				.base = s->options->base,
+				.store = s->options->store,
+				.worker = s->options->worker,
+				.follow = s->options->follow,
+				.changed = on_experiment,
+				.arg = t,
+			});
 	return t;
 }
 
@@ -364,7 +453,7 @@ static void send_segment(struct scheduler *s, struct task *t)
 
 	/* the settings may have changed since the run was submitted */
 	if (attempt_segment_reads(t->attempt, t->sent) &&
-		!role_may_read(s->options.settings, t->run->uid)) {
+		!role_may_read(s->options->settings, t->run->uid)) {
 		role_say_unreadable(t->run->uid, why, sizeof(why));
 		stop_task(t, RUN_FAILED, "spec_refused: data.train: %s", why);
 		return;
@@ -374,7 +463,7 @@ static void send_segment(struct scheduler *s, struct task *t)
 		return;
 	}
 	params = attempt_segment_start(t->attempt, t->sent, t->data);
-	if (t->sent == 0 && !t->sent_again) { /* it may have waited for the store */
+	if (t->sent == t->first && !t->sent_again) { /* it may have waited for the store */
 		t->started_ns = clock_mono_ns();
 		pace_begin(&t->pace, t->started_ns);
 	}
@@ -383,7 +472,7 @@ static void send_segment(struct scheduler *s, struct task *t)
 	s->slot_begun = false;
 	s->stop_ns = 0;
 	s->heard_ns = clock_mono_ns();
-	engine_pool_send(s->options.pool, attempt_segment_gpus(t->attempt, s->slot_segment),
+	engine_pool_send(s->options->pool, attempt_segment_gpus(t->attempt, s->slot_segment),
 		SEGMENT_START, params);
 	json_decref(params);
 	task_record(t, s->slot_segment, "training", NULL, dir);
@@ -391,18 +480,43 @@ static void send_segment(struct scheduler *s, struct task *t)
 	attempt_look_ahead(t->attempt, t->sent);
 }
 
-/* The run that has begun and has segments left to send; NULL when none. */
+/* The run that has begun and has, or may have, segments left to send; NULL when none. */
 static struct task *unfinished(const struct scheduler *s)
 {
-	struct task *t = TAILQ_LAST(&s->begun, task_head);
+	struct task *t;
 
+	TAILQ_FOREACH(t, &s->left, link)
+		if (t->replaced)
+			return t;
+	t = TAILQ_LAST(&s->begun, task_head);
+	if (t != NULL && t->experiment != NULL)
+		return t->finishing ? NULL : t;
 	return t != NULL && t->sent < t->run->segments ? t : NULL;
+}
+
+/* Its next segment can be sent. Those that it leaves out before that are not written. */
+static bool find_next(struct task *t)
+{
+	int64_t next = t->sent;
+
+	if (t->left || t->stopping)
+		return false;
+	if (t->experiment != NULL)
+		next = experiment_next(t->experiment);
+	for (; t->sent < next; t->sent++) {
+		t->reports[t->sent] = ATTEMPT_CANCELLED;
+		t->trained++;
+		t->done++;
+	}
+	if (next >= 0)
+		attempt_look_ahead(t->attempt, next);
+	return next >= 0 && attempt_ready(t->attempt, next);
 }
 
 /* The end of the run before, and all that was written earlier, is durable. */
 static bool end_stored(const struct scheduler *s)
 {
-	const struct run *run = queue_find(s->options.queue, s->ended);
+	const struct run *run = queue_find(s->options->queue, s->ended);
 
 	return run == NULL || lifecycle_stored(run);
 }
@@ -412,18 +526,17 @@ static void send_next(struct scheduler *s)
 	struct task *t = unfinished(s);
 
 	prefetch(s);
-	if (s->slot != NULL || !engine_pool_ready(s->options.pool))
+	if (s->slot != NULL || !engine_pool_ready(s->options->pool))
 		return;
-	if (t == NULL && store_failing(s->options.store))
+	if (t == NULL && store_failing(s->options->store))
 		return;
-	if (t == NULL && s->next != NULL && hold_none(s->options.holds) &&
-		attempt_ready(s->next, 0) && end_stored(s)) {
+	if (t == NULL && s->next != NULL && hold_none(s->options->holds) &&
+		attempt_ready(s->next, attempt_first(s->next)) && end_stored(s)) {
 		t = begin(s);
 		prefetch(s);
 	}
 	/* a run that the next start of gpt2d would find queued is not trained */
-	if (t != NULL && attempt_ready(t->attempt, t->sent) &&
-		(t->sent > 0 || lifecycle_stored(t->run)))
+	if (t != NULL && find_next(t) && (t->sent > t->first || lifecycle_stored(t->run)))
 		send_segment(s, t);
 }
 
@@ -433,7 +546,7 @@ static void send_next(struct scheduler *s)
 static bool needs_engines(const struct scheduler *s)
 {
 	return scheduler_busy(s) ||
-		(hold_none(s->options.holds) && queue_head(s->options.queue) != NULL);
+		(hold_none(s->options->holds) && queue_head(s->options->queue) != NULL);
 }
 
 static void on_idle(evutil_socket_t fd, short what, void *arg)
@@ -443,15 +556,15 @@ static void on_idle(evutil_socket_t fd, short what, void *arg)
 	s->idle_at_ns = clock_utc_ns();
 	log_write(LOG_INFO, "engines: idle for %lld s, released until a run needs them",
 		(long long)s->idle_s);
-	engine_pool_release(s->options.pool);
+	engine_pool_release(s->options->pool);
 	scheduler_wake(s);
 }
 
 static void watch_idle(struct scheduler *s)
 {
-	struct timeval after = {.tv_sec = (time_t)s->options.settings->idle_release_s};
+	struct timeval after = {.tv_sec = (time_t)s->options->settings->idle_release_s};
 
-	if (after.tv_sec == 0 || needs_engines(s) || !engine_pool_ready(s->options.pool)) {
+	if (after.tv_sec == 0 || needs_engines(s) || !engine_pool_ready(s->options->pool)) {
 		evtimer_del(s->idle);
 	} else if (!evtimer_pending(s->idle, NULL) || s->idle_s != after.tv_sec) {
 		s->idle_s = after.tv_sec;
@@ -461,21 +574,21 @@ static void watch_idle(struct scheduler *s)
 
 static void take_or_release_engines(struct scheduler *s)
 {
-	const struct holds *holds = s->options.holds;
+	const struct holds *holds = s->options->holds;
 
 	if (hold_is_set(holds, HOLD_STOPPING))
 		return;
 	if (!hold_is_set(holds, HOLD_RELEASED) && needs_engines(s))
-		engine_pool_warm(s->options.pool);
+		engine_pool_warm(s->options->pool);
 	/* not before the hold is stored: if that is refused, the engines would have to restart */
 	else if (hold_is_stored(holds, HOLD_RELEASED) && !scheduler_busy(s))
-		engine_pool_release(s->options.pool);
+		engine_pool_release(s->options->pool);
 	watch_idle(s);
 }
 
 json_t *scheduler_idle_json(const struct scheduler *s)
 {
-	if (hold_is_set(s->options.holds, HOLD_RELEASED) || !engine_pool_away(s->options.pool))
+	if (hold_is_set(s->options->holds, HOLD_RELEASED) || !engine_pool_away(s->options->pool))
 		return json_null();
 	return json_pack(
 		"{so sI}", "since", clock_json(s->idle_at_ns), "after_s", (json_int_t)s->idle_s);
@@ -487,7 +600,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 
 	send_next(s);
 	take_or_release_engines(s);
-	s->options.changed(s->options.arg);
+	s->options->changed(s->options->arg);
 }
 
 void scheduler_wake(struct scheduler *s)
@@ -506,7 +619,7 @@ static void end_late(struct scheduler *s, int64_t now)
 	for (t = TAILQ_FIRST(&s->begun); t != NULL; t = next) {
 		next = TAILQ_NEXT(t, link);
 		if (t->run->timeout_s > 0 && t->run->state != RUN_FINISHING &&
-			(t->sent > 0 || t->sent_again) &&
+			(t->sent > t->first || t->sent_again) &&
 			now - t->started_ns >= t->run->timeout_s * CLOCK_S_NS)
 			stop_task(t, RUN_FAILED, "timeout: not done within %lld s",
 				(long long)t->run->timeout_s);
@@ -516,7 +629,7 @@ static void end_late(struct scheduler *s, int64_t now)
 /* Whether the engines have had all the time they get; reason says for what. */
 static bool engines_hang(const struct scheduler *s, char *reason, size_t reason_bytes)
 {
-	const struct settings *settings = s->options.settings;
+	const struct settings *settings = s->options->settings;
 	int64_t patience_ns = settings->progress_timeout_s * CLOCK_S_NS;
 	const struct task *t;
 
@@ -551,167 +664,15 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 	char reason[RUN_REASON_BYTES];
 	int64_t now;
 
-	engine_pool_hear(s->options.pool);
+	engine_pool_hear(s->options->pool);
 	now = clock_mono_ns();
 	clock_watch_look(&s->awake, now);
 	end_late(s, now);
 	if (engines_hang(s, reason, sizeof(reason)))
-		engine_pool_restart(s->options.pool, reason);
+		engine_pool_restart(s->options->pool, reason);
 }
 
-/* ---- messages of the engines ---- */
-
-#define STEP_NS_MAX 1e18 /* 31 years; fits an int64_t */
-
-/* What a message is about. */
-struct about {
-	struct task *t; /* NULL: not in progress any more */
-	int64_t run, segment;
-	bool in_slot;
-	int rank;
-};
-
-static struct about about_of(const struct scheduler *s, int rank, json_t *params)
-{
-	struct about w = {.rank = rank};
-	struct task *t;
-
-	w.run = json_integer_value(json_object_get(params, "run"));
-	w.segment = json_integer_value(json_object_get(params, "segment")) - 1;
-	TAILQ_FOREACH(t, &s->begun, link)
-		if (t->run->id == w.run && w.segment >= 0 && w.segment < t->sent)
-			w.t = t;
-	w.in_slot = w.t != NULL && w.t == s->slot && w.segment == s->slot_segment;
-	return w;
-}
-
-static void on_started(struct scheduler *s, const struct about *w, json_t *params)
-{
-	if (!w->in_slot)
-		return;
-	task_remember_data(w->t, json_object_get(params, "data"));
-	if (w->t->run->state != RUN_STARTING)
-		return;
-	/* engines that work restart without delay, whatever this run does to them */
-	engine_pool_worked(s->options.pool);
-	lifecycle_move(s->options.lifecycle, w->t->run, RUN_RUNNING, NULL);
-}
-
-static void on_step(struct scheduler *s, const struct about *w, json_t *params)
-{
-	int64_t step = json_integer_value(json_object_get(params, "step"));
-	int64_t steps = json_integer_value(json_object_get(params, "steps"));
-	double step_ns = json_number_value(json_object_get(params, "step_time_ns"));
-
-	if (!w->in_slot)
-		return;
-	if (step < 1 || steps < step || !(step_ns >= 0 && step_ns <= STEP_NS_MAX)) {
-		log_write(LOG_WARNING, "rank %d: %s: invalid numbers", w->rank, SEGMENT_STEP);
-		return;
-	}
-	on_started(s, w, params);
-	task_report_step(w->t, w->segment, step, steps, step_ns, params);
-}
-
-static void on_artifact(struct scheduler *s, const struct about *w, json_t *params)
-{
-	json_t *path = json_object_get(params, "path"), *bytes = json_object_get(params, "bytes");
-
-	if (w->t == NULL || !json_is_string(path) || !json_is_integer(bytes))
-		return;
-	task_remember_artifact(w->t, w->segment, path, bytes);
-}
-
-static void on_trained(struct scheduler *s, const struct about *w, json_t *params)
-{
-	if (!w->in_slot)
-		return;
-	on_started(s, w, params);
-	free_slot(s);
-	pace_trained(&w->t->pace, clock_mono_ns());
-	if (w->t->done == w->t->trained)
-		w->t->written_ns = clock_mono_ns();
-	w->t->trained++;
-	task_record(w->t, w->segment, "trained", NULL, NULL);
-	if (w->t->trained == w->t->run->segments && !w->t->failed) {
-		/* too late for a stop: the work is done */
-		w->t->stopping = false;
-		lifecycle_move(s->options.lifecycle, w->t->run, RUN_FINISHING, NULL);
-	}
-	if (w->t->stopping) {
-		end_task(w->t, w->t->stop_state, w->t->stop_reason);
-		return;
-	}
-	task_report(w->t, w->segment, "trained", NULL);
-	scheduler_wake(s);
-}
-
-static void on_done(struct scheduler *s, const struct about *w, json_t *params)
-{
-	json_t *summary = json_object_get(params, "summary");
-	struct record_segment r = {w->run, w->segment, "done", NULL, NULL, NULL, NULL};
-	struct about now = *w;
-	char *text;
-
-	if (w->in_slot) {
-		on_trained(s, w, params);
-		now = about_of(s, w->rank, params); /* that may have ended the run */
-	}
-	if (now.t != NULL) {
-		task_record_end(now.t, now.segment, "done", NULL, summary, NULL);
-		segment_done(now.t, now.segment, summary);
-		return;
-	}
-	text = summary ? json_dumps(summary, JSON_COMPACT) : NULL;
-	r.summary = text; /* its run has ended, but the segment is complete on disk */
-	record_segment(s->options.store, &r, NULL, NULL);
-	free(text);
-}
-
-static void segment_failed(
-	struct scheduler *s, const struct about *w, const char *reason, bool poisoned)
-{
-	struct task *t = w->t;
-
-	t->failed = true;
-	t->reports[w->segment] = ATTEMPT_FAILED;
-	attempt_unmark(t->attempt, w->segment);
-	task_record_end(t, w->segment, "failed", reason, NULL, NULL);
-	if (attempt_spec(t->attempt)->has_arms)
-		run_log_write(s->options.run_log, t->run, -1, LOG_ERROR, "segment %lld (%s): %s",
-			(long long)w->segment + 1, attempt_arm(t->attempt, w->segment), reason);
-	if (poisoned) { /* ends the run as well */
-		engine_pool_restart(s->options.pool, reason);
-		return;
-	}
-	if (w->in_slot) /* else these are an earlier segment's artifacts */
-		free_slot(s);
-	fail_task(t, reason);
-}
-
-static void on_failed(struct scheduler *s, const struct about *w, json_t *params)
-{
-	static const struct timeval grace = {PEER_LOST_MS / 1000, PEER_LOST_MS % 1000 * 1000};
-	const char *code = json_string_value(json_object_get(params, "reason"));
-	const char *message = json_string_value(json_object_get(params, "message"));
-	bool poisoned = json_is_true(json_object_get(params, "poisoned"));
-	char reason[RUN_REASON_BYTES];
-
-	if (w->t == NULL)
-		return;
-	snprintf(reason, sizeof(reason), "%s: rank %d: %s", code ? code : "engine", w->rank,
-		message ? message : "no message");
-	text_clean(reason);
-	if (code == NULL || strcmp(code, "peer_lost") != 0 || !w->in_slot) {
-		segment_failed(s, w, reason, poisoned);
-		return;
-	}
-	/* the peer's own failure is about to be known, and explains more */
-	if (s->peer_lost[0] != '\0')
-		return;
-	snprintf(s->peer_lost, sizeof(s->peer_lost), "%s", reason);
-	evtimer_add(s->peer_timer, &grace);
-}
+/* ---- from outside ---- */
 
 static void on_peer_timer(evutil_socket_t fd, short what, void *arg)
 {
@@ -719,69 +680,16 @@ static void on_peer_timer(evutil_socket_t fd, short what, void *arg)
 	char reason[RUN_REASON_BYTES];
 
 	snprintf(reason, sizeof(reason), "%s", s->peer_lost);
-	engine_pool_restart(s->options.pool, reason);
+	engine_pool_restart(s->options->pool, reason);
 }
-
-static void on_cancelled(struct scheduler *s, const struct about *w, json_t *params)
-{
-	struct task *t = w->t;
-
-	if (!w->in_slot || !t->stopping)
-		return;
-	t->reports[w->segment] = ATTEMPT_CANCELLED;
-	task_record_end(t, w->segment, "cancelled", t->stop_reason, NULL, NULL);
-	end_task(t, t->stop_state, t->stop_reason);
-}
-
-struct handler {
-	const char *method;
-	bool rank0_only;
-	void (*handle)(struct scheduler *s, const struct about *w, json_t *params);
-};
-
-static const struct handler handlers[] = {
-	{SEGMENT_STEP, true, on_step},
-	{SEGMENT_STARTED, true, on_started},
-	{SEGMENT_ARTIFACT, true, on_artifact},
-	{SEGMENT_TRAINED, true, on_trained},
-	{SEGMENT_DONE, true, on_done},
-	{SEGMENT_FAILED, false, on_failed},
-	{SEGMENT_CANCELLED, true, on_cancelled},
-};
-
-void scheduler_message(struct scheduler *s, int rank, const char *method, json_t *params)
-{
-	struct about w;
-
-	if (strcmp(method, ENGINE_LOG) == 0) {
-		run_log_take(s->options.run_log, scheduler_running(s), rank, params);
-		return;
-	}
-	for (size_t i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
-		if (strcmp(method, handlers[i].method) != 0)
-			continue;
-		w = about_of(s, rank, params);
-		if (w.in_slot) {
-			s->heard_ns = clock_mono_ns();
-			s->slot_begun = true;
-		} else if (w.t != NULL) {
-			w.t->written_ns = clock_mono_ns();
-		}
-		if (rank == 0 || !handlers[i].rank0_only)
-			handlers[i].handle(s, &w, params);
-		return;
-	}
-	log_write(LOG_WARNING, "rank %d: %.64s: unknown message", rank, method);
-}
-
-/* ---- from outside ---- */
 
 struct scheduler *scheduler_create(const struct scheduler_options *options)
 {
 	static const struct timeval second = {1, 0};
 	struct scheduler *s = memory_zeroed(1, sizeof(*s));
 
-	s->options = *options;
+	s->options = memory_zeroed(1, sizeof(*s->options));
+	*s->options = *options;
 	TAILQ_INIT(&s->begun);
 	TAILQ_INIT(&s->left);
 	s->wake = event_new(options->base, -1, 0, on_wake, s);
@@ -811,6 +719,7 @@ void scheduler_destroy(struct scheduler *s)
 	event_free(s->watch);
 	event_free(s->idle);
 	event_free(s->peer_timer);
+	free(s->options);
 	free(s);
 }
 
@@ -840,14 +749,25 @@ int scheduler_cancel(struct scheduler *s, struct run *run)
 	return 0;
 }
 
+/* Experiments that would continue with the next engines. */
+static void stop_replaced(struct scheduler *s, const char *reason)
+{
+	struct task *t;
+
+	TAILQ_FOREACH(t, &s->left, link)
+		if (t->replaced)
+			stop_task(t, RUN_INTERRUPTED, "%s", reason);
+}
+
 void scheduler_interrupt(struct scheduler *s, bool all)
 {
 	struct task *t, *next;
 
 	discard_next(s);
+	stop_replaced(s, scheduler_stopped);
 	for (t = TAILQ_FIRST(&s->begun); t != NULL; t = next) {
 		next = TAILQ_NEXT(t, link);
-		if (t->done == t->run->segments || (t->run->state == RUN_FINISHING && !all))
+		if (t->finishing || (t->run->state == RUN_FINISHING && !all))
 			continue; /* gpt2d itself writes the marker of an experiment */
 		leave(t, RUN_INTERRUPTED, -1, scheduler_stopped);
 	}
@@ -857,9 +777,10 @@ void scheduler_yield(struct scheduler *s, const char *reason)
 {
 	struct task *t, *next;
 
+	stop_replaced(s, reason);
 	for (t = TAILQ_FIRST(&s->begun); t != NULL; t = next) {
 		next = TAILQ_NEXT(t, link);
-		if (t->run->state != RUN_FINISHING)
+		if (t->run->state != RUN_FINISHING && !t->finishing)
 			stop_task(t, RUN_INTERRUPTED, "%s", reason);
 	}
 }

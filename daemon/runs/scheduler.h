@@ -24,12 +24,14 @@ struct run_log;
 struct scheduler;
 struct settings;
 struct store;
+struct worker;
 
 struct scheduler_options {
 	struct event_base *base;
 	const struct settings *settings;
 	const char *state_dir;
 	struct store *store;
+	struct worker *worker;
 	struct queue *queue;
 	struct lifecycle *lifecycle;
 	struct holds *holds;

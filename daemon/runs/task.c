@@ -6,6 +6,7 @@
 
 #include "daemon/config/clock.h"
 #include "daemon/control/follow.h"
+#include "daemon/runs/experiment.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
 #include "proto/rpc.h"
@@ -26,7 +27,13 @@ struct task *task_create(
 	t->follow = follow;
 	t->attempt = a;
 	t->run = attempt_run(a);
-	t->reports = memory_zeroed((size_t)t->run->segments, sizeof(*t->reports));
+	t->reports = memory_zeroed(
+		(size_t)attempt_segments_most(a), sizeof(*t->reports));
+	t->experiment = attempt_experiment(a);
+	if (t->experiment != NULL)
+		t->first = experiment_begun(t->experiment);
+	t->sent = t->trained = t->done = t->first;
+	memset(t->reports, ATTEMPT_DONE, (size_t)t->first);
 	t->started_ns = clock_mono_ns();
 	pace_begin(&t->pace, t->started_ns);
 	return t;
@@ -90,6 +97,8 @@ void task_record(
 	const struct record_segment r = {t->run->id, segment, state, reason, dir, NULL, NULL};
 
 	record_segment(t->store, &r, NULL, NULL);
+	if (t->experiment != NULL)
+		experiment_report(t->experiment, segment, state, reason, dir, NULL);
 }
 
 struct segment_end {
@@ -142,6 +151,8 @@ void task_record_end(struct task *t, int64_t segment, const char *state, const c
 	record_segment(t->store, &r, on_recorded, e);
 	free(text);
 	free(remembered);
+	if (t->experiment != NULL)
+		experiment_report(t->experiment, segment, state, reason, NULL, summary);
 }
 
 void task_report_step(struct task *t, int64_t segment, int64_t step, int64_t steps, double step_ns,

@@ -24,7 +24,10 @@ struct task {
 	struct follow *follow;
 	struct run *run;
 	struct attempt *attempt;
-	int64_t sent, trained, done; /* segments: given to the engines, trained, durable */
+	struct experiment *experiment; /* the attempt's; NULL: the run has one segment */
+	/* Segments: given to the engines, trained, durable. Those that were left out count. */
+	int64_t sent, trained, done;
+	int64_t first; /* the first one that this start of gpt2d trains */
 	unsigned char *reports;      /* of each segment, enum attempt_report */
 	struct pace pace;
 	int64_t started_ns; /* monotonic, of the first segment */
@@ -42,7 +45,9 @@ struct task {
 	bool requeue; /* interrupted for want of room: queued again whatever its spec says */
 
 	/* the engines are ending: the run ends as its directory says */
-	bool left, inspecting;
+	bool left, inspecting, inspected;
+	bool replaced;  /* an experiment: it continues with the next engines */
+	bool finishing; /* an experiment: no block is left to run */
 	int64_t cut; /* the segment that was being trained, -1: none */
 	char cut_reason[RUN_REASON_BYTES];
 };

@@ -41,6 +41,8 @@ Environment: GPT2D_FAKE_START "dead", "mute", "old" or "other" for engines that 
 engines that do not heed engine.exit, "half" for one (rank 1) that dies while the ranks connect;
 GPT2D_FAKE_CHECK "dead" or "mute" for a checker that does not answer, "slow" for one that takes two seconds, "closes"
 for one that closes its link and exits with 3 that much later;
+GPT2D_FAKE_SUMMARY a list (JSON) of {"when": members of segment.start, "set": members of its summary};
+GPT2D_FAKE_CRASH members (JSON) of segment.start: rank 0 kills itself in the first step of such a segment;
 GPT2D_FAKE_GPU a list (JSON) of what the ranks tell of their GPUs. A spec whose seed is 666 is refused by the
 checker; one whose data.train is a stuck.bin is never answered, an endless.bin is never read to its end.
 """
@@ -128,6 +130,8 @@ class Engine:
         self.alive_at = 0
         gpus = json.loads(os.environ.get("GPT2D_FAKE_GPU", "null"))
         self.gpu = gpus and gpus[rank]
+        self.rules = json.loads(os.environ.get("GPT2D_FAKE_SUMMARY", "[]"))
+        self.crash = json.loads(os.environ.get("GPT2D_FAKE_CRASH", "null"))
 
     def hello(self):
         start = os.environ.get("GPT2D_FAKE_START", "")
@@ -187,7 +191,7 @@ class Engine:
 
     def misbehave(self):
         """True when the segment is over for this rank."""
-        if self.option("crash"):
+        if self.option("crash") or self.crash and self.rank == 0 and self.crash.items() <= self.segment.items():
             os.kill(os.getpid(), signal.SIGKILL)
         if self.option("exit"):
             os._exit(int(self.option("exit")))
@@ -266,6 +270,15 @@ class Engine:
         with open(os.path.join(segment["dir"], "training_metrics.json"), "w") as f:
             f.write(text)
         self.tell("segment.artifact", segment, path="training_metrics.json", bytes=len(text))
+        summary = {**shapes.example("messages", "summary"), "loss_last": 1.5, "tokens_total": segment["segment"], "seconds_measured": 1.0}
+        if self.has("wide", segment):
+            summary["step_time_ns"] = [1] * 5000
+        for rule in self.rules:
+            if rule["when"].items() <= segment.items():
+                summary.update(rule["set"])
+        if self.rules or any(self.has(word, segment) for word in ("nosay", "silent", "enduntold")):
+            with open(os.path.join(segment["dir"], "summary.json"), "w") as f:
+                json.dump({"summary": summary}, f)
         # whole once it is there, as the real one's: gpt2d, and this with it, may be killed as soon as it is seen
         part = os.path.join(segment["dir"], ".RUN_COMPLETE.txt.tmp")
         with open(part, "w") as f:
@@ -274,9 +287,6 @@ class Engine:
                 f" metrics_sha256={hashlib.sha256(b'' if self.has('badmark', segment) else text.encode()).hexdigest()}\n")
         os.rename(part, os.path.join(segment["dir"], "RUN_COMPLETE.txt"))
         if not self.has("nosay", segment) and not self.has("silent", segment):
-            summary = {**shapes.example("messages", "summary"), "loss_last": 1.5, "tokens_total": segment["segment"]}
-            if self.has("wide", segment):
-                summary["step_time_ns"] = [1] * 5000
             self.tell("segment.done", segment, summary=summary)
 
     def handle(self, method, params):

@@ -45,7 +45,8 @@ def test_list(daemon):
         assert {(f["path"].rsplit("/", 1)[0], f["segment"]) for f in files if f["segment"] is not None} == \
             {(f"segments/{f['segment']:03d}-{f['path'].split('-')[1][0]}", f["segment"])
                 for f in files if f["segment"] is not None}
-        assert [f["path"] for f in files if f["segment"] is None] == ["RUN_COMPLETE.txt", "spec.json"]
+        assert [f["path"] for f in files if f["segment"] is None] == \
+            ["RUN_COMPLETE.txt", "experiment.json", "spec.json", "summary.csv"]
         assert len([f for f in files if f["path"].endswith("/training_metrics.json")]) == 8
         for f in files:
             content = (d.state / "runs" / "1-exp" / f["path"]).read_bytes()

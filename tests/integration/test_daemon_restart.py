@@ -66,9 +66,10 @@ def test_restart_when_asked_for(home):
         with d.client() as c:
             end = c.wait(run)
             assert end["state"] == "done"
-            assert end["dir"].endswith(f"/{run}-again-untold4.2")
+            assert end["dir"].endswith(f"/{run}-again-untold4")
             shown = c.call("show", id=run)
-            assert shown["run"]["attempt"] == 2 and shown["run"]["segments_done"] == 4
+            assert shown["run"]["attempt"] == 1 and [s["state"] for s in shown["segments"][4:]] == ["done"] * 4
+            assert [s["void"] for s in shown["segments"]] == ["daemon_restart"] * 4 + [None] * 4
             assert [t["state"] for t in shown["transitions"]] == ["queued", "starting", "running",
                 "interrupted", "queued", "starting", "running", "finishing", "done"]
 
@@ -102,7 +103,7 @@ def test_killed_while_finishing(home, kind, marker):
     with Daemon(home=home) as d:
         with d.client() as c:
             run = c.submit(spec("nosay") if kind == "single" else experiment("nosay", repetitions=1))
-            wait_for(lambda: c.state(run) == "finishing", "finishing")
+            wait_for(lambda: c.call("show", id=run)["segments"][-1]["state"] == "trained", "the last segment")
             shown = c.call("show", id=run)
         folder = Path(shown["run"]["dir"])
         segments = [Path(segment["dir"]) for segment in shown["segments"]]

@@ -71,8 +71,8 @@ def test_marker_comes_last(daemon):
     with daemon() as d, d.client() as c:
         run = c.submit(experiment("ab-enduntold", repetitions=1))
         marker = d.state / "runs" / f"{run}-ab-enduntold" / "RUN_COMPLETE.txt"
-        wait_for(lambda: c.state(run) == "finishing", "finishing")
-        assert not marker.exists()
+        wait_for(lambda: c.call("show", id=run)["segments"][-1]["state"] == "trained", "trained")
+        assert c.state(run) == "running" and not marker.exists()
         d.tell()
         assert c.wait(run)["state"] == "done"
         assert marker.exists()

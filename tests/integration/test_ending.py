@@ -122,7 +122,7 @@ def test_an_experiment_stopped_in_a_last_step(tmp_path, how, segment, end):
 @pytest.mark.parametrize("word", ["nosay", "silent"])
 @pytest.mark.parametrize("kind", ["single", "experiment"])
 def test_a_rank_dies_when_all_is_written(tmp_path, kind, word, rank):
-    """Of an experiment the first segment is kept where nothing more was begun; a silent engine holds the others up."""
+    """Of an experiment the first segment is done, but not its block; a silent engine holds the others up."""
     with Daemon(home=tmp_path, ranks=2) as d, d.client() as c:
         engines = d.engines()
         run = c.submit(spec(word) if kind == "single" else experiment(word, repetitions=1))
@@ -131,6 +131,13 @@ def test_a_rank_dies_when_all_is_written(tmp_path, kind, word, rank):
         last = 1 if kind == "single" or word == "silent" else segments
         wait_for(lambda: sum(map(whole, folder.rglob(MARKER))) == last, "the markers")
         os.kill(engines[rank], signal.SIGKILL)
+        if kind == "experiment" and word == "silent":  # the next engines begin another block
+            wait_for(lambda: c.call("show", id=run)["segments"][4:], "another block")
+            wait_for(lambda: c.call("show", id=run)["segments"][4]["state"] == "training", "its first segment")
+            block = c.call("show", id=run)["segments"][:4]
+            assert [s["state"] for s in block] == ["done", "skipped", "skipped", "skipped"]
+            assert {s["void"] for s in block} == {f"engine_replaced: engine_lost: rank {rank} killed by signal 9"}
+            return
         end = c.wait(run)
         shown = c.call("show", id=run)
         if last == segments:

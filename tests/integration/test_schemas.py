@@ -249,7 +249,9 @@ def test_a_real_run(daemon, tmp_path):
                 ["artifacts", 1, "--copy", tmp_path / "copy"]):
             lines(ctl(d, *args, "--json"))
         folder = Path(shown["run"]["dir"])
-        assert {path.name for path in folder.iterdir()} == {"spec.json", "segments", "RUN_COMPLETE.txt"}
+        assert {path.name for path in folder.iterdir()} == \
+            {"spec.json", "segments", "experiment.json", "summary.csv", "RUN_COMPLETE.txt"}
+        check(SCHEMAS["artifacts"], json.loads((folder / "experiment.json").read_text()), "experiment.json")
         check(SCHEMAS["spec"], json.loads((folder / "spec.json").read_text()))
         check(SCHEMAS["artifacts"], marker((folder / "RUN_COMPLETE.txt").read_text()), "RUN_COMPLETE.txt-experiment")
         assert len(shown["segments"]) == 8
