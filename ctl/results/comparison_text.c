@@ -593,6 +593,7 @@ void comparison_text_print(struct output *o, const json_t *comparison)
 		fputc('\n', t->file);
 	print_gpu(t, comparison);
 	print_communication(t, comparison);
+	print_figures(t, comparison, "time to the target loss ", "time_to_loss_s", 1e3, "1 ms");
 	print_figures(t, comparison, "MFU ", "mfu", 100.0, "1%");
 	print_figures(t, comparison, "peak memory ", "peak_device_bytes", 1e-9, "1 GB");
 	print_validation(t, comparison);

@@ -298,12 +298,27 @@ static json_t *pack_exposed(const struct measure_summary *sum)
 		"exposed_split_steps", INT(sum->split_steps));
 }
 
+/* Seconds of the steps until one's loss is at most work.target_loss; null: not asked, or never. */
+static json_t *time_to_loss(const struct metrics_segment *s)
+{
+	const struct measure *m = s->measure;
+	int64_t ns = 0;
+
+	for (int64_t i = 0; s->config->target_loss > 0.0 && i < m->done; i++) {
+		ns += m->slowest[i].step_ns;
+		if (m->slowest[i].loss <= s->config->target_loss)
+			return ns_as_s(ns);
+	}
+	return json_null();
+}
+
 /* In the summary and in training_metrics.json. */
 static json_t *pack_machine(const struct metrics_segment *s, const struct measure_summary *sum)
 {
 	const struct utilisation u = utilisation_of(s, sum);
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "comm_total_mean_s",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "time_to_loss_s",
+		time_to_loss(s), "comm_total_mean_s",
 		rpc_real(comm_s(s)), "data_hash", text_or_null(s->data_hash), "mfu",
 		rpc_real(u.mfu), "hfu", rpc_real(u.hfu), "energy_j", rpc_real(energy_j(s)),
 		"cpu_percent", rpc_real(cpu_percent(s)), "gpu", pack_gpus(s), "peak_device_bytes",

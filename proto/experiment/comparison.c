@@ -23,6 +23,7 @@ const struct comparison_mean_row comparison_means[COMPARISON_MEANS] = {
 	[MEAN_SM_CLOCK] = {"sm_clock_mhz", "gpu", "sm_clock_mhz"},
 	[MEAN_POWER] = {"power_w", "gpu", "power_w"},
 	[MEAN_TEMPERATURE] = {"temperature_c", "gpu", "temperature_c"},
+	[MEAN_TIME_TO_LOSS] = {"time_to_loss_s", NULL, "time_to_loss_s"},
 };
 
 const char *const comparison_class_names[] = {

@@ -27,6 +27,7 @@ enum comparison_mean {
 	MEAN_SM_CLOCK,
 	MEAN_POWER,
 	MEAN_TEMPERATURE,
+	MEAN_TIME_TO_LOSS,
 	COMPARISON_MEANS,
 };
 struct comparison_mean_row {

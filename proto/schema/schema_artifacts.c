@@ -160,6 +160,9 @@ const struct schema_row schema_artifacts[] = {
 		"hashed"},
 	{"train_sha256", "text|null", "of data.train; synthetic: of made-up data"},
 	{"val_sha256", "text|null", "of data.val; null: no validation"},
+	{"time_to_loss_s", "real|null",
+		"of the steps until one's loss is at most work.target_loss; null: not asked, or "
+		"never"},
 	{"mfu", "real|null",
 		"model FLOPs over the peak of the devices; null: the peak is not known"},
 	{"hfu", "real|null", "likewise, with what activation checkpointing computes twice"},

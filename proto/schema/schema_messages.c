@@ -604,6 +604,9 @@ const struct schema_row schema_objects[] = {
 	{"switch_ns", "int|null",
 		"from the last step of the segment before, also of another run; "
 		"null in the first of the engine's life"},
+	{"time_to_loss_s", "?real|null",
+		"of the steps until one's loss is at most work.target_loss; null: not asked, or "
+		"never"},
 	{"mfu", "?real|null",
 		"model FLOPs over the peak of the devices; null: the peak is not known"},
 	{"hfu", "?real|null", "likewise, with what activation checkpointing computes twice"},

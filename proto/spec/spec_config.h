@@ -91,6 +91,7 @@ struct spec_config {
 	int64_t work_micro_steps, work_tokens;
 	int64_t work_epochs;      /* the engine resolves optimizer_steps by the data */
 	int64_t warmup_steps;     /* first steps of a segment, outside the timing */
+	double target_loss;       /* training loss whose time is reported; 0: none */
 	int64_t validation_steps; /* of SPEC_VALIDATION_SEQUENCES each, after the last step */
 };
 

@@ -334,6 +334,12 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 			"sequences, the first of data.val, whatever their micro-batch, "
 			"accumulation and number of GPUs. 0: none."},
 
+	[SPEC_KEY_TARGET_LOSS] = {"work.target_loss", REALS(0, 1e30), IN_CONFIG(target_loss),
+		.omit_empty = true, NUMERICS,
+		.help = "Report the time from the first step until the training loss of a step is "
+			"at most this. compare shows it for arms that train differently, whose "
+			"speeds it does not compare. 0: no report."},
+
 	[SPEC_KEY_ARMS] = {"arms", SPEC_TYPE_ARMS, .scope = SPEC_SCOPE_RUN, .field = SPEC_NO_FIELD,
 		.help = "Makes the spec an experiment: an object of at most 16 named "
 			"configurations, each an object of the keys it changes, nested as in the "
