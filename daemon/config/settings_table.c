@@ -170,11 +170,10 @@ const struct settings_row settings_rows[] = {
 			  ".Ic gpt2ctl metrics\n"
 			  "prints them; for the textfile collector of node_exporter, which reads\n"
 			  ".Pa .prom\n"
-			  "files. Every user may read the file.\n"
-			  "A file with something else in it is not replaced, and no name is taken\n"
-			  "that\n"
+			  "files.\n"
+			  "Every user may read the file.\n"
 			  ".Nm gpt2d\n"
-			  "has for another file.\n"
+			  "does not replace a file with other content.\n"
 			  "The file is removed when gpt2d ends in good order.\n"},
 	{"metrics_period", SETTING_SECONDS, AT(metrics_period_s), RANGE(1, HOUR_S, 15),
 		.reload = true, .help = "between two of these files"},

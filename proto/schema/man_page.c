@@ -118,7 +118,8 @@ int man_page_message(const struct schema_document *d, const char *name, FILE *ou
 			if (row->type[0] != '#' || strcmp(row->key, name) != 0 ||
 				strcmp(row->type, SCHEMA_OBJECT) == 0)
 				continue;
-			fputs(".Pp\n", out);
+			if (n > 0) /* mandoc warns of a paragraph after a heading */
+				fputs(".Pp\n", out);
 			if (strcmp(row->type, SCHEMA_REPLY) == 0 ||
 				strcmp(row->type, SCHEMA_PRINTED) == 0)
 				fputs("Result: ", out);

@@ -430,9 +430,10 @@ static void test_summary(void **state)
 		"exposed_comm_mean_s", "forward_mean_s", "backward_mean_s", "optimizer_mean_s",
 		"data_mean_s", "losses", "loss_last", "loss_hash", "val_loss", "grad_norm_last",
 		"steps_attempted", "steps_applied", "steps_skipped", "plan", "init_ns", "switch_ns",
-		"nonfinite", "slowest_rank", "artifacts", "mfu", "hfu", "energy_j", "cpu_percent",
-		"gpu", "peak_device_bytes", "void", "exposed_transfer_mean_s",
-		"exposed_wait_mean_s", "exposed_split_steps", "data_hash", "comm_total_mean_s"};
+		"nonfinite", "slowest_rank", "artifacts", "time_to_loss_s", "mfu", "hfu",
+		"energy_j", "cpu_percent", "gpu", "peak_device_bytes", "void",
+		"exposed_transfer_mean_s", "exposed_wait_mean_s", "exposed_split_steps",
+		"data_hash", "comm_total_mean_s"};
 	struct metrics_fixture *f = *state;
 	struct metrics_files files;
 	json_t *s;
