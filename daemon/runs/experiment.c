@@ -584,13 +584,26 @@ void experiment_lose(struct experiment *e, int64_t segment, const char *reason)
 			experiment_void(e, i, why);
 }
 
+/* Blocks count only if the comparison keeps them. */
+static void say_all_void(struct experiment *e)
+{
+	const json_t *design = json_object_get(e->comparison, "design");
+
+	if (json_integer_value(json_object_get(design, "kept")) > 0)
+		return;
+	snprintf(e->failure, sizeof(e->failure), "no_block: no block counts; the last one: %.*s",
+		RUN_REASON_BYTES / 2, text_of(row_at(e, n_rows(e) - 1), "void"));
+}
+
 bool experiment_arm_failed(const struct experiment *e, int64_t segment)
 {
 	return e->failed[e->order[segment].arm];
 }
 
-const char *experiment_failure(const struct experiment *e)
+const char *experiment_failure(struct experiment *e)
 {
+	if (e->failure[0] == '\0' && e->decided > 0 && e->decided == block_of(e, n_rows(e)))
+		say_all_void(e);
 	return e->failure[0] != '\0' ? e->failure : NULL;
 }
 

@@ -76,8 +76,11 @@ void experiment_look(struct experiment *e);
  */
 void experiment_lose(struct experiment *e, int64_t segment, const char *reason);
 bool experiment_arm_failed(const struct experiment *e, int64_t segment);
-/* "arm_failed: NAME: reason" of the first arm that has failed; NULL: none has. */
-const char *experiment_failure(const struct experiment *e);
+/*
+ * Why the run fails when it is over: "arm_failed: NAME: reason" of the first arm that has failed,
+ * or that no block counts. NULL: it does not.
+ */
+const char *experiment_failure(struct experiment *e);
 
 /*
  * The experiment is over: writes experiment.json and summary.csv to dir, in the worker's thread.

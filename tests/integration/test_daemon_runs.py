@@ -195,8 +195,9 @@ def test_engines_that_end_before_they_begin(daemon):
         assert states(events) == ["queued", "starting", "running", "finishing", "done"]
         assert [p["state"] for p in methods(events, "run.segment")] == [
             "training", "waiting", "training", "trained", "done"]
-        run = c.submit(experiment("ab-early.r0", 3))  # each segment
-        assert c.wait(run)["reason"] == "engine_lost: rank 0 killed by signal 9"
+        run = c.submit(experiment("ab-early.r0", 3, repetitions=1))  # each segment
+        end = c.wait(run)
+        assert end["state"] == "failed" and "engine_lost: rank 0 killed by signal 9" in end["reason"]
         bad = c.submit(spec("never.r0"))
         assert c.wait(bad)["reason"] == "engine_lost: rank 0 killed by signal 9"
         assert c.wait(c.submit(spec("after")))["state"] == "done"
@@ -256,10 +257,12 @@ def test_engine_killed_from_outside(daemon):
         run = c.submit(experiment("ab-ms20", 10000))
         wait_for(lambda: c.state(run) == "running", "running")
         os.kill(d.engines()[1], signal.SIGKILL)
-        assert c.wait(run)["reason"] == "engine_lost: rank 1 killed by signal 9"
-        shown = c.call("show", id=run)
-        states = [segment["state"] for segment in shown["segments"]]
-        assert "failed" in states and states[-1] == "skipped"
+        wait_for(lambda: c.call("show", id=run)["segments"][4]["state"] == "training", "the next block")
+        block = c.call("show", id=run)["segments"][:4]
+        assert [segment["state"] for segment in block] == ["failed"] + 3 * ["skipped"]
+        assert {segment["void"] for segment in block} == {"engine_replaced: engine_lost: rank 1 killed by signal 9"}
+        c.call("cancel", id=run)
+        assert c.wait(run)["state"] == "cancelled"
         wait_for(lambda: c.call("status")["engine"]["state"] == "ready", "new engines")
         os.kill(d.engines()[0], signal.SIGKILL)  # idle
         wait_for(lambda: c.call("status")["engine"]["restarts"] >= 2, "restart")

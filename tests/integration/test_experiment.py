@@ -100,7 +100,7 @@ def test_void_block_is_replaced(daemon):
 def test_no_more_than_the_spare_blocks(daemon):
     with daemon(environment=rules(({}, {"void": ["hw_slowdown"]}))) as d, d.client() as c:
         run = c.submit(design(2, spare_blocks=1))
-        assert c.wait(run)["state"] == "done"
+        assert c.wait(run)["reason"] == "no_block: no block counts; the last one: hw_slowdown"
         assert voids(c.call("show", id=run)) == ["hw_slowdown"] * 3
 
 
