@@ -117,32 +117,6 @@ def test_group_that_cannot_be_given(home, who):
     assert not (own / "run/gpt2d.sock").exists()
 
 
-def test_a_socket_is_never_open_wider(home):
-    """Watched while daemons come and go: a socket that can be connected to has its mode."""
-    seen, stop = set(), threading.Event()
-    socket = home / "run" / "gpt2d.sock"
-
-    def watch():
-        while not stop.is_set():
-            try:
-                seen.add(mode(socket))
-            except OSError:
-                pass
-
-    watcher = threading.Thread(target=watch)
-    before = os.umask(0)
-    try:
-        watcher.start()
-        for _ in range(5):
-            with Daemon(home=home, options=("--socket-mode", "0660")):
-                pass
-    finally:
-        stop.set()
-        watcher.join()
-        os.umask(before)
-    assert 0o660 in seen and seen <= {0o600, 0o660}
-
-
 def access_options():
     """Options that widen the socket, with the gid it is to have."""
     if os.geteuid() != 0:

@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import threading
 
 import pytest
 
@@ -105,36 +104,8 @@ def test_runs_come_from_the_daemon(daemon):
     assert words(f"--socket={daemon.path}", "cancel", "") == ["12", "7"]
 
 
-def test_runs_that_have_ended_are_not_offered_to_be_cancelled(tmp_path):
-    runs = [*RUNS, run_object(6, "old", "done", ended_at="2026-01-08T20:50:57.123Z"),
-        run_object(5, "again", "queued", ended_at="2026-01-08T20:50:57.123Z")]
-    with FakeDaemon(tmp_path / "s", list=lambda params, connection: {"runs": runs, "next": None}) as d:
-        assert words("show", "", path=d.path) == ["12", "7", "6", "5"]
-        for verb in ("cancel", "priority"):
-            assert words(verb, "", path=d.path) == ["12", "7", "5"]
-
-
 def test_no_daemon_no_runs(tmp_path):
     assert words("show", "", path=tmp_path / "none") == []
-
-
-def test_a_daemon_that_does_not_answer_is_not_waited_for(tmp_path):
-    over = threading.Event()
-
-    def silence(params, connection):
-        over.wait(2 * PATIENCE_S)
-
-    with FakeDaemon(tmp_path / "s", list=silence) as d:
-        result = subprocess.run([CTL, "completion", "--words", "--", "show", ""], env=environment(d.path),
-            capture_output=True, text=True, timeout=PATIENCE_S)
-        assert result.returncode == 0 and result.stdout == result.stderr == ""
-        over.set()
-
-
-def test_other_shells_are_refused():
-    for args in (["csh"], [], ["bash", "zsh"]):
-        result = ctl("completion", *args)
-        assert result.returncode == 2 and "expected bash, zsh or fish" in result.stderr
 
 
 # ---- the shells ----

@@ -48,34 +48,6 @@ def one_object(result):
     return value
 
 
-@pytest.mark.parametrize("more", [(), ("--print-id",), ("--json",)])
-def test_a_run_that_is_queued_unseen(daemon, more):
-    """Who retries because of the exit code is told that there is a run already."""
-    with daemon() as d, open("/dev/full", "w") as full:
-        result = subprocess.run([CTL, "submit", "-", *more], input=json.dumps(spec()), stdout=full, stderr=subprocess.PIPE,
-            text=True, env=environment(d), timeout=120)
-        assert result.returncode == 1
-        assert result.stderr.splitlines() == ["gpt2ctl: stdout: No space left on device", "gpt2ctl: run 1 is queued"]
-        assert ctl(d, "wait", 1).returncode == 0
-
-
-@pytest.mark.parametrize("json_too", [(), ("--json",)])
-def test_what_is_done_unseen(daemon, json_too):
-    with daemon() as d, open("/dev/full", "w") as full:
-        run = submit(d, spec())
-        ctl(d, "wait", run)
-        assert ctl(d, "drain").returncode == 0
-        waits = submit(d, spec())
-        for verb, *words in (["drain"], ["priority", waits, -1], ["cancel", waits], ["resume"], ["release"], ["warm"],
-                ["keep", run], ["keep", run, "--off"], ["prune", "--yes", "--keep", 0], ["shutdown"]):
-            result = subprocess.run([CTL, verb, *map(str, words), *json_too], stdout=full, stderr=subprocess.PIPE, text=True,
-                env=environment(d), timeout=120, check=False)
-            assert result.returncode == 1
-            assert result.stderr.splitlines() == ["gpt2ctl: stdout: No space left on device",
-                f"gpt2ctl: {verb}: the change was made"]
-        assert d.process.wait(PATIENCE_S) == 0
-
-
 @pytest.mark.parametrize("name, exit, says", [
     ("ok", 0, "done"),
     ("fail.r0.s2", 4, "failed: made_up: rank 0: as asked"),

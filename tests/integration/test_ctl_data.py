@@ -166,20 +166,3 @@ def test_nothing_is_left_of_one_that_is_interrupted(tmp_path, number):
         assert process.wait(PATIENCE_S) == 6
         assert b"interrupted; nothing was written" in process.stderr.read()
     assert [path.name for path in tmp_path.iterdir()] == ["o.bin"] and (tmp_path / "o.bin").read_bytes() == b"older"
-
-
-def test_a_pipe_is_read_to_its_end(tmp_path):
-    """Whoever writes it comes later, and writes with pauses."""
-    os.mkfifo(tmp_path / "pipe")
-    process = subprocess.Popen([CTL, "data", "prepare", "-o", tmp_path / "o.bin", tmp_path / "pipe"], stdout=subprocess.DEVNULL)
-    try:
-        wait_for(lambda: (tmp_path / "o.bin.tmp").exists(), "the part of the file")
-        with open(tmp_path / "pipe", "wb", buffering=0) as pipe:
-            pipe.write(b"one ")
-            wait_for(lambda: (tmp_path / "o.bin.tmp").stat().st_size == 1024 + 8, "the first words")
-            pipe.write(b"two")
-        assert process.wait(PATIENCE_S) == 0
-    finally:
-        process.kill()
-        process.wait(PATIENCE_S)
-    assert bytes(read(tmp_path / "o.bin")) == b"one two"

@@ -15,7 +15,6 @@ from fake_daemon import FakeDaemon, Refused, follow_script, run_object
 from helpers import PATIENCE_S, wait_for
 from terminal import Terminal
 
-OTHER_START = "2026-01-08T19:50:00.000Z"
 
 
 def test_follow_plain_lines(path):
@@ -77,16 +76,6 @@ def test_follow_on_a_terminal(path):
     assert text.replace("\r\n", "\n").endswith("done\x1b[0m\nartifacts: /state/runs/1-demo\n")
 
 
-def test_follow_on_narrow_terminals(path):
-    brief, _ = followed(path, columns=72)
-    narrow, _ = followed(path, columns=40)
-    assert "\r\x1b[K[" in brief and "\u2588" in brief and "step 20/20" in brief and " left" in brief
-    for frame in narrow.split("\r"):
-        line = frame.replace("\x1b[K", "").replace("\n", "")
-        if "tok/s" in line:
-            assert len(line) < 40
-
-
 def test_interrupting_follow_detaches(path):
     with FakeDaemon(path, follow=follow_script(run_object(state="running"), [step(3, 1)])) as daemon, \
             Terminal([str(CTL), "follow", "1"], environment(path)) as terminal:
@@ -119,21 +108,6 @@ def test_an_interrupted_wait_prints_the_state(path, verb, later, state):
         "follow the run with: gpt2ctl follow 1; end it with: gpt2ctl cancel 1\n")
 
 
-def test_all_that_were_waited_for_are_named(path):
-    waited = queue.Queue()
-    def follow(params, connection):
-        waited.put(params["id"])
-        return follow_script(run_object(params["id"], state="running"), [])(params, connection)
-    with FakeDaemon(path, follow=follow):
-        process = subprocess.Popen([CTL, "wait", "1", "2", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=environment(path))
-        assert [waited.get(timeout=PATIENCE_S) for _ in range(2)] == [1, 2]
-        process.send_signal(signal.SIGINT)
-        out = process.communicate(timeout=PATIENCE_S)[0]
-    assert process.returncode == 6
-    assert [(row["id"], row["exit"]) for row in one_object(out)["runs"]] == [(1, 6), (2, 6)]
-
-
 def test_follow_says_what_a_queued_run_waits_for(path):
     """At once, and not where it waits for a moment only."""
     outlook = {"position": 2, "waiting": "drained: since 2026-01-08 by ann: maint", "starts_in_s": None}
@@ -157,13 +131,6 @@ def queued(reasons, events=()):
     follow = follow_script(run_object(), list(events))
     return {"follow": lambda params, connection: {**follow(params, connection), "outlook": outlook()},
         "show": lambda params, connection: {"run": run_object(), "outlook": outlook()}}
-
-
-def test_a_wait_that_is_over_leaves_a_run_queued(path):
-    with FakeDaemon(path, **queued(["drained: since noon"])):
-        result = ctl("wait", 1, "-t", 0, path=path)
-    assert result.returncode == 124
-    assert result.stderr == "gpt2ctl: run 1 has not ended in time (state: queued)\nfollow the run with: gpt2ctl follow 1\n"
 
 
 @pytest.mark.parametrize("state, exit", [("done", 0), ("failed", 4), ("cancelled", 6), ("interrupted", 6)])
@@ -226,24 +193,6 @@ def test_daemon_comes_back(path):
     assert first.asked("follow") == [{"id": 1}, {"id": 1, "after": 4}]
 
 
-@pytest.mark.parametrize("other", [{"pid": 1}, {"started_at": OTHER_START}])
-def test_daemon_comes_back_as_another_process(path, other):
-    """Numbers start anew with a new daemon, which may have the same pid: nothing is taken for seen."""
-    first = FakeDaemon(path, follow=follow_script(run_object(state="running"), [step(5, 40)]))
-    with first:
-        process = subprocess.Popen([CTL, "follow", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=environment(path))
-        assert process.stdout.readline() == "run 1 demo: running\n"
-        assert "step 5/20" in process.stdout.readline()
-    second = FakeDaemon(path, follow=follow_script(run_object(state="queued"), [step(9, 1), done(2, "interrupted")]))
-    vars(second).update(other)
-    with second:
-        out, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 6
-    assert "step 9/20" in out
-    assert second.asked("follow") == [{"id": 1}]
-
-
 def test_daemon_does_not_come_back(path):
     daemon = FakeDaemon(path, follow=follow_script(run_object(state="running"), [step(5, 1)])).start()
     process = subprocess.Popen([CTL, "follow", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -254,18 +203,6 @@ def test_daemon_does_not_come_back(path):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "the result of run 1 is unknown" in err and "gpt2ctl show 1" in err
-
-
-@pytest.mark.parametrize("state, said", [("running", "the result of run 1 is unknown"),
-    ("queued", "run 1 was queued, and stays queued")])
-@pytest.mark.parametrize("verb", ["follow", "wait"])
-def test_a_connection_lost_twice_is_enough(path, verb, state, said):
-    lose = follow_script(run_object(state=state), [], lambda connection: connection.close())
-    with FakeDaemon(path, follow=lose) as daemon:
-        result = ctl(verb, 1, path=path)
-    assert result.returncode == 1
-    assert f"connection to gpt2d lost twice; {said}\n" in result.stderr, result
-    assert len(daemon.asked("follow")) == 2
 
 
 def test_closed_pipe(path):
@@ -280,20 +217,6 @@ def test_closed_pipe(path):
         assert process.stderr.read() == b""
         process.stderr.close()
     assert daemon.asked("cancel") == []
-
-
-def test_events_in_pieces(path):
-    """Bytes may come one at a time or many lines at once."""
-    text = b"".join(json.dumps({"jsonrpc": "2.0", "method": method, "params": {"id": 1, **params}}).encode() + b"\n"
-        for method, params in [step(1, 1), step(2, 2), done(3)])
-
-    def slowly(connection):
-        for i in range(0, len(text) - 200):
-            connection.send(text[i:i + 1])
-        connection.send(text[len(text) - 200:])
-    with FakeDaemon(path, follow=follow_script(run_object(), [], slowly)):
-        result = ctl("follow", 1, "--json", path=path)
-    assert result.returncode == 0 and len(result.stdout.splitlines()) == 3
 
 
 def test_blocks_of_an_experiment(path):

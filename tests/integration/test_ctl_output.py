@@ -19,26 +19,6 @@ def test_status(path):
     assert value["kind"] == "status" and value["queued"] == 4
 
 
-@pytest.mark.parametrize("queued, args, shown, rest", [
-    (10, (), 10, None), (11, (), 10, "and 1 more: gpt2ctl status --queue 100"), (50, ("--queue", 50), 50, None),
-    (50, ("--queue", 49), 49, "and 1 more: gpt2ctl status --queue 100"), (3, ("-n", 0), 0, "and 3 more: gpt2ctl status --queue 100"),
-    (250, ("-n", 100), 100, "and 150 more: gpt2ctl list --state queued")])
-def test_status_of_a_long_queue(path, queued, args, shown, rest):
-    """In the order in which they start, as many as are asked for; what the reply does not hold is named."""
-    def status(params, connection):
-        rows = [{"id": 900 - i, "name": f"r{i}", "priority": 0, "waiting": "behind: run 1", "starts_in_s": None} for i in range(min(queued, 100))]
-        return {**status_reply(params, connection), "queued": queued, "queue": rows}
-    with FakeDaemon(path, status=status):
-        text = ctl("status", *args, path=path).stdout
-        whole = one_object(ctl("status", "--json", *args, path=path).stdout)
-        refused = ctl("status", "--queue", 101, path=path)
-    lines = text[text.index("\nqueued "):].splitlines()[2:]
-    told = [line.split()[0] for line in lines if "priority" in line]
-    assert told == [str(900 - i) for i in range(shown)] and len(whole["queue"]) == min(queued, 100)
-    assert [line.strip() for line in lines if " more" in line] == ([rest] if rest else [])
-    assert refused.returncode == 2
-
-
 def test_list_pages(path):
     def page(params, connection):
         assert params["newest"] is True
@@ -128,15 +108,6 @@ def test_full_stdout(path, verb):
         process = subprocess.run([CTL, *verb], stdout=full, stderr=subprocess.PIPE, text=True, env=environment(path))
     assert process.returncode == 1
     assert process.stderr.startswith("gpt2ctl: stdout: No space left on device\n")
-
-
-def test_stdout_fails_with_the_last_event(path):
-    """A run that has ended is not said to go on."""
-    with FakeDaemon(path, follow=follow_script(run_object(state="done"), [done(1)])), open("/dev/full", "w") as full:
-        process = subprocess.run([CTL, "follow", "1"], stdout=full, stderr=subprocess.PIPE, text=True,
-            env=environment(path))
-    assert process.returncode == 1
-    assert process.stderr == "gpt2ctl: stdout: No space left on device\n"
 
 
 def on_terminal(path, *words, columns=80, locale="C.UTF-8", **methods):

@@ -1,16 +1,11 @@
 """gpt2ctl submit against a scripted daemon: files, errors with their lines, trials, the result as exit code."""
 
 import json
-import os
-import signal
-import subprocess
-import threading
 
 import pytest
 
-from client import CTL, SPEC, ctl, done, environment, one_object, step
+from client import SPEC, ctl, done, one_object, step
 from fake_daemon import FakeDaemon, Refused, follow_script, run_object
-from helpers import PATIENCE_S
 
 
 def test_spec_errors_before_any_socket(tmp_path, path):
@@ -62,24 +57,6 @@ def test_submit(spec, path):
     assert one_object(as_json.stdout)["id"] == 7
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("method, more, advice", [("submit", [], ["gpt2d may still do it; check with: gpt2ctl list"]), ("dry-run", ["-n"], [])])
-def test_a_signal_while_a_spec_is_checked(spec, path, method, more, advice, number):
-    asked, over = threading.Event(), threading.Event()
-
-    def check(params, connection):
-        asked.set()
-        over.wait(PATIENCE_S)
-        return {}
-    with FakeDaemon(path, **{method: check}), subprocess.Popen([CTL, "submit", spec, *more], env=environment(path), text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert asked.wait(PATIENCE_S)
-        process.send_signal(number)
-        out, err = process.communicate(timeout=PATIENCE_S)
-        over.set()
-    assert (process.returncode, out) == (6, "") and err.splitlines() == [f"gpt2ctl: {'submit: ' if advice else ''}interrupted", *advice]
-
-
 def test_submit_names_the_arms(tmp_path, path):
     file = tmp_path / "ab.json"
     file.write_text(json.dumps({**SPEC, "arms": {"a": {}, "b": {"zero_optimization": {"reduce_bucket_size": 10000}}}, "design": {"repetitions": 2, "aa_control": False}}))
@@ -129,23 +106,6 @@ def test_submit_to_one_that_is_stopping(spec, path):
         "the run is not queued\n")
 
 
-@pytest.mark.parametrize("code, data, message, adds", [
-    (-32006, {"queued": False}, "the run is not queued; it could not be stored: no room", False),
-    (-32006, {"queued": None}, "the run is not queued, unless gpt2d is killed before it can write again; it could not be stored", False),
-    (-32603, {"queued": False}, "the checker: run 7 is not queued, it says", True),
-    (-32603, {}, "out of memory", False)])
-def test_submit_says_once_that_nothing_is_queued(spec, path, code, data, message, adds):
-    """By the code of the refusal and by its data, not by its words."""
-    def refuse(params, connection):
-        raise Refused(code, message, data)
-
-    with FakeDaemon(path, submit=refuse):
-        result, as_json = ctl("submit", spec, path=path), ctl("submit", spec, "--json", path=path)
-    assert result.returncode == {-32006: 10, -32603: 11}[code] and result.stderr == (f"gpt2ctl: {message}\n" + adds * "the run is not queued\n"
-        + (code == -32603) * "see the messages of gpt2d and its engines: gpt2ctl logs\n")
-    assert one_object(as_json.stdout)["error"]["code"] == code and one_object(as_json.stdout)["error"]["data"] == data
-
-
 def test_a_product_names_what_is_given(spec, path):
     """Not the gpus that nobody gave."""
     text = json.loads(spec.read_text())
@@ -156,20 +116,6 @@ def test_a_product_names_what_is_given(spec, path):
             "train_micro_batch_size_per_gpu=16777216", path=path)
     assert result.returncode == 2
     assert "16777216 x gradient_accumulation_steps 16777216 = 281474976710656 is not allowed, a train_batch_size of at most" in result.stderr
-
-
-def test_relative_paths_of_a_pipe(tmp_path, path):
-    """As for "-": a pipe, such as that of <(jq . spec.json), has no directory of its own."""
-    (tmp_path / "train.bin").write_bytes(b"ab" * 5000)
-    text = json.dumps({**SPEC, "data": {"train": "train.bin"}})
-    reader, writer = os.pipe()
-    os.write(writer, text.encode())
-    os.close(writer)
-    with FakeDaemon(path, submit=submit_reply, show=show_reply) as daemon:
-        result = ctl("submit", f"/dev/fd/{reader}", path=path, cwd=tmp_path, pass_fds=[reader])
-    os.close(reader)
-    assert result.returncode == 0, result.stderr
-    assert daemon.asked("submit")[0]["spec"]["data"]["train"] == str(tmp_path / "train.bin")
 
 
 def test_paths_are_made_absolute(tmp_path, path):

@@ -183,26 +183,6 @@ def test_drawn_until_q(daemon):
         assert terminal.seen.endswith("\033[?25h\033[?1049l")
 
 
-def test_ctrl_z_stops_it(daemon):
-    """As at a shell, which gets its terminal back and has it go on; then all is drawn anew, at once."""
-    with Terminal(["sh", "-i"], environment(daemon.path)) as terminal:
-        terminal.wait(r"\$ ")
-        before = termios.tcgetattr(terminal.fd)
-        terminal.type(f"{CTL} top -i 3600\n")
-        terminal.wait("q: quit")
-        for _ in range(2):
-            terminal.type("\x1a")
-            terminal.wait(r"Stopped[^\n]*\s*\$ ")
-            assert "\033[?25h\033[?1049l" in terminal.seen and termios.tcgetattr(terminal.fd)[3] == before[3]
-            terminal.type("fg\n")
-            terminal.wait(r"gpt2d 0\.1\.0[\s\S]*q: quit")
-            assert terminal.seen.index("\033[?1049h") < terminal.seen.index("gpt2d 0.1.0")
-        terminal.type("q")
-        terminal.wait(r"\$ ")
-        terminal.type("exit\n")
-        assert terminal.end() == 0
-
-
 def test_the_terminal_is_left_as_it_was(daemon):
     """A shell's terminal after q, and after Ctrl-C."""
     for key in ("q", "\x03"):
@@ -235,21 +215,6 @@ def test_any_size(daemon, rows, columns):
         for row, line in re.findall(r"\033\[(\d+);1H(.*?)\033\[K", terminal.seen):
             assert int(row) <= rows
             assert len(re.sub(r"\033\[\d*m", "", line)) <= columns, line
-
-
-def test_resize(daemon):
-    with top(daemon) as terminal:
-        terminal.wait("q: quit")
-        terminal.seen = ""
-        terminal.resize(10, 30)
-        terminal.wait("q: quit")
-        assert "\033[2J" in terminal.seen and "\033[10;1Hq: quit" in terminal.seen
-        terminal.seen = ""
-        terminal.resize(30, 100)
-        terminal.wait(r"made-up device[\s\S]*q: quit")
-        assert "\033[30;1Hq: quit" in terminal.seen
-        terminal.type("q")
-        assert terminal.end() == 0
 
 
 def test_a_daemon_that_comes_back(tmp_path):

@@ -10,7 +10,6 @@ import subprocess
 import threading
 from pathlib import Path
 
-import pytest
 
 from client import CTL, environment
 from clocks import Clocks
@@ -45,29 +44,6 @@ def ask_a_mute(tmp_path):
             env=environment(daemon.path))
         end.set()
     return daemon, result
-
-
-@pytest.mark.parametrize("words", [["follow", 1], ["wait", 1], ["drain", "--wait"], ["submit", "-"]])
-def test_a_signal_before_anything_was_answered(path, words):
-    """Nothing was asked of gpt2d yet."""
-    asked, end = threading.Event(), threading.Event()
-
-    def hello(params, connection):
-        asked.set()
-        end.wait(PATIENCE_S)
-        return {}
-    with FakeDaemon(path, hello=hello), subprocess.Popen([CTL, *map(str, words)], env=environment(path), text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        if words[0] == "submit":
-            process.stdin.write(json.dumps(spec_of()))
-        process.stdin.close()
-        process.stdin = None
-        assert asked.wait(PATIENCE_S)
-        process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=PATIENCE_S)
-        end.set()
-    assert process.returncode == 6
-    assert (out, err) == ("", "gpt2ctl: interrupted\n")
 
 
 def test_a_hung_daemon_is_named(tmp_path):

@@ -124,34 +124,6 @@ def test_a_row_that_cannot_be(daemon, column, value, said):
             assert c.wait(2)["state"] == "done"
 
 
-def test_a_row_that_cannot_be_of_a_run_that_is_done(daemon):
-    """gpt2d starts; whoever asks is refused, and the log names it; --check does before."""
-    with daemon() as d:
-        with d.client() as c:
-            c.wait(c.submit(spec("before")))
-        d.stop()
-        change(d, "update runs set gpus = -3 where id = 1")
-        assert 'runs, id 1: gpus: "-3" is not allowed' in checked(d)
-        d.start()
-        with d.client() as c:
-            with pytest.raises(RpcError, match="damaged"):
-                c.call("list")
-            wait_for(lambda: "is damaged" in d.said() and 'runs, id 1: gpus: "-3" is not allowed, a whole' in d.said(), "the row in the log")
-            assert any('gpus: "-3"' in line["message"] for line in c.call("logs")["lines"])
-
-
-@pytest.mark.parametrize("table", ["segments", "transitions", "log", "holds"])
-def test_a_table_that_is_missing(daemon, table):
-    with daemon() as d:
-        d.stop()
-        change(d, f"drop table {table}")
-        said = f"no such table: {table}"
-        assert f"gpt2d.db: {said}; see A DAMAGED DATABASE in gpt2d(8)\n" in start_refused(d)
-        assert said in checked(d)
-        shutil.rmtree(d.state)
-        d.start()
-
-
 def fill(d, runs=RUNS):
     with d.client() as c:
         last = [c.submit(spec(f"run{n}")) for n in range(runs)][-1]

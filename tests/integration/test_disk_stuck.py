@@ -34,10 +34,6 @@ def on_stuck_disk(tmp_path, systemd):
             faults.daemon.disarm()
 
 
-def in_file(d):
-    return figures((d.home / "figures").read_text(), d.socket)
-
-
 def write_is_under_way(d):
     with d.client() as c:
         wait_for(lambda: figures(c.call("metrics")["text"], d.socket).get((BUSY, ()), 0) > 1, "the write")
@@ -70,25 +66,6 @@ def test_it_is_reported(on_stuck_disk, systemd):
         assert d.said().count(said) == 1
         other.call("cancel", id=waits - 1)
         assert other.wait(waits + 1)["state"] == "done"
-
-
-def test_metrics_are_answered(on_stuck_disk):
-    d, fault = on_stuck_disk
-    with d.client() as c, d.client() as other:
-        assert wait_for(lambda: (d.home / "figures").exists() and in_file(d), "the file")[BUSY, ()] < STUCK_S
-        fault.arm(STALL)
-        asked = other.ask("submit", spec=spec("waits"))
-        wait_for(lambda: in_file(d)[BUSY, ()] > STUCK_S, "a busy store in the file")
-        assert (FREE, ()) not in in_file(d)
-        result = ctl(d, "metrics")
-        values = figures(result.stdout, d.socket)
-        assert result.stderr == "" and values[BUSY, ()] > STUCK_S
-        assert values["gpt2d_store_failing", ()] == 1 and (FREE, ()) not in values
-        fault.disarm()
-        other.reply(asked)
-        values = wait_for(lambda: (v := figures(c.call("metrics")["text"], d.socket))[BUSY, ()] < STUCK_S and (FREE, ()) in v and v, "an idle store")
-        assert values[FREE, ()] > 0
-        wait_for(lambda: (FREE, ()) in in_file(d), "all figures in the file")
 
 
 def test_it_ends_when_the_disk_answers(on_stuck_disk):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from helpers import FAKE_ENGINE, PATIENCE_S, RpcError, spec, wait_for
+from helpers import FAKE_ENGINE, PATIENCE_S, spec, wait_for
 
 BURST, PER_S = 256 * 1024, 16 * 1024  # bytes, as gpt2d(8) has them
 LEFT_OUT = re.compile(r"^\S+ warning rank 0 \(pid \d+\): (\d+) lines \(([\d.]+ \w+)\) of what it prints left out$", re.M)
@@ -43,12 +43,6 @@ def accounted(d):
     return len(PRINTED.findall(said)) + sum(int(n) for n, _ in LEFT_OUT.findall(said))
 
 
-def until_its_end(d):
-    """The log up to the end of its first engine."""
-    end = "engine_lost: rank 0 killed by signal 6"
-    return wait_for(lambda: end in (said := d.said()) and said.partition(end)[0], "its end")
-
-
 def test_a_flood(daemon, engine):
     lines, began = 3000000, time.monotonic()
     path = engine(f"""
@@ -63,47 +57,6 @@ time.sleep(3600)
         size = d.log.stat().st_size
         assert BURST // 4 < size < 2 * BURST + 2 * PER_S * (time.monotonic() - began)
         assert {size.split()[1] for _, size in LEFT_OUT.findall(d.said())} & {"kB", "MB"}
-
-
-def test_a_flood_pushes_nothing_of_gpt2d_out(daemon, engine):
-    """What it says itself and what engines print have a share each of what is kept for logs."""
-    path = engine('out(b"of a flood\\n" * 20000)\ntime.sleep(3600)', beside=True)
-    with daemon(engine=path) as d, d.client() as c:
-        assert c.wait(c.submit(spec("a")))["state"] == "done"
-        wait_for(lambda: accounted(d) == 20000, "all lines, or their number")
-        assert d.said().count("rank 0 printed: ") > 1000
-        page = c.call("logs")
-        lines = page["lines"]
-        assert not page["more"] and c.call("logs", limit=1, after=lines[9]["n"])["lines"] == [lines[10]]
-        assert [line["n"] for line in lines] == sorted({line["n"] for line in lines})
-        theirs = [line for line in lines if line["message"].startswith("rank 0")]
-        own = [line["message"] for line in lines if line not in theirs]
-        assert len(theirs) == 256 and page["dropped"] == lines[-1]["n"] - len(lines) > 700
-        assert own[0].startswith("gpt2d ") and {"run 1: running", "run 1: done"} <= set(own)
-
-
-def test_the_last_words_of_a_flood(daemon, engine):
-    path = engine('out(b"more of it\\n" * 500000 + b"the reason at last")', then="kill -ABRT $$")
-    with daemon(engine=path, ready=False) as d:
-        said = until_its_end(d)
-        printed = PRINTED.findall(said)
-        assert printed[-1] == "the reason at last"
-        assert set(printed[:-1]) == {"more of it"}
-        assert sum(int(n) for n, _ in LEFT_OUT.findall(said)) > 400000
-
-
-def test_lines_that_are_no_text(daemon, engine):
-    path = engine("""
-out(b"x" * 1000000 + b"\\n")
-out(b"caf\\xc3\\xa9 \\xff\\xfe|\\xe2\\x82 \\0 \\x1b[31m \\xc2\\x9b2J\\r\\n")
-out(b"\\xc3\\xa9" * 1000 + b"\\n\\nend\\n")
-""")
-    with daemon(engine=path) as d:
-        wait_for(lambda: "rank 0 printed: end\n" in d.said(), "the last line")
-        log = d.log.read_bytes().decode() # all of it is UTF-8
-        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", log)
-        assert PRINTED.findall(log) == ["x" * 1900 + " (cut: it has 1000000 bytes)", "café ??|??    [31m   2J ",
-            "é" * 950 + " (cut: it has 2000 bytes)", "", "end"]
 
 
 def test_it_follows_the_log(daemon, engine, tmp_path):
@@ -154,12 +107,3 @@ def test_on_standard_error(daemon, engine):
     with daemon(engine=path, options=("--log-file", "stderr")) as d:
         while "rank 0 printed: here\n" not in (line := d.process.stderr.readline()):
             assert line, "gpt2d has ended"
-
-
-def test_of_the_checker(daemon, engine):
-    path = engine('out(b"why\\n")', then="exit 9", role="check")
-    with daemon(engine=path) as d, d.client() as c:
-        with pytest.raises(RpcError):
-            c.submit(spec("a"))
-        said = d.said()
-        assert 0 < said.index("warning checker printed: why\n") < said.index("checker: exited with status 9")

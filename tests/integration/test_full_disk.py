@@ -13,7 +13,7 @@ import pytest
 
 from faults import (ENDED, FAIL, FILES, KILL, LIBRARY, NEEDS_ROOM, TORN, Faults, fill, sample, small_file_system,
     start_if_it_can)
-from helpers import BUILD, FAKE_ENGINE, PATIENCE_S, Daemon, RpcError, experiment, folders, ids, spec, trash, wait_for
+from helpers import BUILD, PATIENCE_S, Daemon, RpcError, experiment, folders, ids, spec, trash, wait_for
 
 @pytest.fixture
 def small(tmp_path):
@@ -319,63 +319,6 @@ def test_a_full_disk_holds_the_queue(tmp_path):
             assert [c.wait(run)["state"] for run in queued] == ["done"] * 10
     finally:
         subprocess.run(["umount", "-l", str(runs)], check=False)
-
-
-class Held:
-    """An engine that does not start as long as it is held back."""
-
-    def __init__(self, home):
-        self.held, self.program = home / "held", home / "engine"
-        self.program.write_text(f"#!/bin/sh\nwhile [ -e {self.held} ]; do sleep 0.1; done\nexec {FAKE_ENGINE} \"$@\"\n")
-        self.program.chmod(0o755)
-
-    def next_to_start(self, d, c, run):
-        """All is there of run but the engines."""
-        before, run = c.submit(spec("long-ms20", 100000)), c.submit(run)
-        wait_for(lambda: c.call("show", id=before)["progress"], "its progress")
-        wait_for(lambda: list((d.state / "runs").glob(f"{run}-*")), "the next run's folder")
-        self.held.touch()
-        os.kill(d.engines()[0], signal.SIGKILL)
-        assert c.wait(before)["state"] == "failed"
-        return run
-
-
-@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
-@pytest.mark.parametrize("then", ["goes on", "cancel", "timeout", "release", "stop", "kill"])
-def test_no_run_trains_whose_start_is_not_stored(tmp_path, then):
-    """The next gpt2d would find it queued, with files of it."""
-    faults, engine = Faults(tmp_path), Held(tmp_path)
-    with Daemon(home=tmp_path, environment=faults.environment, engine=engine.program) as d:
-        with d.client() as c:
-            run = engine.next_to_start(d, c, spec("waits", **({"timeout": 1} if then == "timeout" else {})))
-            faults.daemon.arm(FAIL, errno.ENOSPC, ops=NEEDS_ROOM)
-            engine.held.unlink()
-            failure = wait_for(lambda: c.call("status")["store"], "that its start cannot be written")
-            assert failure["errno"] == "ENOSPC" and c.call("status")["running"]["run"]["state"] == "starting"
-            wait_for(lambda: d.said().count(f"run {run}: starting") == 1, "it is in the log")
-            refused(c.submit, spec("refused"))  # a try of its own
-            assert c.state(run) == "queued" and c.call("show", id=run)["progress"] is None
-            if then == "timeout":
-                time.sleep(3)  # it has not begun: that does not count
-            if then in ("cancel", "timeout"):
-                refused(c.call, "cancel", id=run)
-            if then == "release":
-                refused(c.call, "release", now=True)
-            marker = d.state / "runs" / f"{run}-waits" / "RUN_COMPLETE.txt"
-            assert not marker.exists()
-            if then == "stop":
-                assert d.stop() == 1
-            if then == "kill":
-                d.kill()
-            faults.daemon.disarm()
-            if then not in ("stop", "kill"):
-                assert c.wait(run)["state"] == ("done" if then in ("goes on", "release") else "cancelled")
-                assert marker.exists() == (then in ("goes on", "release"))
-        if then in ("stop", "kill"):
-            assert not marker.exists()
-            d.start()
-            with d.client() as c:
-                assert c.wait(run)["state"] == "done"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")

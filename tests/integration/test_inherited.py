@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -49,19 +48,6 @@ def test_a_blocked_signal_ends_gpt2ctl(number):
         _, said = p.communicate(timeout=60)
         assert p.returncode == 6 and f"interrupted; run {run} continues" in said, (p.returncode, said)
         d.tell()
-        c.wait(run)
-
-
-def test_nohup_stays_nohup():
-    with Daemon() as d, d.client() as c:
-        run = c.submit(spec("untold"))
-        p = following(d, ("nohup",), "follow", str(run))
-        read_until(p, "run 1")
-        p.send_signal(signal.SIGHUP)
-        time.sleep(0.3)
-        d.tell()
-        out, said = p.communicate(timeout=60)
-        assert p.returncode == 0 and "done" in out, (p.returncode, out, said)
         c.wait(run)
 
 

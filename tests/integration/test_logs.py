@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from helpers import BUILD, PATIENCE_S, RpcError, experiment, read_until, spec, wait_for
+from helpers import BUILD, RpcError, experiment, read_until, spec, wait_for
 
 CTL = BUILD / "ctl" / "gpt2ctl"
 
@@ -118,29 +118,6 @@ def following(d, *args):
         env=environment(d))
 
 
-def test_follow_of_a_run_that_waits(daemon, tmp_path):
-    """It is said once, and not to who wants JSON, or nothing but errors."""
-    def follow(*words):
-        said = tmp_path / f"said{len(words)}{''.join(words)}"
-        with said.open("w") as err:
-            return said, subprocess.Popen([CTL, "logs", "-f", str(run), *words], stdout=subprocess.DEVNULL, stderr=err,
-                env=environment(d))
-
-    with daemon() as d, d.client() as c:
-        c.call("drain", reason="new disk")
-        run = c.submit(spec("logs"))
-        followers = [follow(), follow("--json"), follow("-q")]
-        try:
-            wait_for(lambda: c.call("status")["daemon"]["clients"] == 4, "all three")
-            wait_for(followers[0][0].read_text, "why it waits")
-        finally:
-            c.call("resume")
-            assert [process.wait(PATIENCE_S) for _, process in followers] == [0, 0, 0]
-        plain, *others = [said.read_text() for said, _ in followers]
-        assert plain.startswith("waits     0 ahead; drained: since ") and ": new disk; " in plain
-        assert plain.count("\n") == 1 and others == ["", ""]
-
-
 def test_follow_over_a_restart(daemon):
     """gpt2d is killed and comes back: no line is missing and none comes twice."""
     with daemon() as d:
@@ -156,25 +133,6 @@ def test_follow_over_a_restart(daemon):
         assert "reconnecting" in err and "daemon_restart" in out
         assert ctl(d, "show", run, "--json").stdout.count('"done"')
         assert ctl(d, "logs", run).stdout.endswith(out)
-
-
-def test_its_own_over_a_restart(daemon):
-    """Another gpt2d counts its messages anew: all of them are shown."""
-    with daemon() as d:
-        follower = following(d)
-        read_until(follower, "1 ready after")
-        with d.client() as c:
-            for _ in range(20): # it is further than the next one is when asked
-                with pytest.raises(RpcError):
-                    c.call("cancel", id=99)
-        d.kill()
-        d.start()
-        read_until(follower, "1 ready after")
-        d.kill()
-        out, err = follower.communicate(timeout=120)
-        assert follower.returncode == 1
-        assert err.count("reconnecting") == 2 and "gpt2d did not come back within 5 s" in err
-        d.start()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")

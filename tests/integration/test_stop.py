@@ -1,12 +1,7 @@
 """How gpt2d ends: by a signal or a shutdown, with a run in progress or about to be done."""
 
-import contextlib
-import fcntl
 import json
-import os
 import signal
-import threading
-import time
 
 import pytest
 
@@ -142,68 +137,3 @@ def test_shutdown_now(home):
             wait_for(lambda: c.state(run) == "running", "running again")
             assert [t["state"] for t in c.call("show", id=run)["transitions"]] == ["queued", "starting",
                 "running", "interrupted", "queued", "starting", "running"]
-
-
-def test_what_killed_engines_have_left_goes(home):
-    """Their folders of shared memory, where nobody uses them any more and they are this user's alone."""
-    own = f"gpt2d-{os.geteuid()}"
-    unused, used = [home / own, home / f"{own}-abcdef"], home / f"{own}-ABCDEF"
-    others = [home / f"{own}-abcdefg", home / f"gpt2d-{os.geteuid() + 1}", home / f"{own}-000000", home / f"{own}-fedcba"]
-    with Daemon(home=home, environment={"UCX_POSIX_DIR": str(home)}) as d:
-        for folder in [*unused, used, *others]:
-            folder.mkdir(mode=0o755 if folder == others[2] else 0o700)
-        for folder in unused:
-            (folder / "ucx_shm_posix_1").touch()
-        (others[3] / "of another name").touch()
-        lock = os.open(used, os.O_RDONLY)
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        assert d.stop() == 0
-        assert not [folder for folder in unused if folder.exists()]
-        assert all(folder.exists() for folder in [used, *others])
-        os.close(lock)
-
-
-@pytest.mark.parametrize("mute, held_up", [(False, False), (True, False), (False, True)],
-    ids=["all read", "one does not", "held up"])
-def test_what_was_sent_is_answered(home, mute, held_up):
-    """To the last request that the connection takes, so that whoever asks knows what became of it; be gpt2d ever so slow."""
-    answered, open_ = [], []
-
-    def ask(c):
-        try:
-            while True:
-                c.ask("status")
-                open_.append(c)
-                try:
-                    c.reply(c.last_id)
-                except RpcError:
-                    pass  # that it is stopping is an answer
-                open_.remove(c)
-                answered.append(c)
-        except BrokenPipeError:
-            pass
-
-    with Daemon(home=home) as d:
-        clients = [d.client() for _ in range(4)]
-        threads = [threading.Thread(target=ask, args=(c,)) for c in clients]
-        for thread in threads:
-            thread.start()
-        wait_for(lambda: len(answered) > 100, "some answers")
-        if mute:
-            clients.append(d.client())
-            with contextlib.suppress(TimeoutError):
-                clients[-1].socket.settimeout(1)
-                while True:
-                    clients[-1].ask("status")
-        d.process.terminate()
-        for _ in range(4 if held_up else 0):  # for longer than it waits for those who do not read
-            d.process.send_signal(signal.SIGSTOP)
-            time.sleep(1.1)
-            d.process.send_signal(signal.SIGCONT)
-            time.sleep(0.01)
-        assert d.process.wait(PATIENCE_S) == 0
-        for thread in threads:
-            thread.join()
-        for c in clients:
-            c.close()
-        assert not open_
