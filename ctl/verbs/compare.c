@@ -66,9 +66,25 @@ static int unknown_arm(const struct spec *spec, const char *name, struct ctl_err
 		name, list, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
+static void nothing_done(const json_t *run, struct ctl_error *e)
+{
+	const long long id = format_int(run, "id", 0);
+	char state[32], reason[1024];
+
+	format_string(run, "state", "?", state, sizeof(state));
+	if (!json_is_string(json_object_get(run, "ended_at")))
+		ctl_error_set(e, CTL_WRONG_STATE,
+			"run %lld: nothing to compare yet (state %s, no segment is done)", id, state);
+	else
+		ctl_error_set(e, CTL_WRONG_STATE,
+			"run %lld: nothing to compare (state %s, no segment is done): %s\n"
+			"see its messages: gpt2ctl logs %lld",
+			id, state, format_string(run, "reason", "no reason", reason, sizeof(reason)),
+			id);
+}
+
 int compare_make(const json_t *show, const char *baseline, json_t **out, struct ctl_error *e)
 {
-	const json_t *run = json_object_get(show, "run");
 	struct spec *spec = compare_spec(show, e);
 	int rc;
 
@@ -78,9 +94,7 @@ int compare_make(const json_t *show, const char *baseline, json_t **out, struct 
 	if (rc == -ENOENT)
 		unknown_arm(spec, baseline, e);
 	else if (rc < 0)
-		ctl_error_set(e, CTL_WRONG_STATE,
-			"run %lld: nothing to compare yet (no segment is done)",
-			(long long)format_int(run, "id", 0));
+		nothing_done(json_object_get(show, "run"), e);
 	spec_free(spec);
 	return e->exit;
 }

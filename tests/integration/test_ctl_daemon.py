@@ -218,8 +218,8 @@ def test_compare_of_what_failed(daemon):
         first = submit(d, experiment("fail.r0.s2", repetitions=2))
         ctl(d, "wait", first)
         result = ctl(d, "compare", first)
-        assert result.returncode == 12 and "nothing to compare: run 1 is failed: made_up: rank 0: as asked, and no " \
-            "segment of 8 is done\nsee its messages: gpt2ctl logs 1" in result.stderr
+        assert result.returncode == 12 and "run 1: nothing to compare (state failed, no segment is done): " \
+            "made_up: rank 0: as asked\nsee its messages: gpt2ctl logs 1" in result.stderr
         second = submit(d, experiment("ms20", 50, repetitions=2))
         wait_for(lambda: json.loads(ctl(d, "show", second, "--json").stdout)["run"]["segments_done"] >= 1, "a segment")
         ctl(d, "cancel", second)
@@ -231,10 +231,10 @@ def test_compare_of_what_failed(daemon):
         assert "cancelled: asked for\n" in text and "only finished segments are compared" in text
         third = submit(d, spec("ms50", 1000))
         result = ctl(d, "compare", third)
-        assert result.returncode == 12 and "nothing to compare yet: no segment of 1 is done (run 3 is " in result.stderr
+        assert result.returncode == 12 and "run 3: nothing to compare yet (state " in result.stderr
         ctl(d, "cancel", third)
         ctl(d, "wait", third)
-        assert "nothing to compare: run 3 is cancelled: asked for, and no segment" in ctl(d, "compare", third).stderr
+        assert "run 3: nothing to compare (state cancelled, no segment is done): cancelled: asked for" in ctl(d, "compare", third).stderr
 
 
 # ---- what the daemon finds wrong with a spec is told where it stands in the file: cases A1, B1, B3 ----

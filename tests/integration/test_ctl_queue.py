@@ -90,6 +90,8 @@ def test_no_gpt2d_comes_back(daemon, words):
         with d.client() as c:
             wait_for(lambda: (now := c.call("status"))["drained"] or words[0] == "logs" and now["daemon"]["clients"] == 2,
                 "it has come")
+        if words[0] == "logs":
+            waiting.stdout.readline()
         d.kill()
         err = waiting.communicate(timeout=PATIENCE_S)[1]
         assert waiting.returncode == 1, err
