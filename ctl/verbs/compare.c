@@ -74,13 +74,14 @@ static void nothing_done(const json_t *run, struct ctl_error *e)
 	format_string(run, "state", "?", state, sizeof(state));
 	if (!json_is_string(json_object_get(run, "ended_at")))
 		ctl_error_set(e, CTL_WRONG_STATE,
-			"run %lld: nothing to compare yet (state %s, no segment is done)", id, state);
+			"run %lld: nothing to compare yet (state %s, no segment is done)", id,
+			state);
 	else
 		ctl_error_set(e, CTL_WRONG_STATE,
 			"run %lld: nothing to compare (state %s, no segment is done): %s\n"
 			"see its messages: gpt2ctl logs %lld",
-			id, state, format_string(run, "reason", "no reason", reason, sizeof(reason)),
-			id);
+			id, state,
+			format_string(run, "reason", "no reason", reason, sizeof(reason)), id);
 }
 
 int compare_make(const json_t *show, const char *baseline, json_t **out, struct ctl_error *e)
