@@ -276,7 +276,8 @@ class Engine:
         for rule in self.rules:
             if rule["when"].items() <= segment.items():
                 summary.update(rule["set"])
-        if self.rules or any(self.has(word, segment) for word in ("nosay", "silent", "enduntold")):
+        kept = ("nosay", "silent", "enduntold", "laststep", f"laststep{segment['segment']}")
+        if self.rules or any(self.has(word, segment) for word in kept):
             with open(os.path.join(segment["dir"], "summary.json"), "w") as f:
                 json.dump({"summary": summary}, f)
         # whole once it is there, as the real one's: gpt2d, and this with it, may be killed as soon as it is seen

@@ -301,6 +301,6 @@ class Daemon:
             if self.process.poll() is None:
                 self.kill()
             if kind is not None:
-                print(self.said())
+                print(self.said(), f"gpt2d's exit status: {self.process.returncode}", sep="\n")
             if self.own_home:
                 shutil.rmtree(self.home, ignore_errors=True)
