@@ -197,9 +197,9 @@ static void add_means(struct comparison_arm *arm, const json_t *summary, double 
 	}
 }
 
-static void add_to_arm(struct comparison_arm *arm, const json_t *segment, const json_t *summary,
-	const json_t *before, bool is_stalled)
+static void add_to_arm(struct comparison_arm *arm, const json_t *segment, const json_t *before)
 {
+	const json_t *summary = json_object_get(segment, "summary");
 	const double switch_ns = comparison_number(summary, "switch_ns");
 
 	arm->segments++;
@@ -208,7 +208,7 @@ static void add_to_arm(struct comparison_arm *arm, const json_t *segment, const 
 	arm->attempted += count(summary, "steps_attempted");
 	arm->applied += count(summary, "steps_applied");
 	arm->skipped += count(summary, "steps_skipped");
-	arm->stalled += is_stalled;
+	arm->stalled += stalled(summary);
 	arm->seconds += comparison_number(summary, "seconds_measured");
 	arm->energy_j += comparison_number(summary, "energy_j");
 	arm->peak_bytes = fmax(arm->peak_bytes, comparison_number(summary, "peak_device_bytes"));
@@ -230,13 +230,12 @@ static void add_to_arm(struct comparison_arm *arm, const json_t *segment, const 
 			json_object_get(summary, "val_loss")));
 }
 
-static void add_segment(struct comparison *c, const json_t *segment, const json_t *before)
+static void add_segment(struct comparison *c, const json_t *segment)
 {
 	const json_t *summary = json_object_get(segment, "summary");
 	struct comparison_block *block = block_of(c, count(segment, "block"));
 	const size_t i = find_arm(c, text(segment, "arm"));
 	struct comparison_cell *cell;
-	bool is_stalled;
 
 	if (i == c->n_arms)
 		return;
@@ -251,16 +250,14 @@ static void add_segment(struct comparison *c, const json_t *segment, const json_
 		c->left_out++;
 		return;
 	}
-	is_stalled = stalled(summary);
 	cell->done++;
-	cell->stalled += is_stalled;
+	cell->stalled += stalled(summary);
 	cell->tokens += count(summary, "tokens_measured");
 	cell->tokens_total += count(summary, "tokens_total");
 	cell->attempted += count(summary, "steps_attempted");
 	cell->applied += count(summary, "steps_applied");
 	cell->seconds += comparison_number(summary, "seconds_measured");
 	compare_losses(c, cell, summary);
-	add_to_arm(&c->arms[i], segment, summary, before, is_stalled);
 	c->used++;
 }
 
@@ -321,6 +318,25 @@ static void keep_blocks(struct comparison *c)
 			block->kept =
 				block->kept && (c->arms[i].failed || cell_whole(&block->cells[i]));
 		c->n_kept += block->kept;
+	}
+}
+
+/*
+ * An arm's figures are of the blocks that its verdict rests on: a standstill or half a block must
+ * not change them. Before a block is kept they are of all segments that are done.
+ */
+static void add_to_arms(struct comparison *c, const json_t *segments)
+{
+	const json_t *segment, *before = NULL;
+	size_t i;
+
+	json_array_foreach(segments, i, segment) {
+		const size_t arm = find_arm(c, text(segment, "arm"));
+		const bool counts = c->n_kept == 0 || block_of(c, count(segment, "block"))->kept;
+
+		if (arm < c->n_arms && counts && is_done(segment))
+			add_to_arm(&c->arms[arm], segment, before);
+		before = segment;
 	}
 }
 
@@ -503,12 +519,13 @@ int comparison_make(const struct spec *spec, const json_t *show, const char *bas
 	find_differences(c);
 	find_reference(c, segments);
 	json_array_foreach(segments, i, segment)
-		add_segment(c, segment, i > 0 ? json_array_get(segments, i - 1) : NULL);
+		add_segment(c, segment);
 	if (c->used == 0) {
 		rc = -ENODATA;
 	} else {
 		find_failed(c, segments);
 		keep_blocks(c);
+		add_to_arms(c, segments);
 		find_drift(c);
 		find_control(c);
 		decide(c);

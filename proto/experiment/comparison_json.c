@@ -107,9 +107,10 @@ static json_t *arm_json(const struct comparison *c, size_t i)
 /* Throughput of the arm over the baseline's, in percent, with the interval where there is one. */
 json_t *comparison_estimate_json(const struct estimate *e)
 {
-	json_t *row = json_pack("{s:f, s:f, s:f, s:I}", "theta", e->theta, "throughput_percent",
-		estimate_throughput_percent(e->theta), "step_time_percent",
-		estimate_time_percent(e->theta), "blocks", INT(e->n));
+	const double theta = e->n > 0 ? e->theta : (double)NAN;
+	json_t *row = json_pack("{s:o, s:o, s:o, s:I}", "theta", rpc_real(theta),
+		"throughput_percent", rpc_real(estimate_throughput_percent(theta)),
+		"step_time_percent", rpc_real(estimate_time_percent(theta)), "blocks", INT(e->n));
 
 	json_object_set_new(row, "throughput_low_percent",
 		e->has_interval ? rpc_real(estimate_throughput_percent(e->lo)) : json_null());
@@ -117,7 +118,7 @@ json_t *comparison_estimate_json(const struct estimate *e)
 		e->has_interval ? rpc_real(estimate_throughput_percent(e->hi)) : json_null());
 	json_object_set_new(
 		row, "half_width", e->has_interval ? rpc_real(e->half_width) : json_null());
-	json_object_set_new(row, "p", rpc_real(e->p));
+	json_object_set_new(row, "p", e->n > 0 ? rpc_real(e->p) : json_null());
 	return row;
 }
 
@@ -178,11 +179,11 @@ static json_t *comparison_row(const struct comparison *c, size_t i)
 	const struct comparison_arm *arm = &c->arms[i];
 	const struct verdict_result *r = &arm->result;
 	json_t *row = comparison_estimate_json(&r->estimate);
-	json_t *verdict = json_pack("{s:s, s:b, s:s, s:s, s:s, s:f}", "arm", arm_name(c, i),
+	json_t *verdict = json_pack("{s:s, s:b, s:s, s:s, s:s, s:o}", "arm", arm_name(c, i),
 		"control", arm->is_control, "verdict", verdict_name(r->verdict), "reason",
 		verdict_reason_name(r->reason), "reason_text",
 		r->reason == VERDICT_UNEQUAL_WORK ? arm->unequal : verdict_reason_text(r->reason),
-		"p_holm", r->p_holm);
+		"p_holm", r->estimate.n > 0 ? rpc_real(r->p_holm) : json_null());
 	json_t *stalls = json_pack("{s:I, s:I, s:f}", "baseline", INT(arm->input.stalled_a), "arm",
 		INT(arm->input.stalled_b), "p", r->stalls_p);
 	json_t *trend = json_pack("{s:b, s:f, s:f}", "found", r->has_trend, "p", r->trend.p,

@@ -31,7 +31,8 @@ const struct schema_row schema_comparison[] = {
 	{"warmup_steps", "count", "of these, not measured"},
 
 	{"compared_arm", SCHEMA_OBJECT,
-		"An arm over its segments that are done. Means are per measured step and over the "
+		"An arm over its segments in the kept blocks; before a block is kept, over all that "
+		"are done. Means are per measured step and over the "
 		"ranks; null: a segment has no such figure."},
 	{"arm", "text", ""},
 	{"control", "bool", "it repeats the baseline"},
@@ -88,9 +89,10 @@ const struct schema_row schema_comparison[] = {
 
 	{"estimate", SCHEMA_OBJECT,
 		"The change of an arm against the baseline: positive means a higher throughput."},
-	{"theta", "real", "ln(baseline's time / arm's time) of the typical block"},
-	{"throughput_percent", "real", ""},
-	{"step_time_percent", "real", ""},
+	{"theta", "real|null",
+		"ln(baseline's time / arm's time) of the typical block; null: no block is kept"},
+	{"throughput_percent", "real|null", ""},
+	{"step_time_percent", "real|null", ""},
 	{"blocks", "count", "that the estimate uses"},
 	{"throughput_low_percent", "real|null", "the interval's lower end; null: too few blocks"},
 	{"throughput_high_percent", "real|null", ""},
@@ -107,7 +109,7 @@ const struct schema_row schema_comparison[] = {
 		"significant,unsettled",
 		"the rule that decided"},
 	{"reason_text", "text", "in words"},
-	{"p_holm", "real", "p adjusted for the number of comparisons"},
+	{"p_holm", "real|null", "p adjusted for the number of comparisons"},
 	{"detectable_percent", "real|null", "a change of this size is found in 80 %"},
 	{"blocks_needed", "count|null", "that would settle it; null: settled, or unknown"},
 	{"stalls", "stalls", ""},

@@ -177,6 +177,37 @@ static void test_void_and_open_blocks_are_left_out(void **state)
 	json_decref(out);
 }
 
+/* A standstill makes a segment slow; neither its time nor its updates are in the arm's figures. */
+static void test_figures_are_of_the_kept_blocks(void **state)
+{
+	const struct change changes[] = {
+		{.arm = "a", .block = 2, .void_reason = "standstill: rank 0, 3.0 s", .slower = 9.0},
+		{.arm = "b", .block = 3, .state = "waiting"},
+	};
+	json_t *out = compare(BUCKETS, 10, changes, COUNT(changes));
+	const json_t *a = of_arm(out, "arms", "a"), *b = of_arm(out, "arms", "b");
+
+	assert_int_equal(json_integer_value(json_object_get(a, "segments")), 16);
+	assert_int_equal(json_integer_value(json_object_get(a, "steps_applied")), 160);
+	assert_int_equal(json_integer_value(json_object_get(b, "steps_applied")), 160);
+	assert_true(json_real_value(json_object_get(a, "seconds")) < 17.0);
+	json_decref(out);
+}
+
+/* Without a kept block there is no change to print: not one of 0 %. */
+static void test_no_kept_block_has_no_estimate(void **state)
+{
+	const struct change change = {.arm = "b", .void_reason = "thermal_slowdown"};
+	json_t *out = compare(BUCKETS, 2, &change, 1);
+	const json_t *row = of_arm(out, "comparisons", "b");
+
+	assert_true(json_is_null(json_object_get(row, "throughput_percent")));
+	assert_true(json_is_null(json_object_get(row, "p_holm")));
+	assert_int_equal(
+		json_integer_value(json_object_get(of_arm(out, "arms", "b"), "segments")), 4);
+	json_decref(out);
+}
+
 static void test_unequal_work(void **state)
 {
 	const struct {
@@ -333,6 +364,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_slower),
 		cmocka_unit_test(test_void_and_open_blocks_are_left_out),
+		cmocka_unit_test(test_figures_are_of_the_kept_blocks),
+		cmocka_unit_test(test_no_kept_block_has_no_estimate),
 		cmocka_unit_test(test_unequal_work),
 		cmocka_unit_test(test_classes),
 		cmocka_unit_test(test_what_differs_is_named),
