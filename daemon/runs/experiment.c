@@ -108,10 +108,9 @@ static json_t *new_row(const struct experiment *e, int64_t segment)
 	const struct design_segment *s = &e->order[segment];
 
 	return json_pack("{sI sI sI ss ss ss sn sn sn ss sn sn}", "segment",
-		(json_int_t)segment + 1, "block", (json_int_t)s->block + 1,
-		"position", (json_int_t)s->position + 1, "arm",
-		e->spec->arms[s->arm].name, "state", "waiting", "reason", "", "void", "started_at",
-		"ended_at", "dir", "", "summary", "artifacts");
+		(json_int_t)segment + 1, "block", (json_int_t)s->block + 1, "position",
+		(json_int_t)s->position + 1, "arm", e->spec->arms[s->arm].name, "state", "waiting",
+		"reason", "", "void", "started_at", "ended_at", "dir", "", "summary", "artifacts");
 }
 
 /* ---- the beginning and the end ---- */
@@ -141,8 +140,8 @@ static void read_rows(struct experiment *e)
 	e->next = e->begun;
 }
 
-struct experiment *experiment_create(const struct spec *spec, struct run *run,
-	const struct design_segment *order, json_t *rows)
+struct experiment *experiment_create(
+	const struct spec *spec, struct run *run, const struct design_segment *order, json_t *rows)
 {
 	struct experiment *e = memory_zeroed(1, sizeof(*e));
 
@@ -218,13 +217,17 @@ static void resize(struct experiment *e, int64_t blocks)
 	record_resize(e->options.store, e->run->id, e->spec, e->order, segments, on_resized, e);
 }
 
-/* Nothing is left to compare: the baseline has failed, or all others have. */
+/*
+ * Nothing is left to compare: the baseline has failed, or all others have. A control is worth no
+ * block of its own, unless it is all that the baseline is compared with from the beginning.
+ */
 static bool is_hopeless(const struct experiment *e)
 {
+	const bool only_control = e->spec->n_arms == 2;
 	bool others = false;
 
 	for (size_t i = 1; i < e->spec->n_arms; i++)
-		others |= !e->failed[i] && i != e->spec->control;
+		others |= !e->failed[i] && (only_control || i != e->spec->control);
 	return e->failed[0] || !others;
 }
 
@@ -509,8 +512,8 @@ static const char *void_of(const json_t *summary)
 	return json_string_value(json_array_get(json_object_get(summary, "void"), 0));
 }
 
-void experiment_report(struct experiment *e, int64_t segment, const char *state,
-	const char *reason, const char *dir, json_t *summary)
+void experiment_report(struct experiment *e, int64_t segment, const char *state, const char *reason,
+	const char *dir, json_t *summary)
 {
 	json_t *row = row_at(e, segment);
 	const bool is_end = !is_in(row, state) && strcmp(state, "training") != 0 &&

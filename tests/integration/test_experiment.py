@@ -81,6 +81,17 @@ def test_files(daemon):
         assert agrees(d) == 1
 
 
+def test_arms_that_are_equal(daemon):
+    """The second arm is the control, and all that there is to compare: every block runs."""
+    with daemon() as d, d.client() as c:
+        run = design(3)
+        run["arms"] = {"a": {}, "b": {}}
+        del run["design"]["aa_control"]
+        run = c.submit(run)
+        assert c.wait(run)["state"] == "done"
+        assert voids(c.call("show", id=run)) == [None] * 3
+
+
 def test_void_block_is_replaced(daemon):
     """An engine reports a thermal slowdown in block 1: what is left of that block is skipped, and a block is added."""
     environment = rules(({"block": FIRST + 1, "position": FIRST + 1}, {"void": ["thermal_slowdown"]}))
