@@ -435,6 +435,15 @@ static void check_work(struct comparison *c, struct comparison_arm *arm)
 	}
 }
 
+int64_t comparison_log_ratio(const struct comparison_cell *base, const struct comparison_cell *own)
+{
+	const bool same = base->tokens == own->tokens || base->tokens == 0 || own->tokens == 0;
+
+	return same ? estimate_log_ratio(base->seconds, own->seconds)
+		    : estimate_log_ratio(base->seconds / (double)base->tokens,
+			      own->seconds / (double)own->tokens);
+}
+
 static void take_ratios(struct comparison *c, struct comparison_arm *arm)
 {
 	struct verdict_input *in = &arm->input;
@@ -446,9 +455,9 @@ static void take_ratios(struct comparison *c, struct comparison_arm *arm)
 		const struct comparison_cell *base = &block->cells[c->baseline];
 		const struct comparison_cell *own = &block->cells[arm->index];
 
-		if (!block->kept || arm->failed)
+		if (!block->kept || arm->failed || !cell_whole(base))
 			continue;
-		arm->q[in->n++] = estimate_log_ratio(base->seconds, own->seconds);
+		arm->q[in->n++] = comparison_log_ratio(base, own);
 		in->stalled_a += base->stalled;
 		in->stalled_b += own->stalled;
 	}

@@ -213,8 +213,9 @@ static json_t *block_json(const struct comparison *c, const struct comparison_bl
 
 	for (size_t i = 0; i < c->n_arms; i++) {
 		const struct comparison_cell *cell = &block->cells[i];
-		const double q = cell->seconds > 0.0 && cell->done == cell->planned
-			? log(block->cells[c->baseline].seconds / cell->seconds)
+		const double q = cell->seconds > 0.0 && cell->done == cell->planned &&
+				block->cells[c->baseline].seconds > 0.0
+			? 1e-9 * (double)comparison_log_ratio(&block->cells[c->baseline], cell)
 			: (double)NAN;
 
 		json_array_append_new(arms,

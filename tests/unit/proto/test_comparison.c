@@ -208,6 +208,19 @@ static void test_no_kept_block_has_no_estimate(void **state)
 	json_decref(out);
 }
 
+/* Twice the tokens in the same time are twice the throughput, though no verdict follows. */
+static void test_throughput_of_unequal_tokens(void **state)
+{
+	const struct change change = {.arm = "b", .tokens = 4096};
+	json_t *out = compare(BUCKETS, 8, &change, 1);
+	const json_t *row = of_arm(out, "comparisons", "b");
+	const double percent = json_number_value(json_object_get(row, "throughput_percent"));
+
+	assert_string_equal(text(row, "reason"), "unequal_work");
+	assert_true(fabs(percent - 100.0) < 1.0);
+	json_decref(out);
+}
+
 static void test_unequal_work(void **state)
 {
 	const struct {
@@ -332,6 +345,23 @@ static void test_an_arm_that_failed(void **state)
 	json_decref(out);
 }
 
+/* Blocks stand without an arm that failed; nothing is compared with that arm. */
+static void test_a_baseline_that_failed(void **state)
+{
+	const struct change change = {.arm = "b", .state = "failed"};
+	struct spec *spec = parse(BUCKETS);
+	json_t *s = show(spec, 8, &change, 1), *out = NULL;
+	const json_t *row;
+
+	assert_int_equal(comparison_make(spec, s, "b", &out), 0);
+	row = of_arm(out, "comparisons", "a");
+	assert_int_equal(json_integer_value(json_object_get(row, "blocks")), 0);
+	assert_true(json_is_null(json_object_get(row, "throughput_percent")));
+	json_decref(out);
+	json_decref(s);
+	spec_free(spec);
+}
+
 static void test_unlike_steps_are_named(void **state)
 {
 	json_t *out = compare("\"arms\": {\"a\": {}, \"b\": {\"train_micro_batch_size_per_gpu\": 8,"
@@ -366,6 +396,7 @@ int main(void)
 		cmocka_unit_test(test_void_and_open_blocks_are_left_out),
 		cmocka_unit_test(test_figures_are_of_the_kept_blocks),
 		cmocka_unit_test(test_no_kept_block_has_no_estimate),
+		cmocka_unit_test(test_throughput_of_unequal_tokens),
 		cmocka_unit_test(test_unequal_work),
 		cmocka_unit_test(test_classes),
 		cmocka_unit_test(test_what_differs_is_named),
@@ -373,6 +404,7 @@ int main(void)
 		cmocka_unit_test(test_control_that_fails),
 		cmocka_unit_test(test_stalls_of_the_faster_arm),
 		cmocka_unit_test(test_an_arm_that_failed),
+		cmocka_unit_test(test_a_baseline_that_failed),
 		cmocka_unit_test(test_unlike_steps_are_named),
 		cmocka_unit_test(test_refusals),
 	};
