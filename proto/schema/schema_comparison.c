@@ -31,8 +31,8 @@ const struct schema_row schema_comparison[] = {
 	{"warmup_steps", "count", "of these, not measured"},
 
 	{"compared_arm", SCHEMA_OBJECT,
-		"An arm over its segments in the kept blocks; before a block is kept, over all that "
-		"are done. Means are per measured step and over the "
+		"An arm over its segments in the kept blocks; before a block is kept, over all "
+		"that are done. Means are per measured step and over the "
 		"ranks; null: a segment has no such figure."},
 	{"arm", "text", ""},
 	{"control", "bool", "it repeats the baseline"},
