@@ -1,6 +1,7 @@
 """gpt2ctl submit against a scripted daemon: files, errors with their lines, trials, the result as exit code."""
 
 import json
+import os
 
 import pytest
 
@@ -247,3 +248,19 @@ def test_dry_run_of_a_design(spec, path):
     assert "fewer than 8 blocks give figures, and no verdict\n" in text
     assert text.count("identical plan") == 1 and text.index("\narm c") < text.index("identical plan")
     assert text.count("ZeRO stage             1\n") == 1
+
+
+def test_relative_paths_of_a_pipe(tmp_path, path):
+    """As for "-": a pipe, such as that of <(jq . spec.json), has no directory of its own."""
+    (tmp_path / "train.bin").write_bytes(b"ab" * 5000)
+    text = json.dumps({**SPEC, "data": {"train": "train.bin"}})
+    reader, writer = os.pipe()
+    os.write(writer, text.encode())
+    os.close(writer)
+    with FakeDaemon(path, submit=submit_reply, show=show_reply) as daemon:
+        result = ctl("submit", f"/dev/fd/{reader}", path=path, cwd=tmp_path, pass_fds=[reader])
+    os.close(reader)
+    assert result.returncode == 0, result.stderr
+    sent = daemon.asked("submit")[0]["spec"]
+    sent = json.loads(sent) if isinstance(sent, str) else sent
+    assert sent["data"]["train"] == str(tmp_path / "train.bin")
