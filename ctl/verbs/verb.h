@@ -34,7 +34,7 @@ struct verb {
 
 /*
  * The name of an argument, or of an option's value, says what it may be, and shells complete by it:
- * see the kinds in ctl/complete.c (ID, FILE, DIR, ...). Words in lower case with | between them
+ * see the kinds in ctl/completion.c (ID, FILE, DIR, ...). Words in lower case with | between them
  * ("raw|headed") are the choices themselves. [...] is optional, the last may end in "...".
  */
 
