@@ -95,7 +95,7 @@ STATES = "one of queued, starting, running, finishing, done, failed, cancelled, 
 @pytest.mark.parametrize("column, value, said", [
     ("state", "'weird'", f'state: "weird" is not allowed, {STATES}'),
     ("gpus", "-3", 'gpus: "-3" is not allowed, a whole number from 0 to 1024'),
-    ("segments", "'many'", 'segments: "many" is not allowed, a whole number from 1 to 32000'),
+    ("segments", "'many'", 'segments: "many" is not allowed, a whole number from 1 to 64128'),
     ("segments_done", "7", 'segments_done: "7" is not allowed, the run has 1 segments'),
     ("attempt", "0", 'attempt: "0" is not allowed, a whole number from 1 to 2147483646'),
     ("ended_ns", "-1", 'ended_ns: "-1" is not allowed, a whole number from 0'),
