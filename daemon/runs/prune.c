@@ -403,7 +403,9 @@ static bool take_params(struct reply *reply, const json_t *params, struct record
 	enum run_state parsed = RUN_DONE;
 
 	*what = (struct record_prunable){.keep = request_integer(params, "keep", -1),
-		.ended_before_ns = older_s < 0 ? INT64_MAX : clock_utc_ns() - older_s * CLOCK_S_NS,
+		.ended_before_ns = older_s < 0 || older_s > PROTOCOL_OLDER_S_MAX
+			? INT64_MAX
+			: clock_utc_ns() - older_s * CLOCK_S_NS,
 		.uid = peer->admin ? -1 : (int64_t)peer->uid,
 		.state = -1,
 		.after = request_integer(params, "after", 0),

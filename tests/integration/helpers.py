@@ -302,5 +302,6 @@ class Daemon:
                 self.kill()
             if kind is not None:
                 print(self.said(), f"gpt2d's exit status: {self.process.returncode}", sep="\n")
+                print("" if self.process.stderr.closed else self.process.stderr.read())
             if self.own_home:
                 shutil.rmtree(self.home, ignore_errors=True)
