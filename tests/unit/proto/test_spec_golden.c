@@ -29,6 +29,7 @@ struct golden {
 	bool escaped, exactly;
 	char *text, *expected;
 	size_t n;
+	bool own_base; /* options.base_dir is allocated */
 };
 
 /* The canonical form as lines of "dotted.key value". */
@@ -43,9 +44,10 @@ static void read_option(struct golden *c, char *line)
 {
 	if (!strncmp(line, "world ", 6))
 		c->options.world = atoi(line + 6);
-	else if (!strncmp(line, "base ", 5))
-		c->options.base_dir = strcmp(line + 5, "-") ? memory_text(line + 5) : NULL;
-	else if (!strncmp(line, "set ", 4) && c->options.n_sets < SETS_MAX)
+	else if (!strncmp(line, "base ", 5)) {
+		c->own_base = strcmp(line + 5, "-") != 0;
+		c->options.base_dir = c->own_base ? memory_text(line + 5) : NULL;
+	} else if (!strncmp(line, "set ", 4) && c->options.n_sets < SETS_MAX)
 		c->sets[c->options.n_sets++] = memory_text(line + 4);
 	else if (!strcmp(line, "escaped"))
 		c->escaped = true;
@@ -148,6 +150,8 @@ static void free_case(struct golden *c)
 {
 	for (size_t i = 0; i < c->options.n_sets; i++)
 		free((char *)c->sets[i]);
+	if (c->own_base)
+		free((char *)c->options.base_dir);
 	free(c->text);
 	free(c->expected);
 }
