@@ -62,6 +62,7 @@ void segment_report_failure(const struct segment *s, struct link *link)
 void segment_destroy(struct segment *s)
 {
 	json_decref(s->params);
+	free(s->spec);
 	free(s);
 }
 
@@ -72,6 +73,8 @@ static struct segment *trained(int number)
 	struct segment *s = calloc(1, sizeof(*s));
 
 	assert_non_null(s);
+	s->spec = calloc(1, sizeof(*s->spec));
+	assert_non_null(s->spec);
 	s->params = json_object();
 	s->segment = number;
 	s->measure.done = 1;
