@@ -70,6 +70,8 @@ void segment_destroy(struct segment *s)
 		dataset_close(&s->train);
 	if (s->has_val)
 		dataset_close(&s->val);
+	if (s->has_weights)
+		gpt2_weights_close(&s->weights);
 	if (s->has_training)
 		training_finish(&s->training);
 	measure_finish(&s->measure);
@@ -201,6 +203,27 @@ static bool make_training(struct segment *s, struct warm *w)
 	return true;
 }
 
+/* After make_training, whose arena it is checked against. */
+static bool open_weights(struct segment *s)
+{
+	const json_t *known = json_object_get(s->params, "data");
+	char *error = s->failure.message;
+	size_t n = sizeof(s->failure.message);
+
+	if (!s->config.init_safetensors[0])
+		return true;
+	s->failure.reason = "data";
+	if (gpt2_weights_open(&s->weights, &s->training.arena, s->config.init_safetensors,
+		    &s->data_roots, error, n))
+		return false;
+	s->has_weights = true;
+	if (dataset_identity_check(known, &s->weights.identity, error, n))
+		return false;
+	dataset_identity_add(s->data, &s->weights.identity);
+	s->failure.reason = NULL;
+	return true;
+}
+
 bool segment_prepare(struct segment *s, struct warm *w)
 {
 	int rc;
@@ -210,7 +233,8 @@ bool segment_prepare(struct segment *s, struct warm *w)
 			"segment.start: %d ranks of %d, rank %d, dir %s", s->world, w->world,
 			w->rank, s->dir ? s->dir : "missing");
 	/* a file that was replaced is told before what is wrong with the new one */
-	if (!read_spec(s, w) || !open_data(s) || !check(s, w) || !make_training(s, w))
+	if (!read_spec(s, w) || !open_data(s) || !check(s, w) || !make_training(s, w) ||
+		!open_weights(s))
 		return false;
 	if (w->rank == 0) {
 		s->content = content_start(w->tuned.dir, &s->train, s->has_val ? &s->val : NULL);
@@ -477,7 +501,27 @@ static void send_started(struct segment *s, struct link *link)
 	link_send(link, SEGMENT_STARTED, params);
 }
 
-static void set_up(struct segment *s, struct warm *w, struct link *link)
+static int put_values(void *arg, int64_t first, const float *values, int64_t n)
+{
+	return optimizer_put(arg, first, values, n);
+}
+
+/* The peers of a rank that cannot read the file begin without it: then this process ends. */
+static bool load_weights(struct segment *s)
+{
+	const struct gpt2_weights_target to = {put_values, &s->training.optimizer};
+	int rc =
+		gpt2_weights_load(&s->weights, &to, s->failure.message, sizeof(s->failure.message));
+
+	if (!rc)
+		return true;
+	if (rc == -ENOTRECOVERABLE || s->world > 1)
+		segment_poison(s, ENGINE_EXIT_POISONED);
+	s->failure.reason = rc == -ENOTRECOVERABLE ? "device" : "data";
+	return false;
+}
+
+static bool set_up(struct segment *s, struct warm *w, struct link *link)
 {
 	int64_t begin = clock_mono_ns(), end;
 	int rc = metrics_host_reset_peak();
@@ -486,13 +530,17 @@ static void set_up(struct segment *s, struct warm *w, struct link *link)
 		metrics_log_add(
 			&s->log, "peak memory counts from the engine's start: %s", strerror(-rc));
 	training_reset(&s->training);
+	if (s->has_weights && !load_weights(s))
+		return false;
 	end = clock_mono_ns();
 	s->init_ns = end - begin;
 	if (w->work_end_ns)
 		s->switch_ns = end - w->work_end_ns;
 	if (w->rank == 0)
 		send_started(s, link);
-	metrics_log_add(&s->log, "parameters initialised in %.3f ms", (double)s->init_ns / 1e6);
+	metrics_log_add(&s->log, "parameters %s in %.3f ms",
+		s->has_weights ? "loaded" : "initialised", (double)s->init_ns / 1e6);
+	return true;
 }
 
 /* How steps are launched, once it is known: after the second one. */
@@ -790,7 +838,10 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 
 	snprintf(name, sizeof(name), "run %" PRId64 " segment %" PRId64, s->run, s->segment);
 	k_range_begin(name); /* around all that profilers are told in it */
-	set_up(s, w, link);
+	if (!set_up(s, w, link)) {
+		k_range_end();
+		return false;
+	}
 	if (w->gpu_log)
 		gpu_log_begin(w->gpu_log);
 	else if (w->no_gpu_log[0])

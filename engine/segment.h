@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/checkpoint/gpt2_weights.h"
 #include "engine/data/content.h"
 #include "engine/link.h"
 #include "engine/report/metrics.h"
@@ -44,6 +45,8 @@ struct segment {
 	char spec_sha256[65];
 	struct dataset train, val;
 	bool has_train, has_val;
+	struct gpt2_weights weights; /* that the parameters come from */
+	bool has_weights;
 	json_t *data;            /* their identity (dataset_identity_add) */
 	struct content *content; /* rank 0: their hashes, in the making */
 	struct training training;

@@ -468,9 +468,9 @@ int attempt_segment_gpus(const struct attempt *a, int64_t segment)
 
 bool attempt_segment_reads(const struct attempt *a, int64_t segment)
 {
-	const struct spec_config *config = &arm_of(a, segment)->config;
+	const char *path;
 
-	return config->data_train[0] != '\0' || config->data_val[0] != '\0';
+	return spec_file_key(&arm_of(a, segment)->config, &path) != NULL;
 }
 
 json_t *attempt_segment_start(const struct attempt *a, int64_t segment, json_t *data)

@@ -129,17 +129,16 @@ static void check_path(struct submission *s, const char *key, const char *path)
 /* Whether files of others would be read for this user; then that is an error. */
 static bool is_barred(struct submission *s)
 {
-	const struct spec_config *config;
+	const char *key, *path;
 	char message[300];
 
 	if (role_may_read(s->submitter->options.settings, s->uid))
 		return false;
 	role_say_unreadable(s->uid, message, sizeof(message));
 	for (size_t i = 0; i < s->spec->n_arms; i++) {
-		config = &s->spec->arms[i].config;
-		if (config->data_train[0] != '\0' || config->data_val[0] != '\0') {
-			add_error(s, (struct spec_place){0},
-				config->data_train[0] ? "data.train" : "data.val", message);
+		key = spec_file_key(&s->spec->arms[i].config, &path);
+		if (key != NULL) {
+			add_error(s, (struct spec_place){0}, key, message);
 			return true;
 		}
 	}
@@ -159,6 +158,8 @@ static int check_paths(void *arg)
 			check_path(s, "data.train", config->data_train);
 		if (i == 0 || strcmp(config->data_val, first->data_val) != 0)
 			check_path(s, "data.val", config->data_val);
+		if (i == 0 || strcmp(config->init_safetensors, first->init_safetensors) != 0)
+			check_path(s, "init_from.safetensors", config->init_safetensors);
 	}
 	return 0;
 }
@@ -186,8 +187,8 @@ static json_t *order_json(const struct spec *spec)
 	spec_order(spec, order);
 	for (size_t i = 0; i < n; i++)
 		json_array_append_new(all,
-			json_pack("{sI sI ss}", "block", (json_int_t)order[i].block + 1,
-				"position", (json_int_t)order[i].position + 1, "arm",
+			json_pack("{sI sI ss}", "block", (json_int_t)order[i].block + 1, "position",
+				(json_int_t)order[i].position + 1, "arm",
 				spec->arms[order[i].arm].name));
 	free(order);
 	return all;
@@ -200,9 +201,8 @@ static void answer_dry(struct submission *s)
 	json_t *result;
 
 	spec_hash(s->spec, sha256);
-	result = json_pack("{so ss sI so sO}", "spec",
-		json_loads(s->canonical, 0, NULL), "spec_sha256",
-		sha256, "segments", (json_int_t)spec_segments(s->spec), "order",
+	result = json_pack("{so ss sI so sO}", "spec", json_loads(s->canonical, 0, NULL),
+		"spec_sha256", sha256, "segments", (json_int_t)spec_segments(s->spec), "order",
 		order_json(s->spec), "arms", s->checks);
 	submission_free(s);
 	reply_result(reply, result);
@@ -336,6 +336,7 @@ static void check_next(struct submission *s)
 {
 	struct checker_question question;
 	const struct spec_arm *arm;
+	const char *file;
 
 	if (s->arm == s->spec->n_arms && has_errors(s)) {
 		refuse_spec(s);
@@ -354,10 +355,11 @@ static void check_next(struct submission *s)
 		return;
 	}
 	arm = &s->spec->arms[s->arm];
+	spec_file_key(&arm->config, &file);
 	question = (struct checker_question){.world = s->submitter->options.settings->ranks,
 		.spec = s->canonical,
 		.arm = arm->name,
-		.file = arm->config.data_train[0] ? arm->config.data_train : arm->config.data_val,
+		.file = file,
 		.answer = on_answer,
 		.wanted = is_wanted,
 		.arg = s};

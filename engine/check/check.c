@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/checkpoint/gpt2_weights.h"
 #include "engine/train/activations.h"
 #include "engine/train/arena.h"
 #include "engine/report/measure.h"
@@ -496,6 +497,21 @@ static void check_data(struct checking *k)
 		check_file(k, data, true);
 }
 
+/* The file that the parameters come from. */
+static void check_init(struct checking *k)
+{
+	struct gpt2_weights weights;
+	char message[SPEC_PATH_MAX + 512];
+
+	if (k->config->init_safetensors[0] == '\0')
+		return;
+	if (gpt2_weights_open(&weights, &k->arena, k->config->init_safetensors,
+		    &k->options->data_roots, message, sizeof(message)))
+		refuse(k, "init_from.safetensors", "%s", message);
+	else
+		gpt2_weights_close(&weights);
+}
+
 int check_find_arm(const struct spec *spec, const char *name)
 {
 	for (size_t i = 0; name != NULL && i < spec->n_arms; i++)
@@ -523,6 +539,7 @@ void check_run(const struct check_options *options, json_t **errors, json_t **ch
 	if (k.planned)
 		check_memory(&k);
 	check_data(&k);
+	check_init(&k);
 	json_object_set_new(k.check, "warnings", k.warnings);
 	arena_finish(&k.arena);
 	*errors = k.errors;

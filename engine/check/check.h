@@ -1,7 +1,7 @@
 /*
  * check.h: what can be said of one arm before it runs: whether this engine can honour it, the
- * effective bucket plan, the memory each rank needs, the data. Touches the data files and nothing
- * else. gpt2d asks for it at submit and for a dry run.
+ * effective bucket plan, the memory each rank needs, the data, the weights that it begins with.
+ * Touches those files and nothing else. gpt2d asks for it at submit and for a dry run.
  *
  * *errors: [{key, message}], key being the spec's ("data.train"), empty when the arm can run.
  *

@@ -225,6 +225,42 @@ void optimizer_reset(struct optimizer *o, const struct arena *arena, const struc
 	k_zero(o->stream, a->v, owned_bytes);
 }
 
+/* What is owned of [first, first + n) to the compact master, from scratch. */
+static void put_master(struct optimizer *o, int64_t first, int64_t n)
+{
+	int64_t compact = 0;
+
+	for (int64_t j = 0; j < o->adamw.n_ranges; j++) {
+		struct k_range r = zero_owned_range(o->plan, o->stage, o->rank, j);
+		int64_t from = r.first > first ? r.first : first;
+		int64_t to = r.first + r.n < first + n ? r.first + r.n : first + n;
+
+		if (from < to)
+			k_copy(o->stream, o->adamw.master + compact + from - r.first,
+				o->scratch + from - first, (size_t)(to - from) * sizeof(k_real));
+		compact += r.n;
+	}
+}
+
+int optimizer_put(struct optimizer *o, int64_t first, const k_real *values, int64_t n)
+{
+	struct k_adamw *a = &o->adamw;
+	int64_t piece;
+
+	if (!a->master_compact)
+		k_copy_in(o->stream, a->master + first, values, (size_t)n * sizeof(k_real));
+	for (int64_t done = 0; a->master_compact && done < n; done += piece) {
+		const int64_t at = first + done;
+
+		piece = n - done < o->scratch_elems ? n - done : o->scratch_elems;
+		k_copy_in(o->stream, o->scratch, values + done, (size_t)piece * sizeof(k_real));
+		k_cast(o->stream, (char *)a->params + (size_t)at * k_elem_bytes(o->ctx), o->scratch,
+			piece);
+		put_master(o, at, piece);
+	}
+	return k_stream_sync(o->stream, K_WAIT_NS);
+}
+
 static void sum_squares(struct optimizer *o, struct k_stream *s, int64_t first, int64_t n)
 {
 	const char *grads = o->adamw.grads;

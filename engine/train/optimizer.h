@@ -24,7 +24,7 @@ struct optimizer_buffers {
 	k_real *master;       /* params itself when that is fp32, else laid out like m and v */
 	k_real *m, *v;
 	void *small; /* optimizer_small_bytes() */
-	/* used by optimizer_reset alone, and only where master is not params */
+	/* used by optimizer_reset and optimizer_put alone, and only where master is not params */
 	k_real *scratch;
 	int64_t scratch_elems; /* > 0; fewer take more launches */
 };
@@ -62,6 +62,12 @@ int optimizer_init(struct optimizer *o, const struct optimizer_options *options,
 /* Parameters from the seed, moments zero. */
 void optimizer_reset(struct optimizer *o, const struct arena *arena, const struct spec_model *model,
 	uint64_t seed);
+
+/*
+ * Elements [first, first + n) of the parameter arena become values (host): in the compute type, and
+ * of what this rank owns in fp32. Waits until it is so: 0, or a negative errno as k_stream_sync.
+ */
+int optimizer_put(struct optimizer *o, int64_t first, const k_real *values, int64_t n);
 
 /*
  * Hooks of model.h for the last backward of a world of one: squares of gradients are summed as

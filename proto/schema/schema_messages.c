@@ -297,7 +297,7 @@ const struct schema_row schema_messages[] = {
 	{"segment", "count", "from 1"},
 	{"init_ns", "count", ""},
 	{"switch_ns", "?int|null", ""},
-	{"data", "?{file_identity}", "of the token files, by path"},
+	{"data", "?{file_identity}", "of token files and init_from, by path"},
 
 	{"segment.step", SCHEMA_REPORT, "Rank 0: a step is done."},
 	{"run", "count", ""},

@@ -19,6 +19,24 @@ const char *spec_recompute_name(enum spec_recompute recompute)
 	return names[recompute];
 }
 
+const char *spec_file_key(const struct spec_config *config, const char **path)
+{
+	const struct {
+		const char *key, *path;
+	} files[] = {
+		{"data.train", config->data_train},
+		{"data.val", config->data_val},
+		{"init_from.safetensors", config->init_safetensors},
+	};
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		*path = files[i].path;
+		if (files[i].path[0] != '\0')
+			return files[i].key;
+	}
+	return NULL;
+}
+
 int64_t spec_work_tokens(const struct spec_config *config)
 {
 	return config->optimizer_steps * config->batch * config->seq_len;

@@ -47,6 +47,7 @@ enum { SPEC_VALIDATION_SEQUENCES = 8 };
 
 struct spec_config {
 	struct spec_model model;
+	char init_safetensors[SPEC_PATH_MAX]; /* absolute once resolved; empty: from the seed */
 
 	enum spec_data data_kind;
 	char data_train[SPEC_PATH_MAX]; /* absolute once resolved; empty for synthetic */
@@ -133,6 +134,12 @@ struct spec_options {
 	const char *const *sweeps;
 	size_t n_sweeps;
 };
+
+/*
+ * The key of the first file that a configuration reads ("data.train"), and the file; NULL: it reads
+ * none.
+ */
+const char *spec_file_key(const struct spec_config *config, const char **path);
 
 /* Work per arm in tokens: optimizer_steps * batch * seq_len; 0 while one of them is not known. */
 int64_t spec_work_tokens(const struct spec_config *config);

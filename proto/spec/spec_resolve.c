@@ -230,6 +230,7 @@ static void resolve_data(struct resolving *r)
 {
 	struct spec_config *c = r->config;
 
+	absolute_path(r, SPEC_KEY_INIT_SAFETENSORS, c->init_safetensors);
 	if (wrong(r, SPEC_KEY_DATA) || wrong(r, SPEC_KEY_DATA_KIND))
 		return;
 	absolute_path(r, SPEC_KEY_DATA_TRAIN, c->data_train);

@@ -103,6 +103,16 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		IN_CONFIG(model.dropout), .group = SPEC_GROUP_MODEL, .fallback = "0",
 		.help = "Probability after the embedding, on attention weights and after the MLP."},
 
+	[SPEC_KEY_INIT_FROM] = {OBJECT("init_from"),
+		.help = "Where the parameters come from; not given: from the seed."},
+	[SPEC_KEY_INIT_SAFETENSORS] = {"init_from.safetensors", SPEC_TYPE_PATH,
+		IN_CONFIG(init_safetensors), .omit_empty = true,
+		.help = "A GPT-2 in Hugging Face's format (model.safetensors), whose shape must be "
+			"the model's. Tensors in F32, F16 or BF16, their names with "
+			"\"transformer.\" before them or without. A model with tied_head false "
+			"takes lm_head.weight from the file, or begins with a copy of wte.weight. "
+			"gpt2ctl takes a relative path from the spec's folder."},
+
 	[SPEC_KEY_DATA] = {OBJECT("data"), .required = true, .help = "What is trained on."},
 	[SPEC_KEY_DATA_KIND] = {"data.kind", ONE_OF(data_kinds), IN_CONFIG(data_kind),
 		LEADS(SPEC_GROUP_DATA), .fallback = "\"file\"",

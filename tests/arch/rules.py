@@ -13,7 +13,7 @@ C_ENDINGS = (".c", ".h", ".cu", ".cuh")
 # Who may include whom: the table of rooms. A folder that has no row belongs to its parent's room.
 PROTO = {"proto", "proto/spec", "proto/schema", "proto/stats", "proto/host", "proto/experiment"}
 DAEMON = {"daemon/config", "daemon/store", "daemon/control", "daemon/runs", "daemon/engines"}
-ENGINE = {"engine/train", "engine/comm", "engine/data", "engine/report", "engine/check"}
+ENGINE = {"engine/train", "engine/comm", "engine/data", "engine/report", "engine/check", "engine/checkpoint"}
 CTL = {"ctl/link", "ctl/print", "ctl/results", "ctl/data", "ctl/verbs"}
 ROOMS = {
     "proto": {"proto", "proto/host"},
@@ -33,7 +33,9 @@ ROOMS = {
     "engine/data": {"engine/data", "kernels"} | PROTO,
     "engine/report": {"engine/report", "kernels"} | PROTO,
     "engine/train": {"engine/train", "engine/comm", "engine/data", "engine/report", "kernels"} | PROTO,
-    "engine/check": {"engine/check", "engine/train", "engine/comm", "engine/data", "engine/report", "kernels"} | PROTO,
+    "engine/checkpoint": {"engine/checkpoint", "engine/train", "engine/comm", "engine/data", "engine/report", "kernels"}
+    | PROTO,
+    "engine/check": {"engine/check", "engine/checkpoint", "engine/train", "engine/comm", "engine/data", "engine/report", "kernels"} | PROTO,
     "kernels": {"kernels"},
     "kernels/cpu": {"kernels", "kernels/cpu"},
     "kernels/cuda": {"kernels", "kernels/cuda"},

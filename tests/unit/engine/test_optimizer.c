@@ -1,10 +1,11 @@
 /*
- * Initial parameters where master weights are kept apart from the parameters and of the owned
- * slices alone (mixed precision): the same values as where they are one arena, on every rank of any
- * world.
+ * Initial parameters, and parameters that are put there, where master weights are kept apart from
+ * the parameters and of the owned slices alone (mixed precision): the same values as where they are
+ * one arena, on every rank of any world.
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -20,6 +21,7 @@ struct fixture {
 	struct k_stream *stream;
 	struct spec_config config;
 	struct arena arena;
+	bool put; /* other values once they are initialised */
 };
 
 static int setup(void **state)
@@ -59,6 +61,20 @@ static void *take(const struct fixture *f, int64_t elems)
 	return memory;
 }
 
+/* In two pieces, of which the first ends within a tensor. */
+static void put_values(const struct fixture *f, struct optimizer *o)
+{
+	const int64_t n = f->arena.param_elems, half = n / 2 + 3;
+	k_real *values = take(f, n);
+
+	for (int64_t i = 0; i < n; i++)
+		values[i] = (k_real)i / 8;
+	assert_int_equal(optimizer_put(o, 0, values, half), 0);
+	assert_int_equal(optimizer_put(o, half, values + half, n - half), 0);
+	assert_memory_equal(o->adamw.params, values, (size_t)n * sizeof(*values));
+	k_free(f->ctx, values);
+}
+
 /* Buffers as they are after a reset; master apart when scratch_elems > 0. */
 static void reset(const struct fixture *f, const struct plan *plan, int rank, int64_t scratch_elems,
 	struct optimizer_buffers *b)
@@ -88,6 +104,8 @@ static void reset(const struct fixture *f, const struct plan *plan, int rank, in
 	assert_int_equal(optimizer_init(&o, &options, b), 0);
 	optimizer_reset(&o, &f->arena, &f->config.model, SEED);
 	assert_int_equal(k_stream_sync(f->stream, INT64_MAX), 0);
+	if (f->put)
+		put_values(f, &o);
 }
 
 static void release(const struct fixture *f, struct optimizer_buffers *b)
@@ -144,11 +162,22 @@ static void masters_of_slices_hold_what_the_arena_would(void **state)
 	check_world(*state, 3, 1);
 }
 
+static void and_what_is_put_there(void **state)
+{
+	struct fixture *f = *state;
+
+	f->put = true;
+	check_world(f, 1, 1);
+	check_world(f, 2, 0);
+	check_world(f, 3, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
 			masters_of_slices_hold_what_the_arena_would, setup, teardown),
+		cmocka_unit_test_setup_teardown(and_what_is_put_there, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
