@@ -11,6 +11,8 @@
 
 #include "proto/host/memory.h"
 
+enum { SETTING_TEXT_MAX = 64 };
+
 struct unit {
 	const char *name;
 	int64_t size;
@@ -50,7 +52,7 @@ void settings_clear_row(struct settings *s, const struct settings_row *row)
 
 	if (row->type >= SETTING_COUNT) {
 		*settings_integer(s, row) = row->standard;
-	} else if (row->type == SETTING_PATH) {
+	} else if (row->type == SETTING_PATH || row->type == SETTING_TEXT) {
 		free(*path);
 		*path = NULL;
 	} else if (row->type == SETTING_GROUP) {
@@ -76,6 +78,37 @@ const struct settings_row *settings_find(const char *name)
 		if (strcmp(settings_rows[i].name, name) == 0)
 			return &settings_rows[i];
 	return NULL;
+}
+
+enum settings_part settings_part(const struct settings *s)
+{
+	if (s->join != NULL && (s->listen == NULL || s->node_id > 0))
+		return SETTINGS_MEMBER;
+	return s->listen != NULL ? SETTINGS_LEADER : SETTINGS_ALONE;
+}
+
+int settings_node(const struct settings *s)
+{
+	return settings_part(s) == SETTINGS_MEMBER ? (int)s->node_id : 0;
+}
+
+int64_t settings_world(const struct settings *s)
+{
+	return settings_part(s) == SETTINGS_LEADER ? s->ranks * s->nodes : s->ranks;
+}
+
+const char *settings_interface(const struct settings *s)
+{
+	const enum settings_part part = settings_part(s);
+
+	if (part == SETTINGS_ALONE || (part == SETTINGS_LEADER && s->nodes == 1))
+		return NULL;
+	return s->interface != NULL ? s->interface : s->link_interface;
+}
+
+const char *settings_cluster(const struct settings *s)
+{
+	return s->cluster != NULL ? s->cluster : SETTINGS_CLUSTER;
 }
 
 struct data_roots settings_data_roots(const struct settings *s)
@@ -266,6 +299,27 @@ static int set_path(struct settings *s, const struct settings_row *row, const ch
 	return 0;
 }
 
+/* A name or an address: the identity of a TLS key and files of one line have it. */
+static int set_text(struct settings *s, const struct settings_row *row, const char *value,
+	char *error, size_t error_bytes)
+{
+	char **text = member(s, row);
+	const size_t n = strlen(value);
+
+	if (n == 0 || n > SETTING_TEXT_MAX ||
+		strspn(value,
+			"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+			"0123456789._-:[]%@") != n) {
+		snprintf(error, error_bytes,
+			"%s: \"%.64s\": 1 to %d letters, digits or ._-:[]%%@ are expected",
+			row->name, value, SETTING_TEXT_MAX);
+		return -EINVAL;
+	}
+	free(*text);
+	*text = memory_text(value);
+	return 0;
+}
+
 int settings_set_row(struct settings *s, const struct settings_row *row, const char *value,
 	char *error, size_t error_bytes)
 {
@@ -273,6 +327,8 @@ int settings_set_row(struct settings *s, const struct settings_row *row, const c
 	case SETTING_PATH:
 	case SETTING_LIST:
 		return set_path(s, row, value, error, error_bytes);
+	case SETTING_TEXT:
+		return set_text(s, row, value, error, error_bytes);
 	case SETTING_GROUP:
 		return set_group(s, row, value, error, error_bytes);
 	case SETTING_WORD:
@@ -322,7 +378,7 @@ bool settings_has(const struct settings *s, const struct settings_row *row)
 	const struct settings_list *list = member(s, row);
 	char *const *path = member(s, row);
 
-	if (row->type == SETTING_PATH)
+	if (row->type == SETTING_PATH || row->type == SETTING_TEXT)
 		return *path != NULL;
 	if (row->type == SETTING_GROUP)
 		return group->name != NULL;
@@ -339,8 +395,8 @@ void settings_write(const struct settings *s, const struct settings_row *row, FI
 
 	if (!settings_has(s, row))
 		return;
-	if (row->type == SETTING_PATH || row->type == SETTING_GROUP) {
-		write_word(out, row->type == SETTING_PATH ? *path : group->name);
+	if (row->type == SETTING_PATH || row->type == SETTING_TEXT || row->type == SETTING_GROUP) {
+		write_word(out, row->type == SETTING_GROUP ? group->name : *path);
 	} else if (row->type == SETTING_WORD) {
 		fputs(row->words[*settings_integer(s, row)], out);
 	} else if (row->type != SETTING_LIST) {
@@ -355,8 +411,10 @@ void settings_write(const struct settings *s, const struct settings_row *row, FI
 
 void settings_format_range(const struct settings_row *row, char *out, size_t out_bytes)
 {
-	static const char *const names[] = {
-		[SETTING_PATH] = "PATH", [SETTING_LIST] = "DIR ...", [SETTING_GROUP] = "GROUP"};
+	static const char *const names[] = {[SETTING_PATH] = "PATH",
+		[SETTING_TEXT] = "TEXT",
+		[SETTING_LIST] = "DIR ...",
+		[SETTING_GROUP] = "GROUP"};
 	char least[32], most[32];
 
 	out[0] = '\0';

@@ -32,6 +32,11 @@ struct settings_group {
 
 enum settings_device { DEVICE_UNSET, DEVICE_CPU, DEVICE_CUDA, DEVICE_AUTO };
 
+/* What this gpt2d is among several: the leader has node ID 0. */
+enum settings_part { SETTINGS_ALONE, SETTINGS_LEADER, SETTINGS_MEMBER };
+
+#define SETTINGS_CLUSTER "gpt2d"
+
 enum settings_source { BY_DEFAULT, BY_FILE, BY_ENVIRONMENT, BY_OPTION };
 
 struct settings {
@@ -53,6 +58,13 @@ struct settings {
 	char *metrics_file;               /* NULL: none */
 	int64_t metrics_period_s;
 
+	/* several nodes: see settings_part */
+	char *listen, *join;      /* ADDR:PORT, HOST:PORT; NULL: not given */
+	int64_t nodes, node_id;   /* node_id -1: not given */
+	char *key_file, *cluster; /* cluster NULL: SETTINGS_CLUSTER */
+	int64_t node_timeout_s;
+	char *interface, *link_interface; /* NULL: any */
+
 	/* of each row, in the table's order */
 	enum settings_source source[SETTINGS_ROWS_MAX];
 	int line[SETTINGS_ROWS_MAX]; /* in the file */
@@ -62,6 +74,7 @@ struct settings {
 
 enum settings_type {
 	SETTING_PATH,  /* char * */
+	SETTING_TEXT,  /* char *: one word */
 	SETTING_LIST,  /* struct settings_list: absolute paths */
 	SETTING_GROUP, /* struct settings_group */
 	SETTING_COUNT, /* int64_t, as all below */
@@ -112,6 +125,14 @@ void settings_take(struct settings *s, const struct settings *fresh,
 	void (*changed)(
 		const char *name, const char *before, const char *after, bool taken, void *arg),
 	void *arg);
+
+enum settings_part settings_part(const struct settings *s);
+int settings_node(const struct settings *s); /* this node's ID */
+/* Ranks of all nodes; those of this node are s->ranks. */
+int64_t settings_world(const struct settings *s);
+/* Of the engines, between nodes; NULL: there is one node. */
+const char *settings_interface(const struct settings *s);
+const char *settings_cluster(const struct settings *s);
 
 /* Borrowed. */
 struct data_roots settings_data_roots(const struct settings *s);

@@ -45,6 +45,12 @@ static const char *example_value(const struct settings_row *row, char *text, siz
 		{"data_roots", "/srv/data \"/home/some one/data\""},
 		{"log_file", "/var/log/gpt2d.log"},
 		{"metrics_file", "/var/lib/prometheus/node-exporter/gpt2d.prom"},
+		{"listen", "10.0.0.1:7290"},
+		{"join", "10.0.0.1:7290"},
+		{"node_id", "1"},
+		{"key_file", "/etc/gpt2d/key"},
+		{"interface", "eth0"},
+		{"link_interface", "eth0"},
 	};
 
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)

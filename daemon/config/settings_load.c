@@ -401,6 +401,31 @@ static int take_environment(struct settings *s, FILE *errors)
 	return rc;
 }
 
+/* What a Slurm job knows, where neither the file nor an option says it. */
+static int take_slurm(struct settings *s, FILE *errors)
+{
+	static const struct {
+		const char *variable, *setting;
+	} known[] = {{"SLURM_NODEID", "node_id"}, {"SLURM_JOB_NUM_NODES", "nodes"}};
+	char error[512];
+
+	if (s->listen == NULL && s->join == NULL)
+		return 0;
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		const struct settings_row *row = settings_find(known[i].setting);
+		const char *value = getenv(known[i].variable);
+
+		if (value == NULL || value[0] == '\0' || settings_given(s, row->name))
+			continue;
+		if (settings_set_row(s, row, value, error, sizeof(error)) < 0) {
+			fprintf(errors, "%s: %s\n", known[i].variable, error);
+			return -EINVAL;
+		}
+		s->source[row - settings_rows] = BY_ENVIRONMENT;
+	}
+	return 0;
+}
+
 static void print_place(const struct settings *s, const char *name, FILE *errors)
 {
 	int line;
@@ -409,9 +434,44 @@ static void print_place(const struct settings *s, const char *name, FILE *errors
 		fprintf(errors, "%s:%d: ", s->config_file, line);
 }
 
+/* The rules of listen and join. NULL: they are kept. */
+static const char *wrong_nodes(const struct settings *s, const char **name)
+{
+	const enum settings_part part = settings_part(s);
+	const char *address = part == SETTINGS_MEMBER ? s->join : s->listen;
+	const char *port = address != NULL ? strrchr(address, ':') : NULL;
+
+	*name = part == SETTINGS_MEMBER ? "join" : "listen";
+	if (part == SETTINGS_ALONE) {
+		*name = "nodes";
+		return s->nodes > 1 ? "several nodes need listen on the leader, join on members"
+				    : NULL;
+	}
+	if (port == NULL || port[1] == '\0' || strspn(port + 1, "0123456789") != strlen(port + 1) ||
+		strlen(port + 1) > 5 || atoi(port + 1) > 65535)
+		return "an address, a colon and a port from 0 to 65535 are expected";
+	if (part == SETTINGS_MEMBER && (port == address || atoi(port + 1) == 0))
+		return "a host and a port from 1 to 65535 are expected";
+	if (part == SETTINGS_LEADER && port == address && s->link_interface == NULL)
+		return "an address before the colon is expected, or link_interface";
+	*name = "key_file";
+	if (s->key_file == NULL)
+		return "needed with listen and join";
+	*name = "interface";
+	if (settings_interface(s) == NULL && (part == SETTINGS_MEMBER || s->nodes > 1))
+		return "needed with several nodes: the network interface that connects them";
+	*name = "node_id";
+	if (part == SETTINGS_MEMBER && s->node_id < 1)
+		return "a member's ID is 1 or above, the leader's is 0";
+	if (part == SETTINGS_LEADER && s->node_id > 0)
+		return "the leader's ID is 0; other nodes need join";
+	return NULL;
+}
+
 /* Rules between settings. */
 static int check_together(const struct settings *s, FILE *errors)
 {
+	const char *nodes, *name;
 	int rc = 0;
 
 	if (s->device == DEVICE_AUTO && paths_are_system()) {
@@ -426,6 +486,12 @@ static int check_together(const struct settings *s, FILE *errors)
 		fprintf(errors,
 			"socket_mode: %04o shuts out the socket_group \"%s\", 0660 lets it in\n",
 			(unsigned)s->socket_mode, s->socket_group.name);
+		rc = -EINVAL;
+	}
+	nodes = wrong_nodes(s, &name);
+	if (nodes != NULL) {
+		print_place(s, name, errors);
+		fprintf(errors, "%s: %s\n", name, nodes);
 		rc = -EINVAL;
 	}
 	return rc;
@@ -451,6 +517,7 @@ int settings_load(
 		rc |= take_file(s, command->config, errors);
 		rc |= take_environment(s, errors);
 		rc |= take_options(s, &o, &names, errors);
+		rc |= take_slurm(s, errors);
 		if (rc == 0)
 			rc = check_together(s, errors);
 		if (command->verbose && command->action == SETTINGS_RUN)

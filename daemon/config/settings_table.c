@@ -177,6 +177,52 @@ const struct settings_row settings_rows[] = {
 			  "The file is removed when gpt2d ends in good order.\n"},
 	{"metrics_period", SETTING_SECONDS, AT(metrics_period_s), RANGE(1, HOUR_S, 15),
 		.reload = true, .help = "between two of these files"},
+	{"listen", SETTING_TEXT, AT(listen), .unset = "none: gpt2d trains on this node alone",
+		.help = "ADDR:PORT on which the leader of several nodes waits for the members",
+		.manual = "ADDR is an IP address of this node, in brackets if it has colons; "
+			  "empty: that of\n"
+			  ".Cm link_interface .\n"
+			  "Port 0 takes a free port.\n"
+			  ".Pa listening\n"
+			  "in the state directory and\n"
+			  ".Ic gpt2ctl status\n"
+			  "have the port that was taken.\n"
+			  "The leader is node 0: it has the queue, and clients submit there.\n"
+			  "See\n"
+			  ".Sx SEVERAL NODES\n"
+			  "in\n"
+			  ".Xr gpt2d 8 .\n"},
+	{"nodes", SETTING_COUNT, AT(nodes), RANGE(1, 1024, 1),
+		.help = "nodes of the world, the leader included",
+		.manual = "Each has the same number of\n"
+			  ".Cm ranks .\n"
+			  "If the leader has no such setting, SLURM_JOB_NUM_NODES is used.\n"},
+	{"join", SETTING_TEXT, AT(join), .unset = "none: gpt2d is no member",
+		.help = "HOST:PORT of the leader that this member joins",
+		.manual = "If\n"
+			  ".Cm listen\n"
+			  "is set too, the node with ID 0 listens and the others join, so that all "
+			  "nodes can have the same settings.\n"},
+	{"node_id", SETTING_COUNT, AT(node_id), RANGE(0, 1023, -1),
+		.unset = "SLURM_NODEID with listen or join; else 0",
+		.help = "this node's ID: 0 for the leader, 1 to nodes - 1 for a member"},
+	{"key_file", SETTING_PATH, AT(key_file), .unset = "none; needed with listen or join",
+		.help = "the key that all nodes share: at least 32 random bytes, mode 0600",
+		.manual = "Make one with\n"
+			  ".Ql head -c 32 /dev/urandom ,\n"
+			  "and copy it to every node.\n"
+			  "Whoever has the key can pose as any node.\n"},
+	{"cluster", SETTING_TEXT, AT(cluster), .unset = SETTINGS_CLUSTER,
+		.help = "a name that all nodes share; nodes of another cluster are refused"},
+	{"node_timeout", SETTING_SECONDS, AT(node_timeout_s), RANGE(2, HOUR_S, 8),
+		.help = "a node that sent no heartbeat for this long is lost",
+		.manual = "Nodes send one each second, in both directions.\n"
+			  "A member that lost the leader ends its engines and joins again.\n"},
+	{"interface", SETTING_TEXT, AT(interface), .unset = "link_interface",
+		.help = "the network interface of UCX and NCCL between nodes"},
+	{"link_interface", SETTING_TEXT, AT(link_interface), .unset = "any",
+		.help = "the network interface of the link between the daemons",
+		.manual = "The leader listens on its address, a member connects from it.\n"},
 };
 
 const size_t settings_n_rows = sizeof(settings_rows) / sizeof(settings_rows[0]);

@@ -2,6 +2,7 @@
 
 import grp
 import os
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -254,9 +255,9 @@ def test_the_example_is_the_table(tmp_path):
     found = settings(run("-nv", conf=write(tmp_path, shown)).stdout)
     standard = settings(run("-nv", conf="/dev/null").stdout)
     assert found == {**standard, "device": "cuda"}
-    # every line that is commented out is right as well, but for groups that are not there
+    # every line that is commented out is right as well, but for groups and a key that are not there
     lines = [line.removeprefix("#") for line in shown.splitlines() if " = " in line and not line.startswith("# ")]
-    lines = [line for line in lines if "_group" not in line]
+    lines = [line for line in lines if not re.search("_group|^key_file|^listen|^join", line)]
     assert len(lines) > 15
     tested = run("-n", conf=write(tmp_path, "\n".join(lines)))
     others = [line for line in tested.stderr.splitlines() if "warning: " not in line and "Permission denied" not in line]
