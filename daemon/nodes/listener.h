@@ -1,0 +1,40 @@
+/*
+ * listener.h: the leader's listening socket. It owns connections until they have sent node.hello,
+ * 64 at most: of more, the oldest is closed, so that slow ones cannot lock members out. One line in
+ * the log says why a connection was refused, at most 10 lines in 10 s.
+ */
+#ifndef GPT2D_DAEMON_NODES_LISTENER_H
+#define GPT2D_DAEMON_NODES_LISTENER_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+struct event_base;
+struct link;
+struct listener;
+struct tls;
+
+enum { LISTENER_UNKNOWN_MAX = 64 };
+
+struct listener_options {
+	struct event_base *base;
+	struct tls *tls;
+	const char *address;   /* ADDR:PORT; without ADDR that of interface */
+	const char *interface; /* NULL: any */
+	/* The first message of a peer that has the key. The link is the owner's from here on. */
+	void (*hello)(struct link *link, json_t *params, void *arg);
+	void *arg;
+};
+
+/* 0, or a negative errno with error. */
+int listener_create(const struct listener_options *options, struct listener **out, char *error,
+	size_t error_bytes);
+void listener_destroy(struct listener *l); /* takes NULL */
+
+const char *listener_address(const struct listener *l); /* "10.0.0.1:7290", the port as bound */
+/* A line of the log about a connection that was refused, unless there are too many. */
+void listener_log_refused(struct listener *l, const struct link *link, const char *why);
+/* A peer that has the key gets the reason, and the log too; closes the link, which l owns again. */
+void listener_refuse(struct listener *l, struct link *link, const char *why);
+
+#endif
