@@ -27,6 +27,9 @@
 #include "daemon/engines/engine_probe.h"
 #include "daemon/engines/engine_program.h"
 #include "daemon/metrics.h"
+#include "daemon/nodes/facts.h"
+#include "daemon/nodes/link.h"
+#include "daemon/nodes/tls.h"
 #include "daemon/store/database.h"
 #include "daemon/store/store.h"
 #include "proto/host/cgroup.h"
@@ -581,7 +584,7 @@ static const char *limit_text(rlim_t limit, char out[32])
 static void check_descriptors(struct checks *c)
 {
 	const struct settings *s = c->settings;
-	const int64_t kept = control_descriptors_kept(s->ranks);
+	const int64_t kept = control_descriptors_kept(s);
 	const char *plural = s->ranks == 1 ? "" : "s";
 	struct rlimit limit;
 	char text[32];
@@ -620,6 +623,37 @@ static void check_processes(struct checks *c)
 			text, needed);
 	else
 		ok(c, "%s", text);
+}
+
+/* ---- several nodes ---- */
+
+static void check_key(struct checks *c)
+{
+	const struct settings *s = c->settings;
+	char error[FOUND_BYTES];
+
+	if (settings_part(s) == SETTINGS_ALONE || s->key_file == NULL)
+		return;
+	if (tls_check_key(s->key_file, error, sizeof(error)) < 0)
+		fail(c, -EINVAL, NULL, "%s", error);
+	else
+		ok(c, "%s", s->key_file);
+}
+
+static void check_interface(struct checks *c)
+{
+	const char *name = settings_interface(c->settings);
+	struct sockaddr_storage address;
+	char error[FOUND_BYTES], text[LINK_NAME_BYTES];
+
+	if (name == NULL)
+		return;
+	if (facts_interface_address(name, &address, error, sizeof(error)) < 0) {
+		fail(c, -EADDRNOTAVAIL, NULL, "%s", error);
+		return;
+	}
+	link_format_address((struct sockaddr *)&address, text);
+	ok(c, "%s, %.*s", name, (int)strcspn(text, "]:"), text);
 }
 
 /* ---- GPUs, clock ---- */
@@ -686,6 +720,9 @@ static const struct check table[] = {
 	{"disk", "state_dir", ALL, check_room, "gpt2ctl prune, or set state_dir", false},
 	{"queue", "state_dir", ALL, check_queue, "see gpt2d.db in gpt2d(8), or set state_dir",
 		false},
+	{"key", "key_file", EVER, check_key, "see SEVERAL NODES in gpt2d(8)", false},
+	{"interface", "interface", ALL | START, check_interface,
+		"set interface to the network that connects the nodes", true},
 	{"processors", "ranks", ALL, check_processors,
 		"fewer ranks: each has less than one processor", false},
 	{"/proc", NULL, ALL | START, check_proc,

@@ -16,7 +16,7 @@
 #include "daemon/control/control.h"
 #include "daemon/daemon.h"
 #include "daemon/shutdown.h"
-#include "daemon/engines/engine_pool.h"
+#include "daemon/nodes/world.h"
 #include "daemon/engines/engine_program.h"
 #include "daemon/store/failure.h"
 #include "daemon/control/follow.h"
@@ -45,6 +45,7 @@ struct verb {
 	const char *name;
 	void (*handle)(struct daemon *d, struct reply *reply, json_t *params);
 	enum role role;
+	bool member; /* a member of several nodes serves it too */
 };
 
 /* ---- hello, version ---- */
@@ -75,8 +76,9 @@ static void do_hello(struct daemon *d, struct reply *reply, json_t *params)
 		json_pack("{si ss ss sI so sI ss sI sI}", "protocol", PROTOCOL_VERSION, "build",
 			version_build, "version", VERSION_RELEASE, "pid", (json_int_t)getpid(),
 			"started_at", clock_json(d->started_utc_ns), "uid", (json_int_t)geteuid(),
-			"engine", d->program->path, "ranks", (json_int_t)d->settings->ranks,
-			"cancel_timeout_s", (json_int_t)d->settings->cancel_timeout_s));
+			"engine", d->program->path, "ranks",
+			(json_int_t)settings_world(d->settings), "cancel_timeout_s",
+			(json_int_t)d->settings->cancel_timeout_s));
 }
 
 static void do_version(struct daemon *d, struct reply *reply, json_t *params)
@@ -217,11 +219,17 @@ static json_t *daemon_json(const struct daemon *d)
 static json_t *engine_json(const struct daemon *d)
 {
 	const struct engine_program *p = d->program;
-	json_t *engine = engine_pool_json(d->pool), *rank;
+	json_t *engine = world_engine_json(d->world), *rank, *pid;
 	size_t i;
 
-	json_array_foreach(json_object_get(engine, "ranks"), i, rank)
-		add_usage(rank, (pid_t)json_integer_value(json_object_get(rank, "pid")));
+	json_array_foreach(json_object_get(engine, "ranks"), i, rank) {
+		/* a process ID of another node is another process here */
+		pid = json_integer_value(json_object_get(rank, "node")) ==
+				settings_node(d->settings)
+			? json_object_get(rank, "pid")
+			: NULL;
+		add_usage(rank, (pid_t)json_integer_value(pid));
+	}
 	json_object_set_new(engine, "device", json_string(engine_program_device_name(p->device)));
 	json_object_set_new(engine, "device_why", p->why[0] ? json_string(p->why) : json_null());
 	json_object_set_new(engine, "idle", scheduler_idle_json(d->scheduler));
@@ -240,9 +248,9 @@ json_t *command_status(const struct daemon *d)
 		running = json_pack("{so so ss?}", "run", run_json(run, d->state_dir), "progress",
 			follow_progress(d->follow, run->id), "stopping",
 			scheduler_stop_reason(d->scheduler));
-	return json_pack("{so so so so so so sI so so so so}", "daemon", daemon_json(d), "host",
-		host_json(), "store", store_failure_json(d->store), "engine", engine_json(d),
-		"running", running, "waiting", outlook_head(d), "queued",
+	return json_pack("{so so so so so so so sI so so so so}", "daemon", daemon_json(d), "host",
+		host_json(), "world", world_json(d->world), "store", store_failure_json(d->store),
+		"engine", engine_json(d), "running", running, "waiting", outlook_head(d), "queued",
 		(json_int_t)queue_length(d->queue), "queue", outlook_queue(d), "drained",
 		hold_json(d->holds, HOLD_DRAINED), "released", hold_json(d->holds, HOLD_RELEASED),
 		"counts", counts);
@@ -324,17 +332,17 @@ static void do_keep(struct daemon *d, struct reply *reply, json_t *params)
  */
 
 static const struct verb verbs[] = {
-	{METHOD_HELLO, do_hello, ROLE_ANYBODY},
+	{METHOD_HELLO, do_hello, ROLE_ANYBODY, true},
 	{METHOD_SUBMIT, do_submit, ROLE_ANYBODY},
 	{METHOD_DRY_RUN, do_dry_run, ROLE_ANYBODY},
-	{METHOD_STATUS, do_status, ROLE_ANYBODY},
+	{METHOD_STATUS, do_status, ROLE_ANYBODY, true},
 	{METHOD_SHOW, command_show, ROLE_ANYBODY},
 	{METHOD_LIST, command_list, ROLE_ANYBODY},
 	{METHOD_FOLLOW, command_follow, ROLE_ANYBODY},
 	{METHOD_ARTIFACTS, do_artifacts, ROLE_ANYBODY},
 	{METHOD_ARTIFACT_READ, do_artifact_read, ROLE_ANYBODY},
-	{METHOD_LOGS, do_logs, ROLE_ANYBODY},
-	{METHOD_METRICS, do_metrics, ROLE_ANYBODY},
+	{METHOD_LOGS, do_logs, ROLE_ANYBODY, true},
+	{METHOD_METRICS, do_metrics, ROLE_ANYBODY, true},
 	{METHOD_PRUNE, do_prune, ROLE_OWNER},
 	{METHOD_KEEP, do_keep, ROLE_OWNER},
 	{METHOD_CANCEL, command_cancel, ROLE_OWNER},
@@ -343,8 +351,8 @@ static const struct verb verbs[] = {
 	{METHOD_RESUME, command_resume, ROLE_ADMIN},
 	{METHOD_RELEASE, command_release, ROLE_ADMIN},
 	{METHOD_WARM, command_warm, ROLE_ADMIN},
-	{METHOD_SHUTDOWN, do_shutdown, ROLE_ADMIN},
-	{METHOD_VERSION, do_version, ROLE_ANYBODY},
+	{METHOD_SHUTDOWN, do_shutdown, ROLE_ADMIN, true},
+	{METHOD_VERSION, do_version, ROLE_ANYBODY, true},
 };
 
 enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };
@@ -439,6 +447,10 @@ void command_handle(struct daemon *d, struct reply *reply, const struct rpc_mess
 		reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL,
 			"%s: only root, the user of gpt2d (uid %u) and members of admin_group may",
 			verb->name, (unsigned)geteuid());
+	else if (!verb->member && world_leader(d->world) != NULL)
+		reply_error(reply, PROTOCOL_WRONG_NODE, NULL,
+			"%s: this gpt2d is node %d, a member; ask the gpt2d of the leader, %s",
+			verb->name, settings_node(d->settings), world_leader(d->world));
 	else if (check_params(verb->name, reply, message->params))
 		verb->handle(d, reply, message->params);
 }

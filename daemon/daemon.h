@@ -29,7 +29,8 @@ struct daemon {
 	struct queue *queue;
 	struct follow *follow;
 	struct control *control;
-	struct engine_pool *pool;
+	struct world *world;
+	struct engine_pool *pool; /* the world's */
 	struct checker *checker;
 	struct scheduler *scheduler;
 	struct cancels *cancels;             /* command_run.h */

@@ -5,6 +5,7 @@
 
 #include "daemon/daemon.h"
 #include "daemon/engines/engine_pool.h"
+#include "daemon/nodes/world.h"
 #include "daemon/store/failure.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/hold.h"
@@ -48,13 +49,18 @@ static void say(char why[WHY_BYTES], enum waiting code, const char *format, ...)
 	va_end(args);
 }
 
-static void why_engines(const struct engine_pool *pool, char why[WHY_BYTES])
+static void why_engines(const struct daemon *d, char why[WHY_BYTES])
 {
+	const struct engine_pool *pool = d->pool;
 	const char *reason = engine_pool_reason(pool);
 	int64_t retry = engine_pool_retry_s(pool);
 	double starting = engine_pool_starting_s(pool);
+	char missing[128];
 
-	if (starting >= 0)
+	if (world_waits(d->world, missing, sizeof(missing)))
+		say(why, WAITING_NODES, "%s%s%s", missing,
+			reason[0] ? "; why the engines ended: " : "", reason);
+	else if (starting >= 0)
 		say(why, WAITING_ENGINES, "they are being started, since %.0f s", starting);
 	else if (engine_pool_away(pool))
 		say(why, WAITING_ENGINES, "they are released and about to be started");
@@ -82,7 +88,8 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 	else if (!queue_fits(d->queue, run))
 		say(why, WAITING_RANKS,
 			"it trains on %lld, gpt2d has %lld; start it with --ranks %lld",
-			(long long)run->gpus, (long long)d->settings->ranks, (long long)run->gpus);
+			(long long)run->gpus, (long long)settings_world(d->settings),
+			(long long)run->gpus);
 	else if (store_failure(d->store, &failure))
 		say(why, WAITING_STORE, "%.300s cannot be written: %s; %s", failure.path,
 			store_error_text(failure.rc), failure.advice);
@@ -97,7 +104,7 @@ static void why_waits(const struct daemon *d, const struct run *run, const struc
 		say(why, WAITING_BEHIND, "run %lld is %s", (long long)running->id,
 			run_state_name(running->state));
 	else if (!engine_pool_ready(d->pool))
-		why_engines(d->pool, why);
+		why_engines(d, why);
 	else
 		say(why, WAITING_PREPARING, "it is being made ready");
 }

@@ -10,7 +10,7 @@
 #include "daemon/control/control.h"
 #include "daemon/daemon.h"
 #include "daemon/engines/checker.h"
-#include "daemon/engines/engine_pool.h"
+#include "daemon/nodes/world.h"
 #include "daemon/runs/hold.h"
 #include "daemon/runs/scheduler.h"
 #include "daemon/runs/submit.h"
@@ -30,6 +30,7 @@ void shutdown_stop_checks(struct daemon *d)
 		submit_stop_checks(d->submitter);
 	d->checker = NULL;
 	checker_destroy(checker);
+	world_end_checks(d->world);
 }
 
 void shutdown_step(struct daemon *d)
@@ -100,7 +101,7 @@ static void on_shutdown(evutil_socket_t fd, short what, void *arg)
 		shutdown_stop_checks(d);
 		control_stop_listening(d->control);
 		scheduler_interrupt(d->scheduler, true); /* what was made ready ahead */
-		engine_pool_stop(d->pool);
+		world_stop(d->world);
 	}
 	if (!d->engines_gone || scheduler_busy(d->scheduler))
 		return;

@@ -18,7 +18,6 @@
 #include "daemon/command_run.h"
 #include "daemon/daemon.h"
 #include "daemon/control/control.h"
-#include "daemon/engines/engine_pool.h"
 #include "daemon/engines/engine_program.h"
 #include "daemon/store/failure.h"
 #include "proto/host/filesystem.h"
@@ -29,6 +28,7 @@
 #include "daemon/config/log.h"
 #include "daemon/config/paths.h"
 #include "daemon/metrics.h"
+#include "daemon/nodes/world.h"
 #include "daemon/config/place.h"
 #include "daemon/runs/prune.h"
 #include "daemon/runs/queue.h"
@@ -69,8 +69,16 @@ static void say_ready(struct daemon *d)
 		return;
 	d->ready_said = true;
 	log_print("gpt2d: ready, socket %s, %lld rank%s%s", d->socket,
-		(long long)d->settings->ranks, d->settings->ranks == 1 ? "" : "s",
+		(long long)settings_world(d->settings), settings_world(d->settings) == 1 ? "" : "s",
 		hold_is_set(d->holds, HOLD_RELEASED) ? ", released" : "");
+}
+
+/* A member has nothing to wait for: it joins when the leader is there. */
+static void say_member_ready(struct daemon *d)
+{
+	d->ready_said = true;
+	log_print("gpt2d: ready, socket %s, node %d, member of %s", d->socket,
+		settings_node(d->settings), world_leader(d->world));
 }
 
 static void on_engines_ready(void *arg)
@@ -139,6 +147,14 @@ static void on_engines_gone(void *arg)
 	scheduler_gone(d->scheduler);
 }
 
+static void on_nodes_changed(void *arg)
+{
+	struct daemon *d = arg;
+
+	if (d->scheduler != NULL)
+		scheduler_wake(d->scheduler);
+}
+
 static void on_engines_stopped(void *arg)
 {
 	struct daemon *d = arg;
@@ -151,8 +167,7 @@ static void on_child(evutil_socket_t signal, short what, void *arg)
 {
 	struct daemon *d = arg;
 
-	if (d->pool)
-		engine_pool_reap(d->pool);
+	world_reap(d->world);
 	checker_reap(d->checker);
 }
 
@@ -253,7 +268,7 @@ static int open_store(struct daemon *d, char *error, size_t error_bytes)
 		snprintf(error, error_bytes, "%s: %s", path, why);
 		return rc;
 	}
-	d->queue = queue_create(d->settings->ranks);
+	d->queue = queue_create(settings_world(d->settings));
 	rc = record_last_change_now(
 		d->store, clock_utc_ns() - CLOCK_DOUBT_S * CLOCK_S_NS, &d->last_change_ns);
 	if (rc < 0)
@@ -335,7 +350,7 @@ static void start_signals(struct daemon *d)
 	event_add(d->completions, &second);
 }
 
-static void start_engines(struct daemon *d)
+static int start_engines(struct daemon *d, char *error, size_t error_bytes)
 {
 	const struct settings *s = d->settings;
 	struct engine_pool_options pool = {
@@ -345,7 +360,6 @@ static void start_engines(struct daemon *d)
 			? NULL
 			: engine_program_device_name(d->program->device),
 		.tuning_dir = d->tuning_dir,
-		.ranks = (int)s->ranks,
 		.threads = d->threads,
 		.peak_tflops = (int)s->peak_tflops,
 		.away = hold_is_set(d->holds, HOLD_RELEASED),
@@ -367,10 +381,20 @@ static void start_engines(struct daemon *d)
 		.alive_timeout_s = s->alive_timeout_s,
 		.data_roots = settings_data_roots(s),
 	};
+	int rc;
 
 	checker_create(&checker, &d->checker);
 	snprintf(d->tuning_dir, sizeof(d->tuning_dir), "%s/" STATE_TUNING, d->state_dir);
-	engine_pool_create(&pool, &d->pool);
+	rc = world_create(&(struct world_options){.settings = s,
+				  .state_dir = d->state_dir,
+				  .checker = d->checker,
+				  .pool = pool,
+				  .changed = on_nodes_changed},
+		&d->world, error, error_bytes);
+	if (rc < 0)
+		return rc;
+	d->pool = world_pool(d->world);
+	return 0;
 }
 
 static void start_scheduler(struct daemon *d)
@@ -395,6 +419,7 @@ static void start_scheduler(struct daemon *d)
 		.settings = d->settings,
 		.store = d->store,
 		.checker = d->checker,
+		.world = d->world,
 		.lifecycle = d->lifecycle,
 		.queued = command_queued,
 		.arg = d,
@@ -560,14 +585,20 @@ int startup_run(struct daemon *d, const struct settings *settings, char *error, 
 	if (rc == 0) {
 		start_pruner(d);
 		start_signals(d);
-		start_engines(d);
+		rc = start_engines(d, error, error_bytes);
+	}
+	if (rc == 0) {
 		start_scheduler(d);
+		if (world_leader(d->world) != NULL)
+			hold_place_member(d->holds, world_leader(d->world));
 		rc = start_control(d, error, error_bytes);
 	}
 	if (rc == 0) {
 		start_service(d);
 		start_metrics(d);
-		if (hold_is_set(d->holds, HOLD_RELEASED))
+		if (hold_is_set(d->holds, HOLD_MEMBER))
+			say_member_ready(d);
+		else if (hold_is_set(d->holds, HOLD_RELEASED))
 			say_ready(d);
 	}
 	if (rc == -EAGAIN && strcmp(error, "out of memory") == 0)
@@ -588,7 +619,7 @@ int startup_undo(struct daemon *d)
 	service_destroy(d->service);
 	control_destroy(d->control);
 	scheduler_destroy(d->scheduler);
-	engine_pool_destroy(d->pool);
+	world_destroy(d->world);
 	shm_folder_sweep(); /* engines that were killed have left theirs */
 	submit_destroy(d->submitter);
 	command_cancel_destroy(d->cancels);

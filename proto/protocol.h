@@ -65,7 +65,7 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 /* the run has another state */
 #define EVENT_STATE   "run.state"
 #define EVENT_SEGMENT "run.segment" /* a segment has another state */
-#define EVENT_BLOCK "run.block" /* a block has ended: what is known by now */
+#define EVENT_BLOCK   "run.block"   /* a block has ended: what is known by now */
 /* a step is done; at most ten such events in a second */
 #define EVENT_STEP     "run.step"
 #define EVENT_ARTIFACT "run.artifact" /* a file is written */
@@ -105,7 +105,29 @@ enum { PROTOCOL_THREADS_MAX = 1024 };
 #define SEGMENT_FAILED  "segment.failed" /* any rank */
 /* Rank 0; not sent for a segment that was trained already */
 #define SEGMENT_CANCELLED "segment.cancelled"
-#define CHECK_REPLY "check.reply" /* the result of a check */
+#define CHECK_REPLY       "check.reply" /* the result of a check */
+
+/*
+ * ---- the leader of several nodes to a member, and back ----
+ *
+ * Notifications over the link (daemon/nodes). A member starts engines, passes on what gpt2d and the
+ * engines say to each other, and reports how they end. epoch is of one start of all engines: either
+ * side ignores a message of an earlier one.
+ */
+#define NODE_HELLO   "node.hello"   /* member: the first message of a connection */
+#define NODE_WELCOME "node.welcome" /* leader: the member belongs to the world */
+#define NODE_REFUSED "node.refused" /* leader: why it does not; the connection is closed */
+#define NODE_ALIVE   "node.alive"   /* leader, each second; the member sends it back */
+#define NODE_START   "node.start"   /* leader: start the engines of this node */
+#define NODE_SEND    "node.send"    /* leader: pass a message on to the first n of them */
+#define NODE_KILL    "node.kill"    /* leader: kill them */
+#define NODE_STARTED "node.started" /* member: the process of a rank runs */
+#define NODE_SAID    "node.said"    /* member: a message of a rank */
+#define NODE_BROKEN  "node.broken"  /* member: nothing more will come from a rank */
+#define NODE_ENDED   "node.ended"   /* member: the process of a rank has ended */
+#define NODE_CHECK   "node.check"   /* leader: check a spec with the files of this node */
+#define NODE_CHECKED "node.checked" /* member: what is wrong with it */
+#define NODE_LEAVE   "node.leave"   /* member: its gpt2d is stopped */
 
 /* ---- exit codes of an engine ---- */
 enum engine_exit {
@@ -134,6 +156,7 @@ enum protocol_error {
 	PROTOCOL_STORE = -32006, /* could not be made durable */
 	PROTOCOL_NO_SUCH_FILE = -32007,
 	PROTOCOL_WRONG_STATE = -32008, /* of the run, for what is asked */
+	PROTOCOL_WRONG_NODE = -32009,  /* a member of several nodes: the leader serves it */
 };
 
 /* ---- exit codes of gpt2ctl ---- */

@@ -8,6 +8,7 @@
 #define STATE_DATABASE "gpt2d.db" /* and beside it STATE_DATABASE.lock, and SQLite's own files */
 #define STATE_RUNS "runs"         /* run.h: run_dir */
 #define STATE_TRASH "runs/.trash" /* trash.h */
+#define STATE_LINK "listening" /* of a leader of several nodes: where it listens */
 #define STATE_TUNING "tuning"     /* the engine's: engine/train/tuning.h */
 
 #endif

@@ -5,6 +5,8 @@ static const struct {
 } rows[WAITINGS] = {
 	[WAITING_STOPPING] = {"stopping",
 		"gpt2d ends; the run is kept, and starts when gpt2d runs again"},
+	[WAITING_MEMBER] = {"member",
+		"this gpt2d is a member of several nodes: only the leader trains its queue"},
 	[WAITING_RELEASED] = {"released",
 		"the engines have given their devices back, until gpt2ctl warm"},
 	[WAITING_DRAINED] = {"drained", "no run starts until gpt2ctl resume"},
@@ -16,6 +18,8 @@ static const struct {
 	[WAITING_BEHIND] = {"behind",
 		"another run is with the engines, or queued before it: which one, and for how "
 		"long"},
+	[WAITING_NODES] = {"nodes",
+		"nodes are missing: which ones; the engines start when all have joined"},
 	[WAITING_ENGINES] = {"engines", "they are being started, or are started again later"},
 	[WAITING_PREPARING] = {"preparing", "nothing is in its way: its directory is being made"},
 };

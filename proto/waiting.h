@@ -10,12 +10,14 @@
 /* In the order in which they are looked for: the first that holds is told. */
 enum waiting {
 	WAITING_STOPPING,
+	WAITING_MEMBER,
 	WAITING_RELEASED,
 	WAITING_DRAINED,
 	WAITING_RANKS,
 	WAITING_STORE,
 	WAITING_ROOM,
 	WAITING_BEHIND,
+	WAITING_NODES,
 	WAITING_ENGINES,
 	WAITING_PREPARING,
 	WAITINGS

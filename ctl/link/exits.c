@@ -20,6 +20,7 @@ static const struct {
 	{PROTOCOL_STORE, CTL_NOT_NOW},
 	{PROTOCOL_INTERNAL, CTL_GPT2D_FAILED},
 	{PROTOCOL_WRONG_STATE, CTL_WRONG_STATE},
+	{PROTOCOL_WRONG_NODE, CTL_USAGE},
 	{PROTOCOL_INVALID_PARAMS, CTL_USAGE},
 	{PROTOCOL_METHOD_NOT_FOUND, CTL_VERSION_MISMATCH},
 };
@@ -40,7 +41,8 @@ const struct exits_row exits_table[] = {
 		"could not be written, files of a run are altered, missing or not copied, or a "
 		"run was not removed"},
 	{CTL_USAGE, "usage or spec refused",
-		"wrong usage, an unreadable or invalid file, or a refused spec"},
+		"wrong usage, an unreadable or invalid file, a refused spec, or a request to a "
+		"member that only the leader of several nodes serves"},
 	{CTL_NO_DAEMON, "no daemon", "no gpt2d on the socket"},
 	{CTL_RUN_FAILED, "run failed", "the run failed"},
 	{CTL_GATE_FAILED, "gate failed", "a gate failed: compare --fail-if"},

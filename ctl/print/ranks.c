@@ -114,17 +114,30 @@ static bool any_gpu(const json_t *ranks)
 	return false;
 }
 
+bool ranks_on_nodes(const json_t *ranks)
+{
+	const json_t *rank;
+	size_t i;
+
+	json_array_foreach(ranks, i, rank)
+		if (format_int(rank, "node", 0) > 0)
+			return true;
+	return false;
+}
+
 void ranks_print(const struct term *t, const json_t *engine, size_t rows)
 {
 	const json_t *ranks = json_object_get(engine, "ranks"), *rank;
 	const double threads = (double)format_int(engine, "threads", 1);
-	const bool gpus = any_gpu(ranks);
+	const bool gpus = any_gpu(ranks), nodes = ranks_on_nodes(ranks);
 	char state[32], pid[32], device[256];
 	struct table table;
 	size_t i;
 
 	table_init(&table);
 	table_column(&table, "RANK", true);
+	if (nodes)
+		table_column(&table, "NODE", true);
 	table_column(&table, "STATE", false);
 	table_column(&table, "PID", true);
 	if (gpus)
@@ -135,6 +148,8 @@ void ranks_print(const struct term *t, const json_t *engine, size_t rows)
 		if (i == rows)
 			break;
 		table_cell(&table, "%lld", (long long)format_int(rank, "rank", (int64_t)i));
+		if (nodes)
+			table_cell(&table, "%lld", (long long)format_int(rank, "node", 0));
 		table_cell(&table, "%s", format_string(rank, "state", "?", state, sizeof(state)));
 		table_cell(&table, "%s",
 			format_int(rank, "pid", 0) > 0

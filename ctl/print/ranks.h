@@ -19,4 +19,7 @@ const char *ranks_load(const json_t *object, char *out, size_t out_bytes);
 /* "61.2 GB", or "-" */
 const char *ranks_size(const json_t *object, const char *key, char out[FORMAT_BYTES]);
 
+/* Whether any runs on another node than the leader's. */
+bool ranks_on_nodes(const json_t *ranks);
+
 #endif

@@ -184,9 +184,8 @@ const struct schema_row schema_outputs[] = {
 	{NULL, NULL, NULL},
 };
 
-static const struct schema_row *const tables[] = {
-
-	schema_outputs, schema_messages, schema_events, schema_objects, schema_comparison, NULL};
+static const struct schema_row *const tables[] = {schema_outputs, schema_messages, schema_events,
+	schema_objects, schema_nodes, schema_comparison, NULL};
 const struct schema_document schema_outputs_document = {
 	.title = "lines of gpt2ctl --json",
 	.tables = tables,

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "ctl/link/interrupt.h"
+#include "ctl/print/nodes.h"
 #include "ctl/print/ranks.h"
 #include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
@@ -85,6 +86,7 @@ static void print_engine(const struct term *t, const json_t *engine)
 	char wait[FORMAT_BYTES];
 	const json_t *ranks = json_object_get(engine, "ranks"), *rank;
 	const double retry = format_real(engine, "retry_in_s");
+	const bool nodes = ranks_on_nodes(ranks);
 	struct table table;
 	size_t i;
 
@@ -106,13 +108,13 @@ static void print_engine(const struct term *t, const json_t *engine)
 		fprintf(t->file, "        gpt2d restarts them in %s\n",
 			format_duration(retry, wait));
 	table_init(&table);
-	table_column(&table, "", false);
-	table_column(&table, "", false);
-	table_column(&table, "", false);
-	table_column(&table, "", false);
+	for (int column = 0; column < 4 + nodes; column++)
+		table_column(&table, "", false);
 	json_array_foreach(ranks, i, rank) {
 		device_name(rank, device, sizeof(device));
 		table_cell(&table, "rank %lld", (long long)format_int(rank, "rank", (int64_t)i));
+		if (nodes)
+			table_cell(&table, "node %lld", (long long)format_int(rank, "node", 0));
 		table_cell(&table, "%s",
 			format_string(rank, "state", "?", rank_state, sizeof(rank_state)));
 		if (format_int(rank, "pid", 0) > 0)
@@ -149,6 +151,7 @@ static void print_status(struct output *o, const json_t *reply, size_t queue_row
 	text_hold(&o->out, "drained", json_object_get(reply, "drained"));
 	text_hold(&o->out, "released", json_object_get(reply, "released"));
 	print_store(&o->out, json_object_get(reply, "store"));
+	nodes_print(&o->out, json_object_get(reply, "world"), INT_MAX);
 	print_engine(&o->out, json_object_get(reply, "engine"));
 	text_running(&o->out, reply);
 	text_queue(&o->out, reply, queue_rows);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "ctl/link/interrupt.h"
+#include "ctl/print/nodes.h"
 #include "ctl/print/ranks.h"
 #include "ctl/print/screen.h"
 #include "ctl/print/text.h"
@@ -15,7 +16,13 @@
 #include "proto/host/clock.h"
 #include "proto/rpc.h"
 
-enum { FIRST_NS = 200000000, SCREEN_REPLY_S = 5, LOSSES_MAX = 1024, LOSS_BARS = 120 };
+enum {
+	FIRST_NS = 200000000,
+	SCREEN_REPLY_S = 5,
+	LOSSES_MAX = 1024,
+	LOSS_BARS = 120,
+	NODE_ROWS = 4
+};
 
 static const struct option_row options[] = {
 	{"interval", 'i', OPTION_REAL, "SECONDS", 0.1, 3600.0,
@@ -280,13 +287,17 @@ static void print_engine(const struct view *v, const struct term *t, size_t rows
 /* The ranks get up to half of the rows that other parts do not need, the queue the rest. */
 static void print_view(const struct term *t, const struct view *v, int rows)
 {
-	const int fixed = 2 + 4 + 3 + 2, left = rows > fixed + 2 ? rows - fixed : 2;
+	const json_t *world = json_object_get(v->status, "world");
+	const int node_rows = json_is_object(world) ? NODE_ROWS : 0;
+	const int fixed = 2 + 4 + 3 + 2 + node_rows + (node_rows > 0);
+	const int left = rows > fixed + 2 ? rows - fixed : 2;
 	const size_t n_ranks =
 		json_array_size(json_object_get(json_object_get(v->status, "engine"), "ranks"));
 	const size_t half = (size_t)left / 2, ranks = n_ranks < half ? n_ranks : half;
 	const json_t *running = json_object_get(v->status, "running");
 
 	print_head(v, t);
+	nodes_print(t, world, node_rows);
 	text_running(t, v->status);
 	if (json_is_object(json_object_get(running, "run")))
 		print_losses(v, t, json_object_get(running, "progress"));

@@ -23,6 +23,7 @@
 enum { ACCEPT_PAUSE_S = 1, BACKLOG = 128, LOOK_S = 2 };
 enum {
 	DESCRIPTORS_PER_RANK = 2, /* its link, and what it prints */
+	DESCRIPTORS_UNKNOWN = 64, /* members that have not said who they are: listener.h */
 	DESCRIPTORS_ELSE = 62,    /* and the other ends of those while a process is started */
 };
 
@@ -93,15 +94,18 @@ __attribute__((format(printf, 2, 3))) static void turn_away(int fd, const char *
 	close(fd);
 }
 
-int64_t control_descriptors_kept(int64_t ranks)
+int64_t control_descriptors_kept(const struct settings *s)
 {
-	return DESCRIPTORS_ELSE + ranks * DESCRIPTORS_PER_RANK;
+	const bool leads = settings_part(s) == SETTINGS_LEADER;
+
+	return DESCRIPTORS_ELSE + s->ranks * DESCRIPTORS_PER_RANK +
+		(leads ? s->nodes + DESCRIPTORS_UNKNOWN : 0);
 }
 
 /* Whether clients have all descriptors but those that are kept for engines and files. */
 static bool descriptors_taken(const struct control *c)
 {
-	const int64_t kept = control_descriptors_kept(c->o.settings->ranks);
+	const int64_t kept = control_descriptors_kept(c->o.settings);
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > INT_MAX)
@@ -170,7 +174,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 			"gpt2d has no more descriptors for clients: %lld are kept for %lld rank%s "
 			"and files; end some clients, or raise LimitNOFILE= of the unit, "
 			"ulimit -Hn",
-			(long long)control_descriptors_kept(s->ranks), (long long)s->ranks,
+			(long long)control_descriptors_kept(s), (long long)s->ranks,
 			s->ranks == 1 ? "" : "s");
 	} else if (c->n_clients >= s->clients_max && !make_room(c, true, 0)) {
 		turn_away(fd,

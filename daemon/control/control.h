@@ -16,8 +16,8 @@ struct settings;
 /* With descriptors for fewer clients, its own user's gpt2ctl might not reach gpt2d. */
 enum { CONTROL_CLIENTS_MIN = 16 };
 
-/* Descriptors that clients leave to the engines of so many ranks, the database and files. */
-int64_t control_descriptors_kept(int64_t ranks);
+/* Descriptors that clients leave to the engines, the database, files and the link to members. */
+int64_t control_descriptors_kept(const struct settings *s);
 
 struct control_options {
 	struct client_options client;

@@ -59,6 +59,7 @@ struct engine_link {
 	bool unsent; /* a message to it was dropped: it is of no more use */
 	bool eof;    /* reported once all lines are taken */
 	bool in_lines, dead;
+	bool remote, remote_ended;
 };
 
 /* Between fork and exec: only calls that are safe there. */
@@ -99,20 +100,22 @@ static void report_broken(struct engine_link *link, const char *why)
 	if (link->broken)
 		return;
 	link->broken = true;
-	bufferevent_disable(link->io, EV_READ);
-	engine_output_drain(link->output); /* it stands before what is made of it */
+	if (!link->remote) {
+		bufferevent_disable(link->io, EV_READ);
+		engine_output_drain(link->output); /* it stands before what is made of it */
+	}
 	link->o.broken(link, why, link->o.arg);
 }
 
 /* An engine that ends by itself has mostly said why. */
-static void keep_words(struct engine_link *link, const struct rpc_message *m)
+static void keep_words(struct engine_link *link, const char *method, const json_t *params)
 {
 	const char *level, *text;
 
-	if (m->kind != RPC_NOTIFICATION || strcmp(m->method, ENGINE_LOG) != 0)
+	if (strcmp(method, ENGINE_LOG) != 0)
 		return;
-	level = json_string_value(json_object_get(m->params, "level"));
-	text = json_string_value(json_object_get(m->params, "message"));
+	level = json_string_value(json_object_get(params, "level"));
+	text = json_string_value(json_object_get(params, "message"));
 	if (level != NULL && text != NULL && strcmp(level, "error") == 0)
 		snprintf(link->words, sizeof(link->words), "%s", text);
 }
@@ -129,10 +132,10 @@ static void handle_line(struct engine_link *link, const char *line, size_t n)
 		return;
 	}
 	link->heard_ns = clock_mono_ns();
-	keep_words(link, &m);
-	if (m.kind == RPC_NOTIFICATION)
+	if (m.kind == RPC_NOTIFICATION) {
+		keep_words(link, m.method, m.params);
 		link->o.message(link, m.method, m.params, link->o.arg);
-	else
+	} else
 		report_broken(link, "sent a request or a reply, a notification is expected");
 	rpc_clear(&m);
 }
@@ -221,6 +224,10 @@ static int fork_engine(struct engine_link *link, int fds[2])
 
 static void free_link(struct engine_link *link)
 {
+	if (link->remote) {
+		free(link);
+		return;
+	}
 	bufferevent_free(link->io);
 	event_free(link->again);
 	munmap(link->exec_errno, sizeof(*link->exec_errno));
@@ -268,6 +275,85 @@ int engine_link_create(const struct engine_link_options *options, struct engine_
 	return 0;
 }
 
+int engine_link_create_rank(const struct engine_link_options *options,
+	const struct engine_link_rank *rank, struct engine_link **out)
+{
+	enum { WORD_BYTES = 32, NUMBERS = 5 };
+	const struct {
+		const char *option;
+		int value;
+	} numbers[NUMBERS] = {{"--rank", rank->rank}, {"--ranks", rank->ranks},
+		{"--threads", rank->threads}, {"--peak-tflops", rank->peak_tflops},
+		{"--local-rank", rank->local_rank}};
+	/* execve takes words that it may change, and does not */
+	char text[NUMBERS][WORD_BYTES], *argv[3 + 2 * NUMBERS + 2 + 2 + 1];
+	struct engine_link_options o = *options;
+	size_t n = 0;
+
+	argv[n++] = (char *)(uintptr_t)options->program;
+	argv[n++] = (char *)(uintptr_t) "--role";
+	argv[n++] = (char *)(uintptr_t) "rank";
+	for (size_t i = 0; i < NUMBERS; i++) {
+		if (numbers[i].value == rank->rank && i == NUMBERS - 1)
+			continue; /* the default of --local-rank */
+		snprintf(text[i], WORD_BYTES, "%d", numbers[i].value);
+		argv[n++] = (char *)(uintptr_t)numbers[i].option;
+		argv[n++] = text[i];
+	}
+	argv[n++] = (char *)(uintptr_t) "--tuning-dir";
+	argv[n++] = (char *)(uintptr_t)rank->tuning_dir;
+	if (rank->interface != NULL) {
+		argv[n++] = (char *)(uintptr_t) "--interface";
+		argv[n++] = (char *)(uintptr_t)rank->interface;
+	}
+	argv[n] = NULL;
+	o.argv = argv;
+	return engine_link_create(&o, out);
+}
+
+struct engine_link *engine_link_create_remote(const struct engine_link_options *options)
+{
+	struct engine_link *link = memory_zeroed(1, sizeof(*link));
+
+	link->o = *options;
+	link->remote = true;
+	snprintf(link->what, sizeof(link->what), "%s", options->what);
+	strcpy(link->end, "runs");
+	link->heard_ns = clock_mono_ns();
+	return link;
+}
+
+void engine_link_remote_started(struct engine_link *link, pid_t pid)
+{
+	link->pid = pid;
+}
+
+void engine_link_remote_message(struct engine_link *link, const char *method, json_t *params)
+{
+	if (link->broken)
+		return;
+	link->heard_ns = clock_mono_ns();
+	keep_words(link, method, params);
+	link->in_lines = true;
+	link->o.message(link, method, params, link->o.arg);
+	link->in_lines = false;
+	if (link->dead)
+		engine_link_destroy(link);
+}
+
+void engine_link_remote_broken(struct engine_link *link, const char *why)
+{
+	report_broken(link, why);
+}
+
+void engine_link_remote_ended(struct engine_link *link, const char *end, bool blames_peer)
+{
+	snprintf(link->end, sizeof(link->end), "%s", end);
+	link->blames_peer = blames_peer;
+	link->remote_ended = true;
+	link->pid = 0;
+}
+
 void engine_link_destroy(struct engine_link *link)
 {
 	if (link == NULL)
@@ -276,12 +362,13 @@ void engine_link_destroy(struct engine_link *link)
 		link->dead = true;
 		return;
 	}
-	if (link->pid > 0) {
+	if (link->pid > 0 && !link->remote) {
 		engine_link_kill(link);
 		while (waitpid(link->pid, NULL, 0) < 0 && errno == EINTR)
 			;
 	}
-	engine_output_end(link->output);
+	if (!link->remote)
+		engine_output_end(link->output);
 	free_link(link);
 }
 
@@ -301,7 +388,7 @@ void engine_link_send(struct engine_link *link, const char *method, json_t *para
 
 void engine_link_kill(struct engine_link *link)
 {
-	if (link->pid > 0)
+	if (link->pid > 0 && !link->remote)
 		kill(-link->pid, SIGKILL);
 }
 
@@ -337,6 +424,8 @@ bool engine_link_ended(const struct engine_link *link)
 {
 	siginfo_t info = {0};
 
+	if (link->remote)
+		return link->remote_ended;
 	return link->pid == 0 ||
 		(waitid(P_PID, (id_t)link->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
 			info.si_pid != 0);
@@ -344,11 +433,11 @@ bool engine_link_ended(const struct engine_link *link)
 
 void engine_link_drain(struct engine_link *link)
 {
-	int fd = bufferevent_getfd(link->io);
+	int fd = link->remote ? -1 : bufferevent_getfd(link->io);
 	char piece[16384];
 	ssize_t n = 1;
 
-	if (link->in_lines)
+	if (link->in_lines || link->remote)
 		return;
 	engine_output_drain(link->output);
 	take_lines(link, INT_MAX); /* what has been read comes first */
@@ -407,8 +496,8 @@ bool engine_link_reap(struct engine_link *link)
 {
 	int status;
 
-	if (link->pid == 0)
-		return true;
+	if (link->remote || link->pid == 0)
+		return engine_link_ended(link);
 	if (!engine_link_ended(link))
 		return false;
 	engine_link_kill(link); /* what it has left behind, while its number is taken */

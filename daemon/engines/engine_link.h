@@ -42,6 +42,27 @@ int engine_link_create(const struct engine_link_options *options, struct engine_
  * sent SIGKILL). Takes NULL. */
 void engine_link_destroy(struct engine_link *link);
 
+/* The command line of a rank. */
+struct engine_link_rank {
+	int rank, local_rank, ranks; /* of the world; on this node, from 0; the world */
+	int threads, peak_tflops;
+	const char *tuning_dir;
+	const char *interface; /* between nodes; NULL: the world is on one node */
+};
+/* As engine_link_create, with the arguments of a rank. */
+int engine_link_create_rank(const struct engine_link_options *options,
+	const struct engine_link_rank *rank, struct engine_link **out);
+
+/*
+ * An engine on another node: its gpt2d passes on what the process says and how it ends. The caller
+ * sends to it and kills it through that gpt2d; all other functions work as for a local one.
+ */
+struct engine_link *engine_link_create_remote(const struct engine_link_options *options);
+void engine_link_remote_started(struct engine_link *link, pid_t pid);
+void engine_link_remote_message(struct engine_link *link, const char *method, json_t *params);
+void engine_link_remote_broken(struct engine_link *link, const char *why);
+void engine_link_remote_ended(struct engine_link *link, const char *end, bool blames_peer);
+
 /* Takes params. If the message cannot be sent, broken() is called later. */
 void engine_link_send(struct engine_link *link, const char *method, json_t *params);
 void engine_link_kill(struct engine_link *link);

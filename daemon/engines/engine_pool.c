@@ -34,7 +34,7 @@ enum rank_state { RANK_DOWN, RANK_STARTED, RANK_GREETED, RANK_READY };
 
 struct rank {
 	struct engine_pool *pool;
-	int rank;
+	int rank, node;
 	enum rank_state state;
 	struct engine_link *link;
 	char *address;
@@ -48,6 +48,7 @@ struct engine_pool {
 	char reason[1024];  /* of the last loss */
 	bool reported;      /* lost() was called for these engines */
 	bool warm_next;     /* releasing, and to be started once that is over */
+	int64_t epoch;      /* of the last start: grows, also over a restart of gpt2d */
 	int64_t started_ns; /* of the last start */
 	int64_t ready_ns;   /* how long it took; 0: it has not ended well */
 	int64_t retry_ns;   /* when down: the next start */
@@ -82,16 +83,27 @@ static void arm(struct engine_pool *p, int64_t ms)
 	evtimer_add(p->timer, &t);
 }
 
+static int nodes(const struct engine_pool *p)
+{
+	return p->o.ranks > p->o.node_ranks ? p->o.ranks / p->o.node_ranks : 1;
+}
+
 /* ---- messages ---- */
 
 static void connect_all(struct engine_pool *p)
 {
-	json_t *addresses = json_array(), *params;
+	json_t *addresses = json_array(), *params, *of_ranks;
 
 	for (int i = 0; i < p->o.ranks; i++)
 		json_array_append_new(addresses,
 			p->ranks[i].address ? json_string(p->ranks[i].address) : json_null());
 	params = json_pack("{so}", "addresses", addresses);
+	if (nodes(p) > 1) {
+		of_ranks = json_array();
+		for (int i = 0; i < p->o.ranks; i++)
+			json_array_append_new(of_ranks, json_integer(p->ranks[i].node));
+		json_object_set_new(params, "nodes", of_ranks);
+	}
 	engine_pool_send(p, p->o.ranks, ENGINE_CONNECT, params);
 	json_decref(params);
 }
@@ -229,30 +241,30 @@ static void set_state(struct engine_pool *p, enum pool_state state)
 
 static int start_rank(struct engine_pool *p, struct rank *r)
 {
-	char rank[16], ranks[16], threads[16], what[32], program[4096];
-	char role[] = "--role", role_rank[] = "rank", a_rank[] = "--rank", a_ranks[] = "--ranks";
-	char a_threads[] = "--threads", a_tuning[] = "--tuning-dir", tuning[4096];
-	char a_peak[] = "--peak-tflops", peak[16];
-	char *argv[] = {program, role, role_rank, a_rank, rank, a_ranks, ranks, a_threads, threads,
-		a_tuning, tuning, a_peak, peak, NULL};
+	const struct engine_link_rank command = {
+		.rank = r->rank,
+		.local_rank = r->rank % p->o.node_ranks,
+		.ranks = p->o.ranks,
+		.threads = p->o.threads,
+		.peak_tflops = p->o.peak_tflops,
+		.tuning_dir = p->o.tuning_dir,
+		.interface = p->o.interface,
+	};
+	char what[32];
 	struct engine_link_options o = {
 		.base = p->o.base,
 		.program = p->o.program,
-		.argv = argv,
 		.what = what,
 		.message = on_message,
 		.broken = on_broken,
 		.arg = r,
 	};
 
-	snprintf(program, sizeof(program), "%s", p->o.program);
-	snprintf(rank, sizeof(rank), "%d", r->rank);
-	snprintf(ranks, sizeof(ranks), "%d", p->o.ranks);
-	snprintf(threads, sizeof(threads), "%d", p->o.threads);
-	snprintf(tuning, sizeof(tuning), "%s", p->o.tuning_dir);
-	snprintf(peak, sizeof(peak), "%d", p->o.peak_tflops);
 	snprintf(what, sizeof(what), "rank %d", r->rank);
-	return engine_link_create(&o, &r->link);
+	if (r->node == 0)
+		return engine_link_create_rank(&o, &command, &r->link);
+	r->link = engine_link_create_remote(&o);
+	return 0;
 }
 
 static void start_all(struct engine_pool *p)
@@ -260,7 +272,13 @@ static void start_all(struct engine_pool *p)
 	char reason[160];
 	int rc;
 
+	if (nodes(p) > 1 && !p->o.complete(p->o.arg)) {
+		set_state(p, POOL_DOWN); /* until engine_pool_node_joined */
+		p->retry_ns = clock_mono_ns();
+		return;
+	}
 	set_state(p, POOL_STARTING);
+	p->epoch = p->epoch < clock_utc_ns() ? clock_utc_ns() : p->epoch + 1;
 	p->reported = false;
 	p->started_ns = clock_mono_ns();
 	p->ready_ns = 0;
@@ -274,6 +292,8 @@ static void start_all(struct engine_pool *p)
 		}
 		p->ranks[i].state = RANK_STARTED;
 	}
+	for (int node = 1; node < nodes(p) && p->state == POOL_STARTING; node++)
+		p->o.remote_start(node, p->epoch, p->o.arg);
 }
 
 /* All processes have ended: down, released, or stopped. */
@@ -310,11 +330,31 @@ static void all_ended(struct engine_pool *p)
 		p->backoff_ms = BACKOFF_MAX_MS;
 }
 
+/* Whether its process has not been waited for. */
+static bool is_left(const struct rank *r)
+{
+	if (r->link == NULL)
+		return false;
+	return r->node == 0 ? engine_link_pid(r->link) > 0 : !engine_link_ended(r->link);
+}
+
+/* Whether the node has processes. */
+static bool remote_left(const struct engine_pool *p, int node)
+{
+	for (int i = node * p->o.node_ranks; i < (node + 1) * p->o.node_ranks; i++)
+		if (is_left(&p->ranks[i]))
+			return true;
+	return false;
+}
+
 static void kill_all(struct engine_pool *p)
 {
 	for (int i = 0; i < p->o.ranks; i++)
 		if (p->ranks[i].link)
 			engine_link_kill(p->ranks[i].link);
+	for (int node = 1; node < nodes(p); node++)
+		if (remote_left(p, node))
+			p->o.remote_kill(node, p->o.arg);
 }
 
 static void lose(struct engine_pool *p, const char *reason)
@@ -402,10 +442,10 @@ void engine_pool_restart(struct engine_pool *p, const char *reason)
 	set_state(p, POOL_FAILING);
 	lose(p, reason);
 	for (int i = 0; i < p->o.ranks; i++)
-		left |= p->ranks[i].link != NULL && engine_link_pid(p->ranks[i].link) > 0;
+		left |= is_left(&p->ranks[i]);
 	if (left)
 		return;
-	/* none could be started at all */
+	/* none could be started at all, or all were on a node that is lost */
 	all_ended(p);
 }
 
@@ -471,7 +511,7 @@ void engine_pool_create(const struct engine_pool_options *options, struct engine
 	p->timer = evtimer_new(options->base, on_timer, p);
 	p->watch = event_new(options->base, -1, EV_PERSIST, on_watch, p);
 	for (int i = 0; i < options->ranks; i++)
-		p->ranks[i] = (struct rank){.pool = p, .rank = i};
+		p->ranks[i] = (struct rank){.pool = p, .rank = i, .node = i / options->node_ranks};
 	clock_watch_look(&p->awake, clock_mono_ns());
 	event_add(p->watch, &second);
 	if (options->away)
@@ -514,9 +554,15 @@ bool engine_pool_gone(const struct engine_pool *p)
 
 void engine_pool_send(struct engine_pool *p, int n, const char *method, json_t *params)
 {
-	for (int i = 0; i < n && i < p->o.ranks; i++)
+	const int each = p->o.node_ranks;
+
+	for (int i = 0; i < n && i < each; i++)
 		if (p->ranks[i].link)
 			engine_link_send(p->ranks[i].link, method, json_incref(params));
+	for (int node = 1; node < nodes(p) && n > node * each; node++)
+		if (remote_left(p, node))
+			p->o.remote_send(node, n - node * each < each ? n - node * each : each,
+				method, params, p->o.arg);
 }
 
 void engine_pool_worked(struct engine_pool *p)
@@ -570,6 +616,30 @@ bool engine_pool_retry(struct engine_pool *p)
 	return true;
 }
 
+struct engine_link *engine_pool_remote(struct engine_pool *p, int rank)
+{
+	return rank >= p->o.node_ranks && rank < p->o.ranks ? p->ranks[rank].link : NULL;
+}
+
+void engine_pool_node_joined(struct engine_pool *p)
+{
+	if (p->state == POOL_DOWN && p->o.complete(p->o.arg))
+		start_all(p);
+}
+
+void engine_pool_node_lost(struct engine_pool *p, int node, const char *why)
+{
+	const int first = node * p->o.node_ranks;
+	char reason[400];
+
+	for (int i = first; i < first + p->o.node_ranks; i++)
+		if (is_left(&p->ranks[i]))
+			engine_link_remote_ended(p->ranks[i].link, why, false);
+	snprintf(reason, sizeof(reason), "peer_lost: node=%d rank=%d: %.300s", node, first, why);
+	engine_pool_restart(p, reason);
+	engine_pool_reap(p);
+}
+
 bool engine_pool_away(const struct engine_pool *p)
 {
 	return p->state == POOL_RELEASED || (p->state == POOL_RELEASING && !p->warm_next);
@@ -608,7 +678,7 @@ json_t *engine_pool_json(const struct engine_pool *p)
 		const struct rank *r = &p->ranks[i];
 
 		json_array_append_new(ranks,
-			json_pack("{si sI ss sO? sO?}", "rank", i, "pid",
+			json_pack("{si si sI ss sO? sO?}", "rank", i, "node", r->node, "pid",
 				(json_int_t)(r->link ? engine_link_pid(r->link) : 0), "state",
 				rank_state_names[r->state], "device", r->device, "gpu", r->gpu));
 	}

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct engine_link;
 struct event_base;
 struct engine_pool;
 
@@ -23,12 +24,24 @@ struct engine_pool_options {
 	const char *program;
 	const char *backend; /* "cpu", "cuda": what it has to compute on; NULL: whatever it does */
 	const char *tuning_dir; /* where they keep what they found out by timing */
-	int ranks, threads, peak_tflops;
+	int ranks;              /* of all nodes */
+	int node_ranks;         /* of this node, the first ones, and of each other node */
+	int threads, peak_tflops;
+	const char *interface;   /* between nodes; NULL: there is one node */
 	bool away;               /* begin as released */
 	int64_t start_timeout_s; /* from exec to ready */
 	int64_t alive_timeout_s; /* without any message */
 	void (*ready)(void *arg);
 	void (*message)(int rank, const char *method, json_t *params, void *arg);
+	/*
+	 * Of the other nodes, numbered from 1; unused where there are none. A node that comes back
+	 * has ended the engines of an earlier epoch.
+	 */
+	bool (*complete)(void *arg); /* every node is there: engines can start */
+	void (*remote_start)(int node, int64_t epoch, void *arg);
+	/* To the first n ranks of the node; params is borrowed. */
+	void (*remote_send)(int node, int n, const char *method, json_t *params, void *arg);
+	void (*remote_kill)(int node, void *arg);
 	/* Nothing more will come from these engines; reason: "engine_lost: rank 1 killed by signal
 	 * 9". */
 	void (*lost)(const char *reason, void *arg);
@@ -70,7 +83,15 @@ bool engine_pool_released(const struct engine_pool *p); /* no process is left */
 /* End them in good order, kill those that do not within 5 s; stopped() is called, maybe at once. */
 void engine_pool_stop(struct engine_pool *p);
 
-void engine_pool_reap(struct engine_pool *p); /* on SIGCHLD */
+void engine_pool_reap(struct engine_pool *p); /* on SIGCHLD, or when a remote one has ended */
+
+/* The process of a rank of another node, for what its node says of it; NULL: there is none. */
+struct engine_link *engine_pool_remote(struct engine_pool *p, int rank);
+/* A node has come: engines that wait for it start. */
+void engine_pool_node_joined(struct engine_pool *p);
+/* A node is gone, and its engines with it: lost() gets "peer_lost: node=1 rank=2: why". */
+void engine_pool_node_lost(struct engine_pool *p, int node, const char *why);
+
 /* Seconds since they are being started, -1 when they are not; until they are tried again, or -1. */
 double engine_pool_starting_s(const struct engine_pool *p);
 int64_t engine_pool_retry_s(const struct engine_pool *p);

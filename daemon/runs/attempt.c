@@ -284,7 +284,7 @@ static void on_dirs(void *arg, int rc)
 /* 0, or a negative errno with failure. */
 static int read_spec(struct attempt *a, const char *canonical, char failure[RUN_REASON_BYTES])
 {
-	struct spec_options options = {.world = (int)a->options.settings->ranks};
+	struct spec_options options = {.world = (int)settings_world(a->options.settings)};
 	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
 	int rc = spec_parse(canonical, strlen(canonical), &options, &a->spec, errors);
 

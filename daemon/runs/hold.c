@@ -24,6 +24,7 @@ static const struct {
 		"gpt2d tries to write there each second, and starts runs when it can"},
 	[HOLD_DRAINED] = {"drained", true, "gpt2ctl resume lets runs start"},
 	[HOLD_RELEASED] = {"released", true, "gpt2ctl warm takes the engines again"},
+	[HOLD_MEMBER] = {"member", false, "the leader trains the runs of its own queue"},
 	[HOLD_STOPPING] = {"stopping", false,
 		"gpt2d is stopping; the run starts when gpt2d runs again"},
 };
@@ -226,7 +227,15 @@ void hold_lift(struct holds *holds, enum hold hold, void (*done)(void *arg, int 
 	store_change(holds, &change);
 }
 
-/* ---- stopping ---- */
+/* ---- member, stopping ---- */
+
+void hold_place_member(struct holds *holds, const char *leader)
+{
+	struct record_hold record = {.what = kinds[HOLD_MEMBER].name, .since_ns = clock_utc_ns()};
+
+	snprintf(record.reason, sizeof(record.reason), "of the leader %s", leader);
+	set(holds, HOLD_MEMBER, &record);
+}
 
 void hold_place_stopping(struct holds *holds)
 {

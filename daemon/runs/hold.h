@@ -5,6 +5,7 @@
  *   lifts them. A hold applies as soon as it is asked for; nobody acts on it before it is on disk.
  * - room: a run could not write its files because the disk is full, read-only or broken. gpt2d
  *   tries to write each second and lifts the hold when that succeeds.
+ * - member: this node is a member of several: the leader's queue counts.
  * - stopping: gpt2d is shutting down.
  */
 #ifndef GPT2D_DAEMON_RUNS_HOLD_H
@@ -20,7 +21,7 @@ struct event_base;
 struct holds;
 struct store;
 
-enum hold { HOLD_ROOM, HOLD_DRAINED, HOLD_RELEASED, HOLD_STOPPING, HOLDS };
+enum hold { HOLD_ROOM, HOLD_DRAINED, HOLD_RELEASED, HOLD_MEMBER, HOLD_STOPPING, HOLDS };
 
 struct hold_options {
 	struct event_base *base;
@@ -64,6 +65,7 @@ void hold_place_room(struct holds *holds, const struct run *run, const char *rea
 /* An observer of lifecycle.h, with arg a struct holds. */
 void hold_observe(void *arg, struct run *run, enum lifecycle_event event);
 
+void hold_place_member(struct holds *holds, const char *leader); /* sets HOLD_MEMBER */
 /* gpt2d is shutting down: sets HOLD_STOPPING. */
 void hold_place_stopping(struct holds *holds);
 

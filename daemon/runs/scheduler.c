@@ -588,7 +588,10 @@ static void take_or_release_engines(struct scheduler *s)
 
 json_t *scheduler_idle_json(const struct scheduler *s)
 {
-	if (hold_is_set(s->options->holds, HOLD_RELEASED) || !engine_pool_away(s->options->pool))
+	const struct holds *holds = s->options->holds;
+
+	if (hold_is_set(holds, HOLD_RELEASED) || hold_is_set(holds, HOLD_MEMBER) ||
+		!engine_pool_away(s->options->pool))
 		return json_null();
 	return json_pack(
 		"{so sI}", "since", clock_json(s->idle_at_ns), "after_s", (json_int_t)s->idle_s);

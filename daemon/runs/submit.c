@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/engines/checker.h"
+#include "daemon/nodes/world.h"
 #include "daemon/config/clock.h"
 #include "daemon/control/reply.h"
 #include "daemon/store/failure.h"
@@ -286,8 +287,34 @@ static void add_check(struct submission *s, json_t *check)
 			"check", check));
 }
 
+static void next_arm(struct submission *s)
+{
+	s->arm++;
+	check_next(s);
+}
+
+static void on_members(void *arg, json_t *errors)
+{
+	struct submission *s = arg;
+	json_t *error;
+	size_t i;
+
+	if (!reply_wanted(s->reply)) {
+		reply_drop(s->reply);
+		submission_free(s);
+		return;
+	}
+	json_array_foreach(errors, i, error)
+		add_arm_error(s, json_string_value(json_object_get(error, "key")),
+			json_string_value(json_object_get(error, "message")));
+	next_arm(s);
+}
+
+static struct checker_question question_of(const struct submission *s);
+
 static void on_answer(void *arg, const char *failure, json_t *reply)
 {
+	struct checker_question question;
 	struct submission *s = arg;
 	json_t *errors, *error;
 	const char *key, *message;
@@ -321,8 +348,11 @@ static void on_answer(void *arg, const char *failure, json_t *reply)
 	if (!json_is_true(json_object_get(reply, "ok")) && !has_errors(s))
 		add_error(s, (struct spec_place){0}, "", "refused by the checker without a reason");
 	add_check(s, json_object_get(reply, "check"));
-	s->arm++;
-	check_next(s);
+	question = question_of(s);
+	if (has_errors(s) ||
+		!world_check(s->submitter->options.world, &question,
+			s->spec->arms[s->arm].config.gpus, on_members, s))
+		next_arm(s);
 }
 
 static bool is_wanted(void *arg)
@@ -332,11 +362,24 @@ static bool is_wanted(void *arg)
 	return reply_wanted(s->reply);
 }
 
+/* About the arm that is being checked. */
+static struct checker_question question_of(const struct submission *s)
+{
+	const struct spec_arm *arm = &s->spec->arms[s->arm];
+	const char *file;
+
+	spec_file_key(&arm->config, &file);
+	return (struct checker_question){
+		.world = settings_world(s->submitter->options.settings),
+		.spec = s->canonical,
+		.arm = arm->name,
+		.file = file,
+	};
+}
+
 static void check_next(struct submission *s)
 {
 	struct checker_question question;
-	const struct spec_arm *arm;
-	const char *file;
 
 	if (s->arm == s->spec->n_arms && has_errors(s)) {
 		refuse_spec(s);
@@ -354,15 +397,10 @@ static void check_next(struct submission *s)
 		store_run(s);
 		return;
 	}
-	arm = &s->spec->arms[s->arm];
-	spec_file_key(&arm->config, &file);
-	question = (struct checker_question){.world = s->submitter->options.settings->ranks,
-		.spec = s->canonical,
-		.arm = arm->name,
-		.file = file,
-		.answer = on_answer,
-		.wanted = is_wanted,
-		.arg = s};
+	question = question_of(s);
+	question.answer = on_answer;
+	question.wanted = is_wanted;
+	question.arg = s;
 	checker_ask(s->submitter->checker, &question);
 }
 
@@ -370,7 +408,8 @@ static void check_next(struct submission *s)
 
 static int parse_spec(struct submission *s, const char *text, size_t n)
 {
-	struct spec_options options = {.world = (int)s->submitter->options.settings->ranks};
+	struct spec_options options = {
+		.world = (int)settings_world(s->submitter->options.settings)};
 	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
 	int rc = spec_parse(text, n, &options, &s->spec, errors);
 

@@ -16,11 +16,13 @@ struct run;
 struct settings;
 struct store;
 struct submitter;
+struct world;
 
 struct submit_options {
 	const struct settings *settings;
 	struct store *store;
 	struct checker *checker;
+	struct world *world;
 	struct lifecycle *lifecycle;
 	/* The run is durable and in the queue: sends the reply. */
 	void (*queued)(void *arg, struct reply *reply, struct run *run);
@@ -31,8 +33,7 @@ struct submitter *submit_create(const struct submit_options *options);
 void submit_destroy(struct submitter *submitter); /* takes NULL */
 
 /* Replies now or later. params has a member "spec", and may have "priority" and "rerun_of". */
-void submit_request(
-	struct submitter *submitter, struct reply *reply, json_t *params, bool dry_run);
+void submit_request(struct submitter *submitter, struct reply *reply, json_t *params, bool dry_run);
 
 /* gpt2d is stopping: runs are refused; dry runs go on. */
 void submit_stop(struct submitter *submitter);

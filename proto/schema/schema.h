@@ -1,8 +1,9 @@
 /*
  * schema.h: what messages and files hold, one row per member, and from the rows their JSON Schema
- * and their section of a manual page. schema_messages.c has every message, schema_artifacts.c and
- * schema_experiment.c what a run leaves behind, ctl/print/schema_outputs.c what only gpt2ctl
- * prints. The tests refuse a message with a member that has no row.
+ * and their section of a manual page. schema_messages.c has every message, schema_nodes.c those
+ * between nodes, schema_artifacts.c and schema_experiment.c what a run leaves behind,
+ * ctl/print/schema_outputs.c what only gpt2ctl prints. The tests refuse a message with a member
+ * that has no row.
  *
  * A table is a flat list: the row of an object (its type begins with '#'), then the rows of its
  * members, and so on. Types of members:
@@ -28,8 +29,8 @@
 #define SCHEMA_REPLY   "#reply"   /* its result */
 #define SCHEMA_PRINTED "#printed" /* its result, which gpt2ctl --json prints as a line too */
 #define SCHEMA_EVENT   "#event"   /* of a followed run: a notification, and such a line too */
-#define SCHEMA_ORDER   "#order"   /* the params of what gpt2d sends to an engine */
-#define SCHEMA_REPORT  "#report"  /* the params of what an engine sends to gpt2d */
+#define SCHEMA_ORDER   "#order"   /* the params of what gpt2d sends to an engine or a member */
+#define SCHEMA_REPORT  "#report"  /* the params of what an engine or a member sends to gpt2d */
 #define SCHEMA_FILE    "#file"    /* a file, or a line of it taken apart */
 #define SCHEMA_OUTPUT  "#output"  /* a line of gpt2ctl --json, its kind is the name */
 #define SCHEMA_MORE    "#more"    /* what gpt2ctl adds to the reply or object of this name */
@@ -47,7 +48,7 @@ struct schema_document {
 	int lines_version;                      /* their member "schema" */
 };
 
-extern const struct schema_row schema_messages[], schema_events[], schema_objects[],
+extern const struct schema_row schema_messages[], schema_events[], schema_objects[], schema_nodes[],
 	schema_comparison[], schema_experiment[];
 extern const struct schema_document schema_message_document, schema_artifact_document;
 

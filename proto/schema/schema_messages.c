@@ -51,6 +51,7 @@ const struct schema_row schema_messages[] = {
 	{"status", SCHEMA_PRINTED, "The daemon, its engine, the run with it, the queue."},
 	{"daemon", "daemon", ""},
 	{"host", "host", ""},
+	{"world", "?world|null", "several nodes; null: this gpt2d is alone"},
 	{"store", "store|null", "null: all is well"},
 	{"engine", "engine", ""},
 	{"running", "running|null", ""},
@@ -245,6 +246,7 @@ const struct schema_row schema_messages[] = {
 
 	{"engine.connect", SCHEMA_ORDER, "Addresses of all ranks, also of a single one."},
 	{"addresses", "[text|null]", "in the order of ranks"},
+	{"nodes", "?[count]", "of each rank; absent: there is one node"},
 
 	{"engine.exit", SCHEMA_ORDER, "End in good order."},
 
@@ -443,7 +445,8 @@ const struct schema_row schema_objects[] = {
 	{"other_processes", "count|null", "that compute on it, beside the engines"},
 
 	{"rank", SCHEMA_OBJECT, "A process of the engine."},
-	{"rank", "count", "from 0"},
+	{"rank", "count", "from 0, of the world"},
+	{"node", "?count", "on which it runs"},
 	{"pid", "count", "0: there is none"},
 	{"state", "text", ""},
 	{"device", "device|null", "null before it said hello"},
@@ -814,7 +817,7 @@ const struct schema_row schema_objects[] = {
 };
 
 static const struct schema_row *const tables[] = {
-	schema_messages, schema_events, schema_objects, NULL};
+	schema_messages, schema_events, schema_objects, schema_nodes, NULL};
 const struct schema_document schema_message_document = {
 	.title = "messages of gpt2d",
 	.tables = tables,

@@ -12,7 +12,7 @@ C_ENDINGS = (".c", ".h", ".cu", ".cuh")
 
 # Who may include whom: the table of rooms. A folder that has no row belongs to its parent's room.
 PROTO = {"proto", "proto/spec", "proto/schema", "proto/stats", "proto/host", "proto/experiment"}
-DAEMON = {"daemon/config", "daemon/store", "daemon/control", "daemon/runs", "daemon/engines"}
+DAEMON = {"daemon/config", "daemon/store", "daemon/control", "daemon/runs", "daemon/engines", "daemon/nodes"}
 ENGINE = {"engine/train", "engine/comm", "engine/data", "engine/report", "engine/check", "engine/checkpoint"}
 CTL = {"ctl/link", "ctl/print", "ctl/results", "ctl/data", "ctl/verbs"}
 ROOMS = {
@@ -27,6 +27,7 @@ ROOMS = {
     "daemon/store": {"daemon/store"} | PROTO,
     "daemon/control": {"daemon/control", "daemon/config", "daemon/store"} | PROTO,
     "daemon/engines": {"daemon/engines", "daemon/config", "daemon/store"} | PROTO,
+    "daemon/nodes": {"daemon/nodes", "daemon/engines", "daemon/config", "daemon/store"} | PROTO,
     "daemon/runs": DAEMON | PROTO,
     "engine": {"engine", "kernels"} | ENGINE | PROTO,
     "engine/comm": {"engine/comm", "kernels"} | PROTO,

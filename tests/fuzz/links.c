@@ -172,6 +172,38 @@ int engine_link_create(const struct engine_link_options *options, struct engine_
 	return 0;
 }
 
+int engine_link_create_rank(const struct engine_link_options *options,
+	const struct engine_link_rank *rank, struct engine_link **out)
+{
+	return engine_link_create(options, out);
+}
+
+/* The house is one node: these are never called. */
+struct engine_link *engine_link_create_remote(const struct engine_link_options *options)
+{
+	abort();
+}
+
+void engine_link_remote_started(struct engine_link *link, pid_t pid)
+{
+	abort();
+}
+
+void engine_link_remote_message(struct engine_link *link, const char *method, json_t *params)
+{
+	abort();
+}
+
+void engine_link_remote_broken(struct engine_link *link, const char *why)
+{
+	abort();
+}
+
+void engine_link_remote_ended(struct engine_link *link, const char *end, bool blames_peer)
+{
+	abort();
+}
+
 void engine_link_destroy(struct engine_link *link)
 {
 	if (link == NULL)

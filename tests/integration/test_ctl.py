@@ -317,7 +317,7 @@ def test_permission(path):
 
 
 @pytest.mark.parametrize("code, exit", [(-32700, 1), (-32600, 1), (-32601, 8), (-32602, 2), (-32603, 11), (-32002, 2),
-    (-32003, 7), (-32004, 9), (-32005, 10), (-32006, 10), (-32007, 7), (-32008, 12)])
+    (-32003, 7), (-32004, 9), (-32005, 10), (-32006, 10), (-32007, 7), (-32008, 12), (-32009, 2)])
 def test_exit_of_refusals(path, code, exit):
     def show(params, connection):
         raise Refused(code, "the reason\x1b[31m")

@@ -18,7 +18,7 @@ def examples():
     page = PAGE[:PAGE.index(".Sh WITHOUT A CLIENT PROGRAM")]
     for literal in re.findall(r"^\.Bd -literal.*?\n(.*?)^\.Ed", page, flags=re.S | re.M):
         for line in literal.splitlines():
-            start = re.match(r"(?:[CE]\\\(->|\\\(->[CE]) (.*)", line)
+            start = re.match(r"(?:[CEM]\\\(->|\\\(->[CEM]) (.*)", line)
             if start:
                 messages.append(start[1])
             elif line.startswith("    ") and messages:
@@ -27,7 +27,7 @@ def examples():
 
 
 def test_every_message_has_an_example():
-    names = re.findall(r'^#define (?:METHOD|EVENT|ENGINE|SEGMENT|CHECK)_\w+\s+"([^"]+)"', HEADER, flags=re.M)
+    names = re.findall(r'^#define (?:METHOD|EVENT|ENGINE|SEGMENT|CHECK|NODE)_\w+\s+"([^"]+)"', HEADER, flags=re.M)
     assert len(names) > 30
     shown = {message.get("method") for message in examples()}
     assert set(names) == shown - {None}
@@ -48,7 +48,7 @@ def test_every_reason_to_wait_is_listed(daemon):
     """By its code, with what it means; also those that gates have."""
     table = dict(re.findall(r'\[WAITING_\w+\] = \{"(\w+)",\s+"([^"]+)', (ROOT / "proto/waiting.c").read_text()))
     listed = dict(re.findall(r"^\.It Cm (\w+)\n(.+)\.$", PAGE[PAGE.index("of which the first that holds"):], flags=re.M))
-    assert len(table) == 9 and all(listed[code].startswith(meaning) for code, meaning in table.items())
+    assert len(table) == 11 and all(listed[code].startswith(meaning) for code, meaning in table.items())
     with daemon() as d, d.client() as c:
         for hold in ("drain", "release"):
             c.call(hold)
