@@ -1,5 +1,6 @@
 """Signals that a launcher blocked or ignored, signals that another process sends, and gpt2d as process 1."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -83,15 +84,18 @@ def test_orderly_end(number):
 
 
 def children(pid):
-    """The children of a process, and the state of each."""
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return {child: Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] for child in found}
+    """The children of a process, and the state of each. One that ends meanwhile is left out."""
+    found = {}
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found[child] = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
+    return found
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a pid namespace")
 def test_process_1_reaps_orphans(tmp_path):
     """In a container: the orphan of an engine, whose parent is process 1 then, leaves no zombie."""
-    prefix = ("unshare", "-p", "-f", "--mount-proc")
+    prefix = ("unshare", "-p", "-f", "--kill-child", "--mount-proc")
     if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no pid namespace can be made here")
     engine = tmp_path / "engine"
