@@ -591,18 +591,12 @@ static void keep_waits(struct segment *s)
 		timeline_exposed(time, ns);
 }
 
-static int64_t busy_ns(const struct segment *s)
-{
-	return s->group ? collectives_busy_ns(s->group) : 0;
-}
-
 /* Seconds of communication in a measured step. */
 static double mean_comm(const struct segment *s)
 {
-	const int64_t measured = s->measure.done - s->measure.warmup, busy = busy_ns(s);
+	const int64_t measured = s->measure.done - s->measure.warmup;
 
-	return measured > 0 && busy >= 0 ? (double)(busy - s->busy_ns) / 1e9 / (double)measured
-					 : (double)NAN;
+	return measured > 0 ? (double)s->comm_ns / 1e9 / (double)measured : (double)NAN;
 }
 
 static bool run_steps(struct segment *s, struct warm *w, struct link *link)
@@ -620,8 +614,8 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 			return step_failed(s, rc, error);
 		s->measure.own[s->measure.done++] = result.measure;
 		keep_waits(s);
-		if (s->measure.done == s->measure.warmup)
-			s->busy_ns = busy_ns(s);
+		if (s->measure.done > s->measure.warmup)
+			s->comm_ns += result.comm_ns;
 		last = s->measure.done == s->measure.steps;
 		if (s->measure.done == 2) {
 			log_launches(s, w, link);
@@ -789,7 +783,6 @@ static void begin_use(struct segment *s, const struct warm *w, struct link *link
 	struct segment_counters *start = &s->at_start;
 
 	link_watch_begin(link);
-	s->busy_ns = busy_ns(s);
 	*start = (struct segment_counters){
 		.mono_ns = clock_mono_ns(), .cpu_ns = cpu_time_ns(), .gpu_mj = -1};
 	if (w->gpu_log)

@@ -62,7 +62,7 @@ struct segment {
 	char tuning_sha256[65]; /* of the choices it ran by; empty: there are none */
 	struct collectives_bytes sent;
 	struct segment_counters at_start; /* of the steps */
-	int64_t busy_ns; /* of the group, at the end of the warm-up; -1: not known */
+	int64_t comm_ns;                  /* communication in the measured steps */
 	struct metrics_host_use use;
 	bool validated;
 	double val_loss;

@@ -111,11 +111,6 @@ struct collectives_bytes {
 	int64_t reduce_scatter, all_gather, all_reduce, other;
 };
 void collectives_count(const struct collectives_group *g, struct collectives_bytes *out);
-/*
- * Nanoseconds in which reduce-scatters, all-gathers and all-reduces of tensors ran on this rank,
- * waiting for peers included; -1: the library does not measure it (NCCL).
- */
-int64_t collectives_busy_ns(const struct collectives_group *g);
 /* The fields of that struct, to count by. */
 enum collectives_counted {
 	COUNTED_REDUCE_SCATTER,

@@ -408,12 +408,6 @@ int collectives_world(const struct collectives_group *g)
 	return g->world;
 }
 
-int64_t collectives_busy_ns(const struct collectives_group *g)
-{
-	(void)g;
-	return -1;
-}
-
 void collectives_count(const struct collectives_group *g, struct collectives_bytes *out)
 {
 	*out = (struct collectives_bytes){

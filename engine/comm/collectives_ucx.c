@@ -36,7 +36,6 @@ struct collectives_group {
 	uint64_t issued; /* collectives of this group */
 	struct ucx_block *blocks;
 	_Atomic int64_t sent[COUNTED]; /* bytes */
-	_Atomic int64_t busy_ns;
 };
 
 /*
@@ -194,11 +193,6 @@ int collectives_world(const struct collectives_group *g)
 	return g->world;
 }
 
-int64_t collectives_busy_ns(const struct collectives_group *g)
-{
-	return atomic_load(&g->busy_ns);
-}
-
 void collectives_count(const struct collectives_group *g, struct collectives_bytes *out)
 {
 	out->reduce_scatter = atomic_load(&g->sent[COUNTED_REDUCE_SCATTER]);
@@ -272,7 +266,7 @@ static void run(void *arg)
 	struct operation *o = arg;
 	struct collectives *c = o->group->c;
 	int status = wait_for_turn(c, o);
-	int64_t sent = 0, begin_ns;
+	int64_t sent = 0;
 
 	if (status == -ETIMEDOUT) {
 		ucx_wire_fail(c->wire,
@@ -282,10 +276,7 @@ static void run(void *arg)
 		ucx_wire_tell(c->wire);
 	}
 	if (status == 0) {
-		begin_ns = clock_mono_ns();
 		ucx_operation_run(&o->what, &sent);
-		if (counted_as(&o->what) != COUNTED_OTHER)
-			atomic_fetch_add(&o->group->busy_ns, clock_mono_ns() - begin_ns);
 		atomic_fetch_add(&o->group->sent[counted_as(&o->what)], sent);
 	}
 	end_turn(c, o, status != -ECANCELED);

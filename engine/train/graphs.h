@@ -29,6 +29,7 @@ struct graphs_entry {
 	int64_t n_phases;
 	/* set by whoever captured it */
 	struct collectives_bytes sent; /* by a launch */
+	int64_t n_spans;               /* zero_spans of a launch */
 	int64_t longest_ns; /* that one step by it took; at first, that the step before took */
 	int64_t used;       /* a larger number: later */
 };

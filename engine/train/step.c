@@ -287,6 +287,7 @@ static struct graphs_entry *capture(struct step *s)
 	} else {
 		entry->sent = collectives_between(&before, &after);
 		entry->longest_ns = s->single_ns;
+		entry->n_spans = zero_spans(s->zero);
 	}
 	s->time->n = marks;
 	s->capture_ns = clock_mono_ns() - from;
@@ -301,7 +302,7 @@ static void launch_graph(struct step *s, const struct collectives_bytes *sent)
 	k_graph_launch(s->graph->graph, s->compute); /* its failure is the context's */
 	if (s->group)
 		collectives_graph_end(s->group, sent, s->compute);
-	zero_replayed(s->zero);
+	zero_replayed(s->zero, s->graph->n_spans);
 	s->replayed++;
 }
 
@@ -366,6 +367,7 @@ int step_run(struct step *s, bool stop, struct step_result *out, char *error, si
 
 	out->stop = s->host->shared[STEP_SHARED_STOP] > 0;
 	measure_step(s, &out->measure);
+	out->comm_ns = zero_comm_ns(s->zero);
 	return 0;
 }
 

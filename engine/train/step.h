@@ -77,7 +77,8 @@ struct step {
 /* What happened, beyond the times. */
 struct step_result {
 	struct measure_step measure;
-	bool stop; /* some rank asked to end after this step; all ranks read the same */
+	int64_t comm_ns; /* gradients and parameters on their way: zero_comm_ns */
+	bool stop;       /* some rank asked to end after this step; all ranks read the same */
 };
 
 /* Most marks a step puts on its timeline. */

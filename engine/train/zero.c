@@ -19,11 +19,22 @@ void zero_init(struct zero *z, struct k_context *ctx, struct k_stream *compute,
 	*z = (struct zero){.ctx = ctx, .compute = compute, .comm = comm, .time = time};
 }
 
+static void destroy_span(const struct zero_span *span)
+{
+	k_event_destroy(span->from);
+	k_event_destroy(span->to);
+}
+
 void zero_finish(struct zero *z)
 {
 	for (int64_t i = 0; i < z->n_events; i++)
 		k_event_destroy(z->events[i]);
 	free(z->events);
+	for (int64_t i = 0; i < z->spans_capacity; i++)
+		destroy_span(&z->spans[i]);
+	free(z->spans);
+	destroy_span(&z->apart[0]);
+	destroy_span(&z->apart[1]);
 	*z = (struct zero){0};
 }
 
@@ -46,6 +57,34 @@ static int reserve_events(struct zero *z, int64_t n)
 	return 0;
 }
 
+static int create_span(struct zero *z, struct zero_span *span)
+{
+	int rc = k_event_create(z->ctx, &span->from);
+
+	return rc ? rc : k_event_create(z->ctx, &span->to);
+}
+
+static int reserve_spans(struct zero *z, int64_t n)
+{
+	struct zero_span *spans;
+	int rc = 0;
+
+	for (int i = 0; i < 2 && !rc; i++)
+		if (!z->apart[i].to)
+			rc = create_span(z, &z->apart[i]);
+	if (rc || n <= z->spans_capacity)
+		return rc;
+	spans = realloc(z->spans, (size_t)n * sizeof(*spans));
+	if (!spans)
+		return -ENOMEM;
+	z->spans = spans;
+	for (; z->spans_capacity < n && !rc; z->spans_capacity++) {
+		spans[z->spans_capacity] = (struct zero_span){0};
+		rc = create_span(z, &spans[z->spans_capacity]);
+	}
+	return rc;
+}
+
 static struct k_event *ready_event(const struct zero *z, int64_t i)
 {
 	return z->events[EVENT_READY + i];
@@ -58,6 +97,8 @@ static struct k_event *gathered_event(const struct zero *z, int64_t bucket)
 
 int zero_begin(struct zero *z, const struct zero_segment *segment)
 {
+	int rc;
+
 	z->group = segment->group;
 	z->plan = segment->plan;
 	z->stage = segment->stage;
@@ -71,9 +112,12 @@ int zero_begin(struct zero *z, const struct zero_segment *segment)
 	z->ready = 0;
 	z->owed = false;
 	z->gather_pending = 0;
+	z->n_spans = z->n_apart = z->apart_due = z->apart_counted = 0;
 	if (!z->group)
 		return 0;
-	return reserve_events(z, EVENT_READY + segment->n_layer + 2 + z->plan->n_gather);
+	rc = reserve_events(z, EVENT_READY + segment->n_layer + 2 + z->plan->n_gather);
+	/* the parts of backward, the rest of the reduction, the gather */
+	return rc ? rc : reserve_spans(z, segment->n_layer + 4);
 }
 
 int64_t zero_marks(int64_t n_layer)
@@ -139,17 +183,27 @@ static void reduce_bucket(struct zero *z, int64_t bucket)
 	k_range_end();
 }
 
+static const struct zero_span *next_span(struct zero *z)
+{
+	assert(z->n_spans < z->spans_capacity);
+	return &z->spans[z->n_spans++];
+}
+
 static void reduce_up_to(
 	struct zero *z, int64_t complete, struct k_event *ready, struct k_stream *on)
 {
 	int64_t buckets = plan_complete_buckets(z->plan, complete);
+	const struct zero_span *span;
 
 	if (z->reduced >= buckets)
 		return;
 	k_event_record(ready, on);
 	k_stream_wait(z->comm, ready);
+	span = next_span(z);
+	k_event_record(span->from, z->comm);
 	for (; z->reduced < buckets; z->reduced++)
 		reduce_bucket(z, z->reduced);
+	k_event_record(span->to, z->comm);
 }
 
 static void on_done(void *arg, int64_t complete, struct k_stream *on)
@@ -218,19 +272,26 @@ static bool gathers(const struct zero *z)
 	return z->group && z->stage >= 1;
 }
 
-static void send_params(struct zero *z)
+static void send_params(struct zero *z, const struct zero_span *span)
 {
 	z->owed = false;
 	k_event_record(z->events[EVENT_TO_COMM], z->compute);
 	k_stream_wait(z->comm, z->events[EVENT_TO_COMM]);
+	k_event_record(span->from, z->comm);
 	/* forward reads the arena from its end */
 	for (int64_t i = z->plan->n_gather - 1; i >= 0; i--) {
 		gather_bucket(z, i);
 		k_event_record(gathered_event(z, i), z->comm);
 	}
+	k_event_record(span->to, z->comm);
 	z->gather_pending = z->plan->n_gather;
 	if (!z->overlap)
 		zero_drain(z);
+}
+
+static const struct zero_span *next_apart(struct zero *z)
+{
+	return &z->apart[z->n_apart++ % 2];
 }
 
 void zero_gather(struct zero *z)
@@ -240,24 +301,48 @@ void zero_gather(struct zero *z)
 	if (z->deferred)
 		z->owed = true;
 	else
-		send_params(z);
+		send_params(z, z->overlap ? next_apart(z) : next_span(z));
 }
 
 void zero_step_begin(struct zero *z)
 {
+	z->n_spans = 0;
+	z->apart_due = z->n_apart;
 	if (gathers(z) && z->deferred)
-		send_params(z);
+		send_params(z, next_span(z));
 }
 
-void zero_replayed(struct zero *z)
+int64_t zero_spans(const struct zero *z)
 {
+	return z->n_spans;
+}
+
+int64_t zero_comm_ns(struct zero *z)
+{
+	int64_t ns = 0;
+
+	for (int64_t i = 0; i < z->n_spans; i++)
+		ns += k_event_elapsed_ns(z->spans[i].from, z->spans[i].to);
+	if (z->apart_due > z->apart_counted) {
+		const struct zero_span *last = &z->apart[(z->apart_due - 1) % 2];
+
+		ns += k_event_elapsed_ns(last->from, last->to);
+	}
+	z->apart_counted = z->apart_due;
+	return ns;
+}
+
+void zero_replayed(struct zero *z, int64_t n_spans)
+{
+	z->n_spans = n_spans;
+	z->apart_due = z->n_apart;
 	z->owed = gathers(z) && z->deferred;
 }
 
 void zero_flush(struct zero *z)
 {
 	if (z->owed)
-		send_params(z);
+		send_params(z, next_apart(z));
 }
 
 static void on_need(void *arg, int64_t first, int64_t n)

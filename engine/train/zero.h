@@ -23,6 +23,11 @@
 #include "engine/train/timeline.h"
 #include "kernels/kernels.h"
 
+/* Tensors travel from one event to the other on the communication stream. */
+struct zero_span {
+	struct k_event *from, *to;
+};
+
 struct zero {
 	/* kept over segments */
 	struct k_context *ctx;
@@ -30,6 +35,9 @@ struct zero {
 	struct timeline *time;
 	struct k_event **events; /* grows only */
 	int64_t n_events;
+	struct zero_span *spans; /* of a step, in its order; grows only */
+	int64_t spans_capacity;
+	struct zero_span apart[2]; /* of gathers that no step begins with, in turn */
 
 	/* of this segment */
 	struct collectives_group *group; /* NULL in a world of one */
@@ -44,6 +52,10 @@ struct zero {
 	int64_t ready;          /* events used for "gradients are final" */
 	bool owed;              /* parameters were updated and are not on their way */
 	int64_t gather_pending; /* gather buckets [0, gather_pending) are not yet waited for */
+	int64_t n_spans;
+	int64_t n_apart;   /* of this segment */
+	int64_t apart_due; /* of those, the ones before the step; the last of them is counted in it */
+	int64_t apart_counted;
 };
 
 void zero_init(struct zero *z, struct k_context *ctx, struct k_stream *compute,
@@ -89,8 +101,18 @@ void zero_gather(struct zero *z);
  */
 void zero_step_begin(struct zero *z);
 
-/* A captured step was launched: what it left behind is what one that is launched singly leaves. */
-void zero_replayed(struct zero *z);
+/*
+ * A captured step was launched: what it left behind is what one that is launched singly leaves.
+ * n_spans: zero_spans as it was after the capture.
+ */
+void zero_replayed(struct zero *z, int64_t n_spans);
+int64_t zero_spans(const struct zero *z);
+
+/*
+ * Nanoseconds in which gradients and parameters travelled for the step that ended last, waiting for
+ * other ranks included. A gather that ends a step without being waited for counts in the next step.
+ */
+int64_t zero_comm_ns(struct zero *z);
 
 /* Before forward outside of a step: parameters that are owed are sent off. */
 void zero_flush(struct zero *z);
