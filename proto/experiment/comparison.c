@@ -250,6 +250,9 @@ static void add_segment(struct comparison *c, const json_t *segment)
 		c->left_out++;
 		return;
 	}
+	if (strcmp(text(segment, "started_at"),
+		    text(json_object_get(c->show, "run"), "started_at")) < 0)
+		c->spans_restart = true; /* it was trained before the run's latest start */
 	cell->done++;
 	cell->stalled += stalled(summary);
 	cell->tokens += count(summary, "tokens_measured");

@@ -104,6 +104,15 @@ def test_void_blocks(path):
     assert "gpt2d restarted during the experiment" in text and "verdict: AMBIGUOUS" in text
 
 
+def test_a_restart_between_blocks(path):
+    rows = blocks({"A": 10, "B": 9.6})
+    for row in rows:
+        row["started_at"] = f"2026-01-01T00:00:{row['block']:02d}.000Z"
+    for began, spans in (("2026-01-01T00:00:00.500Z", False), ("2026-01-01T00:00:04.500Z", True)):
+        text = narrow(compare(path, rows, started_at=began).stdout)
+        assert ("gpt2d restarted during the experiment" in text) is spans and "verdict: FASTER" in text
+
+
 def test_unlike_work(path):
     arms = {"A": {}, "B": {"train_micro_batch_size_per_gpu": 4, "work": {"optimizer_steps": 10}}}
     text = narrow(compare(path, blocks({"A": 10, "B": 9.6}), arms=arms).stdout)
