@@ -67,6 +67,7 @@ const struct schema_row schema_outputs[] = {
 	{"gpu", "?text|null", ""},
 	{"build", "?text|null", "of gpt2d"},
 	{"cuda", "?text|null", ""},
+	{"driver", "?text", "of the GPUs"},
 	{"collectives", "?text|null", "the library, with its version"},
 	{"blas", "?text|null", ""},
 

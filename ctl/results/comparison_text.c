@@ -284,7 +284,9 @@ static void print_validation(const struct term *t, const json_t *comparison)
 
 static void print_scope(const struct term *t, const json_t *comparison)
 {
-	static const char *const keys[] = {"host", "gpu", "build", "cuda", "collectives", "blas"};
+	static const char *const keys[] = {
+		"host", "gpu", "build", "driver", "cuda", "collectives", "blas"};
+	static const char *const labels[] = {"", "", "build ", "driver ", "CUDA ", "", ""};
 	const json_t *machine = json_object_get(comparison, "machine");
 	const json_t *arm = json_array_get(json_object_get(comparison, "arms"), 0);
 	const int64_t ranks = format_int(arm, "ranks", 0);
@@ -294,10 +296,7 @@ static void print_scope(const struct term *t, const json_t *comparison)
 	page_part(&p, "scope: this daemon, %lld rank%s", (long long)ranks, ranks == 1 ? "" : "s");
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
 		if (json_is_string(json_object_get(machine, keys[i])))
-			page_part(&p, "%s%s",
-				i == 2           ? "build "
-					: i == 3 ? "CUDA "
-						 : "",
+			page_part(&p, "%s%s", labels[i],
 				format_string(machine, keys[i], "", text, sizeof(text)));
 	}
 	page_end(&p);
@@ -445,6 +444,7 @@ static enum term_colour verdict_colour(const char *verdict)
 static const char *find_remedy(const char *reason)
 {
 	static const char *const rows[][2] = {
+		{"failed", "find why the arm failed; the messages of the run say it"},
 		{"design", "run more blocks: a verdict needs at least 8"},
 		{"unequal_work", "make the arms do the same work; what differs is above"},
 		{"control", "find what disturbs the machine, then run the experiment again"},
@@ -459,10 +459,28 @@ static const char *find_remedy(const char *reason)
 	return NULL;
 }
 
+/* The arm of the row, or the baseline. */
+static bool has_failed(const json_t *comparison, const json_t *row)
+{
+	char own[80], base[80], name[80];
+	const json_t *arm;
+	size_t i;
+
+	name_of(row, own);
+	format_string(comparison, "baseline", "", base, sizeof(base));
+	json_array_foreach(json_object_get(comparison, "arms"), i, arm) {
+		if (json_is_true(json_object_get(arm, "failed")) &&
+			(strcmp(name_of(arm, name), own) == 0 || strcmp(name, base) == 0))
+			return true;
+	}
+	return false;
+}
+
 static void print_remedy(
 	struct page *p, const json_t *comparison, const json_t *row, const char *reason)
 {
-	const char *remedy = find_remedy(reason);
+	const bool failed = has_failed(comparison, row);
+	const char *remedy = find_remedy(failed ? "failed" : reason);
 	const int64_t needed = format_int(row, "blocks_needed", 0);
 	const int64_t id = format_int(json_object_get(comparison, "run"), "id", 0);
 
@@ -471,11 +489,12 @@ static void print_remedy(
 	else if (remedy)
 		page_part(p, "to settle it: %s", remedy);
 	page_end(p);
-	if (needed > 0 || strcmp(reason, "design") == 0) {
+	if (failed)
+		page_part(p, "gpt2ctl logs %lld", (long long)id);
+	else if (needed > 0 || strcmp(reason, "design") == 0)
 		page_part(p, "gpt2ctl rerun %lld --set design.repetitions=%lld", (long long)id,
 			(long long)(needed > 0 ? needed : 12));
-		page_end(p);
-	}
+	page_end(p);
 }
 
 static void print_verdict(const struct term *t, const json_t *comparison, const json_t *row)

@@ -144,6 +144,7 @@ static json_t *machine_of(struct ctl *ctl, const json_t *show)
 		{"collectives", "env", "collectives"},
 		{"blas", "env", "blas"},
 	};
+	const char *driver;
 	const json_t *segment;
 	json_t *metrics = NULL, *machine = json_object();
 	size_t i;
@@ -159,6 +160,9 @@ static json_t *machine_of(struct ctl *ctl, const json_t *show)
 
 		json_object_set(machine, keys[i][0], value);
 	}
+	if (json_unpack(metrics, "{s:{s:[{s:{s:s}}]}}", "gpt2d", "ranks", "gpu", "driver",
+		    &driver) == 0)
+		json_object_set_new(machine, "driver", json_string(driver));
 	if (json_object_size(machine) == 0) {
 		json_decref(machine);
 		machine = json_null();

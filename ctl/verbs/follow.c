@@ -125,7 +125,7 @@ static const struct {
 	const char *event;
 	void (*show)(const struct shown *s);
 } shows[] = {
-	{EVENT_STATE, event_state}, {"run.block", event_block}, {EVENT_STEP, event_step},
+	{EVENT_STATE, event_state}, {EVENT_BLOCK, event_block}, {EVENT_STEP, event_step},
 	{EVENT_LOG, event_log}, {EVENT_STORE, event_store}, {EVENT_DONE, event_done},
 	/* EVENT_SEGMENT: its block says more; EVENT_ARTIFACT: the end names the directory */
 };
