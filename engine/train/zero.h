@@ -54,7 +54,7 @@ struct zero {
 	int64_t gather_pending; /* gather buckets [0, gather_pending) are not yet waited for */
 	int64_t n_spans;
 	int64_t n_apart;   /* of this segment */
-	int64_t apart_due; /* of those, the ones before the step; the last of them is counted in it */
+	int64_t apart_due; /* of those, the ones before the step: the last counts in it */
 	int64_t apart_counted;
 };
 

@@ -147,7 +147,7 @@ const struct schema_row schema_artifacts[] = {
 	{"phases", "metrics_phases", ""},
 	{"nonfinite", "[metrics_nonfinite]", "figures that are null for not being finite"},
 	{"comm_total_mean_s", "real|null",
-		"in which gradients and parameters travelled, exposed or not; null: nothing was measured"},
+		"in which gradients and parameters travelled; null: nothing was measured"},
 	{"exposed_transfer_mean_s", "real|null",
 		"of exposed_comm_mean_s: per collective the shortest wait of the ranks"},
 	{"exposed_wait_mean_s", "real|null",

@@ -575,7 +575,7 @@ const struct schema_row schema_objects[] = {
 	{"step_p95_ns", "count|null", "by nearest rank; null under 20 steps"},
 	{"exposed_comm_mean_s", "real", "in which computing waited for communication"},
 	{"comm_total_mean_s", "?real|null",
-		"in which gradients and parameters travelled, exposed or not; null: nothing was measured"},
+		"in which gradients and parameters travelled; null: nothing was measured"},
 	{"exposed_transfer_mean_s", "?real|null",
 		"of exposed_comm_mean_s: per collective the shortest wait of the ranks"},
 	{"exposed_wait_mean_s", "?real|null",
