@@ -25,6 +25,8 @@ const struct verb *const verbs[] = {
 	&verb_judge,
 	&verb_tune,
 	&verb_data_prepare,
+	&verb_data_show,
+	&verb_data_verify,
 	&verb_drain,
 	&verb_resume,
 	&verb_release,

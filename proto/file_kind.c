@@ -15,6 +15,18 @@ enum file_kind file_kind(const void *first, size_t n)
 		return FILE_KIND_NUMPY;
 	if (n >= 4 && memcmp(bytes, "PK\x03\x04", 4) == 0)
 		return FILE_KIND_ZIP;
+	if (n >= 4 && memcmp(bytes, "\x28\xb5\x2f\xfd", 4) == 0)
+		return FILE_KIND_ZSTD;
+	if (n >= 6 &&
+		memcmp(bytes,
+			"\xfd"
+			"7zXZ",
+			6) == 0) /* with the NUL */
+		return FILE_KIND_XZ;
+	/* a block size, and the beginning of pi, which begins a block */
+	if (n >= 7 && memcmp(bytes, "BZh", 3) == 0 && bytes[3] >= '1' && bytes[3] <= '9' &&
+		memcmp(bytes + 4, "1AY", 3) == 0)
+		return FILE_KIND_BZIP2;
 	/* deflate, and no flag that gzip has not */
 	if (n >= 4 && memcmp(bytes, "\x1f\x8b\x08", 3) == 0 && (bytes[3] & 0xe0) == 0)
 		return FILE_KIND_GZIP;

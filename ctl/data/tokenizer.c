@@ -2,27 +2,51 @@
 
 #include <string.h>
 
+#include "proto/host/memory.h"
 #include "proto/suggest.h"
 
-static const struct tokenizer *const tokenizers[] = {
+static const struct tokenizer_kind *const kinds[] = {
 	&tokenizer_bytes,
+	&tokenizer_gpt2,
 };
-enum { N_TOKENIZERS = sizeof(tokenizers) / sizeof(tokenizers[0]) };
+enum { N_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
-const struct tokenizer *tokenizer_find(const char *name)
+int tokenizer_open(struct tokenizer *t, const char *name, const char *vocab, struct ctl_error *e)
 {
-	for (size_t i = 0; i < N_TOKENIZERS; i++) {
-		if (strcmp(tokenizers[i]->name, name) == 0)
-			return tokenizers[i];
+	const char *names[N_KINDS], *near;
+
+	*t = (struct tokenizer){0};
+	for (size_t i = 0; i < N_KINDS; i++) {
+		names[i] = kinds[i]->name;
+		if (strcmp(name, names[i]) != 0)
+			continue;
+		if (vocab && !kinds[i]->needs_vocabulary)
+			return ctl_error_set(e, CTL_USAGE,
+				"--vocab: the tokenizer %s has no vocabulary file; use --tokenizer "
+				"gpt2",
+				name);
+		if (kinds[i]->open(t, vocab, e) != 0)
+			return e->exit;
+		t->kind = kinds[i];
+		return 0;
 	}
-	return NULL;
+	near = suggest_nearest(name, names, N_KINDS);
+	return ctl_error_set(e, CTL_USAGE,
+		"--tokenizer: %.80s: unknown tokenizer (expected bytes or gpt2)%s%s", name,
+		near ? "; did you mean " : "", near ? near : "");
 }
 
-const char *tokenizer_suggest(const char *name)
+void tokenizer_close(struct tokenizer *t)
 {
-	const char *names[N_TOKENIZERS];
+	if (t->kind && t->kind->close)
+		t->kind->close(t);
+	*t = (struct tokenizer){0};
+}
 
-	for (size_t i = 0; i < N_TOKENIZERS; i++)
-		names[i] = tokenizers[i]->name;
-	return suggest_nearest(name, names, N_TOKENIZERS);
+void tokenizer_reserve(struct token_list *t, size_t n)
+{
+	if (t->room - t->n >= n)
+		return;
+	t->room = t->n + n + t->room / 2;
+	t->ids = memory_resized(t->ids, t->room * sizeof(*t->ids));
 }

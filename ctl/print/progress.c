@@ -84,19 +84,14 @@ static size_t bar_cells(struct progress *p, bool brief, const char *before, cons
 	return width - used < BAR_MAX ? width - used : BAR_MAX;
 }
 
-static void draw(struct progress *p, const struct progress_step *s, int64_t now_ns)
+/* Cells too few for a bar: the percentage alone, in front. */
+static void draw_line(struct progress *p, const char *before, const char *after, double fraction,
+	size_t cells, int64_t now_ns)
 {
 	const struct term *t = p->term;
 	const size_t width = (size_t)term_width(t);
-	const double fraction = total(s) > 0.0 ? total_done(s) / total(s) : 0.0;
-	char before[256], after[256], bar[BAR_MAX * 4 + 1] = "", line[LINE_BYTES];
-	size_t cells = 0;
+	char bar[BAR_MAX * 4 + 1] = "", line[LINE_BYTES];
 
-	for (int brief = 0; brief < 2 && cells < BAR_MIN; brief++) {
-		describe(s, brief, before, sizeof(before));
-		figures(s, brief, after, sizeof(after));
-		cells = bar_cells(p, brief, before, after);
-	}
 	if (cells >= BAR_MIN) {
 		term_bar(t, fraction, cells, bar, sizeof(bar));
 		fprintf(t->file, "\r\033[K%s%s[%s%s%s] %3d%%  %s", before, *before ? "  " : "",
@@ -111,6 +106,20 @@ static void draw(struct progress *p, const struct progress_step *s, int64_t now_
 	fflush(t->file);
 	p->drawn = true;
 	p->drawn_ns = now_ns;
+}
+
+static void draw(struct progress *p, const struct progress_step *s, int64_t now_ns)
+{
+	const double fraction = total(s) > 0.0 ? total_done(s) / total(s) : 0.0;
+	char before[256], after[256];
+	size_t cells = 0;
+
+	for (int brief = 0; brief < 2 && cells < BAR_MIN; brief++) {
+		describe(s, brief, before, sizeof(before));
+		figures(s, brief, after, sizeof(after));
+		cells = bar_cells(p, brief, before, after);
+	}
+	draw_line(p, before, after, fraction, cells, now_ns);
 }
 
 static void print_line(struct progress *p, const struct progress_step *s, int64_t now_ns)
@@ -149,6 +158,50 @@ void progress_show(struct progress *p, const struct progress_step *s, int64_t no
 	p->printed_segment = s->segment;
 	p->printed_tenth = tenth;
 	print_line(p, s, now_ns);
+}
+
+/* "1.23 G tok  8.10 M tok/s  12.3 s left" */
+static void work_figures(
+	const struct progress_work *w, double fraction, char *out, size_t out_bytes)
+{
+	char items[FORMAT_BYTES], rate[FORMAT_BYTES], left[FORMAT_BYTES];
+	size_t n;
+
+	n = (size_t)snprintf(out, out_bytes, "%s %s", format_si((double)w->items, items), w->unit);
+	if (w->seconds <= 0.0)
+		return;
+	n += (size_t)snprintf(out + n, out_bytes - n, "  %s %s/s",
+		format_si((double)w->items / w->seconds, rate), w->unit);
+	if (fraction > 0.0 && fraction < 1.0)
+		snprintf(out + n, out_bytes - n, "  %s left",
+			format_duration(w->seconds * (1.0 - fraction) / fraction, left));
+}
+
+void progress_show_work(struct progress *p, const struct progress_work *w, int64_t now_ns)
+{
+	const bool tty = p->term->tty;
+	const int64_t pause_ns =
+		tty ? CLOCK_S_NS / PROGRESS_DRAWS_PER_S : PROGRESS_QUIET_S * CLOCK_S_NS;
+	char after[256];
+
+	if (p->printed_ns < 0)
+		p->printed_ns = now_ns;
+	if (now_ns - (tty ? p->drawn_ns : p->printed_ns) < pause_ns)
+		return;
+	work_figures(w, w->fraction, after, sizeof(after));
+	if (!tty) {
+		fprintf(p->term->file, "%s  %s\n", w->name, after);
+		fflush(p->term->file);
+		p->printed_ns = now_ns;
+	} else if (w->fraction >= 0.0) {
+		draw_line(p, w->name, after, w->fraction, bar_cells(p, false, w->name, after),
+			now_ns);
+	} else {
+		fprintf(p->term->file, "\r\033[K%s  %s", w->name, after);
+		fflush(p->term->file);
+		p->drawn = true;
+		p->drawn_ns = now_ns;
+	}
 }
 
 void progress_clear(struct progress *p)

@@ -1,7 +1,7 @@
 /*
- * progress.h: how far a followed run is. On a terminal one line that is drawn again and again at
- * the bottom, with less beside the bar where it is narrow; elsewhere a plain line at each tenth of
- * a single run, and every PROGRESS_QUIET_S seconds.
+ * progress.h: how far a followed run is, or work of gpt2ctl's own. On a terminal one line that is
+ * drawn again and again at the bottom, with less beside the bar where it is narrow; elsewhere a
+ * plain line at each tenth of a single run, and every PROGRESS_QUIET_S seconds.
  */
 #ifndef GPT2D_CTL_PRINT_PROGRESS_H
 #define GPT2D_CTL_PRINT_PROGRESS_H
@@ -34,6 +34,18 @@ struct progress_step {
 void progress_init(struct progress *p, const struct term *term);
 /* now_ns: the monotonic clock. */
 void progress_show(struct progress *p, const struct progress_step *s, int64_t now_ns);
+
+/* Work that gpt2ctl does itself. */
+struct progress_work {
+	const char *name; /* what is made */
+	const char *unit; /* of items: "tok" */
+	int64_t items;    /* made so far */
+	double fraction;  /* of the work that is done; below 0: not known */
+	double seconds;   /* since the begin */
+};
+/* As progress_show; elsewhere than on a terminal a line every PROGRESS_QUIET_S seconds. */
+void progress_show_work(struct progress *p, const struct progress_work *w, int64_t now_ns);
+
 /* Take the bar away before something else is printed, or at the end. */
 void progress_clear(struct progress *p);
 

@@ -1,25 +1,21 @@
 /* gpt2ctl data prepare: text files to token files, for training and validation. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "ctl/print/format.h"
-#include "ctl/link/interrupt.h"
 #include "ctl/data/token_file.h"
-#include "ctl/data/tokenizer.h"
-#include "ctl/verbs/verb.h"
-#include "proto/file_kind.h"
+#include "ctl/link/interrupt.h"
+#include "ctl/print/format.h"
+#include "ctl/verbs/data_inputs.h"
 #include "proto/host/memory.h"
-
-enum { CHUNK_BYTES = 65536 };
 
 static const struct option_row options[] = {
 	{"output", 'o', OPTION_STRING, "OUT", 0, 0, "the file to write; required"},
-	{"tokenizer", 't', OPTION_STRING, "NAME", 0, 0,
-		"bytes (default): one token for each byte, ids 0 to 255, and 256 between files"},
+	{"tokenizer", 't', OPTION_STRING, "bytes|gpt2", 0, 0,
+		"default bytes; " DATA_INPUTS_TOKENIZER},
+	{"vocab", 0, OPTION_STRING, "PATH", 0, 0, DATA_INPUTS_VOCAB},
+	{"field", 0, OPTION_STRING, "NAME", 0, 0, DATA_INPUTS_FIELD},
+	{"limit-docs", 0, OPTION_INT, "N", 1, 9e15, DATA_INPUTS_LIMIT},
+	{"threads", 0, OPTION_INT, "N", 1, ENCODER_THREADS_MAX, DATA_INPUTS_THREADS},
 	{"format", 0, OPTION_CHOICE, "headed|raw", 0, 0,
 		"headed (default): llm.c's header and uint16 tokens; raw: the tokens alone, as "
 		"nanoGPT"},
@@ -30,14 +26,12 @@ static const struct option_row options[] = {
 };
 
 struct preparation {
-	const struct tokenizer *tokenizer;
+	struct data_inputs in;
 	bool headed;
 	double val_fraction; /* 0: one file */
 	int64_t n_tokens;    /* of both files, set when they are split */
 	char *out_path, *val_path;
 	struct token_file out, val;
-	int64_t largest; /* token id seen, -1: none */
-	json_t *inputs;
 };
 
 /* "a/b.bin" and "_val" to "a/b_val.bin"; malloc'd. */
@@ -49,19 +43,17 @@ static char *suffixed(const char *path, const char *suffix)
 	return memory_printed("%.*s%s.bin", (int)stem, path, suffix);
 }
 
+static int take(void *of, const uint16_t *ids, size_t n, struct ctl_error *e)
+{
+	struct preparation *p = of;
+
+	return token_file_append(&p->out, ids, n, e);
+}
+
 static int settings(struct preparation *p, const struct options *args, struct ctl_error *e)
 {
-	const char *name = options_string(args, "tokenizer", "bytes");
 	const char *out = options_string(args, "output", NULL);
 
-	p->tokenizer = tokenizer_find(name);
-	if (!p->tokenizer) {
-		const char *near = tokenizer_suggest(name);
-
-		return ctl_error_set(e, CTL_USAGE,
-			"--tokenizer: %.80s: unknown tokenizer (expected bytes)%s%s", name,
-			near ? "; did you mean " : "", near ? near : "");
-	}
 	p->headed = strcmp(options_string(args, "format", "headed"), "headed") == 0;
 	if (!out || !*out)
 		return ctl_error_set(e, CTL_USAGE, "data prepare: missing --output OUT");
@@ -71,111 +63,14 @@ static int settings(struct preparation *p, const struct options *args, struct ct
 	p->val_fraction = options_real(args, "val-fraction", 0.0);
 	p->out_path = p->val_fraction > 0.0 ? suffixed(out, "_train") : memory_text(out);
 	p->val_path = p->val_fraction > 0.0 ? suffixed(out, "_val") : NULL;
+	p->in.verb = "data prepare";
+	p->in.name = p->out_path;
+	p->in.take = take;
+	p->in.of = p;
+	if (data_inputs_open(&p->in, args, 0, e) != 0)
+		return e->exit;
+	documents_refuse(p->in.documents, p->out_path, p->val_path);
 	return 0;
-}
-
-static bool same_file(int fd, const char *path)
-{
-	struct stat a, b;
-
-	return path && fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev &&
-		a.st_ino == b.st_ino && S_ISREG(a.st_mode);
-}
-
-static int encode_chunk(
-	struct preparation *p, const unsigned char *bytes, size_t n, struct ctl_error *e)
-{
-	uint16_t tokens[CHUNK_BYTES];
-	const size_t k = p->tokenizer->encode(bytes, n, tokens);
-
-	for (size_t i = 0; i < k; i++) {
-		if (tokens[i] > p->largest)
-			p->largest = tokens[i];
-	}
-	return token_file_append(&p->out, tokens, k, e);
-}
-
-/* The token between two documents. */
-static int separate(struct preparation *p, struct ctl_error *e)
-{
-	const uint16_t token = (uint16_t)p->tokenizer->separator;
-
-	if (token > p->largest)
-		p->largest = token;
-	return token_file_append(&p->out, &token, 1, e);
-}
-
-/* What a file that is no text is, and what to do; NULL: it may be text. */
-static const char *not_text(const unsigned char *bytes, size_t n)
-{
-	switch (file_kind(bytes, n)) {
-	case FILE_KIND_GZIP:
-		return "a gzip file; unpack it first: "
-		       "gzip -dc FILE | gpt2ctl data prepare -o OUT -";
-	case FILE_KIND_ZIP:
-		return "a zip file; unpack it first";
-	case FILE_KIND_NUMPY:
-		return "a numpy file, not text";
-	case FILE_KIND_TOKENS:
-		return "already a token file; name it in data.train of a run spec";
-	case FILE_KIND_OTHER:
-		break;
-	}
-	return NULL;
-}
-
-static int read_stream(struct preparation *p, int fd, const char *name, struct ctl_error *e)
-{
-	const int64_t before = p->out.n_tokens;
-	unsigned char chunk[CHUNK_BYTES];
-	const char *what;
-	int64_t bytes = 0;
-
-	for (;;) {
-		struct pollfd ready = {fd, POLLIN, 0};
-		ssize_t n;
-
-		if (interrupt_seen() || (interrupt_poll(&ready, 1, -1) < 0 && errno == EINTR))
-			return ctl_error_set(
-				e, CTL_CANCELLED, "data prepare: interrupted; nothing was written");
-		n = read(fd, chunk, sizeof(chunk));
-		if (n < 0 && (errno == EINTR || errno == EAGAIN))
-			continue;
-		if (n < 0)
-			return ctl_error_set(e, CTL_USAGE, "%.800s: %s", name, strerror(errno));
-		if (n == 0)
-			break;
-		what = bytes == 0 ? not_text(chunk, (size_t)n) : NULL;
-		if (what)
-			return ctl_error_set(e, CTL_USAGE, "%.800s: %s", name, what);
-		bytes += n;
-		if (encode_chunk(p, chunk, (size_t)n, e) != 0)
-			return e->exit;
-	}
-	json_array_append_new(p->inputs,
-		json_pack("{s:o, s:I, s:I}", "path", format_json_text(name), "bytes",
-			(json_int_t)bytes, "tokens", (json_int_t)(p->out.n_tokens - before)));
-	return 0;
-}
-
-static int read_input(struct preparation *p, const char *name, struct ctl_error *e)
-{
-	int fd, exit;
-
-	if (strcmp(name, "-") == 0)
-		return read_stream(p, STDIN_FILENO, "stdin", e);
-	/* without O_NONBLOCK, a signal could not end the open of a pipe without a writer */
-	fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0)
-		return ctl_error_set(
-			e, CTL_USAGE, "%.800s: %s", *name ? name : "\"\"", strerror(errno));
-	if (same_file(fd, p->out_path) || same_file(fd, p->val_path))
-		exit = ctl_error_set(
-			e, CTL_USAGE, "%s: is also the output; choose another --output", name);
-	else
-		exit = read_stream(p, fd, name, e);
-	close(fd);
-	return exit;
 }
 
 /* A training sequence needs a token and the one after it. */
@@ -229,32 +124,15 @@ static int write_files(struct preparation *p, json_t *files, struct ctl_error *e
 	return token_file_commit(&p->out, e);
 }
 
-/* Standard input can be read once. */
-static int check_stdin(const struct options *args, struct ctl_error *e)
+static int prepare(struct preparation *p, const struct options *args, const struct term *term,
+	json_t *files, struct ctl_error *e)
 {
-	int n = 0;
-
-	for (size_t i = 0; i < args->n_words; i++)
-		n += strcmp(args->words[i], "-") == 0;
-	if (n <= 1)
-		return 0;
-	return ctl_error_set(e, CTL_USAGE,
-		"data prepare: \"-\" was given %d times; standard input can be read once", n);
-}
-
-static int prepare(
-	struct preparation *p, const struct options *args, json_t *files, struct ctl_error *e)
-{
-	if (check_stdin(args, e) != 0 || settings(p, args, e) != 0)
+	if (settings(p, args, e) != 0)
 		return e->exit;
 	if (token_file_create(&p->out, p->out_path, p->headed, e) != 0)
 		return e->exit;
-	for (size_t i = 0; i < args->n_words; i++) {
-		if (i > 0 && separate(p, e) != 0)
-			return e->exit;
-		if (read_input(p, args->words[i], e) != 0)
-			return e->exit;
-	}
+	if (data_inputs_encode(&p->in, term, e) != 0)
+		return e->exit;
 	return write_files(p, files, e);
 }
 
@@ -276,30 +154,45 @@ static void print_prepared(struct output *o, const json_t *result)
 		format_string(result, "tokenizer", "?", path, sizeof(path)),
 		(long long)format_int(result, "vocab_size", 0),
 		(long long)format_int(result, "largest_token", -1));
+	if (json_is_string(json_object_get(result, "vocabulary")))
+		fprintf(o->out.file, "vocabulary %s\n",
+			format_string(result, "vocabulary", "?", path, sizeof(path)));
+}
+
+static json_t *result_of(const struct preparation *p, const json_t *files)
+{
+	const struct tokenizer *t = &p->in.tokenizer;
+
+	return json_pack("{s:s, s:o, s:I, s:I, s:I, s:o, s:O}", "tokenizer", t->kind->name,
+		"vocabulary", t->source ? format_json_text(t->source) : json_null(), "vocab_size",
+		(json_int_t)t->vocab_size, "largest_token", (json_int_t)p->in.largest, "documents",
+		(json_int_t)documents_count(p->in.documents), "inputs", data_inputs_json(&p->in),
+		"files", files);
 }
 
 static int run(struct ctl *ctl, const struct options *args)
 {
-	struct preparation p = {.out = {.fd = -1}, .val = {.fd = -1}, .largest = -1};
+	struct preparation p = {.out = {.fd = -1}, .val = {.fd = -1}};
+	const struct term term = options_has(args, "quiet") ? term_nowhere() : ctl->output.err;
 	struct ctl_error e = {0};
 	json_t *files = json_array(), *result;
 	int exit;
 
-	p.inputs = json_array();
 	interrupt_begin();
-	exit = prepare(&p, args, files, &e);
+	exit = prepare(&p, args, &term, files, &e);
+	if (exit == CTL_CANCELLED)
+		ctl_error_set(&e, exit, "data prepare: interrupted; nothing was written");
 	if (exit == 0) {
-		result = json_pack("{s:s, s:I, s:I, s:O, s:O}", "tokenizer", p.tokenizer->name,
-			"vocab_size", (json_int_t)p.tokenizer->vocab_size, "largest_token",
-			(json_int_t)p.largest, "inputs", p.inputs, "files", files);
+		result = result_of(&p, files);
 		output_print(&ctl->output, "data prepare", result, print_prepared);
+		data_inputs_note(&ctl->output, &p.in.tokenizer);
 		json_decref(result);
 	}
 	token_file_abandon(&p.out);
 	token_file_abandon(&p.val);
+	data_inputs_finish(&p.in);
 	free(p.out_path);
 	free(p.val_path);
-	json_decref(p.inputs);
 	json_decref(files);
 	return exit ? verb_fail(ctl, &e) : CTL_OK;
 }
@@ -310,12 +203,14 @@ const struct verb verb_data_prepare = {
 	.min_args = 1,
 	.max_args = -1,
 	.summary = "turn text files into a token file that a run can train on",
-	.text = "Each file is a document. The documents are joined in the given order, with the "
-		"tokenizer's separator between them; \"-\", once, is standard input. Files are "
-		"read as they are, except for gzip, zip, numpy and token files, which are refused. "
-		"Unpack a compressed file first: gzip -dc FILE | gpt2ctl data prepare -o OUT -. "
-		"If data prepare fails, it leaves nothing behind, and an older file stays. The "
-		"model's vocab_size must be at least the one that is printed.",
+	.text = "Each text file is a document, and each line of a JSON Lines file is one. The "
+		"documents are joined in the given order, with the tokenizer's separator; \"-\", "
+		"once, is standard input. gzip and Zstandard files are unpacked. Bytes that are "
+		"no UTF-8 become U+FFFD with --tokenizer gpt2, as Python's errors=\"replace\" "
+		"has it. If data prepare fails, it leaves nothing behind, and an older file "
+		"stays. The model's vocab_size must be at least the one that is printed. "
+		"etc/data/README.md, installed with gpt2d, says where to get GPT-2's vocabulary "
+		"and two data sets.",
 	.options = options,
 	.run = run,
 };

@@ -152,6 +152,12 @@ static const char *foreign_content(const uint8_t *bytes, int64_t n)
 		return "a zip file found";
 	case FILE_KIND_GZIP:
 		return "a gzip file found";
+	case FILE_KIND_ZSTD:
+		return "a Zstandard file found";
+	case FILE_KIND_XZ:
+		return "an xz file found";
+	case FILE_KIND_BZIP2:
+		return "a bzip2 file found";
 	case FILE_KIND_TOKENS: /* which has been read as one */
 	case FILE_KIND_OTHER:
 		break;

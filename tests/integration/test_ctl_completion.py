@@ -60,7 +60,7 @@ def test_every_verb_and_option_is_offered():
     (["sub"], ["submit"]),
     (["--json", "stat"], ["status"]),
     (["--socket", "stat"], [":files"]),
-    (["data", ""], ["prepare"]),
+    (["data", ""], ["prepare", "show", "verify"]),
     (["dat"], ["data"]),
     (["help", "comple"], ["completion"]),
     (["list", "--state", "f"], ["finishing", "failed"]),

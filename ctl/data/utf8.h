@@ -1,0 +1,17 @@
+/*
+ * utf8.h: bytes as UTF-8, with what is no UTF-8 replaced as Python's decode("utf-8",
+ * errors="replace") does: one U+FFFD for each longest beginning of a character, or for the byte
+ * (Unicode 15, section 3.9, "maximal subpart").
+ */
+#ifndef GPT2D_CTL_DATA_UTF8_H
+#define GPT2D_CTL_DATA_UTF8_H
+
+#include <stddef.h>
+
+/* How many of the n bytes are whole characters, from the first on. */
+size_t utf8_valid(const unsigned char *bytes, size_t n);
+
+/* Writes the text to out, which has room for 3 * n bytes, and returns its length. */
+size_t utf8_replace(const unsigned char *bytes, size_t n, unsigned char *out);
+
+#endif

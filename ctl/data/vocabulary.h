@@ -1,0 +1,36 @@
+/*
+ * vocabulary.h: GPT-2's vocabulary as people have it: vocab.json with merges.txt (OpenAI's names:
+ * encoder.json, vocab.bpe), Hugging Face's tokenizer.json, or tiktoken's file of ranks. None comes
+ * with gpt2d: etc/data/README.md says where to get one.
+ */
+#ifndef GPT2D_CTL_DATA_VOCABULARY_H
+#define GPT2D_CTL_DATA_VOCABULARY_H
+
+#include <stdint.h>
+
+#include "ctl/data/bpe.h"
+#include "ctl/link/ctl_error.h"
+
+enum { VOCABULARY_GPT2_SIZE = 50257 };
+
+struct vocabulary {
+	struct bpe *bpe;
+	int64_t size;      /* ids are below it */
+	int32_t separator; /* "<|endoftext|>" */
+	char *path;        /* of the file, the first of two */
+};
+
+/*
+ * path: one of the files, or a folder with them; NULL: $GPT2D_VOCAB, or the first of the usual
+ * places that has one. 0, or CTL_USAGE with e.
+ */
+int vocabulary_load(struct vocabulary *v, const char *path, struct ctl_error *e);
+void vocabulary_finish(struct vocabulary *v); /* takes a zeroed one */
+
+/*
+ * A token of vocab.json or merges.txt to the bytes that it stands for, at most n to out: how many
+ * bytes, or -EINVAL. GPT-2 writes printable bytes as themselves, the others as U+0100 and on.
+ */
+int vocabulary_token_bytes(const char *text, size_t length, unsigned char *out, size_t n);
+
+#endif
