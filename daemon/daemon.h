@@ -48,6 +48,7 @@ struct daemon {
 	int64_t started_utc_ns;
 	int64_t last_change_ns; /* retention.h: before this start */
 	bool stopping;          /* no submissions, no new starts */
+	bool signalled;         /* a signal stops it, not a request */
 	bool ready_said;
 
 	/* private to startup.c and shutdown.c */

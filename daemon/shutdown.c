@@ -1,6 +1,7 @@
 #include "daemon/shutdown.h"
 
 #include <event2/event.h>
+#include <stdlib.h>
 
 #include "daemon/command_hold.h"
 #include "daemon/config/clock.h"
@@ -18,9 +19,18 @@
 
 enum {
 	FINISH_S = 10,  /* stopping now: for a step's end and the files of trained runs */
+	SAME_S = 1,     /* signals that come together, as Slurm and terminals send them, are one */
 	LINGER_S = 1,   /* at the end, for replies that nobody reads */
 	LAST_STEPS = 8, /* to read and answer what was sent, whatever the time */
 };
+
+/* Of the run that is interrupted: Slurm signals a job that it preempts or whose time is over. */
+static const char *stop_reason(const struct daemon *d)
+{
+	return d->signalled && getenv("SLURM_JOB_ID") != NULL
+		? "preempted: a signal stopped gpt2d in a Slurm job"
+		: "daemon_stop: gpt2d was stopped";
+}
 
 void shutdown_stop_checks(struct daemon *d)
 {
@@ -53,10 +63,10 @@ void shutdown_begin(struct daemon *d, bool now)
 	}
 	if (now && d->finish_ns == 0) {
 		/* the engines decide: a run that is trained at this moment is done */
-		scheduler_yield(d->scheduler, scheduler_stopped);
+		scheduler_yield(d->scheduler, stop_reason(d));
 		d->finish_ns = clock_mono_ns() + FINISH_S * CLOCK_S_NS;
-	} else if (now) {
-		scheduler_interrupt(d->scheduler, false);
+	} else if (now && clock_mono_ns() > d->finish_ns - (FINISH_S - SAME_S) * CLOCK_S_NS) {
+		scheduler_interrupt(d->scheduler, false, stop_reason(d));
 	}
 	shutdown_step(d);
 }
@@ -90,7 +100,7 @@ static void on_shutdown(evutil_socket_t fd, short what, void *arg)
 	if (d->drain_ns != 0 && d->finish_ns == 0 && scheduler_in_hand(d->scheduler))
 		wait_for_run(d);
 	if (d->finish_ns != 0 && clock_mono_ns() > d->finish_ns)
-		scheduler_interrupt(d->scheduler, true);
+		scheduler_interrupt(d->scheduler, true, stop_reason(d));
 	if (scheduler_in_hand(d->scheduler)) {
 		if (d->finish_ns != 0)
 			event_add(d->shutdown, &soon);
@@ -100,7 +110,8 @@ static void on_shutdown(evutil_socket_t fd, short what, void *arg)
 		d->engines_stopping = true;
 		shutdown_stop_checks(d);
 		control_stop_listening(d->control);
-		scheduler_interrupt(d->scheduler, true); /* what was made ready ahead */
+		scheduler_interrupt(
+			d->scheduler, true, stop_reason(d)); /* what was made ready ahead */
 		world_stop(d->world);
 	}
 	if (!d->engines_gone || scheduler_busy(d->scheduler))

@@ -177,6 +177,7 @@ static void on_terminate(evutil_socket_t signal, short what, void *arg)
 	int64_t left_s = d->stopping ? 0 : d->settings->stop_timeout_s;
 
 	log_write(LOG_INFO, "signal %d: stopping", (int)signal);
+	d->signalled = true;
 	if (left_s > 0)
 		d->drain_ns = clock_mono_ns() + left_s * CLOCK_S_NS;
 	shutdown_begin(d, left_s == 0);

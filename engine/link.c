@@ -132,13 +132,16 @@ int link_receive(struct link *l, struct rpc_message *out)
 	return 0;
 }
 
-static bool asks_to_stop(const struct rpc_message *rpc, int64_t run, int64_t segment)
+static bool cancels(const struct rpc_message *rpc, int64_t run, int64_t segment)
 {
-	if (strcmp(rpc->method, ENGINE_EXIT) == 0)
-		return true;
 	return strcmp(rpc->method, SEGMENT_CANCEL) == 0 &&
 		json_integer_value(json_object_get(rpc->params, "run")) == run &&
 		json_integer_value(json_object_get(rpc->params, "segment")) == segment;
+}
+
+static bool asks_to_stop(const struct rpc_message *rpc, int64_t run, int64_t segment)
+{
+	return strcmp(rpc->method, ENGINE_EXIT) == 0 || cancels(rpc, run, segment);
 }
 
 bool link_stop_asked(struct link *l, int64_t run, int64_t segment)
@@ -151,6 +154,37 @@ bool link_stop_asked(struct link *l, int64_t run, int64_t segment)
 		asked = asks_to_stop(&m->rpc, run, segment);
 	pthread_mutex_unlock(&l->lock);
 	return asked;
+}
+
+/* With the lock held. */
+static bool find_stop(const struct link *l, int64_t run, int64_t segment, struct link_stop *out)
+{
+	const char *state, *reason;
+
+	for (const struct message *m = l->first; m; m = m->next) {
+		state = json_string_value(json_object_get(m->rpc.params, "state"));
+		reason = json_string_value(json_object_get(m->rpc.params, "reason"));
+		if (!cancels(&m->rpc, run, segment) || state == NULL || reason == NULL)
+			continue;
+		snprintf(out->state, sizeof(out->state), "%s", state);
+		snprintf(out->reason, sizeof(out->reason), "%s", reason);
+		return true;
+	}
+	return false;
+}
+
+bool link_stop_why(struct link *l, int64_t run, int64_t segment, struct link_stop *out)
+{
+	const int64_t end_ns = clock_mono_ns() + LINK_STOP_NS;
+	const struct timespec end = {end_ns / CLOCK_S_NS, end_ns % CLOCK_S_NS};
+	bool found;
+
+	pthread_mutex_lock(&l->lock);
+	while (!(found = find_stop(l, run, segment, out)) && !l->closed)
+		if (pthread_cond_clockwait(&l->arrived, &l->lock, CLOCK_MONOTONIC, &end) != 0)
+			break;
+	pthread_mutex_unlock(&l->lock);
+	return found;
 }
 
 /* ---- out ---- */

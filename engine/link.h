@@ -54,5 +54,14 @@ int64_t link_watch_end(struct link *l);
 
 /* Whether segment.cancel for this segment, engine.exit or the end of gpt2d has come. */
 bool link_stop_asked(struct link *l, int64_t run, int64_t segment);
+/*
+ * The state and the reason ("code: text") of that segment.cancel. Another rank may have it first:
+ * waits for it for LINK_STOP_NS. False: it has not come.
+ */
+#define LINK_STOP_NS CLOCK_S_NS
+struct link_stop {
+	char state[16], reason[640];
+};
+bool link_stop_why(struct link *l, int64_t run, int64_t segment, struct link_stop *out);
 
 #endif

@@ -634,6 +634,8 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 			return false;
 		s->cancelled = result.stop;
 		if (s->cancelled) {
+			if (w->rank == 0)
+				link_stop_why(link, s->run, s->segment, &s->stop);
 			log_stop(s, w, link, stop);
 			return false;
 		}
@@ -676,6 +678,8 @@ static bool validate(struct segment *s, struct warm *w, struct link *link)
 		s->config.validation_steps * SPEC_VALIDATION_SEQUENCES, &asked, &s->val_loss, error,
 		sizeof(error));
 	s->cancelled = rc == -EINTR;
+	if (s->cancelled && w->rank == 0)
+		link_stop_why(link, s->run, s->segment, &s->stop);
 	if (s->cancelled)
 		return false;
 	if (rc)

@@ -66,7 +66,8 @@ struct segment {
 	struct metrics_host_use use;
 	bool validated;
 	double val_loss;
-	bool cancelled; /* after `measure.done` steps */
+	bool cancelled;        /* after `measure.done` steps */
+	struct link_stop stop; /* how; empty: not known */
 	int64_t received_ns, received_utc_ns, init_ns, switch_ns;
 	int64_t wall_ns;
 

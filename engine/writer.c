@@ -110,7 +110,7 @@ static void describe(const struct writer *w, const struct segment *s, const char
 	if (s->failure.reason)
 		out->partial = "failed";
 	else if (s->cancelled)
-		out->partial = "cancelled";
+		out->partial = s->stop.state[0] ? s->stop.state : "interrupted";
 }
 
 static void send_artifacts(
@@ -127,7 +127,7 @@ static void write_segment(const struct writer *w, struct segment *s)
 {
 	struct metrics_segment m;
 	struct metrics_files files = {0};
-	char run[32], data_hash[65], error[512];
+	char run[32], data_hash[65], error[512], why[sizeof(s->failure.message) + 64];
 	json_t *summary;
 	int rc = 0;
 
@@ -137,6 +137,11 @@ static void write_segment(const struct writer *w, struct segment *s)
 	m.train_sha256 = content_train(s->content);
 	m.val_sha256 = content_validation(s->content);
 	m.data_hash = content_hash(s->content, &s->config, data_hash) ? data_hash : NULL;
+	m.partial_reason = m.partial ? why : NULL;
+	if (s->failure.reason)
+		snprintf(why, sizeof(why), "%s: %s", s->failure.reason, s->failure.message);
+	else
+		snprintf(why, sizeof(why), "%s", s->stop.reason);
 	if (m.partial && s->measure.done <= s->measure.warmup)
 		s->measure.warmup = 0; /* it ended so early that these are all there is */
 	if (s->measure.done > s->measure.warmup)

@@ -91,8 +91,8 @@ __attribute__((format(printf, 3, 4))) static void stop_task(
 			scheduler_end_task(t, t->stop_state, t->stop_reason);
 		return; /* else what is trained is written first: it may end a block */
 	}
-	params = json_pack("{sI sI}", "run", (json_int_t)t->run->id, "segment",
-		(json_int_t)s->slot_segment + 1);
+	params = json_pack("{sI sI ss ss}", "run", (json_int_t)t->run->id, "segment",
+		(json_int_t)s->slot_segment + 1, "state", run_state_name(state), "reason", reason);
 	engine_pool_send(s->options->pool, attempt_segment_gpus(t->attempt, s->slot_segment),
 		SEGMENT_CANCEL, params);
 	json_decref(params);
@@ -726,8 +726,6 @@ void scheduler_destroy(struct scheduler *s)
 	free(s);
 }
 
-const char scheduler_stopped[] = "daemon_stop: gpt2d was stopped";
-
 static const char asked_for[] = "cancelled: asked for";
 
 int scheduler_cancel(struct scheduler *s, struct run *run)
@@ -762,17 +760,17 @@ static void stop_replaced(struct scheduler *s, const char *reason)
 			stop_task(t, RUN_INTERRUPTED, "%s", reason);
 }
 
-void scheduler_interrupt(struct scheduler *s, bool all)
+void scheduler_interrupt(struct scheduler *s, bool all, const char *reason)
 {
 	struct task *t, *next;
 
 	discard_next(s);
-	stop_replaced(s, scheduler_stopped);
+	stop_replaced(s, reason);
 	for (t = TAILQ_FIRST(&s->begun); t != NULL; t = next) {
 		next = TAILQ_NEXT(t, link);
 		if (t->finishing || (t->run->state == RUN_FINISHING && !all))
 			continue; /* gpt2d itself writes the marker of an experiment */
-		leave(t, RUN_INTERRUPTED, -1, scheduler_stopped);
+		leave(t, RUN_INTERRUPTED, -1, reason);
 	}
 }
 

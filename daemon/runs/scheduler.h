@@ -59,14 +59,12 @@ void scheduler_gone(struct scheduler *s); /* no engine process is left */
 /* 0; -EALREADY when the run is ending or nearly done: nothing is changed. */
 int scheduler_cancel(struct scheduler *s, struct run *run);
 
-/* The reason of a run that is interrupted because gpt2d stops. */
-extern const char scheduler_stopped[];
 /*
  * The engines are about to be stopped: interrupts what is in progress once they are gone, and
  * queues it again with restart, unless the engines have completed it. Runs that are trained may
- * finish writing, unless all.
+ * finish writing, unless all. reason: "code: text".
  */
-void scheduler_interrupt(struct scheduler *s, bool all);
+void scheduler_interrupt(struct scheduler *s, bool all, const char *reason);
 /*
  * Interrupts what is in progress and not yet trained. The engines stay, and let go of the segment
  * first. A run with restart is queued again.

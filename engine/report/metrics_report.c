@@ -579,12 +579,14 @@ static json_t *pack_ours(const struct metrics_segment *s, const struct measure_s
 		: utilisation_of(s, sum).mfu > 1 ? "completed_invalid"
 		: finite                         ? "completed"
 						 : "completed_nonfinite";
-	json_t *figures = json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:o, s:o, s:o, s:I, s:o}",
-		"status", status, "tokens_total", INT(sum->tokens_total), "tokens_measured",
-		INT(sum->tokens_measured), "seconds_measured", sum->seconds_measured,
-		"tok_s_global", sum->tok_s_global, "tok_s_per_gpu", sum->tok_s_per_gpu, "steps",
-		pack_steps(s, sum), "phases", pack_phases(&sum->phases), "nonfinite", nonfinite,
-		"init_ns", INT(s->init_ns), "switch_ns", pack_switch(s));
+	const char *reason = s->partial_reason && s->partial_reason[0] ? s->partial_reason : NULL;
+	json_t *figures = json_pack("{s:s, s:o, s:I, s:I, s:f, s:f, s:f, s:o, s:o, s:o, s:I, s:o}",
+		"status", status, "reason", text_or_null(reason), "tokens_total",
+		INT(sum->tokens_total), "tokens_measured", INT(sum->tokens_measured),
+		"seconds_measured", sum->seconds_measured, "tok_s_global", sum->tok_s_global,
+		"tok_s_per_gpu", sum->tok_s_per_gpu, "steps", pack_steps(s, sum), "phases",
+		pack_phases(&sum->phases), "nonfinite", nonfinite, "init_ns", INT(s->init_ns),
+		"switch_ns", pack_switch(s));
 	json_t *lists = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "step_time_ns",
 		list_steps(s->measure, s->measure->warmup, COLUMN_STEP_NS), "losses",
 		list_steps(s->measure, 0, COLUMN_LOSS), "steps_note", list_note(s->measure),

@@ -72,7 +72,9 @@ struct metrics_segment {
 	int64_t wall_ns; /* segment.start to now */
 	const struct metrics_log *log;
 	const char
-		*partial; /* "failed", "cancelled": no marker is written; NULL: all work was done */
+		*partial; /* "failed", "cancelled", "interrupted": no marker is written; NULL: all
+			     work was done */
+	const char *partial_reason; /* "code: text"; may be empty or NULL */
 };
 
 /* The files that were written, for segment.artifact and the summary. */

@@ -268,6 +268,8 @@ const struct schema_row schema_messages[] = {
 	{"segment.cancel", SCHEMA_ORDER, "End the segment in progress."},
 	{"run", "count", ""},
 	{"segment", "count", "from 1"},
+	{"state", "=failed,cancelled,interrupted", "of the run after it"},
+	{"reason", "text", "code: text"},
 
 	{"check", SCHEMA_ORDER, "Check a spec; to a process with role check."},
 	{"token", "count", "comes back in the reply"},

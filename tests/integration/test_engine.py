@@ -126,8 +126,8 @@ def test_cancel_between_steps(world, folders):
         segment = ranks.start(long, directory)
         ranks[0].wait("segment.step")
         for rank in ranks:
-            rank.send("segment.cancel", run=1, segment=segment)
-            rank.send("segment.cancel", run=1, segment=segment)
+            rank.send("segment.cancel", run=1, segment=segment, state="interrupted", reason="preempted: so it is")
+            rank.send("segment.cancel", run=1, segment=segment, state="failed", reason="timeout: too late")
         _, cancelled = ranks[0].wait("segment.cancelled")
         assert cancelled["segment"] == segment and 0 < cancelled["step"] < 100000
         late = f"run 1: stopped after step {cancelled['step']} of 100000, 1 step after the request to "
@@ -145,7 +145,8 @@ def test_cancel_between_steps(world, folders):
     assert summary["loss_hash"] == again["loss_hash"]
     assert no_marker(directory)
     kept = json.loads((directory / "training_metrics.json").read_text())["gpt2d"]
-    assert kept["status"] == "cancelled" and kept["steps"]["attempted"] == cancelled["step"]
+    assert kept["status"] == "interrupted" and kept["reason"] == "preempted: so it is"
+    assert kept["steps"]["attempted"] == cancelled["step"]
 
 
 def test_cancel_before_the_first_step(folders):

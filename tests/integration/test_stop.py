@@ -13,9 +13,10 @@ def home(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stop_by_signal(home, number):
-    with Daemon(ranks=2, home=home) as d:
+@pytest.mark.parametrize("number, environment, reason", [(signal.SIGTERM, {}, "daemon_stop: "), (signal.SIGINT, {}, "daemon_stop: "),
+    (signal.SIGUSR1, {"SLURM_JOB_ID": "7"}, "preempted: ")])
+def test_stop_by_signal(home, number, environment, reason):
+    with Daemon(ranks=2, home=home, environment=environment) as d:
         with d.client() as c:
             run = c.submit(spec("long-ms20", 100000))
             again = c.submit(spec("again", restart=True))
@@ -26,7 +27,7 @@ def test_stop_by_signal(home, number):
             while (event := c.event()) is not None:
                 events.append(event)
             assert events[-1]["method"] == "run.done"
-            assert events[-1]["params"]["state"] == "interrupted"
+            assert events[-1]["params"]["state"] == "interrupted" and events[-1]["params"]["reason"].startswith(reason)
         assert d.process.wait(PATIENCE_S) == 0
         assert not d.socket.exists()
         d.start()
