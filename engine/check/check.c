@@ -103,6 +103,14 @@ static void check_backend(struct checking *k)
 			spec_precision_name(c->grad_dtype));
 }
 
+static void check_stage(struct checking *k)
+{
+	if (k->config->zero_stage > 1)
+		refuse(k, "zero_optimization.stage",
+			"no engine can run stage %" PRId64 " yet (expected 0 or 1)",
+			k->config->zero_stage);
+}
+
 static void check_world(struct checking *k)
 {
 	const struct spec_config *c = k->config;
@@ -126,6 +134,11 @@ static void check_schedule(struct checking *k)
 	const struct spec_config *c = k->config;
 	char low[SPEC_JSON_REAL_BYTES], high[SPEC_JSON_REAL_BYTES], lr[SPEC_JSON_REAL_BYTES];
 
+	if (c->total_num_steps > 0 && c->optimizer_steps > c->total_num_steps)
+		warn(k,
+			"scheduler.params.total_num_steps: the schedule ends after %" PRId64
+			" of %" PRId64 " optimizer steps: the rate stays at its end",
+			c->total_num_steps, c->optimizer_steps);
 	if (c->schedule != SPEC_WARMUP_LR && c->schedule != SPEC_WARMUP_DECAY_LR)
 		return;
 	spec_json_format_real(c->warmup_max_lr, high);
@@ -533,6 +546,7 @@ void check_run(const struct check_options *options, json_t **errors, json_t **ch
 	k.elem_bytes = k.config->precision == SPEC_BF16 || k.config->precision == SPEC_FP16 ? 2 : 4;
 	arena_init(&k.arena, &k.config->model);
 	check_backend(&k);
+	check_stage(&k);
 	check_world(&k);
 	check_schedule(&k);
 	check_plan(&k);

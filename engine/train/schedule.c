@@ -42,18 +42,38 @@ static double warmup_decay_lr(const struct spec_config *c, int64_t it)
 	return between(c, fmax(0.0, (double)(c->total_num_steps - it) / decay_steps(c)));
 }
 
-static double warmup_cosine_lr(const struct spec_config *c, int64_t it)
+/* Half a cosine from 1 to floor_ratio. */
+static double cosine(double progress, double floor_ratio)
 {
 	static const double pi = 3.14159265358979323846;
-	double floor_ratio = c->cos_min_ratio;
+
+	return fmax(0.0, floor_ratio + (1.0 - floor_ratio) * (1.0 + cos(pi * progress)) / 2.0);
+}
+
+static double warmup_cosine_lr(const struct spec_config *c, int64_t it)
+{
 	double progress;
 
+	if (it < 0)
+		return 0.0;
 	if (it < warmup_steps(c))
 		return c->lr *
 			(c->warmup_min_ratio + (1.0 - c->warmup_min_ratio) * warmup_share(c, it));
 	progress = fmin(1.0, (double)(it - warmup_steps(c) + 1) / decay_steps(c));
-	return c->lr *
-		fmax(0.0, floor_ratio + (1.0 - floor_ratio) * (1.0 + cos(pi * progress)) / 2.0);
+	return c->lr * cosine(progress, c->cos_min_ratio);
+}
+
+/* Transformers' linear and cosine: it counts from 0, and the warm-up has no least length. */
+static double ramp_lr(const struct spec_config *c, int64_t it)
+{
+	const int64_t w = c->warmup_num_steps, total = c->total_num_steps;
+	const double rest = total > w ? (double)(total - w) : 1.0;
+
+	if (it < w)
+		return c->lr * (double)it / (double)w;
+	if (c->schedule == SPEC_LINEAR)
+		return c->lr * fmax(0.0, (double)(total - it) / rest);
+	return c->lr * cosine(fmin(1.0, (double)(it - w) / rest), c->cos_min_ratio);
 }
 
 double schedule_lr(const struct spec_config *config, int64_t applied)
@@ -69,6 +89,9 @@ double schedule_lr(const struct spec_config *config, int64_t applied)
 		return warmup_decay_lr(config, it);
 	case SPEC_WARMUP_COSINE_LR:
 		return warmup_cosine_lr(config, it);
+	case SPEC_COSINE:
+	case SPEC_LINEAR:
+		return ramp_lr(config, applied);
 	}
 	return config->lr;
 }

@@ -97,9 +97,11 @@ static void close_object(struct printing *p)
 	p->first = false;
 }
 
-/* The choice a key hangs on, as resolved. */
-static int only_choice(const struct spec_config *c, enum spec_key key)
+/* The value a key hangs on, as resolved. */
+static int only_value(const struct spec_config *c, enum spec_key key)
 {
+	if (key == SPEC_KEY_ZERO_STAGE)
+		return (int)c->zero_stage;
 	return key == SPEC_KEY_DATA_KIND ? (int)c->data_kind : (int)c->schedule;
 }
 
@@ -139,7 +141,7 @@ static void print_derived(struct printing *p, const struct spec_row *row)
 static bool row_present(
 	const struct spec_row *row, const struct spec *spec, const struct spec_config *c)
 {
-	if (row->only_mask && !(row->only_mask & 1U << only_choice(c, row->only_key)))
+	if (row->only_mask && !(row->only_mask & 1U << only_value(c, row->only_key)))
 		return false;
 	if (row - spec_table == SPEC_KEY_OPTIMIZER_STEPS && other_work(c))
 		return false;

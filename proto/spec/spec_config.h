@@ -24,7 +24,14 @@ enum {
 enum spec_precision { SPEC_FP32, SPEC_TF32, SPEC_BF16, SPEC_FP16 };
 enum spec_gelu { SPEC_GELU_TANH, SPEC_GELU_EXACT };
 enum spec_decay { SPEC_DECAY_ALL, SPEC_DECAY_MATRICES };
-enum spec_schedule { SPEC_CONSTANT, SPEC_WARMUP_LR, SPEC_WARMUP_DECAY_LR, SPEC_WARMUP_COSINE_LR };
+enum spec_schedule {
+	SPEC_CONSTANT,
+	SPEC_WARMUP_LR,
+	SPEC_WARMUP_DECAY_LR,
+	SPEC_WARMUP_COSINE_LR,
+	SPEC_COSINE,
+	SPEC_LINEAR
+};
 enum spec_warmup { SPEC_WARMUP_LOG, SPEC_WARMUP_LINEAR };
 enum spec_recompute { SPEC_RECOMPUTE_NONE, SPEC_RECOMPUTE_SELECTIVE, SPEC_RECOMPUTE_FULL };
 enum spec_data { SPEC_DATA_FILE, SPEC_DATA_SYNTHETIC };
@@ -62,11 +69,12 @@ struct spec_config {
 	int64_t accumulation; /* gradient_accumulation_steps */
 	int64_t batch;        /* train_batch_size = micro_batch * accumulation * gpus, sequences */
 
-	int64_t zero_stage; /* 0 or 1 */
+	int64_t zero_stage; /* 0 to 3 */
 	int64_t reduce_bucket_elems;
 	int64_t allgather_bucket_elems;
 	bool overlap_comm;
-	bool reduce_scatter; /* false: all-reduce and copy out, as DeepSpeed does */
+	bool reduce_scatter;                 /* false: all-reduce and copy out, as DeepSpeed does */
+	int64_t persistence_threshold_elems; /* stage 3: smaller parameters are not split */
 
 	double gradient_clipping; /* 0: none */
 

@@ -49,6 +49,23 @@ static void schema_real_range(const struct docs *d, const struct spec_row *row)
 	line(d, "\"%s\": %s", row->below_high ? "exclusiveMaximum" : "maximum", high);
 }
 
+static void schema_int(struct docs *d, const struct spec_row *row)
+{
+	if (row->size) {
+		line(d, "\"anyOf\": [{");
+		d->depth++;
+	}
+	line(d, "\"type\": \"integer\",");
+	line(d, "\"minimum\": %" PRId64 ",", row->min);
+	line(d, "\"maximum\": %" PRId64, row->max);
+	if (row->size) {
+		d->depth--;
+		line(d,
+			"}, {\"type\": \"string\", \"pattern\": "
+			"\"^(0|[1-9][0-9]*)(\\\\.[0-9]+)?[KMG]$\"}]");
+	}
+}
+
 static void schema_choices(const struct docs *d, const struct spec_choice *choices)
 {
 	fprintf(d->out, "%*s\"enum\": [", 2 * d->depth, "");
@@ -65,9 +82,7 @@ static void schema_type(struct docs *d, const struct spec_row *row)
 		line(d, "\"type\": \"boolean\"");
 		break;
 	case SPEC_TYPE_INT:
-		line(d, "\"type\": \"integer\",");
-		line(d, "\"minimum\": %" PRId64 ",", row->min);
-		line(d, "\"maximum\": %" PRId64, row->max);
+		schema_int(d, row);
 		break;
 	case SPEC_TYPE_REAL:
 		line(d, "\"type\": \"number\",");
@@ -262,7 +277,8 @@ static void man_range(FILE *out, const struct spec_row *row)
 		fputs("true or false", out);
 		break;
 	case SPEC_TYPE_INT:
-		fprintf(out, "whole number, %" PRId64 " to %" PRId64, row->min, row->max);
+		fprintf(out, "whole number%s, %" PRId64 " to %" PRId64,
+			row->size ? ", or a string such as \"500M\"" : "", row->min, row->max);
 		break;
 	case SPEC_TYPE_REAL:
 	case SPEC_TYPE_BETAS:

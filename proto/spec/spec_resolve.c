@@ -8,7 +8,9 @@
 
 #include "proto/stats/verdict.h"
 
-enum { WARMUP_STEPS = 5 /* the default */ };
+/* Defaults that the table gives in words. */
+enum { WARMUP_STEPS = 5, WARMUP_NUM_STEPS = 1000 };
+static const double COS_MIN_RATIO = 1e-4;
 
 /* One configuration on its way. */
 struct resolving {
@@ -85,19 +87,22 @@ static enum spec_key later(const struct resolving *r, enum spec_key a, enum spec
 	return rank_y > rank_x ? b : a;
 }
 
-/* Does the key mean anything beside the choice it hangs on? */
+/* Does the key mean anything beside the value it hangs on? */
 static bool applies(struct resolving *r, enum spec_key key)
 {
-	const struct spec_row *row = &spec_table[key];
-	int choice = r->values.value[row->only_key].choice;
+	const struct spec_row *row = &spec_table[key], *only = &spec_table[row->only_key];
+	const struct spec_value *v = &r->values.value[row->only_key];
+	const int value = only->type == SPEC_TYPE_INT ? (int)v->i : v->choice;
 
 	if (!row->only_mask || wrong(r, row->only_key))
 		return true;
-	if (row->only_mask & 1U << choice)
+	if (row->only_mask & 1U << value)
 		return true;
-	if (given(r, key))
-		complain(r, key, "has no meaning with %s \"%s\"", spec_table[row->only_key].key,
-			spec_table_choice(spec_table[row->only_key].choices, choice));
+	if (given(r, key) && only->type == SPEC_TYPE_INT)
+		complain(r, key, "has no meaning with %s %d", only->key, value);
+	else if (given(r, key))
+		complain(r, key, "has no meaning with %s \"%s\"", only->key,
+			spec_table_choice(only->choices, value));
 	return false;
 }
 
@@ -245,18 +250,29 @@ static void resolve_data(struct resolving *r)
 			"%" PRId64 " is not allowed without data.val", c->validation_steps);
 }
 
+static bool of_schedule(const struct spec_config *c, enum spec_key key)
+{
+	return spec_table[key].only_mask & 1U << c->schedule;
+}
+
 static void resolve_schedule(struct resolving *r)
 {
-	const struct spec_config *c = r->config;
+	struct spec_config *c = r->config;
+	const bool deepspeed = of_schedule(c, SPEC_KEY_WARMUP_TYPE);
 
 	if (wrong(r, SPEC_KEY_SCHEDULER_TYPE) || wrong(r, SPEC_KEY_TOTAL_NUM_STEPS) ||
 		wrong(r, SPEC_KEY_WARMUP_NUM_STEPS))
 		return;
-	if (c->schedule != SPEC_WARMUP_DECAY_LR && c->schedule != SPEC_WARMUP_COSINE_LR)
+	if (deepspeed && r->values.value[SPEC_KEY_WARMUP_NUM_STEPS].state == SPEC_ABSENT)
+		c->warmup_num_steps = WARMUP_NUM_STEPS;
+	if (deepspeed && of_schedule(c, SPEC_KEY_COS_MIN_RATIO) &&
+		r->values.value[SPEC_KEY_COS_MIN_RATIO].state == SPEC_ABSENT)
+		c->cos_min_ratio = COS_MIN_RATIO;
+	if (!of_schedule(c, SPEC_KEY_TOTAL_NUM_STEPS))
 		return;
 	if (c->total_num_steps == 0)
 		complain_missing(r, SPEC_KEY_TOTAL_NUM_STEPS, SPEC_KEY_SCHEDULER_TYPE,
-			"required with WarmupDecayLR and WarmupCosineLR");
+			"required with WarmupDecayLR, WarmupCosineLR, cosine and linear");
 	else if (c->total_num_steps < c->warmup_num_steps)
 		complain(r, later(r, SPEC_KEY_TOTAL_NUM_STEPS, SPEC_KEY_WARMUP_NUM_STEPS),
 			"total_num_steps %" PRId64 " is less than warmup_num_steps %" PRId64,

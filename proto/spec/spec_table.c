@@ -8,6 +8,7 @@
 #define DERIVED      .scope = SPEC_SCOPE_CONFIG, .field = SPEC_NO_FIELD
 #define OBJECT(k)    .key = k, .type = SPEC_TYPE_OBJECT, DERIVED
 #define INTS(a, b)   .type = SPEC_TYPE_INT, .min = (a), .max = (b)
+#define SIZES(a, b)  .type = SPEC_TYPE_INT, .min = (a), .max = (b), .size = true
 #define REALS(a, b)  .type = SPEC_TYPE_REAL, .low = (a), .high = (b)
 #define ONE_OF(list) .type = SPEC_TYPE_CHOICE, .choices = (list)
 #define BOOL         .type = SPEC_TYPE_BOOL
@@ -20,8 +21,11 @@
 #define WARMUP_LR    (1U << SPEC_WARMUP_LR)
 #define DECAY_LR     (1U << SPEC_WARMUP_DECAY_LR)
 #define COSINE_LR    (1U << SPEC_WARMUP_COSINE_LR)
+#define COSINE       (1U << SPEC_COSINE)
+#define LINEAR       (1U << SPEC_LINEAR)
 #define ONLY_WITH(m) .group = SPEC_GROUP_SCHEDULER, ONLY(SPEC_KEY_SCHEDULER_TYPE, m)
 #define ONLY_DATA(m) .group = SPEC_GROUP_DATA, ONLY(SPEC_KEY_DATA_KIND, 1U << (m))
+#define ONLY_STAGE_3 .group = SPEC_GROUP_ZERO, ONLY(SPEC_KEY_ZERO_STAGE, 1U << 3)
 
 static_assert(sizeof(enum spec_gelu) == sizeof(int), "choices are stored as int");
 static_assert(
@@ -51,9 +55,11 @@ static const struct spec_choice data_kinds[] = {
 static const struct spec_choice optimizers[] = {{"AdamW", 0}, {NULL, 0}};
 static const struct spec_choice decays[] = {
 	{"all", SPEC_DECAY_ALL}, {"matrices", SPEC_DECAY_MATRICES}, {NULL, 0}};
+/* the first name of a value is the one that the canonical form has */
 static const struct spec_choice schedules[] = {{"Constant", SPEC_CONSTANT},
-	{"WarmupLR", SPEC_WARMUP_LR}, {"WarmupDecayLR", SPEC_WARMUP_DECAY_LR},
-	{"WarmupCosineLR", SPEC_WARMUP_COSINE_LR}, {NULL, 0}};
+	{"constant", SPEC_CONSTANT}, {"WarmupLR", SPEC_WARMUP_LR},
+	{"WarmupDecayLR", SPEC_WARMUP_DECAY_LR}, {"WarmupCosineLR", SPEC_WARMUP_COSINE_LR},
+	{"cosine", SPEC_COSINE}, {"linear", SPEC_LINEAR}, {NULL, 0}};
 static const struct spec_choice warmups[] = {
 	{"log", SPEC_WARMUP_LOG}, {"linear", SPEC_WARMUP_LINEAR}, {NULL, 0}};
 /* TF32 is no type of a gradient: it stands for "auto" until the type is resolved */
@@ -126,7 +132,7 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		ONLY_DATA(SPEC_DATA_FILE), .omit_empty = true,
 		.help = "Token file for the validation loss. Needed with kind file where "
 			"work.validation_steps is not 0."},
-	[SPEC_KEY_DATA_SYNTHETIC_TOKENS] = {"data.synthetic_tokens", INTS(2, INT64_C(1) << 40),
+	[SPEC_KEY_DATA_SYNTHETIC_TOKENS] = {"data.synthetic_tokens", SIZES(2, INT64_C(1) << 40),
 		IN_CONFIG(data_synthetic_tokens), ONLY_DATA(SPEC_DATA_SYNTHETIC),
 		.fallback = "1048576", .help = "Tokens of the made-up data, an epoch's length."},
 
@@ -158,20 +164,22 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 
 	[SPEC_KEY_ZERO] = {OBJECT("zero_optimization"),
 		.help = "How ranks share the optimizer's work."},
-	[SPEC_KEY_ZERO_STAGE] = {"zero_optimization.stage", INTS(0, 1), IN_CONFIG(zero_stage),
-		.fallback = "0",
+	[SPEC_KEY_ZERO_STAGE] = {"zero_optimization.stage", INTS(0, 3), IN_CONFIG(zero_stage),
+		LEADS(SPEC_GROUP_ZERO), .fallback = "0",
 		ORDER,
 		.help = "0: every rank keeps the whole optimizer state. 1: each rank keeps and "
-			"updates its slice (ZeRO-1)."},
+			"updates its slice (ZeRO-1). 2: gradients are split too. 3: parameters "
+			"are split too. No engine can run stages 2 and 3 yet: a spec may have "
+			"them, and submit refuses it."},
 	[SPEC_KEY_REDUCE_BUCKET] = {"zero_optimization.reduce_bucket_size",
-		INTS(1, INT64_C(1) << 40), IN_CONFIG(reduce_bucket_elems), .fallback = "500000000",
+		SIZES(1, INT64_C(1) << 40), IN_CONFIG(reduce_bucket_elems), .fallback = "500000000",
 		ORDER,
 		.help = "Elements (not bytes) of a gradient bucket, rounded up to a multiple "
 			"of 128 x ranks; the effective size is printed. A bucket is a range of all "
 			"gradients and splits tensors. A smaller one is refused where there would "
 			"be more than 4096 of them."},
 	[SPEC_KEY_ALLGATHER_BUCKET] = {"zero_optimization.allgather_bucket_size",
-		INTS(1, INT64_C(1) << 40), IN_CONFIG(allgather_bucket_elems),
+		SIZES(1, INT64_C(1) << 40), IN_CONFIG(allgather_bucket_elems),
 		.fallback = "500000000",
 		ORDER,
 		.help = "Elements of an all-gather of updated parameters, rounded up to whole "
@@ -181,12 +189,19 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		.fallback = "true",
 		NUMERICS,
 		.help = "Reduce a bucket while backward goes on. DeepSpeed's default at stages 0 "
-			"and 1 is false."},
+			"to 2 is false."},
 	[SPEC_KEY_REDUCE_SCATTER] = {"zero_optimization.reduce_scatter", BOOL,
 		IN_CONFIG(reduce_scatter), .fallback = "true",
 		ORDER,
 		.help = "At stage 1, give each rank only its slice of the sum. false: all-reduce "
 			"and take the slice, what DeepSpeed 0.19 does whatever the key says."},
+
+	[SPEC_KEY_PERSISTENCE_THRESHOLD] = {"zero_optimization.stage3_param_persistence_threshold",
+		SIZES(0, INT64_C(1) << 40), IN_CONFIG(persistence_threshold_elems), ONLY_STAGE_3,
+		.fallback = "100000",
+		ORDER,
+		.help = "At stage 3, each rank keeps the whole of a parameter that has fewer "
+			"elements than this."},
 
 	[SPEC_KEY_GRADIENT_CLIPPING] = {"gradient_clipping", REALS(0, 1e30),
 		IN_CONFIG(gradient_clipping), .fallback = "0",
@@ -202,10 +217,10 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 			"as nanoGPT and llm.c do."},
 	[SPEC_KEY_OPTIMIZER_PARAMS] = {OBJECT("optimizer.params"), .help = "Its numbers."},
 	[SPEC_KEY_LR] = {"optimizer.params.lr", REALS(0, 1e30), IN_CONFIG(lr), .fallback = "0.001",
-		.help = "Learning rate with the schedules Constant and WarmupCosineLR. WarmupLR "
-			"and WarmupDecayLR set the rate themselves, as in DeepSpeed: with them "
-			"submit warns of an lr that is neither warmup_max_lr nor the default, as "
-			"it has no effect."},
+		.help = "Learning rate with the schedules Constant, WarmupCosineLR, cosine and "
+			"linear. WarmupLR and WarmupDecayLR set the rate themselves, as in "
+			"DeepSpeed: with them submit warns of an lr that is neither warmup_max_lr "
+			"nor the default, as it has no effect."},
 	[SPEC_KEY_BETAS] = {"optimizer.params.betas", SPEC_TYPE_BETAS, IN_CONFIG(beta1), .low = 0,
 		.high = 0.9999999, .fallback = "[0.9, 0.999]",
 		.help = "Decay of both moments; in 32 bits more than that is 1."},
@@ -220,11 +235,11 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 	[SPEC_KEY_SCHEDULER] = {OBJECT("scheduler"), .help = "The learning rate over the steps."},
 	[SPEC_KEY_SCHEDULER_TYPE] = {"scheduler.type", ONE_OF(schedules), IN_CONFIG(schedule),
 		LEADS(SPEC_GROUP_SCHEDULER), .fallback = "\"Constant\"",
-		.help = "Constant, or one of DeepSpeed's: WarmupLR (up, then flat), "
+		.help = "Constant (or constant), or one of DeepSpeed's: WarmupLR (up, then flat), "
 			"WarmupDecayLR (then in a straight line down to the lowest rate), "
-			"WarmupCosineLR (then a cosine). As there, the first two steps run at the "
-			"lowest rate, because the schedule counts from -1 and starts with the "
-			"first update."},
+			"WarmupCosineLR (then a cosine). Or one of Transformers': linear and "
+			"cosine, which rise in a straight line from 0 to lr and fall to their end "
+			"at total_num_steps. See LEARNING RATE."},
 	[SPEC_KEY_SCHEDULER_PARAMS] = {OBJECT("scheduler.params"),
 		.help = "Its numbers; one that the type does not use is refused."},
 	[SPEC_KEY_WARMUP_MIN_LR] = {"scheduler.params.warmup_min_lr", REALS(0, 1e30),
@@ -235,23 +250,28 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		IN_CONFIG(warmup_max_lr), ONLY_WITH(WARMUP_LR | DECAY_LR), .fallback = "0.001",
 		.help = "Rate after the warm-up."},
 	[SPEC_KEY_WARMUP_NUM_STEPS] = {"scheduler.params.warmup_num_steps", INTS(0, MANY),
-		IN_CONFIG(warmup_num_steps), ONLY_WITH(WARMUP_LR | DECAY_LR | COSINE_LR),
-		.fallback = "1000",
-		.help = "Optimizer steps of the warm-up; below 2 counts as 2, as in DeepSpeed."},
+		IN_CONFIG(warmup_num_steps),
+		ONLY_WITH(WARMUP_LR | DECAY_LR | COSINE_LR | COSINE | LINEAR),
+		.fallback_help = "1000; 0 with cosine and linear",
+		.help = "Optimizer steps of the warm-up. With DeepSpeed's schedules, fewer than 2 "
+			"count as 2, as in DeepSpeed."},
 	[SPEC_KEY_WARMUP_TYPE] = {"scheduler.params.warmup_type", ONE_OF(warmups),
 		IN_CONFIG(warmup_type), ONLY_WITH(WARMUP_LR | DECAY_LR | COSINE_LR),
 		.fallback = "\"log\"",
 		.help = "How the rate rises: by the logarithm of the step, DeepSpeed's default, "
 			"or evenly."},
 	[SPEC_KEY_TOTAL_NUM_STEPS] = {"scheduler.params.total_num_steps", INTS(1, MANY),
-		IN_CONFIG(total_num_steps), ONLY_WITH(DECAY_LR | COSINE_LR), .omit_empty = true,
-		.help = "Optimizer steps of the whole schedule. Needed with WarmupDecayLR and "
-			"WarmupCosineLR."},
+		IN_CONFIG(total_num_steps), ONLY_WITH(DECAY_LR | COSINE_LR | COSINE | LINEAR),
+		.omit_empty = true,
+		.help = "Optimizer steps of the whole schedule. Needed with WarmupDecayLR, "
+			"WarmupCosineLR, cosine and linear. submit warns of a run that is longer: "
+			"its rate stays at the end of the schedule."},
 	[SPEC_KEY_WARMUP_MIN_RATIO] = {"scheduler.params.warmup_min_ratio", REALS(0, 1),
 		IN_CONFIG(warmup_min_ratio), ONLY_WITH(COSINE_LR), .fallback = "0",
 		.help = "Rate at the start, as a part of lr."},
 	[SPEC_KEY_COS_MIN_RATIO] = {"scheduler.params.cos_min_ratio", REALS(0, 1),
-		IN_CONFIG(cos_min_ratio), ONLY_WITH(COSINE_LR), .fallback = "0.0001",
+		IN_CONFIG(cos_min_ratio), ONLY_WITH(COSINE_LR | COSINE),
+		.fallback_help = "0.0001; 0 with cosine",
 		.help = "Rate at the end, as a part of lr."},
 
 	[SPEC_KEY_FP16] = {OBJECT("fp16"),
@@ -326,7 +346,7 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		IN_CONFIG(work_micro_steps), LEADS(SPEC_GROUP_WORK), .omit_empty = true,
 		.help = "Passes, as the max_train_steps of older harnesses counts; a multiple of "
 			"gradient_accumulation_steps, on which all arms must agree."},
-	[SPEC_KEY_TOKENS] = {"work.tokens", INTS(1, INT64_MAX), IN_CONFIG(work_tokens),
+	[SPEC_KEY_TOKENS] = {"work.tokens", SIZES(1, INT64_MAX), IN_CONFIG(work_tokens),
 		LEADS(SPEC_GROUP_WORK), .omit_empty = true,
 		.help = "Tokens over all ranks; a multiple of train_batch_size x seq_len."},
 	[SPEC_KEY_EPOCHS] = {"work.epochs", INTS(1, MANY), IN_CONFIG(work_epochs),

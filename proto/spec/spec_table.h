@@ -45,6 +45,7 @@ enum spec_key {
 	SPEC_KEY_ALLGATHER_BUCKET,
 	SPEC_KEY_OVERLAP_COMM,
 	SPEC_KEY_REDUCE_SCATTER,
+	SPEC_KEY_PERSISTENCE_THRESHOLD,
 	SPEC_KEY_GRADIENT_CLIPPING,
 	SPEC_KEY_OPTIMIZER,
 	SPEC_KEY_OPTIMIZER_TYPE,
@@ -134,6 +135,7 @@ enum spec_group {
 	SPEC_GROUP_NONE,
 	SPEC_GROUP_MODEL,
 	SPEC_GROUP_DATA,
+	SPEC_GROUP_ZERO,
 	SPEC_GROUP_SCHEDULER,
 	SPEC_GROUP_WORK
 };
@@ -153,6 +155,7 @@ struct spec_row {
 	int64_t min, max; /* SPEC_TYPE_INT */
 	double low, high; /* SPEC_TYPE_REAL, SPEC_TYPE_BETAS */
 	bool above_low, below_high; /* the ends themselves are not allowed */
+	bool size;                  /* SPEC_TYPE_INT: a string such as "500M" is allowed too */
 	const struct spec_choice *choices;
 	const char *fallback;      /* the default, as JSON text; NULL: none */
 	const char *fallback_help; /* in words, when no single value can say it */
@@ -161,7 +164,7 @@ struct spec_row {
 	enum spec_group group;
 	enum spec_effect effect;
 	bool leads;
-	enum spec_key only_key;  /* the key has a meaning only where the choice of only_key ... */
+	enum spec_key only_key;  /* the key has a meaning only where the value of only_key ... */
 	unsigned only_mask;      /* ... is in this set of 1 << value; 0: always */
 	enum spec_key shorthand; /* SPEC_TYPE_OBJECT: a bare string means this key; 0: none */
 	const char *help;

@@ -5,7 +5,7 @@
 
 #include "proto/suggest.h"
 
-enum { CHOICES_MAX = 16 };
+enum { CHOICES_MAX = 16, SIZED_BYTES = 40 };
 
 static bool expected(
 	const char *what, const struct spec_json_node *node, char *message, size_t bytes)
@@ -17,23 +17,47 @@ static bool expected(
 	return false;
 }
 
+/* "1.5G" as the JSON number "1.5e9"; false: the text is none of these. */
+static bool size_number(const char *text, char number[SIZED_BYTES])
+{
+	static const struct {
+		char letter;
+		int power;
+	} units[] = {{'K', 3}, {'M', 6}, {'G', 9}};
+	size_t n = strspn(text, "0123456789"), more;
+
+	if (n == 0 || (text[0] == '0' && n > 1) || strlen(text) + 2 > SIZED_BYTES)
+		return false;
+	if (text[n] == '.') {
+		more = strspn(text + n + 1, "0123456789");
+		n = more ? n + 1 + more : 0;
+	}
+	for (size_t i = 0; n > 0 && i < sizeof(units) / sizeof(units[0]); i++) {
+		if (text[n] == units[i].letter && text[n + 1] == '\0') {
+			snprintf(number, SIZED_BYTES, "%.*se%d", (int)n, text, units[i].power);
+			return true;
+		}
+	}
+	return false;
+}
+
 static bool read_int(const struct spec_row *row, const struct spec_json_node *node, int64_t *out,
 	char *message, size_t bytes)
 {
+	char size[SIZED_BYTES];
+	const bool sized =
+		row->size && node->type == SPEC_JSON_STRING && size_number(node->text, size);
 	enum spec_json_integer whole;
 	int64_t v = 0;
 
-	if (node->type != SPEC_JSON_NUMBER)
-		return expected("whole number", node, message, bytes);
-	whole = spec_json_int64(node->text, &v);
+	if (node->type != SPEC_JSON_NUMBER && !sized)
+		return expected(row->size && node->type == SPEC_JSON_STRING
+				? "whole number or a size such as \"200M\" (K, M, G: 1e3, 1e6, 1e9)"
+				: "whole number",
+			node, message, bytes);
+	whole = spec_json_int64(sized ? size : node->text, &v);
 	if (whole == SPEC_JSON_FRACTION) {
 		snprintf(message, bytes, "%.40s is no whole number", node->text);
-		return false;
-	}
-	if (row - spec_table == SPEC_KEY_ZERO_STAGE && whole == SPEC_JSON_WHOLE &&
-		(v == 2 || v == 3)) {
-		snprintf(message, bytes,
-			"%" PRId64 " is not allowed, stages 2 and 3 are not supported yet", v);
 		return false;
 	}
 	if (whole == SPEC_JSON_TOO_BIG || v < row->min || v > row->max) {

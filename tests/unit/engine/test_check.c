@@ -261,6 +261,46 @@ static void test_a_rate_without_effect_is_warned_of(void **state)
 	assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
 }
 
+static void test_a_schedule_that_ends_early_is_warned_of(void **state)
+{
+	struct spec_config c = checked_config();
+	json_t *warnings;
+
+	(void)state;
+	c.schedule = SPEC_LINEAR;
+	c.total_num_steps = c.optimizer_steps;
+	checked_run(&c, 2, 0);
+	assert_int_equal(json_array_size(json_object_get(checked, "warnings")), 0);
+	c.total_num_steps--;
+	checked_run(&c, 2, 0);
+	assert_int_equal(json_array_size(checked_errors), 0);
+	warnings = json_object_get(checked, "warnings");
+	assert_int_equal(json_array_size(warnings), 1);
+	assert_string_equal(json_string_value(json_array_get(warnings, 0)),
+		"scheduler.params.total_num_steps: the schedule ends after 19 of 20 optimizer "
+		"steps: the rate stays at its end");
+}
+
+static void test_stages_that_no_engine_can_run(void **state)
+{
+	static const char *const messages[] = {"no engine can run stage 2 yet (expected 0 or 1)",
+		"no engine can run stage 3 yet (expected 0 or 1)"};
+	struct spec_config c = checked_config();
+	const json_t *error;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		c.zero_stage = 2 + i;
+		checked_run(&c, 2, 0);
+		assert_int_equal(json_array_size(checked_errors), 1);
+		error = json_array_get(checked_errors, 0);
+		assert_string_equal(json_string_value(json_object_get(error, "key")),
+			"zero_optimization.stage");
+		assert_string_equal(
+			json_string_value(json_object_get(error, "message")), messages[i]);
+	}
+}
+
 static void test_epochs(void **state)
 {
 	struct spec_config c = checked_config();
@@ -354,6 +394,8 @@ int main(void)
 		WITH_FILE(test_validation),
 		WITH_FILE(test_a_warmup_that_falls_is_warned_of),
 		WITH_FILE(test_a_rate_without_effect_is_warned_of),
+		WITH_FILE(test_a_schedule_that_ends_early_is_warned_of),
+		WITH_FILE(test_stages_that_no_engine_can_run),
 		WITH_FILE(test_epochs),
 		WITH_FILE(test_cuda_engine),
 		WITH_FILE(test_backend_not_known),
