@@ -27,6 +27,7 @@ const struct verb *const verbs[] = {
 	&verb_data_prepare,
 	&verb_data_show,
 	&verb_data_verify,
+	&verb_import_deepspeed,
 	&verb_drain,
 	&verb_resume,
 	&verb_release,

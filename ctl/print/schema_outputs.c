@@ -168,6 +168,18 @@ const struct schema_row schema_outputs[] = {
 	{"bytes", "count", ""},
 	{"format", "=headed,raw", ""},
 
+	{"import deepspeed", SCHEMA_OUTPUT, "A DeepSpeed configuration was read."},
+	{"spec", "object", "the run spec, without the keys that are missing"},
+	{"notes", "[import_note]", "keys that the spec does not have as they are"},
+	{"missing", "[text]", "keys that a spec requires, and that --set does not give"},
+
+	{"import_note", SCHEMA_OBJECT, "What becomes of a key."},
+	{"line", "count", "0: the file does not have the key"},
+	{"column", "count", "in characters; 0: the file does not have the key"},
+	{"key", "text", "dotted"},
+	{"kind", "=mapped,auto,default,harmless,unsupported,unknown", ""},
+	{"message", "text", ""},
+
 	{"version", SCHEMA_OUTPUT, "Versions of both sides."},
 	{"gpt2ctl", "side", ""},
 	{"gpt2d", "?side|null", "null: none runs; absent: it did not say"},

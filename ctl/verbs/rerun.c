@@ -135,6 +135,6 @@ const struct verb verb_rerun = {
 		"gives train_batch_size, gpt2ctl computes the accumulation steps again. With "
 		"another gpus, set train_batch_size too: keep its value to change the accumulation "
 		"steps. show prints which run a run repeats.",
-	.options = submit_options,
+	.options = submit_options + SUBMIT_OWN_OPTIONS,
 	.run = run,
 };

@@ -53,7 +53,9 @@ static struct spec_place place_of(const struct spec_source *s, const char *key)
 	struct spec_json json;
 	struct spec_place at = {0};
 
-	if (s->rerun_of == 0 && spec_json_parse(s->text, s->n, &json, errors) == 0) {
+	if (s->draft)
+		at = spec_draft_place(s->draft, key);
+	else if (s->rerun_of == 0 && spec_json_parse(s->text, s->n, &json, errors) == 0) {
 		at = place_below(&json, 0, key);
 		spec_json_finish(&json);
 	}
@@ -146,7 +148,8 @@ void spec_errors_report(
 		const bool of_name = named && strcmp(row->key, "--set name") == 0;
 
 		insert_row(rows,
-			make_row(source, row->at, of_name ? "--name" : row->key, row->message));
+			make_row(source, source->draft ? place_of(source, row->key) : row->at,
+				of_name ? "--name" : row->key, row->message));
 	}
 	if (errors->dropped > 0) {
 		snprintf(more, sizeof(more), "and %zu more errors", errors->dropped);

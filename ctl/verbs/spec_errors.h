@@ -2,6 +2,7 @@
 #ifndef GPT2D_CTL_VERBS_SPEC_ERRORS_H
 #define GPT2D_CTL_VERBS_SPEC_ERRORS_H
 
+#include "ctl/import/spec_draft.h"
 #include "ctl/verbs/verb.h"
 #include "proto/spec/spec.h"
 
@@ -12,6 +13,7 @@ struct spec_source {
 	const char *folder;         /* relative paths start from it; NULL: there are none */
 	int64_t rerun_of;           /* the spec is that of a run, without a file; 0: it is not */
 	const struct options *args; /* --set and --name */
+	const struct spec_draft *draft; /* the text was made from it; NULL: from none */
 };
 
 /* Print the errors that spec_parse found. */

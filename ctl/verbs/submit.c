@@ -12,11 +12,16 @@
 
 #include "ctl/link/interrupt.h"
 #include "ctl/print/text.h"
+#include "ctl/verbs/deepspeed_source.h"
 #include "ctl/verbs/dry_run.h"
 #include "ctl/verbs/follow.h"
 #include "proto/host/memory.h"
 
 const struct option_row submit_options[] = {
+	{"deepspeed", 0, OPTION_FLAG, NULL, 0, 0,
+		"FILE is a DeepSpeed configuration, see import deepspeed"},
+	{"strict", 0, OPTION_FLAG, NULL, 0, 0,
+		"with --deepspeed: refuse a file with a key that is unsupported or unknown"},
 	{"follow", 'f', OPTION_FLAG, NULL, 0, 0,
 		"show its progress; the exit status is the run's result"},
 	{"dry-run", 'n', OPTION_FLAG, NULL, 0, 0,
@@ -313,6 +318,8 @@ int submit_check(struct ctl *ctl, const struct options *args)
 			"%s: --dry-run cannot be used with --follow or --print-id", verb);
 	else if (options_has(args, "verbose") && !options_has(args, "dry-run"))
 		ctl_error_set(&e, CTL_USAGE, "%s: --verbose requires --dry-run", verb);
+	else if (options_has(args, "strict") && !options_has(args, "deepspeed"))
+		ctl_error_set(&e, CTL_USAGE, "%s: --strict requires --deepspeed", verb);
 	else if (ctl->output.json && options_has(args, "print-id"))
 		ctl_error_set(&e, CTL_USAGE, "%s: --print-id cannot be used with --json", verb);
 	return e.exit ? verb_fail(ctl, &e) : 0;
@@ -358,6 +365,7 @@ void submit_unload(struct spec_source *source)
 
 static int run(struct ctl *ctl, const struct options *args)
 {
+	struct deepspeed_import import = {0};
 	struct spec_source source;
 	struct ctl_error e = {0};
 	int exit = submit_check(ctl, args);
@@ -366,7 +374,11 @@ static int run(struct ctl *ctl, const struct options *args)
 		return exit;
 	if (submit_load(args, &source, &e) != 0)
 		return verb_fail(ctl, &e);
-	exit = submit_send(ctl, &source);
+	if (options_has(args, "deepspeed"))
+		exit = deepspeed_source_convert(ctl, &source, &import);
+	if (!exit)
+		exit = submit_send(ctl, &source);
+	deepspeed_finish(&import);
 	submit_unload(&source);
 	return exit;
 }
@@ -382,7 +394,10 @@ const struct verb verb_submit = {
 		"gpt2d. "
 		"Relative data paths start from the spec's directory; for \"-\" and for a pipe, "
 		"as with <(jq . spec.json), from the current directory. submit prints the run ID "
-		"once the run is on disk in gpt2d's queue.",
+		"once the run is on disk in gpt2d's queue. With --deepspeed, FILE is read as "
+		"import deepspeed reads it; --set gives what a DeepSpeed file cannot have: "
+		"gpt2ctl submit --deepspeed ds_config.json --set model=gpt2 --set "
+		"data.train=train.bin --set seq_len=1024 --set work.optimizer_steps=100.",
 	.options = submit_options,
 	.run = run,
 };

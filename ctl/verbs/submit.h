@@ -4,7 +4,9 @@
 
 #include "ctl/verbs/spec_errors.h"
 
+/* The first ones are of submit alone. */
 extern const struct option_row submit_options[];
+enum { SUBMIT_OWN_OPTIONS = 2 };
 
 /*
  * The spec named by the first word, a file or "-": 0, then submit_unload(source), or CTL_USAGE with

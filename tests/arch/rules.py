@@ -14,7 +14,7 @@ C_ENDINGS = (".c", ".h", ".cu", ".cuh")
 PROTO = {"proto", "proto/spec", "proto/schema", "proto/stats", "proto/host", "proto/experiment"}
 DAEMON = {"daemon/config", "daemon/store", "daemon/control", "daemon/runs", "daemon/engines", "daemon/nodes"}
 ENGINE = {"engine/train", "engine/comm", "engine/data", "engine/report", "engine/check", "engine/checkpoint"}
-CTL = {"ctl/link", "ctl/print", "ctl/results", "ctl/data", "ctl/verbs"}
+CTL = {"ctl/link", "ctl/print", "ctl/results", "ctl/data", "ctl/import", "ctl/verbs"}
 ROOMS = {
     "proto": {"proto", "proto/host"},
     "proto/host": {"proto/host"},
@@ -45,6 +45,7 @@ ROOMS = {
     "ctl/print": {"ctl/print"} | PROTO,
     "ctl/results": {"ctl/results", "ctl/link", "ctl/print"} | PROTO,
     "ctl/data": {"ctl/data", "ctl/link", "ctl/print"} | PROTO,
+    "ctl/import": {"ctl/import"} | PROTO,
     "ctl/verbs": CTL | PROTO,
 }
 ROOMS["tests"] = {"tests"} | set(ROOMS)

@@ -1,0 +1,128 @@
+/* gpt2ctl import deepspeed: a DeepSpeed configuration as a run spec. */
+#include "ctl/verbs/deepspeed_source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/print/format.h"
+#include "ctl/verbs/submit.h"
+#include "proto/host/memory.h"
+
+static const struct option_row options[] = {
+	{"set", 0, OPTION_STRING, "KEY=VALUE", 0, 0,
+		"give a key of the spec, as model=gpt2; may be repeated", true},
+	{"strict", 0, OPTION_FLAG, NULL, 0, 0,
+		"refuse a file with a key that is unsupported or unknown"},
+	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
+};
+
+static json_t *pack_notes(const struct deepspeed_import *import)
+{
+	json_t *notes = json_array();
+
+	for (size_t i = 0; i < import->n_notes; i++) {
+		const struct deepspeed_note *n = &import->notes[i];
+
+		json_array_append_new(notes,
+			json_pack("{s:i, s:i, s:o, s:s, s:o}", "line", n->at.line, "column",
+				n->at.column, "key", format_json_text(n->key), "kind",
+				deepspeed_kind_name(n->kind), "message",
+				format_json_text(n->text)));
+	}
+	return notes;
+}
+
+/* Prints the keys that are missing on stderr, and returns them. */
+static json_t *report_missing(struct ctl *ctl, const struct spec_source *source,
+	const struct deepspeed_import *import, const char *const *sets, size_t n_sets)
+{
+	struct spec_draft_missing missing[SPEC_DRAFT_MISSING_MAX];
+	const size_t n = spec_draft_missing(&import->draft, sets, n_sets, missing);
+	json_t *keys = json_array();
+
+	for (size_t i = 0; i < n; i++) {
+		const char *key = spec_table[missing[i].key].key;
+		char text[160];
+
+		snprintf(text, sizeof(text), "a spec requires it; add it, as with %s",
+			missing[i].advice);
+		deepspeed_source_print(
+			ctl, source, import->draft.at[missing[i].key], key, "missing", text);
+		json_array_append_new(keys, json_string(key));
+	}
+	return keys;
+}
+
+static int print_spec(
+	struct ctl *ctl, const struct spec_source *source, struct deepspeed_import *import)
+{
+	struct output *o = &ctl->output;
+	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
+	struct spec_options how = {.base_dir = source->folder};
+	const char **sets = deepspeed_source_sets(source->args, &how.n_sets);
+	json_t *object = NULL;
+	char *text = NULL;
+	int exit = 0;
+
+	how.sets = sets;
+	if (spec_draft_check(&import->draft, &how, errors) != 0) {
+		spec_errors_report(o, source, errors);
+		exit = CTL_USAGE;
+		goto out;
+	}
+	object = json_pack("{s:o, s:o}", "notes", pack_notes(import), "missing",
+		report_missing(ctl, source, import, sets, how.n_sets));
+	spec_draft_apply(&import->draft, sets, how.n_sets);
+	text = spec_draft_text(&import->draft);
+	json_object_set_new(object, "spec", json_loads(text, 0, NULL));
+	if (!o->json)
+		fputs(text, o->out.file);
+	output_print(o, "import deepspeed", object, NULL);
+out:
+	json_decref(object);
+	free(text);
+	free(sets);
+	free(errors);
+	return exit;
+}
+
+static int run(struct ctl *ctl, const struct options *args)
+{
+	struct deepspeed_import import = {0};
+	struct spec_source source;
+	struct ctl_error e = {0};
+	int exit;
+
+	/* the spec is what was asked for, not a comment on it */
+	if (options_has(args, "quiet"))
+		ctl->output.out = term_detect(stdout);
+	if (submit_load(args, &source, &e) != 0)
+		return verb_fail(ctl, &e);
+	exit = deepspeed_source_read(ctl, &source, &import);
+	if (!exit)
+		exit = print_spec(ctl, &source, &import);
+	deepspeed_finish(&import);
+	submit_unload(&source);
+	return exit;
+}
+
+const struct verb verb_import_deepspeed = {
+	.name = "import deepspeed",
+	.args = "FILE|-",
+	.min_args = 1,
+	.max_args = 1,
+	.summary = "turn a DeepSpeed configuration into a run spec",
+	.text = "Prints the spec on standard output: gpt2ctl import deepspeed ds_config.json "
+		"--set model=gpt2 > spec.json. Each key of the file that the spec does not have "
+		"as it is has a line on standard error, with what becomes of it: mapped (another "
+		"key or value of the spec has this meaning), auto (the value that is used, and "
+		"its source), harmless (it changes neither the training nor its speed), "
+		"unsupported (it changes something, and gpt2d has nothing like it), or unknown "
+		"(DeepSpeed has no such key). Further lines are for defaults of DeepSpeed that "
+		"differ from those of gpt2d, and for missing keys: model, data, seq_len and work "
+		"are in no DeepSpeed file. With --strict, keys that are unsupported or unknown are "
+		"errors. With --quiet, only the spec and errors are printed. See DEEPSPEED FILES "
+		"in gpt2d-spec(5).",
+	.options = options,
+	.run = run,
+};
