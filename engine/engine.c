@@ -27,8 +27,8 @@
 
 enum { LINK_FD = 3 };
 
-/* A peer that says nothing for so long is lost; gpt2-engine(8) says so. */
-#define COLLECTIVE_TIMEOUT_NS (60 * CLOCK_S_NS)
+/* A peer that says nothing for so long is lost, unless --silence sets it; gpt2-engine(8). */
+enum { SILENCE_S = 60, IDLE_TEST_S = 600 };
 
 struct arguments {
 	const char *role;
@@ -39,8 +39,17 @@ static const struct option_row rows[] = {
 	{"role", 0, OPTION_CHOICE, "ROLE", 0, 0,
 		"rank: train as one of the ranks; check: check specs; connect: only connect",
 		.choices = "rank|check|connect"},
-	{"rank", 0, OPTION_INT, "R", 0, SPEC_WORLD_MAX - 1, "the number of this rank, from 0"},
-	{"ranks", 0, OPTION_INT, "N", 1, SPEC_WORLD_MAX, "the number of ranks"},
+	{"rank", 0, OPTION_INT, "R", 0, SPEC_WORLD_MAX - 1,
+		"the number of this rank among those of all nodes, from 0"},
+	{"local-rank", 0, OPTION_INT, "L", 0, SPEC_WORLD_MAX - 1,
+		"the number of its GPU on this node, from 0; by default R"},
+	{"ranks", 0, OPTION_INT, "N", 1, SPEC_WORLD_MAX, "the number of ranks of all nodes"},
+	{"interface", 0, OPTION_STRING, "IF", 0, 0,
+		"network interface to ranks on other nodes; without it there are none"},
+	{"silence", 0, OPTION_INT, "S", 1, 86400,
+		"seconds without a message after which a peer is lost, by default 60"},
+	{"idle-test", 0, OPTION_INT, "S", 0, 86400,
+		"test a communicator that was idle for S seconds, by default 600; 0: never"},
 	{"threads", 0, OPTION_INT, "T", 1, PROTOCOL_THREADS_MAX, "computing threads"},
 	{"tuning-dir", 0, OPTION_STRING, "DIR", 0, 0,
 		"folder of the tuned algorithms of matrix products"},
@@ -60,12 +69,13 @@ static void print_usage(FILE *out)
 
 	fprintf(out,
 		"usage: %s --role rank --rank R --ranks N --threads T\n"
+		"       %*s [--local-rank L] [--interface IF] [--silence S] [--idle-test S]\n"
 		"       %*s [--tuning-dir DIR] [--peak-tflops N] [--no-graphs]\n"
 		"       %s --role check [--threads T]\n"
-		"       %s --role connect --rank R --ranks N\n"
+		"       %s --role connect --rank R --ranks N [--interface IF]\n"
 		"       %s --version\n\n"
 		"gpt2d starts it, with a socket to itself as descriptor 3: gpt2-engine(8).\n\n",
-		name, (int)strlen(name), "", name, name, name);
+		name, (int)strlen(name), "", (int)strlen(name), "", name, name, name);
 	for (const struct option_row *row = rows; row->name; row++)
 		fprintf(out, "  %-16s  %s\n", options_format(row, text, sizeof(text)), row->help);
 }
@@ -100,12 +110,15 @@ static int take_options(const struct options *o, struct arguments *a)
 	a->role = options_string(o, "role", "");
 	a->warm = (struct warm_options){
 		.rank = (int)options_int(o, "rank", -1),
+		.local_rank = (int)options_int(o, "local-rank", options_int(o, "rank", -1)),
 		.world = (int)options_int(o, "ranks", -1),
 		.threads = (int)options_int(o, "threads", strcmp(a->role, "rank") == 0 ? -1 : 1),
 		.tuning_dir = options_string(o, "tuning-dir", NULL),
 		.peak_tflops = (double)options_int(o, "peak-tflops", 0),
 		.no_graphs = options_has(o, "no-graphs"),
-		.collective_timeout_ns = COLLECTIVE_TIMEOUT_NS,
+		.interface = options_string(o, "interface", NULL),
+		.collective_timeout_ns = options_int(o, "silence", SILENCE_S) * CLOCK_S_NS,
+		.idle_test_ns = options_int(o, "idle-test", IDLE_TEST_S) * CLOCK_S_NS,
 	};
 	if (!*a->role)
 		return usage("--role is missing: rank, check or connect is needed");

@@ -1,18 +1,23 @@
 #include "engine/rank.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/agreement.h"
 #include "engine/check/check.h"
+#include "engine/comm/nodes.h"
 #include "engine/comm/ucx_wire.h"
+#include "engine/report/topology.h"
 #include "engine/segment.h"
 #include "engine/writer.h"
 #include "proto/host/clock.h"
 #include "proto/protocol.h"
 #include "proto/host/memory.h"
 #include "proto/host/starved.h"
+#include "proto/host/thread.h"
 #include "proto/version.h"
 
 /* Terabytes of a host's memory take seconds to give back. */
@@ -30,12 +35,15 @@ static json_t *pack_device(const struct k_context *ctx)
 		"memory_free_bytes", (json_int_t)info.memory_free_bytes);
 }
 
-static void say_hello(struct link *link, const char *role, int rank, const char *address,
-	const struct k_context *ctx)
+/* local_rank: -1 where there is none. */
+static void say_hello(struct link *link, const char *role, int rank, int local_rank,
+	const char *address, const struct k_context *ctx)
 {
 	json_t *params = json_pack("{s:i, s:s, s:s, s:i, s:i}", "protocol", PROTOCOL_VERSION,
 		"build", version_build, "role", role, "rank", rank, "pid", (int)getpid());
 
+	if (local_rank >= 0)
+		json_object_set_new(params, "local_rank", json_integer(local_rank));
 	if (ctx)
 		json_object_set_new(params, "device", pack_device(ctx));
 	if (address)
@@ -66,6 +74,15 @@ static json_t *vitals(void *arg)
 		"other_processes", s.others < 0 ? json_null() : json_integer((json_int_t)s.others));
 }
 
+/* ---- topology ---- */
+
+/* On a thread: the driver takes its time to list all GPUs. */
+static void *report_topology(void *arg)
+{
+	link_send(arg, ENGINE_TOPOLOGY, json_pack("{s:o}", "topology", topology_read("", NULL)));
+	return NULL;
+}
+
 /* ---- role rank ---- */
 
 /* The addresses of engine.connect, to be freed with free(); NULL: there are not so many. */
@@ -87,19 +104,53 @@ static const char **read_addresses(struct link *link, const json_t *params, int 
 	return texts;
 }
 
+/*
+ * The nodes of engine.connect or check, to be freed with free(); NULL: the ranks are on one node,
+ * or *wrong: there are not so many, or they are no numbers.
+ */
+static int *read_nodes(const json_t *params, int world, bool *wrong)
+{
+	const json_t *list = json_object_get(params, "nodes"), *node;
+	int *nodes;
+
+	*wrong = false;
+	if (!list || json_is_null(list))
+		return NULL;
+	*wrong = (int)json_array_size(list) != world;
+	nodes = memory_zeroed((size_t)world, sizeof(*nodes));
+	for (int i = 0; i < world && !*wrong; i++) {
+		node = json_array_get(list, (size_t)i);
+		nodes[i] = (int)json_integer_value(node);
+		*wrong = !json_is_integer(node);
+	}
+	if (!*wrong)
+		return nodes;
+	free(nodes);
+	return NULL;
+}
+
 static int connect_ranks(struct link *link, struct warm *w, const json_t *params)
 {
 	const char **texts;
 	char error[512];
+	bool wrong;
 	int rc;
 
+	free(w->nodes);
+	w->nodes = read_nodes(params, w->world, &wrong);
+	if (wrong) {
+		link_log(link, "error", "engine.connect: nodes are not %d numbers, one a rank",
+			w->world);
+		return ENGINE_EXIT_BOOTSTRAP;
+	}
 	if (w->world == 1)
 		return 0;
 	texts = read_addresses(link, params, w->world);
 	if (!texts)
 		return ENGINE_EXIT_BOOTSTRAP;
-	rc = collectives_connect(w->collectives, texts, error, sizeof(error));
+	rc = collectives_connect(w->collectives, texts, w->nodes, error, sizeof(error));
 	free(texts);
+	w->used_ns = clock_mono_ns();
 	if (!rc)
 		return 0;
 	link_log(link, "error", "%s", error);
@@ -113,10 +164,10 @@ static int run_segment(struct link *link, struct warm *w, struct writer *writer,
 	bool trained, agreed, writes;
 	int exit_code;
 
-	agreed = segment_agree(s, w, segment_prepare(s, w), link);
+	agreed = agreement_reach(s, w, segment_prepare(s, w), link);
 	trained = agreed && segment_train(s, w, link);
 	exit_code = s->failure.poisoned ? s->failure.exit_code : 0;
-	writes = w->rank == 0 && agreed && !exit_code;
+	writes = w->rank == 0 && (agreed || s->cancelled) && !exit_code;
 
 	if (writes)
 		writer_wait(writer);
@@ -179,6 +230,9 @@ static int exit_code_of(int status)
 	case -EAGAIN:
 		return ENGINE_EXIT_STARVED;
 	case -ENOSPC:
+	case -ENODEV: /* the interface to other nodes */
+	case -ENETDOWN:
+	case -EADDRNOTAVAIL:
 		return ENGINE_EXIT_BOOTSTRAP;
 	default:
 		return ENGINE_EXIT_POISONED;
@@ -190,8 +244,10 @@ int rank_run(struct link *link, const struct warm_options *options)
 	struct writer_options wo = {
 		.link = link, .threads = options->threads, .peak_tflops = options->peak_tflops};
 	struct writer *writer = NULL;
+	pthread_t reporter;
 	struct warm *w;
 	char error[512];
+	bool report;
 	int code = ENGINE_EXIT_POISONED, rc;
 
 	rc = warm_create(options, &w, error, sizeof(error));
@@ -209,12 +265,16 @@ int rank_run(struct link *link, const struct warm_options *options)
 		code = exit_code_of(rc);
 		goto out;
 	}
-	say_hello(link, "rank", w->rank,
+	say_hello(link, "rank", w->rank, w->local_rank,
 		w->collectives ? collectives_address(w->collectives) : NULL, w->ctx);
+	report = w->local_rank == 0 &&
+		thread_start(&reporter, report_topology, link, "topology") == 0;
 	if (w->gpu_log)
 		link_set_vitals(link, vitals, w);
 	code = serve(link, w, writer);
 	link_set_vitals(link, NULL, NULL);
+	if (report)
+		pthread_join(reporter, NULL);
 out:
 	writer_destroy(writer);
 	/*
@@ -285,15 +345,23 @@ static void check_arm(struct k_context *ctx, int threads, const json_t *params,
 	int world = (int)json_integer_value(json_object_get(params, "world"));
 	struct check_options check = {.world = world, .cache = cache};
 	struct spec *spec = NULL;
-	int arm = read_arm(params, world, &spec, v);
+	int arm = read_arm(params, world, &spec, v), *nodes = NULL;
+	bool wrong;
 
 	if (arm < 0)
 		goto out;
+	nodes = read_nodes(params, world, &wrong);
+	if (wrong) {
+		refuse(v, "", "gpt2d sent nodes that are not one number for each rank");
+		goto out;
+	}
 	if (data_roots_read(&check.data_roots, json_object_get(params, "data_roots")) < 0) {
 		refuse(v, "data", "gpt2d sent data_roots that is no array of folders");
 		goto out;
 	}
 	check.config = &spec->arms[arm].config;
+	if (check.config->gpus <= world)
+		check.together = nodes_fullest(nodes, (int)check.config->gpus);
 	if (training_device(
 		    ctx, threads, check.config, world, &check.device, error, sizeof(error))) {
 		refuse(v, "", error);
@@ -302,6 +370,7 @@ static void check_arm(struct k_context *ctx, int threads, const json_t *params,
 	check_run(&check, &v->errors, &v->report);
 	v->refused = json_array_size(v->errors) > 0;
 out:
+	free(nodes);
 	spec_free(spec);
 }
 
@@ -352,7 +421,7 @@ int rank_check(struct link *link, int threads)
 		code = rc == -EAGAIN ? ENGINE_EXIT_STARVED : code;
 		goto out;
 	}
-	say_hello(link, "check", 0, NULL, ctx);
+	say_hello(link, "check", 0, -1, NULL, ctx);
 	link_send(link, ENGINE_READY, json_object());
 	code = serve_checks(link, ctx, threads, cache);
 out:
@@ -367,12 +436,15 @@ static int connect_wire(struct link *link, struct ucx_wire *wire, int world, con
 {
 	const char **texts = read_addresses(link, params, world);
 	char error[512];
-	int rc = texts ? ucx_wire_connect(wire, texts, error, sizeof(error)) : 0;
+	bool wrong;
+	int *nodes = read_nodes(params, world, &wrong);
+	int rc = texts && !wrong ? ucx_wire_connect(wire, texts, nodes, error, sizeof(error)) : 0;
 
 	free(texts);
+	free(nodes);
 	if (rc)
 		link_log(link, "error", "%s", error);
-	if (!texts || rc)
+	if (!texts || wrong || rc)
 		return ENGINE_EXIT_BOOTSTRAP;
 	link_send(link, ENGINE_READY, json_object());
 	return -1;
@@ -380,18 +452,21 @@ static int connect_wire(struct link *link, struct ucx_wire *wire, int world, con
 
 int rank_connect(struct link *link, const struct warm_options *options)
 {
+	const struct ucx_wire_options wo = {.rank = options->rank,
+		.world = options->world,
+		.timeout_ns = options->collective_timeout_ns,
+		.interface = options->interface};
 	char error[512] = "";
 	struct ucx_wire *wire;
 	struct rpc_message m;
 	int code = -1;
-	int rc = ucx_wire_create(options->rank, options->world, options->collective_timeout_ns,
-		&wire, error, sizeof(error));
+	int rc = ucx_wire_create(&wo, &wire, error, sizeof(error));
 
 	if (rc) {
 		link_log(link, "error", "%s", error[0] ? error : strerror(-rc));
 		return ENGINE_EXIT_BOOTSTRAP;
 	}
-	say_hello(link, "connect", options->rank, ucx_wire_address(wire), NULL);
+	say_hello(link, "connect", options->rank, -1, ucx_wire_address(wire), NULL);
 	while (code < 0) {
 		if (link_receive(link, &m))
 			return ENGINE_EXIT_ORPHAN;

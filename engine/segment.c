@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "engine/check/check.h"
+#include "engine/comm/nodes.h"
 #include "engine/comm/patience.h"
 #include "proto/artifact.h"
 #include "proto/host/clock.h"
@@ -129,6 +130,7 @@ static bool check(struct segment *s, struct warm *w)
 	struct check_options options = {
 		.config = &s->config,
 		.world = w->world,
+		.together = nodes_ranks(w->nodes, s->world, w->rank),
 		.cache = &w->scans,
 		.data_roots = s->data_roots,
 	};
@@ -153,7 +155,8 @@ static bool check(struct segment *s, struct warm *w)
 }
 
 /* The file that earlier segments of the run were given under that name, if any was. */
-static bool open_one(struct segment *s, bool validation, struct dataset *d, bool *has)
+static bool open_one(
+	struct segment *s, const struct warm *w, bool validation, struct dataset *d, bool *has)
 {
 	const json_t *known = json_object_get(s->params, "data");
 	char *error = s->failure.message;
@@ -163,22 +166,23 @@ static bool open_one(struct segment *s, bool validation, struct dataset *d, bool
 	if (dataset_open_below(d, &s->config, validation, &s->data_roots, error, n))
 		return false;
 	*has = true;
-	if (dataset_identity_check(known, d, error, n))
+	/* on other nodes it is another file; agreement.c compares what they hold */
+	if (nodes_together(w->nodes, 0, w->rank) && dataset_identity_check(known, d, error, n))
 		return false;
 	dataset_identity_add(s->data, d);
 	s->failure.reason = NULL;
 	return true;
 }
 
-static bool open_data(struct segment *s)
+static bool open_data(struct segment *s, const struct warm *w)
 {
 	int64_t left_over;
 
-	if (!open_one(s, false, &s->train, &s->has_train))
+	if (!open_one(s, w, false, &s->train, &s->has_train))
 		return false;
 	s->config.optimizer_steps =
 		check_optimizer_steps(&s->config, s->train.n_sequences, &left_over);
-	return s->config.validation_steps == 0 || open_one(s, true, &s->val, &s->has_val);
+	return s->config.validation_steps == 0 || open_one(s, w, true, &s->val, &s->has_val);
 }
 
 static bool make_training(struct segment *s, struct warm *w)
@@ -204,7 +208,7 @@ static bool make_training(struct segment *s, struct warm *w)
 }
 
 /* After make_training, whose arena it is checked against. */
-static bool open_weights(struct segment *s)
+static bool open_weights(struct segment *s, const struct warm *w)
 {
 	const json_t *known = json_object_get(s->params, "data");
 	char *error = s->failure.message;
@@ -217,7 +221,8 @@ static bool open_weights(struct segment *s)
 		    &s->data_roots, error, n))
 		return false;
 	s->has_weights = true;
-	if (dataset_identity_check(known, &s->weights.identity, error, n))
+	if (nodes_together(w->nodes, 0, w->rank) &&
+		dataset_identity_check(known, &s->weights.identity, error, n))
 		return false;
 	dataset_identity_add(s->data, &s->weights.identity);
 	s->failure.reason = NULL;
@@ -226,6 +231,7 @@ static bool open_weights(struct segment *s)
 
 bool segment_prepare(struct segment *s, struct warm *w)
 {
+	bool several;
 	int rc;
 
 	if (!s->dir || s->world < 1 || w->rank >= s->world || s->world > w->world)
@@ -233,11 +239,15 @@ bool segment_prepare(struct segment *s, struct warm *w)
 			"segment.start: %d ranks of %d, rank %d, dir %s", s->world, w->world,
 			w->rank, s->dir ? s->dir : "missing");
 	/* a file that was replaced is told before what is wrong with the new one */
-	if (!read_spec(s, w) || !open_data(s) || !check(s, w) || !make_training(s, w) ||
-		!open_weights(s))
+	if (!read_spec(s, w) || !open_data(s, w) || !check(s, w) || !make_training(s, w) ||
+		!open_weights(s, w))
 		return false;
+	/* each node's files are hashed by one of its ranks */
+	several = nodes_count(w->nodes, s->world) > 1;
+	if (w->rank == 0 || (several && nodes_first(w->nodes, w->rank) == w->rank))
+		s->content = content_start(w->tuned.dir, &s->train, s->has_val ? &s->val : NULL,
+			s->has_weights && several ? &s->weights.identity : NULL);
 	if (w->rank == 0) {
-		s->content = content_start(w->tuned.dir, &s->train, s->has_val ? &s->val : NULL);
 		rc = metrics_begin(s->dir);
 		if (rc)
 			return segment_fail(
@@ -261,168 +271,6 @@ bool segment_lost(struct segment *s, const struct warm *w, int rc)
 
 	segment_poison(s, ENGINE_EXIT_PEER_LOST);
 	return segment_fail(s, "peer_lost", "%s", lost ? lost : strerror(-rc));
-}
-
-/* ---- agree ---- */
-
-struct agreement {
-	char sha256[65]; /* of spec, plan, model shape and the identity of its data */
-	bool prepared;
-	bool tuned; /* the kernels' choices are made, and the same on all ranks it was among then */
-};
-
-static void fill_agreement(const struct segment *s, bool prepared, struct agreement *out)
-{
-	char text[1024], data[65], *identity = json_dumps(s->data, JSON_SORT_KEYS | JSON_COMPACT);
-
-	memset(out, 0, sizeof(*out));
-	artifact_sha256(identity, strlen(identity), data);
-	free(identity);
-	out->prepared = prepared;
-	if (!prepared)
-		return;
-	out->tuned = tuned_has(&s->training.warm->tuned, &s->config);
-	snprintf(text, sizeof(text),
-		"%s world %d arena %" PRId64 " of %" PRId64 " reduce %" PRId64 " x %" PRId64
-		" gather %" PRId64 " x %" PRId64 " steps %" PRId64 " sequences %" PRId64 " data %s",
-		s->spec_sha256, s->training.plan.world, s->training.plan.param_elems,
-		s->training.plan.arena_elems, s->training.plan.n_reduce,
-		s->training.plan.reduce_elems, s->training.plan.n_gather,
-		s->training.plan.gather_elems, s->config.optimizer_steps, s->train.n_sequences,
-		data);
-	artifact_sha256(text, strlen(text), out->sha256);
-}
-
-static bool compare_agreements(struct segment *s, const struct agreement *all, bool prepared)
-{
-	if (!prepared)
-		return false;
-	for (int i = 0; i < s->world; i++)
-		if (!all[i].prepared) {
-			s->failure.silent = true;
-			return segment_fail(s, "peer_refused", "rank %d could not begin", i);
-		}
-	for (int i = 1; i < s->world; i++)
-		if (memcmp(all[i].sha256, all[0].sha256, sizeof(all[0].sha256)) != 0)
-			return segment_fail(s, "spec_mismatch",
-				"rank %d means another spec, plan or data than rank 0 (%.12s, "
-				"%.12s)",
-				i, all[i].sha256, all[0].sha256);
-	return true;
-}
-
-static bool try_out(struct segment *s)
-{
-	if (!training_try(&s->training, s->failure.message, sizeof(s->failure.message)))
-		return true;
-	segment_poison(s, ENGINE_EXIT_POISONED);
-	s->failure.reason = "device";
-	return false;
-}
-
-/*
- * Before the first step, so that all steps of all ranks go by the same choices. A rank that cannot
- * go on makes the others wait.
- */
-static bool tune(struct segment *s, struct warm *w, struct link *link)
-{
-	const struct tuned_peers peers = {.collectives = w->collectives,
-		.group = s->group,
-		.comm = w->comm,
-		.patience_ns = PATIENCE_NS};
-	int64_t changed = 0, begin = clock_mono_ns(), took;
-	char size[SIZE_BYTES];
-	int rc;
-
-	if (!try_out(s))
-		return false;
-	took = k_choices_took_bytes(w->ctx);
-	rc = tuned_share(&w->tuned, s->group ? &peers : NULL, w->rank, &changed);
-	if (rc == -ENOMEM) {
-		segment_poison(s, ENGINE_EXIT_POISONED);
-		return segment_fail(s, "no_memory", "no memory for the choices of algorithms");
-	}
-	if (rc)
-		return segment_lost(s, w, rc);
-	if (changed > 0) {
-		graphs_finish(&w->graphs);
-		if (!try_out(s)) /* the kernels of rank 0's choices are loaded too */
-			return false;
-	}
-	tuned_add(&w->tuned, &s->config);
-	if (w->tuned.guessed > 0 && w->rank == 0)
-		link_log(link, "warning",
-			"no memory to time the algorithms of %" PRId64
-			" products: they are the library's guess",
-			w->tuned.guessed);
-	if (w->tuned.note[0])
-		link_log(link, "warning", "the choices of algorithms are not kept: %s",
-			w->tuned.note);
-	metrics_log_add(&s->log, "algorithms chosen in %.3f ms, with %s beside the buffers",
-		(double)(clock_mono_ns() - begin) / 1e6, size_text(took, size));
-	return true;
-}
-
-static bool all_tuned(const struct segment *s, const struct agreement *all)
-{
-	bool tuned = true;
-
-	for (int i = 0; i < s->world; i++)
-		tuned = tuned && all[i].tuned;
-	return tuned;
-}
-
-static bool join(struct segment *s)
-{
-	if (training_join(&s->training, s->group))
-		return segment_fail(s, "no_memory", "no memory for events");
-	return true;
-}
-
-/* The others wait for this rank. */
-static bool no_group(struct segment *s, const struct warm *w)
-{
-	if (collectives_error(w->collectives))
-		return segment_lost(s, w, 0);
-	segment_poison(s, ENGINE_EXIT_POISONED);
-	return segment_fail(s, "no_memory", "no memory for a group of %d ranks", s->world);
-}
-
-/* All ranks are ready to begin. */
-static bool tune_together(
-	struct segment *s, struct warm *w, const struct agreement *all, struct link *link)
-{
-	bool tuned = all_tuned(s, all) || tune(s, w, link);
-
-	snprintf(s->tuning_sha256, sizeof(s->tuning_sha256), "%s", w->tuned.sha256);
-	return tuned;
-}
-
-bool segment_agree(struct segment *s, struct warm *w, bool prepared, struct link *link)
-{
-	struct agreement own, *all;
-	bool agreed;
-
-	if (s->world < 1 || s->world > w->world || w->rank >= s->world)
-		return false;
-	if (s->world == 1) {
-		prepared = prepared && join(s);
-		fill_agreement(s, prepared, &own);
-		return prepared && tune_together(s, w, &own, link);
-	}
-	all = memory_zeroed((size_t)s->world, sizeof(*all));
-	if (collectives_group(w->collectives, s->world, &s->group)) {
-		free(all);
-		return no_group(s, w);
-	}
-	/* before, so that a rank without memory for its events is heard of by all */
-	prepared = prepared && join(s);
-	fill_agreement(s, prepared, &own);
-	collectives_gather_all(s->group, all, &own, sizeof(own), w->comm);
-	agreed = segment_sync(s, w) && compare_agreements(s, all, prepared) &&
-		tune_together(s, w, all, link);
-	free(all);
-	return agreed;
 }
 
 /* ---- train ---- */
@@ -698,6 +546,7 @@ static bool gather_times(struct segment *s, struct warm *w)
 	struct metrics_host_rank own;
 
 	metrics_host_read(&own);
+	own.node = w->nodes ? w->nodes[w->rank] : 0;
 	own.use = s->use;
 	own.waits_per_step = s->measure.waits.per_step;
 	own.waits_steps = s->measure.waits.steps;
@@ -764,6 +613,8 @@ static bool gather_gpus(struct segment *s, struct warm *w)
 
 bool segment_gather(struct segment *s, struct warm *w)
 {
+	if (s->world > 1)
+		collectives_network(w->collectives, &s->network);
 	return gather_times(s, w) && gather_waits(s, w) && gather_gpus(s, w);
 }
 
@@ -795,7 +646,7 @@ static void begin_use(struct segment *s, const struct warm *w, struct link *link
 		metrics_host_read_energy(METRICS_HOST_POWERCAP, &start->packages);
 }
 
-/* Joules since begin_use. The packages are all ranks', and rank 0 reports them. */
+/* Joules since begin_use. The packages are those of all ranks of a node; its first reports them. */
 static double used_energy(const struct segment *s, const struct warm *w)
 {
 	const struct segment_counters *start = &s->at_start;
@@ -807,7 +658,7 @@ static double used_energy(const struct segment *s, const struct warm *w)
 		return start->gpu_mj < 0 || mj < start->gpu_mj ? (double)NAN
 							       : (double)(mj - start->gpu_mj) / 1e3;
 	}
-	if (w->rank > 0)
+	if (nodes_first(w->nodes, w->rank) != w->rank)
 		return 0;
 	metrics_host_read_energy(METRICS_HOST_POWERCAP, &packages);
 	return metrics_host_energy_between(&start->packages, &packages);
@@ -854,7 +705,7 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 		s->sent = collectives_between(&before, &after);
 		trained = trained && validate(s, w, link);
 	}
-	w->work_end_ns = clock_mono_ns();
+	w->work_end_ns = w->used_ns = clock_mono_ns();
 	if (tuned_missed(&w->tuned) > 0)
 		metrics_log_add(&s->log,
 			"%" PRId64 " algorithms were chosen in a step and are not kept",

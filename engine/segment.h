@@ -1,7 +1,7 @@
 /*
  * segment.h: one segment on one rank, from segment.start to its end. What it needs to know is read
  * from the message, checked and opened (segment_prepare); the ranks then make sure that they all
- * mean the same (segment_agree) before the first collective on tensors is issued; segment_train
+ * mean the same (agreement.h) before the first collective on tensors is issued; segment_train
  * does the work. What rank 0 writes afterwards is writer.h's.
  */
 #ifndef GPT2D_ENGINE_SEGMENT_H
@@ -48,7 +48,8 @@ struct segment {
 	struct gpt2_weights weights; /* that the parameters come from */
 	bool has_weights;
 	json_t *data;            /* their identity (dataset_identity_add) */
-	struct content *content; /* rank 0: their hashes, in the making */
+	/* first rank of a node, where there are several, and rank 0: their hashes, in the making */
+	struct content *content;
 	struct training training;
 	bool has_training;
 
@@ -60,6 +61,7 @@ struct segment {
 	struct gpu_log_sample *gpus;     /* of each rank's, gpus_room apart; NULL: none has any */
 	size_t gpus_room;
 	char tuning_sha256[65]; /* of the choices it ran by; empty: there are none */
+	struct collectives_network network; /* rank 0, in a world of more than one */
 	struct collectives_bytes sent;
 	struct segment_counters at_start; /* of the steps */
 	int64_t comm_ns;                  /* communication in the measured steps */
@@ -91,13 +93,6 @@ void segment_poison(struct segment *s, int exit_code);
 bool segment_sync(struct segment *s, struct warm *w);
 /* What a failed wait for peers comes to: what collectives say, else rc. Always false. */
 bool segment_lost(struct segment *s, const struct warm *w, int rc);
-
-/*
- * All ranks hold the same spec and plan, all are prepared, and their kernels' choices (tuned.h) are
- * the same. False: failure says why; no collective of this segment may follow. Call it whether
- * segment_prepare worked or not, unless it could not read the world.
- */
-bool segment_agree(struct segment *s, struct warm *w, bool prepared, struct link *link);
 
 /*
  * What every rank has measured, brought together once, after the last step: fills ranks, gpus and

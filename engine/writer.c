@@ -48,6 +48,14 @@ static struct metrics_traffic describe_sent(const struct collectives_bytes *sent
 		.other = sent->other};
 }
 
+static struct metrics_network describe_network(const struct collectives_network *n)
+{
+	return (struct metrics_network){.name = n->name,
+		.devices = n->devices,
+		.paths = n->paths,
+		.gpu_direct = n->gpu_direct};
+}
+
 static void describe(const struct writer *w, const struct segment *s, const char *run,
 	struct metrics_segment *out)
 {
@@ -91,6 +99,7 @@ static void describe(const struct writer *w, const struct segment *s, const char
 		.val_sequences = s->has_val ? s->val.n_sequences : 0,
 		.device = &w->options.device,
 		.collectives = s->world > 1 ? w->options.collectives : NULL,
+		.network = describe_network(&s->network),
 		.tuning_sha256 = s->tuning_sha256[0] ? s->tuning_sha256 : NULL,
 		.sent_bytes = describe_sent(&s->sent),
 		.ranks = s->ranks,
@@ -107,10 +116,10 @@ static void describe(const struct writer *w, const struct segment *s, const char
 		.wall_ns = s->wall_ns,
 		.log = &s->log,
 	};
-	if (s->failure.reason)
-		out->partial = "failed";
-	else if (s->cancelled)
-		out->partial = s->stop.state[0] ? s->stop.state : "interrupted";
+	out->partial = s->failure.reason ? "failed"
+		: !s->cancelled          ? NULL
+		: s->stop.state[0]       ? s->stop.state
+					 : "interrupted";
 }
 
 static void send_artifacts(

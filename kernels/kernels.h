@@ -83,6 +83,7 @@ struct k_device_info {
 	int64_t context_bytes;
 	bool graphs;     /* k_graph_end gives graphs */
 	const char *pci; /* "0000:01:00.0", by which NVML finds it; NULL on the CPU */
+	int visible;     /* GPUs that this process can use; 0 on the CPU */
 	/* the GPU model and library that choices (below) hold for; NULL: none are made */
 	const char *choices;
 };

@@ -42,6 +42,7 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 #define METHOD_ARTIFACT_READ "artifact-read" /* a piece of a file */
 #define METHOD_LOGS          "logs"          /* messages of a run, or without id of gpt2d itself */
 #define METHOD_METRICS       "metrics"       /* figures for a monitoring system */
+#define METHOD_TOPO          "topo"          /* how each node is built */
 #define METHOD_PRUNE         "prune"         /* remove ended runs */
 #define METHOD_KEEP          "keep"          /* protect a run from pruning */
 #define METHOD_CANCEL        "cancel"        /* end a run */
@@ -96,6 +97,7 @@ enum { PROTOCOL_THREADS_MAX = 1024 };
 #define ENGINE_READY     "engine.ready"     /* connected and warm */
 #define ENGINE_ALIVE     "engine.alive"     /* at least once a second */
 #define ENGINE_LOG       "engine.log"       /* a message for the log */
+#define ENGINE_TOPOLOGY  "engine.topology"  /* local rank 0: how its node is built */
 #define SEGMENT_STARTED  "segment.started"  /* Rank 0: the parameters are initialised */
 #define SEGMENT_STEP     "segment.step"     /* Rank 0: a step is done */
 #define SEGMENT_ARTIFACT "segment.artifact" /* Rank 0: a file is written */

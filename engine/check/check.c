@@ -173,12 +173,19 @@ static void refuse_plan(struct checking *k, const char *message)
 	refuse(k, key, "%s", text + 1);
 }
 
+/* Ranks of the run that take their memory from the same one. */
+static int64_t ranks_together(const struct checking *k)
+{
+	if (!k->backend || !k->backend->shared_memory)
+		return 1;
+	return k->options->together > 0 ? k->options->together : k->config->gpus;
+}
+
 /* No bucket size helps a model whose parameters and gradients alone are beyond the memory. */
 static bool refuse_model(struct checking *k)
 {
 	const struct memory_device *o = &k->options->device;
-	const struct spec_config *c = k->config;
-	const int64_t ranks = k->backend && k->backend->shared_memory ? c->gpus : 1;
+	const int64_t ranks = ranks_together(k);
 	const int64_t bytes = 2 * k->arena.param_elems * k->elem_bytes;
 	char needed[SIZE_BYTES], available[SIZE_BYTES];
 
@@ -262,8 +269,8 @@ static void add_up(const struct checking *k, struct memory_plan *n)
 	n->total = 2 * n->arena + n->master + 2 * n->moment + n->activations + n->logits +
 		n->batch + n->scratch + n->branch + o->comm_bytes + o->context_bytes +
 		o->tuning_bytes;
-	n->together = k->backend && k->backend->shared_memory && c->gpus > 1;
-	n->ranks = n->together ? c->gpus : 1;
+	n->ranks = ranks_together(k);
+	n->together = n->ranks > 1;
 }
 
 static json_t *pack_memory(const struct checking *k, const struct memory_plan *n)

@@ -18,7 +18,7 @@
  *             scratch_branch_bytes (of the branch beside it), comm_bytes, context_bytes (of the
  *             device's context), tuning_bytes (while algorithms are chosen, beside the
  *             activations, which serve for that too), total_bytes, planned_bytes (of all ranks
- *             that share the memory), available_bytes, free_bytes}
+ *             on a node that share its memory), available_bytes, free_bytes}
  *   data      {train {path, format, tokens, needed, sequences, left_out_tokens, epochs},
  *             val {..., passes}}
  *   work      {optimizer_steps, micro_steps, tokens, left_over_sequences (of epochs that do not
@@ -42,6 +42,7 @@ struct check_options {
 	const struct spec_config *config;
 	struct memory_device device;
 	int world;                   /* ranks there are */
+	int together;                /* of the run's, on one node at most; 0: all of them */
 	struct dataset_cache *cache; /* may be NULL */
 	struct data_roots data_roots;
 };

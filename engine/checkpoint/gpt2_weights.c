@@ -194,7 +194,7 @@ static int identify(struct gpt2_weights *w)
 	if (fstat(w->file.fd, &st) < 0)
 		return -errno;
 	*d = (struct dataset){
-		.fd = -1,
+		.fd = w->file.fd,
 		.file_bytes = st.st_size,
 		.modified = st.st_mtim,
 		.changed = st.st_ctim,

@@ -24,7 +24,7 @@ struct gpt2_weights {
 	struct safetensors file;
 	const struct arena *arena;
 	const char *prefix; /* of all names but lm_head.weight */
-	/* its path and identity alone, for dataset_identity_add and dataset_identity_check */
+	/* its path, identity and descriptor (the file's), for dataset_identity_... and content.h */
 	struct dataset identity;
 };
 

@@ -38,8 +38,10 @@ enum collectives_op { COLLECTIVES_SUM, COLLECTIVES_MAX };
 struct collectives_options {
 	struct k_context *ctx;
 	int rank;
-	int world;          /* all ranks of this daemon */
+	int world;          /* all ranks of all nodes */
 	int64_t timeout_ns; /* without a message for this long a collective fails */
+	/* that ranks on other nodes are reached through; NULL: all ranks are on this node */
+	const char *interface;
 };
 
 /*
@@ -57,17 +59,31 @@ int collectives_create(const struct collectives_options *options, struct collect
 void collectives_destroy(struct collectives *c);
 
 /*
+ * An interface must exist, be up and have an address, or collectives_create fails; NCCL takes it
+ * too, unless the user set NCCL_SOCKET_IFNAME, whose value is then checked likewise.
+ *
  * Bootstrap. address: what the other ranks need to reach this one, printable (base64), and it names
  * the UCX version and protocol settings, which must agree; owned by c. connect takes all ranks'
- * addresses in rank order and returns once a message has gone to and come from every peer; on
- * failure error (NUL terminated) says which pair and why, and c is only good for
- * collectives_destroy.
+ * addresses in rank order, and nodes (nodes.h; NULL: all are on one) and returns once a message has
+ * gone to and come from every peer; on failure error (NUL terminated) says which pairs and why, and
+ * c is only good for collectives_destroy. Ranks on one node share memory; between nodes goes tcp on
+ * the interface, or what the user set in UCX_TLS and UCX_NET_DEVICES.
  */
 const char *collectives_address(const struct collectives *c);
-int collectives_connect(
-	struct collectives *c, const char *const *addresses, char *error, size_t error_bytes);
+int collectives_connect(struct collectives *c, const char *const *addresses, const int *nodes,
+	char *error, size_t error_bytes);
 /* "UCX 1.13.1 (self,posix,cma)", "NCCL 2.28.9" */
 const char *collectives_library(const struct collectives *c);
+
+/* What carries the tensors; empty: not known. */
+struct collectives_network {
+	char name[32];     /* "IB", "Socket": NCCL's, also where nothing needs it; "UCX" */
+	char devices[160]; /* of it: "[0]mlx5_0:1/IB [RO]", "eth0" */
+	char paths[160];   /* between ranks: "P2P/CUMEM,NET/IB/GDRDMA"; UCX: those allowed */
+	int gpu_direct;    /* 1: GPUDirect RDMA, 0: a network without it, -1: none, not known */
+};
+/* Complete once a collective has run. */
+void collectives_network(struct collectives *c, struct collectives_network *out);
 
 /*
  * The first `world` ranks; -EINVAL when this rank is not one of them. All of them call it, for NCCL

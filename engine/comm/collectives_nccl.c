@@ -10,8 +10,10 @@
 
 #include <nccl.h>
 
+#include "engine/comm/interface.h"
 #include "engine/comm/nccl_comm.h"
 #include "engine/comm/nccl_deadline.h"
+#include "engine/comm/nccl_log.h"
 #include "engine/comm/ucx_exchange.h"
 #include "engine/comm/ucx_wire.h"
 #include "proto/host/clock.h"
@@ -65,6 +67,8 @@ struct collectives {
 	bool watching;
 	atomic_bool stop;
 	struct nccl_deadline deadline;
+	pthread_mutex_t log_lock; /* of log */
+	struct nccl_log log;
 };
 
 /* ---- watching ---- */
@@ -147,6 +151,13 @@ static void give_up(struct collectives *c)
 		pthread_mutex_unlock(&c->nccl_lock);
 }
 
+static void read_log(struct collectives *c)
+{
+	pthread_mutex_lock(&c->log_lock);
+	nccl_log_read(&c->log);
+	pthread_mutex_unlock(&c->log_lock);
+}
+
 static void *watch(void *arg)
 {
 	const struct timespec nap = clock_timespec(WATCH_MS * CLOCK_MS_NS);
@@ -157,8 +168,10 @@ static void *watch(void *arg)
 		watch_wire(c);
 		look_at_errors(c);
 		look_at_deadline(c);
+		read_log(c);
 		if (ucx_wire_error(c->wire) != NULL) {
 			give_up(c);
+			read_log(c);
 			break;
 		}
 		nanosleep(&nap, NULL);
@@ -176,11 +189,33 @@ static int start_watcher(struct collectives *c)
 
 /* ---- life ---- */
 
+/*
+ * NCCL_SOCKET_IFNAME: the interface between nodes. Ranks that can only reach each other inside this
+ * machine need no port on its network. What the user set stays, and is checked: NCCL itself would
+ * only report a system error.
+ */
+static int choose_interface(const char *interface, char *why, size_t why_bytes)
+{
+	const char *given = getenv("NCCL_SOCKET_IFNAME");
+	char exact[INTERFACE_ADDRESS_BYTES];
+
+	if (given != NULL && given[0] != '\0')
+		return interface_check_nccl(given, why, why_bytes);
+	if (interface == NULL && getenv("UCX_TLS") != NULL)
+		return 0;
+	snprintf(exact, sizeof(exact), "%s%s", interface ? "=" : "", interface ? interface : "lo");
+	return setenv("NCCL_SOCKET_IFNAME", exact, 1) == 0 ? 0 : -ENOMEM;
+}
+
 int collectives_create(const struct collectives_options *options, struct collectives **out,
 	char *why, size_t why_bytes)
 {
-	/* ranks that can only reach each other inside this machine need no port on its network */
-	bool inside = getenv("UCX_TLS") == NULL;
+	const struct ucx_wire_options wire = {
+		.rank = options->rank,
+		.world = options->world,
+		.timeout_ns = options->timeout_ns,
+		.interface = options->interface,
+	};
 	struct collectives *c;
 	int status = 0, version = 0;
 
@@ -195,15 +230,17 @@ int collectives_create(const struct collectives_options *options, struct collect
 	c->timeout_ns = options->timeout_ns;
 	pthread_mutex_init(&c->wire_lock, NULL);
 	pthread_mutex_init(&c->nccl_lock, NULL);
+	pthread_mutex_init(&c->log_lock, NULL);
+	c->log.fd = -1;
 	snprintf(c->library, sizeof(c->library), "none (1 rank)");
 	if (c->world > 1) {
-		if (inside)
-			setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+		status = choose_interface(options->interface, why, why_bytes);
+		nccl_log_begin(&c->log);
 		ncclGetVersion(&version);
 		snprintf(c->library, sizeof(c->library), "NCCL %d.%d.%d", version / 10000,
 			version / 100 % 100, version % 100);
-		status =
-			ucx_wire_create(c->rank, c->world, c->timeout_ns, &c->wire, why, why_bytes);
+		if (status == 0)
+			status = ucx_wire_create(&wire, &c->wire, why, why_bytes);
 		if (status == 0)
 			status = ucx_exchange_create(c->wire, c->rank, c->world, &c->exchange);
 		if (status == 0)
@@ -242,6 +279,8 @@ void collectives_destroy(struct collectives *c)
 	k_free(c->ctx, c->barrier);
 	ucx_wire_destroy(c->wire);
 	ucx_exchange_destroy(c->exchange);
+	nccl_log_end(&c->log);
+	pthread_mutex_destroy(&c->log_lock);
 	pthread_mutex_destroy(&c->nccl_lock);
 	pthread_mutex_destroy(&c->wire_lock);
 	free(c);
@@ -269,6 +308,14 @@ const char *collectives_address(const struct collectives *c)
 const char *collectives_library(const struct collectives *c)
 {
 	return c->library;
+}
+
+void collectives_network(struct collectives *c, struct collectives_network *out)
+{
+	read_log(c);
+	pthread_mutex_lock(&c->log_lock);
+	*out = c->log.network;
+	pthread_mutex_unlock(&c->log_lock);
 }
 
 const char *collectives_error(const struct collectives *c)
@@ -319,6 +366,7 @@ static int open_comm(struct collectives_group *g, char *error, size_t error_byte
 	if (status == 0) {
 		o.id = ids[0];
 		status = nccl_comm_open(&o, &g->comm, error, error_bytes);
+		read_log(c);
 		if (status != 0)
 			ucx_wire_fail(c->wire, "rank %d: %s", c->rank, error);
 	}
@@ -358,15 +406,15 @@ static int make_group(struct collectives *c, int world, char *error, size_t erro
 	return 0;
 }
 
-int collectives_connect(
-	struct collectives *c, const char *const *addresses, char *error, size_t error_bytes)
+int collectives_connect(struct collectives *c, const char *const *addresses, const int *nodes,
+	char *error, size_t error_bytes)
 {
 	struct collectives_group *all;
 	int status;
 
 	if (c->wire == NULL)
 		return 0;
-	status = ucx_wire_connect(c->wire, addresses, error, error_bytes);
+	status = ucx_wire_connect(c->wire, addresses, nodes, error, error_bytes);
 	if (status != 0)
 		return status;
 	status = make_group(c, c->world, error, error_bytes, &all);

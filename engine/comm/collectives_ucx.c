@@ -63,6 +63,12 @@ struct collectives {
 int collectives_create(const struct collectives_options *options, struct collectives **out,
 	char *why, size_t why_bytes)
 {
+	const struct ucx_wire_options wire = {
+		.rank = options->rank,
+		.world = options->world,
+		.timeout_ns = options->timeout_ns,
+		.interface = options->interface,
+	};
 	struct collectives *c;
 	int status;
 
@@ -78,8 +84,7 @@ int collectives_create(const struct collectives_options *options, struct collect
 	thread_condition_init(&c->turn);
 	snprintf(c->library, sizeof c->library, "none (1 rank)");
 	if (c->world > 1) {
-		status = ucx_wire_create(
-			c->rank, c->world, options->timeout_ns, &c->wire, why, why_bytes);
+		status = ucx_wire_create(&wire, &c->wire, why, why_bytes);
 		if (status == 0)
 			status = ucx_exchange_create(c->wire, c->rank, c->world, &c->exchange);
 		if (status != 0) {
@@ -132,14 +137,14 @@ const char *collectives_address(const struct collectives *c)
 	return c->wire == NULL ? "" : ucx_wire_address(c->wire);
 }
 
-int collectives_connect(
-	struct collectives *c, const char *const *addresses, char *error, size_t error_bytes)
+int collectives_connect(struct collectives *c, const char *const *addresses, const int *nodes,
+	char *error, size_t error_bytes)
 {
 	int status;
 
 	if (c->wire == NULL)
 		return 0;
-	status = ucx_wire_connect(c->wire, addresses, error, error_bytes);
+	status = ucx_wire_connect(c->wire, addresses, nodes, error, error_bytes);
 	c->connected = status == 0;
 	return status;
 }
@@ -147,6 +152,19 @@ int collectives_connect(
 const char *collectives_library(const struct collectives *c)
 {
 	return c->library;
+}
+
+void collectives_network(struct collectives *c, struct collectives_network *out)
+{
+	const char *devices;
+
+	*out = (struct collectives_network){.name = "UCX", .gpu_direct = -1};
+	if (c->wire == NULL)
+		return;
+	snprintf(out->paths, sizeof(out->paths), "%s", ucx_wire_transports(c->wire));
+	devices = ucx_wire_devices(c->wire);
+	if (devices != NULL)
+		snprintf(out->devices, sizeof(out->devices), "%s", devices);
 }
 
 const char *collectives_error(const struct collectives *c)

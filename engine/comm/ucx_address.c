@@ -47,8 +47,8 @@ char *ucx_address_format(const struct ucx_address *a)
 
 	if (f == NULL)
 		return NULL;
-	fprintf(f, "%srank %d\nworld %d\nnonce %" PRIu64 "\npid %" PRId64 "\nhost %s\n%s\n", magic,
-		a->rank, a->world, a->nonce, a->pid, a->host, a->settings);
+	fprintf(f, "%srank %d\nworld %d\nnonce %" PRIu64 "\npid %" PRId64 "\nhost %s\nat %s\n%s\n",
+		magic, a->rank, a->world, a->nonce, a->pid, a->host, a->at, a->settings);
 	fwrite(a->worker, 1, a->worker_bytes, f);
 	ok = ferror(f) == 0;
 	if (fclose(f) == 0 && ok)
@@ -66,8 +66,9 @@ static int parse_head(const char *head, struct ucx_address *out)
 	if (strncmp(head, magic, sizeof magic - 1) != 0)
 		return -EINVAL;
 	head += sizeof magic - 1;
-	if (sscanf(head, "rank %d world %d nonce %" SCNu64 " pid %" SCNd64 " host %95s%n",
-			&out->rank, &out->world, &out->nonce, &out->pid, out->host, &used) != 5 ||
+	if (sscanf(head, "rank %d world %d nonce %" SCNu64 " pid %" SCNd64 " host %95s at %63s%n",
+			&out->rank, &out->world, &out->nonce, &out->pid, out->host, out->at,
+			&used) != 6 ||
 		head[used] != '\n')
 		return -EINVAL;
 	settings = head + used + 1;

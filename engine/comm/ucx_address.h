@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/comm/interface.h"
+
 enum { UCX_ADDRESS_SETTINGS_MAX = 1024, UCX_ADDRESS_HOST_MAX = 96 };
 
 struct ucx_address {
@@ -19,6 +21,8 @@ struct ucx_address {
 	uint64_t nonce; /* drawn anew by every process, so that an earlier one's is recognised */
 	int64_t pid;
 	char host[UCX_ADDRESS_HOST_MAX]; /* machine and process-id namespace that pid belongs to */
+	/* where it listens, for messages: "10.0.0.1%eth0"; "-": it has no interface for that */
+	char at[INTERFACE_ADDRESS_BYTES];
 	char settings[UCX_ADDRESS_SETTINGS_MAX]; /* "key value\n" each; equal among all ranks */
 	void *worker; /* UCX's address; owned by whoever fills or parses this */
 	size_t worker_bytes;

@@ -6,17 +6,29 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "engine/comm/nodes.h"
 #include "engine/comm/ucx_private.h"
 #include "proto/host/clock.h"
 #include "proto/host/procfs.h"
 
 /* After a peer was found dead: how long another rank's account of the cause is waited for. */
 static const int64_t hear_ns = 200 * CLOCK_MS_NS;
+/* For hellos of other nodes: all ranks are there by then, and a network that drops packets says
+ * nothing. */
+static const int64_t hello_ns = 20 * CLOCK_S_NS;
 
-static int parse_addresses(
-	struct ucx_wire *w, const char *const *addresses, char *error, size_t error_bytes)
+const char *ucx_wire_pair(const struct ucx_wire *w, int peer, char out[UCX_PAIR_BYTES])
 {
-	char why[160];
+	out[0] = '\0';
+	if (w->peers[peer].remote)
+		snprintf(out, UCX_PAIR_BYTES, " (%s -> %s)", w->own.at, w->peers[peer].address.at);
+	return out;
+}
+
+static int parse_addresses(struct ucx_wire *w, const char *const *addresses, const int *nodes,
+	char *error, size_t error_bytes)
+{
+	char why[160], pair[UCX_PAIR_BYTES];
 
 	for (int p = 0; p < w->world; p++) {
 		struct ucx_address *a = &w->peers[p].address;
@@ -33,8 +45,11 @@ static int parse_addresses(
 				w->rank, p, a->rank);
 			return -EINVAL;
 		}
+		w->peers[p].remote = !nodes_together(nodes, p, w->rank);
+		w->peers[p].reported = w->peers[p].remote || !w->shares_memory;
 		if (ucx_address_compare(&w->own, a, why, sizeof why) != 0) {
-			snprintf(error, error_bytes, "rank %d and rank %d: %s", w->rank, p, why);
+			snprintf(error, error_bytes, "rank %d and rank %d%s: %s", w->rank, p,
+				ucx_wire_pair(w, p, pair), why);
 			return -EPROTO;
 		}
 	}
@@ -61,13 +76,12 @@ static ucs_status_t create_endpoint(struct ucx_wire *w, int peer)
 			UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
 		.address = p->address.worker,
 		/* mode PEER rules shared memory out (UCX 1.13 to 1.18) */
-		.err_mode =
-			w->reports_peers ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE,
+		.err_mode = p->reported ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE,
 		.err_handler = {.cb = on_endpoint_error, .arg = p},
 	};
 	ucs_status_t status;
 
-	if (w->reports_peers)
+	if (p->reported)
 		params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
 	status = w->ucx.ep_create(w->worker, &params, &p->ep);
 	if (status != UCS_OK)
@@ -76,14 +90,16 @@ static ucs_status_t create_endpoint(struct ucx_wire *w, int peer)
 }
 
 /*
- * A peer on this machine is watched, so that its end is seen at once. False: it has ended already.
+ * A peer on this node is watched, so that its end is seen at once. False: it has ended already. The
+ * daemon of another node watches its own, also where both are on one machine.
  */
 static bool watch_process(struct ucx_wire *w, int peer)
 {
 	const struct ucx_address *a = &w->peers[peer].address;
 	struct pollfd *polled = &w->polled[peer];
 
-	if (strcmp(a->host, w->own.host) != 0 || strchr(a->host, '?') != NULL)
+	if (w->peers[peer].remote || strcmp(a->host, w->own.host) != 0 ||
+		strchr(a->host, '?') != NULL)
 		return true;
 	polled->fd = (int)syscall(SYS_pidfd_open, (pid_t)a->pid, 0);
 	if (polled->fd < 0)
@@ -91,15 +107,16 @@ static bool watch_process(struct ucx_wire *w, int peer)
 	return poll(polled, 1, 0) <= 0;
 }
 
-/* The first peer whose hello has not come or not gone; w->rank when none. */
-static int missing_peer(const struct ucx_wire *w)
+/* The next peer after p whose hello has not come or not gone; w->world when none. */
+static int next_missing(const struct ucx_wire *w, int p)
 {
-	for (int p = 0; p < w->world; p++)
-		if (p != w->rank &&
-			(w->peers[p].hello[0].state != UCX_MESSAGE_DONE ||
-				w->peers[p].hello[1].state != UCX_MESSAGE_DONE))
-			return p;
-	return w->rank;
+	do
+		p++;
+	while (p < w->world &&
+		(p == w->rank ||
+			(w->peers[p].hello[0].state == UCX_MESSAGE_DONE &&
+				w->peers[p].hello[1].state == UCX_MESSAGE_DONE)));
+	return p;
 }
 
 static int check_hello(struct ucx_wire *w, int peer, char *error, size_t error_bytes)
@@ -107,10 +124,11 @@ static int check_hello(struct ucx_wire *w, int peer, char *error, size_t error_b
 	const struct ucx_peer *p = &w->peers[peer];
 	ucs_status_t status =
 		p->hello[0].status != UCS_OK ? p->hello[0].status : p->hello[1].status;
+	char pair[UCX_PAIR_BYTES];
 
 	if (status != UCS_OK) {
-		snprintf(error, error_bytes, "rank %d: hello with rank %d: %s", w->rank, peer,
-			w->ucx.status_string(status));
+		snprintf(error, error_bytes, "rank %d: hello with rank %d%s: %s", w->rank, peer,
+			ucx_wire_pair(w, peer, pair), w->ucx.status_string(status));
 		return -EIO;
 	}
 	if (p->hello[1].bytes != sizeof p->hello_in || p->hello_in.from != p->address.nonce ||
@@ -122,12 +140,37 @@ static int check_hello(struct ucx_wire *w, int peer, char *error, size_t error_b
 	return 0;
 }
 
+/* Every peer whose hello is missing, as far as there is room: a broken link shows by its pairs. */
+static void list_missing(
+	const struct ucx_wire *w, int64_t waited_ns, char *error, size_t error_bytes)
+{
+	char pair[UCX_PAIR_BYTES];
+	size_t used = (size_t)snprintf(error, error_bytes, "rank %d: no hello for %g s from",
+		w->rank, (double)waited_ns * 1e-9);
+	const char *comma = "";
+
+	for (int p = next_missing(w, -1); p < w->world && used < error_bytes;
+		p = next_missing(w, p), comma = ",")
+		used += (size_t)snprintf(error + used, error_bytes - used, "%s rank %d%s", comma, p,
+			ucx_wire_pair(w, p, pair));
+}
+
+static int64_t hello_limit_ns(const struct ucx_wire *w)
+{
+	bool remote = false;
+
+	for (int p = 0; p < w->world; p++)
+		remote = remote || w->peers[p].remote;
+	return remote && hello_ns < w->timeout_ns ? hello_ns : w->timeout_ns;
+}
+
 static int wait_for_hellos(struct ucx_wire *w, char *error, size_t error_bytes)
 {
+	const int64_t limit_ns = hello_limit_ns(w), begin_ns = clock_mono_ns();
 	int p, status = 0;
 
 	ucx_wire_begin(w);
-	while ((p = missing_peer(w)) != w->rank && status == 0) {
+	while ((p = next_missing(w, -1)) < w->world && status == 0) {
 		const char *lost = ucx_wire_peer_lost(w, p);
 
 		if (lost != NULL) {
@@ -136,10 +179,11 @@ static int wait_for_hellos(struct ucx_wire *w, char *error, size_t error_bytes)
 			return -ECONNRESET;
 		}
 		status = ucx_wire_turn(w);
+		if (status == 0 && clock_mono_ns() - begin_ns >= limit_ns)
+			status = -ETIMEDOUT;
 	}
 	if (status == -ETIMEDOUT)
-		snprintf(error, error_bytes, "rank %d: no hello from rank %d for %g s", w->rank, p,
-			(double)w->timeout_ns * 1e-9);
+		list_missing(w, limit_ns, error, error_bytes);
 	else if (status != 0)
 		snprintf(error, error_bytes, "%s", ucx_wire_error(w));
 	return status;
@@ -173,7 +217,7 @@ static int exchange_hellos(struct ucx_wire *w, char *error, size_t error_bytes)
  */
 static int create_endpoints(struct ucx_wire *w, char *error, size_t error_bytes)
 {
-	char why[160] = "";
+	char why[160] = "", pair[UCX_PAIR_BYTES];
 	const int proc = procfs_check(why, sizeof why); /* UCX opens /proc/PID/fd of its peers */
 	int first = 0;
 
@@ -191,9 +235,9 @@ static int create_endpoints(struct ucx_wire *w, char *error, size_t error_bytes)
 		first = -EHOSTUNREACH;
 		if (lives)
 			snprintf(error, error_bytes,
-				"rank %d: no way to rank %d with UCX_TLS=%s: %s%s%s", w->rank, p,
-				w->transports, w->ucx.status_string(status), proc < 0 ? "; " : "",
-				why);
+				"rank %d: no way to rank %d%s with UCX_TLS=%s: %s%s%s", w->rank, p,
+				ucx_wire_pair(w, p, pair), w->transports,
+				w->ucx.status_string(status), proc < 0 ? "; " : "", why);
 		else
 			snprintf(error, error_bytes, "rank %d: rank %d: its process has ended",
 				w->rank, p);
@@ -214,8 +258,8 @@ static bool hears_cause(struct ucx_wire *w)
 	return status == -ECANCELED;
 }
 
-int ucx_wire_connect(
-	struct ucx_wire *w, const char *const *addresses, char *error, size_t error_bytes)
+int ucx_wire_connect(struct ucx_wire *w, const char *const *addresses, const int *nodes,
+	char *error, size_t error_bytes)
 {
 	sigset_t all, before;
 	int status;
@@ -224,7 +268,7 @@ int ucx_wire_connect(
 		snprintf(error, error_bytes, "rank %d: connected already, or failed to", w->rank);
 		return -EISCONN;
 	}
-	status = parse_addresses(w, addresses, error, error_bytes);
+	status = parse_addresses(w, addresses, nodes, error, error_bytes);
 	if (status != 0) {
 		ucx_wire_fail(w, "%s", error);
 		return status;

@@ -32,8 +32,10 @@ struct ucx_peer {
 	ucp_ep_h ep;
 	struct ucx_wire *wire;
 	int rank;
+	bool remote;     /* on another node */
+	bool reported;   /* by UCX, when it ends: UCP_ERR_HANDLING_MODE_PEER */
 	int64_t lost_ns; /* 0: lives as far as is known */
-	char lost_why[96];
+	char lost_why[256];
 	struct ucx_address address;
 	/* messages and what they carry live as long as the worker, which may end them last */
 	struct ucx_hello hello_out, hello_in;
@@ -44,10 +46,12 @@ struct ucx_peer {
 struct ucx_wire {
 	int rank, world;
 	int64_t timeout_ns;
+	const char *interface; /* NULL: all ranks are on this node */
 	ucp_context_h context;
 	ucp_worker_h worker;
 	bool connected;     /* said hello to and heard it from every peer */
-	bool reports_peers; /* UCP_ERR_HANDLING_MODE_PEER */
+	bool shares_memory; /* with peers on this node */
+	bool uses_network;  /* some endpoints are in mode PEER */
 	struct ucx_shm shm;
 	struct ucx_library ucx;
 	bool log_pushed;
@@ -69,6 +73,9 @@ struct ucx_wire {
 };
 
 void ucx_wire_listen(struct ucx_wire *w);
+/* " (10.0.0.1%eth0 -> 10.0.0.2%eth0)" for a peer on another node, "" for one on this node. */
+enum { UCX_PAIR_BYTES = 2 * INTERFACE_ADDRESS_BYTES + 8 };
+const char *ucx_wire_pair(const struct ucx_wire *w, int peer, char out[UCX_PAIR_BYTES]);
 void ucx_wire_flush(struct ucx_wire *w, int64_t end_ns); /* what was sent, until end_ns at most */
 
 #endif

@@ -164,7 +164,7 @@ void ucx_wire_tell(struct ucx_wire *w)
 		if (w->ucx.worker_progress(w->worker) == 0)
 			sched_yield();
 	/* over tcp it may still lie in UCX's buffers, behind pieces of the collective */
-	if (w->reports_peers)
+	if (w->uses_network)
 		ucx_wire_flush(w, clock_mono_ns() + tell_flush_ns);
 }
 
@@ -200,11 +200,13 @@ void ucx_wire_begin(struct ucx_wire *w)
 void ucx_wire_mark_lost(struct ucx_wire *w, int peer, ucs_status_t status)
 {
 	struct ucx_peer *p = &w->peers[peer];
+	char pair[UCX_PAIR_BYTES];
 
 	if (p->lost_ns != 0)
 		return;
 	p->lost_ns = clock_mono_ns();
-	snprintf(p->lost_why, sizeof p->lost_why, "%s", w->ucx.status_string(status));
+	snprintf(p->lost_why, sizeof p->lost_why, "%s%s", w->ucx.status_string(status),
+		ucx_wire_pair(w, peer, pair));
 }
 
 static void look_at_processes(struct ucx_wire *w)

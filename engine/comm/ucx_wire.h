@@ -32,11 +32,18 @@ struct ucx_message {
 
 enum { UCX_WIRE_WORLD_MAX = 1024, UCX_WIRE_ERROR_MAX = 256 };
 
+struct ucx_wire_options {
+	int rank, world;
+	int64_t timeout_ns;
+	/* that ranks on other nodes are reached through; NULL: all ranks are on this node */
+	const char *interface;
+};
+
 /*
  * 0 or a negative errno; why gets what that does not say, else stays as it is, and UCX's reason is
  * on stderr. Sets UCX_* variables of the environment (the .c says which).
  */
-int ucx_wire_create(int rank, int world, int64_t timeout_ns, struct ucx_wire **out, char *why,
+int ucx_wire_create(const struct ucx_wire_options *options, struct ucx_wire **out, char *why,
 	size_t why_bytes);
 
 /*
@@ -54,11 +61,14 @@ const char *ucx_wire_version(const struct ucx_wire *w);
 /* The transports in use: the value of UCX_TLS; owned by w. */
 const char *ucx_wire_transports(const struct ucx_wire *w);
 
+/* The network devices in use: the value of UCX_NET_DEVICES; NULL: no network is used. */
+const char *ucx_wire_devices(const struct ucx_wire *w);
+
 int64_t ucx_wire_timeout_ns(const struct ucx_wire *w);
 
 /* As collectives_connect. */
-int ucx_wire_connect(
-	struct ucx_wire *w, const char *const *addresses, char *error, size_t error_bytes);
+int ucx_wire_connect(struct ucx_wire *w, const char *const *addresses, const int *nodes,
+	char *error, size_t error_bytes);
 
 /*
  * Post a message. Tags are the caller's; a receive takes the message of exactly its tag, so the

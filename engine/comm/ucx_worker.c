@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "engine/comm/interface.h"
 #include "engine/comm/ucx_private.h"
 #include "proto/host/clock.h"
 
@@ -84,14 +85,15 @@ static bool names_shared_memory(const char *transports)
 
 /*
  * UCX_TLS: self,posix,cma unless given: no port is opened. (Not sm, which has System V memory too:
- * a process killed at a bad moment leaves its segments for ever.) With shared memory:
+ * a process killed at a bad moment leaves its segments for ever.) With an interface, tcp beside
+ * them: endpoints in mode PEER, those to other nodes, take no shared memory. With shared memory:
  *   UCX_POSIX_DIR: ucx_shm.h; UCX_POSIX_USE_PROC_LINK=y, so that files are unlinked once made.
- * With any value that was given:
- *   UCX_NET_DEVICES=lo unless given: UCX would listen on every interface;
+ * With an interface, or any value that was given:
+ *   UCX_NET_DEVICES=the interface, lo without one, unless given: UCX would listen on every one;
  *   UCX_TCP_CM_REUSEADDR=y, or a port stays blocked for a minute after a kill;
  *   UCX_TCP_CONN_NB=y: UCX 1.13 aborts when a peer ends between a blocking connect and the first
  *   bytes sent there (tcp_ep.c: the endpoint fails before it counts as one that sends).
- * Without shared memory:
+ * With endpoints in mode PEER (all, where no memory is shared):
  *   UCX_RNDV_THRESH=inf: a peer lost in the midst of a rendezvous ends this process too (UCX 1.16:
  *   SIGSEGV, 1.13: an assertion); large messages take a fifth to a half longer for it;
  *   UCX_ZCOPY_THRESH=inf: UCX 1.13 aborts when a peer is lost while a message is sent from where
@@ -100,28 +102,30 @@ static bool names_shared_memory(const char *transports)
  */
 static int set_environment(struct ucx_wire *w, char *why, size_t why_bytes)
 {
-	static const char inside_node[] = "self,posix,cma";
+	static const char inside_node[] = "self,posix,cma", between_nodes[] = "self,posix,cma,tcp";
 	const char *transports = getenv("UCX_TLS");
 	int status = 0;
 
 	if (transports == NULL || transports[0] == '\0')
-		transports = inside_node;
+		transports = w->interface ? between_nodes : inside_node;
 	if (snprintf(w->transports, sizeof w->transports, "%s", transports) >=
 		(int)sizeof w->transports)
 		return -EINVAL;
-	w->reports_peers = !names_shared_memory(w->transports);
+	w->shares_memory = names_shared_memory(w->transports);
+	w->uses_network = !w->shares_memory || w->interface != NULL;
 	if (setenv("UCX_TLS", w->transports, 1) != 0)
 		return -ENOMEM;
 	if (strcmp(w->transports, inside_node) != 0 &&
-		(setenv("UCX_NET_DEVICES", "lo", 0) != 0 ||
+		(setenv("UCX_NET_DEVICES", w->interface ? w->interface : "lo", 0) != 0 ||
 			setenv("UCX_TCP_CM_REUSEADDR", "y", 1) != 0 ||
 			setenv("UCX_TCP_CONN_NB", "y", 1) != 0))
 		return -ENOMEM;
-	if (w->reports_peers)
-		return setenv("UCX_RNDV_THRESH", "inf", 1) == 0 &&
-				setenv("UCX_ZCOPY_THRESH", "inf", 1) == 0
-			? 0
-			: -ENOMEM;
+	if (w->uses_network &&
+		(setenv("UCX_RNDV_THRESH", "inf", 1) != 0 ||
+			setenv("UCX_ZCOPY_THRESH", "inf", 1) != 0))
+		return -ENOMEM;
+	if (!w->shares_memory)
+		return 0;
 	if (setenv("UCX_POSIX_USE_PROC_LINK", "y", 1) != 0)
 		return -ENOMEM;
 	status = ucx_shm_enter(&w->shm);
@@ -261,28 +265,34 @@ static int allocate(struct ucx_wire *w)
 	return 0;
 }
 
-int ucx_wire_create(int rank, int world, int64_t timeout_ns, struct ucx_wire **out, char *why,
-	size_t why_bytes)
+int ucx_wire_create(
+	const struct ucx_wire_options *options, struct ucx_wire **out, char *why, size_t why_bytes)
 {
+	const int rank = options->rank, world = options->world;
 	struct ucx_wire *w;
 	sigset_t all, before;
 	int status;
 
-	if (world < 2 || world > UCX_WIRE_WORLD_MAX || rank < 0 || rank >= world || timeout_ns <= 0)
+	if (world < 2 || world > UCX_WIRE_WORLD_MAX || rank < 0 || rank >= world ||
+		options->timeout_ns <= 0)
 		return -EINVAL;
 	w = calloc(1, sizeof *w);
 	if (w == NULL)
 		return -ENOMEM;
 	w->rank = rank;
 	w->world = world;
-	w->timeout_ns = timeout_ns;
+	w->timeout_ns = options->timeout_ns;
+	w->interface = options->interface;
 	w->own = (struct ucx_address){.rank = rank, .world = world, .pid = getpid()};
 	w->shm.fd = -1;
 	pthread_mutex_init(&w->error_lock, NULL);
 	describe_host(w->own.host, sizeof w->own.host);
+	strcpy(w->own.at, "-");
 	status = getrandom(&w->own.nonce, sizeof w->own.nonce, 0) == sizeof w->own.nonce ? 0 : -EIO;
 	if (status == 0)
 		status = allocate(w);
+	if (status == 0 && w->interface != NULL)
+		status = interface_check(w->interface, w->own.at, why, why_bytes);
 	if (status == 0)
 		status = set_environment(w, why, why_bytes);
 	if (status == 0) {
@@ -319,6 +329,11 @@ const char *ucx_wire_version(const struct ucx_wire *w)
 const char *ucx_wire_transports(const struct ucx_wire *w)
 {
 	return w->transports;
+}
+
+const char *ucx_wire_devices(const struct ucx_wire *w)
+{
+	return w->uses_network ? getenv("UCX_NET_DEVICES") : NULL;
 }
 
 int64_t ucx_wire_timeout_ns(const struct ucx_wire *w)
@@ -359,10 +374,8 @@ static void close_endpoints(struct ucx_wire *w)
 	int64_t end_ns = clock_mono_ns() + flush_ns;
 
 	ucx_wire_flush(w, end_ns);
-	if (!w->reports_peers)
-		return;
 	for (int p = 0; p < w->world; p++) {
-		if (w->peers[p].ep == NULL)
+		if (w->peers[p].ep == NULL || !w->peers[p].reported)
 			continue;
 		finish_request(w, w->ucx.ep_close_nbx(w->peers[p].ep, &force), end_ns);
 		w->peers[p].ep = NULL;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 #include "proto/host/memory.h"
 #include "proto/host/thread.h"
 
-enum { READ_BYTES = 1 << 20, KEPT_MAX = 256, LINE_BYTES = 256, TRAIN = 0, VALIDATION, FILES };
+enum { READ_BYTES = 1 << 20, KEPT_MAX = 256, LINE_BYTES = 256, TRAIN = 0, VALIDATION, WEIGHTS, FILES };
 static const char kept_name[] = "data_hashes";
 
 struct key {
@@ -37,6 +38,7 @@ struct content {
 	struct file file[FILES];
 	pthread_t thread;
 	bool started;
+	atomic_bool stop;
 };
 
 static struct key key_of(const struct dataset *d)
@@ -130,11 +132,12 @@ static bool unchanged(const struct file *f)
 		st.st_ctim.tv_sec * CLOCK_S_NS + st.st_ctim.tv_nsec == f->key.changed_ns;
 }
 
-static bool add_file(struct digest *digest, const struct file *f, char *buffer)
+static bool add_file(
+	struct content *c, struct digest *digest, const struct file *f, char *buffer)
 {
 	int64_t at = 0;
 
-	while (at < f->key.bytes) {
+	while (at < f->key.bytes && !atomic_load(&c->stop)) {
 		ssize_t n = pread(f->fd, buffer, READ_BYTES, at);
 
 		if (n < 0 && errno == EINTR)
@@ -152,7 +155,7 @@ static void hash_file(struct content *c, struct file *f)
 	char *buffer = memory_zeroed(READ_BYTES, 1);
 	char sha256[65];
 
-	if (digest && add_file(digest, f, buffer) && digest_finish(digest, sha256) == 0 &&
+	if (digest && add_file(c, digest, f, buffer) && digest_finish(digest, sha256) == 0 &&
 		unchanged(f)) {
 		memcpy(f->sha256, sha256, sizeof(f->sha256));
 		if (c->dir)
@@ -188,15 +191,16 @@ static void take(struct content *c, struct file *f, const struct dataset *d)
 		f->fd = fcntl(d->fd, F_DUPFD_CLOEXEC, 0);
 }
 
-struct content *content_start(
-	const char *dir, const struct dataset *train, const struct dataset *validation)
+struct content *content_start(const char *dir, const struct dataset *train,
+	const struct dataset *validation, const struct dataset *weights)
 {
 	struct content *c = memory_zeroed(1, sizeof(*c));
 
 	c->dir = dir;
 	take(c, &c->file[TRAIN], train);
 	take(c, &c->file[VALIDATION], validation);
-	if (c->file[TRAIN].fd >= 0 || c->file[VALIDATION].fd >= 0)
+	take(c, &c->file[WEIGHTS], weights);
+	if (c->file[TRAIN].fd >= 0 || c->file[VALIDATION].fd >= 0 || c->file[WEIGHTS].fd >= 0)
 		c->started = thread_start(&c->thread, run, c, "content") == 0;
 	return c;
 }
@@ -207,6 +211,24 @@ void content_wait(struct content *c)
 		pthread_join(c->thread, NULL);
 	if (c)
 		c->started = false;
+}
+
+bool content_wait_for(struct content *c, int64_t limit_ns)
+{
+	const struct timespec until = clock_timespec(clock_mono_ns() + limit_ns);
+
+	if (c && c->started &&
+		pthread_clockjoin_np(c->thread, NULL, CLOCK_MONOTONIC, &until) == ETIMEDOUT)
+		return false;
+	if (c)
+		c->started = false;
+	return true;
+}
+
+void content_stop(struct content *c)
+{
+	if (c)
+		atomic_store(&c->stop, true);
 }
 
 void content_destroy(struct content *c)
@@ -233,6 +255,11 @@ const char *content_train(const struct content *c)
 const char *content_validation(const struct content *c)
 {
 	return text_of(c, VALIDATION);
+}
+
+const char *content_weights(const struct content *c)
+{
+	return text_of(c, WEIGHTS);
 }
 
 bool content_hash(const struct content *c, const struct spec_config *config, char out[65])

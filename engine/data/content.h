@@ -13,12 +13,16 @@ struct content;
 
 /*
  * Looks up, and hashes in the background what is not known. dir: where the hashes are kept, NULL:
- * nowhere. train and validation (may be NULL) may be closed meanwhile; never NULL.
+ * nowhere. train, validation and weights (which both may be NULL) may be closed meanwhile;
+ * never NULL.
  */
-struct content *content_start(
-	const char *dir, const struct dataset *train, const struct dataset *validation);
+struct content *content_start(const char *dir, const struct dataset *train,
+	const struct dataset *validation, const struct dataset *weights);
 /* Waits until it is done. Takes NULL. */
 void content_wait(struct content *c);
+bool content_wait_for(struct content *c, int64_t limit_ns); /* false: it is not done by then */
+/* Gives up what is not hashed yet. Takes NULL. */
+void content_stop(struct content *c);
 void content_destroy(struct content *c); /* waits; takes NULL */
 
 /*
@@ -27,6 +31,7 @@ void content_destroy(struct content *c); /* waits; takes NULL */
  */
 const char *content_train(const struct content *c);
 const char *content_validation(const struct content *c);
+const char *content_weights(const struct content *c);
 /*
  * SHA-256 over these and what their order follows from (seed and length of sequences); false: not
  * known.

@@ -14,7 +14,7 @@
 /* What a rank used in the steps of a segment. */
 struct metrics_host_use {
 	double cpu_percent; /* of one processor; nan: not known */
-	/* of its GPU; without GPUs of all processors on rank 0, 0 on the others; nan: not known */
+	/* of its GPU; without: of its node's processors, by its first rank, else 0; nan: unknown */
 	double energy_j;
 	double comm_s;         /* communication in a measured step, mean; nan: not known */
 	int64_t standstill_ns; /* the longest time in which the process did not run; 0: none */
@@ -36,6 +36,7 @@ double metrics_host_energy_between(
 /* A rank as it is gathered from all ranks: plain bytes, no pointers. */
 struct metrics_host_rank {
 	int64_t pid;
+	int64_t node; /* the caller's to fill in; only compared */
 	int64_t peak_rss_bytes; /* since metrics_host_reset_peak; 0: not known */
 	char hostname[65];
 	char cpus[128];                      /* affinity as a list, "0-1,4"; empty: not known */

@@ -318,11 +318,11 @@ static json_t *pack_machine(const struct metrics_segment *s, const struct measur
 	const struct utilisation u = utilisation_of(s, sum);
 
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "time_to_loss_s",
-		time_to_loss(s), "comm_total_mean_s",
-		rpc_real(comm_s(s)), "data_hash", text_or_null(s->data_hash), "mfu",
-		rpc_real(u.mfu), "hfu", rpc_real(u.hfu), "energy_j", rpc_real(energy_j(s)),
-		"cpu_percent", rpc_real(cpu_percent(s)), "gpu", pack_gpus(s), "peak_device_bytes",
-		pack_peak_memory(s, s->world), "void", list_void(s));
+		time_to_loss(s), "comm_total_mean_s", rpc_real(comm_s(s)), "data_hash",
+		text_or_null(s->data_hash), "mfu", rpc_real(u.mfu), "hfu", rpc_real(u.hfu),
+		"energy_j", rpc_real(energy_j(s)), "cpu_percent", rpc_real(cpu_percent(s)), "gpu",
+		pack_gpus(s), "peak_device_bytes", pack_peak_memory(s, s->world), "void",
+		list_void(s));
 }
 
 json_t *metrics_report_summary(const struct metrics_segment *s, const struct measure_summary *sum,
@@ -367,13 +367,36 @@ static json_t *pack_env(const struct metrics_segment *s)
 		jansson_version_str());
 }
 
+/* Ranks on the rank's node. */
+static int ranks_beside(const struct metrics_segment *s, int rank)
+{
+	int n = 0;
+
+	for (int other = 0; other < s->world; other++)
+		n += s->ranks[other].node == s->ranks[rank].node;
+	return n;
+}
+
+static int count_nodes(const struct metrics_segment *s)
+{
+	int n = 0, before;
+
+	for (int rank = 0; rank < s->world; rank++) {
+		for (before = 0; s->ranks[before].node != s->ranks[rank].node; before++)
+			;
+		n += before == rank;
+	}
+	return n;
+}
+
 static json_t *pack_hardware(const struct metrics_segment *s)
 {
 	const bool gpu = on_gpu(s);
 
-	return json_pack("{s:o, s:i, s:i, s:n, s:o, s:s, s:s, s:i, s:I}", "gpu_name",
+	return json_pack("{s:o, s:i, s:i, s:i, s:i, s:n, s:o, s:s, s:s, s:i, s:I}", "gpu_name",
 		gpu ? json_string(s->device->name) : json_null(), "gpu_count_visible",
-		gpu ? s->world : 0, "world_size", s->world, "cuda_version", "cluster",
+		s->device->visible, "world_size", s->world, "nodes", count_nodes(s),
+		"ranks_per_node", ranks_beside(s, 0), "cuda_version", "cluster",
 		metrics_host_variable("SLURM_CLUSTER_NAME"), "backend", s->device->backend,
 		"device_name", s->device->name, "threads_per_rank", s->threads,
 		"memory_total_bytes", INT(s->device->memory_total_bytes));
@@ -496,15 +519,27 @@ static json_t *pack_ranks(const struct metrics_segment *s)
 		json_t *entry;
 
 		measure_rank_phases(s->measure, rank, &own);
-		entry = json_pack("{s:i, s:I, s:o, s:o, s:o, s:o, s:f, s:o, s:o}", "rank", rank,
-			"pid", INT(r->pid), "hostname", text_or_null(r->hostname), "cpus",
-			text_or_null(r->cpus), "peak_rss_bytes",
+		entry = json_pack("{s:i, s:I, s:I, s:o, s:o, s:o, s:o, s:f, s:o, s:o}", "rank",
+			rank, "node", INT(r->node), "pid", INT(r->pid), "hostname",
+			text_or_null(r->hostname), "cpus", text_or_null(r->cpus), "peak_rss_bytes",
 			r->peak_rss_bytes > 0 ? json_integer(INT(r->peak_rss_bytes)) : json_null(),
 			"gpu", pack_gpu(&r->gpu), "work_mean_s", own.work, "phases",
 			pack_phases(&own), "cpu_percent", rpc_real(r->use.cpu_percent));
 		json_array_append_new(list, entry);
 	}
 	return list;
+}
+
+/* Null in a world of one. */
+static json_t *pack_network(const struct metrics_segment *s)
+{
+	const struct metrics_network *n = &s->network;
+
+	if (s->world == 1)
+		return json_null();
+	return json_pack("{s:o, s:o, s:o, s:o}", "name", text_or_null(n->name), "devices",
+		text_or_null(n->devices), "paths", text_or_null(n->paths), "gpu_direct_rdma",
+		n->gpu_direct < 0 ? json_null() : json_boolean(n->gpu_direct));
 }
 
 /* Payload bytes that rank 0 sends: by the plan and as counted. */
@@ -594,12 +629,13 @@ static json_t *pack_ours(const struct metrics_segment *s, const struct measure_s
 		"loss_last", rpc_real(last_step(s)->loss), "grad_norm_last",
 		rpc_real(last_step(s)->grad_norm));
 	json_t *setting = json_pack(
-		"{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:I, s:I, s:s, s:s, s:o, s:o, s:o}", "batch",
-		pack_batch(s), "plan", pack_buckets(s), "memory", pack_memory(s), "traffic",
-		pack_traffic(s), "ranks", pack_ranks(s), "slowest_rank", pack_slowest(s), "world",
-		s->world, "model_params", INT(s->model_params), "param_elems",
-		INT(s->plan.param_elems), "grad_dtype", spec_precision_name(s->config->grad_dtype),
-		"determinism", s->tuning_sha256 ? by_choices : in_order, "tuning_cache_sha256",
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:I, s:I, s:s, s:s, s:o, s:o, s:o}",
+		"network", pack_network(s), "batch", pack_batch(s), "plan", pack_buckets(s),
+		"memory", pack_memory(s), "traffic", pack_traffic(s), "ranks", pack_ranks(s),
+		"slowest_rank", pack_slowest(s), "world", s->world, "model_params",
+		INT(s->model_params), "param_elems", INT(s->plan.param_elems), "grad_dtype",
+		spec_precision_name(s->config->grad_dtype), "determinism",
+		s->tuning_sha256 ? by_choices : in_order, "tuning_cache_sha256",
 		text_or_null(s->tuning_sha256), "train_sha256", text_or_null(s->train_sha256),
 		"val_sha256", text_or_null(s->val_sha256));
 

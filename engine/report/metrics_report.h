@@ -28,6 +28,12 @@ struct metrics_traffic {
 	int64_t reduce_scatter, all_gather, all_reduce, other;
 };
 
+/* What carried the tensors; empty: not known. */
+struct metrics_network {
+	const char *name, *devices, *paths;
+	int gpu_direct; /* 1, 0, -1: no network, or not known */
+};
+
 struct metrics_segment {
 	const char *dir;  /* exists */
 	const char *run;  /* the run's id as gpt2d prints it */
@@ -50,8 +56,9 @@ struct metrics_segment {
 	int64_t train_sequences, val_sequences;  /* of the data; val 0: none */
 
 	const struct k_device_info *device;
-	const char *collectives;   /* collectives_library(); NULL in a world of one */
-	const char *tuning_sha256; /* of the choices of algorithms; NULL: none are made */
+	const char *collectives;        /* collectives_library(); NULL in a world of one */
+	struct metrics_network network; /* in a world of more than one */
+	const char *tuning_sha256;      /* of the choices of algorithms; NULL: none are made */
 	/* by rank 0 in this segment's training steps: elements planned for one step, bytes sent */
 	struct metrics_traffic planned_elems, sent_bytes;
 	const struct metrics_host_rank *ranks; /* world of them */

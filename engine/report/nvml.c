@@ -13,6 +13,7 @@
 static const char driver_library[] = "libnvidia-ml.so.1";
 
 enum { CLOCK_SM = 1, CLOCK_MEMORY = 2, TEMPERATURE_GPU = 0, PROCESSES_MAX = 64, SUCCESS = 0 };
+enum { NVLINKS_MAX = 18, ENABLED = 1, P2P_NVLINK = 2, P2P_OK = 0 };
 
 typedef void *device_t;
 
@@ -36,6 +37,12 @@ struct process {
 	unsigned int gpu_instance, compute_instance;
 };
 
+struct pci_info {
+	char bus_id_legacy[16];
+	unsigned int domain, bus, device, pci_device_id, pci_subsystem_id;
+	char bus_id[32];
+};
+
 struct functions {
 	int (*init)(void);
 	int (*shutdown)(void);
@@ -54,6 +61,13 @@ struct functions {
 	int (*memory)(device_t d, struct memory *out);
 	int (*memory_v2)(device_t d, struct memory_v2 *out);
 	int (*processes)(device_t d, unsigned int *n, struct process *out);
+	int (*count)(unsigned int *out);
+	int (*device_by_index)(unsigned int index, device_t *out);
+	int (*pci)(device_t d, struct pci_info *out);
+	int (*ancestor)(device_t a, device_t b, int *level);
+	int (*link_state)(device_t d, unsigned int link, int *enabled);
+	int (*link_peer)(device_t d, unsigned int link, struct pci_info *out);
+	int (*p2p)(device_t a, device_t b, int which, int *status);
 };
 
 static const struct {
@@ -77,6 +91,13 @@ static const struct {
 	{"nvmlDeviceGetMemoryInfo", offsetof(struct functions, memory), false},
 	{"nvmlDeviceGetMemoryInfo_v2", offsetof(struct functions, memory_v2), false},
 	{"nvmlDeviceGetComputeRunningProcesses_v3", offsetof(struct functions, processes), false},
+	{"nvmlDeviceGetCount_v2", offsetof(struct functions, count), false},
+	{"nvmlDeviceGetHandleByIndex_v2", offsetof(struct functions, device_by_index), false},
+	{"nvmlDeviceGetPciInfo_v3", offsetof(struct functions, pci), false},
+	{"nvmlDeviceGetTopologyCommonAncestor", offsetof(struct functions, ancestor), false},
+	{"nvmlDeviceGetNvLinkState", offsetof(struct functions, link_state), false},
+	{"nvmlDeviceGetNvLinkRemotePciInfo_v2", offsetof(struct functions, link_peer), false},
+	{"nvmlDeviceGetP2PStatus", offsetof(struct functions, p2p), false},
 };
 
 struct nvml {
@@ -277,4 +298,90 @@ void nvml_read(const struct nvml *n, struct nvml_sample *out)
 		out->memory_percent = busy.memory;
 	}
 	read_memory(n, out);
+}
+
+/* ---- all GPUs of a node ---- */
+
+/* Links that are up: those to that GPU, else all of them where switches lie between the two. */
+static int count_nvlinks(const struct functions *f, device_t from, device_t to)
+{
+	struct pci_info there, peer;
+	int direct = 0, up = 0, status = -1, enabled;
+
+	if (!f->link_state || !f->link_peer || f->pci(to, &there) != SUCCESS)
+		return 0;
+	for (unsigned int link = 0; link < NVLINKS_MAX; link++) {
+		if (f->link_state(from, link, &enabled) != SUCCESS || enabled != ENABLED)
+			continue;
+		up++;
+		direct += f->link_peer(from, link, &peer) == SUCCESS &&
+			peer.domain == there.domain && peer.bus == there.bus &&
+			peer.device == there.device;
+	}
+	if (direct > 0 || !f->p2p)
+		return direct;
+	return f->p2p(from, to, P2P_NVLINK, &status) == SUCCESS && status == P2P_OK ? up : 0;
+}
+
+static bool list_gpu(const struct functions *f, device_t device, struct nvml_gpu *out)
+{
+	struct pci_info pci;
+
+	if (f->pci(device, &pci) != SUCCESS)
+		return false;
+	snprintf(out->pci, sizeof(out->pci), "%04x:%02x:%02x.0", pci.domain, pci.bus, pci.device);
+	if (!f->name || f->name(device, out->name, sizeof(out->name)) != SUCCESS)
+		out->name[0] = '\0';
+	if (!f->uuid || f->uuid(device, out->uuid, sizeof(out->uuid)) != SUCCESS)
+		out->uuid[0] = '\0';
+	return true;
+}
+
+static void list_all(const struct functions *f, struct nvml_gpus *out)
+{
+	device_t device[NVML_GPUS_MAX];
+	unsigned int count = 0;
+
+	if (!f->count || !f->device_by_index || !f->pci || f->count(&count) != SUCCESS)
+		return;
+	for (unsigned int i = 0; i < count && out->n < NVML_GPUS_MAX; i++)
+		if (f->device_by_index(i, &device[out->n]) == SUCCESS &&
+			list_gpu(f, device[out->n], &out->gpu[out->n]))
+			out->n++;
+	for (int a = 0; a < out->n; a++)
+		for (int b = 0; b < out->n; b++) {
+			if (!f->ancestor ||
+				f->ancestor(device[a], device[b], &out->path[a][b]) != SUCCESS)
+				out->path[a][b] = -1;
+			out->nvlinks[a][b] = a == b ? 0 : count_nvlinks(f, device[a], device[b]);
+		}
+}
+
+struct nvml_gpus *nvml_list(const char *library)
+{
+	struct nvml n = {0};
+	struct nvml_gpus *out = NULL;
+	char error[256];
+
+	if (load(&n, library, error, sizeof(error)) == 0 && n.f.init() == SUCCESS) {
+		out = memory_zeroed(1, sizeof(*out));
+		list_all(&n.f, out);
+		n.f.shutdown();
+	}
+	if (n.library)
+		dlclose(n.library);
+	return out;
+}
+
+const char *nvml_path_name(int path)
+{
+	static const struct {
+		int path;
+		const char *name;
+	} names[] = {{0, "PIX"}, {10, "PIX"}, {20, "PXB"}, {30, "PHB"}, {40, "NODE"}, {50, "SYS"}};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (names[i].path == path)
+			return names[i].name;
+	return "";
 }

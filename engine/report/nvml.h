@@ -43,6 +43,26 @@ void nvml_close(struct nvml *n); /* takes NULL */
 const struct nvml_device *nvml_device(const struct nvml *n);
 void nvml_read(const struct nvml *n, struct nvml_sample *out);
 
+/*
+ * All GPUs of this node that the driver shows this process, whatever CUDA_VISIBLE_DEVICES says, and
+ * what is between two of them: NVLinks, directly or through switches (0: none), and the PCIe path
+ * (NVML's nvmlGpuTopologyLevel_t; -1: not known).
+ */
+enum { NVML_GPUS_MAX = 32 };
+struct nvml_gpu {
+	char name[NVML_TEXT_BYTES], uuid[NVML_TEXT_BYTES];
+	char pci[32]; /* "0000:01:00.0", as sysfs names it */
+};
+struct nvml_gpus {
+	int n;
+	struct nvml_gpu gpu[NVML_GPUS_MAX];
+	int nvlinks[NVML_GPUS_MAX][NVML_GPUS_MAX], path[NVML_GPUS_MAX][NVML_GPUS_MAX];
+};
+/* From malloc; NULL: there is no driver, or it does not start. library: as of nvml_open. */
+struct nvml_gpus *nvml_list(const char *library);
+/* "PIX", as nvidia-smi topo -m names the path; "" for -1. */
+const char *nvml_path_name(int path);
+
 /* Millijoules since the driver was loaded, of Volta and later; -1: not known. */
 int64_t nvml_energy_mj(const struct nvml *n);
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/comm/nodes.h"
 #include "proto/size.h"
 #include "proto/host/starved.h"
 
@@ -203,7 +204,8 @@ static int refuse_memory(const struct training *t, const struct planned *p, int6
 	k_context_info(t->warm->ctx, &info);
 	n.batch = p->bytes[WARM_BATCH];
 	n.ranks = 1;
-	n.together = info.pci == NULL && t->config->gpus > 1;
+	n.together = info.pci == NULL &&
+		nodes_ranks(t->warm->nodes, (int)t->config->gpus, t->warm->rank) > 1;
 	n.total = p->tuning_bytes + p->comm_bytes;
 	for (int i = 0; i < WARM_SLOTS; i++)
 		n.total += p->bytes[i];

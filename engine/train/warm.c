@@ -42,7 +42,7 @@ void warm_finish(struct warm *w)
 static int make_device(struct warm *w, char *error, size_t error_bytes)
 {
 	char why[256] = "";
-	struct k_context_options options = {.device = w->rank,
+	struct k_context_options options = {.device = w->local_rank,
 		.threads = w->threads,
 		.no_branches = w->no_branches,
 		.error = why,
@@ -79,6 +79,8 @@ int warm_create(
 		return -ENOMEM;
 	}
 	w->rank = options->rank;
+	w->local_rank = options->local_rank;
+	w->idle_test_ns = options->idle_test_ns;
 	w->world = options->world;
 	w->threads = options->threads;
 	w->no_graphs = options->no_graphs;
@@ -96,6 +98,7 @@ int warm_create(
 			.rank = w->rank,
 			.world = w->world,
 			.timeout_ns = options->collective_timeout_ns,
+			.interface = options->interface,
 		};
 		char why[384] = "";
 
@@ -125,6 +128,7 @@ void warm_destroy(struct warm *w)
 		warm_finish(w);
 	collectives_destroy(w->collectives);
 	k_context_destroy(w->ctx);
+	free(w->nodes);
 	free(w);
 }
 

@@ -34,7 +34,9 @@ enum warm_slot {
 };
 
 struct warm {
-	int rank, world; /* all ranks of this daemon */
+	int rank, world; /* all ranks of all nodes */
+	int local_rank;  /* on this node: the number of its GPU */
+	int *nodes;      /* nodes.h, of every rank; NULL: all are on one */
 	int threads;
 	struct k_context *ctx;
 	struct k_stream *compute, *comm;
@@ -55,6 +57,8 @@ struct warm {
 	int64_t host_bytes;
 	struct dataset_cache scans;
 	int64_t work_end_ns; /* monotonic, when the last segment's work ended; 0: none yet */
+	int64_t used_ns;     /* when the communicator was last used */
+	int64_t idle_test_ns; /* idle for so long it is tested before a run; 0: never */
 };
 
 /*
@@ -66,10 +70,12 @@ int warm_init(struct warm *w);
 void warm_finish(struct warm *w);
 
 struct warm_options {
-	int rank, world, threads;
+	int rank, local_rank, world, threads;
+	const char *interface; /* to ranks on other nodes; NULL: there are none */
 	/* for comparison: where there are graphs, do without, or without branches in them */
 	bool no_graphs, no_branches;
 	int64_t collective_timeout_ns;
+	int64_t idle_test_ns;   /* as of struct warm */
 	double peak_tflops;     /* of a device, for MFU; 0: as its card has it */
 	const char *tuning_dir; /* outlives the engine; NULL: what was timed is not kept */
 };

@@ -187,5 +187,7 @@ void k_context_info(const struct k_context *ctx, struct k_device_info *out)
 	out->context_bytes = context_bytes();
 	out->graphs = true;
 	out->pci = ctx->pci;
+	out->visible = 0;
+	cudaGetDeviceCount(&out->visible);
 	out->choices = ctx->choices_for;
 }

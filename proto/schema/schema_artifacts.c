@@ -44,8 +44,10 @@ const struct schema_row schema_artifacts[] = {
 
 	{"metrics_hardware", SCHEMA_OBJECT, "What it ran on."},
 	{"gpu_name", "text|null", ""},
-	{"gpu_count_visible", "count", ""},
+	{"gpu_count_visible", "count", "on the node of rank 0"},
 	{"world_size", "count", ""},
+	{"nodes", "count", "that its ranks are on"},
+	{"ranks_per_node", "count", "on the node of rank 0"},
 	{"cuda_version", "text|null", ""},
 	{"cluster", "text|null", "Slurm's name of it"},
 	{"backend", "text", "cpu or cuda"},
@@ -187,6 +189,7 @@ const struct schema_row schema_artifacts[] = {
 	{"loss_first", "real|null", ""},
 	{"loss_last", "real|null", ""},
 	{"grad_norm_last", "real|null", ""},
+	{"network", "metrics_network|null", "null in a world of one"},
 	{"batch", "metrics_batch", ""},
 	{"plan", "metrics_plan", ""},
 	{"memory", "metrics_memory", ""},
@@ -251,6 +254,12 @@ const struct schema_row schema_artifacts[] = {
 	{"planned_bytes", "metrics_planned", ""},
 	{"sent_bytes", "metrics_sent", ""},
 
+	{"metrics_network", SCHEMA_OBJECT, "What carried the tensors; null: not known."},
+	{"name", "text|null", "UCX, or what NCCL has for other nodes: IB, Socket, a plugin"},
+	{"devices", "text|null", "its adapters or interfaces"},
+	{"paths", "text|null", "those in use between ranks; of UCX the transports allowed"},
+	{"gpu_direct_rdma", "bool|null", "null: nothing went over NCCL's network"},
+
 	{"metrics_planned", SCHEMA_OBJECT, "By the bucket plan."},
 	{"reduce_scatter", "count", ""},
 	{"all_gather", "count", ""},
@@ -264,6 +273,7 @@ const struct schema_row schema_artifacts[] = {
 
 	{"metrics_rank", SCHEMA_OBJECT, "A rank's process."},
 	{"rank", "count", ""},
+	{"node", "int", ""},
 	{"pid", "count", ""},
 	{"hostname", "text|null", ""},
 	{"cpus", "text|null", "that it may run on"},

@@ -234,6 +234,11 @@ const struct schema_row schema_messages[] = {
 	{"running", "count|null", "the run that is waited for, or interrupted"},
 	{"stopping", "bool", "whether that is being stopped"},
 
+	{"topo", SCHEMA_REQUEST, "How each node is built."},
+
+	{"topo", SCHEMA_PRINTED, "The nodes, as their engines reported them."},
+	{"nodes", "[node_topology]", ""},
+
 	{"version", SCHEMA_REQUEST, "Versions of gpt2d and its libraries."},
 
 	{"version", SCHEMA_REPLY, "Versions."},
@@ -274,6 +279,7 @@ const struct schema_row schema_messages[] = {
 	{"check", SCHEMA_ORDER, "Check a spec; to a process with role check."},
 	{"token", "count", "comes back in the reply"},
 	{"world", "count", ""},
+	{"nodes", "?[int]", "the node of each rank; absent: all are on one"},
 	{"arm", "text", ""},
 	{"spec", "text", ""},
 	{"data_roots", "?[text]", ""},
@@ -283,11 +289,15 @@ const struct schema_row schema_messages[] = {
 	{"build", "?text", ""},
 	{"role", "=rank,check,connect", ""},
 	{"rank", "?count", ""},
+	{"local_rank", "?count", "on its node; the number of its GPU"},
 	{"pid", "count", ""},
 	{"address", "?text|null", ""},
 	{"device", "?device|null", "absent of role connect"},
 
 	{"engine.ready", SCHEMA_REPORT, "Connected and warm."},
+
+	{"engine.topology", SCHEMA_REPORT, "Of the rank with local_rank 0: how its node is built."},
+	{"topology", "topology", ""},
 
 	{"engine.alive", SCHEMA_REPORT, "At least once a second."},
 	{"gpu", "?gpu", "null: the driver does not say"},
@@ -430,6 +440,58 @@ const struct schema_row schema_objects[] = {
 	{"tokens_per_sec", "real|null", "of that step"},
 	{"step_time_ns", "count", "of that step"},
 	{"eta_s", "real|null", "until the run is trained"},
+
+	{"node_topology", SCHEMA_OBJECT, "A node."},
+	{"node", "count", ""},
+	{"topology", "topology|null", "null: its engines have not reported it yet"},
+
+	{"topology", SCHEMA_OBJECT, "How a node is built."},
+	{"hostname", "text|null", ""},
+	{"kernel", "text|null", ""},
+	{"cpu", "topology_cpu", ""},
+	{"gpus", "[topology_gpu]", "all that the driver shows, by NVML"},
+	{"interfaces", "[topology_interface]", ""},
+	{"infiniband", "[topology_adapter]", ""},
+
+	{"topology_cpu", SCHEMA_OBJECT, "Its processors."},
+	{"model", "text|null", ""},
+	{"sockets", "count", ""},
+	{"cores", "count", ""},
+	{"threads", "count", ""},
+	{"numa", "[topology_numa]", ""},
+
+	{"topology_numa", SCHEMA_OBJECT, "A NUMA node."},
+	{"node", "count|null", ""},
+	{"cpus", "text|null", "its processors, as a list"},
+	{"memory_bytes", "count|null", ""},
+
+	{"topology_gpu", SCHEMA_OBJECT, "A GPU."},
+	{"index", "count", "as nvidia-smi counts"},
+	{"name", "text|null", ""},
+	{"uuid", "text|null", ""},
+	{"pci", "text", ""},
+	{"numa_node", "count|null", ""},
+	{"cpus", "text|null", "processors beside it"},
+	{"links", "[text|null]",
+		"to each GPU: X itself, NV# so many NVLinks, PIX, PXB, PHB, NODE, SYS as "
+		"nvidia-smi topo -m"},
+
+	{"topology_interface", SCHEMA_OBJECT, "A network interface."},
+	{"name", "text", ""},
+	{"state", "text|null", ""},
+	{"mbit_s", "count|null", ""},
+	{"mtu", "count|null", ""},
+	{"address", "text|null", "the first, IPv4 before IPv6"},
+	{"numa_node", "count|null", ""},
+
+	{"topology_adapter", SCHEMA_OBJECT, "An InfiniBand or RoCE adapter."},
+	{"name", "text", ""},
+	{"port", "count", ""},
+	{"state", "text|null", ""},
+	{"rate", "text|null", ""},
+	{"link_layer", "text|null", ""},
+	{"guid", "text|null", ""},
+	{"numa_node", "count|null", ""},
 
 	{"device", SCHEMA_OBJECT, "What a rank computes on."},
 	{"backend", "text", "cpu or cuda"},

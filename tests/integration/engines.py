@@ -17,11 +17,11 @@ PROGRAM = BUILD / "engine/gpt2-engine-cpu"
 class Rank:
     """One engine process and what it said so far."""
 
-    def __init__(self, *args, env=None):
+    def __init__(self, *args, env=None, inside=()):
         self.sock, theirs = socket.socketpair()
         fd = theirs.fileno()
         move = 'exec "$@"' if fd == 3 else f'exec 3<&{fd} {fd}<&-; exec "$@"'
-        self.process = subprocess.Popen(["/bin/bash", "-c", move, "bash", str(PROGRAM), *map(str, args)],
+        self.process = subprocess.Popen(["/bin/bash", "-c", move, "bash", *inside, str(PROGRAM), *map(str, args)],
             stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env={**os.environ, **(env or {})})
         theirs.close()
         self.buffer = b""
@@ -81,15 +81,18 @@ class Rank:
 
 
 class Ranks:
-    """A world of engines, connected and ready."""
+    """A world of engines, connected and ready. nodes: the node of each rank; inside: what runs a rank there, by rank."""
 
-    def __init__(self, world=1, threads=1, env=None, options=()):
+    def __init__(self, world=1, threads=1, env=None, options=(), nodes=None, inside=None):
         self.world = world
-        self.ranks = [Rank("--role", "rank", "--rank", r, "--ranks", world, "--threads", threads, *options, env=env)
-            for r in range(world)]
+        self.ranks = [Rank("--role", "rank", "--rank", r, "--ranks", world, "--threads", threads, *options, env=env,
+            inside=inside[r] if inside else ()) for r in range(world)]
         hellos = [rank.wait("engine.hello")[1] for rank in self.ranks]
+        connect = {"addresses": [hello.get("address") for hello in hellos]}
+        if nodes:
+            connect["nodes"] = nodes
         for rank in self.ranks:
-            rank.send("engine.connect", addresses=[hello.get("address") for hello in hellos])
+            rank.send("engine.connect", **connect)
         for rank in self.ranks:
             rank.wait("engine.ready")
         self.hellos = hellos

@@ -19,7 +19,13 @@ struct process {
 	unsigned int gi, ci;
 };
 
-static int the_device;
+struct pci_info {
+	char bus_id_legacy[16];
+	unsigned int domain, bus, device, pci_device_id, pci_subsystem_id;
+	char bus_id[32];
+};
+
+static int the_device, other_device;
 
 int nvmlInit_v2(void);
 int nvmlShutdown(void);
@@ -37,6 +43,13 @@ int nvmlDeviceGetUtilizationRates(void *d, struct utilization *out);
 int nvmlDeviceGetMemoryInfo(void *d, struct memory *out);
 int nvmlDeviceGetMemoryInfo_v2(void *d, struct memory_v2 *out);
 int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned int *n, struct process *out);
+int nvmlDeviceGetCount_v2(unsigned int *out);
+int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **out);
+int nvmlDeviceGetPciInfo_v3(void *d, struct pci_info *out);
+int nvmlDeviceGetTopologyCommonAncestor(void *a, void *b, int *level);
+int nvmlDeviceGetNvLinkState(void *d, unsigned int link, int *enabled);
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *d, unsigned int link, struct pci_info *out);
+int nvmlDeviceGetP2PStatus(void *a, void *b, int which, int *status);
 
 int nvmlInit_v2(void)
 {
@@ -146,5 +159,47 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned int *n, struct pro
 	out[0] = (struct process){.pid = (unsigned int)getpid()};
 	out[1] = (struct process){.pid = 1, .used = 3ULL << 30};
 	*n = 2;
+	return 0;
+}
+
+/* Two GPUs under one switch. The first has two NVLinks to the other, and one that is down. */
+int nvmlDeviceGetCount_v2(unsigned int *out)
+{
+	*out = 2;
+	return 0;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **out)
+{
+	*out = index == 0 ? &the_device : &other_device;
+	return 0;
+}
+
+int nvmlDeviceGetPciInfo_v3(void *d, struct pci_info *out)
+{
+	*out = (struct pci_info){.bus = d == &the_device ? 1 : 0xb2};
+	return 0;
+}
+
+int nvmlDeviceGetTopologyCommonAncestor(void *a, void *b, int *level)
+{
+	*level = a == b ? 0 : 10;
+	return 0;
+}
+
+int nvmlDeviceGetNvLinkState(void *d, unsigned int link, int *enabled)
+{
+	*enabled = link < 2;
+	return d == &the_device && link < 3 ? 0 : 3;
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *d, unsigned int link, struct pci_info *out)
+{
+	return nvmlDeviceGetPciInfo_v3(&other_device, out);
+}
+
+int nvmlDeviceGetP2PStatus(void *a, void *b, int which, int *status)
+{
+	*status = 1;
 	return 0;
 }

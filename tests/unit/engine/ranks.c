@@ -36,11 +36,17 @@ static void nap(void)
 	nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
 }
 
+/* As if the upper half of the ranks were on another node. */
+static bool ranks_on_nodes(void)
+{
+	return getenv("GPT2D_TEST_NODES") != NULL;
+}
+
 static int connect_rank(struct ranks_self *self, const struct ranks_options *o, struct board *board)
 {
 	const char *addresses[RANKS_MAX];
 	char error[512] = "";
-	int status;
+	int nodes[RANKS_MAX], status;
 
 	snprintf(board->address[self->rank], ADDRESS_BYTES, "%s", collectives_address(self->c));
 	atomic_fetch_add(&board->ready, 1);
@@ -48,9 +54,12 @@ static int connect_rank(struct ranks_self *self, const struct ranks_options *o, 
 		nap();
 	if (self->rank >= self->world - o->absent)
 		return 95;
-	for (int p = 0; p < self->world; p++)
+	for (int p = 0; p < self->world; p++) {
 		addresses[p] = board->address[p];
-	status = collectives_connect(self->c, addresses, error, sizeof error);
+		nodes[p] = p * 2 / self->world;
+	}
+	status = collectives_connect(
+		self->c, addresses, ranks_on_nodes() ? nodes : NULL, error, sizeof error);
 	if (status == 0)
 		return collectives_group(self->c, self->world, &self->all) == 0 ? 0 : 98;
 	if (o->refused != NULL)
@@ -72,6 +81,7 @@ static int run_rank(const struct ranks_options *o, int rank, struct board *board
 	if (k_context_create(&context, &self.ctx) != 0)
 		return status;
 	options.ctx = self.ctx;
+	options.interface = ranks_on_nodes() ? "lo" : NULL;
 	if (k_stream_create(self.ctx, K_STREAM_COMPUTE, "compute", &self.compute) == 0 &&
 		k_stream_create(self.ctx, K_STREAM_COMM, "comm", &self.comm) == 0 &&
 		collectives_create(&options, &self.c, why, sizeof(why)) == 0) {

@@ -382,6 +382,7 @@ static void test_address_text(void **state)
 		.nonce = UINT64_MAX,
 		.pid = 12,
 		.host = "boot/pid:[1]",
+		.at = "10.0.0.1%eth0",
 		.settings = "UCX 1.13.1\nUCX_TLS self,sm\n",
 		.worker = worker};
 	struct ucx_address b, other;
@@ -399,6 +400,7 @@ static void test_address_text(void **state)
 		assert_memory_equal(b.worker, worker, bytes);
 		assert_true(b.rank == 3 && b.world == 4 && b.nonce == UINT64_MAX && b.pid == 12);
 		assert_string_equal(b.host, a.host);
+		assert_string_equal(b.at, a.at);
 		assert_string_equal(b.settings, a.settings);
 		assert_int_equal(ucx_address_compare(&a, &b, error, sizeof error), 0);
 		free(b.worker);

@@ -1,0 +1,229 @@
+"""Engines on several nodes (namespaces.py), driven without gpt2d: bootstrap, equal losses, data, faults."""
+
+import csv
+import hashlib
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+import namespaces
+from engines import PROGRAM, Rank, Ranks, spec
+
+pytestmark = [
+    pytest.mark.skipif(not PROGRAM.exists(), reason="no engine was built"),
+    pytest.mark.skipif(bool(namespaces.why_not()), reason=namespaces.why_not() or "-"),
+]
+NODES = [0, 0, 1, 1]
+TOKENS = b"\x01\x00\x02\x00\x05\x00" * 4000
+
+
+def metrics(directory):
+    return json.loads((directory / "training_metrics.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def two():
+    with namespaces.Nodes(2) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A new directory at each call."""
+    made = iter(range(1000))
+
+    def make():
+        path = tmp_path / f"segment{next(made)}"
+        path.mkdir()
+        return path
+    return make
+
+
+def world(nodes, *options, env=None):
+    """Two ranks on each of two nodes."""
+    return Ranks(4, env=env, options=("--interface", "eth0", *options), nodes=NODES, inside=[nodes[n].inside for n in NODES])
+
+
+def put(node, name, data):
+    """A file in the node's own /dev/shm; its path there."""
+    (Path(f"/proc/{node.pid}/root/dev/shm") / name).write_bytes(data)
+    return f"/dev/shm/{name}"
+
+
+def losses(directory):
+    return metrics(directory)["gpt2d"]["losses"], metrics(directory)["gpt2d"]["loss_hash"]
+
+
+def test_the_losses_of_one_node(two, folder):
+    """Bit for bit, with both ZeRO stages; the artifacts name nodes, ranks and network."""
+    runs = [spec(4, zero_optimization={"stage": stage, "reduce_bucket_size": 4096, "overlap_comm": True}) for stage in (0, 1)]
+    alone = []
+    with Ranks(4) as ranks:
+        for run in runs:
+            directory = folder()
+            ranks.train(run, directory)
+            alone.append(losses(directory))
+        hardware = metrics(directory)["hardware"]
+        assert (hardware["world_size"], hardware["nodes"], hardware["ranks_per_node"]) == (4, 1, 4)
+        assert metrics(directory)["gpt2d"]["network"] == {"name": "UCX", "devices": None, "paths": "self,posix,cma",
+            "gpu_direct_rdma": None}
+    with world(two) as ranks:
+        assert [hello["local_rank"] for hello in ranks.hellos] == [0, 1, 2, 3]
+        for run, expected in zip(runs, alone):
+            directory = folder()
+            ranks.train(run, directory)
+            assert losses(directory) == expected
+        found = metrics(directory)
+        hardware, ours = found["hardware"], found["gpt2d"]
+        assert (hardware["world_size"], hardware["nodes"], hardware["ranks_per_node"]) == (4, 2, 2)
+        assert hardware["gpu_count_visible"] == 0
+        assert [rank["node"] for rank in ours["ranks"]] == NODES
+        assert ours["network"] == {"name": "UCX", "devices": "eth0", "paths": "self,posix,cma,tcp", "gpu_direct_rdma": None}
+        with (directory / "rank_times.csv").open() as rows:
+            assert {row["rank"] for row in csv.DictReader(rows)} == set("0123")
+        # a run of one node's ranks alone
+        directory = folder()
+        ranks.train(spec(2), directory, world=2)
+        assert metrics(directory)["hardware"]["nodes"] == 1
+        for rank in ranks:
+            rank.send("engine.exit")
+        assert [rank.end() for rank in ranks] == [0] * 4
+
+
+def test_only_the_named_interface_listens(two):
+    """Within a node the ranks share memory; UCX opens ports on eth0 and nowhere else."""
+    with world(two):
+        for node in (two[0], two[1]):
+            table = Path(f"/proc/{node.pid}/net/tcp").read_text().splitlines()[1:]
+            listening = {row.split()[1].split(":")[0] for row in table if row.split()[3] == "0A"}
+            number = "".join(f"{int(part):02X}" for part in reversed(node.address.split(".")))
+            assert listening == {number}
+
+
+def test_data_is_what_the_files_hold(two, folder):
+    """Copies differ in device, inode and times, which the ranks of one node alone compare."""
+    path = put(two[0], "train.bin", TOKENS)
+    put(two[1], "train.bin", TOKENS)
+    run = spec(4, data={"train": path, "val": path})
+    with world(two) as ranks:
+        directory = folder()
+        ranks.train(run, directory)
+        assert metrics(directory)["gpt2d"]["train_sha256"] == hashlib.sha256(TOKENS).hexdigest()
+        told = ranks[0].all("segment.started")[-1]["data"]
+        ranks.train(run, folder(), data=told)
+        put(two[1], "train.bin", TOKENS[:-2] + b"\x06\x00")
+        segment = ranks.start(run, folder(), data=told)
+        for rank in ranks:
+            _, failed = rank.wait("segment.failed", segment=segment)
+            assert failed["reason"] == "spec_mismatch" and path in failed["message"]
+            assert "the node of rank 2 has other contents than that of rank 0" in failed["message"]
+        put(two[1], "train.bin", TOKENS)
+        ranks.train(run, folder(), data=told)
+        (Path(f"/proc/{two[1].pid}/root/dev/shm") / "train.bin").unlink()
+        segment = ranks.start(run, folder(), data=told)
+        _, failed = ranks[2].wait("segment.failed", segment=segment)
+        assert failed["reason"] == "data" and path in failed["message"]
+
+
+def test_all_ranks_stop_after_the_same_step(two, folder):
+    """A request that reaches one rank of the other node stops all."""
+    with world(two) as ranks:
+        segment = ranks.start(spec(4, work={"optimizer_steps": 1000000}), folder())
+        ranks[0].wait("segment.step")
+        ranks[3].send("segment.cancel", run=1, segment=segment)
+        _, cancelled = ranks[0].wait("segment.cancelled", segment=segment)
+        assert 0 < cancelled["step"] < 1000000
+        ranks.train(spec(4), folder())
+
+
+def test_a_killed_rank_of_another_node(two, folder):
+    """Its peers notice at once and name both addresses; nobody watches processes of another node."""
+    with world(two) as ranks:
+        ranks.start(spec(4, work={"optimizer_steps": 1000000}), folder())
+        ranks[0].wait("segment.step")
+        began = time.monotonic()
+        ranks[3].process.send_signal(signal.SIGKILL)
+        texts = []
+        for rank in list(ranks)[:3]:
+            _, failed = rank.wait("segment.failed")
+            assert failed["reason"] == "peer_lost" and "rank 3: " in failed["message"]
+            texts.append(failed["message"])
+        assert [rank.end() for rank in list(ranks)[:3]] == [70] * 3
+        assert time.monotonic() - began < 10
+        assert any(f"({two[0].address}%eth0 -> {two[1].address}%eth0)" in text or "its process ended" in text for text in texts)
+    with world(two) as ranks:
+        ranks.train(spec(4), folder())
+
+
+def test_a_node_out_of_reach_at_the_start(two):
+    """All pairs that do not hear from each other are named."""
+    ranks = [Rank("--role", "connect", "--rank", r, "--ranks", 4, "--interface", "eth0", "--silence", 3, inside=two[n].inside)
+        for r, n in enumerate(NODES)]
+    try:
+        hellos = [rank.wait("engine.hello")[1] for rank in ranks]
+        two.cut(1)
+        for rank in ranks:
+            rank.send("engine.connect", addresses=[hello["address"] for hello in hellos], nodes=NODES)
+        _, said = ranks[0].wait("engine.log", level="error")
+        pair = f"({two[0].address}%eth0 -> {two[1].address}%eth0)"
+        assert f"rank 2 {pair}" in said["message"] and "rank 1" not in said["message"]
+        assert [rank.end() for rank in ranks] == [73] * 4
+    finally:
+        two.join(1)
+        for rank in ranks:
+            rank.kill()
+
+
+@pytest.mark.parametrize("env, problem", [
+    (None, "interface eth7: no such interface on this node; usable here: lo, eth0"),
+    ({"UCX_NET_DEVICES": "eth8"}, "interface eth7: no such interface"),
+])
+def test_an_interface_that_is_not_there(two, env, problem):
+    rank = Rank("--role", "rank", "--rank", 0, "--ranks", 2, "--threads", 1, "--interface", "eth7", env=env, inside=two[0].inside)
+    try:
+        _, said = rank.wait("engine.log")
+        assert said["level"] == "error" and problem in said["message"]
+        assert rank.end() == 73
+    finally:
+        rank.kill()
+
+
+def test_an_idle_communicator_is_tested(two, folder):
+    """A node that went away meanwhile costs the next run nothing: no rank reports a failure of it."""
+    with world(two, "--idle-test", 1, "--silence", 2) as ranks:
+        ranks.train(spec(4), folder())
+        time.sleep(1.2)  # idle, by the limit above
+        directory = folder()
+        ranks.train(spec(4), directory)
+        assert "the communicator was idle and answers" in (directory / "train.log").read_text()
+        time.sleep(1.2)
+        two.cut(1)
+        try:
+            ranks.start(spec(4), folder())
+            assert [rank.end() for rank in ranks] == [70] * 4
+        finally:
+            two.join(1)
+        for rank in ranks:
+            assert not [failed for failed in rank.all("segment.failed") if failed["segment"] > 2]
+        warnings = [said["message"] for rank in ranks for said in rank.all("engine.log") if said["level"] == "warning"]
+        assert any("the communicator was idle and does not answer" in text for text in warnings)
+
+
+def test_memory_is_counted_by_node(two):
+    """A check counts the ranks of the fullest node; without nodes, all."""
+    rank = Rank("--role", "check")
+    try:
+        rank.wait("engine.ready")
+        planned = []
+        for nodes in (None, [0, 0, 1, 1], [0, 1, 2, 3]):
+            more = {"nodes": nodes} if nodes else {}
+            rank.send("check", token=1, world=4, arm="run", spec=json.dumps(spec(4)), **more)
+            planned.append(rank.wait("check.reply")[1]["check"]["memory"])
+        assert [memory["planned_bytes"] // memory["total_bytes"] for memory in planned] == [4, 2, 1]
+        rank.send("check", token=2, world=4, arm="run", spec=json.dumps(spec(4)), nodes=[0, 1])
+        assert not rank.wait("check.reply")[1]["ok"]
+    finally:
+        rank.kill()
