@@ -21,6 +21,7 @@ const struct verb *const verbs[] = {
 	&verb_prune,
 	&verb_keep,
 	&verb_metrics,
+	&verb_topo,
 	&verb_compare,
 	&verb_judge,
 	&verb_tune,

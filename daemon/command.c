@@ -288,6 +288,13 @@ static void do_metrics(struct daemon *d, struct reply *reply, json_t *params)
 	metrics_request(d->metrics, reply, params);
 }
 
+/* ---- topo ---- */
+
+static void do_topo(struct daemon *d, struct reply *reply, json_t *params)
+{
+	reply_result(reply, json_pack("{so}", "nodes", engine_pool_topology(d->pool)));
+}
+
 /* ---- artifacts ---- */
 
 static struct artifacts_options artifacts_options(const struct daemon *d)
@@ -343,6 +350,7 @@ static const struct verb verbs[] = {
 	{METHOD_ARTIFACT_READ, do_artifact_read, ROLE_ANYBODY},
 	{METHOD_LOGS, do_logs, ROLE_ANYBODY, true},
 	{METHOD_METRICS, do_metrics, ROLE_ANYBODY, true},
+	{METHOD_TOPO, do_topo, ROLE_ANYBODY},
 	{METHOD_PRUNE, do_prune, ROLE_OWNER},
 	{METHOD_KEEP, do_keep, ROLE_OWNER},
 	{METHOD_CANCEL, command_cancel, ROLE_OWNER},

@@ -48,6 +48,16 @@ static struct metrics_traffic describe_sent(const struct collectives_bytes *sent
 		.other = sent->other};
 }
 
+/* NULL: all work was done. */
+static const char *partial_state(const struct segment *s)
+{
+	if (s->failure.reason)
+		return "failed";
+	if (!s->cancelled)
+		return NULL;
+	return s->stop.state[0] ? s->stop.state : "interrupted";
+}
+
 static struct metrics_network describe_network(const struct collectives_network *n)
 {
 	return (struct metrics_network){.name = n->name,
@@ -99,7 +109,6 @@ static void describe(const struct writer *w, const struct segment *s, const char
 		.val_sequences = s->has_val ? s->val.n_sequences : 0,
 		.device = &w->options.device,
 		.collectives = s->world > 1 ? w->options.collectives : NULL,
-		.network = describe_network(&s->network),
 		.tuning_sha256 = s->tuning_sha256[0] ? s->tuning_sha256 : NULL,
 		.sent_bytes = describe_sent(&s->sent),
 		.ranks = s->ranks,
@@ -116,10 +125,6 @@ static void describe(const struct writer *w, const struct segment *s, const char
 		.wall_ns = s->wall_ns,
 		.log = &s->log,
 	};
-	out->partial = s->failure.reason ? "failed"
-		: !s->cancelled          ? NULL
-		: s->stop.state[0]       ? s->stop.state
-					 : "interrupted";
 }
 
 static void send_artifacts(
@@ -143,6 +148,8 @@ static void write_segment(const struct writer *w, struct segment *s)
 	snprintf(run, sizeof(run), "%" PRId64, s->run);
 	content_wait(s->content);
 	describe(w, s, run, &m);
+	m.partial = partial_state(s);
+	m.network = describe_network(&s->network);
 	m.train_sha256 = content_train(s->content);
 	m.val_sha256 = content_validation(s->content);
 	m.data_hash = content_hash(s->content, &s->config, data_hash) ? data_hash : NULL;

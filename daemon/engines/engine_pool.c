@@ -40,6 +40,7 @@ struct rank {
 	char *address;
 	json_t *device;
 	json_t *gpu; /* of its last heartbeat; NULL: it has none */
+	json_t *topology; /* of its node, which its first rank sends; else NULL */
 };
 
 struct engine_pool {
@@ -191,6 +192,14 @@ static void on_alive(struct rank *r, const json_t *params)
 	}
 }
 
+static void on_topology(struct rank *r, const json_t *params)
+{
+	json_t *topology = json_object_get(params, "topology");
+
+	json_decref(r->topology);
+	r->topology = json_is_object(topology) ? json_incref(topology) : NULL;
+}
+
 static void on_message(struct engine_link *link, const char *method, json_t *params, void *arg)
 {
 	struct rank *r = arg;
@@ -205,6 +214,8 @@ static void on_message(struct engine_link *link, const char *method, json_t *par
 		on_hello(r, params);
 	else if (strcmp(method, ENGINE_READY) == 0)
 		on_ready(r);
+	else if (strcmp(method, ENGINE_TOPOLOGY) == 0)
+		on_topology(r, params);
 	else
 		p->o.message(r->rank, method, params, p->o.arg);
 }
@@ -530,6 +541,7 @@ void engine_pool_destroy(struct engine_pool *p)
 		free(p->ranks[i].address);
 		json_decref(p->ranks[i].device);
 		json_decref(p->ranks[i].gpu);
+		json_decref(p->ranks[i].topology);
 	}
 	event_free(p->timer);
 	event_free(p->watch);
@@ -666,6 +678,18 @@ int64_t engine_pool_retry_s(const struct engine_pool *p)
 	int64_t retry = (p->retry_ns - clock_mono_ns() + CLOCK_S_NS - 1) / CLOCK_S_NS;
 
 	return p->state != POOL_DOWN ? -1 : retry > 0 ? retry : 0;
+}
+
+json_t *engine_pool_topology(const struct engine_pool *p)
+{
+	json_t *nodes = json_array();
+
+	for (int i = 0; i < p->o.ranks; i++)
+		if (i == 0 || p->ranks[i].topology)
+			json_array_append_new(nodes,
+				json_pack("{si sO?}", "node", (int)json_array_size(nodes),
+					"topology", p->ranks[i].topology));
+	return nodes;
 }
 
 json_t *engine_pool_json(const struct engine_pool *p)

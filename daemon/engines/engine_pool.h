@@ -99,6 +99,8 @@ int64_t engine_pool_retry_s(const struct engine_pool *p);
  * {state, reason, program, threads, restarts, starting_s, ready_after_s, retry_in_s, ranks: [...]}
  */
 json_t *engine_pool_json(const struct engine_pool *p);
+/* An array of {node, topology} in the order of nodes; topology: null before its engines ran. */
+json_t *engine_pool_topology(const struct engine_pool *p);
 const char *engine_pool_state_name(const struct engine_pool *p);
 const char *engine_pool_reason(const struct engine_pool *p); /* of the last loss; empty when none */
 
