@@ -684,11 +684,10 @@ json_t *engine_pool_topology(const struct engine_pool *p)
 {
 	json_t *nodes = json_array();
 
-	for (int i = 0; i < p->o.ranks; i++)
-		if (i == 0 || p->ranks[i].topology)
-			json_array_append_new(nodes,
-				json_pack("{si sO?}", "node", (int)json_array_size(nodes),
-					"topology", p->ranks[i].topology));
+	for (int i = 0; i < p->o.ranks; i += p->o.node_ranks)
+		json_array_append_new(nodes,
+			json_pack("{si sO?}", "node", p->ranks[i].node, "topology",
+				p->ranks[i].topology));
 	return nodes;
 }
 
