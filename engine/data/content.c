@@ -18,7 +18,8 @@
 #include "proto/host/memory.h"
 #include "proto/host/thread.h"
 
-enum { READ_BYTES = 1 << 20, KEPT_MAX = 256, LINE_BYTES = 256, TRAIN = 0, VALIDATION, WEIGHTS, FILES };
+enum { READ_BYTES = 1 << 20, KEPT_MAX = 256, LINE_BYTES = 256 };
+enum { TRAIN, VALIDATION, WEIGHTS, FILES };
 static const char kept_name[] = "data_hashes";
 
 struct key {
