@@ -589,7 +589,8 @@ static void walk(struct conversion *c, const struct spec_json_node *object, cons
 
 		if (m.node->duplicate)
 			continue;
-		snprintf(key, sizeof(key), "%s%s%.120s", path, *path ? "." : "", m.node->key);
+		snprintf(key, sizeof(key), "%s%s%.120s", path, *path ? "." : "",
+			*m.node->key ? m.node->key : "\"\"");
 		m.key = key;
 		m.row = strchr(m.node->key, '.') ? NULL : find_row(key);
 		same = m.row ? spec_table_find(key) : NULL;
