@@ -28,7 +28,7 @@
 #include "proto/version.h"
 
 enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_IN_USE = 3, SIGNALED = 128 };
-enum { OUTPUT_BYTES = 1 << 20 };
+enum { OUTPUT_BYTES = 1 << 20, FILES_BYTES = PATH_MAX };
 
 /* A standard stream that came closed keeps its number: else a lock file or a socket gets it. */
 static void fill_standard_streams(void)
@@ -68,9 +68,11 @@ static int threads_of(const struct settings *s)
 static void log_start(const struct daemon *d)
 {
 	const struct engine_program *p = d->program;
+	char files[FILES_BYTES];
 
+	settings_format_files(d->settings, files, sizeof(files));
 	log_write(LOG_INFO, "gpt2d %s: socket %s, state %s, settings %s", version_build, d->socket,
-		d->state_dir, d->settings->config_file ? d->settings->config_file : "of no file");
+		d->state_dir, files[0] ? files : "of no file");
 	log_write(LOG_INFO, "engine %s, ranks %lld, threads per rank %d", p->path,
 		(long long)d->settings->ranks, d->threads);
 	if (p->why[0] != '\0')
@@ -119,12 +121,14 @@ static void say_finding(const struct finding *f, void *arg)
 {
 	struct test *t = arg;
 	char place[PATH_MAX + 32] = "";
+	const char *file;
 	int line = 0;
 
 	if (f->verdict == VERDICT_OK)
 		return;
-	if (f->setting != NULL && settings_in_file(t->settings, f->setting, &line))
-		snprintf(place, sizeof(place), "%s:%d: ", t->settings->config_file, line);
+	file = f->setting != NULL ? settings_file_of(t->settings, f->setting, &line) : NULL;
+	if (file != NULL)
+		snprintf(place, sizeof(place), "%s:%d: ", file, line);
 	if (f->verdict == VERDICT_WARN || !settings_given(t->settings, f->setting)) {
 		say("warning: %s%s", place, f->text);
 	} else {
@@ -137,12 +141,13 @@ static void say_finding(const struct finding *f, void *arg)
 static void print_settings(struct settings *s, FILE *to)
 {
 	struct engine_program program;
-	char error[PATH_MAX + 512];
+	char error[PATH_MAX + 512], files[FILES_BYTES];
 	const bool own =
 		s->engine == NULL && engine_program_find(s, &program, error, sizeof(error)) == 0;
 
 	settings_resolve(s);
-	fprintf(to, "# %s\n", s->config_file != NULL ? s->config_file : "no file was read");
+	settings_format_files(s, files, sizeof(files));
+	fprintf(to, "# %s\n", files[0] ? files : "no file was read");
 	settings_print(s, to);
 	if (own && program.why[0] != '\0')
 		fprintf(to, "# device, as auto takes it now: %s: %s\n",
@@ -155,12 +160,14 @@ static void print_settings(struct settings *s, FILE *to)
 static int test_settings(struct settings *s, bool verbose)
 {
 	struct test t = {.settings = s};
+	char files[FILES_BYTES];
 
+	settings_format_files(s, files, sizeof(files));
 	checks_run(CHECKS_TEST, s, "", say_finding, &t);
 	if (verbose)
 		print_settings(s, stdout);
-	else if (!t.wrong && s->config_file != NULL)
-		printf("%s: the settings are good\n", s->config_file);
+	else if (!t.wrong && files[0])
+		printf("%s: the settings are good\n", files);
 	else if (!t.wrong)
 		puts("no file; the settings are good");
 	return t.wrong ? STATUS_USAGE : STATUS_OK;

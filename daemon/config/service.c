@@ -13,7 +13,7 @@
 #include "proto/host/clock.h"
 #include "proto/host/memory.h"
 
-enum { STATUS_US = 2000000, STATUS_BYTES = 480 };
+enum { STATUS_US = 2000000, STATUS_BYTES = 480, LOG_FILES_BYTES = 1024 };
 
 struct service {
 	struct service_options o;
@@ -109,7 +109,7 @@ static void reload_settings(struct settings *settings, int argc, char **argv)
 {
 	struct settings_command command;
 	struct settings fresh;
-	char *errors = NULL;
+	char *errors = NULL, files[LOG_FILES_BYTES];
 	size_t n = 0;
 	FILE *to = open_memstream(&errors, &n);
 	int rc, taken = 0;
@@ -125,8 +125,9 @@ static void reload_settings(struct settings *settings, int argc, char **argv)
 	} else {
 		settings_take(settings, &fresh, log_change, &taken);
 		log_set_level((enum log_level)settings->log_level);
+		settings_format_files(&fresh, files, sizeof(files));
 		log_write(LOG_INFO, "settings: read again from %s, %d changed",
-			fresh.config_file ? fresh.config_file : "no file", taken);
+			files[0] ? files : "no file", taken);
 	}
 	settings_finish(&fresh);
 	free(errors);

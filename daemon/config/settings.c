@@ -68,8 +68,8 @@ void settings_finish(struct settings *s)
 {
 	for (size_t i = 0; i < settings_n_rows; i++)
 		settings_clear_row(s, &settings_rows[i]);
-	free(s->config_file);
-	s->config_file = NULL;
+	while (s->files.n > 0)
+		free(s->files.path[--s->files.n]);
 }
 
 const struct settings_row *settings_find(const char *name)
@@ -134,15 +134,15 @@ bool settings_given(const struct settings *s, const char *name)
 	return row != NULL && s->source[row - settings_rows] != BY_DEFAULT;
 }
 
-bool settings_in_file(const struct settings *s, const char *name, int *line)
+const char *settings_file_of(const struct settings *s, const char *name, int *line)
 {
 	const struct settings_row *row = settings_find(name);
 	const ptrdiff_t i = row != NULL ? row - settings_rows : -1;
 
-	if (i < 0 || s->source[i] != BY_FILE || s->config_file == NULL)
-		return false;
+	if (i < 0 || s->source[i] != BY_FILE)
+		return NULL;
 	*line = s->line[i];
-	return true;
+	return s->files.path[s->file[i]];
 }
 
 static void append(char *out, size_t out_bytes, const char *text)
@@ -150,6 +150,15 @@ static void append(char *out, size_t out_bytes, const char *text)
 	size_t n = strlen(out);
 
 	snprintf(out + n, out_bytes - n, "%s", text);
+}
+
+void settings_format_files(const struct settings *s, char *out, size_t out_bytes)
+{
+	out[0] = '\0';
+	for (size_t i = 0; i < s->files.n; i++) {
+		append(out, out_bytes, i > 0 ? ", " : "");
+		append(out, out_bytes, s->files.path[i]);
+	}
 }
 
 void settings_format_units(const struct settings_row *row, char *out, size_t out_bytes)

@@ -18,6 +18,7 @@
 #include "proto/host/data_roots.h"
 
 enum { SETTINGS_ROOTS_MAX = DATA_ROOTS_MAX, SETTINGS_ROWS_MAX = 64 };
+enum { SETTINGS_FILES_MAX = SETTINGS_ROOTS_MAX };
 
 struct settings_list {
 	char *path[SETTINGS_ROOTS_MAX];
@@ -68,8 +69,9 @@ struct settings {
 	/* of each row, in the table's order */
 	enum settings_source source[SETTINGS_ROWS_MAX];
 	int line[SETTINGS_ROWS_MAX]; /* in the file */
+	int file[SETTINGS_ROWS_MAX]; /* of files */
 
-	char *config_file; /* the one that was read; NULL: none */
+	struct settings_list files; /* that were read, a later one overrides those before it */
 };
 
 enum settings_type {
@@ -114,8 +116,10 @@ int settings_set_row(struct settings *s, const struct settings_row *row, const c
 void settings_clear_row(struct settings *s, const struct settings_row *row);
 /* Is there a value, or does the default apply? */
 bool settings_given(const struct settings *s, const char *name);
-/* Is the value that of the file, and in which line of config_file? */
-bool settings_in_file(const struct settings *s, const char *name, int *line);
+/* The file that the value is from, and the line; NULL: from no file. */
+const char *settings_file_of(const struct settings *s, const char *name, int *line);
+/* "FILE, FILE": those that were read; "" without any. */
+void settings_format_files(const struct settings *s, char *out, size_t out_bytes);
 
 /*
  * Takes over from fresh the rows marked reload. Calls changed for each difference with the setting,

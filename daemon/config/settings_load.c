@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -179,11 +180,13 @@ static void read_line(struct reading *r, char *line)
 		return;
 	}
 	i = (size_t)(row - settings_rows);
-	if (r->s->line[i] != 0) {
+	if (r->s->line[i] != 0 && (size_t)r->s->file[i] == r->s->files.n) {
 		wrong(r, "%s: given twice, first in line %d", row->name, r->s->line[i]);
 		return;
 	}
+	settings_clear_row(r->s, row); /* a file before this one may have set it */
 	r->s->line[i] = r->line;
+	r->s->file[i] = (int)r->s->files.n;
 	r->s->source[i] = BY_FILE;
 	read_value(r, row, equals + 1);
 }
@@ -230,7 +233,7 @@ static void read_lines(struct reading *r, FILE *file)
 	free(line);
 }
 
-/* 0, -ENOENT, or -EINVAL after the errors. */
+/* 0, -ENOENT, or -EINVAL after the errors. A file that could be read joins s->files. */
 static int read_file(struct settings *s, const char *path, FILE *errors)
 {
 	struct reading r = {.s = s, .path = path, .errors = errors};
@@ -250,31 +253,51 @@ static int read_file(struct settings *s, const char *path, FILE *errors)
 	}
 	read_lines(&r, file);
 	fclose(file);
+	s->files.path[s->files.n++] = memory_text(path);
 	if (r.n_errors > ERRORS_MAX)
 		fprintf(errors, "%s: %d more errors\n", path, r.n_errors - ERRORS_MAX);
 	return r.n_errors > 0 ? -EINVAL : 0;
 }
 
+/* The files of packages and of the administrator beside the standard file, by name. */
+static int read_folder(struct settings *s, const char *standard, FILE *errors)
+{
+	char pattern[PATH_MAX + 16];
+	glob_t found = {0};
+	int rc = 0;
+
+	snprintf(pattern, sizeof(pattern), "%s.d/*.conf", standard);
+	if (glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc >= SETTINGS_FILES_MAX) {
+		fprintf(errors, "%s: %zu files (expected at most %d)\n", pattern, found.gl_pathc,
+			SETTINGS_FILES_MAX - 1);
+		rc = -EINVAL;
+	}
+	for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++)
+		rc = read_file(s, found.gl_pathv[i], errors);
+	globfree(&found);
+	return rc < 0 ? -EINVAL : 0;
+}
+
 static int take_file(struct settings *s, const char *asked, FILE *errors)
 {
 	char standard[PATH_MAX];
-	const char *path = asked;
 	int rc;
 
-	if (path == NULL && !paths_config(standard, sizeof(standard)))
+	if (asked == NULL && !paths_config(standard, sizeof(standard)))
 		return 0; /* no home: no file */
-	if (path == NULL)
-		path = standard;
-	if (strlen(path) >= PATH_MAX) {
-		fprintf(errors, "--config: %.200s...: longer than %d bytes\n", path, PATH_MAX - 1);
+	if (asked == NULL) {
+		rc = read_file(s, standard, errors);
+		if (rc == 0 || rc == -ENOENT)
+			rc = read_folder(s, standard, errors);
+		return rc;
+	}
+	if (strlen(asked) >= PATH_MAX) {
+		fprintf(errors, "--config: %.200s...: longer than %d bytes\n", asked, PATH_MAX - 1);
 		return -EINVAL;
 	}
-	rc = read_file(s, path, errors);
-	if (rc == -ENOENT && asked == NULL)
-		return 0;
+	rc = read_file(s, asked, errors);
 	if (rc == -ENOENT)
-		fprintf(errors, "%s: %s\n", path, strerror(ENOENT));
-	s->config_file = memory_text(path);
+		fprintf(errors, "%s: %s\n", asked, strerror(ENOENT));
 	return rc < 0 ? -EINVAL : 0;
 }
 
@@ -283,7 +306,7 @@ static int take_file(struct settings *s, const char *asked, FILE *errors)
 static const struct option_row flags[] = {
 	{"config", 'c', OPTION_STRING, "FILE", 0, 0,
 		"read FILE instead of /etc/gpt2d/gpt2d.conf (root, services) or gpt2d/gpt2d.conf "
-		"below $XDG_CONFIG_HOME or ~/.config",
+		"below $XDG_CONFIG_HOME or ~/.config, and of gpt2d.conf.d/*.conf beside it",
 		.many = true},
 	{"test", 'n', OPTION_FLAG, NULL, 0, 0,
 		"only check the settings; with -v print them as a file"},
@@ -428,10 +451,12 @@ static int take_slurm(struct settings *s, FILE *errors)
 
 static void print_place(const struct settings *s, const char *name, FILE *errors)
 {
+	const char *file;
 	int line;
 
-	if (settings_in_file(s, name, &line))
-		fprintf(errors, "%s:%d: ", s->config_file, line);
+	file = settings_file_of(s, name, &line);
+	if (file != NULL)
+		fprintf(errors, "%s:%d: ", file, line);
 }
 
 /* The rules of listen and join. NULL: they are kept. */

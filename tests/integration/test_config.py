@@ -248,6 +248,31 @@ def test_a_file_of_somebody_else(tmp_path):
     assert refused.returncode == 2 and "belongs to uid 65534, it has to be root's or one's own (uid 0)" in refused.stderr
 
 
+def test_files_beside_the_standard_one(tmp_path):
+    """gpt2d.conf.d/*.conf, in the order of their names: the last one counts, whole settings at a time."""
+    folder = tmp_path / "gpt2d.conf.d"
+    folder.mkdir()
+    conf = write(tmp_path, "ranks = 2\nthreads = 3\ndata_roots = /a /b\n")
+    (folder / "20-b.conf").write_text("ranks = 5\n")
+    (folder / "10-a.conf").write_text("ranks = 4\ndata_roots = /c\n")
+    (folder / "30-c.txt").write_text("no setting\n")
+    service = {"CONFIGURATION_DIRECTORY": tmp_path, "STATE_DIRECTORY": tmp_path / "state", "RUNTIME_DIRECTORY": tmp_path}
+    shown = run("-nv", **service).stdout
+    found = settings(shown)
+    assert (found["ranks"], found["threads"], found["data_roots"]) == ("5", "3", "/c")
+    assert shown.startswith(f"# {conf}, {folder}/10-a.conf, {folder}/20-b.conf\n")
+    assert settings(run("-nv", conf=conf, **service).stdout)["ranks"] == "2"
+    (folder / "20-b.conf").write_text("ranks = 5\n\nranks = 6\nrank = 1\ndevice = auto\n")
+    refused = run("-n", **service)
+    assert refused.returncode == 2 and [line.removeprefix(f"gpt2d: {folder}/20-b.conf:") for line in refused.stderr.splitlines()] == [
+        "3: ranks: given twice, first in line 1", '4: rank: no such setting, the nearest is "ranks"']
+    (folder / "20-b.conf").write_text("\ndevice = auto\n")
+    assert f"gpt2d: {folder}/20-b.conf:2: device: auto is for a user's own daemon" in run("-n", **service).stderr
+    conf.unlink()
+    (folder / "20-b.conf").unlink()
+    assert settings(run("-nv", **service).stdout)["ranks"] == "4"
+
+
 def test_the_example_is_the_table(tmp_path):
     shown = subprocess.run([BUILD / "daemon" / "gpt2d-settings-docs", "example"], capture_output=True, text=True,
         timeout=60, check=True).stdout
