@@ -357,8 +357,8 @@ static const struct verb verbs[] = {
 	{METHOD_PRIORITY, command_priority, ROLE_OWNER},
 	{METHOD_DRAIN, command_drain, ROLE_ADMIN},
 	{METHOD_RESUME, command_resume, ROLE_ADMIN},
-	{METHOD_RELEASE, command_release, ROLE_ADMIN},
-	{METHOD_WARM, command_warm, ROLE_ADMIN},
+	{METHOD_RELEASE, command_release, ROLE_MEMBER},
+	{METHOD_WARM, command_warm, ROLE_MEMBER},
 	{METHOD_SHUTDOWN, do_shutdown, ROLE_ADMIN, true},
 	{METHOD_VERSION, do_version, ROLE_ANYBODY, true},
 };
@@ -442,23 +442,24 @@ void command_handle(struct daemon *d, struct reply *reply, const struct rpc_mess
 {
 	struct client *client = reply_client(reply);
 	const struct verb *verb = NULL;
+	char why[200];
 
 	for (size_t i = 0; i < VERBS; i++)
 		if (strcmp(verbs[i].name, message->method) == 0)
 			verb = &verbs[i];
-	if (!client_greeted(client) && (verb == NULL || verb->handle != do_hello))
+	if (!client_greeted(client) && (verb == NULL || verb->handle != do_hello)) {
 		reply_error_and_close(reply, PROTOCOL_INVALID_REQUEST, NULL, "%s is expected first",
 			METHOD_HELLO);
-	else if (verb == NULL)
+	} else if (verb == NULL) {
 		unknown_verb(reply, message->method);
-	else if (!role_may_ask(reply_peer(reply), verb->role))
-		reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL,
-			"%s: only root, the user of gpt2d (uid %u) and members of admin_group may",
-			verb->name, (unsigned)geteuid());
-	else if (!verb->member && world_leader(d->world) != NULL)
+	} else if (!role_may_ask(reply_peer(reply), verb->role)) {
+		role_say_refused(verb->name, verb->role, why, sizeof(why));
+		reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL, "%s", why);
+	} else if (!verb->member && world_leader(d->world) != NULL) {
 		reply_error(reply, PROTOCOL_WRONG_NODE, NULL,
 			"%s: this gpt2d is node %d, a member; ask the gpt2d of the leader, %s",
 			verb->name, settings_node(d->settings), world_leader(d->world));
-	else if (check_params(verb->name, reply, message->params))
+	} else if (check_params(verb->name, reply, message->params)) {
 		verb->handle(d, reply, message->params);
+	}
 }

@@ -7,6 +7,7 @@
 
 #include "daemon/config/clock.h"
 #include "daemon/control/reply.h"
+#include "daemon/control/role.h"
 #include "daemon/daemon.h"
 #include "daemon/engines/engine_pool.h"
 #include "daemon/runs/hold.h"
@@ -246,7 +247,16 @@ void command_resume(struct daemon *d, struct reply *reply, json_t *params)
 
 void command_release(struct daemon *d, struct reply *reply, json_t *params)
 {
-	place(d, reply, params, HOLD_RELEASED, METHOD_RELEASE);
+	const struct run *run = scheduler_running(d->scheduler);
+
+	if (json_is_true(json_object_get(params, "now")) && run != NULL &&
+		!role_may_change(reply_peer(reply), run->uid))
+		reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL,
+			"release: now: would interrupt run %lld of uid %u; ask that user or an "
+			"admin, or release without now, which lets the run end",
+			(long long)run->id, (unsigned)run->uid);
+	else
+		place(d, reply, params, HOLD_RELEASED, METHOD_RELEASE);
 }
 
 void command_warm(struct daemon *d, struct reply *reply, json_t *params)

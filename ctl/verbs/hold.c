@@ -273,7 +273,8 @@ const struct verb verb_release = {
 	.text = "The run in progress is finished first, unless --now is given. Runs can be "
 		"submitted and stay queued. The release lasts until warm, also over a restart of "
 		"gpt2d. With idle_release in gpt2d.conf(5), idle engines end by themselves and "
-		"start for the next run.",
+		"start for the next run. Members of socket_group may use release and warm, and "
+		"--now on their own run; the daemon's user, root and admins on every run.",
 	.options = release_options,
 	.run = run_release,
 };

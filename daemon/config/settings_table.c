@@ -18,7 +18,11 @@ const struct settings_row settings_rows[] = {
 			  "use the socket.\n"},
 	{"socket_group", SETTING_GROUP, AT(socket_group), .unset = "the group gpt2d runs with",
 		.help = "the group the socket belongs to",
-		.manual = "The user that gpt2d runs as must be in it, or root.\n"},
+		.manual = "The user that gpt2d runs as must be in it, or root.\n"
+			  "Its members share the GPUs: they may use\n"
+			  ".Ic gpt2ctl release\n"
+			  "and\n"
+			  ".Ic gpt2ctl warm .\n"},
 	{"socket_mode", SETTING_MODE, AT(socket_mode), RANGE(0600, 0777, -1),
 		.unset = "0600, with socket_group 0660",
 		.help = "who may connect: the owner, the group, all",

@@ -121,6 +121,7 @@ static void let_in(struct control *c, int fd, const struct ucred *peer)
 		.uid = peer->uid,
 		.pid = peer->pid,
 		.admin = role_is_admin(fd, peer->uid, peer->gid, &c->o.settings->admin_group),
+		.member = role_is_member(fd, peer->uid, peer->gid, &c->o.settings->socket_group),
 	};
 	struct seat *seat = memory_zeroed(1, sizeof(*seat));
 

@@ -36,26 +36,29 @@ static int peer_groups(int fd, gid_t **out)
 	return (int)(bytes / sizeof(gid_t));
 }
 
-bool role_is_admin(int fd, uid_t uid, gid_t gid, const struct settings_group *admins)
+bool role_is_member(int fd, uid_t uid, gid_t gid, const struct settings_group *group)
 {
 	gid_t *groups = NULL;
 	bool found = false;
 	int n;
 
-	if (uid == 0 || uid == geteuid())
-		return true;
-	if (admins->name == NULL || admins->gid == NOBODY)
+	if (group->name == NULL || group->gid == NOBODY)
 		return false;
-	if (gid == admins->gid)
+	if (gid == group->gid)
 		return true;
 	n = peer_groups(fd, &groups);
 	if (n < 0)
 		log_write(LOG_WARNING, "client: the groups of uid %u are not known: error %d",
 			(unsigned)uid, -n);
 	for (int i = 0; i < n && !found; i++)
-		found = groups[i] == admins->gid;
+		found = groups[i] == group->gid;
 	free(groups);
 	return found;
+}
+
+bool role_is_admin(int fd, uid_t uid, gid_t gid, const struct settings_group *admins)
+{
+	return uid == 0 || uid == geteuid() || role_is_member(fd, uid, gid, admins);
 }
 
 bool role_may_read(const struct settings *s, uid_t uid)
@@ -97,7 +100,15 @@ bool role_may_change(const struct client_peer *who, uid_t owner)
 
 bool role_may_ask(const struct client_peer *who, enum role needed)
 {
-	return who->admin || needed == ROLE_ANYBODY || needed == ROLE_OWNER;
+	return who->admin || needed == ROLE_ANYBODY || needed == ROLE_OWNER ||
+		(needed == ROLE_MEMBER && who->member);
+}
+
+void role_say_refused(const char *request, enum role needed, char *out, size_t out_bytes)
+{
+	snprintf(out, out_bytes,
+		"%s: only root, the user of gpt2d (uid %u) and members of %sadmin_group may",
+		request, (unsigned)geteuid(), needed == ROLE_MEMBER ? "socket_group or " : "");
 }
 
 bool role_may_rank(const struct client_peer *who, int64_t priority, int64_t before)

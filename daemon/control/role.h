@@ -1,7 +1,7 @@
 /*
  * role.h: what a client may do. Everybody who may connect may submit runs and see all runs. A run
  * belongs to the user who submitted it. Admins are root, the user that gpt2d runs as, and the
- * members of admin_group.
+ * members of admin_group. Members of socket_group may release the GPUs that they share.
  */
 #ifndef GPT2D_DAEMON_CONTROL_ROLE_H
 #define GPT2D_DAEMON_CONTROL_ROLE_H
@@ -20,21 +20,27 @@ struct client_peer {
 	uid_t uid;
 	pid_t pid;
 	bool admin;
+	bool member; /* of socket_group */
 };
 
 /* What a request requires. */
 enum role {
 	ROLE_ANYBODY = 1,
-	ROLE_OWNER, /* of the run, or an admin; the request checks it once the run is known */
+	ROLE_OWNER,  /* of the run, or an admin; the request checks it once the run is known */
+	ROLE_MEMBER, /* of socket_group, or an admin: those who share the GPUs */
 	ROLE_ADMIN,
 };
 
 /* Of a connected socket and its credentials; with the groups that the peer had when it connected.
  */
 bool role_is_admin(int fd, uid_t uid, gid_t gid, const struct settings_group *admins);
+/* Whether the peer is in the group; false without a group. */
+bool role_is_member(int fd, uid_t uid, gid_t gid, const struct settings_group *group);
 
 /* Whether the client may make such a request at all. */
 bool role_may_ask(const struct client_peer *who, enum role needed);
+/* Why not: what it needs. */
+void role_say_refused(const char *request, enum role needed, char *out, size_t out_bytes);
 
 /*
  * Whether the client may be any user that this user namespace does not map, as in a rootless

@@ -201,10 +201,30 @@ def verbs():
 
 
 def test_every_request_has_a_role():
-    admins = {"drain", "resume", "release", "warm", "shutdown"}
+    admins = {"drain", "resume", "shutdown"}
+    members = {"release", "warm"}
     owners = {"cancel", "priority", "keep", "prune"}
     assert {name: role for name, role in verbs().items() if role != "ANYBODY"} == \
-        {**dict.fromkeys(admins, "ADMIN"), **dict.fromkeys(owners, "OWNER")}
+        {**dict.fromkeys(admins, "ADMIN"), **dict.fromkeys(members, "MEMBER"), **dict.fromkeys(owners, "OWNER")}
+
+
+@ROOT_ONLY
+def test_a_colleague_releases_the_gpus(home):
+    """Members of socket_group share the GPUs; they interrupt no run of others with it."""
+    name, gid = a_group()
+    with Daemon(home=home, options=("--socket-group", name, "--socket-mode", "0666")) as d, d.client() as c:
+        for reply in as_user(d.socket, ONE, ["release", {}], ["warm", {}]):
+            assert reply["error"]["code"] == -32004 and "members of socket_group or admin_group may" in reply["error"]["message"]
+        run = as_user(d.socket, ONE, ["submit", {"spec": spec("one-ms20", 100000)}])[0]["result"]["id"]
+        wait_for(lambda: c.state(run) == "running", "a run in progress")
+        reply, = as_user(d.socket, TWO, ["release", {"now": True}], groups=[gid])
+        assert f"would interrupt run {run} of uid {ONE}" in reply["error"]["message"]
+        assert "result" in as_user(d.socket, TWO, ["release", {}], groups=[gid])[0]
+        assert c.call("status")["released"]["uid"] == TWO and c.state(run) == "running"
+        assert "result" in as_user(d.socket, ONE, ["release", {"now": True, "wait": True}], groups=[gid])[0]
+        assert c.state(run) == "interrupted"
+        assert "result" in as_user(d.socket, TWO, ["warm", {"wait": True}], groups=[gid])[0]
+        assert c.call("status")["engine"]["state"] == "ready"
 
 
 @ROOT_ONLY
@@ -335,7 +355,7 @@ def test_data_roots_say_what_others_may_read(home, secret):
         assert refusal(d, home / "open/tokens.bin") is None
         told = {refusal(d, path)["message"].replace(str(path), "PATH") for path in
             (secret / "tokens.bin", secret / "none", "/etc/shadow", "/dev/zero", home / "open/../closed/tokens.bin")}
-        assert told == {f"spec refused: data.train: PATH is not below a data root of gpt2d ({home}/open), or does not exist"}
+        assert told == {f"spec refused: data.train: PATH is not below a data root of gpt2d ({home}/open), or does not exist; put a copy below that folder"}
 
 
 @ROOT_ONLY
@@ -367,7 +387,7 @@ def test_what_is_said_of_files_that_cannot_be_read(home):
                     c.submit(spec("none", 1, data={"kind": "file", "train": path}))
                 expected = f"{path}: {why}"
                 if roots and name not in found:
-                    expected = f"{path} is not below a data root of gpt2d ({data}), or does not exist"
+                    expected = f"{path} is not below a data root of gpt2d ({data}), or does not exist; put a copy below that folder"
                 assert refused.value.message == f"spec refused: data.train: {expected}", roots
 
 
@@ -425,7 +445,7 @@ def test_links_between_roots(home, secret):
             assert refusal(d, f"{data}/{path}") is None, path
         for path in ("out", "nowhere", "../closed/tokens.bin", "../closed/none"):
             message = refusal(d, f"{data}/{path}")["message"]
-            assert message == f"spec refused: data.train: {data}/{path} is not below a data root of gpt2d ({data}, ...), or does not exist"
+            assert message == f"spec refused: data.train: {data}/{path} is not below a data root of gpt2d ({data}, ...), or does not exist; put a copy below that folder"
 
 
 @ROOT_ONLY
@@ -452,7 +472,7 @@ def test_a_link_that_changes_all_the_time_tells_nothing(home, secret):
             stop.set()
             flipping.join()
     told = {answer["error"]["message"] if "error" in answer else "let in" for answer in answers}
-    refused = f"spec refused: data.train: {link} is not below a data root of gpt2d ({data}), or does not exist"
+    refused = f"spec refused: data.train: {link} is not below a data root of gpt2d ({data}), or does not exist; put a copy below that folder"
     assert told <= {"let in", refused}
     assert len(told) > 1
 
