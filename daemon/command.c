@@ -37,6 +37,7 @@
 #include "proto/protocol.h"
 #include "proto/schema/schema.h"
 #include "proto/suggest.h"
+#include "proto/text.h"
 #include "proto/version.h"
 
 enum { MEMBERS_MAX = 8 };
@@ -216,6 +217,20 @@ static json_t *daemon_json(const struct daemon *d)
 	return daemon;
 }
 
+/* Whose process it is that shares the GPU. A name may have bytes that are not UTF-8. */
+static void add_other(json_t *gpu)
+{
+	const pid_t pid = (pid_t)json_integer_value(json_object_get(gpu, "other_pid"));
+	char name[32];
+	uid_t uid;
+
+	if (pid <= 0 || !procfs_owner(pid, &uid, name, sizeof(name)))
+		return;
+	text_clean(name);
+	json_object_set_new(gpu, "other_uid", json_integer((json_int_t)uid));
+	json_object_set_new(gpu, "other_command", json_string(name));
+}
+
 static json_t *engine_json(const struct daemon *d)
 {
 	const struct engine_program *p = d->program;
@@ -229,6 +244,8 @@ static json_t *engine_json(const struct daemon *d)
 			? json_object_get(rank, "pid")
 			: NULL;
 		add_usage(rank, (pid_t)json_integer_value(pid));
+		if (pid != NULL)
+			add_other(json_object_get(rank, "gpu"));
 	}
 	json_object_set_new(engine, "device", json_string(engine_program_device_name(p->device)));
 	json_object_set_new(engine, "device_why", p->why[0] ? json_string(p->why) : json_null());

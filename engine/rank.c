@@ -58,6 +58,11 @@ static json_t *known(int64_t value, double unit)
 	return value < 0 ? json_null() : json_real((double)value * unit);
 }
 
+static json_t *count(int64_t value)
+{
+	return value < 0 ? json_null() : json_integer((json_int_t)value);
+}
+
 static json_t *vitals(void *arg)
 {
 	const struct warm *w = arg;
@@ -65,13 +70,12 @@ static json_t *vitals(void *arg)
 
 	if (!gpu_log_latest(w->gpu_log, &s))
 		return json_object();
-	return json_pack("{s:{s:o, s:o, s:o, s:o, s:o, s:o}}", "gpu", "utilization",
-		known(s.gpu_percent, 1e-2), "memory_used_bytes",
-		s.used_bytes < 0 ? json_null() : json_integer((json_int_t)s.used_bytes),
-		"memory_total_bytes",
-		s.total_bytes < 0 ? json_null() : json_integer((json_int_t)s.total_bytes),
-		"temperature_c", known(s.temperature_c, 1.0), "power_w", known(s.power_mw, 1e-3),
-		"other_processes", s.others < 0 ? json_null() : json_integer((json_int_t)s.others));
+	return json_pack("{s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}}", "gpu", "utilization",
+		known(s.gpu_percent, 1e-2), "memory_used_bytes", count(s.used_bytes),
+		"memory_total_bytes", count(s.total_bytes), "temperature_c",
+		known(s.temperature_c, 1.0), "power_w", known(s.power_mw, 1e-3), "other_processes",
+		count(s.others), "other_pid", count(s.other_pid), "other_memory_bytes",
+		count(s.other_bytes));
 }
 
 /* ---- topology ---- */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ctl/print/table.h"
+#include "ctl/print/text.h"
 
 enum { BAR_CELLS = 8, BAR_BYTES = 3 * BAR_CELLS + 8, DEVICE_COLUMNS = 110 };
 
@@ -167,25 +168,48 @@ void ranks_print(const struct term *t, const json_t *engine, size_t rows)
 		fprintf(t->file, "        and %zu more\n", json_array_size(ranks) - i);
 }
 
+/* ": python3 of ann (uid 1234), pid 77, 12 GB" of the one with most memory; "" if unknown. */
+static void other_text(const json_t *gpu, char *out, size_t out_bytes)
+{
+	const int64_t pid = format_int(gpu, "other_pid", 0), uid = format_int(gpu, "other_uid", -1);
+	char command[32], user[TEXT_USER_BYTES], size[FORMAT_BYTES];
+	int n;
+
+	out[0] = '\0';
+	if (pid <= 0)
+		return;
+	if (uid >= 0)
+		n = snprintf(out, out_bytes, ": %s of %s, pid %lld",
+			format_string(gpu, "other_command", "?", command, sizeof(command)),
+			text_user(uid, user), (long long)pid);
+	else
+		n = snprintf(out, out_bytes, ": pid %lld", (long long)pid);
+	if (json_is_integer(json_object_get(gpu, "other_memory_bytes")))
+		snprintf(out + n, out_bytes - (size_t)n, ", %s",
+			ranks_size(gpu, "other_memory_bytes", size));
+}
+
 int ranks_print_others(const struct term *t, const json_t *ranks, int rows)
 {
+	char other[256];
 	const json_t *rank;
 	int lines = 0;
 	size_t i;
 
 	json_array_foreach(ranks, i, rank) {
-		const int64_t others =
-			format_int(json_object_get(rank, "gpu"), "other_processes", 0);
+		const json_t *gpu = json_object_get(rank, "gpu");
+		const int64_t others = format_int(gpu, "other_processes", 0);
 
 		if (others <= 0 || lines == rows)
 			continue;
 		lines++;
+		other_text(gpu, other, sizeof(other));
 		fprintf(t->file,
 			"        %srank %lld: %lld other process%s on its GPU %s the "
-			"measurement%s\n",
+			"measurement%s%s\n",
 			term_colour(t, TERM_RED), (long long)format_int(rank, "rank", (int64_t)i),
 			(long long)others, others == 1 ? "" : "es",
-			others == 1 ? "disturbs" : "disturb", term_colour(t, TERM_PLAIN));
+			others == 1 ? "disturbs" : "disturb", other, term_colour(t, TERM_PLAIN));
 	}
 	return lines;
 }

@@ -44,24 +44,29 @@ void text_state(const struct term *t, const json_t *run)
 		term_colour(t, TERM_PLAIN), *reason ? ": " : "", text_reason(state, reason));
 }
 
+const char *text_user(int64_t uid, char out[TEXT_USER_BYTES])
+{
+	const struct passwd *user = getpwuid((uid_t)uid);
+	char name[64];
+
+	if (user) {
+		term_clean(user->pw_name, name, sizeof(name));
+		snprintf(out, TEXT_USER_BYTES, "%s (uid %lld)", name, (long long)uid);
+	} else {
+		snprintf(out, TEXT_USER_BYTES, "uid %lld", (long long)uid);
+	}
+	return out;
+}
+
 void text_hold(const struct term *t, const char *label, const json_t *hold)
 {
-	const int64_t uid = format_int(hold, "uid", -1);
-	char at[64], reason[300], name[64], by[100];
-	const struct passwd *user;
+	char at[64], reason[300], by[TEXT_USER_BYTES];
 
 	if (!json_is_object(hold))
 		return;
-	user = getpwuid((uid_t)uid);
-	if (user) {
-		term_clean(user->pw_name, name, sizeof(name));
-		snprintf(by, sizeof(by), "%s (uid %lld)", name, (long long)uid);
-	} else {
-		snprintf(by, sizeof(by), "uid %lld", (long long)uid);
-	}
 	format_string(hold, "reason", "", reason, sizeof(reason));
 	fprintf(t->file, "%s since %s by %s%s%s\n", label, text_time(hold, "since", at, sizeof(at)),
-		by, *reason ? ": " : "", reason);
+		text_user(format_int(hold, "uid", -1), by), *reason ? ": " : "", reason);
 }
 
 void text_store(const struct term *t, const json_t *store)
@@ -188,8 +193,8 @@ void text_progress(const struct term *t, const json_t *progress)
 			term_colour(t, TERM_PLAIN));
 	fprintf(t->file, "%*d%%", *bar ? 3 : 0, format_percent(fraction));
 	if (segments > 1)
-		fprintf(t->file, "  segment %lld/%lld %s", (long long)segment,
-			(long long)segments, format_string(progress, "arm", "", arm, sizeof(arm)));
+		fprintf(t->file, "  segment %lld/%lld %s", (long long)segment, (long long)segments,
+			format_string(progress, "arm", "", arm, sizeof(arm)));
 	fprintf(t->file, "\n        step %lld/%lld", (long long)step, (long long)steps);
 	if (isfinite(loss))
 		fprintf(t->file, "  loss %.4f", loss);

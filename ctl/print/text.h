@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "ctl/print/format.h"
 #include "ctl/print/table.h"
@@ -17,6 +18,9 @@ const char *text_time(const json_t *object, const char *key, char *out, size_t o
 const char *text_reason(const char *state, const char *reason);
 /* "STATE: REASON" of a run, coloured, and the end of the line. */
 void text_state(const struct term *t, const json_t *run);
+/* "ann (uid 1234)", or "uid 1234" if the user has no name here. */
+enum { TEXT_USER_BYTES = 100 };
+const char *text_user(int64_t uid, char out[TEXT_USER_BYTES]);
 /*
  * "LABEL since 2026-01-31 12:00:03Z by ann (uid 1234): new disk"; "by uid 1234" if the user has no
  * name here; nothing for null.

@@ -179,7 +179,7 @@ static void on_ready(struct rank *r)
 static void on_alive(struct rank *r, const json_t *params)
 {
 	static const char *const keys[] = {"utilization", "memory_used_bytes", "memory_total_bytes",
-		"temperature_c", "power_w", "other_processes"};
+		"temperature_c", "power_w", "other_processes", "other_pid", "other_memory_bytes"};
 	const json_t *said = json_object_get(params, "gpu");
 
 	json_decref(r->gpu);

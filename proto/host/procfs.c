@@ -5,6 +5,8 @@
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -34,4 +36,24 @@ void procfs_describe(pid_t pid, char *out, size_t out_bytes)
 	n = readlink(link, path, sizeof(path) - 1);
 	path[n < 0 ? 0 : n] = '\0';
 	snprintf(out, out_bytes, "%s%spid %d", path, n > 0 ? ", " : "", (int)pid);
+}
+
+bool procfs_owner(pid_t pid, uid_t *uid, char *name, size_t name_bytes)
+{
+	char path[32];
+	struct stat st;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	f = fopen(path, "re");
+	if (f == NULL)
+		return false;
+	if (fstat(fileno(f), &st) < 0 || fgets(name, (int)name_bytes, f) == NULL) {
+		fclose(f);
+		return false;
+	}
+	fclose(f);
+	name[strcspn(name, "\n")] = '\0';
+	*uid = st.st_uid;
+	return true;
 }

@@ -2,6 +2,7 @@
 #ifndef GPT2D_PROTO_HOST_PROCFS_H
 #define GPT2D_PROTO_HOST_PROCFS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -13,5 +14,8 @@ int procfs_check(char *why, size_t why_bytes);
  * "/usr/bin/gpt2d (deleted), pid 12" if its file was replaced; "pid 12" if the kernel hides it.
  */
 void procfs_describe(pid_t pid, char *out, size_t out_bytes);
+
+/* The user and the name of a process, as ps has them; false: it has ended, or is hidden. */
+bool procfs_owner(pid_t pid, uid_t *uid, char *name, size_t name_bytes);
 
 #endif

@@ -507,6 +507,10 @@ const struct schema_row schema_objects[] = {
 	{"temperature_c", "real|null", ""},
 	{"power_w", "real|null", ""},
 	{"other_processes", "count|null", "that compute on it, beside the engines"},
+	{"other_pid", "?count|null", "of them, the one with most memory; null: there is none"},
+	{"other_memory_bytes", "?count|null", "of that process; null: the driver does not say"},
+	{"other_uid", "?count|null", "its user; null: in another pid namespace, or hidden"},
+	{"other_command", "?text|null", "its name, as ps has it"},
 
 	{"rank", SCHEMA_OBJECT, "A process of the engine."},
 	{"rank", "count", "from 0, of the world"},

@@ -3,9 +3,11 @@
 import json
 import math
 import os
+import pwd
 import re
 import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -129,13 +131,16 @@ def test_it_says_what_is_so(daemon):
 def test_gpus(daemon):
     """What a driver tells is there with its unit, what it does not tell is not; it goes with the engines."""
     gpus = [{"utilization": 0.98, "memory_used_bytes": 61000000000, "memory_total_bytes": 85000000000, "temperature_c": 54.0,
-        "power_w": 412.345, "other_processes": 2, "serial": "x"}, {"utilization": 0.5, "memory_used_bytes": None,
+        "power_w": 412.345, "other_processes": 2, "other_pid": os.getpid(), "other_memory_bytes": 12000000000,
+        "serial": "x"}, {"utilization": 0.5, "memory_used_bytes": None,
         "memory_total_bytes": "many", "temperature_c": [], "power_w": None, "other_processes": None}]
     with daemon(ranks=2, environment={"GPT2D_FAKE_GPU": json.dumps(gpus)}) as d, d.client() as c:
         ranks = wait_for(lambda: all(rank["gpu"] for rank in c.call("status")["engine"]["ranks"]) and
             c.call("status")["engine"]["ranks"], "what both ranks tell")
-        assert ranks[0]["gpu"] == {key: value for key, value in gpus[0].items() if key != "serial"}
-        assert ranks[1]["gpu"] == {**dict.fromkeys(gpus[1]), "utilization": 0.5}
+        name = Path("/proc/self/comm").read_text().strip()
+        del gpus[0]["serial"]
+        assert ranks[0]["gpu"] == {**gpus[0], "other_uid": os.geteuid(), "other_command": name}
+        assert ranks[1]["gpu"] == {**dict.fromkeys([*gpus[1], "other_pid", "other_memory_bytes"]), "utilization": 0.5}
         values = {name: value for (name, labels), value in figures(c.call("metrics")["text"], d.socket).items()
             if "_gpu_" in name and dict(labels) == {"rank": "0", "name": "fake"}}
         assert values == {"gpt2d_gpu_memory_bytes": 1, "gpt2d_gpu_memory_used_bytes": 61000000000,
@@ -144,7 +149,8 @@ def test_gpus(daemon):
         assert {name for name, labels in figures(c.call("metrics")["text"], d.socket) if dict(labels).get("rank") == "1"} == \
             {"gpt2d_gpu_memory_bytes", "gpt2d_gpu_utilization_ratio"}
         text = ctl(d, "status").stdout
-        assert "rank 0: 2 other processes on its GPU disturb the measurement" in text
+        who = f"{pwd.getpwuid(os.geteuid()).pw_name} (uid {os.geteuid()}), pid {os.getpid()}, 12.0 GB"
+        assert f"rank 0: 2 other processes on its GPU disturb the measurement: {name} of {who}\n" in text
         assert "rank 1: " not in text
         line = next(line for line in ctl(d, "top").stdout.splitlines() if "61.0 GB" in line)
         assert "98%" in line and "54 C" in line and "412 W" in line and "\u2588" in line
