@@ -46,8 +46,9 @@ int data_roots_open(
 			strerror(errno));
 	else
 		snprintf(error, error_bytes,
-			"%s is not below a data root of gpt2d (%s%s), or does not exist", path,
-			roots->path[0], roots->n > 1 ? ", ..." : "");
+			"%s is not below a data root of gpt2d (%s%s), or does not exist; put a "
+			"copy below that folder",
+			path, roots->path[0], roots->n > 1 ? ", ..." : "");
 	return -EXDEV;
 }
 
