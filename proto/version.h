@@ -2,9 +2,12 @@
 #ifndef GPT2D_PROTO_VERSION_H
 #define GPT2D_PROTO_VERSION_H
 
-#define VERSION_RELEASE "0.1.0"
+/* Text: the version of the project in meson.build, which passes it. */
+#ifndef VERSION_RELEASE
+#error "VERSION_RELEASE is not defined: the build system passes it"
+#endif
 
-/* git describe of the sources, or the release when there is no git. */
+/* The option build_id, else git describe of the sources, or the release when there is no git. */
 extern const char version_build[];
 
 #endif

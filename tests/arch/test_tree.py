@@ -56,3 +56,12 @@ def test_ranges_for_a_profiler_are_called_as_said():
     assert {"train/dataload", "train/forward", "train/loss", "train/backward", "train/optimizer_step"} <= told
     begun = set(re.findall(r'k_range_begin\("([^"]+)"\)', source))
     assert begun == told - {"train/reduce", "train/gather"}  # zero.c's, with the bucket's number
+
+
+def test_the_version_has_one_place():
+    """meson.build's; the newest heading of the changes is of that version."""
+    version = re.search(r"version: '([\d.]+)'", (ROOT / "meson.build").read_text(encoding="utf-8"))[1]
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## (\S+)", changes, flags=re.M)[1] == version
+    for name in ("CITATION.cff", "packaging/debian/control", "packaging/build-deb", "proto/version.h"):
+        assert version not in (ROOT / name).read_text(encoding="utf-8"), name
