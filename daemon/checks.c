@@ -47,6 +47,9 @@ enum {
 	BUILT_S = 1735689600, /* 2025: no clock that was ever set is before that */
 	PROCESSES_ELSE = 10,  /* of gpt2d and of the checker */
 	THREADS_OF_RANK = 6,  /* beside those that compute */
+	PCI_NVIDIA = 0x10de,
+	PCI_DISPLAY = 3,  /* the class */
+	MEMLOCK_MIB = 64, /* what UCX and network cards lock at least */
 };
 
 static const int64_t ROOM_BYTES = INT64_C(1) << 30; /* the queue is small, artifacts are not */
@@ -110,6 +113,18 @@ static void warn(struct checks *c, const char *format, ...)
 
 	va_start(args, format);
 	add(c, VERDICT_WARN, 0, NULL, format, args);
+	va_end(args);
+}
+
+static void warn_advising(struct checks *c, const char *advice, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void warn_advising(struct checks *c, const char *advice, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	add(c, VERDICT_WARN, 0, advice, format, args);
 	va_end(args);
 }
 
@@ -230,12 +245,13 @@ static void check_gpt2d(struct checks *c)
 
 static void check_settings(struct checks *c)
 {
-	char standard[PATH_MAX] = "none";
+	char standard[PATH_MAX] = "none", files[PATH_MAX];
 
+	settings_format_files(c->settings, files, sizeof(files));
 	if (c->errors[0] != '\0') {
 		fail(c, -EINVAL, NULL, "%.*s", (int)strcspn(c->errors, "\n"), c->errors);
-	} else if (c->settings->config_file != NULL) {
-		ok(c, "%s", c->settings->config_file);
+	} else if (files[0]) {
+		ok(c, "%s", files);
 	} else {
 		paths_config(standard, sizeof(standard));
 		ok(c, "no file; defaults and options only (%s would be read)", standard);
@@ -503,6 +519,23 @@ static void check_engine(struct checks *c)
 		ok(c, "%s", text);
 }
 
+/* Of the CUDA engine even where gpt2d is configured for processors: what is missing for GPUs. */
+static void check_libraries(struct checks *c)
+{
+	char cuda[PATH_MAX], why[PATH_MAX], missing[1024];
+	const bool taken = c->program.device == DEVICE_CUDA;
+
+	if (c->program.path[0] != '\0' &&
+		engine_probe_libraries(c->program.path, missing, sizeof(missing)) > 0)
+		fail(c, -ELIBACC, NULL, "%s lacks %s", c->program.path, missing);
+	else if (!taken &&
+		engine_program_beside("cuda", cuda, sizeof(cuda), why, sizeof(why)) == 0 &&
+		engine_probe_libraries(cuda, missing, sizeof(missing)) > 0)
+		warn(c, "%s lacks %s", cuda, missing);
+	else
+		ok(c, "all are there");
+}
+
 /* ---- the machine ---- */
 
 static void check_processors(struct checks *c)
@@ -625,6 +658,21 @@ static void check_processes(struct checks *c)
 		ok(c, "%s", text);
 }
 
+static void check_memlock(struct checks *c)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
+		return;
+	if (limit.rlim_max == RLIM_INFINITY)
+		ok(c, "no limit");
+	else if (c->program.device == DEVICE_CUDA && limit.rlim_max >> 20 < MEMLOCK_MIB)
+		warn(c, "%llu KiB: too little to lock for transfers between nodes",
+			(unsigned long long)limit.rlim_max >> 10);
+	else
+		ok(c, "%llu KiB", (unsigned long long)limit.rlim_max >> 10);
+}
+
 /* ---- several nodes ---- */
 
 static void check_key(struct checks *c)
@@ -658,6 +706,37 @@ static void check_interface(struct checks *c)
 
 /* ---- GPUs, clock ---- */
 
+static unsigned read_hex(const char *folder, const char *name)
+{
+	char path[PATH_MAX];
+	unsigned value = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	f = fopen(path, "re");
+	if (f != NULL) {
+		if (fscanf(f, "%x", &value) != 1)
+			value = 0;
+		fclose(f);
+	}
+	return value;
+}
+
+/* NVIDIA's display controllers on the PCI bus, which are there without a driver too. */
+static size_t count_cards(void)
+{
+	glob_t found = {0};
+	size_t n = 0;
+
+	if (glob("/sys/bus/pci/devices/*", 0, NULL, &found) != 0)
+		return 0;
+	for (size_t i = 0; i < found.gl_pathc; i++)
+		n += read_hex(found.gl_pathv[i], "vendor") == PCI_NVIDIA &&
+			read_hex(found.gl_pathv[i], "class") >> 16 == PCI_DISPLAY;
+	globfree(&found);
+	return n;
+}
+
 static void check_gpus(struct checks *c)
 {
 	char line[256] = "";
@@ -678,6 +757,14 @@ static void check_gpus(struct checks *c)
 		warn(c, "%s: %s", found.gl_pathv[0], strerror(errno));
 	else if (n == 0 && driver)
 		warn(c, "%s, but no /dev/nvidia0", line);
+	else if (n == 0 && count_cards() > 0)
+		warn_advising(c,
+			"install the package nvidia-driver of Debian (non-free), or cuda-drivers "
+			"of NVIDIA's repository",
+			"%zu GPUs of NVIDIA and no driver", count_cards());
+	else if (n > 0 && c->program.device == DEVICE_CPU)
+		warn_advising(c, "the package gpt2d-cuda, or device = cuda, trains on them",
+			"%zu GPUs that are not used: device is cpu", n);
 	else
 		ok(c, "%zu device%s; %s", n, n == 1 ? "" : "s", driver ? line : "no NVIDIA driver");
 	globfree(&found);
@@ -708,6 +795,9 @@ static const struct check table[] = {
 		"gpt2d -n prints all errors; the further checks use the defaults", false},
 	{"clock", NULL, ALL | START, check_clock, "set the clock, and start gpt2d again", true},
 	{"device", NULL, ALL, check_device, "see device and engine in gpt2d.conf(5)", false},
+	{"libraries", NULL, ALL, check_libraries,
+		"install them, those of CUDA from NVIDIA's repository; see GPUS in gpt2d(8)",
+		false},
 	{"engine", NULL, ALL, check_engine,
 		"run it with --version; its own errors are above, on standard error", false},
 	{"log", "log_file", EVER, check_log, "set log_file", false},
@@ -737,6 +827,8 @@ static const struct check table[] = {
 		"raise the limit (LimitNOFILE= of the unit, ulimit -Hn), or lower clients", true},
 	{"nproc", NULL, ALL, check_processes,
 		"raise it (TasksMax= and LimitNPROC= of the unit, ulimit -u)", false},
+	{"memlock", NULL, ALL, check_memlock,
+		"raise it (LimitMEMLOCK=infinity of the unit, ulimit -l)", false},
 	{"GPUs", NULL, ALL, check_gpus,
 		"give gpt2d the devices (group video or render, docker run --gpus)", false},
 };

@@ -141,6 +141,7 @@ enum engine_exit {
 	ENGINE_EXIT_ORPHAN = 72,    /* gpt2d went away */
 	ENGINE_EXIT_BOOTSTRAP = 73, /* ranks could not reach each other, or no room for that */
 	ENGINE_EXIT_STARVED = 74,   /* no thread could be started: starved.h */
+	ENGINE_EXIT_LOADER = 127,   /* of ld.so, before main: a shared library is missing */
 };
 
 /* ---- error codes of replies, beyond JSON-RPC's own ---- */

@@ -415,6 +415,9 @@ static const char *exit_meaning(int status)
 		return " (gpt2d went away)";
 	case ENGINE_EXIT_BOOTSTRAP:
 		return " (ranks could not reach each other)";
+	case ENGINE_EXIT_LOADER:
+		return " (it or one of its shared libraries cannot be loaded: gpt2d --check names "
+		       "the packages)";
 	default:
 		return "";
 	}

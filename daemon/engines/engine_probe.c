@@ -2,11 +2,14 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -236,4 +239,86 @@ int engine_probe(
 		snprintf(text, text_bytes, "it answers: %s%s", q.device,
 			ranks > 1 ? "; two ranks connect" : "");
 	return q.answered && !why[0] ? 0 : -EPROTO;
+}
+
+/* ---- shared libraries ---- */
+
+/* The names of NVIDIA's packages have the major version of CUDA, that of the library's name. */
+static const struct {
+	const char *library, *package;
+	bool versioned;
+} packages[] = {
+	{"libcudart.so.", "cuda-cudart-", true},
+	{"libcublasLt.so.", "libcublas-", true},
+	{"libnccl.so.", "libnccl2", false},
+	{"libstdc++.so.", "libstdc++6", false},
+	{"libopenblas.so.", "libopenblas0", false},
+};
+
+static void add_library(const char *library, char *text, size_t text_bytes)
+{
+	const size_t n = strlen(text);
+	char package[64] = "";
+
+	for (size_t i = 0; i < sizeof(packages) / sizeof(packages[0]); i++) {
+		const size_t length = strlen(packages[i].library);
+
+		if (strncmp(library, packages[i].library, length) != 0)
+			continue;
+		if (packages[i].versioned)
+			snprintf(package, sizeof(package), " (package %s%.8s-0 or later)",
+				packages[i].package, library + length);
+		else
+			snprintf(package, sizeof(package), " (package %s)", packages[i].package);
+	}
+	snprintf(text + n, text_bytes - n, "%s%.100s%s", n > 0 ? ", " : "", library, package);
+}
+
+/* Starts the program under the dynamic linker's trace, as ldd does: it lists what it finds. */
+static pid_t trace(const char *program, int out)
+{
+	char path[PATH_MAX];
+	char *argv[] = {path, NULL};
+	posix_spawn_file_actions_t actions;
+	pid_t pid = -1;
+
+	snprintf(path, sizeof(path), "%s", program);
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+	setenv("LD_TRACE_LOADED_OBJECTS", "1", 1);
+	if (posix_spawn(&pid, program, &actions, NULL, argv, environ) != 0)
+		pid = -1;
+	unsetenv("LD_TRACE_LOADED_OBJECTS");
+	posix_spawn_file_actions_destroy(&actions);
+	return pid;
+}
+
+int engine_probe_libraries(const char *program, char *text, size_t text_bytes)
+{
+	char line[PATH_MAX + 64], name[128];
+	int fds[2], missing = 0;
+	FILE *lines = NULL;
+	pid_t pid;
+
+	text[0] = '\0';
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return 0;
+	pid = trace(program, fds[1]);
+	close(fds[1]);
+	lines = pid > 0 ? fdopen(fds[0], "r") : NULL;
+	while (lines != NULL && fgets(line, sizeof(line), lines) != NULL) {
+		if (sscanf(line, " %127s => not found", name) != 1 ||
+			strstr(line, "=> not found") == NULL)
+			continue;
+		add_library(name, text, text_bytes);
+		missing++;
+	}
+	if (lines != NULL)
+		fclose(lines);
+	else
+		close(fds[0]);
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+	return missing;
 }

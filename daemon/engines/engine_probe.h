@@ -1,5 +1,6 @@
 /*
- * engine_probe.h: is an engine of this build, does it check a spec, and can two ranks connect?
+ * engine_probe.h: is an engine of this build, does it check a spec, can two ranks connect, and
+ * which shared libraries does it lack?
  */
 #ifndef GPT2D_DAEMON_ENGINES_ENGINE_PROBE_H
 #define GPT2D_DAEMON_ENGINES_ENGINE_PROBE_H
@@ -15,5 +16,12 @@
  */
 int engine_probe(
 	const char *program, int64_t ranks, int64_t timeout_s, char *text, size_t text_bytes);
+
+/*
+ * The shared libraries that the dynamic linker does not find for the program, with the packages
+ * that have them: "libcublasLt.so.13 (package libcublas-13-0), ...". How many; 0 also when the
+ * program is not linked dynamically.
+ */
+int engine_probe_libraries(const char *program, char *text, size_t text_bytes);
 
 #endif

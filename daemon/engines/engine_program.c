@@ -20,8 +20,7 @@ const char *engine_program_device_name(enum settings_device device)
 	return names[device];
 }
 
-/* gpt2-engine-NAME beside this program: installed, and in the build's folders. */
-static int find_beside(
+int engine_program_beside(
 	const char *name, char *out, size_t out_bytes, char *error, size_t error_bytes)
 {
 	static const char *const folders[] = {"", "../libexec/gpt2d/", "../engine/"};
@@ -87,7 +86,7 @@ static int given(
 
 static int find_cuda(struct engine_program *p, char *why, size_t why_bytes)
 {
-	int rc = find_beside("cuda", p->path, sizeof(p->path), why, why_bytes);
+	int rc = engine_program_beside("cuda", p->path, sizeof(p->path), why, why_bytes);
 
 	p->device = DEVICE_CUDA;
 	return rc == 0 ? engine_program_gpu(why, why_bytes) : rc;
@@ -96,7 +95,7 @@ static int find_cuda(struct engine_program *p, char *why, size_t why_bytes)
 static int find_cpu(struct engine_program *p, char *error, size_t error_bytes)
 {
 	char why[PATH_MAX];
-	int rc = find_beside("cpu", p->path, sizeof(p->path), why, sizeof(why));
+	int rc = engine_program_beside("cpu", p->path, sizeof(p->path), why, sizeof(why));
 
 	p->device = DEVICE_CPU;
 	if (rc < 0)
@@ -131,7 +130,8 @@ int engine_program_find(
 				"device: cuda: %s; %s, or device = cpu trains on the processors",
 				why,
 				rc == -ENODEV ? "nvidia-smi says more"
-					      : "it is built with -Dcuda=enabled");
+					      : "the package gpt2d-cuda has it, or a build "
+						"with -Dcuda=enabled");
 		if (rc < 0 && asked == DEVICE_AUTO) {
 			rc = find_cpu(&p, error, error_bytes);
 			snprintf(p.why, sizeof(p.why), "%s", why);

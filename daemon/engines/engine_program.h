@@ -13,7 +13,7 @@
 struct engine_program {
 	char path[PATH_MAX];
 	enum settings_device device; /* DEVICE_CPU, DEVICE_CUDA; DEVICE_UNSET: as the program is */
-	char why[PATH_MAX + 128]; /* of a choice that auto made; else empty */
+	char why[PATH_MAX + 128];    /* of a choice that auto made; else empty */
 };
 
 /* 0, or a negative errno with error. */
@@ -21,6 +21,9 @@ int engine_program_find(
 	const struct settings *s, struct engine_program *out, char *error, size_t error_bytes);
 /* The names of what is asked for, and taken: "cpu", "cuda", "auto", "engine". */
 const char *engine_program_device_name(enum settings_device device);
+/* gpt2-engine-DEVICE beside this program, installed or in the build's folders: 0 or -ENOENT. */
+int engine_program_beside(
+	const char *device, char *out, size_t out_bytes, char *error, size_t error_bytes);
 /* 0, or -ENODEV with why: there is no NVIDIA device to open. */
 int engine_program_gpu(char *why, size_t why_bytes);
 

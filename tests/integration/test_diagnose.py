@@ -15,8 +15,8 @@ import pytest
 from helpers import BUILD, FAKE_ENGINE, Daemon, spec, wait_for
 
 GPT2D = BUILD / "daemon" / "gpt2d"
-NAMES = ["gpt2d", "settings", "clock", "device", "engine", "log", "metrics", "data", "socket", "disk", "queue", "processors",
-    "/proc", "/dev/shm", "nofile", "nproc", "GPUs"]
+NAMES = ["gpt2d", "settings", "clock", "device", "libraries", "engine", "log", "metrics", "data", "socket", "disk", "queue",
+    "processors", "/proc", "/dev/shm", "nofile", "nproc", "memlock", "GPUs"]
 
 
 @pytest.fixture
@@ -281,6 +281,22 @@ def test_device(home):
         pytest.skip("there is a GPU")
     verdict, found, _ = checks(home, "--device", "cuda", status=1)["device"]
     assert verdict == "fail" and found.startswith("device: cuda: no ")
+
+
+def test_libraries_that_are_missing(home):
+    """A program that needs a library which is not there is named with the package that has it."""
+    (home / "lib.c").write_text("int f(void) { return 0; }\n")
+    (home / "main.c").write_text("int f(void);\nint main(void) { return f(); }\n")
+    lines = (["-shared", "-o", "libcublasLt.so.99", "-Wl,-soname,libcublasLt.so.99", "lib.c"],
+        ["-o", "engine", "main.c", "./libcublasLt.so.99"])
+    for words in lines:
+        subprocess.run(["cc", *words], cwd=home, check=True, timeout=60)
+    (home / "libcublasLt.so.99").unlink()
+    found = checks(home, "--engine", home / "engine", status=1)
+    verdict, text, advice = found["libraries"]
+    assert verdict == "fail" and text == f"{home}/engine lacks libcublasLt.so.99 (package libcublas-99-0 or later)"
+    assert "NVIDIA's repository" in advice
+    assert "status 127 (it or one of its shared libraries cannot be loaded: gpt2d --check names the packages)" in found["engine"][1]
 
 
 def test_places(home):
