@@ -63,5 +63,5 @@ def test_the_version_has_one_place():
     version = re.search(r"version: '([\d.]+)'", (ROOT / "meson.build").read_text(encoding="utf-8"))[1]
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(r"^## (\S+)", changes, flags=re.M)[1] == version
-    for name in ("CITATION.cff", "packaging/debian/control", "packaging/build-deb", "proto/version.h"):
+    for name in ("CITATION.cff", "proto/version.h", "packaging/build-deb", "packaging/debian/control"):
         assert version not in (ROOT / name).read_text(encoding="utf-8"), name
