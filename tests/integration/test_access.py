@@ -195,7 +195,7 @@ def verbs():
     text = (ROOT / "daemon/command.c").read_text()
     table = text[text.index("static const struct verb verbs[]"):text.index("enum { VERBS =")]
     names = dict(re.findall(r'#define METHOD_(\w+)\s+"([^"]+)"', (ROOT / "proto/protocol.h").read_text()))
-    found = {names[name]: role for name, role in re.findall(r"\{METHOD_(\w+), \w+, ROLE_(\w+)\}", table)}
+    found = {names[name]: role for name, role in re.findall(r"\{METHOD_(\w+), \w+, ROLE_(\w+)(?:, true)?\}", table)}
     assert len(found) == table.count("{METHOD_") == len(names)
     return found
 
