@@ -1,5 +1,9 @@
 #include "proto/spec/spec_config.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 const char *spec_precision_name(enum spec_precision precision)
 {
 	static const char *const names[] = {[SPEC_FP32] = "fp32",
@@ -35,6 +39,22 @@ const char *spec_file_key(const struct spec_config *config, const char **path)
 			return files[i].key;
 	}
 	return NULL;
+}
+
+bool spec_checkpoints(const struct spec_config *config)
+{
+	return config->checkpoint_every > 0 || config->checkpoint_at_end;
+}
+
+int64_t spec_run_id(const char *text)
+{
+	long long id;
+
+	if (text[0] < '1' || text[0] > '9' || text[strspn(text, "0123456789")] != '\0')
+		return 0;
+	errno = 0;
+	id = strtoll(text, NULL, 10);
+	return errno == 0 ? id : 0;
 }
 
 int64_t spec_work_tokens(const struct spec_config *config)

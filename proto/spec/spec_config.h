@@ -95,6 +95,12 @@ struct spec_config {
 	enum spec_precision grad_dtype; /* what is reduced; resolved, never "auto" */
 	enum spec_recompute recompute;
 
+	int64_t checkpoint_every; /* optimizer steps; 0: none while it trains */
+	int64_t checkpoint_keep;  /* that stay; 0: none are written */
+	bool checkpoint_at_end;
+	char checkpoint_dir[SPEC_PATH_MAX]; /* absolute once resolved; empty: the run's folder */
+	char resume_from[SPEC_PATH_MAX];    /* a run's ID or an absolute path; empty: neither */
+
 	/* work: optimizer_steps is always resolved, the rest as asked (0: not asked) */
 	int64_t optimizer_steps;
 	int64_t work_micro_steps, work_tokens;
@@ -148,6 +154,10 @@ struct spec_options {
  * none.
  */
 const char *spec_file_key(const struct spec_config *config, const char **path);
+/* Whether the run writes checkpoints. */
+bool spec_checkpoints(const struct spec_config *config);
+/* The run's ID, at least 1, that a value like resume_from is; 0: it is a path, or empty. */
+int64_t spec_run_id(const char *text);
 
 /* Work per arm in tokens: optimizer_steps * batch * seq_len; 0 while one of them is not known. */
 int64_t spec_work_tokens(const struct spec_config *config);

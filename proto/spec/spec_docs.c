@@ -106,6 +106,12 @@ static void schema_type(struct docs *d, const struct spec_row *row)
 		line(d, "\"type\": \"string\",");
 		line(d, "\"pattern\": \"^[A-Za-z0-9_][A-Za-z0-9._-]{0,%d}$\"", SPEC_NAME_MAX - 1);
 		break;
+	case SPEC_TYPE_RUN:
+		line(d, "\"type\": [\"integer\", \"string\"],");
+		line(d, "\"minimum\": 1,");
+		line(d, "\"minLength\": 1,");
+		line(d, "\"maxLength\": %d", SPEC_PATH_MAX - 1);
+		break;
 	default:
 		line(d, "\"type\": \"string\",");
 		line(d, "\"minLength\": 1,");
@@ -302,6 +308,9 @@ static void man_range(FILE *out, const struct spec_row *row)
 		break;
 	case SPEC_TYPE_PATH:
 		fputs("path", out);
+		break;
+	case SPEC_TYPE_RUN:
+		fputs("the ID of a run, or a path", out);
 		break;
 	default:
 		fputs("object", out);

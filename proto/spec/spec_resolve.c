@@ -318,6 +318,33 @@ static void resolve_precision(struct resolving *r)
 			c->fp16_initial_scale_power);
 }
 
+enum { CHECKPOINTS_KEPT = 2 /* the default */ };
+
+static void resolve_checkpoint(struct resolving *r)
+{
+	static const enum spec_key needs[] = {SPEC_KEY_CHECKPOINT_KEEP, SPEC_KEY_CHECKPOINT_DIR};
+	struct spec_config *c = r->config;
+
+	absolute_path(r, SPEC_KEY_CHECKPOINT_DIR, c->checkpoint_dir);
+	if (!spec_run_id(c->resume_from))
+		absolute_path(r, SPEC_KEY_RESUME_FROM, c->resume_from);
+	if (wrong(r, SPEC_KEY_CHECKPOINT) || wrong(r, SPEC_KEY_CHECKPOINT_EVERY) ||
+		wrong(r, SPEC_KEY_CHECKPOINT_AT_END))
+		return;
+	for (size_t i = 0; i < 2; i++)
+		if (!spec_checkpoints(c) && given(r, needs[i]))
+			complain(r, needs[i],
+				"has no meaning without checkpoint.every_steps or "
+				"checkpoint.at_end true");
+	if (spec_checkpoints(c) && !c->checkpoint_keep)
+		c->checkpoint_keep = CHECKPOINTS_KEPT;
+	if (c->checkpoint_every > c->optimizer_steps && c->optimizer_steps && !c->checkpoint_at_end)
+		complain(r, SPEC_KEY_CHECKPOINT_EVERY,
+			"%" PRId64 " is more than the %" PRId64
+			" optimizer steps of the run: no checkpoint would be written",
+			c->checkpoint_every, c->optimizer_steps);
+}
+
 /* ---- work: ranks, the batch triple, steps, and the sizes that follow ---- */
 
 /* a x b x c into *out; false beyond 64 bits. */
@@ -681,8 +708,7 @@ static void check_blocks(
 {
 	const size_t controls = 1 + (spec->control != SPEC_NO_CONTROL);
 	const size_t n = spec->n_arms > controls ? spec->n_arms - controls : 1;
-	const double alpha =
-		spec->stop_half_width > 0 ? VERDICT_ALPHA_STOPPING : VERDICT_ALPHA;
+	const double alpha = spec->stop_half_width > 0 ? VERDICT_ALPHA_STOPPING : VERDICT_ALPHA;
 	const int64_t least = (int64_t)verdict_blocks_least(n, alpha);
 	const struct spec_value *v = &source->base.value[SPEC_KEY_REPETITIONS];
 
@@ -718,6 +744,7 @@ static void resolve_config(struct resolving *r)
 	resolve_schedule(r);
 	resolve_precision(r);
 	resolve_work(r);
+	resolve_checkpoint(r);
 }
 
 static void fill_defaults(struct spec_layer *values, const struct spec_layer *defaults)

@@ -140,21 +140,18 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		.help = "Tokens of a sequence."},
 	[SPEC_KEY_SEED] = {"seed", INTS(0, INT64_MAX), IN_CONFIG(seed), .fallback = "1",
 		.help = "Of parameters, data order, dropout and made-up data."},
-	[SPEC_KEY_GPUS] = {"gpus", INTS(0, SPEC_WORLD_MAX), IN_CONFIG(gpus), .fallback = "0",
-		ORDER,
+	[SPEC_KEY_GPUS] = {"gpus", INTS(0, SPEC_WORLD_MAX), IN_CONFIG(gpus), .fallback = "0", ORDER,
 		.help = "Ranks the run uses, its world. 0: all that the daemon has."},
 	[SPEC_KEY_MICRO_BATCH] = {"train_micro_batch_size_per_gpu", INTS(1, FACTOR),
 		IN_CONFIG(micro_batch), .omit_empty = true,
-		.fallback_help = "train_batch_size / (gradient_accumulation_steps x gpus)",
-		ORDER,
+		.fallback_help = "train_batch_size / (gradient_accumulation_steps x gpus)", ORDER,
 		.help = "Sequences of one forward and backward pass on one rank. "
 			"train_batch_size = train_micro_batch_size_per_gpu x "
 			"gradient_accumulation_steps x gpus: any two give the third, one of the "
 			"two sizes alone means accumulation 1."},
 	[SPEC_KEY_ACCUMULATION] = {"gradient_accumulation_steps", INTS(1, FACTOR),
 		IN_CONFIG(accumulation), .omit_empty = true,
-		.fallback_help = "from the two sizes; 1 with only one of them",
-		ORDER,
+		.fallback_help = "from the two sizes; 1 with only one of them", ORDER,
 		.help = "Micro-steps whose gradients make one optimizer step."},
 	[SPEC_KEY_BATCH] = {"train_batch_size", INTS(1, FACTOR), IN_CONFIG(batch),
 		.omit_empty = true,
@@ -186,13 +183,11 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 			"reduce buckets. At least the effective size of one of those, when it is "
 			"rounded up as reduce_bucket_size is."},
 	[SPEC_KEY_OVERLAP_COMM] = {"zero_optimization.overlap_comm", BOOL, IN_CONFIG(overlap_comm),
-		.fallback = "true",
-		NUMERICS,
+		.fallback = "true", NUMERICS,
 		.help = "Reduce a bucket while backward goes on. DeepSpeed's default at stages 0 "
 			"to 2 is false."},
 	[SPEC_KEY_REDUCE_SCATTER] = {"zero_optimization.reduce_scatter", BOOL,
-		IN_CONFIG(reduce_scatter), .fallback = "true",
-		ORDER,
+		IN_CONFIG(reduce_scatter), .fallback = "true", ORDER,
 		.help = "At stage 1, give each rank only its slice of the sum. false: all-reduce "
 			"and take the slice, what DeepSpeed 0.19 does whatever the key says."},
 
@@ -277,52 +272,41 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 	[SPEC_KEY_FP16] = {OBJECT("fp16"),
 		.help = "Half precision with a loss scale. One of fp16, "
 			"bf16 and tf32 at most; none: fp32."},
-	[SPEC_KEY_FP16_ENABLED] = {"fp16.enabled", BOOL, DERIVED, .fallback = "false",
-		PRECISION,
+	[SPEC_KEY_FP16_ENABLED] = {"fp16.enabled", BOOL, DERIVED, .fallback = "false", PRECISION,
 		.help = "Compute in fp16."},
 	[SPEC_KEY_LOSS_SCALE] = {"fp16.loss_scale", REALS(0, 1e30), IN_CONFIG(fp16_loss_scale),
-		.fallback = "0",
-		PRECISION,
+		.fallback = "0", PRECISION,
 		.help = "A fixed scale. 0: dynamic, by the keys below, DeepSpeed's rules."},
 	[SPEC_KEY_INITIAL_SCALE_POWER] = {"fp16.initial_scale_power", INTS(0, 60),
-		IN_CONFIG(fp16_initial_scale_power), .fallback = "16",
-		PRECISION,
+		IN_CONFIG(fp16_initial_scale_power), .fallback = "16", PRECISION,
 		.help = "First scale, a power of 2."},
 	[SPEC_KEY_LOSS_SCALE_WINDOW] = {"fp16.loss_scale_window", INTS(1, MANY),
-		IN_CONFIG(fp16_loss_scale_window), .fallback = "1000",
-		PRECISION,
+		IN_CONFIG(fp16_loss_scale_window), .fallback = "1000", PRECISION,
 		.help = "Clean steps after which the scale doubles, up to 2^24."},
 	[SPEC_KEY_HYSTERESIS] = {"fp16.hysteresis", INTS(1, MANY), IN_CONFIG(fp16_hysteresis),
-		.fallback = "2", PRECISION,
-		.help = "Overflows before the scale is halved."},
+		.fallback = "2", PRECISION, .help = "Overflows before the scale is halved."},
 	[SPEC_KEY_MIN_LOSS_SCALE] = {"fp16.min_loss_scale", REALS(0, 1e30), .above_low = true,
 		IN_CONFIG(fp16_min_loss_scale), .fallback = "1", PRECISION,
 		.help = "Floor of the scale."},
 	[SPEC_KEY_CONSECUTIVE_HYSTERESIS] = {"fp16.consecutive_hysteresis", BOOL,
-		IN_CONFIG(fp16_consecutive_hysteresis), .fallback = "false",
-		PRECISION,
+		IN_CONFIG(fp16_consecutive_hysteresis), .fallback = "false", PRECISION,
 		.help = "A clean step refills the hysteresis."},
 	[SPEC_KEY_SKIPS_MAX] = {"fp16.skips_max", INTS(1, MANY), IN_CONFIG(fp16_skips_max),
-		.fallback = "50",
-		PRECISION,
+		.fallback = "50", PRECISION,
 		.help = "Overflows in a row with the same scale that fail the run, also where the "
 			"hysteresis would allow more. DeepSpeed stops at the first one at the "
 			"smallest scale."},
 	[SPEC_KEY_BF16] = {OBJECT("bf16"), .help = "Brain floating point."},
-	[SPEC_KEY_BF16_ENABLED] = {"bf16.enabled", BOOL, DERIVED, .fallback = "false",
-		PRECISION,
+	[SPEC_KEY_BF16_ENABLED] = {"bf16.enabled", BOOL, DERIVED, .fallback = "false", PRECISION,
 		.help = "Compute in bf16."},
-	[SPEC_KEY_TF32] = {"tf32", BOOL, DERIVED, .fallback = "false",
-		PRECISION,
+	[SPEC_KEY_TF32] = {"tf32", BOOL, DERIVED, .fallback = "false", PRECISION,
 		.help = "fp32, with matrix products in TF32."},
 	[SPEC_KEY_GRAD_DTYPE] = {"grad_dtype", ONE_OF(grad_dtypes), IN_CONFIG(grad_dtype),
-		.fallback = "\"auto\"",
-		PRECISION,
+		.fallback = "\"auto\"", PRECISION,
 		.help = "Type in which gradients travel between ranks: auto is the compute type, "
 			"fp32 is always possible."},
 	[SPEC_KEY_RECOMPUTE] = {"activation_checkpointing", ONE_OF(recomputes),
-		IN_CONFIG(recompute), .fallback = "\"none\"",
-		NUMERICS,
+		IN_CONFIG(recompute), .fallback = "\"none\"", NUMERICS,
 		.help = "What backward computes anew to save memory. none: nothing, all "
 			"activations are kept. selective: the outputs of GELU and LayerNorm. full: "
 			"of each block all but its input. See ACTIVATION CHECKPOINTING."},
@@ -331,9 +315,37 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		.fallback_help = "true with arms or a sweep, else false",
 		.help = "Queue the run again when the daemon went away in the middle of it. An "
 			"experiment keeps the blocks that are finished and goes on with the "
-			"next one."},
+			"next one. A run that writes checkpoints continues from the last one."},
 	[SPEC_KEY_TIMEOUT] = {"timeout", INTS(0, 315360000), IN_SPEC(timeout_s), .fallback = "0",
 		.help = "Seconds after which the whole run is failed. 0: none."},
+
+	[SPEC_KEY_CHECKPOINT] = {OBJECT("checkpoint"),
+		.help = "What is saved of a training, so that it can be resumed. See "
+			"CHECKPOINTS."},
+	[SPEC_KEY_CHECKPOINT_EVERY] = {"checkpoint.every_steps", INTS(1, INT64_C(1) << 40),
+		IN_CONFIG(checkpoint_every), .omit_empty = true, NUMERICS,
+		.fallback_help = "none while the run trains",
+		.help = "Write a checkpoint after each so many optimizer steps."},
+	[SPEC_KEY_CHECKPOINT_KEEP] = {"checkpoint.keep_last", INTS(1, MANY),
+		IN_CONFIG(checkpoint_keep), .omit_empty = true, NUMERICS, .fallback_help = "2",
+		.help = "Checkpoints that stay: gpt2d removes older ones when a new one is "
+			"complete."},
+	[SPEC_KEY_CHECKPOINT_AT_END] = {"checkpoint.at_end", BOOL, IN_CONFIG(checkpoint_at_end),
+		.omit_empty = true, NUMERICS, .fallback_help = "false",
+		.help = "Write a checkpoint after the last step, too."},
+	[SPEC_KEY_CHECKPOINT_DIR] = {"checkpoint.dir", SPEC_TYPE_PATH, IN_CONFIG(checkpoint_dir),
+		.omit_empty = true, NUMERICS, .fallback_help = "checkpoints in the run's folder",
+		.help = "Folder for the checkpoints. The run makes a folder ID-NAME in it. "
+			"gpt2ctl takes a relative path from the spec's folder. The folder must "
+			"exist, and gpt2d must be allowed to write there: see checkpoint_roots in "
+			"gpt2d.conf(5)."},
+	[SPEC_KEY_RESUME_FROM] = {"resume_from", SPEC_TYPE_RUN, IN_CONFIG(resume_from),
+		.omit_empty = true,
+		.help = "Continue the training of a checkpoint: the ID of a run, whose last "
+			"checkpoint is taken, or the folder of a checkpoint, or a folder of them. "
+			"work counts from the first step of that training: with optimizer_steps "
+			"10, a checkpoint of step 5 is trained for 5 more steps. See "
+			"CHECKPOINTS."},
 
 	[SPEC_KEY_WORK] = {OBJECT("work"), .required = true,
 		.help = "How much is trained: exactly one of optimizer_steps, micro_steps, "
@@ -357,8 +369,7 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		.fallback_help = "5, or all steps but one where there are 5 or fewer",
 		.help = "First optimizer steps that no timing counts; fewer than all."},
 	[SPEC_KEY_VALIDATION_STEPS] = {"work.validation_steps", INTS(0, MANY),
-		IN_CONFIG(validation_steps), .fallback = "0",
-		NUMERICS,
+		IN_CONFIG(validation_steps), .fallback = "0", NUMERICS,
 		.help = "Steps of 8 sequences for the validation loss after the last step. "
 			"show and compare of gpt2ctl(1) print that loss. All arms read the same "
 			"sequences, the first of data.val, whatever their micro-batch, "
@@ -398,8 +409,7 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		.fallback = "0.01",
 		.help = "Throughputs whose ratio is closer to 1 than this fraction count as the "
 			"same."},
-	[SPEC_KEY_AA_CONTROL] = {"design.aa_control", BOOL, IN_SPEC(aa_control),
-		.fallback = "true",
+	[SPEC_KEY_AA_CONTROL] = {"design.aa_control", BOOL, IN_SPEC(aa_control), .fallback = "true",
 		.help = "Run the first arm once more as NAME-aa: where that control differs from "
 			"the first arm, nothing is claimed. An arm that is equal to the first "
 			"one is the control in its place."},

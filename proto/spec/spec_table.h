@@ -81,6 +81,12 @@ enum spec_key {
 	SPEC_KEY_RECOMPUTE,
 	SPEC_KEY_RESTART,
 	SPEC_KEY_TIMEOUT,
+	SPEC_KEY_CHECKPOINT,
+	SPEC_KEY_CHECKPOINT_EVERY,
+	SPEC_KEY_CHECKPOINT_KEEP,
+	SPEC_KEY_CHECKPOINT_AT_END,
+	SPEC_KEY_CHECKPOINT_DIR,
+	SPEC_KEY_RESUME_FROM,
 	SPEC_KEY_WORK,
 	SPEC_KEY_OPTIMIZER_STEPS,
 	SPEC_KEY_MICRO_STEPS,
@@ -114,6 +120,7 @@ enum spec_type {
 	SPEC_TYPE_CHOICE, /* a string out of a list, an enum's int */
 	SPEC_TYPE_NAME,   /* of a run: spec_table_name_wrong */
 	SPEC_TYPE_PATH,
+	SPEC_TYPE_RUN, /* a run's ID, a number, or a path: spec_run_id */
 };
 
 /* What two arms that differ in the key may differ in: the proof of equal work depends on it. */

@@ -170,6 +170,25 @@ static bool read_path(
 	return true;
 }
 
+/* A number is an ID, and so are digits in quotes. */
+static bool read_run(
+	const struct spec_json_node *node, const char **out, char *message, size_t bytes)
+{
+	const bool number = node->type == SPEC_JSON_NUMBER;
+
+	if (!number && node->type != SPEC_JSON_STRING)
+		return expected("the ID of a run, or a path in quotes,", node, message, bytes);
+	if (!number && node->text[strspn(node->text, "0123456789")] != '\0')
+		return read_path(node, out, message, bytes);
+	if (spec_run_id(node->text) < 1) {
+		snprintf(message, bytes, "\"%.40s\" is no run's ID: a whole number from 1",
+			node->text);
+		return false;
+	}
+	*out = node->text;
+	return true;
+}
+
 static bool read_name(
 	const struct spec_json_node *node, const char **out, char *message, size_t bytes)
 {
@@ -212,6 +231,8 @@ bool spec_value_read(const struct spec_row *row, const struct spec_json *json,
 		return read_name(node, &value->s, message, bytes);
 	case SPEC_TYPE_PATH:
 		return read_path(node, &value->s, message, bytes);
+	case SPEC_TYPE_RUN:
+		return read_run(node, &value->s, message, bytes);
 	default:
 		snprintf(message, bytes, "has no value of its own");
 		return false;
@@ -228,6 +249,7 @@ static size_t field_bytes(const struct spec_row *row)
 		[SPEC_TYPE_CHOICE] = sizeof(int),
 		[SPEC_TYPE_NAME] = SPEC_NAME_MAX + 1,
 		[SPEC_TYPE_PATH] = SPEC_PATH_MAX,
+		[SPEC_TYPE_RUN] = SPEC_PATH_MAX,
 	};
 
 	return bytes[row->type];
@@ -235,7 +257,8 @@ static size_t field_bytes(const struct spec_row *row)
 
 void spec_value_store(const struct spec_row *row, const struct spec_value *value, void *field)
 {
-	if (row->type == SPEC_TYPE_NAME || row->type == SPEC_TYPE_PATH) {
+	if (row->type == SPEC_TYPE_NAME || row->type == SPEC_TYPE_PATH ||
+		row->type == SPEC_TYPE_RUN) {
 		memset(field, 0, field_bytes(row));
 		memcpy(field, value->s, strlen(value->s));
 	} else {
@@ -303,6 +326,12 @@ void spec_value_print(const struct spec_row *row, const void *field, FILE *out)
 	case SPEC_TYPE_CHOICE:
 		memcpy(&choice, field, sizeof(choice));
 		spec_value_print_string(spec_table_choice(row->choices, choice), out);
+		break;
+	case SPEC_TYPE_RUN:
+		if (spec_run_id(field))
+			fputs(field, out);
+		else
+			spec_value_print_string(field, out);
 		break;
 	default:
 		spec_value_print_string(field, out);

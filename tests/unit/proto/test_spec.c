@@ -158,7 +158,7 @@ static void test_manual_parses(void **state)
 		n_specs++;
 		at = end;
 	}
-	assert_int_equal(n_specs, 2);
+	assert_int_equal(n_specs, 3);
 	free(text);
 }
 
