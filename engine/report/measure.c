@@ -82,8 +82,19 @@ void measure_merge(struct measure *m, struct measure_step *all)
 			raise_to(&to->exposed_comm_ns, from->exposed_comm_ns);
 			raise_to(&to->optimizer_ns, from->optimizer_ns);
 			raise_to(&to->end_utc_ns, from->end_utc_ns);
+			to->saving |= from->saving;
 		}
 	}
+	m->saving = 0;
+	for (i = m->warmup; i < m->done; i++)
+		m->saving += m->slowest[i].saving != 0;
+	if (m->saving >= m->done - m->warmup)
+		m->saving = 0;
+}
+
+bool measure_counts(const struct measure *m, int64_t i)
+{
+	return i >= m->warmup && (m->saving == 0 || !m->slowest[i].saving);
 }
 
 static int64_t work_ns(const struct measure_step *s)
@@ -91,10 +102,10 @@ static int64_t work_ns(const struct measure_step *s)
 	return s->step_ns - s->exposed_comm_ns;
 }
 
-/* Steps after warm-up that were done. */
+/* Steps done that count. */
 static int64_t measured(const struct measure *m)
 {
-	return m->done > m->warmup ? m->done - m->warmup : 0;
+	return m->done > m->warmup ? m->done - m->warmup - m->saving : 0;
 }
 
 /* Their times, to be freed. */
@@ -102,10 +113,11 @@ static int64_t *step_times(const struct measure *m)
 {
 	int64_t n = measured(m);
 	int64_t *times = memory_zeroed((size_t)n, sizeof(*times));
-	int64_t i;
+	int64_t at = 0;
 
-	for (i = 0; i < n; i++)
-		times[i] = m->slowest[m->warmup + i].step_ns;
+	for (int64_t i = m->warmup; i < m->done; i++)
+		if (measure_counts(m, i))
+			times[at++] = m->slowest[i].step_ns;
 	return times;
 }
 
@@ -146,6 +158,8 @@ void measure_rank_phases(const struct measure *m, int rank, struct measure_phase
 	for (int64_t i = m->warmup; i < m->done; i++) {
 		const struct measure_step *s = &steps[i];
 
+		if (!measure_counts(m, i))
+			continue;
 		out->data += (double)s->data_ns;
 		out->forward += (double)s->forward_ns;
 		out->backward += (double)s->backward_ns;
@@ -193,6 +207,23 @@ int64_t measure_elapsed_ns(const struct measure *m, int64_t first)
 	return longest;
 }
 
+/* As measure_elapsed_ns, of the steps that count. */
+static int64_t counted_ns(const struct measure *m)
+{
+	int64_t longest = 0;
+
+	for (int rank = 0; rank < m->world; rank++) {
+		const struct measure_step *steps = measure_rank(m, rank);
+		int64_t own = 0;
+
+		for (int64_t i = m->warmup; i < m->done; i++)
+			if (measure_counts(m, i))
+				own += steps[i].step_ns;
+		raise_to(&longest, own);
+	}
+	return longest;
+}
+
 /* Nanoseconds of a rank's work in all steps after warm-up. */
 static int64_t sum_work(const struct measure *m, int rank)
 {
@@ -200,17 +231,20 @@ static int64_t sum_work(const struct measure *m, int rank)
 	int64_t sum = 0;
 
 	for (int64_t i = m->warmup; i < m->done; i++)
-		sum += work_ns(&steps[i]);
+		if (measure_counts(m, i))
+			sum += work_ns(&steps[i]);
 	return sum;
 }
 
 static int64_t sum_part(const struct measure *m, int rank, int part, int parts)
 {
-	const struct measure_step *steps = measure_rank(m, rank) + m->warmup;
+	const struct measure_step *steps = measure_rank(m, rank);
+	const int64_t n = m->done - m->warmup;
 	int64_t sum = 0;
 
-	for (int64_t i = measured(m) * part / parts; i < measured(m) * (part + 1) / parts; i++)
-		sum += work_ns(&steps[i]);
+	for (int64_t i = n * part / parts; i < n * (part + 1) / parts; i++)
+		if (measure_counts(m, m->warmup + i))
+			sum += work_ns(&steps[m->warmup + i]);
 	return sum;
 }
 
@@ -319,7 +353,7 @@ int measure_summarise(const struct measure *m, struct measure_summary *out)
 		s.steps_skipped += m->slowest[i].skipped != 0;
 	s.steps_applied = s.steps_attempted - s.steps_skipped;
 	s.tokens_measured = s.steps_measured * m->tokens_per_step;
-	elapsed_ns = measure_elapsed_ns(m, m->warmup);
+	elapsed_ns = counted_ns(m);
 	s.seconds_measured = (double)elapsed_ns / 1e9;
 	s.tok_s_per_gpu = keep_bits(stats_tokens_per_s(s.tokens_measured, elapsed_ns) / m->world);
 	s.tok_s_global = s.tok_s_per_gpu * m->world;

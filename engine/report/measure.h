@@ -7,6 +7,7 @@
 #ifndef GPT2D_ENGINE_REPORT_MEASURE_H
 #define GPT2D_ENGINE_REPORT_MEASURE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/stats/stats.h"
@@ -23,7 +24,8 @@ struct measure_step {
 	double grad_norm;
 	double lr;
 	double loss_scale;
-	int64_t skipped;    /* 1: overflow, not applied */
+	int32_t skipped;    /* 1: overflow, not applied */
+	int32_t saving;     /* 1: a checkpoint was being copied or written on this rank */
 	int64_t end_utc_ns; /* wall clock at the end of the step, for step_log.csv */
 };
 
@@ -42,6 +44,7 @@ struct measure_waits {
 
 struct measure {
 	int64_t steps, warmup;   /* planned steps, of which the first are outside the figures */
+	int64_t before;          /* optimizer steps of the training before these: it was resumed */
 	int64_t done;            /* steps measured so far */
 	int64_t tokens_per_step; /* global */
 	int world;
@@ -49,6 +52,11 @@ struct measure {
 	struct measure_waits waits;
 	/* after measure_merge */
 	struct measure_step *slowest; /* per field the largest over ranks */
+	/*
+	 * Steps after warm-up in which a checkpoint was written. The figures leave these out,
+	 * unless no other step is there: then they count, and this is 0.
+	 */
+	int64_t saving;
 	/*
 	 * All ranks', rank after rank: world * done, 96 bytes for each step of each rank; NULL in a
 	 * world of one.
@@ -77,7 +85,10 @@ const struct measure_step *measure_rank(const struct measure *m, int rank);
 /* The largest of the ranks' own sums of the steps from `first` (from 0) on. */
 int64_t measure_elapsed_ns(const struct measure *m, int64_t first);
 
-/* Means over the steps after warm-up, in seconds. */
+/* Whether a step done, from 0, counts in the figures. After measure_merge. */
+bool measure_counts(const struct measure *m, int64_t i);
+
+/* Means over the steps that count, in seconds. */
 struct measure_phases {
 	double data, forward, backward, exposed_comm, optimizer;
 	double work; /* the step without exposed communication */
@@ -99,9 +110,9 @@ struct measure_slowest {
 int measure_find_slowest(const struct measure *m, struct measure_slowest *out);
 
 /*
- * Figures of the steps after warm-up. Losses, and the steps attempted, applied and skipped, are of
- * all steps done. tok_s_per_gpu is kept to 43 bits, so that tok_s_global is its product with world
- * exactly.
+ * Figures of the steps after warm-up without those beside a checkpoint. Losses, and the steps
+ * attempted, applied and skipped, are of all steps done. tok_s_per_gpu is kept to 43 bits, so that
+ * tok_s_global is its product with world exactly.
  */
 struct measure_summary {
 	int64_t steps_attempted, steps_applied, steps_skipped, steps_measured;

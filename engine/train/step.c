@@ -24,6 +24,7 @@ void step_reset(struct step *s)
 {
 	s->attempted = 0;
 	s->applied = 0;
+	s->resumed = 0;
 	s->graph = NULL;
 	s->replayed = 0;
 	s->capture_ns = 0;
@@ -35,6 +36,14 @@ void step_reset(struct step *s)
 		give_up_graphs(s, "there is more than one rank");
 	if (s->graphs && !graphs_key_fits(&s->key))
 		give_up_graphs(s, "its key is too long");
+}
+
+void step_resume(
+	struct step *s, int64_t attempted, int64_t applied, const struct loss_scale *scale)
+{
+	s->attempted = s->resumed = attempted;
+	s->applied = applied;
+	s->scale = *scale;
 }
 
 /* ---- the parts ---- */
@@ -148,7 +157,7 @@ static void measure_step(struct step *s, struct measure_step *out)
 		.grad_norm = s->host->state.grad_norm,
 		.lr = s->host->state.lr,
 		.loss_scale = s->host->state.loss_scale,
-		.skipped = s->host->state.skip,
+		.skipped = s->host->state.skip != 0,
 		.end_utc_ns = clock_utc_ns(),
 	};
 	for (int i = 0; i < TIMELINE_PHASES; i++)
@@ -310,13 +319,13 @@ static void launch(struct step *s)
 {
 	const struct collectives_bytes nothing = {0};
 
-	if (s->graphs && s->attempted == 0)
+	if (s->graphs && s->attempted == s->resumed)
 		s->graph = find_kept(s);
 	if (s->graph) {
 		launch_graph(s, &s->graph->sent);
 		return;
 	}
-	if (s->graphs && s->attempted > 0)
+	if (s->graphs && s->attempted > s->resumed)
 		s->graph = capture(s);
 	if (s->graph)
 		launch_graph(s, &nothing); /* counted while it was captured */

@@ -67,6 +67,7 @@ struct step {
 	/* kept by step_run */
 	struct loss_scale scale;
 	int64_t attempted, applied;
+	int64_t resumed; /* steps attempted by the training before, which this one goes on from */
 	struct graphs_entry *graph; /* NULL: none yet */
 	int64_t replayed;           /* steps launched as a graph */
 	int64_t single_ns;          /* what the last step took that was launched by operations */
@@ -86,6 +87,14 @@ int64_t step_marks(const struct spec_config *config);
 
 /* Nothing attempted yet. The caller's fields are set. */
 void step_reset(struct step *s);
+
+/*
+ * After step_reset: the next step is the one that follows so many attempted and applied ones, whose
+ * parameters, moments and loss scale are there. Samples, dropout and learning rate are functions
+ * of these numbers and the seed.
+ */
+void step_resume(
+	struct step *s, int64_t attempted, int64_t applied, const struct loss_scale *scale);
 
 /*
  * One step. stop: this rank wants to end after this step. 0, or with error naming the cause:

@@ -84,6 +84,55 @@ static void test_warmup_is_left_out(void **state)
 	measure_finish(&m);
 }
 
+/* As the measure takes them: its own memory. */
+static struct measure_step *copy_steps(const struct measure_step *steps, size_t n)
+{
+	struct measure_step *copy = calloc(n, sizeof(*copy));
+
+	assert_non_null(copy);
+	memcpy(copy, steps, n * sizeof(*copy));
+	return copy;
+}
+
+/* Steps beside a checkpoint, on any rank, are done and do not count, unless there are no others. */
+static void test_steps_beside_a_checkpoint(void **state)
+{
+	struct measure_step all[2][5] = {
+		{{.step_ns = 9000000000}, {.step_ns = 1000000000},
+			{.step_ns = 3000000000, .saving = 1}, {.step_ns = 4000000000},
+			{.step_ns = 1000000000}},
+		{{.step_ns = 9000000000}, {.step_ns = 1000000000}, {.step_ns = 3000000000},
+			{.step_ns = 4000000000, .saving = 1}, {.step_ns = 1000000000}},
+	};
+	struct measure_summary s;
+	struct measure m;
+
+	assert_int_equal(measure_init(&m, 5, 1, 100, 2), 0);
+	m.done = 5;
+	measure_merge(&m, copy_steps(&all[0][0], 10));
+	assert_int_equal(m.saving, 2);
+	assert_true(measure_counts(&m, 1) && measure_counts(&m, 4));
+	assert_false(measure_counts(&m, 0) || measure_counts(&m, 2) || measure_counts(&m, 3));
+	assert_int_equal(measure_summarise(&m, &s), 0);
+	assert_int_equal(s.steps_attempted, 5);
+	assert_int_equal(s.steps_measured, 2);
+	assert_int_equal(s.tokens_total, 500);
+	assert_int_equal(s.tokens_measured, 200);
+	assert_true(s.seconds_measured == 2.0);
+	assert_int_equal(s.step.median, 1000000000);
+	measure_finish(&m);
+
+	for (int i = 1; i < 5; i++)
+		all[0][i].saving = 1;
+	assert_int_equal(measure_init(&m, 5, 1, 100, 2), 0);
+	m.done = 5;
+	measure_merge(&m, copy_steps(&all[0][0], 10));
+	assert_int_equal(m.saving, 0);
+	assert_int_equal(measure_summarise(&m, &s), 0);
+	assert_int_equal(s.steps_measured, 4);
+	measure_finish(&m);
+}
+
 static void test_warmup_refused(void **state)
 {
 	struct measure m;
@@ -94,16 +143,6 @@ static void test_warmup_refused(void **state)
 	assert_int_equal(measure_init(&m, 0, 0, 1, 1), -EINVAL);
 	assert_int_equal(measure_init(&m, 10, 9, 1, 1), 0);
 	measure_finish(&m);
-}
-
-/* As the measure takes them: its own memory. */
-static struct measure_step *copy_steps(const struct measure_step *steps, size_t n)
-{
-	struct measure_step *copy = calloc(n, sizeof(*copy));
-
-	assert_non_null(copy);
-	memcpy(copy, steps, n * sizeof(*copy));
-	return copy;
 }
 
 static void test_slowest_of_each(void **state)
@@ -346,6 +385,7 @@ int main(void)
 		cmocka_unit_test(test_per_gpu_ratio_is_exact),
 		cmocka_unit_test(test_warmup_is_left_out),
 		cmocka_unit_test(test_warmup_refused),
+		cmocka_unit_test(test_steps_beside_a_checkpoint),
 		cmocka_unit_test(test_slowest_of_each),
 		cmocka_unit_test(test_elapsed_time),
 		cmocka_unit_test(test_exposed_parts),
