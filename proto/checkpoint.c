@@ -315,27 +315,20 @@ static char *read_file(const char *path, size_t *n, int *rc)
 	return text;
 }
 
-static int read_manifest(struct checkpoint *c, char *error, size_t error_bytes)
+int checkpoint_parse(const char *dir, const char *text, size_t n, struct checkpoint **out,
+	char *error, size_t error_bytes)
 {
+	struct checkpoint *c = memory_zeroed(1, sizeof(*c));
 	struct reading r = {.c = c, .error = error, .error_bytes = error_bytes};
-	char path[sizeof(c->dir) + sizeof("/" CHECKPOINT_MANIFEST)];
 	json_error_t why;
-	size_t n = 0;
-	int rc;
-	char *text;
 
-	snprintf(path, sizeof(path), "%s/" CHECKPOINT_MANIFEST, c->dir);
-	text = read_file(path, &n, &rc);
-	if (text == NULL) {
-		snprintf(error, error_bytes, "%s: %s", path, strerror(-rc));
-		return rc;
-	}
+	snprintf(c->dir, sizeof(c->dir), "%s", dir);
 	c->manifest = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
-	rc = artifact_sha256(text, n, c->sha256);
-	free(text);
 	if (c->manifest == NULL)
 		refuse(&r, "line %d: %s", why.line, why.text);
-	if (rc < 0)
+	else if (!json_is_object(c->manifest))
+		refuse(&r, "an object expected");
+	if (artifact_sha256(text, n, c->sha256) < 0)
 		refuse(&r, "no SHA-256 of it");
 	c->step = read_count(&r, c->manifest, "step", ELEMS_MAX);
 	c->param_elems = read_count(&r, c->manifest, "param_elems", ELEMS_MAX);
@@ -345,7 +338,12 @@ static int read_manifest(struct checkpoint *c, char *error, size_t error_bytes)
 		read_tensors(&r, c);
 	if (!r.wrong)
 		read_shards(&r, c);
-	return r.wrong ? -EBADMSG : 0;
+	if (!r.wrong) {
+		*out = c;
+		return 0;
+	}
+	checkpoint_close(c);
+	return -EBADMSG;
 }
 
 /* ---- shards ---- */
@@ -403,31 +401,36 @@ static int read_at(int fd, const struct checkpoint *c, const struct checkpoint_s
 
 int checkpoint_open(const char *dir, struct checkpoint **out, char *error, size_t error_bytes)
 {
-	struct checkpoint *c = memory_zeroed(1, sizeof(*c));
+	char path[sizeof(((struct checkpoint *)NULL)->dir)];
+	struct checkpoint *c = NULL;
+	size_t n = 0;
 	int rc, fd;
+	char *text;
 
-	if ((size_t)snprintf(c->dir, sizeof(c->dir), "%s", dir) >= sizeof(c->dir)) {
+	if ((size_t)snprintf(path, sizeof(path), "%s/" CHECKPOINT_MANIFEST, dir) >= sizeof(path)) {
 		snprintf(error, error_bytes, "%.200s...: path too long", dir);
-		rc = -ENAMETOOLONG;
-		goto fail;
+		return -ENAMETOOLONG;
 	}
-	rc = read_manifest(c, error, error_bytes);
-	if (rc < 0)
-		goto fail;
-	for (int64_t i = 0; i < c->n_shards; i++) {
+	text = read_file(path, &n, &rc);
+	if (text == NULL) {
+		snprintf(error, error_bytes, "%s: %s", path, strerror(-rc));
+		return rc;
+	}
+	rc = checkpoint_parse(dir, text, n, &c, error, error_bytes);
+	free(text);
+	for (int64_t i = 0; rc == 0 && i < c->n_shards; i++) {
 		fd = open_shard(c, &c->shards[i], error, error_bytes);
-		if (fd < 0) {
+		if (fd < 0)
 			rc = fd;
-			goto fail;
-		}
-		close(fd);
+		else
+			close(fd);
+	}
+	if (rc < 0) {
+		checkpoint_close(c);
+		return rc;
 	}
 	*out = c;
 	return 0;
-
-fail:
-	checkpoint_close(c);
-	return rc;
 }
 
 int checkpoint_open_newest(

@@ -74,6 +74,13 @@ struct checkpoint {
 int checkpoint_list(const char *folder, int64_t **steps);
 
 /*
+ * A manifest's text alone, of n bytes, in folder dir: the shards are not looked at. As
+ * checkpoint_open.
+ */
+int checkpoint_parse(const char *dir, const char *text, size_t n, struct checkpoint **out,
+	char *error, size_t error_bytes);
+
+/*
  * Reads the manifest of the checkpoint in dir (a folder step-N) and checks all of it: types, that
  * the ranges cover the arena, that the shards have the size. 0, or a negative errno with error,
  * which names the file: -ENOENT without a manifest, -EBADMSG for a damaged one.

@@ -1,0 +1,130 @@
+#include "engine/checkpoint/fits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "proto/host/memory.h"
+
+/* The newest one in a folder of checkpoints; NULL: none. */
+static char *newest_in(const char *folder)
+{
+	int64_t *steps = NULL;
+	char *dir = NULL;
+
+	if (checkpoint_list(folder, &steps) > 0)
+		dir = memory_printed("%s/" CHECKPOINT_STEP "%" PRId64, folder, steps[0]);
+	free(steps);
+	return dir;
+}
+
+static int find_path(const char *path, const struct data_roots *roots, char **dir, char *error,
+	size_t error_bytes)
+{
+	char *manifest;
+	int fd;
+
+	if (roots->n > 0) {
+		fd = data_roots_open(roots, path, error, error_bytes);
+		if (fd < 0)
+			return fd;
+		close(fd);
+	}
+	manifest = memory_printed("%s/" CHECKPOINT_MANIFEST, path);
+	*dir = access(manifest, F_OK) == 0 ? memory_text(path) : newest_in(path);
+	free(manifest);
+	if (*dir)
+		return 0;
+	snprintf(error, error_bytes, "%s: no checkpoint is there", path);
+	return -ENOENT;
+}
+
+int fits_find(const struct spec_config *config, const json_t *folders,
+	const struct data_roots *roots, char **dir, char *error, size_t error_bytes)
+{
+	const char *from = config->resume_from;
+	const json_t *folder;
+	size_t i;
+
+	if (!spec_run_id(from))
+		return find_path(from, roots, dir, error, error_bytes);
+	*dir = NULL;
+	json_array_foreach(folders, i, folder)
+		if (!*dir && json_is_string(folder))
+			*dir = newest_in(json_string_value(folder));
+	if (*dir)
+		return 0;
+	snprintf(error, error_bytes,
+		"run %s has no checkpoint (checkpoint.every_steps and checkpoint.at_end in its "
+		"spec write some)",
+		from);
+	return -ENOENT;
+}
+
+/* A member that must be the same; key: of the spec. */
+struct same {
+	const char *member, *key;
+	int64_t value;
+};
+
+static int check_same(const struct checkpoint *c, const json_t *object, const struct same *same,
+	size_t n, char *error, size_t error_bytes)
+{
+	for (size_t i = 0; i < n; i++) {
+		const json_t *value = json_object_get(object, same[i].member);
+		const int64_t found =
+			json_is_boolean(value) ? json_is_true(value) : json_integer_value(value);
+
+		if (found == same[i].value)
+			continue;
+		snprintf(error, error_bytes,
+			"%s: written with %s %" PRId64 ", this run has %" PRId64
+			" (a resumed run needs the same)",
+			c->dir, same[i].key, found, same[i].value);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int fits_config(const struct checkpoint *c, const struct spec_config *config,
+	int64_t train_sequences, char *error, size_t error_bytes)
+{
+	const struct spec_model *m = &config->model;
+	const json_t *top = c->manifest, *model = json_object_get(top, "model");
+	const char *gelu = json_string_value(json_object_get(model, "gelu"));
+	const struct same shape[] = {
+		{"n_layer", "model.n_layer", m->n_layer},
+		{"n_head", "model.n_head", m->n_head},
+		{"n_embd", "model.n_embd", m->n_embd},
+		{"vocab_size", "model.vocab_size", m->vocab_size},
+		{"n_positions", "model.n_positions", m->n_positions},
+		{"tied_head", "model.tied_head", m->tied_head},
+	};
+	const struct same work[] = {
+		{"seq_len", "seq_len", config->seq_len},
+		{"train_batch_size", "train_batch_size", config->batch},
+		{"train_sequences", "sequences in the training data", train_sequences},
+	};
+	const struct same seed = {"seed", "seed", config->seed};
+	int rc = check_same(c, model, shape, 6, error, error_bytes);
+
+	if (rc == 0 && strcmp(gelu ? gelu : "", m->gelu == SPEC_GELU_EXACT ? "exact" : "tanh")) {
+		snprintf(error, error_bytes, "%s: written with another model.gelu", c->dir);
+		rc = -EINVAL;
+	}
+	if (rc == 0)
+		rc = check_same(c, top, work, train_sequences > 0 ? 3 : 2, error, error_bytes);
+	if (rc == 0)
+		rc = check_same(c, json_object_get(top, "state"), &seed, 1, error, error_bytes);
+	if (rc == 0 && config->optimizer_steps > 0 && c->step >= config->optimizer_steps) {
+		snprintf(error, error_bytes,
+			"%s: has %" PRId64 " optimizer steps, and work is %" PRId64
+			" in all: there is nothing left to train (work counts from the first step)",
+			c->dir, c->step, config->optimizer_steps);
+		rc = -EINVAL;
+	}
+	return rc;
+}

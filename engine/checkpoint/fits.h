@@ -1,0 +1,28 @@
+/* fits.h: the checkpoint that resume_from names, and whether a training can go on from it. */
+#ifndef GPT2D_ENGINE_CHECKPOINT_FITS_H
+#define GPT2D_ENGINE_CHECKPOINT_FITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/checkpoint.h"
+#include "proto/host/data_roots.h"
+#include "proto/spec/spec.h"
+
+/*
+ * The folder of that checkpoint, to be freed. folders (may be NULL): where checkpoints of the run
+ * are that an ID names, the best folder first; a path must be below roots. 0, or a negative errno
+ * with error.
+ */
+int fits_find(const struct spec_config *config, const json_t *folders,
+	const struct data_roots *roots, char **dir, char *error, size_t error_bytes);
+
+/*
+ * The same model and the same order of samples, and steps left to do; all else may differ: ranks,
+ * stage, bucket sizes, micro-batches, precision, learning rate. train_sequences: of the data; 0:
+ * not known. 0, or -EINVAL with error.
+ */
+int fits_config(const struct checkpoint *c, const struct spec_config *config,
+	int64_t train_sequences, char *error, size_t error_bytes);
+
+#endif

@@ -1,0 +1,507 @@
+#include "engine/checkpoint/saver.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/checkpoint/manifest.h"
+#include "engine/checkpoint/shard.h"
+#include "engine/comm/patience.h"
+#include "proto/artifact.h"
+#include "proto/checkpoint.h"
+#include "proto/digest.h"
+#include "proto/host/clock.h"
+#include "proto/host/filesystem.h"
+#include "proto/host/memory.h"
+#include "proto/host/thread.h"
+#include "proto/size.h"
+
+enum { PIECE_BYTES = 4 << 20, NICE = 10, ENTRIES_MAX = 1 << 16 };
+
+enum job { JOB_NONE, JOB_SHARD, JOB_MANIFEST, JOB_DISCARD, JOB_END };
+
+/* What a rank has to say of its shard. */
+struct report {
+	bool idle;
+	int32_t rc;
+	struct manifest_shard hashes;
+};
+
+struct saver {
+	struct k_context *ctx;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	enum job job;
+	char *buffer; /* k_alloc_host: the sections of the shard, as in the file */
+	int64_t buffer_bytes;
+
+	/* of the segment */
+	struct saver_segment segment;
+	struct shard shard;
+	struct saver_made made;
+
+	/* of the checkpoint in progress; job's thread has them while there is a job */
+	struct checkpoint_state state;
+	struct report own;
+	char *manifest;
+	int manifest_rc;
+	bool pending, manifest_due; /* manifest_due: its end is still to be reported */
+	int64_t begun_ns;
+};
+
+/* ---- the thread: files ---- */
+
+static int step_dir(const struct saver *s, char out[PATH_MAX])
+{
+	int n = snprintf(out, PATH_MAX, "%s/" CHECKPOINT_STEP "%" PRId64, s->segment.folder,
+		s->state.attempted);
+
+	return n < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+/* The shard in pieces, hashed as they go to the disk. */
+struct reader {
+	struct artifact_source source;
+	const char *at;
+	int64_t section_bytes, left; /* left: of this section */
+	int section;
+	struct digest *digest;
+	struct manifest_shard *hashes;
+};
+
+static int next_piece(struct artifact_source *source, const char **bytes, size_t *n)
+{
+	struct reader *r = (struct reader *)source;
+
+	*n = 0;
+	if (r->left == 0) {
+		if (r->section >= 0 &&
+			(!r->digest || digest_finish(r->digest, r->hashes->sha256[r->section])))
+			return -EIO;
+		digest_destroy(r->digest);
+		r->digest = NULL;
+		if (++r->section == CHECKPOINT_SECTIONS || r->section_bytes == 0)
+			return 0;
+		r->digest = digest_create();
+		r->left = r->section_bytes;
+	}
+	*n = r->left < PIECE_BYTES ? (size_t)r->left : PIECE_BYTES;
+	*bytes = r->at;
+	r->at += *n;
+	r->left -= (int64_t)*n;
+	return r->digest ? digest_add(r->digest, *bytes, *n) : -EIO;
+}
+
+/* A rank may have no element: its shard is an empty file, and the hashes are of nothing. */
+static void hash_nothing(struct manifest_shard *hashes)
+{
+	for (int i = 0; i < CHECKPOINT_SECTIONS; i++)
+		artifact_sha256("", 0, hashes->sha256[i]);
+}
+
+static int write_shard(struct saver *s)
+{
+	const struct training *t = s->segment.training;
+	struct reader r = {.source = {.next = next_piece},
+		.at = s->buffer,
+		.section_bytes = s->shard.elems * CHECKPOINT_ELEM_BYTES,
+		.section = -1,
+		.hashes = &s->own.hashes};
+	char dir[PATH_MAX], file[MANIFEST_FILE_BYTES];
+	int64_t written;
+	int rc = step_dir(s, dir);
+
+	if (rc == 0 && mkdir(dir, 0755) < 0 && errno != EEXIST)
+		rc = -errno;
+	if (rc == 0)
+		rc = filesystem_sync(s->segment.folder);
+	if (rc < 0)
+		return rc;
+	hash_nothing(r.hashes);
+	manifest_file(t->warm->rank, t->plan.world, file);
+	rc = artifact_write_from(dir, file, &r.source, &written);
+	digest_destroy(r.digest);
+	return rc;
+}
+
+/* A checkpoint, the manifest first: without it the rest is none. */
+static void remove_step(const char *dir)
+{
+	const struct dirent *entry;
+	DIR *stream;
+
+	if (artifact_remove(dir, CHECKPOINT_MANIFEST) < 0)
+		return;
+	stream = opendir(dir);
+	if (stream == NULL)
+		return;
+	while ((entry = readdir(stream)) != NULL)
+		unlinkat(dirfd(stream), entry->d_name, 0);
+	closedir(stream);
+	rmdir(dir);
+}
+
+/* The first *keep stay. Folders of steps without a manifest go too where nobody writes them. */
+static void prune(const char *folder, bool ended, int64_t *keep)
+{
+	int64_t *steps = NULL;
+	int n = checkpoint_list(folder, &steps);
+	const struct dirent *entry;
+	char dir[PATH_MAX];
+	DIR *stream;
+
+	for (int i = 0; i < n; i++) {
+		snprintf(dir, sizeof(dir), "%s/" CHECKPOINT_STEP "%" PRId64, folder, steps[i]);
+		if (*keep > 0)
+			--*keep;
+		else
+			remove_step(dir);
+	}
+	free(steps);
+	stream = ended ? opendir(folder) : NULL;
+	for (int i = 0; stream && i < ENTRIES_MAX && (entry = readdir(stream)) != NULL; i++) {
+		snprintf(dir, sizeof(dir), "%s/" CHECKPOINT_MANIFEST, entry->d_name);
+		if (strncmp(entry->d_name, CHECKPOINT_STEP, strlen(CHECKPOINT_STEP)) != 0 ||
+			faccessat(dirfd(stream), dir, F_OK, 0) == 0)
+			continue;
+		if (snprintf(dir, sizeof(dir), "%s/%s", folder, entry->d_name) < PATH_MAX)
+			remove_step(dir);
+	}
+	if (stream)
+		closedir(stream);
+}
+
+/* What is written before the manifest is durable by now. */
+static int write_manifest(struct saver *s)
+{
+	int64_t keep = s->segment.keep;
+	char dir[PATH_MAX];
+	int rc = step_dir(s, dir);
+
+	if (rc == 0)
+		rc = artifact_write(dir, CHECKPOINT_MANIFEST, s->manifest, strlen(s->manifest));
+	if (rc < 0) {
+		if (rc != -ENAMETOOLONG)
+			remove_step(dir);
+		return rc;
+	}
+	prune(s->segment.folder, false, &keep);
+	for (int i = 0; i < s->segment.n_older; i++)
+		prune(s->segment.older[i], true, &keep);
+	return 0;
+}
+
+static void discard(struct saver *s)
+{
+	char dir[PATH_MAX];
+
+	if (step_dir(s, dir) == 0)
+		remove_step(dir);
+}
+
+static void *run(void *arg)
+{
+	struct saver *s = arg;
+	enum job job;
+
+	/* of this thread alone: on the CPU the ranks' own threads come first */
+	setpriority(PRIO_PROCESS, 0, NICE);
+	for (;;) {
+		pthread_mutex_lock(&s->lock);
+		while (s->job == JOB_NONE)
+			pthread_cond_wait(&s->changed, &s->lock);
+		job = s->job;
+		pthread_mutex_unlock(&s->lock);
+		if (job == JOB_END)
+			return NULL;
+		if (job == JOB_SHARD)
+			s->own.rc = write_shard(s);
+		else if (job == JOB_MANIFEST)
+			s->manifest_rc = write_manifest(s);
+		else
+			discard(s);
+		pthread_mutex_lock(&s->lock);
+		s->job = JOB_NONE;
+		pthread_cond_broadcast(&s->changed);
+		pthread_mutex_unlock(&s->lock);
+	}
+}
+
+static void give(struct saver *s, enum job job)
+{
+	pthread_mutex_lock(&s->lock);
+	s->job = job;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+}
+
+bool saver_idle(struct saver *s)
+{
+	bool idle;
+
+	pthread_mutex_lock(&s->lock);
+	idle = s->job == JOB_NONE;
+	pthread_mutex_unlock(&s->lock);
+	return idle;
+}
+
+void saver_wait(struct saver *s, int64_t ns)
+{
+	const struct timespec until = clock_timespec(clock_mono_ns() + ns);
+	int status = 0;
+
+	pthread_mutex_lock(&s->lock);
+	while (s->job != JOB_NONE && status != ETIMEDOUT)
+		status = pthread_cond_timedwait(&s->changed, &s->lock, &until);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- create, destroy ---- */
+
+int saver_create(struct k_context *ctx, struct saver **out)
+{
+	struct saver *s = memory_zeroed(1, sizeof(*s));
+	int rc;
+
+	s->ctx = ctx;
+	pthread_mutex_init(&s->lock, NULL);
+	thread_condition_init(&s->changed);
+	rc = thread_start(&s->thread, run, s, "saver");
+	if (rc) {
+		pthread_cond_destroy(&s->changed);
+		pthread_mutex_destroy(&s->lock);
+		free(s);
+		return rc;
+	}
+	*out = s;
+	return 0;
+}
+
+static void leave_segment(struct saver *s)
+{
+	shard_finish(&s->shard);
+	json_decref(s->segment.manifest);
+	free(s->manifest);
+	s->manifest = NULL;
+	s->segment = (struct saver_segment){0};
+	s->pending = s->manifest_due = false;
+}
+
+void saver_destroy(struct saver *s)
+{
+	if (!s)
+		return;
+	while (!saver_idle(s))
+		saver_wait(s, CLOCK_S_NS);
+	give(s, JOB_END);
+	pthread_join(s->thread, NULL);
+	leave_segment(s);
+	k_free_host(s->ctx, s->buffer);
+	pthread_cond_destroy(&s->changed);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+/* ---- a segment ---- */
+
+int saver_begin(struct saver *s, const struct saver_segment *segment)
+{
+	const struct training *t = segment->training;
+	int64_t bytes;
+
+	while (!saver_idle(s)) /* of a segment that failed */
+		saver_wait(s, CLOCK_S_NS);
+	leave_segment(s);
+	s->segment = *segment;
+	s->made = (struct saver_made){0};
+	shard_written(&t->plan, t->config->zero_stage, t->warm->rank, &s->shard);
+	bytes = s->shard.elems * CHECKPOINT_ELEM_BYTES * CHECKPOINT_SECTIONS;
+	s->made.bytes = t->plan.param_elems * CHECKPOINT_ELEM_BYTES * CHECKPOINT_SECTIONS;
+	if (bytes <= s->buffer_bytes)
+		return 0;
+	k_free_host(s->ctx, s->buffer);
+	s->buffer = k_alloc_host(s->ctx, (size_t)bytes);
+	s->buffer_bytes = s->buffer ? bytes : 0;
+	if (s->buffer)
+		return 0;
+	leave_segment(s);
+	return -ENOMEM;
+}
+
+__attribute__((format(printf, 3, 4))) static void say(
+	const struct saver *s, const char *level, const char *format, ...)
+{
+	char text[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	s->segment.log(s->segment.arg, level, text);
+}
+
+static void report_lost(struct saver *s, int rank, int rc)
+{
+	s->made.lost++;
+	say(s, "warning",
+		"the checkpoint of step %" PRId64 " is lost: %s: rank %d: %s: %s; training "
+		"continues, older checkpoints stay",
+		s->state.attempted, artifact_failure_code(rc), rank, s->segment.folder,
+		strerror(-rc));
+}
+
+/* Rank 0: what became of the manifest, once the thread is idle. */
+static void collect(struct saver *s)
+{
+	const int64_t took = clock_mono_ns() - s->begun_ns;
+	char size[SIZE_BYTES];
+
+	if (!s->manifest_due)
+		return;
+	s->manifest_due = false;
+	if (s->manifest_rc < 0) {
+		report_lost(s, 0, s->manifest_rc);
+		return;
+	}
+	s->made.written++;
+	s->made.last = s->state.attempted;
+	s->made.write_ns += took;
+	say(s, "info", "checkpoint of step %" PRId64 ": %s written in %.3f s, beside training",
+		s->state.attempted, size_text(s->made.bytes, size), (double)took / 1e9);
+}
+
+/* The sections of a piece, from the device to their places in the file. */
+static void copy_piece(struct saver *s, const struct shard_piece *p, int64_t at)
+{
+	const struct k_adamw *a = &s->segment.training->optimizer.adamw;
+	const k_real *sources[CHECKPOINT_SECTIONS] = {
+		[CHECKPOINT_MASTER] = a->master + (a->master_compact ? p->compact : p->first),
+		[CHECKPOINT_M] = a->m + p->compact,
+		[CHECKPOINT_V] = a->v + p->compact,
+	};
+	k_real *to = (k_real *)(void *)s->buffer;
+
+	for (int i = 0; i < CHECKPOINT_SECTIONS; i++)
+		k_copy_out(s->segment.training->warm->compute, to + i * s->shard.elems + at,
+			sources[i], (size_t)p->n * sizeof(*to));
+}
+
+int saver_save(struct saver *s, char *error, size_t error_bytes)
+{
+	const struct training *t = s->segment.training;
+	const int64_t begin = clock_mono_ns();
+	int64_t at = 0;
+	int rc;
+
+	while (!saver_idle(s)) /* rank 0: the manifest of the one before */
+		saver_wait(s, CLOCK_S_NS);
+	collect(s);
+	for (int64_t i = 0; i < s->shard.n_pieces; i++) {
+		copy_piece(s, &s->shard.pieces[i], at);
+		at += s->shard.pieces[i].n;
+	}
+	rc = step_failure(&t->step, k_stream_sync(t->warm->compute, K_WAIT_NS), error, error_bytes);
+	if (rc)
+		return rc;
+	s->state = manifest_state(&t->step);
+	s->own = (struct report){0};
+	s->pending = true;
+	s->begun_ns = clock_mono_ns();
+	s->made.copy_ns += s->begun_ns - begin;
+	give(s, JOB_SHARD);
+	return 0;
+}
+
+bool saver_pending(const struct saver *s)
+{
+	return s->pending;
+}
+
+/* All reports, to be freed; NULL: a peer is lost. */
+static struct report *gather_reports(struct saver *s)
+{
+	const struct training *t = s->segment.training;
+	struct collectives_group *group = s->segment.group;
+	struct report *all = memory_zeroed((size_t)t->plan.world, sizeof(*all));
+	const struct patience p = {.collectives = t->warm->collectives,
+		.timeout_ns = K_WAIT_NS,
+		.patience_ns = PATIENCE_NS};
+	const struct report busy = {0};
+	const bool idle = saver_idle(s);
+
+	s->own.idle = idle;
+	if (!group) {
+		all[0] = idle ? s->own : busy;
+		return all;
+	}
+	collectives_gather_all(group, all, idle ? &s->own : &busy, sizeof(*all), t->warm->comm);
+	if (patience_stream(&p, t->warm->comm) == 0 && !collectives_error(t->warm->collectives))
+		return all;
+	free(all);
+	return NULL;
+}
+
+/* Rank 0: all shards are written, or some cannot be. */
+static void conclude(struct saver *s, const struct report *all)
+{
+	const struct training *t = s->segment.training;
+	const int world = t->plan.world;
+	struct manifest_shard *shards;
+	int failed = 0;
+
+	while (failed < world && all[failed].rc == 0)
+		failed++;
+	if (failed < world) {
+		report_lost(s, failed, all[failed].rc);
+		give(s, JOB_DISCARD);
+		return;
+	}
+	shards = memory_zeroed((size_t)world, sizeof(*shards));
+	for (int i = 0; i < world; i++)
+		shards[i] = all[i].hashes;
+	free(s->manifest);
+	s->manifest = manifest_text(s->segment.manifest, t->config, &t->plan, &s->state, shards);
+	free(shards);
+	s->manifest_due = true;
+	give(s, JOB_MANIFEST);
+}
+
+int saver_poll(struct saver *s)
+{
+	const int world = s->segment.training->plan.world;
+	struct report *all;
+	bool written = true;
+
+	if (!s->pending)
+		return 0;
+	all = gather_reports(s);
+	if (!all)
+		return -EPIPE;
+	for (int i = 0; i < world; i++)
+		written = written && all[i].idle;
+	if (written) {
+		s->pending = false;
+		if (s->segment.training->warm->rank == 0)
+			conclude(s, all);
+	}
+	free(all);
+	return 0;
+}
+
+void saver_end(struct saver *s, struct saver_made *out)
+{
+	collect(s);
+	*out = s->made;
+	leave_segment(s);
+}
