@@ -23,6 +23,7 @@ struct daemon {
 		struct settings *settings;
 	} words;
 	char state_dir[SPEC_PATH_MAX]; /* absolute */
+	char runs_dir[SPEC_PATH_MAX + sizeof("/" STATE_RUNS)];
 	char tuning_dir[SPEC_PATH_MAX + sizeof("/" STATE_TUNING)];
 	char socket[128];
 	struct store *store;

@@ -381,9 +381,11 @@ static int start_engines(struct daemon *d, char *error, size_t error_bytes)
 		.timeout_s = s->check_timeout_s,
 		.alive_timeout_s = s->alive_timeout_s,
 		.data_roots = settings_data_roots(s),
+		.runs = d->runs_dir,
 	};
 	int rc;
 
+	snprintf(d->runs_dir, sizeof(d->runs_dir), "%s/" STATE_RUNS, d->state_dir);
 	checker_create(&checker, &d->checker);
 	snprintf(d->tuning_dir, sizeof(d->tuning_dir), "%s/" STATE_TUNING, d->state_dir);
 	rc = world_create(&(struct world_options){.settings = s,
@@ -421,6 +423,8 @@ static void start_scheduler(struct daemon *d)
 		.store = d->store,
 		.checker = d->checker,
 		.world = d->world,
+		.state_dir = d->state_dir,
+		.runs_dir = d->runs_dir,
 		.lifecycle = d->lifecycle,
 		.queued = command_queued,
 		.arg = d,

@@ -8,7 +8,9 @@
 
 #include "engine/comm/nodes.h"
 #include "engine/comm/patience.h"
+#include "engine/segment_private.h"
 #include "proto/artifact.h"
+#include "proto/checkpoint.h"
 #include "proto/host/clock.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
@@ -42,11 +44,13 @@ static void fill_agreement(
 	out->tuned = tuned_has(&s->training.warm->tuned, &s->config);
 	snprintf(text, sizeof(text),
 		"%s world %d arena %" PRId64 " of %" PRId64 " reduce %" PRId64 " x %" PRId64
-		" gather %" PRId64 " x %" PRId64 " steps %" PRId64 " sequences %" PRId64,
+		" gather %" PRId64 " x %" PRId64 " steps %" PRId64 " sequences %" PRId64
+		" resume %s",
 		s->spec_sha256, s->training.plan.world, s->training.plan.param_elems,
 		s->training.plan.arena_elems, s->training.plan.n_reduce,
 		s->training.plan.reduce_elems, s->training.plan.n_gather,
-		s->training.plan.gather_elems, s->config.optimizer_steps, s->train.n_sequences);
+		s->training.plan.gather_elems, s->config.optimizer_steps, s->train.n_sequences,
+		s->resume.open ? s->resume.open->sha256 : "");
 	artifact_sha256(text, strlen(text), out->sha256);
 }
 
@@ -138,11 +142,11 @@ static bool all_tuned(const struct segment *s, const struct agreement *all)
 	return tuned;
 }
 
-static bool join(struct segment *s)
+static bool join(struct segment *s, const struct warm *w)
 {
 	if (training_join(&s->training, s->group))
 		return segment_fail(s, "no_memory", "no memory for events");
-	return true;
+	return segment_save_begin(s, w);
 }
 
 /* The others wait for this rank. */
@@ -292,7 +296,7 @@ bool agreement_reach(struct segment *s, struct warm *w, bool prepared, struct li
 	if (s->world < 1 || s->world > w->world || w->rank >= s->world)
 		return false;
 	if (s->world == 1) {
-		prepared = prepared && join(s);
+		prepared = prepared && join(s, w);
 		fill_agreement(s, w, prepared, &own);
 		return prepared && tune_together(s, w, &own, link);
 	}
@@ -302,7 +306,7 @@ bool agreement_reach(struct segment *s, struct warm *w, bool prepared, struct li
 		return no_group(s, w);
 	}
 	/* before, so that a rank without memory for its events is heard of by all */
-	prepared = prepared && join(s);
+	prepared = prepared && join(s, w);
 	fill_agreement(s, w, prepared, &own);
 	collectives_gather_all(s->group, all, &own, sizeof(own), w->comm);
 	agreed = (segment_sync(s, w) || (own.idle && fail_silently(s, link))) &&

@@ -162,9 +162,10 @@ static int connect_ranks(struct link *link, struct warm *w, const json_t *params
 }
 
 /* 0, or the code to exit with. Steals params. */
-static int run_segment(struct link *link, struct warm *w, struct writer *writer, json_t *params)
+static int run_segment(struct link *link, struct warm *w, struct writer *writer,
+	struct saver *saver, json_t *params)
 {
-	struct segment *s = segment_create(params);
+	struct segment *s = segment_create(params, saver, link);
 	bool trained, agreed, writes;
 	int exit_code;
 
@@ -190,12 +191,13 @@ static int run_segment(struct link *link, struct warm *w, struct writer *writer,
 }
 
 /* Handles one message: -1 to go on, or an exit code. */
-static int handle(struct link *link, struct warm *w, struct writer *writer, struct rpc_message *m)
+static int handle(struct link *link, struct warm *w, struct writer *writer, struct saver *saver,
+	struct rpc_message *m)
 {
 	int code;
 
 	if (strcmp(m->method, SEGMENT_START) == 0) {
-		code = run_segment(link, w, writer, json_incref(m->params));
+		code = run_segment(link, w, writer, saver, json_incref(m->params));
 		return code ? code : -1;
 	}
 	if (strcmp(m->method, ENGINE_EXIT) == 0)
@@ -213,7 +215,7 @@ static int handle(struct link *link, struct warm *w, struct writer *writer, stru
 	return -1;
 }
 
-static int serve(struct link *link, struct warm *w, struct writer *writer)
+static int serve(struct link *link, struct warm *w, struct writer *writer, struct saver *saver)
 {
 	struct rpc_message m;
 	int code = -1;
@@ -221,7 +223,7 @@ static int serve(struct link *link, struct warm *w, struct writer *writer)
 	while (code < 0) {
 		if (link_receive(link, &m))
 			return ENGINE_EXIT_ORPHAN;
-		code = handle(link, w, writer, &m);
+		code = handle(link, w, writer, saver, &m);
 		rpc_clear(&m);
 	}
 	return code;
@@ -249,6 +251,7 @@ int rank_run(struct link *link, const struct warm_options *options)
 		.link = link, .threads = options->threads, .peak_tflops = options->peak_tflops};
 	struct writer *writer = NULL;
 	pthread_t reporter;
+	struct saver *saver = NULL;
 	struct warm *w;
 	char error[512];
 	bool report;
@@ -264,6 +267,8 @@ int rank_run(struct link *link, const struct warm_options *options)
 	k_context_info(w->ctx, &wo.device);
 	wo.collectives = w->collectives ? collectives_library(w->collectives) : NULL;
 	rc = w->rank == 0 ? writer_create(&wo, &writer) : 0;
+	if (!rc)
+		rc = saver_create(w->ctx, &saver);
 	if (rc) {
 		link_log(link, "error", "no thread to write files with");
 		code = exit_code_of(rc);
@@ -275,7 +280,7 @@ int rank_run(struct link *link, const struct warm_options *options)
 		thread_start(&reporter, report_topology, link, "topology") == 0;
 	if (w->gpu_log)
 		link_set_vitals(link, vitals, w);
-	code = serve(link, w, writer);
+	code = serve(link, w, writer, saver);
 	link_set_vitals(link, NULL, NULL);
 	if (report)
 		pthread_join(reporter, NULL);
@@ -287,6 +292,7 @@ out:
 	 */
 	if (code == ENGINE_EXIT_PEER_LOST || code == ENGINE_EXIT_POISONED)
 		return code;
+	saver_destroy(saver);
 	if (!warm_destroy_within(w, TAKE_DOWN_NS) && code == ENGINE_EXIT_OK)
 		code = ENGINE_EXIT_POISONED;
 	return code;
@@ -347,7 +353,13 @@ static void check_arm(struct k_context *ctx, int threads, const json_t *params,
 {
 	char error[512];
 	int world = (int)json_integer_value(json_object_get(params, "world"));
-	struct check_options check = {.world = world, .cache = cache};
+	struct check_options check = {
+		.world = world,
+		.cache = cache,
+		.submit = true,
+		.resume = json_object_get(params, "resume"),
+		.runs = json_string_value(json_object_get(params, "runs")),
+	};
 	struct spec *spec = NULL;
 	int arm = read_arm(params, world, &spec, v), *nodes = NULL;
 	bool wrong;

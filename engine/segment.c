@@ -12,7 +12,9 @@
 #include "engine/check/check.h"
 #include "engine/comm/nodes.h"
 #include "engine/comm/patience.h"
+#include "engine/segment_private.h"
 #include "proto/artifact.h"
+#include "proto/checkpoint.h"
 #include "proto/host/clock.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
@@ -45,12 +47,14 @@ void segment_poison(struct segment *s, int exit_code)
 
 /* ---- life ---- */
 
-struct segment *segment_create(json_t *params)
+struct segment *segment_create(json_t *params, struct saver *saver, struct link *link)
 {
 	struct segment *s = memory_zeroed(1, sizeof(*s));
 
 	s->data = json_object();
 	s->params = params;
+	s->saver = saver;
+	s->link = link;
 	s->run = json_integer_value(json_object_get(params, "run"));
 	s->segment = json_integer_value(json_object_get(params, "segment"));
 	s->dir = json_string_value(json_object_get(params, "dir"));
@@ -67,6 +71,7 @@ void segment_destroy(struct segment *s)
 	if (!s)
 		return;
 	content_destroy(s->content);
+	segment_resume_finish(s);
 	if (s->has_train)
 		dataset_close(&s->train);
 	if (s->has_val)
@@ -200,10 +205,27 @@ static bool make_training(struct segment *s, struct warm *w)
 		return false;
 	}
 	s->has_training = true;
-	if (measure_init(&s->measure, c->optimizer_steps, c->warmup_steps, c->batch * c->seq_len,
-		    s->world))
-		return segment_fail(s, "spec_refused", "%" PRId64 " warm-up steps of %" PRId64,
-			c->warmup_steps, c->optimizer_steps);
+	return segment_begin_measure(s);
+}
+
+bool segment_begin_measure(struct segment *s)
+{
+	const struct spec_config *c = &s->config;
+	const int64_t before = s->resume.open ? s->resume.open->step : 0;
+	const int64_t steps = c->optimizer_steps - before;
+	int64_t warmup = c->warmup_steps;
+
+	/* the warm-up is for the timing: it is no part of what was asked to be trained */
+	if (before > 0 && warmup >= steps)
+		warmup = steps - 1;
+	if (warmup != c->warmup_steps)
+		metrics_log_add(&s->log, "%" PRId64 " warm-up steps: %" PRId64 " are left to train",
+			warmup, steps);
+	measure_finish(&s->measure);
+	if (measure_init(&s->measure, steps, warmup, c->batch * c->seq_len, s->world))
+		return segment_fail(
+			s, "spec_refused", "%" PRId64 " warm-up steps of %" PRId64, warmup, steps);
+	s->measure.before = before;
 	return true;
 }
 
@@ -239,8 +261,8 @@ bool segment_prepare(struct segment *s, struct warm *w)
 			"segment.start: %d ranks of %d, rank %d, dir %s", s->world, w->world,
 			w->rank, s->dir ? s->dir : "missing");
 	/* a file that was replaced is told before what is wrong with the new one */
-	if (!read_spec(s, w) || !open_data(s, w) || !check(s, w) || !make_training(s, w) ||
-		!open_weights(s, w))
+	if (!read_spec(s, w) || !open_data(s, w) || !check(s, w) || !segment_resume_find(s, w) ||
+		!make_training(s, w) || !open_weights(s, w))
 		return false;
 	/* each node's files are hashed by one of its ranks */
 	several = nodes_count(w->nodes, s->world) > 1;
@@ -275,7 +297,7 @@ bool segment_lost(struct segment *s, const struct warm *w, int rc)
 
 /* ---- train ---- */
 
-static bool step_failed(struct segment *s, int rc, const char *error)
+bool segment_step_failed(struct segment *s, int rc, const char *error)
 {
 	switch (rc) {
 	case -EPIPE:
@@ -297,7 +319,7 @@ bool segment_can_continue(struct segment *s, int rank, const struct measure_step
 {
 	const struct spec_config *c = &s->config;
 	const struct loss_scale *scale = &s->training.step.scale;
-	int64_t step = s->measure.done;
+	int64_t step = s->measure.before + s->measure.done;
 
 	s->failure.silent = rank != 0;
 	if (c->precision != SPEC_FP16 && !isfinite(m->loss))
@@ -310,7 +332,7 @@ bool segment_can_continue(struct segment *s, int rank, const struct measure_step
 		return segment_fail(s, "loss_scale_floor",
 			"step %" PRId64 ": %" PRId64 " overflows in a row with loss scale %g", step,
 			scale->skips_in_place, scale->scale);
-	if (step == s->measure.steps && s->training.step.applied == 0)
+	if (s->measure.done == s->measure.steps && s->training.step.applied == 0)
 		return segment_fail(s, "no_update",
 			"all %" PRId64 " steps overflowed and were skipped: nothing was trained",
 			step);
@@ -318,16 +340,17 @@ bool segment_can_continue(struct segment *s, int rank, const struct measure_step
 	return true;
 }
 
-static void send_step(struct segment *s, struct link *link, const struct measure_step *m)
+void segment_send_step(struct segment *s, struct link *link, const struct measure_step *m)
 {
 	double tokens_per_s =
 		m->step_ns > 0 ? (double)s->measure.tokens_per_step * 1e9 / (double)m->step_ns : 0;
 
 	link_send_lossy(link, SEGMENT_STEP,
 		json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:I}", "run", (json_int_t)s->run,
-			"segment", (json_int_t)s->segment, "step", (json_int_t)s->measure.done,
-			"steps", (json_int_t)s->measure.steps, "loss", rpc_real(m->loss),
-			"tokens_per_sec", rpc_real(tokens_per_s), "step_time_ns",
+			"segment", (json_int_t)s->segment, "step",
+			(json_int_t)(s->measure.before + s->measure.done), "steps",
+			(json_int_t)(s->measure.before + s->measure.steps), "loss",
+			rpc_real(m->loss), "tokens_per_sec", rpc_real(tokens_per_s), "step_time_ns",
 			(json_int_t)m->step_ns));
 }
 
@@ -335,8 +358,8 @@ static void log_step(struct segment *s, const struct measure_step *m)
 {
 	metrics_log_add(&s->log,
 		"step %" PRId64 "/%" PRId64 " loss %.6f grad norm %.4g lr %.4g %.3f ms",
-		s->measure.done, s->measure.steps, m->loss, m->grad_norm, m->lr,
-		(double)m->step_ns / 1e6);
+		s->measure.before + s->measure.done, s->measure.before + s->measure.steps, m->loss,
+		m->grad_norm, m->lr, (double)m->step_ns / 1e6);
 }
 
 static void send_started(struct segment *s, struct link *link)
@@ -378,7 +401,7 @@ static bool set_up(struct segment *s, struct warm *w, struct link *link)
 		metrics_log_add(
 			&s->log, "peak memory counts from the engine's start: %s", strerror(-rc));
 	training_reset(&s->training);
-	if (s->has_weights && !load_weights(s))
+	if (!segment_resume(s, w) || (s->has_weights && !s->resume.open && !load_weights(s)))
 		return false;
 	end = clock_mono_ns();
 	s->init_ns = end - begin;
@@ -387,7 +410,8 @@ static bool set_up(struct segment *s, struct warm *w, struct link *link)
 	if (w->rank == 0)
 		send_started(s, link);
 	metrics_log_add(&s->log, "parameters %s in %.3f ms",
-		s->has_weights ? "loaded" : "initialised", (double)s->init_ns / 1e6);
+		s->has_weights || s->resume.open ? "loaded" : "initialised",
+		(double)s->init_ns / 1e6);
 	return true;
 }
 
@@ -427,7 +451,8 @@ static void log_stop(const struct segment *s, const struct warm *w, struct link 
 	link_log(link, "info",
 		"run %" PRId64 ": stopped after step %" PRId64 " of %" PRId64
 		", 1 step after the request to %s",
-		s->run, s->measure.done, s->measure.steps, asked ? "stop" : "another rank");
+		s->run, s->measure.before + s->measure.done, s->measure.before + s->measure.steps,
+		asked ? "stop" : "another rank");
 }
 
 static void keep_waits(struct segment *s)
@@ -453,13 +478,15 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 
 	while (s->measure.done < s->measure.steps) {
 		bool stop = link_stop_asked(link, s->run, s->segment), last;
+		const bool saving = segment_saving(s);
 		struct step_result result;
 		char error[sizeof(s->failure.message)];
 		int64_t now;
 		int rc = step_run(&s->training.step, stop, &result, error, sizeof(error));
 
 		if (rc)
-			return step_failed(s, rc, error);
+			return segment_step_failed(s, rc, error);
+		result.measure.saving = saving;
 		s->measure.own[s->measure.done++] = result.measure;
 		keep_waits(s);
 		if (s->measure.done > s->measure.warmup)
@@ -471,14 +498,15 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 		}
 		now = clock_mono_ns();
 		if (w->rank == 0 && (last || now - sent_ns >= STEP_MESSAGE_NS)) {
-			send_step(s, link, &result.measure);
+			segment_send_step(s, link, &result.measure);
 			sent_ns = now;
 		}
 		if (w->rank == 0 && (last || now - logged_ns >= STEP_LINE_NS)) {
 			log_step(s, &result.measure);
 			logged_ns = now;
 		}
-		if (!segment_can_continue(s, w->rank, &result.measure))
+		if (!segment_can_continue(s, w->rank, &result.measure) ||
+			!segment_save_if_due(s, w))
 			return false;
 		s->cancelled = result.stop;
 		if (s->cancelled) {
@@ -507,7 +535,7 @@ static bool validation_stop(void *arg)
 	int64_t now = clock_mono_ns();
 
 	if (v->tells && now - v->told_ns >= VALIDATION_MESSAGE_NS) {
-		send_step(s, v->link, &s->measure.own[s->measure.done - 1]);
+		segment_send_step(s, v->link, &s->measure.own[s->measure.done - 1]);
 		v->told_ns = now;
 	}
 	return link_stop_asked(v->link, s->run, s->segment);
@@ -531,7 +559,7 @@ static bool validate(struct segment *s, struct warm *w, struct link *link)
 	if (s->cancelled)
 		return false;
 	if (rc)
-		return step_failed(s, rc, error);
+		return segment_step_failed(s, rc, error);
 	s->validated = true;
 	metrics_log_add(&s->log, "validation loss %.6f", s->val_loss);
 	return true;
@@ -681,7 +709,7 @@ static void end_use(struct segment *s, const struct warm *w, struct link *link)
 bool segment_train(struct segment *s, struct warm *w, struct link *link)
 {
 	struct collectives_bytes before, after;
-	bool trained, lost;
+	bool trained = false, lost;
 	char name[64];
 
 	snprintf(name, sizeof(name), "run %" PRId64 " segment %" PRId64, s->run, s->segment);
@@ -698,6 +726,7 @@ bool segment_train(struct segment *s, struct warm *w, struct link *link)
 	begin_use(s, w, link);
 	trained = run_steps(s, w, link);
 	end_use(s, w, link);
+	trained = segment_save_end(s, w) && trained;
 	lost = s->failure.poisoned;
 	if (!lost) {
 		zero_drain(&w->zero);

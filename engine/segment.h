@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "engine/checkpoint/gpt2_weights.h"
+#include "engine/checkpoint/saver.h"
 #include "engine/data/content.h"
 #include "engine/link.h"
 #include "engine/report/metrics.h"
@@ -68,6 +69,18 @@ struct segment {
 	struct metrics_host_use use;
 	bool validated;
 	double val_loss;
+	/* what is resumed, the best one first; at: the one that is in use, or n */
+	struct segment_resume {
+		struct segment_candidate *candidate;
+		int n, at;
+		struct checkpoint *open; /* NULL: the training begins with step 1 */
+		char missing[512];       /* why what resume_from names is not there; empty: it is */
+	} resume;
+	struct saver *saver;             /* the rank's */
+	bool saves;                      /* this segment writes checkpoints */
+	char checkpoints[SPEC_PATH_MAX]; /* their folder */
+	struct metrics_checkpoints saved;
+	struct link *link;
 	bool cancelled;        /* after `measure.done` steps */
 	struct link_stop stop; /* how; empty: not known */
 	int64_t received_ns, received_utc_ns, init_ns, switch_ns;
@@ -77,8 +90,14 @@ struct segment {
 	struct segment *next; /* in the writer's queue */
 };
 
-/* Steals params. */
-struct segment *segment_create(json_t *params);
+/* A checkpoint that a segment may go on from. */
+struct segment_candidate {
+	char *dir;  /* of the step */
+	bool asked; /* by resume_from: no other one will do */
+};
+
+/* Steals params. saver and link outlive the segment. */
+struct segment *segment_create(json_t *params, struct saver *saver, struct link *link);
 void segment_destroy(struct segment *s); /* takes NULL */
 
 /* Read, check, open, take memory. False: failure says why. Nothing but this rank is touched. */

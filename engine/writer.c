@@ -117,6 +117,7 @@ static void describe(const struct writer *w, const struct segment *s, const char
 		.threads = w->options.threads,
 		.vocab_padded = s->training.arena.vocab_padded,
 		.peak_tflops = w->options.peak_tflops,
+		.checkpoints = s->saves ? &s->saved : NULL,
 		.validated = s->validated,
 		.val_loss = s->val_loss,
 		.init_ns = s->init_ns,
@@ -177,7 +178,8 @@ static void write_segment(const struct writer *w, struct segment *s)
 	if (s->cancelled) {
 		link_send(w->options.link, SEGMENT_CANCELLED,
 			json_pack("{s:I, s:I, s:I}", "run", (json_int_t)s->run, "segment",
-				(json_int_t)s->segment, "step", (json_int_t)s->measure.done));
+				(json_int_t)s->segment, "step",
+				(json_int_t)(s->measure.before + s->measure.done)));
 		return;
 	}
 	summary = metrics_summary(&m, &files);

@@ -282,6 +282,25 @@ static void print_validation(const struct term *t, const json_t *comparison)
 	page_end(&p);
 }
 
+/* Arms that wrote checkpoints: which of their steps count. */
+static void print_checkpoints(const struct term *t, const json_t *comparison)
+{
+	struct page p = {.term = t};
+	const json_t *arm;
+	char name[80];
+	size_t i;
+
+	json_array_foreach(json_object_get(comparison, "arms"), i, arm) {
+		const int64_t n = format_int(arm, "checkpoints", 0);
+
+		if (n > 0)
+			page_part(&p, "%s%s %lld (steps left out: %lld)",
+				p.column == 0 ? "checkpoints written " : "", name_of(arm, name),
+				(long long)n, (long long)format_int(arm, "steps_saving", 0));
+	}
+	page_end(&p);
+}
+
 static void print_scope(const struct term *t, const json_t *comparison)
 {
 	static const char *const keys[] = {
@@ -616,6 +635,7 @@ void comparison_text_print(struct output *o, const json_t *comparison)
 	print_figures(t, comparison, "MFU ", "mfu", 100.0, "1%");
 	print_figures(t, comparison, "peak memory ", "peak_device_bytes", 1e-9, "1 GB");
 	print_validation(t, comparison);
+	print_checkpoints(t, comparison);
 	slow_rank_print(t, json_object_get(comparison, "slow_rank"));
 	print_scope(t, comparison);
 	json_array_foreach(json_object_get(comparison, "comparisons"), i, row) {

@@ -111,13 +111,23 @@ const char *settings_cluster(const struct settings *s)
 	return s->cluster != NULL ? s->cluster : SETTINGS_CLUSTER;
 }
 
-struct data_roots settings_data_roots(const struct settings *s)
+static struct data_roots roots_of(const struct settings_list *list)
 {
-	struct data_roots roots = {.n = s->data_roots.n};
+	struct data_roots roots = {.n = list->n};
 
 	for (size_t i = 0; i < roots.n; i++)
-		roots.path[i] = s->data_roots.path[i];
+		roots.path[i] = list->path[i];
 	return roots;
+}
+
+struct data_roots settings_data_roots(const struct settings *s)
+{
+	return roots_of(&s->data_roots);
+}
+
+struct data_roots settings_checkpoint_roots(const struct settings *s)
+{
+	return roots_of(&s->checkpoint_roots);
 }
 
 mode_t settings_socket_mode(const struct settings *s)

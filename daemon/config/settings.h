@@ -50,6 +50,7 @@ struct settings {
 	char *log_file;
 	int64_t log_level;               /* enum log_level */
 	struct settings_list data_roots; /* none: anywhere */
+	struct settings_list checkpoint_roots;
 	int64_t ranks, threads;
 	int64_t peak_tflops; /* 0: as the card has it */
 	int64_t start_timeout_s, alive_timeout_s, progress_timeout_s, cancel_timeout_s,
@@ -140,6 +141,7 @@ const char *settings_cluster(const struct settings *s);
 
 /* Borrowed. */
 struct data_roots settings_data_roots(const struct settings *s);
+struct data_roots settings_checkpoint_roots(const struct settings *s);
 /* The mode of the socket: socket_mode, or its default. */
 mode_t settings_socket_mode(const struct settings *s);
 

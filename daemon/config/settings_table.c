@@ -86,6 +86,12 @@ const struct settings_row settings_rows[] = {
 			  "rights of gpt2d.\n"
 			  ".Ql data_roots = /\n"
 			  "lets all of them read whatever gpt2d may read.\n"},
+	{"checkpoint_roots", SETTING_LIST, AT(checkpoint_roots),
+		.unset = "anywhere for root and the user gpt2d runs as, nowhere for others",
+		.help = "folders below which runs may write checkpoints",
+		.manual = "This is about the spec key\n"
+			  ".Ic checkpoint.dir :\n"
+			  "without that key a run writes its checkpoints in its own folder.\n"},
 	{"log_file", SETTING_PATH, AT(log_file), .unset = "standard error",
 		.help = "log file, appended to; or the word stderr, or journal",
 		.manual =

@@ -24,6 +24,7 @@ struct checker_options {
 	int64_t timeout_s;       /* of one question */
 	int64_t alive_timeout_s; /* without a sign of life while it has a question */
 	struct data_roots data_roots;
+	const char *runs; /* folder of the runs' directories */
 };
 
 /* What options points to outlives the checker. */
@@ -35,6 +36,8 @@ void checker_destroy(struct checker *c); /* takes NULL */
 struct checker_question {
 	int64_t world;          /* ranks of gpt2d */
 	const char *spec, *arm; /* canonical text and the arm in it; outlive the answer */
+	const json_t *resume;   /* folders for its resume_from; NULL: none; outlives the answer */
+	const char *runs;       /* the leader's, where that is another node; NULL: options.runs */
 	const char *file;       /* a token file of the arm, for a message; "": none */
 	/*
 	 * Comes once, later: failure NULL and reply (check.reply's params, borrowed), or failure a

@@ -15,6 +15,7 @@
 #include "daemon/runs/worker.h"
 #include "proto/artifact.h"
 #include "proto/base64.h"
+#include "proto/checkpoint.h"
 #include "proto/digest.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
@@ -244,7 +245,7 @@ static int list_row(struct listing *l)
 		return 0; /* of an earlier attempt */
 	if (dir[n] == '/' && snprintf(l->prefix, sizeof(l->prefix), "%s/", dir + n + 1) >= PATH_MAX)
 		return -ENAMETOOLONG;
-	rc = run_files_list(dir, l->row < 0 ? "segments" : NULL, &l->found);
+	rc = run_files_list(dir, l->row < 0 ? "segments" : CHECKPOINT_FOLDER, &l->found);
 	return rc == -ENOENT ? 0 : rc;
 }
 
@@ -486,6 +487,13 @@ void artifacts_read(const struct artifacts_options *o, struct reply *reply, json
 	if (!artifact_path_valid(path)) {
 		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"path: \"%.200s\" cannot be a file of a run; artifacts lists them", path);
+		return;
+	}
+	if (strstr(path, CHECKPOINT_FOLDER "/") != NULL) {
+		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
+			"path: \"%.200s\" is part of a checkpoint, and gpt2d sends none: read it "
+			"in the run's folder (gpt2ctl show %lld)",
+			path, (long long)request_integer(params, "id", 0));
 		return;
 	}
 	if (bytes < 1 || bytes > PROTOCOL_ARTIFACT_PIECE ||

@@ -15,6 +15,7 @@
 #include "proto/state_files.h"
 #include "daemon/runs/experiment.h"
 #include "daemon/runs/marker.h"
+#include "daemon/runs/resume.h"
 #include "daemon/runs/run_files.h"
 #include "daemon/store/record.h"
 #include "proto/artifact.h"
@@ -34,7 +35,8 @@ struct attempt {
 	char *spec_text; /* canonical */
 	struct design_segment *order;
 	struct experiment *experiment; /* NULL: no arms */
-	int64_t first; /* the first segment to train: those before belong to earlier starts */
+	json_t *resume; /* of each arm: folders of checkpoints for its resume_from, or null */
+	int64_t first;  /* the first segment to train: those before belong to earlier starts */
 	/*
 	 * The run as it was prepared: its id, name and the attempt whose directory dir is. That may
 	 * be a later attempt than the run's as long as this one has not begun.
@@ -70,6 +72,7 @@ static void release(struct attempt *a)
 	spec_free(a->spec);
 	free(a->spec_text);
 	json_decref(a->found);
+	json_decref(a->resume);
 	free(a->order);
 	free(a);
 }
@@ -331,6 +334,51 @@ static void on_segments(void *arg, int rc, json_t *rows)
 	make_dirs(a, a->first);
 }
 
+static void look_up(struct attempt *a);
+
+/* The run that an arm's resume_from names. Without it the engine refuses the segment. */
+static void on_resume(void *arg, int rc, json_t *folders)
+{
+	struct attempt *a = arg;
+	char failure[RUN_REASON_BYTES];
+
+	a->jobs--;
+	if (a->ended) {
+		json_decref(folders);
+		release(a);
+		return;
+	}
+	if (rc < 0 && rc != -ENOENT) {
+		snprintf(failure, sizeof(failure),
+			"store: the run of resume_from cannot be read: %s", store_error_text(rc));
+		a->options.changed(a->options.arg, a, -EINVAL, failure);
+		return;
+	}
+	json_array_append_new(a->resume, folders ? folders : json_array());
+	look_up(a);
+}
+
+/* What is in the store of each arm, one after another, then of the segments. */
+static void look_up(struct attempt *a)
+{
+	int64_t id = 0;
+
+	for (; json_array_size(a->resume) < a->spec->n_arms && id == 0;) {
+		id = spec_run_id(a->spec->arms[json_array_size(a->resume)].config.resume_from);
+		if (id == 0)
+			json_array_append_new(a->resume, json_null());
+	}
+	if (id > 0) {
+		a->jobs++;
+		resume_find(a->options.store, a->options.state_dir, id, on_resume, a);
+	} else if (a->spec->has_arms) {
+		a->jobs++;
+		record_segments(a->options.store, a->options.state_dir, a->run->id, on_segments, a);
+	} else {
+		make_dirs(a, 0);
+	}
+}
+
 static void on_spec(void *arg, int rc, const char *canonical)
 {
 	struct attempt *a = arg;
@@ -348,12 +396,10 @@ static void on_spec(void *arg, int rc, const char *canonical)
 		rc = read_spec(a, canonical, failure);
 	if (rc < 0) {
 		a->options.changed(a->options.arg, a, -EINVAL, failure);
-	} else if (a->spec->has_arms) {
-		a->jobs++;
-		record_segments(a->options.store, a->options.state_dir, a->run->id, on_segments, a);
-	} else {
-		make_dirs(a, 0);
+		return;
 	}
+	a->resume = json_array();
+	look_up(a);
 }
 
 int attempt_create(const struct attempt_options *options, struct run *run, struct attempt **out)
@@ -477,16 +523,22 @@ json_t *attempt_segment_start(const struct attempt *a, int64_t segment, json_t *
 {
 	const struct design_segment *s = &a->order[segment];
 	struct data_roots roots = settings_data_roots(a->options.settings);
+	json_t *resume = json_array_get(a->resume, s->arm), *restart = NULL;
 	char dir[PATH_MAX];
 
 	if (attempt_segment_dir(a, segment, dir) < 0)
 		return NULL;
-	return json_pack("{sI sI sI ss sI sI sI si ss ss ss so sO*}", "run", (json_int_t)a->run->id,
-		"segment", (json_int_t)segment + 1, "segments", (json_int_t)a->run->segments, "arm",
-		attempt_arm(a, segment), "block", (json_int_t)s->block + 1, "position",
-		(json_int_t)s->position + 1, "attempt", (json_int_t)a->run->attempt, "world",
-		attempt_segment_gpus(a, segment), "dir", dir, "spec", a->spec_text, "spec_sha256",
-		a->run->spec_sha256, "data_roots", data_roots_json(&roots), "data", data);
+	/* a segment of an experiment is a measurement, and is done again from its beginning */
+	if (!a->spec->has_arms && a->run->attempt > 1)
+		restart = resume_folders(a->run, a->options.state_dir, a->run->attempt - 1);
+	return json_pack("{sI sI sI ss sI sI sI si ss ss ss so sO* sO* so*}", "run",
+		(json_int_t)a->run->id, "segment", (json_int_t)segment + 1, "segments",
+		(json_int_t)a->run->segments, "arm", attempt_arm(a, segment), "block",
+		(json_int_t)s->block + 1, "position", (json_int_t)s->position + 1, "attempt",
+		(json_int_t)a->run->attempt, "world", attempt_segment_gpus(a, segment), "dir", dir,
+		"spec", a->spec_text, "spec_sha256", a->run->spec_sha256, "data_roots",
+		data_roots_json(&roots), "data", data, "resume",
+		json_is_array(resume) ? resume : NULL, "restart", restart);
 }
 
 /* ---- the completion marker of an experiment ---- */

@@ -12,6 +12,7 @@
 
 #include "daemon/runs/run_files.h"
 #include "proto/artifact.h"
+#include "proto/checkpoint.h"
 
 /* An engine lists at most 100,000 steps in its figures, some MB. */
 enum { MARKER_BYTES = 16 << 10, FIGURES_BYTES = 16 << 20, EXPERIMENT_BYTES = 1 << 30 };
@@ -54,10 +55,10 @@ static bool metrics_fit(const char *dir, const char *marker)
 static bool results_fit(const char *dir, const char *marker)
 {
 	return value_of(marker, " experiment_sha256=") == NULL ||
-		(file_fits(dir, marker, ARTIFACT_EXPERIMENT, " experiment_sha256=",
-			 EXPERIMENT_BYTES) &&
-			file_fits(dir, marker, ARTIFACT_TABLE, " summary_sha256=",
-				EXPERIMENT_BYTES));
+		(file_fits(dir, marker, ARTIFACT_EXPERIMENT,
+			 " experiment_sha256=", EXPERIMENT_BYTES) &&
+			file_fits(
+				dir, marker, ARTIFACT_TABLE, " summary_sha256=", EXPERIMENT_BYTES));
 }
 
 static bool names_run(const char *marker, const struct run *run)
@@ -147,7 +148,7 @@ static json_t *files_of(const char *dir)
 	struct run_files files = {0};
 	json_t *list = json_array();
 
-	if (run_files_list(dir, NULL, &files) < 0)
+	if (run_files_list(dir, CHECKPOINT_FOLDER, &files) < 0)
 		return list;
 	for (size_t i = 0; i < files.n; i++)
 		json_array_append_new(list,

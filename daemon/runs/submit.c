@@ -13,6 +13,7 @@
 #include "daemon/control/reply.h"
 #include "daemon/store/failure.h"
 #include "daemon/runs/lifecycle.h"
+#include "daemon/runs/resume.h"
 #include "daemon/store/record.h"
 #include "daemon/control/role.h"
 #include "daemon/config/settings.h"
@@ -43,6 +44,7 @@ struct submission {
 	json_t *checks; /* array: {arm, spec_sha256, check} */
 	json_t *errors; /* array: {line, key, message} */
 	size_t arm;     /* being checked */
+	json_t *resume; /* folders of checkpoints for its resume_from; NULL: none */
 	struct run *run;
 };
 
@@ -52,6 +54,7 @@ static void submission_free(struct submission *s)
 	free(s->canonical);
 	json_decref(s->checks);
 	json_decref(s->errors);
+	json_decref(s->resume);
 	free(s->run);
 	free(s);
 }
@@ -127,6 +130,38 @@ static void check_path(struct submission *s, const char *key, const char *path)
 		add_error(s, (struct spec_place){0}, key, message);
 }
 
+/* Where checkpoints may be written: below checkpoint_roots, else with gpt2d's own permissions. */
+static void check_checkpoint_dir(struct submission *s, const char *path)
+{
+	const struct settings *settings = s->submitter->options.settings;
+	const struct data_roots roots = settings_checkpoint_roots(settings);
+	char message[SPEC_PATH_MAX + 256];
+	int fd;
+
+	if (path[0] == '\0')
+		return;
+	if (roots.n > 0) {
+		fd = data_roots_open(&roots, path, message, sizeof(message));
+		if (fd >= 0) {
+			close(fd);
+			return;
+		}
+		snprintf(message, sizeof(message),
+			"%s is not below a folder of checkpoint_roots in gpt2d.conf, or does not "
+			"exist",
+			path);
+	} else if (s->uid == 0 || s->uid == geteuid()) {
+		return;
+	} else {
+		snprintf(message, sizeof(message),
+			"gpt2d writes checkpoints for others, as uid %u, below its "
+			"checkpoint_roots only: none is set in gpt2d.conf. Leave the key out: "
+			"checkpoints are then in the run's folder",
+			(unsigned)s->uid);
+	}
+	add_error(s, (struct spec_place){0}, "checkpoint.dir", message);
+}
+
 /* Whether files of others would be read for this user; then that is an error. */
 static bool is_barred(struct submission *s)
 {
@@ -161,6 +196,11 @@ static int check_paths(void *arg)
 			check_path(s, "data.val", config->data_val);
 		if (i == 0 || strcmp(config->init_safetensors, first->init_safetensors) != 0)
 			check_path(s, "init_from.safetensors", config->init_safetensors);
+		if (i == 0 || strcmp(config->checkpoint_dir, first->checkpoint_dir) != 0)
+			check_checkpoint_dir(s, config->checkpoint_dir);
+		if (!spec_run_id(config->resume_from) &&
+			(i == 0 || strcmp(config->resume_from, first->resume_from) != 0))
+			check_path(s, "resume_from", config->resume_from);
 	}
 	return 0;
 }
@@ -289,6 +329,8 @@ static void add_check(struct submission *s, json_t *check)
 
 static void next_arm(struct submission *s)
 {
+	json_decref(s->resume);
+	s->resume = NULL;
 	s->arm++;
 	check_next(s);
 }
@@ -349,6 +391,7 @@ static void on_answer(void *arg, const char *failure, json_t *reply)
 		add_error(s, (struct spec_place){0}, "", "refused by the checker without a reason");
 	add_check(s, json_object_get(reply, "check"));
 	question = question_of(s);
+	question.runs = s->submitter->options.runs_dir;
 	if (has_errors(s) ||
 		!world_check(s->submitter->options.world, &question,
 			s->spec->arms[s->arm].config.gpus, on_members, s))
@@ -374,12 +417,45 @@ static struct checker_question question_of(const struct submission *s)
 		.spec = s->canonical,
 		.arm = arm->name,
 		.file = file,
+		.resume = s->resume,
 	};
+}
+
+static void ask_checker(struct submission *s)
+{
+	struct checker_question question = question_of(s);
+
+	question.answer = on_answer;
+	question.wanted = is_wanted;
+	question.arg = s;
+	checker_ask(s->submitter->checker, &question);
+}
+
+/* The run that resume_from names. */
+static void on_resume(void *arg, int rc, json_t *folders)
+{
+	struct submission *s = arg;
+	char message[128];
+
+	if (rc == -ENOENT) {
+		snprintf(message, sizeof(message), "run %s: no such run; it may have been removed",
+			s->spec->arms[s->arm].config.resume_from);
+		add_arm_error(s, "resume_from", message);
+		next_arm(s);
+	} else if (rc < 0) {
+		refuse(s, PROTOCOL_STORE, json_pack("{sb}", "queued", 0), store_error_text(rc));
+	} else if (s->submitter->checker == NULL) {
+		json_decref(folders);
+		refuse(s, PROTOCOL_BUSY, NULL, checker_stopping);
+	} else {
+		s->resume = folders;
+		ask_checker(s);
+	}
 }
 
 static void check_next(struct submission *s)
 {
-	struct checker_question question;
+	int64_t id;
 
 	if (s->arm == s->spec->n_arms && has_errors(s)) {
 		refuse_spec(s);
@@ -397,11 +473,12 @@ static void check_next(struct submission *s)
 		store_run(s);
 		return;
 	}
-	question = question_of(s);
-	question.answer = on_answer;
-	question.wanted = is_wanted;
-	question.arg = s;
-	checker_ask(s->submitter->checker, &question);
+	id = spec_run_id(s->spec->arms[s->arm].config.resume_from);
+	if (id > 0)
+		resume_find(s->submitter->options.store, s->submitter->options.state_dir, id,
+			on_resume, s);
+	else
+		ask_checker(s);
 }
 
 /* ---- the beginning ---- */
@@ -421,6 +498,14 @@ static int parse_spec(struct submission *s, const char *text, size_t n)
 	return rc;
 }
 
+static bool writes_outside(const struct submission *s)
+{
+	for (size_t i = 0; i < s->spec->n_arms; i++)
+		if (s->spec->arms[i].config.checkpoint_dir[0] != '\0')
+			return true;
+	return false;
+}
+
 static void begin_with_text(struct submission *s, const char *text)
 {
 	int rc = parse_spec(s, text, strlen(text));
@@ -431,7 +516,7 @@ static void begin_with_text(struct submission *s, const char *text)
 		refuse(s, PROTOCOL_INTERNAL, NULL, strerror(-rc));
 	} else {
 		s->canonical = spec_canonical(s->spec);
-		if (s->submitter->options.settings->data_roots.n == 0)
+		if (s->submitter->options.settings->data_roots.n == 0 && !writes_outside(s))
 			check_next(s);
 		else
 			record_files(s->submitter->options.store, check_paths, on_paths, s);

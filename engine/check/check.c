@@ -7,7 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
+#include "engine/checkpoint/fits.h"
 #include "engine/checkpoint/gpt2_weights.h"
 #include "engine/train/activations.h"
 #include "engine/train/arena.h"
@@ -532,6 +536,79 @@ static void check_init(struct checking *k)
 		gpt2_weights_close(&weights);
 }
 
+/* ---- checkpoints ---- */
+
+static void check_room(struct checking *k, int64_t bytes)
+{
+	const struct spec_config *c = k->config;
+	const char *folder = c->checkpoint_dir[0] ? c->checkpoint_dir : k->options->runs;
+	char needed[SIZE_BYTES], there[SIZE_BYTES];
+	struct statvfs fs;
+	struct stat st;
+	int64_t left;
+
+	if (c->checkpoint_dir[0] && stat(folder, &st) < 0)
+		refuse(k, "checkpoint.dir", "%s: %s", folder, strerror(errno));
+	else if (c->checkpoint_dir[0] && !S_ISDIR(st.st_mode))
+		refuse(k, "checkpoint.dir", "%s: is no folder", folder);
+	else if (c->checkpoint_dir[0] && access(folder, W_OK | X_OK) < 0)
+		refuse(k, "checkpoint.dir", "%s: gpt2d cannot write there: %s", folder,
+			strerror(errno));
+	if (!folder)
+		return;
+	if (statvfs(folder, &fs) < 0) {
+		if (!c->checkpoint_dir[0])
+			refuse(k, "checkpoint",
+				"%s: %s: the ranks of all nodes write checkpoints there. Set "
+				"checkpoint.dir to a folder that all nodes share",
+				folder, strerror(errno));
+		return;
+	}
+	left = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
+	if (left < bytes)
+		warn(k,
+			"checkpoint.keep_last %" PRId64 ": %s are needed for these and one more, "
+			"and %s has %s left: checkpoints that find no room are lost",
+			c->checkpoint_keep, size_text(bytes, needed), folder,
+			size_text(left, there));
+}
+
+static void check_checkpoint(struct checking *k)
+{
+	const struct spec_config *c = k->config;
+	const int64_t bytes = k->arena.param_elems * CHECKPOINT_ELEM_BYTES * CHECKPOINT_SECTIONS;
+	const int64_t kept = c->checkpoint_keep < INT64_C(1) << 20 ? c->checkpoint_keep : 0;
+
+	if (!spec_checkpoints(c))
+		return;
+	json_object_set_new(k->check, "checkpoint",
+		json_pack("{s:I, s:I, s:I}", "bytes", (json_int_t)bytes, "disk_bytes",
+			(json_int_t)((kept + 1) * bytes), "host_bytes",
+			(json_int_t)(bytes / (c->gpus ? c->gpus : 1))));
+	if (k->options->submit && !memory_plan_beyond_reason(c))
+		check_room(k, (kept + 1) * bytes);
+}
+
+static void check_resume(struct checking *k)
+{
+	char error[SPEC_PATH_MAX + 512], *dir = NULL;
+	struct checkpoint *c = NULL;
+	int rc;
+
+	if (!k->options->submit || !k->config->resume_from[0])
+		return;
+	rc = fits_find(
+		k->config, k->options->resume, &k->options->data_roots, &dir, error, sizeof(error));
+	if (rc == 0)
+		rc = checkpoint_open(dir, &c, error, sizeof(error));
+	if (rc == 0)
+		rc = fits_config(c, k->config, 0, error, sizeof(error));
+	if (rc != 0)
+		refuse(k, "resume_from", "%s", error);
+	checkpoint_close(c);
+	free(dir);
+}
+
 int check_find_arm(const struct spec *spec, const char *name)
 {
 	for (size_t i = 0; name != NULL && i < spec->n_arms; i++)
@@ -561,6 +638,8 @@ void check_run(const struct check_options *options, json_t **errors, json_t **ch
 		check_memory(&k);
 	check_data(&k);
 	check_init(&k);
+	check_checkpoint(&k);
+	check_resume(&k);
 	json_object_set_new(k.check, "warnings", k.warnings);
 	arena_finish(&k.arena);
 	*errors = k.errors;

@@ -25,6 +25,8 @@
  *             fill a batch)}
  *   batch     {train_micro_batch_size_per_gpu, gradient_accumulation_steps, world,
  *             train_batch_size}
+ *   checkpoint {bytes, disk_bytes (of all that are kept, and one more), host_bytes (of each rank,
+ *             for the copy)}
  *   warnings  [text]
  */
 #ifndef GPT2D_ENGINE_CHECK_CHECK_H
@@ -45,6 +47,11 @@ struct check_options {
 	int together;                /* of the run's, on one node at most; 0: all of them */
 	struct dataset_cache *cache; /* may be NULL */
 	struct data_roots data_roots;
+	/* at submit: resume_from is looked at, whose folders these are (fits_find) */
+	bool submit;
+	const json_t *resume;
+	const char
+		*runs; /* folder that checkpoints go to without checkpoint.dir; NULL: not known */
 };
 
 /* Reads the token files to their end. New references in both. */

@@ -144,7 +144,7 @@ static void put_step(FILE *to, const struct metrics_segment *s, int64_t i)
 	char at[CLOCK_TEXT_BYTES];
 
 	clock_text(step->end_utc_ns, at);
-	fprintf(to, "%s,%lld,", at, (long long)i + 1);
+	fprintf(to, "%s,%lld,", at, (long long)(m->before + i + 1));
 	put_seconds(to, step->step_ns, ",");
 	put_real(to, step->loss, ",");
 	put_real(to, stats_tokens_per_s(m->tokens_per_step, step->step_ns), ",,");
@@ -153,8 +153,8 @@ static void put_step(FILE *to, const struct metrics_segment *s, int64_t i)
 	put_real(to, step->grad_norm, ",");
 	put_real(to, step->lr, ",");
 	put_real(to, step->loss_scale, ",");
-	fprintf(to, "%d,%d,%s,%lld,%lld\n", step->skipped != 0, i < m->warmup, s->arm,
-		(long long)s->block, (long long)s->segment);
+	fprintf(to, "%d,%d,%s,%lld,%lld,%d\n", step->skipped != 0, i < m->warmup, s->arm,
+		(long long)s->block, (long long)s->segment, step->saving != 0);
 }
 
 /* Steps [from, to); the heading stands before the first. */
@@ -166,7 +166,7 @@ static char *make_step_log(const struct metrics_segment *s, int64_t from, int64_
 	if (from == 0)
 		fputs("timestamp,global_step,step_time_s,loss,tokens_per_sec,gpu_max_mem_mb,"
 		      "data_s,forward_s,backward_s,exposed_comm_s,optimizer_s,grad_norm,lr,"
-		      "loss_scale,skipped,warmup,arm,block,segment\n",
+		      "loss_scale,skipped,warmup,arm,block,segment,saving\n",
 			t.to);
 	for (int64_t i = from; i < to; i++)
 		put_step(t.to, s, i);
@@ -187,7 +187,7 @@ static char *make_rank_times(const struct metrics_segment *s, int64_t from, int6
 		for (int rank = 0; rank < s->world; rank++) {
 			const struct measure_step *step = &measure_rank(s->measure, rank)[i];
 
-			fprintf(t.to, "%lld,%d,", (long long)i + 1, rank);
+			fprintf(t.to, "%lld,%d,", (long long)(s->measure->before + i + 1), rank);
 			put_seconds(t.to, step->step_ns, ",");
 			put_phases(t.to, step);
 			fputc('\n', t.to);

@@ -40,6 +40,8 @@ static json_t *list_steps(const struct measure *m, int64_t first, enum column co
 	for (i = first; i < m->done; i++) {
 		const struct measure_step *step = &m->slowest[i];
 
+		if (column == COLUMN_STEP_NS && !measure_counts(m, i))
+			continue;
 		json_array_append_new(list,
 			column == COLUMN_LOSS ? rpc_real(step->loss)
 					      : json_integer(INT(step->step_ns)));
@@ -77,12 +79,12 @@ static json_t *list_nonfinite(const struct metrics_segment *s)
 		const struct measure_step *step = &m->slowest[i];
 
 		if (!isfinite(step->loss))
-			append_nonfinite(list, "loss", i + 1);
+			append_nonfinite(list, "loss", m->before + i + 1);
 		if (!isfinite(step->grad_norm) && !(fp16 && step->skipped))
-			append_nonfinite(list, "grad_norm", i + 1);
+			append_nonfinite(list, "grad_norm", m->before + i + 1);
 	}
 	if (s->validated && !isfinite(s->val_loss))
-		append_nonfinite(list, "val_loss", m->done);
+		append_nonfinite(list, "val_loss", m->before + m->done);
 	return list;
 }
 
@@ -312,17 +314,33 @@ static json_t *time_to_loss(const struct metrics_segment *s)
 	return json_null();
 }
 
+/* Null where the segment wrote none. */
+static json_t *pack_checkpoints(const struct metrics_segment *s)
+{
+	const struct metrics_checkpoints *c = s->checkpoints;
+	const double n = c ? (double)(c->written + c->lost) * 1e9 : 0;
+
+	if (!c)
+		return json_null();
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "written", INT(c->written),
+		"lost", INT(c->lost), "last_step", INT(c->last), "bytes", INT(c->bytes),
+		"steps_left_out", INT(s->measure->saving), "copy_mean_s",
+		rpc_real((double)c->copy_ns / n), "wait_mean_s", rpc_real((double)c->wait_ns / n),
+		"write_mean_s", rpc_real((double)c->write_ns / n));
+}
+
 /* In the summary and in training_metrics.json. */
 static json_t *pack_machine(const struct metrics_segment *s, const struct measure_summary *sum)
 {
 	const struct utilisation u = utilisation_of(s, sum);
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "time_to_loss_s",
-		time_to_loss(s), "comm_total_mean_s", rpc_real(comm_s(s)), "data_hash",
-		text_or_null(s->data_hash), "mfu", rpc_real(u.mfu), "hfu", rpc_real(u.hfu),
-		"energy_j", rpc_real(energy_j(s)), "cpu_percent", rpc_real(cpu_percent(s)), "gpu",
-		pack_gpus(s), "peak_device_bytes", pack_peak_memory(s, s->world), "void",
-		list_void(s));
+	return json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"checkpoints", pack_checkpoints(s), "steps_before", INT(s->measure->before),
+		"time_to_loss_s", time_to_loss(s), "comm_total_mean_s", rpc_real(comm_s(s)),
+		"data_hash", text_or_null(s->data_hash), "mfu", rpc_real(u.mfu), "hfu",
+		rpc_real(u.hfu), "energy_j", rpc_real(energy_j(s)), "cpu_percent",
+		rpc_real(cpu_percent(s)), "gpu", pack_gpus(s), "peak_device_bytes",
+		pack_peak_memory(s, s->world), "void", list_void(s));
 }
 
 json_t *metrics_report_summary(const struct metrics_segment *s, const struct measure_summary *sum,

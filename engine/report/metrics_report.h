@@ -34,6 +34,16 @@ struct metrics_network {
 	int gpu_direct; /* 1, 0, -1: no network, or not known */
 };
 
+/* What became of a segment's checkpoints. */
+struct metrics_checkpoints {
+	int64_t written, lost;
+	int64_t last;     /* steps of the last one that was written */
+	int64_t bytes;    /* of one: all shards */
+	int64_t copy_ns;  /* of all: training stood still while rank 0 copied its shard */
+	int64_t wait_ns;  /* of all: it stood still for the one before, or for the last one */
+	int64_t write_ns; /* of all: from the copy to the manifest */
+};
+
 struct metrics_segment {
 	const char *dir;  /* exists */
 	const char *run;  /* the run's id as gpt2d prints it */
@@ -71,7 +81,8 @@ struct metrics_segment {
 	int64_t vocab_padded;
 	double peak_tflops; /* of a device; 0: as its card has it */
 
-	bool validated; /* val_loss was asked for */
+	const struct metrics_checkpoints *checkpoints; /* NULL: the segment wrote none */
+	bool validated;                                /* val_loss was asked for */
 	double val_loss;
 	int64_t init_ns;   /* parameters from the seed */
 	int64_t switch_ns; /* last step of the segment before to the first of this; -1: none */

@@ -83,6 +83,8 @@ static json_t *arm_json(const struct comparison *c, size_t i)
 		INT(arm->skipped));
 
 	json_object_update_new(row, work);
+	json_object_set_new(row, "checkpoints", json_integer(INT(arm->checkpoints)));
+	json_object_set_new(row, "steps_saving", json_integer(INT(arm->saving)));
 	set_step_times(arm, row);
 	set_means(arm, row);
 	json_object_set_new(row, "seconds", rpc_real(arm->seconds));

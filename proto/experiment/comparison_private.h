@@ -51,6 +51,7 @@ extern const char *const comparison_class_names[];
 struct comparison_cell {
 	int64_t planned, done, stalled;
 	int64_t tokens, tokens_total, attempted, applied;
+	int64_t saving;   /* steps done beside a checkpoint, not measured */
 	double seconds;   /* elapsed in the measured steps */
 	double loss_diff; /* the largest to the baseline's first segment; NaN: not comparable */
 	bool bit_equal;   /* all losses, to the same */
@@ -68,6 +69,7 @@ struct comparison_arm {
 	size_t index; /* in the spec */
 	const json_t *plan;
 	int64_t segments, tokens, tokens_total, attempted, applied, skipped, stalled;
+	int64_t checkpoints, saving; /* written; steps beside them, not measured */
 	double seconds, energy_j, peak_bytes, throttle;
 	struct {
 		double sum, tokens;

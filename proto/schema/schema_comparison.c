@@ -60,6 +60,8 @@ const struct schema_row schema_comparison[] = {
 	{"exposed_transfer_mean_s", "real|null", "of this, transfer"},
 	{"exposed_wait_mean_s", "real|null", "of this, waiting for the slowest rank"},
 	{"time_to_loss_s", "real|null", "to work.target_loss; null: not in every segment"},
+	{"checkpoints", "count", "that its segments wrote"},
+	{"steps_saving", "count", "beside which one was written: they are not measured"},
 	{"mfu", "real|null", "model FLOPs over the device's peak, 0 to 1"},
 	{"hfu", "real|null", "the same with what is recomputed"},
 	{"sm_clock_mhz", "real|null", ""},

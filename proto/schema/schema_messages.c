@@ -269,6 +269,8 @@ const struct schema_row schema_messages[] = {
 	{"spec_sha256", "?sha256", "of that text"},
 	{"data_roots", "?[text]", "folders that data may be read from"},
 	{"data", "?{file_identity}", "what segment.started of this run reported first"},
+	{"resume", "?[text]", "folders of checkpoints for resume_from, the best one first"},
+	{"restart", "?[text]", "likewise, of this run's attempts before; they come first"},
 
 	{"segment.cancel", SCHEMA_ORDER, "End the segment in progress."},
 	{"run", "count", ""},
@@ -283,6 +285,8 @@ const struct schema_row schema_messages[] = {
 	{"arm", "text", ""},
 	{"spec", "text", ""},
 	{"data_roots", "?[text]", ""},
+	{"resume", "?[text]", "as in segment.start"},
+	{"runs", "?text|null", "folder of the runs' directories"},
 
 	{"engine.hello", SCHEMA_REPORT, "The first message of a process."},
 	{"protocol", "count", ""},
@@ -675,6 +679,8 @@ const struct schema_row schema_objects[] = {
 	{"switch_ns", "int|null",
 		"from the last step of the segment before, also of another run; "
 		"null in the first of the engine's life"},
+	{"checkpoints", "?saved_checkpoints|null", "null: the segment wrote none"},
+	{"steps_before", "?count", "of the checkpoint that the segment resumed; 0: none"},
 	{"time_to_loss_s", "?real|null",
 		"of the steps until one's loss is at most work.target_loss; null: not asked, or "
 		"never"},
@@ -691,6 +697,18 @@ const struct schema_row schema_objects[] = {
 		"gpu_shared, standstill"},
 	{"slowest_rank", "?slowest_rank|null", "null in a world of one"},
 	{"artifacts", "?[file]", ""},
+
+	{"saved_checkpoints", SCHEMA_OBJECT, "A segment's checkpoints. Means are per checkpoint."},
+	{"written", "count", ""},
+	{"lost", "count", "that could not be written"},
+	{"last_step", "count", "of the last one that was written; 0: none"},
+	{"bytes", "count", "of one"},
+	{"steps_left_out", "count",
+		"beside which one was written, so that they are not measured; 0 where no other "
+		"step is there"},
+	{"copy_mean_s", "real|null", "in which training waited for the copy of rank 0"},
+	{"wait_mean_s", "real|null", "in which it waited for the checkpoint before"},
+	{"write_mean_s", "real|null", "in which it was written while training continued"},
 
 	{"gpu_means", SCHEMA_OBJECT, "The GPUs while a segment ran: means over the ranks."},
 	{"sm_clock_mhz", "real|null", ""},
@@ -753,7 +771,13 @@ const struct schema_row schema_objects[] = {
 	{"memory", "check_memory", ""},
 	{"data", "check_data", ""},
 	{"work", "check_work", ""},
+	{"checkpoint", "?check_checkpoint", "absent where none are written"},
 	{"warnings", "[text]", ""},
+
+	{"check_checkpoint", SCHEMA_OBJECT, "What checkpoints take."},
+	{"bytes", "count", "of one, all ranks' shards"},
+	{"disk_bytes", "count", "of those that are kept, and of the next one"},
+	{"host_bytes", "count", "of a rank's memory, for the copy that is written"},
 
 	{"check_batch", SCHEMA_OBJECT, "The batch in numbers."},
 	{"train_micro_batch_size_per_gpu", "count", ""},

@@ -31,6 +31,7 @@ const char *spec_file_key(const struct spec_config *config, const char **path)
 		{"data.train", config->data_train},
 		{"data.val", config->data_val},
 		{"init_from.safetensors", config->init_safetensors},
+		{"resume_from", spec_run_id(config->resume_from) ? "" : config->resume_from},
 	};
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {

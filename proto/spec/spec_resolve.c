@@ -328,6 +328,9 @@ static void resolve_checkpoint(struct resolving *r)
 	absolute_path(r, SPEC_KEY_CHECKPOINT_DIR, c->checkpoint_dir);
 	if (!spec_run_id(c->resume_from))
 		absolute_path(r, SPEC_KEY_RESUME_FROM, c->resume_from);
+	if (c->resume_from[0] && c->init_safetensors[0])
+		complain(r, SPEC_KEY_RESUME_FROM,
+			"is not allowed together with init_from: a checkpoint has the parameters");
 	if (wrong(r, SPEC_KEY_CHECKPOINT) || wrong(r, SPEC_KEY_CHECKPOINT_EVERY) ||
 		wrong(r, SPEC_KEY_CHECKPOINT_AT_END))
 		return;

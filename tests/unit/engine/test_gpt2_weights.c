@@ -21,7 +21,7 @@
 enum { C = 4, VOCAB = 10, POSITIONS = 6, TENSORS_MAX = 64 };
 
 struct file {
-	char path[64], names[TENSORS_MAX][64];
+	char path[64], names[TENSORS_MAX][80];
 	struct safetensors_tensor tensor[TENSORS_MAX];
 	float first[TENSORS_MAX]; /* the value of its first element; the others count up */
 	size_t n;

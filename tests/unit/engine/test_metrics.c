@@ -241,7 +241,7 @@ static void test_step_log(void **state)
 		strstr(text, "\n2023-11-14T22:13:20.123Z,1,2.000000000,5,512,,0.001000000,"));
 	assert_non_null(strstr(text, ",2,2.000000000,,512,,")); /* not finite: empty */
 	assert_non_null(strstr(text, ",3,0.500000000,4.8,2048,,"));
-	assert_non_null(strstr(text, ",1.5,0.0001,1,0,0,b,1,3\n"));
+	assert_non_null(strstr(text, ",1.5,0.0001,1,0,0,b,1,3,0\n"));
 	free(text);
 }
 
@@ -430,10 +430,10 @@ static void test_summary(void **state)
 		"exposed_comm_mean_s", "forward_mean_s", "backward_mean_s", "optimizer_mean_s",
 		"data_mean_s", "losses", "loss_last", "loss_hash", "val_loss", "grad_norm_last",
 		"steps_attempted", "steps_applied", "steps_skipped", "plan", "init_ns", "switch_ns",
-		"nonfinite", "slowest_rank", "artifacts", "time_to_loss_s", "mfu", "hfu",
-		"energy_j", "cpu_percent", "gpu", "peak_device_bytes", "void",
-		"exposed_transfer_mean_s", "exposed_wait_mean_s", "exposed_split_steps",
-		"data_hash", "comm_total_mean_s"};
+		"nonfinite", "slowest_rank", "artifacts", "checkpoints", "steps_before",
+		"time_to_loss_s", "mfu", "hfu", "energy_j", "cpu_percent", "gpu",
+		"peak_device_bytes", "void", "exposed_transfer_mean_s", "exposed_wait_mean_s",
+		"exposed_split_steps", "data_hash", "comm_total_mean_s"};
 	struct metrics_fixture *f = *state;
 	struct metrics_files files;
 	json_t *s;
