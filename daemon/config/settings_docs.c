@@ -43,6 +43,7 @@ static const char *example_value(const struct settings_row *row, char *text, siz
 		{"device", "cuda"},
 		{"engine", "/usr/libexec/gpt2d/gpt2-engine-cuda"},
 		{"data_roots", "/srv/data \"/home/some one/data\""},
+		{"checkpoint_roots", "/srv/checkpoints"},
 		{"log_file", "/var/log/gpt2d.log"},
 		{"metrics_file", "/var/lib/prometheus/node-exporter/gpt2d.prom"},
 		{"listen", "10.0.0.1:7290"},

@@ -89,9 +89,12 @@ const struct settings_row settings_rows[] = {
 	{"checkpoint_roots", SETTING_LIST, AT(checkpoint_roots),
 		.unset = "anywhere for root and the user gpt2d runs as, nowhere for others",
 		.help = "folders below which runs may write checkpoints",
-		.manual = "This is about the spec key\n"
-			  ".Ic checkpoint.dir :\n"
-			  "without that key a run writes its checkpoints in its own folder.\n"},
+		.manual =
+			"This is about the spec key\n"
+			".Ic checkpoint.dir :\n"
+			"without that key a run writes its checkpoints in its own folder.\n"
+			"As a service gpt2d writes below its state directory only, until a drop-in "
+			"of its unit names such a folder in ReadWritePaths.\n"},
 	{"log_file", SETTING_PATH, AT(log_file), .unset = "standard error",
 		.help = "log file, appended to; or the word stderr, or journal",
 		.manual =
