@@ -212,8 +212,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 		json_pack("{sI sI ss ss so ss? sO*}", "token", (json_int_t)q->token, "world",
 			(json_int_t)q->q.world, "spec", q->q.spec, "arm", q->q.arm, "data_roots",
 			data_roots_json(&c->o.data_roots), "runs",
-			q->q.runs ? q->q.runs : c->o.runs, "resume",
-			(json_t *)q->q.resume));
+			q->q.runs ? q->q.runs : c->o.runs, "resume", (json_t *)q->q.resume));
 }
 
 /* Since when nothing has come from it. */
