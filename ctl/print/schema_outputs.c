@@ -222,7 +222,7 @@ const struct schema_row schema_outputs[] = {
 };
 
 static const struct schema_row *const tables[] = {schema_outputs, schema_messages, schema_events,
-	schema_objects, schema_nodes, schema_comparison, NULL};
+	schema_objects, schema_checkpoints, schema_nodes, schema_comparison, NULL};
 const struct schema_document schema_outputs_document = {
 	.title = "lines of gpt2ctl --json",
 	.tables = tables,

@@ -49,6 +49,7 @@ struct schema_document {
 };
 
 extern const struct schema_row schema_messages[], schema_events[], schema_objects[], schema_nodes[],
+	schema_manifest[], schema_checkpoints[],
 	schema_comparison[], schema_experiment[];
 extern const struct schema_document schema_message_document, schema_artifact_document;
 

@@ -698,18 +698,6 @@ const struct schema_row schema_objects[] = {
 	{"slowest_rank", "?slowest_rank|null", "null in a world of one"},
 	{"artifacts", "?[file]", ""},
 
-	{"saved_checkpoints", SCHEMA_OBJECT, "A segment's checkpoints. Means are per checkpoint."},
-	{"written", "count", ""},
-	{"lost", "count", "that could not be written"},
-	{"last_step", "count", "of the last one that was written; 0: none"},
-	{"bytes", "count", "of one"},
-	{"steps_left_out", "count",
-		"beside which one was written, so that they are not measured; 0 where no other "
-		"step is there"},
-	{"copy_mean_s", "real|null", "in which training waited for the copy of rank 0"},
-	{"wait_mean_s", "real|null", "in which it waited for the checkpoint before"},
-	{"write_mean_s", "real|null", "in which it was written while training continued"},
-
 	{"gpu_means", SCHEMA_OBJECT, "The GPUs while a segment ran: means over the ranks."},
 	{"sm_clock_mhz", "real|null", ""},
 	{"power_w", "real|null", ""},
@@ -773,11 +761,6 @@ const struct schema_row schema_objects[] = {
 	{"work", "check_work", ""},
 	{"checkpoint", "?check_checkpoint", "absent where none are written"},
 	{"warnings", "[text]", ""},
-
-	{"check_checkpoint", SCHEMA_OBJECT, "What checkpoints take."},
-	{"bytes", "count", "of one, all ranks' shards"},
-	{"disk_bytes", "count", "of those that are kept, and of the next one"},
-	{"host_bytes", "count", "of a rank's memory, for the copy that is written"},
 
 	{"check_batch", SCHEMA_OBJECT, "The batch in numbers."},
 	{"train_micro_batch_size_per_gpu", "count", ""},
@@ -909,7 +892,7 @@ const struct schema_row schema_objects[] = {
 };
 
 static const struct schema_row *const tables[] = {
-	schema_messages, schema_events, schema_objects, schema_nodes, NULL};
+	schema_messages, schema_events, schema_objects, schema_checkpoints, schema_nodes, NULL};
 const struct schema_document schema_message_document = {
 	.title = "messages of gpt2d",
 	.tables = tables,
