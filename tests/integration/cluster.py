@@ -1,4 +1,4 @@
-"""Several gpt2d that form one world: on the loopback interface, or each in a node of namespaces.py.
+"""Several gpt2d that form one world: on the loopback interface, or each in a node of nodes_hosts.py.
 
     with Cluster(2, ranks=2) as nodes, nodes.leader.client() as c:
         assert c.wait(c.submit(spec(gpus=4)))["state"] == "done"
@@ -30,7 +30,7 @@ def members(client):
 
 
 class Cluster:
-    """n gpt2d with so many ranks each. inside: the words before the command of each node, from namespaces.py."""
+    """n gpt2d with so many ranks each. inside: the words before the command of each node, from nodes_hosts.py."""
 
     def __init__(self, n=2, ranks=1, inside=None, interface="lo", address="127.0.0.1", engine=None, timeout=3, ready=True,
             environment=None):

@@ -1,4 +1,4 @@
-"""Engines on several nodes (namespaces.py), driven without gpt2d: bootstrap, equal losses, data, faults."""
+"""Engines on several nodes (nodes_hosts.py), driven without gpt2d: bootstrap, equal losses, data, faults."""
 
 import csv
 import hashlib
@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-import namespaces
+import nodes_hosts
 from engines import PROGRAM, Rank, Ranks, spec
 
+IMPOSSIBLE = nodes_hosts.impossible()
 pytestmark = [
     pytest.mark.skipif(not PROGRAM.exists(), reason="no engine was built"),
-    pytest.mark.skipif(bool(namespaces.why_not()), reason=namespaces.why_not() or "-"),
+    pytest.mark.skipif(bool(IMPOSSIBLE), reason=IMPOSSIBLE or "no reason"),
 ]
 NODES = [0, 0, 1, 1]
 TOKENS = b"\x01\x00\x02\x00\x05\x00" * 4000
@@ -25,9 +26,9 @@ def metrics(directory):
 
 
 @pytest.fixture(scope="module")
-def two():
-    with namespaces.Nodes(2) as nodes:
-        yield nodes
+def two(tmp_path_factory):
+    with nodes_hosts.Hosts(2, tmp_path_factory.mktemp("nodes", numbered=True)) as hosts:
+        yield hosts
 
 
 @pytest.fixture
@@ -44,12 +45,12 @@ def folder(tmp_path):
 
 def world(nodes, *options, env=None):
     """Two ranks on each of two nodes."""
-    return Ranks(4, env=env, options=("--interface", "eth0", *options), nodes=NODES, inside=[nodes[n].inside for n in NODES])
+    return Ranks(4, env=env, options=("--interface", "eth0", *options), nodes=NODES, inside=[nodes[n].enter for n in NODES])
 
 
 def put(node, name, data):
     """A file in the node's own /dev/shm; its path there."""
-    (Path(f"/proc/{node.pid}/root/dev/shm") / name).write_bytes(data)
+    (Path(f"/proc/{node.first}/root/dev/shm") / name).write_bytes(data)
     return f"/dev/shm/{name}"
 
 
@@ -97,7 +98,7 @@ def test_only_the_named_interface_listens(two):
     """Within a node the ranks share memory; UCX opens ports on eth0 and nowhere else."""
     with world(two):
         for node in (two[0], two[1]):
-            table = Path(f"/proc/{node.pid}/net/tcp").read_text().splitlines()[1:]
+            table = Path(f"/proc/{node.first}/net/tcp").read_text().splitlines()[1:]
             listening = {row.split()[1].split(":")[0] for row in table if row.split()[3] == "0A"}
             number = "".join(f"{int(part):02X}" for part in reversed(node.address.split(".")))
             assert listening == {number}
@@ -122,7 +123,7 @@ def test_data_is_what_the_files_hold(two, folder):
             assert "the node of rank 2 has other contents than that of rank 0" in failed["message"]
         put(two[1], "train.bin", TOKENS)
         ranks.train(run, folder(), data=told)
-        (Path(f"/proc/{two[1].pid}/root/dev/shm") / "train.bin").unlink()
+        (Path(f"/proc/{two[1].first}/root/dev/shm") / "train.bin").unlink()
         segment = ranks.start(run, folder(), data=told)
         _, failed = ranks[2].wait("segment.failed", segment=segment)
         assert failed["reason"] == "data" and path in failed["message"]
@@ -160,11 +161,11 @@ def test_a_killed_rank_of_another_node(two, folder):
 
 def test_a_node_out_of_reach_at_the_start(two):
     """All pairs that do not hear from each other are named."""
-    ranks = [Rank("--role", "connect", "--rank", r, "--ranks", 4, "--interface", "eth0", "--silence", 3, inside=two[n].inside)
+    ranks = [Rank("--role", "connect", "--rank", r, "--ranks", 4, "--interface", "eth0", "--silence", 3, inside=two[n].enter)
         for r, n in enumerate(NODES)]
     try:
         hellos = [rank.wait("engine.hello")[1] for rank in ranks]
-        two.cut(1)
+        two[1].cut()
         for rank in ranks:
             rank.send("engine.connect", addresses=[hello["address"] for hello in hellos], nodes=NODES)
         _, said = ranks[0].wait("engine.log", level="error")
@@ -172,7 +173,7 @@ def test_a_node_out_of_reach_at_the_start(two):
         assert f"rank 2 {pair}" in said["message"] and "rank 1" not in said["message"]
         assert [rank.end() for rank in ranks] == [73] * 4
     finally:
-        two.join(1)
+        two[1].mend()
         for rank in ranks:
             rank.kill()
 
@@ -182,7 +183,7 @@ def test_a_node_out_of_reach_at_the_start(two):
     ({"UCX_NET_DEVICES": "eth8"}, "interface eth7: no such interface"),
 ])
 def test_an_interface_that_is_not_there(two, env, problem):
-    rank = Rank("--role", "rank", "--rank", 0, "--ranks", 2, "--threads", 1, "--interface", "eth7", env=env, inside=two[0].inside)
+    rank = Rank("--role", "rank", "--rank", 0, "--ranks", 2, "--threads", 1, "--interface", "eth7", env=env, inside=two[0].enter)
     try:
         _, said = rank.wait("engine.log")
         assert said["level"] == "error" and problem in said["message"]
@@ -200,12 +201,12 @@ def test_an_idle_communicator_is_tested(two, folder):
         ranks.train(spec(4), directory)
         assert "the communicator was idle and answers" in (directory / "train.log").read_text()
         time.sleep(1.2)
-        two.cut(1)
+        two[1].cut()
         try:
             ranks.start(spec(4), folder())
             assert [rank.end() for rank in ranks] == [70] * 4
         finally:
-            two.join(1)
+            two[1].mend()
         for rank in ranks:
             assert not [failed for failed in rank.all("segment.failed") if failed["segment"] > 2]
         warnings = [said["message"] for rank in ranks for said in rank.all("engine.log") if said["level"] == "warning"]
