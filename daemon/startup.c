@@ -378,6 +378,7 @@ static int start_engines(struct daemon *d, char *error, size_t error_bytes)
 		.base = d->base,
 		.program = d->program->path,
 		.threads = d->threads,
+		.node_ranks = (int)s->ranks,
 		.timeout_s = s->check_timeout_s,
 		.alive_timeout_s = s->alive_timeout_s,
 		.data_roots = settings_data_roots(s),
@@ -461,7 +462,7 @@ static void describe(char *status, size_t status_bytes, void *arg)
 {
 	const struct daemon *d = arg;
 	const struct run *run = scheduler_running(d->scheduler);
-	char running[32] = "no run", since[CLOCK_TEXT_BYTES], disk[320] = "";
+	char running[32] = "no run", since[CLOCK_TEXT_BYTES], disk[320] = "", nodes[128] = "";
 	struct store_failure failure;
 
 	if (d->stopping)
@@ -473,8 +474,10 @@ static void describe(char *status, size_t status_bytes, void *arg)
 		snprintf(disk, sizeof(disk), ", %.200s: %s since %s", failure.path,
 			store_error_text(failure.rc), since);
 	}
-	snprintf(status, status_bytes, "engines %s, %s running, %lld queued%s%s",
-		engine_pool_state_name(d->pool), running, (long long)queue_length(d->queue),
+	snprintf(status, status_bytes, "engines %s, %s%s%s running, %lld queued%s%s",
+		engine_pool_state_name(d->pool),
+		world_waits(d->world, nodes, sizeof(nodes)) ? nodes : "", nodes[0] ? ", " : "",
+		running, (long long)queue_length(d->queue),
 		hold_is_set(d->holds, HOLD_DRAINED) ? ", drained" : "", disk);
 }
 
