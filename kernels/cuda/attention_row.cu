@@ -49,8 +49,9 @@ static __global__ void __launch_bounds__(THREADS)
 		top = fmaxf(top, largest(x, shared));
 		keep = expf(before - top);
 		weight = mine ? expf(x - top) : 0;
-		weights[threadIdx.x] = weight;
-		sum = sum * keep + reduce_block_sum(weight, shared); /* all weights are there then */
+		weights[threadIdx.x] = weight; /* all are there once they are summed */
+		sum = sum * keep +
+			reduce_block_sum(weight, shared);
 		for (int64_t d = threadIdx.x; d < HS; d += THREADS) {
 			float value = total[d] * keep;
 
