@@ -88,7 +88,7 @@ def test_every_reason_of_an_engine_is_told():
     for path in (ROOT / "engine").glob("*.c"):
         source = path.read_text()
         told.update(re.findall(r'segment_fail\(\s*\w+,\s*"([a-z_]+)"', source))
-        for value in re.findall(r"reason = ([^;]+);", source):
+        for value in re.findall(r"failure\.reason = ([^;]+);", source):
             told.update(re.findall(r'"([a-z_]+)"', value))
     assert {"memory", "data", "peer_lost", "nonfinite_loss"} <= told
     page = page_text("daemon/gpt2d.8")
