@@ -17,8 +17,6 @@ const struct verb *const verbs[] = {
 	&verb_priority,
 	&verb_rerun,
 	&verb_artifacts,
-	&verb_export,
-	&verb_generate,
 	&verb_logs,
 	&verb_prune,
 	&verb_keep,

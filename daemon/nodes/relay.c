@@ -203,6 +203,7 @@ void relay_reap(struct relay *r)
 			engine_link_drain(rank->link); /* its last words come before its end */
 		if (!engine_link_reap(rank->link))
 			continue;
+		log_write(LOG_INFO, "rank %d %s", rank->rank, engine_link_end(rank->link));
 		report_end(rank, engine_link_end(rank->link), engine_link_blames_peer(rank->link));
 		engine_link_destroy(rank->link);
 		rank->link = NULL;

@@ -17,7 +17,6 @@
 struct engine_pool;
 struct event_base;
 struct follow;
-struct generation;
 struct holds;
 struct lifecycle;
 struct queue;
@@ -37,7 +36,6 @@ struct scheduler_options {
 	struct lifecycle *lifecycle;
 	struct holds *holds;
 	struct engine_pool *pool;
-	struct generation *generation; /* shares the engines with the runs */
 	struct follow *follow;
 	struct run_log *run_log;
 	void (*changed)(void *arg); /* after each such check */

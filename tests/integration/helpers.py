@@ -236,9 +236,11 @@ class Daemon:
         self.process = None
         self.start(ready)
 
+    def launch(self, **options):
+        return subprocess.Popen(self.command, **options)
+
     def start(self, ready=True):
-        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, env=self.environment)
+        self.process = self.launch(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment)
         if ready:
             line = self.process.stdout.readline()
             assert line.startswith("gpt2d: ready, "), line + self.process.stderr.read() + self.said()

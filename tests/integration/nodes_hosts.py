@@ -11,6 +11,7 @@ the file system, except for /dev/shm and the folder local.
 The processes of a host end with it, also if this process is killed: they lose their PID namespace's process 1.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -18,7 +19,7 @@ import subprocess
 import uuid
 from pathlib import Path
 
-from helpers import PATIENCE_S, has_ended, wait_for
+from helpers import PATIENCE_S, wait_for
 
 NAMESPACES = ["--net", "--pid", "--ipc", "--uts", "--mount"]
 NETWORK = "10.77.0."
@@ -52,22 +53,37 @@ def children(pid):
 
 
 class Process:
-    """A command on a host. pid is that of the command itself, as this process sees it."""
+    """A command on a host, as a subprocess.Popen. pid is that of the command itself, as this process sees it."""
 
     def __init__(self, host, command, **options):
         # nsenter forks, for the PID namespace
         self.popen = subprocess.Popen([*host.enter, *map(str, command)], **options)
         wait_for(lambda: self.popen.poll() is not None or children(self.popen.pid), "nsenter's child")
         self.pid = (children(self.popen.pid) or [self.popen.pid])[0]
+        self.stdout, self.stderr = self.popen.stdout, self.popen.stderr
 
-    def kill(self, number=signal.SIGKILL):
-        os.kill(self.pid, number)
+    @property
+    def returncode(self):
+        return self.popen.returncode
 
-    def wait(self):
-        return self.popen.wait(PATIENCE_S)
+    def poll(self):
+        return self.popen.poll()
 
-    def ended(self):
-        return self.popen.poll() is not None or has_ended(self.pid)
+    def wait(self, timeout=PATIENCE_S):
+        return self.popen.wait(timeout)
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and nsenter not yet
+                os.kill(self.pid, number)
+                if number == signal.SIGCONT:  # nsenter stops when its child stops
+                    os.kill(self.popen.pid, number)
+
+    def terminate(self):
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
 
 
 class Host:

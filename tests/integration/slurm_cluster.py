@@ -97,8 +97,9 @@ class Cluster:
                 stdin=subprocess.DEVNULL))
 
     def idle(self):
-        listed = self.hosts.switch.run(["sinfo", "--noheader", "--Node", "--states=idle", "--format=%N"], env=self.environment)
-        return len(set(listed.stdout.split()))
+        """Nodes without a job and without one that is still ending."""
+        listed = self.hosts.switch.run(["sinfo", "--noheader", "--Node", "--format=%N %t"], env=self.environment)
+        return len({line for line in listed.stdout.splitlines() if line.endswith(" idle")})
 
     def call(self, *command, input=None, **environment):
         """What a command prints on the login host."""

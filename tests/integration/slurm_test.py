@@ -218,3 +218,33 @@ def test_two_nodes(cluster, results, tmp_path):
     launcher, = (results / "first").rglob("launcher_metadata.json")
     assert json.loads(launcher.read_text())["slurm"]["hosts"] == "n1\nn2"
     assert all((results / name).exists() for name in ("log/n1.log", "log/n2.log"))
+
+
+def test_two_nodes_at_their_time_limit(cluster, results, tmp_path):
+    """scancel sends the signals of a time limit: to every gpt2d at the same moment."""
+    files = write(tmp_path, spec("long", 10**7))
+    job = cluster.sbatch(SLURM / "gpt2d.sbatch", *files)
+    trains(cluster, job, 1)
+    cluster.call("scancel", str(job))
+    assert cluster.end(job)["JobState"] == "CANCELLED"
+    interrupted(results / "long.incomplete")
+
+
+def test_a_member_that_is_killed(cluster, results, tmp_path):
+    files = write(tmp_path, spec("long", 10**7), spec("after"))
+    job = cluster.sbatch(SLURM / "gpt2d.sbatch", *files)
+    trains(cluster, job, 1)
+    cluster.hosts[1].output(["pkill", "-KILL", "-x", "gpt2d"])
+    assert cluster.end(job)["JobState"] == "FAILED"
+    assert "a gpt2d has ended" in cluster.output(job) and not (results / "after").exists()
+
+
+def test_readme(cluster, results, tmp_path):
+    """The commands of slurm/README.md, word for word, in a tree that is built."""
+    for name, target in (("slurm", SLURM), ("etc", ROOT / "etc"), ("build", BUILD)):
+        (tmp_path / name).symlink_to(target)
+    block = re.search(r"```sh\n(git clone .*?)```", (SLURM / "README.md").read_text(), re.S)[1].splitlines()
+    assert block[2].startswith("meson setup build && ninja") and len(block) <= 10
+    out = cluster.call("bash", "-e", "-c", f"cd {tmp_path}\n" + "\n".join(block[3:]), PATH=os.environ["PATH"] + ":/usr/sbin",
+        GPT2_EXTRA_ARGS="--max_train_steps 12 --max_val_steps 0")
+    assert "done        nano-buckets" in out and "verdict: " in out

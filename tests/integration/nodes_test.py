@@ -1,0 +1,211 @@
+"""Several nodes with real engines over tcp: tests/run nodes. Each node is a host of nodes_hosts.py.
+
+Each fault is found within seconds, both sides give the reason, and the next run is done; twice each. test_nodes.py
+has more faults, on the loopback interface.
+"""
+
+import json
+import re
+import signal
+
+import pytest
+
+import nodes_hosts
+from cluster import Cluster
+from helpers import BUILD, Daemon, experiment, spec, wait_for
+
+pytestmark = pytest.mark.skipif(bool(nodes_hosts.impossible()), reason=nodes_hosts.impossible() or "no reason")
+FOUND_S = 10  # a fault is known within this time
+TWICE = (1, 2)
+
+
+class OnHost(Daemon):
+    def __init__(self, host, **more):
+        self.host = host
+        super().__init__(engine=BUILD / "engine/gpt2-engine-cpu", **more)
+
+    def launch(self, **options):
+        return self.host.start(self.command, **options)
+
+    def engines_left(self):
+        return self.host.running("gpt2-engine")
+
+
+class World(Cluster):
+    """A leader on the first of the hosts, and a member on each other one."""
+
+    def __init__(self, hosts, **more):
+        self.hosts = hosts
+        super().__init__(len(hosts), interface="eth0", address=hosts[0].address, timeout=3, **more)
+
+    def make(self, node, *options, **more):
+        home = self.home / f"node{node}"
+        home.mkdir(exist_ok=True)
+        return OnHost(self.hosts[node], ranks=self.ranks, home=home, options=(*self.common, *map(str, options)), **more)
+
+    @property
+    def member_1(self):
+        return self.nodes[1]
+
+    def works(self):
+        """The next run is done."""
+        self.wait_ready()
+        with self.leader.client() as c:
+            end = c.wait(c.submit(spec("next", gpus=self.n * self.ranks)))
+            assert end["state"] == "done", end
+
+    def said(self, node, words, times):
+        """The node has logged that so many times."""
+        wait_for(lambda: self.nodes[node].said().count(words) >= times, f"{words!r} {times} times in the log of node {node}", FOUND_S)
+
+    def fails(self, fault, reason):
+        """The run in progress fails for that reason after the fault."""
+        with self.leader.client() as c:
+            run = c.submit(spec("long", 10**7, gpus=self.n * self.ranks))
+            c.call("follow", id=run)
+            while c.event()["method"] != "run.step":
+                pass
+            fault()
+            wait_for(lambda: c.state(run) == "failed", f"the end of the run after: {reason}", FOUND_S)
+            assert c.followed(run)[-1]["params"]["reason"].startswith(reason)
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory):
+    with nodes_hosts.Hosts(4, tmp_path_factory.mktemp("nodes", numbered=True)) as h:
+        yield h
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(hosts):
+    yield
+    left = [f"{host.name}: {line}" for host in hosts for line in host.running("gpt2")]
+    for host in hosts:
+        host.run(["pkill", "-KILL", "gpt2"])
+    assert not left
+
+
+@pytest.fixture
+def two(hosts):
+    with World(hosts[:2]) as world:
+        yield world
+
+
+def losses(daemon, run):
+    """Of each segment; and all their metrics."""
+    with daemon.client() as c:
+        end = c.wait(c.submit(run))
+        assert end["state"] == "done", end
+    found = [json.loads(file.read_text()) for file in (daemon.state / "runs").rglob("training_metrics.json")]
+    return sorted((m["gpt2d"]["segment"], m["gpt2d"]["loss_hash"], m["gpt2d"]["losses"]) for m in found), found
+
+
+@pytest.mark.parametrize("nodes, ranks", [(2, 1), (2, 2), (4, 1)])
+def test_losses_are_those_of_one_node(hosts, nodes, ranks):
+    run = experiment("same", 5, gpus=nodes * ranks, work={"optimizer_steps": 5, "warmup_steps": 0})
+    with World(hosts[:nodes], ranks=ranks) as world:
+        several, found = losses(world.leader, run)
+    assert {m["hardware"]["world_size"] for m in found} == {nodes * ranks}
+    assert {m["hardware"]["nodes"] for m in found} == {nodes}
+    with OnHost(hosts[0], ranks=nodes * ranks) as alone:
+        one, _ = losses(alone, run)
+    assert len(one) == 8 and several == one
+
+
+def test_a_member_is_killed(two):
+    for times in TWICE:
+        two.fails(lambda: two.member_1.kill(), "peer_lost: node=1 rank=1: ")
+        wait_for(lambda: not two.member_1.engines_left(), "no engine without its gpt2d", FOUND_S)
+        two.member_1.start()
+        two.works()
+        two.said(0, "peer_lost: node=1", times)
+
+
+def test_a_member_is_stopped(two):
+    for times in TWICE:
+        two.fails(lambda: two.member_1.process.send_signal(signal.SIGSTOP), "peer_lost: node=1 rank=1: no heartbeat")
+        two.member_1.process.send_signal(signal.SIGCONT)
+        two.works()
+        two.said(1, "the engines end, and gpt2d joins again", times)
+
+
+def test_a_member_is_cut_off(two):
+    for times in TWICE:
+        two.fails(two.hosts[1].cut, "peer_lost: node=1 rank=1: no heartbeat")
+        wait_for(lambda: not two.member_1.engines_left(), "a member that fences itself", FOUND_S)
+        two.said(1, "no heartbeat", times)
+        two.hosts[1].mend()
+        two.works()
+
+
+def test_an_engine_of_a_member_is_killed(two):
+    for times in TWICE:
+        two.fails(lambda: two.hosts[1].output(["pkill", "-KILL", "gpt2-engine"]), "engine_lost: rank 1 killed by signal 9")
+        two.works()
+        two.said(1, "rank 1 killed by signal 9", times)
+
+
+def test_the_leader_is_killed(two):
+    for times in TWICE:
+        with two.leader.client() as c:
+            run, queued = (c.submit(spec(name, steps, gpus=2)) for name, steps in (("long", 10**7), ("queued", 3)))
+            wait_for(lambda: c.state(run) == "running", "a run")
+        two.leader.kill()
+        wait_for(lambda: not two.member_1.engines_left(), "a member that fences itself", FOUND_S)
+        two.said(1, "the engines end, and gpt2d joins again", times)
+        two.leader.start()
+        with two.leader.client() as c:
+            assert c.state(run) == "interrupted" and c.wait(queued)["state"] == "done"
+
+
+def test_nul_bytes_to_every_open_port(two):
+    """An engine may end, and its run with it (UCX 1.13 aborts); a daemon may not."""
+    for _ in TWICE:
+        with two.leader.client() as c:
+            run = c.submit(spec("long", 10**7, gpus=2))
+            wait_for(lambda: c.state(run) == "running", "a run")
+            for host in two.hosts:
+                ports = re.findall(r":(\d+)\s", host.output(["ss", "-ltnH"]))
+                assert ports
+                for port in set(ports):
+                    two.hosts[0].switch.run(["bash", "-c", f"head -c 64 /dev/zero >/dev/tcp/{host.address}/{port}"])
+            if c.state(run) == "running":
+                c.call("cancel", id=run)
+            assert c.wait(run)["state"] in ("cancelled", "failed")
+        assert [daemon.process.poll() for daemon in two.nodes] == [None, None]
+        two.works()
+
+
+def test_a_block_is_run_again(two):
+    """An experiment goes on after a member is lost and comes back: the block is void, the run is done."""
+    with two.leader.client() as c:
+        run = c.submit(experiment("blocks", 60, repetitions=3, gpus=2))
+        c.call("follow", id=run)
+        while c.event()["method"] != "run.step":
+            pass
+        two.member_1.kill()
+        two.member_1.start()
+        assert c.followed(run)[-1]["params"]["state"] == "done"
+        assert "peer_lost" in json.dumps(c.call("show", id=run)["segments"])
+
+
+def test_the_disk_of_the_leader_is_full(hosts):
+    class Small(World):
+        def make(self, node, *options, **more):
+            if node == 0:  # in the mounts of that host alone
+                runs = self.home / "node0" / "state" / "runs"
+                runs.mkdir(parents=True)
+                hosts[0].output(["mount", "-t", "tmpfs", "-o", "size=4M", "none", runs])
+            return super().make(node, *options, **more)
+
+    with Small(hosts[:2]) as world:
+        for _ in TWICE:
+            fill = world.leader.state / "runs" / "fill"
+            hosts[0].run(["dd", "if=/dev/zero", f"of={fill}", "bs=4k", "count=4096"])
+            with world.leader.client() as c:
+                run = c.submit(spec("held", gpus=2))
+                wait_for(lambda: any(t["reason"] and t["reason"].startswith("room: ")
+                    for t in c.call("show", id=run)["transitions"]), "a run that waits for room", FOUND_S)
+                hosts[0].output(["rm", fill])
+                assert c.wait(run)["state"] == "done"
+            world.works()
