@@ -1,6 +1,8 @@
 /* gpt2ctl data prepare: text files to token files, for training and validation. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "ctl/data/token_file.h"
 #include "ctl/link/interrupt.h"
@@ -8,8 +10,13 @@
 #include "ctl/verbs/data_inputs.h"
 #include "proto/host/memory.h"
 
+/* Of the package gpt2d: its service reads here, and in no home folder. */
+#define DATA_FOLDER "/var/lib/gpt2d-data"
+
 static const struct option_row options[] = {
-	{"output", 'o', OPTION_STRING, "OUT", 0, 0, "the file to write; required"},
+	{"output", 'o', OPTION_STRING, "OUT", 0, 0,
+		"the file to write (default, where gpt2d is installed as a service: " DATA_FOLDER
+		"/IN.bin)"},
 	{"tokenizer", 't', OPTION_STRING, "bytes|gpt2", 0, 0,
 		"default bytes; " DATA_INPUTS_TOKENIZER},
 	{"vocab", 0, OPTION_STRING, "PATH", 0, 0, DATA_INPUTS_VOCAB},
@@ -50,19 +57,47 @@ static int take(void *of, const uint16_t *ids, size_t n, struct ctl_error *e)
 	return token_file_append(&p->out, ids, n, e);
 }
 
+/*
+ * "DATA_FOLDER/a.train.bin" for "x/a.train.txt", which gpt2d's group may read whatever the umask
+ * is; NULL: this user may not write there. malloc'd.
+ */
+static char *default_output(const char *input)
+{
+	const char *slash = strrchr(input, '/'), *name = slash ? slash + 1 : input;
+	const char *end = strrchr(name, '.');
+
+	if (strcmp(input, "-") == 0 || *name == '\0' || access(DATA_FOLDER, W_OK | X_OK) != 0)
+		return NULL;
+	umask(umask(0) & ~(mode_t)S_IRGRP);
+	return memory_printed(DATA_FOLDER "/%.*s.bin",
+		(int)(end && end > name ? (size_t)(end - name) : strlen(name)), name);
+}
+
+static int find_output(struct preparation *p, const struct options *args, struct ctl_error *e)
+{
+	const char *named = options_string(args, "output", NULL);
+	char *out = named ? memory_text(named) : default_output(args->words[0]);
+	int exit = 0;
+
+	p->val_fraction = options_real(args, "val-fraction", 0.0);
+	if (!out || !*out) {
+		exit = ctl_error_set(e, CTL_USAGE, "data prepare: missing --output OUT");
+	} else if (strcmp(out, "-") == 0) {
+		exit = ctl_error_set(e, CTL_USAGE,
+			"--output: -: cannot write to standard output (./- is a file)");
+	} else {
+		p->out_path = p->val_fraction > 0.0 ? suffixed(out, "_train") : memory_text(out);
+		p->val_path = p->val_fraction > 0.0 ? suffixed(out, "_val") : NULL;
+	}
+	free(out);
+	return exit;
+}
+
 static int settings(struct preparation *p, const struct options *args, struct ctl_error *e)
 {
-	const char *out = options_string(args, "output", NULL);
-
 	p->headed = strcmp(options_string(args, "format", "headed"), "headed") == 0;
-	if (!out || !*out)
-		return ctl_error_set(e, CTL_USAGE, "data prepare: missing --output OUT");
-	if (strcmp(out, "-") == 0)
-		return ctl_error_set(e, CTL_USAGE,
-			"--output: -: cannot write to standard output (./- is a file)");
-	p->val_fraction = options_real(args, "val-fraction", 0.0);
-	p->out_path = p->val_fraction > 0.0 ? suffixed(out, "_train") : memory_text(out);
-	p->val_path = p->val_fraction > 0.0 ? suffixed(out, "_val") : NULL;
+	if (find_output(p, args, e) != 0)
+		return e->exit;
 	p->in.verb = "data prepare";
 	p->in.name = p->out_path;
 	p->in.take = take;

@@ -209,7 +209,7 @@ def test_a_user_of_the_group(testbed):
     testbed.run("adduser", "bob", "gpt2d")
     refused = ctl(testbed, "status", user="eve", check=False)
     assert refused.returncode != 0 and "socket_group" in refused.stderr
-    testbed.shell(f"seq 20000 >corpus.txt && gpt2ctl data prepare corpus.txt -o {DATA}/corpus.bin && gpt2ctl data prepare corpus.txt -o mine.bin", user="ann")
+    testbed.shell("umask 077 && seq 20000 >corpus.txt && gpt2ctl data prepare corpus.txt && gpt2ctl data prepare corpus.txt -o mine.bin", user="ann")
     small = {"data": {"kind": "file", "train": f"{DATA}/corpus.bin"}, "model": "nano"}
     run = submit(testbed, "data", 5, user="ann", **small)
     wait_for(lambda: state(testbed, run) == "done", "a run with data of ann")
