@@ -38,7 +38,9 @@ def debs():
     WORK.mkdir(parents=True, exist_ok=True)
     if BUILD:
         environment = {**os.environ, "PATH": f"/usr/lib/ccache:{os.environ['PATH']}"}
-        subprocess.run([ROOT / "packaging/build-deb", "--no-cuda", PACKAGES], check=True, env=environment)
+        done = subprocess.run([ROOT / "packaging/build-deb", "--no-cuda", PACKAGES], check=False, env=environment, capture_output=True,
+            text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
     found = {path.name.split("_")[0]: path for path in PACKAGES.glob("*.deb") if "-dbgsym" not in path.name}
     assert sorted(found) == ["gpt2ctl", "gpt2d", "gpt2d-doc"]
     return found
@@ -282,7 +284,7 @@ def test_watchdog(testbed):
 
 def test_upgrade_while_a_run_is_in_progress(testbed):
     """The run gets stop_timeout to end; the queue is the new release's."""
-    run = submit(testbed, "ends", steps_that_take(testbed, 10))
+    run = submit(testbed, "ends", steps_that_take(testbed, 5))
     waits = submit(testbed, "waits", 20)
     wait_for(lambda: running(testbed).get("step"), "a run in progress")
     install(testbed, "gpt2d_next", "gpt2ctl_next")
