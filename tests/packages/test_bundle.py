@@ -37,6 +37,8 @@ def bare(bundle):
     try:
         s.start()
         s.shell("apt-get purge -y --autoremove 'libevent*' libjansson4 libsqlite3-0 libucx0 'libopenblas*' 'libgfortran*'")
+        left = s.shell("ldconfig -p | grep -c -e libevent -e libucp -e libjansson -e libopenblas", check=False).stdout
+        assert left == "0\n"
         s.run("useradd", "-m", "-K", "HOME_MODE=0700", "ann")
         (s.tree / "home/ann/bundle.tar.gz").write_bytes(open(bundle, "rb").read())
         s.shell("tar -xzf bundle.tar.gz && mv gpt2d-* gpt2d", user="ann")
