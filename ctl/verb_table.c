@@ -25,6 +25,7 @@ const struct verb *const verbs[] = {
 	&verb_compare,
 	&verb_judge,
 	&verb_tune,
+	&verb_plan,
 	&verb_data_prepare,
 	&verb_data_show,
 	&verb_data_verify,

@@ -12,6 +12,7 @@ struct spec_source {
 	size_t n;                   /* its bytes */
 	const char *folder;         /* relative paths start from it; NULL: there are none */
 	int64_t rerun_of;           /* the spec is that of a run, without a file; 0: it is not */
+	int world;                  /* ranks it is for; 0: not known */
 	const struct options *args; /* --set and --name */
 	const struct spec_draft *draft; /* the text was made from it; NULL: from none */
 };

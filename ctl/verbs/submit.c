@@ -150,7 +150,8 @@ char *submit_parse(struct ctl *ctl, const struct spec_source *source, int *exit)
 	const struct options *args = source->args;
 	const char **sets = memory_zeroed(args->n_values + 1, sizeof(*sets));
 	const char **sweeps = memory_zeroed(args->n_values + 1, sizeof(*sweeps));
-	struct spec_options how = {.base_dir = source->folder, .sets = sets, .sweeps = sweeps};
+	struct spec_options how = {
+		.base_dir = source->folder, .world = source->world, .sets = sets, .sweeps = sweeps};
 	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
 	struct spec *spec = NULL;
 	struct ctl_error e = {0};
