@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/comm/nodes.h"
 #include "engine/comm/patience.h"
@@ -23,6 +24,7 @@
 
 struct agreement {
 	char sha256[65]; /* of spec, plan and model shape */
+	char resume[65]; /* of the checkpoint that it begins with; empty: none */
 	char data[65];   /* of the identity of its data, which means something on its node alone */
 	bool prepared;
 	bool tuned; /* the kernels' choices are made, and the same on all ranks it was among then */
@@ -42,15 +44,15 @@ static void fill_agreement(
 	if (!prepared)
 		return;
 	out->tuned = tuned_has(&s->training.warm->tuned, &s->config);
+	if (s->resume.open)
+		snprintf(out->resume, sizeof(out->resume), "%s", s->resume.open->sha256);
 	snprintf(text, sizeof(text),
 		"%s world %d arena %" PRId64 " of %" PRId64 " reduce %" PRId64 " x %" PRId64
-		" gather %" PRId64 " x %" PRId64 " steps %" PRId64 " sequences %" PRId64
-		" resume %s",
+		" gather %" PRId64 " x %" PRId64 " steps %" PRId64 " sequences %" PRId64,
 		s->spec_sha256, s->training.plan.world, s->training.plan.param_elems,
 		s->training.plan.arena_elems, s->training.plan.n_reduce,
 		s->training.plan.reduce_elems, s->training.plan.n_gather,
-		s->training.plan.gather_elems, s->config.optimizer_steps, s->train.n_sequences,
-		s->resume.open ? s->resume.open->sha256 : "");
+		s->training.plan.gather_elems, s->config.optimizer_steps, s->train.n_sequences);
 	artifact_sha256(text, strlen(text), out->sha256);
 }
 
@@ -71,6 +73,12 @@ static bool compare_agreements(
 			return segment_fail(s, "spec_mismatch",
 				"rank %d means another spec or plan than rank 0 (%.12s, %.12s)", i,
 				all[i].sha256, all[0].sha256);
+		if (strcmp(all[i].resume, all[0].resume) != 0)
+			return segment_fail(s, "spec_mismatch",
+				"rank %d begins with another checkpoint than rank 0 (%.12s, "
+				"%.12s): it must be in a folder that all nodes share",
+				i, all[i].resume[0] ? all[i].resume : "none",
+				all[0].resume[0] ? all[0].resume : "none");
 		first = nodes_first(w->nodes, i);
 		if (memcmp(all[i].data, all[first].data, sizeof(all[0].data)) != 0)
 			return segment_fail(s, "spec_mismatch",
@@ -174,6 +182,7 @@ static bool tune_together(
 struct contents {
 	char train[65], validation[65], weights[65];
 	bool done, stop;
+	bool checkpoints; /* it can write to their folder, or there are none */
 };
 
 static void take_contents(
@@ -183,6 +192,7 @@ static void take_contents(
 
 	own->done = content_wait_for(s->content, CONTENT_ROUND_NS);
 	own->stop = link_stop_asked(link, s->run, s->segment);
+	own->checkpoints = !s->saves || access(s->checkpoints, W_OK) == 0;
 	if (!own->done || nodes_first(w->nodes, w->rank) != w->rank)
 		return;
 	train = content_train(s->content);
@@ -214,6 +224,12 @@ static bool compare_contents(struct segment *s, const struct warm *w, const stru
 {
 	bool same = true;
 
+	for (int i = 1; i < s->world; i++)
+		if (!all[i].checkpoints)
+			return segment_fail(s, "checkpoint",
+				"checkpoint.dir: the node of rank %d cannot write to %s; with "
+				"several nodes it must name a folder that all nodes share",
+				i, s->checkpoints);
 	for (int i = 1; i < s->world && same; i++)
 		if (nodes_first(w->nodes, i) == i)
 			same = same_file(s, i, s->config.data_train, all[i].train, all[0].train,
