@@ -327,7 +327,8 @@ bool agreement_reach(struct segment *s, struct warm *w, bool prepared, struct li
 	collectives_gather_all(s->group, all, &own, sizeof(own), w->comm);
 	agreed = (segment_sync(s, w) || (own.idle && fail_silently(s, link))) &&
 		test_communicator(s, w, all, link) && compare_agreements(s, w, all, prepared) &&
-		(nodes_count(w->nodes, s->world) == 1 || agree_on_contents(s, w, link)) &&
+		(nodes_count(w->nodes, s->world) == 1 ||
+			(agree_on_contents(s, w, link) && segment_save_visible(s, w))) &&
 		tune_together(s, w, all, link);
 	free(all);
 	return agreed;

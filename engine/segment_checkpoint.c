@@ -39,8 +39,8 @@ static void add_steps(struct segment_resume *r, const char *folder)
 	int n = checkpoint_list(folder, &steps);
 
 	for (int i = 0; i < n; i++)
-		add_candidate(r,
-			memory_printed("%s/" CHECKPOINT_STEP "%" PRId64, folder, steps[i]), false);
+		add_candidate(r, memory_printed("%s/" CHECKPOINT_STEP "%" PRId64, folder, steps[i]),
+			false);
 	free(steps);
 }
 
@@ -326,6 +326,27 @@ bool segment_save_begin(struct segment *s, const struct warm *w)
 		return true;
 	return segment_fail(
 		s, "memory", "no host memory for the copy of a checkpoint (spec key checkpoint)");
+}
+
+bool segment_save_visible(struct segment *s, struct warm *w)
+{
+	struct loaded own = {0};
+	int failed;
+
+	if (!s->saves)
+		return true;
+	if (access(s->checkpoints, W_OK | X_OK) < 0) {
+		own.rc = -errno;
+		snprintf(own.why, sizeof(own.why),
+			"rank %d cannot write to %.256s: %s. With several nodes checkpoint.dir, or "
+			"else the state directory, must be a folder that all nodes share",
+			w->rank, s->checkpoints, strerror(errno));
+	}
+	failed = first_failed(s, w, &own);
+	if (failed < 0 || failed == s->world)
+		return failed == s->world;
+	s->failure.silent = failed != w->rank;
+	return segment_fail(s, "checkpoint", "%s", own.why);
 }
 
 bool segment_saving(const struct segment *s)

@@ -12,7 +12,7 @@ import pytest
 
 import nodes_hosts
 from cluster import Cluster
-from helpers import BUILD, Daemon, experiment, spec, wait_for
+from helpers import BUILD, Daemon, RpcError, experiment, spec, wait_for
 
 pytestmark = pytest.mark.skipif(bool(nodes_hosts.impossible()), reason=nodes_hosts.impossible() or "no reason")
 FOUND_S = 10  # a fault is known within this time
@@ -209,3 +209,39 @@ def test_the_disk_of_the_leader_is_full(hosts):
                 hosts[0].output(["rm", fill])
                 assert c.wait(run)["state"] == "done"
             world.works()
+
+
+def checkpointed(name, steps, **more):
+    return spec(name, gpus=2, work={"optimizer_steps": steps, "warmup_steps": 0}, **more)
+
+
+def test_checkpoints_in_a_folder_that_the_nodes_share(two):
+    with two.leader.client() as c:
+        def finish(run):
+            number = c.submit(run)
+            end = c.wait(number)
+            assert end["state"] == "done", end
+            return number, c.call("show", id=number)["segments"][0]["summary"]
+
+        _, whole = finish(checkpointed("whole", 6))
+        half, first = finish(checkpointed("half", 3, checkpoint={"at_end": True}))
+        assert first["checkpoints"]["written"] == 1
+        folder = two.leader.state / "runs" / f"{half}-half" / "checkpoints" / "step-3"
+        assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "shard-0-of-2.bin", "shard-1-of-2.bin"]
+        _, rest = finish(checkpointed("rest", 6, resume_from=half))
+        assert first["losses"] + rest["losses"] == whole["losses"]
+
+
+def test_checkpoints_in_a_folder_of_each_node(hosts, two):
+    """Each node has a folder of that name, and they are not the same one."""
+    with two.leader.client() as c:
+        saves = {"at_end": True, "dir": str(hosts.local)}
+        end = c.wait(c.submit(checkpointed("apart", 3, checkpoint=saves)))
+        assert end["state"] == "failed"
+        assert end["reason"].startswith("checkpoint: rank 1: rank 1 cannot write to "), end
+        assert "must be a folder that all nodes share" in end["reason"]
+        saves["dir"] = str(hosts.local / "missing")
+        with pytest.raises(RpcError) as refused:
+            c.submit(checkpointed("missing", 3, checkpoint=saves))
+        assert refused.value.data["errors"][0]["key"] == "checkpoint.dir"
+    two.works()
