@@ -17,6 +17,8 @@ const struct verb *const verbs[] = {
 	&verb_priority,
 	&verb_rerun,
 	&verb_artifacts,
+	&verb_export,
+	&verb_generate,
 	&verb_logs,
 	&verb_prune,
 	&verb_keep,

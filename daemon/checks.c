@@ -511,8 +511,8 @@ static void check_engine(struct checks *c)
 
 	if (c->program.path[0] == '\0')
 		return;
-	rc = engine_probe(c->program.path, c->settings->ranks, c->settings->check_timeout_s, text,
-		sizeof(text));
+	rc = engine_probe(c->program.path, c->settings->ranks, settings_interface(c->settings),
+		c->settings->check_timeout_s, text, sizeof(text));
 	if (rc < 0)
 		fail(c, rc, NULL, "%s", text);
 	else

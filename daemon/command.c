@@ -20,6 +20,7 @@
 #include "daemon/engines/engine_program.h"
 #include "daemon/store/failure.h"
 #include "daemon/control/follow.h"
+#include "daemon/runs/generation.h"
 #include "daemon/runs/hold.h"
 #include "daemon/metrics.h"
 #include "daemon/outlook.h"
@@ -336,6 +337,25 @@ static void do_artifact_read(struct daemon *d, struct reply *reply, json_t *para
 	artifacts_read(&options, reply, params);
 }
 
+/* ---- checkpoint, generate ---- */
+
+static void do_checkpoint(struct daemon *d, struct reply *reply, json_t *params)
+{
+	const struct last_checkpoint_options options = {d->store, d->worker, d->state_dir};
+
+	last_checkpoint_request(&options, reply, params);
+}
+
+static void do_generate(struct daemon *d, struct reply *reply, json_t *params)
+{
+	const struct run *run = scheduler_running(d->scheduler);
+
+	if (d->stopping)
+		reply_error(reply, PROTOCOL_BUSY, NULL, "gpt2d is stopping");
+	else
+		generation_request(d->generation, reply, params, run ? run->id : 0);
+}
+
 /* ---- prune, keep ---- */
 
 static void do_prune(struct daemon *d, struct reply *reply, json_t *params)
@@ -365,6 +385,8 @@ static const struct verb verbs[] = {
 	{METHOD_FOLLOW, command_follow, ROLE_ANYBODY},
 	{METHOD_ARTIFACTS, do_artifacts, ROLE_ANYBODY},
 	{METHOD_ARTIFACT_READ, do_artifact_read, ROLE_ANYBODY},
+	{METHOD_CHECKPOINT, do_checkpoint, ROLE_ANYBODY},
+	{METHOD_GENERATE, do_generate, ROLE_ANYBODY},
 	{METHOD_LOGS, do_logs, ROLE_ANYBODY, true},
 	{METHOD_METRICS, do_metrics, ROLE_ANYBODY, true},
 	{METHOD_TOPO, do_topo, ROLE_ANYBODY},
@@ -382,14 +404,17 @@ static const struct verb verbs[] = {
 
 enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };
 
-/* The first member of the request in the table of messages. */
+/* The first member of the request in the tables of messages. */
 static const struct schema_row *members_of(const char *method)
 {
-	const struct schema_row *row = schema_messages;
+	static const struct schema_row *const tables[] = {schema_messages, schema_weights};
+	const struct schema_row *row = NULL;
 
-	while (strcmp(row->type, SCHEMA_REQUEST) != 0 || strcmp(row->key, method) != 0)
-		row++;
-	return row + 1;
+	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
+		for (row = tables[i]; row->key != NULL; row++)
+			if (strcmp(row->type, SCHEMA_REQUEST) == 0 && strcmp(row->key, method) == 0)
+				return row + 1;
+	return row;
 }
 
 static bool fits(const char *type, const json_t *value, const char **expected)
@@ -403,6 +428,14 @@ static bool fits(const char *type, const json_t *value, const char **expected)
 	if (strncmp(type, "int", 3) == 0 || strncmp(type, "count", 5) == 0) {
 		*expected = "an integer";
 		return json_is_integer(value);
+	}
+	if (strncmp(type, "real", 4) == 0) {
+		*expected = "a number";
+		return json_is_number(value);
+	}
+	if (*type == '[') {
+		*expected = "an array";
+		return json_is_array(value);
 	}
 	*expected = "a string";
 	return json_is_string(value);

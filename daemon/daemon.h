@@ -33,6 +33,7 @@ struct daemon {
 	struct world *world;
 	struct engine_pool *pool; /* the world's */
 	struct checker *checker;
+	struct generation *generation;
 	struct scheduler *scheduler;
 	struct cancels *cancels;             /* command_run.h */
 	struct hold_requests *hold_requests; /* command_hold.h */

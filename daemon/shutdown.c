@@ -12,6 +12,7 @@
 #include "daemon/daemon.h"
 #include "daemon/engines/checker.h"
 #include "daemon/nodes/world.h"
+#include "daemon/runs/generation.h"
 #include "daemon/runs/hold.h"
 #include "daemon/runs/scheduler.h"
 #include "daemon/runs/submit.h"
@@ -57,6 +58,7 @@ void shutdown_begin(struct daemon *d, bool now)
 		submit_stop(d->submitter);
 		hold_place_stopping(d->holds);
 		command_hold_stop(d);
+		generation_stop(d->generation);
 		if (!scheduler_in_hand(d->scheduler))
 			now = true;
 		log_write(LOG_INFO, now ? "stopping" : "stopping after the running run");

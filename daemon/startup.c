@@ -23,6 +23,7 @@
 #include "proto/host/filesystem.h"
 #include "proto/host/memory.h"
 #include "daemon/control/follow.h"
+#include "daemon/runs/generation.h"
 #include "daemon/runs/hold.h"
 #include "daemon/runs/lifecycle.h"
 #include "daemon/config/log.h"
@@ -129,7 +130,8 @@ static void on_engine_message(int rank, const char *method, json_t *params, void
 {
 	struct daemon *d = arg;
 
-	scheduler_message(d->scheduler, rank, method, params);
+	if (!generation_message(d->generation, method, params))
+		scheduler_message(d->scheduler, rank, method, params);
 }
 
 static void on_engines_lost(const char *reason, void *arg)
@@ -137,6 +139,7 @@ static void on_engines_lost(const char *reason, void *arg)
 	struct daemon *d = arg;
 
 	scheduler_lost(d->scheduler, reason);
+	generation_lost(d->generation, reason);
 	command_hold_engines_lost(d, reason);
 }
 
@@ -378,6 +381,7 @@ static int start_engines(struct daemon *d, char *error, size_t error_bytes)
 		.base = d->base,
 		.program = d->program->path,
 		.threads = d->threads,
+		.node_ranks = (int)s->ranks,
 		.timeout_s = s->check_timeout_s,
 		.alive_timeout_s = s->alive_timeout_s,
 		.data_roots = settings_data_roots(s),
@@ -400,6 +404,27 @@ static int start_engines(struct daemon *d, char *error, size_t error_bytes)
 	return 0;
 }
 
+static void on_generation(void *arg)
+{
+	struct daemon *d = arg;
+
+	scheduler_wake(d->scheduler);
+}
+
+static void start_generation(struct daemon *d)
+{
+	const struct generation_options options = {
+		.checkpoints = {d->store, d->worker, d->state_dir},
+		.pool = d->pool,
+		.holds = d->holds,
+		.progress_timeout_s = &d->settings->progress_timeout_s,
+		.changed = on_generation,
+		.arg = d,
+	};
+
+	d->generation = generation_create(&options);
+}
+
 static void start_scheduler(struct daemon *d)
 {
 	const struct scheduler_options options = {
@@ -412,6 +437,7 @@ static void start_scheduler(struct daemon *d)
 		.lifecycle = d->lifecycle,
 		.holds = d->holds,
 		.pool = d->pool,
+		.generation = d->generation,
 		.follow = d->follow,
 		.run_log = d->run_log,
 		.changed = on_scheduled,
@@ -461,7 +487,7 @@ static void describe(char *status, size_t status_bytes, void *arg)
 {
 	const struct daemon *d = arg;
 	const struct run *run = scheduler_running(d->scheduler);
-	char running[32] = "no run", since[CLOCK_TEXT_BYTES], disk[320] = "";
+	char running[32] = "no run", since[CLOCK_TEXT_BYTES], disk[320] = "", nodes[128] = "";
 	struct store_failure failure;
 
 	if (d->stopping)
@@ -473,8 +499,10 @@ static void describe(char *status, size_t status_bytes, void *arg)
 		snprintf(disk, sizeof(disk), ", %.200s: %s since %s", failure.path,
 			store_error_text(failure.rc), since);
 	}
-	snprintf(status, status_bytes, "engines %s, %s running, %lld queued%s%s",
-		engine_pool_state_name(d->pool), running, (long long)queue_length(d->queue),
+	snprintf(status, status_bytes, "engines %s, %s%s%s running, %lld queued%s%s",
+		engine_pool_state_name(d->pool),
+		world_waits(d->world, nodes, sizeof(nodes)) ? nodes : "", nodes[0] ? ", " : "",
+		running, (long long)queue_length(d->queue),
 		hold_is_set(d->holds, HOLD_DRAINED) ? ", drained" : "", disk);
 }
 
@@ -593,6 +621,7 @@ int startup_run(struct daemon *d, const struct settings *settings, char *error, 
 		rc = start_engines(d, error, error_bytes);
 	}
 	if (rc == 0) {
+		start_generation(d);
 		start_scheduler(d);
 		if (world_leader(d->world) != NULL)
 			hold_place_member(d->holds, world_leader(d->world));
@@ -624,6 +653,7 @@ int startup_undo(struct daemon *d)
 	service_destroy(d->service);
 	control_destroy(d->control);
 	scheduler_destroy(d->scheduler);
+	generation_destroy(d->generation);
 	world_destroy(d->world);
 	shm_folder_sweep(); /* engines that were killed have left theirs */
 	submit_destroy(d->submitter);

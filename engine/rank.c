@@ -10,6 +10,7 @@
 #include "engine/check/check.h"
 #include "engine/comm/nodes.h"
 #include "engine/comm/ucx_wire.h"
+#include "engine/generate.h"
 #include "engine/report/topology.h"
 #include "engine/segment.h"
 #include "engine/writer.h"
@@ -200,6 +201,8 @@ static int handle(struct link *link, struct warm *w, struct writer *writer, stru
 		code = run_segment(link, w, writer, saver, json_incref(m->params));
 		return code ? code : -1;
 	}
+	if (strcmp(m->method, GENERATE_START) == 0)
+		return generate_run(link, w, m->params) ? -1 : ENGINE_EXIT_POISONED;
 	if (strcmp(m->method, ENGINE_EXIT) == 0)
 		return ENGINE_EXIT_OK;
 	if (strcmp(m->method, ENGINE_CONNECT) == 0) {

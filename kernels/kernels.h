@@ -404,6 +404,13 @@ void k_linear_backward_first(struct k_stream *s, void *dinp, void *dweight, void
 void k_attention_forward(struct k_stream *s, void *out, k_real *lse, const void *qkv, int64_t B,
 	int64_t T, int64_t NH, int64_t HS, const struct k_dropout *drop);
 /*
+ * The same for the last row of one sample alone, without dropout: out (C) of the query in row T-1
+ * of qkv (T,3C). A text grows by a row at a time: the keys and values of the others are still
+ * there. CUDA: HS is 5120 at most.
+ */
+void k_attention_row(
+	struct k_stream *s, void *out, const void *qkv, int64_t T, int64_t NH, int64_t HS);
+/*
  * dqkv (B,T,3C) overwritten. True: dbias (3C; NULL: not wanted) += column sums of dqkv, the
  * gradient of the bias which made qkv. False: dbias is untouched, for they would take a pass of
  * their own, which the backward of the layer that made qkv may have for less.

@@ -21,6 +21,9 @@ enum {
 /* Of a run: from -PROTOCOL_PRIORITY_MAX to it; 0 when none is given. */
 enum { PROTOCOL_PRIORITY_MAX = 100 };
 
+/* Tokens of a request "generate", and tokens that it asks for. */
+enum { PROTOCOL_PROMPT_MAX = 65536 };
+
 /* Bytes of a file in a reply. */
 enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 
@@ -40,6 +43,8 @@ enum { PROTOCOL_ARTIFACT_PIECE = 256 << 10 };
 #define METHOD_FOLLOW        "follow"        /* send the events of a run until it ends */
 #define METHOD_ARTIFACTS     "artifacts"     /* files of the latest attempt of a run */
 #define METHOD_ARTIFACT_READ "artifact-read" /* a piece of a file */
+#define METHOD_CHECKPOINT    "checkpoint"    /* where the newest checkpoint of a run is */
+#define METHOD_GENERATE      "generate"      /* continue a text with a run's weights */
 #define METHOD_LOGS          "logs"          /* messages of a run, or without id of gpt2d itself */
 #define METHOD_METRICS       "metrics"       /* figures for a monitoring system */
 #define METHOD_TOPO          "topo"          /* how each node is built */
@@ -89,7 +94,11 @@ enum { PROTOCOL_THREADS_MAX = 1024 };
 #define ENGINE_EXIT    "engine.exit"    /* end in good order */
 #define SEGMENT_START  "segment.start"  /* train a segment; sent to the first world ranks */
 #define SEGMENT_CANCEL "segment.cancel" /* end the segment in progress */
-#define CHECK_REQUEST  "check"          /* check a spec; to a process with role check */
+/*
+ * Continue a text; to rank 0, between segments. segment.cancel with this run and segment 0 ends it.
+ */
+#define GENERATE_START "generate.start"
+#define CHECK_REQUEST  "check" /* check a spec; to a process with role check */
 
 /* ---- an engine to gpt2d ---- */
 
@@ -107,7 +116,10 @@ enum { PROTOCOL_THREADS_MAX = 1024 };
 #define SEGMENT_FAILED  "segment.failed" /* any rank */
 /* Rank 0; not sent for a segment that was trained already */
 #define SEGMENT_CANCELLED "segment.cancelled"
-#define CHECK_REPLY       "check.reply" /* the result of a check */
+#define GENERATE_PROGRESS "generate.progress" /* Rank 0: at most once a second */
+#define GENERATE_DONE     "generate.done"     /* Rank 0: the tokens */
+#define GENERATE_FAILED   "generate.failed"   /* Rank 0 */
+#define CHECK_REPLY       "check.reply"       /* the result of a check */
 
 /*
  * ---- the leader of several nodes to a member, and back ----

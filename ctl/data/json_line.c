@@ -88,8 +88,8 @@ int json_line_read(struct json_line *j, const unsigned char *line, size_t n, con
 	const json_t *text;
 
 	json_decref(j->root);
-	if (j->room < 3 * n) {
-		j->room = 3 * n;
+	if (j->room <= 3 * n) {
+		j->room = 3 * n + 1;
 		j->clean = memory_resized(j->clean, j->room);
 	}
 	n = utf8_replace(line, n, j->clean);

@@ -56,12 +56,13 @@ const struct exits_row exits_table[] = {
 		"no permission: another user's run, a request for admins only, or the socket of "
 		"others"},
 	{CTL_NOT_NOW, "not now",
-		"gpt2d cannot do it now: it is stopping, has too many clients, or cannot write its "
-		"store or remove the directory of a run; retry later"},
+		"gpt2d cannot do it now: it is stopping, has too many clients, cannot write its "
+		"store or remove the directory of a run, or generate would disturb a run; retry "
+		"later"},
 	{CTL_GPT2D_FAILED, "gpt2d failed", "gpt2d, or its checker of specs, failed"},
 	{CTL_WRONG_STATE, "wrong state",
-		"the state of the run does not allow it: not queued any more, or nothing to "
-		"compare yet"},
+		"the state of the run does not allow it: not queued any more, nothing to compare "
+		"yet, or no checkpoint"},
 	{CTL_DECLINED, "declined",
 		"the question was answered with no or a signal; nothing was done"},
 	{CTL_AMBIGUOUS, "ambiguous", "a verdict that compare --fail-if needs is AMBIGUOUS"},

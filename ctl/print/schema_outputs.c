@@ -18,6 +18,18 @@ const struct schema_row schema_outputs[] = {
 	{"result", "?=copied,present,differs,failed", "of --copy; present: it was there"},
 	{"message", "?text", "why it was not copied"},
 
+	{"export", SCHEMA_OUTPUT, "A folder for Hugging Face's transformers."},
+	{"id", "count|null", "of the run; null: a path was given"},
+	{"step", "count", "of the checkpoint"},
+	{"dir", "text", "of the checkpoint"},
+	{"output", "text", "the folder that was written"},
+	{"dtype", "=float32,bfloat16,float16", ""},
+	{"parameters", "count", "of the real vocabulary"},
+	{"bytes", "count", "of model.safetensors"},
+
+	{"generate", SCHEMA_MORE, ""},
+	{"text", "?text", "prompt and tokens; absent: the prompt was given as IDs"},
+
 	{"top", SCHEMA_OUTPUT, "What status prints, with load and losses."},
 	{"...", "status", ""},
 	{"losses", "[real|null]",

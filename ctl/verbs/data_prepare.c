@@ -245,7 +245,8 @@ const struct verb verb_data_prepare = {
 		"has it. If data prepare fails, it leaves nothing behind, and an older file "
 		"stays. The model's vocab_size must be at least the one that is printed. "
 		"etc/data/README.md, installed with gpt2d, says where to get GPT-2's vocabulary "
-		"and two data sets.",
+		"and two data sets. data show prints what is in a token file, and data verify "
+		"checks it.",
 	.options = options,
 	.run = run,
 };

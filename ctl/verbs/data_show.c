@@ -130,7 +130,7 @@ static void print_shown(struct output *o, const json_t *result)
 		(long long)format_int(result, "largest_token", -1),
 		format_count(format_int(result, "distinct_tokens", 0), tokens));
 	if (json_is_integer(json_object_get(result, "separators")))
-		fprintf(o->out.file, "tokenizer  %s, %s separators of documents\n",
+		fprintf(o->out.file, "tokenizer  %s, separators of documents: %s\n",
 			format_string(result, "tokenizer", "?", text, sizeof(text)),
 			format_count(format_int(result, "separators", 0), tokens));
 	if (json_array_size(ids) == 0)

@@ -39,10 +39,10 @@ struct verb {
  */
 
 extern const struct verb verb_submit, verb_status, verb_top, verb_list, verb_show, verb_follow,
-	verb_wait, verb_cancel, verb_priority, verb_rerun, verb_artifacts, verb_logs, verb_prune,
-	verb_keep, verb_metrics, verb_compare, verb_judge, verb_tune, verb_data_prepare,
-	verb_data_show, verb_data_verify, verb_import_deepspeed, verb_drain, verb_resume,
-	verb_release, verb_warm, verb_shutdown, verb_version, verb_topo,
+	verb_wait, verb_cancel, verb_priority, verb_rerun, verb_artifacts, verb_export,
+	verb_generate, verb_logs, verb_prune, verb_keep, verb_metrics, verb_compare, verb_judge,
+	verb_tune, verb_data_prepare, verb_data_show, verb_data_verify, verb_import_deepspeed,
+	verb_drain, verb_resume, verb_release, verb_warm, verb_shutdown, verb_version, verb_topo,
 	verb_plan;
 
 /* A run ID, 1 or more, from a word: 0, or CTL_USAGE with e. */

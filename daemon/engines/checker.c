@@ -172,6 +172,16 @@ static void arm(struct checker *c)
 	look_later(c);
 }
 
+/* The node of each rank; NULL: there is one. */
+static json_t *nodes_json(int64_t world, int node_ranks)
+{
+	json_t *nodes = world > node_ranks ? json_array() : NULL;
+
+	for (int64_t rank = 0; nodes != NULL && rank < world; rank++)
+		json_array_append_new(nodes, json_integer((json_int_t)(rank / node_ranks)));
+	return nodes;
+}
+
 static void on_turn(evutil_socket_t fd, short what, void *arg)
 {
 	struct checker *c = arg;
@@ -209,10 +219,11 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	c->asked = true;
 	arm(c);
 	engine_link_send(c->link, CHECK_REQUEST,
-		json_pack("{sI sI ss ss so ss? sO*}", "token", (json_int_t)q->token, "world",
+		json_pack("{sI sI ss ss so ss? sO* so*}", "token", (json_int_t)q->token, "world",
 			(json_int_t)q->q.world, "spec", q->q.spec, "arm", q->q.arm, "data_roots",
 			data_roots_json(&c->o.data_roots), "runs",
-			q->q.runs ? q->q.runs : c->o.runs, "resume", (json_t *)q->q.resume));
+			q->q.runs ? q->q.runs : c->o.runs, "resume", (json_t *)q->q.resume, "nodes",
+			nodes_json(q->q.world, c->o.node_ranks)));
 }
 
 /* Since when nothing has come from it. */

@@ -21,6 +21,7 @@ struct checker_options {
 	struct event_base *base;
 	const char *program;
 	int threads;             /* of each rank */
+	int node_ranks;          /* on each node, one node after another */
 	int64_t timeout_s;       /* of one question */
 	int64_t alive_timeout_s; /* without a sign of life while it has a question */
 	struct data_roots data_roots;

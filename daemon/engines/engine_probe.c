@@ -118,6 +118,7 @@ enum { RANKS = 2 };
 
 struct meeting {
 	struct event_base *base;
+	const char *interface; /* NULL: both are on one node */
 	struct meeting_rank {
 		struct meeting *meeting;
 		struct engine_link *link;
@@ -131,15 +132,19 @@ static void on_rank_hello(struct meeting_rank *r, const json_t *params)
 {
 	const char *address = json_string_value(json_object_get(params, "address"));
 	struct meeting *m = r->meeting;
+	json_t *connect;
 
 	free(r->address);
 	r->address = memory_text(address ? address : "");
 	for (int i = 0; i < RANKS; i++)
 		if (m->rank[i].address == NULL)
 			return;
-	for (int i = 0; i < RANKS; i++)
-		engine_link_send(m->rank[i].link, ENGINE_CONNECT,
-			json_pack("{s[ss]}", "addresses", m->rank[0].address, m->rank[1].address));
+	for (int i = 0; i < RANKS; i++) {
+		connect = json_pack("{s[ss]}", "addresses", m->rank[0].address, m->rank[1].address);
+		if (m->interface != NULL)
+			json_object_set_new(connect, "nodes", json_pack("[ii]", 0, 1));
+		engine_link_send(m->rank[i].link, ENGINE_CONNECT, connect);
+	}
 }
 
 static void on_rank_message(struct engine_link *link, const char *method, json_t *params, void *arg)
@@ -174,8 +179,9 @@ static void on_rank_broken(struct engine_link *link, const char *why, void *arg)
 static int start_rank(struct meeting *m, int i, const char *program)
 {
 	char role[] = "--role", connect[] = "connect", a_rank[] = "--rank", a_ranks[] = "--ranks";
-	char ranks[] = "2", rank[16], path[PATH_MAX];
-	char *argv[] = {path, role, connect, a_rank, rank, a_ranks, ranks, NULL};
+	char ranks[] = "2", rank[16], path[PATH_MAX], a_interface[] = "--interface", interface[64];
+	char *argv[] = {path, role, connect, a_rank, rank, a_ranks, ranks,
+		m->interface ? a_interface : NULL, interface, NULL};
 	struct engine_link_options o = {
 		.base = m->base,
 		.program = program,
@@ -188,15 +194,17 @@ static int start_rank(struct meeting *m, int i, const char *program)
 
 	snprintf(path, sizeof(path), "%s", program);
 	snprintf(rank, sizeof(rank), "%d", i);
+	snprintf(interface, sizeof(interface), "%s", m->interface ? m->interface : "");
 	m->rank[i].meeting = m;
 	return engine_link_create(&o, &m->rank[i].link);
 }
 
 /* why stays empty when they connect. */
-static void meet(const char *program, int64_t timeout_s, char *why, size_t why_bytes)
+static void meet(
+	const char *program, const char *interface, int64_t timeout_s, char *why, size_t why_bytes)
 {
 	const struct timeval wait = {(time_t)timeout_s, 0};
-	struct meeting m = {.base = event_base_new()};
+	struct meeting m = {.base = event_base_new(), .interface = interface};
 	int rc = 0;
 
 	for (int i = 0; i < RANKS && rc == 0; i++)
@@ -218,9 +226,10 @@ static void meet(const char *program, int64_t timeout_s, char *why, size_t why_b
 	snprintf(why, why_bytes, "%s", m.failure);
 }
 
-int engine_probe(
-	const char *program, int64_t ranks, int64_t timeout_s, char *text, size_t text_bytes)
+int engine_probe(const char *program, int64_t ranks, const char *interface, int64_t timeout_s,
+	char *text, size_t text_bytes)
 {
+	const bool meets = ranks > 1 || interface != NULL;
 	struct question q = {.base = event_base_new()};
 	char why[512] = "";
 
@@ -229,15 +238,16 @@ int engine_probe(
 	else
 		ask(&q, program, timeout_s);
 	event_base_free(q.base);
-	if (q.answered && ranks > 1)
-		meet(program, timeout_s, why, sizeof(why));
+	if (q.answered && meets)
+		meet(program, interface, timeout_s, why, sizeof(why));
 	if (!q.answered)
 		snprintf(text, text_bytes, "the engine does not check a spec: %s", q.failure);
 	else if (why[0])
 		snprintf(text, text_bytes, "two ranks cannot connect: %s", why);
 	else
-		snprintf(text, text_bytes, "it answers: %s%s", q.device,
-			ranks > 1 ? "; two ranks connect" : "");
+		snprintf(text, text_bytes, "it answers: %s%s%s%s", q.device,
+			meets ? "; two ranks connect" : "", interface ? " over " : "",
+			interface ? interface : "");
 	return q.answered && !why[0] ? 0 : -EPROTO;
 }
 

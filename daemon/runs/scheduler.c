@@ -15,6 +15,7 @@
 #include "daemon/control/role.h"
 #include "daemon/engines/engine_pool.h"
 #include "daemon/runs/experiment.h"
+#include "daemon/runs/generation.h"
 #include "daemon/runs/hold.h"
 #include "daemon/runs/lifecycle.h"
 #include "daemon/runs/queue.h"
@@ -237,8 +238,8 @@ static void continue_experiment(struct task *t)
 static void on_inspected(void *arg, int rc, json_t *found)
 {
 	struct task *t = arg;
-	const bool all = !t->experiment &&
-		t->done + (int64_t)json_array_size(found) == t->run->segments;
+	const bool all =
+		!t->experiment && t->done + (int64_t)json_array_size(found) == t->run->segments;
 	json_t *row, *summary;
 	int64_t segment;
 	size_t i;
@@ -521,11 +522,20 @@ static bool end_stored(const struct scheduler *s)
 	return run == NULL || lifecycle_stored(run);
 }
 
+static int64_t running_id(const struct scheduler *s)
+{
+	const struct run *run = scheduler_running(s);
+
+	return run ? run->id : 0;
+}
+
 static void send_next(struct scheduler *s)
 {
 	struct task *t = unfinished(s);
 
 	prefetch(s);
+	if (generation_start(s->options->generation, running_id(s)))
+		return;
 	if (s->slot != NULL || !engine_pool_ready(s->options->pool))
 		return;
 	if (t == NULL && store_failing(s->options->store))
@@ -545,7 +555,8 @@ static void send_next(struct scheduler *s)
 /* A run that may start is queued, or one is in progress. */
 static bool needs_engines(const struct scheduler *s)
 {
-	return scheduler_busy(s) ||
+	return scheduler_busy(s) || generation_waits(s->options->generation) ||
+		generation_runs(s->options->generation) ||
 		(hold_none(s->options->holds) && queue_head(s->options->queue) != NULL);
 }
 
@@ -581,7 +592,8 @@ static void take_or_release_engines(struct scheduler *s)
 	if (!hold_is_set(holds, HOLD_RELEASED) && needs_engines(s))
 		engine_pool_warm(s->options->pool);
 	/* not before the hold is stored: if that is refused, the engines would have to restart */
-	else if (hold_is_stored(holds, HOLD_RELEASED) && !scheduler_busy(s))
+	else if (hold_is_stored(holds, HOLD_RELEASED) && !scheduler_busy(s) &&
+		!generation_runs(s->options->generation))
 		engine_pool_release(s->options->pool);
 	watch_idle(s);
 }
@@ -670,6 +682,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 	engine_pool_hear(s->options->pool);
 	now = clock_mono_ns();
 	clock_watch_look(&s->awake, now);
+	generation_watch(s->options->generation);
 	end_late(s, now);
 	if (engines_hang(s, reason, sizeof(reason)))
 		engine_pool_restart(s->options->pool, reason);

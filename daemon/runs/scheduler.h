@@ -17,6 +17,7 @@
 struct engine_pool;
 struct event_base;
 struct follow;
+struct generation;
 struct holds;
 struct lifecycle;
 struct queue;
@@ -36,6 +37,7 @@ struct scheduler_options {
 	struct lifecycle *lifecycle;
 	struct holds *holds;
 	struct engine_pool *pool;
+	struct generation *generation; /* shares the engines with the runs */
 	struct follow *follow;
 	struct run_log *run_log;
 	void (*changed)(void *arg); /* after each such check */

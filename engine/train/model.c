@@ -142,11 +142,17 @@ static void forward_attention(struct model *m, const struct model_pass *pass, in
 	const struct activations *l = &m->layout;
 	int64_t R = m->B * m->T, C = m->spec->n_embd, NH = m->spec->n_head;
 	struct k_dropout drop = drop_in_block(m, pass, layer, DROP_ATTENTION);
+	char *qkv = in_block(m, layer, l->qkv);
+	void *out = in_block(m, layer, l->attention);
 
-	k_linear_forward(m->stream, in_block(m, layer, l->qkv), in_block(m, layer, l->ln1),
-		param(m, ARENA_QKV_W, layer), param(m, ARENA_QKV_B, layer), R, C, 3 * C);
-	k_attention_forward(m->stream, in_block(m, layer, l->attention), in_block(m, layer, l->lse),
-		in_block(m, layer, l->qkv), m->B, m->T, NH, C / NH, &drop);
+	k_linear_forward(m->stream, qkv + (size_t)(pass->past * 3 * C) * k_elem_bytes(m->ctx),
+		in_block(m, layer, l->ln1), param(m, ARENA_QKV_W, layer),
+		param(m, ARENA_QKV_B, layer), R, C, 3 * C);
+	if (pass->past > 0)
+		k_attention_row(m->stream, out, qkv, pass->past + 1, NH, C / NH);
+	else
+		k_attention_forward(m->stream, out, in_block(m, layer, l->lse), qkv, m->B, m->T, NH,
+			C / NH, &drop);
 	k_linear_forward(m->stream, at(m, l->branch), in_block(m, layer, l->attention),
 		param(m, ARENA_PROJ_W, layer), param(m, ARENA_PROJ_B, layer), R, C, C);
 }
@@ -179,23 +185,50 @@ static void forward_block(struct model *m, const struct model_pass *pass, int64_
 		param(m, ARENA_FCPROJ_W, layer), param(m, ARENA_FCPROJ_B, layer), R, 4 * C, C);
 }
 
-void model_forward(struct model *m, const struct model_pass *pass, const struct model_hooks *hooks)
+/* Up to the final norm. */
+static void forward_hidden(
+	struct model *m, const struct model_pass *pass, const struct model_hooks *hooks)
 {
 	const struct activations *l = &m->layout;
 	int64_t C = m->spec->n_embd, n_layer = m->spec->n_layer;
 	struct k_dropout drop = drop_at(m, pass, 0);
+	const char *wpe = param(m, ARENA_WPE, 0);
 
 	announce_need(m, hooks, -1);
 	k_embedding_forward(m->stream, in_block(m, 0, l->residual), pass->tokens,
-		param(m, ARENA_WTE, 0), param(m, ARENA_WPE, 0), m->B, m->T, C, &drop);
+		param(m, ARENA_WTE, 0), wpe + (size_t)(pass->past * C) * k_elem_bytes(m->ctx), m->B,
+		m->T, C, &drop);
 	for (int64_t layer = 0; layer < n_layer; layer++) {
 		announce_need(m, hooks, layer);
 		forward_block(m, pass, layer);
 	}
 	announce_need(m, hooks, n_layer);
 	forward_norm(m, pass, n_layer);
-	k_linear_forward(m->stream, at(m, l->logits), at(m, l->lnf), param(m, head_tensor(m), 0),
-		NULL, m->B * m->T, C, m->arena->vocab_padded);
+}
+
+/* Logits of n rows. */
+static void forward_head(struct model *m, int64_t row, int64_t n)
+{
+	const struct activations *l = &m->layout;
+	int64_t C = m->spec->n_embd;
+	const char *lnf = at(m, l->lnf);
+
+	k_linear_forward(m->stream, at(m, l->logits),
+		lnf + (size_t)(row * C) * k_elem_bytes(m->ctx), param(m, head_tensor(m), 0), NULL,
+		n, C, m->arena->vocab_padded);
+}
+
+void model_forward(struct model *m, const struct model_pass *pass, const struct model_hooks *hooks)
+{
+	forward_hidden(m, pass, hooks);
+	forward_head(m, 0, m->B * m->T);
+}
+
+const void *model_forward_row(struct model *m, const struct model_pass *pass, int64_t row)
+{
+	forward_hidden(m, pass, NULL);
+	forward_head(m, row, 1);
+	return at(m, m->layout.logits);
 }
 
 void model_loss(
@@ -353,8 +386,7 @@ static void linear_gradients(struct model *m, const struct backward *b, const st
 		k_linear_backward_gelu(s, dinp, dweight, l->dbias, l->dsum, dout, l->inp, pre,
 			weight, R, l->C, l->OC, gelu_kind(m));
 	else
-		k_linear_backward(
-			s, dinp, dweight, l->dbias, dout, l->inp, weight, R, l->C, l->OC);
+		k_linear_backward(s, dinp, dweight, l->dbias, dout, l->inp, weight, R, l->C, l->OC);
 }
 
 static void backward_linear(struct model *m, const struct backward *b, const struct layer *l,

@@ -39,7 +39,7 @@ struct model {
 	const struct arena *arena;
 	const struct spec_model *spec;
 	enum spec_recompute recompute;
-	int64_t B, T;
+	int64_t B, T; /* with B 1, T may be set to less than the shape's */
 	void *params, *grads; /* arenas, compute type; grads may be NULL where no backward is run */
 	char *acts;
 	struct activations layout;
@@ -66,11 +66,22 @@ struct model_pass {
 	int64_t first_sample;
 	const uint64_t *dropout_from; /* device, model_dropout_from() of a sample; NULL: of 0 */
 	bool first; /* of a step's: backward follows model_begin_gradients() */
+	/*
+	 * Without backward, B 1, T 1, and qkv apart for each block: so many tokens stand before
+	 * this one, whose keys and values earlier passes left in qkv.
+	 */
+	int64_t past;
 };
 uint64_t model_dropout_from(const struct spec_model *spec, int64_t sample);
 
 /* Fills the activations up to the logits. */
 void model_forward(struct model *m, const struct model_pass *pass, const struct model_hooks *hooks);
+
+/*
+ * The same, but the logits (Vp) of this row (of B*T) alone, which are returned. The padded columns
+ * take no part.
+ */
+const void *model_forward_row(struct model *m, const struct model_pass *pass, int64_t row);
 
 /* losses (B,T); scale and times as in k_cross_entropy: scale 0 leaves the logits as they are. */
 void model_loss(

@@ -49,8 +49,8 @@ struct schema_document {
 };
 
 extern const struct schema_row schema_messages[], schema_events[], schema_objects[], schema_nodes[],
-	schema_manifest[], schema_checkpoints[],
-	schema_comparison[], schema_experiment[];
+	schema_manifest[], schema_checkpoints[], schema_weights[], schema_comparison[],
+	schema_experiment[];
 extern const struct schema_document schema_message_document, schema_artifact_document;
 
 /* Whether the document has the object that begins at head. */

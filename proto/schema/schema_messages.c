@@ -891,8 +891,8 @@ const struct schema_row schema_objects[] = {
 	{NULL, NULL, NULL},
 };
 
-static const struct schema_row *const tables[] = {
-	schema_messages, schema_events, schema_objects, schema_checkpoints, schema_nodes, NULL};
+static const struct schema_row *const tables[] = {schema_messages, schema_events, schema_objects,
+	schema_checkpoints, schema_weights, schema_nodes, NULL};
 const struct schema_document schema_message_document = {
 	.title = "messages of gpt2d",
 	.tables = tables,

@@ -13,7 +13,7 @@ static void attention(struct harness *h, const struct cases_shape *s)
 	void *out = harness_poison(h, B * T * C), *dqkv = harness_poison(h, B * T * 3 * C);
 	k_real *lse = harness_poison_real(h, B * NH * T);
 	void *dbias = harness_tensor(h, 3 * C, 0, 1), *alone = harness_poison(h, B * T * 3 * C);
-	void *inp = harness_tensor(h, B * T * 8, 0, 1);
+	void *inp = harness_tensor(h, B * T * 8, 0, 1), *row = harness_poison(h, C);
 	void *weight = harness_tensor(h, 3 * C * 8, 0, 1);
 	void *dweight = harness_tensor(h, 3 * C * 8, 0, 1);
 
@@ -22,6 +22,10 @@ static void attention(struct harness *h, const struct cases_shape *s)
 	k_attention_forward(h->s, out, lse, qkv, B, T, NH, HS, &drop);
 	harness_result(h, "out", out, B * T * C, tolerance);
 	harness_result_real(h, "lse", lse, B * NH * T, lse_tolerance);
+	if (s->p <= 0) { /* of the first sample */
+		k_attention_row(h->s, row, qkv, T, NH, HS);
+		harness_result(h, "row", row, C, tolerance);
+	}
 	k_attention_backward(h->s, alone, NULL, dout, out, lse, qkv, B, T, NH, HS, &drop);
 	harness_result(h, "dqkv", alone, B * T * 3 * C, 2 * tolerance);
 	if (h->own)

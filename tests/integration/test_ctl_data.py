@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bpe_reference import Reference, small_vocabulary
-from helpers import PATIENCE_S, wait_for
+from helpers import PATIENCE_S, Daemon, wait_for
 from terminal import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -284,6 +284,18 @@ def test_progress_on_a_terminal(tmp_path, vocabulary):
     with Terminal(list(map(str, command)), os.environ) as terminal:
         assert terminal.end() == 0
         assert "tok/s" in terminal.seen and " left" in terminal.seen and "%" in terminal.seen
+
+
+def test_bucket200_takes_these_tokens_on_cpu_ranks(tmp_path, vocabulary):
+    """As it is but for its data, and fp32."""
+    (tmp_path / "a.txt").write_text(MIXED * 100)
+    assert gpt2(vocabulary, tmp_path / "a.txt", "--val-fraction", "0.5", "-o", tmp_path / "a.bin").returncode == 0
+    settings = [f"data.train={tmp_path}/a_train.bin", f"data.val={tmp_path}/a_val.bin", "fp16.enabled=false"]
+    with Daemon(engine=BUILD / "engine/gpt2-engine-cpu", options=("--data-roots", str(tmp_path))) as d:
+        result = subprocess.run([CTL, "--socket", d.socket, "submit", "--dry-run", ROOT / "etc/runs/bucket200.json",
+            *(word for setting in settings for word in ("--set", setting))], capture_output=True, timeout=60, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "163,037,184 parameters" in result.stdout and "64 segments" in result.stdout and "a_val.bin" in result.stdout
 
 
 # ---- show and verify ----

@@ -27,7 +27,7 @@ def examples():
 
 
 def test_every_message_has_an_example():
-    names = re.findall(r'^#define (?:METHOD|EVENT|ENGINE|SEGMENT|CHECK|NODE)_\w+\s+"([^"]+)"', HEADER, flags=re.M)
+    names = re.findall(r'^#define (?:METHOD|EVENT|ENGINE|SEGMENT|CHECK|GENERATE|NODE)_\w+\s+"([^"]+)"', HEADER, flags=re.M)
     assert len(names) > 30
     shown = {message.get("method") for message in examples()}
     assert set(names) == shown - {None}
@@ -88,7 +88,7 @@ def test_every_reason_of_an_engine_is_told():
     for path in (ROOT / "engine").glob("*.c"):
         source = path.read_text()
         told.update(re.findall(r'segment_fail\(\s*\w+,\s*"([a-z_]+)"', source))
-        for value in re.findall(r"reason = ([^;]+);", source):
+        for value in re.findall(r"failure\.reason = ([^;]+);", source):
             told.update(re.findall(r'"([a-z_]+)"', value))
     assert {"memory", "data", "peer_lost", "nonfinite_loss"} <= told
     page = page_text("daemon/gpt2d.8")

@@ -106,6 +106,17 @@ def test_engines_that_are_not_right(home):
     assert checks(home, "--engine", FAKE_ENGINE, "--ranks", "2")["engine"][1] == "it answers: fake; two ranks connect"
 
 
+def test_two_ranks_connect_over_the_interface_between_nodes(home):
+    key = home / "key"
+    key.write_bytes(os.urandom(32))
+    key.chmod(0o600)
+    several = ("--listen", "127.0.0.1:0", "--nodes", "2", "--key-file", key)
+    found = checks(home, *several, "--interface", "lo")["engine"][1]
+    assert found.endswith("; two ranks connect over lo"), found
+    missing = run(home, *several, "--interface", "nosuch0")
+    assert missing.returncode != 0 and "nosuch0" in missing.stdout + missing.stderr
+
+
 def test_ranks_that_cannot_connect(home):
     """L15: what UCX's environment names must be there."""
     environment = {**os.environ, "UCX_TLS": "tcp", "UCX_NET_DEVICES": "nosuch0"}

@@ -4,6 +4,7 @@ import csv
 import hashlib
 import json
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -102,6 +103,33 @@ def test_only_the_named_interface_listens(two):
             listening = {row.split()[1].split(":")[0] for row in table if row.split()[3] == "0A"}
             number = "".join(f"{int(part):02X}" for part in reversed(node.address.split(".")))
             assert listening == {number}
+
+
+GARBAGE = """
+import socket, sys
+for port in sys.argv[2:]:
+    for data in bytes(64), b"\\xff" * 4096, b"GET / HTTP/1.1\\r\\n\\r\\n":
+        with socket.create_connection((sys.argv[1], int(port)), timeout=5) as connection:
+            connection.sendall(data)
+"""
+
+
+def test_garbage_on_every_port(two, folder):
+    """An engine may end of it, and its peers then; the next ones train."""
+    with world(two) as ranks:
+        ranks.start(spec(4, work={"optimizer_steps": 1000000}), folder())
+        ranks[0].wait("segment.step")
+        for host in two:
+            table = Path(f"/proc/{host.first}/net/tcp").read_text().splitlines()[1:]
+            ports = [str(int(row.split()[1].split(":")[1], 16)) for row in table if row.split()[3] == "0A"]
+            assert len(ports) == 2
+            host.run([sys.executable, "-c", GARBAGE, host.address, *ports])
+        for rank in ranks:
+            rank.drain()
+        if all(rank.process.poll() is None for rank in ranks):
+            ranks[0].wait("segment.step")
+    with world(two) as ranks:
+        ranks.train(spec(4), folder())
 
 
 def test_data_is_what_the_files_hold(two, folder):

@@ -44,6 +44,23 @@ def is_closed(connection):
     return True
 
 
+def listening_port(pid):
+    """Of the process's one TCP socket that listens; None before."""
+    sockets = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            sockets.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+        except FileNotFoundError:
+            pass
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/net/{table}", encoding="ascii") as rows:
+            for row in list(rows)[1:]:
+                words = row.split()
+                if words[3] == "0A" and f"socket:[{words[9]}]" in sockets:
+                    return int(words[1].rpartition(":")[2], 16)
+    return None
+
+
 # ---- a world that works ----
 
 
@@ -261,6 +278,41 @@ def test_refused_connections_fill_no_log(nodes):
             assert is_closed(connection)
     assert nodes.leader.said().count("refused: ") <= 20
     trains(nodes)
+
+
+def test_a_leader_with_a_certificate_is_refused(tmp_path):
+    """Whoever took its address has no key."""
+    certificate = tmp_path / "both.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=a",
+        "-days", "2", "-keyout", certificate, "-out", tmp_path / "cert.pem"], check=True, capture_output=True)
+    certificate.write_bytes(certificate.read_bytes() + (tmp_path / "cert.pem").read_bytes())
+    server = subprocess.Popen(["openssl", "s_server", "-accept", "0", "-cert", certificate, "-naccept", "1000", "-quiet"],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        port = wait_for(lambda: listening_port(server.pid), "the server's port")
+        options = ("--join", f"127.0.0.1:{port}", "--node-id", "1", "--key-file", make_key(tmp_path / "key"), "--interface", "lo")
+        with Daemon(options=options) as d:
+            wait_for(lambda: "certificate verify failed" in d.said() or "no pre-shared key" in d.said(), "the refusal")
+            assert "joined the leader" not in d.said()
+    finally:
+        server.kill()
+        server.wait()
+        server.stdin.close()
+
+
+# ---- what members check ----
+
+
+def test_a_member_checks_what_is_submitted():
+    """With its own checker: here one that dies."""
+    with Cluster(3, ready=False) as nodes, nodes.leader.client() as c:
+        nodes.nodes.pop().kill()
+        nodes.nodes.append(nodes.member(2, environment={"GPT2D_FAKE_CHECK": "dead"}))
+        nodes.wait_ready()
+        with pytest.raises(RpcError, match="spec refused: node 2: the spec could not be checked"):
+            c.submit(spec(gpus=3))
+        # a run that leaves that node out is none of its business
+        assert c.wait(c.submit(spec(gpus=2)))["state"] == "done"
 
 
 # ---- settings ----

@@ -115,7 +115,7 @@ def test_every_kind_is_described():
 
 def test_every_message_is_described():
     """Those of protocol.h are those of the table, each with its params and, of a request, its result."""
-    named = re.findall(r'^#define (METHOD|EVENT|ENGINE|SEGMENT|CHECK|NODE)_\w+\s+"([^"]+)"', (ROOT / "proto/protocol.h").read_text(),
+    named = re.findall(r'^#define (METHOD|EVENT|ENGINE|SEGMENT|CHECK|GENERATE|NODE)_\w+\s+"([^"]+)"', (ROOT / "proto/protocol.h").read_text(),
         flags=re.M)
     suffixes = {"METHOD": (" params", " result"), "EVENT": ("",)}
     expected = {name + suffix for kind, name in named for suffix in suffixes.get(kind, (" params",))}

@@ -225,6 +225,13 @@ static void check_attention(
 		fixture.s, dqkv, NULL, fixture_device(a.w, n), out, lse, qkv, B, T, NH, HS, drop);
 	attention_loss(&a);
 	fixture_equal("attention", fixture_copy(out, n), a.out, n, FIXTURE_FORWARD);
+	if (drop->p <= 0) { /* the last row of the last sample by itself */
+		int64_t C = NH * HS, before = (B - 1) * T;
+
+		k_attention_row(fixture.s, out, qkv + before * 3 * C, T, NH, HS);
+		fixture_equal("last row", fixture_copy(out, C), a.out + (before + T - 1) * C, C,
+			FIXTURE_FORWARD);
+	}
 	fixture_equal("lse", fixture_copy(lse, B * NH * T), a.lse, B * NH * T, FIXTURE_FORWARD);
 	fixture_gradient("dqkv", attention_loss, &a, a.qkv, fixture_copy(dqkv, 3 * n), 3 * n, 29);
 }

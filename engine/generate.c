@@ -1,0 +1,409 @@
+#include "engine/generate.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/sample.h"
+#include "engine/train/model.h"
+#include "engine/train/warm.h"
+#include "proto/checkpoint.h"
+#include "proto/half.h"
+#include "proto/host/clock.h"
+#include "proto/host/memory.h"
+#include "proto/protocol.h"
+#include "proto/spec/spec.h"
+
+enum { CHUNK_ELEMS = 1 << 20, POSITIONS_MIN = 64, ALIGN_BYTES = 256 };
+#define PROGRESS_NS CLOCK_S_NS
+
+struct generation {
+	struct link *link;
+	int64_t run, number;
+	int64_t asked, stop; /* tokens to add at most; the one to end after, -1: none */
+	struct sample sample;
+
+	struct checkpoint *checkpoint;
+	struct spec *spec; /* of its arm; the model's shape is this one's */
+	const struct spec_config *config;
+	struct arena arena;
+	struct k_context *ctx;
+	struct k_stream *stream;
+	void *params, *acts;
+	struct model model;
+	int32_t *device_tokens;
+	int32_t *tokens; /* prompt, then what is added */
+	int64_t n, prompt;
+	double *log_probs;
+	void *row; /* logits as the device has them */
+	float *logits, *scratch;
+
+	int64_t begin_ns, loaded_ns, first_ns, end_ns;
+	bool stopped, cancelled, refused;
+	char error[1024];
+};
+
+static bool fail(struct generation *g, bool refused, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Always false. */
+static bool fail(struct generation *g, bool refused, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(g->error, sizeof(g->error), format, args);
+	va_end(args);
+	g->refused = refused;
+	return false;
+}
+
+static bool device_failed(struct generation *g, int rc)
+{
+	const char *why = g->ctx ? k_context_error(g->ctx) : NULL;
+
+	return fail(g, false, "device: %s", why ? why : strerror(-rc));
+}
+
+/* ---- the checkpoint ---- */
+
+static bool open_checkpoint(struct generation *g, const char *dir)
+{
+	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
+	struct spec_options options = {0};
+	const json_t *manifest;
+	char *text;
+	bool parsed;
+
+	if (checkpoint_open(dir, &g->checkpoint, g->error, sizeof(g->error))) {
+		free(errors);
+		return false;
+	}
+	manifest = g->checkpoint->manifest;
+	options.world = (int)json_integer_value(json_object_get(manifest, "world"));
+	text = json_dumps(json_object_get(manifest, "spec"), JSON_REAL_PRECISION(17));
+	parsed = text && spec_parse(text, strlen(text), &options, &g->spec, errors) == 0;
+	if (!parsed)
+		fail(g, false, "%s: spec: %s: %s", dir, text ? errors->error[0].key : "",
+			text ? errors->error[0].message : "it has none");
+	free(text);
+	free(errors);
+	if (!parsed)
+		return false;
+	g->config = &g->spec->arms[0].config;
+	arena_init(&g->arena, &g->config->model);
+	if (g->arena.param_elems != g->checkpoint->param_elems)
+		return fail(g, false,
+			"%s: %" PRId64 " parameters with padding, its model has %" PRId64, dir,
+			g->checkpoint->param_elems, g->arena.param_elems);
+	return true;
+}
+
+static bool check_request(struct generation *g, const json_t *params)
+{
+	const json_t *prompt = json_object_get(params, "prompt"), *token;
+	const struct spec_model *m = &g->config->model;
+	size_t i;
+
+	g->prompt = (int64_t)json_array_size(prompt);
+	if (g->prompt + g->asked > m->n_positions)
+		return fail(g, true,
+			"a prompt of %" PRId64 " tokens and %" PRId64
+			" more: the model has %" PRId64 " positions",
+			g->prompt, g->asked, m->n_positions);
+	g->tokens = memory_zeroed((size_t)m->n_positions, sizeof(*g->tokens));
+	json_array_foreach(prompt, i, token) {
+		const json_int_t id = json_integer_value(token);
+
+		if (id < 0 || id >= m->vocab_size)
+			return fail(g, true,
+				"token %" PRId64 " of the prompt: the model has %" PRId64
+				" tokens (0 to %" PRId64 ")",
+				(int64_t)id, m->vocab_size, m->vocab_size - 1);
+		g->tokens[i] = (int32_t)id;
+	}
+	g->n = g->prompt;
+	return true;
+}
+
+/* ---- memory ---- */
+
+/* Positions of a pass over so many tokens. */
+static int64_t positions_for(const struct generation *g, int64_t tokens)
+{
+	int64_t t = POSITIONS_MIN;
+
+	while (t < tokens)
+		t *= 2;
+	return t < g->config->model.n_positions ? t : g->config->model.n_positions;
+}
+
+static struct activations_shape shape_of(const struct generation *g, int64_t positions)
+{
+	return (struct activations_shape){
+		.model = &g->config->model,
+		.recompute = SPEC_RECOMPUTE_FULL,
+		.B = 1,
+		.T = positions,
+		.elem_bytes = (int64_t)k_elem_bytes(g->ctx),
+		.real_bytes = (int64_t)sizeof(k_real),
+	};
+}
+
+static enum k_dtype dtype_of(enum spec_precision precision)
+{
+	return precision == SPEC_BF16    ? K_BF16
+		: precision == SPEC_FP16 ? K_FP16
+		: precision == SPEC_TF32 ? K_TF32
+					 : K_FP32;
+}
+
+static bool make_device(struct generation *g, const struct warm *w)
+{
+	struct k_context_options options = {.device = w->rank,
+		.threads = w->threads,
+		.error = g->error,
+		.error_bytes = sizeof(g->error)};
+	int rc = k_context_create(&options, &g->ctx);
+
+	if (rc)
+		return g->error[0] ? false : device_failed(g, rc);
+	if (k_context_set_dtype(g->ctx, dtype_of(g->config->precision)))
+		return fail(g, true, "this engine does not compute in %s, as the run did",
+			spec_precision_name(g->config->precision));
+	rc = k_stream_create(g->ctx, K_STREAM_COMPUTE, "generate", &g->stream);
+	return rc ? device_failed(g, rc) : true;
+}
+
+/* The keys and values of each block lie behind the activations, which the blocks share. */
+static bool take_memory(struct generation *g)
+{
+	const struct activations_shape shape = shape_of(g, positions_for(g, g->prompt + g->asked));
+	const struct spec_model *model = &g->config->model;
+	const int64_t elem = shape.elem_bytes, vocab = g->arena.vocab_padded;
+	const int64_t shared = activations_bytes(&shape), qkv = shape.T * 3 * model->n_embd * elem;
+	const int64_t stride = (qkv + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+	struct model_buffers buffers;
+
+	g->params = k_alloc(g->ctx, (size_t)(g->arena.param_elems * elem));
+	g->acts = k_alloc(g->ctx, (size_t)(shared + model->n_layer * stride));
+	g->device_tokens = k_alloc(g->ctx, (size_t)shape.T * sizeof(*g->device_tokens));
+	if (!g->params || !g->acts || !g->device_tokens)
+		return fail(g, false,
+			"no memory on the device for the model beside what the engine keeps\n"
+			"free it: gpt2ctl release, then gpt2ctl warm");
+	buffers = (struct model_buffers){.params = g->params, .acts = g->acts};
+	model_init(&g->model, g->ctx, g->stream, &g->arena, &shape, &buffers);
+	g->model.layout.qkv = (struct activations_tensor){.first = shared, .stride = stride};
+	g->row = k_alloc_host(g->ctx, (size_t)(vocab * elem));
+	g->logits = memory_zeroed((size_t)vocab, sizeof(*g->logits));
+	g->scratch = memory_zeroed((size_t)vocab, sizeof(*g->scratch));
+	g->log_probs = memory_zeroed((size_t)g->asked, sizeof(*g->log_probs));
+	return g->row ? true : fail(g, false, "no memory");
+}
+
+/* The fp32 weights of the checkpoint in the compute type, through the activations' memory. */
+static bool load(struct generation *g)
+{
+	float *host = k_alloc_host(g->ctx, CHUNK_ELEMS * sizeof(*host));
+	void *staging = k_alloc(g->ctx, CHUNK_ELEMS * sizeof(k_real));
+	const size_t elem = k_elem_bytes(g->ctx);
+	bool loaded = host && staging;
+	int64_t n;
+	int rc = 0;
+
+	if (!loaded)
+		fail(g, false, "no memory to load the weights");
+	for (int64_t first = 0; loaded && first < g->arena.param_elems; first += n) {
+		n = g->arena.param_elems - first;
+		n = n < CHUNK_ELEMS ? n : CHUNK_ELEMS;
+		loaded = checkpoint_read(g->checkpoint, CHECKPOINT_MASTER, first, n, host, g->error,
+				 sizeof(g->error)) == 0;
+		if (!loaded)
+			break;
+		k_copy_in(g->stream, staging, host, (size_t)n * sizeof(*host));
+		k_cast(g->stream, (char *)g->params + (size_t)first * elem, staging, n);
+		rc = k_stream_sync(g->stream, K_WAIT_NS);
+		if (rc)
+			loaded = device_failed(g, rc);
+	}
+	k_free(g->ctx, staging);
+	k_free_host(g->ctx, host);
+	return loaded;
+}
+
+/* ---- tokens ---- */
+
+static void widen(struct generation *g)
+{
+	const uint16_t *narrow = g->row;
+	const enum k_dtype dtype = k_context_dtype(g->ctx);
+	const int64_t vocab = g->config->model.vocab_size;
+
+	if (dtype != K_BF16 && dtype != K_FP16) {
+		memcpy(g->logits, g->row, (size_t)vocab * sizeof(*g->logits));
+		return;
+	}
+	for (int64_t i = 0; i < vocab; i++)
+		g->logits[i] =
+			dtype == K_BF16 ? half_from_bf16(narrow[i]) : half_from_f16(narrow[i]);
+}
+
+/* The logits of what follows the text so far. */
+static bool forward(struct generation *g)
+{
+	const bool prompt = g->n == g->prompt;
+	struct model *m = &g->model;
+	struct model_pass pass = {.tokens = g->device_tokens};
+	const void *logits;
+	int rc;
+
+	k_copy_in(g->stream, g->device_tokens, g->tokens, (size_t)g->n * sizeof(*g->tokens));
+	m->T = positions_for(g, g->n);
+	if (!prompt) {
+		m->T = 1;
+		pass.past = g->n - 1;
+		pass.tokens += pass.past;
+	}
+	logits = model_forward_row(m, &pass, prompt ? g->n - 1 : 0);
+	k_copy_out(g->stream, g->row, logits,
+		(size_t)g->config->model.vocab_size * k_elem_bytes(g->ctx));
+	rc = k_stream_sync(g->stream, K_WAIT_NS);
+	if (rc)
+		return device_failed(g, rc);
+	widen(g);
+	return true;
+}
+
+static bool add_token(struct generation *g)
+{
+	int64_t token;
+
+	if (!forward(g))
+		return false;
+	token = sample_next(&g->sample, g->logits, g->config->model.vocab_size, g->scratch,
+		&g->log_probs[g->n - g->prompt]);
+	if (token < 0)
+		return fail(g, false, "after %" PRId64 " tokens the model's logits are not finite",
+			g->n);
+	g->tokens[g->n++] = (int32_t)token;
+	g->stopped = token == g->stop;
+	return true;
+}
+
+static bool add_tokens(struct generation *g)
+{
+	int64_t told_ns = g->loaded_ns, now;
+
+	while (g->n < g->prompt + g->asked && !g->stopped) {
+		if (link_stop_asked(g->link, g->run, 0)) {
+			g->cancelled = true;
+			return fail(g, false, "the generation was cancelled");
+		}
+		if (!add_token(g))
+			return false;
+		now = clock_mono_ns();
+		if (g->n == g->prompt + 1)
+			g->first_ns = now;
+		if (now - told_ns >= PROGRESS_NS) {
+			link_send_lossy(g->link, GENERATE_PROGRESS,
+				json_pack("{s:I, s:I, s:I}", "run", (json_int_t)g->run, "number",
+					(json_int_t)g->number, "tokens",
+					(json_int_t)(g->n - g->prompt)));
+			told_ns = now;
+		}
+	}
+	g->end_ns = clock_mono_ns();
+	return true;
+}
+
+/* ---- reports ---- */
+
+static void send_done(const struct generation *g)
+{
+	const int64_t n = g->n - g->prompt;
+	const double all_s = (double)(g->end_ns - g->loaded_ns) / 1e9;
+	json_t *tokens = json_array(), *log_probs = json_array();
+
+	for (int64_t i = 0; i < n; i++) {
+		json_array_append_new(tokens, json_integer(g->tokens[g->prompt + i]));
+		json_array_append_new(log_probs, json_real(g->log_probs[i]));
+	}
+	link_send(g->link, GENERATE_DONE,
+		json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:b, s:f, s:f, s:o, s:f}", "run",
+			(json_int_t)g->run, "number", (json_int_t)g->number, "step",
+			(json_int_t)g->checkpoint->step, "vocab_size",
+			(json_int_t)g->config->model.vocab_size, "tokens", tokens, "log_probs",
+			log_probs, "stopped", g->stopped, "load_s",
+			(double)(g->loaded_ns - g->begin_ns) / 1e9, "first_token_s",
+			(double)(g->first_ns - g->loaded_ns) / 1e9, "token_s",
+			n > 1 ? json_real((double)(g->end_ns - g->first_ns) / 1e9 / (double)(n - 1))
+			      : json_null(),
+			"tokens_per_sec", all_s > 0 ? (double)n / all_s : 0.0));
+}
+
+static void send_failed(const struct generation *g)
+{
+	link_send(g->link, GENERATE_FAILED,
+		json_pack("{s:I, s:I, s:s, s:b}", "run", (json_int_t)g->run, "number",
+			(json_int_t)g->number, "message", g->error, "refused", g->refused));
+}
+
+static void finish(struct generation *g)
+{
+	if (g->ctx) {
+		k_free(g->ctx, g->params);
+		k_free(g->ctx, g->acts);
+		k_free(g->ctx, g->device_tokens);
+		k_free_host(g->ctx, g->row);
+	}
+	k_stream_destroy(g->stream);
+	k_context_destroy(g->ctx);
+	if (g->spec)
+		arena_finish(&g->arena);
+	spec_free(g->spec);
+	checkpoint_close(g->checkpoint);
+	free(g->tokens);
+	free(g->log_probs);
+	free(g->logits);
+	free(g->scratch);
+}
+
+static int64_t integer(const json_t *params, const char *key, int64_t standard)
+{
+	const json_t *value = json_object_get(params, key);
+
+	return json_is_integer(value) ? json_integer_value(value) : standard;
+}
+
+bool generate_run(struct link *link, const struct warm *w, const json_t *params)
+{
+	struct generation g = {
+		.link = link,
+		.run = integer(params, "run", 0),
+		.number = integer(params, "number", 0),
+		.asked = integer(params, "tokens", 1),
+		.stop = integer(params, "stop", -1),
+		.sample = {.temperature = json_number_value(json_object_get(params, "temperature")),
+			.top_k = integer(params, "top_k", 0),
+			.random = (uint64_t)integer(params, "seed", 0)},
+		.begin_ns = clock_mono_ns(),
+	};
+	const char *dir = json_string_value(json_object_get(params, "dir"));
+	bool done, lost;
+
+	done = open_checkpoint(&g, dir ? dir : "") && check_request(&g, params) &&
+		make_device(&g, w) && take_memory(&g) && load(&g);
+	g.loaded_ns = clock_mono_ns();
+	done = done && add_tokens(&g);
+	lost = g.ctx && k_context_error(g.ctx);
+	if (done)
+		send_done(&g);
+	else
+		send_failed(&g);
+	finish(&g);
+	return !lost;
+}

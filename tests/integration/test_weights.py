@@ -1,0 +1,198 @@
+"""export and generate: the weights that a run saved, as Hugging Face's files and as text of the warm engine."""
+
+import json
+import os
+import stat
+
+import pytest
+
+import engines
+from client import ctl
+from gpt2_model import Model, flat, read
+from helpers import RpcError, spec, wait_for
+from test_init_from import init_spec
+
+pytestmark = pytest.mark.skipif(not engines.PROGRAM.exists(), reason="no engine was built")
+
+SAVES = {"checkpoint": {"at_end": True}}
+
+
+def saved(d, c, s):
+    """A run that is done and has saved its weights: its ID."""
+    run = c.submit({**s, **SAVES})
+    assert c.wait(run)["state"] == "done", c.call("show", id=run)["run"]["reason"]
+    return run
+
+
+def answer(d, *words):
+    done = ctl("--json", *words, path=d.socket)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("prefix, tied, gelu", [("transformer.", True, "tanh"), ("", False, "exact")])
+def test_what_was_loaded_is_exported(daemon, tmp_path, prefix, tied, gelu):
+    """Not a bit differs, for two ranks that each save their part of it."""
+    model = Model(tied=tied, gelu=gelu)
+    s = init_spec(model, tmp_path, zero_optimization={"stage": 1})
+    model.save(tmp_path / "model.safetensors", prefix)
+    with daemon(ranks=2, engine=engines.PROGRAM) as d, d.client() as c:
+        run = saved(d, c, s)
+        out = tmp_path / "out"
+        shown = answer(d, "export", run, "-o", out)
+        assert shown["kind"] == "export" and shown["id"] == run and shown["step"] == 1
+        again = ctl("export", run, "-o", out, path=d.socket)
+        assert again.returncode == 2 and "already exists" in again.stderr
+    found = read(out / "model.safetensors")
+    assert shown["parameters"] == sum(len(values) for _, values in found.values())
+    assert shown["bytes"] == (out / "model.safetensors").stat().st_size
+    expected = {name if name == "lm_head.weight" else "transformer." + name: value for name, value in model.weights.items()}
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        assert found[name][1] == flat(value), name
+    config = json.loads((out / "config.json").read_text())
+    assert config["activation_function"] == ("gelu" if gelu == "exact" else "gelu_new")
+    assert config["tie_word_embeddings"] == tied and config["vocab_size"] == 257 and config["n_positions"] == 64
+    assert config["eos_token_id"] == 256 and config["model_type"] == "gpt2" and config["torch_dtype"] == "float32"
+
+
+def test_a_trained_run_goes_on_from_its_export(daemon, tmp_path):
+    """The weights after training, exported, are those that a second run begins with: its first loss says so."""
+    model = Model()
+    s = init_spec(model, tmp_path, optimizer={"params": {"lr": 0.01}}, work={"optimizer_steps": 3, "warmup_steps": 0})
+    with daemon(engine=engines.PROGRAM) as d, d.client() as c:
+        run = saved(d, c, s)
+        assert ctl("export", run, "-o", tmp_path / "out", path=d.socket).returncode == 0
+        longer = {**s, "work": {"optimizer_steps": 4, "warmup_steps": 0}}
+        resumed = {**s, "init_from": {"safetensors": str(tmp_path / "out" / "model.safetensors")}}
+        losses = []
+        for one in (longer, resumed):
+            run = c.submit(one)
+            assert c.wait(run)["state"] == "done"
+            folder = c.call("show", id=run)["run"]["dir"]
+            with open(folder + "/training_metrics.json", encoding="utf-8") as file:
+                losses.append(json.load(file)["gpt2d"]["losses"])
+    assert losses[0][3] == losses[1][0]
+
+
+@pytest.mark.parametrize("tied, gelu", [(True, "tanh"), (False, "exact")])
+def test_greedy_is_the_models(daemon, tmp_path, tied, gelu):
+    model = Model(tied=tied, gelu=gelu, n_layer=1, n_embd=8, vocab=41, positions=100)
+    prompt = [3, 1, 4, 1, 5]
+    tokens, log_probs = model.greedy(prompt, 50)
+    with daemon(engine=engines.PROGRAM) as d, d.client() as c:
+        run = saved(d, c, init_spec(model, tmp_path))
+        reply = answer(d, "generate", run, "--prompt-ids", "3,1,4,1,5")
+        shown = ctl("generate", run, "--prompt-ids", "3,1,4,1,5", "-n", 3, path=d.socket)
+        whole = c.call("generate", id=run, prompt=prompt, tokens=95)
+        with pytest.raises(RpcError) as error:
+            c.call("generate", id=run, prompt=prompt, tokens=96)
+        assert "5 tokens and 96 more: the model has 100 positions" in error.value.message
+        with pytest.raises(RpcError) as error:
+            c.call("generate", id=run, prompt=[41])
+        assert "token 41 of the prompt: the model has 41 tokens (0 to 40)" in error.value.message
+    assert reply["tokens"] == tokens and reply["log_probs"] == pytest.approx(log_probs, abs=1e-4)
+    assert reply["step"] == 1 and reply["vocab_size"] == 41 and not reply["stopped"] and reply["tokens_per_sec"] > 0
+    assert len(whole["tokens"]) == 95 and whole["tokens"][:50] == tokens
+    assert shown.stdout == ",".join(map(str, tokens[:3])) + "\n"
+    assert "tokens/s" in shown.stderr and "weights read in" in shown.stderr
+
+
+def test_text_and_draws(daemon, tmp_path):
+    model = Model()
+    with daemon(engine=engines.PROGRAM) as d, d.client() as c:
+        run = saved(d, c, init_spec(model, tmp_path))
+        greedy = answer(d, "generate", run, "--prompt", "ab", "-n", 5)
+        expected, _ = model.greedy([97, 98], 5)
+        assert greedy["tokens"] == expected[:len(greedy["tokens"])] and greedy["text"].startswith("ab")
+        def draw(seed, *more):
+            return answer(d, "generate", run, "--prompt-ids", "97,98", "-n", 40, "--temperature", 1.5, "--seed", seed, *more)["tokens"]
+        assert draw(1) == draw(1) != draw(2)
+        assert draw(1, "--top-k", 1) == model.greedy([97, 98], 40)[0]
+        empty = answer(d, "generate", run, "-n", 1)  # the model begins a document
+        assert empty["tokens"] == model.greedy([256], 1)[0]
+
+
+def test_a_token_ends_it(daemon, tmp_path):
+    model = Model()
+    tokens, _ = model.greedy([1, 2], 20)
+    with daemon(engine=engines.PROGRAM) as d, d.client() as c:
+        run = saved(d, c, init_spec(model, tmp_path))
+        reply = c.call("generate", id=run, prompt=[1, 2], tokens=20, stop=tokens[4])
+    assert reply["stopped"] and reply["tokens"] == tokens[:tokens.index(tokens[4]) + 1]
+
+
+def test_a_run_that_saved_nothing(daemon):
+    with daemon(engine=engines.PROGRAM) as d, d.client() as c:
+        run = c.submit(spec())
+        c.wait(run)
+        for words in (["export", run, "-o", "/tmp/never-written"], ["generate", run, "--prompt", "x"]):
+            done = ctl(*words, path=d.socket)
+            assert done.returncode == 12 and "has saved no checkpoint" in done.stderr
+            assert "set checkpoint.at_end to true in its spec" in done.stderr
+        done = ctl("export", 99, "-o", "/tmp/never-written", path=d.socket)
+        assert done.returncode == 7 and "99" in done.stderr
+
+
+def test_not_while_a_run_trains(daemon, tmp_path):
+    """generate is refused; a run that comes during one waits for its end."""
+    model = Model(n_layer=1, n_embd=8, positions=8192)
+    with daemon(engine=engines.PROGRAM) as d, d.client() as c, d.client() as other:
+        run = saved(d, c, init_spec(model, tmp_path))
+        long = c.submit(spec("long", 1000000))
+        wait_for(lambda: c.call("show", id=long)["run"]["state"] == "running", "the long run")
+        with pytest.raises(RpcError) as error:
+            c.call("generate", id=run, prompt=[1])
+        assert f"run {long} is with the engines" in error.value.message and error.value.code == -32005
+        c.call("cancel", id=long)
+        number = c.ask("generate", id=run, prompt=[1], tokens=8000)
+        with pytest.raises(RpcError) as error:
+            while True:
+                other.call("generate", id=run, prompt=[1], tokens=1)
+        assert "another generation is in progress" in error.value.message
+        short = other.submit(spec("short"))
+        assert number and other.call("show", id=short)["run"]["state"] == "queued"
+        c.close()  # nobody waits for it: it ends
+        assert other.wait(short)["state"] == "done"
+
+
+def test_engines_that_were_idle_are_started(daemon, tmp_path):
+    model = Model()
+    with daemon(engine=engines.PROGRAM) as d, d.client() as c:
+        run = saved(d, c, init_spec(model, tmp_path))
+        c.call("release", wait=True)
+        with pytest.raises(RpcError) as error:
+            c.call("generate", id=run, prompt=[1])
+        assert "gpt2ctl warm" in error.value.message
+        c.call("warm")
+        assert c.call("generate", id=run, prompt=[1])["tokens"]
+
+
+def test_a_damaged_shard_is_named(daemon, tmp_path):
+    model = Model()
+    with daemon(engine=engines.PROGRAM) as d, d.client() as c:
+        run = saved(d, c, init_spec(model, tmp_path))
+        place = c.call("checkpoint", id=run)["dir"]
+        shard = os.path.join(place, "shard-0-of-1.bin")
+        with open(shard, "r+b") as file:
+            file.seek(100)
+            byte = file.read(1)
+            file.seek(100)
+            file.write(bytes([byte[0] ^ 1]))
+        done = ctl("export", run, "-o", tmp_path / "out", path=d.socket)
+        assert done.returncode == 1 and "shard-0-of-1.bin" in done.stderr
+        assert not (tmp_path / "out" / "model.safetensors").exists()
+        os.truncate(shard, 10)
+        done = ctl("export", place, "-o", tmp_path / "out")  # a path needs no gpt2d
+        assert done.returncode == 1 and "shard-0-of-1.bin" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_files_that_may_not_be_read(daemon, tmp_path):
+    with daemon(engine=engines.PROGRAM) as d, d.client() as c:
+        run = saved(d, c, init_spec(Model(), tmp_path))
+        place = c.call("checkpoint", id=run)["dir"]
+        os.chmod(place, 0)
+        done = ctl("export", run, "-o", tmp_path / "out", path=d.socket)
+        os.chmod(place, stat.S_IRWXU)
+        assert done.returncode == 9 and "checkpoint.dir" in done.stderr
