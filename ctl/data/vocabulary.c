@@ -494,7 +494,8 @@ static int locate(const char *given, char **path, char **merges, struct ctl_erro
 			"/usr/share/gpt2d/gpt2 or the caches of Hugging Face and tiktoken\n"
 			"name one with --vocab PATH or GPT2D_VOCAB: vocab.json beside merges.txt, "
 			"tokenizer.json or gpt2.tiktoken\n"
-			"etc/data/README.md says where to get them");
+			"etc/data/README.md (installed as share/gpt2d/data/README.md) says where "
+			"to get them");
 	if (stat(given, &st) != 0)
 		return ctl_error_set(e, CTL_USAGE, "--vocab: %.800s: %s", given, strerror(errno));
 	if (!S_ISDIR(st.st_mode)) {

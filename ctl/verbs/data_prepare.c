@@ -244,9 +244,9 @@ const struct verb verb_data_prepare = {
 		"no UTF-8 become U+FFFD with --tokenizer gpt2, as Python's errors=\"replace\" "
 		"has it. If data prepare fails, it leaves nothing behind, and an older file "
 		"stays. The model's vocab_size must be at least the one that is printed. "
-		"etc/data/README.md, installed with gpt2d, says where to get GPT-2's vocabulary "
-		"and two data sets. data show prints what is in a token file, and data verify "
-		"checks it.",
+		"etc/data/README.md (installed as share/gpt2d/data/README.md) says where to get "
+		"GPT-2's vocabulary and two data sets. data show prints what is in a token file, "
+		"and data verify checks it.",
 	.options = options,
 	.run = run,
 };

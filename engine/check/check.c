@@ -99,8 +99,9 @@ static void check_backend(struct checking *k)
 		return;
 	}
 	if ((k->backend->precisions & 1U << c->precision) == 0)
-		refuse(k, precision_keys[c->precision], "the %s engine computes in fp32, not in %s",
-			name, spec_precision_name(c->precision));
+		refuse(k, precision_keys[c->precision],
+			"the %s engine computes in fp32, not in %s; set %s to false", name,
+			spec_precision_name(c->precision), precision_keys[c->precision]);
 	else if (c->grad_dtype != reduced)
 		refuse(k, "grad_dtype", "the %s engine reduces %s gradients in %s, not in %s", name,
 			spec_precision_name(c->precision), spec_precision_name(reduced),

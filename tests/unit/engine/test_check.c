@@ -106,7 +106,8 @@ static void test_what_the_engine_cannot_do(void **state)
 	(void)state;
 	c.precision = SPEC_FP16;
 	checked_run(&c, 2, 0);
-	checked_assert_error("fp16.enabled", "the cpu engine computes in fp32, not in fp16");
+	checked_assert_error("fp16.enabled",
+		"the cpu engine computes in fp32, not in fp16; set fp16.enabled to false");
 	c.precision = SPEC_BF16;
 	checked_run(&c, 2, 0);
 	checked_assert_error("bf16.enabled", "not in bf16");
