@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 # What the packages depend on, and what the tests use: inside there is no network.
-PACKAGES = ("systemd", "systemd-sysv", "dbus", "adduser", "apt", "procps", "sqlite3", "libevent-core-2.1-7", "libevent-openssl-2.1-7",
+PACKAGES = ("systemd", "systemd-sysv", "dbus", "libpam-systemd", "adduser", "apt", "procps", "sqlite3", "libevent-core-2.1-7", "libevent-openssl-2.1-7",
     "libjansson4", "libpcre2-8-0", "libsqlite3-0", "libssl3", "libsystemd0", "libucx0", "libopenblas0", "libopenblas0-pthread")
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8",
     "TERM": "dumb", "SYSTEMD_PAGER": "", "DEBIAN_FRONTEND": "noninteractive"}

@@ -58,7 +58,7 @@ def renamed(deb, version, folder):
     subprocess.run(["dpkg-deb", "-R", deb, tree], check=True)
     for path in [tree / "DEBIAN/control", *tree.rglob("usr/bin/*"), *tree.rglob("usr/libexec/gpt2d/*")]:
         path.write_bytes(path.read_bytes().replace(old.encode(), version.encode()))
-    (tree / "DEBIAN/md5sums").unlink()
+    (tree / "DEBIAN/md5sums").unlink(missing_ok=True)
     out = folder / deb.name.replace(old, version)
     subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "-b", tree, out], check=True, capture_output=True)
     return out
@@ -226,6 +226,20 @@ def test_a_user_of_the_group(testbed):
     assert ctl(testbed, "drain", user="bob", check=False).returncode != 0
 
 
+def test_a_users_own_daemon(testbed):
+    """The unit of a user: settings, state and socket are that user's, beside the service of the machine."""
+    uid = testbed.run("id", "-u", "eve").stdout.strip()
+    testbed.run("systemctl", "start", f"user@{uid}")
+    shown = testbed.shell(f"""
+        export XDG_RUNTIME_DIR=/run/user/{uid}
+        systemctl --user start gpt2d && gpt2ctl status --json && systemctl --user show -P StatusText gpt2d
+        gpt2ctl submit --quiet --follow /usr/share/doc/gpt2d/examples/hello.json && systemctl --user stop gpt2d""", user="eve").stdout
+    daemon = json.loads(shown.splitlines()[0])["daemon"]
+    assert daemon["socket"] == f"/run/user/{uid}/gpt2d/gpt2d.sock" and daemon["state_dir"] == "/home/eve/.local/state/gpt2d"
+    assert list((testbed.tree / "home/eve/.local/state/gpt2d").rglob("RUN_COMPLETE.txt"))
+    testbed.run("systemctl", "stop", f"user@{uid}")
+
+
 def test_figures_for_node_exporter(testbed):
     """The package that has its folder comes after gpt2d."""
     testbed.shell("""
@@ -348,12 +362,25 @@ def test_gpus_that_are_missing(testbed):
     assert ctl(testbed, "status", "--json")["engine"]["device"] == "cpu"
 
 
+def test_a_node_of_a_cluster(testbed):
+    """The template: a leader that waits for its member, in place of the service."""
+    testbed.shell("""
+        head -c 32 /dev/urandom >/etc/gpt2d/lab.key && chmod 600 /etc/gpt2d/lab.key && chown gpt2d /etc/gpt2d/lab.key
+        printf 'device = cpu\nnodes = 2\nnode_id = 0\nlisten = 127.0.0.1:0\nkey_file = /etc/gpt2d/lab.key\ninterface = lo\n' >/etc/gpt2d/lab.conf
+        systemctl start gpt2d@lab""")
+    assert testbed.run("systemctl", "is-active", "gpt2d", check=False).stdout == "inactive\n"
+    run = submit(testbed, "two", 5)
+    assert "waiting for node 1" in ctl(testbed, "show", run).stdout
+    assert (testbed.tree / "var/lib/gpt2d/clusters/lab/gpt2d.db").exists()
+    testbed.shell("systemctl stop gpt2d@lab && rm /etc/gpt2d/lab.*")
+
+
 def test_purge(testbed):
     """Nothing stays but users' data and accounts, as Debian's policy has it."""
-    testbed.shell("apt-get purge -y gpt2d gpt2ctl")
-    found = testbed.shell("find / -xdev \\( -name '*gpt2d*' -o -name '*gpt2ctl*' \\) -not -path '/debs/*' -not -path '/root/*' "
+    testbed.shell(f"touch {DATA}/left.bin && apt-get purge -y gpt2d gpt2ctl")
+    found = testbed.shell("find / -xdev \\( -name '*gpt2d*' -o -name '*gpt2ctl*' \\) -not -path '/debs/*' -not -path '/root/*' -not -path '/home/*' "
         "-not -path '/proc/*' -not -path '/sys/*'").stdout.split()
     assert [path for path in found if not path.startswith((DATA, "/var/lib/prometheus"))] == [], found
     assert testbed.run("systemctl", "is-active", "gpt2d", check=False).stdout == "inactive\n"
     assert testbed.run("systemctl", "--failed", "--no-legend").stdout == ""
-    testbed.shell("ls " + DATA + "/corpus.bin && id gpt2d")
+    testbed.shell(f"ls {DATA}/left.bin && id gpt2d")
