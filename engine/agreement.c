@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "engine/comm/nodes.h"
 #include "engine/comm/patience.h"
@@ -19,6 +18,11 @@
 
 /* How long the ranks wait for hashes before they hear from each other again. */
 #define CONTENT_ROUND_NS CLOCK_S_NS
+/*
+ * A node that reads a file for the first time is ready long after one that has it in memory. That
+ * it lives its gpt2d watches meanwhile.
+ */
+#define READY_NS (3600 * CLOCK_S_NS)
 
 /* ---- what all ranks are to mean ---- */
 
@@ -182,7 +186,6 @@ static bool tune_together(
 struct contents {
 	char train[65], validation[65], weights[65];
 	bool done, stop;
-	bool checkpoints; /* it can write to their folder, or there are none */
 };
 
 static void take_contents(
@@ -192,7 +195,6 @@ static void take_contents(
 
 	own->done = content_wait_for(s->content, CONTENT_ROUND_NS);
 	own->stop = link_stop_asked(link, s->run, s->segment);
-	own->checkpoints = !s->saves || access(s->checkpoints, W_OK) == 0;
 	if (!own->done || nodes_first(w->nodes, w->rank) != w->rank)
 		return;
 	train = content_train(s->content);
@@ -224,12 +226,6 @@ static bool compare_contents(struct segment *s, const struct warm *w, const stru
 {
 	bool same = true;
 
-	for (int i = 1; i < s->world; i++)
-		if (!all[i].checkpoints)
-			return segment_fail(s, "checkpoint",
-				"checkpoint.dir: the node of rank %d cannot write to %s; with "
-				"several nodes it must name a folder that all nodes share",
-				i, s->checkpoints);
 	for (int i = 1; i < s->world && same; i++)
 		if (nodes_first(w->nodes, i) == i)
 			same = same_file(s, i, s->config.data_train, all[i].train, all[0].train,
@@ -307,7 +303,7 @@ static bool test_communicator(
 bool agreement_reach(struct segment *s, struct warm *w, bool prepared, struct link *link)
 {
 	struct agreement own, *all;
-	bool agreed;
+	bool agreed, several;
 
 	if (s->world < 1 || s->world > w->world || w->rank >= s->world)
 		return false;
@@ -321,14 +317,18 @@ bool agreement_reach(struct segment *s, struct warm *w, bool prepared, struct li
 		free(all);
 		return no_group(s, w);
 	}
+	several = nodes_count(w->nodes, s->world) > 1;
 	/* before, so that a rank without memory for its events is heard of by all */
 	prepared = prepared && join(s, w);
 	fill_agreement(s, w, prepared, &own);
+	if (several && !own.idle)
+		collectives_set_timeout(w->collectives, READY_NS);
 	collectives_gather_all(s->group, all, &own, sizeof(own), w->comm);
-	agreed = (segment_sync(s, w) || (own.idle && fail_silently(s, link))) &&
-		test_communicator(s, w, all, link) && compare_agreements(s, w, all, prepared) &&
-		(nodes_count(w->nodes, s->world) == 1 ||
-			(agree_on_contents(s, w, link) && segment_save_visible(s, w))) &&
+	agreed = segment_sync(s, w) || (own.idle && fail_silently(s, link));
+	collectives_set_timeout(w->collectives, 0);
+	agreed = agreed && test_communicator(s, w, all, link) &&
+		compare_agreements(s, w, all, prepared) &&
+		(!several || (agree_on_contents(s, w, link) && segment_save_visible(s, w))) &&
 		tune_together(s, w, all, link);
 	free(all);
 	return agreed;

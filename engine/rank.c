@@ -379,10 +379,8 @@ static void check_arm(struct k_context *ctx, int threads, const json_t *params,
 		goto out;
 	}
 	check.config = &spec->arms[arm].config;
-	if (check.config->gpus <= world) {
+	if (check.config->gpus <= world)
 		check.together = nodes_fullest(nodes, (int)check.config->gpus);
-		check.nodes = nodes_count(nodes, (int)check.config->gpus);
-	}
 	if (training_device(
 		    ctx, threads, check.config, world, &check.device, error, sizeof(error))) {
 		refuse(v, "", error);

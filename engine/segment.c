@@ -136,7 +136,6 @@ static bool check(struct segment *s, struct warm *w)
 		.config = &s->config,
 		.world = w->world,
 		.together = nodes_ranks(w->nodes, s->world, w->rank),
-		.nodes = nodes_count(w->nodes, s->world),
 		.cache = &w->scans,
 		.data_roots = s->data_roots,
 	};

@@ -120,11 +120,6 @@ static void check_world(struct checking *k)
 {
 	const struct spec_config *c = k->config;
 
-	if (k->options->nodes > 1 && spec_checkpoints(c) && c->checkpoint_dir[0] == '\0')
-		refuse(k, "checkpoint.dir",
-			"missing: the run is on %d nodes, whose ranks need a folder that all of "
-			"them share",
-			k->options->nodes);
 	if (c->gpus > k->options->world)
 		refuse(k, "gpus", "%" PRId64 " ranks asked for, %d are there", c->gpus,
 			k->options->world);

@@ -45,7 +45,6 @@ struct check_options {
 	struct memory_device device;
 	int world;                   /* ranks there are */
 	int together;                /* of the run's, on one node at most; 0: all of them */
-	int nodes;                   /* that the run's are on; 0: one */
 	struct dataset_cache *cache; /* may be NULL */
 	struct data_roots data_roots;
 	/* at submit: resume_from is looked at, whose folders these are (fits_find) */

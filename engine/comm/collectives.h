@@ -72,6 +72,11 @@ void collectives_destroy(struct collectives *c);
 const char *collectives_address(const struct collectives *c);
 int collectives_connect(struct collectives *c, const char *const *addresses, const int *nodes,
 	char *error, size_t error_bytes);
+/*
+ * How long collectives of host memory wait for a message from here on, where peers may have much to
+ * do first; 0: timeout_ns again. None is under way.
+ */
+void collectives_set_timeout(struct collectives *c, int64_t ns);
 /* "UCX 1.13.1 (self,posix,cma)", "NCCL 2.28.9" */
 const char *collectives_library(const struct collectives *c);
 

@@ -310,6 +310,14 @@ const char *collectives_library(const struct collectives *c)
 	return c->library;
 }
 
+void collectives_set_timeout(struct collectives *c, int64_t ns)
+{
+	pthread_mutex_lock(&c->wire_lock);
+	if (c->wire != NULL)
+		ucx_wire_set_timeout(c->wire, ns > 0 ? ns : c->timeout_ns);
+	pthread_mutex_unlock(&c->wire_lock);
+}
+
 void collectives_network(struct collectives *c, struct collectives_network *out)
 {
 	read_log(c);

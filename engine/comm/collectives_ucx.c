@@ -46,6 +46,7 @@ struct collectives_group {
 struct collectives {
 	struct k_context *ctx;
 	int rank, world;
+	int64_t timeout_ns;
 	char library[96];
 	struct ucx_wire *wire;         /* NULL: world 1 */
 	struct ucx_exchange *exchange; /* NULL: world 1 */
@@ -80,6 +81,7 @@ int collectives_create(const struct collectives_options *options, struct collect
 	c->ctx = options->ctx;
 	c->rank = options->rank;
 	c->world = options->world;
+	c->timeout_ns = options->timeout_ns;
 	pthread_mutex_init(&c->lock, NULL);
 	thread_condition_init(&c->turn);
 	snprintf(c->library, sizeof c->library, "none (1 rank)");
@@ -152,6 +154,12 @@ int collectives_connect(struct collectives *c, const char *const *addresses, con
 const char *collectives_library(const struct collectives *c)
 {
 	return c->library;
+}
+
+void collectives_set_timeout(struct collectives *c, int64_t ns)
+{
+	if (c->wire != NULL)
+		ucx_wire_set_timeout(c->wire, ns > 0 ? ns : c->timeout_ns);
 }
 
 void collectives_network(struct collectives *c, struct collectives_network *out)

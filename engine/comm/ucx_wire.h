@@ -43,8 +43,8 @@ struct ucx_wire_options {
  * 0 or a negative errno; why gets what that does not say, else stays as it is, and UCX's reason is
  * on stderr. Sets UCX_* variables of the environment (the .c says which).
  */
-int ucx_wire_create(const struct ucx_wire_options *options, struct ucx_wire **out, char *why,
-	size_t why_bytes);
+int ucx_wire_create(
+	const struct ucx_wire_options *options, struct ucx_wire **out, char *why, size_t why_bytes);
 
 /*
  * Takes NULL. What was sent is flushed, for two seconds at most. After a failure it returns at
@@ -65,6 +65,7 @@ const char *ucx_wire_transports(const struct ucx_wire *w);
 const char *ucx_wire_devices(const struct ucx_wire *w);
 
 int64_t ucx_wire_timeout_ns(const struct ucx_wire *w);
+void ucx_wire_set_timeout(struct ucx_wire *w, int64_t ns); /* for waits that begin from here on */
 
 /* As collectives_connect. */
 int ucx_wire_connect(struct ucx_wire *w, const char *const *addresses, const int *nodes,

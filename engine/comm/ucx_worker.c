@@ -341,6 +341,11 @@ int64_t ucx_wire_timeout_ns(const struct ucx_wire *w)
 	return w->timeout_ns;
 }
 
+void ucx_wire_set_timeout(struct ucx_wire *w, int64_t ns)
+{
+	w->timeout_ns = ns;
+}
+
 /* ---- end ---- */
 
 /* Progress until a request of UCX has ended, or end_ns is over. A request still pending is left to

@@ -338,8 +338,8 @@ const struct spec_row spec_table[SPEC_KEY_COUNT] = {
 		.help = "Folder for the checkpoints. The run makes a folder ID-NAME in it. "
 			"gpt2ctl takes a relative path from the spec's folder. The folder must "
 			"exist, and gpt2d must be allowed to write there: see checkpoint_roots in "
-			"gpt2d.conf(5). A run on several nodes needs this key, and a folder that "
-			"all of them share."},
+			"gpt2d.conf(5). Several nodes must share the folder, or else the "
+			"state directory."},
 	[SPEC_KEY_RESUME_FROM] = {"resume_from", SPEC_TYPE_RUN, IN_CONFIG(resume_from),
 		.omit_empty = true,
 		.help = "Continue the training of a checkpoint: the ID of a run, whose last "
