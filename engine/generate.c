@@ -163,7 +163,7 @@ static enum k_dtype dtype_of(enum spec_precision precision)
 
 static bool make_device(struct generation *g, const struct warm *w)
 {
-	struct k_context_options options = {.device = w->rank,
+	struct k_context_options options = {.device = w->local_rank,
 		.threads = w->threads,
 		.error = g->error,
 		.error_bytes = sizeof(g->error)};
