@@ -216,13 +216,27 @@ run() { # command...
 
 name_of() { basename "$1" .json; }
 
+# Sets saves: a run that writes checkpoints writes them to RUN_DIR, and continues from the last one that
+# an earlier attempt has written there. A spec with a checkpoint.dir of its own stays as it is.
+checkpoints() { # spec, name
+	local all=$run_dir/$2.checkpoints last
+	saves=()
+	if ! grep -q '"checkpoint"' "$1" || grep -q '"dir"' "$1"; then return; fi
+	last=$(find "$all" -path '*/step-*/manifest.json' -printf '%T@ %h\n' 2>/dev/null | sort -n | sed -n '$s/^[^ ]* //p')
+	[ -z "$last" ] || saves+=(--set "resume_from=$last")
+	all+=/$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}
+	mkdir -p "$all"
+	saves+=(--set "checkpoint.dir=$all")
+}
+
 # Results are in RUN_DIR/NAME; what there is of a run that is not done is in RUN_DIR/NAME.incomplete.
 train() { # spec
-	local name id kept
+	local name id kept saves
 	name=$(name_of "$1")
 	kept=$run_dir/$name
 	rm -rf "$kept.incomplete"
-	run gpt2ctl submit "${sets[@]}" --print-id "$1" >"$folder/id" || return
+	checkpoints "$1" "$name"
+	run gpt2ctl submit "${sets[@]}" "${saves[@]}" --print-id "$1" >"$folder/id" || return
 	id=$(cat "$folder/id")
 	say "$name: run $id"
 	run gpt2ctl wait "$id" || kept=$kept.incomplete

@@ -184,6 +184,33 @@ def test_knobs(cluster, results, tmp_path):
         assert len(re.findall(re.escape(line), cluster.output(job))) == 1, line
 
 
+def test_a_job_continues_from_a_checkpoint(cluster, results, tmp_path):
+    files = write(tmp_path, spec("saves", 10**7, checkpoint={"every_steps": 20}))
+    job = cluster.sbatch(SLURM / "gpt2d-one.sbatch", *files)
+    saved = results / "saves.checkpoints" / f"{job}.0" / "1-saves"
+    wait_for(lambda: list(saved.glob("step-*/manifest.json")), "a checkpoint")
+    cluster.call("scancel", str(job))
+    cluster.end(job)
+    step = max(int(path.parent.name.removeprefix("step-")) for path in saved.glob("step-*/manifest.json"))
+    write(tmp_path, spec("saves", step + 5, checkpoint={"every_steps": 20}))
+    job = cluster.sbatch(SLURM / "gpt2d-one.sbatch", *files)
+    assert cluster.end(job)["JobState"] == "COMPLETED", cluster.output(job)
+    found, = metrics(results / "saves")
+    assert found["gpt2d"]["steps"]["attempted"] == 5
+
+
+def test_programs_from_a_package(cluster, results, tmp_path):
+    """The second way of slurm/README.md: each node unpacks a tar file and removes it."""
+    meson = "/usr/bin/meson" if os.path.exists("/usr/bin/meson") else "meson"
+    subprocess.run([meson, "install", "-C", BUILD, "--no-rebuild", "--quiet"], check=True, env={**os.environ, "DESTDIR": str(tmp_path / "stage")})
+    prefix, = (path.parent.parent for path in (tmp_path / "stage").rglob("bin/gpt2d"))
+    subprocess.run(["tar", "-C", prefix.parent, "-cf", tmp_path / "gpt2d.tar", prefix.name], check=True)
+    job = cluster.sbatch("--ntasks-per-node=1", SLURM / "gpt2d.sbatch", *write(tmp_path, spec("packed")),
+        GPT2D_PACKAGE=str(tmp_path / "gpt2d.tar"), PATH=os.environ["PATH"] + ":/usr/sbin")
+    assert cluster.end(job)["JobState"] == "COMPLETED", cluster.output(job)
+    assert "package/libexec/gpt2d/gpt2-engine-cpu" in (results / "log" / "n2.log").read_text()
+
+
 def test_salloc(cluster, results, tmp_path):
     files = write(tmp_path, spec("allocated"))
     out = cluster.call("salloc", "--nodes=1", "--ntasks-per-node=2", SLURM / "salloc.sh", *files)
