@@ -98,13 +98,21 @@ static void on_down(struct link *link, const char *why, void *arg)
 	link_destroy(link);
 }
 
+static int unknown_max(const struct listener *l)
+{
+	return l->o.peers > LISTENER_UNKNOWN_LEAST ? l->o.peers : LISTENER_UNKNOWN_LEAST;
+}
+
 static void evict_oldest(struct listener *l)
 {
 	struct unknown *oldest = TAILQ_FIRST(&l->unknown);
 	struct link *peer = oldest->peer;
+	char why[64];
 
+	snprintf(
+		why, sizeof(why), "more than %d connections are not authenticated", unknown_max(l));
 	if (!oldest->refused)
-		listener_log_refused(l, peer, "more than 64 connections are not authenticated");
+		listener_log_refused(l, peer, why);
 	forget(oldest);
 	link_destroy(peer);
 }
@@ -113,7 +121,7 @@ static struct unknown *add(struct listener *l)
 {
 	struct unknown *u = memory_zeroed(1, sizeof(*u));
 
-	if (l->n_unknown == LISTENER_UNKNOWN_MAX)
+	if (l->n_unknown == unknown_max(l))
 		evict_oldest(l);
 	u->listener = l;
 	TAILQ_INSERT_TAIL(&l->unknown, u, link);

@@ -14,13 +14,16 @@ struct link;
 struct listener;
 struct tls;
 
-enum { LISTENER_UNKNOWN_MAX = 64 };
+enum { LISTENER_UNKNOWN_LEAST = 64 };
 
 struct listener_options {
 	struct event_base *base;
 	struct tls *tls;
 	const char *address;   /* ADDR:PORT; without ADDR that of interface */
 	const char *interface; /* NULL: any */
+	/* That many connections may be unauthenticated at once, at least LISTENER_UNKNOWN_LEAST:
+	   all members connect at once after a restart of the leader. */
+	int peers;
 	/* The first message of a peer that has the key. The link is the owner's from here on. */
 	void (*hello)(struct link *link, json_t *params, void *arg);
 	void *arg;

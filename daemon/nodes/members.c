@@ -266,6 +266,7 @@ int members_create(const struct members_options *options, struct members **out, 
 					     .tls = m->tls,
 					     .address = s->listen,
 					     .interface = s->link_interface,
+					     .peers = m->nodes,
 					     .hello = on_hello,
 					     .arg = m},
 			&m->listener, error, error_bytes);

@@ -30,10 +30,10 @@ def members(client):
 
 
 class Cluster:
-    """n gpt2d with so many ranks each. inside: the words before the command of each node, from nodes_hosts.py."""
+    """n gpt2d with so many ranks each. inside: the words before the command of each node, from nodes_hosts.py. alone: the leader only."""
 
     def __init__(self, n=2, ranks=1, inside=None, interface="lo", address="127.0.0.1", engine=None, timeout=3, ready=True,
-            environment=None):
+            environment=None, alone=False):
         self.home = Path(tempfile.mkdtemp(prefix="gpt2d-nodes-"))
         self.key = make_key(self.home / "key")
         self.n, self.ranks, self.inside, self.environment = n, ranks, inside or [()] * n, environment or {}
@@ -46,7 +46,7 @@ class Cluster:
             # a leader that starts again has the same port
             self.address = (self.leader.state / "listening").read_text().strip()
             self.leader.command[self.leader.command.index("--listen") + 1] = self.address
-            for node in range(1, n):
+            for node in range(1, 1 if alone else n):
                 self.nodes.append(self.member(node))
             if ready:
                 self.wait_ready()

@@ -271,6 +271,14 @@ def test_slow_connections_are_closed_and_do_not_lock_out_members():
             connection.close()
 
 
+def test_all_members_of_many_may_connect_at_once():
+    with Cluster(100, ready=False, alone=True) as nodes:
+        connections = [connect(nodes) for _ in range(110)]
+        nodes.wait_said(0, "more than 100 connections are not authenticated")
+        for connection in connections:
+            connection.close()
+
+
 def test_refused_connections_fill_no_log(nodes):
     for _ in range(100):
         with connect(nodes) as connection:
