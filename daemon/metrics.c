@@ -122,6 +122,9 @@ static const struct row rows[] = {
 	{{"gpt2d_released", false, "1 while no engines run, because a client asked for it."},
 		"released", true},
 	{{"gpt2d_ranks", false, "Ranks, the largest world of a run."}, "more.ranks"},
+	{{"gpt2d_nodes", false, "Nodes of the world; on its leader."}, "world.nodes"},
+	{{"gpt2d_nodes_joined", false, "Nodes that are there, the leader included."},
+		"more.nodes_joined"},
 	{{"gpt2d_engine_restarts_total", true, "Restarts of the engines."}, "engine.restarts"},
 	{{"gpt2d_run_id", false, "The run that is in progress."}, "running.run.id"},
 	{{"gpt2d_run_step", false, "The last step done, in its segment."},
@@ -257,12 +260,30 @@ static void write_gpus(const struct writer *w, const struct row *row, const json
 	}
 }
 
+/* The nodes that are there; on the leader only. */
+static json_t *nodes_joined(const json_t *status)
+{
+	const json_t *members = find(status, "world.members"), *member;
+	json_int_t joined = 1;
+	size_t i;
+
+	if (!json_is_integer(find(status, "world.nodes")))
+		return NULL;
+	json_array_foreach(members, i, member) {
+		const char *state = json_string_value(json_object_get(member, "state"));
+
+		joined += state != NULL && strcmp(state, "joined") == 0;
+	}
+	return json_integer(joined);
+}
+
 /* What the status does not have. */
-static json_t *more_figures(const struct metrics *m, const json_t *ranks)
+static json_t *more_figures(const struct metrics *m, const json_t *status, const json_t *ranks)
 {
 	const int64_t old_ns = (3 * m->options.settings->metrics_period_s + 1) * CLOCK_S_NS;
-	json_t *more = json_pack("{sI sf sI}", "log_lost", (json_int_t)log_lost(), "store_busy_s",
-		store_busy_s(m->options.store), "ranks", (json_int_t)json_array_size(ranks));
+	json_t *more = json_pack("{sI sf sI so*}", "log_lost", (json_int_t)log_lost(),
+		"store_busy_s", store_busy_s(m->options.store), "ranks",
+		(json_int_t)json_array_size(ranks), "nodes_joined", nodes_joined(status));
 
 	if (m->disk_ns == 0 || clock_mono_ns() - m->disk_ns > old_ns)
 		return more; /* the file system does not answer */
@@ -287,7 +308,7 @@ static char *make_text(const struct metrics *m, size_t *n)
 	w.out = open_memstream(&text, n);
 	if (w.out == NULL)
 		abort(); /* as memory.h */
-	json_object_set_new(status, "more", more_figures(m, ranks));
+	json_object_set_new(status, "more", more_figures(m, status, ranks));
 	write_build(&w);
 	write_runs(&w, json_object_get(status, "counts"));
 	write_engine_state(&w, state ? state : "");

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from cluster import Cluster, Stranger, make_key, members
-from helpers import BUILD, Daemon, RpcError, experiment, has_ended, spec, wait_for
+from helpers import BUILD, Daemon, RpcError, experiment, figure, has_ended, spec, wait_for
 
 
 @pytest.fixture
@@ -101,6 +101,16 @@ def test_a_run_waits_for_the_node_that_is_missing():
         assert "nodes: waiting for node 1" in reply["waiting"]
         nodes.nodes.append(nodes.member(1))
         assert c.wait(reply["id"])["state"] == "done"
+
+
+def test_engines_of_all_nodes_are_released_and_taken_again(nodes):
+    with nodes.leader.client() as c, nodes.nodes[1].client() as m:
+        pid = m.call("status")["engine"]["ranks"][0]["pid"]
+        c.call("release", wait=True)
+        assert has_ended(pid) and m.call("status")["engine"]["ranks"][0]["state"] == "down"
+        c.call("warm", wait=True)
+        assert figure(c, "gpt2d_nodes") == figure(c, "gpt2d_nodes_joined") == 2
+    trains(nodes)
 
 
 # ---- faults ----
