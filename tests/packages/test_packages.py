@@ -353,12 +353,19 @@ def test_gpus_that_are_missing(testbed):
         pytest.skip("there is a GPU")
     conf = testbed.tree / "etc/gpt2d/gpt2d.conf.d/cuda.conf"
     conf.write_bytes((ROOT / "packaging/debian/cuda.conf").read_bytes())
+    unit_part = testbed.tree / "etc/systemd/system/gpt2d.service.d/gpt2d-cuda.conf"
+    unit_part.parent.mkdir()
+    unit_part.write_bytes((ROOT / "packaging/systemd/gpt2d-cuda.conf").read_bytes())
+    testbed.run("systemctl", "daemon-reload")
+    assert testbed.shell("systemd-analyze verify --man=no gpt2d.service 2>&1").stdout == ""
     assert testbed.run("systemctl", "restart", "gpt2d", check=False).returncode != 0
     wait_for(lambda: testbed.run("systemctl", "show", "-P", "SubState", "gpt2d").stdout == "auto-restart\n", "another try")
     lines = testbed.run("journalctl", "-u", "gpt2d", "-o", "cat").stdout
     assert "device: cuda: no gpt2-engine-cuda" in lines and "the package gpt2d-cuda has it" in lines
     conf.unlink()
-    testbed.run("systemctl", "restart", "gpt2d")
+    unit_part.unlink()
+    unit_part.parent.rmdir()
+    testbed.shell("systemctl daemon-reload && systemctl restart gpt2d")
     assert ctl(testbed, "status", "--json")["engine"]["device"] == "cpu"
 
 
