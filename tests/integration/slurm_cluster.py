@@ -8,7 +8,10 @@
 import os
 import re
 import shutil
+import stat
 import subprocess
+import tempfile
+from pathlib import Path
 
 import nodes_hosts
 from helpers import PATIENCE_S, wait_for
@@ -16,6 +19,7 @@ from helpers import PATIENCE_S, wait_for
 PROGRAMS = ["munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol"]
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE")
 CPUS = 4
+GPUS = 2  # that only Slurm believes in
 KILL_WAIT_S = 20
 
 CONF = """
@@ -47,7 +51,8 @@ ReturnToService=2
 KillWait={kill_wait}
 MinJobAge=3600
 JobRequeue=1
-NodeName=n[1-{count}] CPUs={cpus} RealMemory=2000 State=UNKNOWN
+GresTypes=gpu
+NodeName=n[1-{count}] CPUs={cpus} Gres=gpu:{gpus} RealMemory=2000 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE OverSubscribe=NO State=UP
 """
 
@@ -57,7 +62,17 @@ def impossible():
     missing = [program for program in PROGRAMS if not shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin")]
     if missing:
         return f"no {', '.join(missing)}: packaging/setup slurm installs Slurm"
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            make_device(Path(folder) / "gpu")
+    except OSError as error:
+        return f"no device files here: {error}"
     return nodes_hosts.impossible()
+
+
+def make_device(path):
+    """Slurm wants GPUs to be character devices: this one is as /dev/null."""
+    os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
 
 
 class Cluster:
@@ -69,7 +84,10 @@ class Cluster:
         self.hosts = nodes_hosts.Hosts(count, folder / "net")
         self.local = self.hosts.local
         conf = folder / "slurm.conf"
-        conf.write_text(CONF.format(folder=folder, login=self.hosts.switch.address, count=count, cpus=CPUS, kill_wait=KILL_WAIT_S))
+        conf.write_text(CONF.format(folder=folder, login=self.hosts.switch.address, count=count, cpus=CPUS, gpus=GPUS, kill_wait=KILL_WAIT_S))
+        for gpu in range(GPUS):
+            make_device(folder / f"gpu{gpu}")
+        (folder / "gres.conf").write_text(f"Name=gpu File={folder}/gpu[0-{GPUS - 1}]\n")
         self.environment = {**{name: value for name, value in os.environ.items() if not name.startswith("SLURM_")},
             "SLURM_CONF": str(conf), "PATH": os.environ["PATH"] + ":/usr/sbin"}
         self.services = []

@@ -94,6 +94,14 @@ def test_one_node(cluster, results, tmp_path):
     assert all((results / name).exists() for name in ("topo.txt", "ibstat.txt", "log/n1.log"))
 
 
+def test_gpus_of_the_job_are_its_ranks(cluster, results, tmp_path):
+    job = cluster.sbatch("--nodes=2", "--gpus-per-node=2", SLURM / "gpt2d.sbatch", *write(tmp_path, spec("gpus")), GPT2D_DEVICE="cpu")
+    assert cluster.end(job)["JobState"] == "COMPLETED", cluster.output(job)
+    assert metrics(results)[0]["hardware"]["world_size"] == 4
+    launcher, = results.rglob("launcher_metadata.json")
+    assert json.loads(launcher.read_text())["env"]["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
 def test_a_failing_arm(cluster, results, tmp_path):
     broken = experiment("broken", optimizer={"type": "AdamW", "params": {"lr": 1e-3}})
     broken["arms"]["b"] = {"optimizer": {"params": {"lr": 1e30}}}
@@ -218,6 +226,8 @@ def test_salloc(cluster, results, tmp_path):
     shell = "gpt2ctl submit --follow " + str(write(tmp_path, spec("by-hand"))[0])
     out = cluster.call("salloc", "--nodes=1", "--ntasks-per-node=2", SLURM / "salloc.sh", input=shell)
     assert "by-hand" in out and "done" in out
+    out = cluster.call("salloc", "--nodes=2", SLURM / "salloc.sh", *write(tmp_path, spec("both")))
+    assert "done        both" in out and metrics(results / "both")[0]["hardware"]["nodes"] == 2
 
 
 def test_a_gpt2d_that_cannot_start(cluster, results, tmp_path):
