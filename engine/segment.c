@@ -513,6 +513,7 @@ static bool run_steps(struct segment *s, struct warm *w, struct link *link)
 			if (w->rank == 0)
 				link_stop_why(link, s->run, s->segment, &s->stop);
 			log_stop(s, w, link, stop);
+			segment_save_interrupted(s, w);
 			return false;
 		}
 	}

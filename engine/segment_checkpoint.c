@@ -373,13 +373,22 @@ static bool finish_pending(struct segment *s, struct warm *w)
 	return true;
 }
 
+static bool save(struct segment *s, struct warm *w)
+{
+	char error[sizeof(s->failure.message)];
+	int rc;
+
+	if (!finish_pending(s, w))
+		return false;
+	rc = saver_save(s->saver, error, sizeof(error));
+	return rc == 0 || segment_step_failed(s, rc, error);
+}
+
 bool segment_save_if_due(struct segment *s, struct warm *w)
 {
 	const struct spec_config *c = &s->config;
 	const bool last = s->measure.done == s->measure.steps;
 	const int64_t step = s->training.step.attempted;
-	char error[sizeof(s->failure.message)];
-	int rc;
 
 	if (!s->saves)
 		return true;
@@ -388,10 +397,23 @@ bool segment_save_if_due(struct segment *s, struct warm *w)
 	if (!(c->checkpoint_every > 0 && step % c->checkpoint_every == 0) &&
 		!(last && c->checkpoint_at_end))
 		return true;
-	if (!finish_pending(s, w))
-		return false;
-	rc = saver_save(s->saver, error, sizeof(error));
-	return rc == 0 || segment_step_failed(s, rc, error);
+	return save(s, w);
+}
+
+bool segment_save_interrupted(struct segment *s, struct warm *w)
+{
+	const int64_t every = s->config.checkpoint_every, step = s->training.step.attempted;
+	bool interrupted[SPEC_WORLD_MAX] = {strcmp(s->stop.state, "interrupted") == 0};
+	const bool own = interrupted[0];
+
+	if (!s->saves || every == 0 || step % every == 0)
+		return true;
+	if (s->group) {
+		collectives_gather_all(s->group, interrupted, &own, sizeof(own), w->comm);
+		if (!segment_sync(s, w))
+			return false;
+	}
+	return !interrupted[0] || save(s, w);
 }
 
 bool segment_save_end(struct segment *s, struct warm *w)

@@ -153,6 +153,30 @@ def test_a_restart_resumes_the_last_good_one(damage):
             assert not list(folder.glob("step-*"))
 
 
+def test_a_stop_of_gpt2d_saves_and_a_cancel_does_not():
+    with Daemon(ranks=2, engine=PROGRAM) as d:
+        saves = {"checkpoint": {"every_steps": 100000, "at_end": True}, "restart": True}
+        with d.client() as c:
+            for name in ("cancelled", "stopped"):
+                number = c.submit(clean(training(name, 10**5, **saves)))
+                c.call("follow", id=number)
+                while c.event()["method"] != "run.step":
+                    pass
+                if name == "cancelled":
+                    c.call("cancel", id=number)
+                    assert c.followed(number)[-1]["params"]["state"] == "cancelled"
+        assert d.stop() == 0
+        runs = d.state / "runs"
+        assert not steps_in(runs / "1-cancelled" / "checkpoints")
+        (step, manifest), = steps_in(runs / "2-stopped" / "checkpoints").items()
+        assert manifest["state"]["attempted"] == step > 0
+        d.start()
+        with d.client() as c:
+            wait_for(lambda: f"resumed from {runs}/2-stopped/checkpoints/step-{step} " in d.said(), "the run's restart")
+            c.call("cancel", id=2)
+            assert c.wait(2)["state"] == "cancelled"
+
+
 def test_what_cannot_be_resumed_is_refused():
     with Daemon(ranks=2, engine=PROGRAM) as d, d.client() as c:
         none, _ = finish(c, training("none", SAVED))
