@@ -450,7 +450,6 @@ static void start_scheduler(struct daemon *d)
 		.checker = d->checker,
 		.world = d->world,
 		.state_dir = d->state_dir,
-		.runs_dir = d->runs_dir,
 		.lifecycle = d->lifecycle,
 		.queued = command_queued,
 		.arg = d,
