@@ -42,8 +42,9 @@ bool segment_saving(const struct segment *s);
 /* After each step, on all ranks. */
 bool segment_save_if_due(struct segment *s, struct warm *w);
 /*
- * After a step that the ranks have agreed to stop at: one more checkpoint where gpt2d interrupts the
- * run, which may be queued again, and none where a user cancels it. rank 0 knows which (s->stop).
+ * After a step that the ranks have agreed to stop at: one more checkpoint where gpt2d interrupts
+ * the run, which may be queued again, and none where a user cancels it. Rank 0 knows which
+ * (s->stop).
  */
 bool segment_save_interrupted(struct segment *s, struct warm *w);
 /* After the last step, on all ranks, also after a failure that all share: until it is written. */
