@@ -129,6 +129,7 @@ static int take_config(struct planning *p, const struct spec_config *c, const st
 		.accumulation = c->accumulation,
 		.overlap = c->overlap_comm,
 		.compute_us = 1e3 * options_real(args, "compute-ms", 0.0),
+		.compute_error = SCALING_MEASURED_ERROR,
 		.optimizer_us = scaling_optimizer_us(scaling_params(&model))};
 	if (p->estimated) {
 		p->work.compute_error = SCALING_COMPUTE_ERROR;
@@ -310,7 +311,7 @@ static void print_plan(struct output *o, const json_t *plan)
 		(long long)format_int(plan, "ranks_per_node", 0),
 		format_si((double)format_int(plan, "parameters", 0), count));
 	fprintf(out, "computation %.2f ms%s, AdamW on one GPU %.2f ms\n",
-		format_real(plan, "compute_ms"), estimated ? " +-15% (estimated)" : " (given)",
+		format_real(plan, "compute_ms"), estimated ? " +-15% (estimated)" : " +-3% (given)",
 		format_real(plan, "optimizer_ms"));
 	fprintf(out, "network: within a node %g us, %g GB/s; between nodes %g us, %g GB/s\n\n",
 		format_real(within, "alpha_us"), format_real(within, "gb_s"),

@@ -90,6 +90,8 @@ int64_t scaling_late_params(const struct scaling_model *model);
 #define SCALING_TFLOPS_TF32   226.0
 #define SCALING_TFLOPS_FP32   47.2
 #define SCALING_COMPUTE_ERROR 0.15
+/* Of a measured one: cards of one host differ by 1 %, and by more at their power limit. */
+#define SCALING_MEASURED_ERROR 0.03
 double scaling_compute_us(const struct scaling_model *model, int64_t seq_len, int64_t sequences,
 	int64_t accumulation, double tflops);
 /* AdamW on one H200, 16-bit parameters with fp32 masters: 898 us for 124.4 M parameters. */

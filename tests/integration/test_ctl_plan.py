@@ -22,7 +22,7 @@ def plan(folder, *args, network=NETWORK, **spec):
 def test_prediction(tmp_path):
     value = one_object(plan(tmp_path, "--nodes", 8, "--compute-ms", 99.2, "--json").stdout)
     assert (value["nodes"], value["ranks_per_node"], value["parameters"]) == (8, 8, 124439808)
-    assert value["network"] == NETWORK and value["compute_ms"] == 99.2 and not value["compute_estimated"]
+    assert value["network"] == NETWORK and value["compute_ms"] == 99.2 and not value["compute_estimated"] and value["compute_error"] == 0.03
     rows = value["rows"]
     assert rows[0]["of_spec"] and rows[0]["bucket_size"] == 25000000 and rows[0]["reduce_buckets"] == 5
     assert len({row["reduce_buckets"] for row in rows}) == len(rows) > 5
