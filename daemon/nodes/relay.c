@@ -60,6 +60,7 @@ struct relay {
 	int64_t heard_ns; /* of the leader */
 	int64_t epoch;    /* of the last node.start on this connection */
 	char leader[320]; /* its host, as it says */
+	char leader_name[420];
 	char why[WHY_BYTES];
 	char address[LINK_NAME_BYTES];
 	struct relay_rank *ranks;
@@ -282,6 +283,7 @@ static void welcome(struct relay *r, const json_t *params)
 	r->why[0] = '\0';
 	snprintf(r->leader, sizeof(r->leader), "%s", host ? host : "");
 	text_clean(r->leader);
+	snprintf(r->leader_name, sizeof(r->leader_name), "%s (%s)", r->leader, r->o.settings->join);
 	log_write(LOG_INFO, "link: joined the leader, %s (%s), as node %d", r->leader,
 		link_name(r->link), settings_node(r->o.settings));
 }
@@ -558,6 +560,7 @@ int relay_create(
 	snprintf(r->host, sizeof(r->host), "%.*s", (int)(colon - s->join) - 2 * bracketed,
 		s->join + bracketed);
 	snprintf(r->port, sizeof(r->port), "%s", colon + 1);
+	snprintf(r->leader_name, sizeof(r->leader_name), "%s", s->join);
 	r->ranks = memory_zeroed((size_t)s->ranks, sizeof(*r->ranks));
 	for (int i = 0; i < (int)s->ranks; i++) {
 		r->ranks[i].relay = r;
@@ -615,7 +618,16 @@ void relay_stop(struct relay *r)
 
 const char *relay_leader(const struct relay *r)
 {
-	return r->o.settings->join;
+	return r->leader_name;
+}
+
+const char *relay_engine_state(const struct relay *r)
+{
+	bool ready = true;
+
+	for (int64_t i = 0; i < r->o.settings->ranks; i++)
+		ready &= r->ranks[i].ready;
+	return none_left(r) ? "down" : ready ? "ready" : "starting";
 }
 
 json_t *relay_json(const struct relay *r)

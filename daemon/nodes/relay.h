@@ -37,9 +37,12 @@ void relay_reap(struct relay *r); /* on SIGCHLD */
  * called, maybe at once.
  */
 void relay_stop(struct relay *r);
-const char *relay_leader(const struct relay *r); /* the setting join */
+/* "HOST (ADDRESS)"; before it was ever joined the setting join. */
+const char *relay_leader(const struct relay *r);
 /* {state, leader, address, since, reason, silent_s} */
 json_t *relay_json(const struct relay *r);
+/* "ready", "starting" or "down": the engines of this node, as engine_pool_json calls it. */
+const char *relay_engine_state(const struct relay *r);
 /* The processes: rows as those of engine_pool_json, of this node's ranks. */
 json_t *relay_ranks_json(const struct relay *r);
 

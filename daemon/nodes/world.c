@@ -389,8 +389,10 @@ json_t *world_engine_json(const struct world *w)
 {
 	json_t *engine = engine_pool_json(w->pool);
 
-	if (w->relay != NULL)
+	if (w->relay != NULL) {
+		json_object_set_new(engine, "state", json_string(relay_engine_state(w->relay)));
 		json_object_set_new(engine, "ranks", relay_ranks_json(w->relay));
+	}
 	return engine;
 }
 

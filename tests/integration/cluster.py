@@ -105,7 +105,7 @@ class Stranger:
         self.process = subprocess.Popen(["openssl", "s_client", "-connect", nodes.address, "-tls1_3", "-quiet", "-psk", psk,
             "-psk_identity", f"gpt2d/1/{cluster}/{node}/0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
-    def send(self, method, **params):
+    def send(self, method, /, **params):
         self.process.stdin.write(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode() + b"\n")
         self.process.stdin.flush()
 

@@ -86,7 +86,8 @@ def test_status_says_what_is_known_of_the_nodes(nodes):
         status = c.call("status")
         assert (status["world"]["part"], status["world"]["leader"]["state"]) == ("member", "joined")
         assert [(rank["rank"], rank["state"]) for rank in status["engine"]["ranks"]] == [(1, "ready")]
-        with pytest.raises(RpcError, match=f"submit: this gpt2d is node 1, a member; ask .* {nodes.address}"):
+        assert status["engine"]["state"] == "ready"
+        with pytest.raises(RpcError, match=f"submit: this gpt2d is node 1, a member; ask .*{nodes.address}"):
             c.submit(spec())
     for daemon in nodes.nodes:
         text = subprocess.run([BUILD / "ctl/gpt2ctl", "--socket", daemon.socket, "status"], capture_output=True, text=True, check=True).stdout
@@ -149,6 +150,61 @@ def test_an_engine_of_a_member_that_is_killed(nodes):
     with nodes.nodes[1].client() as c:
         pid = c.call("status")["engine"]["ranks"][0]["pid"]
     run_and_break(nodes, lambda: os.kill(pid, signal.SIGKILL), "engine_lost: rank 1 killed by signal 9")
+    trains(nodes)
+
+
+def test_engines_of_a_member_that_misbehave(nodes):
+    """As those of one node: the same reasons, through the member."""
+    with nodes.leader.client() as c:
+        for name, reason in (("garbage.r1.s2", "engine_lost: rank 1 sent what is no message"),
+                ("long.r1.s2", "engine_lost: rank 1 sent too long a line"), ("exit5.r1.s2", "engine_lost: rank 1 exited with status 5"),
+                ("closes.r1.s2", "engine_lost: rank 1 exited with status 3"), ("fail.r1.s2", "made_up: rank 1: as asked"),
+                ("poison.r1.s2", "made_up: rank 1: as asked")):
+            nodes.wait_ready()
+            end = c.wait(c.submit(spec(f"{name}-ms20", steps=20, gpus=2)))
+            assert (end["state"], end["reason"][:len(reason)]) == ("failed", reason)
+        nodes.wait_ready()
+        run = c.submit(spec("flood.r1.s2-ms20", steps=20, gpus=2))
+        wait_for(lambda: c.state(run) == "running", "a run")
+        assert members(c)[0]["state"] == "joined"
+        c.call("cancel", id=run)
+        assert c.wait(run)["state"] == "cancelled"
+    trains(nodes)
+
+
+def test_messages_of_an_earlier_world_are_ignored(nodes):
+    nodes.nodes.pop().kill()
+    with nodes.leader.client() as c, Stranger(nodes) as member:
+        build = c.greeting["build"]
+        wait_for(lambda: members(c)[0]["state"] == "lost", "the loss of the member")
+        member.send("node.hello", protocol=1, version="0", build=build, node=1, ranks=1, host="b", boot_id="", pid=1, ucx={})
+        message = member.receive()
+        while message["method"] != "node.start":
+            message = member.receive()
+        now = message["params"]["epoch"]
+
+        def says(epoch, rank, method, params):
+            member.send("node.said", epoch=epoch, rank=rank, method=method, params=params)
+
+        def hello(epoch, rank):
+            device = {"backend": "cpu", "name": "b", "library": "", "memory_total_bytes": 1, "memory_free_bytes": 1}
+            says(epoch, rank, "engine.hello", {"protocol": 1, "role": "rank", "rank": rank, "pid": 1, "address": "a", "device": device})
+
+        def state():
+            return next(rank["state"] for rank in c.call("status")["engine"]["ranks"] if rank["rank"] == 1)
+
+        hello(now - 1, 1)
+        says(now - 1, 1, "engine.ready", {})
+        hello(now, 0)
+        nodes.wait_said(0, "node 1: node.said: not a rank of that node")
+        assert state() == "starting"
+        hello(now, 1)
+        while message["method"] != "node.send":
+            message = member.receive()
+        assert message["params"]["method"] == "engine.connect" and message["params"]["params"]["nodes"] == [0, 1]
+        says(now, 1, "engine.ready", {})
+        wait_for(lambda: state() == "ready", "the rank")
+    nodes.nodes.append(nodes.member(1))
     trains(nodes)
 
 
