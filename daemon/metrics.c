@@ -264,10 +264,11 @@ static void write_gpus(const struct writer *w, const struct row *row, const json
 static json_t *nodes_joined(const json_t *status)
 {
 	const json_t *members = find(status, "world.members"), *member;
+	const json_t *nodes = find(status, "world.nodes");
 	json_int_t joined = 1;
 	size_t i;
 
-	if (!json_is_integer(find(status, "world.nodes")))
+	if (nodes == NULL || json_typeof(nodes) != JSON_INTEGER)
 		return NULL;
 	json_array_foreach(members, i, member) {
 		const char *state = json_string_value(json_object_get(member, "state"));
