@@ -55,6 +55,7 @@ struct relay {
 	struct event *watch; /* each second */
 	struct clock_watch awake;
 	bool leaving; /* relay_stop was called */
+	unsigned attempts;
 	int64_t retry_ms;
 	int64_t since_ns; /* UTC: of the state joined, or of its end */
 	int64_t heard_ns; /* of the leader */
@@ -449,8 +450,22 @@ static void on_up(struct link *link, void *arg)
 	link_send(link, NODE_HELLO, hello);
 }
 
-static void connect_to(struct relay *r, const struct addrinfo *to)
+/* Of several addresses of a name the leader may listen on one: each attempt takes the next. */
+static const struct addrinfo *choose(struct relay *r, const struct addrinfo *found)
 {
+	const struct addrinfo *to = found;
+	unsigned n = 0;
+
+	for (const struct addrinfo *i = found; i != NULL; i = i->ai_next)
+		n++;
+	for (n = r->attempts++ % n; n > 0; n--)
+		to = to->ai_next;
+	return to;
+}
+
+static void connect_to(struct relay *r, const struct addrinfo *found)
+{
+	const struct addrinfo *to = choose(r, found);
 	const struct link_options options = {.base = r->o.base,
 		.tls = r->tls,
 		.up = on_up,

@@ -94,6 +94,19 @@ def test_status_says_what_is_known_of_the_nodes(nodes):
         assert "nodes   " in text and ("node 1" in text)
 
 
+def test_the_leader_by_its_name(nodes):
+    """A name is looked up at each attempt; one that is unknown is not the end."""
+    nodes.nodes.pop().kill()
+    lost = nodes.make(1, "--join", f"no-such-host.invalid:{nodes.port}", "--node-id", 1, suffix="n")
+    try:
+        nodes.wait_said(lost, f"leader no-such-host.invalid:{nodes.port}: ")
+        assert lost.process.poll() is None
+    finally:
+        lost.__exit__(None)
+    nodes.nodes.append(nodes.make(1, "--join", f"localhost:{nodes.port}", "--node-id", 1))
+    trains(nodes)
+
+
 def test_a_run_waits_for_the_node_that_is_missing():
     with Cluster(2, ready=False) as nodes, nodes.leader.client() as c:
         nodes.nodes.pop().kill()
