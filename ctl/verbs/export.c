@@ -111,9 +111,9 @@ const struct verb verb_export = {
 	.text = "The weights are those of the run's last checkpoint, see checkpoint in "
 		"gpt2d-spec(5). gpt2ctl reads the checkpoint's files itself, so it must run on the "
 		"daemon's host and be allowed to read them. Before it writes anything, it compares "
-		"the weights with the checkpoint's SHA-256.\n\n"
+		"the weights with the checkpoint's SHA-256. "
 		"In place of ID, the path of a checkpoint, or of a folder of checkpoints, is "
-		"allowed if it contains a '/'; no gpt2d is needed then.\n\n"
+		"allowed if it contains a '/'; no gpt2d is needed then. "
 		"In Python: transformers.GPT2LMHeadModel.from_pretrained(DIR). No tokenizer is "
 		"written.",
 	.options = options,

@@ -240,7 +240,7 @@ const struct verb verb_generate = {
 	.summary = "continue a text with a run's weights",
 	.text = "The engine of rank 0 computes it with the run's last checkpoint, see checkpoint "
 		"in gpt2d-spec(5), in the precision that the run had. It works between runs: while "
-		"a run is with the engines, generate is refused.\n\n"
+		"a run is with the engines, generate is refused. "
 		"The text is printed with its prompt; the speed goes to standard error. The text "
 		"ends early with the token between documents.",
 	.options = options,
