@@ -5,8 +5,8 @@
 #include "ctl/verb_table.h"
 
 /*
- * A sentence per line. A period or apostrophe at the beginning of a line would be a request, a
- * backslash an escape.
+ * A sentence per line, and a paragraph for an empty line. A period or apostrophe at the beginning
+ * of a line would be a request, a backslash an escape.
  */
 static void print_text(FILE *out, const char *text)
 {
@@ -19,6 +19,8 @@ static void print_text(FILE *out, const char *text)
 			fputs("\\e", out);
 		else if (*text == ' ' && before == '.')
 			fputc('\n', out);
+		else if (*text == '\n' && before == '\n')
+			fputs(".Pp\n", out);
 		else
 			fputc(*text, out);
 		before = *text;
