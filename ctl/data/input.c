@@ -157,6 +157,9 @@ static int begin(struct input *in, struct ctl_error *e)
 		in->zstd = ZSTD_createDStream();
 		if (!in->zstd)
 			memory_exhausted();
+		/* files of zstd --long too; memory is taken only as a frame asks for it */
+		ZSTD_DCtx_setParameter(in->zstd, ZSTD_d_windowLogMax,
+			ZSTD_dParam_getBounds(ZSTD_d_windowLogMax).upperBound);
 		in->packing = PACKING_ZSTD;
 		break;
 	default:
