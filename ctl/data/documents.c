@@ -180,6 +180,15 @@ bool documents_is_empty(const unsigned char *line, size_t n)
 	return i == n;
 }
 
+/* A byte order mark in front of JSON is no part of it (RFC 8259, section 8.1). */
+static void drop_mark(struct documents_part *part)
+{
+	if (part->n < 3 || memcmp(part->bytes, "\xef\xbb\xbf", 3) != 0)
+		return;
+	part->n -= 3;
+	memmove(part->bytes, part->bytes + 3, part->n);
+}
+
 /* Counts documents and lines of a part; what is behind the last allowed document is cut off. */
 static void count_lines(struct documents *d, struct documents_part *part)
 {
@@ -251,14 +260,16 @@ int documents_next(struct documents *d, struct documents_part *part, struct ctl_
 	part->documents = 0;
 	part->begins = part->ends = false;
 	if (d->lines) {
+		if (!d->begun)
+			drop_mark(part);
 		count_lines(d, part);
 	} else {
 		part->begins = !d->begun;
 		part->ends = d->in_ended;
 		part->documents = part->begins;
 		d->count += part->begins;
-		d->begun = true;
 	}
+	d->begun = true;
 	if (d->in_ended || (d->lines && d->count >= d->limit))
 		close_input(d);
 	return 1;
