@@ -65,7 +65,8 @@ int data_inputs_open(
 	in->largest = -1;
 	in->limit = options_int(args, "limit-docs", 0);
 	if (check_stdin(in, e) != 0 ||
-		tokenizer_open(&in->tokenizer, options_string(args, "tokenizer", "bytes"),
+		tokenizer_open(&in->tokenizer,
+			options_string(args, "tokenizer", in->fallback ? in->fallback : "bytes"),
 			options_string(args, "vocab", NULL), e) != 0)
 		return e->exit;
 	in->documents =

@@ -43,6 +43,7 @@ struct data_inputs {
 	const char *const *names; /* of the inputs, n */
 	size_t n;
 	const char *verb, *name; /* for messages; beside the progress bar */
+	const char *fallback;    /* the tokenizer without --tokenizer; NULL: bytes */
 	struct tokenizer tokenizer;
 	struct documents *documents;
 	struct encoder_job job;
@@ -57,7 +58,10 @@ struct data_inputs {
 	void *of;
 };
 
-/* in has verb, name, take and of. Inputs are args' words from first on. 0, or CTL_USAGE with e. */
+/*
+ * in has verb, name, fallback, take and of. Inputs are args' words from first on. 0, or CTL_USAGE
+ * with e.
+ */
 int data_inputs_open(
 	struct data_inputs *in, const struct options *args, size_t first, struct ctl_error *e);
 /* Calls take for each part. term: of the progress bar. 0, or an exit status with e. */

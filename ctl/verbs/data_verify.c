@@ -15,7 +15,7 @@ static const struct option_row options[] = {
 		"given)"},
 	{"sha256", 0, OPTION_STRING, "HEX", 0, 0, "the SHA-256 that the file must have"},
 	{"tokenizer", 't', OPTION_STRING, "bytes|gpt2", 0, 0,
-		"default bytes; " DATA_INPUTS_TOKENIZER},
+		"of IN; default bytes if no ID is above 256, else gpt2; " DATA_INPUTS_TOKENIZER},
 	{"vocab", 0, OPTION_STRING, "PATH", 0, 0, DATA_INPUTS_VOCAB},
 	{"field", 0, OPTION_STRING, "NAME", 0, 0, DATA_INPUTS_FIELD},
 	{"limit-docs", 0, OPTION_INT, "N", 1, 9e15, DATA_INPUTS_LIMIT},
@@ -98,15 +98,18 @@ static int verify(struct verification *v, const struct options *args, const stru
 	v->in.name = args->words[0];
 	v->in.take = compare;
 	v->in.of = v;
+	if (v->reader.n_tokens < 2)
+		return ctl_error_set(e, CTL_USAGE, "%.800s: %lld tokens, at least 2 needed",
+			v->reader.path, (long long)v->reader.n_tokens);
+	if (token_reader_summarize(&v->reader, v->summary, e) != 0)
+		return e->exit;
+	v->in.fallback =
+		v->summary->largest <= 256 && !options_has(args, "vocab") ? "bytes" : "gpt2";
 	if (has_inputs && data_inputs_open(&v->in, args, 1, e) != 0)
 		return e->exit;
 	if (has_inputs)
 		size = v->in.tokenizer.vocab_size;
-	if (v->reader.n_tokens < 2)
-		return ctl_error_set(e, CTL_USAGE, "%.800s: %lld tokens, at least 2 needed",
-			v->reader.path, (long long)v->reader.n_tokens);
-	if (token_reader_summarize(&v->reader, v->summary, e) != 0 ||
-		check_sha256(v, options_string(args, "sha256", NULL), e) != 0 ||
+	if (check_sha256(v, options_string(args, "sha256", NULL), e) != 0 ||
 		check_ids(v, options_int(args, "vocab-size", size), e) != 0)
 		return e->exit;
 	return has_inputs ? check_inputs(v, term, e) : 0;
