@@ -364,9 +364,24 @@ void submit_unload(struct spec_source *source)
 	source->text = source->folder = NULL;
 }
 
+/* Whether the file has keys of both, and none of those that a spec needs and DeepSpeed lacks. */
+static bool looks_like_deepspeed(const struct spec_source *source)
+{
+	json_t *root = json_loadb(source->text, source->n, 0, NULL);
+	const bool yes = (json_object_get(root, "zero_optimization") ||
+				 json_object_get(root, "train_micro_batch_size_per_gpu") ||
+				 json_object_get(root, "train_batch_size")) &&
+		!json_object_get(root, "model") && !json_object_get(root, "data") &&
+		!json_object_get(root, "seq_len") && !json_object_get(root, "work");
+
+	json_decref(root);
+	return yes;
+}
+
 static int run(struct ctl *ctl, const struct options *args)
 {
 	struct deepspeed_import import = {0};
+	struct output *o = &ctl->output;
 	struct spec_source source;
 	struct ctl_error e = {0};
 	int exit = submit_check(ctl, args);
@@ -379,6 +394,9 @@ static int run(struct ctl *ctl, const struct options *args)
 		exit = deepspeed_source_convert(ctl, &source, &import);
 	if (!exit)
 		exit = submit_send(ctl, &source);
+	if (exit == CTL_USAGE && !o->json && !options_has(args, "deepspeed") &&
+		looks_like_deepspeed(&source))
+		fputs("if this is a DeepSpeed configuration, use --deepspeed\n", o->err.file);
 	deepspeed_finish(&import);
 	submit_unload(&source);
 	return exit;

@@ -253,9 +253,12 @@ def test_submit_needs_the_rest(tmp_path, path):
     with FakeDaemon(path) as daemon:
         result = ctl("submit", "--deepspeed", file, path=path)
         lone = ctl("submit", "--strict", file, path=path)
+        without = ctl("submit", file, path=path)
         rerun = ctl("rerun", "1", "--deepspeed", path=path)
     assert result.returncode == 2 and daemon.requests == []
     assert "model: required" in result.stderr and "work: exactly one of" in result.stderr
+    assert without.returncode == 2 and without.stderr.endswith("if this is a DeepSpeed configuration, use --deepspeed\n")
+    assert "if this is" not in result.stderr
     assert lone.returncode == 2 and "--strict requires --deepspeed" in lone.stderr
     assert rerun.returncode == 2
 
