@@ -31,8 +31,8 @@ def data(verb, *args):
     return subprocess.run([CTL, "data", verb, *map(str, args)], capture_output=True, timeout=60, text=True)
 
 
-def zstd(text):
-    return subprocess.run(["zstd", "-c"], input=text, check=True, capture_output=True, timeout=60).stdout
+def zstd(text, *args):
+    return subprocess.run(["zstd", "-c", *args], input=text, check=True, capture_output=True, timeout=60).stdout
 
 
 def read(path, headed=True):
@@ -139,6 +139,13 @@ def test_a_compressed_file_is_unpacked(tmp_path, pack):
     result = prepare("FILE", "-o", "OUT", cwd=tmp_path)
     assert result.returncode == 2 and b"FILE: " + pack[:4].encode() + b": the file is cut off" in result.stderr
     assert bytes(read(tmp_path / "OUT")) == text
+
+
+def test_a_zstd_file_with_a_long_window_is_unpacked(tmp_path):
+    packed = zstd(b"some text", "--long=31") # of a pipe: the frame keeps the window
+    result = prepare("-", "-o", tmp_path / "OUT", input=packed)
+    assert result.returncode == 0, result.stderr
+    assert bytes(read(tmp_path / "OUT")) == b"some text"
 
 
 @pytest.mark.parametrize("begin, says", [
@@ -313,6 +320,27 @@ def test_show(tmp_path, vocabulary):
     (tmp_path / "b.txt").write_bytes(b"a\n\033[31m\xff")
     assert prepare(tmp_path / "b.txt", "-o", tmp_path / "b.bin").returncode == 0
     assert 'text       "a\\n\\u001B[31m' in data("show", tmp_path / "b.bin").stdout
+
+
+def test_json_lines_may_begin_with_a_byte_order_mark(tmp_path):
+    mark = b"\xef\xbb\xbf"
+    (tmp_path / "a.jsonl").write_bytes(mark + b'{"text": "a"}\r\n{"text": "b"}\r\n')
+    (tmp_path / "b.jsonl").write_bytes(mark)
+    (tmp_path / "c.jsonl").write_bytes(mark + b'{"text": "c"}')
+    result = prepare("a.jsonl", "b.jsonl", "c.jsonl", "-o", "o.bin", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert read(tmp_path / "o.bin") == [*b"a", 256, *b"b", 256, *b"c"]
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "a"}\n' + mark + b'{"text": "b"}\n')
+    result = prepare("a.jsonl", "-o", "o.bin", cwd=tmp_path)
+    assert result.returncode == 2 and b"a.jsonl:2: no JSON" in result.stderr
+
+
+def test_verify_takes_the_tokenizer_that_fits(tmp_path, vocabulary):
+    (tmp_path / "a.txt").write_text(MIXED, newline="")
+    for tokenizer in (["bytes"], ["gpt2", "--vocab", vocabulary]):
+        assert prepare(tmp_path / "a.txt", "-o", tmp_path / "o.bin", "-t", *tokenizer).returncode == 0
+        result = data("verify", tmp_path / "o.bin", tmp_path / "a.txt", *tokenizer[1:])
+        assert ", equal to the tokens of the inputs" in result.stdout, result.stderr
 
 
 def test_verify(tmp_path, vocabulary):
