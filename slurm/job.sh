@@ -19,7 +19,7 @@ fail() { say "job.sh: $*" >&2; exit 1; }
 mapfile -t nodes < <(map_nodes)
 [ ${#nodes[@]} -gt 0 ] || fail "SLURM_JOB_NODELIST names no node"
 cpus=$(map_cpus) && ranks=$(map_ranks) || exit 1
-device=${GPT2D_DEVICE:-$([ "$(map_gpus)" -gt 0 ] && echo cuda || echo cpu)}
+device=$(map_device)
 run_dir=${RUN_DIR:-${SLURM_SUBMIT_DIR:-$PWD}/gpt2d-$SLURM_JOB_ID}
 # the ID of the step too: an allocation may run this several times
 folder=${GPT2D_LOCAL:-/tmp}/gpt2d-$SLURM_JOB_ID.${SLURM_STEP_ID:-batch}.${SLURM_RESTART_COUNT:-0}

@@ -77,15 +77,25 @@ map_gpus() {
 	fi
 }
 
-# Ranks of each node: GPT2D_RANKS, else one for each GPU, else one for each task. Status 1 after a
+# cuda if the job has GPUs, else cpu; GPT2D_DEVICE overrides it.
+map_device() {
+	if [ -n "${GPT2D_DEVICE:-}" ]; then
+		echo "$GPT2D_DEVICE"
+	elif [ "$(map_gpus)" -gt 0 ]; then
+		echo cuda
+	else
+		echo cpu
+	fi
+}
+
+# Ranks of each node: GPT2D_RANKS, else one for each GPU, and on CPUs one for each task. Status 1 after a
 # message if the nodes differ.
 map_ranks() {
-	local gpus counts
-	gpus=$(map_gpus)
+	local counts
 	if [ -n "${GPT2D_RANKS:-}" ]; then
 		echo "$GPT2D_RANKS"
-	elif [ "$gpus" -gt 0 ]; then
-		echo "$gpus"
+	elif [ "$(map_device)" = cuda ]; then
+		map_gpus
 	else
 		counts=$(map_counts "${SLURM_TASKS_PER_NODE:-1}" | sort -u) || return 1
 		if [ "$(wc -l <<<"$counts")" -ne 1 ]; then

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -21,7 +22,7 @@ def cluster(tmp_path_factory):
     folder = tmp_path_factory.mktemp("slurm", numbered=True)
     with slurm_cluster.Cluster(2, folder) as c:
         c.environment.update(PATH=f"{BUILD / 'daemon'}:{BUILD / 'ctl'}:{c.environment['PATH']}", GPT2D_LOCAL=str(c.local),
-            GPT2D_OPTIONS="--threads 1")
+            GPT2D_OPTIONS="--threads 1", GPT2D_DEVICE="cpu")
         yield c
 
 
@@ -72,6 +73,7 @@ def test_ranks_and_processors():
     assert bash("SLURM_TASKS_PER_NODE='4(x3)' map_ranks").stdout == "4\n"
     assert bash("SLURM_GPUS_ON_NODE=8 map_ranks").stdout == "8\n"
     assert bash("GPT2D_RANKS=3 map_ranks").stdout == "3\n"
+    assert bash("SLURM_GPUS_ON_NODE=8 GPT2D_DEVICE=cpu SLURM_TASKS_PER_NODE='4(x3)' map_ranks").stdout == "4\n"
     assert bash("CUDA_VISIBLE_DEVICES=0,2 map_gpus").stdout == "2\n"
     uneven = bash("map_ranks")
     assert uneven.returncode == 1 and "different numbers of tasks" in uneven.stderr
@@ -94,12 +96,18 @@ def test_one_node(cluster, results, tmp_path):
     assert all((results / name).exists() for name in ("topo.txt", "ibstat.txt", "log/n1.log"))
 
 
-def test_gpus_of_the_job_are_its_ranks(cluster, results, tmp_path):
-    job = cluster.sbatch("--nodes=2", "--gpus-per-node=2", SLURM / "gpt2d.sbatch", *write(tmp_path, spec("gpus")), GPT2D_DEVICE="cpu")
+def test_gpus_of_the_job(cluster, results, tmp_path):
+    """They are visible on each node, and without GPT2D_DEVICE=cpu they are the ranks."""
+    files = write(tmp_path, spec("gpus"))
+    job = cluster.sbatch("--nodes=2", "--gpus-per-node=2", SLURM / "gpt2d.sbatch", *files)
     assert cluster.end(job)["JobState"] == "COMPLETED", cluster.output(job)
-    assert metrics(results)[0]["hardware"]["world_size"] == 4
     launcher, = results.rglob("launcher_metadata.json")
     assert json.loads(launcher.read_text())["env"]["CUDA_VISIBLE_DEVICES"] == "0,1"
+    shutil.rmtree(results)
+    job = cluster.sbatch("--gpus-per-node=2", SLURM / "gpt2d-one.sbatch", *files, GPT2D_DEVICE="", GPT2D_OPTIONS="-nv")
+    assert cluster.end(job)["JobState"] == "FAILED"
+    settings, = (file.read_text().splitlines() for file in results.rglob("n[12].out"))
+    assert {"device = cuda", "ranks = 2"} <= set(settings) or "gpt2-engine-cuda" in settings[0]
 
 
 def test_a_failing_arm(cluster, results, tmp_path):
