@@ -450,6 +450,7 @@ static void start_scheduler(struct daemon *d)
 		.checker = d->checker,
 		.world = d->world,
 		.state_dir = d->state_dir,
+		.runs_dir = d->runs_dir,
 		.lifecycle = d->lifecycle,
 		.queued = command_queued,
 		.arg = d,

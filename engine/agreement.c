@@ -328,7 +328,7 @@ bool agreement_reach(struct segment *s, struct warm *w, bool prepared, struct li
 	collectives_set_timeout(w->collectives, 0);
 	agreed = agreed && test_communicator(s, w, all, link) &&
 		compare_agreements(s, w, all, prepared) &&
-		(!several || agree_on_contents(s, w, link)) &&
+		(!several || (agree_on_contents(s, w, link) && segment_save_visible(s, w))) &&
 		tune_together(s, w, all, link);
 	free(all);
 	return agreed;

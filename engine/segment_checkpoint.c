@@ -328,6 +328,27 @@ bool segment_save_begin(struct segment *s, const struct warm *w)
 		s, "memory", "no host memory for the copy of a checkpoint (spec key checkpoint)");
 }
 
+bool segment_save_visible(struct segment *s, struct warm *w)
+{
+	struct loaded own = {0};
+	int failed;
+
+	if (!s->saves)
+		return true;
+	if (access(s->checkpoints, W_OK | X_OK) < 0) {
+		own.rc = -errno;
+		snprintf(own.why, sizeof(own.why),
+			"rank %d cannot write to %.256s: %s. With several nodes checkpoint.dir, or "
+			"else the state directory, must be a folder that all nodes share",
+			w->rank, s->checkpoints, strerror(errno));
+	}
+	failed = first_failed(s, w, &own);
+	if (failed < 0 || failed == s->world)
+		return failed == s->world;
+	s->failure.silent = failed != w->rank;
+	return segment_fail(s, "checkpoint", "%s", own.why);
+}
+
 bool segment_saving(const struct segment *s)
 {
 	return s->saves && (saver_pending(s->saver) || !saver_idle(s->saver));

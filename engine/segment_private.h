@@ -37,6 +37,8 @@ void segment_resume_finish(struct segment *s);
 
 /* Before the ranks agree, with the group: folder and memory for the checkpoints, if any are due. */
 bool segment_save_begin(struct segment *s, const struct warm *w);
+/* On all ranks of several nodes together: each of them sees the folder that rank 0 has made. */
+bool segment_save_visible(struct segment *s, struct warm *w);
 /* Whether one is being written, beside which a step's time is no measure. */
 bool segment_saving(const struct segment *s);
 /* After each step, on all ranks. */

@@ -38,6 +38,7 @@ struct checker_question {
 	int64_t world;          /* ranks of gpt2d */
 	const char *spec, *arm; /* canonical text and the arm in it; outlive the answer */
 	const json_t *resume;   /* folders for its resume_from; NULL: none; outlives the answer */
+	const char *runs;       /* the leader's, where that is another node; NULL: options.runs */
 	const char *file;       /* a token file of the arm, for a message; "": none */
 	/*
 	 * Comes once, later: failure NULL and reply (check.reply's params, borrowed), or failure a

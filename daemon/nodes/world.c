@@ -185,10 +185,10 @@ bool world_check(struct world *w, const struct checker_question *question, int64
 		c->asked[node] = true;
 		c->left++;
 		members_send(w->members, node, NODE_CHECK,
-			json_pack("{sI sI ss ss ss sO*}", "id", (json_int_t)c->id, "world",
+			json_pack("{sI sI ss ss ss ss? sO*}", "id", (json_int_t)c->id, "world",
 				(json_int_t)question->world, "spec", question->spec, "arm",
-				question->arm, "file", question->file, "resume",
-				(json_t *)question->resume));
+				question->arm, "file", question->file, "runs", question->runs,
+				"resume", (json_t *)question->resume));
 	}
 	if (c->left == 0) {
 		free(c->asked);

@@ -391,6 +391,7 @@ static void on_answer(void *arg, const char *failure, json_t *reply)
 		add_error(s, (struct spec_place){0}, "", "refused by the checker without a reason");
 	add_check(s, json_object_get(reply, "check"));
 	question = question_of(s);
+	question.runs = s->submitter->options.runs_dir;
 	if (has_errors(s) ||
 		!world_check(s->submitter->options.world, &question,
 			s->spec->arms[s->arm].config.gpus, on_members, s))

@@ -23,7 +23,7 @@ struct submit_options {
 	struct store *store;
 	struct checker *checker;
 	struct world *world;
-	const char *state_dir;
+	const char *state_dir, *runs_dir;
 	struct lifecycle *lifecycle;
 	/* The run is durable and in the queue: sends the reply. */
 	void (*queued)(void *arg, struct reply *reply, struct run *run);

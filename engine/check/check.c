@@ -555,8 +555,16 @@ static void check_room(struct checking *k, int64_t bytes)
 	else if (c->checkpoint_dir[0] && access(folder, W_OK | X_OK) < 0)
 		refuse(k, "checkpoint.dir", "%s: gpt2d cannot write there: %s", folder,
 			strerror(errno));
-	if (!folder || statvfs(folder, &fs) < 0)
+	if (!folder)
 		return;
+	if (statvfs(folder, &fs) < 0) {
+		if (!c->checkpoint_dir[0])
+			refuse(k, "checkpoint",
+				"%s: %s: the ranks of all nodes write checkpoints there. Set "
+				"checkpoint.dir to a folder that all nodes share",
+				folder, strerror(errno));
+		return;
+	}
 	left = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
 	if (left < bytes)
 		warn(k,

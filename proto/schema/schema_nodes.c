@@ -104,6 +104,7 @@ const struct schema_row schema_nodes[] = {
 	{"spec", "text", ""},
 	{"arm", "text", ""},
 	{"file", "text", "a token file of the arm, for a message"},
+	{"runs", "?text|null", "the leader's folder of the runs' directories"},
 	{"resume", "?[text]", "folders of checkpoints for resume_from"},
 
 	{"node.checked", SCHEMA_REPORT, "A member: what is wrong with the spec on its node."},

@@ -224,11 +224,9 @@ def test_checkpoints_in_a_folder_that_the_nodes_share(two):
             return number, c.call("show", id=number)["segments"][0]["summary"]
 
         _, whole = finish(checkpointed("whole", 6))
-        shared = two.home / "shared"
-        shared.mkdir()
-        half, first = finish(checkpointed("half", 3, checkpoint={"at_end": True, "dir": str(shared)}))
+        half, first = finish(checkpointed("half", 3, checkpoint={"at_end": True}))
         assert first["checkpoints"]["written"] == 1
-        folder = shared / f"{half}-half" / "step-3"
+        folder = two.leader.state / "runs" / f"{half}-half" / "checkpoints" / "step-3"
         assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "shard-0-of-2.bin", "shard-1-of-2.bin"]
         _, rest = finish(checkpointed("rest", 6, resume_from=half))
         assert first["losses"] + rest["losses"] == whole["losses"]
@@ -240,8 +238,8 @@ def test_checkpoints_in_a_folder_of_each_node(hosts, two):
         saves = {"at_end": True, "dir": str(hosts.local)}
         end = c.wait(c.submit(checkpointed("apart", 3, checkpoint=saves)))
         assert end["state"] == "failed"
-        assert end["reason"].startswith("checkpoint: rank "), end
-        assert "checkpoint.dir: the node of rank 1 cannot write to" in end["reason"]
+        assert end["reason"].startswith("checkpoint: rank 1: rank 1 cannot write to "), end
+        assert "must be a folder that all nodes share" in end["reason"]
         saves["dir"] = str(hosts.local / "missing")
         with pytest.raises(RpcError) as refused:
             c.submit(checkpointed("missing", 3, checkpoint=saves))
