@@ -73,6 +73,7 @@ static void encode_lines(const struct encoder_job *job, void *thread, struct slo
 		else
 			encode_document(job->tokenizer, thread, s, json.text, json.n, document == 0,
 				true, true);
+		s->tokens.replaced += json.replaced;
 		document++;
 	}
 	json_line_finish(&json);
@@ -83,6 +84,7 @@ static void encode(const struct encoder_job *job, void *thread, struct slot *s)
 	const struct documents_part *p = &s->part;
 
 	s->tokens.n = 0;
+	s->tokens.replaced = 0;
 	s->separators = 0;
 	s->largest = -1;
 	if (p->lines)
@@ -155,6 +157,7 @@ static int empty(struct encoder *r, struct slot *s, struct ctl_error *e)
 	part = (struct encoder_part){.ids = s->tokens.ids,
 		.n = s->tokens.n,
 		.separators = s->separators,
+		.replaced = s->tokens.replaced,
 		.largest = s->largest,
 		.input = s->part.input,
 		.documents = s->part.documents};

@@ -15,6 +15,7 @@ struct encoder_part {
 	const uint16_t *ids;
 	size_t n;
 	int64_t separators; /* of the n */
+	int64_t replaced;   /* U+FFFD for bytes that are no UTF-8 */
 	int32_t largest;    /* id, -1: none */
 	size_t input;
 	int64_t documents; /* that begin in it */

@@ -92,7 +92,7 @@ int json_line_read(struct json_line *j, const unsigned char *line, size_t n, con
 		j->room = 3 * n + 1;
 		j->clean = memory_resized(j->clean, j->room);
 	}
-	n = utf8_replace(line, n, j->clean);
+	n = utf8_replace(line, n, j->clean, &j->replaced);
 	replace_halves(j->clean, j->clean + n);
 	j->root = json_loadb(
 		(const char *)j->clean, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &at);

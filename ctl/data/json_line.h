@@ -13,6 +13,7 @@
 struct json_line {
 	const unsigned char *text; /* valid until the next call */
 	size_t n;
+	int64_t replaced; /* U+FFFD in the line for bytes that are no UTF-8 */
 	json_t *root;
 	unsigned char *clean;
 	size_t room;

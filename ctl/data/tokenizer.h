@@ -17,6 +17,7 @@ enum { TOKENIZER_TOKEN_BYTES = 4096 };
 struct token_list {
 	uint16_t *ids;
 	size_t n, room;
+	int64_t replaced; /* U+FFFD for bytes that are no UTF-8 */
 };
 /* Room for n more. */
 void tokenizer_reserve(struct token_list *t, size_t n);

@@ -173,11 +173,14 @@ static void encode(const struct tokenizer *t, void *thread, const unsigned char 
 	struct thread *s = thread;
 
 	if (utf8_valid(bytes, n) < n) {
+		int64_t replaced;
+
 		if (s->text_room < 3 * n) {
 			s->text_room = 3 * n;
 			s->text = memory_resized(s->text, s->text_room);
 		}
-		n = utf8_replace(bytes, n, s->text);
+		n = utf8_replace(bytes, n, s->text, &replaced);
+		out->replaced += replaced;
 		bytes = s->text;
 	}
 	tokenizer_reserve(out, n + KEY_TOKENS);

@@ -63,10 +63,11 @@ size_t utf8_valid(const unsigned char *bytes, size_t n)
 	return at;
 }
 
-size_t utf8_replace(const unsigned char *bytes, size_t n, unsigned char *out)
+size_t utf8_replace(const unsigned char *bytes, size_t n, unsigned char *out, int64_t *replaced)
 {
 	size_t n_out = 0;
 
+	*replaced = 0;
 	for (size_t at = 0; at < n;) {
 		const size_t k = utf8_valid(bytes + at, n - at);
 		int valid;
@@ -78,6 +79,7 @@ size_t utf8_replace(const unsigned char *bytes, size_t n, unsigned char *out)
 			at += step(bytes + at, n - at, &valid);
 			memcpy(out + n_out, "\xef\xbf\xbd", 3);
 			n_out += 3;
+			++*replaced;
 		}
 	}
 	return n_out;

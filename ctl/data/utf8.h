@@ -7,11 +7,15 @@
 #define GPT2D_CTL_DATA_UTF8_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* How many of the n bytes are whole characters, from the first on. */
 size_t utf8_valid(const unsigned char *bytes, size_t n);
 
-/* Writes the text to out, which has room for 3 * n bytes, and returns its length. */
-size_t utf8_replace(const unsigned char *bytes, size_t n, unsigned char *out);
+/*
+ * Writes the text to out, which has room for 3 * n bytes, and returns its length. *replaced: how
+ * many U+FFFD were put in.
+ */
+size_t utf8_replace(const unsigned char *bytes, size_t n, unsigned char *out, int64_t *replaced);
 
 #endif

@@ -49,6 +49,7 @@ static int take(void *of, const struct encoder_part *part, struct ctl_error *e)
 	progress_show_work(&in->progress, &work, now_ns);
 	in->sums[part->input].tokens += (int64_t)part->n - part->separators;
 	in->sums[part->input].documents += part->documents;
+	in->sums[part->input].replaced += part->replaced;
 	in->n_tokens += (int64_t)part->n;
 	if (part->largest > in->largest)
 		in->largest = part->largest;
@@ -117,8 +118,20 @@ json_t *data_inputs_json(const struct data_inputs *in)
 	return rows;
 }
 
-void data_inputs_note(struct output *o, const struct tokenizer *t)
+void data_inputs_note(struct output *o, const struct data_inputs *in)
 {
+	const struct tokenizer *t = &in->tokenizer;
+	char count[FORMAT_BYTES], name[4096];
+
+	for (size_t i = 0; i < in->n; i++) {
+		if (in->sums[i].replaced == 0)
+			continue;
+		term_clean(in->names[i], name, sizeof(name));
+		fprintf(o->err.file,
+			"gpt2ctl: note: %s: not all UTF-8; places that became U+FFFD: %s\n",
+			strcmp(name, "-") == 0 ? "stdin" : name,
+			format_count(in->sums[i].replaced, count));
+	}
 	if (t->source && t->vocab_size != VOCABULARY_GPT2_SIZE)
 		fprintf(o->err.file,
 			"gpt2ctl: note: %s has %lld tokens, GPT-2's own vocabulary has %d\n",

@@ -37,6 +37,7 @@
 /* What an input gave. */
 struct data_inputs_sum {
 	int64_t tokens, documents;
+	int64_t replaced; /* U+FFFD for bytes that are no UTF-8 */
 };
 
 struct data_inputs {
@@ -70,7 +71,7 @@ void data_inputs_finish(struct data_inputs *in); /* takes a zeroed one */
 
 /* [{path, bytes, documents, tokens}] of the inputs. */
 json_t *data_inputs_json(const struct data_inputs *in);
-/* A line on o's stderr if the vocabulary is not of GPT-2's size. */
-void data_inputs_note(struct output *o, const struct tokenizer *t);
+/* Lines on o's stderr: inputs that are no UTF-8, and a vocabulary that is not of GPT-2's size. */
+void data_inputs_note(struct output *o, const struct data_inputs *in);
 
 #endif

@@ -220,7 +220,7 @@ static int run(struct ctl *ctl, const struct options *args)
 	if (exit == 0) {
 		result = result_of(&p, files);
 		output_print(&ctl->output, "data prepare", result, print_prepared);
-		data_inputs_note(&ctl->output, &p.in.tokenizer);
+		data_inputs_note(&ctl->output, &p.in);
 		json_decref(result);
 	}
 	token_file_abandon(&p.out);

@@ -28,12 +28,13 @@ static json_t *decoded(const struct tokenizer *t, const uint16_t *ids, size_t n)
 	size_t n_bytes;
 	FILE *stream = memory_stream(&bytes, &n_bytes);
 	json_t *value;
+	int64_t replaced;
 
 	for (size_t i = 0; i < n; i++)
 		fwrite(token, 1, t->kind->decode(t, ids[i], token), stream);
 	memory_stream_end(stream);
 	text = memory_resized(NULL, 3 * n_bytes + 1);
-	n_bytes = utf8_replace((unsigned char *)bytes, n_bytes, text);
+	n_bytes = utf8_replace((unsigned char *)bytes, n_bytes, text, &replaced);
 	value = json_stringn((const char *)text, n_bytes);
 	free(bytes);
 	free(text);

@@ -203,8 +203,15 @@ def test_gpt2_tokens_of_text(tmp_path, vocabulary):
 def test_gpt2_tokens_of_what_is_no_utf8(tmp_path, vocabulary):
     text = MIXED.encode()[:-1] + b"\xff\xe2\x82 \xed\xa0\x80\xf0\x9f\x98end"
     (tmp_path / "a").write_bytes(text)
-    assert gpt2(vocabulary, tmp_path / "a", "-o", tmp_path / "o.bin").returncode == 0
+    result = gpt2(vocabulary, tmp_path / "a", "-o", tmp_path / "o.bin")
+    assert result.returncode == 0
     assert read(tmp_path / "o.bin") == [*REFERENCE.encode(text.decode(errors="replace")), END]
+    places = text.decode(errors="replace").count("\ufffd") - MIXED.count("\ufffd")
+    assert b"a: not all UTF-8; places that became U+FFFD: %d\n" % places in result.stderr
+    (tmp_path / "b.jsonl").write_bytes(b'{"text": "a"}\n{"text": "\xe9"}\n')
+    (tmp_path / "c.jsonl").write_bytes('{"text": "\u00e9\ufffd"}'.encode())
+    result = gpt2(vocabulary, tmp_path / "b.jsonl", tmp_path / "c.jsonl", "-o", tmp_path / "o.bin")
+    assert b"b.jsonl: not all UTF-8; places that became U+FFFD: 1\n" in result.stderr and b"c.jsonl" not in result.stderr
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.ndjson.zst", "-"])

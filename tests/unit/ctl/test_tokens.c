@@ -466,12 +466,14 @@ static void test_utf8(void **state)
 		const unsigned char *bytes = (const unsigned char *)replaced[i].bytes;
 		const size_t n = strlen(replaced[i].bytes);
 		unsigned char out[128];
-		const size_t k = utf8_replace(bytes, n, out);
+		int64_t count;
+		const size_t k = utf8_replace(bytes, n, out, &count);
 
 		assert_int_equal(k, strlen(replaced[i].text));
 		assert_memory_equal(out, replaced[i].text, k);
 		assert_int_equal(utf8_valid(bytes, n) == n,
 			strcmp(replaced[i].bytes, replaced[i].text) == 0);
+		assert_int_equal(count == 0, utf8_valid(bytes, n) == n);
 	}
 }
 
