@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from helpers import PATIENCE_S, Daemon, RpcError, spec, wait_for
+from helpers import BUILD, PATIENCE_S, Daemon, RpcError, spec, wait_for
 
 
 @pytest.fixture
@@ -34,6 +34,24 @@ def test_stop_by_signal(home, number, environment, reason):
         with d.client() as c:
             assert c.state(run) == "interrupted"
             assert c.wait(again)["state"] == "done"
+
+
+def test_signals_that_come_together_are_one(home):
+    """Slurm sends SIGTERM twice within milliseconds: the step in progress ends all the same, and its metrics are kept."""
+    with Daemon(home=home, engine=BUILD / "engine/gpt2-engine-cpu") as d:
+        with d.client() as c:
+            run = c.submit(spec("long", 100000, seq_len=256, train_micro_batch_size_per_gpu=8))
+            c.call("follow", id=run)
+            while c.event()["method"] != "run.step":
+                pass
+            d.process.terminate()
+            wait_for(lambda: "signal 15" in d.said(), "the first signal")
+            d.process.terminate()
+            assert c.followed(run)[-1]["params"]["state"] == "interrupted"
+        assert d.process.wait(PATIENCE_S) == 0
+        kept = json.loads((d.state / "runs" / f"{run}-long" / "training_metrics.json").read_text())["gpt2d"]
+        assert kept["status"] == "interrupted" and kept["reason"].startswith("daemon_stop: ")
+        d.start()
 
 
 def test_stop_leaves_a_run_its_time(home):
