@@ -10,5 +10,6 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 terminal=()
 [ $# -gt 0 ] || [ ! -t 0 ] || terminal=(--pty)
 first=$(map_nodes | head -n 1)
+# in a step SLURM_TASKS_PER_NODE is that of the step: env gives job.sh that of the allocation
 exec srun --overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist="$first" --cpus-per-task="$(map_cpus)" \
-	--cpu-bind=none "${terminal[@]}" "$here/job.sh" "$@"
+	--cpu-bind=none "${terminal[@]}" env SLURM_TASKS_PER_NODE="${SLURM_TASKS_PER_NODE:-1}" "$here/job.sh" "$@"
