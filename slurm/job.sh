@@ -81,6 +81,7 @@ knobs() {
 # ---- the daemons ----
 
 steps=() # process IDs of the sruns of the daemons, the leader's first
+foldered=() # nodes with a folder and no gpt2d that removes it
 signalled= # those that have a signal to end
 watcher=
 signal= # that ends the job; LOST: a gpt2d has ended
@@ -90,6 +91,7 @@ start() {
 	# the key is of this job alone; it reaches the nodes through srun's standard input
 	key=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')
 	on_nodes "${nodes[@]}"
+	foldered=("${nodes[@]:1}")
 	# shellcheck disable=SC2016 # $1 is the inner shell's
 	"${step[@]}" bash -c 'umask 077 && mkdir "$1" && cat >"$1/key"' _ "$folder" <<<"$key" ||
 		fail "no folder $folder on some node; GPT2D_LOCAL names another place on the nodes' own disks"
@@ -125,6 +127,7 @@ start_nodes() { # ID of the first, a peer, options of gpt2d...
 	"${step[@]}" --kill-on-bad-exit=1 --output="$run_dir/log/%N.out" --input=none \
 		"$here/node.sh" "$folder" "$id" "$peer" "${options[@]}" "$@" &
 	steps+=($!)
+	[ "$id" -eq 0 ] || foldered=()
 }
 
 # Repeats a command until it succeeds. The job fails if a daemon ends before that.
@@ -203,6 +206,10 @@ on_signal() {
 at_exit() {
 	trap '' TERM INT USR1
 	stop
+	if [ ${#foldered[@]} -gt 0 ]; then
+		on_nodes "${foldered[@]}"
+		"${step[@]}" --input=none rm -rf "$folder"
+	fi
 	rm -rf "$folder"
 }
 

@@ -6,6 +6,8 @@
 set -u
 folder=$1 id=$(($2 + SLURM_NODEID)) peer=$3
 shift 3
+# job.sh still copies from the folder of the first node
+trap '[ "$id" -eq 0 ] || rm -rf "$folder"' EXIT
 options=(--socket "$folder/gpt2d.sock" --state-dir "$folder/state" --log-file "$RUN_DIR/log/$SLURMD_NODENAME.log" "$@")
 
 if [ -n "$peer" ]; then
@@ -18,8 +20,7 @@ if [ -n "$peer" ]; then
 	options+=(--node-id "$id" --key-file "$folder/key" --interface "$interface" --link-interface "$interface")
 fi
 
-# Slurm and srun signal gpt2d too. This shell only waits, and removes what a member leaves; job.sh still copies
-# from the folder of the first node.
+# Slurm and srun signal gpt2d too. This shell only waits.
 trap : TERM INT USR1
 gpt2d "${options[@]}" &
 gpt2d=$!
@@ -27,6 +28,3 @@ while kill -0 "$gpt2d" 2>/dev/null; do
 	wait "$gpt2d"
 done
 wait "$gpt2d"
-status=$?
-[ "$id" -eq 0 ] || rm -rf "$folder"
-exit "$status"
