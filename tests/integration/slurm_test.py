@@ -230,7 +230,7 @@ def test_programs_from_a_package(cluster, results, tmp_path):
 def test_salloc(cluster, results, tmp_path):
     files = write(tmp_path, spec("allocated"))
     out = cluster.call("salloc", "--nodes=1", "--ntasks-per-node=2", SLURM / "salloc.sh", *files)
-    assert "done        allocated" in out
+    assert "done        allocated" in out and metrics(results / "allocated")[0]["hardware"]["world_size"] == 2
     shell = "gpt2ctl submit --follow " + str(write(tmp_path, spec("by-hand"))[0])
     out = cluster.call("salloc", "--nodes=1", "--ntasks-per-node=2", SLURM / "salloc.sh", input=shell)
     assert "by-hand" in out and "done" in out
@@ -239,9 +239,10 @@ def test_salloc(cluster, results, tmp_path):
 
 
 def test_a_gpt2d_that_cannot_start(cluster, results, tmp_path):
-    job = cluster.sbatch(SLURM / "gpt2d-one.sbatch", *write(tmp_path, spec()), GPT2D_OPTIONS="--no-such-option")
-    assert cluster.end(job)["JobState"] == "FAILED"
-    assert "no-such-option" in cluster.output(job) and "a gpt2d has ended before it was ready" in cluster.output(job)
+    for script in ("gpt2d-one.sbatch", "gpt2d.sbatch"):
+        job = cluster.sbatch(SLURM / script, *write(tmp_path, spec()), GPT2D_OPTIONS="--no-such-option")
+        assert cluster.end(job)["JobState"] == "FAILED"
+        assert "no-such-option" in cluster.output(job) and "a gpt2d has ended before it was ready" in cluster.output(job)
 
 
 def test_a_gpt2d_that_is_killed(cluster, results, tmp_path):
