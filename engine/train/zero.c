@@ -281,9 +281,10 @@ static void send_params(struct zero *z, const struct zero_span *span)
 	/* forward reads the arena from its end */
 	for (int64_t i = z->plan->n_gather - 1; i >= 0; i--) {
 		gather_bucket(z, i);
+		if (i == 0)
+			k_event_record(span->to, z->comm); /* compute waits for what follows it */
 		k_event_record(gathered_event(z, i), z->comm);
 	}
-	k_event_record(span->to, z->comm);
 	z->gather_pending = z->plan->n_gather;
 	if (!z->overlap)
 		zero_drain(z);
