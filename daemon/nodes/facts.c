@@ -1,6 +1,7 @@
 #include "daemon/nodes/facts.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -94,13 +95,39 @@ static json_t *ucx_json(void)
 	return ucx;
 }
 
+/* The UUID in a line of the driver's such as "GPU UUID: 	 GPU-5ce6...". */
+static void add_uuid(json_t *uuids, const char *file)
+{
+	char line[256], uuid[64];
+	FILE *f = fopen(file, "re");
+
+	while (f != NULL && fgets(line, sizeof(line), f) != NULL)
+		if (sscanf(line, "GPU UUID: %63s", uuid) == 1)
+			json_array_append_new(uuids, json_string(uuid));
+	if (f != NULL)
+		fclose(f);
+}
+
+/* Of all GPUs of the host, also of those that its ranks do not use. */
+static json_t *gpus_json(void)
+{
+	json_t *uuids = json_array();
+	glob_t found = {0};
+
+	if (glob("/proc/driver/nvidia/gpus/*/information", 0, NULL, &found) == 0)
+		for (size_t i = 0; i < found.gl_pathc; i++)
+			add_uuid(uuids, found.gl_pathv[i]);
+	globfree(&found);
+	return uuids;
+}
+
 json_t *facts_json(void)
 {
 	char host[256] = "", boot[64] = "";
 
 	gethostname(host, sizeof(host) - 1);
 	read_boot_id(boot);
-	return json_pack("{ss ss sI ss ss so}", "host", host, "boot_id", boot, "pid",
+	return json_pack("{ss ss sI ss ss so so}", "host", host, "boot_id", boot, "pid",
 		(json_int_t)getpid(), "version", VERSION_RELEASE, "build", version_build, "ucx",
-		ucx_json());
+		ucx_json(), "gpus", gpus_json());
 }

@@ -13,7 +13,7 @@
 int facts_interface_address(
 	const char *interface, struct sockaddr_storage *out, char *error, size_t error_bytes);
 
-/* {host, boot_id, pid, version, build, ucx: {NAME: value}}: node.hello has them. */
+/* {host, boot_id, pid, version, build, ucx: {NAME: value}, gpus: [UUID]}: node.hello has them. */
 json_t *facts_json(void);
 
 #endif

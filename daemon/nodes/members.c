@@ -350,7 +350,8 @@ const char *members_address(const struct members *m)
 
 json_t *members_json(const struct members *m)
 {
-	static const char *const kept[] = {"host", "boot_id", "pid", "version", "build", "ucx"};
+	static const char *const kept[] = {
+		"host", "boot_id", "pid", "version", "build", "ucx", "gpus"};
 	const int64_t now = clock_mono_ns();
 	json_t *rows = json_array(), *row;
 

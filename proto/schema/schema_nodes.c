@@ -38,6 +38,7 @@ const struct schema_row schema_nodes[] = {
 	{"version", "text|null", ""},
 	{"build", "text|null", ""},
 	{"ucx", "{text}|null", "its variables UCX_*"},
+	{"gpus", "[text]|null", "UUIDs of its host's GPUs"},
 
 	{"node.hello", SCHEMA_REPORT, "A member: the first message of a connection."},
 	{"protocol", "count", ""},
@@ -49,6 +50,7 @@ const struct schema_row schema_nodes[] = {
 	{"boot_id", "text", ""},
 	{"pid", "count", ""},
 	{"ucx", "{text}", "variables UCX_*"},
+	{"gpus", "[text]", "UUIDs of the host's GPUs"},
 
 	{"node.welcome", SCHEMA_ORDER, "The leader: the member belongs to the world."},
 	{"nodes", "count", ""},
