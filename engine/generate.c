@@ -217,6 +217,9 @@ static bool load(struct generation *g)
 
 	if (!loaded)
 		fail(g, false, "no memory to load the weights");
+	loaded = loaded &&
+		checkpoint_verify(g->checkpoint, CHECKPOINT_MASTER, g->error, sizeof(g->error)) ==
+			0;
 	for (int64_t first = 0; loaded && first < g->arena.param_elems; first += n) {
 		n = g->arena.param_elems - first;
 		n = n < CHUNK_ELEMS ? n : CHUNK_ELEMS;

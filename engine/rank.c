@@ -187,7 +187,8 @@ static int run_segment(struct link *link, struct warm *w, struct writer *writer,
 	}
 	if (s->failure.reason)
 		segment_report_failure(s, link);
-	segment_destroy(s);
+	if (!exit_code) /* else the process ends, and a thread may still write a checkpoint of s */
+		segment_destroy(s);
 	return exit_code;
 }
 

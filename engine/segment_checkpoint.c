@@ -264,8 +264,10 @@ static bool make_folder(struct segment *s, const char *own, const char *folder)
 			folder);
 	if (rc == 0 && outside) {
 		unlink(own);
-		rc = symlink(folder, own) < 0 ? -errno : 0;
+		rc = symlink(folder, own) < 0 || chmod(folder, 0755) < 0 ? -errno : 0;
 	}
+	if (rc == 0 && outside)
+		rc = filesystem_sync(s->dir);
 	snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(folder, '/') - folder), folder);
 	if (rc == 0)
 		rc = filesystem_sync(parent);
@@ -317,10 +319,13 @@ bool segment_save_begin(struct segment *s, const struct warm *w)
 	if (w->rank == 0 && !make_folder(s, own, s->checkpoints))
 		return false;
 	segment.folder = s->checkpoints;
+	segment.shared = strcmp(own, s->checkpoints) != 0;
 	if (w->rank == 0)
 		segment.manifest = make_manifest(s);
+	/* where none of them could be resumed they stay: they may be good nevertheless */
 	json_array_foreach(older, i, folder)
-		if (segment.n_older < SAVER_OLDER_MAX)
+		if ((s->resume.n == 0 || s->resume.at < s->resume.n) &&
+			segment.n_older < SAVER_OLDER_MAX)
 			segment.older[segment.n_older++] = json_string_value(folder);
 	if (saver_begin(s->saver, &segment) == 0)
 		return true;

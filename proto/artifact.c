@@ -54,8 +54,8 @@ static int write_parts(int fd, struct artifact_source *source, int64_t *written)
 	return rc;
 }
 
-static int write_tmp(int dir_fd, const char *tmp, struct artifact_source *source, mode_t mode,
-	int64_t *written)
+static int write_tmp(
+	int dir_fd, const char *tmp, struct artifact_source *source, mode_t mode, int64_t *written)
 {
 	int rc;
 	int fd;
@@ -110,10 +110,10 @@ out:
 	return rc;
 }
 
-int artifact_write_from(
-	const char *dir, const char *name, struct artifact_source *source, int64_t *written)
+int artifact_write_from(const char *dir, const char *name, struct artifact_source *source,
+	mode_t mode, int64_t *written)
 {
-	return write_source(dir, name, source, 0, written);
+	return write_source(dir, name, source, mode, written);
 }
 
 /* Bytes that are in memory whole. */

@@ -49,9 +49,9 @@ struct artifact_source {
 	/* Its next bytes, valid until the next call; *n 0 at its end. 0, or a negative errno. */
 	int (*next)(struct artifact_source *source, const char **bytes, size_t *n);
 };
-/* As artifact_write; *written is how many bytes it is long. */
-int artifact_write_from(
-	const char *dir, const char *name, struct artifact_source *source, int64_t *written);
+/* As artifact_write_mode; *written is how many bytes it is long. */
+int artifact_write_from(const char *dir, const char *name, struct artifact_source *source,
+	mode_t mode, int64_t *written);
 
 /* Remove dir/name durably (fsync of dir); 0 also when there is none. */
 int artifact_remove(const char *dir, const char *name);

@@ -242,17 +242,18 @@ static void check_cover(struct reading *r, const struct checkpoint *c)
 	struct checkpoint_range *all;
 	size_t total = 0, n = 0;
 	int64_t end = 0;
+	size_t i = 0;
 
-	for (int64_t i = 0; i < c->n_shards; i++)
-		total += (size_t)c->shards[i].n_ranges;
+	for (int64_t k = 0; k < c->n_shards; k++)
+		total += (size_t)c->shards[k].n_ranges;
 	all = memory_zeroed(total ? total : 1, sizeof(*all));
-	for (int64_t i = 0; i < c->n_shards; i++)
-		for (int64_t j = 0; j < c->shards[i].n_ranges; j++)
-			all[n++] = c->shards[i].ranges[j];
+	for (int64_t k = 0; k < c->n_shards; k++)
+		for (int64_t j = 0; j < c->shards[k].n_ranges; j++)
+			all[n++] = c->shards[k].ranges[j];
 	qsort(all, n, sizeof(*all), by_first);
-	for (size_t i = 0; i < n && all[i].first == end; i++)
+	for (; i < n && all[i].first == end; i++)
 		end += all[i].n;
-	if (end != c->param_elems)
+	if (end != c->param_elems || i < n)
 		refuse(r,
 			"shards: their ranges do not cover %" PRId64 " elements once, see %" PRId64,
 			c->param_elems, end);
@@ -294,7 +295,7 @@ static int read_whole(int fd, char *out, size_t n)
 /* The text of a regular file, to be freed; NULL with *rc. */
 static char *read_file(const char *path, size_t *n, int *rc)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
 	char *text = NULL;
 	struct stat st;
 

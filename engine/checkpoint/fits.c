@@ -21,6 +21,16 @@ static char *newest_in(const char *folder)
 	return dir;
 }
 
+static int open_manifest(
+	const char *dir, const struct data_roots *roots, char *error, size_t error_bytes)
+{
+	char *manifest = memory_printed("%s/" CHECKPOINT_MANIFEST, dir);
+	int fd = data_roots_open(roots, manifest, error, error_bytes);
+
+	free(manifest);
+	return fd;
+}
+
 static int find_path(const char *path, const struct data_roots *roots, char **dir, char *error,
 	size_t error_bytes)
 {
@@ -36,10 +46,20 @@ static int find_path(const char *path, const struct data_roots *roots, char **di
 	manifest = memory_printed("%s/" CHECKPOINT_MANIFEST, path);
 	*dir = access(manifest, F_OK) == 0 ? memory_text(path) : newest_in(path);
 	free(manifest);
-	if (*dir)
-		return 0;
-	snprintf(error, error_bytes, "%s: no checkpoint is there", path);
-	return -ENOENT;
+	if (!*dir) {
+		snprintf(error, error_bytes, "%s: no checkpoint is there", path);
+		return -ENOENT;
+	}
+	/* the folder of the step may be a link to elsewhere */
+	fd = roots->n > 0 ? open_manifest(*dir, roots, error, error_bytes) : -1;
+	if (roots->n > 0 && fd < 0) {
+		free(*dir);
+		*dir = NULL;
+		return fd;
+	}
+	if (fd >= 0)
+		close(fd);
+	return 0;
 }
 
 int fits_find(const struct spec_config *config, const json_t *folders,

@@ -110,6 +110,11 @@ static void hash_nothing(struct manifest_shard *hashes)
 		artifact_sha256("", 0, hashes->sha256[i]);
 }
 
+static mode_t file_mode(const struct saver *s)
+{
+	return s->segment.shared ? 0644 : 0;
+}
+
 static int write_shard(struct saver *s)
 {
 	const struct training *t = s->segment.training;
@@ -124,13 +129,15 @@ static int write_shard(struct saver *s)
 
 	if (rc == 0 && mkdir(dir, 0755) < 0 && errno != EEXIST)
 		rc = -errno;
+	if (rc == 0 && s->segment.shared && chmod(dir, 0755) < 0)
+		rc = -errno;
 	if (rc == 0)
 		rc = filesystem_sync(s->segment.folder);
 	if (rc < 0)
 		return rc;
 	hash_nothing(r.hashes);
 	manifest_file(t->warm->rank, t->plan.world, file);
-	rc = artifact_write_from(dir, file, &r.source, &written);
+	rc = artifact_write_from(dir, file, &r.source, file_mode(s), &written);
 	digest_destroy(r.digest);
 	return rc;
 }
@@ -190,7 +197,8 @@ static int write_manifest(struct saver *s)
 	int rc = step_dir(s, dir);
 
 	if (rc == 0)
-		rc = artifact_write(dir, CHECKPOINT_MANIFEST, s->manifest, strlen(s->manifest));
+		rc = artifact_write_mode(
+			dir, CHECKPOINT_MANIFEST, s->manifest, strlen(s->manifest), file_mode(s));
 	if (rc < 0) {
 		if (rc != -ENAMETOOLONG)
 			remove_step(dir);

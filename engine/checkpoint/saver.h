@@ -28,6 +28,7 @@ struct saver_segment {
 	struct training *training;
 	struct collectives_group *group; /* NULL in a world of one */
 	const char *folder;              /* of the steps; it exists */
+	bool shared; /* outside the run's folder: others may read it, whatever the umask */
 	int64_t keep;
 	/* rank 0 */
 	json_t *manifest; /* of manifest_begin; stolen */

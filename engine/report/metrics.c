@@ -369,7 +369,7 @@ static int write_steps(const struct metrics_segment *s, struct metrics_files *fi
 
 	f.source.next = next_steps;
 	f.segment = s;
-	rc = artifact_write_from(s->dir, name, &f.source, &written);
+	rc = artifact_write_from(s->dir, name, &f.source, 0, &written);
 	free(f.part);
 	if (rc < 0) {
 		snprintf(error, error_bytes, "%s/%s: %s", s->dir, name, strerror(-rc));

@@ -109,11 +109,11 @@ static void test_parts(void **state)
 	struct letters l = {.source = {.next = next_letter}, .at = "part"};
 	int64_t written;
 
-	assert_int_equal(artifact_write_from(f->dir, "parts", &l.source, &written), 0);
+	assert_int_equal(artifact_write_from(f->dir, "parts", &l.source, 0, &written), 0);
 	assert_int_equal(written, 4);
 	assert_content(f->dir, "parts", "part");
 	l = (struct letters){.source = {.next = next_letter}, .at = "other", .rc = -ENOMEM};
-	assert_int_equal(artifact_write_from(f->dir, "parts", &l.source, &written), -ENOMEM);
+	assert_int_equal(artifact_write_from(f->dir, "parts", &l.source, 0, &written), -ENOMEM);
 	assert_content(f->dir, "parts", "part");
 	assert_int_equal(count_entries(f->dir), 1);
 }
