@@ -23,7 +23,7 @@ device=$(map_device)
 run_dir=${RUN_DIR:-${SLURM_SUBMIT_DIR:-$PWD}/gpt2d-$SLURM_JOB_ID}
 # the ID of the step too: an allocation may run this several times
 folder=${GPT2D_LOCAL:-/tmp}/gpt2d-$SLURM_JOB_ID.${SLURM_STEP_ID:-batch}.${SLURM_RESTART_COUNT:-0}
-PATH=${GPT2D_BIN:+$GPT2D_BIN:}$folder/package/bin:$PATH:$here/../../../bin
+PATH=${GPT2D_BIN:+$GPT2D_BIN:}$PATH:$here/../../../bin
 for build in "$here"/../build-cuda "$here"/../build; do
 	PATH=$PATH:$build/daemon:$build/ctl
 done
@@ -99,6 +99,7 @@ start() {
 		# shellcheck disable=SC2016
 		"${step[@]}" bash -c 'mkdir "$1/package" && tar -xf "$2" -C "$1/package" --strip-components=1' \
 			_ "$folder" "$(realpath "$GPT2D_PACKAGE")" || fail "GPT2D_PACKAGE $GPT2D_PACKAGE could not be unpacked"
+		PATH=${GPT2D_BIN:+$GPT2D_BIN:}$folder/package/bin:$PATH # from here on the folder is ours
 	fi
 	command -v gpt2d gpt2ctl >/dev/null ||
 		fail "no gpt2d and gpt2ctl in PATH, GPT2D_BIN, or the build folders beside $here"
@@ -254,7 +255,8 @@ train() { # spec
 		[ -f "$kept/RUN_COMPLETE.txt" ] || cp -R "$folder/state/runs/$id-"* "$run_dir/$name.incomplete"
 		return
 	fi
-	run gpt2ctl artifacts "$id" --copy "$kept" >/dev/null
+	# an earlier attempt may have left a part of its files there
+	run gpt2ctl artifacts "$id" --copy "$kept" --force >/dev/null
 	run gpt2ctl logs "$id" >"$kept/log.txt"
 	run gpt2ctl compare "$id" --json >"$kept/compare.json"
 	run gpt2ctl compare "$id" | tee "$kept/compare.txt"
@@ -273,7 +275,10 @@ report() {
 			echo "not run     $name"
 		fi
 	done | tee "$run_dir/summary.txt"
-	! grep -qv '^done' "$run_dir/summary.txt"
+	# summary.txt may lack lines where RUN_DIR is full
+	for spec in "$@"; do
+		[ -f "$run_dir/$(name_of "$spec")/RUN_COMPLETE.txt" ] || return 1
+	done
 }
 
 # What the old launcher saved on the host of rank 0, and the job.

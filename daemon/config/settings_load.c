@@ -479,6 +479,9 @@ static const char *wrong_nodes(const struct settings *s, const char **name)
 		return "a host and a port from 1 to 65535 are expected";
 	if (part == SETTINGS_LEADER && port == address && s->link_interface == NULL)
 		return "an address before the colon is expected, or link_interface";
+	*name = "cluster";
+	if (strlen(settings_cluster(s)) > 64)
+		return "at most 64 bytes are expected";
 	*name = "key_file";
 	if (s->key_file == NULL)
 		return "needed with listen and join";

@@ -50,9 +50,9 @@ struct relay {
 	struct tls *tls;
 	struct link *link; /* NULL: none */
 	struct gaicb lookup;
-	char host[LINK_NAME_BYTES], port[8];
-	struct event *timer; /* the next attempt to join */
-	struct event *watch; /* each second */
+	char host[1025], port[8]; /* as long as a name may be: NI_MAXHOST */
+	struct event *timer;      /* the next attempt to join */
+	struct event *watch;      /* each second */
 	struct clock_watch awake;
 	bool leaving; /* relay_stop was called */
 	unsigned attempts;
@@ -120,7 +120,8 @@ static void on_engine_broken(struct engine_link *link, const char *why, void *ar
 
 static void report_end(struct relay_rank *rank, const char *text, bool blames_peer)
 {
-	report(rank, NODE_ENDED, json_pack("{ss sb}", "end", text, "blames_peer", blames_peer));
+	report(rank, NODE_ENDED,
+		json_pack("{so sb}", "end", text_json(text), "blames_peer", blames_peer));
 }
 
 static void start_rank(struct relay *r, int place, int world)
@@ -603,7 +604,7 @@ void relay_destroy(struct relay *r)
 {
 	if (r == NULL)
 		return;
-	if (r->state == RESOLVING && gai_cancel(&r->lookup) == EAI_NOTCANCELED)
+	if (gai_cancel(&r->lookup) == EAI_NOTCANCELED)
 		return; /* a thread still writes there, and the process is about to end */
 	for (int64_t i = 0; i < r->o.settings->ranks; i++) {
 		engine_link_destroy(r->ranks[i].link);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/queue.h>
 
+#include "daemon/config/clock.h"
 #include "daemon/config/log.h"
 #include "daemon/config/settings.h"
 #include "daemon/engines/checker.h"
@@ -306,6 +307,7 @@ int world_create(
 
 	w->o = *options;
 	w->part = settings_part(options->settings);
+	w->last_check = clock_utc_ns(); /* unlike the numbers of an earlier leader */
 	TAILQ_INIT(&w->checks);
 	create_pool(w);
 	if (w->part == SETTINGS_LEADER)
