@@ -10,7 +10,7 @@
 #include "ctl/verbs/data_inputs.h"
 #include "proto/host/memory.h"
 
-/* Of the package gpt2d: its service reads here, and in no home folder. */
+/* A folder of the package gpt2d: its service can read there, but not in home folders. */
 #define DATA_FOLDER "/var/lib/gpt2d-data"
 
 static const struct option_row options[] = {
@@ -24,11 +24,11 @@ static const struct option_row options[] = {
 	{"limit-docs", 0, OPTION_INT, "N", 1, 9e15, DATA_INPUTS_LIMIT},
 	{"threads", 0, OPTION_INT, "N", 1, ENCODER_THREADS_MAX, DATA_INPUTS_THREADS},
 	{"format", 0, OPTION_CHOICE, "headed|raw", 0, 0,
-		"headed (default): llm.c's header and uint16 tokens; raw: the tokens alone, as "
+		"headed (default): llm.c's header and uint16 tokens; raw: the tokens alone, as in "
 		"nanoGPT"},
 	{"val-fraction", 0, OPTION_REAL, "F", 0.0, 0.999,
-		"write the last F of the tokens for validation, to OUT_val.bin, and the rest to "
-		"OUT_train.bin"},
+		"write the last part of the tokens, the fraction F, to OUT_val.bin for validation, "
+		"and the rest to OUT_train.bin"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
@@ -238,12 +238,12 @@ const struct verb verb_data_prepare = {
 	.min_args = 1,
 	.max_args = -1,
 	.summary = "turn text files into a token file that a run can train on",
-	.text = "Each text file is a document, and each line of a JSON Lines file is one. The "
-		"documents are joined in the given order, with the tokenizer's separator; \"-\", "
-		"once, is standard input. gzip and Zstandard files are unpacked. Bytes that are "
-		"no UTF-8 become U+FFFD with --tokenizer gpt2, as Python's errors=\"replace\" "
-		"has it. If data prepare fails, it leaves nothing behind, and an older file "
-		"stays. The model's vocab_size must be at least the one that is printed. "
+	.text = "A text file is one document. In a JSON Lines file, each line is one document. The "
+		"documents are joined in the given order, with the tokenizer's separator; \"-\" is "
+		"standard input and may be given once. gzip and Zstandard files are unpacked. With "
+		"--tokenizer gpt2, bytes that are not UTF-8 become U+FFFD, as in Python with "
+		"errors=\"replace\". If data prepare fails, it writes no file, and an older file "
+		"stays. The model's vocab_size must be at least the printed one. "
 		"etc/data/README.md (installed as share/gpt2d/data/README.md) says where to get "
 		"GPT-2's vocabulary and two data sets. data show prints what is in a token file, "
 		"and data verify checks it.",

@@ -13,8 +13,8 @@ enum { FIRST_DEFAULT = 24, FIRST_MAX = 100000 };
 
 static const struct option_row options[] = {
 	{"tokenizer", 't', OPTION_STRING, "bytes|gpt2", 0, 0,
-		"how to decode; default bytes if no ID is above 256, else "
-		"gpt2; " DATA_INPUTS_TOKENIZER},
+		"how to decode (default: bytes if no ID is above 256, else "
+		"gpt2); " DATA_INPUTS_TOKENIZER},
 	{"vocab", 0, OPTION_STRING, "PATH", 0, 0, DATA_INPUTS_VOCAB},
 	{"first", 'n', OPTION_INT, "N", 0, FIRST_MAX, "show the first N tokens (default 24)"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
@@ -169,7 +169,7 @@ const struct verb verb_data_show = {
 	.max_args = 1,
 	.summary = "print what is in a token file",
 	.text = "Prints the number of tokens, the format, the SHA-256 of the file, the largest ID, "
-		"the first tokens and their text. The file may be of data prepare, of llm.c or of "
+		"the first tokens and their text. The file may be from data prepare, llm.c or "
 		"nanoGPT. Without a vocabulary, GPT-2's tokens are shown as IDs only.",
 	.options = options,
 	.run = run,

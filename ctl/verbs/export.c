@@ -108,14 +108,14 @@ const struct verb verb_export = {
 	.min_args = 1,
 	.max_args = 1,
 	.summary = "write a run's weights for Hugging Face's transformers",
-	.text = "The weights are those of the run's last checkpoint, see checkpoint in "
+	.text = "The weights are those of the run's last checkpoint; see checkpoint in "
 		"gpt2d-spec(5). gpt2ctl reads the checkpoint's files itself, so it must run on the "
 		"daemon's host and be allowed to read them. Before it writes anything, it compares "
 		"the weights with the checkpoint's SHA-256. "
-		"In place of ID, the path of a checkpoint, or of a folder of checkpoints, is "
-		"allowed if it contains a '/'; no gpt2d is needed then. "
-		"In Python: transformers.GPT2LMHeadModel.from_pretrained(DIR). No tokenizer is "
-		"written.",
+		"Instead of ID you can give the path of a checkpoint, or of a folder of "
+		"checkpoints, if the path contains a '/'. Then export needs no gpt2d. "
+		"To load the weights in Python: transformers.GPT2LMHeadModel.from_pretrained(DIR). "
+		"export writes no tokenizer.",
 	.options = options,
 	.run = run,
 };

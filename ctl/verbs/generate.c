@@ -13,19 +13,19 @@ enum { VOCAB_BYTES = 257, VOCAB_GPT2 = 50257 };
 
 static const struct option_row options[] = {
 	{"prompt", 'p', OPTION_STRING, "TEXT", 0, 0,
-		"the text to continue (default: none, the model begins a document)"},
+		"the text to continue (default: none; the model begins a new document)"},
 	{"prompt-ids", 0, OPTION_STRING, "LIST", 0, 0,
-		"the prompt as token IDs with commas between them; IDs are printed too"},
+		"the prompt as token IDs with commas between them; the result is IDs too"},
 	{"tokens", 'n', OPTION_INT, "N", 1, PROTOCOL_PROMPT_MAX,
-		"tokens to add at most, default 50"},
+		"the largest number of tokens to add (default 50)"},
 	{"temperature", 0, OPTION_REAL, "T", 0, 1e6,
 		"divide the logits by T and draw; 0 (default): always the most likely token"},
 	{"top-k", 0, OPTION_INT, "K", 0, 65536,
 		"draw from the K most likely tokens; 0 (default): from all"},
-	{"seed", 0, OPTION_INT, "S", 0, 9007199254740992.0, "of the draws, default 0"},
+	{"seed", 0, OPTION_INT, "S", 0, 9007199254740992.0, "the seed of the draws (default 0)"},
 	{"tokenizer", 't', OPTION_STRING, "NAME", 0, 0,
 		"bytes or gpt2 (default: by the size of the model's vocabulary)"},
-	{"vocab", 0, OPTION_STRING, "PATH", 0, 0, "the vocabulary of gpt2, as of data prepare"},
+	{"vocab", 0, OPTION_STRING, "PATH", 0, 0, "GPT-2's vocabulary, as for data prepare"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
@@ -238,11 +238,11 @@ const struct verb verb_generate = {
 	.min_args = 1,
 	.max_args = 1,
 	.summary = "continue a text with a run's weights",
-	.text = "The engine of rank 0 computes it with the run's last checkpoint, see checkpoint "
-		"in gpt2d-spec(5), in the precision that the run had. It works between runs: while "
-		"a run is with the engines, generate is refused. "
-		"The text is printed with its prompt; the speed goes to standard error. The text "
-		"ends early with the token between documents.",
+	.text = "The engine of rank 0 computes the text with the run's last checkpoint, in the "
+		"precision of the run; see checkpoint in gpt2d-spec(5). generate works between "
+		"runs: gpt2d refuses it while the engines have a run. "
+		"gpt2ctl prints the prompt and the text; the speed goes to standard error. The "
+		"text ends early if the model produces the token that separates documents.",
 	.options = options,
 	.run = run,
 };

@@ -10,7 +10,7 @@
 
 static const struct option_row options[] = {
 	{"set", 0, OPTION_STRING, "KEY=VALUE", 0, 0,
-		"give a key of the spec, as model=gpt2; may be repeated", true},
+		"set a key of the spec, such as model=gpt2; may be repeated", true},
 	{"strict", 0, OPTION_FLAG, NULL, 0, 0,
 		"refuse a file with a key that is unsupported or unknown"},
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
@@ -113,16 +113,16 @@ const struct verb verb_import_deepspeed = {
 	.max_args = 1,
 	.summary = "turn a DeepSpeed configuration into a run spec",
 	.text = "Prints the spec on standard output: gpt2ctl import deepspeed ds_config.json "
-		"--set model=gpt2 > spec.json. Each key of the file that the spec does not have "
-		"as it is has a line on standard error, with what becomes of it: mapped (another "
-		"key or value of the spec has this meaning), auto (the value that is used, and "
-		"its source), harmless (it changes neither the training nor its speed), "
-		"unsupported (it changes something, and gpt2d has nothing like it), or unknown "
-		"(DeepSpeed has no such key). Further lines are for defaults of DeepSpeed that "
-		"differ from those of gpt2d, and for missing keys: model, data, seq_len and work "
-		"are in no DeepSpeed file. With --strict, keys that are unsupported or unknown are "
-		"errors. With --quiet, only the spec and errors are printed. See DEEPSPEED FILES "
-		"in gpt2d-spec(5).",
+		"--set model=gpt2 > spec.json. Keys with the same name and meaning are copied. "
+		"Every other key has a line on standard error: mapped (the spec has another key or "
+		"value with this meaning), auto (the value that replaces it, and its source), "
+		"harmless (the key changes neither the training nor its speed), unsupported (the "
+		"key changes the training, its memory or its speed, and gpt2d does not support "
+		"it), or unknown (DeepSpeed has no such key). More lines report defaults of "
+		"DeepSpeed that differ from those of gpt2d, and missing keys: model, data, seq_len "
+		"and work are in no DeepSpeed file. With --strict, unsupported and unknown keys "
+		"are errors. With --quiet, only the spec and errors are printed. See DEEPSPEED "
+		"FILES in gpt2d-spec(5).",
 	.options = options,
 	.run = run,
 };

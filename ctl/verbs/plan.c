@@ -13,7 +13,7 @@ enum { RANKS_PER_NODE = 8 };
 
 static const struct option_row options[] = {
 	{"nodes", 0, OPTION_INT, "N", 1, SPEC_WORLD_MAX, "the number of nodes; required"},
-	{"network", 0, OPTION_STRING, "FILE", 0, 0, "figures of the network, see below; required"},
+	{"network", 0, OPTION_STRING, "FILE", 0, 0, "a file with figures of the network; required"},
 	{"ranks-per-node", 0, OPTION_INT, "N", 1, SPEC_WORLD_MAX, "GPUs of a node (default 8)"},
 	{"compute-ms", 0, OPTION_REAL, "MS", 1e-3, 1e9,
 		"forward and backward of a step on one GPU, measured with the spec's micro-batch "
@@ -357,13 +357,15 @@ const struct verb verb_plan = {
 	.min_args = 1,
 	.max_args = 1,
 	.summary = "predict a spec's step time on several nodes, by bucket size",
-	.text = "FILE is a run spec or - for stdin; of a spec with arms the first one counts. The "
-		"prediction comes from a model of the network and of gpt2d's steps on H200; gpt2d "
-		"is not asked and nothing is measured. The network's file is an object: "
+	.text = "FILE is a run spec or - for stdin; if the spec has arms, the first arm counts. "
+		"The prediction comes from a model of the network and of gpt2d's steps on H200. "
+		"plan needs no gpt2d and measures nothing. The file of --network is a JSON object: "
 		"{\"within\": {\"alpha_us\": 3.4, \"gb_s\": 319}, \"between\": {\"alpha_us\": 9.6, "
-		"\"gb_s\": 340}}. alpha_us is the latency of one hop; within.gb_s is what a GPU "
-		"sends to others of its node, between.gb_s what a node sends through all cards. "
-		"Each figure has error bars in parentheses, and the assumptions follow.",
+		"\"gb_s\": 340}}. alpha_us is the latency of one hop in microseconds. within.gb_s "
+		"is the rate in GB/s at which a GPU sends to the other GPUs of its node. "
+		"between.gb_s is the rate at which a node sends through all its network cards. "
+		"Exposed communication and step time have error bars in parentheses. The "
+		"assumptions follow.",
 	.options = options,
 	.run = run,
 };

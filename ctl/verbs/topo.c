@@ -174,9 +174,9 @@ const struct verb verb_topo = {
 	.name = "topo",
 	.args = "",
 	.summary = "how each node is built: processors, GPUs and their links, networks",
-	.text = "Each node's engines report it when they start; a node whose engines never ran is "
-		"listed without its topology. Links between GPUs have the names of nvidia-smi topo "
-		"-m.",
+	.text = "The engines of each node report its topology when they start. A node whose "
+		"engines never ran is listed without its topology. Links between GPUs have the "
+		"same names as in nvidia-smi topo -m.",
 	.options = topo_options,
 	.run = run,
 };
