@@ -41,7 +41,7 @@ on_nodes() { # node...
 	step=(srun --overlap --nodes=$# --ntasks=$# --ntasks-per-node=1 --nodelist="$list" --cpus-per-task="$cpus" --cpu-bind=none)
 }
 
-# ---- knobs of the launcher before gpt2d ----
+# ---- variables of the torchrun launcher before gpt2d ----
 
 sets=() options=(--log-level info)
 
@@ -82,13 +82,13 @@ knobs() {
 
 steps=() # process IDs of the sruns of the daemons, the leader's first
 foldered=() # nodes with a folder and no gpt2d that removes it
-signalled= # those that have a signal to end
+signalled= # process IDs of sruns that got a signal to end
 watcher=
 signal= # that ends the job; LOST: a gpt2d has ended
 
 start() {
 	local key words
-	# the key is of this job alone; it reaches the nodes through srun's standard input
+	# only this job uses the key; srun's standard input takes it to the nodes
 	key=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')
 	on_nodes "${nodes[@]}"
 	foldered=("${nodes[@]:1}")
@@ -139,7 +139,7 @@ await() { # what for, command...
 		for pid in "${steps[@]}"; do
 			kill -0 "$pid" 2>/dev/null || { show_logs; fail "a gpt2d has ended before it was ready"; }
 		done
-		[ $SECONDS -lt $deadline ] || { show_logs; fail "waited for $what in vain"; }
+		[ $SECONDS -lt $deadline ] || { show_logs; fail "timed out waiting for $what"; }
 		[ -z "$signal" ] || exit 1
 		sleep 0.1
 	done
@@ -162,8 +162,8 @@ watch_steps() {
 	done
 }
 
-# Once: after a second signal gpt2d would not let the run in progress end its step. srun passes SIGUSR1
-# on; SIGTERM would make it kill gpt2d.
+# Once: after a second signal gpt2d would not let the run in progress end its step. srun forwards
+# SIGUSR1 to gpt2d; at SIGTERM srun would kill gpt2d.
 signal_step() { # process ID of its srun
 	[[ $signalled != *" $1 "* ]] || return
 	signalled+=" $1 "
@@ -225,7 +225,7 @@ run() { # command...
 name_of() { basename "$1" .json; }
 
 # Sets saves: a run that writes checkpoints writes them to RUN_DIR, and continues from the last one that
-# an earlier attempt has written there. A spec with a checkpoint.dir of its own stays as it is.
+# an earlier attempt has written there. A spec that sets checkpoint.dir is not changed.
 checkpoints() { # spec, name
 	local all=$run_dir/$2.checkpoints last
 	saves=()
@@ -237,7 +237,7 @@ checkpoints() { # spec, name
 	saves+=(--set "checkpoint.dir=$all")
 }
 
-# Results are in RUN_DIR/NAME; what there is of a run that is not done is in RUN_DIR/NAME.incomplete.
+# Results are in RUN_DIR/NAME; the files of a run that is not done are in RUN_DIR/NAME.incomplete.
 train() { # spec
 	local name id kept saves
 	name=$(name_of "$1")
@@ -281,7 +281,7 @@ report() {
 	done
 }
 
-# What the old launcher saved on the host of rank 0, and the job.
+# The files that the torchrun launcher saved on the host of rank 0, and the description of the job.
 evidence() {
 	if command -v nvidia-smi >/dev/null; then nvidia-smi topo -m; fi >"$run_dir/topo.txt" 2>&1
 	if command -v ibstat >/dev/null; then ibstat; fi >"$run_dir/ibstat.txt" 2>&1
