@@ -48,7 +48,7 @@ struct segment {
 	bool has_train, has_val;
 	struct gpt2_weights weights; /* that the parameters come from */
 	bool has_weights;
-	json_t *data;            /* their identity (dataset_identity_add) */
+	json_t *data; /* their identity (dataset_identity_add) */
 	/* first rank of a node, where there are several, and rank 0: their hashes, in the making */
 	struct content *content;
 	struct training training;
@@ -61,7 +61,7 @@ struct segment {
 	struct gpu_log_samples gpu;      /* of this rank's GPU */
 	struct gpu_log_sample *gpus;     /* of each rank's, gpus_room apart; NULL: none has any */
 	size_t gpus_room;
-	char tuning_sha256[65]; /* of the choices it ran by; empty: there are none */
+	char tuning_sha256[65];             /* of the choices it ran by; empty: there are none */
 	struct collectives_network network; /* rank 0, in a world of more than one */
 	struct collectives_bytes sent;
 	struct segment_counters at_start; /* of the steps */
@@ -74,7 +74,11 @@ struct segment {
 		struct segment_candidate *candidate;
 		int n, at;
 		struct checkpoint *open; /* NULL: the training begins with step 1 */
-		char missing[512];       /* why what resume_from names is not there; empty: it is */
+		/*
+		 * Why the training must not begin with step 1: resume_from names nothing that is
+		 * there, or an earlier attempt trained all steps. Empty: it may.
+		 */
+		char missing[768];
 	} resume;
 	struct saver *saver;             /* the rank's */
 	bool saves;                      /* this segment writes checkpoints */

@@ -107,13 +107,17 @@ bool segment_resume_find(struct segment *s, const struct warm *w)
 	struct segment_resume *r = &s->resume;
 	char error[768];
 	size_t i;
+	int rc;
 
 	json_array_foreach(folders, i, folder)
 		add_steps(r, json_string_value(folder));
 	add_asked(s);
-	while (r->at < r->n && open_candidate(s, error, sizeof(error)) != 0)
+	while (r->at < r->n && (rc = open_candidate(s, error, sizeof(error))) != 0) {
+		if (rc == -EALREADY) /* better no run than all of it once more */
+			snprintf(r->missing, sizeof(r->missing), "%s", error);
 		if (!give_up_candidate(s, w, error))
 			return false;
+	}
 	return resumes(s);
 }
 

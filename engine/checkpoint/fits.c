@@ -144,7 +144,7 @@ int fits_config(const struct checkpoint *c, const struct spec_config *config,
 			"%s: has %" PRId64 " optimizer steps, and work is %" PRId64
 			" in all: there is nothing left to train (work counts from the first step)",
 			c->dir, c->step, config->optimizer_steps);
-		rc = -EINVAL;
+		rc = -EALREADY;
 	}
 	return rc;
 }

@@ -20,7 +20,7 @@ int fits_find(const struct spec_config *config, const json_t *folders,
 /*
  * The same model and the same order of samples, and steps left to do; all else may differ: ranks,
  * stage, bucket sizes, micro-batches, precision, learning rate. train_sequences: of the data; 0:
- * not known. 0, or -EINVAL with error.
+ * not known. 0, or with error -EINVAL, or -EALREADY where all steps are done.
  */
 int fits_config(const struct checkpoint *c, const struct spec_config *config,
 	int64_t train_sequences, char *error, size_t error_bytes);

@@ -153,6 +153,22 @@ def test_a_restart_resumes_the_last_good_one(damage):
             assert not list(folder.glob("step-*"))
 
 
+def test_a_run_of_which_all_is_trained_does_not_begin_again():
+    """gpt2d dies in the validation after the last step, and the only checkpoint is that of the last step."""
+    with Daemon(ranks=2, engine=PROGRAM) as d:
+        with d.client() as c:
+            number = c.submit(clean(training("trained", checkpoint={"at_end": True}, restart=True,
+                work={"optimizer_steps": STEPS, "warmup_steps": 0, "validation_steps": 10**5})))
+        folder = d.state / "runs" / f"{number}-trained" / "checkpoints"
+        wait_for((folder / f"step-{STEPS}" / "manifest.json").exists, "the checkpoint of the last step")
+        d.kill()
+        d.start()
+        with d.client() as c:
+            end = c.wait(number)
+            assert end["state"] == "failed" and "nothing left to train" in end["reason"], end
+        assert list(steps_in(folder)) == [STEPS]
+
+
 def test_a_stop_of_gpt2d_saves_and_a_cancel_does_not():
     with Daemon(ranks=2, engine=PROGRAM) as d:
         saves = {"checkpoint": {"every_steps": 100000, "at_end": True}, "restart": True}
