@@ -99,10 +99,10 @@ class Cluster:
 class Stranger:
     """A member made of openssl(1): what it is sent, and what it is told."""
 
-    def __init__(self, nodes, node=1, key=None, cluster=NAME):
+    def __init__(self, nodes, node=1, key=None, cluster=NAME, enter=()):
         secret = hmac.new(b"\0" * 32, key or nodes.key.read_bytes(), hashlib.sha256).digest()
         psk = hmac.new(secret, f"gpt2d/1/{cluster}".encode() + b"\x01", hashlib.sha256).hexdigest()
-        self.process = subprocess.Popen(["openssl", "s_client", "-connect", nodes.address, "-tls1_3", "-quiet", "-psk", psk,
+        self.process = subprocess.Popen([*enter, "openssl", "s_client", "-connect", nodes.address, "-tls1_3", "-quiet", "-psk", psk,
             "-psk_identity", f"gpt2d/1/{cluster}/{node}/0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def send(self, method, /, **params):

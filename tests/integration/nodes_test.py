@@ -11,7 +11,7 @@ import signal
 import pytest
 
 import nodes_hosts
-from cluster import Cluster
+from cluster import Cluster, Stranger, make_key
 from helpers import BUILD, Daemon, RpcError, experiment, spec, wait_for
 
 pytestmark = pytest.mark.skipif(bool(nodes_hosts.impossible()), reason=nodes_hosts.impossible() or "no reason")
@@ -38,10 +38,10 @@ class World(Cluster):
         self.hosts = hosts
         super().__init__(len(hosts), interface="eth0", address=hosts[0].address, timeout=3, **more)
 
-    def make(self, node, *options, **more):
-        home = self.home / f"node{node}"
+    def make(self, node, *options, host=None, suffix="", **more):
+        home = self.home / f"node{node}{suffix}"
         home.mkdir(exist_ok=True)
-        return OnHost(self.hosts[node], ranks=self.ranks, home=home, options=(*self.common, *map(str, options)), **more)
+        return OnHost(host or self.hosts[node], ranks=self.ranks, home=home, options=(*self.common, *map(str, options)), **more)
 
     @property
     def member_1(self):
@@ -156,6 +156,31 @@ def test_the_leader_is_killed(two):
         two.leader.start()
         with two.leader.client() as c:
             assert c.state(run) == "interrupted" and c.wait(queued)["state"] == "done"
+
+
+@pytest.mark.parametrize("options, leader_says, member_says", [
+    (lambda home: ("--key-file", make_key(home / "other")), "wrong key", "key"),
+    (lambda home: (), "duplicate: node 1 is connected already", "duplicate: node 1 is connected already"),
+], ids=["key", "duplicate"])
+def test_another_member_1_is_refused(hosts, two, options, leader_says, member_says):
+    for times in TWICE:
+        other = two.member(1, *options(two.home), host=hosts[2], suffix=f"-{times}")
+        try:
+            two.said(0, leader_says, times)
+            wait_for(lambda o=other: member_says in o.said(), "the reason in the log of the member", FOUND_S)
+            two.works()
+        finally:
+            other.__exit__(None)
+
+
+def test_a_member_of_another_version_is_refused(hosts, two):
+    for times in TWICE:
+        with Stranger(two, enter=hosts[2].enter) as stranger:
+            stranger.send("node.hello", protocol=1, version="0.0.1", build="old", node=1, ranks=1, host="b", boot_id="", pid=1, ucx={},
+                gpus=[])
+            assert stranger.receive()["params"]["reason"].startswith("wrong version: node 1 (b) is build old")
+        two.said(0, "wrong version: node 1 (b) is build old", times)
+        two.works()
 
 
 def test_nul_bytes_to_every_open_port(two):
