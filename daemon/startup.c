@@ -677,7 +677,10 @@ int startup_undo(struct daemon *d)
 	for (size_t i = 0; i < sizeof(d->lock_fds) / sizeof(d->lock_fds[0]); i++)
 		if (d->lock_fds[i] >= 0)
 			close(d->lock_fds[i]);
-	if (d->base)
+	if (d->base) {
+		/* callbacks that libevent has put off still hold connections */
+		event_base_loop(d->base, EVLOOP_NONBLOCK);
 		event_base_free(d->base);
+	}
 	return rc;
 }
