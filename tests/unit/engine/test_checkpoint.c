@@ -556,7 +556,7 @@ static void test_refuses_another_training(void **state)
 	assert_int_equal(fits_config(c, &a.config, 512, error, sizeof(error)), -EINVAL);
 	other = a.config;
 	other.optimizer_steps = 1;
-	assert_int_equal(fits_config(c, &other, 0, error, sizeof(error)), -EINVAL);
+	assert_int_equal(fits_config(c, &other, 0, error, sizeof(error)), -EALREADY);
 	assert_non_null(strstr(error, "nothing left to train"));
 	checkpoint_close(c);
 	finish_alone(&a);
