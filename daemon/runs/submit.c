@@ -19,7 +19,6 @@
 #include "daemon/config/settings.h"
 #include "daemon/store/store.h"
 #include "proto/text.h"
-#include "proto/artifact.h"
 #include "proto/host/data_roots.h"
 #include "proto/host/memory.h"
 #include "proto/stats/design.h"
@@ -241,7 +240,7 @@ static void answer_dry(struct submission *s)
 	char sha256[SPEC_HASH_HEX + 1];
 	json_t *result;
 
-	spec_hash(s->spec, sha256);
+	spec_hash(s->canonical, sha256);
 	result = json_pack("{so ss sI so sO}", "spec", json_loads(s->canonical, 0, NULL),
 		"spec_sha256", sha256, "segments", (json_int_t)spec_segments(s->spec), "order",
 		order_json(s->spec), "arms", s->checks);
@@ -306,7 +305,7 @@ static void store_run(struct submission *s)
 		if (s->spec->arms[i].config.gpus > run->gpus)
 			run->gpus = s->spec->arms[i].config.gpus;
 	snprintf(run->name, sizeof(run->name), "%s", s->spec->name);
-	spec_hash(s->spec, run->spec_sha256);
+	spec_hash(s->canonical, run->spec_sha256);
 	record_submit(
 		s->submitter->options.store, run, s->spec, s->canonical, checks, on_stored, s);
 	free(checks);
@@ -316,11 +315,10 @@ static void store_run(struct submission *s)
 
 static void add_check(struct submission *s, json_t *check)
 {
-	char *text = spec_canonical_arm(s->spec, s->arm);
-	char sha256[65] = "";
+	char *text = s->spec->has_arms ? spec_canonical_arm(s->spec, s->arm) : NULL;
+	char sha256[SPEC_HASH_HEX + 1];
 
-	if (text)
-		artifact_sha256(text, strlen(text), sha256);
+	spec_hash(text ? text : s->canonical, sha256);
 	free(text);
 	json_array_append_new(s->checks,
 		json_pack("{ss ss sO?}", "arm", s->spec->arms[s->arm].name, "spec_sha256", sha256,

@@ -210,36 +210,44 @@ static bool wanted(const struct printing *p, const struct spec_row *row)
 			  : !row_same(row, p->spec, p->config, p->base);
 }
 
-static bool any_inside(const struct printing *p, const char *object)
+/* The row behind an object's last: its rows stand together, right behind its own. */
+static size_t end_of(size_t object)
 {
-	for (size_t i = 0; i < SPEC_KEY_COUNT; i++) {
-		const struct spec_row *row = &spec_table[i];
+	const size_t n = strlen(spec_table[object].key);
+	size_t i = object + 1;
 
-		if (!spec_table_inside(row, object))
-			continue;
-		if (row->type == SPEC_TYPE_OBJECT ? any_inside(p, row->key) : wanted(p, row))
+	while (i < SPEC_KEY_COUNT && strncmp(spec_table[i].key, spec_table[object].key, n) == 0 &&
+		spec_table[i].key[n] == '.')
+		i++;
+	return i;
+}
+
+static bool any_inside(const struct printing *p, size_t object)
+{
+	for (size_t i = object + 1; i < end_of(object); i++)
+		if (spec_table[i].type != SPEC_TYPE_OBJECT && wanted(p, &spec_table[i]))
 			return true;
-	}
 	return false;
 }
 
 static void print_arms(struct printing *p);
 
-static void print_members(struct printing *p, const char *object)
+/* The rows [i, end) of one object. */
+static void print_members(struct printing *p, size_t i, size_t end)
 {
-	for (size_t i = 0; i < SPEC_KEY_COUNT; i++) {
+	for (size_t next; i < end; i = next) {
 		const struct spec_row *row = &spec_table[i];
 		bool design = i == SPEC_KEY_DESIGN || row->type == SPEC_TYPE_ARMS;
 
-		if (!spec_table_inside(row, object) || row->type == SPEC_TYPE_SWEEP ||
-			(design && (p->base || !p->experiment)))
+		next = row->type == SPEC_TYPE_OBJECT ? end_of(i) : i + 1;
+		if (row->type == SPEC_TYPE_SWEEP || (design && (p->base || !p->experiment)))
 			continue;
-		if (row->type == SPEC_TYPE_OBJECT ? !any_inside(p, row->key) : !wanted(p, row))
+		if (row->type == SPEC_TYPE_OBJECT ? !any_inside(p, i) : !wanted(p, row))
 			continue;
 		print_key(p, spec_table_last(row));
 		if (row->type == SPEC_TYPE_OBJECT) {
 			open_object(p);
-			print_members(p, row->key);
+			print_members(p, i + 1, next);
 			close_object(p);
 		} else if (row->type == SPEC_TYPE_ARMS) {
 			print_arms(p);
@@ -262,7 +270,7 @@ static void print_arms(struct printing *p)
 		arm.config = &p->spec->arms[i].config;
 		print_key(&arm, p->spec->arms[i].name);
 		open_object(&arm);
-		print_members(&arm, "");
+		print_members(&arm, 0, SPEC_KEY_COUNT);
 		close_object(&arm);
 	}
 	close_object(&arm);
@@ -278,7 +286,7 @@ static char *print_spec(const struct spec *spec, const struct spec_config *confi
 		.out = memory_stream(&text, &n)};
 
 	open_object(&p);
-	print_members(&p, "");
+	print_members(&p, 0, SPEC_KEY_COUNT);
 	close_object(&p);
 	putc('\n', p.out);
 	memory_stream_end(p.out);
@@ -295,13 +303,10 @@ char *spec_canonical_arm(const struct spec *spec, size_t arm)
 	return print_spec(spec, &spec->arms[arm].config, false);
 }
 
-void spec_hash(const struct spec *spec, char out[SPEC_HASH_HEX + 1])
+void spec_hash(const char *canonical, char out[SPEC_HASH_HEX + 1])
 {
-	char *text = spec_canonical(spec);
-
 	out[0] = '\0';
-	artifact_sha256(text, strlen(text), out);
-	free(text);
+	artifact_sha256(canonical, strlen(canonical), out);
 }
 
 /* ---- differences ---- */

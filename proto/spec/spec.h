@@ -46,8 +46,8 @@ char *spec_canonical(const struct spec *spec);
 char *spec_canonical_arm(const struct spec *spec, size_t arm);
 
 enum { SPEC_HASH_HEX = 64 };
-/* SHA-256 of the canonical text, hexadecimal: the identity of a run. */
-void spec_hash(const struct spec *spec, char out[SPEC_HASH_HEX + 1]);
+/* SHA-256 of a canonical text, hexadecimal: the identity of a run, or of an arm. */
+void spec_hash(const char *canonical, char out[SPEC_HASH_HEX + 1]);
 
 /* ---- the table, for schema and manual: spec_docs.c ---- */
 
