@@ -203,8 +203,26 @@ static void make_room(struct link *l, size_t n)
 	l->out = memory_resized(l->out, l->out_room);
 }
 
+/* With the lock held. What the socket does not take is left for the thread. */
+static void write_output(struct link *l)
+{
+	ssize_t n;
+
+	if (l->out_to == l->out_from)
+		return;
+	n = write(l->fd, l->out + l->out_from, l->out_to - l->out_from);
+	if (n > 0) {
+		l->out_from += (size_t)n;
+	} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) { /* the reader is gone */
+		l->out_from = l->out_to = 0;
+		l->closed = true;
+		pthread_cond_broadcast(&l->arrived);
+	}
+}
+
 static void send_line(struct link *l, const char *method, json_t *params, bool lossy)
 {
+	bool left;
 	size_t n;
 	char *line = rpc_notification(method, params, &n);
 
@@ -219,9 +237,12 @@ static void send_line(struct link *l, const char *method, json_t *params, bool l
 		l->closed = true; /* it is no JSON, and gpt2d would wait for it for ever */
 		pthread_cond_broadcast(&l->arrived);
 	}
+	write_output(l);
+	left = l->closed || l->out_to > l->out_from;
 	pthread_mutex_unlock(&l->lock);
 	free(line);
-	wake(l);
+	if (left)
+		wake(l);
 }
 
 void link_send(struct link *l, const char *method, json_t *params)
@@ -243,26 +264,6 @@ void link_log(struct link *l, const char *level, const char *format, ...)
 	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
 	link_send(l, ENGINE_LOG, json_pack("{s:s, s:s}", "level", level, "message", message));
-}
-
-/* False when the reader is gone. */
-static bool write_output(struct link *l)
-{
-	bool ok = true;
-	ssize_t n;
-
-	pthread_mutex_lock(&l->lock);
-	if (l->out_to > l->out_from) {
-		n = write(l->fd, l->out + l->out_from, l->out_to - l->out_from);
-		if (n > 0)
-			l->out_from += (size_t)n;
-		else
-			ok = n < 0 && (errno == EAGAIN || errno == EINTR);
-		if (!ok)
-			l->out_from = l->out_to = 0;
-	}
-	pthread_mutex_unlock(&l->lock);
-	return ok;
 }
 
 void link_set_vitals(struct link *l, json_t *(*vitals)(void *arg), void *arg)
@@ -361,8 +362,11 @@ static void wait_for_events(struct link *l, const struct duty *d, int64_t until_
 		return;
 	if (!d->closed && (fds[1].revents & (POLLIN | POLLHUP | POLLERR)))
 		read_input(l);
-	if (d->output && !write_output(l))
-		close_input(l);
+	if (d->output) {
+		pthread_mutex_lock(&l->lock);
+		write_output(l);
+		pthread_mutex_unlock(&l->lock);
+	}
 }
 
 static void *run(void *arg)
