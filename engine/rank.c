@@ -363,6 +363,7 @@ static void check_arm(struct k_context *ctx, int threads, const json_t *params,
 		.submit = true,
 		.resume = json_object_get(params, "resume"),
 		.runs = json_string_value(json_object_get(params, "runs")),
+		.probe = json_string_value(json_object_get(params, "probe")),
 	};
 	struct spec *spec = NULL;
 	int arm = read_arm(params, world, &spec, v), *nodes = NULL;

@@ -219,11 +219,11 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	c->asked = true;
 	arm(c);
 	engine_link_send(c->link, CHECK_REQUEST,
-		json_pack("{sI sI ss ss so ss? sO* so*}", "token", (json_int_t)q->token, "world",
-			(json_int_t)q->q.world, "spec", q->q.spec, "arm", q->q.arm, "data_roots",
-			data_roots_json(&c->o.data_roots), "runs",
-			q->q.runs ? q->q.runs : c->o.runs, "resume", (json_t *)q->q.resume, "nodes",
-			nodes_json(q->q.world, c->o.node_ranks)));
+		json_pack("{sI sI ss ss so ss? ss* sO* so*}", "token", (json_int_t)q->token,
+			"world", (json_int_t)q->q.world, "spec", q->q.spec, "arm", q->q.arm,
+			"data_roots", data_roots_json(&c->o.data_roots), "runs",
+			q->q.runs ? q->q.runs : c->o.runs, "probe", q->q.probe, "resume",
+			(json_t *)q->q.resume, "nodes", nodes_json(q->q.world, c->o.node_ranks)));
 }
 
 /* Since when nothing has come from it. */

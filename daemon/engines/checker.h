@@ -39,7 +39,9 @@ struct checker_question {
 	const char *spec, *arm; /* canonical text and the arm in it; outlive the answer */
 	const json_t *resume;   /* folders for its resume_from; NULL: none; outlives the answer */
 	const char *runs;       /* the leader's, where that is another node; NULL: options.runs */
-	const char *file;       /* a token file of the arm, for a message; "": none */
+	/* a file that the leader has just made in the checkpoints' folder; NULL: none */
+	const char *probe;
+	const char *file; /* a token file of the arm, for a message; "": none */
 	/*
 	 * Comes once, later: failure NULL and reply (check.reply's params, borrowed), or failure a
 	 * text (the checker broke or was too slow).

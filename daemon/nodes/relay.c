@@ -333,6 +333,7 @@ static void check(struct relay *r, json_t *params)
 		.arm = json_string_value(json_object_get(params, "arm")),
 		.file = json_string_value(json_object_get(params, "file")),
 		.runs = json_string_value(json_object_get(params, "runs")),
+		.probe = json_string_value(json_object_get(params, "probe")),
 		.resume = json_object_get(params, "resume"),
 		.answer = on_checked,
 		.wanted = is_wanted,

@@ -171,6 +171,20 @@ static void skip_checks(struct world *w, int node)
 	}
 }
 
+/* Whether a run of so many ranks has some on that node, which is there. */
+static bool has_part(const struct world *w, int node, int64_t ranks)
+{
+	return node * w->o.settings->ranks < ranks && members_joined(w->members, node);
+}
+
+bool world_spans(const struct world *w, int64_t ranks)
+{
+	for (int node = 1; w->members != NULL && node < w->o.settings->nodes; node++)
+		if (has_part(w, node, ranks))
+			return true;
+	return false;
+}
+
 bool world_check(struct world *w, const struct checker_question *question, int64_t ranks,
 	void (*answer)(void *arg, json_t *errors), void *arg)
 {
@@ -179,17 +193,16 @@ bool world_check(struct world *w, const struct checker_question *question, int64
 
 	c->id = ++w->last_check;
 	c->asked = memory_zeroed((size_t)nodes, sizeof(*c->asked));
-	for (int node = 1;
-		w->members != NULL && node < nodes && node * w->o.settings->ranks < ranks; node++) {
-		if (!members_joined(w->members, node))
+	for (int node = 1; w->members != NULL && node < nodes; node++) {
+		if (!has_part(w, node, ranks))
 			continue;
 		c->asked[node] = true;
 		c->left++;
 		members_send(w->members, node, NODE_CHECK,
-			json_pack("{sI sI ss ss ss ss? sO*}", "id", (json_int_t)c->id, "world",
+			json_pack("{sI sI ss ss ss ss? ss* sO*}", "id", (json_int_t)c->id, "world",
 				(json_int_t)question->world, "spec", question->spec, "arm",
 				question->arm, "file", question->file, "runs", question->runs,
-				"resume", (json_t *)question->resume));
+				"probe", question->probe, "resume", (json_t *)question->resume));
 	}
 	if (c->left == 0) {
 		free(c->asked);

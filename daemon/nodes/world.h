@@ -47,11 +47,13 @@ void world_stop(struct world *w);
 bool world_waits(const struct world *w, char *out, size_t out_bytes);
 /* The leader's address, for a request that only the leader serves; NULL: this is no member. */
 const char *world_leader(const struct world *w);
+/* Whether a run of so many ranks has some on another node that is there. */
+bool world_spans(const struct world *w, int64_t ranks);
 /*
  * Has the members that are there, and that have one of the first ranks of the world, check what the
- * leader's checker found right: world, spec, arm and file of question count. Later, answer gets an
- * array of {key, message}, borrowed, each message with its node. false: there is nobody to ask, and
- * answer is not called.
+ * leader's checker found right: world, spec, arm, file and probe of question count. Later, answer
+ * gets an array of {key, message}, borrowed, each message with its node. false: there is nobody to
+ * ask, and answer is not called.
  */
 bool world_check(struct world *w, const struct checker_question *question, int64_t ranks,
 	void (*answer)(void *arg, json_t *errors), void *arg);

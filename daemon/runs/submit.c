@@ -1,6 +1,7 @@
 #include "daemon/runs/submit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +45,7 @@ struct submission {
 	json_t *errors; /* array: {line, key, message} */
 	size_t arm;     /* being checked */
 	json_t *resume; /* folders of checkpoints for its resume_from; NULL: none */
+	char *probe;    /* file in the folder of its checkpoints, for other nodes; NULL: none */
 	struct run *run;
 };
 
@@ -333,12 +335,27 @@ static void next_arm(struct submission *s)
 	check_next(s);
 }
 
+/* In the store's thread, like the two below: a file system may be slow. */
+static int remove_probe(void *arg)
+{
+	unlink(arg);
+	return 0;
+}
+
+static void on_removed(void *arg, int rc)
+{
+	free(arg);
+}
+
 static void on_members(void *arg, json_t *errors)
 {
 	struct submission *s = arg;
 	json_t *error;
 	size_t i;
 
+	if (s->probe != NULL)
+		record_files(s->submitter->options.store, remove_probe, on_removed, s->probe);
+	s->probe = NULL;
 	if (!reply_wanted(s->reply)) {
 		reply_drop(s->reply);
 		submission_free(s);
@@ -352,10 +369,53 @@ static void on_members(void *arg, json_t *errors)
 
 static struct checker_question question_of(const struct submission *s);
 
+static void ask_members(struct submission *s)
+{
+	struct checker_question question = question_of(s);
+
+	question.runs = s->submitter->options.runs_dir;
+	question.probe = s->probe;
+	if (!world_check(s->submitter->options.world, &question, s->spec->arms[s->arm].config.gpus,
+		    on_members, s))
+		on_members(s, NULL);
+}
+
+/* An empty file in the folder of the checkpoints, for the members to find. */
+static int make_probe(void *arg)
+{
+	struct submission *s = arg;
+	const char *dir = s->spec->arms[s->arm].config.checkpoint_dir;
+	char *path = memory_printed(
+		"%s/.gpt2d-probe-XXXXXX", dir[0] ? dir : s->submitter->options.runs_dir);
+	int fd = mkostemp(path, O_CLOEXEC), rc = fd < 0 ? -errno : 0;
+
+	if (rc < 0) {
+		free(path);
+		return rc;
+	}
+	close(fd);
+	s->probe = path;
+	return 0;
+}
+
+static void on_probe(void *arg, int rc)
+{
+	struct submission *s = arg;
+	const char *dir = s->spec->arms[s->arm].config.checkpoint_dir;
+	char message[SPEC_PATH_MAX + 256];
+
+	if (rc < 0) {
+		snprintf(message, sizeof(message), "%s: gpt2d cannot write there: %s",
+			dir[0] ? dir : s->submitter->options.runs_dir, store_error_text(rc));
+		add_arm_error(s, dir[0] ? "checkpoint.dir" : "checkpoint", message);
+	}
+	ask_members(s);
+}
+
 static void on_answer(void *arg, const char *failure, json_t *reply)
 {
-	struct checker_question question;
 	struct submission *s = arg;
+	const struct spec_config *config = &s->spec->arms[s->arm].config;
 	json_t *errors, *error;
 	const char *key, *message;
 	size_t i;
@@ -388,12 +448,12 @@ static void on_answer(void *arg, const char *failure, json_t *reply)
 	if (!json_is_true(json_object_get(reply, "ok")) && !has_errors(s))
 		add_error(s, (struct spec_place){0}, "", "refused by the checker without a reason");
 	add_check(s, json_object_get(reply, "check"));
-	question = question_of(s);
-	question.runs = s->submitter->options.runs_dir;
-	if (has_errors(s) ||
-		!world_check(s->submitter->options.world, &question,
-			s->spec->arms[s->arm].config.gpus, on_members, s))
+	if (has_errors(s) || !world_spans(s->submitter->options.world, config->gpus))
 		next_arm(s);
+	else if (spec_checkpoints(config))
+		record_files(s->submitter->options.store, make_probe, on_probe, s);
+	else
+		ask_members(s);
 }
 
 static bool is_wanted(void *arg)

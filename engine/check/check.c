@@ -574,6 +574,20 @@ static void check_room(struct checking *k, int64_t bytes)
 			size_text(left, there));
 }
 
+/* Whether the folder is the same one on all nodes: a folder of that name is not enough. */
+static void check_shared(struct checking *k)
+{
+	const char *probe = k->options->probe, *dir = k->config->checkpoint_dir;
+	const char *key = dir[0] ? "checkpoint.dir" : "checkpoint";
+
+	if (probe == NULL || is_refused(k, key) || access(probe, F_OK) == 0)
+		return;
+	refuse(k, key,
+		"%s: is not the folder of that name on node 0, whose file %s is not here: %s. Set "
+		"checkpoint.dir to a folder that all nodes share",
+		dir[0] ? dir : k->options->runs, probe, strerror(errno));
+}
+
 static void check_checkpoint(struct checking *k)
 {
 	const struct spec_config *c = k->config;
@@ -588,6 +602,7 @@ static void check_checkpoint(struct checking *k)
 			(json_int_t)(bytes / (c->gpus ? c->gpus : 1))));
 	if (k->options->submit && !memory_plan_beyond_reason(c))
 		check_room(k, (kept + 1) * bytes);
+	check_shared(k);
 }
 
 static void check_resume(struct checking *k)

@@ -50,8 +50,8 @@ struct check_options {
 	/* at submit: resume_from is looked at, whose folders these are (fits_find) */
 	bool submit;
 	const json_t *resume;
-	const char
-		*runs; /* folder that checkpoints go to without checkpoint.dir; NULL: not known */
+	const char *runs;  /* folder of checkpoints without checkpoint.dir; NULL: not known */
+	const char *probe; /* a file that node 0 has just made in their folder; NULL: none */
 };
 
 /* Reads the token files to their end. New references in both. */

@@ -287,6 +287,7 @@ const struct schema_row schema_messages[] = {
 	{"data_roots", "?[text]", ""},
 	{"resume", "?[text]", "as in segment.start"},
 	{"runs", "?text|null", "folder of the runs' directories"},
+	{"probe", "?text", "of another node: as in node.check"},
 
 	{"engine.hello", SCHEMA_REPORT, "The first message of a process."},
 	{"protocol", "count", ""},

@@ -107,6 +107,7 @@ const struct schema_row schema_nodes[] = {
 	{"arm", "text", ""},
 	{"file", "text", "a token file of the arm, for a message"},
 	{"runs", "?text|null", "the leader's folder of the runs' directories"},
+	{"probe", "?text", "a file that the leader has just made in the folder of checkpoints"},
 	{"resume", "?[text]", "folders of checkpoints for resume_from"},
 
 	{"node.checked", SCHEMA_REPORT, "A member: what is wrong with the spec on its node."},

@@ -257,16 +257,24 @@ def test_checkpoints_in_a_folder_that_the_nodes_share(two):
         assert first["losses"] + rest["losses"] == whole["losses"]
 
 
-def test_checkpoints_in_a_folder_of_each_node(hosts, two):
+def test_checkpoints_in_a_folder_of_each_node(hosts, two, tmp_path):
     """Each node has a folder of that name, and they are not the same one."""
     with two.leader.client() as c:
-        saves = {"at_end": True, "dir": str(hosts.local)}
-        end = c.wait(c.submit(checkpointed("apart", 3, checkpoint=saves)))
-        assert end["state"] == "failed"
-        assert end["reason"].startswith("checkpoint: rank 1: rank 1 cannot write to "), end
-        assert "must be a folder that all nodes share" in end["reason"]
-        saves["dir"] = str(hosts.local / "missing")
-        with pytest.raises(RpcError) as refused:
-            c.submit(checkpointed("missing", 3, checkpoint=saves))
-        assert refused.value.data["errors"][0]["key"] == "checkpoint.dir"
+        def wrong(folder):
+            with pytest.raises(RpcError) as refused:
+                c.submit(checkpointed("apart", 3, checkpoint={"at_end": True, "dir": str(folder)}))
+            return refused.value.data["errors"]
+
+        (error,) = wrong(hosts.local)
+        assert error["key"] == "checkpoint.dir"
+        assert error["message"].startswith(f"node 1: {hosts.local}: is not the folder of that name on node 0, "), error
+        assert "Set checkpoint.dir to a folder that all nodes share" in error["message"]
+        assert not hosts[0].output(["find", hosts.local, "-name", ".gpt2d-probe*"])
+        (error,) = wrong(hosts.local / "missing")
+        assert error["key"] == "checkpoint.dir"
+        shared = tmp_path / "shared"
+        shared.mkdir()
+        end = c.wait(c.submit(checkpointed("shared", 3, checkpoint={"at_end": True, "dir": str(shared)})))
+        assert end["state"] == "done"
+        assert not list(shared.glob(".gpt2d*"))
     two.works()
