@@ -631,6 +631,7 @@ static void on_written(struct worker_job *job, int rc)
 
 	if (job_back(w->e))
 		w->done(w->arg, rc, w->files.hashes);
+	json_decref(w->files.rows);
 	json_decref(w->files.run);
 	json_decref(w->files.engines);
 	free(w);
@@ -640,16 +641,15 @@ void experiment_write(struct experiment *e, const char *dir, json_t *run, json_t
 	void (*done)(void *arg, int rc, const char *hashes), void *arg)
 {
 	struct writing *w = memory_zeroed(1, sizeof(*w));
+	const json_t *row;
+	size_t i;
 
 	w->job = (struct worker_job){.work = write_work, .done = on_written};
 	w->e = e;
 	w->files = (struct experiment_files){
-		.spec = e->spec,
-		.rows = e->rows,
-		.comparison = e->comparison,
-		.run = run,
-		.engines = engines,
-	};
+		.spec = e->spec, .rows = json_array(), .run = run, .engines = engines};
+	json_array_foreach(e->rows, i, row) /* a segment may still end while the thread writes */
+		json_array_append_new(w->files.rows, json_copy((json_t *)row));
 	snprintf(w->files.dir, sizeof(w->files.dir), "%s", dir);
 	w->done = done;
 	w->arg = arg;

@@ -39,8 +39,8 @@ struct design_segment *experiment_order(const struct spec *spec);
  * rows: the run's segments as "show" has them, which this takes. order is borrowed. Ends with
  * experiment_destroy, also while a comparison is being made.
  */
-struct experiment *experiment_create(const struct spec *spec, struct run *run,
-	const struct design_segment *order, json_t *rows);
+struct experiment *experiment_create(
+	const struct spec *spec, struct run *run, const struct design_segment *order, json_t *rows);
 void experiment_destroy(struct experiment *e); /* takes NULL */
 
 /* The run has begun: from now on blocks are decided, and the store learns what changes. */
@@ -56,8 +56,8 @@ bool experiment_deciding(const struct experiment *e); /* changed() comes */
 bool experiment_at_block(const struct experiment *e, int64_t segment);
 
 /* A segment has another state. reason, dir and summary may be NULL. */
-void experiment_report(struct experiment *e, int64_t segment, const char *state,
-	const char *reason, const char *dir, json_t *summary);
+void experiment_report(struct experiment *e, int64_t segment, const char *state, const char *reason,
+	const char *dir, json_t *summary);
 int64_t experiment_done(const struct experiment *e); /* segments */
 /* The segment has begun and not ended. */
 bool experiment_is_open(const struct experiment *e, int64_t segment);
@@ -83,7 +83,8 @@ bool experiment_arm_failed(const struct experiment *e, int64_t segment);
 const char *experiment_failure(struct experiment *e);
 
 /*
- * The experiment is over: writes experiment.json and summary.csv to dir, in the worker's thread.
+ * The experiment is over, or ends early: writes experiment.json and summary.csv of what has come of
+ * its segments so far to dir, in the worker's thread.
  * run and engines: for experiment.json, taken. done: rc is a negative errno, hashes are text for
  * the marker of the run, valid during the call.
  */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "proto/artifact.h"
+#include "proto/experiment/comparison.h"
 #include "proto/host/clock.h"
 #include "proto/host/memory.h"
 #include "proto/spec/spec_json.h"
@@ -40,19 +41,25 @@ static json_t *versions_json(void)
 		jansson_version_str());
 }
 
+/* NULL: no segment is done. */
 static json_t *experiment_json(const struct experiment_files *f)
 {
-	json_t *file = json_copy((json_t *)f->comparison);
-	char *canonical = spec_canonical(f->spec);
+	json_t *show = json_pack("{sO sO}", "run", f->run, "segments", f->rows), *file;
+	char *canonical;
 
-	json_object_set(file, "run", f->run);
+	if (comparison_make(f->spec, show, NULL, &file) < 0) {
+		json_decref(show);
+		return NULL;
+	}
+	canonical = spec_canonical(f->spec);
 	json_object_set(file, "engines", f->engines);
 	json_object_set_new(file, "spec", json_loads(canonical, 0, NULL));
-	json_object_set(file, "segments", (json_t *)f->rows);
+	json_object_set(file, "segments", f->rows);
 	json_object_set_new(file, "versions", versions_json());
 	json_object_set_new(file, "machine", machine_json());
 	json_object_set_new(file, "written_at", clock_json(clock_utc_ns()));
 	free(canonical);
+	json_decref(show);
 	return file;
 }
 
@@ -163,14 +170,13 @@ static int write_hashed(
 
 int experiment_files_write(struct experiment_files *f)
 {
-	json_t *file;
+	json_t *file = experiment_json(f);
 	char *text;
 	size_t n;
 	int rc;
 
-	if (f->comparison == NULL)
+	if (file == NULL)
 		return 0;
-	file = experiment_json(f);
 	text = json_dumps(file, JSON_INDENT(1));
 	rc = write_hashed(f, ARTIFACT_EXPERIMENT, "experiment_sha256", text, strlen(text));
 	free(text);

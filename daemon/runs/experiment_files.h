@@ -1,5 +1,5 @@
 /*
- * experiment_files.h: what gpt2d writes to the folder of an experiment that is over:
+ * experiment_files.h: what gpt2d writes to the folder of an experiment that has ended, also early:
  * experiment.json, the comparison with every sample behind it, and summary.csv, a row for each
  * segment. proto/schema describes both (gpt2d-artifacts(5)).
  */
@@ -13,15 +13,15 @@
 
 struct experiment_files {
 	const struct spec *spec;
-	const json_t *rows;       /* of all segments, as "show" has them */
-	const json_t *comparison; /* NULL: no segment is done */
+	json_t *rows; /* of all segments, as "show" has them */
 	json_t *run, *engines;
 	char dir[PATH_MAX];
 	char hashes[256]; /* out: " experiment_sha256=... summary_sha256=..." */
 };
 
 /*
- * Each file whole or not at all: 0, or a negative errno. Without a comparison no file is written.
+ * Each file whole or not at all: 0, or a negative errno. If no segment is done, there is nothing to
+ * compare, and no file is written.
  */
 int experiment_files_write(struct experiment_files *f);
 

@@ -44,7 +44,7 @@ static void end_run(struct scheduler *s, struct run *run, enum run_state state, 
 	scheduler_wake(s);
 }
 
-void scheduler_end_task(struct task *t, enum run_state state, const char *reason)
+static void end_task(struct task *t, enum run_state state, const char *reason)
 {
 	struct scheduler *s = t->scheduler;
 	struct run *run = t->run;
@@ -68,6 +68,50 @@ void scheduler_end_task(struct task *t, enum run_state state, const char *reason
 	else if (state == RUN_INTERRUPTED && run->restart)
 		lifecycle_move(
 			s->options->lifecycle, run, RUN_QUEUED, "restart: asked for in its spec");
+}
+
+/* Writes the files of an experiment, in which its run is as it ends. */
+static void write_results(struct task *t, enum run_state state, const char *reason,
+	void (*done)(void *arg, int rc, const char *hashes))
+{
+	json_t *pool = engine_pool_json(t->scheduler->options->pool);
+	json_t *run = run_json(t->run, t->scheduler->options->state_dir);
+
+	json_object_set_new(run, "state", json_string(run_state_name(state)));
+	json_object_set_new(run, "reason", reason ? json_string(reason) : json_null());
+	json_object_set_new(run, "ended_at", clock_json(clock_utc_ns()));
+	experiment_write(t->experiment, attempt_dir(t->attempt), run,
+		json_incref(json_object_get(pool, "ranks")), done, t);
+	json_decref(pool);
+}
+
+/* The blocks of an experiment that ends early are worth a file, but the run ends without it too. */
+static void on_partial_results(void *arg, int rc, const char *hashes)
+{
+	struct task *t = arg;
+
+	if (rc < 0)
+		log_write(LOG_ERROR, "run %lld: %s/" ARTIFACT_EXPERIMENT ": cannot be written: %s",
+			(long long)t->run->id, attempt_dir(t->attempt), strerror(-rc));
+	end_task(t, t->stop_state, t->stop_reason);
+}
+
+void scheduler_end_task(struct task *t, enum run_state state, const char *reason)
+{
+	const bool requeued = state == RUN_INTERRUPTED && (t->requeue || t->run->restart);
+	char why[RUN_REASON_BYTES];
+
+	if (t->experiment == NULL || t->finishing || requeued) {
+		end_task(t, state, reason);
+		return;
+	}
+	snprintf(why, sizeof(why), "%s", reason);
+	task_set_stop(t, state, why);
+	t->finishing = true;
+	if (t->scheduler->slot == t)
+		scheduler_free_slot(t->scheduler);
+	write_results(t, state, why, on_partial_results);
+	scheduler_wake(t->scheduler);
 }
 
 __attribute__((format(printf, 3, 4))) static void stop_task(
@@ -182,16 +226,13 @@ static void on_results(void *arg, int rc, const char *hashes)
 /* No block is left to run: the files of the experiment are written, its marker last. */
 static void finish_experiment(struct task *t)
 {
-	json_t *pool = engine_pool_json(t->scheduler->options->pool);
+	const char *failure = experiment_failure(t->experiment);
 
 	t->stopping = false; /* too late: the work is done */
 	t->finishing = true;
-	if (experiment_failure(t->experiment) == NULL)
+	if (failure == NULL)
 		move_to_finishing(t);
-	experiment_write(t->experiment, attempt_dir(t->attempt),
-		run_json(t->run, t->scheduler->options->state_dir),
-		json_incref(json_object_get(pool, "ranks")), on_results, t);
-	json_decref(pool);
+	write_results(t, failure ? RUN_FAILED : RUN_DONE, failure, on_results);
 }
 
 /* A block was compared, or more segments are stored. */
@@ -349,7 +390,7 @@ void scheduler_lost(struct scheduler *s, const char *reason)
 
 	for (t = TAILQ_FIRST(&s->begun); t != NULL; t = next) {
 		next = TAILQ_NEXT(t, link);
-		in_hand = t->done < t->sent || (t->experiment && !t->finishing);
+		in_hand = !t->finishing && (t->done < t->sent || t->experiment);
 		if (in_hand && !send_again(t, reason))
 			leave(t, RUN_FAILED, s->slot == t ? s->slot_segment : -1, reason);
 	}

@@ -21,7 +21,7 @@ enum { PEER_LOST_MS = 2000 }; /* from "peer_lost" of one rank to the news of the
 
 /* What a message is about. */
 struct about {
-	struct task *t; /* NULL: not in progress any more */
+	struct task *t; /* NULL: not in progress any more, or only its results are written */
 	int64_t run, segment;
 	bool in_slot;
 	int rank;
@@ -35,7 +35,7 @@ static struct about about_of(const struct scheduler *s, int rank, json_t *params
 	w.run = json_integer_value(json_object_get(params, "run"));
 	w.segment = json_integer_value(json_object_get(params, "segment")) - 1;
 	TAILQ_FOREACH(t, &s->begun, link)
-		if (t->run->id == w.run && w.segment >= 0 && w.segment < t->sent)
+		if (t->run->id == w.run && w.segment >= 0 && w.segment < t->sent && !t->finishing)
 			w.t = t;
 	w.in_slot = w.t != NULL && w.t == s->slot && w.segment == s->slot_segment;
 	return w;
@@ -94,8 +94,7 @@ static void on_trained(struct scheduler *s, const struct about *w, json_t *param
 		w->t->stopping = false;
 		lifecycle_move(s->options->lifecycle, w->t->run, RUN_FINISHING, NULL);
 	}
-	if (w->t->stopping &&
-		!(w->t->experiment && w->t->stop_state == RUN_INTERRUPTED)) {
+	if (w->t->stopping && !(w->t->experiment && w->t->stop_state == RUN_INTERRUPTED)) {
 		scheduler_end_task(w->t, w->t->stop_state, w->t->stop_reason);
 		return;
 	}

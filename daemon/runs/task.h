@@ -27,8 +27,8 @@ struct task {
 	struct experiment *experiment; /* the attempt's; NULL: the run has one segment */
 	/* Segments: given to the engines, trained, durable. Those that were left out count. */
 	int64_t sent, trained, done;
-	int64_t first; /* the first one that this start of gpt2d trains */
-	unsigned char *reports;      /* of each segment, enum attempt_report */
+	int64_t first;          /* the first one that this start of gpt2d trains */
+	unsigned char *reports; /* of each segment, enum attempt_report */
 	struct pace pace;
 	int64_t started_ns; /* monotonic, of the first segment */
 	int64_t written_ns; /* the last news of artifacts, or the start of the wait for them */
@@ -47,8 +47,8 @@ struct task {
 	/* the engines are ending: the run ends as its directory says */
 	bool left, inspecting, inspected;
 	bool replaced;  /* an experiment: it continues with the next engines */
-	bool finishing; /* an experiment: no block is left to run */
-	int64_t cut; /* the segment that was being trained, -1: none */
+	bool finishing; /* an experiment: its files are written, no block is run any more */
+	int64_t cut;    /* the segment that was being trained, -1: none */
 	char cut_reason[RUN_REASON_BYTES];
 };
 

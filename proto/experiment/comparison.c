@@ -241,6 +241,7 @@ static void add_segment(struct comparison *c, const json_t *segment)
 
 	if (i == c->n_arms)
 		return;
+	block->begun |= strcmp(text(segment, "state"), "waiting") != 0;
 	cell = &block->cells[i];
 	cell->planned++;
 	if (block->void_reason[0] == '\0')
@@ -315,7 +316,13 @@ static bool cell_whole(const struct comparison_cell *cell)
 
 static void keep_blocks(struct comparison *c)
 {
+	size_t begun = 0;
+
 	qsort(c->blocks, c->n_blocks, sizeof(*c->blocks), compare_blocks);
+	for (size_t b = 0; b < c->n_blocks; b++)
+		if (c->blocks[b].begun)
+			c->blocks[begun++] = c->blocks[b];
+	c->n_blocks = begun;
 	for (size_t b = 0; b < c->n_blocks; b++) {
 		struct comparison_block *block = &c->blocks[b];
 
@@ -338,9 +345,9 @@ static void add_to_arms(struct comparison *c, const json_t *segments)
 
 	json_array_foreach(segments, i, segment) {
 		const size_t arm = find_arm(c, text(segment, "arm"));
-		const bool counts = c->n_kept == 0 || block_of(c, count(segment, "block"))->kept;
 
-		if (arm < c->n_arms && counts && is_done(segment))
+		if (arm < c->n_arms && is_done(segment) &&
+			(c->n_kept == 0 || block_of(c, count(segment, "block"))->kept))
 			add_to_arm(&c->arms[arm], segment, before);
 		before = segment;
 	}
@@ -416,7 +423,9 @@ static bool block_unequal(const struct comparison_arm *arm, const struct compari
 	else if (arm->class == CLASS_NUMERICS && !own->bit_equal)
 		snprintf(why, bytes, "losses differ by up to %.2g (must be bit-equal)",
 			own->loss_diff);
-	else if (arm->class == CLASS_ORDER && !(own->loss_diff <= COMPARISON_TOLERANCE))
+	else if (arm->class == CLASS_ORDER && !own->bit_equal && isnan(own->loss_diff))
+		snprintf(why, bytes, "losses differ, and not all are finite");
+	else if (arm->class == CLASS_ORDER && own->loss_diff > COMPARISON_TOLERANCE)
 		snprintf(why, bytes, "losses differ by up to %.2g (at most %g)", own->loss_diff,
 			COMPARISON_TOLERANCE);
 	else

@@ -62,7 +62,7 @@ struct comparison_block {
 	int64_t number; /* from 1 */
 	char void_reason[160];
 	struct comparison_cell cells[SPEC_ARMS_MAX];
-	bool kept;
+	bool begun, kept;
 };
 
 struct comparison_arm {

@@ -6,8 +6,9 @@
 
 const struct schema_row schema_experiment[] = {
 	{ARTIFACT_EXPERIMENT, SCHEMA_FILE,
-		"Of an experiment that is over: the comparison of its arms and every sample. Its "
-		"segments are the order in which the arms ran."},
+		"Of an experiment that has ended, also early: the comparison of its arms and every "
+		"sample. Its segments are the order in which the arms ran. run has the state and "
+		"the reason with which the experiment ended."},
 	{"...", "comparison", ""},
 	{"spec", "object", "canonical, see gpt2d-spec(5)"},
 	{"segments", "[segment]", "as the reply to show has them"},
@@ -31,7 +32,7 @@ const struct schema_row schema_experiment[] = {
 	{"processors", "count", "on line"},
 
 	{ARTIFACT_TABLE, SCHEMA_FILE,
-		"Of an experiment that is over: a line for each segment under a line of names. "
+		"Of an experiment that has ended: a line for each segment under a line of names. "
 		"What is not known is empty. Here a line by its names."},
 	{"segment", "count", ""},
 	{"block", "count", ""},

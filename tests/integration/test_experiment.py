@@ -231,6 +231,46 @@ def test_killed_at_any_time(daemon, tmp_path):
             assert files(d, run)[0]["design"]["kept"] == 4 and agrees(d) == 1
 
 
+@pytest.mark.parametrize("how, state, reason", [("cancel", "cancelled", "cancelled: asked for"),
+    ("shutdown", "interrupted", "daemon_stop: ")])
+def test_ends_early(daemon, how, state, reason):
+    """The files have the blocks until then, and how the run ended."""
+    with daemon() as d:
+        with d.client() as c:
+            run = c.submit({**design(4, steps=30, name="exp-ms10"), "restart": False})
+            wait_for(lambda: c.call("show", id=run)["segments"][5]["state"] == "training", "the second block")
+            if how == "cancel":
+                c.call("cancel", id=run)
+                assert c.wait(run)["state"] == state
+            else:
+                c.call("shutdown", now=True)
+        if how == "shutdown":
+            d.process.wait()
+        result, lines = files(d, run)
+        assert result["run"]["state"] == state and result["run"]["reason"].startswith(reason) and result["run"]["ended_at"]
+        assert result["design"]["kept"] == 1 and [block["kept"] for block in result["blocks"]] == [True, False]
+        assert result["comparisons"][0]["blocks"] == 1
+        assert [line["state"] for line in lines[:5]] == ["done"] * 5 and lines[5]["state"] in ("cancelled", "training")
+        assert {line["state"] for line in lines[6:]} == {"waiting"} and len(lines) == 16
+        if how == "shutdown":
+            d.start()
+        with d.client() as c:
+            assert c.call("show", id=run)["run"]["state"] == state
+            second = c.submit(design(1))
+            assert c.wait(second)["state"] == "done" and agrees(d) == 1
+
+
+def test_ends_before_a_segment_is_done(daemon):
+    """Then there is nothing to compare, and no file of it."""
+    with daemon() as d, d.client() as c:
+        run = c.submit(design(4, steps=1000, name="exp-ms10"))
+        wait_for(lambda: c.call("show", id=run)["segments"][0]["state"] == "training", "the first segment")
+        c.call("cancel", id=run)
+        assert c.wait(run)["state"] == "cancelled"
+        folder = next((d.state / "runs").glob(f"{run}-*"))
+        assert not (folder / "experiment.json").exists() and not (folder / "summary.csv").exists()
+
+
 def test_standstill(daemon):
     """gpt2d is stopped for a while in a block."""
     with daemon() as d, d.client() as c:
