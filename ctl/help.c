@@ -63,16 +63,24 @@ static void print_exits(FILE *out)
 	wrap(out, codes, 2, 2);
 }
 
-static void print_overview(FILE *out)
+/* Those that begin with this word; NULL: all. */
+static void print_verbs(FILE *out, const char *first)
 {
 	char name[80];
 
-	fputs("usage: gpt2ctl [--socket PATH] [--json] VERB [OPTIONS] [ARGUMENTS]\n\nverbs:\n",
-		out);
+	fputs("verbs:\n", out);
 	for (size_t i = 0; i < n_verbs; i++) {
+		if (first && !verb_table_begins(verbs[i], first))
+			continue;
 		snprintf(name, sizeof(name), "%s %s", verbs[i]->name, verbs[i]->args);
 		print_named(out, name, verbs[i]->summary);
 	}
+}
+
+static void print_overview(FILE *out)
+{
+	fputs("usage: gpt2ctl [--socket PATH] [--json] VERB [OPTIONS] [ARGUMENTS]\n\n", out);
+	print_verbs(out, NULL);
 	fputs("\noptions of every verb:\n", out);
 	print_options(out, global_options);
 	fputs("\nexit codes:\n", out);
@@ -116,17 +124,37 @@ static json_t *verb_json(const struct verb *verb)
 		options_json(verb->options));
 }
 
-void help_print(struct ctl *ctl, const struct verb *verb)
+/* The first word of several verbs. */
+static bool is_group(const char *word)
 {
+	size_t n = 0;
+
+	for (size_t i = 0; i < n_verbs; i++)
+		n += verb_table_begins(verbs[i], word);
+	return n > 1;
+}
+
+void help_print(struct ctl *ctl, const struct verb *verb, const char *half)
+{
+	const bool group = !verb && half && is_group(half);
+	FILE *out = ctl->output.out.file;
 	json_t *object, *rows;
 
+	if (!verb && half && !group)
+		verb = verb_table_find_half(half);
+	if (!ctl->output.json && group) {
+		fprintf(out, "usage: gpt2ctl %s VERB [OPTIONS] [ARGUMENTS]\n\n", half);
+		print_verbs(out, half);
+		fprintf(out, "\nmore: gpt2ctl help %s VERB\n", half);
+		return;
+	}
 	if (!ctl->output.json) {
-		help_print_to(ctl->output.out.file, verb);
+		help_print_to(out, verb);
 		return;
 	}
 	rows = json_array();
 	for (size_t i = 0; i < n_verbs; i++) {
-		if (!verb || verb == verbs[i])
+		if (group ? verb_table_begins(verbs[i], half) : !verb || verb == verbs[i])
 			json_array_append_new(rows, verb_json(verbs[i]));
 	}
 	object = json_pack("{s:o, s:o}", "verbs", rows, "options", options_json(global_options));
@@ -138,6 +166,7 @@ void help_print(struct ctl *ctl, const struct verb *verb)
 
 static int run(struct ctl *ctl, const struct options *args)
 {
+	const char *half = args->n_words == 1 ? args->words[0] : NULL;
 	const struct verb *verb = NULL;
 	struct ctl_error e = {0};
 	size_t used = 0;
@@ -145,11 +174,9 @@ static int run(struct ctl *ctl, const struct options *args)
 
 	if (args->n_words > 0)
 		verb = verb_table_find(args->words, args->n_words, &used);
-	if (args->n_words == 1 && !verb) {
-		verb = verb_table_find_half(args->words[0]);
+	if (!verb && half && verb_table_find_half(half))
 		used = 1;
-	}
-	if (args->n_words > 0 && !verb)
+	if (args->n_words > 0 && used == 0)
 		exit = verb_table_unknown(args->words, args->n_words, &e);
 	else if (used < args->n_words)
 		exit = ctl_error_set(&e, CTL_USAGE,
@@ -157,7 +184,7 @@ static int run(struct ctl *ctl, const struct options *args)
 			"see: gpt2ctl help help",
 			args->words[used]);
 	else
-		help_print(ctl, verb);
+		help_print(ctl, verb, half);
 	return exit ? verb_fail(ctl, &e) : CTL_OK;
 }
 

@@ -57,7 +57,7 @@ int main(int argc, char **argv)
 	if (exit) {
 		exit = verb_fail(&ctl, &e);
 	} else if (options_has(&args, "help")) {
-		help_print(&ctl, verb);
+		help_print(&ctl, verb, args.n_words > 0 ? args.words[0] : NULL);
 	} else if (options_has(&args, "version")) {
 		exit = verb_version.run(&ctl, &args);
 	} else if (!verb) {

@@ -77,16 +77,19 @@ const struct verb *verb_table_find(const char *const *words, size_t n, size_t *u
 	return NULL;
 }
 
+bool verb_table_begins(const struct verb *verb, const char *word)
+{
+	const size_t len = strlen(word);
+
+	return strncmp(verb->name, word, len) == 0 && verb->name[len] == ' ';
+}
+
 /* The first or the second word of a verb of two. */
 static bool is_half(const struct verb *verb, const char *word)
 {
 	const char *second = strchr(verb->name, ' ');
-	const size_t len = strlen(word);
 
-	return second &&
-		(strcmp(second + 1, word) == 0 ||
-			(len == (size_t)(second - verb->name) &&
-				strncmp(verb->name, word, len) == 0));
+	return second && (strcmp(second + 1, word) == 0 || verb_table_begins(verb, word));
 }
 
 const struct verb *verb_table_find_half(const char *word)
@@ -158,6 +161,16 @@ static void find_json(struct options *args, int argc, char **argv)
 			options_read(args, 1, &argv[i], 0, false, error, sizeof(error));
 }
 
+/* Half a verb and --help. */
+static bool asks_for_half(int argc, char **argv, int at, struct options *args)
+{
+	char error[128];
+
+	return verb_table_find_half(argv[at]) &&
+		options_read(args, argc, argv, at, false, error, sizeof(error)) >= 0 &&
+		options_has(args, "help") && args->n_words == 1;
+}
+
 /* The verb is the first word that is neither an option nor the value of one. */
 static int parse(
 	int argc, char **argv, const struct verb **verb, struct options *args, struct ctl_error *e)
@@ -171,6 +184,8 @@ static int parse(
 	if (n == 0)
 		return 0;
 	*verb = verb_table_find((const char *const *)argv + at, n, &used);
+	if (!*verb && asks_for_half(argc, argv, at, args))
+		return 0;
 	if (!*verb)
 		return verb_table_unknown((const char *const *)argv + at, n, e);
 	args->tables[1] = (*verb)->options;

@@ -17,14 +17,17 @@ extern const struct option_row global_options[];
  * such verb.
  */
 const struct verb *verb_table_find(const char *const *words, size_t n, size_t *used);
-/* The verb of two words of which this is one, or NULL. */
+/* The verb of two words of which this is one, or NULL; the first of several. */
 const struct verb *verb_table_find_half(const char *word);
+/* The verb has two words, of which this is the first. */
+bool verb_table_begins(const struct verb *verb, const char *word);
 /* CTL_USAGE with e, which names the nearest verb. n is 1 or more. */
 int verb_table_unknown(const char *const *words, size_t n, struct ctl_error *e);
 
 /*
  * Read a command line, argv without the program's name: the verb (NULL: none was given), its
- * options and words. 0, or CTL_USAGE with e; options_finish(args) in both cases.
+ * options and words. 0, or CTL_USAGE with e; options_finish(args) in both cases. With --help half a
+ * verb is accepted: verb is NULL, and that half the only word.
  */
 int verb_table_parse(
 	int argc, char **argv, const struct verb **verb, struct options *args, struct ctl_error *e);

@@ -80,12 +80,24 @@ def test_usage(args, says):
     assert result.stdout == ""
 
 
-@pytest.mark.parametrize("words", [["data"], ["prepare"]])
-def test_help_of_half_a_verb(words):
-    whole = ctl("help", "data", "prepare")
-    half = ctl("help", *words)
-    assert (half.returncode, half.stdout, half.stderr) == (0, whole.stdout, "")
-    assert "usage: gpt2ctl data prepare" in half.stdout
+@pytest.mark.parametrize("word, verb", [("prepare", "data prepare"), ("import", "import deepspeed"), ("deepspeed", "import deepspeed")])
+def test_help_of_half_a_verb(word, verb):
+    whole = ctl("help", *verb.split())
+    for half in (ctl("help", word), ctl(word, "--help"), ctl("-h", word)):
+        assert (half.returncode, half.stdout, half.stderr) == (0, whole.stdout, "")
+        assert f"usage: gpt2ctl {verb}" in half.stdout
+
+
+def test_help_of_the_first_word_of_several_verbs():
+    for half in (ctl("help", "data"), ctl("data", "--help"), ctl("data", "-h"), ctl("-h", "data")):
+        assert (half.returncode, half.stderr) == (0, "")
+        assert half.stdout.startswith("usage: gpt2ctl data VERB ")
+        assert [line.split()[:2] for line in half.stdout.splitlines() if line.startswith("  data ")] == \
+            [["data", "prepare"], ["data", "show"], ["data", "verify"]]
+    rows = one_object(ctl("data", "--help", "--json").stdout)["verbs"]
+    assert [row["name"] for row in rows] == ["data prepare", "data show", "data verify"]
+    wrong = ctl("data", "prep", "--help")
+    assert wrong.returncode == 2 and "data prep: no such verb; did you mean data prepare?" in wrong.stderr
 
 
 def test_help_of_compare_says_what_two_runs_give():
