@@ -6,7 +6,10 @@
 
 #include "ctl/print/text.h"
 #include "ctl/results/slow_rank.h"
+#include "ctl/verbs/compare.h"
 #include "ctl/verbs/verb.h"
+#include "proto/spec/spec.h"
+#include "proto/spec/spec_table.h"
 
 /* Segments come in pages; reply gets the segments of the other pages. */
 static int add_pages(
@@ -88,22 +91,61 @@ static void print_head(const struct term *t, const json_t *run)
 			(long long)format_int(run, "id", 0));
 }
 
-/* A plan takes most of a line. */
-static void print_arms(const struct term *t, const json_t *checks)
+struct difference {
+	const struct term *term;
+	const char *first; /* arm */
+};
+
+static void print_difference(
+	const struct spec_row *row, const char *own, const char *baseline, void *arg)
 {
+	const struct difference *d = arg;
+	char clean[2][512];
+
+	term_clean(own, clean[0], sizeof(clean[0]));
+	term_clean(baseline, clean[1], sizeof(clean[1]));
+	fprintf(d->term->file, "  %s: %s (%s: %s)\n", row->key, clean[0], d->first, clean[1]);
+}
+
+/* Ranks and stage of an arm, and the keys in which it differs from the first. */
+static void print_keys(const struct term *t, const struct spec *spec, const char *arm)
+{
+	struct difference difference = {t, spec->arms[0].name};
+	size_t i = 0;
+
+	while (i < spec->n_arms && strcmp(spec->arms[i].name, arm) != 0)
+		i++;
+	if (i == spec->n_arms)
+		return;
+	fprintf(t->file, "  ranks %lld, stage %lld\n", (long long)spec->arms[i].config.gpus,
+		(long long)spec->arms[i].config.zero_stage);
+	spec_differences(spec, i, 0, print_difference, &difference);
+}
+
+/* A plan takes most of a line. */
+static void print_arms(const struct term *t, const json_t *reply)
+{
+	const json_t *checks = json_object_get(reply, "checks"), *check;
 	char name[80], hash[80], plan[160];
-	const json_t *check;
+	struct ctl_error e = {0};
+	struct spec *spec = NULL;
 	size_t i;
 
 	if (json_array_size(checks) > 0)
 		fputc('\n', t->file);
+	if (json_array_size(checks) > 1)
+		spec = compare_spec(reply, &e);
 	json_array_foreach(checks, i, check) {
 		text_plan(json_object_get(json_object_get(check, "check"), "plan"), plan,
 			sizeof(plan));
 		fprintf(t->file, "arm %s  spec %.16s\n  %s\n",
 			format_string(check, "arm", "", name, sizeof(name)),
 			format_string(check, "spec_sha256", "-", hash, sizeof(hash)), plan);
+		if (spec)
+			print_keys(t, spec, name);
 	}
+	spec_free(spec);
+	ctl_error_clear(&e);
 }
 
 /* Whether a segment's summary has the figure. */
@@ -123,7 +165,7 @@ static void print_segments(const struct term *t, const json_t *segments)
 {
 	const bool loss = any_has(segments, "loss_last");
 	const bool val_loss = any_has(segments, "val_loss");
-	char arm[80], state[32], reason[600];
+	char arm[80], state[32], reason[600], voided[600];
 	const json_t *segment, *summary;
 	struct table table;
 	size_t i;
@@ -156,8 +198,12 @@ static void print_segments(const struct term *t, const json_t *segments)
 			text_cell(&table, format_real(summary, "loss_last"), format_loss);
 		if (val_loss)
 			text_cell(&table, format_real(summary, "val_loss"), format_loss);
-		table_cell(
-			&table, "%s", format_string(segment, "reason", "", reason, sizeof(reason)));
+		format_string(segment, "reason", "", reason, sizeof(reason));
+		format_string(segment, "void", "", voided, sizeof(voided));
+		if (*voided && !*reason)
+			table_cell(&table, "block void: %s", voided);
+		else
+			table_cell(&table, "%s", reason);
 	}
 	fputc('\n', t->file);
 	table_print(&table, t, "");
@@ -195,7 +241,7 @@ static void print_show(struct output *o, const json_t *reply)
 	print_head(t, json_object_get(reply, "run"));
 	text_outlook(t, json_object_get(reply, "outlook"));
 	text_progress(t, json_object_get(reply, "progress"));
-	print_arms(t, json_object_get(reply, "checks"));
+	print_arms(t, reply);
 	print_segments(t, json_object_get(reply, "segments"));
 	slow_rank_print(t, slow);
 	print_transitions(t, json_object_get(reply, "transitions"));

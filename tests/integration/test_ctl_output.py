@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from client import CTL, ctl, done, environment, one_object, segment, status_reply, step
+from client import CTL, ctl, done, environment, experiment, one_object, segment, status_reply, step
 from fake_daemon import FakeDaemon, follow_script, run_object
 from terminal import Terminal
 
@@ -96,6 +96,18 @@ def test_show(path):
     assert "failed: engine_lost: rank 1 killed by signal 9" in text and "\nmessages of the engines: gpt2ctl logs 5\n" in text
     assert "1 bucket of 64 el" in text and "/state/runs/5-ab" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_show_of_an_experiment(path):
+    """What differs between its arms, and which blocks are void."""
+    rows = [segment(i, "AB"[i % 2], [10]) | {"void": "thermal_slowdown"} for i in range(2)]
+    show = experiment(*rows)(None, None)
+    show["checks"] = [{"arm": arm, "spec_sha256": "11" * 32, "check": {"plan": {}}} for arm in "AB"]
+    with FakeDaemon(path, show=lambda params, connection: show):
+        text = ctl("show", 5, path=path).stdout
+    assert text.count("\n  ranks 2, stage 0\n") == 2
+    assert text.count("\n  zero_optimization.reduce_bucket_size: 128 (A: 64)\n") == 1
+    assert text.count("block void: thermal_slowdown\n") == 2
 
 
 # ---- what cannot be written ----
