@@ -7,6 +7,7 @@
 #include "ctl/print/states.h"
 #include "ctl/print/text.h"
 #include "ctl/results/slow_rank.h"
+#include "proto/spec/spec_config.h"
 #include "proto/stats/verdict.h"
 
 enum { GPU_SEGMENT_S = 2 };
@@ -301,6 +302,26 @@ static void print_checkpoints(const struct term *t, const json_t *comparison)
 	page_end(&p);
 }
 
+/* The values of a member of the machine, or the different ones of its nodes. Empty: unknown. */
+static const char *list_values(const json_t *machine, const char *key, char *out, size_t bytes)
+{
+	const json_t *nodes = json_object_get(machine, "nodes"), *node;
+	json_t *seen = json_object();
+	char text[128];
+	size_t i, used = 0;
+
+	format_string(machine, key, "", out, bytes);
+	json_array_foreach(nodes, i, node) {
+		format_string(node, key, "", text, sizeof(text));
+		if (*text && !json_object_get(seen, text) && used < bytes)
+			used += (size_t)snprintf(
+				out + used, bytes - used, "%s%s", used > 0 ? ", " : "", text);
+		json_object_set_new(seen, text, json_true());
+	}
+	json_decref(seen);
+	return out;
+}
+
 static void print_scope(const struct term *t, const json_t *comparison)
 {
 	static const char *const keys[] = {
@@ -309,14 +330,17 @@ static void print_scope(const struct term *t, const json_t *comparison)
 	const json_t *machine = json_object_get(comparison, "machine");
 	const json_t *arm = json_array_get(json_object_get(comparison, "arms"), 0);
 	const int64_t ranks = format_int(arm, "ranks", 0);
+	const size_t nodes = json_array_size(json_object_get(machine, "nodes"));
 	struct page p = {.term = t};
-	char text[128];
+	char text[512], on[40] = "";
 
-	page_part(&p, "scope: this daemon, %lld rank%s", (long long)ranks, ranks == 1 ? "" : "s");
+	if (nodes > 1)
+		snprintf(on, sizeof(on), " on %zu nodes", nodes);
+	page_part(&p, "scope: this daemon, %lld rank%s%s", (long long)ranks, ranks == 1 ? "" : "s",
+		on);
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-		if (json_is_string(json_object_get(machine, keys[i])))
-			page_part(&p, "%s%s", labels[i],
-				format_string(machine, keys[i], "", text, sizeof(text)));
+		if (*list_values(machine, keys[i], text, sizeof(text)))
+			page_part(&p, "%s%s", labels[i], text);
 	}
 	page_end(&p);
 	if (json_is_true(json_object_get(comparison, "spans_restart"))) {
@@ -495,24 +519,55 @@ static bool has_failed(const json_t *comparison, const json_t *row)
 	return false;
 }
 
+static bool is_open(const json_t *run)
+{
+	char state[32];
+
+	return states_exit(format_string(run, "state", "done", state, sizeof(state))) < 0;
+}
+
+/* The command that runs enough blocks; a run that broke off, or has void blocks, planned enough. */
+static void print_rerun(struct page *p, const json_t *comparison, int64_t needed)
+{
+	const int64_t id = format_int(json_object_get(comparison, "run"), "id", 0);
+	const int64_t planned = format_int(json_object_get(comparison, "design"), "repetitions", 0);
+
+	if (needed == 0 && planned >= VERDICT_BLOCKS_MIN)
+		page_part(p, "gpt2ctl rerun %lld", (long long)id);
+	else if (needed <= SPEC_REPETITIONS_MAX)
+		page_part(p, "gpt2ctl rerun %lld --set design.repetitions=%lld", (long long)id,
+			(long long)(needed > 0 ? needed : 12));
+	else
+		page_part(p,
+			"that is more than a run can have (%d): lengthen the segments "
+			"(work.optimizer_steps), quieten the machine, or accept a wider margin "
+			"(design.margin)",
+			SPEC_REPETITIONS_MAX);
+}
+
 static void print_remedy(
 	struct page *p, const json_t *comparison, const json_t *row, const char *reason)
 {
+	const json_t *run = json_object_get(comparison, "run");
 	const bool failed = has_failed(comparison, row);
 	const char *remedy = find_remedy(failed ? "failed" : reason);
 	const int64_t needed = format_int(row, "blocks_needed", 0);
-	const int64_t id = format_int(json_object_get(comparison, "run"), "id", 0);
+	const int64_t id = format_int(run, "id", 0);
+	const bool wait = is_open(run) && !failed && strcmp(reason, "unequal_work") != 0;
 
-	if (needed > 0)
+	if (wait)
+		page_part(p, "to settle it: wait; the run has not ended, and compares more blocks");
+	else if (needed > 0)
 		page_part(p, "to settle it: about %lld blocks", (long long)needed);
 	else if (remedy)
 		page_part(p, "to settle it: %s", remedy);
 	page_end(p);
-	if (failed)
+	if (wait)
+		page_part(p, "gpt2ctl follow %lld", (long long)id);
+	else if (failed)
 		page_part(p, "gpt2ctl logs %lld", (long long)id);
 	else if (needed > 0 || strcmp(reason, "design") == 0)
-		page_part(p, "gpt2ctl rerun %lld --set design.repetitions=%lld", (long long)id,
-			(long long)(needed > 0 ? needed : 12));
+		print_rerun(p, comparison, needed);
 	page_end(p);
 }
 

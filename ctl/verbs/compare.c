@@ -134,6 +134,30 @@ static json_t *read_metrics(struct ctl *ctl, const json_t *run, const json_t *se
 	return metrics;
 }
 
+/* The nodes that the ranks of a segment ran on, in the order of their first ranks. */
+static json_t *nodes_of(const json_t *metrics)
+{
+	const json_t *ranks = json_object_get(json_object_get(metrics, "gpt2d"), "ranks"), *rank;
+	json_t *nodes = json_array(), *seen = json_object();
+	char number[32];
+	size_t i;
+
+	json_array_foreach(ranks, i, rank) {
+		const json_t *gpu = json_object_get(rank, "gpu");
+
+		snprintf(number, sizeof(number), "%lld", (long long)format_int(rank, "node", 0));
+		if (json_object_get(seen, number))
+			continue;
+		json_object_set_new(seen, number, json_true());
+		json_array_append_new(nodes,
+			json_pack("{s:O?, s:O?, s:O?}", "host", json_object_get(rank, "hostname"),
+				"gpu", json_object_get(gpu, "name"), "driver",
+				json_object_get(gpu, "driver")));
+	}
+	json_decref(seen);
+	return nodes;
+}
+
 static json_t *machine_of(struct ctl *ctl, const json_t *show)
 {
 	static const char *const keys[][3] = {
@@ -163,6 +187,8 @@ static json_t *machine_of(struct ctl *ctl, const json_t *show)
 	if (json_unpack(metrics, "{s:{s:[{s:{s:s}}]}}", "gpt2d", "ranks", "gpu", "driver",
 		    &driver) == 0)
 		json_object_set_new(machine, "driver", json_string(driver));
+	if (metrics)
+		json_object_set_new(machine, "nodes", nodes_of(metrics));
 	if (json_object_size(machine) == 0) {
 		json_decref(machine);
 		machine = json_null();
@@ -225,27 +251,79 @@ static int apply_gate(struct ctl *ctl, const struct gate *gate, const json_t *co
 
 /* ---- two runs ---- */
 
+/* What makes two runs unlike. */
+struct unlike {
+	json_t *differs;
+	bool training; /* a key among them changes what is trained */
+};
+
 static void add_difference(
-	const struct spec_row *row, const char *own, const char *others, void *differs)
+	const struct spec_row *row, const char *own, const char *others, void *arg)
 {
-	json_array_append_new(differs,
+	struct unlike *unlike = arg;
+
+	unlike->training |= row->effect == SPEC_EFFECT_TRAINING;
+	json_array_append_new(unlike->differs,
 		json_pack("{s:s, s:s, s:s}", "key", row->key, "value", own, "baseline", others));
 }
 
-/* In which keys the first arms of two runs differ. */
-static json_t *differences(const json_t *first, const json_t *second, struct ctl_error *e)
+/* The keys in which the first arms of two runs differ. */
+static void find_keys(
+	const json_t *first, const json_t *second, struct unlike *unlike, struct ctl_error *e)
 {
 	struct spec *a = compare_spec(first, e), *b = a ? compare_spec(second, e) : NULL;
-	json_t *differs = json_array();
 
 	if (a && b) {
 		a->arms[1] = b->arms[0];
 		a->n_arms = 2;
-		spec_differences(a, 1, 0, add_difference, differs);
+		spec_differences(a, 1, 0, add_difference, unlike);
 	}
 	spec_free(a);
 	spec_free(b);
-	return differs;
+}
+
+/* Of the first segment that is done: a hash of the token sequences it trained on. */
+static const json_t *data_of(const json_t *show)
+{
+	const json_t *segment, *hash;
+	size_t i;
+
+	json_array_foreach(json_object_get(show, "segments"), i, segment) {
+		hash = json_object_get(json_object_get(segment, "summary"), "data_hash");
+		if (json_is_string(hash))
+			return hash;
+	}
+	return NULL;
+}
+
+static void find_data(const json_t *first, const json_t *second, struct unlike *unlike)
+{
+	const json_t *a = data_of(first), *b = data_of(second);
+
+	if (!a || !b || json_equal(a, b))
+		return;
+	unlike->training = true;
+	json_array_append_new(unlike->differs,
+		json_pack("{s:s, s:O, s:O}", "key", "the token sequences (hash)", "value", b,
+			"baseline", a));
+}
+
+static void find_machines(struct ctl *ctl, json_t *const shows[2], struct unlike *unlike)
+{
+	static const char *const keys[] = {"host", "gpu", "build", "driver", "cuda", "collectives"};
+	json_t *a = machine_of(ctl, shows[0]), *b = machine_of(ctl, shows[1]);
+	char own[128], others[128];
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		format_string(b, keys[i], "", own, sizeof(own));
+		format_string(a, keys[i], "", others, sizeof(others));
+		if (json_is_object(a) && json_is_object(b) && strcmp(own, others) != 0)
+			json_array_append_new(unlike->differs,
+				json_pack("{s:s, s:s, s:s}", "key", keys[i], "value", own,
+					"baseline", others));
+	}
+	json_decref(a);
+	json_decref(b);
 }
 
 static double rate_of(const json_t *comparison)
@@ -266,8 +344,11 @@ static void print_pair(struct output *o, const json_t *pair)
 		const json_t *run = json_object_get(comparison, "run");
 		const json_t *arm = json_array_get(json_object_get(comparison, "arms"), 0);
 
-		page_part(&p, "run %lld %s: %s tok/s", (long long)format_int(run, "id", 0),
+		format_string(arm, "arm", "", own, sizeof(own));
+		page_part(&p, "run %lld %s%s%s: %s tok/s", (long long)format_int(run, "id", 0),
 			format_string(run, "name", "", name, sizeof(name)),
+			json_array_size(json_object_get(comparison, "arms")) > 1 ? ", arm " : "",
+			json_array_size(json_object_get(comparison, "arms")) > 1 ? own : "",
 			format_si(format_real(arm, "tok_s"), rate));
 		page_part(&p, "median %s, p95 %s",
 			format_duration(format_real(arm, "median_ns") * 1e-9, median),
@@ -287,6 +368,13 @@ static void print_pair(struct output *o, const json_t *pair)
 	page_end(&p);
 	page_part(&p, "one run each: no verdict");
 	page_end(&p);
+	if (json_is_true(json_object_get(pair, "trains_differently"))) {
+		page_part(&p,
+			"the runs did not train the same: the change of throughput does not "
+			"show which one is faster");
+		page_end(&p);
+		return;
+	}
 	page_part(&p,
 		"the runs trained at different times; for a verdict submit one spec with both "
 		"as its arms");
@@ -295,7 +383,8 @@ static void print_pair(struct output *o, const json_t *pair)
 
 static int compare_two(struct ctl *ctl, const struct options *args, struct ctl_error *e)
 {
-	json_t *shows[2] = {NULL, NULL}, *made[2] = {NULL, NULL}, *pair, *differs;
+	json_t *shows[2] = {NULL, NULL}, *made[2] = {NULL, NULL}, *pair;
+	struct unlike unlike = {json_array(), false};
 	int exit = 0;
 
 	for (size_t i = 0; i < 2 && !exit; i++) {
@@ -304,14 +393,19 @@ static int compare_two(struct ctl *ctl, const struct options *args, struct ctl_e
 			exit = compare_make(shows[i], NULL, &made[i], e);
 	}
 	if (!exit) {
-		differs = differences(shows[0], shows[1], e);
-		pair = json_pack("{s:[O, O], s:o, s:o, s:s}", "runs", made[0], made[1],
+		find_keys(shows[0], shows[1], &unlike, e);
+		if (!unlike.training)
+			find_data(shows[0], shows[1], &unlike);
+		find_machines(ctl, shows, &unlike);
+		pair = json_pack("{s:[O, O], s:o, s:O, s:b, s:s}", "runs", made[0], made[1],
 			"throughput_percent",
 			rpc_real(100.0 * (rate_of(made[1]) / rate_of(made[0]) - 1.0)), "differs",
-			differs, "note", "one run each: no verdict");
+			unlike.differs, "trains_differently", unlike.training, "note",
+			"one run each: no verdict");
 		output_print(&ctl->output, "compare-runs", pair, print_pair);
 		json_decref(pair);
 	}
+	json_decref(unlike.differs);
 	for (size_t i = 0; i < 2; i++) {
 		json_decref(shows[i]);
 		json_decref(made[i]);

@@ -195,7 +195,8 @@ static void print_judge(struct output *o, const json_t *reply)
 {
 	const json_t *sides = json_object_get(reply, "sides");
 	struct page p = {.term = &o->out};
-	char a[80], b[80], text[240], percent[FORMAT_BYTES], verdict[32];
+	const int64_t needed = format_int(reply, "blocks_needed", 0);
+	char a[80], b[80], text[240], percent[FORMAT_BYTES], verdict[32], reason[40];
 
 	print_side(&p, json_array_get(sides, 0));
 	print_side(&p, json_array_get(sides, 1));
@@ -220,6 +221,14 @@ static void print_judge(struct output *o, const json_t *reply)
 			page_part(&p, "(%s)",
 				format_string(reply, "reason_text", "", text, sizeof(text)));
 	}
+	page_end(&p);
+	if (*format_string(reply, "refusal", "", text, sizeof(text)))
+		return;
+	if (needed > 0)
+		page_part(&p, "to settle it: about %lld pairs", (long long)needed);
+	else if (strcmp(format_string(reply, "reason", "", reason, sizeof(reason)), "unsettled") ==
+		0)
+		page_part(&p, "to settle it: more runs of both sides, in alternation");
 	page_end(&p);
 }
 

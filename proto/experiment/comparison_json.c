@@ -176,6 +176,19 @@ static json_t *energy_ratio(const struct comparison *c, size_t i)
 		(base->energy_j / (double)base->tokens_total));
 }
 
+/* The reason in words. */
+static const char *reason_text(const struct comparison *c, const struct comparison_arm *arm)
+{
+	const struct verdict_result *r = &arm->result;
+
+	if (r->reason == VERDICT_UNEQUAL_WORK)
+		return arm->unequal;
+	if (r->reason == VERDICT_UNSETTLED && (r->estimate.lo > 0.0 || r->estimate.hi < 0.0) &&
+		r->p_holm > c->alpha)
+		return "the interval excludes 0, but with so many arms one may do so by chance";
+	return verdict_reason_text(r->reason);
+}
+
 static json_t *comparison_row(const struct comparison *c, size_t i)
 {
 	const struct comparison_arm *arm = &c->arms[i];
@@ -183,9 +196,8 @@ static json_t *comparison_row(const struct comparison *c, size_t i)
 	json_t *row = comparison_estimate_json(&r->estimate);
 	json_t *verdict = json_pack("{s:s, s:b, s:s, s:s, s:s, s:o}", "arm", arm_name(c, i),
 		"control", arm->is_control, "verdict", verdict_name(r->verdict), "reason",
-		verdict_reason_name(r->reason), "reason_text",
-		r->reason == VERDICT_UNEQUAL_WORK ? arm->unequal : verdict_reason_text(r->reason),
-		"p_holm", r->estimate.n > 0 ? rpc_real(r->p_holm) : json_null());
+		verdict_reason_name(r->reason), "reason_text", reason_text(c, arm), "p_holm",
+		r->estimate.n > 0 ? rpc_real(r->p_holm) : json_null());
 	json_t *stalls = json_pack("{s:I, s:I, s:f}", "baseline", INT(arm->input.stalled_a), "arm",
 		INT(arm->input.stalled_b), "p", r->stalls_p);
 	json_t *trend = json_pack("{s:b, s:f, s:f}", "found", r->has_trend, "p", r->trend.p,

@@ -80,9 +80,22 @@ def test_same_and_ambiguous(path):
     assert "\nverdict: SAME   (the difference is real and below the margin of 1%)\n" in real
     few = narrow(compare(path, blocks({"A": 10, "B": 9}, 3)).stdout)
     assert "verdict: AMBIGUOUS   (too few blocks for a verdict)\nto settle it: run more blocks" in few
-    assert few.endswith("gpt2ctl rerun 5 --set design.repetitions=12\n") and "95%" not in few
+    assert few.endswith("gpt2ctl rerun 5\n") and "95%" not in few
     wide = narrow(compare(path, blocks({"A": 10, "B": 9.9}, noise=0.1)).stdout)
     assert "verdict: AMBIGUOUS   (the interval is too wide)\nto settle it: about " in wide
+
+
+def test_what_settles_it(path):
+    """A run that has not ended goes on, and one that planned enough blocks is run again as it is."""
+    few = blocks({"A": 10, "B": 9}, 3)
+    going = narrow(compare(path, few, state="running").stdout)
+    assert going.endswith("to settle it: wait; the run has not ended, and compares more blocks\ngpt2ctl follow 5\n")
+    broken = narrow(compare(path, few, state="cancelled", reason="cancelled: asked for").stdout)
+    assert broken.endswith("\ngpt2ctl rerun 5\n")
+    short = narrow(compare(path, few, design={"repetitions": 3}).stdout)
+    assert short.endswith("\ngpt2ctl rerun 5 --set design.repetitions=12\n")
+    hopeless = narrow(compare(path, blocks({"A": 10, "B": 9.9}, noise=3)).stdout)
+    assert "design.repetitions=" not in hopeless and "more than a run can have (1000)" in " ".join(hopeless.split())
 
 
 def test_several_arms(path):
@@ -157,15 +170,33 @@ def test_two_runs(path):
         refused = ctl("compare", 5, 5, "--md", path=path)
     assert "one run each: no verdict\n" in text and "verdict:" not in text
     assert value["throughput_percent"] == 0 and len(value["runs"]) == 2 and value["differs"] == []
+    assert value["trains_differently"] is False and "for a verdict submit one spec" in text
     assert refused.returncode == 2
+
+
+@pytest.mark.parametrize("member, line", [("spec", "model.preset: nano, gpt2\n"), ("summary", "the token sequences (hash): dd, ee\n")])
+def test_two_runs_that_are_unlike(path, member, line):
+    """Another model, other tokens: the ratio of throughputs is printed, and that it is no comparison. Arms are named."""
+    shows = {id: experiment(segment(0, "A", [10 * MS] * 20), segment(1, "B", [10 * MS] * 20))(None, None) for id in (5, 6)}
+    if member == "summary":
+        shows[6]["segments"][0]["summary"]["data_hash"] = "ee"
+    else:
+        shows[6]["spec"] = {**shows[6]["spec"], "model": {"preset": "gpt2"}}
+    with FakeDaemon(path, show=lambda params, connection: shows[params["id"]]):
+        text = narrow(ctl("compare", 5, 6, path=path).stdout)
+        value = one_object(ctl("compare", 5, 6, "--json", path=path).stdout)
+    assert text.startswith("run 5 ab, arm A: ") and line in text.replace('"', "")
+    assert text.endswith("one run each: no verdict\nthe runs did not train the same: the change of throughput does not show which\n  one is faster\n")
+    assert value["trains_differently"] is True and len(value["differs"]) >= 1
 
 
 def test_the_machine(path):
     """From the metrics of the first segment that is done."""
     rows = blocks({"A": 10, "B": 9.6})
     rows[0]["dir"] = "/state/runs/5-ab/segments/001-A"
+    ranks = [{"rank": 0, "node": 0, "hostname": "node7", "gpu": {"name": "NVIDIA H200", "driver": "570.1"}}]
     metrics = {"host": {"hostname": "node7"}, "env": {"gpt2d_build": "abc", "cuda_version": None, "collectives": "NCCL 2.27"},
-        "hardware": {"gpu_name": "NVIDIA H200"}}
+        "hardware": {"gpu_name": "NVIDIA H200"}, "gpt2d": {"ranks": ranks}}
     def read(params, connection):
         assert params == {"id": 5, "path": "segments/001-A/training_metrics.json"}
         return {"id": 5, "path": params["path"], "offset": 0, "bytes": 1, "size": 1,
@@ -174,8 +205,15 @@ def test_the_machine(path):
     with FakeDaemon(path, **methods):
         text = narrow(ctl("compare", 5, path=path).stdout)
         value = one_object(ctl("compare", 5, "--json", path=path).stdout)
-    assert "scope: this daemon, 2 ranks   node7   NVIDIA H200   build abc   NCCL 2.27\n" in text
-    assert value["machine"]["gpu"] == "NVIDIA H200"
+        ranks += [{**ranks[0], "rank": 1, "node": 1, "hostname": "node8", "gpu": {"name": "NVIDIA H200", "driver": "565.9"}},
+            {**ranks[0], "rank": 2}]
+        several = narrow(ctl("compare", 5, path=path).stdout)
+        nodes = one_object(ctl("compare", 5, "--json", path=path).stdout)["machine"]["nodes"]
+    assert "scope: this daemon, 2 ranks   node7   NVIDIA H200   build abc   driver 570.1\n  NCCL 2.27\n" in text
+    assert value["machine"]["gpu"] == "NVIDIA H200" and len(value["machine"]["nodes"]) == 1
+    assert "scope: this daemon, 2 ranks on 2 nodes   node7, node8   NVIDIA H200   build abc\n  driver 570.1, 565.9   NCCL 2.27\n" in several
+    assert nodes == [{"host": "node7", "gpu": "NVIDIA H200", "driver": "570.1"},
+        {"host": "node8", "gpu": "NVIDIA H200", "driver": "565.9"}]
 
 
 def test_what_is_missing(path):
