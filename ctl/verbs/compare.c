@@ -33,24 +33,6 @@ static const struct option_row options[] = {
 
 /* ---- the comparison of a run ---- */
 
-struct spec *compare_spec(const json_t *show, struct ctl_error *e)
-{
-	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
-	const struct spec_options how = {.base_dir = "/"};
-	char *text = json_dumps(json_object_get(show, "spec"), JSON_REAL_PRECISION(17));
-	struct spec *spec = NULL;
-
-	if (!text)
-		ctl_error_set(e, CTL_TRANSPORT, "gpt2d sent no spec");
-	else if (spec_parse(text, strlen(text), &how, &spec, errors) != 0)
-		ctl_error_set(e, CTL_VERSION_MISMATCH,
-			"the run's spec is not valid for this gpt2ctl: %.80s: %.200s",
-			errors->error[0].key, errors->error[0].message);
-	free(text);
-	free(errors);
-	return spec;
-}
-
 static int unknown_arm(const struct spec *spec, const char *name, struct ctl_error *e)
 {
 	const char *names[SPEC_ARMS_MAX], *near;
@@ -86,7 +68,7 @@ static void nothing_done(const json_t *run, struct ctl_error *e)
 
 int compare_make(const json_t *show, const char *baseline, json_t **out, struct ctl_error *e)
 {
-	struct spec *spec = compare_spec(show, e);
+	struct spec *spec = show_spec(show, e);
 	int rc;
 
 	if (!spec)
@@ -271,7 +253,7 @@ static void add_difference(
 static void find_keys(
 	const json_t *first, const json_t *second, struct unlike *unlike, struct ctl_error *e)
 {
-	struct spec *a = compare_spec(first, e), *b = a ? compare_spec(second, e) : NULL;
+	struct spec *a = show_spec(first, e), *b = a ? show_spec(second, e) : NULL;
 
 	if (a && b) {
 		a->arms[1] = b->arms[0];

@@ -6,10 +6,6 @@
 
 #include "ctl/link/ctl_error.h"
 
-struct spec;
-
-/* The spec in a reply to "show"; NULL with e. The caller frees it. */
-struct spec *compare_spec(const json_t *show, struct ctl_error *e);
 /*
  * The comparison (proto/experiment/comparison.h) of a whole reply to "show": 0, or CTL_USAGE (no
  * such baseline), CTL_WRONG_STATE (no segment is done) or CTL_VERSION_MISMATCH with e.

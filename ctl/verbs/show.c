@@ -6,8 +6,8 @@
 
 #include "ctl/print/text.h"
 #include "ctl/results/slow_rank.h"
-#include "ctl/verbs/compare.h"
 #include "ctl/verbs/verb.h"
+#include "proto/host/memory.h"
 #include "proto/spec/spec.h"
 #include "proto/spec/spec_table.h"
 
@@ -59,6 +59,24 @@ int show_fetch(struct ctl *ctl, const char *word, json_t **reply, struct ctl_err
 	else
 		*reply = first;
 	return exit;
+}
+
+struct spec *show_spec(const json_t *reply, struct ctl_error *e)
+{
+	struct spec_errors *errors = memory_zeroed(1, sizeof(*errors));
+	const struct spec_options how = {.base_dir = "/"};
+	char *text = json_dumps(json_object_get(reply, "spec"), JSON_REAL_PRECISION(17));
+	struct spec *spec = NULL;
+
+	if (!text)
+		ctl_error_set(e, CTL_TRANSPORT, "gpt2d sent no spec");
+	else if (spec_parse(text, strlen(text), &how, &spec, errors) != 0)
+		ctl_error_set(e, CTL_VERSION_MISMATCH,
+			"the run's spec is not valid for this gpt2ctl: %.80s: %.200s",
+			errors->error[0].key, errors->error[0].message);
+	free(text);
+	free(errors);
+	return spec;
 }
 
 static void print_head(const struct term *t, const json_t *run)
@@ -134,7 +152,7 @@ static void print_arms(const struct term *t, const json_t *reply)
 	if (json_array_size(checks) > 0)
 		fputc('\n', t->file);
 	if (json_array_size(checks) > 1)
-		spec = compare_spec(reply, &e);
+		spec = show_spec(reply, &e);
 	json_array_foreach(checks, i, check) {
 		text_plan(json_object_get(json_object_get(check, "check"), "plan"), plan,
 			sizeof(plan));
