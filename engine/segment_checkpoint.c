@@ -135,7 +135,8 @@ void segment_resume_finish(struct segment *s)
 /* What a rank says of its part of the load. */
 struct loaded {
 	int32_t rc;
-	char why[512];
+	bool other_data; /* no older checkpoint is better */
+	char why[768];
 };
 
 /* Index of the first rank that failed, world: none; -1: a peer is lost. */
@@ -180,6 +181,28 @@ static void log_resumed(struct segment *s, const struct warm *w)
 			s->run, c->dir, c->step, s->config.optimizer_steps);
 }
 
+/*
+ * Rank 0, which has the hash. The user of resume_from may want other data, and the run's log says
+ * so. A restart continues the same run, whose data must not change halfway.
+ */
+static void check_data(struct segment *s, struct loaded *own)
+{
+	char found[512];
+	int rc = fits_data(s->resume.open, &s->train, s->content, found, sizeof(found));
+
+	if (rc == -ESTALE && !s->resume.candidate[s->resume.at].asked) {
+		own->rc = rc;
+		own->other_data = true;
+		snprintf(own->why, sizeof(own->why),
+			"%s. Put the file back or keep the new one, and submit the spec again with "
+			"\"resume_from\": %" PRId64,
+			found, s->run);
+	} else if (rc != 0) {
+		metrics_log_add(&s->log, "%s", found);
+		link_log(s->link, "warning", "run %" PRId64 ": %s", s->run, found);
+	}
+}
+
 bool segment_resume(struct segment *s, struct warm *w)
 {
 	struct segment_resume *r = &s->resume;
@@ -189,6 +212,8 @@ bool segment_resume(struct segment *s, struct warm *w)
 		int failed;
 
 		own.rc = r->open ? 0 : open_candidate(s, own.why, sizeof(own.why));
+		if (own.rc == 0 && w->rank == 0)
+			check_data(s, &own);
 		if (own.rc == 0)
 			own.rc = restore_load(&s->training, r->open, own.why, sizeof(own.why));
 		if (is_device(own.rc))
@@ -204,6 +229,8 @@ bool segment_resume(struct segment *s, struct warm *w)
 		checkpoint_close(r->open);
 		r->open = NULL;
 		s->failure.silent = failed != w->rank; /* if it comes to that */
+		if (own.other_data)
+			return segment_fail(s, "data", "%s", own.why);
 		if (!give_up_candidate(s, w, own.why))
 			return false;
 		s->failure.silent = false;
@@ -324,8 +351,10 @@ bool segment_save_begin(struct segment *s, const struct warm *w)
 		return false;
 	segment.folder = s->checkpoints;
 	segment.shared = strcmp(own, s->checkpoints) != 0;
-	if (w->rank == 0)
+	if (w->rank == 0) {
 		segment.manifest = make_manifest(s);
+		segment.content = s->content;
+	}
 	/* where none of them could be resumed they stay: they may be good nevertheless */
 	json_array_foreach(older, i, folder)
 		if ((s->resume.n == 0 || s->resume.at < s->resume.n) &&

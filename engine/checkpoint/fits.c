@@ -7,7 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "proto/host/clock.h"
 #include "proto/host/memory.h"
+
+#define HASH_WAIT_NS (20 * CLOCK_S_NS)
 
 /* The newest one in a folder of checkpoints; NULL: none. */
 static char *newest_in(const char *folder)
@@ -147,4 +150,31 @@ int fits_config(const struct checkpoint *c, const struct spec_config *config,
 		rc = -EALREADY;
 	}
 	return rc;
+}
+
+int fits_data(const struct checkpoint *c, const struct dataset *train, struct content *content,
+	char *error, size_t error_bytes)
+{
+	const json_t *files = json_object_get(c->manifest, "data");
+	const char *was = json_string_value(json_object_get(c->manifest, "train_sha256"));
+	const char *now = NULL;
+
+	if (json_object_get(files, train->path) &&
+		dataset_identity_check(files, train, error, error_bytes) == 0)
+		return 0;
+	if (was && content_wait_for(content, HASH_WAIT_NS))
+		now = content_train(content);
+	if (now && strcmp(was, now) == 0)
+		return 0;
+	if (now)
+		snprintf(error, error_bytes,
+			"%s was written while training on other data (SHA-256 %.12s, now %s has "
+			"%.12s)",
+			c->dir, was, train->path, now);
+	else
+		snprintf(error, error_bytes,
+			"%s was not written while training on this file %s, and it is not known "
+			"whether the data is the same",
+			c->dir, train->path);
+	return now ? -ESTALE : -ENODATA;
 }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/data/content.h"
 #include "proto/checkpoint.h"
 #include "proto/host/data_roots.h"
 #include "proto/spec/spec.h"
@@ -24,5 +25,13 @@ int fits_find(const struct spec_config *config, const json_t *folders,
  */
 int fits_config(const struct checkpoint *c, const struct spec_config *config,
 	int64_t train_sequences, char *error, size_t error_bytes);
+
+/*
+ * Whether the training data is that of the checkpoint. A file that was not touched since then is.
+ * For another one this waits until content has its hash, 20 s at most. 0, or with error -ESTALE:
+ * other data, or -ENODATA: not known, because one of the hashes is not.
+ */
+int fits_data(const struct checkpoint *c, const struct dataset *train, struct content *content,
+	char *error, size_t error_bytes);
 
 #endif

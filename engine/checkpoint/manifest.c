@@ -118,7 +118,8 @@ static json_t *pack_shard(
 }
 
 char *manifest_text(const json_t *begun, const struct spec_config *config, const struct plan *plan,
-	const struct checkpoint_state *state, const struct manifest_shard *shards)
+	const char *train_sha256, const struct checkpoint_state *state,
+	const struct manifest_shard *shards)
 {
 	json_t *manifest = json_copy((json_t *)begun), *list = json_array();
 	char *text;
@@ -127,6 +128,8 @@ char *manifest_text(const json_t *begun, const struct spec_config *config, const
 		json_array_append_new(
 			list, pack_shard(plan, config->zero_stage, rank, &shards[rank]));
 	json_object_set_new(manifest, "step", json_integer(INT(state->attempted)));
+	json_object_set_new(
+		manifest, "train_sha256", train_sha256 ? json_string(train_sha256) : json_null());
 	json_object_set_new(manifest, "state", pack_state(config, state));
 	json_object_set_new(manifest, "shards", list);
 	json_object_set_new(manifest, "written_at", clock_json(clock_utc_ns()));

@@ -39,8 +39,12 @@ struct manifest_shard {
 enum { MANIFEST_FILE_BYTES = 48 };
 void manifest_file(int rank, int world, char out[MANIFEST_FILE_BYTES]);
 
-/* The text, to be freed. begun: of manifest_begin; shards: of all ranks. */
+/*
+ * The text, to be freed. begun: of manifest_begin; train_sha256: as of content.h, or NULL; shards:
+ * of all ranks.
+ */
 char *manifest_text(const json_t *begun, const struct spec_config *config, const struct plan *plan,
-	const struct checkpoint_state *state, const struct manifest_shard *shards);
+	const char *train_sha256, const struct checkpoint_state *state,
+	const struct manifest_shard *shards);
 
 #endif

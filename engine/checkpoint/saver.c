@@ -465,6 +465,7 @@ static void conclude(struct saver *s, const struct report *all)
 {
 	const struct training *t = s->segment.training;
 	const int world = t->plan.world;
+	const char *train = NULL;
 	struct manifest_shard *shards;
 	int failed = 0;
 
@@ -479,7 +480,10 @@ static void conclude(struct saver *s, const struct report *all)
 	for (int i = 0; i < world; i++)
 		shards[i] = all[i].hashes;
 	free(s->manifest);
-	s->manifest = manifest_text(s->segment.manifest, t->config, &t->plan, &s->state, shards);
+	if (content_wait_for(s->segment.content, 0))
+		train = content_train(s->segment.content);
+	s->manifest =
+		manifest_text(s->segment.manifest, t->config, &t->plan, train, &s->state, shards);
 	free(shards);
 	s->manifest_due = true;
 	give(s, JOB_MANIFEST);

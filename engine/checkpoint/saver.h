@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/data/content.h"
 #include "engine/train/training.h"
 
 struct saver;
@@ -31,7 +32,8 @@ struct saver_segment {
 	bool shared; /* outside the run's folder: others may read it, whatever the umask */
 	int64_t keep;
 	/* rank 0 */
-	json_t *manifest; /* of manifest_begin; stolen */
+	json_t *manifest;        /* of manifest_begin; stolen */
+	struct content *content; /* manifests have the hash of its training data once it is known */
 	/* folders of the run's earlier attempts, newest first: their checkpoints count for keep */
 	const char *older[SAVER_OLDER_MAX];
 	int n_older;

@@ -27,6 +27,8 @@ const struct schema_row schema_manifest[] = {
 	{"tensors", "[checkpoint_tensor]", "in the order of the arena"},
 	{"shards", "[checkpoint_shard]", "one of each rank"},
 	{"data", "{file_identity}", "token files by path"},
+	{"train_sha256", "?text|null",
+		"of the training data; synthetic: of made-up data; null: not known yet"},
 	{"spec_sha256", "sha256", "of the canonical text of the arm's spec"},
 	{"spec", "object", "that spec"},
 	{"written_at", "time", ""},

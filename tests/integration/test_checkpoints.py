@@ -1,5 +1,6 @@
 """Checkpoints of whole daemons with real engines: resumed, restarted, damaged, without room."""
 
+import array
 import csv
 import errno
 import hashlib
@@ -151,6 +152,35 @@ def test_a_restart_resumes_the_last_good_one(damage):
             # those of the attempt before count for keep_last
             assert sorted(steps_in(show["run"]["dir"] + "/checkpoints")) == [100, 110, 120]
             assert not list(folder.glob("step-*"))
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_restart_notices_other_data(same, tmp_path):
+    """A file of the same length takes the place of data.train: with the same tokens, or with others."""
+    def put(factor):
+        (tmp_path / "new").write_bytes(array.array("H", [factor * i % 257 for i in range(4000)]).tobytes())
+        (tmp_path / "new").rename(tmp_path / "train.bin")
+    put(7)
+    data = {"train": str(tmp_path / "train.bin")}
+    with Daemon(ranks=2, engine=PROGRAM) as d:
+        with d.client() as c:
+            finish(c, training("hashed", SAVED, data=data))  # so that the hash is known
+            number = c.submit(clean(long_run("long", data=data)))
+        folder = interrupted(d, number, "long")
+        put(7 if same else 11)
+        d.start()
+        with d.client() as c:
+            end = c.wait(number)
+            last = f"{folder}/step-{max(steps_in(folder) or [0])}"
+            if same:
+                assert end["state"] == "done" and f"resumed from {folder}/step-" in d.said(), d.said()
+                return
+            assert end["state"] == "failed" and end["reason"].startswith(
+                f"data: rank 0: {last} was written while training on other data (SHA-256 "), end
+            assert f'submit the spec again with "resume_from": {number}' in end["reason"], end
+            rest, _ = finish(c, training("rest", 120, data=data, resume_from=number))
+            assert f"run {rest['id']}: {last} was written while training on other data (SHA-256 " in d.said()
+            assert f"run {rest['id']}: resumed from {last} " in d.said()
 
 
 def test_a_run_of_which_all_is_trained_does_not_begin_again():
