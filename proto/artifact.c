@@ -9,26 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <openssl/evp.h>
+#include "proto/digest.h"
+#include "proto/host/file.h"
 
 static bool name_is_plain(const char *name)
 {
 	return name[0] != '\0' && name[0] != '.' && strchr(name, '/') == NULL;
-}
-
-static int write_all(int fd, const char *bytes, size_t n)
-{
-	while (n > 0) {
-		ssize_t done = write(fd, bytes, n);
-		if (done < 0) {
-			if (errno == EINTR)
-				continue;
-			return -errno;
-		}
-		bytes += done;
-		n -= (size_t)done;
-	}
-	return 0;
 }
 
 static int open_dir(const char *dir)
@@ -37,7 +23,6 @@ static int open_dir(const char *dir)
 	return fd < 0 ? -errno : fd;
 }
 
-/* A file of these bytes, durable under its temporary name. On failure nothing is left behind. */
 /* *written: so many bytes. */
 static int write_parts(int fd, struct artifact_source *source, int64_t *written)
 {
@@ -46,7 +31,7 @@ static int write_parts(int fd, struct artifact_source *source, int64_t *written)
 	int rc;
 
 	for (*written = 0; (rc = source->next(source, &bytes, &n)) == 0 && n > 0;) {
-		rc = write_all(fd, bytes, n);
+		rc = file_write(fd, bytes, n);
 		if (rc < 0)
 			break;
 		*written += (int64_t)n;
@@ -54,6 +39,7 @@ static int write_parts(int fd, struct artifact_source *source, int64_t *written)
 	return rc;
 }
 
+/* A file of these bytes, durable under its temporary name. On failure nothing is left behind. */
 static int write_tmp(
 	int dir_fd, const char *tmp, struct artifact_source *source, mode_t mode, int64_t *written)
 {
@@ -78,7 +64,7 @@ static int write_tmp(
 	return rc;
 }
 
-static int write_source(const char *dir, const char *name, struct artifact_source *source,
+int artifact_write_from(const char *dir, const char *name, struct artifact_source *source,
 	mode_t mode, int64_t *written)
 {
 	char tmp[NAME_MAX + 1];
@@ -110,12 +96,6 @@ out:
 	return rc;
 }
 
-int artifact_write_from(const char *dir, const char *name, struct artifact_source *source,
-	mode_t mode, int64_t *written)
-{
-	return write_source(dir, name, source, mode, written);
-}
-
 /* Bytes that are in memory whole. */
 struct whole {
 	struct artifact_source source;
@@ -138,7 +118,7 @@ int artifact_write_mode(const char *dir, const char *name, const void *bytes, si
 	struct whole w = {.source = {.next = take_whole}, .bytes = bytes, .n = n};
 	int64_t written;
 
-	return write_source(dir, name, &w.source, mode, &written);
+	return artifact_write_from(dir, name, &w.source, mode, &written);
 }
 
 int artifact_write(const char *dir, const char *name, const void *bytes, size_t n)
@@ -192,19 +172,13 @@ bool artifact_path_valid(const char *path)
 
 int artifact_sha256(const void *bytes, size_t n, char out[65])
 {
-	static const char hex[] = "0123456789abcdef";
-	unsigned char digest[EVP_MAX_MD_SIZE];
-	unsigned int length = 0;
-	size_t i;
+	struct digest *digest = digest_create();
+	int rc = digest ? digest_add(digest, bytes, n) : -EIO;
 
-	if (EVP_Digest(bytes, n, digest, &length, EVP_sha256(), NULL) != 1 || length != 32)
-		return -EIO;
-	for (i = 0; i < 32; i++) {
-		out[2 * i] = hex[digest[i] >> 4];
-		out[2 * i + 1] = hex[digest[i] & 15];
-	}
-	out[64] = '\0';
-	return 0;
+	if (rc == 0)
+		rc = digest_finish(digest, out);
+	digest_destroy(digest);
+	return rc;
 }
 
 const char *artifact_failure_code(int rc)

@@ -1,8 +1,12 @@
 #include "proto/base64.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
-static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+#include <openssl/evp.h>
+
+#include "proto/host/memory.h"
 
 size_t base64_length(size_t n)
 {
@@ -11,71 +15,25 @@ size_t base64_length(size_t n)
 
 void base64_encode(const void *bytes, size_t n, char *out)
 {
-	const unsigned char *in = bytes;
-
-	for (; n > 0; in += 3, out += 4) {
-		const size_t k = n < 3 ? n : 3;
-		const unsigned v = (unsigned)in[0] << 16 | (k > 1 ? (unsigned)in[1] << 8 : 0U) |
-			(k > 2 ? (unsigned)in[2] : 0U);
-
-		out[0] = digits[v >> 18];
-		out[1] = digits[v >> 12 & 63];
-		out[2] = k > 1 ? digits[v >> 6 & 63] : '=';
-		out[3] = k > 2 ? digits[v & 63] : '=';
-		n -= k;
-	}
-	*out = '\0';
+	EVP_EncodeBlock((unsigned char *)out, bytes, (int)n);
 }
 
-static int value_of(char c)
-{
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-/* Four characters, the last `pad` of them '=': 0, or -EINVAL. */
-static int decode_four(const char *text, int pad, unsigned char out[3])
-{
-	unsigned v = 0;
-
-	for (int i = 0; i < 4; i++) {
-		const int digit = i < 4 - pad ? value_of(text[i]) : 0;
-
-		if (digit < 0)
-			return -EINVAL;
-		v = v << 6 | (unsigned)digit;
-	}
-	if ((v & ((1U << (8 * pad)) - 1)) != 0)
-		return -EINVAL; /* bits that belong to no byte */
-	out[0] = (unsigned char)(v >> 16);
-	if (pad < 2)
-		out[1] = (unsigned char)(v >> 8 & 255);
-	if (pad < 1)
-		out[2] = (unsigned char)(v & 255);
-	return 0;
-}
-
+/* EVP_DecodeBlock takes blanks, and bits that belong to no byte: the bytes are encoded again. */
 int base64_decode(const char *text, size_t length, unsigned char *out, size_t *n)
 {
-	size_t used = 0;
-	int pad = 0;
+	const size_t pad = length > 1 ? (text[length - 1] == '=') + (text[length - 2] == '=') : 0;
+	const int decoded = EVP_DecodeBlock(out, (const unsigned char *)text, (int)length);
+	char *again;
+	int rc = 0;
 
-	if (length % 4 != 0)
+	if (decoded < 0 || (size_t)decoded != length / 4 * 3)
 		return -EINVAL;
-	if (length > 0 && text[length - 1] == '=')
-		pad = text[length - 2] == '=' ? 2 : 1;
-	for (size_t i = 0; i < length; i += 4) {
-		const int here = i + 4 == length ? pad : 0;
-
-		if (decode_four(text + i, here, out + used) < 0)
-			return -EINVAL;
-		used += 3 - (size_t)here;
-	}
-	*n = used;
-	return 0;
+	again = memory_resized(NULL, length + 1);
+	base64_encode(out, (size_t)decoded - pad, again);
+	if (memcmp(again, text, length) != 0)
+		rc = -EINVAL;
+	free(again);
+	if (rc == 0)
+		*n = (size_t)decoded - pad;
+	return rc;
 }

@@ -15,6 +15,7 @@
 
 #include "proto/artifact.h"
 #include "proto/digest.h"
+#include "proto/host/file.h"
 #include "proto/host/memory.h"
 
 static_assert(sizeof(float) == CHECKPOINT_ELEM_BYTES, "elements are fp32");
@@ -277,45 +278,6 @@ static void read_shards(struct reading *r, struct checkpoint *c)
 		check_cover(r, c);
 }
 
-static int read_whole(int fd, char *out, size_t n)
-{
-	while (n > 0) {
-		ssize_t got = read(fd, out, n);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			return got < 0 ? -errno : -EBADMSG;
-		out += got;
-		n -= (size_t)got;
-	}
-	return 0;
-}
-
-/* The text of a regular file, to be freed; NULL with *rc. */
-static char *read_file(const char *path, size_t *n, int *rc)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-	char *text = NULL;
-	struct stat st;
-
-	*rc = fd < 0 || fstat(fd, &st) < 0 ? -errno : 0;
-	if (*rc == 0 && (!S_ISREG(st.st_mode) || st.st_size > MANIFEST_BYTES_MAX))
-		*rc = -EBADMSG;
-	if (*rc == 0) {
-		text = memory_zeroed((size_t)st.st_size + 1, 1);
-		*rc = read_whole(fd, text, (size_t)st.st_size);
-		*n = (size_t)st.st_size;
-	}
-	if (fd >= 0)
-		close(fd);
-	if (*rc != 0) {
-		free(text);
-		text = NULL;
-	}
-	return text;
-}
-
 int checkpoint_parse(const char *dir, const char *text, size_t n, struct checkpoint **out,
 	char *error, size_t error_bytes)
 {
@@ -377,27 +339,13 @@ static int open_shard(const struct checkpoint *c, const struct checkpoint_shard 
 static int read_at(int fd, const struct checkpoint *c, const struct checkpoint_shard *s,
 	int64_t elem, float *out, int64_t n, char *error, size_t error_bytes)
 {
-	char *to = (char *)out;
-	off_t at = (off_t)(elem * CHECKPOINT_ELEM_BYTES);
-	size_t left = (size_t)(n * CHECKPOINT_ELEM_BYTES);
+	const int rc = file_read_at(
+		fd, out, (size_t)(n * CHECKPOINT_ELEM_BYTES), elem * CHECKPOINT_ELEM_BYTES);
 
-	while (left > 0) {
-		ssize_t got = pread(fd, to, left, at);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0) {
-			int rc = got < 0 ? -errno : -EBADMSG;
-
-			snprintf(error, error_bytes, "%s/%s: %s", c->dir, s->file,
-				got < 0 ? strerror(-rc) : "damaged: it ends too early");
-			return rc;
-		}
-		to += got;
-		at += got;
-		left -= (size_t)got;
-	}
-	return 0;
+	if (rc < 0)
+		snprintf(error, error_bytes, "%s/%s: %s", c->dir, s->file,
+			rc == -ENODATA ? "damaged: it ends too early" : strerror(-rc));
+	return rc == -ENODATA ? -EBADMSG : rc;
 }
 
 int checkpoint_open(const char *dir, struct checkpoint **out, char *error, size_t error_bytes)
@@ -412,8 +360,8 @@ int checkpoint_open(const char *dir, struct checkpoint **out, char *error, size_
 		snprintf(error, error_bytes, "%.200s...: path too long", dir);
 		return -ENAMETOOLONG;
 	}
-	text = read_file(path, &n, &rc);
-	if (text == NULL) {
+	rc = file_read(path, MANIFEST_BYTES_MAX, &text, &n);
+	if (rc < 0) {
 		snprintf(error, error_bytes, "%s: %s", path, strerror(-rc));
 		return rc;
 	}

@@ -33,13 +33,7 @@ static int refuse(int code, char *error, size_t error_bytes, const char *format,
 static bool is_member(const char *key)
 {
 	static const char *const members[] = {
-		"jsonrpc",
-		"id",
-		"method",
-		"params",
-		"result",
-		"error",
-	};
+		"jsonrpc", "id", "method", "params", "result", "error"};
 
 	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
 		if (strcmp(key, members[i]) == 0)
@@ -65,8 +59,7 @@ static int read_call(struct rpc_message *m, json_t *method, char *error, size_t 
 			"params: an object is expected");
 	if (params == NULL) {
 		params = json_object();
-		if (params == NULL || json_object_set_new(m->root, "params", params) < 0)
-			return refuse(PROTOCOL_INTERNAL, error, error_bytes, "out of memory");
+		json_object_set_new(m->root, "params", params);
 	}
 	m->kind = m->id ? RPC_REQUEST : RPC_NOTIFICATION;
 	m->method = json_string_value(method);
@@ -161,7 +154,7 @@ void rpc_clear(struct rpc_message *m)
 	*m = (struct rpc_message){0};
 }
 
-/* Steals message. */
+/* Steals message; NULL: a text in it is not UTF-8, or a part of it was NULL. */
 static char *to_line(json_t *message, size_t *n)
 {
 	char *line;
@@ -171,8 +164,6 @@ static char *to_line(json_t *message, size_t *n)
 		return NULL;
 	line = json_dumps(message, JSON_COMPACT);
 	json_decref(message);
-	if (line == NULL)
-		return NULL;
 	length = strlen(line);
 	line = memory_resized(line, length + 2);
 	memcpy(line + length, "\n", 2);
@@ -180,61 +171,31 @@ static char *to_line(json_t *message, size_t *n)
 	return line;
 }
 
-/* {"jsonrpc": "2.0"} and the pairs; steals value, NULL of it fails. */
-static json_t *message_with(const char *key, json_t *value)
-{
-	json_t *message = json_object();
-
-	if (json_object_set_new(message, "jsonrpc", json_string("2.0")) < 0 ||
-		json_object_set(message, key, value) < 0) {
-		json_decref(message);
-		message = NULL;
-	}
-	json_decref(value);
-	return message;
-}
-
-/* Sets key in message and passes it on; steals both, NULL of either fails. */
-static json_t *also(json_t *message, const char *key, json_t *value)
-{
-	if (json_object_set_new(message, key, value) == 0)
-		return message;
-	json_decref(message);
-	return NULL;
-}
-
 char *rpc_request(json_int_t id, const char *method, json_t *params, size_t *n)
 {
-	json_t *message = message_with("id", json_integer(id));
-
-	message = also(message, "method", json_string(method));
-	return to_line(also(message, "params", params), n);
+	return to_line(json_pack("{s:s, s:I, s:s, s:o}", "jsonrpc", "2.0", "id", id, "method",
+			       method, "params", params),
+		n);
 }
 
 char *rpc_notification(const char *method, json_t *params, size_t *n)
 {
-	return to_line(also(message_with("method", json_string(method)), "params", params), n);
-}
-
-static json_t *answer_to(json_t *id)
-{
-	return message_with("id", id ? json_incref(id) : json_null());
+	return to_line(
+		json_pack("{s:s, s:s, s:o}", "jsonrpc", "2.0", "method", method, "params", params),
+		n);
 }
 
 char *rpc_result(json_t *id, json_t *result, size_t *n)
 {
-	return to_line(also(answer_to(id), "result", result), n);
+	return to_line(
+		json_pack("{s:s, s:O?, s:o}", "jsonrpc", "2.0", "id", id, "result", result), n);
 }
 
 char *rpc_error(json_t *id, int code, const char *message, json_t *data, size_t *n)
 {
-	json_t *error = json_object();
-
-	error = also(error, "code", json_integer(code));
-	error = also(error, "message", json_string(message));
-	if (data)
-		error = also(error, "data", data);
-	return to_line(also(answer_to(id), "error", error), n);
+	return to_line(json_pack("{s:s, s:O?, s:{s:i, s:s, s:o*}}", "jsonrpc", "2.0", "id", id,
+			       "error", "code", code, "message", message, "data", data),
+		n);
 }
 
 json_t *rpc_real(double value)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "proto/half.h"
+#include "proto/host/file.h"
 #include "proto/host/memory.h"
 
 enum { READ_ELEMS = 1 << 16, HEADER_ALIGN = 8 };
@@ -211,23 +212,6 @@ fail:
 
 /* ---- files ---- */
 
-/* 0, or a negative errno: -EIO at the end of the file. */
-static int read_at(int fd, void *out, int64_t n, int64_t offset)
-{
-	int64_t done = 0;
-
-	while (done < n) {
-		ssize_t got = pread(fd, (char *)out + done, (size_t)(n - done), offset + done);
-
-		if (got == 0)
-			return -EIO;
-		if (got < 0 && errno != EINTR)
-			return -errno;
-		done += got > 0 ? got : 0;
-	}
-	return 0;
-}
-
 static int read_header(struct safetensors *f, int64_t file_bytes, char *error, size_t error_bytes)
 {
 	char why[512] = "";
@@ -238,7 +222,7 @@ static int read_header(struct safetensors *f, int64_t file_bytes, char *error, s
 	if (file_bytes < SAFETENSORS_LENGTH_BYTES)
 		return fail(error, error_bytes, -EINVAL,
 			"%s: %" PRId64 " bytes are no safetensors file", f->path, file_bytes);
-	rc = read_at(f->fd, &length, sizeof(length), 0);
+	rc = file_read_at(f->fd, &length, sizeof(length), 0);
 	if (rc)
 		return fail(error, error_bytes, rc, "%s: %s", f->path, strerror(-rc));
 	length = le64toh(length);
@@ -250,7 +234,7 @@ static int read_header(struct safetensors *f, int64_t file_bytes, char *error, s
 			f->path, length, file_bytes, SAFETENSORS_HEADER_MAX);
 	text = memory_zeroed(1, length + 1);
 	f->data_first = SAFETENSORS_LENGTH_BYTES + (int64_t)length;
-	rc = read_at(f->fd, text, (int64_t)length, SAFETENSORS_LENGTH_BYTES);
+	rc = file_read_at(f->fd, text, length, SAFETENSORS_LENGTH_BYTES);
 	if (rc)
 		fail(error, error_bytes, rc, "%s: %s", f->path, strerror(-rc));
 	else
@@ -339,8 +323,8 @@ static int read_narrow(const struct safetensors *f, const struct safetensors_ten
 	for (int64_t done = 0; done < n && !rc; done += READ_ELEMS) {
 		const int64_t left = n - done, piece = left < READ_ELEMS ? left : READ_ELEMS;
 
-		rc = read_at(
-			f->fd, narrow, piece * 2, f->data_first + t->first + (first + done) * 2);
+		rc = file_read_at(f->fd, narrow, (size_t)piece * 2,
+			f->data_first + t->first + (first + done) * 2);
 		for (int64_t i = 0; i < piece && !rc; i++)
 			out[done + i] = t->dtype == SAFETENSORS_BF16 ? half_from_bf16(narrow[i])
 								     : half_from_f16(narrow[i]);
@@ -359,9 +343,11 @@ int safetensors_read(const struct safetensors *f, const struct safetensors_tenso
 			"%s: tensor %.128s: %s is not supported (F32, F16 or BF16)", f->path,
 			t->name, t->dtype_name);
 	if (t->dtype == SAFETENSORS_F32)
-		rc = read_at(f->fd, out, n * 4, f->data_first + t->first + first * 4);
+		rc = file_read_at(f->fd, out, (size_t)n * 4, f->data_first + t->first + first * 4);
 	else
 		rc = read_narrow(f, t, first, n, out);
+	if (rc == -ENODATA)
+		rc = -EIO;
 	return rc ? fail(error, error_bytes, rc, "%s: tensor %.128s: %s", f->path, t->name,
 			    rc == -EIO ? "the file ends in it, or cannot be read" : strerror(-rc))
 		  : 0;

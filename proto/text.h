@@ -5,8 +5,6 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/* Bytes of the UTF-8 character at s (1 to 4), 0 when it is none or longer than left. */
-size_t text_utf8(const char *s, size_t left);
 /* Replaces each byte that is not part of a UTF-8 character by '?'. */
 void text_clean(char *text);
 /* Replaces the middle of each longer word by "...". A UTF-8 character may be cut. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl/data/utf8.h"
+#include "proto/utf8.h"
 #include "proto/host/memory.h"
 
 /* The value of four hexadecimal digits, or -1. */

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "proto/file_kind.h"
+#include "proto/host/file.h"
+#include "proto/host/memory.h"
 
 enum {
 	FORMAT_VERSION = 1,
@@ -20,45 +22,6 @@ enum {
 static int io_error(struct ctl_error *e, const char *path, int error)
 {
 	return ctl_error_set(e, CTL_TRANSPORT, "%s: %s", path, strerror(error));
-}
-
-/* All of n bytes at offset: 0 or a negative errno. */
-static int write_all(int fd, const void *bytes, size_t n, off_t offset)
-{
-	const char *p = bytes;
-
-	while (n > 0) {
-		const ssize_t k = pwrite(fd, p, n, offset);
-
-		if (k < 0 && errno == EINTR)
-			continue;
-		if (k < 0)
-			return -errno;
-		p += k;
-		n -= (size_t)k;
-		offset += k;
-	}
-	return 0;
-}
-
-static int read_all(int fd, void *bytes, size_t n, off_t offset)
-{
-	char *p = bytes;
-
-	while (n > 0) {
-		const ssize_t k = pread(fd, p, n, offset);
-
-		if (k < 0 && errno == EINTR)
-			continue;
-		if (k < 0)
-			return -errno;
-		if (k == 0)
-			return -EIO;
-		p += k;
-		n -= (size_t)k;
-		offset += k;
-	}
-	return 0;
 }
 
 static off_t token_offset(const struct token_file *f, int64_t token)
@@ -78,17 +41,17 @@ static bool is_nowhere(void)
 /* Why tmp_path could not be made, by the name that was given where that tells enough. */
 static int creation_error(const struct token_file *f, int error, struct ctl_error *e)
 {
-	char *copy = strdup(f->path);
-	const char *folder = copy ? dirname(copy) : NULL;
+	char *copy = memory_text(f->path);
+	const char *folder = dirname(copy);
 
-	if (folder && error == ENOENT && access(folder, F_OK) != 0)
+	if (error == ENOENT && access(folder, F_OK) != 0)
 		ctl_error_set(e, CTL_USAGE,
 			"%s: the folder %s is not there, and is not made: make it, or name a file "
 			"in another one",
 			f->path, folder);
 	else if (error == ENOENT && f->path[0] != '/' && is_nowhere())
 		ctl_error_set(e, CTL_USAGE, "%s: the current folder: %s", f->path, strerror(error));
-	else if (folder && (error == ENOTDIR || access(folder, F_OK) != 0))
+	else if (error == ENOTDIR || access(folder, F_OK) != 0)
 		ctl_error_set(e, CTL_TRANSPORT, "%s: %s: %s", f->path, folder, strerror(error));
 	else if (access(f->tmp_path, F_OK) == 0)
 		io_error(e, f->tmp_path, error); /* it is that which is in the way */
@@ -123,7 +86,7 @@ static int final_path(const char *path, char **out, struct ctl_error *e)
 	if (there && !S_ISREG(meant.st_mode))
 		return ctl_error_set(e, CTL_USAGE, "%s: a %s, a regular file or none is expected",
 			path, file_type(meant.st_mode));
-	*out = there && S_ISLNK(named.st_mode) ? realpath(path, NULL) : strdup(path);
+	*out = there && S_ISLNK(named.st_mode) ? realpath(path, NULL) : memory_text(path);
 	return *out ? 0 : io_error(e, path, errno);
 }
 
@@ -169,11 +132,7 @@ int token_file_create(struct token_file *f, const char *path, bool headed, struc
 	*f = (struct token_file){.fd = -1, .headed = headed};
 	if (final_path(path, &f->path, e) != 0)
 		return e->exit;
-	if (asprintf(&f->tmp_path, "%s.tmp", f->path) < 0) {
-		f->tmp_path = NULL;
-		token_file_abandon(f);
-		return ctl_error_set(e, CTL_TRANSPORT, "out of memory");
-	}
+	f->tmp_path = memory_printed("%s.tmp", f->path);
 	error = open_tmp(f);
 	if (error) {
 		if (error == -EWOULDBLOCK)
@@ -200,7 +159,7 @@ int token_file_append(struct token_file *f, const uint16_t *tokens, size_t n, st
 
 		for (size_t i = 0; i < k; i++)
 			little[i] = htole16(tokens[i]);
-		error = write_all(f->fd, little, k * 2, token_offset(f, f->n_tokens));
+		error = file_write_at(f->fd, little, k * 2, token_offset(f, f->n_tokens));
 		if (error)
 			return io_error(e, f->path, -error);
 		f->n_tokens += (int64_t)k;
@@ -218,12 +177,13 @@ int token_file_move_tail(
 
 	for (int64_t done = 0; done < n;) {
 		const int64_t k = n - done < CHUNK_TOKENS ? n - done : CHUNK_TOKENS;
-		int error =
-			read_all(from->fd, little, (size_t)k * 2, token_offset(from, first + done));
+		int error = file_read_at(
+			from->fd, little, (size_t)k * 2, token_offset(from, first + done));
 
 		if (error)
 			return io_error(e, from->path, -error);
-		error = write_all(to->fd, little, (size_t)k * 2, token_offset(to, to->n_tokens));
+		error = file_write_at(
+			to->fd, little, (size_t)k * 2, token_offset(to, to->n_tokens));
 		if (error)
 			return io_error(e, to->path, -error);
 		to->n_tokens += k;
@@ -246,17 +206,15 @@ static int write_header(struct token_file *f, struct ctl_error *e)
 			"%s: %lld tokens, at most %d fit the headed format; use --format raw",
 			f->path, (long long)f->n_tokens, INT32_MAX);
 	header[2] = htole32((uint32_t)f->n_tokens);
-	error = write_all(f->fd, header, sizeof(header), 0);
+	error = file_write_at(f->fd, header, sizeof(header), 0);
 	return error ? io_error(e, f->path, -error) : 0;
 }
 
 static int sync_folder(const char *path)
 {
-	char *copy = strdup(path);
+	char *copy = memory_text(path);
 	int fd, error = 0;
 
-	if (!copy)
-		return -ENOMEM;
 	fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	free(copy);
 	if (fd < 0)

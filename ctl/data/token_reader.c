@@ -9,10 +9,11 @@
 #include <unistd.h>
 
 #include "ctl/data/token_file.h"
-#include "ctl/data/utf8.h"
+#include "proto/utf8.h"
 #include "ctl/link/interrupt.h"
 #include "proto/digest.h"
 #include "proto/file_kind.h"
+#include "proto/host/file.h"
 #include "proto/host/memory.h"
 
 enum { CHUNK_BYTES = 1 << 18 };
@@ -20,21 +21,12 @@ enum { CHUNK_BYTES = 1 << 18 };
 static int read_at(
 	const struct token_reader *r, void *out, size_t n, int64_t offset, struct ctl_error *e)
 {
-	char *p = out;
+	const int rc = file_read_at(r->fd, out, n, offset);
 
-	while (n > 0) {
-		const ssize_t k = pread(r->fd, p, n, offset);
-
-		if (k < 0 && errno == EINTR)
-			continue;
-		if (k <= 0)
-			return ctl_error_set(e, CTL_USAGE, "%.800s: %s", r->path,
-				k < 0 ? strerror(errno) : "it was cut off while it was read");
-		p += k;
-		n -= (size_t)k;
-		offset += k;
-	}
-	return 0;
+	return rc == 0
+		? 0
+		: ctl_error_set(e, CTL_USAGE, "%.800s: %s", r->path,
+			  rc == -ENODATA ? "it was cut off while it was read" : strerror(-rc));
 }
 
 static const char *foreign(enum file_kind kind)

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "ctl/data/tokenizer.h"
-#include "ctl/data/utf8.h"
+#include "proto/utf8.h"
 #include "ctl/data/vocabulary.h"
 #include "proto/host/memory.h"
 

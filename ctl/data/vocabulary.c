@@ -1,7 +1,6 @@
 #include "ctl/data/vocabulary.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <glob.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "proto/base64.h"
+#include "proto/host/file.h"
 #include "proto/host/memory.h"
 
 enum { FILE_BYTES_MAX = 64 << 20, LINE_BYTES = 16384 };
@@ -18,45 +18,19 @@ enum { FILE_BYTES_MAX = 64 << 20, LINE_BYTES = 16384 };
 
 /* ---- files ---- */
 
-static int read_fd(int fd, const char *path, char **text, size_t *n, struct ctl_error *e)
-{
-	struct stat st;
-	char *bytes;
-	size_t at = 0;
-
-	if (fstat(fd, &st) != 0)
-		return ctl_error_set(e, CTL_USAGE, "%.800s: %s", path, strerror(errno));
-	if (!S_ISREG(st.st_mode) || st.st_size > FILE_BYTES_MAX)
-		return ctl_error_set(e, CTL_USAGE,
-			"%.800s: no vocabulary (expected a regular file of at most %d MiB)", path,
-			FILE_BYTES_MAX >> 20);
-	bytes = memory_resized(NULL, (size_t)st.st_size + 1);
-	while (at < (size_t)st.st_size) {
-		const ssize_t k = read(fd, bytes + at, (size_t)st.st_size - at);
-
-		if (k < 0 && errno == EINTR)
-			continue;
-		if (k <= 0)
-			break;
-		at += (size_t)k;
-	}
-	bytes[at] = '\0';
-	*text = bytes;
-	*n = at;
-	return 0;
-}
-
 /* The whole file, NUL-terminated and malloc'd: 0, or CTL_USAGE with e. */
 static int read_file(const char *path, char **text, size_t *n, struct ctl_error *e)
 {
-	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	int exit;
+	/* caches have links to their files */
+	char *real = realpath(path, NULL);
+	const int rc = real ? file_read(real, FILE_BYTES_MAX, text, n) : -errno;
 
-	if (fd < 0)
-		return ctl_error_set(e, CTL_USAGE, "%.800s: %s", path, strerror(errno));
-	exit = read_fd(fd, path, text, n, e);
-	close(fd);
-	return exit;
+	free(real);
+	if (rc == -EBADMSG || rc == -EFBIG)
+		return ctl_error_set(e, CTL_USAGE,
+			"%.800s: no vocabulary (expected a regular file of at most %d MiB)", path,
+			FILE_BYTES_MAX >> 20);
+	return rc ? ctl_error_set(e, CTL_USAGE, "%.800s: %s", path, strerror(-rc)) : 0;
 }
 
 /* "dir/vocab.json" and "merges.txt" to "dir/merges.txt"; malloc'd. */

@@ -1,6 +1,7 @@
 #include "ctl/results/samples.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <regex.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "proto/host/file.h"
 #include "proto/host/memory.h"
 #include "proto/spec/spec_json.h"
 
@@ -291,31 +293,17 @@ static int read_log(struct source *s, const struct samples_options *options)
 
 static int load(struct source *s)
 {
-	FILE *file = fopen(s->path, "r");
-	size_t capacity = 1 << 16;
-	int rc = 0;
+	const int fd = open(s->path, O_RDONLY | O_CLOEXEC);
+	int rc = fd < 0 ? -errno : file_read_all(fd, SAMPLES_FILE_BYTES_MAX, &s->text, &s->n);
 
-	if (!file) {
-		rc = -errno;
-		snprintf(s->error, s->error_bytes, "%s: %s", s->path, strerror(errno));
-		return rc;
-	}
-	s->text = memory_zeroed(1, capacity);
-	for (;;) {
-		s->n += fread(s->text + s->n, 1, capacity - 1 - s->n, file);
-		if (s->n < capacity - 1 || capacity > SAMPLES_FILE_BYTES_MAX)
-			break;
-		capacity *= 2;
-		s->text = memory_resized(s->text, capacity);
-	}
-	if (ferror(file))
-		rc = refuse(s, 0, "cannot be read");
-	else if (s->n > SAMPLES_FILE_BYTES_MAX)
+	if (fd >= 0)
+		close(fd);
+	if (rc == -EFBIG)
 		rc = refuse(s, 0, "more than %d MiB", SAMPLES_FILE_BYTES_MAX >> 20);
+	else if (rc < 0)
+		snprintf(s->error, s->error_bytes, "%s: %s", s->path, strerror(-rc));
 	else if (memchr(s->text, '\0', s->n))
 		rc = refuse(s, 0, "is not text (it holds a NUL byte)");
-	fclose(file);
-	s->text[s->n] = '\0';
 	return rc;
 }
 

@@ -3,11 +3,12 @@
 #include <string.h>
 
 #include "ctl/data/token_reader.h"
-#include "ctl/data/utf8.h"
+#include "proto/utf8.h"
 #include "ctl/link/interrupt.h"
 #include "ctl/print/format.h"
 #include "ctl/verbs/data_inputs.h"
 #include "proto/host/memory.h"
+#include "proto/text.h"
 
 enum { FIRST_DEFAULT = 24, FIRST_MAX = 100000 };
 
@@ -58,7 +59,7 @@ static int choose(struct tokenizer *t, const struct options *args, int32_t large
 
 static json_t *describe(const struct token_reader *r, const struct token_summary *s)
 {
-	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:s}", "path", format_json_text(r->path),
+	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:s}", "path", text_json(r->path),
 		"format", r->headed ? "headed" : "raw", "bytes", (json_int_t)r->bytes, "tokens",
 		(json_int_t)r->n_tokens, "largest_token", (json_int_t)s->largest, "distinct_tokens",
 		(json_int_t)s->distinct, "sha256", s->sha256);

@@ -15,6 +15,7 @@
 #include "ctl/verbs/deepspeed_source.h"
 #include "ctl/verbs/dry_run.h"
 #include "ctl/verbs/follow.h"
+#include "proto/host/file.h"
 #include "proto/host/memory.h"
 
 const struct option_row submit_options[] = {
@@ -62,30 +63,16 @@ static int read_file(const char *file, char **text, size_t *n, struct ctl_error 
 {
 	const bool is_stdin = strcmp(file, "-") == 0;
 	const int fd = is_stdin ? STDIN_FILENO : open(file, O_RDONLY | O_CLOEXEC);
-	char *bytes = memory_zeroed(1, SPEC_BYTES_MAX + 1);
-	size_t used = 0;
-	ssize_t k = fd < 0 ? -1 : 1;
+	const int rc = fd < 0 ? -errno : file_read_all(fd, SPEC_BYTES_MAX, text, n);
 
-	while (k > 0 && used <= SPEC_BYTES_MAX) {
-		do {
-			k = read(fd, bytes + used, SPEC_BYTES_MAX + 1 - used);
-		} while (k < 0 && errno == EINTR);
-		used += k > 0 ? (size_t)k : 0;
-	}
-	if (k < 0)
-		ctl_error_set(e, CTL_USAGE, "%.800s: %s", *file ? file : "\"\"", strerror(errno));
-	else if (used > SPEC_BYTES_MAX)
-		ctl_error_set(e, CTL_USAGE, "%.800s: file too large for a spec (at most %d bytes)",
-			file, (int)SPEC_BYTES_MAX);
 	if (fd >= 0 && !is_stdin)
 		close(fd);
-	if (e->exit) {
-		free(bytes);
-		return e->exit;
-	}
-	*text = bytes;
-	*n = used;
-	return 0;
+	if (rc == -EFBIG)
+		return ctl_error_set(e, CTL_USAGE,
+			"%.800s: file too large for a spec (at most %d bytes)", file,
+			(int)SPEC_BYTES_MAX);
+	return rc ? ctl_error_set(e, CTL_USAGE, "%.800s: %s", *file ? file : "\"\"", strerror(-rc))
+		  : 0;
 }
 
 /*

@@ -16,7 +16,7 @@
 #include "engine/data/shuffle.h"
 #include "proto/host/clock.h"
 #include "proto/file_kind.h"
-#include "proto/text.h"
+#include "proto/utf8.h"
 
 enum {
 	HEADER_BYTES = 1024,
@@ -126,7 +126,7 @@ static bool is_text(const uint8_t *bytes, int64_t n)
 	for (int64_t i = 0; i < n; i += (int64_t)k) {
 		k = 1;
 		if (bytes[i] >= 0x80)
-			k = text_utf8((const char *)bytes + i, (size_t)(n - i));
+			k = utf8_character((const char *)bytes + i, (size_t)(n - i));
 		else if (bytes[i] == 0x7f ||
 			(bytes[i] < 0x20 && bytes[i] != '\n' && bytes[i] != '\r' &&
 				bytes[i] != '\t' && bytes[i] != '\f'))

@@ -40,16 +40,22 @@ char *memory_text(const char *text)
 	return checked(strdup(text));
 }
 
+char *memory_vprinted(const char *format, va_list args)
+{
+	char *text;
+
+	return checked(vasprintf(&text, format, args) < 0 ? NULL : text);
+}
+
 char *memory_printed(const char *format, ...)
 {
-	va_list arguments;
+	va_list args;
 	char *text;
-	int n;
 
-	va_start(arguments, format);
-	n = vasprintf(&text, format, arguments);
-	va_end(arguments);
-	return checked(n < 0 ? NULL : text);
+	va_start(args, format);
+	text = memory_vprinted(format, args);
+	va_end(args);
+	return text;
 }
 
 FILE *memory_stream(char **text, size_t *n)

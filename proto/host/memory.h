@@ -7,6 +7,7 @@
 #ifndef GPT2D_PROTO_HOST_MEMORY_H
 #define GPT2D_PROTO_HOST_MEMORY_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -19,8 +20,9 @@ void *memory_zeroed(size_t count, size_t size);
 void *memory_resized(void *old, size_t bytes);
 /* strdup() */
 char *memory_text(const char *text);
-/* asprintf() */
+/* asprintf(), vasprintf() */
 char *memory_printed(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *memory_vprinted(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
 
 /* open_memstream(), and its end: *text is the caller's once memory_stream_end() returns. */
 FILE *memory_stream(char **text, size_t *n);

@@ -5,19 +5,21 @@
 
 /* ---- members ---- */
 
-static void print_text(FILE *out, const char *text)
+void man_page_text(FILE *out, const char *text)
 {
 	if (*text == '.' || *text == '\'')
 		fputs("\\&", out);
-	for (; *text; text++) {
-		if (text[0] == '.' && text[1] == ' ') {
-			fputs(".\n", out);
-			text++;
-		} else if (*text == '\\') {
+	for (const char *at = text; *at; at++) {
+		if (at[0] == '.' && at[1] == ' ' && at[2] != '.')
+			fputs(*++at ? ".\n" : ".", out);
+		else if (at > text && at[0] == '\n' && at[-1] == '\n')
+			fputs(".Pp\n", out);
+		else if (*at == '\\')
 			fputs("\\e", out);
-		} else {
-			fputc(*text, out);
-		}
+		else if (*at == '-')
+			fputs("\\-", out);
+		else
+			fputc(*at, out);
 	}
 }
 
@@ -75,7 +77,7 @@ static int print_member(const struct schema_row *member, void *arg)
 	fprintf(out, ".It Ic %s\n(", member->key);
 	print_type(out, member->type + (member->type[0] == '.'));
 	fputs(*member->help ? ")\n" : ")", out);
-	print_text(out, member->help);
+	man_page_text(out, member->help);
 	fputc('\n', out);
 	return 0;
 }
@@ -101,7 +103,7 @@ void man_page_objects(const struct schema_document *d, FILE *out)
 			if (row->type[0] != '#' || !schema_has(d, row))
 				continue;
 			fprintf(out, ".Ss %s\n", row->key);
-			print_text(out, row->help);
+			man_page_text(out, row->help);
 			fputc('\n', out);
 			print_members(d, row, out);
 		}
@@ -125,7 +127,7 @@ int man_page_message(const struct schema_document *d, const char *name, FILE *ou
 				fputs("Result: ", out);
 			else if (strcmp(row->type, SCHEMA_REQUEST) != 0)
 				fprintf(out, ".Cm %s :\n", name);
-			print_text(out, row->help);
+			man_page_text(out, row->help);
 			fputc('\n', out);
 			print_members(d, row, out);
 			n++;

@@ -19,6 +19,11 @@ struct man_page_part {
  */
 int man_page_print(const char *frame, const struct man_page_part *parts, FILE *out);
 
+/*
+ * mdoc: text, a sentence per line, and a paragraph for an empty line. What mdoc would take for a
+ * request, an escape or a hyphen is escaped.
+ */
+void man_page_text(FILE *out, const char *text);
 /* mdoc: a subsection for each object of the document, in the order of its tables. */
 void man_page_objects(const struct schema_document *document, FILE *out);
 /* mdoc: the members of the message of that name; -EINVAL when there is none. */

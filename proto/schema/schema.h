@@ -1,7 +1,7 @@
 /*
  * schema.h: what messages and files hold, one row per member, and from the rows their JSON Schema
  * and their section of a manual page. schema_messages.c has every message, schema_nodes.c those
- * between nodes, schema_artifacts.c and schema_experiment.c what a run leaves behind,
+ * between nodes, schema_artifacts.c what a run leaves behind,
  * ctl/print/schema_outputs.c what only gpt2ctl prints. The tests refuse a message with a member
  * that has no row.
  *
@@ -49,8 +49,7 @@ struct schema_document {
 };
 
 extern const struct schema_row schema_messages[], schema_events[], schema_objects[], schema_nodes[],
-	schema_manifest[], schema_checkpoints[], schema_weights[], schema_comparison[],
-	schema_experiment[];
+	schema_manifest[], schema_checkpoints[], schema_weights[], schema_comparison[];
 extern const struct schema_document schema_message_document, schema_artifact_document;
 
 /* Whether the document has the object that begins at head. */

@@ -2,277 +2,166 @@
 #include "proto/spec/spec.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
+#include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "proto/host/memory.h"
+#include "proto/schema/man_page.h"
 #include "proto/spec/spec_table.h"
 #include "proto/spec/spec_value.h"
 
-struct docs {
-	FILE *out;
-	int depth;
-	bool arm; /* the keys an arm may hold: none is required, none has a default */
-};
+/* ---- JSON Schema ---- */
 
-static void line(const struct docs *d, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-static void line(const struct docs *d, const char *format, ...)
+static json_t *real_schema(const struct spec_row *row)
 {
-	va_list args;
-
-	for (int i = 0; i < d->depth; i++)
-		fputs("  ", d->out);
-	va_start(args, format);
-	vfprintf(d->out, format, args);
-	va_end(args);
-	putc('\n', d->out);
+	return json_pack("{s:s, s:f, s:f}", "type", "number",
+		row->above_low ? "exclusiveMinimum" : "minimum", row->low,
+		row->below_high ? "exclusiveMaximum" : "maximum", row->high);
 }
 
-static void text_line(const struct docs *d, const char *key, const char *text)
+static json_t *int_schema(const struct spec_row *row)
 {
-	for (int i = 0; i < d->depth; i++)
-		fputs("  ", d->out);
-	fprintf(d->out, "\"%s\": ", key);
-	spec_value_print_string(text, d->out);
-	fputs(",\n", d->out);
+	json_t *number = json_pack("{s:s, s:I, s:I}", "type", "integer", "minimum",
+		(json_int_t)row->min, "maximum", (json_int_t)row->max);
+
+	if (!row->size)
+		return number;
+	return json_pack("{s:[o, {s:s, s:s}]}", "anyOf", number, "type", "string", "pattern",
+		"^(0|[1-9][0-9]*)(\\.[0-9]+)?[KMG]$");
 }
 
-/* ---- JSON Schema; in every object the last member is written without a comma ---- */
-
-static void schema_real_range(const struct docs *d, const struct spec_row *row)
+static json_t *choices_schema(const struct spec_choice *choices)
 {
-	char low[SPEC_JSON_REAL_BYTES], high[SPEC_JSON_REAL_BYTES];
+	json_t *names = json_array();
 
-	spec_json_format_real(row->low, low);
-	spec_json_format_real(row->high, high);
-	line(d, "\"%s\": %s,", row->above_low ? "exclusiveMinimum" : "minimum", low);
-	line(d, "\"%s\": %s", row->below_high ? "exclusiveMaximum" : "maximum", high);
-}
-
-static void schema_int(struct docs *d, const struct spec_row *row)
-{
-	if (row->size) {
-		line(d, "\"anyOf\": [{");
-		d->depth++;
-	}
-	line(d, "\"type\": \"integer\",");
-	line(d, "\"minimum\": %" PRId64 ",", row->min);
-	line(d, "\"maximum\": %" PRId64, row->max);
-	if (row->size) {
-		d->depth--;
-		line(d,
-			"}, {\"type\": \"string\", \"pattern\": "
-			"\"^(0|[1-9][0-9]*)(\\\\.[0-9]+)?[KMG]$\"}]");
-	}
-}
-
-static void schema_choices(const struct docs *d, const struct spec_choice *choices)
-{
-	fprintf(d->out, "%*s\"enum\": [", 2 * d->depth, "");
 	for (const struct spec_choice *c = choices; c->name; c++)
-		fprintf(d->out, "%s\"%s\"", c == choices ? "" : ", ", c->name);
-	fputs("]\n", d->out);
+		json_array_append_new(names, json_string(c->name));
+	return json_pack("{s:o}", "enum", names);
 }
 
-/* type and range: the last members of a key's schema */
-static void schema_type(struct docs *d, const struct spec_row *row)
+static json_t *type_schema(const struct spec_row *row)
 {
 	switch (row->type) {
 	case SPEC_TYPE_BOOL:
-		line(d, "\"type\": \"boolean\"");
-		break;
+		return json_pack("{s:s}", "type", "boolean");
 	case SPEC_TYPE_INT:
-		schema_int(d, row);
-		break;
+		return int_schema(row);
 	case SPEC_TYPE_REAL:
-		line(d, "\"type\": \"number\",");
-		schema_real_range(d, row);
-		break;
+		return real_schema(row);
 	case SPEC_TYPE_BETAS:
-		line(d, "\"type\": \"array\",");
-		line(d, "\"minItems\": 2,");
-		line(d, "\"maxItems\": 2,");
-		line(d, "\"items\": {");
-		d->depth++;
-		line(d, "\"type\": \"number\",");
-		schema_real_range(d, row);
-		d->depth--;
-		line(d, "}");
-		break;
+		return json_pack("{s:s, s:i, s:i, s:o}", "type", "array", "minItems", 2, "maxItems",
+			2, "items", real_schema(row));
 	case SPEC_TYPE_CHOICE:
-		schema_choices(d, row->choices);
-		break;
+		return choices_schema(row->choices);
 	case SPEC_TYPE_NAME:
-		line(d, "\"type\": \"string\",");
-		line(d, "\"pattern\": \"^[A-Za-z0-9_][A-Za-z0-9._-]{0,%d}$\"", SPEC_NAME_MAX - 1);
-		break;
+		return json_pack("{s:s, s:o}", "type", "string", "pattern",
+			json_sprintf("^[A-Za-z0-9_][A-Za-z0-9._-]{0,%d}$", SPEC_NAME_MAX - 1));
 	case SPEC_TYPE_RUN:
-		line(d, "\"type\": [\"integer\", \"string\"],");
-		line(d, "\"minimum\": 1,");
-		line(d, "\"minLength\": 1,");
-		line(d, "\"maxLength\": %d", SPEC_PATH_MAX - 1);
-		break;
+		return json_pack("{s:[s, s], s:i, s:i, s:i}", "type", "integer", "string",
+			"minimum", 1, "minLength", 1, "maxLength", SPEC_PATH_MAX - 1);
 	default:
-		line(d, "\"type\": \"string\",");
-		line(d, "\"minLength\": 1,");
-		line(d, "\"maxLength\": %d", SPEC_PATH_MAX - 1);
-		break;
+		return json_pack("{s:s, s:i, s:i}", "type", "string", "minLength", 1, "maxLength",
+			SPEC_PATH_MAX - 1);
 	}
 }
 
-static void schema_object(struct docs *d, const char *object);
-
-static void schema_arms(struct docs *d)
+static json_t *arms_schema(void)
 {
-	line(d, "\"type\": \"object\",");
-	line(d, "\"minProperties\": 1,");
-	line(d, "\"properties\": {\"comment\": true},");
-	line(d, "\"patternProperties\": {");
-	line(d, "  \"^x_\": true,");
-	line(d,
-		"  \"^(?!x_|comment$)[A-Za-z0-9_][A-Za-z0-9._-]{0,%d}$\": {\"$ref\": "
-		"\"#/$defs/arm\"}",
-		SPEC_NAME_MAX - 1);
-	line(d, "},");
-	line(d, "\"additionalProperties\": false");
+	json_t *patterns = json_pack("{s:b}", "^x_", 1);
+	char *name = memory_printed(
+		"^(?!x_|comment$)[A-Za-z0-9_][A-Za-z0-9._-]{0,%d}$", SPEC_NAME_MAX - 1);
+
+	json_object_set_new(patterns, name, json_pack("{s:s}", "$ref", "#/$defs/arm"));
+	free(name);
+	return json_pack("{s:s, s:i, s:{s:b}, s:o, s:b}", "type", "object", "minProperties", 1,
+		"properties", "comment", 1, "patternProperties", patterns, "additionalProperties",
+		0);
 }
 
-/* exactly_one: the keys that lead the work group */
-static void schema_one_work(struct docs *d)
+/* Exactly one of the keys that lead the work group. */
+static json_t *one_work(void)
 {
-	bool first = true;
+	json_t *keys = json_array();
 
-	fprintf(d->out, "%*s\"oneOf\": [", 2 * d->depth, "");
-	for (size_t i = 0; i < SPEC_KEY_COUNT; i++) {
-		if (spec_table[i].group != SPEC_GROUP_WORK)
-			continue;
-		fprintf(d->out, "%s{\"required\": [\"%s\"]}", first ? "" : ", ",
-			spec_table_last(&spec_table[i]));
-		first = false;
-	}
-	fputs("],\n", d->out);
+	for (size_t i = 0; i < SPEC_KEY_COUNT; i++)
+		if (spec_table[i].group == SPEC_GROUP_WORK)
+			json_array_append_new(keys,
+				json_pack("{s:[s]}", "required", spec_table_last(&spec_table[i])));
+	return keys;
 }
 
-static void schema_key(struct docs *d, const struct spec_row *row, const char *name, bool last)
+static json_t *object_schema(const char *object, bool arm);
+
+/* arm: the keys that an arm may hold: none is required, none has a default. */
+static json_t *key_schema(const struct spec_row *row, bool arm)
 {
-	line(d, "\"%s\": {", name);
-	d->depth++;
-	text_line(d, "description", row->help);
-	if (row->fallback && !d->arm)
-		line(d, "\"default\": %s,", row->fallback);
-	if (row->type == SPEC_TYPE_ARMS) {
-		schema_arms(d);
-	} else if (row->type == SPEC_TYPE_SWEEP) {
-		line(d, "\"type\": \"object\",");
-		line(d, "\"minProperties\": 1,");
-		line(d, "\"additionalProperties\": {\"type\": \"array\", \"minItems\": 1}");
-	} else if (row->type != SPEC_TYPE_OBJECT) {
-		schema_type(d, row);
-	} else if (row->shorthand) {
-		line(d, "\"anyOf\": [{");
-		d->depth++;
-		schema_choices(d, spec_table[row->shorthand].choices);
-		d->depth--;
-		line(d, "}, {");
-		d->depth++;
-		schema_object(d, row->key);
-		d->depth--;
-		line(d, "}]");
-	} else {
-		if (row - spec_table == SPEC_KEY_WORK && !d->arm)
-			schema_one_work(d);
-		schema_object(d, row->key);
-	}
-	d->depth--;
-	line(d, last ? "}" : "},");
+	json_t *schema = json_pack("{s:s}", "description", row->help);
+	json_t *type;
+
+	if (row->fallback && !arm)
+		json_object_set_new(
+			schema, "default", json_loads(row->fallback, JSON_DECODE_ANY, NULL));
+	if (row - spec_table == SPEC_KEY_WORK && !arm)
+		json_object_set_new(schema, "oneOf", one_work());
+	if (row->type == SPEC_TYPE_ARMS)
+		type = arms_schema();
+	else if (row->type == SPEC_TYPE_SWEEP)
+		type = json_pack("{s:s, s:i, s:{s:s, s:i}}", "type", "object", "minProperties", 1,
+			"additionalProperties", "type", "array", "minItems", 1);
+	else if (row->type != SPEC_TYPE_OBJECT)
+		type = type_schema(row);
+	else if (row->shorthand)
+		type = json_pack("{s:[o, o]}", "anyOf",
+			choices_schema(spec_table[row->shorthand].choices),
+			object_schema(row->key, arm));
+	else
+		type = object_schema(row->key, arm);
+	json_object_update_new(schema, type);
+	return schema;
 }
 
-static bool schema_has(const struct docs *d, const struct spec_row *row, const char *object)
+static json_t *object_schema(const char *object, bool arm)
 {
-	bool dotted = d->arm && !*object && strchr(row->key, '.') && row->type != SPEC_TYPE_OBJECT;
+	json_t *required = json_array(), *properties = json_object();
+	json_t *schema = json_pack("{s:s}", "type", "object");
 
-	return (spec_table_inside(row, object) || dotted) &&
-		!(d->arm && row->scope == SPEC_SCOPE_RUN);
-}
-
-static void schema_required(const struct docs *d, const char *object)
-{
-	bool first = true;
-
-	if (d->arm || *object)
-		return;
-	fprintf(d->out, "%*s\"required\": [", 2 * d->depth, "");
-	for (size_t i = 0; i < SPEC_KEY_COUNT; i++) {
-		if (!spec_table[i].required)
-			continue;
-		fprintf(d->out, "%s\"%s\"", first ? "" : ", ", spec_table[i].key);
-		first = false;
-	}
-	fputs("],\n", d->out);
-}
-
-static void schema_object(struct docs *d, const char *object)
-{
-	line(d, "\"type\": \"object\",");
-	schema_required(d, object);
-	line(d, "\"properties\": {");
-	d->depth++;
 	for (size_t i = 0; i < SPEC_KEY_COUNT; i++) {
 		const struct spec_row *row = &spec_table[i];
-
 		/* dotted keys of an arm go by their whole path */
-		if (schema_has(d, row, object))
-			schema_key(d, row, *object ? spec_table_last(row) : row->key, false);
+		const bool dotted =
+			arm && !*object && strchr(row->key, '.') && row->type != SPEC_TYPE_OBJECT;
+
+		if (row->required)
+			json_array_append_new(required, json_string(row->key));
+		if ((spec_table_inside(row, object) || dotted) &&
+			!(arm && row->scope == SPEC_SCOPE_RUN))
+			json_object_set_new(properties, *object ? spec_table_last(row) : row->key,
+				key_schema(row, arm));
 	}
-	line(d, "\"comment\": true");
-	d->depth--;
-	line(d, "},");
-	line(d, "\"patternProperties\": {\"^x_\": true},");
-	line(d, "\"additionalProperties\": false");
+	json_object_set_new(properties, "comment", json_true());
+	if (!arm && !*object)
+		json_object_set(schema, "required", required);
+	json_decref(required);
+	json_object_update_new(schema,
+		json_pack("{s:o, s:{s:b}, s:b}", "properties", properties, "patternProperties",
+			"^x_", 1, "additionalProperties", 0));
+	return schema;
 }
 
 void spec_print_schema(FILE *out)
 {
-	struct docs d = {.out = out};
+	json_t *schema = json_pack("{s:s, s:s, s:{s:o}}", "$schema",
+		"https://json-schema.org/draft/2020-12/schema", "title", "gpt2d run spec", "$defs",
+		"arm", object_schema("", true));
 
-	line(&d, "{");
-	d.depth++;
-	line(&d, "\"$schema\": \"https://json-schema.org/draft/2020-12/schema\",");
-	line(&d, "\"title\": \"gpt2d run spec\",");
-	line(&d, "\"$defs\": {");
-	d.depth++;
-	line(&d, "\"arm\": {");
-	d.depth++;
-	d.arm = true;
-	schema_object(&d, "");
-	d.arm = false;
-	d.depth--;
-	line(&d, "}");
-	d.depth--;
-	line(&d, "},");
-	schema_object(&d, "");
-	d.depth--;
-	line(&d, "}");
+	json_object_update_new(schema, object_schema("", false));
+	json_dumpf(schema, out, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+	fputc('\n', out);
+	json_decref(schema);
 }
 
 /* ---- manual ---- */
-
-/* Text that mdoc takes as text, each sentence on a line of its own. */
-static void man_text(FILE *out, const char *text)
-{
-	if (*text == '.' || *text == '\'')
-		fputs("\\&", out);
-	for (; *text; text++) {
-		if (text[0] == '.' && text[1] == ' ' && text[2] != '.')
-			fputs(*++text ? ".\n" : ".", out);
-		else if (*text == '\\')
-			fputs("\\e", out);
-		else if (*text == '-')
-			fputs("\\-", out);
-		else
-			putc(*text, out);
-	}
-}
 
 static void man_range(FILE *out, const struct spec_row *row)
 {
@@ -299,7 +188,7 @@ static void man_range(FILE *out, const struct spec_row *row)
 		for (const struct spec_choice *c = row->choices; c->name; c++) {
 			fputs(c == row->choices ? "" : ", ", out);
 			putc('"', out);
-			man_text(out, c->name);
+			man_page_text(out, c->name);
 			putc('"', out);
 		}
 		break;
@@ -324,17 +213,17 @@ void spec_print_man(FILE *out)
 		const struct spec_row *row = &spec_table[i];
 
 		fputs(".It Ic ", out);
-		man_text(out, row->key);
+		man_page_text(out, row->key);
 		fputs("\n(", out);
 		man_range(out, row);
 		if (row->fallback || row->fallback_help) {
 			fputs("; default: ", out);
-			man_text(out, row->fallback ? row->fallback : row->fallback_help);
+			man_page_text(out, row->fallback ? row->fallback : row->fallback_help);
 		}
 		if (row->required)
 			fputs("; required", out);
 		fputs(")\n", out);
-		man_text(out, row->help);
+		man_page_text(out, row->help);
 		putc('\n', out);
 	}
 }

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "proto/text.h"
+#include "proto/utf8.h"
 
 enum { ROOM = sizeof(((struct spec_errors *)0)->error) / sizeof(struct spec_error) };
 
@@ -18,7 +18,7 @@ static void clean(char *s)
 	size_t left = strlen(s);
 
 	while (left > 0) {
-		size_t n = text_utf8(s, left);
+		size_t n = utf8_character(s, left);
 		bool c1 = n == 2 && (unsigned char)s[0] == 0xc2 && (unsigned char)s[1] < 0xa0;
 
 		if (n == 0 || c1 || (unsigned char)s[0] < 0x20 || s[0] == 0x7f) {

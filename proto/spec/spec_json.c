@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "proto/host/memory.h"
-#include "proto/text.h"
+#include "proto/utf8.h"
 
 struct reader {
 	const char *p, *end;
@@ -201,7 +201,7 @@ static int read_string(struct reader *r, const char **out)
 		if ((unsigned char)*r->p < 0x20)
 			return fail(r, "control character 0x%02x in a string (a missing quote?)",
 				(unsigned char)*r->p);
-		n = text_utf8(r->p, (size_t)(r->end - r->p));
+		n = utf8_character(r->p, (size_t)(r->end - r->p));
 		if (n == 0)
 			return fail(r, "byte 0x%02x is not UTF-8", (unsigned char)*r->p);
 		memcpy(r->pool_p, r->p, n);

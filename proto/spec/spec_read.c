@@ -7,7 +7,7 @@
 
 #include "proto/host/memory.h"
 #include "proto/suggest.h"
-#include "proto/text.h"
+#include "proto/utf8.h"
 
 enum { PATH_BYTES = 256, BEGINNING = 3 /* letters in which an abbreviation agrees */ };
 
@@ -469,14 +469,7 @@ static int set_json(struct reading *r, const char *key, const struct spec_row *r
 
 static bool all_utf8(const char *s)
 {
-	size_t left = strlen(s), n;
-
-	for (; left > 0; s += n, left -= n) {
-		n = text_utf8(s, left);
-		if (n == 0)
-			return false;
-	}
-	return true;
+	return utf8_valid((const unsigned char *)s, strlen(s)) == strlen(s);
 }
 
 /* Where a set's value goes, and what is left of its path behind the arm; NULL: reported. */

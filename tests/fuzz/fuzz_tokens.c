@@ -11,7 +11,7 @@
 #include "ctl/data/bpe.h"
 #include "ctl/data/input.h"
 #include "ctl/data/json_line.h"
-#include "ctl/data/utf8.h"
+#include "proto/utf8.h"
 #include "ctl/data/vocabulary.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -13,7 +13,7 @@
 #include "ctl/data/bpe.h"
 #include "ctl/data/json_line.h"
 #include "ctl/data/tokenizer.h"
-#include "ctl/data/utf8.h"
+#include "proto/utf8.h"
 #include "ctl/data/vocabulary.h"
 #include "proto/base64.h"
 

@@ -1,4 +1,4 @@
-#include "ctl/data/utf8.h"
+#include "proto/utf8.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -37,6 +37,14 @@ static size_t step(const unsigned char *bytes, size_t n, int *valid)
 	}
 	*valid = i == length;
 	return i;
+}
+
+size_t utf8_character(const char *s, size_t left)
+{
+	int valid;
+	const size_t n = step((const unsigned char *)s, left, &valid);
+
+	return valid && n <= left ? n : 0;
 }
 
 size_t utf8_valid(const unsigned char *bytes, size_t n)

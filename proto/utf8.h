@@ -3,12 +3,14 @@
  * errors="replace") does: one U+FFFD for each longest beginning of a character, or for the byte
  * (Unicode 15, section 3.9, "maximal subpart").
  */
-#ifndef GPT2D_CTL_DATA_UTF8_H
-#define GPT2D_CTL_DATA_UTF8_H
+#ifndef GPT2D_PROTO_UTF8_H
+#define GPT2D_PROTO_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+/* Bytes of the character at s (1 to 4); 0: it is none, or longer than left. */
+size_t utf8_character(const char *s, size_t left);
 /* How many of the n bytes are whole characters, from the first on. */
 size_t utf8_valid(const unsigned char *bytes, size_t n);
 
