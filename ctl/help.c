@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "ctl/link/exits.h"
+#include "ctl/link/ctl_error.h"
 #include "ctl/verb_table.h"
 
 enum { TEXT_WIDTH = 80, NAME_COLUMN = 26 };
@@ -56,7 +56,7 @@ static void print_exits(FILE *out)
 	char codes[512];
 	size_t n = 0;
 
-	for (const struct exits_row *row = exits_table; row->brief && n < sizeof(codes); row++)
+	for (const struct ctl_exit_row *row = ctl_exits; row->brief && n < sizeof(codes); row++)
 		n += (size_t)snprintf(codes + n, sizeof(codes) - n, "%s%d %s", n ? ", " : "",
 			(int)row->code, row->brief);
 	fputs("  ", out);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "ctl/link/endpoint.h"
-#include "ctl/link/exits.h"
 #include "ctl/link/interrupt.h"
 #include "proto/frame.h"
 #include "proto/host/clock.h"
@@ -370,7 +369,7 @@ static int await_reply(struct client *c, int64_t deadline_ns, json_t **result, s
 	}
 	/* an error without an id concerns the connection as a whole */
 	if (m.kind == RPC_ERROR) {
-		exit = ctl_error_set(e, exits_of(m.code), "%s", m.error);
+		exit = ctl_error_set(e, ctl_error_exit(m.code), "%s", m.error);
 		e->code = m.code;
 		e->data = json_incref(m.data);
 	} else if (json_integer_value(m.id) == c->last_id) {
@@ -409,7 +408,7 @@ int client_request(struct client *c, const char *method, json_t *params, int dea
 	else
 		exit = connection_lost(c, e, error);
 	c->changed |= exit == 0 && r.change;
-	if (exit && c->hello && !e->data && (!e->code || exits_leave_open(exit)))
+	if (exit && c->hello && !e->data && (!e->code || ctl_error_leaves_open(exit)))
 		exit = explain(c, &r, exit, e);
 	return exit;
 }

@@ -3,6 +3,7 @@
 #define GPT2D_CTL_LINK_CTL_ERROR_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "proto/protocol.h"
 
@@ -20,5 +21,20 @@ int ctl_error_set(struct ctl_error *e, int exit, const char *format, ...)
 int ctl_error_add(struct ctl_error *e, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 void ctl_error_clear(struct ctl_error *e);
+
+/* The exit statuses of gpt2ctl, as rows for help and the manual page. */
+struct ctl_exit_row {
+	enum ctl_exit code;
+	const char *brief; /* in the overview */
+	const char *text;  /* in the manual page */
+};
+
+/* Ends with a row whose brief is NULL. */
+extern const struct ctl_exit_row ctl_exits[];
+
+/* Whether the status leaves open if gpt2d did what was requested. */
+bool ctl_error_leaves_open(int exit);
+/* The status for an error of the protocol (enum protocol_error). */
+int ctl_error_exit(int code);
 
 #endif

@@ -154,22 +154,3 @@ double format_real(const json_t *object, const char *key)
 
 	return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
-
-json_t *format_json_text(const char *text)
-{
-	json_t *string = json_string(text);
-	char *copy;
-
-	if (string)
-		return string;
-	copy = strdup(text);
-	if (!copy)
-		return NULL;
-	for (char *c = copy; *c; c++) {
-		if ((unsigned char)*c >= 0x80)
-			*c = '?';
-	}
-	string = json_string(copy);
-	free(copy);
-	return string;
-}

@@ -39,7 +39,4 @@ int64_t format_product(int64_t a, int64_t b); /* the same of a * b */
 /* A number, or NaN. */
 double format_real(const json_t *object, const char *key);
 
-/* Text as a JSON string; bytes that are not UTF-8 become '?'. */
-json_t *format_json_text(const char *text);
-
 #endif

@@ -58,18 +58,6 @@ static void figures(const struct progress_step *s, bool brief, char *out, size_t
 		strcat(out, " left");
 }
 
-/* Cut at columns, counted in code points. */
-static void cut(char *s, size_t columns)
-{
-	size_t n = 0;
-
-	for (; *s; s++) {
-		if (((unsigned char)*s & 0xc0) != 0x80 && n++ == columns)
-			break;
-	}
-	*s = '\0';
-}
-
 /* Cells of the bar beside these texts. */
 static size_t bar_cells(struct progress *p, bool brief, const char *before, const char *after)
 {
@@ -100,7 +88,7 @@ static void draw_line(struct progress *p, const char *before, const char *after,
 	} else {
 		snprintf(line, sizeof(line), "%3d%%  %s  %s", format_percent(fraction), after,
 			before);
-		cut(line, width > 1 ? width - 1 : 1);
+		line[term_fit(line, strlen(line), width > 1 ? width - 1 : 1)] = '\0';
 		fprintf(t->file, "\r\033[K%s", line);
 	}
 	fflush(t->file);
@@ -160,21 +148,31 @@ void progress_show(struct progress *p, const struct progress_step *s, int64_t no
 	print_line(p, s, now_ns);
 }
 
+static void work_items(const struct progress_work *w, double items, char out[FORMAT_BYTES])
+{
+	if (!w->unit) {
+		format_size((int64_t)fmin(items, 1e18), out);
+		return;
+	}
+	format_si(items, out);
+	snprintf(out + strlen(out), FORMAT_BYTES - strlen(out), " %.8s", w->unit);
+}
+
 /* "1.23 G tok  8.10 M tok/s  12.3 s left" */
-static void work_figures(
-	const struct progress_work *w, double fraction, char *out, size_t out_bytes)
+static void work_figures(const struct progress_work *w, char *out, size_t out_bytes)
 {
 	char items[FORMAT_BYTES], rate[FORMAT_BYTES], left[FORMAT_BYTES];
 	size_t n;
 
-	n = (size_t)snprintf(out, out_bytes, "%s %s", format_si((double)w->items, items), w->unit);
+	work_items(w, (double)w->items, items);
+	n = (size_t)snprintf(out, out_bytes, "%s", items);
 	if (w->seconds <= 0.0)
 		return;
-	n += (size_t)snprintf(out + n, out_bytes - n, "  %s %s/s",
-		format_si((double)w->items / w->seconds, rate), w->unit);
-	if (fraction > 0.0 && fraction < 1.0)
+	work_items(w, (double)w->items / w->seconds, rate);
+	n += (size_t)snprintf(out + n, out_bytes - n, "  %s/s", rate);
+	if (w->fraction > 0.0 && w->fraction < 1.0)
 		snprintf(out + n, out_bytes - n, "  %s left",
-			format_duration(w->seconds * (1.0 - fraction) / fraction, left));
+			format_duration(w->seconds * (1.0 - w->fraction) / w->fraction, left));
 }
 
 void progress_show_work(struct progress *p, const struct progress_work *w, int64_t now_ns)
@@ -188,7 +186,7 @@ void progress_show_work(struct progress *p, const struct progress_work *w, int64
 		p->printed_ns = now_ns;
 	if (now_ns - (tty ? p->drawn_ns : p->printed_ns) < pause_ns)
 		return;
-	work_figures(w, w->fraction, after, sizeof(after));
+	work_figures(w, after, sizeof(after));
 	if (!tty) {
 		fprintf(p->term->file, "%s  %s\n", w->name, after);
 		fflush(p->term->file);

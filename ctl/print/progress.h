@@ -38,7 +38,7 @@ void progress_show(struct progress *p, const struct progress_step *s, int64_t no
 /* Work that gpt2ctl does itself. */
 struct progress_work {
 	const char *name; /* what is made */
-	const char *unit; /* of items: "tok" */
+	const char *unit; /* of items: "tok"; NULL: bytes */
 	int64_t items;    /* made so far */
 	double fraction;  /* of the work that is done; below 0: not known */
 	double seconds;   /* since the begin */

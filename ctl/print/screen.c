@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "ctl/print/term.h"
+#include "proto/host/memory.h"
 
 /* A resize need only end the wait. */
 static void on_resize(int number)
@@ -85,53 +86,24 @@ void screen_resize(struct screen *s)
 	fputs("\033[2J", stdout);
 }
 
-/* Bytes of the line that fit into columns; escape sequences take none. */
-static size_t bytes_within(const char *line, size_t n, size_t columns)
-{
-	size_t used = 0, i = 0;
-
-	while (i < n) {
-		if (line[i] == '\033') {
-			while (i < n && line[i] != 'm')
-				i++;
-			i += i < n;
-			continue;
-		}
-		if (((unsigned char)line[i] & 0xc0) != 0x80 && used++ == columns)
-			break;
-		i++;
-	}
-	return i;
-}
-
-/* line within columns, a mark in place of what is left out; malloc'd, NULL without memory. */
-static char *line_within(const struct screen *s, const char *line, size_t n, size_t columns)
-{
-	const char *mark = s->utf8 ? "\u2026" : "...";
-	const size_t marked = term_columns(mark);
-	size_t fit = bytes_within(line, n, columns);
-	char *out;
-
-	if (fit == n)
-		return strndup(line, n);
-	fit = bytes_within(line, n, columns > marked ? columns - marked : 0);
-	n = bytes_within(mark, strlen(mark), columns);
-	return asprintf(&out, "%.*s%.*s", (int)fit, line, (int)n, mark) < 0 ? NULL : out;
-}
-
 /* The last column of the last row is left free: some terminals scroll. */
 static void draw_line(struct screen *s, int row, const char *line, size_t n)
 {
 	const int columns = row + 1 == s->rows ? s->columns - 1 : s->columns;
-	char *shown = line_within(s, line, n, columns > 0 ? (size_t)columns : 0);
+	struct term t = {.utf8 = s->utf8};
+	char *shown;
+	size_t bytes;
 
-	if (shown && s->lines[row] && strcmp(s->lines[row], shown) == 0) {
+	t.file = memory_stream(&shown, &bytes);
+	term_put_cut(&t, line, n, columns > 0 ? (size_t)columns : 0);
+	memory_stream_end(t.file);
+	if (s->lines[row] && strcmp(s->lines[row], shown) == 0) {
 		free(shown);
 		return;
 	}
 	free(s->lines[row]);
 	s->lines[row] = shown;
-	printf("\033[%d;1H%s\033[0m\033[K", row + 1, shown ? shown : "");
+	printf("\033[%d;1H%s\033[0m\033[K", row + 1, shown);
 }
 
 int screen_draw(struct screen *s, const char *text, const char *footer)

@@ -2,6 +2,9 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "proto/host/memory.h"
 
 void table_init(struct table *t)
 {
@@ -30,21 +33,11 @@ void table_cell(struct table *t, const char *format, ...)
 	char *text;
 
 	if (t->n_cells == t->size) {
-		const size_t size = t->size ? t->size * 2 : 64;
-		char **cells = reallocarray(t->cells, size, sizeof(*cells));
-
-		if (!cells) {
-			t->failed = true;
-			return;
-		}
-		t->cells = cells;
-		t->size = size;
+		t->size = t->size ? t->size * 2 : 64;
+		t->cells = memory_resized(t->cells, t->size * sizeof(*t->cells));
 	}
 	va_start(ap, format);
-	if (vasprintf(&text, format, ap) < 0) {
-		text = NULL;
-		t->failed = true;
-	}
+	text = memory_vprinted(format, ap);
 	va_end(ap);
 	t->cells[t->n_cells++] = text;
 }
@@ -53,28 +46,7 @@ static const char *cell_at(const struct table *t, size_t row, size_t column)
 {
 	const size_t i = row * t->n_columns + column;
 
-	return i < t->n_cells && t->cells[i] ? t->cells[i] : "";
-}
-
-/* s cut after columns columns (code points). */
-static int bytes_within(const char *s, size_t columns)
-{
-	size_t n = 0, i = 0;
-
-	for (; s[i]; i++) {
-		if (((unsigned char)s[i] & 0xc0) != 0x80 && n++ == columns)
-			break;
-	}
-	return (int)i;
-}
-
-/* s in room columns, a mark in place of what has none. */
-static void print_cut(const struct term *term, const char *s, size_t room)
-{
-	const char *mark = term->utf8 ? "\u2026" : "...";
-	const size_t taken = term_columns(mark);
-
-	fprintf(term->file, "%.*s%s", bytes_within(s, room > taken ? room - taken : 0), s, mark);
+	return i < t->n_cells ? t->cells[i] : "";
 }
 
 static void print_row(const struct table *t, const struct term *term, const char *indent,
@@ -95,7 +67,7 @@ static void print_row(const struct table *t, const struct term *term, const char
 		if (t->right[c])
 			fprintf(term->file, "%*s", (int)pad, "");
 		if (term->tty && c + 1 == last && columns > room && !t->whole && !t->right[c])
-			print_cut(term, cells[c], room);
+			term_put_cut(term, cells[c], strlen(cells[c]), room);
 		else
 			fputs(cells[c], term->file);
 		if (c + 1 < last)
@@ -131,6 +103,4 @@ void table_print(const struct table *t, const struct term *term, const char *ind
 			row[c] = cell_at(t, r, c);
 		print_row(t, term, indent, widths, row);
 	}
-	if (t->failed)
-		fprintf(term->file, "%s(out of memory: rows are missing)\n", indent);
 }

@@ -12,10 +12,9 @@ struct table {
 	size_t n_columns;
 	const char *headers[TABLE_COLUMNS_MAX];
 	bool right[TABLE_COLUMNS_MAX];
-	bool whole; /* nothing is cut: a part of a hash looks like one */
-	char **cells; /* row after row; NULL where memory was short */
+	bool whole;   /* nothing is cut: a part of a hash looks like one */
+	char **cells; /* row after row */
 	size_t n_cells, size;
-	bool failed; /* out of memory: cells are missing, table_print says so */
 };
 
 void table_init(struct table *t);

@@ -61,6 +61,37 @@ size_t term_columns(const char *s)
 	return n;
 }
 
+size_t term_fit(const char *s, size_t n, size_t columns)
+{
+	size_t used = 0, i = 0;
+
+	while (i < n) {
+		if (s[i] == '\033') {
+			while (i < n && s[i] != 'm')
+				i++;
+			i += i < n;
+			continue;
+		}
+		if (((unsigned char)s[i] & 0xc0) != 0x80 && used++ == columns)
+			break;
+		i++;
+	}
+	return i;
+}
+
+void term_put_cut(const struct term *t, const char *s, size_t n, size_t columns)
+{
+	const char *mark = t->utf8 ? "\u2026" : "...";
+	const size_t taken = term_columns(mark);
+	size_t fit = term_fit(s, n, columns);
+
+	if (fit < n)
+		fit = term_fit(s, n, columns > taken ? columns - taken : 0);
+	fprintf(t->file, "%.*s", (int)fit, s);
+	if (fit < n)
+		fprintf(t->file, "%.*s", (int)term_fit(mark, strlen(mark), columns), mark);
+}
+
 void term_bar(const struct term *t, double fraction, size_t cells, char *out, size_t out_bytes)
 {
 	/* U+258F (one eighth) down to U+2588 (full) differ in their last byte only */

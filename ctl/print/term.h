@@ -30,6 +30,10 @@ const char *term_colour(const struct term *t, enum term_colour colour);
 
 /* Columns that s takes: one for each code point (no wide characters are printed by us). */
 size_t term_columns(const char *s);
+/* Of the n bytes of s, how many fit into columns. Escape sequences of colours take none. */
+size_t term_fit(const char *s, size_t n, size_t columns);
+/* n bytes of s in columns, with an ellipsis for what is left out ("..." not in UTF-8). */
+void term_put_cut(const struct term *t, const char *s, size_t n, size_t columns);
 
 /*
  * A bar of cells columns for fraction 0..1, in eighths of a column with UTF-8, '#' and '-' without.

@@ -1,7 +1,6 @@
 /*
- * artifact_copy.h: files of a run, from gpt2d into a directory: in pieces, whole or not at all
- * (written beside, fsync, rename), checked by their hashes, never outside the directory. A partial
- * file is continued by the next copy, if the file is still the same.
+ * artifact_copy.h: files of a run, from gpt2d into a directory: whole or not at all (artifact.h),
+ * checked by their hashes. Links in the directory are not followed.
  */
 #ifndef GPT2D_CTL_RESULTS_ARTIFACT_COPY_H
 #define GPT2D_CTL_RESULTS_ARTIFACT_COPY_H
@@ -13,12 +12,12 @@
 #include "ctl/print/term.h"
 
 /*
- * result: the reply to "artifacts", all pages, after artifact_check_all. Each of its files gets
- * "result": "copied", "present" (the same file was there), "differs" (another file was there, and
- * force is off or the file is altered) or "failed", the last two with "message". *incomplete:
+ * result: the reply to "artifacts", all pages, with the altered files marked. Each of its files
+ * gets "result": "copied", "present" (the same file was there), "differs" (another file was there,
+ * and force is off or the file is altered) or "failed", the last two with "message". *incomplete:
  * whether there are files of the last two kinds. A RUN_COMPLETE.txt is copied after the files that
  * it vouches for, and only if all of them are there and none is altered; an older one is removed
- * before it becomes false. Creates dir, and locks it meanwhile. bar: a terminal for the progress,
+ * before a file beside or below it is written. Creates dir. bar: a terminal for the progress,
  * or NULL. 0, or an exit status with e when nothing more can be copied.
  */
 int artifact_copy_all(struct client *c, json_t *result, const char *dir, bool force,

@@ -5,6 +5,7 @@
 #include "ctl/print/format.h"
 #include "ctl/print/states.h"
 #include "ctl/verbs/verb.h"
+#include "proto/text.h"
 
 enum { PAGE_RUNS = 1000, STEP_MAX_S = 86400 };
 
@@ -112,8 +113,8 @@ static int cancel_one(struct ctl *ctl, struct client *c, json_t *id, json_t *run
 	}
 	*lost = client_lost(c) || exit == CTL_TRANSPORT || exit == CTL_TIMEOUT;
 	json_array_append_new(runs,
-		json_pack("{s:O, s:n, s:o, s:i}", "id", id, "state", "error",
-			format_json_text(e.message), "exit", exit));
+		json_pack("{s:O, s:n, s:o, s:i}", "id", id, "state", "error", text_json(e.message),
+			"exit", exit));
 	/* with --json the one object at the end has the error */
 	if (ctl->output.json)
 		ctl_error_clear(&e);

@@ -8,6 +8,7 @@
 #include "ctl/print/format.h"
 #include "proto/host/clock.h"
 #include "proto/host/memory.h"
+#include "proto/text.h"
 
 /* Standard input can be read once. */
 static int check_stdin(const struct data_inputs *in, struct ctl_error *e)
@@ -110,7 +111,7 @@ json_t *data_inputs_json(const struct data_inputs *in)
 		const char *name = strcmp(in->names[i], "-") == 0 ? "stdin" : in->names[i];
 
 		json_array_append_new(rows,
-			json_pack("{s:o, s:I, s:I, s:I}", "path", format_json_text(name), "bytes",
+			json_pack("{s:o, s:I, s:I, s:I}", "path", text_json(name), "bytes",
 				(json_int_t)documents_text_bytes(in->documents, i), "documents",
 				(json_int_t)in->sums[i].documents, "tokens",
 				(json_int_t)in->sums[i].tokens));

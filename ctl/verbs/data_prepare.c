@@ -9,6 +9,7 @@
 #include "ctl/print/format.h"
 #include "ctl/verbs/data_inputs.h"
 #include "proto/host/memory.h"
+#include "proto/text.h"
 
 /* A folder of the package gpt2d: its service can read there, but not in home folders. */
 #define DATA_FOLDER "/var/lib/gpt2d-data"
@@ -138,7 +139,7 @@ static json_t *file_row(const char *use, const struct token_file *f)
 {
 	const int64_t bytes = (f->headed ? TOKEN_FILE_HEADER_BYTES : 0) + f->n_tokens * 2;
 
-	return json_pack("{s:s, s:o, s:I, s:I, s:s}", "use", use, "path", format_json_text(f->path),
+	return json_pack("{s:s, s:o, s:I, s:I, s:s}", "use", use, "path", text_json(f->path),
 		"tokens", (json_int_t)f->n_tokens, "bytes", (json_int_t)bytes, "format",
 		f->headed ? "headed" : "raw");
 }
@@ -199,7 +200,7 @@ static json_t *result_of(const struct preparation *p, const json_t *files)
 	const struct tokenizer *t = &p->in.tokenizer;
 
 	return json_pack("{s:s, s:o, s:I, s:I, s:I, s:o, s:O}", "tokenizer", t->kind->name,
-		"vocabulary", t->source ? format_json_text(t->source) : json_null(), "vocab_size",
+		"vocabulary", t->source ? text_json(t->source) : json_null(), "vocab_size",
 		(json_int_t)t->vocab_size, "largest_token", (json_int_t)p->in.largest, "documents",
 		(json_int_t)documents_count(p->in.documents), "inputs", data_inputs_json(&p->in),
 		"files", files);

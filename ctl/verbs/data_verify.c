@@ -8,6 +8,7 @@
 #include "ctl/print/format.h"
 #include "ctl/verbs/data_inputs.h"
 #include "proto/host/memory.h"
+#include "proto/text.h"
 
 static const struct option_row options[] = {
 	{"vocab-size", 0, OPTION_INT, "N", 1, 65536,
@@ -117,7 +118,7 @@ static int verify(struct verification *v, const struct options *args, const stru
 
 static json_t *result_of(const struct verification *v)
 {
-	return json_pack("{s:o, s:s, s:I, s:I, s:s, s:o}", "path", format_json_text(v->reader.path),
+	return json_pack("{s:o, s:s, s:I, s:I, s:s, s:o}", "path", text_json(v->reader.path),
 		"format", v->reader.headed ? "headed" : "raw", "tokens",
 		(json_int_t)v->reader.n_tokens, "largest_token", (json_int_t)v->summary->largest,
 		"sha256", v->summary->sha256, "inputs",

@@ -1,10 +1,30 @@
-/* gpt2ctl export: the weights of a run's last checkpoint for Hugging Face's transformers. */
+/*
+ * gpt2ctl export: the weights of a run's last checkpoint as a folder that Hugging Face's
+ * transformers (4.x) loads with GPT2LMHeadModel.from_pretrained: model.safetensors and config.json.
+ *
+ * Conv1D of transformers keeps (inputs, outputs): those four matrices of a block are transposed.
+ * The vocabulary is the real one, without the padded rows. An untied head is lm_head.weight.
+ */
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "ctl/print/format.h"
-#include "ctl/results/model_export.h"
 #include "ctl/verbs/verb.h"
+#include "proto/artifact.h"
+#include "proto/checkpoint.h"
+#include "proto/host/memory.h"
+#include "proto/safetensors.h"
+#include "proto/text.h"
+
+#define EXPORT_WEIGHTS "model.safetensors"
+#define EXPORT_CONFIG  "config.json"
 
 static const struct option_row options[] = {
 	{"output", 'o', OPTION_STRING, "DIR", 0, 0,
@@ -14,12 +34,278 @@ static const struct option_row options[] = {
 	{NULL, 0, OPTION_FLAG, NULL, 0, 0, NULL},
 };
 
-static enum safetensors_dtype dtype_of(const char *name)
+static const char *const dtype_names[] = {[SAFETENSORS_F32] = "float32",
+	[SAFETENSORS_F16] = "float16",
+	[SAFETENSORS_BF16] = "bfloat16"};
+
+enum { NAME_BYTES = 96, TILE = 32 };
+
+/* How a tensor of the arena lies in the file. */
+enum layout { LAYOUT_VECTOR, LAYOUT_MATRIX, LAYOUT_VOCABULARY, LAYOUT_CONV1D };
+
+struct exported {
+	int64_t parameters; /* of the real vocabulary */
+	int64_t bytes;      /* of model.safetensors */
+};
+
+struct export
 {
-	return strcmp(name, "bfloat16") == 0   ? SAFETENSORS_BF16
-		: strcmp(name, "float16") == 0 ? SAFETENSORS_F16
-					       : SAFETENSORS_F32;
+	const struct checkpoint *c;
+	const json_t *model; /* of the manifest */
+	enum safetensors_dtype dtype;
+	struct safetensors_tensor *tensor;
+	char(*name)[NAME_BYTES];
+	enum layout *layout;
+	int64_t vocab;
+	struct ctl_error *e;
+};
+
+/* ---- what the file holds ---- */
+
+static bool ends_with(const char *name, const char *end)
+{
+	const size_t n = strlen(name), m = strlen(end);
+
+	return n >= m && strcmp(name + n - m, end) == 0;
 }
+
+static enum layout layout_of(const char *name)
+{
+	static const char *const conv1d[] = {
+		"attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight"};
+
+	for (size_t i = 0; i < sizeof(conv1d) / sizeof(conv1d[0]); i++)
+		if (ends_with(name, conv1d[i]))
+			return LAYOUT_CONV1D;
+	if (strcmp(name, "wte.weight") == 0 || strcmp(name, "lm_head.weight") == 0)
+		return LAYOUT_VOCABULARY;
+	return strcmp(name, "wpe.weight") == 0 ? LAYOUT_MATRIX : LAYOUT_VECTOR;
+}
+
+static void plan_tensor(struct export *x, int64_t i)
+{
+	const struct checkpoint_tensor *from = &x->c->tensors[i];
+	struct safetensors_tensor *to = &x->tensor[i];
+	const bool head = strcmp(from->name, "lm_head.weight") == 0;
+
+	snprintf(x->name[i], NAME_BYTES, "%s%s", head ? "" : "transformer.", from->name);
+	x->layout[i] = layout_of(from->name);
+	*to = (struct safetensors_tensor){.name = x->name[i],
+		.dtype = x->dtype,
+		.n_dims = 2,
+		.dim = {from->rows, from->cols}};
+	if (x->layout[i] == LAYOUT_VOCABULARY) {
+		to->dim[0] = x->vocab;
+	} else if (x->layout[i] == LAYOUT_CONV1D) {
+		to->dim[0] = from->cols;
+		to->dim[1] = from->rows;
+	} else if (x->layout[i] == LAYOUT_VECTOR) {
+		to->n_dims = 1;
+		to->dim[0] = from->rows * from->cols;
+	}
+	to->elems = to->n_dims == 1 ? to->dim[0] : to->dim[0] * to->dim[1];
+	to->bytes = to->elems * safetensors_elem_bytes(x->dtype);
+}
+
+/* A manifest of another program may lack what the files need. */
+static int check_model(struct export *x)
+{
+	static const char *const sizes[] = {
+		"n_layer", "n_head", "n_embd", "vocab_size", "n_positions"};
+	const struct checkpoint_tensor *wte = checkpoint_tensor(x->c, "wte.weight");
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		if (json_integer_value(json_object_get(x->model, sizes[i])) < 1)
+			return ctl_error_set(x->e, CTL_TRANSPORT,
+				"%s/" CHECKPOINT_MANIFEST ": model.%s is missing", x->c->dir,
+				sizes[i]);
+	x->vocab = json_integer_value(json_object_get(x->model, "vocab_size"));
+	if (!wte || wte->rows < x->vocab)
+		return ctl_error_set(x->e, CTL_TRANSPORT,
+			"%s/" CHECKPOINT_MANIFEST ": no wte.weight of %" PRId64 " tokens",
+			x->c->dir, x->vocab);
+	return 0;
+}
+
+/* ---- model.safetensors ---- */
+
+/* out (cols, rows) = in (rows, cols) transposed */
+static void transpose(float *out, const float *in, int64_t rows, int64_t cols)
+{
+	for (int64_t r0 = 0; r0 < rows; r0 += TILE)
+		for (int64_t c0 = 0; c0 < cols; c0 += TILE)
+			for (int64_t c = c0; c < cols && c < c0 + TILE; c++)
+				for (int64_t r = r0; r < rows && r < r0 + TILE; r++)
+					out[c * rows + r] = in[r * cols + c];
+}
+
+static int write_tensor(struct export *x, int64_t i, FILE *file, const char *path)
+{
+	const struct checkpoint_tensor *from = &x->c->tensors[i];
+	const struct safetensors_tensor *to = &x->tensor[i];
+	float *values = memory_zeroed(2 * (size_t)to->elems, sizeof(*values));
+	float *turned = values + to->elems;
+	int exit = 0;
+
+	if (checkpoint_read(x->c, CHECKPOINT_MASTER, from->first, to->elems, values, x->e->message,
+		    sizeof(x->e->message)))
+		exit = x->e->exit = CTL_TRANSPORT;
+	if (!exit && x->layout[i] == LAYOUT_CONV1D) {
+		transpose(turned, values, from->rows, from->cols);
+		memcpy(values, turned, (size_t)to->elems * sizeof(*values));
+	}
+	if (!exit) {
+		safetensors_convert(x->dtype, values, to->elems, turned);
+		if (fwrite(turned, 1, (size_t)to->bytes, file) != (size_t)to->bytes)
+			exit = ctl_error_set(x->e, CTL_TRANSPORT, "%s: %s", path, strerror(errno));
+	}
+	free(values);
+	return exit;
+}
+
+static int write_tensors(struct export *x, FILE *file, const char *path, int64_t *bytes)
+{
+	size_t n;
+	char *header = safetensors_header(x->tensor, (size_t)x->c->n_tensors, &n);
+	int exit = 0;
+
+	*bytes = (int64_t)n;
+	if (fwrite(header, 1, n, file) != n)
+		exit = ctl_error_set(x->e, CTL_TRANSPORT, "%s: %s", path, strerror(errno));
+	free(header);
+	for (int64_t i = 0; i < x->c->n_tensors && !exit; i++) {
+		exit = write_tensor(x, i, file, path);
+		*bytes += x->tensor[i].bytes;
+	}
+	if (!exit && (fflush(file) != 0 || fsync(fileno(file)) < 0))
+		exit = ctl_error_set(x->e, CTL_TRANSPORT, "%s: %s", path, strerror(errno));
+	return exit;
+}
+
+/* Under a name of its own until it is complete. */
+static int write_weights(struct export *x, const char *dir, int64_t *bytes)
+{
+	char path[PATH_MAX], whole[PATH_MAX];
+	FILE *file;
+	int exit;
+
+	if (snprintf(path, sizeof(path), "%s/." EXPORT_WEIGHTS ".tmp", dir) >= (int)sizeof(path) ||
+		snprintf(whole, sizeof(whole), "%s/" EXPORT_WEIGHTS, dir) >= (int)sizeof(whole))
+		return ctl_error_set(x->e, CTL_USAGE, "%s: the path is too long", dir);
+	file = fopen(path, "we");
+	if (!file)
+		return ctl_error_set(x->e, CTL_TRANSPORT, "%s: %s", path, strerror(errno));
+	exit = write_tensors(x, file, path, bytes);
+	if (fclose(file) != 0 && !exit)
+		exit = ctl_error_set(x->e, CTL_TRANSPORT, "%s: %s", path, strerror(errno));
+	if (!exit && rename(path, whole) < 0)
+		exit = ctl_error_set(x->e, CTL_TRANSPORT, "%s: %s", whole, strerror(errno));
+	if (exit)
+		unlink(path);
+	return exit;
+}
+
+/* ---- config.json ---- */
+
+static json_t *size_of(const struct export *x, const char *key)
+{
+	return json_incref(json_object_get(x->model, key));
+}
+
+static json_t *make_config(const struct export *x)
+{
+	const char *gelu = json_string_value(json_object_get(x->model, "gelu"));
+	const double dropout = json_number_value(json_object_get(x->model, "dropout"));
+	/* GPT-2's vocabulary and that of bytes end with the token between documents */
+	const bool separated = x->vocab == 50257 || x->vocab == 257;
+	json_t *separator = separated ? json_integer((json_int_t)x->vocab - 1) : json_null();
+	json_t *config = json_pack("{s:[s], s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:n}",
+		"architectures", "GPT2LMHeadModel", "model_type", "gpt2", "n_layer",
+		size_of(x, "n_layer"), "n_head", size_of(x, "n_head"), "n_embd",
+		size_of(x, "n_embd"), "vocab_size", size_of(x, "vocab_size"), "n_positions",
+		size_of(x, "n_positions"), "n_ctx", size_of(x, "n_positions"), "n_inner");
+
+	json_object_update_new(config,
+		json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:b, s:b, s:o, s:O, s:s}",
+			"activation_function",
+			gelu && strcmp(gelu, "exact") == 0 ? "gelu" : "gelu_new", "resid_pdrop",
+			dropout, "embd_pdrop", dropout, "attn_pdrop", dropout, "layer_norm_epsilon",
+			1e-5, "initializer_range", 0.02, "scale_attn_weights", true,
+			"tie_word_embeddings", checkpoint_tensor(x->c, "lm_head.weight") == NULL,
+			"bos_token_id", separator, "eos_token_id", separator, "torch_dtype",
+			dtype_names[x->dtype]));
+	return config;
+}
+
+static int write_config(struct export *x, const char *dir)
+{
+	json_t *config = make_config(x);
+	char *text = json_dumps(config, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+	int rc = artifact_write(dir, EXPORT_CONFIG, text, strlen(text));
+
+	free(text);
+	json_decref(config);
+	if (rc < 0)
+		return ctl_error_set(
+			x->e, CTL_TRANSPORT, "%s/" EXPORT_CONFIG ": %s", dir, strerror(-rc));
+	return 0;
+}
+
+/* ---- both ---- */
+
+static int make_folder(const char *dir, struct ctl_error *e)
+{
+	static const char *const names[] = {EXPORT_WEIGHTS, EXPORT_CONFIG};
+	char path[PATH_MAX];
+
+	if (mkdir(dir, 0777) < 0 && errno != EEXIST)
+		return ctl_error_set(e, CTL_TRANSPORT, "%s: %s", dir, strerror(errno));
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(path, sizeof(path), "%.4000s/%s", dir, names[i]);
+		if (access(path, F_OK) == 0)
+			return ctl_error_set(e, CTL_USAGE,
+				"%s: already exists\nchoose another folder, or remove it first",
+				path);
+	}
+	return 0;
+}
+
+/*
+ * Writes both files to dir, which is made if it does not exist; a file that is there is not
+ * replaced. Each file is complete or absent. 0, or CTL_USAGE or CTL_TRANSPORT with e.
+ */
+static int export_model(const struct checkpoint *c, enum safetensors_dtype dtype, const char *dir,
+	struct exported *out, struct ctl_error *e)
+{
+	struct export x = {
+		.c = c, .model = json_object_get(c->manifest, "model"), .dtype = dtype, .e = e};
+	const size_t n = (size_t)c->n_tensors;
+	struct exported made = {0};
+	int exit = check_model(&x);
+
+	if (!exit)
+		exit = make_folder(dir, e);
+	if (exit)
+		return exit;
+	x.tensor = memory_zeroed(n + 1, sizeof(*x.tensor));
+	x.name = memory_zeroed(n + 1, sizeof(*x.name));
+	x.layout = memory_zeroed(n + 1, sizeof(*x.layout));
+	for (int64_t i = 0; i < c->n_tensors; i++) {
+		plan_tensor(&x, i);
+		made.parameters += x.tensor[i].elems;
+	}
+	exit = write_weights(&x, dir, &made.bytes);
+	if (!exit)
+		exit = write_config(&x, dir);
+	free(x.tensor);
+	free(x.name);
+	free(x.layout);
+	if (!exit)
+		*out = made;
+	return exit;
+}
+
+/* ---- the verb ---- */
 
 /* The checkpoint that a run's ID, or a path, names. */
 static int find(struct ctl *ctl, const char *word, json_t **found, struct ctl_error *e)
@@ -68,20 +354,23 @@ static int export_found(struct ctl *ctl, const struct options *args, json_t *fou
 	const char *output = options_string(args, "output", "");
 	const char *dir = json_string_value(json_object_get(found, "dir"));
 	const char *dtype = options_string(args, "dtype", "float32");
+	enum safetensors_dtype type = SAFETENSORS_F32;
 	struct checkpoint *c = NULL;
-	struct model_exported made;
+	struct exported made;
 	struct ctl_error e = {0};
 	int exit = open_checkpoint(dir ? dir : "", &c, &e);
 
 	if (!exit && checkpoint_verify(c, CHECKPOINT_MASTER, e.message, sizeof(e.message)))
 		exit = e.exit = CTL_TRANSPORT;
+	while (strcmp(dtype_names[type], dtype) != 0)
+		type++;
 	if (!exit)
-		exit = model_export(c, dtype_of(dtype), output, &made, &e);
+		exit = export_model(c, type, output, &made, &e);
 	if (!exit) {
 		json_object_update_new(found,
 			json_pack("{s:I, s:s, s:o, s:o, s:I, s:I}", "step", (json_int_t)c->step,
-				"dtype", dtype, "dir", format_json_text(c->dir), "output",
-				format_json_text(output), "parameters", (json_int_t)made.parameters,
+				"dtype", dtype, "dir", text_json(c->dir), "output",
+				text_json(output), "parameters", (json_int_t)made.parameters,
 				"bytes", (json_int_t)made.bytes));
 		output_print(&ctl->output, "export", found, print_exported);
 	}

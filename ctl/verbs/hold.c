@@ -190,7 +190,8 @@ static int ask(struct client *c, const struct hold *h, json_t *params, bool defe
 	return exit;
 }
 
-static int hold_ask(struct ctl *ctl, const struct options *args, const char *method)
+/* All four verbs: each has the name of its method. */
+static int run(struct ctl *ctl, const struct options *args)
 {
 	const double timeout = options_real(args, "timeout", -1.0);
 	const bool wait = options_has(args, "wait"), deferred = wait && timeout != 0.0;
@@ -201,7 +202,7 @@ static int hold_ask(struct ctl *ctl, const struct options *args, const char *met
 	struct ctl_error e = {0};
 	int exit;
 
-	while (strcmp(h->method, method) != 0)
+	while (strcmp(h->method, ctl->link.verb) != 0)
 		h++;
 	params = params_of(args, h, deferred, &e);
 	if (!params)
@@ -220,32 +221,12 @@ static int hold_ask(struct ctl *ctl, const struct options *args, const char *met
 	if (exit) {
 		verb_fail(ctl, &e);
 	} else {
-		output_print(&ctl->output, method, reply, h->print);
-		output_confirm(&ctl->output, method);
+		output_print(&ctl->output, h->method, reply, h->print);
+		output_confirm(&ctl->output, h->method);
 		print_kept_reason(ctl, h, options_string(args, "reason", NULL), reply);
 	}
 	json_decref(reply);
 	return exit;
-}
-
-static int run_drain(struct ctl *ctl, const struct options *args)
-{
-	return hold_ask(ctl, args, METHOD_DRAIN);
-}
-
-static int run_resume(struct ctl *ctl, const struct options *args)
-{
-	return hold_ask(ctl, args, METHOD_RESUME);
-}
-
-static int run_release(struct ctl *ctl, const struct options *args)
-{
-	return hold_ask(ctl, args, METHOD_RELEASE);
-}
-
-static int run_warm(struct ctl *ctl, const struct options *args)
-{
-	return hold_ask(ctl, args, METHOD_WARM);
 }
 
 const struct verb verb_drain = {
@@ -255,7 +236,7 @@ const struct verb verb_drain = {
 	.text = "Runs can still be submitted; they stay queued. The drain lasts until resume, "
 		"also over a restart of gpt2d. Only the daemon's user, root and admins may use it.",
 	.options = drain_options,
-	.run = run_drain,
+	.run = run,
 };
 
 const struct verb verb_resume = {
@@ -263,7 +244,7 @@ const struct verb verb_resume = {
 	.args = "",
 	.summary = "start queued runs again after drain",
 	.text = "",
-	.run = run_resume,
+	.run = run,
 };
 
 const struct verb verb_release = {
@@ -276,7 +257,7 @@ const struct verb verb_release = {
 		"start for the next run. Members of socket_group may use release and warm, and "
 		"--now on their own run; the daemon's user, root and admins on every run.",
 	.options = release_options,
-	.run = run_release,
+	.run = run,
 };
 
 const struct verb verb_warm = {
@@ -286,5 +267,5 @@ const struct verb verb_warm = {
 	.text = "If the engines do not start, gpt2d waits longer after each try; warm starts the "
 		"next try at once.",
 	.options = warm_options,
-	.run = run_warm,
+	.run = run,
 };

@@ -7,6 +7,7 @@
 #include "ctl/print/format.h"
 #include "ctl/verbs/submit.h"
 #include "proto/host/memory.h"
+#include "proto/text.h"
 
 static const struct option_row options[] = {
 	{"set", 0, OPTION_STRING, "KEY=VALUE", 0, 0,
@@ -25,9 +26,8 @@ static json_t *pack_notes(const struct deepspeed_import *import)
 
 		json_array_append_new(notes,
 			json_pack("{s:i, s:i, s:o, s:s, s:o}", "line", n->at.line, "column",
-				n->at.column, "key", format_json_text(n->key), "kind",
-				deepspeed_kind_name(n->kind), "message",
-				format_json_text(n->text)));
+				n->at.column, "key", text_json(n->key), "kind",
+				deepspeed_kind_name(n->kind), "message", text_json(n->text)));
 	}
 	return notes;
 }

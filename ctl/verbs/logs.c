@@ -5,6 +5,7 @@
 #include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
 #include "proto/host/clock.h"
+#include "proto/text.h"
 
 enum { QUIET_MS = 500 }; /* without an event, ask again */
 
@@ -72,7 +73,7 @@ static json_t *params_of(const struct logs *l)
 	if (l->id > 0)
 		json_object_set_new(params, "id", json_integer(l->id));
 	if (l->level)
-		json_object_set_new(params, "level", format_json_text(l->level));
+		json_object_set_new(params, "level", text_json(l->level));
 	return params;
 }
 

@@ -9,6 +9,7 @@
 #include "ctl/print/states.h"
 #include "ctl/print/text.h"
 #include "ctl/verbs/verb.h"
+#include "proto/text.h"
 
 static const struct option_row options[] = {
 	{"keep", 'k', OPTION_INT, "N", 0, 1e9, "keep the newest N of them"},
@@ -120,7 +121,7 @@ static int make_params(const struct options *args, json_t **out, struct ctl_erro
 	if (older)
 		json_object_set_new(params, "older_than_s", json_integer(seconds));
 	if (state)
-		json_object_set_new(params, "state", format_json_text(state));
+		json_object_set_new(params, "state", text_json(state));
 	if (options_has(args, "keep"))
 		json_object_set_new(params, "keep", json_integer(options_int(args, "keep", 0)));
 	if (options_has(args, "forget"))

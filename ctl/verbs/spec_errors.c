@@ -6,6 +6,7 @@
 #include "ctl/print/format.h"
 #include "proto/host/memory.h"
 #include "proto/spec/spec_json.h"
+#include "proto/text.h"
 
 /* Whether --set gives the key. */
 static bool is_set(const struct options *args, const char *key)
@@ -90,7 +91,7 @@ static json_t *make_row(
 	if (s->rerun_of || set || strncmp(key, "--", 2) == 0)
 		at = (struct spec_place){0};
 	return json_pack("{s:i, s:i, s:o, s:o}", "line", at.line, "column", at.column, "key",
-		format_json_text(shown), "message", format_json_text(text));
+		text_json(shown), "message", text_json(text));
 }
 
 /* Insert the row by its line; rows without a line come last. An equal row is dropped. */
@@ -117,7 +118,7 @@ static void insert_row(json_t *rows, json_t *row)
 static void print_rows(struct output *o, const char *name, json_t *rows)
 {
 	json_t *object = json_pack("{s:{s:i, s:s, s:o, s:o}}", "error", "exit", CTL_USAGE,
-		"message", "the spec was refused", "file", format_json_text(name), "errors", rows);
+		"message", "the spec was refused", "file", text_json(name), "errors", rows);
 	struct spec_error error;
 	char clean[SPEC_PATH_MAX];
 	const json_t *row;

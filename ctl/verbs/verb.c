@@ -11,6 +11,7 @@
 
 #include "ctl/link/interrupt.h"
 #include "ctl/print/format.h"
+#include "proto/text.h"
 
 int verb_parse_id(const char *word, int64_t *id, struct ctl_error *e)
 {
@@ -58,7 +59,7 @@ int verb_parse_time(const char *option, const char *text, int64_t *seconds, stru
 json_t *verb_error_json(const struct ctl_error *e)
 {
 	json_t *object = json_pack("{s:i, s:o, s:O*}", "exit", e->exit, "message",
-		format_json_text(e->message), "data", e->data);
+		text_json(e->message), "data", e->data);
 
 	if (e->code != 0)
 		json_object_set_new(object, "code", json_integer(e->code));

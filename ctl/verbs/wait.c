@@ -9,6 +9,7 @@
 #include "ctl/verbs/watch.h"
 #include "proto/host/clock.h"
 #include "proto/host/memory.h"
+#include "proto/text.h"
 
 static const struct option_row options[] = {
 	{"any", 'a', OPTION_FLAG, NULL, 0, 0,
@@ -30,7 +31,7 @@ static void set_error(struct waiting *w, struct watch_run *r, struct ctl_error *
 	struct ctl *ctl = w->watch.ctl;
 
 	r->error = e->exit;
-	json_array_set_new(w->errors, (size_t)(r - w->watch.runs), format_json_text(e->message));
+	json_array_set_new(w->errors, (size_t)(r - w->watch.runs), text_json(e->message));
 	if (!ctl->output.json)
 		output_error(&ctl->output, e->message);
 	ctl_error_clear(e);

@@ -242,22 +242,6 @@ def test_copy_has_its_markers_last(daemon, tmp_path):
         assert whole == {segment.name for segment in segments} - {segments[0].name}
 
 
-def test_copy_goes_on(daemon, tmp_path):
-    with daemon() as d, d.client() as c:
-        run = finished(c, spec("one"))
-        content = os.urandom(4 * PIECE)
-        (d.state / "runs" / "1-one" / "big.bin").write_bytes(content)
-        part = tmp_path / f".big.bin.{hashlib.sha256(content).hexdigest()[:16]}.part"
-        part.write_bytes(content[:3 * PIECE])
-        assert ctl(d, "artifacts", run, "--copy", tmp_path).returncode == 0
-        assert (tmp_path / "big.bin").read_bytes() == content and not part.exists()
-        # a part that is not the beginning of it is given up
-        (tmp_path / "big.bin").unlink()
-        part.write_bytes(b"x" * PIECE)
-        assert ctl(d, "artifacts", run, "--copy", tmp_path).returncode == 0
-        assert (tmp_path / "big.bin").read_bytes() == content and not part.exists()
-
-
 ALTERED = "its hash is not the one in RUN_COMPLETE.txt"
 
 
