@@ -18,7 +18,6 @@
 #include "daemon/shutdown.h"
 #include "daemon/nodes/world.h"
 #include "daemon/engines/engine_program.h"
-#include "daemon/store/failure.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/generation.h"
 #include "daemon/runs/hold.h"
@@ -26,7 +25,6 @@
 #include "daemon/outlook.h"
 #include "daemon/runs/prune.h"
 #include "daemon/runs/queue.h"
-#include "daemon/control/request.h"
 #include "daemon/control/role.h"
 #include "daemon/runs/run_log.h"
 #include "daemon/runs/scheduler.h"
@@ -36,6 +34,7 @@
 #include "proto/host/cgroup.h"
 #include "proto/host/procfs.h"
 #include "proto/protocol.h"
+#include "proto/rpc.h"
 #include "proto/schema/schema.h"
 #include "proto/suggest.h"
 #include "proto/text.h"
@@ -54,7 +53,7 @@ struct verb {
 
 static void do_hello(struct daemon *d, struct reply *reply, json_t *params)
 {
-	int64_t protocol = request_integer(params, "protocol", 0);
+	int64_t protocol = rpc_integer(params, "protocol", 0);
 	const char *build = json_string_value(json_object_get(params, "build"));
 	char theirs[400], ours[400];
 
@@ -341,9 +340,9 @@ static void do_artifact_read(struct daemon *d, struct reply *reply, json_t *para
 
 static void do_checkpoint(struct daemon *d, struct reply *reply, json_t *params)
 {
-	const struct last_checkpoint_options options = {d->store, d->worker, d->state_dir};
+	const struct checkpoints_options options = {d->store, d->worker, d->state_dir};
 
-	last_checkpoint_request(&options, reply, params);
+	checkpoints_request(&options, reply, params);
 }
 
 static void do_generate(struct daemon *d, struct reply *reply, json_t *params)

@@ -13,7 +13,6 @@
 #include "daemon/runs/hold.h"
 #include "daemon/runs/queue.h"
 #include "daemon/runs/scheduler.h"
-#include "daemon/store/failure.h"
 #include "daemon/store/record.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"

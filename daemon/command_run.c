@@ -10,19 +10,18 @@
 #include "daemon/config/log.h"
 #include "daemon/control/follow.h"
 #include "daemon/control/reply.h"
-#include "daemon/control/request.h"
 #include "daemon/control/role.h"
 #include "daemon/daemon.h"
 #include "daemon/outlook.h"
 #include "daemon/runs/lifecycle.h"
 #include "daemon/runs/queue.h"
 #include "daemon/runs/scheduler.h"
-#include "daemon/store/failure.h"
 #include "daemon/store/record.h"
 #include "daemon/store/run.h"
 #include "daemon/store/store.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
+#include "proto/rpc.h"
 
 enum { PAGE_MAX = 10000, PAGE_STANDARD = 1000 };
 
@@ -47,7 +46,7 @@ static void on_list(void *arg, int rc, json_t *result)
 	struct question *q = arg;
 
 	if (rc < 0)
-		request_unread(q->reply, q->daemon->store, 0, rc);
+		reply_unread(q->reply, q->daemon->store, 0, rc);
 	else
 		reply_result(q->reply, result);
 	free(q);
@@ -60,7 +59,7 @@ static void on_show(void *arg, int rc, json_t *result)
 	struct run *run = queue_find(d->queue, q->id);
 
 	if (rc < 0) {
-		request_unread(q->reply, d->store, q->id, rc);
+		reply_unread(q->reply, d->store, q->id, rc);
 	} else {
 		json_object_set_new(result, "progress", follow_progress(d->follow, q->id));
 		json_object_set_new(result, "outlook", run ? outlook_run(d, run) : json_null());
@@ -72,7 +71,7 @@ static void on_show(void *arg, int rc, json_t *result)
 /* False: it has been answered. */
 static bool page_limit(struct reply *reply, json_t *params, int64_t *limit)
 {
-	*limit = request_integer(params, "limit", PAGE_STANDARD);
+	*limit = rpc_integer(params, "limit", PAGE_STANDARD);
 	if (*limit >= 1 && *limit <= PAGE_MAX)
 		return true;
 	reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL, "limit: %lld, 1 to %d is allowed",
@@ -82,8 +81,8 @@ static bool page_limit(struct reply *reply, json_t *params, int64_t *limit)
 
 void command_show(struct daemon *d, struct reply *reply, json_t *params)
 {
-	int64_t id = request_integer(params, "id", 0), limit;
-	int64_t after = request_integer(params, "after", 0);
+	int64_t id = rpc_integer(params, "id", 0), limit;
+	int64_t after = rpc_integer(params, "after", 0);
 
 	if (!page_limit(reply, params, &limit))
 		return;
@@ -113,7 +112,7 @@ void command_list(struct daemon *d, struct reply *reply, json_t *params)
 	const char *name = json_string_value(json_object_get(params, "state"));
 	enum run_state state = RUN_QUEUED;
 	struct record_list list = {
-		.after = request_integer(params, "after", 0),
+		.after = rpc_integer(params, "after", 0),
 		.newest = json_is_true(json_object_get(params, "newest")),
 		.state = -1,
 	};
@@ -153,7 +152,7 @@ static void on_ended(void *arg, int rc, json_t *result)
 	struct question *q = arg;
 
 	if (rc < 0)
-		request_unread(q->reply, q->daemon->store, q->id, rc);
+		reply_unread(q->reply, q->daemon->store, q->id, rc);
 	else
 		reply_ended(q->reply, result);
 	free(q);
@@ -176,13 +175,13 @@ static void follow_open(struct daemon *d, struct reply *reply, struct run *run, 
 				"progress", follow_progress(d->follow, run->id), "outlook",
 				outlook_run(d, run), "store", store_failure_json(d->store), "seq",
 				(json_int_t)seq, "first", (json_int_t)first));
-		follow_replay(d->follow, run->id, client, request_integer(params, "after", seq));
+		follow_replay(d->follow, run->id, client, rpc_integer(params, "after", seq));
 	}
 }
 
 void command_follow(struct daemon *d, struct reply *reply, json_t *params)
 {
-	int64_t id = request_integer(params, "id", 0);
+	int64_t id = rpc_integer(params, "id", 0);
 	struct run *run = queue_find(d->queue, id);
 
 	if (run != NULL)
@@ -303,12 +302,12 @@ static void on_cancel_ended(void *arg, int rc, json_t *result)
 	struct question *q = arg;
 	struct reply *reply = q->reply;
 	json_t *run = json_object_get(result, "run");
-	uid_t owner = (uid_t)request_integer(run, "uid", 0);
+	uid_t owner = (uid_t)rpc_integer(run, "uid", 0);
 
 	if (rc < 0)
-		request_unread(reply, q->daemon->store, q->id, rc);
+		reply_unread(reply, q->daemon->store, q->id, rc);
 	else if (!role_may_change(reply_peer(reply), owner))
-		request_not_owner(reply, q->id, owner);
+		reply_not_owner(reply, q->id, owner);
 	else
 		reply_cancel(reply, q->id, json_string_value(json_object_get(run, "state")), true);
 	json_decref(result);
@@ -334,14 +333,14 @@ static void cancel_run(struct daemon *d, struct reply *reply, struct run *run)
 
 void command_cancel(struct daemon *d, struct reply *reply, json_t *params)
 {
-	int64_t id = request_integer(params, "id", 0);
+	int64_t id = rpc_integer(params, "id", 0);
 	struct run *run = queue_find(d->queue, id);
 
 	if (run == NULL)
 		record_show(d->store, d->state_dir, id, -1, 1, on_cancel_ended,
 			question_create(d, reply, id));
 	else if (!role_may_change(reply_peer(reply), run->uid))
-		request_not_owner(reply, id, run->uid);
+		reply_not_owner(reply, id, run->uid);
 	else if (run->state != RUN_QUEUED && !run->end_pending &&
 		json_is_true(json_object_get(params, "queued")))
 		reply_cancel(reply, id, run_state_name(run->state), true);
@@ -416,7 +415,7 @@ static void on_not_queued(void *arg, int rc, json_t *result)
 		json_string_value(json_object_get(json_object_get(result, "run"), "state"));
 
 	if (rc < 0)
-		request_unread(q->reply, q->daemon->store, q->id, rc);
+		reply_unread(q->reply, q->daemon->store, q->id, rc);
 	else
 		reply_error(q->reply, PROTOCOL_WRONG_STATE, NULL,
 			"run %lld: is %s, only a queued run has a place to change; those that are: "
@@ -440,7 +439,7 @@ void command_priority(struct daemon *d, struct reply *reply, json_t *params)
 		record_show(d->store, d->state_dir, id, -1, 1, on_not_queued,
 			question_create(d, reply, id));
 	else if (!role_may_change(reply_peer(reply), run->uid))
-		request_not_owner(reply, id, run->uid);
+		reply_not_owner(reply, id, run->uid);
 	else if (run->state != RUN_QUEUED)
 		reply_error(reply, PROTOCOL_WRONG_STATE, NULL,
 			"run %lld: is %s, only a queued run has a place to change", (long long)id,

@@ -6,7 +6,6 @@
 #include "daemon/daemon.h"
 #include "daemon/engines/engine_pool.h"
 #include "daemon/nodes/world.h"
-#include "daemon/store/failure.h"
 #include "daemon/control/follow.h"
 #include "daemon/runs/hold.h"
 #include "daemon/runs/queue.h"

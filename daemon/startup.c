@@ -19,7 +19,6 @@
 #include "daemon/daemon.h"
 #include "daemon/control/control.h"
 #include "daemon/engines/engine_program.h"
-#include "daemon/store/failure.h"
 #include "proto/host/filesystem.h"
 #include "proto/host/memory.h"
 #include "daemon/control/follow.h"
@@ -292,8 +291,8 @@ static int start_store(struct daemon *d, char *error, size_t error_bytes)
 	int rc = open_store(d, error, error_bytes);
 
 	/* a database that is locked when it is opened says so itself */
-	if (failure_is_full(rc) || (rc == -EBUSY && d->store != NULL)) {
-		failure_describe(d->store ? store_path(d->store) : d->state_dir, rc, &failure);
+	if (store_is_full(rc) || (rc == -EBUSY && d->store != NULL)) {
+		store_describe(d->store ? store_path(d->store) : d->state_dir, rc, &failure);
 		snprintf(
 			error + strlen(error), error_bytes - strlen(error), "; %s", failure.advice);
 	}

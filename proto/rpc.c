@@ -198,6 +198,13 @@ char *rpc_error(json_t *id, int code, const char *message, json_t *data, size_t 
 		n);
 }
 
+int64_t rpc_integer(const json_t *object, const char *key, int64_t standard)
+{
+	const json_t *value = json_object_get(object, key);
+
+	return value ? json_integer_value(value) : standard;
+}
+
 json_t *rpc_real(double value)
 {
 	return isfinite(value) ? json_real(value) : json_null();

@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum rpc_kind { RPC_REQUEST, RPC_NOTIFICATION, RPC_RESULT, RPC_ERROR };
 
@@ -39,6 +40,9 @@ char *rpc_request(json_int_t id, const char *method, json_t *params, size_t *n);
 char *rpc_notification(const char *method, json_t *params, size_t *n);
 char *rpc_result(json_t *id, json_t *result, size_t *n); /* borrows id */
 char *rpc_error(json_t *id, int code, const char *message, json_t *data, size_t *n);
+
+/* An integer of an object; standard where it is absent. */
+int64_t rpc_integer(const json_t *object, const char *key, int64_t standard);
 
 /* A JSON real, or null when the value is not finite. */
 json_t *rpc_real(double value);

@@ -33,10 +33,8 @@ static const char *folder_of(const char *path, char folder[PATH_MAX])
 
 struct place_access place_access(const struct settings *s)
 {
-	const bool grouped = s->socket_group.name != NULL;
-	const int64_t mode = s->socket_mode >= 0 ? s->socket_mode : grouped ? 0660 : 0600;
-
-	return (struct place_access){(mode_t)mode, grouped ? s->socket_group.gid : (gid_t)-1};
+	return (struct place_access){settings_socket_mode(s),
+		s->socket_group.name != NULL ? s->socket_group.gid : (gid_t)-1};
 }
 
 /* ---- folders ---- */

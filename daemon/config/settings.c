@@ -391,7 +391,8 @@ static void write_word(FILE *out, const char *word)
 	fputc('"', out);
 }
 
-bool settings_has(const struct settings *s, const struct settings_row *row)
+/* Is there a value that write_value writes? */
+static bool has_value(const struct settings *s, const struct settings_row *row)
 {
 	const struct settings_group *group = member(s, row);
 	const struct settings_list *list = member(s, row);
@@ -406,13 +407,14 @@ bool settings_has(const struct settings *s, const struct settings_row *row)
 	return *settings_integer(s, row) >= row->min;
 }
 
-void settings_write(const struct settings *s, const struct settings_row *row, FILE *out)
+/* The value as it is in the file; nothing when it has none. */
+static void write_value(const struct settings *s, const struct settings_row *row, FILE *out)
 {
 	const struct settings_group *group = member(s, row);
 	const struct settings_list *list = member(s, row);
 	char *const *path = member(s, row), number[32];
 
-	if (!settings_has(s, row))
+	if (!has_value(s, row))
 		return;
 	if (row->type == SETTING_PATH || row->type == SETTING_TEXT || row->type == SETTING_GROUP) {
 		write_word(out, row->type == SETTING_GROUP ? group->name : *path);
@@ -471,9 +473,9 @@ void settings_print(const struct settings *s, FILE *out)
 	for (size_t i = 0; i < settings_n_rows; i++) {
 		const struct settings_row *row = &settings_rows[i];
 
-		if (settings_has(s, row)) {
+		if (has_value(s, row)) {
 			fprintf(out, "%s = ", row->name);
-			settings_write(s, row, out);
+			write_value(s, row, out);
 			fputc('\n', out);
 		} else {
 			settings_format_standard(row, standard, sizeof(standard));
@@ -492,7 +494,7 @@ static char *text_of(const struct settings *s, const struct settings_row *row)
 
 	if (out == NULL)
 		return memory_text("");
-	settings_write(s, row, out);
+	write_value(s, row, out);
 	fclose(out);
 	return text;
 }

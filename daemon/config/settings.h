@@ -145,10 +145,6 @@ struct data_roots settings_checkpoint_roots(const struct settings *s);
 /* The mode of the socket: socket_mode, or its default. */
 mode_t settings_socket_mode(const struct settings *s);
 
-/* Is there a value that settings_write writes? */
-bool settings_has(const struct settings *s, const struct settings_row *row);
-/* The value as it is in the file; nothing when it has none. */
-void settings_write(const struct settings *s, const struct settings_row *row, FILE *out);
 /* Every setting as a line of the file. Reading the lines gives the same settings. */
 void settings_print(const struct settings *s, FILE *out);
 /* "1s to 86400s", "cpu, cuda or auto", "PATH": the possible values. */

@@ -1,11 +1,14 @@
 #include "daemon/control/reply.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "daemon/config/log.h"
+#include "daemon/store/store.h"
 #include "proto/host/memory.h"
+#include "proto/protocol.h"
 #include "proto/rpc.h"
 #include "proto/text.h"
 
@@ -100,4 +103,43 @@ void reply_error_and_close(struct reply *reply, int code, json_t *data, const ch
 	va_start(args, format);
 	refuse(reply, code, data, true, format, args);
 	va_end(args);
+}
+
+/* ---- refusals that several requests share ---- */
+
+void reply_no_run(struct reply *reply, int64_t id)
+{
+	reply_error(reply, PROTOCOL_NO_SUCH_RUN, NULL,
+		"run %lld: no such run; it may have been removed by prune or retain_runs; see: "
+		"gpt2ctl list",
+		(long long)id);
+}
+
+void reply_of_nobody(struct reply *reply)
+{
+	reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL,
+		"uid %u represents all users that the user namespace of gpt2d does not map, and "
+		"owns no runs; ask an admin",
+		(unsigned)reply_peer(reply)->uid);
+}
+
+void reply_not_owner(struct reply *reply, int64_t id, uid_t owner)
+{
+	if (role_is_nobody(reply_peer(reply)))
+		reply_of_nobody(reply);
+	else
+		reply_error(reply, PROTOCOL_NOT_ALLOWED, NULL,
+			"run %lld: belongs to another user; ask uid %u, or an admin", (long long)id,
+			(unsigned)owner);
+}
+
+void reply_unread(struct reply *reply, struct store *s, int64_t id, int rc)
+{
+	char why[FAILURE_TEXT_BYTES];
+
+	store_failure_text(s, rc, why);
+	if (rc == -ENOENT)
+		reply_no_run(reply, id);
+	else
+		reply_error(reply, PROTOCOL_STORE, NULL, "the store cannot be read: %s", why);
 }

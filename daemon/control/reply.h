@@ -9,11 +9,14 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 #include "daemon/control/role.h"
 
 struct client;
 struct reply;
+struct store;
 
 const struct client_peer *reply_peer(const struct reply *reply); /* valid after the client went */
 bool reply_wanted(const struct reply *reply);                    /* the client is still there */
@@ -28,6 +31,14 @@ void reply_error_and_close(struct reply *reply, int code, json_t *data, const ch
 	__attribute__((format(printf, 4, 5)));
 /* Frees the reply without an answer, for an owner that ends. Takes NULL. */
 void reply_drop(struct reply *reply);
+
+/* These refuse, as reply_error does. */
+void reply_no_run(struct reply *reply, int64_t id); /* there is no run of that id */
+void reply_of_nobody(struct reply *reply);          /* nobody owns runs: role.h */
+/* The client may not change that run: role.h. */
+void reply_not_owner(struct reply *reply, int64_t id, uid_t owner);
+/* The store answered with rc, a negative errno; of run id, where it is -ENOENT. */
+void reply_unread(struct reply *reply, struct store *s, int64_t id, int rc);
 
 /* For client.c: takes the request's id. send takes the line; n is 0 for a dropped reply. */
 struct reply *reply_create(struct client *client, const struct client_peer *peer, json_t *id,

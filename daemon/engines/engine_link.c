@@ -20,7 +20,7 @@
 
 #include "daemon/config/clock.h"
 #include "daemon/engines/engine_output.h"
-#include "daemon/store/failure.h"
+#include "daemon/store/store_sql.h"
 #include "daemon/config/log.h"
 #include "proto/host/procfs.h"
 #include "proto/host/cgroup.h"
@@ -465,7 +465,7 @@ static void say_signal(struct engine_link *link, int number)
 	int64_t kills = number == SIGKILL ? cgroup_oom_kills("", file) : -ENOENT;
 
 	if (number == SIGXFSZ)
-		snprintf(link->end + n, sizeof(link->end) - (size_t)n, " (%s)", failure_too_large);
+		snprintf(link->end + n, sizeof(link->end) - (size_t)n, " (%s)", store_too_large);
 	if (link->oom_kills < 0 || kills <= link->oom_kills)
 		return;
 	n += snprintf(link->end + n, sizeof(link->end) - (size_t)n,

@@ -51,7 +51,8 @@ int engine_program_beside(
 	return -ENOENT;
 }
 
-int engine_program_gpu(char *why, size_t why_bytes)
+/* 0, or -ENODEV with why: there is no NVIDIA device to open. */
+static int find_gpu(char *why, size_t why_bytes)
 {
 	glob_t found = {0};
 	int rc = glob("/dev/nvidia[0-9]*", 0, NULL, &found);
@@ -89,7 +90,7 @@ static int find_cuda(struct engine_program *p, char *why, size_t why_bytes)
 	int rc = engine_program_beside("cuda", p->path, sizeof(p->path), why, why_bytes);
 
 	p->device = DEVICE_CUDA;
-	return rc == 0 ? engine_program_gpu(why, why_bytes) : rc;
+	return rc == 0 ? find_gpu(why, why_bytes) : rc;
 }
 
 static int find_cpu(struct engine_program *p, char *error, size_t error_bytes)
@@ -118,8 +119,7 @@ int engine_program_find(
 		p.device = (enum settings_device)s->device;
 		if (p.device == DEVICE_AUTO) /* the program says what it is for */
 			p.device = DEVICE_UNSET;
-		if (rc == 0 && p.device == DEVICE_CUDA &&
-			(rc = engine_program_gpu(why, sizeof(why))) < 0)
+		if (rc == 0 && p.device == DEVICE_CUDA && (rc = find_gpu(why, sizeof(why))) < 0)
 			snprintf(error, error_bytes, "device: cuda: %s", why);
 	} else if (asked == DEVICE_CPU) {
 		rc = find_cpu(&p, error, error_bytes);

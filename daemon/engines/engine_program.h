@@ -24,7 +24,5 @@ const char *engine_program_device_name(enum settings_device device);
 /* gpt2-engine-DEVICE beside this program, installed or in the build's folders: 0 or -ENOENT. */
 int engine_program_beside(
 	const char *device, char *out, size_t out_bytes, char *error, size_t error_bytes);
-/* 0, or -ENODEV with why: there is no NVIDIA device to open. */
-int engine_program_gpu(char *why, size_t why_bytes);
 
 #endif

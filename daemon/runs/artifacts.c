@@ -10,7 +10,6 @@
 #include "daemon/control/reply.h"
 #include "daemon/runs/queue.h"
 #include "daemon/store/record.h"
-#include "daemon/control/request.h"
 #include "daemon/runs/run_files.h"
 #include "daemon/runs/worker.h"
 #include "proto/artifact.h"
@@ -19,6 +18,7 @@
 #include "proto/digest.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
+#include "proto/rpc.h"
 
 enum {
 	SEGMENTS_STANDARD = 64,
@@ -98,7 +98,7 @@ static bool is_single(const struct listing *l)
 	json_t *first = json_array_get(json_object_get(l->show, "segments"), 0);
 	const char *dir = text_of(first, "dir");
 
-	return request_integer(json_object_get(l->show, "run"), "segments", 1) == 1 &&
+	return rpc_integer(json_object_get(l->show, "run"), "segments", 1) == 1 &&
 		(dir[0] == '\0' || strcmp(dir, run_dir_of(l)) == 0);
 }
 
@@ -276,8 +276,8 @@ static int end_row(struct listing *l)
 	l->listed = false;
 	l->row++;
 	if (json_array_size(l->files) >= PAGE_FILES && l->row > 0 && row_of(l) != NULL) {
-		json_object_set_new(l->show, "next",
-			json_integer(request_integer(row_of(l), "segment", 0) - 1));
+		json_object_set_new(
+			l->show, "next", json_integer(rpc_integer(row_of(l), "segment", 0) - 1));
 		l->finished = true;
 	}
 	return 0;
@@ -336,7 +336,7 @@ static void on_show(void *arg, int rc, json_t *result)
 {
 	struct listing *l = arg;
 	struct reply *reply = l->reply;
-	const int64_t segments = request_integer(json_object_get(result, "run"), "segments", 0);
+	const int64_t segments = rpc_integer(json_object_get(result, "run"), "segments", 0);
 
 	l->show = result;
 	if (reply_wanted(reply) && rc == 0 && l->segment <= segments) {
@@ -348,7 +348,7 @@ static void on_show(void *arg, int rc, json_t *result)
 		return;
 	}
 	if (rc < 0)
-		request_unread(reply, l->options.store, l->id, rc);
+		reply_unread(reply, l->options.store, l->id, rc);
 	else
 		reply_error(reply, PROTOCOL_INVALID_PARAMS,
 			json_pack("{sI}", "segments", (json_int_t)segments),
@@ -359,9 +359,9 @@ static void on_show(void *arg, int rc, json_t *result)
 
 void artifacts_list(const struct artifacts_options *o, struct reply *reply, json_t *params)
 {
-	int64_t after = request_integer(params, "after", 0);
-	int64_t limit = request_integer(params, "limit", SEGMENTS_STANDARD);
-	int64_t segment = request_integer(params, "segment", 0);
+	int64_t after = rpc_integer(params, "after", 0);
+	int64_t limit = rpc_integer(params, "limit", SEGMENTS_STANDARD);
+	int64_t segment = rpc_integer(params, "segment", 0);
 	struct listing *l;
 
 	if (limit < 1 || limit > SEGMENTS_MAX || after < 0 || segment < 0) {
@@ -374,7 +374,7 @@ void artifacts_list(const struct artifacts_options *o, struct reply *reply, json
 	l->job.done = listing_done;
 	l->options = *o;
 	l->reply = reply;
-	l->id = request_integer(params, "id", 0);
+	l->id = rpc_integer(params, "id", 0);
 	l->segment = segment;
 	l->row = segment == 0 && after == 0 ? -1 : 0;
 	l->fd = -1;
@@ -474,14 +474,14 @@ static void on_place(void *arg, int rc, json_t *result)
 		worker_add(r->options.worker, &r->job);
 		return;
 	}
-	request_unread(r->reply, r->options.store, r->id, rc);
+	reply_unread(r->reply, r->options.store, r->id, rc);
 	reading_free(r);
 }
 
 void artifacts_read(const struct artifacts_options *o, struct reply *reply, json_t *params)
 {
 	const char *path = text_of(params, "path");
-	int64_t bytes = request_integer(params, "bytes", PROTOCOL_ARTIFACT_PIECE);
+	int64_t bytes = rpc_integer(params, "bytes", PROTOCOL_ARTIFACT_PIECE);
 	struct reading *r;
 
 	if (!artifact_path_valid(path)) {
@@ -493,11 +493,10 @@ void artifacts_read(const struct artifacts_options *o, struct reply *reply, json
 		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"path: \"%.200s\" is part of a checkpoint, and gpt2d sends none: read it "
 			"in the run's folder (gpt2ctl show %lld)",
-			path, (long long)request_integer(params, "id", 0));
+			path, (long long)rpc_integer(params, "id", 0));
 		return;
 	}
-	if (bytes < 1 || bytes > PROTOCOL_ARTIFACT_PIECE ||
-		request_integer(params, "offset", 0) < 0) {
+	if (bytes < 1 || bytes > PROTOCOL_ARTIFACT_PIECE || rpc_integer(params, "offset", 0) < 0) {
 		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL,
 			"bytes: 1 to %d is allowed; offset: 0 and above", PROTOCOL_ARTIFACT_PIECE);
 		return;
@@ -507,8 +506,8 @@ void artifacts_read(const struct artifacts_options *o, struct reply *reply, json
 	r->job.done = reading_done;
 	r->options = *o;
 	r->reply = reply;
-	r->id = request_integer(params, "id", 0);
-	r->offset = request_integer(params, "offset", 0);
+	r->id = rpc_integer(params, "id", 0);
+	r->offset = rpc_integer(params, "offset", 0);
 	r->wanted = bytes;
 	r->path = memory_text(path);
 	r->bytes = memory_zeroed((size_t)bytes, 1);

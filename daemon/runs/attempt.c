@@ -14,8 +14,7 @@
 #include "daemon/config/settings.h"
 #include "proto/state_files.h"
 #include "daemon/runs/experiment.h"
-#include "daemon/runs/marker.h"
-#include "daemon/runs/resume.h"
+#include "daemon/runs/checkpoints.h"
 #include "daemon/runs/run_files.h"
 #include "daemon/store/record.h"
 #include "proto/artifact.h"
@@ -159,7 +158,7 @@ static int make_run_dir(struct attempt *a)
 	int rc = make_own_dir(a);
 
 	if (rc == 0 && a->first > 0)
-		rc = marker_remove(a->dir);
+		rc = run_files_remove_marker(a->dir);
 	if (rc < 0 || !a->spec->has_arms)
 		return rc;
 	rc = segments_dir(a, path);
@@ -370,7 +369,7 @@ static void look_up(struct attempt *a)
 	}
 	if (id > 0) {
 		a->jobs++;
-		resume_find(a->options.store, a->options.state_dir, id, on_resume, a);
+		checkpoints_find(a->options.store, a->options.state_dir, id, on_resume, a);
 	} else if (a->spec->has_arms) {
 		a->jobs++;
 		record_segments(a->options.store, a->options.state_dir, a->run->id, on_segments, a);
@@ -530,7 +529,7 @@ json_t *attempt_segment_start(const struct attempt *a, int64_t segment, json_t *
 		return NULL;
 	/* a segment of an experiment is a measurement, and is done again from its beginning */
 	if (!a->spec->has_arms && a->run->attempt > 1)
-		restart = resume_folders(a->run, a->options.state_dir, a->run->attempt - 1);
+		restart = checkpoints_folders(a->run, a->options.state_dir, a->run->attempt - 1);
 	return json_pack("{sI sI sI ss sI sI sI si ss ss ss so sO* sO* so*}", "run",
 		(json_int_t)a->run->id, "segment", (json_int_t)segment + 1, "segments",
 		(json_int_t)a->run->segments, "arm", attempt_arm(a, segment), "block",
@@ -565,7 +564,7 @@ static int complete_work(void *arg)
 		return -ENAMETOOLONG;
 	rc = artifact_write(a->dir, ARTIFACT_COMPLETE, line, (size_t)n);
 	if (rc < 0)
-		marker_remove(a->dir); /* the marker may exist without being durable */
+		run_files_remove_marker(a->dir); /* the marker may exist without being durable */
 	return rc;
 }
 
@@ -604,7 +603,7 @@ static int unmark_work(void *arg)
 {
 	const struct unmark *u = arg;
 
-	return marker_remove(u->dir);
+	return run_files_remove_marker(u->dir);
 }
 
 static void on_unmarked(void *arg, int rc)
@@ -635,7 +634,7 @@ void attempt_unmark(struct attempt *a, int64_t segment)
 
 static void add_found(struct attempt *a, int64_t segment, const char *dir)
 {
-	char *artifacts, *summary = marker_summary(dir, &artifacts);
+	char *artifacts, *summary = run_files_summary(dir, &artifacts);
 
 	json_array_append_new(a->found,
 		json_pack("{sI ss? ss?}", "segment", (json_int_t)segment, "summary", summary,
@@ -653,8 +652,8 @@ static int inspect_segment(struct attempt *a, int64_t segment)
 	if (rc < 0 || a->reports[segment] == ATTEMPT_DONE)
 		return rc;
 	if (a->reports[segment] == ATTEMPT_FAILED)
-		return marker_remove(dir);
-	rc = marker_check(dir, a->run, !a->spec->has_arms, &complete);
+		return run_files_remove_marker(dir);
+	rc = run_files_check_marker(dir, a->run, !a->spec->has_arms, &complete);
 	if (complete)
 		add_found(a, segment, dir);
 	return rc;

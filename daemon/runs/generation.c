@@ -8,11 +8,11 @@
 #include "daemon/config/clock.h"
 #include "daemon/config/log.h"
 #include "daemon/control/reply.h"
-#include "daemon/control/request.h"
 #include "daemon/engines/engine_pool.h"
 #include "daemon/runs/hold.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
+#include "proto/rpc.h"
 #include "proto/text.h"
 
 enum generation_state {
@@ -81,7 +81,7 @@ static void busy_text(int64_t running, char out[160])
 static const char *find_fault(const json_t *params)
 {
 	const json_t *prompt = json_object_get(params, "prompt"), *token;
-	const int64_t tokens = request_integer(params, "tokens", 1);
+	const int64_t tokens = rpc_integer(params, "tokens", 1);
 	const double temperature = json_number_value(json_object_get(params, "temperature"));
 	size_t i;
 
@@ -96,12 +96,12 @@ static const char *find_fault(const json_t *params)
 		return "tokens: 1 to 65536 is allowed";
 	if (!(temperature >= 0 && temperature <= 1e6))
 		return "temperature: 0 to 1000000 is allowed";
-	if (request_integer(params, "top_k", 0) < 0)
+	if (rpc_integer(params, "top_k", 0) < 0)
 		return "top_k: 0 and above is allowed";
 	return NULL;
 }
 
-static void on_found(void *arg, const struct last_checkpoint *c)
+static void on_found(void *arg, const struct checkpoints_last *c)
 {
 	struct generation *g = arg;
 
@@ -134,12 +134,12 @@ void generation_request(struct generation *g, struct reply *reply, json_t *param
 		g->state = GENERATION_LOOKING;
 		g->reply = reply;
 		g->params = json_copy(params);
-		g->run = request_integer(params, "id", 0);
+		g->run = rpc_integer(params, "id", 0);
 		g->number++;
 		g->cancelled = false;
 		json_object_del(g->params, "id");
 		json_object_set_new(g->params, "run", json_integer((json_int_t)g->run));
-		last_checkpoint_find(&g->o.checkpoints, reply, g->run, on_found, g);
+		checkpoints_find_last(&g->o.checkpoints, reply, g->run, on_found, g);
 	}
 }
 
@@ -224,7 +224,7 @@ bool generation_message(struct generation *g, const char *method, json_t *params
 
 	if (!done && !failed && strcmp(method, GENERATE_PROGRESS) != 0)
 		return false;
-	if (g->state != GENERATION_RUNNING || request_integer(params, "number", 0) != g->number)
+	if (g->state != GENERATION_RUNNING || rpc_integer(params, "number", 0) != g->number)
 		return true;
 	g->heard_ns = clock_mono_ns();
 	if (done)

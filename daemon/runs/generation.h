@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/runs/last_checkpoint.h"
+#include "daemon/runs/checkpoints.h"
 
 struct engine_pool;
 struct generation;
@@ -21,7 +21,7 @@ struct holds;
 struct reply;
 
 struct generation_options {
-	struct last_checkpoint_options checkpoints;
+	struct checkpoints_options checkpoints;
 	struct engine_pool *pool;
 	const struct holds *holds;
 	const int64_t *progress_timeout_s; /* the setting, which may change */

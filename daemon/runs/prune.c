@@ -13,16 +13,15 @@
 #include "daemon/config/log.h"
 #include "daemon/config/settings.h"
 #include "daemon/control/reply.h"
-#include "daemon/control/request.h"
 #include "daemon/control/role.h"
 #include "daemon/runs/queue.h"
 #include "daemon/runs/trash.h"
-#include "daemon/store/failure.h"
 #include "daemon/store/record.h"
 #include "daemon/store/store.h"
 #include "daemon/runs/worker.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
+#include "proto/rpc.h"
 #include "proto/state_files.h"
 
 enum {
@@ -68,8 +67,7 @@ struct pruner {
 
 	struct clock_trust clock;
 	bool doubt_logged;
-	bool by_age;   /* where both are set: retain_days is next, not retain_runs */
-	int64_t after; /* and begins above this id */
+	int64_t after; /* retention continues above this id */
 	int64_t ended; /* runs, since retention was last complete */
 	bool soon;     /* the timer is set for a run that has ended */
 	char missing[PATH_MAX], missing_logged[PATH_MAX]; /* the last run without a folder */
@@ -159,24 +157,20 @@ static void log_missing(struct pruner *p)
 static void end_retention(struct batch *b)
 {
 	struct pruner *p = b->pruner;
-	const struct settings *s = p->options.settings;
 	const bool complete = b->at == b->n;
-	const int64_t next = request_integer(b->selected, "next", 0);
+	const int64_t next = rpc_integer(b->selected, "next", 0);
 
 	for (size_t i = 0; i < b->n; i++)
 		if (b->item[i].outcome == MISSING)
 			snprintf(p->missing, sizeof(p->missing), "%s",
 				json_string_value(json_object_get(b->item[i].row, "dir")));
-	if (complete) {
+	if (complete)
 		p->after = next;
-		if (next == 0)
-			p->by_age = s->retain_runs > 0 && s->retain_days > 0 && !p->by_age;
-	}
-	if (complete && next == 0 && !p->by_age) { /* all runs were looked at */
+	if (complete && next == 0) { /* all runs were looked at */
 		p->ended -= b->ended;
 		log_missing(p);
 	}
-	arm(p, complete && (next > 0 || p->by_age || p->ended > 0) ? SOON_S : PERIOD_S);
+	arm(p, complete && (next > 0 || p->ended > 0) ? SOON_S : PERIOD_S);
 }
 
 static void end_batch(struct batch *b)
@@ -331,8 +325,8 @@ static void take_items(struct batch *b)
 		item->batch = b;
 		item->row = row;
 		item->begun = json_is_true(json_object_get(row, "begun"));
-		item->run.id = request_integer(row, "id", 0);
-		item->run.attempt = request_integer(row, "attempt", 1);
+		item->run.id = rpc_integer(row, "id", 0);
+		item->run.attempt = rpc_integer(row, "attempt", 1);
 		snprintf(item->run.name, sizeof(item->run.name), "%s",
 			json_string_value(json_object_get(row, "name")));
 		run_state_parse(json_string_value(json_object_get(row, "state")), &item->run.state);
@@ -353,7 +347,7 @@ static void on_selected(void *arg, int rc, json_t *result)
 		return;
 	}
 	if (b->reply != NULL)
-		request_unread(b->reply, b->pruner->options.store, 0, rc);
+		reply_unread(b->reply, b->pruner->options.store, 0, rc);
 	free_batch(b);
 }
 
@@ -389,7 +383,7 @@ static bool is_pruning(const struct pruner *p, int64_t id)
 
 static bool in_range(const json_t *params, const char *key, int64_t max)
 {
-	const int64_t value = request_integer(params, key, 0);
+	const int64_t value = rpc_integer(params, key, 0);
 
 	return value >= 0 && value <= max;
 }
@@ -399,17 +393,17 @@ static bool take_params(struct reply *reply, const json_t *params, struct record
 {
 	const struct client_peer *peer = reply_peer(reply);
 	const char *state = json_string_value(json_object_get(params, "state"));
-	const int64_t older_s = request_integer(params, "older_than_s", -1);
+	const int64_t older_s = rpc_integer(params, "older_than_s", -1);
 	enum run_state parsed = RUN_DONE;
 
-	*what = (struct record_prunable){.keep = request_integer(params, "keep", -1),
+	*what = (struct record_prunable){.keep = rpc_integer(params, "keep", -1),
 		.ended_before_ns = older_s < 0 || older_s > PROTOCOL_OLDER_S_MAX
 			? INT64_MAX
 			: clock_utc_ns() - older_s * CLOCK_S_NS,
 		.uid = peer->admin ? -1 : (int64_t)peer->uid,
 		.state = -1,
-		.after = request_integer(params, "after", 0),
-		.limit = request_integer(params, "limit", BATCH_STANDARD),
+		.after = rpc_integer(params, "after", 0),
+		.limit = rpc_integer(params, "limit", BATCH_STANDARD),
 		.count_kept = true};
 	if (!in_range(params, "keep", INT64_MAX) || !in_range(params, "after", INT64_MAX) ||
 		!in_range(params, "older_than_s", PROTOCOL_OLDER_S_MAX))
@@ -417,7 +411,7 @@ static bool take_params(struct reply *reply, const json_t *params, struct record
 			"keep, after: 0 and above are allowed; older_than_s: 0 to %" PRId64,
 			PROTOCOL_OLDER_S_MAX);
 	else if (role_is_nobody(peer))
-		request_of_nobody(reply);
+		reply_of_nobody(reply);
 	else if (what->limit < 1 || what->limit > BATCH_MAX)
 		reply_error(reply, PROTOCOL_INVALID_PARAMS, NULL, "limit: 1 to %d is allowed",
 			BATCH_MAX);
@@ -474,7 +468,7 @@ static void on_kept(void *arg, int rc)
 		reply_result(
 			k->reply, json_pack("{sI sb}", "id", (json_int_t)k->id, "kept", k->kept));
 	else if (rc == -ENOENT)
-		request_no_run(k->reply, k->id);
+		reply_no_run(k->reply, k->id);
 	else
 		reply_error(k->reply, PROTOCOL_STORE, NULL,
 			"run %lld: nothing is changed, it could not be stored: %s",
@@ -486,13 +480,13 @@ static void on_owner(void *arg, int rc, json_t *result)
 {
 	struct keeping *k = arg;
 	struct store *store = k->pruner->options.store;
-	uid_t owner = (uid_t)request_integer(json_object_get(result, "run"), "uid", 0);
+	uid_t owner = (uid_t)rpc_integer(json_object_get(result, "run"), "uid", 0);
 
 	json_decref(result);
 	if (rc < 0) {
-		request_unread(k->reply, store, k->id, rc);
+		reply_unread(k->reply, store, k->id, rc);
 	} else if (!role_may_change(reply_peer(k->reply), owner)) {
-		request_not_owner(k->reply, k->id, owner);
+		reply_not_owner(k->reply, k->id, owner);
 	} else if (is_pruning(k->pruner, k->id)) {
 		reply_error(k->reply, PROTOCOL_BUSY, NULL, "run %lld: is being removed",
 			(long long)k->id);
@@ -509,7 +503,7 @@ void prune_keep(struct pruner *p, struct reply *reply, json_t *params)
 	struct keeping *k = memory_zeroed(1, sizeof(*k));
 
 	*k = (struct keeping){
-		p, reply, request_integer(params, "id", 0), kept == NULL || json_is_true(kept)};
+		p, reply, rpc_integer(params, "id", 0), kept == NULL || json_is_true(kept)};
 	record_show(p->options.store, p->options.state_dir, k->id, -1, 1, on_owner, k);
 }
 
@@ -548,21 +542,18 @@ static void on_timer(evutil_socket_t fd, short events, void *arg)
 	struct pruner *p = arg;
 	const struct settings *s = p->options.settings;
 	const int64_t days = clock_is_trusted(p) ? s->retain_days : 0;
-	struct record_prunable what = {.keep = -1,
-		.ended_before_ns = INT64_MAX,
+	const struct record_prunable what = {.keep = s->retain_runs > 0 ? s->retain_runs : -1,
+		.ended_before_ns = days > 0 ? clock_utc_ns() - days * 86400 * CLOCK_S_NS : 0,
+		.either = true,
 		.uid = -1,
 		.state = -1,
+		.after = p->after,
 		.limit = BATCH_STANDARD};
 
 	p->soon = false;
 	arm(p, PERIOD_S);
 	if (p->batch != NULL || (s->retain_runs == 0 && days == 0) || must_wait(p))
 		return;
-	what.after = p->after;
-	if (days > 0 && (s->retain_runs == 0 || p->by_age))
-		what.ended_before_ns = clock_utc_ns() - days * 86400 * CLOCK_S_NS;
-	else
-		what.keep = s->retain_runs;
 	start_batch(p, NULL, false, false, &what);
 }
 

@@ -12,21 +12,15 @@
 #include "daemon/config/clock.h"
 #include "daemon/config/log.h"
 #include "proto/state_files.h"
-#include "daemon/runs/marker.h"
 #include "daemon/runs/queue.h"
 #include "daemon/runs/run_files.h"
 #include "daemon/runs/trash.h"
 #include "daemon/store/record.h"
-#include "daemon/store/record_row.h"
 #include "daemon/store/store.h"
 #include "proto/artifact.h"
 #include "proto/host/memory.h"
 
-/*
- * Runs that ended without being done, newest first: a failing disk holds the queue, so that few of
- * them can have a marker that could not be removed.
- */
-enum { ENDED_CHECKED = 1000, ENDED_SWEPT = 16 };
+enum { ENDED_CHECKED = 16 }; /* runs that ended without being done, the newest */
 
 /* The code of the reason of runs that were in progress when gpt2d died. */
 #define DAEMON_RESTART "daemon_restart"
@@ -138,11 +132,11 @@ static int settle_segments(
 	while ((rc = record_unreported(o->store, run->id, u.segment, unbegun, &u)) == 0) {
 		if (!find_segment(run, own, &u, dir))
 			continue;
-		kept = marker_check(dir, run, strcmp(dir, own) == 0, &complete);
+		kept = run_files_check_marker(dir, run, strcmp(dir, own) == 0, &complete);
 		if (kept < 0)
 			log_marker_kept(dir, kept);
 		if (complete) {
-			summary = marker_summary(dir, &artifacts);
+			summary = run_files_summary(dir, &artifacts);
 			rc = record_recovered(
 				o->store, run->id, u.segment, dir, summary, artifacts);
 			free(summary);
@@ -157,45 +151,6 @@ static int settle_segments(
 }
 
 /* ---- runs that had ended, but not as done ---- */
-
-/*
- * Removes the marker of what is not done: an engine whose disk fails cannot always remove its own.
- * No link below the folder of all runs is followed.
- */
-static void unmark(const struct reconcile_options *o, const struct run *run, const char *dir)
-{
-	char runs[PATH_MAX], path[PATH_MAX];
-	int rc;
-
-	snprintf(runs, sizeof(runs), "%s/" STATE_RUNS, o->state_dir);
-	if (snprintf(path, sizeof(path), "%s/" ARTIFACT_COMPLETE, dir + strlen(runs) + 1) >=
-		PATH_MAX)
-		return;
-	rc = run_files_unlink(runs, path);
-	if (rc > 0)
-		log_write(LOG_WARNING, "run %lld: %s/%s: removed, since it is not done",
-			(long long)run->id, runs, path);
-	else if (rc < 0)
-		log_marker_kept(dir, rc);
-}
-
-static int unmark_run(const struct reconcile_options *o, const struct run *run, const char *own)
-{
-	struct record_unreported u = {.segment = -1};
-	struct run before = *run;
-	char dir[PATH_MAX];
-	int rc;
-
-	while ((rc = record_unreported(o->store, run->id, u.segment, true, &u)) == 0)
-		if (find_segment(run, own, &u, dir))
-			unmark(o, run, dir);
-	if (run->segments > 1)
-		unmark(o, run, own);
-	before.attempt--;
-	if (before.attempt > 0 && run_dir(&before, o->state_dir, dir, sizeof(dir)) == 0)
-		unmark(o, run, dir);
-	return rc == -ENOENT ? 0 : rc;
-}
 
 /* What killed engines were writing, in this attempt and in the one before. */
 static void sweep_attempts(const struct reconcile_options *o, const struct run *run)
@@ -232,14 +187,11 @@ static int settle_ended(const struct reconcile_options *o)
 	for (size_t i = 0; i < ended.n; i++) {
 		struct run *run = ended.run[i];
 
-		if (i < ENDED_SWEPT)
-			sweep_attempts(o, run);
+		sweep_attempts(o, run);
 		if (rc == 0 && run_dir(run, o->state_dir, dir, sizeof(dir)) == 0) {
 			rc = settle_segments(o, run, dir, false);
 			if (rc == 0)
 				rc = record_end_unreported(o->store, run);
-			if (rc == 0)
-				rc = unmark_run(o, run, dir);
 		}
 		free(run);
 	}
@@ -291,7 +243,7 @@ static int settle_open(const struct reconcile_options *o, struct run *run)
 		return rc;
 	snprintf(reason, sizeof(reason), DAEMON_RESTART ": gpt2d went away while the run was %s",
 		run_state_name(run->state));
-	kept = marker_check(dir, run, true, &complete);
+	kept = run_files_check_marker(dir, run, true, &complete);
 	if (kept < 0)
 		log_marker_kept(dir, kept);
 	rc = settle_segments(o, run, dir, true);
@@ -335,20 +287,6 @@ static int settle_all_open(const struct reconcile_options *o)
 	return rc;
 }
 
-static void describe_error(
-	const struct reconcile_options *o, int rc, char *error, size_t error_bytes)
-{
-	char fault[RECORD_ROW_FAULT_BYTES] = "";
-
-	if (rc == -EBADMSG && record_row_check(store_db(o->store), fault) == -EBADMSG)
-		snprintf(error, error_bytes,
-			"%s/" STATE_DATABASE ": %s; " STORE_DAMAGED_SECTION " says what to do",
-			o->state_dir, fault[0] ? fault : "the database is damaged");
-	else
-		snprintf(error, error_bytes, "%s/" STATE_DATABASE ": %s", o->state_dir,
-			store_error_text(rc));
-}
-
 int reconcile_runs(const struct reconcile_options *o, char *error, size_t error_bytes)
 {
 	int rc = trash_each(o->state_dir, remove_row, (void *)o);
@@ -366,6 +304,7 @@ int reconcile_runs(const struct reconcile_options *o, char *error, size_t error_
 	if (rc == 0)
 		rc = record_counts(o->store, o->counts);
 	if (rc < 0)
-		describe_error(o, rc, error, error_bytes);
+		snprintf(error, error_bytes, "%s/" STATE_DATABASE ": %s", o->state_dir,
+			store_error_text(rc));
 	return rc;
 }

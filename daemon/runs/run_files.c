@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "proto/artifact.h"
+#include "proto/checkpoint.h"
 #include "proto/host/memory.h"
 
 enum { DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC };
@@ -204,30 +206,6 @@ char *run_files_read(const char *dir, const char *path, size_t max, size_t *n)
 
 /* ---- remove ---- */
 
-int run_files_unlink(const char *dir, const char *path)
-{
-	const char *name = strrchr(path, '/') + 1;
-	char folder[PATH_MAX];
-	struct stat st;
-	int at, fd, rc;
-
-	snprintf(folder, sizeof(folder), "%.*s", (int)(name - 1 - path), path);
-	at = open(dir, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
-	fd = at < 0 ? -errno : open_below(at, folder, DIR_FLAGS);
-	if (at >= 0)
-		close(at);
-	if (fd < 0)
-		return fd == -ENOENT ? 0 : fd;
-	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		rc = errno == ENOENT ? 0 : -errno;
-	else if (S_ISDIR(st.st_mode))
-		rc = 0;
-	else
-		rc = unlinkat(fd, name, 0) < 0 || fsync(fd) < 0 ? -errno : 1;
-	close(fd);
-	return rc;
-}
-
 static int remove_below(int at, const char *name, int64_t *budget);
 
 static int remove_entry(int at, const char *name, int64_t *budget)
@@ -334,4 +312,167 @@ static void sweep(int at, const char *name, int below)
 void run_files_sweep(const char *dir)
 {
 	sweep(AT_FDCWD, dir, 2); /* segments/NNN-ARM */
+}
+
+/* ---- the completion marker ---- */
+
+/* An engine lists at most 100,000 steps in its figures, some MB. */
+enum { MARKER_BYTES = 16 << 10, FIGURES_BYTES = 16 << 20, EXPERIMENT_BYTES = 1 << 30 };
+
+/* The value of " key=" in a marker, NULL when it has none. */
+static const char *value_of(const char *marker, const char *key)
+{
+	const char *at = strstr(marker, key);
+
+	return at ? at + strlen(key) : NULL;
+}
+
+static bool equals(const char *value, const char *expected)
+{
+	size_t n = strlen(expected);
+
+	return value != NULL && strncmp(value, expected, n) == 0 &&
+		(value[n] == ' ' || value[n] == '\n');
+}
+
+/* The file beside a marker is the one whose hash the marker gives under this key. */
+static bool file_fits(
+	const char *dir, const char *marker, const char *name, const char *key, size_t max)
+{
+	char sha256[65] = "";
+	size_t n;
+	char *text = run_files_read(dir, name, max, &n);
+	bool fit = text != NULL && artifact_sha256(text, n, sha256) == 0;
+
+	free(text);
+	return fit && equals(value_of(marker, key), sha256);
+}
+
+static bool metrics_fit(const char *dir, const char *marker)
+{
+	return file_fits(dir, marker, ARTIFACT_METRICS, " metrics_sha256=", FIGURES_BYTES);
+}
+
+/* Those of an experiment. Earlier builds wrote none. */
+static bool results_fit(const char *dir, const char *marker)
+{
+	return value_of(marker, " experiment_sha256=") == NULL ||
+		(file_fits(dir, marker, ARTIFACT_EXPERIMENT,
+			 " experiment_sha256=", EXPERIMENT_BYTES) &&
+			file_fits(
+				dir, marker, ARTIFACT_TABLE, " summary_sha256=", EXPERIMENT_BYTES));
+}
+
+static bool names_run(const char *marker, const struct run *run)
+{
+	char id[24];
+
+	snprintf(id, sizeof(id), "%lld", (long long)run->id);
+	return equals(value_of(marker, " run_id="), id);
+}
+
+static bool segment_valid(const char *dir, const struct run *run)
+{
+	size_t n;
+	char *marker = run_files_read(dir, ARTIFACT_COMPLETE, MARKER_BYTES, &n);
+	bool valid = marker != NULL && names_run(marker, run) && metrics_fit(dir, marker);
+
+	free(marker);
+	return valid;
+}
+
+/* How many segments below dir are complete. Those of void blocks may not be. */
+static int64_t count_valid(const char *dir, const struct run *run)
+{
+	char path[PATH_MAX];
+	struct dirent *entry;
+	int64_t valid = 0;
+	DIR *segments;
+
+	if (snprintf(path, sizeof(path), "%s/segments", dir) >= PATH_MAX)
+		return 0;
+	segments = opendir(path);
+	while (segments != NULL && (entry = readdir(segments)) != NULL)
+		if (entry->d_name[0] != '.' &&
+			snprintf(path, sizeof(path), "%s/segments/%s", dir, entry->d_name) <
+				PATH_MAX)
+			valid += segment_valid(path, run);
+	if (segments != NULL)
+		closedir(segments);
+	return valid;
+}
+
+static bool run_valid(const char *dir, const struct run *run)
+{
+	size_t n;
+	char *marker = run_files_read(dir, ARTIFACT_COMPLETE, MARKER_BYTES, &n);
+	const char *segments = marker ? value_of(marker, " segments=") : NULL;
+	bool valid;
+
+	valid = marker != NULL && names_run(marker, run) &&
+		equals(value_of(marker, " spec_sha256="), run->spec_sha256);
+	if (valid && segments != NULL) {
+		valid = count_valid(dir, run) >= strtoll(segments, NULL, 10) &&
+			results_fit(dir, marker);
+	} else if (valid) {
+		valid = metrics_fit(dir, marker);
+	}
+	free(marker);
+	return valid;
+}
+
+/* A killed writer may have left the rename of its marker unsynced. */
+static int sync_dir(const char *dir)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int rc = fd < 0 || fsync(fd) < 0 ? -errno : 0;
+
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+int run_files_remove_marker(const char *dir)
+{
+	int rc = artifact_remove(dir, ARTIFACT_COMPLETE);
+
+	return rc == -ENOENT || rc == -ENOTDIR ? 0 : rc;
+}
+
+int run_files_check_marker(const char *dir, const struct run *run, bool own, bool *complete)
+{
+	*complete = (own ? run_valid(dir, run) : segment_valid(dir, run)) && sync_dir(dir) == 0;
+	return *complete ? 0 : run_files_remove_marker(dir);
+}
+
+static json_t *files_of(const char *dir)
+{
+	struct run_files files = {0};
+	json_t *list = json_array();
+
+	if (run_files_list(dir, CHECKPOINT_FOLDER, &files) < 0)
+		return list;
+	for (size_t i = 0; i < files.n; i++)
+		json_array_append_new(list,
+			json_pack("{ss sI}", "path", files.file[i].path, "bytes",
+				(json_int_t)files.file[i].bytes));
+	run_files_finish(&files);
+	return list;
+}
+
+char *run_files_summary(const char *dir, char **artifacts)
+{
+	size_t n = 0;
+	char *text = run_files_read(dir, ARTIFACT_SUMMARY, FIGURES_BYTES, &n);
+	json_t *file = text ? json_loadb(text, n, 0, NULL) : NULL;
+	json_t *summary = json_object_get(file, "summary"), *files = files_of(dir);
+
+	free(text);
+	text = NULL;
+	*artifacts = json_dumps(files, JSON_COMPACT);
+	if (json_object_set(summary, "artifacts", files) == 0)
+		text = json_dumps(summary, JSON_COMPACT);
+	json_decref(files);
+	json_decref(file);
+	return text;
 }

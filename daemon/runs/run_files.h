@@ -1,13 +1,17 @@
 /*
  * run_files.h: the files below a directory of a run: found, opened, measured and removed, and never
- * anything outside it. No link is followed, whoever made it; only regular files count, and paths
- * that artifact_path_valid allows (what is being written has a name that begins with a dot).
+ * anything outside it; and whether they are complete. No link is followed, whoever made it; only
+ * regular files count, and paths that artifact_path_valid allows (what is being written has a name
+ * that begins with a dot).
  */
 #ifndef GPT2D_DAEMON_RUNS_RUN_FILES_H
 #define GPT2D_DAEMON_RUNS_RUN_FILES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "daemon/store/run.h"
 
 enum { RUN_FILES_MAX = 10000 }; /* below one directory */
 
@@ -52,16 +56,31 @@ int run_files_remove(const char *dir, int64_t *budget);
 int64_t run_files_bytes(const char *dir);
 
 /*
- * Remove the file dir/path (path has a folder in it), durably; dir itself may be a link. 1:
- * removed; 0: it does not exist, is a folder, or a folder on the way is none; or a negative errno.
- */
-int run_files_unlink(const char *dir, const char *path);
-
-/*
  * Remove what killed processes left in a run's directory: temporary files (.NAME.tmp of
  * artifact_write) there and in the folders of its segments, and empty folders of segments. No
  * process may be writing there.
  */
 void run_files_sweep(const char *dir);
+
+/*
+ * The completion marker of a folder (gpt2d-artifacts(5)). Callers check a folder when no process
+ * writes there any more, and before they store any state but "done", so that folder and store never
+ * differ. A check may be repeated, as after a kill -9 between check and store.
+ *
+ * A valid marker names run, and its hashes fit the files beside it. own: dir is the run's own
+ * folder, whose marker also names the run's spec; the marker of an experiment counts the segments,
+ * and that many segments have a valid marker. Without own, dir is one segment of an experiment.
+ * *complete: the marker is valid and durable. An invalid marker is removed, durably: 0, or a
+ * negative errno where that failed.
+ */
+int run_files_check_marker(const char *dir, const struct run *run, bool own, bool *complete);
+/* Removes a marker, valid or not: 0, or a negative errno. */
+int run_files_remove_marker(const char *dir);
+
+/*
+ * The summary of a segment that is complete, as its engine wrote it, and [{path, bytes}] of its
+ * files, as JSON text that the caller frees. NULL: there is no summary.
+ */
+char *run_files_summary(const char *dir, char **artifacts);
 
 #endif

@@ -11,10 +11,10 @@
 #include "daemon/control/follow.h"
 #include "daemon/runs/queue.h"
 #include "daemon/store/record.h"
-#include "daemon/control/request.h"
 #include "daemon/control/role.h"
 #include "proto/host/memory.h"
 #include "proto/protocol.h"
+#include "proto/rpc.h"
 #include "proto/text.h"
 
 enum { LINES_STANDARD = 1000 };
@@ -189,7 +189,7 @@ static void on_lines(void *arg, int rc, json_t *result)
 	struct question *q = arg;
 
 	if (rc < 0) {
-		request_unread(q->reply, q->log->store, q->id, rc);
+		reply_unread(q->reply, q->log->store, q->id, rc);
 	} else {
 		json_object_set_new(result, "open", json_boolean(is_open(q->log, q->id)));
 		reply_result(q->reply, result);
@@ -233,8 +233,8 @@ static bool take_level(struct reply *reply, json_t *params, enum log_level *leve
 
 void run_log_request(struct run_log *log, struct reply *reply, json_t *params)
 {
-	int64_t after = request_integer(params, "after", 0);
-	int64_t limit = request_integer(params, "limit", LINES_STANDARD);
+	int64_t after = rpc_integer(params, "after", 0);
+	int64_t limit = rpc_integer(params, "limit", LINES_STANDARD);
 	enum log_level level;
 	struct question *q;
 
@@ -254,6 +254,6 @@ void run_log_request(struct run_log *log, struct reply *reply, json_t *params)
 		return;
 	}
 	q = memory_zeroed(1, sizeof(*q));
-	*q = (struct question){log, reply, request_integer(params, "id", 0)};
+	*q = (struct question){log, reply, rpc_integer(params, "id", 0)};
 	record_log_read(log->store, q->id, after, limit, level, on_lines, q);
 }

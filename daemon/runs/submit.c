@@ -12,9 +12,8 @@
 #include "daemon/nodes/world.h"
 #include "daemon/config/clock.h"
 #include "daemon/control/reply.h"
-#include "daemon/store/failure.h"
 #include "daemon/runs/lifecycle.h"
-#include "daemon/runs/resume.h"
+#include "daemon/runs/checkpoints.h"
 #include "daemon/store/record.h"
 #include "daemon/control/role.h"
 #include "daemon/config/settings.h"
@@ -533,7 +532,7 @@ static void check_next(struct submission *s)
 	}
 	id = spec_run_id(s->spec->arms[s->arm].config.resume_from);
 	if (id > 0)
-		resume_find(s->submitter->options.store, s->submitter->options.state_dir, id,
+		checkpoints_find(s->submitter->options.store, s->submitter->options.state_dir, id,
 			on_resume, s);
 	else
 		ask_checker(s);

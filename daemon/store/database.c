@@ -11,8 +11,6 @@
 
 #include "proto/host/clock.h"
 #include "proto/host/filesystem.h"
-#include "daemon/store/failure.h"
-#include "daemon/store/record_row.h"
 #include "daemon/store/store_sql.h"
 #include "proto/host/memory.h"
 
@@ -68,9 +66,8 @@ static const char schema_3[] =
 	"update schema set version = 3;";
 
 /* Why a segment's block does not count; empty: it does. */
-static const char schema_4[] =
-	"alter table segments add column void text not null default '';"
-	"update schema set version = 4;";
+static const char schema_4[] = "alter table segments add column void text not null default '';"
+			       "update schema set version = 4;";
 
 /* What the last of these leaves, in queries that read nothing. */
 static const char runs_query[] =
@@ -144,7 +141,8 @@ static int read_version(sqlite3 *db, int *out, char *error, size_t error_bytes)
 	return 0;
 }
 
-int database_tables(sqlite3 *db, char *error, size_t error_bytes)
+/* Whether the tables of the present schema are there, whole: 0, or -EBADMSG with error. */
+static int check_tables(sqlite3 *db, char *error, size_t error_bytes)
 {
 	int rc = 0;
 
@@ -214,8 +212,7 @@ int database_checkpoint(struct database *d)
 
 	errno = 0;
 	rc = store_errno(d->handle,
-		sqlite3_wal_checkpoint_v2(
-			d->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL));
+		sqlite3_wal_checkpoint_v2(d->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL));
 	d->log_pages = 0;
 	return rc;
 }
@@ -236,13 +233,12 @@ static void describe(struct sqlite3 *db, int rc, char *error, size_t error_bytes
 	struct store_failure failure;
 
 	if (rc == -EBUSY) {
-		failure_describe(sqlite3_db_filename(db, NULL), rc, &failure);
+		store_describe(sqlite3_db_filename(db, NULL), rc, &failure);
 		snprintf(error, error_bytes, "%s; %s", store_error_text(rc), failure.advice);
 		return;
 	}
 	snprintf(error, error_bytes, "%s%s%s%s", sqlite3_errmsg(db), io ? ": " : "",
-		io ? strerror(-rc) : "",
-		rc == -EBADMSG ? "; see " STORE_DAMAGED_SECTION : "");
+		io ? strerror(-rc) : "", rc == -EBADMSG ? "; see " STORE_DAMAGED_SECTION : "");
 }
 
 static int prepare(struct database *d, char *error, size_t error_bytes)
@@ -270,7 +266,7 @@ static int prepare(struct database *d, char *error, size_t error_bytes)
 		rc = migrate(d->handle, error, error_bytes);
 	}
 	if (rc == 0)
-		rc = database_tables(d->handle, error, error_bytes);
+		rc = check_tables(d->handle, error, error_bytes);
 	if (rc < 0 && rc != -EPROTO && d->handle != NULL)
 		describe(d->handle, rc, error, error_bytes);
 	return rc;
@@ -392,11 +388,11 @@ static int open_unchanged(const char *path, bool in_use, sqlite3 **out)
 
 static int look_inside(sqlite3 *db, struct database_look *out, char *error, size_t error_bytes)
 {
-	char found[FOUND_BYTES] = "", fault[RECORD_ROW_FAULT_BYTES] = "";
+	char found[FOUND_BYTES] = "";
 	int rc = read_version(db, &out->schema, error, error_bytes);
 
 	if (rc == 0 && out->schema == DATABASE_SCHEMA)
-		rc = database_tables(db, error, error_bytes);
+		rc = check_tables(db, error, error_bytes);
 	if (rc == 0 && out->schema > 0)
 		rc = store_sql(db, read_int, &out->runs, "select count(*) from runs", "");
 	if (rc == 0)
@@ -407,12 +403,6 @@ static int look_inside(sqlite3 *db, struct database_look *out, char *error, size
 		snprintf(error, error_bytes, "%s", found);
 		return -EBADMSG;
 	}
-	if (rc == 0 && out->schema == DATABASE_SCHEMA)
-		rc = record_row_check(db, fault);
-	if (rc == -EBADMSG && fault[0] != '\0')
-		snprintf(error, error_bytes, "%s", fault);
-	if (rc < 0 && sqlite3_errcode(db) == SQLITE_INTERRUPT)
-		return 0;
 	if (rc < 0 && error[0] == '\0')
 		snprintf(error, error_bytes, "%s", sqlite3_errmsg(db));
 	out->complete = rc == 0;

@@ -39,8 +39,6 @@ struct database {
  */
 int database_open(struct database *d, const char *path, char *error, size_t error_bytes);
 void database_close(struct database *d);
-/* Whether the tables of the present schema are there, whole: 0, or -EBADMSG with error. */
-int database_tables(struct sqlite3 *db, char *error, size_t error_bytes);
 
 /*
  * Moves what the write-ahead log holds into the database, so that the next commit writes from the

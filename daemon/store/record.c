@@ -140,14 +140,14 @@ static void submit_done(struct store_job *job, int rc)
 
 static char (*arm_names(const struct spec *spec))[SPEC_NAME_MAX + 1]
 {
-	char (*arms)[SPEC_NAME_MAX + 1] = memory_zeroed(spec->n_arms, sizeof(*arms));
+	char(*arms)[SPEC_NAME_MAX + 1] = memory_zeroed(spec->n_arms, sizeof(*arms));
 
 	for (size_t i = 0; i < spec->n_arms; i++)
 		memcpy(arms[i], spec->arms[i].name, sizeof(arms[i]));
 	return arms;
 }
 
-int record_submit(struct store *s, struct run *run, const struct spec *spec, const char *canonical,
+void record_submit(struct store *s, struct run *run, const struct spec *spec, const char *canonical,
 	const char *checks, void (*done)(void *arg, int rc), void *arg)
 {
 	struct submit_job *j = memory_zeroed(1, sizeof(*j));
@@ -160,7 +160,6 @@ int record_submit(struct store *s, struct run *run, const struct spec *spec, con
 	j->arms = arm_names(spec);
 	spec_order(spec, j->order);
 	write_add(s, &j->write, submit_work, done, arg);
-	return 0;
 }
 
 /* ---- transition ---- */
@@ -264,25 +263,23 @@ static void transition_done(struct store_job *job, int rc)
 	free(j);
 }
 
-int record_transition(struct store *s, struct run *run,
+void record_transition(struct store *s, struct run *run,
 	void (*done)(void *arg, struct run *run, enum run_state state, int rc), void *arg)
 {
 	struct transition_job *j = memory_zeroed(1, sizeof(*j));
 
-	j->job = (struct store_job){
-		.must = true, .work = transition_work, .done = transition_done};
+	j->job = (struct store_job){.must = true, .work = transition_work, .done = transition_done};
 	j->run = *run;
 	j->of = run;
 	j->at_ns = clock_utc_ns();
 	j->done = done;
 	j->arg = arg;
 	store_add(s, &j->job);
-	return 0;
 }
 
 /* Before store_start: work in a transaction of its own. */
-static int do_now(struct store *s, int (*work)(struct store_job *, struct sqlite3 *),
-	struct store_job *job)
+static int do_now(
+	struct store *s, int (*work)(struct store_job *, struct sqlite3 *), struct store_job *job)
 {
 	struct sqlite3 *db = store_db(s);
 	int rc = store_errno(db, sqlite3_exec(db, "begin immediate", NULL, NULL, NULL));
@@ -354,7 +351,7 @@ static char *copy_of(const char *text)
 	return text ? memory_text(text) : NULL;
 }
 
-int record_segment(struct store *s, const struct record_segment *segment,
+void record_segment(struct store *s, const struct record_segment *segment,
 	void (*done)(void *arg, int rc), void *arg)
 {
 	struct segment_job *j = memory_zeroed(1, sizeof(*j));
@@ -370,7 +367,6 @@ int record_segment(struct store *s, const struct record_segment *segment,
 	j->summary = copy_of(segment->summary);
 	j->artifacts = copy_of(segment->artifacts);
 	write_add(s, &j->write, segment_work, done, arg);
-	return 0;
 }
 
 /* ---- blocks ---- */
@@ -404,7 +400,7 @@ static void resize_done(struct store_job *job, int rc)
 	write_done(job, rc);
 }
 
-int record_resize(struct store *s, int64_t run, const struct spec *spec,
+void record_resize(struct store *s, int64_t run, const struct spec *spec,
 	const struct design_segment *order, int64_t segments, void (*done)(void *arg, int rc),
 	void *arg)
 {
@@ -418,7 +414,6 @@ int record_resize(struct store *s, int64_t run, const struct spec *spec,
 	memcpy(j->order, order, (size_t)segments * sizeof(*j->order));
 	j->arms = arm_names(spec);
 	write_add(s, &j->write, resize_work, done, arg);
-	return 0;
 }
 
 static int void_work(struct store_job *job, struct sqlite3 *db)
@@ -432,7 +427,7 @@ static int void_work(struct store_job *job, struct sqlite3 *db)
 		"tii", j->reason, j->run, j->segment);
 }
 
-int record_void(struct store *s, int64_t run, int64_t block, const char *reason)
+void record_void(struct store *s, int64_t run, int64_t block, const char *reason)
 {
 	struct segment_job *j = memory_zeroed(1, sizeof(*j));
 
@@ -442,7 +437,6 @@ int record_void(struct store *s, int64_t run, int64_t block, const char *reason)
 	j->segment = block;
 	j->reason = memory_text(reason);
 	write_add(s, &j->write, void_work, NULL, NULL);
-	return 0;
 }
 
 /* ---- priority, keep, delete ---- */
@@ -452,7 +446,7 @@ struct change_job {
 	int64_t run, value;
 };
 
-static int change(struct store *s, int64_t run, int64_t value,
+static void change(struct store *s, int64_t run, int64_t value,
 	int (*work)(struct store_job *, struct sqlite3 *), void (*done)(void *arg, int rc),
 	void *arg)
 {
@@ -461,7 +455,6 @@ static int change(struct store *s, int64_t run, int64_t value,
 	j->run = run;
 	j->value = value;
 	write_add(s, &j->write, work, done, arg);
-	return 0;
 }
 
 static int priority_work(struct store_job *job, struct sqlite3 *db)
@@ -472,10 +465,10 @@ static int priority_work(struct store_job *job, struct sqlite3 *db)
 		j->value, j->run);
 }
 
-int record_priority(
+void record_priority(
 	struct store *s, int64_t run, int64_t priority, void (*done)(void *arg, int rc), void *arg)
 {
-	return change(s, run, priority, priority_work, done, arg);
+	change(s, run, priority, priority_work, done, arg);
 }
 
 static int keep_work(struct store_job *job, struct sqlite3 *db)
@@ -487,9 +480,9 @@ static int keep_work(struct store_job *job, struct sqlite3 *db)
 	return rc == 0 && sqlite3_changes(db) == 0 ? -ENOENT : rc;
 }
 
-int record_keep(struct store *s, int64_t id, bool kept, void (*done)(void *arg, int rc), void *arg)
+void record_keep(struct store *s, int64_t id, bool kept, void (*done)(void *arg, int rc), void *arg)
 {
-	return change(s, id, kept, keep_work, done, arg);
+	change(s, id, kept, keep_work, done, arg);
 }
 
 static int delete_work(struct store_job *job, struct sqlite3 *db)
@@ -508,9 +501,9 @@ static int delete_work(struct store_job *job, struct sqlite3 *db)
 	return rc;
 }
 
-int record_delete(struct store *s, int64_t id, void (*done)(void *arg, int rc), void *arg)
+void record_delete(struct store *s, int64_t id, void (*done)(void *arg, int rc), void *arg)
 {
-	return change(s, id, 0, delete_work, done, arg);
+	change(s, id, 0, delete_work, done, arg);
 }
 
 int record_delete_now(struct store *s, int64_t id)
@@ -574,7 +567,7 @@ static int lines_work(struct store_job *job, struct sqlite3 *db)
 	return rc;
 }
 
-int record_log_add(
+void record_log_add(
 	struct store *s, struct record_log_lines *lines, void (*done)(void *arg, int rc), void *arg)
 {
 	struct lines_job *j = memory_zeroed(1, sizeof(*j));
@@ -582,7 +575,6 @@ int record_log_add(
 	j->write.job.must = true;
 	j->lines = lines;
 	write_add(s, &j->write, lines_work, done, arg);
-	return 0;
 }
 
 /* ---- holds ---- */
@@ -602,14 +594,13 @@ static int hold_work(struct store_job *job, struct sqlite3 *db)
 		h->what, h->since_ns, (int64_t)h->uid, h->reason);
 }
 
-int record_hold_set(
+void record_hold_set(
 	struct store *s, const struct record_hold *hold, void (*done)(void *arg, int rc), void *arg)
 {
 	struct hold_job *j = memory_zeroed(1, sizeof(*j));
 
 	j->hold = *hold;
 	write_add(s, &j->write, hold_work, done, arg);
-	return 0;
 }
 
 /* ---- files ---- */
@@ -626,7 +617,7 @@ static int files_work(struct store_job *job, struct sqlite3 *db)
 	return j->work(j->write.arg);
 }
 
-int record_files(
+void record_files(
 	struct store *s, int (*work)(void *arg), void (*done)(void *arg, int rc), void *arg)
 {
 	struct files_job *j = memory_zeroed(1, sizeof(*j));
@@ -634,7 +625,6 @@ int record_files(
 	j->write.job.kind = STORE_FILES;
 	j->work = work;
 	write_add(s, &j->write, files_work, done, arg);
-	return 0;
 }
 
 /* ---- before store_start ---- */

@@ -1,6 +1,6 @@
 /*
  * record.h: what the store holds of runs: submissions, transitions, segments, log lines and holds,
- * and questions about them. Each call but the last group adds a job to the store and returns 0; the
+ * and questions about them. Each call but the last group adds a job to the store; the
  * callback comes in the loop, once, with arg. Writes are durable when it comes with 0. The JSON of
  * answers is as protocol.h says.
  */
@@ -25,7 +25,7 @@
  * canonical and checks (JSON text) are copied, segments are laid out from spec. done's rc is
  * -ENOENT when rerun_of names no run.
  */
-int record_submit(struct store *s, struct run *run, const struct spec *spec, const char *canonical,
+void record_submit(struct store *s, struct run *run, const struct spec *spec, const char *canonical,
 	const char *checks, void (*done)(void *arg, int rc), void *arg);
 
 /*
@@ -33,7 +33,7 @@ int record_submit(struct store *s, struct run *run, const struct spec *spec, con
  * not be trained any more (or, queued again, will be). Retried until it is durable: then done is
  * called with the state that was written; run must live until then.
  */
-int record_transition(struct store *s, struct run *run,
+void record_transition(struct store *s, struct run *run,
 	void (*done)(void *arg, struct run *run, enum run_state state, int rc), void *arg);
 
 /*
@@ -45,26 +45,27 @@ struct record_segment {
 	const char *state, *reason, *dir, *summary, *artifacts;
 };
 /* done may be NULL; like record_transition, retried until it is durable. */
-int record_segment(struct store *s, const struct record_segment *segment,
+void record_segment(struct store *s, const struct record_segment *segment,
 	void (*done)(void *arg, int rc), void *arg);
 
 /*
  * The run has so many segments now: rows are added in order, or those that wait beyond are deleted.
  * Retried until it is durable.
  */
-int record_resize(struct store *s, int64_t run, const struct spec *spec,
+void record_resize(struct store *s, int64_t run, const struct spec *spec,
 	const struct design_segment *order, int64_t segments, void (*done)(void *arg, int rc),
 	void *arg);
 /* A block, from 0, does not count, and its waiting segments are skipped. Retried likewise. */
-int record_void(struct store *s, int64_t run, int64_t block, const char *reason);
+void record_void(struct store *s, int64_t run, int64_t block, const char *reason);
 
 /* done's rc is 0 also for a run that does not exist. */
-int record_priority(
+void record_priority(
 	struct store *s, int64_t run, int64_t priority, void (*done)(void *arg, int rc), void *arg);
 /* Sets or clears the mark that protects a run from pruning. rc -ENOENT: no such run. */
-int record_keep(struct store *s, int64_t id, bool kept, void (*done)(void *arg, int rc), void *arg);
+void record_keep(
+	struct store *s, int64_t id, bool kept, void (*done)(void *arg, int rc), void *arg);
 /* Deletes all rows of a run that has ended. */
-int record_delete(struct store *s, int64_t id, void (*done)(void *arg, int rc), void *arg);
+void record_delete(struct store *s, int64_t id, void (*done)(void *arg, int rc), void *arg);
 
 /* A run keeps its RECORD_LOG_LINES newest lines, and counts the dropped ones. Transitions add their
  * own. */
@@ -82,8 +83,8 @@ TAILQ_HEAD(record_log_lines, record_log_line);
  * Write lines (at least one). They are the caller's and must stay until done comes. Lines of runs
  * that no longer exist are ignored. Retried until they are durable.
  */
-int record_log_add(struct store *s, struct record_log_lines *lines, void (*done)(void *arg, int rc),
-	void *arg);
+void record_log_add(struct store *s, struct record_log_lines *lines,
+	void (*done)(void *arg, int rc), void *arg);
 
 /* What keeps queued runs from starting (hold.h): since when, who wanted it and why. */
 struct record_hold {
@@ -92,25 +93,25 @@ struct record_hold {
 	uid_t uid;
 	char reason[256]; /* empty: none was given */
 };
-int record_hold_set(struct store *s, const struct record_hold *hold,
+void record_hold_set(struct store *s, const struct record_hold *hold,
 	void (*done)(void *arg, int rc), void *arg);
 
 /* Any other work in the store's thread, without the database: files of runs. work owns nothing. */
-int record_files(
+void record_files(
 	struct store *s, int (*work)(void *arg), void (*done)(void *arg, int rc), void *arg);
 
 /* ---- questions; the callback owns result ---- */
 
 /* The canonical spec of a run (NULL when rc is not 0; valid during the call). */
-int record_spec(struct store *s, int64_t id, void (*done)(void *arg, int rc, const char *canonical),
-	void *arg);
+void record_spec(struct store *s, int64_t id,
+	void (*done)(void *arg, int rc, const char *canonical), void *arg);
 
 /* The result of "show", without progress; rc -ENOENT: no such run. */
-int record_show(struct store *s, const char *state_dir, int64_t id, int64_t after, int64_t limit,
+void record_show(struct store *s, const char *state_dir, int64_t id, int64_t after, int64_t limit,
 	void (*done)(void *arg, int rc, json_t *result), void *arg);
 
 /* All segments of a run: an array of rows as the result of "show" has them. */
-int record_segments(struct store *s, const char *state_dir, int64_t id,
+void record_segments(struct store *s, const char *state_dir, int64_t id,
 	void (*done)(void *arg, int rc, json_t *result), void *arg);
 
 struct record_list {
@@ -118,16 +119,14 @@ struct record_list {
 	int64_t limit;
 	bool newest; /* highest ids first */
 	int state;   /* enum run_state, or -1: all */
-	/* With a state, where it is known better than it is stored: JSON arrays of the ids of runs
-	 * that are in it, and of those that are not, whatever is stored; NULL: none. Copied. */
-	const char *also, *except;
 };
-int record_list(struct store *s, const char *state_dir, const struct record_list *what,
+void record_list(struct store *s, const char *state_dir, const struct record_list *what,
 	void (*done)(void *arg, int rc, json_t *result), void *arg);
 
 struct record_prunable {
-	int64_t keep;            /* the newest of them that stay; -1: none for that */
+	int64_t keep;            /* the newest of them that stay; -1: no such limit */
 	int64_t ended_before_ns; /* UTC; INT64_MAX: whenever */
+	bool either;             /* one of these two is enough; else both */
 	int64_t uid;             /* -1: everybody's */
 	int state;               /* enum run_state, or -1: all ended ones */
 	int64_t after, limit;    /* ids above after, ascending */
@@ -138,14 +137,14 @@ struct record_prunable {
  * by their owner, and matching; and of the ids of this page, after them for the last page, how many
  * match but stay: marked by their owner, or among the keep newest.
  */
-int record_prunable(struct store *s, const char *state_dir, const struct record_prunable *what,
+void record_prunable(struct store *s, const char *state_dir, const struct record_prunable *what,
 	void (*done)(void *arg, int rc, json_t *result), void *arg);
 
 /*
  * Lines numbered above after, of at least a level, at most limit: {id, name, state, lines: [{n, at,
  * rank, level, message}], dropped, next, more}. rc -ENOENT: no such run.
  */
-int record_log_read(struct store *s, int64_t run, int64_t after, int64_t limit,
+void record_log_read(struct store *s, int64_t run, int64_t after, int64_t limit,
 	enum log_level level, void (*done)(void *arg, int rc, json_t *result), void *arg);
 
 /* ---- before store_start; 0 or a negative errno ---- */
@@ -168,8 +167,8 @@ int record_ended_now(struct store *s, int64_t id, struct run *was);
 int record_delete_now(struct store *s, int64_t id);                /* record_delete */
 int record_transition_now(struct store *s, const struct run *run); /* record_transition */
 /* *n: how often run moved into state for a reason that begins with prefix. */
-int record_count_transitions(struct store *s, int64_t run, enum run_state state,
-	const char *prefix, int64_t *n);
+int record_count_transitions(
+	struct store *s, int64_t run, enum run_state state, const char *prefix, int64_t *n);
 
 /* A segment whose end no engine has reported. */
 struct record_unreported {

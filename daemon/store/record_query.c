@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/store/record_row.h"
 #include "proto/host/clock.h"
 #include "proto/host/memory.h"
+#include "proto/spec/spec_table.h"
 #include "proto/text.h"
 
 enum {
@@ -17,12 +17,76 @@ enum {
 	RUN_BYTES = 400,      /* what one takes at least; a page of the standard limit is whole */
 };
 
+/* ---- rows of runs ---- */
+
+#define RUN_COLUMNS                                                                                \
+	"id, name, uid, state, reason, spec_sha256, gpus, segments, segments_done, attempt,"       \
+	" restart, timeout_s, submitted_ns, started_ns, ended_ns, kept, priority,"                 \
+	" rerun_of"
+enum run_column {
+	RUN_COLUMN_ID,
+	RUN_COLUMN_NAME,
+	RUN_COLUMN_UID,
+	RUN_COLUMN_STATE,
+	RUN_COLUMN_REASON,
+	RUN_COLUMN_SPEC_SHA256,
+	RUN_COLUMN_GPUS,
+	RUN_COLUMN_SEGMENTS,
+	RUN_COLUMN_SEGMENTS_DONE,
+	RUN_COLUMN_ATTEMPT,
+	RUN_COLUMN_RESTART,
+	RUN_COLUMN_TIMEOUT_S,
+	RUN_COLUMN_SUBMITTED_NS,
+	RUN_COLUMN_STARTED_NS,
+	RUN_COLUMN_ENDED_NS,
+	RUN_COLUMN_KEPT,
+	RUN_COLUMN_PRIORITY,
+	RUN_COLUMN_RERUN_OF,
+	RUN_COLUMN_COUNT /* where a query may have more columns */
+};
+
+static void copy_text(char *out, size_t out_bytes, sqlite3_stmt *stmt, int column)
+{
+	snprintf(out, out_bytes, "%s", store_text(stmt, column));
+}
+
+/* A row that begins with RUN_COLUMNS: 0, or -EBADMSG for one that gpt2d cannot have written. */
+static int read_run(sqlite3_stmt *stmt, struct run *run)
+{
+	enum run_state state;
+
+	if (run_state_parse(store_text(stmt, RUN_COLUMN_STATE), &state) < 0 ||
+		spec_table_name_wrong(store_text(stmt, RUN_COLUMN_NAME)) != NULL)
+		return -EBADMSG;
+	*run = (struct run){
+		.id = sqlite3_column_int64(stmt, RUN_COLUMN_ID),
+		.state = state,
+		.uid = (uid_t)sqlite3_column_int64(stmt, RUN_COLUMN_UID),
+		.gpus = sqlite3_column_int64(stmt, RUN_COLUMN_GPUS),
+		.segments = sqlite3_column_int64(stmt, RUN_COLUMN_SEGMENTS),
+		.segments_done = sqlite3_column_int64(stmt, RUN_COLUMN_SEGMENTS_DONE),
+		.attempt = sqlite3_column_int64(stmt, RUN_COLUMN_ATTEMPT),
+		.restart = sqlite3_column_int(stmt, RUN_COLUMN_RESTART) != 0,
+		.timeout_s = sqlite3_column_int64(stmt, RUN_COLUMN_TIMEOUT_S),
+		.submitted_ns = sqlite3_column_int64(stmt, RUN_COLUMN_SUBMITTED_NS),
+		.started_ns = sqlite3_column_int64(stmt, RUN_COLUMN_STARTED_NS),
+		.ended_ns = sqlite3_column_int64(stmt, RUN_COLUMN_ENDED_NS),
+		.kept = sqlite3_column_int(stmt, RUN_COLUMN_KEPT) != 0,
+		.priority = sqlite3_column_int64(stmt, RUN_COLUMN_PRIORITY),
+		.rerun_of = sqlite3_column_int64(stmt, RUN_COLUMN_RERUN_OF),
+	};
+	copy_text(run->name, sizeof(run->name), stmt, RUN_COLUMN_NAME);
+	copy_text(run->reason, sizeof(run->reason), stmt, RUN_COLUMN_REASON);
+	copy_text(run->spec_sha256, sizeof(run->spec_sha256), stmt, RUN_COLUMN_SPEC_SHA256);
+	text_clean(run->reason);
+	text_clean(run->spec_sha256);
+	return 0;
+}
+
 /* ---- one job for all questions ---- */
 
 struct query_job {
 	struct store_job job;
-	int (*work)(struct store_job *job, struct sqlite3 *db);
-	struct store *store;
 	int64_t id;
 	struct record_list list;
 	struct record_prunable prunable;
@@ -30,7 +94,7 @@ struct query_job {
 	enum log_level level;
 	char *state_dir;
 	json_t *result;
-	char *text, *also, *except;
+	char *text;
 	json_t *rows; /* borrowed: the array being filled */
 	bool whole;   /* no pages */
 	size_t bytes;
@@ -43,21 +107,8 @@ struct query_job {
 static void query_free(struct query_job *q)
 {
 	free(q->text);
-	free(q->also);
-	free(q->except);
 	free(q->state_dir);
 	free(q);
-}
-
-static int query_work(struct store_job *job, struct sqlite3 *db)
-{
-	struct query_job *q = (struct query_job *)job;
-	char fault[RECORD_ROW_FAULT_BYTES];
-	int rc = q->work(job, db);
-
-	if (rc == -EBADMSG && record_row_check(db, fault) == -EBADMSG)
-		store_say_damage(q->store, fault);
-	return rc;
 }
 
 static void query_done(struct store_job *job, int rc)
@@ -81,9 +132,7 @@ static struct query_job *query_create(struct store *s,
 {
 	struct query_job *q = memory_zeroed(1, sizeof(*q));
 
-	q->job = (struct store_job){.kind = STORE_READ, .work = query_work, .done = query_done};
-	q->store = s;
-	q->work = work;
+	q->job = (struct store_job){.kind = STORE_READ, .work = work, .done = query_done};
 	q->arg = arg;
 	q->state_dir = state_dir ? memory_text(state_dir) : NULL;
 	return q;
@@ -107,15 +156,14 @@ static int spec_work(struct store_job *job, struct sqlite3 *db)
 	return rc == 0 && q->text == NULL ? -ENOENT : rc;
 }
 
-int record_spec(struct store *s, int64_t id, void (*done)(void *arg, int rc, const char *canonical),
-	void *arg)
+void record_spec(struct store *s, int64_t id,
+	void (*done)(void *arg, int rc, const char *canonical), void *arg)
 {
 	struct query_job *q = query_create(s, spec_work, NULL, arg);
 
 	q->id = id;
 	q->done_text = done;
 	store_add(s, &q->job);
-	return 0;
 }
 
 /* ---- list ---- */
@@ -124,7 +172,7 @@ static int take_run(sqlite3_stmt *stmt, void *arg)
 {
 	struct query_job *q = arg;
 	struct run run;
-	int rc = record_row_read(stmt, &run);
+	int rc = read_run(stmt, &run);
 
 	if (rc < 0)
 		return rc;
@@ -137,9 +185,8 @@ static int take_run(sqlite3_stmt *stmt, void *arg)
 }
 
 #define LIST(compare, order)                                                                       \
-	"select " RECORD_ROW_COLUMNS " from runs where id " compare " ?1"                          \
-	" and (?2 is null or (state = ?2 and id not in (select value from json_each(?5)))"         \
-	" or id in (select value from json_each(?4))) order by id " order " limit ?3"
+	"select " RUN_COLUMNS " from runs where id " compare " ?1"                                 \
+	" and (?2 is null or state = ?2) order by id " order " limit ?3"
 #define LIST_OLDEST LIST(">", "asc")
 #define LIST_NEWEST LIST("<", "desc")
 
@@ -154,25 +201,21 @@ static int list_work(struct store_job *job, struct sqlite3 *db)
 	int rc;
 
 	q->rows = json_array();
-	rc = store_sql(db, take_run, q, sql, "ititt", after, state, l->limit,
-		q->also ? q->also : "[]", q->except ? q->except : "[]");
+	rc = store_sql(db, take_run, q, sql, "iti", after, state, l->limit);
 	more = (int64_t)json_array_size(q->rows) == l->limit || q->bytes > PAGE_BYTES;
 	q->result = json_pack(
 		"{so so}", "runs", q->rows, "next", more ? json_integer(q->last) : json_null());
 	return rc;
 }
 
-int record_list(struct store *s, const char *state_dir, const struct record_list *what,
+void record_list(struct store *s, const char *state_dir, const struct record_list *what,
 	void (*done)(void *arg, int rc, json_t *result), void *arg)
 {
 	struct query_job *q = query_create(s, list_work, state_dir, arg);
 
 	q->list = *what;
-	q->also = what->also ? memory_text(what->also) : NULL;
-	q->except = what->except ? memory_text(what->except) : NULL;
 	q->done = done;
 	store_add(s, &q->job);
-	return 0;
 }
 
 /* ---- runs that may go ---- */
@@ -192,7 +235,7 @@ static int take_prunable(sqlite3_stmt *stmt, void *arg)
 
 	if (rc == 0 && json_array_size(q->rows) > n)
 		json_object_set_new(json_array_get(q->rows, n), "begun",
-			json_boolean(sqlite3_column_int(stmt, RECORD_ROW_COUNT)));
+			json_boolean(sqlite3_column_int(stmt, RUN_COLUMN_COUNT)));
 	return rc;
 }
 
@@ -229,18 +272,21 @@ static int prunable_work(struct store_job *job, struct sqlite3 *db)
 
 	q->rows = json_array();
 	rc = store_sql(db, take_prunable, q,
-		"select " RECORD_ROW_COLUMNS
+		"select " RUN_COLUMNS
 		", exists (select 1 from segments where run = runs.id and dir <> '')"
-		" from runs where" PRUNABLE " and ended_ns < ?3 and id > ?4"
-		" and (?5 < 0 or id <= " LAST_PRUNABLE ") order by id limit ?6",
-		"tiiiii", state, p->uid, p->ended_before_ns, p->after, p->keep, p->limit);
+		" from runs where" PRUNABLE " and id > ?4"
+		" and case when ?7 then ended_ns < ?3 or (?5 >= 0 and id <= " LAST_PRUNABLE ")"
+		" else ended_ns < ?3 and (?5 < 0 or id <= " LAST_PRUNABLE ") end"
+		" order by id limit ?6",
+		"tiiiiii", state, p->uid, p->ended_before_ns, p->after, p->keep, p->limit,
+		(int64_t)p->either);
 	more = (int64_t)json_array_size(q->rows) == p->limit;
 	q->result = json_pack(
 		"{so so}", "runs", q->rows, "next", more ? json_integer(q->last) : json_null());
 	return rc == 0 && p->count_kept ? count_kept(q, db, state, more) : rc;
 }
 
-int record_prunable(struct store *s, const char *state_dir, const struct record_prunable *what,
+void record_prunable(struct store *s, const char *state_dir, const struct record_prunable *what,
 	void (*done)(void *arg, int rc, json_t *result), void *arg)
 {
 	struct query_job *q = query_create(s, prunable_work, state_dir, arg);
@@ -248,7 +294,6 @@ int record_prunable(struct store *s, const char *state_dir, const struct record_
 	q->prunable = *what;
 	q->done = done;
 	store_add(s, &q->job);
-	return 0;
 }
 
 /* ---- show ---- */
@@ -264,13 +309,13 @@ static int take_shown_run(sqlite3_stmt *stmt, void *arg)
 {
 	struct query_job *q = arg;
 	struct run run;
-	int rc = record_row_read(stmt, &run);
+	int rc = read_run(stmt, &run);
 
 	if (rc < 0)
 		return rc;
 	q->result = json_pack("{so so so}", "run", run_json(&run, q->state_dir), "spec",
-		parsed_or_null(store_text(stmt, RECORD_ROW_COUNT)), "checks",
-		parsed_or_null(store_text(stmt, RECORD_ROW_COUNT + 1)));
+		parsed_or_null(store_text(stmt, RUN_COLUMN_COUNT)), "checks",
+		parsed_or_null(store_text(stmt, RUN_COLUMN_COUNT + 1)));
 	return 0;
 }
 
@@ -330,7 +375,7 @@ static int show_work(struct store_job *job, struct sqlite3 *db)
 	int rc;
 
 	rc = store_sql(db, take_shown_run, q,
-		"select " RECORD_ROW_COLUMNS ", spec, checks from runs where id = ?", "i", q->id);
+		"select " RUN_COLUMNS ", spec, checks from runs where id = ?", "i", q->id);
 	if (rc == 0 && q->result == NULL)
 		rc = -ENOENT;
 	if (rc < 0)
@@ -343,14 +388,13 @@ static int show_work(struct store_job *job, struct sqlite3 *db)
 	json_object_set_new(q->result, "next", json_null());
 	if (rc == 0)
 		rc = store_sql(db, take_segment, q,
-			"select " SEGMENT_COLUMNS
-			" from segments where run = ? and segment >= ?"
+			"select " SEGMENT_COLUMNS " from segments where run = ? and segment >= ?"
 			" order by segment limit ?",
 			"iii", q->id, q->after, q->limit + 1);
 	return rc;
 }
 
-int record_show(struct store *s, const char *state_dir, int64_t id, int64_t after, int64_t limit,
+void record_show(struct store *s, const char *state_dir, int64_t id, int64_t after, int64_t limit,
 	void (*done)(void *arg, int rc, json_t *result), void *arg)
 {
 	struct query_job *q = query_create(s, show_work, state_dir, arg);
@@ -360,7 +404,6 @@ int record_show(struct store *s, const char *state_dir, int64_t id, int64_t afte
 	q->limit = limit;
 	q->done = done;
 	store_add(s, &q->job);
-	return 0;
 }
 
 static int segments_work(struct store_job *job, struct sqlite3 *db)
@@ -373,7 +416,7 @@ static int segments_work(struct store_job *job, struct sqlite3 *db)
 		q->id);
 }
 
-int record_segments(struct store *s, const char *state_dir, int64_t id,
+void record_segments(struct store *s, const char *state_dir, int64_t id,
 	void (*done)(void *arg, int rc, json_t *result), void *arg)
 {
 	struct query_job *q = query_create(s, segments_work, state_dir, arg);
@@ -382,7 +425,6 @@ int record_segments(struct store *s, const char *state_dir, int64_t id,
 	q->whole = true;
 	q->done = done;
 	store_add(s, &q->job);
-	return 0;
 }
 
 /* ---- log lines ---- */
@@ -435,7 +477,7 @@ static int log_work(struct store_job *job, struct sqlite3 *db)
 	return rc;
 }
 
-int record_log_read(struct store *s, int64_t run, int64_t after, int64_t limit,
+void record_log_read(struct store *s, int64_t run, int64_t after, int64_t limit,
 	enum log_level level, void (*done)(void *arg, int rc, json_t *result), void *arg)
 {
 	struct query_job *q = query_create(s, log_work, NULL, arg);
@@ -446,7 +488,6 @@ int record_log_read(struct store *s, int64_t run, int64_t after, int64_t limit,
 	q->level = level;
 	q->done = done;
 	store_add(s, &q->job);
-	return 0;
 }
 
 /* ---- before store_start ---- */
@@ -460,7 +501,7 @@ static int take_open(sqlite3_stmt *stmt, void *arg)
 {
 	const struct each_open *e = arg;
 	struct run *run = memory_zeroed(1, sizeof(*run));
-	int rc = record_row_read(stmt, run);
+	int rc = read_run(stmt, run);
 
 	if (rc < 0) {
 		free(run);
@@ -474,7 +515,7 @@ int record_each_open(struct store *s, int (*each)(struct run *run, void *arg), v
 	struct each_open e = {each, arg};
 
 	return store_sql(store_db(s), take_open, &e,
-		"select " RECORD_ROW_COLUMNS " from runs where state in"
+		"select " RUN_COLUMNS " from runs where state in"
 		" ('queued', 'starting', 'running', 'finishing') order by priority desc, id",
 		"");
 }
@@ -485,7 +526,7 @@ int record_each_broken(
 	struct each_open e = {each, arg};
 
 	return store_sql(store_db(s), take_open, &e,
-		"select " RECORD_ROW_COLUMNS " from runs where state in"
+		"select " RUN_COLUMNS " from runs where state in"
 		" ('failed', 'cancelled', 'interrupted') order by ended_ns desc limit ?",
 		"i", limit);
 }

@@ -23,7 +23,7 @@ struct store {
 	struct database db; /* of the thread, once it is started */
 	pthread_t thread;
 	bool started;
-	int fd; /* eventfd: something is complete, or failing began or ended */
+	int fd;                   /* eventfd: something is complete, or failing began or ended */
 	_Atomic int64_t begun_ns; /* monotonic: of what the thread is doing; 0: nothing */
 
 	pthread_mutex_t lock; /* of all below */
@@ -34,7 +34,6 @@ struct store {
 	int64_t undelivered;
 
 	/* of the thread */
-	char damage[STORE_ADVICE_BYTES / 2]; /* empty: not known */
 	struct jobs kept; /* writes that must not be lost and could not be written yet */
 	bool damaged;
 	int64_t retry_ns; /* monotonic; while failing */
@@ -133,7 +132,7 @@ bool store_failure(struct store *s, struct store_failure *out)
 	if (failing || busy_s < STORE_SILENT_S)
 		return failing;
 	if (out != NULL) {
-		failure_describe(s->db.path, -ETIMEDOUT, out);
+		store_describe(s->db.path, -ETIMEDOUT, out);
 		out->since_ns = clock_utc_ns() - (int64_t)(busy_s * 1e9);
 	}
 	return true;
@@ -195,10 +194,7 @@ static void set_failing(struct store *s, int rc)
 	if (rc == 0 && !s->failing) /* only this thread writes it */
 		return;
 	if (rc < 0)
-		failure_describe(s->db.path, rc, &now);
-	if (rc == -EBADMSG && s->damage[0] != '\0')
-		snprintf(now.advice, sizeof(now.advice), "%s; stop gpt2d, then see "
-			STORE_DAMAGED_SECTION, s->damage);
+		store_describe(s->db.path, rc, &now);
 	pthread_mutex_lock(&s->lock);
 	now.since_ns = s->failing ? s->failure.since_ns : clock_utc_ns();
 	changed = s->failing != (rc < 0) || (rc == -EBADMSG && s->failure.rc != rc);
@@ -207,11 +203,6 @@ static void set_failing(struct store *s, int rc)
 	pthread_mutex_unlock(&s->lock);
 	if (changed)
 		wake_loop(s);
-}
-
-void store_say_damage(struct store *s, const char *found)
-{
-	snprintf(s->damage, sizeof(s->damage), "%s", found);
 }
 
 /* ---- in the thread: writes ---- */
@@ -270,7 +261,7 @@ static void do_writes(struct store *s, struct store_job *first)
 	first = take_all(&s->kept);
 	rc = commit(s, first);
 	/* the log begins again after a checkpoint, and then needs no more room */
-	if (failure_is_full(rc) && database_checkpoint(&s->db) == 0)
+	if (store_is_full(rc) && database_checkpoint(&s->db) == 0)
 		rc = commit(s, first);
 	/* before a refusal is delivered: its client may ask for the reason at once */
 	set_failing(s, rc);

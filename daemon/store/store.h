@@ -11,7 +11,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "daemon/store/failure.h"
 #include "daemon/store/store_sql.h"
 
 struct sqlite3;
@@ -62,8 +61,6 @@ double store_busy_s(const struct store *s);
  */
 bool store_failure(struct store *s, struct store_failure *out);
 bool store_failing(struct store *s);
-/* In the thread, before a read returns -EBADMSG: what is damaged. The failure's advice names it. */
-void store_say_damage(struct store *s, const char *found);
 /* In the thread: whether the database is no longer where it was opened. */
 bool store_gone(struct store *s);
 

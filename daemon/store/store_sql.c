@@ -1,12 +1,15 @@
 #include "daemon/store/store_sql.h"
-#include "proto/host/memory.h"
 
 #include <errno.h>
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "proto/host/filesystem.h"
+#include "proto/host/memory.h"
 
 /*
  * The system's errno behind an error of reading or writing, where it is one that says more. SQLite
@@ -64,6 +67,46 @@ const char *store_error_text(int rc)
 	if (rc == -EBADMSG)
 		return "the database is damaged, gpt2d(8) says what to do";
 	return strerror(-rc);
+}
+
+const char store_too_large[] = "raise the limit on the size of files (LimitFSIZE= of the unit, "
+			       "ulimit -f)";
+
+bool store_is_full(int rc)
+{
+	return rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG;
+}
+
+void store_describe(const char *path, int rc, struct store_failure *out)
+{
+	char where[PATH_MAX + 64];
+
+	out->rc = rc;
+	snprintf(out->path, sizeof(out->path), "%s", path);
+	filesystem_describe(path, where, sizeof(where));
+	if (rc == -EFBIG)
+		snprintf(out->advice, sizeof(out->advice), "%s", store_too_large);
+	else if (store_is_full(rc))
+		snprintf(out->advice, sizeof(out->advice),
+			"make room on %.500s; gpt2ctl prune removes old runs", where);
+	else if (rc == -EBUSY)
+		snprintf(out->advice, sizeof(out->advice),
+			"fuser -v %.500s shows the process; end it, or wait for it", path);
+	else if (rc == -ESTALE)
+		snprintf(out->advice, sizeof(out->advice), "put it back, or restart gpt2d");
+	else if (rc == -EBADMSG)
+		snprintf(out->advice, sizeof(out->advice),
+			"stop gpt2d, then see " STORE_DAMAGED_SECTION);
+	else if (rc == -EROFS)
+		snprintf(out->advice, sizeof(out->advice), "make %.500s writable", where);
+	else if (rc == -ETIMEDOUT)
+		snprintf(out->advice, sizeof(out->advice),
+			"see the kernel's log about %.300s, or whether its server can be reached;"
+			" gpt2d continues when it answers",
+			where);
+	else
+		snprintf(out->advice, sizeof(out->advice), "see the kernel's log about %.500s",
+			where);
 }
 
 static int bind_values(sqlite3_stmt *stmt, const char *types, va_list args)

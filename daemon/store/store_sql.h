@@ -1,7 +1,12 @@
-/* store_sql.h: one SQL statement with its values, and SQLite's result codes as an errno. */
+/*
+ * store_sql.h: one SQL statement with its values; SQLite's result codes as an errno, and in words
+ * with advice.
+ */
 #ifndef GPT2D_DAEMON_STORE_STORE_SQL_H
 #define GPT2D_DAEMON_STORE_STORE_SQL_H
 
+#include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sqlite3;
@@ -11,6 +16,28 @@ struct sqlite3_stmt;
 const char *store_error_text(int rc);
 /* The part of the manual about a damaged one. */
 #define STORE_DAMAGED_SECTION "A DAMAGED DATABASE in gpt2d(8)"
+
+/* A store that is failing, for people. */
+enum { FAILURE_TEXT_BYTES = 1024 }; /* fits a refusal */
+
+enum { STORE_SILENT_S = 7, STORE_ADVICE_BYTES = 640 };
+struct store_failure {
+	/* A negative errno: -ESTALE: the files were removed or replaced; -EBADMSG: the database is
+	 * damaged; -ETIMEDOUT: the thread has been busy with one thing for STORE_SILENT_S. */
+	int rc;
+	int64_t since_ns; /* UTC */
+	char path[PATH_MAX];
+	char advice[STORE_ADVICE_BYTES]; /* what to do about it */
+};
+
+/* A negative errno of a disk, a quota or a limit that lets nothing more be written. */
+bool store_is_full(int rc);
+
+/* What to do where files may not be that large. */
+extern const char store_too_large[];
+
+/* rc, path and advice of *out. It asks the file system: not for the loop. */
+void store_describe(const char *path, int rc, struct store_failure *out);
 
 /*
  * A negative errno for a result code that SQLite has just given; 0 for SQLITE_OK, SQLITE_ROW and

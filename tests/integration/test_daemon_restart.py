@@ -207,8 +207,7 @@ def test_trained_segments_of_a_run_that_has_ended(home, state):
         with d.client() as c:
             old = c.submit(experiment("old", repetitions=1))
             assert c.wait(old)["state"] == "done"
-            for _ in range(20):  # more than are searched for temporary files
-                c.submit(spec("fail.r0.s1"))
+            c.wait(c.submit(spec("fail.r0.s1")))
             last = c.submit(spec("last"))
             assert c.wait(last)["state"] == "done"
             folder = Path(c.call("show", id=old)["segments"][2]["dir"])

@@ -69,13 +69,6 @@ def test_the_manuals_repair(daemon, damage):
             assert c.wait(c.submit(spec("next")))["state"] == "done"
 
 
-def change(d, sql):
-    db = sqlite3.connect(d.state / "gpt2d.db")
-    db.execute(sql)
-    db.commit()
-    db.close()
-
-
 def start_refused(d):
     """What a gpt2d says that does not start."""
     done = subprocess.run(d.command, capture_output=True, text=True, timeout=60, check=False, env=d.environment)
@@ -89,39 +82,19 @@ def checked(d, check="queue"):
     return next(line for line in done.stdout.splitlines() if line.split()[:2] == ["fail", check])
 
 
-STATES = "one of queued, starting, running, finishing, done, failed, cancelled, interrupted"
-
-
-@pytest.mark.parametrize("column, value, said", [
-    ("state", "'weird'", f'state: "weird" is not allowed, {STATES}'),
-    ("gpus", "-3", 'gpus: "-3" is not allowed, a whole number from 0 to 1024'),
-    ("segments", "'many'", 'segments: "many" is not allowed, a whole number from 1 to 64128'),
-    ("segments_done", "7", 'segments_done: "7" is not allowed, the run has 1 segments'),
-    ("attempt", "0", 'attempt: "0" is not allowed, a whole number from 1 to 2147483646'),
-    ("ended_ns", "-1", 'ended_ns: "-1" is not allowed, a whole number from 0'),
-    ("name", "'../x'", 'name: "../x" is not allowed, '),
-])
-def test_a_row_that_cannot_be(daemon, column, value, said):
-    """Of a queued run: the start and --check name it, and gpt2d starts once it is repaired."""
+@pytest.mark.parametrize("change", ["state = 'weird'", "name = '../x'"])
+def test_a_row_that_cannot_be(daemon, change):
+    """Of a queued run, as a repair may leave it: gpt2d does not start, and says which section helps."""
     with daemon() as d:
         with d.client() as c:
-            c.wait(c.submit(spec("before")))
             c.call("drain")
             c.submit(spec("queued"))
         d.stop()
         db = sqlite3.connect(d.state / "gpt2d.db")
-        was, = db.execute(f"select {column} from runs where id = 2").fetchone()
+        db.execute(f"update runs set {change}")
+        db.commit()
         db.close()
-        change(d, f"update runs set {column} = {value} where id = 2")
-        error = start_refused(d)
-        assert f"{d.state}/gpt2d.db: runs, id 2: {said}" in error
-        assert error.endswith("; A DAMAGED DATABASE in gpt2d(8) says what to do\n")
-        assert f"runs, id 2: {said}" in checked(d)
-        change(d, f"update runs set {column} = {was!r} where id = 2")
-        d.start()
-        with d.client() as c:
-            c.call("resume")
-            assert c.wait(2)["state"] == "done"
+        assert start_refused(d).endswith("gpt2d.db: the database is damaged, gpt2d(8) says what to do\n")
 
 
 def fill(d, runs=RUNS):

@@ -1,4 +1,4 @@
-"""Completion markers of what is not done, as a disk that failed leaves them: gone at the next start, or told."""
+"""Completion markers and what is not done: a disk that fails as a marker is made, a run that was cancelled."""
 
 import errno
 import shutil
@@ -58,31 +58,6 @@ def test_a_disk_that_fails_as_the_marker_is_made(tmp_path, work, folder):
         else:  # the same folder, another block
             assert again["run"]["dir"].endswith("1-s") and again["segments"][0]["void"].startswith("interrupted: io: ")
         assert {segment["state"] for segment in again["segments"][4:] or again["segments"]} == {"done"}
-
-
-@pytest.mark.parametrize("state", ["failed", "cancelled", "interrupted"])
-def test_whose_marker_goes(tmp_path, state):
-    """The run's, that of an attempt before, those of its segments that are not done; no others."""
-    with Daemon(home=tmp_path) as d:
-        done = train(d, experiment("done", repetitions=1))
-        broken = train(d, experiment("broken", repetitions=1))
-        with d.client() as c:
-            c.call("drain")
-            waits = c.submit(spec("waits"))
-        d.stop()
-        top = Path(broken["run"]["dir"])
-        change(d, f"update runs set state = '{state}', attempt = 2 where id = 2",
-            f"update segments set state = '{state}' where run = 2 and segment in (1, 2)",
-            "update segments set state = 'skipped', dir = '' where run = 2 and segment = 3",
-            "update segments set dir = replace(dir, '2-broken', '2-broken.2') where run = 2")
-        shutil.copytree(top, f"{top}.2")
-        d.start()
-        left = sorted(str(path.relative_to(d.state / "runs")) for path in (d.state / "runs").rglob(MARKER))
-        assert left == sorted([f"1-done/{MARKER}", *(f"1-done/segments/{Path(s['dir']).name}/{MARKER}" for s in done["segments"]),
-            *(f"2-broken/segments/{Path(s['dir']).name}/{MARKER}" for s in broken["segments"]),
-            *(f"2-broken.2/segments/{Path(broken['segments'][i]['dir']).name}/{MARKER}" for i in (0,))])
-        assert shown(d, 2)["run"]["state"] == state and shown(d, waits)["run"]["state"] == "queued"
-        assert d.said().count(": removed, since it is not done") == 5
 
 
 def test_a_segment_that_is_done_in_a_run_that_is_not(tmp_path):

@@ -123,8 +123,7 @@ int64_t store_fixture_submit(struct store *s, const struct store_fixture *f)
 	struct run run = store_fixture_run(f);
 	struct store_outcome o = {0};
 
-	assert_int_equal(
-		record_submit(s, &run, f->spec, f->canonical, "[]", store_fixture_done, &o), 0);
+	record_submit(s, &run, f->spec, f->canonical, "[]", store_fixture_done, &o);
 	store_fixture_wait(s, &o);
 	assert_int_equal(o.rc, 0);
 	return run.id;
@@ -134,7 +133,7 @@ json_t *store_fixture_show(struct store *s, int64_t id, int64_t after, int64_t l
 {
 	struct store_outcome o = {0};
 
-	assert_int_equal(record_show(s, "/state", id, after, limit, store_fixture_answered, &o), 0);
+	record_show(s, "/state", id, after, limit, store_fixture_answered, &o);
 	store_fixture_wait(s, &o);
 	assert_int_equal(o.rc, 0);
 	return o.result;

@@ -29,11 +29,10 @@ struct written {
 static struct written written[8];
 static int n_written, n_ended;
 
-int record_transition(struct store *s, struct run *run,
+void record_transition(struct store *s, struct run *run,
 	void (*done)(void *arg, struct run *run, enum run_state state, int rc), void *arg)
 {
 	written[n_written++] = (struct written){run, run->state, done, arg};
-	return 0;
 }
 
 const char *store_error_text(int rc)

@@ -79,10 +79,8 @@ static void test_disk_full(void **state)
 	run.id = store_fixture_submit(s, f);
 	store_fixture_limit(100);
 	assert_int_equal(run_transition(&run, RUN_STARTING, NULL, 5), 0);
-	assert_int_equal(record_transition(s, &run, store_fixture_moved, &kept), 0);
-	assert_int_equal(
-		record_submit(s, &other, f->spec, f->canonical, "[]", store_fixture_done, &refused),
-		0);
+	record_transition(s, &run, store_fixture_moved, &kept);
+	record_submit(s, &other, f->spec, f->canonical, "[]", store_fixture_done, &refused);
 	store_fixture_wait(s, &refused);
 	assert_int_equal(refused.rc, -EFBIG);
 	assert_int_equal(kept.called, 0);
@@ -120,7 +118,7 @@ static void test_disk_full_at_the_end(void **state)
 	run.id = store_fixture_submit(s, f);
 	store_fixture_limit(100);
 	assert_int_equal(run_transition(&run, RUN_STARTING, NULL, 5), 0);
-	assert_int_equal(record_transition(s, &run, store_fixture_moved, &lost), 0);
+	record_transition(s, &run, store_fixture_moved, &lost);
 	assert_int_equal(store_close(s), -EIO);
 	store_fixture_limit(RLIM_INFINITY);
 	assert_int_equal(lost.called, 1);
@@ -178,7 +176,7 @@ static void test_submit_tries_by_itself(void **state)
 	run.id = store_fixture_submit(s, f);
 	store_fixture_limit(100);
 	assert_int_equal(run_transition(&run, RUN_STARTING, NULL, 5), 0);
-	assert_int_equal(record_transition(s, &run, store_fixture_moved, &kept), 0);
+	record_transition(s, &run, store_fixture_moved, &kept);
 	while (!store_failure(s, &failure))
 		store_fixture_deliver(s);
 	assert_int_equal(failure.rc, -EFBIG);
@@ -187,9 +185,7 @@ static void test_submit_tries_by_itself(void **state)
 	assert_non_null(strstr(failure.advice, "LimitFSIZE="));
 	store_fixture_limit(RLIM_INFINITY);
 	/* of both jobs the first that comes back takes the other along */
-	assert_int_equal(
-		record_submit(s, &other, f->spec, f->canonical, "[]", store_fixture_done, &tried),
-		0);
+	record_submit(s, &other, f->spec, f->canonical, "[]", store_fixture_done, &tried);
 	store_fixture_wait(s, &tried);
 	assert_int_equal(tried.rc, 0);
 	assert_int_equal(kept.called, 1);
@@ -210,9 +206,7 @@ static void test_failing_ends_by_itself(void **state)
 	assert_int_equal(store_start(s), 0);
 	store_fixture_submit(s, f);
 	store_fixture_limit(100);
-	assert_int_equal(
-		record_submit(s, &run, f->spec, f->canonical, "[]", store_fixture_done, &refused),
-		0);
+	record_submit(s, &run, f->spec, f->canonical, "[]", store_fixture_done, &refused);
 	store_fixture_wait(s, &refused);
 	assert_int_equal(refused.rc, -EFBIG);
 	assert_true(store_failure(s, &failure));
@@ -265,7 +259,7 @@ static void test_own_fault_is_no_failure(void **state)
 	struct store_outcome o = {0};
 
 	assert_int_equal(store_start(s), 0);
-	assert_int_equal(record_keep(s, 99, true, store_fixture_done, &o), 0);
+	record_keep(s, 99, true, store_fixture_done, &o);
 	store_fixture_wait(s, &o);
 	assert_int_equal(o.rc, -ENOENT);
 	assert_false(store_failing(s));
@@ -289,9 +283,7 @@ static void test_files_taken_away(void **state)
 		snprintf(path, sizeof(path), "%s%s", f->path, suffixes[i]);
 		snprintf(moved, sizeof(moved), "%s.moved", path);
 		assert_int_equal(rename(path, moved), 0);
-		assert_int_equal(
-			record_submit(s, &run, f->spec, f->canonical, "[]", store_fixture_done, &o),
-			0);
+		record_submit(s, &run, f->spec, f->canonical, "[]", store_fixture_done, &o);
 		store_fixture_wait(s, &o);
 		assert_int_equal(o.rc, -ESTALE);
 		assert_int_equal(rename(moved, path), 0);
@@ -367,9 +359,7 @@ static void test_log_is_bounded(void **state)
 	struct run run = store_fixture_run(f);
 
 	assert_int_equal(store_start(s), 0);
-	assert_int_equal(
-		record_submit(s, &run, f->spec, f->canonical, "[]", store_fixture_done, &submitted),
-		0);
+	record_submit(s, &run, f->spec, f->canonical, "[]", store_fixture_done, &submitted);
 	store_fixture_wait(s, &submitted);
 	write_rows(s, 150);
 	assert_true(file_bytes(f->path, "") > 40 * 400000);
