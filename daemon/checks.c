@@ -45,11 +45,7 @@ enum {
 	FOUND_BYTES = 2 * PATH_MAX + 512,
 	QUEUE_LOOK_MS = 10000,
 	BUILT_S = 1735689600, /* 2025: no clock that was ever set is before that */
-	PROCESSES_ELSE = 10,  /* of gpt2d and of the checker */
-	THREADS_OF_RANK = 6,  /* beside those that compute */
-	PCI_NVIDIA = 0x10de,
-	PCI_DISPLAY = 3,  /* the class */
-	MEMLOCK_MIB = 64, /* what UCX and network cards lock at least */
+	MEMLOCK_MIB = 64,     /* what UCX and network cards lock at least */
 };
 
 static const int64_t ROOM_BYTES = INT64_C(1) << 30; /* the queue is small, artifacts are not */
@@ -113,18 +109,6 @@ static void warn(struct checks *c, const char *format, ...)
 
 	va_start(args, format);
 	add(c, VERDICT_WARN, 0, NULL, format, args);
-	va_end(args);
-}
-
-static void warn_advising(struct checks *c, const char *advice, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static void warn_advising(struct checks *c, const char *advice, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	add(c, VERDICT_WARN, 0, advice, format, args);
 	va_end(args);
 }
 
@@ -308,7 +292,7 @@ static void check_data(struct checks *c)
 			s->data_roots.n > 1 ? ", ..." : "");
 }
 
-/* gpt2d replaces the file, so it must be one of figures. A failing write is tried again. */
+/* A failing write is tried again. */
 static void check_metrics(struct checks *c)
 {
 	const char *path = c->settings->metrics_file;
@@ -321,8 +305,7 @@ static void check_metrics(struct checks *c)
 	}
 	if (!metrics_path_valid(path) || !metrics_path_replaceable(path)) {
 		snprintf(error, sizeof(error),
-			"metrics_file: %s: the name of a file of figures is needed, or of none "
-			"that is there",
+			"metrics_file: %s: is not a regular file (expected a path ending in .prom)",
 			path);
 		refuse(c, -EINVAL, error);
 		return;
@@ -640,24 +623,6 @@ static void check_descriptors(struct checks *c)
 			limit_text(limit.rlim_max, text), kept, s->ranks, plural);
 }
 
-static void check_processes(struct checks *c)
-{
-	const int64_t share = cgroup_processors("") / c->settings->ranks;
-	const int64_t threads = c->settings->threads > 0 ? c->settings->threads : share;
-	const int64_t needed = PROCESSES_ELSE + c->settings->ranks * (threads + THREADS_OF_RANK);
-	struct rlimit limit;
-	char text[32];
-
-	if (getrlimit(RLIMIT_NPROC, &limit) < 0)
-		return;
-	limit_text(limit.rlim_max, text);
-	if (geteuid() != 0 && limit.rlim_max < (rlim_t)needed)
-		warn(c, "limit %s: processes and threads of this user, about %" PRId64 " needed",
-			text, needed);
-	else
-		ok(c, "%s", text);
-}
-
 static void check_memlock(struct checks *c)
 {
 	struct rlimit limit;
@@ -706,37 +671,6 @@ static void check_interface(struct checks *c)
 
 /* ---- GPUs, clock ---- */
 
-static unsigned read_hex(const char *folder, const char *name)
-{
-	char path[PATH_MAX];
-	unsigned value = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	f = fopen(path, "re");
-	if (f != NULL) {
-		if (fscanf(f, "%x", &value) != 1)
-			value = 0;
-		fclose(f);
-	}
-	return value;
-}
-
-/* NVIDIA's display controllers on the PCI bus, which are there without a driver too. */
-static size_t count_cards(void)
-{
-	glob_t found = {0};
-	size_t n = 0;
-
-	if (glob("/sys/bus/pci/devices/*", 0, NULL, &found) != 0)
-		return 0;
-	for (size_t i = 0; i < found.gl_pathc; i++)
-		n += read_hex(found.gl_pathv[i], "vendor") == PCI_NVIDIA &&
-			read_hex(found.gl_pathv[i], "class") >> 16 == PCI_DISPLAY;
-	globfree(&found);
-	return n;
-}
-
 static void check_gpus(struct checks *c)
 {
 	char line[256] = "";
@@ -757,14 +691,8 @@ static void check_gpus(struct checks *c)
 		warn(c, "%s: %s", found.gl_pathv[0], strerror(errno));
 	else if (n == 0 && driver)
 		warn(c, "%s, but no /dev/nvidia0", line);
-	else if (n == 0 && count_cards() > 0)
-		warn_advising(c,
-			"install the package nvidia-driver of Debian (non-free), or cuda-drivers "
-			"of NVIDIA's repository",
-			"%zu GPUs of NVIDIA and no driver", count_cards());
 	else if (n > 0 && c->program.device == DEVICE_CPU)
-		warn_advising(c, "the package gpt2d-cuda, or device = cuda, trains on them",
-			"%zu GPUs that are not used: device is cpu", n);
+		warn(c, "%zu GPUs that are not used: device is cpu", n);
 	else
 		ok(c, "%zu device%s; %s", n, n == 1 ? "" : "s", driver ? line : "no NVIDIA driver");
 	globfree(&found);
@@ -825,12 +753,12 @@ static const struct check table[] = {
 		false},
 	{"nofile", NULL, ALL | START, check_descriptors,
 		"raise the limit (LimitNOFILE= of the unit, ulimit -Hn), or lower clients", true},
-	{"nproc", NULL, ALL, check_processes,
-		"raise it (TasksMax= and LimitNPROC= of the unit, ulimit -u)", false},
 	{"memlock", NULL, ALL, check_memlock,
 		"raise it (LimitMEMLOCK=infinity of the unit, ulimit -l)", false},
 	{"GPUs", NULL, ALL, check_gpus,
-		"give gpt2d the devices (group video or render, docker run --gpus)", false},
+		"to train on GPUs: device = cuda, the package gpt2d-cuda, and the devices for "
+		"gpt2d (group video or render, docker run --gpus)",
+		false},
 };
 
 int checks_run(enum checks_when when, const struct settings *s, const char *errors,

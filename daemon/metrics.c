@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <event2/event.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdbool.h>
@@ -11,7 +10,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "daemon/config/clock.h"
 #include "daemon/config/log.h"
@@ -108,16 +106,14 @@ struct row {
 };
 
 static const struct row rows[] = {
-	{{"gpt2d_uptime_seconds", false, "Since this gpt2d started."},
-		"daemon.uptime_s"},
+	{{"gpt2d_uptime_seconds", false, "Since this gpt2d started."}, "daemon.uptime_s"},
 	{{"gpt2d_resident_memory_bytes", false, "Of gpt2d, without its engines."},
 		"daemon.rss_bytes"},
 	{{"gpt2d_clients", false, "Clients connected now."}, "daemon.clients"},
 	{{"gpt2d_log_lines_lost_total", true, "Log lines that could not be written in time."},
 		"more.log_lost"},
 	{{"gpt2d_queue_length", false, "Runs that wait."}, "queued"},
-	{{"gpt2d_drained", false,
-		 "1 while gpt2d starts no runs, because a client asked for it."},
+	{{"gpt2d_drained", false, "1 while gpt2d starts no runs, because a client asked for it."},
 		"drained", true},
 	{{"gpt2d_released", false, "1 while no engines run, because a client asked for it."},
 		"released", true},
@@ -127,8 +123,7 @@ static const struct row rows[] = {
 		"more.nodes_joined"},
 	{{"gpt2d_engine_restarts_total", true, "Restarts of the engines."}, "engine.restarts"},
 	{{"gpt2d_run_id", false, "The run that is in progress."}, "running.run.id"},
-	{{"gpt2d_run_step", false, "The last step done, in its segment."},
-		"running.progress.step"},
+	{{"gpt2d_run_step", false, "The last step done, in its segment."}, "running.progress.step"},
 	{{"gpt2d_run_steps", false, "Steps of a segment."}, "running.progress.steps"},
 	{{"gpt2d_run_segment", false, "The segment in progress, from 1."},
 		"running.progress.segment"},
@@ -138,20 +133,16 @@ static const struct row rows[] = {
 	{{"gpt2d_run_step_time_seconds", false, "Of the last step."},
 		"running.progress.step_time_ns", .scale = 1e-9},
 	{{"gpt2d_run_loss", false, "Of the last step."}, "running.progress.loss"},
-	{{"gpt2d_run_remaining_seconds", false,
-		 "Until the run is trained, at its present pace."},
+	{{"gpt2d_run_remaining_seconds", false, "Until the run is trained, at its present pace."},
 		"running.progress.eta_s"},
-	{{"gpt2d_store_busy_seconds", false,
-		 "Since the store began its present work, 0 for none."},
+	{{"gpt2d_store_busy_seconds", false, "Since the store began its present work, 0 for none."},
 		"more.store_busy_s"},
-	{{"gpt2d_store_failing", false,
-		 "1 while the store cannot be written or does not answer."},
+	{{"gpt2d_store_failing", false, "1 while the store cannot be written or does not answer."},
 		"store", true},
 	{{"gpt2d_state_dir_free_bytes", false,
 		 "Free for gpt2d on the file system of the state directory."},
 		"more.disk_free"},
-	{{"gpt2d_state_dir_size_bytes", false, "Size of that file system."},
-		"more.disk_size"},
+	{{"gpt2d_state_dir_size_bytes", false, "Size of that file system."}, "more.disk_size"},
 };
 
 /* The same of each rank with a GPU. */
@@ -160,11 +151,9 @@ static const struct row gpu_rows[] = {
 		"device.memory_total_bytes"},
 	{{"gpt2d_gpu_memory_used_bytes", false, "Of that, used by all processes."},
 		"gpu.memory_used_bytes"},
-	{{"gpt2d_gpu_utilization_ratio", false,
-		 "Part of the time in which it computed, 0 to 1."},
+	{{"gpt2d_gpu_utilization_ratio", false, "Part of the time in which it computed, 0 to 1."},
 		"gpu.utilization"},
-	{{"gpt2d_gpu_temperature_celsius", false, "Its temperature."},
-		"gpu.temperature_c"},
+	{{"gpt2d_gpu_temperature_celsius", false, "Its temperature."}, "gpu.temperature_c"},
 	{{"gpt2d_gpu_power_watts", false, "Its power draw."}, "gpu.power_w"},
 	{{"gpt2d_gpu_other_processes", false, "Processes that compute on it, beside gpt2d's."},
 		"gpu.other_processes"},
@@ -365,27 +354,12 @@ bool metrics_path_valid(const char *path)
 
 bool metrics_path_replaceable(const char *path)
 {
-	static const char first_words[] = "# TYPE gpt2d_";
-	char begins[sizeof(first_words) - 1];
 	struct stat st;
-	ssize_t n;
-	int fd;
 
-	if (lstat(path, &st) < 0)
-		return true;
-	if (!S_ISREG(st.st_mode))
-		return false;
-	if (st.st_size == 0)
-		return true;
-	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	n = read(fd, begins, sizeof(begins));
-	close(fd);
-	return n == sizeof(begins) && memcmp(begins, first_words, sizeof(begins)) == 0;
+	return lstat(path, &st) < 0 || S_ISREG(st.st_mode);
 }
 
-/* Writes the file whole or not at all. -EEXIST: path is another file. */
+/* Writes the file whole or not at all. -EEXIST: path is no regular file. */
 static int replace_file(const char *path, const char *text, size_t n)
 {
 	char folder[PATH_MAX];
@@ -426,7 +400,7 @@ static void on_written(struct worker_job *job, int rc)
 		return;
 	if (rc < 0 && !m->failed)
 		log_write(LOG_WARNING, "metrics_file: %s: %s; tried again each period", path,
-			rc == -EEXIST ? "no file of figures, it is left alone" : strerror(-rc));
+			rc == -EEXIST ? "is not a regular file" : strerror(-rc));
 	else if (rc == 0 && m->failed)
 		log_write(LOG_INFO, "metrics_file: %s: written again", path);
 	m->failed = rc < 0;

@@ -39,13 +39,9 @@ void metrics_destroy(struct metrics *m);
 /* The method "metrics". */
 void metrics_request(struct metrics *m, struct reply *reply, json_t *params);
 
-/*
- * gpt2d replaces and removes only a file of figures or an empty file, so that a wrong path costs
- * nobody a file.
- */
 /* Whether path ends in a name that a file can have and that does not begin with a dot. */
 bool metrics_path_valid(const char *path);
-/* Whether path is free, or a regular file that is empty or holds figures. */
+/* Whether nothing but a regular file is there: gpt2d does not replace /dev/null. */
 bool metrics_path_replaceable(const char *path);
 
 #endif

@@ -81,18 +81,20 @@ static void say_member_ready(struct daemon *d)
 		settings_node(d->settings), world_leader(d->world));
 }
 
+/* Something changed that the scheduler may act on. Nodes change before there is a scheduler. */
+static void wake(void *arg)
+{
+	struct daemon *d = arg;
+
+	if (d->scheduler != NULL)
+		scheduler_wake(d->scheduler);
+}
+
 static void on_engines_ready(void *arg)
 {
 	struct daemon *d = arg;
 
 	say_ready(d);
-	scheduler_wake(d->scheduler);
-}
-
-static void on_engines_released(void *arg)
-{
-	struct daemon *d = arg;
-
 	scheduler_wake(d->scheduler);
 }
 
@@ -105,13 +107,6 @@ static void on_scheduled(void *arg)
 		checker_rest(d->checker, engine_pool_away(d->pool));
 	command_hold_reply(d);
 	shutdown_step(d);
-}
-
-static void on_hold_changed(void *arg)
-{
-	struct daemon *d = arg;
-
-	scheduler_wake(d->scheduler);
 }
 
 static void on_run_changed(void *arg, struct run *run, enum lifecycle_event event)
@@ -147,14 +142,6 @@ static void on_engines_gone(void *arg)
 	struct daemon *d = arg;
 
 	scheduler_gone(d->scheduler);
-}
-
-static void on_nodes_changed(void *arg)
-{
-	struct daemon *d = arg;
-
-	if (d->scheduler != NULL)
-		scheduler_wake(d->scheduler);
 }
 
 static void on_engines_stopped(void *arg)
@@ -306,7 +293,7 @@ static int start_runs(struct daemon *d)
 		.base = d->base,
 		.store = d->store,
 		.state_dir = d->state_dir,
-		.changed = on_hold_changed,
+		.changed = wake,
 		.arg = d,
 	};
 	int rc;
@@ -372,7 +359,7 @@ static int start_engines(struct daemon *d, char *error, size_t error_bytes)
 		.message = on_engine_message,
 		.lost = on_engines_lost,
 		.gone = on_engines_gone,
-		.released = on_engines_released,
+		.released = wake,
 		.stopped = on_engines_stopped,
 		.arg = d,
 	};
@@ -395,19 +382,12 @@ static int start_engines(struct daemon *d, char *error, size_t error_bytes)
 				  .state_dir = d->state_dir,
 				  .checker = d->checker,
 				  .pool = pool,
-				  .changed = on_nodes_changed},
+				  .changed = wake},
 		&d->world, error, error_bytes);
 	if (rc < 0)
 		return rc;
 	d->pool = world_pool(d->world);
 	return 0;
-}
-
-static void on_generation(void *arg)
-{
-	struct daemon *d = arg;
-
-	scheduler_wake(d->scheduler);
 }
 
 static void start_generation(struct daemon *d)
@@ -417,7 +397,7 @@ static void start_generation(struct daemon *d)
 		.pool = d->pool,
 		.holds = d->holds,
 		.progress_timeout_s = &d->settings->progress_timeout_s,
-		.changed = on_generation,
+		.changed = wake,
 		.arg = d,
 	};
 
@@ -505,39 +485,17 @@ static void describe(char *status, size_t status_bytes, void *arg)
 		hold_is_set(d->holds, HOLD_DRAINED) ? ", drained" : "", disk);
 }
 
-/* A question to the store's thread, which says only that it lives. */
-struct life_sign {
-	struct store_job job; /* first */
-	struct daemon *daemon;
-};
-
-static int answer(struct store_job *job, struct sqlite3 *db)
+static double busy_s(void *arg)
 {
-	return 0;
-}
+	const struct daemon *d = arg;
 
-static void on_answer(struct store_job *job, int rc)
-{
-	struct life_sign *sign = (struct life_sign *)(void *)job;
-
-	if (sign->daemon->service)
-		service_alive(sign->daemon->service);
-	free(sign);
-}
-
-static void ask_store(void *arg)
-{
-	struct life_sign *sign = memory_zeroed(1, sizeof(*sign));
-
-	sign->job = (struct store_job){.kind = STORE_READ, .work = answer, .done = on_answer};
-	sign->daemon = arg;
-	store_add(sign->daemon->store, &sign->job);
+	return store_busy_s(d->store);
 }
 
 static void start_service(struct daemon *d)
 {
 	const struct service_options options = {
-		.base = d->base, .describe = describe, .ask = ask_store, .arg = d};
+		.base = d->base, .describe = describe, .busy_s = busy_s, .arg = d};
 
 	d->service = service_create(&options);
 }
@@ -603,7 +561,7 @@ int startup_run(struct daemon *d, const struct settings *settings, char *error, 
 	d->lock_fds[0] = d->lock_fds[1] = d->lock_fds[2] = -1;
 	d->started_ns = clock_mono_ns();
 	d->started_utc_ns = clock_utc_ns();
-	snprintf(error, error_bytes, "out of memory");
+	error[0] = '\0';
 	event_set_mem_functions(allocate, memory_resized, free);
 	d->base = event_base_new();
 	d->follow = follow_create(d->base);
@@ -634,7 +592,7 @@ int startup_run(struct daemon *d, const struct settings *settings, char *error, 
 		else if (hold_is_set(d->holds, HOLD_RELEASED))
 			say_ready(d);
 	}
-	if (rc == -EAGAIN && strcmp(error, "out of memory") == 0)
+	if (rc < 0 && error[0] == '\0')
 		snprintf(error, error_bytes, "%s", starved_text(rc));
 	return rc;
 }

@@ -18,10 +18,9 @@ enum { STATUS_US = 2000000, STATUS_BYTES = 480, LOG_FILES_BYTES = 1024 };
 struct service {
 	struct service_options o;
 	struct event *timer;
+	double period_s;
 	char status[STATUS_BYTES];
-	bool watched; /* systemd wants a sign of life */
-	bool asked;   /* for one of the store's thread */
-	bool alive;   /* it has come since the last tick */
+	bool watched; /* systemd wants heartbeats */
 };
 
 void service_notify(const char *format, ...)
@@ -46,15 +45,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		strcpy(s->status, status);
 		service_notify("STATUS=%s", status);
 	}
-	if (!s->watched)
-		return;
-	if (s->alive)
+	if (s->watched && s->o.busy_s(s->o.arg) < s->period_s)
 		service_notify("WATCHDOG=1");
-	s->alive = false;
-	if (!s->asked) {
-		s->asked = true;
-		s->o.ask(s->o.arg);
-	}
 }
 
 struct service *service_create(const struct service_options *options)
@@ -71,6 +63,7 @@ struct service *service_create(const struct service_options *options)
 	s->watched = sd_watchdog_enabled(0, &watchdog_us) > 0;
 	if (s->watched && watchdog_us / 2 < every_us)
 		every_us = watchdog_us / 2;
+	s->period_s = (double)every_us / 1e6;
 	every = (struct timeval){(time_t)(every_us / 1000000), (suseconds_t)(every_us % 1000000)};
 	s->timer = event_new(s->o.base, -1, EV_PERSIST, on_timer, s);
 	event_add(s->timer, &every);
@@ -84,12 +77,6 @@ void service_destroy(struct service *s)
 		return;
 	event_free(s->timer);
 	free(s);
-}
-
-void service_alive(struct service *s)
-{
-	s->asked = false;
-	s->alive = true;
 }
 
 /* ---- reload ---- */

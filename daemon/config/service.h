@@ -19,18 +19,15 @@ struct service_options {
 	struct event_base *base;
 	/* The status in words; "" leaves the last one. Called every 2 s. */
 	void (*describe)(char *status, size_t status_bytes, void *arg);
-	/*
-	 * Asks the store's thread for a sign of life, which service_alive passes on. Called for the
-	 * watchdog, and not again before the answer.
-	 */
-	void (*ask)(void *arg);
+	/* How long the store's thread has been busy with one thing. A heartbeat for the watchdog is
+	 * left out if that is a whole period. */
+	double (*busy_s)(void *arg);
 	void *arg;
 };
 
 /* READY: the socket listens. NULL without NOTIFY_SOCKET. */
 struct service *service_create(const struct service_options *options);
 void service_destroy(struct service *s); /* takes NULL */
-void service_alive(struct service *s);
 
 /*
  * SIGHUP: opens the log again, reads the settings from the same words and files again, and takes

@@ -186,7 +186,7 @@ const struct settings_row settings_rows[] = {
 			  "files.\n"
 			  "Every user may read the file.\n"
 			  ".Nm gpt2d\n"
-			  "does not replace a file with other content.\n"
+			  "replaces a file that is there.\n"
 			  "The file is removed when gpt2d ends in good order.\n"},
 	{"metrics_period", SETTING_SECONDS, AT(metrics_period_s), RANGE(1, HOUR_S, 15),
 		.reload = true, .help = "between two of these files"},

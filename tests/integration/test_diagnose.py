@@ -16,7 +16,7 @@ from helpers import BUILD, FAKE_ENGINE, Daemon, spec, wait_for
 
 GPT2D = BUILD / "daemon" / "gpt2d"
 NAMES = ["gpt2d", "settings", "clock", "device", "libraries", "engine", "log", "metrics", "data", "socket", "disk", "queue",
-    "processors", "/proc", "/dev/shm", "nofile", "nproc", "memlock", "GPUs"]
+    "processors", "/proc", "/dev/shm", "nofile", "memlock", "GPUs"]
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The disk of the state directory neither answers nor fails: status, log and metrics say so, and status is answered."""
 
+import contextlib
 
 import pytest
 
@@ -25,7 +26,7 @@ def on_stuck_disk(tmp_path, systemd):
     """gpt2d, and what makes the disk of its state directory stand still."""
     faults = Faults(tmp_path)
     daemon = Daemon(home=tmp_path, options=("--metrics-file", tmp_path / "figures", "--metrics-period", "1s"),
-        environment={**faults.environment, "NOTIFY_SOCKET": str(systemd.path)})
+        environment={**faults.environment, "NOTIFY_SOCKET": str(systemd.path), "WATCHDOG_USEC": "400000"})
     with daemon:
         try:
             daemon.engines()
@@ -66,6 +67,27 @@ def test_it_is_reported(on_stuck_disk, systemd):
         assert d.said().count(said) == 1
         other.call("cancel", id=waits - 1)
         assert other.wait(waits + 1)["state"] == "done"
+
+
+def test_the_watchdog_gets_no_heartbeat(on_stuck_disk, systemd):
+    """While the store's thread is stuck the loop answers, and systemd may restart gpt2d."""
+    d, fault = on_stuck_disk
+    with d.client() as c, d.client() as other:
+        systemd.until("WATCHDOG")
+        fault.arm(STALL)
+        other.ask("submit", spec=spec("waits"))
+        write_is_under_way(d)
+        systemd.drain()
+        now_s = c.call("status")["daemon"]["uptime_s"]
+        wait_for(lambda: c.call("status")["daemon"]["uptime_s"] > now_s + 2, "ten periods of the watchdog")
+        seen = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                seen.append(systemd.socket.recv(4096))
+        assert b"WATCHDOG=1" not in seen
+        systemd.socket.settimeout(PATIENCE_S)
+        fault.disarm()
+        systemd.until("WATCHDOG")
 
 
 def test_it_ends_when_the_disk_answers(on_stuck_disk):

@@ -190,7 +190,7 @@ def test_no_settings_and_no_log():
     command = [BUILD / "daemon" / "gpt2d", "-c", "/dev/null", "-n"]
     assert subprocess.run([*command, "--log-file", "/dev/null"], capture_output=True, timeout=60, check=False).returncode == 0
     done = subprocess.run([*command, "--metrics-file", "/dev/null"], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2 and done.stderr.startswith("gpt2d: metrics_file: /dev/null: the name of a file of figures is needed")
+    assert done.returncode == 2 and done.stderr.startswith("gpt2d: metrics_file: /dev/null: is not a regular file")
 
 
 def test_every_name_is_in_the_manual(daemon):

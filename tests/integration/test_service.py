@@ -1,7 +1,5 @@
 """gpt2d as a service: what systemd is told, SIGHUP, the log."""
 
-import contextlib
-import ctypes
 import os
 import shutil
 import signal
@@ -103,39 +101,6 @@ def test_watchdog(home, systemd):
         systemd.socket.settimeout(PATIENCE_S)
         os.kill(d.process.pid, signal.SIGCONT)
         systemd.until("WATCHDOG")
-
-
-PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 17, 0x4206, 0x4207, 0x40000000
-
-
-def test_watchdog_of_the_store(home, systemd):
-    """With the store's thread held the loop answers, and systemd gets no sign of life."""
-    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
-    ptrace.argtypes = [ctypes.c_long] * 4
-    environment = {"NOTIFY_SOCKET": str(systemd.path), "WATCHDOG_USEC": "400000"}
-    with Daemon(home=home, environment=environment) as d, d.client() as c:
-        systemd.until("WATCHDOG")
-        tasks = Path(f"/proc/{d.process.pid}/task")
-        store, = (int(task.name) for task in tasks.iterdir() if (task / "comm").read_text() == "store\n")
-        if ptrace(PTRACE_SEIZE, store, 0, 0) != 0:
-            pytest.skip(f"ptrace: {os.strerror(ctypes.get_errno())}")
-        assert ptrace(PTRACE_INTERRUPT, store, 0, 0) == 0
-        os.waitpid(store, WALL)
-        systemd.drain()
-        seen = []
-
-        def loop_goes_on(until_s):
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    seen.append(systemd.socket.recv(4096))
-            return c.call("status")["daemon"]["uptime_s"] > until_s
-        now_s = c.call("status")["daemon"]["uptime_s"]
-        wait_for(lambda: loop_goes_on(now_s + 2), "ten periods of the watchdog, by gpt2d's clock")
-        assert seen.count(b"WATCHDOG=1") <= 1  # for the last answer
-        assert ptrace(PTRACE_DETACH, store, 0, 0) == 0
-        systemd.socket.settimeout(PATIENCE_S)
-        for _ in range(2):
-            systemd.until("WATCHDOG")
 
 
 def test_log_rotation(home):
