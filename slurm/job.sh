@@ -13,6 +13,8 @@ say() { printf '%(%H:%M:%S)T %s\n' -1 "$*"; }
 fail() { say "job.sh: $*" >&2; exit 1; }
 
 [ -n "${SLURM_JOB_ID:-}" ] || fail "no Slurm job; usage: sbatch $here/gpt2d.sbatch SPEC.json..."
+# a batch script has no terminal
+[ $# -gt 0 ] || [ -n "${SLURM_STEP_ID:-}" ] || fail "no spec; usage: sbatch $here/gpt2d.sbatch SPEC.json..."
 
 # ---- the job ----
 
@@ -20,6 +22,7 @@ mapfile -t nodes < <(map_nodes)
 [ ${#nodes[@]} -gt 0 ] || fail "SLURM_JOB_NODELIST names no node"
 cpus=$(map_cpus) && ranks=$(map_ranks) || exit 1
 device=$(map_device)
+map_gpu_options
 run_dir=${RUN_DIR:-${SLURM_SUBMIT_DIR:-$PWD}/gpt2d-$SLURM_JOB_ID}
 # the ID of the step too: an allocation may run this several times
 folder=${GPT2D_LOCAL:-/tmp}/gpt2d-$SLURM_JOB_ID.${SLURM_STEP_ID:-batch}.${SLURM_RESTART_COUNT:-0}
@@ -38,7 +41,8 @@ export RUN_DIR=$run_dir
 on_nodes() { # node...
 	local list
 	list=$(tr ' ' , <<<"$*")
-	step=(srun --overlap --nodes=$# --ntasks=$# --ntasks-per-node=1 --nodelist="$list" --cpus-per-task="$cpus" --cpu-bind=none)
+	step=(srun --overlap --nodes=$# --ntasks=$# --ntasks-per-node=1 --nodelist="$list" --cpus-per-task="$cpus" --cpu-bind=none
+		"${map_gpu_options[@]}")
 }
 
 # ---- variables of the torchrun launcher before gpt2d ----
@@ -85,6 +89,7 @@ foldered=() # nodes with a folder and no gpt2d that removes it
 signalled= # process IDs of sruns that got a signal to end
 watcher=
 signal= # that ends the job; LOST: a gpt2d has ended
+copying= # 1: the results of a run are being copied
 
 start() {
 	local key words
@@ -162,8 +167,8 @@ watch_steps() {
 	done
 }
 
-# Once: after a second signal gpt2d would not let the run in progress end its step. srun forwards
-# SIGUSR1 to gpt2d; at SIGTERM srun would kill gpt2d.
+# Once: a second signal, more than a second later, would not let the run in progress end its step. srun
+# forwards SIGUSR1 to gpt2d; at SIGTERM srun would kill gpt2d.
 signal_step() { # process ID of its srun
 	[[ $signalled != *" $1 "* ]] || return
 	signalled+=" $1 "
@@ -192,14 +197,14 @@ await_end() { # process ID: its exit status
 on_signal() {
 	[ -z "$signal" ] || return
 	signal=$1
+	# the output of the command in progress may be redirected
 	if [ "$1" = LOST ]; then
-		say "a gpt2d has ended; its log is in $run_dir/log"
+		say "a gpt2d has ended; its log is in $run_dir/log" >&2
 	else
-		say "signal $1: the run in progress is interrupted, no other one starts"
+		say "signal $1: the run in progress is interrupted, no other one starts" >&2
 	fi
-	if [ "$1" = TERM ]; then # Slurm has sent it to every gpt2d
-		signalled=$(printf ' %s ' "${steps[@]}")
-	elif [ ${#steps[@]} -gt 0 ]; then
+	# gpt2d may have got SIGTERM too, or not (scancel --batch). While results are copied it is still needed.
+	if [ -z "$copying" ] && [ ${#steps[@]} -gt 0 ]; then
 		signal_step "${steps[0]}"
 	fi
 }
@@ -248,18 +253,37 @@ train() { # spec
 	id=$(cat "$folder/id")
 	say "$name: run $id"
 	run gpt2ctl wait "$id" || kept=$kept.incomplete
+	copying=1
 	# gpt2ctl may notice before the watcher that gpt2d is gone
 	kill -0 "${steps[0]}" 2>/dev/null || on_signal LOST
-	if [ -n "$signal" ]; then # gpt2d is ending; its folder is on this node
+	if [ -z "$signal" ] && copy "$id" "$kept"; then id=; fi
+	copying=
+	if [ -n "$signal" ] && [ -n "$id" ]; then # gpt2d is ending; its folder is on this node
 		stop
-		[ -f "$kept/RUN_COMPLETE.txt" ] || cp -R "$folder/state/runs/$id-"* "$run_dir/$name.incomplete"
-		return
+		keep "$folder/state/runs/$id-"* "$run_dir/$name"
 	fi
+}
+
+# The status is that of the artifacts.
+copy() { # run ID, folder
+	local status
+	mkdir -p "$2"
 	# an earlier attempt may have left a part of its files there
-	run gpt2ctl artifacts "$id" --copy "$kept" --force >/dev/null
-	run gpt2ctl logs "$id" >"$kept/log.txt"
-	run gpt2ctl compare "$id" --json >"$kept/compare.json"
-	run gpt2ctl compare "$id" | tee "$kept/compare.txt"
+	run gpt2ctl artifacts "$1" --copy "$2" --force >/dev/null
+	status=$?
+	run gpt2ctl logs "$1" >"$2/log.txt"
+	run gpt2ctl compare "$1" --json >"$2/compare.json"
+	run gpt2ctl compare "$1" | tee "$2/compare.txt"
+	return $status
+}
+
+keep() { # folder of the run, RUN_DIR/NAME
+	local to=$2
+	[ -d "$1" ] || return # the run has not started
+	[ -f "$1/RUN_COMPLETE.txt" ] || to=$2.incomplete
+	# RUN_COMPLETE.txt comes last: the files beside it are whole then
+	mkdir -p "$to" && tar -C "$1" --exclude=./RUN_COMPLETE.txt -cf - . | tar -C "$to" -xf - &&
+		[ "$to" = "$2" ] && cp "$1/RUN_COMPLETE.txt" "$to"
 }
 
 # The state of every spec; 0 if each one has a result.

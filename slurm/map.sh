@@ -77,6 +77,18 @@ map_gpus() {
 	fi
 }
 
+# Sets map_gpu_options, of srun: a task has all GPUs that the job has on its node, whatever the options of
+# sbatch were. srun would take those from the environment.
+map_gpu_options() {
+	local gpus
+	gpus=$(map_gpus)
+	map_gpu_options=()
+	# shellcheck disable=SC2034 # for the caller
+	[ "$gpus" -eq 0 ] || map_gpu_options=(--gpus-per-node="$gpus")
+	unset SLURM_GPUS SLURM_GPUS_PER_TASK SLURM_GPUS_PER_SOCKET SLURM_GPU_BIND SLURM_NTASKS_PER_GPU \
+		SLURM_CPUS_PER_GPU SLURM_TRES_PER_TASK
+}
+
 # cuda if the job has GPUs, else cpu; GPT2D_DEVICE overrides it.
 map_device() {
 	if [ -n "${GPT2D_DEVICE:-}" ]; then

@@ -110,6 +110,22 @@ def test_gpus_of_the_job(cluster, results, tmp_path):
     assert {"device = cuda", "ranks = 2"} <= set(settings) or "gpt2-engine-cuda" in settings[0]
 
 
+@pytest.mark.parametrize("options", [("--gpus=4",), ("--gpus-per-task=1", "--ntasks-per-node=2"), ("--gres=gpu:2",),
+    ("--gpus-per-node=2", "--cpus-per-gpu=2")], ids=" ".join)
+def test_ways_to_ask_for_gpus(cluster, results, tmp_path, options):
+    """Each node's gpt2d has the two GPUs of its node; srun takes these options from the environment."""
+    job = cluster.sbatch("--nodes=2", *options, SLURM / "gpt2d.sbatch", *write(tmp_path, spec("gpus")), GPT2D_RANKS="2")
+    assert cluster.end(job)["JobState"] == "COMPLETED", cluster.output(job)
+    launcher, = results.rglob("launcher_metadata.json")
+    assert json.loads(launcher.read_text())["env"]["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
+def test_no_spec(cluster, results):
+    job = cluster.sbatch(SLURM / "gpt2d-one.sbatch")
+    assert cluster.end(job)["JobState"] == "FAILED"
+    assert "no spec" in cluster.output(job)
+
+
 def test_a_failing_arm(cluster, results, tmp_path):
     broken = experiment("broken", optimizer={"type": "AdamW", "params": {"lr": 1e-3}})
     broken["arms"]["b"] = {"optimizer": {"params": {"lr": 1e30}}}
@@ -154,6 +170,46 @@ def interrupted(folder):
     found, = metrics(folder)
     assert found["gpt2d"]["status"] == "interrupted" and found["gpt2d"]["reason"].startswith("preempted: ")
     assert found["gpt2d"]["steps"]["attempted"] > 0 and not list(folder.rglob("RUN_COMPLETE.txt"))
+
+
+def test_a_signal_of_the_script_alone(cluster, results, tmp_path):
+    """scancel --batch: no other process of the job gets the signal."""
+    files = write(tmp_path, spec("long", 10**7), spec("after"))
+    job = cluster.sbatch(SLURM / "gpt2d-one.sbatch", *files)
+    trains(cluster, job, 1)
+    cluster.call("scancel", "--batch", "--signal=TERM", str(job))
+    assert cluster.end(job)["JobState"] == "FAILED"
+    interrupted(results / "long.incomplete")
+    assert not (results / "after").exists()
+
+
+@pytest.mark.parametrize("options", [("--batch", "--signal=USR1"), ()], ids=["time limit", "scancel"])
+def test_a_signal_while_results_are_copied(cluster, results, tmp_path, options):
+    """The run is done: it is not trained again."""
+    programs, copying, go = tmp_path / "bin", tmp_path / "copying", tmp_path / "go"
+    programs.mkdir()
+    (programs / "gpt2d").symlink_to(BUILD / "daemon" / "gpt2d")
+    (programs / "gpt2ctl").write_text(f"""#!/bin/bash
+if [ "$1" = artifacts ]; then
+    touch {copying}
+    until [ -e {go} ]; do sleep 0.1; done
+fi
+exec {BUILD}/ctl/gpt2ctl "$@"
+""")
+    (programs / "gpt2ctl").chmod(0o755)
+    files = write(tmp_path, experiment("trained", repetitions=1), spec("after"))
+    job = cluster.sbatch(SLURM / "gpt2d-one.sbatch", *files, GPT2D_BIN=str(programs))
+    wait_for(copying.exists, "a copy that has begun")
+    cluster.call("scancel", *options, str(job))
+    if options:
+        cluster.await_output(job, "signal USR1")
+        go.touch()
+    cluster.end(job)
+    assert (results / "summary.txt").read_text() == "done        trained\nnot run     after\n"
+    assert len(metrics(results / "trained")) == 4
+    if options:
+        assert "verdict" in (results / "trained" / "compare.txt").read_text()
+    assert not (results / "trained.incomplete").exists()
 
 
 def test_time_limit_and_requeue(cluster, results, tmp_path):
@@ -236,6 +292,13 @@ def test_salloc(cluster, results, tmp_path):
     assert "by-hand" in out and "done" in out
     out = cluster.call("salloc", "--nodes=2", SLURM / "salloc.sh", *write(tmp_path, spec("both")))
     assert "done        both" in out and metrics(results / "both")[0]["hardware"]["nodes"] == 2
+
+
+@pytest.mark.parametrize("options", [("--gpus=4",), ("--gpus-per-task=1", "--ntasks-per-node=2")], ids=" ".join)
+def test_salloc_with_gpus(cluster, results, tmp_path, options):
+    cluster.call("salloc", "--nodes=2", *options, SLURM / "salloc.sh", *write(tmp_path, spec("gpus")), GPT2D_RANKS="2")
+    launcher, = results.rglob("launcher_metadata.json")
+    assert json.loads(launcher.read_text())["env"]["CUDA_VISIBLE_DEVICES"] == "0,1"
 
 
 def test_a_gpt2d_that_cannot_start(cluster, results, tmp_path):
