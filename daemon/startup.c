@@ -144,6 +144,13 @@ static void on_engines_gone(void *arg)
 	scheduler_gone(d->scheduler);
 }
 
+static bool is_training(void *arg)
+{
+	const struct daemon *d = arg;
+
+	return d->scheduler != NULL && scheduler_busy(d->scheduler);
+}
+
 static void on_engines_stopped(void *arg)
 {
 	struct daemon *d = arg;
@@ -382,7 +389,8 @@ static int start_engines(struct daemon *d, char *error, size_t error_bytes)
 				  .state_dir = d->state_dir,
 				  .checker = d->checker,
 				  .pool = pool,
-				  .changed = wake},
+				  .changed = wake,
+				  .busy = is_training},
 		&d->world, error, error_bytes);
 	if (rc < 0)
 		return rc;

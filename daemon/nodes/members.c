@@ -193,6 +193,7 @@ static void on_beat(evutil_socket_t fd, short what, void *arg)
 {
 	struct members *m = arg;
 	const int64_t now = clock_mono_ns();
+	const bool busy = m->o.busy(m->o.arg);
 	char why[WHY_BYTES];
 
 	clock_watch_look(&m->awake, now);
@@ -209,8 +210,8 @@ static void on_beat(evutil_socket_t fd, short what, void *arg)
 			continue;
 		}
 		link_send(member->link, NODE_ALIVE,
-			json_pack("{sI sI}", "leader_ns", (json_int_t)now, "leader_utc_ns",
-				(json_int_t)clock_utc_ns()));
+			json_pack("{sI sI sb}", "leader_ns", (json_int_t)now, "leader_utc_ns",
+				(json_int_t)clock_utc_ns(), "busy", busy));
 	}
 }
 

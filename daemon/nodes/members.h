@@ -21,6 +21,8 @@ struct members_options {
 	void (*joined)(int node, void *arg);
 	void (*lost)(int node, const char *why, void *arg);
 	void (*message)(int node, const char *method, json_t *params, void *arg);
+	bool (*busy)(
+		void *arg); /* a run is in progress: a member that is stopped waits for its end */
 	void *arg;
 };
 

@@ -25,7 +25,7 @@ enum {
 	RETRY_FIRST_MS = 50,
 	RETRY_MAX_MS = 1000,
 	RETRY_REFUSED_MS = 2000,
-	STOP_S = 12,     /* a leader that is stopped too, as in a Slurm job, ends the run first */
+	STOP_S = 12,     /* a leader that is stopped too, as in a Slurm job, ends its run first */
 	RESOLVE_MS = 20, /* between looks whether the name is resolved */
 	WHY_BYTES = 400,
 };
@@ -271,6 +271,8 @@ static void beat(struct relay *r, json_t *params)
 
 	json_object_set_new(back, "utc_ns", json_integer((json_int_t)clock_utc_ns()));
 	link_send(r->link, NODE_ALIVE, back);
+	if (r->leaving && !json_is_true(json_object_get(params, "busy")))
+		stop_now(r);
 }
 
 static void welcome(struct relay *r, const json_t *params)
@@ -347,6 +349,13 @@ static void check(struct relay *r, json_t *params)
 	c->params = json_incref(params);
 	asked.arg = c;
 	checker_ask(r->o.checker, &asked);
+}
+
+/* This node leaves and has no checker any more. The leader does not wait for it. */
+static void skip_check(struct relay *r, const json_t *params)
+{
+	link_send(r->link, NODE_CHECKED,
+		json_pack("{sO? s[]}", "id", json_object_get(params, "id"), "errors"));
 }
 
 /* ---- the leader is gone ---- */
@@ -430,6 +439,8 @@ static void on_message(struct link *link, const char *method, json_t *params, vo
 		beat(r, params);
 	else if (strcmp(method, NODE_START) == 0)
 		start(r, params);
+	else if (strcmp(method, NODE_CHECK) == 0 && r->leaving)
+		skip_check(r, params);
 	else if (strcmp(method, NODE_CHECK) == 0)
 		check(r, params);
 	else if (epoch != r->epoch)

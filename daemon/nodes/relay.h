@@ -33,8 +33,8 @@ void relay_destroy(struct relay *r); /* takes NULL */
 
 void relay_reap(struct relay *r); /* on SIGCHLD */
 /*
- * Ends the engines once the leader has closed the link, or after 12 s, and leaves; stopped() is
- * called, maybe at once.
+ * Ends the engines and leaves once no run is in progress or the leader has closed the link, and
+ * after 12 s at the latest; stopped() is called, maybe at once.
  */
 void relay_stop(struct relay *r);
 /* "HOST (ADDRESS)"; before it was ever joined the setting join. */

@@ -85,6 +85,13 @@ static void on_stopped(void *arg)
 		w->o.pool.stopped(w->o.pool.arg);
 }
 
+static bool is_busy(void *arg)
+{
+	const struct world *w = arg;
+
+	return w->o.busy(w->o.pool.arg);
+}
+
 static bool is_complete(void *arg)
 {
 	const struct world *w = arg;
@@ -330,6 +337,7 @@ int world_create(
 					    .joined = on_joined,
 					    .lost = on_node_lost,
 					    .message = on_member_message,
+					    .busy = is_busy,
 					    .arg = w},
 			&w->members, error, error_bytes);
 	else if (w->part == SETTINGS_MEMBER)

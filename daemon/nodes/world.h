@@ -31,6 +31,7 @@ struct world_options {
 	/* As for engine_pool_create; the world fills in ranks, nodes and what is remote. */
 	struct engine_pool_options pool;
 	void (*changed)(void *arg); /* a node came or went; arg is that of pool */
+	bool (*busy)(void *arg);    /* a run is in progress */
 };
 
 /* 0, or a negative errno with error. */

@@ -63,6 +63,7 @@ const struct schema_row schema_nodes[] = {
 	{"node.alive", SCHEMA_ORDER, "The leader, each second; the member sends it back."},
 	{"leader_ns", "count", "a monotonic time"},
 	{"leader_utc_ns", "count", ""},
+	{"busy", "bool", "a run is in progress: a member that is stopped waits for its end"},
 	{"utc_ns", "?count", "on the way back: the member's time"},
 
 	{"node.start", SCHEMA_ORDER, "The leader: start the engines of this node."},

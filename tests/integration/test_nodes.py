@@ -272,6 +272,24 @@ def test_both_are_stopped_at_once(nodes):
     assert [daemon.process.wait(20) for daemon in nodes.nodes] == [0, 0]
 
 
+def test_a_member_that_is_stopped_in_good_order(nodes):
+    """It waits for the run in progress, and for nothing else. Its check of a spec is not waited for."""
+    member = nodes.nodes[1]
+    with nodes.leader.client() as c:
+        run = c.submit(spec("untold", gpus=2))
+        wait_for(lambda: c.state(run) == "running", "a run")
+        member.process.terminate()
+        wait_for(lambda: "stopping" in member.said(), "the stop of the member")
+        c.call("cancel", id=c.submit(spec("queued", gpus=2)))
+        assert members(c)[0]["state"] == "joined" and c.state(run) == "running"
+        c.call("cancel", id=run)
+        wait_for(lambda: members(c)[0]["state"] == "lost", "the end of the membership")
+        assert c.state(run) == "cancelled" and members(c)[0]["reason"] == "its gpt2d is stopped"
+        assert member.process.wait(20) == 0
+        member.start()
+    trains(nodes)
+
+
 # ---- who is refused ----
 
 
